@@ -1,0 +1,289 @@
+/* core_priv.h: what the rooms of libtenon (dispatch, autograd, nn, optim, plugins) share and users do
+ * not see. Backends and the Python module never include it. */
+#ifndef TENON_CORE_PRIV_H
+#define TENON_CORE_PRIV_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include <tenon/error.h>
+#include <tenon/runtime.h>
+#include <tenon/tensor.h>
+
+#define TN_LIKELY(x) __builtin_expect(!!(x), 1)
+#define TN_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define TN_TLS _Thread_local __attribute__((tls_model("initial-exec")))
+#define TN_COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
+
+/* Only where nothing is held; otherwise `if ((st = ...)) goto out;`. */
+#define TN_TRY(expr)                                                                             \
+    do {                                                                                         \
+        tn_status tn_try_ = (expr);                                                              \
+        if (TN_UNLIKELY(tn_try_ != TN_OK)) return tn_try_;                                       \
+    } while (0)
+
+typedef struct tn_node tn_node;           /* autograd/: one recorded call */
+typedef struct tn_agmeta tn_agmeta;       /* autograd/: grad, hooks, view relation of one tensor */
+typedef struct tn_storage tn_storage;
+typedef struct tn_op tn_op;
+
+/* ---- Storage -----------------------------------------------------------------------------------
+ * A block of device memory. The version counts in-place writes; every view shares it. */
+struct tn_storage {
+    _Atomic uint32_t refs;
+    _Atomic uint32_t version;
+    void *data;
+    uint64_t bytes;
+    tn_device device;
+    uint32_t flags; /* TNI_ST_* */
+    uint32_t reserved;
+    void (*release)(void *ctx); /* foreign memory, else NULL */
+    void *ctx;
+    tn_storage *next_free;
+};
+#define TNI_ST_READONLY 0x1u
+#define TNI_ST_FOREIGN 0x2u
+
+/* ---- Tensor ------------------------------------------------------------------------------------*/
+#define TNI_INLINE_DIMS 6
+struct tn_tensor {
+    tn_view v; /* frozen, 64 bytes */
+    /* second line */
+    _Atomic uint32_t refs;
+    uint32_t flags; /* TNI_T_* */
+    tn_storage *storage; /* owned; NULL for a scalar on the stack */
+    tn_node *grad_fn;    /* owned; NULL for leaves */
+    tn_agmeta *meta;     /* owned; NULL until something needs it */
+    uint32_t output_nr;  /* which output of grad_fn this is */
+    uint32_t reserved;
+    tn_tensor *next_free;
+    tn_host_slots host;  /* 32 bytes */
+    int64_t inline_dims[2 * TNI_INLINE_DIMS]; /* shape, then strides, when ndim <= TNI_INLINE_DIMS */
+};
+#define TNI_T_NO_VERSION 0x1u /* made by .data: in-place writes are not counted */
+#define TNI_T_STACK 0x2u      /* lives on the stack (tni_scalar_tensor); never ref'd, only copied */
+
+/* ---- Thread state ------------------------------------------------------------------------------*/
+typedef struct tni_thread {
+    uint64_t layers;   /* bit i: layer i is on; not 0 = leave the fast path */
+    uint32_t no_grad;  /* != 0: recording is off */
+    uint32_t inference;
+    uint32_t detect_anomaly;
+    uint32_t depth;    /* nesting of composite calls */
+    tn_tensor *free_tensors;
+    tn_storage *free_storages;
+    int32_t free_tensor_count, free_storage_count;
+    struct tni_error *error; /* allocated at the first failure */
+    const tn_op *current_op; /* for error messages */
+    void *autograd;          /* autograd's own per-thread data (free nodes) */
+} tni_thread;
+extern TN_TLS tni_thread tni_tls;
+
+/* ---- status.c ----------------------------------------------------------------------------------*/
+/* Adds the operator's name and the arguments' shapes and dtypes to the thread's error record, once.
+ * Returns st. */
+tn_status tni_error_add_op(tn_status st, const tn_op *op, const void *args);
+
+/* ---- Checked sizes -----------------------------------------------------------------------------*/
+/* Product of sizes; TN_E_VALUE when negative or numel * itemsize would pass 2^62. */
+tn_status tni_numel(int32_t ndim, const int64_t *shape, int64_t itemsize, int64_t *ret_numel);
+/* dim in [-ndim, ndim-1] (0-d counts as 1-d) -> [0, ndim-1]; TN_E_INDEX in PyTorch's words. */
+tn_status tni_wrap_dim(int64_t dim, int32_t ndim, int64_t *ret_dim);
+/* Bitmask of wrapped dims; duplicates are TN_E_VALUE; n <= 0 with v NULL means all. */
+tn_status tni_dim_mask(tn_ints dims, int32_t ndim, uint64_t *ret_mask);
+/* Result of broadcasting two shapes into `shape` (room for TN_MAX_DIMS); TN_E_SHAPE. */
+tn_status tni_broadcast_shapes(int32_t na, const int64_t *a, int32_t nb, const int64_t *b,
+                               int32_t *ret_n, int64_t *shape);
+/* Smallest and one past the largest element offset reached; false on overflow. */
+bool tni_reach(int32_t ndim, const int64_t *shape, const int64_t *strides, int64_t *ret_lo,
+               int64_t *ret_hi);
+
+/* ---- storage.c, tensor.c -----------------------------------------------------------------------*/
+tn_status tni_storage_new(tn_device device, uint64_t bytes, tn_storage **ret_storage);
+void tni_storage_unref(tn_storage *s);
+static inline tn_storage *tni_storage_ref(tn_storage *s) {
+    atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
+    return s;
+}
+/* A tensor header without storage: geometry set, flags of the word computed. strides NULL: packed. */
+tn_status tni_header_new(int32_t dtype, tn_device device, int32_t ndim, const int64_t *shape,
+                         const int64_t *strides, tn_tensor **ret_tensor);
+/* A view header over t's storage; offset in elements relative to t's element 0. Not recorded. */
+tn_status tni_view_new(const tn_tensor *t, int32_t dtype, int32_t ndim, const int64_t *shape,
+                       const int64_t *strides, int64_t offset, tn_tensor **ret_tensor);
+/* The same data without history (shares the version counter). */
+tn_status tni_detach(const tn_tensor *t, tn_tensor **ret_tensor);
+/* Recomputes TN_W_CONTIGUOUS, TN_W_CHANNELS_LAST, TN_W_DENSE and numel from shape and strides. */
+void tni_tensor_refresh(tn_tensor *t);
+/* A number as a 0-d tensor in caller memory; valid as an operand while `ret` and s live. */
+void tni_scalar_tensor(tn_scalar s, tn_tensor *ret, void *payload16);
+/* Strides that `like` would give a dense tensor of this shape under `format`. */
+void tni_format_strides(int32_t format, const tn_view *like, int32_t ndim, const int64_t *shape,
+                        int64_t *strides);
+static inline void tni_bump_version(tn_tensor *t) {
+    if (t->storage && !(t->flags & TNI_T_NO_VERSION))
+        atomic_fetch_add_explicit(&t->storage->version, 1, memory_order_relaxed);
+}
+static inline tn_tensor *tni_t(const tn_view *v) { return (tn_tensor *)(uintptr_t)v; }
+
+/* ---- dtype.c -----------------------------------------------------------------------------------*/
+/* Result dtype of operands by PyTorch's rules (dimensioned, then 0-d, then numbers). */
+int32_t tni_result_dtype(tn_tensor *const *ts, int n);
+/* Writes a scalar as one element of dtype (round to nearest; bool: != 0). */
+void tni_scalar_store(const tn_scalar *s, int32_t dtype, void *dst);
+void tni_scalar_load(int32_t dtype, const void *src, tn_scalar *ret);
+
+/* ---- Operators: the descriptor the generator emits ---------------------------------------------*/
+typedef enum tn_field_kind {
+    TN_F_TENSOR,    /* tn_view *; never NULL */
+    TN_F_TENSOR_OPT, /* tn_view * or NULL */
+    TN_F_TENSORS,   /* tn_views */
+    TN_F_OPERAND,   /* tn_view *: a tensor, or a number as a 0-d tensor with TN_W_SCALAR */
+    TN_F_INT,       /* int64_t */
+    TN_F_INT_OPT,   /* tn_opt_int */
+    TN_F_DIM,       /* int64_t, wrapped by the first tensor's rank before anything else runs */
+    TN_F_DIM_OPT,   /* tn_opt_int, wrapped when given */
+    TN_F_INTS,      /* tn_ints */
+    TN_F_DIMS,      /* tn_ints; not given or empty = all; wrapped by whoever reads it */
+    TN_F_BOOL,      /* int64_t 0 or 1 */
+    TN_F_FLOAT,     /* double */
+    TN_F_FLOAT_OPT, /* tn_opt_float */
+    TN_F_SCALAR,    /* tn_scalar */
+    TN_F_SCALAR_OPT, /* tn_scalar, kind TN_SCALAR_NONE when not given */
+    TN_F_DTYPE,     /* int64_t slot; -1 when not given */
+    TN_F_DEVICE,    /* int64_t: slot << 8 | index; -1 when not given */
+    TN_F_FORMAT,    /* int64_t tn_memory_format */
+    TN_F_STR,       /* const char * or NULL */
+    TN_F_GENERATOR, /* tn_generator * or NULL */
+    TN_F_OUT,       /* tn_view *: given by out= or the in-place form, else allocated by core */
+    TN_F_OUTS       /* tn_views: a list result */
+} tn_field_kind;
+
+typedef struct tn_field {
+    const char *name;
+    uint16_t kind;
+    uint16_t offset;   /* in the argument struct */
+    uint16_t fixed;    /* int[N]: N (a single int is repeated), else 0 */
+    uint16_t flags;    /* TNI_FIELD_* */
+    const char *deflt; /* default as Python text, NULL: required */
+} tn_field;
+#define TNI_FIELD_KWONLY 0x1u
+#define TNI_FIELD_SAVED 0x2u   /* the gradient reads it */
+#define TNI_FIELD_DIFF 0x4u    /* a gradient flows to this input */
+#define TNI_FIELD_MUTATED 0x8u /* written by the operator (running statistics) */
+
+#define TNI_MAX_OUTS 6
+/* What a shape rule fills: one entry per output. */
+typedef struct tn_out_meta {
+    int32_t dtype;
+    int32_t ndim;
+    int32_t strided; /* 1: `strides` is set; 0: packed */
+    int32_t absent;  /* 1: this output is not produced */
+    int64_t shape[TN_MAX_DIMS];
+    int64_t strides[TN_MAX_DIMS];
+} tn_out_meta;
+typedef struct tn_infer {
+    const tn_op *op;
+    int32_t compute; /* dtype the kernel is looked up with; inputs marked `cast` are converted */
+    tn_device device;
+    uint64_t reduce_mask; /* reductions: which input dims */
+    tn_out_meta out[TNI_MAX_OUTS];
+} tn_infer;
+
+/* How the compute dtype of a pointwise operator or reduction follows from its inputs. */
+enum tni_compute_rule {
+    TNI_COMPUTE_PROMOTE,  /* PyTorch promotion over the operands */
+    TNI_COMPUTE_FLOAT,    /* the same, integers and bool become the default float */
+    TNI_COMPUTE_FIRST,    /* dtype of the first operand */
+    TNI_COMPUTE_SUM,      /* bool and integers become int64; a dtype argument overrides */
+    TNI_COMPUTE_BOOL      /* everything is read as bool */
+};
+enum tni_result_rule { TNI_RESULT_COMPUTE, TNI_RESULT_BOOL, TNI_RESULT_REAL, TNI_RESULT_I64 };
+
+/* What a gradient function sees: generated code and autograd/grad_*.c. */
+typedef struct tn_gctx {
+    const tn_op *op;
+    const void *args;      /* the call's tn_<op>_args; saved tensors are set, others are NULL */
+    tn_tensor *const *g;   /* incoming gradients by output, zeros where none came */
+    uint64_t needs;        /* bit i: the i-th tensor input (lists flattened) wants a gradient */
+    tn_tensor **ret;       /* results by tensor input; owned by the caller; NULL = no gradient */
+} tn_gctx;
+#define TN_GNEEDS(c, i) (((c)->needs >> (i)) & 1u)
+
+typedef struct tn_cell {
+    tn_kernel_fn fn; /* NULL: not resolved yet */
+    void *ctx;
+    const struct tn_cell *next; /* the next candidate, for TN_DECLINE */
+    const struct tni_plugin *plugin;
+    int32_t priority;
+    uint32_t flags;
+} tn_cell;
+typedef struct tn_row {
+    _Atomic(const tn_cell *) cell[TN_DTYPE_SLOTS];
+    _Atomic(const tn_cell *) any;
+} tn_row;
+
+struct tn_op {
+    tn_op_info info; /* first, so that a tn_op_info * is a tn_op * */
+    tn_status (*run)(const tn_op *op, void *args, tn_tensor **rets);      /* by kind */
+    tn_status (*infer)(tn_infer *inf, const void *args);                   /* structured, reduction */
+    tn_status (*composite)(const void *args, tn_tensor **rets);            /* composite, view */
+    tn_status (*grad)(tn_gctx *c);
+    const tn_field *fields;
+    uint16_t nfields;
+    uint16_t args_bytes;
+    uint8_t nin;   /* tensor inputs (a list counts once) */
+    uint8_t nout;
+    uint8_t compute_rule, result_rule;
+    uint8_t in_field[TN_MAX_OPERANDS]; /* field index of each tensor input */
+    uint8_t out_field[TNI_MAX_OUTS];
+    uint32_t flags; /* TNI_OP_* */
+    uint16_t id;
+    uint16_t line;
+    const char *file;
+    const char *formula; /* gradient text, for people */
+    const char *doc;
+    _Atomic(tn_row *) row[TN_DEVICE_SLOTS]; /* NULL: no kernel on this device */
+};
+#define TNI_OP_CONTIGUOUS 0x1u    /* inputs are made packed before the kernel runs */
+#define TNI_OP_LIST_OUT 0x2u      /* returns a list of tensors: rets[0] is a tn_tensor_list */
+#define TNI_OP_CAST 0x4u          /* structured: floating inputs are converted to compute */
+#define TNI_OP_DYNAMIC 0x8u       /* the kernel calls resize_output */
+#define TNI_OP_INPLACE_ONLY 0x10u /* fill_, copy_, ...: the first input is the output */
+#define TNI_OP_NO_INPLACE 0x20u
+#define TNI_OP_NO_OUT 0x40u
+#define TNI_OP_RANDOM 0x80u
+
+extern tn_op tni_ops[];           /* generated */
+extern const int tni_op_count;
+tn_op *tni_op_find(const char *name);
+
+/* The one entrance: checks dims, runs layers when any is on, then op->run. rets: op->nout new
+ * references. args is scratch of the call and may be changed by it. */
+tn_status tn_op_call(const tn_op *op, void *args, tn_tensor **rets);
+
+/* op->run, by kind. */
+tn_status tni_run_pointwise(const tn_op *op, void *args, tn_tensor **rets);
+tn_status tni_run_reduction(const tn_op *op, void *args, tn_tensor **rets);
+tn_status tni_run_structured(const tn_op *op, void *args, tn_tensor **rets);
+tn_status tni_run_composite(const tn_op *op, void *args, tn_tensor **rets);
+tn_status tni_run_view(const tn_op *op, void *args, tn_tensor **rets);
+
+/* Tensor inputs of a call in signature order, lists flattened; returns the count (<= max). */
+int tni_op_inputs(const tn_op *op, const void *args, tn_tensor **ret, int max);
+
+/* ---- The autograd layer's hooks into dispatch (autograd/ fills them at start) ------------------*/
+typedef struct tni_autograd_hooks {
+    /* After a call whose inputs require a gradient: make the node, attach it to the outputs. */
+    tn_status (*record)(const tn_op *op, const void *args, tn_tensor *const *outs, int nout);
+    /* Before an in-place call on `out`: TN_E_STATE for a leaf that requires a gradient, ... */
+    tn_status (*check_inplace)(const tn_op *op, tn_tensor *out, bool any_input_grad);
+    /* A view was made of `base` (recorded too when grad is on): keep the relation. */
+    tn_status (*note_view)(const tn_op *op, const void *args, tn_tensor *base, tn_tensor *view);
+    void (*node_unref)(tn_node *n);
+    void (*meta_free)(tn_agmeta *m);
+} tni_autograd_hooks;
+extern tni_autograd_hooks tni_ag;
+
+#endif

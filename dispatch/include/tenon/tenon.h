@@ -1,0 +1,13 @@
+/* tenon/tenon.h: everything a C program needs. Link with `pkg-config --cflags --libs tenon`. */
+#ifndef TENON_TENON_H
+#define TENON_TENON_H
+
+#include <tenon/autograd.h>
+#include <tenon/error.h>
+#include <tenon/nn.h>
+#include <tenon/ops.h>
+#include <tenon/optim.h>
+#include <tenon/runtime.h>
+#include <tenon/tensor.h>
+
+#endif

@@ -1,0 +1,167 @@
+/* tenon/tensor.h: tensors, for C programs.
+ *
+ * Ownership: arguments are borrowed; a tensor that comes back through a `ret_` parameter is a new
+ * reference that the caller releases with tn_tensor_unref. On failure `ret_` is left untouched.
+ * Tensors may be shared between threads; writing one from two threads at once is a race. */
+#ifndef TENON_TENSOR_H
+#define TENON_TENSOR_H
+
+#include <tenon/plugin.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#ifndef TN_API
+#if defined(__GNUC__)
+#define TN_API __attribute__((visibility("default")))
+#else
+#define TN_API
+#endif
+#endif
+
+/* Its first member is the tn_view of plugin.h, so a tn_tensor * may be read as a tn_view *. */
+typedef struct tn_tensor tn_tensor;
+
+/* A device kind and an index: {0, 0} is the CPU. */
+typedef struct tn_device {
+    int32_t slot;
+    int32_t index;
+} tn_device;
+
+static inline const tn_view *tn_tensor_view(const tn_tensor *t) {
+    return (const tn_view *)(const void *)t;
+}
+static inline int32_t tn_tensor_dtype(const tn_tensor *t) {
+    return tn_view_dtype(tn_tensor_view(t));
+}
+static inline int64_t tn_tensor_numel(const tn_tensor *t) { return tn_tensor_view(t)->numel; }
+static inline int32_t tn_tensor_ndim(const tn_tensor *t) { return tn_tensor_view(t)->ndim; }
+static inline const int64_t *tn_tensor_shape(const tn_tensor *t) {
+    return tn_tensor_view(t)->shape;
+}
+static inline const int64_t *tn_tensor_strides(const tn_tensor *t) {
+    return tn_tensor_view(t)->strides;
+}
+static inline tn_device tn_tensor_device(const tn_tensor *t) {
+    tn_device d = {tn_view_device(tn_tensor_view(t)), tn_view_index(tn_tensor_view(t))};
+    return d;
+}
+
+/* ---- Life --------------------------------------------------------------------------------------*/
+
+/* Memory formats of new tensors. */
+enum tn_memory_format {
+    TN_FORMAT_CONTIGUOUS = 0,
+    TN_FORMAT_PRESERVE = 1, /* like the model tensor, where there is one */
+    TN_FORMAT_CHANNELS_LAST = 2,
+    TN_FORMAT_CHANNELS_LAST_3D = 3
+};
+
+/* An uninitialised tensor. shape: ndim sizes >= 0 whose product times the item size stays below
+ * 2^62. TN_E_VALUE, TN_E_MEMORY, TN_E_DEVICE. */
+TN_API tn_status tn_tensor_new(int32_t dtype, tn_device device, int32_t ndim, const int64_t *shape,
+                               tn_tensor **ret_tensor);
+
+/* As above with strides (in elements, >= 0); the storage covers exactly their reach. */
+TN_API tn_status tn_tensor_new_strided(int32_t dtype, tn_device device, int32_t ndim,
+                                       const int64_t *shape, const int64_t *strides,
+                                       tn_tensor **ret_tensor);
+
+/* A CPU tensor with a copy of numel packed elements at `data`. */
+TN_API tn_status tn_tensor_from_data(int32_t dtype, int32_t ndim, const int64_t *shape,
+                                     const void *data, tn_tensor **ret_tensor);
+
+/* A tensor over memory that somebody else owns; `release(ctx)` is called once when no tensor uses
+ * it any more, from any thread. strides may be NULL (packed). readonly: writing raises. */
+TN_API tn_status tn_tensor_from_foreign(int32_t dtype, tn_device device, int32_t ndim,
+                                        const int64_t *shape, const int64_t *strides, void *data,
+                                        int readonly, void (*release)(void *ctx), void *ctx,
+                                        tn_tensor **ret_tensor);
+
+/* Another reference; returns its argument. NULL stays NULL. */
+TN_API tn_tensor *tn_tensor_ref(tn_tensor *t);
+/* Drops a reference and clears the caller's pointer. Accepts a pointer to NULL. */
+TN_API void tn_tensor_unref(tn_tensor **t);
+
+/* ---- Facts -------------------------------------------------------------------------------------*/
+
+/* The element at position 0 of a tensor with one element, as a number. Waits for the device. */
+TN_API tn_status tn_tensor_item(const tn_tensor *t, tn_scalar *ret_value);
+/* Copies all elements, packed row-major, into dst (bytes must be numel * item size). */
+TN_API tn_status tn_tensor_read(const tn_tensor *t, void *dst, uint64_t bytes);
+/* Overwrites all elements from packed row-major data. */
+TN_API tn_status tn_tensor_write(tn_tensor *t, const void *src, uint64_t bytes);
+
+/* How often the tensor's storage has been written in place. */
+TN_API uint32_t tn_tensor_version(const tn_tensor *t);
+/* True when both tensors look at the same storage. */
+TN_API int tn_tensor_same_storage(const tn_tensor *a, const tn_tensor *b);
+/* Storage: address of its first byte, its size in bytes, offset of element 0 in elements. */
+TN_API void *tn_tensor_storage_data(const tn_tensor *t);
+TN_API uint64_t tn_tensor_storage_bytes(const tn_tensor *t);
+TN_API int64_t tn_tensor_storage_offset(const tn_tensor *t);
+
+/* ---- Views that keep no history (the operators in tenon/ops.h keep it) -------------------------*/
+
+/* A new tensor over the same storage with the given geometry. offset is in elements from the
+ * storage's start. The whole reach is checked against the storage: TN_E_VALUE. */
+TN_API tn_status tn_tensor_alias(const tn_tensor *t, int32_t dtype, int32_t ndim,
+                                 const int64_t *shape, const int64_t *strides, int64_t offset,
+                                 tn_tensor **ret_tensor);
+/* Makes t look at the storage and geometry of `src` (PyTorch's set_data). */
+TN_API tn_status tn_tensor_set_data(tn_tensor *t, const tn_tensor *src);
+
+/* ---- Scalars -----------------------------------------------------------------------------------*/
+static inline tn_scalar tn_scalar_bool(int v) {
+    tn_scalar s = {TN_CAT_BOOL, 0, v != 0, v != 0 ? 1.0 : 0.0, 0.0};
+    return s;
+}
+static inline tn_scalar tn_scalar_int(int64_t v) {
+    tn_scalar s = {TN_CAT_INT, 0, v, (double)v, 0.0};
+    return s;
+}
+TN_API tn_scalar tn_scalar_float(double v);
+TN_API tn_scalar tn_scalar_complex(double re, double im);
+
+/* ---- dtypes and devices ------------------------------------------------------------------------*/
+TN_API const char *tn_dtype_name(int32_t dtype);   /* NULL for a free slot */
+TN_API int32_t tn_dtype_find(const char *name);    /* -1 when unknown */
+TN_API int64_t tn_dtype_size(int32_t dtype);       /* bytes */
+TN_API int32_t tn_dtype_category(int32_t dtype);   /* tn_category */
+TN_API int32_t tn_dtype_promote(int32_t a, int32_t b); /* PyTorch's table */
+TN_API int32_t tn_dtype_default(void);             /* of new floating tensors; float32 */
+TN_API tn_status tn_dtype_set_default(int32_t dtype);
+
+/* "cpu", "acme", "acme:1". Loads the plugin that serves the name. TN_E_DEVICE with the reason. */
+TN_API tn_status tn_device_parse(const char *text, tn_device *ret_device);
+TN_API const char *tn_device_name(int32_t slot); /* NULL for a free slot */
+TN_API int32_t tn_device_count(int32_t slot);
+TN_API tn_status tn_device_sync(tn_device device);
+/* One line: plugin, instruction set, libraries. */
+TN_API const char *tn_device_describe(tn_device device);
+/* A named interface of the device ("tn.memory/1") and the ctx to pass to it; NULL: it has none. */
+TN_API const void *tn_device_query(int32_t slot, const char *iface, void **ret_ctx);
+
+/* Worker threads of the CPU device. */
+TN_API int32_t tn_threads_get(void);
+TN_API tn_status tn_threads_set(int32_t threads);
+
+/* ---- Random numbers ----------------------------------------------------------------------------*/
+TN_API tn_status tn_generator_new(tn_device device, tn_generator **ret_gen);
+TN_API tn_generator *tn_generator_ref(tn_generator *gen);
+TN_API void tn_generator_unref(tn_generator **gen);
+TN_API tn_generator *tn_generator_default(tn_device device); /* borrowed */
+TN_API void tn_generator_seed(tn_generator *gen, uint64_t seed);
+TN_API uint64_t tn_generator_initial_seed(const tn_generator *gen);
+/* The state as bytes, in PyTorch's layout for mt19937 (5056 bytes), 16 bytes for Philox. */
+TN_API tn_status tn_generator_get_state(tn_generator *gen, void *dst, uint64_t *inout_bytes);
+TN_API tn_status tn_generator_set_state(tn_generator *gen, const void *src, uint64_t bytes);
+/* TN_RNG_PHILOX (default) or TN_RNG_MT19937 (PyTorch's stream) for every generator of the CPU. */
+TN_API tn_status tn_rng_set_kind(uint32_t kind);
+TN_API uint32_t tn_rng_kind(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
