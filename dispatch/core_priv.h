@@ -172,6 +172,10 @@ typedef struct tn_field {
 #define TNI_FIELD_SAVED 0x2u   /* the gradient reads it */
 #define TNI_FIELD_DIFF 0x4u    /* a gradient flows to this input */
 #define TNI_FIELD_MUTATED 0x8u /* written by the operator (running statistics) */
+#define TNI_FIELD_SAVED_SHAPE 0x10u /* the gradient reads its geometry and dtype only */
+#define TNI_FIELD_OPTIONAL 0x20u
+#define TNI_FIELD_PARAM 0x40u      /* a number that the pointwise formula takes */
+#define TNI_FIELD_BOOL_INPUT 0x80u /* a bool operand that takes no part in promotion */
 
 #define TNI_MAX_OUTS 6
 /* What a shape rule fills: one entry per output. */
@@ -263,12 +267,33 @@ tn_op *tni_op_find(const char *name);
  * references. args is scratch of the call and may be changed by it. */
 tn_status tn_op_call(const tn_op *op, void *args, tn_tensor **rets);
 
+/* The same, and drops the n results (in-place and out= forms). */
+tn_status tni_call_discard(const tn_op *op, void *args, int n);
+
+/* Finds the kernel of (op, device, dtype): the cell, or NULL. Loads the device's plugin. */
+const tn_cell *tni_kernel_find(const tn_op *op, int32_t device_slot, int32_t dtype);
+/* Runs the candidates from `cell` on until one does not decline. */
+tn_status tni_kernel_run(const tn_op *op, const tn_cell *cell, tn_device device, int32_t dtype,
+                         const void *args);
+/* The error for a call that no candidate takes; says what was tried. */
+tn_status tni_kernel_missing(const tn_op *op, tn_device device, int32_t dtype);
+
 /* op->run, by kind. */
 tn_status tni_run_pointwise(const tn_op *op, void *args, tn_tensor **rets);
 tn_status tni_run_reduction(const tn_op *op, void *args, tn_tensor **rets);
 tn_status tni_run_structured(const tn_op *op, void *args, tn_tensor **rets);
 tn_status tni_run_composite(const tn_op *op, void *args, tn_tensor **rets);
 tn_status tni_run_view(const tn_op *op, void *args, tn_tensor **rets);
+
+static inline tn_view *tni_v(const tn_tensor *t) { return (tn_view *)(uintptr_t)t; }
+static inline tn_views tni_views(tn_tensors ts) {
+    tn_views v = {(tn_view *const *)(const void *)ts.v, ts.n};
+    return v;
+}
+static inline tn_tensors tni_tensors_of(tn_views vs) {
+    tn_tensors t = {(tn_tensor *const *)(const void *)vs.v, vs.n};
+    return t;
+}
 
 /* Tensor inputs of a call in signature order, lists flattened; returns the count (<= max). */
 int tni_op_inputs(const tn_op *op, const void *args, tn_tensor **ret, int max);

@@ -48,6 +48,45 @@ static inline tn_device tn_tensor_device(const tn_tensor *t) {
     return d;
 }
 
+/* ---- Arguments and results of operators --------------------------------------------------------*/
+typedef struct tn_tensors { /* a list of tensors, borrowed */
+    tn_tensor *const *v;
+    int64_t n;
+} tn_tensors;
+typedef struct tn_tensor_list { /* a list result: the array and its references are the caller's */
+    tn_tensor **v;
+    int64_t n;
+} tn_tensor_list;
+TN_API void tn_tensor_list_free(tn_tensor_list *list);
+
+#define TN_INTS(...)                                                                             \
+    ((tn_ints){(const int64_t[]){__VA_ARGS__},                                                   \
+               (int64_t)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))})
+static inline tn_ints tn_ints_of(const int64_t *v, int64_t n) {
+    tn_ints r = {v, n};
+    return r;
+}
+static inline tn_ints tn_ints_none(void) {
+    tn_ints r = {NULL, -1};
+    return r;
+}
+static inline tn_opt_int tn_some_int(int64_t v) {
+    tn_opt_int r = {v, 1};
+    return r;
+}
+static inline tn_opt_int tn_no_int(void) {
+    tn_opt_int r = {0, 0};
+    return r;
+}
+static inline tn_opt_float tn_some_float(double v) {
+    tn_opt_float r = {v, 1};
+    return r;
+}
+static inline tn_opt_float tn_no_float(void) {
+    tn_opt_float r = {0.0, 0};
+    return r;
+}
+
 /* ---- Life --------------------------------------------------------------------------------------*/
 
 /* Memory formats of new tensors. */
@@ -123,6 +162,17 @@ static inline tn_scalar tn_scalar_int(int64_t v) {
 }
 TN_API tn_scalar tn_scalar_float(double v);
 TN_API tn_scalar tn_scalar_complex(double re, double im);
+static inline tn_scalar tn_scalar_none(void) {
+    tn_scalar s = {TN_SCALAR_NONE, 0, 0, 0.0, 0.0};
+    return s;
+}
+
+/* A number that stands for a tensor in an operator call: memory for it, on the caller's stack. The
+ * tensor is valid as an argument for as long as the box lives; it must not be kept or unref'd. */
+typedef struct tn_scalar_box {
+    uint64_t bytes[40];
+} tn_scalar_box;
+TN_API tn_tensor *tn_scalar_box_init(tn_scalar_box *box, tn_scalar value);
 
 /* ---- dtypes and devices ------------------------------------------------------------------------*/
 TN_API const char *tn_dtype_name(int32_t dtype);   /* NULL for a free slot */

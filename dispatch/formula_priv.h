@@ -1,0 +1,24 @@
+/* formula_priv.h: small helpers that generated formula code uses. */
+#ifndef TENON_FORMULA_PRIV_H
+#define TENON_FORMULA_PRIV_H
+
+#include "core_priv.h"
+
+/* Sizes of a tensor as a list argument; valid while the tensor lives. */
+static inline tn_ints tni_shape_ints(const tn_tensor *t) {
+    return tn_ints_of(tn_tensor_shape(t), tn_tensor_ndim(t));
+}
+
+/* Size of dimension i, which may be negative; 1 for a 0-d tensor. */
+static inline int64_t tni_size_at(const tn_tensor *t, int64_t i) {
+    int32_t n = tn_tensor_ndim(t);
+    return n == 0 ? 1 : tn_tensor_shape(t)[i < 0 ? i + n : i];
+}
+
+/* A `Dim?` as a list of dimensions: none given = all. */
+#define TNI_OPT_DIMS(o) ((tn_ints){(o).has ? &(o).value : NULL, (o).has ? 1 : -1})
+
+/* A number as a 0-d tensor on the heap. */
+tn_status tni_scalar_heap(tn_scalar s, tn_tensor **ret_tensor);
+
+#endif

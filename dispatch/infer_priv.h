@@ -1,0 +1,25 @@
+/* infer_priv.h: what shape and dtype rules are written with. Generated glue and dispatch/infer_*.c
+ * call these; each fills entries of tn_infer. */
+#ifndef TENON_INFER_PRIV_H
+#define TENON_INFER_PRIV_H
+
+#include "core_priv.h"
+
+/* Sets inf->compute from the tensors by a TNI_COMPUTE_* rule; NULLs are skipped. */
+tn_status tni_infer_dtype(tn_infer *inf, int rule, const tn_view *const *of, int n);
+/* compute -> result dtype by a TNI_RESULT_* rule. */
+int32_t tni_result_of(int32_t compute, int rule);
+/* Output i has x's shape, and x's dense layout where it has one. */
+void tni_infer_same(tn_infer *inf, int i, const tn_view *x);
+/* Output i has this shape, packed. */
+tn_status tni_infer_set(tn_infer *inf, int i, int32_t ndim, const int64_t *shape);
+/* The same with the strides of a memory format (channels-last results). */
+tn_status tni_infer_set_format(tn_infer *inf, int i, int32_t ndim, const int64_t *shape,
+                               int32_t format);
+/* Output i is not produced. */
+static inline void tni_infer_absent(tn_infer *inf, int i) { inf->out[i].absent = 1; }
+/* "(2, 3)" for messages, in a per-thread ring of 8 buffers. */
+const char *tni_shape_text(int32_t ndim, const int64_t *shape);
+const char *tni_shape_text_of(const tn_view *v);
+
+#endif

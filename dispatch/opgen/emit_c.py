@@ -1,0 +1,504 @@
+"""Writes the C side of the op table: argument structs, C API, descriptors, formulas."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from expr import KIND_OF_TYPE, Formula, Value
+from table import DTYPE_SETS, TYPES, Arg, Op
+
+HEAD = "/* Generated from dispatch/ops by dispatch/opgen. */\n"
+
+
+def emit(ops: list[Op]) -> dict[str, str]:
+    table = {op.name: op for op in ops}
+    grads = grads_c(ops, table)  # also finds out what each gradient saves
+    return {
+        "tenon/op_args.h": args_h(ops),
+        "tenon/ops.h": ops_h(ops),
+        "op_ids.h": ids_h(ops),
+        "op_table.c": table_c(ops),
+        "op_api.c": api_c(ops),
+        "op_grads.c": grads,
+        "op_composites.c": composites_c(ops, table),
+        "pointwise_ops.inc": pointwise_inc(ops),
+        "pointwise_rows.inc": pointwise_rows(ops),
+    }
+
+
+# -- tenon/op_args.h ---------------------------------------------------------------------------
+
+
+def fnv1a(text: str) -> int:
+    h = 0xCBF29CE484222325
+    for byte in text.encode():
+        h = ((h ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
+    return h
+
+
+def layout_text(op: Op) -> str:
+    """The argument struct's layout as text: what the signature hash covers."""
+    kinds = [TYPES[a.type][0] for a in op.args]
+    outs = ["TN_F_OUTS" if op.list_out else "TN_F_OUT"] * len(op.outs)
+    return f"{op.name}({','.join([*kinds, *outs])})"
+
+
+def args_h(ops: list[Op]) -> str:
+    out = [
+        HEAD,
+        "/* tenon/op_args.h: the argument struct of every operator, as kernels get it, and the hash",
+        " * of its layout that a kernel row must carry. `plan` is NULL unless the operator is",
+        " * pointwise or a reduction. */",
+        "#ifndef TENON_OP_ARGS_H\n#define TENON_OP_ARGS_H\n\n#include <tenon/plugin.h>\n",
+    ]
+    for op in ops:
+        out.append(f"/* {op.entry['sig']} */")
+        out.append(f"#define TN_SIG_{op.name} UINT64_C(0x{fnv1a(layout_text(op)):016x})")
+        out.append(f"typedef struct tn_{op.name}_args {{")
+        out.append("    const tn_plan *plan;")
+        out += [f"    {TYPES[a.type][1]}{a.name};" for a in op.args]
+        out += [f"    {'tn_views ' if op.list_out else 'tn_view *'}{o};" for o in op.outs]
+        out.append(f"}} tn_{op.name}_args;\n")
+    out.append("#endif")
+    return "\n".join(out) + "\n"
+
+
+# -- tenon/ops.h, op_api.c ---------------------------------------------------------------------
+
+
+def params(args: list[Arg]) -> list[str]:
+    return [f"{TYPES[a.type][2]}{a.name}" for a in args]
+
+
+def ret_params(op: Op) -> list[str]:
+    if op.list_out:
+        return ["tn_tensor_list *ret_list"]
+    if len(op.outs) == 1:
+        return ["tn_tensor **ret"]
+    return [f"tn_tensor **ret_{o}" for o in op.outs]
+
+
+def has_form(op: Op, form: str) -> bool:
+    return form in op.where and not op.inplace_only
+
+
+def prototypes(op: Op) -> list[tuple[str, list[str]]]:
+    """(C name, parameters) of every C function of an operator."""
+    protos = [(f"tn_{op.name}", params(op.args) + ret_params(op))]
+    if has_form(op, "out") and not op.list_out:
+        outs = [f"tn_tensor *{o}" for o in op.outs]
+        protos.append((f"tn_{op.name}_out", outs + params(op.args)))
+    if has_form(op, "inplace"):
+        protos.append((f"tn_{op.name}_", params(op.args)))
+    if len(op.args) > 1 and op.args[1].type == "Operand":
+        scalar = [Arg(a.name, "Scalar" if i == 1 else a.type) for i, a in enumerate(op.args)]
+        protos.append((f"tn_{op.name}_scalar", params(scalar) + ret_params(op)))
+    return protos
+
+
+def ops_h(ops: list[Op]) -> str:
+    out = [
+        HEAD,
+        "/* tenon/ops.h: every operator as a C function. Arguments are borrowed, results are new",
+        " * references, left untouched on failure. docs: `tenon op NAME`. */",
+        "#ifndef TENON_OPS_H\n#define TENON_OPS_H\n\n#include <tenon/tensor.h>\n",
+        "#ifdef __cplusplus\nextern \"C\" {\n#endif\n",
+    ]
+    for op in ops:
+        doc = " ".join(op.entry.get("doc", op.entry["sig"]).split()).replace("*/", "* /")
+        out.append(f"/* {doc} */")
+        for name, ps in prototypes(op):
+            out.append(f"TN_API tn_status {name}({', '.join(ps)});")
+        out.append("")
+    out.append("#ifdef __cplusplus\n}\n#endif\n#endif")
+    return "\n".join(out) + "\n"
+
+
+def initialisers(op: Op) -> list[str]:
+    out = []
+    for a in op.args:
+        if a.is_list:
+            out.append(f".{a.name} = tni_views({a.name})")
+        elif a.is_tensor:
+            out.append(f".{a.name} = tni_v({a.name})")
+        else:
+            out.append(f".{a.name} = {a.name}")
+    return out
+
+
+def api_c(ops: list[Op]) -> str:
+    out = [HEAD, '#include "core_priv.h"', '#include "op_ids.h"', "#include <tenon/op_args.h>",
+           "#include <tenon/ops.h>", ""]  # fmt: skip
+    for op in ops:
+        for name, ps in prototypes(op):
+            out += api_function(op, name, ps)
+    return "\n".join(out) + "\n"
+
+
+def api_function(op: Op, name: str, ps: list[str]) -> list[str]:
+    id_ = f"&tni_ops[TNI_OP_{op.name}]"
+    inits = initialisers(op)
+    body = []
+    if name == f"tn_{op.name}_out":
+        inits += [f".{o} = tni_v({o})" for o in op.outs]
+        body = [f"    return tni_call_discard({id_}, &args, {len(op.outs)});"]
+    elif name == f"tn_{op.name}_":
+        inits.append(f".{op.outs[0]} = tni_v({op.args[0].name})")
+        body = [f"    return tni_call_discard({id_}, &args, {len(op.outs)});"]
+    elif op.list_out:
+        body = [f"    return tn_op_call({id_}, &args, (tn_tensor **)(void *)ret_list);"]
+    elif len(op.outs) == 1:
+        body = [f"    return tn_op_call({id_}, &args, ret);"]
+    else:
+        n = len(op.outs)
+        body = [f"    tn_tensor *rets[{n}] = {{NULL}};",
+                f"    TN_TRY(tn_op_call({id_}, &args, rets));"]  # fmt: skip
+        body += [f"    *ret_{o} = rets[{i}];" for i, o in enumerate(op.outs)]
+        body.append("    return TN_OK;")
+    lines = [f"tn_status {name}({', '.join(ps)}) {{"]
+    if name == f"tn_{op.name}_scalar":
+        s = op.args[1].name
+        lines.append("    tn_scalar_box box;")
+        inits[1] = f".{s} = tni_v(tn_scalar_box_init(&box, {s}))"
+    lines.append(f"    tn_{op.name}_args args = {{{', '.join(inits)}}};")
+    return [*lines, *body, "}", ""]
+
+
+# -- op_ids.h, op_table.c ----------------------------------------------------------------------
+
+
+def ids_h(ops: list[Op]) -> str:
+    out = [HEAD, "#ifndef TENON_OP_IDS_H\n#define TENON_OP_IDS_H\n", "enum tni_op_id {"]
+    out += [f"    TNI_OP_{op.name}," for op in ops]
+    out += ["    TNI_OP_COUNT", "};\n", "#endif"]
+    return "\n".join(out) + "\n"
+
+
+RUN = {
+    "pointwise": "tni_run_pointwise", "reduction": "tni_run_reduction",
+    "structured": "tni_run_structured", "composite": "tni_run_composite", "view": "tni_run_view",
+}  # fmt: skip
+
+
+def c_string(text: str | None) -> str:
+    if text is None:
+        return "NULL"
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+
+
+def is_diff(op: Op, a: Arg) -> bool:
+    grads = op.grads
+    if grads == "custom":
+        return a.is_tensor and not a.mutated
+    return isinstance(grads, dict) and grads.get(a.name, "none") != "none"
+
+
+def field_flags(op: Op, a: Arg) -> str:
+    flags = []
+    if a.kwonly:
+        flags.append("TNI_FIELD_KWONLY")
+    if a.name in op.saved or (not a.is_tensor and op.grads):
+        flags.append("TNI_FIELD_SAVED")
+    if a.name in op.saved_shape:
+        flags.append("TNI_FIELD_SAVED_SHAPE")
+    if is_diff(op, a):
+        flags.append("TNI_FIELD_DIFF")
+    if a.mutated:
+        flags.append("TNI_FIELD_MUTATED")
+    if a.type.endswith("?"):
+        flags.append("TNI_FIELD_OPTIONAL")
+    if a.name in op.entry.get("params", []):
+        flags.append("TNI_FIELD_PARAM")
+    if op.entry.get("inputs", {}).get(a.name) == "bool":
+        flags.append("TNI_FIELD_BOOL_INPUT")
+    return " | ".join(flags) or "0"
+
+
+def op_flags(op: Op) -> str:
+    e, flags = op.entry, []
+    if e.get("layout") == "contiguous":
+        flags.append("TNI_OP_CONTIGUOUS")
+    if op.list_out:
+        flags.append("TNI_OP_LIST_OUT")
+    if e.get("cast"):
+        flags.append("TNI_OP_CAST")
+    if e.get("dynamic"):
+        flags.append("TNI_OP_DYNAMIC")
+    if op.inplace_only:
+        flags.append("TNI_OP_INPLACE_ONLY")
+    if not has_form(op, "inplace"):
+        flags.append("TNI_OP_NO_INPLACE")
+    if not has_form(op, "out"):
+        flags.append("TNI_OP_NO_OUT")
+    if e.get("random"):
+        flags.append("TNI_OP_RANDOM")
+    return " | ".join(flags) or "0"
+
+
+def infer_glue(op: Op) -> list[str]:
+    """The function that applies a structured operator's dtype and shape rules."""
+    rule = op.entry["shape"]
+    if op.kind != "structured":
+        return []
+    lines = [f"static tn_status infer_{op.name}(tn_infer *inf, const void *args) {{"]
+    dtype = op.entry.get("dtype", "same(" + op.tensors[0].name + ")" if op.tensors else "custom")
+    if dtype != "custom":
+        m = re.fullmatch(r"(promote|float|same|bool|sum)(?:\(([\w, ]+)\))?", dtype)
+        if not m:
+            raise op.fail(f"dtype rule '{dtype}' is unknown")
+        names = [n.strip() for n in m[2].split(",")] if m[2] else [a.name for a in op.tensors]
+        for n in names:
+            if n not in {a.name for a in op.tensors}:
+                raise op.fail(f"dtype rule names '{n}', which is no tensor argument")
+        refs = ", ".join(f"a->{n}" for n in names)
+        lines.append(f"    const tn_{op.name}_args *a = args;")
+        lines.append(f"    const tn_view *of[] = {{{refs}}};")
+        lines.append(
+            f"    TN_TRY(tni_infer_dtype(inf, TNI_COMPUTE_{rule_name(m[1])}, of, {len(names)}));"
+        )
+        results = op.entry.get("result", "compute")
+        for i, r in enumerate(results if isinstance(results, list) else [results] * len(op.outs)):
+            lines.append(f"    inf->out[{i}].dtype = tni_result_of(inf->compute, {result_name(op, r)});")
+    if rule == "custom":
+        lines.append(f"    return tni_infer_{op.name}(inf, args);")
+    else:
+        m = re.fullmatch(r"same\((\w+)\)", rule)
+        if not m:
+            raise op.fail(f"shape rule '{rule}' is unknown")
+        for i in range(len(op.outs)):
+            lines.append(f"    tni_infer_same(inf, {i}, a->{m[1]});")
+        lines.append("    return TN_OK;")
+    return [*lines, "}", ""]
+
+
+def rule_name(word: str) -> str:
+    return {"same": "FIRST"}.get(word, word.upper())
+
+
+def result_name(op: Op, word: str) -> str:
+    names = {"compute": "COMPUTE", "bool": "BOOL", "real": "REAL", "int64": "I64"}
+    if word not in names:
+        raise op.fail(f"result '{word}' is none of {', '.join(names)}")
+    return "TNI_RESULT_" + names[word]
+
+
+def table_c(ops: list[Op]) -> str:
+    out = [HEAD, "#include <math.h>", '#include "infer_priv.h"', '#include "core_priv.h"', '#include "op_ids.h"', "#include <tenon/op_args.h>", ""]
+    for op in ops:
+        if op.grads:
+            out.append(f"tn_status tni_grad_{op.name}(tn_gctx *c);")
+        if "forward" in op.entry or op.kind == "view":
+            out.append(f"tn_status tni_composite_{op.name}(const void *args, tn_tensor **rets);")
+        if op.kind == "structured" and op.entry["shape"] == "custom":
+            out.append(f"tn_status tni_infer_{op.name}(tn_infer *inf, const void *args);")
+    out.append("")
+    for op in ops:
+        out += infer_glue(op) if op.kind == "structured" else []
+        out.append(f"static const tn_field fields_{op.name}[] = {{")
+        struct = f"tn_{op.name}_args"
+        for a in op.args:
+            flags = field_flags(op, a)
+            out.append(
+                f'    {{"{a.name}", {TYPES[a.type][0]}, offsetof({struct}, {a.name}), {a.fixed}, '
+                f"{flags}, {c_string(a.default)}}},"
+            )
+        kind = "TN_F_OUTS" if op.list_out else "TN_F_OUT"
+        for o in op.outs:
+            flags = "TNI_FIELD_SAVED" if o in op.saved else "0"
+            if o in op.saved_shape:
+                flags = "TNI_FIELD_SAVED_SHAPE"
+            out.append(f'    {{"{o}", {kind}, offsetof({struct}, {o}), 0, {flags}, NULL}},')
+        out.append("};\n")
+    out.append("tn_op tni_ops[] = {")
+    for i, op in enumerate(ops):
+        out += descriptor(op, i)
+    out.append("};\n\nconst int tni_op_count = TNI_OP_COUNT;")
+    return "\n".join(out) + "\n"
+
+
+def descriptor(op: Op, i: int) -> list[str]:
+    e = op.entry
+    tensors = [k for k, a in enumerate(op.args) if a.is_tensor]
+    result = e.get("result", "compute")
+    formula = op.grads
+    if isinstance(formula, dict):
+        formula = "; ".join(f"{k}: {v}" for k, v in formula.items())
+    lines = [
+        f"    [TNI_OP_{op.name}] = {{",
+        f"        .info = {{sizeof(tn_op_info), TN_OP_{op.kind.upper()}, \"{op.name}\",",
+        f"                 {c_string(e['sig'])}, UINT64_C(0x{fnv1a(layout_text(op)):016x})}},",
+        f"        .run = {RUN[op.kind]},",
+        f"        .fields = fields_{op.name},",
+        f"        .nfields = {len(op.args) + len(op.outs)},",
+        f"        .args_bytes = sizeof(tn_{op.name}_args),",
+        f"        .nin = {len(tensors)},",
+        f"        .nout = {len(op.outs)},",
+        f"        .in_field = {{{', '.join(map(str, tensors)) or '0'}}},",
+        f"        .out_field = {{{', '.join(str(len(op.args) + k) for k in range(len(op.outs)))}}},",
+        f"        .flags = {op_flags(op)},",
+        f"        .id = {i},",
+        f"        .line = {op.line},",
+        f'        .file = "{op.file}",',
+        f"        .formula = {c_string(formula)},",
+        f"        .doc = {c_string(e.get('doc'))},",
+    ]
+    if op.kind in ("pointwise", "reduction"):
+        first = result[0] if isinstance(result, list) else result
+        lines.append(f"        .compute_rule = TNI_COMPUTE_{rule_name(e['dtype'])},")
+        lines.append(f"        .result_rule = {result_name(op, first)},")
+    if op.kind == "structured":
+        lines.append(f"        .infer = infer_{op.name},")
+    if op.grads:
+        lines.append(f"        .grad = tni_grad_{op.name},")
+    if "forward" in e or op.kind == "view":
+        lines.append(f"        .composite = tni_composite_{op.name},")
+    return [*lines, "    },"]
+
+
+# -- formulas ----------------------------------------------------------------------------------
+
+
+def scope(op: Op, tensor: str) -> dict[str, Value]:
+    """Names of the arguments and results as the formula sees them."""
+    names = {}
+    for a in op.args:
+        if a.is_list:
+            names[a.name] = Value("tensors", f"tni_tensors_of(a->{a.name})")
+        elif a.is_tensor:
+            names[a.name] = Value("tensor", tensor.format(a.name))
+        else:
+            names[a.name] = Value(KIND_OF_TYPE[a.type], f"a->{a.name}")
+    return names
+
+
+FORMULA_HEAD = [
+    "#include <math.h>",
+    '#include "core_priv.h"',
+    '#include "formula_priv.h"',
+    "#include <tenon/op_args.h>",
+    "#include <tenon/ops.h>",
+    "",
+]
+
+
+def grads_c(ops: list[Op], table: dict[str, Op]) -> str:
+    out = [HEAD, *FORMULA_HEAD]
+    for op in ops:
+        grads = op.grads
+        if grads == "custom":
+            default = [a.name for a in op.tensors if not a.mutated]
+            op.saved = set(op.entry.get("save", default))
+        if not isinstance(grads, dict):
+            continue
+        names = scope(op, "tni_t(a->{})")
+        for o in op.outs:
+            names[o] = Value("tensor", f"tni_t(a->{o})")
+        if len(op.outs) == 1:
+            names["g"] = Value("tensor", "c->g[0]")
+        for i, o in enumerate(op.outs):
+            names[f"g_{o}"] = Value("tensor", f"c->g[{i}]")
+        f = Formula(op, table, names)
+        for i, a in enumerate(op.tensors):
+            text = grads.get(a.name, "none")
+            if text == "none":
+                continue
+            f.emit(f"if (TN_GNEEDS(c, {i})) {{")
+            f.indent += 1
+            v = f.value(parse(op, text))
+            f.move(f"c->ret[{i}]", v)
+            f.indent -= 1
+            f.emit("}")
+        mine = {a.name for a in op.tensors} | set(op.outs)
+        op.saved = f.used & mine
+        op.saved_shape = (f.used_shape & mine) - op.saved
+        out.append(f"/* {op.file}:{op.line} */")
+        out += [f"/*   {k}: {v} */" for k, v in grads.items()]
+        out.append(f"tn_status tni_grad_{op.name}(tn_gctx *c);")
+        out.append(f"tn_status tni_grad_{op.name}(tn_gctx *c) {{")
+        if any("a->" in line for line in f.lines):
+            out.append(f"    const tn_{op.name}_args *a = c->args;")
+        out += [*f.declarations(), *f.lines, *f.ending(), "}", ""]
+    return "\n".join(out) + "\n"
+
+
+def composites_c(ops: list[Op], table: dict[str, Op]) -> str:
+    out = [HEAD, *FORMULA_HEAD]
+    for op in ops:
+        text = op.entry.get("forward")
+        if text is None or text == "custom":
+            continue
+        f = Formula(op, table, scope(op, "tni_t(a->{})"))
+        f.move("rets[0]", f.value(parse(op, text)))
+        out.append(f"/* {op.file}:{op.line}  {text} */")
+        out.append(f"tn_status tni_composite_{op.name}(const void *args, tn_tensor **rets);")
+        out.append(f"tn_status tni_composite_{op.name}(const void *args, tn_tensor **rets) {{")
+        if any("a->" in line for line in f.lines):
+            out.append(f"    const tn_{op.name}_args *a = args;")
+        else:
+            out.append("    (void)args;")
+        out += [*f.declarations(), *f.lines, *f.ending(), "}", ""]
+    return "\n".join(out) + "\n"
+
+
+def parse(op: Op, text: str) -> ast.expr:
+    try:
+        return ast.parse(text, mode="eval").body
+    except SyntaxError as err:
+        raise op.fail(f"cannot read formula '{text}': {err.msg}") from err
+
+
+# -- pointwise_ops.inc -------------------------------------------------------------------------
+
+DTYPE_MACRO = {
+    "bool": "BOOL", "uint8": "U8", "int8": "I8", "int16": "I16", "int32": "I32", "int64": "I64",
+    "float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64", "complex64": "C64",
+    "complex128": "C128",
+}  # fmt: skip
+
+
+def dtype_condition(op: Op) -> str:
+    """A preprocessor condition that holds in the dtypes the operator has kernels for."""
+    names, parts = set(op.dtypes), []
+    for word, members in DTYPE_SETS.items():
+        if set(members) <= names:
+            parts.append(f"TMPL_IS_{word.upper()}")
+            names -= set(members)
+    parts += [f"(TMPL_DTYPE == TMPL_{DTYPE_MACRO[n]})" for n in op.dtypes if n in names]
+    return " || ".join(parts)
+
+
+PARAM_KINDS = {"Scalar": 0, "float": 1, "int": 2, "bool": 2}
+
+
+def pointwise_inc(ops: list[Op]) -> str:
+    out = [HEAD]
+    for op in ops:
+        if op.kind != "pointwise":
+            continue
+        result = {"compute": 0, "bool": 1, "real": 2}[op.entry.get("result", "compute")]
+        out.append(f"#if {dtype_condition(op)}")
+        out.append(f"#define OP {op.name}")
+        out.append(f"#define OP_ARGS tn_{op.name}_args")
+        out.append(f"#define OP_NIN {len(op.tensors)}")
+        out.append(f"#define OP_RESULT {result}")
+        by_name = {a.name: a for a in op.args}
+        names = op.entry.get("params", [])
+        out.append(f"#define OP_NPARAMS {len(names)}")
+        for i, p in enumerate(names):
+            out.append(f"#define OP_P{i}(a) ((a)->{p})")
+            out.append(f"#define OP_P{i}_KIND {PARAM_KINDS[by_name[p].type]}")
+        for i, a in enumerate(op.tensors):
+            if op.entry.get("inputs", {}).get(a.name) == "bool":
+                out.append(f"#define OP_IN{i}_BOOL 1")
+        out.append('#include "map_tmpl.h"')
+        out.append("#endif\n")
+    return "\n".join(out) + "\n"
+
+
+def pointwise_rows(ops: list[Op]) -> str:
+    out = [HEAD]
+    for op in ops:
+        if op.kind == "pointwise":
+            out.append(f"#if {dtype_condition(op)}\nMAP_ROW({op.name})\n#endif")
+    return "\n".join(out) + "\n"

@@ -1,0 +1,138 @@
+"""Writes the Python side of the op table: binding rows, stubs, the test table, the reference."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from emit_c import HEAD, c_string
+from table import Arg, Op
+
+FLAGS = {
+    "torch": "TN_PY_TORCH", "method": "TN_PY_METHOD", "nn.functional": "TN_PY_NN",
+    "inplace": "TN_PY_INPLACE", "out": "TN_PY_OUT",
+}  # fmt: skip
+
+
+def emit(ops: list[Op]) -> dict[str, str]:
+    return {
+        "py_rows.inc": rows_inc(ops),
+        "_ops.pyi": stubs(ops),
+        "ops.json": table_json(ops),
+        "ops.md": reference(ops),
+    }
+
+
+def rows_inc(ops: list[Op]) -> str:
+    """TN_PY_ROW(python name, forms, C name): in file order, overloads of a name together."""
+    groups: dict[str, list[str]] = {}
+    for op in ops:
+        if not op.where:
+            groups.setdefault(op.py_name, []).append(row(op.py_name, "0", op))
+            continue
+        flags = " | ".join(FLAGS[w] for w in op.where)
+        for name in [op.py_name, *op.entry.get("alias", [])]:
+            groups.setdefault(name, []).append(row(name, flags, op))
+    return HEAD + "\n".join(line for lines in groups.values() for line in lines) + "\n"
+
+
+def row(name: str, flags: str, op: Op) -> str:
+    return f'TN_PY_ROW("{name}", {flags}, "{op.name}")'
+
+
+PY_TYPES = {
+    "Tensor": "Tensor", "Tensor!": "Tensor", "Operand": "Tensor | Number", "int": "int",
+    "int[]": "Sequence[int] | int", "Dim": "int", "Dims": "int | Sequence[int] | None",
+    "bool": "bool", "float": "float", "Scalar": "Number", "DType": "dtype",
+    "Device": "device | str", "Format": "memory_format", "str": "str", "Generator": "Generator",
+    "Tensor[]": "Sequence[Tensor]", "Tensor[]!": "Sequence[Tensor]",
+    "Tensor?[]": "Sequence[Tensor | None]",
+}  # fmt: skip
+
+
+def py_type(a: Arg) -> str:
+    if a.type in PY_TYPES:
+        return PY_TYPES[a.type]
+    return PY_TYPES[a.type.rstrip("?").removesuffix("!")] + " | None"
+
+
+def py_params(args: Iterable[Arg], extra: list[str]) -> str:
+    out, starred = [], False
+    for a in args:
+        if a.kwonly and not starred:
+            out.append("*")
+            starred = True
+        default = "" if a.default is None else " = ..."
+        out.append(f"{a.name}: {py_type(a)}{default}")
+    if extra and not starred:
+        out.append("*")
+    return ", ".join([*out, *extra])
+
+
+def result_type(op: Op) -> str:
+    if op.list_out:
+        return "tuple[Tensor, ...]"
+    if len(op.outs) == 1:
+        return "Tensor"
+    return f"tuple[{', '.join(['Tensor'] * len(op.outs))}]"
+
+
+def stubs(ops: list[Op]) -> str:
+    head = (
+        "# Generated from dispatch/ops by dispatch/opgen.\n"
+        "from collections.abc import Sequence\n\n"
+        "from tenon._types import Generator, Number, Tensor, device, dtype, memory_format\n\n"
+    )
+    counts: dict[str, int] = {}
+    functions = [op for op in ops if "torch" in op.where or "nn.functional" in op.where]
+    for op in functions:
+        counts[op.py_name] = counts.get(op.py_name, 0) + 1
+    lines = []
+    if any(c > 1 for c in counts.values()):
+        head = head.replace("\n\nfrom tenon", "\nfrom typing import overload\n\nfrom tenon", 1)
+    for op in functions:
+        extra = ["out: Tensor | None = ..."] if "out" in op.where and not op.inplace_only else []
+        if counts[op.py_name] > 1:
+            lines.append("@overload")
+        lines.append(f"def {op.py_name}({py_params(op.args, extra)}) -> {result_type(op)}: ...")
+    return head + "\n".join(lines) + "\n"
+
+
+def table_json(ops: list[Op]) -> str:
+    rows = []
+    for op in ops:
+        e = op.entry
+        rows.append({
+            "name": op.name, "py_name": op.py_name, "sig": e["sig"], "kind": op.kind,
+            "where": op.where, "alias": e.get("alias", []), "dtypes": op.dtypes,
+            "dtype": e.get("dtype"), "result": e.get("result", "compute"),
+            "args": [{"name": a.name, "type": a.type, "default": a.default, "kwonly": a.kwonly}
+                     for a in op.args],
+            "outs": op.outs, "list_out": op.list_out, "inplace_only": op.inplace_only,
+            "differentiable": [a.name for a in op.tensors
+                               if op.grads == "custom"
+                               or (isinstance(op.grads, dict)
+                                   and op.grads.get(a.name, "none") != "none")],
+            "grad": op.grads, "composite": "forward" in e, "inputs": e.get("inputs", {}),
+            "ref": e.get("ref"), "samples": e.get("samples", []), "domain": e.get("domain", {}),
+            "grad_samples": e.get("grad_samples"), "tol": e.get("tol"), "tests": e.get("tests"),
+            "doc": e.get("doc", ""), "file": op.file, "line": op.line,
+        })  # fmt: skip
+    return json.dumps(rows, indent=1) + "\n"
+
+
+def reference(ops: list[Op]) -> str:
+    out = ["# Operators\n", f"{len(ops)} entries, from `dispatch/ops/*.toml`.\n"]
+    for op in ops:
+        if not op.where:
+            continue
+        out.append(f"## {op.key}\n\n`{op.entry['sig']}`\n\n{op.entry.get('doc', '')}\n")
+        forms = ", ".join(op.where)
+        out.append(f"Forms: {forms}. Dtypes: {', '.join(op.dtypes)}.")
+        if isinstance(op.grads, dict):
+            out += [f"Gradient of `{k}`: `{v}`." for k, v in op.grads.items() if v != "none"]
+        out.append(f"Entry: `{op.file}:{op.line}`.\n")
+    return "\n".join(out) + "\n"
+
+
+__all__ = ["c_string", "emit"]

@@ -1,0 +1,279 @@
+"""Reads the op table: TOML entries in, checked `Op` objects out.
+
+An entry that is not understood stops the build with the file and line of the entry; nothing is
+guessed. docs/op-table.md describes the keys.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+KEYS = {
+    "sig", "kind", "dtype", "result", "shape", "dtypes", "params", "inputs", "layout", "forward",
+    "grad", "save", "where", "alias", "ref", "samples", "domain", "grad_samples", "tests", "doc",
+    "tol", "dynamic", "random", "cast",
+}  # fmt: skip
+KINDS = ("pointwise", "reduction", "structured", "composite", "view")
+WHERE = ("torch", "method", "nn.functional", "inplace", "out")
+DTYPE_SETS = {
+    "bool": ["bool"],
+    "int": ["uint8", "int8", "int16", "int32", "int64"],
+    "float": ["float16", "bfloat16", "float32", "float64"],
+    "complex": ["complex64", "complex128"],
+}
+ALL_DTYPES = [name for names in DTYPE_SETS.values() for name in names]
+COMPUTE_RULES = ("promote", "float", "first", "sum", "bool")
+RESULTS = ("compute", "bool", "real", "int64")
+
+# schema type -> (field kind, C type in the argument struct, C parameter type)
+TYPES = {
+    "Tensor": ("TN_F_TENSOR", "const tn_view *", "tn_tensor *"),
+    "Tensor!": ("TN_F_TENSOR", "tn_view *", "tn_tensor *"),
+    "Tensor?": ("TN_F_TENSOR_OPT", "const tn_view *", "tn_tensor *"),
+    "Tensor!?": ("TN_F_TENSOR_OPT", "tn_view *", "tn_tensor *"),
+    "Tensor[]": ("TN_F_TENSORS", "tn_views ", "tn_tensors "),
+    "Tensor[]!": ("TN_F_TENSORS", "tn_views ", "tn_tensors "),
+    "Tensor?[]": ("TN_F_TENSORS", "tn_views ", "tn_tensors "),
+    "Operand": ("TN_F_OPERAND", "const tn_view *", "tn_tensor *"),
+    "int": ("TN_F_INT", "int64_t ", "int64_t "),
+    "int?": ("TN_F_INT_OPT", "tn_opt_int ", "tn_opt_int "),
+    "int[]": ("TN_F_INTS", "tn_ints ", "tn_ints "),
+    "int[]?": ("TN_F_INTS", "tn_ints ", "tn_ints "),
+    "Dim": ("TN_F_DIM", "int64_t ", "int64_t "),
+    "Dim?": ("TN_F_DIM_OPT", "tn_opt_int ", "tn_opt_int "),
+    "Dims": ("TN_F_DIMS", "tn_ints ", "tn_ints "),
+    "bool": ("TN_F_BOOL", "int64_t ", "int64_t "),
+    "float": ("TN_F_FLOAT", "double ", "double "),
+    "float?": ("TN_F_FLOAT_OPT", "tn_opt_float ", "tn_opt_float "),
+    "Scalar": ("TN_F_SCALAR", "tn_scalar ", "tn_scalar "),
+    "Scalar?": ("TN_F_SCALAR_OPT", "tn_scalar ", "tn_scalar "),
+    "DType": ("TN_F_DTYPE", "int64_t ", "int64_t "),
+    "DType?": ("TN_F_DTYPE", "int64_t ", "int64_t "),
+    "Device?": ("TN_F_DEVICE", "int64_t ", "int64_t "),
+    "Format": ("TN_F_FORMAT", "int64_t ", "int64_t "),
+    "str": ("TN_F_STR", "const char *", "const char *"),
+    "str?": ("TN_F_STR", "const char *", "const char *"),
+    "Generator?": ("TN_F_GENERATOR", "tn_generator *", "tn_generator *"),
+}
+TENSOR_TYPES = {t for t in TYPES if t.startswith("Tensor") or t == "Operand"}
+LIST_TYPES = {"Tensor[]", "Tensor[]!", "Tensor?[]"}
+
+
+class TableError(Exception):
+    """A fault in the table, with the place it stands at."""
+
+
+@dataclass
+class Arg:
+    name: str
+    type: str
+    default: str | None = None
+    kwonly: bool = False
+    fixed: int = 0
+
+    @property
+    def is_tensor(self) -> bool:
+        return self.type in TENSOR_TYPES
+
+    @property
+    def is_list(self) -> bool:
+        return self.type in LIST_TYPES
+
+    @property
+    def mutated(self) -> bool:
+        return "!" in self.type
+
+
+@dataclass
+class Op:
+    key: str
+    file: str
+    line: int
+    entry: dict[str, Any]
+    args: list[Arg] = field(default_factory=list)
+    outs: list[str] = field(default_factory=list)
+    list_out: bool = False
+    saved: set[str] = field(default_factory=set)
+    saved_shape: set[str] = field(default_factory=set)
+
+    @property
+    def name(self) -> str:
+        """The C name: tn_<name>."""
+        return self.key.replace(".", "_")
+
+    @property
+    def py_name(self) -> str:
+        return self.key.split(".")[0]
+
+    @property
+    def kind(self) -> str:
+        return self.entry["kind"]
+
+    @property
+    def tensors(self) -> list[Arg]:
+        return [a for a in self.args if a.is_tensor]
+
+    @property
+    def inplace_only(self) -> bool:
+        return bool(self.args) and self.args[0].type == "Tensor!"
+
+    @property
+    def grads(self) -> dict[str, str] | str | None:
+        return self.entry.get("grad")
+
+    @property
+    def where(self) -> list[str]:
+        if "where" in self.entry:
+            return self.entry["where"]
+        forms = ["torch", "method"]
+        if self.py_name.endswith("_"):
+            return ["method"]
+        if self.kind == "pointwise":
+            return [*forms, "inplace", "out"]
+        if self.kind in ("reduction", "structured"):
+            return [*forms, "out"]
+        return forms
+
+    @property
+    def dtypes(self) -> list[str]:
+        names: list[str] = []
+        for word in self.entry.get("dtypes", "bool int float complex").split():
+            names += DTYPE_SETS.get(word, [word])
+        return names
+
+    def fail(self, text: str) -> TableError:
+        return TableError(f"{self.file}:{self.line}: [{self.key}] {text}")
+
+
+_ARG = re.compile(r"(?P<type>[A-Za-z]+(?:\[\d*\])?[!?]*(?:\[\])?!?)\s+(?P<name>\w+)(?:=(?P<def>.+))?$")
+
+
+def split_commas(text: str) -> list[str]:
+    """Splits at commas that stand outside of brackets."""
+    parts, depth, start = [], 0, 0
+    for i, ch in enumerate(text):
+        if ch in "([":
+            depth += 1
+        elif ch in ")]":
+            depth -= 1
+        elif ch == "," and depth == 0:
+            parts.append(text[start:i].strip())
+            start = i + 1
+    parts.append(text[start:].strip())
+    return [p for p in parts if p]
+
+
+def parse_sig(op: Op) -> None:
+    """Fills op.args and op.outs from the signature text."""
+    m = re.fullmatch(r"\s*(\w+)\((.*)\)\s*->\s*(.+?)\s*", op.entry["sig"], re.S)
+    if not m:
+        raise op.fail(f"sig is not of the form name(...) -> ...: {op.entry['sig']}")
+    if m[1] != op.py_name:
+        raise op.fail(f"sig names '{m[1]}', the header says '{op.py_name}'")
+    kwonly = False
+    for part in split_commas(m[2]):
+        if part == "*":
+            kwonly = True
+            continue
+        a = _ARG.match(part)
+        if not a:
+            raise op.fail(f"cannot read argument '{part}'")
+        type_, fixed = a["type"], 0
+        if f := re.fullmatch(r"int\[(\d+)\](\??)", type_):
+            type_, fixed = "int[]" + f[2], int(f[1])
+        if type_ not in TYPES:
+            raise op.fail(f"unknown type '{a['type']}' of argument '{a['name']}'")
+        op.args.append(Arg(a["name"], type_, a["def"], kwonly, fixed))
+    ret = m[3]
+    if ret == "Tensor[]":
+        op.outs, op.list_out = ["out"], True
+    elif ret == "Tensor":
+        op.outs = ["out"]
+    elif ret.startswith("("):
+        for part in split_commas(ret[1:-1]):
+            words = part.split()
+            if len(words) != 2 or words[0] != "Tensor":
+                raise op.fail(f"cannot read result '{part}'")
+            op.outs.append(words[1])
+    else:
+        raise op.fail(f"cannot read result '{ret}'")
+    names = [a.name for a in op.args] + op.outs
+    if len(set(names)) != len(names):
+        raise op.fail("two arguments or results share a name")
+
+
+def check(op: Op) -> None:
+    e = op.entry
+    for key in e:
+        if key not in KEYS:
+            raise op.fail(f"unknown key '{key}'")
+    for key in ("sig", "kind"):
+        if key not in e:
+            raise op.fail(f"key '{key}' is missing")
+    if op.kind not in KINDS:
+        raise op.fail(f"kind '{op.kind}' is none of {', '.join(KINDS)}")
+    for form in e.get("where", []):
+        if form not in WHERE:
+            raise op.fail(f"where '{form}' is none of {', '.join(WHERE)}")
+    for name in op.dtypes:
+        if name not in ALL_DTYPES:
+            raise op.fail(f"dtypes names '{name}', which is no dtype")
+    parse_sig(op)
+    tensor_names = {a.name for a in op.tensors}
+    if op.kind in ("pointwise", "reduction"):
+        if e.get("dtype") not in COMPUTE_RULES:
+            raise op.fail(f"dtype must be one of {', '.join(COMPUTE_RULES)}")
+        if len(tensor_names) + len(op.outs) > 8:
+            raise op.fail("a plan has at most 8 operands")
+    if op.kind == "structured" and "shape" not in e:
+        raise op.fail("a structured operator needs a shape rule")
+    if op.kind == "composite" and "forward" not in e:
+        raise op.fail("a composite operator needs 'forward'")
+    for p in e.get("params", []):
+        if p not in {a.name for a in op.args}:
+            raise op.fail(f"params names '{p}', which is no argument")
+    for p in e.get("inputs", {}):
+        if p not in tensor_names:
+            raise op.fail(f"inputs names '{p}', which is no tensor argument")
+    grads = op.grads
+    if isinstance(grads, dict):
+        for name in grads:
+            if name not in tensor_names:
+                raise op.fail(f"grad.{name}: no such tensor argument")
+    elif grads not in (None, "custom"):
+        raise op.fail("grad must be a table of formulas or 'custom'")
+    if not op.py_name.startswith("_") and "tests" not in e and not ("ref" in e and "samples" in e):
+        raise op.fail("needs 'ref' and 'samples', or 'tests' naming the file that covers it")
+    if not op.py_name.startswith("_") and "doc" not in e:
+        raise op.fail("needs 'doc'")
+
+
+def load(paths: list[Path], root: Path) -> list[Op]:
+    """All entries of the given files, in file order."""
+    ops: list[Op] = []
+    seen: dict[str, Op] = {}
+    for path in paths:
+        text = path.read_text(encoding="utf-8")
+        lines: dict[str, int] = {}
+        for number, line in enumerate(text.splitlines(), 1):
+            if m := re.match(r'\[(?:"([\w.]+)"|(\w+))\]', line):
+                lines[m[1] or m[2]] = number
+        rel = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
+        try:
+            data = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as err:
+            raise TableError(f"{rel}: {err}") from err
+        for key, entry in data.items():
+            if key not in lines or not isinstance(entry, dict):
+                raise TableError(f"{rel}: '{key}' is not an entry [name]")
+            op = Op(key, rel, lines[key], entry)
+            if other := seen.get(op.name):
+                raise op.fail(f"already defined at {other.file}:{other.line}")
+            seen[op.name] = op
+            check(op)
+            ops.append(op)
+    return ops
