@@ -1,0 +1,78 @@
+/* cpu_priv.h: what the files of the CPU plugin share: the worker pool, the operating system (os.c),
+ * the instruction set in use (isa.c), and how a family of kernels presents its rows. Kernels that
+ * are compiled per element type or instruction set include common/tmpl.h as well. */
+#ifndef CPU_PRIV_H
+#define CPU_PRIV_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <tenon/plugin.h>
+
+#if defined(__GNUC__)
+#define CPU_LIKELY(x) __builtin_expect(!!(x), 1)
+#define CPU_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define CPU_NOINLINE __attribute__((noinline, cold))
+#define CPU_TLS __thread __attribute__((tls_model("initial-exec")))
+#else
+#define CPU_LIKELY(x) (x)
+#define CPU_UNLIKELY(x) (x)
+#define CPU_NOINLINE
+#define CPU_TLS _Thread_local
+#endif
+
+/* The host table, set before anything else runs. */
+extern const tn_host *cpu_host;
+
+/* ---- Kernel rows -------------------------------------------------------------------------------
+ * Every kernel file ends with one cpu_rows, which plugin.c lists by name. */
+typedef struct cpu_rows {
+    const tn_kernel_row *rows;
+    uint32_t n;
+} cpu_rows;
+#define CPU_ROWS_OF(array) {array, (uint32_t)(sizeof(array) / sizeof((array)[0]))}
+
+/* ---- threads.c ---------------------------------------------------------------------------------*/
+typedef tn_status (*cpu_body)(void *arg, int64_t begin, int64_t end);
+/* Runs body(arg, begin, end) over [0, n) in chunks of at least `grain` items on the pool and
+ * returns the first failure. The split depends on n and grain alone. Called from inside a body it
+ * runs serially, with the same split. */
+tn_status cpu_parallel(int64_t n, int64_t grain, cpu_body body, void *arg);
+int32_t cpu_threads_get(void);
+tn_status cpu_threads_set(int32_t threads);
+extern const tn_threads_iface cpu_threads_iface;
+
+/* ---- alloc.c -----------------------------------------------------------------------------------*/
+tn_status cpu_alloc(void *ctx, int32_t device, uint64_t bytes, void **ret_data);
+void cpu_free(void *ctx, int32_t device, void *data, uint64_t bytes);
+extern const tn_memory_iface cpu_memory_iface;
+
+/* ---- isa.c -------------------------------------------------------------------------------------*/
+typedef enum cpu_isa { CPU_ISA_BASELINE, CPU_ISA_AVX2, CPU_ISA_AVX512 } cpu_isa;
+cpu_isa cpu_isa_pick(void);       /* what runs here, or what TENON_CPU_ISA asks for if lower */
+const char *cpu_isa_name(cpu_isa isa);
+const char *cpu_describe(void *ctx, int32_t device);
+void cpu_warn_environment(void);
+
+/* ---- copy.c ------------------------------------------------------------------------------------*/
+/* dst[0 .. bytes) = src, past the caches when the block is far larger than them. */
+void cpu_copy_bytes(void *dst, const void *src, uint64_t bytes);
+
+/* ---- os.c: the only calls into the operating system ------------------------------------------- */
+void *cpu_os_map(uint64_t bytes, uint64_t align, bool huge); /* zeroed pages, NULL: no memory */
+void cpu_os_unmap(void *p, uint64_t bytes);
+int32_t cpu_os_cpus(void);      /* CPUs this process may use: affinity, then the cgroup's quota */
+uint64_t cpu_os_now_ns(void);   /* monotonic */
+uint64_t cpu_os_l3_bytes(void); /* largest cache, 32 MiB when unknown */
+const char *cpu_os_getenv(const char *name);
+void cpu_os_wait(uint32_t *word, uint32_t value); /* sleeps while *word == value (may wake early) */
+void cpu_os_wake(uint32_t *word, int32_t count);
+cpu_isa cpu_os_isa(void); /* the best instruction set that CPU and system support */
+tn_status cpu_os_thread_start(void *(*fn)(void *), void *arg, uint64_t *ret_id);
+void cpu_os_thread_join(uint64_t id);
+void cpu_os_at_fork_child(void (*fn)(void));
+void cpu_os_at_thread_exit(void (*fn)(void *), void *arg); /* once per thread */
+void cpu_os_yield(void);
+
+#endif
