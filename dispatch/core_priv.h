@@ -75,7 +75,10 @@ typedef struct tni_thread {
     tn_storage *free_storages;
     int32_t free_tensor_count, free_storage_count;
     struct tni_error *error; /* allocated at the first failure */
-    const tn_op *current_op; /* for error messages */
+    struct tni_scratch *scratch; /* memory lent to the running kernel */
+    char *text_ring; /* buffers of tni_shape_text */
+    uint32_t text_next;
+    uint32_t exit_hook; /* the free lists are emptied at thread exit */
     void *autograd;          /* autograd's own per-thread data (free nodes) */
 } tni_thread;
 extern TN_TLS tni_thread tni_tls;
@@ -84,6 +87,17 @@ extern TN_TLS tni_thread tni_tls;
 /* Adds the operator's name and the arguments' shapes and dtypes to the thread's error record, once.
  * Returns st. */
 tn_status tni_error_add_op(tn_status st, const tn_op *op, const void *args);
+
+/* The names that PyTorch's messages use for dtypes: Float, Long, BFloat16 ... */
+const char *tni_type_text(int32_t dtype);
+
+/* ---- runtime.c ---------------------------------------------------------------------------------*/
+/* A message for people, through the host language's hook: 0 debug, 1 info, 2 warning. */
+void tni_host_log(int32_t level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The host language's current source line; NULL when there is none; free with tn_free. */
+char *tni_host_where(void);
+tn_status tni_call_layered(const tn_op *op, void *args, tn_tensor **rets);
+void tni_scratch_release(const tn_call *call);
 
 /* ---- Checked sizes -----------------------------------------------------------------------------*/
 /* Product of sizes; TN_E_VALUE when negative or numel * itemsize would pass 2^62. */
@@ -258,6 +272,7 @@ struct tn_op {
 #define TNI_OP_NO_INPLACE 0x20u
 #define TNI_OP_NO_OUT 0x40u
 #define TNI_OP_RANDOM 0x80u
+#define TNI_OP_HAS_DIM 0x100u /* some field is a TN_F_DIM or TN_F_DIM_OPT */
 
 extern tn_op tni_ops[];           /* generated */
 extern const int tni_op_count;

@@ -233,6 +233,8 @@ def op_flags(op: Op) -> str:
         flags.append("TNI_OP_NO_OUT")
     if e.get("random"):
         flags.append("TNI_OP_RANDOM")
+    if any(a.type in ("Dim", "Dim?") for a in op.args):
+        flags.append("TNI_OP_HAS_DIM")
     return " | ".join(flags) or "0"
 
 

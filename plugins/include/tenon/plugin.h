@@ -161,8 +161,8 @@ typedef struct tn_call {
     const struct tn_op_info *op;
     int32_t device_index;
     int32_t dtype; /* the slot the kernel was looked up with */
-    uint32_t flags; /* TN_CALL_* */
-    uint32_t reserved;
+    uint32_t flags;       /* TN_CALL_* */
+    uint32_t device_slot;
 } tn_call;
 
 #define TN_CALL_DETERMINISTIC 0x1u

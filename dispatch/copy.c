@@ -1,0 +1,199 @@
+/* copy.c: values from one tensor into another: strided, converted, between devices. The kernels are
+ * those of `copy` (same dtype) and `cast` (two dtypes). */
+#include <stdlib.h>
+
+#include "dispatch_priv.h"
+#include "op_ids.h"
+#include "plan_priv.h"
+
+#include <tenon/op_args.h>
+
+static tn_status same_dtype(tn_tensor *dst, const tn_tensor *src) {
+    const tn_op *op = &tni_ops[TNI_OP__copy];
+    tn_plan plan;
+    tn_tensor *ts[2] = {dst, tni_t(&src->v)};
+    int32_t dtype = tn_view_dtype(&dst->v);
+    const tn_cell *cell = tni_kernel_find(op, tn_view_device(&dst->v), dtype);
+    if (!cell) return tni_kernel_missing(op, tn_tensor_device(dst), dtype);
+    tni_plan_build(&plan, 2, 1, ts, 0, NULL, dst->v.ndim, dst->v.shape, 0);
+    if (plan.numel == 0) return TN_OK;
+    tn__copy_args args = {.plan = &plan, .input = &src->v, .out = &dst->v};
+    return tni_kernel_run(op, cell, tn_tensor_device(dst), dtype, &args);
+}
+
+static tn_status other_dtype(tn_tensor *dst, const tn_tensor *src) {
+    const tn_op *op = &tni_ops[TNI_OP__cast];
+    int32_t dtype = tn_view_dtype(&src->v);
+    const tn_cell *cell = tni_kernel_find(op, tn_view_device(&dst->v), dtype);
+    if (!cell) return tni_kernel_missing(op, tn_tensor_device(dst), dtype);
+    if (dst->v.numel == 0) return TN_OK;
+    tn__cast_args args = {.input = &src->v, .out = &dst->v};
+    return tni_kernel_run(op, cell, tn_tensor_device(dst), dtype, &args);
+}
+
+/* Packed bytes between devices, through host memory where neither side is the host. */
+static tn_status between_devices(tn_tensor *dst, const tn_tensor *src) {
+    const tni_device *d = &tni_devices[tn_view_device(&dst->v)];
+    const tni_device *s = &tni_devices[tn_view_device(&src->v)];
+    uint64_t bytes = (uint64_t)(dst->v.numel * tn_view_itemsize(&dst->v));
+    int32_t di = tn_view_index(&dst->v), si = tn_view_index(&src->v);
+    if (bytes == 0) return TN_OK;
+    if (s->desc.flags & TN_DEV_HOST)
+        return d->desc.copy_in(d->desc.ctx, di, dst->v.data, dst->v.byte_offset, src->v.data, bytes, NULL);
+    if (d->desc.flags & TN_DEV_HOST)
+        return s->desc.copy_out(s->desc.ctx, si, dst->v.data, src->v.data, src->v.byte_offset, bytes,
+                                NULL);
+    void *middle = malloc(bytes);
+    if (!middle) return tn_fail(TN_E_MEMORY, -1, "out of memory");
+    tn_status st = s->desc.copy_out(s->desc.ctx, si, middle, src->v.data, src->v.byte_offset, bytes, NULL);
+    if (st == TN_OK)
+        st = d->desc.copy_in(d->desc.ctx, di, dst->v.data, dst->v.byte_offset, middle, bytes, NULL);
+    free(middle);
+    return st;
+}
+
+static bool same_device(const tn_tensor *a, const tn_tensor *b) {
+    return ((a->v.word ^ b->v.word) & (TN_W_DEVICE | TN_W_INDEX)) == 0;
+}
+
+/* src and dst have the same shape from here on. */
+static tn_status copy_shaped(tn_tensor *dst, const tn_tensor *src) {
+    bool alike = tn_view_dtype(&dst->v) == tn_view_dtype(&src->v);
+    if (same_device(dst, src)) return alike ? same_dtype(dst, src) : other_dtype(dst, src);
+    /* Across devices: convert and pack on the source's side, unpack on the other. */
+    tn_tensor *packed = NULL, *landed = NULL;
+    tn_status st;
+    if (alike && (src->v.word & TN_W_CONTIGUOUS))
+        packed = tn_tensor_ref(tni_t(&src->v));
+    else
+        TN_TRY(tni_convert(src, tn_view_dtype(&dst->v), &packed));
+    if (dst->v.word & TN_W_CONTIGUOUS) {
+        st = between_devices(dst, packed);
+    } else {
+        st = tni_tensor_new_fast(tn_view_dtype(&dst->v), tn_tensor_device(dst), dst->v.ndim,
+                                 dst->v.shape, &landed);
+        if (st == TN_OK) st = between_devices(landed, packed);
+        if (st == TN_OK) st = same_dtype(dst, landed);
+    }
+    tn_tensor_unref(&packed);
+    tn_tensor_unref(&landed);
+    return st;
+}
+
+tn_status tni_copy_into(tn_tensor *dst, const tn_tensor *src) {
+    int64_t shape[TN_MAX_DIMS], strides[TN_MAX_DIMS];
+    int32_t n, skip;
+    if (src->v.word & TN_W_SCALAR) { /* a number may live on the stack */
+        tn_scalar s;
+        tn_tensor *heap;
+        tni_scalar_load(tn_view_dtype(&src->v), src->v.data, &s);
+        tn_device cpu = {0, 0};
+        TN_TRY(tni_tensor_new_fast(tn_view_dtype(&dst->v), cpu, 0, NULL, &heap));
+        tni_scalar_store(&s, tn_view_dtype(&dst->v), heap->v.data);
+        tn_status st = tni_copy_into(dst, heap);
+        tn_tensor_unref(&heap);
+        return st;
+    }
+    if (tni_shape_is(dst, src->v.ndim, src->v.shape)) return copy_shaped(dst, src);
+    TN_TRY(tni_broadcast_shapes(dst->v.ndim, dst->v.shape, src->v.ndim, src->v.shape, &n, shape));
+    /* leading sizes of 1 of the source may be dropped, as in x[0] = y[None] */
+    for (skip = 0; skip < src->v.ndim - dst->v.ndim && src->v.shape[skip] == 1;) skip++;
+    if (n - skip != dst->v.ndim || !tni_shape_is(dst, dst->v.ndim, shape + skip))
+        return tn_fail(TN_E_SHAPE, -1, "output with shape %s doesn't match the broadcast shape %s",
+                       tni_shape_text_of(&dst->v), tni_shape_text(n, shape));
+    for (int32_t i = 0; i < dst->v.ndim; i++) {
+        int32_t k = i - (dst->v.ndim - src->v.ndim);
+        strides[i] = k < 0 || src->v.shape[k] == 1 ? 0 : src->v.strides[k];
+    }
+    tn_tensor *wide;
+    TN_TRY(tni_view_new(src, tn_view_dtype(&src->v), dst->v.ndim, dst->v.shape, strides, 0, &wide));
+    tn_status st = copy_shaped(dst, wide);
+    tn_tensor_unref(&wide);
+    return st;
+}
+
+tn_status tni_convert(const tn_tensor *t, int32_t dtype, tn_tensor **ret_tensor) {
+    tn_tensor *r;
+    TN_TRY(tni_tensor_new_fast(dtype, tn_tensor_device(t), t->v.ndim, t->v.shape, &r));
+    tn_status st = tni_copy_into(r, t);
+    if (st != TN_OK) {
+        tn_tensor_unref(&r);
+        return st;
+    }
+    *ret_tensor = r;
+    return TN_OK;
+}
+
+tn_status tni_packed(tn_tensor *t, tn_tensor **ret_tensor) {
+    if (t->v.word & TN_W_CONTIGUOUS) {
+        *ret_tensor = tn_tensor_ref(t);
+        return TN_OK;
+    }
+    return tni_convert(t, tn_view_dtype(&t->v), ret_tensor);
+}
+
+/* ---- Element access of the C API ---------------------------------------------------------------*/
+
+/* A packed tensor on the CPU with t's values. */
+static tn_status to_host(const tn_tensor *t, tn_tensor **ret_tensor) {
+    tn_device cpu = {0, 0};
+    if (tn_view_device(&t->v) == 0) return tni_packed(tni_t(&t->v), ret_tensor);
+    tn_tensor *r;
+    TN_TRY(tni_tensor_new_fast(tn_view_dtype(&t->v), cpu, t->v.ndim, t->v.shape, &r));
+    tn_status st = tni_copy_into(r, t);
+    if (st == TN_OK) st = tn_device_sync(tn_tensor_device(t));
+    if (st != TN_OK) {
+        tn_tensor_unref(&r);
+        return st;
+    }
+    *ret_tensor = r;
+    return TN_OK;
+}
+
+tn_status tn_tensor_item(const tn_tensor *t, tn_scalar *ret_value) {
+    if (!t) return tn_fail(TN_E_TYPE, 0, "item: the tensor is NULL");
+    if (t->v.numel != 1)
+        return tn_fail(TN_E_STATE, 0, "a Tensor with %lld elements cannot be converted to Scalar",
+                       (long long)t->v.numel);
+    if (tn_view_device(&t->v) == 0) {
+        tni_scalar_load(tn_view_dtype(&t->v), t->v.data, ret_value);
+        return TN_OK;
+    }
+    tn_tensor *h;
+    TN_TRY(to_host(t, &h));
+    tni_scalar_load(tn_view_dtype(&h->v), h->v.data, ret_value);
+    tn_tensor_unref(&h);
+    return TN_OK;
+}
+
+static tn_status check_bytes(const tn_tensor *t, const void *p, uint64_t bytes) {
+    if (!t) return tn_fail(TN_E_TYPE, 0, "the tensor is NULL");
+    uint64_t want = (uint64_t)(t->v.numel * tn_view_itemsize(&t->v));
+    if (bytes != want)
+        return tn_fail(TN_E_VALUE, 2, "the tensor has %llu bytes, the buffer %llu",
+                       (unsigned long long)want, (unsigned long long)bytes);
+    if (bytes && !p) return tn_fail(TN_E_VALUE, 1, "the buffer is NULL");
+    return TN_OK;
+}
+
+tn_status tn_tensor_read(const tn_tensor *t, void *dst, uint64_t bytes) {
+    tn_tensor *h;
+    TN_TRY(check_bytes(t, dst, bytes));
+    TN_TRY(to_host(t, &h));
+    if (bytes) memcpy(dst, h->v.data, bytes);
+    tn_tensor_unref(&h);
+    return TN_OK;
+}
+
+tn_status tn_tensor_write(tn_tensor *t, const void *src, uint64_t bytes) {
+    tn_tensor *h;
+    TN_TRY(check_bytes(t, src, bytes));
+    if (t->v.word & TN_W_READONLY)
+        return tn_fail(TN_E_VALUE, 0, "write: the tensor's memory is read-only");
+    TN_TRY(tni_check_no_internal_overlap(t));
+    TN_TRY(tn_tensor_from_data(tn_view_dtype(&t->v), t->v.ndim, t->v.shape, src, &h));
+    tn_status st = tni_copy_into(t, h);
+    if (st == TN_OK) tni_bump_version(t);
+    tn_tensor_unref(&h);
+    return st;
+}

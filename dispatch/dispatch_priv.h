@@ -1,0 +1,43 @@
+/* dispatch_priv.h: what the run functions of the operator kinds share. */
+#ifndef TENON_DISPATCH_PRIV_H
+#define TENON_DISPATCH_PRIV_H
+
+#include "registry_priv.h"
+#include "tensor_priv.h"
+
+/* The i-th tensor input and the i-th output slot of an argument struct. */
+static inline tn_tensor *tni_in_slot(const tn_op *op, const void *args, int i) {
+    const char *p = (const char *)args + op->fields[op->in_field[i]].offset;
+    return *(tn_tensor *const *)(const void *)p;
+}
+static inline tn_tensor **tni_out_slot(const tn_op *op, void *args, int i) {
+    char *p = (char *)args + op->fields[op->out_field[i]].offset;
+    return (tn_tensor **)(void *)p;
+}
+
+/* The resolved cell, without any search: NULL sends the caller to the slow path. */
+static inline const tn_cell *tni_cell(const tn_op *op, int32_t device, int32_t dtype) {
+    const tn_row *row = atomic_load_explicit(&op->row[device], memory_order_acquire);
+    return row ? atomic_load_explicit(&row->cell[dtype], memory_order_acquire) : NULL;
+}
+
+/* Failures with the words users of PyTorch know. */
+tn_status tni_fail_null(const tn_op *op, int input);
+tn_status tni_fail_devices(tn_device a, tn_device b);
+
+/* May `out` be given for this call? Leaves that require a gradient, out= with gradients, ... */
+tn_status tni_check_given(const tn_op *op, tn_tensor *out, bool inplace, uint64_t any_input_word);
+/* Read-only memory, and a result dtype that the output cannot hold. */
+tn_status tni_check_writable(const tn_op *op, const tn_tensor *out, int32_t result, bool inplace);
+/* Gives an out= tensor a new shape (and storage where its own is too small). */
+tn_status tni_resize_out(tn_tensor *out, int32_t ndim, const int64_t *shape);
+bool tni_shape_is(const tn_tensor *t, int32_t ndim, const int64_t *shape);
+/* Gives a packed new tensor the dimension order of `like` (same shape). */
+void tni_like_layout(tn_tensor *t, const tn_view *like);
+
+/* Fallback: true when the device has no kernel for this dtype but one for a wider one. */
+bool tni_use_wider(const tn_op *op, int32_t device_slot, int32_t dtype);
+/* The call with floating inputs converted to the wider dtype, results converted back. */
+tn_status tni_run_wider(const tn_op *op, void *args, tn_tensor **rets);
+
+#endif

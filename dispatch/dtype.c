@@ -1,0 +1,269 @@
+/* dtype.c: the dtype table, promotion, numbers to and from single elements. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "core_priv.h"
+#include "registry_priv.h"
+
+typedef struct dtype_row {
+    const char *name;
+    int32_t bytes;
+    int32_t category;
+    int32_t rank; /* within the category; the higher wins promotion */
+    uint8_t dl_code;
+    tn_dtype_desc desc; /* of a plugin's dtype */
+} dtype_row;
+
+static dtype_row rows[TN_DTYPE_SLOTS] = {
+#define ROW(ID, slot, name, bytes, dl, cat, ctype) [slot] = {name, bytes, TN_CAT_##cat, slot, dl, {0}},
+    TN_DTYPE_LIST(ROW)
+#undef ROW
+};
+static _Atomic int32_t default_dtype = TN_F32;
+
+static bool known(int32_t dtype) {
+    return dtype >= 0 && dtype < TN_DTYPE_SLOTS && rows[dtype].name != NULL;
+}
+
+const char *tn_dtype_name(int32_t dtype) { return known(dtype) ? rows[dtype].name : NULL; }
+int64_t tn_dtype_size(int32_t dtype) { return known(dtype) ? rows[dtype].bytes : 0; }
+int32_t tn_dtype_category(int32_t dtype) { return known(dtype) ? rows[dtype].category : -1; }
+uint8_t tni_dtype_dl_code(int32_t dtype) { return rows[dtype].dl_code; }
+
+int32_t tn_dtype_find(const char *name) {
+    for (int32_t i = 0; name && i < TN_DTYPE_SLOTS; i++)
+        if (rows[i].name && strcmp(rows[i].name, name) == 0) return i;
+    return -1;
+}
+
+int32_t tn_dtype_default(void) { return atomic_load_explicit(&default_dtype, memory_order_relaxed); }
+
+tn_status tn_dtype_set_default(int32_t dtype) {
+    if (tn_dtype_category(dtype) != TN_CAT_FLOAT)
+        return tn_fail(TN_E_TYPE, 0,
+                       "only floating-point types are supported as the default type");
+    atomic_store_explicit(&default_dtype, dtype, memory_order_relaxed);
+    return TN_OK;
+}
+
+const tn_dtype_desc *tni_dtype_desc(int32_t dtype) {
+    return dtype >= TN_DTYPE_BUILTIN_COUNT && known(dtype) ? &rows[dtype].desc : NULL;
+}
+
+/* Called with the registry locked. */
+tn_status tni_dtype_add(const tn_dtype_desc *desc, int32_t *ret_slot) {
+    if (!desc->name || desc->bits == 0 || desc->bits % 8 != 0 || desc->bits > 128)
+        return tn_fail(TN_E_PLUGIN, -1, "a dtype needs a name and a multiple of 8 bits up to 128");
+    if (tn_dtype_find(desc->name) >= 0)
+        return tn_fail(TN_E_PLUGIN, -1, "dtype '%s' exists already", desc->name);
+    if (!desc->to_f32 || !desc->from_f32)
+        return tn_fail(TN_E_PLUGIN, -1, "dtype '%s' lacks its conversions", desc->name);
+    for (int32_t i = TN_DTYPE_BUILTIN_COUNT; i < TN_DTYPE_SLOTS; i++) {
+        if (rows[i].name) continue;
+        size_t bytes = strlen(desc->name) + 1;
+        char *name = malloc(bytes);
+        if (!name) return tn_fail(TN_E_MEMORY, -1, "out of memory");
+        memcpy(name, desc->name, bytes);
+        rows[i] = (dtype_row){NULL, (int32_t)desc->bits / 8, desc->category, desc->rank, 3, *desc};
+        rows[i].desc.name = name;
+        rows[i].name = name;
+        *ret_slot = i;
+        return TN_OK;
+    }
+    return tn_fail(TN_E_PLUGIN, -1, "no dtype slot is left");
+}
+
+int32_t tni_dtype_to_complex(int32_t dtype) {
+    if (tn_dtype_category(dtype) == TN_CAT_COMPLEX) return dtype;
+    return dtype == TN_F64 ? TN_C128 : TN_C64;
+}
+
+int32_t tni_dtype_to_real(int32_t dtype) {
+    return dtype == TN_C64 ? TN_F32 : dtype == TN_C128 ? TN_F64 : dtype;
+}
+
+int32_t tn_dtype_promote(int32_t a, int32_t b) {
+    if (a == b || !known(b)) return a;
+    if (!known(a)) return b;
+    int32_t ca = rows[a].category, cb = rows[b].category;
+    if (ca == TN_CAT_COMPLEX || cb == TN_CAT_COMPLEX)
+        return a == TN_C128 || b == TN_C128 || a == TN_F64 || b == TN_F64 ? TN_C128 : TN_C64;
+    if (ca != cb) return ca > cb ? a : b;
+    if ((a == TN_F16 && b == TN_BF16) || (a == TN_BF16 && b == TN_F16)) return TN_F32;
+    if ((a == TN_U8 && b == TN_I8) || (a == TN_I8 && b == TN_U8)) return TN_I16;
+    return rows[a].rank >= rows[b].rank ? a : b;
+}
+
+/* A lower class of operands may raise the category of a higher class, never its width. */
+static int32_t combine(int32_t higher, int32_t lower) {
+    if (higher < 0) return lower;
+    if (lower < 0) return higher;
+    int32_t ch = rows[higher].category, cl = rows[lower].category;
+    if (ch == TN_CAT_COMPLEX) return higher;
+    if (ch == TN_CAT_FLOAT) return cl == TN_CAT_COMPLEX ? tni_dtype_to_complex(higher) : higher;
+    if (higher == TN_BOOL || cl >= TN_CAT_FLOAT) return tn_dtype_promote(higher, lower);
+    return higher;
+}
+
+static int32_t join(int32_t a, int32_t b) { return a < 0 ? b : tn_dtype_promote(a, b); }
+
+int32_t tni_result_dtype(tn_tensor *const *ts, int n) {
+    int32_t dimensioned = -1, zero_dim = -1, number = -1;
+    for (int i = 0; i < n; i++) {
+        const tn_tensor *t = ts[i];
+        if (!t) continue;
+        int32_t d = tn_view_dtype(&t->v);
+        if (t->v.word & TN_W_SCALAR) {
+            if (d == TN_F64) d = tn_dtype_default();
+            if (d == TN_C128) d = tni_dtype_to_complex(tn_dtype_default());
+            number = join(number, d);
+        } else if (t->v.ndim == 0) {
+            zero_dim = join(zero_dim, d);
+        } else {
+            dimensioned = join(dimensioned, d);
+        }
+    }
+    return combine(combine(dimensioned, zero_dim), number);
+}
+
+/* ---- Numbers -----------------------------------------------------------------------------------*/
+
+static int64_t to_int(double v) {
+    if (!(v > -9223372036854775808.0)) return INT64_MIN; /* NaN too, as the hardware does */
+    if (v >= 9223372036854775808.0) return INT64_MIN;
+    return (int64_t)v;
+}
+
+tn_scalar tn_scalar_float(double v) {
+    tn_scalar s = {TN_CAT_FLOAT, 0, to_int(v), v, 0.0};
+    return s;
+}
+
+tn_scalar tn_scalar_complex(double re, double im) {
+    tn_scalar s = {TN_CAT_COMPLEX, 0, to_int(re), re, im};
+    return s;
+}
+
+static uint32_t bits_of(float f) {
+    uint32_t u;
+    memcpy(&u, &f, sizeof u);
+    return u;
+}
+
+static float float_of(uint32_t u) {
+    float f;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+
+static uint16_t to_bf16(float f) {
+    uint32_t u = bits_of(f);
+    if ((u & 0x7fffffffu) > 0x7f800000u) return 0x7fc0;
+    return (uint16_t)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+}
+
+static uint16_t to_f16(float f) {
+    uint32_t u = bits_of(f), sign = (u >> 16) & 0x8000u, a = u & 0x7fffffffu;
+    if (a > 0x7f800000u) return (uint16_t)(sign | 0x7e00u);
+    if (a >= 0x477ff000u) return (uint16_t)(sign | 0x7c00u); /* rounds to infinity */
+    if (a < 0x38800000u) { /* subnormal: adding 0.5 rounds at the right bit */
+        uint32_t v = bits_of(float_of(a) + 0.5f) - 0x3f000000u;
+        return (uint16_t)(sign | v);
+    }
+    a += 0xc8000000u + 0xfffu + ((a >> 13) & 1u);
+    return (uint16_t)(sign | (a >> 13));
+}
+
+static float from_f16(uint16_t h) {
+    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, e = (h >> 10) & 0x1fu, m = h & 0x3ffu;
+    if (e == 0x1f) return float_of(sign | 0x7f800000u | (m << 13));
+    if (e == 0) return float_of(sign | bits_of((float)m * 0x1p-24f));
+    return float_of(sign | ((e + 112u) << 23) | (m << 13));
+}
+
+void tni_scalar_store(const tn_scalar *s, int32_t dtype, void *dst) {
+    float f = (float)s->re;
+    switch (dtype) {
+    case TN_BOOL:
+        *(uint8_t *)dst = s->kind <= TN_CAT_INT ? s->i != 0 : s->re != 0.0 || s->im != 0.0;
+        return;
+    case TN_U8:
+    case TN_I8:
+        *(uint8_t *)dst = (uint8_t)s->i;
+        return;
+    case TN_I16:
+        *(int16_t *)dst = (int16_t)s->i;
+        return;
+    case TN_I32:
+        *(int32_t *)dst = (int32_t)s->i;
+        return;
+    case TN_I64:
+        *(int64_t *)dst = s->i;
+        return;
+    case TN_F16:
+        *(uint16_t *)dst = to_f16(f);
+        return;
+    case TN_BF16:
+        *(uint16_t *)dst = to_bf16(f);
+        return;
+    case TN_F32:
+        *(float *)dst = f;
+        return;
+    case TN_F64:
+        *(double *)dst = s->re;
+        return;
+    case TN_C64:
+        *(struct tn_c64 *)dst = (struct tn_c64){f, (float)s->im};
+        return;
+    case TN_C128:
+        *(struct tn_c128 *)dst = (struct tn_c128){s->re, s->im};
+        return;
+    default:
+        rows[dtype].desc.from_f32(&f, dst, 1);
+    }
+}
+
+void tni_scalar_load(int32_t dtype, const void *src, tn_scalar *ret) {
+    float f = 0.0f;
+    switch (dtype) {
+    case TN_BOOL:
+        *ret = tn_scalar_bool(*(const uint8_t *)src);
+        return;
+    case TN_U8:
+        *ret = tn_scalar_int(*(const uint8_t *)src);
+        return;
+    case TN_I8:
+        *ret = tn_scalar_int(*(const int8_t *)src);
+        return;
+    case TN_I16:
+        *ret = tn_scalar_int(*(const int16_t *)src);
+        return;
+    case TN_I32:
+        *ret = tn_scalar_int(*(const int32_t *)src);
+        return;
+    case TN_I64:
+        *ret = tn_scalar_int(*(const int64_t *)src);
+        return;
+    case TN_F16:
+        *ret = tn_scalar_float((double)from_f16(*(const uint16_t *)src));
+        return;
+    case TN_BF16:
+        *ret = tn_scalar_float((double)float_of((uint32_t)*(const uint16_t *)src << 16));
+        return;
+    case TN_F32:
+        *ret = tn_scalar_float((double)*(const float *)src);
+        return;
+    case TN_F64:
+        *ret = tn_scalar_float(*(const double *)src);
+        return;
+    case TN_C64:
+        *ret = tn_scalar_complex((double)((const float *)src)[0], (double)((const float *)src)[1]);
+        return;
+    case TN_C128:
+        *ret = tn_scalar_complex(((const double *)src)[0], ((const double *)src)[1]);
+        return;
+    default:
+        rows[dtype].desc.to_f32(src, &f, 1);
+        *ret = tn_scalar_float((double)f);
+    }
+}

@@ -1,0 +1,344 @@
+/* registry.c: devices and kernels in force, and the transactions that change them.
+ *
+ * Readers take no lock: a row or cell is published by one atomic store and never freed. Writers hold
+ * one lock from begin to commit. A transaction collects its kernels and publishes them all at commit. */
+#include <stdlib.h>
+
+#include "dispatch_priv.h"
+#include "os_priv.h"
+#include "plan_priv.h"
+
+tni_device tni_devices[TN_DEVICE_SLOTS] = {
+    [0] = {.desc = {.name = "cpu", .dl_device = 1, .count = 1, .flags = TN_DEV_ADDRESSABLE | TN_DEV_HOST},
+           .name = "cpu"},
+};
+
+typedef struct pending {
+    tn_op *op;
+    int32_t device, dtype; /* dtype TN_DTYPE_ANY: the row's `any` cell */
+    tn_cell *cell;
+    struct pending *next;
+} pending;
+
+struct tn_txn {
+    tni_plugin *plugin;
+    pending *kernels;
+    int32_t count;
+    int32_t devices[TN_DEVICE_SLOTS]; /* slots that this transaction filled */
+    int ndevices;
+    tn_device_desc descs[TN_DEVICE_SLOTS];
+};
+
+static tni_os_mutex registry_lock = TNI_OS_MUTEX_INIT;
+
+/* ---- Operators by name -------------------------------------------------------------------------*/
+
+enum { HASH_SIZE = 4096 };
+static _Atomic(tn_op *) by_name[HASH_SIZE];
+
+static uint32_t hash_name(const char *s) {
+    uint32_t h = 2166136261u;
+    for (; *s; s++) h = (h ^ (unsigned char)*s) * 16777619u;
+    return h;
+}
+
+static void fill_names(void) {
+    for (int i = 0; i < tni_op_count; i++) {
+        uint32_t h = hash_name(tni_ops[i].info.name) % HASH_SIZE;
+        while (atomic_load_explicit(&by_name[h], memory_order_relaxed)) h = (h + 1) % HASH_SIZE;
+        atomic_store_explicit(&by_name[h], &tni_ops[i], memory_order_release);
+    }
+}
+
+tn_op *tni_op_find(const char *name) {
+    static tni_os_once once = TNI_OS_ONCE_INIT;
+    tni_os_call_once(&once, fill_names);
+    for (uint32_t h = hash_name(name) % HASH_SIZE;; h = (h + 1) % HASH_SIZE) {
+        tn_op *op = atomic_load_explicit(&by_name[h], memory_order_acquire);
+        if (!op || strcmp(op->info.name, name) == 0) return op;
+    }
+}
+
+/* ---- Transactions ------------------------------------------------------------------------------*/
+
+tn_status tni_txn_begin(tni_plugin *plugin, tn_txn **ret_txn) {
+    tn_txn *txn = calloc(1, sizeof *txn);
+    if (!txn) return tn_fail(TN_E_MEMORY, -1, "out of memory");
+    txn->plugin = plugin;
+    tni_os_lock(&registry_lock);
+    *ret_txn = txn;
+    return TN_OK;
+}
+
+static bool is_free(int32_t slot, const tn_txn *txn) {
+    for (int i = 0; i < txn->ndevices; i++)
+        if (txn->devices[i] == slot) return false;
+    return !tni_devices[slot].desc.alloc;
+}
+
+tn_status tni_register_device(tn_txn *txn, const tn_device_desc *desc, int32_t *ret_slot) {
+    tn_device_desc d = {0};
+    memcpy(&d, desc, desc->struct_size < sizeof d ? desc->struct_size : sizeof d);
+    if (!d.name || !d.name[0] || strlen(d.name) >= sizeof tni_devices[0].name)
+        return tn_fail(TN_E_PLUGIN, -1, "a device needs a name of at most 31 characters");
+    if (!d.alloc || !d.free || !d.copy_in || !d.copy_out || !d.copy_within || !d.sync)
+        return tn_fail(TN_E_PLUGIN, -1, "device '%s' lacks one of the six required functions", d.name);
+    if (d.count < 0 || d.count > 255)
+        return tn_fail(TN_E_PLUGIN, -1, "device '%s' says it has %d devices", d.name, (int)d.count);
+    int32_t slot = -1;
+    for (int32_t i = 0; i < TN_DEVICE_SLOTS; i++) {
+        bool named = tni_devices[i].name[0] && strcmp(tni_devices[i].name, d.name) == 0;
+        if (named && !is_free(i, txn))
+            return tn_fail(TN_E_PLUGIN, -1, "device '%s' is served by another plugin already", d.name);
+        if (named) slot = i;
+    }
+    for (int32_t i = 1; slot < 0 && i < TN_DEVICE_SLOTS; i++)
+        if (!tni_devices[i].name[0] && is_free(i, txn)) slot = i;
+    if (slot < 0) return tn_fail(TN_E_PLUGIN, -1, "no device slot is left");
+    txn->descs[txn->ndevices] = d;
+    txn->devices[txn->ndevices++] = slot;
+    *ret_slot = slot;
+    return TN_OK;
+}
+
+tn_status tni_register_dtype(tn_txn *txn, const tn_dtype_desc *desc, int32_t *ret_slot) {
+    tn_dtype_desc d = {0};
+    (void)txn; /* a dtype without kernels does no harm, so it stays even after a rollback */
+    memcpy(&d, desc, desc->struct_size < sizeof d ? desc->struct_size : sizeof d);
+    return tni_dtype_add(&d, ret_slot);
+}
+
+static tn_status add_kernel(tn_txn *txn, int32_t device, const tn_kernel_row *r) {
+    if (!r->op || !r->fn) return tn_fail(TN_E_PLUGIN, -1, "a kernel row lacks its operator or function");
+    tn_op *op = tni_op_find(r->op);
+    if (!op || op->info.sig != r->sig) {
+        tni_host_log(0, "%s: kernel of '%s' left out: %s", txn->plugin->name, r->op,
+                     op ? "its signature differs" : "there is no such operator");
+        return TN_OK; /* one row does not fit: the others still work */
+    }
+    if (r->dtype != TN_DTYPE_ANY && !tn_dtype_name(r->dtype))
+        return tn_fail(TN_E_PLUGIN, -1, "kernel of '%s': there is no dtype %d", r->op, (int)r->dtype);
+    pending *p = calloc(1, sizeof *p);
+    tn_cell *c = calloc(1, sizeof *c);
+    if (!p || !c) {
+        free(p);
+        free(c);
+        return tn_fail(TN_E_MEMORY, -1, "out of memory");
+    }
+    *c = (tn_cell){r->fn, r->ctx, NULL, txn->plugin, r->priority, r->flags};
+    *p = (pending){op, device, r->dtype, c, txn->kernels};
+    txn->kernels = p;
+    txn->count++;
+    return TN_OK;
+}
+
+tn_status tni_register_kernels(tn_txn *txn, int32_t device_slot, const tn_kernel_row *rows,
+                               uint32_t row_size, uint32_t n) {
+    if (device_slot < 0 || device_slot >= TN_DEVICE_SLOTS)
+        return tn_fail(TN_E_PLUGIN, -1, "there is no device slot %d", (int)device_slot);
+    for (uint32_t i = 0; i < n; i++) {
+        tn_kernel_row r = {0};
+        memcpy(&r, (const char *)rows + (size_t)i * row_size, row_size < sizeof r ? row_size : sizeof r);
+        TN_TRY(add_kernel(txn, device_slot, &r));
+    }
+    return TN_OK;
+}
+
+/* Puts a cell into its list: falling priority, then the plugin's name. */
+static void insert_cell(_Atomic(const tn_cell *) *head, tn_cell *cell) {
+    const tn_cell *at = atomic_load_explicit(head, memory_order_relaxed), *prev = NULL;
+    while (at && (at->priority > cell->priority ||
+                  (at->priority == cell->priority && at->plugin && cell->plugin &&
+                   strcmp(at->plugin->name, cell->plugin->name) <= 0))) {
+        prev = at;
+        at = at->next;
+    }
+    cell->next = at;
+    if (prev)
+        ((tn_cell *)(uintptr_t)prev)->next = cell;
+    else
+        atomic_store_explicit(head, cell, memory_order_release);
+}
+
+static tn_status publish(const pending *p) {
+    tn_row *row = atomic_load_explicit(&p->op->row[p->device], memory_order_relaxed);
+    if (!row) {
+        row = calloc(1, sizeof *row);
+        if (!row) return tn_fail(TN_E_MEMORY, -1, "out of memory");
+        atomic_store_explicit(&p->op->row[p->device], row, memory_order_release);
+    }
+    insert_cell(p->dtype == TN_DTYPE_ANY ? &row->any : &row->cell[p->dtype], p->cell);
+    return TN_OK;
+}
+
+static void end(tn_txn *txn, bool free_cells) {
+    while (txn->kernels) {
+        pending *p = txn->kernels;
+        txn->kernels = p->next;
+        if (free_cells) free(p->cell);
+        free(p);
+    }
+    free(txn);
+    tni_os_unlock(&registry_lock);
+}
+
+tn_status tni_txn_commit(tn_txn *txn) {
+    /* Rows first: their allocation is all that can fail, and an empty row is harmless. */
+    for (const pending *p = txn->kernels; p; p = p->next) {
+        if (atomic_load_explicit(&p->op->row[p->device], memory_order_relaxed)) continue;
+        tn_row *row = calloc(1, sizeof *row);
+        if (!row) {
+            tni_txn_rollback(txn);
+            return tn_fail(TN_E_MEMORY, -1, "out of memory");
+        }
+        atomic_store_explicit(&p->op->row[p->device], row, memory_order_release);
+    }
+    for (int i = 0; i < txn->ndevices; i++) {
+        tni_device *dev = &tni_devices[txn->devices[i]];
+        size_t bytes = strlen(txn->descs[i].name) + 1;
+        memcpy(dev->name, txn->descs[i].name, bytes);
+        dev->plugin = txn->plugin;
+        dev->desc = txn->descs[i];
+        dev->desc.name = dev->name;
+    }
+    for (const pending *p = txn->kernels; p; p = p->next) (void)publish(p);
+    txn->plugin->kernels = txn->count;
+    end(txn, false);
+    return TN_OK;
+}
+
+void tni_txn_rollback(tn_txn *txn) { end(txn, true); }
+
+static void withdraw_from(_Atomic(const tn_cell *) *head, const tni_plugin *plugin) {
+    /* Cells stay allocated: a reader may be on one. Only the links change. */
+    const tn_cell *at = atomic_load_explicit(head, memory_order_relaxed), *prev = NULL;
+    for (; at; at = at->next) {
+        if (at->plugin != plugin) {
+            prev = at;
+        } else if (prev) {
+            ((tn_cell *)(uintptr_t)prev)->next = at->next;
+        } else {
+            atomic_store_explicit(head, at->next, memory_order_release);
+        }
+    }
+}
+
+tn_status tni_registry_withdraw(const tni_plugin *plugin) {
+    tni_os_lock(&registry_lock);
+    for (int i = 0; i < tni_op_count; i++) {
+        for (int d = 0; d < TN_DEVICE_SLOTS; d++) {
+            tn_row *row = atomic_load_explicit(&tni_ops[i].row[d], memory_order_relaxed);
+            for (int k = 0; row && k < TN_DTYPE_SLOTS; k++) withdraw_from(&row->cell[k], plugin);
+            if (row) withdraw_from(&row->any, plugin);
+        }
+    }
+    tni_os_unlock(&registry_lock);
+    return TN_OK;
+}
+
+/* ---- Look-up -----------------------------------------------------------------------------------*/
+
+tn_status tni_device_ready(int32_t slot) {
+    if (TN_LIKELY(tni_devices[slot].desc.alloc != NULL)) return TN_OK;
+    if (!tni_devices[slot].name[0])
+        return tn_fail(TN_E_DEVICE, -1, "there is no device in slot %d", (int)slot);
+    return tni_loader_load_device(tni_devices[slot].name);
+}
+
+const tn_cell *tni_kernel_find(const tn_op *op, int32_t device_slot, int32_t dtype) {
+    if (dtype < 0 || dtype >= TN_DTYPE_SLOTS) return NULL;
+    if (!tni_devices[device_slot].desc.alloc && tni_device_ready(device_slot) != TN_OK) return NULL;
+    const tn_row *row = atomic_load_explicit(&op->row[device_slot], memory_order_acquire);
+    if (!row) return NULL;
+    const tn_cell *c = atomic_load_explicit(&row->cell[dtype], memory_order_acquire);
+    return c ? c : atomic_load_explicit(&row->any, memory_order_acquire);
+}
+
+tn_status tni_kernel_missing(const tn_op *op, tn_device device, int32_t dtype) {
+    if (!tni_devices[device.slot].desc.alloc) TN_TRY(tni_device_ready(device.slot));
+    return tn_fail(TN_E_UNSUPPORTED, -1, "\"%s\" not implemented for '%s' on device '%s'",
+                   op->info.name, tni_type_text(dtype), tn_device_name(device.slot));
+}
+
+/* ---- Wider dtype -------------------------------------------------------------------------------*/
+
+static int32_t wider(int32_t dtype) {
+    if (dtype == TN_F16 || dtype == TN_BF16 || dtype >= TN_DTYPE_BUILTIN_COUNT) return TN_F32;
+    return -1;
+}
+
+bool tni_use_wider(const tn_op *op, int32_t device_slot, int32_t dtype) {
+    if (wider(dtype) < 0 || tni_kernel_find(op, device_slot, dtype)) return false;
+    return tni_kernel_find(op, device_slot, wider(dtype)) != NULL;
+}
+
+/* Results of a narrow call come back in the narrow dtype; recording sees the original call. */
+tn_status tni_run_wider(const tn_op *op, void *args, tn_tensor **rets) {
+    tn_tensor *temps[TN_MAX_OPERANDS] = {NULL}, *originals[TN_MAX_OPERANDS] = {NULL};
+    tn_tensor *given[TNI_MAX_OUTS] = {NULL}, *wide[TNI_MAX_OUTS] = {NULL};
+    tn_tensor *narrow[TNI_MAX_OUTS] = {NULL};
+    int32_t from = -1;
+    uint64_t any = 0;
+    tn_status st = TN_OK;
+    for (int i = 0; i < op->nin && st == TN_OK; i++) {
+        if (op->fields[op->in_field[i]].kind == TN_F_TENSORS)
+            return tni_kernel_missing(op, (tn_device){0, 0}, TN_F16);
+        originals[i] = tni_in_slot(op, args, i);
+        if (!originals[i]) continue;
+        any |= originals[i]->v.word;
+        int32_t d = tn_view_dtype(&originals[i]->v);
+        if (wider(d) < 0 || (originals[i]->v.word & TN_W_SCALAR)) continue;
+        from = d;
+        st = tni_convert(originals[i], TN_F32, &temps[i]);
+    }
+    bool inplace = op->nout > 0 && *tni_out_slot(op, args, 0) &&
+                   *tni_out_slot(op, args, 0) == originals[0];
+    for (int i = 0; i < op->nout; i++) {
+        given[i] = *tni_out_slot(op, args, i);
+        *tni_out_slot(op, args, i) = NULL;
+    }
+    for (int i = 0; i < op->nin; i++) {
+        char *slot = (char *)args + op->fields[op->in_field[i]].offset;
+        if (temps[i]) *(tn_tensor **)(void *)slot = temps[i];
+    }
+    tni_tls.no_grad++;
+    if (st == TN_OK) st = op->run(op, args, wide);
+    for (int i = 0; i < op->nout && st == TN_OK; i++) {
+        if (!wide[i]) continue;
+        if (given[i]) {
+            st = tni_check_writable(op, given[i], from, inplace);
+            if (st == TN_OK && !tni_shape_is(given[i], wide[i]->v.ndim, wide[i]->v.shape))
+                st = inplace ? tn_fail(TN_E_SHAPE, -1,
+                                       "output with shape %s doesn't match the broadcast shape %s",
+                                       tni_shape_text_of(&given[i]->v), tni_shape_text_of(&wide[i]->v))
+                             : tni_resize_out(given[i], wide[i]->v.ndim, wide[i]->v.shape);
+            if (st == TN_OK) st = tni_copy_into(given[i], wide[i]);
+            if (st == TN_OK) {
+                tni_bump_version(given[i]);
+                narrow[i] = tn_tensor_ref(given[i]);
+            }
+        } else if (tn_view_dtype(&wide[i]->v) == TN_F32 && from >= 0) {
+            st = tni_convert(wide[i], from, &narrow[i]);
+        } else {
+            narrow[i] = tn_tensor_ref(wide[i]);
+        }
+    }
+    tni_tls.no_grad--;
+    for (int i = 0; i < op->nin; i++) {
+        char *slot = (char *)args + op->fields[op->in_field[i]].offset;
+        if (temps[i]) *(tn_tensor **)(void *)slot = originals[i];
+        tn_tensor_unref(&temps[i]);
+    }
+    if (st == TN_OK && (any & TN_W_GRAD) && !tni_tls.no_grad && op->grad) {
+        for (int i = 0; i < op->nout; i++) *tni_out_slot(op, args, i) = narrow[i];
+        st = tni_ag.record(op, args, narrow, op->nout);
+    }
+    for (int i = 0; i < op->nout; i++) {
+        tn_tensor_unref(&wide[i]);
+        if (st == TN_OK)
+            rets[i] = narrow[i];
+        else
+            tn_tensor_unref(&narrow[i]);
+    }
+    return st;
+}

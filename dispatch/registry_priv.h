@@ -1,0 +1,61 @@
+/* registry_priv.h: devices, dtypes and kernels in force, and the transactions that change them. */
+#ifndef TENON_REGISTRY_PRIV_H
+#define TENON_REGISTRY_PRIV_H
+
+#include <stdarg.h>
+
+#include "core_priv.h"
+
+/* A plugin as the loader knows it. Never freed. */
+typedef struct tni_plugin {
+    tn_plugin table; /* our full-size copy */
+    char *name, *version, *summary, *path, *problem;
+    void *library;
+    int32_t active;
+    int32_t kernels;
+    uint32_t order; /* in which it was activated */
+    struct tni_plugin *next;
+} tni_plugin;
+
+/* One device kind. `desc.alloc` is NULL until its plugin is active. */
+typedef struct tni_device {
+    tn_device_desc desc;
+    const tni_plugin *plugin;
+    char name[32];
+} tni_device;
+extern tni_device tni_devices[TN_DEVICE_SLOTS];
+
+/* The table that plugins get. */
+extern const tn_host tni_host;
+
+/* ---- Transactions. One at a time; begin takes the registry's lock, commit and rollback drop it. */
+tn_status tni_txn_begin(tni_plugin *plugin, tn_txn **ret_txn);
+tn_status tni_txn_commit(tn_txn *txn);
+void tni_txn_rollback(tn_txn *txn);
+tn_status tni_register_device(tn_txn *txn, const tn_device_desc *desc, int32_t *ret_slot);
+tn_status tni_register_dtype(tn_txn *txn, const tn_dtype_desc *desc, int32_t *ret_slot);
+tn_status tni_register_kernels(tn_txn *txn, int32_t device_slot, const tn_kernel_row *rows,
+                               uint32_t row_size, uint32_t n);
+/* Withdraws every kernel of a plugin. */
+tn_status tni_registry_withdraw(const tni_plugin *plugin);
+
+/* Makes sure that the device of a slot (0: the CPU) is there; loads its plugin when it is not. */
+tn_status tni_device_ready(int32_t slot);
+
+/* ---- plugins/loader.c ------------------------------------------------------------------------- */
+/* Loads the plugin whose manifest serves device `name`; TN_E_DEVICE or TN_E_PLUGIN with reasons. */
+tn_status tni_loader_load_device(const char *name);
+
+/* ---- dtype.c ---------------------------------------------------------------------------------- */
+tn_status tni_dtype_add(const tn_dtype_desc *desc, int32_t *ret_slot);
+const tn_dtype_desc *tni_dtype_desc(int32_t dtype);
+uint8_t tni_dtype_dl_code(int32_t dtype);
+int32_t tni_dtype_to_complex(int32_t dtype);
+int32_t tni_dtype_to_real(int32_t dtype);
+
+/* ---- generator.c, services of the host table --------------------------------------------------- */
+tn_status tni_rng_acquire(const tn_call *call, tn_generator *gen, uint64_t blocks, tn_rng *ret_rng);
+void tni_rng_release(const tn_call *call, tn_generator *gen, tn_rng *rng);
+tn_status tni_fail_v(tn_status code, int32_t arg, const char *fmt, va_list ap);
+
+#endif

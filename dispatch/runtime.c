@@ -1,0 +1,278 @@
+/* runtime.c: layers, the host table's services, hooks of a host language, devices for users. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "dispatch_priv.h"
+#include "os_priv.h"
+#include "plan_priv.h"
+
+/* ---- Host language -----------------------------------------------------------------------------*/
+
+static tn_host_hooks hooks;
+
+void tn_host_set_hooks(const tn_host_hooks *h) {
+    tn_host_hooks copy = {0};
+    memcpy(&copy, h, h->struct_size < sizeof copy ? h->struct_size : sizeof copy);
+    hooks = copy;
+}
+
+void tni_host_tensor_dying(tn_tensor *t) {
+    if (hooks.tensor_dying) hooks.tensor_dying(t);
+}
+
+char *tni_host_where(void) { return hooks.where ? hooks.where() : NULL; }
+
+void tni_host_log(int32_t level, const char *fmt, ...) {
+    char text[1024];
+    va_list ap;
+    if (!hooks.log) return;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    hooks.log(level, text);
+}
+
+/* ---- Services ----------------------------------------------------------------------------------*/
+
+static tn_status service_fail(tn_status code, int32_t arg, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    tni_fail_v(code, arg, fmt, ap);
+    va_end(ap);
+    return code;
+}
+
+static void service_log(int32_t level, const char *fmt, ...) {
+    char text[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    tni_host_log(level, "%s", text);
+}
+
+static tn_status service_poll(void) {
+    if (!hooks.poll) return TN_OK;
+    return hooks.poll();
+}
+
+/* Memory lent to the running kernel; a list per thread, emptied when the kernel returns. */
+struct tni_scratch {
+    void *data;
+    uint64_t bytes;
+    tn_device device;
+    struct tni_scratch *next;
+};
+
+static tn_device device_of_call(const tn_call *call) {
+    const tn_device d = {(int32_t)call->device_slot, call->device_index};
+    return d;
+}
+
+static tn_status service_scratch(const tn_call *call, uint64_t bytes, void **ret_data) {
+    struct tni_scratch *s = malloc(sizeof *s);
+    if (!s) return tn_fail(TN_E_MEMORY, -1, "out of memory");
+    s->device = device_of_call(call);
+    s->bytes = bytes ? bytes : 1;
+    const tn_device_desc *dev = &tni_devices[s->device.slot].desc;
+    tn_status st = dev->alloc(dev->ctx, s->device.index, s->bytes, &s->data);
+    if (st != TN_OK) {
+        free(s);
+        return st;
+    }
+    s->next = tni_tls.scratch;
+    tni_tls.scratch = s;
+    *ret_data = s->data;
+    return TN_OK;
+}
+
+void tni_scratch_release(const tn_call *call) {
+    (void)call;
+    while (tni_tls.scratch) {
+        struct tni_scratch *s = tni_tls.scratch;
+        const tn_device_desc *dev = &tni_devices[s->device.slot].desc;
+        tni_tls.scratch = s->next;
+        dev->free(dev->ctx, s->device.index, s->data, s->bytes);
+        free(s);
+    }
+}
+
+static tn_status service_resize_output(const tn_call *call, tn_view *out, int32_t ndim,
+                                       const int64_t *shape) {
+    int64_t numel;
+    tn_tensor *t = tni_t(out), *fresh;
+    (void)call;
+    TN_TRY(tni_numel(ndim, shape, tn_view_itemsize(out), &numel));
+    TN_TRY(tni_tensor_new_fast(tn_view_dtype(out), tn_tensor_device(t), ndim, shape, &fresh));
+    tn_status st = tn_tensor_set_data(t, fresh);
+    tn_tensor_unref(&fresh);
+    return st;
+}
+
+static const void *service_query(const char *iface) {
+    (void)iface; /* no named host interface exists in this minor version */
+    return NULL;
+}
+
+const tn_host tni_host = {
+    .struct_size = sizeof(tn_host),
+    .abi_minor = TN_ABI_MINOR,
+    .fail = service_fail,
+    .register_device = tni_register_device,
+    .register_dtype = tni_register_dtype,
+    .register_kernels = tni_register_kernels,
+    .poll = service_poll,
+    .scratch = service_scratch,
+    .resize_output = service_resize_output,
+    .rng_acquire = tni_rng_acquire,
+    .rng_release = tni_rng_release,
+    .log = service_log,
+    .query = service_query,
+};
+
+/* ---- Layers ------------------------------------------------------------------------------------*/
+
+enum { MAX_LAYERS = 16 };
+static tn_layer layers[MAX_LAYERS]; /* by id */
+static _Atomic int layer_count;
+static tni_os_mutex layer_lock = TNI_OS_MUTEX_INIT;
+
+/* The layers still to run, as a mask over ids. */
+struct tn_layer_call {
+    uint64_t left;
+};
+
+tn_status tn_layer_register(const tn_layer *layer, int32_t *ret_id) {
+    if (!layer || !layer->call || !layer->name)
+        return tn_fail(TN_E_VALUE, 0, "a layer needs a name and a function");
+    tni_os_lock(&layer_lock);
+    int id = atomic_load_explicit(&layer_count, memory_order_relaxed);
+    if (id < MAX_LAYERS) {
+        layers[id] = *layer;
+        atomic_store_explicit(&layer_count, id + 1, memory_order_release);
+    }
+    tni_os_unlock(&layer_lock);
+    if (id >= MAX_LAYERS) return tn_fail(TN_E_STATE, -1, "there are %d layers already", MAX_LAYERS);
+    *ret_id = id;
+    return TN_OK;
+}
+
+int tn_layer_enable(int32_t id, int on) {
+    if (id < 0 || id >= atomic_load_explicit(&layer_count, memory_order_acquire)) return 0;
+    uint64_t bit = UINT64_C(1) << id;
+    int old = (tni_tls.layers & bit) != 0;
+    tni_tls.layers = on ? tni_tls.layers | bit : tni_tls.layers & ~bit;
+    return old;
+}
+
+tn_status tn_layer_next(tn_layer_call *next, const tn_op_info *op, void *args, tn_tensor **rets) {
+    const tn_op *o = (const tn_op *)(const void *)op;
+    int best = -1;
+    for (int i = 0; i < MAX_LAYERS; i++)
+        if ((next->left >> i & 1u) && (best < 0 || layers[i].priority > layers[best].priority)) best = i;
+    if (best < 0) return o->run(o, args, rets);
+    tn_layer_call rest = {next->left & ~(UINT64_C(1) << best)};
+    return layers[best].call(layers[best].ctx, &rest, op, args, rets);
+}
+
+tn_status tni_call_layered(const tn_op *op, void *args, tn_tensor **rets) {
+    tn_layer_call first = {tni_tls.layers};
+    /* what a layer itself computes is not seen by the layers again */
+    tni_tls.layers = 0;
+    tn_status st = tn_layer_next(&first, &op->info, args, rets);
+    tni_tls.layers = first.left;
+    return st;
+}
+
+/* ---- Devices -----------------------------------------------------------------------------------*/
+
+const char *tn_device_name(int32_t slot) {
+    if (slot < 0 || slot >= TN_DEVICE_SLOTS || !tni_devices[slot].name[0]) return NULL;
+    return tni_devices[slot].name;
+}
+
+int32_t tn_device_count(int32_t slot) {
+    return tn_device_name(slot) ? tni_devices[slot].desc.count : 0;
+}
+
+tn_status tn_device_sync(tn_device device) {
+    TN_TRY(tni_device_ready(device.slot));
+    const tn_device_desc *d = &tni_devices[device.slot].desc;
+    return d->sync(d->ctx, device.index);
+}
+
+const char *tn_device_describe(tn_device device) {
+    if (!tn_device_name(device.slot) || tni_device_ready(device.slot) != TN_OK) return "not available";
+    const tn_device_desc *d = &tni_devices[device.slot].desc;
+    return d->describe ? d->describe(d->ctx, device.index) : d->name;
+}
+
+const void *tn_device_query(int32_t slot, const char *iface, void **ret_ctx) {
+    if (!tn_device_name(slot) || tni_device_ready(slot) != TN_OK) return NULL;
+    const tn_device_desc *d = &tni_devices[slot].desc;
+    *ret_ctx = d->ctx;
+    return d->query ? d->query(d->ctx, iface) : NULL;
+}
+
+static int32_t slot_of(const char *name, size_t length) {
+    for (int32_t i = 0; i < TN_DEVICE_SLOTS; i++)
+        if (strlen(tni_devices[i].name) == length && strncmp(tni_devices[i].name, name, length) == 0)
+            return i;
+    return -1;
+}
+
+tn_status tn_device_parse(const char *text, tn_device *ret_device) {
+    char name[32];
+    if (!text || !text[0]) return tn_fail(TN_E_STATE, -1, "Device string must not be empty");
+    size_t length = strcspn(text, ":");
+    int64_t index = 0;
+    if (text[length] == ':') {
+        const char *digits = text + length + 1;
+        bool ok = digits[0] && strlen(digits) <= 3;
+        for (const char *p = digits; *p; p++) {
+            ok = ok && *p >= '0' && *p <= '9';
+            index = index * 10 + (*p - '0');
+        }
+        if (!ok || (digits[0] == '0' && digits[1]))
+            return tn_fail(TN_E_STATE, -1, "Invalid device string: '%s'", text);
+    }
+    if (length >= sizeof name) return tn_fail(TN_E_STATE, -1, "Invalid device string: '%s'", text);
+    memcpy(name, text, length);
+    name[length] = '\0';
+    int32_t slot = slot_of(name, length);
+    if (slot < 0) {
+        TN_TRY(tni_loader_load_device(name));
+        slot = slot_of(name, length);
+        if (slot < 0) return tn_fail(TN_E_DEVICE, -1, "no plugin serves device '%s'", name);
+    }
+    tn_device d = {slot, (int32_t)index};
+    if (slot != 0) TN_TRY(tni_device_ready(slot));
+    if (index >= tni_devices[slot].desc.count)
+        return tn_fail(TN_E_DEVICE, -1, "device '%s' has no index %d (there are %d)", name, (int)index,
+                       (int)tni_devices[slot].desc.count);
+    *ret_device = d;
+    return TN_OK;
+}
+
+static const tn_threads_iface *threads(void **ret_ctx) {
+    return tn_device_query(0, "tn.threads/1", ret_ctx);
+}
+
+int32_t tn_threads_get(void) {
+    void *ctx = NULL;
+    const tn_threads_iface *t = threads(&ctx);
+    return t ? t->get(ctx) : 1;
+}
+
+tn_status tn_threads_set(int32_t n) {
+    void *ctx = NULL;
+    if (n < 1 || n > 1024)
+        return tn_fail(TN_E_STATE, 0, "set_num_threads expects a positive integer up to 1024, got %d",
+                       (int)n);
+    const tn_threads_iface *t = threads(&ctx);
+    if (!t) return tn_fail(TN_E_DEVICE, -1, "the CPU device has no worker pool");
+    return t->set(ctx, n);
+}
+
+void tn_free(void *p) { free(p); }

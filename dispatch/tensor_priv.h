@@ -1,0 +1,18 @@
+/* tensor_priv.h: what the files of dispatch/ share about tensors beyond core_priv.h. */
+#ifndef TENON_TENSOR_PRIV_H
+#define TENON_TENSOR_PRIV_H
+
+#include "core_priv.h"
+#include "infer_priv.h"
+
+/* tn_tensor_new without the checks: dtype, device and shape are known to be valid. */
+tn_status tni_tensor_new_fast(int32_t dtype, tn_device device, int32_t ndim, const int64_t *shape,
+                              tn_tensor **ret_tensor);
+tn_status tni_storage_foreign(tn_device device, void *data, uint64_t bytes, uint32_t flags,
+                              void (*release)(void *ctx), void *ctx, tn_storage **ret_storage);
+/* A number as a 0-d tensor on the heap. */
+tn_status tni_scalar_heap(tn_scalar s, tn_tensor **ret_tensor);
+/* Tells the host language that a tensor with a dormant header goes away. */
+void tni_host_tensor_dying(tn_tensor *t);
+
+#endif
