@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include <tenon/error.h>
+#include <tenon/ops_meta.h>
 #include <tenon/runtime.h>
 #include <tenon/tensor.h>
 
@@ -149,48 +150,6 @@ void tni_scalar_store(const tn_scalar *s, int32_t dtype, void *dst);
 void tni_scalar_load(int32_t dtype, const void *src, tn_scalar *ret);
 
 /* ---- Operators: the descriptor the generator emits ---------------------------------------------*/
-typedef enum tn_field_kind {
-    TN_F_TENSOR,    /* tn_view *; never NULL */
-    TN_F_TENSOR_OPT, /* tn_view * or NULL */
-    TN_F_TENSORS,   /* tn_views */
-    TN_F_OPERAND,   /* tn_view *: a tensor, or a number as a 0-d tensor with TN_W_SCALAR */
-    TN_F_INT,       /* int64_t */
-    TN_F_INT_OPT,   /* tn_opt_int */
-    TN_F_DIM,       /* int64_t, wrapped by the first tensor's rank before anything else runs */
-    TN_F_DIM_OPT,   /* tn_opt_int, wrapped when given */
-    TN_F_INTS,      /* tn_ints */
-    TN_F_DIMS,      /* tn_ints; not given or empty = all; wrapped by whoever reads it */
-    TN_F_BOOL,      /* int64_t 0 or 1 */
-    TN_F_FLOAT,     /* double */
-    TN_F_FLOAT_OPT, /* tn_opt_float */
-    TN_F_SCALAR,    /* tn_scalar */
-    TN_F_SCALAR_OPT, /* tn_scalar, kind TN_SCALAR_NONE when not given */
-    TN_F_DTYPE,     /* int64_t slot; -1 when not given */
-    TN_F_DEVICE,    /* int64_t: slot << 8 | index; -1 when not given */
-    TN_F_FORMAT,    /* int64_t tn_memory_format */
-    TN_F_STR,       /* const char * or NULL */
-    TN_F_GENERATOR, /* tn_generator * or NULL */
-    TN_F_OUT,       /* tn_view *: given by out= or the in-place form, else allocated by core */
-    TN_F_OUTS       /* tn_views: a list result */
-} tn_field_kind;
-
-typedef struct tn_field {
-    const char *name;
-    uint16_t kind;
-    uint16_t offset;   /* in the argument struct */
-    uint16_t fixed;    /* int[N]: N (a single int is repeated), else 0 */
-    uint16_t flags;    /* TNI_FIELD_* */
-    const char *deflt; /* default as Python text, NULL: required */
-} tn_field;
-#define TNI_FIELD_KWONLY 0x1u
-#define TNI_FIELD_SAVED 0x2u   /* the gradient reads it */
-#define TNI_FIELD_DIFF 0x4u    /* a gradient flows to this input */
-#define TNI_FIELD_MUTATED 0x8u /* written by the operator (running statistics) */
-#define TNI_FIELD_SAVED_SHAPE 0x10u /* the gradient reads its geometry and dtype only */
-#define TNI_FIELD_OPTIONAL 0x20u
-#define TNI_FIELD_PARAM 0x40u      /* a number that the pointwise formula takes */
-#define TNI_FIELD_BOOL_INPUT 0x80u /* a bool operand that takes no part in promotion */
-
 #define TNI_MAX_OUTS 6
 /* What a shape rule fills: one entry per output. */
 typedef struct tn_out_meta {
@@ -264,16 +223,6 @@ struct tn_op {
     const char *doc;
     _Atomic(tn_row *) row[TN_DEVICE_SLOTS]; /* NULL: no kernel on this device */
 };
-#define TNI_OP_CONTIGUOUS 0x1u    /* inputs are made packed before the kernel runs */
-#define TNI_OP_LIST_OUT 0x2u      /* returns a list of tensors: rets[0] is a tn_tensor_list */
-#define TNI_OP_CAST 0x4u          /* structured: floating inputs are converted to compute */
-#define TNI_OP_DYNAMIC 0x8u       /* the kernel calls resize_output */
-#define TNI_OP_INPLACE_ONLY 0x10u /* fill_, copy_, ...: the first input is the output */
-#define TNI_OP_NO_INPLACE 0x20u
-#define TNI_OP_NO_OUT 0x40u
-#define TNI_OP_RANDOM 0x80u
-#define TNI_OP_HAS_DIM 0x100u /* some field is a TN_F_DIM or TN_F_DIM_OPT */
-
 extern tn_op tni_ops[];           /* generated */
 extern const int tni_op_count;
 tn_op *tni_op_find(const char *name);

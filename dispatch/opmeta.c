@@ -1,0 +1,26 @@
+/* opmeta.c: operators as data for language bindings; see tenon/ops_meta.h. */
+#include <tenon/ops_meta.h>
+
+#include "core_priv.h"
+
+tn_status tn_op_meta_find(const char *name, tn_op_meta *ret_meta) {
+    const tn_op *op = name ? tni_op_find(name) : NULL;
+    if (!op) return tn_fail(TN_E_VALUE, 0, "there is no operator '%s'", name ? name : "NULL");
+    *ret_meta = (tn_op_meta){
+        .info = &op->info,
+        .fields = op->fields,
+        .in_field = op->in_field,
+        .out_field = op->out_field,
+        .nfields = op->nfields,
+        .nin = op->nin,
+        .nout = op->nout,
+        .args_bytes = op->args_bytes,
+        .flags = op->flags,
+        .doc = op->doc,
+    };
+    return TN_OK;
+}
+
+tn_status tn_op_invoke(const tn_op_info *op, void *args, tn_tensor **rets) {
+    return tn_op_call((const tn_op *)(const void *)op, args, rets);
+}
