@@ -2,9 +2,17 @@
 #define _GNU_SOURCE
 #include "os_priv.h"
 
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 /* ---- Threads -----------------------------------------------------------------------------------*/
 
@@ -56,3 +64,85 @@ uint64_t tni_os_random_seed(void) {
     }
     return seed;
 }
+
+/* ---- Files and libraries -----------------------------------------------------------------------*/
+
+char *tni_os_read_file(const char *path, size_t limit, const char **ret_why) {
+    char *text = NULL;
+    struct stat info;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) {
+        *ret_why = strerror(errno);
+        return NULL;
+    }
+    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+        *ret_why = "it is not a regular file";
+    } else if ((uint64_t)info.st_size > limit) {
+        *ret_why = "it is too large";
+    } else if (!(text = malloc((size_t)info.st_size + 1))) {
+        *ret_why = "out of memory";
+    } else {
+        ssize_t n = read(fd, text, (size_t)info.st_size);
+        if (n != info.st_size) {
+            *ret_why = "it could not be read whole";
+            free(text);
+            text = NULL;
+        } else {
+            text[n] = '\0';
+        }
+    }
+    close(fd);
+    return text;
+}
+
+bool tni_os_list(const char *folder, void (*fn)(void *ctx, const char *name), void *ctx) {
+    struct dirent **entries;
+    int n = scandir(folder, &entries, NULL, alphasort);
+    if (n < 0) return false;
+    for (int i = 0; i < n; i++) {
+        if (entries[i]->d_name[0] != '.') fn(ctx, entries[i]->d_name);
+        free(entries[i]);
+    }
+    free(entries);
+    return true;
+}
+
+static const char *untrusted_one(const char *path) {
+    struct stat info;
+    if (stat(path, &info) != 0) return strerror(errno);
+    if (info.st_uid != 0 && info.st_uid != geteuid()) return "it belongs to another user";
+    if (info.st_mode & S_IWOTH) return "everybody may write it";
+    return NULL;
+}
+
+const char *tni_os_untrusted(const char *path) {
+    char folder[PATH_MAX];
+    const char *why = untrusted_one(path);
+    const char *slash = strrchr(path, '/');
+    if (why || !slash || slash == path || (size_t)(slash - path) >= sizeof folder) return why;
+    memcpy(folder, path, (size_t)(slash - path));
+    folder[slash - path] = '\0';
+    return untrusted_one(folder) ? "its folder may be written by others" : NULL;
+}
+
+bool tni_os_own_folder(char *dst, size_t size) {
+    Dl_info info;
+    if (!dladdr((void *)(uintptr_t)tni_os_own_folder, &info) || !info.dli_fname) return false;
+    char *real = realpath(info.dli_fname, NULL);
+    char *slash = real ? strrchr(real, '/') : NULL;
+    bool ok = slash && (size_t)(slash - real) < size;
+    if (ok) {
+        memcpy(dst, real, (size_t)(slash - real));
+        dst[slash - real] = '\0';
+    }
+    free(real);
+    return ok;
+}
+
+void *tni_os_library_open(const char *path, const char **ret_why) {
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (!library) *ret_why = dlerror();
+    return library;
+}
+
+void *tni_os_library_symbol(void *library, const char *name) { return dlsym(library, name); }

@@ -19,6 +19,7 @@ from table import TableError, load
 def main() -> int:
     parser = argparse.ArgumentParser(description="Generate code from the op table.")
     parser.add_argument("--out", type=Path, required=True, help="output folder")
+    parser.add_argument("--flat", action="store_true", help="no tenon/ folder below --out")
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[2])
     parser.add_argument("tables", type=Path, nargs="+")
     opts = parser.parse_args()
@@ -29,7 +30,7 @@ def main() -> int:
         print(f"opgen: {err}", file=sys.stderr)
         return 1
     for name, text in files.items():
-        path = opts.out / name
+        path = opts.out / (name.rpartition("/")[2] if opts.flat else name)
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")

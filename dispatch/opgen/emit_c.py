@@ -13,6 +13,9 @@ HEAD = "/* Generated from dispatch/ops by dispatch/opgen. */\n"
 
 def emit(ops: list[Op]) -> dict[str, str]:
     table = {op.name: op for op in ops}
+    for op in ops:
+        second = op.args[1].type if len(op.args) > 1 else ""
+        op.scalar_form = second == "Operand" and f"{op.name}_scalar" not in table
     grads = grads_c(ops, table)  # also finds out what each gradient saves
     return {
         "tenon/op_args.h": args_h(ops),
@@ -91,7 +94,7 @@ def prototypes(op: Op) -> list[tuple[str, list[str]]]:
         protos.append((f"tn_{op.name}_out", outs + params(op.args)))
     if has_form(op, "inplace"):
         protos.append((f"tn_{op.name}_", params(op.args)))
-    if len(op.args) > 1 and op.args[1].type == "Operand":
+    if op.scalar_form:
         scalar = [Arg(a.name, "Scalar" if i == 1 else a.type) for i, a in enumerate(op.args)]
         protos.append((f"tn_{op.name}_scalar", params(scalar) + ret_params(op)))
     return protos

@@ -97,6 +97,7 @@ class Op:
     args: list[Arg] = field(default_factory=list)
     outs: list[str] = field(default_factory=list)
     list_out: bool = False
+    scalar_form: bool = False  # has a C function that takes a number as second argument
     saved: set[str] = field(default_factory=set)
     saved_shape: set[str] = field(default_factory=set)
 
