@@ -1,9 +1,12 @@
 /* loader.c: finds plugins by their manifests, decides about versions, activates.
  *
- * Finding reads data only: `*.json` manifests in the folder `plugins` beside libtenon and in the
- * folders of TENON_PLUGIN_PATH (absolute, separated by ':'; never the current folder). A library is
- * mapped when its device is first asked for. A plugin that cannot be used keeps a line that says
- * which file, why, and what to do; everything else works on. */
+ * Finding reads data only: the manifests `*.json` in the folder `plugins` beside libtenon and in
+ * the folders of TENON_PLUGIN_PATH (absolute, separated by ':'; never the current folder). A
+ * library is mapped when its device is first asked for. A plugin that cannot be used keeps a line
+ * that says which file, why, and what to do; everything else works on.
+ *
+ * One lock covers this file. The log hook of a host language may wait for that language's own
+ * lock, so nothing is logged here. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,32 +15,46 @@
 #include "os_priv.h"
 #include "registry_priv.h"
 
-enum { MANIFEST_BYTES = 1 << 20, MANIFEST_VALUES = 4096, PATH_BYTES = 4096 };
+enum { MANIFEST_BYTES = 64 << 10, PATH_BYTES = 4096, MAX_DEVICES = 8 };
 
-/* A manifest that was found. `plugin` is filled when its library is loaded. */
+/* One plugin: found by its manifest, or loaded by path. Never freed: statuses point into it. */
 typedef struct found {
-    char *name, *version, *summary, *library; /* library: absolute path */
-    char *devices;                            /* ",cpu,acme," */
-    int32_t major, min_minor;
+    tni_plugin plugin; /* what the registry refers to; its texts are set when the library is */
+    char *name, *version, *summary, *library, *manifest; /* manifest: NULL when loaded by path */
+    char *devices[MAX_DEVICES];
+    int ndevices;
+    int64_t format, major, min_minor;
     char *problem;
-    tni_plugin *plugin;
+    bool tried; /* its library was mapped, or that failed */
     struct found *next;
 } found;
 
+/* Texts live as long as the process because tn_plugin_at hands them out; the list keeps them
+ * reachable when a later text replaces one. */
+typedef struct text_block {
+    struct text_block *next;
+    char text[];
+} text_block;
+
 static tni_os_mutex lock = TNI_OS_MUTEX_INIT;
-static found *all;          /* in the order of discovery */
+static found *all; /* in the order of discovery */
+static text_block *texts;
 static bool discovered;
+static char no_memory[] = "out of memory";
 
 static char *copy_text(const char *s) {
-    size_t n = strlen(s ? s : "") + 1;
-    char *c = malloc(n);
-    if (c) memcpy(c, s ? s : "", n);
-    return c;
+    size_t n = strlen(s) + 1;
+    text_block *block = malloc(sizeof *block + n);
+    if (!block) return no_memory;
+    memcpy(block->text, s, n);
+    block->next = texts;
+    texts = block;
+    return block->text;
 }
 
-static char *format(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-static char *format(const char *fmt, ...) {
-    char text[2048];
+static char *format_text(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+static char *format_text(const char *fmt, ...) {
+    char text[PATH_BYTES + 1024];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
@@ -45,171 +62,185 @@ static char *format(const char *fmt, ...) {
     return copy_text(text);
 }
 
-static void append(found *f) {
-    found **at = &all;
+static found *append(const char *name, const char *library) {
+    found *f = calloc(1, sizeof *f), **at = &all;
+    if (!f) return NULL;
+    f->name = copy_text(name);
+    f->library = copy_text(library);
+    f->version = f->summary = copy_text("");
+    f->major = f->min_minor = f->format = -1;
     while (*at) at = &(*at)->next;
     *at = f;
+    return f;
 }
 
 /* ---- Manifests ---------------------------------------------------------------------------------*/
 
-static const char *text_of(const tni_json *v, const tni_json *root, const char *key) {
-    const tni_json *m = tni_json_get(v, root, key);
-    return m && m->kind == TNI_JSON_TEXT ? m->text : NULL;
-}
-
-static int32_t number_of(const tni_json *v, const tni_json *object, const char *key, int32_t none) {
-    const tni_json *m = tni_json_get(v, object, key);
-    return m && m->kind == TNI_JSON_NUMBER && m->number >= 0 && m->number < 1e6 ? (int32_t)m->number
-                                                                                : none;
-}
-
-static char *device_list(const tni_json *v, const tni_json *root) {
-    char text[512];
-    size_t at = 0;
-    const tni_json *list = tni_json_get(v, root, "devices");
-    text[at++] = ',';
-    for (int32_t i = list && list->kind == TNI_JSON_ARRAY ? list->first : -1; i >= 0; i = v[i].next) {
-        size_t n = v[i].text ? strlen(v[i].text) : 0;
-        if (n == 0 || at + n + 2 >= sizeof text) continue;
-        memcpy(text + at, v[i].text, n);
-        at += n;
-        text[at++] = ',';
-    }
-    text[at] = '\0';
-    return copy_text(text);
-}
-
-/* What is wrong with a manifest, or NULL; fills f from it. */
-static char *read_manifest(found *f, const char *folder, const char *path, char *text, tni_json *v) {
-    const char *bad = tni_json_read(text, v, MANIFEST_VALUES);
-    if (bad) return format("%s is not a manifest: %s", path, bad);
-    const char *name = text_of(v, &v[0], "name"), *library = text_of(v, &v[0], "library");
-    if (!name || !library) return format("%s is not a manifest: 'name' or 'library' is missing", path);
-    if (strchr(library, '/') || library[0] == '.')
-        return format("%s names its library '%s'; it must be a file beside the manifest", path, library);
-    const tni_json *abi = tni_json_get(v, &v[0], "abi");
-    free(f->name);
-    f->name = copy_text(name);
-    f->version = copy_text(text_of(v, &v[0], "version"));
-    f->summary = copy_text(text_of(v, &v[0], "summary"));
-    free(f->library);
-    f->library = format("%s/%s", folder, library);
-    f->devices = device_list(v, &v[0]);
-    f->major = number_of(v, abi, "major", -1);
-    f->min_minor = number_of(v, abi, "min_minor", -1);
-    if (f->major != TN_ABI_MAJOR || f->min_minor < 0 || f->min_minor > TN_ABI_MINOR)
-        return format("%s needs plugin ABI %d.%d, this Tenon serves %d.0 to %d.%d: install a version of "
-                      "'%s' for this Tenon, or another Tenon",
-                      path, (int)f->major, (int)f->min_minor, TN_ABI_MAJOR, TN_ABI_MAJOR, TN_ABI_MINOR,
-                      name);
+static const char *visit_text(found *f, const char *path, const char *text) {
+    if (strcmp(path, "name") == 0) f->name = copy_text(text);
+    if (strcmp(path, "version") == 0) f->version = copy_text(text);
+    if (strcmp(path, "summary") == 0) f->summary = copy_text(text);
+    if (strcmp(path, "library") == 0) f->library = copy_text(text);
+    if (strcmp(path, "devices[]") != 0) return NULL;
+    if (f->ndevices == MAX_DEVICES) return "it names too many devices";
+    f->devices[f->ndevices++] = copy_text(text);
     return NULL;
 }
 
+/* Unknown names are skipped, so that a manifest may say more to newer versions. */
+static const char *visit(void *ctx, const char *path, const tni_json_value *value) {
+    static const char *const text_names[] = {"name", "version", "summary", "library", "devices[]"};
+    static const char *const int_names[] = {"manifest", "abi.major", "abi.min_minor"};
+    found *f = ctx;
+    int64_t *const ints[] = {&f->format, &f->major, &f->min_minor};
+    for (int i = 0; i < TN_COUNT(text_names); i++) {
+        if (strcmp(path, text_names[i]) != 0) continue;
+        return value->kind == TNI_JSON_STRING ? visit_text(f, path, value->text)
+                                              : "a value that must be text is not";
+    }
+    for (int i = 0; i < TN_COUNT(int_names); i++) {
+        if (strcmp(path, int_names[i]) != 0) continue;
+        if (!value->is_int || value->integer < 0 || value->integer > INT32_MAX)
+            return "a value that must be a small whole number is not";
+        *ints[i] = value->integer;
+    }
+    return NULL;
+}
+
+static bool version_fits(int64_t major, int64_t min_minor) {
+    return major == TN_ABI_MAJOR && min_minor >= 0 && min_minor <= TN_ABI_MINOR;
+}
+
+static char *version_problem(const char *file, int64_t major, int64_t min_minor) {
+    return format_text("%s needs plugin ABI %lld.%lld and this Tenon serves %d.0 to %d.%d: install "
+                       "a version of the plugin for this Tenon, or another Tenon",
+                       file, (long long)major, (long long)min_minor, TN_ABI_MAJOR, TN_ABI_MAJOR,
+                       TN_ABI_MINOR);
+}
+
+/* What is wrong with a manifest, or NULL; fills f from it. */
+static char *read_manifest(found *f, const char *folder, const char *path) {
+    int line = 1;
+    const char *why = tni_os_untrusted(path);
+    if (why)
+        return format_text("%s was not read: %s; make file and folder yours or root's and not "
+                           "writable by others", path, why);
+    char *text = tni_os_read_file(path, MANIFEST_BYTES, &why);
+    if (!text) return format_text("%s was not read: %s", path, why);
+    char *file = f->name;
+    f->name = f->library = NULL;
+    why = tni_json_read(text, strlen(text), visit, f, &line);
+    free(text);
+    const char *name = f->name, *library = f->library;
+    if (!name) f->name = file;
+    f->library = copy_text(path);
+    if (why) return format_text("%s, line %d: %s; reinstall the plugin", path, line, why);
+    if (f->format != 1)
+        return format_text("%s: 'manifest' must be 1, the manifest format that this Tenon reads",
+                           path);
+    if (!name || !library || f->major < 0 || f->min_minor < 0)
+        return format_text("%s lacks 'name', 'library' or 'abi'; reinstall the plugin", path);
+    if (strchr(library, '/') || library[0] == '.' || !library[0])
+        return format_text("%s: 'library' is '%s' and must be a file beside the manifest", path,
+                           library);
+    f->library = format_text("%s/%s", folder, library);
+    return version_fits(f->major, f->min_minor) ? NULL
+                                                : version_problem(path, f->major, f->min_minor);
+}
+
 static void find_manifest(void *ctx, const char *file) {
-    const char *folder = ctx, *why = NULL;
+    const char *folder = ctx;
     size_t n = strlen(file);
     char path[PATH_BYTES];
     if (n < 6 || strcmp(file + n - 5, ".json") != 0) return;
     if (snprintf(path, sizeof path, "%s/%s", folder, file) >= (int)sizeof path) return;
-    found *f = calloc(1, sizeof *f);
-    tni_json *values = malloc(sizeof *values * MANIFEST_VALUES);
-    if (!f || !values) {
-        free(f);
-        free(values);
-        return;
-    }
-    f->name = copy_text(file);
-    f->library = copy_text(path);
-    why = tni_os_untrusted(path);
-    char *text = why ? NULL : tni_os_read_file(path, MANIFEST_BYTES, &why);
-    if (text)
-        f->problem = read_manifest(f, folder, path, text, values);
-    else
-        f->problem = format("%s was not read: %s", path, why);
-    free(text);
-    free(values);
-    append(f);
+    found *f = append(file, path);
+    if (!f) return;
+    f->manifest = copy_text(path);
+    f->problem = read_manifest(f, folder, path);
+    for (const found *other = all; other != f && !f->problem; other = other->next)
+        if (!other->problem && strcmp(other->name, f->name) == 0)
+            f->problem = format_text("%s is hidden by %s, which has the same name", path,
+                                     other->manifest ? other->manifest : other->library);
 }
 
-static void discover(void) {
+/* Calls fn for each folder that is searched, the user's first. */
+static void each_folder(void (*fn)(const char *folder, char *note), char *note) {
     char folder[PATH_BYTES];
-    size_t n;
-    if (discovered) return;
-    discovered = true;
-    if (tni_os_own_folder(folder, sizeof folder - sizeof "/plugins")) {
-        n = strlen(folder);
-        memcpy(folder + n, "/plugins", sizeof "/plugins");
-        tni_os_list(folder, find_manifest, folder);
-    }
     const char *path = tni_os_getenv("TENON_PLUGIN_PATH");
     while (path && *path) {
-        n = strcspn(path, ":");
+        size_t n = strcspn(path, ":");
         if (n > 0 && path[0] == '/' && n < sizeof folder) {
             memcpy(folder, path, n);
             folder[n] = '\0';
-            tni_os_list(folder, find_manifest, folder);
+            fn(folder, note);
         }
         path += n + (path[n] == ':');
     }
+    if (tni_os_own_folder(folder, sizeof folder - sizeof "/plugins")) {
+        memcpy(folder + strlen(folder), "/plugins", sizeof "/plugins");
+        fn(folder, note);
+    }
+}
+
+static void search(const char *folder, char *note) {
+    (void)note;
+    (void)tni_os_list(folder, find_manifest, (void *)(uintptr_t)folder);
+}
+
+static void discover(void) {
+    if (discovered) return;
+    discovered = true;
+    each_folder(search, NULL);
 }
 
 /* ---- Activation --------------------------------------------------------------------------------*/
 
-/* NULL, or why the plugin cannot be used. */
+/* NULL, or why the plugin cannot be used. Everything a plugin hands over is copied here. */
 static char *activate(tni_plugin *p, const char *path) {
-    const char *why = tni_os_untrusted(path);
+    tn_plugin theirs = {.struct_size = sizeof theirs};
+    tn_plugin_entry_fn entry;
     tn_txn *txn;
-    if (why) return format("%s was not loaded: %s; make it yours and not writable by others", path, why);
+    const char *why = tni_os_untrusted(path);
+    if (why)
+        return format_text("%s was not loaded: %s; make file and folder yours or root's and not "
+                           "writable by others", path, why);
     p->library = tni_os_library_open(path, &why);
-    if (!p->library) return format("%s could not be loaded: %s", path, why);
+    if (!p->library) return format_text("%s could not be loaded: %s", path, why);
     void *symbol = tni_os_library_symbol(p->library, TN_PLUGIN_ENTRY);
     if (!symbol)
-        return format("%s exports no " TN_PLUGIN_ENTRY ": it is no Tenon plugin, or one for another "
-                      "major version", path);
-    tn_plugin_entry_fn entry;
+        return format_text("%s exports no " TN_PLUGIN_ENTRY ": it is no Tenon plugin, or one for "
+                           "another major version", path);
     memcpy(&entry, &symbol, sizeof entry);
-    tn_plugin theirs = {.struct_size = sizeof theirs};
     if (entry(&tni_host, &theirs) != TN_OK)
-        return format("%s refused to start: %s", path, tn_error_last()->message);
-    memset(&p->table, 0, sizeof p->table);
-    memcpy(&p->table, &theirs,
-           theirs.struct_size < sizeof p->table ? theirs.struct_size : sizeof p->table);
-    if (p->table.abi_major != TN_ABI_MAJOR || p->table.min_minor > TN_ABI_MINOR)
-        return format("%s needs plugin ABI %u.%u, this Tenon serves %d.%d: install a version that fits",
-                      path, (unsigned)p->table.abi_major, (unsigned)p->table.min_minor, TN_ABI_MAJOR,
-                      TN_ABI_MINOR);
-    if (!p->table.name || !p->table.activate)
-        return format("%s fills in no name or no activate function", path);
-    free(p->name);
+        return format_text("%s refused to start: %s", path, tn_error_last()->message);
+    if (theirs.struct_size > sizeof theirs) theirs.struct_size = sizeof theirs;
+    memcpy(&p->table, &theirs, theirs.struct_size);
+    if (!version_fits(p->table.abi_major, p->table.min_minor))
+        return version_problem(path, p->table.abi_major, p->table.min_minor);
+    if (!p->table.name || !p->table.name[0] || !p->table.activate)
+        return format_text("%s fills in no name or no activate function", path);
     p->name = copy_text(p->table.name);
-    p->version = copy_text(p->table.version);
-    p->summary = copy_text(p->table.summary);
-    if (!p->name || !p->version || !p->summary) return copy_text("out of memory");
-    if (tni_txn_begin(p, &txn) != TN_OK) return copy_text("out of memory");
+    p->version = copy_text(p->table.version ? p->table.version : "");
+    p->summary = copy_text(p->table.summary ? p->table.summary : "");
+    p->path = copy_text(path);
+    if (tni_txn_begin(p, &txn) != TN_OK) return no_memory;
     if (p->table.activate(&tni_host, txn) != TN_OK) {
         tni_txn_rollback(txn);
-        return format("%s could not activate: %s", path, tn_error_last()->message);
+        return format_text("%s could not activate: %s", path, tn_error_last()->message);
     }
-    if (tni_txn_commit(txn) != TN_OK) return copy_text("out of memory");
+    if (tni_txn_commit(txn) != TN_OK) return no_memory;
     p->active = 1;
     return NULL;
 }
 
-/* Loads f's library once; f->problem says why not. */
+/* Maps f's library, once; f->problem says why it is not active. */
 static void load(found *f) {
     static uint32_t order;
-    if (f->plugin || f->problem) return;
-    tni_plugin *p = calloc(1, sizeof *p);
-    if (!p) {
-        f->problem = copy_text("out of memory");
-        return;
-    }
-    p->name = copy_text(f->name);
-    p->path = copy_text(f->library);
-    p->order = ++order;
-    f->problem = activate(p, f->library);
-    f->plugin = p;
+    if (f->tried || f->problem) return;
+    f->tried = true;
+    f->plugin.order = ++order;
+    f->problem = activate(&f->plugin, f->library);
 }
 
 tn_status tn_plugin_load(const char *path) {
@@ -220,77 +251,83 @@ tn_status tn_plugin_load(const char *path) {
     discover();
     found *f = all;
     while (f && strcmp(f->library, path) != 0) f = f->next;
-    if (!f) {
-        f = calloc(1, sizeof *f);
-        if (f) {
-            f->name = copy_text(path);
-            f->library = copy_text(path);
-            append(f);
-        }
-    }
+    if (!f) f = append(path, path);
     if (f) load(f);
-    const char *problem = f ? f->problem : "out of memory";
+    const char *problem = f ? f->problem : no_memory;
     tni_os_unlock(&lock);
     return problem ? tn_fail(TN_E_PLUGIN, -1, "%s", problem) : TN_OK;
 }
 
+static bool serves(const found *f, const char *device) {
+    for (int i = 0; i < f->ndevices; i++)
+        if (strcmp(f->devices[i], device) == 0) return true;
+    return false;
+}
+
+enum { NOTE_BYTES = 700 };
+
+static void add_note(const char *text, char *note) {
+    size_t at = strlen(note);
+    snprintf(note + at, NOTE_BYTES - at, "%s%s", at ? ", " : "", text);
+}
+
 tn_status tni_loader_load_device(const char *name) {
-    char key[64];
-    char problems[768] = "";
-    bool served = false;
-    snprintf(key, sizeof key, ",%s,", name);
+    char note[NOTE_BYTES] = "";
+    bool served = false, known = false;
     tni_os_lock(&lock);
     discover();
     for (found *f = all; f && !served; f = f->next) {
-        if (f->devices && !strstr(f->devices, key)) continue;
-        if (f->devices) load(f);
-        served = f->plugin && f->plugin->active;
-        if (f->problem && strlen(problems) + strlen(f->problem) + 4 < sizeof problems) {
-            size_t at = strlen(problems);
-            snprintf(problems + at, sizeof problems - at, "%s%s", at ? "; " : "", f->problem);
-        }
+        if (!serves(f, name)) continue;
+        load(f);
+        served = f->plugin.active;
+        known = true;
+        if (f->problem) add_note(f->problem, note);
     }
+    /* A manifest that could not be understood may be the one that was meant. */
+    for (found *f = all; f && !known; f = f->next)
+        if (f->manifest && f->problem && f->ndevices == 0) add_note(f->problem, note);
+    if (!known && !note[0]) each_folder(add_note, note);
     tni_os_unlock(&lock);
     if (served) return TN_OK;
-    if (problems[0])
-        return tn_fail(TN_E_DEVICE, -1, "device '%s' cannot be used: %s", name, problems);
+    if (known) return tn_fail(TN_E_DEVICE, -1, "device '%s' cannot be used: %s", name, note);
     return tn_fail(TN_E_DEVICE, -1,
-                   "no plugin serves device '%s': install one, or name its folder in TENON_PLUGIN_PATH",
-                   name);
+                   "no plugin serves device '%s': install one, or name its folder in "
+                   "TENON_PLUGIN_PATH (looked at: %s)", name, note);
 }
 
 tn_status tn_plugin_retire(const char *name) {
-    tn_status st = tn_fail(TN_E_PLUGIN, 0, "no active plugin is called '%s'", name ? name : "NULL");
+    tn_status st = TN_E_PLUGIN;
     tni_os_lock(&lock);
-    for (found *f = all; name && f; f = f->next) {
-        tni_plugin *p = f->plugin;
-        if (!p || !p->active || strcmp(p->name, name) != 0) continue;
+    for (found *f = all; name && f && st != TN_OK; f = f->next) {
+        tni_plugin *p = &f->plugin;
+        if (!p->active || strcmp(p->name, name) != 0) continue;
         st = tni_registry_withdraw(p);
         if (p->table.retire) p->table.retire();
         p->active = 0;
-        f->problem = copy_text("it was retired in this process");
-        break;
+        f->problem = copy_text("it was retired; a new process may load it again");
     }
     tni_os_unlock(&lock);
-    return st;
+    if (st == TN_OK) return TN_OK;
+    return tn_fail(TN_E_PLUGIN, 0, "no active plugin is called '%s'", name ? name : "NULL");
 }
 
 tn_status tn_plugin_at(int32_t i, tn_plugin_status *ret_status) {
+    int32_t left = i;
     tni_os_lock(&lock);
     discover();
-    found *f = all;
-    while (f && i-- > 0) f = f->next;
+    found *f = i < 0 ? NULL : all;
+    while (f && left-- > 0) f = f->next;
+    if (f) {
+        const tni_plugin *p = &f->plugin;
+        bool named = p->name != NULL;
+        *ret_status = (tn_plugin_status){named ? p->name : f->name,
+                                         named ? p->version : f->version,
+                                         named ? p->summary : f->summary,
+                                         f->library,
+                                         f->problem,
+                                         p->active,
+                                         p->kernels};
+    }
     tni_os_unlock(&lock);
-    if (!f || i >= 0) return tn_fail(TN_E_INDEX, 0, "there is no such plugin");
-    const tni_plugin *p = f->plugin;
-    *ret_status = (tn_plugin_status){
-        p && p->active ? p->name : f->name,
-        p && p->active ? p->version : f->version ? f->version : "",
-        p && p->active ? p->summary : f->summary ? f->summary : "",
-        f->library,
-        f->problem,
-        p ? p->active : 0,
-        p ? p->kernels : 0,
-    };
-    return TN_OK;
+    return f ? TN_OK : tn_fail(TN_E_INDEX, 0, "there is no plugin %d", (int)i);
 }
