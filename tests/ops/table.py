@@ -1,0 +1,154 @@
+"""The op table as the tests see it: entries, sample arguments, references.
+
+A sample in the table maps argument names to values. For a tensor argument a list is a shape, filled
+with seeded numbers inside the entry's `domain`; `{ data = [...], dtype = "int64" }` is that tensor.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import refs
+import scipy.special  # noqa: F401  (references say sp.special)
+import tenon as tn
+
+NP_DTYPES = {
+    "bool": np.bool_, "uint8": np.uint8, "int8": np.int8, "int16": np.int16, "int32": np.int32,
+    "int64": np.int64, "float16": np.float16, "bfloat16": np.float32, "float32": np.float32,
+    "float64": np.float64, "complex64": np.complex64, "complex128": np.complex128,
+}  # fmt: skip
+TENSOR_TYPES = ("Tensor", "Operand")
+
+
+@cache
+def entries() -> list[dict[str, Any]]:
+    """Every operator with a reference and samples."""
+    path = Path(tn.__file__).parent / "ops.json"
+    rows = json.loads(path.read_text(encoding="utf-8"))
+    return [row for row in rows if row["ref"] and row["samples"] and row["where"]]
+
+
+@dataclass
+class Case:
+    """One call: arguments as NumPy arrays (tensors) and plain values."""
+
+    row: dict[str, Any]
+    dtype: str
+    args: dict[str, Any]
+
+    @property
+    def tensors(self) -> list[str]:
+        return [n for n, v in self.args.items() if isinstance(v, np.ndarray)]
+
+    def label(self) -> str:
+        shapes = [f"{n}{list(v.shape)}" if isinstance(v, np.ndarray) else f"{n}={v}"
+                  for n, v in self.args.items()]  # fmt: skip
+        return f"{self.row['name']}({', '.join(shapes)}) {self.dtype}"
+
+
+def is_tensor_type(type_: str) -> bool:
+    return type_.startswith(TENSOR_TYPES)
+
+
+def fill(shape: list[int], dtype: str, domain: list[float] | None, rng: np.random.Generator) -> np.ndarray:
+    """Numbers of a dtype whose values that dtype holds exactly."""
+    lo, hi = domain or (-3.0, 3.0)
+    if dtype == "bool":
+        return rng.integers(0, 2, shape).astype(np.bool_)
+    if dtype.startswith(("int", "uint")):
+        low = 0 if dtype == "uint8" and lo < 0 else int(np.ceil(lo))
+        return rng.integers(low, max(int(np.floor(hi)), low) + 1, shape).astype(NP_DTYPES[dtype])
+    if dtype.startswith("complex"):
+        return (rng.uniform(lo, hi, shape) + 1j * rng.uniform(lo, hi, shape)).astype(NP_DTYPES[dtype])
+    x = rng.uniform(lo, hi, shape)
+    if dtype == "bfloat16":
+        bits = np.asarray(x, np.float32).view(np.uint32) & np.uint32(0xFFFF0000)
+        return bits.view(np.float32)
+    return np.asarray(x).astype(NP_DTYPES[dtype])
+
+
+def make_case(row: dict[str, Any], sample: dict[str, Any], dtype: str) -> Case:
+    rng = np.random.default_rng(zlib.crc32(f"{row['name']}{sample}".encode()))
+    types = {a["name"]: a["type"] for a in row["args"]}
+    args: dict[str, Any] = {}
+    for name, value in sample.items():
+        if is_tensor_type(types[name]) and isinstance(value, dict):
+            args[name] = np.array(value["data"], dtype=NP_DTYPES[value.get("dtype", dtype)])
+        elif is_tensor_type(types[name]) and "[]" in types[name]:
+            args[name] = [fill(s, dtype, row["domain"].get(name), rng) for s in value]
+        elif is_tensor_type(types[name]) and isinstance(value, list):
+            own = row["inputs"].get(name, dtype)
+            args[name] = fill(value, own, row["domain"].get(name), rng)
+        else:
+            args[name] = value
+    return Case(row, dtype, args)
+
+
+def to_tensor(x: np.ndarray, dtype: str) -> tn.Tensor:
+    t = tn.from_numpy(np.ascontiguousarray(x).reshape(x.shape).copy())
+    return t.to(getattr(tn, dtype)) if dtype == "bfloat16" and x.dtype == np.float32 else t
+
+
+def tensor_args(case: Case) -> dict[str, Any]:
+    """The arguments with tensors in place of arrays."""
+
+    def convert(v: Any) -> Any:
+        if isinstance(v, np.ndarray):
+            return to_tensor(v, case.dtype)
+        if isinstance(v, list) and v and isinstance(v[0], np.ndarray):
+            return [to_tensor(x, case.dtype) for x in v]
+        return v
+
+    return {n: convert(v) for n, v in case.args.items()}
+
+
+def function_of(row: dict[str, Any]) -> Any:
+    """The Python function of an operator, or its method with the tensor as first argument."""
+    if "torch" in row["where"]:
+        return getattr(tn, row["py_name"])
+    if "nn.functional" in row["where"]:
+        return getattr(tn.nn.functional, row["py_name"])
+    return getattr(tn.Tensor, row["py_name"])
+
+
+def call(row: dict[str, Any], args: dict[str, Any], **extra: Any) -> Any:
+    """Calls the operator; a method gets its first argument by position."""
+    fn = function_of(row)
+    if "torch" in row["where"] or "nn.functional" in row["where"]:
+        return fn(**args, **extra)
+    rest = dict(args)
+    first = rest.pop(row["args"][0]["name"])
+    return fn(first, **rest, **extra)
+
+
+def widen(v: Any) -> Any:
+    if isinstance(v, list) and v and isinstance(v[0], np.ndarray):
+        return [widen(x) for x in v]
+    if not isinstance(v, np.ndarray) or v.dtype.kind in "biu":
+        return v
+    return v.astype(np.complex128 if v.dtype.kind == "c" else np.float64)
+
+
+def reference(case: Case) -> Any:
+    """The entry's reference, computed in float64, complex128 or exact integers."""
+    import scipy as sp
+
+    scope: dict[str, Any] = {"np": np, "sp": sp, "refs": refs}
+    for a in case.row["args"]:
+        default = a["default"]
+        scope[a["name"]] = None if default is None else eval(default, {"inf": np.inf, "nan": np.nan})
+    scope.update({n: widen(v) for n, v in case.args.items()})
+    with np.errstate(all="ignore"):
+        return eval(case.row["ref"], scope)
+
+
+def as_array(t: tn.Tensor) -> np.ndarray:
+    if t.dtype == tn.bfloat16:
+        t = t.to(tn.float32)
+    return t.detach().numpy()
