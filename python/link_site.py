@@ -1,0 +1,49 @@
+"""Lays out the package inside the build tree: `link_site.py BUILD_ROOT PACKAGE_SOURCE FILE...`.
+
+BUILD_ROOT/site/tenon gets a link to each Python source and to each FILE, as an installation would
+have copies, so that PYTHONPATH=BUILD_ROOT/site runs what was just built. Plugins and manifests go
+to BUILD_ROOT/plugins, beside libtenon. Links whose source is gone are removed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+
+def wanted_links(build: Path, source: Path, files: list[Path]) -> dict[Path, Path]:
+    site = build / "site" / "tenon"
+    links = {
+        site / path.relative_to(source): path
+        for path in source.rglob("*")
+        if path.suffix in (".py", ".pyi", ".typed") or path.name == "py.typed"
+    }
+    for path in files:
+        is_plugin = path.name.startswith("tenon_")
+        links[(build / "plugins" if is_plugin else site) / path.name] = path
+    return links
+
+
+def sync(link: Path, target: Path) -> None:
+    if link.is_symlink() and os.readlink(link) == str(target):
+        return
+    link.parent.mkdir(parents=True, exist_ok=True)
+    fresh = link.with_name(link.name + ".new")
+    fresh.unlink(missing_ok=True)
+    fresh.symlink_to(target)
+    fresh.replace(link)
+
+
+def main(build: Path, source: Path, files: list[Path]) -> None:
+    links = wanted_links(build, source, files)
+    for link, target in links.items():
+        sync(link, target)
+    for folder in (build / "site", build / "plugins"):
+        for path in folder.rglob("*"):
+            if path.is_symlink() and path not in links:
+                path.unlink()
+
+
+if __name__ == "__main__":
+    main(*(Path(arg).resolve() for arg in sys.argv[1:3]), [Path(p).resolve() for p in sys.argv[3:]])
