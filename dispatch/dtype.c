@@ -4,6 +4,7 @@
 
 #include "core_priv.h"
 #include "registry_priv.h"
+#include "tensor_priv.h"
 
 typedef struct dtype_row {
     const char *name;
@@ -16,6 +17,11 @@ typedef struct dtype_row {
 
 static dtype_row rows[TN_DTYPE_SLOTS] = {
 #define ROW(ID, slot, name, bytes, dl, cat, ctype) [slot] = {name, bytes, TN_CAT_##cat, slot, dl, {0}},
+    TN_DTYPE_LIST(ROW)
+#undef ROW
+};
+uint8_t tni_categories[TN_DTYPE_SLOTS] = {
+#define ROW(ID, slot, name, bytes, dl, cat, ctype) [slot] = TN_CAT_##cat,
     TN_DTYPE_LIST(ROW)
 #undef ROW
 };
@@ -67,6 +73,7 @@ tn_status tni_dtype_add(const tn_dtype_desc *desc, int32_t *ret_slot) {
         rows[i] = (dtype_row){NULL, (int32_t)desc->bits / 8, desc->category, desc->rank, 3, *desc};
         rows[i].desc.name = name;
         rows[i].name = name;
+        tni_categories[i] = (uint8_t)desc->category;
         *ret_slot = i;
         return TN_OK;
     }

@@ -53,65 +53,83 @@ static tn_status finish(call *c, tn_tensor **rets) {
 
 /* ---- The fast path -----------------------------------------------------------------------------*/
 
-/* True when it took the call; *ret_st is then its status. */
-static bool fast(call *c, tn_tensor **rets, tn_status *ret_st) {
-    const tn_op *op = c->op;
+/* in[0] is a packed tensor; do the others fit it as they are? *ret_scalars: plan operands that are
+ * numbers. */
+static inline bool fits(const call *c, uint32_t *ret_scalars) {
+    const uint64_t alike = TN_W_ALIKE | TN_W_CONTIGUOUS | TN_W_SCALAR;
     const tn_view *a = &c->in[0]->v;
-    const uint64_t need = TN_W_CONTIGUOUS;
-    int32_t dtype = tn_view_dtype(a);
     uint32_t scalars = 0;
-    if ((a->word & (need | TN_W_SCALAR)) != need) return false;
-    if (op->compute_rule == TNI_COMPUTE_FLOAT && tn_dtype_category(dtype) < TN_CAT_FLOAT)
-        return false;
-    if (op->compute_rule > TNI_COMPUTE_FIRST || op->result_rule > TNI_RESULT_BOOL) return false;
     for (int i = 1; i < c->nin; i++) {
         const tn_view *b = &c->in[i]->v;
-        if (b->word & TN_W_SCALAR) {
-            if (tn_dtype_category(tn_view_dtype(b)) > tn_dtype_category(dtype)) return false;
+        if (TN_LIKELY(((a->word ^ b->word) & alike) == 0)) {
+            if (TN_UNLIKELY(!same_shape(a, b))) return false;
+        } else if (b->word & TN_W_SCALAR) {
+            if (tni_category(tn_view_dtype(b)) > tni_category(tn_view_dtype(a))) return false;
             scalars |= 1u << (i + 1);
-        } else if (((a->word ^ b->word) & TN_W_ALIKE) || !(b->word & need) || !same_shape(a, b)) {
+        } else {
             return false;
         }
     }
+    *ret_scalars = scalars;
+    return true;
+}
+
+/* May the kernel write the given tensor directly? It is packed, of the result's dtype and shape, and
+ * each input is the very same memory or has a storage of its own. */
+static bool given_fits(const call *c, int32_t result) {
+    const tn_view *o = &c->given->v;
+    if ((o->word & (TN_W_CONTIGUOUS | TN_W_READONLY)) != TN_W_CONTIGUOUS) return false;
+    if (tn_view_dtype(o) != result || !same_shape(o, &c->in[0]->v)) return false;
+    for (int i = 0; i < c->nin; i++)
+        if (c->in[i]->storage == c->given->storage && c->in[i]->v.data != o->data) return false;
+    return ((o->word ^ c->in[0]->v.word) & (TN_W_DEVICE | TN_W_INDEX)) == 0;
+}
+
+/* True when it took the call; *ret_st is then its status. */
+static inline bool fast(call *c, tn_tensor **rets, tn_status *ret_st) {
+    const tn_op *op = c->op;
+    const tn_view *a = &c->in[0]->v;
+    int32_t dtype = tn_view_dtype(a);
+    uint32_t scalars;
+    if ((a->word & (TN_W_CONTIGUOUS | TN_W_SCALAR)) != TN_W_CONTIGUOUS) return false;
+    if (op->compute_rule != TNI_COMPUTE_PROMOTE) {
+        if (op->compute_rule > TNI_COMPUTE_FIRST) return false;
+        if (op->compute_rule == TNI_COMPUTE_FLOAT && tni_category(dtype) < TN_CAT_FLOAT) return false;
+    }
+    if (op->result_rule > TNI_RESULT_BOOL || (op->flags & TNI_OP_BOOL_INPUT)) return false;
+    if (!fits(c, &scalars)) return false;
     const tn_cell *cell = tni_cell(op, tn_view_device(a), dtype);
     if (TN_UNLIKELY(!cell)) return false;
 
     tn_plan plan;
     _Alignas(16) unsigned char numbers[TN_MAX_OPERANDS][16];
-    if (c->given) {
-        const tn_view *o = &c->given->v;
-        int32_t want = op->result_rule == TNI_RESULT_BOOL ? TN_BOOL : dtype;
-        if (!c->inplace || !(o->word & need) || (o->word & TN_W_READONLY) ||
-            tn_view_dtype(o) != want)
-            return false;
-        for (int i = 1; i < c->nin; i++)
-            if (c->in[i]->storage == c->given->storage && c->in[i] != c->given) return false;
+    int32_t result = op->result_rule == TNI_RESULT_BOOL ? TN_BOOL : dtype;
+    if (TN_UNLIKELY(c->given != NULL)) {
+        if (!given_fits(c, result)) return false;
         c->out = tn_tensor_ref(c->given);
     } else {
-        int32_t result = op->result_rule == TNI_RESULT_BOOL ? TN_BOOL : dtype;
-        *ret_st = tni_tensor_new_fast(result, tn_tensor_device(c->in[0]), a->ndim, a->shape, &c->out);
+        *ret_st = tni_tensor_like(a, result, &c->out);
         if (TN_UNLIKELY(*ret_st != TN_OK)) return true;
-        if (TN_UNLIKELY(a->ndim >= 4 && (a->word & TN_W_CHANNELS_LAST))) tni_like_layout(c->out, a);
     }
     if (TN_LIKELY(a->numel > 0)) {
+        const tn_view *o = &c->out->v;
         tni_plan_flat(&plan, c->nin + 1, 1, a->numel);
         plan.scalar_mask = scalars;
-        plan.data[0] = c->out->v.data;
-        plan.offset[0] = c->out->v.byte_offset;
-        plan.dtype[0] = (uint8_t)tn_view_dtype(&c->out->v);
-        plan.stride[0][0] = tn_view_itemsize(&c->out->v);
+        plan.data[0] = o->data;
+        plan.offset[0] = o->byte_offset;
+        plan.dtype[0] = (uint8_t)result;
+        plan.stride[0][0] = o->dl_bits >> 3;
         for (int i = 0; i < c->nin; i++) {
             const tn_view *v = &c->in[i]->v;
+            bool number = scalars >> (i + 1) & 1u;
             plan.dtype[i + 1] = (uint8_t)dtype;
-            if (scalars >> (i + 1) & 1u) {
+            plan.data[i + 1] = v->data;
+            plan.offset[i + 1] = v->byte_offset;
+            plan.stride[0][i + 1] = v->dl_bits >> 3;
+            if (number) {
                 store_number(c->in[i], dtype, numbers[i]);
                 plan.data[i + 1] = numbers[i];
-                plan.offset[i + 1] = 0;
                 plan.stride[0][i + 1] = 0;
-            } else {
-                plan.data[i + 1] = v->data;
-                plan.offset[i + 1] = v->byte_offset;
-                plan.stride[0][i + 1] = tn_view_itemsize(v);
             }
         }
         *(const tn_plan **)c->args = &plan;

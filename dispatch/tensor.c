@@ -254,6 +254,47 @@ tn_status tni_tensor_new_fast(int32_t dtype, tn_device device, int32_t ndim, con
     return TN_OK;
 }
 
+tn_status tni_tensor_like(const tn_view *model, int32_t dtype, tn_tensor **ret_tensor) {
+    const uint64_t keep = TN_W_DEVICE | TN_W_INDEX | TN_W_CONTIGUOUS | TN_W_CHANNELS_LAST | TN_W_DENSE;
+    tn_tensor *t;
+    tn_storage *s;
+    if (TN_UNLIKELY(model->ndim > TNI_INLINE_DIMS))
+        return tni_tensor_new_fast(dtype, (tn_device){tn_view_device(model), tn_view_index(model)},
+                                   model->ndim, model->shape, ret_tensor);
+    int64_t bytes = tn_view_itemsize(model);
+    bool same = tn_view_dtype(model) == dtype;
+    if (TN_UNLIKELY(!same)) bytes = tn_dtype_size(dtype);
+    t = header();
+    if (TN_UNLIKELY(!t)) return TN_E_MEMORY;
+    tn_device device = {tn_view_device(model), tn_view_index(model)};
+    tn_status st = tni_storage_new(device, (uint64_t)(model->numel * bytes), &s);
+    if (TN_UNLIKELY(st != TN_OK)) {
+        header_free(t);
+        return st;
+    }
+    t->v = *model;
+    t->v.word = (model->word & keep) | (uint64_t)(uint32_t)dtype;
+    if (TN_UNLIKELY(!same)) {
+        t->v.dl_code = tni_dtype_dl_code(dtype);
+        t->v.dl_bits = (uint8_t)(bytes * 8);
+    }
+    t->v.shape = t->inline_dims;
+    t->v.strides = t->inline_dims + TNI_INLINE_DIMS;
+    for (int32_t i = 0; i < model->ndim; i++) {
+        t->v.shape[i] = model->shape[i];
+        t->v.strides[i] = model->strides[i];
+    }
+    t->flags = 0;
+    t->grad_fn = NULL;
+    t->meta = NULL;
+    t->output_nr = 0;
+    t->host = (tn_host_slots){0};
+    if (TN_UNLIKELY(tni_tls.inference)) t->v.word |= TN_W_INFERENCE;
+    attach(t, s, 0);
+    *ret_tensor = t;
+    return TN_OK;
+}
+
 static tn_status check_new(int32_t dtype, tn_device device, int32_t ndim, const int64_t *shape) {
     int64_t numel;
     if (!tn_dtype_name(dtype)) return tn_fail(TN_E_DTYPE, -1, "there is no dtype %d", (int)dtype);

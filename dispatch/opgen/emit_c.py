@@ -236,6 +236,8 @@ def op_flags(op: Op) -> str:
         flags.append("TNI_OP_NO_OUT")
     if e.get("random"):
         flags.append("TNI_OP_RANDOM")
+    if "bool" in e.get("inputs", {}).values():
+        flags.append("TNI_OP_BOOL_INPUT")
     if any(a.type in ("Dim", "Dim?") for a in op.args):
         flags.append("TNI_OP_HAS_DIM")
     return " | ".join(flags) or "0"
@@ -387,6 +389,13 @@ FORMULA_HEAD = [
 ]
 
 
+def input_position(op: Op, i: int) -> str:
+    """Where the i-th tensor argument stands among the inputs when lists are flattened, as C."""
+    before = op.tensors[:i]
+    lists = [f"a->{a.name}.n" for a in before if a.is_list]
+    return " + ".join([*lists, str(len(before) - len(lists))])
+
+
 def grads_c(ops: list[Op], table: dict[str, Op]) -> str:
     out = [HEAD, *FORMULA_HEAD]
     for op in ops:
@@ -394,6 +403,7 @@ def grads_c(ops: list[Op], table: dict[str, Op]) -> str:
         if grads == "custom":
             default = [a.name for a in op.tensors if not a.mutated]
             op.saved = set(op.entry.get("save", default))
+            op.saved_shape = set(op.entry.get("save_shape", []))
         if not isinstance(grads, dict):
             continue
         names = scope(op, "tni_t(a->{})")
@@ -408,10 +418,11 @@ def grads_c(ops: list[Op], table: dict[str, Op]) -> str:
             text = grads.get(a.name, "none")
             if text == "none":
                 continue
-            f.emit(f"if (TN_GNEEDS(c, {i})) {{")
+            at = input_position(op, i)
+            f.emit(f"if (TN_GNEEDS(c, {at})) {{")
             f.indent += 1
             v = f.value(parse(op, text))
-            f.move(f"c->ret[{i}]", v)
+            f.move(f"c->ret[{at}]", v)
             f.indent -= 1
             f.emit("}")
         mine = {a.name for a in op.tensors} | set(op.outs)

@@ -43,6 +43,12 @@ KIND_OF_TYPE = {
 }  # fmt: skip
 
 
+FORMATS = {
+    "contiguous_format": "TN_FORMAT_CONTIGUOUS", "preserve_format": "TN_FORMAT_PRESERVE",
+    "channels_last": "TN_FORMAT_CHANNELS_LAST", "channels_last_3d": "TN_FORMAT_CHANNELS_LAST_3D",
+}  # fmt: skip
+
+
 class Formula:
     """Compiles formulas of one operator into the body of one C function."""
 
@@ -136,6 +142,8 @@ class Formula:
     def default(self, a: Arg) -> Value:
         if a.default is None:
             raise self.fail(f"argument '{a.name}' is missing")
+        if a.type == "Format":
+            return Value("int", FORMATS[a.default])
         return self.value(ast.parse(a.default, mode="eval").body)
 
     # -- expressions ---------------------------------------------------------------------------
@@ -209,6 +217,7 @@ class Formula:
             "ndim": Value("int", f"tn_tensor_ndim({t})"),
             "numel": Value("int", f"tn_tensor_numel({t})"),
             "dtype": Value("dtype", f"tn_tensor_dtype({t})"),
+            "device": Value("device", f"tni_device_of({t})"),
         }
         if attr not in known:
             raise self.fail(f"the formula language has no attribute '.{attr}'")

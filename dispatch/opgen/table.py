@@ -14,7 +14,7 @@ from typing import Any
 
 KEYS = {
     "sig", "kind", "dtype", "result", "shape", "dtypes", "params", "inputs", "layout", "forward",
-    "grad", "save", "where", "alias", "ref", "samples", "domain", "grad_samples", "tests", "doc",
+    "grad", "save", "save_shape", "where", "alias", "ref", "samples", "domain", "grad_samples", "tests", "doc",
     "tol", "dynamic", "random", "cast",
 }  # fmt: skip
 KINDS = ("pointwise", "reduction", "structured", "composite", "view")
