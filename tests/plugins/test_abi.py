@@ -1,0 +1,78 @@
+"""The plugin ABI is what plugins/abi.lock says, and accidental changes of it are found."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import abi
+import pytest
+
+
+@pytest.fixture(scope="module")
+def measured() -> list[str]:
+    return abi.measure()
+
+
+def changed(tmp_path: Path, header: str, old: str, new: str) -> list[str]:
+    """The lock's lines after one edit of a header."""
+    include = tmp_path / "include"
+    shutil.copytree(abi.INCLUDE, include)
+    path = include / "tenon" / header
+    text = path.read_text()
+    assert text.count(old) == 1, f"'{old}' must occur once in {header}"
+    path.write_text(text.replace(old, new))
+    return abi.measure(include)
+
+
+def test_matches_lock(measured: list[str]) -> None:
+    locked = abi.LOCK.read_text().splitlines()
+    assert measured == locked, "run tests/plugins/abi.py --update after raising TN_ABI_MINOR"
+
+
+def test_no_padding(measured: list[str]) -> None:
+    assert abi.gaps(measured) == []
+
+
+def test_prefix_is_one_cache_line(measured: list[str]) -> None:
+    assert "struct tn_view 64" in measured
+    assert any(line.startswith("field tn_view.data 16 8 ") for line in measured)
+
+
+BREAKS = {
+    "type of a field": ("plugin.h", "int32_t ndim;        /*", "uint32_t ndim; /*"),
+    "order of fields": (
+        "plugin.h",
+        "    void (*retire)(void);",
+        "    void *x; void (*retire)(void);",
+    ),
+    "value of a constant": ("plugin.h", "#define TN_DEVICE_SLOTS 32", "#define TN_DEVICE_SLOTS 33"),
+    "signature of a function": ("plugin.h", "(*poll)(void);", "(*poll)(int32_t x);"),
+    "status code": ("status.h", "X(E_INDEX, 3,", "X(E_INDEX, 33,"),
+    "dtype slot": ("dtype.h", 'X(U8, 1, "uint8", 1, 1,', 'X(U8, 1, "uint8", 1, 0,'),
+    "removed constant": ("plugin.h", "#define TN_PLAN_FLAT 0x1u", "#define TN_PLAN_ROW 0x1u"),
+}
+
+
+@pytest.mark.parametrize("what", BREAKS)
+def test_break_is_found(what: str, measured: list[str], tmp_path: Path) -> None:
+    after = changed(tmp_path, *BREAKS[what])
+    assert abi.breaks(measured, after), f"a changed {what} went unnoticed"
+
+
+def test_growth_needs_a_minor(measured: list[str], tmp_path: Path) -> None:
+    tail = "    const void *(*query)(void *ctx, const char *iface);       /*"
+    grown = changed(tmp_path / "a", "plugin.h", tail, "    void *fresh;\n" + tail)
+    assert any("changed or removed" in fault for fault in abi.breaks(measured, grown))
+    end = "    const void *(*query)(const char *iface); /* optional: named interfaces of the plugin */"
+    grown = changed(tmp_path / "b", "plugin.h", end, end + "\n    void *fresh;")
+    assert abi.breaks(measured, grown) == [
+        f"added without a new TN_ABI_MINOR: {line}" for line in grown if ".fresh " in line
+    ]
+    grown[0] = "abi 1.1"
+    assert abi.breaks(measured, grown) == []
+
+
+def test_padding_is_found(tmp_path: Path) -> None:
+    lines = changed(tmp_path, "plugin.h", "    uint16_t dl_lanes;", "    uint8_t dl_lanes;")
+    assert abi.gaps(lines)
