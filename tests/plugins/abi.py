@@ -109,9 +109,8 @@ def measure(include: Path = INCLUDE, compiler: str = "cc") -> list[str]:
         source.write_text(program(include))
         command = [compiler, "-std=c11", f"-I{include}", str(source), "-o", str(binary)]
         subprocess.run(command, check=True, capture_output=True, text=True)
-        return subprocess.run(
-            [binary], check=True, capture_output=True, text=True
-        ).stdout.splitlines()
+        run = subprocess.run([binary], check=True, capture_output=True, text=True)
+        return run.stdout.splitlines()
 
 
 def version(lines: list[str]) -> tuple[int, int]:

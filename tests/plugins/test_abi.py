@@ -20,8 +20,8 @@ def changed(tmp_path: Path, header: str, old: str, new: str) -> list[str]:
     shutil.copytree(abi.INCLUDE, include)
     path = include / "tenon" / header
     text = path.read_text()
-    assert text.count(old) == 1, f"'{old}' must occur once in {header}"
-    path.write_text(text.replace(old, new))
+    assert old in text, f"'{old}' is no longer in {header}"
+    path.write_text(text.replace(old, new, 1))
     return abi.measure(include)
 
 
@@ -40,11 +40,11 @@ def test_prefix_is_one_cache_line(measured: list[str]) -> None:
 
 
 BREAKS = {
-    "type of a field": ("plugin.h", "int32_t ndim;        /*", "uint32_t ndim; /*"),
+    "type of a field": ("plugin.h", "int32_t ndim;", "uint32_t ndim;"),
     "order of fields": (
         "plugin.h",
-        "    void (*retire)(void);",
-        "    void *x; void (*retire)(void);",
+        "void (*retire)(void);",
+        "void *x; void (*retire)(void);",
     ),
     "value of a constant": ("plugin.h", "#define TN_DEVICE_SLOTS 32", "#define TN_DEVICE_SLOTS 33"),
     "signature of a function": ("plugin.h", "(*poll)(void);", "(*poll)(int32_t x);"),
@@ -61,11 +61,11 @@ def test_break_is_found(what: str, measured: list[str], tmp_path: Path) -> None:
 
 
 def test_growth_needs_a_minor(measured: list[str], tmp_path: Path) -> None:
-    tail = "    const void *(*query)(void *ctx, const char *iface);       /*"
-    grown = changed(tmp_path / "a", "plugin.h", tail, "    void *fresh;\n" + tail)
+    middle = "const void *(*query)(void *ctx, const char *iface);"
+    grown = changed(tmp_path / "a", "plugin.h", middle, "void *fresh; " + middle)
     assert any("changed or removed" in fault for fault in abi.breaks(measured, grown))
-    end = "    const void *(*query)(const char *iface); /* optional: named interfaces of the plugin */"
-    grown = changed(tmp_path / "b", "plugin.h", end, end + "\n    void *fresh;")
+    last = "const void *(*query)(const char *iface);"
+    grown = changed(tmp_path / "b", "plugin.h", last, last + " void *fresh;")
     assert abi.breaks(measured, grown) == [
         f"added without a new TN_ABI_MINOR: {line}" for line in grown if ".fresh " in line
     ]
