@@ -1,0 +1,135 @@
+/* vec.h: vectors of the computing type A for kernels that are written once per element type.
+ *
+ * A vec holds VL elements in 64 bytes whatever the instruction set; compilers split it where the
+ * registers are narrower. Include after common/tmpl.h, in files where A is float or double.
+ * Functions carry no type in their names: they are static and exist once per file. */
+#ifndef TENON_CPU_VEC_H
+#define TENON_CPU_VEC_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__GNUC__)
+#pragma GCC diagnostic ignored "-Wpsabi" /* vectors are only passed to inlined functions */
+#endif
+
+#if TMPL_DTYPE == TMPL_F64
+#define VL 8
+typedef int64_t vec_int;
+#else
+#define VL 16
+typedef int32_t vec_int;
+#endif
+typedef A vec __attribute__((vector_size(64)));
+typedef vec_int vec_mask __attribute__((vector_size(64)));
+
+#define VEC_INLINE static inline __attribute__((always_inline, unused))
+
+VEC_INLINE vec vec_all(A x) { return x - (vec){0}; }
+VEC_INLINE vec vec_load(const A *p) {
+    vec v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+VEC_INLINE void vec_store(A *p, vec v) { memcpy(p, &v, sizeof v); }
+VEC_INLINE vec vec_select(vec_mask m, vec a, vec b) {
+    return (vec)(((vec_mask)a & m) | ((vec_mask)b & ~m));
+}
+/* The first n elements, the others are `fill`. */
+VEC_INLINE vec vec_load_n(const A *p, int64_t n, A fill) {
+    A t[VL];
+    for (int64_t i = 0; i < VL; i++) t[i] = i < n ? p[i] : fill;
+    return vec_load(t);
+}
+VEC_INLINE void vec_store_n(A *p, vec v, int64_t n) {
+    A t[VL];
+    vec_store(t, v);
+    for (int64_t i = 0; i < n; i++) p[i] = t[i];
+}
+/* NaN in `a` is kept. */
+VEC_INLINE vec vec_max(vec a, vec b) { return vec_select(a < b, b, a); }
+VEC_INLINE vec vec_min(vec a, vec b) { return vec_select(a > b, b, a); }
+VEC_INLINE A vec_sum(vec v) {
+    A t[VL];
+    vec_store(t, v);
+    for (int w = VL / 2; w > 0; w /= 2) {
+        for (int i = 0; i < w; i++) t[i] += t[i + w];
+    }
+    return t[0];
+}
+/* Largest element; NaN when there is one. */
+VEC_INLINE A vec_max_of(vec v) {
+    A t[VL], m;
+    vec_store(t, v);
+    m = t[0];
+    for (int i = 1; i < VL; i++) m = t[i] > m || t[i] != t[i] ? t[i] : m;
+    return m;
+}
+/* The larger one; NaN when either is. */
+VEC_INLINE vec vec_max_nan(vec a, vec b) {
+    vec m = vec_select(a < b, b, a);
+    return vec_select(b != b, b, m);
+}
+
+/* exp(x) to about 1 ulp: 2^k * exp(r) with |r| <= ln(2) / 2. Below the smallest denormal the result
+ * is 0, and scaling in two steps keeps denormals right. */
+VEC_INLINE vec vec_exp(vec x) {
+#if TMPL_DTYPE == TMPL_F64
+    const A lo = -746.0, hi = 709.9, round = 6755399441055744.0;
+    const A ln2_hi = 0x1.62e42fefa0000p-1, ln2_lo = 0x1.cf79abc9e3b39p-40, log2e = 0x1.71547652b82fep+0;
+    static const A c[] = {1.0 / 6227020800.0, 1.0 / 479001600.0, 1.0 / 39916800.0, 1.0 / 3628800.0,
+                          1.0 / 362880.0, 1.0 / 40320.0, 1.0 / 5040.0, 1.0 / 720.0, 1.0 / 120.0,
+                          1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0};
+    const vec_int bias = 1023, mantissa = 52;
+#else
+    const A lo = -104.0f, hi = 88.8f, round = 12582912.0f;
+    const A ln2_hi = 0x1.62e400p-1f, ln2_lo = 0x1.7f7d1cp-20f, log2e = 0x1.715476p+0f;
+    static const A c[] = {1.0f / 5040.0f, 1.0f / 720.0f, 1.0f / 120.0f, 1.0f / 24.0f,
+                          1.0f / 6.0f, 0.5f, 1.0f, 1.0f};
+    const vec_int bias = 127, mantissa = 23;
+#endif
+    x = vec_select(x < vec_all(lo), vec_all(lo), x);
+    x = vec_select(x > vec_all(hi), vec_all(hi), x);
+    vec k = x * log2e + round - round;
+    vec r = x - k * ln2_hi - k * ln2_lo;
+    vec p = vec_all(c[0]);
+    for (int i = 1; i < (int)(sizeof c / sizeof c[0]); i++) p = p * r + c[i];
+    vec_mask e = __builtin_convertvector(k, vec_mask), half = e >> 1;
+    vec s1 = (vec)((half + bias) << mantissa), s2 = (vec)((e - half + bias) << mantissa);
+    return p * s1 * s2;
+}
+
+/* ---- Rows of T ---------------------------------------------------------------------------------*/
+
+/* VL consecutive elements of T as A. */
+VEC_INLINE vec vec_load_t(const T *p) {
+#if TMPL_DTYPE == TMPL_F32 || TMPL_DTYPE == TMPL_F64
+    return vec_load(p);
+#else
+    A t[VL];
+    for (int i = 0; i < VL; i++) t[i] = LOAD(p[i]);
+    return vec_load(t);
+#endif
+}
+VEC_INLINE void vec_store_t(T *p, vec v) {
+#if TMPL_DTYPE == TMPL_F32 || TMPL_DTYPE == TMPL_F64
+    vec_store(p, v);
+#else
+    A t[VL];
+    vec_store(t, v);
+    for (int i = 0; i < VL; i++) p[i] = STORE(t[i]);
+#endif
+}
+VEC_INLINE vec vec_load_t_n(const T *p, int64_t n, A fill) {
+    A t[VL];
+    for (int64_t i = 0; i < VL; i++) t[i] = i < n ? LOAD(p[i]) : fill;
+    return vec_load(t);
+}
+VEC_INLINE void vec_store_t_n(T *p, vec v, int64_t n) {
+    A t[VL];
+    vec_store(t, v);
+    for (int64_t i = 0; i < n; i++) p[i] = STORE(t[i]);
+}
+
+#endif

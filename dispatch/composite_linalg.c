@@ -1,0 +1,224 @@
+/* composite_linalg.c: matrix products that are made of others: matmul with its broadcasting rules,
+ * inner, outer, tensordot. Folding batch dimensions into rows turns most of them into one mm. */
+#include <tenon/op_args.h>
+#include <tenon/ops.h>
+
+#include "core_priv.h"
+#include "formula_priv.h"
+
+tn_status tni_composite_adjoint(const void *args, tn_tensor **rets);
+tn_status tni_composite_conj(const void *args, tn_tensor **rets);
+tn_status tni_composite_outer(const void *args, tn_tensor **rets);
+tn_status tni_composite_matmul(const void *args, tn_tensor **rets);
+tn_status tni_composite_inner(const void *args, tn_tensor **rets);
+tn_status tni_composite_tensordot(const void *args, tn_tensor **rets);
+
+tn_status tni_composite_conj(const void *args, tn_tensor **rets) {
+    const tn_conj_args *a = args;
+    tn_tensor *x = tni_t(a->input);
+    if (tn_dtype_category(tn_tensor_dtype(x)) == TN_CAT_COMPLEX) {
+        return tn_conj_physical(x, &rets[0]);
+    }
+    rets[0] = tn_tensor_ref(x);
+    return TN_OK;
+}
+
+tn_status tni_composite_adjoint(const void *args, tn_tensor **rets) {
+    const tn_adjoint_args *a = args;
+    tn_tensor *x = tni_t(a->input), *t = NULL;
+    if (a->input->ndim < 2) {
+        return tn_fail(TN_E_SHAPE, 0, "tensor.adjoint() is only supported on matrices or batches of "
+                                      "matrices. Got %d-D tensor.",
+                       (int)a->input->ndim);
+    }
+    TN_TRY(tn_transpose(x, -2, -1, &t));
+    tn_status st = tn_conj(t, &rets[0]);
+    tn_tensor_unref(&t);
+    return st;
+}
+
+tn_status tni_composite_outer(const void *args, tn_tensor **rets) {
+    const tn_outer_args *a = args;
+    if (a->input->ndim != 1 || a->vec2->ndim != 1) {
+        int32_t arg = a->input->ndim != 1 ? 0 : 1;
+        return tn_fail(TN_E_SHAPE, arg, "outer: Expected 1-D argument %s, but got %d-D",
+                       arg == 0 ? "self" : "vec2", (int)(arg == 0 ? a->input : a->vec2)->ndim);
+    }
+    tn_tensor *col = NULL;
+    TN_TRY(tn_unsqueeze(tni_t(a->input), 1, &col));
+    tn_status st = tn_mul(col, tni_t(a->vec2), &rets[0]);
+    tn_tensor_unref(&col);
+    return st;
+}
+
+/* ---- matmul ------------------------------------------------------------------------------------*/
+
+/* (.., m, k) @ (k, n) or (k): the leading dimensions become rows of one product. */
+static tn_status folded(tn_tensor *x, tn_tensor *y, tn_tensor **ret) {
+    int32_t ndim = tn_tensor_ndim(x), n = ndim - 1;
+    int64_t shape[TN_MAX_DIMS];
+    memcpy(shape, tn_tensor_shape(x), (size_t)ndim * sizeof(int64_t));
+    int64_t k = shape[ndim - 1], rows = 1;
+    for (int32_t d = 0; d < n; d++) rows *= shape[d];
+    tn_tensor *flat = NULL, *prod = NULL;
+    tn_status st = tn_reshape(x, TN_INTS(rows, k), &flat);
+    if (st) goto out;
+    if (tn_tensor_ndim(y) == 2) {
+        st = tn_mm(flat, y, &prod);
+        shape[n++] = tn_tensor_shape(y)[1];
+    } else {
+        st = tn_mv(flat, y, &prod);
+    }
+    if (st) goto out;
+    st = tn_reshape(prod, tn_ints_of(shape, n), ret);
+out:
+    tn_tensor_unref(&flat);
+    tn_tensor_unref(&prod);
+    return st;
+}
+
+/* Expands t to batch + its last two sizes and flattens the batch into one dimension. */
+static tn_status as_batch(tn_tensor *t, int32_t nb, const int64_t *batch, int64_t total,
+                          tn_tensor **ret) {
+    int64_t shape[TN_MAX_DIMS];
+    const int64_t *last = tn_tensor_shape(t) + tn_tensor_ndim(t) - 2;
+    int64_t rows = last[0], cols = last[1];
+    if (nb > 0) memcpy(shape, batch, (size_t)nb * sizeof(int64_t));
+    shape[nb] = rows;
+    shape[nb + 1] = cols;
+    tn_tensor *wide = NULL;
+    TN_TRY(tn_expand(t, tn_ints_of(shape, nb + 2), &wide));
+    tn_status st = tn_reshape(wide, TN_INTS(total, rows, cols), ret);
+    tn_tensor_unref(&wide);
+    return st;
+}
+
+/* Both have two dimensions or more, at least one has a batch. */
+static tn_status batched(tn_tensor *x, tn_tensor *y, tn_tensor **ret) {
+    int32_t nx = tn_tensor_ndim(x), ny = tn_tensor_ndim(y), nb;
+    int64_t shape[TN_MAX_DIMS + 2], total;
+    TN_TRY(tni_broadcast_shapes(nx - 2, tn_tensor_shape(x), ny - 2, tn_tensor_shape(y), &nb, shape));
+    if (nb + 2 > TN_MAX_DIMS) return tn_fail(TN_E_VALUE, 0, "a tensor has at most 64 dimensions");
+    TN_TRY(tni_numel(nb, shape, 1, &total));
+    tn_tensor *a = NULL, *b = NULL, *prod = NULL;
+    tn_status st = as_batch(x, nb, shape, total, &a);
+    if (!st) st = as_batch(y, nb, shape, total, &b);
+    if (!st) st = tn_bmm(a, b, &prod);
+    if (st) goto out;
+    shape[nb] = tn_tensor_shape(prod)[1];
+    shape[nb + 1] = tn_tensor_shape(prod)[2];
+    st = tn_reshape(prod, tn_ints_of(shape, nb + 2), ret);
+out:
+    tn_tensor_unref(&a);
+    tn_tensor_unref(&b);
+    tn_tensor_unref(&prod);
+    return st;
+}
+
+/* One operand is a vector and the other has a batch, or both have batches. */
+static tn_status general(tn_tensor *x, tn_tensor *y, tn_tensor **ret) {
+    tn_tensor *row = NULL, *prod = NULL;
+    if (tn_tensor_ndim(x) > 1) return batched(x, y, ret);
+    TN_TRY(tn_unsqueeze(x, 0, &row));
+    tn_status st = batched(row, y, &prod);
+    if (!st) st = tn_select(prod, tn_tensor_ndim(prod) - 2, 0, ret);
+    tn_tensor_unref(&row);
+    tn_tensor_unref(&prod);
+    return st;
+}
+
+tn_status tni_composite_matmul(const void *args, tn_tensor **rets) {
+    const tn_matmul_args *a = args;
+    tn_tensor *x = tni_t(a->input), *y = tni_t(a->other), *t = NULL;
+    int32_t nx = a->input->ndim, ny = a->other->ndim;
+    if (nx == 0 || ny == 0) {
+        return tn_fail(TN_E_SHAPE, nx == 0 ? 0 : 1,
+                       "both arguments to matmul need to be at least 1D, but they are %dD and %dD",
+                       (int)nx, (int)ny);
+    }
+    if (nx == 2 && ny == 2) return tn_mm(x, y, &rets[0]);
+    if (nx == 1 && ny == 1) return tn_dot(x, y, &rets[0]);
+    if (nx == 2 && ny == 1) return tn_mv(x, y, &rets[0]);
+    if (nx >= 3 && ny <= 2) return folded(x, y, &rets[0]);
+    if (nx == 1 && ny == 2) {
+        TN_TRY(tn_transpose(y, 0, 1, &t));
+        tn_status st = tn_mv(t, x, &rets[0]);
+        tn_tensor_unref(&t);
+        return st;
+    }
+    return general(x, y, &rets[0]);
+}
+
+tn_status tni_composite_inner(const void *args, tn_tensor **rets) {
+    const tn_inner_args *a = args;
+    tn_tensor *x = tni_t(a->input), *y = tni_t(a->other);
+    int32_t nx = a->input->ndim, ny = a->other->ndim;
+    if (nx == 0 || ny == 0) return tn_mul(x, y, &rets[0]);
+    if (tni_size_at(x, -1) != tni_size_at(y, -1)) {
+        return tn_fail(TN_E_SHAPE, 1, "inner() the last dimension must match on both input tensors "
+                                      "but got sizes %lld and %lld",
+                       (long long)tni_size_at(x, -1), (long long)tni_size_at(y, -1));
+    }
+    return tn_tensordot(x, y, TN_INTS(-1), TN_INTS(-1), &rets[0]);
+}
+
+/* ---- tensordot ---------------------------------------------------------------------------------*/
+
+/* Permutes t to (kept, summed) or, when `front` is set, (summed, kept) dimensions and makes it a
+ * matrix; appends the kept sizes to `sizes`. */
+static tn_status as_matrix(tn_tensor *t, tn_ints dims, bool front, int64_t *sizes, int32_t *n,
+                           tn_tensor **ret) {
+    int32_t ndim = tn_tensor_ndim(t), kept = 0;
+    const int64_t *shape = tn_tensor_shape(t);
+    int64_t perm[TN_MAX_DIMS], wrapped[TN_MAX_DIMS], outer = 1, inner = 1;
+    uint64_t mask = 0;
+    if (dims.n > 0) TN_TRY(tni_dim_mask(dims, ndim, &mask));
+    for (int64_t i = 0; i < dims.n; i++) TN_TRY(tni_wrap_dim(dims.v[i], ndim, &wrapped[i]));
+    int32_t at = front ? (int32_t)dims.n : 0;
+    for (int32_t d = 0; d < ndim; d++) {
+        if (mask >> d & 1) continue;
+        if (*n == TN_MAX_DIMS) return tn_fail(TN_E_VALUE, 0, "a tensor has at most 64 dimensions");
+        perm[at + kept++] = d;
+        outer *= shape[d];
+        sizes[(*n)++] = shape[d];
+    }
+    for (int64_t i = 0; i < dims.n; i++) {
+        perm[front ? i : kept + i] = wrapped[i];
+        inner *= shape[wrapped[i]];
+    }
+    tn_tensor *p = NULL;
+    TN_TRY(tn_permute(t, tn_ints_of(perm, ndim), &p));
+    tn_ints to = front ? TN_INTS(inner, outer) : TN_INTS(outer, inner);
+    tn_status st = tn_reshape(p, to, ret);
+    tn_tensor_unref(&p);
+    return st;
+}
+
+tn_status tni_composite_tensordot(const void *args, tn_tensor **rets) {
+    const tn_tensordot_args *a = args;
+    if (a->dims_a.n != a->dims_b.n) {
+        return tn_fail(TN_E_SHAPE, 3, "both dimension lists should have same length");
+    }
+    for (int64_t i = 0; i < a->dims_a.n; i++) {
+        int64_t da, db;
+        TN_TRY(tni_wrap_dim(a->dims_a.v[i], a->a->ndim, &da));
+        TN_TRY(tni_wrap_dim(a->dims_b.v[i], a->b->ndim, &db));
+        if (a->a->ndim == 0 || a->b->ndim == 0 || a->a->shape[da] != a->b->shape[db]) {
+            return tn_fail(TN_E_SHAPE, 1, "contracted dimensions need to match, but first has size "
+                                          "%lld in dim %lld and second has size %lld in dim %lld",
+                           (long long)tni_size_at(tni_t(a->a), da), (long long)da,
+                           (long long)tni_size_at(tni_t(a->b), db), (long long)db);
+        }
+    }
+    int64_t sizes[TN_MAX_DIMS];
+    int32_t n = 0;
+    tn_tensor *x = NULL, *y = NULL, *prod = NULL;
+    tn_status st = as_matrix(tni_t(a->a), a->dims_a, false, sizes, &n, &x);
+    if (!st) st = as_matrix(tni_t(a->b), a->dims_b, true, sizes, &n, &y);
+    if (!st) st = tn_mm(x, y, &prod);
+    if (!st) st = tn_reshape(prod, tn_ints_of(sizes, n), &rets[0]);
+    tn_tensor_unref(&x);
+    tn_tensor_unref(&y);
+    tn_tensor_unref(&prod);
+    return st;
+}
