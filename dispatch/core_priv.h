@@ -215,6 +215,8 @@ struct tn_op {
     uint8_t compute_rule, result_rule;
     uint8_t in_field[TN_MAX_OPERANDS]; /* field index of each tensor input */
     uint8_t out_field[TNI_MAX_OUTS];
+    uint16_t in_offset[TN_MAX_OPERANDS]; /* the same, as offsets in the argument struct */
+    uint16_t out_offset[TNI_MAX_OUTS];
     uint32_t flags; /* TNI_OP_* */
     uint16_t id;
     uint16_t line;

@@ -7,11 +7,11 @@
 
 /* The i-th tensor input and the i-th output slot of an argument struct. */
 static inline tn_tensor *tni_in_slot(const tn_op *op, const void *args, int i) {
-    const char *p = (const char *)args + op->fields[op->in_field[i]].offset;
+    const char *p = (const char *)args + op->in_offset[i];
     return *(tn_tensor *const *)(const void *)p;
 }
 static inline tn_tensor **tni_out_slot(const tn_op *op, void *args, int i) {
-    char *p = (char *)args + op->fields[op->out_field[i]].offset;
+    char *p = (char *)args + op->out_offset[i];
     return (tn_tensor **)(void *)p;
 }
 

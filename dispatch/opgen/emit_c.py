@@ -324,6 +324,10 @@ def table_c(ops: list[Op]) -> str:
     return "\n".join(out) + "\n"
 
 
+def offsets(op: Op, names: list[str]) -> str:
+    return ", ".join(f"offsetof(tn_{op.name}_args, {n})" for n in names) or "0"
+
+
 def descriptor(op: Op, i: int) -> list[str]:
     e = op.entry
     tensors = [k for k, a in enumerate(op.args) if a.is_tensor]
@@ -343,6 +347,8 @@ def descriptor(op: Op, i: int) -> list[str]:
         f"        .nout = {len(op.outs)},",
         f"        .in_field = {{{', '.join(map(str, tensors)) or '0'}}},",
         f"        .out_field = {{{', '.join(str(len(op.args) + k) for k in range(len(op.outs)))}}},",
+        f"        .in_offset = {{{offsets(op, [op.args[k].name for k in tensors])}}},",
+        f"        .out_offset = {{{offsets(op, op.outs)}}},",
         f"        .flags = {op_flags(op)},",
         f"        .id = {i},",
         f"        .line = {op.line},",

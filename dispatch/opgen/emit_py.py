@@ -17,27 +17,65 @@ FLAGS = {
 def emit(ops: list[Op]) -> dict[str, str]:
     return {
         "py_rows.inc": rows_inc(ops),
+        "py_calls.inc": calls_inc(ops),
         "_ops.pyi": stubs(ops),
         "ops.json": table_json(ops),
         "ops.md": reference(ops),
     }
 
 
+def grouped(ops: list[Op]) -> dict[str, list[Op]]:
+    """The overloads of each Python name, in file order."""
+    groups: dict[str, list[Op]] = {}
+    for op in ops:
+        for name in [op.py_name, *op.entry.get("alias", [])]:
+            groups.setdefault(name, []).append(op)
+    return groups
+
+
 def rows_inc(ops: list[Op]) -> str:
     """TN_PY_ROW(python name, forms, C name): in file order, overloads of a name together."""
-    groups: dict[str, list[str]] = {}
-    for op in ops:
-        if not op.where:
-            groups.setdefault(op.py_name, []).append(row(op.py_name, "0", op))
-            continue
-        flags = " | ".join(FLAGS[w] for w in op.where)
-        for name in [op.py_name, *op.entry.get("alias", [])]:
-            groups.setdefault(name, []).append(row(name, flags, op))
-    return HEAD + "\n".join(line for lines in groups.values() for line in lines) + "\n"
+    lines = []
+    for name, overloads in grouped(ops).items():
+        for op in overloads:
+            flags = " | ".join(FLAGS[w] for w in op.where) or "0"
+            lines.append(f'TN_PY_ROW("{name}", {flags}, "{op.name}")')
+    return HEAD + "\n".join(lines) + "\n"
 
 
-def row(name: str, flags: str, op: Op) -> str:
-    return f'TN_PY_ROW("{name}", {flags}, "{op.name}")'
+PARAMS = "(PyObject *s, PyObject *const *a, Py_ssize_t n, PyObject *k)"
+CALLS = {
+    "function": "(void)s; return tnp_group_call({}, TNP_FORM_FUNCTION, NULL, a, n, k);",
+    "method": "return tnp_group_call({}, TNP_FORM_METHOD, s, a, n, k);",
+    "inplace": "return tnp_group_call({}, TNP_FORM_INPLACE, s, a, n, k);",
+    "function_inplace": "(void)s; return tnp_group_call_inplace({}, a, n, k);",
+}  # fmt: skip
+
+
+def call_forms(overloads: list[Op]) -> list[str]:
+    where = {form for op in overloads for form in op.where}
+    forms = []
+    if not where or where & {"torch", "nn.functional"}:
+        forms.append("function")
+    if "method" in where:
+        forms.append("method")
+    if "inplace" in where:
+        forms.append("inplace")
+        if "function" in forms:
+            forms.append("function_inplace")
+    return forms
+
+
+def calls_inc(ops: list[Op]) -> str:
+    """One C function per Python name and form, which only says which group of rows it is."""
+    functions, table = [], []
+    for i, overloads in enumerate(grouped(ops).values()):
+        forms = call_forms(overloads)
+        for form in forms:
+            body = CALLS[form].format(i)
+            functions.append(f"static PyObject *{form}_{i}{PARAMS} {{ {body} }}")
+        table.append("    {" + ", ".join(f"{f}_{i}" if f in forms else "NULL" for f in CALLS) + "},")
+    return "\n".join([HEAD, *functions, "static const tnp_calls py_calls[] = {", *table, "};\n"])
 
 
 PY_TYPES = {
