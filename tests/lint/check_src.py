@@ -1,0 +1,274 @@
+"""Rules of the house, checked: `check_src.py` reports, `check_src.py --fix` formats.
+
+Looks at the files that git knows or would add. Each rule is one function that yields
+"file:line: what is wrong"; the last lines of the output say how many rules hold.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOMS = ("dispatch", "autograd", "backends", "plugins", "nn", "optim", "python")
+MAX_LINES = 800
+MAX_README_LINES = 80
+MAX_MACRO_LINES = 5
+# What a library must not do to its user: print, end the process, write past a buffer.
+BANNED = re.compile(
+    r"(?<![\w.>])(printf|vprintf|puts|putchar|perror|abort|exit|_exit|quick_exit|strcpy|strcat|"
+    r"sprintf|vsprintf|gets|strtok|rand|srand|system|popen|setjmp|longjmp|alloca)\s*\("
+)
+STD_STREAMS = re.compile(r"\b(stdout|stderr)\b")
+# Words in capitals that stand for work left undone; put together here so as not to find themselves.
+UNDONE = re.compile("|".join(rf"\b{word}\b" for word in ("TO" + "DO", "FIX" + "ME", "X" * 3)))
+# Headers of ours that the files of a room may include, besides those of the room itself.
+SDK = {"tenon/plugin.h", "tenon/op_args.h", "tenon/status.h", "tenon/dtype.h"}
+SDK |= {"pointwise_ops.inc", "pointwise_rows.inc"}
+CORE = SDK | {"tenon/tensor.h", "tenon/error.h", "tenon/runtime.h", "tenon/ops.h"}
+CORE |= {"tenon/ops_meta.h"}
+PRIVATE = {"core_priv.h", "op_ids.h", "formula_priv.h", "infer_priv.h"}
+KNOWS = {
+    "backends": SDK,
+    "dispatch": CORE | PRIVATE,
+    "plugins": CORE | {"core_priv.h", "os_priv.h", "registry_priv.h"},
+    "autograd": CORE | PRIVATE | {"tenon/autograd.h"},
+    "nn": CORE | PRIVATE | {"tenon/autograd.h", "tenon/nn.h"},
+    "optim": CORE | PRIVATE | {"tenon/autograd.h", "tenon/nn.h", "tenon/optim.h"},
+    "python": CORE | {"tenon/autograd.h", "tenon/nn.h", "tenon/optim.h", "tenon/tenon.h"}
+    | {"py_rows.inc"},
+}  # fmt: skip
+GENERATED = {"op_args.h", "ops.h", "op_ids.h", "op_table.c", "op_api.c", "op_grads.c", "ops.json"}
+GENERATED |= {"op_composites.c", "py_rows.inc", "_ops.pyi", "ops.md"}
+
+
+def sources() -> list[Path]:
+    command = ["git", "ls-files", "-co", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    names = listed.stdout.splitlines() if listed.returncode == 0 else []
+    if not names:  # an unpacked archive
+        skipped = ("build", ".venv", ".cache", ".git")
+        paths = (p.relative_to(ROOT) for p in ROOT.rglob("*") if p.is_file())
+        names = [str(p) for p in paths if not p.parts[0].startswith(skipped)]
+    return [ROOT / n for n in names if (ROOT / n).is_file()]
+
+
+FILES = sources()
+C_FILES = [p for p in FILES if p.suffix in (".c", ".h", ".cpp", ".cu")]
+PY_FILES = [p for p in FILES if p.suffix == ".py"]
+
+
+def room(path: Path) -> str:
+    parts = path.relative_to(ROOT).parts
+    return parts[0] if len(parts) > 1 else ""
+
+
+def product() -> Iterator[Path]:
+    return (p for p in C_FILES if room(p) in ROOMS)
+
+
+def text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def at(path: Path, line: int, message: str) -> str:
+    return f"{path.relative_to(ROOT)}:{line}: {message}"
+
+
+def code_lines(path: Path) -> list[str]:
+    """Lines of a C file with comments and string contents blanked."""
+
+    def blank(m: re.Match[str]) -> str:
+        return re.sub(r"[^\n]", " ", m[0]) if m[0].startswith("/") else '""'
+
+    pattern = r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"'
+    return re.sub(pattern, blank, text_of(path), flags=re.S).split("\n")
+
+
+def matches(path: Path, pattern: re.Pattern[str], message: str) -> Iterator[str]:
+    for n, line in enumerate(code_lines(path), 1):
+        for m in pattern.finditer(line):
+            yield at(path, n, message.format(m[0].rstrip("( ")))
+
+
+# ---- Rules ---------------------------------------------------------------------------------------
+
+
+def file_length() -> Iterator[str]:
+    for path in [*C_FILES, *PY_FILES, *(p for p in FILES if p.suffix == ".toml")]:
+        n = text_of(path).count("\n")
+        if n > MAX_LINES:
+            yield at(path, n, f"{n} lines; split the file at {MAX_LINES}")
+
+
+def head_comment() -> Iterator[str]:
+    for path in C_FILES:
+        if not text_of(path).startswith(("/*", "//")):
+            yield at(path, 1, "starts with no comment that says what the file is for")
+    for path in PY_FILES:
+        text = text_of(path)
+        if text.strip() and not re.match(r"(#[^\n]*\n)*\s*[rR]?\"\"\"", text):
+            yield at(path, 1, "has no docstring that says what the file is for")
+
+
+def banned_calls() -> Iterator[str]:
+    for path in product():
+        yield from matches(path, BANNED, "{} is not for library code")
+        yield from matches(path, STD_STREAMS, "the library does not write to {}")
+
+
+def macro_length() -> Iterator[str]:
+    for path in C_FILES:
+        lines = code_lines(path)
+        for n, line in enumerate(lines):
+            m = re.match(r"\s*#\s*define\s+(\w+)", line)
+            if not m or m[1].endswith("_LIST"):
+                continue  # a list of X(...) rows may have as many rows as it needs
+            end = n
+            while lines[end].rstrip().endswith("\\"):
+                end += 1
+            if end - n > MAX_MACRO_LINES:
+                yield at(path, n + 1, f"macro {m[1]} has {end - n + 1} lines; write a function")
+
+
+def room_includes() -> Iterator[str]:
+    for path in product():
+        own = room(path)
+        for n, line in enumerate(text_of(path).split("\n"), 1):
+            m = re.match(r'\s*#\s*include\s+["<]([\w/.+-]+)[">]', line)
+            if not m or m[1] in KNOWS[own]:
+                continue
+            if m[1].startswith("tenon/"):
+                yield at(path, n, f"room {own} may not know <{m[1]}>")
+            elif any(p.name == Path(m[1]).name and room(p) not in (own, "tests") for p in C_FILES):
+                if not any(p.name == Path(m[1]).name and room(p) == own for p in C_FILES):
+                    yield at(path, n, f'room {own} may not know "{m[1]}" of another room')
+
+
+def undone_work() -> Iterator[str]:
+    for path in [
+        *C_FILES,
+        *PY_FILES,
+        *(p for p in FILES if p.suffix in (".toml", ".md", ".build")),
+    ]:
+        for n, line in enumerate(text_of(path).split("\n"), 1):
+            if UNDONE.search(line):
+                yield at(path, n, "unfinished work belongs into no source file")
+
+
+def no_generated_files() -> Iterator[str]:
+    for path in FILES:
+        if path.name in GENERATED:
+            yield at(path, 1, "is generated and does not belong into git")
+
+
+def room_readmes() -> Iterator[str]:
+    for name in ROOMS:
+        path = ROOT / name / "README.md"
+        if not path.exists():
+            yield at(path, 1, "is missing: what lives here, what may not, read in this order")
+        elif text_of(path).count("\n") > MAX_README_LINES:
+            yield at(path, MAX_README_LINES, f"is longer than {MAX_README_LINES} lines")
+
+
+def unique_operators() -> Iterator[str]:
+    seen: dict[str, Path] = {}
+    for path in (p for p in FILES if p.match("dispatch/ops/*.toml")):
+        for name in tomllib.loads(text_of(path)):
+            if name in seen:
+                yield at(path, 1, f"operator {name} is also in {seen[name].relative_to(ROOT)}")
+            seen[name] = path
+
+
+def whitespace() -> Iterator[str]:
+    for path in [
+        *C_FILES,
+        *PY_FILES,
+        *(p for p in FILES if p.suffix in (".toml", ".md", ".build")),
+    ]:
+        text = text_of(path)
+        if text and not text.endswith("\n"):
+            yield at(path, text.count("\n") + 1, "has no newline at its end")
+        for n, line in enumerate(text.split("\n"), 1):
+            if "\t" in line or line != line.rstrip():
+                yield at(path, n, "has a tab or a trailing space")
+
+
+def system_calls_in_one_file() -> Iterator[str]:
+    """Of libtenon, only dispatch/os.c talks to the operating system."""
+    headers = re.compile(r"#include <(unistd|dlfcn|pthread|fcntl|dirent|sys/\w+|sched)\.h>")
+    for path in product():
+        library = room(path) in ("dispatch", "autograd", "plugins", "nn", "optim")
+        if not library or path.name in ("os.c", "os_priv.h"):
+            continue
+        for n, line in enumerate(text_of(path).split("\n"), 1):
+            if headers.match(line):
+                yield at(path, n, "operating-system calls belong into dispatch/os.c")
+
+
+RULES = (
+    file_length, head_comment, banned_calls, macro_length, room_includes, undone_work,
+    no_generated_files, room_readmes, unique_operators, whitespace, system_calls_in_one_file,
+)  # fmt: skip
+
+
+# ---- Formatters ----------------------------------------------------------------------------------
+
+
+def tool(name: str) -> str | None:
+    beside = Path(sys.executable).parent / name
+    return str(beside) if beside.exists() else shutil.which(name)
+
+
+def formatters(fix: bool) -> Iterator[tuple[str, list[str]]]:
+    """(name, complaints) of each formatter; one that is not installed says so."""
+    python = [str(p) for p in PY_FILES]
+    c = [str(p) for p in C_FILES]
+    commands = {
+        "ruff check": [
+            "ruff",
+            "check",
+            "-q",
+            "--output-format=concise",
+            *(["--fix"] if fix else []),
+            *python,
+        ],
+        "ruff format": ["ruff", "format", "-q", *([] if fix else ["--check"]), *python],
+        "clang-format": ["clang-format", *(["-i"] if fix else ["--dry-run", "-Werror"]), *c],
+    }
+    for name, (program, *args) in commands.items():
+        path = tool(program)
+        if path is None:
+            print(f"note: {name} was left out: {program} is not installed")
+            continue
+        run = subprocess.run([path, *args], cwd=ROOT, capture_output=True, text=True)
+        lines = (run.stdout + run.stderr).splitlines()
+        if name == "clang-format":
+            lines = [line.removeprefix(f"{ROOT}/") for line in lines if ": error:" in line]
+        if name == "ruff format":
+            lines = [line.strip(" ->") for line in lines if "-->" in line]
+        yield name, (lines or ["failed"]) if run.returncode != 0 else []
+
+
+def main() -> int:
+    fix = "--fix" in sys.argv
+    results = list(formatters(fix))
+    if not fix:
+        results += [(rule.__name__, list(rule())) for rule in RULES]
+    broken = [(name, faults) for name, faults in results if faults]
+    for name, faults in broken:
+        print(f"-- {name}")
+        print("\n".join(faults[:40]))
+        if len(faults) > 40:
+            print(f"... and {len(faults) - 40} more")
+    print(f"{len(results) - len(broken)} passed, {len(broken)} failed")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
