@@ -1,0 +1,296 @@
+/* generator.c: random number generators. A generator holds a seed and two positions that follow from
+ * it: a Philox4x32-10 counter (in blocks of four words) and an mt19937 state as PyTorch's CPU
+ * generator has it. One of the two is in force for all CPU generators (tn_rng_set_kind); devices
+ * other than the CPU always use Philox. Kernels draw under the generator's lock, between
+ * tni_rng_acquire and tni_rng_release. */
+#include <stdlib.h>
+
+#include "os_priv.h"
+#include "registry_priv.h"
+
+enum { MT_WORDS = 624, MT_STATE_BYTES = 5056, PHILOX_STATE_BYTES = 16 };
+/* What a generator starts with when nobody seeds it; PyTorch's number. */
+static const uint64_t first_seed = UINT64_C(67280421310721);
+
+struct tn_generator {
+    _Atomic uint32_t refs;
+    uint32_t mt_ready; /* the mt19937 fields follow `seed`; filled at their first use */
+    tni_os_mutex lock;
+    tn_device device;
+    uint64_t seed;
+    uint64_t offset; /* the first Philox block that nobody has drawn */
+    int32_t mt_left, mt_next;
+    int32_t cache_flags;
+    float next_normal_f32;
+    double next_normal_f64;
+    uint32_t mt_state[MT_WORDS];
+    tn_generator *next; /* of the default generators */
+};
+
+/* ---- Kind --------------------------------------------------------------------------------------*/
+
+static _Atomic uint32_t rng_kind = TN_RNG_PHILOX;
+static tni_os_once kind_once = TNI_OS_ONCE_INIT;
+
+static void read_kind(void) {
+    const char *text = tni_os_getenv("TENON_RNG");
+    if (!text || !*text || strcmp(text, "philox") == 0) return;
+    if (strcmp(text, "torch") == 0 || strcmp(text, "mt19937") == 0)
+        atomic_store(&rng_kind, TN_RNG_MT19937);
+    else
+        tni_host_log(2, "TENON_RNG is '%s', not 'torch' or 'philox'; ignored", text);
+}
+
+uint32_t tn_rng_kind(void) {
+    tni_os_call_once(&kind_once, read_kind);
+    return atomic_load(&rng_kind);
+}
+
+tn_status tn_rng_set_kind(uint32_t kind) {
+    if (kind != TN_RNG_PHILOX && kind != TN_RNG_MT19937)
+        return tn_fail(TN_E_VALUE, 0, "there is no kind %u of random number generator", kind);
+    tni_os_call_once(&kind_once, read_kind);
+    atomic_store(&rng_kind, kind);
+    return TN_OK;
+}
+
+static uint32_t kind_of(const tn_generator *gen) {
+    return gen->device.slot == 0 ? tn_rng_kind() : TN_RNG_PHILOX;
+}
+
+/* ---- Seeding -----------------------------------------------------------------------------------*/
+
+static void set_seed(tn_generator *gen, uint64_t seed) {
+    gen->seed = seed;
+    gen->offset = 0;
+    gen->mt_ready = 0;
+}
+
+/* Knuth's linear recurrence from the seed's low 32 bits, as in the original mt19937. */
+static void make_mt_ready(tn_generator *gen) {
+    if (gen->mt_ready) return;
+    uint32_t word = (uint32_t)gen->seed;
+    for (uint32_t i = 0; i < MT_WORDS; i++) {
+        if (i > 0) word = UINT32_C(1812433253) * (word ^ word >> 30) + i;
+        gen->mt_state[i] = word;
+    }
+    gen->mt_left = 1; /* the next word twists first */
+    gen->mt_next = 0;
+    gen->cache_flags = 0;
+    gen->mt_ready = 1;
+}
+
+/* ---- Life --------------------------------------------------------------------------------------*/
+
+static void init(tn_generator *gen, tn_device device, uint64_t seed) {
+    atomic_init(&gen->refs, 1);
+    gen->lock = (tni_os_mutex)TNI_OS_MUTEX_INIT;
+    gen->device = device;
+    set_seed(gen, seed);
+}
+
+tn_status tn_generator_new(tn_device device, tn_generator **ret_gen) {
+    tn_generator *gen = calloc(1, sizeof *gen);
+    if (!gen) return tn_fail(TN_E_MEMORY, -1, "no memory for a random number generator");
+    init(gen, device, first_seed);
+    *ret_gen = gen;
+    return TN_OK;
+}
+
+tn_generator *tn_generator_ref(tn_generator *gen) {
+    if (gen) atomic_fetch_add_explicit(&gen->refs, 1, memory_order_relaxed);
+    return gen;
+}
+
+void tn_generator_unref(tn_generator **gen) {
+    tn_generator *g = *gen;
+    *gen = NULL;
+    if (g && atomic_fetch_sub_explicit(&g->refs, 1, memory_order_acq_rel) == 1) free(g);
+}
+
+/* The CPU's default generator is static, so that it is always there; those of other devices are made
+ * when they are first asked for and live as long as the process. */
+static tn_generator cpu_default;
+static tni_os_once default_once = TNI_OS_ONCE_INIT;
+static tni_os_mutex default_lock = TNI_OS_MUTEX_INIT;
+
+static void make_default(void) { init(&cpu_default, (tn_device){0, 0}, tni_os_random_seed()); }
+
+tn_generator *tn_generator_default(tn_device device) {
+    tni_os_call_once(&default_once, make_default);
+    if (device.slot == 0) return &cpu_default;
+    uint64_t seed = tn_generator_initial_seed(&cpu_default);
+    tni_os_lock(&default_lock);
+    tn_generator *gen = cpu_default.next;
+    while (gen && (gen->device.slot != device.slot || gen->device.index != device.index))
+        gen = gen->next;
+    if (!gen && (gen = calloc(1, sizeof *gen))) {
+        init(gen, device, seed);
+        gen->next = cpu_default.next;
+        cpu_default.next = gen;
+    }
+    tni_os_unlock(&default_lock);
+    return gen;
+}
+
+tn_device tn_generator_device(const tn_generator *gen) { return gen->device; }
+
+void tn_generator_seed(tn_generator *gen, uint64_t seed) {
+    tni_os_lock(&gen->lock);
+    set_seed(gen, seed);
+    tni_os_unlock(&gen->lock);
+}
+
+uint64_t tn_generator_seed_from_system(tn_generator *gen) {
+    uint64_t seed = tni_os_random_seed();
+    tn_generator_seed(gen, seed);
+    return seed;
+}
+
+uint64_t tn_generator_initial_seed(const tn_generator *gen) {
+    tn_generator *g = (tn_generator *)(uintptr_t)gen; /* the lock is no part of the value */
+    tni_os_lock(&g->lock);
+    uint64_t seed = g->seed;
+    tni_os_unlock(&g->lock);
+    return seed;
+}
+
+/* ---- State -------------------------------------------------------------------------------------
+ * Note [mt19937 state]
+ * The bytes are those of PyTorch's CPU generator state, so that the two can be exchanged: seed,
+ * int32 left, int32 seeded, next word and the 624 words as uint64, three doubles (the middle one is
+ * the cached double), int32 whether that is valid, 4 bytes of padding, the cached float, whether
+ * that is valid. */
+enum {
+    AT_SEED = 0, AT_LEFT = 8, AT_SEEDED = 12, AT_NEXT = 16, AT_WORDS = 24, AT_NORMAL_F64 = 5024,
+    AT_VALID_F64 = 5040, AT_NORMAL_F32 = 5048, AT_VALID_F32 = 5052
+};
+
+static void mt_to_bytes(const tn_generator *gen, unsigned char *dst) {
+    int32_t seeded = 1, valid = (gen->cache_flags & 2) != 0;
+    uint64_t next = (uint64_t)gen->mt_next;
+    memset(dst, 0, MT_STATE_BYTES);
+    memcpy(dst + AT_SEED, &gen->seed, sizeof gen->seed);
+    memcpy(dst + AT_LEFT, &gen->mt_left, sizeof gen->mt_left);
+    memcpy(dst + AT_SEEDED, &seeded, sizeof seeded);
+    memcpy(dst + AT_NEXT, &next, sizeof next);
+    for (int i = 0; i < MT_WORDS; i++) {
+        uint64_t word = gen->mt_state[i];
+        memcpy(dst + AT_WORDS + 8 * i, &word, sizeof word);
+    }
+    if (valid) memcpy(dst + AT_NORMAL_F64, &gen->next_normal_f64, sizeof gen->next_normal_f64);
+    memcpy(dst + AT_VALID_F64, &valid, sizeof valid);
+    if (!(gen->cache_flags & 1)) return;
+    memcpy(dst + AT_NORMAL_F32, &gen->next_normal_f32, sizeof gen->next_normal_f32);
+    dst[AT_VALID_F32] = 1;
+}
+
+/* The words left and the next one must agree, or drawing would leave the state's memory. */
+static tn_status mt_from_bytes(tn_generator *gen, const unsigned char *src) {
+    int32_t left, seeded, valid;
+    uint64_t next;
+    memcpy(&left, src + AT_LEFT, sizeof left);
+    memcpy(&seeded, src + AT_SEEDED, sizeof seeded);
+    memcpy(&next, src + AT_NEXT, sizeof next);
+    memcpy(&valid, src + AT_VALID_F64, sizeof valid);
+    bool fits = left >= 1 && left <= MT_WORDS && next <= MT_WORDS;
+    if (!fits || !seeded || (left != 1 && (uint64_t)left + next != MT_WORDS + 1))
+        return tn_fail(TN_E_STATE, 1, "Invalid mt19937 state");
+    memcpy(&gen->seed, src + AT_SEED, sizeof gen->seed);
+    for (int i = 0; i < MT_WORDS; i++) {
+        uint64_t word;
+        memcpy(&word, src + AT_WORDS + 8 * i, sizeof word);
+        gen->mt_state[i] = (uint32_t)word;
+    }
+    memcpy(&gen->next_normal_f64, src + AT_NORMAL_F64, sizeof gen->next_normal_f64);
+    memcpy(&gen->next_normal_f32, src + AT_NORMAL_F32, sizeof gen->next_normal_f32);
+    gen->mt_left = left;
+    gen->mt_next = (int32_t)next;
+    gen->cache_flags = (valid ? 2 : 0) | (src[AT_VALID_F32] ? 1 : 0);
+    gen->offset = 0;
+    gen->mt_ready = 1;
+    return TN_OK;
+}
+
+tn_status tn_generator_get_state(tn_generator *gen, void *dst, uint64_t *inout_bytes) {
+    bool mt = kind_of(gen) == TN_RNG_MT19937;
+    uint64_t bytes = mt ? MT_STATE_BYTES : PHILOX_STATE_BYTES, room = *inout_bytes;
+    *inout_bytes = bytes;
+    if (!dst) return TN_OK;
+    if (room < bytes)
+        return tn_fail(TN_E_VALUE, 2, "the state takes %d bytes, there is room for %llu",
+                       (int)bytes, (unsigned long long)room);
+    tni_os_lock(&gen->lock);
+    if (mt) {
+        make_mt_ready(gen);
+        mt_to_bytes(gen, dst);
+    } else {
+        memcpy(dst, &gen->seed, sizeof gen->seed);
+        memcpy((char *)dst + 8, &gen->offset, sizeof gen->offset);
+    }
+    tni_os_unlock(&gen->lock);
+    return TN_OK;
+}
+
+tn_status tn_generator_set_state(tn_generator *gen, const void *src, uint64_t bytes) {
+    bool mt = kind_of(gen) == TN_RNG_MT19937;
+    uint64_t want = mt ? MT_STATE_BYTES : PHILOX_STATE_BYTES;
+    tn_status st = TN_OK;
+    if (bytes != want)
+        return tn_fail(TN_E_STATE, 1,
+                       "Expected a generator state of size %d (%s is in force) but found the input "
+                       "RNG state size to be %llu",
+                       (int)want, mt ? "mt19937" : "philox", (unsigned long long)bytes);
+    tni_os_lock(&gen->lock);
+    if (mt) {
+        st = mt_from_bytes(gen, src);
+    } else {
+        memcpy(&gen->seed, src, sizeof gen->seed);
+        memcpy(&gen->offset, (const char *)src + 8, sizeof gen->offset);
+        gen->mt_ready = 0;
+    }
+    tni_os_unlock(&gen->lock);
+    return st;
+}
+
+/* ---- Host services -----------------------------------------------------------------------------*/
+
+static tn_status pick(const tn_call *call, tn_generator *gen, tn_generator **ret_gen) {
+    tn_device device = {(int32_t)call->device_slot, call->device_index};
+    if (gen && gen->device.slot != device.slot)
+        return tn_fail(TN_E_DEVICE, -1,
+                       "Expected a '%s' device type for generator but found '%s'",
+                       tn_device_name(device.slot), tn_device_name(gen->device.slot));
+    if (!gen) gen = tn_generator_default(device);
+    if (!gen) return tn_fail(TN_E_MEMORY, -1, "no memory for a random number generator");
+    *ret_gen = gen;
+    return TN_OK;
+}
+
+tn_status tni_rng_acquire(const tn_call *call, tn_generator *gen, uint64_t blocks,
+                          tn_rng *ret_rng) {
+    TN_TRY(pick(call, gen, &gen));
+    memset(ret_rng, 0, sizeof *ret_rng);
+    tni_os_lock(&gen->lock);
+    ret_rng->kind = kind_of(gen);
+    ret_rng->seed = gen->seed;
+    if (ret_rng->kind == TN_RNG_PHILOX) {
+        ret_rng->offset = gen->offset;
+        gen->offset += blocks;
+        return TN_OK;
+    }
+    make_mt_ready(gen);
+    ret_rng->mt_state = gen->mt_state;
+    ret_rng->mt_left = &gen->mt_left;
+    ret_rng->mt_next = &gen->mt_next;
+    ret_rng->cache_flags = &gen->cache_flags;
+    ret_rng->next_normal_f32 = &gen->next_normal_f32;
+    ret_rng->next_normal_f64 = &gen->next_normal_f64;
+    return TN_OK;
+}
+
+void tni_rng_release(const tn_call *call, tn_generator *gen, tn_rng *rng) {
+    (void)rng;
+    if (!gen) gen = tn_generator_default((tn_device){(int32_t)call->device_slot, call->device_index});
+    tni_os_unlock(&gen->lock);
+}
