@@ -1,0 +1,189 @@
+"""The `tenon` command: look at operators and plugins, check an installation, run programs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from tenon import _native
+
+# Variables that change which kernels run, and so what a report about speed or results must name.
+VARIABLES = (
+    "TENON_PLUGIN_PATH", "TENON_NUM_THREADS", "TENON_CPU_ISA", "OPENBLAS_CORETYPE",
+    "OPENBLAS_L2_SIZE", "OPENBLAS_NUM_THREADS",
+)  # fmt: skip
+
+
+def op_rows(name: str) -> list[dict[str, Any]]:
+    """Entries of the op table under a name as Python or C spells it."""
+    rows = json.loads((_native.PACKAGE / "ops.json").read_text(encoding="utf-8"))
+    names = {name, name.replace(".", "_")}
+    return [r for r in rows if names & {r["name"], r["py_name"], *r["alias"]}]
+
+
+def show_gradient(row: dict[str, Any]) -> str:
+    grad = row["grad"]
+    if not grad:
+        parts = "through its parts" if row["composite"] else "none: not differentiable"
+        return f"  gradient   {parts}"
+    if isinstance(grad, str):
+        return f"  gradient   hand-written, autograd/grad_*.c: tni_grad_{row['name']}"
+    return "\n".join(f"  grad.{name:<6} {formula}" for name, formula in grad.items())
+
+
+def command_op(options: argparse.Namespace) -> int:
+    rows = op_rows(options.name)
+    if not rows:
+        print(f"tenon: there is no operator '{options.name}'", file=sys.stderr)
+        return 1
+    library = _native.Library()
+    for row in rows:
+        print(f"{row['sig']}\n  {row['doc']}")
+        print(f"  entry      {row['file']}:{row['line']}, {row['kind']}")
+        print(f"  Python     {', '.join(row['where']) or 'internal'}")
+        print(f"  dtypes     {', '.join(row['dtypes']) or 'any'}")
+        print(show_gradient(row))
+        if row["ref"]:
+            print(f"  reference  {row['ref']}")
+        for device in [options.device] if options.device else library.devices():
+            for dtype in [options.dtype] if options.dtype else row["dtypes"]:
+                text = library.explain(row["name"], device, dtype).strip()
+                print(f"  {device} {dtype}: {text}")
+    return 0
+
+
+def command_run(options: argparse.Namespace) -> int:
+    from tenon import _run
+
+    _run.run(options.script, options.args)
+    return 0
+
+
+def report(label: str, get: Callable[[], str]) -> bool:
+    try:
+        print(f"{label:<11} {get()}")
+    except Exception as err:  # a doctor reports whatever is wrong and goes on
+        print(f"{label:<11} PROBLEM: {err}")
+        return False
+    return True
+
+
+def smoke() -> str:
+    import tenon
+
+    a = tenon.ones(2, 3)
+    total = float((a @ a.t() + 1.0).sum())
+    if total != 16.0:
+        raise RuntimeError(f"a small product gave {total}, not 16.0")
+    return "a small product is right"
+
+
+def command_doctor(options: argparse.Namespace) -> int:
+    del options
+    good = report("python", lambda: f"{sys.version.split()[0]} at {sys.executable}")
+    good &= report("package", lambda: str(_native.PACKAGE))
+    try:
+        library = _native.Library()
+    except OSError as err:
+        print(f"libtenon    PROBLEM: {err}; reinstall tenon")
+        return 1
+    good &= report("libtenon", library.version)
+    good &= report("cpu", lambda: library.describe("cpu"))
+    for plugin in library.plugins():
+        state = f"active, {plugin.kernels} kernels" if plugin.active else "not loaded"
+        print(f"plugin      {plugin.name} {plugin.version}: {plugin.problem or state}")
+    good &= report("operators", smoke)
+    for name in VARIABLES:
+        if name in os.environ:
+            print(f"variable    {name}={os.environ[name]}")
+    print("all is well" if good else "something is wrong; see the PROBLEM lines above")
+    return 0 if good else 1
+
+
+def command_config(options: argparse.Namespace) -> int:
+    package = _native.LIBRARY.parent
+    answers = {
+        "include": f"-I{package / 'include'}",
+        "libs": f"-L{package} -ltenon -Wl,-rpath,{package}",
+        "pkgconfigdir": str(package / "pkgconfig"),
+        "plugindir": str(package / "plugins"),
+    }
+    asked = [text for name, text in answers.items() if getattr(options, name)]
+    if asked:
+        print(" ".join(asked))
+    else:
+        print("\n".join(f"{name:<13} {text}" for name, text in answers.items()))
+    return 0
+
+
+def command_plugin(options: argparse.Namespace) -> int:
+    del options
+    plugins = _native.Library().plugins()
+    for p in plugins:
+        state = "active" if p.active else "problem" if p.problem else "found"
+        print(f"{p.name}  {p.version}  {state}  {p.path}")
+        if p.problem or p.summary:
+            print(f"    {p.problem or p.summary}")
+    if not plugins:
+        print("no plugins; TENON_PLUGIN_PATH may name folders that hold some")
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="tenon", description=__doc__)
+    top.add_argument("--version", action="store_true", help="print the version and exit")
+    commands = top.add_subparsers(metavar="COMMAND")
+
+    op = commands.add_parser("op", help="show an operator: entry, gradient, kernels")
+    op.add_argument("name", metavar="NAME")
+    op.add_argument("--device", help="only this device (default: every known one)")
+    op.add_argument("--dtype", help="only this dtype (default: every one of the entry)")
+    op.set_defaults(call=command_op)
+
+    run = commands.add_parser("run", help="run a program that imports torch on Tenon")
+    run.add_argument("script", help="a Python file")
+    run.add_argument("args", nargs=argparse.REMAINDER, help="arguments of the program")
+    run.set_defaults(call=command_run)
+
+    doctor = commands.add_parser("doctor", help="check the installation and say what is wrong")
+    doctor.set_defaults(call=command_doctor)
+
+    config = commands.add_parser("config", help="compiler flags and folders")
+    for name, text in {
+        "include": "flags that find the headers",
+        "libs": "flags that link with libtenon",
+        "pkgconfigdir": "folder of tenon.pc",
+        "plugindir": "folder of the plugins that came with Tenon",
+    }.items():
+        config.add_argument(f"--{name}", action="store_true", help=text)
+    config.set_defaults(call=command_config)
+
+    plugin = commands.add_parser("plugin", help="plugins")
+    listing = plugin.add_subparsers(metavar="list", required=True)
+    listing.add_parser("list", help="what was found, and what is wrong with it")
+    plugin.set_defaults(call=command_plugin)
+    return top
+
+
+def main(argv: list[str] | None = None) -> int:
+    top = parser()
+    options = top.parse_args(argv)
+    if options.version:
+        print(f"tenon {_native.Library().version()}")
+        return 0
+    if not hasattr(options, "call"):
+        top.print_help()
+        return 2
+    try:
+        return options.call(options)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

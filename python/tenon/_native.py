@@ -1,0 +1,119 @@
+"""The parts of libtenon's C API that the command line needs, through ctypes.
+
+They do not go through the extension module, so that `tenon doctor` can say what is wrong when the
+extension does not load.
+"""
+
+from __future__ import annotations
+
+import ctypes as c
+from dataclasses import dataclass
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parent
+LIBRARY = Path(__file__).absolute().parent / "libtenon.so"
+RNG_PHILOX, RNG_MT19937 = 0, 1
+
+
+class _Device(c.Structure):
+    _fields_ = [("slot", c.c_int32), ("index", c.c_int32)]
+
+
+class _Error(c.Structure):
+    _fields_ = [
+        ("code", c.c_int32),
+        ("arg", c.c_int32),
+        ("op", c.c_char_p),
+        ("message", c.c_char_p),
+        ("detail", c.c_char_p),
+    ]
+
+
+class _PluginStatus(c.Structure):
+    _fields_ = [
+        ("name", c.c_char_p),
+        ("version", c.c_char_p),
+        ("summary", c.c_char_p),
+        ("path", c.c_char_p),
+        ("problem", c.c_char_p),
+        ("active", c.c_int32),
+        ("kernels", c.c_int32),
+    ]
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """What is known of one plugin; `problem` says why it is not active and what to do."""
+
+    name: str
+    version: str
+    summary: str
+    path: str
+    problem: str
+    active: bool
+    kernels: int
+
+
+class Library:
+    """libtenon, loaded from beside this file."""
+
+    def __init__(self) -> None:
+        self.lib = c.CDLL(str(LIBRARY))
+        self.lib.tn_version.restype = c.c_char_p
+        self.lib.tn_error_last.restype = c.POINTER(_Error)
+        self.lib.tn_device_describe.restype = c.c_char_p
+        self.lib.tn_device_describe.argtypes = [_Device]
+        self.lib.tn_device_name.restype = c.c_char_p
+        self.lib.tn_dtype_name.restype = c.c_char_p
+        self.lib.tn_free.argtypes = [c.c_void_p]
+        self.lib.tn_explain.argtypes = [c.c_char_p, _Device, c.c_int32, c.POINTER(c.c_void_p)]
+
+    def error(self) -> str:
+        return self.lib.tn_error_last().contents.message.decode()
+
+    def version(self) -> str:
+        return self.lib.tn_version().decode()
+
+    def plugins(self) -> list[Plugin]:
+        found = []
+        status = _PluginStatus()
+        while self.lib.tn_plugin_at(len(found), c.byref(status)) == 0:
+            texts = [
+                (getattr(status, f) or b"").decode()
+                for f in ("name", "version", "summary", "path", "problem")
+            ]
+            found.append(Plugin(*texts, bool(status.active), status.kernels))
+        return found
+
+    def device(self, text: str) -> _Device:
+        """The device of a name such as "cpu"; loads the plugin that serves it."""
+        device = _Device()
+        if self.lib.tn_device_parse(text.encode(), c.byref(device)) != 0:
+            raise RuntimeError(self.error())
+        return device
+
+    def describe(self, text: str) -> str:
+        return self.lib.tn_device_describe(self.device(text)).decode()
+
+    def devices(self) -> list[str]:
+        names = (self.lib.tn_device_name(slot) for slot in range(32))
+        return [name.decode() for name in names if name]
+
+    def dtypes(self) -> list[str]:
+        names = (self.lib.tn_dtype_name(slot) for slot in range(64))
+        return [name.decode() for name in names if name]
+
+    def explain(self, op: str, device: str, dtype: str) -> str:
+        """Which kernel would run and why."""
+        text = c.c_void_p()
+        slot = self.lib.tn_dtype_find(dtype.encode())
+        if self.lib.tn_explain(op.encode(), self.device(device), slot, c.byref(text)) != 0:
+            raise RuntimeError(self.error())
+        try:
+            return c.string_at(text.value or 0).decode()
+        finally:
+            self.lib.tn_free(text)
+
+    def set_rng_kind(self, kind: int) -> None:
+        if self.lib.tn_rng_set_kind(kind) != 0:
+            raise RuntimeError(self.error())
