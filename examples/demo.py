@@ -1,7 +1,7 @@
 """The main job: train a digit reader and a character transformer on real data, show the outcome.
 
-Prints accuracy, validation loss, a text sample and what did the work; draws one page (loss curves, a
-grid of right and wrong predictions) when matplotlib is there.
+Prints accuracy, validation loss, a text sample and what did the work; draws one page (loss curves,
+a grid of right and wrong predictions) when matplotlib is there.
 """
 
 from __future__ import annotations
@@ -31,11 +31,18 @@ def draw(path: Path, seen: digits.Result, read: shakespeare.Result) -> bool:
     grid = fig.add_gridspec(2, 2, height_ratios=[1, 1.25])
     axis = fig.add_subplot(grid[0, 0])
     axis.plot(seen.losses, linewidth=0.8)
-    axis.set(title=f"digits: {100 * seen.accuracy:.2f} % right", xlabel="step", ylabel="loss", yscale="log")
+    axis.set(
+        title=f"digits: {100 * seen.accuracy:.2f} % right",
+        xlabel="step",
+        ylabel="loss",
+        yscale="log",
+    )
     axis = fig.add_subplot(grid[0, 1])
     axis.plot(read.losses, linewidth=0.8, label="training")
     axis.plot(*zip(*read.validation, strict=True), "o-", label="validation")
-    axis.set(title=f"shakespeare: validation {read.validation[-1][1]:.3f}", xlabel="step", ylabel="loss")
+    axis.set(
+        title=f"shakespeare: validation {read.validation[-1][1]:.3f}", xlabel="step", ylabel="loss"
+    )
     axis.legend()
     below = grid[1, :].subgridspec(4, 12)
     right = (seen.guesses == seen.labels).tolist()
@@ -44,7 +51,11 @@ def draw(path: Path, seen: digits.Result, read: shakespeare.Result) -> bool:
     for place, i in enumerate(shown):
         axis = fig.add_subplot(below[place // 12, place % 12])
         axis.imshow(seen.images[i, 0].tolist(), cmap="gray_r")
-        text = f"{seen.guesses[i].item()}" if right[i] else f"{seen.guesses[i].item()} not {seen.labels[i].item()}"
+        text = (
+            f"{seen.guesses[i].item()}"
+            if right[i]
+            else f"{seen.guesses[i].item()} not {seen.labels[i].item()}"
+        )
         axis.set_title(text, fontsize=8, color="green" if right[i] else "red", pad=2)
         axis.axis("off")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -54,7 +65,9 @@ def draw(path: Path, seen: digits.Result, read: shakespeare.Result) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Train two small networks on real data.")
-    parser.add_argument("--out", type=Path, default=Path("build/demo"), help="folder of the picture")
+    parser.add_argument(
+        "--out", type=Path, default=Path("build/demo"), help="folder of the picture"
+    )
     parser.add_argument("--epochs", type=int, default=6, help="passes over the digits")
     parser.add_argument("--steps", type=int, default=1500, help="steps of the transformer")
     opts = parser.parse_args()
@@ -70,7 +83,11 @@ def main() -> int:
     )
     print(f"shakespeare: validation loss {read.validation[-1][1]:.3f} ({end - middle:.1f} s)")
     picture = opts.out / "demo.png"
-    print(f"picture: {picture}" if draw(picture, seen, read) else "no picture: matplotlib is not installed")
+    print(
+        f"picture: {picture}"
+        if draw(picture, seen, read)
+        else "no picture: matplotlib is not installed"
+    )
     print(f"done by: {tn.describe_device('cpu')}")
     return 0
 

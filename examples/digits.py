@@ -15,8 +15,10 @@ from tenon.utils.data import DataLoader, TensorDataset
 try:
     from tqdm import tqdm
 except ImportError:  # the demo's own environment has it; elsewhere there are no bars
+
     def tqdm(iterable, **_):  # type: ignore[no-untyped-def]
         return iterable
+
 
 DATA = Path(__file__).parent / "data"
 TRAINED = 8500  # of the 10,000 images; the rest is never seen in training

@@ -14,8 +14,10 @@ from tenon.nn import functional as F
 try:
     from tqdm import trange
 except ImportError:  # the demo's own environment has it; elsewhere there are no bars
+
     def trange(n, **_):  # type: ignore[no-untyped-def]
         return range(n)
+
 
 DATA = Path(__file__).parent / "data" / "tinyshakespeare.txt.gz"
 LAYERS, HEADS, WIDTH, BLOCK, BATCH = 4, 4, 128, 64, 12
@@ -56,7 +58,11 @@ class Model(nn.Module):
         self.head.weight = self.token.weight
         for name, p in self.named_parameters():
             if p.dim() == 2:
-                std = 0.02 / math.sqrt(2 * LAYERS) if name.endswith(("proj.weight", "down.weight")) else 0.02
+                std = (
+                    0.02 / math.sqrt(2 * LAYERS)
+                    if name.endswith(("proj.weight", "down.weight"))
+                    else 0.02
+                )
                 nn.init.normal_(p, std=std)
 
     def forward(self, ids: tn.Tensor) -> tn.Tensor:

@@ -50,8 +50,8 @@ def layout_text(op: Op) -> str:
 def args_h(ops: list[Op]) -> str:
     out = [
         HEAD,
-        "/* tenon/op_args.h: the argument struct of every operator, as kernels get it, and the hash",
-        " * of its layout that a kernel row must carry. `plan` is NULL unless the operator is",
+        "/* tenon/op_args.h: the argument struct of every operator, as kernels get it, and the",
+        " * hash of its layout that a kernel row must carry. `plan` is NULL unless the operator is",
         " * pointwise or a reduction. */",
         "#ifndef TENON_OP_ARGS_H\n#define TENON_OP_ARGS_H\n\n#include <tenon/plugin.h>\n",
     ]
@@ -106,7 +106,7 @@ def ops_h(ops: list[Op]) -> str:
         "/* tenon/ops.h: every operator as a C function. Arguments are borrowed, results are new",
         " * references, left untouched on failure. docs: `tenon op NAME`. */",
         "#ifndef TENON_OPS_H\n#define TENON_OPS_H\n\n#include <tenon/tensor.h>\n",
-        "#ifdef __cplusplus\nextern \"C\" {\n#endif\n",
+        '#ifdef __cplusplus\nextern "C" {\n#endif\n',
     ]
     for op in ops:
         doc = " ".join(op.entry.get("doc", op.entry["sig"]).split()).replace("*/", "* /")
@@ -266,7 +266,9 @@ def infer_glue(op: Op) -> list[str]:
         )
         results = op.entry.get("result", "compute")
         for i, r in enumerate(results if isinstance(results, list) else [results] * len(op.outs)):
-            lines.append(f"    inf->out[{i}].dtype = tni_result_of(inf->compute, {result_name(op, r)});")
+            lines.append(
+                f"    inf->out[{i}].dtype = tni_result_of(inf->compute, {result_name(op, r)});"
+            )
     if rule == "custom":
         lines.append(f"    return tni_infer_{op.name}(inf, args);")
     else:
@@ -291,7 +293,15 @@ def result_name(op: Op, word: str) -> str:
 
 
 def table_c(ops: list[Op]) -> str:
-    out = [HEAD, "#include <math.h>", '#include "infer_priv.h"', '#include "core_priv.h"', '#include "op_ids.h"', "#include <tenon/op_args.h>", ""]
+    out = [
+        HEAD,
+        "#include <math.h>",
+        '#include "infer_priv.h"',
+        '#include "core_priv.h"',
+        '#include "op_ids.h"',
+        "#include <tenon/op_args.h>",
+        "",
+    ]
     for op in ops:
         if op.grads:
             out.append(f"tn_status tni_grad_{op.name}(tn_gctx *c);")
@@ -332,12 +342,13 @@ def descriptor(op: Op, i: int) -> list[str]:
     e = op.entry
     tensors = [k for k, a in enumerate(op.args) if a.is_tensor]
     result = e.get("result", "compute")
+    outs = ", ".join(str(len(op.args) + k) for k in range(len(op.outs)))
     formula = op.grads
     if isinstance(formula, dict):
         formula = "; ".join(f"{k}: {v}" for k, v in formula.items())
     lines = [
         f"    [TNI_OP_{op.name}] = {{",
-        f"        .info = {{sizeof(tn_op_info), TN_OP_{op.kind.upper()}, \"{op.name}\",",
+        f'        .info = {{sizeof(tn_op_info), TN_OP_{op.kind.upper()}, "{op.name}",',
         f"                 {c_string(e['sig'])}, UINT64_C(0x{fnv1a(layout_text(op)):016x})}},",
         f"        .run = {RUN[op.kind]},",
         f"        .fields = fields_{op.name},",
@@ -346,7 +357,7 @@ def descriptor(op: Op, i: int) -> list[str]:
         f"        .nin = {len(tensors)},",
         f"        .nout = {len(op.outs)},",
         f"        .in_field = {{{', '.join(map(str, tensors)) or '0'}}},",
-        f"        .out_field = {{{', '.join(str(len(op.args) + k) for k in range(len(op.outs)))}}},",
+        f"        .out_field = {{{outs}}},",
         f"        .in_offset = {{{offsets(op, [op.args[k].name for k in tensors])}}},",
         f"        .out_offset = {{{offsets(op, op.outs)}}},",
         f"        .flags = {op_flags(op)},",

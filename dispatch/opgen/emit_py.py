@@ -74,7 +74,9 @@ def calls_inc(ops: list[Op]) -> str:
         for form in forms:
             body = CALLS[form].format(i)
             functions.append(f"static PyObject *{form}_{i}{PARAMS} {{ {body} }}")
-        table.append("    {" + ", ".join(f"{f}_{i}" if f in forms else "NULL" for f in CALLS) + "},")
+        table.append(
+            "    {" + ", ".join(f"{f}_{i}" if f in forms else "NULL" for f in CALLS) + "},"
+        )
     return "\n".join([HEAD, *functions, "static const tnp_calls py_calls[] = {", *table, "};\n"])
 
 

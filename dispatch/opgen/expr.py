@@ -312,7 +312,9 @@ class Formula:
             if k not in {p.name for p in params} or k in chosen:
                 raise self.fail(f"'{name}' has no further argument '{k}'")
             chosen[k] = v
-        c = [self.convert(chosen[p.name] if p.name in chosen else self.default(p), p) for p in params]
+        c = [
+            self.convert(chosen[p.name] if p.name in chosen else self.default(p), p) for p in params
+        ]
         t = self.temp()
         self.call(f"tn_{name}({', '.join([*c, '&' + t])})")
         return Value("tensor", t, True)

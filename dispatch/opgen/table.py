@@ -14,7 +14,8 @@ from typing import Any
 
 KEYS = {
     "sig", "kind", "dtype", "result", "shape", "dtypes", "params", "inputs", "layout", "forward",
-    "grad", "save", "save_shape", "where", "alias", "ref", "samples", "domain", "grad_samples", "tests", "doc",
+    "grad", "save", "save_shape", "where", "alias", "ref", "samples", "domain", "grad_samples",
+    "tests", "doc",
     "tol", "dynamic", "random", "cast",
 }  # fmt: skip
 KINDS = ("pointwise", "reduction", "structured", "composite", "view")
@@ -150,7 +151,9 @@ class Op:
         return TableError(f"{self.file}:{self.line}: [{self.key}] {text}")
 
 
-_ARG = re.compile(r"(?P<type>[A-Za-z]+(?:\[\d*\])?[!?]*(?:\[\])?!?)\s+(?P<name>\w+)(?:=(?P<def>.+))?$")
+_ARG = re.compile(
+    r"(?P<type>[A-Za-z]+(?:\[\d*\])?[!?]*(?:\[\])?!?)\s+(?P<name>\w+)(?:=(?P<def>.+))?$"
+)
 
 
 def split_commas(text: str) -> list[str]:

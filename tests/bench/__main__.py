@@ -88,18 +88,18 @@ def show(row: dict[str, Any], threads: int) -> None:
     note = row.get("tenon_error") or row.get("torch_error") or ""
     if row.get("agree") is False:
         note = "results differ"
-    print(
-        f"| {row['case']} | {threads} | {duration(row['tenon'])} | {duration(row.get('torch', math.nan))} "
-        f"| {ratio:.2f} | {row['goal']:.2f} | {state} {note} |",
-        flush=True,
-    )
+    times = f"{duration(row['tenon'])} | {duration(row.get('torch', math.nan))}"
+    figures = f"{ratio:.2f} | {row['goal']:.2f} | {state} {note}"
+    print(f"| {row['case']} | {threads} | {times} | {figures} |", flush=True)
 
 
 def machine() -> dict[str, Any]:
     model = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
-        names = [x.split(":")[1].strip() for x in info.read_text().splitlines() if "model name" in x]
+        names = [
+            x.split(":")[1].strip() for x in info.read_text().splitlines() if "model name" in x
+        ]
         model = names[0] if names else model
     return {"cpu": model, "cores": os.cpu_count(), "python": platform.python_version()}
 
@@ -117,7 +117,8 @@ def main() -> int:
         print("torch is not installed: no ratios", file=sys.stderr)
     names = [n for n in CASES if any(fnmatch.fnmatch(n, p) for p in opts.cases)]
     rows = []
-    print("| case | threads | tenon | torch | ratio | goal | |\n| --- | --- | --- | --- | --- | --- | --- |")
+    print("| case | threads | tenon | torch | ratio | goal | |")
+    print("| --- " * 7 + "|")
     for threads in opts.threads:
         workers = {f: Worker(f, threads) for f in frameworks}
         for name in names:
@@ -131,7 +132,10 @@ def main() -> int:
     if opts.json:
         opts.json.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1) + "\n")
     over = [r["case"] for r in rows if r.get("ratio", 0) > r["goal"]]
-    print(f"\n{len(rows) - len(over)} of {len(rows)} within their goals" + (f"; over: {', '.join(over)}" if over else ""))
+    print(
+        f"\n{len(rows) - len(over)} of {len(rows)} within their goals"
+        + (f"; over: {', '.join(over)}" if over else "")
+    )
     return 0
 
 

@@ -28,7 +28,10 @@ CASES: dict[str, Case] = {}
 
 
 def case(
-    group: str, goal: float, limit: tuple[str, float] | None = None, threads: tuple[int, ...] = (1, 2)
+    group: str,
+    goal: float,
+    limit: tuple[str, float] | None = None,
+    threads: tuple[int, ...] = (1, 2),
 ) -> Callable[[Callable[[Any], Made]], Callable[[Any], Made]]:
     def add(make: Callable[[Any], Made]) -> Callable[[Any], Made]:
         name = make.__name__
@@ -143,7 +146,9 @@ def linear_module_8x8(T):
 def micrograd_mlp_step(T):
     T.manual_seed(0)
     nn = T.nn
-    model = nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 1))
+    model = nn.Sequential(
+        nn.Linear(2, 16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 1)
+    )
     opt = T.optim.SGD(model.parameters(), lr=0.01)
     x, y = ramp(T, 100, 2), ramp(T, 100, 1)
 
@@ -349,8 +354,8 @@ def digits_cnn_step(T):
     T.manual_seed(0)
     nn, F = T.nn, T.nn.functional
     model = nn.Sequential(
-        nn.Conv2d(1, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
-        nn.Linear(9216, 128), nn.ReLU(), nn.Linear(128, 10),
+        nn.Conv2d(1, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(9216, 128), nn.ReLU(), nn.Linear(128, 10),
     )  # fmt: skip
     opt = T.optim.SGD(model.parameters(), lr=0.01)
     x, y = ramp(T, 64, 1, 28, 28), T.arange(64) % 10
@@ -367,7 +372,7 @@ def digits_cnn_step(T):
 
 @case("training", 0.8)
 def nanogpt_cpu_step(T):
-    """The CPU preset of nanoGPT: 4 layers, 4 heads, width 128, block 64, batch 12, 65 characters."""
+    """nanoGPT's CPU preset: 4 layers, 4 heads, width 128, block 64, batch 12."""
     T.manual_seed(0)
     nn, F = T.nn, T.nn.functional
 
@@ -380,7 +385,8 @@ def nanogpt_cpu_step(T):
 
         def forward(self, x):
             q, k, v = (
-                z.view(12, 64, 4, 32).transpose(1, 2) for z in self.qkv(self.ln1(x)).split(128, dim=2)
+                z.view(12, 64, 4, 32).transpose(1, 2)
+                for z in self.qkv(self.ln1(x)).split(128, dim=2)
             )
             y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
             x = x + self.proj(y.transpose(1, 2).contiguous().view(12, 64, 128))

@@ -66,14 +66,16 @@ static void test_sizes_are_checked(void **state) {
     tn_tensor_unref(&t);
 }
 
+__extension__ typedef __int128 wide;
+
 /* The rule of an alias, in 128-bit arithmetic. */
 static int fits(int ndim, const int64_t *shape, const int64_t *strides, int64_t offset, int64_t n) {
-    __int128 lo = offset, hi = offset;
+    wide lo = offset, hi = offset;
     if (offset < 0) return 0;
     for (int i = 0; i < ndim; i++) {
         if (shape[i] < 0) return 0;
         if (shape[i] == 0) return 1;
-        __int128 span = (__int128)(shape[i] - 1) * strides[i];
+        wide span = (wide)(shape[i] - 1) * strides[i];
         if (span < 0)
             lo += span;
         else

@@ -56,7 +56,9 @@ def is_tensor_type(type_: str) -> bool:
     return type_.startswith(TENSOR_TYPES)
 
 
-def fill(shape: list[int], dtype: str, domain: list[float] | None, rng: np.random.Generator) -> np.ndarray:
+def fill(
+    shape: list[int], dtype: str, domain: list[float] | None, rng: np.random.Generator
+) -> np.ndarray:
     """Numbers of a dtype whose values that dtype holds exactly."""
     lo, hi = domain or (-3.0, 3.0)
     if dtype == "bool":
@@ -65,7 +67,9 @@ def fill(shape: list[int], dtype: str, domain: list[float] | None, rng: np.rando
         low = 0 if dtype == "uint8" and lo < 0 else int(np.ceil(lo))
         return rng.integers(low, max(int(np.floor(hi)), low) + 1, shape).astype(NP_DTYPES[dtype])
     if dtype.startswith("complex"):
-        return (rng.uniform(lo, hi, shape) + 1j * rng.uniform(lo, hi, shape)).astype(NP_DTYPES[dtype])
+        return (rng.uniform(lo, hi, shape) + 1j * rng.uniform(lo, hi, shape)).astype(
+            NP_DTYPES[dtype]
+        )
     x = rng.uniform(lo, hi, shape)
     if dtype == "bfloat16":
         bits = np.asarray(x, np.float32).view(np.uint32) & np.uint32(0xFFFF0000)
@@ -142,7 +146,9 @@ def reference(case: Case) -> Any:
     scope: dict[str, Any] = {"np": np, "sp": sp, "refs": refs}
     for a in case.row["args"]:
         default = a["default"]
-        scope[a["name"]] = None if default is None else eval(default, {"inf": np.inf, "nan": np.nan})
+        scope[a["name"]] = (
+            None if default is None else eval(default, {"inf": np.inf, "nan": np.nan})
+        )
     scope.update({n: widen(v) for n, v in case.args.items()})
     with np.errstate(all="ignore"):
         return eval(case.row["ref"], scope)
