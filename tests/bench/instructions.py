@@ -1,0 +1,76 @@
+"""Instructions per call of the call-path cases, counted by callgrind, against recorded figures.
+
+    python tests/bench/instructions.py PROGRAM [--record]
+
+Counts do not depend on how busy the machine is. The recorded figures are of a release build by
+gcc 12; a count more than 15 % above its figure fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+FIGURES = Path(__file__).with_name("instructions.json")
+CASES = ("add", "add_out", "mul_scalar", "add_grad", "select")
+SLACK = 1.15
+
+
+def total(program: str, case: str, calls: int) -> int:
+    """Instructions of a whole run."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith("OPENBLAS_")}
+    env["TENON_CPU_ISA"] = "baseline"  # the same code path on every x86-64 machine
+    env["TENON_NUM_THREADS"] = "1"
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "out"
+        command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}"]
+        run = subprocess.run(
+            [*command, program, case, str(calls)],
+            capture_output=True,
+            text=True,
+            env=env,
+            check=False,
+        )
+    if run.returncode != 0:
+        raise SystemExit(f"{case}: {run.stderr.strip()[-500:]}")
+    found = re.search(r"Collected : (\d+)", run.stderr)
+    if not found:
+        raise SystemExit(f"{case}: callgrind printed no count")
+    return int(found[1])
+
+
+def count(program: str, case: str) -> int:
+    few, many = 1000, 3000
+    return round((total(program, case, many) - total(program, case, few)) / (many - few))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("program")
+    parser.add_argument("--record", action="store_true", help="write the figures")
+    opts = parser.parse_args()
+    if not shutil.which("valgrind"):
+        print("instructions: skipped, valgrind is not installed")
+        return 0
+    counts = {case: count(opts.program, case) for case in CASES}
+    if opts.record:
+        FIGURES.write_text(json.dumps(counts, indent=1) + "\n")
+        return 0
+    figures = json.loads(FIGURES.read_text())
+    failed = 0
+    for case, n in counts.items():
+        over = n > figures[case] * SLACK
+        failed += over
+        print(f"{case}: {n} instructions, recorded {figures[case]}{'  OVER' if over else ''}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
