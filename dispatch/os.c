@@ -70,7 +70,7 @@ uint64_t tni_os_random_seed(void) {
 char *tni_os_read_file(const char *path, size_t limit, const char **ret_why) {
     char *text = NULL;
     struct stat info;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
         *ret_why = strerror(errno);
         return NULL;
