@@ -5,6 +5,8 @@
 #include "dispatch_priv.h"
 #include "plan_priv.h"
 
+#include <tenon/ops.h>
+
 tni_autograd_hooks tni_ag;
 
 enum { MAX_ARGS_BYTES = 768, MAX_TEMPS = 24 };
@@ -367,13 +369,31 @@ static tn_status check_inputs_given(const tn_op *op, const void *args) {
     return TN_OK;
 }
 
+/* The in-place form of a composite: its result is written over the first input, and recorded as the
+ * copy that it is. */
+static tn_status take_inplace(const tn_op *op, tn_tensor *given, tn_tensor **rets) {
+    TN_TRY(tni_check_writable(op, given, tn_view_dtype(&rets[0]->v), true));
+    if (!tni_shape_is(given, rets[0]->v.ndim, rets[0]->v.shape))
+        return tn_fail(TN_E_SHAPE, -1, "output with shape %s doesn't match the broadcast shape %s",
+                       tni_shape_text_of(&given->v), tni_shape_text_of(&rets[0]->v));
+    tn_tensor *same = NULL;
+    TN_TRY(tn_copy_(given, rets[0], 0, &same));
+    tn_tensor_unref(&rets[0]);
+    rets[0] = same;
+    return TN_OK;
+}
+
 /* A composite without a gradient of its own is recorded through its parts; one with a gradient runs
  * unrecorded and makes one entry. */
 tn_status tni_run_composite(const tn_op *op, void *args, tn_tensor **rets) {
     TN_TRY(check_inputs_given(op, args));
     bool list = op->flags & TNI_OP_LIST_OUT;
     tn_tensor *given = list || op->nout == 0 ? NULL : *tni_out_slot(op, args, 0);
-    bool own = op->grad != NULL && !tni_tls.no_grad && (input_words(op, args) & TN_W_GRAD);
+    uint64_t any = input_words(op, args);
+    bool own = op->grad != NULL && !tni_tls.no_grad && (any & TN_W_GRAD);
+    if (op->flags & TNI_OP_INPLACE_ONLY)
+        TN_TRY(tni_check_given(op, tni_in_slot(op, args, 0), true, any));
+    bool inplace = given && given == tni_in_slot(op, args, 0);
     tni_tls.no_grad += own;
     tn_status st = op->composite(args, rets);
     tni_tls.no_grad -= own;
@@ -384,7 +404,9 @@ tn_status tni_run_composite(const tn_op *op, void *args, tn_tensor **rets) {
         for (int i = 0; !list && i < op->nout; i++) *tni_out_slot(op, args, i) = rets[i];
         st = tni_ag.record(op, args, outs, list ? (int)l->n : op->nout);
     }
-    if (st == TN_OK && given && rets[0] != given) { /* out= of a composite */
+    if (st == TN_OK && inplace) {
+        st = take_inplace(op, given, rets);
+    } else if (st == TN_OK && given && rets[0] != given) { /* out= of a composite */
         st = tni_check_given(op, given, false, rets[0]->v.word);
         if (st == TN_OK) st = tni_check_writable(op, given, tn_view_dtype(&rets[0]->v), false);
         if (st == TN_OK && !tni_shape_is(given, rets[0]->v.ndim, rets[0]->v.shape))

@@ -15,6 +15,12 @@ static inline int64_t tni_size_at(const tn_tensor *t, int64_t i) {
     return n == 0 ? 1 : tn_tensor_shape(t)[i < 0 ? i + n : i];
 }
 
+/* The device of a tensor as a `Device?` argument: slot << 8 | index. */
+static inline int64_t tni_device_of(const tn_tensor *t) {
+    tn_device d = tn_tensor_device(t);
+    return (int64_t)d.slot << 8 | d.index;
+}
+
 /* A `Dim?` as a list of dimensions: none given = all. */
 #define TNI_OPT_DIMS(o) ((tn_ints){(o).has ? &(o).value : NULL, (o).has ? 1 : -1})
 

@@ -235,7 +235,7 @@ class Formula:
             raise self.fail("the formula language has no such operator on numbers")
         ints = x.kind in ("int", "bool") and y.kind in ("int", "bool") and op is not ast.Div
         if op is ast.Div:
-            a = f"(double){a}"
+            a, b = f"(double){a}", f"(double){b}"
         return Value("int" if ints else "float", f"({a} {C_BINARY[op]} {b})")
 
     def compare(self, op: type, x: Value, y: Value) -> Value:

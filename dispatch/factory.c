@@ -1,0 +1,538 @@
+/* factory.c: operators that make tensors out of sizes and numbers, fill, copy and convert them.
+ * They are composites: memory comes from the core, values from the kernels of `_copy` (a number
+ * broadcast over a plan), `_arange_` and `_linspace_`. */
+#include <float.h>
+#include <math.h>
+
+#include "dispatch_priv.h"
+#include "op_ids.h"
+#include "plan_priv.h"
+#include "shape_priv.h"
+
+#include <tenon/op_args.h>
+#include <tenon/ops.h>
+
+static const tn_device cpu = {0, 0};
+
+/* ---- Filling -----------------------------------------------------------------------------------*/
+
+tn_status tni_fill(tn_tensor *t, tn_scalar value) {
+    const tn_op *op = &tni_ops[TNI_OP__copy];
+    _Alignas(16) unsigned char number[16];
+    tn_plan plan;
+    tn_tensor *ts[2] = {t, t};
+    void *numbers[2] = {NULL, number};
+    int32_t dtype = tn_view_dtype(&t->v);
+    if (t->v.numel == 0) return TN_OK;
+    const tn_cell *cell = tni_kernel_find(op, tn_view_device(&t->v), dtype);
+    if (!cell) return tni_kernel_missing(op, tn_tensor_device(t), dtype);
+    tni_scalar_store(&value, dtype, number);
+    tni_plan_build(&plan, 2, 1, ts, 2u, numbers, t->v.ndim, t->v.shape, 0);
+    tn__copy_args args = {.plan = &plan, .input = &t->v, .out = &t->v};
+    return tni_kernel_run(op, cell, tn_tensor_device(t), dtype, &args);
+}
+
+tn_status tni_check_scalar_fits(const tn_scalar *value, int32_t dtype) {
+    static const double most[] = {[TN_U8] = 255.0,   [TN_I8] = 127.0,   [TN_I16] = 32767.0,
+                                  [TN_I32] = 2147483647.0, [TN_I64] = 9223372036854775807.0,
+                                  [TN_F16] = 65504.0, [TN_BF16] = 3.3895313892515355e38,
+                                  [TN_F32] = FLT_MAX, [TN_F64] = DBL_MAX};
+    static const char *const names[] = {[TN_U8] = "uint8_t", [TN_I8] = "int8_t",
+                                        [TN_I16] = "short",  [TN_I32] = "int",
+                                        [TN_I64] = "int64_t", [TN_F16] = "c10::Half",
+                                        [TN_BF16] = "c10::BFloat16", [TN_F32] = "float",
+                                        [TN_F64] = "double"};
+    int32_t to = tn_dtype_category(dtype);
+    bool fits = true;
+    if (to == TN_CAT_COMPLEX || to == TN_CAT_BOOL || dtype >= TN_COUNT(most)) return TN_OK;
+    if (value->kind == TN_CAT_COMPLEX && value->im != 0.0) fits = false;
+    if (to == TN_CAT_FLOAT) {
+        if (isfinite(value->re) && fabs(value->re) > most[dtype]) fits = false;
+    } else if (value->kind >= TN_CAT_FLOAT) {
+        double lowest = dtype == TN_U8 ? -most[dtype] : -most[dtype] - 1.0;
+        if (!(trunc(value->re) <= most[dtype] && trunc(value->re) >= lowest)) fits = false;
+    } else if (dtype != TN_I64) {
+        int64_t m = (int64_t)most[dtype];
+        if (value->i > m || value->i < (dtype == TN_U8 ? -m : -m - 1)) fits = false;
+    }
+    if (fits) return TN_OK;
+    return tn_fail(TN_E_STATE, -1, "value cannot be converted to type %s without overflow",
+                   names[dtype]);
+}
+
+/* What every operator that overwrites `self` checks first. */
+static tn_status check_target(int id, const tn_tensor *self) {
+    TN_TRY(tni_check_writable(&tni_ops[id], self, tn_view_dtype(&self->v), true));
+    return tni_check_no_internal_overlap(self);
+}
+
+static tn_status filled_inplace(int id, tn_tensor *self, tn_scalar value, tn_tensor **rets) {
+    TN_TRY(check_target(id, self));
+    TN_TRY(tni_check_scalar_fits(&value, tn_view_dtype(&self->v)));
+    TN_TRY(tni_fill(self, value));
+    tni_bump_version(self);
+    rets[0] = tn_tensor_ref(self);
+    return TN_OK;
+}
+
+tn_status tni_composite_fill_(const void *args, tn_tensor **rets) {
+    const tn_fill__args *a = args;
+    return filled_inplace(TNI_OP_fill_, tni_t(a->self), a->value, rets);
+}
+
+tn_status tni_composite_fill__tensor(const void *args, tn_tensor **rets) {
+    const tn_fill__tensor_args *a = args;
+    tn_tensor *self = tni_t(a->self), *value = tni_t(a->value);
+    if (a->value->ndim != 0)
+        return tn_fail(TN_E_SHAPE, 1,
+                       "fill_ only supports 0-dimension value tensor but got tensor with %d "
+                       "dimensions.",
+                       (int)a->value->ndim);
+    TN_TRY(check_target(TNI_OP_fill__tensor, self));
+    TN_TRY(tni_copy_into(self, value));
+    tni_bump_version(self);
+    rets[0] = tn_tensor_ref(self);
+    return TN_OK;
+}
+
+tn_status tni_composite_zero_(const void *args, tn_tensor **rets) {
+    const tn_zero__args *a = args;
+    return filled_inplace(TNI_OP_zero_, tni_t(a->self), tn_scalar_int(0), rets);
+}
+
+/* ---- New tensors -------------------------------------------------------------------------------*/
+
+static tn_status check_format(int64_t format, int32_t ndim) {
+    if (format == TN_FORMAT_CHANNELS_LAST && ndim != 4)
+        return tn_fail(TN_E_SHAPE, -1, "required rank 4 tensor to use channels_last format");
+    if (format == TN_FORMAT_CHANNELS_LAST_3D && ndim != 5)
+        return tn_fail(TN_E_SHAPE, -1, "required rank 5 tensor to use channels_last_3d format");
+    return TN_OK;
+}
+
+tn_status tni_new_like(const tn_view *v, int32_t dtype, tn_device device, int64_t format,
+                       tn_tensor **ret_tensor) {
+    int64_t strides[TN_MAX_DIMS];
+    bool plain = format == TN_FORMAT_CONTIGUOUS ||
+                 (format == TN_FORMAT_PRESERVE && (v->word & TN_W_CONTIGUOUS));
+    if (plain) return tn_tensor_new(dtype, device, v->ndim, v->shape, ret_tensor);
+    TN_TRY(check_format(format, v->ndim));
+    tni_format_strides((int32_t)format, v, v->ndim, v->shape, strides);
+    return tn_tensor_new_strided(dtype, device, v->ndim, v->shape, strides, ret_tensor);
+}
+
+static tn_status sized(tn_ints size, int64_t dtype, int64_t device, int64_t format, int32_t fallback,
+                       tn_tensor **ret) {
+    int64_t strides[TN_MAX_DIMS], numel;
+    int32_t type = dtype < 0 ? fallback : (int32_t)dtype;
+    tn_device dev = tni_device_given(device, cpu);
+    if (size.n > TN_MAX_DIMS)
+        return tn_fail(TN_E_VALUE, 0, "a tensor has at most %d dimensions, not %lld", TN_MAX_DIMS,
+                       (long long)size.n);
+    int32_t ndim = (int32_t)(size.n > 0 ? size.n : 0);
+    if (format == TN_FORMAT_CONTIGUOUS || format == TN_FORMAT_PRESERVE)
+        return tn_tensor_new(type, dev, ndim, size.v, ret);
+    TN_TRY(check_format(format, ndim));
+    TN_TRY(tni_numel(ndim, size.v, 16, &numel));
+    tni_format_strides((int32_t)format, NULL, ndim, size.v, strides);
+    return tn_tensor_new_strided(type, dev, ndim, size.v, strides, ret);
+}
+
+/* Fills a fresh tensor and hands it over, or releases it. */
+static tn_status hand_filled(tn_tensor *t, tn_scalar value, tn_tensor **rets) {
+    tn_status st = tni_check_scalar_fits(&value, tn_view_dtype(&t->v));
+    if (st == TN_OK) st = tni_fill(t, value);
+    if (st == TN_OK)
+        rets[0] = t;
+    else
+        tn_tensor_unref(&t);
+    return st;
+}
+
+static tn_status sized_filled(tn_ints size, int64_t dtype, int64_t device, int32_t fallback,
+                              tn_scalar value, tn_tensor **rets) {
+    tn_tensor *t;
+    TN_TRY(sized(size, dtype, device, TN_FORMAT_CONTIGUOUS, fallback, &t));
+    return hand_filled(t, value, rets);
+}
+
+static tn_status like(const tn_view *v, int64_t dtype, int64_t device, int64_t format,
+                      tn_tensor **ret) {
+    int32_t type = dtype < 0 ? tn_view_dtype(v) : (int32_t)dtype;
+    return tni_new_like(v, type, tni_device_given(device, tn_tensor_device(tni_t(v))), format, ret);
+}
+
+static tn_status like_filled(const tn_view *v, int64_t dtype, int64_t device, int64_t format,
+                             tn_scalar value, tn_tensor **rets) {
+    tn_tensor *t;
+    TN_TRY(like(v, dtype, device, format, &t));
+    return hand_filled(t, value, rets);
+}
+
+/* The dtype a tensor takes from a number alone. */
+static int32_t dtype_of_number(const tn_scalar *s) {
+    if (s->kind == TN_CAT_BOOL) return TN_BOOL;
+    if (s->kind == TN_CAT_INT) return TN_I64;
+    if (s->kind == TN_CAT_FLOAT) return tn_dtype_default();
+    return tn_dtype_default() == TN_F64 ? TN_C128 : TN_C64;
+}
+
+tn_status tni_composite_empty(const void *args, tn_tensor **rets) {
+    const tn_empty_args *a = args;
+    return sized(a->size, a->dtype, a->device, a->memory_format, tn_dtype_default(), rets);
+}
+
+tn_status tni_composite_empty_like(const void *args, tn_tensor **rets) {
+    const tn_empty_like_args *a = args;
+    return like(a->input, a->dtype, a->device, a->memory_format, rets);
+}
+
+static tn_status strided(tn_ints size, tn_ints stride, int32_t dtype, tn_device device,
+                         tn_tensor **ret) {
+    if (size.n != stride.n)
+        return tn_fail(TN_E_SHAPE, 0,
+                       "dimensionality of sizes (%lld) must match dimensionality of strides (%lld)",
+                       (long long)size.n, (long long)stride.n);
+    if (size.n > TN_MAX_DIMS)
+        return tn_fail(TN_E_VALUE, 0, "a tensor has at most %d dimensions", TN_MAX_DIMS);
+    return tn_tensor_new_strided(dtype, device, (int32_t)size.n, size.v, stride.v, ret);
+}
+
+tn_status tni_composite_empty_strided(const void *args, tn_tensor **rets) {
+    const tn_empty_strided_args *a = args;
+    int32_t type = a->dtype < 0 ? tn_dtype_default() : (int32_t)a->dtype;
+    return strided(a->size, a->stride, type, tni_device_given(a->device, cpu), rets);
+}
+
+tn_status tni_composite_zeros(const void *args, tn_tensor **rets) {
+    const tn_zeros_args *a = args;
+    return sized_filled(a->size, a->dtype, a->device, tn_dtype_default(), tn_scalar_int(0), rets);
+}
+
+tn_status tni_composite_zeros_like(const void *args, tn_tensor **rets) {
+    const tn_zeros_like_args *a = args;
+    return like_filled(a->input, a->dtype, a->device, a->memory_format, tn_scalar_int(0), rets);
+}
+
+tn_status tni_composite_ones(const void *args, tn_tensor **rets) {
+    const tn_ones_args *a = args;
+    return sized_filled(a->size, a->dtype, a->device, tn_dtype_default(), tn_scalar_int(1), rets);
+}
+
+tn_status tni_composite_ones_like(const void *args, tn_tensor **rets) {
+    const tn_ones_like_args *a = args;
+    return like_filled(a->input, a->dtype, a->device, a->memory_format, tn_scalar_int(1), rets);
+}
+
+tn_status tni_composite_full(const void *args, tn_tensor **rets) {
+    const tn_full_args *a = args;
+    return sized_filled(a->size, a->dtype, a->device, dtype_of_number(&a->fill_value), a->fill_value,
+                        rets);
+}
+
+tn_status tni_composite_full_like(const void *args, tn_tensor **rets) {
+    const tn_full_like_args *a = args;
+    return like_filled(a->input, a->dtype, a->device, a->memory_format, a->fill_value, rets);
+}
+
+/* The dtype and device of a new_* method: the tensor's unless given. */
+static int64_t device_or_own(const tn_view *v, int64_t device) {
+    tn_device own = tn_tensor_device(tni_t(v));
+    return device < 0 ? (int64_t)own.slot << 8 | own.index : device;
+}
+
+tn_status tni_composite_new_empty(const void *args, tn_tensor **rets) {
+    const tn_new_empty_args *a = args;
+    return sized(a->size, a->dtype, device_or_own(a->input, a->device), TN_FORMAT_CONTIGUOUS,
+                 tn_view_dtype(a->input), rets);
+}
+
+tn_status tni_composite_new_empty_strided(const void *args, tn_tensor **rets) {
+    const tn_new_empty_strided_args *a = args;
+    int32_t type = a->dtype < 0 ? tn_view_dtype(a->input) : (int32_t)a->dtype;
+    tn_device device = tni_device_given(a->device, tn_tensor_device(tni_t(a->input)));
+    return strided(a->size, a->stride, type, device, rets);
+}
+
+tn_status tni_composite_new_zeros(const void *args, tn_tensor **rets) {
+    const tn_new_zeros_args *a = args;
+    return sized_filled(a->size, a->dtype, device_or_own(a->input, a->device),
+                        tn_view_dtype(a->input), tn_scalar_int(0), rets);
+}
+
+tn_status tni_composite_new_ones(const void *args, tn_tensor **rets) {
+    const tn_new_ones_args *a = args;
+    return sized_filled(a->size, a->dtype, device_or_own(a->input, a->device),
+                        tn_view_dtype(a->input), tn_scalar_int(1), rets);
+}
+
+tn_status tni_composite_new_full(const void *args, tn_tensor **rets) {
+    const tn_new_full_args *a = args;
+    return sized_filled(a->size, a->dtype, device_or_own(a->input, a->device),
+                        tn_view_dtype(a->input), a->fill_value, rets);
+}
+
+/* ---- Sequences ---------------------------------------------------------------------------------*/
+
+/* How many numbers from start on, step apart, lie before end; one more when end is `closed`. */
+static tn_status count_of(const tn_scalar *start, const tn_scalar *end, const tn_scalar *step,
+                          bool exact, bool closed, int64_t *ret_n) {
+    if (step->re == 0.0) return tn_fail(TN_E_STATE, 2, "step must be nonzero");
+    if (!isfinite(start->re) || !isfinite(end->re))
+        return tn_fail(TN_E_STATE, 1, "unsupported range: %g -> %g", start->re, end->re);
+    if ((step->re > 0 && start->re > end->re) || (step->re < 0 && start->re < end->re))
+        return tn_fail(TN_E_STATE, 1,
+                       "upper bound and lower bound inconsistent with step sign");
+    double n;
+    if (exact && !closed) {
+        /* Whole numbers: no rounding, even where a double cannot hold them. */
+        int64_t span, s = step->i;
+        if (__builtin_sub_overflow(end->i, start->i, &span))
+            return tn_fail(TN_E_STATE, 1, "invalid size, possible overflow?");
+        *ret_n = span / s + (span % s != 0);
+        return TN_OK;
+    }
+    n = closed ? floor((end->re - start->re) / step->re) + 1.0
+               : ceil((end->re - start->re) / step->re);
+    if (!(n >= 0.0 && n < 4.6e18)) return tn_fail(TN_E_STATE, 1, "invalid size, possible overflow?");
+    *ret_n = (int64_t)n;
+    return TN_OK;
+}
+
+static tn_status sequence(tn_scalar start, tn_scalar end, tn_scalar step, bool closed, int64_t dtype,
+                          int64_t device, tn_tensor **rets) {
+    bool exact = start.kind < TN_CAT_FLOAT && end.kind < TN_CAT_FLOAT && step.kind < TN_CAT_FLOAT;
+    int32_t fallback = exact && !closed ? TN_I64 : tn_dtype_default();
+    int64_t n = 0;
+    tn_tensor *t, *same = NULL;
+    if (start.kind == TN_CAT_COMPLEX || end.kind == TN_CAT_COMPLEX || step.kind == TN_CAT_COMPLEX)
+        return tn_fail(TN_E_TYPE, -1, "arange takes real numbers");
+    TN_TRY(count_of(&start, &end, &step, exact, closed, &n));
+    TN_TRY(sized(tn_ints_of(&n, 1), dtype, device, TN_FORMAT_CONTIGUOUS, fallback, &t));
+    tn_status st = TN_OK;
+    if (n > 0) st = tn__arange_(t, start, step, &same);
+    tn_tensor_unref(&same);
+    if (st == TN_OK)
+        rets[0] = t;
+    else
+        tn_tensor_unref(&t);
+    return st;
+}
+
+tn_status tni_composite_arange(const void *args, tn_tensor **rets) {
+    const tn_arange_args *a = args;
+    return sequence(tn_scalar_int(0), a->end, tn_scalar_int(1), false, a->dtype, a->device, rets);
+}
+
+tn_status tni_composite_arange_start(const void *args, tn_tensor **rets) {
+    const tn_arange_start_args *a = args;
+    return sequence(a->start, a->end, a->step, false, a->dtype, a->device, rets);
+}
+
+tn_status tni_composite_range(const void *args, tn_tensor **rets) {
+    const tn_range_args *a = args;
+    return sequence(a->start, a->end, a->step, true, a->dtype, a->device, rets);
+}
+
+static int32_t linspace_dtype(const tn_scalar *a, const tn_scalar *b, int64_t dtype) {
+    if (dtype >= 0) return (int32_t)dtype;
+    if (a->kind == TN_CAT_COMPLEX || b->kind == TN_CAT_COMPLEX)
+        return tn_dtype_default() == TN_F64 ? TN_C128 : TN_C64;
+    return tn_dtype_default();
+}
+
+tn_status tni_composite_linspace(const void *args, tn_tensor **rets) {
+    const tn_linspace_args *a = args;
+    tn_tensor *t, *same = NULL;
+    if (a->steps < 0)
+        return tn_fail(TN_E_STATE, 2, "number of steps must be non-negative");
+    TN_TRY(sized(tn_ints_of(&a->steps, 1), linspace_dtype(&a->start, &a->end, a->dtype), a->device,
+                 TN_FORMAT_CONTIGUOUS, 0, &t));
+    tn_status st = a->steps > 0 ? tn__linspace_(t, a->start, a->end, &same) : TN_OK;
+    tn_tensor_unref(&same);
+    if (st == TN_OK)
+        rets[0] = t;
+    else
+        tn_tensor_unref(&t);
+    return st;
+}
+
+/* The exponents are made and raised in double, so that a float result is rounded once. */
+tn_status tni_composite_logspace(const void *args, tn_tensor **rets) {
+    const tn_logspace_args *a = args;
+    int32_t dtype = linspace_dtype(&a->start, &a->end, a->dtype);
+    int64_t wide = tn_dtype_category(dtype) == TN_CAT_COMPLEX ? TN_C128 : TN_F64;
+    tn_tensor *exponents = NULL, *base = NULL, *powers = NULL;
+    tn_status st = tn_linspace(a->start, a->end, a->steps, wide, a->device, &exponents);
+    if (st) goto out;
+    st = tn_full((tn_ints){NULL, 0}, tn_scalar_float(a->base), wide, a->device, &base);
+    if (st) goto out;
+    if ((st = tn_pow(base, exponents, &powers))) goto out;
+    st = tn__move(powers, dtype, -1, rets);
+out:
+    tn_tensor_unref(&exponents);
+    tn_tensor_unref(&base);
+    tn_tensor_unref(&powers);
+    return st;
+}
+
+static tn_status identity(int64_t n, int64_t m, int64_t dtype, int64_t device, tn_tensor **rets) {
+    tn_tensor *t = NULL, *diagonal = NULL;
+    if (n < 0) return tn_fail(TN_E_STATE, 0, "n must be greater or equal to 0, got %lld", (long long)n);
+    if (m < 0) return tn_fail(TN_E_STATE, 1, "m must be greater or equal to 0, got %lld", (long long)m);
+    TN_TRY(sized_filled(TN_INTS(n, m), dtype, device, tn_dtype_default(), tn_scalar_int(0), &t));
+    tn_status st = tn_diagonal(t, 0, 0, 1, &diagonal);
+    if (st == TN_OK) st = tni_fill(diagonal, tn_scalar_int(1));
+    tn_tensor_unref(&diagonal);
+    if (st == TN_OK)
+        rets[0] = t;
+    else
+        tn_tensor_unref(&t);
+    return st;
+}
+
+tn_status tni_composite_eye(const void *args, tn_tensor **rets) {
+    const tn_eye_args *a = args;
+    return identity(a->n, a->n, a->dtype, a->device, rets);
+}
+
+tn_status tni_composite_eye_m(const void *args, tn_tensor **rets) {
+    const tn_eye_m_args *a = args;
+    return identity(a->n, a->m, a->dtype, a->device, rets);
+}
+
+/* Of row r the lower triangle has the first ones of `cols` columns, the upper one the rest. */
+static int64_t lower_columns(int64_t r, int64_t cols, int64_t offset) {
+    int64_t n = r + offset + 1;
+    return n < 0 ? 0 : n > cols ? cols : n;
+}
+
+static tn_status triangle(bool lower, int64_t rows, int64_t cols, int64_t offset, int64_t dtype,
+                          int64_t device, tn_tensor **rets) {
+    int64_t n = 0, area, limit = INT64_C(1) << 61;
+    tn_tensor *t = NULL;
+    if (rows < 0) return tn_fail(TN_E_STATE, 0, "row must be non-negative, got%lld", (long long)rows);
+    if (cols < 0) return tn_fail(TN_E_STATE, 1, "col must be non-negative, got%lld", (long long)cols);
+    if (__builtin_mul_overflow(rows, cols, &area) || area > limit)
+        return tn_fail(TN_E_VALUE, 0, "a triangle of %lld by %lld is too large", (long long)rows,
+                       (long long)cols);
+    if (area == 0) rows = 0;
+    if (offset > cols) offset = cols; /* farther out nothing changes */
+    if (offset < -rows) offset = -rows;
+    if (!lower) offset--; /* what is left of the upper triangle is the lower one a step below */
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t k = lower_columns(r, cols, offset);
+        n += lower ? k : cols - k;
+    }
+    TN_TRY(sized(TN_INTS(2, n), TN_I64, -1, TN_FORMAT_CONTIGUOUS, TN_I64, &t));
+    int64_t *row = t->v.data, *col = n ? row + n : row;
+    for (int64_t r = 0, i = 0; r < rows; r++) {
+        int64_t k = lower_columns(r, cols, offset);
+        for (int64_t c = lower ? 0 : k; c < (lower ? k : cols); c++, i++) {
+            row[i] = r;
+            col[i] = c;
+        }
+    }
+    tn_status st = tn__move(t, dtype < 0 ? TN_I64 : dtype, device, rets);
+    tn_tensor_unref(&t);
+    return st;
+}
+
+tn_status tni_composite_tril_indices(const void *args, tn_tensor **rets) {
+    const tn_tril_indices_args *a = args;
+    return triangle(true, a->row, a->col, a->offset, a->dtype, a->device, rets);
+}
+
+tn_status tni_composite_triu_indices(const void *args, tn_tensor **rets) {
+    const tn_triu_indices_args *a = args;
+    return triangle(false, a->row, a->col, a->offset, a->dtype, a->device, rets);
+}
+
+/* ---- Copies ------------------------------------------------------------------------------------*/
+
+static tn_status copy_of(const tn_view *v, int32_t dtype, tn_device device, int64_t format,
+                         tn_tensor **rets) {
+    tn_tensor *t;
+    TN_TRY(tni_new_like(v, dtype, device, format, &t));
+    tn_status st = tni_copy_into(t, tni_t(v));
+    if (st == TN_OK)
+        rets[0] = t;
+    else
+        tn_tensor_unref(&t);
+    return st;
+}
+
+tn_status tni_composite_clone(const void *args, tn_tensor **rets) {
+    const tn_clone_args *a = args;
+    return copy_of(a->input, tn_view_dtype(a->input), tn_tensor_device(tni_t(a->input)),
+                   a->memory_format, rets);
+}
+
+tn_status tni_composite_contiguous(const void *args, tn_tensor **rets) {
+    const tn_contiguous_args *a = args;
+    uint64_t want = a->memory_format == TN_FORMAT_CONTIGUOUS ? TN_W_CONTIGUOUS : TN_W_CHANNELS_LAST;
+    if (a->memory_format == TN_FORMAT_PRESERVE)
+        return tn_fail(TN_E_STATE, 1, "preserve memory format is unsupported by the contiguous operator");
+    TN_TRY(check_format(a->memory_format, a->input->ndim));
+    if ((a->input->word & want) && !(tni_t(a->input)->flags & TNI_T_STACK)) {
+        rets[0] = tn_tensor_ref(tni_t(a->input));
+        return TN_OK;
+    }
+    return tn_clone(tni_t(a->input), a->memory_format, rets);
+}
+
+tn_status tni_composite_copy_(const void *args, tn_tensor **rets) {
+    const tn_copy__args *a = args;
+    tn_tensor *self = tni_t(a->self), *src = tni_t(a->src);
+    TN_TRY(tni_check_writable(&tni_ops[TNI_OP_copy_], self, tn_view_dtype(&self->v), true));
+    if (self != src) {
+        TN_TRY(tni_check_no_internal_overlap(self));
+        if (tni_overlap_of(self, src) == TNI_OVERLAP_PARTIAL)
+            return tn_fail(TN_E_STATE, 1,
+                           "unsupported operation: some elements of the input tensor and the "
+                           "written-to tensor refer to a single memory location. Please clone() "
+                           "the tensor before performing the operation.");
+        TN_TRY(tni_copy_into(self, src));
+        tni_bump_version(self);
+    }
+    rets[0] = tn_tensor_ref(self);
+    return TN_OK;
+}
+
+tn_status tni_composite__to_copy(const void *args, tn_tensor **rets) {
+    const tn__to_copy_args *a = args;
+    const tn_view *v = a->input;
+    tn_device device = tni_device_given(a->device, tn_tensor_device(tni_t(v)));
+    return copy_of(v, a->dtype < 0 ? tn_view_dtype(v) : (int32_t)a->dtype, device, a->memory_format,
+                   rets);
+}
+
+tn_status tni_composite__move(const void *args, tn_tensor **rets) {
+    const tn__move_args *a = args;
+    tn_tensor *t = tni_t(a->input);
+    tn_device own = tn_tensor_device(t), device = tni_device_given(a->device, own);
+    bool same = device.slot == own.slot && device.index == own.index &&
+                (a->dtype < 0 || a->dtype == tn_view_dtype(&t->v));
+    if (same && !(t->flags & TNI_T_STACK)) {
+        rets[0] = tn_tensor_ref(t);
+        return TN_OK;
+    }
+    return tn__to_copy(t, a->dtype, a->device, 0, TN_FORMAT_PRESERVE, rets);
+}
+
+/* ---- Triangles of a matrix ---------------------------------------------------------------------*/
+
+static tn_status triangle_shape(tn_infer *inf, const tn_view *v) {
+    if (v->ndim < 2)
+        return tn_fail(TN_E_SHAPE, 0, "%s: input tensor must have at least 2 dimensions",
+                       inf->op->info.name);
+    return tni_infer_set(inf, 0, v->ndim, v->shape);
+}
+
+tn_status tni_infer_tril(tn_infer *inf, const void *args) {
+    return triangle_shape(inf, ((const tn_tril_args *)args)->input);
+}
+
+tn_status tni_infer_triu(tn_infer *inf, const void *args) {
+    return triangle_shape(inf, ((const tn_triu_args *)args)->input);
+}

@@ -1,0 +1,31 @@
+/* shape_priv.h: what the shape operators share: views.c, composite_shape.c, factory.c, index.c. */
+#ifndef TENON_SHAPE_PRIV_H
+#define TENON_SHAPE_PRIV_H
+
+#include "core_priv.h"
+#include "infer_priv.h"
+
+/* Fills ret_shape (room for TN_MAX_DIMS) from a size list in which one entry may be -1. TN_E_SHAPE
+ * in PyTorch's words when the sizes do not hold numel elements. */
+tn_status tni_infer_sizes(tn_ints size, int64_t numel, int64_t *ret_shape);
+
+/* Strides that show v in another shape of the same numel; false when that needs a copy. */
+bool tni_view_strides(const tn_view *v, int32_t n, const int64_t *shape, int64_t *ret_strides);
+
+/* A `Device?` argument (slot << 8 | index, -1 when not given) as a device. */
+static inline tn_device tni_device_given(int64_t code, tn_device none) {
+    tn_device d = {(int32_t)(code >> 8), (int32_t)(code & 0xff)};
+    return code < 0 ? none : d;
+}
+
+/* An uninitialised tensor of v's shape; format as in tni_format_strides. */
+tn_status tni_new_like(const tn_view *v, int32_t dtype, tn_device device, int64_t format,
+                       tn_tensor **ret_tensor);
+
+/* TN_E_STATE when `value` has no place in dtype: out of range, or complex into real. */
+tn_status tni_check_scalar_fits(const tn_scalar *value, int32_t dtype);
+
+/* Every element of t = value. Nothing recorded, no version counted. */
+tn_status tni_fill(tn_tensor *t, tn_scalar value);
+
+#endif
