@@ -20,8 +20,7 @@ typedef struct reader {
 static const char *read_value(reader *r);
 
 static void skip_space(reader *r) {
-    while (r->at < r->end &&
-           (*r->at == ' ' || *r->at == '\t' || *r->at == '\n' || *r->at == '\r'))
+    while (r->at < r->end && (*r->at == ' ' || *r->at == '\t' || *r->at == '\n' || *r->at == '\r'))
         r->line += *r->at++ == '\n';
 }
 
@@ -190,7 +189,8 @@ static const char *read_word(reader *r) {
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         size_t n = strlen(words[i].word);
         if ((size_t)(r->end - r->at) < n || memcmp(r->at, words[i].word, n) != 0) continue;
-        tni_json_value v = {.kind = words[i].kind, .boolean = words[i].value, .text = words[i].word};
+        tni_json_value v = {
+            .kind = words[i].kind, .boolean = words[i].value, .text = words[i].word};
         r->at += n;
         return r->visit(r->ctx, r->path, &v);
     }

@@ -20,7 +20,7 @@ typedef enum tni_json_kind {
 typedef struct tni_json_value {
     tni_json_kind kind;
     bool boolean;
-    bool is_int;      /* a number without fraction and exponent that fits `integer` */
+    bool is_int; /* a number without fraction and exponent that fits `integer` */
     int64_t integer;
     const char *text; /* strings: unescaped, without NUL bytes; numbers: as written */
 } tni_json_value;

@@ -124,7 +124,8 @@ static char *read_manifest(found *f, const char *folder, const char *path) {
     const char *why = tni_os_untrusted(path);
     if (why)
         return format_text("%s was not read: %s; make file and folder yours or root's and not "
-                           "writable by others", path, why);
+                           "writable by others",
+                           path, why);
     char *text = tni_os_read_file(path, MANIFEST_BYTES, &why);
     if (!text) return format_text("%s was not read: %s", path, why);
     char *file = f->name;
@@ -204,13 +205,15 @@ static char *activate(tni_plugin *p, const char *path) {
     const char *why = tni_os_untrusted(path);
     if (why)
         return format_text("%s was not loaded: %s; make file and folder yours or root's and not "
-                           "writable by others", path, why);
+                           "writable by others",
+                           path, why);
     p->library = tni_os_library_open(path, &why);
     if (!p->library) return format_text("%s could not be loaded: %s", path, why);
     void *symbol = tni_os_library_symbol(p->library, TN_PLUGIN_ENTRY);
     if (!symbol)
         return format_text("%s exports no " TN_PLUGIN_ENTRY ": it is no Tenon plugin, or one for "
-                           "another major version", path);
+                           "another major version",
+                           path);
     memcpy(&entry, &symbol, sizeof entry);
     if (entry(&tni_host, &theirs) != TN_OK)
         return format_text("%s refused to start: %s", path, tn_error_last()->message);
@@ -266,9 +269,16 @@ static bool serves(const found *f, const char *device) {
 
 enum { NOTE_BYTES = 700 };
 
+/* Appends to a list of reasons; what does not fit is left out. */
 static void add_note(const char *text, char *note) {
-    size_t at = strlen(note);
-    snprintf(note + at, NOTE_BYTES - at, "%s%s", at ? ", " : "", text);
+    size_t at = strlen(note), n = strlen(text);
+    if (at > 0 && at + 2 < NOTE_BYTES) {
+        memcpy(note + at, ", ", 3);
+        at += 2;
+    }
+    if (n > NOTE_BYTES - 1 - at) n = NOTE_BYTES - 1 - at;
+    memcpy(note + at, text, n);
+    note[at + n] = '\0';
 }
 
 tn_status tni_loader_load_device(const char *name) {
@@ -292,7 +302,8 @@ tn_status tni_loader_load_device(const char *name) {
     if (known) return tn_fail(TN_E_DEVICE, -1, "device '%s' cannot be used: %s", name, note);
     return tn_fail(TN_E_DEVICE, -1,
                    "no plugin serves device '%s': install one, or name its folder in "
-                   "TENON_PLUGIN_PATH (looked at: %s)", name, note);
+                   "TENON_PLUGIN_PATH (looked at: %s)",
+                   name, note);
 }
 
 tn_status tn_plugin_retire(const char *name) {

@@ -215,8 +215,8 @@ static int lay_out(void **state) {
     (void)state;
     built = getenv("TENON_TEST_PLUGINS");
     if (!built || !mkdtemp(folder)) return -1;
-    static const char *const good[] = {"probe",   "newer",      "major", "refuses", "half",
-                                       "noalloc", "noactivate", "old"};
+    static const char *const good[] = {"probe", "newer",   "major",      "refuses",
+                                       "half",  "noalloc", "noactivate", "old"};
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
         add_plugin(good[i], "{\"major\": 1, \"min_minor\": 0}");
     write_file("mm.json",

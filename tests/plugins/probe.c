@@ -6,13 +6,13 @@
 #include <tenon/plugin.h>
 
 #define PROBE_GOOD 0
-#define PROBE_NEEDS_NEWER 1  /* wants a minor version that does not exist */
+#define PROBE_NEEDS_NEWER 1 /* wants a minor version that does not exist */
 #define PROBE_OTHER_MAJOR 2
-#define PROBE_REFUSES 3      /* the entry function fails */
-#define PROBE_HALF 4         /* activate registers its device, then fails */
-#define PROBE_NO_ALLOC 5     /* a device without a required function */
+#define PROBE_REFUSES 3  /* the entry function fails */
+#define PROBE_HALF 4     /* activate registers its device, then fails */
+#define PROBE_NO_ALLOC 5 /* a device without a required function */
 #define PROBE_NO_ACTIVATE 6
-#define PROBE_OLD 7          /* built when tn_plugin ended after `activate` */
+#define PROBE_OLD 7 /* built when tn_plugin ended after `activate` */
 
 static tn_status probe_alloc(void *ctx, int32_t device, uint64_t bytes, void **ret_data) {
     (void)ctx;
