@@ -269,7 +269,7 @@ typedef struct tni_autograd_hooks {
     /* After a call whose inputs require a gradient: make the node, attach it to the outputs. */
     tn_status (*record)(const tn_op *op, const void *args, tn_tensor *const *outs, int nout);
     /* Before an in-place call on `out`: TN_E_STATE for a leaf that requires a gradient, ... */
-    tn_status (*check_inplace)(const tn_op *op, tn_tensor *out, bool any_input_grad);
+    tn_status (*check_inplace)(const tn_op *op, const void *args, tn_tensor *out);
     /* A view was made of `base` (recorded too when grad is on): keep the relation. */
     tn_status (*note_view)(const tn_op *op, const void *args, tn_tensor *base, tn_tensor *view);
     void (*node_unref)(tn_node *n);

@@ -90,7 +90,8 @@ tn_status tni_fail_devices(tn_device a, tn_device b) {
                    tn_device_name(a.slot), (int)a.index, tn_device_name(b.slot), (int)b.index);
 }
 
-tn_status tni_check_given(const tn_op *op, tn_tensor *out, bool inplace, uint64_t any_input_word) {
+tn_status tni_check_given(const tn_op *op, const void *args, tn_tensor *out, bool inplace,
+                          uint64_t any_input_word) {
     uint64_t any = any_input_word | out->v.word;
     if ((any & TN_W_GRAD) && !tni_tls.no_grad) {
         if (!inplace)
@@ -98,7 +99,7 @@ tn_status tni_check_given(const tn_op *op, tn_tensor *out, bool inplace, uint64_
                            "%s(): functions with out=... arguments don't support automatic "
                            "differentiation, but one of the arguments requires grad.",
                            op->info.name);
-        TN_TRY(tni_ag.check_inplace(op, out, true));
+        TN_TRY(tni_ag.check_inplace(op, args, out));
     }
     if ((out->v.word & TN_W_INFERENCE) && !tni_tls.inference)
         return tn_fail(TN_E_STATE, -1,
@@ -253,7 +254,7 @@ static tn_status make_outputs(structured *s) {
         if (m->absent) continue;
         if (given) {
             bool inplace = (op->flags & TNI_OP_INPLACE_ONLY) || given == tni_in_slot(op, s->args, 0);
-            TN_TRY(tni_check_given(op, given, inplace, s->any));
+            TN_TRY(tni_check_given(op, s->args, given, inplace, s->any));
             TN_TRY(tni_check_writable(op, given, m->dtype, inplace));
             if (!tni_shape_is(given, m->ndim, m->shape))
                 TN_TRY(tni_resize_out(given, m->ndim, m->shape));
@@ -392,7 +393,7 @@ tn_status tni_run_composite(const tn_op *op, void *args, tn_tensor **rets) {
     uint64_t any = input_words(op, args);
     bool own = op->grad != NULL && !tni_tls.no_grad && (any & TN_W_GRAD);
     if (op->flags & TNI_OP_INPLACE_ONLY)
-        TN_TRY(tni_check_given(op, tni_in_slot(op, args, 0), true, any));
+        TN_TRY(tni_check_given(op, args, tni_in_slot(op, args, 0), true, any));
     bool inplace = given && given == tni_in_slot(op, args, 0);
     tni_tls.no_grad += own;
     tn_status st = op->composite(args, rets);
@@ -407,7 +408,7 @@ tn_status tni_run_composite(const tn_op *op, void *args, tn_tensor **rets) {
     if (st == TN_OK && inplace) {
         st = take_inplace(op, given, rets);
     } else if (st == TN_OK && given && rets[0] != given) { /* out= of a composite */
-        st = tni_check_given(op, given, false, rets[0]->v.word);
+        st = tni_check_given(op, args, given, false, rets[0]->v.word);
         if (st == TN_OK) st = tni_check_writable(op, given, tn_view_dtype(&rets[0]->v), false);
         if (st == TN_OK && !tni_shape_is(given, rets[0]->v.ndim, rets[0]->v.shape))
             st = tni_resize_out(given, rets[0]->v.ndim, rets[0]->v.shape);

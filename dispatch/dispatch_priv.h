@@ -26,7 +26,8 @@ tn_status tni_fail_null(const tn_op *op, int input);
 tn_status tni_fail_devices(tn_device a, tn_device b);
 
 /* May `out` be given for this call? Leaves that require a gradient, out= with gradients, ... */
-tn_status tni_check_given(const tn_op *op, tn_tensor *out, bool inplace, uint64_t any_input_word);
+tn_status tni_check_given(const tn_op *op, const void *args, tn_tensor *out, bool inplace,
+                          uint64_t any_input_word);
 /* Read-only memory, and a result dtype that the output cannot hold. */
 tn_status tni_check_writable(const tn_op *op, const tn_tensor *out, int32_t result, bool inplace);
 /* Gives an out= tensor a new shape (and storage where its own is too small). */

@@ -305,7 +305,7 @@ tn_status tni_run_pointwise(const tn_op *op, void *args, tn_tensor **rets) {
     c.given = *tni_out_slot(op, args, 0);
     c.inplace = c.given == c.in[0];
     c.record = (c.any & TN_W_GRAD) && !tni_tls.no_grad && op->grad != NULL;
-    if (TN_UNLIKELY(c.given != NULL)) TN_TRY(tni_check_given(op, c.given, c.inplace, c.any));
+    if (TN_UNLIKELY(c.given != NULL)) TN_TRY(tni_check_given(op, args, c.given, c.inplace, c.any));
     if (fast(&c, rets, &st)) {
         if (TN_UNLIKELY(c.out != NULL)) tn_tensor_unref(&c.out);
         return st;

@@ -54,7 +54,7 @@ static tn_status make_outputs(reduction *r) {
         int32_t dtype = i == 0 ? tni_result_of(r->inf.compute, op->result_rule) : TN_I64;
         tn_tensor *given = *tni_out_slot(op, r->args, i);
         if (given) {
-            TN_TRY(tni_check_given(op, given, false, r->in->v.word));
+            TN_TRY(tni_check_given(op, r->args, given, false, r->in->v.word));
             TN_TRY(tni_check_writable(op, given, dtype, false));
             if (!tni_shape_is(given, ndim, shape)) TN_TRY(tni_resize_out(given, ndim, shape));
             TN_TRY(tni_check_no_internal_overlap(given));

@@ -197,6 +197,12 @@ def is_diff(op: Op, a: Arg) -> bool:
     return isinstance(grads, dict) and grads.get(a.name, "none") != "none"
 
 
+def readers(op: Op, name: str) -> list[str]:
+    """The inputs whose gradients read the saved tensor `name`, where the formulas say so."""
+    inputs = op.readers.get(name, set())
+    return [f"TNI_FIELD_READER({i})" for i in sorted(inputs)]
+
+
 def field_flags(op: Op, a: Arg) -> str:
     flags = []
     if a.kwonly:
@@ -205,6 +211,7 @@ def field_flags(op: Op, a: Arg) -> str:
         flags.append("TNI_FIELD_SAVED")
     if a.name in op.saved_shape:
         flags.append("TNI_FIELD_SAVED_SHAPE")
+    flags += readers(op, a.name)
     if is_diff(op, a):
         flags.append("TNI_FIELD_DIFF")
     if a.mutated:
@@ -240,6 +247,8 @@ def op_flags(op: Op) -> str:
         flags.append("TNI_OP_BOOL_INPUT")
     if any(a.type in ("Dim", "Dim?") for a in op.args):
         flags.append("TNI_OP_HAS_DIM")
+    if any(a.type in ("str", "str?", "Generator?") for a in op.args):
+        flags.append("TNI_OP_HAS_TEXT")
     return " | ".join(flags) or "0"
 
 
@@ -322,9 +331,9 @@ def table_c(ops: list[Op]) -> str:
             )
         kind = "TN_F_OUTS" if op.list_out else "TN_F_OUT"
         for o in op.outs:
-            flags = "TNI_FIELD_SAVED" if o in op.saved else "0"
-            if o in op.saved_shape:
-                flags = "TNI_FIELD_SAVED_SHAPE"
+            words = ["TNI_FIELD_SAVED"] if o in op.saved else []
+            words += ["TNI_FIELD_SAVED_SHAPE"] if o in op.saved_shape else []
+            flags = " | ".join(words + readers(op, o)) or "0"
             out.append(f'    {{"{o}", {kind}, offsetof({struct}, {o}), 0, {flags}, NULL}},')
         out.append("};\n")
     out.append("tn_op tni_ops[] = {")
@@ -438,13 +447,18 @@ def grads_c(ops: list[Op], table: dict[str, Op]) -> str:
             at = input_position(op, i)
             f.emit(f"if (TN_GNEEDS(c, {at})) {{")
             f.indent += 1
+            seen, f.used = f.used, set()
             v = f.value(parse(op, text))
+            for name in f.used:
+                op.readers.setdefault(name, set()).add(i)
+            f.used |= seen
             f.move(f"c->ret[{at}]", v)
             f.indent -= 1
             f.emit("}")
         mine = {a.name for a in op.tensors} | set(op.outs)
         op.saved = f.used & mine
-        op.saved_shape = (f.used_shape & mine) - op.saved
+        op.saved_shape = f.used_shape & mine
+        op.readers = {k: v for k, v in op.readers.items() if k in mine}
         out.append(f"/* {op.file}:{op.line} */")
         out += [f"/*   {k}: {v} */" for k, v in grads.items()]
         out.append(f"tn_status tni_grad_{op.name}(tn_gctx *c);")

@@ -101,6 +101,7 @@ class Op:
     scalar_form: bool = False  # has a C function that takes a number as second argument
     saved: set[str] = field(default_factory=set)
     saved_shape: set[str] = field(default_factory=set)
+    readers: dict[str, set[int]] = field(default_factory=dict)  # saved name -> inputs
 
     @property
     def name(self) -> str:

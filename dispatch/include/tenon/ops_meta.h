@@ -54,6 +54,9 @@ typedef struct tn_field {
 #define TNI_FIELD_OPTIONAL 0x20u
 #define TNI_FIELD_PARAM 0x40u      /* a number that the pointwise formula takes */
 #define TNI_FIELD_BOOL_INPUT 0x80u /* a bool operand that takes no part in promotion */
+/* A saved tensor is kept only when one of these inputs wants a gradient; no reader named: always. */
+#define TNI_FIELD_READERS_SHIFT 8
+#define TNI_FIELD_READER(input) (0x100u << (input))
 
 /* Facts of an operator as a whole. */
 #define TNI_OP_CONTIGUOUS 0x1u    /* inputs are made packed before the kernel runs */
@@ -65,6 +68,7 @@ typedef struct tn_field {
 #define TNI_OP_NO_OUT 0x40u
 #define TNI_OP_RANDOM 0x80u
 #define TNI_OP_HAS_DIM 0x100u /* some field is a TN_F_DIM or TN_F_DIM_OPT */
+#define TNI_OP_HAS_TEXT 0x200u /* some field is a TN_F_STR or TN_F_GENERATOR */
 #define TNI_OP_BOOL_INPUT 0x200u /* some operand has TNI_FIELD_BOOL_INPUT */
 
 typedef struct tn_op_meta {
