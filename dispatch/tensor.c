@@ -29,7 +29,7 @@ static void drop_free_tensors(void *unused) {
     tni_tls.free_tensor_count = MAX_FREE;
 }
 
-static tn_tensor *header(void) {
+static inline tn_tensor *header(void) {
     tn_tensor *t = tni_tls.free_tensors;
     if (TN_LIKELY(t != NULL)) {
         tni_tls.free_tensors = t->next_free;
@@ -290,7 +290,9 @@ tn_status tni_tensor_like(const tn_view *model, int32_t dtype, tn_tensor **ret_t
     t->output_nr = 0;
     t->host = (tn_host_slots){0};
     if (TN_UNLIKELY(tni_tls.inference)) t->v.word |= TN_W_INFERENCE;
-    attach(t, s, 0);
+    t->storage = s;
+    t->v.data = s->data;
+    t->v.byte_offset = 0;
     *ret_tensor = t;
     return TN_OK;
 }

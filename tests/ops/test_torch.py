@@ -1,5 +1,5 @@
-"""Every operator of the table against a live PyTorch: the same call with the same data in all twelve
-dtypes gives the same dtype, shape and values, and works where PyTorch's works.
+"""Every operator of the table against a live PyTorch: the same call with the same data in all
+twelve dtypes gives the same dtype, shape and values, and works where PyTorch's works.
 
 Skipped, visibly, where PyTorch is not installed.
 """
