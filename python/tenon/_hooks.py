@@ -1,0 +1,190 @@
+"""Handles of registered hooks, and the identity functions that carry a module's backward hooks."""
+
+from __future__ import annotations
+
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tenon
+from tenon import Tensor
+
+
+class RemovableHandle:
+    """Removes a hook from the dictionary it was put into; also a context manager."""
+
+    next_id: int = 0
+
+    def __init__(self, hooks_dict: Any, *, extra_dict: Any = None) -> None:
+        extras = extra_dict if isinstance(extra_dict, list) else [extra_dict]
+        self.id = RemovableHandle.next_id
+        RemovableHandle.next_id += 1
+        self._dicts = tuple(weakref.ref(d) for d in (hooks_dict, *extras) if d is not None)
+
+    def remove(self) -> None:
+        for ref in self._dicts:
+            hooks = ref()
+            if hooks is not None:
+                hooks.pop(self.id, None)
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return tuple(ref() for ref in self._dicts), self.id
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        dicts, self.id = state
+        self._dicts = tuple(weakref.ref(OrderedDict() if d is None else d) for d in dicts)
+        RemovableHandle.next_id = max(RemovableHandle.next_id, self.id + 1)
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.remove()
+
+
+def add_hook(
+    hooks: OrderedDict[int, Callable],
+    hook: Callable,
+    extra: dict[int, Any] | tuple[dict[int, Any], ...] = (),
+    prepend: bool = False,
+) -> RemovableHandle:
+    """Puts `hook` into `hooks` and its id into every dictionary of `extra`."""
+    extras = [extra] if isinstance(extra, dict) else list(extra)
+    handle = RemovableHandle(hooks, extra_dict=extras)
+    hooks[handle.id] = hook
+    for marks in extras:
+        marks[handle.id] = True
+    if prepend:
+        hooks.move_to_end(handle.id, last=False)
+    return handle
+
+
+def _make_identity() -> type:
+    class _Identity(tenon.autograd.Function):
+        """Returns its tensors; backward hands the gradients to `receive` and returns its answer."""
+
+        @staticmethod
+        def forward(ctx: Any, receive: Callable, *tensors: Tensor) -> tuple[Tensor, ...]:
+            ctx.receive = receive
+            ctx.mark_non_differentiable(*[t for t in tensors if not t.requires_grad])
+            ctx.set_materialize_grads(False)
+            return tuple(t.view_as(t) for t in tensors)
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+            return (None, *ctx.receive(grads))
+
+    return _Identity
+
+
+_identity: type | None = None
+
+
+class BackwardHook:
+    """Runs the full backward hooks of one call of a module.
+
+    Note [Backward hooks]: the call's tensor arguments pass through one identity function and its
+    tensor results through another. The backward of the results' identity runs first and sees the
+    gradients of the outputs; that of the arguments' identity sees the gradients of the inputs.
+    """
+
+    def __init__(self, module: Any, hooks: Sequence[Callable], pre_hooks: Sequence[Callable]):
+        self.module = module
+        self.hooks = list(hooks)
+        self.pre_hooks = list(pre_hooks)
+        self.grad_outputs: tuple[Tensor | None, ...] | None = None
+        self.input_places: list[int] | None = None
+        self.n_inputs = 0
+        self.output_places: list[int] = []
+        self.n_outputs = 0
+
+    @staticmethod
+    def _spread(places: Sequence[int], values: Sequence[Any], size: int) -> tuple[Any, ...]:
+        spread: list[Any] = [None] * size
+        for place, value in zip(places, values):
+            spread[place] = value
+        return tuple(spread)
+
+    def _pass_through(
+        self, args: tuple[Any, ...], receive: Callable
+    ) -> tuple[tuple[Any, ...], list[int] | None]:
+        global _identity
+        places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
+        if not tenon.is_grad_enabled() or not any(args[i].requires_grad for i in places):
+            return args, None
+        if _identity is None:
+            _identity = _make_identity()
+        passed = _identity.apply(receive, *[args[i] for i in places])
+        changed = list(args)
+        for i, tensor in zip(places, passed):
+            changed[i] = tensor
+        return tuple(changed), places
+
+    def setup_input(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        self.n_inputs = len(args)
+        changed, self.input_places = self._pass_through(args, self._receive_inputs)
+        return changed
+
+    def setup_output(self, result: Any) -> Any:
+        bare = not isinstance(result, tuple)
+        args = (result,) if bare else result
+        self.n_outputs = len(args)
+        changed, places = self._pass_through(args, self._receive_outputs)
+        if places is None:
+            return result
+        self.output_places = places
+        return changed[0] if bare else changed
+
+    def _receive_outputs(self, grads: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
+        outputs = self._spread(self.output_places, grads, self.n_outputs)
+        for hook in self.pre_hooks:
+            answer = hook(self.module, outputs)
+            if answer is None:
+                continue
+            answer = answer if isinstance(answer, tuple) else (answer,)
+            if len(answer) != len(outputs):
+                raise RuntimeError(
+                    "Backward pre hook returned an invalid number of grad_output, "
+                    f"got {len(answer)}, but expected {len(outputs)}"
+                )
+            outputs = answer
+        self.grad_outputs = outputs
+        if self.input_places is None:
+            # No input needs a gradient, so this is the only moment to run the hooks.
+            nothing = self._spread([], [], self.n_inputs)
+            for hook in self.hooks:
+                answer = hook(self.module, nothing, outputs)
+                if answer is not None and any(a is not None for a in answer):
+                    raise RuntimeError(
+                        "Backward hook for Modules where no input requires "
+                        "gradient should always return None or None for all gradients."
+                    )
+            self.grad_outputs = None
+        return tuple(outputs[i] for i in self.output_places)
+
+    def _receive_inputs(self, grads: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
+        if self.grad_outputs is None:
+            raise RuntimeError(
+                "Module backward hook for grad_input is called before "
+                "the grad_output one. This happens because the gradient "
+                "in your nn.Module flows to the Module's input without "
+                "passing through the Module's output. Make sure that the "
+                "output depends on the input and that the loss is computed "
+                "based on the output."
+            )
+        places = self.input_places or []
+        inputs = self._spread(places, grads, self.n_inputs)
+        for hook in self.hooks:
+            answer = hook(self.module, inputs, self.grad_outputs)
+            if answer is None:
+                continue
+            answer = answer if isinstance(answer, tuple) else (answer,)
+            if len(answer) != len(inputs):
+                raise RuntimeError(
+                    "Backward hook returned an invalid number of grad_input, "
+                    f"got {len(answer)}, but expected {len(inputs)}"
+                )
+            inputs = answer
+        self.grad_outputs = None
+        return tuple(inputs[i] for i in places)

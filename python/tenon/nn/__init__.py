@@ -1,0 +1,20 @@
+"""Networks: modules, functions without state, initial values, and helpers around them."""
+
+from tenon.nn import functional, init, modules, parallel, parameter, utils
+from tenon.nn.modules import *  # noqa: F403
+from tenon.nn.modules import __all__ as _modules
+from tenon.nn.parallel import DataParallel
+from tenon.nn.parameter import Buffer, Parameter
+
+__all__ = [
+    *_modules,
+    "Buffer",
+    "DataParallel",
+    "Parameter",
+    "functional",
+    "init",
+    "modules",
+    "parallel",
+    "parameter",
+    "utils",
+]

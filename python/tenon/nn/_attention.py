@@ -1,0 +1,173 @@
+"""Attention: the operator with PyTorch's arguments, and the multi-head form around it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import tenon
+from tenon import Tensor
+from tenon._C import _nn
+
+
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """softmax(query @ key.T * scale + mask) @ value."""
+    return _nn.scaled_dot_product_attention(
+        query,
+        key,
+        value,
+        attn_mask,
+        dropout_p,
+        is_causal,
+        scale=scale,
+        enable_gqa=enable_gqa,
+    )
+
+
+def _as_float_mask(mask: Tensor | None, name: str, dtype: Any) -> Tensor | None:
+    """A bool mask as numbers to add: -inf where it is True."""
+    if mask is None:
+        return None
+    if mask.dtype == tenon.bool:
+        return tenon.zeros_like(mask, dtype=dtype).masked_fill_(mask, float("-inf"))
+    if not mask.is_floating_point():
+        raise AssertionError(f"only bool and floating types of {name} are supported")
+    return mask
+
+
+def _grown(mask: Tensor | None) -> Tensor | None:
+    """A mask with one more key, which everybody may look at."""
+    return None if mask is None else _nn.pad(mask, (0, 1))
+
+
+def _project(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    weights: tuple[Tensor, Tensor, Tensor] | Tensor,
+    bias: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The three input projections; one product where inputs and weights allow it."""
+    if isinstance(weights, Tensor):
+        if query is key and key is value:
+            q, k, v = _nn.linear(query, weights, bias).chunk(3, -1)
+            return q, k, v
+        weights = weights.chunk(3)
+    biases = (None, None, None) if bias is None else bias.chunk(3)
+    q, k, v = (_nn.linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases))
+    return q, k, v
+
+
+def multi_head_attention_forward(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    embed_dim_to_check: int,
+    num_heads: int,
+    in_proj_weight: Tensor | None,
+    in_proj_bias: Tensor | None,
+    bias_k: Tensor | None,
+    bias_v: Tensor | None,
+    add_zero_attn: bool,
+    dropout_p: float,
+    out_proj_weight: Tensor,
+    out_proj_bias: Tensor | None,
+    training: bool = True,
+    key_padding_mask: Tensor | None = None,
+    need_weights: bool = True,
+    attn_mask: Tensor | None = None,
+    use_separate_proj_weight: bool = False,
+    q_proj_weight: Tensor | None = None,
+    k_proj_weight: Tensor | None = None,
+    v_proj_weight: Tensor | None = None,
+    static_k: Tensor | None = None,
+    static_v: Tensor | None = None,
+    average_attn_weights: bool = True,
+    is_causal: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """Multi-head attention of (length, batch, width) or (length, width) inputs."""
+    batched = query.dim() == 3
+    if not batched:
+        if query.dim() != 2:
+            raise AssertionError(
+                f"query should be unbatched 2D or batched 3D tensor but received "
+                f"{query.dim()}-D query tensor"
+            )
+        same_key, same_value = key is query, value is key
+        query = query.unsqueeze(1)
+        key = query if same_key else key.unsqueeze(1)
+        value = key if same_value else value.unsqueeze(1)
+        if key_padding_mask is not None:
+            key_padding_mask = key_padding_mask.unsqueeze(0)
+    length, batch, width = query.shape
+    if width != embed_dim_to_check:
+        raise AssertionError(
+            f"was expecting embedding dimension of {embed_dim_to_check}, but got {width}"
+        )
+    head = width // num_heads
+    if head * num_heads != width:
+        raise AssertionError(f"embed_dim {width} not divisible by num_heads {num_heads}")
+    if is_causal and attn_mask is None:
+        raise RuntimeError(
+            "Need attn_mask if specifying the is_causal hint. You may use the Transformer module "
+            "method `generate_square_subsequent_mask` to create this mask."
+        )
+    padding = _as_float_mask(key_padding_mask, "key_padding_mask", query.dtype)
+    use_causal = is_causal and padding is None and not need_weights
+    mask = None if use_causal else _as_float_mask(attn_mask, "attn_mask", query.dtype)
+    weights = (
+        (q_proj_weight, k_proj_weight, v_proj_weight)
+        if use_separate_proj_weight
+        else in_proj_weight
+    )
+    q, k, v = _project(query, key, value, weights, in_proj_bias)
+    if bias_k is not None and bias_v is not None:
+        k = tenon.cat([k, bias_k.repeat(1, batch, 1)])
+        v = tenon.cat([v, bias_v.repeat(1, batch, 1)])
+        mask, padding = _grown(mask), _grown(padding)
+    # From here on everything is (batch, heads, length, head).
+    q = q.reshape(length, batch, num_heads, head).permute(1, 2, 0, 3)
+    k, v = (
+        x.reshape(-1, batch, num_heads, head).permute(1, 2, 0, 3)
+        if fixed is None
+        else fixed.view(batch, num_heads, -1, head)
+        for x, fixed in ((k, static_k), (v, static_v))
+    )
+    if add_zero_attn:
+        zeros = k.new_zeros((batch, num_heads, 1, head))
+        k, v = tenon.cat([k, zeros], 2), tenon.cat([v, zeros], 2)
+        mask, padding = _grown(mask), _grown(padding)
+    if mask is not None and mask.dim() == 3:
+        mask = mask.view(batch, num_heads, *mask.shape[1:])
+    if padding is not None:
+        padding = padding.view(batch, 1, 1, -1)
+        mask = padding if mask is None else mask + padding
+    drop = dropout_p if training else 0.0
+    if need_weights:
+        scores = (q * math.sqrt(1.0 / head)) @ k.transpose(-2, -1)
+        if mask is not None:
+            scores = scores + mask
+        shares = scores.softmax(-1)
+        if drop > 0.0:
+            shares = tenon.dropout(shares, drop, True)
+        attended = shares @ v
+    else:
+        shares = None
+        attended = _nn.scaled_dot_product_attention(q, k, v, mask, drop, use_causal)
+    attended = attended.permute(2, 0, 1, 3).reshape(length * batch, width)
+    result = _nn.linear(attended, out_proj_weight, out_proj_bias).view(length, batch, -1)
+    if shares is not None and average_attn_weights:
+        shares = shares.mean(1)
+    if not batched:
+        result = result.squeeze(1)
+        shares = shares.squeeze(0) if shares is not None else None
+    return result, shares

@@ -1,0 +1,388 @@
+"""Losses: the arguments of PyTorch's functions, old flags included, over the loss operators."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+
+import tenon
+from tenon import Tensor
+from tenon._C import _nn
+from tenon.nn._reduction import legacy_get_string
+
+
+def _reduction(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
+    if size_average is not None or reduce is not None:
+        return legacy_get_string(size_average, reduce)
+    return reduction
+
+
+def _reduced(loss: Tensor, reduction: str) -> Tensor:
+    if reduction == "mean":
+        return loss.mean()
+    if reduction == "sum":
+        return loss.sum()
+    if reduction == "none":
+        return loss
+    raise ValueError(f"{reduction} is not a valid value for reduction")
+
+
+def _warn_sizes(input: Tensor, target: Tensor) -> None:
+    if input.shape != target.shape:
+        warnings.warn(
+            f"Using a target size ({target.size()}) that is different to the input size "
+            f"({input.size()}). This will likely lead to incorrect results due to broadcasting. "
+            "Please ensure they have the same size.",
+            stacklevel=3,
+        )
+
+
+def cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """Negative log likelihood of the target classes (or class probabilities) under softmax."""
+    if size_average is not None or reduce is not None:
+        reduction = legacy_get_string(size_average, reduce)
+    return _nn.cross_entropy(
+        input,
+        target,
+        weight,
+        ignore_index=ignore_index,
+        reduction=reduction,
+        label_smoothing=label_smoothing,
+    )
+
+
+def nll_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """Negative log likelihood of the target classes; input holds log probabilities."""
+    reduction = _reduction(size_average, reduce, reduction)
+    return _nn.nll_loss(input, target, weight, ignore_index=ignore_index, reduction=reduction)
+
+
+def _weighted(
+    op: Callable[..., Tensor],
+    input: Tensor,
+    target: Tensor,
+    reduction: str,
+    weight: Tensor | None,
+    **options: float,
+) -> Tensor:
+    """An element-wise loss; with a weight, the mean is divided by the sum of the weights."""
+    if weight is None:
+        return op(input, target, reduction=reduction, **options)
+    if weight.shape != input.shape:
+        raise ValueError("Weights and input must have the same size.")
+    loss = op(input, target, reduction="none", **options) * weight
+    if reduction == "mean":
+        return loss.sum() / weight.sum()
+    return _reduced(loss, reduction)
+
+
+def mse_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: Tensor | None = None,
+) -> Tensor:
+    """(input - target) squared."""
+    _warn_sizes(input, target)
+    reduction = _reduction(size_average, reduce, reduction)
+    return _weighted(_nn.mse_loss, input, target, reduction, weight)
+
+
+def l1_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: Tensor | None = None,
+) -> Tensor:
+    """|input - target|."""
+    _warn_sizes(input, target)
+    reduction = _reduction(size_average, reduce, reduction)
+    return _weighted(_nn.l1_loss, input, target, reduction, weight)
+
+
+def smooth_l1_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    beta: float = 1.0,
+) -> Tensor:
+    """Quadratic below beta, linear above."""
+    _warn_sizes(input, target)
+    reduction = _reduction(size_average, reduce, reduction)
+    if beta == 0.0:
+        return _nn.l1_loss(input, target, reduction=reduction)
+    return _nn.smooth_l1_loss(input, target, reduction=reduction, beta=beta)
+
+
+def huber_loss(
+    input: Tensor,
+    target: Tensor,
+    reduction: str = "mean",
+    delta: float = 1.0,
+    weight: Tensor | None = None,
+) -> Tensor:
+    """delta times smooth_l1_loss with beta = delta."""
+    _warn_sizes(input, target)
+    return _weighted(_nn.huber_loss, input, target, reduction, weight, delta=delta)
+
+
+def binary_cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """Cross entropy of probabilities against targets in [0, 1]."""
+    reduction = _reduction(size_average, reduce, reduction)
+    if target.size() != input.size():
+        raise ValueError(
+            f"Using a target size ({target.size()}) that is different to the input size "
+            f"({input.size()}) is deprecated. Please ensure they have the same size."
+        )
+    return _nn.binary_cross_entropy(input, target, weight, reduction=reduction)
+
+
+def binary_cross_entropy_with_logits(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    pos_weight: Tensor | None = None,
+) -> Tensor:
+    """Cross entropy of sigmoid(input) against targets in [0, 1], without overflow."""
+    reduction = _reduction(size_average, reduce, reduction)
+    if target.size() != input.size():
+        raise ValueError(
+            f"Target size ({target.size()}) must be the same as input size ({input.size()})"
+        )
+    return _nn.binary_cross_entropy_with_logits(
+        input, target, weight, pos_weight=pos_weight, reduction=reduction
+    )
+
+
+def kl_div(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    log_target: bool = False,
+) -> Tensor:
+    """Kullback-Leibler divergence; input holds log probabilities."""
+    reduction = _reduction(size_average, reduce, reduction)
+    if reduction == "mean":
+        warnings.warn(
+            "reduction: 'mean' divides the total loss by both the batch size and the support "
+            "size. 'batchmean' divides only by the batch size, and aligns with the KL div math "
+            "definition. 'mean' will be changed to behave the same as 'batchmean' in the next "
+            "major release.",
+            stacklevel=2,
+        )
+    if reduction == "batchmean":
+        loss = _nn.kl_div(input, target, reduction="sum", log_target=log_target)
+        return loss / input.size(0) if input.dim() else loss
+    return _nn.kl_div(input, target, reduction=reduction, log_target=log_target)
+
+
+def poisson_nll_loss(
+    input: Tensor,
+    target: Tensor,
+    log_input: bool = True,
+    full: bool = False,
+    size_average: bool | None = None,
+    eps: float = 1e-8,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """Negative log likelihood of Poisson counts."""
+    reduction = _reduction(size_average, reduce, reduction)
+    if log_input:
+        loss = tenon.exp(input) - target * input
+    else:
+        loss = input - target * tenon.log(input + eps)
+    if full:
+        stirling = target * tenon.log(target) - target + 0.5 * tenon.log(2 * math.pi * target)
+        loss = loss + stirling.masked_fill(target <= 1, 0)
+    return _reduced(loss, reduction)
+
+
+def gaussian_nll_loss(
+    input: Tensor,
+    target: Tensor,
+    var: Tensor | float,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+) -> Tensor:
+    """Negative log likelihood of a normal distribution with mean `input` and variance `var`."""
+    if not isinstance(var, Tensor):
+        if var < 0:
+            raise ValueError("var has negative entry/entries")
+        var = var * tenon.ones_like(input)
+    elif var.size() != input.size():
+        if input.size()[:-1] == var.size():
+            var = var.unsqueeze(-1)
+        elif input.size()[:-1] != var.size()[:-1] or var.size(-1) != 1:
+            raise ValueError("var is of incorrect size")
+    if (var < 0).any():
+        raise ValueError("var has negative entry/entries")
+    var = var.clone()
+    with tenon.no_grad():
+        var.clamp_(min=eps)
+    loss = 0.5 * (tenon.log(var) + (input - target) ** 2 / var)
+    if full:
+        loss = loss + 0.5 * math.log(2 * math.pi)
+    return _reduced(loss, reduction)
+
+
+def margin_ranking_loss(
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """max(0, -target * (input1 - input2) + margin)."""
+    reduction = _reduction(size_average, reduce, reduction)
+    return _reduced((-target * (input1 - input2) + margin).clamp(min=0), reduction)
+
+
+def hinge_embedding_loss(
+    input: Tensor,
+    target: Tensor,
+    margin: float = 1.0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """input where target is 1, max(0, margin - input) where it is -1."""
+    reduction = _reduction(size_average, reduce, reduction)
+    near = tenon.where(target != 1, (margin - input).clamp(min=0), 0.0)
+    far = tenon.where(target != -1, input, 0.0)
+    return _reduced(near + far, reduction)
+
+
+def cosine_embedding_loss(
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """1 - cos where target is 1, max(0, cos - margin) where it is -1."""
+    reduction = _reduction(size_average, reduce, reduction)
+    eps = 1e-12
+    product = (input1 * input2).sum(-1)
+    sizes = ((input1 * input1).sum(-1) + eps) * ((input2 * input2).sum(-1) + eps)
+    cos = product / sizes.sqrt()
+    zeros = tenon.zeros_like(cos)
+    near = tenon.where(target == 1, 1 - cos, zeros)
+    far = tenon.where(target == -1, (cos - margin).clamp(min=0), zeros)
+    return _reduced(near + far, reduction)
+
+
+def soft_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """log(1 + exp(-target * input))."""
+    reduction = _reduction(size_average, reduce, reduction)
+    return _reduced(tenon.log1p(tenon.exp(-target * input)), reduction)
+
+
+def multilabel_soft_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """Mean over the classes of the logistic losses."""
+    reduction = _reduction(size_average, reduce, reduction)
+    loss = _nn.binary_cross_entropy_with_logits(input, target, reduction="none")
+    if weight is not None:
+        loss = loss * weight
+    return _reduced(loss.sum(-1) / input.size(-1), reduction)
+
+
+def multi_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    p: int = 1,
+    margin: float = 1.0,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """Mean over the other classes of max(0, margin - input[target] + input) ** p."""
+    reduction = _reduction(size_average, reduce, reduction)
+    if p not in (1, 2):
+        raise ValueError("only p == 1 and p == 2 supported")
+    rows = input if input.dim() == 2 else input.unsqueeze(0)
+    chosen = target.reshape(-1, 1)
+    loss = (margin - rows.gather(1, chosen) + rows).clamp(min=0) ** p
+    if weight is not None:
+        loss = loss * weight[chosen]
+    others = tenon.ones_like(rows).scatter_(1, chosen, 0.0)
+    loss = (loss * others).sum(1) / rows.size(1)
+    return _reduced(loss if input.dim() == 2 else loss[0], reduction)
+
+
+def triplet_margin_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    margin: float = 1.0,
+    p: float = 2,
+    eps: float = 1e-6,
+    swap: bool = False,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin)."""
+    reduction = _reduction(size_average, reduce, reduction)
+    if margin <= 0:
+        raise ValueError(f"margin must be greater than 0, got {margin}")
+    near = (anchor - positive + eps).norm(p, -1)
+    far = (anchor - negative + eps).norm(p, -1)
+    if swap:
+        far = tenon.minimum(far, (positive - negative + eps).norm(p, -1))
+    return _reduced((near - far + margin).clamp(min=0), reduction)

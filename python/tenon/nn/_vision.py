@@ -1,0 +1,275 @@
+"""Pooling, resizing, padding and pixel shuffling: PyTorch's arguments over the operators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenon import Tensor
+from tenon._C import _nn
+from tenon.nn.modules.utils import _list_with_default, _pair, _single
+
+
+def max_pool1d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest value of each window."""
+    values, indices = max_pool1d_with_indices(
+        input, kernel_size, stride, padding, dilation, ceil_mode
+    )
+    return (values, indices) if return_indices else values
+
+
+def max_pool1d_with_indices(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """max_pool1d with the places of the values, by way of a second dimension of size 1."""
+    (kernel,) = _single(kernel_size)
+    (step,) = _single(kernel if stride is None else stride)
+    values, indices = _nn.max_pool2d_with_indices(
+        input.unsqueeze(-2),
+        (1, kernel),
+        (1, step),
+        (0, *_single(padding)),
+        (1, *_single(dilation)),
+        ceil_mode,
+    )
+    return values.squeeze(-2), indices.squeeze(-2)
+
+
+def max_pool2d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest value of each window."""
+    stride = kernel_size if stride is None else stride
+    if return_indices:
+        return _nn.max_pool2d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
+    return _nn.max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode)
+
+
+def max_pool2d_with_indices(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """max_pool2d with the places of the values in their planes."""
+    return max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
+
+
+def avg_pool1d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Tensor:
+    """The mean of each window."""
+    (kernel,) = _single(kernel_size)
+    (step,) = _single(kernel if stride is None else stride)
+    return _nn.avg_pool2d(
+        input.unsqueeze(-2),
+        (1, kernel),
+        (1, step),
+        (0, *_single(padding)),
+        ceil_mode,
+        count_include_pad,
+    ).squeeze(-2)
+
+
+def avg_pool2d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """The mean of each window."""
+    stride = kernel_size if stride is None else stride
+    return _nn.avg_pool2d(
+        input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+    )
+
+
+def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
+    """Means of windows chosen so that the result has `output_size` elements."""
+    size = (1, *_single(output_size))
+    return _nn.adaptive_avg_pool2d(input.unsqueeze(-2), size).squeeze(-2)
+
+
+def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
+    """Means of windows chosen so that the result has `output_size`; None keeps a size."""
+    return _nn.adaptive_avg_pool2d(input, _pair(_list_with_default(output_size, input.shape)))
+
+
+def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """Largest values of windows chosen so that the result has `output_size`."""
+    size = _pair(_list_with_default(output_size, input.shape))
+    values, indices = _nn.adaptive_max_pool2d(input, size)
+    return (values, indices) if return_indices else values
+
+
+def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """Largest values of windows chosen so that the result has `output_size` elements."""
+    size = (1, *_single(output_size))
+    values, indices = _nn.adaptive_max_pool2d(input.unsqueeze(-2), size)
+    values, indices = values.squeeze(-2), indices.squeeze(-2)
+    return (values, indices) if return_indices else values
+
+
+def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = None) -> Tensor:
+    """Grows the last dimensions; `pad` holds (before, after) pairs, the last dimension first."""
+    if mode == "constant":
+        return _nn.pad(input, pad, mode, 0.0 if value is None else value)
+    return _nn.pad(input, pad, mode, value)
+
+
+def interpolate(
+    input: Tensor,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> Tensor:
+    """Resizes the dimensions behind the second to `size`, or by `scale_factor`."""
+    if mode in ("nearest", "area", "nearest-exact"):
+        if align_corners is not None:
+            raise ValueError(
+                "align_corners option can only be set with the "
+                "interpolating modes: linear | bilinear | bicubic | trilinear"
+            )
+    elif align_corners is None:
+        align_corners = False
+    spatial = input.dim() - 2
+    if size is not None and scale_factor is not None:
+        raise ValueError("only one of size or scale_factor should be defined")
+    if size is None and scale_factor is None:
+        raise ValueError("either size or scale_factor should be defined")
+    given = size if size is not None else scale_factor
+    listed = list(given) if isinstance(given, (tuple, list)) else [given] * spatial
+    if len(listed) != spatial:
+        raise ValueError(
+            f"Input and {'size' if size is not None else 'scale_factor'} must have the same "
+            f"number of spatial dimensions, but got input with {spatial} and {len(listed)}"
+        )
+    factors = None
+    if size is None:
+        size = [int(float(n) * f) for n, f in zip(input.shape[2:], listed)]
+        factors = None if recompute_scale_factor else [float(f) for f in listed]
+    else:
+        size = listed
+    if antialias:
+        raise NotImplementedError("interpolate: antialias is not there yet")
+    if mode == "area":
+        pool = {1: adaptive_avg_pool1d, 2: adaptive_avg_pool2d}.get(spatial)
+        if pool is None:
+            raise NotImplementedError(f"interpolate: area of a {input.dim()}-d input")
+        return pool(input, size)
+    if mode in ("nearest", "linear") and spatial == 1:
+        # A row is an image of height 1.
+        wide = [None, factors[0]] if factors else None
+        result = _upsample2d(
+            "nearest" if mode == "nearest" else "bilinear",
+            input.unsqueeze(2),
+            [1, size[0]],
+            align_corners,
+            wide,
+        )
+        return result.squeeze(2)
+    if mode in ("nearest", "bilinear") and spatial == 2:
+        return _upsample2d(mode, input, size, align_corners, factors)
+    raise NotImplementedError(
+        f"Input Error: Only 3D and 4D input Tensors supported (got {input.dim()}D) for the "
+        f"modes: nearest | linear | bilinear | area (got {mode})"
+    )
+
+
+def _upsample2d(
+    mode: str, input: Tensor, size: Any, align_corners: bool | None, factors: Any
+) -> Tensor:
+    height, width = factors if factors else (None, None)
+    if mode == "nearest":
+        return _nn.upsample_nearest2d(input, size, height, width)
+    return _nn.upsample_bilinear2d(input, size, bool(align_corners), height, width)
+
+
+def upsample(
+    input: Tensor,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+) -> Tensor:
+    """The older name of interpolate."""
+    return interpolate(input, size, scale_factor, mode, align_corners)
+
+
+def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
+    """(..., C r r, H, W) -> (..., C, H r, W r)."""
+    r = upscale_factor
+    *lead, channels, height, width = input.shape
+    if r <= 0 or channels % (r * r):
+        raise RuntimeError(
+            "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square "
+            f"of upscale_factor, but input.size(-3)={channels} is not divisible by {r * r}"
+        )
+    split = input.reshape(*lead, channels // (r * r), r, r, height, width)
+    n = len(lead)
+    moved = split.permute(*range(n), n, n + 3, n + 1, n + 4, n + 2)
+    return moved.reshape(*lead, channels // (r * r), height * r, width * r)
+
+
+def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
+    """(..., C, H r, W r) -> (..., C r r, H, W)."""
+    r = downscale_factor
+    *lead, channels, height, width = input.shape
+    if r <= 0 or height % r or width % r:
+        raise RuntimeError(
+            "pixel_unshuffle expects height and width to be divisible by downscale_factor, but "
+            f"input.size(-2)={height}, input.size(-1)={width} are not divisible by {r}"
+        )
+    split = input.reshape(*lead, channels, height // r, r, width // r, r)
+    n = len(lead)
+    moved = split.permute(*range(n), n, n + 2, n + 4, n + 1, n + 3)
+    return moved.reshape(*lead, channels * r * r, height // r, width // r)
+
+
+def unfold(
+    input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+) -> Tensor:
+    """Every window of (N, C, H, W) as a column of (N, C * kh * kw, windows)."""
+    (kh, kw), (dh, dw) = _pair(kernel_size), _pair(dilation)
+    (ph, pw), (sh, sw) = _pair(padding), _pair(stride)
+    batched = input if input.dim() == 4 else input.unsqueeze(0)
+    if ph or pw:
+        batched = pad(batched, (pw, pw, ph, ph))
+    windows = batched.unfold(2, dh * (kh - 1) + 1, sh).unfold(3, dw * (kw - 1) + 1, sw)
+    picked = windows[..., ::dh, ::dw]  # (N, C, rows, columns, kh, kw)
+    n, c, rows, columns = picked.shape[:4]
+    result = picked.permute(0, 1, 4, 5, 2, 3).reshape(n, c * kh * kw, rows * columns)
+    return result if input.dim() == 4 else result[0]

@@ -1,0 +1,512 @@
+"""Functions of neural networks that keep no state.
+
+Operators of the table that say `nn.functional` are here by their own names. Python functions stand
+only where there is argument logic to do: modes, old flags, arguments that may be left out. They
+live in _losses.py, _vision.py and _attention.py beside this file, and below.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tenon
+from tenon import Tensor
+from tenon._C import _nn
+
+# What is plain comes first, so that everything below may replace an operator of the same name.
+globals().update({name: getattr(_nn, name) for name in dir(_nn) if not name.startswith("__")})
+
+from tenon.nn._attention import (  # noqa: E402
+    multi_head_attention_forward,
+    scaled_dot_product_attention,
+)
+from tenon.nn._losses import (  # noqa: E402
+    binary_cross_entropy,
+    binary_cross_entropy_with_logits,
+    cosine_embedding_loss,
+    cross_entropy,
+    gaussian_nll_loss,
+    hinge_embedding_loss,
+    huber_loss,
+    kl_div,
+    l1_loss,
+    margin_ranking_loss,
+    mse_loss,
+    multi_margin_loss,
+    multilabel_soft_margin_loss,
+    nll_loss,
+    poisson_nll_loss,
+    smooth_l1_loss,
+    soft_margin_loss,
+    triplet_margin_loss,
+)
+from tenon.nn._vision import (  # noqa: E402
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_max_pool1d,
+    adaptive_max_pool2d,
+    avg_pool1d,
+    avg_pool2d,
+    interpolate,
+    max_pool1d,
+    max_pool1d_with_indices,
+    max_pool2d,
+    max_pool2d_with_indices,
+    pad,
+    pixel_shuffle,
+    pixel_unshuffle,
+    unfold,
+    upsample,
+)
+
+__all__ = [
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_max_pool1d",
+    "adaptive_max_pool2d",
+    "avg_pool1d",
+    "avg_pool2d",
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "cosine_embedding_loss",
+    "cross_entropy",
+    "gaussian_nll_loss",
+    "hinge_embedding_loss",
+    "huber_loss",
+    "interpolate",
+    "kl_div",
+    "l1_loss",
+    "margin_ranking_loss",
+    "max_pool1d",
+    "max_pool1d_with_indices",
+    "max_pool2d",
+    "max_pool2d_with_indices",
+    "mse_loss",
+    "multi_head_attention_forward",
+    "multi_margin_loss",
+    "multilabel_soft_margin_loss",
+    "nll_loss",
+    "pad",
+    "pixel_shuffle",
+    "pixel_unshuffle",
+    "poisson_nll_loss",
+    "scaled_dot_product_attention",
+    "smooth_l1_loss",
+    "soft_margin_loss",
+    "triplet_margin_loss",
+    "unfold",
+    "upsample",
+]
+
+
+# ---- Activations that may work in place ----------------------------------------------------------
+
+
+def _give(input: Tensor, result: Tensor, inplace: bool) -> Tensor:
+    """The result, written over the input when that is asked for."""
+    return input.copy_(result) if inplace else result
+
+
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
+    """input where it is positive, else 0."""
+    return input.relu_() if inplace else _nn.relu(input)
+
+
+def relu_(input: Tensor) -> Tensor:
+    """relu in place."""
+    return input.relu_()
+
+
+def relu6(input: Tensor, inplace: bool = False) -> Tensor:
+    """input cut to [0, 6]."""
+    return hardtanh(input, 0.0, 6.0, inplace)
+
+
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+    """input where it is positive, else negative_slope * input."""
+    return _give(input, _nn.leaky_relu(input, negative_slope), inplace)
+
+
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """input where it is positive, else alpha * (exp(input) - 1)."""
+    return _give(input, _nn.elu(input, alpha), inplace)
+
+
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """max(0, input) + min(0, alpha * (exp(input / alpha) - 1))."""
+    result = input.clamp(min=0) + (alpha * tenon.expm1(input / alpha)).clamp(max=0)
+    return _give(input, result, inplace)
+
+
+_SELU_ALPHA = 1.6732632423543772848170429916717
+_SELU_SCALE = 1.0507009873554804934193349852946
+
+
+def selu(input: Tensor, inplace: bool = False) -> Tensor:
+    """The self-normalising form of elu, with its two constants."""
+    negative = _SELU_SCALE * _SELU_ALPHA * tenon.expm1(input.clamp(max=0))
+    return _give(input, _SELU_SCALE * input.clamp(min=0) + negative, inplace)
+
+
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
+    """input * sigmoid(input)."""
+    return _give(input, _nn.silu(input), inplace)
+
+
+def mish(input: Tensor, inplace: bool = False) -> Tensor:
+    """input * tanh(softplus(input))."""
+    return _give(input, input * tenon.tanh(_nn.softplus(input)), inplace)
+
+
+def hardtanh(
+    input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
+) -> Tensor:
+    """input cut to [min_val, max_val]."""
+    if min_val > max_val:
+        raise ValueError("min_val cannot be greater than max_val")
+    return _give(input, _nn.hardtanh(input, min_val, max_val), inplace)
+
+
+def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
+    """(input + 3) / 6 cut to [0, 1]."""
+    return _give(input, _nn.hardsigmoid(input), inplace)
+
+
+def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
+    """input * hardsigmoid(input)."""
+    return _give(input, _nn.hardswish(input), inplace)
+
+
+def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
+    """input where it is above the threshold, else `value`."""
+    result = tenon.where(input > threshold, input, value)
+    return _give(input, result, inplace)
+
+
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
+    """input where it is positive, else weight * input, one weight for all or one per channel."""
+    if weight.numel() != 1:
+        channels = input.size(1) if input.dim() > 1 else 1
+        if weight.numel() != channels:
+            raise RuntimeError(
+                "Mismatch of parameter numbers and input channel size. Found parameter numbers = "
+                f"{weight.numel()} and channel size = {channels}."
+            )
+        weight = weight.view([-1 if d == 1 else 1 for d in range(input.dim())])
+    return tenon.where(input > 0, input, weight * input)
+
+
+def glu(input: Tensor, dim: int = -1) -> Tensor:
+    """The first half of input times the sigmoid of the second half."""
+    if input.dim() == 0:
+        raise RuntimeError("glu does not support scalars because halving size must be even")
+    if input.size(dim) % 2:
+        raise RuntimeError(
+            f"Halving dimension must be even, but dimension {dim % input.dim()} "
+            f"is size {input.size(dim)}"
+        )
+    first, second = input.chunk(2, dim)
+    return first * tenon.sigmoid(second)
+
+
+def logsigmoid(input: Tensor) -> Tensor:
+    """log(sigmoid(input)), without overflow."""
+    return input.clamp(max=0) - tenon.log1p(tenon.exp(-tenon.abs(input)))
+
+
+def softsign(input: Tensor) -> Tensor:
+    """input / (1 + |input|)."""
+    return input / (input.abs() + 1)
+
+
+def tanhshrink(input: Tensor) -> Tensor:
+    """input - tanh(input)."""
+    return input - input.tanh()
+
+
+def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """input moved towards zero by lambd."""
+    if lambd < 0:
+        raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd}.")
+    return input - input.clamp(-lambd, lambd)
+
+
+def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """input where |input| > lambd, else 0."""
+    return tenon.where(input.abs() <= lambd, 0.0, input)
+
+
+def tanh(input: Tensor) -> Tensor:
+    """Hyperbolic tangent."""
+    return tenon.tanh(input)
+
+
+def sigmoid(input: Tensor) -> Tensor:
+    """1 / (1 + exp(-input))."""
+    return tenon.sigmoid(input)
+
+
+def _softmax_dim(ndim: int) -> int:
+    """The dimension that programs without `dim` have always got."""
+    return 0 if ndim in (0, 1, 3) else 1
+
+
+def softmax(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
+) -> Tensor:
+    """exp(input), normalised along dim."""
+    return tenon.softmax(input, _softmax_dim(input.dim()) if dim is None else dim, dtype=dtype)
+
+
+def softmin(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
+) -> Tensor:
+    """softmax of -input."""
+    return softmax(-input, dim, dtype=dtype)
+
+
+def log_softmax(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
+) -> Tensor:
+    """The logarithm of softmax."""
+    return tenon.log_softmax(input, _softmax_dim(input.dim()) if dim is None else dim, dtype=dtype)
+
+
+def gumbel_softmax(
+    logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
+) -> Tensor:
+    """A sample of the Gumbel-softmax distribution; hard: one-hot with the soft gradient."""
+    gumbels = -tenon.empty_like(logits).exponential_().log()
+    soft = ((logits + gumbels) / tau).softmax(dim)
+    if not hard:
+        return soft
+    index = soft.max(dim, keepdim=True)[1]
+    chosen = tenon.zeros_like(logits).scatter_(dim, index, 1.0)
+    return chosen - soft.detach() + soft
+
+
+# ---- Dropout -------------------------------------------------------------------------------------
+
+
+def _check_probability(p: float) -> None:
+    if p < 0.0 or p > 1.0:
+        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+
+
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Zeroes elements with probability p and scales the rest by 1 / (1 - p)."""
+    _check_probability(p)
+    if not training or p == 0.0:
+        return input
+    return _give(input, tenon.dropout(input, p, True), inplace)
+
+
+def _channel_dropout(
+    input: Tensor, p: float, training: bool, inplace: bool, channel_dims: int
+) -> Tensor:
+    """dropout that zeroes whole channels, the first `channel_dims` dimensions."""
+    _check_probability(p)
+    if not training or p == 0.0:
+        return input
+    ones = [1] * (input.dim() - channel_dims)
+    if p == 1.0:
+        noise = input.new_zeros(())
+    else:
+        noise = input.new_empty([*input.shape[:channel_dims], *ones]).bernoulli_(1 - p).div_(1 - p)
+    return _give(input, input * noise, inplace)
+
+
+def dropout1d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """dropout of whole rows of (N, C, L) or (C, L)."""
+    if input.dim() not in (2, 3):
+        raise RuntimeError(f"dropout1d: Expected 2D or 3D input, but received a {input.dim()}D")
+    return _channel_dropout(input, p, training, inplace, input.dim() - 1)
+
+
+def dropout2d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """dropout of whole channels of (N, C, H, W)."""
+    return _channel_dropout(input, p, training, inplace, 2)
+
+
+def dropout3d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """dropout of whole channels of (N, C, D, H, W)."""
+    return _channel_dropout(input, p, training, inplace, 2)
+
+
+def alpha_dropout(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """dropout that keeps mean and variance after selu."""
+    _check_probability(p)
+    if not training or p == 0.0:
+        return input
+    low = -_SELU_SCALE * _SELU_ALPHA
+    scale = ((low * low * p + 1) * (1 - p)) ** -0.5 if p < 1.0 else 0.0
+    kept = tenon.empty_like(input).bernoulli_(1 - p)
+    result = input * kept * scale + ((1 - kept) * low * scale + low * p * scale * -1.0)
+    return _give(input, result, inplace)
+
+
+# ---- Embedding, normalisation, distances ---------------------------------------------------------
+
+
+def embedding(
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
+    """Rows of weight, picked by input. max_norm: those rows are first cut to that norm."""
+    if sparse:
+        raise NotImplementedError("embedding: sparse gradients are not there yet")
+    if padding_idx is None:
+        padding_idx = -1
+    else:
+        rows = weight.size(0)
+        if not -rows <= padding_idx < rows:
+            raise AssertionError("Padding_idx must be within num_embeddings")
+        padding_idx %= rows
+    if max_norm is not None:
+        with tenon.no_grad():
+            used = input.detach().reshape(-1).unique()
+            picked = weight.detach().index_select(0, used)
+            norms = picked.norm(norm_type, 1, True)
+            scaled = tenon.where(norms > max_norm, picked * (max_norm / (norms + 1e-7)), picked)
+            weight.detach().index_copy_(0, used, scaled)
+    return tenon.embedding(weight, input, padding_idx, scale_grad_by_freq, sparse)
+
+
+def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
+    """A new last dimension with a 1 at the place that each element names."""
+    if tensor.dtype != tenon.int64:
+        raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
+    if tensor.numel() == 0:
+        if num_classes <= 0:
+            raise RuntimeError("Can not infer total number of classes from empty tensor.")
+        return tensor.new_zeros([*tensor.shape, num_classes])
+    if int(tensor.min()) < 0:
+        raise RuntimeError("Class values must be non-negative.")
+    largest = int(tensor.max())
+    if num_classes == -1:
+        num_classes = largest + 1
+    elif num_classes <= largest:
+        raise RuntimeError("Class values must be smaller than num_classes.")
+    result = tensor.new_zeros([*tensor.shape, num_classes])
+    return result.scatter_(-1, tensor.unsqueeze(-1), 1)
+
+
+def _checked_batch(shape: Any) -> None:
+    values = shape[0]
+    for size in shape[2:]:
+        values *= size
+    if values == 1:
+        raise ValueError(
+            f"Expected more than 1 value per channel when training, got input size {shape}"
+        )
+
+
+def batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-05,
+) -> Tensor:
+    """Normalises each channel, by the batch (training) or by the running statistics."""
+    if training:
+        _checked_batch(input.size())
+    return _nn.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
+
+
+def instance_norm(
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-05,
+) -> Tensor:
+    """Normalises each channel of each sample by itself."""
+    if not use_input_stats:
+        return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+    if input.shape[2:].numel() == 1:
+        raise ValueError(
+            f"Expected more than 1 spatial element when training, got input size {input.size()}"
+        )
+    n, c = input.shape[:2]
+    # Every (sample, channel) pair becomes a channel of one sample.
+    mean = running_mean.repeat(n) if running_mean is not None else None
+    var = running_var.repeat(n) if running_var is not None else None
+    result = _nn.batch_norm(
+        input.reshape(1, n * c, *input.shape[2:]),
+        mean,
+        var,
+        weight.repeat(n) if weight is not None else None,
+        bias.repeat(n) if bias is not None else None,
+        True,
+        momentum,
+        eps,
+    )
+    if running_mean is not None:
+        with tenon.no_grad():
+            running_mean.copy_(mean.view(n, c).mean(0))
+            running_var.copy_(var.view(n, c).mean(0))
+    return result.view(input.shape)
+
+
+def local_response_norm(
+    input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+) -> Tensor:
+    """Divides by a power of the mean square of the neighbouring channels."""
+    if input.dim() < 3:
+        raise ValueError(
+            f"Expected 3D or higher dimensionality input (got {input.dim()} dimensions)"
+        )
+    squares = pad(input.mul(input).movedim(1, -1), (size // 2, (size - 1) // 2))
+    mean = squares.unfold(-1, size, 1).mean(-1).movedim(-1, 1)
+    return input / mean.mul(alpha).add(k).pow(beta)
+
+
+def normalize(
+    input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Tensor | None = None
+) -> Tensor:
+    """input divided by its p-norm along dim, which counts as eps at least."""
+    denominator = input.norm(p, dim, keepdim=True).clamp_min(eps).expand_as(input)
+    if out is None:
+        return input / denominator
+    return tenon.div(input, denominator, out=out)
+
+
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
+    """The cosine of the angle between x1 and x2 along dim."""
+    x1, x2 = tenon.broadcast_tensors(x1, x2)
+    n1 = x1.norm(2, dim, keepdim=True).clamp_min(eps)
+    n2 = x2.norm(2, dim, keepdim=True).clamp_min(eps)
+    return ((x1 / n1) * (x2 / n2)).sum(dim)
+
+
+def pairwise_distance(
+    x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
+) -> Tensor:
+    """The p-norm of x1 - x2 + eps along the last dimension."""
+    return (x1 - x2 + eps).norm(p, -1, keepdim)
+
+
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """input1 @ weight[k] @ input2 for every output k."""
+    result = tenon.einsum("...i,kij,...j->...k", input1, weight, input2)
+    return result if bias is None else result + bias

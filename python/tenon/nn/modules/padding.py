@@ -1,0 +1,138 @@
+"""Padding: the same class for one to three dimensions, in four kinds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenon import Tensor
+from tenon.nn import functional as F
+from tenon.nn.modules.module import Module
+from tenon.nn.modules.utils import _ntuple
+
+
+class _Pad(Module):
+    __constants__ = ["padding"]
+    _dims: int
+    _mode = "constant"
+
+    def __init__(self, padding: Any) -> None:
+        super().__init__()
+        self.padding = _ntuple(2 * self._dims)(padding)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.pad(input, self.padding, self._mode)
+
+    def extra_repr(self) -> str:
+        return f"{self.padding}"
+
+
+class _ConstantPad(_Pad):
+    __constants__ = ["padding", "value"]
+
+    def __init__(self, padding: Any, value: float) -> None:
+        super().__init__(padding)
+        self.value = value
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.pad(input, self.padding, "constant", self.value)
+
+    def extra_repr(self) -> str:
+        return f"padding={self.padding}, value={self.value}"
+
+
+class ConstantPad1d(_ConstantPad):
+    """Pads the last dimension with `value`."""
+
+    _dims = 1
+
+
+class ConstantPad2d(_ConstantPad):
+    """Pads the last two dimensions with `value`."""
+
+    _dims = 2
+
+
+class ConstantPad3d(_ConstantPad):
+    """Pads the last three dimensions with `value`."""
+
+    _dims = 3
+
+
+class _ZeroPad(_ConstantPad):
+    def __init__(self, padding: Any) -> None:
+        super().__init__(padding, 0.0)
+
+    def extra_repr(self) -> str:
+        return f"{self.padding}"
+
+
+class ZeroPad1d(_ZeroPad):
+    """Pads the last dimension with zeros."""
+
+    _dims = 1
+
+
+class ZeroPad2d(_ZeroPad):
+    """Pads the last two dimensions with zeros."""
+
+    _dims = 2
+
+
+class ZeroPad3d(_ZeroPad):
+    """Pads the last three dimensions with zeros."""
+
+    _dims = 3
+
+
+class ReflectionPad1d(_Pad):
+    """Pads the last dimension with its mirror image."""
+
+    _dims, _mode = 1, "reflect"
+
+
+class ReflectionPad2d(_Pad):
+    """Pads the last two dimensions with their mirror images."""
+
+    _dims, _mode = 2, "reflect"
+
+
+class ReflectionPad3d(_Pad):
+    """Pads the last three dimensions with their mirror images."""
+
+    _dims, _mode = 3, "reflect"
+
+
+class ReplicationPad1d(_Pad):
+    """Pads the last dimension with its border."""
+
+    _dims, _mode = 1, "replicate"
+
+
+class ReplicationPad2d(_Pad):
+    """Pads the last two dimensions with their borders."""
+
+    _dims, _mode = 2, "replicate"
+
+
+class ReplicationPad3d(_Pad):
+    """Pads the last three dimensions with their borders."""
+
+    _dims, _mode = 3, "replicate"
+
+
+class CircularPad1d(_Pad):
+    """Pads the last dimension with its other end."""
+
+    _dims, _mode = 1, "circular"
+
+
+class CircularPad2d(_Pad):
+    """Pads the last two dimensions with their other ends."""
+
+    _dims, _mode = 2, "circular"
+
+
+class CircularPad3d(_Pad):
+    """Pads the last three dimensions with their other ends."""
+
+    _dims, _mode = 3, "circular"

@@ -1,0 +1,67 @@
+"""Tensors that a module owns: Parameter (trained) and Buffer (state that is not trained)."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+import tenon
+from tenon import Tensor
+
+
+class Parameter(Tensor):
+    """A tensor that becomes a module's parameter when it is assigned to one of its attributes.
+
+    It shares memory with `data` and requires a gradient unless told otherwise.
+    """
+
+    def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
+        if data is None:
+            data = tenon.empty(0)
+        if not isinstance(data, Tensor):
+            raise TypeError(f"Parameter data must be a tensor, not {type(data).__name__}")
+        return Tensor._make_subclass(cls, data, requires_grad)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
+        if id(self) in memo:
+            return memo[id(self)]
+        copied = type(self)(self.data.clone(), self.requires_grad)
+        memo[id(self)] = copied
+        return copied
+
+    def __repr__(self, **kwargs: Any) -> str:
+        return "Parameter containing:\n" + super().__repr__(**kwargs)
+
+    def __reduce_ex__(self, protocol: int) -> tuple[Any, ...]:
+        return _rebuild_parameter, (self.data, self.requires_grad, OrderedDict())
+
+
+def _rebuild_parameter(data: Tensor, requires_grad: bool, hooks: Any) -> Parameter:
+    """What a pickled parameter is rebuilt with; hooks are not kept."""
+    return Parameter(data, requires_grad)
+
+
+class _BufferMeta(type(Tensor)):
+    """isinstance(t, Buffer) asks for the mark that Buffer(...) sets: the class adds no methods."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        if cls is Buffer:
+            return isinstance(instance, Tensor) and getattr(instance, "_is_buffer", False)
+        return super().__instancecheck__(instance)
+
+
+class Buffer(Tensor, metaclass=_BufferMeta):
+    """A tensor that becomes a module's buffer when it is assigned to one of its attributes."""
+
+    def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Tensor:
+        if data is None:
+            data = tenon.empty(0)
+        buffer = data.detach().requires_grad_(data.requires_grad)
+        buffer.persistent = persistent
+        buffer._is_buffer = True
+        return buffer
+
+
+def is_lazy(param: object) -> bool:
+    """Parameters without a shape do not exist here."""
+    return False

@@ -1,0 +1,26 @@
+"""Helpers around networks: gradient clipping, parameters as vectors, sequences, weight norm."""
+
+from tenon.nn.utils import clip_grad, convert_parameters, parametrizations, rnn
+from tenon.nn.utils.clip_grad import (
+    clip_grad_norm_,
+    clip_grad_value_,
+    clip_grads_with_norm_,
+    get_total_norm,
+)
+from tenon.nn.utils.convert_parameters import parameters_to_vector, vector_to_parameters
+from tenon.nn.utils.parametrizations import remove_weight_norm, weight_norm
+
+__all__ = [
+    "clip_grad",
+    "clip_grad_norm_",
+    "clip_grad_value_",
+    "clip_grads_with_norm_",
+    "convert_parameters",
+    "get_total_norm",
+    "parameters_to_vector",
+    "parametrizations",
+    "remove_weight_norm",
+    "rnn",
+    "vector_to_parameters",
+    "weight_norm",
+]

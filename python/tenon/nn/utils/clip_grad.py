@@ -1,0 +1,76 @@
+"""Cutting gradients to a norm or to a range."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import tenon
+from tenon import Tensor
+
+
+def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
+    if isinstance(parameters, Tensor):
+        parameters = [parameters]
+    return [p.grad for p in parameters if p.grad is not None]
+
+
+def get_total_norm(
+    tensors: Tensor | Iterable[Tensor],
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """The norm of all elements of all tensors together."""
+    tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    if not tensors:
+        return tenon.tensor(0.0)
+    norm_type = float(norm_type)
+    norms = [t.detach().norm(norm_type) for t in tensors]
+    total = tenon.stack(norms).norm(norm_type)
+    if error_if_nonfinite and not bool(total.isfinite()):
+        raise RuntimeError(
+            f"The total norm of order {norm_type} for gradients from "
+            "`parameters` is non-finite, so it cannot be clipped. To disable "
+            "this error and scale the gradients by the non-finite norm anyway, "
+            "set `error_if_nonfinite=False`"
+        )
+    return total
+
+
+def clip_grads_with_norm_(
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: float,
+    total_norm: Tensor,
+    foreach: bool | None = None,
+) -> None:
+    """Scales the gradients so that a norm of total_norm becomes max_norm at most."""
+    with tenon.no_grad():
+        # 1 where the norm is small already; the product is exact then.
+        factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
+        for grad in _gradients(parameters):
+            grad.mul_(factor.to(grad.device))
+
+
+def clip_grad_norm_(
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """Cuts the norm of all gradients together to max_norm; returns the norm there was."""
+    parameters = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    with tenon.no_grad():
+        total = get_total_norm(_gradients(parameters), norm_type, error_if_nonfinite)
+        clip_grads_with_norm_(parameters, max_norm, total)
+    return total
+
+
+def clip_grad_value_(
+    parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None
+) -> None:
+    """Cuts every element of the gradients to [-clip_value, clip_value]."""
+    clip_value = float(clip_value)
+    with tenon.no_grad():
+        for grad in _gradients(parameters):
+            grad.clamp_(min=-clip_value, max=clip_value)

@@ -1,0 +1,589 @@
+"""Modules against PyTorch: texts, names of the state, initial weights, results and gradients.
+
+Every case is built twice from the same expression, once over each library, under the same stream
+of random numbers. Without PyTorch the comparisons are skipped and the rest still runs.
+"""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections import OrderedDict
+
+import numpy as np
+import pytest
+import tenon
+from tenon import nn
+
+torch = pytest.importorskip("torch", reason="no PyTorch to compare with")
+
+
+@pytest.fixture(autouse=True)
+def torch_stream():
+    set_rng = getattr(tenon, "set_rng", None)
+    if set_rng is not None:
+        set_rng("torch")
+    yield
+    if set_rng is not None:
+        set_rng("philox")
+
+
+def both(text: str):
+    """The value of an expression in `nn` over both libraries, from the same seed."""
+    results = []
+    for lib in (tenon, torch):
+        lib.manual_seed(7)
+        results.append(eval(text, {"nn": lib.nn, "lib": lib, "OrderedDict": OrderedDict}))
+    return results
+
+
+def array(t) -> np.ndarray:
+    return t.detach().numpy()
+
+
+def same_state(ours, theirs) -> None:
+    left, right = ours.state_dict(), theirs.state_dict()
+    assert list(left) == list(right)
+    assert dict(left._metadata) == dict(right._metadata)
+    for name in left:
+        assert str(left[name].dtype).split(".")[-1] == str(right[name].dtype).split(".")[-1]
+        np.testing.assert_array_equal(array(left[name]), array(right[name]), err_msg=name)
+
+
+def inputs(*shapes, whole: int | None = None):
+    rng = np.random.default_rng(3)
+    for shape in shapes:
+        if whole is not None:
+            x = rng.integers(0, whole, shape)
+        else:
+            x = rng.standard_normal(shape).astype(np.float32)
+        yield x
+
+
+LAYERS = [
+    ("nn.Linear(5, 3)", (4, 5)),
+    ("nn.Linear(5, 3, bias=False)", (2, 4, 5)),
+    ("nn.Conv1d(4, 6, 3, padding=1, groups=2)", (2, 4, 9)),
+    ("nn.Conv2d(3, 8, 3)", (2, 3, 8, 7)),
+    ("nn.Conv2d(4, 8, (3, 2), stride=2, padding=(1, 0), dilation=1, bias=False)", (2, 4, 9, 8)),
+    ("nn.Conv2d(4, 4, 3, padding='same', padding_mode='reflect')", (2, 4, 6, 6)),
+    ("nn.Conv2d(4, 4, 3, padding=1, padding_mode='circular')", (2, 4, 6, 6)),
+    ("nn.ConvTranspose2d(4, 6, 3, stride=2, padding=1, output_padding=1)", (2, 4, 5, 5)),
+    ("nn.BatchNorm1d(5)", (6, 5)),
+    ("nn.BatchNorm2d(3, momentum=None)", (4, 3, 5, 5)),
+    ("nn.BatchNorm2d(3, affine=False, track_running_stats=False)", (4, 3, 5, 5)),
+    ("nn.InstanceNorm2d(3, affine=True, track_running_stats=True)", (4, 3, 5, 5)),
+    ("nn.InstanceNorm1d(3)", (4, 3, 5)),
+    ("nn.LayerNorm(6)", (3, 6)),
+    ("nn.LayerNorm((4, 6), bias=False)", (3, 4, 6)),
+    ("nn.LayerNorm(6, elementwise_affine=False)", (3, 6)),
+    ("nn.GroupNorm(2, 6)", (3, 6, 4)),
+    ("nn.RMSNorm(6)", (3, 6)),
+    ("nn.LocalResponseNorm(3)", (2, 5, 4, 4)),
+    ("nn.ReLU()", (3, 4)),
+    ("nn.ReLU(inplace=True)", None),
+    ("nn.ReLU6()", (3, 4)),
+    ("nn.GELU()", (3, 4)),
+    ("nn.GELU(approximate='tanh')", (3, 4)),
+    ("nn.SiLU()", (3, 4)),
+    ("nn.Mish()", (3, 4)),
+    ("nn.ELU(0.7)", (3, 4)),
+    ("nn.CELU(0.7)", (3, 4)),
+    ("nn.SELU()", (3, 4)),
+    ("nn.LeakyReLU(0.2)", (3, 4)),
+    ("nn.PReLU()", (3, 4)),
+    ("nn.PReLU(4)", (3, 4)),
+    ("nn.Hardtanh(-0.5, 0.7)", (3, 4)),
+    ("nn.Hardswish()", (3, 4)),
+    ("nn.Hardsigmoid()", (3, 4)),
+    ("nn.Hardshrink()", (3, 4)),
+    ("nn.Softshrink()", (3, 4)),
+    ("nn.Softplus(2.0)", (3, 4)),
+    ("nn.Softsign()", (3, 4)),
+    ("nn.Tanhshrink()", (3, 4)),
+    ("nn.LogSigmoid()", (3, 4)),
+    ("nn.Threshold(0.1, -3.0)", (3, 4)),
+    ("nn.Sigmoid()", (3, 4)),
+    ("nn.Tanh()", (3, 4)),
+    ("nn.GLU()", (3, 4)),
+    ("nn.Softmax(dim=1)", (3, 4)),
+    ("nn.LogSoftmax(dim=-1)", (3, 4)),
+    ("nn.Softmin(dim=0)", (3, 4)),
+    ("nn.MaxPool1d(2)", (2, 3, 8)),
+    ("nn.MaxPool2d(2)", (2, 3, 8, 8)),
+    ("nn.MaxPool2d(3, stride=2, padding=1, ceil_mode=True)", (2, 3, 8, 8)),
+    ("nn.AvgPool1d(2)", (2, 3, 8)),
+    ("nn.AvgPool2d(3, 2, 1)", (2, 3, 8, 8)),
+    ("nn.AdaptiveAvgPool1d(3)", (2, 3, 8)),
+    ("nn.AdaptiveAvgPool2d((2, None))", (2, 3, 8, 8)),
+    ("nn.AdaptiveAvgPool2d(1)", (2, 3, 8, 8)),
+    ("nn.AdaptiveMaxPool2d(2)", (2, 3, 8, 8)),
+    ("nn.ZeroPad2d((1, 2, 0, 1))", (2, 3, 4, 4)),
+    ("nn.ConstantPad1d(2, 3.5)", (2, 3, 4)),
+    ("nn.ReflectionPad2d(1)", (2, 3, 4, 4)),
+    ("nn.ReplicationPad1d(2)", (2, 3, 4)),
+    ("nn.Flatten()", (2, 3, 4)),
+    ("nn.Unflatten(1, (2, 3))", (4, 6)),
+    ("nn.PixelShuffle(2)", (2, 8, 3, 4)),
+    ("nn.PixelUnshuffle(2)", (2, 3, 4, 6)),
+    ("nn.Upsample(scale_factor=2)", (2, 3, 4, 5)),
+    ("nn.Upsample(size=(7, 9), mode='bilinear')", (2, 3, 4, 5)),
+    ("nn.UpsamplingBilinear2d(scale_factor=2)", (2, 3, 4, 5)),
+    ("nn.Unfold((2, 3), padding=1, stride=2)", (2, 3, 5, 6)),
+    ("nn.Identity()", (2, 3)),
+    ("nn.Dropout(0.0)", (3, 4)),
+    ("nn.Dropout(0.4)", (30, 40)),
+    ("nn.Dropout2d(0.4)", (4, 6, 3, 3)),
+    ("nn.Bilinear(3, 4, 5)", None),
+    ("nn.CosineSimilarity()", None),
+    ("nn.Embedding(10, 3, padding_idx=2, max_norm=1.0)", None),
+    ("nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Sequential(nn.Linear(8, 2)))", (4, 5)),
+    ("nn.Sequential(OrderedDict(a=nn.Linear(5, 8), b=nn.ReLU()))", (4, 5)),
+    ("nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 3)])", None),
+    ("nn.ModuleList()", None),
+    ("nn.ModuleDict({'x': nn.Linear(2, 2), 'y': nn.ModuleList([nn.ReLU()])})", None),
+    ("nn.ParameterList([nn.Parameter(lib.ones(2, 3)), nn.Parameter(lib.ones(2))])", None),
+    ("nn.ParameterDict({'a': nn.Parameter(lib.ones(2, 3))})", None),
+    ("nn.MultiheadAttention(8, 2, bias=False)", None),
+    ("nn.MultiheadAttention(8, 2, kdim=6, vdim=4, add_bias_kv=True)", None),
+    ("nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0)", (5, 3, 8)),
+    ("nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True, norm_first=True)", (3, 5, 8)),
+    ("nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, 0.0), 2)", (5, 3, 8)),
+    ("nn.Transformer(8, 2, 1, 1, 16, 0.0)", None),
+    ("nn.RNN(3, 4, nonlinearity='relu')", (5, 2, 3)),
+    ("nn.LSTM(3, 4, 2, bidirectional=True)", (5, 2, 3)),
+    ("nn.LSTM(3, 4, proj_size=2, batch_first=True)", (2, 5, 3)),
+    ("nn.GRU(3, 4, 2, bias=False)", (5, 2, 3)),
+    ("nn.RNNCell(3, 4)", (2, 3)),
+    ("nn.LSTMCell(3, 4)", (2, 3)),
+    ("nn.GRUCell(3, 4)", (2, 3)),
+    ("nn.CrossEntropyLoss(label_smoothing=0.1)", None),
+    ("nn.BCEWithLogitsLoss()", None),
+    ("nn.MSELoss()", None),
+]
+
+
+def first(result):
+    while isinstance(result, tuple):
+        result = result[0]
+    return result
+
+
+@pytest.mark.parametrize("text, shape", LAYERS, ids=[text for text, _ in LAYERS])
+def test_layer(text, shape):
+    ours, theirs = both(text)
+    assert repr(ours) == repr(theirs)
+    same_state(ours, theirs)
+    if shape is None:
+        return
+    (x,) = inputs(shape)
+    values = []
+    for lib, module in ((tenon, ours), (torch, theirs)):
+        lib.manual_seed(11)
+        t = lib.from_numpy(x.copy()).requires_grad_()
+        y = first(module(t))
+        (y * y).sum().backward()
+        grads = {name: array(p.grad) for name, p in module.named_parameters()}
+        module.eval()
+        values.append((array(y), array(t.grad), grads, array(first(module(t)))))
+    for left, right in zip(values[0][:2] + values[0][3:], values[1][:2] + values[1][3:]):
+        np.testing.assert_allclose(left, right, rtol=2e-4, atol=2e-5)
+    for name, grad in values[0][2].items():
+        np.testing.assert_allclose(grad, values[1][2][name], rtol=2e-4, atol=5e-5, err_msg=name)
+    same_names = [n for n, _ in ours.named_buffers()] == [n for n, _ in theirs.named_buffers()]
+    assert same_names
+
+
+LOSSES = [
+    ("nn.MSELoss()", "float"),
+    ("nn.L1Loss(reduction='sum')", "float"),
+    ("nn.SmoothL1Loss(beta=0.3)", "float"),
+    ("nn.HuberLoss(delta=0.4)", "float"),
+    ("nn.CrossEntropyLoss()", "class"),
+    ("nn.CrossEntropyLoss(ignore_index=1, reduction='none')", "class"),
+    ("nn.CrossEntropyLoss(weight=lib.tensor([0.2, 1.0, 0.5]), label_smoothing=0.2)", "class"),
+    ("nn.CrossEntropyLoss()", "share"),
+    ("nn.NLLLoss()", "class"),
+    ("nn.BCEWithLogitsLoss(pos_weight=lib.tensor([0.5, 2.0, 1.0]))", "share"),
+    ("nn.KLDivLoss(reduction='batchmean')", "share"),
+    ("nn.PoissonNLLLoss()", "share"),
+    ("nn.SoftMarginLoss()", "sign"),
+    ("nn.HingeEmbeddingLoss()", "sign"),
+    ("nn.MultiLabelSoftMarginLoss()", "share"),
+    ("nn.MultiMarginLoss()", "class"),
+]
+
+
+@pytest.mark.parametrize("text, kind", LOSSES, ids=[text for text, _ in LOSSES])
+def test_loss(text, kind):
+    ours, theirs = both(text)
+    rng = np.random.default_rng(5)
+    x = rng.standard_normal((6, 3)).astype(np.float32)
+    if kind == "float":
+        target = rng.standard_normal((6, 3)).astype(np.float32)
+    elif kind == "class":
+        target = rng.integers(0, 3, 6)
+    elif kind == "sign":
+        target = np.where(rng.random((6, 3)) < 0.5, -1, 1).astype(np.float32)
+    else:
+        target = rng.random((6, 3)).astype(np.float32)
+        target /= target.sum(1, keepdims=True)
+    values = []
+    for lib, loss in ((tenon, ours), (torch, theirs)):
+        t = lib.from_numpy(x.copy()).requires_grad_()
+        y = loss(t, lib.from_numpy(target.copy()))
+        y.sum().backward()
+        values.append((array(y), array(t.grad)))
+    for left, right in zip(*values):
+        np.testing.assert_allclose(left, right, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("need", [True, False])
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("padded", [True, False])
+def test_attention(need, causal, padded):
+    values = []
+    x = np.random.default_rng(1).standard_normal((3, 5, 8)).astype(np.float32)
+    hidden = np.zeros((3, 5), bool)
+    hidden[:, 4] = True
+    for lib in (tenon, torch):
+        lib.manual_seed(2)
+        layer = lib.nn.MultiheadAttention(8, 2, batch_first=True)
+        t = lib.from_numpy(x)
+        mask = lib.nn.Transformer.generate_square_subsequent_mask(5) if causal else None
+        y, w = layer(
+            t,
+            t,
+            t,
+            attn_mask=mask,
+            key_padding_mask=lib.from_numpy(hidden) if padded else None,
+            need_weights=need,
+            is_causal=causal,
+        )
+        values.append((array(y), array(w) if w is not None else np.zeros(1)))
+    for left, right in zip(*values):
+        np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-6)
+
+
+def test_packed_lstm():
+    values = []
+    x = np.random.default_rng(1).standard_normal((3, 5, 4)).astype(np.float32)
+    for lib in (tenon, torch):
+        lib.manual_seed(2)
+        rnn = lib.nn.utils.rnn
+        layer = lib.nn.LSTM(4, 3, 2, bidirectional=True, batch_first=True)
+        packed = rnn.pack_padded_sequence(
+            lib.from_numpy(x), lib.tensor([2, 5, 3]), batch_first=True, enforce_sorted=False
+        )
+        out, (h, c) = layer(packed)
+        y, lengths = rnn.pad_packed_sequence(out, batch_first=True)
+        values.append([array(v) for v in (y, lengths, h, c)])
+    for left, right in zip(*values):
+        np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-6)
+
+
+# ---- What a module is ----------------------------------------------------------------------------
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(3, 2)
+        self.again = self.fc
+        self.scale = nn.Parameter(tenon.ones(2))
+        self.register_buffer("count", tenon.zeros(1))
+        self.register_buffer("scratch", tenon.zeros(1), persistent=False)
+        self.nothing = None
+
+    def forward(self, x):
+        return self.fc(x) * self.scale
+
+
+def test_registration_and_names():
+    net = Net()
+    assert [n for n, _ in net.named_parameters()] == ["scale", "fc.weight", "fc.bias"]
+    assert len([n for n, _ in net.named_parameters(remove_duplicate=False)]) == 5
+    assert list(net.state_dict()) == [
+        "scale",
+        "count",
+        "fc.weight",
+        "fc.bias",
+        "again.weight",
+        "again.bias",
+    ]
+    assert [n for n, _ in net.named_buffers()] == ["count", "scratch"]
+    assert [n for n, _ in net.named_modules()] == ["", "fc"]
+    assert net.get_parameter("fc.weight") is net.fc.weight
+    assert net.get_submodule("fc") is net.fc
+    assert net.fc.weight is net.fc._parameters["weight"]
+    net.fc._parameters["weight"] = nn.Parameter(tenon.zeros(2, 3))
+    assert float(net.fc.weight.sum()) == 0.0
+    del net.scale
+    assert not hasattr(net, "scale")
+    net.scale = tenon.ones(2)
+    assert "scale" not in net._parameters
+    with pytest.raises(TypeError, match="cannot assign '.*' as parameter 'weight'"):
+        net.fc.weight = tenon.ones(2, 3)
+    with pytest.raises(KeyError, match="attribute 'forward' already exists"):
+        net.register_parameter("forward", nn.Parameter(tenon.ones(1)))
+    with pytest.raises(AttributeError, match="'Net' object has no attribute 'missing'"):
+        net.missing
+    with pytest.raises(AttributeError, match="before Module.__init__"):
+
+        class Early(nn.Module):
+            def __init__(self):
+                self.x = nn.Linear(1, 1)
+
+        Early()
+
+
+def test_copies():
+    net = Net()
+    for twin in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
+        assert list(twin.state_dict()) == list(net.state_dict())
+        assert twin.fc is twin.again
+        assert twin.fc.weight is twin.fc._parameters["weight"]
+        assert twin.fc.weight is not net.fc.weight
+        twin.fc._parameters["weight"] = None
+        assert twin.fc.weight is None and net.fc.weight is not None
+    seen = copy.copy(net)
+    assert seen.scale is net.scale
+
+
+def test_modules_are_freed_by_their_last_reference():
+    import gc
+    import weakref
+
+    gc.disable()
+    try:
+        net = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+        alive = weakref.ref(net)
+        inner = weakref.ref(net[0])
+        del net
+        assert alive() is None and inner() is None
+    finally:
+        gc.enable()
+
+
+def error_text(lib, fn) -> str:
+    try:
+        fn(lib)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}".replace("torch.", "tenon.")
+    return "no error"
+
+
+def wrong_shapes(lib):
+    a, b = lib.nn.Linear(2, 3), lib.nn.Linear(3, 3)
+    a.load_state_dict(b.state_dict())
+
+
+def missing_and_more(lib):
+    state = lib.nn.Linear(2, 3).state_dict()
+    state["extra"] = state.pop("bias")
+    lib.nn.Sequential(lib.nn.Linear(2, 3)).load_state_dict({"0.weight": state["weight"], "1.x": 2})
+
+
+def not_a_dict(lib):
+    lib.nn.Linear(2, 3).load_state_dict([1])
+
+
+def no_forward(lib):
+    class Empty(lib.nn.Module):
+        pass
+
+    Empty()(1)
+
+
+def int_dtype(lib):
+    lib.nn.Linear(2, 3).to(lib.int32)
+
+
+def bad_child(lib):
+    lib.nn.Sequential(lib.nn.ReLU(), 3)
+
+
+def dotted(lib):
+    lib.nn.Module().register_buffer("a.b", None)
+
+
+def conv_groups(lib):
+    lib.nn.Conv2d(3, 4, 3, groups=2)
+
+
+def module_args(lib):
+    lib.nn.Module(3)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        wrong_shapes,
+        missing_and_more,
+        not_a_dict,
+        no_forward,
+        int_dtype,
+        bad_child,
+        dotted,
+        conv_groups,
+        module_args,
+    ],
+)
+def test_errors_read_like_pytorch(fn):
+    assert error_text(tenon, fn) == error_text(torch, fn)
+
+
+def test_load_state_dict():
+    a, b = Net(), Net()
+    answer = a.load_state_dict(b.state_dict())
+    assert repr(answer) == "<All keys matched successfully>"
+    np.testing.assert_array_equal(array(a.fc.weight), array(b.fc.weight))
+    kept = a.fc.weight
+    state = b.state_dict()
+    del state["scale"]
+    answer = a.load_state_dict(state, strict=False)
+    assert answer.missing_keys == ["scale"]
+    assert a.fc.weight is kept
+    a.load_state_dict(b.state_dict(), assign=True)
+    assert a.fc.weight is not kept and isinstance(a.fc.weight, nn.Parameter)
+
+
+def test_state_dict_hooks():
+    net = Net()
+    seen = []
+    handles = [
+        net.register_state_dict_pre_hook(lambda m, prefix, keep: seen.append(("pre", prefix))),
+        net.register_state_dict_post_hook(lambda m, d, prefix, meta: seen.append(("post", prefix))),
+        net.register_load_state_dict_pre_hook(lambda m, d, *rest: seen.append(("load", m is net))),
+        net.register_load_state_dict_post_hook(lambda m, keys: seen.append(("loaded", m is net))),
+    ]
+    net.load_state_dict(net.state_dict())
+    assert seen == [("pre", ""), ("post", ""), ("load", True), ("loaded", True)]
+    for handle in handles:
+        handle.remove()
+    net.load_state_dict(net.state_dict())
+    assert len(seen) == 4
+
+
+def test_forward_hooks():
+    net = nn.Linear(2, 2)
+    order = []
+    net.register_forward_pre_hook(lambda m, args: order.append("pre1"))
+    net.register_forward_pre_hook(
+        lambda m, args, kwargs: order.append("pre0"), prepend=True, with_kwargs=True
+    )
+    net.register_forward_hook(lambda m, args, out: out * 0)
+    last = net.register_forward_hook(lambda m, args, out: order.append(float(out.sum())))
+    x = tenon.ones(1, 2)
+    assert float(net(x).sum()) == 0.0
+    assert order == ["pre0", "pre1", 0.0]
+    last.remove()
+    net(x)
+    assert order[3:] == ["pre0", "pre1"]
+
+    class Fails(nn.Module):
+        def forward(self, x):
+            raise ValueError("no")
+
+    module = Fails()
+    module.register_forward_hook(lambda m, args, out: order.append("always"), always_call=True)
+    module.register_forward_hook(lambda m, args, out: order.append("never"))
+    with pytest.raises(ValueError):
+        module(x)
+    assert order[-1] == "always"
+
+
+def test_global_forward_hook():
+    seen = []
+    handle = nn.modules.module.register_module_forward_hook(
+        lambda m, args, out: seen.append(type(m).__name__)
+    )
+    net = nn.Sequential(nn.ReLU(), nn.Tanh())
+    net(tenon.ones(1))
+    handle.remove()
+    net(tenon.ones(1))
+    assert seen == ["ReLU", "Tanh", "Sequential"]
+
+
+def test_backward_hooks():
+    values = []
+    for lib in (tenon, torch):
+        lib.manual_seed(0)
+        seen = []
+        net = lib.nn.Linear(2, 2)
+        net.register_full_backward_pre_hook(lambda m, gout: (gout[0] * 2,))
+        net.register_full_backward_hook(
+            lambda m, gin, gout: seen.append([array(gin[0]), array(gout[0])])
+        )
+        net.register_full_backward_hook(lambda m, gin, gout: (gin[0] * 3,))
+        x = lib.ones(1, 2).requires_grad_()
+        net(x).sum().backward()
+        values.append([*seen[0], array(x.grad), array(net.weight.grad)])
+    for left, right in zip(*values):
+        np.testing.assert_allclose(left, right, rtol=1e-6)
+
+
+def test_dtype_and_modes():
+    net = Net()
+    kept = net.fc.weight
+    assert net.double() is net
+    assert net.fc.weight is kept and net.fc.weight.dtype == tenon.float64
+    assert net.count.dtype == tenon.float64
+    net.to(tenon.float32).eval()
+    assert not net.fc.training
+    net.requires_grad_(False)
+    assert not any(p.requires_grad for p in net.parameters())
+    net.requires_grad_()
+    net(tenon.ones(1, 3)).sum().backward()
+    net.zero_grad()
+    assert net.fc.weight.grad is None
+    net.apply(lambda m: m.train())
+    assert net.training
+
+
+def test_buffer_class():
+    net = nn.Module()
+    net.b = nn.Buffer(tenon.ones(2), persistent=False)
+    net.c = nn.Buffer(tenon.ones(2))
+    assert list(net._buffers) == ["b", "c"] and list(net.state_dict()) == ["c"]
+
+
+INITS = [
+    "uniform_(t, -1, 2)",
+    "normal_(t, 1, 2)",
+    "trunc_normal_(t, std=0.5, a=-1, b=1)",
+    "constant_(t, 3)",
+    "eye_(t)",
+    "xavier_uniform_(t, 1.5)",
+    "xavier_normal_(t)",
+    "kaiming_uniform_(t, 0.2, 'fan_out')",
+    "kaiming_normal_(t, nonlinearity='relu')",
+    "sparse_(t, 0.3)",
+    "orthogonal_(t)",
+]
+
+
+@pytest.mark.parametrize("text", INITS)
+def test_init(text):
+    values = []
+    for lib in (tenon, torch):
+        lib.manual_seed(4)
+        t = lib.empty(8, 5)
+        eval("init." + text, {"init": lib.nn.init, "t": t})
+        values.append(array(t))
+    np.testing.assert_allclose(values[0], values[1], rtol=1e-5, atol=1e-6)
+
+
+def test_clip_and_vector():
+    values = []
+    for lib in (tenon, torch):
+        lib.manual_seed(4)
+        net = lib.nn.Linear(4, 3)
+        net(lib.ones(2, 4)).pow(2).sum().backward()
+        total = lib.nn.utils.clip_grad_norm_(net.parameters(), 0.5)
+        lib.nn.utils.clip_grad_value_(net.parameters(), 0.1)
+        vec = lib.nn.utils.parameters_to_vector(net.parameters())
+        lib.nn.utils.vector_to_parameters(vec * 2, net.parameters())
+        values.append([array(total), array(net.weight.grad), array(net.bias)])
+    for left, right in zip(*values):
+        np.testing.assert_allclose(left, right, rtol=1e-5)
