@@ -64,15 +64,24 @@ void *cpu_os_map(uint64_t bytes, uint64_t align, bool huge); /* zeroed pages, NU
 void cpu_os_unmap(void *p, uint64_t bytes);
 int32_t cpu_os_cpus(void);      /* CPUs this process may use: affinity, then the cgroup's quota */
 uint64_t cpu_os_now_ns(void);   /* monotonic */
-uint64_t cpu_os_l3_bytes(void); /* largest cache, 32 MiB when unknown */
+uint64_t cpu_os_l3_bytes(void); /* largest cache, 32 MiB when unknown; asked once */
 const char *cpu_os_getenv(const char *name);
 void cpu_os_wait(uint32_t *word, uint32_t value); /* sleeps while *word == value (may wake early) */
 void cpu_os_wake(uint32_t *word, int32_t count);
 cpu_isa cpu_os_isa(void); /* the best instruction set that CPU and system support */
 tn_status cpu_os_thread_start(void *(*fn)(void *), void *arg, uint64_t *ret_id);
 void cpu_os_thread_join(uint64_t id);
-void cpu_os_at_fork_child(void (*fn)(void));
-void cpu_os_at_thread_exit(void (*fn)(void *), void *arg); /* once per thread */
+void cpu_os_at_fork(void (*prepare)(void), void (*parent)(void), void (*child)(void));
+/* fn(arg) runs when the calling thread ends; one fn per process, one arg per thread. */
+tn_status cpu_os_at_thread_exit(void (*fn)(void *), void *arg);
 void cpu_os_yield(void);
+void cpu_os_relax(void); /* a pause inside a spinning loop */
+
+/* A lock of one word: free 0, taken 1, taken with waiters 2. */
+typedef struct cpu_lock {
+    uint32_t word;
+} cpu_lock;
+void cpu_lock_take(cpu_lock *lock);
+void cpu_lock_drop(cpu_lock *lock);
 
 #endif

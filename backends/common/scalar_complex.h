@@ -1,0 +1,102 @@
+/* scalar_complex.h: pointwise formulas of the complex types; RA is the real type of A. Elementary
+ * functions are the C library's: C_(f) of A, CR_(f) of RA. */
+#ifndef SCALAR_COMPLEX_H
+#define SCALAR_COMPLEX_H
+
+#include <complex.h>
+#include <math.h>
+
+#include "tmpl.h"
+
+#if TMPL_DTYPE == TMPL_C64
+#define C_(name) name##f
+#define CR_(name) name##f
+#define COMPLEX_(re, im) CMPLXF(re, im)
+#else
+#define C_(name) name
+#define CR_(name) name
+#define COMPLEX_(re, im) CMPLX(re, im)
+#endif
+#define RE_(z) C_(creal)(z)
+#define IM_(z) C_(cimag)(z)
+
+TMPL_INLINE A f_mul(A x, A y) {
+    RA a = RE_(x), b = IM_(x), c = RE_(y), d = IM_(y);
+    return COMPLEX_(a * c - b * d, a * d + b * c);
+}
+TMPL_INLINE A f_conj_physical(A x) { return COMPLEX_(RE_(x), -IM_(x)); }
+TMPL_INLINE A f__mul_conj(A x, A y) { return f_mul(x, f_conj_physical(y)); }
+TMPL_INLINE A f__scale_conj(A x, A y) { return f_mul(x, f_conj_physical(y)); }
+TMPL_INLINE A f_true_divide(A x, A y) { return x / y; }
+TMPL_INLINE A f__div_conj(A x, A y) { return x / f_conj_physical(y); }
+/* A real factor must not turn an infinite part into NaN. */
+TMPL_INLINE A complex_scale(A x, A k) {
+    return IM_(k) == 0 ? COMPLEX_(RE_(x) * RE_(k), IM_(x) * RE_(k)) : f_mul(x, k);
+}
+TMPL_INLINE A f_add(A x, A y, A alpha) { return x + complex_scale(y, alpha); }
+TMPL_INLINE A f_sub(A x, A y, A alpha) { return x - complex_scale(y, alpha); }
+TMPL_INLINE A f_rsub(A x, A y, A alpha) { return y - complex_scale(x, alpha); }
+TMPL_INLINE A f_neg(A x) { return COMPLEX_(-RE_(x), -IM_(x)); }
+TMPL_INLINE RA f_abs(A x) { return C_(cabs)(x); }
+TMPL_INLINE RA f_angle(A x) { return C_(carg)(x); }
+TMPL_INLINE A f_sgn(A x) {
+    RA r = C_(cabs)(x);
+    return r == 0 ? COMPLEX_(0, 0) : COMPLEX_(RE_(x) / r, IM_(x) / r);
+}
+TMPL_INLINE A f_square(A x) { return f_mul(x, x); }
+TMPL_INLINE A f_sqrt(A x) { return C_(csqrt)(x); }
+TMPL_INLINE A f_rsqrt(A x) { return 1 / C_(csqrt)(x); }
+TMPL_INLINE A f_reciprocal(A x) { return 1 / x; }
+TMPL_INLINE A f_lerp(A x, A end, A w) {
+    return C_(cabs)(w) < (RA)0.5 ? x + f_mul(w, end - x) : end - f_mul(end - x, 1 - w);
+}
+TMPL_INLINE A f_addcmul(A x, A a, A b, A value) { return x + f_mul(f_mul(value, a), b); }
+TMPL_INLINE A f_addcdiv(A x, A a, A b, A value) { return x + f_mul(value, a / b); }
+
+TMPL_INLINE A f_exp(A x) { return C_(cexp)(x); }
+TMPL_INLINE A f_log(A x) { return C_(clog)(x); }
+TMPL_INLINE A f_log2(A x) { return C_(clog)(x) * (RA)0x1.71547652b82fep+0; }
+TMPL_INLINE A f_log10(A x) { return C_(clog)(x) * (RA)0x1.bcb7b1526e50ep-2; }
+TMPL_INLINE A f_sin(A x) { return C_(csin)(x); }
+TMPL_INLINE A f_cos(A x) { return C_(ccos)(x); }
+TMPL_INLINE A f_tan(A x) { return C_(ctan)(x); }
+TMPL_INLINE A f_asin(A x) { return C_(casin)(x); }
+TMPL_INLINE A f_acos(A x) { return C_(cacos)(x); }
+TMPL_INLINE A f_atan(A x) { return C_(catan)(x); }
+TMPL_INLINE A f_sinh(A x) { return C_(csinh)(x); }
+TMPL_INLINE A f_cosh(A x) { return C_(ccosh)(x); }
+TMPL_INLINE A f_tanh(A x) { return C_(ctanh)(x); }
+TMPL_INLINE A f_asinh(A x) { return C_(casinh)(x); }
+TMPL_INLINE A f_acosh(A x) { return C_(cacosh)(x); }
+TMPL_INLINE A f_atanh(A x) { return C_(catanh)(x); }
+TMPL_INLINE A f_pow(A x, A y) { return y == 0 ? COMPLEX_(1, 0) : C_(cpow)(x, y); }
+TMPL_INLINE A f__pow_backward(A g, A x, A p) {
+    return p == 0 ? COMPLEX_(0, 0) : f__mul_conj(g, f_mul(p, f_pow(x, p - 1)));
+}
+TMPL_INLINE A f__mul_log(A a, A x) {
+    return x == 0 ? COMPLEX_(0, 0) : f_mul(a, C_(clog)(x));
+}
+
+TMPL_INLINE uint8_t f_isnan(A x) { return RE_(x) != RE_(x) || IM_(x) != IM_(x); }
+TMPL_INLINE uint8_t f_isinf(A x) {
+    return CR_(fabs)(RE_(x)) == (RA)INFINITY || CR_(fabs)(IM_(x)) == (RA)INFINITY;
+}
+TMPL_INLINE uint8_t f_isfinite(A x) {
+    return CR_(fabs)(RE_(x)) < (RA)INFINITY && CR_(fabs)(IM_(x)) < (RA)INFINITY;
+}
+TMPL_INLINE uint8_t f_isclose(A x, A y, RA rtol, RA atol, int64_t equal_nan) {
+    RA d = C_(cabs)(x - y);
+    return x == y || (d <= atol + rtol * C_(cabs)(y) && d < (RA)INFINITY) ||
+           (equal_nan && f_isnan(x) && f_isnan(y));
+}
+
+TMPL_INLINE A f_sigmoid(A x) { return 1 / (1 + C_(cexp)(-x)); }
+TMPL_INLINE A f__sigmoid_backward(A g, A y) { return f__mul_conj(g, f_mul(y, 1 - y)); }
+TMPL_INLINE A f__tanh_backward(A g, A y) { return f__mul_conj(g, 1 - f_mul(y, y)); }
+TMPL_INLINE A f_silu(A x) { return x / (1 + C_(cexp)(-x)); }
+TMPL_INLINE A f__silu_backward(A g, A x) {
+    A s = 1 / (1 + C_(cexp)(-x));
+    return f__mul_conj(g, f_mul(s, 1 + f_mul(x, 1 - s)));
+}
+
+#endif

@@ -1,0 +1,256 @@
+/* scalar_f32.h: elementary functions of float, written so that compilers vectorise loops over them:
+ * no tables, no branches, no library calls in the hot ones. Largest errors, measured against double
+ * over all of float's range: exp, log 1 ulp; tanh, erf, sigmoid, erfc and the gelu pieces 2 ulp.
+ * Polynomials are minimax fits made for these intervals. Functions that scripts rarely spend time in
+ * are computed in double with room to spare, or by the C library. */
+#ifndef SCALAR_F32_H
+#define SCALAR_F32_H
+
+#include <math.h>
+
+#include "scalar_f64.h"
+#include "tmpl.h"
+
+#if defined(__FMA__)
+#define F32_FMA(a, b, c) __builtin_fmaf(a, b, c)
+#else
+#define F32_FMA(a, b, c) ((a) * (b) + (c))
+#endif
+
+TMPL_INLINE float f32_abs(float x) { return __builtin_fabsf(x); }
+
+/* 2^n for n in [-252, 254], in two steps so that the ends of the range round once. */
+TMPL_INLINE float f32_scale(float x, int32_t n) {
+    int32_t half = n >> 1, rest = n - half;
+    return x * tmpl_float((uint32_t)(half + 127) << 23) * tmpl_float((uint32_t)(rest + 127) << 23);
+}
+
+/* e^(hi + lo) for hi in [-104, 89], lo far below hi's last place. */
+TMPL_INLINE float f32_exp_parts(float hi, float lo) {
+    const float magic = 0x1.8p23f;
+    float t = hi * 0x1.715476p+0f + magic;
+    int32_t n = (int32_t)(tmpl_bits32(t) - tmpl_bits32(magic));
+    float k = t - magic;
+    float r = F32_FMA(k, -0x1.62ep-1f, hi);
+    r = F32_FMA(k, -0x1.0bfbe8p-15f, r) + lo;
+    float q = 0x1.6dbc4ep-10f;
+    q = F32_FMA(q, r, 0x1.124138p-7f);
+    q = F32_FMA(q, r, 0x1.555454p-5f);
+    q = F32_FMA(q, r, 0x1.555488p-3f);
+    q = F32_FMA(q, r, 0x1p-1f);
+    float p = F32_FMA(r * r, q, r) + 1.0f;
+    return f32_scale(p, n);
+}
+
+TMPL_INLINE float f32_exp(float x) {
+    x = x < -104.0f ? -104.0f : x;
+    x = x > 89.0f ? 89.0f : x;
+    return f32_exp_parts(x, 0.0f);
+}
+
+TMPL_INLINE float f32_log(float x) {
+    bool tiny = x < 0x1p-126f;
+    float y = tiny ? x * 0x1p23f : x;
+    uint32_t u = tmpl_bits32(y) - 0x3f3504f3u;
+    float e = (float)((int32_t)u >> 23) - (tiny ? 23.0f : 0.0f);
+    float f = tmpl_float((u & 0x007fffffu) + 0x3f3504f3u) - 1.0f;
+    float p = 0x1.1b4c1cp-4f;
+    p = F32_FMA(p, f, -0x1.e30d46p-4f);
+    p = F32_FMA(p, f, 0x1.e65e06p-4f);
+    p = F32_FMA(p, f, -0x1.fb3e9ep-4f);
+    p = F32_FMA(p, f, 0x1.2331c2p-3f);
+    p = F32_FMA(p, f, -0x1.5562f8p-3f);
+    p = F32_FMA(p, f, 0x1.99a550p-3f);
+    p = F32_FMA(p, f, -0x1.ffffeep-3f);
+    p = F32_FMA(p, f, 0x1.555546p-2f);
+    float f2 = f * f;
+    float low = F32_FMA(e, 0x1.0bfbe8p-15f, F32_FMA(f2 * f, p, -0.5f * f2));
+    float r = F32_FMA(e, 0x1.62ep-1f, f + low);
+    r = x > 0x1.fffffep127f ? x : r;
+    r = x == 0.0f ? -INFINITY : r;
+    return x >= 0.0f ? r : NAN;
+}
+
+TMPL_INLINE float f32_tanh(float x) {
+    float a = f32_abs(x), z = x * x;
+    float p = -0x1.747fa2p-8f;
+    p = F32_FMA(p, z, 0x1.51e25ap-6f);
+    p = F32_FMA(p, z, -0x1.b833ecp-5f);
+    p = F32_FMA(p, z, 0x1.1106fap-3f);
+    p = F32_FMA(p, z, -0x1.555532p-2f);
+    float small = F32_FMA(x * z, p, x);
+    float b = a > 10.0f ? 10.0f : a;
+    float big = 1.0f - 2.0f / (f32_exp_parts(b + b, 0.0f) + 1.0f);
+    big = x < 0.0f ? -big : big;
+    return a < 0.625f ? small : big;
+}
+
+TMPL_INLINE float f32_sigmoid(float x) {
+    float z = f32_exp(-f32_abs(x));
+    return (x < 0.0f ? z : 1.0f) / (1.0f + z);
+}
+
+/* Mills' ratio over sqrt(2 pi): (1 - Phi(a)) * e^(a*a/2) for a in [0, 14.6]. */
+TMPL_INLINE float f32_mills(float a) {
+    float t = (a - 3.0f) / (a + 3.0f);
+    float p = 0x1.bd1f3cp-15f;
+    p = F32_FMA(p, t, 0x1.e1f7dep-14f);
+    p = F32_FMA(p, t, -0x1.6361cep-12f);
+    p = F32_FMA(p, t, -0x1.01bd14p-10f);
+    p = F32_FMA(p, t, 0x1.7cadeap-9f);
+    p = F32_FMA(p, t, 0x1.91dc7cp-8f);
+    p = F32_FMA(p, t, -0x1.7a943ap-5f);
+    p = F32_FMA(p, t, 0x1.f8bad2p-4f);
+    p = F32_FMA(p, t, -0x1.a6b66ap-3f);
+    return F32_FMA(p, t, 0x1.f1b89cp-4f);
+}
+
+/* e^(-a*a*s) for s 1 or 0.5; the square is split so that its rounding does not show. */
+TMPL_INLINE float f32_exp_square(float a, float s) {
+    float head = tmpl_float(tmpl_bits32(a) & 0xfffff000u);
+    float tail = a - head;
+    return f32_exp_parts(-s * head * head, -s * tail * (a + head));
+}
+
+/* 1 - Phi(a), Phi the normal distribution function, for a >= 0. */
+TMPL_INLINE float f32_normal_tail(float a) {
+    a = a > 14.4f ? 14.4f : a;
+    return f32_mills(a) * f32_exp_square(a, 0.5f);
+}
+
+TMPL_INLINE float f32_erfc_positive(float a) {
+    a = a > 10.1f ? 10.1f : a;
+    return 2.0f * f32_mills(a * 0x1.6a09e6p+0f) * f32_exp_square(a, 1.0f);
+}
+
+TMPL_INLINE float f32_erf_small(float x) {
+    float z = x * x;
+    float p = 0x1.4ae4d8p-14f;
+    p = F32_FMA(p, z, -0x1.a485f0p-11f);
+    p = F32_FMA(p, z, 0x1.5419f6p-8f);
+    p = F32_FMA(p, z, -0x1.b7fbb4p-6f);
+    p = F32_FMA(p, z, 0x1.ce2d20p-4f);
+    p = F32_FMA(p, z, -0x1.81273ep-2f);
+    p = F32_FMA(p, z, 0x1.06eba8p-3f);
+    return F32_FMA(x, p, x);
+}
+
+TMPL_INLINE float f32_erf(float x) {
+    float a = f32_abs(x);
+    float big = 1.0f - f32_erfc_positive(a);
+    big = x < 0.0f ? -big : big;
+    return a < 1.0f ? f32_erf_small(x) : big;
+}
+
+TMPL_INLINE float f32_erfc(float x) {
+    float a = f32_abs(x), tail = f32_erfc_positive(a);
+    float small = 1.0f - f32_erf_small(x);
+    return a < 0.4f ? small : x < 0.0f ? 2.0f - tail : tail;
+}
+
+TMPL_INLINE float f32_gelu(float x) {
+    float a = f32_abs(x);
+    float cut = (a > 15.0f ? 15.0f : a) * f32_normal_tail(a);
+    return x < 0.0f ? -cut : x - cut;
+}
+
+/* Phi(x) + x * phi(x) */
+TMPL_INLINE float f32_gelu_slope(float x) {
+    float a = f32_abs(x);
+    a = a > 14.4f ? 14.4f : a;
+    float e = f32_exp_square(a, 0.5f);
+    float low = (f32_mills(a) - a * 0x1.988454p-2f) * e;
+    return x < 0.0f ? low : 1.0f - low;
+}
+
+TMPL_INLINE float f32_expm1(float x) {
+    const float magic = 0x1.8p23f;
+    float y = x < -20.0f ? -20.0f : x;
+    y = y > 89.0f ? 89.0f : y;
+    float t = y * 0x1.715476p+0f + magic;
+    int32_t n = (int32_t)(tmpl_bits32(t) - tmpl_bits32(magic));
+    float k = t - magic;
+    float r = F32_FMA(k, -0x1.62ep-1f, y);
+    r = F32_FMA(k, -0x1.0bfbe8p-15f, r);
+    float q = 0x1.6dbc4ep-10f;
+    q = F32_FMA(q, r, 0x1.124138p-7f);
+    q = F32_FMA(q, r, 0x1.555454p-5f);
+    q = F32_FMA(q, r, 0x1.555488p-3f);
+    q = F32_FMA(q, r, 0x1p-1f);
+    float p = F32_FMA(r * r, q, r);
+    float s = tmpl_float((uint32_t)(n + 126) << 23); /* half of 2^n, which may not be a float */
+    float far = 2.0f * F32_FMA(s, p, s - 0.5f);
+    return n == 0 ? (x == 0.0f ? x : p) : far;
+}
+
+TMPL_INLINE float f32_log1p(float x) {
+    float small = x - x * x * (0.5f - x * 0x1.555556p-2f);
+    float large = (float)f64_log_short(1.0 + (double)x);
+    return f32_abs(x) < 0x1p-12f ? (x == 0.0f ? x : small) : large;
+}
+
+TMPL_INLINE float f32_log2(float x) {
+    return (float)(f64_log_short((double)x) * 0x1.71547652b82fep+0);
+}
+TMPL_INLINE float f32_log10(float x) {
+    return (float)(f64_log_short((double)x) * 0x1.bcb7b1526e50ep-2);
+}
+TMPL_INLINE float f32_exp2(float x) { return (float)f64_exp2_short((double)x); }
+
+/* Angles beyond this need more digits of pi than the reduction has; map_tmpl.h sends them to the C
+ * library. */
+#define F32_ANGLE_MAX 0x1p20f
+
+TMPL_INLINE double f32_reduce(float x, uint64_t *ret_quadrant) {
+    const double magic = 0x1.8p52;
+    double t = (double)x * 0x1.45f306dc9c883p-1 + magic;
+    double k = t - magic;
+    *ret_quadrant = tmpl_bits64(t);
+    return (((double)x - k * 0x1.921fb544p+0) - k * 0x1.0b4611a6p-34) - k * 0x1.3198a2e037073p-69;
+}
+
+TMPL_INLINE double f32_sin_poly(double r) {
+    double z = r * r;
+    double p = ((0x1.6da94ba488ca2p-19 * z - 0x1.a01367255e333p-13) * z + 0x1.11110dbf31ba1p-7) * z;
+    return r * (1.0 + (p - 0x1.555555544a3d5p-3) * z);
+}
+
+TMPL_INLINE double f32_cos_poly(double r) {
+    double z = r * r;
+    double p = (-0x1.2463886683541p-22 * z + 0x1.a0124d47b71ecp-16) * z - 0x1.6c16ba8137d46p-10;
+    return 1.0 + ((p * z + 0x1.55555550fbfdep-5) * z - 0x1.fffffffffe400p-2) * z;
+}
+
+TMPL_INLINE float f32_sin(float x) {
+    uint64_t q;
+    double r = f32_reduce(x, &q), s = f32_sin_poly(r), c = f32_cos_poly(r);
+    double v = q & 1u ? c : s;
+    return (float)(q & 2u ? -v : v);
+}
+
+TMPL_INLINE float f32_cos(float x) {
+    uint64_t q;
+    double r = f32_reduce(x, &q), s = f32_sin_poly(r), c = f32_cos_poly(r);
+    double v = q & 1u ? s : c;
+    return (float)((q + 1u) & 2u ? -v : v);
+}
+
+TMPL_INLINE float f32_tan(float x) {
+    uint64_t q;
+    double r = f32_reduce(x, &q), s = f32_sin_poly(r), c = f32_cos_poly(r);
+    return (float)(q & 1u ? -c / s : s / c);
+}
+
+TMPL_INLINE float f32_pow(float x, float y) {
+    double yd = (double)y, whole = __builtin_floor(yd), half = 0.5 * yd;
+    bool integer = whole == yd, odd = integer && __builtin_floor(half) != half;
+    bool negative = tmpl_bits32(x) >> 31 != 0;
+    double t = yd * f64_log_short((double)f32_abs(x));
+    double r = f64_exp_short(t);
+    r = negative && odd ? -r : r;
+    r = x < 0.0f && !integer && x >= -0x1.fffffep127f ? (double)NAN : r;
+    r = f32_abs(x) == 1.0f && f32_abs(y) > 0x1.fffffep127f ? 1.0 : r;
+    return y == 0.0f || x == 1.0f ? 1.0f : (float)r;
+}
+
+#endif

@@ -1,0 +1,149 @@
+/* scalar_f64.h: elementary functions of double that loops spend time in, in the same style as
+ * scalar_f32.h. The `_short` forms keep about 35 bits: enough for a float result with a correct last
+ * place almost everywhere. */
+#ifndef SCALAR_F64_H
+#define SCALAR_F64_H
+
+#include <math.h>
+
+#include "tmpl.h"
+
+#if defined(__FMA__)
+#define F64_FMA(a, b, c) __builtin_fma(a, b, c)
+#else
+#define F64_FMA(a, b, c) ((a) * (b) + (c))
+#endif
+
+#define F64_LN2_HI 0x1.62e42feep-1 /* its low bits are 0: times an exponent it is exact */
+#define F64_LN2_LO 0x1.a39ef35793c76p-33
+
+TMPL_INLINE double f64_abs(double x) { return __builtin_fabs(x); }
+
+/* x = m * 2^e with m in [sqrt(1/2), sqrt(2)); returns m - 1. x is positive and not subnormal. */
+TMPL_INLINE double f64_split(double x, double *ret_e) {
+    const uint64_t root = UINT64_C(0x3fe6a09e667f3bcd), mask = UINT64_C(0x000fffffffffffff);
+    uint64_t u = tmpl_bits64(x) - root + (UINT64_C(1023) << 52);
+    *ret_e = tmpl_double(u >> 52 | UINT64_C(0x4330000000000000)) - (0x1p52 + 1023.0);
+    return tmpl_double((u & mask) + root) - 1.0;
+}
+
+TMPL_INLINE double f64_log_ends(double x, double r) {
+    r = x > 0x1.fffffffffffffp1023 ? x : r;
+    r = x == 0.0 ? -(double)INFINITY : r;
+    return x >= 0.0 ? r : (double)NAN;
+}
+
+TMPL_INLINE double f64_log(double x) {
+    bool tiny = x < 0x1p-1022;
+    double e, f = f64_split(tiny ? x * 0x1p54 : x, &e);
+    e -= tiny ? 54.0 : 0.0;
+    double s = f / (2.0 + f), z = s * s, h = 0.5 * f * f;
+    double p = 0x1.2ba665934b319p-3;
+    p = F64_FMA(p, z, 0x1.39f7f8c5aa355p-3);
+    p = F64_FMA(p, z, 0x1.7462e6bf3502dp-3);
+    p = F64_FMA(p, z, 0x1.c71c62327b72fp-3);
+    p = F64_FMA(p, z, 0x1.2492492e80828p-2);
+    p = F64_FMA(p, z, 0x1.9999999994db5p-2);
+    p = F64_FMA(p, z, 0x1.5555555555558p-1);
+    double low = F64_FMA(e, F64_LN2_LO, s * (h + p * z));
+    return f64_log_ends(x, F64_FMA(e, F64_LN2_HI, f - (h - low)));
+}
+
+TMPL_INLINE double f64_log_short(double x) {
+    double e, f = f64_split(x, &e);
+    double s = f / (2.0 + f), z = s * s;
+    double p = 0x1.de14a4eea7bd1p-3;
+    p = F64_FMA(p, z, 0x1.245af01745274p-2);
+    p = F64_FMA(p, z, 0x1.9999ee7f59943p-2);
+    p = F64_FMA(p, z, 0x1.5555554b2c26ep-1);
+    return f64_log_ends(x, e * 0x1.62e42fefa39efp-1 + (s + s + s * z * p));
+}
+
+/* x * 2^n, n in [-2044, 2046] */
+TMPL_INLINE double f64_scale(double x, int64_t n) {
+    uint64_t u = (uint64_t)(n + 2046), half = u >> 1, rest = u - half;
+    return x * tmpl_double(half << 52) * tmpl_double(rest << 52);
+}
+
+TMPL_INLINE double f64_exp(double x) {
+    const double magic = 0x1.8p52;
+    x = x < -750.0 ? -750.0 : x;
+    x = x > 710.0 ? 710.0 : x;
+    double t = x * 0x1.71547652b82fep+0 + magic;
+    int64_t n = (int64_t)(tmpl_bits64(t) - tmpl_bits64(magic));
+    double k = t - magic;
+    double r = F64_FMA(k, -F64_LN2_LO, F64_FMA(k, -F64_LN2_HI, x));
+    double q = 0x1.af8b2d63ce6dep-26;
+    q = F64_FMA(q, r, 0x1.28b4378ee39a6p-22);
+    q = F64_FMA(q, r, 0x1.71dddc3cdc982p-19);
+    q = F64_FMA(q, r, 0x1.a019926c04859p-16);
+    q = F64_FMA(q, r, 0x1.a01a01bc78be8p-13);
+    q = F64_FMA(q, r, 0x1.6c16c18724cd9p-10);
+    q = F64_FMA(q, r, 0x1.111111110d18ep-7);
+    q = F64_FMA(q, r, 0x1.555555554f999p-5);
+    q = F64_FMA(q, r, 0x1.5555555555562p-3);
+    q = F64_FMA(q, r, 0x1.000000000000dp-1);
+    return f64_scale(F64_FMA(r * r, q, r) + 1.0, n);
+}
+
+/* 2^(k + r / ln 2) for |r| <= 0.35, k an integer that `t` holds above its last place. */
+TMPL_INLINE double f64_exp_tail_short(double r, double t) {
+    int64_t n = (int64_t)(tmpl_bits64(t) - tmpl_bits64(0x1.8p52));
+    double q = 0x1.a192bde84df5ap-16;
+    q = F64_FMA(q, r, 0x1.a18e21a414a37p-13);
+    q = F64_FMA(q, r, 0x1.6c161c48f6369p-10);
+    q = F64_FMA(q, r, 0x1.11109cd417a1ap-7);
+    q = F64_FMA(q, r, 0x1.5555558dc384dp-5);
+    q = F64_FMA(q, r, 0x1.55555581040dep-3);
+    q = F64_FMA(q, r, 0x1.ffffffffe9340p-2);
+    return F64_FMA(r * r, q, r + 1.0) * tmpl_double((uint64_t)(n + 1023) << 52);
+}
+
+/* For results that become floats: beyond +-200 they are 0 or infinite anyway. */
+TMPL_INLINE double f64_exp_short(double x) {
+    x = x < -200.0 ? -200.0 : x;
+    x = x > 200.0 ? 200.0 : x;
+    double t = x * 0x1.71547652b82fep+0 + 0x1.8p52;
+    return f64_exp_tail_short(x - (t - 0x1.8p52) * 0x1.62e42fefa39efp-1, t);
+}
+
+TMPL_INLINE double f64_exp2_short(double x) {
+    x = x < -200.0 ? -200.0 : x;
+    x = x > 200.0 ? 200.0 : x;
+    double t = x + 0x1.8p52;
+    return f64_exp_tail_short((x - (t - 0x1.8p52)) * 0x1.62e42fefa39efp-1, t);
+}
+
+TMPL_INLINE double f64_sigmoid(double x) {
+    double z = f64_exp(-f64_abs(x));
+    return (x < 0.0 ? z : 1.0) / (1.0 + z);
+}
+
+/* ---- By the C library ------------------------------------------------------------------------*/
+TMPL_INLINE double f64_tanh(double x) { return tanh(x); }
+TMPL_INLINE double f64_erf(double x) { return erf(x); }
+TMPL_INLINE double f64_erfc(double x) { return erfc(x); }
+TMPL_INLINE double f64_expm1(double x) { return expm1(x); }
+TMPL_INLINE double f64_log1p(double x) { return log1p(x); }
+TMPL_INLINE double f64_log2(double x) { return log2(x); }
+TMPL_INLINE double f64_log10(double x) { return log10(x); }
+TMPL_INLINE double f64_exp2(double x) { return exp2(x); }
+TMPL_INLINE double f64_sin(double x) { return sin(x); }
+TMPL_INLINE double f64_cos(double x) { return cos(x); }
+TMPL_INLINE double f64_tan(double x) { return tan(x); }
+TMPL_INLINE double f64_pow(double x, double y) { return pow(x, y); }
+
+TMPL_INLINE double f64_gelu(double x) {
+    double a = f64_abs(x) > 40.0 ? 40.0 : f64_abs(x);
+    double cut = a * 0.5 * erfc(a * 0x1.6a09e667f3bcdp-1);
+    return x < 0.0 ? -cut : x - cut;
+}
+
+TMPL_INLINE double f64_gelu_slope(double x) {
+    double a = f64_abs(x) > 40.0 ? 40.0 : f64_abs(x);
+    double low = 0.5 * erfc(a * 0x1.6a09e667f3bcdp-1) -
+                 a * 0x1.9884533d43651p-2 * f64_exp(-0.5 * a * a);
+    return x < 0.0 ? low : 1.0 - low;
+}
+
+#endif

@@ -1,0 +1,242 @@
+/* scalar_float.h: pointwise formulas of the floating types; A is float (f32, f16, bf16) or double.
+ * M_(f) is our f of A, B_(f) the compiler's built-in, C_(f) the C library's. */
+#ifndef SCALAR_FLOAT_H
+#define SCALAR_FLOAT_H
+
+#include "scalar_f32.h"
+
+#if TMPL_DTYPE == TMPL_F64
+#define M_(name) f64_##name
+#define B_(name) __builtin_##name
+#define C_(name) name
+#else
+#define M_(name) f32_##name
+#define B_(name) __builtin_##name##f
+#define C_(name) name##f
+#endif
+#define K_(x) ((A)(x))
+
+/* ---- Arithmetic --------------------------------------------------------------------------------*/
+TMPL_INLINE A f_add(A x, A y, A alpha) { return x + alpha * y; }
+TMPL_INLINE A f_sub(A x, A y, A alpha) { return x - alpha * y; }
+TMPL_INLINE A f_rsub(A x, A y, A alpha) { return y - alpha * x; }
+TMPL_INLINE A f_mul(A x, A y) { return x * y; }
+TMPL_INLINE A f__mul_conj(A x, A y) { return x * y; }
+TMPL_INLINE A f__scale_conj(A x, A factor) { return x * factor; }
+TMPL_INLINE A f_true_divide(A x, A y) { return x / y; }
+TMPL_INLINE A f__div_conj(A x, A y) { return x / y; }
+TMPL_INLINE A f_neg(A x) { return -x; }
+TMPL_INLINE A f_abs(A x) { return B_(fabs)(x); }
+TMPL_INLINE A f_square(A x) { return x * x; }
+TMPL_INLINE A f_sqrt(A x) { return B_(sqrt)(x); }
+TMPL_INLINE A f_rsqrt(A x) { return K_(1) / B_(sqrt)(x); }
+TMPL_INLINE A f_reciprocal(A x) { return K_(1) / x; }
+TMPL_INLINE A f_conj_physical(A x) { return x; }
+TMPL_INLINE A f_lerp(A x, A end, A w) {
+    return B_(fabs)(w) < K_(0.5) ? x + w * (end - x) : end - (end - x) * (K_(1) - w);
+}
+TMPL_INLINE A f_addcmul(A x, A a, A b, A value) { return x + value * a * b; }
+TMPL_INLINE A f_addcdiv(A x, A a, A b, A value) { return x + value * (a / b); }
+
+TMPL_INLINE A f_sign(A x) { return x > 0 ? K_(1) : x < 0 ? K_(-1) : x != x ? x : K_(0); }
+TMPL_INLINE A f_sgn(A x) { return f_sign(x); }
+TMPL_INLINE A f_angle(A x) { return x != x ? x : x < 0 ? K_(0x1.921fb54442d18p+1) : K_(0); }
+
+/* ---- Rounding, division with remainder --------------------------------------------------------- */
+TMPL_INLINE A f_floor(A x) { return B_(floor)(x); }
+TMPL_INLINE A f_ceil(A x) { return B_(ceil)(x); }
+TMPL_INLINE A f_trunc(A x) { return B_(trunc)(x); }
+TMPL_INLINE A f_frac(A x) { return x - B_(trunc)(x); }
+TMPL_INLINE A f__trunc_divide(A x, A y) { return B_(trunc)(x / y); }
+
+/* Ties to even: adding 2^(digits) drops what stands behind the point. */
+TMPL_INLINE A float_round_even(A x) {
+#if TMPL_DTYPE == TMPL_F64
+    const A magic = 0x1p52;
+#else
+    const A magic = 0x1p23f;
+#endif
+    A a = B_(fabs)(x), r = (a + magic) - magic;
+    return a < magic ? B_(copysign)(r, x) : x;
+}
+
+TMPL_INLINE A f_round(A x, int64_t decimals) {
+    if (decimals == 0) return float_round_even(x);
+    A ten = C_(pow)(K_(10), (A)(decimals < 0 ? -decimals : decimals));
+    return decimals < 0 ? float_round_even(x / ten) * ten : float_round_even(x * ten) / ten;
+}
+
+TMPL_INLINE A f_fmod(A x, A y) { return C_(fmod)(x, y); }
+TMPL_INLINE A f_remainder(A x, A y) {
+    A r = C_(fmod)(x, y);
+    return r != 0 && (r < 0) != (y < 0) ? r + y : r;
+}
+
+/* As Python's //: the quotient of what fmod leaves is exact but for one rounding. */
+TMPL_INLINE A f_floor_divide(A x, A y) {
+    A r = C_(fmod)(x, y), q = (x - r) / y;
+    q = r != 0 && (r < 0) != (y < 0) ? q - 1 : q;
+    A whole = B_(floor)(q);
+    whole = q - whole > K_(0.5) ? whole + 1 : whole;
+    whole = q == 0 ? B_(copysign)(K_(0), x / y) : whole;
+    return y == 0 ? x / y : whole;
+}
+
+/* ---- Elementary functions ----------------------------------------------------------------------*/
+TMPL_INLINE A f_exp(A x) { return M_(exp)(x); }
+TMPL_INLINE A f_exp2(A x) { return M_(exp2)(x); }
+TMPL_INLINE A f_expm1(A x) { return M_(expm1)(x); }
+TMPL_INLINE A f_log(A x) { return M_(log)(x); }
+TMPL_INLINE A f_log2(A x) { return M_(log2)(x); }
+TMPL_INLINE A f_log10(A x) { return M_(log10)(x); }
+TMPL_INLINE A f_log1p(A x) { return M_(log1p)(x); }
+TMPL_INLINE A f_sin(A x) { return M_(sin)(x); }
+TMPL_INLINE A f_cos(A x) { return M_(cos)(x); }
+TMPL_INLINE A f_tan(A x) { return M_(tan)(x); }
+TMPL_INLINE A f_asin(A x) { return C_(asin)(x); }
+TMPL_INLINE A f_acos(A x) { return C_(acos)(x); }
+TMPL_INLINE A f_atan(A x) { return C_(atan)(x); }
+TMPL_INLINE A f_atan2(A x, A y) { return C_(atan2)(x, y); }
+TMPL_INLINE A f_sinh(A x) { return C_(sinh)(x); }
+TMPL_INLINE A f_cosh(A x) { return C_(cosh)(x); }
+TMPL_INLINE A f_tanh(A x) { return M_(tanh)(x); }
+TMPL_INLINE A f_asinh(A x) { return C_(asinh)(x); }
+TMPL_INLINE A f_acosh(A x) { return C_(acosh)(x); }
+TMPL_INLINE A f_atanh(A x) { return C_(atanh)(x); }
+TMPL_INLINE A f_erf(A x) { return M_(erf)(x); }
+TMPL_INLINE A f_erfc(A x) { return M_(erfc)(x); }
+
+/* A start that is good to three digits, then two steps of Newton's method on erf or, near 1, on
+ * erfc, whose relative error stays small there. */
+TMPL_INLINE A f_erfinv(A x) {
+    double v = (double)x, a = v < 0 ? -v : v;
+    if (!(a < 1)) return a == 1 ? C_(copysign)((A)INFINITY, x) : (A)NAN;
+    double l = log1p(-a * a), b = 4.3307467508 + 0.5 * l;
+    double y = sqrt(sqrt(b * b - l * 6.8027) - b);
+    for (int i = 0; i < 3; i++) {
+        double miss = a < 0.5 ? erf(y) - a : (1 - a) - erfc(y);
+        y -= miss / (1.1283791670955126 * exp(-y * y));
+    }
+    return (A)(v < 0 ? -y : y);
+}
+
+TMPL_INLINE A f_lgamma(A x) { return C_(lgamma)(x); }
+
+/* Reflection below 0, recurrence up to 10, then the asymptotic series. */
+TMPL_INLINE A f_digamma(A x) {
+    double v = (double)x, r = 0;
+    if (v == 0) return C_(copysign)((A)INFINITY, -x);
+    if (v < 0) {
+        if (v == floor(v)) return (A)NAN;
+        r = -0x1.921fb54442d18p+1 / tan(0x1.921fb54442d18p+1 * (v - floor(v)));
+        v = 1 - v;
+    }
+    for (; v < 10; v += 1) r -= 1 / v;
+    double z = 1 / (v * v);
+    double s = z * (1.0 / 12 - z * (1.0 / 120 - z * (1.0 / 252 - z * (1.0 / 240 - z *
+                   (1.0 / 132 - z * (691.0 / 32760 - z * (1.0 / 12)))))));
+    return (A)(r + log(v) - 0.5 / v - s);
+}
+
+TMPL_INLINE A f_pow(A x, A y) { return M_(pow)(x, y); }
+TMPL_INLINE A f__pow_backward(A g, A x, A p) {
+    return p == 0 ? K_(0) : g * (p * M_(pow)(x, p - 1));
+}
+TMPL_INLINE A f__mul_log(A a, A x) {
+    A r = a * M_(log)(x);
+    return x == 0 && B_(fabs)(a) <= K_(1e30) ? K_(0) : r;
+}
+
+/* ---- Comparison, choice ------------------------------------------------------------------------*/
+TMPL_INLINE A f_maximum(A x, A y) { return x > y || x != x ? x : y; }
+TMPL_INLINE A f_minimum(A x, A y) { return x < y || x != x ? x : y; }
+TMPL_INLINE A f_fmax(A x, A y) { return x > y || y != y ? x : y; }
+TMPL_INLINE A f_fmin(A x, A y) { return x < y || y != y ? x : y; }
+TMPL_INLINE A f__maximum_backward(A g, A x, A y) {
+    return x == y ? g * K_(0.5) : x < y ? K_(0) : g;
+}
+TMPL_INLINE A f_clamp_min(A x, A low) { return f_maximum(x, low); }
+TMPL_INLINE A f_clamp_max(A x, A high) { return f_minimum(x, high); }
+TMPL_INLINE A f__clamp(A x, A low, A high) { return f_minimum(f_maximum(x, low), high); }
+TMPL_INLINE A f__clamp_backward(A g, A x, A low, A high) {
+    return x < low || x > high ? K_(0) : g;
+}
+TMPL_INLINE uint8_t f_isnan(A x) { return x != x; }
+TMPL_INLINE uint8_t f_isinf(A x) { return B_(fabs)(x) == (A)INFINITY; }
+TMPL_INLINE uint8_t f_isfinite(A x) { return B_(fabs)(x) < (A)INFINITY; }
+TMPL_INLINE uint8_t f_isclose(A x, A y, A rtol, A atol, int64_t equal_nan) {
+    A d = B_(fabs)(x - y);
+    uint8_t both = (uint8_t)((x != x) & (y != y) & (equal_nan != 0));
+    uint8_t near = (uint8_t)((d <= atol + rtol * B_(fabs)(y)) & (d < (A)INFINITY));
+    return (uint8_t)((x == y) | near | both);
+}
+
+/* The largest number of the storage type stands in for an infinity that would not fit. */
+TMPL_INLINE A f__nan_to_num(A x, A nan, A posinf, A neginf) {
+    A r = x > 0 ? posinf : neginf;
+    r = B_(fabs)(x) == (A)INFINITY ? r : x;
+    return x != x ? nan : r;
+}
+
+/* ---- Activations -------------------------------------------------------------------------------*/
+TMPL_INLINE A f_sigmoid(A x) { return M_(sigmoid)(x); }
+TMPL_INLINE A f__sigmoid_backward(A g, A y) { return g * ((K_(1) - y) * y); }
+TMPL_INLINE A f__tanh_backward(A g, A y) { return g * (K_(1) - y * y); }
+TMPL_INLINE A f_relu(A x) { return x <= 0 ? K_(0) : x; }
+TMPL_INLINE A f__relu_backward(A g, A y) { return y <= 0 ? K_(0) : g; }
+TMPL_INLINE A f_threshold(A x, A t, A v) { return x <= t ? v : x; }
+TMPL_INLINE A f_leaky_relu(A x, A slope) { return x > 0 ? x : x * slope; }
+TMPL_INLINE A f__leaky_relu_backward(A g, A x, A slope) { return x > 0 ? g : g * slope; }
+TMPL_INLINE A f_elu(A x, A alpha) { return x > 0 ? x : alpha * M_(expm1)(x); }
+TMPL_INLINE A f__elu_backward(A g, A x, A alpha) { return x > 0 ? g : g * alpha * M_(exp)(x); }
+TMPL_INLINE A f_celu(A x, A alpha) { return x > 0 ? x : alpha * M_(expm1)(x / alpha); }
+TMPL_INLINE A f__gelu(A x) { return M_(gelu)(x); }
+TMPL_INLINE A f__gelu_backward(A g, A x) { return g * M_(gelu_slope)(x); }
+
+#define GELU_K K_(0x1.9884533d43651p-1) /* sqrt(2 / pi) */
+#define GELU_C K_(0.044715)
+/* 0.5 * (1 + tanh(u)) is the sigmoid of 2 u. */
+TMPL_INLINE A f__gelu_tanh(A x) {
+    return x * M_(sigmoid)(K_(2) * GELU_K * (x + GELU_C * x * x * x));
+}
+TMPL_INLINE A f__gelu_tanh_backward(A g, A x) {
+    A s = M_(sigmoid)(K_(2) * GELU_K * (x + GELU_C * x * x * x));
+    A du = K_(2) * GELU_K * (K_(1) + K_(3) * GELU_C * x * x);
+    return g * (s + x * s * (K_(1) - s) * du);
+}
+TMPL_INLINE A f__gelu_tanh_curve(A x) {
+    A s = M_(sigmoid)(K_(2) * GELU_K * (x + GELU_C * x * x * x));
+    A du = K_(2) * GELU_K * (K_(1) + K_(3) * GELU_C * x * x);
+    A ddu = K_(12) * GELU_K * GELU_C * x, ds = s * (K_(1) - s);
+    return ds * (K_(2) * du + x * ddu + x * du * du * (K_(1) - K_(2) * s));
+}
+
+TMPL_INLINE A f_silu(A x) { return x * M_(sigmoid)(x); }
+TMPL_INLINE A f__silu_backward(A g, A x) {
+    A s = M_(sigmoid)(x);
+    return g * (s * (K_(1) + x * (K_(1) - s)));
+}
+TMPL_INLINE A float_softplus(A z) {
+    return (z > 0 ? z : K_(0)) + M_(log1p)(M_(exp)(-B_(fabs)(z)));
+}
+TMPL_INLINE A f_mish(A x) { return x * M_(tanh)(float_softplus(x)); }
+TMPL_INLINE A f_softplus(A x, A beta, A threshold) {
+    A z = x * beta;
+    return z > threshold ? x : float_softplus(z) / beta;
+}
+TMPL_INLINE A f__softplus_backward(A g, A x, A beta, A threshold) {
+    A z = x * beta;
+    return z > threshold ? g : g * M_(sigmoid)(z);
+}
+TMPL_INLINE A f_log_sigmoid(A x) {
+    return (x < 0 ? x : K_(0)) - M_(log1p)(M_(exp)(-B_(fabs)(x)));
+}
+TMPL_INLINE A f_hardtanh(A x, A low, A high) { return x < low ? low : x > high ? high : x; }
+TMPL_INLINE A f_hardsigmoid(A x) { return f_hardtanh(x + 3, K_(0), K_(6)) / K_(6); }
+TMPL_INLINE A f_hardswish(A x) { return x * f_hardtanh(x + 3, K_(0), K_(6)) / K_(6); }
+TMPL_INLINE A f_hardshrink(A x, A l) { return x >= -l && x <= l ? K_(0) : x; }
+TMPL_INLINE A f_softshrink(A x, A l) {
+    return x > l ? x - l : x < -l ? x + l : x != x ? x : K_(0);
+}
+
+#endif

@@ -1,0 +1,131 @@
+/* scalar_int.h: pointwise formulas of bool and the integer types. Arithmetic wraps; it is done in an
+ * unsigned type that is at least 32 bits wide, where that is defined. A zero divisor yields 0 here:
+ * the kernels find it beforehand and report it. */
+#ifndef SCALAR_INT_H
+#define SCALAR_INT_H
+
+#include <math.h>
+
+#include "tmpl.h"
+
+#if TMPL_DTYPE == TMPL_I64
+typedef uint64_t U;
+#else
+typedef uint32_t U;
+#endif
+#define INT_BITS ((int)sizeof(A) * 8)
+#define INT_SIGNED (TMPL_DTYPE != TMPL_U8 && TMPL_DTYPE != TMPL_BOOL)
+#if INT_SIGNED
+#define INT_NEGATIVE(x) ((x) < 0)
+#else
+#define INT_NEGATIVE(x) 0
+#endif
+
+TMPL_INLINE uint8_t f_isnan(A x) { return (uint8_t)(x & 0); }
+TMPL_INLINE uint8_t f_isinf(A x) { return (uint8_t)(x & 0); }
+TMPL_INLINE uint8_t f_isfinite(A x) { return (uint8_t)(1 | (x & 0)); }
+TMPL_INLINE A f_maximum(A x, A y) { return x > y ? x : y; }
+TMPL_INLINE A f_minimum(A x, A y) { return x < y ? x : y; }
+TMPL_INLINE A f_fmax(A x, A y) { return f_maximum(x, y); }
+TMPL_INLINE A f_fmin(A x, A y) { return f_minimum(x, y); }
+TMPL_INLINE A f_conj_physical(A x) { return x; }
+TMPL_INLINE A f_bitwise_and(A x, A y) { return (A)(x & y); }
+TMPL_INLINE A f_bitwise_or(A x, A y) { return (A)(x | y); }
+TMPL_INLINE A f_bitwise_xor(A x, A y) { return (A)(x ^ y); }
+TMPL_INLINE uint8_t f_isclose(A x, A y, double rtol, double atol, int64_t equal_nan) {
+    (void)equal_nan;
+    return fabs((double)x - (double)y) <= atol + rtol * fabs((double)y);
+}
+TMPL_INLINE A f__nan_to_num(A x, double nan, double posinf, double neginf) {
+    (void)nan;
+    (void)posinf;
+    (void)neginf;
+    return x;
+}
+
+#if TMPL_IS_BOOL
+TMPL_INLINE A f_add(A x, A y, A alpha) { return (A)(x | (y & alpha)); }
+TMPL_INLINE A f_mul(A x, A y) { return (A)(x & y); }
+TMPL_INLINE A f__mul_conj(A x, A y) { return (A)(x & y); }
+TMPL_INLINE A f_sign(A x) { return x; }
+TMPL_INLINE A f_sgn(A x) { return x; }
+TMPL_INLINE A f_bitwise_not(A x) { return x == 0; }
+#else
+
+/* ---- Arithmetic --------------------------------------------------------------------------------*/
+TMPL_INLINE A f_add(A x, A y, A alpha) { return (A)((U)x + (U)alpha * (U)y); }
+TMPL_INLINE A f_sub(A x, A y, A alpha) { return (A)((U)x - (U)alpha * (U)y); }
+TMPL_INLINE A f_rsub(A x, A y, A alpha) { return (A)((U)y - (U)alpha * (U)x); }
+TMPL_INLINE A f_mul(A x, A y) { return (A)((U)x * (U)y); }
+TMPL_INLINE A f__mul_conj(A x, A y) { return f_mul(x, y); }
+TMPL_INLINE A f__scale_conj(A x, A factor) { return f_mul(x, factor); }
+TMPL_INLINE A f_neg(A x) { return (A)((U)0 - (U)x); }
+TMPL_INLINE A f_abs(A x) { return INT_NEGATIVE(x) ? f_neg(x) : x; }
+TMPL_INLINE A f_square(A x) { return f_mul(x, x); }
+TMPL_INLINE A f_sign(A x) { return (A)((x > 0) - INT_NEGATIVE(x)); }
+TMPL_INLINE A f_sgn(A x) { return f_sign(x); }
+TMPL_INLINE A f_addcmul(A x, A a, A b, A value) { return (A)((U)x + (U)value * (U)a * (U)b); }
+TMPL_INLINE A f_floor(A x) { return x; }
+TMPL_INLINE A f_ceil(A x) { return x; }
+TMPL_INLINE A f_trunc(A x) { return x; }
+TMPL_INLINE A f_bitwise_not(A x) { return (A)~x; }
+TMPL_INLINE A f_relu(A x) { return INT_NEGATIVE(x) ? 0 : x; }
+TMPL_INLINE A f_threshold(A x, A t, A v) { return x <= t ? v : x; }
+TMPL_INLINE A f_clamp_min(A x, A low) { return f_maximum(x, low); }
+TMPL_INLINE A f_clamp_max(A x, A high) { return f_minimum(x, high); }
+TMPL_INLINE A f__clamp(A x, A low, A high) { return f_minimum(f_maximum(x, low), high); }
+TMPL_INLINE A f_hardtanh(A x, A low, A high) { return f__clamp(x, low, high); }
+
+/* Digits in front of the point: halves go to the even multiple. */
+TMPL_INLINE A f_round(A x, int64_t decimals) {
+    if (decimals >= 0) return x;
+    double ten = pow(10.0, (double)-decimals);
+    return (A)(int64_t)(nearbyint((double)x / ten) * ten);
+}
+
+/* ---- Division ----------------------------------------------------------------------------------
+ * The least value divided by -1 wraps to itself, as its negation does. */
+TMPL_INLINE A f__trunc_divide(A x, A y) {
+    if (y == 0) return 0;
+    return INT_SIGNED && y == (A)-1 ? f_neg(x) : (A)(x / y);
+}
+TMPL_INLINE A f_fmod(A x, A y) {
+    if (y == 0 || (INT_SIGNED && y == (A)-1)) return 0;
+    return (A)(x % y);
+}
+TMPL_INLINE A f_remainder(A x, A y) {
+    A r = f_fmod(x, y);
+    return r != 0 && INT_NEGATIVE(r) != INT_NEGATIVE(y) ? (A)(r + y) : r;
+}
+TMPL_INLINE A f_floor_divide(A x, A y) {
+    A r = f_fmod(x, y), q = f__trunc_divide(x, y);
+    return r != 0 && INT_NEGATIVE(r) != INT_NEGATIVE(y) ? (A)(q - 1) : q;
+}
+
+/* Squaring; a negative exponent leaves 0 unless the base is 1 or -1. */
+TMPL_INLINE A f_pow(A x, A y) {
+    U base = (U)x, r = 1;
+    if (INT_NEGATIVE(y)) {
+        bool odd = y & 1;
+        return x == 1 ? 1 : INT_SIGNED && x == (A)-1 ? (A)(odd ? -1 : 1) : 0;
+    }
+    for (; y > 0; y = (A)(y >> 1)) {
+        if (y & 1) r *= base;
+        base *= base;
+    }
+    return (A)r;
+}
+
+/* ---- Shifts ------------------------------------------------------------------------------------
+ * By the width or more, or by a negative count, all bits leave. */
+TMPL_INLINE A f_bitwise_left_shift(A x, A n) {
+    bool all = INT_NEGATIVE(n) || n >= INT_BITS;
+    return all ? 0 : (A)((U)x << (all ? 0 : n));
+}
+TMPL_INLINE A f_bitwise_right_shift(A x, A n) {
+    bool all = INT_NEGATIVE(n) || n >= INT_BITS;
+    return (A)(x >> (all ? INT_BITS - 1 : n)) * (A)(INT_SIGNED || !all);
+}
+#endif
+
+#endif

@@ -1,0 +1,501 @@
+/* alloc.c: the caching allocator of host memory. Small blocks (up to 32 KiB) come from size classes:
+ * each thread keeps lists of free blocks and trades batches with a central list, so the common case
+ * takes no lock. Larger blocks come from arenas (2 MiB aligned, huge pages): best fit over bins of
+ * free blocks that are merged with their neighbours. Everything is 64-byte aligned. A block may be
+ * freed on any thread. The size comes back with the free call, so small blocks carry no header. */
+#include "cpu_priv.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ALIGN UINT64_C(64)
+#define HUGE_PAGE (UINT64_C(2) << 20)
+#define ARENA_BYTES (UINT64_C(32) << 20)
+#define SMALL_MAX UINT64_C(32768)
+#define CLASSES 32             /* 64 .. 512 by 64, then four per doubling */
+#define THREAD_BYTES 65536     /* a thread keeps about this much per class */
+#define SLAB_BYTES (UINT64_C(256) << 10)
+#define CACHE_LIMIT (UINT64_C(1) << 30) /* free memory above which empty arenas are given back */
+#define BINS 160
+
+/* ---- Size classes ------------------------------------------------------------------------------*/
+
+static inline uint32_t class_of(uint64_t bytes) {
+    if (bytes <= 512) return bytes ? (uint32_t)((bytes - 1) >> 6) : 0;
+    uint32_t log = 63u - (uint32_t)__builtin_clzll(bytes - 1);
+    return 8 + (log - 9) * 4 + (uint32_t)((bytes - 1) >> (log - 2) & 3);
+}
+
+static inline uint64_t class_bytes(uint32_t c) {
+    if (c < 8) return ((uint64_t)c + 1) << 6;
+    uint32_t log = 9 + (c - 8) / 4;
+    return (UINT64_C(1) << log) + (((c - 8) % 4 + UINT64_C(1)) << (log - 2));
+}
+
+/* ---- Small blocks ------------------------------------------------------------------------------*/
+
+typedef struct free_block {
+    struct free_block *next;
+} free_block;
+
+typedef struct thread_cache {
+    free_block *head[CLASSES];
+    uint32_t count[CLASSES];
+    uint32_t limit[CLASSES];
+    uint64_t allocations, frees; /* read by tn.memory/1 without a lock: figures, not invariants */
+    int64_t bytes;               /* handed out minus taken back by this thread */
+    struct thread_cache *next, *prev;
+} thread_cache;
+
+static CPU_TLS thread_cache *mine;
+static CPU_TLS bool gone; /* the thread ends: its cache has been given up */
+
+static struct central {
+    cpu_lock lock;
+    free_block *head[CLASSES];
+    char *slab[CLASSES], *slab_end[CLASSES];
+    thread_cache *threads;
+    uint64_t past_allocations, past_frees; /* of threads that ended */
+    int64_t past_bytes;
+} central;
+
+/* ---- Large blocks ------------------------------------------------------------------------------*/
+
+/* In front of every large block; its data begins 64 bytes after it. */
+typedef struct block {
+    uint64_t bytes; /* with this header */
+    struct block *below; /* the neighbour at lower addresses, NULL at the arena's start */
+    struct block *next, *prev; /* in a bin, while free */
+    struct arena *arena;
+    uint32_t is_free, is_last;
+    uint64_t pad[2];
+} block;
+_Static_assert(sizeof(block) == 64, "a block's data must stay aligned");
+
+typedef struct arena {
+    struct arena *next, *prev;
+    uint64_t bytes;
+    char *start;
+} arena;
+
+static struct large {
+    cpu_lock lock;
+    arena *arenas;
+    block *bin[BINS];
+    uint64_t bin_used[(BINS + 63) / 64];
+    uint64_t allocated, allocated_peak, reserved, reserved_peak;
+    uint64_t allocations, frees;
+    bool fork_hook;
+} large;
+
+static uint32_t bin_of(uint64_t bytes) {
+    uint32_t log = 63u - (uint32_t)__builtin_clzll(bytes | ALIGN);
+    uint32_t b = (log - 6) * 4 + (uint32_t)(bytes >> (log - 2) & 3);
+    return b < BINS ? b : BINS - 1;
+}
+
+static void bin_insert(block *b) {
+    uint32_t i = bin_of(b->bytes);
+    b->is_free = 1;
+    b->prev = NULL;
+    b->next = large.bin[i];
+    if (b->next) b->next->prev = b;
+    large.bin[i] = b;
+    large.bin_used[i / 64] |= UINT64_C(1) << (i % 64);
+}
+
+static void bin_remove(block *b) {
+    uint32_t i = bin_of(b->bytes);
+    if (b->next) b->next->prev = b->prev;
+    if (b->prev)
+        b->prev->next = b->next;
+    else if (!(large.bin[i] = b->next))
+        large.bin_used[i / 64] &= ~(UINT64_C(1) << (i % 64));
+    b->is_free = 0;
+}
+
+static block *above(block *b) {
+    return b->is_last ? NULL : (block *)(void *)((char *)b + b->bytes);
+}
+
+/* The smallest free block of at least `bytes`: the rest of its own bin, else any of a higher one. */
+static block *best_fit(uint64_t bytes) {
+    block *best = NULL;
+    uint32_t i = bin_of(bytes);
+    for (block *b = large.bin[i]; b; b = b->next)
+        if (b->bytes >= bytes && (!best || b->bytes < best->bytes)) best = b;
+    for (i++; !best && i < BINS; i = (i / 64 + 1) * 64) {
+        uint64_t used = large.bin_used[i / 64] >> (i % 64);
+        if (!used) continue;
+        i += (uint32_t)__builtin_ctzll(used);
+        for (block *b = large.bin[i]; b; b = b->next)
+            if (!best || b->bytes < best->bytes) best = b;
+        break;
+    }
+    return best;
+}
+
+static block *add_arena(uint64_t bytes) {
+    uint64_t size = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    if (size < ARENA_BYTES) size = ARENA_BYTES;
+    arena *a = malloc(sizeof *a);
+    if (!a) return NULL;
+    char *p = cpu_os_map(size, HUGE_PAGE, true);
+    if (!p) {
+        free(a);
+        return NULL;
+    }
+    *a = (arena){.next = large.arenas, .bytes = size, .start = p};
+    if (a->next) a->next->prev = a;
+    large.arenas = a;
+    large.reserved += size;
+    if (large.reserved > large.reserved_peak) large.reserved_peak = large.reserved;
+    block *b = (block *)(void *)p;
+    *b = (block){.bytes = size, .arena = a, .is_last = 1};
+    bin_insert(b);
+    return b;
+}
+
+static void drop_arena(block *b) {
+    arena *a = b->arena;
+    bin_remove(b);
+    if (a->next) a->next->prev = a->prev;
+    if (a->prev)
+        a->prev->next = a->next;
+    else
+        large.arenas = a->next;
+    large.reserved -= a->bytes;
+    cpu_os_unmap(a->start, a->bytes);
+    free(a);
+}
+
+static bool whole_arena(const block *b) { return b->is_free && !b->below && b->is_last; }
+
+static void drop_free_arenas(void) {
+    arena *next;
+    for (arena *a = large.arenas; a; a = next) {
+        next = a->next;
+        block *b = (block *)(void *)a->start;
+        if (whole_arena(b)) drop_arena(b);
+    }
+}
+
+static void *large_take(uint64_t data_bytes) {
+    /* Whole 4 KiB pages from 1 MiB on keep the number of different sizes, and so waste, low. */
+    uint64_t step = data_bytes >= (UINT64_C(1) << 20) ? 4096 : ALIGN;
+    uint64_t bytes = (data_bytes + sizeof(block) + step - 1) & ~(step - 1);
+    block *b = best_fit(bytes);
+    if (!b) b = add_arena(bytes);
+    if (!b) {
+        drop_free_arenas();
+        b = add_arena(bytes);
+    }
+    if (!b) return NULL;
+    bin_remove(b);
+    if (b->bytes - bytes >= SMALL_MAX) {
+        block *rest = (block *)(void *)((char *)b + bytes);
+        *rest = (block){.bytes = b->bytes - bytes, .below = b, .arena = b->arena,
+                        .is_last = b->is_last};
+        block *top = above(rest);
+        if (top) top->below = rest;
+        b->bytes = bytes;
+        b->is_last = 0;
+        bin_insert(rest);
+    }
+    large.allocated += b->bytes;
+    if (large.allocated > large.allocated_peak) large.allocated_peak = large.allocated;
+    return b + 1;
+}
+
+static void large_give(void *data) {
+    block *b = (block *)data - 1;
+    block *up = above(b), *down = b->below;
+    large.allocated -= b->bytes;
+    if (up && up->is_free) {
+        bin_remove(up);
+        b->bytes += up->bytes;
+        b->is_last = up->is_last;
+    }
+    if (down && down->is_free) {
+        bin_remove(down);
+        down->bytes += b->bytes;
+        down->is_last = b->is_last;
+        b = down;
+    }
+    up = above(b);
+    if (up) up->below = b;
+    bin_insert(b);
+    if (whole_arena(b) && large.reserved - large.allocated > CACHE_LIMIT) drop_arena(b);
+}
+
+/* ---- Threads' caches ---------------------------------------------------------------------------*/
+
+/* A fork must not find a lock taken by a thread that the child does not have. */
+static void fork_prepare(void) {
+    cpu_lock_take(&central.lock);
+    cpu_lock_take(&large.lock);
+}
+
+static void fork_done(void) {
+    cpu_lock_drop(&large.lock);
+    cpu_lock_drop(&central.lock);
+}
+
+static void thread_ends(void *arg) {
+    thread_cache *t = arg;
+    cpu_lock_take(&central.lock);
+    for (uint32_t c = 0; c < CLASSES; c++) {
+        free_block *b = t->head[c];
+        while (b) {
+            free_block *next = b->next;
+            b->next = central.head[c];
+            central.head[c] = b;
+            b = next;
+        }
+    }
+    if (t->next) t->next->prev = t->prev;
+    if (t->prev)
+        t->prev->next = t->next;
+    else
+        central.threads = t->next;
+    central.past_allocations += t->allocations;
+    central.past_frees += t->frees;
+    central.past_bytes += t->bytes;
+    cpu_lock_drop(&central.lock);
+    free(t);
+    mine = NULL;
+    gone = true;
+}
+
+static CPU_NOINLINE thread_cache *thread_begins(void) {
+    if (gone) return NULL;
+    thread_cache *t = calloc(1, sizeof *t);
+    if (!t || cpu_os_at_thread_exit(thread_ends, t) != TN_OK) {
+        free(t);
+        return NULL;
+    }
+    for (uint32_t c = 0; c < CLASSES; c++) {
+        uint64_t n = THREAD_BYTES / class_bytes(c);
+        t->limit[c] = (uint32_t)(n > 256 ? 256 : n < 4 ? 4 : n);
+    }
+    cpu_lock_take(&central.lock);
+    t->next = central.threads;
+    if (t->next) t->next->prev = t;
+    central.threads = t;
+    bool hook = !large.fork_hook;
+    large.fork_hook = true;
+    cpu_lock_drop(&central.lock);
+    if (hook) cpu_os_at_fork(fork_prepare, fork_done, fork_done);
+    mine = t;
+    return t;
+}
+
+/* One free block of class c from the central list or a fresh slab; central.lock is held. */
+static free_block *central_take(uint32_t c) {
+    free_block *b = central.head[c];
+    uint64_t bytes = class_bytes(c);
+    if (b) {
+        central.head[c] = b->next;
+        return b;
+    }
+    if ((uint64_t)(central.slab_end[c] - central.slab[c]) < bytes) {
+        /* The first slab of a class is small: most programs use few sizes, and memory that is
+         * never touched should not be carved up. */
+        uint64_t size = central.slab[c] ? SLAB_BYTES : SLAB_BYTES / 4;
+        cpu_lock_take(&large.lock);
+        char *slab = large_take(size);
+        if (slab) large.allocated -= ((block *)(void *)slab - 1)->bytes; /* counted by piece */
+        cpu_lock_drop(&large.lock);
+        if (!slab) return NULL;
+        central.slab[c] = slab;
+        central.slab_end[c] = slab + size;
+    }
+    b = (free_block *)(void *)central.slab[c];
+    central.slab[c] += bytes;
+    return b;
+}
+
+static CPU_NOINLINE void *small_refill(uint32_t c) {
+    thread_cache *t = mine ? mine : thread_begins();
+    uint32_t want = t ? t->limit[c] / 2 : 0;
+    cpu_lock_take(&central.lock);
+    free_block *b = central_take(c);
+    for (uint32_t i = 0; b && i < want; i++) {
+        free_block *more = central_take(c);
+        if (!more) break;
+        more->next = t->head[c];
+        t->head[c] = more;
+        t->count[c]++;
+    }
+    if (b && !t) {
+        central.past_allocations++;
+        central.past_bytes += (int64_t)class_bytes(c);
+    }
+    cpu_lock_drop(&central.lock);
+    if (b && t) {
+        t->allocations++;
+        t->bytes += (int64_t)class_bytes(c);
+    }
+    return b;
+}
+
+/* Half of a list that has grown past its limit goes to the central list. */
+static CPU_NOINLINE void small_flush(thread_cache *t, uint32_t c) {
+    cpu_lock_take(&central.lock);
+    while (t->count[c] > t->limit[c] / 2) {
+        free_block *b = t->head[c];
+        t->head[c] = b->next;
+        t->count[c]--;
+        b->next = central.head[c];
+        central.head[c] = b;
+    }
+    cpu_lock_drop(&central.lock);
+}
+
+static CPU_NOINLINE void small_free_slow(free_block *b, uint32_t c) {
+    thread_cache *t = thread_begins();
+    if (t) {
+        b->next = t->head[c];
+        t->head[c] = b;
+        t->count[c]++;
+        t->frees++;
+        t->bytes -= (int64_t)class_bytes(c);
+        return;
+    }
+    cpu_lock_take(&central.lock);
+    b->next = central.head[c];
+    central.head[c] = b;
+    central.past_frees++;
+    central.past_bytes -= (int64_t)class_bytes(c);
+    cpu_lock_drop(&central.lock);
+}
+
+/* ---- The device's functions --------------------------------------------------------------------*/
+
+static CPU_NOINLINE tn_status no_memory(uint64_t bytes) {
+    return cpu_host->fail(TN_E_MEMORY, -1, "out of memory: cannot allocate %llu bytes on cpu",
+                          (unsigned long long)bytes);
+}
+
+static tn_status large_alloc(uint64_t bytes, void **ret_data) {
+    if (bytes > UINT64_C(1) << 62) return no_memory(bytes);
+    cpu_lock_take(&large.lock);
+    void *p = large_take(bytes);
+    large.allocations += p != NULL;
+    cpu_lock_drop(&large.lock);
+    if (!p) return no_memory(bytes);
+    *ret_data = p;
+    return TN_OK;
+}
+
+tn_status cpu_alloc(void *ctx, int32_t device, uint64_t bytes, void **ret_data) {
+    (void)ctx;
+    (void)device;
+    if (CPU_UNLIKELY(bytes > SMALL_MAX)) return large_alloc(bytes, ret_data);
+    uint32_t c = class_of(bytes);
+    thread_cache *t = mine;
+    if (CPU_LIKELY(t != NULL)) {
+        free_block *b = t->head[c];
+        if (CPU_LIKELY(b != NULL)) {
+            t->head[c] = b->next;
+            t->count[c]--;
+            t->allocations++;
+            t->bytes += (int64_t)class_bytes(c);
+            *ret_data = b;
+            return TN_OK;
+        }
+    }
+    void *p = small_refill(c);
+    if (!p) return no_memory(bytes);
+    *ret_data = p;
+    return TN_OK;
+}
+
+void cpu_free(void *ctx, int32_t device, void *data, uint64_t bytes) {
+    (void)ctx;
+    (void)device;
+    if (!data) return;
+    if (CPU_UNLIKELY(bytes > SMALL_MAX)) {
+        cpu_lock_take(&large.lock);
+        large_give(data);
+        large.frees++;
+        cpu_lock_drop(&large.lock);
+        return;
+    }
+    uint32_t c = class_of(bytes);
+    thread_cache *t = mine;
+    free_block *b = data;
+    if (CPU_UNLIKELY(!t)) {
+        small_free_slow(b, c);
+        return;
+    }
+    b->next = t->head[c];
+    t->head[c] = b;
+    t->frees++;
+    t->bytes -= (int64_t)class_bytes(c);
+    if (CPU_UNLIKELY(++t->count[c] > t->limit[c])) small_flush(t, c);
+}
+
+/* ---- "tn.memory/1" -----------------------------------------------------------------------------
+ * Counters of small blocks are kept per thread and added up here, so the peak counts small blocks
+ * as of the calls to these functions; large blocks count exactly. */
+
+static void add_small(tn_memory_stats *s) {
+    int64_t bytes = central.past_bytes;
+    s->allocations += central.past_allocations;
+    s->frees += central.past_frees;
+    for (thread_cache *t = central.threads; t; t = t->next) {
+        bytes += __atomic_load_n(&t->bytes, __ATOMIC_RELAXED);
+        s->allocations += __atomic_load_n(&t->allocations, __ATOMIC_RELAXED);
+        s->frees += __atomic_load_n(&t->frees, __ATOMIC_RELAXED);
+    }
+    if (bytes > 0) s->allocated += (uint64_t)bytes;
+}
+
+static tn_status iface_stats(void *ctx, int32_t device, tn_memory_stats *ret_stats) {
+    (void)ctx;
+    (void)device;
+    cpu_lock_take(&central.lock);
+    cpu_lock_take(&large.lock);
+    tn_memory_stats s = {
+        .allocated = large.allocated,
+        .reserved = large.reserved,
+        .reserved_peak = large.reserved_peak,
+        .allocations = large.allocations,
+        .frees = large.frees,
+    };
+    uint64_t small_before = s.allocated;
+    add_small(&s);
+    s.allocated_peak = large.allocated_peak + (s.allocated - small_before);
+    cpu_lock_drop(&large.lock);
+    cpu_lock_drop(&central.lock);
+    *ret_stats = s;
+    return TN_OK;
+}
+
+static tn_status iface_reset_peak(void *ctx, int32_t device) {
+    (void)ctx;
+    (void)device;
+    cpu_lock_take(&large.lock);
+    large.allocated_peak = large.allocated;
+    large.reserved_peak = large.reserved;
+    cpu_lock_drop(&large.lock);
+    return TN_OK;
+}
+
+static tn_status iface_empty_cache(void *ctx, int32_t device) {
+    (void)ctx;
+    (void)device;
+    cpu_lock_take(&large.lock);
+    drop_free_arenas();
+    cpu_lock_drop(&large.lock);
+    return TN_OK;
+}
+
+const tn_memory_iface cpu_memory_iface = {
+    .struct_size = sizeof(tn_memory_iface),
+    .stats = iface_stats,
+    .reset_peak = iface_reset_peak,
+    .empty_cache = iface_empty_cache,
+};

@@ -1,0 +1,311 @@
+/* copy.c: strided copies. Packed runs become memcpy, a transposed operand is moved in square tiles
+ * through the caches, everything else goes element by element along the fastest dimension. Also the
+ * gather, scatter and streaming services of the pointwise driver. */
+#include "copy.h"
+
+#include <string.h>
+
+#include <tenon/op_args.h>
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+typedef struct item16 {
+    uint64_t lo, hi;
+} item16;
+
+/* ---- Elements ----------------------------------------------------------------------------------*/
+
+static void move8(char *dst, int64_t ds, const char *src, int64_t ss, int64_t n) {
+    for (int64_t i = 0; i < n; i++) dst[i * ds] = src[i * ss];
+}
+
+static void move16(char *dst, int64_t ds, const char *src, int64_t ss, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        *(uint16_t *)(void *)(dst + i * ds) = *(const uint16_t *)(const void *)(src + i * ss);
+}
+
+static void move32(char *dst, int64_t ds, const char *src, int64_t ss, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        *(uint32_t *)(void *)(dst + i * ds) = *(const uint32_t *)(const void *)(src + i * ss);
+}
+
+static void move64(char *dst, int64_t ds, const char *src, int64_t ss, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        *(uint64_t *)(void *)(dst + i * ds) = *(const uint64_t *)(const void *)(src + i * ss);
+}
+
+static void move128(char *dst, int64_t ds, const char *src, int64_t ss, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        *(item16 *)(void *)(dst + i * ds) = *(const item16 *)(const void *)(src + i * ss);
+}
+
+typedef void (*move_fn)(char *dst, int64_t ds, const char *src, int64_t ss, int64_t n);
+
+static void move_any(char *dst, int64_t ds, const char *src, int64_t ss, int64_t n, int32_t size) {
+    for (int64_t i = 0; i < n; i++) memcpy(dst + i * ds, src + i * ss, (size_t)size);
+}
+
+static move_fn move_of(int32_t size) {
+    switch (size) {
+    case 1: return move8;
+    case 2: return move16;
+    case 4: return move32;
+    case 8: return move64;
+    case 16: return move128;
+    default: return NULL;
+    }
+}
+
+static void move(char *dst, int64_t ds, const char *src, int64_t ss, int64_t n, int32_t size) {
+    move_fn fn = move_of(size);
+    if (ds == size && ss == size)
+        memcpy(dst, src, (size_t)(n * size));
+    else if (fn)
+        fn(dst, ds, src, ss, n);
+    else
+        move_any(dst, ds, src, ss, n, size);
+}
+
+void cpu_gather(void *dst, const void *src, int64_t n, int64_t stride, int32_t size) {
+    move(dst, size, src, stride, n, size);
+}
+
+void cpu_scatter(void *dst, const void *src, int64_t n, int64_t stride, int32_t size) {
+    move(dst, stride, src, size, n, size);
+}
+
+void cpu_spread(void *dst, const void *src, int64_t n, int32_t size) {
+    move(dst, size, src, 0, n, size);
+}
+
+/* ---- Past the caches ---------------------------------------------------------------------------*/
+
+void cpu_stream(void *dst, const void *src, uint64_t bytes) {
+#if defined(__SSE2__)
+    if ((((uintptr_t)dst | (uintptr_t)src) & 15u) == 0) {
+        char *d = dst;
+        const char *s = src;
+        uint64_t i = 0;
+        for (; i + 64 <= bytes; i += 64) {
+            __m128i a = _mm_load_si128((const __m128i *)(const void *)(s + i));
+            __m128i b = _mm_load_si128((const __m128i *)(const void *)(s + i + 16));
+            __m128i c = _mm_load_si128((const __m128i *)(const void *)(s + i + 32));
+            __m128i e = _mm_load_si128((const __m128i *)(const void *)(s + i + 48));
+            _mm_stream_si128((__m128i *)(void *)(d + i), a);
+            _mm_stream_si128((__m128i *)(void *)(d + i + 16), b);
+            _mm_stream_si128((__m128i *)(void *)(d + i + 32), c);
+            _mm_stream_si128((__m128i *)(void *)(d + i + 48), e);
+        }
+        memcpy(d + i, s + i, bytes - i);
+        return;
+    }
+#endif
+    memcpy(dst, src, bytes);
+}
+
+void cpu_stream_end(void) {
+#if defined(__SSE2__)
+    _mm_sfence();
+#endif
+}
+
+typedef struct bytes_job {
+    char *dst;
+    const char *src;
+    bool stream;
+} bytes_job;
+
+static tn_status copy_chunk(void *arg, int64_t begin, int64_t end) {
+    const bytes_job *j = arg;
+    if (!j->stream) {
+        memcpy(j->dst + begin, j->src + begin, (size_t)(end - begin));
+        return TN_OK;
+    }
+    cpu_stream(j->dst + begin, j->src + begin, (uint64_t)(end - begin));
+    cpu_stream_end();
+    return TN_OK;
+}
+
+void cpu_copy_bytes(void *dst, const void *src, uint64_t bytes) {
+    bytes_job j = {dst, src, bytes >= cpu_os_l3_bytes() / 2};
+    if (bytes <= 65536)
+        memcpy(dst, src, bytes);
+    else
+        cpu_parallel((int64_t)bytes, 65536, copy_chunk, &j);
+}
+
+/* ---- Plans -------------------------------------------------------------------------------------*/
+
+typedef struct copy_job {
+    const tn_plan *plan;
+    int32_t size;
+    int32_t tile_dim; /* the dimension along which operand 1 is packed, or 0 */
+} copy_job;
+
+static void row_at(const tn_plan *p, int64_t row, char **dst, const char **src) {
+    *dst = p->data[0];
+    *src = p->data[1];
+    for (int32_t d = 1; d < p->ndim; d++) {
+        int64_t i = row % p->shape[d];
+        row /= p->shape[d];
+        *dst += i * p->stride[d][0];
+        *src += i * p->stride[d][1];
+    }
+}
+
+static tn_status copy_rows(void *arg, int64_t begin, int64_t end) {
+    const copy_job *j = arg;
+    const tn_plan *p = j->plan;
+    char *dst;
+    const char *src;
+    for (int64_t row = begin; row < end; row++) {
+        row_at(p, row, &dst, &src);
+        move(dst, p->stride[0][0], src, p->stride[0][1], p->shape[0], j->size);
+    }
+    return TN_OK;
+}
+
+/* Note [Tiles]
+ * dst is packed along dimension 0, src along dimension 1 (after tile_dim has been moved there). A
+ * tile of 64 bytes by 64 bytes touches each cache line of both sides once while it is hot. */
+static void copy_tile(const copy_job *j, char *dst, const char *src, int64_t rows, int64_t cols) {
+    const tn_plan *p = j->plan;
+    int64_t ds0 = p->stride[0][0], ss0 = p->stride[0][1];
+    int64_t ds1 = p->stride[j->tile_dim][0], ss1 = p->stride[j->tile_dim][1];
+    move_fn fn = move_of(j->size);
+    for (int64_t r = 0; r < rows; r++) fn(dst + r * ds1, ds0, src + r * ss1, ss0, cols);
+}
+
+static tn_status copy_tiles(void *arg, int64_t begin, int64_t end) {
+    const copy_job *j = arg;
+    const tn_plan *p = j->plan;
+    int64_t side = 64 / j->size, n0 = p->shape[0], n1 = p->shape[j->tile_dim];
+    int64_t bands = (n1 + side - 1) / side;
+    for (int64_t item = begin; item < end; item++) {
+        int64_t band = item % bands, row = item / bands, r0 = band * side;
+        int64_t rows = n1 - r0 < side ? n1 - r0 : side;
+        char *dst = p->data[0];
+        const char *src = p->data[1];
+        for (int32_t d = 1; d < p->ndim; d++) {
+            if (d == j->tile_dim) continue;
+            int64_t i = row % p->shape[d];
+            row /= p->shape[d];
+            dst += i * p->stride[d][0];
+            src += i * p->stride[d][1];
+        }
+        dst += r0 * p->stride[j->tile_dim][0];
+        src += r0 * p->stride[j->tile_dim][1];
+        for (int64_t c = 0; c < n0; c += side)
+            copy_tile(j, dst + c * p->stride[0][0], src + c * p->stride[0][1], rows,
+                      n0 - c < side ? n0 - c : side);
+    }
+    return TN_OK;
+}
+
+tn_status cpu_copy_plan(const tn_plan *p, int32_t item) {
+    copy_job j = {.plan = p, .size = item};
+    if (p->numel == 0) return TN_OK;
+    int64_t size = j.size, n0 = p->shape[0], rows = p->numel / n0;
+    if (p->ndim == 1 && p->stride[0][0] == size && p->stride[0][1] == size) {
+        cpu_copy_bytes(p->data[0], p->data[1], (uint64_t)(p->numel * size));
+        return TN_OK;
+    }
+    if (p->stride[0][0] == size && p->stride[0][1] != size && p->stride[0][1] != 0)
+        for (int32_t d = 1; d < p->ndim; d++)
+            if (p->stride[d][1] == size && p->shape[d] >= 8 && n0 >= 8 && move_of(item))
+                j.tile_dim = d;
+    if (j.tile_dim) {
+        int64_t side = 64 / size, n1 = p->shape[j.tile_dim];
+        int64_t items = (n1 + side - 1) / side * (p->numel / (n0 * n1));
+        int64_t grain = 16384 / (n0 * side) + 1;
+        return cpu_parallel(items, grain, copy_tiles, &j);
+    }
+    if (rows == 1 && n0 > 65536) {
+        /* One long strided row: cut it, so that threads share it. */
+        tn_plan cut = *p;
+        cut.ndim = 2;
+        cut.shape[0] = 4096;
+        cut.shape[1] = n0 / 4096;
+        cut.numel = cut.shape[0] * cut.shape[1];
+        for (int32_t k = 0; k < 2; k++) cut.stride[1][k] = p->stride[0][k] * 4096;
+        copy_job c = {.plan = &cut, .size = j.size};
+        tn_status st = cpu_parallel(cut.shape[1], 4, copy_rows, &c);
+        move((char *)p->data[0] + cut.numel * p->stride[0][0], p->stride[0][0],
+             (const char *)p->data[1] + cut.numel * p->stride[0][1], p->stride[0][1],
+             n0 - cut.numel, j.size);
+        return st;
+    }
+    return cpu_parallel(rows, 16384 / n0 + 1, copy_rows, &j);
+}
+
+/* ---- Plans over two views ----------------------------------------------------------------------*/
+
+static bool mergeable(const tn_plan *p, int32_t inner, int32_t outer) {
+    for (int32_t k = 0; k < 2; k++)
+        if (p->stride[outer][k] != p->stride[inner][k] * p->shape[inner]) return false;
+    return true;
+}
+
+void cpu_plan_pair(const tn_view *out, const tn_view *in, tn_plan *ret) {
+    tn_plan *p = ret;
+    const tn_view *of[2] = {out, in};
+    p->noperands = 2;
+    p->noutputs = 1;
+    p->scalar_mask = 0;
+    p->flags = 0;
+    p->numel = out->numel;
+    p->ndim = 0;
+    for (int32_t k = 0; k < 2; k++) {
+        p->data[k] = of[k]->data;
+        p->dtype[k] = (uint8_t)tn_view_dtype(of[k]);
+    }
+    bool packed = tn_view_is_contiguous(out) && tn_view_is_contiguous(in);
+    for (int32_t d = out->ndim - 1; d >= 0 && !packed; d--) {
+        int64_t step = tn_view_itemsize(out) * out->strides[d];
+        int32_t at = p->ndim;
+        if (out->shape[d] == 1) continue;
+        /* Insertion by the output's stride keeps writing sequential. */
+        for (; at > 0 && step < p->stride[at - 1][0]; at--) {
+            p->shape[at] = p->shape[at - 1];
+            p->stride[at][0] = p->stride[at - 1][0];
+            p->stride[at][1] = p->stride[at - 1][1];
+        }
+        p->shape[at] = out->shape[d];
+        p->stride[at][0] = step;
+        p->stride[at][1] = tn_view_itemsize(in) * in->strides[d];
+        p->ndim++;
+    }
+    if (p->ndim == 0) {
+        p->ndim = 1;
+        p->shape[0] = p->numel;
+        for (int32_t k = 0; k < 2; k++) p->stride[0][k] = tn_view_itemsize(of[k]);
+    }
+    int32_t last = 0;
+    for (int32_t i = 1; i < p->ndim; i++) {
+        if (mergeable(p, last, i)) {
+            p->shape[last] *= p->shape[i];
+            continue;
+        }
+        last++;
+        p->shape[last] = p->shape[i];
+        p->stride[last][0] = p->stride[i][0];
+        p->stride[last][1] = p->stride[i][1];
+    }
+    p->ndim = last + 1;
+}
+
+/* ---- The kernel --------------------------------------------------------------------------------*/
+
+static tn_status copy_any(const tn_call *call, const void *args) {
+    const tn__copy_args *a = args;
+    (void)call;
+    return cpu_copy_plan(a->plan, (int32_t)tn_view_itemsize(a->out));
+}
+
+static const tn_kernel_row rows_[] = {
+    {"_copy", TN_SIG__copy, copy_any, NULL, TN_DTYPE_ANY, 0, TN_K_CAPTURE_SAFE, 0},
+};
+const cpu_rows cpu_copy_rows;
+const cpu_rows cpu_copy_rows = CPU_ROWS_OF(rows_);

@@ -1,0 +1,46 @@
+/* isa.c: which instruction set the kernels are taken from, and the one-line description of the
+ * device. TENON_CPU_ISA=baseline|avx2|avx512 picks a lower one than the machine has, for tests. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cpu_priv.h"
+#include "gemm.h"
+
+static const char *const names[] = {"baseline", "avx2", "avx512"};
+
+const char *cpu_isa_name(cpu_isa isa) { return names[isa]; }
+
+cpu_isa cpu_isa_pick(void) {
+    cpu_isa best = cpu_os_isa();
+    const char *asked = cpu_os_getenv("TENON_CPU_ISA");
+    if (!asked || !*asked) return best;
+    for (cpu_isa i = CPU_ISA_BASELINE; i <= CPU_ISA_AVX512; i++) {
+        if (strcmp(asked, names[i]) != 0) continue;
+        if (i <= best) return i;
+        cpu_host->log(2, "TENON_CPU_ISA asks for %s, this machine has %s", asked, names[best]);
+        return best;
+    }
+    cpu_host->log(2, "TENON_CPU_ISA is '%s', none of baseline, avx2, avx512; ignored", asked);
+    return best;
+}
+
+/* Variables that make OpenBLAS pick kernels for another CPU cost a factor and are easily forgotten
+ * in a shell profile. */
+void cpu_warn_environment(void) {
+    static const char *const risky[] = {"OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"};
+    for (size_t i = 0; i < sizeof risky / sizeof risky[0]; i++) {
+        const char *value = cpu_os_getenv(risky[i]);
+        if (value && *value)
+            cpu_host->log(2, "%s=%s is set: OpenBLAS may run with kernels for another processor",
+                          risky[i], value);
+    }
+}
+
+const char *cpu_describe(void *ctx, int32_t device) {
+    static CPU_TLS char text[160];
+    (void)ctx;
+    (void)device;
+    snprintf(text, sizeof text, "tenon-cpu, %s, %d thread%s, BLAS %s", names[cpu_isa_pick()],
+             (int)cpu_threads_get(), cpu_threads_get() == 1 ? "" : "s", cpu_blas_core());
+    return text;
+}

@@ -1,0 +1,213 @@
+/* map.c: walks a plan for a pointwise kernel: splits it over threads, cuts rows into segments, and
+ * brings operands that the packed loops cannot read (strided, or one value where the operator has
+ * no loop for that) through blocks of 512 elements that stay in the first-level cache. Outputs far
+ * larger than the caches are written past them. */
+#include "map.h"
+
+#include <string.h>
+
+#include "copy.h"
+
+#define BLOCK 512
+#define ITEM_MAX 16
+#define SHORT_ROW 16 /* rows below this are gathered several at a time */
+
+enum mode { PACKED, SINGLE, STRIDED };
+
+typedef struct map_job {
+    const tn_plan *plan;
+    const cpu_map_op *op;
+    const cpu_param *params;
+    cpu_map_fn direct; /* takes segments as they are; NULL: through blocks */
+    int32_t noperands; /* output and the inputs that the operator reads */
+    bool stream;
+    uint8_t mode[1 + CPU_MAP_INPUTS];  /* along dimension 0 */
+    uint8_t constant;                  /* by operand: one value over the whole plan */
+    uint8_t size[1 + CPU_MAP_INPUTS];
+} map_job;
+
+typedef struct blocks {
+    _Alignas(64) char of[1 + CPU_MAP_INPUTS][BLOCK * ITEM_MAX];
+} blocks;
+
+CPU_NOINLINE tn_status cpu_map_zero_division(void) {
+    return cpu_host->fail(TN_E_VALUE, 1, "ZeroDivisionError");
+}
+
+/* A segment: n elements along dimension 0 from the places in at[]. */
+static int through_blocks(const map_job *j, char *const *at, int64_t n, blocks *b) {
+    const void *in[CPU_MAP_INPUTS];
+    int64_t spread = n < BLOCK ? n : BLOCK;
+    for (int32_t k = 1; k < j->noperands; k++)
+        if (j->mode[k] == SINGLE) cpu_spread(b->of[k], at[k], spread, j->size[k]);
+    for (int64_t i = 0; i < n; i += BLOCK) {
+        int64_t m = n - i < BLOCK ? n - i : BLOCK;
+        for (int32_t k = 1; k < j->noperands; k++) {
+            int64_t stride = j->plan->stride[0][k];
+            if (j->mode[k] == PACKED) {
+                in[k - 1] = at[k] + i * j->size[k];
+                continue;
+            }
+            in[k - 1] = b->of[k];
+            if (j->mode[k] == STRIDED)
+                cpu_gather(b->of[k], at[k] + i * stride, m, stride, j->size[k]);
+        }
+        bool packed = j->mode[0] == PACKED && !j->stream;
+        char *out = at[0] + i * j->plan->stride[0][0];
+        if (j->op->flat(m, packed ? out : b->of[0], in, j->params)) return 1;
+        if (packed) continue;
+        if (j->mode[0] == PACKED)
+            cpu_stream(out, b->of[0], (uint64_t)m * j->size[0]);
+        else
+            cpu_scatter(out, b->of[0], m, j->plan->stride[0][0], j->size[0]);
+    }
+    return 0;
+}
+
+/* ---- Rows --------------------------------------------------------------------------------------*/
+
+typedef struct place {
+    int64_t index[TN_MAX_DIMS]; /* from dimension 1 on */
+    char *at[1 + CPU_MAP_INPUTS]; /* start of the row */
+} place;
+
+static void place_at(const map_job *j, int64_t row, place *p) {
+    for (int32_t k = 0; k < j->noperands; k++) p->at[k] = j->plan->data[k];
+    for (int32_t d = 1; d < j->plan->ndim; d++) {
+        p->index[d] = row % j->plan->shape[d];
+        row /= j->plan->shape[d];
+        for (int32_t k = 0; k < j->noperands; k++)
+            p->at[k] += p->index[d] * j->plan->stride[d][k];
+    }
+}
+
+static void place_next(const map_job *j, place *p) {
+    const tn_plan *plan = j->plan;
+    for (int32_t d = 1; d < plan->ndim; d++) {
+        for (int32_t k = 0; k < j->noperands; k++) p->at[k] += plan->stride[d][k];
+        if (++p->index[d] < plan->shape[d]) return;
+        for (int32_t k = 0; k < j->noperands; k++)
+            p->at[k] -= plan->stride[d][k] * plan->shape[d];
+        p->index[d] = 0;
+    }
+}
+
+static tn_status run_segments(const map_job *j, int64_t begin, int64_t end) {
+    blocks b;
+    place p;
+    int64_t n0 = j->plan->shape[0], col = begin % n0;
+    place_at(j, begin / n0, &p);
+    while (begin < end) {
+        char *at[1 + CPU_MAP_INPUTS];
+        const void *in[CPU_MAP_INPUTS];
+        int64_t n = n0 - col < end - begin ? n0 - col : end - begin;
+        for (int32_t k = 0; k < j->noperands; k++) {
+            at[k] = p.at[k] + col * j->plan->stride[0][k];
+            if (k) in[k - 1] = at[k];
+        }
+        int zero = j->direct ? j->direct(n, at[0], in, j->params) : through_blocks(j, at, n, &b);
+        if (zero) return TN_E_VALUE;
+        begin += n;
+        col = 0;
+        place_next(j, &p);
+    }
+    return TN_OK;
+}
+
+/* Short rows: packs pieces of several rows into one block. */
+static tn_status run_short_rows(const map_job *j, int64_t begin, int64_t end) {
+    blocks b;
+    place p;
+    const tn_plan *plan = j->plan;
+    int64_t n0 = plan->shape[0], col = begin % n0;
+    const void *in[CPU_MAP_INPUTS];
+    place_at(j, begin / n0, &p);
+    for (int32_t k = 1; k < j->noperands; k++) {
+        in[k - 1] = b.of[k];
+        if (j->constant >> k & 1) cpu_spread(b.of[k], plan->data[k], BLOCK, j->size[k]);
+    }
+    while (begin < end) {
+        char *out_at[BLOCK];
+        int64_t out_n[BLOCK], pieces = 0, fill = 0;
+        while (fill < BLOCK && begin < end) {
+            int64_t n = n0 - col;
+            if (n > end - begin) n = end - begin;
+            if (n > BLOCK - fill) n = BLOCK - fill;
+            for (int32_t k = 1; k < j->noperands; k++) {
+                int64_t stride = plan->stride[0][k];
+                if (!(j->constant >> k & 1))
+                    cpu_gather(b.of[k] + fill * j->size[k], p.at[k] + col * stride, n, stride,
+                               j->size[k]);
+            }
+            out_at[pieces] = p.at[0] + col * plan->stride[0][0];
+            out_n[pieces++] = n;
+            fill += n;
+            begin += n;
+            col += n;
+            if (col == n0) {
+                col = 0;
+                place_next(j, &p);
+            }
+        }
+        if (j->op->flat(fill, b.of[0], in, j->params)) return TN_E_VALUE;
+        const char *from = b.of[0];
+        for (int64_t i = 0; i < pieces; i++) {
+            cpu_scatter(out_at[i], from, out_n[i], plan->stride[0][0], j->size[0]);
+            from += out_n[i] * j->size[0];
+        }
+    }
+    return TN_OK;
+}
+
+static tn_status run_chunk(void *arg, int64_t begin, int64_t end) {
+    const map_job *j = arg;
+    bool short_rows = j->plan->ndim > 1 && j->plan->shape[0] < SHORT_ROW;
+    tn_status st = short_rows ? run_short_rows(j, begin, end) : run_segments(j, begin, end);
+    if (j->stream) cpu_stream_end();
+    return st;
+}
+
+/* ---- Choosing ----------------------------------------------------------------------------------*/
+
+static void find_modes(map_job *j) {
+    const tn_plan *plan = j->plan;
+    int packed = 0;
+    for (int32_t k = 0; k < j->noperands; k++) {
+        int64_t stride = plan->stride[0][k];
+        bool constant = true;
+        for (int32_t d = 0; d < plan->ndim; d++)
+            if (plan->stride[d][k] != 0 && plan->shape[d] > 1) constant = false;
+        j->size[k] = k ? j->op->in_size[k - 1] : j->op->out_size;
+        if (constant && k) j->constant |= (uint8_t)(1u << k);
+        j->mode[k] = stride == j->size[k] ? PACKED : stride == 0 ? SINGLE : STRIDED;
+        if (plan->shape[0] == 1) j->mode[k] = PACKED;
+        packed += j->mode[k] == PACKED;
+    }
+    bool others = packed == j->noperands - 1 && j->op->nin == 2;
+    if (packed == j->noperands)
+        j->direct = j->op->flat;
+    else if (others && j->mode[2] == SINGLE)
+        j->direct = j->op->scalar_b;
+    else if (others && j->mode[1] == SINGLE)
+        j->direct = j->op->scalar_a;
+}
+
+/* An output that is also an input has its lines in the cache already. */
+static bool should_stream(const map_job *j) {
+    const tn_plan *plan = j->plan;
+    if (j->mode[0] != PACKED || plan->shape[0] < 2 * BLOCK) return false;
+    if ((uint64_t)plan->numel * j->size[0] < cpu_os_l3_bytes() / 2) return false;
+    for (int32_t k = 1; k < j->noperands; k++)
+        if (plan->data[k] == plan->data[0]) return false;
+    return ((uintptr_t)plan->data[0] & 15u) == 0;
+}
+
+tn_status cpu_map_run(const tn_plan *plan, const cpu_map_op *op, const cpu_param *params) {
+    map_job j = {.plan = plan, .op = op, .params = params, .noperands = op->nin + 1};
+    if (plan->numel == 0) return TN_OK;
+    find_modes(&j);
+    j.stream = should_stream(&j);
+    if (j.stream) j.direct = NULL;
+    tn_status st = cpu_parallel(plan->numel, op->grain, run_chunk, &j);
+    return st == TN_E_VALUE ? cpu_map_zero_division() : st;
+}

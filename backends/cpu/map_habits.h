@@ -1,0 +1,79 @@
+/* map_habits.h: what map_tmpl.h must know of single operators beyond their formula, and how it turns
+ * the numbers of a call into parameters. */
+#ifndef CPU_MAP_HABITS_H
+#define CPU_MAP_HABITS_H
+
+/* Integer division by zero is an error, found before anything is written. */
+#define CHECK_floor_divide 1
+#define CHECK__trunc_divide 1
+#define CHECK_remainder 1
+#define CHECK_fmod 1
+
+/* Angles too large for the vector formulas. */
+#define FIX_sin 1
+#define FIX_cos 1
+#define FIX_tan 1
+#define MAP_FIX_TEST(x) (f32_abs(x) > F32_ANGLE_MAX)
+#if defined(TMPL_DTYPE) && TMPL_IS_FLOAT && TMPL_DTYPE != TMPL_F64
+TMPL_INLINE A fix_sin(A x) { return sinf(x); }
+TMPL_INLINE A fix_cos(A x) { return cosf(x); }
+TMPL_INLINE A fix_tan(A x) { return tanf(x); }
+#endif
+
+/* Many operations per element, or the C library: small chunks, no loops for numbers. */
+#define SLOW_remainder 1
+#define SLOW_fmod 1
+#define SLOW_floor_divide 1
+#define SLOW__trunc_divide 1
+#define SLOW_pow 1
+#define SLOW__pow_backward 1
+#define SLOW__mul_log 1
+#define SLOW_atan2 1
+#define SLOW_asin 1
+#define SLOW_acos 1
+#define SLOW_atan 1
+#define SLOW_sinh 1
+#define SLOW_cosh 1
+#define SLOW_asinh 1
+#define SLOW_acosh 1
+#define SLOW_atanh 1
+#define SLOW_erfinv 1
+#define SLOW_lgamma 1
+#define SLOW_digamma 1
+#define SLOW_mish 1
+#define SLOW_softplus 1
+#define SLOW__gelu 1
+#define SLOW__gelu_backward 1
+
+/* The C type of a parameter by its kind (0 Scalar, 1 float, 2 int or bool). */
+#define MAP_KIND_0 A
+#if TMPL_IS_BOOL || TMPL_IS_INT
+#define MAP_KIND_1 double
+#else
+#define MAP_KIND_1 RA
+#endif
+#define MAP_KIND_2 int64_t
+
+static inline void map_param_0(cpu_param *p, tn_scalar s) {
+#if TMPL_IS_COMPLEX
+    A v = COMPLEX_((RA)s.re, (RA)s.im);
+#elif TMPL_IS_FLOAT
+    A v = (A)s.re;
+#elif TMPL_IS_BOOL
+    A v = s.re != 0;
+#else
+    A v = (A)s.i;
+#endif
+    memcpy(p, &v, sizeof v);
+}
+
+static inline void map_param_1(cpu_param *p, double d) {
+    MAP_KIND_1 v = (MAP_KIND_1)d;
+    memcpy(p, &v, sizeof v);
+}
+
+static inline void map_param_2(cpu_param *p, int64_t i) { p->i = i; }
+
+#define MAP_PARAM(i, kind, value) TMPL_PASTE2(map_param, kind)(&params[i], value)
+
+#endif

@@ -1,0 +1,270 @@
+/* threads.c: the worker pool of the CPU plugin. One job runs at a time; whoever submits it works
+ * too. Chunks are handed out by an atomic counter, so a slow worker does not hold up the rest, and
+ * the split into chunks depends on the size of the job alone. Idle workers spin for about 30 us,
+ * then sleep. A job that finds the pool busy, or starts inside another one, runs serially. */
+#include "cpu_priv.h"
+
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#define MAX_THREADS 1024
+#define MAX_CHUNKS 256           /* of one job: enough to balance, few enough to stay cheap */
+#define SPIN_NS UINT64_C(30000)
+#define POLL_NS UINT64_C(10000000)
+
+/* Note [Gate]
+ * Workers join a job through `gate`: bit 31 says that a job is open, the low bits count the workers
+ * inside. A worker adds itself only while the gate is open; the submitter closes it when no chunk
+ * is left and then waits for the count to reach 0. So a worker that wakes late finds the gate shut
+ * and touches nothing of a job that is over, and a submitter never waits for sleepers. */
+#define GATE_OPEN 0x80000000u
+
+static struct pool {
+    _Alignas(64) uint32_t epoch; /* counts jobs; workers watch it */
+    _Alignas(64) uint32_t gate;
+    _Alignas(64) _Atomic int64_t next; /* first item that nobody has taken */
+    _Alignas(64) _Atomic int32_t failed;
+    cpu_body body;
+    void *arg;
+    int64_t n, chunk;
+    _Alignas(64) _Atomic int32_t sleepers;
+    _Atomic int32_t busy;   /* somebody submits, or changes the pool */
+    _Atomic int32_t wanted; /* threads to use; 0: not asked yet */
+    _Atomic int32_t stop;
+    int32_t started; /* workers that run */
+    uint64_t ids[MAX_THREADS];
+    bool fork_hook;
+} pool;
+
+static CPU_TLS bool inside; /* this thread runs a chunk */
+
+static int32_t default_threads(void) {
+    const char *text = cpu_os_getenv("TENON_NUM_THREADS");
+    if (text && *text) {
+        char *end;
+        long n = strtol(text, &end, 10);
+        if (*end == 0 && n >= 1 && n <= MAX_THREADS) return (int32_t)n;
+        cpu_host->log(2, "TENON_NUM_THREADS is '%s', not a number from 1 to %d; ignored", text,
+                      MAX_THREADS);
+    }
+    int32_t n = cpu_os_cpus();
+    return n > MAX_THREADS ? MAX_THREADS : n;
+}
+
+int32_t cpu_threads_get(void) {
+    int32_t n = atomic_load_explicit(&pool.wanted, memory_order_relaxed);
+    if (n == 0) {
+        n = default_threads();
+        atomic_store_explicit(&pool.wanted, n, memory_order_relaxed);
+    }
+    return n;
+}
+
+static int64_t chunk_of(int64_t n, int64_t grain) {
+    int64_t chunk = n / MAX_CHUNKS + (n % MAX_CHUNKS != 0);
+    if (chunk <= grain) return grain;
+    /* Whole cache lines of any element type, so that two workers do not write the same line. */
+    return grain >= 64 ? (chunk + 63) / 64 * 64 : chunk;
+}
+
+/* ---- Running chunks ----------------------------------------------------------------------------*/
+
+static void note_failure(tn_status st) {
+    int32_t none = TN_OK;
+    atomic_compare_exchange_strong(&pool.failed, &none, st);
+}
+
+static void work(void) {
+    inside = true;
+    while (atomic_load_explicit(&pool.failed, memory_order_relaxed) == TN_OK) {
+        int64_t begin = atomic_fetch_add_explicit(&pool.next, pool.chunk, memory_order_relaxed);
+        if (begin >= pool.n) break;
+        int64_t end = pool.n - begin < pool.chunk ? pool.n : begin + pool.chunk;
+        tn_status st = pool.body(pool.arg, begin, end);
+        if (st != TN_OK) note_failure(st);
+    }
+    inside = false;
+}
+
+/* As work, on the thread that submitted the job: looks for interrupts between chunks. */
+static void work_and_poll(void) {
+    uint64_t last = cpu_os_now_ns();
+    inside = true;
+    while (atomic_load_explicit(&pool.failed, memory_order_relaxed) == TN_OK) {
+        int64_t begin = atomic_fetch_add_explicit(&pool.next, pool.chunk, memory_order_relaxed);
+        if (begin >= pool.n) break;
+        int64_t end = pool.n - begin < pool.chunk ? pool.n : begin + pool.chunk;
+        tn_status st = pool.body(pool.arg, begin, end);
+        uint64_t now = cpu_os_now_ns();
+        if (st == TN_OK && now - last > POLL_NS) {
+            st = cpu_host->poll();
+            last = now;
+        }
+        if (st != TN_OK) note_failure(st);
+    }
+    inside = false;
+}
+
+static tn_status run_serially(int64_t n, int64_t chunk, cpu_body body, void *arg, bool polls) {
+    uint64_t last = polls ? cpu_os_now_ns() : 0;
+    for (int64_t begin = 0; begin < n; begin += chunk) {
+        tn_status st = body(arg, begin, n - begin < chunk ? n : begin + chunk);
+        if (st != TN_OK) return st;
+        if (!polls) continue;
+        uint64_t now = cpu_os_now_ns();
+        if (now - last <= POLL_NS) continue;
+        last = now;
+        st = cpu_host->poll();
+        if (st != TN_OK) return st;
+    }
+    return TN_OK;
+}
+
+/* ---- Workers -----------------------------------------------------------------------------------*/
+
+static bool join_job(void) {
+    uint32_t seen = __atomic_load_n(&pool.gate, __ATOMIC_RELAXED);
+    while (seen & GATE_OPEN)
+        if (__atomic_compare_exchange_n(&pool.gate, &seen, seen + 1, true, __ATOMIC_ACQUIRE,
+                                        __ATOMIC_RELAXED))
+            return true;
+    return false;
+}
+
+static uint32_t await_epoch(uint32_t seen) {
+    uint64_t start = cpu_os_now_ns();
+    for (uint32_t i = 1;; i++) {
+        uint32_t now = __atomic_load_n(&pool.epoch, __ATOMIC_ACQUIRE);
+        if (now != seen) return now;
+        cpu_os_relax();
+        if (i % 64 == 0 && cpu_os_now_ns() - start > SPIN_NS) break;
+    }
+    atomic_fetch_add(&pool.sleepers, 1);
+    uint32_t now;
+    while ((now = __atomic_load_n(&pool.epoch, __ATOMIC_SEQ_CST)) == seen)
+        cpu_os_wait(&pool.epoch, seen);
+    atomic_fetch_sub(&pool.sleepers, 1);
+    return now;
+}
+
+static void *worker(void *arg) {
+    uint32_t seen = (uint32_t)(uintptr_t)arg;
+    while (!atomic_load_explicit(&pool.stop, memory_order_relaxed)) {
+        seen = await_epoch(seen);
+        if (!join_job()) continue;
+        work();
+        __atomic_fetch_sub(&pool.gate, 1, __ATOMIC_RELEASE);
+    }
+    return NULL;
+}
+
+static void next_epoch(void) {
+    __atomic_fetch_add(&pool.epoch, 1, __ATOMIC_SEQ_CST);
+    if (atomic_load(&pool.sleepers) > 0) cpu_os_wake(&pool.epoch, INT_MAX);
+}
+
+static void stop_workers(void) {
+    atomic_store(&pool.stop, 1);
+    next_epoch();
+    for (int32_t i = 0; i < pool.started; i++) cpu_os_thread_join(pool.ids[i]);
+    pool.started = 0;
+    atomic_store(&pool.stop, 0);
+}
+
+/* The child of a fork has none of its parent's workers; they start again at the next job. */
+static void after_fork(void) {
+    pool.started = 0;
+    __atomic_store_n(&pool.gate, 0, __ATOMIC_RELAXED);
+    atomic_store(&pool.sleepers, 0);
+    atomic_store(&pool.busy, 0);
+    atomic_store(&pool.stop, 0);
+    inside = false;
+}
+
+static void start_workers(int32_t count) {
+    if (!pool.fork_hook) {
+        pool.fork_hook = true;
+        cpu_os_at_fork(NULL, NULL, after_fork);
+    }
+    void *epoch = (void *)(uintptr_t)__atomic_load_n(&pool.epoch, __ATOMIC_RELAXED);
+    /* A thread that the system refuses is no failure: the job runs with those that there are. */
+    while (pool.started < count &&
+           cpu_os_thread_start(worker, epoch, &pool.ids[pool.started]) == TN_OK)
+        pool.started++;
+}
+
+static bool take_pool(void) {
+    int32_t free_ = 0;
+    return atomic_compare_exchange_strong_explicit(&pool.busy, &free_, 1, memory_order_acquire,
+                                                   memory_order_relaxed);
+}
+
+static void drop_pool(void) { atomic_store_explicit(&pool.busy, 0, memory_order_release); }
+
+static void await_workers(void) {
+    __atomic_fetch_and(&pool.gate, ~GATE_OPEN, __ATOMIC_ACQ_REL);
+    for (uint32_t i = 1; __atomic_load_n(&pool.gate, __ATOMIC_ACQUIRE) != 0; i++) {
+        cpu_os_relax();
+        if (i % 4096 == 0) cpu_os_yield();
+    }
+}
+
+tn_status cpu_parallel(int64_t n, int64_t grain, cpu_body body, void *arg) {
+    if (n <= 0) return TN_OK;
+    if (grain < 1) grain = 1;
+    if (n <= grain) return body(arg, 0, n);
+    int64_t chunk = chunk_of(n, grain);
+    if (inside) return run_serially(n, chunk, body, arg, false);
+    int32_t threads = cpu_threads_get();
+    if (threads == 1 || n <= chunk || !take_pool()) return run_serially(n, chunk, body, arg, true);
+    if (pool.started != threads - 1) {
+        if (pool.started > threads - 1) stop_workers();
+        start_workers(threads - 1);
+    }
+    pool.body = body;
+    pool.arg = arg;
+    pool.n = n;
+    pool.chunk = chunk;
+    atomic_store_explicit(&pool.next, 0, memory_order_relaxed);
+    atomic_store_explicit(&pool.failed, TN_OK, memory_order_relaxed);
+    __atomic_store_n(&pool.gate, GATE_OPEN, __ATOMIC_RELEASE);
+    next_epoch();
+    work_and_poll();
+    await_workers();
+    tn_status st = atomic_load_explicit(&pool.failed, memory_order_relaxed);
+    drop_pool();
+    return st;
+}
+
+tn_status cpu_threads_set(int32_t threads) {
+    if (threads < 1 || threads > MAX_THREADS)
+        return cpu_host->fail(TN_E_VALUE, 0, "number of threads must be from 1 to %d, not %d",
+                              MAX_THREADS, (int)threads);
+    atomic_store_explicit(&pool.wanted, threads, memory_order_relaxed);
+    return TN_OK;
+}
+
+/* ---- "tn.threads/1" ----------------------------------------------------------------------------*/
+
+static int32_t iface_get(void *ctx) {
+    (void)ctx;
+    return cpu_threads_get();
+}
+
+static tn_status iface_set(void *ctx, int32_t threads) {
+    (void)ctx;
+    return cpu_threads_set(threads);
+}
+
+static tn_status iface_parallel(void *ctx, int64_t n, int64_t grain, cpu_body body, void *arg) {
+    (void)ctx;
+    return cpu_parallel(n, grain, body, arg);
+}
+
+const tn_threads_iface cpu_threads_iface = {
+    .struct_size = sizeof(tn_threads_iface),
+    .get = iface_get,
+    .set = iface_set,
+    .parallel = iface_parallel,
+};
