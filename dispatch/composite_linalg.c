@@ -87,7 +87,7 @@ static tn_status as_batch(tn_tensor *t, int32_t nb, const int64_t *batch, int64_
     shape[nb] = rows;
     shape[nb + 1] = cols;
     tn_tensor *wide = NULL;
-    TN_TRY(tn_expand(t, tn_ints_of(shape, nb + 2), &wide));
+    TN_TRY(tn_expand(t, tn_ints_of(shape, nb + 2), 0, &wide));
     tn_status st = tn_reshape(wide, TN_INTS(total, rows, cols), ret);
     tn_tensor_unref(&wide);
     return st;

@@ -547,7 +547,7 @@ tn_tensor *tn_scalar_box_init(tn_scalar_box *box, tn_scalar value) {
 tn_status tni_scalar_heap(tn_scalar s, tn_tensor **ret_tensor) {
     tn_scalar_box box;
     const tn_view *v = tni_v(tn_scalar_box_init(&box, s));
-    tn_tensor *t;
+    tn_tensor *t = NULL;
     TN_TRY(tn_tensor_from_data(tn_view_dtype(v), 0, NULL, v->data, &t));
     t->v.word |= TN_W_SCALAR;
     *ret_tensor = t;
