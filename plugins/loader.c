@@ -252,8 +252,9 @@ tn_status tn_plugin_load(const char *path) {
                        path ? path : "NULL");
     tni_os_lock(&lock);
     discover();
-    found *f = all;
-    while (f && strcmp(f->library, path) != 0) f = f->next;
+    found *f = NULL; /* several manifests may name one library: one that works wins */
+    for (found *at = all; at; at = at->next)
+        if (strcmp(at->library, path) == 0 && (!f || f->problem)) f = at;
     if (!f) f = append(path, path);
     if (f) load(f);
     const char *problem = f ? f->problem : no_memory;

@@ -3,6 +3,7 @@
  *
  * The loader's state is the process's, so main() lays out one folder with every case and the tests
  * look at it in turn. TENON_TEST_PLUGINS names the folder with the plugins that the build made. */
+#define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
