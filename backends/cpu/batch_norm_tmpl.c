@@ -153,16 +153,13 @@ static tn_status forward_channels(void *arg, int64_t begin, int64_t end) {
         A a[4 * VL], b[4 * VL];
         if (j->training) statistics(j, c, w);
         for (int64_t k = 0; k < w; k++) {
-            A mean, invstd;
-            if (j->training) {
-                mean = j->mean[c + k];
-                invstd = j->invstd[c + k];
-            } else {
-                mean = LOAD(j->running_mean[c + k]);
-                invstd = (A)(1.0 / sqrt((double)LOAD(j->running_var[c + k]) + j->eps));
+            if (!j->training) {
+                double var = (double)LOAD(j->running_var[c + k]);
+                j->mean[c + k] = LOAD(j->running_mean[c + k]);
+                j->invstd[c + k] = (A)(1.0 / sqrt(var + j->eps));
             }
-            a[k] = invstd * pick(j->weight, c + k, 1);
-            b[k] = pick(j->bias, c + k, 0) - mean * a[k];
+            a[k] = j->invstd[c + k] * pick(j->weight, c + k, 1);
+            b[k] = pick(j->bias, c + k, 0) - j->mean[c + k] * a[k];
         }
         if (j->planes) {
             const T *p;
@@ -227,12 +224,10 @@ static tn_status native_batch_norm(const tn_call *call, const void *args) {
              .weight = data_of(a->weight),
              .bias = data_of(a->bias),
              .running_mean = data_of(a->running_mean),
-             .running_var = data_of(a->running_var)};
+             .running_var = data_of(a->running_var),
+             .mean = a->save_mean->data,
+             .invstd = a->save_invstd->data};
     if (a->y->numel == 0) return TN_OK;
-    if (j.training) {
-        j.mean = a->save_mean->data;
-        j.invstd = a->save_invstd->data;
-    }
     tn_status st = prepare(call, a->input, &j);
     return st ? st : run(&j, forward_channels);
 }

@@ -1,0 +1,181 @@
+/* scope_priv.h: writing composite operators without a ladder of status checks.
+ *
+ * A scope collects the temporaries of one composite and its first failure. Each scope_* function
+ * computes one operator and returns a tensor that the scope owns; after a failure they all do
+ * nothing and return NULL. scope_finish hands a reference to the result over (ret may be NULL) and
+ * releases everything else. */
+#ifndef TENON_SCOPE_PRIV_H
+#define TENON_SCOPE_PRIV_H
+
+#include <tenon/op_args.h>
+#include <tenon/ops.h>
+
+#include "core_priv.h"
+#include "formula_priv.h"
+
+#define TNI_SCOPE_MAX 48
+typedef struct tni_scope {
+    tn_status st;
+    int32_t n;
+    tn_tensor *t[TNI_SCOPE_MAX]; /* owned */
+} tni_scope;
+
+/* Takes over t, which a call that returned `st` has made; NULL when it failed. */
+static inline tn_tensor *scope_take(tni_scope *s, tn_status st, tn_tensor *t) {
+    if (st != TN_OK) {
+        s->st = st;
+        return NULL;
+    }
+    if (s->n == TNI_SCOPE_MAX) {
+        tn_tensor_unref(&t);
+        s->st = tn_fail(TN_E_INTERNAL, -1, "too many temporaries in a composite operator");
+        return NULL;
+    }
+    s->t[s->n++] = t;
+    return t;
+}
+
+static inline tn_tensor *scope_add(tni_scope *s, tn_tensor *a, tn_tensor *b) {
+    tn_tensor *r = NULL;
+    if (s->st != TN_OK) return NULL;
+    tn_status st = tn_add(a, b, tn_scalar_int(1), &r);
+    return scope_take(s, st, r);
+}
+
+static inline tn_tensor *scope_sub(tni_scope *s, tn_tensor *a, tn_tensor *b) {
+    tn_tensor *r = NULL;
+    if (s->st != TN_OK) return NULL;
+    tn_status st = tn_sub(a, b, tn_scalar_int(1), &r);
+    return scope_take(s, st, r);
+}
+
+static inline tn_tensor *scope_mul(tni_scope *s, tn_tensor *a, tn_tensor *b) {
+    tn_tensor *r = NULL;
+    if (s->st != TN_OK) return NULL;
+    tn_status st = tn_mul(a, b, &r);
+    return scope_take(s, st, r);
+}
+
+static inline tn_tensor *scope_true_divide(tni_scope *s, tn_tensor *a, tn_tensor *b) {
+    tn_tensor *r = NULL;
+    if (s->st != TN_OK) return NULL;
+    tn_status st = tn_true_divide(a, b, &r);
+    return scope_take(s, st, r);
+}
+
+static inline tn_tensor *scope_neg(tni_scope *s, tn_tensor *a) {
+    tn_tensor *r = NULL;
+    if (s->st != TN_OK) return NULL;
+    tn_status st = tn_neg(a, &r);
+    return scope_take(s, st, r);
+}
+
+static inline tn_tensor *scope_exp(tni_scope *s, tn_tensor *a) {
+    tn_tensor *r = NULL;
+    if (s->st != TN_OK) return NULL;
+    tn_status st = tn_exp(a, &r);
+    return scope_take(s, st, r);
+}
+
+static inline tn_tensor *scope_log(tni_scope *s, tn_tensor *a) {
+    tn_tensor *r = NULL;
+    if (s->st != TN_OK) return NULL;
+    tn_status st = tn_log(a, &r);
+    return scope_take(s, st, r);
+}
+
+static inline tn_tensor *scope_rsqrt(tni_scope *s, tn_tensor *a) {
+    tn_tensor *r = NULL;
+    if (s->st != TN_OK) return NULL;
+    tn_status st = tn_rsqrt(a, &r);
+    return scope_take(s, st, r);
+}
+
+static inline tn_tensor *scope_square(tni_scope *s, tn_tensor *a) {
+    tn_tensor *r = NULL;
+    if (s->st != TN_OK) return NULL;
+    tn_status st = tn_square(a, &r);
+    return scope_take(s, st, r);
+}
+
+static inline tn_tensor *scope_reshape(tni_scope *s, tn_tensor *a, tn_ints shape) {
+    tn_tensor *r = NULL;
+    if (s->st != TN_OK) return NULL;
+    tn_status st = tn_reshape(a, shape, &r);
+    return scope_take(s, st, r);
+}
+
+static inline tn_tensor *scope_permute(tni_scope *s, tn_tensor *a, tn_ints dims) {
+    tn_tensor *r = NULL;
+    if (s->st != TN_OK) return NULL;
+    tn_status st = tn_permute(a, dims, &r);
+    return scope_take(s, st, r);
+}
+
+static inline tn_tensor *scope_expand(tni_scope *s, tn_tensor *a, tn_ints shape) {
+    tn_tensor *r = NULL;
+    if (s->st != TN_OK) return NULL;
+    tn_status st = tn_expand(a, shape, 0, &r);
+    return scope_take(s, st, r);
+}
+
+static inline tn_tensor *scope_unsqueeze(tni_scope *s, tn_tensor *a, int64_t dim) {
+    tn_tensor *r = NULL;
+    if (s->st != TN_OK) return NULL;
+    tn_status st = tn_unsqueeze(a, dim, &r);
+    return scope_take(s, st, r);
+}
+
+static inline tn_tensor *scope_transpose(tni_scope *s, tn_tensor *a, int64_t dim0, int64_t dim1) {
+    tn_tensor *r = NULL;
+    if (s->st != TN_OK) return NULL;
+    tn_status st = tn_transpose(a, dim0, dim1, &r);
+    return scope_take(s, st, r);
+}
+
+static inline tn_tensor *scope_select(tni_scope *s, tn_tensor *a, int64_t dim, int64_t index) {
+    tn_tensor *r = NULL;
+    if (s->st != TN_OK) return NULL;
+    tn_status st = tn_select(a, dim, index, &r);
+    return scope_take(s, st, r);
+}
+
+static inline tn_tensor *scope_sum(tni_scope *s, tn_tensor *a, tn_ints dims, int64_t keepdim) {
+    tn_tensor *r = NULL;
+    if (s->st != TN_OK) return NULL;
+    tn_status st = tn_sum(a, dims, keepdim, -1, &r);
+    return scope_take(s, st, r);
+}
+
+static inline tn_tensor *scope_mean(tni_scope *s, tn_tensor *a, tn_ints dims, int64_t keepdim) {
+    tn_tensor *r = NULL;
+    if (s->st != TN_OK) return NULL;
+    tn_status st = tn_mean(a, dims, keepdim, -1, &r);
+    return scope_take(s, st, r);
+}
+
+static inline tn_tensor *scope_matmul(tni_scope *s, tn_tensor *a, tn_tensor *b) {
+    tn_tensor *r = NULL;
+    if (s->st != TN_OK) return NULL;
+    tn_status st = tn_matmul(a, b, &r);
+    return scope_take(s, st, r);
+}
+
+/* A tensor and a number. */
+static inline tn_tensor *scope_add_number(tni_scope *s, tn_tensor *a, double v) {
+    tn_scalar_box box;
+    return scope_add(s, a, tn_scalar_box_init(&box, tn_scalar_float(v)));
+}
+
+static inline tn_tensor *scope_mul_number(tni_scope *s, tn_tensor *a, double v) {
+    tn_scalar_box box;
+    return scope_mul(s, a, tn_scalar_box_init(&box, tn_scalar_float(v)));
+}
+
+static inline tn_status scope_finish(tni_scope *s, tn_tensor *result, tn_tensor **ret) {
+    if (s->st == TN_OK && ret) *ret = tn_tensor_ref(result);
+    for (int32_t i = s->n - 1; i >= 0; i--) tn_tensor_unref(&s->t[i]);
+    return s->st;
+}
+
+#endif

@@ -1,0 +1,146 @@
+/* attention.c: scaled_dot_product_attention and bilinear. The fused kernel takes the plain and the
+ * causal case; masks, dropout and second derivatives go through matrix products. */
+#include <math.h>
+
+#include "scope_priv.h"
+
+tn_status tni_composite_scaled_dot_product_attention(const void *args, tn_tensor **rets);
+tn_status tni_composite_bilinear(const void *args, tn_tensor **rets);
+
+typedef tn_scaled_dot_product_attention_args sdpa_args;
+
+static double scale_of(const sdpa_args *a) {
+    int64_t width = a->query->shape[a->query->ndim - 1];
+    return a->scale.has ? a->scale.value : 1.0 / sqrt((double)(width > 0 ? width : 1));
+}
+
+/* Heads of key and value, each repeated for the query heads that share it. */
+static tn_tensor *repeat_heads(tni_scope *s, tn_tensor *t, int64_t heads) {
+    const int64_t *shape = tn_tensor_shape(t);
+    int32_t n = tn_tensor_ndim(t);
+    int64_t wide[TN_MAX_DIMS + 1], flat[TN_MAX_DIMS], own = shape[n - 3];
+    if (own == heads) return t;
+    for (int32_t d = 0; d < n; d++) flat[d] = shape[d];
+    for (int32_t d = 0, k = 0; d < n; d++) {
+        wide[k++] = shape[d];
+        if (d == n - 3) wide[k++] = heads / own;
+    }
+    flat[n - 3] = heads;
+    tn_tensor *u = scope_expand(s, scope_unsqueeze(s, t, n - 2), tn_ints_of(wide, n + 1));
+    return scope_reshape(s, u, tn_ints_of(flat, n));
+}
+
+/* -inf above the diagonal of (l, m), 0 elsewhere. */
+static tn_tensor *causal_bias(tni_scope *s, const tn_view *q, int64_t m) {
+    tn_tensor *full = NULL, *r = NULL;
+    int64_t device = (int64_t)tn_view_device(q) << 8 | tn_view_index(q);
+    if (s->st != TN_OK) return NULL;
+    tn_status st = tn_full(TN_INTS(q->shape[q->ndim - 2], m), tn_scalar_float(-INFINITY),
+                           tn_view_dtype(q), device, &full);
+    full = scope_take(s, st, full);
+    if (s->st != TN_OK) return NULL;
+    st = tn_triu(full, 1, &r);
+    return scope_take(s, st, r);
+}
+
+/* A mask of booleans as a bias: 0 where true, -inf where false. */
+static tn_tensor *mask_bias(tni_scope *s, const tn_view *mask) {
+    tn_tensor *r = NULL;
+    tn_scalar_box zero, low;
+    if (tn_view_dtype(mask) != TN_BOOL) return tni_t(mask);
+    tn_status st = tn_where(tni_t(mask), tn_scalar_box_init(&zero, tn_scalar_float(0.0)),
+                            tn_scalar_box_init(&low, tn_scalar_float(-INFINITY)), &r);
+    return scope_take(s, st, r);
+}
+
+static tn_status by_products(const sdpa_args *a, tn_tensor **ret) {
+    tni_scope s = {0};
+    const tn_view *q = a->query;
+    tn_tensor *k = tni_t(a->key), *v = tni_t(a->value), *p = NULL;
+    if (a->enable_gqa) {
+        k = repeat_heads(&s, k, q->shape[q->ndim - 3]);
+        v = repeat_heads(&s, v, q->shape[q->ndim - 3]);
+    }
+    tn_tensor *scaled = scope_mul_number(&s, tni_t(q), scale_of(a));
+    tn_tensor *score = scope_matmul(&s, scaled, s.st == TN_OK ? scope_transpose(&s, k, -2, -1) : NULL);
+    if (a->is_causal) score = scope_add(&s, score, causal_bias(&s, q, a->key->shape[a->key->ndim - 2]));
+    if (a->attn_mask) score = scope_add(&s, score, mask_bias(&s, a->attn_mask));
+    if (s.st == TN_OK) {
+        tn_status st = tn_softmax(score, -1, -1, &p);
+        p = scope_take(&s, st, p);
+    }
+    if (a->dropout_p > 0.0 && s.st == TN_OK) {
+        tn_tensor *kept = NULL;
+        tn_status st = tn_dropout(p, a->dropout_p, 1, &kept);
+        p = scope_take(&s, st, kept);
+    }
+    return scope_finish(&s, scope_matmul(&s, p, v), ret);
+}
+
+static bool is_rank4(const sdpa_args *a) {
+    const tn_view *q = a->query, *k = a->key, *v = a->value;
+    bool fits = q->ndim == 4 && k->ndim == 4 && v->ndim == 4 && q->shape[0] == k->shape[0] &&
+                k->shape[0] == v->shape[0] && k->shape[1] == v->shape[1] &&
+                q->shape[3] == k->shape[3] && k->shape[2] == v->shape[2] && k->shape[2] > 0 &&
+                q->numel > 0 && v->numel > 0;
+    if (!fits || q->shape[1] % k->shape[1] != 0) return false;
+    return a->enable_gqa || q->shape[1] == k->shape[1];
+}
+
+tn_status tni_composite_scaled_dot_product_attention(const void *args, tn_tensor **rets) {
+    const sdpa_args *a = args;
+    const tn_view *q = a->query, *k = a->key, *v = a->value;
+    if (q->ndim < 2 || k->ndim < 2 || v->ndim < 2) {
+        return tn_fail(TN_E_SHAPE, 0,
+                       "scaled_dot_product_attention: Expected query, key, and value to all be at "
+                       "least 2 dimensional, but got %d, %d and %d",
+                       (int)q->ndim, (int)k->ndim, (int)v->ndim);
+    }
+    if (tn_view_dtype(q) != tn_view_dtype(k) || tn_view_dtype(q) != tn_view_dtype(v)) {
+        return tn_fail(TN_E_DTYPE, 1, "Expected query, key, and value to have the same dtype, but got "
+                                      "query.dtype: %s key.dtype: %s and value.dtype: %s instead.",
+                       tn_dtype_name(tn_view_dtype(q)), tn_dtype_name(tn_view_dtype(k)),
+                       tn_dtype_name(tn_view_dtype(v)));
+    }
+    if (a->is_causal && a->attn_mask) {
+        return tn_fail(TN_E_VALUE, 5, "scaled_dot_product_attention: Explicit attn_mask should not be "
+                                      "set when is_causal=True");
+    }
+    if (a->enable_gqa && (q->ndim < 3 || k->ndim < 3 || k->shape[k->ndim - 3] == 0 ||
+                          q->shape[q->ndim - 3] % k->shape[k->ndim - 3] != 0)) {
+        return tn_fail(TN_E_SHAPE, 1, "Number of heads in key and value must divide the number of "
+                                      "heads in query");
+    }
+    if (a->attn_mask || a->dropout_p > 0.0 || !is_rank4(a)) return by_products(a, &rets[0]);
+    tn_tensor *lse = NULL;
+    TN_TRY(tn__flash_attention(tni_t(q), tni_t(k), tni_t(v), a->is_causal, scale_of(a), &rets[0],
+                               &lse));
+    tn_tensor_unref(&lse);
+    return TN_OK;
+}
+
+/* sum over i and j of x1_i * weight_kij * x2_j, as two products. */
+tn_status tni_composite_bilinear(const void *args, tn_tensor **rets) {
+    const tn_bilinear_args *a = args;
+    const tn_view *x = a->input1, *y = a->input2, *w = a->weight;
+    bool fits = w->ndim == 3 && x->ndim >= 1 && x->ndim == y->ndim &&
+                x->shape[x->ndim - 1] == w->shape[1] && y->shape[y->ndim - 1] == w->shape[2];
+    for (int32_t d = 0; fits && d + 1 < x->ndim; d++) fits = x->shape[d] == y->shape[d];
+    if (!fits) {
+        return tn_fail(TN_E_SHAPE, 2, "bilinear(): input sizes do not match the weight or each other");
+    }
+    tni_scope s = {0};
+    int64_t shape[TN_MAX_DIMS], rows = 1, ni = w->shape[1], nj = w->shape[2], nk = w->shape[0];
+    for (int32_t d = 0; d + 1 < x->ndim; d++) {
+        shape[d] = x->shape[d];
+        rows *= shape[d];
+    }
+    shape[x->ndim - 1] = nk;
+    tn_tensor *flat = scope_reshape(&s, tni_t(x), TN_INTS(rows, ni));
+    tn_tensor *by_i = scope_reshape(&s, scope_permute(&s, tni_t(w), TN_INTS(1, 0, 2)), TN_INTS(ni, nk * nj));
+    tn_tensor *left = scope_reshape(&s, scope_matmul(&s, flat, by_i), TN_INTS(rows, nk, nj));
+    tn_tensor *right = scope_reshape(&s, tni_t(y), TN_INTS(rows, nj, 1));
+    tn_tensor *r = scope_reshape(&s, scope_matmul(&s, left, right), tn_ints_of(shape, x->ndim));
+    if (a->bias) r = scope_add(&s, r, tni_t(a->bias));
+    return scope_finish(&s, r, rets);
+}

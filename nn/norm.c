@@ -1,0 +1,243 @@
+/* norm.c: normalisation layers over the fused kernels, logsumexp, the gradient of cumprod. */
+#include "scope_priv.h"
+
+tn_status tni_composite_layer_norm(const void *args, tn_tensor **rets);
+tn_status tni_composite_rms_norm(const void *args, tn_tensor **rets);
+tn_status tni_composite_group_norm(const void *args, tn_tensor **rets);
+tn_status tni_composite_instance_norm(const void *args, tn_tensor **rets);
+tn_status tni_composite_batch_norm(const void *args, tn_tensor **rets);
+tn_status tni_composite_logsumexp(const void *args, tn_tensor **rets);
+tn_status tni_composite__cumprod_backward(const void *args, tn_tensor **rets);
+
+tn_status tni_composite_layer_norm(const void *args, tn_tensor **rets) {
+    const tn_layer_norm_args *a = args;
+    tn_tensor *mean = NULL, *rstd = NULL;
+    TN_TRY(tn_native_layer_norm(tni_t(a->input), a->normalized_shape, tni_t(a->weight),
+                                tni_t(a->bias), a->eps, &rets[0], &mean, &rstd));
+    tn_tensor_unref(&mean);
+    tn_tensor_unref(&rstd);
+    return TN_OK;
+}
+
+/* Smallest distance between 1 and the next number: what rms_norm adds when it is given nothing. */
+static double epsilon_of(int32_t dtype) {
+    switch (dtype) {
+    case TN_F64: return 0x1p-52;
+    case TN_BF16: return 0x1p-7;
+    case TN_F16: return 0x1p-10;
+    default: return 0x1p-23;
+    }
+}
+
+tn_status tni_composite_rms_norm(const void *args, tn_tensor **rets) {
+    const tn_rms_norm_args *a = args;
+    tni_scope s = {0};
+    tn_tensor *x = tni_t(a->input);
+    int64_t dims[TN_MAX_DIMS], n = a->normalized_shape.n;
+    int32_t dtype = tn_tensor_dtype(x);
+    bool fits = n >= 1 && n <= a->input->ndim;
+    for (int64_t i = 0; fits && i < n; i++) {
+        dims[i] = a->input->ndim - n + i;
+        fits = a->input->shape[dims[i]] == a->normalized_shape.v[i];
+    }
+    if (!fits) {
+        return tn_fail(TN_E_SHAPE, 1, "Given normalized_shape of %lld dimensions, the input's last "
+                                      "dimensions must be the same",
+                       (long long)n);
+    }
+    tn_tensor *ms = scope_mean(&s, scope_square(&s, x), tn_ints_of(dims, n), 1);
+    tn_tensor *r = scope_rsqrt(&s, scope_add_number(&s, ms, a->eps.has ? a->eps.value : epsilon_of(dtype)));
+    tn_tensor *y = scope_mul(&s, x, r);
+    if (a->weight) y = scope_mul(&s, y, tni_t(a->weight));
+    return scope_finish(&s, y, rets);
+}
+
+/* A vector over channels, shaped to multiply (n, c, ...). */
+static tn_tensor *by_channel(tni_scope *s, const tn_view *p, int32_t ndim) {
+    int64_t shape[TN_MAX_DIMS];
+    for (int32_t d = 0; d < ndim; d++) shape[d] = d == 1 ? p->numel : 1;
+    return scope_reshape(s, tni_t(p), tn_ints_of(shape, ndim));
+}
+
+tn_status tni_composite_group_norm(const void *args, tn_tensor **rets) {
+    const tn_group_norm_args *a = args;
+    const tn_view *x = a->input;
+    if (x->ndim < 2) {
+        return tn_fail(TN_E_SHAPE, 0, "Expected at least 2 dimensions for input tensor but received %d",
+                       (int)x->ndim);
+    }
+    int64_t c = x->shape[1];
+    if (a->num_groups <= 0 || c % a->num_groups != 0) {
+        return tn_fail(TN_E_SHAPE, 1, "Expected number of channels in input to be divisible by "
+                                      "num_groups, but got input of %lld channels and num_groups=%lld",
+                       (long long)c, (long long)a->num_groups);
+    }
+    if ((a->weight && a->weight->numel != c) || (a->bias && a->bias->numel != c)) {
+        return tn_fail(TN_E_SHAPE, 2, "Expected weight and bias to be vectors of size equal to the "
+                                      "number of channels in input, %lld",
+                       (long long)c);
+    }
+    tni_scope s = {0};
+    int64_t rows = x->shape[0] * a->num_groups, n = c / a->num_groups;
+    for (int32_t d = 2; d < x->ndim; d++) n *= x->shape[d];
+    tn_tensor *flat = scope_reshape(&s, tni_t(x), TN_INTS(rows, n)), *y = NULL;
+    if (s.st == TN_OK) {
+        tn_status st = tn_layer_norm(flat, TN_INTS(n), NULL, NULL, a->eps, &y);
+        y = scope_take(&s, st, y);
+    }
+    y = scope_reshape(&s, y, tn_ints_of(x->shape, x->ndim));
+    if (a->weight) y = scope_mul(&s, y, by_channel(&s, a->weight, x->ndim));
+    if (a->bias) y = scope_add(&s, y, by_channel(&s, a->bias, x->ndim));
+    return scope_finish(&s, y, rets);
+}
+
+tn_status tni_composite_batch_norm(const void *args, tn_tensor **rets) {
+    const tn_batch_norm_args *a = args;
+    tn_tensor *mean = NULL, *invstd = NULL;
+    const tn_view *x = a->input;
+    if (a->training && x->ndim >= 2 && x->shape[1] > 0 && x->numel / x->shape[1] == 1) {
+        return tn_fail(TN_E_VALUE, 0,
+                       "Expected more than 1 value per channel when training, got input size %s",
+                       "with one value per channel");
+    }
+    TN_TRY(tn_native_batch_norm(tni_t(x), tni_t(a->weight), tni_t(a->bias), tni_t(a->running_mean),
+                                tni_t(a->running_var), a->training, a->momentum, a->eps, &rets[0],
+                                &mean, &invstd));
+    tn_tensor_unref(&mean);
+    tn_tensor_unref(&invstd);
+    return TN_OK;
+}
+
+/* Running statistics repeated for every sample; NULL stays NULL. */
+static tn_tensor *repeated(tni_scope *s, const tn_view *p, int64_t n) {
+    if (!p) return NULL;
+    tn_tensor *copy = NULL, *wide = scope_expand(s, tni_t(p), TN_INTS(n, p->numel));
+    if (s->st == TN_OK) {
+        tn_status st = tn_clone(wide, TN_FORMAT_CONTIGUOUS, &copy);
+        copy = scope_take(s, st, copy);
+    }
+    return scope_reshape(s, copy, TN_INTS(n * p->numel));
+}
+
+/* Mean over the samples, written back. */
+static void write_back(tni_scope *s, const tn_view *p, tn_tensor *wide, int64_t n) {
+    if (!p || s->st != TN_OK) return;
+    tn_tensor *mean = scope_mean(s, scope_reshape(s, wide, TN_INTS(n, p->numel)), TN_INTS(0), 0), *r = NULL;
+    if (s->st != TN_OK) return;
+    tn_status st = tn_copy_(tni_t(p), mean, 0, &r);
+    scope_take(s, st, r);
+}
+
+/* Samples become channels: one batch_norm normalises every plane on its own. */
+tn_status tni_composite_instance_norm(const void *args, tn_tensor **rets) {
+    const tn_instance_norm_args *a = args;
+    const tn_view *x = a->input;
+    if (x->ndim < 3) {
+        return tn_fail(TN_E_SHAPE, 0, "instance_norm expects an input of at least 3 dimensions");
+    }
+    tni_scope s = {0};
+    int64_t shape[TN_MAX_DIMS], n = x->shape[0], c = x->shape[1];
+    memcpy(shape, x->shape, (size_t)x->ndim * sizeof(int64_t));
+    shape[0] = 1;
+    shape[1] = n * c;
+    tn_tensor *flat = scope_reshape(&s, tni_t(x), tn_ints_of(shape, x->ndim)), *y = NULL;
+    tn_tensor *mean = repeated(&s, a->running_mean, n), *var = repeated(&s, a->running_var, n);
+    if (s.st == TN_OK) {
+        tn_status st = tn_batch_norm(flat, mean, var, NULL, NULL, a->use_input_stats, a->momentum,
+                                     a->eps, &y);
+        y = scope_take(&s, st, y);
+    }
+    if (a->use_input_stats) {
+        write_back(&s, a->running_mean, mean, n);
+        write_back(&s, a->running_var, var, n);
+    }
+    y = scope_reshape(&s, y, tn_ints_of(x->shape, x->ndim));
+    if (a->weight) y = scope_mul(&s, y, by_channel(&s, a->weight, x->ndim));
+    if (a->bias) y = scope_add(&s, y, by_channel(&s, a->bias, x->ndim));
+    return scope_finish(&s, y, rets);
+}
+
+/* log(sum(exp(x - m))) + m, where m is the maximum, or 0 where that is infinite. m is a constant for
+ * the gradient: the terms that it adds cancel. */
+tn_status tni_composite_logsumexp(const void *args, tn_tensor **rets) {
+    const tn_logsumexp_args *a = args;
+    tni_scope s = {0};
+    tn_tensor *x = tni_t(a->input), *m = NULL, *inf = NULL, *plain = NULL;
+    tn_scalar_box zero;
+    tn_status st = tn_detach(x, &plain);
+    plain = scope_take(&s, st, plain);
+    if (s.st == TN_OK) {
+        st = tn_amax(plain, a->dim, 1, &m);
+        m = scope_take(&s, st, m);
+    }
+    if (s.st == TN_OK) {
+        st = tn_isinf(m, &inf);
+        inf = scope_take(&s, st, inf);
+    }
+    if (s.st == TN_OK) {
+        tn_tensor *finite = NULL;
+        st = tn_where(inf, tn_scalar_box_init(&zero, tn_scalar_int(0)), m, &finite);
+        m = scope_take(&s, st, finite);
+    }
+    tn_tensor *sum = scope_log(&s, scope_sum(&s, scope_exp(&s, scope_sub(&s, x, m)), a->dim, a->keepdim));
+    if (!a->keepdim && s.st == TN_OK) m = scope_reshape(&s, m, tni_shape_ints(sum));
+    return scope_finish(&s, scope_add(&s, sum, m), rets);
+}
+
+static tn_tensor *narrow(tni_scope *s, tn_tensor *t, int64_t dim, int64_t start, int64_t length) {
+    tn_tensor *r = NULL;
+    if (s->st != TN_OK) return NULL;
+    tn_status st = tn_narrow(t, dim, start, length, &r);
+    return scope_take(s, st, r);
+}
+
+static tn_tensor *joined(tni_scope *s, tn_tensor *a, tn_tensor *b, int64_t dim) {
+    tn_tensor *both[2] = {a, b}, *r = NULL;
+    if (s->st != TN_OK) return NULL;
+    tn_status st = tn_cat((tn_tensors){both, 2}, dim, &r);
+    return scope_take(s, st, r);
+}
+
+/* Slice k of the gradient: y_(k-1) * sum over i >= k of g_i * prod(x_j, k < j <= i). Dividing the
+ * running product by x_k instead would lose everything behind a zero. */
+static tn_status cumprod_slice(const tn__cumprod_backward_args *a, int64_t k, int64_t n,
+                               tn_tensor **ret) {
+    tni_scope s = {0};
+    tn_tensor *ones = NULL, *run = NULL, *x = tni_t(a->input), *head = narrow(&s, x, a->dim, k, 1);
+    if (s.st == TN_OK) {
+        tn_status st = tn_ones_like(head, -1, -1, TN_FORMAT_PRESERVE, &ones);
+        ones = scope_take(&s, st, ones);
+    }
+    tn_tensor *factors = joined(&s, ones, narrow(&s, x, a->dim, k + 1, n - k - 1), a->dim);
+    if (s.st == TN_OK) {
+        tn_status st = tn_cumprod(factors, a->dim, -1, &run);
+        run = scope_take(&s, st, run);
+    }
+    tn_tensor *g = narrow(&s, tni_t(a->grad), a->dim, k, n - k);
+    tn_tensor *part = scope_sum(&s, scope_mul(&s, g, run), TN_INTS(a->dim), 1);
+    if (k > 0) part = scope_mul(&s, part, narrow(&s, tni_t(a->y), a->dim, k - 1, 1));
+    return scope_finish(&s, part, ret);
+}
+
+tn_status tni_composite__cumprod_backward(const void *args, tn_tensor **rets) {
+    const tn__cumprod_backward_args *a = args;
+    int64_t n = a->input->ndim == 0 ? 0 : a->input->shape[a->dim];
+    tn_tensor *sum = n == 0 ? tn_tensor_ref(tni_t(a->grad)) : NULL;
+    tn_status st = TN_OK;
+    for (int64_t k = 0; k < n && st == TN_OK; k++) {
+        tni_scope s = {0};
+        tn_tensor *part = NULL, *both = NULL;
+        st = cumprod_slice(a, k, n, &part);
+        if (st != TN_OK) break;
+        st = scope_finish(&s, sum ? joined(&s, sum, part, a->dim) : part, &both);
+        tn_tensor_unref(&part);
+        tn_tensor_unref(&sum);
+        sum = both;
+    }
+    if (st == TN_OK) {
+        rets[0] = sum;
+    } else {
+        tn_tensor_unref(&sum);
+    }
+    return st;
+}
