@@ -32,7 +32,7 @@ SDK = {"tenon/plugin.h", "tenon/op_args.h", "tenon/status.h", "tenon/dtype.h"}
 SDK |= {"pointwise_ops.inc", "pointwise_rows.inc"}
 CORE = SDK | {"tenon/tensor.h", "tenon/error.h", "tenon/runtime.h", "tenon/ops.h"}
 CORE |= {"tenon/ops_meta.h"}
-PRIVATE = {"core_priv.h", "op_ids.h", "formula_priv.h", "infer_priv.h"}
+PRIVATE = {"core_priv.h", "op_ids.h", "formula_priv.h", "infer_priv.h", "scope_priv.h", "os_priv.h"}
 KNOWS = {
     "backends": SDK,
     "dispatch": CORE | PRIVATE,
