@@ -153,6 +153,8 @@ def api_function(op: Op, name: str, ps: list[str]) -> list[str]:
         body = [f"    return tn_op_call({id_}, &args, (tn_tensor **)(void *)ret_list);"]
     elif len(op.outs) == 1:
         body = [f"    return tn_op_call({id_}, &args, ret);"]
+    elif not op.outs:
+        body = [f"    return tn_op_call({id_}, &args, NULL);"]
     else:
         n = len(op.outs)
         body = [f"    tn_tensor *rets[{n}] = {{NULL}};",
@@ -351,7 +353,7 @@ def descriptor(op: Op, i: int) -> list[str]:
     e = op.entry
     tensors = [k for k, a in enumerate(op.args) if a.is_tensor]
     result = e.get("result", "compute")
-    outs = ", ".join(str(len(op.args) + k) for k in range(len(op.outs)))
+    outs = ", ".join(str(len(op.args) + k) for k in range(len(op.outs))) or "0"
     formula = op.grads
     if isinstance(formula, dict):
         formula = "; ".join(f"{k}: {v}" for k, v in formula.items())

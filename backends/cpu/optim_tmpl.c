@@ -1,0 +1,343 @@
+/* optim_tmpl.c: optimizer steps, norms and scaling over lists of tensors, one pass for all of them.
+ *
+ * The elements of all tensors count as one long row, cut among the threads wherever it falls; `start`
+ * says where each tensor begins. Tensors of one parameter are dense and in one axis order, so element
+ * i of the memory of each belongs together. Arithmetic follows the single-tensor definition of each
+ * optimizer, operation by operation. */
+#include <math.h>
+
+#include <tenon/op_args.h>
+
+#include "common/tmpl.h"
+#include "cpu_priv.h"
+
+enum { LISTS = 5, GRAIN = 8192, BLOCK = 16384, LANES = 16 };
+
+typedef struct row {
+    tn_views list[LISTS]; /* list 0 decides about sizes */
+    const int64_t *start; /* n + 1 */
+} row;
+
+/* Fills start[0 .. n] and returns the number of elements. */
+static int64_t measure(tn_views list, int64_t *start) {
+    int64_t total = 0;
+    for (int64_t i = 0; i < list.n; i++) {
+        start[i] = total;
+        total += list.v[i]->numel;
+    }
+    start[list.n] = total;
+    return total;
+}
+
+/* The tensor that holds element `at`: the last one that starts at or before it. */
+static int64_t tensor_at(const row *r, int64_t at) {
+    int64_t low = 0, high = r->list[0].n;
+    while (high - low > 1) {
+        int64_t middle = low + (high - low) / 2;
+        if (r->start[middle] <= at)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static T *memory(const row *r, int list, int64_t i) {
+    return list < LISTS && r->list[list].n ? (T *)r->list[list].v[i]->data : NULL;
+}
+
+/* ---- Gradient descent --------------------------------------------------------------------------*/
+
+typedef struct sgd_job {
+    row r;
+    A sign, decay, momentum, keep, minus_lr;
+    bool decays, uses_momentum, nesterov, first;
+} sgd_job;
+
+TMPL_INLINE void sgd_loop(const sgd_job *j, T *p, const T *g, T *b, int64_t n, bool decays,
+                          bool uses, bool first, bool nesterov) {
+    TMPL_VECTOR
+    for (int64_t i = 0; i < n; i++) {
+        A w = LOAD(p[i]), d = LOAD(g[i]) * j->sign;
+        if (decays) d = d + j->decay * w;
+        if (uses) {
+            A m = first ? d : LOAD(b[i]) * j->momentum + j->keep * d;
+            b[i] = STORE(m);
+            d = nesterov ? d + j->momentum * m : m;
+        }
+        p[i] = STORE(w + j->minus_lr * d);
+    }
+}
+
+static void sgd_some(const sgd_job *j, T *p, const T *g, T *b, int64_t n) {
+    if (!j->uses_momentum && !j->decays)
+        sgd_loop(j, p, g, b, n, false, false, false, false);
+    else if (!j->uses_momentum)
+        sgd_loop(j, p, g, b, n, true, false, false, false);
+    else if (j->first)
+        sgd_loop(j, p, g, b, n, j->decays, true, true, j->nesterov);
+    else if (j->nesterov)
+        sgd_loop(j, p, g, b, n, j->decays, true, false, true);
+    else
+        sgd_loop(j, p, g, b, n, j->decays, true, false, false);
+}
+
+static tn_status sgd_body(void *arg, int64_t begin, int64_t end) {
+    const sgd_job *j = arg;
+    for (int64_t i = tensor_at(&j->r, begin); begin < end; i++) {
+        int64_t at = begin - j->r.start[i], n = j->r.start[i + 1] - begin;
+        if (n > end - begin) n = end - begin;
+        if (n <= 0) continue;
+        T *b = memory(&j->r, 2, i);
+        sgd_some(j, memory(&j->r, 0, i) + at, memory(&j->r, 1, i) + at, b ? b + at : NULL, n);
+        begin += n;
+    }
+    return TN_OK;
+}
+
+static tn_status sgd_step(const tn_call *call, const void *args) {
+    const tn__sgd_step_args *a = args;
+    void *start;
+    uint64_t bytes = sizeof(int64_t) * (uint64_t)(a->params.n + 1);
+    tn_status st = call->host->scratch(call, bytes, &start);
+    if (st != TN_OK) return st;
+    sgd_job j = {.r = {.list = {a->params, a->grads, a->momenta}, .start = start},
+                 .sign = (A)(a->maximize ? -1 : 1),
+                 .decay = (A)a->weight_decay,
+                 .momentum = (A)a->momentum,
+                 .keep = (A)(1.0 - a->dampening),
+                 .minus_lr = (A)-a->lr,
+                 .decays = a->weight_decay != 0.0,
+                 .uses_momentum = a->momenta.n != 0,
+                 .nesterov = a->nesterov != 0,
+                 .first = a->first != 0};
+    return cpu_parallel(measure(a->params, start), GRAIN, sgd_body, &j);
+}
+
+/* ---- Adam --------------------------------------------------------------------------------------*/
+
+typedef struct adam_step_size {
+    A minus_step; /* -lr / (1 - beta1^step) */
+    A root;       /* sqrt(1 - beta2^step) */
+} adam_step_size;
+
+typedef struct adam_job {
+    row r;
+    const adam_step_size *size;
+    A sign, decay, shrink, toward, beta2, square, eps;
+    bool decays, amsgrad, decoupled;
+} adam_job;
+
+TMPL_INLINE void adam_loop(const adam_job *j, adam_step_size size, T *const *t, int64_t n,
+                           bool coupled, bool amsgrad) {
+    T *p = t[0], *m = t[2], *v = t[3], *top = t[4];
+    const T *grad = t[1];
+    bool far = j->toward >= (A)0.5;
+    A toward = j->toward, back = 1 - j->toward;
+    TMPL_VECTOR
+    for (int64_t i = 0; i < n; i++) {
+        A w = LOAD(p[i]) * j->shrink, g = LOAD(grad[i]) * j->sign;
+        if (coupled) g = g + j->decay * w;
+        A mean = LOAD(m[i]);
+        mean = far ? g - (g - mean) * back : mean + toward * (g - mean);
+        A square = LOAD(v[i]) * j->beta2 + j->square * g * g, under = square;
+        m[i] = STORE(mean);
+        v[i] = STORE(square);
+        if (amsgrad) {
+            A old = LOAD(top[i]);
+            under = old > square || old != old ? old : square;
+            top[i] = STORE(under);
+        }
+        A root = sizeof(A) == 8 ? (A)sqrt((double)under) : (A)sqrtf((float)under);
+        p[i] = STORE(w + size.minus_step * mean / (root / size.root + j->eps));
+    }
+}
+
+static tn_status adam_body(void *arg, int64_t begin, int64_t end) {
+    const adam_job *j = arg;
+    for (int64_t i = tensor_at(&j->r, begin); begin < end; i++) {
+        int64_t at = begin - j->r.start[i], n = j->r.start[i + 1] - begin;
+        if (n > end - begin) n = end - begin;
+        if (n <= 0) continue;
+        T *t[LISTS];
+        for (int k = 0; k < LISTS; k++) {
+            t[k] = memory(&j->r, k, i);
+            if (t[k]) t[k] += at;
+        }
+        bool coupled = j->decays && !j->decoupled;
+        if (j->amsgrad)
+            adam_loop(j, j->size[i], t, n, coupled, true);
+        else if (coupled)
+            adam_loop(j, j->size[i], t, n, true, false);
+        else
+            adam_loop(j, j->size[i], t, n, false, false);
+        begin += n;
+    }
+    return TN_OK;
+}
+
+/* Advances a counter and returns its new value. */
+static double advance(tn_view *counter) {
+    if (counter->dl_bits == 64) return *(double *)counter->data += 1.0;
+    return (double)(*(float *)counter->data += 1.0f);
+}
+
+static tn_status adam_step(const tn_call *call, const void *args) {
+    const tn__adam_step_args *a = args;
+    int64_t n = a->params.n;
+    void *start, *room;
+    tn_status st = call->host->scratch(call, sizeof(int64_t) * (uint64_t)(n + 1), &start);
+    if (st != TN_OK) return st;
+    st = call->host->scratch(call, sizeof(adam_step_size) * (uint64_t)n, &room);
+    if (st != TN_OK) return st;
+    adam_step_size *size = room;
+    double last = -1.0;
+    for (int64_t i = 0; i < n; i++) {
+        double step = advance(a->steps.v[i]);
+        if (step == last) {
+            size[i] = size[i - 1];
+        } else {
+            size[i].minus_step = (A)-(a->lr / (1.0 - pow(a->beta1, step)));
+            size[i].root = (A)sqrt(1.0 - pow(a->beta2, step));
+            last = step;
+        }
+    }
+    bool decays = a->weight_decay != 0.0, decoupled = a->decoupled != 0;
+    adam_job j = {
+        .r = {.list = {a->params, a->grads, a->exp_avgs, a->exp_avg_sqs, a->max_exp_avg_sqs},
+              .start = start},
+        .size = size,
+        .sign = (A)(a->maximize ? -1 : 1),
+        .decay = (A)a->weight_decay,
+        .shrink = (A)(decays && decoupled ? 1.0 - a->lr * a->weight_decay : 1.0),
+        .toward = (A)(1.0 - a->beta1),
+        .beta2 = (A)a->beta2,
+        .square = (A)(1.0 - a->beta2),
+        .eps = (A)a->eps,
+        .decays = decays,
+        .amsgrad = a->amsgrad != 0,
+        .decoupled = decoupled};
+    return cpu_parallel(measure(a->params, start), GRAIN, adam_body, &j);
+}
+
+/* ---- Scaling -----------------------------------------------------------------------------------*/
+
+typedef struct scale_job {
+    row r;
+    A factor;
+} scale_job;
+
+static tn_status scale_body(void *arg, int64_t begin, int64_t end) {
+    const scale_job *j = arg;
+    for (int64_t i = tensor_at(&j->r, begin); begin < end; i++) {
+        int64_t at = begin - j->r.start[i], n = j->r.start[i + 1] - begin;
+        if (n > end - begin) n = end - begin;
+        if (n <= 0) continue;
+        T *x = memory(&j->r, 0, i) + at;
+        TMPL_VECTOR
+        for (int64_t k = 0; k < n; k++) x[k] = STORE(LOAD(x[k]) * j->factor);
+        begin += n;
+    }
+    return TN_OK;
+}
+
+static tn_status scale_step(const tn_call *call, const void *args) {
+    const tn__scale_step_args *a = args;
+    void *start;
+    uint64_t bytes = sizeof(int64_t) * (uint64_t)(a->tensors.n + 1);
+    tn_status st = call->host->scratch(call, bytes, &start);
+    if (st != TN_OK) return st;
+    scale_job j = {.r = {.list = {a->tensors}, .start = start}, .factor = (A)a->factor};
+    return cpu_parallel(measure(a->tensors, start), 2 * GRAIN, scale_body, &j);
+}
+
+/* ---- Norms -------------------------------------------------------------------------------------
+ * Each tensor is cut into blocks of its own; the sums of the blocks are added in their order, so the
+ * result does not depend on the number of threads. */
+
+typedef enum norm_kind { SUM_ABS, SUM_SQUARES, LARGEST } norm_kind;
+
+typedef struct norm_job {
+    row r; /* start counts blocks */
+    double *sum;
+    norm_kind kind;
+} norm_job;
+
+TMPL_INLINE double join(norm_kind kind, double a, double b) {
+    if (kind != LARGEST) return a + b;
+    return a > b || a != a ? a : b;
+}
+
+TMPL_INLINE double block_sum(const T *x, int64_t n, norm_kind kind) {
+    double lane[LANES] = {0.0};
+    for (int64_t i = 0; i + LANES <= n; i += LANES) {
+        for (int k = 0; k < LANES; k++) {
+            double v = fabs((double)LOAD(x[i + k]));
+            lane[k] = join(kind, kind == SUM_SQUARES ? v * v : v, lane[k]);
+        }
+    }
+    for (int64_t i = n - n % LANES; i < n; i++) {
+        double v = fabs((double)LOAD(x[i]));
+        lane[i % LANES] = join(kind, kind == SUM_SQUARES ? v * v : v, lane[i % LANES]);
+    }
+    double sum = lane[0];
+    for (int k = 1; k < LANES; k++) sum = join(kind, sum, lane[k]);
+    return sum;
+}
+
+static double some_norm(const T *x, int64_t n, norm_kind kind) {
+    if (kind == SUM_SQUARES) return block_sum(x, n, SUM_SQUARES);
+    if (kind == SUM_ABS) return block_sum(x, n, SUM_ABS);
+    return block_sum(x, n, LARGEST);
+}
+
+static tn_status norm_body(void *arg, int64_t begin, int64_t end) {
+    const norm_job *j = arg;
+    int64_t i = tensor_at(&j->r, begin);
+    for (int64_t b = begin; b < end; b++) {
+        while (b >= j->r.start[i + 1]) i++;
+        int64_t at = (b - j->r.start[i]) * BLOCK, n = j->r.list[0].v[i]->numel - at;
+        j->sum[b] = some_norm(memory(&j->r, 0, i) + at, n < BLOCK ? n : BLOCK, j->kind);
+    }
+    return TN_OK;
+}
+
+static tn_status norms_step(const tn_call *call, const void *args) {
+    const tn__norms_step_args *a = args;
+    int64_t n = a->tensors.n, blocks = 0, total = 0;
+    void *room, *sums;
+    tn_status st = call->host->scratch(call, sizeof(int64_t) * (uint64_t)(n + 1), &room);
+    if (st != TN_OK) return st;
+    int64_t *start = room;
+    for (int64_t i = 0; i < n; i++) {
+        start[i] = blocks;
+        blocks += (a->tensors.v[i]->numel + BLOCK - 1) / BLOCK;
+        total += a->tensors.v[i]->numel;
+    }
+    start[n] = blocks;
+    st = call->host->scratch(call, sizeof(double) * (uint64_t)(blocks + 1), &sums);
+    if (st != TN_OK) return st;
+    norm_kind kind = isinf(a->p) ? LARGEST : a->p == 2.0 ? SUM_SQUARES : SUM_ABS;
+    norm_job j = {.r = {.list = {a->tensors}, .start = start}, .sum = sums, .kind = kind};
+    int64_t grain = blocks > 0 ? 1 + 2 * GRAIN / (1 + total / blocks) : 1;
+    st = cpu_parallel(blocks, grain, norm_body, &j);
+    for (int64_t i = 0; st == TN_OK && i < n; i++) {
+        double sum = 0.0;
+        for (int64_t b = start[i]; b < start[i + 1]; b++) sum = join(kind, sum, j.sum[b]);
+        if (kind == SUM_SQUARES) sum = sqrt(sum);
+        if (a->out->dl_bits == 64)
+            ((double *)a->out->data)[i] = sum;
+        else
+            ((float *)a->out->data)[i] = (float)sum;
+    }
+    return st;
+}
+
+#define ROW(op, fn) {#op, TN_SIG_##op, fn, NULL, TMPL_DTYPE, 0, TN_K_CAPTURE_SAFE, 0}
+static const tn_kernel_row rows[] = {
+    ROW(_sgd_step, sgd_step),
+    ROW(_adam_step, adam_step),
+    ROW(_scale_step, scale_step),
+    ROW(_norms_step, norms_step),
+};
+const cpu_rows TN_(cpu_optim_rows) = CPU_ROWS_OF(rows);

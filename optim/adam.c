@@ -1,0 +1,57 @@
+/* adam.c: Adam and AdamW over lists of tensors. */
+#include <tenon/op_args.h>
+#include <tenon/ops.h>
+#include <tenon/optim.h>
+
+#include "multi_priv.h"
+
+tn_status tni_composite__adam_(const void *args, tn_tensor **rets);
+tn_status tni_infer__adam_step(tn_infer *inf, const void *args);
+
+tn_status tn_adam_update(tn_tensors params, tn_tensors grads, tn_tensors exp_avgs,
+                         tn_tensors exp_avg_sqs, tn_tensors max_exp_avg_sqs, tn_tensors steps,
+                         const tn_adam_options *o) {
+    tn_tensors none = {NULL, 0}, largest = o->amsgrad ? max_exp_avg_sqs : none;
+    int64_t n = params.n;
+    if (grads.n != n || exp_avgs.n != n || exp_avg_sqs.n != n || steps.n != n ||
+        (o->amsgrad && largest.n != n))
+        return tn_fail(TN_E_VALUE, -1, "adam: the lists have different lengths");
+    tni_multi m = {.op = "adam",
+                   .role = {{"parameters", tni_multi_views(params), true, false},
+                            {"gradients", tni_multi_views(grads), false, false},
+                            {"exp_avgs", tni_multi_views(exp_avgs), true, false},
+                            {"exp_avg_sqs", tni_multi_views(exp_avg_sqs), true, false},
+                            {"max_exp_avg_sqs", tni_multi_views(largest), true, false},
+                            {"steps", tni_multi_views(steps), true, true}},
+                   .roles = 6};
+    tn_status st = tni_multi_begin(&m);
+    for (int64_t i = 0, end; st == TN_OK && i < m.n; i = end) {
+        end = tni_multi_run_end(&m, i);
+        st = tn__adam_step(tni_multi_slice(&m, 0, i, end), tni_multi_slice(&m, 1, i, end),
+                           tni_multi_slice(&m, 2, i, end), tni_multi_slice(&m, 3, i, end),
+                           tni_multi_slice(&m, 4, i, end), tni_multi_slice(&m, 5, i, end), o->lr,
+                           o->beta1, o->beta2, o->eps, o->weight_decay, o->amsgrad, o->maximize,
+                           o->decoupled);
+    }
+    return tni_multi_end(&m, st);
+}
+
+tn_status tni_composite__adam_(const void *args, tn_tensor **rets) {
+    const tn__adam__args *a = args;
+    (void)rets;
+    tn_adam_options o = {.lr = a->lr,
+                         .beta1 = a->beta1,
+                         .beta2 = a->beta2,
+                         .eps = a->eps,
+                         .weight_decay = a->weight_decay,
+                         .amsgrad = a->amsgrad != 0,
+                         .maximize = a->maximize != 0,
+                         .decoupled = a->decoupled != 0};
+    return tn_adam_update(tni_tensors_of(a->params), tni_tensors_of(a->grads),
+                          tni_tensors_of(a->exp_avgs), tni_tensors_of(a->exp_avg_sqs),
+                          tni_tensors_of(a->max_exp_avg_sqs), tni_tensors_of(a->steps), &o);
+}
+
+tn_status tni_infer__adam_step(tn_infer *inf, const void *args) {
+    return tni_multi_infer(inf, ((const tn__adam_step_args *)args)->params);
+}

@@ -1,0 +1,129 @@
+/* multi.c: checks and layouts of parallel lists of tensors; see multi_priv.h. */
+#include "multi_priv.h"
+
+#include <stdlib.h>
+
+#include <tenon/ops.h>
+
+static bool same_shape(const tn_view *a, const tn_view *b) {
+    return a->ndim == b->ndim &&
+           (a->ndim == 0 || memcmp(a->shape, b->shape, sizeof *a->shape * (size_t)a->ndim) == 0);
+}
+
+/* Both dense, with the elements in the same order in memory. */
+static bool same_layout(const tn_view *a, const tn_view *b) {
+    uint64_t both = a->word & b->word;
+    if (both & TN_W_CONTIGUOUS) return true;
+    if (!(both & TN_W_DENSE)) return false;
+    for (int32_t d = 0; d < a->ndim; d++)
+        if (a->shape[d] > 1 && a->strides[d] != b->strides[d]) return false;
+    return true;
+}
+
+static tn_status check_counter(const tni_multi *m, const tni_role *r, const tn_view *t) {
+    if (t->numel != 1 || (tn_view_dtype(t) != TN_F32 && tn_view_dtype(t) != TN_F64))
+        return tn_fail(TN_E_DTYPE, -1, "%s: %s must be float32 or float64 numbers", m->op, r->name);
+    if (!(tn_view_device(t) == 0))
+        return tn_fail(TN_E_DEVICE, -1, "%s: %s must be on the CPU", m->op, r->name);
+    return TN_OK;
+}
+
+static tn_status check_one(const tni_multi *m, const tni_role *r, int64_t i) {
+    const tn_view *p = m->role[0].in.v[i], *t = r->in.v[i];
+    if (!t || !p) return tn_fail(TN_E_TYPE, -1, "%s: %s[%lld] is missing", m->op, r->name,
+                                 (long long)i);
+    if (r->written && (t->word & TN_W_READONLY))
+        return tn_fail(TN_E_VALUE, -1, "%s: the memory of %s[%lld] is read-only", m->op, r->name,
+                       (long long)i);
+    if (r->counter) return check_counter(m, r, t);
+    if (!same_shape(p, t))
+        return tn_fail(TN_E_SHAPE, -1, "%s: %s[%lld] has another shape than its parameter", m->op,
+                       r->name, (long long)i);
+    if ((p->word ^ t->word) & TN_W_ALIKE)
+        return tn_fail(TN_E_DTYPE, -1,
+                       "%s: %s[%lld] has another dtype or device than its parameter", m->op,
+                       r->name, (long long)i);
+    if (tn_dtype_category(tn_view_dtype(t)) != TN_CAT_FLOAT)
+        return tn_fail(TN_E_DTYPE, -1, "%s: %s[%lld] is not a floating point tensor", m->op,
+                       r->name, (long long)i);
+    return TN_OK;
+}
+
+/* Packs what belongs to parameter i, unless all of it lies in memory in one order. */
+static tn_status lay_out(tni_multi *m, int64_t i) {
+    const tn_view *p = m->role[0].in.v[i];
+    bool flat = true;
+    for (int k = 0; k < m->roles; k++) {
+        const tni_role *r = &m->role[k];
+        if (r->in.n == 0) continue;
+        m->used[k * m->n + i] = tni_t(r->in.v[i]);
+        if (!r->counter && !same_layout(p, r->in.v[i])) flat = false;
+    }
+    if (flat && (p->word & (TN_W_DENSE | TN_W_CONTIGUOUS))) return TN_OK;
+    for (int k = 0; k < m->roles; k++) {
+        const tni_role *r = &m->role[k];
+        if (r->in.n == 0 || r->counter || (r->in.v[i]->word & TN_W_CONTIGUOUS)) continue;
+        tn_tensor **temp = &m->temps[k * m->n + i];
+        TN_TRY(tn_clone(tni_t(r->in.v[i]), TN_FORMAT_CONTIGUOUS, temp));
+        m->used[k * m->n + i] = *temp;
+    }
+    return TN_OK;
+}
+
+tn_status tni_multi_begin(tni_multi *m) {
+    m->n = m->role[0].in.n;
+    m->used = m->temps = NULL;
+    for (int k = 1; k < m->roles; k++)
+        if (m->role[k].in.n != 0 && m->role[k].in.n != m->n)
+            return tn_fail(TN_E_VALUE, -1, "%s: %lld %s for %lld %s", m->op,
+                           (long long)m->role[k].in.n, m->role[k].name, (long long)m->n,
+                           m->role[0].name);
+    if (m->n == 0) return TN_OK;
+    for (int k = 0; k < m->roles; k++)
+        for (int64_t i = 0; i < m->role[k].in.n; i++) TN_TRY(check_one(m, &m->role[k], i));
+    m->used = calloc((size_t)(2 * m->roles * m->n), sizeof *m->used);
+    if (!m->used) return tn_fail(TN_E_MEMORY, -1, "%s: no memory for lists of tensors", m->op);
+    m->temps = m->used + m->roles * m->n;
+    for (int64_t i = 0; i < m->n; i++) TN_TRY(lay_out(m, i));
+    return TN_OK;
+}
+
+int64_t tni_multi_run_end(const tni_multi *m, int64_t begin) {
+    const tn_views *p = &m->role[0].in;
+    int64_t end = begin + 1;
+    while (end < m->n && !((p->v[begin]->word ^ p->v[end]->word) & TN_W_ALIKE)) end++;
+    return end;
+}
+
+tn_tensors tni_multi_slice(const tni_multi *m, int role, int64_t begin, int64_t end) {
+    tn_tensors none = {NULL, 0};
+    if (role >= m->roles || m->role[role].in.n == 0) return none;
+    tn_tensors some = {m->used + role * m->n + begin, end - begin};
+    return some;
+}
+
+tn_status tni_multi_end(tni_multi *m, tn_status st) {
+    if (!m->used) return st;
+    for (int k = 0; k < m->roles; k++) {
+        const tni_role *r = &m->role[k];
+        for (int64_t i = 0; i < r->in.n; i++) {
+            tn_tensor *t = tni_t(r->in.v[i]), *same = NULL;
+            tn_tensor **temp = &m->temps[k * m->n + i];
+            if (r->written && st == TN_OK && *temp) {
+                st = tn_copy_(t, *temp, 0, &same);
+                tn_tensor_unref(&same);
+            } else if (r->written) {
+                tni_bump_version(t);
+            }
+            tn_tensor_unref(temp);
+        }
+    }
+    free(m->used);
+    m->used = m->temps = NULL;
+    return st;
+}
+
+tn_status tni_multi_infer(tn_infer *inf, tn_views first) {
+    inf->compute = tn_view_dtype(first.v[0]);
+    return TN_OK;
+}

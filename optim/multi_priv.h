@@ -1,0 +1,46 @@
+/* multi_priv.h: lists of tensors on their way to a multi-tensor kernel.
+ *
+ * A kernel walks memory, not indices: all tensors of one parameter must be dense and in the same axis
+ * order. The few that are not are replaced by packed copies for the call and copied back afterwards. */
+#ifndef TENON_OPTIM_MULTI_PRIV_H
+#define TENON_OPTIM_MULTI_PRIV_H
+
+#include "core_priv.h"
+
+#define TNI_MULTI_ROLES 6
+
+typedef struct tni_role {
+    const char *name;
+    tn_views in;  /* n is 0 where the role is not used */
+    bool written;
+    bool counter; /* one number per parameter: neither shape nor dtype is the parameter's */
+} tni_role;
+
+typedef struct tni_multi {
+    const char *op;
+    tni_role role[TNI_MULTI_ROLES]; /* role 0: the parameters */
+    int roles;
+    int64_t n;
+    tn_tensor **used;  /* roles * n, what the kernel gets */
+    tn_tensor **temps; /* roles * n, owned; NULL where the tensor itself is used */
+} tni_multi;
+
+static inline tn_views tni_multi_views(tn_tensors t) {
+    tn_views v = {(tn_view *const *)(const void *)t.v, t.n};
+    return v;
+}
+
+/* Checks the lists and lays them out. Release with tni_multi_end whatever it returns. */
+tn_status tni_multi_begin(tni_multi *m);
+/* The end of the run of parameters from `begin` on that one kernel call can take. */
+int64_t tni_multi_run_end(const tni_multi *m, int64_t begin);
+/* Entries begin .. end of one role. */
+tn_tensors tni_multi_slice(const tni_multi *m, int role, int64_t begin, int64_t end);
+/* After success: copies back what was packed, counts the writes. Frees everything. Returns st, or
+ * the first failure of its own. */
+tn_status tni_multi_end(tni_multi *m, tn_status st);
+
+/* The compute dtype of a structured step: the first tensor's. */
+tn_status tni_multi_infer(tn_infer *inf, tn_views first);
+
+#endif

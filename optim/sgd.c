@@ -1,0 +1,52 @@
+/* sgd.c: gradient descent with momentum over lists of tensors. */
+#include <tenon/op_args.h>
+#include <tenon/ops.h>
+#include <tenon/optim.h>
+
+#include "multi_priv.h"
+
+tn_status tni_composite__sgd_(const void *args, tn_tensor **rets);
+tn_status tni_infer__sgd_step(tn_infer *inf, const void *args);
+
+tn_status tn_sgd_update(tn_tensors params, tn_tensors grads, tn_tensors momenta,
+                        const tn_sgd_options *o) {
+    tn_tensors none = {NULL, 0};
+    bool uses = o->momentum != 0.0;
+    if (uses && momenta.n != params.n)
+        return tn_fail(TN_E_VALUE, -1, "sgd: %lld momentum buffers for %lld parameters",
+                       (long long)momenta.n, (long long)params.n);
+    if (grads.n != params.n)
+        return tn_fail(TN_E_VALUE, -1, "sgd: %lld gradients for %lld parameters",
+                       (long long)grads.n, (long long)params.n);
+    tni_multi m = {.op = "sgd",
+                   .role = {{"parameters", tni_multi_views(params), true, false},
+                            {"gradients", tni_multi_views(grads), false, false},
+                            {"momentum buffers", tni_multi_views(uses ? momenta : none), true, false}},
+                   .roles = 3};
+    tn_status st = tni_multi_begin(&m);
+    for (int64_t i = 0, end; st == TN_OK && i < m.n; i = end) {
+        end = tni_multi_run_end(&m, i);
+        st = tn__sgd_step(tni_multi_slice(&m, 0, i, end), tni_multi_slice(&m, 1, i, end),
+                          tni_multi_slice(&m, 2, i, end), o->lr, o->momentum, o->dampening,
+                          o->weight_decay, o->nesterov, o->maximize, o->first);
+    }
+    return tni_multi_end(&m, st);
+}
+
+tn_status tni_composite__sgd_(const void *args, tn_tensor **rets) {
+    const tn__sgd__args *a = args;
+    (void)rets;
+    tn_sgd_options o = {.lr = a->lr,
+                        .momentum = a->momentum,
+                        .dampening = a->dampening,
+                        .weight_decay = a->weight_decay,
+                        .nesterov = a->nesterov != 0,
+                        .maximize = a->maximize != 0,
+                        .first = a->first != 0};
+    return tn_sgd_update(tni_tensors_of(a->params), tni_tensors_of(a->grads),
+                         tni_tensors_of(a->momenta), &o);
+}
+
+tn_status tni_infer__sgd_step(tn_infer *inf, const void *args) {
+    return tni_multi_infer(inf, ((const tn__sgd_step_args *)args)->params);
+}
