@@ -1,0 +1,591 @@
+/* engine.c: runs a recorded graph backward, on the calling thread, without recursion.
+ *
+ * Note [The pass]. A first walk gives every reachable node and leaf a place (`stop`) and counts how many
+ * gradients it will get. Then nodes run as their last gradient arrives, latest recorded first. All state
+ * of a pass lives in the pass, none in the graph: passes may be nested in hooks, and threads may share
+ * graphs and leaves. Places are found by address in an open-addressing table. */
+#include <stdlib.h>
+
+#include "infer_priv.h"
+#include "tape_priv.h"
+
+enum { FEW = 48, TABLE = 128 }; /* a small graph needs no memory from the heap */
+
+typedef struct stop {
+    uintptr_t key;    /* as tni_edge.to; owned where `held`, the others hang on those */
+    uint32_t waits;   /* gradients still to come */
+    uint8_t walked;   /* the first walk has been here */
+    uint8_t target;   /* one of the inputs asked for */
+    uint8_t needed;   /* it, or something behind it, is a target; all are without targets */
+    uint8_t runs;     /* something behind it is needed */
+    uint8_t one_out;
+    uint8_t held;
+    uint16_t reserved;
+    union {
+        tn_tensor *one;
+        tn_tensor **many;
+    } g;
+} stop;
+
+typedef struct target {
+    uintptr_t key;
+    uint32_t nr;
+} target;
+
+typedef struct frame {
+    uint32_t stop, edge;
+} frame;
+
+typedef struct pass {
+    stop *stops;
+    uint32_t nstops, room;
+    uint32_t *table; /* stop + 1, or 0 */
+    uint32_t mask;
+    uint32_t *ready; /* a heap of nodes by sequence number, the latest on top */
+    uint32_t nready, ready_room;
+    bool restricted; /* only what leads to a target runs */
+    bool capture;    /* targets are handed back instead of added to .grad */
+    bool retain;
+    target *targets; /* one per input */
+    int64_t ntargets;
+    tn_tensor **captured; /* one per input */
+    frame *frames;
+    uint32_t frames_room;
+    stop few[FEW];
+    uint32_t few_table[TABLE], few_ready[FEW];
+    frame few_frames[FEW];
+} pass;
+
+/* ---- Places ------------------------------------------------------------------------------------*/
+
+static uint32_t hash(uintptr_t key) {
+    return (uint32_t)(((uint64_t)key >> 4) * UINT64_C(0x9E3779B97F4A7C15) >> 32);
+}
+
+static uint32_t *table_slot(const pass *p, uintptr_t key) {
+    uint32_t i = hash(key) & p->mask;
+    while (p->table[i] && p->stops[p->table[i] - 1].key != key) i = (i + 1) & p->mask;
+    return &p->table[i];
+}
+
+/* Doubles an array that starts in the pass itself. */
+static tn_status grow(void **array, const void *inside, uint32_t *room, size_t each) {
+    size_t bytes = each * *room;
+    void *bigger = *array == inside ? malloc(2 * bytes) : realloc(*array, 2 * bytes);
+    if (!bigger) return tn_fail(TN_E_MEMORY, -1, "out of memory");
+    if (*array == inside) memcpy(bigger, inside, bytes);
+    *array = bigger;
+    *room *= 2;
+    return TN_OK;
+}
+
+static tn_status grow_table(pass *p) {
+    size_t size = 2 * ((size_t)p->mask + 1);
+    uint32_t *bigger = calloc(size, sizeof *bigger);
+    if (!bigger) return tn_fail(TN_E_MEMORY, -1, "out of memory");
+    if (p->table != p->few_table) free(p->table);
+    p->table = bigger;
+    p->mask = (uint32_t)size - 1;
+    for (uint32_t i = 0; i < p->nstops; i++) *table_slot(p, p->stops[i].key) = i + 1;
+    return TN_OK;
+}
+
+/* The place of key, made when it is new. */
+static tn_status place(pass *p, uintptr_t key, uint32_t *ret_stop) {
+    uint32_t *slot = table_slot(p, key);
+    if (*slot) {
+        *ret_stop = *slot - 1;
+        return TN_OK;
+    }
+    if (p->nstops == p->room) {
+        void *array = p->stops;
+        TN_TRY(grow(&array, p->few, &p->room, sizeof(stop)));
+        p->stops = array;
+    }
+    if (2 * (p->nstops + 1) > p->mask) {
+        TN_TRY(grow_table(p));
+        slot = table_slot(p, key);
+    }
+    const tn_node *n = tni_key_node(key);
+    stop *s = &p->stops[p->nstops];
+    *s = (stop){.key = key, .one_out = !n || n->nouts <= 1};
+    *ret_stop = p->nstops++;
+    *slot = *ret_stop + 1;
+    return TN_OK;
+}
+
+static tn_tensor **gradient_at(stop *s, uint32_t nr) {
+    if (s->one_out) return &s->g.one;
+    if (!s->g.many) s->g.many = calloc(tni_key_node(s->key)->nouts, sizeof(tn_tensor *));
+    return s->g.many ? &s->g.many[nr] : NULL;
+}
+
+static void drop_gradients(stop *s) {
+    if (s->one_out) {
+        tn_tensor_unref(&s->g.one);
+    } else if (s->g.many) {
+        const tn_node *n = tni_key_node(s->key);
+        for (uint32_t i = 0; i < n->nouts; i++) tn_tensor_unref(&s->g.many[i]);
+        free(s->g.many);
+        s->g.many = NULL;
+    }
+}
+
+/* ---- The first walk ----------------------------------------------------------------------------*/
+
+/* Depth first from one stop; counts waits and finds what is needed. */
+static tn_status walk(pass *p, uint32_t from) {
+    uint32_t depth = 1;
+    if (p->stops[from].walked) return TN_OK;
+    p->stops[from].walked = 1;
+    p->frames[0] = (frame){from, 0};
+    while (depth) {
+        frame *f = &p->frames[depth - 1];
+        uint32_t at = f->stop, next;
+        const tn_node *n = tni_key_node(p->stops[at].key);
+        if (n && f->edge < n->nedges) {
+            tni_edge e = tni_node_edges(n)[f->edge++];
+            if (!e.to) continue;
+            TN_TRY(place(p, e.to, &next));
+            p->stops[next].waits++;
+            if (p->stops[next].walked) {
+                p->stops[at].runs |= p->stops[next].needed;
+                continue;
+            }
+            p->stops[next].walked = 1;
+            if (depth == p->frames_room) {
+                void *array = p->frames;
+                TN_TRY(grow(&array, p->few_frames, &p->frames_room, sizeof(frame)));
+                p->frames = array;
+            }
+            p->frames[depth++] = (frame){next, 0};
+            continue;
+        }
+        stop *s = &p->stops[at];
+        s->needed = !p->restricted || s->target || s->runs;
+        if (!p->restricted) s->runs = 1;
+        depth--;
+        if (depth) p->stops[p->frames[depth - 1].stop].runs |= s->needed;
+    }
+    return TN_OK;
+}
+
+/* ---- The heap ----------------------------------------------------------------------------------*/
+
+static uint64_t seq_of(const pass *p, uint32_t at) { return tni_key_node(p->stops[at].key)->seq; }
+
+static tn_status push(pass *p, uint32_t at) {
+    if (p->nready == p->ready_room) {
+        void *array = p->ready;
+        TN_TRY(grow(&array, p->few_ready, &p->ready_room, sizeof *p->ready));
+        p->ready = array;
+    }
+    uint32_t i = p->nready++;
+    uint64_t seq = seq_of(p, at);
+    while (i && seq_of(p, p->ready[(i - 1) / 2]) < seq) {
+        p->ready[i] = p->ready[(i - 1) / 2];
+        i = (i - 1) / 2;
+    }
+    p->ready[i] = at;
+    return TN_OK;
+}
+
+static uint32_t pop(pass *p) {
+    uint32_t top = p->ready[0], last = p->ready[--p->nready], i = 0;
+    for (;;) {
+        uint32_t child = 2 * i + 1;
+        if (child >= p->nready) break;
+        if (child + 1 < p->nready && seq_of(p, p->ready[child + 1]) > seq_of(p, p->ready[child]))
+            child++;
+        if (seq_of(p, p->ready[child]) <= seq_of(p, last)) break;
+        p->ready[i] = p->ready[child];
+        i = child;
+    }
+    p->ready[i] = last;
+    return top;
+}
+
+/* ---- Delivery ----------------------------------------------------------------------------------*/
+
+static void capture(pass *p, uintptr_t key, uint32_t nr, tn_tensor *g) {
+    for (int64_t i = 0; i < p->ntargets; i++)
+        if (p->targets[i].key == key && p->targets[i].nr == nr && !p->captured[i])
+            p->captured[i] = tn_tensor_ref(g);
+}
+
+/* A leaf has all its gradients. */
+static tn_status finish_leaf(pass *p, stop *s) {
+    tn_tensor *leaf = tni_key_leaf(s->key), *g = s->g.one;
+    tn_status st = TN_OK;
+    s->g.one = NULL;
+    if (!g) return TN_OK;
+    if (leaf->meta && leaf->meta->hooks) {
+        st = tni_run_tensor_hooks(&leaf->meta->hooks, 0, &g);
+        if (st == TN_OK) st = tni_fit(&g, leaf->v.word, leaf->v.ndim, leaf->v.shape, NULL, 0);
+    }
+    if (st != TN_OK || p->capture) {
+        if (st == TN_OK) capture(p, s->key, 0, g);
+        tn_tensor_unref(&g);
+        return st;
+    }
+    TN_TRY(tni_accumulate(leaf, g));
+    return leaf->meta->hooks ? tni_run_leaf_hooks(&leaf->meta->hooks, leaf) : TN_OK;
+}
+
+/* Gives stop `at` one gradient (NULL: none) and lets it run when that was the last. */
+static tn_status deliver(pass *p, uint32_t at, uint32_t nr, tn_tensor *g) {
+    stop *s = &p->stops[at];
+    if (g && s->needed) {
+        tn_tensor **sum = gradient_at(s, nr);
+        if (!sum) {
+            tn_tensor_unref(&g);
+            return tn_fail(TN_E_MEMORY, -1, "out of memory");
+        }
+        TN_TRY(tni_add_grad(sum, g));
+    } else {
+        tn_tensor_unref(&g);
+    }
+    if (--s->waits || !s->needed) return TN_OK;
+    return tni_key_leaf(s->key) ? finish_leaf(p, s) : push(p, at);
+}
+
+/* ---- Running a node ----------------------------------------------------------------------------*/
+
+/* Names the forward call, where anomaly detection has seen it. */
+static tn_status explain(const tn_node *n, tn_status st) {
+    char name[96];
+    const char *where = tn_node_where(n);
+    if (st == TN_OK || !tni_tls.detect_anomaly || st == TN_E_HOST || st == TN_E_INTERRUPTED) return st;
+    char *message = NULL;
+    const char *old = tn_error_last()->message;
+    size_t size = strlen(old) + 1;
+    message = malloc(size);
+    if (!message) return st;
+    memcpy(message, old, size);
+    tn_fail(st, -1, "%s\n\nError detected in %s. %s%s", message,
+            tn_node_name(n, name, sizeof name), where ? "Forward call:\n" : "No forward call is known; "
+            "anomaly detection has to be on during the forward pass.", where ? where : "");
+    free(message);
+    return st;
+}
+
+static tn_status check_nan(const tn_node *n, tn_tensor *const *ret) {
+    char name[96];
+    for (uint32_t i = 0; i < n->nedges; i++) {
+        bool nan = false;
+        if (!ret[i]) continue;
+        TN_TRY(tni_has_nan(ret[i], &nan));
+        if (nan)
+            return tn_fail(TN_E_STATE, -1, "Function '%s' returned nan values in its %uth output.",
+                           tn_node_name(n, name, sizeof name), (unsigned)i);
+    }
+    return TN_OK;
+}
+
+static tn_status run_pre_hooks(const tn_node *n, tn_tensor **g) {
+    tn_hook **hooks;
+    int count;
+    tn_status st = TN_OK;
+    for (uint32_t i = 0; i < n->nouts && st == TN_OK; i++)
+        if (g[i]) st = tni_run_tensor_hooks(&n->extra->hooks, i, &g[i]);
+    for (uint32_t i = 0; i < n->nouts && st == TN_OK; i++) {
+        const tni_out *o = tni_node_out(n, i);
+        if (g[i]) st = tni_fit(&g[i], o->word, o->ndim, o->shape, n, i);
+    }
+    tni_ag_lock();
+    for (tni_cell *c = n->extra->cells; c && st == TN_OK; c = c->next) {
+        tn_tensor *old = c->grad;
+        if (!g[c->nr]) continue;
+        c->grad = tn_tensor_ref(g[c->nr]);
+        tn_tensor_unref(&old);
+    }
+    tni_ag_unlock();
+    TN_TRY(st);
+    TN_TRY(tni_hooks_snapshot(&n->extra->hooks, TNI_HOOK_PRE, &hooks, &count));
+    tn_tensor **other = count ? calloc((size_t)n->nouts + 1, sizeof *other) : NULL;
+    if (count && !other) st = tn_fail(TN_E_MEMORY, -1, "out of memory");
+    for (int k = 0; k < count && st == TN_OK; k++) {
+        if (!tni_hook_enter(hooks[k])) continue;
+        st = hooks[k]->fn.pre(hooks[k]->ctx, g, n->nouts, other);
+        tni_hook_leave(hooks[k]);
+        for (uint32_t i = 0; i < n->nouts; i++) {
+            if (!other[i]) continue;
+            tn_tensor_unref(&g[i]);
+            g[i] = other[i];
+            other[i] = NULL;
+        }
+    }
+    free(other);
+    tni_hooks_done(hooks, count);
+    return st;
+}
+
+static tn_status run_post_hooks(const tn_node *n, tn_tensor **g, tn_tensor **ret) {
+    tn_hook **hooks;
+    int count;
+    TN_TRY(tni_hooks_snapshot(&n->extra->hooks, TNI_HOOK_POST, &hooks, &count));
+    tn_tensor **other = count ? calloc((size_t)n->nedges + 1, sizeof *other) : NULL;
+    tn_status st = count && !other ? tn_fail(TN_E_MEMORY, -1, "out of memory") : TN_OK;
+    for (int k = 0; k < count && st == TN_OK; k++) {
+        if (!tni_hook_enter(hooks[k])) continue;
+        st = hooks[k]->fn.post(hooks[k]->ctx, ret, n->nedges, g, n->nouts, other);
+        tni_hook_leave(hooks[k]);
+        for (uint32_t i = 0; i < n->nedges; i++) {
+            if (!other[i]) continue;
+            tn_tensor_unref(&ret[i]);
+            ret[i] = other[i];
+            other[i] = NULL;
+        }
+    }
+    free(other);
+    tni_hooks_done(hooks, count);
+    return st;
+}
+
+tn_status tni_node_apply(tn_node *n, tn_tensor **g, uint64_t needs, tn_tensor **ret) {
+    if (n->kind == TNI_NODE_OP) return tni_op_apply(n, n, g, needs, ret);
+    if (n->kind == TNI_NODE_HOST) return tni_host_apply(n, g, needs, ret);
+    return g[0] ? tni_slices_apply(n, g[0], needs, ret) : TN_OK;
+}
+
+/* Which inputs want a gradient; more than 64 are all computed. */
+static uint64_t needs_of(const pass *p, const tn_node *n) {
+    const tni_edge *e = tni_node_edges(n);
+    uint64_t needs = 0;
+    for (uint32_t i = 0; i < n->nedges && i < 64; i++)
+        if (e[i].to && (!p->restricted || p->stops[*table_slot(p, e[i].to) - 1].needed))
+            needs |= UINT64_C(1) << i;
+    return needs;
+}
+
+/* Makes result i of n fit the tensor it is the gradient of. */
+static tn_status fit_result(const tn_node *n, uint32_t i, tni_edge e, tn_tensor **g) {
+    const tn_tensor *leaf = tni_key_leaf(e.to);
+    if (leaf) return tni_fit(g, leaf->v.word, leaf->v.ndim, leaf->v.shape, n, i);
+    const tni_out *o = tni_node_out(tni_key_node(e.to), e.nr);
+    return tni_fit(g, o->word, o->ndim, o->shape, n, i);
+}
+
+static tn_status hand_on(pass *p, const tn_node *n, tn_tensor **ret) {
+    const tni_edge *edges = tni_node_edges(n);
+    for (uint32_t i = 0; i < n->nedges; i++) {
+        tni_edge e = edges[i];
+        tn_tensor *g = ret[i];
+        if (!e.to) continue;
+        uint32_t at = *table_slot(p, e.to) - 1;
+        if (g && p->stops[at].needed) TN_TRY(explain(n, fit_result(n, i, e, &ret[i])));
+        g = ret[i];
+        ret[i] = NULL;
+        TN_TRY(deliver(p, at, e.nr, g));
+    }
+    return TN_OK;
+}
+
+static tn_status run_node(pass *p, uint32_t at) {
+    stop s = p->stops[at]; /* the array may move while the node runs */
+    tn_node *n = tni_key_node(s.key);
+    tn_tensor **g = s.one_out ? &s.g.one : s.g.many;
+    tn_tensor *few[8] = {NULL}, **ret = few;
+    bool any = false;
+    tn_status st = TN_OK;
+    p->stops[at].g.one = NULL;
+    if (n->nedges > 8) {
+        ret = calloc(n->nedges, sizeof *ret);
+        if (!ret) st = tn_fail(TN_E_MEMORY, -1, "out of memory");
+    }
+    for (uint32_t i = 0; g && i < n->nouts; i++) any = any || g[i];
+    if (st == TN_OK && any && n->extra) st = run_pre_hooks(n, g);
+    for (uint32_t i = 0; st == TN_OK && p->capture && s.target && any && i < n->nouts; i++)
+        if (g[i]) capture(p, s.key, i, g[i]);
+    if (st == TN_OK && any && s.runs) {
+        st = tni_node_apply(n, g, needs_of(p, n), ret);
+        if (st == TN_OK && TN_UNLIKELY(tni_agt.check_nan)) st = check_nan(n, ret);
+        if (st == TN_OK && n->extra) st = run_post_hooks(n, g, ret);
+        if (st != TN_OK) explain(n, st);
+        if (st == TN_OK && !p->retain) tni_node_release_saved(n);
+    }
+    drop_gradients(&s);
+    if (st == TN_OK) st = hand_on(p, n, ret);
+    for (uint32_t i = 0; ret && i < n->nedges; i++) tn_tensor_unref(&ret[i]);
+    if (ret != few) free(ret);
+    return st;
+}
+
+/* ---- The pass ----------------------------------------------------------------------------------*/
+
+static void begin(pass *p) {
+    p->stops = p->few;
+    p->nstops = 0;
+    p->room = FEW;
+    p->table = p->few_table;
+    p->mask = TABLE - 1;
+    p->ready = p->few_ready;
+    p->nready = 0;
+    p->ready_room = FEW;
+    p->frames = p->few_frames;
+    p->frames_room = FEW;
+    p->restricted = p->capture = p->retain = false;
+    p->targets = NULL;
+    p->ntargets = 0;
+    p->captured = NULL;
+    memset(p->few_table, 0, sizeof p->few_table);
+}
+
+static void end(pass *p) {
+    for (uint32_t i = 0; i < p->nstops; i++) drop_gradients(&p->stops[i]);
+    for (uint32_t i = 0; i < p->nstops; i++) {
+        tni_edge e = {p->stops[i].held ? p->stops[i].key : 0, 0, 0};
+        tni_edge_drop(&e);
+    }
+    if (p->stops != p->few) free(p->stops);
+    if (p->table != p->few_table) free(p->table);
+    if (p->ready != p->few_ready) free(p->ready);
+    if (p->frames != p->few_frames) free(p->frames);
+    free(p->targets);
+}
+
+/* The place where t's gradient arrives; the pass holds on to it. */
+static tn_status hold(pass *p, tn_tensor *t, uint32_t *ret_stop, uint32_t *ret_nr) {
+    tni_edge e;
+    TN_TRY(tni_edge_of(t, &e));
+    tn_status st = place(p, e.to, ret_stop);
+    *ret_nr = e.nr;
+    if (st != TN_OK || p->stops[*ret_stop].held)
+        tni_edge_drop(&e);
+    else
+        p->stops[*ret_stop].held = 1;
+    return st;
+}
+
+static tn_status mark_targets(pass *p, tn_tensor *const *inputs, int64_t n) {
+    p->targets = malloc(sizeof *p->targets * (size_t)n);
+    if (!p->targets) return tn_fail(TN_E_MEMORY, -1, "out of memory");
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t at;
+        if (!inputs[i]) return tn_fail(TN_E_TYPE, 3, "input %lld is NULL", (long long)i);
+        if (!tn_requires_grad(inputs[i]))
+            return tn_fail(TN_E_STATE, 3, "One of the differentiated Tensors does not require grad");
+        TN_TRY(hold(p, inputs[i], &at, &p->targets[i].nr));
+        p->targets[i].key = p->stops[at].key;
+        p->stops[at].target = 1;
+        p->ntargets = i + 1;
+    }
+    p->restricted = true;
+    return TN_OK;
+}
+
+static tn_status root_gradient(tn_tensor *root, tn_tensor *given, int64_t i, tn_tensor **ret_grad) {
+    int32_t category = tn_dtype_category(tn_view_dtype(&root->v));
+    if (!given) {
+        if (root->v.numel != 1)
+            return tn_fail(TN_E_STATE, 1,
+                           "grad can be implicitly created only for scalar outputs");
+        if (category != TN_CAT_FLOAT)
+            return tn_fail(TN_E_STATE, 1,
+                           "grad can be implicitly created only for real scalar outputs but got %s",
+                           tn_dtype_name(tn_view_dtype(&root->v)));
+        return tni_constant(1.0, root->v.word, root->v.ndim, root->v.shape, ret_grad);
+    }
+    bool same = given->v.ndim == root->v.ndim;
+    for (int32_t d = 0; same && d < root->v.ndim; d++) same = given->v.shape[d] == root->v.shape[d];
+    if (!same)
+        return tn_fail(TN_E_STATE, 1,
+                       "Mismatch in shape: grad_output[%lld] has a shape of %s and output[%lld] has a "
+                       "shape of %s.",
+                       (long long)i, tni_shape_text_of(&given->v), (long long)i,
+                       tni_shape_text_of(&root->v));
+    if ((tn_dtype_category(tn_view_dtype(&given->v)) == TN_CAT_COMPLEX) != (category == TN_CAT_COMPLEX))
+        return tn_fail(TN_E_STATE, 1,
+                       "For complex Tensors, both grad_output and output are required to have the same "
+                       "dtype. Mismatch in dtype: grad_output[%lld] has a dtype of %s and output[%lld] "
+                       "has a dtype of %s.",
+                       (long long)i, tn_dtype_name(tn_view_dtype(&given->v)), (long long)i,
+                       tn_dtype_name(tn_view_dtype(&root->v)));
+    tn_tensor *g = tn_tensor_ref(given);
+    tn_status st = tni_fit(&g, root->v.word, root->v.ndim, root->v.shape, NULL, (uint32_t)i);
+    if (st != TN_OK)
+        tn_tensor_unref(&g);
+    else
+        *ret_grad = g;
+    return st;
+}
+
+static tn_status run_pass(pass *p, tn_tensor *const *roots, tn_tensor *const *grads, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t at, nr;
+        if (!roots[i]) return tn_fail(TN_E_TYPE, 0, "root %lld is NULL", (long long)i);
+        if (!tn_requires_grad(roots[i]))
+            return tn_fail(TN_E_STATE, 0,
+                           "element %lld of tensors does not require grad and does not have a grad_fn",
+                           (long long)i);
+        TN_TRY(hold(p, roots[i], &at, &nr));
+        p->stops[at].waits++;
+        TN_TRY(walk(p, at));
+    }
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t at, nr;
+        tn_tensor *g;
+        TN_TRY(root_gradient(roots[i], grads ? grads[i] : NULL, i, &g));
+        tn_status st = hold(p, roots[i], &at, &nr);
+        if (st == TN_OK)
+            st = deliver(p, at, nr, g);
+        else
+            tn_tensor_unref(&g);
+        TN_TRY(st);
+    }
+    while (p->nready) TN_TRY(run_node(p, pop(p)));
+    return TN_OK;
+}
+
+static tn_status checked_pass(pass *p, tn_tensor *const *roots, tn_tensor *const *grads, int64_t n,
+                              int create_graph) {
+    uint32_t no_grad = tni_tls.no_grad;
+    if (n > 0 && !roots) return tn_fail(TN_E_VALUE, 0, "roots is NULL");
+    tni_tls.no_grad = create_graph ? 0 : 1;
+    tn_status st = run_pass(p, roots, grads, n);
+    tni_tls.no_grad = no_grad;
+    return st;
+}
+
+tn_status tn_backward(tn_tensor *const *roots, tn_tensor *const *grads, int64_t nroots,
+                      tn_tensor *const *inputs, int64_t ninputs, int retain_graph,
+                      int create_graph) {
+    pass p;
+    tn_status st = TN_OK;
+    begin(&p);
+    p.retain = retain_graph != 0;
+    for (int64_t i = 0; i < ninputs && st == TN_OK; i++)
+        if (inputs[i] && !tn_is_leaf(inputs[i])) st = tn_retain_grad(inputs[i]);
+    if (st == TN_OK && ninputs > 0) st = mark_targets(&p, inputs, ninputs);
+    if (st == TN_OK) st = checked_pass(&p, roots, grads, nroots, create_graph);
+    end(&p);
+    return st;
+}
+
+tn_status tn_grad(tn_tensor *const *outputs, tn_tensor *const *grad_outputs, int64_t noutputs,
+                  tn_tensor *const *inputs, int64_t ninputs, int retain_graph, int create_graph,
+                  int allow_unused, tn_tensor **ret_grads) {
+    pass p;
+    if (ninputs <= 0) return tn_fail(TN_E_VALUE, 3, "grad requires non-empty inputs.");
+    begin(&p);
+    p.retain = retain_graph != 0;
+    p.capture = true;
+    p.captured = calloc((size_t)ninputs, sizeof *p.captured);
+    tn_status st = p.captured ? mark_targets(&p, inputs, ninputs)
+                              : tn_fail(TN_E_MEMORY, -1, "out of memory");
+    if (st == TN_OK) st = checked_pass(&p, outputs, grad_outputs, noutputs, create_graph);
+    for (int64_t i = 0; i < ninputs && st == TN_OK && !allow_unused; i++)
+        if (!p.captured[i])
+            st = tn_fail(TN_E_STATE, 3,
+                         "One of the differentiated Tensors appears to not have been used in the graph. "
+                         "Set allow_unused=True if this is the desired behavior.");
+    for (int64_t i = 0; p.captured && i < ninputs; i++) {
+        if (st == TN_OK)
+            ret_grads[i] = p.captured[i];
+        else
+            tn_tensor_unref(&p.captured[i]);
+    }
+    free(p.captured);
+    end(&p);
+    return st;
+}

@@ -1,0 +1,190 @@
+/* meta.c: what autograd keeps with a tensor: its gradient, whether it is a leaf, hooks of a leaf. */
+#include <stdlib.h>
+
+#include "tape_priv.h"
+
+enum { MAX_FREE_METAS = 256 };
+
+/* ---- Memory ------------------------------------------------------------------------------------*/
+
+tn_agmeta *tni_meta(tn_tensor *t) {
+    tn_agmeta *m = __atomic_load_n(&t->meta, __ATOMIC_ACQUIRE), *none = NULL;
+    if (TN_LIKELY(m != NULL)) return m;
+    m = tni_agt.free_metas;
+    if (m) {
+        tni_agt.free_metas = m->next_free;
+        tni_agt.free_meta_count--;
+    } else {
+        m = malloc(sizeof *m);
+        if (!m) {
+            tn_fail(TN_E_MEMORY, -1, "out of memory");
+            return NULL;
+        }
+    }
+    memset(m, 0, sizeof *m);
+    m->self = t;
+    /* two threads may make the first view of one tensor */
+    if (!__atomic_compare_exchange_n(&t->meta, &none, m, false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_ACQUIRE)) {
+        free(m);
+        return none;
+    }
+    return m;
+}
+
+static void lock_views(tn_agmeta *m) {
+    while (atomic_exchange_explicit(&m->lock, 1, memory_order_acquire)) {}
+}
+static void unlock_views(tn_agmeta *m) { atomic_store_explicit(&m->lock, 0, memory_order_release); }
+
+void tni_meta_free(tn_agmeta *m) {
+    if (m->base) {
+        tn_agmeta *b = m->base->meta;
+        lock_views(b);
+        *m->link = m->next_view;
+        if (m->next_view) m->next_view->link = m->link;
+        unlock_views(b);
+        tn_tensor_unref(&m->base);
+    }
+    tn_tensor_unref(&m->grad);
+    if (m->cell) tni_cell_unref(m->cell);
+    if (m->cell_node) tni_node_unref(m->cell_node);
+    tni_hooks_free(m->hooks);
+    if (tni_agt.free_meta_count >= MAX_FREE_METAS) {
+        free(m);
+        return;
+    }
+    tni_ag_thread_exit_hook();
+    m->next_free = tni_agt.free_metas;
+    tni_agt.free_metas = m;
+    tni_agt.free_meta_count++;
+}
+
+tn_status tni_meta_link(tn_tensor *base, tn_tensor *view) {
+    tn_agmeta *b = tni_meta(base), *m = b ? tni_meta(view) : NULL;
+    if (!m) return TN_E_MEMORY;
+    m->base = tn_tensor_ref(base);
+    lock_views(b);
+    m->next_view = b->views;
+    m->link = &b->views;
+    if (b->views) b->views->link = &m->next_view;
+    b->views = m;
+    unlock_views(b);
+    view->v.word |= TN_W_LEAFVIEW;
+    return TN_OK;
+}
+
+void tni_meta_mark_views(tn_agmeta *b) {
+    lock_views(b);
+    for (tn_agmeta *m = b->views; m; m = m->next_view) {
+        int32_t category = tn_dtype_category(tn_view_dtype(&m->self->v));
+        if (m->origin != TNI_VIEW_NO_GRAD && category >= TN_CAT_FLOAT)
+            m->self->v.word |= TN_W_GRAD;
+    }
+    unlock_views(b);
+}
+
+/* ---- Facts -------------------------------------------------------------------------------------*/
+
+int tn_requires_grad(tn_tensor *t) { return t && (t->v.word & TN_W_GRAD) != 0; }
+
+int tn_is_leaf(tn_tensor *t) {
+    tn_node *n = NULL;
+    int64_t nr;
+    if (!t || !(t->v.word & TN_W_GRAD)) return 1;
+    if (t->grad_fn) return 0;
+    return tn_grad_fn(t, &n, &nr) == TN_OK && !n;
+}
+
+tn_status tn_grad_fn(tn_tensor *t, tn_node **ret_node, int64_t *ret_nr) {
+    if (!t) return tn_fail(TN_E_TYPE, 0, "the tensor is NULL");
+    if ((t->v.word & TN_W_LEAFVIEW) && (t->v.word & TN_W_GRAD)) TN_TRY(tni_view_refresh(t));
+    *ret_node = t->grad_fn;
+    *ret_nr = t->output_nr;
+    return TN_OK;
+}
+
+tn_status tni_edge_of(tn_tensor *t, tni_edge *ret_edge) {
+    tni_edge e = {0, 0, 0};
+    if (TN_UNLIKELY(t->v.word & TN_W_LEAFVIEW)) TN_TRY(tni_view_refresh(t));
+    if (!(t->v.word & TN_W_GRAD)) {
+        *ret_edge = e;
+        return TN_OK;
+    }
+    if (t->grad_fn) {
+        e.to = (uintptr_t)tn_node_ref(t->grad_fn);
+        e.nr = t->output_nr;
+    } else {
+        e.to = (uintptr_t)tn_tensor_ref(t) | TNI_LEAF;
+    }
+    *ret_edge = e;
+    return TN_OK;
+}
+
+tn_tensor *tn_view_base(const tn_tensor *t) { return t ? tni_base(t) : NULL; }
+
+/* ---- Changes -----------------------------------------------------------------------------------*/
+
+tn_status tn_set_requires_grad(tn_tensor *t, int on) {
+    if (!t) return tn_fail(TN_E_TYPE, 0, "the tensor is NULL");
+    if (t->flags & TNI_T_STACK) return tn_fail(TN_E_TYPE, 0, "a number cannot require a gradient");
+    if (on && tn_dtype_category(tn_view_dtype(&t->v)) < TN_CAT_FLOAT)
+        return tn_fail(TN_E_STATE, 0,
+                       "only Tensors of floating point and complex dtype can require gradients");
+    if (!tn_is_leaf(t)) {
+        if (on) return TN_OK;
+        return tn_fail(TN_E_STATE, 0,
+                       "you can only change requires_grad flags of leaf variables. If you want to "
+                       "use a computed variable in a subgraph that doesn't require differentiation "
+                       "use var_no_grad = var.detach().");
+    }
+    if (on && (t->v.word & TN_W_INFERENCE) && !tni_tls.inference)
+        return tn_fail(TN_E_STATE, 0,
+                       "Setting requires_grad=True on inference tensor outside InferenceMode is "
+                       "not allowed.");
+    if (on)
+        t->v.word |= TN_W_GRAD;
+    else
+        t->v.word &= ~TN_W_GRAD;
+    return TN_OK;
+}
+
+tn_tensor *tn_grad_get(const tn_tensor *t) {
+    if (!t || !t->meta) return NULL;
+    return t->meta->cell && t->grad_fn ? t->meta->cell->grad : t->meta->grad;
+}
+
+static tn_status check_grad(const tn_tensor *t, const tn_tensor *grad) {
+    if (grad == t) return tn_fail(TN_E_STATE, 1, "can't assign Variable as its own grad");
+    if ((grad->v.word ^ t->v.word) & (TN_W_DEVICE | TN_W_INDEX))
+        return tn_fail(TN_E_STATE, 1, "assigned grad has data located on a different device");
+    if ((grad->v.word ^ t->v.word) & TN_W_DTYPE)
+        return tn_fail(TN_E_STATE, 1, "assigned grad has data of a different type");
+    bool same = grad->v.ndim == t->v.ndim;
+    for (int32_t i = 0; same && i < t->v.ndim; i++) same = grad->v.shape[i] == t->v.shape[i];
+    if (!same) return tn_fail(TN_E_STATE, 1, "assigned grad has data of a different size");
+    return TN_OK;
+}
+
+tn_status tn_grad_set(tn_tensor *t, tn_tensor *grad) {
+    if (!t) return tn_fail(TN_E_TYPE, 0, "the tensor is NULL");
+    if (!grad && !t->meta) return TN_OK;
+    if (grad) TN_TRY(check_grad(t, grad));
+    tn_agmeta *m = tni_meta(t);
+    if (!m) return TN_E_MEMORY;
+    tn_tensor **slot = m->cell && t->grad_fn ? &m->cell->grad : &m->grad;
+    tn_tensor *old = *slot;
+    *slot = tn_tensor_ref(grad);
+    tn_tensor_unref(&old);
+    return TN_OK;
+}
+
+tn_status tn_detach_(tn_tensor *t) {
+    if (!t) return tn_fail(TN_E_TYPE, 0, "the tensor is NULL");
+    if (tni_base(t))
+        return tn_fail(TN_E_STATE, 0,
+                       "Can't detach views in-place. Use detach() instead.");
+    tni_set_grad_fn(t, NULL, 0);
+    t->v.word &= ~TN_W_GRAD;
+    return TN_OK;
+}

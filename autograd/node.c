@@ -1,0 +1,330 @@
+/* node.c: nodes of the recorded graph: memory, references, names, what a binding may ask of them.
+ *
+ * Freeing is iterative: a node whose last reference goes is queued, and the outermost call empties the
+ * queue. A chain of a million nodes therefore needs no stack. */
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "os_priv.h"
+#include "tape_priv.h"
+
+enum { LINE = 64, MAX_FREE = 512 };
+
+TN_TLS tni_ag_thread tni_agt;
+
+/* ---- Memory ------------------------------------------------------------------------------------*/
+
+static void drop_thread_lists(void *unused) {
+    (void)unused;
+    for (int i = 0; i < TNI_NODE_CLASSES; i++) {
+        while (tni_agt.free_nodes[i]) {
+            tn_node *n = tni_agt.free_nodes[i];
+            tni_agt.free_nodes[i] = n->next;
+            free(n);
+        }
+        tni_agt.free_count[i] = MAX_FREE; /* what is freed from here on goes to the heap */
+    }
+    while (tni_agt.free_metas) {
+        tn_agmeta *m = tni_agt.free_metas;
+        tni_agt.free_metas = m->next_free;
+        free(m);
+    }
+    tni_agt.free_meta_count = UINT32_MAX;
+    tn_tensor_unref(&tni_agt.original);
+}
+
+void tni_ag_thread_exit_hook(void) {
+    if (TN_LIKELY(tni_agt.exit_hook)) return;
+    tni_agt.exit_hook = 1;
+    tni_os_at_thread_exit(drop_thread_lists, NULL);
+}
+
+static tn_node *block(size_t bytes, uint8_t *ret_lines) {
+    size_t lines = (bytes + LINE - 1) / LINE;
+    tn_node *n = NULL;
+    if (TN_LIKELY(lines <= TNI_NODE_CLASSES)) {
+        n = tni_agt.free_nodes[lines - 1];
+        *ret_lines = (uint8_t)lines;
+        if (TN_LIKELY(n != NULL)) {
+            tni_agt.free_nodes[lines - 1] = n->next;
+            tni_agt.free_count[lines - 1]--;
+            return n;
+        }
+    } else {
+        *ret_lines = 0;
+    }
+    n = malloc(lines * LINE);
+    if (!n) tn_fail(TN_E_MEMORY, -1, "out of memory");
+    return n;
+}
+
+static void block_free(tn_node *n) {
+    int k = n->lines - 1;
+    if (k < 0 || tni_agt.free_count[k] >= MAX_FREE) {
+        free(n);
+        return;
+    }
+    tni_ag_thread_exit_hook();
+    n->next = tni_agt.free_nodes[k];
+    tni_agt.free_nodes[k] = n;
+    tni_agt.free_count[k]++;
+}
+
+static size_t up8(size_t n) { return (n + 7) & ~(size_t)7; }
+
+tn_node *tni_node_new(int kind, const tn_op *op, uint32_t nedges, uint32_t nouts, int32_t dims,
+                      size_t tail, uint32_t versions, size_t blob) {
+    size_t metas_at = sizeof(tn_node) + nedges * sizeof(tni_edge);
+    size_t args_at = metas_at + nouts * (sizeof(tni_out) + sizeof(int64_t) * (size_t)dims);
+    size_t versions_at = args_at + up8(tail);
+    size_t bytes = versions_at + up8(sizeof(uint32_t) * versions) + blob;
+    uint8_t lines;
+    if (bytes > UINT32_MAX) {
+        tn_fail(TN_E_MEMORY, -1, "a call with %u inputs and %u outputs cannot be recorded",
+                (unsigned)nedges, (unsigned)nouts);
+        return NULL;
+    }
+    tn_node *n = block(bytes, &lines);
+    if (TN_UNLIKELY(!n)) return NULL;
+    atomic_store_explicit(&n->refs, 1, memory_order_relaxed);
+    n->kind = (uint8_t)kind;
+    n->lines = lines;
+    n->flags = 0;
+    n->dims = (uint8_t)dims;
+    n->seq = ++tni_agt.seq;
+    n->op = op;
+    n->nedges = nedges;
+    n->nouts = nouts;
+    n->extra = NULL;
+    n->metas_at = (uint32_t)metas_at;
+    n->args_at = (uint32_t)args_at;
+    n->versions_at = (uint32_t)versions_at;
+    tni_edge *e = tni_node_edges(n);
+    for (uint32_t i = 0; i < nedges; i++) e[i] = (tni_edge){0, 0, 0};
+    return n;
+}
+
+void tni_node_set_out(tn_node *n, uint32_t i, const tn_tensor *t) {
+    tni_out *o = tni_node_out(n, i);
+    o->word = t->v.word & TN_W_ALIKE;
+    o->ndim = t->v.ndim;
+    o->differentiable = tn_dtype_category(tn_view_dtype(&t->v)) >= TN_CAT_FLOAT;
+    for (int32_t d = 0; d < t->v.ndim; d++) o->shape[d] = t->v.shape[d];
+}
+
+/* ---- Freeing -----------------------------------------------------------------------------------*/
+
+/* Drops the tensors of an operator's argument struct; with `all`, everything the node owns in it. */
+static void drop_args(tn_node *n, bool all) {
+    const tn_op *op = n->op;
+    char *args = tni_node_args(n);
+    for (int i = 0; i < op->nfields; i++) {
+        const tn_field *f = &op->fields[i];
+        void *p = args + f->offset;
+        bool saved = f->flags & TNI_FIELD_SAVED;
+        switch (f->kind) {
+        case TN_F_TENSOR:
+        case TN_F_TENSOR_OPT:
+        case TN_F_OPERAND:
+        case TN_F_OUT:
+            if (saved || all) tn_tensor_unref(p);
+            break;
+        case TN_F_TENSORS:
+            if (saved || all) {
+                tn_views *list = p;
+                for (int64_t k = 0; k < list->n; k++)
+                    if (list->v) tn_tensor_unref((tn_tensor **)(uintptr_t)&list->v[k]);
+            }
+            break;
+        case TN_F_STR:
+            if (all) free(*(void **)p);
+            break;
+        case TN_F_GENERATOR:
+            if (all) tn_generator_unref(p);
+            break;
+        default:
+            break;
+        }
+    }
+}
+
+void tni_node_release_saved(tn_node *n) {
+    if (n->kind == TNI_NODE_SLICES) {
+        const tni_slices *s = tni_node_args(n);
+        tni_node_release_saved(s->inner);
+    } else if (n->kind == TNI_NODE_HOST) {
+        const tni_host *h = tni_node_args(n);
+        if (h->cb.release_saved) h->cb.release_saved(h->cb.ctx);
+    } else if ((n->flags & TNI_NODE_HAS_SAVED) && !(n->flags & TNI_NODE_USED_UP)) {
+        n->flags |= TNI_NODE_USED_UP;
+        drop_args(n, false);
+        for (uint32_t i = 0; n->extra && i < n->extra->npacked; i++)
+            tni_packed_drop(&n->extra->packed[i]);
+        if (n->extra) n->extra->npacked = 0;
+    }
+}
+
+static void destroy(tn_node *n) {
+    tni_edge *e = tni_node_edges(n);
+    if (n->kind == TNI_NODE_OP) {
+        drop_args(n, true);
+    } else if (n->kind == TNI_NODE_HOST) {
+        const tni_host *h = tni_node_args(n);
+        if (h->cb.release) h->cb.release(h->cb.ctx);
+        free(h->outs);
+    } else {
+        tni_slices *s = tni_node_args(n);
+        if (s->inner) tni_node_unref(s->inner);
+        tn_tensor_unref(&s->base);
+        tn_tensor_unref(&s->view);
+    }
+    if (n->extra) tni_extra_free(n->extra);
+    for (uint32_t i = 0; i < n->nedges; i++) tni_edge_drop(&e[i]);
+    block_free(n);
+}
+
+void tni_node_unref(tn_node *n) {
+    if (atomic_load_explicit(&n->refs, memory_order_acquire) != 1 &&
+        atomic_fetch_sub_explicit(&n->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    n->next = tni_agt.dying;
+    tni_agt.dying = n;
+    if (tni_agt.freeing) return;
+    tni_agt.freeing = 1;
+    while (tni_agt.dying) {
+        tn_node *d = tni_agt.dying;
+        tni_agt.dying = d->next;
+        destroy(d);
+    }
+    tni_agt.freeing = 0;
+}
+
+tn_node *tn_node_ref(tn_node *n) {
+    if (n) atomic_fetch_add_explicit(&n->refs, 1, memory_order_relaxed);
+    return n;
+}
+
+void tn_node_unref(tn_node **n) {
+    tn_node *x = *n;
+    *n = NULL;
+    if (x) tni_node_unref(x);
+}
+
+/* ---- Edges -------------------------------------------------------------------------------------*/
+
+void tni_edge_drop(tni_edge *e) {
+    tn_tensor *leaf = tni_key_leaf(e->to);
+    tn_node *node = tni_key_node(e->to);
+    e->to = 0;
+    if (leaf) tn_tensor_unref(&leaf);
+    if (node) tni_node_unref(node);
+}
+
+tni_edge tni_edge_copy(tni_edge e) {
+    tn_tensor_ref(tni_key_leaf(e.to));
+    tn_node_ref(tni_key_node(e.to));
+    return e;
+}
+
+/* ---- Rarely needed parts -----------------------------------------------------------------------*/
+
+tni_extra *tni_node_extra(tn_node *n) {
+    if (n->extra) return n->extra;
+    tni_extra *x = calloc(1, sizeof *x);
+    if (!x) {
+        tn_fail(TN_E_MEMORY, -1, "out of memory");
+        return NULL;
+    }
+    tni_ag_lock();
+    tni_extra *have = n->extra;
+    if (!have) n->extra = x;
+    tni_ag_unlock();
+    if (have) free(x);
+    return n->extra;
+}
+
+void tni_extra_free(tni_extra *x) {
+    tni_hooks_free(x->hooks);
+    while (x->cells) {
+        tni_cell *c = x->cells;
+        x->cells = c->next;
+        tni_cell_unref(c);
+    }
+    for (uint32_t i = 0; i < x->npacked; i++) tni_packed_drop(&x->packed[i]);
+    free(x->packed);
+    tn_free(x->where);
+    free(x);
+}
+
+/* ---- What a binding may ask --------------------------------------------------------------------*/
+
+/* The operator's name in camel case, without an overload's suffix: "log_softmax" -> LogSoftmax. */
+static size_t camel(const char *schema, char *dst, size_t size) {
+    size_t n = 0;
+    bool upper = true;
+    for (const char *p = schema; *p && *p != '(' && *p != '.' && n + 1 < size; p++) {
+        if (*p == '_') {
+            upper = true;
+            continue;
+        }
+        dst[n++] = upper ? (char)toupper((unsigned char)*p) : *p;
+        upper = false;
+    }
+    if (size) dst[n] = '\0';
+    return n;
+}
+
+char *tn_node_name(const tn_node *n, char *dst, size_t size) {
+    if (!n || size == 0) return dst;
+    if (n->kind == TNI_NODE_HOST) {
+        const tni_host *h = tni_node_args(n);
+        snprintf(dst, size, "%s", h->name);
+    } else if (n->kind == TNI_NODE_SLICES) {
+        snprintf(dst, size, "CopySlices");
+    } else {
+        /* users know division by its short name */
+        const char *schema = n->op->info.schema ? n->op->info.schema : n->op->info.name;
+        if (strncmp(schema, "true_divide", 11) == 0) schema = "div";
+        size_t used = camel(schema, dst, size);
+        const char *open = strchr(schema, '(');
+        size_t length = open ? (size_t)(open - schema) : strlen(schema);
+        bool overload = open && strlen(n->op->info.name) > length;
+        snprintf(dst + used, size - used, "Backward%d", overload ? 1 : 0);
+    }
+    return dst;
+}
+
+uint64_t tn_node_sequence(const tn_node *n) { return n->seq; }
+const char *tn_node_where(const tn_node *n) { return n->extra ? n->extra->where : NULL; }
+int64_t tn_node_edge_count(const tn_node *n) { return n->nedges; }
+
+tn_edge tn_node_edge(const tn_node *n, int64_t i) {
+    tn_edge r = {NULL, NULL, 0};
+    if (i < 0 || i >= n->nedges) return r;
+    tni_edge e = tni_node_edges(n)[i];
+    r.node = tni_key_node(e.to);
+    r.leaf = tni_key_leaf(e.to);
+    r.nr = e.nr;
+    return r;
+}
+
+int64_t tn_node_output_count(const tn_node *n) { return n->nouts; }
+
+tn_node_output tn_node_output_at(const tn_node *n, int64_t i) {
+    tn_node_output r = {-1, 0, NULL, {0, 0}};
+    if (i < 0 || i >= n->nouts) return r;
+    const tni_out *o = tni_node_out(n, (uint32_t)i);
+    r.dtype = (int32_t)(o->word & TN_W_DTYPE);
+    r.ndim = o->ndim;
+    r.shape = o->shape;
+    r.device.slot = (int32_t)((o->word & TN_W_DEVICE) >> 8);
+    r.device.index = (int32_t)((o->word & TN_W_INDEX) >> 16);
+    return r;
+}
+
+void *tn_host_node_ctx(const tn_node *n) {
+    if (!n || n->kind != TNI_NODE_HOST) return NULL;
+    const tni_host *h = tni_node_args(n);
+    return h->cb.ctx;
+}

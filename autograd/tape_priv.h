@@ -1,0 +1,273 @@
+/* tape_priv.h: what the files of autograd/ share: nodes, edges, what a tensor carries, hooks.
+ *
+ * A node is one block: struct tn_node, its edges, the metadata of its outputs, then either the call's
+ * argument struct with what it saved (operators), tni_host (host functions) or tni_slices (in-place
+ * changes of a view). Edges to leaves point at the tensor itself; there is no node for it. */
+#ifndef TENON_TAPE_PRIV_H
+#define TENON_TAPE_PRIV_H
+
+#include <tenon/autograd.h>
+
+#include "core_priv.h"
+
+/* ---- Edges -------------------------------------------------------------------------------------*/
+
+/* `to` is an owned tn_node *, an owned leaf tn_tensor * with TNI_LEAF set, or 0. */
+typedef struct tni_edge {
+    uintptr_t to;
+    uint32_t nr;
+    uint32_t reserved;
+} tni_edge;
+#define TNI_LEAF ((uintptr_t)1)
+
+static inline tn_tensor *tni_key_leaf(uintptr_t to) {
+    return to & TNI_LEAF ? (tn_tensor *)(to & ~TNI_LEAF) : NULL;
+}
+static inline tn_node *tni_key_node(uintptr_t to) {
+    return to & TNI_LEAF ? NULL : (tn_node *)to;
+}
+void tni_edge_drop(tni_edge *e);
+tni_edge tni_edge_copy(tni_edge e);
+/* Where t's gradient goes; brings the history of views up to date first. */
+tn_status tni_edge_of(tn_tensor *t, tni_edge *ret_edge);
+
+/* ---- Nodes -------------------------------------------------------------------------------------*/
+
+enum tni_node_kind { TNI_NODE_OP, TNI_NODE_HOST, TNI_NODE_SLICES };
+#define TNI_NODE_HAS_SAVED 0x1u /* it holds tensors that backward frees */
+#define TNI_NODE_USED_UP 0x2u   /* they were freed */
+#define TNI_NODE_LIST_OUT 0x4u
+
+typedef struct tni_extra tni_extra;
+
+struct tn_node {
+    _Atomic uint32_t refs;
+    uint8_t kind;  /* tni_node_kind */
+    uint8_t lines; /* size in 64-byte lines; 0: too large for the free lists */
+    uint8_t flags; /* TNI_NODE_* */
+    uint8_t dims;  /* room for that many sizes in each output's metadata */
+    uint64_t seq;  /* rises with every node of a thread: later calls run first in backward */
+    const tn_op *op;
+    uint32_t nedges, nouts;
+    tni_extra *extra; /* hooks, packed tensors, anomaly text; NULL until something needs it */
+    tn_node *next;    /* in a free list, or among the nodes that are being freed */
+    uint32_t metas_at, args_at, versions_at, reserved;
+};
+_Static_assert(sizeof(tn_node) == 64, "a node's head is one cache line");
+
+/* Of one output: dtype and device, differentiable or not, shape. */
+typedef struct tni_out {
+    uint64_t word;
+    int32_t ndim;
+    int32_t differentiable;
+    int64_t shape[];
+} tni_out;
+
+static inline void *tni_node_at(const tn_node *n, uint32_t at) {
+    return (char *)(uintptr_t)n + at;
+}
+static inline tni_edge *tni_node_edges(const tn_node *n) {
+    return tni_node_at(n, sizeof(tn_node));
+}
+static inline void *tni_node_args(const tn_node *n) { return tni_node_at(n, n->args_at); }
+tni_out *tni_host_outs(const tn_node *n);
+static inline tni_out *tni_node_out(const tn_node *n, uint32_t i) {
+    size_t each = sizeof(tni_out) + sizeof(int64_t) * n->dims;
+    char *first = TN_UNLIKELY(n->kind == TNI_NODE_HOST) ? (char *)tni_host_outs(n)
+                                                        : (char *)tni_node_at(n, n->metas_at);
+    return (tni_out *)(void *)(first + i * each);
+}
+/* By edge, then by output: the version a saved tensor had. */
+static inline uint32_t *tni_node_versions(const tn_node *n) {
+    return tni_node_at(n, n->versions_at);
+}
+
+/* A node with room for `tail` bytes of arguments and `versions` version numbers plus `blob` bytes after
+ * them (tni_node_blob); edges are empty, refs is 1. NULL: out of memory, recorded. */
+tn_node *tni_node_new(int kind, const tn_op *op, uint32_t nedges, uint32_t nouts, int32_t dims,
+                      size_t tail, uint32_t versions, size_t blob);
+static inline char *tni_node_blob(const tn_node *n, uint32_t versions) {
+    return tni_node_at(n, n->versions_at + (versions + (versions & 1)) * 4);
+}
+void tni_node_set_out(tn_node *n, uint32_t i, const tn_tensor *t);
+void tni_node_unref(tn_node *n);
+/* Frees the tensors the node saved. */
+void tni_node_release_saved(tn_node *n);
+
+/* Runs the node: g by output (NULL where none came), results by edge into ret (NULL at entry). */
+tn_status tni_node_apply(tn_node *n, tn_tensor **g, uint64_t needs, tn_tensor **ret);
+
+/* A function of a host language; tail of a TNI_NODE_HOST. */
+typedef struct tni_host {
+    tn_host_node cb;
+    char name[64];
+    tni_out *outs;            /* owned: what is known of the outputs, once there are any */
+    const tn_tensor *inputs[]; /* as many as edges, only to be compared with; until the finish */
+} tni_host;
+tn_status tni_host_apply(tn_node *n, tn_tensor **g, uint64_t needs, tn_tensor **ret);
+
+/* Tail of a TNI_NODE_SLICES: a view of the base was changed in place by `inner`. */
+typedef struct tni_slices {
+    tn_node *inner;  /* owned; its edges are empty, this node has them */
+    tn_tensor *base; /* owned; geometry only */
+    tn_tensor *view; /* owned; geometry only */
+    int64_t offset;  /* of the view's element 0 from the base's, in the view's elements */
+} tni_slices;
+tn_status tni_slices_apply(tn_node *n, tn_tensor *g, uint64_t needs, tn_tensor **ret);
+/* Runs an operator's gradient; `owner` is the node that the outside knows (n itself, or its slices). */
+tn_status tni_op_apply(tn_node *n, tn_node *owner, tn_tensor **g, uint64_t needs, tn_tensor **ret);
+
+/* ---- Rarely needed parts of a node, hooks ------------------------------------------------------*/
+
+enum tni_hook_kind { TNI_HOOK_TENSOR, TNI_HOOK_LEAF, TNI_HOOK_PRE, TNI_HOOK_POST };
+struct tn_hook {
+    _Atomic uint32_t refs; /* the list, the handle, a pass that is about to run it */
+    int32_t removed, running; /* under the lock */
+    int32_t kind;
+    uint32_t nr; /* which output, for TNI_HOOK_TENSOR on a node */
+    union {
+        tn_tensor_hook_fn tensor;
+        tn_leaf_hook_fn leaf;
+        tn_pre_hook_fn pre;
+        tn_post_hook_fn post;
+    } fn;
+    void *ctx;
+    void (*release)(void *ctx);
+    tn_hook *next;
+};
+
+/* The gradient of a tensor that is no leaf: shared by the tensor and the node that computes it. */
+typedef struct tni_cell {
+    _Atomic uint32_t refs;
+    uint32_t nr;
+    tn_tensor *grad;
+    struct tni_cell *next; /* in the node's list */
+} tni_cell;
+
+typedef struct tni_hook_set tni_hook_set; /* hooks of the thread's saved tensors */
+typedef struct tni_packed_tensor {        /* a saved tensor that went through them */
+    tni_hook_set *hooks;
+    void *handle;
+    uint32_t slot; /* as for versions */
+    uint32_t version;
+} tni_packed_tensor;
+
+struct tni_extra {
+    tn_hook *hooks;
+    tni_cell *cells;
+    char *where;
+    tni_packed_tensor *packed;
+    uint32_t npacked, packed_room;
+};
+tni_extra *tni_node_extra(tn_node *n); /* made when missing; NULL: out of memory */
+void tni_extra_free(tni_extra *x);
+void tni_hooks_free(tn_hook *list);
+void tni_cell_unref(tni_cell *c);
+/* Keeps the gradient of output `nr` of n in c from now on; forgets c at `old` (may be NULL). */
+tn_status tni_cell_move(tni_cell *c, tn_node *old, tn_node *n, uint32_t nr);
+
+/* The hooks of one kind as an array of references; *ret_n 0: none. Free with tni_hooks_done. */
+tn_status tni_hooks_snapshot(tn_hook *const *list, int kind, tn_hook ***ret_hooks, int *ret_n);
+void tni_hooks_done(tn_hook **hooks, int n);
+bool tni_hook_enter(tn_hook *h); /* false: it was removed */
+void tni_hook_leave(tn_hook *h);
+/* Runs the tensor hooks of output nr over *g, which they may replace. */
+tn_status tni_run_tensor_hooks(tn_hook *const *list, uint32_t nr, tn_tensor **g);
+tn_status tni_run_leaf_hooks(tn_hook *const *list, tn_tensor *leaf);
+
+/* One lock for hooks and cells, which are rare and short. */
+void tni_ag_lock(void);
+void tni_ag_unlock(void);
+
+/* ---- Saved tensors of the thread's hooks (saved.c) ---------------------------------------------*/
+tni_hook_set *tni_saved_hooks_active(void);
+/* Packs t into n's list. */
+tn_status tni_pack(tn_node *n, tni_hook_set *hooks, tn_tensor *t, uint32_t slot);
+tn_status tni_unpack(const tni_packed_tensor *p, tn_tensor **ret_tensor);
+void tni_packed_drop(tni_packed_tensor *p);
+/* TN_E_STATE in PyTorch's words when t's version is not the one that was saved. */
+tn_status tni_check_version(const tn_tensor *t, uint32_t version, const tn_node *maker, uint32_t nr);
+
+/* ---- What a tensor carries ---------------------------------------------------------------------*/
+
+enum tni_view_origin {
+    TNI_VIEW_PLAIN,
+    TNI_VIEW_NO_GRAD,  /* made while recording was off */
+    TNI_VIEW_MULTIPLE, /* one of several results */
+};
+struct tn_agmeta {
+    tn_tensor *grad; /* owned */
+    tni_cell *cell;  /* owned; set by tn_retain_grad */
+    tn_node *cell_node; /* owned: where the cell hangs */
+    tn_hook *hooks;  /* of a leaf */
+    tn_tensor *base; /* owned; the root that this tensor is a view of */
+    tn_tensor *self; /* the tensor; not owned */
+    tn_agmeta *views;     /* of a base: its views */
+    tn_agmeta *next_view; /* of a view: its place in the base's list */
+    tn_agmeta **link;
+    tn_agmeta *next_free;
+    _Atomic uint32_t lock; /* of `views` */
+    uint32_t version;      /* of the storage when the view's grad_fn was set */
+    uint32_t origin;       /* tni_view_origin */
+    uint32_t stale;        /* the view's grad_fn must be made anew */
+};
+tn_agmeta *tni_meta(tn_tensor *t); /* made when missing; NULL: out of memory */
+void tni_meta_free(tn_agmeta *m);
+/* Makes `view` a tracked view of `base`, which is none itself. */
+tn_status tni_meta_link(tn_tensor *base, tn_tensor *view);
+/* The base has a history now: so have its views. */
+void tni_meta_mark_views(tn_agmeta *base_meta);
+/* The base of a tracked view, else NULL. A view that was given other data is a view no longer. */
+static inline tn_tensor *tni_base(const tn_tensor *t) {
+    if (!(t->v.word & TN_W_LEAFVIEW) || !t->meta || !t->meta->base) return NULL;
+    return t->meta->base->storage == t->storage ? t->meta->base : NULL;
+}
+
+tn_status tni_note_view(const tn_op *op, const void *args, tn_tensor *base, tn_tensor *view);
+/* Brings grad_fn of a view up to date with what happened to its base. */
+tn_status tni_view_refresh(tn_tensor *t);
+/* Makes node n, which has edges, the history of t after a change in place. */
+tn_status tni_rebase(tn_tensor *t, tn_node *n, uint32_t nr);
+tn_status tni_check_inplace(const tn_op *op, const void *args, tn_tensor *out);
+/* Drops t's grad_fn and sets another (a reference is taken). */
+void tni_set_grad_fn(tn_tensor *t, tn_node *n, uint32_t nr);
+
+tn_status tni_record(const tn_op *op, const void *args, tn_tensor *const *outs, int nout);
+
+/* ---- Gradients in motion (flow.c) --------------------------------------------------------------*/
+
+/* Makes *g fit (dtype, device, shape): sums over what was broadcast, converts. `from` and `index` are
+ * for the error message. */
+tn_status tni_fit(tn_tensor **g, uint64_t word, int32_t ndim, const int64_t *shape,
+                  const tn_node *from, uint32_t index);
+/* *sum += g; takes over the reference g. Writes into *sum where nobody else can see it. */
+tn_status tni_add_grad(tn_tensor **sum, tn_tensor *g);
+/* Adds g to leaf's .grad; takes over the reference g. */
+tn_status tni_accumulate(tn_tensor *leaf, tn_tensor *g);
+/* A tensor of that shape, dtype and device whose elements are all `value`, without memory for them. */
+tn_status tni_constant(double value, uint64_t word, int32_t ndim, const int64_t *shape,
+                       tn_tensor **ret_tensor);
+tn_status tni_has_nan(tn_tensor *g, bool *ret_nan);
+/* A packed or like-strided copy that nobody else sees. Recorded when recording is on. */
+tn_status tni_clone_like(tn_tensor *g, const tn_tensor *like, tn_tensor **ret_tensor);
+
+/* Per-thread state. */
+enum { TNI_NODE_CLASSES = 24 };
+typedef struct tni_ag_thread {
+    tn_node *free_nodes[TNI_NODE_CLASSES];
+    uint16_t free_count[TNI_NODE_CLASSES];
+    tn_agmeta *free_metas;
+    uint32_t free_meta_count;
+    uint32_t freeing; /* a loop that frees nodes is running */
+    tn_node *dying;   /* what it has still to free */
+    uint64_t seq;
+    tn_tensor *original; /* the target of the running in-place call as it was */
+    const tn_tensor *original_of;
+    tni_hook_set *saved_hooks;
+    uint32_t exit_hook;
+    uint32_t check_nan;
+} tni_ag_thread;
+extern TN_TLS tni_ag_thread tni_agt;
+void tni_ag_thread_exit_hook(void);
+
+#endif
