@@ -16,6 +16,19 @@ tn_status tni_infer__batch_norm_backward(tn_infer *inf, const void *args);
 tn_status tni_infer_embedding(tn_infer *inf, const void *args);
 tn_status tni_infer__embedding_gather(tn_infer *inf, const void *args);
 tn_status tni_infer__embedding_backward(tn_infer *inf, const void *args);
+/* Output i like x, with the heads inside of the length where x's memory has them so: merging heads
+ * afterwards is then a view. */
+static tn_status set_heads(tn_infer *inf, int i, const tn_view *x, int64_t width) {
+    int64_t n[4] = {x->shape[0], x->shape[1], x->shape[2], width};
+    TN_TRY(tni_infer_set(inf, i, 4, n));
+    if (x->strides[1] < x->strides[2]) {
+        int64_t strides[4] = {n[1] * n[2] * width, width, n[1] * width, 1};
+        memcpy(inf->out[i].strides, strides, sizeof strides);
+        inf->out[i].strided = 1;
+    }
+    return TN_OK;
+}
+
 tn_status tni_infer__flash_attention(tn_infer *inf, const void *args);
 tn_status tni_infer__flash_attention_backward(tn_infer *inf, const void *args);
 tn_status tni_infer__nll_loss(tn_infer *inf, const void *args);
@@ -244,16 +257,15 @@ tn_status tni_infer__flash_attention(tn_infer *inf, const void *args) {
         return tn_fail(TN_E_SHAPE, 0, "attention: shapes %s, %s and %s do not fit together",
                        tni_shape_text_of(q), tni_shape_text_of(k), tni_shape_text_of(v));
     }
-    int64_t shape[4] = {q->shape[0], q->shape[1], q->shape[2], v->shape[3]};
-    TN_TRY(tni_infer_set(inf, 0, 4, shape));
-    return set_as(inf, 1, wide_dtype(tn_view_dtype(q)), 3, shape);
+    TN_TRY(set_heads(inf, 0, q, v->shape[3]));
+    return set_as(inf, 1, wide_dtype(tn_view_dtype(q)), 3, q->shape);
 }
 
 tn_status tni_infer__flash_attention_backward(tn_infer *inf, const void *args) {
     const tn__flash_attention_backward_args *a = args;
-    TN_TRY(tni_infer_set(inf, 0, 4, a->query->shape));
-    TN_TRY(tni_infer_set(inf, 1, 4, a->key->shape));
-    return tni_infer_set(inf, 2, 4, a->value->shape);
+    TN_TRY(set_heads(inf, 0, a->query, a->query->shape[3]));
+    TN_TRY(set_heads(inf, 1, a->key, a->key->shape[3]));
+    return set_heads(inf, 2, a->value, a->value->shape[3]);
 }
 
 /* ---- Losses ------------------------------------------------------------------------------------*/

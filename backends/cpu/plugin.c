@@ -8,8 +8,8 @@
 #define CPU_BASE_FAMILIES(X) X(copy) X(linalg)
 #define CPU_ISA_FAMILIES(X)
 #define CPU_DTYPE_FAMILIES(X) X(map) X(cast) X(embedding) X(pad) X(scan)
-#define CPU_FLOAT_FAMILIES(X) X(batch_norm) X(layer_norm) X(loss) X(optim) X(pool) X(softmax) \
-    X(upsample)
+#define CPU_FLOAT_FAMILIES(X)                                                                      \
+    X(attention) X(batch_norm) X(conv) X(layer_norm) X(loss) X(optim) X(pool) X(softmax) X(upsample)
 
 /* Types compiled for every instruction set, and those for baseline only. */
 #define FLOAT_TYPES(X, family, isa)                                                               \
