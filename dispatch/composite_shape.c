@@ -71,6 +71,13 @@ tn_status tni_composite_unflatten(const void *args, tn_tensor **rets) {
     return reshaped(tni_t(v), tn_ints_of(shape, n), rets);
 }
 
+tn_status tni_composite_as_strided(const void *args, tn_tensor **rets) {
+    const tn_as_strided_args *a = args;
+    int64_t own = tn_tensor_storage_offset(tni_t(a->input));
+    int64_t offset = a->storage_offset.has ? a->storage_offset.value : own;
+    return tn__as_strided(tni_t(a->input), a->size, a->stride, offset, own, rets);
+}
+
 /* ---- Order of dimensions -----------------------------------------------------------------------*/
 
 tn_status tni_composite_t(const void *args, tn_tensor **rets) {

@@ -13,6 +13,22 @@ typedef struct reduction {
     bool keepdim;
 } reduction;
 
+/* An extreme of nothing does not exist: no reduced dimension may have size 0. */
+static tn_status check_some(const reduction *r) {
+    const char *name = r->op->info.name;
+    for (int32_t d = 0; d < r->in->v.ndim; d++) {
+        if (!(r->inf.reduce_mask >> d & 1u) || r->in->v.shape[d] != 0) continue;
+        if (r->inf.reduce_mask == (UINT64_C(1) << r->in->v.ndim) - 1)
+            return tn_fail(TN_E_INDEX, 1,
+                           "%s(): Expected reduction dim to be specified for input.numel() == 0. "
+                           "Specify the reduction dim with the 'dim' argument.",
+                           name);
+        return tn_fail(TN_E_INDEX, 1, "%s(): Expected reduction dim %d to have non-zero size.", name,
+                       (int)d);
+    }
+    return TN_OK;
+}
+
 /* Reads dims, keepdim and dtype out of the arguments; they are recognised by their kinds. */
 static tn_status read_arguments(reduction *r) {
     const tn_op *op = r->op;
@@ -34,9 +50,13 @@ static tn_status read_arguments(reduction *r) {
         if (!tn_dtype_name(dtype)) return tn_fail(TN_E_DTYPE, -1, "there is no dtype %d", (int)dtype);
         r->inf.compute = dtype;
     }
-    if (op->compute_rule == TNI_COMPUTE_FLOAT && tn_dtype_category(r->inf.compute) < TN_CAT_FLOAT)
-        return tn_fail(TN_E_DTYPE, -1, "%s(): could not infer output dtype. Got: %s", op->info.name,
-                       tni_type_text(r->inf.compute));
+    int32_t given = dtype >= 0 ? dtype : tn_view_dtype(&r->in->v);
+    if (op->compute_rule == TNI_COMPUTE_FLOAT && tn_dtype_category(given) < TN_CAT_FLOAT)
+        return tn_fail(TN_E_DTYPE, -1,
+                       "%s(): could not infer output dtype. Input dtype must be either a floating "
+                       "point or complex dtype. Got: %s",
+                       op->info.name + (op->info.name[0] == '_'), tni_type_text(given));
+    if (op->compute_rule == TNI_COMPUTE_FIRST && r->in->v.numel == 0) TN_TRY(check_some(r));
     r->inf.device = tn_tensor_device(r->in);
     return TN_OK;
 }

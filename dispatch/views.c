@@ -401,9 +401,9 @@ tn_status tni_composite_unfold(const void *args, tn_tensor **rets) {
     return make(v, &g, rets);
 }
 
-tn_status tni_composite_as_strided(const void *args, tn_tensor **rets) {
-    const tn_as_strided_args *a = args;
-    int64_t here = tn_tensor_storage_offset(tni_t(a->input));
+/* The offset of the input is an argument, because its gradient needs it. */
+tn_status tni_composite__as_strided(const void *args, tn_tensor **rets) {
+    const tn__as_strided_args *a = args;
     if (a->size.n != a->stride.n)
         return tn_fail(TN_E_SHAPE, 1, "mismatch in length of strides and shape");
     for (int64_t i = 0; i < a->stride.n; i++)
@@ -415,8 +415,7 @@ tn_status tni_composite_as_strided(const void *args, tn_tensor **rets) {
     if (a->size.n > TN_MAX_DIMS)
         return tn_fail(TN_E_VALUE, 1, "a tensor has at most %d dimensions", TN_MAX_DIMS);
     return tn_tensor_alias(tni_t(a->input), tn_view_dtype(a->input), (int32_t)a->size.n, a->size.v,
-                           a->stride.v, a->storage_offset.has ? a->storage_offset.value : here,
-                           rets);
+                           a->stride.v, a->offset, rets);
 }
 
 /* ---- Lists of parts ----------------------------------------------------------------------------*/

@@ -1,0 +1,248 @@
+/* composite_reduce.c: what the reductions' gradients and overloads need beyond a formula: putting
+ * reduced dimensions back, products with zeros in them, extremes of everything, pairs of results. */
+#include "core_priv.h"
+#include "formula_priv.h"
+#include "infer_priv.h"
+
+#include <tenon/op_args.h>
+#include <tenon/ops.h>
+
+/* ---- Gradients ---------------------------------------------------------------------------------*/
+
+/* The reduced dimensions come back with size 1 and are then expanded, so that no memory is used. */
+tn_status tni_composite__expand_reduced(const void *args, tn_tensor **rets) {
+    const tn__expand_reduced_args *a = args;
+    tn_tensor *g = tni_t(a->grad), *wide = NULL;
+    int32_t ndim = (int32_t)a->size.n;
+    int64_t shape[TN_MAX_DIMS];
+    uint64_t mask = 0;
+    if (a->keepdim || a->grad->ndim == ndim || a->grad->ndim == 0) {
+        return tn_expand(g, a->size, 0, rets);
+    }
+    TN_TRY(tni_dim_mask(a->dim, ndim, &mask));
+    for (int32_t d = 0; d < ndim; d++) shape[d] = mask >> d & 1u ? 1 : a->size.v[d];
+    TN_TRY(tn_reshape(g, tn_ints_of(shape, ndim), &wide));
+    tn_status st = tn_expand(wide, a->size, 0, rets);
+    tn_tensor_unref(&wide);
+    return st;
+}
+
+/* Along dim, the product of all elements before each one. */
+static tn_status products_before(tn_tensor *x, int64_t dim, tn_tensor **ret) {
+    tn_tensor *first = NULL, *one = NULL, *most = NULL, *shifted = NULL;
+    tn_status st = tn_narrow(x, dim, 0, 1, &first);
+    if (st) goto out;
+    if ((st = tn_ones_like(first, -1, -1, TN_FORMAT_PRESERVE, &one))) goto out;
+    if ((st = tn_narrow(x, dim, 0, tn_tensor_shape(x)[dim] - 1, &most))) goto out;
+    tn_tensor *const both[] = {one, most};
+    if ((st = tn_cat((tn_tensors){both, 2}, dim, &shifted))) goto out;
+    st = tn_cumprod(shifted, dim, -1, ret);
+out:
+    tn_tensor_unref(&first);
+    tn_tensor_unref(&one);
+    tn_tensor_unref(&most);
+    tn_tensor_unref(&shifted);
+    return st;
+}
+
+/* Along dim, the product of all other elements: those before times those after. */
+static tn_status products_of_others(tn_tensor *x, int64_t dim, tn_tensor **ret) {
+    tn_tensor *before = NULL, *turned = NULL, *later = NULL, *after = NULL;
+    tn_status st = products_before(x, dim, &before);
+    if (st) goto out;
+    if ((st = tn_flip(x, TN_INTS(dim), &turned))) goto out;
+    if ((st = products_before(turned, dim, &later))) goto out;
+    if ((st = tn_flip(later, TN_INTS(dim), &after))) goto out;
+    st = tn_mul(before, after, ret);
+out:
+    tn_tensor_unref(&before);
+    tn_tensor_unref(&turned);
+    tn_tensor_unref(&later);
+    tn_tensor_unref(&after);
+    return st;
+}
+
+static tn_status has_zero(tn_tensor *t, bool *ret) {
+    tn_tensor *is_zero = NULL, *some = NULL;
+    tn_scalar value = {0};
+    tn_status st = tn_eq_scalar(t, tn_scalar_int(0), &is_zero);
+    if (st == TN_OK) st = tn_any(is_zero, tn_ints_none(), 0, &some);
+    if (st == TN_OK) st = tn_tensor_item(some, &value);
+    tn_tensor_unref(&is_zero);
+    tn_tensor_unref(&some);
+    *ret = value.i != 0;
+    return st;
+}
+
+/* Without zeros every other element's product is result / input. With them it is made of two running
+ * products, along dim or over the flattened tensor. */
+tn_status tni_composite__prod_backward(const void *args, tn_tensor **rets) {
+    const tn__prod_backward_args *a = args;
+    tn_tensor *x = tni_t(a->input), *g = NULL, *r = NULL, *flat = NULL, *others = NULL, *back = NULL;
+    tn_ints size = tni_shape_ints(x);
+    bool zero = false;
+    tn_status st = tn__expand_reduced(tni_t(a->grad), size, a->dim, a->keepdim, &g);
+    if (st) goto out;
+    if (a->input->numel == 0 || a->input->ndim == 0) {
+        rets[0] = g;
+        g = NULL;
+        goto out;
+    }
+    if ((st = has_zero(tni_t(a->result), &zero))) goto out;
+    if (!zero) {
+        if ((st = tn__expand_reduced(tni_t(a->result), size, a->dim, a->keepdim, &r))) goto out;
+        if ((st = tn_true_divide(r, x, &others))) goto out;
+    } else if (a->dim.n == 1) {
+        int64_t dim = 0;
+        if ((st = tni_wrap_dim(a->dim.v[0], a->input->ndim, &dim))) goto out;
+        if ((st = products_of_others(x, dim, &others))) goto out;
+    } else {
+        if ((st = tn_reshape(x, TN_INTS(-1), &flat))) goto out;
+        if ((st = products_of_others(flat, 0, &back))) goto out;
+        if ((st = tn_reshape(back, size, &others))) goto out;
+    }
+    st = tn__mul_conj(g, others, rets);
+out:
+    tn_tensor_unref(&g);
+    tn_tensor_unref(&r);
+    tn_tensor_unref(&flat);
+    tn_tensor_unref(&others);
+    tn_tensor_unref(&back);
+    return st;
+}
+
+tn_status tni_composite__scatter_reduced(const void *args, tn_tensor **rets) {
+    const tn__scatter_reduced_args *a = args;
+    tn_tensor *g = NULL, *index = NULL;
+    if (a->size.n == 0) {
+        rets[0] = tn_tensor_ref(tni_t(a->grad));
+        return TN_OK;
+    }
+    if (a->keepdim) return tn__gather_backward(tni_t(a->grad), a->size, a->dim, tni_t(a->indices), rets);
+    tn_status st = tn_unsqueeze(tni_t(a->grad), a->dim, &g);
+    if (st == TN_OK) st = tn_unsqueeze(tni_t(a->indices), a->dim, &index);
+    if (st == TN_OK) st = tn__gather_backward(g, a->size, a->dim, index, rets);
+    tn_tensor_unref(&g);
+    tn_tensor_unref(&index);
+    return st;
+}
+
+/* ---- Extremes ----------------------------------------------------------------------------------*/
+
+static tn_status check_some(const char *name, const tn_view *v) {
+    if (v->numel > 0) return TN_OK;
+    return tn_fail(TN_E_STATE, 0,
+                   "%s(): Expected reduction dim to be specified for input.numel() == 0. Specify the "
+                   "reduction dim with the 'dim' argument.",
+                   name);
+}
+
+tn_status tni_composite_max(const void *args, tn_tensor **rets) {
+    const tn_max_args *a = args;
+    TN_TRY(check_some("max", a->input));
+    return tn_amax(tni_t(a->input), tn_ints_none(), 0, rets);
+}
+
+tn_status tni_composite_min(const void *args, tn_tensor **rets) {
+    const tn_min_args *a = args;
+    TN_TRY(check_some("min", a->input));
+    return tn_amin(tni_t(a->input), tn_ints_none(), 0, rets);
+}
+
+/* Hands over two results, or none of them. */
+static tn_status both(tn_status st, tn_tensor *first, tn_tensor *second, tn_tensor **rets) {
+    if (st == TN_OK) {
+        rets[0] = first;
+        rets[1] = second;
+    } else {
+        tn_tensor_unref(&first);
+        tn_tensor_unref(&second);
+    }
+    return st;
+}
+
+tn_status tni_composite_aminmax(const void *args, tn_tensor **rets) {
+    const tn_aminmax_args *a = args;
+    tn_tensor *low = NULL, *high = NULL;
+    tn_ints dims = TNI_OPT_DIMS(a->dim);
+    if (!a->dim.has && a->input->numel == 0)
+        return tn_fail(TN_E_STATE, 0,
+                       "aminmax(): cannot compute aminmax over an empty dimension as the operation "
+                       "has no identity.");
+    tn_status st = tn_amin(tni_t(a->input), dims, a->keepdim, &low);
+    if (st == TN_OK) st = tn_amax(tni_t(a->input), dims, a->keepdim, &high);
+    return both(st, low, high, rets);
+}
+
+/* ---- Spread ------------------------------------------------------------------------------------*/
+
+static tn_status spread_and_mean(const tn_view *v, tn_ints dim, double correction, int64_t keepdim,
+                                 bool root, tn_tensor **rets) {
+    tn_tensor *spread = NULL, *mean = NULL;
+    tn_status st = root ? tn__std(tni_t(v), dim, correction, keepdim, &spread)
+                        : tn__var(tni_t(v), dim, correction, keepdim, &spread);
+    if (st == TN_OK) st = tn_mean(tni_t(v), dim, keepdim, -1, &mean);
+    return both(st, spread, mean, rets);
+}
+
+static double correction_of(const tn_scalar *s) {
+    return s->kind == TN_SCALAR_NONE ? 1.0 : s->re;
+}
+
+tn_status tni_composite_var_mean(const void *args, tn_tensor **rets) {
+    const tn_var_mean_args *a = args;
+    return spread_and_mean(a->input, a->dim, correction_of(&a->correction), a->keepdim, false, rets);
+}
+
+tn_status tni_composite_var_mean_dim(const void *args, tn_tensor **rets) {
+    const tn_var_mean_dim_args *a = args;
+    return spread_and_mean(a->input, a->dim, a->unbiased ? 1.0 : 0.0, a->keepdim, false, rets);
+}
+
+tn_status tni_composite_std_mean(const void *args, tn_tensor **rets) {
+    const tn_std_mean_args *a = args;
+    return spread_and_mean(a->input, a->dim, correction_of(&a->correction), a->keepdim, true, rets);
+}
+
+tn_status tni_composite_std_mean_dim(const void *args, tn_tensor **rets) {
+    const tn_std_mean_dim_args *a = args;
+    return spread_and_mean(a->input, a->dim, a->unbiased ? 1.0 : 0.0, a->keepdim, true, rets);
+}
+
+/* ---- Norms, comparison of everything -----------------------------------------------------------*/
+
+tn_status tni_composite_linalg_vector_norm(const void *args, tn_tensor **rets) {
+    const tn_linalg_vector_norm_args *a = args;
+    tn_tensor *x = NULL;
+    if (tn_dtype_category(tn_view_dtype(a->input)) < TN_CAT_FLOAT)
+        return tn_fail(TN_E_DTYPE, 0,
+                       "linalg.vector_norm: Expected a floating point or complex tensor as input. Got "
+                       "%s",
+                       tni_type_text(tn_view_dtype(a->input)));
+    TN_TRY(tn__move(tni_t(a->input), a->dtype, -1, &x));
+    tn_status st = tn__vector_norm(x, a->ord.re, a->dim, a->keepdim, rets);
+    tn_tensor_unref(&x);
+    return st;
+}
+
+tn_status tni_composite_norm_str(const void *args, tn_tensor **rets) {
+    const tn_norm_str_args *a = args;
+    if (!a->p || strcmp(a->p, "fro") != 0)
+        return tn_fail(TN_E_UNSUPPORTED, 1, "norm: only the norm 'fro' has a name, got '%s'",
+                       a->p ? a->p : "None");
+    return tn_linalg_vector_norm(tni_t(a->input), tn_scalar_float(2.0), a->dim, a->keepdim, a->dtype,
+                                 rets);
+}
+
+tn_status tni_composite_equal(const void *args, tn_tensor **rets) {
+    const tn_equal_args *a = args;
+    tn_tensor *same = NULL;
+    bool fits = a->input->ndim == a->other->ndim;
+    for (int32_t i = 0; fits && i < a->input->ndim; i++)
+        fits = a->input->shape[i] == a->other->shape[i];
+    if (!fits) return tn_full((tn_ints){NULL, 0}, tn_scalar_bool(0), TN_BOOL, -1, rets);
+    TN_TRY(tn_eq(tni_t(a->input), tni_t(a->other), &same));
+    tn_status st = tn_all(same, tn_ints_none(), 0, rets);
+    tn_tensor_unref(&same);
+    return st;
+}

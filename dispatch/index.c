@@ -1,0 +1,399 @@
+/* index.c: advanced indexing. Whatever mixture of index tensors, masks and holes comes in becomes a
+ * list of int64 tensors of one shape and a view of the indexed tensor in which the dimensions they
+ * index stand side by side; the kernels `_index` and `_index_put_` see nothing else. */
+#include <stdio.h>
+
+#include "dispatch_priv.h"
+#include "plan_priv.h"
+#include "shape_priv.h"
+
+#include <tenon/op_args.h>
+#include <tenon/ops.h>
+
+/* What a kernel call needs. The tensors are owned. */
+typedef struct prepared {
+    tn_tensor *self;               /* view of the indexed tensor, dimensions in order */
+    tn_tensor *index[TN_MAX_DIMS]; /* int64, all of the same shape */
+    int64_t dims[TN_MAX_DIMS];     /* the dimension each of them indexes in the given tensor */
+    int64_t count, first;
+    int32_t ndim;                  /* shape of a result */
+    int64_t shape[TN_MAX_DIMS];
+} prepared;
+
+static void release(prepared *p) {
+    tn_tensor_unref(&p->self);
+    for (int64_t i = 0; i < p->count; i++) tn_tensor_unref(&p->index[i]);
+}
+
+static bool is_mask(const tn_view *v) {
+    return tn_view_dtype(v) == TN_BOOL || tn_view_dtype(v) == TN_U8;
+}
+
+/* The columns of mask's coordinates as index tensors of dimensions from *dim on. */
+static tn_status add_mask(prepared *p, const tn_view *self, tn_tensor *mask, int64_t *dim) {
+    tn_tensor *places = NULL;
+    if (*dim + mask->v.ndim > self->ndim)
+        return tn_fail(TN_E_INDEX, 1, "too many indices for tensor of dimension %d", (int)self->ndim);
+    for (int32_t d = 0; d < mask->v.ndim; d++)
+        if (mask->v.shape[d] != self->shape[*dim + d])
+            return tn_fail(TN_E_INDEX, 1,
+                           "The shape of the mask %s at index %d does not match the shape of the "
+                           "indexed tensor %s at index %lld",
+                           tni_shape_text_of(&mask->v), (int)d, tni_shape_text_of(self),
+                           (long long)(*dim + d));
+    TN_TRY(tn_nonzero(mask, &places));
+    tn_status st = TN_OK;
+    for (int32_t d = 0; d < mask->v.ndim && st == TN_OK; d++) {
+        int64_t n = places->v.shape[0];
+        st = tni_view_new(places, TN_I64, 1, &n, &places->v.strides[0],
+                          d * places->v.strides[1], &p->index[p->count]);
+        if (st == TN_OK) p->dims[p->count++] = (*dim)++;
+    }
+    tn_tensor_unref(&places);
+    return st;
+}
+
+static tn_status add_index(prepared *p, const tn_view *self, tn_tensor *index, int64_t *dim) {
+    int32_t dtype = tn_view_dtype(&index->v);
+    tn_tensor *near = NULL;
+    tn_device device = tn_tensor_device(tni_t(self));
+    int64_t code = (int64_t)device.slot << 8 | device.index;
+    if (is_mask(&index->v)) {
+        TN_TRY(tn__move(index, -1, code, &near));
+        tn_status st = add_mask(p, self, near, dim);
+        tn_tensor_unref(&near);
+        return st;
+    }
+    if (dtype != TN_I64 && dtype != TN_I32)
+        return tn_fail(TN_E_INDEX, 1,
+                       "tensors used as indices must be long, int, byte or bool tensors");
+    if (*dim >= self->ndim)
+        return tn_fail(TN_E_INDEX, 1, "too many indices for tensor of dimension %d", (int)self->ndim);
+    TN_TRY(tn__move(index, TN_I64, code, &p->index[p->count]));
+    p->dims[p->count++] = (*dim)++;
+    return TN_OK;
+}
+
+static tn_status broadcast_indices(prepared *p, int32_t *ret_ndim, int64_t *shape) {
+    int32_t n = 0;
+    for (int64_t i = 0; i < p->count; i++) {
+        const tn_view *v = &p->index[i]->v;
+        if (tni_broadcast_shapes(n, shape, v->ndim, v->shape, &n, shape) == TN_OK) continue;
+        char text[512];
+        size_t at = 0;
+        for (int64_t k = 0; k < p->count && at < sizeof text - 170; k++)
+            at += (size_t)snprintf(text + at, sizeof text - at, "%s%s", k ? ", " : "",
+                                   tni_shape_text_of(&p->index[k]->v));
+        return tn_fail(TN_E_INDEX, 1,
+                       "shape mismatch: indexing tensors could not be broadcast together with shapes "
+                       "%s",
+                       text);
+    }
+    for (int64_t i = 0; i < p->count; i++) {
+        const tn_view *v = &p->index[i]->v;
+        int64_t strides[TN_MAX_DIMS];
+        tn_tensor *wide;
+        for (int32_t d = 0; d < n; d++) {
+            int32_t own = d - (n - v->ndim);
+            strides[d] = own < 0 || v->shape[own] == 1 ? 0 : v->strides[own];
+        }
+        TN_TRY(tni_view_new(p->index[i], TN_I64, n, shape, strides, 0, &wide));
+        tn_tensor_unref(&p->index[i]);
+        p->index[i] = wide;
+    }
+    *ret_ndim = n;
+    return TN_OK;
+}
+
+/* The indexed dimensions side by side: where they are when they already are, else in front. */
+static tn_status place_self(prepared *p, const tn_view *self, int32_t index_ndim,
+                            const int64_t *index_shape) {
+    int64_t shape[TN_MAX_DIMS], strides[TN_MAX_DIMS];
+    bool adjacent = p->dims[p->count - 1] - p->dims[0] == p->count - 1;
+    int32_t n = 0;
+    p->first = adjacent ? p->dims[0] : 0;
+    if (self->ndim - (int32_t)p->count + index_ndim > TN_MAX_DIMS)
+        return tn_fail(TN_E_VALUE, 1, "a tensor has at most %d dimensions", TN_MAX_DIMS);
+    for (int64_t i = 0; !adjacent && i < p->count; i++, n++) {
+        shape[n] = self->shape[p->dims[i]];
+        strides[n] = self->strides[p->dims[i]];
+    }
+    for (int32_t d = 0, k = 0; d < self->ndim; d++) {
+        bool indexed = k < p->count && p->dims[k] == d;
+        k += indexed;
+        if (indexed && !adjacent) continue;
+        shape[n] = self->shape[d];
+        strides[n++] = self->strides[d];
+    }
+    p->ndim = 0;
+    for (int64_t d = 0; d < p->first; d++) p->shape[p->ndim++] = shape[d];
+    for (int32_t d = 0; d < index_ndim; d++) p->shape[p->ndim++] = index_shape[d];
+    for (int64_t d = p->first + p->count; d < n; d++) p->shape[p->ndim++] = shape[d];
+    return tni_view_new(tni_t(self), tn_view_dtype(self), n, shape, strides, 0, &p->self);
+}
+
+/* p->count is 0 where nothing indexes. */
+static tn_status prepare(prepared *p, const tn_view *self, tn_views indices) {
+    int64_t shape[TN_MAX_DIMS], dim = 0;
+    int32_t ndim = 0;
+    p->self = NULL;
+    p->count = 0;
+    for (int64_t i = 0; i < indices.n; i++) {
+        if (indices.v[i]) {
+            TN_TRY(add_index(p, self, tni_t(indices.v[i]), &dim));
+        } else if (dim++ >= self->ndim) {
+            return tn_fail(TN_E_INDEX, 1, "too many indices for tensor of dimension %d",
+                           (int)self->ndim);
+        }
+    }
+    if (p->count == 0) return TN_OK;
+    TN_TRY(broadcast_indices(p, &ndim, shape));
+    return place_self(p, self, ndim, shape);
+}
+
+static tn_tensors index_list(const prepared *p) {
+    tn_tensors t = {p->index, p->count};
+    return t;
+}
+
+tn_status tni_composite_index(const void *args, tn_tensor **rets) {
+    const tn_index_args *a = args;
+    prepared p;
+    tn_status st = prepare(&p, a->input, a->indices);
+    if (st == TN_OK && p.count == 0)
+        st = tn_clone(tni_t(a->input), TN_FORMAT_PRESERVE, rets);
+    else if (st == TN_OK)
+        st = tn__index(p.self, index_list(&p), p.first, tn_ints_of(p.dims, p.count), rets);
+    release(&p);
+    return st;
+}
+
+/* values in the dtype and shape of the places they go to, without memory of their own. */
+static tn_status fit_values(const prepared *p, const tn_view *self, tn_tensor *values,
+                            tn_tensor **ret) {
+    int64_t strides[TN_MAX_DIMS];
+    tn_tensor *same = NULL;
+    tn_device device = tn_tensor_device(tni_t(self));
+    int32_t want = tn_view_dtype(self), lead = 0, n = values->v.ndim;
+    if (tn_view_dtype(&values->v) != want && n > 0)
+        return tn_fail(TN_E_DTYPE, 2,
+                       "Index put requires the source and destination dtypes match, got %s for the "
+                       "destination and %s for the source.",
+                       tni_type_text(want), tni_type_text(tn_view_dtype(&values->v)));
+    TN_TRY(tn__move(values, want, (int64_t)device.slot << 8 | device.index, &same));
+    while (n - lead > p->ndim && same->v.shape[lead] == 1) lead++;
+    bool fits = n - lead <= p->ndim;
+    for (int32_t d = 0; fits && d < p->ndim; d++) {
+        int32_t own = d - (p->ndim - n);
+        int64_t size = own < lead ? 1 : same->v.shape[own];
+        fits = size == 1 || size == p->shape[d];
+        strides[d] = size == 1 ? 0 : same->v.strides[own];
+    }
+    tn_status st = fits ? tni_view_new(same, want, p->ndim, p->shape, strides, 0, ret)
+                        : tn_fail(TN_E_SHAPE, 2,
+                                  "shape mismatch: value tensor of shape %s cannot be broadcast to "
+                                  "indexing result of shape %s",
+                                  tni_shape_text_of(&values->v), tni_shape_text(p->ndim, p->shape));
+    tn_tensor_unref(&same);
+    return st;
+}
+
+static tn_status put(tn_tensor *self, tn_views indices, tn_tensor *values, int64_t accumulate) {
+    prepared p;
+    tn_tensor *fit = NULL, *same = NULL;
+    tn_status st = prepare(&p, &self->v, indices);
+    if (st) goto out;
+    if (p.count == 0) {
+        st = accumulate ? tn_add_(self, values, tn_scalar_int(1)) : tn_copy_(self, values, 0, &same);
+        goto out;
+    }
+    if ((st = fit_values(&p, &self->v, values, &fit))) goto out;
+    /* values that look at self are read while it is written */
+    if (tni_overlap_of(self, values) != TNI_OVERLAP_NONE ||
+        (self->storage && self->storage == values->storage)) {
+        tn_tensor *copy = NULL;
+        if ((st = tn_clone(fit, TN_FORMAT_CONTIGUOUS, &copy))) goto out;
+        tn_tensor_unref(&fit);
+        fit = copy;
+    }
+    st = tn__index_put_(p.self, index_list(&p), fit, p.first, tn_ints_of(p.dims, p.count), accumulate,
+                        &same);
+out:
+    tn_tensor_unref(&fit);
+    tn_tensor_unref(&same);
+    release(&p);
+    return st;
+}
+
+tn_status tni_composite_index_put_(const void *args, tn_tensor **rets) {
+    const tn_index_put__args *a = args;
+    TN_TRY(put(tni_t(a->self), a->indices, tni_t(a->values), a->accumulate));
+    rets[0] = tn_tensor_ref(tni_t(a->self));
+    return TN_OK;
+}
+
+tn_status tni_composite__index_backward(const void *args, tn_tensor **rets) {
+    const tn__index_backward_args *a = args;
+    tn_tensor *whole;
+    TN_TRY(tn_new_zeros(tni_t(a->grad), a->size, -1, -1, &whole));
+    tn_status st = put(whole, a->indices, tni_t(a->grad), 1);
+    if (st == TN_OK)
+        rets[0] = whole;
+    else
+        tn_tensor_unref(&whole);
+    return st;
+}
+
+tn_status tni_composite__index_cleared(const void *args, tn_tensor **rets) {
+    const tn__index_cleared_args *a = args;
+    tn_tensor *copy, *zero = NULL;
+    TN_TRY(tn_clone(tni_t(a->input), TN_FORMAT_PRESERVE, &copy));
+    tn_status st = tn_new_zeros(copy, (tn_ints){NULL, 0}, -1, -1, &zero);
+    if (st == TN_OK) st = put(copy, a->indices, zero, 0);
+    tn_tensor_unref(&zero);
+    if (st == TN_OK)
+        rets[0] = copy;
+    else
+        tn_tensor_unref(&copy);
+    return st;
+}
+
+/* ---- Along one dimension -----------------------------------------------------------------------*/
+
+tn_status tni_composite__index_select_backward(const void *args, tn_tensor **rets) {
+    const tn__index_select_backward_args *a = args;
+    tn_tensor *whole, *same = NULL;
+    TN_TRY(tn_new_zeros(tni_t(a->grad), a->size, -1, -1, &whole));
+    tn_status st = tn_index_add_(whole, a->dim, tni_t(a->index), tni_t(a->grad), tn_scalar_int(1), &same);
+    tn_tensor_unref(&whole);
+    if (st == TN_OK) rets[0] = same;
+    return st;
+}
+
+tn_status tni_composite_index_fill_(const void *args, tn_tensor **rets) {
+    const tn_index_fill__args *a = args;
+    tn_tensor *self = tni_t(a->self), *value = NULL, *wide = NULL;
+    int64_t shape[TN_MAX_DIMS];
+    if (a->value->ndim != 0)
+        return tn_fail(TN_E_SHAPE, 3,
+                       "index_fill_ only supports a 0-dimensional value tensor, but got tensor with %d "
+                       "dimension(s).",
+                       (int)a->value->ndim);
+    memcpy(shape, self->v.shape, sizeof *shape * (size_t)self->v.ndim);
+    if (self->v.ndim) shape[a->dim] = a->index->numel;
+    tn_status st = tn_new_empty(self, (tn_ints){NULL, 0}, -1, -1, &value);
+    if (st) goto out;
+    if ((st = tni_copy_into(value, tni_t(a->value)))) goto out;
+    if ((st = tn_expand(value, tn_ints_of(shape, self->v.ndim), 0, &wide))) goto out;
+    st = tn_index_copy_(self, a->dim, tni_t(a->index), wide, rets);
+out:
+    tn_tensor_unref(&value);
+    tn_tensor_unref(&wide);
+    return st;
+}
+
+/* ---- Coordinates -------------------------------------------------------------------------------*/
+
+tn_status tni_composite__nonzero_tuple(const void *args, tn_tensor **rets) {
+    const tn__nonzero_tuple_args *a = args;
+    tn_tensor_list *list = (tn_tensor_list *)(void *)rets;
+    tn_tensor *x = NULL, *places = NULL;
+    tn_status st = tn_atleast_1d(tni_t(a->input), &x);
+    if (st == TN_OK) st = tn_nonzero(x, &places);
+    if (st == TN_OK) st = tn_unbind(places, 1, list);
+    tn_tensor_unref(&x);
+    tn_tensor_unref(&places);
+    return st;
+}
+
+tn_status tni_composite_where_condition(const void *args, tn_tensor **rets) {
+    const tn_where_condition_args *a = args;
+    return tn__nonzero_tuple(tni_t(a->condition), (tn_tensor_list *)(void *)rets);
+}
+
+/* ---- Masks, flat positions ---------------------------------------------------------------------*/
+
+tn_status tni_composite_take(const void *args, tn_tensor **rets) {
+    const tn_take_args *a = args;
+    tn_tensor *flat = NULL, *const list[] = {tni_t(a->index)};
+    int32_t dtype = tn_view_dtype(a->index);
+    if (dtype != TN_I64)
+        return tn_fail(TN_E_DTYPE, 1, "take(): Expected a long tensor for index, but got %s",
+                       tni_type_text(dtype));
+    if (a->input->numel == 0 && a->index->numel != 0)
+        return tn_fail(TN_E_INDEX, 0, "take(): tried to take from an empty tensor");
+    tn_status st = tn_reshape(tni_t(a->input), TN_INTS(-1), &flat);
+    if (st == TN_OK) st = tn_index(flat, (tn_tensors){list, 1}, rets);
+    tn_tensor_unref(&flat);
+    return st;
+}
+
+/* x and mask expanded to their common shape. */
+static tn_status expand_both(tn_tensor *x, tn_tensor *mask, tn_tensor **ret_x, tn_tensor **ret_mask) {
+    int64_t shape[TN_MAX_DIMS];
+    int32_t n = 0;
+    TN_TRY(tni_broadcast_shapes(x->v.ndim, x->v.shape, mask->v.ndim, mask->v.shape, &n, shape));
+    TN_TRY(tn_expand(x, tn_ints_of(shape, n), 0, ret_x));
+    return tn_expand(mask, tn_ints_of(shape, n), 0, ret_mask);
+}
+
+tn_status tni_composite_masked_select(const void *args, tn_tensor **rets) {
+    const tn_masked_select_args *a = args;
+    tn_tensor *x = NULL, *mask = NULL, *flat_x = NULL, *flat_mask = NULL;
+    if (!is_mask(a->mask))
+        return tn_fail(TN_E_DTYPE, 1, "masked_select: expected BoolTensor for mask");
+    tn_status st = expand_both(tni_t(a->input), tni_t(a->mask), &x, &mask);
+    if (st) goto out;
+    if ((st = tn_atleast_1d(x, &flat_x))) goto out;
+    if ((st = tn_atleast_1d(mask, &flat_mask))) goto out;
+    tn_tensor *const list[] = {flat_mask};
+    st = tn_index(flat_x, (tn_tensors){list, 1}, rets);
+out:
+    tn_tensor_unref(&x);
+    tn_tensor_unref(&mask);
+    tn_tensor_unref(&flat_x);
+    tn_tensor_unref(&flat_mask);
+    return st;
+}
+
+tn_status tni_composite_masked_scatter(const void *args, tn_tensor **rets) {
+    const tn_masked_scatter_args *a = args;
+    tn_tensor *x = NULL, *mask = NULL, *copy = NULL, *places = NULL, *flat = NULL, *some = NULL;
+    tn_tensor *line = NULL, *flat_mask = NULL, *put_to = NULL;
+    if (!is_mask(a->mask))
+        return tn_fail(TN_E_DTYPE, 1, "masked_scatter_ only supports boolean masks, but got mask with "
+                                      "dtype %s",
+                       tni_type_text(tn_view_dtype(a->mask)));
+    if (tn_view_dtype(a->input) != tn_view_dtype(a->source))
+        return tn_fail(TN_E_DTYPE, 2,
+                       "masked_scatter: expected self and source to have same dtypes but got %s and %s",
+                       tni_type_text(tn_view_dtype(a->input)),
+                       tni_type_text(tn_view_dtype(a->source)));
+    tn_status st = expand_both(tni_t(a->input), tni_t(a->mask), &x, &mask);
+    if (st) goto out;
+    if ((st = tn_clone(x, TN_FORMAT_CONTIGUOUS, &copy))) goto out;
+    if ((st = tn_reshape(copy, TN_INTS(-1), &line))) goto out;
+    if ((st = tn_reshape(mask, TN_INTS(-1), &flat_mask))) goto out;
+    if ((st = tn_nonzero(flat_mask, &places))) goto out;
+    if ((st = tn_reshape(tni_t(a->source), TN_INTS(-1), &flat))) goto out;
+    int64_t n = tn_tensor_shape(places)[0];
+    if (n > a->source->numel) {
+        st = tn_fail(TN_E_SHAPE, 2, "Number of elements of source < number of ones in mask");
+        goto out;
+    }
+    if ((st = tn_narrow(flat, 0, 0, n, &some))) goto out;
+    tn_tensor *const list[] = {flat_mask};
+    if ((st = tn_index_put(line, (tn_tensors){list, 1}, some, 0, &put_to))) goto out;
+    st = tn_reshape(put_to, tn_ints_of(tn_tensor_shape(x), tn_tensor_ndim(x)), rets);
+out:
+    tn_tensor_unref(&x);
+    tn_tensor_unref(&mask);
+    tn_tensor_unref(&copy);
+    tn_tensor_unref(&places);
+    tn_tensor_unref(&flat);
+    tn_tensor_unref(&some);
+    tn_tensor_unref(&line);
+    tn_tensor_unref(&flat_mask);
+    tn_tensor_unref(&put_to);
+    return st;
+}
