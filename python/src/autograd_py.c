@@ -1,0 +1,240 @@
+/* autograd_py.c: backward, grad, and hooks of tensors. */
+#include "binding_priv.h"
+
+/* ---- Lists of tensors --------------------------------------------------------------------------*/
+
+typedef struct tensors {
+    tn_tensor **v; /* borrowed tensors; NULL for None */
+    int64_t n;
+    PyObject *seq; /* keeps them */
+} tensors;
+
+static void tensors_free(tensors *list) {
+    PyMem_Free(list->v);
+    Py_XDECREF(list->seq);
+}
+
+/* A tensor, a sequence of tensors (or None where allowed), or None for no list. */
+static bool tensors_of(PyObject *o, bool allow_none, const char *what, tensors *ret) {
+    *ret = (tensors){NULL, 0, NULL};
+    if (!o || o == Py_None) return true;
+    ret->seq = tnp_is_tensor(o) ? PyTuple_Pack(1, o) : PySequence_Tuple(o);
+    if (!ret->seq) return false;
+    Py_ssize_t n = PyTuple_Size(ret->seq);
+    ret->v = PyMem_Calloc((size_t)n + 1, sizeof *ret->v);
+    if (!ret->v) return PyErr_NoMemory() != NULL;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *item = PyTuple_GetItem(ret->seq, i);
+        if (tnp_is_tensor(item)) {
+            ret->v[i] = tnp_of(item);
+        } else if (item != Py_None || !allow_none) {
+            PyErr_Format(PyExc_TypeError, "%s must be Tensors, not %R", what,
+                         (PyObject *)Py_TYPE(item));
+            return false;
+        }
+    }
+    ret->n = n;
+    return true;
+}
+
+static bool same_count(const tensors *roots, const tensors *grads) {
+    if (!grads->seq || grads->n == roots->n) return true;
+    PyErr_Format(PyExc_RuntimeError, "got %lld tensors and %lld gradients", (long long)roots->n,
+                 (long long)grads->n);
+    return false;
+}
+
+/* _backward(roots, grads, retain_graph, create_graph, inputs) */
+static PyObject *backward(PyObject *unused, PyObject *args) {
+    PyObject *py_roots, *py_grads, *py_inputs, *result = NULL;
+    int retain, create;
+    tensors roots = {0}, grads = {0}, inputs = {0};
+    (void)unused;
+    if (!PyArg_ParseTuple(args, "OOppO:_backward", &py_roots, &py_grads, &retain, &create,
+                          &py_inputs))
+        return NULL;
+    bool ok = tensors_of(py_roots, false, "roots", &roots) &&
+              tensors_of(py_grads, true, "gradients", &grads) &&
+              tensors_of(py_inputs, false, "inputs", &inputs) && same_count(&roots, &grads);
+    if (ok && inputs.seq && inputs.n == 0) {
+        PyErr_SetString(PyExc_RuntimeError, "`inputs` argument to `backward()` cannot be empty.");
+        ok = false;
+    }
+    if (ok) {
+        PyThreadState *state = PyEval_SaveThread();
+        tn_status st = tn_backward(roots.v, grads.v, roots.n, inputs.v, inputs.n, retain, create);
+        PyEval_RestoreThread(state);
+        if (tnp_check(st) == 0) result = Py_BuildValue("");
+    }
+    tensors_free(&roots);
+    tensors_free(&grads);
+    tensors_free(&inputs);
+    return result;
+}
+
+static PyObject *take_tuple(tn_tensor **v, int64_t n) {
+    PyObject *tuple = PyTuple_New((Py_ssize_t)n);
+    for (int64_t i = 0; i < n; i++) {
+        PyObject *o = tnp_wrap_opt(v[i]);
+        if (tuple)
+            PyTuple_SetItem(tuple, (Py_ssize_t)i, o);
+        else
+            Py_XDECREF(o);
+    }
+    return tuple;
+}
+
+/* _grad(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused) */
+static PyObject *grad(PyObject *unused, PyObject *args) {
+    PyObject *py_outputs, *py_inputs, *py_grads, *result = NULL;
+    int retain, create, allow_unused;
+    tensors outputs = {0}, inputs = {0}, grads = {0};
+    (void)unused;
+    if (!PyArg_ParseTuple(args, "OOOppp:_grad", &py_outputs, &py_inputs, &py_grads, &retain,
+                          &create, &allow_unused))
+        return NULL;
+    bool ok = tensors_of(py_outputs, false, "outputs", &outputs) &&
+              tensors_of(py_inputs, false, "inputs", &inputs) &&
+              tensors_of(py_grads, true, "grad_outputs", &grads) && same_count(&outputs, &grads);
+    tn_tensor **ret = ok ? PyMem_Calloc((size_t)inputs.n + 1, sizeof *ret) : NULL;
+    if (ok && !ret) PyErr_NoMemory();
+    if (ret) {
+        PyThreadState *state = PyEval_SaveThread();
+        tn_status st = tn_grad(outputs.v, grads.v, outputs.n, inputs.v, inputs.n, retain, create,
+                               allow_unused, ret);
+        PyEval_RestoreThread(state);
+        if (tnp_check(st) == 0) result = take_tuple(ret, inputs.n);
+        PyMem_Free(ret);
+    }
+    tensors_free(&outputs);
+    tensors_free(&inputs);
+    tensors_free(&grads);
+    return result;
+}
+
+/* ---- Methods of Tensor -------------------------------------------------------------------------*/
+
+static PyObject *tensor_backward(PyObject *self, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"gradient", "retain_graph", "create_graph", "inputs", NULL};
+    PyObject *gradient = Py_None, *retain = Py_None, *inputs = Py_None;
+    int create = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OOpO:backward", names, &gradient, &retain,
+                                     &create, &inputs))
+        return NULL;
+    int keep = retain == Py_None ? create : PyObject_IsTrue(retain);
+    if (keep < 0) return NULL;
+    PyObject *call = Py_BuildValue("(OOiiO)", self, gradient, keep, create, inputs);
+    PyObject *r = call ? backward(NULL, call) : NULL;
+    Py_XDECREF(call);
+    return r;
+}
+
+static tn_status run_tensor_hook(void *ctx, tn_tensor *grad_in, tn_tensor **ret_grad) {
+    PyGILState_STATE gil = PyGILState_Ensure();
+    PyObject *g = tnp_wrap(tn_tensor_ref(grad_in));
+    PyObject *r = g ? PyObject_CallFunctionObjArgs(ctx, g, NULL) : NULL;
+    Py_XDECREF(g);
+    tn_status st = tnp_hook_result(r, ret_grad);
+    PyGILState_Release(gil);
+    return st;
+}
+
+static tn_status run_leaf_hook(void *ctx, tn_tensor *leaf) {
+    PyGILState_STATE gil = PyGILState_Ensure();
+    PyObject *t = tnp_wrap(tn_tensor_ref(leaf));
+    PyObject *r = t ? PyObject_CallFunctionObjArgs(ctx, t, NULL) : NULL;
+    tn_status st = r ? TN_OK : TN_E_HOST;
+    Py_XDECREF(r);
+    Py_XDECREF(t);
+    PyGILState_Release(gil);
+    return st;
+}
+
+static PyObject *register_hook(PyObject *self, PyObject *fn) {
+    tn_hook *hook;
+    if (!tn_requires_grad(tnp_of(self))) {
+        PyErr_SetString(PyExc_RuntimeError,
+                        "cannot register a hook on a tensor that doesn't require gradient");
+        return NULL;
+    }
+    Py_INCREF(fn);
+    tn_status st = tn_hook_tensor(tnp_of(self), run_tensor_hook, fn, tnp_release_object, &hook);
+    if (st == TN_OK) return tnp_hook_object(hook);
+    Py_DECREF(fn);
+    return tnp_raise(st);
+}
+
+static PyObject *register_leaf_hook(PyObject *self, PyObject *fn) {
+    tn_hook *hook;
+    if (!tn_is_leaf(tnp_of(self)) || !tn_requires_grad(tnp_of(self))) {
+        PyErr_SetString(PyExc_RuntimeError, "post accumulate grad hooks cannot be registered on "
+                                            "non-leaf tensors or tensors that don't require "
+                                            "gradient");
+        return NULL;
+    }
+    Py_INCREF(fn);
+    tn_status st = tn_hook_leaf(tnp_of(self), run_leaf_hook, fn, tnp_release_object, &hook);
+    if (st == TN_OK) return tnp_hook_object(hook);
+    Py_DECREF(fn);
+    return tnp_raise(st);
+}
+
+static PyObject *done(PyObject *self, tn_status st) {
+    if (st != TN_OK) return tnp_raise(st);
+    Py_INCREF(self);
+    return self;
+}
+static PyObject *retain_grad(PyObject *self, PyObject *unused) {
+    (void)unused;
+    if (tnp_check(tn_retain_grad(tnp_of(self))) < 0) return NULL;
+    Py_RETURN_NONE;
+}
+static PyObject *detach_(PyObject *self, PyObject *unused) {
+    (void)unused;
+    return done(self, tn_detach_(tnp_of(self)));
+}
+static PyObject *requires_grad_(PyObject *self, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"requires_grad", NULL};
+    int on = 1;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|p:requires_grad_", names, &on)) return NULL;
+    return done(self, tn_set_requires_grad(tnp_of(self), on));
+}
+
+#define KEYWORDS (METH_VARARGS | METH_KEYWORDS)
+PyMethodDef tnp_autograd_methods[] = {
+    {"backward", TNP_CFUNC(tensor_backward), KEYWORDS,
+     "backward(gradient=None, retain_graph=None, create_graph=False, inputs=None)\n\n"
+     "Adds the gradients of this tensor to the .grad of the leaves that it was computed from."},
+    {"register_hook", register_hook, METH_O,
+     "register_hook(fn): fn(grad) sees the gradient and may return another."},
+    {"register_post_accumulate_grad_hook", register_leaf_hook, METH_O,
+     "fn(tensor) runs after the gradient was added to .grad."},
+    {"retain_grad", retain_grad, METH_NOARGS, "Keeps .grad although this is no leaf."},
+    {"detach_", detach_, METH_NOARGS, "Cuts the tensor off from its history."},
+    {"requires_grad_", TNP_CFUNC(requires_grad_), KEYWORDS,
+     "requires_grad_(requires_grad=True): switches recording on for this tensor."},
+    {NULL, NULL, 0, NULL},
+};
+
+/* ---- Functions ---------------------------------------------------------------------------------*/
+
+static PyObject *set_anomaly(PyObject *unused, PyObject *args) {
+    int on, check_nan = 1;
+    (void)unused;
+    if (!PyArg_ParseTuple(args, "p|p:_set_anomaly", &on, &check_nan)) return NULL;
+    return PyLong_FromLong(tn_anomaly_set(on, check_nan));
+}
+static PyObject *get_anomaly(PyObject *unused, PyObject *none) {
+    (void)unused, (void)none;
+    return PyLong_FromLong(tn_anomaly_get());
+}
+
+static PyMethodDef functions[] = {
+    {"_backward", backward, METH_VARARGS, "_backward(roots, grads, retain, create, inputs)"},
+    {"_grad", grad, METH_VARARGS, "_grad(outputs, inputs, grads, retain, create, allow_unused)"},
+    {"_set_anomaly", set_anomaly, METH_VARARGS, "_set_anomaly(on, check_nan) -> the old bits"},
+    {"_get_anomaly", get_anomaly, METH_NOARGS, "Bit 0: on; bit 1: NaN gradients are failures."},
+    {NULL, NULL, 0, NULL},
+};
+
+bool tnp_autograd_init(PyObject *module) { return PyModule_AddFunctions(module, functions) == 0; }

@@ -1,0 +1,204 @@
+/* convert.c: numbers between Python and tensors, element by element. */
+#include "binding_priv.h"
+
+/* ---- NumPy, when the program uses it -----------------------------------------------------------
+ * NumPy is looked up among the loaded modules and never imported for a test of type: an object can
+ * only be one of its kind when it is loaded. */
+
+static PyObject *np_generic, *np_ndarray;
+
+static bool find_numpy(void) {
+    if (np_ndarray) return true;
+    PyObject *modules = PySys_GetObject("modules");
+    PyObject *np = modules ? PyDict_GetItemString(modules, "numpy") : NULL;
+    if (!np) return false;
+    np_generic = PyObject_GetAttrString(np, "generic");
+    np_ndarray = np_generic ? PyObject_GetAttrString(np, "ndarray") : NULL;
+    if (!np_ndarray) PyErr_Clear(); /* numpy is being imported right now */
+    return np_ndarray != NULL;
+}
+
+bool tnp_is_numpy_scalar(PyObject *o) {
+    return find_numpy() && PyType_IsSubtype(Py_TYPE(o), (PyTypeObject *)np_generic);
+}
+bool tnp_is_numpy_array(PyObject *o) {
+    return find_numpy() && PyType_IsSubtype(Py_TYPE(o), (PyTypeObject *)np_ndarray);
+}
+
+PyObject *tnp_numpy(const char *what) {
+    static PyObject *np;
+    if (np) return np;
+    np = PyImport_ImportModule("numpy");
+    if (!np && PyErr_ExceptionMatches(PyExc_ImportError))
+        PyErr_Format(PyExc_RuntimeError, "%s needs NumPy, which is not installed", what);
+    return np;
+}
+
+/* ---- Numbers -----------------------------------------------------------------------------------*/
+
+static int int_of_long(PyObject *o, int64_t *ret_value) {
+    int overflow;
+    long long v = PyLong_AsLongLongAndOverflow(o, &overflow);
+    if (overflow) {
+        PyErr_SetString(PyExc_OverflowError, "int too large to convert to a 64-bit integer");
+        return -1;
+    }
+    if (v == -1 && PyErr_Occurred()) return -1;
+    *ret_value = v;
+    return 1;
+}
+
+/* A NumPy scalar as the Python number it holds; ret: what `from` says. */
+static int through_item(PyObject *o, int (*from)(PyObject *, void *), void *ret) {
+    PyObject *plain = PyObject_CallMethod(o, "item", NULL);
+    if (!plain) return -1;
+    int r = tnp_is_numpy_scalar(plain) ? 0 : from(plain, ret);
+    Py_DECREF(plain);
+    return r;
+}
+static int scalar_from_void(PyObject *o, void *ret) { return tnp_scalar_from(o, ret); }
+static int int_from_void(PyObject *o, void *ret) { return tnp_int_from(o, ret); }
+
+int tnp_scalar_from(PyObject *o, tn_scalar *ret_scalar) {
+    if (PyFloat_Check(o)) {
+        *ret_scalar = tn_scalar_float(PyFloat_AsDouble(o));
+        return 1;
+    }
+    if (PyBool_Check(o)) {
+        *ret_scalar = tn_scalar_bool(o == Py_True);
+        return 1;
+    }
+    if (PyLong_Check(o)) {
+        int64_t v;
+        int r = int_of_long(o, &v);
+        if (r > 0) *ret_scalar = tn_scalar_int(v);
+        return r;
+    }
+    if (PyComplex_Check(o)) {
+        *ret_scalar = tn_scalar_complex(PyComplex_RealAsDouble(o), PyComplex_ImagAsDouble(o));
+        return 1;
+    }
+    if (tnp_is_tensor(o)) {
+        const tn_tensor *t = tnp_of(o);
+        if (tn_tensor_ndim(t) != 0) return 0;
+        return tnp_check(tn_tensor_item(t, ret_scalar)) == 0 ? 1 : -1;
+    }
+    if (tnp_is_numpy_scalar(o)) return through_item(o, scalar_from_void, ret_scalar);
+    return 0;
+}
+
+PyObject *tnp_scalar_to(const tn_scalar *s) {
+    switch (s->kind) {
+        case TN_CAT_BOOL: return PyBool_FromLong(s->i != 0);
+        case TN_CAT_INT: return PyLong_FromLongLong(s->i);
+        case TN_CAT_FLOAT: return PyFloat_FromDouble(s->re);
+        default: return PyComplex_FromDoubles(s->re, s->im);
+    }
+}
+
+int tnp_int_from(PyObject *o, int64_t *ret_value) {
+    if (PyLong_Check(o)) return PyBool_Check(o) ? 0 : int_of_long(o, ret_value);
+    if (tnp_is_tensor(o)) {
+        const tn_tensor *t = tnp_of(o);
+        tn_scalar s;
+        if (tn_tensor_ndim(t) != 0 || tn_dtype_category(tn_tensor_dtype(t)) != TN_CAT_INT) return 0;
+        if (tnp_check(tn_tensor_item(t, &s)) < 0) return -1;
+        *ret_value = s.i;
+        return 1;
+    }
+    if (tnp_is_numpy_scalar(o)) return through_item(o, int_from_void, ret_value);
+    if (PyFloat_Check(o) || !PyIndex_Check(o)) return 0;
+    PyObject *whole = PyNumber_Index(o);
+    if (!whole) return -1;
+    int r = int_of_long(whole, ret_value);
+    Py_DECREF(whole);
+    return r;
+}
+
+/* ---- Elements ----------------------------------------------------------------------------------*/
+
+static float f16_value(uint16_t h) {
+    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exponent = (h >> 10) & 31u, bits;
+    uint32_t fraction = h & 0x3ffu;
+    float f;
+    if (exponent == 31)
+        bits = sign | 0x7f800000u | fraction << 13;
+    else if (exponent)
+        bits = sign | (exponent + 112u) << 23 | fraction << 13;
+    else {
+        f = (float)fraction * 0x1p-24f;
+        return sign ? -f : f;
+    }
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+static float bf16_value(uint16_t h) {
+    uint32_t bits = (uint32_t)h << 16;
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+/* Elements are read through memcpy since foreign memory need not be aligned. */
+PyObject *tnp_element(int32_t dtype, const void *p) {
+    union {
+        uint8_t u8;
+        int8_t i8;
+        int16_t i16;
+        uint16_t u16;
+        int32_t i32;
+        int64_t i64;
+        float f32;
+        double f64;
+        struct tn_c64 c64;
+        struct tn_c128 c128;
+    } v;
+    if (dtype < TN_DTYPE_BUILTIN_COUNT) memcpy(&v, p, (size_t)tn_dtype_size(dtype));
+    switch (dtype) {
+        case TN_BOOL: return PyBool_FromLong(v.u8 != 0);
+        case TN_U8: return PyLong_FromLong(v.u8);
+        case TN_I8: return PyLong_FromLong(v.i8);
+        case TN_I16: return PyLong_FromLong(v.i16);
+        case TN_I32: return PyLong_FromLong(v.i32);
+        case TN_I64: return PyLong_FromLongLong(v.i64);
+        case TN_F16: return PyFloat_FromDouble((double)f16_value(v.u16));
+        case TN_BF16: return PyFloat_FromDouble((double)bf16_value(v.u16));
+        case TN_F32: return PyFloat_FromDouble((double)v.f32);
+        case TN_F64: return PyFloat_FromDouble(v.f64);
+        case TN_C64: return PyComplex_FromDoubles((double)v.c64.re, (double)v.c64.im);
+        case TN_C128: return PyComplex_FromDoubles(v.c128.re, v.c128.im);
+        default: return PyErr_Format(PyExc_NotImplementedError,
+                                     "elements of dtype %s have no Python number",
+                                     tn_dtype_name(dtype));
+    }
+}
+
+static PyObject *list_level(const tn_view *v, int32_t dim, const char *p) {
+    int32_t dtype = tn_view_dtype(v);
+    if (dim == v->ndim) return tnp_element(dtype, p);
+    int64_t n = v->shape[dim], step = v->strides[dim] * tn_view_itemsize(v);
+    PyObject *list = PyList_New((Py_ssize_t)n);
+    for (int64_t i = 0; list && i < n; i++) {
+        PyObject *item = list_level(v, dim + 1, p + i * step);
+        if (!item)
+            Py_CLEAR(list);
+        else
+            PyList_SetItem(list, (Py_ssize_t)i, item);
+    }
+    return list;
+}
+
+PyObject *tnp_tolist(const tn_tensor *t) {
+    const tn_view *v = tn_tensor_view(t);
+    if (tn_view_device(v) == 0 && tn_view_dtype(v) < TN_DTYPE_BUILTIN_COUNT)
+        return list_level(v, 0, v->data);
+    /* From a device, and of a plugin's dtype by way of float32. */
+    tn_device cpu = {0, 0};
+    int32_t dtype = tn_view_dtype(v) < TN_DTYPE_BUILTIN_COUNT ? tn_view_dtype(v) : TN_F32;
+    tn_tensor *copy = tnp_to((tn_tensor *)(uintptr_t)t, dtype, &cpu, false, TN_FORMAT_PRESERVE);
+    if (!copy) return NULL;
+    PyObject *list = list_level(tn_tensor_view(copy), 0, tn_tensor_view(copy)->data);
+    tn_tensor_unref(&copy);
+    return list;
+}

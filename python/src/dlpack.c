@@ -1,0 +1,397 @@
+/* dlpack.c: memory shared with other libraries: the buffer protocol and DLPack, both ways.
+ *
+ * What is handed out keeps an alias of the tensor, so the memory stays although the tensor may be
+ * given other storage later. What comes in is a foreign storage whose release gives it back. */
+#include "binding_priv.h"
+
+/* ---- Formats -----------------------------------------------------------------------------------*/
+
+static const char *const formats[TN_DTYPE_BUILTIN_COUNT] = {
+    [TN_BOOL] = "?", [TN_U8] = "B", [TN_I8] = "b",   [TN_I16] = "h", [TN_I32] = "i",
+    [TN_I64] = "q",  [TN_F16] = "e", [TN_F32] = "f", [TN_F64] = "d", [TN_C64] = "Zf",
+    [TN_C128] = "Zd",
+};
+
+static int32_t dtype_of_format(const char *format, Py_ssize_t itemsize) {
+    if (!format) return itemsize == 1 ? TN_U8 : -1;
+    if (*format == '@' || *format == '=' || *format == '<') format++;
+    if (format[0] == 'l' && format[1] == '\0') return itemsize == 8 ? TN_I64 : TN_I32;
+    if (format[0] == 'c' && format[1] == '\0') return TN_U8;
+    for (int32_t i = 0; i < TN_DTYPE_BUILTIN_COUNT; i++)
+        if (formats[i] && strcmp(formats[i], format) == 0 && tn_dtype_size(i) == itemsize) return i;
+    return -1;
+}
+
+void tnp_release_tensor(void *ctx) {
+    tn_tensor *t = ctx;
+    tn_tensor_unref(&t);
+}
+
+static tn_tensor *alias_of(const tn_tensor *t) {
+    tn_tensor *r = NULL;
+    tn_status st = tn_tensor_alias(t, tn_tensor_dtype(t), tn_tensor_ndim(t), tn_tensor_shape(t),
+                                   tn_tensor_strides(t), tn_tensor_storage_offset(t), &r);
+    return st == TN_OK ? r : tnp_raise(st);
+}
+
+/* ---- Buffers out -------------------------------------------------------------------------------*/
+
+typedef struct exported {
+    tn_tensor *alias;
+    Py_ssize_t dims[2 * TN_MAX_DIMS]; /* shape, then strides in bytes */
+} exported;
+
+static int refuse(Py_buffer *view, const char *why) {
+    view->obj = NULL;
+    PyErr_SetString(PyExc_BufferError, why);
+    return -1;
+}
+
+int tnp_getbuffer(PyObject *self, Py_buffer *view, int flags) {
+    tn_tensor *t = tnp_of(self);
+    const tn_view *v = tn_tensor_view(t);
+    int32_t dtype = tn_view_dtype(v);
+    bool packed = tn_view_is_contiguous(v);
+    if (tn_view_device(v) != 0) return refuse(view, "the tensor is not in the memory of the CPU");
+    if (v->word & TN_W_GRAD)
+        return refuse(view, "the tensor requires a gradient; use tensor.detach()");
+    if (dtype >= TN_DTYPE_BUILTIN_COUNT || !formats[dtype])
+        return refuse(view, "buffers have no format for this dtype");
+    if ((flags & PyBUF_WRITABLE) && (v->word & TN_W_READONLY))
+        return refuse(view, "the tensor's memory is read-only");
+    if (!packed && ((flags & PyBUF_STRIDES) != PyBUF_STRIDES ||
+                    (flags & PyBUF_C_CONTIGUOUS) == PyBUF_C_CONTIGUOUS))
+        return refuse(view, "the tensor is not contiguous");
+    if ((flags & PyBUF_F_CONTIGUOUS) == PyBUF_F_CONTIGUOUS && v->ndim > 1)
+        return refuse(view, "the tensor is not Fortran-contiguous");
+    exported *e = PyMem_Malloc(sizeof *e);
+    if (!e) {
+        view->obj = NULL;
+        PyErr_NoMemory();
+        return -1;
+    }
+    e->alias = alias_of(t);
+    if (!e->alias) {
+        PyMem_Free(e);
+        view->obj = NULL;
+        return -1;
+    }
+    for (int32_t i = 0; i < v->ndim; i++) {
+        e->dims[i] = (Py_ssize_t)v->shape[i];
+        e->dims[TN_MAX_DIMS + i] = (Py_ssize_t)(v->strides[i] * tn_view_itemsize(v));
+    }
+    static char nothing[1];
+    view->buf = v->data ? v->data : nothing;
+    view->len = (Py_ssize_t)(v->numel * tn_view_itemsize(v));
+    view->itemsize = (Py_ssize_t)tn_view_itemsize(v);
+    view->readonly = (v->word & TN_W_READONLY) != 0;
+    view->ndim = (flags & PyBUF_ND) ? v->ndim : 1;
+    view->format = (flags & PyBUF_FORMAT) ? (char *)(uintptr_t)formats[dtype] : NULL;
+    view->shape = (flags & PyBUF_ND) ? e->dims : NULL;
+    view->strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? e->dims + TN_MAX_DIMS : NULL;
+    view->suboffsets = NULL;
+    view->internal = e;
+    Py_INCREF(self);
+    view->obj = self;
+    return 0;
+}
+
+void tnp_releasebuffer(PyObject *self, Py_buffer *view) {
+    exported *e = view->internal;
+    (void)self;
+    tn_tensor_unref(&e->alias);
+    PyMem_Free(e);
+}
+
+/* ---- Buffers in --------------------------------------------------------------------------------*/
+
+static void release_buffer(void *ctx) {
+    if (!Py_IsInitialized()) return;
+    PyGILState_STATE gil = PyGILState_Ensure();
+    PyBuffer_Release(ctx);
+    PyMem_Free(ctx);
+    PyGILState_Release(gil);
+}
+
+static int get_view(PyObject *o, Py_buffer *view) {
+    if (PyObject_GetBuffer(o, view, PyBUF_FORMAT | PyBUF_STRIDES | PyBUF_WRITABLE) == 0) return 0;
+    PyErr_Clear();
+    if (PyObject_GetBuffer(o, view, PyBUF_FORMAT | PyBUF_STRIDES) == 0) return 0;
+    if (tnp_is_numpy_array(o)) {
+        PyErr_Clear();
+        PyObject *dtype = PyObject_GetAttrString(o, "dtype");
+        if (dtype)
+            PyErr_Format(PyExc_TypeError,
+                         "can't convert np.ndarray of type %S to a tensor: no dtype fits", dtype);
+        Py_XDECREF(dtype);
+    }
+    return -1;
+}
+
+static tn_tensor *from_view(Py_buffer *view) {
+    int64_t shape[TN_MAX_DIMS], strides[TN_MAX_DIMS];
+    tn_tensor *t = NULL;
+    int32_t dtype = dtype_of_format(view->format, view->itemsize);
+    if (dtype < 0) {
+        PyErr_Format(PyExc_TypeError,
+                     "can't convert a buffer with format '%s' (%zd bytes each) to a tensor: no "
+                     "dtype fits",
+                     view->format ? view->format : "B", view->itemsize);
+        return NULL;
+    }
+    if (view->ndim > TN_MAX_DIMS) {
+        PyErr_Format(PyExc_ValueError, "a tensor has at most %d dimensions", TN_MAX_DIMS);
+        return NULL;
+    }
+    for (int i = 0; i < view->ndim; i++) {
+        shape[i] = view->shape[i];
+        strides[i] = view->strides[i] / view->itemsize;
+        if (view->strides[i] % view->itemsize != 0) {
+            PyErr_SetString(PyExc_ValueError, "given array strides not a multiple of the element "
+                                              "byte size. Copy the array to reallocate the memory.");
+            return NULL;
+        }
+    }
+    tn_status st = tn_tensor_from_foreign(dtype, (tn_device){0, 0}, view->ndim, shape, strides,
+                                          view->buf, view->readonly, release_buffer, view, &t);
+    return st == TN_OK ? t : tnp_raise(st);
+}
+
+tn_tensor *tnp_from_buffer(PyObject *o, bool copy) {
+    Py_buffer *view = PyMem_Malloc(sizeof *view);
+    if (!view) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    if (get_view(o, view) < 0) {
+        PyMem_Free(view);
+        return NULL;
+    }
+    tn_tensor *t = from_view(view);
+    if (!t) {
+        PyBuffer_Release(view);
+        PyMem_Free(view);
+        return NULL;
+    }
+    if (!copy) return t;
+    tn_tensor *own = tnp_to(t, -1, NULL, true, TN_FORMAT_CONTIGUOUS);
+    tn_tensor_unref(&t);
+    return own;
+}
+
+/* ---- DLPack: the structs of its C interface ----------------------------------------------------*/
+
+typedef struct dl_tensor { /* the same as tn_view from `data` on */
+    void *data;
+    int32_t device_type, device_id;
+    int32_t ndim;
+    uint8_t code, bits;
+    uint16_t lanes;
+    int64_t *shape, *strides;
+    uint64_t byte_offset;
+} dl_tensor;
+typedef struct dl_managed {
+    dl_tensor tensor;
+    void *ctx;
+    void (*deleter)(struct dl_managed *self);
+} dl_managed;
+typedef struct dl_versioned {
+    uint32_t major, minor;
+    void *ctx;
+    void (*deleter)(struct dl_versioned *self);
+    uint64_t flags; /* 1: read-only, 2: copied */
+    dl_tensor tensor;
+} dl_versioned;
+_Static_assert(sizeof(tn_view) - offsetof(tn_view, data) == sizeof(dl_tensor), "a view is one");
+
+/* ---- DLPack out --------------------------------------------------------------------------------*/
+
+static void delete_managed(dl_managed *m) {
+    tnp_release_tensor(m->ctx);
+    free(m);
+}
+static void delete_versioned(dl_versioned *m) {
+    tnp_release_tensor(m->ctx);
+    free(m);
+}
+
+/* A capsule that nobody took over still owns its content. */
+static void drop_capsule(PyObject *capsule) {
+    if (PyCapsule_IsValid(capsule, "dltensor")) {
+        dl_managed *m = PyCapsule_GetPointer(capsule, "dltensor");
+        if (m->deleter) m->deleter(m);
+    } else if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
+        dl_versioned *m = PyCapsule_GetPointer(capsule, "dltensor_versioned");
+        if (m->deleter) m->deleter(m);
+    }
+}
+
+static PyObject *make_capsule(void *managed, const char *name, tn_tensor *alias) {
+    PyObject *capsule = managed ? PyCapsule_New(managed, name, drop_capsule) : PyErr_NoMemory();
+    if (capsule) return capsule;
+    free(managed);
+    tn_tensor_unref(&alias);
+    return NULL;
+}
+
+/* Takes over alias. */
+static PyObject *export_plain(tn_tensor *alias) {
+    dl_managed *m = calloc(1, sizeof *m);
+    if (m) {
+        memcpy(&m->tensor, &tn_tensor_view(alias)->data, sizeof m->tensor);
+        m->ctx = alias;
+        m->deleter = delete_managed;
+    }
+    return make_capsule(m, "dltensor", alias);
+}
+static PyObject *export_versioned(tn_tensor *alias, bool copied) {
+    dl_versioned *m = calloc(1, sizeof *m);
+    if (m) {
+        bool readonly = (tn_tensor_view(alias)->word & TN_W_READONLY) != 0;
+        m->major = 1;
+        m->ctx = alias;
+        m->deleter = delete_versioned;
+        m->flags = (readonly ? 1u : 0u) | (copied ? 2u : 0u);
+        memcpy(&m->tensor, &tn_tensor_view(alias)->data, sizeof m->tensor);
+    }
+    return make_capsule(m, "dltensor_versioned", alias);
+}
+
+PyObject *tnp_to_dlpack(PyObject *self, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"stream", "max_version", "dl_device", "copy", NULL};
+    PyObject *stream = Py_None, *version = Py_None, *device = Py_None, *copy = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOO:__dlpack__", names, &stream, &version,
+                                     &device, &copy))
+        return NULL;
+    tn_tensor *t = tnp_of(self);
+    const tn_view *v = tn_tensor_view(t);
+    if (v->word & TN_W_GRAD) {
+        PyErr_SetString(PyExc_BufferError,
+                        "Can't export tensors that require gradient, use tensor.detach()");
+        return NULL;
+    }
+    if (device != Py_None) {
+        long type = PyTuple_Check(device) && PyTuple_Size(device) == 2
+                        ? PyLong_AsLong(PyTuple_GetItem(device, 0))
+                        : -1;
+        if (PyErr_Occurred()) return NULL;
+        if (type != v->dl_device) {
+            PyErr_SetString(PyExc_BufferError, "the tensor is on another device; move it first");
+            return NULL;
+        }
+    }
+    bool versioned = PyTuple_Check(version) && PyTuple_Size(version) > 0 &&
+                     PyLong_AsLong(PyTuple_GetItem(version, 0)) >= 1;
+    if (PyErr_Occurred()) return NULL;
+    if ((v->word & TN_W_READONLY) && !versioned && copy != Py_True) {
+        PyErr_SetString(PyExc_BufferError,
+                        "the tensor is read-only, which this version of DLPack cannot say");
+        return NULL;
+    }
+    tn_tensor *out = copy == Py_True ? tnp_to(t, -1, NULL, true, TN_FORMAT_PRESERVE) : alias_of(t);
+    if (!out) return NULL;
+    return versioned ? export_versioned(out, copy == Py_True) : export_plain(out);
+}
+
+PyObject *tnp_dlpack_device(PyObject *self, PyObject *unused) {
+    const tn_view *v = tn_tensor_view(tnp_of(self));
+    (void)unused;
+    return Py_BuildValue("(ii)", (int)v->dl_device, (int)v->dl_index);
+}
+
+/* ---- DLPack in ---------------------------------------------------------------------------------*/
+
+static void release_managed(void *ctx) {
+    dl_managed *m = ctx;
+    PyGILState_STATE gil = PyGILState_Ensure(); /* a deleter may touch Python objects */
+    if (m->deleter) m->deleter(m);
+    PyGILState_Release(gil);
+}
+static void release_versioned(void *ctx) {
+    dl_versioned *m = ctx;
+    PyGILState_STATE gil = PyGILState_Ensure();
+    if (m->deleter) m->deleter(m);
+    PyGILState_Release(gil);
+}
+
+static int32_t dtype_of_dl(const dl_tensor *d) {
+    static const struct {
+        uint8_t code, bits;
+        int32_t slot;
+    } known[] = {
+#define TNP_DL(ID, slot, name, bytes, dl, cat, ctype) {dl, (bytes) * 8, slot},
+        TN_DTYPE_LIST(TNP_DL)
+#undef TNP_DL
+    };
+    for (int i = 0; d->lanes == 1 && i < TNP_COUNT(known); i++)
+        if (known[i].code == d->code && known[i].bits == d->bits) return known[i].slot;
+    return -1;
+}
+
+static tn_tensor *import_dl(const dl_tensor *d, bool readonly, void (*release)(void *), void *ctx) {
+    int32_t dtype = dtype_of_dl(d);
+    tn_device device = {0, 0};
+    tn_tensor *t = NULL;
+    if (dtype < 0) {
+        PyErr_Format(PyExc_BufferError, "no dtype for DLPack elements of code %d with %d bits",
+                     (int)d->code, (int)d->bits);
+        return NULL;
+    }
+    if (d->device_type != 1 || d->ndim < 0 || d->ndim > TN_MAX_DIMS) {
+        PyErr_Format(PyExc_BufferError, "cannot take over memory of DLPack device %d with %d "
+                     "dimensions", (int)d->device_type, (int)d->ndim);
+        return NULL;
+    }
+    tn_status st = tn_tensor_from_foreign(dtype, device, d->ndim, d->shape, d->strides,
+                                          d->data ? (char *)d->data + d->byte_offset : NULL,
+                                          readonly, release, ctx, &t);
+    return st == TN_OK ? t : tnp_raise(st);
+}
+
+static tn_tensor *from_capsule(PyObject *capsule) {
+    tn_tensor *t;
+    if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
+        dl_versioned *m = PyCapsule_GetPointer(capsule, "dltensor_versioned");
+        if (m->major != 1) {
+            PyErr_Format(PyExc_BufferError, "DLPack version %u.%u is not known", m->major, m->minor);
+            return NULL;
+        }
+        t = import_dl(&m->tensor, (m->flags & 1u) != 0, release_versioned, m);
+        if (t) PyCapsule_SetName(capsule, "used_dltensor_versioned");
+        return t;
+    }
+    if (PyCapsule_IsValid(capsule, "dltensor")) {
+        dl_managed *m = PyCapsule_GetPointer(capsule, "dltensor");
+        t = import_dl(&m->tensor, false, release_managed, m);
+        if (t) PyCapsule_SetName(capsule, "used_dltensor");
+        return t;
+    }
+    PyErr_SetString(PyExc_TypeError, "from_dlpack() takes an object with __dlpack__ or a DLPack "
+                                     "capsule that was not used yet");
+    return NULL;
+}
+
+/* Newer producers are told which version we know; older ones do not take the argument. */
+static PyObject *ask(PyObject *o) {
+    PyObject *method = PyObject_GetAttrString(o, "__dlpack__");
+    PyObject *none = method ? PyTuple_New(0) : NULL;
+    PyObject *kwargs = none ? Py_BuildValue("{s(ii)}", "max_version", 1, 0) : NULL;
+    PyObject *capsule = kwargs ? PyObject_Call(method, none, kwargs) : NULL;
+    if (!capsule && kwargs && PyErr_ExceptionMatches(PyExc_TypeError)) {
+        PyErr_Clear();
+        capsule = PyObject_Call(method, none, NULL);
+    }
+    Py_XDECREF(method);
+    Py_XDECREF(none);
+    Py_XDECREF(kwargs);
+    return capsule;
+}
+
+tn_tensor *tnp_from_dlpack(PyObject *o) {
+    if (PyCapsule_CheckExact(o) || !PyObject_HasAttrString(o, "__dlpack__")) return from_capsule(o);
+    PyObject *capsule = ask(o);
+    if (!capsule) return NULL;
+    tn_tensor *t = from_capsule(capsule);
+    Py_DECREF(capsule);
+    return t;
+}

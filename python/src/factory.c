@@ -1,0 +1,464 @@
+/* factory.c: tensors out of Python data: tensor(), as_tensor(), asarray(), from_numpy(),
+ * frombuffer(), and the conversion behind Tensor.to().
+ *
+ * Nested sequences are walked twice: once for shape and dtype, once to store. */
+#include "binding_priv.h"
+
+static tnp_direct to_copy = {.name = "_to_copy"};
+static tnp_direct detach = {.name = "detach"};
+
+/* ---- Conversion --------------------------------------------------------------------------------*/
+
+static void *field_at(unsigned char *args, const tnp_direct *d, const char *name) {
+    for (int32_t i = 0; i < d->o.meta.nfields; i++)
+        if (strcmp(d->o.meta.fields[i].name, name) == 0) return args + d->o.meta.fields[i].offset;
+    return NULL;
+}
+
+static tn_tensor *call_one(tnp_direct *d, unsigned char *args, tn_tensor *t) {
+    tn_tensor *ret[2] = {NULL};
+    *(tn_tensor **)(void *)(args + d->in[0]) = t;
+    tn_status st = tnp_invoke(d->o.meta.info, args, ret, tn_tensor_numel(t));
+    return st == TN_OK ? ret[0] : tnp_raise(st);
+}
+
+tn_tensor *tnp_to(tn_tensor *t, int32_t dtype, const tn_device *device, bool copy, int32_t format) {
+    _Alignas(16) unsigned char args[256];
+    tn_device here = tn_tensor_device(t);
+    bool moves = device && (device->slot != here.slot || device->index != here.index);
+    bool converts = dtype >= 0 && dtype != tn_tensor_dtype(t);
+    uint64_t word = tn_tensor_view(t)->word;
+    bool formats = (format == TN_FORMAT_CONTIGUOUS && !(word & TN_W_CONTIGUOUS)) ||
+                   (format >= TN_FORMAT_CHANNELS_LAST && !(word & TN_W_CHANNELS_LAST));
+    if (!moves && !converts && !formats && !copy) return tn_tensor_ref(t);
+    if (!tnp_direct_ready(&to_copy)) return NULL;
+    memcpy(args, to_copy.o.image, (size_t)to_copy.o.meta.args_bytes);
+    *(int64_t *)field_at(args, &to_copy, "dtype") = dtype;
+    *(int64_t *)field_at(args, &to_copy, "memory_format") = format;
+    if (device)
+        *(int64_t *)field_at(args, &to_copy, "device") =
+            (int64_t)device->slot << 8 | device->index;
+    return call_one(&to_copy, args, t);
+}
+
+static tn_tensor *detached(tn_tensor *t) {
+    _Alignas(16) unsigned char args[256];
+    if (!tnp_direct_ready(&detach)) return NULL;
+    memcpy(args, detach.o.image, (size_t)detach.o.meta.args_bytes);
+    return call_one(&detach, args, t);
+}
+
+/* ---- Nested sequences --------------------------------------------------------------------------*/
+
+typedef struct scan {
+    int32_t ndim, dtype; /* dtype: -1 before the first number */
+    int64_t shape[TN_MAX_DIMS];
+} scan;
+
+static bool is_sequence(PyObject *o) {
+    return PyList_Check(o) || PyTuple_Check(o);
+}
+static Py_ssize_t length(PyObject *o) {
+    return PyList_Check(o) ? PyList_Size(o) : PyTuple_Size(o);
+}
+static PyObject *item(PyObject *o, Py_ssize_t i) {
+    return PyList_Check(o) ? PyList_GetItem(o, i) : PyTuple_GetItem(o, i);
+}
+
+/* An element that is a list in other clothes: an array, a tensor, a range. New reference. */
+static PyObject *as_list(PyObject *o, int32_t *ret_dtype) {
+    *ret_dtype = -1;
+    if (tnp_is_tensor(o)) {
+        *ret_dtype = tn_tensor_dtype(tnp_of(o));
+        return tnp_tolist(tnp_of(o));
+    }
+    if (tnp_is_numpy_array(o)) {
+        tn_tensor *t = tnp_from_buffer(o, false);
+        if (!t) return NULL;
+        *ret_dtype = tn_tensor_dtype(t);
+        PyObject *list = tnp_tolist(t);
+        tn_tensor_unref(&t);
+        return list;
+    }
+    if (PyUnicode_Check(o) || PyBytes_Check(o) || !PySequence_Check(o))
+        return tnp_type_error("new(): invalid data type '%U'", o);
+    return PySequence_List(o);
+}
+
+static int32_t number_dtype(PyObject *o, const tn_scalar *s) {
+    bool wide = tn_dtype_default() == TN_F64;
+    if (!PyFloat_Check(o) && !PyBool_Check(o) && tnp_is_numpy_scalar(o)) {
+        PyObject *dtype = PyObject_GetAttrString(o, "dtype");
+        PyObject *name = dtype ? PyObject_GetAttrString(dtype, "name") : NULL;
+        const char *text = name ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
+        int32_t slot = text ? tn_dtype_find(text) : -1;
+        Py_XDECREF(dtype);
+        Py_XDECREF(name);
+        PyErr_Clear();
+        if (slot >= 0) return slot;
+    }
+    switch (s->kind) {
+        case TN_CAT_BOOL: return TN_BOOL;
+        case TN_CAT_INT: return TN_I64;
+        case TN_CAT_FLOAT: return tn_dtype_default();
+        default: return wide ? TN_C128 : TN_C64;
+    }
+}
+
+static void promote(scan *s, int32_t dtype) {
+    s->dtype = s->dtype < 0 ? dtype : tn_dtype_promote(s->dtype, dtype);
+}
+
+static bool bad_length(int64_t want, int32_t dim, Py_ssize_t got) {
+    PyErr_Format(PyExc_ValueError, "expected sequence of length %lld at dim %d (got %zd)",
+                 (long long)want, (int)dim, got);
+    return false;
+}
+
+/* The shape, from the first elements. */
+static bool scan_shape(PyObject *o, scan *s) {
+    tn_scalar number;
+    if (is_sequence(o)) {
+        if (s->ndim == TN_MAX_DIMS) {
+            PyErr_Format(PyExc_ValueError, "too many dimensions (more than %d)", TN_MAX_DIMS);
+            return false;
+        }
+        Py_ssize_t n = length(o);
+        s->shape[s->ndim++] = n;
+        return n == 0 || scan_shape(item(o, 0), s);
+    }
+    int r = tnp_scalar_from(o, &number);
+    if (r) return r > 0;
+    int32_t dtype;
+    PyObject *list = as_list(o, &dtype);
+    bool ok = list && scan_shape(list, s);
+    Py_XDECREF(list);
+    return ok;
+}
+
+static bool scan_numbers(PyObject *o, int32_t dim, scan *s) {
+    tn_scalar number;
+    if (!is_sequence(o)) {
+        int r = tnp_scalar_from(o, &number);
+        if (r < 0) return false;
+        if (r > 0) {
+            if (dim != s->ndim) return bad_length(s->shape[dim], dim, 1);
+            promote(s, tnp_is_tensor(o) ? tn_tensor_dtype(tnp_of(o)) : number_dtype(o, &number));
+            return true;
+        }
+        int32_t dtype;
+        PyObject *list = as_list(o, &dtype);
+        if (!list) return false;
+        scan inner = *s;
+        inner.dtype = -1;
+        bool ok = !is_sequence(list) || scan_numbers(list, dim, &inner);
+        Py_DECREF(list);
+        if (dtype < 0) dtype = inner.dtype;
+        if (ok && dtype >= 0) promote(s, dtype);
+        return ok;
+    }
+    if (dim == s->ndim) {
+        PyErr_SetString(PyExc_ValueError, "the data has numbers and sequences at one level");
+        return false;
+    }
+    Py_ssize_t n = length(o);
+    if (n != s->shape[dim]) return bad_length(s->shape[dim], dim, n);
+    PyTypeObject *seen = NULL;
+    for (Py_ssize_t i = 0; i < n && i < length(o); i++) {
+        PyObject *e = item(o, i);
+        /* A run of plain floats or ints says the same thing again. */
+        bool plain = Py_TYPE(e) == &PyFloat_Type || Py_TYPE(e) == &PyLong_Type;
+        if (plain && Py_TYPE(e) == seen) continue;
+        if (!scan_numbers(e, dim + 1, s)) return false;
+        seen = Py_TYPE(e);
+    }
+    return true;
+}
+
+/* ---- Storing -----------------------------------------------------------------------------------*/
+
+static bool overflow(int32_t dtype) {
+    PyErr_Format(PyExc_RuntimeError, "value cannot be converted to type %s without overflow",
+                 tn_dtype_name(dtype));
+    return false;
+}
+
+static bool store_int(int32_t dtype, int64_t v, char *p) {
+    static const struct {
+        int64_t lo, hi;
+    } range[] = {[TN_U8] = {0, UINT8_MAX},
+                 [TN_I8] = {INT8_MIN, INT8_MAX},
+                 [TN_I16] = {INT16_MIN, INT16_MAX},
+                 [TN_I32] = {INT32_MIN, INT32_MAX},
+                 [TN_I64] = {INT64_MIN, INT64_MAX}};
+    if (v < range[dtype].lo || v > range[dtype].hi) return overflow(dtype);
+    memcpy(p, &v, (size_t)tn_dtype_size(dtype)); /* little-endian, as DLPack's CPUs are */
+    return true;
+}
+
+/* dtype is one of those that can be stored here: all built-in ones but f16 and bf16. */
+static bool store(int32_t dtype, const tn_scalar *s, char *p) {
+    float f[2] = {(float)s->re, (float)s->im};
+    double d[2] = {s->re, s->im};
+    if (s->kind == TN_CAT_COMPLEX && tn_dtype_category(dtype) < TN_CAT_COMPLEX &&
+        dtype != TN_BOOL) {
+        PyErr_SetString(PyExc_TypeError, "must be real number, not complex");
+        return false;
+    }
+    switch (dtype) {
+        case TN_BOOL: *p = s->kind >= TN_CAT_FLOAT ? s->re != 0.0 || s->im != 0.0 : s->i != 0; break;
+        case TN_F32: memcpy(p, f, sizeof f[0]); break;
+        case TN_F64: memcpy(p, d, sizeof d[0]); break;
+        case TN_C64: memcpy(p, f, sizeof f); break;
+        case TN_C128: memcpy(p, d, sizeof d); break;
+        default: return store_int(dtype, s->i, p);
+    }
+    return true;
+}
+
+typedef struct sink {
+    char *p;
+    char *end;
+    int32_t dtype;
+    int32_t bytes;
+} sink;
+
+static bool store_all(PyObject *o, sink *k) {
+    tn_scalar s;
+    if (is_sequence(o)) {
+        Py_ssize_t n = length(o);
+        for (Py_ssize_t i = 0; i < n && i < length(o); i++)
+            if (!store_all(item(o, i), k)) return false;
+        return true;
+    }
+    int r = tnp_scalar_from(o, &s);
+    if (r < 0) return false;
+    if (r == 0) {
+        int32_t unused;
+        PyObject *list = as_list(o, &unused);
+        bool ok = list && store_all(list, k);
+        Py_XDECREF(list);
+        return ok;
+    }
+    if (k->p >= k->end) { /* a sequence that grew while it was read */
+        PyErr_SetString(PyExc_RuntimeError, "the data changed while it was read");
+        return false;
+    }
+    if (!store(k->dtype, &s, k->p)) return false;
+    k->p += k->bytes;
+    return true;
+}
+
+static tn_tensor *from_sequence(PyObject *data, int32_t dtype) {
+    scan s = {.dtype = -1};
+    tn_device cpu = {0, 0};
+    tn_tensor *t = NULL;
+    if (!scan_shape(data, &s) || !scan_numbers(data, 0, &s)) return NULL;
+    int32_t want = dtype >= 0 ? dtype : s.dtype >= 0 ? s.dtype : tn_dtype_default();
+    bool direct = want < TN_DTYPE_BUILTIN_COUNT && want != TN_F16 && want != TN_BF16;
+    int32_t stored = direct ? want : TN_F32;
+    if (tnp_check(tn_tensor_new(stored, cpu, s.ndim, s.shape, &t)) < 0) return NULL;
+    const tn_view *v = tn_tensor_view(t);
+    int32_t bytes = (int32_t)tn_view_itemsize(v);
+    sink k = {v->data, (char *)v->data + v->numel * bytes, stored, bytes};
+    bool ok = store_all(data, &k);
+    if (ok && k.p != k.end) {
+        PyErr_SetString(PyExc_RuntimeError, "the data changed while it was read");
+        ok = false;
+    }
+    if (ok && !direct) {
+        tn_tensor *converted = tnp_to(t, want, NULL, false, TN_FORMAT_PRESERVE);
+        tn_tensor_unref(&t);
+        return converted;
+    }
+    if (!ok) tn_tensor_unref(&t);
+    return t;
+}
+
+tn_tensor *tnp_tensor_from(PyObject *data, int32_t dtype, int copy) {
+    tn_tensor *t = NULL;
+    bool shares = true; /* t looks at memory of `data` */
+    if (tnp_is_tensor(data)) {
+        t = copy == 1 ? detached(tnp_of(data)) : tn_tensor_ref(tnp_of(data));
+    } else if (tnp_is_numpy_array(data) ||
+               (!is_sequence(data) && !tnp_is_numpy_scalar(data) && PyObject_CheckBuffer(data))) {
+        t = tnp_from_buffer(data, false);
+    } else {
+        t = from_sequence(data, dtype);
+        shares = false;
+    }
+    if (!t) return NULL;
+    bool converts = dtype >= 0 && dtype != tn_tensor_dtype(t);
+    if (copy == 0 && (converts || !shares)) {
+        tn_tensor_unref(&t);
+        PyErr_SetString(PyExc_ValueError, "can't alias data: it has to be copied");
+        return NULL;
+    }
+    if (!converts && !(copy == 1 && shares)) return t;
+    tn_tensor *r = tnp_to(t, dtype, NULL, copy == 1 && shares, TN_FORMAT_PRESERVE);
+    tn_tensor_unref(&t);
+    return r;
+}
+
+/* ---- Functions ---------------------------------------------------------------------------------*/
+
+/* Moves, marks and wraps; takes over t. */
+static PyObject *finish(tn_tensor *t, PyObject *device, bool requires_grad) {
+    tn_device d;
+    if (t && device && device != Py_None) {
+        tn_tensor *moved = NULL;
+        if (tnp_device_from(device, &d)) moved = tnp_to(t, -1, &d, false, TN_FORMAT_PRESERVE);
+        tn_tensor_unref(&t);
+        t = moved;
+    }
+    if (t && requires_grad && tnp_check(tn_set_requires_grad(t, 1)) < 0) tn_tensor_unref(&t);
+    return t ? tnp_wrap(t) : NULL;
+}
+
+static bool dtype_arg(PyObject *o, int32_t *ret_dtype) {
+    *ret_dtype = o && o != Py_None ? tnp_dtype_slot(o) : -1;
+    if (!o || o == Py_None || *ret_dtype >= 0) return true;
+    PyErr_Format(PyExc_TypeError, "argument 'dtype' must be dtype, not %R", (PyObject *)Py_TYPE(o));
+    return false;
+}
+
+static PyObject *py_tensor(PyObject *unused, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"data", "dtype", "device", "requires_grad", "pin_memory", NULL};
+    PyObject *data, *dtype = NULL, *device = NULL;
+    int requires_grad = 0, pin = 0;
+    int32_t slot;
+    (void)unused;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOpp:tensor", names, &data, &dtype, &device,
+                                     &requires_grad, &pin) ||
+        !dtype_arg(dtype, &slot))
+        return NULL;
+    if (tnp_is_tensor(data) &&
+        PyErr_WarnEx(PyExc_UserWarning,
+                     "To copy construct from a tensor, it is recommended to use "
+                     "sourceTensor.detach().clone() or "
+                     "sourceTensor.detach().clone().requires_grad_(True), rather than "
+                     "tensor(sourceTensor).",
+                     1) < 0)
+        return NULL;
+    return finish(tnp_tensor_from(data, slot, 1), device, requires_grad != 0);
+}
+
+static PyObject *py_as_tensor(PyObject *unused, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"data", "dtype", "device", NULL};
+    PyObject *data, *dtype = NULL, *device = NULL;
+    int32_t slot;
+    (void)unused;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OO:as_tensor", names, &data, &dtype,
+                                     &device) ||
+        !dtype_arg(dtype, &slot))
+        return NULL;
+    return finish(tnp_tensor_from(data, slot, -1), device, false);
+}
+
+static PyObject *py_asarray(PyObject *unused, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"obj", "dtype", "device", "copy", "requires_grad", NULL};
+    PyObject *data, *dtype = NULL, *device = NULL, *copy = Py_None;
+    int requires_grad = 0;
+    int32_t slot;
+    (void)unused;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOOp:asarray", names, &data, &dtype, &device,
+                                     &copy, &requires_grad) ||
+        !dtype_arg(dtype, &slot))
+        return NULL;
+    int how = copy == Py_None ? -1 : PyObject_IsTrue(copy);
+    if (how < 0 && copy != Py_None) return NULL;
+    bool foreign = !tnp_is_tensor(data) && !is_sequence(data) && !PyObject_CheckBuffer(data) &&
+                   PyObject_HasAttrString(data, "__dlpack__");
+    if (!foreign) return finish(tnp_tensor_from(data, slot, how), device, requires_grad != 0);
+    tn_tensor *t = tnp_from_dlpack(data);
+    tn_tensor *r = t ? tnp_to(t, slot, NULL, how == 1, TN_FORMAT_PRESERVE) : NULL;
+    tn_tensor_unref(&t);
+    return finish(r, device, requires_grad != 0);
+}
+
+static PyObject *py_from_numpy(PyObject *unused, PyObject *array) {
+    (void)unused;
+    if (!tnp_is_numpy_array(array))
+        return tnp_type_error("expected np.ndarray (got %U)", array);
+    tn_tensor *t = tnp_from_buffer(array, false);
+    return t ? tnp_wrap(t) : NULL;
+}
+
+static PyObject *py_frombuffer(PyObject *unused, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"buffer", "dtype", "count", "offset", "requires_grad", NULL};
+    PyObject *buffer, *dtype = NULL;
+    Py_ssize_t count = -1, offset = 0;
+    int requires_grad = 0;
+    int32_t slot;
+    (void)unused;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$Onnp:frombuffer", names, &buffer, &dtype,
+                                     &count, &offset, &requires_grad) ||
+        !dtype_arg(dtype, &slot))
+        return NULL;
+    if (slot < 0) {
+        PyErr_SetString(PyExc_TypeError, "frombuffer() missing required keyword argument 'dtype'");
+        return NULL;
+    }
+    PyObject *memory = PyMemoryView_FromObject(buffer);
+    PyObject *bytes = memory ? PyObject_CallMethod(memory, "cast", "s", "B") : NULL;
+    tn_tensor *raw = bytes ? tnp_from_buffer(bytes, false) : NULL, *t = NULL;
+    Py_XDECREF(memory);
+    Py_XDECREF(bytes);
+    if (!raw) return NULL;
+    int64_t total = tn_tensor_numel(raw), size = tn_dtype_size(slot), one = 1;
+    if (count < -1 || count == 0 || offset < 0 || offset >= total ||
+        (count > 0 ? count > (total - offset) / size : (total - offset) % size != 0)) {
+        PyErr_Format(PyExc_ValueError,
+                     "frombuffer(): %zd elements of %lld bytes from offset %zd do not fit a buffer "
+                     "of %lld bytes",
+                     count, (long long)size, offset, (long long)total);
+    } else {
+        int64_t n = count > 0 ? count : (total - offset) / size;
+        const tn_view *v = tn_tensor_view(raw);
+        tn_tensor *keep = tn_tensor_ref(raw);
+        tn_status st = tn_tensor_from_foreign(slot, (tn_device){0, 0}, 1, &n, &one,
+                                              (char *)v->data + offset,
+                                              (v->word & TN_W_READONLY) != 0, tnp_release_tensor,
+                                              keep, &t);
+        if (tnp_check(st) < 0) tn_tensor_unref(&keep);
+    }
+    tn_tensor_unref(&raw);
+    return finish(t, NULL, requires_grad != 0);
+}
+
+static PyObject *py_from_dlpack(PyObject *unused, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"x", "device", "copy", NULL};
+    PyObject *source, *device = NULL, *copy = Py_None;
+    (void)unused;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OO:from_dlpack", names, &source, &device,
+                                     &copy))
+        return NULL;
+    tn_tensor *t = tnp_from_dlpack(source);
+    if (t && copy == Py_True) {
+        tn_tensor *own = tnp_to(t, -1, NULL, true, TN_FORMAT_PRESERVE);
+        tn_tensor_unref(&t);
+        t = own;
+    }
+    return finish(t, device, false);
+}
+
+static PyMethodDef functions[] = {
+    {"tensor", TNP_CFUNC(py_tensor), METH_VARARGS | METH_KEYWORDS,
+     "tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=False)\n\n"
+     "A new tensor with a copy of numbers, nested sequences, an array or a buffer."},
+    {"as_tensor", TNP_CFUNC(py_as_tensor), METH_VARARGS | METH_KEYWORDS,
+     "as_tensor(data, dtype=None, device=None)\n\nShares memory with data where it can."},
+    {"asarray", TNP_CFUNC(py_asarray), METH_VARARGS | METH_KEYWORDS,
+     "asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False)\n\n"
+     "Any array, buffer, DLPack object or sequence as a tensor."},
+    {"from_numpy", py_from_numpy, METH_O,
+     "from_numpy(ndarray)\n\nA tensor over the array's memory."},
+    {"frombuffer", TNP_CFUNC(py_frombuffer), METH_VARARGS | METH_KEYWORDS,
+     "frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False)\n\n"
+     "A 1-d tensor over a buffer's memory."},
+    {"from_dlpack", TNP_CFUNC(py_from_dlpack), METH_VARARGS | METH_KEYWORDS,
+     "from_dlpack(x, *, device=None, copy=None)\n\nA tensor over another library's memory."},
+    {NULL, NULL, 0, NULL},
+};
+
+bool tnp_factory_init(PyObject *module) { return PyModule_AddFunctions(module, functions) == 0; }

@@ -1,0 +1,429 @@
+/* index.c: x[...] and x[...] = v with everything that NumPy allows.
+ *
+ * An index is read from left to right. Integers, slices, None and Ellipsis make views at once, one
+ * operator each; tensors, lists and arrays wait in a list by dimension, and one gather (or scatter)
+ * at the end applies them all. A single integer or slice takes a short way. */
+#include "binding_priv.h"
+
+enum { SELECT, SLICE, UNSQUEEZE, INDEX, INDEX_PUT, COPY, FILL, FLIP, ALIAS, OP_COUNT };
+static tnp_direct ops[OP_COUNT] = {
+    [SELECT] = {.name = "select"}, [SLICE] = {.name = "slice"},
+    [UNSQUEEZE] = {.name = "unsqueeze"}, [INDEX] = {.name = "index"},
+    [INDEX_PUT] = {.name = "index_put_"}, [COPY] = {.name = "copy_"},
+    [FILL] = {.name = "fill_"}, [FLIP] = {.name = "flip"},
+    [ALIAS] = {.name = "_alias"},
+};
+
+/* Offsets of the arguments that the direct calls below set. */
+static struct {
+    uint16_t select_dim, select_index;
+    uint16_t slice_dim, slice_start, slice_end, slice_step;
+    uint16_t unsqueeze_dim, flip_dims, fill_value;
+} at;
+
+static bool offset_of(int op, const char *name, uint16_t *ret_offset) {
+    const tn_op_meta *m = &ops[op].o.meta;
+    for (int32_t i = 0; i < m->nfields; i++) {
+        if (strcmp(m->fields[i].name, name) != 0) continue;
+        *ret_offset = m->fields[i].offset;
+        return true;
+    }
+    PyErr_Format(PyExc_ImportError, "operator %s has no argument %s", ops[op].name, name);
+    return false;
+}
+
+bool tnp_index_init(void) {
+    for (int i = 0; i < OP_COUNT; i++)
+        if (!tnp_direct_ready(&ops[i])) return false;
+    return offset_of(SELECT, "dim", &at.select_dim) &&
+           offset_of(SELECT, "index", &at.select_index) &&
+           offset_of(SLICE, "dim", &at.slice_dim) && offset_of(SLICE, "start", &at.slice_start) &&
+           offset_of(SLICE, "end", &at.slice_end) && offset_of(SLICE, "step", &at.slice_step) &&
+           offset_of(UNSQUEEZE, "dim", &at.unsqueeze_dim) &&
+           offset_of(FLIP, "dims", &at.flip_dims) && offset_of(FILL, "value", &at.fill_value);
+}
+
+/* ---- Single steps; all give a new reference or NULL with an exception --------------------------*/
+
+typedef struct step_args {
+    _Alignas(16) unsigned char bytes[256];
+} step_args;
+
+static inline void begin(step_args *a, int op, tn_tensor *t) {
+    memcpy(a->bytes, ops[op].o.image, (size_t)ops[op].o.meta.args_bytes);
+    *(tn_tensor **)(void *)(a->bytes + ops[op].in[0]) = t;
+}
+static inline int64_t *int_at(step_args *a, uint16_t offset) {
+    return (int64_t *)(void *)(a->bytes + offset);
+}
+static tn_tensor *end(step_args *a, int op, int64_t work) {
+    tn_tensor *ret[2] = {NULL};
+    tn_status st = tnp_invoke(ops[op].o.meta.info, a->bytes, ret, work);
+    return TNP_LIKELY(st == TN_OK) ? ret[0] : tnp_raise(st);
+}
+
+static tn_tensor *step_select(tn_tensor *t, int64_t dim, int64_t i) {
+    step_args a;
+    int64_t n = tn_tensor_shape(t)[dim];
+    if (TNP_UNLIKELY(i < -n || i >= n)) {
+        PyErr_Format(PyExc_IndexError, "index %lld is out of bounds for dimension %lld with size %lld",
+                     (long long)i, (long long)dim, (long long)n);
+        return NULL;
+    }
+    begin(&a, SELECT, t);
+    *int_at(&a, at.select_dim) = dim;
+    *int_at(&a, at.select_index) = i;
+    return end(&a, SELECT, 0);
+}
+
+static tn_tensor *step_range(tn_tensor *t, int64_t dim, int64_t start, int64_t stop, int64_t step) {
+    step_args a;
+    begin(&a, SLICE, t);
+    *int_at(&a, at.slice_dim) = dim;
+    *(tn_opt_int *)(void *)int_at(&a, at.slice_start) = tn_some_int(start);
+    *(tn_opt_int *)(void *)int_at(&a, at.slice_end) = tn_some_int(stop);
+    *int_at(&a, at.slice_step) = step;
+    return end(&a, SLICE, 0);
+}
+
+/* Backwards: the same elements forwards, flipped. That is a copy. */
+static tn_tensor *step_reversed(tn_tensor *t, int64_t dim, int64_t start, int64_t count,
+                                int64_t step) {
+    step_args a;
+    int64_t first = count ? start + (count - 1) * step : 0;
+    tn_tensor *part = step_range(t, dim, first, count ? start + 1 : 0, -step), *flipped = NULL;
+    if (!part) return NULL;
+    begin(&a, FLIP, part);
+    *(tn_ints *)(void *)int_at(&a, at.flip_dims) = tn_ints_of(&dim, 1);
+    flipped = end(&a, FLIP, tn_tensor_numel(part));
+    tn_tensor_unref(&part);
+    return flipped;
+}
+
+static tn_tensor *step_slice(tn_tensor *t, int64_t dim, PyObject *slice, bool writing) {
+    Py_ssize_t start, stop, step, n = (Py_ssize_t)tn_tensor_shape(t)[dim];
+    if (PySlice_Unpack(slice, &start, &stop, &step) < 0) return NULL;
+    Py_ssize_t count = PySlice_AdjustIndices(n, &start, &stop, step);
+    if (step > 0) return step_range(t, dim, start, stop < start ? start : stop, step);
+    if (writing) {
+        PyErr_SetString(PyExc_ValueError, "a slice with a negative step cannot be assigned to");
+        return NULL;
+    }
+    return step_reversed(t, dim, start, count, step);
+}
+
+static tn_tensor *step_unsqueeze(tn_tensor *t, int64_t dim) {
+    step_args a;
+    begin(&a, UNSQUEEZE, t);
+    *int_at(&a, at.unsqueeze_dim) = dim;
+    return end(&a, UNSQUEEZE, 0);
+}
+
+/* ---- A whole index -----------------------------------------------------------------------------*/
+
+typedef struct plan {
+    tn_tensor *t;                    /* the view so far; owned */
+    tn_tensor *adv[TN_MAX_DIMS];     /* index tensors, owned; NULL: all of a dimension */
+    int32_t nadv;                    /* entries up to the last index tensor */
+    int64_t covered;                 /* dimensions that they stand for: a mask for all of its own */
+    int64_t dim;                     /* the dimension that the next part applies to */
+    bool writing;
+} plan;
+
+static bool too_many(const tn_tensor *t) {
+    PyErr_Format(PyExc_IndexError, "too many indices for tensor of dimension %d",
+                 (int)tn_tensor_ndim(t));
+    return false;
+}
+
+static bool replace(plan *p, tn_tensor *next) {
+    if (!next) return false;
+    tn_tensor_unref(&p->t);
+    p->t = next;
+    return true;
+}
+
+/* Takes over index. */
+static bool put_advanced(plan *p, tn_tensor *index) {
+    int32_t uses = tn_tensor_dtype(index) == TN_BOOL || tn_tensor_dtype(index) == TN_U8
+                       ? tn_tensor_ndim(index)
+                       : 1;
+    if (p->dim + uses > tn_tensor_ndim(p->t)) {
+        tn_tensor_unref(&index);
+        return too_many(p->t);
+    }
+    p->adv[p->nadv++] = index;
+    p->dim += uses;
+    p->covered = p->dim;
+    return true;
+}
+
+/* A bool, or a 0-d mask: a new dimension of size one or none. */
+static bool put_bool(plan *p, tn_tensor *mask) {
+    tn_tensor *column = mask ? step_unsqueeze(mask, 0) : NULL;
+    tn_tensor_unref(&mask);
+    if (!column || !replace(p, step_unsqueeze(p->t, p->dim))) {
+        tn_tensor_unref(&column);
+        return false;
+    }
+    return put_advanced(p, column);
+}
+
+static tn_tensor *bool_tensor(bool value) {
+    uint8_t byte = value;
+    tn_tensor *t = NULL;
+    return tnp_check(tn_tensor_from_data(TN_BOOL, 0, NULL, &byte, &t)) == 0 ? t : NULL;
+}
+
+/* Dimensions before an index tensor that none was given for. */
+static void pad_advanced(plan *p) {
+    for (; p->covered < p->dim; p->covered++) p->adv[p->nadv++] = NULL;
+}
+
+static bool put_tensor(plan *p, tn_tensor *index) {
+    int32_t dtype = tn_tensor_dtype(index);
+    if (tn_dtype_category(dtype) > TN_CAT_INT) {
+        PyErr_SetString(PyExc_IndexError,
+                        "tensors used as indices must be long, int, byte or bool tensors");
+        tn_tensor_unref(&index);
+        return false;
+    }
+    if (tn_tensor_ndim(index) == 0 && (dtype == TN_BOOL || dtype == TN_U8)) {
+        pad_advanced(p);
+        return put_bool(p, index);
+    }
+    if (tn_tensor_ndim(index) == 0 && p->dim < tn_tensor_ndim(p->t)) {
+        tn_scalar s;
+        int failed = tnp_check(tn_tensor_item(index, &s));
+        tn_tensor_unref(&index);
+        return !failed && replace(p, step_select(p->t, p->dim, s.i));
+    }
+    pad_advanced(p);
+    return put_advanced(p, index);
+}
+
+static bool put_part(plan *p, PyObject *part) {
+    int64_t i;
+    if (part == Py_None) {
+        if (!replace(p, step_unsqueeze(p->t, p->dim))) return false;
+        p->dim++;
+        return true;
+    }
+    if (PyBool_Check(part)) {
+        pad_advanced(p);
+        return put_bool(p, bool_tensor(part == Py_True));
+    }
+    if (tnp_is_tensor(part)) return put_tensor(p, tn_tensor_ref(tnp_of(part)));
+    if (PySlice_Check(part)) {
+        if (p->dim >= tn_tensor_ndim(p->t)) return too_many(p->t);
+        if (!replace(p, step_slice(p->t, p->dim, part, p->writing))) return false;
+        p->dim++;
+        return true;
+    }
+    int r = tnp_int_from(part, &i);
+    if (r < 0) return false;
+    if (r > 0) {
+        if (p->dim >= tn_tensor_ndim(p->t)) return too_many(p->t);
+        return replace(p, step_select(p->t, p->dim, i));
+    }
+    if (PySequence_Check(part) && !PyUnicode_Check(part) && !PyBytes_Check(part)) {
+        /* An empty list indexes nothing; it has no numbers to take a dtype from. */
+        bool empty = PyList_Check(part) && PyList_Size(part) == 0;
+        tn_tensor *index = tnp_tensor_from(part, empty ? TN_I64 : -1, -1);
+        return index && put_tensor(p, index);
+    }
+    PyErr_Format(PyExc_TypeError,
+                 "only integers, slices (`:`), ellipsis (`...`), None and long or byte tensors "
+                 "are valid indices (got %R)",
+                 (PyObject *)Py_TYPE(part));
+    return false;
+}
+
+/* How many dimensions of the tensor a part uses up. -1: exception. */
+static int64_t dims_of(PyObject *part) {
+    if (part == Py_None || part == Py_Ellipsis || PyBool_Check(part)) return 0;
+    if (tnp_is_tensor(part)) {
+        const tn_tensor *t = tnp_of(part);
+        bool mask = tn_tensor_dtype(t) == TN_BOOL || tn_tensor_dtype(t) == TN_U8;
+        return mask ? tn_tensor_ndim(t) : 1;
+    }
+    if (tnp_is_numpy_array(part)) {
+        PyObject *dtype = PyObject_GetAttrString(part, "dtype");
+        PyObject *kind = dtype ? PyObject_GetAttrString(dtype, "kind") : NULL;
+        bool mask = kind && PyUnicode_CompareWithASCIIString(kind, "b") == 0;
+        Py_XDECREF(dtype);
+        Py_XDECREF(kind);
+        if (!kind) return -1;
+        if (!mask) return 1;
+        PyObject *ndim = PyObject_GetAttrString(part, "ndim");
+        int64_t n = ndim ? PyLong_AsLongLong(ndim) : -1;
+        Py_XDECREF(ndim);
+        return n;
+    }
+    int64_t depth = 0;
+    if (!PyList_Check(part)) return 1;
+    /* A nested list of bools is a mask of as many dimensions as it is deep. */
+    for (; PyList_Check(part) && PyList_Size(part) > 0; depth++) part = PyList_GetItem(part, 0);
+    return PyBool_Check(part) ? depth : 1;
+}
+
+static bool apply(plan *p, PyObject *const *parts, Py_ssize_t n) {
+    int64_t used = 0;
+    int dots = 0;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        int64_t d = dims_of(parts[i]);
+        if (d < 0) return false;
+        used += d;
+        dots += parts[i] == Py_Ellipsis;
+    }
+    if (used > tn_tensor_ndim(p->t)) return too_many(p->t);
+    if (dots > 1) {
+        PyErr_SetString(PyExc_IndexError, "an index can only have a single ellipsis ('...')");
+        return false;
+    }
+    int64_t skip = tn_tensor_ndim(p->t) - used;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        if (parts[i] == Py_Ellipsis)
+            p->dim += skip;
+        else if (p->nadv + tn_tensor_ndim(p->t) >= TN_MAX_DIMS || !put_part(p, parts[i]))
+            return PyErr_Occurred() ? false : too_many(p->t);
+    }
+    return true;
+}
+
+static bool plan_init(plan *p, PyObject *self, PyObject *key, bool writing) {
+    PyObject *parts[TN_MAX_DIMS + 8];
+    Py_ssize_t n = 1;
+    *p = (plan){.t = tn_tensor_ref(tnp_of(self)), .writing = writing};
+    if (!PyTuple_Check(key)) {
+        parts[0] = key;
+    } else {
+        n = PyTuple_Size(key);
+        if (n > TNP_COUNT(parts)) return too_many(p->t);
+        for (Py_ssize_t i = 0; i < n; i++) parts[i] = PyTuple_GetItem(key, i);
+    }
+    return apply(p, parts, n);
+}
+
+static void plan_free(plan *p) {
+    tn_tensor_unref(&p->t);
+    for (int32_t i = 0; i < p->nadv; i++) tn_tensor_unref(&p->adv[i]);
+}
+
+static void set_list(step_args *a, int op, const plan *p) {
+    tn_views *list = (void *)(a->bytes + ops[op].in[1]);
+    *list = (tn_views){(tn_view *const *)(const void *)p->adv, p->nadv};
+}
+
+tn_tensor *tnp_alias(tn_tensor *t) {
+    step_args a;
+    begin(&a, ALIAS, t);
+    return end(&a, ALIAS, 0);
+}
+
+static tn_tensor *gather(plan *p) {
+    step_args a;
+    begin(&a, INDEX, p->t);
+    set_list(&a, INDEX, p);
+    return end(&a, INDEX, tn_tensor_numel(p->t));
+}
+
+PyObject *tnp_getitem(PyObject *self, PyObject *key) {
+    tn_tensor *t = tnp_of(self), *r;
+    if (tn_tensor_ndim(t) > 0) {
+        if (Py_TYPE(key) == &PyLong_Type) {
+            int64_t i;
+            if (tnp_int_from(key, &i) < 0) return NULL;
+            r = step_select(t, 0, i);
+            return r ? tnp_wrap(r) : NULL;
+        }
+        if (PySlice_Check(key)) {
+            r = step_slice(t, 0, key, false);
+            return r ? tnp_wrap(r) : NULL;
+        }
+    }
+    plan p;
+    r = NULL;
+    if (plan_init(&p, self, key, false)) {
+        if (p.nadv)
+            r = gather(&p);
+        else /* x[...] and x[()] are new tensors, too */
+            r = p.t == t ? tnp_alias(t) : tn_tensor_ref(p.t);
+    }
+    plan_free(&p);
+    return r ? tnp_wrap(r) : NULL;
+}
+
+/* ---- Assignment --------------------------------------------------------------------------------*/
+
+static bool write_number(tn_tensor *t, const tn_scalar *s) {
+    step_args a;
+    begin(&a, FILL, t);
+    *(tn_scalar *)(void *)int_at(&a, at.fill_value) = *s;
+    tn_tensor *r = end(&a, FILL, tn_tensor_numel(t));
+    tn_tensor_unref(&r);
+    return !PyErr_Occurred();
+}
+
+static bool write_tensor(tn_tensor *t, tn_tensor *src) {
+    step_args a;
+    /* Leading sizes of one that the target lacks are dropped, as in x[0] = y[None]. */
+    while (src && tn_tensor_ndim(src) > tn_tensor_ndim(t) && tn_tensor_shape(src)[0] == 1) {
+        tn_tensor *inner = step_select(src, 0, 0);
+        tn_tensor_unref(&src);
+        src = inner;
+    }
+    if (!src) return false;
+    begin(&a, COPY, t);
+    *(tn_tensor **)(void *)(a.bytes + ops[COPY].in[1]) = src;
+    tn_tensor *r = end(&a, COPY, tn_tensor_numel(t));
+    tn_tensor_unref(&r);
+    tn_tensor_unref(&src);
+    return !PyErr_Occurred();
+}
+
+static bool scatter(plan *p, tn_tensor *value) {
+    step_args a;
+    begin(&a, INDEX_PUT, p->t);
+    set_list(&a, INDEX_PUT, p);
+    *(tn_tensor **)(void *)(a.bytes + ops[INDEX_PUT].in[2]) = value;
+    tn_tensor *r = end(&a, INDEX_PUT, tn_tensor_numel(p->t));
+    tn_tensor_unref(&r);
+    return !PyErr_Occurred();
+}
+
+/* The value of an assignment as a tensor of t's dtype, unless it is one already; owned. */
+static tn_tensor *value_tensor(const tn_tensor *t, PyObject *value) {
+    if (tnp_is_tensor(value)) return tn_tensor_ref(tnp_of(value));
+    return tnp_tensor_from(value, tn_tensor_dtype(t), -1);
+}
+
+/* The write goes to a view of the tensor, so the tape sees it as one to the tensor. */
+static bool assign(plan *p, PyObject *value) {
+    tn_scalar s;
+    int number = tnp_is_tensor(value) ? 0 : tnp_scalar_from(value, &s);
+    if (number < 0) return false;
+    if (number && !p->nadv) return write_number(p->t, &s);
+    tn_tensor *v = value_tensor(p->t, value);
+    if (!v) return false;
+    if (!p->nadv) return write_tensor(p->t, v);
+    if (tn_tensor_dtype(v) != tn_tensor_dtype(p->t) && (number || tn_tensor_ndim(v) == 0)) {
+        tn_tensor *same = tnp_to(v, tn_tensor_dtype(p->t), NULL, false, TN_FORMAT_PRESERVE);
+        tn_tensor_unref(&v);
+        v = same;
+    }
+    bool ok = v && scatter(p, v);
+    tn_tensor_unref(&v);
+    return ok;
+}
+
+int tnp_setitem(PyObject *self, PyObject *key, PyObject *value) {
+    plan p;
+    if (!value) {
+        PyErr_SetString(PyExc_TypeError, "Tensor does not support deleting items");
+        return -1;
+    }
+    bool ok = plan_init(&p, self, key, true) && assign(&p, value);
+    plan_free(&p);
+    return ok ? 0 : -1;
+}

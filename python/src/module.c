@@ -1,0 +1,248 @@
+/* module.c: the extension module tenon._C: import, settings, and what belongs to no other file. */
+#include "binding_priv.h"
+
+tnp_state tnp;
+
+/* ---- Helpers in Python -------------------------------------------------------------------------*/
+
+PyObject *tnp_helper(const char *module, const char *name) {
+    static struct {
+        const char *name;
+        PyObject *value;
+    } known[32];
+    for (int i = 0; i < TNP_COUNT(known); i++) {
+        if (!known[i].name) {
+            PyObject *full = PyUnicode_FromFormat("tenon.%s", module);
+            PyObject *m = full ? PyImport_Import(full) : NULL;
+            Py_XDECREF(full);
+            PyObject *value = m ? PyObject_GetAttrString(m, name) : NULL;
+            Py_XDECREF(m);
+            if (value) {
+                known[i].name = name;
+                known[i].value = value; /* kept for ever */
+            }
+            return value;
+        }
+        if (strcmp(known[i].name, name) == 0) return known[i].value;
+    }
+    PyErr_SetString(PyExc_SystemError, "tnp_helper: the table is too small");
+    return NULL;
+}
+
+/* ---- Hooks of the core -------------------------------------------------------------------------*/
+
+static tn_status poll(void) {
+    if (!Py_IsInitialized()) return TN_OK;
+    PyGILState_STATE gil = PyGILState_Ensure();
+    tn_status st = PyErr_CheckSignals() < 0 ? TN_E_INTERRUPTED : TN_OK;
+    PyGILState_Release(gil);
+    return st;
+}
+
+static void log_message(int32_t level, const char *text) {
+    if (level < 1 || !Py_IsInitialized()) return;
+    PyGILState_STATE gil = PyGILState_Ensure();
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    /* A warning that was made an error has nowhere to go from here. */
+    if (PyErr_WarnEx(PyExc_UserWarning, text, 1) < 0) PyErr_WriteUnraisable(NULL);
+    PyErr_Restore(type, value, trace);
+    PyGILState_Release(gil);
+}
+
+static char *where(void) {
+    if (!Py_IsInitialized()) return NULL;
+    PyGILState_STATE gil = PyGILState_Ensure();
+    PyObject *f = tnp_helper("_graph", "where");
+    PyObject *text = f ? PyObject_CallFunctionObjArgs(f, NULL) : NULL;
+    Py_ssize_t n;
+    const char *s = text ? PyUnicode_AsUTF8AndSize(text, &n) : NULL;
+    char *copy = s ? malloc((size_t)n + 1) : NULL;
+    if (copy) memcpy(copy, s, (size_t)n + 1);
+    Py_XDECREF(text);
+    PyErr_Clear();
+    PyGILState_Release(gil);
+    return copy;
+}
+
+/* ---- Functions ---------------------------------------------------------------------------------*/
+
+static PyObject *set_prefix(PyObject *unused, PyObject *name) {
+    (void)unused;
+    if (!PyUnicode_Check(name)) return tnp_type_error("the name must be str, not %U", name);
+    PyObject *old = tnp.prefix;
+    Py_INCREF(name);
+    tnp.prefix = name;
+    return old;
+}
+
+static PyObject *get_default_dtype(PyObject *unused, PyObject *none) {
+    (void)unused, (void)none;
+    return tnp_dtype_object(tn_dtype_default());
+}
+
+static PyObject *set_default_dtype(PyObject *unused, PyObject *dtype) {
+    (void)unused;
+    int32_t slot = tnp_dtype_slot(dtype);
+    if (slot < 0) return tnp_type_error("set_default_dtype() takes a dtype, not %U", dtype);
+    if (tnp_check(tn_dtype_set_default(slot)) < 0) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *promote_types(PyObject *unused, PyObject *args) {
+    PyObject *a, *b;
+    (void)unused;
+    if (!PyArg_ParseTuple(args, "OO:promote_types", &a, &b)) return NULL;
+    int32_t x = tnp_dtype_slot(a), y = tnp_dtype_slot(b);
+    if (x < 0 || y < 0) return tnp_type_error("promote_types() takes dtypes, not %U", x < 0 ? a : b);
+    return tnp_dtype_object(tn_dtype_promote(x, y));
+}
+
+static PyObject *is_tensor(PyObject *unused, PyObject *o) {
+    (void)unused;
+    return PyBool_FromLong(tnp_is_tensor(o));
+}
+
+static PyObject *get_num_threads(PyObject *unused, PyObject *none) {
+    (void)unused, (void)none;
+    return PyLong_FromLong(tn_threads_get());
+}
+static PyObject *set_num_threads(PyObject *unused, PyObject *value) {
+    int64_t n;
+    (void)unused;
+    int r = tnp_int_from(value, &n);
+    if (r == 0) return tnp_type_error("set_num_threads expects an int, but got %U", value);
+    if (r < 0) return NULL;
+    if (n < 1 || n > 1024) {
+        PyErr_SetString(PyExc_RuntimeError, "set_num_threads expects a positive integer");
+        return NULL;
+    }
+    if (tnp_check(tn_threads_set((int32_t)n)) < 0) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *explain(PyObject *unused, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"op", "device", "dtype", NULL};
+    const char *op;
+    PyObject *device = NULL, *dtype = NULL;
+    tn_device d = {0, 0};
+    char *text;
+    (void)unused;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|OO:explain", names, &op, &device, &dtype))
+        return NULL;
+    if (device && device != Py_None && !tnp_device_from(device, &d)) return NULL;
+    int32_t slot = dtype && dtype != Py_None ? tnp_dtype_slot(dtype) : tn_dtype_default();
+    if (slot < 0) return tnp_type_error("explain(): dtype must be a dtype, not %U", dtype);
+    tn_status st = tn_explain(op, d, slot, &text);
+    if (st != TN_OK) return tnp_raise(st);
+    PyObject *r = PyUnicode_FromString(text);
+    tn_free(text);
+    return r;
+}
+
+static PyObject *plugins(PyObject *unused, PyObject *none) {
+    (void)unused, (void)none;
+    PyObject *list = PyList_New(0);
+    tn_plugin_status p;
+    for (int32_t i = 0; list && tn_plugin_at(i, &p) == TN_OK; i++) {
+        PyObject *row = Py_BuildValue("{szszszszszsNsi}", "name", p.name, "version", p.version,
+                                      "summary", p.summary, "path", p.path, "problem", p.problem,
+                                      "active", PyBool_FromLong(p.active), "kernels", (int)p.kernels);
+        if (!row || PyList_Append(list, row) < 0) Py_CLEAR(list);
+        Py_XDECREF(row);
+    }
+    return list;
+}
+
+static PyObject *load_plugin(PyObject *unused, PyObject *path) {
+    PyObject *bytes;
+    (void)unused;
+    if (!PyUnicode_FSConverter(path, &bytes)) return NULL;
+    tn_status st = tn_plugin_load(PyBytes_AsString(bytes));
+    Py_DECREF(bytes);
+    if (tnp_check(st) < 0) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *describe(PyObject *unused, PyObject *device) {
+    tn_device d;
+    (void)unused;
+    if (!tnp_device_from(device, &d)) return NULL;
+    const char *text = tn_device_describe(d);
+    return PyUnicode_FromString(text ? text : "");
+}
+
+static PyObject *synchronize(PyObject *unused, PyObject *device) {
+    tn_device d;
+    (void)unused;
+    if (!tnp_device_from(device, &d) || tnp_check(tn_device_sync(d)) < 0) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *device_count(PyObject *unused, PyObject *name) {
+    tn_device d;
+    (void)unused;
+    if (!tnp_device_from(name, &d)) return NULL;
+    return PyLong_FromLong(tn_device_count(d.slot));
+}
+
+static PyMethodDef functions[] = {
+    {"_set_prefix", set_prefix, METH_O, "Sets the name in reprs; returns the old one."},
+    {"get_default_dtype", get_default_dtype, METH_NOARGS, "The dtype of new floating tensors."},
+    {"set_default_dtype", set_default_dtype, METH_O, "Sets the dtype of new floating tensors."},
+    {"promote_types", promote_types, METH_VARARGS, "promote_types(type1, type2)"},
+    {"is_tensor", is_tensor, METH_O, "True for tensors."},
+    {"get_num_threads", get_num_threads, METH_NOARGS, "Worker threads of the CPU."},
+    {"set_num_threads", set_num_threads, METH_O, "Sets the worker threads of the CPU."},
+    {"explain", TNP_CFUNC(explain), METH_VARARGS | METH_KEYWORDS,
+     "explain(op, device='cpu', dtype=None): which kernel would run, and why."},
+    {"plugins", plugins, METH_NOARGS, "What is known of every plugin, as dicts."},
+    {"load_plugin", load_plugin, METH_O, "load_plugin(path): loads and activates a plugin."},
+    {"_describe", describe, METH_O, "One line about a device."},
+    {"_synchronize", synchronize, METH_O, "Waits for a device."},
+    {"_device_count", device_count, METH_O, "Devices of that kind."},
+    {NULL, NULL, 0, NULL},
+};
+
+/* ---- Import ------------------------------------------------------------------------------------*/
+
+static bool intern_names(void) {
+    tnp.prefix = PyUnicode_InternFromString("tenon");
+    tnp.str_out = PyUnicode_InternFromString("out");
+    tnp.str_requires_grad = PyUnicode_InternFromString("requires_grad");
+    tnp.str_pin_memory = PyUnicode_InternFromString("pin_memory");
+    tnp.str_layout = PyUnicode_InternFromString("layout");
+    return tnp.prefix && tnp.str_out && tnp.str_requires_grad && tnp.str_pin_memory &&
+           tnp.str_layout;
+}
+
+static bool init(PyObject *module) {
+    static const tn_host_hooks hooks = {
+        .struct_size = sizeof hooks,
+        .tensor_dying = tnp_tensor_dying,
+        .poll = poll,
+        .log = log_message,
+        .where = where,
+    };
+    if (!intern_names() || !tnp_error_init() || !tnp_dtype_init(module) ||
+        !tnp_size_init(module) || !tnp_generator_init(module) || !tnp_tensor_init(module))
+        return false;
+    tn_host_set_hooks(&hooks);
+    return tnp_ops_init(module) && tnp_numbers_init() && tnp_index_init() &&
+           tnp_factory_init(module) && tnp_modes_init(module) && tnp_node_init(module) &&
+           tnp_autograd_init(module) && tnp_function_init(module) &&
+           PyModule_AddStringConstant(module, "_version", tn_version()) == 0 &&
+           PyModule_AddFunctions(module, functions) == 0;
+}
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "tenon._C", "Tenon's core, as Python sees it.", -1, NULL, NULL, NULL,
+    NULL, NULL,
+};
+
+PyMODINIT_FUNC PyInit__C(void);
+PyMODINIT_FUNC PyInit__C(void) {
+    PyObject *module = PyModule_Create(&definition);
+    if (module && !init(module)) Py_CLEAR(module);
+    return module;
+}

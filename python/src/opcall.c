@@ -1,0 +1,273 @@
+/* opcall.c: calls of operators from Python: overloads, results, the tables of functions and methods.
+ *
+ * Every operator of the op table is a Python function, method or both through the rows of
+ * py_rows.inc. There is no generated code per operator but a trampoline that says which row it is:
+ * arguments are bound by opparse.c from the table's fields. */
+#include "binding_priv.h"
+
+static const struct py_row {
+    const char *name;
+    uint32_t forms;
+    const char *op;
+} rows[] = {
+#define TN_PY_ROW(name, forms, op) {name, forms, op},
+#include "py_rows.inc"
+#undef TN_PY_ROW
+};
+
+/* Trampolines: tnp_fn_<group>, tnp_method_<group>, tnp_inplace_<group>, in order of the groups. */
+#include "py_calls.inc"
+
+static tnp_group groups[TNP_COUNT(rows)];
+static int32_t group_count;
+
+/* ---- Running -----------------------------------------------------------------------------------*/
+
+tn_status tnp_invoke(const tn_op_info *op, void *args, tn_tensor **rets, int64_t work) {
+    tn_status st;
+    if (TNP_LIKELY(work < TNP_LOCK_FREE_NUMEL)) return tn_op_invoke(op, args, rets);
+    PyThreadState *state = PyEval_SaveThread();
+    st = tn_op_invoke(op, args, rets);
+    PyEval_RestoreThread(state);
+    return st;
+}
+
+void tnp_frame_free(tnp_frame *f) {
+    for (int32_t i = 0; i < f->nheld; i++) Py_DECREF(f->held[i]);
+    for (int32_t i = 0; i < f->nblocks; i++) PyMem_Free(f->blocks[i]);
+}
+
+bool tnp_op_find(tnp_op *op) {
+    if (op->meta.info) return true;
+    return tn_op_meta_find(op->name, &op->meta) == TN_OK;
+}
+
+void *tnp_op_missing(const tnp_op *op) {
+    PyErr_Format(PyExc_NotImplementedError, "this build has no operator '%s'", op->name);
+    return NULL;
+}
+
+/* ---- Results -----------------------------------------------------------------------------------*/
+
+static PyObject *wrap_list(tn_tensor_list *list) {
+    PyObject *tuple = PyTuple_New((Py_ssize_t)list->n);
+    for (int64_t i = 0; tuple && i < list->n; i++) {
+        PyObject *o = tnp_wrap_opt(list->v[i]);
+        list->v[i] = NULL;
+        PyTuple_SetItem(tuple, (Py_ssize_t)i, o);
+    }
+    tn_tensor_list_free(list);
+    return tuple;
+}
+
+static PyObject *wrap_several(const tnp_overload *o, tn_tensor **rets) {
+    int32_t n = o->meta.nout;
+    PyObject *r = o->result ? PyStructSequence_New(o->result) : PyTuple_New(n);
+    for (int32_t i = 0; i < n; i++) {
+        PyObject *item = tnp_wrap_opt(rets[i]);
+        if (!r)
+            Py_XDECREF(item);
+        else if (o->result)
+            PyStructSequence_SetItem(r, i, item);
+        else
+            PyTuple_SetItem(r, i, item);
+    }
+    return r;
+}
+
+/* Fills the result fields from out=. */
+static bool set_outs(const tnp_overload *o, PyObject *out, tnp_frame *f) {
+    int32_t n = o->meta.nout;
+    bool several = PyTuple_Check(out) || PyList_Check(out);
+    for (int32_t i = 0; i < n; i++) {
+        PyObject *item = several ? PySequence_GetItem(out, i) : out;
+        bool ok = item && tnp_is_tensor(item) && (!several || PySequence_Size(out) == n) &&
+                  (several || n == 1);
+        if (several) Py_XDECREF(item); /* the sequence holds it */
+        if (!ok) {
+            PyErr_Clear();
+            PyErr_Format(PyExc_TypeError, "%s(): argument 'out' must be %s, not %R", o->op_name,
+                         n == 1 ? "Tensor" : "a tuple of Tensors", (PyObject *)Py_TYPE(out));
+            return false;
+        }
+        const tn_field *field = &o->meta.fields[o->meta.out_field[i]];
+        *(tn_tensor **)(void *)(f->args + field->offset) = tnp_of(item);
+    }
+    return true;
+}
+
+static PyObject *finish(const tnp_overload *o, tn_tensor **rets, const tnp_extras *extras) {
+    if (TNP_UNLIKELY(extras->requires_grad)) {
+        tn_status st = tn_set_requires_grad(rets[0], 1);
+        if (st != TN_OK) {
+            tn_tensor_unref(&rets[0]);
+            return tnp_raise(st);
+        }
+    }
+    if (TNP_LIKELY(o->meta.nout == 1)) return tnp_wrap(rets[0]);
+    return wrap_several(o, rets);
+}
+
+static PyObject *run(tnp_overload *o, enum tnp_form form, PyObject *self, tnp_frame *f,
+                     const tnp_extras *extras) {
+    tn_tensor *rets[TNP_MAX_RETS] = {NULL};
+    if (TNP_UNLIKELY(extras->out != NULL) && !set_outs(o, extras->out, f)) return NULL;
+    if (form == TNP_FORM_INPLACE) {
+        const tn_field *field = &o->meta.fields[o->meta.out_field[0]];
+        *(tn_tensor **)(void *)(f->args + field->offset) = tnp_of(self);
+    }
+    tn_status st = tnp_invoke(o->meta.info, f->args, rets, f->work);
+    if (TNP_UNLIKELY(st != TN_OK)) return tnp_raise(st);
+    if (TNP_UNLIKELY(o->meta.flags & TNI_OP_LIST_OUT))
+        return wrap_list((tn_tensor_list *)(void *)rets);
+    if (TNP_UNLIKELY(form == TNP_FORM_INPLACE || (o->meta.flags & TNI_OP_INPLACE_ONLY))) {
+        PyObject *result = form == TNP_FORM_FUNCTION ? tnp_wrap(tn_tensor_ref(rets[0])) : self;
+        if (form != TNP_FORM_FUNCTION) Py_INCREF(self);
+        for (int32_t i = 0; i < o->meta.nout; i++) tn_tensor_unref(&rets[i]);
+        return result;
+    }
+    return finish(o, rets, extras);
+}
+
+bool tnp_overload_has(const tnp_overload *o, enum tnp_form form) {
+    switch (form) {
+        case TNP_FORM_METHOD: return (o->forms & TN_PY_METHOD) != 0;
+        case TNP_FORM_INPLACE: return (o->forms & TN_PY_INPLACE) != 0;
+        default: return (o->forms & (TN_PY_TORCH | TN_PY_NN)) || o->forms == 0;
+    }
+}
+
+PyObject *tnp_group_call(int32_t group, enum tnp_form form, PyObject *self, PyObject *const *args,
+                         Py_ssize_t nargs, PyObject *kwnames) {
+    tnp_group *g = &groups[group];
+    tnp_frame f;
+    tnp_mismatch why = {0};
+    for (int32_t i = 0; i < g->n; i++) {
+        tnp_overload *o = &g->overloads[i];
+        tnp_extras extras = {NULL, false};
+        if (TNP_UNLIKELY(g->n > 1) && !tnp_overload_has(o, form)) continue;
+        if (TNP_UNLIKELY(!o->ready) && !tnp_overload_prepare(o)) return NULL;
+        tnp_frame_init(&f);
+        int r = tnp_bind(o, form, self, args, nargs, kwnames, &f, &extras, &why);
+        PyObject *result = r > 0 ? run(o, form, self, &f, &extras) : NULL;
+        if (TNP_UNLIKELY(f.nheld | f.nblocks)) tnp_frame_free(&f);
+        if (r != 0) return result;
+    }
+    const char *name = form == TNP_FORM_INPLACE ? g->inplace_name : g->name;
+    return tnp_bind_error(g, name, form, args, nargs, kwnames, &why);
+}
+
+PyObject *tnp_group_call_inplace(int32_t group, PyObject *const *args, Py_ssize_t nargs,
+                                 PyObject *kwnames) {
+    if (nargs < 1 || !tnp_is_tensor(args[0])) {
+        PyErr_Format(PyExc_TypeError, "%s(): argument 'input' (position 1) must be Tensor",
+                     groups[group].inplace_name);
+        return NULL;
+    }
+    return tnp_group_call(group, TNP_FORM_INPLACE, args[0], args + 1, nargs - 1, kwnames);
+}
+
+/* ---- Tables ------------------------------------------------------------------------------------*/
+
+/* Signatures of all overloads, then the text of the first. */
+static char *doc_of(const tnp_group *g) {
+    size_t bytes = 8;
+    for (int32_t i = 0; i < g->n; i++) bytes += strlen(g->overloads[i].meta.info->schema) + 1;
+    const char *text = g->overloads[0].meta.doc ? g->overloads[0].meta.doc : "";
+    char *doc = PyMem_Malloc(bytes + strlen(text)), *p = doc;
+    for (int32_t i = 0; doc && i < g->n; i++) {
+        size_t n = strlen(g->overloads[i].meta.info->schema);
+        memcpy(p, g->overloads[i].meta.info->schema, n);
+        p[n] = '\n';
+        p += n + 1;
+    }
+    if (doc) memcpy(p, "\n", 1), memcpy(p + 1, text, strlen(text) + 1);
+    return doc;
+}
+
+static bool build_group(int32_t *row) {
+    tnp_group *g = &groups[group_count];
+    const char *name = rows[*row].name;
+    int32_t first = *row;
+    while (*row < TNP_COUNT(rows) && strcmp(rows[*row].name, name) == 0) (*row)++;
+    size_t len = strlen(name);
+    g->name = name;
+    g->n = *row - first;
+    g->overloads = PyMem_Calloc((size_t)g->n, sizeof *g->overloads);
+    g->inplace_name = PyMem_Malloc(len + 2);
+    if (!g->overloads || !g->inplace_name) return PyErr_NoMemory() != NULL;
+    memcpy(g->inplace_name, name, len);
+    memcpy(g->inplace_name + len, "_", 2);
+    for (int32_t i = 0; i < g->n; i++) {
+        tnp_overload *o = &g->overloads[i];
+        o->op_name = name;
+        if (tnp_check(tn_op_meta_find(rows[first + i].op, &o->meta)) < 0) return false;
+        if (o->meta.args_bytes > TNP_MAX_ARGS_BYTES || o->meta.nout > TNP_MAX_RETS) {
+            PyErr_Format(PyExc_ImportError, "operator %s has too many arguments", rows[first + i].op);
+            return false;
+        }
+        o->forms = rows[first + i].forms;
+        g->forms |= o->forms;
+    }
+    g->doc = doc_of(g);
+    group_count++;
+    return g->doc || PyErr_NoMemory();
+}
+
+static void put(PyMethodDef *def, const char *name, tnp_call_fn fn, const char *doc) {
+    *def = (PyMethodDef){name, TNP_CFUNC(fn), METH_FASTCALL | METH_KEYWORDS, doc};
+}
+
+static bool build_groups(void) {
+    for (int32_t row = 0; row < TNP_COUNT(rows);)
+        if (!build_group(&row)) return false;
+    if (group_count == TNP_COUNT(py_calls)) return true;
+    PyErr_SetString(PyExc_ImportError, "py_rows.inc and py_calls.inc do not belong together");
+    return false;
+}
+
+PyMethodDef *tnp_op_methods(PyMethodDef *const *extra, int nextra) {
+    if (!group_count && !build_groups()) return NULL;
+    size_t n = 0, at = 0;
+    for (int k = 0; k < nextra; k++)
+        for (const PyMethodDef *d = extra[k]; d->ml_name; d++) n++;
+    PyMethodDef *defs = PyMem_Calloc(n + 2 * (size_t)group_count + 1, sizeof *defs);
+    if (!defs) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    for (int32_t i = 0; i < group_count; i++) {
+        const tnp_group *g = &groups[i];
+        if (g->forms & TN_PY_METHOD) put(&defs[at++], g->name, py_calls[i].method, g->doc);
+        if (g->forms & TN_PY_INPLACE)
+            put(&defs[at++], g->inplace_name, py_calls[i].inplace, g->doc);
+    }
+    /* A type keeps the first of two methods with one name; the hand-written ones come first. */
+    memmove(defs + n, defs, at * sizeof *defs);
+    at = 0;
+    for (int k = 0; k < nextra; k++)
+        for (const PyMethodDef *d = extra[k]; d->ml_name; d++) defs[at++] = *d;
+    return defs;
+}
+
+/* Functions: those of torch into the module, those of nn.functional into its _nn. */
+bool tnp_ops_init(PyObject *module) {
+    if (!group_count && !build_groups()) return false;
+    PyMethodDef *defs = PyMem_Calloc((size_t)group_count + 1, sizeof *defs);
+    PyMethodDef *nn_defs = PyMem_Calloc((size_t)group_count + 1, sizeof *defs);
+    PyObject *nn = PyModule_New("tenon._C._nn"), *ops = PyModule_New("tenon._C._ops");
+    if (!defs || !nn_defs || !nn || !ops) return false;
+    size_t n = 0, nnn = 0;
+    for (int32_t i = 0; i < group_count; i++) {
+        const tnp_group *g = &groups[i];
+        if ((g->forms & TN_PY_TORCH) || g->forms == 0)
+            put(&defs[n++], g->name, py_calls[i].function, g->doc);
+        if (g->forms & TN_PY_NN) put(&nn_defs[nnn++], g->name, py_calls[i].function, g->doc);
+        if ((g->forms & TN_PY_INPLACE) && (g->forms & (TN_PY_TORCH | TN_PY_NN)))
+            put(g->forms & TN_PY_NN ? &nn_defs[nnn++] : &defs[n++], g->inplace_name,
+                py_calls[i].function_inplace, g->doc);
+    }
+    return PyModule_AddFunctions(ops, defs) == 0 && PyModule_AddFunctions(nn, nn_defs) == 0 &&
+           PyModule_AddObjectRef(module, "_ops", ops) == 0 &&
+           PyModule_AddObjectRef(module, "_nn", nn) == 0;
+}
