@@ -1,119 +1,213 @@
-/* grad_shape.c: gradients of operators that take or return lists, and of as_strided. They are made of
- * differentiable operators, so that gradients of gradients need nothing more. */
+/* grad_shape.c: gradients of operators that join, cut and re-stride. */
+#include <stdlib.h>
+
 #include <tenon/op_args.h>
 #include <tenon/ops.h>
 
-#include "core_priv.h"
 #include "formula_priv.h"
+#include "tape_priv.h"
 
 tn_status tni_grad_cat(tn_gctx *c);
 tn_status tni_grad_stack(tn_gctx *c);
-tn_status tni_grad_split_with_sizes(tn_gctx *c);
 tn_status tni_grad_unbind(tn_gctx *c);
-tn_status tni_grad__as_strided(tn_gctx *c);
+tn_status tni_grad_split_with_sizes(tn_gctx *c);
+tn_status tni_grad_as_strided(tn_gctx *c);
 
-/* ---- Lists in ----------------------------------------------------------------------------------*/
+/* Beyond 64 inputs everything is computed; the engine drops what nobody wants. */
+static bool wanted(const tn_gctx *c, int64_t i) { return i >= 64 || TN_GNEEDS(c, i); }
 
-static bool needed(const tn_gctx *c, int64_t i) { return i >= 64 || TN_GNEEDS(c, i); }
+/* ---- Joining -----------------------------------------------------------------------------------*/
 
-/* Each tensor gets the part of the gradient that lies where it went. */
 tn_status tni_grad_cat(tn_gctx *c) {
     const tn_cat_args *a = c->args;
     tn_tensor *g = c->g[0];
-    int64_t dim = 0, from = 0;
-    TN_TRY(tni_wrap_dim(a->dim, tn_tensor_ndim(g), &dim));
+    int64_t dim, start = 0;
+    TN_TRY(tni_wrap_dim(a->dim, g->v.ndim, &dim));
     for (int64_t i = 0; i < a->tensors.n; i++) {
-        const tn_view *v = a->tensors.v[i];
-        bool empty = v->ndim == 1 && v->numel == 0;
-        int64_t size = empty ? 0 : v->shape[dim];
-        if (needed(c, i) && empty && tn_tensor_ndim(g) != 1)
-            TN_TRY(tn_new_zeros(g, TN_INTS(0), -1, -1, &c->ret[i]));
-        else if (needed(c, i))
-            TN_TRY(tn_narrow(g, dim, from, size, &c->ret[i]));
-        from += size;
+        const tn_view *t = a->tensors.v[i];
+        if (t->ndim != g->v.ndim) continue; /* an empty vector, which cat leaves out */
+        if (wanted(c, i)) TN_TRY(tn_narrow(g, dim, start, t->shape[dim], &c->ret[i]));
+        start += t->shape[dim];
     }
     return TN_OK;
 }
 
 tn_status tni_grad_stack(tn_gctx *c) {
     const tn_stack_args *a = c->args;
+    int64_t dim;
+    TN_TRY(tni_wrap_dim(a->dim, c->g[0]->v.ndim, &dim));
     for (int64_t i = 0; i < a->tensors.n; i++)
-        if (needed(c, i)) TN_TRY(tn_select(c->g[0], a->dim, i, &c->ret[i]));
+        if (wanted(c, i)) TN_TRY(tn_select(c->g[0], dim, i, &c->ret[i]));
     return TN_OK;
 }
 
-/* ---- Lists out ---------------------------------------------------------------------------------*/
+/* ---- Cutting -----------------------------------------------------------------------------------*/
 
-tn_status tni_grad_split_with_sizes(tn_gctx *c) {
-    const tn_split_with_sizes_args *a = c->args;
-    tn_tensors g = {c->g, a->split_sizes.n};
-    if (g.n == 0) return tn_zeros(tni_shape_ints(tni_t(a->input)), tn_view_dtype(a->input), -1, &c->ret[0]);
-    return tn_cat(g, a->dim, &c->ret[0]);
+/* The gradients of a list of results, zeros where none came; free with tn_tensor_list_free. */
+static tn_status all_gradients(const tn_gctx *c, const tn_view *input, int64_t n, int64_t dim,
+                               const int64_t *sizes, tn_tensor_list *ret_list) {
+    int64_t shape[TN_MAX_DIMS];
+    tn_tensor_list list = {calloc((size_t)n + 1, sizeof *list.v), n};
+    tn_status st = TN_OK;
+    if (!list.v) return tn_fail(TN_E_MEMORY, -1, "out of memory");
+    for (int64_t i = 0; i < n && st == TN_OK; i++) {
+        int32_t rank = 0;
+        for (int32_t d = 0; d < input->ndim; d++) {
+            if (d != dim)
+                shape[rank++] = input->shape[d];
+            else if (sizes)
+                shape[rank++] = sizes[i];
+        }
+        if (c->g[i])
+            list.v[i] = tn_tensor_ref(c->g[i]);
+        else
+            st = tni_constant(0.0, input->word, rank, shape, &list.v[i]);
+    }
+    if (st != TN_OK)
+        tn_tensor_list_free(&list);
+    else
+        *ret_list = list;
+    return st;
 }
 
 tn_status tni_grad_unbind(tn_gctx *c) {
     const tn_unbind_args *a = c->args;
-    tn_tensors g = {c->g, a->input->shape[a->dim]};
-    if (g.n == 0) return tn_zeros(tni_shape_ints(tni_t(a->input)), tn_view_dtype(a->input), -1, &c->ret[0]);
-    return tn_stack(g, a->dim, &c->ret[0]);
-}
-
-/* ---- as_strided --------------------------------------------------------------------------------*/
-
-/* The storage positions (counted from `low`) of every element of a geometry, as an int64 vector. */
-static tn_status positions(tn_ints size, tn_ints stride, int64_t first, int64_t reach, tn_tensor **ret) {
-    tn_tensor *line = NULL, *view = NULL, *packed = NULL;
-    tn_status st = tn_arange(tn_scalar_int(reach), TN_I64, -1, &line);
-    if (st == TN_OK) st = tn_as_strided(line, size, stride, tn_some_int(first), &view);
-    if (st == TN_OK) st = tn_clone(view, TN_FORMAT_CONTIGUOUS, &packed);
-    if (st == TN_OK) st = tn_reshape(packed, TN_INTS(-1), ret);
-    tn_tensor_unref(&line);
-    tn_tensor_unref(&view);
-    tn_tensor_unref(&packed);
+    tn_tensor_list all;
+    TN_TRY(all_gradients(c, a->input, tni_size_at(tni_t(a->input), a->dim), a->dim, NULL, &all));
+    const tn_tensors list = {all.v, all.n};
+    tn_status st = all.n ? tn_stack(list, a->dim, &c->ret[0]) : TN_OK;
+    tn_tensor_list_free(&all);
     return st;
 }
 
-/* Adds up at every storage position what reached it, then reads the input's elements from there. Where
- * several of them share a position, each gets an equal part. */
-tn_status tni_grad__as_strided(tn_gctx *c) {
-    const tn__as_strided_args *a = c->args;
-    const tn_view *x = a->input;
-    tn_tensor *g = c->g[0], *at = NULL, *own = NULL, *blank = NULL, *flat = NULL, *sum = NULL;
-    tn_tensor *ones = NULL, *shared = NULL, *even = NULL, *most = NULL, *picked = NULL;
-    tn_scalar_box one;
-    int64_t lo, hi, out_lo, out_hi;
-    if (x->numel == 0 || tn_tensor_numel(g) == 0)
-        return tn_new_zeros(g, tn_ints_of(x->shape, x->ndim), -1, -1, &c->ret[0]);
-    if (!tni_reach(x->ndim, x->shape, x->strides, &lo, &hi) ||
-        !tni_reach((int32_t)a->size.n, a->size.v, a->stride.v, &out_lo, &out_hi))
-        return tn_fail(TN_E_INTERNAL, -1, "as_strided: a geometry that was valid is not any more");
-    int64_t low = a->own_offset + lo < a->offset ? a->own_offset + lo : a->offset;
-    int64_t high = a->own_offset + hi > a->offset + out_hi ? a->own_offset + hi : a->offset + out_hi;
-    int64_t reach = high - low;
-    tn_status st = positions(a->size, a->stride, a->offset - low, reach, &at);
-    if (st) goto out;
-    st = positions(tn_ints_of(x->shape, x->ndim), tn_ints_of(x->strides, x->ndim),
-                   a->own_offset - low, reach, &own);
-    if (st) goto out;
-    if ((st = tn_new_zeros(g, TN_INTS(reach), -1, -1, &blank))) goto out;
-    if ((st = tn_reshape(g, TN_INTS(-1), &flat))) goto out;
-    if ((st = tn_index_add(blank, 0, at, flat, tn_scalar_int(1), &sum))) goto out;
-    if ((st = tn_new_ones(g, TN_INTS(x->numel), -1, -1, &ones))) goto out;
-    if ((st = tn_index_add(blank, 0, own, ones, tn_scalar_int(1), &shared))) goto out;
-    if ((st = tn_maximum(shared, tn_scalar_box_init(&one, tn_scalar_int(1)), &most))) goto out;
-    if ((st = tn_true_divide(sum, most, &even))) goto out;
-    if ((st = tn_index_select(even, 0, own, &picked))) goto out;
-    st = tn_reshape(picked, tn_ints_of(x->shape, x->ndim), &c->ret[0]);
+tn_status tni_grad_split_with_sizes(tn_gctx *c) {
+    const tn_split_with_sizes_args *a = c->args;
+    tn_tensor_list all;
+    TN_TRY(all_gradients(c, a->input, a->split_sizes.n, a->dim, a->split_sizes.v, &all));
+    const tn_tensors list = {all.v, all.n};
+    tn_status st = all.n ? tn_cat(list, a->dim, &c->ret[0]) : TN_OK;
+    tn_tensor_list_free(&all);
+    return st;
+}
+
+/* ---- as_strided --------------------------------------------------------------------------------
+ * The gradient is scattered into a flat tensor that stands for the storage, then read with the
+ * input's geometry. Where several elements of the result share a place their gradients add up; where
+ * several elements of the input do, each gets an equal part. */
+
+typedef struct geometry {
+    int32_t ndim;
+    int64_t shape[TN_MAX_DIMS], strides[TN_MAX_DIMS];
+    int64_t offset;
+} geometry;
+
+static void set_geometry(geometry *d, int32_t ndim, const int64_t *shape, const int64_t *strides,
+                         int64_t offset) {
+    d->ndim = ndim;
+    d->offset = offset;
+    memcpy(d->shape, shape, sizeof *shape * (size_t)ndim);
+    memcpy(d->strides, strides, sizeof *strides * (size_t)ndim);
+}
+
+/* A dimension through which elements share places; -1: none. */
+static int32_t shared_dim(const geometry *m) {
+    uint64_t left = 0;
+    int64_t reach = 0;
+    for (int32_t d = 0; d < m->ndim; d++)
+        if (m->shape[d] > 1) left |= UINT64_C(1) << d;
+    while (left) {
+        int32_t least = -1;
+        for (int32_t d = 0; d < m->ndim; d++)
+            if ((left >> d & 1u) && (least < 0 || m->strides[d] < m->strides[least])) least = d;
+        if (m->strides[least] <= reach) return least;
+        reach += (m->shape[least] - 1) * m->strides[least];
+        left &= ~(UINT64_C(1) << least);
+    }
+    return -1;
+}
+
+static void drop_dim(geometry *m, int32_t dim) {
+    size_t behind = sizeof *m->shape * (size_t)(m->ndim - dim - 1);
+    memmove(&m->shape[dim], &m->shape[dim + 1], behind);
+    memmove(&m->strides[dim], &m->strides[dim + 1], behind);
+    m->ndim--;
+}
+
+/* flat[geometry] += g. Goes at most as deep as there are dimensions. */
+static tn_status scatter(tn_tensor *flat, const geometry *m, tn_tensor *g) {
+    int32_t dim = shared_dim(m);
+    tn_tensor *t;
+    tn_status st = TN_OK;
+    if (dim < 0) {
+        TN_TRY(tn_as_strided(flat, tn_ints_of(m->shape, m->ndim), tn_ints_of(m->strides, m->ndim),
+                             tn_some_int(m->offset), &t));
+        st = tn_add_(t, g, tn_scalar_int(1));
+        tn_tensor_unref(&t);
+        return st;
+    }
+    geometry rest = *m;
+    drop_dim(&rest, dim);
+    if (m->strides[dim] == 0) {
+        TN_TRY(tn_sum(g, TN_INTS(dim), 0, -1, &t));
+        st = scatter(flat, &rest, t);
+        tn_tensor_unref(&t);
+        return st;
+    }
+    for (int64_t i = 0; i < m->shape[dim] && st == TN_OK; i++) {
+        TN_TRY(tn_select(g, dim, i, &t));
+        st = scatter(flat, &rest, t);
+        rest.offset += m->strides[dim];
+        tn_tensor_unref(&t);
+    }
+    return st;
+}
+
+static int64_t end_of(const geometry *m) {
+    int64_t end = m->offset + 1;
+    for (int32_t d = 0; d < m->ndim; d++) {
+        if (m->shape[d] == 0) return m->offset;
+        end += (m->shape[d] - 1) * m->strides[d];
+    }
+    return end;
+}
+
+/* flat / (how many elements of the input lie at each place). */
+static tn_status share(tn_tensor **flat, const geometry *in, int64_t n, uint64_t word) {
+    tn_tensor *count = NULL, *ones = NULL, *r = NULL;
+    tn_status st;
+    if ((st = tn_zeros(TN_INTS(n), tn_view_dtype(&(*flat)->v), -1, &count))) goto out;
+    if ((st = tni_constant(1.0, word, in->ndim, in->shape, &ones))) goto out;
+    if ((st = scatter(count, in, ones))) goto out;
+    if ((st = tn_true_divide(*flat, count, &r))) goto out;
+    tn_tensor_unref(flat);
+    *flat = r;
 out:
-    tn_tensor_unref(&at);
-    tn_tensor_unref(&own);
-    tn_tensor_unref(&blank);
-    tn_tensor_unref(&flat);
-    tn_tensor_unref(&sum);
+    tn_tensor_unref(&count);
     tn_tensor_unref(&ones);
-    tn_tensor_unref(&shared);
-    tn_tensor_unref(&even);
-    tn_tensor_unref(&most);
-    tn_tensor_unref(&picked);
+    return st;
+}
+
+tn_status tni_grad_as_strided(tn_gctx *c) {
+    const tn_as_strided_args *a = c->args;
+    tn_tensor *flat = NULL, *input = tni_t(a->input);
+    geometry in, out;
+    tn_status st;
+    int64_t at = tn_tensor_storage_offset(input);
+    set_geometry(&in, input->v.ndim, input->v.shape, input->v.strides, at);
+    set_geometry(&out, (int32_t)a->size.n, a->size.v, a->stride.v,
+                 a->storage_offset.has ? a->storage_offset.value : at);
+    int64_t first = in.offset < out.offset ? in.offset : out.offset;
+    in.offset -= first;
+    out.offset -= first;
+    int64_t n = end_of(&in) > end_of(&out) ? end_of(&in) : end_of(&out);
+    uint64_t word = c->g[0]->v.word;
+    int64_t device = (int64_t)((word & TN_W_DEVICE) | (word & TN_W_INDEX) >> 16);
+    if ((st = tn_zeros(TN_INTS(n), tn_view_dtype(&c->g[0]->v), device, &flat))) goto out;
+    if ((st = scatter(flat, &out, c->g[0]))) goto out;
+    if (shared_dim(&in) >= 0 && (st = share(&flat, &in, n, word))) goto out;
+    st = tn_as_strided(flat, tn_ints_of(in.shape, in.ndim), tn_ints_of(in.strides, in.ndim),
+                       tn_some_int(in.offset), &c->ret[0]);
+out:
+    tn_tensor_unref(&flat);
     return st;
 }
