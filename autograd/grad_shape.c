@@ -11,7 +11,7 @@ tn_status tni_grad_cat(tn_gctx *c);
 tn_status tni_grad_stack(tn_gctx *c);
 tn_status tni_grad_unbind(tn_gctx *c);
 tn_status tni_grad_split_with_sizes(tn_gctx *c);
-tn_status tni_grad_as_strided(tn_gctx *c);
+tn_status tni_grad__as_strided(tn_gctx *c);
 
 /* Beyond 64 inputs everything is computed; the engine drops what nobody wants. */
 static bool wanted(const tn_gctx *c, int64_t i) { return i >= 64 || TN_GNEEDS(c, i); }
@@ -187,15 +187,13 @@ out:
     return st;
 }
 
-tn_status tni_grad_as_strided(tn_gctx *c) {
-    const tn_as_strided_args *a = c->args;
+tn_status tni_grad__as_strided(tn_gctx *c) {
+    const tn__as_strided_args *a = c->args;
     tn_tensor *flat = NULL, *input = tni_t(a->input);
     geometry in, out;
     tn_status st;
-    int64_t at = tn_tensor_storage_offset(input);
-    set_geometry(&in, input->v.ndim, input->v.shape, input->v.strides, at);
-    set_geometry(&out, (int32_t)a->size.n, a->size.v, a->stride.v,
-                 a->storage_offset.has ? a->storage_offset.value : at);
+    set_geometry(&in, input->v.ndim, input->v.shape, input->v.strides, a->own_offset);
+    set_geometry(&out, (int32_t)a->size.n, a->size.v, a->stride.v, a->offset);
     int64_t first = in.offset < out.offset ? in.offset : out.offset;
     in.offset -= first;
     out.offset -= first;

@@ -76,14 +76,9 @@ static tn_status save_number(recorder *r, const tn_tensor *t, tn_tensor **ret_sl
     return TN_OK;
 }
 
-/* Without data, but with the offset in the storage where tn_tensor_storage_offset finds it. */
 static tn_status save_geometry(const tn_tensor *t, tn_tensor **ret_slot) {
-    tn_tensor *h;
-    TN_TRY(tni_header_new(tn_view_dtype(&t->v), tn_tensor_device(t), t->v.ndim, t->v.shape,
-                          t->v.strides, &h));
-    h->v.byte_offset = (uint64_t)(tn_tensor_storage_offset(t) * tn_view_itemsize(&t->v));
-    *ret_slot = h;
-    return TN_OK;
+    return tni_header_new(tn_view_dtype(&t->v), tn_tensor_device(t), t->v.ndim, t->v.shape,
+                          t->v.strides, ret_slot);
 }
 
 static bool gradient_reads(const tn_field *f, unsigned active) {

@@ -47,19 +47,20 @@ static tn_status regenerate(tn_tensor *t, tn_tensor *base) {
     tn_tensor *from;
     tn_op *op = atomic_load_explicit(&found, memory_order_acquire);
     if (!op) {
-        op = tni_op_find("as_strided");
-        if (!op) return tn_fail(TN_E_INTERNAL, -1, "there is no operator as_strided");
+        op = tni_op_find("_as_strided");
+        if (!op) return tn_fail(TN_E_INTERNAL, -1, "there is no operator _as_strided");
         atomic_store_explicit(&found, op, memory_order_release);
     }
     uint32_t no_grad = tni_tls.no_grad;
     tni_tls.no_grad = 0;
     tn_status st = reinterpret(base, tn_view_dtype(&t->v), &from);
     if (st == TN_OK) {
-        tn_as_strided_args args = {
+        tn__as_strided_args args = {
             .input = tni_v(from),
             .size = tn_ints_of(t->v.shape, t->v.ndim),
             .stride = tn_ints_of(t->v.strides, t->v.ndim),
-            .storage_offset = tn_some_int(tn_tensor_storage_offset(t)),
+            .offset = tn_tensor_storage_offset(t),
+            .own_offset = tn_tensor_storage_offset(from),
             .out = tni_v(t),
         };
         st = tni_record(op, &args, &t, 1);
