@@ -185,6 +185,7 @@ TMPL_INLINE A f__tanh_backward(A g, A y) { return g * (K_(1) - y * y); }
 TMPL_INLINE A f_relu(A x) { return x <= 0 ? K_(0) : x; }
 TMPL_INLINE A f__relu_backward(A g, A y) { return y <= 0 ? K_(0) : g; }
 TMPL_INLINE A f_threshold(A x, A t, A v) { return x <= t ? v : x; }
+TMPL_INLINE A f__masked_scale(A x, uint8_t keep, A scale) { return x * (keep ? scale : K_(0)); }
 TMPL_INLINE A f_leaky_relu(A x, A slope) { return x > 0 ? x : x * slope; }
 TMPL_INLINE A f__leaky_relu_backward(A g, A x, A slope) { return x > 0 ? g : g * slope; }
 TMPL_INLINE A f_elu(A x, A alpha) { return x > 0 ? x : alpha * M_(expm1)(x); }

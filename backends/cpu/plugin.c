@@ -5,8 +5,8 @@
 #include "cpu_priv.h"
 #include "gemm.h"
 
-#define CPU_BASE_FAMILIES(X) X(copy) X(linalg)
-#define CPU_ISA_FAMILIES(X)
+#define CPU_BASE_FAMILIES(X) X(copy) X(linalg) X(random_index)
+#define CPU_ISA_FAMILIES(X) X(random) X(random_int)
 #define CPU_DTYPE_FAMILIES(X) X(map) X(cast) X(embedding) X(pad) X(scan)
 #define CPU_FLOAT_FAMILIES(X)                                                                      \
     X(attention) X(batch_norm) X(conv) X(layer_norm) X(loss) X(optim) X(pool) X(softmax) X(upsample)
