@@ -1,0 +1,266 @@
+"""SGD, Adam and AdamW: each step is one call into C for all tensors of a group."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tenon
+from tenon import Tensor
+from tenon.optim.optimizer import Optimizer, as_real, check_at_least, step_with_closure
+
+
+def _check_lr(lr: Any, options: dict[str, Any]) -> None:
+    if isinstance(lr, Tensor) and lr.numel() != 1:
+        raise ValueError("Tensor lr must be 1-element")
+    check_at_least(lr, "learning rate")
+    if options.get("fused") and options.get("differentiable"):
+        raise RuntimeError("`fused` does not support `differentiable`")
+    if options.get("fused") and options.get("foreach"):
+        raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+    if options.get("differentiable"):
+        raise NotImplementedError(
+            "differentiable=True is not there yet: the step runs in one pass without a history"
+        )
+
+
+def _dense(grad: Tensor, name: str) -> Tensor:
+    if grad.is_sparse:
+        raise RuntimeError(f"{name} does not support sparse gradients")
+    return grad
+
+
+class SGD(Optimizer):
+    """Gradient descent, with momentum."""
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float | Tensor = 1e-3,
+        momentum: float = 0,
+        dampening: float = 0,
+        weight_decay: float | Tensor = 0,
+        nesterov: bool = False,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        modes = {"foreach": foreach, "differentiable": differentiable, "fused": fused}
+        _check_lr(lr, modes)
+        check_at_least(momentum, "momentum value")
+        check_at_least(weight_decay, "weight_decay value")
+        if nesterov and (momentum <= 0 or dampening != 0):
+            raise ValueError("Nesterov momentum requires a momentum and zero dampening")
+        defaults = {
+            "lr": lr,
+            "momentum": momentum,
+            "dampening": dampening,
+            "weight_decay": weight_decay,
+            "nesterov": nesterov,
+            "maximize": maximize,
+            **modes,
+        }
+        super().__init__(params, defaults)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:
+            for key in ("nesterov", "maximize", "differentiable"):
+                group.setdefault(key, False)
+            group.setdefault("foreach", None)
+            group.setdefault("fused", False)
+
+    @step_with_closure
+    def step(self) -> None:
+        for group in self.param_groups:
+            momentum = group["momentum"]
+            going: tuple[list[Tensor], ...] = ([], [], [])
+            fresh: tuple[list[Tensor], ...] = ([], [], [])
+            for p in group["params"]:
+                grad = p.grad
+                if grad is None:
+                    continue
+                lists = going
+                if momentum != 0:
+                    state = self.state[p]
+                    buffer = state.get("momentum_buffer")
+                    if buffer is None:
+                        lists = fresh
+                        buffer = state["momentum_buffer"] = tenon.empty_like(p)
+                    lists[2].append(as_real(buffer))
+                lists[0].append(as_real(p))
+                lists[1].append(as_real(_dense(grad, "SGD")))
+            for lists, first in ((going, False), (fresh, True)):
+                if lists[0]:
+                    tenon._sgd_(
+                        *lists,
+                        lr=float(group["lr"]),
+                        momentum=float(momentum),
+                        dampening=float(group["dampening"]),
+                        weight_decay=float(group["weight_decay"]),
+                        nesterov=group["nesterov"],
+                        maximize=group["maximize"],
+                        first=first,
+                    )
+
+
+class Adam(Optimizer):
+    """Adam; with decoupled_weight_decay it is AdamW."""
+
+    _decoupled = False
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float | Tensor = 1e-3,
+        betas: tuple[float | Tensor, float | Tensor] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        amsgrad: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+        decoupled_weight_decay: bool = False,
+    ) -> None:
+        modes = {
+            "maximize": maximize,
+            "foreach": foreach,
+            "capturable": capturable,
+            "differentiable": differentiable,
+            "fused": fused,
+        }
+        _check_lr(lr, modes)
+        check_at_least(eps, "epsilon value")
+        for i, beta in enumerate(betas):
+            if not 0.0 <= beta < 1.0:
+                raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
+        check_at_least(weight_decay, "weight_decay value")
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "amsgrad": amsgrad,
+            **modes,
+            "decoupled_weight_decay": decoupled_weight_decay,
+        }
+        super().__init__(params, defaults)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:
+            for key in ("amsgrad", "maximize", "capturable", "differentiable"):
+                group.setdefault(key, False)
+            group.setdefault("foreach", None)
+            group.setdefault("decoupled_weight_decay", self._decoupled)
+            fused = group.setdefault("fused", None)
+            for p in group["params"]:
+                own = self.state.get(p, {})
+                if own and not isinstance(own["step"], Tensor):
+                    own["step"] = tenon.tensor(float(own["step"]), dtype=_step_dtype(fused))
+
+    def _new_state(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        state = {
+            "step": tenon.zeros((), dtype=_step_dtype(group["fused"])),
+            "exp_avg": tenon.zeros_like(p),
+            "exp_avg_sq": tenon.zeros_like(p),
+        }
+        if group["amsgrad"]:
+            state["max_exp_avg_sq"] = tenon.zeros_like(p)
+        return state
+
+    @step_with_closure
+    def step(self) -> None:
+        states = self.state
+        for group in self.param_groups:
+            amsgrad = group["amsgrad"]
+            params: list[Tensor] = []
+            grads: list[Tensor] = []
+            means: list[Tensor] = []
+            squares: list[Tensor] = []
+            largest: list[Tensor] = []
+            steps: list[Tensor] = []
+            for p in group["params"]:
+                grad = p.grad
+                if grad is None:
+                    continue
+                state = states[p]
+                if not state:
+                    state.update(self._new_state(p, group))
+                params.append(as_real(p))
+                grads.append(as_real(_dense(grad, "Adam")))
+                means.append(as_real(state["exp_avg"]))
+                squares.append(as_real(state["exp_avg_sq"]))
+                if amsgrad:
+                    largest.append(as_real(state["max_exp_avg_sq"]))
+                steps.append(state["step"])
+            if params:
+                beta1, beta2 = group["betas"]
+                tenon._adam_(
+                    params,
+                    grads,
+                    means,
+                    squares,
+                    largest,
+                    steps,
+                    lr=float(group["lr"]),
+                    beta1=float(beta1),
+                    beta2=float(beta2),
+                    eps=float(group["eps"]),
+                    weight_decay=float(group["weight_decay"]),
+                    amsgrad=amsgrad,
+                    maximize=group["maximize"],
+                    decoupled=group["decoupled_weight_decay"],
+                )
+
+
+class AdamW(Adam):
+    """Adam whose weights decay by themselves, not through the gradient."""
+
+    _decoupled = True
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float | Tensor = 1e-3,
+        betas: tuple[float | Tensor, float | Tensor] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        super().__init__(
+            params,
+            lr,
+            betas,
+            eps,
+            weight_decay,
+            amsgrad,
+            foreach=foreach,
+            maximize=maximize,
+            capturable=capturable,
+            differentiable=differentiable,
+            fused=fused,
+            decoupled_weight_decay=True,
+        )
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:
+            group["decoupled_weight_decay"] = True
+
+
+def _step_dtype(fused: bool | None = None) -> Any:
+    """Counters are float32, or float64 where that is the default dtype."""
+    if fused or tenon.get_default_dtype() != tenon.float64:
+        return tenon.float32
+    return tenon.float64

@@ -1,0 +1,334 @@
+"""Optimizer: groups of parameters, their state, and how both are saved and loaded."""
+
+from __future__ import annotations
+
+import functools
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable
+from copy import deepcopy
+from itertools import chain
+from typing import Any
+
+import tenon
+from tenon import Tensor
+from tenon._hooks import RemovableHandle, add_hook
+
+
+class _Required:
+    """The default of an option that every group must give."""
+
+    def __repr__(self) -> str:
+        return "<required parameter>"
+
+
+required = _Required()
+
+_global_pre_hooks: OrderedDict[int, Callable] = OrderedDict()
+_global_post_hooks: OrderedDict[int, Callable] = OrderedDict()
+
+
+def register_optimizer_step_pre_hook(hook: Callable) -> RemovableHandle:
+    """hook(optimizer, args, kwargs) runs before the step of every optimizer."""
+    return add_hook(_global_pre_hooks, hook)
+
+
+def register_optimizer_step_post_hook(hook: Callable) -> RemovableHandle:
+    """hook(optimizer, args, kwargs) runs after the step of every optimizer."""
+    return add_hook(_global_post_hooks, hook)
+
+
+def step_with_closure(step: Callable[[Any], None]) -> Callable[..., Any]:
+    """Makes step(self, closure=None) of a function that updates: gradients off, closure's loss."""
+
+    @functools.wraps(step)
+    def run(self: Any, closure: Callable[[], Any] | None = None) -> Any:
+        loss = None
+        if closure is not None:
+            with tenon.enable_grad():
+                loss = closure()
+        with tenon.no_grad():
+            step(self)
+        return loss
+
+    return run
+
+
+def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
+    """A class's step with the hooks around it."""
+
+    @functools.wraps(step)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        self = args[0]
+        self._opt_called = True  # schedules warn when they are stepped first
+        before = self._optimizer_step_pre_hooks
+        if not (before or self._optimizer_step_post_hooks or _global_pre_hooks):
+            if not _global_post_hooks:
+                return step(*args, **kwargs)
+        for hook in chain(_global_pre_hooks.values(), before.values()):
+            answer = hook(self, args, kwargs)
+            if answer is not None:
+                if not (isinstance(answer, tuple) and len(answer) == 2):
+                    raise RuntimeError(
+                        f"{step} must return None or a tuple of (new_args, new_kwargs), "
+                        f"but got {answer}."
+                    )
+                args, kwargs = answer
+        result = step(*args, **kwargs)
+        after = self._optimizer_step_post_hooks
+        for hook in chain(after.values(), _global_post_hooks.values()):
+            hook(self, args, kwargs)
+        return result
+
+    run.hooked = True
+    return run
+
+
+def as_real(t: Tensor) -> Tensor:
+    """A complex tensor as pairs of real numbers; others as they are."""
+    return tenon.view_as_real(t) if t.is_complex() else t
+
+
+def check_at_least(value: Any, name: str, low: float = 0.0) -> None:
+    """ValueError unless value >= low."""
+    if not low <= value:
+        raise ValueError(f"Invalid {name}: {value}")
+
+
+class Optimizer:
+    """The base of all optimizers. Subclasses define step()."""
+
+    _optimizer_step_pre_hooks: OrderedDict[int, Callable]
+    _optimizer_step_post_hooks: OrderedDict[int, Callable]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        step = cls.__dict__.get("step")
+        if step is not None and not getattr(step, "hooked", False):
+            cls.step = _with_hooks(step)
+
+    def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
+        self.defaults = defaults
+        self._make_hook_dicts()
+        if isinstance(params, Tensor):
+            raise TypeError(
+                "params argument given to the optimizer should be "
+                f"an iterable of Tensors or dicts, but got {params.type()}"
+            )
+        self.state: defaultdict[Tensor, Any] = defaultdict(dict)
+        self.param_groups: list[dict[str, Any]] = []
+        groups = list(params)
+        if not groups:
+            raise ValueError("optimizer got an empty parameter list")
+        if not isinstance(groups[0], dict):
+            groups = [{"params": groups}]
+        for group in groups:
+            self.add_param_group(group)
+
+    def _make_hook_dicts(self) -> None:
+        for name in (
+            "_optimizer_step_pre_hooks",
+            "_optimizer_step_post_hooks",
+            "_optimizer_state_dict_pre_hooks",
+            "_optimizer_state_dict_post_hooks",
+            "_optimizer_load_state_dict_pre_hooks",
+            "_optimizer_load_state_dict_post_hooks",
+        ):
+            self.__dict__.setdefault(name, OrderedDict())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            "defaults": self.defaults,
+            "state": self.state,
+            "param_groups": self.param_groups,
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._make_hook_dicts()
+        self.defaults.setdefault("differentiable", False)
+
+    def __repr__(self) -> str:
+        text = type(self).__name__ + " ("
+        for i, group in enumerate(self.param_groups):
+            text += f"\nParameter Group {i}\n"
+            for key in sorted(group):
+                if key != "params":
+                    text += f"    {key}: {group[key]}\n"
+        return text + ")"
+
+    # ---- Hooks -----------------------------------------------------------------------------------
+
+    def register_step_pre_hook(self, hook: Callable) -> RemovableHandle:
+        """hook(optimizer, args, kwargs) runs before step and may return new arguments."""
+        return add_hook(self._optimizer_step_pre_hooks, hook)
+
+    def register_step_post_hook(self, hook: Callable) -> RemovableHandle:
+        """hook(optimizer, args, kwargs) runs after step."""
+        return add_hook(self._optimizer_step_post_hooks, hook)
+
+    def register_state_dict_pre_hook(
+        self, hook: Callable, prepend: bool = False
+    ) -> RemovableHandle:
+        """hook(optimizer) runs before the state is collected."""
+        return add_hook(self._optimizer_state_dict_pre_hooks, hook, (), prepend)
+
+    def register_state_dict_post_hook(
+        self, hook: Callable, prepend: bool = False
+    ) -> RemovableHandle:
+        """hook(optimizer, state_dict) runs afterwards and may return another dictionary."""
+        return add_hook(self._optimizer_state_dict_post_hooks, hook, (), prepend)
+
+    def register_load_state_dict_pre_hook(
+        self, hook: Callable, prepend: bool = False
+    ) -> RemovableHandle:
+        """hook(optimizer, state_dict) runs before loading and may return another dictionary."""
+        return add_hook(self._optimizer_load_state_dict_pre_hooks, hook, (), prepend)
+
+    def register_load_state_dict_post_hook(
+        self, hook: Callable, prepend: bool = False
+    ) -> RemovableHandle:
+        """hook(optimizer) runs after loading."""
+        return add_hook(self._optimizer_load_state_dict_post_hooks, hook, (), prepend)
+
+    # ---- Saving and loading ----------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """State and groups; parameters are numbered in the order of the groups."""
+        for hook in self._optimizer_state_dict_pre_hooks.values():
+            hook(self)
+        number: dict[int, int] = {}
+        groups = []
+        start = 0
+        for group in self.param_groups:
+            for i, param in enumerate(group["params"], start):
+                number.setdefault(id(param), i)
+            start += len(group["params"])
+            packed = {key: value for key, value in group.items() if key != "params"}
+            packed["params"] = [number[id(param)] for param in group["params"]]
+            groups.append(packed)
+        state = {
+            (number[id(key)] if isinstance(key, Tensor) else key): value
+            for key, value in self.state.items()
+        }
+        result: dict[str, Any] = {"state": state, "param_groups": groups}
+        for hook in self._optimizer_state_dict_post_hooks.values():
+            answer = hook(self, result)
+            if answer is not None:
+                result = answer
+        return result
+
+    @staticmethod
+    def _state_like(param: Tensor, key: Any, value: Any) -> Any:
+        """A loaded value in the parameter's dtype and on its device; counters stay as they are."""
+        if isinstance(value, Tensor):
+            if key == "step":
+                return value
+            dtype = param.dtype if param.is_floating_point() else value.dtype
+            return value.to(dtype=dtype, device=param.device)
+        if isinstance(value, dict):
+            return {k: Optimizer._state_like(param, k, v) for k, v in value.items()}
+        if isinstance(value, Iterable) and not isinstance(value, str):
+            return type(value)(Optimizer._state_like(param, key, v) for v in value)
+        return value
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Takes over the state and the options of a saved optimizer of the same shape."""
+        state_dict = state_dict.copy()
+        for hook in self._optimizer_load_state_dict_pre_hooks.values():
+            answer = hook(self, state_dict)
+            if answer is not None:
+                state_dict = answer
+        groups = self.param_groups
+        saved_groups = deepcopy(state_dict["param_groups"])
+        if len(groups) != len(saved_groups):
+            raise ValueError("loaded state dict has a different number of parameter groups")
+        for group, saved in zip(groups, saved_groups):
+            if len(group["params"]) != len(saved["params"]):
+                raise ValueError(
+                    "loaded state dict contains a parameter group "
+                    "that doesn't match the size of optimizer's group"
+                )
+        numbers = chain.from_iterable(saved["params"] for saved in saved_groups)
+        params = chain.from_iterable(group["params"] for group in groups)
+        by_number = dict(zip(numbers, params))
+        state: defaultdict[Any, Any] = defaultdict(dict)
+        for key, value in state_dict["state"].items():
+            if key in by_number:
+                param = by_number[key]
+                state[param] = self._state_like(param, key, value)
+            else:
+                state[key] = value
+        merged = []
+        for group, saved in zip(groups, saved_groups):
+            saved["params"] = group["params"]
+            if "param_names" in group and "param_names" not in saved:
+                saved["param_names"] = group["param_names"]
+            merged.append(saved)
+        self.__setstate__({"state": state, "param_groups": merged})
+        for hook in self._optimizer_load_state_dict_post_hooks.values():
+            hook(self)
+
+    # ---- Training --------------------------------------------------------------------------------
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forgets the gradients of all parameters, or fills them with zeros."""
+        for group in self.param_groups:
+            for param in group["params"]:
+                if set_to_none:
+                    param.grad = None
+                elif param.grad is not None:
+                    if param.grad.grad_fn is not None:
+                        param.grad.detach_()
+                    else:
+                        param.grad.requires_grad_(False)
+                    param.grad.zero_()
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Updates the parameters by their gradients; closure computes the loss first."""
+        raise NotImplementedError
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Adds parameters with options of their own."""
+        if not isinstance(param_group, dict):
+            raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
+        params = param_group["params"]
+        if isinstance(params, Tensor):
+            params = [params]
+        elif isinstance(params, set):
+            raise TypeError(
+                "optimizer parameters need to be organized in ordered collections, but "
+                "the ordering of tensors in sets will change between runs. Please use a list "
+                "instead."
+            )
+        params = list(params)
+        named = [p for p in params if isinstance(p, tuple)]
+        if named and len(named) != len(params):
+            raise ValueError(
+                "all optimizer params should be with/without names. Some param names are missing"
+            )
+        if named:
+            param_group["param_names"] = [name for name, _ in params]
+            params = [param for _, param in params]
+        param_group["params"] = params
+        for param in params:
+            if not isinstance(param, Tensor):
+                raise TypeError(
+                    f"optimizer can only optimize Tensors, but one of the params is {type(param)}"
+                )
+            if not self.defaults.get("differentiable") and not (
+                param.is_leaf or getattr(param, "retains_grad", False)
+            ):
+                raise ValueError("can't optimize a non-leaf Tensor")
+        for name, default in self.defaults.items():
+            if default is required and name not in param_group:
+                raise ValueError(
+                    f"parameter group didn't specify a value of required optimization "
+                    f"parameter {name}"
+                )
+            param_group.setdefault(name, default)
+        if len({id(p) for p in params}) != len(params):
+            raise ValueError("optimizer contains a parameter group with duplicate parameters")
+        known = {id(p) for group in self.param_groups for p in group["params"]}
+        if any(id(p) in known for p in params):
+            raise ValueError("some parameters appear in more than one parameter group")
+        self.param_groups.append(param_group)
