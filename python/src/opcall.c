@@ -253,8 +253,8 @@ PyMethodDef *tnp_op_methods(PyMethodDef *const *extra, int nextra) {
 /* Functions: those of torch into the module, those of nn.functional into its _nn. */
 bool tnp_ops_init(PyObject *module) {
     if (!group_count && !build_groups()) return false;
-    PyMethodDef *defs = PyMem_Calloc((size_t)group_count + 1, sizeof *defs);
-    PyMethodDef *nn_defs = PyMem_Calloc((size_t)group_count + 1, sizeof *defs);
+    PyMethodDef *defs = PyMem_Calloc(2 * (size_t)group_count + 1, sizeof *defs);
+    PyMethodDef *nn_defs = PyMem_Calloc(2 * (size_t)group_count + 1, sizeof *defs);
     PyObject *nn = PyModule_New("tenon._C._nn"), *ops = PyModule_New("tenon._C._ops");
     if (!defs || !nn_defs || !nn || !ops) return false;
     size_t n = 0, nnn = 0;

@@ -1,0 +1,143 @@
+"""Tenon: tensors, automatic differentiation and neural networks, with backends as plugins.
+
+The names are PyTorch's: `import tenon as torch` is how most programs start. Operators, the tensor
+type and the modes come from the extension module; submodules are imported when first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from math import e, inf, nan, pi, tau
+from typing import Any
+
+from tenon import _C
+from tenon._C import (
+    Generator,
+    Size,
+    Tensor,
+    as_tensor,
+    asarray,
+    bfloat16,
+    bool,
+    cdouble,
+    cfloat,
+    channels_last,
+    channels_last_3d,
+    complex64,
+    complex128,
+    contiguous_format,
+    default_generator,
+    device,
+    double,
+    dtype,
+    enable_grad,
+    explain,
+    float,
+    float16,
+    float32,
+    float64,
+    from_dlpack,
+    from_numpy,
+    frombuffer,
+    get_default_dtype,
+    get_num_threads,
+    half,
+    inference_mode,
+    int,
+    int8,
+    int16,
+    int32,
+    int64,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    is_tensor,
+    layout,
+    load_plugin,
+    long,
+    memory_format,
+    no_grad,
+    plugins,
+    preserve_format,
+    promote_types,
+    set_default_dtype,
+    set_grad_enabled,
+    set_num_threads,
+    set_rng,
+    short,
+    strided,
+    tensor,
+    uint8,
+)
+from tenon._functions import (
+    FloatTensor,
+    LongTensor,
+    can_cast,
+    einsum,
+    finfo,
+    get_device_module,
+    iinfo,
+    is_complex,
+    is_floating_point,
+    is_nonzero,
+    is_storage,
+    meshgrid,
+    numel,
+    result_type,
+    set_printoptions,
+    split,
+    typename,
+    use_deterministic_algorithms,
+)
+from tenon._random import (
+    get_rng_state,
+    initial_seed,
+    manual_seed,
+    seed,
+    set_rng_state,
+)
+
+__version__ = _C._version
+
+newaxis = None
+
+# Functions of the op table; what was imported above keeps its name.
+for _name in dir(_C._ops):
+    if not _name.startswith("_") and _name not in globals():
+        globals()[_name] = getattr(_C._ops, _name)
+del _name
+
+_SUBMODULES = frozenset({
+    "amp", "autograd", "backends", "cuda", "distributed", "distributions", "fft", "func",
+    "functional", "hub", "jit", "linalg", "multiprocessing", "nn", "onnx", "optim", "overrides",
+    "profiler", "random", "return_types", "serialization", "sparse", "special", "testing", "types",
+    "utils", "version", "compiler", "mps", "xpu", "array_api", "cpu", "fx", "export", "library",
+})  # fmt: skip
+
+# Names of submodules that are functions of the package.
+_LATER = {
+    "save": "serialization", "load": "serialization", "compile": "compiler",
+    "autocast": "amp", "Storage": "_storage", "UntypedStorage": "_storage",
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        try:
+            return importlib.import_module(f"{__name__}.{name}")
+        except ModuleNotFoundError as err:
+            if err.name != f"{__name__}.{name}":
+                raise
+    if name in _LATER:
+        try:
+            value = getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
+        except ModuleNotFoundError as err:
+            if err.name != f"{__name__}.{_LATER[name]}":
+                raise
+        else:
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_SUBMODULES, *_LATER})
