@@ -5,13 +5,16 @@
 #include "cpu_priv.h"
 #include "gemm.h"
 
-#define CPU_BASE_FAMILIES(X) X(copy) X(linalg) X(random_index)
+#define CPU_BASE_FAMILIES(X) X(copy) X(index) X(linalg) X(random_index)
 #define CPU_ISA_FAMILIES(X) X(random) X(random_int)
 #define CPU_DTYPE_FAMILIES(X) X(map) X(cast) X(embedding) X(pad) X(scan)
+#define CPU_ONCE_FAMILIES(X) X(indexed)
+#define CPU_ORDERED_FAMILIES(X) X(extreme) X(order)
 #define CPU_FLOAT_FAMILIES(X)                                                                      \
     X(attention) X(batch_norm) X(conv) X(layer_norm) X(loss) X(optim) X(pool) X(softmax) X(upsample)
 
-/* Types compiled for every instruction set, and those for baseline only. */
+/* Types compiled for every instruction set, and those for baseline only. CPU_ONCE_FAMILIES are
+ * compiled for baseline in all types, CPU_ORDERED_FAMILIES in all but the complex ones. */
 #define FLOAT_TYPES(X, family, isa)                                                               \
     X(family, f16, isa) X(family, bf16, isa) X(family, f32, isa) X(family, f64, isa)
 #define WIDE_TYPES(X, family, isa)                                                                \
@@ -19,6 +22,10 @@
 #define BASE_TYPES(X, family)                                                                     \
     X(family, b8, baseline) X(family, i8, baseline) X(family, i16, baseline)                    \
     X(family, c64, baseline) X(family, c128, baseline)
+#define ORDERED_TYPES(X, family)                                                                  \
+    X(family, b8, baseline) X(family, i8, baseline) X(family, i16, baseline)                    \
+    WIDE_TYPES(X, family, baseline)
+#define ONCE_TYPES(X, family) BASE_TYPES(X, family) WIDE_TYPES(X, family, baseline)
 
 const tn_host *cpu_host;
 
@@ -48,10 +55,17 @@ CPU_BASE_FAMILIES(DECLARE_BASE)
 CPU_ISA_FAMILIES(DECLARE_EVERY_ISA)
 CPU_DTYPE_FAMILIES(DECLARE_EVERY_DTYPE)
 CPU_FLOAT_FAMILIES(DECLARE_EVERY_FLOAT)
+#define DECLARE_ONCE(family) ONCE_TYPES(DECLARE_DTYPE, family)
+#define DECLARE_ORDERED(family) ORDERED_TYPES(DECLARE_DTYPE, family)
+CPU_ONCE_FAMILIES(DECLARE_ONCE)
+CPU_ORDERED_FAMILIES(DECLARE_ORDERED)
 
 #define BASE_DTYPE_ROWS(family) BASE_TYPES(ADDRESS_DTYPE, family)
+#define ONCE_ROWS(family) ONCE_TYPES(ADDRESS_DTYPE, family)
+#define ORDERED_ROWS(family) ORDERED_TYPES(ADDRESS_DTYPE, family)
 static const cpu_rows *const common_rows[] = {
-    CPU_BASE_FAMILIES(ADDRESS_BASE) CPU_DTYPE_FAMILIES(BASE_DTYPE_ROWS)};
+    CPU_BASE_FAMILIES(ADDRESS_BASE) CPU_DTYPE_FAMILIES(BASE_DTYPE_ROWS)
+    CPU_ONCE_FAMILIES(ONCE_ROWS) CPU_ORDERED_FAMILIES(ORDERED_ROWS)};
 
 #define BASELINE_ROWS(family) ADDRESS_ISA(family, baseline)
 #define BASELINE_DTYPE_ROWS(family) WIDE_TYPES(ADDRESS_DTYPE, family, baseline)

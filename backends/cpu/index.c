@@ -1,0 +1,437 @@
+/* index.c: moving elements to and from positions that index tensors give. No element is looked at, only
+ * its size matters, so these kernels serve every dtype. All indices are checked, and turned into byte
+ * offsets, before anything is written. */
+#include <string.h>
+
+#include <tenon/op_args.h>
+
+#include "index.h"
+
+enum { GRAIN_BYTES = 1 << 15 };
+
+/* ---- Positions ---------------------------------------------------------------------------------*/
+
+static tn_status offsets_new(const tn_call *call, int64_t n, int64_t **ret) {
+    void *p = NULL;
+    tn_status st = call->host->scratch(call, (uint64_t)(n > 0 ? n : 1) * sizeof **ret, &p);
+    if (st == TN_OK) *ret = p;
+    return st;
+}
+
+static int64_t stride_bytes(const tn_view *v, int64_t d) {
+    return v->ndim ? v->strides[d] * tn_view_itemsize(v) : 0;
+}
+
+/* at[n] += index[n] * step, wrapped and checked. */
+static tn_status add_positions(const tn_call *call, const tn_view *index, int64_t size, int64_t step,
+                               int64_t dim, int64_t *at) {
+    walk w;
+    walk_at p;
+    int is32 = tn_view_dtype(index) == TN_I32;
+    walk_init(&w, 1);
+    for (int32_t d = 0; d < index->ndim; d++) {
+        int64_t s = stride_bytes(index, d);
+        walk_add(&w, index->shape[d], &s);
+    }
+    walk_seek(&w, 0, &p);
+    for (int64_t n = 0; n < index->numel; n++, walk_next(&w, &p)) {
+        int64_t i = index_load((const char *)index->data + p.offset[0], is32);
+        if (i < -size || i >= size)
+            return call->host->fail(TN_E_INDEX, 1,
+                                    "index %lld is out of bounds for dimension %lld with size %lld",
+                                    (long long)i, (long long)dim, (long long)size);
+        at[n] += (i < 0 ? i + size : i) * step;
+    }
+    return TN_OK;
+}
+
+/* Offsets of b's index dimensions first .. first + ndim - 1, in row-major order. */
+static void offsets_of_dims(const tn_view *b, int64_t first, int32_t ndim, int64_t *at) {
+    walk w;
+    walk_at p;
+    walk_init(&w, 1);
+    for (int32_t d = 0; d < ndim; d++) {
+        int64_t s = stride_bytes(b, first + d);
+        walk_add(&w, b->shape[first + d], &s);
+    }
+    walk_seek(&w, 0, &p);
+    for (int64_t n = 0; n < w.numel; n++, walk_next(&w, &p)) at[n] = p.offset[0];
+}
+
+static void add_dims(walk *w, const tn_view *a, int64_t from_a, const tn_view *b, int64_t from_b,
+                     int64_t count) {
+    for (int64_t d = 0; d < count; d++) {
+        int64_t step[2] = {stride_bytes(a, from_a + d), stride_bytes(b, from_b + d)};
+        walk_add(w, a->shape[from_a + d], step);
+    }
+}
+
+static tn_status slices_start(slices *s, const tn_call *call, const tn_view *a, const tn_view *b,
+                              int64_t n) {
+    s->a = a->data;
+    s->b = b->data;
+    s->n = n;
+    s->item = tn_view_itemsize(a);
+    walk_init(&s->prefix, 2);
+    walk_init(&s->suffix, 2);
+    tn_status st = offsets_new(call, n, &s->at_a);
+    return st == TN_OK ? offsets_new(call, n, &s->at_b) : st;
+}
+
+tn_status slices_of_indices(slices *s, const tn_call *call, const tn_view *a, const tn_view *b,
+                            tn_views indices, int64_t first, const int64_t *dims) {
+    const tn_view *index = indices.v[0];
+    tn_status st = slices_start(s, call, a, b, index->numel);
+    if (st != TN_OK) return st;
+    memset(s->at_a, 0, (size_t)s->n * sizeof *s->at_a);
+    for (int64_t k = 0; k < indices.n && st == TN_OK; k++)
+        st = add_positions(call, indices.v[k], a->shape[first + k], stride_bytes(a, first + k), dims[k],
+                           s->at_a);
+    if (st != TN_OK) return st;
+    offsets_of_dims(b, first, index->ndim, s->at_b);
+    add_dims(&s->prefix, a, 0, b, 0, first);
+    int64_t after = first + indices.n;
+    add_dims(&s->suffix, a, after, b, first + index->ndim, a->ndim - after);
+    return TN_OK;
+}
+
+tn_status slices_of_vector(slices *s, const tn_call *call, const tn_view *a, const tn_view *b,
+                           const tn_view *index, int64_t dim) {
+    tn_status st = slices_start(s, call, a, b, index->numel);
+    if (st != TN_OK) return st;
+    int is32 = tn_view_dtype(index) == TN_I32;
+    int64_t size = a->ndim ? a->shape[dim] : 1, step = index->ndim ? stride_bytes(index, 0) : 0;
+    for (int64_t n = 0; n < s->n; n++) {
+        int64_t i = index_load((const char *)index->data + n * step, is32);
+        if (i < 0 || i >= size)
+            return call->host->fail(TN_E_INDEX, 2, "index out of range in self");
+        s->at_a[n] = i * stride_bytes(a, dim);
+        s->at_b[n] = n * stride_bytes(b, dim);
+    }
+    if (a->ndim == 0) return TN_OK;
+    add_dims(&s->prefix, a, 0, b, 0, dim);
+    add_dims(&s->suffix, a, dim + 1, b, dim + 1, a->ndim - dim - 1);
+    return TN_OK;
+}
+
+/* ---- Running over slices -----------------------------------------------------------------------*/
+
+void slices_run(const slices *s, const walk_at *prefix, int64_t begin, int64_t end, slices_fn f,
+                const void *ctx) {
+    const walk *w = &s->suffix;
+    int32_t last = w->ndim - 1;
+    int64_t count = last >= 0 ? w->size[last] : 1, rows = w->numel / (count > 0 ? count : 1);
+    int64_t step_a = last >= 0 ? w->step[last][0] : 0, step_b = last >= 0 ? w->step[last][1] : 0;
+    walk outer = *w;
+    if (last >= 0) {
+        outer.ndim--;
+        outer.numel = rows;
+    }
+    for (int64_t n = begin; n < end; n++) {
+        char *a = s->a + prefix->offset[0] + s->at_a[n], *b = s->b + prefix->offset[1] + s->at_b[n];
+        if (rows == 1) {
+            f(ctx, a, step_a, b, step_b, count);
+            continue;
+        }
+        walk_at p;
+        walk_seek(&outer, 0, &p);
+        for (int64_t r = 0; r < rows; r++, walk_next(&outer, &p))
+            f(ctx, a + p.offset[0], step_a, b + p.offset[1], step_b, count);
+    }
+}
+
+typedef struct write_job {
+    const slices *s;
+    slices_fn f;
+    const void *ctx;
+} write_job;
+
+static tn_status write_prefixes(void *arg, int64_t begin, int64_t end) {
+    const write_job *j = arg;
+    walk_at p;
+    walk_seek(&j->s->prefix, begin, &p);
+    for (int64_t i = begin; i < end; i++, walk_next(&j->s->prefix, &p))
+        slices_run(j->s, &p, 0, j->s->n, j->f, j->ctx);
+    return TN_OK;
+}
+
+tn_status slices_write(const slices *s, slices_fn f, const void *ctx) {
+    write_job j = {s, f, ctx};
+    int64_t bytes = s->n * s->suffix.numel * s->item;
+    if (bytes == 0 || s->prefix.numel == 0) return TN_OK;
+    return cpu_parallel(s->prefix.numel, GRAIN_BYTES / bytes + 1, write_prefixes, &j);
+}
+
+/* ---- Moving elements ---------------------------------------------------------------------------*/
+
+typedef struct pair16 {
+    uint64_t lo, hi;
+} pair16;
+
+#define MOVE_STRIDED(type)                                                                        \
+    for (int64_t i = 0; i < count; i++)                                                           \
+        memcpy(dst + i * to, src + i * from, sizeof(type))
+
+/* dst[i] = src[i] for elements of `item` bytes. */
+static inline void move_line(char *dst, int64_t to, const char *src, int64_t from, int64_t count,
+                             int64_t item) {
+    if (to == item && from == item) {
+        memcpy(dst, src, (size_t)(count * item));
+        return;
+    }
+    switch (item) {
+    case 1: MOVE_STRIDED(uint8_t); break;
+    case 2: MOVE_STRIDED(uint16_t); break;
+    case 4: MOVE_STRIDED(uint32_t); break;
+    case 8: MOVE_STRIDED(uint64_t); break;
+    case 16: MOVE_STRIDED(pair16); break;
+    default:
+        for (int64_t i = 0; i < count; i++) memcpy(dst + i * to, src + i * from, (size_t)item);
+    }
+}
+
+static void into_a(const void *ctx, char *a, int64_t step_a, char *b, int64_t step_b, int64_t count) {
+    move_line(a, step_a, b, step_b, count, *(const int64_t *)ctx);
+}
+
+static void into_b(const void *ctx, char *a, int64_t step_a, char *b, int64_t step_b, int64_t count) {
+    move_line(b, step_b, a, step_a, count, *(const int64_t *)ctx);
+}
+
+tn_status slices_move_into_a(const slices *s) { return slices_write(s, into_a, &s->item); }
+
+#define PICK(type)                                                                                \
+    for (int64_t n = begin; n < end; n++)                                                         \
+        memcpy(b + s->at_b[n], a + s->at_a[n], sizeof(type))
+
+/* Single elements, as in x[i]: no suffix to walk. */
+static void pick_elements(const slices *s, const walk_at *p, int64_t begin, int64_t end) {
+    const char *a = s->a + p->offset[0];
+    char *b = s->b + p->offset[1];
+    switch (s->item) {
+    case 1: PICK(uint8_t); break;
+    case 2: PICK(uint16_t); break;
+    case 4: PICK(uint32_t); break;
+    case 8: PICK(uint64_t); break;
+    case 16: PICK(pair16); break;
+    default: slices_run(s, p, begin, end, into_b, &s->item);
+    }
+}
+
+/* Prefixes and positions are one range: reading may be split anywhere. */
+static tn_status read_range(void *arg, int64_t begin, int64_t end) {
+    const slices *s = arg;
+    while (begin < end) {
+        int64_t i = begin / s->n, n = begin % s->n, stop = s->n - n;
+        if (stop > end - begin) stop = end - begin;
+        walk_at p;
+        walk_seek(&s->prefix, i, &p);
+        if (s->suffix.ndim == 0)
+            pick_elements(s, &p, n, n + stop);
+        else
+            slices_run(s, &p, n, n + stop, into_b, &s->item);
+        begin += stop;
+    }
+    return TN_OK;
+}
+
+static tn_status slices_read(slices *s) {
+    int64_t bytes = s->suffix.numel * s->item;
+    if (s->n == 0 || bytes == 0 || s->prefix.numel == 0) return TN_OK;
+    return cpu_parallel(s->prefix.numel * s->n, GRAIN_BYTES / bytes + 1, read_range, s);
+}
+
+static tn_status index_any(const tn_call *call, const void *args) {
+    const tn__index_args *a = args;
+    slices s;
+    if (a->out->numel == 0 && a->input->numel != 0 && a->indices.v[0]->numel == 0) return TN_OK;
+    tn_status st = slices_of_indices(&s, call, a->input, a->out, a->indices, a->first, a->dims.v);
+    return st == TN_OK ? slices_read(&s) : st;
+}
+
+static tn_status index_select_any(const tn_call *call, const void *args) {
+    const tn_index_select_args *a = args;
+    slices s;
+    tn_status st = slices_of_vector(&s, call, a->input, a->out, a->index, a->dim);
+    return st == TN_OK ? slices_read(&s) : st;
+}
+
+static tn_status index_copy_any(const tn_call *call, const void *args) {
+    const tn_index_copy__args *a = args;
+    slices s;
+    tn_status st = slices_of_vector(&s, call, a->self, a->source, a->index, a->dim);
+    return st == TN_OK ? slices_move_into_a(&s) : st;
+}
+
+/* ---- gather ------------------------------------------------------------------------------------*/
+
+static tn_status check_places(const tn_call *call, const tn_view *index, int64_t size, int64_t dim) {
+    walk w;
+    walk_at p;
+    int is32 = tn_view_dtype(index) == TN_I32;
+    walk_init(&w, 1);
+    for (int32_t d = 0; d < index->ndim; d++) {
+        int64_t s = stride_bytes(index, d);
+        walk_add(&w, index->shape[d], &s);
+    }
+    int32_t last = w.ndim - 1;
+    int64_t count = last >= 0 ? w.size[last] : 1, step = last >= 0 ? w.step[last][0] : 0;
+    if (w.numel == 0) return TN_OK;
+    int64_t rows = w.numel / count;
+    if (last >= 0) w.ndim--;
+    walk_seek(&w, 0, &p);
+    for (int64_t r = 0; r < rows; r++, walk_next(&w, &p)) {
+        const char *row = (const char *)index->data + p.offset[0];
+        for (int64_t j = 0; j < count; j++) {
+            int64_t i = index_load(row + j * step, is32);
+            if (i < 0 || i >= size)
+                return call->host->fail(TN_E_SHAPE, 2,
+                                        "index %lld is out of bounds for dimension %lld with size %lld",
+                                        (long long)i, (long long)dim, (long long)size);
+        }
+    }
+    return TN_OK;
+}
+
+tn_status places_of(places *p, const tn_call *call, const tn_view *self, const tn_view *src,
+                    const tn_view *index, int64_t dim) {
+    tn_status st = check_places(call, index, self->ndim ? self->shape[dim] : 1, dim);
+    if (st != TN_OK) return st;
+    int32_t fast = -1; /* the fastest dimension */
+    for (int32_t d = index->ndim - 1; d >= 0 && fast < 0; d--)
+        if (index->shape[d] > 1) fast = d;
+    p->self = self->data;
+    p->src = src ? src->data : NULL;
+    p->index = index->data;
+    p->is32 = tn_view_dtype(index) == TN_I32;
+    p->n = index->ndim && fast != dim ? index->shape[dim] : 1;
+    const tn_view *views[3] = {self, src, index};
+    for (int k = 0; k < 3; k++) {
+        p->step[k] = views[k] ? stride_bytes(views[k], dim) : 0;
+        p->last_step[k] = views[k] && fast >= 0 ? stride_bytes(views[k], fast) : 0;
+    }
+    if (fast == dim) p->last_step[0] = 0; /* there only the index moves in self */
+    p->last = fast >= 0 ? index->shape[fast] : 1;
+    walk_init(&p->outer, 3);
+    for (int32_t d = 0; d < index->ndim; d++) {
+        if (d == dim || d == fast) continue;
+        int64_t step[3];
+        for (int k = 0; k < 3; k++) step[k] = views[k] ? stride_bytes(views[k], d) : 0;
+        walk_add(&p->outer, index->shape[d], step);
+    }
+    return TN_OK;
+}
+
+typedef struct gather_job {
+    places p;
+    int64_t item;
+} gather_job;
+
+#define GATHER(type)                                                                              \
+    for (int64_t l = 0; l < p->last; l++)                                                         \
+        memcpy(out + l * p->last_step[1],                                                         \
+               self + l * p->last_step[0] + index_load(index + l * p->last_step[2], p->is32) * p->step[0], \
+               sizeof(type))
+
+static tn_status gather_range(void *arg, int64_t begin, int64_t end) {
+    const gather_job *g = arg;
+    const places *p = &g->p;
+    walk_at at;
+    for (int64_t r = begin; r < end; r++) {
+        int64_t j = r % p->n;
+        walk_seek(&p->outer, r / p->n, &at);
+        const char *self = p->self + at.offset[0];
+        char *out = p->src + at.offset[1] + j * p->step[1];
+        const char *index = p->index + at.offset[2] + j * p->step[2];
+        switch (g->item) {
+        case 1: GATHER(uint8_t); break;
+        case 2: GATHER(uint16_t); break;
+        case 4: GATHER(uint32_t); break;
+        case 8: GATHER(uint64_t); break;
+        case 16: GATHER(pair16); break;
+        default:
+            for (int64_t l = 0; l < p->last; l++) {
+                int64_t i = index_load(index + l * p->last_step[2], p->is32);
+                memcpy(out + l * p->last_step[1], self + l * p->last_step[0] + i * p->step[0],
+                       (size_t)g->item);
+            }
+        }
+    }
+    return TN_OK;
+}
+
+static tn_status gather_any(const tn_call *call, const void *args) {
+    const tn_gather_args *a = args;
+    gather_job g;
+    g.item = tn_view_itemsize(a->input);
+    if (a->index->numel == 0) return TN_OK;
+    tn_status st = places_of(&g.p, call, a->input, a->out, a->index, a->dim);
+    if (st != TN_OK) return st;
+    return cpu_parallel(g.p.outer.numel * g.p.n, GRAIN_BYTES / (g.p.last * 8) + 1, gather_range, &g);
+}
+
+/* ---- tril, triu --------------------------------------------------------------------------------*/
+
+typedef struct triangle {
+    const tn_view *x, *out;
+    int64_t diagonal;
+    bool lower;
+    walk matrices;
+} triangle;
+
+/* A row of the result: the kept columns are copied, the others zeroed. */
+static tn_status triangle_rows(void *arg, int64_t begin, int64_t end) {
+    const triangle *t = arg;
+    const tn_view *x = t->x;
+    int64_t item = tn_view_itemsize(x), rows = x->shape[x->ndim - 2], cols = x->shape[x->ndim - 1];
+    int64_t down = x->strides[x->ndim - 2] * item, right = x->strides[x->ndim - 1] * item;
+    for (int64_t r = begin; r < end; r++) {
+        walk_at p;
+        walk_seek(&t->matrices, r / rows, &p);
+        int64_t row = r % rows, k = row + t->diagonal + (t->lower ? 1 : 0);
+        if (k < 0) k = 0;
+        if (k > cols) k = cols;
+        const char *src = (const char *)x->data + p.offset[0] + row * down;
+        char *dst = (char *)t->out->data + r * cols * item;
+        int64_t from = t->lower ? 0 : k, to = t->lower ? k : cols;
+        memset(dst, 0, (size_t)(from * item));
+        memset(dst + to * item, 0, (size_t)((cols - to) * item));
+        if (to > from) move_line(dst + from * item, item, src + from * right, right, to - from, item);
+    }
+    return TN_OK;
+}
+
+static tn_status triangle_of(const tn_view *x, const tn_view *out, int64_t diagonal, bool lower) {
+    triangle t = {.x = x, .out = out, .lower = lower};
+    int64_t rows = x->shape[x->ndim - 2], cols = x->shape[x->ndim - 1];
+    /* Farther out than the corners nothing changes, and nothing can overflow. */
+    t.diagonal = diagonal > cols ? cols : diagonal < -rows - 1 ? -rows - 1 : diagonal;
+    if (x->numel == 0) return TN_OK;
+    walk_init(&t.matrices, 1);
+    for (int32_t d = 0; d < x->ndim - 2; d++) {
+        int64_t step = stride_bytes(x, d);
+        walk_add(&t.matrices, x->shape[d], &step);
+    }
+    int64_t bytes = cols * tn_view_itemsize(x);
+    return cpu_parallel(t.matrices.numel * rows, GRAIN_BYTES / bytes + 1, triangle_rows, &t);
+}
+
+static tn_status tril_any(const tn_call *call, const void *args) {
+    const tn_tril_args *a = args;
+    (void)call;
+    return triangle_of(a->input, a->out, a->diagonal, true);
+}
+
+static tn_status triu_any(const tn_call *call, const void *args) {
+    const tn_triu_args *a = args;
+    (void)call;
+    return triangle_of(a->input, a->out, a->diagonal, false);
+}
+
+#define ROW(op, fn) {#op, TN_SIG_##op, fn, NULL, TN_DTYPE_ANY, 0, 0, 0}
+static const tn_kernel_row rows[] = {
+    ROW(_index, index_any),           ROW(index_select, index_select_any),
+    ROW(index_copy_, index_copy_any), ROW(gather, gather_any),
+    ROW(tril, tril_any),              ROW(triu, triu_any),
+};
+const cpu_rows cpu_index_rows = CPU_ROWS_OF(rows);
