@@ -105,7 +105,7 @@ def command_doctor(options: argparse.Namespace) -> int:
 
 
 def command_config(options: argparse.Namespace) -> int:
-    package = _native.LIBRARY.parent
+    package = _native.PACKAGE
     answers = {
         "include": f"-I{package / 'include'}",
         "libs": f"-L{package} -ltenon -Wl,-rpath,{package}",

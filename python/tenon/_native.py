@@ -10,8 +10,9 @@ import ctypes as c
 from dataclasses import dataclass
 from pathlib import Path
 
-PACKAGE = Path(__file__).resolve().parent
-LIBRARY = Path(__file__).absolute().parent / "libtenon.so"
+# Not resolved: in a build tree this folder is made of links into several others.
+PACKAGE = Path(__file__).absolute().parent
+LIBRARY = PACKAGE / "libtenon.so"
 RNG_PHILOX, RNG_MT19937 = 0, 1
 
 

@@ -33,7 +33,7 @@ def test_doctor_is_content() -> None:
     out = tenon("doctor")
     assert out.returncode == 0, out.stdout + out.stderr
     assert "all is well" in out.stdout
-    assert "tenon_cpu" in out.stdout
+    assert "tenon-cpu" in out.stdout
 
 
 def test_doctor_names_variables_that_matter() -> None:
@@ -44,7 +44,7 @@ def test_plugin_list_says_what_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "broken.json").write_text("{")
     out = tenon("plugin", "list", TENON_PLUGIN_PATH=str(tmp_path))
     assert out.returncode == 0
-    assert "tenon_cpu" in out.stdout
+    assert "tenon-cpu" in out.stdout
     assert str(tmp_path / "broken.json") in out.stdout
 
 
