@@ -103,7 +103,7 @@ static tn_status conversions(void) {
     tn_tensor *a = NULL, *h = NULL, *s = NULL, *m = NULL;
     tn_tensor *both[2];
     tn_status st = small(&a);
-    if (!st) st = tn__to_copy(a, TN_F16, -1, TN_FORMAT_PRESERVE, &h);
+    if (!st) st = tn__to_copy(a, TN_F16, -1, 0, TN_FORMAT_PRESERVE, &h);
     if (!st) st = tn_add(a, h, tn_scalar_int(1), &s);
     both[0] = a;
     both[1] = s;
@@ -136,7 +136,7 @@ static tn_status backward(void) {
     if (!st) st = tn_mul(w, x, &y);
     if (!st) st = tn_tanh(y, &z);
     if (!st) st = tn_sum(z, tn_ints_none(), 0, -1, &loss);
-    if (!st) st = tn_backward((tn_tensors){&loss, 1}, (tn_tensors){NULL, 0}, (tn_tensors){NULL, 0}, 0, 0);
+    if (!st) st = tn_backward(&loss, NULL, 1, NULL, 0, 0, 0);
     tn_tensor_unref(&loss);
     tn_tensor_unref(&z);
     tn_tensor_unref(&y);
