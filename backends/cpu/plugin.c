@@ -42,7 +42,7 @@ const tn_host *cpu_host;
 #define DECLARE_EVERY_DTYPE(family)                                                               \
     BASE_TYPES(DECLARE_DTYPE, family) CPU_EVERY_WIDE(WIDE_TYPES, DECLARE_DTYPE, family)
 #define DECLARE_EVERY_FLOAT(family) CPU_EVERY_WIDE(FLOAT_TYPES, DECLARE_DTYPE, family)
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(CPU_BASELINE_ONLY)
 #define CPU_EVERY_ISA(X, family) X(family, baseline) X(family, avx2) X(family, avx512)
 #define CPU_EVERY_WIDE(TYPES, X, family)                                                          \
     TYPES(X, family, baseline) TYPES(X, family, avx2) TYPES(X, family, avx512)
@@ -74,7 +74,7 @@ static const cpu_rows *const baseline_rows[] = {
     CPU_ISA_FAMILIES(BASELINE_ROWS) CPU_DTYPE_FAMILIES(BASELINE_DTYPE_ROWS)
     CPU_FLOAT_FAMILIES(BASELINE_FLOAT_ROWS)};
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(CPU_BASELINE_ONLY)
 #define AVX2_ROWS(family) ADDRESS_ISA(family, avx2)
 #define AVX2_DTYPE_ROWS(family) WIDE_TYPES(ADDRESS_DTYPE, family, avx2)
 #define AVX2_FLOAT_ROWS(family) FLOAT_TYPES(ADDRESS_DTYPE, family, avx2)
@@ -103,7 +103,7 @@ static tn_status add_rows(tn_txn *txn, int32_t slot, const cpu_rows *const *list
 static tn_status add_kernels(tn_txn *txn, int32_t slot) {
     tn_status st = ADD_ROWS(common_rows);
     if (st != TN_OK) return st;
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(CPU_BASELINE_ONLY)
     cpu_isa isa = cpu_isa_pick();
     if (isa == CPU_ISA_AVX512) return ADD_ROWS(avx512_rows);
     if (isa == CPU_ISA_AVX2) return ADD_ROWS(avx2_rows);
