@@ -17,6 +17,15 @@
 #define F32_FMA(a, b, c) ((a) * (b) + (c))
 #endif
 
+/* a * b + c, rounded once. */
+TMPL_INLINE float f32_fma(float a, float b, float c) {
+#if defined(__FMA__)
+    return __builtin_fmaf(a, b, c);
+#else
+    return (float)((double)a * (double)b + (double)c);
+#endif
+}
+
 TMPL_INLINE float f32_abs(float x) { return __builtin_fabsf(x); }
 
 /* 2^n for n in [-252, 254], in two steps so that the ends of the range round once. */
@@ -28,18 +37,20 @@ TMPL_INLINE float f32_scale(float x, int32_t n) {
 /* e^(hi + lo) for hi in [-104, 89], lo far below hi's last place. */
 TMPL_INLINE float f32_exp_parts(float hi, float lo) {
     const float magic = 0x1.8p23f;
-    float t = hi * 0x1.715476p+0f + magic;
+    float t = (hi + lo) * 0x1.715476p+0f + magic;
     int32_t n = (int32_t)(tmpl_bits32(t) - tmpl_bits32(magic));
     float k = t - magic;
-    float r = F32_FMA(k, -0x1.62ep-1f, hi);
-    r = F32_FMA(k, -0x1.0bfbe8p-15f, r) + lo;
+    float head = F32_FMA(k, -0x1.62ep-1f, hi); /* exact */
+    float tail = F32_FMA(k, -0x1.0bfbe8p-15f, lo);
+    float r = head + tail;
     float q = 0x1.6dbc4ep-10f;
     q = F32_FMA(q, r, 0x1.124138p-7f);
     q = F32_FMA(q, r, 0x1.555454p-5f);
     q = F32_FMA(q, r, 0x1.555488p-3f);
     q = F32_FMA(q, r, 0x1p-1f);
-    float p = F32_FMA(r * r, q, r) + 1.0f;
-    return f32_scale(p, n);
+    /* What rounding took from r and from 1 + r would be most of the error. */
+    float one = 1.0f + r, rest = (r - (one - 1.0f)) + ((head - r) + tail);
+    return f32_scale(one + F32_FMA(r * r, q, rest), n);
 }
 
 TMPL_INLINE float f32_exp(float x) {
@@ -85,42 +96,55 @@ TMPL_INLINE float f32_tanh(float x) {
     return a < 0.625f ? small : big;
 }
 
+/* Below 0 as z - z * s: the quotient's error then counts by s only. */
 TMPL_INLINE float f32_sigmoid(float x) {
-    float z = f32_exp(-f32_abs(x));
-    return (x < 0.0f ? z : 1.0f) / (1.0f + z);
+    float z = f32_exp(-f32_abs(x)), s = (x < 0.0f ? z : 1.0f) / (1.0f + z);
+    return x < 0.0f ? F32_FMA(-z, s, z) : s;
 }
 
-/* Mills' ratio over sqrt(2 pi): (1 - Phi(a)) * e^(a*a/2) for a in [0, 14.6]. */
-TMPL_INLINE float f32_mills(float a) {
-    float t = (a - 3.0f) / (a + 3.0f);
-    float p = 0x1.bd1f3cp-15f;
-    p = F32_FMA(p, t, 0x1.e1f7dep-14f);
-    p = F32_FMA(p, t, -0x1.6361cep-12f);
-    p = F32_FMA(p, t, -0x1.01bd14p-10f);
-    p = F32_FMA(p, t, 0x1.7cadeap-9f);
-    p = F32_FMA(p, t, 0x1.91dc7cp-8f);
-    p = F32_FMA(p, t, -0x1.7a943ap-5f);
-    p = F32_FMA(p, t, 0x1.f8bad2p-4f);
-    p = F32_FMA(p, t, -0x1.a6b66ap-3f);
-    return F32_FMA(p, t, 0x1.f1b89cp-4f);
+/* Note [Normal tail]
+ * Mills' ratio m(a) = (1 - Phi(a)) * e^(a*a/2) falls like 1 / a. With q = 8 / (a + 4), m / q is nearly
+ * flat and a polynomial in t = 1 - q. Both Phi and erfc are m times an exponential, and m varies
+ * with q so evenly that what rounding took from q can be put right in the exponent: log m changes
+ * by (1 + 1 / q) times that. `a` counts in units in which 4 is `k` + `k_low`. The polynomial comes
+ * back as p + p_low. */
+typedef struct f32_tail {
+    float p, p_low, q, low;
+} f32_tail;
+
+TMPL_INLINE f32_tail f32_mills(float a, float k, float k_low) {
+    float s = a + k, lost = (a - (s - k)) + k_low;
+    float q = 2.0f * k / s, t = 1.0f - q;
+    float q_low = (F32_FMA(-q, s, 2.0f * k) + 2.0f * k_low - q * lost) * q * (0.5f / k);
+    float p = -0x1.15bd7cp-13f;
+    p = F32_FMA(p, t, 0x1.760f88p-13f);
+    p = F32_FMA(p, t, 0x1.9b7572p-10f);
+    p = F32_FMA(p, t, -0x1.cc55a4p-9f);
+    p = F32_FMA(p, t, -0x1.ed289cp-8f);
+    p = F32_FMA(p, t, 0x1.eed3e0p-5f);
+    p = F32_FMA(p, t, -0x1.7e0006p-3f);
+    p = F32_FMA(p, t, 0x1.8c6d9ep-2f);
+    float p1 = f32_fma(p, t, -0x1.373e38p-1f);
+    float e1 = f32_fma(p, t, -0x1.373e38p-1f - p1);
+    float p0 = f32_fma(p1, t, 0x1.82b4bcp-1f);
+    float e0 = f32_fma(p1, t, 0x1.82b4bcp-1f - p0);
+    f32_tail r = {p0, e0 + e1 * t, q, q_low * (1.0f + s * (0.5f / k))};
+    return r;
 }
 
-/* e^(-a*a*s) for s 1 or 0.5; the square is split so that its rounding does not show. */
-TMPL_INLINE float f32_exp_square(float a, float s) {
+/* e^(low - a*a*s) for s 1 or 0.5; the square is split so that its rounding does not show. */
+TMPL_INLINE float f32_exp_square(float a, float s, float low) {
     float head = tmpl_float(tmpl_bits32(a) & 0xfffff000u);
     float tail = a - head;
-    return f32_exp_parts(-s * head * head, -s * tail * (a + head));
-}
-
-/* 1 - Phi(a), Phi the normal distribution function, for a >= 0. */
-TMPL_INLINE float f32_normal_tail(float a) {
-    a = a > 14.4f ? 14.4f : a;
-    return f32_mills(a) * f32_exp_square(a, 0.5f);
+    return f32_exp_parts(-s * head * head, F32_FMA(-s * tail, a + head, low));
 }
 
 TMPL_INLINE float f32_erfc_positive(float a) {
     a = a > 10.1f ? 10.1f : a;
-    return 2.0f * f32_mills(a * 0x1.6a09e6p+0f) * f32_exp_square(a, 1.0f);
+    f32_tail m = f32_mills(a, 0x1.6a09e6p+1f, 0x1.9fcef4p-25f);
+    float h = m.p * m.q, h_low = f32_fma(m.p, m.q, -h) + m.p_low * m.q;
+    float e = f32_exp_square(a, 1.0f, m.low);
+    return F32_FMA(h, e, h_low * e) * 0.25f;
 }
 
 TMPL_INLINE float f32_erf_small(float x) {
@@ -137,7 +161,10 @@ TMPL_INLINE float f32_erf_small(float x) {
 
 TMPL_INLINE float f32_erf(float x) {
     float a = f32_abs(x);
-    float big = 1.0f - f32_erfc_positive(a);
+    /* Next to 1 the tail needs no care. */
+    float b = a > 10.1f ? 10.1f : a;
+    f32_tail m = f32_mills(b, 0x1.6a09e6p+1f, 0.0f);
+    float big = 1.0f - m.p * m.q * 0.25f * f32_exp(-b * b);
     big = x < 0.0f ? -big : big;
     return a < 1.0f ? f32_erf_small(x) : big;
 }
@@ -150,7 +177,12 @@ TMPL_INLINE float f32_erfc(float x) {
 
 TMPL_INLINE float f32_gelu(float x) {
     float a = f32_abs(x);
-    float cut = (a > 15.0f ? 15.0f : a) * f32_normal_tail(a);
+    a = a > 14.4f ? 14.4f : a;
+    f32_tail m = f32_mills(a, 4.0f, 0.0f);
+    float g = a * m.q, h = g * m.p;
+    float h_low = f32_fma(g, m.p, -h) + f32_fma(a, m.q, -g) * m.p + m.p_low * g;
+    float e = f32_exp_square(a, 0.5f, m.low);
+    float cut = F32_FMA(h, e, h_low * e) * 0.125f;
     return x < 0.0f ? -cut : x - cut;
 }
 
@@ -158,9 +190,9 @@ TMPL_INLINE float f32_gelu(float x) {
 TMPL_INLINE float f32_gelu_slope(float x) {
     float a = f32_abs(x);
     a = a > 14.4f ? 14.4f : a;
-    float e = f32_exp_square(a, 0.5f);
-    float low = (f32_mills(a) - a * 0x1.988454p-2f) * e;
-    return x < 0.0f ? low : 1.0f - low;
+    f32_tail m = f32_mills(a, 4.0f, 0.0f);
+    float r = (m.p * m.q * 0.125f - a * 0x1.988454p-2f) * f32_exp_square(a, 0.5f, 0.0f);
+    return x < 0.0f ? r : 1.0f - r;
 }
 
 TMPL_INLINE float f32_expm1(float x) {

@@ -8,7 +8,7 @@
 
 #include <tenon/op_args.h>
 
-#include "common/tmpl.h"
+#include "../common/tmpl.h"
 #include "cpu_priv.h"
 
 enum { LISTS = 5, GRAIN = 8192, BLOCK = 16384, LANES = 16 };
