@@ -6,6 +6,7 @@ from typing import Any
 
 import tenon
 from tenon import Tensor
+from tenon._C import _ops
 from tenon.optim.optimizer import Optimizer, as_real, check_at_least, step_with_closure
 
 
@@ -93,7 +94,7 @@ class SGD(Optimizer):
                 lists[1].append(as_real(_dense(grad, "SGD")))
             for lists, first in ((going, False), (fresh, True)):
                 if lists[0]:
-                    tenon._sgd_(
+                    _ops._sgd_(
                         *lists,
                         lr=float(group["lr"]),
                         momentum=float(momentum),
@@ -200,7 +201,7 @@ class Adam(Optimizer):
                 steps.append(state["step"])
             if params:
                 beta1, beta2 = group["betas"]
-                tenon._adam_(
+                _ops._adam_(
                     params,
                     grads,
                     means,

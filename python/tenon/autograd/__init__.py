@@ -1,0 +1,101 @@
+"""Gradients: backward, grad, operators written in Python, checks and derivatives of functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tenon import _C, Tensor
+from tenon._C import enable_grad, inference_mode, no_grad, set_grad_enabled
+from tenon.autograd import forward_ad, function, functional, graph
+from tenon.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
+from tenon.autograd.function import Function
+from tenon.autograd.gradcheck import gradcheck, gradgradcheck
+
+__all__ = [
+    "Function",
+    "Variable",
+    "backward",
+    "detect_anomaly",
+    "enable_grad",
+    "forward_ad",
+    "function",
+    "functional",
+    "grad",
+    "gradcheck",
+    "gradgradcheck",
+    "graph",
+    "inference_mode",
+    "no_grad",
+    "set_detect_anomaly",
+    "set_grad_enabled",
+]
+
+# The old name of a tensor that records gradients.
+Variable = Tensor
+
+
+def _as_tuple(value: Any) -> tuple[Any, ...]:
+    return (value,) if isinstance(value, Tensor) else tuple(value)
+
+
+def _gradients_of(outputs: Sequence[Tensor], grads: Any) -> tuple[Tensor | None, ...] | None:
+    if grads is None:
+        return None
+    grads = (grads,) if isinstance(grads, Tensor) else tuple(grads)
+    if len(grads) != len(outputs):
+        raise RuntimeError(f"got {len(outputs)} tensors and {len(grads)} gradients")
+    return grads
+
+
+def backward(
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    grad_variables: Any = None,
+    inputs: Any = None,
+) -> None:
+    """Adds the gradients of `tensors` to the .grad of the leaves (or of `inputs`)."""
+    if grad_variables is not None:
+        if grad_tensors is not None:
+            raise RuntimeError(
+                "`grad_tensors` and `grad_variables` (deprecated) arguments both passed to "
+                "`backward()`. Please only use `grad_tensors`."
+            )
+        grad_tensors = grad_variables
+    roots = _as_tuple(tensors)
+    retain = create_graph if retain_graph is None else retain_graph
+    wanted = None if inputs is None else _as_tuple(inputs)
+    if wanted is not None and not wanted:
+        raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
+    _C._backward(roots, _gradients_of(roots, grad_tensors), retain, create_graph, wanted)
+
+
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Tensor | None, ...]:
+    """The gradients of `outputs` with respect to `inputs`; .grad is left alone."""
+    if materialize_grads and allow_unused is False:
+        raise ValueError(
+            "Expected allow_unused to be True or not passed when materialize_grads=True, "
+            "but got: allow_unused=False."
+        )
+    if is_grads_batched:
+        raise NotImplementedError("grad: is_grads_batched is not there yet; loop over the rows")
+    roots, wanted = _as_tuple(outputs), _as_tuple(inputs)
+    retain = create_graph if retain_graph is None else retain_graph
+    unused = materialize_grads if allow_unused is None else allow_unused
+    gradients = _gradients_of(roots, grad_outputs)
+    results = _C._grad(roots, wanted, gradients, retain, create_graph, unused)
+    if materialize_grads:
+        results = tuple(x.new_zeros(x.shape) if g is None else g for g, x in zip(results, wanted))
+    return tuple(results)

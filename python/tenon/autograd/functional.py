@@ -1,0 +1,200 @@
+"""Derivatives of functions: products with Jacobians and Hessians, and the matrices themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tenon
+from tenon import Tensor
+
+__all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
+
+_Fn = Callable[..., Any]
+
+
+def _fresh(inputs: Any, create_graph: bool) -> tuple[bool, tuple[Tensor, ...]]:
+    """Whether inputs is a tuple, and copies that record gradients."""
+    several = isinstance(inputs, tuple)
+    tensors = inputs if several else (inputs,)
+    for i, x in enumerate(tensors):
+        if not isinstance(x, Tensor):
+            raise TypeError(
+                f"The inputs must be a Tensor or a tuple of Tensors; number {i} is {type(x)}"
+            )
+    if create_graph:
+        return several, tuple(x.view_as(x) for x in tensors)
+    return several, tuple(x.detach().requires_grad_() for x in tensors)
+
+
+def _tuple(values: Any, name: str) -> tuple[bool, tuple[Tensor, ...]]:
+    several = isinstance(values, tuple)
+    tensors = values if several else (values,)
+    for x in tensors:
+        if not isinstance(x, Tensor):
+            raise TypeError(f"The {name} must be a Tensor or a tuple of Tensors, not {type(x)}")
+    return several, tensors
+
+
+def _plain(values: tuple[Tensor, ...], several: bool, create_graph: bool) -> Any:
+    if not create_graph:
+        values = tuple(v.detach() for v in values)
+    return values if several else values[0]
+
+
+def _filled(
+    grads: tuple[Tensor | None, ...], likes: tuple[Tensor, ...], strict: bool
+) -> tuple[Tensor, ...]:
+    """Zeros in the place of gradients that are not there."""
+    if strict and any(g is None for g in grads):
+        raise RuntimeError(
+            "One of the inputs is independent of the outputs. This is not allowed in strict mode."
+        )
+    return tuple(tenon.zeros_like(x) if g is None else g for g, x in zip(grads, likes))
+
+
+def _checked_v(v: Any, likes: tuple[Tensor, ...], what: str) -> tuple[Tensor, ...]:
+    if v is None:
+        if len(likes) != 1 or likes[0].numel() != 1:
+            raise RuntimeError(
+                f"The vector v can only be None if the user-provided function returns a single "
+                f"Tensor with a single element ({what})"
+            )
+        return (tenon.ones_like(likes[0]),)
+    _, vs = _tuple(v, "vector")
+    if len(vs) != len(likes) or any(a.shape != b.shape for a, b in zip(vs, likes)):
+        raise RuntimeError("v has a different number of tensors or other sizes than expected")
+    return vs
+
+
+def _grad(outputs: Any, inputs: Any, seeds: Any, create_graph: bool) -> tuple[Any, ...]:
+    pairs = [(o, s) for o, s in zip(outputs, seeds) if o.requires_grad]
+    if not pairs:
+        return (None,) * len(inputs)
+    return tenon.autograd.grad(
+        [o for o, _ in pairs],
+        inputs,
+        [s for _, s in pairs],
+        create_graph=create_graph,
+        retain_graph=True,
+        allow_unused=True,
+    )
+
+
+def vjp(
+    func: _Fn, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
+    """func(inputs), and v times its Jacobian."""
+    with tenon.enable_grad():
+        several, xs = _fresh(inputs, create_graph)
+        many, ys = _tuple(func(*xs), "outputs")
+        vs = _checked_v(v, ys, "vjp")
+    with tenon.set_grad_enabled(create_graph or tenon.is_grad_enabled()):
+        answer = _filled(_grad(ys, xs, vs, create_graph), xs, strict)
+    return _plain(ys, many, create_graph), _plain(answer, several, create_graph)
+
+
+def jvp(
+    func: _Fn, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
+    """func(inputs), and its Jacobian times v: backward of a backward that is linear in its seed."""
+    with tenon.enable_grad():
+        _, xs = _fresh(inputs, create_graph)
+        vs = _checked_v(v, xs, "jvp")
+        many, ys = _tuple(func(*xs), "outputs")
+        seeds = tuple(tenon.zeros_like(y).requires_grad_() for y in ys)
+        rows = _filled(_grad(ys, xs, seeds, True), xs, strict)
+    with tenon.set_grad_enabled(create_graph or tenon.is_grad_enabled()):
+        answer = _filled(_grad(rows, seeds, vs, create_graph), ys, strict)
+    return _plain(ys, many, create_graph), _plain(answer, many, create_graph)
+
+
+def _scalar(func: _Fn) -> _Fn:
+    """func, whose single output must have one element."""
+
+    def checked(*xs: Tensor) -> Tensor:
+        out = func(*xs)
+        if not isinstance(out, Tensor) or out.numel() != 1:
+            raise RuntimeError(
+                "The function given to hessian should return a single Tensor with one element"
+            )
+        return out.reshape(())
+
+    return checked
+
+
+def jacobian(
+    func: _Fn,
+    inputs: Any,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    strategy: str = "reverse-mode",
+) -> Any:
+    """The Jacobian: for each output and input a tensor of shape output.shape + input.shape."""
+    if strategy not in ("reverse-mode", "forward-mode"):
+        raise ValueError(f'Expected strategy to be "forward-mode" or "reverse-mode": {strategy}')
+    with tenon.enable_grad():
+        several, xs = _fresh(inputs, create_graph)
+        many, ys = _tuple(func(*xs), "outputs")
+        blocks = []
+        for y in ys:
+            rows: list[list[Tensor]] = [[] for _ in xs]
+            flat = y.reshape(-1)
+            for j in range(flat.numel()):
+                grads = _grad((flat[j],), xs, (tenon.ones_like(flat[j]),), create_graph)
+                for k, g in enumerate(_filled(grads, xs, strict)):
+                    rows[k].append(g)
+            blocks.append(
+                tuple(
+                    tenon.stack(row).view(*y.shape, *x.shape)
+                    if row
+                    else x.new_zeros((*y.shape, *x.shape))
+                    for row, x in zip(rows, xs)
+                )
+            )
+    results = tuple(_plain(block, several, create_graph) for block in blocks)
+    return results if many else results[0]
+
+
+def hessian(
+    func: _Fn,
+    inputs: Any,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    outer_jacobian_strategy: str = "reverse-mode",
+) -> Any:
+    """The matrix of second derivatives of a function with one number as its result."""
+    several = isinstance(inputs, tuple)
+    scalar = _scalar(func)
+
+    def gradient(*xs: Tensor) -> tuple[Tensor, ...]:
+        recorded = tuple(x if x.requires_grad else x.requires_grad_() for x in xs)
+        y = scalar(*recorded)
+        grads = _grad((y,), recorded, (tenon.ones_like(y),), True)
+        return _filled(grads, recorded, strict)
+
+    result = jacobian(gradient, inputs, create_graph, strict, vectorize)
+    return result if several else result[0]
+
+
+def vhp(
+    func: _Fn, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
+    """func(inputs), and v times its Hessian."""
+    with tenon.enable_grad():
+        several, xs = _fresh(inputs, create_graph)
+        vs = _checked_v(v, xs, "vhp")
+        y = _scalar(func)(*xs)
+        grads = _filled(_grad((y,), xs, (tenon.ones_like(y),), True), xs, strict)
+    with tenon.set_grad_enabled(create_graph or tenon.is_grad_enabled()):
+        answer = _filled(_grad(grads, xs, vs, create_graph), xs, strict)
+    return _plain((y,), False, create_graph), _plain(answer, several, create_graph)
+
+
+def hvp(
+    func: _Fn, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
+    """func(inputs), and its Hessian times v; the Hessian is symmetric, so this is vhp."""
+    return vhp(func, inputs, v, create_graph, strict)

@@ -1,0 +1,45 @@
+"""Settings that programs write for CUDA; they change nothing on the CPU."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+
+class _Matmul:
+    allow_tf32 = False
+    allow_fp16_reduced_precision_reduction = True
+    allow_bf16_reduced_precision_reduction = True
+
+
+matmul = _Matmul()
+
+
+def is_built() -> bool:
+    """Whether GPUs are part of this build."""
+    return False
+
+
+def _switch(name: str) -> tuple[Any, Any]:
+    state = {"on": True}
+
+    def enabled() -> bool:
+        return state["on"]
+
+    def enable(on: bool) -> None:
+        state["on"] = bool(on)
+
+    enabled.__name__ = f"{name}_enabled"
+    enable.__name__ = f"enable_{name}"
+    return enabled, enable
+
+
+flash_sdp_enabled, enable_flash_sdp = _switch("flash_sdp")
+mem_efficient_sdp_enabled, enable_mem_efficient_sdp = _switch("mem_efficient_sdp")
+math_sdp_enabled, enable_math_sdp = _switch("math_sdp")
+cudnn_sdp_enabled, enable_cudnn_sdp = _switch("cudnn_sdp")
+
+
+def sdp_kernel(*args: Any, **kwargs: Any) -> Any:
+    """A with statement that names attention kernels; there is one here."""
+    return nullcontext()

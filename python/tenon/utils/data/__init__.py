@@ -1,0 +1,48 @@
+"""Datasets, samplers, and loaders that make batches."""
+
+from tenon.utils.data._collate import collate, default_collate, default_convert
+from tenon.utils.data._worker import WorkerInfo, get_worker_info
+from tenon.utils.data.dataloader import DataLoader
+from tenon.utils.data.dataset import (
+    ChainDataset,
+    ConcatDataset,
+    Dataset,
+    IterableDataset,
+    StackDataset,
+    Subset,
+    TensorDataset,
+    random_split,
+)
+from tenon.utils.data.distributed import DistributedSampler
+from tenon.utils.data.sampler import (
+    BatchSampler,
+    RandomSampler,
+    Sampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
+
+__all__ = [
+    "BatchSampler",
+    "ChainDataset",
+    "ConcatDataset",
+    "DataLoader",
+    "Dataset",
+    "DistributedSampler",
+    "IterableDataset",
+    "RandomSampler",
+    "Sampler",
+    "SequentialSampler",
+    "StackDataset",
+    "Subset",
+    "SubsetRandomSampler",
+    "TensorDataset",
+    "WeightedRandomSampler",
+    "WorkerInfo",
+    "collate",
+    "default_collate",
+    "default_convert",
+    "get_worker_info",
+    "random_split",
+]

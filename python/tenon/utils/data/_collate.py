@@ -1,0 +1,95 @@
+"""Samples into batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import tenon
+from tenon import Tensor
+
+_Map = dict[Any, Callable[..., Any]]
+
+
+def _from_numpy(value: Any) -> bool:
+    return type(value).__module__ == "numpy" and hasattr(value, "dtype")
+
+
+def default_convert(data: Any) -> Any:
+    """NumPy arrays become tensors, also inside of lists and dictionaries."""
+    if isinstance(data, Tensor):
+        return data
+    if _from_numpy(data):
+        return data if data.dtype.kind in "SUO" else tenon.as_tensor(data)
+    if isinstance(data, Mapping):
+        return type(data)({key: default_convert(value) for key, value in data.items()})
+    if isinstance(data, tuple) and hasattr(data, "_fields"):
+        return type(data)(*(default_convert(value) for value in data))
+    if isinstance(data, tuple):
+        return [default_convert(value) for value in data]
+    if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
+        return type(data)([default_convert(value) for value in data])
+    return data
+
+
+def _bad(found: Any) -> TypeError:
+    return TypeError(
+        "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; "
+        f"found {found}"
+    )
+
+
+def _arrays(batch: Sequence[Any]) -> Any:
+    first = batch[0]
+    if first.dtype.kind in "SUO":
+        raise _bad(first.dtype)
+    if first.shape == ():
+        return tenon.as_tensor([item.item() for item in batch], dtype=tenon.as_tensor(first).dtype)
+    return tenon.stack([tenon.as_tensor(item) for item in batch])
+
+
+def collate(batch: Any, *, collate_fn_map: _Map | None = None) -> Any:
+    """A batch of a list of samples; collate_fn_map says how other types are put together."""
+    batch = batch if isinstance(batch, (list, tuple)) else list(batch)
+    first = batch[0]
+    if collate_fn_map is not None:
+        for kind, fn in collate_fn_map.items():
+            if type(first) is kind or isinstance(first, kind):
+                return fn(batch, collate_fn_map=collate_fn_map)
+    if isinstance(first, Tensor):
+        return tenon.stack(batch)
+    if _from_numpy(first):
+        return _arrays(batch)
+    if isinstance(first, float):
+        return tenon.tensor(batch, dtype=tenon.float64)
+    if isinstance(first, int):
+        return tenon.tensor(batch)
+    if isinstance(first, (str, bytes)):
+        return batch
+    if isinstance(first, Mapping):
+        columns = {
+            key: collate([sample[key] for sample in batch], collate_fn_map=collate_fn_map)
+            for key in first
+        }
+        try:
+            return type(first)(columns)
+        except TypeError:  # a mapping that is not made from a dictionary
+            return columns
+    if isinstance(first, tuple) and hasattr(first, "_fields"):
+        return type(first)(*(collate(c, collate_fn_map=collate_fn_map) for c in zip(*batch)))
+    if isinstance(first, Sequence):
+        if any(len(sample) != len(first) for sample in batch):
+            raise RuntimeError("each element in list of batch should be of equal size")
+        columns = [collate(c, collate_fn_map=collate_fn_map) for c in zip(*batch)]
+        if isinstance(first, tuple):
+            return columns
+        try:
+            return type(first)(columns)
+        except TypeError:  # a sequence that is not made from a list
+            return columns
+    raise _bad(type(first))
+
+
+def default_collate(batch: Any) -> Any:
+    """Stacks tensors, arrays and numbers; goes into lists, tuples and dictionaries."""
+    return collate(batch)

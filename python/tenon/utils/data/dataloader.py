@@ -1,0 +1,317 @@
+"""DataLoader: batches of a dataset, in this process or from worker processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import tenon
+from tenon.utils.data._collate import default_collate, default_convert
+from tenon.utils.data._worker import Workers
+from tenon.utils.data.dataset import Dataset, IterableDataset, Subset, TensorDataset
+from tenon.utils.data.sampler import BatchSampler, RandomSampler, SequentialSampler
+
+
+class _Endless:
+    """The sampler of a stream: there is always a next sample to ask for."""
+
+    def __iter__(self) -> Iterator[None]:
+        while True:
+            yield None
+
+
+def _stream_fetcher(loader: DataLoader) -> Callable[[Any], Any]:
+    """Fetches from a stream: index is a list whose length alone matters, or None."""
+    stream = iter(loader.dataset)
+    ended = False
+
+    def fetch(index: Any) -> Any:
+        nonlocal ended
+        if ended:
+            raise StopIteration
+        if not loader._auto_collation:
+            return loader.collate_fn(next(stream))
+        samples = []
+        for _ in index:
+            try:
+                samples.append(next(stream))
+            except StopIteration:
+                ended = True
+                break
+        if not samples or (loader.drop_last and len(samples) < len(index)):
+            raise StopIteration
+        return loader.collate_fn(samples)
+
+    return fetch
+
+
+def _map_fetcher(loader: DataLoader) -> Callable[[Any], Any]:
+    dataset, collate = loader.dataset, loader.collate_fn
+    if not loader._auto_collation:
+        return lambda index: collate(dataset[index])
+    columns = _columns(dataset) if collate is default_collate else None
+    if columns is not None:
+        tensors, chosen = columns
+
+        def gather(indices: list[int]) -> Any:
+            rows = tenon.tensor(indices if chosen is None else [chosen[i] for i in indices])
+            return [t.index_select(0, rows) for t in tensors]
+
+        return gather
+    many = getattr(dataset, "__getitems__", None)
+    if callable(many):
+        return lambda indices: collate(many(indices))
+    return lambda indices: collate([dataset[i] for i in indices])
+
+
+def _columns(dataset: Any) -> tuple[tuple[Any, ...], Any] | None:
+    """The tensors of a TensorDataset (or a Subset of one), whose batches are one gather each."""
+    if type(dataset) is TensorDataset:
+        return dataset.tensors, None
+    if type(dataset) is Subset and type(dataset.dataset) is TensorDataset:
+        return dataset.dataset.tensors, dataset.indices
+    return None
+
+
+def _whole_batches(loader: DataLoader) -> Iterator[list[Any]] | None:
+    """Batches of a TensorDataset in its own or in random order, without a list of indices.
+
+    None where something about the loader is not the plain case.
+    """
+    batches = loader.batch_sampler
+    if type(loader.dataset) is not TensorDataset or loader.collate_fn is not default_collate:
+        return None
+    if type(batches) is not BatchSampler:
+        return None
+    order = batches.sampler
+    plain = type(order) is SequentialSampler or (
+        type(order) is RandomSampler and not order.replacement and order._num_samples is None
+    )
+    if not plain or order.data_source is not loader.dataset:
+        return None
+
+    def run() -> Iterator[list[Any]]:
+        tensors, n, size = loader.dataset.tensors, len(loader.dataset), batches.batch_size
+        rows = None
+        if type(order) is RandomSampler:
+            # An order more is drawn than used, as the sampler does when it is iterated.
+            generator = order._generator()
+            rows = tenon.randperm(n, generator=generator)
+        for start in range(0, n, size):
+            end = min(start + size, n)
+            if end - start < size and batches.drop_last:
+                break
+            if rows is None:
+                yield [t[start:end].clone() for t in tensors]
+            else:
+                chosen = rows[start:end]
+                yield [t.index_select(0, chosen) for t in tensors]
+        if rows is not None and order.generator is not None:
+            tenon.randperm(n, generator=generator)
+
+    return run()
+
+
+class _Iterator:
+    """One pass over a loader."""
+
+    def __init__(self, loader: DataLoader, workers: Workers | None = None) -> None:
+        self.loader = loader
+        self.index_iter = iter(loader._index_sampler)
+        seed = tenon.empty((), dtype=tenon.int64).random_(generator=loader.generator)
+        self.base_seed = int(seed.item())
+        self.taken = 0
+        self.workers = workers
+        self.whole = None
+        if loader.num_workers > 0:
+            fresh = workers is None
+            if fresh:
+                self.workers = Workers(loader, self.base_seed)
+            else:
+                self.workers.drain()
+            self.workers.begin(fresh)
+        else:
+            self.whole = _whole_batches(loader)
+            self.fetch = loader._fetcher() if self.whole is None else None
+
+    def __iter__(self) -> _Iterator:
+        return self
+
+    def __len__(self) -> int:
+        return len(self.loader._index_sampler)
+
+    def _next_index(self) -> Any:
+        return next(self.index_iter)
+
+    def __next__(self) -> Any:
+        if self.whole is not None:
+            data = next(self.whole)
+        elif self.workers is not None:
+            data = self._from_workers()
+        else:
+            data = self.fetch(self._next_index())
+        self.taken += 1
+        return data
+
+    def _from_workers(self) -> Any:
+        try:
+            return self.workers.next(self._next_index)
+        except StopIteration:
+            if not self.loader.persistent_workers:
+                self.workers.close()
+            raise
+
+
+class DataLoader:
+    """Batches of a dataset: samples in an order, collated, from this process or from workers."""
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: Iterable | None = None,
+        batch_sampler: Iterable | None = None,
+        num_workers: int = 0,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], None] | None = None,
+        multiprocessing_context: Any = None,
+        generator: Any = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
+    ) -> None:
+        self._check_workers(num_workers, timeout, prefetch_factor, persistent_workers)
+        self.dataset = dataset
+        self.num_workers = num_workers
+        self.prefetch_factor = 2 if num_workers > 0 and prefetch_factor is None else prefetch_factor
+        self.pin_memory = pin_memory
+        self.pin_memory_device = pin_memory_device
+        self.timeout = timeout
+        self.worker_init_fn = worker_init_fn
+        self.in_order = in_order
+        if isinstance(multiprocessing_context, str):
+            multiprocessing_context = multiprocessing.get_context(multiprocessing_context)
+        self.multiprocessing_context = multiprocessing_context
+        self._iterable = isinstance(dataset, IterableDataset)
+        if self._iterable:
+            self._check_stream(shuffle, sampler, batch_sampler)
+        if sampler is not None and shuffle:
+            raise ValueError("sampler option is mutually exclusive with shuffle")
+        if batch_sampler is not None:
+            if batch_size != 1 or shuffle or sampler is not None or drop_last:
+                raise ValueError(
+                    "batch_sampler option is mutually exclusive "
+                    "with batch_size, shuffle, sampler, and drop_last"
+                )
+            batch_size = None
+            drop_last = False
+        elif batch_size is None and drop_last:
+            raise ValueError(
+                "batch_size=None option disables auto-batching "
+                "and is mutually exclusive with drop_last"
+            )
+        if sampler is None:
+            if self._iterable:
+                sampler = _Endless()
+            elif shuffle:
+                sampler = RandomSampler(dataset, generator=generator)
+            else:
+                sampler = SequentialSampler(dataset)
+        if batch_size is not None and batch_sampler is None:
+            batch_sampler = BatchSampler(sampler, batch_size, drop_last)
+        self.batch_size = batch_size
+        self.drop_last = drop_last
+        self.sampler = sampler
+        self.batch_sampler = batch_sampler
+        self.generator = generator
+        if collate_fn is None:
+            collate_fn = default_collate if self._auto_collation else default_convert
+        self.collate_fn = collate_fn
+        self.persistent_workers = persistent_workers
+        self._workers: Workers | None = None
+
+    @staticmethod
+    def _check_workers(
+        num_workers: int, timeout: float, prefetch_factor: int | None, persistent: bool
+    ) -> None:
+        if num_workers < 0:
+            raise ValueError(
+                "num_workers option should be non-negative; "
+                "use num_workers=0 to disable multiprocessing."
+            )
+        if timeout < 0:
+            raise ValueError("timeout option should be non-negative")
+        if num_workers == 0 and prefetch_factor is not None:
+            raise ValueError(
+                "prefetch_factor option could only be specified in multiprocessing."
+                "let num_workers > 0 to enable multiprocessing, otherwise set "
+                "prefetch_factor to None."
+            )
+        if prefetch_factor is not None and prefetch_factor < 0:
+            raise ValueError("prefetch_factor option should be non-negative")
+        if persistent and num_workers == 0:
+            raise ValueError("persistent_workers option needs num_workers > 0")
+
+    @staticmethod
+    def _check_stream(shuffle: Any, sampler: Any, batch_sampler: Any) -> None:
+        given = {"sampler": sampler, "batch_sampler": batch_sampler}
+        if shuffle not in (False, None):
+            raise ValueError(
+                "DataLoader with IterableDataset: expected unspecified "
+                f"shuffle option, but got shuffle={shuffle}"
+            )
+        for name, value in given.items():
+            if value is not None:
+                raise ValueError(
+                    "DataLoader with IterableDataset: expected unspecified "
+                    f"{name} option, but got {name}={value}"
+                )
+
+    @property
+    def _auto_collation(self) -> bool:
+        return self.batch_sampler is not None
+
+    @property
+    def _index_sampler(self) -> Any:
+        return self.batch_sampler if self._auto_collation else self.sampler
+
+    def _fetcher(self) -> Callable[[Any], Any]:
+        return _stream_fetcher(self) if self._iterable else _map_fetcher(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A worker that is not forked gets a loader without its parent's processes.
+        return {**self.__dict__, "_workers": None}
+
+    def __iter__(self) -> Iterator[Any]:
+        if not (self.persistent_workers and self.num_workers > 0):
+            return _Iterator(self)
+        alive = self._workers if self._workers is not None and not self._workers.closed else None
+        iterator = _Iterator(self, alive)
+        self._workers = iterator.workers
+        return iterator
+
+    def __len__(self) -> int:
+        if not self._iterable:
+            return len(self._index_sampler)
+        length = len(self.dataset)
+        if self.batch_size is None:
+            return length
+        return length // self.batch_size if self.drop_last else -(-length // self.batch_size)
+
+    def check_worker_number_rationality(self) -> None:
+        """Warns of more workers than processors."""
+        cpus = multiprocessing.cpu_count()
+        if self.num_workers > cpus:
+            warnings.warn(
+                f"This DataLoader will create {self.num_workers} worker processes in total. "
+                f"Our suggested max number of worker in current system is {cpus}.",
+                stacklevel=2,
+            )
