@@ -147,7 +147,10 @@ LAYERS = [
     ("nn.MultiheadAttention(8, 2, bias=False)", None),
     ("nn.MultiheadAttention(8, 2, kdim=6, vdim=4, add_bias_kv=True)", None),
     ("nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0)", (5, 3, 8)),
-    ("nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True, norm_first=True)", (3, 5, 8)),
+    (
+        "nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True, norm_first=True)",
+        (3, 5, 8),
+    ),
     ("nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, 0.0), 2)", (5, 3, 8)),
     ("nn.Transformer(8, 2, 1, 1, 16, 0.0)", None),
     ("nn.RNN(3, 4, nonlinearity='relu')", (5, 2, 3)),
@@ -513,7 +516,7 @@ def test_backward_hooks():
         net = lib.nn.Linear(2, 2)
         net.register_full_backward_pre_hook(lambda m, gout: (gout[0] * 2,))
         net.register_full_backward_hook(
-            lambda m, gin, gout: seen.append([array(gin[0]), array(gout[0])])
+            lambda m, gin, gout, seen=seen: seen.append([array(gin[0]), array(gout[0])])
         )
         net.register_full_backward_hook(lambda m, gin, gout: (gin[0] * 3,))
         x = lib.ones(1, 2).requires_grad_()

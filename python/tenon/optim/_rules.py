@@ -478,8 +478,9 @@ class Rprop(Rule):
     ) -> None:
         down, up = group["etas"]
         turn = grad.mul(state["prev"]).sign()
-        factor = tenon.where(turn > 0, up, tenon.where(turn < 0, down, 1.0))
-        state["step_size"].mul_(factor.to(p.dtype)).clamp_(*group["step_sizes"])
+        size = state["step_size"]
+        changed = tenon.where(turn > 0, size * up, tenon.where(turn < 0, size * down, size))
+        size.copy_(changed.clamp(*group["step_sizes"]))
         # Where the sign turned, this step is left out.
         grad = tenon.where(turn < 0, tenon.zeros_like(grad), grad)
         p.addcmul_(grad.sign(), state["step_size"], value=-1)

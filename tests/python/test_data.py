@@ -1,0 +1,297 @@
+"""Datasets, samplers and loaders: PyTorch's orders, and workers that behave."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import namedtuple
+
+import numpy as np
+import pytest
+import tenon
+from tenon.utils.data import (
+    BatchSampler,
+    ConcatDataset,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    StackDataset,
+    Subset,
+    SubsetRandomSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+    default_collate,
+    get_worker_info,
+    random_split,
+)
+
+try:
+    import torch
+    import torch.utils.data
+except ImportError:
+    torch = None
+
+needs_torch = pytest.mark.skipif(torch is None, reason="no PyTorch to compare with")
+
+
+@pytest.fixture(autouse=True)
+def torch_stream():
+    set_rng = getattr(tenon, "set_rng", None)
+    if set_rng is not None:
+        set_rng("torch")
+    yield
+    if set_rng is not None:
+        set_rng("philox")
+
+
+def columns(lib):
+    x = np.arange(46.0, dtype=np.float32).reshape(23, 2)
+    y = np.arange(23)
+    return lib.utils.data.TensorDataset(lib.from_numpy(x.copy()), lib.from_numpy(y.copy()))
+
+
+LOADERS = [
+    "DataLoader(d, batch_size=5)",
+    "DataLoader(d, batch_size=5, drop_last=True)",
+    "DataLoader(d, batch_size=4, shuffle=True)",
+    "DataLoader(d, batch_size=4, shuffle=True, generator=g)",
+    "DataLoader(d, batch_size=4, sampler=u.RandomSampler(d, True, 50))",
+    "DataLoader(d, batch_size=4, sampler=u.WeightedRandomSampler(list(range(1, 24)), 30))",
+    "DataLoader(d, batch_size=4, sampler=u.SubsetRandomSampler([3, 1, 4, 15]))",
+    "DataLoader(d, batch_sampler=u.BatchSampler(u.SequentialSampler(d), 7, False))",
+    "DataLoader(d, batch_size=None)",
+    "DataLoader(u.random_split(d, [0.5, 0.3, 0.2])[0], batch_size=3, shuffle=True)",
+    "DataLoader(u.ConcatDataset([d, d]), batch_size=6, shuffle=True)",
+    "DataLoader(u.StackDataset(a=d, b=d), batch_size=6)",
+    "DataLoader(d, batch_size=4, shuffle=True, num_workers=2)",
+]
+
+
+def flat(batch):
+    if isinstance(batch, dict):
+        return [a for v in batch.values() for a in flat(v)]
+    if isinstance(batch, (list, tuple)):
+        return [a for v in batch for a in flat(v)]
+    return [batch.numpy()]
+
+
+@needs_torch
+@pytest.mark.parametrize("text", LOADERS)
+def test_batches_are_pytorchs(text):
+    epochs = []
+    for lib in (tenon, torch):
+        lib.manual_seed(3)
+        g = lib.Generator()
+        g.manual_seed(5)
+        names = {"u": lib.utils.data, "d": columns(lib), "g": g}
+        loader = eval("u." + text, names)
+        got = [flat(batch) for _ in range(2) for batch in loader]
+        epochs.append((len(loader), got, float(lib.rand(1))))
+    (n, ours, after), (m, theirs, after_theirs) = epochs
+    assert n == m and len(ours) == len(theirs)
+    for a, b in zip(ours, theirs):
+        assert len(a) == len(b)
+        for x, y in zip(a, b):
+            np.testing.assert_array_equal(x, y)
+    assert after == after_theirs, "as many random numbers were drawn"
+
+
+@needs_torch
+def test_distributed_sampler():
+    for options in ({}, {"drop_last": True}, {"shuffle": False}, {"seed": 4}):
+        for rank in range(3):
+            orders = []
+            for lib in (tenon, torch):
+                sampler = lib.utils.data.distributed.DistributedSampler(
+                    list(range(11)), 3, rank, **options
+                )
+                sampler.set_epoch(2)
+                orders.append(list(sampler))
+            assert orders[0] == orders[1]
+
+
+Pair = namedtuple("Pair", "a b")
+
+SAMPLES = [
+    [1, 2, 3],
+    [1.5, 2.5],
+    ["x", "y"],
+    [(1, 2.0), (3, 4.0)],
+    [{"a": 1, "b": [1, 2]}, {"a": 2, "b": [3, 4]}],
+    [Pair(1, 2), Pair(3, 4)],
+    [np.float32(1), np.float32(2)],
+    [np.ones(2), np.zeros(2)],
+    [True, False],
+]
+
+
+@needs_torch
+@pytest.mark.parametrize("batch", SAMPLES, ids=repr)
+def test_collate(batch):
+    def plain(value):
+        if hasattr(value, "tolist"):
+            return str(value.dtype).split(".")[-1], value.tolist()
+        if isinstance(value, dict):
+            return {k: plain(v) for k, v in value.items()}
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            return type(value)(*map(plain, value))
+        return [plain(v) for v in value] if isinstance(value, (list, tuple)) else value
+
+    theirs = torch.utils.data.default_collate(batch)
+    assert plain(default_collate(batch)) == plain(theirs)
+
+
+def test_collate_errors():
+    with pytest.raises(TypeError, match="batch must contain tensors"):
+        default_collate([object()])
+    with pytest.raises(RuntimeError, match="should be of equal size"):
+        default_collate([[1], [1, 2]])
+
+
+class Squares(Dataset):
+    def __len__(self):
+        return 10
+
+    def __getitem__(self, i):
+        return tenon.tensor(i * i)
+
+
+class Failing(Squares):
+    def __getitem__(self, i):
+        if i == 5:
+            raise KeyError("five")
+        return super().__getitem__(i)
+
+
+class Dying(Squares):
+    def __getitem__(self, i):
+        if i == 5:
+            os._exit(3)
+        return super().__getitem__(i)
+
+
+class Slow(Squares):
+    def __getitem__(self, i):
+        time.sleep(30)
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        info = get_worker_info()
+        start, step = (0, 1) if info is None else (info.id, info.num_workers)
+        return iter(range(start, 7, step))
+
+
+def values(loader):
+    return [batch.tolist() for batch in loader]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_workers_give_the_same_batches(workers):
+    loader = DataLoader(Squares(), batch_size=4, num_workers=workers)
+    assert values(loader) == [[0, 1, 4, 9], [16, 25, 36, 49], [64, 81]]
+
+
+def test_streams():
+    assert values(DataLoader(Stream(), batch_size=3)) == [[0, 1, 2], [3, 4, 5], [6]]
+    assert values(DataLoader(Stream(), batch_size=3, drop_last=True)) == [[0, 1, 2], [3, 4, 5]]
+    got = values(DataLoader(Stream(), batch_size=2, num_workers=2))
+    assert sorted(x for batch in got for x in batch) == list(range(7))
+    assert list(DataLoader(Stream(), batch_size=None)) == list(range(7))
+
+
+def test_a_workers_error_arrives_with_its_traceback():
+    loader = DataLoader(Failing(), batch_size=2, num_workers=2)
+    with pytest.raises(KeyError, match="Caught KeyError in DataLoader worker process") as info:
+        values(loader)
+    assert "in __getitem__" in str(info.value)
+
+
+def test_a_worker_that_dies():
+    loader = DataLoader(Dying(), batch_size=2, num_workers=2)
+    with pytest.raises(RuntimeError, match="exited unexpectedly"):
+        values(loader)
+
+
+def test_timeout():
+    loader = DataLoader(Slow(), batch_size=2, num_workers=1, timeout=1)
+    start = time.monotonic()
+    with pytest.raises(RuntimeError, match="timed out after 1 seconds"):
+        values(loader)
+    assert time.monotonic() - start < 10
+
+
+def test_persistent_workers_and_an_unfinished_pass():
+    loader = DataLoader(Squares(), batch_size=2, num_workers=2, persistent_workers=True)
+    first = next(iter(loader))
+    assert first.tolist() == [0, 1]
+    assert values(loader) == values(DataLoader(Squares(), batch_size=2))
+    pids = [p.pid for p in loader._workers.processes]
+    values(loader)
+    assert pids == [p.pid for p in loader._workers.processes]
+    processes = loader._workers.processes
+    del loader
+    assert not any(p.is_alive() for p in processes)
+
+
+def test_leaving_a_pass_ends_the_workers():
+    iterator = iter(DataLoader(Squares(), batch_size=2, num_workers=2))
+    next(iterator)
+    processes = iterator.workers.processes
+    del iterator
+    assert not any(p.is_alive() for p in processes)
+
+
+def started(worker):
+    os.environ["WORKER"] = str(worker)
+
+
+class Named(Squares):
+    def __getitem__(self, i):
+        return int(os.environ["WORKER"])
+
+
+def test_worker_init():
+    loader = DataLoader(Named(), batch_size=5, num_workers=2, worker_init_fn=started)
+    assert values(loader) == [[0] * 5, [1] * 5]
+
+
+WRONG = [
+    {"num_workers": -1},
+    {"timeout": -1},
+    {"prefetch_factor": 2},
+    {"persistent_workers": True},
+    {"shuffle": True, "sampler": [1]},
+    {"batch_sampler": [[1]], "batch_size": 2},
+    {"batch_size": None, "drop_last": True},
+    {"batch_size": 0},
+]
+
+
+@needs_torch
+@pytest.mark.parametrize("options", WRONG, ids=repr)
+def test_errors_read_like_pytorch(options):
+    texts = []
+    for lib in (tenon, torch):
+        try:
+            lib.utils.data.DataLoader([1, 2, 3], **options)
+            texts.append("no error")
+        except Exception as error:
+            texts.append(f"{type(error).__name__}: {error}")
+    assert texts[0] == texts[1]
+
+
+def test_datasets():
+    d = TensorDataset(tenon.arange(6))
+    both = d + d
+    assert isinstance(both, ConcatDataset) and int(both[7][0]) == 1 and int(both[-1][0]) == 5
+    assert [int(v[0]) for v in Subset(d, [4, 2]).__getitems__([1, 0])] == [2, 4]
+    assert len(StackDataset(d, d)[0]) == 2
+    parts = random_split(range(10), [7, 3])
+    assert sorted([*parts[0].indices, *parts[1].indices]) == list(range(10))
+    assert len(list(BatchSampler(SequentialSampler(range(7)), 3, True))) == 2
+    assert sorted(RandomSampler(range(4))) == [0, 1, 2, 3]
+    assert len(list(WeightedRandomSampler([0.0, 1.0], 3))) == 3
+    assert sorted(SubsetRandomSampler([5, 6])) == [5, 6]

@@ -1,0 +1,294 @@
+"""Optimizers and schedules against PyTorch: losses, states, texts, files that go both ways."""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+
+import numpy as np
+import pytest
+import tenon
+
+torch = pytest.importorskip("torch", reason="no PyTorch to compare with")
+
+OPTIMIZERS = [
+    "SGD(p, lr=0.05)",
+    "SGD(p, lr=0.05, momentum=0.9)",
+    "SGD(p, lr=0.05, momentum=0.9, weight_decay=0.1, nesterov=True)",
+    "SGD(p, lr=0.005, momentum=0.8, dampening=0.3, maximize=True)",
+    "SGD(p, lr=0.05, weight_decay=0.1)",
+    "Adam(p, lr=0.01)",
+    "Adam(p, lr=0.01, weight_decay=0.1, amsgrad=True)",
+    "Adam(p, lr=0.01, betas=(0.3, 0.8), eps=1e-6, maximize=True)",
+    "AdamW(p, lr=0.01)",
+    "AdamW(p, lr=0.01, weight_decay=0.2, amsgrad=True)",
+    "RMSprop(p, lr=0.01)",
+    "RMSprop(p, lr=0.01, momentum=0.9, centered=True, weight_decay=0.1)",
+    "Adagrad(p, lr=0.1, lr_decay=0.01, initial_accumulator_value=0.1)",
+    "Adadelta(p, lr=1.0, weight_decay=0.1)",
+    "NAdam(p, lr=0.01)",
+    "NAdam(p, lr=0.01, weight_decay=0.1, decoupled_weight_decay=True)",
+    "RAdam(p, lr=0.01, weight_decay=0.1)",
+    "Adamax(p, lr=0.01, weight_decay=0.1)",
+    "Rprop(p, lr=0.01)",
+    "LBFGS(p, lr=0.3, max_iter=5)",
+    "LBFGS(p, max_iter=6, line_search_fn='strong_wolfe')",
+]
+
+
+def array(t) -> np.ndarray:
+    return t.detach().numpy()
+
+
+class Problem:
+    """A small regression with parameters of several shapes, one of them without a gradient."""
+
+    def __init__(self, lib, text: str, dtype: str = "float32"):
+        self.lib = lib
+        rng = np.random.default_rng(1)
+        kind = getattr(lib, dtype)
+
+        def param(*shape):
+            values = rng.standard_normal(shape)
+            return lib.nn.Parameter(lib.tensor(values.tolist(), dtype=kind))
+
+        self.w, self.b, self.idle = param(6, 4), param(4), param(3)
+        self.scale = lib.nn.Parameter(lib.tensor(1.5, dtype=kind))
+        self.x = lib.tensor(rng.standard_normal((8, 6)).tolist(), dtype=kind)
+        self.y = lib.tensor(rng.standard_normal((8, 4)).tolist(), dtype=kind)
+        self.params = [self.w, self.b, self.idle, self.scale]
+        self.opt = eval("optim." + text, {"optim": lib.optim, "p": self.params})
+
+    def loss(self):
+        self.opt.zero_grad()
+        value = ((self.x @ self.w + self.b) * self.scale - self.y).pow(2).mean()
+        value.backward()
+        return value
+
+    def step(self) -> float:
+        if type(self.opt).__name__ == "LBFGS":
+            return float(self.opt.step(self.loss))
+        value = float(self.loss())
+        self.opt.step()
+        return value
+
+
+@pytest.mark.parametrize("text", OPTIMIZERS)
+def test_twenty_steps(text):
+    # LBFGS magnifies the last places, so it is compared where there are many of them.
+    dtype = "float64" if "LBFGS" in text else "float32"
+    ours, theirs = Problem(tenon, text, dtype), Problem(torch, text, dtype)
+    assert repr(ours.opt) == repr(theirs.opt)
+    for _ in range(20):
+        a, b = ours.step(), theirs.step()
+        assert a == pytest.approx(b, rel=2e-4, abs=1e-6)
+    left, right = ours.opt.state_dict(), theirs.opt.state_dict()
+    assert left["param_groups"] == right["param_groups"]
+    assert list(left["state"]) == list(right["state"])
+    for i, state in right["state"].items():
+        assert list(left["state"][i]) == list(state)
+        for key, value in state.items():
+            if isinstance(value, torch.Tensor):
+                mine = left["state"][i][key]
+                assert str(mine.dtype).split(".")[-1] == str(value.dtype).split(".")[-1]
+                np.testing.assert_allclose(
+                    array(mine), array(value), rtol=2e-3, atol=1e-5, err_msg=key
+                )
+
+
+@pytest.mark.parametrize("text", OPTIMIZERS)
+def test_one_step_to_the_last_places(text):
+    ours, theirs = Problem(tenon, text, "float64"), Problem(torch, text, "float64")
+    for _ in range(3):
+        ours.step(), theirs.step()
+    for a, b in zip(ours.params, theirs.params):
+        np.testing.assert_allclose(array(a), array(b), rtol=1e-10, atol=1e-13)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_half_precision(dtype):
+    ours = Problem(tenon, "AdamW(p, lr=0.01)", dtype)
+    theirs = Problem(torch, "AdamW(p, lr=0.01)", dtype)
+    for _ in range(3):
+        ours.step(), theirs.step()
+    a, b = array(ours.w.float()), array(theirs.w.float())
+    np.testing.assert_allclose(a, b, rtol=0.05, atol=0.02)
+
+
+def test_strided_parameters():
+    """Parameters in another memory order than their gradients and states."""
+    results = []
+    for lib in (tenon, torch):
+        lib.manual_seed(0)
+        base = lib.tensor(np.arange(24.0, dtype=np.float32).reshape(4, 6).tolist())
+        p = base.t().detach().requires_grad_()
+        q = lib.tensor(np.arange(12.0, dtype=np.float32).tolist())[::2].detach().requires_grad_()
+        for name in ("SGD", "AdamW"):
+            opt = getattr(lib.optim, name)([p, q], lr=0.1)
+            (p.pow(2).sum() + (q * 3).sum()).backward()
+            opt.step()
+        results.append((array(p).copy(), array(q).copy()))
+    for a, b in zip(*results):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+def test_state_goes_over_to_torch_and_back():
+    ours, theirs = Problem(tenon, "Adam(p, lr=0.01)"), Problem(torch, "Adam(p, lr=0.01)")
+    for _ in range(3):
+        ours.step(), theirs.step()
+
+    def as_other(value, lib):
+        if isinstance(value, dict):
+            return {k: as_other(v, lib) for k, v in value.items()}
+        if hasattr(value, "detach"):
+            return lib.from_numpy(array(value).copy())
+        return value
+
+    theirs.opt.load_state_dict(as_other(ours.opt.state_dict(), torch))
+    ours.opt.load_state_dict(as_other(theirs.opt.state_dict(), tenon))
+    assert ours.step() == pytest.approx(theirs.step(), rel=1e-5)
+    assert float(ours.opt.state[ours.w]["step"]) == 4.0
+
+
+def test_a_write_is_counted():
+    p = tenon.nn.Parameter(tenon.ones(3))
+    q = (p * p).sum()
+    opt = tenon.optim.SGD([p], lr=0.1)
+    p.grad = tenon.ones(3)
+    opt.step()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        q.backward()
+
+
+def test_many_small_tensors():
+    results = []
+    for lib in (tenon, torch):
+        params = [lib.nn.Parameter(lib.ones(i % 7)) for i in range(200)]
+        opt = lib.optim.AdamW(params, lr=0.1)
+        for p in params:
+            p.grad = lib.ones(p.shape)
+        opt.step()
+        results.append(np.concatenate([array(p) for p in params]))
+    np.testing.assert_allclose(*results, rtol=1e-6)
+
+
+def test_hooks_and_closure():
+    p = tenon.nn.Parameter(tenon.ones(1))
+    opt = tenon.optim.SGD([p], lr=0.1)
+    seen = []
+    pre = opt.register_step_pre_hook(lambda o, args, kwargs: seen.append("pre"))
+    opt.register_step_post_hook(lambda o, args, kwargs: seen.append("post"))
+
+    def closure():
+        opt.zero_grad()
+        loss = (p * p).sum()
+        loss.backward()
+        return loss
+
+    assert float(opt.step(closure)) == 1.0
+    pre.remove()
+    opt.step(closure)
+    assert seen == ["pre", "post", "post"]
+    twin = copy.deepcopy(opt)
+    assert twin.param_groups[0]["lr"] == 0.1
+
+
+WRONG = [
+    "SGD([], lr=0.1)",
+    "SGD(p, lr=-1)",
+    "SGD(p, lr=0.1, momentum=-1)",
+    "SGD(p, lr=0.1, nesterov=True)",
+    "Adam(p, betas=(1.0, 0.9))",
+    "Adam(p, eps=-1)",
+    "SGD([1, 2], lr=0.1)",
+    "SGD([p[0], p[0]], lr=0.1)",
+    "SGD([{'params': p}, {'params': p}], lr=0.1)",
+    "SGD([p[0] * 2], lr=0.1)",
+    "SGD({p[0]}, lr=0.1)",
+    "RMSprop(p, alpha=-1)",
+]
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_errors_read_like_pytorch(text):
+    def error(lib) -> str:
+        p = [lib.nn.Parameter(lib.ones(2))]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                eval("optim." + text, {"optim": lib.optim, "p": p})
+            except Exception as err:
+                return f"{type(err).__name__}: {err}".replace("torch.", "tenon.")
+        return "no error"
+
+    assert error(tenon) == error(torch)
+
+
+def test_clip_norm_of_several_dtypes():
+    grads = [np.array([3.0, 4.0]), np.array([[12.0]]), np.array([-84.0])]
+    for norm in (1.0, 2.0, math.inf, 3.0):
+        results = []
+        for lib in (tenon, torch):
+            params = [lib.nn.Parameter(lib.zeros(g.shape)) for g in grads]
+            for p, g in zip(params, grads):
+                p.grad = lib.tensor(g.tolist(), dtype=lib.float32)
+            total = lib.nn.utils.clip_grad_norm_(params, 10.0, norm)
+            results.append([float(total), *(array(p.grad) for p in params)])
+        for a, b in zip(*results):
+            np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+SCHEDULES = [
+    "LambdaLR(o, lambda e: 0.95 ** e)",
+    "MultiplicativeLR(o, lambda e: 0.95)",
+    "StepLR(o, 3, 0.5)",
+    "MultiStepLR(o, [2, 4, 4, 9], 0.5)",
+    "ConstantLR(o, 0.5, 4)",
+    "LinearLR(o, 0.2, 0.9, 6)",
+    "ExponentialLR(o, 0.9)",
+    "PolynomialLR(o, 8, 2.0)",
+    "CosineAnnealingLR(o, 5, 0.01)",
+    "CosineAnnealingWarmRestarts(o, 3, 2, 0.01)",
+    "OneCycleLR(o, 0.5, 20)",
+    "OneCycleLR(o, 0.5, epochs=4, steps_per_epoch=5, three_phase=True, anneal_strategy='linear')",
+    "CyclicLR(o, 0.01, 0.2, 3, 4, mode='triangular2')",
+    "SequentialLR(o, [s.ConstantLR(o, 0.1, 2), s.ExponentialLR(o, 0.9)], [4])",
+    "ChainedScheduler([s.ConstantLR(o, 0.1, 4), s.ExponentialLR(o, 0.9)])",
+    "ReduceLROnPlateau(o, patience=1, cooldown=1)",
+]
+
+
+@pytest.mark.parametrize("text", SCHEDULES)
+def test_schedule(text):
+    paths = []
+    for lib in (tenon, torch):
+        p = lib.nn.Parameter(lib.ones(1))
+        o = lib.optim.SGD([{"params": [p]}, {"params": [], "lr": 0.3}], lr=0.1, momentum=0.9)
+        schedulers = lib.optim.lr_scheduler
+        scheduler = eval("s." + text, {"s": schedulers, "o": o})
+        path = []
+        for i in range(20):
+            o.step()
+            args = (1.0 / min(i + 1, 5),) if "Plateau" in text else ()
+            scheduler.step(*args)
+            path.append([g["lr"] for g in o.param_groups] + [g["momentum"] for g in o.param_groups])
+            if i == 9:
+                state = copy.deepcopy(scheduler.state_dict())
+                scheduler.load_state_dict(state)
+        paths.append((path, scheduler.state_dict(), scheduler.get_last_lr()))
+    np.testing.assert_allclose(paths[0][0], paths[1][0], rtol=1e-12)
+    assert set(paths[0][1]) == set(paths[1][1])
+    assert paths[0][2] == paths[1][2]
+
+
+def test_averaged_model():
+    net = tenon.nn.Linear(2, 1)
+    average = tenon.optim.swa_utils.AveragedModel(net)
+    values = []
+    for i in range(4):
+        with tenon.no_grad():
+            net.weight.fill_(float(i))
+        average.update_parameters(net)
+        values.append(float(i))
+    assert float(average.module.weight[0, 0]) == pytest.approx(sum(values) / 4)
