@@ -263,14 +263,14 @@ static tn_status attention_formula(tn_gctx *c) {
         tn_status st = tn_softmax(score, -1, -1, &p);
         p = scope_take(&s, st, p);
     }
-    tn_tensor *gp = scope_matmul(&s, g, s.st == TN_OK ? scope_transpose(&s, v, -2, -1) : NULL);
+    tn_tensor *gp = scope_matmul(&s, g, scope_transpose(&s, v, -2, -1));
     if (s.st == TN_OK) {
         tn_status st = tn__softmax_backward(gp, p, -1, &ds);
         ds = scope_take(&s, st, ds);
     }
     ds = scope_mul_number(&s, ds, a->scale);
-    tn_tensor *gk = scope_matmul(&s, s.st == TN_OK ? scope_transpose(&s, ds, -2, -1) : NULL, q);
-    tn_tensor *gv = scope_matmul(&s, s.st == TN_OK ? scope_transpose(&s, p, -2, -1) : NULL, g);
+    tn_tensor *gk = scope_matmul(&s, scope_transpose(&s, ds, -2, -1), q);
+    tn_tensor *gv = scope_matmul(&s, scope_transpose(&s, p, -2, -1), g);
     tn_tensor *grads[3] = {scope_matmul(&s, ds, k), sum_heads(&s, gk, a->key),
                            sum_heads(&s, gv, a->value)};
     return give(&s, c, grads);

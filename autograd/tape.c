@@ -59,6 +59,7 @@ typedef struct recorder {
     unsigned active; /* bit i: tensor argument i wants a gradient */
     bool inplace;
     tn_tensor *out0;
+    tn_tensor *original; /* owned: out0 as it was before a call in place, where somebody reads it */
 } recorder;
 
 /* A number as a tensor header whose element lies in the node. It keeps the mark of a stack tensor:
@@ -89,7 +90,7 @@ static bool gradient_reads(const tn_field *f, unsigned active) {
 static tn_status save_whole(recorder *r, tn_tensor *t, uint32_t slot, tn_tensor **ret_slot) {
     uint32_t version = tn_tensor_version(t);
     r->n->flags |= TNI_NODE_HAS_SAVED;
-    if (r->inplace && t->storage == r->out0->storage && t != tni_agt.original)
+    if (r->inplace && t->storage == r->out0->storage)
         version--; /* what the gradient needs was there before this call wrote */
     tni_node_versions(r->n)[slot] = version;
     if (TN_UNLIKELY(r->hooks != NULL)) return tni_pack(r->n, r->hooks, t, slot);
@@ -101,7 +102,7 @@ static tn_status save_input(recorder *r, const tn_field *f, tn_tensor *t, uint32
                             tn_tensor **ret_slot) {
     if (gradient_reads(f, r->active)) {
         if (t->flags & TNI_T_STACK) return save_number(r, t, ret_slot);
-        if (r->inplace && t == r->out0 && tni_agt.original_of == t) t = tni_agt.original;
+        if (r->inplace && t == r->out0 && r->original) t = r->original;
         return save_whole(r, t, edge, ret_slot);
     }
     if (f->flags & TNI_FIELD_SAVED_SHAPE) return save_geometry(t, ret_slot);
@@ -237,8 +238,10 @@ static tn_status make_edges(recorder *r) {
         }
         for (int64_t k = 0; k < n; k++, e++) {
             if (!diff || !list[k] || !(list[k]->v.word & TN_W_GRAD)) continue;
+            if (i < 32) r->active |= 1u << i;
+            /* a changed view's gradient goes to its base: tni_rebase makes that edge */
+            if (r->inplace && i == 0 && tni_writes_base(list[k])) continue;
             TN_TRY(tni_edge_of((tn_tensor *)(uintptr_t)list[k], e));
-            if (e->to && i < 32) r->active |= 1u << i;
         }
     }
     return TN_OK;
@@ -325,12 +328,15 @@ tn_status tni_record(const tn_op *op, const void *args, tn_tensor *const *outs, 
     r.out0 = nout > 0 ? outs[0] : NULL;
     r.inplace = op->nin > 0 && op->fields[op->in_field[0]].kind != TN_F_TENSORS && r.out0 &&
                 input_at(op, args, 0) == r.out0;
-    clear_pointers(&r);
-    tn_status st = fill(&r, outs, nout);
-    if (TN_UNLIKELY(tni_agt.original != NULL)) {
-        tn_tensor_unref(&tni_agt.original);
+    r.original = NULL;
+    if (r.inplace && tni_agt.original_of == r.out0) {
+        r.original = tni_agt.original;
+        tni_agt.original = NULL;
         tni_agt.original_of = NULL;
     }
+    clear_pointers(&r);
+    tn_status st = fill(&r, outs, nout);
+    tn_tensor_unref(&r.original);
     tni_node_unref(r.n);
     return st;
 }
@@ -424,8 +430,15 @@ static tn_status with_history(const tn_tensor *saved, tn_node *owner, uint32_t n
                               tn_tensor **ret_tensor) {
     tn_tensor *t;
     TN_TRY(tni_detach(saved, &t));
-    if (owner->kind == TNI_NODE_OP && tni_node_out(owner, nr)->differentiable)
+    if (owner->kind == TNI_NODE_SLICES) {
+        tn_status st = tni_slices_history(owner, t);
+        if (st != TN_OK) {
+            tn_tensor_unref(&t);
+            return st;
+        }
+    } else if (tni_node_out(owner, nr)->differentiable) {
         tni_set_grad_fn(t, owner, nr);
+    }
     *ret_tensor = t;
     return TN_OK;
 }

@@ -113,6 +113,8 @@ typedef struct tni_slices {
     tn_tensor *view; /* owned; geometry only */
     int64_t offset;  /* of the view's element 0 from the base's, in the view's elements */
 } tni_slices;
+/* Makes t, an alias of the changed view, a window of the base after the change. */
+tn_status tni_slices_history(tn_node *n, tn_tensor *t);
 tn_status tni_slices_apply(tn_node *n, tn_tensor *g, uint64_t needs, tn_tensor **ret);
 /* Runs an operator's gradient; `owner` is the node that the outside knows (n itself, or its slices). */
 tn_status tni_op_apply(tn_node *n, tn_node *owner, tn_tensor **g, uint64_t needs, tn_tensor **ret);
@@ -221,6 +223,11 @@ void tni_meta_mark_views(tn_agmeta *base_meta);
 static inline tn_tensor *tni_base(const tn_tensor *t) {
     if (!(t->v.word & TN_W_LEAFVIEW) || !t->meta || !t->meta->base) return NULL;
     return t->meta->base->storage == t->storage ? t->meta->base : NULL;
+}
+
+/* A change of t in place becomes a part of its base's history. */
+static inline bool tni_writes_base(const tn_tensor *t) {
+    return tni_base(t) && t->meta->origin != TNI_VIEW_NO_GRAD;
 }
 
 tn_status tni_note_view(const tn_op *op, const void *args, tn_tensor *base, tn_tensor *view);

@@ -41,29 +41,34 @@ static tn_status reinterpret(tn_tensor *base, int32_t dtype, tn_tensor **ret_ten
                                                       : tn_view_as_real(base, ret_tensor);
 }
 
-/* A new grad_fn of view t, from its base as it is now. */
-static tn_status regenerate(tn_tensor *t, tn_tensor *base) {
+/* Makes t's history a window of `from`; offsets are those of their first elements. */
+static tn_status record_window(tn_tensor *from, int64_t own_offset, tn_tensor *t, int64_t offset) {
     static _Atomic(tn_op *) found;
-    tn_tensor *from;
     tn_op *op = atomic_load_explicit(&found, memory_order_acquire);
     if (!op) {
         op = tni_op_find("_as_strided");
         if (!op) return tn_fail(TN_E_INTERNAL, -1, "there is no operator _as_strided");
         atomic_store_explicit(&found, op, memory_order_release);
     }
+    tn__as_strided_args args = {
+        .input = tni_v(from),
+        .size = tn_ints_of(t->v.shape, t->v.ndim),
+        .stride = tn_ints_of(t->v.strides, t->v.ndim),
+        .offset = offset,
+        .own_offset = own_offset,
+        .out = tni_v(t),
+    };
+    return tni_record(op, &args, &t, 1);
+}
+
+/* A new grad_fn of view t, from its base as it is now. */
+static tn_status regenerate(tn_tensor *t, tn_tensor *base) {
+    tn_tensor *from;
     uint32_t no_grad = tni_tls.no_grad;
     tni_tls.no_grad = 0;
     tn_status st = reinterpret(base, tn_view_dtype(&t->v), &from);
     if (st == TN_OK) {
-        tn__as_strided_args args = {
-            .input = tni_v(from),
-            .size = tn_ints_of(t->v.shape, t->v.ndim),
-            .stride = tn_ints_of(t->v.strides, t->v.ndim),
-            .offset = tn_tensor_storage_offset(t),
-            .own_offset = tn_tensor_storage_offset(from),
-            .out = tni_v(t),
-        };
-        st = tni_record(op, &args, &t, 1);
+        st = record_window(from, tn_tensor_storage_offset(from), t, tn_tensor_storage_offset(t));
         tn_tensor_unref(&from);
     }
     tni_tls.no_grad = no_grad;
@@ -196,7 +201,7 @@ static tn_status slices_new(tn_tensor *view, tn_tensor *base, tn_node *inner, tn
 tn_status tni_rebase(tn_tensor *t, tn_node *n, uint32_t nr) {
     tn_tensor *base = tni_base(t);
     tn_node *history = n;
-    if (!base || t->meta->origin == TNI_VIEW_NO_GRAD) {
+    if (!tni_writes_base(t)) {
         TN_TRY(move_cell(t, n, nr));
         tni_set_grad_fn(t, n, nr);
         if (t->meta && t->meta->views) tni_meta_mark_views(t->meta);
@@ -213,6 +218,20 @@ tn_status tni_rebase(tn_tensor *t, tn_node *n, uint32_t nr) {
         if (st == TN_OK && t->grad_fn) st = move_cell(t, t->grad_fn, t->output_nr);
     }
     tni_node_unref(history);
+    return st;
+}
+
+tn_status tni_slices_history(tn_node *n, tn_tensor *t) {
+    const tni_slices *s = tni_node_args(n);
+    tn_tensor *base;
+    if ((s->base->v.word ^ t->v.word) & TN_W_DTYPE)
+        return tn_fail(TN_E_UNSUPPORTED, -1,
+                       "the second derivative of a change in place is not known where the view reads "
+                       "the tensor as another dtype");
+    TN_TRY(geometry(s->base, &base));
+    tni_set_grad_fn(base, n, 0);
+    tn_status st = record_window(base, 0, t, s->offset);
+    tn_tensor_unref(&base);
     return st;
 }
 
