@@ -109,6 +109,10 @@ int tnp_int_from(PyObject *o, int64_t *ret_value) {
     if (tnp_is_numpy_scalar(o)) return through_item(o, int_from_void, ret_value);
     if (PyFloat_Check(o) || !PyIndex_Check(o)) return 0;
     PyObject *whole = PyNumber_Index(o);
+    if (!whole && tnp_is_numpy_array(o) && PyErr_ExceptionMatches(PyExc_TypeError)) {
+        PyErr_Clear(); /* arrays have __index__, but only some are one integer */
+        return 0;
+    }
     if (!whole) return -1;
     int r = int_of_long(whole, ret_value);
     Py_DECREF(whole);

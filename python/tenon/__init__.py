@@ -4,6 +4,7 @@ The names are PyTorch's: `import tenon as torch` is how most programs start. Ope
 type and the modes come from the extension module; submodules are imported when first used.
 """
 
+# ruff: noqa: F401
 from __future__ import annotations
 
 import importlib

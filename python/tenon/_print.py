@@ -102,20 +102,17 @@ class Format:
             return
         plain = [v for v in values if math.isfinite(v) and v != 0]
         if not plain:
-            self._force_mode()
+            self.scientific = OPTIONS.sci_mode or False
             return
         smallest, largest = min(map(abs, plain)), max(map(abs, plain))
         self.whole = all(v == math.ceil(v) for v in plain)
         self.scientific = largest / smallest > 1000.0 or largest > 1.0e8
         if not self.whole:
             self.scientific = self.scientific or smallest < 1.0e-4
-        extra = 1 if self.whole and not self.scientific else 0
-        self.width = max(1, *(len(self._plain(v)) + extra for v in plain))
-        self._force_mode()
-
-    def _force_mode(self) -> None:
         if OPTIONS.sci_mode is not None:
             self.scientific = OPTIONS.sci_mode
+        extra = 1 if self.whole and not self.scientific else 0
+        self.width = max(1, *(len(self._plain(v)) + extra for v in plain))
 
     def _plain(self, value: float) -> str:
         if self.scientific:
@@ -154,7 +151,8 @@ def array_text(data: Any, ndim: int, indent: int, form: Format | ComplexFormat) 
             "..." if item is ... else array_text(item, ndim - 1, indent + 1, form) for item in data
         ]
         return "[" + ("," + "\n" * (ndim - 1) + " " * (indent + 1)).join(parts) + "]"
-    words = [" ..." if item is ... else form(item) for item in data]
+    left_out = " ..." if OPTIONS.edgeitems else "..."
+    words = [left_out if item is ... else form(item) for item in data]
     per_line = max(1, (OPTIONS.linewidth - indent) // (form.width + 2))
     lines = [", ".join(words[i : i + per_line]) for i in range(0, len(words), per_line)]
     return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
@@ -194,6 +192,8 @@ def tensor_repr(t: Tensor) -> str:
             suffixes.append(f"dtype={t.dtype}")
         body = "[]"
     else:
+        if OPTIONS.edgeitems == 0:  # nothing shows the sizes
+            suffixes.append(f"size={tuple(t.shape)}")
         if t.dtype not in usual_dtypes():
             suffixes.append(f"dtype={t.dtype}")
         data = shown(plain, t.numel() > OPTIONS.threshold)
