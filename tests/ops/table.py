@@ -24,6 +24,8 @@ NP_DTYPES = {
     "float64": np.float64, "complex64": np.complex64, "complex128": np.complex128,
 }  # fmt: skip
 TENSOR_TYPES = ("Tensor", "Operand")
+# Names that defaults of the table use.
+CONSTANTS = {"inf": np.inf, "nan": np.nan, "contiguous_format": None, "preserve_format": None}
 
 
 @cache
@@ -62,18 +64,18 @@ def fill(
     """Numbers of a dtype whose values that dtype holds exactly."""
     lo, hi = domain or (-3.0, 3.0)
     if dtype == "bool":
-        return rng.integers(0, 2, shape).astype(np.bool_)
+        return np.asarray(rng.integers(0, 2, shape)).astype(np.bool_)
     if dtype.startswith(("int", "uint")):
         low = 0 if dtype == "uint8" and lo < 0 else int(np.ceil(lo))
-        return rng.integers(low, max(int(np.floor(hi)), low) + 1, shape).astype(NP_DTYPES[dtype])
+        x = rng.integers(low, max(int(np.floor(hi)), low) + 1, shape)
+        return np.asarray(x).astype(NP_DTYPES[dtype])
     if dtype.startswith("complex"):
-        return (rng.uniform(lo, hi, shape) + 1j * rng.uniform(lo, hi, shape)).astype(
-            NP_DTYPES[dtype]
-        )
+        z = rng.uniform(lo, hi, shape) + 1j * rng.uniform(lo, hi, shape)
+        return np.asarray(z).astype(NP_DTYPES[dtype])
     x = rng.uniform(lo, hi, shape)
     if dtype == "bfloat16":
         bits = np.asarray(x, np.float32).view(np.uint32) & np.uint32(0xFFFF0000)
-        return bits.view(np.float32)
+        return np.asarray(bits).view(np.float32)
     return np.asarray(x).astype(NP_DTYPES[dtype])
 
 
@@ -146,9 +148,7 @@ def reference(case: Case) -> Any:
     scope: dict[str, Any] = {"np": np, "sp": sp, "refs": refs}
     for a in case.row["args"]:
         default = a["default"]
-        scope[a["name"]] = (
-            None if default is None else eval(default, {"inf": np.inf, "nan": np.nan})
-        )
+        scope[a["name"]] = None if default is None else eval(default, dict(CONSTANTS))
     scope.update({n: widen(v) for n, v in case.args.items()})
     with np.errstate(all="ignore"):
         return eval(case.row["ref"], scope)

@@ -40,12 +40,14 @@ def check(case: Case, got: Any, want: Any) -> None:
         for g, w in zip(got, want, strict=True):
             check(case, g, w)
         return
-    rtol, atol = tolerance(case.dtype)
+    have, want = as_array(got), np.asarray(want)
+    rtol, atol = tolerance(case.dtype if case.dtype in FLOATS else str(got.dtype).split(".")[-1])
     if case.row["tol"]:
         rtol, atol = rtol * case.row["tol"], atol * case.row["tol"]
-    have, want = as_array(got), np.asarray(want)
     assert have.shape == want.shape, f"{case.label()}: shape {have.shape}, expected {want.shape}"
-    if have.dtype.kind in "biu" and want.dtype.kind == "f":
+    if have.dtype.kind == "b":
+        want = want.astype(bool)
+    elif have.dtype.kind in "iu" and want.dtype.kind == "f":
         want = np.trunc(want)
     np.testing.assert_allclose(
         have.astype(want.dtype, copy=False), want, rtol=rtol, atol=atol, equal_nan=True,
