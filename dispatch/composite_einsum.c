@@ -240,12 +240,7 @@ static tn_status contract(operand *a, operand *b, const bool *keep) {
 }
 
 /* The labels of the result: what stands behind "->", else every label used once, in order. */
-static tn_status read_output(const char *s, const operand *ops, int64_t n, int32_t dots,
-                             operand *ret) {
-    int32_t count[LABELS] = {0};
-    for (int64_t i = 0; i < n; i++) {
-        for (int32_t d = 0; d < ops[i].n; d++) count[ops[i].label[d]]++;
-    }
+static tn_status read_output(const char *s, const int32_t *count, int32_t dots, operand *ret) {
     if (*s == '-') {
         if (s[1] != '>') return tn_fail(TN_E_VALUE, 0, "einsum(): '-' is not followed by '>'");
         s += 2;
@@ -289,7 +284,7 @@ tn_status tni_composite_einsum(const void *args, tn_tensor **rets) {
     int64_t n = a->operands.n;
     operand ops[MAX_OPERANDS], want = {NULL, 0, {0}};
     bool keep[LABELS];
-    int32_t dots = 0;
+    int32_t dots = 0, count[LABELS] = {0}; /* how often the equation names each label */
     tn_status st = TN_OK;
     if (n < 1 || n > MAX_OPERANDS) {
         return tn_fail(TN_E_VALUE, 1, "einsum(): must provide from 1 to %d operands", MAX_OPERANDS);
@@ -300,6 +295,7 @@ tn_status tni_composite_einsum(const void *args, tn_tensor **rets) {
         int32_t mine;
         if ((st = read_term(&s, a->operands.v[i]->ndim, -1, &ops[i], &mine))) goto out;
         dots = mine > dots ? mine : dots;
+        for (int32_t d = 0; d < ops[i].n; d++) count[ops[i].label[d]]++;
         ops[i].t = tn_tensor_ref(tni_t(a->operands.v[i]));
         if ((st = diagonals(&ops[i]))) goto out;
         if (i + 1 < n && *s++ != ',') {
@@ -313,7 +309,7 @@ tn_status tni_composite_einsum(const void *args, tn_tensor **rets) {
                      "einsum(): fewer operands were provided than specified in the equation");
         goto out;
     }
-    if ((st = read_output(s, ops, n, dots, &want))) goto out;
+    if ((st = read_output(s, count, dots, &want))) goto out;
     for (int64_t i = 0; i < n; i++) {
         for (int l = 0; l < LABELS; l++) keep[l] = find(&want, (uint8_t)l) >= 0;
         for (int64_t j = i + 1; j < n; j++) {

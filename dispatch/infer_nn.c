@@ -229,6 +229,9 @@ static tn_status lookup(tn_infer *inf, const tn_view *weight, const tn_view *ind
 
 tn_status tni_infer_embedding(tn_infer *inf, const void *args) {
     const tn_embedding_args *a = args;
+    if (a->sparse) {
+        return tn_fail(TN_E_UNSUPPORTED, 4, "embedding: sparse gradients are not supported");
+    }
     return lookup(inf, a->weight, a->indices);
 }
 

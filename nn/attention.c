@@ -43,14 +43,20 @@ static tn_tensor *causal_bias(tni_scope *s, const tn_view *q, int64_t m) {
     return scope_take(s, st, r);
 }
 
-/* A mask of booleans as a bias: 0 where true, -inf where false. */
-static tn_tensor *mask_bias(tni_scope *s, const tn_view *mask) {
-    tn_tensor *r = NULL;
+/* The mask as a bias of the query's dtype; booleans give 0 where true, -inf where false. */
+static tn_tensor *mask_bias(tni_scope *s, const tn_view *mask, int32_t dtype) {
+    tn_tensor *r = tni_t(mask), *bias = NULL;
     tn_scalar_box zero, low;
-    if (tn_view_dtype(mask) != TN_BOOL) return tni_t(mask);
-    tn_status st = tn_where(tni_t(mask), tn_scalar_box_init(&zero, tn_scalar_float(0.0)),
-                            tn_scalar_box_init(&low, tn_scalar_float(-INFINITY)), &r);
-    return scope_take(s, st, r);
+    if (s->st != TN_OK) return NULL;
+    if (tn_view_dtype(mask) == TN_BOOL) {
+        tn_status st = tn_where(r, tn_scalar_box_init(&zero, tn_scalar_float(0.0)),
+                                tn_scalar_box_init(&low, tn_scalar_float(-INFINITY)), &bias);
+        r = scope_take(s, st, bias);
+        bias = NULL;
+    }
+    if (s->st != TN_OK || tn_tensor_dtype(r) == dtype) return r;
+    tn_status st = tn__to_copy(r, dtype, -1, 0, TN_FORMAT_PRESERVE, &bias);
+    return scope_take(s, st, bias);
 }
 
 static tn_status by_products(const sdpa_args *a, tn_tensor **ret) {
@@ -62,9 +68,9 @@ static tn_status by_products(const sdpa_args *a, tn_tensor **ret) {
         v = repeat_heads(&s, v, q->shape[q->ndim - 3]);
     }
     tn_tensor *scaled = scope_mul_number(&s, tni_t(q), scale_of(a));
-    tn_tensor *score = scope_matmul(&s, scaled, s.st == TN_OK ? scope_transpose(&s, k, -2, -1) : NULL);
+    tn_tensor *score = scope_matmul(&s, scaled, scope_transpose(&s, k, -2, -1));
     if (a->is_causal) score = scope_add(&s, score, causal_bias(&s, q, a->key->shape[a->key->ndim - 2]));
-    if (a->attn_mask) score = scope_add(&s, score, mask_bias(&s, a->attn_mask));
+    if (a->attn_mask) score = scope_add(&s, score, mask_bias(&s, a->attn_mask, tn_view_dtype(q)));
     if (s.st == TN_OK) {
         tn_status st = tn_softmax(score, -1, -1, &p);
         p = scope_take(&s, st, p);

@@ -59,12 +59,24 @@ static A plane_square(const T *x, int64_t n, A mean) {
     return vec_sum(s);
 }
 
-static A plane_product(const T *g, const T *x, int64_t n, A mean) {
-    vec s = vec_all(0);
+/* Adds the sum of g to ret[0] and that of g (x - mean) to ret[1]. */
+static void plane_products(const T *g, const T *x, int64_t n, A mean, double *ret) {
+    vec s = vec_all(0), t = s, s2 = s, t2 = s;
     int64_t i = 0;
-    for (; i + VL <= n; i += VL) s += vec_load_t(g + i) * (vec_load_t(x + i) - mean);
-    if (i < n) s += vec_load_t_n(g + i, n - i, 0) * (vec_load_t_n(x + i, n - i, mean) - mean);
-    return vec_sum(s);
+    for (; i + 2 * VL <= n; i += 2 * VL) {
+        vec a = vec_load_t(g + i), b = vec_load_t(g + i + VL);
+        s += a;
+        s2 += b;
+        t += a * (vec_load_t(x + i) - mean);
+        t2 += b * (vec_load_t(x + i + VL) - mean);
+    }
+    for (; i < n; i += VL) {
+        vec a = vec_load_t_n(g + i, n - i, 0);
+        s += a;
+        t += a * (vec_load_t_n(x + i, n - i, mean) - mean);
+    }
+    ret[0] += (double)vec_sum(s + s2);
+    ret[1] += (double)vec_sum(t + t2);
 }
 
 /* y = x * a + b */
@@ -88,7 +100,7 @@ static void plane_mix(const T *g, const T *x, T *y, int64_t n, A a, A b, A c) {
 
 /* ---- Sums over a work item: `w` channels from channel c on -------------------------------------*/
 
-/* Sum of x, of (x - mean)^2 or of g (x - mean), in double between planes. */
+/* Sum of x or of (x - mean)^2, or, for rows, of g or of g (x - mean); in double between planes. */
 enum { SUM_X, SUM_SQUARE, SUM_G, SUM_PRODUCT };
 
 static void sums(const job *j, int what, int64_t c, int64_t w, const A *mean, double *ret) {
@@ -97,11 +109,7 @@ static void sums(const job *j, int what, int64_t c, int64_t w, const A *mean, do
         const T *p;
         ret[0] = 0.0;
         EACH_PLANE(j, c, p, from) {
-            if (what == SUM_X || what == SUM_G) ret[0] += (double)plane_sum(p, j->s);
-            if (what == SUM_SQUARE) ret[0] += (double)plane_square(p, j->s, mean[0]);
-            if (what == SUM_PRODUCT) {
-                ret[0] += (double)plane_product(j->g + (p - j->x), p, j->s, mean[0]);
-            }
+            ret[0] += (double)(what == SUM_X ? plane_sum(p, j->s) : plane_square(p, j->s, mean[0]));
         }
         return;
     }
@@ -242,8 +250,18 @@ static tn_status backward_channels(void *arg, int64_t begin, int64_t end) {
         if (w > j->c - c) w = j->c - c;
         double sum_g[4 * VL], dot[4 * VL];
         A fg[4 * VL], fx[4 * VL], f1[4 * VL];
-        sums(j, SUM_G, c, w, NULL, sum_g);
-        sums(j, SUM_PRODUCT, c, w, j->mean_in + c, dot);
+        if (j->planes) {
+            double both[2] = {0.0, 0.0};
+            const T *p;
+            EACH_PLANE(j, c, p, j->x) {
+                plane_products(j->g + (p - j->x), p, j->s, j->mean_in[c], both);
+            }
+            sum_g[0] = both[0];
+            dot[0] = both[1];
+        } else {
+            sums(j, SUM_G, c, w, NULL, sum_g);
+            sums(j, SUM_PRODUCT, c, w, j->mean_in + c, dot);
+        }
         for (int64_t k = 0; k < w; k++) {
             A mean = j->mean_in[c + k], i = j->invstd_in[c + k];
             A gw = (A)dot[k] * i, gb = (A)sum_g[k];

@@ -484,7 +484,10 @@ static tn_status backward_weight(const tn_call *call, const void *args) {
     j.blocks = (g->co + PW - 1) / PW;
     j.sums = g->ci * g->taps;
     j.rows = (j.sums + R - 1) / R * R;
-    j.chunk = (g->n + 15) / 16;
+    /* Partial sums are worth it only where a chunk has many pixels. */
+    int64_t wanted = 1 + g->n * g->out_size / 1024;
+    if (wanted > 16) wanted = 16;
+    j.chunk = (g->n + wanted - 1) / wanted;
     j.chunks = g->n > 0 ? (g->n + j.chunk - 1) / j.chunk : 0;
     int64_t panels = g->groups * j.blocks;
     tn_status st = widen(call, a->input, g->in, g->pad, high, &j.im);

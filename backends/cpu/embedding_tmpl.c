@@ -19,6 +19,7 @@ typedef struct job {
     T *to;
     const int64_t *start; /* (rows + 1): where a row's positions begin in `order` */
     const int64_t *order;
+    int by_count; /* each row's gradient is divided by how often the row was taken */
 } job;
 
 /* Indices as packed int64, checked. */
@@ -79,9 +80,26 @@ static tn_status embedding(const tn_call *call, const void *args) {
 }
 
 #if TMPL_IS_FLOAT
+/* The derivative of the backward pass: a gather, over the rows' counts where those divide. */
 static tn_status embedding_gather(const tn_call *call, const void *args) {
     const tn__embedding_gather_args *a = args;
-    return gather(call, a->weight, a->indices, a->padding_idx, a->out);
+    int64_t rows = a->weight->shape[0], width = a->weight->shape[1];
+    const int64_t *index;
+    void *room;
+    tn_status st = gather(call, a->weight, a->indices, a->padding_idx, a->out);
+    if (st || !a->scale_grad_by_freq) return st;
+    st = read_indices(call, a->indices, rows, &index);
+    if (!st) st = call->host->scratch(call, (uint64_t)(rows + 1) * sizeof(int64_t), &room);
+    if (st) return st;
+    int64_t *count = room, n = a->indices->numel;
+    T *out = a->out->data;
+    memset(count, 0, (size_t)rows * sizeof(int64_t));
+    for (int64_t i = 0; i < n; i++) count[index[i]]++;
+    for (int64_t i = 0; i < n * width; i++) {
+        A v = LOAD(out[i]) / (A)count[index[i / width]];
+        out[i] = STORE(v);
+    }
+    return TN_OK;
 }
 
 static tn_status sum_rows(void *arg, int64_t begin, int64_t end) {
@@ -98,6 +116,7 @@ static tn_status sum_rows(void *arg, int64_t begin, int64_t end) {
             memset(d, 0, (size_t)width * sizeof(T));
             continue;
         }
+        A scale = j->by_count ? (A)1 / (A)(last - first) : (A)1;
         if (last - first == 1) {
             memcpy(d, j->from + j->order[first] * width, (size_t)width * sizeof(T));
             continue;
@@ -108,7 +127,7 @@ static tn_status sum_rows(void *arg, int64_t begin, int64_t end) {
             const T *s = j->from + j->order[i] * width;
             for (int64_t k = 0; k < width; k++) sum[k] += LOAD(s[k]);
         }
-        for (int64_t k = 0; k < width; k++) d[k] = STORE(sum[k]);
+        for (int64_t k = 0; k < width; k++) d[k] = STORE(sum[k] * scale);
     }
     cpu_free(NULL, 0, room, bytes);
     return TN_OK;
@@ -120,6 +139,7 @@ static tn_status embedding_backward(const tn_call *call, const void *args) {
              .width = a->out->shape[1],
              .n = a->indices->numel,
              .padding = a->padding_idx,
+             .by_count = a->scale_grad_by_freq != 0,
              .to = a->out->data};
     const void *g;
     void *room;

@@ -52,35 +52,60 @@ static int64_t planes_of(const tn_view *v) {
 
 /* ---- Maximum -----------------------------------------------------------------------------------*/
 
+/* Output columns [*ret_begin, *ret_end) whose window has tap k inside a row of the input. */
+static void columns_of(const job *j, int64_t k, int64_t *ret_begin, int64_t *ret_end) {
+    int64_t first = j->pw - k * j->dw, last = j->w - 1 + first;
+    *ret_begin = first <= 0 ? 0 : (first + j->sw - 1) / j->sw;
+    *ret_end = last < 0 ? 0 : last / j->sw + 1;
+    if (*ret_end > j->ow) *ret_end = j->ow;
+}
+
+/* One tap against a row of maxima. A NaN wins against every number and keeps its place. */
+static void max_tap(const T *x, int64_t step, int32_t at, int64_t n, A *best, int32_t *index) {
+    for (int64_t i = 0; i < n; i++) {
+        A v = LOAD(x[i * step]), b = best[i];
+        int better = (v > b) | ((v != v) & (b == b));
+        best[i] = better ? v : b;
+        index[i] = better ? at + (int32_t)(i * step) : index[i];
+    }
+}
+
 static tn_status max_planes(void *arg, int64_t begin, int64_t end) {
     const job *j = arg;
-    for (int64_t p = begin; p < end; p++) {
-        const T *x = j->x + p * j->h * j->w;
-        T *y = j->y + p * j->oh * j->ow;
-        int64_t *index = j->index + p * j->oh * j->ow;
-        for (int64_t oy = 0; oy < j->oh; oy++) {
-            int64_t y0 = oy * j->sh - j->ph, y1 = y0 + (j->kh - 1) * j->dh + 1;
-            while (y0 < 0) y0 += j->dh;
-            if (y1 > j->h) y1 = j->h;
-            for (int64_t ox = 0; ox < j->ow; ox++) {
-                int64_t x0 = ox * j->sw - j->pw, x1 = x0 + (j->kw - 1) * j->dw + 1;
-                while (x0 < 0) x0 += j->dw;
-                if (x1 > j->w) x1 = j->w;
-                int64_t at = y0 * j->w + x0;
-                A best = LOAD(x[at]);
-                for (int64_t iy = y0; iy < y1; iy += j->dh) {
-                    for (int64_t ix = x0; ix < x1; ix += j->dw) {
-                        A v = LOAD(x[iy * j->w + ix]);
-                        int better = v > best || v != v;
-                        best = better ? v : best;
-                        at = better ? iy * j->w + ix : at;
-                    }
-                }
-                y[oy * j->ow + ox] = STORE(best);
-                index[oy * j->ow + ox] = at;
+    uint64_t bytes = (uint64_t)j->ow * (sizeof(A) + sizeof(int32_t));
+    void *room;
+    tn_status st = cpu_alloc(NULL, 0, bytes, &room);
+    if (st) return st;
+    A *best = room;
+    int32_t *index = (int32_t *)(void *)(best + j->ow);
+    for (int64_t row = begin * j->oh; row < end * j->oh; row++) {
+        const T *x = j->x + row / j->oh * j->h * j->w;
+        int64_t top = row % j->oh * j->sh - j->ph, from, to;
+        /* Before any tap: the first place of the window, so that -inf everywhere has one too. */
+        int64_t y0 = top < 0 ? top + (-top + j->dh - 1) / j->dh * j->dh : top;
+        for (int64_t i = 0; i < j->ow; i++) {
+            int64_t x0 = i * j->sw - j->pw;
+            if (x0 < 0) x0 += (-x0 + j->dw - 1) / j->dw * j->dw;
+            best[i] = -(A)INFINITY;
+            index[i] = (int32_t)(y0 * j->w + x0);
+        }
+        for (int64_t ky = 0; ky < j->kh; ky++) {
+            int64_t iy = top + ky * j->dh;
+            if (iy < 0 || iy >= j->h) continue;
+            for (int64_t kx = 0; kx < j->kw; kx++) {
+                columns_of(j, kx, &from, &to);
+                int64_t at = iy * j->w + from * j->sw - j->pw + kx * j->dw;
+                max_tap(x + at, j->sw, (int32_t)at, to - from, best + from, index + from);
             }
         }
+        T *y = j->y + row * j->ow;
+        int64_t *places = j->index + row * j->ow;
+        for (int64_t i = 0; i < j->ow; i++) {
+            y[i] = STORE(best[i]);
+            places[i] = index[i];
+        }
     }
+    cpu_free(NULL, 0, room, bytes);
     return TN_OK;
 }
 
@@ -92,6 +117,7 @@ static tn_status max_pool2d(const tn_call *call, const void *args) {
     if (st || a->y->numel == 0) return st;
     j.x = x;
     plane_sizes(&j, a->input, a->y);
+    if (j.h > INT32_MAX / j.w) return call->host->fail(TN_E_VALUE, 0, "max_pool2d: a plane is too large");
     window_sizes(&j, a->kernel_size, a->stride, a->padding);
     j.dh = a->dilation.v[0];
     j.dw = a->dilation.v[1];

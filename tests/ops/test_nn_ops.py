@@ -1,0 +1,463 @@
+"""Layers, losses and matrix products that the table does not sample: values, gradients and second
+derivatives against a live PyTorch, and against finite differences and NumPy without it.
+
+A case is a function of (library, its nn.functional, tensors); both libraries run the same one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import tenon as tn
+import tenon.nn.functional as tn_f
+from tolerances import tolerance
+
+try:
+    import torch
+    import torch.nn.functional as torch_f
+except ImportError:
+    torch = None
+
+
+@dataclass
+class Case:
+    name: str
+    fn: Callable[..., Any]
+    shapes: list[Any]  # a shape: normal numbers; an array: these values, no gradient
+    positive: bool = False  # numbers in (0.1, 0.9) instead
+    second: bool = True  # has second derivatives to compare
+    smooth: bool = True  # finite differences make sense
+    tol: float = 1.0
+
+    def inputs(self) -> list[np.ndarray]:
+        rng = np.random.default_rng(7)
+        out = []
+        for s in self.shapes:
+            if isinstance(s, np.ndarray):
+                out.append(s)
+            elif self.positive:
+                out.append(rng.uniform(0.1, 0.9, s))
+            else:
+                out.append(rng.standard_normal(s))
+        return out
+
+
+def labels(n: int, *shape: int, ignore: int | None = None) -> np.ndarray:
+    t = np.random.default_rng(3).integers(0, n, shape)
+    if ignore is not None:
+        t.reshape(-1)[0] = ignore
+    return t
+
+
+def bools(*shape: int) -> np.ndarray:
+    mask = np.random.default_rng(5).random(shape) < 0.7
+    mask[..., 0] = True
+    return mask
+
+
+CASES: list[Case] = []
+
+
+def case(name: str, shapes: list[Any], fn: Callable[..., Any], **kw: Any) -> None:
+    CASES.append(Case(name, fn, shapes, **kw))
+
+
+# -- matrix products ---------------------------------------------------------------------------
+
+for eq, ops in {
+    "ij,jk->ik": [(3, 4), (4, 5)], "bij,bjk->bik": [(2, 3, 4), (2, 4, 5)], "ii->i": [(4, 4)],
+    "ii": [(4, 4)], "i,j->ij": [(3,), (4,)], "...ij,...jk": [(2, 1, 3, 4), (5, 4, 2)],
+    "ijk,il,jl->kl": [(2, 3, 4), (2, 5), (3, 5)], "bhqd,bhkd->bhqk": [(2, 2, 3, 4), (2, 2, 5, 4)],
+    "ij->ji": [(3, 4)], "ij->": [(3, 4)], "ij,ij->ij": [(3, 4), (3, 4)], "a...b->...ba": [(2, 3, 4)],
+    "ij,k->": [(2, 3), (4,)],
+}.items():  # fmt: skip
+    case(f"einsum {eq}", ops, lambda m, f, *t, eq=eq: m.einsum(eq, *t))
+for a, b in [((3, 4), (4, 5)), ((4,), (4,)), ((2, 3, 4), (4,)), ((4,), (2, 4, 5)), ((3, 4), (2, 4, 5)),
+             ((5, 1, 3, 4), (2, 4, 5)), ((2, 3, 4), (2, 4, 5))]:  # fmt: skip
+    case(f"matmul {a} {b}", [a, b], lambda m, f, x, y: m.matmul(x, y))
+case("matmul transposed", [(4, 3), (5, 4)], lambda m, f, x, y: x.t() @ y.t())
+case("mm strided", [(6, 8), (8, 5)], lambda m, f, x, y: m.mm(x[::2, ::2], y[::2]))
+case("addmm", [(5,), (3, 4), (4, 5)], lambda m, f, c, x, y: m.addmm(c, x, y, beta=2, alpha=3))
+case("linear", [(2, 3, 4), (5, 4), (5,)], lambda m, f, x, w, b: f.linear(x, w, b))
+case("linear transposed", [(3, 2, 4), (5, 4), (5,)],
+     lambda m, f, x, w, b: f.linear(x.transpose(0, 1), w, b))  # fmt: skip
+case("bilinear", [(3, 4), (3, 5), (2, 4, 5), (2,)], lambda m, f, x, y, w, b: f.bilinear(x, y, w, b))
+
+# -- softmax, norms, scans ---------------------------------------------------------------------
+
+for dim in (0, 1, -1):
+    case(f"softmax {dim}", [(3, 4, 5)], lambda m, f, x, dim=dim: m.softmax(x, dim))
+    case(f"log_softmax {dim}", [(3, 4, 5)], lambda m, f, x, dim=dim: m.log_softmax(x, dim))
+    case(f"logsumexp {dim}", [(3, 4, 5)], lambda m, f, x, dim=dim: m.logsumexp(x, dim))
+    case(f"cumsum {dim}", [(3, 4, 5)], lambda m, f, x, dim=dim: m.cumsum(x, dim))
+    case(f"cumprod {dim}", [(3, 4, 5)], lambda m, f, x, dim=dim: m.cumprod(x, dim))
+case("softmax wide", [(70, 33)], lambda m, f, x: m.softmax(x, 0), smooth=False)
+case("logcumsumexp", [(3, 4)], lambda m, f, x: m.logcumsumexp(x, 1))
+case("layer_norm", [(3, 4, 5), (5,), (5,)], lambda m, f, x, w, b: f.layer_norm(x, (5,), w, b))
+case(
+    "layer_norm 2", [(3, 4, 5), (4, 5), (4, 5)], lambda m, f, x, w, b: f.layer_norm(x, (4, 5), w, b)
+)
+case("layer_norm plain", [(3, 4)], lambda m, f, x: f.layer_norm(x, (4,)))
+case("rms_norm", [(3, 4, 5), (5,)], lambda m, f, x, w: f.rms_norm(x, (5,), w))
+case("group_norm", [(2, 6, 3), (6,), (6,)], lambda m, f, x, w, b: f.group_norm(x, 3, w, b))
+case("instance_norm", [(2, 3, 4, 2), (3,), (3,)],
+     lambda m, f, x, w, b: f.instance_norm(x, weight=w, bias=b))  # fmt: skip
+case("batch_norm", [(4, 3, 2, 2), (3,), (3,)],
+     lambda m, f, x, w, b: f.batch_norm(x, None, None, w, b, training=True))  # fmt: skip
+case("batch_norm 2d", [(5, 3), (3,), (3,)],
+     lambda m, f, x, w, b: f.batch_norm(x, None, None, w, b, training=True))  # fmt: skip
+case(
+    "batch_norm eval",
+    [(4, 3, 2), (3,), (3,)],
+    lambda m, f, x, w, b: f.batch_norm(
+        x, m.arange(3).to(x.dtype), m.arange(3).to(x.dtype) + 1, w, b
+    ),
+)
+
+# -- convolution, pooling, resampling, padding --------------------------------------------------
+
+for kw in [{}, {"stride": 2}, {"padding": 1}, {"dilation": 2, "padding": 2}, {"stride": (2, 1)},
+           {"padding": "same"}, {"padding": "valid"}, {"stride": 3, "padding": 2}]:  # fmt: skip
+    case(f"conv2d {kw}", [(2, 3, 7, 6), (4, 3, 3, 2), (4,)],
+         lambda m, f, x, w, b, kw=kw: f.conv2d(x, w, b, **kw))  # fmt: skip
+case("conv2d groups", [(2, 4, 5, 5), (6, 2, 3, 3)], lambda m, f, x, w: f.conv2d(x, w, groups=2))
+case("conv2d depthwise", [(1, 3, 5, 5), (3, 1, 3, 3)],
+     lambda m, f, x, w: f.conv2d(x, w, groups=3, padding=1))  # fmt: skip
+case("conv2d unbatched", [(3, 5, 5), (2, 3, 3, 3)], lambda m, f, x, w: f.conv2d(x, w))
+case("conv2d wide", [(3, 20, 9, 9), (70, 20, 3, 3)],
+     lambda m, f, x, w: f.conv2d(x, w, padding=1), smooth=False)  # fmt: skip
+case("conv1d", [(2, 3, 8), (4, 3, 3), (4,)], lambda m, f, x, w, b: f.conv1d(x, w, b, stride=2))
+case("conv3d", [(1, 2, 4, 5, 3), (3, 2, 2, 3, 2)], lambda m, f, x, w: f.conv3d(x, w, padding=1))
+case(
+    "conv_transpose1d",
+    [(2, 3, 5), (3, 4, 3)],
+    lambda m, f, x, w: f.conv_transpose1d(x, w, stride=2),
+)
+for kw in [{}, {"stride": 2}, {"stride": 2, "padding": 1, "output_padding": 1}, {"dilation": 2}]:
+    case(f"conv_transpose2d {kw}", [(2, 3, 4, 3), (3, 2, 3, 3), (2,)],
+         lambda m, f, x, w, b, kw=kw: f.conv_transpose2d(x, w, b, **kw))  # fmt: skip
+for kw in [{"kernel_size": 2}, {"kernel_size": 3, "stride": 2, "padding": 1},
+           {"kernel_size": 2, "dilation": 2, "stride": 1}, {"kernel_size": 3, "stride": 2, "ceil_mode": True}]:  # fmt: skip
+    case(f"max_pool2d {kw}", [(2, 3, 7, 6)], lambda m, f, x, kw=kw: f.max_pool2d(x, **kw))
+case("max_pool1d", [(2, 3, 7)], lambda m, f, x: f.max_pool1d(x, 3, 2))
+for kw in [{"kernel_size": 2}, {"kernel_size": 3, "stride": 2, "padding": 1},
+           {"kernel_size": 3, "stride": 2, "padding": 1, "count_include_pad": False, "ceil_mode": True},
+           {"kernel_size": 2, "divisor_override": 3}]:  # fmt: skip
+    case(f"avg_pool2d {kw}", [(2, 3, 7, 6)], lambda m, f, x, kw=kw: f.avg_pool2d(x, **kw))
+case("avg_pool1d", [(2, 3, 7)], lambda m, f, x: f.avg_pool1d(x, 3, 2))
+case("adaptive_avg_pool2d", [(2, 3, 7, 6)], lambda m, f, x: f.adaptive_avg_pool2d(x, (3, 4)))
+case("adaptive_avg_pool2d 1", [(2, 3, 7, 6)], lambda m, f, x: f.adaptive_avg_pool2d(x, 1))
+case("adaptive_avg_pool1d", [(2, 3, 7)], lambda m, f, x: f.adaptive_avg_pool1d(x, 3))
+for mode, kw in [("nearest", {}), ("bilinear", {"align_corners": False}),
+                 ("bilinear", {"align_corners": True})]:  # fmt: skip
+    case(
+        f"interpolate {mode} {kw}",
+        [(2, 3, 4, 5)],
+        lambda m, f, x, mode=mode, kw=kw: f.interpolate(x, size=(7, 3), mode=mode, **kw),
+        tol=100,
+    )
+case("interpolate scale", [(2, 3, 4, 5)],
+     lambda m, f, x: f.interpolate(x, scale_factor=2, mode="nearest"))  # fmt: skip
+for mode in ("constant", "reflect", "replicate", "circular"):
+    case(
+        f"pad {mode}", [(2, 3, 4, 5)], lambda m, f, x, mode=mode: f.pad(x, (1, 2, 2, 1), mode=mode)
+    )
+case("pad cut", [(2, 3, 4)], lambda m, f, x: f.pad(x, (-1, 2, 0, -1), value=1.5))
+
+# -- embedding, attention ----------------------------------------------------------------------
+
+case("embedding", [labels(6, 3, 4), (6, 5)], lambda m, f, i, w: f.embedding(i, w))
+case(
+    "embedding padding",
+    [labels(6, 3, 4), (6, 5)],
+    lambda m, f, i, w: f.embedding(i, w, padding_idx=2),
+)
+QKV = [(2, 4, 5, 3), (2, 4, 6, 3), (2, 4, 6, 2)]
+case("attention", QKV, lambda m, f, q, k, v: f.scaled_dot_product_attention(q, k, v))
+case("attention causal", QKV,
+     lambda m, f, q, k, v: f.scaled_dot_product_attention(q, k, v, is_causal=True))  # fmt: skip
+case(
+    "attention scale", QKV, lambda m, f, q, k, v: f.scaled_dot_product_attention(q, k, v, scale=0.3)
+)
+case("attention heads inside", [(2, 5, 4, 3), (2, 6, 4, 3), (2, 6, 4, 3)],
+     lambda m, f, q, k, v: f.scaled_dot_product_attention(
+         q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)))  # fmt: skip
+case("attention mask", [bools(5, 6), *QKV],
+     lambda m, f, mask, q, k, v: f.scaled_dot_product_attention(q, k, v, attn_mask=mask))  # fmt: skip
+case("attention bias", [(5, 6), *QKV],
+     lambda m, f, mask, q, k, v: f.scaled_dot_product_attention(q, k, v, attn_mask=mask))  # fmt: skip
+case("attention groups", [(2, 4, 5, 3), (2, 2, 6, 3), (2, 2, 6, 2)],
+     lambda m, f, q, k, v: f.scaled_dot_product_attention(q, k, v, enable_gqa=True))  # fmt: skip
+case("attention rank 3", [(2, 5, 3), (2, 6, 3), (2, 6, 2)],
+     lambda m, f, q, k, v: f.scaled_dot_product_attention(q, k, v))  # fmt: skip
+case(
+    "attention long",
+    [(1, 2, 150, 4), (1, 1, 200, 4), (1, 1, 200, 4)],
+    smooth=False,
+    second=False,
+    fn=lambda m, f, q, k, v: f.scaled_dot_product_attention(
+        q, k, v, is_causal=True, enable_gqa=True
+    ),
+)
+
+# -- losses ------------------------------------------------------------------------------------
+
+for red in ("none", "mean", "sum"):
+    case(
+        f"nll_loss {red}",
+        [labels(4, 5, ignore=-100), (5, 4), (4,)],
+        lambda m, f, t, x, w, red=red: f.nll_loss(x, t, w.detach().exp(), reduction=red),
+    )
+    case(f"nll_loss 4d {red}", [labels(4, 2, 3, 2), (2, 4, 3, 2)],
+         lambda m, f, t, x, red=red: f.nll_loss(x, t, reduction=red))  # fmt: skip
+    case(f"cross_entropy {red}", [labels(4, 5, ignore=-100), (5, 4)],
+         lambda m, f, t, x, red=red: f.cross_entropy(x, t, reduction=red))  # fmt: skip
+    case(f"cross_entropy 4d {red}", [labels(4, 2, 3, 2), (2, 4, 3, 2)],
+         lambda m, f, t, x, red=red: f.cross_entropy(x, t, reduction=red))  # fmt: skip
+    case(
+        f"cross_entropy smooth {red}",
+        [labels(4, 5, ignore=-100), (5, 4)],
+        lambda m, f, t, x, red=red: f.cross_entropy(x, t, reduction=red, label_smoothing=0.2),
+    )
+    case(f"cross_entropy weights {red}", [labels(4, 5), (5, 4), (4,)],
+         lambda m, f, t, x, w, red=red: f.cross_entropy(
+             x, t, w.detach().exp(), reduction=red, label_smoothing=0.1))  # fmt: skip
+    case(f"cross_entropy soft {red}", [(5, 4), (5, 4)],
+         lambda m, f, t, x, red=red: f.cross_entropy(x, t.softmax(1), reduction=red))  # fmt: skip
+    case(
+        f"mse_loss {red}",
+        [(3, 4), (3, 4)],
+        lambda m, f, x, y, red=red: f.mse_loss(x, y, reduction=red),
+    )
+    case(
+        f"l1_loss {red}",
+        [(3, 4), (3, 4)],
+        lambda m, f, x, y, red=red: f.l1_loss(x, y, reduction=red),
+    )
+    case(f"smooth_l1_loss {red}", [(3, 4), (3, 4)],
+         lambda m, f, x, y, red=red: f.smooth_l1_loss(x, y, reduction=red, beta=0.7))  # fmt: skip
+    case(f"huber_loss {red}", [(3, 4), (3, 4)],
+         lambda m, f, x, y, red=red: f.huber_loss(x, y, reduction=red, delta=0.7))  # fmt: skip
+    case(
+        f"binary_cross_entropy {red}",
+        [(3, 4), (3, 4)],
+        positive=True,
+        fn=lambda m, f, x, y, red=red: f.binary_cross_entropy(x, y.detach(), reduction=red),
+    )
+    case(f"bce_with_logits {red}", [(3, 4), (3, 4), (4,)],
+         lambda m, f, x, y, w, red=red: f.binary_cross_entropy_with_logits(
+             x, y.detach().sigmoid(), reduction=red, pos_weight=w.detach().exp()))  # fmt: skip
+    case(f"kl_div {red}", [(3, 4), (3, 4)], positive=True,
+         fn=lambda m, f, x, y, red=red: f.kl_div(x.log(), y, reduction=red))  # fmt: skip
+    case(
+        f"soft_margin_loss {red}",
+        [(3, 4), (3, 4)],
+        lambda m, f, x, y, red=red: f.soft_margin_loss(x, y.detach().sign(), reduction=red),
+    )
+    case(f"margin_ranking_loss {red}", [(5,), (5,), (5,)],
+         lambda m, f, x, y, t, red=red: f.margin_ranking_loss(
+             x, y, t.detach().sign(), margin=0.1, reduction=red))  # fmt: skip
+    case(
+        f"hinge_embedding_loss {red}",
+        [(5,), (5,)],
+        lambda m, f, x, t, red=red: f.hinge_embedding_loss(x, t.detach().sign(), reduction=red),
+    )
+    case(
+        f"gaussian_nll_loss {red}",
+        [(5,), (5,), (5,)],
+        positive=True,
+        fn=lambda m, f, x, y, v, red=red: f.gaussian_nll_loss(x, y, v, full=True, reduction=red),
+    )
+    case(
+        f"poisson_nll_loss {red}",
+        [(5,), (5,)],
+        positive=True,
+        fn=lambda m, f, x, y, red=red: f.poisson_nll_loss(x, y.detach() * 5, reduction=red),
+    )
+case("cosine_similarity", [(3, 4), (3, 4)], lambda m, f, x, y: f.cosine_similarity(x, y, dim=1))
+
+every_case = pytest.mark.parametrize("c", CASES, ids=lambda c: c.name)
+
+
+def tensors(lib: Any, c: Case, dtype: str) -> list[Any]:
+    """The case's inputs as tensors of a library; floating ones require gradients."""
+    out = []
+    for a in c.inputs():
+        if a.dtype != np.float64:
+            out.append(lib.tensor(a.tolist(), dtype=lib.bool if a.dtype == np.bool_ else lib.int64))
+            continue
+        t = lib.tensor(a.tolist(), dtype=lib.float64).to(getattr(lib, dtype))
+        out.append(t.requires_grad_())
+    return out
+
+
+def to_numpy(t: Any) -> np.ndarray:
+    lib = torch if torch is not None and isinstance(t, torch.Tensor) else tn
+    return t.detach().to(lib.float64).numpy()
+
+
+def same(ours: Any, theirs: Any, dtype: str, tol: float, what: str) -> None:
+    rtol, atol = (x * tol for x in tolerance(dtype))
+    a, b = to_numpy(ours), to_numpy(theirs)
+    assert a.shape == b.shape, what
+    np.testing.assert_allclose(a, b, rtol=rtol, atol=atol, err_msg=what)
+
+
+def weights_like(lib: Any, y: Any) -> Any:
+    """Fixed numbers of y's shape, so that a weighted sum tells gradients apart."""
+    w = np.cos(np.arange(y.numel())).reshape(tuple(y.shape))
+    return lib.tensor(w.tolist(), dtype=lib.float64).to(y.dtype)
+
+
+def derivatives(lib: Any, functional: Any, c: Case, dtype: str, order: int) -> list[Any]:
+    """The value, then the gradients, then the gradients of a weighted sum of those."""
+    ts = tensors(lib, c, dtype)
+    leaves = [t for t in ts if t.requires_grad]
+    y = c.fn(lib, functional, *ts)
+    out = [y]
+    for level in range(order):
+        s = sum((t * weights_like(lib, t)).sum() for t in ([y] if level == 0 else grads))
+        if not s.requires_grad:
+            break
+        grads = lib.autograd.grad(s, leaves, create_graph=level + 1 < order, allow_unused=True)
+        grads = [g for g in grads if g is not None]
+        out += grads
+    return out
+
+
+@every_case
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
+def test_against_torch(c: Case, dtype: str) -> None:
+    if torch is None:
+        pytest.skip("PyTorch is not installed: no live comparison")
+    order = (2 if c.second else 1) if dtype == "float64" else 1
+    if dtype == "bfloat16":
+        order = 0
+    theirs = derivatives(torch, torch_f, c, dtype, order)
+    ours = derivatives(tn, tn_f, c, dtype, order)
+    assert len(ours) == len(theirs)
+    tol = c.tol * (10 if dtype == "float32" else 3 if dtype == "bfloat16" else 1)
+    for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+        same(a, b, dtype, tol, f"{c.name}: result {i}")
+
+
+@every_case
+def test_gradients(c: Case) -> None:
+    """First and second derivatives against finite differences."""
+    if not c.smooth:
+        pytest.skip("too large for finite differences")
+    ts = tensors(tn, c, "float64")
+
+    def fn(*args: Any) -> Any:
+        return c.fn(tn, tn_f, *args)
+
+    assert tn.autograd.gradcheck(fn, ts)
+    if c.second:
+        assert tn.autograd.gradgradcheck(fn, ts)
+
+
+# -- NumPy references --------------------------------------------------------------------------
+
+
+def test_conv2d_reference() -> None:
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((2, 3, 6, 5)), rng.standard_normal((4, 3, 3, 2))
+    wide = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    want = np.zeros((2, 4, 3, 6))
+    for i in range(3):
+        for j in range(6):
+            want[:, :, i, j] = np.einsum(
+                "nchw,kchw->nk", wide[:, :, 2 * i : 2 * i + 3, j : j + 2], w
+            )
+    got = tn_f.conv2d(tn.tensor(x.tolist(), dtype=tn.float64), tn.tensor(w.tolist(), dtype=tn.float64),
+                      stride=(2, 1), padding=1)  # fmt: skip
+    np.testing.assert_allclose(got.numpy(), want, rtol=1e-12, atol=1e-12)
+
+
+def test_attention_reference() -> None:
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal((2, 2, 70, 8)) for _ in range(3))
+    s = q @ k.swapaxes(-1, -2) / np.sqrt(8)
+    s = np.where(np.tril(np.ones((70, 70), bool)), s, -np.inf)
+    p = np.exp(s - s.max(-1, keepdims=True))
+    want = p / p.sum(-1, keepdims=True) @ v
+    args = [tn.tensor(t.tolist(), dtype=tn.float64) for t in (q, k, v)]
+    got = tn_f.scaled_dot_product_attention(*args, is_causal=True)
+    np.testing.assert_allclose(got.numpy(), want, rtol=1e-12, atol=1e-12)
+
+
+def test_batch_norm_updates_running_statistics() -> None:
+    x = np.random.default_rng(0).standard_normal((8, 3, 4))
+    mean, var = tn.zeros(3, dtype=tn.float64), tn.ones(3, dtype=tn.float64)
+    tn_f.batch_norm(
+        tn.tensor(x.tolist(), dtype=tn.float64), mean, var, training=True, momentum=0.25
+    )
+    np.testing.assert_allclose(mean.numpy(), 0.25 * x.mean((0, 2)), rtol=1e-12)
+    np.testing.assert_allclose(var.numpy(), 0.75 + 0.25 * x.var((0, 2), ddof=1), rtol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(2, 5, 4, 3), (3, 70, 2, 2)])
+def test_channels_last_gives_the_same(shape: tuple[int, ...]) -> None:
+    x = tn.tensor(np.random.default_rng(0).standard_normal(shape).tolist(), dtype=tn.float64)
+    last = x.contiguous(memory_format=tn.channels_last)
+    w = tn.tensor(
+        np.random.default_rng(1).standard_normal((4, shape[1], 2, 2)).tolist(), dtype=tn.float64
+    )
+    for fn in (
+        lambda t: tn_f.conv2d(t, w),
+        lambda t: tn_f.batch_norm(t, None, None, training=True),
+        lambda t: tn_f.max_pool2d(t, 2),
+        lambda t: tn.softmax(t, 1),
+    ):
+        np.testing.assert_allclose(fn(last).numpy(), fn(x).numpy(), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_results_do_not_depend_on_threads(threads: int) -> None:
+    tn.manual_seed(0)
+    a, b = tn.randn(300, 200), tn.randn(200, 260)
+    x, w = tn.randn(9, 8, 20, 20), tn.randn(33, 8, 3, 3).requires_grad_()
+    before = tn.get_num_threads()
+
+    def run() -> list[Any]:
+        y = tn_f.conv2d(x, w, padding=1)
+        (g,) = tn.autograd.grad(y, w, tn.ones_like(y))
+        z = tn_f.layer_norm(a, (200,))
+        return [a @ b, y, g, z, tn.softmax(a, 0)]
+
+    try:
+        tn.set_num_threads(1)
+        want = run()
+        tn.set_num_threads(threads)
+        got = run()
+    finally:
+        tn.set_num_threads(before)
+    for g, r in zip(got, want, strict=True):
+        assert g.detach().numpy().tobytes() == r.detach().numpy().tobytes()
+
+
+@pytest.mark.parametrize(
+    ("fn", "text"),
+    [
+        (lambda: tn.mm(tn.ones(2, 3), tn.ones(4, 5)), r"\(2x3 and 4x5\)"),
+        (lambda: tn_f.linear(tn.ones(2, 3), tn.ones(4, 5)), r"\(2x3 and 5x4\)"),
+        (
+            lambda: tn.bmm(tn.ones(2, 3, 4), tn.ones(2, 5, 6)),
+            "Expected size for first two dimensions",
+        ),
+        (lambda: tn.dot(tn.ones(2), tn.ones(3)), "inconsistent tensor size"),
+        (lambda: tn_f.conv2d(tn.ones(1, 2, 5, 5), tn.ones(1, 3, 3, 3)), "to have 3 channels"),
+        (lambda: tn_f.max_pool2d(tn.ones(1, 1, 2, 2), 5), "too small"),
+        (lambda: tn_f.embedding(tn.tensor([7]), tn.ones(3, 2)), "out of range"),
+        (lambda: tn_f.cross_entropy(tn.ones(2, 3), tn.tensor([0, 5])), "out of bounds"),
+        (lambda: tn.einsum("ij,jk", tn.ones(2, 3)), "fewer operands"),
+        (lambda: tn_f.mse_loss(tn.ones(2), tn.ones(2), reduction="other"), "not a valid value"),
+    ],
+)
+def test_errors(fn: Callable[[], Any], text: str) -> None:
+    with pytest.raises((RuntimeError, ValueError, IndexError), match=text):
+        fn()
