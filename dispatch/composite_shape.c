@@ -153,7 +153,8 @@ tn_status tni_composite__select_backward(const void *args, tn_tensor **rets) {
     const tn__select_backward_args *a = args;
     tn_tensor *whole, *part = NULL;
     TN_TRY(zeros_for(a->grad, a->size, &whole));
-    return write_part(tn_select(whole, a->dim, a->index, &part), whole, part, a->grad, rets);
+    tn_status st = tn_select(whole, a->dim, a->index, &part);
+    return write_part(st, whole, part, a->grad, rets);
 }
 
 tn_status tni_composite__slice_backward(const void *args, tn_tensor **rets) {
@@ -400,29 +401,34 @@ static tn_status become(tn_status st, tn_tensor *self, tn_tensor *changed, tn_te
 tn_status tni_composite_squeeze_(const void *args, tn_tensor **rets) {
     const tn_squeeze__args *a = args;
     tn_tensor *y = NULL;
-    return become(tn_squeeze(tni_t(a->self), &y), tni_t(a->self), y, rets);
+    tn_status st = tn_squeeze(tni_t(a->self), &y);
+    return become(st, tni_t(a->self), y, rets);
 }
 
 tn_status tni_composite_squeeze__dim(const void *args, tn_tensor **rets) {
     const tn_squeeze__dim_args *a = args;
     tn_tensor *y = NULL;
-    return become(tn_squeeze_dim(tni_t(a->self), a->dim, &y), tni_t(a->self), y, rets);
+    tn_status st = tn_squeeze_dim(tni_t(a->self), a->dim, &y);
+    return become(st, tni_t(a->self), y, rets);
 }
 
 tn_status tni_composite_unsqueeze_(const void *args, tn_tensor **rets) {
     const tn_unsqueeze__args *a = args;
     tn_tensor *y = NULL;
-    return become(tn_unsqueeze(tni_t(a->self), a->dim, &y), tni_t(a->self), y, rets);
+    tn_status st = tn_unsqueeze(tni_t(a->self), a->dim, &y);
+    return become(st, tni_t(a->self), y, rets);
 }
 
 tn_status tni_composite_transpose_(const void *args, tn_tensor **rets) {
     const tn_transpose__args *a = args;
     tn_tensor *y = NULL;
-    return become(tn_transpose(tni_t(a->self), a->dim0, a->dim1, &y), tni_t(a->self), y, rets);
+    tn_status st = tn_transpose(tni_t(a->self), a->dim0, a->dim1, &y);
+    return become(st, tni_t(a->self), y, rets);
 }
 
 tn_status tni_composite_t_(const void *args, tn_tensor **rets) {
     const tn_t__args *a = args;
     tn_tensor *y = NULL;
-    return become(tn_t(tni_t(a->self), &y), tni_t(a->self), y, rets);
+    tn_status st = tn_t(tni_t(a->self), &y);
+    return become(st, tni_t(a->self), y, rets);
 }

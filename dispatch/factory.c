@@ -60,16 +60,23 @@ tn_status tni_check_scalar_fits(const tn_scalar *value, int32_t dtype) {
                    names[dtype]);
 }
 
-/* What every operator that overwrites `self` checks first. */
-static tn_status check_target(int id, const tn_tensor *self) {
-    TN_TRY(tni_check_writable(&tni_ops[id], self, tn_view_dtype(&self->v), true));
-    return tni_check_no_internal_overlap(self);
+/* As tni_fill, for tensors whose elements may share memory: each place is written once. */
+static tn_status fill_places(tn_tensor *t, tn_scalar value) {
+    int64_t shape[TN_MAX_DIMS];
+    tn_tensor *once;
+    if (t->v.word & TN_W_DENSE) return tni_fill(t, value);
+    for (int32_t d = 0; d < t->v.ndim; d++)
+        shape[d] = t->v.strides[d] == 0 && t->v.shape[d] > 1 ? 1 : t->v.shape[d];
+    TN_TRY(tni_view_new(t, tn_view_dtype(&t->v), t->v.ndim, shape, t->v.strides, 0, &once));
+    tn_status st = tni_fill(once, value);
+    tn_tensor_unref(&once);
+    return st;
 }
 
 static tn_status filled_inplace(int id, tn_tensor *self, tn_scalar value, tn_tensor **rets) {
-    TN_TRY(check_target(id, self));
+    TN_TRY(tni_check_writable(&tni_ops[id], self, tn_view_dtype(&self->v), true));
     TN_TRY(tni_check_scalar_fits(&value, tn_view_dtype(&self->v)));
-    TN_TRY(tni_fill(self, value));
+    TN_TRY(fill_places(self, value));
     tni_bump_version(self);
     rets[0] = tn_tensor_ref(self);
     return TN_OK;
@@ -88,8 +95,10 @@ tn_status tni_composite_fill__tensor(const void *args, tn_tensor **rets) {
                        "fill_ only supports 0-dimension value tensor but got tensor with %d "
                        "dimensions.",
                        (int)a->value->ndim);
-    TN_TRY(check_target(TNI_OP_fill__tensor, self));
-    TN_TRY(tni_copy_into(self, value));
+    tn_scalar number;
+    TN_TRY(tni_check_writable(&tni_ops[TNI_OP_fill__tensor], self, tn_view_dtype(&self->v), true));
+    TN_TRY(tn_tensor_item(value, &number));
+    TN_TRY(fill_places(self, number));
     tni_bump_version(self);
     rets[0] = tn_tensor_ref(self);
     return TN_OK;
