@@ -102,8 +102,8 @@ static A exp_row(A *s, int64_t n, A max) {
 static A max_row(const A *s, int64_t n, A max) {
     vec m = vec_all(max);
     int64_t j = 0;
-    for (; j + VL <= n; j += VL) m = vec_max_nan(m, vec_load(s + j));
-    if (j < n) m = vec_max_nan(m, vec_load_n(s + j, n - j, -(A)INFINITY));
+    for (; j + VL <= n; j += VL) m = vec_max(vec_load(s + j), m);
+    if (j < n) m = vec_max(vec_load_n(s + j, n - j, -(A)INFINITY), m);
     return vec_max_of(m);
 }
 

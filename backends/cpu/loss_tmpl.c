@@ -195,12 +195,17 @@ static A logsumexp(const T *x, int64_t c, int64_t s, A *room) {
         }
         vec m = vec_all(max), m2 = m;
         for (i = 0; i + 2 * VL <= n; i += 2 * VL) {
-            m = vec_max_nan(m, vec_load(b + i));
-            m2 = vec_max_nan(m2, vec_load(b + i + VL));
+            m = vec_max(vec_load(b + i), m);
+            m2 = vec_max(vec_load(b + i + VL), m2);
         }
-        for (; i < n; i += VL) m = vec_max_nan(m, vec_load_n(b + i, n - i, -(A)INFINITY));
-        A top = vec_max_of(vec_max_nan(m, m2));
-        if (top == -(A)INFINITY) continue;
+        for (; i < n; i += VL) m = vec_max(vec_load_n(b + i, n - i, -(A)INFINITY), m);
+        A top = vec_max_of(vec_max(m, m2));
+        if (top == -(A)INFINITY) {
+            for (i = 0; i < n; i++) {
+                if (b[i] != b[i]) return b[i];
+            }
+            continue;
+        }
         if (max != top) {
             sum *= (A)exp((double)(max - top));
             max = top;

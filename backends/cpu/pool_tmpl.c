@@ -52,60 +52,64 @@ static int64_t planes_of(const tn_view *v) {
 
 /* ---- Maximum -----------------------------------------------------------------------------------*/
 
-/* Output columns [*ret_begin, *ret_end) whose window has tap k inside a row of the input. */
-static void columns_of(const job *j, int64_t k, int64_t *ret_begin, int64_t *ret_end) {
-    int64_t first = j->pw - k * j->dw, last = j->w - 1 + first;
-    *ret_begin = first <= 0 ? 0 : (first + j->sw - 1) / j->sw;
-    *ret_end = last < 0 ? 0 : last / j->sw + 1;
-    if (*ret_end > j->ow) *ret_end = j->ow;
+/* One window: taps y0, y0 + dh, .. below y1 by the same for x. A NaN wins against every number and the
+ * first one keeps its place. Selecting by masks keeps the loop free of unpredictable branches. */
+TMPL_INLINE void max_window(const T *x, int64_t w, const int64_t *ys, const int64_t *xs, int64_t dh,
+                            int64_t dw, T *ret, int64_t *ret_at) {
+    int64_t at = ys[0] * w + xs[0];
+    A best = LOAD(x[at]);
+    for (int64_t iy = ys[0]; iy < ys[1]; iy += dh) {
+        for (int64_t ix = xs[0]; ix < xs[1]; ix += dw) {
+            A v = LOAD(x[iy * w + ix]);
+            int64_t better = !(v <= best) & (best == best);
+            best = better ? v : best;
+            at ^= (at ^ (iy * w + ix)) & -better;
+        }
+    }
+    *ret = STORE(best);
+    *ret_at = at;
 }
 
-/* One tap against a row of maxima. A NaN wins against every number and keeps its place. */
-static void max_tap(const T *x, int64_t step, int32_t at, int64_t n, A *best, int32_t *index) {
-    for (int64_t i = 0; i < n; i++) {
-        A v = LOAD(x[i * step]), b = best[i];
-        int better = (v > b) | ((v != v) & (b == b));
-        best[i] = better ? v : b;
-        index[i] = better ? at + (int32_t)(i * step) : index[i];
+/* The part of window o inside [0, size). */
+static void max_range(int64_t o, int64_t k, int64_t stride, int64_t pad, int64_t dilation,
+                      int64_t size, int64_t *ret) {
+    int64_t begin = o * stride - pad, end = begin + (k - 1) * dilation + 1;
+    ret[0] = begin < 0 ? begin + (-begin + dilation - 1) / dilation * dilation : begin;
+    ret[1] = end > size ? size : end;
+}
+
+/* A plane of windows of two by two that neither overlap nor leave the plane. */
+static void max_plane_2x2(const job *j, const T *x, T *y, int64_t *index) {
+    for (int64_t oy = 0; oy < j->oh; oy++) {
+        for (int64_t ox = 0; ox < j->ow; ox++) {
+            int64_t ys[2] = {2 * oy, 2 * oy + 2}, xs[2] = {2 * ox, 2 * ox + 2}, i = oy * j->ow + ox;
+            max_window(x, j->w, ys, xs, 1, 1, y + i, index + i);
+        }
     }
 }
 
 static tn_status max_planes(void *arg, int64_t begin, int64_t end) {
     const job *j = arg;
-    uint64_t bytes = (uint64_t)j->ow * (sizeof(A) + sizeof(int32_t));
-    void *room;
-    tn_status st = cpu_alloc(NULL, 0, bytes, &room);
-    if (st) return st;
-    A *best = room;
-    int32_t *index = (int32_t *)(void *)(best + j->ow);
-    for (int64_t row = begin * j->oh; row < end * j->oh; row++) {
-        const T *x = j->x + row / j->oh * j->h * j->w;
-        int64_t top = row % j->oh * j->sh - j->ph, from, to;
-        /* Before any tap: the first place of the window, so that -inf everywhere has one too. */
-        int64_t y0 = top < 0 ? top + (-top + j->dh - 1) / j->dh * j->dh : top;
-        for (int64_t i = 0; i < j->ow; i++) {
-            int64_t x0 = i * j->sw - j->pw;
-            if (x0 < 0) x0 += (-x0 + j->dw - 1) / j->dw * j->dw;
-            best[i] = -(A)INFINITY;
-            index[i] = (int32_t)(y0 * j->w + x0);
+    int simple = j->kh == 2 && j->kw == 2 && j->sh == 2 && j->sw == 2 && j->ph == 0 && j->pw == 0 &&
+                 j->dh == 1 && j->dw == 1 && 2 * j->oh <= j->h && 2 * j->ow <= j->w;
+    for (int64_t p = begin; p < end; p++) {
+        const T *x = j->x + p * j->h * j->w;
+        T *y = j->y + p * j->oh * j->ow;
+        int64_t *index = j->index + p * j->oh * j->ow;
+        if (simple) {
+            max_plane_2x2(j, x, y, index);
+            continue;
         }
-        for (int64_t ky = 0; ky < j->kh; ky++) {
-            int64_t iy = top + ky * j->dh;
-            if (iy < 0 || iy >= j->h) continue;
-            for (int64_t kx = 0; kx < j->kw; kx++) {
-                columns_of(j, kx, &from, &to);
-                int64_t at = iy * j->w + from * j->sw - j->pw + kx * j->dw;
-                max_tap(x + at, j->sw, (int32_t)at, to - from, best + from, index + from);
+        for (int64_t oy = 0; oy < j->oh; oy++) {
+            int64_t ys[2], xs[2];
+            max_range(oy, j->kh, j->sh, j->ph, j->dh, j->h, ys);
+            for (int64_t ox = 0; ox < j->ow; ox++) {
+                int64_t i = oy * j->ow + ox;
+                max_range(ox, j->kw, j->sw, j->pw, j->dw, j->w, xs);
+                max_window(x, j->w, ys, xs, j->dh, j->dw, y + i, index + i);
             }
         }
-        T *y = j->y + row * j->ow;
-        int64_t *places = j->index + row * j->ow;
-        for (int64_t i = 0; i < j->ow; i++) {
-            y[i] = STORE(best[i]);
-            places[i] = index[i];
-        }
     }
-    cpu_free(NULL, 0, room, bytes);
     return TN_OK;
 }
 
@@ -117,7 +121,6 @@ static tn_status max_pool2d(const tn_call *call, const void *args) {
     if (st || a->y->numel == 0) return st;
     j.x = x;
     plane_sizes(&j, a->input, a->y);
-    if (j.h > INT32_MAX / j.w) return call->host->fail(TN_E_VALUE, 0, "max_pool2d: a plane is too large");
     window_sizes(&j, a->kernel_size, a->stride, a->padding);
     j.dh = a->dilation.v[0];
     j.dw = a->dilation.v[1];

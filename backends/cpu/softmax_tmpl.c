@@ -26,12 +26,12 @@ static A row_max(const A *x, int64_t n) {
     vec m = vec_all(-(A)INFINITY), m2 = m;
     int64_t i = 0;
     for (; i + 2 * VL <= n; i += 2 * VL) {
-        m = vec_max_nan(m, vec_load(x + i));
-        m2 = vec_max_nan(m2, vec_load(x + i + VL));
+        m = vec_max(vec_load(x + i), m);
+        m2 = vec_max(vec_load(x + i + VL), m2);
     }
-    for (; i + VL <= n; i += VL) m = vec_max_nan(m, vec_load(x + i));
-    if (i < n) m2 = vec_max_nan(m2, vec_load_n(x + i, n - i, -(A)INFINITY));
-    return vec_max_of(vec_max_nan(m, m2));
+    for (; i + VL <= n; i += VL) m = vec_max(vec_load(x + i), m);
+    if (i < n) m2 = vec_max(vec_load_n(x + i, n - i, -(A)INFINITY), m2);
+    return vec_max_of(vec_max(m, m2));
 }
 
 /* Sum of exp(x - m); stores the terms in y unless it is NULL. */
@@ -112,7 +112,7 @@ static void columns(const job *j, const T *x, const T *y, T *out) {
     int64_t n = j->ax.n, sx = j->ax.step[0], sy = j->ax.step[1], so = j->ax.step[j->ax.count - 1];
     vec m = vec_all(-(A)INFINITY), s = vec_all(0);
     if (j->kind == SOFTMAX || j->kind == LOG_SOFTMAX) {
-        for (int64_t i = 0; i < n; i++) m = vec_max_nan(m, vec_load_t(x + i * sx));
+        for (int64_t i = 0; i < n; i++) m = vec_max(vec_load_t(x + i * sx), m);
         for (int64_t i = 0; i < n; i++) s += vec_exp(vec_load_t(x + i * sx) - m);
     }
     if (j->kind == SOFTMAX) {

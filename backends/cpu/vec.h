@@ -10,6 +10,10 @@
 #include <stdint.h>
 #include <string.h>
 
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
+
 #if defined(__GNUC__)
 #pragma GCC diagnostic ignored "-Wpsabi" /* vectors are only passed to inlined functions */
 #endif
@@ -47,9 +51,39 @@ VEC_INLINE void vec_store_n(A *p, vec v, int64_t n) {
     vec_store(t, v);
     for (int64_t i = 0; i < n; i++) p[i] = t[i];
 }
-/* NaN in `a` is kept. */
-VEC_INLINE vec vec_max(vec a, vec b) { return vec_select(a < b, b, a); }
-VEC_INLINE vec vec_min(vec a, vec b) { return vec_select(a > b, b, a); }
+/* The larger ones; b where a or b is NaN. Written out because compilers do not see the instruction in
+ * a selection by masks. */
+VEC_INLINE vec vec_max(vec a, vec b) {
+#if defined(__AVX512F__) && TMPL_DTYPE == TMPL_F64
+    return (vec)_mm512_max_pd((__m512d)a, (__m512d)b);
+#elif defined(__AVX512F__)
+    return (vec)_mm512_max_ps((__m512)a, (__m512)b);
+#else
+    return vec_select(a > b, a, b);
+#endif
+}
+/* The smaller ones; b where a or b is NaN. */
+VEC_INLINE vec vec_min(vec a, vec b) {
+#if defined(__AVX512F__) && TMPL_DTYPE == TMPL_F64
+    return (vec)_mm512_min_pd((__m512d)a, (__m512d)b);
+#elif defined(__AVX512F__)
+    return (vec)_mm512_min_ps((__m512)a, (__m512)b);
+#else
+    return vec_select(a < b, a, b);
+#endif
+}
+/* a * 2^k, right for denormal results. */
+VEC_INLINE vec vec_scale(vec a, vec k) {
+#if defined(__AVX512F__) && TMPL_DTYPE == TMPL_F64
+    return (vec)_mm512_scalef_pd((__m512d)a, (__m512d)k);
+#elif defined(__AVX512F__)
+    return (vec)_mm512_scalef_ps((__m512)a, (__m512)k);
+#else
+    const vec_int bias = VL == 8 ? 1023 : 127, mantissa = VL == 8 ? 52 : 23;
+    vec_mask e = __builtin_convertvector(k, vec_mask), half = e >> 1; /* in two steps */
+    return a * (vec)((half + bias) << mantissa) * (vec)((e - half + bias) << mantissa);
+#endif
+}
 VEC_INLINE A vec_sum(vec v) {
     A t[VL];
     vec_store(t, v);
@@ -58,22 +92,16 @@ VEC_INLINE A vec_sum(vec v) {
     }
     return t[0];
 }
-/* Largest element; NaN when there is one. */
 VEC_INLINE A vec_max_of(vec v) {
-    A t[VL], m;
+    A t[VL];
     vec_store(t, v);
-    m = t[0];
-    for (int i = 1; i < VL; i++) m = t[i] > m || t[i] != t[i] ? t[i] : m;
-    return m;
+    for (int w = VL / 2; w > 0; w /= 2) {
+        for (int i = 0; i < w; i++) t[i] = t[i] > t[i + w] ? t[i] : t[i + w];
+    }
+    return t[0];
 }
-/* The larger one; NaN when either is. */
-VEC_INLINE vec vec_max_nan(vec a, vec b) {
-    vec m = vec_select(a < b, b, a);
-    return vec_select(b != b, b, m);
-}
-
 /* exp(x) to about 1 ulp: 2^k * exp(r) with |r| <= ln(2) / 2. Below the smallest denormal the result
- * is 0, and scaling in two steps keeps denormals right. */
+ * is 0; NaN stays NaN. */
 VEC_INLINE vec vec_exp(vec x) {
 #if TMPL_DTYPE == TMPL_F64
     const A lo = -746.0, hi = 709.9, round = 6755399441055744.0;
@@ -81,23 +109,19 @@ VEC_INLINE vec vec_exp(vec x) {
     static const A c[] = {1.0 / 6227020800.0, 1.0 / 479001600.0, 1.0 / 39916800.0, 1.0 / 3628800.0,
                           1.0 / 362880.0, 1.0 / 40320.0, 1.0 / 5040.0, 1.0 / 720.0, 1.0 / 120.0,
                           1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0};
-    const vec_int bias = 1023, mantissa = 52;
 #else
     const A lo = -104.0f, hi = 88.8f, round = 12582912.0f;
     const A ln2_hi = 0x1.62e400p-1f, ln2_lo = 0x1.7f7d1cp-20f, log2e = 0x1.715476p+0f;
     static const A c[] = {1.0f / 5040.0f, 1.0f / 720.0f, 1.0f / 120.0f, 1.0f / 24.0f,
                           1.0f / 6.0f, 0.5f, 1.0f, 1.0f};
-    const vec_int bias = 127, mantissa = 23;
 #endif
-    x = vec_select(x < vec_all(lo), vec_all(lo), x);
-    x = vec_select(x > vec_all(hi), vec_all(hi), x);
+    x = vec_max(vec_all(lo), x);
+    x = vec_min(vec_all(hi), x);
     vec k = x * log2e + round - round;
     vec r = x - k * ln2_hi - k * ln2_lo;
     vec p = vec_all(c[0]);
     for (int i = 1; i < (int)(sizeof c / sizeof c[0]); i++) p = p * r + c[i];
-    vec_mask e = __builtin_convertvector(k, vec_mask), half = e >> 1;
-    vec s1 = (vec)((half + bias) << mantissa), s2 = (vec)((e - half + bias) << mantissa);
-    return p * s1 * s2;
+    return vec_scale(p, k);
 }
 
 /* ---- Rows of T ---------------------------------------------------------------------------------*/
