@@ -2,7 +2,8 @@
 
 Inside this process `torch` and its submodules are other names of `tenon` and its submodules, the
 very same module objects. Nothing is installed and no other process is affected. Random numbers
-follow PyTorch's CPU generator, so that equal seeds give equal numbers.
+follow PyTorch's CPU generator, so that equal seeds give equal numbers, and dtypes print as
+torch.float32. A name that is not there raises where the program uses it, and says which it is.
 """
 
 from __future__ import annotations
@@ -11,15 +12,17 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
-import runpy
+import io
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
-
-from tenon import _native
+from types import ModuleType, TracebackType
+from typing import Any
 
 THEIRS, OURS = "torch", "tenon"
+
+# The release whose names and numbers are meant; programs compare it with others.
+VERSION = "2.13.0+tenon"
 
 
 class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -36,7 +39,12 @@ class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             known = ours in sys.modules or importlib.util.find_spec(ours) is not None
         except ModuleNotFoundError:
             known = False
-        return importlib.machinery.ModuleSpec(fullname, self) if known else None
+        if not known:
+            # Going on to the next finder could give half of another library.
+            raise ModuleNotFoundError(
+                f"No module named '{fullname}': Tenon does not have it yet", name=fullname
+            )
+        return importlib.machinery.ModuleSpec(fullname, self)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
         module = importlib.import_module(OURS + spec.name.removeprefix(THEIRS))
@@ -50,22 +58,66 @@ class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             module.__spec__ = alias.loader_state
 
 
+def _name_what_is_missing(package: ModuleType) -> None:
+    """Errors about the package's names speak of the module that the program imported."""
+    look = package.__getattr__
+
+    def look_up(name: str) -> Any:
+        try:
+            return look(name)
+        except AttributeError as err:
+            if str(err).startswith(f"module '{OURS}'"):
+                raise AttributeError(
+                    f"module '{THEIRS}' has no attribute '{name}': Tenon does not have it yet",
+                    name=name,
+                    obj=package,
+                ) from None
+            raise
+
+    package.__getattr__ = look_up
+
+
 def install() -> None:
     """Makes `import torch` give Tenon from here on."""
     if any(isinstance(finder, _Alias) for finder in sys.meta_path):
         return
     if THEIRS in sys.modules:
-        raise RuntimeError(f"{THEIRS} is already imported in this process")
+        raise RuntimeError(
+            f"{THEIRS} is already imported in this process; `tenon run` must come first"
+        )
+    package = importlib.import_module(OURS)
+    package.set_rng(THEIRS)
+    package._C._set_prefix(THEIRS)
+    package.__version__ = VERSION
+    _name_what_is_missing(package)
     sys.meta_path.insert(0, _Alias())
-    _native.Library().set_rng_kind(_native.RNG_MT19937)
+
+
+def _program_frames(tb: TracebackType | None) -> TracebackType | None:
+    """The traceback without the frames that started the program."""
+    while tb is not None and tb.tb_frame.f_code.co_filename == __file__:
+        tb = tb.tb_next
+    return tb
 
 
 def run(script: str, args: list[str]) -> None:
-    """Runs `script` as the main program with `args`."""
-    install()
+    """Runs `script` as the main program with `args`, and ends as Python would."""
     path = Path(script)
-    if not path.exists():
+    if not path.is_file():
         raise SystemExit(f"tenon run: there is no file {script}")
+    install()
     sys.argv = [script, *args]
     sys.path[0:1] = [str(path.resolve().parent)]
-    runpy.run_path(str(path), run_name="__main__")
+    main = ModuleType("__main__")
+    main.__file__ = script
+    main.__builtins__ = __builtins__
+    sys.modules["__main__"] = main
+    try:
+        with io.open_code(str(path.resolve())) as file:
+            code = compile(file.read(), script, "exec")
+        exec(code, main.__dict__)
+    except SystemExit:
+        raise
+    except BaseException as err:
+        sys.excepthook(type(err), err, _program_frames(err.__traceback__))
+        raise SystemExit(130 if isinstance(err, KeyboardInterrupt) else 1) from None

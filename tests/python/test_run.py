@@ -1,0 +1,116 @@
+"""`tenon run`: programs that say `import torch`, as processes of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.utils.data import DataLoader, TensorDataset
+from torch.optim.lr_scheduler import StepLR
+
+torch.manual_seed(0)
+x = torch.randn(64, 10)
+y = (x.sum(1) > 0).long()
+loader = DataLoader(TensorDataset(x, y), batch_size=16, shuffle=True)
+net = nn.Sequential(nn.Linear(10, 16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 2))
+opt = torch.optim.AdamW(net.parameters(), lr=0.01)
+schedule = StepLR(opt, 2, 0.5)
+for epoch in range(4):
+    total = 0.0
+    for a, b in loader:
+        opt.zero_grad()
+        loss = F.cross_entropy(net(a), b)
+        loss.backward()
+        opt.step()
+        total += loss.item()
+    schedule.step()
+    print(f"{total:.5f}")
+net.eval()
+with torch.no_grad():
+    print((net(x).argmax(1) == y).float().mean().item() > 0.8)
+print(net)
+print(x.dtype, x.shape)
+"""
+
+
+def run(tmp_path: Path, text: str, *args: str, real: bool = False) -> subprocess.CompletedProcess:
+    script = tmp_path / "program.py"
+    script.write_text(text)
+    runner = [] if real else ["-m", "tenon", "run"]
+    command = [sys.executable, "-W", "ignore", *runner, str(script), *args]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=os.environ)
+
+
+def test_a_training_program_prints_what_it_prints_with_pytorch(tmp_path):
+    pytest.importorskip("torch", reason="no PyTorch to compare with")
+    ours, theirs = run(tmp_path, PROGRAM), run(tmp_path, PROGRAM, real=True)
+    assert ours.returncode == 0, ours.stderr
+    left, right = ours.stdout.splitlines(), theirs.stdout.splitlines()
+    for a, b in zip(left[:4], right[:4]):
+        assert float(a) == pytest.approx(float(b), abs=2e-4)
+    assert left[4:] == right[4:]
+
+
+def test_arguments_and_main(tmp_path):
+    (tmp_path / "helper.py").write_text("import torch\nvalue = torch.tensor(3)\n")
+    text = (
+        "import sys, helper\n"
+        "assert __name__ == '__main__' and sys.modules['__main__'].__dict__ is globals()\n"
+        "print(sys.argv[1:], int(helper.value), __file__ == sys.argv[0])\n"
+    )
+    out = run(tmp_path, text, "--lr", "0.1")
+    assert out.stdout == "['--lr', '0.1'] 3 True\n", out.stderr
+
+
+@pytest.mark.parametrize(
+    "text, code",
+    [("import sys; sys.exit(7)", 7), ("raise SystemExit", 0), ("1 / 0", 1), ("x = (", 1)],
+)
+def test_exit_codes(tmp_path, text, code):
+    assert run(tmp_path, text).returncode == code
+
+
+def test_a_traceback_starts_in_the_program(tmp_path):
+    out = run(tmp_path, "def f():\n    raise ValueError('no')\nf()\n")
+    assert out.stderr.splitlines()[1].strip().startswith('File "')
+    assert "program.py" in out.stderr.splitlines()[1]
+    assert "_run.py" not in out.stderr
+
+
+def test_what_is_missing_is_named(tmp_path):
+    out = run(tmp_path, "import torch\ntorch.no_such_name\n")
+    assert "module 'torch' has no attribute 'no_such_name'" in out.stderr
+    out = run(tmp_path, "import torch.no_such_module\n")
+    assert "ModuleNotFoundError: No module named 'torch.no_such_module'" in out.stderr
+
+
+def test_submodules_are_the_same_objects(tmp_path):
+    text = (
+        "import torch, tenon, torch.nn.functional as F, torch.utils.data as data\n"
+        "import tenon.nn.functional, tenon.utils.data\n"
+        "assert torch is tenon and F is tenon.nn.functional and data is tenon.utils.data\n"
+        "print(torch.__version__, torch.float32, torch.zeros(2).type())\n"
+    )
+    out = run(tmp_path, text)
+    assert out.stdout == "2.13.0+tenon torch.float32 torch.FloatTensor\n", out.stderr
+
+
+def test_it_refuses_after_the_real_one():
+    text = "import types, sys; sys.modules['torch'] = types.ModuleType('torch')\n"
+    text += "from tenon import _run\n_run.install()\n"
+    out = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
+    assert "already imported in this process" in out.stderr
+
+
+def test_a_script_that_is_not_there():
+    command = [sys.executable, "-m", "tenon", "run", "/no/such/script.py"]
+    out = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert out.returncode == 1 and "there is no file" in out.stderr
