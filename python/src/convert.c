@@ -8,9 +8,14 @@
 static PyObject *np_generic, *np_ndarray;
 
 static bool find_numpy(void) {
+    static PyObject *modules, *name;
     if (np_ndarray) return true;
-    PyObject *modules = PySys_GetObject("modules");
-    PyObject *np = modules ? PyDict_GetItemString(modules, "numpy") : NULL;
+    if (!modules) {
+        modules = PySys_GetObject("modules");
+        name = PyUnicode_InternFromString("numpy");
+        Py_XINCREF(modules);
+    }
+    PyObject *np = modules && name ? PyDict_GetItem(modules, name) : NULL;
     if (!np) return false;
     np_generic = PyObject_GetAttrString(np, "generic");
     np_ndarray = np_generic ? PyObject_GetAttrString(np, "ndarray") : NULL;

@@ -18,6 +18,8 @@ typedef struct ctx_object {
     int64_t nsaved;
     int64_t nargs;         /* arguments of forward, ctx not counted */
     uint8_t *is_tensor;    /* by argument */
+    int64_t nouts;         /* what forward returned, tensors or not */
+    uint8_t *out_tensor;   /* by output */
     bool freed;            /* what was saved is gone */
     bool materialize;
 } ctx_object;
@@ -62,6 +64,7 @@ static void ctx_dealloc(PyObject *self) {
     Py_CLEAR(c->cls);
     Py_CLEAR(c->needs);
     PyMem_Free(c->is_tensor);
+    PyMem_Free(c->out_tensor);
     PyObject_GC_Del(self);
     Py_DECREF(type);
 }
@@ -183,19 +186,22 @@ static tn_tensor *zeros_like_output(tn_node *node, int64_t i) {
     return st == TN_OK ? ret[0] : tnp_raise(st);
 }
 
+/* (ctx, gradient by output): None for outputs that are no tensors. */
 static PyObject *backward_args(ctx_object *c, tn_node *node, tn_tensor *const *grads, int64_t n) {
-    PyObject *args = PyTuple_New((Py_ssize_t)n + 1);
+    PyObject *args = PyTuple_New((Py_ssize_t)c->nouts + 1);
+    int64_t at = 0;
     if (!args) return NULL;
     Py_INCREF((PyObject *)c);
     PyTuple_SetItem(args, 0, (PyObject *)c);
-    for (int64_t i = 0; i < n; i++) {
-        tn_tensor *g = tn_tensor_ref(grads[i]);
-        if (!g && c->materialize) {
-            g = zeros_like_output(node, i);
-            if (!g) {
+    for (int64_t i = 0; i < c->nouts; i++) {
+        tn_tensor *g = NULL;
+        if (c->out_tensor[i] && at < n) {
+            g = tn_tensor_ref(grads[at]);
+            if (!g && c->materialize && !(g = zeros_like_output(node, at))) {
                 Py_DECREF(args);
                 return NULL;
             }
+            at++;
         }
         PyTuple_SetItem(args, (Py_ssize_t)i + 1, tnp_wrap_opt(g));
     }
@@ -379,13 +385,16 @@ static PyObject *finish_outputs(ctx_object *c, PyObject *outputs) {
     uint32_t *flags = PyMem_Calloc((size_t)n + 1, sizeof *flags);
     PyObject *tuple = NULL;
     int64_t k = 0;
-    if (!in || !out || !flags) {
+    c->nouts = n;
+    c->out_tensor = PyMem_Calloc((size_t)n + 1, 1);
+    if (!in || !out || !flags || !c->out_tensor) {
         PyErr_NoMemory();
         goto out;
     }
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *o = PyTuple_GetItem(outputs, i);
         if (!tnp_is_tensor(o)) continue;
+        c->out_tensor[i] = 1;
         in[k] = tnp_of(o);
         flags[k++] = (contains(c->dirty, o) ? TN_OUTPUT_DIRTY : 0) |
                      (contains(c->no_grad, o) ? TN_OUTPUT_NO_GRAD : 0);

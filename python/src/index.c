@@ -202,8 +202,14 @@ static bool put_tensor(plan *p, tn_tensor *index) {
     return put_advanced(p, index);
 }
 
+static bool put_int(plan *p, int64_t i) {
+    if (p->dim >= tn_tensor_ndim(p->t)) return too_many(p->t);
+    return replace(p, step_select(p->t, p->dim, i));
+}
+
 static bool put_part(plan *p, PyObject *part) {
     int64_t i;
+    if (Py_TYPE(part) == &PyLong_Type) return tnp_int_from(part, &i) > 0 && put_int(p, i);
     if (part == Py_None) {
         if (!replace(p, step_unsqueeze(p->t, p->dim))) return false;
         p->dim++;
@@ -222,10 +228,7 @@ static bool put_part(plan *p, PyObject *part) {
     }
     int r = tnp_int_from(part, &i);
     if (r < 0) return false;
-    if (r > 0) {
-        if (p->dim >= tn_tensor_ndim(p->t)) return too_many(p->t);
-        return replace(p, step_select(p->t, p->dim, i));
-    }
+    if (r > 0) return put_int(p, i);
     if (PySequence_Check(part) && !PyUnicode_Check(part) && !PyBytes_Check(part)) {
         /* An empty list indexes nothing; it has no numbers to take a dtype from. */
         bool empty = PyList_Check(part) && PyList_Size(part) == 0;
@@ -242,6 +245,7 @@ static bool put_part(plan *p, PyObject *part) {
 /* How many dimensions of the tensor a part uses up. -1: exception. */
 static int64_t dims_of(PyObject *part) {
     if (part == Py_None || part == Py_Ellipsis || PyBool_Check(part)) return 0;
+    if (PyLong_Check(part) || PySlice_Check(part)) return 1;
     if (tnp_is_tensor(part)) {
         const tn_tensor *t = tnp_of(part);
         bool mask = tn_tensor_dtype(t) == TN_BOOL || tn_tensor_dtype(t) == TN_U8;
@@ -294,7 +298,10 @@ static bool apply(plan *p, PyObject *const *parts, Py_ssize_t n) {
 static bool plan_init(plan *p, PyObject *self, PyObject *key, bool writing) {
     PyObject *parts[TN_MAX_DIMS + 8];
     Py_ssize_t n = 1;
-    *p = (plan){.t = tn_tensor_ref(tnp_of(self)), .writing = writing};
+    p->t = tn_tensor_ref(tnp_of(self));
+    p->nadv = 0;
+    p->covered = p->dim = 0;
+    p->writing = writing;
     if (!PyTuple_Check(key)) {
         parts[0] = key;
     } else {

@@ -146,13 +146,20 @@ static PyObject *binary(enum number_op op, PyObject *a, PyObject *b, PyObject *t
 
 /* ---- Slots -------------------------------------------------------------------------------------*/
 
-PyObject *tnp_add(PyObject *a, PyObject *b) { return binary(ADD, a, b, NULL); }
-PyObject *tnp_mul(PyObject *a, PyObject *b) { return binary(MUL, a, b, NULL); }
+/* The same for operators that do not care about the order: a number goes second, where the core
+ * expects it. */
+static PyObject *symmetric(enum number_op op, PyObject *a, PyObject *b) {
+    if (TNP_LIKELY(tnp_is_tensor(a))) return binary(op, a, b, NULL);
+    return binary(op, b, a, NULL);
+}
+
+PyObject *tnp_add(PyObject *a, PyObject *b) { return symmetric(ADD, a, b); }
+PyObject *tnp_mul(PyObject *a, PyObject *b) { return symmetric(MUL, a, b); }
 PyObject *tnp_floordiv(PyObject *a, PyObject *b) { return binary(FLOORDIV, a, b, NULL); }
 PyObject *tnp_mod(PyObject *a, PyObject *b) { return binary(MOD, a, b, NULL); }
-PyObject *tnp_and(PyObject *a, PyObject *b) { return binary(AND, a, b, NULL); }
-PyObject *tnp_or(PyObject *a, PyObject *b) { return binary(OR, a, b, NULL); }
-PyObject *tnp_xor(PyObject *a, PyObject *b) { return binary(XOR, a, b, NULL); }
+PyObject *tnp_and(PyObject *a, PyObject *b) { return symmetric(AND, a, b); }
+PyObject *tnp_or(PyObject *a, PyObject *b) { return symmetric(OR, a, b); }
+PyObject *tnp_xor(PyObject *a, PyObject *b) { return symmetric(XOR, a, b); }
 PyObject *tnp_lshift(PyObject *a, PyObject *b) { return binary(LSHIFT, a, b, NULL); }
 PyObject *tnp_rshift(PyObject *a, PyObject *b) { return binary(RSHIFT, a, b, NULL); }
 
