@@ -24,10 +24,11 @@ def _check_lr(lr: Any, options: dict[str, Any]) -> None:
         )
 
 
-def _dense(grad: Tensor, name: str) -> Tensor:
+def _as_reals(name: str, grad: Tensor, *others: Tensor | None) -> list[Tensor | None]:
+    """Complex tensors as pairs of real numbers; refuses a sparse gradient."""
     if grad.is_sparse:
         raise RuntimeError(f"{name} does not support sparse gradients")
-    return grad
+    return [None if t is None else as_real(t) for t in (grad, *others)]
 
 
 class SGD(Optimizer):
@@ -83,15 +84,19 @@ class SGD(Optimizer):
                 if grad is None:
                     continue
                 lists = going
+                buffer = None
                 if momentum != 0:
                     state = self.state[p]
                     buffer = state.get("momentum_buffer")
                     if buffer is None:
                         lists = fresh
                         buffer = state["momentum_buffer"] = tenon.empty_like(p)
-                    lists[2].append(as_real(buffer))
-                lists[0].append(as_real(p))
-                lists[1].append(as_real(_dense(grad, "SGD")))
+                if grad.is_sparse or p.is_complex():
+                    grad, p, buffer = _as_reals("SGD", grad, p, buffer)
+                lists[0].append(p)
+                lists[1].append(grad)
+                if buffer is not None:
+                    lists[2].append(buffer)
             for lists, first in ((going, False), (fresh, True)):
                 if lists[0]:
                     _ops._sgd_(
@@ -192,12 +197,16 @@ class Adam(Optimizer):
                 state = states[p]
                 if not state:
                     state.update(self._new_state(p, group))
-                params.append(as_real(p))
-                grads.append(as_real(_dense(grad, "Adam")))
-                means.append(as_real(state["exp_avg"]))
-                squares.append(as_real(state["exp_avg_sq"]))
+                mean, square = state["exp_avg"], state["exp_avg_sq"]
+                top = state["max_exp_avg_sq"] if amsgrad else None
+                if grad.is_sparse or p.is_complex():
+                    grad, p, mean, square, top = _as_reals("Adam", grad, p, mean, square, top)
+                params.append(p)
+                grads.append(grad)
+                means.append(mean)
+                squares.append(square)
                 if amsgrad:
-                    largest.append(as_real(state["max_exp_avg_sq"]))
+                    largest.append(top)
                 steps.append(state["step"])
             if params:
                 beta1, beta2 = group["betas"]

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import tenon
 from tenon import Tensor
+from tenon._C import _ops
+
+# Norms that one pass over all tensors computes.
+_FUSED_NORMS = (1.0, 2.0, math.inf)
 
 
 def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
@@ -25,8 +30,11 @@ def get_total_norm(
     if not tensors:
         return tenon.tensor(0.0)
     norm_type = float(norm_type)
-    norms = [t.detach().norm(norm_type) for t in tensors]
-    total = tenon.stack(norms).norm(norm_type)
+    if norm_type in _FUSED_NORMS and all(t.is_floating_point() for t in tensors):
+        norms = _ops._norms([t.detach() for t in tensors], norm_type)
+    else:
+        norms = tenon.stack([t.detach().norm(norm_type) for t in tensors])
+    total = norms.norm(norm_type)
     if error_if_nonfinite and not bool(total.isfinite()):
         raise RuntimeError(
             f"The total norm of order {norm_type} for gradients from "
@@ -47,8 +55,12 @@ def clip_grads_with_norm_(
     with tenon.no_grad():
         # 1 where the norm is small already; the product is exact then.
         factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
-        for grad in _gradients(parameters):
-            grad.mul_(factor.to(grad.device))
+        grads = _gradients(parameters)
+        if all(grad.is_floating_point() for grad in grads):
+            _ops._scale_(grads, factor)
+        else:
+            for grad in grads:
+                grad.mul_(factor.to(grad.device))
 
 
 def clip_grad_norm_(
