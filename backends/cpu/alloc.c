@@ -16,6 +16,7 @@
 #define CLASSES 32             /* 64 .. 512 by 64, then four per doubling */
 #define THREAD_BYTES 65536     /* a thread keeps about this much per class */
 #define SLAB_BYTES (UINT64_C(256) << 10)
+#define POOL_BYTES (UINT64_C(4) << 20)
 #define CACHE_LIMIT (UINT64_C(1) << 30) /* free memory above which empty arenas are given back */
 #define BINS 160
 
@@ -54,7 +55,8 @@ static CPU_TLS bool gone; /* the thread ends: its cache has been given up */
 static struct central {
     cpu_lock lock;
     free_block *head[CLASSES];
-    char *slab[CLASSES], *slab_end[CLASSES];
+    char *slab[CLASSES], *slab_end[CLASSES]; /* what is left of each class's last slab */
+    char *pool, *pool_end;                   /* what slabs are cut from */
     thread_cache *threads;
     uint64_t past_allocations, past_frees; /* of threads that ended */
     int64_t past_bytes;
@@ -291,6 +293,22 @@ static CPU_NOINLINE thread_cache *thread_begins(void) {
     return t;
 }
 
+/* Slabs are never given back, so they stay out of the arenas, which they would keep alive. */
+static char *slab_take(uint64_t bytes) {
+    if ((uint64_t)(central.pool_end - central.pool) < bytes) {
+        char *p = cpu_os_map(POOL_BYTES, HUGE_PAGE, true);
+        if (!p) return NULL;
+        central.pool = p;
+        central.pool_end = p + POOL_BYTES;
+        cpu_lock_take(&large.lock);
+        large.reserved += POOL_BYTES;
+        if (large.reserved > large.reserved_peak) large.reserved_peak = large.reserved;
+        cpu_lock_drop(&large.lock);
+    }
+    central.pool += bytes;
+    return central.pool - bytes;
+}
+
 /* One free block of class c from the central list or a fresh slab; central.lock is held. */
 static free_block *central_take(uint32_t c) {
     free_block *b = central.head[c];
@@ -303,10 +321,7 @@ static free_block *central_take(uint32_t c) {
         /* The first slab of a class is small: most programs use few sizes, and memory that is
          * never touched should not be carved up. */
         uint64_t size = central.slab[c] ? SLAB_BYTES : SLAB_BYTES / 4;
-        cpu_lock_take(&large.lock);
-        char *slab = large_take(size);
-        if (slab) large.allocated -= ((block *)(void *)slab - 1)->bytes; /* counted by piece */
-        cpu_lock_drop(&large.lock);
+        char *slab = slab_take(size);
         if (!slab) return NULL;
         central.slab[c] = slab;
         central.slab_end[c] = slab + size;

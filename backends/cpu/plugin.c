@@ -7,7 +7,7 @@
 
 #define CPU_BASE_FAMILIES(X) X(copy) X(index) X(linalg) X(random_index)
 #define CPU_ISA_FAMILIES(X) X(random) X(random_int)
-#define CPU_DTYPE_FAMILIES(X) X(map) X(cast) X(embedding) X(pad) X(scan)
+#define CPU_DTYPE_FAMILIES(X) X(map) X(cast) X(embedding) X(pad) X(reduce) X(scan)
 #define CPU_ONCE_FAMILIES(X) X(indexed)
 #define CPU_ORDERED_FAMILIES(X) X(extreme) X(order)
 #define CPU_FLOAT_FAMILIES(X)                                                                      \

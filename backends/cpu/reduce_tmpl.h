@@ -1,0 +1,81 @@
+/* reduce_tmpl.h: the inner loops of one reduction for one element type. Included by reduce_tu.c once
+ * per operator with RED (its name), RED_INIT, RED_STEP(a, x): a after taking in the element x, which
+ * may use `center`, and RED_JOIN(a, b) of two partial results. Undefines them. RED_PICK(a, x), where
+ * defined, is RED_STEP for numbers: lanes() then looks out for NaN apart, off the chain of steps. */
+#define RED_NAME(x) TMPL_PASTE2(x, RED)
+
+/* Lane j takes in elements j, j + LANES, ... */
+static void RED_NAME(lanes)(A *acc, const T *x, int64_t n, A center) {
+    A a[LANES];
+    int64_t i = 0;
+    (void)center;
+#ifdef RED_PICK
+    red_mask bad[LANES] = {0};
+    memcpy(a, acc, sizeof a);
+    for (; i + LANES <= n; i += LANES) {
+        TMPL_VECTOR
+        for (int j = 0; j < LANES; j++) {
+            A v = LOAD(x[i + j]);
+            a[j] = RED_PICK(a[j], v);
+            bad[j] |= v != v;
+        }
+    }
+    for (int j = 0; j < LANES; j++) acc[j] = bad[j] ? (A)NAN : a[j];
+    memcpy(a, acc, sizeof a);
+#else
+    memcpy(a, acc, sizeof a);
+    for (; i + LANES <= n; i += LANES) {
+        TMPL_VECTOR
+        for (int j = 0; j < LANES; j++) a[j] = RED_STEP(a[j], LOAD(x[i + j]));
+    }
+#endif
+    for (int j = 0; i + j < n; j++) a[j] = RED_STEP(a[j], LOAD(x[i + j]));
+    memcpy(acc, a, sizeof a);
+}
+
+/* Column j takes in x[j]. */
+static void RED_NAME(columns)(A *acc, const T *x, int64_t n, const A *centers) {
+    TMPL_VECTOR
+    for (int64_t j = 0; j < n; j++) {
+        const A center = centers ? centers[j] : (A)0;
+        (void)center;
+        acc[j] = RED_STEP(acc[j], LOAD(x[j]));
+    }
+}
+
+static void RED_NAME(join)(A *a, const A *b, int64_t n) {
+    TMPL_VECTOR
+    for (int64_t j = 0; j < n; j++) a[j] = RED_JOIN(a[j], b[j]);
+}
+
+static A RED_NAME(fold)(A *a) {
+    for (int w = LANES / 2; w > 0; w /= 2) {
+        TMPL_VECTOR
+        for (int j = 0; j < w; j++) a[j] = RED_JOIN(a[j], a[j + w]);
+    }
+    return a[0];
+}
+
+static A RED_NAME(few)(const T *x, int64_t n, int64_t stride, A center) {
+    A a = RED_INIT;
+    (void)center;
+    for (int64_t i = 0; i < n; i++) {
+        const T *at = (const T *)(const void *)((const char *)x + i * stride);
+        a = RED_STEP(a, LOAD(*at));
+    }
+    return a;
+}
+
+static void RED_NAME(clear)(A *a, int64_t n) {
+    for (int64_t j = 0; j < n; j++) a[j] = RED_INIT;
+}
+
+static const red_op RED_NAME(op) = {RED_NAME(lanes), RED_NAME(columns), RED_NAME(join),
+                                    RED_NAME(fold),  RED_NAME(few),     RED_NAME(clear)};
+
+#undef RED_NAME
+#undef RED
+#undef RED_INIT
+#undef RED_STEP
+#undef RED_JOIN
+#undef RED_PICK
