@@ -109,43 +109,41 @@ void tni_node_set_out(tn_node *n, uint32_t i, const tn_tensor *t) {
     tni_out *o = tni_node_out(n, i);
     o->word = t->v.word & TN_W_ALIKE;
     o->ndim = t->v.ndim;
-    o->differentiable = tn_dtype_category(tn_view_dtype(&t->v)) >= TN_CAT_FLOAT;
+    o->differentiable = tni_is_differentiable(&t->v);
     for (int32_t d = 0; d < t->v.ndim; d++) o->shape[d] = t->v.shape[d];
 }
 
 /* ---- Freeing -----------------------------------------------------------------------------------*/
 
-/* Drops the tensors of an operator's argument struct; with `all`, everything the node owns in it. */
+static void drop_tensor(char *args, uint16_t offset) {
+    tn_tensor **slot = (tn_tensor **)(void *)(args + offset);
+    if (*slot) tn_tensor_unref(slot);
+}
+
+static void drop_list(char *args, uint16_t offset) {
+    const tn_views *list = (const void *)(args + offset);
+    for (int64_t k = 0; k < list->n; k++) tn_tensor_unref((tn_tensor **)(uintptr_t)&list->v[k]);
+}
+
+/* Drops the saved tensors of an operator's argument struct; with `all`, everything the node owns in
+ * it. */
 static void drop_args(tn_node *n, bool all) {
     const tn_op *op = n->op;
+    const tni_recipe *rc = tni_recipe_of(op); /* it was made when the call was recorded */
     char *args = tni_node_args(n);
-    for (int i = 0; i < op->nfields; i++) {
-        const tn_field *f = &op->fields[i];
-        void *p = args + f->offset;
-        bool saved = f->flags & TNI_FIELD_SAVED;
-        switch (f->kind) {
-        case TN_F_TENSOR:
-        case TN_F_TENSOR_OPT:
-        case TN_F_OPERAND:
-        case TN_F_OUT:
-            if (saved || all) tn_tensor_unref(p);
-            break;
-        case TN_F_TENSORS:
-            if (saved || all) {
-                tn_views *list = p;
-                for (int64_t k = 0; k < list->n; k++)
-                    if (list->v) tn_tensor_unref((tn_tensor **)(uintptr_t)&list->v[k]);
-            }
-            break;
-        case TN_F_STR:
-            if (all) free(*(void **)p);
-            break;
-        case TN_F_GENERATOR:
-            if (all) tn_generator_unref(p);
-            break;
-        default:
-            break;
-        }
+    for (int i = 0; i < op->nin; i++) {
+        if (!all && !(rc->in_flags[i] & TNI_FIELD_SAVED)) continue;
+        if (TN_UNLIKELY(rc->lists >> i & 1u))
+            drop_list(args, op->in_offset[i]);
+        else
+            drop_tensor(args, op->in_offset[i]);
+    }
+    for (int i = 0; i < op->nout && !rc->list_out; i++)
+        if (all || (rc->out_flags[i] & TNI_FIELD_SAVED)) drop_tensor(args, op->out_offset[i]);
+    for (int i = 0; all && i < rc->nspecial; i++) {
+        void *p = args + rc->special[i].offset;
+        if (rc->special[i].kind == TN_F_STR) free(*(void **)p);
+        if (rc->special[i].kind == TN_F_GENERATOR) tn_generator_unref(p);
     }
 }
 

@@ -1,4 +1,4 @@
-/* tape.c: makes a node of an operator call, and runs it backward.
+/* tape.c: makes a node of an operator call.
  *
  * The node keeps a copy of the call's argument struct. Of its tensors only those stay that the gradient
  * reads: inputs as references with the version they had, results as detached aliases (the result owns
@@ -8,51 +8,86 @@
 
 #include "tape_priv.h"
 
+/* ---- Recipes -----------------------------------------------------------------------------------
+ * A digest of an operator's field table, so that a record looks at nothing twice. Made once per
+ * operator; two threads may both make one, and one of them is thrown away. */
+
+const tni_recipe *tni_recipe_make(const tn_op *op) {
+    tni_recipe *r = calloc(1, sizeof *r + sizeof r->special[0] * op->nfields);
+    const void *none = NULL;
+    if (!r) {
+        tn_fail(TN_E_MEMORY, -1, "out of memory");
+        return NULL;
+    }
+    for (int i = 0; i < op->nin; i++) {
+        const tn_field *f = &op->fields[op->in_field[i]];
+        r->in_flags[i] = f->flags;
+        if (f->kind == TN_F_TENSORS) r->lists |= (uint8_t)(1u << i);
+    }
+    for (int i = 0; i < op->nout; i++) r->out_flags[i] = op->fields[op->out_field[i]].flags;
+    for (int i = 0; i < op->nfields; i++) {
+        const tn_field *f = &op->fields[i];
+        bool ints = f->kind == TN_F_INTS || f->kind == TN_F_DIMS;
+        if (!ints && f->kind != TN_F_STR && f->kind != TN_F_GENERATOR) continue;
+        r->special[r->nspecial].offset = f->offset;
+        r->special[r->nspecial++].kind = f->kind;
+    }
+    bool made_of_others = op->info.kind == TN_OP_COMPOSITE || op->info.kind == TN_OP_VIEW;
+    r->list_out = (op->flags & TNI_OP_LIST_OUT) != 0;
+    r->may_return_input = made_of_others && op->nin > 0 && op->nout == 1 && !(r->lists & 1u) &&
+                          !r->list_out && !(r->in_flags[0] & TNI_FIELD_MUTATED);
+    _Atomic(const void *) *slot = (_Atomic(const void *) *)(uintptr_t)&op->recipe;
+    if (atomic_compare_exchange_strong_explicit(slot, &none, r, memory_order_acq_rel,
+                                                memory_order_acquire))
+        return r;
+    free(r);
+    return none;
+}
+
 /* ---- Sizes -------------------------------------------------------------------------------------*/
 
+static inline tn_tensor *input_at(const tn_op *op, const void *args, int i) {
+    const char *p = (const char *)args + op->in_offset[i];
+    return *(tn_tensor *const *)(const void *)p;
+}
+static inline const tn_views *list_at(const tn_op *op, const void *args, int i) {
+    return (const void *)((const char *)args + op->in_offset[i]);
+}
+
 typedef struct sizes {
-    uint32_t nedges, nouts;
+    uint32_t nedges;
     int32_t dims;
     size_t blob; /* int lists, arrays of tensor lists, numbers */
 } sizes;
 
-static const tn_tensor *input_at(const tn_op *op, const void *args, int i) {
-    const char *p = (const char *)args + op->fields[op->in_field[i]].offset;
-    return *(const tn_tensor *const *)(const void *)p;
-}
-
-static void measure(const tn_op *op, const void *args, tn_tensor *const *outs, int nout, sizes *s) {
-    s->nedges = 0;
-    s->nouts = (uint32_t)nout;
-    s->dims = 0;
-    s->blob = 0;
+static sizes measure(const tn_op *op, const tni_recipe *rc, const void *args,
+                     tn_tensor *const *outs, int nout) {
+    sizes s = {op->nin, 0, 0};
     for (int i = 0; i < nout; i++)
-        if (outs[i] && outs[i]->v.ndim > s->dims) s->dims = outs[i]->v.ndim;
+        if (outs[i] && outs[i]->v.ndim > s.dims) s.dims = outs[i]->v.ndim;
     for (int i = 0; i < op->nin; i++) {
-        const tn_field *f = &op->fields[op->in_field[i]];
-        if (f->kind == TN_F_TENSORS) {
-            const tn_views *list = (const void *)((const char *)args + f->offset);
-            s->nedges += (uint32_t)list->n;
-            s->blob += sizeof(void *) * (size_t)list->n;
+        if (TN_UNLIKELY(rc->lists >> i & 1u)) {
+            int64_t n = list_at(op, args, i)->n;
+            s.nedges += (uint32_t)n - 1;
+            s.blob += sizeof(void *) * (size_t)n;
         } else {
             const tn_tensor *t = input_at(op, args, i);
-            s->nedges++;
-            if (t && (t->flags & TNI_T_STACK)) s->blob += 16;
+            if (t && (t->flags & TNI_T_STACK)) s.blob += 16;
         }
     }
-    if (op->info.kind == TN_OP_POINTWISE) return; /* has no lists of numbers */
-    for (int i = 0; i < op->nfields; i++) {
-        const tn_field *f = &op->fields[i];
-        if (f->kind != TN_F_INTS && f->kind != TN_F_DIMS) continue;
-        const tn_ints *list = (const void *)((const char *)args + f->offset);
-        if (list->n > 0) s->blob += sizeof(int64_t) * (size_t)list->n;
+    for (int i = 0; i < rc->nspecial; i++) {
+        const tn_ints *list = (const void *)((const char *)args + rc->special[i].offset);
+        if (rc->special[i].kind != TN_F_STR && rc->special[i].kind != TN_F_GENERATOR && list->n > 0)
+            s.blob += sizeof(int64_t) * (size_t)list->n;
     }
+    return s;
 }
 
 /* ---- Saving ------------------------------------------------------------------------------------*/
 
 typedef struct recorder {
     tn_node *n;
+    const tni_recipe *rc;
     const void *from; /* the call's arguments */
     char *blob;       /* free room in the node */
     tni_hook_set *hooks;
@@ -82,9 +117,9 @@ static tn_status save_geometry(const tn_tensor *t, tn_tensor **ret_slot) {
                           t->v.strides, ret_slot);
 }
 
-static bool gradient_reads(const tn_field *f, unsigned active) {
-    unsigned readers = (unsigned)f->flags >> TNI_FIELD_READERS_SHIFT;
-    return (f->flags & TNI_FIELD_SAVED) && (readers == 0 || (readers & active));
+static inline bool gradient_reads(uint32_t flags, unsigned active) {
+    uint32_t readers = flags >> TNI_FIELD_READERS_SHIFT;
+    return (flags & TNI_FIELD_SAVED) && (readers == 0 || (readers & active));
 }
 
 static tn_status save_whole(recorder *r, tn_tensor *t, uint32_t slot, tn_tensor **ret_slot) {
@@ -98,22 +133,22 @@ static tn_status save_whole(recorder *r, tn_tensor *t, uint32_t slot, tn_tensor 
     return TN_OK;
 }
 
-static tn_status save_input(recorder *r, const tn_field *f, tn_tensor *t, uint32_t edge,
+static tn_status save_input(recorder *r, uint32_t flags, tn_tensor *t, uint32_t edge,
                             tn_tensor **ret_slot) {
-    if (gradient_reads(f, r->active)) {
+    if (gradient_reads(flags, r->active)) {
         if (t->flags & TNI_T_STACK) return save_number(r, t, ret_slot);
         if (r->inplace && t == r->out0 && r->original) t = r->original;
         return save_whole(r, t, edge, ret_slot);
     }
-    if (f->flags & TNI_FIELD_SAVED_SHAPE) return save_geometry(t, ret_slot);
+    if (flags & TNI_FIELD_SAVED_SHAPE) return save_geometry(t, ret_slot);
     return TN_OK;
 }
 
 /* A result: an alias that does not own the node. Its history is put back when it is unpacked. */
-static tn_status save_output(recorder *r, const tn_field *f, tn_tensor *t, uint32_t slot,
+static tn_status save_output(recorder *r, uint32_t flags, tn_tensor *t, uint32_t slot,
                              tn_tensor **ret_slot) {
-    if (!gradient_reads(f, r->active)) {
-        if (f->flags & TNI_FIELD_SAVED_SHAPE) return save_geometry(t, ret_slot);
+    if (!gradient_reads(flags, r->active)) {
+        if (flags & TNI_FIELD_SAVED_SHAPE) return save_geometry(t, ret_slot);
         return TN_OK;
     }
     tn_tensor *alias;
@@ -135,114 +170,133 @@ static void clear_pointers(recorder *r) {
     const tn_op *op = r->n->op;
     char *args = tni_node_args(r->n);
     *(const void **)(void *)args = NULL; /* the plan */
-    for (int i = 0; i < op->nfields; i++) {
-        const tn_field *f = &op->fields[i];
-        void *p = args + f->offset;
-        tn_views *list = p;
-        switch (f->kind) {
-        case TN_F_TENSOR:
-        case TN_F_TENSOR_OPT:
-        case TN_F_OPERAND:
-        case TN_F_OUT:
-        case TN_F_STR:
-        case TN_F_GENERATOR:
-            *(void **)p = NULL;
-            break;
-        case TN_F_TENSORS:
-            memset(r->blob, 0, sizeof(void *) * (size_t)list->n);
+    for (int i = 0; i < op->nin; i++) {
+        void *p = args + op->in_offset[i];
+        if (TN_UNLIKELY(r->rc->lists >> i & 1u)) {
+            tn_views *list = p;
+            size_t bytes = sizeof(void *) * (size_t)list->n;
+            memset(r->blob, 0, bytes);
             list->v = (tn_view *const *)(void *)r->blob;
-            r->blob += sizeof(void *) * (size_t)list->n;
-            break;
-        case TN_F_OUTS:
-            *list = (tn_views){NULL, 0};
-            break;
-        default:
-            break;
+            r->blob += bytes;
+        } else {
+            *(void **)p = NULL;
         }
+    }
+    for (int i = 0; i < op->nout; i++) {
+        void *p = args + op->out_offset[i];
+        if (TN_UNLIKELY(r->rc->list_out))
+            *(tn_views *)p = (tn_views){NULL, 0};
+        else
+            *(void **)p = NULL;
+    }
+    for (int i = 0; i < r->rc->nspecial; i++) {
+        void *p = args + r->rc->special[i].offset;
+        if (r->rc->special[i].kind == TN_F_STR || r->rc->special[i].kind == TN_F_GENERATOR)
+            *(void **)p = NULL;
     }
 }
 
-static tn_status copy_plain(recorder *r) {
-    const tn_op *op = r->n->op;
+static tn_status copy_text(const char *text, void *slot) {
+    if (!text) return TN_OK;
+    size_t bytes = strlen(text) + 1;
+    char *copy = malloc(bytes);
+    if (!copy) return tn_fail(TN_E_MEMORY, -1, "out of memory");
+    memcpy(copy, text, bytes);
+    *(char **)slot = copy;
+    return TN_OK;
+}
+
+static tn_status copy_special(recorder *r) {
     char *args = tni_node_args(r->n);
-    for (int i = 0; i < op->nfields; i++) {
-        const tn_field *f = &op->fields[i];
-        void *p = args + f->offset;
-        const void *from = (const char *)r->from + f->offset;
-        if (f->kind == TN_F_INTS || f->kind == TN_F_DIMS) {
+    for (int i = 0; i < r->rc->nspecial; i++) {
+        void *p = args + r->rc->special[i].offset;
+        const void *from = (const char *)r->from + r->rc->special[i].offset;
+        if (r->rc->special[i].kind == TN_F_STR) {
+            TN_TRY(copy_text(*(const char *const *)from, p));
+        } else if (r->rc->special[i].kind == TN_F_GENERATOR) {
+            *(tn_generator **)p = tn_generator_ref(*(tn_generator *const *)from);
+        } else {
             tn_ints *list = p;
             if (list->n <= 0) continue;
             size_t bytes = sizeof(int64_t) * (size_t)list->n;
             memcpy(r->blob, list->v, bytes);
             list->v = (const int64_t *)(void *)r->blob;
             r->blob += bytes;
-        } else if (f->kind == TN_F_STR) {
-            const char *text = *(const char *const *)from;
-            if (!text) continue;
-            char *copy = malloc(strlen(text) + 1);
-            if (!copy) return tn_fail(TN_E_MEMORY, -1, "out of memory");
-            strcpy(copy, text);
-            *(char **)p = copy;
-        } else if (f->kind == TN_F_GENERATOR) {
-            *(tn_generator **)p = tn_generator_ref(*(tn_generator *const *)from);
         }
+    }
+    return TN_OK;
+}
+
+static tn_status save_list(recorder *r, int i, uint32_t edge) {
+    const tn_views *list = list_at(r->n->op, r->from, i);
+    const tn_views *mine = list_at(r->n->op, tni_node_args(r->n), i);
+    for (int64_t k = 0; k < list->n; k++, edge++) {
+        tn_tensor **slot = (tn_tensor **)(uintptr_t)&mine->v[k];
+        if (list->v[k]) TN_TRY(save_input(r, r->rc->in_flags[i], tni_t(list->v[k]), edge, slot));
     }
     return TN_OK;
 }
 
 static tn_status save_all(recorder *r, tn_tensor *const *outs) {
     const tn_op *op = r->n->op;
+    const uint32_t some = TNI_FIELD_SAVED | TNI_FIELD_SAVED_SHAPE;
     char *args = tni_node_args(r->n);
     uint32_t edge = 0;
     for (int i = 0; i < op->nin; i++) {
-        const tn_field *f = &op->fields[op->in_field[i]];
-        if (f->kind == TN_F_TENSORS) {
-            const tn_views *list = (const void *)((const char *)r->from + f->offset);
-            const tn_views *mine = (const void *)(args + f->offset);
-            for (int64_t k = 0; k < list->n; k++, edge++) {
-                tn_tensor **slot = (tn_tensor **)(uintptr_t)&mine->v[k];
-                if (list->v[k]) TN_TRY(save_input(r, f, tni_t(list->v[k]), edge, slot));
-            }
-        } else {
-            tn_tensor *t = (tn_tensor *)(uintptr_t)input_at(op, r->from, i);
-            tn_tensor **slot = (tn_tensor **)(void *)(args + f->offset);
-            if (t) TN_TRY(save_input(r, f, t, edge, slot));
-            edge++;
+        uint32_t flags = r->rc->in_flags[i];
+        if (TN_UNLIKELY(r->rc->lists >> i & 1u)) {
+            TN_TRY(save_list(r, i, edge));
+            edge += (uint32_t)list_at(op, r->from, i)->n;
+            continue;
         }
+        tn_tensor *t = input_at(op, r->from, i);
+        tn_tensor **slot = (tn_tensor **)(void *)(args + op->in_offset[i]);
+        if ((flags & some) && t) TN_TRY(save_input(r, flags, t, edge, slot));
+        edge++;
     }
-    if (op->flags & TNI_OP_LIST_OUT) return TN_OK; /* gradients of lists read no results */
+    if (r->rc->list_out) return TN_OK; /* gradients of lists read no results */
     for (int i = 0; i < op->nout; i++) {
-        const tn_field *f = &op->fields[op->out_field[i]];
-        tn_tensor **slot = (tn_tensor **)(void *)(args + f->offset);
-        if (outs[i]) TN_TRY(save_output(r, f, outs[i], edge + (uint32_t)i, slot));
+        uint32_t flags = r->rc->out_flags[i];
+        tn_tensor **slot = (tn_tensor **)(void *)(args + op->out_offset[i]);
+        if ((flags & some) && outs[i])
+            TN_TRY(save_output(r, flags, outs[i], edge + (uint32_t)i, slot));
     }
     return TN_OK;
 }
 
 /* ---- Edges and outputs -------------------------------------------------------------------------*/
 
+static tn_status make_edge(recorder *r, int i, tn_tensor *t, tni_edge *e) {
+    r->active |= 1u << i;
+    /* a changed view's gradient goes to its base: tni_rebase makes that edge */
+    if (TN_UNLIKELY(r->inplace && i == 0 && tni_writes_base(t))) return TN_OK;
+    if (TN_UNLIKELY(t->v.word & TN_W_LEAFVIEW)) return tni_edge_of(t, e);
+    if (t->grad_fn) {
+        e->to = (uintptr_t)tn_node_ref(t->grad_fn);
+        e->nr = t->output_nr;
+    } else {
+        atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed);
+        e->to = (uintptr_t)t | TNI_LEAF;
+    }
+    return TN_OK;
+}
+
 static tn_status make_edges(recorder *r) {
     const tn_op *op = r->n->op;
     tni_edge *e = tni_node_edges(r->n);
     for (int i = 0; i < op->nin; i++) {
-        const tn_field *f = &op->fields[op->in_field[i]];
-        bool diff = f->flags & TNI_FIELD_DIFF;
-        const tn_tensor *one = NULL, *const *list = &one;
-        int64_t n = 1;
-        if (f->kind == TN_F_TENSORS) {
-            const tn_views *views = (const void *)((const char *)r->from + f->offset);
-            list = (const tn_tensor *const *)(const void *)views->v;
-            n = views->n;
-        } else {
-            one = input_at(op, r->from, i);
+        bool diff = r->rc->in_flags[i] & TNI_FIELD_DIFF;
+        if (TN_UNLIKELY(r->rc->lists >> i & 1u)) {
+            const tn_views *list = list_at(op, r->from, i);
+            for (int64_t k = 0; k < list->n; k++, e++) {
+                tn_tensor *t = tni_t(list->v[k]);
+                if (diff && t && (t->v.word & TN_W_GRAD)) TN_TRY(make_edge(r, i, t, e));
+            }
+            continue;
         }
-        for (int64_t k = 0; k < n; k++, e++) {
-            if (!diff || !list[k] || !(list[k]->v.word & TN_W_GRAD)) continue;
-            if (i < 32) r->active |= 1u << i;
-            /* a changed view's gradient goes to its base: tni_rebase makes that edge */
-            if (r->inplace && i == 0 && tni_writes_base(list[k])) continue;
-            TN_TRY(tni_edge_of((tn_tensor *)(uintptr_t)list[k], e));
-        }
+        tn_tensor *t = input_at(op, r->from, i);
+        if (diff && t && (t->v.word & TN_W_GRAD)) TN_TRY(make_edge(r, i, t, e));
+        e++;
     }
     return TN_OK;
 }
@@ -255,15 +309,10 @@ void tni_set_grad_fn(tn_tensor *t, tn_node *n, uint32_t nr) {
     if (old) tni_node_unref(old);
 }
 
-static bool differentiable(const tn_tensor *t) {
-    return tn_dtype_category(tn_view_dtype(&t->v)) >= TN_CAT_FLOAT;
-}
-
-/* Reads the mark of outputs that carry no gradient although their dtype could. */
 static tn_status set_outputs(recorder *r, tn_tensor *const *outs, int nout) {
     for (int i = 0; i < nout; i++) {
         tn_tensor *o = outs[i];
-        if (!o || !differentiable(o)) continue;
+        if (!o || !tni_is_differentiable(&o->v)) continue;
         if (r->inplace && i == 0)
             TN_TRY(tni_rebase(o, r->n, 0));
         else
@@ -296,40 +345,35 @@ static tn_status fill(recorder *r, tn_tensor *const *outs, int nout) {
             *tni_node_out(n, (uint32_t)i) = (tni_out){0, 0, 0};
         }
     }
-    if (n->op->info.kind != TN_OP_POINTWISE || (n->op->flags & TNI_OP_HAS_TEXT)) TN_TRY(copy_plain(r));
+    if (r->rc->nspecial) TN_TRY(copy_special(r));
     TN_TRY(save_all(r, outs));
     if (TN_UNLIKELY(tni_tls.detect_anomaly)) TN_TRY(note_where(n));
     return set_outputs(r, outs, nout);
 }
 
-/* A composite may hand back its input as it is: then there is nothing to record. */
-static bool returns_input(const tn_op *op, const void *args, tn_tensor *const *outs, int nout) {
-    if (op->info.kind != TN_OP_COMPOSITE && op->info.kind != TN_OP_VIEW) return false;
-    if (op->nin == 0 || nout != 1) return false;
-    const tn_field *f = &op->fields[op->in_field[0]];
-    return f->kind != TN_F_TENSORS && !(f->flags & TNI_FIELD_MUTATED) &&
-           input_at(op, args, 0) == outs[0];
-}
-
 tn_status tni_record(const tn_op *op, const void *args, tn_tensor *const *outs, int nout) {
-    sizes s;
     recorder r;
-    if (TN_UNLIKELY(tni_tls.inference) || returns_input(op, args, outs, nout)) return TN_OK;
-    measure(op, args, outs, nout, &s);
-    r.n = tni_node_new(TNI_NODE_OP, op, s.nedges, s.nouts, s.dims, op->args_bytes,
-                       s.nedges + s.nouts, s.blob);
+    r.rc = tni_recipe_of(op);
+    if (TN_UNLIKELY(!r.rc)) return TN_E_MEMORY;
+    if (TN_UNLIKELY(tni_tls.inference)) return TN_OK;
+    r.out0 = nout > 0 ? outs[0] : NULL;
+    bool first = op->nin > 0 && !(r.rc->lists & 1u) && r.out0 && input_at(op, args, 0) == r.out0;
+    /* a composite may hand back its input as it is: then there is nothing to record */
+    if (TN_UNLIKELY(first && r.rc->may_return_input)) return TN_OK;
+    sizes s = measure(op, r.rc, args, outs, nout);
+    uint32_t versions = s.nedges + (uint32_t)nout;
+    r.n = tni_node_new(TNI_NODE_OP, op, s.nedges, (uint32_t)nout, s.dims, op->args_bytes, versions,
+                       s.blob);
     if (TN_UNLIKELY(!r.n)) return TN_E_MEMORY;
     memcpy(tni_node_args(r.n), args, op->args_bytes);
-    if (op->flags & TNI_OP_LIST_OUT) r.n->flags |= TNI_NODE_LIST_OUT;
+    if (r.rc->list_out) r.n->flags |= TNI_NODE_LIST_OUT;
     r.from = args;
-    r.blob = tni_node_blob(r.n, s.nedges + s.nouts);
+    r.blob = tni_node_blob(r.n, versions);
     r.active = 0;
     r.hooks = tni_agt.saved_hooks;
-    r.out0 = nout > 0 ? outs[0] : NULL;
-    r.inplace = op->nin > 0 && op->fields[op->in_field[0]].kind != TN_F_TENSORS && r.out0 &&
-                input_at(op, args, 0) == r.out0;
+    r.inplace = first;
     r.original = NULL;
-    if (r.inplace && tni_agt.original_of == r.out0) {
+    if (TN_UNLIKELY(first && tni_agt.original_of == r.out0)) {
         r.original = tni_agt.original;
         tni_agt.original = NULL;
         tni_agt.original_of = NULL;
@@ -339,187 +383,6 @@ tn_status tni_record(const tn_op *op, const void *args, tn_tensor *const *outs, 
     tn_tensor_unref(&r.original);
     tni_node_unref(r.n);
     return st;
-}
-
-/* ---- Backward of one operator ------------------------------------------------------------------*/
-
-/* Copies of pointers that one gradient call sees instead of the saved ones. */
-typedef struct unpacked {
-    _Alignas(16) char args[768];
-    tn_tensor **temps;
-    uint32_t ntemps;
-} unpacked;
-
-static tn_status fail_used_up(void) {
-    return tn_fail(TN_E_STATE, -1,
-                   "Trying to backward through the graph a second time (or directly access saved "
-                   "tensors after they have already been freed). Saved intermediate values of the "
-                   "graph are freed when you call .backward() or autograd.grad(). Specify "
-                   "retain_graph=True if you need to backward through the graph a second time or if "
-                   "you need to access saved tensors after calling backward.");
-}
-
-/* Which field and list position a version slot stands for. */
-static void *slot_of(const tn_node *n, char *args, uint32_t slot) {
-    const tn_op *op = n->op;
-    uint32_t at = 0;
-    for (int i = 0; i < op->nin; i++) {
-        const tn_field *f = &op->fields[op->in_field[i]];
-        if (f->kind == TN_F_TENSORS) {
-            const tn_views *list = (const void *)(args + f->offset);
-            if (slot < at + (uint32_t)list->n) return (void *)(uintptr_t)&list->v[slot - at];
-            at += (uint32_t)list->n;
-        } else {
-            if (slot == at) return args + f->offset;
-            at++;
-        }
-    }
-    return args + op->fields[op->out_field[slot - at]].offset;
-}
-
-/* The node that made an edge's tensor, for messages; NULL for leaves. */
-static const tn_node *maker_of(const tn_node *n, uint32_t edge) {
-    return edge < n->nedges ? tni_key_node(tni_node_edges(n)[edge].to) : n;
-}
-
-static tn_status check_versions(const tn_node *n, const tn_node *owner) {
-    const tn_op *op = n->op;
-    const char *args = tni_node_args(n);
-    const uint32_t *versions = tni_node_versions(n);
-    uint32_t at = 0;
-    for (int i = 0; i < op->nin; i++) {
-        const tn_field *f = &op->fields[op->in_field[i]];
-        const tn_tensor *one = NULL, *const *list = &one;
-        int64_t count = 1;
-        if (f->kind == TN_F_TENSORS) {
-            const tn_views *views = (const void *)(args + f->offset);
-            list = (const tn_tensor *const *)(const void *)views->v;
-            count = views->n;
-        } else {
-            one = input_at(op, args, i);
-        }
-        for (int64_t k = 0; k < count; k++, at++) {
-            const tn_tensor *t = list[k];
-            if (!t || !t->storage || tn_tensor_version(t) == versions[at]) continue;
-            tni_edge e = tni_node_edges(owner)[at];
-            TN_TRY(tni_check_version(t, versions[at], maker_of(owner, at), e.nr));
-        }
-    }
-    if (op->flags & TNI_OP_LIST_OUT) return TN_OK;
-    for (int i = 0; i < op->nout; i++, at++) {
-        const char *p = args + op->fields[op->out_field[i]].offset;
-        const tn_tensor *t = *(const tn_tensor *const *)(const void *)p;
-        if (t && t->storage) TN_TRY(tni_check_version(t, versions[at], n, (uint32_t)i));
-    }
-    return TN_OK;
-}
-
-static tn_status add_temp(unpacked *u, tn_tensor *t) {
-    tn_tensor **grown = realloc(u->temps, sizeof *grown * (u->ntemps + 1));
-    if (!grown) {
-        tn_tensor_unref(&t);
-        return tn_fail(TN_E_MEMORY, -1, "out of memory");
-    }
-    u->temps = grown;
-    grown[u->ntemps++] = t;
-    return TN_OK;
-}
-
-/* A saved result with its place in the graph, for a backward that is recorded itself. */
-static tn_status with_history(const tn_tensor *saved, tn_node *owner, uint32_t nr,
-                              tn_tensor **ret_tensor) {
-    tn_tensor *t;
-    TN_TRY(tni_detach(saved, &t));
-    if (owner->kind == TNI_NODE_SLICES) {
-        tn_status st = tni_slices_history(owner, t);
-        if (st != TN_OK) {
-            tn_tensor_unref(&t);
-            return st;
-        }
-    } else if (tni_node_out(owner, nr)->differentiable) {
-        tni_set_grad_fn(t, owner, nr);
-    }
-    *ret_tensor = t;
-    return TN_OK;
-}
-
-static tn_status unpack(tn_node *n, tn_node *owner, unpacked *u) {
-    const tn_op *op = n->op;
-    memcpy(u->args, tni_node_args(n), op->args_bytes);
-    for (uint32_t i = 0; n->extra && i < n->extra->npacked; i++) {
-        tn_tensor *t;
-        const tni_packed_tensor *p = &n->extra->packed[i];
-        TN_TRY(tni_unpack(p, &t));
-        TN_TRY(add_temp(u, t));
-        *(tn_tensor **)slot_of(n, u->args, p->slot) = t;
-    }
-    if (tni_tls.no_grad || (op->flags & TNI_OP_LIST_OUT)) return TN_OK;
-    for (int i = 0; i < op->nout; i++) {
-        tn_tensor **slot = (tn_tensor **)(void *)(u->args + op->fields[op->out_field[i]].offset);
-        tn_tensor *t;
-        if (!*slot || !(*slot)->storage) continue;
-        TN_TRY(with_history(*slot, owner, (uint32_t)i, &t));
-        *slot = t;
-        TN_TRY(add_temp(u, t));
-    }
-    return TN_OK;
-}
-
-static tn_status zeros_where_none(const tn_node *n, tn_tensor **g, uint64_t *ret_made) {
-    if (n->flags & TNI_NODE_LIST_OUT) return TN_OK;
-    for (uint32_t i = 0; i < n->nouts && i < 64; i++) {
-        const tni_out *o = tni_node_out(n, i);
-        if (g[i] || !o->differentiable) continue;
-        TN_TRY(tni_constant(0.0, o->word, o->ndim, o->shape, &g[i]));
-        *ret_made |= UINT64_C(1) << i;
-    }
-    return TN_OK;
-}
-
-tn_status tni_op_apply(tn_node *n, tn_node *owner, tn_tensor **g, uint64_t needs, tn_tensor **ret) {
-    const tn_op *op = n->op;
-    uint64_t made = 0;
-    if (n->flags & TNI_NODE_USED_UP) return fail_used_up();
-    if (n->flags & TNI_NODE_HAS_SAVED) TN_TRY(check_versions(n, owner));
-    tn_gctx c = {op, tni_node_args(n), g, needs, ret};
-    tn_status st = n->nouts > 1 ? zeros_where_none(n, g, &made) : TN_OK;
-    bool special = (n->flags & TNI_NODE_HAS_SAVED) && (!tni_tls.no_grad || n->extra);
-    if (st == TN_OK && special) {
-        unpacked u;
-        u.temps = NULL;
-        u.ntemps = 0;
-        st = unpack(n, owner, &u);
-        c.args = u.args;
-        if (st == TN_OK) st = op->grad(&c);
-        for (uint32_t i = 0; i < u.ntemps; i++) tn_tensor_unref(&u.temps[i]);
-        free(u.temps);
-    } else if (st == TN_OK) {
-        st = op->grad(&c);
-    }
-    for (uint32_t i = 0; i < n->nouts && i < 64; i++)
-        if (made >> i & 1u) tn_tensor_unref(&g[i]);
-    return st;
-}
-
-tn_status tn_node_saved(tn_node *n, const char *name, tn_tensor **ret_tensor) {
-    if (!n || n->kind != TNI_NODE_OP)
-        return tn_fail(TN_E_VALUE, 0, "only the nodes of operators save tensors by name");
-    const tn_op *op = n->op;
-    if (n->flags & TNI_NODE_USED_UP) return fail_used_up();
-    TN_TRY(check_versions(n, n));
-    tn_tensor *found = NULL;
-    for (int i = 0; i < op->nfields; i++) {
-        const tn_field *f = &op->fields[i];
-        bool tensor = f->kind <= TN_F_TENSOR_OPT || f->kind == TN_F_OPERAND || f->kind == TN_F_OUT;
-        if (!tensor || strcmp(f->name, name) != 0) continue;
-        const char *p = (const char *)tni_node_args(n) + f->offset;
-        found = *(tn_tensor *const *)(const void *)p;
-        if (found && f->kind == TN_F_OUT && found->storage)
-            return with_history(found, n, (uint32_t)(i - op->out_field[0]), ret_tensor);
-    }
-    if (found && !found->storage) found = NULL;
-    *ret_tensor = tn_tensor_ref(found);
-    return TN_OK;
 }
 
 /* ---- Hooks into dispatch -----------------------------------------------------------------------*/

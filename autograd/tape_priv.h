@@ -31,6 +31,32 @@ tni_edge tni_edge_copy(tni_edge e);
 /* Where t's gradient goes; brings the history of views up to date first. */
 tn_status tni_edge_of(tn_tensor *t, tni_edge *ret_edge);
 
+/* ---- Operators ---------------------------------------------------------------------------------*/
+
+/* What a record needs to know of an operator's fields. */
+typedef struct tni_recipe {
+    uint16_t in_flags[TN_MAX_OPERANDS]; /* TNI_FIELD_* of each tensor input */
+    uint16_t out_flags[TNI_MAX_OUTS];
+    uint8_t lists; /* bit i: input i is a list */
+    uint8_t list_out, may_return_input;
+    uint8_t nspecial;
+    struct {
+        uint16_t offset, kind;
+    } special[]; /* lists of numbers, texts, generators */
+} tni_recipe;
+const tni_recipe *tni_recipe_make(const tn_op *op); /* NULL: out of memory */
+static inline const tni_recipe *tni_recipe_of(const tn_op *op) {
+    const tni_recipe *r = atomic_load_explicit(&op->recipe, memory_order_acquire);
+    return TN_LIKELY(r != NULL) ? r : tni_recipe_make(op);
+}
+
+/* Its dtype can carry a gradient. */
+static inline bool tni_is_differentiable(const tn_view *v) {
+    int32_t dtype = tn_view_dtype(v);
+    return dtype < TN_DTYPE_BUILTIN_COUNT ? dtype >= TN_F16
+                                          : tn_dtype_category(dtype) >= TN_CAT_FLOAT;
+}
+
 /* ---- Nodes -------------------------------------------------------------------------------------*/
 
 enum tni_node_kind { TNI_NODE_OP, TNI_NODE_HOST, TNI_NODE_SLICES };

@@ -224,6 +224,7 @@ struct tn_op {
     const char *formula; /* gradient text, for people */
     const char *doc;
     _Atomic(tn_row *) row[TN_DEVICE_SLOTS]; /* NULL: no kernel on this device */
+    _Atomic(const void *) recipe; /* autograd's digest of the fields, made at the first record */
 };
 extern tn_op tni_ops[];           /* generated */
 extern const int tni_op_count;

@@ -249,8 +249,6 @@ def op_flags(op: Op) -> str:
         flags.append("TNI_OP_BOOL_INPUT")
     if any(a.type in ("Dim", "Dim?") for a in op.args):
         flags.append("TNI_OP_HAS_DIM")
-    if any(a.type in ("str", "str?", "Generator?") for a in op.args):
-        flags.append("TNI_OP_HAS_TEXT")
     return " | ".join(flags) or "0"
 
 

@@ -68,7 +68,6 @@ typedef struct tn_field {
 #define TNI_OP_NO_OUT 0x40u
 #define TNI_OP_RANDOM 0x80u
 #define TNI_OP_HAS_DIM 0x100u /* some field is a TN_F_DIM or TN_F_DIM_OPT */
-#define TNI_OP_HAS_TEXT 0x200u /* some field is a TN_F_STR or TN_F_GENERATOR */
 #define TNI_OP_BOOL_INPUT 0x200u /* some operand has TNI_FIELD_BOOL_INPUT */
 
 typedef struct tn_op_meta {

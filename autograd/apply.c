@@ -1,0 +1,189 @@
+/* apply.c: runs the gradient of one recorded operator call: checks what was saved, puts back the history of
+ * results where the pass is recorded itself, fills in zeros where no gradient came. */
+#include <stdlib.h>
+
+#include "tape_priv.h"
+
+static const tn_tensor *input_at(const tn_op *op, const void *args, int i) {
+    const char *p = (const char *)args + op->in_offset[i];
+    return *(const tn_tensor *const *)(const void *)p;
+}
+
+/* Copies of pointers that one gradient call sees instead of the saved ones. */
+typedef struct unpacked {
+    _Alignas(16) char args[768];
+    tn_tensor **temps;
+    uint32_t ntemps;
+} unpacked;
+
+static tn_status fail_used_up(void) {
+    return tn_fail(TN_E_STATE, -1,
+                   "Trying to backward through the graph a second time (or directly access saved "
+                   "tensors after they have already been freed). Saved intermediate values of the "
+                   "graph are freed when you call .backward() or autograd.grad(). Specify "
+                   "retain_graph=True if you need to backward through the graph a second time or if "
+                   "you need to access saved tensors after calling backward.");
+}
+
+/* Which field and list position a version slot stands for. */
+static void *slot_of(const tn_node *n, char *args, uint32_t slot) {
+    const tn_op *op = n->op;
+    uint32_t at = 0;
+    for (int i = 0; i < op->nin; i++) {
+        const tn_field *f = &op->fields[op->in_field[i]];
+        if (f->kind == TN_F_TENSORS) {
+            const tn_views *list = (const void *)(args + f->offset);
+            if (slot < at + (uint32_t)list->n) return (void *)(uintptr_t)&list->v[slot - at];
+            at += (uint32_t)list->n;
+        } else {
+            if (slot == at) return args + f->offset;
+            at++;
+        }
+    }
+    return args + op->fields[op->out_field[slot - at]].offset;
+}
+
+/* The node that made an edge's tensor, for messages; NULL for leaves. */
+static const tn_node *maker_of(const tn_node *n, uint32_t edge) {
+    return edge < n->nedges ? tni_key_node(tni_node_edges(n)[edge].to) : n;
+}
+
+static tn_status check_versions(const tn_node *n, const tn_node *owner) {
+    const tn_op *op = n->op;
+    const char *args = tni_node_args(n);
+    const uint32_t *versions = tni_node_versions(n);
+    uint32_t at = 0;
+    for (int i = 0; i < op->nin; i++) {
+        const tn_field *f = &op->fields[op->in_field[i]];
+        const tn_tensor *one = NULL, *const *list = &one;
+        int64_t count = 1;
+        if (f->kind == TN_F_TENSORS) {
+            const tn_views *views = (const void *)(args + f->offset);
+            list = (const tn_tensor *const *)(const void *)views->v;
+            count = views->n;
+        } else {
+            one = input_at(op, args, i);
+        }
+        for (int64_t k = 0; k < count; k++, at++) {
+            const tn_tensor *t = list[k];
+            if (!t || !t->storage || tn_tensor_version(t) == versions[at]) continue;
+            tni_edge e = tni_node_edges(owner)[at];
+            TN_TRY(tni_check_version(t, versions[at], maker_of(owner, at), e.nr));
+        }
+    }
+    if (op->flags & TNI_OP_LIST_OUT) return TN_OK;
+    for (int i = 0; i < op->nout; i++, at++) {
+        const char *p = args + op->fields[op->out_field[i]].offset;
+        const tn_tensor *t = *(const tn_tensor *const *)(const void *)p;
+        if (t && t->storage) TN_TRY(tni_check_version(t, versions[at], n, (uint32_t)i));
+    }
+    return TN_OK;
+}
+
+static tn_status add_temp(unpacked *u, tn_tensor *t) {
+    tn_tensor **grown = realloc(u->temps, sizeof *grown * (u->ntemps + 1));
+    if (!grown) {
+        tn_tensor_unref(&t);
+        return tn_fail(TN_E_MEMORY, -1, "out of memory");
+    }
+    u->temps = grown;
+    grown[u->ntemps++] = t;
+    return TN_OK;
+}
+
+/* A saved result with its place in the graph, for a backward that is recorded itself. */
+static tn_status with_history(const tn_tensor *saved, tn_node *owner, uint32_t nr,
+                              tn_tensor **ret_tensor) {
+    tn_tensor *t;
+    TN_TRY(tni_detach(saved, &t));
+    if (owner->kind == TNI_NODE_SLICES) {
+        tn_status st = tni_slices_history(owner, t);
+        if (st != TN_OK) {
+            tn_tensor_unref(&t);
+            return st;
+        }
+    } else if (tni_node_out(owner, nr)->differentiable) {
+        tni_set_grad_fn(t, owner, nr);
+    }
+    *ret_tensor = t;
+    return TN_OK;
+}
+
+static tn_status unpack(tn_node *n, tn_node *owner, unpacked *u) {
+    const tn_op *op = n->op;
+    memcpy(u->args, tni_node_args(n), op->args_bytes);
+    for (uint32_t i = 0; n->extra && i < n->extra->npacked; i++) {
+        tn_tensor *t;
+        const tni_packed_tensor *p = &n->extra->packed[i];
+        TN_TRY(tni_unpack(p, &t));
+        TN_TRY(add_temp(u, t));
+        *(tn_tensor **)slot_of(n, u->args, p->slot) = t;
+    }
+    if (tni_tls.no_grad || (op->flags & TNI_OP_LIST_OUT)) return TN_OK;
+    for (int i = 0; i < op->nout; i++) {
+        tn_tensor **slot = (tn_tensor **)(void *)(u->args + op->fields[op->out_field[i]].offset);
+        tn_tensor *t;
+        if (!*slot || !(*slot)->storage) continue;
+        TN_TRY(with_history(*slot, owner, (uint32_t)i, &t));
+        *slot = t;
+        TN_TRY(add_temp(u, t));
+    }
+    return TN_OK;
+}
+
+static tn_status zeros_where_none(const tn_node *n, tn_tensor **g, uint64_t *ret_made) {
+    if (n->flags & TNI_NODE_LIST_OUT) return TN_OK;
+    for (uint32_t i = 0; i < n->nouts && i < 64; i++) {
+        const tni_out *o = tni_node_out(n, i);
+        if (g[i] || !o->differentiable) continue;
+        TN_TRY(tni_constant(0.0, o->word, o->ndim, o->shape, &g[i]));
+        *ret_made |= UINT64_C(1) << i;
+    }
+    return TN_OK;
+}
+
+tn_status tni_op_apply(tn_node *n, tn_node *owner, tn_tensor **g, uint64_t needs, tn_tensor **ret) {
+    const tn_op *op = n->op;
+    uint64_t made = 0;
+    if (n->flags & TNI_NODE_USED_UP) return fail_used_up();
+    if (n->flags & TNI_NODE_HAS_SAVED) TN_TRY(check_versions(n, owner));
+    tn_gctx c = {op, tni_node_args(n), g, needs, ret};
+    tn_status st = n->nouts > 1 ? zeros_where_none(n, g, &made) : TN_OK;
+    bool special = (n->flags & TNI_NODE_HAS_SAVED) && (!tni_tls.no_grad || n->extra);
+    if (st == TN_OK && special) {
+        unpacked u;
+        u.temps = NULL;
+        u.ntemps = 0;
+        st = unpack(n, owner, &u);
+        c.args = u.args;
+        if (st == TN_OK) st = op->grad(&c);
+        for (uint32_t i = 0; i < u.ntemps; i++) tn_tensor_unref(&u.temps[i]);
+        free(u.temps);
+    } else if (st == TN_OK) {
+        st = op->grad(&c);
+    }
+    for (uint32_t i = 0; i < n->nouts && i < 64; i++)
+        if (made >> i & 1u) tn_tensor_unref(&g[i]);
+    return st;
+}
+
+tn_status tn_node_saved(tn_node *n, const char *name, tn_tensor **ret_tensor) {
+    if (!n || n->kind != TNI_NODE_OP)
+        return tn_fail(TN_E_VALUE, 0, "only the nodes of operators save tensors by name");
+    const tn_op *op = n->op;
+    if (n->flags & TNI_NODE_USED_UP) return fail_used_up();
+    TN_TRY(check_versions(n, n));
+    tn_tensor *found = NULL;
+    for (int i = 0; i < op->nfields; i++) {
+        const tn_field *f = &op->fields[i];
+        bool tensor = f->kind <= TN_F_TENSOR_OPT || f->kind == TN_F_OPERAND || f->kind == TN_F_OUT;
+        if (!tensor || strcmp(f->name, name) != 0) continue;
+        const char *p = (const char *)tni_node_args(n) + f->offset;
+        found = *(tn_tensor *const *)(const void *)p;
+        if (found && f->kind == TN_F_OUT && found->storage)
+            return with_history(found, n, (uint32_t)(i - op->out_field[0]), ret_tensor);
+    }
+    if (found && !found->storage) found = NULL;
+    *ret_tensor = tn_tensor_ref(found);
+    return TN_OK;
+}
