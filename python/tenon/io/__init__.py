@@ -1,0 +1,1 @@
+"""Files: checkpoints, safetensors, arrays. Readers execute nothing that a file contains."""

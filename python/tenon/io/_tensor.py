@@ -1,0 +1,107 @@
+"""What the file formats need of tensors, and nothing more.
+
+A storage travels as `Block`: its bytes, from which tensors are cut. All tensors cut from one block
+share its memory.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import tenon
+from tenon import Tensor, device, dtype
+
+ITEMSIZE = {
+    "bool": 1, "uint8": 1, "int8": 1, "int16": 2, "int32": 4, "int64": 8, "float16": 2,
+    "bfloat16": 2, "float32": 4, "float64": 8, "complex64": 8, "complex128": 16,
+}  # fmt: skip
+SWAP_UNIT = {"complex64": 4, "complex128": 8}  # the two parts are swapped one by one
+
+
+def dtype_of(name: str) -> dtype:
+    return getattr(tenon, name)
+
+
+def name_of(kind: dtype) -> str:
+    """'float32' of tenon.float32."""
+    return str(kind).rpartition(".")[2]
+
+
+def swapped(data: bytearray, unit: int) -> bytearray:
+    """The bytes of every unit in reverse order."""
+    if unit == 1:
+        return data
+    result = bytearray(len(data))
+    for i in range(unit):
+        result[i::unit] = data[unit - 1 - i :: unit]
+    return result
+
+
+class Block:
+    """Memory that tensors are cut from. `data` must stay writable if the tensors are to be."""
+
+    def __init__(self, data: Any, where: device | None = None) -> None:
+        self.data = data
+        self.where = where
+        self.flat: dict[str, Tensor] = {}
+
+    def _flat(self, kind: str) -> Tensor:
+        t = self.flat.get(kind)
+        if t is None:
+            count = len(self.data) // ITEMSIZE[kind]
+            if count == 0:
+                t = tenon.empty(0, dtype=dtype_of(kind))
+            else:
+                t = tenon.frombuffer(self.data, dtype=dtype_of(kind), count=count)
+            if self.where is not None and self.where.type != "cpu":
+                t = t.to(self.where)
+            self.flat[kind] = t
+        return t
+
+    def cut(self, kind: str, shape: tuple[int, ...], strides: tuple[int, ...], at: int) -> Tensor:
+        """The tensor of that geometry, which the caller has checked against the block."""
+        flat = self._flat(kind)
+        result = tenon.empty(0, dtype=flat.dtype, device=flat.device)
+        result.set_(flat, at, shape, strides)
+        return result
+
+
+def storage_key(t: Tensor) -> tuple[str, int, int]:
+    """Equal for tensors that share memory."""
+    return str(t.device), t._storage_ptr(), t._storage_bytes()
+
+
+def elements_of(t: Tensor) -> Tensor:
+    """The elements as a packed row in the memory of the CPU."""
+    return t.detach().cpu().contiguous().reshape(-1)
+
+
+def bytes_of(flat: Tensor) -> memoryview:
+    """The bytes of a packed row; valid while the tensor lives."""
+    if flat.numel() == 0:
+        return memoryview(b"")
+    return memoryview(flat.view(tenon.uint8)).cast("B")
+
+
+def storage_row(t: Tensor) -> Tensor:
+    """The whole storage as a row of t's dtype, in the memory of the CPU."""
+    count = t._storage_bytes() // t.element_size()
+    row = tenon.empty(0, dtype=t.dtype, device=t.device)
+    row.set_(t.detach(), 0, (count,), (1,))
+    return row.cpu()
+
+
+def is_parameter(t: Tensor) -> bool:
+    from tenon.nn.parameter import Parameter
+
+    return isinstance(t, Parameter)
+
+
+def make_parameter(t: Tensor, requires_grad: bool) -> Tensor:
+    from tenon.nn.parameter import Parameter
+
+    return Parameter(t, requires_grad)
+
+
+NATIVE = sys.byteorder

@@ -1,0 +1,11 @@
+"""What is raised for a file that cannot be read, and one that cannot be written."""
+
+from __future__ import annotations
+
+
+class FileFormatError(RuntimeError):
+    """A file that is damaged, of another format, or asks for something that is refused."""
+
+
+class UnsafeContentError(FileFormatError):
+    """A file that wants to run code or build objects outside the list of plain data types."""

@@ -1,0 +1,338 @@
+"""Reads PyTorch's checkpoint files (`.pt`, `.pth`): a zip archive of one pickled structure and the
+bytes of the storages it refers to.
+
+The structure is read by tenon.io.unpickle, which runs nothing. Sizes, strides and offsets of every
+tensor are checked against the bytes that are there before a tensor is made.
+"""
+
+from __future__ import annotations
+
+import mmap as mmap_module
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+import tenon
+from tenon.io import _tensor
+from tenon.io.errors import FileFormatError, UnsafeContentError
+from tenon.io.unpickle import Global, Reader, check_key, plain_globals
+from tenon.io.zip_reader import Archive, Member
+
+STORAGES = {
+    "FloatStorage": "float32", "DoubleStorage": "float64", "HalfStorage": "float16",
+    "BFloat16Storage": "bfloat16", "LongStorage": "int64", "IntStorage": "int32",
+    "ShortStorage": "int16", "CharStorage": "int8", "ByteStorage": "uint8", "BoolStorage": "bool",
+    "ComplexFloatStorage": "complex64", "ComplexDoubleStorage": "complex128",
+}  # fmt: skip
+MAX_DIMS = 64
+MAX_STRUCTURE = 1 << 30  # bytes of data.pkl
+
+MapLocation = Callable[[Any, str], Any] | dict[Any, Any] | str | tenon.device | None
+
+
+class StorageType(Global):
+    """The class of a storage in the structure: it says the dtype; None: bytes."""
+
+    __slots__ = ("kind",)
+
+    def __init__(self, name: str, kind: str | None) -> None:
+        super().__init__(name)
+        self.kind = kind
+
+
+class Stored:
+    """A storage of the archive, with the dtype its reference claims."""
+
+    def __init__(self, block: _tensor.Block, kind: str | None) -> None:
+        self.block = block
+        self.kind = kind
+
+
+def _whole(value: Any, what: str) -> int:
+    if type(value) is not int or value < 0 or value >= 1 << 62:
+        raise FileFormatError(f"{what} is {value!r:.40}, not a number from 0 to 2^62")
+    return value
+
+
+def _sizes(value: Any, what: str) -> tuple[int, ...]:
+    if not isinstance(value, tuple | list) or len(value) > MAX_DIMS:
+        raise FileFormatError(f"{what} is no list of at most {MAX_DIMS} numbers")
+    return tuple(_whole(v, f"a number in {what}") for v in value)
+
+
+def _rebuild(
+    stored: Any, offset: Any, size: Any, stride: Any, requires_grad: Any, kind: str | None
+) -> Any:
+    """The tensor of that geometry in a storage, once all of it lies inside."""
+    if not isinstance(stored, Stored):
+        raise FileFormatError("a tensor without a storage")
+    kind = kind or stored.kind
+    if kind is None:
+        raise FileFormatError("a tensor without a dtype")
+    at = _whole(offset, "a storage offset")
+    shape, strides = _sizes(size, "a size"), _sizes(stride, "a stride")
+    if len(shape) != len(strides):
+        raise FileFormatError(f"a tensor with {len(shape)} sizes and {len(strides)} strides")
+    have = len(stored.block.data) // _tensor.ITEMSIZE[kind]
+    last = at + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+    if (0 not in shape and last >= have) or (0 in shape and at > have):
+        raise FileFormatError(
+            f"a tensor of size {shape}, stride {strides} and offset {at} does not fit its storage "
+            f"of {have} elements"
+        )
+    numel = 1
+    for n in shape:
+        numel *= n
+    if 0 not in shape and numel >= 1 << 60:
+        raise FileFormatError(f"a tensor of size {shape} is too large")
+    t = stored.block.cut(kind, shape, strides, at)
+    return t.requires_grad_() if requires_grad is True else t
+
+
+def _no_hooks(hooks: Any) -> None:
+    if hooks:
+        raise UnsafeContentError("the file holds hooks, which are code")
+
+
+def _tensor_v2(
+    stored: Any, offset: Any, size: Any, stride: Any, requires_grad: Any = False,
+    hooks: Any = None, metadata: Any = None,
+) -> Any:  # fmt: skip
+    _no_hooks(hooks)
+    del metadata
+    return _rebuild(stored, offset, size, stride, requires_grad, None)
+
+
+def _tensor_v3(
+    stored: Any, offset: Any, size: Any, stride: Any, requires_grad: Any, hooks: Any, kind: Any,
+    metadata: Any = None,
+) -> Any:  # fmt: skip
+    _no_hooks(hooks)
+    del metadata
+    if not isinstance(kind, tenon.dtype):
+        raise FileFormatError("a tensor whose dtype is no dtype")
+    return _rebuild(stored, offset, size, stride, requires_grad, _tensor.name_of(kind))
+
+
+def _parameter(data: Any, requires_grad: Any = True, hooks: Any = None) -> Any:
+    _no_hooks(hooks)
+    if not isinstance(data, tenon.Tensor):
+        raise FileFormatError("a parameter that is no tensor")
+    return _tensor.make_parameter(data, bool(requires_grad))
+
+
+def _parameter_with_state(data: Any, requires_grad: Any, hooks: Any, state: Any) -> Any:
+    result = _parameter(data, requires_grad, hooks)
+    _set_attributes(result, state)
+    return result
+
+
+def _set_attributes(target: Any, state: Any) -> None:
+    if not isinstance(state, dict) or not all(type(k) is str for k in state):
+        raise UnsafeContentError("the file gives an object a state that is no dict of attributes")
+    target.__dict__.update(state)
+
+
+def _from_type(rebuild: Any, cls: Any, args: Any, state: Any) -> Any:
+    """A tensor with attributes, or a Parameter with them."""
+    if not isinstance(rebuild, Global) or rebuild.make is None or type(args) is not tuple:
+        raise UnsafeContentError("the file rebuilds a tensor with something that is no constructor")
+    if not isinstance(cls, Global) or cls.name not in (
+        "torch.Tensor", "torch._tensor.Tensor", "torch.nn.parameter.Parameter",
+    ):  # fmt: skip
+        raise UnsafeContentError("the file holds a tensor of a class of its own")
+    t = rebuild.make(*args)
+    if state:
+        _set_attributes(t, state)
+    return t
+
+
+def _size(sizes: Any = ()) -> Any:
+    return tenon.Size(_sizes(sizes, "a torch.Size"))
+
+
+def _device(kind: Any = "cpu", index: Any = None) -> Any:
+    if type(kind) is not str or (index is not None and type(index) is not int):
+        raise FileFormatError("a device that is none")
+    return tenon.device(kind) if index is None else tenon.device(kind, index)
+
+
+KEY_TYPES = (tenon.dtype, tenon.device)
+FACTORIES = {"list": list, "dict": dict, "int": int, "float": float, "set": set, "str": str}
+
+
+def _defaultdict(factory: Any = None, items: Any = ()) -> Any:
+    if factory is None:
+        return defaultdict(None)
+    kind = FACTORIES.get(factory.name.rpartition(".")[2]) if isinstance(factory, Global) else None
+    if kind is None:
+        raise UnsafeContentError("a defaultdict whose factory is no plain type")
+    result: defaultdict = defaultdict(kind)
+    for key, value in dict(items).items():
+        check_key(key, KEY_TYPES)
+        result[key] = value
+    return result
+
+
+def _counter(counts: Any = None) -> Counter:
+    if counts is not None and type(counts) is not dict:
+        raise FileFormatError("a Counter of something that is no dict")
+    return Counter(counts or {})
+
+
+def _globals() -> dict[str, Any]:
+    """Every name that a checkpoint may use, with what it becomes."""
+    makers = {
+        "torch._utils._rebuild_tensor_v2": _tensor_v2,
+        "torch._utils._rebuild_tensor_v3": _tensor_v3,
+        "torch._utils._rebuild_parameter": _parameter,
+        "torch._utils._rebuild_parameter_with_state": _parameter_with_state,
+        "torch._tensor._rebuild_from_type_v2": _from_type,
+        "torch.Size": _size,
+        "torch.device": _device,
+        "collections.defaultdict": _defaultdict,
+        "collections.Counter": _counter,
+    }
+    names: dict[str, Any] = dict(plain_globals(KEY_TYPES))
+    names.update({name: Global(name, make) for name, make in makers.items()})
+    for name in ("torch.Tensor", "torch._tensor.Tensor", "torch.nn.parameter.Parameter"):
+        names[name] = Global(name)
+    for module in ("builtins", "__builtin__"):
+        for kind in ("list", "dict", "int", "float", "str"):
+            names[f"{module}.{kind}"] = Global(f"{module}.{kind}")
+    for name in _tensor.ITEMSIZE:
+        names[f"torch.{name}"] = _tensor.dtype_of(name)
+    for name, kind in STORAGES.items():
+        names[f"torch.{name}"] = StorageType(f"torch.{name}", kind)
+    for name in ("torch.storage.UntypedStorage", "torch.UntypedStorage"):
+        names[name] = StorageType(name, None)
+    return names
+
+
+_NAMES: dict[str, Any] = {}
+
+
+def _find(module: str, name: str) -> Any:
+    if not _NAMES:
+        _NAMES.update(_globals())
+    full = f"{module}.{name}"
+    if full in _NAMES:
+        return _NAMES[full]
+    raise UnsafeContentError(
+        f"the file refers to {full[:200]!r}, which is not plain data. Only tensors, numbers, text, "
+        "lists, tuples, sets and dicts are read; save a state_dict instead of an object."
+    )
+
+
+def _takes_state(target: Any, state: Any) -> bool:
+    """An OrderedDict may carry attributes (a state_dict's `_metadata`)."""
+    if type(target) is not OrderedDict or type(state) is not dict:
+        return False
+    if not all(type(k) is str and not k.startswith("__") for k in state):
+        return False
+    target.__dict__.update(state)
+    return True
+
+
+class Checkpoint:
+    """One open archive."""
+
+    def __init__(self, file: BinaryIO, map_location: MapLocation, mapped: mmap_module.mmap | None):
+        self.archive = Archive(file)
+        self.map_location = map_location
+        self.mapped = mapped
+        self.blocks: dict[str, _tensor.Block] = {}
+        roots = [n[: -len("data.pkl")] for n in self.archive.members if n.endswith("/data.pkl")]
+        if len(roots) != 1:
+            raise FileFormatError("this zip archive is no checkpoint: it has no single data.pkl")
+        self.root = roots[0]
+        if self._member("constants.pkl"):
+            raise UnsafeContentError(
+                "this is a TorchScript archive, which holds code; save a state_dict instead"
+            )
+        order = self._member("byteorder")
+        self.byteorder = self.archive.read(order).decode("latin-1") if order else "little"
+        if self.byteorder not in ("little", "big"):
+            raise FileFormatError(f"the byte order {self.byteorder[:40]!r} is not known")
+
+    def _member(self, name: str) -> Member | None:
+        return self.archive.members.get(self.root + name)
+
+    def _place(self, data: Any, location: str) -> tenon.device:
+        """Where a storage goes."""
+        rule = self.map_location
+        if callable(rule) and not isinstance(rule, tenon.device):
+            storage = tenon.UntypedStorage(_tensor.Block(data)._flat("uint8"))
+            result = rule(storage, location)
+            if result is not None:
+                return result.device
+            rule = None
+        if isinstance(rule, dict):
+            rule = rule.get(location)
+        if rule is not None:
+            return rule if isinstance(rule, tenon.device) else tenon.device(rule)
+        if location == "cpu" or location == "":
+            return tenon.device("cpu")
+        where = tenon.device(location)
+        if not tenon._C._device_count(where.type):
+            raise RuntimeError(
+                f"Attempting to deserialize object on the device {location!r}, which is not "
+                "available here. Use load(..., map_location='cpu') to put the storages into the "
+                "memory of the CPU."
+            )
+        return where
+
+    def _bytes(self, member: Member, kind: str | None) -> Any:
+        unit = _tensor.ITEMSIZE.get(kind or "uint8", 1)
+        unit = _tensor.SWAP_UNIT.get(kind or "", unit)
+        if self.byteorder != _tensor.NATIVE and unit > 1:
+            return _tensor.swapped(self.archive.read(member), unit)
+        if self.mapped is not None and member.start % unit == 0:
+            return memoryview(self.mapped)[member.start : member.start + member.size]
+        return self.archive.read(member)
+
+    def storage(self, reference: Any) -> Stored:
+        """What a reference of the structure stands for."""
+        if type(reference) is not tuple or len(reference) < 5 or reference[0] != "storage":
+            raise FileFormatError("the file refers to something that is no storage")
+        _, kind, key, location, count = reference[:5]
+        if not isinstance(kind, StorageType) or type(key) is not str or type(location) is not str:
+            raise FileFormatError("the file refers to a storage in a way that is not known")
+        block = self.blocks.get(key)
+        member = self._member("data/" + key)
+        if member is None:
+            raise FileFormatError(f"the storage {key[:80]!r} is not in the file")
+        itemsize = _tensor.ITEMSIZE[kind.kind] if kind.kind else 1
+        if _whole(count, "a storage's size") * itemsize != member.size:
+            raise FileFormatError(
+                f"the storage {key[:80]!r} should have {count} elements of {itemsize} bytes, but "
+                f"has {member.size} bytes"
+            )
+        if block is None:
+            data = self._bytes(member, kind.kind)
+            block = _tensor.Block(data, self._place(data, location))
+            self.blocks[key] = block
+        return Stored(block, kind.kind)
+
+    def read(self) -> Any:
+        member = self._member("data.pkl")
+        assert member is not None
+        if member.size > MAX_STRUCTURE:
+            raise FileFormatError(f"the file's structure takes {member.size} bytes")
+        data = bytes(self.archive.read(member))
+        return Reader(data, _find, self.storage, KEY_TYPES, _takes_state).run()
+
+
+def read(file: BinaryIO, map_location: MapLocation = None, mmap: bool = False) -> Any:
+    """The object in an open checkpoint."""
+    head = file.read(2)
+    if head != b"PK":
+        what = "an old checkpoint or a pickle" if head[:1] in (b"\x80", b"(") else "no checkpoint"
+        raise FileFormatError(
+            f"this file is {what}; only checkpoints that are zip archives are read "
+            "(torch.save writes them since PyTorch 1.6)"
+        )
+    mapped = None
+    if mmap:
+        mapped = mmap_module.mmap(file.fileno(), 0, access=mmap_module.ACCESS_COPY)
+    return Checkpoint(file, map_location, mapped).read()

@@ -1,0 +1,273 @@
+"""Writes checkpoints that `torch.load(..., weights_only=True)` reads back.
+
+Only data is written: tensors, parameters, numbers, text, bytes, None, lists, tuples, sets, dicts,
+torch.Size, dtype and device. An object of any other class is refused with the path to it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections import Counter, OrderedDict, defaultdict
+from typing import Any, BinaryIO
+
+import tenon
+from tenon.io import _tensor
+from tenon.io.pt_reader import STORAGES
+from tenon.io.zip_writer import ArchiveWriter
+
+STORAGE_OF = {kind: name for name, kind in STORAGES.items()}
+MAX_DEPTH = 400
+ROOT = "archive/"
+
+
+class StructureWriter:
+    """Turns one object into pickle opcodes of protocol 2, and collects its storages."""
+
+    def __init__(self) -> None:
+        self.out = bytearray(b"\x80\x02")
+        self.memo: dict[Any, int] = {}
+        self.keep: list[Any] = []  # keeps the ids in the memo valid
+        self.storages: dict[Any, tuple[str, str, Any]] = {}
+
+    # -- Opcodes -----------------------------------------------------------------------------------
+
+    def remember(self, key: Any) -> None:
+        index = len(self.memo)
+        self.memo[key] = index
+        self.out += b"q" + bytes([index]) if index < 256 else b"r" + struct.pack("<L", index)
+
+    def recall(self, key: Any) -> bool:
+        index = self.memo.get(key)
+        if index is None:
+            return False
+        self.out += b"h" + bytes([index]) if index < 256 else b"j" + struct.pack("<L", index)
+        return True
+
+    def name(self, module: str, name: str) -> None:
+        key = (module, name)
+        if not self.recall(key):
+            self.out += f"c{module}\n{name}\n".encode()
+            self.remember(key)
+
+    def text(self, value: str) -> None:
+        raw = value.encode("utf-8", "surrogatepass")
+        self.out += b"X" + struct.pack("<L", len(raw)) + raw
+
+    def number(self, value: int) -> None:
+        if 0 <= value < 256:
+            self.out += b"K" + bytes([value])
+        elif 0 <= value < 65536:
+            self.out += b"M" + struct.pack("<H", value)
+        elif -(1 << 31) <= value < 1 << 31:
+            self.out += b"J" + struct.pack("<l", value)
+        else:
+            size = (value.bit_length() >> 3) + 1
+            if size > 255:
+                raise ValueError("save(): an integer of more than 255 bytes cannot be written")
+            self.out += b"\x8a" + bytes([size]) + value.to_bytes(size, "little", signed=True)
+
+    def sizes(self, values: Any) -> None:
+        self.out += b"("
+        for value in values:
+            self.number(value)
+        self.out += b"t"
+
+    def flag(self, value: bool) -> None:
+        self.out += b"\x88" if value else b"\x89"
+
+    def no_hooks(self) -> None:
+        self.name("collections", "OrderedDict")
+        self.out += b")R"
+
+    # -- Tensors -----------------------------------------------------------------------------------
+
+    def storage(self, t: tenon.Tensor) -> None:
+        kind = _tensor.name_of(t.dtype)
+        key: Any = _tensor.storage_key(t)
+        if t._storage_bytes() == 0:
+            key = ("empty", len(self.storages))
+        entry = self.storages.get(key)
+        if entry is None:
+            entry = (str(len(self.storages)), kind, t)
+            self.storages[key] = entry
+            self.keep.append(t)
+        elif entry[1] != kind:
+            raise RuntimeError(
+                "save(): tensors that look at the same memory with different dtypes "
+                f"({entry[1]} and {kind}) cannot be written; save a clone of one of them"
+            )
+        self.out += b"("
+        self.text("storage")
+        self.name("torch", STORAGE_OF[kind])
+        self.text(entry[0])
+        self.text(str(t.device))
+        self.number(t._storage_bytes() // t.element_size())
+        self.out += b"tQ"
+
+    def tensor(self, t: tenon.Tensor, requires_grad: bool) -> None:
+        self.name("torch._utils", "_rebuild_tensor_v2")
+        self.out += b"("
+        self.storage(t)
+        self.number(t.storage_offset())
+        self.sizes(t.shape)
+        self.sizes(t.stride())
+        self.flag(requires_grad)
+        self.no_hooks()
+        self.out += b"tR"
+
+    def any_tensor(self, t: tenon.Tensor, path: str) -> None:
+        if _tensor.name_of(t.dtype) not in STORAGE_OF:
+            raise TypeError(f"save(): {path} has the dtype {t.dtype}, which PyTorch does not know")
+        if not _tensor.is_parameter(t):
+            if t.requires_grad and not t.is_leaf:
+                t = t.detach()
+            self.tensor(t, t.requires_grad)
+            return
+        self.name("torch._utils", "_rebuild_parameter")
+        self.out += b"("
+        self.tensor(t.detach(), False)
+        self.flag(t.requires_grad)
+        self.no_hooks()
+        self.out += b"tR"
+
+    # -- Everything --------------------------------------------------------------------------------
+
+    def write(self, value: Any, path: str = "obj", depth: int = 0) -> None:
+        if depth > MAX_DEPTH:
+            raise ValueError(f"save(): {path[:80]}... is nested more than {MAX_DEPTH} deep")
+        if value is None:
+            self.out += b"N"
+        elif value is True or value is False:
+            self.flag(value)
+        elif isinstance(value, float):
+            self.out += b"G" + struct.pack(">d", value)
+        elif isinstance(value, int) and not hasattr(value, "_member_map_"):
+            self.number(int(value))
+        elif type(value) is str:
+            if not self.recall(("str", value)):
+                self.text(value)
+                self.remember(("str", value))
+        elif not self.recall(id(value)):
+            self.keep.append(value)
+            self.compound(value, path, depth)
+
+    def compound(self, value: Any, path: str, depth: int) -> None:
+        kind = type(value)
+        if isinstance(value, tenon.Tensor):
+            self.any_tensor(value, path)
+        elif kind is list:
+            self.out += b"]"
+            self.remember(id(value))
+            self.members(value, b"e", path, depth)
+            return
+        elif kind in (dict, OrderedDict, defaultdict, Counter):
+            self.mapping(value, path, depth)
+            return
+        elif kind is tuple:
+            self.members(value, b"t", path, depth)
+        elif kind in (set, frozenset):
+            self.name("__builtin__", kind.__name__)
+            self.out += b"]"
+            self.members(list(value), b"e", path, depth)
+            self.out += b"\x85R"
+        elif kind in (bytes, bytearray):
+            self.octets(value)
+        elif kind is complex:
+            self.name("__builtin__", "complex")
+            self.out += b"G" + struct.pack(">d", value.real)
+            self.out += b"G" + struct.pack(">d", value.imag) + b"\x86R"
+        elif isinstance(value, tenon.Size):
+            self.name("torch", "Size")
+            self.sizes(value)
+            self.out += b"\x85R"
+        elif isinstance(value, tenon.dtype):
+            self.name("torch", _tensor.name_of(value))
+            return
+        elif isinstance(value, tenon.device):
+            self.device(value)
+        else:
+            raise TypeError(
+                f"save(): {path} is a {kind.__module__}.{kind.__qualname__}. Checkpoints hold data "
+                "only: tensors, numbers, text, lists, tuples, sets and dicts; save a state_dict "
+                "instead of an object"
+            )
+        if id(value) not in self.memo:
+            self.remember(id(value))
+
+    def members(self, values: Any, opcode: bytes, path: str, depth: int) -> None:
+        if opcode == b"e" and not values:
+            return
+        self.out += b"("
+        for i, item in enumerate(values):
+            self.write(item, f"{path}[{i}]", depth + 1)
+        self.out += opcode
+
+    def mapping(self, value: dict, path: str, depth: int) -> None:
+        kind = type(value)
+        if kind is dict:
+            self.out += b"}"
+        elif kind is defaultdict:
+            factory = value.default_factory
+            if factory not in (list, dict, int, float, set, str, None):
+                raise TypeError(f"save(): {path} is a defaultdict whose factory is no plain type")
+            self.name("collections", "defaultdict")
+            if factory is None:
+                self.out += b")R"
+            else:
+                self.name("__builtin__", factory.__name__)
+                self.out += b"\x85R"
+        else:
+            self.name("collections", kind.__name__)
+            self.out += b")R"
+        self.remember(id(value))
+        if value:
+            self.out += b"("
+            for key, item in value.items():
+                self.write(key, f"a key of {path}", depth + 1)
+                self.write(item, f"{path}[{key!r:.60}]", depth + 1)
+            self.out += b"u"
+        if kind is OrderedDict and value.__dict__:
+            self.write(dict(value.__dict__), f"{path}.__dict__", depth + 1)
+            self.out += b"b"
+
+    def octets(self, value: bytes | bytearray) -> None:
+        if type(value) is bytearray:
+            self.name("__builtin__", "bytearray")
+            self.out += b"("
+        self.name("_codecs", "encode")
+        self.out += b"("
+        self.text(value.decode("latin-1"))
+        self.text("latin1")
+        self.out += b"tR"
+        if type(value) is bytearray:
+            self.out += b"tR"
+
+    def device(self, value: tenon.device) -> None:
+        self.name("torch", "device")
+        self.text(value.type)
+        if value.index is None:
+            self.out += b"\x85R"
+        else:
+            self.number(value.index)
+            self.out += b"\x86R"
+
+
+def write(value: Any, file: BinaryIO) -> None:
+    """Writes one object to an open file."""
+    structure = StructureWriter()
+    structure.write(value)
+    structure.out += b"."
+    archive = ArchiveWriter(file)
+    archive.add(ROOT + "data.pkl", structure.out)
+    archive.add(ROOT + ".format_version", b"1")
+    archive.add(ROOT + ".storage_alignment", b"64")
+    archive.add(ROOT + "byteorder", _tensor.NATIVE.encode())
+    digest = hashlib.sha256(structure.out)
+    for key, _, t in structure.storages.values():
+        row = _tensor.storage_row(t)
+        archive.add(f"{ROOT}data/{key}", _tensor.bytes_of(row))
+    archive.add(ROOT + "version", b"3\n")
+    number = int.from_bytes(digest.digest()[:16], "little")
+    archive.add(ROOT + ".data/serialization_id", f"{number:040d}".encode())
+    archive.finish()

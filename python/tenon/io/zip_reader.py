@@ -1,0 +1,160 @@
+"""Reads zip archives whose members are stored, not compressed: what checkpoints are.
+
+Only the directory at the end of the file is believed, and only as far as the file bears it out:
+members must lie inside the file, before the directory, and must not overlap.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from tenon.io.errors import FileFormatError
+
+END = b"PK\x05\x06"
+END64 = b"PK\x06\x06"
+LOCATOR64 = b"PK\x06\x07"
+CENTRAL = b"PK\x01\x02"
+LOCAL = b"PK\x03\x04"
+MAX_COMMENT = 0xFFFF
+MAX_MEMBERS = 1 << 20
+
+
+@dataclass(frozen=True)
+class Member:
+    name: str
+    start: int  # of the contents in the file
+    size: int
+    crc: int
+
+
+class Archive:
+    """The members of an open file by name."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+        self.size = file.seek(0, io.SEEK_END)
+        self.members: dict[str, Member] = {}
+        offset, size, count = self._find_directory()
+        self._read_directory(offset, size, count)
+
+    def _at(self, offset: int, n: int) -> bytes:
+        if offset < 0 or n < 0 or offset > self.size - n:
+            raise FileFormatError("the zip archive is cut off")
+        self.file.seek(offset)
+        data = self.file.read(n)
+        if len(data) != n:
+            raise FileFormatError("the zip archive is cut off")
+        return data
+
+    def _find_directory(self) -> tuple[int, int, int]:
+        """Offset, size and number of entries of the directory."""
+        tail_size = min(self.size, 22 + MAX_COMMENT)
+        tail = self._at(self.size - tail_size, tail_size)
+        found = tail.rfind(END)
+        if found < 0 or found + 22 > tail_size:
+            raise FileFormatError("this is no zip archive, or its end is missing")
+        end_at = self.size - tail_size + found
+        fields = struct.unpack("<4s4H2LH", tail[found : found + 22])
+        disk, first_disk, here, count, size, offset = fields[1:7]
+        if 0xFFFF in (disk, here, count) or 0xFFFFFFFF in (size, offset):
+            return self._find_directory64(end_at)
+        if disk or first_disk or here != count or offset + size > end_at:
+            raise FileFormatError("the zip archive's directory does not fit the file")
+        return offset, size, count
+
+    def _find_directory64(self, end_at: int) -> tuple[int, int, int]:
+        magic, _, at, disks = struct.unpack("<4sLQL", self._at(end_at - 20, 20))
+        if magic != LOCATOR64 or disks > 1:
+            raise FileFormatError("the zip64 archive's end is damaged")
+        fields = struct.unpack("<4sQ2H2L4Q", self._at(at, 56))
+        here, count, size, offset = fields[6:10]
+        if fields[0] != END64 or here != count or offset + size > at or at > end_at - 20:
+            raise FileFormatError("the zip64 archive's directory does not fit the file")
+        return offset, size, count
+
+    def _read_directory(self, offset: int, size: int, count: int) -> None:
+        if count > MAX_MEMBERS or count * 46 > size:
+            raise FileFormatError(f"the zip archive claims {count} members")
+        directory = self._at(offset, size)
+        at = 0
+        spans = []
+        for _ in range(count):
+            if at + 46 > size:
+                raise FileFormatError("the zip archive's directory is cut off")
+            f = struct.unpack("<4s6H3L5H2L", directory[at : at + 46])
+            names, extras, comments = f[10:13]
+            if f[0] != CENTRAL or at + 46 + names + extras + comments > size:
+                raise FileFormatError("the zip archive's directory is damaged")
+            raw = directory[at + 46 : at + 46 + names]
+            extra = directory[at + 46 + names : at + 46 + names + extras]
+            at += 46 + names + extras + comments
+            member = self._member(raw, f, extra, offset)
+            spans.append((member.start, member.start + member.size))
+        spans.sort()
+        for (_, end), (start, _) in zip(spans, spans[1:], strict=False):
+            if start < end:
+                raise FileFormatError("members of the zip archive overlap")
+
+    def _member(self, raw: bytes, f: tuple, extra: bytes, directory: int) -> Member:
+        try:
+            name = raw.decode("utf-8")
+        except UnicodeDecodeError:
+            raise FileFormatError(
+                "a member of the zip archive has a name that is no UTF-8"
+            ) from None
+        flags, method, crc, packed, size, header = f[3], f[4], f[7], f[8], f[9], f[16]
+        size, packed, header = self._wide(extra, size, packed, header)
+        if flags & 1:
+            raise FileFormatError(f"{name!r} in the zip archive is encrypted")
+        if method != 0 or packed != size:
+            raise FileFormatError(f"{name!r} in the zip archive is compressed; only stored is read")
+        if name in self.members:
+            raise FileFormatError(f"{name!r} is twice in the zip archive")
+        if name.startswith("/") or ".." in name.split("/") or "\\" in name or "\0" in name:
+            raise FileFormatError(f"{name!r} in the zip archive leads out of it")
+        local = self._at(header, 30)
+        names, extras = struct.unpack("<2H", local[26:30])
+        start = header + 30 + names + extras
+        if local[:4] != LOCAL or start + size > directory:
+            raise FileFormatError(f"{name!r} does not lie inside the zip archive")
+        member = Member(name, start, size, crc)
+        self.members[name] = member
+        return member
+
+    @staticmethod
+    def _wide(extra: bytes, size: int, packed: int, header: int) -> tuple[int, int, int]:
+        """The three numbers, from the zip64 field where the directory only says "see there"."""
+        values = [size, packed, header]
+        at = 0
+        while at + 4 <= len(extra):
+            kind, length = struct.unpack("<2H", extra[at : at + 4])
+            field = extra[at + 4 : at + 4 + length]
+            at += 4 + length
+            if kind != 1:
+                continue
+            for i, value in enumerate(values):
+                if value == 0xFFFFFFFF:
+                    if len(field) < 8:
+                        raise FileFormatError("a zip64 field is cut off")
+                    values[i] = int.from_bytes(field[:8], "little")
+                    field = field[8:]
+        return values[0], values[1], values[2]
+
+    def read(self, member: Member) -> bytearray:
+        """The contents of a member, checked against its checksum."""
+        data = bytearray(member.size)
+        self.file.seek(member.start)
+        view = memoryview(data)
+        done = 0
+        while done < member.size:
+            n = self.file.readinto(view[done:])  # type: ignore[attr-defined]
+            if not n:
+                raise FileFormatError(f"{member.name!r} is cut off")
+            done += n
+        if zlib.crc32(data) != member.crc:
+            raise FileFormatError(f"{member.name!r} does not match its checksum")
+        return data
