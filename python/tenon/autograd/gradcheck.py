@@ -180,13 +180,13 @@ def gradcheck(
             return False
         for x in chosen:
             x.retain_grad()
-        outputs = [o for o in _outputs(func, inputs) if o.requires_grad]
         if not check_backward_ad:
             return True
-        with tenon.no_grad():
-            numerical = [_numerical(func, inputs, x, eps) for x in chosen]
+        # Recording stays on: func may itself ask for gradients.
+        numerical = [_numerical(func, inputs, x, eps) for x in chosen]
         every = _outputs(func, inputs)
         recorded = [(k, o) for k, o in enumerate(every) if o.requires_grad]
+        outputs = [o for _, o in recorded]
         if not recorded:
             for i, columns in enumerate(numerical):
                 for k, matrix in enumerate(columns):
