@@ -44,6 +44,7 @@ typedef struct tnp_state {
     PyObject *strided;
     PyObject *str_out, *str_requires_grad, *str_pin_memory, *str_layout; /* interned */
     uint64_t host_offset;
+    tn_device new_device; /* where new tensors are made */
 } tnp_state;
 extern tnp_state tnp;
 

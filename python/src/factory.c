@@ -310,6 +310,10 @@ static PyObject *finish(tn_tensor *t, PyObject *device, bool requires_grad) {
         if (tnp_device_from(device, &d)) moved = tnp_to(t, -1, &d, false, TN_FORMAT_PRESERVE);
         tn_tensor_unref(&t);
         t = moved;
+    } else if (t && !device && tnp.new_device.slot != 0) {
+        tn_tensor *moved = tnp_to(t, -1, &tnp.new_device, false, TN_FORMAT_PRESERVE);
+        tn_tensor_unref(&t);
+        t = moved;
     }
     if (t && requires_grad && tnp_check(tn_set_requires_grad(t, 1)) < 0) tn_tensor_unref(&t);
     return t ? tnp_wrap(t) : NULL;

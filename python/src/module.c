@@ -89,6 +89,16 @@ static PyObject *set_default_dtype(PyObject *unused, PyObject *dtype) {
     Py_RETURN_NONE;
 }
 
+static PyObject *set_default_device(PyObject *unused, PyObject *device) {
+    (void)unused;
+    if (!tnp_device_from(device, &tnp.new_device)) return NULL;
+    Py_RETURN_NONE;
+}
+static PyObject *get_default_device(PyObject *unused, PyObject *none) {
+    (void)unused, (void)none;
+    return tnp_device_object_of(tnp.new_device);
+}
+
 static PyObject *promote_types(PyObject *unused, PyObject *args) {
     PyObject *a, *b;
     (void)unused;
@@ -190,6 +200,8 @@ static PyMethodDef functions[] = {
     {"_set_prefix", set_prefix, METH_O, "Sets the name in reprs; returns the old one."},
     {"get_default_dtype", get_default_dtype, METH_NOARGS, "The dtype of new floating tensors."},
     {"set_default_dtype", set_default_dtype, METH_O, "Sets the dtype of new floating tensors."},
+    {"_set_default_device", set_default_device, METH_O, "Where new tensors are made."},
+    {"_get_default_device", get_default_device, METH_NOARGS, "Where new tensors are made."},
     {"promote_types", promote_types, METH_VARARGS, "promote_types(type1, type2)"},
     {"is_tensor", is_tensor, METH_O, "True for tensors."},
     {"get_num_threads", get_num_threads, METH_NOARGS, "Worker threads of the CPU."},

@@ -108,6 +108,16 @@ static PyObject *finish(const tnp_overload *o, tn_tensor **rets, const tnp_extra
     return wrap_several(o, rets);
 }
 
+/* A factory that was told no device makes its tensor on the default one. */
+static void set_device(const tnp_overload *o, tnp_frame *f) {
+    for (int32_t i = 0; i < o->nparams; i++) {
+        const tn_field *field = o->params[i].field;
+        int64_t *device = (int64_t *)(void *)(f->args + field->offset);
+        if (field->kind == TN_F_DEVICE && *device < 0)
+            *device = (int64_t)tnp.new_device.slot << 8 | tnp.new_device.index;
+    }
+}
+
 static PyObject *run(tnp_overload *o, enum tnp_form form, PyObject *self, tnp_frame *f,
                      const tnp_extras *extras) {
     tn_tensor *rets[TNP_MAX_RETS] = {NULL};
@@ -116,6 +126,7 @@ static PyObject *run(tnp_overload *o, enum tnp_form form, PyObject *self, tnp_fr
         const tn_field *field = &o->meta.fields[o->meta.out_field[0]];
         *(tn_tensor **)(void *)(f->args + field->offset) = tnp_of(self);
     }
+    if (TNP_UNLIKELY(tnp.new_device.slot != 0) && o->creates && o->meta.nin == 0) set_device(o, f);
     tn_status st = tnp_invoke(o->meta.info, f->args, rets, f->work);
     if (TNP_UNLIKELY(st != TN_OK)) return tnp_raise(st);
     if (TNP_UNLIKELY(o->meta.flags & TNI_OP_LIST_OUT))

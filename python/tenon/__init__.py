@@ -11,7 +11,7 @@ import importlib
 from math import e, inf, nan, pi, tau
 from typing import Any
 
-from tenon import _C
+from tenon import _C, _tensor
 from tenon._C import (
     Generator,
     Size,
@@ -70,8 +70,6 @@ from tenon._C import (
     uint8,
 )
 from tenon._functions import (
-    FloatTensor,
-    LongTensor,
     can_cast,
     einsum,
     finfo,
@@ -87,7 +85,15 @@ from tenon._functions import (
     set_printoptions,
     split,
     typename,
-    use_deterministic_algorithms,
+)
+from tenon._indexed import (
+    allclose,
+    block_diag,
+    equal,
+    isin,
+    nonzero,
+    unique,
+    unique_consecutive,
 )
 from tenon._random import (
     get_rng_state,
@@ -118,6 +124,14 @@ _SUBMODULES = frozenset({
 _LATER = {
     "save": "serialization", "load": "serialization", "compile": "compiler",
     "autocast": "amp", "Storage": "_storage", "UntypedStorage": "_storage",
+    **dict.fromkeys((
+        "set_float32_matmul_precision", "get_float32_matmul_precision",
+        "use_deterministic_algorithms", "are_deterministic_algorithms_enabled",
+        "set_default_device", "get_default_device", "set_default_tensor_type",
+        "set_num_interop_threads", "get_num_interop_threads", "scalar_tensor", "FloatTensor",
+        "DoubleTensor", "HalfTensor", "BFloat16Tensor", "ByteTensor", "CharTensor",
+        "ShortTensor", "IntTensor", "LongTensor", "BoolTensor",
+    ), "_settings"),
 }  # fmt: skip
 
 

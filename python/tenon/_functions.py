@@ -12,9 +12,9 @@ from tenon._C import Tensor, dtype
 from tenon._print import set_printoptions
 
 __all__ = [
-    "FloatTensor", "LongTensor", "can_cast", "einsum", "finfo", "get_device_module", "iinfo",
+    "can_cast", "einsum", "finfo", "get_device_module", "iinfo",
     "is_complex", "is_floating_point", "is_nonzero", "is_storage", "meshgrid", "numel",
-    "result_type", "set_printoptions", "split", "typename", "use_deterministic_algorithms",
+    "result_type", "set_printoptions", "split", "typename",
 ]  # fmt: skip
 
 _CATEGORY = {"b": 0, "i": 1, "f": 2, "c": 3}
@@ -64,9 +64,7 @@ class iinfo:
 
     def __init__(self, type: dtype) -> None:
         if not isinstance(type, dtype) or type.is_floating_point or type.is_complex:
-            raise TypeError(
-                f"iinfo() requires an integer input type. Use finfo to handle '{type}'"
-            )
+            raise TypeError(f"iinfo() requires an integer input type. Use finfo to handle '{type}'")
         if type is _C.bool:
             raise TypeError(f"\"bool\" is not supported by iinfo (got '{type}')")
         self.dtype = repr(type).partition(".")[2]
@@ -163,7 +161,11 @@ def typename(obj: object) -> str:
     if isinstance(obj, Tensor):
         return obj.type()
     kind = obj if isinstance(obj, type) else type(obj)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    return (
+        kind.__qualname__
+        if kind.__module__ == "builtins"
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )
 
 
 # ---- Operators with a Python face ----------------------------------------------------------------
@@ -201,31 +203,9 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     return tuple(_C._ops.meshgrid(tensors, indexing=indexing or "ij"))
 
 
-def split(
-    tensor: Tensor, split_size_or_sections: Any, dim: builtins.int = 0
-) -> tuple[Tensor, ...]:
+def split(tensor: Tensor, split_size_or_sections: Any, dim: builtins.int = 0) -> tuple[Tensor, ...]:
     """Views of equal or given sizes along `dim`."""
     return tensor.split(split_size_or_sections, dim)
-
-
-# ---- Old names and settings ----------------------------------------------------------------------
-
-
-def FloatTensor(*data: Any) -> Tensor:
-    """A float32 tensor of sizes or data."""
-    return Tensor(*data).float()
-
-
-def LongTensor(*data: Any) -> Tensor:
-    """An int64 tensor of sizes or data."""
-    if len(data) == 1 and not isinstance(data[0], builtins.int):
-        return _C.tensor(data[0], dtype=_C.int64)
-    return _C._ops.empty(data, dtype=_C.int64)
-
-
-def use_deterministic_algorithms(mode: builtins.bool, *, warn_only: builtins.bool = False) -> None:
-    """Accepted as it is: every kernel of the CPU is deterministic."""
-    del mode, warn_only
 
 
 def get_device_module(device: Any = None) -> Any:

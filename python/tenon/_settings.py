@@ -1,0 +1,95 @@
+"""Settings of the process, and constructors with PyTorch's old names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tenon import _C
+from tenon._C import Tensor, device, dtype
+
+_precision = "highest"
+_deterministic = False
+
+
+def set_float32_matmul_precision(precision: str) -> None:
+    """'highest', 'high' or 'medium': remembered; products of float32 are always in float32."""
+    global _precision
+    if precision not in ("highest", "high", "medium"):
+        raise RuntimeError(f"unknown float32 matmul precision: {precision}")
+    _precision = precision
+
+
+def get_float32_matmul_precision() -> str:
+    """What `set_float32_matmul_precision` was given."""
+    return _precision
+
+
+def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
+    """Remembered; every kernel of the CPU is deterministic anyway."""
+    global _deterministic
+    del warn_only
+    _deterministic = bool(mode)
+
+
+def are_deterministic_algorithms_enabled() -> bool:
+    """What `use_deterministic_algorithms` was given."""
+    return _deterministic
+
+
+def set_default_device(device: Any) -> None:
+    """Where new tensors are made unless a call says otherwise; None: the CPU."""
+    _C._set_default_device("cpu" if device is None else device)
+
+
+def get_default_device() -> device:
+    """Where new tensors are made."""
+    return _C._get_default_device()
+
+
+def set_default_tensor_type(t: Any) -> None:
+    """The old way to set the default dtype: by a constructor below, its name, or a dtype."""
+    name = t if isinstance(t, str) else getattr(t, "__name__", "")
+    kinds = {"FloatTensor": _C.float32, "DoubleTensor": _C.float64, "HalfTensor": _C.float16}
+    kind = kinds.get(name.rpartition(".")[2], t)
+    _C.set_default_dtype(kind)
+
+
+def set_num_interop_threads(threads: int) -> None:
+    """Accepted as it is: calls run on the thread that makes them."""
+    if threads < 1:
+        raise RuntimeError("set_num_interop_threads expects a positive integer")
+
+
+def get_num_interop_threads() -> int:
+    """Always 1."""
+    return 1
+
+
+def scalar_tensor(s: Any, *, dtype: dtype | None = None, device: Any = None) -> Tensor:
+    """A number as a 0-d tensor of the default dtype."""
+    return _C._ops.full((), s, dtype=dtype or _C.get_default_dtype(), device=device)
+
+
+def _constructor(name: str, kind: dtype) -> Callable[..., Tensor]:
+    def make(*data: Any, device: Any = None) -> Tensor:
+        sizes = all(isinstance(d, int) for d in data) or isinstance(data[0], _C.Size)
+        if sizes:
+            return _C._ops.empty(data if data else (0,), dtype=kind, device=device)
+        return _C.tensor(data[0], dtype=kind, device=device)
+
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = f"A tensor of dtype {kind} from sizes or data."
+    return make
+
+
+FloatTensor = _constructor("FloatTensor", _C.float32)
+DoubleTensor = _constructor("DoubleTensor", _C.float64)
+HalfTensor = _constructor("HalfTensor", _C.float16)
+BFloat16Tensor = _constructor("BFloat16Tensor", _C.bfloat16)
+ByteTensor = _constructor("ByteTensor", _C.uint8)
+CharTensor = _constructor("CharTensor", _C.int8)
+ShortTensor = _constructor("ShortTensor", _C.int16)
+IntTensor = _constructor("IntTensor", _C.int32)
+LongTensor = _constructor("LongTensor", _C.int64)
+BoolTensor = _constructor("BoolTensor", _C.bool)

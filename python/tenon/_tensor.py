@@ -1,0 +1,43 @@
+"""Methods of Tensor that are written in Python."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenon import _C
+from tenon._C import Tensor, device, dtype
+
+
+def new_tensor(
+    self: Tensor,
+    data: Any,
+    *,
+    dtype: dtype | None = None,
+    device: device | str | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A copy of `data` with this tensor's dtype and device unless others are given."""
+    if isinstance(data, Tensor):
+        data = data.detach().cpu().tolist()
+    return _C.tensor(
+        data,
+        dtype=self.dtype if dtype is None else dtype,
+        device=self.device if device is None else device,
+        requires_grad=requires_grad,
+    )
+
+
+def apply_(self: Tensor, callable: Any) -> Tensor:
+    """Replaces every element by what `callable` makes of it."""
+    values = [callable(v) for v in self.detach().reshape(-1).tolist()]
+    with _C.no_grad():
+        return self.copy_(_C.tensor(values, dtype=self.dtype).view(self.shape))
+
+
+def __dir__(self: Tensor) -> list[str]:
+    return sorted({*dir(type(self)), *self.__dict__})
+
+
+for _method in (new_tensor, apply_, __dir__):
+    setattr(Tensor, _method.__name__, _method)
+del _method
