@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import tenon
 from tenon import Tensor
 from tenon._C import _nn
 from tenon.nn.modules.utils import _list_with_default, _pair, _single
@@ -127,15 +128,27 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
 
 def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """Largest values of windows chosen so that the result has `output_size`."""
-    size = _pair(_list_with_default(output_size, input.shape))
-    values, indices = _nn.adaptive_max_pool2d(input, size)
-    return (values, indices) if return_indices else values
+    rows, cols = _pair(_list_with_default(output_size, input.shape))
+    height, width = input.shape[-2:]
+    values, indices = [], []
+    for r in range(rows):
+        top, bottom = r * height // rows, -(-(r + 1) * height // rows)
+        for c in range(cols):
+            left, right = c * width // cols, -(-(c + 1) * width // cols)
+            window = input[..., top:bottom, left:right].flatten(-2)
+            value, place = window.max(-1)
+            down = place // (right - left)
+            values.append(value)
+            indices.append((top + down) * width + left + place - down * (right - left))
+    shape = (*input.shape[:-2], rows, cols)
+    result = tenon.stack(values, -1).view(shape)
+    return (result, tenon.stack(indices, -1).view(shape)) if return_indices else result
 
 
 def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """Largest values of windows chosen so that the result has `output_size` elements."""
     size = (1, *_single(output_size))
-    values, indices = _nn.adaptive_max_pool2d(input.unsqueeze(-2), size)
+    values, indices = adaptive_max_pool2d(input.unsqueeze(-2), size, True)
     values, indices = values.squeeze(-2), indices.squeeze(-2)
     return (values, indices) if return_indices else values
 

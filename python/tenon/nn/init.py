@@ -80,7 +80,7 @@ def _draw_from_normal(
 ) -> None:
     """Normal numbers, those outside of [a, b] drawn again."""
     # The bounds as the tensor's dtype has them, so that they compare like its values.
-    low, high = tensor.new_tensor(a).item(), tensor.new_tensor(b).item()
+    low, high = (tenon.tensor(x, dtype=tensor.dtype).item() for x in (a, b))
     tensor.normal_(mean, std, generator=generator)
     while True:
         outside = (tensor < low) | (tensor > high)
@@ -219,6 +219,21 @@ def kaiming_normal_(
     return normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity), generator)
 
 
+def _orthonormal(a: Tensor) -> Tensor:
+    """The Q of a = QR with a positive diagonal of R, by columns, in float64.
+
+    Subtracting the projections twice keeps the columns orthogonal to the last place.
+    """
+    rows = a.t().to(tenon.float64).contiguous()
+    for i in range(rows.size(0)):
+        row = rows[i]
+        for _ in range(2 if i else 0):
+            done = rows[:i]
+            row = row - done.t() @ (done @ row)
+        rows[i] = row / row.norm()
+    return rows.t()
+
+
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
     """Rows (or columns, where there are fewer) that are orthonormal, times gain."""
     if tensor.dim() < 2:
@@ -231,9 +246,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
         flat = tensor.new_empty((rows, cols)).normal_(0, 1, generator=generator)
         if rows < cols:
             flat = flat.t()
-        q, r = tenon.linalg.qr(flat)
-        # Signs of R's diagonal make the distribution uniform over all orthogonal matrices.
-        q = q * r.diagonal().sign()
+        q = _orthonormal(flat).to(tensor.dtype)
         if rows < cols:
             q = q.t()
         tensor.view_as(q).copy_(q)
