@@ -40,21 +40,8 @@ void tni_ag_thread_exit_hook(void) {
     tni_os_at_thread_exit(drop_thread_lists, NULL);
 }
 
-static tn_node *block(size_t bytes, uint8_t *ret_lines) {
-    size_t lines = (bytes + LINE - 1) / LINE;
-    tn_node *n = NULL;
-    if (TN_LIKELY(lines <= TNI_NODE_CLASSES)) {
-        n = tni_agt.free_nodes[lines - 1];
-        *ret_lines = (uint8_t)lines;
-        if (TN_LIKELY(n != NULL)) {
-            tni_agt.free_nodes[lines - 1] = n->next;
-            tni_agt.free_count[lines - 1]--;
-            return n;
-        }
-    } else {
-        *ret_lines = 0;
-    }
-    n = malloc(lines * LINE);
+tn_node *tni_node_block(size_t bytes) {
+    tn_node *n = bytes <= UINT32_MAX ? malloc((bytes + LINE - 1) / LINE * LINE) : NULL;
     if (!n) tn_fail(TN_E_MEMORY, -1, "out of memory");
     return n;
 }
@@ -69,48 +56,6 @@ static void block_free(tn_node *n) {
     n->next = tni_agt.free_nodes[k];
     tni_agt.free_nodes[k] = n;
     tni_agt.free_count[k]++;
-}
-
-static size_t up8(size_t n) { return (n + 7) & ~(size_t)7; }
-
-tn_node *tni_node_new(int kind, const tn_op *op, uint32_t nedges, uint32_t nouts, int32_t dims,
-                      size_t tail, uint32_t versions, size_t blob) {
-    size_t metas_at = sizeof(tn_node) + nedges * sizeof(tni_edge);
-    size_t args_at = metas_at + nouts * (sizeof(tni_out) + sizeof(int64_t) * (size_t)dims);
-    size_t versions_at = args_at + up8(tail);
-    size_t bytes = versions_at + up8(sizeof(uint32_t) * versions) + blob;
-    uint8_t lines;
-    if (bytes > UINT32_MAX) {
-        tn_fail(TN_E_MEMORY, -1, "a call with %u inputs and %u outputs cannot be recorded",
-                (unsigned)nedges, (unsigned)nouts);
-        return NULL;
-    }
-    tn_node *n = block(bytes, &lines);
-    if (TN_UNLIKELY(!n)) return NULL;
-    atomic_store_explicit(&n->refs, 1, memory_order_relaxed);
-    n->kind = (uint8_t)kind;
-    n->lines = lines;
-    n->flags = 0;
-    n->dims = (uint8_t)dims;
-    n->seq = ++tni_agt.seq;
-    n->op = op;
-    n->nedges = nedges;
-    n->nouts = nouts;
-    n->extra = NULL;
-    n->metas_at = (uint32_t)metas_at;
-    n->args_at = (uint32_t)args_at;
-    n->versions_at = (uint32_t)versions_at;
-    tni_edge *e = tni_node_edges(n);
-    for (uint32_t i = 0; i < nedges; i++) e[i] = (tni_edge){0, 0, 0};
-    return n;
-}
-
-void tni_node_set_out(tn_node *n, uint32_t i, const tn_tensor *t) {
-    tni_out *o = tni_node_out(n, i);
-    o->word = t->v.word & TN_W_ALIKE;
-    o->ndim = t->v.ndim;
-    o->differentiable = tni_is_differentiable(&t->v);
-    for (int32_t d = 0; d < t->v.ndim; d++) o->shape[d] = t->v.shape[d];
 }
 
 /* ---- Freeing -----------------------------------------------------------------------------------*/
@@ -165,8 +110,8 @@ void tni_node_release_saved(tn_node *n) {
 
 static void destroy(tn_node *n) {
     tni_edge *e = tni_node_edges(n);
-    if (n->kind == TNI_NODE_OP) {
-        drop_args(n, true);
+    if (TN_LIKELY(n->kind == TNI_NODE_OP)) {
+        if (n->flags & TNI_NODE_OWNS) drop_args(n, true);
     } else if (n->kind == TNI_NODE_HOST) {
         const tni_host *h = tni_node_args(n);
         if (h->cb.release) h->cb.release(h->cb.ctx);
@@ -178,7 +123,8 @@ static void destroy(tn_node *n) {
         tn_tensor_unref(&s->view);
     }
     if (n->extra) tni_extra_free(n->extra);
-    for (uint32_t i = 0; i < n->nedges; i++) tni_edge_drop(&e[i]);
+    for (uint32_t i = 0; i < n->nedges; i++)
+        if (e[i].to) tni_edge_drop(&e[i]);
     block_free(n);
 }
 

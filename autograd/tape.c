@@ -32,6 +32,7 @@ const tni_recipe *tni_recipe_make(const tn_op *op) {
         r->special[r->nspecial].offset = f->offset;
         r->special[r->nspecial++].kind = f->kind;
     }
+    r->plain = !r->lists && op->nout == 1 && !(op->flags & TNI_OP_LIST_OUT);
     bool made_of_others = op->info.kind == TN_OP_COMPOSITE || op->info.kind == TN_OP_VIEW;
     r->list_out = (op->flags & TNI_OP_LIST_OUT) != 0;
     r->may_return_input = made_of_others && op->nin > 0 && op->nout == 1 && !(r->lists & 1u) &&
@@ -60,6 +61,17 @@ typedef struct sizes {
     size_t blob; /* int lists, arrays of tensor lists, numbers */
 } sizes;
 
+/* Room for the lists of numbers among the arguments. */
+static size_t special_bytes(const tni_recipe *rc, const void *args) {
+    size_t bytes = 0;
+    for (int i = 0; i < rc->nspecial; i++) {
+        const tn_ints *list = (const void *)((const char *)args + rc->special[i].offset);
+        if (rc->special[i].kind != TN_F_STR && rc->special[i].kind != TN_F_GENERATOR && list->n > 0)
+            bytes += sizeof(int64_t) * (size_t)list->n;
+    }
+    return bytes;
+}
+
 static sizes measure(const tn_op *op, const tni_recipe *rc, const void *args,
                      tn_tensor *const *outs, int nout) {
     sizes s = {op->nin, 0, 0};
@@ -75,11 +87,7 @@ static sizes measure(const tn_op *op, const tni_recipe *rc, const void *args,
             if (t && (t->flags & TNI_T_STACK)) s.blob += 16;
         }
     }
-    for (int i = 0; i < rc->nspecial; i++) {
-        const tn_ints *list = (const void *)((const char *)args + rc->special[i].offset);
-        if (rc->special[i].kind != TN_F_STR && rc->special[i].kind != TN_F_GENERATOR && list->n > 0)
-            s.blob += sizeof(int64_t) * (size_t)list->n;
-    }
+    s.blob += special_bytes(rc, args);
     return s;
 }
 
@@ -108,11 +116,13 @@ static tn_status save_number(recorder *r, const tn_tensor *t, tn_tensor **ret_sl
     h->v.word |= TN_W_SCALAR;
     h->flags |= TNI_T_STACK;
     r->blob += 16;
+    r->n->flags |= TNI_NODE_OWNS;
     *ret_slot = h;
     return TN_OK;
 }
 
-static tn_status save_geometry(const tn_tensor *t, tn_tensor **ret_slot) {
+static tn_status save_geometry(recorder *r, const tn_tensor *t, tn_tensor **ret_slot) {
+    r->n->flags |= TNI_NODE_OWNS;
     return tni_header_new(tn_view_dtype(&t->v), tn_tensor_device(t), t->v.ndim, t->v.shape,
                           t->v.strides, ret_slot);
 }
@@ -124,7 +134,7 @@ static inline bool gradient_reads(uint32_t flags, unsigned active) {
 
 static tn_status save_whole(recorder *r, tn_tensor *t, uint32_t slot, tn_tensor **ret_slot) {
     uint32_t version = tn_tensor_version(t);
-    r->n->flags |= TNI_NODE_HAS_SAVED;
+    r->n->flags |= TNI_NODE_HAS_SAVED | TNI_NODE_OWNS;
     if (r->inplace && t->storage == r->out0->storage)
         version--; /* what the gradient needs was there before this call wrote */
     tni_node_versions(r->n)[slot] = version;
@@ -140,7 +150,7 @@ static tn_status save_input(recorder *r, uint32_t flags, tn_tensor *t, uint32_t 
         if (r->inplace && t == r->out0 && r->original) t = r->original;
         return save_whole(r, t, edge, ret_slot);
     }
-    if (flags & TNI_FIELD_SAVED_SHAPE) return save_geometry(t, ret_slot);
+    if (flags & TNI_FIELD_SAVED_SHAPE) return save_geometry(r, t, ret_slot);
     return TN_OK;
 }
 
@@ -148,12 +158,12 @@ static tn_status save_input(recorder *r, uint32_t flags, tn_tensor *t, uint32_t 
 static tn_status save_output(recorder *r, uint32_t flags, tn_tensor *t, uint32_t slot,
                              tn_tensor **ret_slot) {
     if (!gradient_reads(flags, r->active)) {
-        if (flags & TNI_FIELD_SAVED_SHAPE) return save_geometry(t, ret_slot);
+        if (flags & TNI_FIELD_SAVED_SHAPE) return save_geometry(r, t, ret_slot);
         return TN_OK;
     }
     tn_tensor *alias;
     TN_TRY(tni_detach(t, &alias));
-    r->n->flags |= TNI_NODE_HAS_SAVED;
+    r->n->flags |= TNI_NODE_HAS_SAVED | TNI_NODE_OWNS;
     tni_node_versions(r->n)[slot] = tn_tensor_version(t);
     if (TN_UNLIKELY(r->hooks != NULL)) {
         tn_status st = tni_pack(r->n, r->hooks, alias, slot);
@@ -208,6 +218,7 @@ static tn_status copy_text(const char *text, void *slot) {
 
 static tn_status copy_special(recorder *r) {
     char *args = tni_node_args(r->n);
+    r->n->flags |= TNI_NODE_OWNS;
     for (int i = 0; i < r->rc->nspecial; i++) {
         void *p = args + r->rc->special[i].offset;
         const void *from = (const char *)r->from + r->rc->special[i].offset;
@@ -351,6 +362,52 @@ static tn_status fill(recorder *r, tn_tensor *const *outs, int nout) {
     return set_outputs(r, outs, nout);
 }
 
+/* The common case, in one sweep: single tensors in, one new tensor out. */
+static tn_status record_plain(const tn_op *op, recorder *r, tn_tensor *out) {
+    const uint32_t some = TNI_FIELD_SAVED | TNI_FIELD_SAVED_SHAPE;
+    uint32_t nin = op->nin, versions = nin + 1;
+    const char *from = r->from;
+    size_t blob = 0;
+    for (uint32_t i = 0; i < nin; i++) {
+        const tn_tensor *t = *(tn_tensor *const *)(const void *)(from + op->in_offset[i]);
+        if (!t) continue;
+        if ((t->v.word & TN_W_GRAD) && (r->rc->in_flags[i] & TNI_FIELD_DIFF)) r->active |= 1u << i;
+        if (t->flags & TNI_T_STACK) blob += 16;
+    }
+    if (!r->active || !tni_is_differentiable(&out->v)) return TN_OK;
+    if (r->rc->nspecial) blob += special_bytes(r->rc, from);
+    tn_node *n = tni_node_new(TNI_NODE_OP, op, nin, 1, out->v.ndim, op->args_bytes, versions, blob);
+    if (TN_UNLIKELY(!n)) return TN_E_MEMORY;
+    char *args = tni_node_args(n);
+    tni_edge *e = tni_node_edges(n);
+    tn_status st = TN_OK;
+    r->n = n;
+    r->blob = tni_node_blob(n, versions);
+    memcpy(args, from, op->args_bytes);
+    clear_pointers(r);
+    tni_node_set_out(n, 0, out);
+    for (uint32_t i = 0; i < nin && st == TN_OK; i++) {
+        tn_tensor *t = *(tn_tensor *const *)(const void *)(from + op->in_offset[i]);
+        uint32_t flags = r->rc->in_flags[i];
+        if (r->active >> i & 1u) st = make_edge(r, (int)i, t, &e[i]);
+        if ((flags & some) && t && st == TN_OK)
+            st = save_input(r, flags, t, i, (tn_tensor **)(void *)(args + op->in_offset[i]));
+    }
+    if ((r->rc->out_flags[0] & some) && st == TN_OK)
+        st = save_output(r, r->rc->out_flags[0], out, nin,
+                         (tn_tensor **)(void *)(args + op->out_offset[0]));
+    if (r->rc->nspecial && st == TN_OK) st = copy_special(r);
+    if (TN_UNLIKELY(st != TN_OK || out->grad_fn)) {
+        if (st == TN_OK) tni_set_grad_fn(out, n, 0);
+        tni_node_unref(n);
+        return st;
+    }
+    out->grad_fn = n; /* the node's only reference */
+    out->output_nr = 0;
+    out->v.word |= TN_W_GRAD;
+    return TN_OK;
+}
+
 tn_status tni_record(const tn_op *op, const void *args, tn_tensor *const *outs, int nout) {
     recorder r;
     r.rc = tni_recipe_of(op);
@@ -358,6 +415,13 @@ tn_status tni_record(const tn_op *op, const void *args, tn_tensor *const *outs, 
     if (TN_UNLIKELY(tni_tls.inference)) return TN_OK;
     r.out0 = nout > 0 ? outs[0] : NULL;
     bool first = op->nin > 0 && !(r.rc->lists & 1u) && r.out0 && input_at(op, args, 0) == r.out0;
+    if (TN_LIKELY(r.rc->plain && !first && !tni_tls.detect_anomaly)) {
+        r.from = args;
+        r.hooks = tni_agt.saved_hooks;
+        r.inplace = false;
+        r.active = 0;
+        return record_plain(op, &r, r.out0);
+    }
     /* a composite may hand back its input as it is: then there is nothing to record */
     if (TN_UNLIKELY(first && r.rc->may_return_input)) return TN_OK;
     sizes s = measure(op, r.rc, args, outs, nout);

@@ -39,6 +39,7 @@ typedef struct tni_recipe {
     uint16_t out_flags[TNI_MAX_OUTS];
     uint8_t lists; /* bit i: input i is a list */
     uint8_t list_out, may_return_input;
+    uint8_t plain; /* single tensors in, one tensor out */
     uint8_t nspecial;
     struct {
         uint16_t offset, kind;
@@ -63,6 +64,7 @@ enum tni_node_kind { TNI_NODE_OP, TNI_NODE_HOST, TNI_NODE_SLICES };
 #define TNI_NODE_HAS_SAVED 0x1u /* it holds tensors that backward frees */
 #define TNI_NODE_USED_UP 0x2u   /* they were freed */
 #define TNI_NODE_LIST_OUT 0x4u
+#define TNI_NODE_OWNS 0x8u /* something in its argument struct has to be released */
 
 typedef struct tni_extra tni_extra;
 
@@ -108,14 +110,9 @@ static inline uint32_t *tni_node_versions(const tn_node *n) {
     return tni_node_at(n, n->versions_at);
 }
 
-/* A node with room for `tail` bytes of arguments and `versions` version numbers plus `blob` bytes after
- * them (tni_node_blob); edges are empty, refs is 1. NULL: out of memory, recorded. */
-tn_node *tni_node_new(int kind, const tn_op *op, uint32_t nedges, uint32_t nouts, int32_t dims,
-                      size_t tail, uint32_t versions, size_t blob);
 static inline char *tni_node_blob(const tn_node *n, uint32_t versions) {
     return tni_node_at(n, n->versions_at + (versions + (versions & 1)) * 4);
 }
-void tni_node_set_out(tn_node *n, uint32_t i, const tn_tensor *t);
 void tni_node_unref(tn_node *n);
 /* Frees the tensors the node saved. */
 void tni_node_release_saved(tn_node *n);
@@ -284,7 +281,8 @@ tn_status tni_has_nan(tn_tensor *g, bool *ret_nan);
 /* A packed or like-strided copy that nobody else sees. Recorded when recording is on. */
 tn_status tni_clone_like(tn_tensor *g, const tn_tensor *like, tn_tensor **ret_tensor);
 
-/* Per-thread state. */
+/* ---- Making nodes ------------------------------------------------------------------------------*/
+
 enum { TNI_NODE_CLASSES = 24 };
 typedef struct tni_ag_thread {
     tn_node *free_nodes[TNI_NODE_CLASSES];
@@ -302,5 +300,49 @@ typedef struct tni_ag_thread {
 } tni_ag_thread;
 extern TN_TLS tni_ag_thread tni_agt;
 void tni_ag_thread_exit_hook(void);
+
+tn_node *tni_node_block(size_t bytes); /* from the heap; NULL: out of memory, recorded */
+
+/* A node with room for `tail` bytes of arguments and `versions` version numbers plus `blob` bytes after
+ * them (tni_node_blob); edges are empty, refs is 1. NULL: out of memory, recorded. */
+static inline tn_node *tni_node_new(int kind, const tn_op *op, uint32_t nedges, uint32_t nouts,
+                                    int32_t dims, size_t tail, uint32_t versions, size_t blob) {
+    size_t metas_at = sizeof(tn_node) + nedges * sizeof(tni_edge);
+    size_t args_at = metas_at + nouts * (sizeof(tni_out) + sizeof(int64_t) * (size_t)dims);
+    size_t versions_at = args_at + ((tail + 7) & ~(size_t)7);
+    size_t bytes = versions_at + sizeof(uint32_t) * (versions + (versions & 1)) + blob;
+    size_t lines = (bytes + 63) / 64;
+    tn_node *n = lines <= TNI_NODE_CLASSES ? tni_agt.free_nodes[lines - 1] : NULL;
+    if (TN_LIKELY(n != NULL)) {
+        tni_agt.free_nodes[lines - 1] = n->next;
+        tni_agt.free_count[lines - 1]--;
+    } else if (!(n = tni_node_block(bytes))) {
+        return NULL;
+    }
+    atomic_store_explicit(&n->refs, 1, memory_order_relaxed);
+    n->kind = (uint8_t)kind;
+    n->lines = (uint8_t)(lines <= TNI_NODE_CLASSES ? lines : 0);
+    n->flags = 0;
+    n->dims = (uint8_t)dims;
+    n->seq = ++tni_agt.seq;
+    n->op = op;
+    n->nedges = nedges;
+    n->nouts = nouts;
+    n->extra = NULL;
+    n->metas_at = (uint32_t)metas_at;
+    n->args_at = (uint32_t)args_at;
+    n->versions_at = (uint32_t)versions_at;
+    tni_edge *e = tni_node_edges(n);
+    for (uint32_t i = 0; i < nedges; i++) e[i] = (tni_edge){0, 0, 0};
+    return n;
+}
+
+static inline void tni_node_set_out(tn_node *n, uint32_t i, const tn_tensor *t) {
+    tni_out *o = tni_node_out(n, i);
+    o->word = t->v.word & TN_W_ALIKE;
+    o->ndim = t->v.ndim;
+    o->differentiable = tni_is_differentiable(&t->v);
+    for (int32_t d = 0; d < t->v.ndim; d++) o->shape[d] = t->v.shape[d];
+}
 
 #endif
