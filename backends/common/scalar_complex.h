@@ -11,11 +11,11 @@
 #if TMPL_DTYPE == TMPL_C64
 #define C_(name) name##f
 #define CR_(name) name##f
-#define COMPLEX_(re, im) CMPLXF(re, im)
+#define COMPLEX_(re, im) tmpl_c64(re, im)
 #else
 #define C_(name) name
 #define CR_(name) name
-#define COMPLEX_(re, im) CMPLX(re, im)
+#define COMPLEX_(re, im) tmpl_c128(re, im)
 #endif
 #define RE_(z) C_(creal)(z)
 #define IM_(z) C_(cimag)(z)
@@ -73,9 +73,7 @@ TMPL_INLINE A f_pow(A x, A y) { return y == 0 ? COMPLEX_(1, 0) : C_(cpow)(x, y);
 TMPL_INLINE A f__pow_backward(A g, A x, A p) {
     return p == 0 ? COMPLEX_(0, 0) : f__mul_conj(g, f_mul(p, f_pow(x, p - 1)));
 }
-TMPL_INLINE A f__mul_log(A a, A x) {
-    return x == 0 ? COMPLEX_(0, 0) : f_mul(a, C_(clog)(x));
-}
+TMPL_INLINE A f__mul_log(A a, A x) { return x == 0 ? COMPLEX_(0, 0) : f_mul(a, C_(clog)(x)); }
 
 TMPL_INLINE uint8_t f_isnan(A x) { return RE_(x) != RE_(x) || IM_(x) != IM_(x); }
 TMPL_INLINE uint8_t f_isinf(A x) {

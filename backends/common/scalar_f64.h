@@ -141,8 +141,8 @@ TMPL_INLINE double f64_gelu(double x) {
 
 TMPL_INLINE double f64_gelu_slope(double x) {
     double a = f64_abs(x) > 40.0 ? 40.0 : f64_abs(x);
-    double low = 0.5 * erfc(a * 0x1.6a09e667f3bcdp-1) -
-                 a * 0x1.9884533d43651p-2 * f64_exp(-0.5 * a * a);
+    double low =
+        0.5 * erfc(a * 0x1.6a09e667f3bcdp-1) - a * 0x1.9884533d43651p-2 * f64_exp(-0.5 * a * a);
     return x < 0.0 ? low : 1.0 - low;
 }
 

@@ -133,8 +133,11 @@ TMPL_INLINE A f_digamma(A x) {
     }
     for (; v < 10; v += 1) r -= 1 / v;
     double z = 1 / (v * v);
-    double s = z * (1.0 / 12 - z * (1.0 / 120 - z * (1.0 / 252 - z * (1.0 / 240 - z *
-                   (1.0 / 132 - z * (691.0 / 32760 - z * (1.0 / 12)))))));
+    double s =
+        z * (1.0 / 12 -
+             z * (1.0 / 120 -
+                  z * (1.0 / 252 -
+                       z * (1.0 / 240 - z * (1.0 / 132 - z * (691.0 / 32760 - z * (1.0 / 12)))))));
     return (A)(r + log(v) - 0.5 / v - s);
 }
 
@@ -158,9 +161,7 @@ TMPL_INLINE A f__maximum_backward(A g, A x, A y) {
 TMPL_INLINE A f_clamp_min(A x, A low) { return f_maximum(x, low); }
 TMPL_INLINE A f_clamp_max(A x, A high) { return f_minimum(x, high); }
 TMPL_INLINE A f__clamp(A x, A low, A high) { return f_minimum(f_maximum(x, low), high); }
-TMPL_INLINE A f__clamp_backward(A g, A x, A low, A high) {
-    return x < low || x > high ? K_(0) : g;
-}
+TMPL_INLINE A f__clamp_backward(A g, A x, A low, A high) { return x < low || x > high ? K_(0) : g; }
 TMPL_INLINE uint8_t f_isnan(A x) { return x != x; }
 TMPL_INLINE uint8_t f_isinf(A x) { return B_(fabs)(x) == (A)INFINITY; }
 TMPL_INLINE uint8_t f_isfinite(A x) { return B_(fabs)(x) < (A)INFINITY; }
@@ -217,9 +218,7 @@ TMPL_INLINE A f__silu_backward(A g, A x) {
     A s = M_(sigmoid)(x);
     return g * (s * (K_(1) + x * (K_(1) - s)));
 }
-TMPL_INLINE A float_softplus(A z) {
-    return (z > 0 ? z : K_(0)) + M_(log1p)(M_(exp)(-B_(fabs)(z)));
-}
+TMPL_INLINE A float_softplus(A z) { return (z > 0 ? z : K_(0)) + M_(log1p)(M_(exp)(-B_(fabs)(z))); }
 TMPL_INLINE A f_mish(A x) { return x * M_(tanh)(float_softplus(x)); }
 TMPL_INLINE A f_softplus(A x, A beta, A threshold) {
     A z = x * beta;
@@ -229,15 +228,11 @@ TMPL_INLINE A f__softplus_backward(A g, A x, A beta, A threshold) {
     A z = x * beta;
     return z > threshold ? g : g * M_(sigmoid)(z);
 }
-TMPL_INLINE A f_log_sigmoid(A x) {
-    return (x < 0 ? x : K_(0)) - M_(log1p)(M_(exp)(-B_(fabs)(x)));
-}
+TMPL_INLINE A f_log_sigmoid(A x) { return (x < 0 ? x : K_(0)) - M_(log1p)(M_(exp)(-B_(fabs)(x))); }
 TMPL_INLINE A f_hardtanh(A x, A low, A high) { return x < low ? low : x > high ? high : x; }
 TMPL_INLINE A f_hardsigmoid(A x) { return f_hardtanh(x + 3, K_(0), K_(6)) / K_(6); }
 TMPL_INLINE A f_hardswish(A x) { return x * f_hardtanh(x + 3, K_(0), K_(6)) / K_(6); }
 TMPL_INLINE A f_hardshrink(A x, A l) { return x >= -l && x <= l ? K_(0) : x; }
-TMPL_INLINE A f_softshrink(A x, A l) {
-    return x > l ? x - l : x < -l ? x + l : x != x ? x : K_(0);
-}
+TMPL_INLINE A f_softshrink(A x, A l) { return x > l ? x - l : x < -l ? x + l : x != x ? x : K_(0); }
 
 #endif

@@ -41,6 +41,7 @@
 
 /* The iterations of the next loop are independent, although operands may be the same memory. */
 #if defined(__clang__)
+#pragma clang diagnostic ignored "-Wpass-failed" /* a loop over library calls stays as it is */
 #define TMPL_VECTOR _Pragma("clang loop vectorize(assume_safety)")
 #elif defined(__GNUC__)
 #define TMPL_VECTOR _Pragma("GCC ivdep")
@@ -107,6 +108,21 @@ TMPL_INLINE uint16_t tmpl_to_f16(float x) {
     r = a >= 0x477ff000u ? 0x7c00u : r;
     r = a > 0x7f800000u ? 0x7e00u : r;
     return (uint16_t)(r | sign);
+}
+
+/* Complex numbers from their parts, without the arithmetic that would lose signs and NaN. */
+TMPL_INLINE float _Complex tmpl_c64(float re, float im) {
+    const float parts[2] = {re, im};
+    float _Complex z;
+    memcpy(&z, parts, sizeof z);
+    return z;
+}
+
+TMPL_INLINE double _Complex tmpl_c128(double re, double im) {
+    const double parts[2] = {re, im};
+    double _Complex z;
+    memcpy(&z, parts, sizeof z);
+    return z;
 }
 
 /* ---- The element type --------------------------------------------------------------------------*/

@@ -13,8 +13,8 @@
 #define HUGE_PAGE (UINT64_C(2) << 20)
 #define ARENA_BYTES (UINT64_C(32) << 20)
 #define SMALL_MAX UINT64_C(32768)
-#define CLASSES 32             /* 64 .. 512 by 64, then four per doubling */
-#define THREAD_BYTES 65536     /* a thread keeps about this much per class */
+#define CLASSES 32         /* 64 .. 512 by 64, then four per doubling */
+#define THREAD_BYTES 65536 /* a thread keeps about this much per class */
 #define SLAB_BYTES (UINT64_C(256) << 10)
 #define POOL_BYTES (UINT64_C(4) << 20)
 #define CACHE_LIMIT (UINT64_C(1) << 30) /* free memory above which empty arenas are given back */
@@ -66,8 +66,8 @@ static struct central {
 
 /* In front of every large block; its data begins 64 bytes after it. */
 typedef struct block {
-    uint64_t bytes; /* with this header */
-    struct block *below; /* the neighbour at lower addresses, NULL at the arena's start */
+    uint64_t bytes;            /* with this header */
+    struct block *below;       /* the neighbour at lower addresses, NULL at the arena's start */
     struct block *next, *prev; /* in a bin, while free */
     struct arena *arena;
     uint32_t is_free, is_last;
@@ -197,8 +197,8 @@ static void *large_take(uint64_t data_bytes) {
     bin_remove(b);
     if (b->bytes - bytes >= SMALL_MAX) {
         block *rest = (block *)(void *)((char *)b + bytes);
-        *rest = (block){.bytes = b->bytes - bytes, .below = b, .arena = b->arena,
-                        .is_last = b->is_last};
+        *rest = (block){
+            .bytes = b->bytes - bytes, .below = b, .arena = b->arena, .is_last = b->is_last};
         block *top = above(rest);
         if (top) top->below = rest;
         b->bytes = bytes;

@@ -81,17 +81,17 @@ TMPL_INLINE int64_t to_i64(A x) { return (int64_t)x; }
 #include "cast_tmpl.h"
 #define CAST_TO c64
 #define CAST_T float _Complex
-#define CAST_OF(x) CMPLXF((float)REAL_(x), (float)IMAG_(x))
+#define CAST_OF(x) tmpl_c64((float)REAL_(x), (float)IMAG_(x))
 #include "cast_tmpl.h"
 #define CAST_TO c128
 #define CAST_T double _Complex
-#define CAST_OF(x) CMPLX((double)REAL_(x), (double)IMAG_(x))
+#define CAST_OF(x) tmpl_c128((double)REAL_(x), (double)IMAG_(x))
 #include "cast_tmpl.h"
 
 typedef void (*cast_fn)(int64_t n, void *dst, const void *src);
 static const cast_fn to[TN_DTYPE_BUILTIN_COUNT] = {
     cast_to_b8,  cast_to_u8,   cast_to_i8,  cast_to_i16, cast_to_i32, cast_to_i64,
-    cast_to_f16,  cast_to_bf16, cast_to_f32, cast_to_f64, cast_to_c64, cast_to_c128,
+    cast_to_f16, cast_to_bf16, cast_to_f32, cast_to_f64, cast_to_c64, cast_to_c128,
 };
 
 #define BLOCK 512

@@ -31,7 +31,8 @@ typedef struct cpu_rows {
     const tn_kernel_row *rows;
     uint32_t n;
 } cpu_rows;
-#define CPU_ROWS_OF(array) {array, (uint32_t)(sizeof(array) / sizeof((array)[0]))}
+#define CPU_ROWS_OF(array)                                                                         \
+    { array, (uint32_t)(sizeof(array) / sizeof((array)[0])) }
 
 /* ---- threads.c ---------------------------------------------------------------------------------*/
 typedef tn_status (*cpu_body)(void *arg, int64_t begin, int64_t end);
@@ -50,7 +51,7 @@ extern const tn_memory_iface cpu_memory_iface;
 
 /* ---- isa.c -------------------------------------------------------------------------------------*/
 typedef enum cpu_isa { CPU_ISA_BASELINE, CPU_ISA_AVX2, CPU_ISA_AVX512 } cpu_isa;
-cpu_isa cpu_isa_pick(void);       /* what runs here, or what TENON_CPU_ISA asks for if lower */
+cpu_isa cpu_isa_pick(void); /* what runs here, or what TENON_CPU_ISA asks for if lower */
 const char *cpu_isa_name(cpu_isa isa);
 const char *cpu_describe(void *ctx, int32_t device);
 void cpu_warn_environment(void);

@@ -21,8 +21,8 @@ typedef struct map_job {
     cpu_map_fn direct; /* takes segments as they are; NULL: through blocks */
     int32_t noperands; /* output and the inputs that the operator reads */
     bool stream;
-    uint8_t mode[1 + CPU_MAP_INPUTS];  /* along dimension 0 */
-    uint8_t constant;                  /* by operand: one value over the whole plan */
+    uint8_t mode[1 + CPU_MAP_INPUTS]; /* along dimension 0 */
+    uint8_t constant;                 /* by operand: one value over the whole plan */
     uint8_t size[1 + CPU_MAP_INPUTS];
 } map_job;
 
@@ -67,7 +67,7 @@ static int through_blocks(const map_job *j, char *const *at, int64_t n, blocks *
 /* ---- Rows --------------------------------------------------------------------------------------*/
 
 typedef struct place {
-    int64_t index[TN_MAX_DIMS]; /* from dimension 1 on */
+    int64_t index[TN_MAX_DIMS];   /* from dimension 1 on */
     char *at[1 + CPU_MAP_INPUTS]; /* start of the row */
 } place;
 
@@ -76,8 +76,7 @@ static void place_at(const map_job *j, int64_t row, place *p) {
     for (int32_t d = 1; d < j->plan->ndim; d++) {
         p->index[d] = row % j->plan->shape[d];
         row /= j->plan->shape[d];
-        for (int32_t k = 0; k < j->noperands; k++)
-            p->at[k] += p->index[d] * j->plan->stride[d][k];
+        for (int32_t k = 0; k < j->noperands; k++) p->at[k] += p->index[d] * j->plan->stride[d][k];
     }
 }
 
@@ -86,8 +85,7 @@ static void place_next(const map_job *j, place *p) {
     for (int32_t d = 1; d < plan->ndim; d++) {
         for (int32_t k = 0; k < j->noperands; k++) p->at[k] += plan->stride[d][k];
         if (++p->index[d] < plan->shape[d]) return;
-        for (int32_t k = 0; k < j->noperands; k++)
-            p->at[k] -= plan->stride[d][k] * plan->shape[d];
+        for (int32_t k = 0; k < j->noperands; k++) p->at[k] -= plan->stride[d][k] * plan->shape[d];
         p->index[d] = 0;
     }
 }

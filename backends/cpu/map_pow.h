@@ -68,10 +68,14 @@ static int slope_cube(int64_t n, void *out, const void *const *in, const cpu_par
     return 0;
 }
 
-static const cpu_map_op op_slope_square = {.flat = slope_square, .grain = 16384, .nin = 2,
+static const cpu_map_op op_slope_square = {.flat = slope_square,
+                                           .grain = 16384,
+                                           .nin = 2,
                                            .out_size = sizeof(T),
                                            .in_size = {sizeof(T), sizeof(T)}};
-static const cpu_map_op op_slope_cube = {.flat = slope_cube, .grain = 16384, .nin = 2,
+static const cpu_map_op op_slope_cube = {.flat = slope_cube,
+                                         .grain = 16384,
+                                         .nin = 2,
                                          .out_size = sizeof(T),
                                          .in_size = {sizeof(T), sizeof(T)}};
 

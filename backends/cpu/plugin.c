@@ -15,16 +15,17 @@
 
 /* Types compiled for every instruction set, and those for baseline only. CPU_ONCE_FAMILIES are
  * compiled for baseline in all types, CPU_ORDERED_FAMILIES in all but the complex ones. */
-#define FLOAT_TYPES(X, family, isa)                                                               \
+#define FLOAT_TYPES(X, family, isa)                                                                \
     X(family, f16, isa) X(family, bf16, isa) X(family, f32, isa) X(family, f64, isa)
-#define WIDE_TYPES(X, family, isa)                                                                \
+#define WIDE_TYPES(X, family, isa)                                                                 \
     X(family, u8, isa) X(family, i32, isa) X(family, i64, isa) FLOAT_TYPES(X, family, isa)
-#define BASE_TYPES(X, family)                                                                     \
-    X(family, b8, baseline) X(family, i8, baseline) X(family, i16, baseline)                    \
-    X(family, c64, baseline) X(family, c128, baseline)
-#define ORDERED_TYPES(X, family)                                                                  \
-    X(family, b8, baseline) X(family, i8, baseline) X(family, i16, baseline)                    \
-    WIDE_TYPES(X, family, baseline)
+#define BASE_TYPES(X, family)                                                                      \
+    X(family, b8, baseline)                                                                        \
+    X(family, i8, baseline) X(family, i16, baseline) X(family, c64, baseline)                      \
+        X(family, c128, baseline)
+#define ORDERED_TYPES(X, family)                                                                   \
+    X(family, b8, baseline)                                                                        \
+    X(family, i8, baseline) X(family, i16, baseline) WIDE_TYPES(X, family, baseline)
 #define ONCE_TYPES(X, family) BASE_TYPES(X, family) WIDE_TYPES(X, family, baseline)
 
 const tn_host *cpu_host;
@@ -39,12 +40,12 @@ const tn_host *cpu_host;
 #define ADDRESS_DTYPE(family, dtype, isa) &cpu_##family##_rows_##dtype##_##isa,
 
 #define DECLARE_EVERY_ISA(family) CPU_EVERY_ISA(DECLARE_ISA, family)
-#define DECLARE_EVERY_DTYPE(family)                                                               \
+#define DECLARE_EVERY_DTYPE(family)                                                                \
     BASE_TYPES(DECLARE_DTYPE, family) CPU_EVERY_WIDE(WIDE_TYPES, DECLARE_DTYPE, family)
 #define DECLARE_EVERY_FLOAT(family) CPU_EVERY_WIDE(FLOAT_TYPES, DECLARE_DTYPE, family)
 #if defined(__x86_64__) && !defined(CPU_BASELINE_ONLY)
 #define CPU_EVERY_ISA(X, family) X(family, baseline) X(family, avx2) X(family, avx512)
-#define CPU_EVERY_WIDE(TYPES, X, family)                                                          \
+#define CPU_EVERY_WIDE(TYPES, X, family)                                                           \
     TYPES(X, family, baseline) TYPES(X, family, avx2) TYPES(X, family, avx512)
 #else
 #define CPU_EVERY_ISA(X, family) X(family, baseline)
@@ -63,31 +64,27 @@ CPU_ORDERED_FAMILIES(DECLARE_ORDERED)
 #define BASE_DTYPE_ROWS(family) BASE_TYPES(ADDRESS_DTYPE, family)
 #define ONCE_ROWS(family) ONCE_TYPES(ADDRESS_DTYPE, family)
 #define ORDERED_ROWS(family) ORDERED_TYPES(ADDRESS_DTYPE, family)
-static const cpu_rows *const common_rows[] = {
-    CPU_BASE_FAMILIES(ADDRESS_BASE) CPU_DTYPE_FAMILIES(BASE_DTYPE_ROWS)
-    CPU_ONCE_FAMILIES(ONCE_ROWS) CPU_ORDERED_FAMILIES(ORDERED_ROWS)};
+static const cpu_rows *const common_rows[] = {CPU_BASE_FAMILIES(ADDRESS_BASE) CPU_DTYPE_FAMILIES(
+    BASE_DTYPE_ROWS) CPU_ONCE_FAMILIES(ONCE_ROWS) CPU_ORDERED_FAMILIES(ORDERED_ROWS)};
 
 #define BASELINE_ROWS(family) ADDRESS_ISA(family, baseline)
 #define BASELINE_DTYPE_ROWS(family) WIDE_TYPES(ADDRESS_DTYPE, family, baseline)
 #define BASELINE_FLOAT_ROWS(family) FLOAT_TYPES(ADDRESS_DTYPE, family, baseline)
-static const cpu_rows *const baseline_rows[] = {
-    CPU_ISA_FAMILIES(BASELINE_ROWS) CPU_DTYPE_FAMILIES(BASELINE_DTYPE_ROWS)
-    CPU_FLOAT_FAMILIES(BASELINE_FLOAT_ROWS)};
+static const cpu_rows *const baseline_rows[] = {CPU_ISA_FAMILIES(BASELINE_ROWS) CPU_DTYPE_FAMILIES(
+    BASELINE_DTYPE_ROWS) CPU_FLOAT_FAMILIES(BASELINE_FLOAT_ROWS)};
 
 #if defined(__x86_64__) && !defined(CPU_BASELINE_ONLY)
 #define AVX2_ROWS(family) ADDRESS_ISA(family, avx2)
 #define AVX2_DTYPE_ROWS(family) WIDE_TYPES(ADDRESS_DTYPE, family, avx2)
 #define AVX2_FLOAT_ROWS(family) FLOAT_TYPES(ADDRESS_DTYPE, family, avx2)
-static const cpu_rows *const avx2_rows[] = {
-    CPU_ISA_FAMILIES(AVX2_ROWS) CPU_DTYPE_FAMILIES(AVX2_DTYPE_ROWS)
-    CPU_FLOAT_FAMILIES(AVX2_FLOAT_ROWS)};
+static const cpu_rows *const avx2_rows[] = {CPU_ISA_FAMILIES(AVX2_ROWS) CPU_DTYPE_FAMILIES(
+    AVX2_DTYPE_ROWS) CPU_FLOAT_FAMILIES(AVX2_FLOAT_ROWS)};
 
 #define AVX512_ROWS(family) ADDRESS_ISA(family, avx512)
 #define AVX512_DTYPE_ROWS(family) WIDE_TYPES(ADDRESS_DTYPE, family, avx512)
 #define AVX512_FLOAT_ROWS(family) FLOAT_TYPES(ADDRESS_DTYPE, family, avx512)
-static const cpu_rows *const avx512_rows[] = {
-    CPU_ISA_FAMILIES(AVX512_ROWS) CPU_DTYPE_FAMILIES(AVX512_DTYPE_ROWS)
-    CPU_FLOAT_FAMILIES(AVX512_FLOAT_ROWS)};
+static const cpu_rows *const avx512_rows[] = {CPU_ISA_FAMILIES(AVX512_ROWS) CPU_DTYPE_FAMILIES(
+    AVX512_DTYPE_ROWS) CPU_FLOAT_FAMILIES(AVX512_FLOAT_ROWS)};
 #endif
 
 static tn_status add_rows(tn_txn *txn, int32_t slot, const cpu_rows *const *list, size_t n) {
@@ -114,8 +111,8 @@ static tn_status add_kernels(tn_txn *txn, int32_t slot) {
 /* ---- The device --------------------------------------------------------------------------------
  * Memory of the CPU is the host's: every transfer is a copy of bytes. */
 
-static tn_status copy_in(void *ctx, int32_t device, void *dst, uint64_t dst_offset,
-                         const void *src, uint64_t bytes, void *stream) {
+static tn_status copy_in(void *ctx, int32_t device, void *dst, uint64_t dst_offset, const void *src,
+                         uint64_t bytes, void *stream) {
     (void)ctx;
     (void)device;
     (void)stream;
@@ -133,8 +130,7 @@ static tn_status copy_out(void *ctx, int32_t device, void *dst, const void *src,
 }
 
 static tn_status copy_within(void *ctx, int32_t device, void *dst, uint64_t dst_offset,
-                             const void *src, uint64_t src_offset, uint64_t bytes,
-                             void *stream) {
+                             const void *src, uint64_t src_offset, uint64_t bytes, void *stream) {
     (void)ctx;
     (void)device;
     (void)stream;

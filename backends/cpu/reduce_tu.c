@@ -16,10 +16,10 @@
 #include "cpu_priv.h"
 
 #define LANES ((int)(256 / sizeof(A)))
-#define TURNS 32              /* of an accumulator before it moves up a level */
-#define FEED (LANES * 96)     /* elements per call of lanes() */
+#define TURNS 32          /* of an accumulator before it moves up a level */
+#define FEED (LANES * 96) /* elements per call of lanes() */
 #define LEVELS 4
-#define SPAN 65536              /* elements per unit of work */
+#define SPAN 65536                     /* elements per unit of work */
 #define TILE ((int)(2048 / sizeof(A))) /* columns per unit of work */
 
 #if TMPL_DTYPE == TMPL_F64
@@ -77,7 +77,7 @@ typedef struct red_op {
 #endif
 #define RED spread
 #define RED_INIT 0
-#define RED_STEP(a, x) ((a) + SQUARE_((x) - center))
+#define RED_STEP(a, x) ((a) + SQUARE_((x)-center))
 #define RED_JOIN(a, b) ((a) + (b))
 #include "reduce_tmpl.h"
 #endif
@@ -536,12 +536,14 @@ static tn_status amin(const tn_call *call, const void *args) {
 }
 #endif
 
-#define ROW(op, fn) {#op, TN_SIG_##op, fn, NULL, TMPL_DTYPE, 0, TN_K_CAPTURE_SAFE, 0}
+#define ROW(op, fn)                                                                                \
+    { #op, TN_SIG_##op, fn, NULL, TMPL_DTYPE, 0, TN_K_CAPTURE_SAFE, 0 }
 static const tn_kernel_row rows[] = {
 #if TMPL_IS_BOOL
     ROW(all, all),   ROW(any, any),
 #else
-    ROW(sum, sum),   ROW(_prod, prod),
+    ROW(sum, sum),
+    ROW(_prod, prod),
 #endif
 #if TMPL_IS_FLOAT || TMPL_IS_COMPLEX
     ROW(mean, mean), ROW(_var, var),

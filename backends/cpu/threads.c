@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #define MAX_THREADS 1024
-#define MAX_CHUNKS 256           /* of one job: enough to balance, few enough to stay cheap */
+#define MAX_CHUNKS 256 /* of one job: enough to balance, few enough to stay cheap */
 #define SPIN_NS UINT64_C(30000)
 #define POLL_NS UINT64_C(10000000)
 
