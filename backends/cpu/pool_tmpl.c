@@ -52,16 +52,18 @@ static int64_t planes_of(const tn_view *v) {
 
 /* ---- Maximum -----------------------------------------------------------------------------------*/
 
-/* One window: taps y0, y0 + dh, .. below y1 by the same for x. A NaN wins against every number and the
- * first one keeps its place. Selecting by masks keeps the loop free of unpredictable branches. */
-TMPL_INLINE void max_window(const T *x, int64_t w, const int64_t *ys, const int64_t *xs, int64_t dh,
-                            int64_t dw, T *ret, int64_t *ret_at) {
+/* Whether v takes the place of best: larger, or the first NaN. */
+TMPL_INLINE int beats(A v, A best) { return (int)!(v <= best) & (int)(best == best); }
+
+/* One window: taps ys[0], ys[0] + dh, .. below ys[1], by the same for columns. */
+static void max_window(const T *x, int64_t w, const int64_t *ys, const int64_t *xs, int64_t dh,
+                       int64_t dw, T *ret, int64_t *ret_at) {
     int64_t at = ys[0] * w + xs[0];
     A best = LOAD(x[at]);
     for (int64_t iy = ys[0]; iy < ys[1]; iy += dh) {
         for (int64_t ix = xs[0]; ix < xs[1]; ix += dw) {
             A v = LOAD(x[iy * w + ix]);
-            int64_t better = !(v <= best) & (best == best);
+            int64_t better = beats(v, best);
             best = better ? v : best;
             at ^= (at ^ (iy * w + ix)) & -better;
         }
@@ -78,12 +80,32 @@ static void max_range(int64_t o, int64_t k, int64_t stride, int64_t pad, int64_t
     ret[1] = end > size ? size : end;
 }
 
-/* A plane of windows of two by two that neither overlap nor leave the plane. */
+/* Windows of two by two that neither overlap nor leave the plane. Each step compares and selects in
+ * loops without branches, which become vector code. */
 static void max_plane_2x2(const job *j, const T *x, T *y, int64_t *index) {
-    for (int64_t oy = 0; oy < j->oh; oy++) {
-        for (int64_t ox = 0; ox < j->ow; ox++) {
-            int64_t ys[2] = {2 * oy, 2 * oy + 2}, xs[2] = {2 * ox, 2 * ox + 2}, i = oy * j->ow + ox;
-            max_window(x, j->w, ys, xs, 1, 1, y + i, index + i);
+    enum { RUN = 64 };
+    A best[RUN];
+    int32_t tap[RUN];
+    for (int64_t oy = 0; oy < j->oh; oy++, y += j->ow, index += j->ow) {
+        const T *top = x + 2 * oy * j->w, *low = top + j->w;
+        for (int64_t o = 0; o < j->ow; o += RUN, top += 2 * RUN, low += 2 * RUN) {
+            int64_t n = j->ow - o < RUN ? j->ow - o : RUN, at = 2 * oy * j->w + 2 * o;
+            for (int64_t i = 0; i < n; i++) {
+                A a = LOAD(top[2 * i]), b = LOAD(top[2 * i + 1]);
+                int better = beats(b, a);
+                best[i] = better ? b : a;
+                tap[i] = better;
+            }
+            for (int64_t i = 0; i < n; i++) {
+                A a = LOAD(low[2 * i]), b = LOAD(low[2 * i + 1]);
+                int right = beats(b, a);
+                A m = right ? b : a;
+                int better = beats(m, best[i]);
+                best[i] = better ? m : best[i];
+                tap[i] = better ? (int)j->w + right : tap[i];
+            }
+            for (int64_t i = 0; i < n; i++) y[o + i] = STORE(best[i]);
+            for (int64_t i = 0; i < n; i++) index[o + i] = at + 2 * i + tap[i];
         }
     }
 }
