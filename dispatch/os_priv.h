@@ -32,7 +32,8 @@ uint64_t tni_os_random_seed(void);
 char *tni_os_read_file(const char *path, size_t limit, const char **ret_why);
 /* Calls fn for every entry of a folder, in sorted order; false when it cannot be read. */
 bool tni_os_list(const char *folder, void (*fn)(void *ctx, const char *name), void *ctx);
-/* NULL when file and folder belong to root or the user and nobody else may write them, else why. */
+/* NULL when file and folder belong to root, the user or the owner of libtenon, and not everybody may
+ * write them; else why not. */
 const char *tni_os_untrusted(const char *path);
 /* The folder that holds libtenon, without a trailing slash; false when unknown. */
 bool tni_os_own_folder(char *dst, size_t size);
