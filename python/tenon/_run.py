@@ -119,5 +119,6 @@ def run(script: str, args: list[str]) -> None:
     except SystemExit:
         raise
     except BaseException as err:
-        sys.excepthook(type(err), err, _program_frames(err.__traceback__))
+        err = err.with_traceback(_program_frames(err.__traceback__))
+        sys.excepthook(type(err), err, err.__traceback__)
         raise SystemExit(130 if isinstance(err, KeyboardInterrupt) else 1) from None
