@@ -53,7 +53,7 @@ tn_status tni_composite__unique(const void *args, tn_tensor **rets) {
     tn_status st = tn_reshape(tni_t(a->input), TN_INTS(-1), &flat);
     if (st) goto out;
     if ((st = tn_sort(flat, 0, 0, 1, &sorted, &order))) goto out;
-    if ((st = tn_unique_consecutive(sorted, 1, 1, &output, &runs, &counts))) goto out;
+    if ((st = tn__unique_consecutive(sorted, &output, &runs, &counts))) goto out;
     if ((st = tn_empty_like(order, -1, -1, TN_FORMAT_CONTIGUOUS, &blank))) goto out;
     if ((st = tn_scatter_(blank, 0, order, runs, &inverse))) goto out;
     if ((st = tn_reshape(inverse, tni_shape_ints(tni_t(a->input)), &shaped))) goto out;

@@ -242,8 +242,8 @@ tn_status tni_infer_nonzero(tn_infer *inf, const void *args) {
     return tni_infer_set(inf, 0, 2, shape);
 }
 
-tn_status tni_infer_unique_consecutive(tn_infer *inf, const void *args) {
-    const tn_unique_consecutive_args *a = args;
+tn_status tni_infer__unique_consecutive(tn_infer *inf, const void *args) {
+    const tn__unique_consecutive_args *a = args;
     int64_t none = 0;
     TN_TRY(tni_infer_set(inf, 0, 1, &none));
     TN_TRY(tni_infer_set(inf, 1, a->input->ndim, a->input->shape));

@@ -132,7 +132,7 @@ tn_status tni_composite_cat(const void *args, tn_tensor **rets) {
     bool channels_last = false;
     tn_tensor *whole;
     if (a->tensors.n == 0)
-        return tn_fail(TN_E_SHAPE, 0, "torch.cat(): expected a non-empty list of Tensors");
+        return tn_fail(TN_E_VALUE, 0, "torch.cat(): expected a non-empty list of Tensors");
     TN_TRY(check_list("cat", a->tensors));
     TN_TRY(cat_shape(a, &ndim, &dim, shape, &channels_last));
     TN_TRY(list_dtype(a->tensors, &dtype));

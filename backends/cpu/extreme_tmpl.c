@@ -162,6 +162,7 @@ static tn_status along(const tn_view *x, tn_view *values, tn_view *indices, int6
     return cpu_parallel(j.ax.rows, GRAIN / j.ax.n + 1, some_rows, &j);
 }
 
+#if !TMPL_IS_BOOL
 /* ---- Of everything -----------------------------------------------------------------------------*/
 
 enum { BLOCK = 1 << 14 };
@@ -219,7 +220,6 @@ static tn_status of_all(const tn_call *call, const tn_view *x, tn_view *out, boo
     return TN_OK;
 }
 
-#if !TMPL_IS_BOOL
 static tn_status argmax(const tn_call *call, const void *args) {
     const tn_argmax_args *a = args;
     if (a->dim.has) return along(a->input, NULL, a->out, a->dim.value, true);
@@ -299,7 +299,7 @@ static tn_status cummin(const tn_call *call, const void *args) {
 /* ---- Runs of equal elements --------------------------------------------------------------------*/
 
 static tn_status unique_consecutive(const tn_call *call, const void *args) {
-    const tn_unique_consecutive_args *a = args;
+    const tn__unique_consecutive_args *a = args;
     const T *x = a->input->data;
     int64_t n = a->input->numel, runs = 0, *inverse = a->inverse_indices->data;
     for (int64_t i = 0; i < n; i++) {
@@ -368,7 +368,7 @@ static const tn_kernel_row rows[] = {
     ROW(min_dim, min_dim),
     ROW(cummax, cummax),
     ROW(cummin, cummin),
-    ROW(unique_consecutive, unique_consecutive),
+    ROW(_unique_consecutive, unique_consecutive),
 #if !TMPL_IS_BOOL
     ROW(argmax, argmax),
     ROW(argmin, argmin),

@@ -64,7 +64,9 @@ def compare(ours: Any, theirs: Any, rtol: float = 1e-6) -> None:
 def gradients(lib: Any, fn: Callable[..., Any], arrays: tuple[Any, ...], second: bool) -> list[Any]:
     """Gradients of a weighted sum of all floating results, then of a weighted sum of those."""
     xs = tensors_of(lib, arrays, True)
-    outs = [t for t in flat(fn(lib, *xs)) if t.dtype in (lib.float32, lib.float64)]
+    outs = [
+        t for t in flat(fn(lib, *xs)) if getattr(t, "dtype", None) in (lib.float32, lib.float64)
+    ]
     inputs = [x for x in xs if hasattr(x, "requires_grad") and x.requires_grad]
     if not any(o.requires_grad for o in outs):
         return []

