@@ -10,6 +10,7 @@
 tn_status tni_grad_native_layer_norm(tn_gctx *c);
 tn_status tni_grad_native_batch_norm(tn_gctx *c);
 tn_status tni_grad__conv(tn_gctx *c);
+tn_status tni_grad_linear(tn_gctx *c);
 tn_status tni_grad__conv_backward_input(tn_gctx *c);
 tn_status tni_grad__conv_backward_weight(tn_gctx *c);
 tn_status tni_grad__flash_attention(tn_gctx *c);
@@ -213,6 +214,35 @@ tn_status tni_grad__conv_backward_weight(tn_gctx *c) {
             tn_status st = tn__conv_backward_input(from, g, NULL, tni_shape_ints(tni_t(a->input)),
                                                    a->stride, a->padding, a->dilation, a->groups,
                                                    &grads[1]);
+            grads[1] = scope_take(&s, st, grads[1]);
+        }
+    }
+    return give(&s, c, grads);
+}
+
+/* ---- Linear maps -------------------------------------------------------------------------------*/
+
+/* t as a matrix: all dimensions in front of the last one are rows. */
+static tn_tensor *as_rows(tni_scope *s, tn_tensor *t) {
+    if (s->st != TN_OK) return NULL;
+    const int64_t *shape = tn_tensor_shape(t);
+    int64_t rows = 1;
+    int32_t last = tn_tensor_ndim(t) - 1;
+    for (int32_t d = 0; d < last; d++) rows *= shape[d];
+    return scope_reshape(s, t, TN_INTS(rows, shape[last]));
+}
+
+/* y = x w^T + b: gx = g conj(w), gw = g^T conj(x), gb = g, which the engine sums. */
+tn_status tni_grad_linear(tn_gctx *c) {
+    const tn_linear_args *a = c->args;
+    tni_scope s = {0};
+    tn_tensor *g = c->g[0], *grads[3] = {NULL, NULL, g};
+    if (TN_GNEEDS(c, 0)) grads[0] = scope_matmul(&s, g, conjugate(&s, tni_t(a->weight)));
+    if (TN_GNEEDS(c, 1)) {
+        tn_tensor *x = as_rows(&s, conjugate(&s, tni_t(a->input)));
+        tn_tensor *gt = scope_transpose(&s, as_rows(&s, g), 0, 1);
+        if (s.st == TN_OK) {
+            tn_status st = tn_mm(gt, x, &grads[1]);
             grads[1] = scope_take(&s, st, grads[1]);
         }
     }

@@ -164,8 +164,16 @@ tn_status tni_composite_logsumexp(const void *args, tn_tensor **rets) {
     tni_scope s = {0};
     tn_tensor *x = tni_t(a->input), *m = NULL, *inf = NULL, *plain = NULL;
     tn_scalar_box zero;
-    tn_status st = tn_detach(x, &plain);
-    plain = scope_take(&s, st, plain);
+    tn_status st = TN_OK;
+    if (tn_dtype_category(tn_tensor_dtype(x)) < TN_CAT_FLOAT) {
+        tn_tensor *real = NULL;
+        st = tn__to_copy(x, tn_dtype_default(), -1, 0, TN_FORMAT_PRESERVE, &real);
+        x = scope_take(&s, st, real);
+    }
+    if (s.st == TN_OK) {
+        st = tn_detach(x, &plain);
+        plain = scope_take(&s, st, plain);
+    }
     if (s.st == TN_OK) {
         st = tn_amax(plain, a->dim, 1, &m);
         m = scope_take(&s, st, m);

@@ -79,6 +79,7 @@ static tn_status run_rows(void *arg, int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; r++) {
         int64_t e = r / g->m, i = r % g->m;
         switch (g->dtype) {
+        case TN_BOOL:
         case TN_U8: row_u8(g, e, i, acc); break;
         case TN_I8: row_i8(g, e, i, acc); break;
         case TN_I16: row_i16(g, e, i, acc); break;

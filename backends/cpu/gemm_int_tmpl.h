@@ -1,5 +1,6 @@
 /* gemm_int_tmpl.h: rows of an integer matrix product for one element type.
  *
+ * For bool a product is an AND and a sum an OR: counts that are then told from zero.
  * INT_T is the element type, INT_U an unsigned type at least as wide in which products wrap, and
  * INT_NAME the function's name. Products are summed row by row of B, so that the inner loop runs
  * along a row of C. */
@@ -31,7 +32,8 @@ static void INT_NAME(const gemm_args *g, int64_t e, int64_t i, INT_U *acc) {
     }
     for (int64_t j = 0; j < n; j++) {
         INT_U base = beta == 0 ? 0 : beta * INT_WIDE(init[j * init_cs]);
-        c[j * g->c_cs] = (INT_T)(base + alpha * acc[j]);
+        INT_U v = base + alpha * acc[j];
+        c[j * g->c_cs] = g->dtype == TN_BOOL ? (INT_T)(v != 0) : (INT_T)v;
     }
 }
 

@@ -238,11 +238,11 @@ static tn_status linear(const tn_call *call, const void *args) {
     ROW(op, TN_F32), ROW(op, TN_F64), ROW(op, TN_F16), ROW(op, TN_BF16), ROW(op, TN_C64),        \
         ROW(op, TN_C128)
 #define ROWS_ALL(op)                                                                             \
-    ROWS_FLOAT(op), ROW(op, TN_U8), ROW(op, TN_I8), ROW(op, TN_I16), ROW(op, TN_I32),            \
+    ROWS_FLOAT(op), ROW(op, TN_BOOL), ROW(op, TN_U8), ROW(op, TN_I8), ROW(op, TN_I16), ROW(op, TN_I32),            \
         ROW(op, TN_I64)
 
 static const tn_kernel_row rows[] = {
     ROWS_ALL(mm),    ROWS_ALL(bmm), ROWS_ALL(addmm), ROWS_ALL(baddbmm),
-    ROWS_ALL(mv),    ROWS_ALL(addmv), ROWS_ALL(dot), ROWS_FLOAT(linear),
+    ROWS_ALL(mv),    ROWS_ALL(addmv), ROWS_ALL(dot), ROWS_ALL(linear),
 };
 const cpu_rows cpu_linalg_rows = CPU_ROWS_OF(rows);

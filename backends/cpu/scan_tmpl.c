@@ -2,6 +2,7 @@
  *
  * Where neighbouring rows lie side by side, the walk goes along the dimension with all of them
  * abreast, so that memory is read in order. */
+#include <complex.h>
 #include <math.h>
 
 #include <tenon/op_args.h>
@@ -29,7 +30,12 @@ static A plus(A a, A b) { return a + b; }
 static A times(A a, A b) { return a * b; }
 #endif
 
-#if TMPL_IS_FLOAT
+#if TMPL_IS_COMPLEX
+static A log_plus(A a, A b) {
+    double _Complex top = creal(a) > creal(b) ? a : b, low = creal(a) > creal(b) ? b : a;
+    return (A)(top + clog(1.0 + cexp(low - top)));
+}
+#elif TMPL_IS_FLOAT
 static A log_plus(A a, A b) {
     A top = a > b || a != a ? a : b, low = a > b || a != a ? b : a;
     if (top == low && isinf(top)) return top;
@@ -38,7 +44,7 @@ static A log_plus(A a, A b) {
 #endif
 
 static A step(int kind, A sum, A x) {
-#if TMPL_IS_FLOAT
+#if TMPL_IS_FLOAT || TMPL_IS_COMPLEX
     if (kind == LOGCUMSUMEXP) return log_plus(sum, x);
 #endif
     return kind == CUMSUM ? plus(sum, x) : times(sum, x);
@@ -115,7 +121,7 @@ static tn_status cumprod(const tn_call *call, const void *args) {
     return run(CUMPROD, a->input, a->out, a->dim);
 }
 
-#if TMPL_IS_FLOAT
+#if TMPL_IS_FLOAT || TMPL_IS_COMPLEX
 static tn_status logcumsumexp(const tn_call *call, const void *args) {
     const tn_logcumsumexp_args *a = args;
     (void)call;
@@ -127,7 +133,7 @@ static tn_status logcumsumexp(const tn_call *call, const void *args) {
 static const tn_kernel_row rows[] = {
     ROW(cumsum, cumsum),
     ROW(cumprod, cumprod),
-#if TMPL_IS_FLOAT
+#if TMPL_IS_FLOAT || TMPL_IS_COMPLEX
     ROW(logcumsumexp, logcumsumexp),
 #endif
 };

@@ -73,7 +73,7 @@ def compare(case: Case, got: Any, want: Any) -> None:
     assert str(got.dtype).split(".")[-1] == str(want.dtype).split(".")[-1], case.label()
     assert tuple(got.shape) == tuple(want.shape), case.label()
     have = as_array(got)
-    ref = (want.float() if want.dtype == torch.bfloat16 else want).detach().numpy()
+    ref = (want.float() if want.dtype == torch.bfloat16 else want).detach().resolve_conj().numpy()
     rtol, atol = tolerance(case.dtype)
     if have.dtype.kind == "f" and case.dtype not in ("float16", "bfloat16", "float64"):
         rtol, atol = tolerance("float32")
