@@ -16,7 +16,7 @@ tn_status tni_grad__conv_backward_weight(tn_gctx *c);
 tn_status tni_grad__flash_attention(tn_gctx *c);
 tn_status tni_grad__cross_entropy(tn_gctx *c);
 
-/* ---- Norms -------------------------------------------------------------------------------------*/
+/* ---- Norms ------------------------------------------------------------------------------------*/
 
 /* Gradients of y = (x - mean) * rstd * w + b, with mean and rstd taken over `dims` of x, or constant
  * when `stats` is off. x, g and the parameters have shapes that broadcast. */
@@ -64,10 +64,10 @@ tn_status tni_grad_native_layer_norm(tn_gctx *c) {
     const tn_native_layer_norm_args *a = c->args;
     if (!tn_grad_enabled()) {
         tn_tensor *grads[3] = {NULL};
-        TN_TRY(tn__layer_norm_backward(c->g[0], tni_t(a->input), a->normalized_shape, tni_t(a->mean),
-                                       tni_t(a->rstd), tni_t(a->weight), TN_GNEEDS(c, 0),
-                                       TN_GNEEDS(c, 1), TN_GNEEDS(c, 2), &grads[0], &grads[1],
-                                       &grads[2]));
+        TN_TRY(tn__layer_norm_backward(c->g[0], tni_t(a->input), a->normalized_shape,
+                                       tni_t(a->mean), tni_t(a->rstd), tni_t(a->weight),
+                                       TN_GNEEDS(c, 0), TN_GNEEDS(c, 1), TN_GNEEDS(c, 2), &grads[0],
+                                       &grads[1], &grads[2]));
         for (int i = 0; i < 3; i++) c->ret[i] = grads[i];
         return TN_OK;
     }
@@ -76,8 +76,8 @@ tn_status tni_grad_native_layer_norm(tn_gctx *c) {
     int64_t nlead = a->input->ndim - n;
     for (int64_t i = 0; i < n; i++) dims[i] = nlead + i;
     for (int64_t i = 0; i < nlead; i++) lead[i] = i;
-    norm_parts p = {tni_t(a->input), c->g[0], tni_t(a->weight), NULL, NULL,
-                    tn_ints_of(dims, n), true, a->eps};
+    norm_parts p = {
+        tni_t(a->input), c->g[0], tni_t(a->weight), NULL, NULL, tn_ints_of(dims, n), true, a->eps};
     norm_grads r = norm_formula(&s, &p);
     tn_tensor *grads[3] = {r.x, r.weight, c->g[0]};
     if (nlead > 0) {
@@ -112,8 +112,8 @@ tn_status tni_grad_native_batch_norm(tn_gctx *c) {
         if (d != 1) dims[n++] = d;
     }
     tn_ints over = tn_ints_of(dims, n);
-    norm_parts p = {.x = tni_t(a->input), .g = c->g[0], .dims = over, .stats = a->training != 0,
-                    .eps = a->eps};
+    norm_parts p = {
+        .x = tni_t(a->input), .g = c->g[0], .dims = over, .stats = a->training != 0, .eps = a->eps};
     if (a->weight) p.weight = by_channel(&s, a->weight, ndim);
     if (!p.stats) {
         p.mean = by_channel(&s, a->save_mean, ndim);
@@ -151,17 +151,18 @@ tn_status tni_grad__conv(tn_gctx *c) {
     if (TN_GNEEDS(c, 0)) {
         tn_tensor *w = conjugate(&s, tni_t(a->weight));
         if (s.st == TN_OK) {
-            tn_status st = tn__conv_backward_input(g, w, NULL, tni_shape_ints(tni_t(a->input)),
-                                                   a->stride, a->padding, a->dilation, a->groups,
-                                                   &grads[0]);
+            tn_status st =
+                tn__conv_backward_input(g, w, NULL, tni_shape_ints(tni_t(a->input)), a->stride,
+                                        a->padding, a->dilation, a->groups, &grads[0]);
             grads[0] = scope_take(&s, st, grads[0]);
         }
     }
     if (TN_GNEEDS(c, 1)) {
         tn_tensor *x = conjugate(&s, tni_t(a->input));
         if (s.st == TN_OK) {
-            tn_status st = tn__conv_backward_weight(g, x, tni_shape_ints(tni_t(a->weight)), a->stride,
-                                                    a->padding, a->dilation, a->groups, &grads[1]);
+            tn_status st =
+                tn__conv_backward_weight(g, x, tni_shape_ints(tni_t(a->weight)), a->stride,
+                                         a->padding, a->dilation, a->groups, &grads[1]);
             grads[1] = scope_take(&s, st, grads[1]);
         }
     }
@@ -177,17 +178,17 @@ tn_status tni_grad__conv_backward_input(tn_gctx *c) {
     if (TN_GNEEDS(c, 0)) {
         tn_tensor *w = conjugate(&s, tni_t(a->weight));
         if (s.st == TN_OK) {
-            tn_status st = tn__conv(g, w, NULL, a->stride, a->padding, a->dilation, a->groups,
-                                    &grads[0]);
+            tn_status st =
+                tn__conv(g, w, NULL, a->stride, a->padding, a->dilation, a->groups, &grads[0]);
             grads[0] = scope_take(&s, st, grads[0]);
         }
     }
     if (TN_GNEEDS(c, 1)) {
         tn_tensor *from = conjugate(&s, tni_t(a->grad));
         if (s.st == TN_OK) {
-            tn_status st = tn__conv_backward_weight(from, g, tni_shape_ints(tni_t(a->weight)),
-                                                    a->stride, a->padding, a->dilation, a->groups,
-                                                    &grads[1]);
+            tn_status st =
+                tn__conv_backward_weight(from, g, tni_shape_ints(tni_t(a->weight)), a->stride,
+                                         a->padding, a->dilation, a->groups, &grads[1]);
             grads[1] = scope_take(&s, st, grads[1]);
         }
     }
@@ -203,24 +204,24 @@ tn_status tni_grad__conv_backward_weight(tn_gctx *c) {
     if (TN_GNEEDS(c, 0)) {
         tn_tensor *x = conjugate(&s, tni_t(a->input));
         if (s.st == TN_OK) {
-            tn_status st = tn__conv(x, g, NULL, a->stride, a->padding, a->dilation, a->groups,
-                                    &grads[0]);
+            tn_status st =
+                tn__conv(x, g, NULL, a->stride, a->padding, a->dilation, a->groups, &grads[0]);
             grads[0] = scope_take(&s, st, grads[0]);
         }
     }
     if (TN_GNEEDS(c, 1)) {
         tn_tensor *from = conjugate(&s, tni_t(a->grad));
         if (s.st == TN_OK) {
-            tn_status st = tn__conv_backward_input(from, g, NULL, tni_shape_ints(tni_t(a->input)),
-                                                   a->stride, a->padding, a->dilation, a->groups,
-                                                   &grads[1]);
+            tn_status st =
+                tn__conv_backward_input(from, g, NULL, tni_shape_ints(tni_t(a->input)), a->stride,
+                                        a->padding, a->dilation, a->groups, &grads[1]);
             grads[1] = scope_take(&s, st, grads[1]);
         }
     }
     return give(&s, c, grads);
 }
 
-/* ---- Linear maps -------------------------------------------------------------------------------*/
+/* ---- Linear maps ------------------------------------------------------------------------------*/
 
 /* t as a matrix: all dimensions in front of the last one are rows. */
 static tn_tensor *as_rows(tni_scope *s, tn_tensor *t) {
@@ -249,7 +250,7 @@ tn_status tni_grad_linear(tn_gctx *c) {
     return give(&s, c, grads);
 }
 
-/* ---- Attention ---------------------------------------------------------------------------------*/
+/* ---- Attention --------------------------------------------------------------------------------*/
 
 /* Heads of a key or value gradient, summed over the query heads that share them. */
 static tn_tensor *sum_heads(tni_scope *s, tn_tensor *t, const tn_view *like) {
@@ -277,11 +278,12 @@ static tn_status attention_formula(tn_gctx *c) {
     tn_tensor *q = tni_t(a->query), *k = share_heads(&s, a->key, heads), *p = NULL, *ds = NULL;
     tn_tensor *v = share_heads(&s, a->value, heads), *g = c->g[0];
     if (s.st != TN_OK) return scope_finish(&s, NULL, NULL);
-    tn_tensor *score = scope_matmul(&s, scope_mul_number(&s, q, a->scale), scope_transpose(&s, k, -2, -1));
+    tn_tensor *score =
+        scope_matmul(&s, scope_mul_number(&s, q, a->scale), scope_transpose(&s, k, -2, -1));
     if (a->is_causal && s.st == TN_OK) {
         tn_tensor *full = NULL, *upper = NULL;
-        tn_status st = tn_full_like(score, tn_scalar_float(-INFINITY), -1, -1, TN_FORMAT_PRESERVE,
-                                    &full);
+        tn_status st =
+            tn_full_like(score, tn_scalar_float(-INFINITY), -1, -1, TN_FORMAT_PRESERVE, &full);
         full = scope_take(&s, st, full);
         if (s.st == TN_OK) {
             st = tn_triu(full, 1, &upper);
@@ -311,8 +313,8 @@ tn_status tni_grad__flash_attention(tn_gctx *c) {
     if (tn_grad_enabled()) return attention_formula(c);
     tn_tensor *grads[3] = {NULL};
     TN_TRY(tn__flash_attention_backward(c->g[0], tni_t(a->query), tni_t(a->key), tni_t(a->value),
-                                        tni_t(a->y), tni_t(a->lse), a->is_causal, a->scale, &grads[0],
-                                        &grads[1], &grads[2]));
+                                        tni_t(a->y), tni_t(a->lse), a->is_causal, a->scale,
+                                        &grads[0], &grads[1], &grads[2]));
     for (int i = 0; i < 3; i++) {
         if (TN_GNEEDS(c, i)) {
             c->ret[i] = grads[i];
@@ -323,15 +325,15 @@ tn_status tni_grad__flash_attention(tn_gctx *c) {
     return TN_OK;
 }
 
-/* ---- Cross entropy -----------------------------------------------------------------------------*/
+/* ---- Cross entropy ----------------------------------------------------------------------------*/
 
 tn_status tni_grad__cross_entropy(tn_gctx *c) {
     const tn__cross_entropy_args *a = c->args;
     if (!TN_GNEEDS(c, 0)) return TN_OK;
     tn_tensor *x = tni_t(a->input), *target = tni_t(a->target), *g = c->g[0];
     if (!tn_grad_enabled()) {
-        return tn__cross_entropy_backward(g, x, target, tni_t(a->lse), tni_t(a->count), a->reduction,
-                                          a->ignore_index, &c->ret[0]);
+        return tn__cross_entropy_backward(g, x, target, tni_t(a->lse), tni_t(a->count),
+                                          a->reduction, a->ignore_index, &c->ret[0]);
     }
     tni_scope s = {0};
     tn_tensor *logp = NULL, *total = NULL, *gx = NULL, *r = NULL;

@@ -40,7 +40,8 @@ static tn_status read_term(const char **text, int32_t ndim, int32_t dots, operan
         if (*s == ' ') continue;
         if (*s == '.') {
             if (ellipsis || s[1] != '.' || s[2] != '.') {
-                return tn_fail(TN_E_VALUE, 0, "einsum(): found '.' that is not part of any ellipsis");
+                return tn_fail(TN_E_VALUE, 0,
+                               "einsum(): found '.' that is not part of any ellipsis");
             }
             ellipsis = true;
             s += 2;
@@ -69,7 +70,8 @@ static tn_status read_term(const char **text, int32_t ndim, int32_t dots, operan
                        "number of dimensions (%d) for an operand%s",
                        (int)(nb + na), (int)ndim, ellipsis ? " with an ellipsis" : "");
     }
-    if (nb + na + dots > TN_MAX_DIMS) return tn_fail(TN_E_VALUE, 0, "einsum(): too many dimensions");
+    if (nb + na + dots > TN_MAX_DIMS)
+        return tn_fail(TN_E_VALUE, 0, "einsum(): too many dimensions");
     ret->n = 0;
     for (int32_t i = 0; i < nb; i++) ret->label[ret->n++] = before[i];
     for (int32_t i = 0; i < dots; i++) ret->label[ret->n++] = (uint8_t)(LABELS - dots + i);
@@ -246,7 +248,8 @@ static tn_status read_output(const char *s, const int32_t *count, int32_t dots, 
         s += 2;
         int32_t unused;
         TN_TRY(read_term(&s, -1, dots, ret, &unused));
-        if (*s != '\0') return tn_fail(TN_E_VALUE, 0, "einsum(): text follows the output subscripts");
+        if (*s != '\0')
+            return tn_fail(TN_E_VALUE, 0, "einsum(): text follows the output subscripts");
         for (int32_t d = 0; d < ret->n; d++) {
             if (count[ret->label[d]] == 0) {
                 return tn_fail(TN_E_VALUE, 0,
@@ -255,8 +258,9 @@ static tn_status read_output(const char *s, const int32_t *count, int32_t dots, 
             }
             for (int32_t e = 0; e < d; e++) {
                 if (ret->label[e] == ret->label[d]) {
-                    return tn_fail(TN_E_VALUE, 0,
-                                   "einsum(): output subscript appears more than once in the output");
+                    return tn_fail(
+                        TN_E_VALUE, 0,
+                        "einsum(): output subscript appears more than once in the output");
                 }
             }
         }

@@ -27,8 +27,9 @@ tn_status tni_composite_adjoint(const void *args, tn_tensor **rets) {
     const tn_adjoint_args *a = args;
     tn_tensor *x = tni_t(a->input), *t = NULL;
     if (a->input->ndim < 2) {
-        return tn_fail(TN_E_SHAPE, 0, "tensor.adjoint() is only supported on matrices or batches of "
-                                      "matrices. Got %d-D tensor.",
+        return tn_fail(TN_E_SHAPE, 0,
+                       "tensor.adjoint() is only supported on matrices or batches of "
+                       "matrices. Got %d-D tensor.",
                        (int)a->input->ndim);
     }
     TN_TRY(tn_transpose(x, -2, -1, &t));
@@ -51,7 +52,7 @@ tn_status tni_composite_outer(const void *args, tn_tensor **rets) {
     return st;
 }
 
-/* ---- matmul ------------------------------------------------------------------------------------*/
+/* ---- matmul -----------------------------------------------------------------------------------*/
 
 /* (.., m, k) @ (k, n) or (k): the leading dimensions become rows of one product. */
 static tn_status folded(tn_tensor *x, tn_tensor *y, tn_tensor **ret) {
@@ -97,7 +98,8 @@ static tn_status as_batch(tn_tensor *t, int32_t nb, const int64_t *batch, int64_
 static tn_status batched(tn_tensor *x, tn_tensor *y, tn_tensor **ret) {
     int32_t nx = tn_tensor_ndim(x), ny = tn_tensor_ndim(y), nb;
     int64_t shape[TN_MAX_DIMS + 2], total;
-    TN_TRY(tni_broadcast_shapes(nx - 2, tn_tensor_shape(x), ny - 2, tn_tensor_shape(y), &nb, shape));
+    TN_TRY(
+        tni_broadcast_shapes(nx - 2, tn_tensor_shape(x), ny - 2, tn_tensor_shape(y), &nb, shape));
     if (nb + 2 > TN_MAX_DIMS) return tn_fail(TN_E_VALUE, 0, "a tensor has at most 64 dimensions");
     TN_TRY(tni_numel(nb, shape, 1, &total));
     tn_tensor *a = NULL, *b = NULL, *prod = NULL;
@@ -155,14 +157,15 @@ tn_status tni_composite_inner(const void *args, tn_tensor **rets) {
     int32_t nx = a->input->ndim, ny = a->other->ndim;
     if (nx == 0 || ny == 0) return tn_mul(x, y, &rets[0]);
     if (tni_size_at(x, -1) != tni_size_at(y, -1)) {
-        return tn_fail(TN_E_SHAPE, 1, "inner() the last dimension must match on both input tensors "
-                                      "but got sizes %lld and %lld",
+        return tn_fail(TN_E_SHAPE, 1,
+                       "inner() the last dimension must match on both input tensors "
+                       "but got sizes %lld and %lld",
                        (long long)tni_size_at(x, -1), (long long)tni_size_at(y, -1));
     }
     return tn_tensordot(x, y, TN_INTS(-1), TN_INTS(-1), &rets[0]);
 }
 
-/* ---- tensordot ---------------------------------------------------------------------------------*/
+/* ---- tensordot --------------------------------------------------------------------------------*/
 
 /* Permutes t to (kept, summed) or, when `front` is set, (summed, kept) dimensions and makes it a
  * matrix; appends the kept sizes to `sizes`. */
@@ -204,8 +207,9 @@ tn_status tni_composite_tensordot(const void *args, tn_tensor **rets) {
         TN_TRY(tni_wrap_dim(a->dims_a.v[i], a->a->ndim, &da));
         TN_TRY(tni_wrap_dim(a->dims_b.v[i], a->b->ndim, &db));
         if (a->a->ndim == 0 || a->b->ndim == 0 || a->a->shape[da] != a->b->shape[db]) {
-            return tn_fail(TN_E_SHAPE, 1, "contracted dimensions need to match, but first has size "
-                                          "%lld in dim %lld and second has size %lld in dim %lld",
+            return tn_fail(TN_E_SHAPE, 1,
+                           "contracted dimensions need to match, but first has size "
+                           "%lld in dim %lld and second has size %lld in dim %lld",
                            (long long)tni_size_at(tni_t(a->a), da), (long long)da,
                            (long long)tni_size_at(tni_t(a->b), db), (long long)db);
         }

@@ -41,16 +41,16 @@ static tn_status check_list(tn_ints v, int64_t n, int64_t least, int32_t arg, co
     return TN_OK;
 }
 
-
-/* ---- Convolution -------------------------------------------------------------------------------*/
+/* ---- Convolution ------------------------------------------------------------------------------*/
 
 tn_status tni_infer__conv(tn_infer *inf, const void *args) {
     const tn__conv_args *a = args;
     const tn_view *x = a->input, *w = a->weight;
     int32_t n = x->ndim - 2;
     if (x->ndim < 3 || x->ndim > 5 || w->ndim != x->ndim) {
-        return tn_fail(TN_E_SHAPE, 0, "expected %d-dimensional input for %d-dimensional weight %s, but "
-                                      "got %d-dimensional input of size %s instead",
+        return tn_fail(TN_E_SHAPE, 0,
+                       "expected %d-dimensional input for %d-dimensional weight %s, but "
+                       "got %d-dimensional input of size %s instead",
                        (int)w->ndim, (int)w->ndim, tni_shape_text_of(w), (int)x->ndim,
                        tni_shape_text_of(x));
     }
@@ -65,22 +65,25 @@ tn_status tni_infer__conv(tn_infer *inf, const void *args) {
                        (long long)a->groups, (long long)a->groups, tni_shape_text_of(w));
     }
     if (x->shape[1] != w->shape[1] * a->groups) {
-        return tn_fail(TN_E_SHAPE, 0,
-                       "Given groups=%lld, weight of size %s, expected input%s to have %lld channels, "
-                       "but got %lld channels instead",
-                       (long long)a->groups, tni_shape_text_of(w), tni_shape_text_of(x),
-                       (long long)(w->shape[1] * a->groups), (long long)x->shape[1]);
+        return tn_fail(
+            TN_E_SHAPE, 0,
+            "Given groups=%lld, weight of size %s, expected input%s to have %lld channels, "
+            "but got %lld channels instead",
+            (long long)a->groups, tni_shape_text_of(w), tni_shape_text_of(x),
+            (long long)(w->shape[1] * a->groups), (long long)x->shape[1]);
     }
     if (a->bias && (a->bias->ndim != 1 || a->bias->shape[0] != w->shape[0])) {
-        return tn_fail(TN_E_SHAPE, 2,
-                       "Given weight of size %s, expected bias to be 1-dimensional with %lld elements, "
-                       "but got bias of size %s instead",
-                       tni_shape_text_of(w), (long long)w->shape[0], tni_shape_text_of(a->bias));
+        return tn_fail(
+            TN_E_SHAPE, 2,
+            "Given weight of size %s, expected bias to be 1-dimensional with %lld elements, "
+            "but got bias of size %s instead",
+            tni_shape_text_of(w), (long long)w->shape[0], tni_shape_text_of(a->bias));
     }
     if (tn_view_dtype(w) != tn_view_dtype(x) ||
         (a->bias && tn_view_dtype(a->bias) != tn_view_dtype(x))) {
         bool bias = tn_view_dtype(w) == tn_view_dtype(x);
-        return tn_fail(TN_E_DTYPE, bias ? 2 : 1, "Input type (%s) and %s type (%s) should be the same",
+        return tn_fail(TN_E_DTYPE, bias ? 2 : 1,
+                       "Input type (%s) and %s type (%s) should be the same",
                        tni_type_text(tn_view_dtype(x)), bias ? "bias" : "weight",
                        tni_type_text(tn_view_dtype(bias ? a->bias : w)));
     }
@@ -103,8 +106,9 @@ tn_status tni_infer__conv_backward_input(tn_infer *inf, const void *args) {
     const tn__conv_backward_input_args *a = args;
     int32_t ndim = a->grad->ndim;
     if (ndim < 3 || ndim > 5 || a->weight->ndim != ndim) {
-        return tn_fail(TN_E_SHAPE, 0, "expected %d-dimensional input for %d-dimensional weight %s, but "
-                                      "got %d-dimensional input of size %s instead",
+        return tn_fail(TN_E_SHAPE, 0,
+                       "expected %d-dimensional input for %d-dimensional weight %s, but "
+                       "got %d-dimensional input of size %s instead",
                        (int)a->weight->ndim, (int)a->weight->ndim, tni_shape_text_of(a->weight),
                        (int)ndim, tni_shape_text_of(a->grad));
     }
@@ -114,11 +118,12 @@ tn_status tni_infer__conv_backward_input(tn_infer *inf, const void *args) {
     TN_TRY(check_list(a->dilation, ndim - 2, 1, 6, "dilation"));
     if (a->groups <= 0 || a->grad->shape[1] % a->groups != 0 ||
         a->weight->shape[0] != a->grad->shape[1]) {
-        return tn_fail(TN_E_SHAPE, 0,
-                       "Given transposed=1, weight of size %s, expected input%s to have %lld channels, "
-                       "but got %lld channels instead",
-                       tni_shape_text_of(a->weight), tni_shape_text_of(a->grad),
-                       (long long)a->weight->shape[0], (long long)a->grad->shape[1]);
+        return tn_fail(
+            TN_E_SHAPE, 0,
+            "Given transposed=1, weight of size %s, expected input%s to have %lld channels, "
+            "but got %lld channels instead",
+            tni_shape_text_of(a->weight), tni_shape_text_of(a->grad),
+            (long long)a->weight->shape[0], (long long)a->grad->shape[1]);
     }
     if (tn_view_dtype(a->weight) != tn_view_dtype(a->grad)) {
         return tn_fail(TN_E_DTYPE, 1, "Input type (%s) and weight type (%s) should be the same",
@@ -126,9 +131,10 @@ tn_status tni_infer__conv_backward_input(tn_infer *inf, const void *args) {
                        tni_type_text(tn_view_dtype(a->weight)));
     }
     if (a->bias && (a->bias->ndim != 1 || a->bias->shape[0] != a->input_size.v[1])) {
-        return tn_fail(TN_E_SHAPE, 2,
-                       "expected bias to be 1-dimensional with %lld elements, but got bias of size %s",
-                       (long long)a->input_size.v[1], tni_shape_text_of(a->bias));
+        return tn_fail(
+            TN_E_SHAPE, 2,
+            "expected bias to be 1-dimensional with %lld elements, but got bias of size %s",
+            (long long)a->input_size.v[1], tni_shape_text_of(a->bias));
     }
     for (int32_t d = 0; d < ndim - 2; d++) {
         int64_t in = a->input_size.v[d + 2] + 2 * a->padding.v[d];
@@ -147,7 +153,7 @@ tn_status tni_infer__conv_backward_weight(tn_infer *inf, const void *args) {
     return tni_infer_set(inf, 0, a->grad->ndim, a->weight_size.v);
 }
 
-/* ---- Pooling -----------------------------------------------------------------------------------*/
+/* ---- Pooling ----------------------------------------------------------------------------------*/
 
 static tn_status check_planes(const tn_view *x, const char *op) {
     bool fits = x->ndim == 3 || x->ndim == 4;
@@ -256,7 +262,7 @@ tn_status tni_infer__adaptive_avg_pool2d_backward(tn_infer *inf, const void *arg
     return sized(inf, a->input_size, a->grad);
 }
 
-/* ---- Resampling --------------------------------------------------------------------------------*/
+/* ---- Resampling -------------------------------------------------------------------------------*/
 
 static tn_status upsampled(tn_infer *inf, const tn_view *x, tn_ints size) {
     if (x->ndim != 4 || x->shape[2] < 1 || x->shape[3] < 1) {
@@ -288,14 +294,15 @@ tn_status tni_infer__upsample_bilinear2d_backward(tn_infer *inf, const void *arg
     return sized(inf, a->input_size, a->grad);
 }
 
-/* ---- Padding -----------------------------------------------------------------------------------*/
+/* ---- Padding ----------------------------------------------------------------------------------*/
 
 static tn_status padded(tn_infer *inf, const tn_view *x, tn_ints pad) {
     int64_t shape[TN_MAX_DIMS];
     if (pad.n % 2 != 0 || pad.n > 2 * (int64_t)x->ndim || pad.n < 0) {
-        return tn_fail(TN_E_SHAPE, 1, "Length of pad must be even and no more than twice the number of "
-                                      "dimensions of the input. Pad length is %lld while the input has "
-                                      "%d dimensions.",
+        return tn_fail(TN_E_SHAPE, 1,
+                       "Length of pad must be even and no more than twice the number of "
+                       "dimensions of the input. Pad length is %lld while the input has "
+                       "%d dimensions.",
                        (long long)pad.n, (int)x->ndim);
     }
     memcpy(shape, x->shape, (size_t)x->ndim * sizeof(int64_t));
@@ -307,10 +314,11 @@ static tn_status padded(tn_infer *inf, const tn_view *x, tn_ints pad) {
         }
         shape[d] = x->shape[d] + before + after;
         if (shape[d] < 0) {
-            return tn_fail(TN_E_SHAPE, 1,
-                           "The input size %lld, plus negative padding %lld and %lld resulted in a "
-                           "negative output size, which is invalid. Check dimension %lld of your input.",
-                           (long long)x->shape[d], (long long)before, (long long)after, (long long)d);
+            return tn_fail(
+                TN_E_SHAPE, 1,
+                "The input size %lld, plus negative padding %lld and %lld resulted in a "
+                "negative output size, which is invalid. Check dimension %lld of your input.",
+                (long long)x->shape[d], (long long)before, (long long)after, (long long)d);
         }
     }
     return tni_infer_set(inf, 0, x->ndim, shape);
@@ -328,11 +336,11 @@ tn_status tni_infer__pad(tn_infer *inf, const void *args) {
         int64_t n = a->input->shape[a->input->ndim - 1 - i / 2], p = a->pad.v[i];
         bool fits = a->mode == REFLECT ? p < n : a->mode == REPLICATE ? n > 0 : p <= n;
         if (!fits) {
-            return tn_fail(TN_E_SHAPE, 1,
-                           "Padding size should be less than the corresponding input dimension, but "
-                           "got: padding %lld at dimension %lld of input %s",
-                           (long long)p, (long long)(a->input->ndim - 1 - i / 2),
-                           tni_shape_text_of(a->input));
+            return tn_fail(
+                TN_E_SHAPE, 1,
+                "Padding size should be less than the corresponding input dimension, but "
+                "got: padding %lld at dimension %lld of input %s",
+                (long long)p, (long long)(a->input->ndim - 1 - i / 2), tni_shape_text_of(a->input));
         }
     }
     return padded(inf, a->input, a->pad);

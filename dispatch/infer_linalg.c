@@ -70,11 +70,12 @@ static tn_status batched(tn_infer *inf, const tn_view *a, const tn_view *b, int3
                        tni_shape_text_of(b));
     }
     if (a->shape[0] != b->shape[0] || a->shape[2] != b->shape[1]) {
-        return tn_fail(TN_E_SHAPE, arg + 1,
-                       "Expected size for first two dimensions of batch2 tensor to be: [%lld, %lld] "
-                       "but got: [%lld, %lld].",
-                       (long long)a->shape[0], (long long)a->shape[2], (long long)b->shape[0],
-                       (long long)b->shape[1]);
+        return tn_fail(
+            TN_E_SHAPE, arg + 1,
+            "Expected size for first two dimensions of batch2 tensor to be: [%lld, %lld] "
+            "but got: [%lld, %lld].",
+            (long long)a->shape[0], (long long)a->shape[2], (long long)b->shape[0],
+            (long long)b->shape[1]);
     }
     TN_TRY(same_dtype(a, b));
     int64_t shape[3] = {a->shape[0], a->shape[1], b->shape[2]};
@@ -95,11 +96,12 @@ tn_status tni_infer_baddbmm(tn_infer *inf, const void *args) {
 
 static tn_status matvec(tn_infer *inf, const tn_view *m, const tn_view *v, int32_t arg) {
     if (m->ndim != 2 || v->ndim != 1) {
-        return tn_fail(TN_E_SHAPE, arg,
-                       "vector + matrix @ vector expected, got %d, %d", (int)m->ndim, (int)v->ndim);
+        return tn_fail(TN_E_SHAPE, arg, "vector + matrix @ vector expected, got %d, %d",
+                       (int)m->ndim, (int)v->ndim);
     }
     if (m->shape[1] != v->shape[0]) {
-        return tn_fail(TN_E_SHAPE, arg + 1, "size mismatch, got input (%lld), mat (%lldx%lld), vec (%lld)",
+        return tn_fail(TN_E_SHAPE, arg + 1,
+                       "size mismatch, got input (%lld), mat (%lldx%lld), vec (%lld)",
                        (long long)m->shape[0], (long long)m->shape[0], (long long)m->shape[1],
                        (long long)v->shape[0]);
     }
@@ -133,9 +135,9 @@ tn_status tni_infer_dot(tn_infer *inf, const void *args) {
                        tni_shape_text_of(a->input), tni_shape_text_of(a->tensor));
     }
     if (tn_view_dtype(a->input) != tn_view_dtype(a->tensor)) {
-        return tn_fail(TN_E_DTYPE, 1, "dot : expected both vectors to have same dtype, but found %s and %s",
-                       tn_dtype_name(tn_view_dtype(a->input)),
-                       tn_dtype_name(tn_view_dtype(a->tensor)));
+        return tn_fail(
+            TN_E_DTYPE, 1, "dot : expected both vectors to have same dtype, but found %s and %s",
+            tn_dtype_name(tn_view_dtype(a->input)), tn_dtype_name(tn_view_dtype(a->tensor)));
     }
     return tni_infer_set(inf, 0, 0, NULL);
 }
@@ -143,7 +145,8 @@ tn_status tni_infer_dot(tn_infer *inf, const void *args) {
 tn_status tni_infer_linear(tn_infer *inf, const void *args) {
     const tn_linear_args *a = args;
     const tn_view *x = a->input, *w = a->weight;
-    if (x->ndim == 0) return tn_fail(TN_E_SHAPE, 0, "both arguments to linear need to be at least 1D");
+    if (x->ndim == 0)
+        return tn_fail(TN_E_SHAPE, 0, "both arguments to linear need to be at least 1D");
     if (w->ndim != 2) {
         return tn_fail(TN_E_SHAPE, 1, "weight must be a matrix, got %d-D tensor", (int)w->ndim);
     }
@@ -151,10 +154,9 @@ tn_status tni_infer_linear(tn_infer *inf, const void *args) {
     if (k != w->shape[1]) {
         int64_t rows = 1;
         for (int32_t d = 0; d + 1 < x->ndim; d++) rows *= x->shape[d];
-        return tn_fail(TN_E_SHAPE, 1,
-                       "mat1 and mat2 shapes cannot be multiplied (%lldx%lld and %lldx%lld)",
-                       (long long)rows, (long long)k, (long long)w->shape[1],
-                       (long long)w->shape[0]);
+        return tn_fail(
+            TN_E_SHAPE, 1, "mat1 and mat2 shapes cannot be multiplied (%lldx%lld and %lldx%lld)",
+            (long long)rows, (long long)k, (long long)w->shape[1], (long long)w->shape[0]);
     }
     TN_TRY(same_dtype(x, w));
     int64_t shape[TN_MAX_DIMS];

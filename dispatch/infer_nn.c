@@ -54,7 +54,7 @@ static tn_status set_wanted(tn_infer *inf, int i, bool wanted, int32_t ndim, con
     return TN_OK;
 }
 
-/* ---- Along one dimension -----------------------------------------------------------------------*/
+/* ---- Along one dimension ----------------------------------------------------------------------*/
 
 static tn_status float_result(tn_infer *inf, const tn_view *x, int64_t dtype, const char *kernel) {
     int32_t d = dtype >= 0 ? (int32_t)dtype : tn_view_dtype(x);
@@ -95,7 +95,7 @@ tn_status tni_infer_cumprod(tn_infer *inf, const void *args) {
     return scan(inf, a->input, a->dtype);
 }
 
-/* ---- Norms -------------------------------------------------------------------------------------*/
+/* ---- Norms ------------------------------------------------------------------------------------*/
 
 static bool ends_with(const tn_view *x, tn_ints shape) {
     if (shape.n > x->ndim) return false;
@@ -106,10 +106,11 @@ static tn_status check_parameter(const tn_view *p, tn_ints shape, int32_t arg, c
                                  int32_t dtype) {
     if (!p) return TN_OK;
     if (p->ndim != shape.n || !ends_with(p, shape)) {
-        return tn_fail(TN_E_SHAPE, arg,
-                       "Expected %s to be of same shape as normalized_shape, but got %s of shape %s "
-                       "and normalized_shape = %s",
-                       name, name, tni_shape_text_of(p), tni_shape_text((int32_t)shape.n, shape.v));
+        return tn_fail(
+            TN_E_SHAPE, arg,
+            "Expected %s to be of same shape as normalized_shape, but got %s of shape %s "
+            "and normalized_shape = %s",
+            name, name, tni_shape_text_of(p), tni_shape_text((int32_t)shape.n, shape.v));
     }
     if (tn_view_dtype(p) != dtype && tn_view_dtype(p) != wide_dtype(dtype)) {
         return tn_fail(TN_E_DTYPE, arg, "expected %s of dtype %s, but got %s", name,
@@ -124,17 +125,19 @@ tn_status tni_infer_native_layer_norm(tn_infer *inf, const void *args) {
     tn_ints shape = a->normalized_shape;
     int32_t dtype = tn_view_dtype(x), wide = wide_dtype(dtype);
     if (shape.n < 1) {
-        return tn_fail(TN_E_SHAPE, 1, "Expected normalized_shape to be at least 1-dimensional, i.e., "
-                                      "containing at least one element, but got normalized_shape = ()");
+        return tn_fail(TN_E_SHAPE, 1,
+                       "Expected normalized_shape to be at least 1-dimensional, i.e., "
+                       "containing at least one element, but got normalized_shape = ()");
     }
     TN_TRY(check_parameter(a->weight, shape, 2, "weight", dtype));
     TN_TRY(check_parameter(a->bias, shape, 3, "bias", dtype));
     if (!ends_with(x, shape)) {
-        return tn_fail(TN_E_SHAPE, 0,
-                       "Given normalized_shape=%s, expected input with shape [*%s], but got input of "
-                       "size%s",
-                       tni_shape_text((int32_t)shape.n, shape.v),
-                       tni_shape_text((int32_t)shape.n, shape.v), tni_shape_text_of(x));
+        return tn_fail(
+            TN_E_SHAPE, 0,
+            "Given normalized_shape=%s, expected input with shape [*%s], but got input of "
+            "size%s",
+            tni_shape_text((int32_t)shape.n, shape.v), tni_shape_text((int32_t)shape.n, shape.v),
+            tni_shape_text_of(x));
     }
     int64_t rows[TN_MAX_DIMS];
     for (int32_t d = 0; d < x->ndim; d++) rows[d] = d < x->ndim - shape.n ? x->shape[d] : 1;
@@ -173,7 +176,8 @@ tn_status tni_infer_native_batch_norm(tn_infer *inf, const void *args) {
     const tn_view *x = a->input;
     int32_t dtype = tn_view_dtype(x);
     if (x->ndim < 2) {
-        return tn_fail(TN_E_SHAPE, 0, "batch_norm expects an input of at least 2 dimensions, got %s",
+        return tn_fail(TN_E_SHAPE, 0,
+                       "batch_norm expects an input of at least 2 dimensions, got %s",
                        tni_shape_text_of(x));
     }
     int64_t c = x->shape[1];
@@ -182,8 +186,9 @@ tn_status tni_infer_native_batch_norm(tn_infer *inf, const void *args) {
     TN_TRY(check_channels(a->running_mean, c, 3, "running_mean", dtype));
     TN_TRY(check_channels(a->running_var, c, 4, "running_var", dtype));
     if (!a->training && (!a->running_mean || !a->running_var)) {
-        return tn_fail(TN_E_VALUE, 3, "Expected running_mean and running_var to be defined when "
-                                      "training=False");
+        return tn_fail(TN_E_VALUE, 3,
+                       "Expected running_mean and running_var to be defined when "
+                       "training=False");
     }
     inf->out[0].dtype = dtype;
     tni_infer_same(inf, 0, x);
@@ -204,7 +209,7 @@ tn_status tni_infer__batch_norm_backward(tn_infer *inf, const void *args) {
     return set_wanted(inf, 2, a->need_bias, 1, a->input->shape + 1);
 }
 
-/* ---- Embedding ---------------------------------------------------------------------------------*/
+/* ---- Embedding --------------------------------------------------------------------------------*/
 
 static tn_status check_indices(const tn_view *indices) {
     int32_t d = tn_view_dtype(indices);
@@ -247,7 +252,7 @@ tn_status tni_infer__embedding_backward(tn_infer *inf, const void *args) {
     return tni_infer_set(inf, 0, 2, shape);
 }
 
-/* ---- Attention: (batch, heads, length, width), checked by the composite above them -------------*/
+/* ---- Attention: (batch, heads, length, width), checked by the composite above them ------------*/
 
 tn_status tni_infer__flash_attention(tn_infer *inf, const void *args) {
     const tn__flash_attention_args *a = args;
@@ -271,7 +276,7 @@ tn_status tni_infer__flash_attention_backward(tn_infer *inf, const void *args) {
     return set_heads(inf, 2, a->value, a->value->shape[3]);
 }
 
-/* ---- Losses ------------------------------------------------------------------------------------*/
+/* ---- Losses -----------------------------------------------------------------------------------*/
 
 enum { REDUCE_NONE };
 
@@ -302,10 +307,11 @@ static tn_status check_classes(int32_t ndim, const int64_t *shape, const tn_view
     }
     int64_t c = shape[ndim == 1 ? 0 : 1];
     if (weight && (weight->ndim != 1 || weight->shape[0] != c)) {
-        return tn_fail(TN_E_SHAPE, 2,
-                       "weight tensor should be defined either for all %lld classes or no classes but "
-                       "got weight tensor of shape: %s",
-                       (long long)c, tni_shape_text_of(weight));
+        return tn_fail(
+            TN_E_SHAPE, 2,
+            "weight tensor should be defined either for all %lld classes or no classes but "
+            "got weight tensor of shape: %s",
+            (long long)c, tni_shape_text_of(weight));
     }
     return TN_OK;
 }

@@ -69,7 +69,8 @@ static tn_status by_products(const sdpa_args *a, tn_tensor **ret) {
     }
     tn_tensor *scaled = scope_mul_number(&s, tni_t(q), scale_of(a));
     tn_tensor *score = scope_matmul(&s, scaled, scope_transpose(&s, k, -2, -1));
-    if (a->is_causal) score = scope_add(&s, score, causal_bias(&s, q, a->key->shape[a->key->ndim - 2]));
+    if (a->is_causal)
+        score = scope_add(&s, score, causal_bias(&s, q, a->key->shape[a->key->ndim - 2]));
     if (a->attn_mask) score = scope_add(&s, score, mask_bias(&s, a->attn_mask, tn_view_dtype(q)));
     if (s.st == TN_OK) {
         tn_status st = tn_softmax(score, -1, -1, &p);
@@ -103,19 +104,22 @@ tn_status tni_composite_scaled_dot_product_attention(const void *args, tn_tensor
                        (int)q->ndim, (int)k->ndim, (int)v->ndim);
     }
     if (tn_view_dtype(q) != tn_view_dtype(k) || tn_view_dtype(q) != tn_view_dtype(v)) {
-        return tn_fail(TN_E_DTYPE, 1, "Expected query, key, and value to have the same dtype, but got "
-                                      "query.dtype: %s key.dtype: %s and value.dtype: %s instead.",
+        return tn_fail(TN_E_DTYPE, 1,
+                       "Expected query, key, and value to have the same dtype, but got "
+                       "query.dtype: %s key.dtype: %s and value.dtype: %s instead.",
                        tn_dtype_name(tn_view_dtype(q)), tn_dtype_name(tn_view_dtype(k)),
                        tn_dtype_name(tn_view_dtype(v)));
     }
     if (a->is_causal && a->attn_mask) {
-        return tn_fail(TN_E_VALUE, 5, "scaled_dot_product_attention: Explicit attn_mask should not be "
-                                      "set when is_causal=True");
+        return tn_fail(TN_E_VALUE, 5,
+                       "scaled_dot_product_attention: Explicit attn_mask should not be "
+                       "set when is_causal=True");
     }
     if (a->enable_gqa && (q->ndim < 3 || k->ndim < 3 || k->shape[k->ndim - 3] == 0 ||
                           q->shape[q->ndim - 3] % k->shape[k->ndim - 3] != 0)) {
-        return tn_fail(TN_E_SHAPE, 1, "Number of heads in key and value must divide the number of "
-                                      "heads in query");
+        return tn_fail(TN_E_SHAPE, 1,
+                       "Number of heads in key and value must divide the number of "
+                       "heads in query");
     }
     if (a->attn_mask || a->dropout_p > 0.0 || !is_rank4(a)) return by_products(a, &rets[0]);
     tn_tensor *lse = NULL;
@@ -133,7 +137,8 @@ tn_status tni_composite_bilinear(const void *args, tn_tensor **rets) {
                 x->shape[x->ndim - 1] == w->shape[1] && y->shape[y->ndim - 1] == w->shape[2];
     for (int32_t d = 0; fits && d + 1 < x->ndim; d++) fits = x->shape[d] == y->shape[d];
     if (!fits) {
-        return tn_fail(TN_E_SHAPE, 2, "bilinear(): input sizes do not match the weight or each other");
+        return tn_fail(TN_E_SHAPE, 2,
+                       "bilinear(): input sizes do not match the weight or each other");
     }
     tni_scope s = {0};
     int64_t shape[TN_MAX_DIMS], rows = 1, ni = w->shape[1], nj = w->shape[2], nk = w->shape[0];
@@ -143,7 +148,8 @@ tn_status tni_composite_bilinear(const void *args, tn_tensor **rets) {
     }
     shape[x->ndim - 1] = nk;
     tn_tensor *flat = scope_reshape(&s, tni_t(x), TN_INTS(rows, ni));
-    tn_tensor *by_i = scope_reshape(&s, scope_permute(&s, tni_t(w), TN_INTS(1, 0, 2)), TN_INTS(ni, nk * nj));
+    tn_tensor *by_i =
+        scope_reshape(&s, scope_permute(&s, tni_t(w), TN_INTS(1, 0, 2)), TN_INTS(ni, nk * nj));
     tn_tensor *left = scope_reshape(&s, scope_matmul(&s, flat, by_i), TN_INTS(rows, nk, nj));
     tn_tensor *right = scope_reshape(&s, tni_t(y), TN_INTS(rows, nj, 1));
     tn_tensor *r = scope_reshape(&s, scope_matmul(&s, left, right), tn_ints_of(shape, x->ndim));

@@ -21,7 +21,7 @@ tn_status tni_composite_adaptive_avg_pool1d(const void *args, tn_tensor **rets);
 tn_status tni_composite_interpolate(const void *args, tn_tensor **rets);
 tn_status tni_composite_pad(const void *args, tn_tensor **rets);
 
-/* ---- Convolution -------------------------------------------------------------------------------*/
+/* ---- Convolution ------------------------------------------------------------------------------*/
 
 typedef struct conv {
     const char *name;
@@ -37,9 +37,10 @@ static tn_status check_rank(const conv *c) {
                        c->name, (int)c->n + 2, (int)c->w->ndim);
     }
     if (c->x->ndim != c->n + 1 && c->x->ndim != c->n + 2) {
-        return tn_fail(TN_E_SHAPE, 0,
-                       "Expected %dD (unbatched) or %dD (batched) input to %s, but got %d dimensions",
-                       (int)c->n + 1, (int)c->n + 2, c->name, (int)c->x->ndim);
+        return tn_fail(
+            TN_E_SHAPE, 0,
+            "Expected %dD (unbatched) or %dD (batched) input to %s, but got %d dimensions",
+            (int)c->n + 1, (int)c->n + 2, c->name, (int)c->x->ndim);
     }
     return TN_OK;
 }
@@ -56,8 +57,8 @@ static tn_status unbatched(tni_scope *s, const conv *c, tn_tensor *y, tn_tensor 
 static tn_tensor *run_conv(tni_scope *s, const conv *c, tn_tensor *x) {
     tn_tensor *y = NULL;
     if (s->st != TN_OK) return NULL;
-    tn_status st = tn__conv(x, tni_t(c->w), tni_t(c->bias), c->stride, c->padding, c->dilation,
-                            c->groups, &y);
+    tn_status st =
+        tn__conv(x, tni_t(c->w), tni_t(c->bias), c->stride, c->padding, c->dilation, c->groups, &y);
     return scope_take(s, st, y);
 }
 
@@ -77,7 +78,8 @@ static tn_status forward_named(conv *c, const char *padding, tn_tensor **ret) {
     }
     for (int32_t d = 0; same && d < c->n; d++) {
         if (c->stride.v[d] != 1) {
-            return tn_fail(TN_E_SHAPE, 3, "padding='same' is not supported for strided convolutions");
+            return tn_fail(TN_E_SHAPE, 3,
+                           "padding='same' is not supported for strided convolutions");
         }
         int64_t total = c->dilation.v[d] * (c->w->shape[d + 2] - 1);
         if (total < 0) continue;
@@ -90,8 +92,8 @@ static tn_status forward_named(conv *c, const char *padding, tn_tensor **ret) {
     tn_tensor *x = batched(&s, c);
     if (uneven && s.st == TN_OK) {
         tn_tensor *wide = NULL;
-        tn_status st = tn_constant_pad_nd(x, tn_ints_of(extra, 2 * (int64_t)c->n), tn_scalar_int(0),
-                                          &wide);
+        tn_status st =
+            tn_constant_pad_nd(x, tn_ints_of(extra, 2 * (int64_t)c->n), tn_scalar_int(0), &wide);
         x = scope_take(&s, st, wide);
     }
     return unbatched(&s, c, run_conv(&s, c, x), ret);
@@ -109,17 +111,18 @@ static tn_status backward(const conv *c, tn_tensor **ret) {
     for (int32_t d = 0; d < c->n; d++) {
         int64_t st = c->stride.v[d], di = c->dilation.v[d], op = c->output_padding.v[d];
         if (st < 1 || di < 1 || op < 0 || (op >= st && op >= di)) {
-            s.st = tn_fail(TN_E_SHAPE, 5, "output padding must be smaller than either stride or "
-                                          "dilation");
+            s.st = tn_fail(TN_E_SHAPE, 5,
+                           "output padding must be smaller than either stride or "
+                           "dilation");
             break;
         }
         int64_t k = c->w->shape[d + 2];
         size[d + 2] = (shape[d + 2] - 1) * st - 2 * c->padding.v[d] + di * (k - 1) + op + 1;
     }
     if (s.st == TN_OK) {
-        tn_status st = tn__conv_backward_input(x, tni_t(c->w), tni_t(c->bias),
-                                               tn_ints_of(size, c->n + 2), c->stride, c->padding,
-                                               c->dilation, c->groups, &y);
+        tn_status st =
+            tn__conv_backward_input(x, tni_t(c->w), tni_t(c->bias), tn_ints_of(size, c->n + 2),
+                                    c->stride, c->padding, c->dilation, c->groups, &y);
         y = scope_take(&s, st, y);
     }
     return unbatched(&s, c, y, ret);
@@ -127,68 +130,68 @@ static tn_status backward(const conv *c, tn_tensor **ret) {
 
 tn_status tni_composite_conv1d(const void *args, tn_tensor **rets) {
     const tn_conv1d_args *a = args;
-    conv c = {"conv1d", 1, a->input, a->weight, a->bias, a->stride, a->padding, a->dilation,
-              {NULL, 0}, a->groups};
+    conv c = {"conv1d",  1,          a->input,    a->weight, a->bias,
+              a->stride, a->padding, a->dilation, {NULL, 0}, a->groups};
     return forward(&c, &rets[0]);
 }
 
 tn_status tni_composite_conv2d(const void *args, tn_tensor **rets) {
     const tn_conv2d_args *a = args;
-    conv c = {"conv2d", 2, a->input, a->weight, a->bias, a->stride, a->padding, a->dilation,
-              {NULL, 0}, a->groups};
+    conv c = {"conv2d",  2,          a->input,    a->weight, a->bias,
+              a->stride, a->padding, a->dilation, {NULL, 0}, a->groups};
     return forward(&c, &rets[0]);
 }
 
 tn_status tni_composite_conv3d(const void *args, tn_tensor **rets) {
     const tn_conv3d_args *a = args;
-    conv c = {"conv3d", 3, a->input, a->weight, a->bias, a->stride, a->padding, a->dilation,
-              {NULL, 0}, a->groups};
+    conv c = {"conv3d",  3,          a->input,    a->weight, a->bias,
+              a->stride, a->padding, a->dilation, {NULL, 0}, a->groups};
     return forward(&c, &rets[0]);
 }
 
 tn_status tni_composite_conv1d_padding(const void *args, tn_tensor **rets) {
     const tn_conv1d_padding_args *a = args;
-    conv c = {"conv1d", 1, a->input, a->weight, a->bias, a->stride, {NULL, 0}, a->dilation,
-              {NULL, 0}, a->groups};
+    conv c = {"conv1d",  1,         a->input,    a->weight, a->bias,
+              a->stride, {NULL, 0}, a->dilation, {NULL, 0}, a->groups};
     return forward_named(&c, a->padding, &rets[0]);
 }
 
 tn_status tni_composite_conv2d_padding(const void *args, tn_tensor **rets) {
     const tn_conv2d_padding_args *a = args;
-    conv c = {"conv2d", 2, a->input, a->weight, a->bias, a->stride, {NULL, 0}, a->dilation,
-              {NULL, 0}, a->groups};
+    conv c = {"conv2d",  2,         a->input,    a->weight, a->bias,
+              a->stride, {NULL, 0}, a->dilation, {NULL, 0}, a->groups};
     return forward_named(&c, a->padding, &rets[0]);
 }
 
 tn_status tni_composite_conv3d_padding(const void *args, tn_tensor **rets) {
     const tn_conv3d_padding_args *a = args;
-    conv c = {"conv3d", 3, a->input, a->weight, a->bias, a->stride, {NULL, 0}, a->dilation,
-              {NULL, 0}, a->groups};
+    conv c = {"conv3d",  3,         a->input,    a->weight, a->bias,
+              a->stride, {NULL, 0}, a->dilation, {NULL, 0}, a->groups};
     return forward_named(&c, a->padding, &rets[0]);
 }
 
 tn_status tni_composite_conv_transpose1d(const void *args, tn_tensor **rets) {
     const tn_conv_transpose1d_args *a = args;
-    conv c = {"conv_transpose1d", 1, a->input, a->weight, a->bias, a->stride, a->padding,
-              a->dilation, a->output_padding, a->groups};
+    conv c = {"conv_transpose1d", 1,          a->input,    a->weight,         a->bias,
+              a->stride,          a->padding, a->dilation, a->output_padding, a->groups};
     return backward(&c, &rets[0]);
 }
 
 tn_status tni_composite_conv_transpose2d(const void *args, tn_tensor **rets) {
     const tn_conv_transpose2d_args *a = args;
-    conv c = {"conv_transpose2d", 2, a->input, a->weight, a->bias, a->stride, a->padding,
-              a->dilation, a->output_padding, a->groups};
+    conv c = {"conv_transpose2d", 2,          a->input,    a->weight,         a->bias,
+              a->stride,          a->padding, a->dilation, a->output_padding, a->groups};
     return backward(&c, &rets[0]);
 }
 
 tn_status tni_composite_conv_transpose3d(const void *args, tn_tensor **rets) {
     const tn_conv_transpose3d_args *a = args;
-    conv c = {"conv_transpose3d", 3, a->input, a->weight, a->bias, a->stride, a->padding,
-              a->dilation, a->output_padding, a->groups};
+    conv c = {"conv_transpose3d", 3,          a->input,    a->weight,         a->bias,
+              a->stride,          a->padding, a->dilation, a->output_padding, a->groups};
     return backward(&c, &rets[0]);
 }
 
-/* ---- Pooling -----------------------------------------------------------------------------------*/
+/* ---- Pooling ----------------------------------------------------------------------------------*/
 
 tn_status tni_composite_max_pool2d(const void *args, tn_tensor **rets) {
     const tn_max_pool2d_args *a = args;
@@ -219,9 +222,9 @@ tn_status tni_composite_avg_pool1d(const void *args, tn_tensor **rets) {
     tni_scope s = {0};
     tn_tensor *x = scope_unsqueeze(&s, tni_t(a->input), -2), *y = NULL;
     if (s.st == TN_OK) {
-        tn_status st = tn_avg_pool2d(x, WIDE(a->kernel_size, 1), WIDE(a->stride, 1),
-                                     WIDE(a->padding, 0), a->ceil_mode, a->count_include_pad,
-                                     tn_no_int(), &y);
+        tn_status st =
+            tn_avg_pool2d(x, WIDE(a->kernel_size, 1), WIDE(a->stride, 1), WIDE(a->padding, 0),
+                          a->ceil_mode, a->count_include_pad, tn_no_int(), &y);
         y = scope_take(&s, st, y);
     }
     return scope_finish(&s, scope_select(&s, y, -2, 0), rets);
@@ -232,8 +235,9 @@ tn_status tni_composite_adaptive_avg_pool2d(const void *args, tn_tensor **rets) 
     tn_tensor *x = tni_t(a->input);
     int32_t n = a->input->ndim;
     if (n != 3 && n != 4) {
-        return tn_fail(TN_E_SHAPE, 0, "adaptive_avg_pool2d(): Expected 3D or 4D tensor, but got %d "
-                                      "dimensions",
+        return tn_fail(TN_E_SHAPE, 0,
+                       "adaptive_avg_pool2d(): Expected 3D or 4D tensor, but got %d "
+                       "dimensions",
                        (int)n);
     }
     int64_t size[2] = {a->output_size.v[0], a->output_size.v[1]};
@@ -255,7 +259,7 @@ tn_status tni_composite_adaptive_avg_pool1d(const void *args, tn_tensor **rets) 
     return scope_finish(&s, scope_select(&s, y, -2, 0), rets);
 }
 
-/* ---- Resampling and padding --------------------------------------------------------------------*/
+/* ---- Resampling and padding -------------------------------------------------------------------*/
 
 /* The size of one resampled dimension; the factor is kept where it was given instead. */
 static tn_status target_size(const tn_interpolate_args *a, int32_t i, int64_t in, int64_t *ret) {
@@ -281,17 +285,20 @@ tn_status tni_composite_interpolate(const void *args, tn_tensor **rets) {
         return tn_fail(TN_E_VALUE, 1, "only one of size or scale_factor should be defined");
     }
     if ((n != 1 && n != 2) || !(nearest || linear || area)) {
-        return tn_fail(TN_E_UNSUPPORTED, 3, "interpolate: mode '%s' is not supported for an input of "
-                                            "%d dimensions",
+        return tn_fail(TN_E_UNSUPPORTED, 3,
+                       "interpolate: mode '%s' is not supported for an input of "
+                       "%d dimensions",
                        a->mode, (int)a->input->ndim);
     }
     if (a->align_corners.has && !linear) {
-        return tn_fail(TN_E_VALUE, 4, "align_corners option can only be set with the interpolating "
-                                      "modes: linear | bilinear");
+        return tn_fail(TN_E_VALUE, 4,
+                       "align_corners option can only be set with the interpolating "
+                       "modes: linear | bilinear");
     }
     if (a->size.n > 0 && a->size.n != 1 && a->size.n != n) {
-        return tn_fail(TN_E_VALUE, 1, "Input and output must have the same number of spatial "
-                                      "dimensions, but got output size of %lld",
+        return tn_fail(TN_E_VALUE, 1,
+                       "Input and output must have the same number of spatial "
+                       "dimensions, but got output size of %lld",
                        (long long)a->size.n);
     }
     for (int32_t i = 0; i < n; i++) {
@@ -304,8 +311,9 @@ tn_status tni_composite_interpolate(const void *args, tn_tensor **rets) {
     tn_ints to = tn_ints_of(size, 2);
     if (s.st == TN_OK) {
         tn_status st = nearest ? tn_upsample_nearest2d(x, to, tall, scale, &y)
-                       : area  ? tn_adaptive_avg_pool2d(x, to, &y)
-                               : tn_upsample_bilinear2d(x, to, a->align_corners.value, tall, scale, &y);
+                       : area
+                           ? tn_adaptive_avg_pool2d(x, to, &y)
+                           : tn_upsample_bilinear2d(x, to, a->align_corners.value, tall, scale, &y);
         y = scope_take(&s, st, y);
     }
     if (n == 1) y = scope_select(&s, y, -2, 0);
@@ -318,7 +326,8 @@ tn_status tni_composite_pad(const void *args, tn_tensor **rets) {
     for (int i = 0; i < TN_COUNT(modes); i++) {
         if (strcmp(a->mode, modes[i]) != 0) continue;
         if (i > 0 && a->value.has && a->value.value != 0.0) {
-            return tn_fail(TN_E_VALUE, 3, "Padding mode \"%s\" doesn't take in value argument", a->mode);
+            return tn_fail(TN_E_VALUE, 3, "Padding mode \"%s\" doesn't take in value argument",
+                           a->mode);
         }
         if (i > 0) return tn__pad(tni_t(a->input), a->pad, i, &rets[0]);
         tn_scalar value = tn_scalar_float(a->value.has ? a->value.value : 0.0);

@@ -53,7 +53,7 @@ tn_status tni_composite_nll_loss(const void *args, tn_tensor **rets) {
     return TN_OK;
 }
 
-/* ---- cross_entropy -----------------------------------------------------------------------------*/
+/* ---- cross_entropy ----------------------------------------------------------------------------*/
 
 static tn_tensor *log_probabilities(tni_scope *s, const tn_view *x) {
     tn_tensor *r = NULL;
@@ -94,7 +94,8 @@ static tn_tensor *counted(tni_scope *s, const tn_cross_entropy_args *a) {
     tn_tensor *r = NULL;
     tn_scalar_box box;
     if (s->st != TN_OK) return NULL;
-    tn_status st = tn_ne(tni_t(a->target), tn_scalar_box_init(&box, tn_scalar_int(a->ignore_index)), &r);
+    tn_status st =
+        tn_ne(tni_t(a->target), tn_scalar_box_init(&box, tn_scalar_int(a->ignore_index)), &r);
     return scope_take(s, st, r);
 }
 
@@ -111,7 +112,8 @@ static tn_status smoothed(const tn_cross_entropy_args *a, int kind, tn_tensor **
     }
     tn_tensor *terms = logp;
     if (w) terms = scope_mul(&s, terms, class_weights(&s, a->weight, x->ndim));
-    tn_tensor *smooth = scope_neg(&s, scope_sum(&s, terms, TN_INTS(axis), 0)), *mask = counted(&s, a);
+    tn_tensor *smooth = scope_neg(&s, scope_sum(&s, terms, TN_INTS(axis), 0)),
+              *mask = counted(&s, a);
     smooth = scope_mul(&s, smooth, mask);
     if (kind != REDUCE_NONE) smooth = scope_sum(&s, smooth, tn_ints_none(), 0);
     if (kind == REDUCE_MEAN && w) {
@@ -157,7 +159,8 @@ tn_status tni_composite_cross_entropy(const void *args, tn_tensor **rets) {
     if (a->label_smoothing > 0.0 && x->ndim > 0) return smoothed(a, kind, &rets[0]);
     if (a->weight) return weighted(a, &rets[0]);
     tn_tensor *lse = NULL, *count = NULL;
-    TN_TRY(tn__cross_entropy(tni_t(x), tni_t(target), kind, a->ignore_index, &rets[0], &lse, &count));
+    TN_TRY(
+        tn__cross_entropy(tni_t(x), tni_t(target), kind, a->ignore_index, &rets[0], &lse, &count));
     tn_tensor_unref(&lse);
     tn_tensor_unref(&count);
     return TN_OK;

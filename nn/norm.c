@@ -41,12 +41,14 @@ tn_status tni_composite_rms_norm(const void *args, tn_tensor **rets) {
         fits = a->input->shape[dims[i]] == a->normalized_shape.v[i];
     }
     if (!fits) {
-        return tn_fail(TN_E_SHAPE, 1, "Given normalized_shape of %lld dimensions, the input's last "
-                                      "dimensions must be the same",
+        return tn_fail(TN_E_SHAPE, 1,
+                       "Given normalized_shape of %lld dimensions, the input's last "
+                       "dimensions must be the same",
                        (long long)n);
     }
     tn_tensor *ms = scope_mean(&s, scope_square(&s, x), tn_ints_of(dims, n), 1);
-    tn_tensor *r = scope_rsqrt(&s, scope_add_number(&s, ms, a->eps.has ? a->eps.value : epsilon_of(dtype)));
+    tn_tensor *r =
+        scope_rsqrt(&s, scope_add_number(&s, ms, a->eps.has ? a->eps.value : epsilon_of(dtype)));
     tn_tensor *y = scope_mul(&s, x, r);
     if (a->weight) y = scope_mul(&s, y, tni_t(a->weight));
     return scope_finish(&s, y, rets);
@@ -63,18 +65,21 @@ tn_status tni_composite_group_norm(const void *args, tn_tensor **rets) {
     const tn_group_norm_args *a = args;
     const tn_view *x = a->input;
     if (x->ndim < 2) {
-        return tn_fail(TN_E_SHAPE, 0, "Expected at least 2 dimensions for input tensor but received %d",
+        return tn_fail(TN_E_SHAPE, 0,
+                       "Expected at least 2 dimensions for input tensor but received %d",
                        (int)x->ndim);
     }
     int64_t c = x->shape[1];
     if (a->num_groups <= 0 || c % a->num_groups != 0) {
-        return tn_fail(TN_E_SHAPE, 1, "Expected number of channels in input to be divisible by "
-                                      "num_groups, but got input of %lld channels and num_groups=%lld",
+        return tn_fail(TN_E_SHAPE, 1,
+                       "Expected number of channels in input to be divisible by "
+                       "num_groups, but got input of %lld channels and num_groups=%lld",
                        (long long)c, (long long)a->num_groups);
     }
     if ((a->weight && a->weight->numel != c) || (a->bias && a->bias->numel != c)) {
-        return tn_fail(TN_E_SHAPE, 2, "Expected weight and bias to be vectors of size equal to the "
-                                      "number of channels in input, %lld",
+        return tn_fail(TN_E_SHAPE, 2,
+                       "Expected weight and bias to be vectors of size equal to the "
+                       "number of channels in input, %lld",
                        (long long)c);
     }
     tni_scope s = {0};
@@ -122,7 +127,8 @@ static tn_tensor *repeated(tni_scope *s, const tn_view *p, int64_t n) {
 /* Mean over the samples, written back. */
 static void write_back(tni_scope *s, const tn_view *p, tn_tensor *wide, int64_t n) {
     if (!p || s->st != TN_OK) return;
-    tn_tensor *mean = scope_mean(s, scope_reshape(s, wide, TN_INTS(n, p->numel)), TN_INTS(0), 0), *r = NULL;
+    tn_tensor *mean = scope_mean(s, scope_reshape(s, wide, TN_INTS(n, p->numel)), TN_INTS(0), 0),
+              *r = NULL;
     if (s->st != TN_OK) return;
     tn_status st = tn_copy_(tni_t(p), mean, 0, &r);
     scope_take(s, st, r);
@@ -143,8 +149,8 @@ tn_status tni_composite_instance_norm(const void *args, tn_tensor **rets) {
     tn_tensor *flat = scope_reshape(&s, tni_t(x), tn_ints_of(shape, x->ndim)), *y = NULL;
     tn_tensor *mean = repeated(&s, a->running_mean, n), *var = repeated(&s, a->running_var, n);
     if (s.st == TN_OK) {
-        tn_status st = tn_batch_norm(flat, mean, var, NULL, NULL, a->use_input_stats, a->momentum,
-                                     a->eps, &y);
+        tn_status st =
+            tn_batch_norm(flat, mean, var, NULL, NULL, a->use_input_stats, a->momentum, a->eps, &y);
         y = scope_take(&s, st, y);
     }
     if (a->use_input_stats) {
@@ -187,7 +193,8 @@ tn_status tni_composite_logsumexp(const void *args, tn_tensor **rets) {
         st = tn_where(inf, tn_scalar_box_init(&zero, tn_scalar_int(0)), m, &finite);
         m = scope_take(&s, st, finite);
     }
-    tn_tensor *sum = scope_log(&s, scope_sum(&s, scope_exp(&s, scope_sub(&s, x, m)), a->dim, a->keepdim));
+    tn_tensor *sum =
+        scope_log(&s, scope_sum(&s, scope_exp(&s, scope_sub(&s, x, m)), a->dim, a->keepdim));
     if (!a->keepdim && s.st == TN_OK) m = scope_reshape(&s, m, tni_shape_ints(sum));
     return scope_finish(&s, scope_add(&s, sum, m), rets);
 }

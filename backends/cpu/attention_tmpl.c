@@ -72,7 +72,7 @@ static void mask_tile(A *s, int64_t rows, int64_t cols, int64_t first) {
     }
 }
 
-/* ---- Forward -----------------------------------------------------------------------------------*/
+/* ---- Forward ----------------------------------------------------------------------------------*/
 
 typedef struct forward_job {
     heads q, k, v, y;
@@ -121,7 +121,8 @@ static void forward_block(const forward_job *j, int64_t b, int64_t h, int64_t q0
     }
     for (int64_t k0 = 0; k0 < keys; k0 += BK) {
         int64_t cols = smaller(BK, keys - k0);
-        const A *kp = rows_in(k, b, kh, k0, cols, kr, &ldk), *vp = rows_in(v, b, kh, k0, cols, vr, &ldv);
+        const A *kp = rows_in(k, b, kh, k0, cols, kr, &ldk),
+                *vp = rows_in(v, b, kh, k0, cols, vr, &ldv);
         GEMM(0, 1, rows, cols, q->w, j->scale, qp, ldq, kp, ldk, 0, s, BK);
         if (j->causal && k0 + cols > q0 + 1) mask_tile(s, rows, cols, q0 - k0);
         for (int64_t i = 0; i < rows; i++) {
@@ -188,16 +189,16 @@ typedef struct backward_job {
 } backward_job;
 
 typedef struct backward_room {
-    A *s, *ds;          /* (BQ, BK) */
-    A *q, *g, *k, *v;   /* packed rows */
+    A *s, *ds;           /* (BQ, BK) */
+    A *q, *g, *k, *v;    /* packed rows */
     A *gq, *gk, *gv, *d; /* of one head: (lq, w), (lk, w), (lk, w), (lq) */
 } backward_room;
 
 static int64_t backward_bytes(const backward_job *j, A *base, backward_room *r) {
     int64_t at = 0, w = j->q.w, wv = j->v.w;
     A **part[] = {&r->s, &r->ds, &r->q, &r->g, &r->k, &r->v, &r->gq, &r->gk, &r->gv, &r->d};
-    int64_t size[] = {BQ * BK,    BQ * BK,    BQ * w,      BQ * wv,      BK * w,
-                      BK * wv,    j->q.l * w, j->k.l * w,  j->k.l * wv,  j->q.l};
+    int64_t size[] = {BQ * BK, BQ * BK,    BQ * w,     BQ * wv,     BK * w,
+                      BK * wv, j->q.l * w, j->k.l * w, j->k.l * wv, j->q.l};
     for (int i = 0; i < (int)(sizeof size / sizeof size[0]); i++) {
         if (base) *part[i] = base + at;
         at += (size[i] + 15) / 16 * 16;
@@ -218,8 +219,8 @@ static void row_products(const backward_job *j, int64_t b, int64_t h, A *d) {
 }
 
 /* s = exp(s - lse) and ds = s * (ds - d) * scale, row by row. */
-static void score_gradient(const backward_job *j, const backward_room *r, const A *lse,
-                           const A *d, int64_t rows, int64_t cols) {
+static void score_gradient(const backward_job *j, const backward_room *r, const A *lse, const A *d,
+                           int64_t rows, int64_t cols) {
     for (int64_t i = 0; i < rows; i++) {
         A *s = r->s + i * BK, *ds = r->ds + i * BK;
         vec shift = vec_all(lse[i]), scale = vec_all(j->scale), less = vec_all(d[i]);
@@ -302,7 +303,8 @@ static tn_status flash_attention_backward(const tn_call *call, const void *args)
     return cpu_parallel(j.k.n * j.k.h, grain_of(&j.q, &j.k), backward_items, &j);
 }
 
-#define ROW(op, fn) {#op, TN_SIG_##op, fn, NULL, TMPL_DTYPE, 0, TN_K_CAPTURE_SAFE, 0}
+#define ROW(op, fn)                                                                                \
+    { #op, TN_SIG_##op, fn, NULL, TMPL_DTYPE, 0, TN_K_CAPTURE_SAFE, 0 }
 static const tn_kernel_row rows[] = {
     ROW(_flash_attention, flash_attention),
     ROW(_flash_attention_backward, flash_attention_backward),

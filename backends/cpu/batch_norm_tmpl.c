@@ -13,11 +13,11 @@
 
 typedef struct job {
     int64_t n, c, s;
-    int planes;  /* channels are planes; else they lie side by side in n * s rows */
+    int planes; /* channels are planes; else they lie side by side in n * s rows */
     int training;
     double momentum, eps;
     const T *x, *g;
-    T *y;           /* result, or gradient of x; NULL: not wanted */
+    T *y; /* result, or gradient of x; NULL: not wanted */
     const T *weight, *bias;
     T *running_mean, *running_var;
     A *mean, *invstd;
@@ -31,7 +31,7 @@ static int64_t width_of(const job *j) { return j->planes ? 1 : 4 * VL; }
 static A pick(const T *p, int64_t i, A otherwise) { return p ? LOAD(p[i]) : otherwise; }
 
 /* Calls for each run of consecutive elements of channel c: planes only. */
-#define EACH_PLANE(j, ch, ptr, base)                                                             \
+#define EACH_PLANE(j, ch, ptr, base)                                                               \
     for (int64_t e_ = 0; e_ < (j)->n && ((ptr) = (base) + (e_ * (j)->c + (ch)) * (j)->s, 1); e_++)
 
 static A plane_sum(const T *x, int64_t n) {
@@ -98,7 +98,7 @@ static void plane_mix(const T *g, const T *x, T *y, int64_t n, A a, A b, A c) {
     }
 }
 
-/* ---- Sums over a work item: `w` channels from channel c on -------------------------------------*/
+/* ---- Sums over a work item: `w` channels from channel c on ------------------------------------*/
 
 /* Sum of x or of (x - mean)^2, or, for rows, of g or of g (x - mean); in double between planes. */
 enum { SUM_X, SUM_SQUARE, SUM_G, SUM_PRODUCT };
@@ -130,7 +130,7 @@ static void sums(const job *j, int what, int64_t c, int64_t w, const A *mean, do
     }
 }
 
-/* ---- Forward -----------------------------------------------------------------------------------*/
+/* ---- Forward ----------------------------------------------------------------------------------*/
 
 static void statistics(const job *j, int64_t c, int64_t w) {
     double sum[4 * VL], count = (double)(j->n * j->s);
@@ -310,7 +310,8 @@ static tn_status batch_norm_backward(const tn_call *call, const void *args) {
     return run(&j, backward_channels);
 }
 
-#define ROW(op, fn) {#op, TN_SIG_##op, fn, NULL, TMPL_DTYPE, 0, TN_K_CAPTURE_SAFE, 0}
+#define ROW(op, fn)                                                                                \
+    { #op, TN_SIG_##op, fn, NULL, TMPL_DTYPE, 0, TN_K_CAPTURE_SAFE, 0 }
 static const tn_kernel_row rows[] = {
     ROW(native_batch_norm, native_batch_norm),
     ROW(_batch_norm_backward, batch_norm_backward),

@@ -64,7 +64,7 @@ static void tile_product(const A *x, const int64_t *row, const int64_t *red, int
     }
 }
 
-/* ---- Geometry ----------------------------------------------------------------------------------*/
+/* ---- Geometry ---------------------------------------------------------------------------------*/
 
 /* Three dimensions always; missing ones have size 1. */
 typedef struct geometry {
@@ -100,7 +100,7 @@ static void geometry_init(geometry *g, int32_t ndim, const int64_t *in, const in
 /* A batch of images with room around them. */
 typedef struct images {
     const A *data;
-    int64_t size[3];     /* with room */
+    int64_t size[3];      /* with room */
     int64_t plane, image; /* elements of a channel and of an image */
 } images;
 
@@ -158,14 +158,14 @@ static tn_status widen(const tn_call *call, const tn_view *v, const int64_t *siz
     return cpu_parallel(planes, 1 + 16384 / (ret->plane + 1), widen_planes, &j);
 }
 
-/* ---- Pixels against taps: forward and the gradient of the input --------------------------------*/
+/* ---- Pixels against taps: forward and the gradient of the input -------------------------------*/
 
 typedef struct phase {
     int64_t pixels, sums;
-    int64_t *row;      /* by pixel: offset into the image; padded to a multiple of R */
-    int64_t *place;    /* by pixel: position in the output plane */
-    int64_t *red;      /* by sum (channel, tap): offset into the image */
-    const A *panels;   /* (groups, blocks, sums, PW) */
+    int64_t *row;    /* by pixel: offset into the image; padded to a multiple of R */
+    int64_t *place;  /* by pixel: position in the output plane */
+    int64_t *red;    /* by sum (channel, tap): offset into the image */
+    const A *panels; /* (groups, blocks, sums, PW) */
 } phase;
 
 typedef struct correlate_job {
@@ -295,7 +295,7 @@ static tn_status forward(const tn_call *call, const void *args) {
     return correlate(&ph, g.n, &j);
 }
 
-/* ---- The gradient of the input, one phase at a time --------------------------------------------*/
+/* ---- The gradient of the input, one phase at a time -------------------------------------------*/
 
 /* Taps k of one dimension that pixels of residue r meet, with their offsets in the gradient. */
 static int64_t residue_taps(const geometry *g, int d, int64_t r, int64_t *tap, int64_t *offset) {
@@ -343,7 +343,8 @@ static tn_status backward_phase(const tn_call *call, const geometry *g, correlat
         int64_t x = i % count[2], y = i / count[2] % count[1], z = i / count[2] / count[1];
         ph.row[i] = place(&j->im, z + low[0], y + low[1], x + low[2]);
         ph.place[i] = ((z * g->stride[0] + residue[0]) * g->in[1] + y * g->stride[1] + residue[1]) *
-                          g->in[2] + x * g->stride[2] + residue[2];
+                          g->in[2] +
+                      x * g->stride[2] + residue[2];
     }
     ph.pixels = pixels;
     phase_close(&ph);
@@ -393,16 +394,16 @@ static tn_status backward_input(const tn_call *call, const void *args) {
     return st;
 }
 
-/* ---- The gradient of the weight: taps against pixels -------------------------------------------*/
+/* ---- The gradient of the weight: taps against pixels ------------------------------------------*/
 
 typedef struct weight_job {
     geometry g;
     images im;
-    int64_t blocks;       /* column panels of a group */
-    int64_t chunk;        /* images that are summed before partial sums are added */
-    int64_t sums, rows;   /* taps of a group's channels, and that rounded up to R */
-    const int64_t *row;   /* by tap */
-    const int64_t *red;   /* by output pixel */
+    int64_t blocks;     /* column panels of a group */
+    int64_t chunk;      /* images that are summed before partial sums are added */
+    int64_t sums, rows; /* taps of a group's channels, and that rounded up to R */
+    const int64_t *row; /* by tap */
+    const int64_t *red; /* by output pixel */
     const T *grad;
     A *panels; /* (n, groups, blocks, out_size, PW) */
     A *part;   /* (chunks, groups, blocks, rows, PW) */
@@ -530,7 +531,8 @@ static tn_status backward_weight(const tn_call *call, const void *args) {
     return st;
 }
 
-#define ROW(op, fn) {#op, TN_SIG_##op, fn, NULL, TMPL_DTYPE, 0, TN_K_CAPTURE_SAFE, 0}
+#define ROW(op, fn)                                                                                \
+    { #op, TN_SIG_##op, fn, NULL, TMPL_DTYPE, 0, TN_K_CAPTURE_SAFE, 0 }
 static const tn_kernel_row rows[] = {
     ROW(_conv, forward),
     ROW(_conv_backward_input, backward_input),

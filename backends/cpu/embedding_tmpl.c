@@ -163,7 +163,8 @@ static tn_status embedding_backward(const tn_call *call, const void *args) {
 }
 #endif
 
-#define ROW(op, fn) {#op, TN_SIG_##op, fn, NULL, TMPL_DTYPE, 0, TN_K_CAPTURE_SAFE, 0}
+#define ROW(op, fn)                                                                                \
+    { #op, TN_SIG_##op, fn, NULL, TMPL_DTYPE, 0, TN_K_CAPTURE_SAFE, 0 }
 static const tn_kernel_row rows[] = {
     ROW(embedding, embedding),
 #if TMPL_IS_FLOAT

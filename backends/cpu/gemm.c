@@ -20,7 +20,7 @@
 /* Work of one chunk of a batch. */
 #define BATCH_CHUNK_FLOPS 4e5
 
-/* ---- The BLAS on one tile ----------------------------------------------------------------------*/
+/* ---- The BLAS on one tile ---------------------------------------------------------------------*/
 
 /* How the BLAS sees an operand: its leading dimension, and whether it is stored transposed. */
 typedef struct layout {
@@ -56,14 +56,16 @@ static int blas_trans(int trans) { return trans ? BLAS_TRANS : BLAS_PLAIN; }
 
 void cpu_sgemm(int ta, int tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a,
                int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc) {
-    BLAS(cblas_sgemm)(BLAS_ROWS, blas_trans(ta), blas_trans(tb), (int)m, (int)n, (int)k, alpha, a,
-                      (int)lda, b, (int)ldb, beta, c, (int)ldc);
+    BLAS(cblas_sgemm)
+    (BLAS_ROWS, blas_trans(ta), blas_trans(tb), (int)m, (int)n, (int)k, alpha, a, (int)lda, b,
+     (int)ldb, beta, c, (int)ldc);
 }
 
 void cpu_dgemm(int ta, int tb, int64_t m, int64_t n, int64_t k, double alpha, const double *a,
                int64_t lda, const double *b, int64_t ldb, double beta, double *c, int64_t ldc) {
-    BLAS(cblas_dgemm)(BLAS_ROWS, blas_trans(ta), blas_trans(tb), (int)m, (int)n, (int)k, alpha, a,
-                      (int)lda, b, (int)ldb, beta, c, (int)ldc);
+    BLAS(cblas_dgemm)
+    (BLAS_ROWS, blas_trans(ta), blas_trans(tb), (int)m, (int)n, (int)k, alpha, a, (int)lda, b,
+     (int)ldb, beta, c, (int)ldc);
 }
 
 /* A product with one column: y = alpha * op(A) x + beta * y. A y that is not read may hold NaN, which
@@ -79,11 +81,13 @@ static void run_gemv(int32_t dtype, layout a, int m, int k, double alpha, const 
         }
     }
     if (dtype == TN_F32) {
-        BLAS(cblas_sgemv)(BLAS_ROWS, blas_trans(a.trans), rows, cols, (float)alpha, av, a.ld, x,
-                          (int)incx, (float)beta, y, (int)incy);
+        BLAS(cblas_sgemv)
+        (BLAS_ROWS, blas_trans(a.trans), rows, cols, (float)alpha, av, a.ld, x, (int)incx,
+         (float)beta, y, (int)incy);
     } else {
-        BLAS(cblas_dgemv)(BLAS_ROWS, blas_trans(a.trans), rows, cols, alpha, av, a.ld, x, (int)incx,
-                          beta, y, (int)incy);
+        BLAS(cblas_dgemv)
+        (BLAS_ROWS, blas_trans(a.trans), rows, cols, alpha, av, a.ld, x, (int)incx, beta, y,
+         (int)incy);
     }
 }
 
@@ -93,10 +97,12 @@ static void run_complex(const plan *p, int m, int n, const void *a, const void *
     if (g->dtype == TN_C64) {
         float alpha[2] = {(float)g->alpha.re, (float)g->alpha.im};
         float beta[2] = {(float)g->beta.re, (float)g->beta.im};
-        BLAS(cblas_cgemm)(BLAS_ROWS, ta, tb, m, n, k, alpha, a, p->a.ld, b, p->b.ld, beta, c, p->ldc);
+        BLAS(cblas_cgemm)
+        (BLAS_ROWS, ta, tb, m, n, k, alpha, a, p->a.ld, b, p->b.ld, beta, c, p->ldc);
     } else {
         double alpha[2] = {g->alpha.re, g->alpha.im}, beta[2] = {g->beta.re, g->beta.im};
-        BLAS(cblas_zgemm)(BLAS_ROWS, ta, tb, m, n, k, alpha, a, p->a.ld, b, p->b.ld, beta, c, p->ldc);
+        BLAS(cblas_zgemm)
+        (BLAS_ROWS, ta, tb, m, n, k, alpha, a, p->a.ld, b, p->b.ld, beta, c, p->ldc);
     }
 }
 
@@ -133,9 +139,9 @@ static void run_tile(const plan *p, int64_t e, int64_t i0, int64_t i1, int64_t j
         layout bt = {!p->b.trans, p->b.ld};
         run_gemv(g->dtype, bt, n, k, g->alpha.re, b, a, g->a.cs, g->beta.re, c, 1);
     } else if (g->dtype == TN_F32) {
-        cpu_sgemm(p->a.trans, p->b.trans, m, n, k, (float)g->alpha.re, (const float *)(const void *)a,
-                  p->a.ld, (const float *)(const void *)b, p->b.ld, (float)g->beta.re,
-                  (float *)(void *)c, p->ldc);
+        cpu_sgemm(p->a.trans, p->b.trans, m, n, k, (float)g->alpha.re,
+                  (const float *)(const void *)a, p->a.ld, (const float *)(const void *)b, p->b.ld,
+                  (float)g->beta.re, (float *)(void *)c, p->ldc);
     } else {
         cpu_dgemm(p->a.trans, p->b.trans, m, n, k, g->alpha.re, (const double *)(const void *)a,
                   p->a.ld, (const double *)(const void *)b, p->b.ld, g->beta.re,
@@ -143,7 +149,7 @@ static void run_tile(const plan *p, int64_t e, int64_t i0, int64_t i1, int64_t j
     }
 }
 
-/* ---- The grid ----------------------------------------------------------------------------------*/
+/* ---- The grid ---------------------------------------------------------------------------------*/
 
 static int64_t cut(int64_t size, int64_t parts, int64_t i) {
     int64_t at = size * i / parts;
@@ -192,7 +198,7 @@ static tn_status run_blas(const gemm_args *g, layout a, layout b) {
     return cpu_parallel(n, p.batch_chunk, run_chunk, &p);
 }
 
-/* ---- Making operands fit -----------------------------------------------------------------------*/
+/* ---- Making operands fit ----------------------------------------------------------------------*/
 
 /* Copies a batch of (rows, cols) matrices into packed rows of dtype `work`. */
 static tn_status pack(const tn_call *call, int32_t dtype, int32_t work, int64_t batch, int64_t rows,
@@ -268,7 +274,8 @@ tn_status cpu_gemm(const tn_call *call, const gemm_args *g) {
         gemm_args t = transposed(g);
         return cpu_gemm(call, &t);
     }
-    int fits = (g->c_cs == 1 || g->n == 1) && (g->m == 1 || (g->c_rs >= g->n && g->c_rs <= INT_MAX));
+    int fits =
+        (g->c_cs == 1 || g->n == 1) && (g->m == 1 || (g->c_rs >= g->n && g->c_rs <= INT_MAX));
     if (!fits) return run_through(call, g, g->dtype);
     gemm_args t = *g;
     t.c_cs = 1;

@@ -8,7 +8,7 @@
 
 int64_t gemm_item(int32_t dtype) {
     switch (dtype) {
-#define ITEM_CASE(ID, slot, name, bytes, dl, cat, ctype)                                         \
+#define ITEM_CASE(ID, slot, name, bytes, dl, cat, ctype)                                           \
     case TN_##ID: return bytes;
         TN_DTYPE_LIST(ITEM_CASE)
 #undef ITEM_CASE

@@ -10,7 +10,7 @@
 #include "cpu_priv.h"
 #include "vec.h"
 
-/* ---- Rows of T as packed A ---------------------------------------------------------------------*/
+/* ---- Rows of T as packed A --------------------------------------------------------------------*/
 
 #if TMPL_DTYPE == TMPL_F32 || TMPL_DTYPE == TMPL_F64
 static const A *widen(const T *x, int64_t n, A *room) {
@@ -48,7 +48,7 @@ static void row_stats(const A *x, int64_t n, double eps, A *ret_mean, A *ret_rst
     *ret_rstd = (A)(1.0 / sqrt((double)vec_sum(q + q2) / (double)n + eps));
 }
 
-/* ---- Forward -----------------------------------------------------------------------------------*/
+/* ---- Forward ----------------------------------------------------------------------------------*/
 
 typedef struct forward_job {
     int64_t n;
@@ -137,14 +137,14 @@ static tn_status native_layer_norm(const tn_call *call, const void *args) {
     return st ? st : cpu_parallel(a->mean->numel, 1 + 8192 / j.n, forward_rows, &j);
 }
 
-/* ---- Backward ----------------------------------------------------------------------------------*/
+/* ---- Backward ---------------------------------------------------------------------------------*/
 
 typedef struct backward_job {
     int64_t m, n, block; /* rows, row length, rows of a block */
     const T *g, *x;
     const A *weight, *mean, *rstd;
-    T *gx;    /* NULL: not wanted */
-    A *gw;    /* (blocks, 2, n): sums of g * xhat and of g; NULL: not wanted */
+    T *gx; /* NULL: not wanted */
+    A *gw; /* (blocks, 2, n): sums of g * xhat and of g; NULL: not wanted */
 } backward_job;
 
 /* gx = rstd * (g w - (sum(g w) + xhat * sum(g w xhat)) / n) */
@@ -236,7 +236,8 @@ static tn_status layer_norm_backward(const tn_call *call, const void *args) {
         st = call->host->scratch(call, 2 * (uint64_t)(blocks * n) * sizeof(A), &p);
         j.gw = p;
     }
-    if (!st && m > 0 && n > 0) st = cpu_parallel(blocks, 1 + 8192 / (n * j.block), backward_blocks, &j);
+    if (!st && m > 0 && n > 0)
+        st = cpu_parallel(blocks, 1 + 8192 / (n * j.block), backward_blocks, &j);
     if (st) return st;
     if (m == 0) blocks = 0;
     if (a->need_weight) add_blocks(j.gw, blocks, n, 0, a->grad_weight->data);
@@ -244,7 +245,8 @@ static tn_status layer_norm_backward(const tn_call *call, const void *args) {
     return TN_OK;
 }
 
-#define ROW(op, fn) {#op, TN_SIG_##op, fn, NULL, TMPL_DTYPE, 0, TN_K_CAPTURE_SAFE, 0}
+#define ROW(op, fn)                                                                                \
+    { #op, TN_SIG_##op, fn, NULL, TMPL_DTYPE, 0, TN_K_CAPTURE_SAFE, 0 }
 static const tn_kernel_row rows[] = {
     ROW(native_layer_norm, native_layer_norm),
     ROW(_layer_norm_backward, layer_norm_backward),

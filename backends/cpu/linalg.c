@@ -30,8 +30,7 @@ static gemm_mat broadcast(const tn_view *v) {
 }
 
 static tn_status product(const tn_call *call, const tn_view *a, const tn_view *b,
-                         const tn_view *init, const tn_view *out, tn_scalar beta,
-                         tn_scalar alpha) {
+                         const tn_view *init, const tn_view *out, tn_scalar beta, tn_scalar alpha) {
     const int64_t *shape = out->shape + out->ndim - 2, *strides = out->strides + out->ndim - 2;
     gemm_args g = {
         .dtype = call->dtype,
@@ -126,11 +125,13 @@ static tn_status dot_chunk(void *arg, int64_t begin, int64_t end) {
     for (int64_t c = begin; c < end; c++) {
         int64_t at = c * DOT_CHUNK, len = n - at < DOT_CHUNK ? n - at : DOT_CHUNK;
         if (tn_view_dtype(j->x) == TN_F32) {
-            j->partial[c] = (double)BLAS(cblas_sdot)((int)len, (const float *)j->x->data + at * sx, (int)sx,
-                                                     (const float *)j->y->data + at * sy, (int)sy);
+            j->partial[c] =
+                (double)BLAS(cblas_sdot)((int)len, (const float *)j->x->data + at * sx, (int)sx,
+                                         (const float *)j->y->data + at * sy, (int)sy);
         } else {
-            j->partial[c] = BLAS(cblas_ddot)((int)len, (const double *)j->x->data + at * sx, (int)sx,
-                                             (const double *)j->y->data + at * sy, (int)sy);
+            j->partial[c] =
+                BLAS(cblas_ddot)((int)len, (const double *)j->x->data + at * sx, (int)sx,
+                                 (const double *)j->y->data + at * sy, (int)sy);
         }
     }
     return TN_OK;
@@ -233,16 +234,17 @@ static tn_status linear(const tn_call *call, const void *args) {
     return cpu_gemm(call, &g);
 }
 
-#define ROW(op, dtype) {#op, TN_SIG_##op, op, NULL, dtype, 0, TN_K_CAPTURE_SAFE, 0}
-#define ROWS_FLOAT(op)                                                                           \
-    ROW(op, TN_F32), ROW(op, TN_F64), ROW(op, TN_F16), ROW(op, TN_BF16), ROW(op, TN_C64),        \
+#define ROW(op, dtype)                                                                             \
+    { #op, TN_SIG_##op, op, NULL, dtype, 0, TN_K_CAPTURE_SAFE, 0 }
+#define ROWS_FLOAT(op)                                                                             \
+    ROW(op, TN_F32), ROW(op, TN_F64), ROW(op, TN_F16), ROW(op, TN_BF16), ROW(op, TN_C64),          \
         ROW(op, TN_C128)
-#define ROWS_ALL(op)                                                                             \
-    ROWS_FLOAT(op), ROW(op, TN_BOOL), ROW(op, TN_U8), ROW(op, TN_I8), ROW(op, TN_I16), ROW(op, TN_I32),            \
-        ROW(op, TN_I64)
+#define ROWS_ALL(op)                                                                               \
+    ROWS_FLOAT(op), ROW(op, TN_BOOL), ROW(op, TN_U8), ROW(op, TN_I8), ROW(op, TN_I16),             \
+        ROW(op, TN_I32), ROW(op, TN_I64)
 
 static const tn_kernel_row rows[] = {
-    ROWS_ALL(mm),    ROWS_ALL(bmm), ROWS_ALL(addmm), ROWS_ALL(baddbmm),
-    ROWS_ALL(mv),    ROWS_ALL(addmv), ROWS_ALL(dot), ROWS_ALL(linear),
+    ROWS_ALL(mm), ROWS_ALL(bmm),   ROWS_ALL(addmm), ROWS_ALL(baddbmm),
+    ROWS_ALL(mv), ROWS_ALL(addmv), ROWS_ALL(dot),   ROWS_ALL(linear),
 };
 const cpu_rows cpu_linalg_rows = CPU_ROWS_OF(rows);

@@ -76,7 +76,7 @@ static void finish(const job *j, T *y, T *total) {
     *total = STORE(w);
 }
 
-/* ---- nll_loss ----------------------------------------------------------------------------------*/
+/* ---- nll_loss ---------------------------------------------------------------------------------*/
 
 static tn_status nll_rows(void *arg, int64_t begin, int64_t end) {
     const job *j = arg;
@@ -176,7 +176,7 @@ static tn_status nll_gather(const tn_call *call, const void *args) {
     return TN_OK;
 }
 
-/* ---- cross_entropy -----------------------------------------------------------------------------*/
+/* ---- cross_entropy ----------------------------------------------------------------------------*/
 
 /* log(sum(exp(x))) of c elements with stride s, reading each once: a block's maximum rescales the sum
  * so far. A block's elements are in cache for the second look. */
@@ -328,7 +328,8 @@ static tn_status cross_entropy_backward(const tn_call *call, const void *args) {
     return cpu_parallel(j.n, grain_of(&j), entropy_backward_rows, &j);
 }
 
-#define ROW(op, fn) {#op, TN_SIG_##op, fn, NULL, TMPL_DTYPE, 0, TN_K_CAPTURE_SAFE, 0}
+#define ROW(op, fn)                                                                                \
+    { #op, TN_SIG_##op, fn, NULL, TMPL_DTYPE, 0, TN_K_CAPTURE_SAFE, 0 }
 static const tn_kernel_row rows[] = {
     ROW(_nll_loss, nll_loss),
     ROW(_nll_loss_backward, nll_backward),

@@ -16,11 +16,12 @@ enum { PAD_CONSTANT, PAD_REFLECT, PAD_REPLICATE, PAD_CIRCULAR };
 
 typedef struct pad_job {
     int32_t ndim;
-    const int64_t *wide; /* shape of the padded tensor */
-    int64_t stride[TN_MAX_DIMS]; /* of the packed unpadded tensor */
+    const int64_t *wide;             /* shape of the padded tensor */
+    int64_t stride[TN_MAX_DIMS];     /* of the packed unpadded tensor */
     const int64_t *map[TN_MAX_DIMS]; /* padded index -> unpadded index, or -1 */
-    int64_t lead, wide_size, narrow_size; /* leading indices that no padding touches; sizes behind */
-    int32_t first; /* first dimension that padding touches */
+    int64_t lead, wide_size,
+        narrow_size; /* leading indices that no padding touches; sizes behind */
+    int32_t first;   /* first dimension that padding touches */
     const T *from;
     T *to;
     T value;
@@ -164,7 +165,8 @@ static tn_status pad_backward(const tn_call *call, const void *args) {
 }
 #endif
 
-#define ROW(op, fn) {#op, TN_SIG_##op, fn, NULL, TMPL_DTYPE, 0, TN_K_CAPTURE_SAFE, 0}
+#define ROW(op, fn)                                                                                \
+    { #op, TN_SIG_##op, fn, NULL, TMPL_DTYPE, 0, TN_K_CAPTURE_SAFE, 0 }
 static const tn_kernel_row rows[] = {
     ROW(constant_pad_nd, constant_pad_nd),
     ROW(_pad, pad_mode),

@@ -50,7 +50,7 @@ static int64_t planes_of(const tn_view *v) {
     return n;
 }
 
-/* ---- Maximum -----------------------------------------------------------------------------------*/
+/* ---- Maximum ----------------------------------------------------------------------------------*/
 
 /* Whether v takes the place of best: larger, or the first NaN. */
 TMPL_INLINE int beats(A v, A best) { return (int)!(v <= best) & (int)(best == best); }
@@ -149,7 +149,7 @@ static tn_status max_pool2d(const tn_call *call, const void *args) {
     return run(&j, planes_of(a->y), max_planes);
 }
 
-/* ---- Gradients are added in A: half precision would round at every step ------------------------*/
+/* ---- Gradients are added in A: half precision would round at every step -----------------------*/
 
 static tn_status plane_room(const job *j, void **ret_room) {
     return cpu_alloc(NULL, 0, (uint64_t)(j->h * j->w) * sizeof(A), ret_room);
@@ -212,7 +212,7 @@ static tn_status max_pool2d_gather(const tn_call *call, const void *args) {
     return run(&j, planes_of(a->out), gather_planes);
 }
 
-/* ---- Averages ----------------------------------------------------------------------------------*/
+/* ---- Averages ---------------------------------------------------------------------------------*/
 
 /* The part of window o that lies inside [0, size), and what the sum is divided by along this axis
  * when the padding counts. */
@@ -329,7 +329,8 @@ static tn_status adaptive_avg_pool2d_backward(const tn_call *call, const void *a
     return average_backward(call, &j, a->grad, a->out);
 }
 
-#define ROW(op, fn) {#op, TN_SIG_##op, fn, NULL, TMPL_DTYPE, 0, TN_K_CAPTURE_SAFE, 0}
+#define ROW(op, fn)                                                                                \
+    { #op, TN_SIG_##op, fn, NULL, TMPL_DTYPE, 0, TN_K_CAPTURE_SAFE, 0 }
 static const tn_kernel_row rows[] = {
     ROW(max_pool2d_with_indices, max_pool2d),
     ROW(_max_pool2d_backward, max_pool2d_backward),

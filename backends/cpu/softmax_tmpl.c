@@ -20,7 +20,7 @@ typedef struct job {
     T *out;
 } job;
 
-/* ---- One row, packed ---------------------------------------------------------------------------*/
+/* ---- One row, packed --------------------------------------------------------------------------*/
 
 static A row_max(const A *x, int64_t n) {
     vec m = vec_all(-(A)INFINITY), m2 = m;
@@ -106,7 +106,7 @@ static void row_packed(int kind, const A *x, const A *y, A *out, int64_t n) {
     }
 }
 
-/* ---- VL rows side by side ----------------------------------------------------------------------*/
+/* ---- VL rows side by side ---------------------------------------------------------------------*/
 
 static void columns(const job *j, const T *x, const T *y, T *out) {
     int64_t n = j->ax.n, sx = j->ax.step[0], sy = j->ax.step[1], so = j->ax.step[j->ax.count - 1];
@@ -140,7 +140,7 @@ static void columns(const job *j, const T *x, const T *y, T *out) {
     }
 }
 
-/* ---- All rows ----------------------------------------------------------------------------------*/
+/* ---- All rows ---------------------------------------------------------------------------------*/
 
 /* A row as packed A: the row itself where it is that already, else a copy in `room`. */
 static const A *row_in(const T *x, int64_t step, int64_t n, A *room) {
@@ -191,7 +191,8 @@ static tn_status rows_of(void *arg, int64_t begin, int64_t end) {
     return TN_OK;
 }
 
-static tn_status run(int kind, const tn_view *x, const tn_view *y, const tn_view *out, int64_t dim) {
+static tn_status run(int kind, const tn_view *x, const tn_view *y, const tn_view *out,
+                     int64_t dim) {
     if (out->numel == 0) return TN_OK;
     const tn_view *views[3] = {x, y ? y : out, out};
     job j = {.kind = kind, .in = {x->data, y ? y->data : NULL}, .out = out->data};
@@ -225,7 +226,8 @@ static tn_status log_softmax_backward(const tn_call *call, const void *args) {
     return run(LOG_SOFTMAX_BACKWARD, a->grad, a->y, a->out, a->dim);
 }
 
-#define ROW(op, fn) {#op, TN_SIG_##op, fn, NULL, TMPL_DTYPE, 0, TN_K_CAPTURE_SAFE, 0}
+#define ROW(op, fn)                                                                                \
+    { #op, TN_SIG_##op, fn, NULL, TMPL_DTYPE, 0, TN_K_CAPTURE_SAFE, 0 }
 static const tn_kernel_row rows[] = {
     ROW(softmax, softmax),
     ROW(log_softmax, log_softmax),

@@ -11,7 +11,7 @@
 #include "cpu_priv.h"
 #include "pack.h"
 
-/* ---- Upsampling --------------------------------------------------------------------------------*/
+/* ---- Upsampling -------------------------------------------------------------------------------*/
 
 /* Source of one output position: lower neighbour, upper neighbour, weight of the upper one. */
 typedef struct tap {
@@ -54,8 +54,8 @@ static void linear_taps(int64_t in, int64_t out, int corners, tn_opt_float scale
         s = (index_real)in / (index_real)out;
     }
     for (int64_t o = 0; o < out; o++) {
-        index_real at = corners ? s * (index_real)o
-                                : s * ((index_real)o + (index_real)0.5) - (index_real)0.5;
+        index_real at =
+            corners ? s * (index_real)o : s * ((index_real)o + (index_real)0.5) - (index_real)0.5;
         if (at < 0) at = 0;
         int64_t i = (int64_t)at;
         if (i > in - 1) i = in - 1;
@@ -105,8 +105,8 @@ static tn_status taps_for(const tn_call *call, const tn_view *small, const tn_vi
     return TN_OK;
 }
 
-static tn_status up_run(const tn_call *call, resample_job *j, const tn_view *from, const tn_view *to,
-                        cpu_body body) {
+static tn_status up_run(const tn_call *call, resample_job *j, const tn_view *from,
+                        const tn_view *to, cpu_body body) {
     const void *p;
     tn_status st = cpu_packed(call, from, &p);
     if (st || to->numel == 0) return st;
@@ -188,7 +188,8 @@ static tn_status upsample_bilinear2d_backward(const tn_call *call, const void *a
     return up_run(call, &j, a->grad, a->out, down_planes);
 }
 
-#define ROW(op, fn) {#op, TN_SIG_##op, fn, NULL, TMPL_DTYPE, 0, TN_K_CAPTURE_SAFE, 0}
+#define ROW(op, fn)                                                                                \
+    { #op, TN_SIG_##op, fn, NULL, TMPL_DTYPE, 0, TN_K_CAPTURE_SAFE, 0 }
 static const tn_kernel_row rows[] = {
     ROW(upsample_nearest2d, upsample_nearest2d),
     ROW(_upsample_nearest2d_backward, upsample_nearest2d_backward),

@@ -105,15 +105,27 @@ VEC_INLINE A vec_max_of(vec v) {
 VEC_INLINE vec vec_exp(vec x) {
 #if TMPL_DTYPE == TMPL_F64
     const A lo = -746.0, hi = 709.9, round = 6755399441055744.0;
-    const A ln2_hi = 0x1.62e42fefa0000p-1, ln2_lo = 0x1.cf79abc9e3b39p-40, log2e = 0x1.71547652b82fep+0;
-    static const A c[] = {1.0 / 6227020800.0, 1.0 / 479001600.0, 1.0 / 39916800.0, 1.0 / 3628800.0,
-                          1.0 / 362880.0, 1.0 / 40320.0, 1.0 / 5040.0, 1.0 / 720.0, 1.0 / 120.0,
-                          1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0};
+    const A ln2_hi = 0x1.62e42fefa0000p-1, ln2_lo = 0x1.cf79abc9e3b39p-40,
+            log2e = 0x1.71547652b82fep+0;
+    static const A c[] = {1.0 / 6227020800.0,
+                          1.0 / 479001600.0,
+                          1.0 / 39916800.0,
+                          1.0 / 3628800.0,
+                          1.0 / 362880.0,
+                          1.0 / 40320.0,
+                          1.0 / 5040.0,
+                          1.0 / 720.0,
+                          1.0 / 120.0,
+                          1.0 / 24.0,
+                          1.0 / 6.0,
+                          0.5,
+                          1.0,
+                          1.0};
 #else
     const A lo = -104.0f, hi = 88.8f, round = 12582912.0f;
     const A ln2_hi = 0x1.62e400p-1f, ln2_lo = 0x1.7f7d1cp-20f, log2e = 0x1.715476p+0f;
     static const A c[] = {1.0f / 5040.0f, 1.0f / 720.0f, 1.0f / 120.0f, 1.0f / 24.0f,
-                          1.0f / 6.0f, 0.5f, 1.0f, 1.0f};
+                          1.0f / 6.0f,    0.5f,          1.0f,          1.0f};
 #endif
     x = vec_max(vec_all(lo), x);
     x = vec_min(vec_all(hi), x);
@@ -124,7 +136,7 @@ VEC_INLINE vec vec_exp(vec x) {
     return vec_scale(p, k);
 }
 
-/* ---- Rows of T ---------------------------------------------------------------------------------*/
+/* ---- Rows of T --------------------------------------------------------------------------------*/
 
 /* VL consecutive elements of T as A. */
 VEC_INLINE vec vec_load_t(const T *p) {
