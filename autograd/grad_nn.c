@@ -18,8 +18,8 @@ tn_status tni_grad__cross_entropy(tn_gctx *c);
 
 /* ---- Norms ------------------------------------------------------------------------------------*/
 
-/* Gradients of y = (x - mean) * rstd * w + b, with mean and rstd taken over `dims` of x, or constant
- * when `stats` is off. x, g and the parameters have shapes that broadcast. */
+/* Gradients of y = (x - mean) * rstd * w + b, with mean and rstd taken over `dims` of x, or
+ * constant when `stats` is off. x, g and the parameters have shapes that broadcast. */
 typedef struct norm_parts {
     tn_tensor *x, *g, *weight; /* weight may be NULL */
     tn_tensor *mean, *rstd;    /* used when stats is off */
@@ -170,7 +170,8 @@ tn_status tni_grad__conv(tn_gctx *c) {
     return give(&s, c, grads);
 }
 
-/* y = the input gradient of a convolution (or a transposed convolution), inputs grad, weight, bias */
+/* y = the input gradient of a convolution (or a transposed convolution), inputs grad, weight,
+ * bias */
 tn_status tni_grad__conv_backward_input(tn_gctx *c) {
     const tn__conv_backward_input_args *a = c->args;
     tni_scope s = {0};

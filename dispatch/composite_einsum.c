@@ -1,8 +1,9 @@
 /* composite_einsum.c: einsum by pairwise contraction.
  *
  * Every dimension of an operand carries a label: a letter of the equation, or a number for one
- * dimension of an ellipsis. Repeated labels become diagonals. Then operands are contracted from left
- * to right: labels that nothing later needs are summed, and each pair becomes one batched product. */
+ * dimension of an ellipsis. Repeated labels become diagonals. Then operands are contracted from
+ * left to right: labels that nothing later needs are summed, and each pair becomes one batched
+ * product. */
 #include <tenon/op_args.h>
 #include <tenon/ops.h>
 

@@ -1,5 +1,5 @@
-/* infer_nn.c: shape and dtype rules of softmax, norms, losses, embedding and attention. The messages
- * are PyTorch's, because that is what people search for. */
+/* infer_nn.c: shape and dtype rules of softmax, norms, losses, embedding and attention. The
+ * messages are PyTorch's, because that is what people search for. */
 #include <tenon/op_args.h>
 
 #include "dispatch_priv.h"

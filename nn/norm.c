@@ -163,8 +163,8 @@ tn_status tni_composite_instance_norm(const void *args, tn_tensor **rets) {
     return scope_finish(&s, y, rets);
 }
 
-/* log(sum(exp(x - m))) + m, where m is the maximum, or 0 where that is infinite. m is a constant for
- * the gradient: the terms that it adds cancel. */
+/* log(sum(exp(x - m))) + m, where m is the maximum, or 0 where that is infinite. m is a constant
+ * for the gradient: the terms that it adds cancel. */
 tn_status tni_composite_logsumexp(const void *args, tn_tensor **rets) {
     const tn_logsumexp_args *a = args;
     tni_scope s = {0};

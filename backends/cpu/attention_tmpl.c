@@ -1,10 +1,10 @@
 /* attention_tmpl.c: softmax(q k^T * scale) v and its gradients, tile by tile, for one element type.
  *
- * Scores exist for BQ queries and BK keys at a time only; each row keeps its maximum and its sum so
- * far and is rescaled when a later tile raises the maximum. Tiles above a causal mask are skipped. The
- * backward pass recomputes the scores and needs each row's logsumexp only. One thread owns a block
- * of queries going forward, and all heads that share a key head going backward, so that no sum depends
- * on the number of threads. */
+ * Scores exist for BQ queries and BK keys at a time only; each row keeps its maximum and its sum
+ * so far and is rescaled when a later tile raises the maximum. Tiles above a causal mask are
+ * skipped. The backward pass recomputes the scores and needs each row's logsumexp only. One
+ * thread owns a block of queries going forward, and all heads that share a key head going
+ * backward, so that no sum depends on the number of threads. */
 #include <tenon/op_args.h>
 
 #include "../common/tmpl.h"
@@ -34,7 +34,8 @@ static heads heads_of(const tn_view *v) {
     return (heads){v->data, n[0], n[1], n[2], n[3], s[0], s[1], s[2], s[3]};
 }
 
-/* Rows [r0, r0 + n) of one head as A with leading dimension *ret_ld: where they lie, or in `room`. */
+/* Rows [r0, r0 + n) of one head as A with leading dimension *ret_ld: where they lie, or in
+ * `room`. */
 static const A *rows_in(const heads *t, int64_t b, int64_t h, int64_t r0, int64_t n, A *room,
                         int64_t *ret_ld) {
     const T *p = t->data + b * t->sn + h * t->sh + r0 * t->sl;

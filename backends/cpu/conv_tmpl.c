@@ -1,11 +1,13 @@
-/* conv_tmpl.c: convolutions of one, two or three dimensions and their gradients, for one element type.
+/* conv_tmpl.c: convolutions of one, two or three dimensions and their gradients, for one element
+ * type.
  *
- * All three are the same product without a copied left operand: element (r, k) of it is
- * x[row[r] + red[k]] for two lists of offsets into a zero-padded image, because the place that an
- * output pixel and a tap of the window meet is the sum of two offsets. The right operand (weights, or
- * the gradient) is packed into panels of PW columns. Forward and the gradient of the input put pixels
- * in rows and taps in the sum; the gradient of the weight puts taps in rows and pixels in the sum.
- * With a stride, the pixels of an input gradient fall into phases that meet different taps. */
+ * All three are the same product without a copied left operand: element (r, k) of it is x[row[r]
+ * + red[k]] for two lists of offsets into a zero-padded image, because the place that an output
+ * pixel and a tap of the window meet is the sum of two offsets. The right operand (weights, or
+ * the gradient) is packed into panels of PW columns. Forward and the gradient of the input put
+ * pixels in rows and taps in the sum; the gradient of the weight puts taps in rows and pixels in
+ * the sum. With a stride, the pixels of an input gradient fall into phases that meet different
+ * taps. */
 #include <tenon/op_args.h>
 
 #include "../common/tmpl.h"
@@ -132,7 +134,8 @@ static tn_status widen_planes(void *arg, int64_t begin, int64_t end) {
     return TN_OK;
 }
 
-/* v as packed A with `low` and `high` zeros around each plane; v's own memory where that will do. */
+/* v as packed A with `low` and `high` zeros around each plane; v's own memory where that will
+ * do. */
 static tn_status widen(const tn_call *call, const tn_view *v, const int64_t *size,
                        const int64_t *low, const int64_t *high, images *ret) {
     const void *p;

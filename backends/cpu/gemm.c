@@ -1,5 +1,5 @@
-/* gemm.c: matrix products. Floating and complex ones are cut into tiles that the BLAS computes, each
- * on one thread; half precision goes through f32 copies; integers have loops of their own.
+/* gemm.c: matrix products. Floating and complex ones are cut into tiles that the BLAS computes,
+ * each on one thread; half precision goes through f32 copies; integers have loops of their own.
  *
  * What the BLAS cannot address (no stride of 1, sizes past 2^31) is packed or refused before any
  * tile runs, so that tiles cannot fail. */
@@ -68,8 +68,8 @@ void cpu_dgemm(int ta, int tb, int64_t m, int64_t n, int64_t k, double alpha, co
      (int)ldb, beta, c, (int)ldc);
 }
 
-/* A product with one column: y = alpha * op(A) x + beta * y. A y that is not read may hold NaN, which
- * not every BLAS clears by a multiplication with zero. */
+/* A product with one column: y = alpha * op(A) x + beta * y. A y that is not read may hold NaN,
+ * which not every BLAS clears by a multiplication with zero. */
 static void run_gemv(int32_t dtype, layout a, int m, int k, double alpha, const void *av,
                      const void *x, int64_t incx, double beta, void *y, int64_t incy) {
     int rows = a.trans ? k : m, cols = a.trans ? m : k;

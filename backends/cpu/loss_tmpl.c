@@ -1,8 +1,8 @@
 /* loss_tmpl.c: negative log likelihood and cross entropy with class indices, for one element type.
  *
- * The input is seen as (n, c, s): n samples, c classes with stride s, s positions (1 for a matrix of
- * logits). _cross_entropy reads the logits once: maximum and sum of exponentials are kept together,
- * block by block, and the gradient needs the logits and the kept logsumexp only. */
+ * The input is seen as (n, c, s): n samples, c classes with stride s, s positions (1 for a
+ * matrix of logits). _cross_entropy reads the logits once: maximum and sum of exponentials are
+ * kept together, block by block, and the gradient needs the logits and the kept logsumexp only. */
 #include <tenon/op_args.h>
 
 #include "../common/tmpl.h"
@@ -178,8 +178,8 @@ static tn_status nll_gather(const tn_call *call, const void *args) {
 
 /* ---- cross_entropy ----------------------------------------------------------------------------*/
 
-/* log(sum(exp(x))) of c elements with stride s, reading each once: a block's maximum rescales the sum
- * so far. A block's elements are in cache for the second look. */
+/* log(sum(exp(x))) of c elements with stride s, reading each once: a block's maximum rescales
+ * the sum so far. A block's elements are in cache for the second look. */
 #define BLOCK (64 * VL)
 static A logsumexp(const T *x, int64_t c, int64_t s, A *room) {
     A max = -(A)INFINITY;

@@ -1,6 +1,6 @@
 /* pool_tmpl.c: windows over planes: max_pool2d, avg_pool2d, adaptive_avg_pool2d and their
- * gradients, for one floating element type. Each plane (h, w) is one work item; gradients are scattered
- * inside a plane, so that planes never share memory. */
+ * gradients, for one floating element type. Each plane (h, w) is one work item; gradients are
+ * scattered inside a plane, so that planes never share memory. */
 #include <math.h>
 
 #include <tenon/op_args.h>

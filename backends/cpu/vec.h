@@ -51,8 +51,8 @@ VEC_INLINE void vec_store_n(A *p, vec v, int64_t n) {
     vec_store(t, v);
     for (int64_t i = 0; i < n; i++) p[i] = t[i];
 }
-/* The larger ones; b where a or b is NaN. Written out because compilers do not see the instruction in
- * a selection by masks. */
+/* The larger ones; b where a or b is NaN. Written out because compilers do not see the
+ * instruction in a selection by masks. */
 VEC_INLINE vec vec_max(vec a, vec b) {
 #if defined(__AVX512F__) && TMPL_DTYPE == TMPL_F64
     return (vec)_mm512_max_pd((__m512d)a, (__m512d)b);
