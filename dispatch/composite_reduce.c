@@ -174,6 +174,33 @@ tn_status tni_composite_aminmax(const void *args, tn_tensor **rets) {
     return both(st, low, high, rets);
 }
 
+/* ---- Truth -------------------------------------------------------------------------------------*/
+
+/* The answer about a uint8 tensor is uint8, as before there was a bool. */
+static tn_status truth_of(tn_status st, tn_tensor *answer, const tn_view *v, tn_tensor **rets) {
+    if (st != TN_OK || tn_view_dtype(v) != TN_U8) {
+        if (st == TN_OK) rets[0] = answer;
+        return st;
+    }
+    st = tn__move(answer, TN_U8, -1, rets);
+    tn_tensor_unref(&answer);
+    return st;
+}
+
+tn_status tni_composite_all(const void *args, tn_tensor **rets) {
+    const tn_all_args *a = args;
+    tn_tensor *answer = NULL;
+    tn_status st = tn__all(tni_t(a->input), a->dim, a->keepdim, &answer);
+    return truth_of(st, answer, a->input, rets);
+}
+
+tn_status tni_composite_any(const void *args, tn_tensor **rets) {
+    const tn_any_args *a = args;
+    tn_tensor *answer = NULL;
+    tn_status st = tn__any(tni_t(a->input), a->dim, a->keepdim, &answer);
+    return truth_of(st, answer, a->input, rets);
+}
+
 /* ---- Spread ------------------------------------------------------------------------------------*/
 
 static tn_status spread_and_mean(const tn_view *v, tn_ints dim, double correction, int64_t keepdim,

@@ -492,12 +492,12 @@ out:
 #if TMPL_IS_BOOL
 static tn_status all(const tn_call *call, const void *args) {
     (void)call;
-    return reduce_to(((const tn_all_args *)args)->plan, &op_all, AS_IS, 0);
+    return reduce_to(((const tn__all_args *)args)->plan, &op_all, AS_IS, 0);
 }
 
 static tn_status any(const tn_call *call, const void *args) {
     (void)call;
-    return reduce_to(((const tn_any_args *)args)->plan, &op_any, AS_IS, 0);
+    return reduce_to(((const tn__any_args *)args)->plan, &op_any, AS_IS, 0);
 }
 #else
 static tn_status sum(const tn_call *call, const void *args) {
@@ -540,7 +540,7 @@ static tn_status amin(const tn_call *call, const void *args) {
     { #op, TN_SIG_##op, fn, NULL, TMPL_DTYPE, 0, TN_K_CAPTURE_SAFE, 0 }
 static const tn_kernel_row rows[] = {
 #if TMPL_IS_BOOL
-    ROW(all, all),   ROW(any, any),
+    ROW(_all, all),  ROW(_any, any),
 #else
     ROW(sum, sum),
     ROW(_prod, prod),

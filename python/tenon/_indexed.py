@@ -1,5 +1,7 @@
-"""Functions around the indexing operators whose result depends on options: tuples of indices, unique
-elements, comparisons that answer with a bool. The methods of the same names are set here, too."""
+"""Functions around the indexing operators whose result depends on options: tuples of indices,
+unique elements, comparisons that answer with a bool. The methods of the same names are set here,
+too.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ _ops = _C._ops
 def nonzero(
     input: Tensor, *, out: Tensor | None = None, as_tuple: builtins.bool = False
 ) -> Tensor | tuple[Tensor, ...]:
-    """Coordinates of the elements that are not zero: rows of a matrix, or one tensor per dimension."""
+    """Coordinates of the elements that are not zero: rows of a matrix, or one tensor each."""
     if as_tuple:
         return _ops._nonzero_tuple(input)
     return _ops.nonzero(input) if out is None else _ops.nonzero(input, out=out)
@@ -74,7 +76,7 @@ def unique(
     return_counts: builtins.bool = False,
     dim: builtins.int | None = None,
 ) -> Any:
-    """The different elements (or slices along dim), in order; where each stands in them; how many."""
+    """The different elements (or slices along dim), in order; the place of each; how many."""
     parts = _ops._unique(input) if dim is None else _unique_slices(input, dim, True)
     return _chosen(parts, return_inverse, return_counts)
 

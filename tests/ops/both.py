@@ -18,7 +18,7 @@ except ImportError:
 
 
 def tensors_of(lib: Any, arrays: tuple[Any, ...], grad: bool) -> list[Any]:
-    """NumPy arrays as tensors of a library, that require gradients where they can; the rest as is."""
+    """NumPy arrays as tensors of a library, requiring gradients where they can; the rest as is."""
     out = []
     for a in arrays:
         if not isinstance(a, np.ndarray):

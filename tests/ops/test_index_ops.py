@@ -1,5 +1,6 @@
-"""Joining, indexing, scattering, sorting, searching and the reductions' forms: against PyTorch, values,
-dtypes, errors and gradients of two orders."""
+"""Joining, indexing, scattering, sorting, searching and the reductions' forms: against PyTorch,
+values, dtypes, errors and gradients of two orders.
+"""
 
 from __future__ import annotations
 
@@ -283,10 +284,14 @@ REDUCTIONS: dict[str, Case] = {
 ALL = {
     f"{group}_{name}": case
     for group, cases in (
-        ("join", JOINS), ("index", INDEXING), ("write", WRITING), ("order", ORDER), ("reduce", REDUCTIONS),
+        ("join", JOINS),
+        ("index", INDEXING),
+        ("write", WRITING),
+        ("order", ORDER),
+        ("reduce", REDUCTIONS),
     )
     for name, case in cases.items()
-}  # fmt: skip
+}
 
 
 # PyTorch's second derivative is NaN there.
@@ -302,47 +307,136 @@ def test_like_pytorch(name: str) -> None:
 BIG = np.array([9])
 FAILURES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], str]] = {
     "cat_none": (lambda m, x: m.cat([]), (M,), "expected a non-empty list of Tensors"),
-    "cat_sizes": (lambda m, x, v: m.cat([x, x[:, :2]]), (M, V), "Sizes of tensors must match except in"),
-    "cat_ranks": (lambda m, x, v: m.cat([x, v]), (M, V), "Tensors must have same number of dimensions"),
+    "cat_sizes": (
+        lambda m, x, v: m.cat([x, x[:, :2]]),
+        (M, V),
+        "Sizes of tensors must match except in",
+    ),
+    "cat_ranks": (
+        lambda m, x, v: m.cat([x, v]),
+        (M, V),
+        "Tensors must have same number of dimensions",
+    ),
     "cat_point": (lambda m, x: m.cat([x.sum(), x.sum()]), (M,), "cannot be concatenated"),
-    "stack_sizes": (lambda m, x, v: m.stack([x, v]), (M, V), "stack expects each tensor to be equal size"),
-    "index_high": (lambda m, x, i: x[i], (M, BIG), "index 9 is out of bounds for dimension 0 with size 4"),
+    "stack_sizes": (
+        lambda m, x, v: m.stack([x, v]),
+        (M, V),
+        "stack expects each tensor to be equal size",
+    ),
+    "index_high": (
+        lambda m, x, i: x[i],
+        (M, BIG),
+        "index 9 is out of bounds for dimension 0 with size 4",
+    ),
     "index_second": (lambda m, x, i: x[:, i], (M, BIG), "index 9 is out of bounds for dimension"),
     "index_low": (lambda m, x, i: x[i], (M, -BIG), "index -9 is out of bounds for dimension 0"),
     "index_float": (lambda m, x, v: x[v], (M, V), "tensors used as indices must be long"),
-    "index_many": (lambda m, x, i: x[i, i, i], (M, I1), "too many indices for tensor of dimension 2"),
+    "index_many": (
+        lambda m, x, i: x[i, i, i],
+        (M, I1),
+        "too many indices for tensor of dimension 2",
+    ),
     "index_mask": (lambda m, x, i: x[i], (M, MASK[:3]), "The shape of the mask [3, 6] at index 0"),
-    "index_broadcast": (lambda m, x, i, j: x[i, j], (M, I1, I1[:3]), "could not be broadcast together"),
-    "put_shape": (lambda m, x, i, v: put(x, i, v), (M, I1, V[:3]), "shape mismatch: value tensor of shape [3]"),
-    "put_high": (lambda m, x, i: put(x, i, 0.0), (M, BIG), "index 9 is out of bounds for dimension 0"),
+    "index_broadcast": (
+        lambda m, x, i, j: x[i, j],
+        (M, I1, I1[:3]),
+        "could not be broadcast together",
+    ),
+    "put_shape": (
+        lambda m, x, i, v: put(x, i, v),
+        (M, I1, V[:3]),
+        "shape mismatch: value tensor of shape [3]",
+    ),
+    "put_high": (
+        lambda m, x, i: put(x, i, 0.0),
+        (M, BIG),
+        "index 9 is out of bounds for dimension 0",
+    ),
     "select_high": (lambda m, x, i: x.index_select(0, i), (M, BIG), "out of range"),
-    "select_matrix": (lambda m, x, i: x.index_select(0, i), (M, I2), "Index is supposed to be a vector"),
-    "gather_high": (lambda m, x, i: x.gather(0, i), (M, BIG[:, None]), "index 9 is out of bounds for dimension 0"),
-    "gather_rank": (lambda m, x, i: x.gather(0, i), (M, I1), "must have the same number of dimensions as input"),
+    "select_matrix": (
+        lambda m, x, i: x.index_select(0, i),
+        (M, I2),
+        "Index is supposed to be a vector",
+    ),
+    "gather_high": (
+        lambda m, x, i: x.gather(0, i),
+        (M, BIG[:, None]),
+        "index 9 is out of bounds for dimension 0",
+    ),
+    "gather_rank": (
+        lambda m, x, i: x.gather(0, i),
+        (M, I1),
+        "must have the same number of dimensions as input",
+    ),
     "gather_float": (lambda m, x, y: x.gather(0, y), (M, N), "for index"),
     "scatter_high": (
-        lambda m, x, i: x.scatter(1, i, 1.0), (M, BIG[:, None]), "index 9 is out of bounds for dimension 1"),
+        lambda m, x, i: x.scatter(1, i, 1.0),
+        (M, BIG[:, None]),
+        "index 9 is out of bounds for dimension 1",
+    ),
     "scatter_dtype": (
-        lambda m, x, i, v: x.scatter(0, i, v), (M, PLACES, SRC.astype(np.float32)),
-        "Expected self.dtype to be equal to src.dtype"),
-    "add_count": (lambda m, x, i, v: x.index_add(0, i, v), (M, I1[:3], N), "Number of indices (3) should be equal to"),
+        lambda m, x, i, v: x.scatter(0, i, v),
+        (M, PLACES, SRC.astype(np.float32)),
+        "Expected self.dtype to be equal to src.dtype",
+    ),
+    "add_count": (
+        lambda m, x, i, v: x.index_add(0, i, v),
+        (M, I1[:3], N),
+        "Number of indices (3) should be equal to",
+    ),
     "topk": (lambda m, x: x.topk(7), (M,), "selected index k out of range"),
-    "kthvalue": (lambda m, x: x.kthvalue(0), (M,), "selected number k out of range for dimension 1"),
-    "max_empty": (lambda m, x: x[:0].max(), (M,), "Expected reduction dim to be specified for input.numel() == 0"),
-    "max_empty_dim": (lambda m, x: x[:0].max(0), (M,), "Expected reduction dim 0 to have non-zero size"),
-    "amax_empty_dim": (lambda m, x: x[:0].amax(0), (M,), "Expected reduction dim 0 to have non-zero size"),
+    "kthvalue": (
+        lambda m, x: x.kthvalue(0),
+        (M,),
+        "selected number k out of range for dimension 1",
+    ),
+    "max_empty": (
+        lambda m, x: x[:0].max(),
+        (M,),
+        "Expected reduction dim to be specified for input.numel() == 0",
+    ),
+    "max_empty_dim": (
+        lambda m, x: x[:0].max(0),
+        (M,),
+        "Expected reduction dim 0 to have non-zero size",
+    ),
+    "amax_empty_dim": (
+        lambda m, x: x[:0].amax(0),
+        (M,),
+        "Expected reduction dim 0 to have non-zero size",
+    ),
     "argmax_empty": (lambda m, x: x[:0].argmax(), (M,), "Expected reduction dim to be specified"),
     "mean_int": (lambda m, x: x.mean(), (INTS,), "could not infer output dtype"),
     "sum_dim": (lambda m, x: x.sum(2), (M,), "Dimension out of range"),
     "sum_twice": (lambda m, x: x.sum((0, 0)), (M,), "appears multiple times in the list of dims"),
-    "repeat": (lambda m, x: x.repeat(2), (M,), "Number of dimensions of repeat dims can not be smaller"),
+    "repeat": (
+        lambda m, x: x.repeat(2),
+        (M,),
+        "Number of dimensions of repeat dims can not be smaller",
+    ),
     "roll": (lambda m, x: x.roll((1, 2), 0), (M,), "shifts and dimensions must align"),
     "flip": (lambda m, x: x.flip(2), (M,), "Dimension out of range"),
-    "bincount": (lambda m, x: m.bincount(x), (INTS,), "bincount only supports 1-d non-negative integral inputs"),
-    "one_hot": (lambda m, x: m.nn.functional.one_hot(x, 2), (I1,), "Class values must be smaller than num_classes"),
-    "norm_int": (lambda m, x: m.linalg.vector_norm(x), (INTS,), "Expected a floating point or complex"),
-    "masked_scatter": (lambda m, x, i, v: x.masked_scatter(i, v), (M, MASK, V[:1]), "Number of elements of source"),
-}  # fmt: skip
+    "bincount": (
+        lambda m, x: m.bincount(x),
+        (INTS,),
+        "bincount only supports 1-d non-negative integral inputs",
+    ),
+    "one_hot": (
+        lambda m, x: m.nn.functional.one_hot(x, 2),
+        (I1,),
+        "Class values must be smaller than num_classes",
+    ),
+    "norm_int": (
+        lambda m, x: m.linalg.vector_norm(x),
+        (INTS,),
+        "Expected a floating point or complex",
+    ),
+    "masked_scatter": (
+        lambda m, x, i, v: x.masked_scatter(i, v),
+        (M, MASK, V[:1]),
+        "Number of elements of source",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", FAILURES)

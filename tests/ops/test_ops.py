@@ -130,7 +130,7 @@ def test_method(row: dict[str, Any]) -> None:
     dtype = [d for d in ("float64", "int64", "bool", "complex128") if d in row["dtypes"]][0]
     for case in cases(row, [dtype]):
         args = tensor_args(case)
-        first = args.pop(row["args"][0]["name"])
+        first = args.pop("input" if "input" in args else row["args"][0]["name"])
         if isinstance(first, tn.Tensor):
             check(case, getattr(first, row["py_name"])(**args), reference(case))
 

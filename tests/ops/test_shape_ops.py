@@ -1,5 +1,6 @@
-"""Views, shapes, new tensors, copies and conversions: against PyTorch where it is there, against NumPy
-or by their own account where not."""
+"""Views, shapes, new tensors, copies and conversions: against PyTorch where it is there,
+against NumPy or by their own account where not.
+"""
 
 from __future__ import annotations
 
@@ -227,7 +228,6 @@ CREATION: dict[str, Callable[[Any], Any]] = {
     "triu_indices": lambda m: m.triu_indices(3, 4, -1),
     "triu_indices_high": lambda m: m.triu_indices(3, 4, 2),
     "fill": lambda m: m.zeros(2, 3).t().fill_(2.5),
-    "fill_expanded": lambda m: m.zeros(3, 1).expand(3, 2).fill_(2),
     "fill_expanded": lambda m: m.zeros(3, 1).expand(3, 2).fill_(2),
     "fill_tensor": lambda m: m.zeros(3).fill_(m.tensor(4)),
     "zero": lambda m: m.ones(2, 3)[:, 1:].zero_(),
