@@ -1,0 +1,144 @@
+"""gradcheck and its relatives, derivatives of functions, checkpoints, anomaly mode."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tenon
+from tenon.autograd import Function, functional, gradcheck, gradgradcheck
+from tenon.utils.checkpoint import checkpoint, checkpoint_sequential
+
+try:
+    import torch
+except ImportError:
+    torch = None
+
+needs_torch = pytest.mark.skipif(torch is None, reason="no PyTorch to compare with")
+
+
+def leaf(*shape: int, seed: int = 0, dtype=None):
+    tenon.manual_seed(seed)
+    return tenon.randn(*shape, dtype=dtype or tenon.float64).requires_grad_()
+
+
+class WrongCube(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x**3
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return grad * 2 * x**2
+
+
+def test_gradcheck_accepts_what_is_right():
+    a, b = leaf(3, 4), leaf(4, 2, seed=1)
+    assert gradcheck(lambda x, y: (x @ y).tanh(), (a, b))
+    assert gradcheck(lambda x: (x.exp(), x.sum(0)), (a,))
+    assert gradgradcheck(lambda x, y: ((x @ y).sigmoid() ** 2).sum(), (a, b))
+
+
+def test_gradcheck_refuses_what_is_wrong():
+    a = leaf(3)
+    with pytest.raises(
+        RuntimeError, match="Jacobian mismatch for output 0 with respect to input 0"
+    ):
+        gradcheck(WrongCube.apply, (a,))
+    assert not gradcheck(WrongCube.apply, (a,), raise_exception=False)
+    with pytest.raises(ValueError, match="at least one input tensor to require gradient"):
+        gradcheck(lambda x: x, (a.detach(),))
+
+
+def test_gradcheck_of_complex_numbers():
+    z = leaf(3, dtype=tenon.complex128)
+    assert gradcheck(lambda x: x * x, (z,))
+    assert gradcheck(lambda x: (x * x.conj()).real, (z,))
+
+
+def test_inputs_are_left_as_they_were():
+    a = leaf(4)
+    before = a.detach().clone()
+    gradcheck(lambda x: x.sin(), (a,))
+    assert bool((a == before).all())
+
+
+@needs_torch
+@pytest.mark.parametrize("name", ["jacobian", "hessian", "vjp", "jvp", "vhp", "hvp"])
+def test_functional(name):
+    results = []
+    x = np.array([0.3, -1.2, 2.0])
+    for lib in (tenon, torch):
+
+        def f(t):
+            return t.sin() * t.prod()
+
+        def scalar(t):
+            return (t.sin() * t.prod()).sum()
+
+        fn = getattr(lib.autograd.functional, name)
+        t, v = lib.tensor(x.tolist(), dtype=lib.float64), lib.ones(3, dtype=lib.float64)
+        if name in ("jacobian", "hessian"):
+            out = fn(scalar if name == "hessian" else f, t)
+        else:
+            out = fn(scalar if name in ("vhp", "hvp") else f, t, v)
+        out = out if isinstance(out, tuple) else (out,)
+        results.append([o.detach().numpy() for o in out])
+    for a, b in zip(*results):
+        np.testing.assert_allclose(a, b, rtol=1e-10)
+
+
+def test_functional_of_several_inputs():
+    a, b = leaf(2).detach(), leaf(3, seed=1).detach()
+    rows = functional.jacobian(lambda x, y: (x.sum() * y, x), (a, b))
+    assert rows[0][0].shape == (3, 2) and rows[1][1].shape == (2, 3)
+    blocks = functional.hessian(lambda x, y: (x.sum() * y.sum()) ** 2, (a, b))
+    assert blocks[0][1].shape == (2, 3)
+    assert bool((blocks[0][1] - blocks[1][0].t()).abs().max() < 1e-12)
+
+
+@pytest.mark.parametrize("p", [0.0, 0.5])
+def test_checkpoint(p):
+    tenon.manual_seed(1)
+    net = tenon.nn.Sequential(
+        tenon.nn.Linear(4, 8), tenon.nn.Tanh(), tenon.nn.Dropout(p), tenon.nn.Linear(8, 2)
+    )
+    x = tenon.randn(3, 4).requires_grad_()
+    grads = []
+    for run in (
+        lambda: net(x),
+        lambda: checkpoint(net, x, use_reentrant=False),
+        lambda: checkpoint_sequential(net, 2, x, use_reentrant=True),
+        lambda: checkpoint(lambda: net(x.detach())),
+    ):
+        net.zero_grad()
+        tenon.manual_seed(5)
+        run().pow(2).sum().backward()
+        grads.append([q.grad.clone() for q in net.parameters()])
+    for other in grads[1:]:
+        for a, b in zip(grads[0], other):
+            assert bool((a == b).all())
+
+
+def test_anomaly_mode_names_the_operator():
+    x = tenon.tensor([-1.0]).requires_grad_()
+    with tenon.autograd.detect_anomaly():
+        with pytest.raises(RuntimeError, match="(?i)nan"):
+            y = x.sqrt()
+            y.sum().backward()
+    assert not tenon.autograd.anomaly_mode.is_anomaly_enabled()
+
+
+def test_grad_and_backward():
+    x = tenon.ones(2).requires_grad_()
+    y = x * 3
+    (g,) = tenon.autograd.grad(y.sum(), x)
+    assert g.tolist() == [3.0, 3.0] and x.grad is None
+    z = tenon.ones(2).requires_grad_()
+    with pytest.raises(RuntimeError):
+        tenon.autograd.grad((x * 3).sum(), (x, z))
+    a, b = tenon.autograd.grad((x * 3).sum(), (x, z), materialize_grads=True)
+    assert b.tolist() == [0.0, 0.0]
+    tenon.autograd.backward([x * 2, x * 3], [tenon.ones(2), tenon.ones(2)])
+    assert x.grad.tolist() == [5.0, 5.0]
