@@ -110,7 +110,8 @@ static int to_ints(const tn_field *field, PyObject *const *items, PyObject *seq,
     }
     if (field->fixed && n == 1)
         for (; n < field->fixed; n++) v[n] = v[0];
-    if (field->fixed > 1 && n != field->fixed) { /* int[1]: an int or any list */
+    bool may_be_empty = field->deflt && (field->deflt[0] == '(' || field->deflt[0] == '[');
+    if ((field->fixed > 1 && n != field->fixed) || (field->fixed && n == 0 && !may_be_empty)) { /* int[1]: an int or any list */
         why->kind = TNP_BAD_LENGTH;
         why->element = n;
         return 0;
