@@ -69,23 +69,6 @@ from tenon._C import (
     tensor,
     uint8,
 )
-from tenon._functions import (
-    can_cast,
-    einsum,
-    finfo,
-    get_device_module,
-    iinfo,
-    is_complex,
-    is_floating_point,
-    is_nonzero,
-    is_storage,
-    meshgrid,
-    numel,
-    result_type,
-    set_printoptions,
-    split,
-    typename,
-)
 from tenon._indexed import (
     allclose,
     block_diag,
@@ -107,12 +90,6 @@ __version__ = _C._version
 
 newaxis = None
 
-# Functions of the op table; what was imported above keeps its name.
-for _name in dir(_C._ops):
-    if not _name.startswith("_") and _name not in globals():
-        globals()[_name] = getattr(_C._ops, _name)
-del _name
-
 _SUBMODULES = frozenset({
     "amp", "autograd", "backends", "cuda", "distributed", "distributions", "fft", "func",
     "functional", "hub", "jit", "linalg", "multiprocessing", "nn", "onnx", "optim", "overrides",
@@ -124,6 +101,12 @@ _SUBMODULES = frozenset({
 _LATER = {
     "save": "serialization", "load": "serialization", "compile": "compiler",
     "autocast": "amp", "Storage": "_storage", "UntypedStorage": "_storage",
+    "set_printoptions": "_print",
+    **dict.fromkeys((
+        "can_cast", "einsum", "finfo", "get_device_module", "iinfo", "is_complex",
+        "is_floating_point", "is_nonzero", "is_storage", "meshgrid", "numel", "result_type",
+        "split", "typename",
+    ), "_functions"),
     **dict.fromkeys((
         "set_float32_matmul_precision", "get_float32_matmul_precision",
         "use_deterministic_algorithms", "are_deterministic_algorithms_enabled",
@@ -133,6 +116,12 @@ _LATER = {
         "ShortTensor", "IntTensor", "LongTensor", "BoolTensor",
     ), "_settings"),
 }  # fmt: skip
+
+# Functions of the op table; what is defined above or comes later keeps its name.
+for _name in dir(_C._ops):
+    if not _name.startswith("_") and _name not in globals() and _name not in _LATER:
+        globals()[_name] = getattr(_C._ops, _name)
+del _name
 
 
 def __getattr__(name: str) -> Any:

@@ -9,12 +9,11 @@ from typing import Any
 
 from tenon import _C
 from tenon._C import Tensor, dtype
-from tenon._print import set_printoptions
 
 __all__ = [
     "can_cast", "einsum", "finfo", "get_device_module", "iinfo",
     "is_complex", "is_floating_point", "is_nonzero", "is_storage", "meshgrid", "numel",
-    "result_type", "set_printoptions", "split", "typename",
+    "result_type", "split", "typename",
 ]  # fmt: skip
 
 _CATEGORY = {"b": 0, "i": 1, "f": 2, "c": 3}

@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from tenon import _C
 from tenon._C import Tensor
 
 
-@dataclass
 class PrintOptions:
     """What `set_printoptions` sets."""
 
-    precision: int = 4
-    threshold: float = 1000
-    edgeitems: int = 3
-    linewidth: int = 80
-    sci_mode: bool | None = None
+    def __init__(
+        self, precision: int = 4, threshold: float = 1000, edgeitems: int = 3, linewidth: int = 80
+    ) -> None:
+        self.precision = precision
+        self.threshold = threshold
+        self.edgeitems = edgeitems
+        self.linewidth = linewidth
+        self.sci_mode: bool | None = None
 
 
 OPTIONS = PrintOptions()
