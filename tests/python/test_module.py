@@ -197,6 +197,40 @@ def test_layer(text, shape):
     assert same_names
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nn.ReLU(True)",
+        "nn.ReLU6(True)",
+        "nn.LeakyReLU(0.2, True)",
+        "nn.ELU(inplace=True)",
+        "nn.CELU(inplace=True)",
+        "nn.SELU(True)",
+        "nn.SiLU(True)",
+        "nn.Mish(True)",
+        "nn.Hardswish(True)",
+        "nn.Hardtanh(inplace=True)",
+        "nn.Threshold(0.1, 2.0, True)",
+        "nn.Dropout(0.5, True)",
+    ],
+)
+def test_inplace_activations(text):
+    ours, theirs = both(text)
+    assert repr(ours) == repr(theirs)
+    (x,) = inputs((4, 6))
+    values = []
+    for lib, module in ((tenon, ours), (torch, theirs)):
+        lib.manual_seed(3)
+        t = lib.from_numpy(x.copy()).requires_grad_()
+        hidden = t * 2
+        y = module(hidden)
+        assert y is hidden
+        (y * 3).sum().backward()
+        values.append((array(y), array(t.grad)))
+    for left, right in zip(*values):
+        np.testing.assert_allclose(left, right, rtol=1e-5, atol=1e-6)
+
+
 LOSSES = [
     ("nn.MSELoss()", "float"),
     ("nn.L1Loss(reduction='sum')", "float"),

@@ -31,8 +31,17 @@ __all__ = [
     "set_grad_enabled",
 ]
 
-# The old name of a tensor that records gradients.
-Variable = Tensor
+
+class _VariableMeta(type):
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, Tensor)
+
+
+class Variable(metaclass=_VariableMeta):
+    """The old way to make a tensor that records gradients: a leaf over the same memory."""
+
+    def __new__(cls, data: Tensor, requires_grad: bool = False, volatile: bool = False) -> Any:
+        return data.detach().requires_grad_(requires_grad)
 
 
 def _as_tuple(value: Any) -> tuple[Any, ...]:

@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from typing import Any, NoReturn
 
 from tenon import _C
+from tenon.cuda import amp as amp
 
 
 def device_count() -> int:

@@ -102,6 +102,13 @@ __all__ = [
 # ---- Activations that may work in place ----------------------------------------------------------
 
 
+def _source(input: Tensor, inplace: bool) -> Tensor:
+    """What to compute from. In place, backward needs the values that are about to go."""
+    if inplace and input.requires_grad and tenon.is_grad_enabled():
+        return input.clone()
+    return input
+
+
 def _give(input: Tensor, result: Tensor, inplace: bool) -> Tensor:
     """The result, written over the input when that is asked for."""
     return input.copy_(result) if inplace else result
@@ -124,17 +131,18 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """input where it is positive, else negative_slope * input."""
-    return _give(input, _nn.leaky_relu(input, negative_slope), inplace)
+    return _give(input, _nn.leaky_relu(_source(input, inplace), negative_slope), inplace)
 
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """input where it is positive, else alpha * (exp(input) - 1)."""
-    return _give(input, _nn.elu(input, alpha), inplace)
+    return _give(input, _nn.elu(_source(input, inplace), alpha), inplace)
 
 
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """max(0, input) + min(0, alpha * (exp(input / alpha) - 1))."""
-    result = input.clamp(min=0) + (alpha * tenon.expm1(input / alpha)).clamp(max=0)
+    x = _source(input, inplace)
+    result = x.clamp(min=0) + (alpha * tenon.expm1(x / alpha)).clamp(max=0)
     return _give(input, result, inplace)
 
 
@@ -144,18 +152,20 @@ _SELU_SCALE = 1.0507009873554804934193349852946
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """The self-normalising form of elu, with its two constants."""
-    negative = _SELU_SCALE * _SELU_ALPHA * tenon.expm1(input.clamp(max=0))
-    return _give(input, _SELU_SCALE * input.clamp(min=0) + negative, inplace)
+    x = _source(input, inplace)
+    negative = _SELU_SCALE * _SELU_ALPHA * tenon.expm1(x.clamp(max=0))
+    return _give(input, _SELU_SCALE * x.clamp(min=0) + negative, inplace)
 
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """input * sigmoid(input)."""
-    return _give(input, _nn.silu(input), inplace)
+    return _give(input, _nn.silu(_source(input, inplace)), inplace)
 
 
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """input * tanh(softplus(input))."""
-    return _give(input, input * tenon.tanh(_nn.softplus(input)), inplace)
+    x = _source(input, inplace)
+    return _give(input, x * tenon.tanh(_nn.softplus(x)), inplace)
 
 
 def hardtanh(
@@ -164,22 +174,23 @@ def hardtanh(
     """input cut to [min_val, max_val]."""
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
-    return _give(input, _nn.hardtanh(input, min_val, max_val), inplace)
+    return _give(input, _nn.hardtanh(_source(input, inplace), min_val, max_val), inplace)
 
 
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """(input + 3) / 6 cut to [0, 1]."""
-    return _give(input, _nn.hardsigmoid(input), inplace)
+    return _give(input, _nn.hardsigmoid(_source(input, inplace)), inplace)
 
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """input * hardsigmoid(input)."""
-    return _give(input, _nn.hardswish(input), inplace)
+    return _give(input, _nn.hardswish(_source(input, inplace)), inplace)
 
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """input where it is above the threshold, else `value`."""
-    result = tenon.where(input > threshold, input, value)
+    x = _source(input, inplace)
+    result = tenon.where(x > threshold, x, value)
     return _give(input, result, inplace)
 
 
@@ -298,7 +309,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     _check_probability(p)
     if not training or p == 0.0:
         return input
-    return _give(input, tenon.dropout(input, p, True), inplace)
+    return _give(input, tenon.dropout(_source(input, inplace), p, True), inplace)
 
 
 def _channel_dropout(
@@ -313,7 +324,7 @@ def _channel_dropout(
         noise = input.new_zeros(())
     else:
         noise = input.new_empty([*input.shape[:channel_dims], *ones]).bernoulli_(1 - p).div_(1 - p)
-    return _give(input, input * noise, inplace)
+    return _give(input, _source(input, inplace) * noise, inplace)
 
 
 def dropout1d(
@@ -349,7 +360,9 @@ def alpha_dropout(
     low = -_SELU_SCALE * _SELU_ALPHA
     scale = ((low * low * p + 1) * (1 - p)) ** -0.5 if p < 1.0 else 0.0
     kept = tenon.empty_like(input).bernoulli_(1 - p)
-    result = input * kept * scale + ((1 - kept) * low * scale + low * p * scale * -1.0)
+    result = _source(input, inplace) * kept * scale + (
+        (1 - kept) * low * scale + low * p * scale * -1.0
+    )
     return _give(input, result, inplace)
 
 

@@ -59,18 +59,18 @@ class Mish(_Inplace):
 class Hardswish(_Inplace):
     """input * hardsigmoid(input)."""
 
+    def extra_repr(self) -> str:
+        return ""
+
     def forward(self, input: Tensor) -> Tensor:
         return F.hardswish(input, self.inplace)
 
 
-class Hardsigmoid(Module):
+class Hardsigmoid(_Inplace):
     """(input + 3) / 6 cut to [0, 1]."""
 
-    __constants__ = ["inplace"]
-
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
+    def extra_repr(self) -> str:
+        return ""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.hardsigmoid(input, self.inplace)
