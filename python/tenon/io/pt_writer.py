@@ -17,7 +17,7 @@ from tenon.io.pt_reader import STORAGES
 from tenon.io.zip_writer import ArchiveWriter
 
 STORAGE_OF = {kind: name for name, kind in STORAGES.items()}
-MAX_DEPTH = 400
+MAX_DEPTH = 200
 ROOT = "archive/"
 
 
@@ -256,7 +256,10 @@ class StructureWriter:
 def write(value: Any, file: BinaryIO) -> None:
     """Writes one object to an open file."""
     structure = StructureWriter()
-    structure.write(value)
+    try:
+        structure.write(value)
+    except RecursionError:
+        raise ValueError("save(): the object is nested too deep for this stack") from None
     structure.out += b"."
     archive = ArchiveWriter(file)
     archive.add(ROOT + "data.pkl", structure.out)

@@ -1,0 +1,352 @@
+"""Random numbers: the streams of PyTorch's CPU generator bit for bit, and Philox's own rules."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import tenon
+
+torch: Any
+try:
+    import torch
+except ImportError:
+    torch = None
+
+needs_torch = pytest.mark.skipif(torch is None, reason="PyTorch is not installed")
+
+FLOATS = ["float32", "float64", "bfloat16", "float16"]
+INTS = ["bool", "uint8", "int8", "int16", "int32", "int64"]
+# An Intel processor's PyTorch draws bernoulli_ and exponential_ from another library's generator.
+INTEL = os.path.exists("/proc/cpuinfo") and "GenuineIntel" in open("/proc/cpuinfo").read()
+
+
+@pytest.fixture(params=[0, 1234, 2**40 + 7])
+def seed(request: pytest.FixtureRequest) -> Iterator[int]:
+    """Both libraries seeded alike, Tenon on PyTorch's stream."""
+    tenon.set_rng("torch")
+    tenon.manual_seed(request.param)
+    if torch is not None:
+        torch.manual_seed(request.param)
+    yield request.param
+    tenon.set_rng("philox")
+
+
+@pytest.fixture
+def philox() -> None:
+    tenon.set_rng("philox")
+    tenon.manual_seed(7)
+
+
+def array(t: Any) -> np.ndarray:
+    """The values in a dtype that NumPy has."""
+    if str(t.dtype).endswith("bfloat16"):
+        t = t.float()
+    return t.detach().numpy()
+
+
+def same(ours: Any, theirs: Any) -> None:
+    assert str(ours.dtype).rpartition(".")[2] == str(theirs.dtype).rpartition(".")[2]
+    np.testing.assert_array_equal(array(ours), array(theirs))
+
+
+def layouts(lib: Any, dtype: str, n: int) -> list[Any]:
+    kind = getattr(lib, dtype)
+    return [
+        lib.zeros(n, dtype=kind),
+        lib.zeros(7, n, dtype=kind).t(),
+        lib.zeros(3, 2 * n, dtype=kind)[:, ::2],
+        lib.zeros(2, 3, n, 4, dtype=kind).contiguous(memory_format=lib.channels_last),
+    ]
+
+
+FLOAT_FILLS: dict[str, Callable[[Any], Any]] = {
+    "uniform": lambda t: t.uniform_(),
+    "uniform_range": lambda t: t.uniform_(-0.3, 0.7),
+    "normal": lambda t: t.normal_(0.5, 2.3),
+    "cauchy": lambda t: t.cauchy_(0.1, 1.7),
+    "log_normal": lambda t: t.log_normal_(0.1, 0.7),
+}
+INT_FILLS: dict[str, Callable[[Any], Any]] = {
+    "random": lambda t: t.random_(),
+    "random_to": lambda t: t.random_(100 if t.dtype not in (tenon.bool, BOOL) else 2),
+    "random_from": lambda t: t.random_(3 if t.dtype not in (tenon.bool, BOOL) else 0, None),
+}
+BOOL = torch.bool if torch is not None else None
+if not INTEL:
+    FLOAT_FILLS["exponential"] = lambda t: t.exponential_(1.7)
+    INT_FILLS["bernoulli"] = lambda t: t.bernoulli_(0.3)
+
+
+@needs_torch
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", FLOAT_FILLS)
+def test_float_streams(seed: int, dtype: str, name: str) -> None:
+    for n in (1, 5, 15, 16, 17, 31, 100, 1003):
+        for mine, yours in zip(
+            layouts(tenon, dtype, n), layouts(torch, dtype, n), strict=True
+        ):  # one stream through all of them: nothing may draw too much or too little
+            same(FLOAT_FILLS[name](mine), FLOAT_FILLS[name](yours))
+
+
+@needs_torch
+@pytest.mark.parametrize("dtype", INTS + FLOATS)
+@pytest.mark.parametrize("name", INT_FILLS)
+def test_int_streams(seed: int, dtype: str, name: str) -> None:
+    for n in (5, 600):
+        for mine, yours in zip(layouts(tenon, dtype, n), layouts(torch, dtype, n), strict=True):
+            same(INT_FILLS[name](mine), INT_FILLS[name](yours))
+
+
+@needs_torch
+def test_ranges_change_width_at_2_to_28(seed: int) -> None:
+    ranges = [(0, 2**28 - 1), (-5, 2**28 - 6), (0, 2**28), (0, 2**32), (-(2**62), 2**62)]
+    for low, high in ranges:
+        same(tenon.randint(low, high, (50,)), torch.randint(low, high, (50,)))
+    same(
+        tenon.empty(50, dtype=tenon.int64).random_(-(2**63), None),
+        torch.empty(50, dtype=torch.int64).random_(-(2**63), None),
+    )
+
+
+@needs_torch
+def test_factories(seed: int) -> None:
+    for lib_call in (
+        lambda lib: lib.rand(3, 5),
+        lambda lib: lib.randn(4, 9),
+        lambda lib: lib.randn(3, dtype=lib.float64),
+        lambda lib: lib.rand(5, dtype=lib.complex64),
+        lambda lib: lib.randn(20, dtype=lib.complex64),
+        lambda lib: lib.randint(10, (7,)),
+        lambda lib: lib.randint(-3, 12, (2, 3)),
+        lambda lib: lib.randint(0, 5, (4,), dtype=lib.uint8),
+        lambda lib: lib.randperm(20),
+        lambda lib: lib.randperm(9, dtype=lib.int32),
+        lambda lib: lib.rand_like(lib.zeros(4, 3)),
+        lambda lib: lib.randn_like(lib.zeros(4, 30).t()),
+        lambda lib: lib.randint_like(lib.zeros(6), 9),
+        lambda lib: lib.normal(2.0, 3.0, (20,)),
+        lambda lib: lib.normal(lib.arange(20.0), 0.5),
+        lambda lib: lib.normal(1.0, lib.arange(20.0)),
+        lambda lib: lib.normal(lib.zeros(2, 1), lib.ones(9)),
+        lambda lib: lib.bernoulli(lib.full((30,), 0.3)),
+        lambda lib: lib.bernoulli(lib.full((30,), 0.3, dtype=lib.float64)),
+        lambda lib: lib.zeros(40, dtype=lib.int64).bernoulli_(lib.linspace(0, 1, 40)),
+    ):
+        same(lib_call(tenon), lib_call(torch))
+
+
+@needs_torch
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_multinomial(seed: int, dtype: str) -> None:
+    for shape in ((10,), (4, 10), (3, 500)):
+        weights = np.abs(np.sin(np.arange(math.prod(shape)) + 0.5)).reshape(shape).astype(dtype)
+        for count, replacement in ((1, False), (1, True), (5, False), (5, True), (10, False)):
+            same(
+                tenon.multinomial(tenon.tensor(weights), count, replacement),
+                torch.multinomial(torch.tensor(weights), count, replacement),
+            )
+
+
+@needs_torch
+@pytest.mark.skipif(INTEL, reason="PyTorch draws bernoulli_ differently on Intel processors")
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_dropout(seed: int, dtype: str) -> None:
+    values = np.linspace(-3, 3, 4 * 5 * 6 * 7, dtype=np.float32).reshape(4, 5, 6, 7)
+    for permute in ((0, 1, 2, 3), (0, 2, 3, 1)):
+        results = []
+        for lib in (tenon, torch):
+            x = lib.tensor(values).to(getattr(lib, dtype)).permute(permute)
+            x = x.detach().requires_grad_()
+            y = lib.nn.functional.dropout(x, 0.3)
+            y.sum().backward()
+            results.append((y, x.grad))
+        same(results[0][0], results[1][0])
+        same(results[0][1], results[1][1])
+
+
+@needs_torch
+def test_state_is_exchanged(seed: int) -> None:
+    tenon.randn(7)
+    torch.randn(7)
+    state = torch.get_rng_state()
+    np.testing.assert_array_equal(tenon.get_rng_state().numpy(), state.numpy())
+    want = torch.randn(40)
+    tenon.rand(1000)
+    tenon.set_rng_state(tenon.from_numpy(state.numpy()))
+    same(tenon.randn(40), want)
+    torch.set_rng_state(torch.from_numpy(tenon.get_rng_state().numpy()))
+    same(tenon.rand(5), torch.rand(5))
+
+
+@needs_torch
+def test_generators_of_their_own(seed: int) -> None:
+    mine, yours = tenon.Generator(), torch.Generator()
+    same(tenon.randn(3, generator=mine), torch.randn(3, generator=yours))
+    assert mine.initial_seed() == yours.initial_seed()
+    mine.manual_seed(5)
+    yours.manual_seed(5)
+    same(tenon.randperm(30, generator=mine), torch.randperm(30, generator=yours))
+    same(tenon.rand(3), torch.rand(3))
+
+
+@needs_torch
+def test_initial_weights(seed: int) -> None:
+    def layers(lib: Any) -> list[Any]:
+        return [lib.nn.Linear(20, 30), lib.nn.Embedding(10, 4), lib.nn.Conv2d(3, 4, 3)]
+
+    for mine, yours in zip(layers(tenon), layers(torch), strict=True):
+        for a, b in zip(mine.parameters(), yours.parameters(), strict=True):
+            same(a.detach(), b.detach())
+
+
+def test_bad_state_is_refused(seed: int) -> None:
+    state = tenon.get_rng_state()
+    broken = state.clone()
+    broken[8] = 2  # words left that do not fit the next word
+    broken[9] = 2
+    broken[16] = 200
+    with pytest.raises(RuntimeError, match="mt19937"):
+        tenon.set_rng_state(broken)
+    with pytest.raises(RuntimeError, match="size"):
+        tenon.set_rng_state(state[:100])
+    np.testing.assert_array_equal(tenon.get_rng_state().numpy(), state.numpy())
+
+
+def test_arguments_are_checked() -> None:
+    x = tenon.zeros(3)
+    for call in (
+        lambda: x.uniform_(1, 0),
+        lambda: x.normal_(0, -1),
+        lambda: x.exponential_(-1),
+        lambda: x.bernoulli_(2),
+        lambda: x.cauchy_(0, -1),
+        lambda: x.log_normal_(0, -1),
+        lambda: x.geometric_(2),
+        lambda: x.random_(5, 5),
+        lambda: tenon.bernoulli(tenon.tensor([1.5])),
+        lambda: tenon.randint(0, 300, (3,), dtype=tenon.uint8),
+        lambda: tenon.randperm(-1),
+        lambda: tenon.multinomial(tenon.tensor([0.1, 0.2]), 3),
+        lambda: tenon.multinomial(tenon.tensor([0.1, -0.2]), 1),
+        lambda: tenon.multinomial(tenon.tensor([0.0, 0.0]), 2, True),
+        lambda: tenon.dropout(x, 1.5, True),
+        lambda: tenon.normal(x, tenon.tensor([1.0, -1.0, 0.0])),
+    ):
+        with pytest.raises(RuntimeError):
+            call()
+    with pytest.raises((NotImplementedError, RuntimeError)):
+        tenon.zeros(3, dtype=tenon.int64).uniform_()
+    np.testing.assert_array_equal(x.numpy(), np.zeros(3))
+
+
+# ---- Philox --------------------------------------------------------------------------------------
+
+
+def test_philox_known_words(philox: None) -> None:
+    """The published test vector of Philox4x32-10 with key and counter 0."""
+    tenon.manual_seed(0)
+    words = [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]
+    got = tenon.rand(64)[::16].numpy()
+    np.testing.assert_array_equal(got, np.array([(w >> 8) / 2**24 for w in words], np.float32))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_philox_does_not_depend_on_threads(philox: None, dtype: str) -> None:
+    results = []
+    threads = tenon.get_num_threads()
+    for count in (1, 3):
+        tenon.set_num_threads(count)
+        tenon.manual_seed(3)
+        kind = getattr(tenon, dtype)
+        results.append([array(f(100_003, dtype=kind)) for f in (tenon.rand, tenon.randn)])
+    tenon.set_num_threads(threads)
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_philox_does_not_depend_on_layout(philox: None) -> None:
+    results = []
+    for make in (lambda: tenon.zeros(40, 50), lambda: tenon.zeros(50, 40).t()):
+        tenon.manual_seed(3)
+        results.append(make().normal_().numpy())
+    np.testing.assert_array_equal(*results)
+
+
+@pytest.mark.parametrize("isa", ["baseline", "avx2"])
+def test_philox_does_not_depend_on_instructions(philox: None, isa: str) -> None:
+    code = (
+        "import tenon, hashlib; tenon.set_rng('philox'); tenon.manual_seed(11);"
+        "h = hashlib.sha256();"
+        "[h.update(t.numpy().tobytes()) for t in (tenon.rand(999), tenon.randint(9, (99,)),"
+        " tenon.zeros(99).exponential_(), tenon.randn(999))]; print(h.hexdigest())"
+    )
+    digests = {
+        subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", code], env={**os.environ, "TENON_CPU_ISA": name},
+            capture_output=True, text=True, check=True,
+        ).stdout
+        for name in (isa, "avx512")
+    }  # fmt: skip
+    assert len(digests) == 1
+
+
+def test_philox_moments(philox: None) -> None:
+    n = 200_000
+    for t, mean, var in (
+        (tenon.rand(n), 0.5, 1 / 12),
+        (tenon.rand(n, dtype=tenon.float64), 0.5, 1 / 12),
+        (tenon.randn(n), 0.0, 1.0),
+        (tenon.randn(n, dtype=tenon.float64), 0.0, 1.0),
+        (tenon.zeros(n).exponential_(2.0), 0.5, 0.25),
+        (tenon.zeros(n).bernoulli_(0.3), 0.3, 0.21),
+        (tenon.zeros(n).geometric_(0.25), 4.0, 12.0),
+        (tenon.randint(0, 1000, (n,)), 499.5, (1000**2 - 1) / 12),
+    ):
+        x = t.numpy().astype(np.float64)
+        assert abs(x.mean() - mean) < 5 * math.sqrt(var / n)
+        assert abs(x.var() / var - 1) < 0.05
+    assert sorted(tenon.randperm(1000).tolist()) == list(range(1000))
+
+
+def test_philox_draws_do_not_repeat(philox: None) -> None:
+    a, b = tenon.rand(1000), tenon.rand(1000)
+    assert not np.isin(a.numpy(), b.numpy()).mean() > 0.01
+    state = tenon.get_rng_state()
+    assert state.numel() == 16
+    c = tenon.rand(10)
+    tenon.set_rng_state(state)
+    np.testing.assert_array_equal(tenon.rand(10).numpy(), c.numpy())
+
+
+def test_multinomial_frequencies(philox: None) -> None:
+    weights = tenon.tensor([1.0, 0.0, 3.0, 4.0])
+    drawn = tenon.multinomial(weights, 80_000, True).numpy()
+    counts = np.bincount(drawn, minlength=4) / 80_000
+    np.testing.assert_allclose(counts, [0.125, 0, 0.375, 0.5], atol=0.01)
+    rows = tenon.multinomial(tenon.ones(50, 8), 8).numpy()
+    assert all(sorted(r) == list(range(8)) for r in rows)
+
+
+def test_dropout_and_its_gradient(philox: None) -> None:
+    x = tenon.randn(10_000, requires_grad=True)
+    y = tenon.nn.functional.dropout(x, 0.25)
+    kept = (y != 0).detach().numpy()
+    assert abs(kept.mean() - 0.75) < 0.02
+    y.sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), kept / 0.75, rtol=1e-6)
+    np.testing.assert_allclose(y.detach().numpy(), x.detach().numpy() * x.grad.numpy(), rtol=1e-6)
+    same(tenon.nn.functional.dropout(x, 0.25, training=False), x)
+    np.testing.assert_array_equal(tenon.dropout(x, 1.0, True).detach().numpy(), 0.0)
+
+
+def test_seed_from_the_system(philox: None) -> None:
+    first, second = tenon.seed(), tenon.seed()
+    assert first != second
+    assert tenon.initial_seed() == second
