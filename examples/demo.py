@@ -88,7 +88,7 @@ def main() -> int:
         if draw(picture, seen, read)
         else "no picture: matplotlib is not installed"
     )
-    print(f"done by: {tn.describe_device('cpu')}")
+    print(f"done by: {tn.backends.cpu.describe()}")
     return 0
 
 

@@ -21,6 +21,22 @@ DTYPES = [
     "float16", "bfloat16", "float32", "float64", "complex64", "complex128",
 ]  # fmt: skip
 
+# What PyTorch computes and Tenon does not yet, by operator: kernels of these dtypes are missing
+# (addr: the result's dtype differs). A gap that closes fails here until its line is taken out.
+GAPS = {
+    "hardtanh": ["uint8", "int8", "int16", "int32", "int64"],
+    "relu6": ["uint8", "int8", "int16", "int32", "int64"],
+    "clamp_min": ["bool"],
+    "clamp_max": ["bool"],
+    "addr": ["bool"],
+    "logsumexp": ["complex64", "complex128"],
+    "square": ["bool"],
+    "exp2": ["complex64", "complex128"],
+    "expm1": ["complex64", "complex128"],
+    "log1p": ["complex64", "complex128"],
+    "nan_to_num": ["complex64", "complex128"],
+}
+
 
 def torch_function(row: dict[str, Any]) -> Any:
     """PyTorch's function of the same name and form, or None."""
@@ -86,6 +102,7 @@ def compare(case: Case, got: Any, want: Any) -> None:
 def test_same_as_torch(row: dict[str, Any]) -> None:
     if torch_function(row) is None:
         pytest.skip(f"PyTorch has no {row['py_name']}")
+    gaps, met = GAPS.get(row["name"], []), set()
     for dtype in DTYPES:
         for sample in row["samples"]:
             case = make_case(row, sample, dtype)
@@ -93,5 +110,12 @@ def test_same_as_torch(row: dict[str, Any]) -> None:
                 want = torch_call(row, torch_args(case))
             except (RuntimeError, TypeError, NotImplementedError, IndexError, ValueError):
                 continue  # what PyTorch refuses, Tenon may do or refuse
-            got = call(row, tensor_args(case))
-            compare(case, got, want)
+            try:
+                compare(case, call(row, tensor_args(case)), want)
+            except (NotImplementedError, AssertionError):
+                if dtype not in gaps:
+                    raise
+                met.add(dtype)
+    assert met == set(gaps), f"GAPS names dtypes that work: {set(gaps) - met}"
+    if gaps:
+        pytest.xfail(f"{row['name']} lacks {', '.join(gaps)}")
