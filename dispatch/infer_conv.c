@@ -24,7 +24,7 @@ tn_status tni_infer__pad(tn_infer *inf, const void *args);
 tn_status tni_infer__pad_backward(tn_infer *inf, const void *args);
 
 /* Sizes past this cannot be real and would overflow the arithmetic below. */
-#define SIZE_LIMIT (INT64_C(1) << 40)
+#define SIZE_LIMIT (INT64_C(1) << 31)
 
 static tn_status check_list(tn_ints v, int64_t n, int64_t least, int32_t arg, const char *name) {
     if (v.n != n) {
@@ -39,6 +39,12 @@ static tn_status check_list(tn_ints v, int64_t n, int64_t least, int32_t arg, co
         if (v.v[i] > SIZE_LIMIT) return tn_fail(TN_E_VALUE, arg, "%s is too large", name);
     }
     return TN_OK;
+}
+
+/* A tensor that repeats one element may be larger than memory; no product below may overflow. */
+static tn_status check_sides(int64_t image, int64_t window) {
+    if (image <= SIZE_LIMIT && window <= SIZE_LIMIT) return TN_OK;
+    return tn_fail(TN_E_VALUE, 0, "sizes of images and windows must be at most 2^31");
 }
 
 /* ---- Convolution ------------------------------------------------------------------------------*/
@@ -89,6 +95,7 @@ tn_status tni_infer__conv(tn_infer *inf, const void *args) {
     }
     int64_t shape[TN_MAX_DIMS] = {x->shape[0], w->shape[0]};
     for (int32_t d = 0; d < n; d++) {
+        TN_TRY(check_sides(x->shape[d + 2], w->shape[d + 2]));
         int64_t in = x->shape[d + 2] + 2 * a->padding.v[d];
         int64_t k = a->dilation.v[d] * (w->shape[d + 2] - 1) + 1;
         if (w->shape[d + 2] < 1 || in < k) {
@@ -137,6 +144,7 @@ tn_status tni_infer__conv_backward_input(tn_infer *inf, const void *args) {
             (long long)a->input_size.v[1], tni_shape_text_of(a->bias));
     }
     for (int32_t d = 0; d < ndim - 2; d++) {
+        TN_TRY(check_sides(a->input_size.v[d + 2], a->weight->shape[d + 2]));
         int64_t in = a->input_size.v[d + 2] + 2 * a->padding.v[d];
         int64_t k = a->dilation.v[d] * (a->weight->shape[d + 2] - 1) + 1;
         if (in < k || (in - k) / a->stride.v[d] + 1 != a->grad->shape[d + 2]) {
@@ -181,6 +189,7 @@ static tn_status pool_shape(tn_infer *inf, int outs, const tn_view *x, tn_ints k
     int64_t shape[TN_MAX_DIMS];
     TN_TRY(check_planes(x, op));
     TN_TRY(check_list(kernel, 2, 1, 1, "kernel_size"));
+    TN_TRY(check_sides(x->shape[x->ndim - 2], x->shape[x->ndim - 1]));
     if (stride.n > 0) TN_TRY(check_list(stride, 2, 1, 2, "stride"));
     TN_TRY(check_list(padding, 2, 0, 3, "padding"));
     memcpy(shape, x->shape, (size_t)x->ndim * sizeof(int64_t));

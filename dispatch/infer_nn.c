@@ -134,10 +134,10 @@ tn_status tni_infer_native_layer_norm(tn_infer *inf, const void *args) {
     if (!ends_with(x, shape)) {
         return tn_fail(
             TN_E_SHAPE, 0,
-            "Given normalized_shape=%s, expected input with shape [*%s], but got input of "
+            "Given normalized_shape=%s, expected input with shape [*, %s, but got input of "
             "size%s",
-            tni_shape_text((int32_t)shape.n, shape.v), tni_shape_text((int32_t)shape.n, shape.v),
-            tni_shape_text_of(x));
+            tni_shape_text((int32_t)shape.n, shape.v),
+            tni_shape_text((int32_t)shape.n, shape.v) + 1, tni_shape_text_of(x));
     }
     int64_t rows[TN_MAX_DIMS];
     for (int32_t d = 0; d < x->ndim; d++) rows[d] = d < x->ndim - shape.n ? x->shape[d] : 1;

@@ -105,19 +105,27 @@ static tn_status backward(const conv *c, tn_tensor **ret) {
     tni_scope s = {0};
     tn_tensor *x = batched(&s, c), *y = NULL;
     if (s.st != TN_OK) return scope_finish(&s, NULL, ret);
-    const int64_t *shape = tn_tensor_shape(x);
+    const int64_t *shape = tn_tensor_shape(x), limit = INT64_C(1) << 30; /* no sum can overflow */
+    if (c->groups < 1 || c->groups > limit || c->w->shape[1] > limit) {
+        s.st =
+            tn_fail(TN_E_SHAPE, 6, "%s: groups or channels are not positive or too many", c->name);
+        return scope_finish(&s, NULL, ret);
+    }
     size[0] = shape[0];
     size[1] = c->w->shape[1] * c->groups;
     for (int32_t d = 0; d < c->n; d++) {
         int64_t st = c->stride.v[d], di = c->dilation.v[d], op = c->output_padding.v[d];
+        int64_t k = c->w->shape[d + 2], pad = c->padding.v[d], n = shape[d + 2];
         if (st < 1 || di < 1 || op < 0 || (op >= st && op >= di)) {
             s.st = tn_fail(TN_E_SHAPE, 5,
-                           "output padding must be smaller than either stride or "
-                           "dilation");
+                           "output padding must be smaller than either stride or dilation");
             break;
         }
-        int64_t k = c->w->shape[d + 2];
-        size[d + 2] = (shape[d + 2] - 1) * st - 2 * c->padding.v[d] + di * (k - 1) + op + 1;
+        if (st > limit || di > limit || pad > limit || pad < 0 || k > limit || n > limit) {
+            s.st = tn_fail(TN_E_VALUE, 4, "%s: a size is negative or too large", c->name);
+            break;
+        }
+        size[d + 2] = (n - 1) * st - 2 * pad + di * (k - 1) + op + 1;
     }
     if (s.st == TN_OK) {
         tn_status st =
