@@ -32,7 +32,8 @@
 #define TNP_CFUNC(f) ((PyCFunction)(void (*)(void))(f))
 
 /* A slot of a type. CPython keeps functions as void *, which ISO C has no conversion for. */
-#define TNP_SLOT(id, f) {id, __extension__(void *)(f)}
+#define TNP_SLOT(id, f)                                                                            \
+    { id, __extension__(void *)(f) }
 
 /* Operators with more elements than this run without the interpreter's lock. */
 enum { TNP_LOCK_FREE_NUMEL = 32768 };
@@ -96,8 +97,7 @@ bool tnp_error_init(void);
 
 /* ---- dtype_type.c ------------------------------------------------------------------------------*/
 typedef struct tnp_device_object {
-    PyObject_HEAD
-    char name[24];
+    PyObject_HEAD char name[24];
     int32_t index; /* -1: not given */
 } tnp_device_object;
 bool tnp_dtype_init(PyObject *module);
@@ -228,15 +228,6 @@ bool tnp_overload_has(const tnp_overload *o, enum tnp_form form);
 /* Runs an operator on a filled struct; gives the interpreter's lock away for large work. */
 tn_status tnp_invoke(const tn_op_info *op, void *args, tn_tensor **rets, int64_t work);
 
-/* Operators that the binding itself calls, found by name at import. */
-typedef struct tnp_op {
-    const char *name;
-    tn_op_meta meta; /* info is NULL when the table lacks it */
-} tnp_op;
-bool tnp_op_find(tnp_op *op);
-/* Raises NotImplementedError for an operator that this build lacks. */
-void *tnp_op_missing(const tnp_op *op);
-
 /* opparse.c: fills f->args for one overload. 1: done; 0: the arguments do not fit, *why says why;
  * -1: exception. */
 enum tnp_mismatch_kind {
@@ -272,7 +263,9 @@ int tnp_convert(const tn_field *field, PyObject *value, tnp_frame *f, tnp_mismat
 
 /* ---- numbers.c ---------------------------------------------------------------------------------*/
 bool tnp_numbers_init(void);
-/* An operator called by the binding, with its defaults at hand. */
+/* An operator called by the binding, with its defaults at hand. Callers keep the argument struct in
+ * TNP_DIRECT_ARGS_BYTES of their stack. */
+enum { TNP_DIRECT_ARGS_BYTES = 256 };
 typedef struct tnp_direct {
     const char *name;
     tnp_overload o;

@@ -94,10 +94,10 @@ int tnp_scalar_from(PyObject *o, tn_scalar *ret_scalar) {
 
 PyObject *tnp_scalar_to(const tn_scalar *s) {
     switch (s->kind) {
-        case TN_CAT_BOOL: return PyBool_FromLong(s->i != 0);
-        case TN_CAT_INT: return PyLong_FromLongLong(s->i);
-        case TN_CAT_FLOAT: return PyFloat_FromDouble(s->re);
-        default: return PyComplex_FromDoubles(s->re, s->im);
+    case TN_CAT_BOOL: return PyBool_FromLong(s->i != 0);
+    case TN_CAT_INT: return PyLong_FromLongLong(s->i);
+    case TN_CAT_FLOAT: return PyFloat_FromDouble(s->re);
+    default: return PyComplex_FromDoubles(s->re, s->im);
     }
 }
 
@@ -165,21 +165,21 @@ PyObject *tnp_element(int32_t dtype, const void *p) {
     } v;
     if (dtype < TN_DTYPE_BUILTIN_COUNT) memcpy(&v, p, (size_t)tn_dtype_size(dtype));
     switch (dtype) {
-        case TN_BOOL: return PyBool_FromLong(v.u8 != 0);
-        case TN_U8: return PyLong_FromLong(v.u8);
-        case TN_I8: return PyLong_FromLong(v.i8);
-        case TN_I16: return PyLong_FromLong(v.i16);
-        case TN_I32: return PyLong_FromLong(v.i32);
-        case TN_I64: return PyLong_FromLongLong(v.i64);
-        case TN_F16: return PyFloat_FromDouble((double)f16_value(v.u16));
-        case TN_BF16: return PyFloat_FromDouble((double)bf16_value(v.u16));
-        case TN_F32: return PyFloat_FromDouble((double)v.f32);
-        case TN_F64: return PyFloat_FromDouble(v.f64);
-        case TN_C64: return PyComplex_FromDoubles((double)v.c64.re, (double)v.c64.im);
-        case TN_C128: return PyComplex_FromDoubles(v.c128.re, v.c128.im);
-        default: return PyErr_Format(PyExc_NotImplementedError,
-                                     "elements of dtype %s have no Python number",
-                                     tn_dtype_name(dtype));
+    case TN_BOOL: return PyBool_FromLong(v.u8 != 0);
+    case TN_U8: return PyLong_FromLong(v.u8);
+    case TN_I8: return PyLong_FromLong(v.i8);
+    case TN_I16: return PyLong_FromLong(v.i16);
+    case TN_I32: return PyLong_FromLong(v.i32);
+    case TN_I64: return PyLong_FromLongLong(v.i64);
+    case TN_F16: return PyFloat_FromDouble((double)f16_value(v.u16));
+    case TN_BF16: return PyFloat_FromDouble((double)bf16_value(v.u16));
+    case TN_F32: return PyFloat_FromDouble((double)v.f32);
+    case TN_F64: return PyFloat_FromDouble(v.f64);
+    case TN_C64: return PyComplex_FromDoubles((double)v.c64.re, (double)v.c64.im);
+    case TN_C128: return PyComplex_FromDoubles(v.c128.re, v.c128.im);
+    default:
+        return PyErr_Format(PyExc_NotImplementedError, "elements of dtype %s have no Python number",
+                            tn_dtype_name(dtype));
     }
 }
 

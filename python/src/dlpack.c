@@ -7,9 +7,9 @@
 /* ---- Formats -----------------------------------------------------------------------------------*/
 
 static const char *const formats[TN_DTYPE_BUILTIN_COUNT] = {
-    [TN_BOOL] = "?", [TN_U8] = "B", [TN_I8] = "b",   [TN_I16] = "h", [TN_I32] = "i",
-    [TN_I64] = "q",  [TN_F16] = "e", [TN_F32] = "f", [TN_F64] = "d", [TN_C64] = "Zf",
-    [TN_C128] = "Zd",
+    [TN_BOOL] = "?", [TN_U8] = "B",   [TN_I8] = "b",    [TN_I16] = "h",
+    [TN_I32] = "i",  [TN_I64] = "q",  [TN_F16] = "e",   [TN_F32] = "f",
+    [TN_F64] = "d",  [TN_C64] = "Zf", [TN_C128] = "Zd",
 };
 
 static int32_t dtype_of_format(const char *format, Py_ssize_t itemsize) {
@@ -147,8 +147,9 @@ static tn_tensor *from_view(Py_buffer *view) {
         shape[i] = view->shape[i];
         strides[i] = view->strides[i] / view->itemsize;
         if (view->strides[i] % view->itemsize != 0) {
-            PyErr_SetString(PyExc_ValueError, "given array strides not a multiple of the element "
-                                              "byte size. Copy the array to reallocate the memory.");
+            PyErr_SetString(PyExc_ValueError,
+                            "given array strides not a multiple of the element "
+                            "byte size. Copy the array to reallocate the memory.");
             return NULL;
         }
     }
@@ -319,7 +320,7 @@ static int32_t dtype_of_dl(const dl_tensor *d) {
         uint8_t code, bits;
         int32_t slot;
     } known[] = {
-#define TNP_DL(ID, slot, name, bytes, dl, cat, ctype) {dl, (bytes) * 8, slot},
+#define TNP_DL(ID, slot, name, bytes, dl, cat, ctype) {dl, (bytes)*8, slot},
         TN_DTYPE_LIST(TNP_DL)
 #undef TNP_DL
     };
@@ -338,8 +339,10 @@ static tn_tensor *import_dl(const dl_tensor *d, bool readonly, void (*release)(v
         return NULL;
     }
     if (d->device_type != 1 || d->ndim < 0 || d->ndim > TN_MAX_DIMS) {
-        PyErr_Format(PyExc_BufferError, "cannot take over memory of DLPack device %d with %d "
-                     "dimensions", (int)d->device_type, (int)d->ndim);
+        PyErr_Format(PyExc_BufferError,
+                     "cannot take over memory of DLPack device %d with %d "
+                     "dimensions",
+                     (int)d->device_type, (int)d->ndim);
         return NULL;
     }
     tn_status st = tn_tensor_from_foreign(dtype, device, d->ndim, d->shape, d->strides,
@@ -353,7 +356,8 @@ static tn_tensor *from_capsule(PyObject *capsule) {
     if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
         dl_versioned *m = PyCapsule_GetPointer(capsule, "dltensor_versioned");
         if (m->major != 1) {
-            PyErr_Format(PyExc_BufferError, "DLPack version %u.%u is not known", m->major, m->minor);
+            PyErr_Format(PyExc_BufferError, "DLPack version %u.%u is not known", m->major,
+                         m->minor);
             return NULL;
         }
         t = import_dl(&m->tensor, (m->flags & 1u) != 0, release_versioned, m);

@@ -8,8 +8,7 @@
 #include "binding_priv.h"
 
 typedef struct named_object { /* dtype, layout, memory_format */
-    PyObject_HEAD
-    int32_t value;
+    PyObject_HEAD int32_t value;
     char name[28];
 } named_object;
 
@@ -178,7 +177,7 @@ static PyObject *device_from_text(PyObject *text) {
     if (!s) return NULL;
     size_t n = strcspn(s, ":");
     long index = -1;
-    bool ok = n > 0 && n < sizeof ((tnp_device_object *)NULL)->name && strlen(s) == (size_t)len;
+    bool ok = n > 0 && n < sizeof((tnp_device_object *)NULL)->name && strlen(s) == (size_t)len;
     if (ok && s[n] == ':') {
         char *end;
         index = strtol(s + n + 1, &end, 10);

@@ -7,10 +7,11 @@
 
 static const char *class_name(tn_status st) {
     switch (st) {
-#define TNP_CASE(name, value, meaning, exc) case value: return exc;
+#define TNP_CASE(name, value, meaning, exc)                                                        \
+    case value: return exc;
         TN_STATUS_LIST(TNP_CASE)
 #undef TNP_CASE
-        default: return NULL;
+    default: return NULL;
     }
 }
 

@@ -23,7 +23,7 @@ static tn_tensor *call_one(tnp_direct *d, unsigned char *args, tn_tensor *t) {
 }
 
 tn_tensor *tnp_to(tn_tensor *t, int32_t dtype, const tn_device *device, bool copy, int32_t format) {
-    _Alignas(16) unsigned char args[256];
+    _Alignas(16) unsigned char args[TNP_DIRECT_ARGS_BYTES];
     tn_device here = tn_tensor_device(t);
     bool moves = device && (device->slot != here.slot || device->index != here.index);
     bool converts = dtype >= 0 && dtype != tn_tensor_dtype(t);
@@ -36,13 +36,12 @@ tn_tensor *tnp_to(tn_tensor *t, int32_t dtype, const tn_device *device, bool cop
     *(int64_t *)field_at(args, &to_copy, "dtype") = dtype;
     *(int64_t *)field_at(args, &to_copy, "memory_format") = format;
     if (device)
-        *(int64_t *)field_at(args, &to_copy, "device") =
-            (int64_t)device->slot << 8 | device->index;
+        *(int64_t *)field_at(args, &to_copy, "device") = (int64_t)device->slot << 8 | device->index;
     return call_one(&to_copy, args, t);
 }
 
 static tn_tensor *detached(tn_tensor *t) {
-    _Alignas(16) unsigned char args[256];
+    _Alignas(16) unsigned char args[TNP_DIRECT_ARGS_BYTES];
     if (!tnp_direct_ready(&detach)) return NULL;
     memcpy(args, detach.o.image, (size_t)detach.o.meta.args_bytes);
     return call_one(&detach, args, t);
@@ -55,12 +54,8 @@ typedef struct scan {
     int64_t shape[TN_MAX_DIMS];
 } scan;
 
-static bool is_sequence(PyObject *o) {
-    return PyList_Check(o) || PyTuple_Check(o);
-}
-static Py_ssize_t length(PyObject *o) {
-    return PyList_Check(o) ? PyList_Size(o) : PyTuple_Size(o);
-}
+static bool is_sequence(PyObject *o) { return PyList_Check(o) || PyTuple_Check(o); }
+static Py_ssize_t length(PyObject *o) { return PyList_Check(o) ? PyList_Size(o) : PyTuple_Size(o); }
 static PyObject *item(PyObject *o, Py_ssize_t i) {
     return PyList_Check(o) ? PyList_GetItem(o, i) : PyTuple_GetItem(o, i);
 }
@@ -98,10 +93,10 @@ static int32_t number_dtype(PyObject *o, const tn_scalar *s) {
         if (slot >= 0) return slot;
     }
     switch (s->kind) {
-        case TN_CAT_BOOL: return TN_BOOL;
-        case TN_CAT_INT: return TN_I64;
-        case TN_CAT_FLOAT: return tn_dtype_default();
-        default: return wide ? TN_C128 : TN_C64;
+    case TN_CAT_BOOL: return TN_BOOL;
+    case TN_CAT_INT: return TN_I64;
+    case TN_CAT_FLOAT: return tn_dtype_default();
+    default: return wide ? TN_C128 : TN_C64;
     }
 }
 
@@ -206,12 +201,12 @@ static bool store(int32_t dtype, const tn_scalar *s, char *p) {
         return false;
     }
     switch (dtype) {
-        case TN_BOOL: *p = s->kind >= TN_CAT_FLOAT ? s->re != 0.0 || s->im != 0.0 : s->i != 0; break;
-        case TN_F32: memcpy(p, f, sizeof f[0]); break;
-        case TN_F64: memcpy(p, d, sizeof d[0]); break;
-        case TN_C64: memcpy(p, f, sizeof f); break;
-        case TN_C128: memcpy(p, d, sizeof d); break;
-        default: return store_int(dtype, s->i, p);
+    case TN_BOOL: *p = s->kind >= TN_CAT_FLOAT ? s->re != 0.0 || s->im != 0.0 : s->i != 0; break;
+    case TN_F32: memcpy(p, f, sizeof f[0]); break;
+    case TN_F64: memcpy(p, d, sizeof d[0]); break;
+    case TN_C64: memcpy(p, f, sizeof f); break;
+    case TN_C128: memcpy(p, d, sizeof d); break;
+    default: return store_int(dtype, s->i, p);
     }
     return true;
 }
@@ -382,8 +377,7 @@ static PyObject *py_asarray(PyObject *unused, PyObject *args, PyObject *kwargs) 
 
 static PyObject *py_from_numpy(PyObject *unused, PyObject *array) {
     (void)unused;
-    if (!tnp_is_numpy_array(array))
-        return tnp_type_error("expected np.ndarray (got %U)", array);
+    if (!tnp_is_numpy_array(array)) return tnp_type_error("expected np.ndarray (got %U)", array);
     tn_tensor *t = tnp_from_buffer(array, false);
     return t ? tnp_wrap(t) : NULL;
 }
@@ -420,10 +414,9 @@ static PyObject *py_frombuffer(PyObject *unused, PyObject *args, PyObject *kwarg
         int64_t n = count > 0 ? count : (total - offset) / size;
         const tn_view *v = tn_tensor_view(raw);
         tn_tensor *keep = tn_tensor_ref(raw);
-        tn_status st = tn_tensor_from_foreign(slot, (tn_device){0, 0}, 1, &n, &one,
-                                              (char *)v->data + offset,
-                                              (v->word & TN_W_READONLY) != 0, tnp_release_tensor,
-                                              keep, &t);
+        tn_status st =
+            tn_tensor_from_foreign(slot, (tn_device){0, 0}, 1, &n, &one, (char *)v->data + offset,
+                                   (v->word & TN_W_READONLY) != 0, tnp_release_tensor, keep, &t);
         if (tnp_check(st) < 0) tn_tensor_unref(&keep);
     }
     tn_tensor_unref(&raw);

@@ -6,21 +6,20 @@
 #include "binding_priv.h"
 
 typedef struct ctx_object {
-    PyObject_HEAD
-    PyObject *dict;
-    PyObject *cls;         /* the Function */
-    PyObject *to_save;     /* tuple, until the node is finished */
-    PyObject *dirty;       /* tuple or NULL */
-    PyObject *no_grad;     /* tuple or NULL */
-    PyObject *needs;       /* tuple of bools, by argument */
-    tn_node *node;         /* borrowed; NULL when the node is gone */
-    tn_saved **saved;      /* nsaved entries; NULL: None was saved */
+    PyObject_HEAD PyObject *dict;
+    PyObject *cls;     /* the Function */
+    PyObject *to_save; /* tuple, until the node is finished */
+    PyObject *dirty;   /* tuple or NULL */
+    PyObject *no_grad; /* tuple or NULL */
+    PyObject *needs;   /* tuple of bools, by argument */
+    tn_node *node;     /* borrowed; NULL when the node is gone */
+    tn_saved **saved;  /* nsaved entries; NULL: None was saved */
     int64_t nsaved;
-    int64_t nargs;         /* arguments of forward, ctx not counted */
-    uint8_t *is_tensor;    /* by argument */
-    int64_t nouts;         /* what forward returned, tensors or not */
-    uint8_t *out_tensor;   /* by output */
-    bool freed;            /* what was saved is gone */
+    int64_t nargs;       /* arguments of forward, ctx not counted */
+    uint8_t *is_tensor;  /* by argument */
+    int64_t nouts;       /* what forward returned, tensors or not */
+    uint8_t *out_tensor; /* by output */
+    bool freed;          /* what was saved is gone */
     bool materialize;
 } ctx_object;
 
@@ -169,7 +168,7 @@ static PyType_Slot ctx_slots[] = {
 
 static tn_tensor *zeros_like_output(tn_node *node, int64_t i) {
     static tnp_direct zeros = {.name = "zeros"};
-    _Alignas(16) unsigned char args[256];
+    _Alignas(16) unsigned char args[TNP_DIRECT_ARGS_BYTES];
     tn_tensor *ret[2] = {NULL};
     if (!tnp_direct_ready(&zeros)) return NULL;
     tn_node_output o = tn_node_output_at(node, i);
@@ -222,8 +221,7 @@ static bool take_grads(const ctx_object *c, PyObject *result, tn_tensor **ret, i
     Py_ssize_t given = PyTuple_Size(result);
     int64_t at = 0;
     while (given > c->nargs && PyTuple_GetItem(result, given - 1) == Py_None) given--;
-    if (given != c->nargs)
-        return bad_grad(c, "an incorrect number of gradients", (long long)given);
+    if (given != c->nargs) return bad_grad(c, "an incorrect number of gradients", (long long)given);
     for (int64_t i = 0; i < c->nargs; i++) {
         PyObject *g = PyTuple_GetItem(result, (Py_ssize_t)i);
         if (!c->is_tensor[i]) {
@@ -345,7 +343,8 @@ static PyObject *run_forward(ctx_object *c, PyObject *args) {
     int recording = tn_grad_set_enabled(0);
     if (forward && setup != Py_None) {
         r = PyObject_Call(forward, args, NULL);
-        PyObject *done = r ? PyObject_CallFunctionObjArgs(setup, (PyObject *)c, args, r, NULL) : NULL;
+        PyObject *done =
+            r ? PyObject_CallFunctionObjArgs(setup, (PyObject *)c, args, r, NULL) : NULL;
         if (!done) Py_CLEAR(r);
         Py_XDECREF(done);
     } else if (forward) {
@@ -460,8 +459,7 @@ static PyMethodDef functions[] = {
 
 bool tnp_function_init(PyObject *module) {
     PyType_Spec spec = {"tenon.autograd.function.FunctionCtx", sizeof(ctx_object), 0,
-                        Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC |
-                            Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                        Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
                         ctx_slots};
     ctx_type = (PyTypeObject *)PyType_FromSpec(&spec);
     return ctx_type && PyModule_AddFunctions(module, functions) == 0 &&

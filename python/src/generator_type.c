@@ -2,8 +2,7 @@
 #include "binding_priv.h"
 
 typedef struct generator_object {
-    PyObject_HEAD
-    tn_generator *gen;
+    PyObject_HEAD tn_generator *gen;
 } generator_object;
 
 static PyObject *default_generator;
@@ -81,8 +80,7 @@ static PyObject *seed(PyObject *self, PyObject *unused) {
 
 static PyObject *initial_seed(PyObject *self, PyObject *unused) {
     (void)unused;
-    return PyLong_FromUnsignedLongLong(
-        tn_generator_initial_seed(((generator_object *)self)->gen));
+    return PyLong_FromUnsignedLongLong(tn_generator_initial_seed(((generator_object *)self)->gen));
 }
 
 static PyObject *get_state(PyObject *self, PyObject *unused) {
@@ -109,8 +107,7 @@ static PyObject *set_state(PyObject *self, PyObject *state) {
         return NULL;
     }
     tn_status st = tn_tensor_read(t, bytes, n);
-    if (st == TN_OK)
-        st = tn_generator_set_state(((generator_object *)self)->gen, bytes, n);
+    if (st == TN_OK) st = tn_generator_set_state(((generator_object *)self)->gen, bytes, n);
     if (st != TN_OK) return tnp_raise(st);
     Py_INCREF(self);
     return self;

@@ -7,10 +7,10 @@
 
 enum { SELECT, SLICE, UNSQUEEZE, INDEX, INDEX_PUT, COPY, FILL, FLIP, ALIAS, OP_COUNT };
 static tnp_direct ops[OP_COUNT] = {
-    [SELECT] = {.name = "select"}, [SLICE] = {.name = "slice"},
-    [UNSQUEEZE] = {.name = "unsqueeze"}, [INDEX] = {.name = "index"},
+    [SELECT] = {.name = "select"},        [SLICE] = {.name = "slice"},
+    [UNSQUEEZE] = {.name = "unsqueeze"},  [INDEX] = {.name = "index"},
     [INDEX_PUT] = {.name = "index_put_"}, [COPY] = {.name = "copy_"},
-    [FILL] = {.name = "fill_"}, [FLIP] = {.name = "flip"},
+    [FILL] = {.name = "fill_"},           [FLIP] = {.name = "flip"},
     [ALIAS] = {.name = "_alias"},
 };
 
@@ -36,9 +36,9 @@ bool tnp_index_init(void) {
     for (int i = 0; i < OP_COUNT; i++)
         if (!tnp_direct_ready(&ops[i])) return false;
     return offset_of(SELECT, "dim", &at.select_dim) &&
-           offset_of(SELECT, "index", &at.select_index) &&
-           offset_of(SLICE, "dim", &at.slice_dim) && offset_of(SLICE, "start", &at.slice_start) &&
-           offset_of(SLICE, "end", &at.slice_end) && offset_of(SLICE, "step", &at.slice_step) &&
+           offset_of(SELECT, "index", &at.select_index) && offset_of(SLICE, "dim", &at.slice_dim) &&
+           offset_of(SLICE, "start", &at.slice_start) && offset_of(SLICE, "end", &at.slice_end) &&
+           offset_of(SLICE, "step", &at.slice_step) &&
            offset_of(UNSQUEEZE, "dim", &at.unsqueeze_dim) &&
            offset_of(FLIP, "dims", &at.flip_dims) && offset_of(FILL, "value", &at.fill_value);
 }
@@ -46,7 +46,7 @@ bool tnp_index_init(void) {
 /* ---- Single steps; all give a new reference or NULL with an exception --------------------------*/
 
 typedef struct step_args {
-    _Alignas(16) unsigned char bytes[256];
+    _Alignas(16) unsigned char bytes[TNP_DIRECT_ARGS_BYTES];
 } step_args;
 
 static inline void begin(step_args *a, int op, tn_tensor *t) {
@@ -66,8 +66,9 @@ static tn_tensor *step_select(tn_tensor *t, int64_t dim, int64_t i) {
     step_args a;
     int64_t n = tn_tensor_shape(t)[dim];
     if (TNP_UNLIKELY(i < -n || i >= n)) {
-        PyErr_Format(PyExc_IndexError, "index %lld is out of bounds for dimension %lld with size %lld",
-                     (long long)i, (long long)dim, (long long)n);
+        PyErr_Format(PyExc_IndexError,
+                     "index %lld is out of bounds for dimension %lld with size %lld", (long long)i,
+                     (long long)dim, (long long)n);
         return NULL;
     }
     begin(&a, SELECT, t);
@@ -122,11 +123,11 @@ static tn_tensor *step_unsqueeze(tn_tensor *t, int64_t dim) {
 /* ---- A whole index -----------------------------------------------------------------------------*/
 
 typedef struct plan {
-    tn_tensor *t;                    /* the view so far; owned */
-    tn_tensor *adv[TN_MAX_DIMS];     /* index tensors, owned; NULL: all of a dimension */
-    int32_t nadv;                    /* entries up to the last index tensor */
-    int64_t covered;                 /* dimensions that they stand for: a mask for all of its own */
-    int64_t dim;                     /* the dimension that the next part applies to */
+    tn_tensor *t;                /* the view so far; owned */
+    tn_tensor *adv[TN_MAX_DIMS]; /* index tensors, owned; NULL: all of a dimension */
+    int32_t nadv;                /* entries up to the last index tensor */
+    int64_t covered;             /* dimensions that they stand for: a mask for all of its own */
+    int64_t dim;                 /* the dimension that the next part applies to */
     bool writing;
 } plan;
 

@@ -7,11 +7,10 @@
 
 enum { MAX_DEPTH = 64 };
 typedef struct mode_object {
-    PyObject_HEAD
-    uint64_t old;      /* recording, bit per level */
+    PyObject_HEAD uint64_t old; /* recording, bit per level */
     uint64_t old_inference;
     int32_t depth;
-    bool on;           /* what it switches to */
+    bool on; /* what it switches to */
     bool inference;
 } mode_object;
 
@@ -143,12 +142,9 @@ static PyMethodDef methods[] = {
 
 static PyTypeObject *make(PyObject *module, const char *full, newfunc make_new, const char *doc) {
     PyType_Slot slots[] = {
-        TNP_SLOT(Py_tp_new, make_new),
-        TNP_SLOT(Py_tp_dealloc, mode_dealloc),
-        TNP_SLOT(Py_tp_call, mode_call),
-        TNP_SLOT(Py_tp_methods, methods),
-        {Py_tp_doc, (void *)(uintptr_t)doc},
-        {0, NULL},
+        TNP_SLOT(Py_tp_new, make_new),       TNP_SLOT(Py_tp_dealloc, mode_dealloc),
+        TNP_SLOT(Py_tp_call, mode_call),     TNP_SLOT(Py_tp_methods, methods),
+        {Py_tp_doc, (void *)(uintptr_t)doc}, {0, NULL},
     };
     PyType_Spec spec = {full, sizeof(mode_object), 0, Py_TPFLAGS_DEFAULT, slots};
     PyObject *type = PyType_FromSpec(&spec);

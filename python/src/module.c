@@ -104,7 +104,8 @@ static PyObject *promote_types(PyObject *unused, PyObject *args) {
     (void)unused;
     if (!PyArg_ParseTuple(args, "OO:promote_types", &a, &b)) return NULL;
     int32_t x = tnp_dtype_slot(a), y = tnp_dtype_slot(b);
-    if (x < 0 || y < 0) return tnp_type_error("promote_types() takes dtypes, not %U", x < 0 ? a : b);
+    if (x < 0 || y < 0)
+        return tnp_type_error("promote_types() takes dtypes, not %U", x < 0 ? a : b);
     return tnp_dtype_object(tn_dtype_promote(x, y));
 }
 
@@ -155,9 +156,10 @@ static PyObject *plugins(PyObject *unused, PyObject *none) {
     PyObject *list = PyList_New(0);
     tn_plugin_status p;
     for (int32_t i = 0; list && tn_plugin_at(i, &p) == TN_OK; i++) {
-        PyObject *row = Py_BuildValue("{szszszszszsNsi}", "name", p.name, "version", p.version,
-                                      "summary", p.summary, "path", p.path, "problem", p.problem,
-                                      "active", PyBool_FromLong(p.active), "kernels", (int)p.kernels);
+        PyObject *row =
+            Py_BuildValue("{szszszszszsNsi}", "name", p.name, "version", p.version, "summary",
+                          p.summary, "path", p.path, "problem", p.problem, "active",
+                          PyBool_FromLong(p.active), "kernels", (int)p.kernels);
         if (!row || PyList_Append(list, row) < 0) Py_CLEAR(list);
         Py_XDECREF(row);
     }
@@ -236,8 +238,8 @@ static bool init(PyObject *module) {
         .log = log_message,
         .where = where,
     };
-    if (!intern_names() || !tnp_error_init() || !tnp_dtype_init(module) ||
-        !tnp_size_init(module) || !tnp_generator_init(module) || !tnp_tensor_init(module))
+    if (!intern_names() || !tnp_error_init() || !tnp_dtype_init(module) || !tnp_size_init(module) ||
+        !tnp_generator_init(module) || !tnp_tensor_init(module))
         return false;
     tn_host_set_hooks(&hooks);
     return tnp_ops_init(module) && tnp_numbers_init() && tnp_index_init() &&
@@ -248,8 +250,15 @@ static bool init(PyObject *module) {
 }
 
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "tenon._C", "Tenon's core, as Python sees it.", -1, NULL, NULL, NULL,
-    NULL, NULL,
+    PyModuleDef_HEAD_INIT,
+    "tenon._C",
+    "Tenon's core, as Python sees it.",
+    -1,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
 };
 
 PyMODINIT_FUNC PyInit__C(void);

@@ -5,14 +5,12 @@
 #include "binding_priv.h"
 
 typedef struct node_object {
-    PyObject_HEAD
-    tn_node *node;
+    PyObject_HEAD tn_node *node;
     PyObject *metadata;
 } node_object;
 
 typedef struct hook_object {
-    PyObject_HEAD
-    tn_hook *hook;
+    PyObject_HEAD tn_hook *hook;
 } hook_object;
 
 static PyTypeObject *node_type, *hook_type;
@@ -81,7 +79,8 @@ static tn_status run_post_hook(void *ctx, tn_tensor *const *results, int64_t n,
                                tn_tensor *const *grads, int64_t ngrads, tn_tensor **ret) {
     PyGILState_STATE gil = PyGILState_Ensure();
     PyObject *inputs = tnp_tuple_of(results, n), *outputs = tnp_tuple_of(grads, ngrads);
-    PyObject *r = inputs && outputs ? PyObject_CallFunctionObjArgs(ctx, inputs, outputs, NULL) : NULL;
+    PyObject *r =
+        inputs && outputs ? PyObject_CallFunctionObjArgs(ctx, inputs, outputs, NULL) : NULL;
     Py_XDECREF(inputs);
     Py_XDECREF(outputs);
     tn_status st = replacements(r, ret, n);
@@ -261,14 +260,10 @@ static PyGetSetDef node_getset[] = {
     {NULL, NULL, NULL, NULL, NULL},
 };
 static PyType_Slot node_slots[] = {
-    TNP_SLOT(Py_tp_dealloc, node_dealloc),
-    TNP_SLOT(Py_tp_repr, node_repr),
-    TNP_SLOT(Py_tp_hash, node_hash),
-    TNP_SLOT(Py_tp_richcompare, node_compare),
-    TNP_SLOT(Py_tp_getattro, node_getattro),
-    TNP_SLOT(Py_tp_methods, node_methods),
-    TNP_SLOT(Py_tp_getset, node_getset),
-    {0, NULL},
+    TNP_SLOT(Py_tp_dealloc, node_dealloc),   TNP_SLOT(Py_tp_repr, node_repr),
+    TNP_SLOT(Py_tp_hash, node_hash),         TNP_SLOT(Py_tp_richcompare, node_compare),
+    TNP_SLOT(Py_tp_getattro, node_getattro), TNP_SLOT(Py_tp_methods, node_methods),
+    TNP_SLOT(Py_tp_getset, node_getset),     {0, NULL},
 };
 
 bool tnp_node_init(PyObject *module) {

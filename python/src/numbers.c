@@ -67,6 +67,10 @@ bool tnp_direct_ready(tnp_direct *d) {
         return false;
     }
     const tn_op_meta *m = &d->o.meta;
+    if (m->args_bytes > TNP_DIRECT_ARGS_BYTES) {
+        PyErr_Format(PyExc_ImportError, "operator %s has too many arguments", d->name);
+        return false;
+    }
     for (int32_t i = 0; i < 3 && i < m->nin; i++) d->in[i] = m->fields[m->in_field[i]].offset;
     d->out = m->fields[m->out_field[0]].offset;
     return tnp_overload_prepare(&d->o);
@@ -80,9 +84,8 @@ bool tnp_numbers_init(void) {
 
 /* ---- Calls -------------------------------------------------------------------------------------*/
 
-enum { NUMBER_ARGS_BYTES = 256 };
 typedef struct number_args {
-    _Alignas(16) unsigned char bytes[NUMBER_ARGS_BYTES];
+    _Alignas(16) unsigned char bytes[TNP_DIRECT_ARGS_BYTES];
 } number_args;
 
 static inline void set(number_args *args, uint16_t offset, tn_tensor *t) {

@@ -37,16 +37,6 @@ void tnp_frame_free(tnp_frame *f) {
     for (int32_t i = 0; i < f->nblocks; i++) PyMem_Free(f->blocks[i]);
 }
 
-bool tnp_op_find(tnp_op *op) {
-    if (op->meta.info) return true;
-    return tn_op_meta_find(op->name, &op->meta) == TN_OK;
-}
-
-void *tnp_op_missing(const tnp_op *op) {
-    PyErr_Format(PyExc_NotImplementedError, "this build has no operator '%s'", op->name);
-    return NULL;
-}
-
 /* ---- Results -----------------------------------------------------------------------------------*/
 
 static PyObject *wrap_list(tn_tensor_list *list) {
@@ -142,9 +132,9 @@ static PyObject *run(tnp_overload *o, enum tnp_form form, PyObject *self, tnp_fr
 
 bool tnp_overload_has(const tnp_overload *o, enum tnp_form form) {
     switch (form) {
-        case TNP_FORM_METHOD: return (o->forms & TN_PY_METHOD) != 0;
-        case TNP_FORM_INPLACE: return (o->forms & TN_PY_INPLACE) != 0;
-        default: return (o->forms & (TN_PY_TORCH | TN_PY_NN)) || o->forms == 0;
+    case TNP_FORM_METHOD: return (o->forms & TN_PY_METHOD) != 0;
+    case TNP_FORM_INPLACE: return (o->forms & TN_PY_INPLACE) != 0;
+    default: return (o->forms & (TN_PY_TORCH | TN_PY_NN)) || o->forms == 0;
     }
 }
 
@@ -214,7 +204,8 @@ static bool build_group(int32_t *row) {
         o->op_name = name;
         if (tnp_check(tn_op_meta_find(rows[first + i].op, &o->meta)) < 0) return false;
         if (o->meta.args_bytes > TNP_MAX_ARGS_BYTES || o->meta.nout > TNP_MAX_RETS) {
-            PyErr_Format(PyExc_ImportError, "operator %s has too many arguments", rows[first + i].op);
+            PyErr_Format(PyExc_ImportError, "operator %s has too many arguments",
+                         rows[first + i].op);
             return false;
         }
         o->forms = rows[first + i].forms;

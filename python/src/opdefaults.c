@@ -66,32 +66,32 @@ static bool fill_default(const tn_field *f, unsigned char *image, int64_t **ints
     const char *s = f->deflt;
     bool none = strcmp(s, "None") == 0, ok = true;
     switch (f->kind) {
-        case TN_F_INT:
-        case TN_F_DIM:
-        case TN_F_BOOL: *(int64_t *)p = int_of_text(s); break;
-        case TN_F_INT_OPT:
-        case TN_F_DIM_OPT: *(tn_opt_int *)p = none ? tn_no_int() : tn_some_int(int_of_text(s)); break;
-        case TN_F_INTS:
-        case TN_F_DIMS: *(tn_ints *)p = ints_of_text(f, ints); break;
-        case TN_F_FLOAT: *(double *)p = strtod(s, NULL); break;
-        case TN_F_FLOAT_OPT:
-            *(tn_opt_float *)p = none ? tn_no_float() : tn_some_float(strtod(s, NULL));
-            break;
-        case TN_F_SCALAR:
-        case TN_F_SCALAR_OPT: *(tn_scalar *)p = scalar_of_text(s); break;
-        case TN_F_DTYPE: *(int64_t *)p = none ? -1 : tn_dtype_find(last_part(s)); break;
-        case TN_F_DEVICE: *(int64_t *)p = -1; break;
-        case TN_F_FORMAT:
-            *(int64_t *)p = 0;
-            for (int32_t i = 0; i < 4; i++) {
-                static const char *const names[] = {"contiguous_format", "preserve_format",
-                                                    "channels_last", "channels_last_3d"};
-                if (strcmp(last_part(s), names[i]) == 0) *(int64_t *)p = i;
-            }
-            if (s[0] >= '0' && s[0] <= '3') *(int64_t *)p = s[0] - '0';
-            break;
-        case TN_F_STR: *(const char **)p = str_of_text(s, &ok); break;
-        default: break; /* tensors and generators: NULL */
+    case TN_F_INT:
+    case TN_F_DIM:
+    case TN_F_BOOL: *(int64_t *)p = int_of_text(s); break;
+    case TN_F_INT_OPT:
+    case TN_F_DIM_OPT: *(tn_opt_int *)p = none ? tn_no_int() : tn_some_int(int_of_text(s)); break;
+    case TN_F_INTS:
+    case TN_F_DIMS: *(tn_ints *)p = ints_of_text(f, ints); break;
+    case TN_F_FLOAT: *(double *)p = strtod(s, NULL); break;
+    case TN_F_FLOAT_OPT:
+        *(tn_opt_float *)p = none ? tn_no_float() : tn_some_float(strtod(s, NULL));
+        break;
+    case TN_F_SCALAR:
+    case TN_F_SCALAR_OPT: *(tn_scalar *)p = scalar_of_text(s); break;
+    case TN_F_DTYPE: *(int64_t *)p = none ? -1 : tn_dtype_find(last_part(s)); break;
+    case TN_F_DEVICE: *(int64_t *)p = -1; break;
+    case TN_F_FORMAT:
+        *(int64_t *)p = 0;
+        for (int32_t i = 0; i < 4; i++) {
+            static const char *const names[] = {"contiguous_format", "preserve_format",
+                                                "channels_last", "channels_last_3d"};
+            if (strcmp(last_part(s), names[i]) == 0) *(int64_t *)p = i;
+        }
+        if (s[0] >= '0' && s[0] <= '3') *(int64_t *)p = s[0] - '0';
+        break;
+    case TN_F_STR: *(const char **)p = str_of_text(s, &ok); break;
+    default: break; /* tensors and generators: NULL */
     }
     return ok;
 }
@@ -118,8 +118,8 @@ static bool make_result(tnp_overload *o) {
 
 /* Functions whose tensors may be listed without a tuple: einsum("ij,jk", a, b). */
 static bool lists_tensors(const tnp_overload *o) {
-    static const char *const names[] = {"einsum", "broadcast_tensors", "meshgrid",
-                                        "cartesian_prod", "block_diag"};
+    static const char *const names[] = {"einsum", "broadcast_tensors", "meshgrid", "cartesian_prod",
+                                        "block_diag"};
     for (int i = 0; i < TNP_COUNT(names); i++)
         if (strcmp(names[i], o->op_name) == 0) return true;
     return false;

@@ -3,26 +3,26 @@
 
 static const char *kind_name(const tn_field *f) {
     switch (f->kind) {
-        case TN_F_TENSOR:
-        case TN_F_TENSOR_OPT:
-        case TN_F_OPERAND: return "Tensor";
-        case TN_F_TENSORS: return "tuple of Tensors";
-        case TN_F_INT:
-        case TN_F_INT_OPT:
-        case TN_F_DIM:
-        case TN_F_DIM_OPT: return "int";
-        case TN_F_INTS:
-        case TN_F_DIMS: return "tuple of ints";
-        case TN_F_BOOL: return "bool";
-        case TN_F_FLOAT:
-        case TN_F_FLOAT_OPT: return "float";
-        case TN_F_SCALAR:
-        case TN_F_SCALAR_OPT: return "Number";
-        case TN_F_DTYPE: return "dtype";
-        case TN_F_DEVICE: return "device";
-        case TN_F_FORMAT: return "memory_format";
-        case TN_F_STR: return "str";
-        default: return "Generator";
+    case TN_F_TENSOR:
+    case TN_F_TENSOR_OPT:
+    case TN_F_OPERAND: return "Tensor";
+    case TN_F_TENSORS: return "tuple of Tensors";
+    case TN_F_INT:
+    case TN_F_INT_OPT:
+    case TN_F_DIM:
+    case TN_F_DIM_OPT: return "int";
+    case TN_F_INTS:
+    case TN_F_DIMS: return "tuple of ints";
+    case TN_F_BOOL: return "bool";
+    case TN_F_FLOAT:
+    case TN_F_FLOAT_OPT: return "float";
+    case TN_F_SCALAR:
+    case TN_F_SCALAR_OPT: return "Number";
+    case TN_F_DTYPE: return "dtype";
+    case TN_F_DEVICE: return "device";
+    case TN_F_FORMAT: return "memory_format";
+    case TN_F_STR: return "str";
+    default: return "Generator";
     }
 }
 
@@ -74,20 +74,20 @@ static void bad_count(const tnp_overload *o, const char *name, enum tnp_form for
 static void one_overload(const tnp_overload *o, const char *name, enum tnp_form form,
                          Py_ssize_t nargs, const tnp_mismatch *why) {
     switch (why->kind) {
-        case TNP_MISSING:
-            PyErr_Format(PyExc_TypeError, "%s() missing 1 required positional arguments: \"%s\"",
-                         name, o->params[why->param].field->name);
-            break;
-        case TNP_TOO_MANY: bad_count(o, name, form, nargs); break;
-        case TNP_UNKNOWN_KEYWORD:
-            PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", name,
-                         why->value);
-            break;
-        case TNP_TWICE:
-            PyErr_Format(PyExc_TypeError, "%s() got multiple values for argument '%U'", name,
-                         why->value);
-            break;
-        default: bad_value(o, name, why); break;
+    case TNP_MISSING:
+        PyErr_Format(PyExc_TypeError, "%s() missing 1 required positional arguments: \"%s\"", name,
+                     o->params[why->param].field->name);
+        break;
+    case TNP_TOO_MANY: bad_count(o, name, form, nargs); break;
+    case TNP_UNKNOWN_KEYWORD:
+        PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", name,
+                     why->value);
+        break;
+    case TNP_TWICE:
+        PyErr_Format(PyExc_TypeError, "%s() got multiple values for argument '%U'", name,
+                     why->value);
+        break;
+    default: bad_value(o, name, why); break;
     }
 }
 
@@ -124,8 +124,8 @@ static void many_overloads(const tnp_group *g, const char *name, enum tnp_form f
         const char *sig = g->overloads[i].meta.info->schema, *end = strstr(sig, " ->");
         const char *from = strchr(sig, '(');
         if (!from) from = sig;
-        PyObject *line = PyUnicode_FromStringAndSize(from, end ? end - from
-                                                               : (Py_ssize_t)strlen(from));
+        PyObject *line =
+            PyUnicode_FromStringAndSize(from, end ? end - from : (Py_ssize_t)strlen(from));
         PyObject *more = line ? PyUnicode_FromFormat("%U\n * %U", text, line) : NULL;
         Py_XDECREF(line);
         Py_DECREF(text);

@@ -63,7 +63,7 @@ static int to_tensors(const tn_field *field, PyObject *const *items, PyObject *s
     tn_tensor **list = block(f, (size_t)n * sizeof *list);
     if (!list) return -1;
     for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *item = items               ? items[i]
+        PyObject *item = items                ? items[i]
                          : PyTuple_Check(seq) ? PyTuple_GetItem(seq, i)
                                               : PyList_GetItem(seq, i);
         if (item == Py_None && (field->flags & TNI_FIELD_OPTIONAL)) {
@@ -96,7 +96,7 @@ static int to_ints(const tn_field *field, PyObject *const *items, PyObject *seq,
     int64_t *v = int_space(f, room);
     if (!v) return -1;
     for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *item = items               ? items[i]
+        PyObject *item = items                ? items[i]
                          : PyTuple_Check(seq) ? PyTuple_GetItem(seq, i)
                                               : PyList_GetItem(seq, i);
         int r = tnp_int_from(item, &v[i]);
@@ -111,7 +111,8 @@ static int to_ints(const tn_field *field, PyObject *const *items, PyObject *seq,
     if (field->fixed && n == 1)
         for (; n < field->fixed; n++) v[n] = v[0];
     bool may_be_empty = field->deflt && (field->deflt[0] == '(' || field->deflt[0] == '[');
-    if ((field->fixed > 1 && n != field->fixed) || (field->fixed && n == 0 && !may_be_empty)) { /* int[1]: an int or any list */
+    if ((field->fixed > 1 && n != field->fixed) ||
+        (field->fixed && n == 0 && !may_be_empty)) { /* int[1]: an int or any list */
         why->kind = TNP_BAD_LENGTH;
         why->element = n;
         return 0;
@@ -199,62 +200,61 @@ int tnp_convert(const tn_field *field, PyObject *value, tnp_frame *f, tnp_mismat
     void *p = f->args + field->offset;
     int r = 1;
     switch (field->kind) {
-        case TN_F_TENSOR:
-        case TN_F_TENSOR_OPT:
-        case TN_F_OPERAND:
-            if (TNP_LIKELY(tnp_is_tensor(value))) {
-                *(tn_tensor **)p = tnp_of(value);
-                note_work(f, tnp_of(value));
-            } else if (field->kind == TN_F_OPERAND) {
-                r = to_operand(value, p, f, why);
-            } else if (value == Py_None && field->kind == TN_F_TENSOR_OPT) {
-                *(tn_tensor **)p = NULL;
-            } else {
-                r = bad_type(why, value);
-            }
-            return r;
-        case TN_F_TENSORS:
-            if (PyTuple_Check(value))
-                return to_tensors(field, NULL, value, PyTuple_Size(value), f, why);
-            if (PyList_Check(value))
-                return to_tensors(field, NULL, value, PyList_Size(value), f, why);
-            return bad_type(why, value);
-        case TN_F_INT:
-        case TN_F_DIM: return to_int(value, p, why);
-        case TN_F_INT_OPT:
-        case TN_F_DIM_OPT: {
-            tn_opt_int *o = p;
-            o->has = value != Py_None;
-            return o->has ? to_int(value, &o->value, why) : 1;
+    case TN_F_TENSOR:
+    case TN_F_TENSOR_OPT:
+    case TN_F_OPERAND:
+        if (TNP_LIKELY(tnp_is_tensor(value))) {
+            *(tn_tensor **)p = tnp_of(value);
+            note_work(f, tnp_of(value));
+        } else if (field->kind == TN_F_OPERAND) {
+            r = to_operand(value, p, f, why);
+        } else if (value == Py_None && field->kind == TN_F_TENSOR_OPT) {
+            *(tn_tensor **)p = NULL;
+        } else {
+            r = bad_type(why, value);
         }
-        case TN_F_INTS:
-        case TN_F_DIMS: return to_int_list(field, value, f, why);
-        case TN_F_BOOL: return to_bool(value, p, why);
-        case TN_F_FLOAT: return to_float(value, p, why);
-        case TN_F_FLOAT_OPT: {
-            tn_opt_float *o = p;
-            o->has = value != Py_None;
-            return o->has ? to_float(value, &o->value, why) : 1;
-        }
-        case TN_F_SCALAR_OPT:
-            if (value == Py_None) {
-                *(tn_scalar *)p = tn_scalar_none();
-                return 1;
-            }
-            r = tnp_scalar_from(value, p);
-            return r ? r : bad_type(why, value);
-        case TN_F_SCALAR: r = tnp_scalar_from(value, p); return r ? r : bad_type(why, value);
-        case TN_F_DTYPE:
-            if (value != Py_None) return to_choice(tnp_dtype_slot(value), value, p, why);
-            *(int64_t *)p = -1;
+        return r;
+    case TN_F_TENSORS:
+        if (PyTuple_Check(value))
+            return to_tensors(field, NULL, value, PyTuple_Size(value), f, why);
+        if (PyList_Check(value)) return to_tensors(field, NULL, value, PyList_Size(value), f, why);
+        return bad_type(why, value);
+    case TN_F_INT:
+    case TN_F_DIM: return to_int(value, p, why);
+    case TN_F_INT_OPT:
+    case TN_F_DIM_OPT: {
+        tn_opt_int *o = p;
+        o->has = value != Py_None;
+        return o->has ? to_int(value, &o->value, why) : 1;
+    }
+    case TN_F_INTS:
+    case TN_F_DIMS: return to_int_list(field, value, f, why);
+    case TN_F_BOOL: return to_bool(value, p, why);
+    case TN_F_FLOAT: return to_float(value, p, why);
+    case TN_F_FLOAT_OPT: {
+        tn_opt_float *o = p;
+        o->has = value != Py_None;
+        return o->has ? to_float(value, &o->value, why) : 1;
+    }
+    case TN_F_SCALAR_OPT:
+        if (value == Py_None) {
+            *(tn_scalar *)p = tn_scalar_none();
             return 1;
-        case TN_F_DEVICE: return to_device(value, p, why);
-        case TN_F_FORMAT: return to_choice(tnp_format_value(value), value, p, why);
-        case TN_F_STR: return to_str(field, value, p, why);
-        case TN_F_GENERATOR:
-            *(tn_generator **)p = value == Py_None ? NULL : tnp_generator_of(value);
-            return value == Py_None || *(tn_generator **)p ? 1 : bad_type(why, value);
-        default: return bad_type(why, value);
+        }
+        r = tnp_scalar_from(value, p);
+        return r ? r : bad_type(why, value);
+    case TN_F_SCALAR: r = tnp_scalar_from(value, p); return r ? r : bad_type(why, value);
+    case TN_F_DTYPE:
+        if (value != Py_None) return to_choice(tnp_dtype_slot(value), value, p, why);
+        *(int64_t *)p = -1;
+        return 1;
+    case TN_F_DEVICE: return to_device(value, p, why);
+    case TN_F_FORMAT: return to_choice(tnp_format_value(value), value, p, why);
+    case TN_F_STR: return to_str(field, value, p, why);
+    case TN_F_GENERATOR:
+        *(tn_generator **)p = value == Py_None ? NULL : tnp_generator_of(value);
+        return value == Py_None || *(tn_generator **)p ? 1 : bad_type(why, value);
+    default: return bad_type(why, value);
     }
 }
 
@@ -282,7 +282,8 @@ static bool starts_spread(const tn_field *field, PyObject *value) {
                                    value != Py_None && PyIndex_Check(value));
 }
 
-static int mismatch(tnp_mismatch *why, enum tnp_mismatch_kind kind, int32_t param, int32_t position) {
+static int mismatch(tnp_mismatch *why, enum tnp_mismatch_kind kind, int32_t param,
+                    int32_t position) {
     why->kind = kind;
     why->param = param;
     why->position = position;

@@ -76,8 +76,7 @@ ATTR(get_T) {
     int32_t n = tn_tensor_ndim(tnp_of(self));
     if (n == 2) return PyObject_CallMethod(self, "transpose", "ii", 0, 1);
     PyObject *order = PyList_New(n);
-    for (int32_t i = 0; order && i < n; i++)
-        PyList_SetItem(order, i, PyLong_FromLong(n - 1 - i));
+    for (int32_t i = 0; order && i < n; i++) PyList_SetItem(order, i, PyLong_FromLong(n - 1 - i));
     PyObject *r = order ? PyObject_CallMethod(self, "permute", "O", order) : NULL;
     Py_XDECREF(order);
     return r;
@@ -93,9 +92,9 @@ ATTR(get_mH) { return conjugated(get_mT(self, unused)); }
 ATTR(get_H) {
     int32_t n = tn_tensor_ndim(tnp_of(self));
     if (n != 0 && n != 2)
-        return PyErr_Format(PyExc_RuntimeError,
-                            "tensor.H is only supported on matrices (2-D tensors). Got %d-D tensor.",
-                            (int)n);
+        return PyErr_Format(
+            PyExc_RuntimeError,
+            "tensor.H is only supported on matrices (2-D tensors). Got %d-D tensor.", (int)n);
     return conjugated(get_T(self, unused));
 }
 

@@ -24,7 +24,8 @@ static bool take_device(PyObject *o, target *to) {
 static bool take_format(PyObject *o, target *to) {
     to->format = tnp_format_value(o);
     if (to->format >= 0) return true;
-    return tnp_type_error("to(): argument 'memory_format' must be memory_format, not %U", o) != NULL;
+    return tnp_type_error("to(): argument 'memory_format' must be memory_format, not %U", o) !=
+           NULL;
 }
 
 static bool take_dtype(PyObject *o, target *to) {
@@ -184,10 +185,9 @@ static PyObject *type(PyObject *self, PyObject *args, PyObject *kwargs) {
         const char *name;
         int32_t slot;
     } legacy[] = {
-        {"Float", TN_F32}, {"Double", TN_F64}, {"Half", TN_F16},  {"BFloat16", TN_BF16},
-        {"Byte", TN_U8},   {"Char", TN_I8},    {"Short", TN_I16}, {"Int", TN_I32},
-        {"Long", TN_I64},  {"Bool", TN_BOOL},  {"ComplexFloat", TN_C64},
-        {"ComplexDouble", TN_C128},
+        {"Float", TN_F32}, {"Double", TN_F64}, {"Half", TN_F16},         {"BFloat16", TN_BF16},
+        {"Byte", TN_U8},   {"Char", TN_I8},    {"Short", TN_I16},        {"Int", TN_I32},
+        {"Long", TN_I64},  {"Bool", TN_BOOL},  {"ComplexFloat", TN_C64}, {"ComplexDouble", TN_C128},
     };
     static char *names[] = {"dtype", "non_blocking", NULL};
     PyObject *dtype = Py_None;

@@ -10,9 +10,10 @@
 static bool wrap_dim(int64_t dim, int32_t ndim, int64_t *ret_dim) {
     int64_t n = ndim ? ndim : 1;
     if (dim < -n || dim >= n) {
-        PyErr_Format(PyExc_IndexError,
-                     "Dimension out of range (expected to be in range of [%lld, %lld], but got %lld)",
-                     (long long)-n, (long long)n - 1, (long long)dim);
+        PyErr_Format(
+            PyExc_IndexError,
+            "Dimension out of range (expected to be in range of [%lld, %lld], but got %lld)",
+            (long long)-n, (long long)n - 1, (long long)dim);
         return false;
     }
     *ret_dim = dim < 0 ? dim + n : dim;
@@ -211,7 +212,8 @@ static PyObject *array_protocol(PyObject *self, PyObject *args, PyObject *kwargs
         return NULL;
     PyObject *a = array_of(self);
     if (!a || (dtype == Py_None && copy != Py_True)) return a;
-    PyObject *r = PyObject_CallMethod(a, dtype == Py_None ? "copy" : "astype", dtype == Py_None ? NULL : "O", dtype);
+    PyObject *r = PyObject_CallMethod(a, dtype == Py_None ? "copy" : "astype",
+                                      dtype == Py_None ? NULL : "O", dtype);
     Py_DECREF(a);
     return r;
 }
@@ -320,9 +322,9 @@ static PyObject *instance_of(PyObject *cls, PyObject *data, bool requires_grad) 
     if (!tnp_is_tensor(data)) return tnp_type_error("data must be a Tensor, not %U", data);
     if (!tnp_check_layout((PyTypeObject *)cls)) return NULL;
     tn_tensor *src = tnp_of(data), *t = NULL;
-    tn_status st = tn_tensor_alias(src, tn_tensor_dtype(src), tn_tensor_ndim(src),
-                                   tn_tensor_shape(src), tn_tensor_strides(src),
-                                   tn_tensor_storage_offset(src), &t);
+    tn_status st =
+        tn_tensor_alias(src, tn_tensor_dtype(src), tn_tensor_ndim(src), tn_tensor_shape(src),
+                        tn_tensor_strides(src), tn_tensor_storage_offset(src), &t);
     if (st == TN_OK && requires_grad) st = tn_set_requires_grad(t, 1);
     if (st != TN_OK) {
         tn_tensor_unref(&t);
@@ -396,6 +398,7 @@ PyMethodDef tnp_tensor_methods[] = {
     {"share_memory_", same, METH_NOARGS, "The tensor itself."},
     {"_make_subclass", TNP_CFUNC(make_subclass), KEYWORDS | METH_STATIC,
      "_make_subclass(cls, data, require_grad=False)"},
-    {"as_subclass", as_subclass, METH_O, "as_subclass(cls): the same tensor as an instance of cls."},
+    {"as_subclass", as_subclass, METH_O,
+     "as_subclass(cls): the same tensor as an instance of cls."},
     {NULL, NULL, 0, NULL},
 };

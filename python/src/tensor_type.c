@@ -158,9 +158,9 @@ static tn_tensor *construct(PyObject *args) {
     tn_tensor *t = NULL;
     if (n == 1 && tnp_is_tensor(first)) {
         tn_tensor *src = tnp_of(first);
-        tn_status st = tn_tensor_alias(src, tn_tensor_dtype(src), tn_tensor_ndim(src),
-                                       tn_tensor_shape(src), tn_tensor_strides(src),
-                                       tn_tensor_storage_offset(src), &t);
+        tn_status st =
+            tn_tensor_alias(src, tn_tensor_dtype(src), tn_tensor_ndim(src), tn_tensor_shape(src),
+                            tn_tensor_strides(src), tn_tensor_storage_offset(src), &t);
         return st == TN_OK ? t : tnp_raise(st);
     }
     if (n == 1 && !PyLong_Check(first) && Py_TYPE(first) != tnp.size)
@@ -177,7 +177,8 @@ static tn_tensor *construct(PyObject *args) {
     for (Py_ssize_t i = 0; i < n; i++) {
         int r = tnp_int_from(PyTuple_GetItem(args, i), &shape[i]);
         if (r == 0)
-            PyErr_SetString(PyExc_TypeError, "Tensor() takes sizes, a sequence of data, or a tensor");
+            PyErr_SetString(PyExc_TypeError,
+                            "Tensor() takes sizes, a sequence of data, or a tensor");
         if (r <= 0) return NULL;
     }
     bool sized = PyTuple_Size(args) > 0 || Py_TYPE(args) == tnp.size;
@@ -195,7 +196,9 @@ static PyObject *tensor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
         bool ok = false;
         for (int i = 0; i < TNP_COUNT(known); i++)
             ok = ok || PyUnicode_CompareWithASCIIString(key, known[i]) == 0;
-        if (!ok) return PyErr_Format(PyExc_TypeError, "new() got an unexpected keyword argument '%U'", key);
+        if (!ok)
+            return PyErr_Format(PyExc_TypeError, "new() got an unexpected keyword argument '%U'",
+                                key);
     }
     tn_tensor *t = construct(args);
     return t ? tnp_wrap_as(t, type) : NULL;
