@@ -11,7 +11,7 @@
 
 typedef struct tni_role {
     const char *name;
-    tn_views in;  /* n is 0 where the role is not used */
+    tn_views in; /* n is 0 where the role is not used */
     bool written;
     bool counter; /* one number per parameter: neither shape nor dtype is the parameter's */
 } tni_role;

@@ -18,11 +18,12 @@ tn_status tn_sgd_update(tn_tensors params, tn_tensors grads, tn_tensors momenta,
     if (grads.n != params.n)
         return tn_fail(TN_E_VALUE, -1, "sgd: %lld gradients for %lld parameters",
                        (long long)grads.n, (long long)params.n);
-    tni_multi m = {.op = "sgd",
-                   .role = {{"parameters", tni_multi_views(params), true, false},
-                            {"gradients", tni_multi_views(grads), false, false},
-                            {"momentum buffers", tni_multi_views(uses ? momenta : none), true, false}},
-                   .roles = 3};
+    tni_multi m = {
+        .op = "sgd",
+        .role = {{"parameters", tni_multi_views(params), true, false},
+                 {"gradients", tni_multi_views(grads), false, false},
+                 {"momentum buffers", tni_multi_views(uses ? momenta : none), true, false}},
+        .roles = 3};
     tn_status st = tni_multi_begin(&m);
     for (int64_t i = 0, end; st == TN_OK && i < m.n; i = end) {
         end = tni_multi_run_end(&m, i);

@@ -197,7 +197,7 @@ static tn_status adam_step(const tn_call *call, const void *args) {
         if (step == last) {
             size[i] = size[i - 1];
         } else {
-            size[i].minus_step = (A)-(a->lr / (1.0 - pow(a->beta1, step)));
+            size[i].minus_step = (A) - (a->lr / (1.0 - pow(a->beta1, step)));
             size[i].root = (A)sqrt(1.0 - pow(a->beta2, step));
             last = step;
         }
@@ -333,7 +333,8 @@ static tn_status norms_step(const tn_call *call, const void *args) {
     return st;
 }
 
-#define ROW(op, fn) {#op, TN_SIG_##op, fn, NULL, TMPL_DTYPE, 0, TN_K_CAPTURE_SAFE, 0}
+#define ROW(op, fn)                                                                                \
+    { #op, TN_SIG_##op, fn, NULL, TMPL_DTYPE, 0, TN_K_CAPTURE_SAFE, 0 }
 static const tn_kernel_row rows[] = {
     ROW(_sgd_step, sgd_step),
     ROW(_adam_step, adam_step),

@@ -14,12 +14,12 @@ extern "C" {
 
 typedef struct tn_sgd_options {
     double lr;
-    double momentum;     /* 0: momenta is not looked at */
+    double momentum; /* 0: momenta is not looked at */
     double dampening;
     double weight_decay;
     int32_t nesterov;
     int32_t maximize;
-    int32_t first;       /* the first step of these tensors: momenta are set, not updated */
+    int32_t first; /* the first step of these tensors: momenta are set, not updated */
     int32_t reserved;
 } tn_sgd_options;
 
@@ -31,7 +31,7 @@ typedef struct tn_adam_options {
     double lr, beta1, beta2, eps, weight_decay;
     int32_t amsgrad;
     int32_t maximize;
-    int32_t decoupled;   /* AdamW: weights decay by themselves, not through the gradient */
+    int32_t decoupled; /* AdamW: weights decay by themselves, not through the gradient */
     int32_t reserved;
 } tn_adam_options;
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import tenon
 from tenon import Tensor
 from tenon.optim.optimizer import Optimizer, as_real
 
 
-@dataclass
-class _Point:
+class _Point(NamedTuple):
     """A place on the search line: step, loss, gradient, slope along the direction."""
 
     t: Any

@@ -15,16 +15,14 @@ import sys
 import time
 import traceback
 from collections import deque
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import tenon
 
 _CHECK_SECONDS = 1.0  # how often a waiting side looks whether the other is alive
 
 
-@dataclass(frozen=True)
-class WorkerInfo:
+class WorkerInfo(NamedTuple):
     """What a dataset may know of the worker that it is in."""
 
     id: int
