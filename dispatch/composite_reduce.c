@@ -252,6 +252,19 @@ tn_status tni_composite_linalg_vector_norm(const void *args, tn_tensor **rets) {
     return st;
 }
 
+/* |x|^2, which needs no square root for complex numbers either. */
+tn_status tni_composite__squares(const void *args, tn_tensor **rets) {
+    const tn__squares_args *a = args;
+    tn_tensor *x = tni_t(a->input), *pairs = NULL, *squares = NULL;
+    if (tn_dtype_category(tn_view_dtype(a->input)) != TN_CAT_COMPLEX) return tn_square(x, rets);
+    tn_status st = tn_view_as_real(x, &pairs);
+    if (st == TN_OK) st = tn_square(pairs, &squares);
+    if (st == TN_OK) st = tn_sum(squares, TN_INTS(-1), 0, -1, rets);
+    tn_tensor_unref(&pairs);
+    tn_tensor_unref(&squares);
+    return st;
+}
+
 tn_status tni_composite_norm_str(const void *args, tn_tensor **rets) {
     const tn_norm_str_args *a = args;
     if (!a->p || strcmp(a->p, "fro") != 0)

@@ -58,10 +58,39 @@ static move_fn move_of(int32_t size) {
     }
 }
 
+/* One element all over a packed run: a block is built by doubling, the rest are copies of it. */
+static void spread(char *dst, const char *src, int64_t n, int64_t size) {
+    int64_t bytes = n * size, done = size;
+    if (memcmp(src, src + 1, (size_t)size - 1) == 0) { /* all bytes alike: zero, above all */
+        memset(dst, *src, (size_t)bytes);
+        return;
+    }
+    memcpy(dst, src, (size_t)size);
+    for (; done < bytes && done < 4096; done *= 2)
+        memcpy(dst + done, dst, (size_t)(bytes - done < done ? bytes - done : done));
+    for (int64_t block = done; done < bytes; done += block)
+        memcpy(dst + done, dst, (size_t)(bytes - done < block ? bytes - done : block));
+}
+
+/* Runs in reversed order, packed on both sides: loops of known steps become vector code. */
+static void turn32(uint32_t *dst, const uint32_t *src, int64_t n) {
+    for (int64_t i = 0; i < n; i++) dst[i] = src[-i];
+}
+
+static void turn64(uint64_t *dst, const uint64_t *src, int64_t n) {
+    for (int64_t i = 0; i < n; i++) dst[i] = src[-i];
+}
+
 static void move(char *dst, int64_t ds, const char *src, int64_t ss, int64_t n, int32_t size) {
     move_fn fn = move_of(size);
     if (ds == size && ss == size)
         memcpy(dst, src, (size_t)(n * size));
+    else if (ds == size && ss == 0 && n > 16)
+        spread(dst, src, n, size);
+    else if (ds == 4 && ss == -4)
+        turn32((uint32_t *)(void *)dst, (const uint32_t *)(const void *)src, n);
+    else if (ds == 8 && ss == -8)
+        turn64((uint64_t *)(void *)dst, (const uint64_t *)(const void *)src, n);
     else if (fn)
         fn(dst, ds, src, ss, n);
     else

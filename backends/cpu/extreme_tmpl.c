@@ -28,6 +28,17 @@ static inline bool beats(A x, A best, bool largest) {
     return (largest ? x > best : x < best) || IS_NAN(x);
 }
 
+/* As wide as an element, so that vector code needs no conversions. */
+#if TMPL_DTYPE == TMPL_F64 || TMPL_DTYPE == TMPL_I64
+typedef int64_t mask;
+#elif TMPL_DTYPE == TMPL_F32 || TMPL_DTYPE == TMPL_I32 || TMPL_IS_HALF
+typedef int32_t mask;
+#elif TMPL_DTYPE == TMPL_I16
+typedef int16_t mask;
+#else
+typedef int8_t mask;
+#endif
+
 typedef struct best {
     A value;
     int64_t at;
@@ -39,26 +50,25 @@ typedef struct best {
  * says that one is NaN and the extreme void. */
 static A extreme_of(const T *x, int64_t n, bool largest, bool *ret_nan) {
     A lane[LANES];
-    int nan[LANES];
+    mask nan[LANES] = {0};
     int64_t i = 0;
-    for (int l = 0; l < LANES; l++) {
-        lane[l] = LOAD(x[0]);
-        nan[l] = 0;
-    }
+    for (int l = 0; l < LANES; l++) lane[l] = LOAD(x[0]);
     if (largest) {
         for (; i + LANES <= n; i += LANES) {
+            TMPL_VECTOR
             for (int l = 0; l < LANES; l++) {
                 A v = LOAD(x[i + l]);
                 lane[l] = v > lane[l] ? v : lane[l];
-                nan[l] |= IS_NAN(v);
+                nan[l] |= (mask)IS_NAN(v);
             }
         }
     } else {
         for (; i + LANES <= n; i += LANES) {
+            TMPL_VECTOR
             for (int l = 0; l < LANES; l++) {
                 A v = LOAD(x[i + l]);
                 lane[l] = v < lane[l] ? v : lane[l];
-                nan[l] |= IS_NAN(v);
+                nan[l] |= (mask)IS_NAN(v);
             }
         }
     }
@@ -66,7 +76,7 @@ static A extreme_of(const T *x, int64_t n, bool largest, bool *ret_nan) {
     int any = IS_NAN(m);
     for (int l = 0; l < LANES; l++) {
         m = (largest ? lane[l] > m : lane[l] < m) ? lane[l] : m;
-        any |= nan[l];
+        any |= nan[l] != 0;
     }
     for (; i < n; i++) {
         A v = LOAD(x[i]);

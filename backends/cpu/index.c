@@ -241,11 +241,54 @@ static tn_status slices_read(slices *s) {
     return cpu_parallel(s->prefix.numel * s->n, GRAIN_BYTES / bytes + 1, read_range, s);
 }
 
+/* x[i] with one packed index of a vector: no offsets are made, the indices are read twice. */
+typedef struct flat_pick {
+    const char *x;
+    char *out;
+    const int64_t *index;
+    int64_t size, step, item;
+} flat_pick;
+
+static inline void pick_flat(const flat_pick *j, int64_t item, int64_t begin, int64_t end) {
+    for (int64_t n = begin; n < end; n++) {
+        int64_t i = j->index[n];
+        i += i < 0 ? j->size : 0;
+        memcpy(j->out + n * item, j->x + i * j->step, (size_t)item);
+    }
+}
+
+static tn_status pick_range(void *arg, int64_t begin, int64_t end) {
+    const flat_pick *j = arg;
+    if (j->item == 4)
+        pick_flat(j, 4, begin, end);
+    else if (j->item == 8)
+        pick_flat(j, 8, begin, end);
+    else
+        pick_flat(j, j->item, begin, end);
+    return TN_OK;
+}
+
+/* False: not such a call, or an index is out of range, which the general way reports. */
+static bool picked_flat(const tn__index_args *a, tn_status *ret_st) {
+    const tn_view *x = a->input, *index = a->indices.v[0];
+    uint64_t bad = 0;
+    if (a->indices.n != 1 || x->ndim != 1 || !tn_view_is_contiguous(index)) return false;
+    flat_pick j = {x->data, a->out->data, index->data, x->shape[0], stride_bytes(x, 0),
+                   tn_view_itemsize(x)};
+    for (int64_t n = 0; n < index->numel; n++)
+        bad |= (uint64_t)j.index[n] + (uint64_t)j.size >= 2 * (uint64_t)j.size;
+    if (bad) return false;
+    *ret_st = cpu_parallel(index->numel, GRAIN_BYTES / 8, pick_range, &j);
+    return true;
+}
+
 static tn_status index_any(const tn_call *call, const void *args) {
     const tn__index_args *a = args;
     slices s;
     if (a->out->numel == 0 && a->input->numel != 0 && a->indices.v[0]->numel == 0) return TN_OK;
-    tn_status st = slices_of_indices(&s, call, a->input, a->out, a->indices, a->first, a->dims.v);
+    tn_status st = TN_OK;
+    if (picked_flat(a, &st)) return st;
+    st = slices_of_indices(&s, call, a->input, a->out, a->indices, a->first, a->dims.v);
     return st == TN_OK ? slices_read(&s) : st;
 }
 
@@ -265,6 +308,13 @@ static tn_status index_copy_any(const tn_call *call, const void *args) {
 
 /* ---- gather ------------------------------------------------------------------------------------*/
 
+/* True when all are in [0, size): one comparison each, no branch. */
+static bool all_within(const int64_t *index, int64_t n, int64_t size) {
+    uint64_t bad = 0;
+    for (int64_t i = 0; i < n; i++) bad |= (uint64_t)index[i] >= (uint64_t)size;
+    return bad == 0;
+}
+
 static tn_status check_places(const tn_call *call, const tn_view *index, int64_t size, int64_t dim) {
     walk w;
     walk_at p;
@@ -282,6 +332,7 @@ static tn_status check_places(const tn_call *call, const tn_view *index, int64_t
     walk_seek(&w, 0, &p);
     for (int64_t r = 0; r < rows; r++, walk_next(&w, &p)) {
         const char *row = (const char *)index->data + p.offset[0];
+        if (!is32 && step == 8 && all_within((const int64_t *)(const void *)row, count, size)) continue;
         for (int64_t j = 0; j < count; j++) {
             int64_t i = index_load(row + j * step, is32);
             if (i < 0 || i >= size)
@@ -327,11 +378,21 @@ typedef struct gather_job {
     int64_t item;
 } gather_job;
 
-#define GATHER(type)                                                                              \
-    for (int64_t l = 0; l < p->last; l++)                                                         \
-        memcpy(out + l * p->last_step[1],                                                         \
-               self + l * p->last_step[0] + index_load(index + l * p->last_step[2], p->is32) * p->step[0], \
-               sizeof(type))
+/* A line of the result; inlined for every item size and index type. */
+static inline void gather_line(const places *p, int64_t item, int is32, char *out, const char *self,
+                               const char *index) {
+    int64_t along = p->last_step[0], step = p->step[0];
+    if (!is32 && p->last_step[1] == item && p->last_step[2] == 8) {
+        const int64_t *at = (const int64_t *)(const void *)index;
+        for (int64_t l = 0; l < p->last; l++)
+            memcpy(out + l * item, self + l * along + at[l] * step, (size_t)item);
+        return;
+    }
+    for (int64_t l = 0; l < p->last; l++) {
+        int64_t i = index_load(index + l * p->last_step[2], is32);
+        memcpy(out + l * p->last_step[1], self + l * p->last_step[0] + i * p->step[0], (size_t)item);
+    }
+}
 
 static tn_status gather_range(void *arg, int64_t begin, int64_t end) {
     const gather_job *g = arg;
@@ -343,19 +404,14 @@ static tn_status gather_range(void *arg, int64_t begin, int64_t end) {
         const char *self = p->self + at.offset[0];
         char *out = p->src + at.offset[1] + j * p->step[1];
         const char *index = p->index + at.offset[2] + j * p->step[2];
-        switch (g->item) {
-        case 1: GATHER(uint8_t); break;
-        case 2: GATHER(uint16_t); break;
-        case 4: GATHER(uint32_t); break;
-        case 8: GATHER(uint64_t); break;
-        case 16: GATHER(pair16); break;
-        default:
-            for (int64_t l = 0; l < p->last; l++) {
-                int64_t i = index_load(index + l * p->last_step[2], p->is32);
-                memcpy(out + l * p->last_step[1], self + l * p->last_step[0] + i * p->step[0],
-                       (size_t)g->item);
-            }
-        }
+        if (g->item == 4 && !p->is32)
+            gather_line(p, 4, 0, out, self, index);
+        else if (g->item == 8 && !p->is32)
+            gather_line(p, 8, 0, out, self, index);
+        else if (g->item == 4)
+            gather_line(p, 4, 1, out, self, index);
+        else
+            gather_line(p, g->item, p->is32, out, self, index);
     }
     return TN_OK;
 }

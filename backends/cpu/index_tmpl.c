@@ -36,8 +36,16 @@ static A number(const tn_scalar *s) {
 
 /* ---- index_put_, index_add_ --------------------------------------------------------------------*/
 
+static void add_packed(T *a, const T *b, A alpha, int64_t count) {
+    for (int64_t i = 0; i < count; i++) a[i] = STORE(plus(LOAD(a[i]), times(alpha, LOAD(b[i]))));
+}
+
 static void add_line(const void *ctx, char *a, int64_t step_a, char *b, int64_t step_b, int64_t count) {
     A alpha = *(const A *)ctx;
+    if (step_a == (int64_t)sizeof(T) && step_b == (int64_t)sizeof(T)) {
+        add_packed((T *)(void *)a, (const T *)(const void *)b, alpha, count);
+        return;
+    }
     for (int64_t i = 0; i < count; i++, a += step_a, b += step_b) {
         T *to = (T *)(void *)a;
         *to = STORE(plus(LOAD(*to), times(alpha, LOAD(*(const T *)(const void *)b))));
@@ -93,6 +101,16 @@ static inline A combine(int64_t how, A old, A x) {
     }
 }
 
+TMPL_INLINE void scatter_line(const places *p, int64_t how, int is32, char *self, const char *src,
+                              const char *index) {
+    for (int64_t l = 0; l < p->last; l++) {
+        int64_t i = index_load(index + l * p->last_step[2], is32);
+        T *to = (T *)(void *)(self + l * p->last_step[0] + i * p->step[0]);
+        A x = LOAD(*(const T *)(const void *)(src + l * p->last_step[1]));
+        *to = STORE(combine(how, LOAD(*to), x));
+    }
+}
+
 /* Lines that differ in other dimensions never meet; within one, equal places are met in order. */
 static tn_status scatter_range(void *arg, int64_t begin, int64_t end) {
     const job *s = arg;
@@ -104,12 +122,10 @@ static tn_status scatter_range(void *arg, int64_t begin, int64_t end) {
             char *self = p->self + at.offset[0];
             const char *src = p->src + at.offset[1] + j * p->step[1];
             const char *index = p->index + at.offset[2] + j * p->step[2];
-            for (int64_t l = 0; l < p->last; l++) {
-                int64_t i = index_load(index + l * p->last_step[2], p->is32);
-                T *to = (T *)(void *)(self + l * p->last_step[0] + i * p->step[0]);
-                A x = LOAD(*(const T *)(const void *)(src + l * p->last_step[1]));
-                *to = STORE(combine(s->how, LOAD(*to), x));
-            }
+            if (s->how == ADD && !p->is32)
+                scatter_line(p, ADD, 0, self, src, index);
+            else
+                scatter_line(p, s->how, p->is32, self, src, index);
         }
     }
     return TN_OK;
@@ -237,6 +253,20 @@ static tn_status write_blocks(void *arg, int64_t begin, int64_t end) {
         int64_t from = b * BLOCK, to = from + BLOCK < numel ? from + BLOCK : numel;
         int64_t *row = s->out + s->found[b] * ndim;
         walk_at p;
+        if (tn_view_is_contiguous(s->x)) {
+            const T *x = s->x->data;
+            for (int64_t i = from; i < to; i++) {
+                if (LOAD(x[i]) == (A)0) continue;
+                int64_t rest = i;
+                for (int32_t d = ndim - 1; d > 0; d--) {
+                    row[d] = rest % s->w.size[d];
+                    rest /= s->w.size[d];
+                }
+                row[0] = rest;
+                row += ndim;
+            }
+            continue;
+        }
         walk_seek(&s->w, from, &p);
         for (int64_t i = from; i < to; i++, walk_next(&s->w, &p)) {
             if (!nonzero_at(s, &p)) continue;

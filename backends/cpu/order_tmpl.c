@@ -177,6 +177,19 @@ static void fill(const job *j, const T *x, item *v) {
     }
 }
 
+/* The k smallest items in order, for few of many: most elements only meet the last one kept. */
+static void keep_few(const job *j, const T *x, item *v) {
+    int64_t step = j->ax.step[0], kept = 0;
+    K flip = j->reversed ? (K) ~(K)0 : 0;
+    for (int64_t i = 0; i < j->ax.n; i++) {
+        item t = {(K)(key_of(x[i * step]) ^ flip), (uint32_t)i};
+        if (kept == j->k && t.key >= v[kept - 1].key) continue;
+        int64_t at = kept < j->k ? kept++ : kept - 1;
+        for (; at > 0 && before(t, v[at - 1]); at--) v[at] = v[at - 1];
+        v[at] = t;
+    }
+}
+
 static void store(const job *j, const T *x, const target *to, int64_t i, uint32_t at) {
     to->values[i * to->step_v] = x[(int64_t)at * j->ax.step[0]];
     to->indices[i * to->step_i] = at;
@@ -210,15 +223,19 @@ static uint32_t median_of(const job *j, const T *x, item *v) {
 
 static void one_row(const job *j, const T *x, const target *to, item *v, item *spare) {
     int64_t n = j->ax.n;
-    fill(j, x, v);
+    bool few = j->what == TOPK && j->k <= 64 && j->k * 8 <= n && j->k > 0;
+    if (few)
+        keep_few(j, x, v);
+    else
+        fill(j, x, v);
     switch (j->what) {
     case SORT:
         v = sort_items(v, spare, n);
         for (int64_t i = 0; i < n; i++) store(j, x, to, i, v[i].at);
         break;
     case TOPK:
-        if (j->k < n) select_items(v, n, j->k);
-        if (j->sorted || j->k == n) v = merge_items(v, spare, j->k);
+        if (!few && j->k < n) select_items(v, n, j->k);
+        if (!few && j->sorted) v = merge_items(v, spare, j->k);
         for (int64_t i = 0; i < j->k; i++) store(j, x, to, i, v[i].at);
         break;
     case KTH:

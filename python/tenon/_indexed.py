@@ -77,7 +77,12 @@ def unique(
     dim: builtins.int | None = None,
 ) -> Any:
     """The different elements (or slices along dim), in order; the place of each; how many."""
-    parts = _ops._unique(input) if dim is None else _unique_slices(input, dim, True)
+    if dim is not None:
+        parts = _unique_slices(input, dim, True)
+    elif return_inverse:
+        parts = _ops._unique(input)
+    else:
+        parts = _ops._unique_consecutive(input.reshape(-1).sort()[0])
     return _chosen(parts, return_inverse, return_counts)
 
 
