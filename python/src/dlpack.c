@@ -304,12 +304,14 @@ PyObject *tnp_dlpack_device(PyObject *self, PyObject *unused) {
 
 static void release_managed(void *ctx) {
     dl_managed *m = ctx;
-    PyGILState_STATE gil = PyGILState_Ensure(); /* a deleter may touch Python objects */
+    if (!Py_IsInitialized()) return; /* a deleter may touch Python objects */
+    PyGILState_STATE gil = PyGILState_Ensure();
     if (m->deleter) m->deleter(m);
     PyGILState_Release(gil);
 }
 static void release_versioned(void *ctx) {
     dl_versioned *m = ctx;
+    if (!Py_IsInitialized()) return;
     PyGILState_STATE gil = PyGILState_Ensure();
     if (m->deleter) m->deleter(m);
     PyGILState_Release(gil);

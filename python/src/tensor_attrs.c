@@ -181,9 +181,8 @@ ATTR(get_is_inference) {
 /* The same memory, without history; not counted as a write of the original. */
 ATTR(get_data) {
     (void)unused;
-    tn_tensor *t = tnp_of(self), *r = NULL;
-    tn_status st = tn_tensor_alias(t, tn_tensor_dtype(t), tn_tensor_ndim(t), tn_tensor_shape(t),
-                                   tn_tensor_strides(t), tn_tensor_storage_offset(t), &r);
+    tn_tensor *r = NULL;
+    tn_status st = tn_data(tnp_of(self), &r);
     return st == TN_OK ? tnp_wrap(r) : tnp_raise(st);
 }
 static int set_data(PyObject *self, PyObject *value, void *unused) {
