@@ -577,8 +577,9 @@ tn_status tn_grad(tn_tensor *const *outputs, tn_tensor *const *grad_outputs, int
     for (int64_t i = 0; i < ninputs && st == TN_OK && !allow_unused; i++)
         if (!p.captured[i])
             st = tn_fail(TN_E_STATE, 3,
-                         "One of the differentiated Tensors appears to not have been used in the graph. "
-                         "Set allow_unused=True if this is the desired behavior.");
+                         "The differentiated Tensor at index %lld appears to not have been used in the "
+                         "graph. Set allow_unused=True if this is the desired behavior.",
+                         (long long)i);
     for (int64_t i = 0; p.captured && i < ninputs; i++) {
         if (st == TN_OK)
             ret_grads[i] = p.captured[i];

@@ -66,7 +66,7 @@ static tn_status check_outputs(const tn_node *n, tn_tensor *const *outputs, int6
                            (long long)i);
         if ((t->v.word & TN_W_GRAD) && tn_is_leaf(t))
             return tn_fail(TN_E_STATE, 1,
-                           "a leaf Variable that requires grad is being used in an in-place "
+                           "a leaf Variable that requires grad has been used in an in-place "
                            "operation.");
         if (tni_base(t) && count > 1)
             return tn_fail(TN_E_STATE, 1,

@@ -1,6 +1,7 @@
 /* meta.c: what autograd keeps with a tensor: its gradient, whether it is a leaf, hooks of a leaf. */
 #include <stdlib.h>
 
+#include "infer_priv.h"
 #include "tape_priv.h"
 
 enum { MAX_FREE_METAS = 256 };
@@ -130,7 +131,7 @@ tn_status tn_set_requires_grad(tn_tensor *t, int on) {
     if (t->flags & TNI_T_STACK) return tn_fail(TN_E_TYPE, 0, "a number cannot require a gradient");
     if (on && tn_dtype_category(tn_view_dtype(&t->v)) < TN_CAT_FLOAT)
         return tn_fail(TN_E_STATE, 0,
-                       "only Tensors of floating point and complex dtype can require gradients");
+                       "only Tensors of floating point dtype can require gradients");
     if (!tn_is_leaf(t)) {
         if (on) return TN_OK;
         return tn_fail(TN_E_STATE, 0,
@@ -157,12 +158,23 @@ tn_tensor *tn_grad_get(const tn_tensor *t) {
 static tn_status check_grad(const tn_tensor *t, const tn_tensor *grad) {
     if (grad == t) return tn_fail(TN_E_STATE, 1, "can't assign Variable as its own grad");
     if ((grad->v.word ^ t->v.word) & (TN_W_DEVICE | TN_W_INDEX))
-        return tn_fail(TN_E_STATE, 1, "assigned grad has data located on a different device");
+        return tn_fail(TN_E_STATE, 1,
+                       "attempting to assign a gradient on device %s:%d to a tensor on device %s:%d. "
+                       "Please ensure that the gradient and the tensor are on the same device",
+                       tn_device_name(tn_view_device(&grad->v)), (int)tn_view_index(&grad->v),
+                       tn_device_name(tn_view_device(&t->v)), (int)tn_view_index(&t->v));
     if ((grad->v.word ^ t->v.word) & TN_W_DTYPE)
-        return tn_fail(TN_E_STATE, 1, "assigned grad has data of a different type");
+        return tn_fail(TN_E_STATE, 1,
+                       "attempting to assign a gradient with dtype '%s' to a tensor with dtype '%s'. "
+                       "The gradient must match the tensor's dtype.",
+                       tn_dtype_name(tn_view_dtype(&grad->v)), tn_dtype_name(tn_view_dtype(&t->v)));
     bool same = grad->v.ndim == t->v.ndim;
     for (int32_t i = 0; same && i < t->v.ndim; i++) same = grad->v.shape[i] == t->v.shape[i];
-    if (!same) return tn_fail(TN_E_STATE, 1, "assigned grad has data of a different size");
+    if (!same)
+        return tn_fail(TN_E_STATE, 1,
+                       "attempting to assign a gradient of size '%s' to a tensor of size '%s'. Please "
+                       "ensure that the gradient and the tensor are the same size",
+                       tni_shape_text_of(&grad->v), tni_shape_text_of(&t->v));
     return TN_OK;
 }
 
@@ -176,6 +188,15 @@ tn_status tn_grad_set(tn_tensor *t, tn_tensor *grad) {
     tn_tensor *old = *slot;
     *slot = tn_tensor_ref(grad);
     tn_tensor_unref(&old);
+    return TN_OK;
+}
+
+tn_status tn_data(tn_tensor *t, tn_tensor **ret_tensor) {
+    tn_tensor *r;
+    if (!t || (t->flags & TNI_T_STACK)) return tn_fail(TN_E_TYPE, 0, "data of what is no tensor");
+    TN_TRY(tni_detach(t, &r));
+    r->flags |= TNI_T_NO_VERSION;
+    *ret_tensor = r;
     return TN_OK;
 }
 

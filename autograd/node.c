@@ -204,7 +204,7 @@ void tni_extra_free(tni_extra *x) {
 /* ---- What a binding may ask --------------------------------------------------------------------*/
 
 /* The operator's name in camel case, without an overload's suffix: "log_softmax" -> LogSoftmax. */
-static size_t camel(const char *schema, char *dst, size_t size) {
+static void camel(const char *schema, char *dst, size_t size) {
     size_t n = 0;
     bool upper = true;
     for (const char *p = schema; *p && *p != '(' && *p != '.' && n + 1 < size; p++) {
@@ -215,11 +215,10 @@ static size_t camel(const char *schema, char *dst, size_t size) {
         dst[n++] = upper ? (char)toupper((unsigned char)*p) : *p;
         upper = false;
     }
-    if (size) dst[n] = '\0';
-    return n;
+    dst[n] = '\0';
 }
 
-char *tn_node_name(const tn_node *n, char *dst, size_t size) {
+char *tn_node_short_name(const tn_node *n, char *dst, size_t size) {
     if (!n || size == 0) return dst;
     if (n->kind == TNI_NODE_HOST) {
         const tni_host *h = tni_node_args(n);
@@ -229,13 +228,16 @@ char *tn_node_name(const tn_node *n, char *dst, size_t size) {
     } else {
         /* users know division by its short name */
         const char *schema = n->op->info.schema ? n->op->info.schema : n->op->info.name;
-        if (strncmp(schema, "true_divide", 11) == 0) schema = "div";
-        size_t used = camel(schema, dst, size);
-        const char *open = strchr(schema, '(');
-        size_t length = open ? (size_t)(open - schema) : strlen(schema);
-        bool overload = open && strlen(n->op->info.name) > length;
-        snprintf(dst + used, size - used, "Backward%d", overload ? 1 : 0);
+        camel(strncmp(schema, "true_divide", 11) == 0 ? "div" : schema, dst, size);
     }
+    return dst;
+}
+
+char *tn_node_name(const tn_node *n, char *dst, size_t size) {
+    if (!n || size == 0) return dst;
+    tn_node_short_name(n, dst, size);
+    size_t used = strlen(dst);
+    if (n->kind == TNI_NODE_OP) snprintf(dst + used, size - used, "Backward0");
     return dst;
 }
 

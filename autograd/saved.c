@@ -14,7 +14,7 @@ tn_status tni_check_version(const tn_tensor *t, uint32_t version, const tn_node 
     if (TN_LIKELY(now == version)) return TN_OK;
     if (maker)
         snprintf(of, sizeof of, ", which is output %u of %s,", (unsigned)nr,
-                 tn_node_name(maker, name, sizeof name));
+                 tn_node_short_name(maker, name, sizeof name));
     return tn_fail(TN_E_STATE, -1,
                    "one of the variables needed for gradient computation has been modified by an "
                    "inplace operation: [%sTensor %s]%s is at version %u; expected version %u "

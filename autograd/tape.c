@@ -134,6 +134,12 @@ static inline bool gradient_reads(uint32_t flags, unsigned active) {
 
 static tn_status save_whole(recorder *r, tn_tensor *t, uint32_t slot, tn_tensor **ret_slot) {
     uint32_t version = tn_tensor_version(t);
+    if (TN_UNLIKELY(t->v.word & TN_W_INFERENCE))
+        return tn_fail(TN_E_STATE, -1,
+                       "Inference tensors cannot be saved for backward. Please do not use Tensors "
+                       "created in inference mode in computation tracked by autograd. To work around "
+                       "this, you can make a clone to get a normal tensor and use it in autograd, or "
+                       "use `no_grad()` instead of `inference_mode()`.");
     r->n->flags |= TNI_NODE_HAS_SAVED | TNI_NODE_OWNS;
     if (r->inplace && t->storage == r->out0->storage)
         version--; /* what the gradient needs was there before this call wrote */

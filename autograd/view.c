@@ -99,7 +99,7 @@ static tn_status check_origin(tn_tensor *view) {
                        "tracked) or both outside (if you want the inplace to be tracked).");
     if (view->meta->origin == TNI_VIEW_MULTIPLE) {
         if (view->grad_fn)
-            tn_node_name(view->grad_fn, name, sizeof name);
+            tn_node_short_name(view->grad_fn, name, sizeof name);
         else
             strcpy(name, "a function");
         return tn_fail(TN_E_STATE, -1,

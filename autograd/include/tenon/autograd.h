@@ -46,6 +46,9 @@ TN_API int tn_is_leaf(tn_tensor *t);
 TN_API tn_tensor *tn_grad_get(const tn_tensor *t);
 /* Sets it (a reference is kept) or clears it with NULL. Shape, dtype and device must be t's. */
 TN_API tn_status tn_grad_set(tn_tensor *t, tn_tensor *grad);
+/* The same elements without history, whose changes in place nobody counts: saved tensors do not notice
+ * them. */
+TN_API tn_status tn_data(tn_tensor *t, tn_tensor **ret_tensor);
 /* Cuts t off from its history in place. Views are refused: TN_E_STATE. */
 TN_API tn_status tn_detach_(tn_tensor *t);
 /* Keeps the gradient of a tensor that is no leaf, too. */
@@ -90,6 +93,8 @@ TN_API tn_node *tn_node_ref(tn_node *n);
 TN_API void tn_node_unref(tn_node **n);
 /* "MulBackward0", written into dst (size bytes, cut to fit); returns dst. */
 TN_API char *tn_node_name(const tn_node *n, char *dst, size_t size);
+/* The name as messages say it, without "Backward0". */
+TN_API char *tn_node_short_name(const tn_node *n, char *dst, size_t size);
 TN_API uint64_t tn_node_sequence(const tn_node *n);
 /* Where forward ran, while anomaly detection was on; borrowed, NULL when unknown. */
 TN_API const char *tn_node_where(const tn_node *n);
