@@ -83,37 +83,37 @@ static void free_dims(tn_tensor *t) {
 
 /* The strides follow `order` (fastest dimension first) without gaps; sizes of 1 do not matter. */
 static bool packed_in_order(const tn_view *v, const int8_t *order) {
-    int64_t expect = 1;
+    uint64_t expect = 1;
     for (int32_t k = 0; k < v->ndim; k++) {
         int8_t d = order[k];
-        if (v->shape[d] != 1 && v->strides[d] != expect) return false;
-        expect *= v->shape[d];
+        if (v->shape[d] != 1 && (uint64_t)v->strides[d] != expect) return false;
+        expect *= (uint64_t)v->shape[d];
     }
     return true;
 }
 
 static bool packed(const tn_view *v) {
-    int64_t expect = 1;
+    uint64_t expect = 1;
     for (int32_t i = v->ndim - 1; i >= 0; i--) {
-        if (v->shape[i] != 1 && v->strides[i] != expect) return false;
-        expect *= v->shape[i];
+        if (v->shape[i] != 1 && (uint64_t)v->strides[i] != expect) return false;
+        expect *= (uint64_t)v->shape[i];
     }
     return true;
 }
 
 /* Some order of the dimensions packs them. */
 static bool dense(const tn_view *v) {
-    int64_t expect = 1;
+    uint64_t expect = 1;
     uint64_t left = 0;
     for (int32_t i = 0; i < v->ndim; i++)
         if (v->shape[i] != 1) left |= UINT64_C(1) << i;
     while (left) {
         int32_t found = -1;
         for (int32_t i = 0; i < v->ndim && found < 0; i++)
-            if ((left >> i & 1u) && v->strides[i] == expect) found = i;
+            if ((left >> i & 1u) && (uint64_t)v->strides[i] == expect) found = i;
         if (found < 0) return false;
         left &= ~(UINT64_C(1) << found);
-        expect *= v->shape[found];
+        expect *= (uint64_t)v->shape[found];
     }
     return true;
 }
@@ -122,9 +122,9 @@ static const int8_t nhwc[4] = {1, 3, 2, 0}, ndhwc[5] = {1, 4, 3, 2, 0};
 
 void tni_tensor_refresh(tn_tensor *t) {
     tn_view *v = &t->v;
-    int64_t n = 1;
-    for (int32_t i = 0; i < v->ndim; i++) n *= v->shape[i];
-    v->numel = n;
+    uint64_t n = 1; /* unsigned: see tni_header_new; a size of 0 makes it 0 all the same */
+    for (int32_t i = 0; i < v->ndim; i++) n *= (uint64_t)v->shape[i];
+    v->numel = (int64_t)n;
     uint64_t w = v->word & ~(TN_W_CONTIGUOUS | TN_W_CHANNELS_LAST | TN_W_DENSE);
     if (n == 0 || packed(v)) w |= TN_W_CONTIGUOUS | TN_W_DENSE;
     if ((v->ndim == 4 && packed_in_order(v, nhwc)) || (v->ndim == 5 && packed_in_order(v, ndhwc)))
@@ -135,10 +135,10 @@ void tni_tensor_refresh(tn_tensor *t) {
 
 static void strides_in_order(int32_t ndim, const int64_t *shape, const int8_t *order,
                              int64_t *strides) {
-    int64_t s = 1;
+    uint64_t s = 1;
     for (int32_t k = 0; k < ndim; k++) {
-        strides[order[k]] = s;
-        s *= shape[order[k]] > 0 ? shape[order[k]] : 1;
+        strides[order[k]] = (int64_t)s;
+        s *= shape[order[k]] > 0 ? (uint64_t)shape[order[k]] : 1;
     }
 }
 
@@ -200,13 +200,14 @@ tn_status tni_header_new(int32_t dtype, tn_device device, int32_t ndim, const in
         for (int32_t i = 0; i < ndim; i++) v->strides[i] = strides[i];
         tni_tensor_refresh(t);
     } else {
-        int64_t s = 1, numel = 1;
+        /* Unsigned: beside a size of 0 the others may be so large that the strides wrap around. */
+        uint64_t s = 1, numel = 1;
         for (int32_t i = ndim - 1; i >= 0; i--) {
-            v->strides[i] = s;
-            s *= shape[i] > 0 ? shape[i] : 1;
-            numel *= shape[i];
+            v->strides[i] = (int64_t)s;
+            s *= shape[i] > 0 ? (uint64_t)shape[i] : 1;
+            numel *= (uint64_t)shape[i];
         }
-        v->numel = numel;
+        v->numel = (int64_t)numel;
         v->word |= TN_W_CONTIGUOUS | TN_W_DENSE;
         if (ndim >= 4) tni_tensor_refresh(t); /* may be channels-last too */
     }
