@@ -82,6 +82,7 @@ static double largest(int32_t dtype) {
     case TN_BF16:
         return 0x1.fep127;
     case TN_F32:
+    case TN_C64:
         return (double)FLT_MAX;
     default:
         return DBL_MAX;

@@ -57,6 +57,18 @@ TMPL_INLINE A f_exp(A x) { return C_(cexp)(x); }
 TMPL_INLINE A f_log(A x) { return C_(clog)(x); }
 TMPL_INLINE A f_log2(A x) { return C_(clog)(x) * (RA)0x1.71547652b82fep+0; }
 TMPL_INLINE A f_log10(A x) { return C_(clog)(x) * (RA)0x1.bcb7b1526e50ep-2; }
+TMPL_INLINE A f_exp2(A x) { return C_(cexp)(complex_scale(x, (RA)0x1.62e42fefa39efp-1)); }
+TMPL_INLINE A f_expm1(A x) {
+    RA a = RE_(x), b = IM_(x), s = CR_(sin)(b / 2);
+    return COMPLEX_(CR_(expm1)(a) * CR_(cos)(b) - 2 * s * s, CR_(exp)(a) * CR_(sin)(b));
+}
+/* |1 + x| squared is 1 + a (2 + a) + b b, which keeps small a and b. */
+TMPL_INLINE A f_log1p(A x) {
+    RA a = RE_(x), b = IM_(x);
+    RA near = CR_(log1p)(a * (2 + a) + b * b) / 2, far = CR_(log)(CR_(hypot)(1 + a, b));
+    return COMPLEX_(CR_(fabs)(a) < (RA)0.5 && CR_(fabs)(b) < (RA)0.5 ? near : far,
+                    CR_(atan2)(b, 1 + a));
+}
 TMPL_INLINE A f_sin(A x) { return C_(csin)(x); }
 TMPL_INLINE A f_cos(A x) { return C_(ccos)(x); }
 TMPL_INLINE A f_tan(A x) { return C_(ctan)(x); }
@@ -86,6 +98,14 @@ TMPL_INLINE uint8_t f_isclose(A x, A y, RA rtol, RA atol, int64_t equal_nan) {
     RA d = C_(cabs)(x - y);
     return x == y || (d <= atol + rtol * C_(cabs)(y) && d < (RA)INFINITY) ||
            (equal_nan && f_isnan(x) && f_isnan(y));
+}
+
+TMPL_INLINE RA complex_tame(RA x, RA nan, RA posinf, RA neginf) {
+    return x != x ? nan : CR_(fabs)(x) < (RA)INFINITY ? x : x > 0 ? posinf : neginf;
+}
+TMPL_INLINE A f__nan_to_num(A x, RA nan, RA posinf, RA neginf) {
+    return COMPLEX_(complex_tame(RE_(x), nan, posinf, neginf),
+                    complex_tame(IM_(x), nan, posinf, neginf));
 }
 
 TMPL_INLINE A f_sigmoid(A x) { return 1 / (1 + C_(cexp)(-x)); }

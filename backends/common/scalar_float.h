@@ -141,6 +141,23 @@ TMPL_INLINE A f_digamma(A x) {
     return (A)(r + log(v) - 0.5 / v - s);
 }
 
+/* (-1)^(n+1) n! times the sum over k of (x + k)^-(n+1): ten terms, then Euler and Maclaurin. */
+TMPL_INLINE A f__polygamma(A x, int64_t n) {
+    static const double bernoulli[] = {1.0 / 6,   -1.0 / 30, 1.0 / 42,
+                                       -1.0 / 30, 5.0 / 66,  -691.0 / 2730};
+    double v = (double)x, s = (double)n + 1, sum = 0;
+    if (v <= 0 && v == floor(v)) return n % 2 ? (A)INFINITY : (A)NAN;
+    for (int k = 0; k < 10 || v < 10; k++, v += 1) sum += pow(v, -s);
+    double term = pow(v, -s), rise = s / (2 * v);
+    sum += term * (v / (s - 1) + 0.5);
+    for (int j = 0; j < 6; j++) {
+        sum += bernoulli[j] * rise * term;
+        rise *= (s + 2 * j + 1) * (s + 2 * j + 2) / ((2 * j + 3) * (2 * j + 4) * v * v);
+    }
+    double r = tgamma(s) * sum;
+    return (A)(n % 2 ? r : -r);
+}
+
 TMPL_INLINE A f_pow(A x, A y) { return M_(pow)(x, y); }
 TMPL_INLINE A f__pow_backward(A g, A x, A p) {
     return p == 0 ? K_(0) : g * (p * M_(pow)(x, p - 1));

@@ -26,6 +26,8 @@ TMPL_INLINE uint8_t f_isinf(A x) { return (uint8_t)(x & 0); }
 TMPL_INLINE uint8_t f_isfinite(A x) { return (uint8_t)(1 | (x & 0)); }
 TMPL_INLINE A f_maximum(A x, A y) { return x > y ? x : y; }
 TMPL_INLINE A f_minimum(A x, A y) { return x < y ? x : y; }
+TMPL_INLINE A f_clamp_min(A x, A low) { return f_maximum(x, low); }
+TMPL_INLINE A f_clamp_max(A x, A high) { return f_minimum(x, high); }
 TMPL_INLINE A f_fmax(A x, A y) { return f_maximum(x, y); }
 TMPL_INLINE A f_fmin(A x, A y) { return f_minimum(x, y); }
 TMPL_INLINE A f_conj_physical(A x) { return x; }
@@ -71,8 +73,6 @@ TMPL_INLINE A f_trunc(A x) { return x; }
 TMPL_INLINE A f_bitwise_not(A x) { return (A)~x; }
 TMPL_INLINE A f_relu(A x) { return INT_NEGATIVE(x) ? 0 : x; }
 TMPL_INLINE A f_threshold(A x, A t, A v) { return x <= t ? v : x; }
-TMPL_INLINE A f_clamp_min(A x, A low) { return f_maximum(x, low); }
-TMPL_INLINE A f_clamp_max(A x, A high) { return f_minimum(x, high); }
 TMPL_INLINE A f__clamp(A x, A low, A high) { return f_minimum(f_maximum(x, low), high); }
 TMPL_INLINE A f_hardtanh(A x, A low, A high) { return f__clamp(x, low, high); }
 

@@ -40,6 +40,7 @@ TMPL_INLINE A fix_tan(A x) { return tanf(x); }
 #define SLOW_erfinv 1
 #define SLOW_lgamma 1
 #define SLOW_digamma 1
+#define SLOW__polygamma 1
 #define SLOW_mish 1
 #define SLOW_softplus 1
 #define SLOW__gelu 1
