@@ -76,6 +76,13 @@ static void drop_args(tn_node *n, bool all) {
     const tn_op *op = n->op;
     const tni_recipe *rc = tni_recipe_of(op); /* it was made when the call was recorded */
     char *args = tni_node_args(n);
+    if (TN_LIKELY(n->owned != 0 && !rc->nspecial && all)) {
+        for (uint32_t left = n->owned; left; left &= left - 1) {
+            int i = __builtin_ctz(left);
+            drop_tensor(args, i == TNI_OWNED_OUT ? op->out_offset[0] : op->in_offset[i]);
+        }
+        return;
+    }
     for (int i = 0; i < op->nin; i++) {
         if (!all && !(rc->in_flags[i] & TNI_FIELD_SAVED)) continue;
         if (TN_UNLIKELY(rc->lists >> i & 1u))

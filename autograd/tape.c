@@ -149,7 +149,7 @@ static tn_status save_whole(recorder *r, tn_tensor *t, uint32_t slot, tn_tensor 
     return TN_OK;
 }
 
-static tn_status save_input(recorder *r, uint32_t flags, tn_tensor *t, uint32_t edge,
+static inline tn_status save_input(recorder *r, uint32_t flags, tn_tensor *t, uint32_t edge,
                             tn_tensor **ret_slot) {
     if (gradient_reads(flags, r->active)) {
         if (t->flags & TNI_T_STACK) return save_number(r, t, ret_slot);
@@ -182,7 +182,7 @@ static tn_status save_output(recorder *r, uint32_t flags, tn_tensor *t, uint32_t
 
 /* Empties everything in the copied struct that points somewhere, so that the node may be freed at any
  * time; lists get their room. */
-static void clear_pointers(recorder *r) {
+static inline void clear_pointers(recorder *r) {
     const tn_op *op = r->n->op;
     char *args = tni_node_args(r->n);
     *(const void **)(void *)args = NULL; /* the plan */
@@ -283,7 +283,7 @@ static tn_status save_all(recorder *r, tn_tensor *const *outs) {
 
 /* ---- Edges and outputs -------------------------------------------------------------------------*/
 
-static tn_status make_edge(recorder *r, int i, tn_tensor *t, tni_edge *e) {
+static inline tn_status make_edge(recorder *r, int i, tn_tensor *t, tni_edge *e) {
     r->active |= 1u << i;
     /* a changed view's gradient goes to its base: tni_rebase makes that edge */
     if (TN_UNLIKELY(r->inplace && i == 0 && tni_writes_base(t))) return TN_OK;
@@ -368,13 +368,35 @@ static tn_status fill(recorder *r, tn_tensor *const *outs, int nout) {
     return set_outputs(r, outs, nout);
 }
 
-/* The common case, in one sweep: single tensors in, one new tensor out. */
-static tn_status record_plain(const tn_op *op, recorder *r, tn_tensor *out) {
+/* The common case: single tensors in, one new tensor out. r->active is known already. */
+static tn_status fill_plain(recorder *r, tn_tensor *out) {
     const uint32_t some = TNI_FIELD_SAVED | TNI_FIELD_SAVED_SHAPE;
-    uint32_t nin = op->nin, versions = nin + 1;
+    tn_node *n = r->n;
+    const tn_op *op = n->op;
+    const char *from = r->from;
+    char *args = tni_node_args(n);
+    tni_edge *e = tni_node_edges(n);
+    for (uint32_t i = 0; i < op->nin; i++) {
+        tn_tensor *t = *(tn_tensor *const *)(const void *)(from + op->in_offset[i]);
+        tn_tensor **slot = (tn_tensor **)(void *)(args + op->in_offset[i]);
+        uint32_t flags = r->rc->in_flags[i];
+        if (r->active >> i & 1u) TN_TRY(make_edge(r, (int)i, t, &e[i]));
+        if (!(flags & some) || !t) continue;
+        TN_TRY(save_input(r, flags, t, i, slot));
+        n->owned |= (uint32_t)(*slot != NULL) << i;
+    }
+    if (r->rc->out_flags[0] & some) {
+        tn_tensor **slot = (tn_tensor **)(void *)(args + op->out_offset[0]);
+        TN_TRY(save_output(r, r->rc->out_flags[0], out, op->nin, slot));
+        n->owned |= (uint32_t)(*slot != NULL) << TNI_OWNED_OUT;
+    }
+    return r->rc->nspecial ? copy_special(r) : TN_OK;
+}
+
+static tn_status record_plain(const tn_op *op, recorder *r, tn_tensor *out) {
     const char *from = r->from;
     size_t blob = 0;
-    for (uint32_t i = 0; i < nin; i++) {
+    for (uint32_t i = 0; i < op->nin; i++) {
         const tn_tensor *t = *(tn_tensor *const *)(const void *)(from + op->in_offset[i]);
         if (!t) continue;
         if ((t->v.word & TN_W_GRAD) && (r->rc->in_flags[i] & TNI_FIELD_DIFF)) r->active |= 1u << i;
@@ -382,27 +404,15 @@ static tn_status record_plain(const tn_op *op, recorder *r, tn_tensor *out) {
     }
     if (!r->active || !tni_is_differentiable(&out->v)) return TN_OK;
     if (r->rc->nspecial) blob += special_bytes(r->rc, from);
-    tn_node *n = tni_node_new(TNI_NODE_OP, op, nin, 1, out->v.ndim, op->args_bytes, versions, blob);
+    uint32_t versions = op->nin + 1u;
+    tn_node *n = tni_node_new(TNI_NODE_OP, op, op->nin, 1, out->v.ndim, op->args_bytes, versions, blob);
     if (TN_UNLIKELY(!n)) return TN_E_MEMORY;
-    char *args = tni_node_args(n);
-    tni_edge *e = tni_node_edges(n);
-    tn_status st = TN_OK;
     r->n = n;
     r->blob = tni_node_blob(n, versions);
-    memcpy(args, from, op->args_bytes);
+    memcpy(tni_node_args(n), from, op->args_bytes);
     clear_pointers(r);
     tni_node_set_out(n, 0, out);
-    for (uint32_t i = 0; i < nin && st == TN_OK; i++) {
-        tn_tensor *t = *(tn_tensor *const *)(const void *)(from + op->in_offset[i]);
-        uint32_t flags = r->rc->in_flags[i];
-        if (r->active >> i & 1u) st = make_edge(r, (int)i, t, &e[i]);
-        if ((flags & some) && t && st == TN_OK)
-            st = save_input(r, flags, t, i, (tn_tensor **)(void *)(args + op->in_offset[i]));
-    }
-    if ((r->rc->out_flags[0] & some) && st == TN_OK)
-        st = save_output(r, r->rc->out_flags[0], out, nin,
-                         (tn_tensor **)(void *)(args + op->out_offset[0]));
-    if (r->rc->nspecial && st == TN_OK) st = copy_special(r);
+    tn_status st = fill_plain(r, out);
     if (TN_UNLIKELY(st != TN_OK || out->grad_fn)) {
         if (st == TN_OK) tni_set_grad_fn(out, n, 0);
         tni_node_unref(n);

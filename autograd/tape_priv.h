@@ -65,6 +65,7 @@ enum tni_node_kind { TNI_NODE_OP, TNI_NODE_HOST, TNI_NODE_SLICES };
 #define TNI_NODE_USED_UP 0x2u   /* they were freed */
 #define TNI_NODE_LIST_OUT 0x4u
 #define TNI_NODE_OWNS 0x8u /* something in its argument struct has to be released */
+#define TNI_OWNED_OUT 8
 
 typedef struct tni_extra tni_extra;
 
@@ -79,7 +80,8 @@ struct tn_node {
     uint32_t nedges, nouts;
     tni_extra *extra; /* hooks, packed tensors, anomaly text; NULL until something needs it */
     tn_node *next;    /* in a free list, or among the nodes that are being freed */
-    uint32_t metas_at, args_at, versions_at, reserved;
+    uint32_t metas_at, args_at, versions_at;
+    uint32_t owned; /* of a plain operator: bit i, input i is kept in the arguments; bit 8, the output */
 };
 _Static_assert(sizeof(tn_node) == 64, "a node's head is one cache line");
 
@@ -332,8 +334,9 @@ static inline tn_node *tni_node_new(int kind, const tn_op *op, uint32_t nedges, 
     n->metas_at = (uint32_t)metas_at;
     n->args_at = (uint32_t)args_at;
     n->versions_at = (uint32_t)versions_at;
+    n->owned = 0;
     tni_edge *e = tni_node_edges(n);
-    for (uint32_t i = 0; i < nedges; i++) e[i] = (tni_edge){0, 0, 0};
+    for (uint32_t i = 0; i < nedges; i++) e[i].to = 0;
     return n;
 }
 
