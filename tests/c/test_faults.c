@@ -45,18 +45,19 @@ static void *counted(void *p) {
     return p;
 }
 
-void *malloc(size_t n) { return fails() ? NULL : counted(__libc_malloc(n)); }
-void *calloc(size_t n, size_t size) { return fails() ? NULL : counted(__libc_calloc(n, size)); }
-void *realloc(void *p, size_t n) {
+#define SEEN __attribute__((visibility("default"))) /* or libtenon keeps the other ones */
+SEEN void *malloc(size_t n) { return fails() ? NULL : counted(__libc_malloc(n)); }
+SEEN void *calloc(size_t n, size_t size) { return fails() ? NULL : counted(__libc_calloc(n, size)); }
+SEEN void *realloc(void *p, size_t n) {
     if (fails()) return NULL;
     void *q = __libc_realloc(p, n);
     if (!p) counted(q);
     return q;
 }
-void *aligned_alloc(size_t align, size_t n) {
+SEEN void *aligned_alloc(size_t align, size_t n) {
     return fails() ? NULL : counted(__libc_memalign(align, n));
 }
-void free(void *p) {
+SEEN void free(void *p) {
     if (p) live--;
     __libc_free(p);
 }

@@ -126,7 +126,7 @@ def test_suffixes(torch):
         lambda m: m.ones(3, 4, requires_grad=True).sum(),
         lambda m: m.ones(3, 4, requires_grad=True)[0],
         lambda m: m.ones(3, 4, requires_grad=True).view(12),
-        lambda m: m.ones(3, 4, requires_grad=True).t(),
+        lambda m: m.ones(3, 4, requires_grad=True).transpose(0, 1),
         lambda m: m.zeros(2, 0, dtype=m.float16),
         lambda m: m.nn.Parameter(m.ones(2, 2)),
     ):
