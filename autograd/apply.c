@@ -17,12 +17,13 @@ typedef struct unpacked {
 } unpacked;
 
 static tn_status fail_used_up(void) {
-    return tn_fail(TN_E_STATE, -1,
-                   "Trying to backward through the graph a second time (or directly access saved "
-                   "tensors after they have already been freed). Saved intermediate values of the "
-                   "graph are freed when you call .backward() or autograd.grad(). Specify "
-                   "retain_graph=True if you need to backward through the graph a second time or if "
-                   "you need to access saved tensors after calling backward.");
+    return tn_fail(
+        TN_E_STATE, -1,
+        "Trying to backward through the graph a second time (or directly access saved "
+        "tensors after they have already been freed). Saved intermediate values of the "
+        "graph are freed when you call .backward() or autograd.grad(). Specify "
+        "retain_graph=True if you need to backward through the graph a second time or if "
+        "you need to access saved tensors after calling backward.");
 }
 
 /* Which field and list position a version slot stands for. */

@@ -12,12 +12,12 @@
 enum { FEW = 48, TABLE = 128 }; /* a small graph needs no memory from the heap */
 
 typedef struct stop {
-    uintptr_t key;    /* as tni_edge.to; owned where `held`, the others hang on those */
-    uint32_t waits;   /* gradients still to come */
-    uint8_t walked;   /* the first walk has been here */
-    uint8_t target;   /* one of the inputs asked for */
-    uint8_t needed;   /* it, or something behind it, is a target; all are without targets */
-    uint8_t runs;     /* something behind it is needed */
+    uintptr_t key;  /* as tni_edge.to; owned where `held`, the others hang on those */
+    uint32_t waits; /* gradients still to come */
+    uint8_t walked; /* the first walk has been here */
+    uint8_t target; /* one of the inputs asked for */
+    uint8_t needed; /* it, or something behind it, is a target; all are without targets */
+    uint8_t runs;   /* something behind it is needed */
     uint8_t one_out;
     uint8_t held;
     uint16_t reserved;
@@ -255,16 +255,19 @@ static tn_status deliver(pass *p, uint32_t at, uint32_t nr, tn_tensor *g) {
 static tn_status explain(const tn_node *n, tn_status st) {
     char name[96];
     const char *where = tn_node_where(n);
-    if (st == TN_OK || !tni_tls.detect_anomaly || st == TN_E_HOST || st == TN_E_INTERRUPTED) return st;
+    if (st == TN_OK || !tni_tls.detect_anomaly || st == TN_E_HOST || st == TN_E_INTERRUPTED)
+        return st;
     char *message = NULL;
     const char *old = tn_error_last()->message;
     size_t size = strlen(old) + 1;
     message = malloc(size);
     if (!message) return st;
     memcpy(message, old, size);
-    tn_fail(st, -1, "%s\n\nError detected in %s. %s%s", message,
-            tn_node_name(n, name, sizeof name), where ? "Forward call:\n" : "No forward call is known; "
-            "anomaly detection has to be on during the forward pass.", where ? where : "");
+    tn_fail(st, -1, "%s\n\nError detected in %s. %s%s", message, tn_node_name(n, name, sizeof name),
+            where ? "Forward call:\n"
+                  : "No forward call is known; "
+                    "anomaly detection has to be on during the forward pass.",
+            where ? where : "");
     free(message);
     return st;
 }
@@ -464,7 +467,8 @@ static tn_status mark_targets(pass *p, tn_tensor *const *inputs, int64_t n) {
         uint32_t at;
         if (!inputs[i]) return tn_fail(TN_E_TYPE, 3, "input %lld is NULL", (long long)i);
         if (!tn_requires_grad(inputs[i]))
-            return tn_fail(TN_E_STATE, 3, "One of the differentiated Tensors does not require grad");
+            return tn_fail(TN_E_STATE, 3,
+                           "One of the differentiated Tensors does not require grad");
         TN_TRY(hold(p, inputs[i], &at, &p->targets[i].nr));
         p->targets[i].key = p->stops[at].key;
         p->stops[at].target = 1;
@@ -478,8 +482,7 @@ static tn_status root_gradient(tn_tensor *root, tn_tensor *given, int64_t i, tn_
     int32_t category = tn_dtype_category(tn_view_dtype(&root->v));
     if (!given) {
         if (root->v.numel != 1)
-            return tn_fail(TN_E_STATE, 1,
-                           "grad can be implicitly created only for scalar outputs");
+            return tn_fail(TN_E_STATE, 1, "grad can be implicitly created only for scalar outputs");
         if (category != TN_CAT_FLOAT)
             return tn_fail(TN_E_STATE, 1,
                            "grad can be implicitly created only for real scalar outputs but got %s",
@@ -489,18 +492,20 @@ static tn_status root_gradient(tn_tensor *root, tn_tensor *given, int64_t i, tn_
     bool same = given->v.ndim == root->v.ndim;
     for (int32_t d = 0; same && d < root->v.ndim; d++) same = given->v.shape[d] == root->v.shape[d];
     if (!same)
-        return tn_fail(TN_E_STATE, 1,
-                       "Mismatch in shape: grad_output[%lld] has a shape of %s and output[%lld] has a "
-                       "shape of %s.",
-                       (long long)i, tni_shape_text_of(&given->v), (long long)i,
-                       tni_shape_text_of(&root->v));
-    if ((tn_dtype_category(tn_view_dtype(&given->v)) == TN_CAT_COMPLEX) != (category == TN_CAT_COMPLEX))
-        return tn_fail(TN_E_STATE, 1,
-                       "For complex Tensors, both grad_output and output are required to have the same "
-                       "dtype. Mismatch in dtype: grad_output[%lld] has a dtype of %s and output[%lld] "
-                       "has a dtype of %s.",
-                       (long long)i, tn_dtype_name(tn_view_dtype(&given->v)), (long long)i,
-                       tn_dtype_name(tn_view_dtype(&root->v)));
+        return tn_fail(
+            TN_E_STATE, 1,
+            "Mismatch in shape: grad_output[%lld] has a shape of %s and output[%lld] has a "
+            "shape of %s.",
+            (long long)i, tni_shape_text_of(&given->v), (long long)i, tni_shape_text_of(&root->v));
+    if ((tn_dtype_category(tn_view_dtype(&given->v)) == TN_CAT_COMPLEX) !=
+        (category == TN_CAT_COMPLEX))
+        return tn_fail(
+            TN_E_STATE, 1,
+            "For complex Tensors, both grad_output and output are required to have the same "
+            "dtype. Mismatch in dtype: grad_output[%lld] has a dtype of %s and output[%lld] "
+            "has a dtype of %s.",
+            (long long)i, tn_dtype_name(tn_view_dtype(&given->v)), (long long)i,
+            tn_dtype_name(tn_view_dtype(&root->v)));
     tn_tensor *g = tn_tensor_ref(given);
     tn_status st = tni_fit(&g, root->v.word, root->v.ndim, root->v.shape, NULL, (uint32_t)i);
     if (st != TN_OK)
@@ -515,9 +520,10 @@ static tn_status run_pass(pass *p, tn_tensor *const *roots, tn_tensor *const *gr
         uint32_t at, nr;
         if (!roots[i]) return tn_fail(TN_E_TYPE, 0, "root %lld is NULL", (long long)i);
         if (!tn_requires_grad(roots[i]))
-            return tn_fail(TN_E_STATE, 0,
-                           "element %lld of tensors does not require grad and does not have a grad_fn",
-                           (long long)i);
+            return tn_fail(
+                TN_E_STATE, 0,
+                "element %lld of tensors does not require grad and does not have a grad_fn",
+                (long long)i);
         TN_TRY(hold(p, roots[i], &at, &nr));
         p->stops[at].waits++;
         TN_TRY(walk(p, at));
@@ -571,15 +577,16 @@ tn_status tn_grad(tn_tensor *const *outputs, tn_tensor *const *grad_outputs, int
     p.retain = retain_graph != 0;
     p.capture = true;
     p.captured = calloc((size_t)ninputs, sizeof *p.captured);
-    tn_status st = p.captured ? mark_targets(&p, inputs, ninputs)
-                              : tn_fail(TN_E_MEMORY, -1, "out of memory");
+    tn_status st =
+        p.captured ? mark_targets(&p, inputs, ninputs) : tn_fail(TN_E_MEMORY, -1, "out of memory");
     if (st == TN_OK) st = checked_pass(&p, outputs, grad_outputs, noutputs, create_graph);
     for (int64_t i = 0; i < ninputs && st == TN_OK && !allow_unused; i++)
         if (!p.captured[i])
-            st = tn_fail(TN_E_STATE, 3,
-                         "The differentiated Tensor at index %lld appears to not have been used in the "
-                         "graph. Set allow_unused=True if this is the desired behavior.",
-                         (long long)i);
+            st = tn_fail(
+                TN_E_STATE, 3,
+                "The differentiated Tensor at index %lld appears to not have been used in the "
+                "graph. Set allow_unused=True if this is the desired behavior.",
+                (long long)i);
     for (int64_t i = 0; p.captured && i < ninputs; i++) {
         if (st == TN_OK)
             ret_grads[i] = p.captured[i];

@@ -44,8 +44,8 @@ tn_status tni_clone_like(tn_tensor *g, const tn_tensor *like, tn_tensor **ret_te
         memcpy(strides, l->strides, sizeof *strides * (size_t)l->ndim);
     else
         tni_format_strides(TN_FORMAT_CONTIGUOUS, NULL, l->ndim, l->shape, strides);
-    TN_TRY(tn_tensor_new_strided(tn_view_dtype(&g->v), tn_tensor_device(g), l->ndim, l->shape, strides,
-                                 &t));
+    TN_TRY(tn_tensor_new_strided(tn_view_dtype(&g->v), tn_tensor_device(g), l->ndim, l->shape,
+                                 strides, &t));
     tn_status st = tn_copy_(t, g, 0, &same);
     tn_tensor_unref(&same);
     if (st != TN_OK) {
@@ -62,10 +62,11 @@ static tn_status fail_shape(const tn_tensor *g, int32_t ndim, const int64_t *sha
                             const tn_node *from, uint32_t index) {
     char name[96] = "the caller";
     if (from) tn_node_name(from, name, sizeof name);
-    return tn_fail(TN_E_STATE, -1,
-                   "Function %s returned an invalid gradient at index %u - got %s but expected shape "
-                   "compatible with %s",
-                   name, (unsigned)index, tni_shape_text_of(&g->v), tni_shape_text(ndim, shape));
+    return tn_fail(
+        TN_E_STATE, -1,
+        "Function %s returned an invalid gradient at index %u - got %s but expected shape "
+        "compatible with %s",
+        name, (unsigned)index, tni_shape_text_of(&g->v), tni_shape_text(ndim, shape));
 }
 
 /* Sums *g over what was broadcast; its shape is then `shape`. */
@@ -200,8 +201,8 @@ static bool same_strides(const tn_tensor *a, const tn_tensor *b) {
 
 /* The first gradient: taken over where it is ours and lies as the leaf does, else copied. */
 static tn_status first_grad(tn_agmeta *m, const tn_tensor *leaf, tn_tensor **g) {
-    bool lies_right = leaf->v.word & TN_W_DENSE ? same_strides(*g, leaf)
-                                                : ((*g)->v.word & TN_W_CONTIGUOUS) != 0;
+    bool lies_right =
+        leaf->v.word & TN_W_DENSE ? same_strides(*g, leaf) : ((*g)->v.word & TN_W_CONTIGUOUS) != 0;
     if (tni_tls.no_grad && ours(*g) && lies_right) {
         m->grad = *g;
         *g = NULL;

@@ -76,8 +76,7 @@ static tn_status row(check *c, tn_tensor *y, int64_t r, tn_tensor **ret_grads) {
     tn_tensor **grads = calloc((size_t)c->n, sizeof *grads);
     int64_t n = 0;
     tn_status st = one && want && grads ? TN_OK : tn_fail(TN_E_MEMORY, -1, "out of memory");
-    if (st == TN_OK)
-        st = tn_tensor_new(TN_F64, tn_tensor_device(y), y->v.ndim, y->v.shape, &g);
+    if (st == TN_OK) st = tn_tensor_new(TN_F64, tn_tensor_device(y), y->v.ndim, y->v.shape, &g);
     if (st == TN_OK) {
         one[r] = 1.0;
         st = tn_tensor_write(g, one, bytes);
@@ -99,10 +98,11 @@ static tn_status compare(check *c, int64_t k, int64_t i, int64_t r, double have,
     double d = fabs(have - want);
     if (d > c->worst || isnan(d)) c->worst = d;
     if (d <= c->atol + c->rtol * fabs(want)) return TN_OK;
-    return tn_fail(TN_E_STATE, -1,
-                   "Jacobian mismatch for output element %lld with respect to input %lld, element %lld: "
-                   "numerical %.10g, analytical %.10g",
-                   (long long)r, (long long)k, (long long)i, want, have);
+    return tn_fail(
+        TN_E_STATE, -1,
+        "Jacobian mismatch for output element %lld with respect to input %lld, element %lld: "
+        "numerical %.10g, analytical %.10g",
+        (long long)r, (long long)k, (long long)i, want, have);
 }
 
 /* Checks all columns of input k against `jacobian`, its analytical rows. */
@@ -153,7 +153,8 @@ tn_status tn_gradcheck(tn_gradcheck_fn fn, void *ctx, tn_tensor *const *inputs, 
     for (int64_t k = 0; k < n; k++) {
         if (!inputs[k] || !tn_requires_grad(inputs[k])) continue;
         if (tn_view_dtype(&inputs[k]->v) != TN_F64 || !tn_is_leaf(inputs[k]))
-            return tn_fail(TN_E_VALUE, 2, "gradcheck: input %lld must be a float64 leaf", (long long)k);
+            return tn_fail(TN_E_VALUE, 2, "gradcheck: input %lld must be a float64 leaf",
+                           (long long)k);
         any = true;
     }
     if (!any) return tn_fail(TN_E_VALUE, 2, "gradcheck: no input requires a gradient");
@@ -161,8 +162,9 @@ tn_status tn_gradcheck(tn_gradcheck_fn fn, void *ctx, tn_tensor *const *inputs, 
     if (!jacobians) return tn_fail(TN_E_MEMORY, -1, "out of memory");
     tn_status st = values(&c, true, &y, &first);
     if (st == TN_OK && !tn_requires_grad(y))
-        st = tn_fail(TN_E_STATE, -1, "gradcheck: the output does not depend on an input that requires "
-                                     "a gradient");
+        st = tn_fail(TN_E_STATE, -1,
+                     "gradcheck: the output does not depend on an input that requires "
+                     "a gradient");
     if (st == TN_OK) st = run(&c, y, jacobians);
     for (int64_t k = 0; k < n; k++) free(jacobians[k]);
     free(jacobians);

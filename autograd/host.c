@@ -59,7 +59,8 @@ static tn_status check_outputs(const tn_node *n, tn_tensor *const *outputs, int6
                                const uint32_t *flags) {
     for (int64_t i = 0; i < count; i++) {
         tn_tensor *t = outputs[i];
-        if (!t) return tn_fail(TN_E_TYPE, 1, "output %lld of a host function is NULL", (long long)i);
+        if (!t)
+            return tn_fail(TN_E_TYPE, 1, "output %lld of a host function is NULL", (long long)i);
         if (!flags || !(flags[i] & TN_OUTPUT_DIRTY)) continue;
         if (!is_input(n, t))
             return tn_fail(TN_E_STATE, 1, "output %lld was marked dirty but is not an input",

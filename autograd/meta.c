@@ -34,7 +34,8 @@ tn_agmeta *tni_meta(tn_tensor *t) {
 }
 
 static void lock_views(tn_agmeta *m) {
-    while (atomic_exchange_explicit(&m->lock, 1, memory_order_acquire)) {}
+    while (atomic_exchange_explicit(&m->lock, 1, memory_order_acquire)) {
+    }
 }
 static void unlock_views(tn_agmeta *m) { atomic_store_explicit(&m->lock, 0, memory_order_release); }
 
@@ -79,8 +80,7 @@ void tni_meta_mark_views(tn_agmeta *b) {
     lock_views(b);
     for (tn_agmeta *m = b->views; m; m = m->next_view) {
         int32_t category = tn_dtype_category(tn_view_dtype(&m->self->v));
-        if (m->origin != TNI_VIEW_NO_GRAD && category >= TN_CAT_FLOAT)
-            m->self->v.word |= TN_W_GRAD;
+        if (m->origin != TNI_VIEW_NO_GRAD && category >= TN_CAT_FLOAT) m->self->v.word |= TN_W_GRAD;
     }
     unlock_views(b);
 }
@@ -130,8 +130,7 @@ tn_status tn_set_requires_grad(tn_tensor *t, int on) {
     if (!t) return tn_fail(TN_E_TYPE, 0, "the tensor is NULL");
     if (t->flags & TNI_T_STACK) return tn_fail(TN_E_TYPE, 0, "a number cannot require a gradient");
     if (on && tn_dtype_category(tn_view_dtype(&t->v)) < TN_CAT_FLOAT)
-        return tn_fail(TN_E_STATE, 0,
-                       "only Tensors of floating point dtype can require gradients");
+        return tn_fail(TN_E_STATE, 0, "only Tensors of floating point dtype can require gradients");
     if (!tn_is_leaf(t)) {
         if (on) return TN_OK;
         return tn_fail(TN_E_STATE, 0,
@@ -158,23 +157,26 @@ tn_tensor *tn_grad_get(const tn_tensor *t) {
 static tn_status check_grad(const tn_tensor *t, const tn_tensor *grad) {
     if (grad == t) return tn_fail(TN_E_STATE, 1, "can't assign Variable as its own grad");
     if ((grad->v.word ^ t->v.word) & (TN_W_DEVICE | TN_W_INDEX))
-        return tn_fail(TN_E_STATE, 1,
-                       "attempting to assign a gradient on device %s:%d to a tensor on device %s:%d. "
-                       "Please ensure that the gradient and the tensor are on the same device",
-                       tn_device_name(tn_view_device(&grad->v)), (int)tn_view_index(&grad->v),
-                       tn_device_name(tn_view_device(&t->v)), (int)tn_view_index(&t->v));
+        return tn_fail(
+            TN_E_STATE, 1,
+            "attempting to assign a gradient on device %s:%d to a tensor on device %s:%d. "
+            "Please ensure that the gradient and the tensor are on the same device",
+            tn_device_name(tn_view_device(&grad->v)), (int)tn_view_index(&grad->v),
+            tn_device_name(tn_view_device(&t->v)), (int)tn_view_index(&t->v));
     if ((grad->v.word ^ t->v.word) & TN_W_DTYPE)
-        return tn_fail(TN_E_STATE, 1,
-                       "attempting to assign a gradient with dtype '%s' to a tensor with dtype '%s'. "
-                       "The gradient must match the tensor's dtype.",
-                       tn_dtype_name(tn_view_dtype(&grad->v)), tn_dtype_name(tn_view_dtype(&t->v)));
+        return tn_fail(
+            TN_E_STATE, 1,
+            "attempting to assign a gradient with dtype '%s' to a tensor with dtype '%s'. "
+            "The gradient must match the tensor's dtype.",
+            tn_dtype_name(tn_view_dtype(&grad->v)), tn_dtype_name(tn_view_dtype(&t->v)));
     bool same = grad->v.ndim == t->v.ndim;
     for (int32_t i = 0; same && i < t->v.ndim; i++) same = grad->v.shape[i] == t->v.shape[i];
     if (!same)
-        return tn_fail(TN_E_STATE, 1,
-                       "attempting to assign a gradient of size '%s' to a tensor of size '%s'. Please "
-                       "ensure that the gradient and the tensor are the same size",
-                       tni_shape_text_of(&grad->v), tni_shape_text_of(&t->v));
+        return tn_fail(
+            TN_E_STATE, 1,
+            "attempting to assign a gradient of size '%s' to a tensor of size '%s'. Please "
+            "ensure that the gradient and the tensor are the same size",
+            tni_shape_text_of(&grad->v), tni_shape_text_of(&t->v));
     return TN_OK;
 }
 
@@ -203,8 +205,7 @@ tn_status tn_data(tn_tensor *t, tn_tensor **ret_tensor) {
 tn_status tn_detach_(tn_tensor *t) {
     if (!t) return tn_fail(TN_E_TYPE, 0, "the tensor is NULL");
     if (tni_base(t))
-        return tn_fail(TN_E_STATE, 0,
-                       "Can't detach views in-place. Use detach() instead.");
+        return tn_fail(TN_E_STATE, 0, "Can't detach views in-place. Use detach() instead.");
     tni_set_grad_fn(t, NULL, 0);
     t->v.word &= ~TN_W_GRAD;
     return TN_OK;

@@ -26,9 +26,7 @@ int tn_inference_set_enabled(int on) {
     return old;
 }
 
-int tn_anomaly_get(void) {
-    return (tni_tls.detect_anomaly ? 1 : 0) | (tni_agt.check_nan ? 2 : 0);
-}
+int tn_anomaly_get(void) { return (tni_tls.detect_anomaly ? 1 : 0) | (tni_agt.check_nan ? 2 : 0); }
 
 int tn_anomaly_set(int on, int check_nan) {
     int old = tn_anomaly_get();

@@ -8,24 +8,26 @@
 
 /* ---- Versions ----------------------------------------------------------------------------------*/
 
-tn_status tni_check_version(const tn_tensor *t, uint32_t version, const tn_node *maker, uint32_t nr) {
+tn_status tni_check_version(const tn_tensor *t, uint32_t version, const tn_node *maker,
+                            uint32_t nr) {
     char name[96], of[160] = "";
     uint32_t now = tn_tensor_version(t);
     if (TN_LIKELY(now == version)) return TN_OK;
     if (maker)
         snprintf(of, sizeof of, ", which is output %u of %s,", (unsigned)nr,
                  tn_node_short_name(maker, name, sizeof name));
-    return tn_fail(TN_E_STATE, -1,
-                   "one of the variables needed for gradient computation has been modified by an "
-                   "inplace operation: [%sTensor %s]%s is at version %u; expected version %u "
-                   "instead. Hint: %s",
-                   tni_type_text(tn_view_dtype(&t->v)), tni_shape_text_of(&t->v), of, (unsigned)now,
-                   (unsigned)version,
-                   tni_tls.detect_anomaly
-                       ? "the operation named below failed to compute its gradient. The variable in "
-                         "question was changed in there or anywhere later."
-                       : "enable anomaly detection to find the operation that failed to compute its "
-                         "gradient, with autograd.set_detect_anomaly(True).");
+    return tn_fail(
+        TN_E_STATE, -1,
+        "one of the variables needed for gradient computation has been modified by an "
+        "inplace operation: [%sTensor %s]%s is at version %u; expected version %u "
+        "instead. Hint: %s",
+        tni_type_text(tn_view_dtype(&t->v)), tni_shape_text_of(&t->v), of, (unsigned)now,
+        (unsigned)version,
+        tni_tls.detect_anomaly
+            ? "the operation named below failed to compute its gradient. The variable in "
+              "question was changed in there or anywhere later."
+            : "enable anomaly detection to find the operation that failed to compute its "
+              "gradient, with autograd.set_detect_anomaly(True).");
 }
 
 /* ---- Hooks -------------------------------------------------------------------------------------*/

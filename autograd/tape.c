@@ -135,11 +135,12 @@ static inline bool gradient_reads(uint32_t flags, unsigned active) {
 static tn_status save_whole(recorder *r, tn_tensor *t, uint32_t slot, tn_tensor **ret_slot) {
     uint32_t version = tn_tensor_version(t);
     if (TN_UNLIKELY(t->v.word & TN_W_INFERENCE))
-        return tn_fail(TN_E_STATE, -1,
-                       "Inference tensors cannot be saved for backward. Please do not use Tensors "
-                       "created in inference mode in computation tracked by autograd. To work around "
-                       "this, you can make a clone to get a normal tensor and use it in autograd, or "
-                       "use `no_grad()` instead of `inference_mode()`.");
+        return tn_fail(
+            TN_E_STATE, -1,
+            "Inference tensors cannot be saved for backward. Please do not use Tensors "
+            "created in inference mode in computation tracked by autograd. To work around "
+            "this, you can make a clone to get a normal tensor and use it in autograd, or "
+            "use `no_grad()` instead of `inference_mode()`.");
     r->n->flags |= TNI_NODE_HAS_SAVED | TNI_NODE_OWNS;
     if (r->inplace && t->storage == r->out0->storage)
         version--; /* what the gradient needs was there before this call wrote */
@@ -150,7 +151,7 @@ static tn_status save_whole(recorder *r, tn_tensor *t, uint32_t slot, tn_tensor 
 }
 
 static inline tn_status save_input(recorder *r, uint32_t flags, tn_tensor *t, uint32_t edge,
-                            tn_tensor **ret_slot) {
+                                   tn_tensor **ret_slot) {
     if (gradient_reads(flags, r->active)) {
         if (t->flags & TNI_T_STACK) return save_number(r, t, ret_slot);
         if (r->inplace && t == r->out0 && r->original) t = r->original;
@@ -405,7 +406,8 @@ static tn_status record_plain(const tn_op *op, recorder *r, tn_tensor *out) {
     if (!r->active || !tni_is_differentiable(&out->v)) return TN_OK;
     if (r->rc->nspecial) blob += special_bytes(r->rc, from);
     uint32_t versions = op->nin + 1u;
-    tn_node *n = tni_node_new(TNI_NODE_OP, op, op->nin, 1, out->v.ndim, op->args_bytes, versions, blob);
+    tn_node *n =
+        tni_node_new(TNI_NODE_OP, op, op->nin, 1, out->v.ndim, op->args_bytes, versions, blob);
     if (TN_UNLIKELY(!n)) return TN_E_MEMORY;
     r->n = n;
     r->blob = tni_node_blob(n, versions);

@@ -23,9 +23,7 @@ typedef struct tni_edge {
 static inline tn_tensor *tni_key_leaf(uintptr_t to) {
     return to & TNI_LEAF ? (tn_tensor *)(to & ~TNI_LEAF) : NULL;
 }
-static inline tn_node *tni_key_node(uintptr_t to) {
-    return to & TNI_LEAF ? NULL : (tn_node *)to;
-}
+static inline tn_node *tni_key_node(uintptr_t to) { return to & TNI_LEAF ? NULL : (tn_node *)to; }
 void tni_edge_drop(tni_edge *e);
 tni_edge tni_edge_copy(tni_edge e);
 /* Where t's gradient goes; brings the history of views up to date first. */
@@ -81,7 +79,8 @@ struct tn_node {
     tni_extra *extra; /* hooks, packed tensors, anomaly text; NULL until something needs it */
     tn_node *next;    /* in a free list, or among the nodes that are being freed */
     uint32_t metas_at, args_at, versions_at;
-    uint32_t owned; /* of a plain operator: bit i, input i is kept in the arguments; bit 8, the output */
+    uint32_t
+        owned; /* of a plain operator: bit i, input i is kept in the arguments; bit 8, the output */
 };
 _Static_assert(sizeof(tn_node) == 64, "a node's head is one cache line");
 
@@ -93,12 +92,8 @@ typedef struct tni_out {
     int64_t shape[];
 } tni_out;
 
-static inline void *tni_node_at(const tn_node *n, uint32_t at) {
-    return (char *)(uintptr_t)n + at;
-}
-static inline tni_edge *tni_node_edges(const tn_node *n) {
-    return tni_node_at(n, sizeof(tn_node));
-}
+static inline void *tni_node_at(const tn_node *n, uint32_t at) { return (char *)(uintptr_t)n + at; }
+static inline tni_edge *tni_node_edges(const tn_node *n) { return tni_node_at(n, sizeof(tn_node)); }
 static inline void *tni_node_args(const tn_node *n) { return tni_node_at(n, n->args_at); }
 tni_out *tni_host_outs(const tn_node *n);
 static inline tni_out *tni_node_out(const tn_node *n, uint32_t i) {
@@ -126,7 +121,7 @@ tn_status tni_node_apply(tn_node *n, tn_tensor **g, uint64_t needs, tn_tensor **
 typedef struct tni_host {
     tn_host_node cb;
     char name[64];
-    tni_out *outs;            /* owned: what is known of the outputs, once there are any */
+    tni_out *outs;             /* owned: what is known of the outputs, once there are any */
     const tn_tensor *inputs[]; /* as many as edges, only to be compared with; until the finish */
 } tni_host;
 tn_status tni_host_apply(tn_node *n, tn_tensor **g, uint64_t needs, tn_tensor **ret);
@@ -148,7 +143,7 @@ tn_status tni_op_apply(tn_node *n, tn_node *owner, tn_tensor **g, uint64_t needs
 
 enum tni_hook_kind { TNI_HOOK_TENSOR, TNI_HOOK_LEAF, TNI_HOOK_PRE, TNI_HOOK_POST };
 struct tn_hook {
-    _Atomic uint32_t refs; /* the list, the handle, a pass that is about to run it */
+    _Atomic uint32_t refs;    /* the list, the handle, a pass that is about to run it */
     int32_t removed, running; /* under the lock */
     int32_t kind;
     uint32_t nr; /* which output, for TNI_HOOK_TENSOR on a node */
@@ -207,13 +202,13 @@ void tni_ag_lock(void);
 void tni_ag_unlock(void);
 
 /* ---- Saved tensors of the thread's hooks (saved.c) ---------------------------------------------*/
-tni_hook_set *tni_saved_hooks_active(void);
 /* Packs t into n's list. */
 tn_status tni_pack(tn_node *n, tni_hook_set *hooks, tn_tensor *t, uint32_t slot);
 tn_status tni_unpack(const tni_packed_tensor *p, tn_tensor **ret_tensor);
 void tni_packed_drop(tni_packed_tensor *p);
 /* TN_E_STATE in PyTorch's words when t's version is not the one that was saved. */
-tn_status tni_check_version(const tn_tensor *t, uint32_t version, const tn_node *maker, uint32_t nr);
+tn_status tni_check_version(const tn_tensor *t, uint32_t version, const tn_node *maker,
+                            uint32_t nr);
 
 /* ---- What a tensor carries ---------------------------------------------------------------------*/
 
@@ -223,12 +218,12 @@ enum tni_view_origin {
     TNI_VIEW_MULTIPLE, /* one of several results */
 };
 struct tn_agmeta {
-    tn_tensor *grad; /* owned */
-    tni_cell *cell;  /* owned; set by tn_retain_grad */
-    tn_node *cell_node; /* owned: where the cell hangs */
-    tn_hook *hooks;  /* of a leaf */
-    tn_tensor *base; /* owned; the root that this tensor is a view of */
-    tn_tensor *self; /* the tensor; not owned */
+    tn_tensor *grad;      /* owned */
+    tni_cell *cell;       /* owned; set by tn_retain_grad */
+    tn_node *cell_node;   /* owned: where the cell hangs */
+    tn_hook *hooks;       /* of a leaf */
+    tn_tensor *base;      /* owned; the root that this tensor is a view of */
+    tn_tensor *self;      /* the tensor; not owned */
     tn_agmeta *views;     /* of a base: its views */
     tn_agmeta *next_view; /* of a view: its place in the base's list */
     tn_agmeta **link;

@@ -91,12 +91,13 @@ tn_status tni_view_refresh(tn_tensor *t) {
 static tn_status check_origin(tn_tensor *view) {
     char name[96];
     if (view->meta->origin == TNI_VIEW_NO_GRAD)
-        return tn_fail(TN_E_STATE, -1,
-                       "A view was created in no_grad mode and is being modified inplace with grad "
-                       "mode enabled. Given that this use case is ambiguous and error-prone, it is "
-                       "forbidden. You can clarify your code by moving both the view and the inplace "
-                       "either both inside the no_grad block (if you don't want the inplace to be "
-                       "tracked) or both outside (if you want the inplace to be tracked).");
+        return tn_fail(
+            TN_E_STATE, -1,
+            "A view was created in no_grad mode and is being modified inplace with grad "
+            "mode enabled. Given that this use case is ambiguous and error-prone, it is "
+            "forbidden. You can clarify your code by moving both the view and the inplace "
+            "either both inside the no_grad block (if you don't want the inplace to be "
+            "tracked) or both outside (if you want the inplace to be tracked).");
     if (view->meta->origin == TNI_VIEW_MULTIPLE) {
         if (view->grad_fn)
             tn_node_short_name(view->grad_fn, name, sizeof name);
@@ -140,8 +141,15 @@ tn_status tni_check_inplace(const tn_op *op, const void *args, tn_tensor *out) {
                            "in-place operation.");
     }
     if ((out->v.word & TN_W_GRAD) && tn_is_leaf(out))
-        return tn_fail(TN_E_STATE, -1,
-                       "a leaf Variable that requires grad is being used in an in-place operation.");
+        return tn_fail(
+            TN_E_STATE, -1,
+            "a leaf Variable that requires grad is being used in an in-place operation.");
+    /* nothing would be recorded, and the old history would stand for the new values */
+    if (!op->grad && op->info.kind != TN_OP_COMPOSITE && (out->v.word & TN_W_GRAD))
+        return tn_fail(
+            TN_E_STATE, -1,
+            "%s has no gradient, so it cannot change a tensor that requires one in place",
+            op->info.name);
     if (op->grad && needs_original(op, args)) {
         uint32_t no_grad = tni_tls.no_grad;
         tni_tls.no_grad = 1;
@@ -225,9 +233,10 @@ tn_status tni_slices_history(tn_node *n, tn_tensor *t) {
     const tni_slices *s = tni_node_args(n);
     tn_tensor *base;
     if ((s->base->v.word ^ t->v.word) & TN_W_DTYPE)
-        return tn_fail(TN_E_UNSUPPORTED, -1,
-                       "the second derivative of a change in place is not known where the view reads "
-                       "the tensor as another dtype");
+        return tn_fail(
+            TN_E_UNSUPPORTED, -1,
+            "the second derivative of a change in place is not known where the view reads "
+            "the tensor as another dtype");
     TN_TRY(geometry(s->base, &base));
     tni_set_grad_fn(base, n, 0);
     tn_status st = record_window(base, 0, t, s->offset);
@@ -245,8 +254,8 @@ static tn_status part(const tni_slices *s, tn_tensor *whole, tn_tensor **ret_par
                             ret_part);
     tn_tensor *from;
     TN_TRY(reinterpret(whole, tn_view_dtype(v), &from));
-    tn_status st = tn_as_strided(from, tn_ints_of(v->shape, v->ndim), tn_ints_of(v->strides, v->ndim),
-                                 tn_some_int(s->offset), ret_part);
+    tn_status st = tn_as_strided(from, tn_ints_of(v->shape, v->ndim),
+                                 tn_ints_of(v->strides, v->ndim), tn_some_int(s->offset), ret_part);
     tn_tensor_unref(&from);
     return st;
 }

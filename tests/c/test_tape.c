@@ -67,7 +67,7 @@ static void expect(const tn_tensor *t, int64_t n, const float *want) {
         if (fabsf(have[i] - want[i]) > 1e-5f * (1.0f + fabsf(want[i])))
             fail_msg("element %d: %g instead of %g", (int)i, (double)have[i], (double)want[i]);
 }
-#define EXPECT(t, ...)                                                                           \
+#define EXPECT(t, ...)                                                                             \
     expect(t, (int64_t)(sizeof((float[]){__VA_ARGS__}) / sizeof(float)), (float[]){__VA_ARGS__})
 
 static void expect_failure(tn_status st, tn_status code, const char *words) {
@@ -235,8 +235,10 @@ static void test_messages(void **state) {
                    "Trying to backward through the graph a second time");
     tn_tensor *ints = NULL;
     OK(tn_tensor_from_data(TN_I64, 0, NULL, &(int64_t){1}, &ints));
-    expect_failure(tn_set_requires_grad(ints, 1), TN_E_STATE, "only Tensors of floating point dtype");
-    expect_failure(tn_set_requires_grad(y, 0), TN_E_STATE, "you can only change requires_grad flags");
+    expect_failure(tn_set_requires_grad(ints, 1), TN_E_STATE,
+                   "only Tensors of floating point dtype");
+    expect_failure(tn_set_requires_grad(y, 0), TN_E_STATE,
+                   "you can only change requires_grad flags");
     drop(a, b, y, s);
     tn_tensor_unref(&ints);
 }
@@ -270,6 +272,15 @@ static void test_inplace(void **state) {
     EXPECT(tn_grad_get(a), 6, 8);
     EXPECT(tn_grad_get(b), 2, 4);
     drop(a, b, y, s);
+}
+
+static void test_inplace_without_gradient(void **state) {
+    tn_scalar_box box;
+    (void)state;
+    tn_tensor *a = leaf(2, (float[]){1, 2}), *y = mul(a, a);
+    expect_failure(tn_gt_(y, number(&box, 1.5)), TN_E_STATE, "gt has no gradient");
+    EXPECT(y, 1, 4);
+    drop(a, y, NULL, NULL);
 }
 
 static void test_inplace_on_view(void **state) {
@@ -394,7 +405,8 @@ static void test_threads_share_a_leaf(void **state) {
     pthread_t threads[2];
     (void)state;
     tn_tensor *a = leaf(2, (float[]){1, 2});
-    for (int i = 0; i < 2; i++) assert_int_equal(pthread_create(&threads[i], NULL, many_passes, a), 0);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, many_passes, a), 0);
     for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
     EXPECT(tn_grad_get(a), 800, 1600);
     tn_tensor_unref(&a);
@@ -473,8 +485,8 @@ static tn_status see_grads(void *ctx, tn_tensor *const *grads, int64_t n, tn_ten
     return tn_add(grads[0], grads[0], tn_scalar_int(1), &ret[0]);
 }
 
-static tn_status see_results(void *ctx, tn_tensor *const *results, int64_t n, tn_tensor *const *grads,
-                             int64_t m, tn_tensor **ret) {
+static tn_status see_results(void *ctx, tn_tensor *const *results, int64_t n,
+                             tn_tensor *const *grads, int64_t m, tn_tensor **ret) {
     ((counter *)ctx)->calls++;
     assert_int_equal(n, 2);
     assert_int_equal(m, 1);
@@ -643,7 +655,8 @@ static void test_anomaly(void **state) {
     z = mul(y, number(&box, 0.0)); /* 0 * inf */
     s = total(z);
     tn_status st = tn_backward(&s, NULL, 1, NULL, 0, 0, 0);
-    expect_failure(st, TN_E_STATE, "Function 'SqrtBackward0' returned nan values in its 0th output");
+    expect_failure(st, TN_E_STATE,
+                   "Function 'SqrtBackward0' returned nan values in its 0th output");
     expect_failure(st, TN_E_STATE, "model.py:42");
     tn_anomaly_set(0, 0);
     hooks.where = NULL;
@@ -700,6 +713,7 @@ int main(void) {
         cmocka_unit_test(test_messages),
         cmocka_unit_test(test_version),
         cmocka_unit_test(test_inplace),
+        cmocka_unit_test(test_inplace_without_gradient),
         cmocka_unit_test(test_inplace_on_view),
         cmocka_unit_test(test_view_of_plain_base),
         cmocka_unit_test(test_view_of_leaf),
