@@ -89,7 +89,7 @@ tn_status tni_view_refresh(tn_tensor *t) {
 /* ---- Before a change in place ------------------------------------------------------------------*/
 
 static tn_status check_origin(tn_tensor *view) {
-    char name[96];
+    char name[96] = "a function";
     if (view->meta->origin == TNI_VIEW_NO_GRAD)
         return tn_fail(
             TN_E_STATE, -1,
@@ -99,10 +99,8 @@ static tn_status check_origin(tn_tensor *view) {
             "either both inside the no_grad block (if you don't want the inplace to be "
             "tracked) or both outside (if you want the inplace to be tracked).");
     if (view->meta->origin == TNI_VIEW_MULTIPLE) {
-        if (view->grad_fn)
-            tn_node_short_name(view->grad_fn, name, sizeof name);
-        else
-            strcpy(name, "a function");
+        tn_node_short_name(view->grad_fn, name,
+                           sizeof name); /* leaves it alone where there is none */
         return tn_fail(TN_E_STATE, -1,
                        "Output %u of %s is a view and is being modified inplace. This view is the "
                        "output of a function that returns multiple views. Such functions do not "
