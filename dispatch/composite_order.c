@@ -84,26 +84,29 @@ static tn_status check_search(const tn_searchsorted_args *a, bool *ret_right) {
                            "torch.searchsorted(): side can only be 'left' or 'right' but got %s",
                            a->side);
         if (!right && a->right)
-            return tn_fail(TN_E_STATE, 4,
-                           "torch.searchsorted(): side and right can't be set to opposites, got side "
-                           "of left while right was True");
+            return tn_fail(
+                TN_E_STATE, 4,
+                "torch.searchsorted(): side and right can't be set to opposites, got side "
+                "of left while right was True");
         *ret_right = right;
     }
     bool fits = seq->ndim == 1 || seq->ndim == x->ndim;
     for (int32_t d = 0; fits && seq->ndim > 1 && d + 1 < seq->ndim; d++)
         fits = seq->shape[d] == x->shape[d];
     if (seq->ndim == 0 || !fits)
-        return tn_fail(TN_E_SHAPE, 0,
-                       "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 "
-                       "dimensions of boundaries tensor and input value tensor must match, but we got "
-                       "boundaries tensor %s and input value tensor %s",
-                       tni_shape_text_of(seq), tni_shape_text_of(x));
+        return tn_fail(
+            TN_E_SHAPE, 0,
+            "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 "
+            "dimensions of boundaries tensor and input value tensor must match, but we got "
+            "boundaries tensor %s and input value tensor %s",
+            tni_shape_text_of(seq), tni_shape_text_of(x));
     return TN_OK;
 }
 
 tn_status tni_composite_searchsorted(const void *args, tn_tensor **rets) {
     const tn_searchsorted_args *a = args;
-    tn_tensor *seq = tn_tensor_ref(tni_t(a->sorted_sequence)), *next = NULL, *x = NULL, *found = NULL;
+    tn_tensor *seq = tn_tensor_ref(tni_t(a->sorted_sequence)), *next = NULL, *x = NULL,
+              *found = NULL;
     bool right = false;
     tn_status st = check_search(a, &right);
     if (st) goto out;

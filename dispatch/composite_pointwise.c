@@ -27,9 +27,9 @@ tn_status tni_composite_div(const void *args, tn_tensor **rets) {
         tn__trunc_divide_args t = {.input = a->input, .other = a->other, .out = a->out};
         return call(TNI_OP__trunc_divide, &t, rets);
     }
-    return tn_fail(TN_E_STATE, 2,
-                   "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '%s'",
-                   mode);
+    return tn_fail(
+        TN_E_STATE, 2,
+        "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '%s'", mode);
 }
 
 tn_status tni_composite_gelu(const void *args, tn_tensor **rets) {
@@ -77,15 +77,11 @@ tn_status tni_composite_clamp_tensor(const void *args, tn_tensor **rets) {
 /* The largest finite number of a floating dtype. */
 static double largest(int32_t dtype) {
     switch (dtype) {
-    case TN_F16:
-        return 65504.0;
-    case TN_BF16:
-        return 0x1.fep127;
+    case TN_F16: return 65504.0;
+    case TN_BF16: return 0x1.fep127;
     case TN_F32:
-    case TN_C64:
-        return (double)FLT_MAX;
-    default:
-        return DBL_MAX;
+    case TN_C64: return (double)FLT_MAX;
+    default: return DBL_MAX;
     }
 }
 

@@ -78,7 +78,8 @@ static tn_status has_zero(tn_tensor *t, bool *ret) {
  * products, along dim or over the flattened tensor. */
 tn_status tni_composite__prod_backward(const void *args, tn_tensor **rets) {
     const tn__prod_backward_args *a = args;
-    tn_tensor *x = tni_t(a->input), *g = NULL, *r = NULL, *flat = NULL, *others = NULL, *back = NULL;
+    tn_tensor *x = tni_t(a->input), *g = NULL, *r = NULL, *flat = NULL, *others = NULL,
+              *back = NULL;
     tn_ints size = tni_shape_ints(x);
     bool zero = false;
     tn_status st = tn__expand_reduced(tni_t(a->grad), size, a->dim, a->keepdim, &g);
@@ -118,7 +119,8 @@ tn_status tni_composite__scatter_reduced(const void *args, tn_tensor **rets) {
         rets[0] = tn_tensor_ref(tni_t(a->grad));
         return TN_OK;
     }
-    if (a->keepdim) return tn__gather_backward(tni_t(a->grad), a->size, a->dim, tni_t(a->indices), rets);
+    if (a->keepdim)
+        return tn__gather_backward(tni_t(a->grad), a->size, a->dim, tni_t(a->indices), rets);
     tn_status st = tn_unsqueeze(tni_t(a->grad), a->dim, &g);
     if (st == TN_OK) st = tn_unsqueeze(tni_t(a->indices), a->dim, &index);
     if (st == TN_OK) st = tn__gather_backward(g, a->size, a->dim, index, rets);
@@ -131,10 +133,11 @@ tn_status tni_composite__scatter_reduced(const void *args, tn_tensor **rets) {
 
 static tn_status check_some(const char *name, const tn_view *v) {
     if (v->numel > 0) return TN_OK;
-    return tn_fail(TN_E_STATE, 0,
-                   "%s(): Expected reduction dim to be specified for input.numel() == 0. Specify the "
-                   "reduction dim with the 'dim' argument.",
-                   name);
+    return tn_fail(
+        TN_E_STATE, 0,
+        "%s(): Expected reduction dim to be specified for input.numel() == 0. Specify the "
+        "reduction dim with the 'dim' argument.",
+        name);
 }
 
 tn_status tni_composite_max(const void *args, tn_tensor **rets) {
@@ -212,13 +215,12 @@ static tn_status spread_and_mean(const tn_view *v, tn_ints dim, double correctio
     return both(st, spread, mean, rets);
 }
 
-static double correction_of(const tn_scalar *s) {
-    return s->kind == TN_SCALAR_NONE ? 1.0 : s->re;
-}
+static double correction_of(const tn_scalar *s) { return s->kind == TN_SCALAR_NONE ? 1.0 : s->re; }
 
 tn_status tni_composite_var_mean(const void *args, tn_tensor **rets) {
     const tn_var_mean_args *a = args;
-    return spread_and_mean(a->input, a->dim, correction_of(&a->correction), a->keepdim, false, rets);
+    return spread_and_mean(a->input, a->dim, correction_of(&a->correction), a->keepdim, false,
+                           rets);
 }
 
 tn_status tni_composite_var_mean_dim(const void *args, tn_tensor **rets) {
@@ -242,10 +244,11 @@ tn_status tni_composite_linalg_vector_norm(const void *args, tn_tensor **rets) {
     const tn_linalg_vector_norm_args *a = args;
     tn_tensor *x = NULL;
     if (tn_dtype_category(tn_view_dtype(a->input)) < TN_CAT_FLOAT)
-        return tn_fail(TN_E_DTYPE, 0,
-                       "linalg.vector_norm: Expected a floating point or complex tensor as input. Got "
-                       "%s",
-                       tni_type_text(tn_view_dtype(a->input)));
+        return tn_fail(
+            TN_E_DTYPE, 0,
+            "linalg.vector_norm: Expected a floating point or complex tensor as input. Got "
+            "%s",
+            tni_type_text(tn_view_dtype(a->input)));
     TN_TRY(tn__move(tni_t(a->input), a->dtype, -1, &x));
     tn_status st = tn__vector_norm(x, a->ord.re, a->dim, a->keepdim, rets);
     tn_tensor_unref(&x);
@@ -270,8 +273,8 @@ tn_status tni_composite_norm_str(const void *args, tn_tensor **rets) {
     if (!a->p || strcmp(a->p, "fro") != 0)
         return tn_fail(TN_E_UNSUPPORTED, 1, "norm: only the norm 'fro' has a name, got '%s'",
                        a->p ? a->p : "None");
-    return tn_linalg_vector_norm(tni_t(a->input), tn_scalar_float(2.0), a->dim, a->keepdim, a->dtype,
-                                 rets);
+    return tn_linalg_vector_norm(tni_t(a->input), tn_scalar_float(2.0), a->dim, a->keepdim,
+                                 a->dtype, rets);
 }
 
 tn_status tni_composite_equal(const void *args, tn_tensor **rets) {

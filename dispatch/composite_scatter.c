@@ -94,14 +94,24 @@ static tn_status reduction_of(const char *text, int *ret) {
                    text ? text : "None");
 }
 
+/* t with `zeros` (or all zeros of t when NULL) replaced by ones. */
+static tn_status without_zeros(tn_tensor *t, tn_tensor *zeros, tn_tensor **ret) {
+    tn_scalar_box one;
+    tn_tensor *is_zero = NULL;
+    tn_status st = zeros ? TN_OK : tn_eq_scalar(t, tn_scalar_int(0), &is_zero);
+    tn_tensor *mask = zeros ? zeros : is_zero;
+    if (st == TN_OK) st = tn_masked_fill(t, mask, tn_scalar_box_init(&one, tn_scalar_int(1)), ret);
+    tn_tensor_unref(&is_zero);
+    return st;
+}
+
 /* How many elements meet at every place of self; places without any count as one. */
 static tn_status counts(tn_tensor *self, int64_t dim, tn_tensor *index, bool include_self,
                         tn_tensor **ret) {
     tn_tensor *n = NULL, *same = NULL;
     tn_status st = tn_full_like(self, tn_scalar_int(include_self), -1, -1, TN_FORMAT_PRESERVE, &n);
     if (st == TN_OK) st = scatter_value(n, dim, index, tn_scalar_int(1), ADD, &same);
-    tn_scalar_box one;
-    if (st == TN_OK) st = tn_clamp_min(n, tn_scalar_box_init(&one, tn_scalar_int(1)), ret);
+    if (st == TN_OK) st = without_zeros(n, NULL, ret);
     tn_tensor_unref(&n);
     tn_tensor_unref(&same);
     return st;
@@ -177,17 +187,6 @@ out:
     return st;
 }
 
-/* t with `zeros` (or all zeros of t when NULL) replaced by ones. */
-static tn_status without_zeros(tn_tensor *t, tn_tensor *zeros, tn_tensor **ret) {
-    tn_scalar_box one;
-    tn_tensor *is_zero = NULL;
-    tn_status st = zeros ? TN_OK : tn_eq_scalar(t, tn_scalar_int(0), &is_zero);
-    tn_tensor *mask = zeros ? zeros : is_zero;
-    if (st == TN_OK) st = tn_masked_fill(t, mask, tn_scalar_box_init(&one, tn_scalar_int(1)), ret);
-    tn_tensor_unref(&is_zero);
-    return st;
-}
-
 /* d(product)/d(self): the product with self taken as 1 where it is 0, divided by self. */
 static tn_status prod_backward_self(const tn__scatter_reduce_backward_args *a, tn_tensor **rets) {
     tn_tensor *filled = NULL, *product = NULL, *scaled = NULL;
@@ -209,7 +208,8 @@ out:
  * product divided by the element. */
 static tn_status prod_backward_src(const tn__scatter_reduce_backward_args *a, tn_tensor **rets) {
     tn_tensor *input = tni_t(a->input), *index = tni_t(a->index), *src = tni_t(a->src);
-    tn_tensor *zero = NULL, *zero_n = NULL, *blank = NULL, *sums = NULL, *met = NULL, *lonely = NULL;
+    tn_tensor *zero = NULL, *zero_n = NULL, *blank = NULL, *sums = NULL, *met = NULL,
+              *lonely = NULL;
     tn_tensor *alone = NULL, *filled = NULL, *others = NULL, *others_at = NULL, *g_at = NULL;
     tn_tensor *with_zero = NULL, *gr = NULL, *gr_at = NULL, *no_zero = NULL, *usual = NULL;
     tn_status st = tn_eq_scalar(src, tn_scalar_int(0), &zero);
@@ -356,10 +356,10 @@ tn_status tni_composite_one_hot(const void *args, tn_tensor **rets) {
     tn_tensor *x = tni_t(a->tensor), *blank = NULL, *index = NULL;
     int64_t shape[TN_MAX_DIMS], low = 0, high = -1, classes = a->num_classes;
     if (tn_tensor_dtype(x) != TN_I64)
-        return tn_fail(TN_E_DTYPE, 0, "one_hot is only applicable to index tensor of type LongTensor.");
+        return tn_fail(TN_E_DTYPE, 0,
+                       "one_hot is only applicable to index tensor of type LongTensor.");
     if (x->v.numel == 0 && classes <= 0)
-        return tn_fail(TN_E_SHAPE, 1,
-                       "Can not infer total number of classes from empty tensor.");
+        return tn_fail(TN_E_SHAPE, 1, "Can not infer total number of classes from empty tensor.");
     if (x->v.ndim >= TN_MAX_DIMS)
         return tn_fail(TN_E_VALUE, 0, "a tensor has at most %d dimensions", TN_MAX_DIMS);
     if (x->v.numel) TN_TRY(extent(x, &low, &high));
@@ -418,7 +418,8 @@ tn_status tni_composite_histc(const void *args, tn_tensor **rets) {
     tn_scalar low = a->min, high = a->max;
     tn_scalar_box b1, b2;
     if (a->bins <= 0)
-        return tn_fail(TN_E_STATE, 1, "torch.histc(): bins must be > 0, got %lld", (long long)a->bins);
+        return tn_fail(TN_E_STATE, 1, "torch.histc(): bins must be > 0, got %lld",
+                       (long long)a->bins);
     tn_status st = tn_reshape(x, TN_INTS(-1), &flat);
     if (st) goto out;
     if (low.re == high.re && x->v.numel) {
@@ -472,7 +473,8 @@ out:
  * are <= a place is the element that stands there. */
 tn_status tni_composite_repeat_interleave_counts(const void *args, tn_tensor **rets) {
     const tn_repeat_interleave_counts_args *a = args;
-    tn_tensor *repeats = tni_t(a->repeats), *wide = NULL, *sums = NULL, *last = NULL, *places = NULL;
+    tn_tensor *repeats = tni_t(a->repeats), *wide = NULL, *sums = NULL, *last = NULL,
+              *places = NULL;
     tn_scalar total = {0};
     int64_t low = 0, high = 0;
     int32_t dtype = tn_tensor_dtype(repeats);
@@ -494,7 +496,8 @@ tn_status tni_composite_repeat_interleave_counts(const void *args, tn_tensor **r
         st = tn_fail(TN_E_STATE, 1, "allocated size does not match required size");
         goto out;
     }
-    st = tn_arange(tn_scalar_int(total.i), TN_I64, (int64_t)device.slot << 8 | device.index, &places);
+    st = tn_arange(tn_scalar_int(total.i), TN_I64, (int64_t)device.slot << 8 | device.index,
+                   &places);
     if (st) goto out;
     st = tn__searchsorted(sums, places, 1, rets);
 out:
@@ -524,10 +527,11 @@ tn_status tni_composite_repeat_interleave_tensor(const void *args, tn_tensor **r
         counts_of = tn_tensor_ref(tni_t(a->repeats));
     if (st) goto out;
     if (counts_of->v.ndim == 1 && counts_of->v.numel != size) {
-        st = tn_fail(TN_E_SHAPE, 1,
-                     "repeats must have the same size as input along dim, but got repeats.size(0) = "
-                     "%lld and input.size(%lld) = %lld",
-                     (long long)counts_of->v.numel, (long long)dim, (long long)size);
+        st =
+            tn_fail(TN_E_SHAPE, 1,
+                    "repeats must have the same size as input along dim, but got repeats.size(0) = "
+                    "%lld and input.size(%lld) = %lld",
+                    (long long)counts_of->v.numel, (long long)dim, (long long)size);
         goto out;
     }
     if ((st = tn_repeat_interleave_counts(counts_of, a->output_size, &index))) goto out;

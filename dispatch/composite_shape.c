@@ -34,7 +34,8 @@ tn_status tni_composite_flatten(const void *args, tn_tensor **rets) {
     const tn_view *v = a->input;
     int64_t shape[TN_MAX_DIMS], n = 0, run = 1;
     if (a->start_dim > a->end_dim)
-        return tn_fail(TN_E_SHAPE, 1, "flatten() has invalid args: start_dim cannot come after end_dim");
+        return tn_fail(TN_E_SHAPE, 1,
+                       "flatten() has invalid args: start_dim cannot come after end_dim");
     if (v->ndim == 0) return reshaped(tni_t(v), TN_INTS(1), rets);
     if (a->start_dim == a->end_dim) {
         rets[0] = tn_tensor_ref(tni_t(v));
@@ -58,11 +59,11 @@ tn_status tni_composite_unflatten(const void *args, tn_tensor **rets) {
     if (a->sizes.n + v->ndim - 1 > TN_MAX_DIMS)
         return tn_fail(TN_E_VALUE, 2, "a tensor has at most %d dimensions", TN_MAX_DIMS);
     if (tni_infer_sizes(a->sizes, whole, parts) != TN_OK)
-        return tn_fail(TN_E_SHAPE, 2,
-                       "unflatten: Provided sizes %s don't multiply up to the size of dim %lld (%lld) "
-                       "in the input tensor",
-                       tni_shape_text((int32_t)a->sizes.n, a->sizes.v), (long long)a->dim,
-                       (long long)whole);
+        return tn_fail(
+            TN_E_SHAPE, 2,
+            "unflatten: Provided sizes %s don't multiply up to the size of dim %lld (%lld) "
+            "in the input tensor",
+            tni_shape_text((int32_t)a->sizes.n, a->sizes.v), (long long)a->dim, (long long)whole);
     int64_t n = 0;
     for (int32_t i = 0; i < (v->ndim ? v->ndim : 1); i++) {
         if (i != a->dim) shape[n++] = v->shape[i];
@@ -105,19 +106,22 @@ tn_status tni_composite_movedim(const void *args, tn_tensor **rets) {
     int64_t order[TN_MAX_DIMS];
     uint64_t from = 0, to = 0;
     if (a->source.n != a->destination.n)
-        return tn_fail(TN_E_SHAPE, 1,
-                       "movedim: Invalid source or destination dims: source (%s dims) should contain "
-                       "the same number of dims as destination (%s dims)",
-                       tni_shape_text((int32_t)a->source.n, a->source.v),
-                       tni_shape_text((int32_t)a->destination.n, a->destination.v));
+        return tn_fail(
+            TN_E_SHAPE, 1,
+            "movedim: Invalid source or destination dims: source (%s dims) should contain "
+            "the same number of dims as destination (%s dims)",
+            tni_shape_text((int32_t)a->source.n, a->source.v),
+            tni_shape_text((int32_t)a->destination.n, a->destination.v));
     for (int64_t i = 0; i < a->source.n; i++) {
         int64_t s = 0, d = 0;
         TN_TRY(tni_wrap_dim(a->source.v[i], ndim, &s));
         TN_TRY(tni_wrap_dim(a->destination.v[i], ndim, &d));
-        if (from >> s & 1u) return tn_fail(TN_E_SHAPE, 1, "movedim: repeated dim in `source` (%s)",
-                                           tni_shape_text((int32_t)a->source.n, a->source.v));
-        if (to >> d & 1u) return tn_fail(TN_E_SHAPE, 2, "movedim: repeated dim in `destination` (%s)",
-                                         tni_shape_text((int32_t)a->destination.n, a->destination.v));
+        if (from >> s & 1u)
+            return tn_fail(TN_E_SHAPE, 1, "movedim: repeated dim in `source` (%s)",
+                           tni_shape_text((int32_t)a->source.n, a->source.v));
+        if (to >> d & 1u)
+            return tn_fail(TN_E_SHAPE, 2, "movedim: repeated dim in `destination` (%s)",
+                           tni_shape_text((int32_t)a->destination.n, a->destination.v));
         from |= UINT64_C(1) << s;
         to |= UINT64_C(1) << d;
         order[d] = s;
@@ -212,7 +216,8 @@ tn_status tni_composite_narrow(const void *args, tn_tensor **rets) {
     const tn_narrow_args *a = args;
     const tn_view *v = a->input;
     int64_t start = a->start;
-    if (v->ndim == 0) return tn_fail(TN_E_SHAPE, 0, "narrow() cannot be applied to a 0-dim tensor.");
+    if (v->ndim == 0)
+        return tn_fail(TN_E_SHAPE, 0, "narrow() cannot be applied to a 0-dim tensor.");
     int64_t size = v->shape[a->dim];
     if (a->length < 0) return tn_fail(TN_E_SHAPE, 3, "narrow(): length must be non-negative.");
     if (start < -size || start > size)
@@ -229,8 +234,8 @@ tn_status tni_composite_narrow(const void *args, tn_tensor **rets) {
 /* Splits v into n parts. Takes `sizes`, which came from malloc. */
 static tn_status split_into(const tn_view *v, int64_t n, int64_t *sizes, int64_t dim,
                             tn_tensor **rets) {
-    tn_status st = tn_split_with_sizes(tni_t(v), tn_ints_of(sizes, n), dim,
-                                       (tn_tensor_list *)(void *)rets);
+    tn_status st =
+        tn_split_with_sizes(tni_t(v), tn_ints_of(sizes, n), dim, (tn_tensor_list *)(void *)rets);
     free(sizes);
     return st;
 }
@@ -247,12 +252,14 @@ static tn_status split_by(const tn_view *v, int64_t each, int64_t dim, tn_tensor
         return tn_fail(TN_E_SHAPE, 0, "split expects at least a 1-dimensional tensor");
     int64_t size = v->shape[dim];
     if (each < 0)
-        return tn_fail(TN_E_SHAPE, 1, "split expects split_size be non-negative, but got split_size=%lld",
+        return tn_fail(TN_E_SHAPE, 1,
+                       "split expects split_size be non-negative, but got split_size=%lld",
                        (long long)each);
     if (each == 0 && size != 0)
-        return tn_fail(TN_E_SHAPE, 1,
-                       "split_size can only be 0 if dimension size is 0, but got dimension size of %lld",
-                       (long long)size);
+        return tn_fail(
+            TN_E_SHAPE, 1,
+            "split_size can only be 0 if dimension size is 0, but got dimension size of %lld",
+            (long long)size);
     int64_t n = each == 0 || size == 0 ? 1 : (size - 1) / each + 1;
     TN_TRY(new_sizes(n, &sizes));
     for (int64_t i = 0; i < n; i++) sizes[i] = i + 1 < n ? each : size - each * (n - 1);
@@ -301,10 +308,11 @@ tn_status tni_composite_chunk(const void *args, tn_tensor **rets) {
 
 static tn_status tensor_split_check(const tn_view *v) {
     if (v->ndim > 0) return TN_OK;
-    return tn_fail(TN_E_SHAPE, 0,
-                   "tensor_split expected at least a 1-dimensional tensor, but got a tensor with %d "
-                   "dims",
-                   (int)v->ndim);
+    return tn_fail(
+        TN_E_SHAPE, 0,
+        "tensor_split expected at least a 1-dimensional tensor, but got a tensor with %d "
+        "dims",
+        (int)v->ndim);
 }
 
 tn_status tni_composite_tensor_split(const void *args, tn_tensor **rets) {
@@ -312,7 +320,8 @@ tn_status tni_composite_tensor_split(const void *args, tn_tensor **rets) {
     int64_t n = a->indices_or_sections, *sizes;
     TN_TRY(tensor_split_check(a->input));
     if (n <= 0)
-        return tn_fail(TN_E_SHAPE, 1, "number of sections must be larger than 0, got %lld", (long long)n);
+        return tn_fail(TN_E_SHAPE, 1, "number of sections must be larger than 0, got %lld",
+                       (long long)n);
     int64_t size = a->input->shape[a->dim];
     TN_TRY(new_sizes(n, &sizes));
     for (int64_t i = 0; i < n; i++) sizes[i] = size / n + (i < size % n);
@@ -330,8 +339,8 @@ tn_status tni_composite_tensor_split_indices(const void *args, tn_tensor **rets)
     int64_t size = a->input->shape[a->dim];
     for (int64_t i = 0; i < n; i++) {
         int64_t to = i + 1 < n ? a->indices_or_sections.v[i] : size;
-        tn_status st = tn_slice(tni_t(a->input), a->dim, tn_some_int(from), tn_some_int(to), 1,
-                                &list->v[i]);
+        tn_status st =
+            tn_slice(tni_t(a->input), a->dim, tn_some_int(from), tn_some_int(to), 1, &list->v[i]);
         if (st != TN_OK) {
             tn_tensor_list_free(list);
             return st;
@@ -378,7 +387,8 @@ tn_status tni_composite_real(const void *args, tn_tensor **rets) {
 tn_status tni_composite_imag(const void *args, tn_tensor **rets) {
     const tn_imag_args *a = args;
     if (tn_dtype_category(tn_view_dtype(a->input)) != TN_CAT_COMPLEX)
-        return tn_fail(TN_E_DTYPE, 0, "imag is not implemented for tensors with non-complex dtypes.");
+        return tn_fail(TN_E_DTYPE, 0,
+                       "imag is not implemented for tensors with non-complex dtypes.");
     return part_of_complex(a->input, 1, rets);
 }
 

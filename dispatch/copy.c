@@ -39,13 +39,15 @@ static tn_status between_devices(tn_tensor *dst, const tn_tensor *src) {
     int32_t di = tn_view_index(&dst->v), si = tn_view_index(&src->v);
     if (bytes == 0) return TN_OK;
     if (s->desc.flags & TN_DEV_HOST)
-        return d->desc.copy_in(d->desc.ctx, di, dst->v.data, dst->v.byte_offset, src->v.data, bytes, NULL);
+        return d->desc.copy_in(d->desc.ctx, di, dst->v.data, dst->v.byte_offset, src->v.data, bytes,
+                               NULL);
     if (d->desc.flags & TN_DEV_HOST)
-        return s->desc.copy_out(s->desc.ctx, si, dst->v.data, src->v.data, src->v.byte_offset, bytes,
-                                NULL);
+        return s->desc.copy_out(s->desc.ctx, si, dst->v.data, src->v.data, src->v.byte_offset,
+                                bytes, NULL);
     void *middle = malloc(bytes);
     if (!middle) return tn_fail(TN_E_MEMORY, -1, "out of memory");
-    tn_status st = s->desc.copy_out(s->desc.ctx, si, middle, src->v.data, src->v.byte_offset, bytes, NULL);
+    tn_status st =
+        s->desc.copy_out(s->desc.ctx, si, middle, src->v.data, src->v.byte_offset, bytes, NULL);
     if (st == TN_OK)
         st = d->desc.copy_in(d->desc.ctx, di, dst->v.data, dst->v.byte_offset, middle, bytes, NULL);
     free(middle);

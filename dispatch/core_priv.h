@@ -18,14 +18,14 @@
 #define TN_COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
 
 /* Only where nothing is held; otherwise `if ((st = ...)) goto out;`. */
-#define TN_TRY(expr)                                                                             \
-    do {                                                                                         \
-        tn_status tn_try_ = (expr);                                                              \
-        if (TN_UNLIKELY(tn_try_ != TN_OK)) return tn_try_;                                       \
+#define TN_TRY(expr)                                                                               \
+    do {                                                                                           \
+        tn_status tn_try_ = (expr);                                                                \
+        if (TN_UNLIKELY(tn_try_ != TN_OK)) return tn_try_;                                         \
     } while (0)
 
-typedef struct tn_node tn_node;           /* autograd/: one recorded call */
-typedef struct tn_agmeta tn_agmeta;       /* autograd/: grad, hooks, view relation of one tensor */
+typedef struct tn_node tn_node;     /* autograd/: one recorded call */
+typedef struct tn_agmeta tn_agmeta; /* autograd/: grad, hooks, view relation of one tensor */
 typedef struct tn_storage tn_storage;
 typedef struct tn_op tn_op;
 
@@ -52,35 +52,36 @@ struct tn_tensor {
     tn_view v; /* frozen, 64 bytes */
     /* second line */
     _Atomic uint32_t refs;
-    uint32_t flags; /* TNI_T_* */
+    uint32_t flags;      /* TNI_T_* */
     tn_storage *storage; /* owned; NULL for a scalar on the stack */
     tn_node *grad_fn;    /* owned; NULL for leaves */
     tn_agmeta *meta;     /* owned; NULL until something needs it */
     uint32_t output_nr;  /* which output of grad_fn this is */
     uint32_t reserved;
     tn_tensor *next_free;
-    tn_host_slots host;  /* 32 bytes */
-    int64_t inline_dims[2 * TNI_INLINE_DIMS]; /* shape, then strides, when ndim <= TNI_INLINE_DIMS */
+    tn_host_slots host; /* 32 bytes */
+    int64_t
+        inline_dims[2 * TNI_INLINE_DIMS]; /* shape, then strides, when ndim <= TNI_INLINE_DIMS */
 };
 #define TNI_T_NO_VERSION 0x1u /* made by .data: in-place writes are not counted */
 #define TNI_T_STACK 0x2u      /* lives on the stack (tni_scalar_tensor); never ref'd, only copied */
 
 /* ---- Thread state ------------------------------------------------------------------------------*/
 typedef struct tni_thread {
-    uint64_t layers;   /* bit i: layer i is on; not 0 = leave the fast path */
-    uint32_t no_grad;  /* != 0: recording is off */
+    uint64_t layers;  /* bit i: layer i is on; not 0 = leave the fast path */
+    uint32_t no_grad; /* != 0: recording is off */
     uint32_t inference;
     uint32_t detect_anomaly;
-    uint32_t depth;    /* nesting of composite calls */
+    uint32_t depth; /* nesting of composite calls */
     tn_tensor *free_tensors;
     tn_storage *free_storages;
     int32_t free_tensor_count, free_storage_count;
-    struct tni_error *error; /* allocated at the first failure */
+    struct tni_error *error;     /* allocated at the first failure */
     struct tni_scratch *scratch; /* memory lent to the running kernel */
-    char *text_ring; /* buffers of tni_shape_text */
+    char *text_ring;             /* buffers of tni_shape_text */
     uint32_t text_next;
     uint32_t exit_hook; /* the free lists are emptied at thread exit */
-    void *autograd;          /* autograd's own per-thread data (free nodes) */
+    void *autograd;     /* autograd's own per-thread data (free nodes) */
 } tni_thread;
 extern TN_TLS tni_thread tni_tls;
 
@@ -170,21 +171,21 @@ typedef struct tn_infer {
 
 /* How the compute dtype of a pointwise operator or reduction follows from its inputs. */
 enum tni_compute_rule {
-    TNI_COMPUTE_PROMOTE,  /* PyTorch promotion over the operands */
-    TNI_COMPUTE_FLOAT,    /* the same, integers and bool become the default float */
-    TNI_COMPUTE_FIRST,    /* dtype of the first operand */
-    TNI_COMPUTE_SUM,      /* bool and integers become int64; a dtype argument overrides */
-    TNI_COMPUTE_BOOL      /* everything is read as bool */
+    TNI_COMPUTE_PROMOTE, /* PyTorch promotion over the operands */
+    TNI_COMPUTE_FLOAT,   /* the same, integers and bool become the default float */
+    TNI_COMPUTE_FIRST,   /* dtype of the first operand */
+    TNI_COMPUTE_SUM,     /* bool and integers become int64; a dtype argument overrides */
+    TNI_COMPUTE_BOOL     /* everything is read as bool */
 };
 enum tni_result_rule { TNI_RESULT_COMPUTE, TNI_RESULT_BOOL, TNI_RESULT_REAL, TNI_RESULT_I64 };
 
 /* What a gradient function sees: generated code and autograd/grad_*.c. */
 typedef struct tn_gctx {
     const tn_op *op;
-    const void *args;      /* the call's tn_<op>_args; saved tensors are set, others are NULL */
-    tn_tensor *const *g;   /* incoming gradients by output, zeros where none came */
-    uint64_t needs;        /* bit i: the i-th tensor input (lists flattened) wants a gradient */
-    tn_tensor **ret;       /* results by tensor input; owned by the caller; NULL = no gradient */
+    const void *args;    /* the call's tn_<op>_args; saved tensors are set, others are NULL */
+    tn_tensor *const *g; /* incoming gradients by output, zeros where none came */
+    uint64_t needs;      /* bit i: the i-th tensor input (lists flattened) wants a gradient */
+    tn_tensor **ret;     /* results by tensor input; owned by the caller; NULL = no gradient */
 } tn_gctx;
 #define TN_GNEEDS(c, i) (((c)->needs >> (i)) & 1u)
 
@@ -203,14 +204,14 @@ typedef struct tn_row {
 
 struct tn_op {
     tn_op_info info; /* first, so that a tn_op_info * is a tn_op * */
-    tn_status (*run)(const tn_op *op, void *args, tn_tensor **rets);      /* by kind */
-    tn_status (*infer)(tn_infer *inf, const void *args);                   /* structured, reduction */
-    tn_status (*composite)(const void *args, tn_tensor **rets);            /* composite, view */
+    tn_status (*run)(const tn_op *op, void *args, tn_tensor **rets); /* by kind */
+    tn_status (*infer)(tn_infer *inf, const void *args);             /* structured, reduction */
+    tn_status (*composite)(const void *args, tn_tensor **rets);      /* composite, view */
     tn_status (*grad)(tn_gctx *c);
     const tn_field *fields;
     uint16_t nfields;
     uint16_t args_bytes;
-    uint8_t nin;   /* tensor inputs (a list counts once) */
+    uint8_t nin; /* tensor inputs (a list counts once) */
     uint8_t nout;
     uint8_t compute_rule, result_rule;
     uint8_t in_field[TN_MAX_OPERANDS]; /* field index of each tensor input */
@@ -226,7 +227,7 @@ struct tn_op {
     _Atomic(tn_row *) row[TN_DEVICE_SLOTS]; /* NULL: no kernel on this device */
     _Atomic(const void *) recipe; /* autograd's digest of the fields, made at the first record */
 };
-extern tn_op tni_ops[];           /* generated */
+extern tn_op tni_ops[]; /* generated */
 extern const int tni_op_count;
 tn_op *tni_op_find(const char *name);
 

@@ -117,8 +117,7 @@ tn_status tni_check_writable(const tn_op *op, const tn_tensor *out, int32_t resu
     (void)inplace;
     int32_t from = tn_dtype_category(result), to = tn_dtype_category(have);
     if (from > to && !(from == TN_CAT_INT && to == TN_CAT_INT))
-        return tn_fail(TN_E_DTYPE, -1,
-                       "result type %s can't be cast to the desired output type %s",
+        return tn_fail(TN_E_DTYPE, -1, "result type %s can't be cast to the desired output type %s",
                        tni_type_text(result), tni_type_text(have));
     return TN_OK;
 }
@@ -131,8 +130,9 @@ bool tni_shape_is(const tn_tensor *t, int32_t ndim, const int64_t *shape) {
 tn_status tni_resize_out(tn_tensor *out, int32_t ndim, const int64_t *shape) {
     tn_tensor *fresh;
     if (out->v.numel != 0)
-        tni_host_log(2, "An output with one or more elements was resized since it had shape %s, "
-                        "which does not match the required output shape %s.",
+        tni_host_log(2,
+                     "An output with one or more elements was resized since it had shape %s, "
+                     "which does not match the required output shape %s.",
                      tni_shape_text_of(&out->v), tni_shape_text(ndim, shape));
     TN_TRY(tni_tensor_new_fast(tn_view_dtype(&out->v), tn_tensor_device(out), ndim, shape, &fresh));
     tn_status st = tn_tensor_set_data(out, fresh);
@@ -164,8 +164,8 @@ static tn_status run_candidates(const tn_op *op, const tn_cell *cell, tn_call *c
 
 tn_status tni_kernel_run(const tn_op *op, const tn_cell *cell, tn_device device, int32_t dtype,
                          const void *args) {
-    tn_call call = {&tni_host, cell->ctx, NULL, &op->info, device.index, dtype, 0,
-                    (uint32_t)device.slot};
+    tn_call call = {&tni_host,    cell->ctx, NULL, &op->info,
+                    device.index, dtype,     0,    (uint32_t)device.slot};
     tn_status st = cell->fn(&call, args);
     if (TN_LIKELY(st == TN_OK && tni_tls.scratch == NULL)) return TN_OK;
     if (st == TN_DECLINE) return run_candidates(op, cell->next, &call, args);
@@ -253,7 +253,8 @@ static tn_status make_outputs(structured *s) {
         tn_tensor *given = *tni_out_slot(op, s->args, i);
         if (m->absent) continue;
         if (given) {
-            bool inplace = (op->flags & TNI_OP_INPLACE_ONLY) || given == tni_in_slot(op, s->args, 0);
+            bool inplace =
+                (op->flags & TNI_OP_INPLACE_ONLY) || given == tni_in_slot(op, s->args, 0);
             TN_TRY(tni_check_given(op, s->args, given, inplace, s->any));
             TN_TRY(tni_check_writable(op, given, m->dtype, inplace));
             if (!tni_shape_is(given, m->ndim, m->shape))

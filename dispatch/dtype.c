@@ -16,7 +16,8 @@ typedef struct dtype_row {
 } dtype_row;
 
 static dtype_row rows[TN_DTYPE_SLOTS] = {
-#define ROW(ID, slot, name, bytes, dl, cat, ctype) [slot] = {name, bytes, TN_CAT_##cat, slot, dl, {0}},
+#define ROW(ID, slot, name, bytes, dl, cat, ctype)                                                 \
+    [slot] = {name, bytes, TN_CAT_##cat, slot, dl, {0}},
     TN_DTYPE_LIST(ROW)
 #undef ROW
 };
@@ -42,12 +43,13 @@ int32_t tn_dtype_find(const char *name) {
     return -1;
 }
 
-int32_t tn_dtype_default(void) { return atomic_load_explicit(&default_dtype, memory_order_relaxed); }
+int32_t tn_dtype_default(void) {
+    return atomic_load_explicit(&default_dtype, memory_order_relaxed);
+}
 
 tn_status tn_dtype_set_default(int32_t dtype) {
     if (tn_dtype_category(dtype) != TN_CAT_FLOAT)
-        return tn_fail(TN_E_TYPE, 0,
-                       "only floating-point types are supported as the default type");
+        return tn_fail(TN_E_TYPE, 0, "only floating-point types are supported as the default type");
     atomic_store_explicit(&default_dtype, dtype, memory_order_relaxed);
     return TN_OK;
 }
@@ -195,82 +197,41 @@ void tni_scalar_store(const tn_scalar *s, int32_t dtype, void *dst) {
         *(uint8_t *)dst = s->kind <= TN_CAT_INT ? s->i != 0 : s->re != 0.0 || s->im != 0.0;
         return;
     case TN_U8:
-    case TN_I8:
-        *(uint8_t *)dst = (uint8_t)s->i;
-        return;
-    case TN_I16:
-        *(int16_t *)dst = (int16_t)s->i;
-        return;
-    case TN_I32:
-        *(int32_t *)dst = (int32_t)s->i;
-        return;
-    case TN_I64:
-        *(int64_t *)dst = s->i;
-        return;
-    case TN_F16:
-        *(uint16_t *)dst = to_f16(f);
-        return;
-    case TN_BF16:
-        *(uint16_t *)dst = to_bf16(f);
-        return;
-    case TN_F32:
-        *(float *)dst = f;
-        return;
-    case TN_F64:
-        *(double *)dst = s->re;
-        return;
-    case TN_C64:
-        *(struct tn_c64 *)dst = (struct tn_c64){f, (float)s->im};
-        return;
-    case TN_C128:
-        *(struct tn_c128 *)dst = (struct tn_c128){s->re, s->im};
-        return;
-    default:
-        rows[dtype].desc.from_f32(&f, dst, 1);
+    case TN_I8: *(uint8_t *)dst = (uint8_t)s->i; return;
+    case TN_I16: *(int16_t *)dst = (int16_t)s->i; return;
+    case TN_I32: *(int32_t *)dst = (int32_t)s->i; return;
+    case TN_I64: *(int64_t *)dst = s->i; return;
+    case TN_F16: *(uint16_t *)dst = to_f16(f); return;
+    case TN_BF16: *(uint16_t *)dst = to_bf16(f); return;
+    case TN_F32: *(float *)dst = f; return;
+    case TN_F64: *(double *)dst = s->re; return;
+    case TN_C64: *(struct tn_c64 *)dst = (struct tn_c64){f, (float)s->im}; return;
+    case TN_C128: *(struct tn_c128 *)dst = (struct tn_c128){s->re, s->im}; return;
+    default: rows[dtype].desc.from_f32(&f, dst, 1);
     }
 }
 
 void tni_scalar_load(int32_t dtype, const void *src, tn_scalar *ret) {
     float f = 0.0f;
     switch (dtype) {
-    case TN_BOOL:
-        *ret = tn_scalar_bool(*(const uint8_t *)src);
-        return;
-    case TN_U8:
-        *ret = tn_scalar_int(*(const uint8_t *)src);
-        return;
-    case TN_I8:
-        *ret = tn_scalar_int(*(const int8_t *)src);
-        return;
-    case TN_I16:
-        *ret = tn_scalar_int(*(const int16_t *)src);
-        return;
-    case TN_I32:
-        *ret = tn_scalar_int(*(const int32_t *)src);
-        return;
-    case TN_I64:
-        *ret = tn_scalar_int(*(const int64_t *)src);
-        return;
-    case TN_F16:
-        *ret = tn_scalar_float((double)from_f16(*(const uint16_t *)src));
-        return;
+    case TN_BOOL: *ret = tn_scalar_bool(*(const uint8_t *)src); return;
+    case TN_U8: *ret = tn_scalar_int(*(const uint8_t *)src); return;
+    case TN_I8: *ret = tn_scalar_int(*(const int8_t *)src); return;
+    case TN_I16: *ret = tn_scalar_int(*(const int16_t *)src); return;
+    case TN_I32: *ret = tn_scalar_int(*(const int32_t *)src); return;
+    case TN_I64: *ret = tn_scalar_int(*(const int64_t *)src); return;
+    case TN_F16: *ret = tn_scalar_float((double)from_f16(*(const uint16_t *)src)); return;
     case TN_BF16:
-        *ret = tn_scalar_float((double)float_of((uint32_t)*(const uint16_t *)src << 16));
+        *ret = tn_scalar_float((double)float_of((uint32_t) * (const uint16_t *)src << 16));
         return;
-    case TN_F32:
-        *ret = tn_scalar_float((double)*(const float *)src);
-        return;
-    case TN_F64:
-        *ret = tn_scalar_float(*(const double *)src);
-        return;
+    case TN_F32: *ret = tn_scalar_float((double)*(const float *)src); return;
+    case TN_F64: *ret = tn_scalar_float(*(const double *)src); return;
     case TN_C64:
         *ret = tn_scalar_complex((double)((const float *)src)[0], (double)((const float *)src)[1]);
         return;
     case TN_C128:
         *ret = tn_scalar_complex(((const double *)src)[0], ((const double *)src)[1]);
         return;
-    default:
-        rows[dtype].desc.to_f32(src, &f, 1);
-        *ret = tn_scalar_float((double)f);
+    default: rows[dtype].desc.to_f32(src, &f, 1); *ret = tn_scalar_float((double)f);
     }
 }

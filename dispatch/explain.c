@@ -64,7 +64,8 @@ static void explain(text *t, const tn_op *op, tn_device device, int32_t dtype) {
         say(t, "  no kernel for this dtype; runs: in float32, converted on both sides\n");
         list_kernels(t, op, device.slot, TN_F32);
     } else {
-        say(t, "  cannot run: no kernel for this dtype, none for any dtype, none for a wider dtype, no "
+        say(t, "  cannot run: no kernel for this dtype, none for any dtype, none for a wider "
+               "dtype, no "
                "composite\n");
     }
 }

@@ -33,13 +33,18 @@ tn_status tni_fill(tn_tensor *t, tn_scalar value) {
 }
 
 tn_status tni_check_scalar_fits(const tn_scalar *value, int32_t dtype) {
-    static const double most[] = {[TN_U8] = 255.0,   [TN_I8] = 127.0,   [TN_I16] = 32767.0,
-                                  [TN_I32] = 2147483647.0, [TN_I64] = 9223372036854775807.0,
-                                  [TN_F16] = 65504.0, [TN_BF16] = 3.3895313892515355e38,
-                                  [TN_F32] = FLT_MAX, [TN_F64] = DBL_MAX};
-    static const char *const names[] = {[TN_U8] = "uint8_t", [TN_I8] = "int8_t",
-                                        [TN_I16] = "short",  [TN_I32] = "int",
-                                        [TN_I64] = "int64_t", [TN_F16] = "c10::Half",
+    static const double most[] = {[TN_U8] = 255.0,
+                                  [TN_I8] = 127.0,
+                                  [TN_I16] = 32767.0,
+                                  [TN_I32] = 2147483647.0,
+                                  [TN_I64] = 9223372036854775807.0,
+                                  [TN_F16] = 65504.0,
+                                  [TN_BF16] = 3.3895313892515355e38,
+                                  [TN_F32] = FLT_MAX,
+                                  [TN_F64] = DBL_MAX};
+    static const char *const names[] = {[TN_U8] = "uint8_t",         [TN_I8] = "int8_t",
+                                        [TN_I16] = "short",          [TN_I32] = "int",
+                                        [TN_I64] = "int64_t",        [TN_F16] = "c10::Half",
                                         [TN_BF16] = "c10::BFloat16", [TN_F32] = "float",
                                         [TN_F64] = "double"};
     int32_t to = tn_dtype_category(dtype);
@@ -130,8 +135,8 @@ tn_status tni_new_like(const tn_view *v, int32_t dtype, tn_device device, int64_
     return tn_tensor_new_strided(dtype, device, v->ndim, v->shape, strides, ret_tensor);
 }
 
-static tn_status sized(tn_ints size, int64_t dtype, int64_t device, int64_t format, int32_t fallback,
-                       tn_tensor **ret) {
+static tn_status sized(tn_ints size, int64_t dtype, int64_t device, int64_t format,
+                       int32_t fallback, tn_tensor **ret) {
     int64_t strides[TN_MAX_DIMS], numel;
     int32_t type = dtype < 0 ? fallback : (int32_t)dtype;
     tn_device dev = tni_device_given(device, cpu);
@@ -235,8 +240,8 @@ tn_status tni_composite_ones_like(const void *args, tn_tensor **rets) {
 
 tn_status tni_composite_full(const void *args, tn_tensor **rets) {
     const tn_full_args *a = args;
-    return sized_filled(a->size, a->dtype, a->device, dtype_of_number(&a->fill_value), a->fill_value,
-                        rets);
+    return sized_filled(a->size, a->dtype, a->device, dtype_of_number(&a->fill_value),
+                        a->fill_value, rets);
 }
 
 tn_status tni_composite_full_like(const void *args, tn_tensor **rets) {
@@ -290,8 +295,7 @@ static tn_status count_of(const tn_scalar *start, const tn_scalar *end, const tn
     if (!isfinite(start->re) || !isfinite(end->re))
         return tn_fail(TN_E_STATE, 1, "unsupported range: %g -> %g", start->re, end->re);
     if ((step->re > 0 && start->re > end->re) || (step->re < 0 && start->re < end->re))
-        return tn_fail(TN_E_STATE, 1,
-                       "upper bound and lower bound inconsistent with step sign");
+        return tn_fail(TN_E_STATE, 1, "upper bound and lower bound inconsistent with step sign");
     double n;
     if (exact && !closed) {
         /* Whole numbers: no rounding, even where a double cannot hold them. */
@@ -303,13 +307,14 @@ static tn_status count_of(const tn_scalar *start, const tn_scalar *end, const tn
     }
     n = closed ? floor((end->re - start->re) / step->re) + 1.0
                : ceil((end->re - start->re) / step->re);
-    if (!(n >= 0.0 && n < 4.6e18)) return tn_fail(TN_E_STATE, 1, "invalid size, possible overflow?");
+    if (!(n >= 0.0 && n < 4.6e18))
+        return tn_fail(TN_E_STATE, 1, "invalid size, possible overflow?");
     *ret_n = (int64_t)n;
     return TN_OK;
 }
 
-static tn_status sequence(tn_scalar start, tn_scalar end, tn_scalar step, bool closed, int64_t dtype,
-                          int64_t device, tn_tensor **rets) {
+static tn_status sequence(tn_scalar start, tn_scalar end, tn_scalar step, bool closed,
+                          int64_t dtype, int64_t device, tn_tensor **rets) {
     bool exact = start.kind < TN_CAT_FLOAT && end.kind < TN_CAT_FLOAT && step.kind < TN_CAT_FLOAT;
     int32_t fallback = exact && !closed ? TN_I64 : tn_dtype_default();
     int64_t n = 0;
@@ -353,8 +358,7 @@ static int32_t linspace_dtype(const tn_scalar *a, const tn_scalar *b, int64_t dt
 tn_status tni_composite_linspace(const void *args, tn_tensor **rets) {
     const tn_linspace_args *a = args;
     tn_tensor *t, *same = NULL;
-    if (a->steps < 0)
-        return tn_fail(TN_E_STATE, 2, "number of steps must be non-negative");
+    if (a->steps < 0) return tn_fail(TN_E_STATE, 2, "number of steps must be non-negative");
     TN_TRY(sized(tn_ints_of(&a->steps, 1), linspace_dtype(&a->start, &a->end, a->dtype), a->device,
                  TN_FORMAT_CONTIGUOUS, 0, &t));
     tn_status st = a->steps > 0 ? tn__linspace_(t, a->start, a->end, &same) : TN_OK;
@@ -387,8 +391,10 @@ out:
 
 static tn_status identity(int64_t n, int64_t m, int64_t dtype, int64_t device, tn_tensor **rets) {
     tn_tensor *t = NULL, *diagonal = NULL;
-    if (n < 0) return tn_fail(TN_E_STATE, 0, "n must be greater or equal to 0, got %lld", (long long)n);
-    if (m < 0) return tn_fail(TN_E_STATE, 1, "m must be greater or equal to 0, got %lld", (long long)m);
+    if (n < 0)
+        return tn_fail(TN_E_STATE, 0, "n must be greater or equal to 0, got %lld", (long long)n);
+    if (m < 0)
+        return tn_fail(TN_E_STATE, 1, "m must be greater or equal to 0, got %lld", (long long)m);
     TN_TRY(sized_filled(TN_INTS(n, m), dtype, device, tn_dtype_default(), tn_scalar_int(0), &t));
     tn_status st = tn_diagonal(t, 0, 0, 1, &diagonal);
     if (st == TN_OK) st = tni_fill(diagonal, tn_scalar_int(1));
@@ -420,8 +426,10 @@ static tn_status triangle(bool lower, int64_t rows, int64_t cols, int64_t offset
                           int64_t device, tn_tensor **rets) {
     int64_t n = 0, area, limit = INT64_C(1) << 61;
     tn_tensor *t = NULL;
-    if (rows < 0) return tn_fail(TN_E_STATE, 0, "row must be non-negative, got%lld", (long long)rows);
-    if (cols < 0) return tn_fail(TN_E_STATE, 1, "col must be non-negative, got%lld", (long long)cols);
+    if (rows < 0)
+        return tn_fail(TN_E_STATE, 0, "row must be non-negative, got%lld", (long long)rows);
+    if (cols < 0)
+        return tn_fail(TN_E_STATE, 1, "col must be non-negative, got%lld", (long long)cols);
     if (__builtin_mul_overflow(rows, cols, &area) || area > limit)
         return tn_fail(TN_E_VALUE, 0, "a triangle of %lld by %lld is too large", (long long)rows,
                        (long long)cols);
@@ -481,7 +489,8 @@ tn_status tni_composite_contiguous(const void *args, tn_tensor **rets) {
     const tn_contiguous_args *a = args;
     uint64_t want = a->memory_format == TN_FORMAT_CONTIGUOUS ? TN_W_CONTIGUOUS : TN_W_CHANNELS_LAST;
     if (a->memory_format == TN_FORMAT_PRESERVE)
-        return tn_fail(TN_E_STATE, 1, "preserve memory format is unsupported by the contiguous operator");
+        return tn_fail(TN_E_STATE, 1,
+                       "preserve memory format is unsupported by the contiguous operator");
     TN_TRY(check_format(a->memory_format, a->input->ndim));
     if ((a->input->word & want) && !(tni_t(a->input)->flags & TNI_T_STACK)) {
         rets[0] = tn_tensor_ref(tni_t(a->input));

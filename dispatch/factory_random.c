@@ -75,7 +75,8 @@ tn_status tni_composite_randperm(const void *args, tn_tensor **rets) {
     tn_tensor *t, *same = NULL;
     int64_t dtype = a->dtype < 0 ? TN_I64 : a->dtype;
     if (a->n < 0)
-        return tn_fail(TN_E_STATE, 0, "Trying to create tensor with negative dimension %lld: [%lld]",
+        return tn_fail(TN_E_STATE, 0,
+                       "Trying to create tensor with negative dimension %lld: [%lld]",
                        (long long)a->n, (long long)a->n);
     TN_TRY(tn_empty(tn_ints_of(&a->n, 1), TN_I64, a->device, TN_FORMAT_CONTIGUOUS, &t));
     TN_TRY(drawn(tn__randperm_(t, a->generator, &same), t, same, rets));
@@ -194,11 +195,10 @@ tn_status tni_infer_bernoulli__tensor(tn_infer *inf, const void *args) {
     if (tn_dtype_category(tn_view_dtype(a->p)) != TN_CAT_FLOAT || tn_view_dtype(a->p) > TN_F64)
         return tn_fail(TN_E_UNSUPPORTED, 1, "\"bernoulli_tensor_cpu_p_\" not implemented for '%s'",
                        tni_type_text(tn_view_dtype(a->p)));
-    TN_TRY(tni_broadcast_shapes(a->self->ndim, a->self->shape, a->p->ndim, a->p->shape, &ndim,
-                                shape));
+    TN_TRY(
+        tni_broadcast_shapes(a->self->ndim, a->self->shape, a->p->ndim, a->p->shape, &ndim, shape));
     if (!tni_shape_is(tni_t(a->self), ndim, shape))
-        return tn_fail(TN_E_SHAPE, 1,
-                       "output with shape %s doesn't match the broadcast shape %s",
+        return tn_fail(TN_E_SHAPE, 1, "output with shape %s doesn't match the broadcast shape %s",
                        tni_shape_text_of(a->self), tni_shape_text(ndim, shape));
     tni_infer_same(inf, 0, a->self);
     return TN_OK;
@@ -221,8 +221,7 @@ tn_status tni_composite_bernoulli_p(const void *args, tn_tensor **rets) {
 tn_status tni_infer_multinomial(tn_infer *inf, const void *args) {
     const tn_multinomial_args *a = args;
     const tn_view *v = a->input;
-    if (v->ndim < 1 || v->ndim > 2)
-        return tn_fail(TN_E_STATE, 0, "prob_dist must be 1 or 2 dim");
+    if (v->ndim < 1 || v->ndim > 2) return tn_fail(TN_E_STATE, 0, "prob_dist must be 1 or 2 dim");
     if (tn_dtype_category(tn_view_dtype(v)) != TN_CAT_FLOAT)
         return tn_fail(TN_E_STATE, 0,
                        "multinomial only supports floating-point dtypes for input, got: %s",
@@ -260,8 +259,7 @@ static double kept_scale(int32_t dtype, double p) {
 static tn_status dropped(tn_tensor *input, double p, tn_tensor **ret_output, tn_tensor **ret_mask) {
     tn_tensor *dense;
     double scale = kept_scale(tn_tensor_dtype(input), p);
-    if (input->v.word & TN_W_DENSE)
-        return tn__dropout(input, p, scale, NULL, ret_output, ret_mask);
+    if (input->v.word & TN_W_DENSE) return tn__dropout(input, p, scale, NULL, ret_output, ret_mask);
     TN_TRY(tn_contiguous(input, TN_FORMAT_CONTIGUOUS, &dense));
     tn_status st = tn__dropout(dense, p, scale, NULL, ret_output, ret_mask);
     tn_tensor_unref(&dense);

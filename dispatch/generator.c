@@ -162,8 +162,15 @@ uint64_t tn_generator_initial_seed(const tn_generator *gen) {
  * the cached double), int32 whether that is valid, 4 bytes of padding, the cached float, whether
  * that is valid. */
 enum {
-    AT_SEED = 0, AT_LEFT = 8, AT_SEEDED = 12, AT_NEXT = 16, AT_WORDS = 24, AT_NORMAL_F64 = 5024,
-    AT_VALID_F64 = 5040, AT_NORMAL_F32 = 5048, AT_VALID_F32 = 5052
+    AT_SEED = 0,
+    AT_LEFT = 8,
+    AT_SEEDED = 12,
+    AT_NEXT = 16,
+    AT_WORDS = 24,
+    AT_NORMAL_F64 = 5024,
+    AT_VALID_F64 = 5040,
+    AT_NORMAL_F32 = 5048,
+    AT_VALID_F32 = 5052
 };
 
 static void mt_to_bytes(const tn_generator *gen, unsigned char *dst) {
@@ -258,8 +265,7 @@ tn_status tn_generator_set_state(tn_generator *gen, const void *src, uint64_t by
 static tn_status pick(const tn_call *call, tn_generator *gen, tn_generator **ret_gen) {
     tn_device device = {(int32_t)call->device_slot, call->device_index};
     if (gen && gen->device.slot != device.slot)
-        return tn_fail(TN_E_DEVICE, -1,
-                       "Expected a '%s' device type for generator but found '%s'",
+        return tn_fail(TN_E_DEVICE, -1, "Expected a '%s' device type for generator but found '%s'",
                        tn_device_name(device.slot), tn_device_name(gen->device.slot));
     if (!gen) gen = tn_generator_default(device);
     if (!gen) return tn_fail(TN_E_MEMORY, -1, "no memory for a random number generator");
@@ -291,6 +297,7 @@ tn_status tni_rng_acquire(const tn_call *call, tn_generator *gen, uint64_t block
 
 void tni_rng_release(const tn_call *call, tn_generator *gen, tn_rng *rng) {
     (void)rng;
-    if (!gen) gen = tn_generator_default((tn_device){(int32_t)call->device_slot, call->device_index});
+    if (!gen)
+        gen = tn_generator_default((tn_device){(int32_t)call->device_slot, call->device_index});
     tni_os_unlock(&gen->lock);
 }

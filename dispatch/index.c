@@ -16,7 +16,7 @@ typedef struct prepared {
     tn_tensor *index[TN_MAX_DIMS]; /* int64, all of the same shape */
     int64_t dims[TN_MAX_DIMS];     /* the dimension each of them indexes in the given tensor */
     int64_t count, first;
-    int32_t ndim;                  /* shape of a result */
+    int32_t ndim; /* shape of a result */
     int64_t shape[TN_MAX_DIMS];
 } prepared;
 
@@ -33,7 +33,8 @@ static bool is_mask(const tn_view *v) {
 static tn_status add_mask(prepared *p, const tn_view *self, tn_tensor *mask, int64_t *dim) {
     tn_tensor *places = NULL;
     if (*dim + mask->v.ndim > self->ndim)
-        return tn_fail(TN_E_INDEX, 1, "too many indices for tensor of dimension %d", (int)self->ndim);
+        return tn_fail(TN_E_INDEX, 1, "too many indices for tensor of dimension %d",
+                       (int)self->ndim);
     for (int32_t d = 0; d < mask->v.ndim; d++)
         if (mask->v.shape[d] != self->shape[*dim + d])
             return tn_fail(TN_E_INDEX, 1,
@@ -45,8 +46,8 @@ static tn_status add_mask(prepared *p, const tn_view *self, tn_tensor *mask, int
     tn_status st = TN_OK;
     for (int32_t d = 0; d < mask->v.ndim && st == TN_OK; d++) {
         int64_t n = places->v.shape[0];
-        st = tni_view_new(places, TN_I64, 1, &n, &places->v.strides[0],
-                          d * places->v.strides[1], &p->index[p->count]);
+        st = tni_view_new(places, TN_I64, 1, &n, &places->v.strides[0], d * places->v.strides[1],
+                          &p->index[p->count]);
         if (st == TN_OK) p->dims[p->count++] = (*dim)++;
     }
     tn_tensor_unref(&places);
@@ -68,7 +69,8 @@ static tn_status add_index(prepared *p, const tn_view *self, tn_tensor *index, i
         return tn_fail(TN_E_INDEX, 1,
                        "tensors used as indices must be long, int, byte or bool tensors");
     if (*dim >= self->ndim)
-        return tn_fail(TN_E_INDEX, 1, "too many indices for tensor of dimension %d", (int)self->ndim);
+        return tn_fail(TN_E_INDEX, 1, "too many indices for tensor of dimension %d",
+                       (int)self->ndim);
     TN_TRY(tn__move(index, TN_I64, code, &p->index[p->count]));
     p->dims[p->count++] = (*dim)++;
     return TN_OK;
@@ -84,10 +86,11 @@ static tn_status broadcast_indices(prepared *p, int32_t *ret_ndim, int64_t *shap
         for (int64_t k = 0; k < p->count && at < sizeof text - 170; k++)
             at += (size_t)snprintf(text + at, sizeof text - at, "%s%s", k ? ", " : "",
                                    tni_shape_text_of(&p->index[k]->v));
-        return tn_fail(TN_E_INDEX, 1,
-                       "shape mismatch: indexing tensors could not be broadcast together with shapes "
-                       "%s",
-                       text);
+        return tn_fail(
+            TN_E_INDEX, 1,
+            "shape mismatch: indexing tensors could not be broadcast together with shapes "
+            "%s",
+            text);
     }
     for (int64_t i = 0; i < p->count; i++) {
         const tn_view *v = &p->index[i]->v;
@@ -204,7 +207,8 @@ static tn_status put(tn_tensor *self, tn_views indices, tn_tensor *values, int64
     tn_status st = prepare(&p, &self->v, indices);
     if (st) goto out;
     if (p.count == 0) {
-        st = accumulate ? tn_add_(self, values, tn_scalar_int(1)) : tn_copy_(self, values, 0, &same);
+        st =
+            accumulate ? tn_add_(self, values, tn_scalar_int(1)) : tn_copy_(self, values, 0, &same);
         goto out;
     }
     if ((st = fit_values(&p, &self->v, values, &fit))) goto out;
@@ -216,8 +220,8 @@ static tn_status put(tn_tensor *self, tn_views indices, tn_tensor *values, int64
         tn_tensor_unref(&fit);
         fit = copy;
     }
-    st = tn__index_put_(p.self, index_list(&p), fit, p.first, tn_ints_of(p.dims, p.count), accumulate,
-                        &same);
+    st = tn__index_put_(p.self, index_list(&p), fit, p.first, tn_ints_of(p.dims, p.count),
+                        accumulate, &same);
 out:
     tn_tensor_unref(&fit);
     tn_tensor_unref(&same);
@@ -264,7 +268,8 @@ tn_status tni_composite__index_select_backward(const void *args, tn_tensor **ret
     const tn__index_select_backward_args *a = args;
     tn_tensor *whole, *same = NULL;
     TN_TRY(tn_new_zeros(tni_t(a->grad), a->size, -1, -1, &whole));
-    tn_status st = tn_index_add_(whole, a->dim, tni_t(a->index), tni_t(a->grad), tn_scalar_int(1), &same);
+    tn_status st =
+        tn_index_add_(whole, a->dim, tni_t(a->index), tni_t(a->grad), tn_scalar_int(1), &same);
     tn_tensor_unref(&whole);
     if (st == TN_OK) rets[0] = same;
     return st;
@@ -275,10 +280,11 @@ tn_status tni_composite_index_fill_(const void *args, tn_tensor **rets) {
     tn_tensor *self = tni_t(a->self), *value = NULL, *wide = NULL;
     int64_t shape[TN_MAX_DIMS];
     if (a->value->ndim != 0)
-        return tn_fail(TN_E_SHAPE, 3,
-                       "index_fill_ only supports a 0-dimensional value tensor, but got tensor with %d "
-                       "dimension(s).",
-                       (int)a->value->ndim);
+        return tn_fail(
+            TN_E_SHAPE, 3,
+            "index_fill_ only supports a 0-dimensional value tensor, but got tensor with %d "
+            "dimension(s).",
+            (int)a->value->ndim);
     memcpy(shape, self->v.shape, sizeof *shape * (size_t)self->v.ndim);
     if (self->v.ndim) shape[a->dim] = a->index->numel;
     tn_status st = tn_new_empty(self, (tn_ints){NULL, 0}, -1, -1, &value);
@@ -329,7 +335,8 @@ tn_status tni_composite_take(const void *args, tn_tensor **rets) {
 }
 
 /* x and mask expanded to their common shape. */
-static tn_status expand_both(tn_tensor *x, tn_tensor *mask, tn_tensor **ret_x, tn_tensor **ret_mask) {
+static tn_status expand_both(tn_tensor *x, tn_tensor *mask, tn_tensor **ret_x,
+                             tn_tensor **ret_mask) {
     int64_t shape[TN_MAX_DIMS];
     int32_t n = 0;
     TN_TRY(tni_broadcast_shapes(x->v.ndim, x->v.shape, mask->v.ndim, mask->v.shape, &n, shape));
@@ -361,14 +368,15 @@ tn_status tni_composite_masked_scatter(const void *args, tn_tensor **rets) {
     tn_tensor *x = NULL, *mask = NULL, *copy = NULL, *places = NULL, *flat = NULL, *some = NULL;
     tn_tensor *line = NULL, *flat_mask = NULL, *put_to = NULL;
     if (!is_mask(a->mask))
-        return tn_fail(TN_E_DTYPE, 1, "masked_scatter_ only supports boolean masks, but got mask with "
-                                      "dtype %s",
+        return tn_fail(TN_E_DTYPE, 1,
+                       "masked_scatter_ only supports boolean masks, but got mask with "
+                       "dtype %s",
                        tni_type_text(tn_view_dtype(a->mask)));
     if (tn_view_dtype(a->input) != tn_view_dtype(a->source))
-        return tn_fail(TN_E_DTYPE, 2,
-                       "masked_scatter: expected self and source to have same dtypes but got %s and %s",
-                       tni_type_text(tn_view_dtype(a->input)),
-                       tni_type_text(tn_view_dtype(a->source)));
+        return tn_fail(
+            TN_E_DTYPE, 2,
+            "masked_scatter: expected self and source to have same dtypes but got %s and %s",
+            tni_type_text(tn_view_dtype(a->input)), tni_type_text(tn_view_dtype(a->source)));
     tn_status st = expand_both(tni_t(a->input), tni_t(a->mask), &x, &mask);
     if (st) goto out;
     if ((st = tn_clone(x, TN_FORMAT_CONTIGUOUS, &copy))) goto out;

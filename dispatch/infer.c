@@ -6,14 +6,10 @@
 
 int32_t tni_result_of(int32_t compute, int rule) {
     switch (rule) {
-    case TNI_RESULT_BOOL:
-        return TN_BOOL;
-    case TNI_RESULT_I64:
-        return TN_I64;
-    case TNI_RESULT_REAL:
-        return tni_dtype_to_real(compute);
-    default:
-        return compute;
+    case TNI_RESULT_BOOL: return TN_BOOL;
+    case TNI_RESULT_I64: return TN_I64;
+    case TNI_RESULT_REAL: return tni_dtype_to_real(compute);
+    default: return compute;
     }
 }
 
@@ -25,7 +21,8 @@ tn_status tni_infer_dtype(tn_infer *inf, int rule, const tn_view *const *of, int
         for (int i = 0; i < n && d < 0; i++)
             if (of[i]) d = tni_result_dtype(&ts[i], 1);
     }
-    if (d < 0) return tn_fail(TN_E_INTERNAL, -1, "%s: no tensor to take a dtype from", inf->op->info.name);
+    if (d < 0)
+        return tn_fail(TN_E_INTERNAL, -1, "%s: no tensor to take a dtype from", inf->op->info.name);
     if (rule == TNI_COMPUTE_FLOAT && tn_dtype_category(d) < TN_CAT_FLOAT) d = tn_dtype_default();
     if (rule == TNI_COMPUTE_SUM && tn_dtype_category(d) < TN_CAT_FLOAT) d = TN_I64;
     if (rule == TNI_COMPUTE_BOOL) d = TN_BOOL;
@@ -44,7 +41,8 @@ void tni_infer_same(tn_infer *inf, int i, const tn_view *x) {
 tn_status tni_infer_set(tn_infer *inf, int i, int32_t ndim, const int64_t *shape) {
     int64_t numel;
     tn_out_meta *m = &inf->out[i];
-    TN_TRY(tni_numel(ndim, shape, tn_dtype_size(m->dtype) > 0 ? tn_dtype_size(m->dtype) : 16, &numel));
+    TN_TRY(
+        tni_numel(ndim, shape, tn_dtype_size(m->dtype) > 0 ? tn_dtype_size(m->dtype) : 16, &numel));
     m->ndim = ndim;
     m->strided = 0;
     memmove(m->shape, shape, sizeof *shape * (size_t)ndim);
@@ -55,16 +53,18 @@ tn_status tni_infer_set_format(tn_infer *inf, int i, int32_t ndim, const int64_t
                                int32_t format) {
     TN_TRY(tni_infer_set(inf, i, ndim, shape));
     inf->out[i].strided = format != TN_FORMAT_CONTIGUOUS;
-    if (inf->out[i].strided) tni_format_strides(format, NULL, ndim, inf->out[i].shape, inf->out[i].strides);
+    if (inf->out[i].strided)
+        tni_format_strides(format, NULL, ndim, inf->out[i].shape, inf->out[i].strides);
     return TN_OK;
 }
 
 /* The names PyTorch's messages use: Float, Long, BFloat16, ComplexFloat ... */
 const char *tni_type_text(int32_t dtype) {
     static const char *const names[] = {
-        [TN_BOOL] = "Bool", [TN_U8] = "Byte",     [TN_I8] = "Char",         [TN_I16] = "Short",
-        [TN_I32] = "Int",   [TN_I64] = "Long",    [TN_F16] = "Half",        [TN_BF16] = "BFloat16",
-        [TN_F32] = "Float", [TN_F64] = "Double",  [TN_C64] = "ComplexFloat", [TN_C128] = "ComplexDouble",
+        [TN_BOOL] = "Bool",  [TN_U8] = "Byte",          [TN_I8] = "Char",
+        [TN_I16] = "Short",  [TN_I32] = "Int",          [TN_I64] = "Long",
+        [TN_F16] = "Half",   [TN_BF16] = "BFloat16",    [TN_F32] = "Float",
+        [TN_F64] = "Double", [TN_C64] = "ComplexFloat", [TN_C128] = "ComplexDouble",
     };
     if (dtype >= 0 && dtype < TN_COUNT(names)) return names[dtype];
     const char *name = tn_dtype_name(dtype);

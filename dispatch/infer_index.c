@@ -50,18 +50,20 @@ tn_status tni_infer_index_select(tn_infer *inf, const void *args) {
 }
 
 /* source must be self with index's length along dim. */
-static tn_status slices_match(const char *op, const tn_view *self, int64_t dim, const tn_view *index,
-                              const tn_view *source) {
+static tn_status slices_match(const char *op, const tn_view *self, int64_t dim,
+                              const tn_view *index, const tn_view *source) {
     TN_TRY(index_dtype(op, index));
     TN_TRY(index_vector(op, index));
     if (tn_view_dtype(self) != tn_view_dtype(source))
-        return tn_fail(TN_E_DTYPE, 3, "%s(): self (%s) and source (%s) must have the same scalar type",
-                       op, tni_type_text(tn_view_dtype(self)), tni_type_text(tn_view_dtype(source)));
+        return tn_fail(TN_E_DTYPE, 3,
+                       "%s(): self (%s) and source (%s) must have the same scalar type", op,
+                       tni_type_text(tn_view_dtype(self)), tni_type_text(tn_view_dtype(source)));
     if (index->numel != size_at(source, source->ndim ? dim : 0))
-        return tn_fail(TN_E_SHAPE, 2,
-                       "%s(): Number of indices (%lld) should be equal to source.size(dim): (%lld), "
-                       "for dim: %lld",
-                       op, (long long)index->numel, (long long)size_at(source, dim), (long long)dim);
+        return tn_fail(
+            TN_E_SHAPE, 2,
+            "%s(): Number of indices (%lld) should be equal to source.size(dim): (%lld), "
+            "for dim: %lld",
+            op, (long long)index->numel, (long long)size_at(source, dim), (long long)dim);
     bool fits = self->ndim == source->ndim || (self->ndim <= 1 && source->ndim <= 1);
     for (int32_t d = 0; fits && d < self->ndim && d < source->ndim; d++)
         fits = d == dim || self->shape[d] == source->shape[d];
@@ -107,10 +109,11 @@ tn_status tni_infer_gather(tn_infer *inf, const void *args) {
         return tn_fail(TN_E_SHAPE, 2,
                        "Index tensor must have the same number of dimensions as input tensor");
     if (!no_larger(a->index, a->input, a->dim))
-        return tn_fail(TN_E_SHAPE, 2,
-                       "Size does not match at dimension expected index %s to be no larger than self "
-                       "%s apart from dimension %lld",
-                       tni_shape_text_of(a->index), tni_shape_text_of(a->input), (long long)a->dim);
+        return tn_fail(
+            TN_E_SHAPE, 2,
+            "Size does not match at dimension expected index %s to be no larger than self "
+            "%s apart from dimension %lld",
+            tni_shape_text_of(a->index), tni_shape_text_of(a->input), (long long)a->dim);
     return tni_infer_set(inf, 0, a->index->ndim, a->index->shape);
 }
 
@@ -128,11 +131,12 @@ tn_status tni_infer__scatter_(tn_infer *inf, const void *args) {
         return tn_fail(TN_E_SHAPE, 3,
                        "Index tensor must have the same number of dimensions as src tensor");
     if (!no_larger(a->index, a->self, a->dim) || !no_larger(a->index, a->src, -1))
-        return tn_fail(TN_E_SHAPE, 2,
-                       "Expected index %s to be no larger than self %s apart from dimension %lld and "
-                       "to be no larger than src %s",
-                       tni_shape_text_of(a->index), tni_shape_text_of(a->self), (long long)a->dim,
-                       tni_shape_text_of(a->src));
+        return tn_fail(
+            TN_E_SHAPE, 2,
+            "Expected index %s to be no larger than self %s apart from dimension %lld and "
+            "to be no larger than src %s",
+            tni_shape_text_of(a->index), tni_shape_text_of(a->self), (long long)a->dim,
+            tni_shape_text_of(a->src));
     return TN_OK;
 }
 
@@ -193,7 +197,8 @@ tn_status tni_infer_kthvalue(tn_infer *inf, const void *args) {
     const tn_kthvalue_args *a = args;
     int64_t n = size_at(a->input, a->dim);
     if (a->k < 1 || a->k > n)
-        return tn_fail(TN_E_SHAPE, 1, "kthvalue(): selected number k out of range for dimension %lld",
+        return tn_fail(TN_E_SHAPE, 1,
+                       "kthvalue(): selected number k out of range for dimension %lld",
                        (long long)a->dim);
     return reduced(inf, 2, a->input, a->dim, a->keepdim);
 }
@@ -204,10 +209,11 @@ static tn_status arg_reduced(tn_infer *inf, const tn_view *v, tn_opt_int dim, in
         return reduced(inf, 1, v, dim.value, keepdim);
     }
     if (v->numel == 0)
-        return tn_fail(TN_E_INDEX, 0,
-                       "%s(): Expected reduction dim to be specified for input.numel() == 0. Specify "
-                       "the reduction dim with the 'dim' argument.",
-                       inf->op->info.name);
+        return tn_fail(
+            TN_E_INDEX, 0,
+            "%s(): Expected reduction dim to be specified for input.numel() == 0. Specify "
+            "the reduction dim with the 'dim' argument.",
+            inf->op->info.name);
     int64_t ones[TN_MAX_DIMS];
     for (int32_t d = 0; d < v->ndim; d++) ones[d] = 1;
     return tni_infer_set(inf, 0, keepdim ? v->ndim : 0, ones);

@@ -72,8 +72,8 @@ static tn_status same_devices(tn_views ts) {
     return TN_OK;
 }
 
-static tn_status cat_shape(const tn_cat_args *a, int32_t *ret_ndim, int64_t *ret_dim, int64_t *shape,
-                           bool *ret_channels_last) {
+static tn_status cat_shape(const tn_cat_args *a, int32_t *ret_ndim, int64_t *ret_dim,
+                           int64_t *shape, bool *ret_channels_last) {
     const tn_view *model = NULL;
     *ret_channels_last = true;
     for (int64_t i = 0; i < a->tensors.n; i++) {
@@ -83,7 +83,8 @@ static tn_status cat_shape(const tn_cat_args *a, int32_t *ret_ndim, int64_t *ret
                            "zero-dimensional tensor (at position %lld) cannot be concatenated",
                            (long long)i);
         if (skipped(v)) continue;
-        if (!(v->word & TN_W_CHANNELS_LAST) || (v->word & TN_W_CONTIGUOUS)) *ret_channels_last = false;
+        if (!(v->word & TN_W_CHANNELS_LAST) || (v->word & TN_W_CONTIGUOUS))
+            *ret_channels_last = false;
         if (!model) {
             model = v;
             TN_TRY(tni_wrap_dim(a->dim, v->ndim, ret_dim));
@@ -91,15 +92,17 @@ static tn_status cat_shape(const tn_cat_args *a, int32_t *ret_ndim, int64_t *ret
             continue;
         }
         if (v->ndim != model->ndim)
-            return tn_fail(TN_E_SHAPE, 0, "Tensors must have same number of dimensions: got %d and %d",
+            return tn_fail(TN_E_SHAPE, 0,
+                           "Tensors must have same number of dimensions: got %d and %d",
                            (int)model->ndim, (int)v->ndim);
         for (int32_t d = 0; d < v->ndim; d++) {
             if (d == *ret_dim || v->shape[d] == model->shape[d]) continue;
-            return tn_fail(TN_E_SHAPE, 0,
-                           "Sizes of tensors must match except in dimension %lld. Expected size %lld "
-                           "but got size %lld for tensor number %lld in the list.",
-                           (long long)*ret_dim, (long long)model->shape[d], (long long)v->shape[d],
-                           (long long)i);
+            return tn_fail(
+                TN_E_SHAPE, 0,
+                "Sizes of tensors must match except in dimension %lld. Expected size %lld "
+                "but got size %lld for tensor number %lld in the list.",
+                (long long)*ret_dim, (long long)model->shape[d], (long long)v->shape[d],
+                (long long)i);
         }
         if (__builtin_add_overflow(shape[*ret_dim], v->shape[*ret_dim], &shape[*ret_dim]))
             return tn_fail(TN_E_VALUE, 0, "cat: the result is too large");
@@ -170,10 +173,11 @@ tn_status tni_composite_stack(const void *args, tn_tensor **rets) {
         bool same = v->ndim == first->ndim;
         for (int32_t d = 0; same && d < v->ndim; d++) same = v->shape[d] == first->shape[d];
         if (!same)
-            return tn_fail(TN_E_SHAPE, 0,
-                           "stack expects each tensor to be equal size, but got %s at entry 0 and %s "
-                           "at entry %lld",
-                           tni_shape_text_of(first), tni_shape_text_of(v), (long long)i);
+            return tn_fail(
+                TN_E_SHAPE, 0,
+                "stack expects each tensor to be equal size, but got %s at entry 0 and %s "
+                "at entry %lld",
+                tni_shape_text_of(first), tni_shape_text_of(v), (long long)i);
     }
     if (first->ndim >= TN_MAX_DIMS)
         return tn_fail(TN_E_VALUE, 0, "a tensor has at most %d dimensions", TN_MAX_DIMS);
@@ -233,8 +237,9 @@ static tn_status as_column(tn_tensor *x, tn_tensor **ret) {
 }
 
 /* cat along dim, of vectors along dim_of_vectors, after f was applied to each. */
-static tn_status cat_mapped(const char *name, tn_views ts, tn_status (*f)(tn_tensor *, tn_tensor **),
-                            int64_t dim_of_vectors, int64_t dim, tn_tensor **rets) {
+static tn_status cat_mapped(const char *name, tn_views ts,
+                            tn_status (*f)(tn_tensor *, tn_tensor **), int64_t dim_of_vectors,
+                            int64_t dim, tn_tensor **rets) {
     tn_tensor_list list;
     TN_TRY(check_list(name, ts));
     TN_TRY(map_list(ts, f, &list));
@@ -257,8 +262,8 @@ tn_status tni_composite_dstack(const void *args, tn_tensor **rets) {
 }
 
 tn_status tni_composite_column_stack(const void *args, tn_tensor **rets) {
-    return cat_mapped("column_stack", ((const tn_column_stack_args *)args)->tensors, as_column, 1, 1,
-                      rets);
+    return cat_mapped("column_stack", ((const tn_column_stack_args *)args)->tensors, as_column, 1,
+                      1, rets);
 }
 
 /* ---- Grids -------------------------------------------------------------------------------------*/
@@ -307,14 +312,16 @@ tn_status tni_composite_meshgrid(const void *args, tn_tensor **rets) {
         return tn_fail(TN_E_STATE, 1,
                        "torch.meshgrid: indexing must be one of \"xy\" or \"ij\", but received: %s",
                        a->indexing);
-    if (n <= 0 || n > TN_MAX_DIMS) return tn_fail(TN_E_SHAPE, 0, "meshgrid expects a non-empty TensorList");
+    if (n <= 0 || n > TN_MAX_DIMS)
+        return tn_fail(TN_E_SHAPE, 0, "meshgrid expects a non-empty TensorList");
     bool swap = xy && n >= 2;
     for (int64_t i = 0; i < n; i++) {
         const tn_view *v = a->tensors.v[i];
         if (v->ndim > 1)
-            return tn_fail(TN_E_SHAPE, 0,
-                           "torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: %s",
-                           tni_shape_text_of(v));
+            return tn_fail(
+                TN_E_SHAPE, 0,
+                "torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: %s",
+                tni_shape_text_of(v));
         shape[i] = v->numel;
     }
     TN_TRY(list_new(n, list));
@@ -371,7 +378,8 @@ static tn_status repeated(tn_tensor *x, int64_t n, const int64_t *counts, tn_ten
     for (int64_t i = 0; i < n; i++) {
         int64_t own = i - (n - x->v.ndim), size = own >= 0 ? x->v.shape[own] : 1;
         if (counts[i] < 0)
-            return tn_fail(TN_E_SHAPE, 1, "Trying to create tensor with negative dimension %lld: %s",
+            return tn_fail(TN_E_SHAPE, 1,
+                           "Trying to create tensor with negative dimension %lld: %s",
                            (long long)(counts[i] * size), tni_shape_text((int32_t)n, counts));
         if (__builtin_mul_overflow(size, counts[i], &shape[i]))
             return tn_fail(TN_E_VALUE, 1, "repeat: the result is too large");
@@ -410,8 +418,7 @@ tn_status tni_composite_tile(const void *args, tn_tensor **rets) {
     if (n > TN_MAX_DIMS)
         return tn_fail(TN_E_VALUE, 1, "a tensor has at most %d dimensions", TN_MAX_DIMS);
     int64_t total = n > ndim ? n : ndim;
-    for (int64_t i = 0; i < total; i++)
-        counts[i] = i < total - n ? 1 : a->dims.v[i - (total - n)];
+    for (int64_t i = 0; i < total; i++) counts[i] = i < total - n ? 1 : a->dims.v[i - (total - n)];
     return repeated(tni_t(a->input), total, counts, rets);
 }
 
@@ -536,9 +543,10 @@ tn_status tni_composite_rot90(const void *args, tn_tensor **rets) {
     TN_TRY(tni_wrap_dim(a->dims.v[0], x->v.ndim, &p));
     TN_TRY(tni_wrap_dim(a->dims.v[1], x->v.ndim, &q));
     if (p == q)
-        return tn_fail(TN_E_SHAPE, 2,
-                       "expected rotation dims to be different, but got dim0 = %lld and dim1 = %lld",
-                       (long long)a->dims.v[0], (long long)a->dims.v[1]);
+        return tn_fail(
+            TN_E_SHAPE, 2,
+            "expected rotation dims to be different, but got dim0 = %lld and dim1 = %lld",
+            (long long)a->dims.v[0], (long long)a->dims.v[1]);
     if (k == 0) return tn_clone(x, TN_FORMAT_CONTIGUOUS, rets);
     if (k == 2) return tn_flip(x, TN_INTS(p, q), rets);
     TN_TRY(tn_flip(x, TN_INTS(k == 1 ? q : p), &turned));
@@ -563,7 +571,8 @@ tn_status tni_composite_diag_embed(const void *args, tn_tensor **rets) {
                        (long long)a->dim1, (long long)a->dim2);
     int64_t away = a->offset < 0 ? -a->offset : a->offset, side = v->shape[v->ndim - 1];
     if (away > (INT64_C(1) << 61))
-        return tn_fail(TN_E_VALUE, 1, "diag_embed: the offset %lld is too large", (long long)a->offset);
+        return tn_fail(TN_E_VALUE, 1, "diag_embed: the offset %lld is too large",
+                       (long long)a->offset);
     for (int32_t d = 0, k = 0; d <= v->ndim; d++)
         shape[d] = d == p || d == q ? side + away : v->shape[k++];
     tn_status st = tn_new_zeros(tni_t(v), tn_ints_of(shape, v->ndim + 1), -1, -1, &whole);
@@ -619,8 +628,8 @@ tn_status tni_composite_diff(const void *args, tn_tensor **rets) {
         int64_t most = x->v.shape[a->dim] - 1;
         if ((st = tn_narrow(x, a->dim, 1, most, &high))) goto out;
         if ((st = tn_narrow(x, a->dim, 0, most, &low))) goto out;
-        st = is_bool ? tn_logical_xor(high, low, &next)
-                     : tn_sub(high, low, tn_scalar_int(1), &next);
+        st =
+            is_bool ? tn_logical_xor(high, low, &next) : tn_sub(high, low, tn_scalar_int(1), &next);
         if (st) goto out;
         tn_tensor_unref(&high);
         tn_tensor_unref(&low);

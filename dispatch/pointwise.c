@@ -94,7 +94,8 @@ static inline bool fast(call *c, tn_tensor **rets, tn_status *ret_st) {
     if ((a->word & (TN_W_CONTIGUOUS | TN_W_SCALAR)) != TN_W_CONTIGUOUS) return false;
     if (op->compute_rule != TNI_COMPUTE_PROMOTE) {
         if (op->compute_rule > TNI_COMPUTE_FIRST) return false;
-        if (op->compute_rule == TNI_COMPUTE_FLOAT && tni_category(dtype) < TN_CAT_FLOAT) return false;
+        if (op->compute_rule == TNI_COMPUTE_FLOAT && tni_category(dtype) < TN_CAT_FLOAT)
+            return false;
     }
     if (op->result_rule > TNI_RESULT_BOOL || (op->flags & TNI_OP_BOOL_INPUT)) return false;
     if (!fits(c, &scalars)) return false;
@@ -269,7 +270,8 @@ static tn_status general(call *c, tn_tensor **rets) {
     void *scalar_ptrs[TN_MAX_OPERANDS + 1] = {NULL};
     TN_TRY(find_dtypes(c));
     TN_TRY(find_device(c));
-    if (tni_use_wider(c->op, c->device.slot, c->compute)) return tni_run_wider(c->op, c->args, rets);
+    if (tni_use_wider(c->op, c->device.slot, c->compute))
+        return tni_run_wider(c->op, c->args, rets);
     for (int i = 0; i < c->nin; i++) {
         const tn_view *v = &c->in[i]->v;
         TN_TRY(tni_broadcast_shapes(ndim, shape, v->ndim, v->shape, &ndim, shape));

@@ -23,8 +23,8 @@ static tn_status check_some(const reduction *r) {
                            "%s(): Expected reduction dim to be specified for input.numel() == 0. "
                            "Specify the reduction dim with the 'dim' argument.",
                            name);
-        return tn_fail(TN_E_INDEX, 1, "%s(): Expected reduction dim %d to have non-zero size.", name,
-                       (int)d);
+        return tn_fail(TN_E_INDEX, 1, "%s(): Expected reduction dim %d to have non-zero size.",
+                       name, (int)d);
     }
     return TN_OK;
 }
@@ -40,14 +40,16 @@ static tn_status read_arguments(reduction *r) {
         if (f->kind == TN_F_DIMS) dims = *(const tn_ints *)p;
         if (f->kind == TN_F_DIM) dims = tn_ints_of(p, 1);
         if (f->kind == TN_F_DIM_OPT && ((const tn_opt_int *)p)->has) dims = tn_ints_of(p, 1);
-        if (f->kind == TN_F_BOOL && strcmp(f->name, "keepdim") == 0) r->keepdim = *(const int64_t *)p;
-        if (f->kind == TN_F_DTYPE) dtype = (int32_t)*(const int64_t *)p;
+        if (f->kind == TN_F_BOOL && strcmp(f->name, "keepdim") == 0)
+            r->keepdim = *(const int64_t *)p;
+        if (f->kind == TN_F_DTYPE) dtype = (int32_t) * (const int64_t *)p;
     }
     TN_TRY(tni_dim_mask(dims, r->in->v.ndim, &r->inf.reduce_mask));
     const tn_view *of[] = {&r->in->v};
     TN_TRY(tni_infer_dtype(&r->inf, op->compute_rule, of, 1));
     if (dtype >= 0) {
-        if (!tn_dtype_name(dtype)) return tn_fail(TN_E_DTYPE, -1, "there is no dtype %d", (int)dtype);
+        if (!tn_dtype_name(dtype))
+            return tn_fail(TN_E_DTYPE, -1, "there is no dtype %d", (int)dtype);
         r->inf.compute = dtype;
     }
     int32_t given = dtype >= 0 ? dtype : tn_view_dtype(&r->in->v);
@@ -79,7 +81,8 @@ static tn_status make_outputs(reduction *r) {
             if (!tni_shape_is(given, ndim, shape)) TN_TRY(tni_resize_out(given, ndim, shape));
             TN_TRY(tni_check_no_internal_overlap(given));
         }
-        if (given && tn_view_dtype(&given->v) == dtype && tni_overlap_of(given, r->in) == TNI_OVERLAP_NONE)
+        if (given && tn_view_dtype(&given->v) == dtype &&
+            tni_overlap_of(given, r->in) == TNI_OVERLAP_NONE)
             r->outs[i] = tn_tensor_ref(given);
         else
             TN_TRY(tni_tensor_new_fast(dtype, r->inf.device, ndim, shape, &r->outs[i]));
@@ -105,7 +108,8 @@ static tn_status run_kernel(reduction *r) {
             strides[d] = gone ? 0 : o->strides[r->keepdim ? d : k];
             k += !gone;
         }
-        st = tni_view_new(r->outs[i], tn_view_dtype(o), r->in->v.ndim, shape, strides, 0, &aligned[i]);
+        st = tni_view_new(r->outs[i], tn_view_dtype(o), r->in->v.ndim, shape, strides, 0,
+                          &aligned[i]);
         ts[i] = aligned[i];
     }
     if (st == TN_OK) {
@@ -123,7 +127,8 @@ static tn_status run_kernel(reduction *r) {
 static tn_status steps(reduction *r, tn_tensor **rets) {
     const tn_op *op = r->op;
     TN_TRY(read_arguments(r));
-    if (tni_use_wider(op, r->inf.device.slot, r->inf.compute)) return tni_run_wider(op, r->args, rets);
+    if (tni_use_wider(op, r->inf.device.slot, r->inf.compute))
+        return tni_run_wider(op, r->args, rets);
     TN_TRY(make_outputs(r));
     r->use = r->in;
     if (tn_view_dtype(&r->in->v) != r->inf.compute) {

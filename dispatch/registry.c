@@ -9,7 +9,10 @@
 #include "plan_priv.h"
 
 tni_device tni_devices[TN_DEVICE_SLOTS] = {
-    [0] = {.desc = {.name = "cpu", .dl_device = 1, .count = 1, .flags = TN_DEV_ADDRESSABLE | TN_DEV_HOST},
+    [0] = {.desc = {.name = "cpu",
+                    .dl_device = 1,
+                    .count = 1,
+                    .flags = TN_DEV_ADDRESSABLE | TN_DEV_HOST},
            .name = "cpu"},
 };
 
@@ -82,14 +85,16 @@ tn_status tni_register_device(tn_txn *txn, const tn_device_desc *desc, int32_t *
     if (!d.name || !d.name[0] || strlen(d.name) >= sizeof tni_devices[0].name)
         return tn_fail(TN_E_PLUGIN, -1, "a device needs a name of at most 31 characters");
     if (!d.alloc || !d.free || !d.copy_in || !d.copy_out || !d.copy_within || !d.sync)
-        return tn_fail(TN_E_PLUGIN, -1, "device '%s' lacks one of the six required functions", d.name);
+        return tn_fail(TN_E_PLUGIN, -1, "device '%s' lacks one of the six required functions",
+                       d.name);
     if (d.count < 0 || d.count > 255)
         return tn_fail(TN_E_PLUGIN, -1, "device '%s' says it has %d devices", d.name, (int)d.count);
     int32_t slot = -1;
     for (int32_t i = 0; i < TN_DEVICE_SLOTS; i++) {
         bool named = tni_devices[i].name[0] && strcmp(tni_devices[i].name, d.name) == 0;
         if (named && !is_free(i, txn))
-            return tn_fail(TN_E_PLUGIN, -1, "device '%s' is served by another plugin already", d.name);
+            return tn_fail(TN_E_PLUGIN, -1, "device '%s' is served by another plugin already",
+                           d.name);
         if (named) slot = i;
     }
     for (int32_t i = 1; slot < 0 && i < TN_DEVICE_SLOTS; i++)
@@ -109,7 +114,8 @@ tn_status tni_register_dtype(tn_txn *txn, const tn_dtype_desc *desc, int32_t *re
 }
 
 static tn_status add_kernel(tn_txn *txn, int32_t device, const tn_kernel_row *r) {
-    if (!r->op || !r->fn) return tn_fail(TN_E_PLUGIN, -1, "a kernel row lacks its operator or function");
+    if (!r->op || !r->fn)
+        return tn_fail(TN_E_PLUGIN, -1, "a kernel row lacks its operator or function");
     tn_op *op = tni_op_find(r->op);
     if (!op || op->info.sig != r->sig) {
         tni_host_log(0, "%s: kernel of '%s' left out: %s", txn->plugin->name, r->op,
@@ -117,7 +123,8 @@ static tn_status add_kernel(tn_txn *txn, int32_t device, const tn_kernel_row *r)
         return TN_OK; /* one row does not fit: the others still work */
     }
     if (r->dtype != TN_DTYPE_ANY && !tn_dtype_name(r->dtype))
-        return tn_fail(TN_E_PLUGIN, -1, "kernel of '%s': there is no dtype %d", r->op, (int)r->dtype);
+        return tn_fail(TN_E_PLUGIN, -1, "kernel of '%s': there is no dtype %d", r->op,
+                       (int)r->dtype);
     pending *p = calloc(1, sizeof *p);
     tn_cell *c = calloc(1, sizeof *c);
     if (!p || !c) {
@@ -138,7 +145,8 @@ tn_status tni_register_kernels(tn_txn *txn, int32_t device_slot, const tn_kernel
         return tn_fail(TN_E_PLUGIN, -1, "there is no device slot %d", (int)device_slot);
     for (uint32_t i = 0; i < n; i++) {
         tn_kernel_row r = {0};
-        memcpy(&r, (const char *)rows + (size_t)i * row_size, row_size < sizeof r ? row_size : sizeof r);
+        memcpy(&r, (const char *)rows + (size_t)i * row_size,
+               row_size < sizeof r ? row_size : sizeof r);
         TN_TRY(add_kernel(txn, device_slot, &r));
     }
     return TN_OK;
@@ -291,8 +299,8 @@ tn_status tni_run_wider(const tn_op *op, void *args, tn_tensor **rets) {
         from = d;
         st = tni_convert(originals[i], TN_F32, &temps[i]);
     }
-    bool inplace = op->nout > 0 && *tni_out_slot(op, args, 0) &&
-                   *tni_out_slot(op, args, 0) == originals[0];
+    bool inplace =
+        op->nout > 0 && *tni_out_slot(op, args, 0) && *tni_out_slot(op, args, 0) == originals[0];
     for (int i = 0; i < op->nout; i++) {
         given[i] = *tni_out_slot(op, args, i);
         *tni_out_slot(op, args, i) = NULL;
@@ -308,10 +316,11 @@ tn_status tni_run_wider(const tn_op *op, void *args, tn_tensor **rets) {
         if (given[i]) {
             st = tni_check_writable(op, given[i], from, inplace);
             if (st == TN_OK && !tni_shape_is(given[i], wide[i]->v.ndim, wide[i]->v.shape))
-                st = inplace ? tn_fail(TN_E_SHAPE, -1,
-                                       "output with shape %s doesn't match the broadcast shape %s",
-                                       tni_shape_text_of(&given[i]->v), tni_shape_text_of(&wide[i]->v))
-                             : tni_resize_out(given[i], wide[i]->v.ndim, wide[i]->v.shape);
+                st = inplace
+                         ? tn_fail(TN_E_SHAPE, -1,
+                                   "output with shape %s doesn't match the broadcast shape %s",
+                                   tni_shape_text_of(&given[i]->v), tni_shape_text_of(&wide[i]->v))
+                         : tni_resize_out(given[i], wide[i]->v.ndim, wide[i]->v.shape);
             if (st == TN_OK) st = tni_copy_into(given[i], wide[i]);
             if (st == TN_OK) {
                 tni_bump_version(given[i]);

@@ -170,7 +170,8 @@ tn_status tn_layer_next(tn_layer_call *next, const tn_op_info *op, void *args, t
     const tn_op *o = (const tn_op *)(const void *)op;
     int best = -1;
     for (int i = 0; i < MAX_LAYERS; i++)
-        if ((next->left >> i & 1u) && (best < 0 || layers[i].priority > layers[best].priority)) best = i;
+        if ((next->left >> i & 1u) && (best < 0 || layers[i].priority > layers[best].priority))
+            best = i;
     if (best < 0) return o->run(o, args, rets);
     tn_layer_call rest = {next->left & ~(UINT64_C(1) << best)};
     return layers[best].call(layers[best].ctx, &rest, op, args, rets);
@@ -203,7 +204,8 @@ tn_status tn_device_sync(tn_device device) {
 }
 
 const char *tn_device_describe(tn_device device) {
-    if (!tn_device_name(device.slot) || tni_device_ready(device.slot) != TN_OK) return "not available";
+    if (!tn_device_name(device.slot) || tni_device_ready(device.slot) != TN_OK)
+        return "not available";
     const tn_device_desc *d = &tni_devices[device.slot].desc;
     return d->describe ? d->describe(d->ctx, device.index) : d->name;
 }
@@ -217,7 +219,8 @@ const void *tn_device_query(int32_t slot, const char *iface, void **ret_ctx) {
 
 static int32_t slot_of(const char *name, size_t length) {
     for (int32_t i = 0; i < TN_DEVICE_SLOTS; i++)
-        if (strlen(tni_devices[i].name) == length && strncmp(tni_devices[i].name, name, length) == 0)
+        if (strlen(tni_devices[i].name) == length &&
+            strncmp(tni_devices[i].name, name, length) == 0)
             return i;
     return -1;
 }
@@ -249,8 +252,8 @@ tn_status tn_device_parse(const char *text, tn_device *ret_device) {
     tn_device d = {slot, (int32_t)index};
     if (slot != 0) TN_TRY(tni_device_ready(slot));
     if (index >= tni_devices[slot].desc.count)
-        return tn_fail(TN_E_DEVICE, -1, "device '%s' has no index %d (there are %d)", name, (int)index,
-                       (int)tni_devices[slot].desc.count);
+        return tn_fail(TN_E_DEVICE, -1, "device '%s' has no index %d (there are %d)", name,
+                       (int)index, (int)tni_devices[slot].desc.count);
     *ret_device = d;
     return TN_OK;
 }
@@ -268,8 +271,8 @@ int32_t tn_threads_get(void) {
 tn_status tn_threads_set(int32_t n) {
     void *ctx = NULL;
     if (n < 1 || n > 1024)
-        return tn_fail(TN_E_STATE, 0, "set_num_threads expects a positive integer up to 1024, got %d",
-                       (int)n);
+        return tn_fail(TN_E_STATE, 0,
+                       "set_num_threads expects a positive integer up to 1024, got %d", (int)n);
     const tn_threads_iface *t = threads(&ctx);
     if (!t) return tn_fail(TN_E_DEVICE, -1, "the CPU device has no worker pool");
     return t->set(ctx, n);

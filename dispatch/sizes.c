@@ -20,7 +20,8 @@ tn_status tni_numel(int32_t ndim, const int64_t *shape, int64_t itemsize, int64_
                            "Trying to create tensor with negative dimension %lld: %s",
                            (long long)shape[i], tni_shape_text(ndim, shape));
         n *= shape[i] != 0;
-        if (shape[i] != 0 && __builtin_mul_overflow(nonzero, shape[i], &nonzero)) nonzero = MAX_BYTES;
+        if (shape[i] != 0 && __builtin_mul_overflow(nonzero, shape[i], &nonzero))
+            nonzero = MAX_BYTES;
         if (nonzero > MAX_BYTES) nonzero = MAX_BYTES;
     }
     if (n == 0) {
@@ -90,7 +91,8 @@ bool tni_reach(int32_t ndim, const int64_t *shape, const int64_t *strides, int64
             return true;
         }
         if (__builtin_mul_overflow(shape[i] - 1, strides[i], &span)) return false;
-        if (span < 0 ? __builtin_add_overflow(lo, span, &lo) : __builtin_add_overflow(hi, span, &hi))
+        if (span < 0 ? __builtin_add_overflow(lo, span, &lo)
+                     : __builtin_add_overflow(hi, span, &hi))
             return false;
     }
     *ret_lo = lo;

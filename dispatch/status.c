@@ -69,13 +69,11 @@ tn_status tni_fail_v(tn_status code, int32_t arg, const char *fmt, va_list ap) {
 
 const char *tn_status_text(tn_status code) {
     switch (code) {
-#define TEXT(name, value, meaning, exc)                                                          \
-    case TN_##name:                                                                              \
-        return meaning;
+#define TEXT(name, value, meaning, exc)                                                            \
+    case TN_##name: return meaning;
         TN_STATUS_LIST(TEXT)
 #undef TEXT
-    default:
-        return "unknown status";
+    default: return "unknown status";
     }
 }
 

@@ -256,7 +256,8 @@ tn_status tni_tensor_new_fast(int32_t dtype, tn_device device, int32_t ndim, con
 }
 
 tn_status tni_tensor_like(const tn_view *model, int32_t dtype, tn_tensor **ret_tensor) {
-    const uint64_t keep = TN_W_DEVICE | TN_W_INDEX | TN_W_CONTIGUOUS | TN_W_CHANNELS_LAST | TN_W_DENSE;
+    const uint64_t keep =
+        TN_W_DEVICE | TN_W_INDEX | TN_W_CONTIGUOUS | TN_W_CHANNELS_LAST | TN_W_DENSE;
     tn_tensor *t;
     tn_storage *s;
     if (TN_UNLIKELY(model->ndim > TNI_INLINE_DIMS))
@@ -397,8 +398,7 @@ tn_status tni_view_new(const tn_tensor *t, int32_t dtype, int32_t ndim, const in
     TN_TRY(tni_header_new(dtype, tn_tensor_device(t), ndim, shape, strides, &r));
     if (t->storage) {
         tni_storage_ref(t->storage);
-        attach(r, t->storage,
-               offset_bytes(t) + (uint64_t)(offset * tn_view_itemsize(&t->v)));
+        attach(r, t->storage, offset_bytes(t) + (uint64_t)(offset * tn_view_itemsize(&t->v)));
     }
     r->flags = t->flags & TNI_T_NO_VERSION;
     r->v.word |= t->v.word & (TN_W_INFERENCE | TN_W_READONLY);
@@ -407,7 +407,8 @@ tn_status tni_view_new(const tn_tensor *t, int32_t dtype, int32_t ndim, const in
 }
 
 tn_status tni_detach(const tn_tensor *t, tn_tensor **ret_tensor) {
-    return tni_view_new(t, tn_view_dtype(&t->v), t->v.ndim, t->v.shape, t->v.strides, 0, ret_tensor);
+    return tni_view_new(t, tn_view_dtype(&t->v), t->v.ndim, t->v.shape, t->v.strides, 0,
+                        ret_tensor);
 }
 
 tn_status tn_tensor_alias(const tn_tensor *t, int32_t dtype, int32_t ndim, const int64_t *shape,

@@ -285,12 +285,13 @@ tn_status tni_composite_expand(const void *args, tn_tensor **rets) {
             return tn_fail(TN_E_SHAPE, 1, "expand: the size %lld of dimension %d is negative",
                            (long long)want, (int)i);
         if (have != want && have != 1)
-            return tn_fail(TN_E_SHAPE, 1,
-                           "The expanded size of the tensor (%lld) must match the existing size "
-                           "(%lld) at non-singleton dimension %d.  Target sizes: %s.  Tensor sizes: "
-                           "%s",
-                           (long long)want, (long long)have, (int)i,
-                           tni_shape_text((int32_t)a->size.n, a->size.v), tni_shape_text_of(v));
+            return tn_fail(
+                TN_E_SHAPE, 1,
+                "The expanded size of the tensor (%lld) must match the existing size "
+                "(%lld) at non-singleton dimension %d.  Target sizes: %s.  Tensor sizes: "
+                "%s",
+                (long long)want, (long long)have, (int)i,
+                tni_shape_text((int32_t)a->size.n, a->size.v), tni_shape_text_of(v));
         g.shape[i] = want;
         if (have == want && from >= 0)
             g.strides[i] = v->strides[from];
@@ -326,8 +327,7 @@ tn_status tni_composite_select(const void *args, tn_tensor **rets) {
 tn_status tni_composite_slice(const void *args, tn_tensor **rets) {
     const tn_slice_args *a = args;
     const tn_view *v = a->input;
-    if (v->ndim == 0)
-        return tn_fail(TN_E_INDEX, 0, "slice() cannot be applied to a 0-dim tensor.");
+    if (v->ndim == 0) return tn_fail(TN_E_INDEX, 0, "slice() cannot be applied to a 0-dim tensor.");
     if (a->step <= 0) return tn_fail(TN_E_VALUE, 4, "slice step must be positive");
     int64_t size = v->shape[a->dim];
     int64_t from = a->start.has ? a->start.value : 0, to = a->end.has ? a->end.value : size;
@@ -380,7 +380,8 @@ tn_status tni_composite_unfold(const void *args, tn_tensor **rets) {
     const tn_view *v = a->input;
     int64_t have = v->ndim ? v->shape[a->dimension] : 1;
     int64_t stride = v->ndim ? v->strides[a->dimension] : 1;
-    if (a->size < 0) return tn_fail(TN_E_SHAPE, 2, "size is %lld but must be >= 0", (long long)a->size);
+    if (a->size < 0)
+        return tn_fail(TN_E_SHAPE, 2, "size is %lld but must be >= 0", (long long)a->size);
     if (a->size > have)
         return tn_fail(TN_E_SHAPE, 2,
                        "maximum size for tensor at dimension %lld is %lld but size is %lld",
@@ -444,11 +445,12 @@ tn_status tni_composite_split_with_sizes(const void *args, tn_tensor **rets) {
         if (__builtin_add_overflow(total, n, &total)) total = INT64_MAX;
     }
     if (total != v->shape[a->dim])
-        return tn_fail(TN_E_SHAPE, 1,
-                       "split_with_sizes expects split_sizes to sum exactly to %lld (input tensor's "
-                       "size at dimension %lld), but got split_sizes=%s",
-                       (long long)v->shape[a->dim], (long long)a->dim,
-                       tni_shape_text((int32_t)a->split_sizes.n, a->split_sizes.v));
+        return tn_fail(
+            TN_E_SHAPE, 1,
+            "split_with_sizes expects split_sizes to sum exactly to %lld (input tensor's "
+            "size at dimension %lld), but got split_sizes=%s",
+            (long long)v->shape[a->dim], (long long)a->dim,
+            tni_shape_text((int32_t)a->split_sizes.n, a->split_sizes.v));
     geometry g;
     geometry_of(v, &g);
     TN_TRY(new_list(a->split_sizes.n, list));
@@ -470,8 +472,8 @@ tn_status tni_composite_unbind(const void *args, tn_tensor **rets) {
     const tn_view *v = a->input;
     tn_tensor_list *list = (tn_tensor_list *)(void *)rets;
     if (v->ndim == 0)
-        return tn_fail(TN_E_INDEX, 0,
-                       "Dimension specified as %lld but tensor has no dimensions", (long long)a->dim);
+        return tn_fail(TN_E_INDEX, 0, "Dimension specified as %lld but tensor has no dimensions",
+                       (long long)a->dim);
     geometry g;
     geometry_of(v, &g);
     int64_t n = g.shape[a->dim], stride = g.strides[a->dim];
@@ -516,7 +518,8 @@ tn_status tni_composite_view_as_complex(const void *args, tn_tensor **rets) {
                        "view_as_complex is only supported for half, float and double tensors, but "
                        "got a tensor of scalar type: %s",
                        tni_type_text(dtype));
-    if (v->ndim == 0) return tn_fail(TN_E_SHAPE, 0, "Input tensor must have one or more dimensions");
+    if (v->ndim == 0)
+        return tn_fail(TN_E_SHAPE, 0, "Input tensor must have one or more dimensions");
     if (v->shape[last] != 2)
         return tn_fail(TN_E_SHAPE, 0, "Tensor must have a last dimension of size 2");
     if (v->strides[last] != 1)

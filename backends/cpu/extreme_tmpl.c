@@ -164,8 +164,11 @@ static tn_status some_rows(void *arg, int64_t begin, int64_t end) {
     return TN_OK;
 }
 
-static tn_status along(const tn_view *x, tn_view *values, tn_view *indices, int64_t dim, bool largest) {
-    job j = {.x = x->data, .values = values ? values->data : NULL, .indices = indices->data,
+static tn_status along(const tn_view *x, tn_view *values, tn_view *indices, int64_t dim,
+                       bool largest) {
+    job j = {.x = x->data,
+             .values = values ? values->data : NULL,
+             .indices = indices->data,
              .largest = largest};
     axis_init(&j.ax, 1, &x, dim);
     if (x->numel == 0) return TN_OK;
@@ -288,7 +291,8 @@ static tn_status running_rows(void *arg, int64_t begin, int64_t end) {
 static tn_status run_along(const tn_view *x, tn_view *values, tn_view *indices, int64_t dim,
                            bool largest) {
     const tn_view *views[] = {x, values, indices};
-    running j = {.x = x->data, .values = values->data, .indices = indices->data, .largest = largest};
+    running j = {
+        .x = x->data, .values = values->data, .indices = indices->data, .largest = largest};
     axis_init(&j.ax, 3, views, dim);
     if (x->numel == 0) return TN_OK;
     return cpu_parallel(j.ax.rows, GRAIN / j.ax.n + 1, running_rows, &j);
@@ -372,7 +376,8 @@ static tn_status searchsorted(const tn_call *call, const void *args) {
 }
 #endif
 
-#define ROW(op, fn) {#op, TN_SIG_##op, fn, NULL, TMPL_DTYPE, 0, 0, 0}
+#define ROW(op, fn)                                                                                \
+    { #op, TN_SIG_##op, fn, NULL, TMPL_DTYPE, 0, 0, 0 }
 static const tn_kernel_row rows[] = {
     ROW(max_dim, max_dim),
     ROW(min_dim, min_dim),

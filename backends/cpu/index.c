@@ -23,8 +23,8 @@ static int64_t stride_bytes(const tn_view *v, int64_t d) {
 }
 
 /* at[n] += index[n] * step, wrapped and checked. */
-static tn_status add_positions(const tn_call *call, const tn_view *index, int64_t size, int64_t step,
-                               int64_t dim, int64_t *at) {
+static tn_status add_positions(const tn_call *call, const tn_view *index, int64_t size,
+                               int64_t step, int64_t dim, int64_t *at) {
     walk w;
     walk_at p;
     int is32 = tn_view_dtype(index) == TN_I32;
@@ -85,8 +85,8 @@ tn_status slices_of_indices(slices *s, const tn_call *call, const tn_view *a, co
     if (st != TN_OK) return st;
     memset(s->at_a, 0, (size_t)s->n * sizeof *s->at_a);
     for (int64_t k = 0; k < indices.n && st == TN_OK; k++)
-        st = add_positions(call, indices.v[k], a->shape[first + k], stride_bytes(a, first + k), dims[k],
-                           s->at_a);
+        st = add_positions(call, indices.v[k], a->shape[first + k], stride_bytes(a, first + k),
+                           dims[k], s->at_a);
     if (st != TN_OK) return st;
     offsets_of_dims(b, first, index->ndim, s->at_b);
     add_dims(&s->prefix, a, 0, b, 0, first);
@@ -168,9 +168,8 @@ typedef struct pair16 {
     uint64_t lo, hi;
 } pair16;
 
-#define MOVE_STRIDED(type)                                                                        \
-    for (int64_t i = 0; i < count; i++)                                                           \
-        memcpy(dst + i * to, src + i * from, sizeof(type))
+#define MOVE_STRIDED(type)                                                                         \
+    for (int64_t i = 0; i < count; i++) memcpy(dst + i * to, src + i * from, sizeof(type))
 
 /* dst[i] = src[i] for elements of `item` bytes. */
 static inline void move_line(char *dst, int64_t to, const char *src, int64_t from, int64_t count,
@@ -190,19 +189,20 @@ static inline void move_line(char *dst, int64_t to, const char *src, int64_t fro
     }
 }
 
-static void into_a(const void *ctx, char *a, int64_t step_a, char *b, int64_t step_b, int64_t count) {
+static void into_a(const void *ctx, char *a, int64_t step_a, char *b, int64_t step_b,
+                   int64_t count) {
     move_line(a, step_a, b, step_b, count, *(const int64_t *)ctx);
 }
 
-static void into_b(const void *ctx, char *a, int64_t step_a, char *b, int64_t step_b, int64_t count) {
+static void into_b(const void *ctx, char *a, int64_t step_a, char *b, int64_t step_b,
+                   int64_t count) {
     move_line(b, step_b, a, step_a, count, *(const int64_t *)ctx);
 }
 
 tn_status slices_move_into_a(const slices *s) { return slices_write(s, into_a, &s->item); }
 
-#define PICK(type)                                                                                \
-    for (int64_t n = begin; n < end; n++)                                                         \
-        memcpy(b + s->at_b[n], a + s->at_a[n], sizeof(type))
+#define PICK(type)                                                                                 \
+    for (int64_t n = begin; n < end; n++) memcpy(b + s->at_b[n], a + s->at_a[n], sizeof(type))
 
 /* Single elements, as in x[i]: no suffix to walk. */
 static void pick_elements(const slices *s, const walk_at *p, int64_t begin, int64_t end) {
@@ -273,8 +273,8 @@ static bool picked_flat(const tn__index_args *a, tn_status *ret_st) {
     const tn_view *x = a->input, *index = a->indices.v[0];
     uint64_t bad = 0;
     if (a->indices.n != 1 || x->ndim != 1 || !tn_view_is_contiguous(index)) return false;
-    flat_pick j = {x->data, a->out->data, index->data, x->shape[0], stride_bytes(x, 0),
-                   tn_view_itemsize(x)};
+    flat_pick j = {x->data,     a->out->data,       index->data,
+                   x->shape[0], stride_bytes(x, 0), tn_view_itemsize(x)};
     for (int64_t n = 0; n < index->numel; n++)
         bad |= (uint64_t)j.index[n] + (uint64_t)j.size >= 2 * (uint64_t)j.size;
     if (bad) return false;
@@ -315,7 +315,8 @@ static bool all_within(const int64_t *index, int64_t n, int64_t size) {
     return bad == 0;
 }
 
-static tn_status check_places(const tn_call *call, const tn_view *index, int64_t size, int64_t dim) {
+static tn_status check_places(const tn_call *call, const tn_view *index, int64_t size,
+                              int64_t dim) {
     walk w;
     walk_at p;
     int is32 = tn_view_dtype(index) == TN_I32;
@@ -332,13 +333,14 @@ static tn_status check_places(const tn_call *call, const tn_view *index, int64_t
     walk_seek(&w, 0, &p);
     for (int64_t r = 0; r < rows; r++, walk_next(&w, &p)) {
         const char *row = (const char *)index->data + p.offset[0];
-        if (!is32 && step == 8 && all_within((const int64_t *)(const void *)row, count, size)) continue;
+        if (!is32 && step == 8 && all_within((const int64_t *)(const void *)row, count, size))
+            continue;
         for (int64_t j = 0; j < count; j++) {
             int64_t i = index_load(row + j * step, is32);
             if (i < 0 || i >= size)
-                return call->host->fail(TN_E_SHAPE, 2,
-                                        "index %lld is out of bounds for dimension %lld with size %lld",
-                                        (long long)i, (long long)dim, (long long)size);
+                return call->host->fail(
+                    TN_E_SHAPE, 2, "index %lld is out of bounds for dimension %lld with size %lld",
+                    (long long)i, (long long)dim, (long long)size);
         }
     }
     return TN_OK;
@@ -390,7 +392,8 @@ static inline void gather_line(const places *p, int64_t item, int is32, char *ou
     }
     for (int64_t l = 0; l < p->last; l++) {
         int64_t i = index_load(index + l * p->last_step[2], is32);
-        memcpy(out + l * p->last_step[1], self + l * p->last_step[0] + i * p->step[0], (size_t)item);
+        memcpy(out + l * p->last_step[1], self + l * p->last_step[0] + i * p->step[0],
+               (size_t)item);
     }
 }
 
@@ -423,7 +426,8 @@ static tn_status gather_any(const tn_call *call, const void *args) {
     if (a->index->numel == 0) return TN_OK;
     tn_status st = places_of(&g.p, call, a->input, a->out, a->index, a->dim);
     if (st != TN_OK) return st;
-    return cpu_parallel(g.p.outer.numel * g.p.n, GRAIN_BYTES / (g.p.last * 8) + 1, gather_range, &g);
+    return cpu_parallel(g.p.outer.numel * g.p.n, GRAIN_BYTES / (g.p.last * 8) + 1, gather_range,
+                        &g);
 }
 
 /* ---- tril, triu --------------------------------------------------------------------------------*/
@@ -452,7 +456,8 @@ static tn_status triangle_rows(void *arg, int64_t begin, int64_t end) {
         int64_t from = t->lower ? 0 : k, to = t->lower ? k : cols;
         memset(dst, 0, (size_t)(from * item));
         memset(dst + to * item, 0, (size_t)((cols - to) * item));
-        if (to > from) move_line(dst + from * item, item, src + from * right, right, to - from, item);
+        if (to > from)
+            move_line(dst + from * item, item, src + from * right, right, to - from, item);
     }
     return TN_OK;
 }
@@ -484,10 +489,14 @@ static tn_status triu_any(const tn_call *call, const void *args) {
     return triangle_of(a->input, a->out, a->diagonal, false);
 }
 
-#define ROW(op, fn) {#op, TN_SIG_##op, fn, NULL, TN_DTYPE_ANY, 0, 0, 0}
+#define ROW(op, fn)                                                                                \
+    { #op, TN_SIG_##op, fn, NULL, TN_DTYPE_ANY, 0, 0, 0 }
 static const tn_kernel_row rows[] = {
-    ROW(_index, index_any),           ROW(index_select, index_select_any),
-    ROW(index_copy_, index_copy_any), ROW(gather, gather_any),
-    ROW(tril, tril_any),              ROW(triu, triu_any),
+    ROW(_index, index_any),
+    ROW(index_select, index_select_any),
+    ROW(index_copy_, index_copy_any),
+    ROW(gather, gather_any),
+    ROW(tril, tril_any),
+    ROW(triu, triu_any),
 };
 const cpu_rows cpu_index_rows = CPU_ROWS_OF(rows);

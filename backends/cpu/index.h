@@ -47,7 +47,7 @@ typedef struct places {
     int is32;
     int64_t n, step[3];         /* along dim: self (per index value), src, index */
     int64_t last, last_step[3]; /* the fastest dimension; when that is dim, n is 1 */
-    walk outer;               /* the rest */
+    walk outer;                 /* the rest */
 } places;
 /* Fills it and checks every index; src may be NULL. size: self's along dim. */
 tn_status places_of(places *p, const tn_call *call, const tn_view *self, const tn_view *src,

@@ -40,7 +40,8 @@ static void add_packed(T *a, const T *b, A alpha, int64_t count) {
     for (int64_t i = 0; i < count; i++) a[i] = STORE(plus(LOAD(a[i]), times(alpha, LOAD(b[i]))));
 }
 
-static void add_line(const void *ctx, char *a, int64_t step_a, char *b, int64_t step_b, int64_t count) {
+static void add_line(const void *ctx, char *a, int64_t step_a, char *b, int64_t step_b,
+                     int64_t count) {
     A alpha = *(const A *)ctx;
     if (step_a == (int64_t)sizeof(T) && step_b == (int64_t)sizeof(T)) {
         add_packed((T *)(void *)a, (const T *)(const void *)b, alpha, count);
@@ -86,18 +87,13 @@ typedef struct job {
 
 static inline A combine(int64_t how, A old, A x) {
     switch (how) {
-    case ADD:
-        return plus(old, x);
-    case MULTIPLY:
-        return times(old, x);
+    case ADD: return plus(old, x);
+    case MULTIPLY: return times(old, x);
 #if !TMPL_IS_COMPLEX
-    case AMAX: /* a NaN stays */
-        return IS_NAN(old) || old >= x ? old : x;
-    case AMIN:
-        return IS_NAN(old) || old <= x ? old : x;
+    case AMAX: /* a NaN stays */ return IS_NAN(old) || old >= x ? old : x;
+    case AMIN: return IS_NAN(old) || old <= x ? old : x;
 #endif
-    default:
-        return x;
+    default: return x;
     }
 }
 
@@ -182,7 +178,8 @@ static tn_status linspace_range(void *arg, int64_t begin, int64_t end) {
 #if TMPL_IS_INT || TMPL_IS_BOOL
     double first = q->start->re, last = q->step->re, step = (last - first) / (double)gaps;
     for (int64_t i = begin; i < end; i++) {
-        double x = i < n / 2 || n == 1 ? first + step * (double)i : last - step * (double)(n - 1 - i);
+        double x =
+            i < n / 2 || n == 1 ? first + step * (double)i : last - step * (double)(n - 1 - i);
         q->out[i] = (T)(int64_t)x;
     }
 #else
@@ -299,7 +296,8 @@ static tn_status TN_(nonzero)(const tn_call *call, const void *args) {
     return cpu_parallel(blocks, 4, write_blocks, &s);
 }
 
-#define ROW(op, fn) {#op, TN_SIG_##op, TN_(fn), NULL, TMPL_DTYPE, 0, 0, 0}
+#define ROW(op, fn)                                                                                \
+    { #op, TN_SIG_##op, TN_(fn), NULL, TMPL_DTYPE, 0, 0, 0 }
 static const tn_kernel_row rows[] = {
     ROW(_index_put_, index_put_), ROW(index_add_, index_add_), ROW(_scatter_, scatter_),
     ROW(_arange_, arange_),       ROW(_linspace_, linspace_),  ROW(nonzero, nonzero),

@@ -124,8 +124,12 @@ static void select_items(item *v, int64_t n, int64_t k) {
     while (hi - lo > SMALL) {
         int64_t mid = lo + (hi - lo) / 2;
         item a = v[lo], b = v[mid], c = v[hi];
-        item pivot = before(a, b) ? (before(b, c) ? b : before(a, c) ? c : a)
-                                  : (before(a, c) ? a : before(b, c) ? c : b);
+        item pivot = before(a, b) ? (before(b, c)   ? b
+                                     : before(a, c) ? c
+                                                    : a)
+                                  : (before(a, c)   ? a
+                                     : before(b, c) ? c
+                                                    : b);
         int64_t i = lo, j = hi;
         while (i <= j) {
             while (before(v[i], pivot)) i++;
@@ -246,8 +250,7 @@ static void one_row(const job *j, const T *x, const target *to, item *v, item *s
         v = sort_items(v, spare, n);
         store(j, x, to, 0, most_frequent(v, n));
         break;
-    default:
-        store(j, x, to, 0, median_of(j, x, v));
+    default: store(j, x, to, 0, median_of(j, x, v));
     }
 }
 
@@ -271,8 +274,8 @@ static tn_status some_rows(void *arg, int64_t begin, int64_t end) {
     return TN_OK;
 }
 
-static tn_status run(const tn_call *call, job *j, const tn_view *x, tn_view *values, tn_view *indices,
-                     int64_t dim) {
+static tn_status run(const tn_call *call, job *j, const tn_view *x, tn_view *values,
+                     tn_view *indices, int64_t dim) {
     const tn_view *views[] = {x, values, indices};
     j->call = call;
     j->x = x->data;
@@ -280,7 +283,8 @@ static tn_status run(const tn_call *call, job *j, const tn_view *x, tn_view *val
     j->indices = indices->data;
     axis_init(&j->ax, j->what == SORT ? 3 : 1, views, dim);
     if (j->ax.n > (int64_t)UINT32_MAX)
-        return call->host->fail(TN_E_UNSUPPORTED, 0, "rows of more than 2^32 elements cannot be sorted");
+        return call->host->fail(TN_E_UNSUPPORTED, 0,
+                                "rows of more than 2^32 elements cannot be sorted");
     j->inner = 1;
     for (int32_t d = (int32_t)dim + 1; d < x->ndim; d++) j->inner *= x->shape[d];
     if (x->numel == 0 || values->numel == 0) return TN_OK;
@@ -304,7 +308,10 @@ static tn_status mode(const tn_call *call, const void *args) {
 #if !TMPL_IS_BOOL
 static tn_status topk(const tn_call *call, const void *args) {
     const tn_topk_args *a = args;
-    job j = {.what = TOPK, .k = a->k, .length = a->k, .reversed = a->largest != 0,
+    job j = {.what = TOPK,
+             .k = a->k,
+             .length = a->k,
+             .reversed = a->largest != 0,
              .sorted = a->sorted != 0};
     return run(call, &j, a->input, a->values, a->indices, a->dim);
 }
@@ -328,15 +335,12 @@ static tn_status nanmedian_dim(const tn_call *call, const void *args) {
 }
 #endif
 
-#define ROW(op) {#op, TN_SIG_##op, op, NULL, TMPL_DTYPE, 0, 0, 0}
+#define ROW(op)                                                                                    \
+    { #op, TN_SIG_##op, op, NULL, TMPL_DTYPE, 0, 0, 0 }
 static const tn_kernel_row rows[] = {
-    ROW(sort),
-    ROW(mode),
+    ROW(sort), ROW(mode),
 #if !TMPL_IS_BOOL
-    ROW(topk),
-    ROW(kthvalue),
-    ROW(median_dim),
-    ROW(nanmedian_dim),
+    ROW(topk), ROW(kthvalue), ROW(median_dim), ROW(nanmedian_dim),
 #endif
 };
 extern const cpu_rows TN_(cpu_order_rows);

@@ -21,8 +21,8 @@
     X(family, u8, isa) X(family, i32, isa) X(family, i64, isa) FLOAT_TYPES(X, family, isa)
 #define BASE_TYPES(X, family)                                                                      \
     X(family, b8, baseline)                                                                        \
-    X(family, i8, baseline) X(family, i16, baseline) X(family, c64, baseline)                      \
-        X(family, c128, baseline)
+    X(family, i8, baseline)                                                                        \
+    X(family, i16, baseline) X(family, c64, baseline) X(family, c128, baseline)
 #define ORDERED_TYPES(X, family)                                                                   \
     X(family, b8, baseline)                                                                        \
     X(family, i8, baseline) X(family, i16, baseline) WIDE_TYPES(X, family, baseline)

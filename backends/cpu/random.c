@@ -112,10 +112,14 @@ static tn_status uniform(const tn_call *call, const void *args) {
                                 "uniform_ expects to-from <= the largest number of the dtype, but "
                                 "found to=%g and from=%g",
                                 a->to, a->from);
-    rnd_job j = {.fill_kind = wide ? RND_F64 : RND_F32, .draw_kind = wide ? RND_F64 : RND_F32,
-             .fill = wide ? uniform_fill_f64 : uniform_fill_f32,
-             .draw = wide ? uniform_draw_f64 : uniform_draw_f32, .words = wide ? 2 : 1,
-             .a = a->from, .b = a->to, .half = is_half(dtype)};
+    rnd_job j = {.fill_kind = wide ? RND_F64 : RND_F32,
+                 .draw_kind = wide ? RND_F64 : RND_F32,
+                 .fill = wide ? uniform_fill_f64 : uniform_fill_f32,
+                 .draw = wide ? uniform_draw_f64 : uniform_draw_f32,
+                 .words = wide ? 2 : 1,
+                 .a = a->from,
+                 .b = a->to,
+                 .half = is_half(dtype)};
     return rnd_run(call, a->generator, &j, a->self, NULL);
 }
 
@@ -130,7 +134,8 @@ static void normal_fill_f32(const rnd_job *j, int64_t at, int64_t n, void *numbe
         for (int h = 0; h < RND_GROUP_WORDS; h += 32) {
             float *a = x + k + h, *b = a + 16;
             for (int i = 0; i < 16; i++)
-                rnd_pair_f32(rnd_f32_of(w[h + i]), rnd_f32_of(w[h + 16 + i]), mean, std, a + i, b + i);
+                rnd_pair_f32(rnd_f32_of(w[h + i]), rnd_f32_of(w[h + 16 + i]), mean, std, a + i,
+                             b + i);
         }
     }
 }
@@ -142,7 +147,8 @@ static void normal_fill_f64(const rnd_job *j, int64_t at, int64_t n, void *numbe
     for (int k = 0; k < RND_BATCH; k += 32) {
         rnd_group2(j, at + k, w);
         for (int i = 0; i < 16; i++)
-            rnd_pair_f64(rnd_f64_of(w[i]), rnd_f64_of(w[16 + i]), j->a, j->b, x + k + i, x + k + 16 + i);
+            rnd_pair_f64(rnd_f64_of(w[i]), rnd_f64_of(w[16 + i]), j->a, j->b, x + k + i,
+                         x + k + 16 + i);
     }
 }
 
@@ -170,7 +176,8 @@ static void normal_blocks_f64(const rnd_job *j, int64_t n, double *x) {
             rnd_pair_f64(x[k + i], x[k + 8 + i], j->a, j->b, x + k + i, x + k + 8 + i);
 }
 
-static void normal_draw_blocks(const rnd_job *j, tn_rng *rng, int64_t at, int64_t n, void *numbers) {
+static void normal_draw_blocks(const rnd_job *j, tn_rng *rng, int64_t at, int64_t n,
+                               void *numbers) {
     (void)at;
     if (j->draw_kind == RND_F32) {
         mt_f32(rng, n, numbers);
@@ -207,10 +214,14 @@ static tn_status normal(const tn_call *call, const void *args) {
     if (!(a->std >= 0.0))
         return call->host->fail(TN_E_STATE, 2, "normal expects std >= 0.0, but found std %g",
                                 a->std);
-    rnd_job j = {.fill_kind = wide ? RND_F64 : RND_F32, .draw_kind = RND_F64,
-             .fill = wide ? normal_fill_f64 : normal_fill_f32, .draw = normal_draw,
-             .words = wide ? 2 : 1, .a = a->mean, .b = complex_ ? a->std / sqrt(2.0) : a->std,
-             .half = is_half(dtype)};
+    rnd_job j = {.fill_kind = wide ? RND_F64 : RND_F32,
+                 .draw_kind = RND_F64,
+                 .fill = wide ? normal_fill_f64 : normal_fill_f32,
+                 .draw = normal_draw,
+                 .words = wide ? 2 : 1,
+                 .a = a->mean,
+                 .b = complex_ ? a->std / sqrt(2.0) : a->std,
+                 .half = is_half(dtype)};
     if (n < 16 || !tn_view_is_contiguous(a->self))
         return rnd_run(call, a->generator, &j, a->self, NULL);
     tn_status st = rnd_begin(call, a->generator, &j, a->self, &rng);
@@ -241,8 +252,13 @@ static tn_status log_normal(const tn_call *call, const void *args) {
     if (!(a->std > 0.0))
         return call->host->fail(TN_E_STATE, 2, "log_normal_ expects std > 0.0, but found std=%g",
                                 a->std);
-    rnd_job j = {.fill_kind = RND_F64, .draw_kind = RND_F64, .fill = log_normal_fill,
-             .draw = log_normal_draw, .words = 2, .a = a->mean, .b = a->std};
+    rnd_job j = {.fill_kind = RND_F64,
+                 .draw_kind = RND_F64,
+                 .fill = log_normal_fill,
+                 .draw = log_normal_draw,
+                 .words = 2,
+                 .a = a->mean,
+                 .b = a->std};
     return rnd_run(call, a->generator, &j, a->self, NULL);
 }
 
@@ -254,7 +270,8 @@ static void exponential_fill_f32(const rnd_job *j, int64_t at, int64_t n, void *
     (void)n;
     for (int k = 0; k < RND_BATCH; k += RND_GROUP_WORDS) {
         rnd_group1(j, at + k, w);
-        for (int i = 0; i < RND_GROUP_WORDS; i++) x[k + i] = scale * rnd_log_f32(rnd_open_f32(w[i]));
+        for (int i = 0; i < RND_GROUP_WORDS; i++)
+            x[k + i] = scale * rnd_log_f32(rnd_open_f32(w[i]));
     }
 }
 
@@ -317,9 +334,12 @@ static tn_status exponential(const tn_call *call, const void *args) {
     if (!(a->lambd > 0.0))
         return call->host->fail(TN_E_STATE, 1,
                                 "exponential_ expects lambda > 0.0, but found lambda=%g", a->lambd);
-    rnd_job j = {.fill_kind = wide ? RND_F64 : RND_F32, .draw_kind = RND_F64,
-             .fill = wide ? exponential_fill_f64 : exponential_fill_f32,
-             .draw = exponential_draw, .words = wide ? 2 : 1, .a = a->lambd};
+    rnd_job j = {.fill_kind = wide ? RND_F64 : RND_F32,
+                 .draw_kind = RND_F64,
+                 .fill = wide ? exponential_fill_f64 : exponential_fill_f32,
+                 .draw = exponential_draw,
+                 .words = wide ? 2 : 1,
+                 .a = a->lambd};
     return rnd_run(call, a->generator, &j, a->self, NULL);
 }
 
@@ -328,8 +348,13 @@ static tn_status cauchy(const tn_call *call, const void *args) {
     if (!(a->sigma > 0.0))
         return call->host->fail(TN_E_STATE, 2, "cauchy_ expects sigma > 0.0, but found sigma=%g",
                                 a->sigma);
-    rnd_job j = {.fill_kind = RND_F64, .draw_kind = RND_F64, .fill = cauchy_fill, .draw = cauchy_draw,
-             .words = 2, .a = a->median, .b = a->sigma};
+    rnd_job j = {.fill_kind = RND_F64,
+                 .draw_kind = RND_F64,
+                 .fill = cauchy_fill,
+                 .draw = cauchy_draw,
+                 .words = 2,
+                 .a = a->median,
+                 .b = a->sigma};
     return rnd_run(call, a->generator, &j, a->self, NULL);
 }
 
@@ -338,29 +363,34 @@ static tn_status geometric(const tn_call *call, const void *args) {
     if (!(a->p > 0.0 && a->p < 1.0))
         return call->host->fail(TN_E_STATE, 1, "geometric_ expects p to be in (0, 1), but got p=%g",
                                 a->p);
-    rnd_job j = {.fill_kind = RND_F64, .draw_kind = RND_F64, .fill = geometric_fill,
-             .draw = geometric_draw, .words = 2, .a = a->p};
+    rnd_job j = {.fill_kind = RND_F64,
+                 .draw_kind = RND_F64,
+                 .fill = geometric_fill,
+                 .draw = geometric_draw,
+                 .words = 2,
+                 .a = a->p};
     return rnd_run(call, a->generator, &j, a->self, NULL);
 }
 
-#define ROW(op, fn, dtype) {op, TN_SIG_##fn##_, fn, NULL, dtype, 0, 0, 0}
+#define ROW(op, fn, dtype)                                                                         \
+    { op, TN_SIG_##fn##_, fn, NULL, dtype, 0, 0, 0 }
 static const tn_kernel_row rows[] = {
-    ROW("uniform_", uniform, TN_F16), ROW("uniform_", uniform, TN_BF16),
-    ROW("uniform_", uniform, TN_F32), ROW("uniform_", uniform, TN_F64),
-    ROW("uniform_", uniform, TN_C64), ROW("uniform_", uniform, TN_C128),
-    ROW("normal_", normal, TN_F16), ROW("normal_", normal, TN_BF16),
-    ROW("normal_", normal, TN_F32), ROW("normal_", normal, TN_F64),
-    ROW("normal_", normal, TN_C64), ROW("normal_", normal, TN_C128),
+    ROW("uniform_", uniform, TN_F16),         ROW("uniform_", uniform, TN_BF16),
+    ROW("uniform_", uniform, TN_F32),         ROW("uniform_", uniform, TN_F64),
+    ROW("uniform_", uniform, TN_C64),         ROW("uniform_", uniform, TN_C128),
+    ROW("normal_", normal, TN_F16),           ROW("normal_", normal, TN_BF16),
+    ROW("normal_", normal, TN_F32),           ROW("normal_", normal, TN_F64),
+    ROW("normal_", normal, TN_C64),           ROW("normal_", normal, TN_C128),
     ROW("exponential_", exponential, TN_F16), ROW("exponential_", exponential, TN_BF16),
     ROW("exponential_", exponential, TN_F32), ROW("exponential_", exponential, TN_F64),
-    ROW("cauchy_", cauchy, TN_F16), ROW("cauchy_", cauchy, TN_BF16),
-    ROW("cauchy_", cauchy, TN_F32), ROW("cauchy_", cauchy, TN_F64),
-    ROW("log_normal_", log_normal, TN_F16), ROW("log_normal_", log_normal, TN_BF16),
-    ROW("log_normal_", log_normal, TN_F32), ROW("log_normal_", log_normal, TN_F64),
-    ROW("geometric_", geometric, TN_U8), ROW("geometric_", geometric, TN_I8),
-    ROW("geometric_", geometric, TN_I16), ROW("geometric_", geometric, TN_I32),
-    ROW("geometric_", geometric, TN_I64), ROW("geometric_", geometric, TN_F16),
-    ROW("geometric_", geometric, TN_BF16), ROW("geometric_", geometric, TN_F32),
+    ROW("cauchy_", cauchy, TN_F16),           ROW("cauchy_", cauchy, TN_BF16),
+    ROW("cauchy_", cauchy, TN_F32),           ROW("cauchy_", cauchy, TN_F64),
+    ROW("log_normal_", log_normal, TN_F16),   ROW("log_normal_", log_normal, TN_BF16),
+    ROW("log_normal_", log_normal, TN_F32),   ROW("log_normal_", log_normal, TN_F64),
+    ROW("geometric_", geometric, TN_U8),      ROW("geometric_", geometric, TN_I8),
+    ROW("geometric_", geometric, TN_I16),     ROW("geometric_", geometric, TN_I32),
+    ROW("geometric_", geometric, TN_I64),     ROW("geometric_", geometric, TN_F16),
+    ROW("geometric_", geometric, TN_BF16),    ROW("geometric_", geometric, TN_F32),
     ROW("geometric_", geometric, TN_F64),
 };
 #undef ROW

@@ -82,10 +82,10 @@ typedef struct pick {
 
 static double element(const tn_view *v, int64_t i) {
     switch (tn_view_dtype(v)) {
-        case TN_F16: return (double)tmpl_from_f16(((const uint16_t *)v->data)[i]);
-        case TN_BF16: return (double)tmpl_from_bf16(((const uint16_t *)v->data)[i]);
-        case TN_F32: return (double)((const float *)v->data)[i];
-        default: return ((const double *)v->data)[i];
+    case TN_F16: return (double)tmpl_from_f16(((const uint16_t *)v->data)[i]);
+    case TN_BF16: return (double)tmpl_from_bf16(((const uint16_t *)v->data)[i]);
+    case TN_F32: return (double)((const float *)v->data)[i];
+    default: return ((const double *)v->data)[i];
     }
 }
 
@@ -93,10 +93,10 @@ static double element(const tn_view *v, int64_t i) {
 static double rounded(int32_t dtype, double x) {
     float f = (float)x;
     switch (dtype) {
-        case TN_F16: return (double)tmpl_from_f16(tmpl_to_f16(f));
-        case TN_BF16: return (double)tmpl_from_bf16(tmpl_to_bf16(f));
-        case TN_F32: return (double)f;
-        default: return x;
+    case TN_F16: return (double)tmpl_from_f16(tmpl_to_f16(f));
+    case TN_BF16: return (double)tmpl_from_bf16(tmpl_to_bf16(f));
+    case TN_F32: return (double)f;
+    default: return x;
     }
 }
 

@@ -58,8 +58,12 @@ static void int_draw2(const rnd_job *j, tn_rng *rng, int64_t at, int64_t n, void
 static tn_status draw_ints(const tn_call *call, const tn_view *self, tn_generator *gen,
                            int64_t base, uint64_t range, bool mt_wide) {
     bool wide = range == 0 || range > UINT64_C(1) << 16;
-    rnd_job j = {.fill_kind = RND_I64, .draw_kind = RND_I64, .fill = wide ? int_fill2 : int_fill1,
-                 .draw = mt_wide ? int_draw2 : int_draw1, .words = wide ? 2 : 1, .range = range,
+    rnd_job j = {.fill_kind = RND_I64,
+                 .draw_kind = RND_I64,
+                 .fill = wide ? int_fill2 : int_fill1,
+                 .draw = mt_wide ? int_draw2 : int_draw1,
+                 .words = wide ? 2 : 1,
+                 .range = range,
                  .base = base};
     return rnd_run(call, gen, &j, self, NULL);
 }
@@ -67,22 +71,22 @@ static tn_status draw_ints(const tn_call *call, const tn_view *self, tn_generato
 /* Bits of a floating dtype's significand; 0 for an integer. */
 static int digits_of(int32_t dtype) {
     switch (dtype) {
-        case TN_F16: return 11;
-        case TN_BF16: return 8;
-        case TN_F32: return 24;
-        case TN_F64: return 53;
-        default: return 0;
+    case TN_F16: return 11;
+    case TN_BF16: return 8;
+    case TN_F32: return 24;
+    case TN_F64: return 53;
+    default: return 0;
     }
 }
 
 static int64_t max_of(int32_t dtype) {
     switch (dtype) {
-        case TN_BOOL: return 1;
-        case TN_U8: return UINT8_MAX;
-        case TN_I8: return INT8_MAX;
-        case TN_I16: return INT16_MAX;
-        case TN_I32: return INT32_MAX;
-        default: return INT64_MAX;
+    case TN_BOOL: return 1;
+    case TN_U8: return UINT8_MAX;
+    case TN_I8: return INT8_MAX;
+    case TN_I16: return INT16_MAX;
+    case TN_I32: return INT32_MAX;
+    default: return INT64_MAX;
     }
 }
 
@@ -119,8 +123,10 @@ static int64_t inner_to(int32_t dtype, int64_t to) {
 }
 
 static tn_status check_bound(const tn_call *call, int32_t dtype, const char *name, int64_t v) {
-    static const double most[] = {[TN_F16] = 65504.0, [TN_BF16] = 3.3895313892515355e38,
-                                  [TN_F32] = FLT_MAX, [TN_F64] = DBL_MAX};
+    static const double most[] = {[TN_F16] = 65504.0,
+                                  [TN_BF16] = 3.3895313892515355e38,
+                                  [TN_F32] = FLT_MAX,
+                                  [TN_F64] = DBL_MAX};
     bool fits = digits_of(dtype) ? fabs((double)v) <= most[dtype]
                                  : v >= min_of(dtype) && v <= max_of(dtype);
     if (fits) return TN_OK;
@@ -246,15 +252,22 @@ static tn_status bernoulli(const tn_call *call, const void *args) {
     if (!(a->p >= 0.0 && a->p <= 1.0))
         return call->host->fail(TN_E_STATE, 1, "bernoulli_ expects p to be in [0, 1], but got p=%g",
                                 a->p);
-    rnd_job j = {.fill_kind = RND_U8, .draw_kind = RND_U8, .fill = toss_fill, .draw = toss_draw,
-                 .words = 1, .a = a->p};
+    rnd_job j = {.fill_kind = RND_U8,
+                 .draw_kind = RND_U8,
+                 .fill = toss_fill,
+                 .draw = toss_draw,
+                 .words = 1,
+                 .a = a->p};
     return rnd_run(call, a->generator, &j, a->self, NULL);
 }
 
 static tn_status bernoulli_each(const tn_call *call, const void *args) {
     const tn_bernoulli__tensor_args *a = args;
-    rnd_job j = {.fill_kind = RND_U8, .draw_kind = RND_U8, .fill = toss_each_fill,
-                 .draw = toss_each_draw, .words = 1};
+    rnd_job j = {.fill_kind = RND_U8,
+                 .draw_kind = RND_U8,
+                 .fill = toss_each_fill,
+                 .draw = toss_each_draw,
+                 .words = 1};
     double p[RND_BATCH];
     rnd_walk_init(&j.walk, a->p, a->p, false);
     for (int64_t at = 0; at < a->p->numel; at += RND_BATCH) {
@@ -334,10 +347,12 @@ static tn_status dropout(const tn_call *call, const void *args) {
     int64_t n = a->input->numel;
     tn_rng rng;
     drop d = {.toss = {.draw_kind = RND_U8, .draw = toss_draw, .words = 1, .a = 1.0 - a->p},
-              .input = a->input, .output = a->output, .mask = a->mask, .scale = a->scale};
+              .input = a->input,
+              .output = a->output,
+              .mask = a->mask,
+              .scale = a->scale};
     if (n == 0) return TN_OK;
-    if (!(a->input->word & TN_W_DENSE) || !alike(a->input, a->output) ||
-        !alike(a->input, a->mask))
+    if (!(a->input->word & TN_W_DENSE) || !alike(a->input, a->output) || !alike(a->input, a->mask))
         return TN_DECLINE;
     tn_status st = rnd_begin(call, a->generator, &d.toss, a->mask, &rng);
     if (st != TN_OK) return st;
@@ -349,13 +364,14 @@ static tn_status dropout(const tn_call *call, const void *args) {
     return cpu_parallel(n, 16384, apply_range, &d);
 }
 
-#define ROW(op, sig, fn, dtype) {op, TN_SIG_##sig, fn, NULL, dtype, 0, 0, 0}
-#define FLOAT_ROWS(op, sig, fn)                                                                  \
-    ROW(op, sig, fn, TN_F16), ROW(op, sig, fn, TN_BF16), ROW(op, sig, fn, TN_F32),               \
+#define ROW(op, sig, fn, dtype)                                                                    \
+    { op, TN_SIG_##sig, fn, NULL, dtype, 0, 0, 0 }
+#define FLOAT_ROWS(op, sig, fn)                                                                    \
+    ROW(op, sig, fn, TN_F16), ROW(op, sig, fn, TN_BF16), ROW(op, sig, fn, TN_F32),                 \
         ROW(op, sig, fn, TN_F64)
-#define REAL_ROWS(op, sig, fn)                                                                   \
-    ROW(op, sig, fn, TN_BOOL), ROW(op, sig, fn, TN_U8), ROW(op, sig, fn, TN_I8),                 \
-        ROW(op, sig, fn, TN_I16), ROW(op, sig, fn, TN_I32), ROW(op, sig, fn, TN_I64),            \
+#define REAL_ROWS(op, sig, fn)                                                                     \
+    ROW(op, sig, fn, TN_BOOL), ROW(op, sig, fn, TN_U8), ROW(op, sig, fn, TN_I8),                   \
+        ROW(op, sig, fn, TN_I16), ROW(op, sig, fn, TN_I32), ROW(op, sig, fn, TN_I64),              \
         FLOAT_ROWS(op, sig, fn)
 static const tn_kernel_row rows[] = {
     REAL_ROWS("random__from", random__from, random_from),

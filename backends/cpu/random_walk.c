@@ -133,10 +133,16 @@ static void to_f32(enum rnd_number kind, const void *src, int64_t n, float *dst)
     const int64_t *l = src;
     const uint8_t *b = src;
     switch (kind) {
-        case RND_F32: memcpy(dst, f, sizeof *f * (size_t)n); break;
-        case RND_F64: for (int64_t i = 0; i < n; i++) dst[i] = (float)d[i]; break;
-        case RND_I64: for (int64_t i = 0; i < n; i++) dst[i] = (float)l[i]; break;
-        case RND_U8: for (int64_t i = 0; i < n; i++) dst[i] = (float)b[i]; break;
+    case RND_F32: memcpy(dst, f, sizeof *f * (size_t)n); break;
+    case RND_F64:
+        for (int64_t i = 0; i < n; i++) dst[i] = (float)d[i];
+        break;
+    case RND_I64:
+        for (int64_t i = 0; i < n; i++) dst[i] = (float)l[i];
+        break;
+    case RND_U8:
+        for (int64_t i = 0; i < n; i++) dst[i] = (float)b[i];
+        break;
     }
 }
 
@@ -146,10 +152,16 @@ static void to_f64(enum rnd_number kind, const void *src, int64_t n, double *dst
     const int64_t *l = src;
     const uint8_t *b = src;
     switch (kind) {
-        case RND_F32: for (int64_t i = 0; i < n; i++) dst[i] = (double)f[i]; break;
-        case RND_F64: memcpy(dst, d, sizeof *d * (size_t)n); break;
-        case RND_I64: for (int64_t i = 0; i < n; i++) dst[i] = (double)l[i]; break;
-        case RND_U8: for (int64_t i = 0; i < n; i++) dst[i] = (double)b[i]; break;
+    case RND_F32:
+        for (int64_t i = 0; i < n; i++) dst[i] = (double)f[i];
+        break;
+    case RND_F64: memcpy(dst, d, sizeof *d * (size_t)n); break;
+    case RND_I64:
+        for (int64_t i = 0; i < n; i++) dst[i] = (double)l[i];
+        break;
+    case RND_U8:
+        for (int64_t i = 0; i < n; i++) dst[i] = (double)b[i];
+        break;
     }
 }
 
@@ -192,18 +204,20 @@ static void to_int(const rnd_walk *w, enum rnd_number kind, const void *src, int
     }
 }
 
-static void convert(const rnd_walk *w, enum rnd_number kind, const void *src, int64_t n, void *dst) {
+static void convert(const rnd_walk *w, enum rnd_number kind, const void *src, int64_t n,
+                    void *dst) {
     switch (w->dtype) {
-        case TN_F32: to_f32(kind, src, n, dst); break;
-        case TN_F64: to_f64(kind, src, n, dst); break;
-        case TN_F16: to_half(kind, src, n, false, dst); break;
-        case TN_BF16: to_half(kind, src, n, true, dst); break;
-        case TN_I64: to_i64(kind, src, n, dst); break;
-        default: to_int(w, kind, src, n, dst); break;
+    case TN_F32: to_f32(kind, src, n, dst); break;
+    case TN_F64: to_f64(kind, src, n, dst); break;
+    case TN_F16: to_half(kind, src, n, false, dst); break;
+    case TN_BF16: to_half(kind, src, n, true, dst); break;
+    case TN_I64: to_i64(kind, src, n, dst); break;
+    default: to_int(w, kind, src, n, dst); break;
     }
 }
 
-void rnd_store(const rnd_walk *w, int64_t at, int64_t n, enum rnd_number kind, const void *numbers) {
+void rnd_store(const rnd_walk *w, int64_t at, int64_t n, enum rnd_number kind,
+               const void *numbers) {
     if (w->packed) {
         convert(w, kind, numbers, n, w->data + at * w->itemsize);
     } else {
@@ -225,10 +239,10 @@ static double load(int32_t dtype, const char *p) {
     double d;
     memcpy(&h, p, sizeof h);
     switch (dtype) {
-        case TN_F16: return (double)tmpl_from_f16(h);
-        case TN_BF16: return (double)tmpl_from_bf16(h);
-        case TN_F32: memcpy(&f, p, sizeof f); return (double)f;
-        default: memcpy(&d, p, sizeof d); return d;
+    case TN_F16: return (double)tmpl_from_f16(h);
+    case TN_BF16: return (double)tmpl_from_bf16(h);
+    case TN_F32: memcpy(&f, p, sizeof f); return (double)f;
+    default: memcpy(&d, p, sizeof d); return d;
     }
 }
 

@@ -47,7 +47,7 @@ static const struct {
     const char *name;
     tn_status (*run)(void);
 } cases[] = {
-    {"add", add},           {"add_out", add_out}, {"mul_scalar", mul_scalar},
+    {"add", add},           {"add_out", add_out},   {"mul_scalar", mul_scalar},
     {"add_grad", add_grad}, {"select", select_one},
 };
 

@@ -47,7 +47,9 @@ static void *counted(void *p) {
 
 #define SEEN __attribute__((visibility("default"))) /* or libtenon keeps the other ones */
 SEEN void *malloc(size_t n) { return fails() ? NULL : counted(__libc_malloc(n)); }
-SEEN void *calloc(size_t n, size_t size) { return fails() ? NULL : counted(__libc_calloc(n, size)); }
+SEEN void *calloc(size_t n, size_t size) {
+    return fails() ? NULL : counted(__libc_calloc(n, size));
+}
 SEEN void *realloc(void *p, size_t n) {
     if (fails()) return NULL;
     void *q = __libc_realloc(p, n);

@@ -64,8 +64,8 @@ static void test_broken_states_are_refused(void **state) {
     static const struct {
         int32_t left, seeded;
         uint64_t next;
-    } broken[] = {{0, 1, 0},   {625, 1, 0}, {-1, 1, 0},          {600, 1, 624},
-                  {2, 1, 0},   {1, 0, 0},   {1, 1, UINT64_MAX},  {300, 1, 324}};
+    } broken[] = {{0, 1, 0}, {625, 1, 0}, {-1, 1, 0},         {600, 1, 624},
+                  {2, 1, 0}, {1, 0, 0},   {1, 1, UINT64_MAX}, {300, 1, 324}};
     unsigned char bytes[MT_BYTES], now[MT_BYTES];
     uint64_t room = sizeof bytes;
     tn_generator *gen = NULL;

@@ -92,8 +92,19 @@ static uint64_t next_random(uint64_t *s) {
 }
 
 static void test_alias_against_oracle(void **state) {
-    static const int64_t extremes[] = {0, 1, 2, 3, 5, 10, -1, -3, INT64_MAX, INT64_MIN, INT64_C(1) << 62,
-                                       INT64_C(9223372036854765808), INT64_C(7546629512955761371)};
+    static const int64_t extremes[] = {0,
+                                       1,
+                                       2,
+                                       3,
+                                       5,
+                                       10,
+                                       -1,
+                                       -3,
+                                       INT64_MAX,
+                                       INT64_MIN,
+                                       INT64_C(1) << 62,
+                                       INT64_C(9223372036854765808),
+                                       INT64_C(7546629512955761371)};
     const int count = (int)(sizeof extremes / sizeof extremes[0]);
     tn_tensor *base = ramp(64);
     uint64_t seed = 42;
@@ -115,8 +126,7 @@ static void test_alias_against_oracle(void **state) {
         tn_status st = tn_tensor_alias(base, TN_F32, ndim, shape, strides, offset, &view);
         if (st == TN_OK) {
             accepted++;
-            if (tn_tensor_numel(view) > 0)
-                assert_true(fits(ndim, shape, strides, offset, 64));
+            if (tn_tensor_numel(view) > 0) assert_true(fits(ndim, shape, strides, offset, 64));
             tn_tensor_unref(&view);
         } else {
             /* An empty view may be refused for its other sizes, one that repeats elements more often
@@ -150,8 +160,8 @@ static void test_foreign_memory(void **state) {
     tn_tensor_unref(&view);
     assert_int_equal(released, 1);
     /* strides that run backwards: element 0 is the last of the memory */
-    assert_int_equal(tn_tensor_from_foreign(TN_F32, cpu, 1, back, minus, &data[5], 0, release, &one, &t),
-                     TN_OK);
+    assert_int_equal(
+        tn_tensor_from_foreign(TN_F32, cpu, 1, back, minus, &data[5], 0, release, &one, &t), TN_OK);
     float copy[6];
     assert_int_equal(tn_tensor_read(t, copy, sizeof copy), TN_OK);
     for (int i = 0; i < 6; i++) assert_true(copy[i] == (float)(5 - i));
@@ -217,9 +227,11 @@ static void test_promotion_is_a_lattice(void **state) {
 
 static void test_device_names(void **state) {
     tn_device d = {7, 7};
-    static const char *const bad[] = {"", "cpu:", "cpu:x", "cpu:01", "cpu:-1", "cpu:1000", "cpu:1",
-                                      "no-such-device", "../cpu",
-                                      "a-name-of-more-than-thirty-one-characters"};
+    static const char *const bad[] = {"",       "cpu:",
+                                      "cpu:x",  "cpu:01",
+                                      "cpu:-1", "cpu:1000",
+                                      "cpu:1",  "no-such-device",
+                                      "../cpu", "a-name-of-more-than-thirty-one-characters"};
     (void)state;
     assert_int_equal(tn_device_parse("cpu", &d), TN_OK);
     assert_int_equal(d.slot, 0);

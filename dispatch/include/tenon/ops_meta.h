@@ -14,28 +14,28 @@ extern "C" {
 #endif
 
 typedef enum tn_field_kind {
-    TN_F_TENSOR,    /* tn_view *; never NULL */
+    TN_F_TENSOR,     /* tn_view *; never NULL */
     TN_F_TENSOR_OPT, /* tn_view * or NULL */
-    TN_F_TENSORS,   /* tn_views */
-    TN_F_OPERAND,   /* tn_view *: a tensor, or a number as a 0-d tensor with TN_W_SCALAR */
-    TN_F_INT,       /* int64_t */
-    TN_F_INT_OPT,   /* tn_opt_int */
-    TN_F_DIM,       /* int64_t, wrapped by the first tensor's rank before anything else runs */
-    TN_F_DIM_OPT,   /* tn_opt_int, wrapped when given */
-    TN_F_INTS,      /* tn_ints */
-    TN_F_DIMS,      /* tn_ints; not given or empty = all; wrapped by whoever reads it */
-    TN_F_BOOL,      /* int64_t 0 or 1 */
-    TN_F_FLOAT,     /* double */
-    TN_F_FLOAT_OPT, /* tn_opt_float */
-    TN_F_SCALAR,    /* tn_scalar */
+    TN_F_TENSORS,    /* tn_views */
+    TN_F_OPERAND,    /* tn_view *: a tensor, or a number as a 0-d tensor with TN_W_SCALAR */
+    TN_F_INT,        /* int64_t */
+    TN_F_INT_OPT,    /* tn_opt_int */
+    TN_F_DIM,        /* int64_t, wrapped by the first tensor's rank before anything else runs */
+    TN_F_DIM_OPT,    /* tn_opt_int, wrapped when given */
+    TN_F_INTS,       /* tn_ints */
+    TN_F_DIMS,       /* tn_ints; not given or empty = all; wrapped by whoever reads it */
+    TN_F_BOOL,       /* int64_t 0 or 1 */
+    TN_F_FLOAT,      /* double */
+    TN_F_FLOAT_OPT,  /* tn_opt_float */
+    TN_F_SCALAR,     /* tn_scalar */
     TN_F_SCALAR_OPT, /* tn_scalar, kind TN_SCALAR_NONE when not given */
-    TN_F_DTYPE,     /* int64_t slot; -1 when not given */
-    TN_F_DEVICE,    /* int64_t: slot << 8 | index; -1 when not given */
-    TN_F_FORMAT,    /* int64_t tn_memory_format */
-    TN_F_STR,       /* const char * or NULL */
-    TN_F_GENERATOR, /* tn_generator * or NULL */
-    TN_F_OUT,       /* tn_view *: given by out= or the in-place form, else allocated by core */
-    TN_F_OUTS       /* tn_views: a list result */
+    TN_F_DTYPE,      /* int64_t slot; -1 when not given */
+    TN_F_DEVICE,     /* int64_t: slot << 8 | index; -1 when not given */
+    TN_F_FORMAT,     /* int64_t tn_memory_format */
+    TN_F_STR,        /* const char * or NULL */
+    TN_F_GENERATOR,  /* tn_generator * or NULL */
+    TN_F_OUT,        /* tn_view *: given by out= or the in-place form, else allocated by core */
+    TN_F_OUTS        /* tn_views: a list result */
 } tn_field_kind;
 
 typedef struct tn_field {
@@ -47,9 +47,9 @@ typedef struct tn_field {
     const char *deflt; /* default as Python text, NULL: required */
 } tn_field;
 #define TNI_FIELD_KWONLY 0x1u
-#define TNI_FIELD_SAVED 0x2u   /* the gradient reads it */
-#define TNI_FIELD_DIFF 0x4u    /* a gradient flows to this input */
-#define TNI_FIELD_MUTATED 0x8u /* written by the operator (running statistics) */
+#define TNI_FIELD_SAVED 0x2u        /* the gradient reads it */
+#define TNI_FIELD_DIFF 0x4u         /* a gradient flows to this input */
+#define TNI_FIELD_MUTATED 0x8u      /* written by the operator (running statistics) */
 #define TNI_FIELD_SAVED_SHAPE 0x10u /* the gradient reads its geometry and dtype only */
 #define TNI_FIELD_OPTIONAL 0x20u
 #define TNI_FIELD_PARAM 0x40u      /* a number that the pointwise formula takes */
@@ -67,7 +67,7 @@ typedef struct tn_field {
 #define TNI_OP_NO_INPLACE 0x20u
 #define TNI_OP_NO_OUT 0x40u
 #define TNI_OP_RANDOM 0x80u
-#define TNI_OP_HAS_DIM 0x100u /* some field is a TN_F_DIM or TN_F_DIM_OPT */
+#define TNI_OP_HAS_DIM 0x100u    /* some field is a TN_F_DIM or TN_F_DIM_OPT */
 #define TNI_OP_BOOL_INPUT 0x200u /* some operand has TNI_FIELD_BOOL_INPUT */
 
 typedef struct tn_op_meta {

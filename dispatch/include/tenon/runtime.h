@@ -65,8 +65,8 @@ typedef struct tn_host_slots {
     uint32_t reserved;
 } tn_host_slots;
 TN_API tn_host_slots *tn_tensor_host(tn_tensor *t);
-TN_API uint64_t tn_tensor_struct_bytes(void);      /* size of the tensor behind the prefix */
-TN_API uint64_t tn_tensor_host_offset(void);       /* of tn_host_slots from the tensor's start */
+TN_API uint64_t tn_tensor_struct_bytes(void);       /* size of the tensor behind the prefix */
+TN_API uint64_t tn_tensor_host_offset(void);        /* of tn_host_slots from the tensor's start */
 TN_API int tn_tensor_is_shared(const tn_tensor *t); /* more than one reference */
 
 typedef struct tn_host_hooks {

@@ -59,8 +59,8 @@ typedef struct tn_tensor_list { /* a list result: the array and its references a
 } tn_tensor_list;
 TN_API void tn_tensor_list_free(tn_tensor_list *list);
 
-#define TN_INTS(...)                                                                             \
-    ((tn_ints){(const int64_t[]){__VA_ARGS__},                                                   \
+#define TN_INTS(...)                                                                               \
+    ((tn_ints){(const int64_t[]){__VA_ARGS__},                                                     \
                (int64_t)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))})
 static inline tn_ints tn_ints_of(const int64_t *v, int64_t n) {
     tn_ints r = {v, n};
@@ -175,12 +175,12 @@ typedef struct tn_scalar_box {
 TN_API tn_tensor *tn_scalar_box_init(tn_scalar_box *box, tn_scalar value);
 
 /* ---- dtypes and devices ------------------------------------------------------------------------*/
-TN_API const char *tn_dtype_name(int32_t dtype);   /* NULL for a free slot */
-TN_API int32_t tn_dtype_find(const char *name);    /* -1 when unknown */
-TN_API int64_t tn_dtype_size(int32_t dtype);       /* bytes */
-TN_API int32_t tn_dtype_category(int32_t dtype);   /* tn_category */
+TN_API const char *tn_dtype_name(int32_t dtype);       /* NULL for a free slot */
+TN_API int32_t tn_dtype_find(const char *name);        /* -1 when unknown */
+TN_API int64_t tn_dtype_size(int32_t dtype);           /* bytes */
+TN_API int32_t tn_dtype_category(int32_t dtype);       /* tn_category */
 TN_API int32_t tn_dtype_promote(int32_t a, int32_t b); /* PyTorch's table */
-TN_API int32_t tn_dtype_default(void);             /* of new floating tensors; float32 */
+TN_API int32_t tn_dtype_default(void);                 /* of new floating tensors; float32 */
 TN_API tn_status tn_dtype_set_default(int32_t dtype);
 
 /* "cpu", "acme", "acme:1". Loads the plugin that serves the name. TN_E_DEVICE with the reason. */

@@ -10,18 +10,18 @@
 
 /* X(ID, slot, name, bytes, DLPack code, category, C type)
  * bf16 and f16 are stored as their bit patterns in uint16_t. */
-#define TN_DTYPE_LIST(X)                                                                         \
-    X(BOOL, 0, "bool", 1, 6, BOOL, uint8_t)                                                      \
-    X(U8, 1, "uint8", 1, 1, INT, uint8_t)                                                        \
-    X(I8, 2, "int8", 1, 0, INT, int8_t)                                                          \
-    X(I16, 3, "int16", 2, 0, INT, int16_t)                                                       \
-    X(I32, 4, "int32", 4, 0, INT, int32_t)                                                       \
-    X(I64, 5, "int64", 8, 0, INT, int64_t)                                                       \
-    X(F16, 6, "float16", 2, 2, FLOAT, uint16_t)                                                  \
-    X(BF16, 7, "bfloat16", 2, 4, FLOAT, uint16_t)                                                \
-    X(F32, 8, "float32", 4, 2, FLOAT, float)                                                     \
-    X(F64, 9, "float64", 8, 2, FLOAT, double)                                                    \
-    X(C64, 10, "complex64", 8, 5, COMPLEX, struct tn_c64)                                        \
+#define TN_DTYPE_LIST(X)                                                                           \
+    X(BOOL, 0, "bool", 1, 6, BOOL, uint8_t)                                                        \
+    X(U8, 1, "uint8", 1, 1, INT, uint8_t)                                                          \
+    X(I8, 2, "int8", 1, 0, INT, int8_t)                                                            \
+    X(I16, 3, "int16", 2, 0, INT, int16_t)                                                         \
+    X(I32, 4, "int32", 4, 0, INT, int32_t)                                                         \
+    X(I64, 5, "int64", 8, 0, INT, int64_t)                                                         \
+    X(F16, 6, "float16", 2, 2, FLOAT, uint16_t)                                                    \
+    X(BF16, 7, "bfloat16", 2, 4, FLOAT, uint16_t)                                                  \
+    X(F32, 8, "float32", 4, 2, FLOAT, float)                                                       \
+    X(F64, 9, "float64", 8, 2, FLOAT, double)                                                      \
+    X(C64, 10, "complex64", 8, 5, COMPLEX, struct tn_c64)                                          \
     X(C128, 11, "complex128", 16, 5, COMPLEX, struct tn_c128)
 
 enum tn_dtype_slot {

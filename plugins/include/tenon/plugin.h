@@ -50,34 +50,34 @@ extern "C" {
  * byte_offset is 0 there; a device without TN_DEV_ADDRESSABLE gets its handle in `data` and the
  * offset of element 0 in `byte_offset`. */
 typedef struct tn_view {
-    uint64_t word;       /* the dispatch word, TN_W_* below */
-    int64_t numel;       /* number of elements */
-    void *data;          /* element 0, or the device's handle */
-    int32_t dl_device;   /* DLPack device type */
-    int32_t dl_index;    /* device index */
-    int32_t ndim;        /* 0 .. TN_MAX_DIMS */
-    uint8_t dl_code;     /* DLPack type code */
-    uint8_t dl_bits;     /* bits of one element */
-    uint16_t dl_lanes;   /* always 1 */
-    int64_t *shape;      /* ndim sizes, each >= 0 */
-    int64_t *strides;    /* ndim strides, in elements; may be 0 or negative */
+    uint64_t word;     /* the dispatch word, TN_W_* below */
+    int64_t numel;     /* number of elements */
+    void *data;        /* element 0, or the device's handle */
+    int32_t dl_device; /* DLPack device type */
+    int32_t dl_index;  /* device index */
+    int32_t ndim;      /* 0 .. TN_MAX_DIMS */
+    uint8_t dl_code;   /* DLPack type code */
+    uint8_t dl_bits;   /* bits of one element */
+    uint16_t dl_lanes; /* always 1 */
+    int64_t *shape;    /* ndim sizes, each >= 0 */
+    int64_t *strides;  /* ndim strides, in elements; may be 0 or negative */
     uint64_t byte_offset;
 } tn_view;
 
 /* The dispatch word. Two tensors are alike for dispatch when ((a ^ b) & TN_W_ALIKE) == 0, and
  * neither wants special treatment when ((a | b) & TN_W_SPECIAL) == 0. */
-#define TN_W_DTYPE UINT64_C(0x00000000000000ff)        /* dtype slot */
-#define TN_W_DEVICE UINT64_C(0x000000000000ff00)       /* device slot */
-#define TN_W_INDEX UINT64_C(0x0000000000ff0000)        /* device index */
-#define TN_W_CONTIGUOUS UINT64_C(0x0000000001000000)   /* row-major, no gaps */
+#define TN_W_DTYPE UINT64_C(0x00000000000000ff)         /* dtype slot */
+#define TN_W_DEVICE UINT64_C(0x000000000000ff00)        /* device slot */
+#define TN_W_INDEX UINT64_C(0x0000000000ff0000)         /* device index */
+#define TN_W_CONTIGUOUS UINT64_C(0x0000000001000000)    /* row-major, no gaps */
 #define TN_W_CHANNELS_LAST UINT64_C(0x0000000002000000) /* NHWC (or NDHWC) dense, rank 4 (or 5) */
-#define TN_W_DENSE UINT64_C(0x0000000004000000)        /* no gaps, no overlap, some axis order */
-#define TN_W_READONLY UINT64_C(0x0000000010000000)     /* memory must not be written */
-#define TN_W_GRAD UINT64_C(0x0000000100000000)         /* requires a gradient */
-#define TN_W_OVERRIDE UINT64_C(0x0000000200000000)     /* the host language overrides operators */
-#define TN_W_SCALAR UINT64_C(0x0000000400000000)       /* a number that stands as a 0-d tensor */
-#define TN_W_INFERENCE UINT64_C(0x0000000800000000)    /* made in inference mode */
-#define TN_W_LEAFVIEW UINT64_C(0x0000001000000000)     /* a tracked view of another tensor */
+#define TN_W_DENSE UINT64_C(0x0000000004000000)         /* no gaps, no overlap, some axis order */
+#define TN_W_READONLY UINT64_C(0x0000000010000000)      /* memory must not be written */
+#define TN_W_GRAD UINT64_C(0x0000000100000000)          /* requires a gradient */
+#define TN_W_OVERRIDE UINT64_C(0x0000000200000000)      /* the host language overrides operators */
+#define TN_W_SCALAR UINT64_C(0x0000000400000000)        /* a number that stands as a 0-d tensor */
+#define TN_W_INFERENCE UINT64_C(0x0000000800000000)     /* made in inference mode */
+#define TN_W_LEAFVIEW UINT64_C(0x0000001000000000)      /* a tracked view of another tensor */
 
 #define TN_W_ALIKE (TN_W_DTYPE | TN_W_DEVICE | TN_W_INDEX)
 #define TN_W_SPECIAL (TN_W_OVERRIDE)
@@ -160,8 +160,8 @@ typedef struct tn_call {
     void *stream; /* the device's current stream, or NULL */
     const struct tn_op_info *op;
     int32_t device_index;
-    int32_t dtype; /* the slot the kernel was looked up with */
-    uint32_t flags;       /* TN_CALL_* */
+    int32_t dtype;  /* the slot the kernel was looked up with */
+    uint32_t flags; /* TN_CALL_* */
     uint32_t device_slot;
 } tn_call;
 
@@ -197,7 +197,7 @@ typedef struct tn_kernel_row {
 } tn_kernel_row;
 
 #define TN_DTYPE_ANY (-1)
-#define TN_K_CAPTURE_SAFE 0x1u  /* may run inside a captured graph */
+#define TN_K_CAPTURE_SAFE 0x1u /* may run inside a captured graph */
 #define TN_K_NONDETERMINISTIC 0x2u
 
 /* ---- Random numbers ----------------------------------------------------------------------------
@@ -207,12 +207,12 @@ typedef struct tn_kernel_row {
 typedef struct tn_rng {
     uint32_t kind; /* TN_RNG_* */
     uint32_t reserved;
-    uint64_t seed;      /* Philox key */
-    uint64_t offset;    /* Philox: first counter of the reservation (128-bit blocks) */
-    uint32_t *mt_state; /* mt19937: 624 words, the kernel advances them */
-    int32_t *mt_left;   /* words left before the next twist */
-    int32_t *mt_next;   /* index of the next word */
-    int32_t *cache_flags;     /* bit 0: next_normal_f32 valid; bit 1: next_normal_f64 valid */
+    uint64_t seed;        /* Philox key */
+    uint64_t offset;      /* Philox: first counter of the reservation (128-bit blocks) */
+    uint32_t *mt_state;   /* mt19937: 624 words, the kernel advances them */
+    int32_t *mt_left;     /* words left before the next twist */
+    int32_t *mt_next;     /* index of the next word */
+    int32_t *cache_flags; /* bit 0: next_normal_f32 valid; bit 1: next_normal_f64 valid */
     float *next_normal_f32;
     double *next_normal_f64;
 } tn_rng;
@@ -225,22 +225,22 @@ typedef struct tn_rng {
 
 typedef struct tn_device_desc {
     uint32_t struct_size;
-    uint32_t flags; /* TN_DEV_* */
-    const char *name; /* "acme": what users type */
+    uint32_t flags;    /* TN_DEV_* */
+    const char *name;  /* "acme": what users type */
     int32_t dl_device; /* DLPack device type; 12 (extension) when it has none */
     int32_t count;
     void *ctx; /* passed back to every function below */
     tn_status (*alloc)(void *ctx, int32_t device, uint64_t bytes, void **ret_data);
     void (*free)(void *ctx, int32_t device, void *data, uint64_t bytes);
-    tn_status (*copy_in)(void *ctx, int32_t device, void *dst, uint64_t dst_offset,
-                         const void *src, uint64_t bytes, void *stream);
+    tn_status (*copy_in)(void *ctx, int32_t device, void *dst, uint64_t dst_offset, const void *src,
+                         uint64_t bytes, void *stream);
     tn_status (*copy_out)(void *ctx, int32_t device, void *dst, const void *src,
                           uint64_t src_offset, uint64_t bytes, void *stream);
     tn_status (*copy_within)(void *ctx, int32_t device, void *dst, uint64_t dst_offset,
                              const void *src, uint64_t src_offset, uint64_t bytes, void *stream);
     tn_status (*sync)(void *ctx, int32_t device);
-    const char *(*describe)(void *ctx, int32_t device);       /* optional: one line for people */
-    const void *(*query)(void *ctx, const char *iface);       /* optional: named interfaces */
+    const char *(*describe)(void *ctx, int32_t device); /* optional: one line for people */
+    const void *(*query)(void *ctx, const char *iface); /* optional: named interfaces */
 } tn_device_desc;
 
 /* Named interface "tn.memory/1" of a device: statistics of its allocator. */
@@ -282,7 +282,7 @@ typedef struct tn_dtype_desc {
 
 /* ---- The host table ----------------------------------------------------------------------------
  * Services of the core. Valid from the entry call until the process ends. */
-typedef struct tn_txn tn_txn;           /* the running activation */
+typedef struct tn_txn tn_txn; /* the running activation */
 typedef struct tn_generator tn_generator;
 
 typedef struct tn_host {
