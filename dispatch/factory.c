@@ -422,6 +422,19 @@ static int64_t lower_columns(int64_t r, int64_t cols, int64_t offset) {
     return n < 0 ? 0 : n > cols ? cols : n;
 }
 
+/* The sum of lower_columns over all rows: a slope of 1, 2, ... columns, then whole rows. */
+static int64_t lower_count(int64_t rows, int64_t cols, int64_t offset) {
+    int64_t first = offset < 0 ? -offset : 0, whole = cols - offset - 1;
+    if (whole < 0) whole = 0;
+    if (whole > rows) whole = rows;
+    int64_t n = (rows - whole) * cols;
+    if (whole > first) {
+        int64_t a = first + offset + 1, b = whole + offset; /* columns of its first and last row */
+        n += (b - a + 1) % 2 == 0 ? (b - a + 1) / 2 * (a + b) : (a + b) / 2 * (b - a + 1);
+    }
+    return n;
+}
+
 static tn_status triangle(bool lower, int64_t rows, int64_t cols, int64_t offset, int64_t dtype,
                           int64_t device, tn_tensor **rets) {
     int64_t n = 0, area, limit = INT64_C(1) << 61;
@@ -437,13 +450,12 @@ static tn_status triangle(bool lower, int64_t rows, int64_t cols, int64_t offset
     if (offset > cols) offset = cols; /* farther out nothing changes */
     if (offset < -rows) offset = -rows;
     if (!lower) offset--; /* what is left of the upper triangle is the lower one a step below */
-    for (int64_t r = 0; r < rows; r++) {
-        int64_t k = lower_columns(r, cols, offset);
-        n += lower ? k : cols - k;
-    }
+    n = lower_count(rows, cols, offset);
+    if (!lower) n = rows * cols - n;
     TN_TRY(sized(TN_INTS(2, n), TN_I64, -1, TN_FORMAT_CONTIGUOUS, TN_I64, &t));
     int64_t *row = t->v.data, *col = n ? row + n : row;
-    for (int64_t r = 0, i = 0; r < rows; r++) {
+    int64_t begin = lower && offset < 0 ? -offset : 0; /* rows before have nothing */
+    for (int64_t r = begin, i = 0; r < rows && i < n; r++) {
         int64_t k = lower_columns(r, cols, offset);
         for (int64_t c = lower ? 0 : k; c < (lower ? k : cols); c++, i++) {
             row[i] = r;
