@@ -29,9 +29,10 @@ tn_status tni_infer_multinomial(tn_infer *inf, const void *args);
 
 /* ---- Allocate, then draw -----------------------------------------------------------------------*/
 
-/* Hands t over when drawing went well. `same` is the second reference that an in-place call gave. */
-static tn_status drawn(tn_status st, tn_tensor *t, tn_tensor *same, tn_tensor **rets) {
-    tn_tensor_unref(&same);
+/* Hands t over when drawing went well. `*same` is the second reference that an in-place call gave: behind a
+ * pointer, as arguments are evaluated in no fixed order. */
+static tn_status drawn(tn_status st, tn_tensor *t, tn_tensor **same, tn_tensor **rets) {
+    tn_tensor_unref(same);
     if (st == TN_OK)
         rets[0] = t;
     else
@@ -43,21 +44,21 @@ tn_status tni_composite_rand(const void *args, tn_tensor **rets) {
     const tn_rand_args *a = args;
     tn_tensor *t, *same = NULL;
     TN_TRY(tn_empty(a->size, a->dtype, a->device, TN_FORMAT_CONTIGUOUS, &t));
-    return drawn(tn_uniform_(t, 0.0, 1.0, a->generator, &same), t, same, rets);
+    return drawn(tn_uniform_(t, 0.0, 1.0, a->generator, &same), t, &same, rets);
 }
 
 tn_status tni_composite_randn(const void *args, tn_tensor **rets) {
     const tn_randn_args *a = args;
     tn_tensor *t, *same = NULL;
     TN_TRY(tn_empty(a->size, a->dtype, a->device, TN_FORMAT_CONTIGUOUS, &t));
-    return drawn(tn_normal_(t, 0.0, 1.0, a->generator, &same), t, same, rets);
+    return drawn(tn_normal_(t, 0.0, 1.0, a->generator, &same), t, &same, rets);
 }
 
 static tn_status integers(tn_ints size, int64_t low, int64_t high, tn_generator *gen, int64_t dtype,
                           int64_t device, tn_tensor **rets) {
     tn_tensor *t, *same = NULL;
     TN_TRY(tn_empty(size, dtype < 0 ? TN_I64 : dtype, device, TN_FORMAT_CONTIGUOUS, &t));
-    return drawn(tn_random__from(t, low, tn_some_int(high), gen, &same), t, same, rets);
+    return drawn(tn_random__from(t, low, tn_some_int(high), gen, &same), t, &same, rets);
 }
 
 tn_status tni_composite_randint(const void *args, tn_tensor **rets) {
@@ -79,7 +80,7 @@ tn_status tni_composite_randperm(const void *args, tn_tensor **rets) {
                        "Trying to create tensor with negative dimension %lld: [%lld]",
                        (long long)a->n, (long long)a->n);
     TN_TRY(tn_empty(tn_ints_of(&a->n, 1), TN_I64, a->device, TN_FORMAT_CONTIGUOUS, &t));
-    TN_TRY(drawn(tn__randperm_(t, a->generator, &same), t, same, rets));
+    TN_TRY(drawn(tn__randperm_(t, a->generator, &same), t, &same, rets));
     if (dtype == TN_I64) return TN_OK;
     t = rets[0];
     tn_status st = tn__move(t, dtype, -1, rets);
@@ -91,21 +92,21 @@ tn_status tni_composite_rand_like(const void *args, tn_tensor **rets) {
     const tn_rand_like_args *a = args;
     tn_tensor *t, *same = NULL;
     TN_TRY(tn_empty_like(tni_t(a->input), a->dtype, a->device, a->memory_format, &t));
-    return drawn(tn_uniform_(t, 0.0, 1.0, a->generator, &same), t, same, rets);
+    return drawn(tn_uniform_(t, 0.0, 1.0, a->generator, &same), t, &same, rets);
 }
 
 tn_status tni_composite_randn_like(const void *args, tn_tensor **rets) {
     const tn_randn_like_args *a = args;
     tn_tensor *t, *same = NULL;
     TN_TRY(tn_empty_like(tni_t(a->input), a->dtype, a->device, a->memory_format, &t));
-    return drawn(tn_normal_(t, 0.0, 1.0, a->generator, &same), t, same, rets);
+    return drawn(tn_normal_(t, 0.0, 1.0, a->generator, &same), t, &same, rets);
 }
 
 static tn_status integers_like(const tn_view *like, int64_t low, int64_t high, tn_generator *gen,
                                int64_t dtype, int64_t device, int64_t format, tn_tensor **rets) {
     tn_tensor *t, *same = NULL;
     TN_TRY(tn_empty_like(tni_t(like), dtype, device, format, &t));
-    return drawn(tn_random__from(t, low, tn_some_int(high), gen, &same), t, same, rets);
+    return drawn(tn_random__from(t, low, tn_some_int(high), gen, &same), t, &same, rets);
 }
 
 tn_status tni_composite_randint_like(const void *args, tn_tensor **rets) {
@@ -147,7 +148,7 @@ static tn_status normal_like(const tn_view *model, const tn_view *other, double 
     if (other)
         TN_TRY(tni_broadcast_shapes(ndim, model->shape, other->ndim, other->shape, &ndim, shape));
     TN_TRY(tn_tensor_new(tn_view_dtype(model), tn_tensor_device(tni_t(model)), ndim, shape, &t));
-    return drawn(tn_normal_(t, 0.0, std, gen, &same), t, same, ret);
+    return drawn(tn_normal_(t, 0.0, std, gen, &same), t, &same, ret);
 }
 
 tn_status tni_composite_normal(const void *args, tn_tensor **rets) {
@@ -183,7 +184,7 @@ tn_status tni_composite_normal_size(const void *args, tn_tensor **rets) {
     const tn_normal_size_args *a = args;
     tn_tensor *t, *same = NULL;
     TN_TRY(tn_empty(a->size, a->dtype, a->device, TN_FORMAT_CONTIGUOUS, &t));
-    return drawn(tn_normal_(t, a->mean, a->std, a->generator, &same), t, same, rets);
+    return drawn(tn_normal_(t, a->mean, a->std, a->generator, &same), t, &same, rets);
 }
 
 /* ---- bernoulli, multinomial --------------------------------------------------------------------*/
@@ -208,14 +209,14 @@ tn_status tni_composite_bernoulli(const void *args, tn_tensor **rets) {
     const tn_bernoulli_args *a = args;
     tn_tensor *input = tni_t(a->input), *t, *same = NULL;
     TN_TRY(tn_empty_like(input, -1, -1, TN_FORMAT_CONTIGUOUS, &t));
-    return drawn(tn_bernoulli__tensor(t, input, a->generator, &same), t, same, rets);
+    return drawn(tn_bernoulli__tensor(t, input, a->generator, &same), t, &same, rets);
 }
 
 tn_status tni_composite_bernoulli_p(const void *args, tn_tensor **rets) {
     const tn_bernoulli_p_args *a = args;
     tn_tensor *t, *same = NULL;
     TN_TRY(tn_empty_like(tni_t(a->input), -1, -1, TN_FORMAT_CONTIGUOUS, &t));
-    return drawn(tn_bernoulli_(t, a->p, a->generator, &same), t, same, rets);
+    return drawn(tn_bernoulli_(t, a->p, a->generator, &same), t, &same, rets);
 }
 
 tn_status tni_infer_multinomial(tn_infer *inf, const void *args) {
