@@ -74,8 +74,8 @@ static tn_status has_zero(tn_tensor *t, bool *ret) {
     return st;
 }
 
-/* Without zeros every other element's product is result / input. With them it is made of two running
- * products, along dim or over the flattened tensor. */
+/* Without zeros every other element's product is result / input. With them it is made of two
+ * running products, along dim or over the flattened tensor. */
 tn_status tni_composite__prod_backward(const void *args, tn_tensor **rets) {
     const tn__prod_backward_args *a = args;
     tn_tensor *x = tni_t(a->input), *g = NULL, *r = NULL, *flat = NULL, *others = NULL,

@@ -1,5 +1,5 @@
-/* composite_scatter.c: the forms of scatter over the one kernel `_scatter_`, their gradients, and the
- * operators that count with them: one_hot, bincount, histc, repeat_interleave by counts. */
+/* composite_scatter.c: the forms of scatter over the one kernel `_scatter_`, their gradients, and
+ * the operators that count with them: one_hot, bincount, histc, repeat_interleave by counts. */
 #include "dispatch_priv.h"
 #include "formula_priv.h"
 #include "plan_priv.h"
@@ -469,8 +469,8 @@ out:
 
 /* ---- repeat_interleave by counts ---------------------------------------------------------------*/
 
-/* Position i goes, repeats[i] times, to the places up to the i-th partial sum: the number of sums that
- * are <= a place is the element that stands there. */
+/* Position i goes, repeats[i] times, to the places up to the i-th partial sum: the number of sums
+ * that are <= a place is the element that stands there. */
 tn_status tni_composite_repeat_interleave_counts(const void *args, tn_tensor **rets) {
     const tn_repeat_interleave_counts_args *a = args;
     tn_tensor *repeats = tni_t(a->repeats), *wide = NULL, *sums = NULL, *last = NULL,

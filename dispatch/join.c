@@ -1,5 +1,5 @@
-/* join.c: operators that put tensors beside each other, repeat and reorder them. Values move with the
- * copy kernels, one part of the result after the other. */
+/* join.c: operators that put tensors beside each other, repeat and reorder them. Values move with
+ * the copy kernels, one part of the result after the other. */
 #include <stdlib.h>
 
 #include "dispatch_priv.h"

@@ -74,10 +74,10 @@ tn_status tni_infer_sizes(tn_ints size, int64_t numel, int64_t *ret_shape) {
     return TN_OK;
 }
 
-/* Note [Strides of a view]
- * The input's dimensions fall into runs, each of which lies in memory like one dimension. New
- * dimensions may cut a run into pieces but never reach over its edge; so the runs are taken from the
- * last one on, and new sizes are consumed until their product is the run's. */
+/* Note [Strides of a view] The input's dimensions fall into runs, each of which lies in memory
+ * like one dimension. New dimensions may cut a run into pieces but never reach over its edge; so
+ * the runs are taken from the last one on, and new sizes are consumed until their product is the
+ * run's. */
 bool tni_view_strides(const tn_view *v, int32_t n, const int64_t *shape, int64_t *ret_strides) {
     if (v->numel == 0) {
         bool same = n == v->ndim;

@@ -1,8 +1,9 @@
-/* extreme_tmpl.c: where the largest or smallest element stands, for one element type with an order:
- * argmax, max and min along a dimension, running extremes; runs of equal elements; binary search.
+/* extreme_tmpl.c: where the largest or smallest element stands, for one element type with an
+ * order: argmax, max and min along a dimension, running extremes; runs of equal elements; binary
+ * search.
  *
- * A NaN counts as larger and as smaller than everything; of equal elements the first is named (the last
- * in running extremes). */
+ * A NaN counts as larger and as smaller than everything; of equal elements the first is named (the
+ * last in running extremes). */
 #include <math.h>
 #include <stdlib.h>
 
@@ -46,8 +47,8 @@ typedef struct best {
 
 /* ---- One row -----------------------------------------------------------------------------------*/
 
-/* The extreme of packed elements without its place, in lanes that compilers turn into vectors; *ret_nan
- * says that one is NaN and the extreme void. */
+/* The extreme of packed elements without its place, in lanes that compilers turn into vectors;
+ * *ret_nan says that one is NaN and the extreme void. */
 static A extreme_of(const T *x, int64_t n, bool largest, bool *ret_nan) {
     A lane[LANES];
     mask nan[LANES] = {0};

@@ -1,6 +1,6 @@
-/* index.c: moving elements to and from positions that index tensors give. No element is looked at, only
- * its size matters, so these kernels serve every dtype. All indices are checked, and turned into byte
- * offsets, before anything is written. */
+/* index.c: moving elements to and from positions that index tensors give. No element is looked at,
+ * only its size matters, so these kernels serve every dtype. All indices are checked, and turned
+ * into byte offsets, before anything is written. */
 #include <string.h>
 
 #include <tenon/op_args.h>

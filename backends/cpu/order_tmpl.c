@@ -1,7 +1,8 @@
 /* order_tmpl.c: sorting and its relatives along a dimension, for one element type with an order.
  *
- * A row is turned into pairs (key, position): unsigned keys in the order of the elements, NaN last, both
- * zeros alike. Pairs are all different, so every algorithm here is stable and gives one answer. */
+ * A row is turned into pairs (key, position): unsigned keys in the order of the elements, NaN
+ * last, both zeros alike. Pairs are all different, so every algorithm here is stable and gives one
+ * answer. */
 #include <stdlib.h>
 #include <string.h>
 
