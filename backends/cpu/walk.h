@@ -42,8 +42,9 @@ static inline void walk_add(walk *w, int64_t size, const int64_t *step) {
 static inline void walk_seek(const walk *w, int64_t i, walk_at *ret) {
     for (int32_t k = 0; k < w->count; k++) ret->offset[k] = 0;
     for (int32_t d = w->ndim - 1; d >= 0; d--) {
-        ret->at[d] = i % w->size[d];
-        i /= w->size[d];
+        int64_t size = w->size[d] > 0 ? w->size[d] : 1; /* an empty walk starts at 0, too */
+        ret->at[d] = i % size;
+        i /= size;
         for (int32_t k = 0; k < w->count; k++) ret->offset[k] += ret->at[d] * w->step[d][k];
     }
 }
