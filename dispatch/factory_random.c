@@ -29,10 +29,10 @@ tn_status tni_infer_multinomial(tn_infer *inf, const void *args);
 
 /* ---- Allocate, then draw -----------------------------------------------------------------------*/
 
-/* Hands t over when drawing went well. `*same` is the second reference that an in-place call gave: behind a
- * pointer, as arguments are evaluated in no fixed order. */
+/* Hands t over when drawing went well. `same` (or NULL) is where an in-place call left its second
+ * reference: behind a pointer, as arguments are evaluated in no fixed order. */
 static tn_status drawn(tn_status st, tn_tensor *t, tn_tensor **same, tn_tensor **rets) {
-    tn_tensor_unref(same);
+    if (same) tn_tensor_unref(same);
     if (st == TN_OK)
         rets[0] = t;
     else
