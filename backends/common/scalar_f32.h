@@ -273,16 +273,23 @@ TMPL_INLINE float f32_tan(float x) {
     return (float)(q & 1u ? -c / s : s / c);
 }
 
+/* All in double, comparisons included: one width keeps the loop vectorised. */
 TMPL_INLINE float f32_pow(float x, float y) {
-    double yd = (double)y, whole = __builtin_floor(yd), half = 0.5 * yd;
-    bool integer = whole == yd, odd = integer && __builtin_floor(half) != half;
-    bool negative = tmpl_bits32(x) >> 31 != 0;
-    double t = yd * f64_log_short((double)f32_abs(x));
-    double r = f64_exp_short(t);
-    r = negative && odd ? -r : r;
-    r = x < 0.0f && !integer && x >= -0x1.fffffep127f ? (double)NAN : r;
-    r = f32_abs(x) == 1.0f && f32_abs(y) > 0x1.fffffep127f ? 1.0 : r;
-    return y == 0.0f || x == 1.0f ? 1.0f : (float)r;
+    double a = (double)x, b = (double)y, big = 0x1.fffffep127, m = f64_abs(a), half = 0.5 * b;
+    double odd = __builtin_floor(b) == b ? 2.0 * (half - __builtin_floor(half)) : 0.0; /* 1 or 0 */
+    odd = f64_abs(b) > big ? 0.0 : odd;
+    double r = f64_exp_short(b * f64_log_short(m));
+    /* A negative base, -0 included, gives an odd power its sign. */
+    uint64_t sign = tmpl_bits64(odd == 1.0 ? a : 0.0) & (UINT64_C(1) << 63);
+    r = tmpl_double(tmpl_bits64(r) | sign);
+    double bad = __builtin_floor(b) != b ? (double)NAN : r;
+    bad = a < -big ? r : bad;
+    r = a < 0.0 ? bad : r;
+    double one = f64_abs(b) > big ? 1.0 : r;
+    r = m == 1.0 ? (a < 0.0 ? one : 1.0) : r;
+    r = b != b ? b : r;
+    r = a == 1.0 ? 1.0 : r;
+    return (float)(b == 0.0 ? 1.0 : r);
 }
 
 #endif

@@ -4,14 +4,13 @@
  * defined, is RED_STEP for numbers: lanes() then looks out for NaN apart, off the chain of steps. */
 #define RED_NAME(x) TMPL_PASTE2(x, RED)
 
-/* Lane j takes in elements j, j + LANES, ... */
-static void RED_NAME(lanes)(A *acc, const T *x, int64_t n, A center) {
-    A a[LANES];
+/* Lane j takes in elements j, j + LANES, ... `a` is a local array of the caller, which compilers keep
+ * in registers. */
+TMPL_INLINE void RED_NAME(take)(A *a, const T *x, int64_t n, A center) {
     int64_t i = 0;
     (void)center;
 #ifdef RED_PICK
     red_mask bad[LANES] = {0};
-    memcpy(a, acc, sizeof a);
     for (; i + LANES <= n; i += LANES) {
         TMPL_VECTOR
         for (int j = 0; j < LANES; j++) {
@@ -20,16 +19,20 @@ static void RED_NAME(lanes)(A *acc, const T *x, int64_t n, A center) {
             bad[j] |= v != v;
         }
     }
-    for (int j = 0; j < LANES; j++) acc[j] = bad[j] ? (A)NAN : a[j];
-    memcpy(a, acc, sizeof a);
+    for (int j = 0; j < LANES; j++) a[j] = bad[j] ? (A)NAN : a[j];
 #else
-    memcpy(a, acc, sizeof a);
     for (; i + LANES <= n; i += LANES) {
         TMPL_VECTOR
         for (int j = 0; j < LANES; j++) a[j] = RED_STEP(a[j], LOAD(x[i + j]));
     }
 #endif
     for (int j = 0; i + j < n; j++) a[j] = RED_STEP(a[j], LOAD(x[i + j]));
+}
+
+static void RED_NAME(lanes)(A *acc, const T *x, int64_t n, A center) {
+    A a[LANES];
+    memcpy(a, acc, sizeof a);
+    RED_NAME(take)(a, x, n, center);
     memcpy(acc, a, sizeof a);
 }
 
@@ -56,6 +59,14 @@ static A RED_NAME(fold)(A *a) {
     return a[0];
 }
 
+/* A whole short row. */
+static A RED_NAME(row)(const T *x, int64_t n, A center) {
+    A a[LANES];
+    for (int j = 0; j < LANES; j++) a[j] = RED_INIT;
+    RED_NAME(take)(a, x, n, center);
+    return RED_NAME(fold)(a);
+}
+
 static A RED_NAME(few)(const T *x, int64_t n, int64_t stride, A center) {
     A a = RED_INIT;
     (void)center;
@@ -71,7 +82,8 @@ static void RED_NAME(clear)(A *a, int64_t n) {
 }
 
 static const red_op RED_NAME(op) = {RED_NAME(lanes), RED_NAME(columns), RED_NAME(join),
-                                    RED_NAME(fold),  RED_NAME(few),     RED_NAME(clear)};
+                                    RED_NAME(fold),  RED_NAME(row),     RED_NAME(few),
+                                    RED_NAME(clear)};
 
 #undef RED_NAME
 #undef RED

@@ -33,6 +33,7 @@ typedef struct red_op {
     void (*columns)(A *acc, const T *x, int64_t n, const A *centers);
     void (*join)(A *a, const A *b, int64_t n);
     A (*fold)(A *a);
+    A (*row)(const T *x, int64_t n, A center);
     A (*few)(const T *x, int64_t n, int64_t stride, A center);
     void (*clear)(A *a, int64_t n);
 } red_op;
@@ -198,12 +199,8 @@ static A reduce_span(const job *j, const char *at, int64_t begin, int64_t end, A
     c.op = j->op;
     c.center = center;
     c.used = 0;
-    if (g->n == 1 && stride == (int64_t)sizeof(T) && end - begin <= FEED) {
-        A acc[LANES];
-        j->op->clear(acc, LANES);
-        j->op->lanes(acc, (const T *)(const void *)(at + begin * stride), end - begin, center);
-        return j->op->fold(acc);
-    }
+    if (g->n == 1 && stride == (int64_t)sizeof(T) && end - begin <= FEED)
+        return j->op->row((const T *)(const void *)(at + begin * stride), end - begin, center);
     _Alignas(64) T packed[FEED];
     int64_t fill = 0, col = begin % n0, row = begin / n0;
     bool direct = stride == (int64_t)sizeof(T) && (n0 >= LANES || g->n == 1);
