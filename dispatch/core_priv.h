@@ -14,6 +14,7 @@
 
 #define TN_LIKELY(x) __builtin_expect(!!(x), 1)
 #define TN_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define TN_NOINLINE __attribute__((noinline, cold))
 #define TN_TLS _Thread_local __attribute__((tls_model("initial-exec")))
 #define TN_COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
 
@@ -41,7 +42,6 @@ struct tn_storage {
     uint32_t reserved;
     void (*release)(void *ctx); /* foreign memory, else NULL */
     void *ctx;
-    tn_storage *next_free;
 };
 #define TNI_ST_READONLY 0x1u
 #define TNI_ST_FOREIGN 0x2u
@@ -59,6 +59,7 @@ struct tn_tensor {
     uint32_t output_nr;  /* which output of grad_fn this is */
     uint32_t reserved;
     tn_tensor *next_free;
+    tn_storage *spare;  /* an unused struct, or NULL: most tensors make a storage and end it */
     tn_host_slots host; /* 32 bytes */
     int64_t
         inline_dims[2 * TNI_INLINE_DIMS]; /* shape, then strides, when ndim <= TNI_INLINE_DIMS */
@@ -74,14 +75,13 @@ typedef struct tni_thread {
     uint32_t detect_anomaly;
     uint32_t depth; /* nesting of composite calls */
     tn_tensor *free_tensors;
-    tn_storage *free_storages;
-    int32_t free_tensor_count, free_storage_count;
+    int32_t free_tensor_count;
+    uint32_t exit_hook;          /* the free list is emptied at thread exit */
     struct tni_error *error;     /* allocated at the first failure */
     struct tni_scratch *scratch; /* memory lent to the running kernel */
     char *text_ring;             /* buffers of tni_shape_text */
     uint32_t text_next;
-    uint32_t exit_hook; /* the free lists are emptied at thread exit */
-    void *autograd;     /* autograd's own per-thread data (free nodes) */
+    void *autograd; /* autograd's own per-thread data (free nodes) */
 } tni_thread;
 extern TN_TLS tni_thread tni_tls;
 
@@ -116,8 +116,10 @@ bool tni_reach(int32_t ndim, const int64_t *shape, const int64_t *strides, int64
                int64_t *ret_hi);
 
 /* ---- storage.c, tensor.c -----------------------------------------------------------------------*/
-tn_status tni_storage_new(tn_device device, uint64_t bytes, tn_storage **ret_storage);
-void tni_storage_unref(tn_storage *s);
+/* Both trade with *spare: a struct that is taken when there is one, and kept when there is none. */
+tn_status tni_storage_new(tn_device device, uint64_t bytes, tn_storage **spare,
+                          tn_storage **ret_storage);
+void tni_storage_unref(tn_storage *s, tn_storage **spare);
 static inline tn_storage *tni_storage_ref(tn_storage *s) {
     atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
     return s;
@@ -240,9 +242,6 @@ tn_status tni_call_discard(const tn_op *op, void *args, int n);
 
 /* Finds the kernel of (op, device, dtype): the cell, or NULL. Loads the device's plugin. */
 const tn_cell *tni_kernel_find(const tn_op *op, int32_t device_slot, int32_t dtype);
-/* Runs the candidates from `cell` on until one does not decline. */
-tn_status tni_kernel_run(const tn_op *op, const tn_cell *cell, tn_device device, int32_t dtype,
-                         const void *args);
 /* The error for a call that no candidate takes; says what was tried. */
 tn_status tni_kernel_missing(const tn_op *op, tn_device device, int32_t dtype);
 

@@ -42,14 +42,10 @@ static tn_status wrap_dims(const tn_op *op, void *args) {
 tn_status tn_op_call(const tn_op *op, void *args, tn_tensor **rets) {
     tn_status st = TN_OK;
     if (op->flags & TNI_OP_HAS_DIM) st = wrap_dims(op, args);
-    if (TN_LIKELY(st == TN_OK)) {
-        if (TN_UNLIKELY(tni_tls.layers != 0))
-            st = tni_call_layered(op, args, rets);
-        else
-            st = op->run(op, args, rets);
-    }
-    if (TN_UNLIKELY(st != TN_OK)) tni_error_add_op(st, op, args);
-    return st;
+    if (TN_LIKELY(st == TN_OK))
+        st = TN_UNLIKELY(tni_tls.layers != 0) ? tni_call_layered(op, args, rets)
+                                              : op->run(op, args, rets);
+    return TN_LIKELY(st == TN_OK) ? TN_OK : tni_error_add_op(st, op, args);
 }
 
 tn_status tni_call_discard(const tn_op *op, void *args, int n) {
@@ -147,29 +143,17 @@ void tni_like_layout(tn_tensor *t, const tn_view *like) {
 
 /* ---- Kernels -----------------------------------------------------------------------------------*/
 
-static tn_status run_candidates(const tn_op *op, const tn_cell *cell, tn_call *call,
-                                const void *args) {
-    tn_status st = TN_DECLINE;
-    for (; cell && st == TN_DECLINE; cell = cell->next) {
+tn_status tni_kernel_after(const tn_op *op, const tn_cell *cell, tn_call *call, const void *args,
+                           tn_status st) {
+    while (st == TN_DECLINE && (cell = cell->next) != NULL) {
         call->ctx = cell->ctx;
         st = cell->fn(call, args);
     }
-    if (TN_UNLIKELY(tni_tls.scratch != NULL)) tni_scratch_release(call);
-    if (TN_UNLIKELY(st == TN_DECLINE)) {
+    if (tni_tls.scratch) tni_scratch_release(call);
+    if (st == TN_DECLINE) {
         tn_device d = {(int32_t)call->device_slot, call->device_index};
         return tni_kernel_missing(op, d, call->dtype);
     }
-    return st;
-}
-
-tn_status tni_kernel_run(const tn_op *op, const tn_cell *cell, tn_device device, int32_t dtype,
-                         const void *args) {
-    tn_call call = {&tni_host,    cell->ctx, NULL, &op->info,
-                    device.index, dtype,     0,    (uint32_t)device.slot};
-    tn_status st = cell->fn(&call, args);
-    if (TN_LIKELY(st == TN_OK && tni_tls.scratch == NULL)) return TN_OK;
-    if (st == TN_DECLINE) return run_candidates(op, cell->next, &call, args);
-    if (tni_tls.scratch) tni_scratch_release(&call);
     return st;
 }
 

@@ -21,6 +21,19 @@ static inline const tn_cell *tni_cell(const tn_op *op, int32_t device, int32_t d
     return row ? atomic_load_explicit(&row->cell[dtype], memory_order_acquire) : NULL;
 }
 
+/* What is left to do after a kernel that declined, failed or borrowed scratch memory. */
+tn_status tni_kernel_after(const tn_op *op, const tn_cell *cell, tn_call *call, const void *args,
+                           tn_status st);
+/* Runs the candidates from `cell` on until one does not decline. */
+static inline tn_status tni_kernel_run(const tn_op *op, const tn_cell *cell, tn_device device,
+                                       int32_t dtype, const void *args) {
+    tn_call call = {&tni_host,    cell->ctx, NULL, &op->info,
+                    device.index, dtype,     0,    (uint32_t)device.slot};
+    tn_status st = cell->fn(&call, args);
+    if (TN_LIKELY(st == TN_OK && tni_tls.scratch == NULL)) return TN_OK;
+    return tni_kernel_after(op, cell, &call, args, st);
+}
+
 /* Failures with the words users of PyTorch know. */
 tn_status tni_fail_null(const tn_op *op, int input);
 tn_status tni_fail_devices(tn_device a, tn_device b);

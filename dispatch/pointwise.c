@@ -1,27 +1,11 @@
 /* pointwise.c: the hot path of pointwise operators: promote, broadcast, allocate, call, record.
  *
- * Equal dtype, device and shape, packed: straight to the kernel with a one-dimensional plan.
- * Everything else takes one general path; both end in `finish`. */
+ * Equal dtype, device and shape, packed: `packed` goes straight to the kernel with a one-dimensional
+ * plan. Everything else takes `general`. */
 #include "dispatch_priv.h"
 #include "plan_priv.h"
 
-/* What one call works on. Arrays are by plan operand: outputs first. */
-typedef struct call {
-    const tn_op *op;
-    void *args;
-    tn_tensor *in[TN_MAX_OPERANDS];   /* as given */
-    tn_tensor *use[TN_MAX_OPERANDS];  /* as computed on: converted where needed */
-    tn_tensor *temp[TN_MAX_OPERANDS]; /* conversions to release */
-    tn_tensor *given;                 /* out= or in-place target, or NULL */
-    tn_tensor *out;                   /* what the kernel writes; owned */
-    int nin;
-    int32_t compute, result;
-    tn_device device;
-    uint64_t any; /* union of the input words */
-    bool inplace, record;
-} call;
-
-static bool same_shape(const tn_view *a, const tn_view *b) {
+static inline bool same_shape(const tn_view *a, const tn_view *b) {
     if (a->ndim != b->ndim) return false;
     for (int32_t i = 0; i < a->ndim; i++)
         if (a->shape[i] != b->shape[i]) return false;
@@ -39,110 +23,39 @@ static void store_number(const tn_tensor *number, int32_t dtype, void *dst) {
     tni_scalar_store(&s, dtype, dst);
 }
 
-/* Hands the outputs over and makes the tape's entry. */
-static tn_status finish(call *c, tn_tensor **rets) {
-    if (c->given) tni_bump_version(c->given);
-    if (TN_UNLIKELY(c->record)) {
-        *tni_out_slot(c->op, c->args, 0) = c->out;
-        TN_TRY(tni_ag.record(c->op, c->args, &c->out, 1));
+/* Hands the output over and makes the tape's entry; takes `out` over, also when it fails. */
+static inline tn_status finish(const tn_op *op, void *args, uint64_t any, tn_tensor *given,
+                               tn_tensor *out, tn_tensor **rets) {
+    if (TN_UNLIKELY(given != NULL)) tni_bump_version(given);
+    if (TN_UNLIKELY(any & TN_W_GRAD) && !tni_tls.no_grad && op->grad) {
+        *tni_out_slot(op, args, 0) = out;
+        tn_status st = tni_ag.record(op, args, &out, 1);
+        if (TN_UNLIKELY(st != TN_OK)) {
+            tn_tensor_unref(&out);
+            return st;
+        }
     }
-    rets[0] = c->out;
-    c->out = NULL;
+    rets[0] = out;
     return TN_OK;
 }
 
-/* ---- The fast path -----------------------------------------------------------------------------*/
-
-/* in[0] is a packed tensor; do the others fit it as they are? *ret_scalars: plan operands that are
- * numbers. */
-static inline bool fits(const call *c, uint32_t *ret_scalars) {
-    const uint64_t alike = TN_W_ALIKE | TN_W_CONTIGUOUS | TN_W_SCALAR;
-    const tn_view *a = &c->in[0]->v;
-    uint32_t scalars = 0;
-    for (int i = 1; i < c->nin; i++) {
-        const tn_view *b = &c->in[i]->v;
-        if (TN_LIKELY(((a->word ^ b->word) & alike) == 0)) {
-            if (TN_UNLIKELY(!same_shape(a, b))) return false;
-        } else if (b->word & TN_W_SCALAR) {
-            if (tni_category(tn_view_dtype(b)) > tni_category(tn_view_dtype(a))) return false;
-            scalars |= 1u << (i + 1);
-        } else {
-            return false;
-        }
-    }
-    *ret_scalars = scalars;
-    return true;
-}
-
-/* May the kernel write the given tensor directly? It is packed, of the result's dtype and shape, and
- * each input is the very same memory or has a storage of its own. */
-static bool given_fits(const call *c, int32_t result) {
-    const tn_view *o = &c->given->v;
-    if ((o->word & (TN_W_CONTIGUOUS | TN_W_READONLY)) != TN_W_CONTIGUOUS) return false;
-    if (tn_view_dtype(o) != result || !same_shape(o, &c->in[0]->v)) return false;
-    for (int i = 0; i < c->nin; i++)
-        if (c->in[i]->storage == c->given->storage && c->in[i]->v.data != o->data) return false;
-    return ((o->word ^ c->in[0]->v.word) & (TN_W_DEVICE | TN_W_INDEX)) == 0;
-}
-
-/* True when it took the call; *ret_st is then its status. */
-static inline bool fast(call *c, tn_tensor **rets, tn_status *ret_st) {
-    const tn_op *op = c->op;
-    const tn_view *a = &c->in[0]->v;
-    int32_t dtype = tn_view_dtype(a);
-    uint32_t scalars;
-    if ((a->word & (TN_W_CONTIGUOUS | TN_W_SCALAR)) != TN_W_CONTIGUOUS) return false;
-    if (op->compute_rule != TNI_COMPUTE_PROMOTE) {
-        if (op->compute_rule > TNI_COMPUTE_FIRST) return false;
-        if (op->compute_rule == TNI_COMPUTE_FLOAT && tni_category(dtype) < TN_CAT_FLOAT)
-            return false;
-    }
-    if (op->result_rule > TNI_RESULT_BOOL || (op->flags & TNI_OP_BOOL_INPUT)) return false;
-    if (!fits(c, &scalars)) return false;
-    const tn_cell *cell = tni_cell(op, tn_view_device(a), dtype);
-    if (TN_UNLIKELY(!cell)) return false;
-
-    tn_plan plan;
-    _Alignas(16) unsigned char numbers[TN_MAX_OPERANDS][16];
-    int32_t result = op->result_rule == TNI_RESULT_BOOL ? TN_BOOL : dtype;
-    if (TN_UNLIKELY(c->given != NULL)) {
-        if (!given_fits(c, result)) return false;
-        c->out = tn_tensor_ref(c->given);
-    } else {
-        *ret_st = tni_tensor_like(a, result, &c->out);
-        if (TN_UNLIKELY(*ret_st != TN_OK)) return true;
-    }
-    if (TN_LIKELY(a->numel > 0)) {
-        const tn_view *o = &c->out->v;
-        tni_plan_flat(&plan, c->nin + 1, 1, a->numel);
-        plan.scalar_mask = scalars;
-        plan.data[0] = o->data;
-        plan.offset[0] = o->byte_offset;
-        plan.dtype[0] = (uint8_t)result;
-        plan.stride[0][0] = o->dl_bits >> 3;
-        for (int i = 0; i < c->nin; i++) {
-            const tn_view *v = &c->in[i]->v;
-            bool number = scalars >> (i + 1) & 1u;
-            plan.dtype[i + 1] = (uint8_t)dtype;
-            plan.data[i + 1] = v->data;
-            plan.offset[i + 1] = v->byte_offset;
-            plan.stride[0][i + 1] = v->dl_bits >> 3;
-            if (number) {
-                store_number(c->in[i], dtype, numbers[i]);
-                plan.data[i + 1] = numbers[i];
-                plan.stride[0][i + 1] = 0;
-            }
-        }
-        *(const tn_plan **)c->args = &plan;
-        *ret_st = tni_kernel_run(op, cell, tn_tensor_device(c->in[0]), dtype, c->args);
-        *(const tn_plan **)c->args = NULL;
-        if (TN_UNLIKELY(*ret_st != TN_OK)) return true;
-    }
-    *ret_st = finish(c, rets);
-    return true;
-}
-
 /* ---- The general path --------------------------------------------------------------------------*/
+
+/* What one call works on. Arrays are by plan operand: outputs first. */
+typedef struct call {
+    const tn_op *op;
+    void *args;
+    tn_tensor *in[TN_MAX_OPERANDS];   /* as given */
+    tn_tensor *use[TN_MAX_OPERANDS];  /* as computed on: converted where needed */
+    tn_tensor *temp[TN_MAX_OPERANDS]; /* conversions to release */
+    tn_tensor *given;                 /* out= or in-place target, or NULL */
+    tn_tensor *out;                   /* what the kernel writes; owned */
+    int nin;
+    int32_t compute, result;
+    tn_device device;
+    uint64_t any; /* union of the input words */
+    bool inplace;
+} call;
 
 static bool promotes(const call *c, int i) {
     return !(c->op->fields[c->op->in_field[i]].flags & TNI_FIELD_BOOL_INPUT);
@@ -262,7 +175,7 @@ static tn_status run_kernel(call *c, int32_t ndim, const int64_t *shape, uint32_
     return st;
 }
 
-static tn_status general(call *c, tn_tensor **rets) {
+static tn_status compute(call *c, tn_tensor **rets) {
     int64_t shape[TN_MAX_DIMS];
     int32_t ndim = 0;
     uint32_t scalars = 0;
@@ -287,34 +200,119 @@ static tn_status general(call *c, tn_tensor **rets) {
         tn_tensor_unref(&c->out);
         c->out = tn_tensor_ref(c->given);
     }
-    return finish(c, rets);
+    tn_tensor *out = c->out;
+    c->out = NULL;
+    return finish(c->op, c->args, c->any, c->given, out, rets);
+}
+
+static tn_status general(const tn_op *op, void *args, tn_tensor **rets) {
+    call c = {.op = op, .args = args, .nin = op->nin};
+    if (op->nin == 0) return tn_fail(TN_E_INTERNAL, -1, "%s has no operand", op->info.name);
+    for (int i = 0; i < c.nin; i++) {
+        c.in[i] = tni_in_slot(op, args, i);
+        if (!c.in[i]) return tni_fail_null(op, i);
+        c.any |= c.in[i]->v.word;
+    }
+    c.given = *tni_out_slot(op, args, 0);
+    c.inplace = c.given == c.in[0];
+    if (c.given) TN_TRY(tni_check_given(op, args, c.given, c.inplace, c.any));
+    tn_status st = compute(&c, rets);
+    for (int i = 0; i < c.nin; i++) tn_tensor_unref(&c.temp[i]);
+    tn_tensor_unref(&c.out);
+    return st;
+}
+
+/* ---- The fast path -----------------------------------------------------------------------------*/
+
+/* May the kernel write the given tensor directly? It is packed, of the result's dtype and shape, and
+ * each input is the very same memory or has a storage of its own. */
+static bool given_fits(const tn_tensor *given, tn_tensor *const *in, int nin, int32_t result) {
+    const tn_view *o = &given->v;
+    if ((o->word & (TN_W_CONTIGUOUS | TN_W_READONLY)) != TN_W_CONTIGUOUS) return false;
+    if (tn_view_dtype(o) != result || !same_shape(o, &in[0]->v)) return false;
+    for (int i = 0; i < nin; i++)
+        if (in[i]->storage == given->storage && in[i]->v.data != o->data) return false;
+    return ((o->word ^ in[0]->v.word) & (TN_W_DEVICE | TN_W_INDEX)) == 0;
+}
+
+/* Runs a call whose operands fit the kernel as they are, and hands any other to `general`. Inlined
+ * for each number of inputs, so that its loops unroll. */
+static inline __attribute__((always_inline)) tn_status packed(const tn_op *op, void *args,
+                                                              tn_tensor **rets, int nin) {
+    const uint64_t alike = TN_W_ALIKE | TN_W_CONTIGUOUS | TN_W_SCALAR;
+    tn_tensor *in[TN_MAX_OPERANDS], *out, *given = *tni_out_slot(op, args, 0);
+    uint64_t any = 0;
+    uint32_t scalars = 0;
+    for (int i = 0; i < nin; i++) {
+        in[i] = tni_in_slot(op, args, i);
+        if (TN_UNLIKELY(!in[i])) return general(op, args, rets);
+        any |= in[i]->v.word;
+    }
+    const tn_view *a = &in[0]->v;
+    int32_t dtype = tn_view_dtype(a);
+    if ((a->word & (TN_W_CONTIGUOUS | TN_W_SCALAR)) != TN_W_CONTIGUOUS ||
+        !(op->flags & TNI_OP_PACKED) ||
+        ((op->flags & TNI_OP_FLOATING) && tni_category(dtype) < TN_CAT_FLOAT))
+        return general(op, args, rets);
+    for (int i = 1; i < nin; i++) {
+        const tn_view *b = &in[i]->v;
+        if (TN_LIKELY(((a->word ^ b->word) & alike) == 0)) {
+            if (TN_UNLIKELY(!same_shape(a, b))) return general(op, args, rets);
+        } else if ((b->word & TN_W_SCALAR) &&
+                   tni_category(tn_view_dtype(b)) <= tni_category(dtype)) {
+            scalars |= 1u << (i + 1);
+        } else {
+            return general(op, args, rets);
+        }
+    }
+    const tn_cell *cell = tni_cell(op, tn_view_device(a), dtype);
+    if (TN_UNLIKELY(!cell)) return general(op, args, rets);
+
+    int32_t result = op->result_rule == TNI_RESULT_BOOL ? TN_BOOL : dtype;
+    if (TN_UNLIKELY(given != NULL)) {
+        TN_TRY(tni_check_given(op, args, given, given == in[0], any));
+        if (!given_fits(given, in, nin, result)) return general(op, args, rets);
+        out = tn_tensor_ref(given);
+    } else {
+        TN_TRY(tni_tensor_like(in[0], result, &out));
+    }
+    if (TN_LIKELY(a->numel > 0)) {
+        tn_plan plan;
+        _Alignas(16) unsigned char numbers[TN_MAX_OPERANDS][16];
+        tni_plan_flat(&plan, nin + 1, 1, a->numel);
+        plan.scalar_mask = scalars;
+        plan.data[0] = out->v.data;
+        plan.offset[0] = out->v.byte_offset;
+        plan.dtype[0] = (uint8_t)result;
+        plan.stride[0][0] = out->v.dl_bits >> 3;
+        for (int i = 0; i < nin; i++) {
+            const tn_view *v = &in[i]->v;
+            plan.dtype[i + 1] = (uint8_t)dtype;
+            plan.data[i + 1] = v->data;
+            plan.offset[i + 1] = v->byte_offset;
+            plan.stride[0][i + 1] = v->dl_bits >> 3;
+            if (scalars >> (i + 1) & 1u) {
+                store_number(in[i], dtype, numbers[i]);
+                plan.data[i + 1] = numbers[i];
+                plan.stride[0][i + 1] = 0;
+            }
+        }
+        *(const tn_plan **)args = &plan;
+        tn_status st = tni_kernel_run(op, cell, tn_tensor_device(in[0]), dtype, args);
+        *(const tn_plan **)args = NULL;
+        if (TN_UNLIKELY(st != TN_OK)) {
+            tn_tensor_unref(&out);
+            return st;
+        }
+    }
+    return finish(op, args, any, given, out, rets);
 }
 
 tn_status tni_run_pointwise(const tn_op *op, void *args, tn_tensor **rets) {
-    call c;
-    tn_status st;
-    c.op = op;
-    c.args = args;
-    c.nin = op->nin;
-    c.out = NULL;
-    c.any = 0;
-    for (int i = 0; i < c.nin; i++) {
-        c.in[i] = tni_in_slot(op, args, i);
-        if (TN_UNLIKELY(!c.in[i])) return tni_fail_null(op, i);
-        c.any |= c.in[i]->v.word;
+    switch (op->nin) {
+    case 1: return packed(op, args, rets, 1);
+    case 2: return packed(op, args, rets, 2);
+    case 3: return packed(op, args, rets, 3);
+    default: return general(op, args, rets);
     }
-    if (op->nin == 0) return tn_fail(TN_E_INTERNAL, -1, "%s has no operand", op->info.name);
-    c.given = *tni_out_slot(op, args, 0);
-    c.inplace = c.given == c.in[0];
-    c.record = (c.any & TN_W_GRAD) && !tni_tls.no_grad && op->grad != NULL;
-    if (TN_UNLIKELY(c.given != NULL)) TN_TRY(tni_check_given(op, args, c.given, c.inplace, c.any));
-    if (fast(&c, rets, &st)) {
-        if (TN_UNLIKELY(c.out != NULL)) tn_tensor_unref(&c.out);
-        return st;
-    }
-    memset(c.temp, 0, sizeof c.temp);
-    st = general(&c, rets);
-    for (int i = 0; i < c.nin; i++) tn_tensor_unref(&c.temp[i]);
-    if (c.out) tn_tensor_unref(&c.out);
-    return st;
 }

@@ -2,78 +2,43 @@
 #include <stdlib.h>
 
 #include "core_priv.h"
-#include "os_priv.h"
 #include "registry_priv.h"
 
-enum { MAX_FREE = 256 };
-
-static void drop_free_storages(void *unused) {
-    (void)unused;
-    while (tni_tls.free_storages) {
-        tn_storage *s = tni_tls.free_storages;
-        tni_tls.free_storages = s->next_free;
-        free(s);
-    }
-    tni_tls.free_storage_count = MAX_FREE; /* frees from here on go straight to the heap */
-}
-
-static tn_storage *storage_struct(void) {
-    tn_storage *s = tni_tls.free_storages;
-    if (TN_LIKELY(s != NULL)) {
-        tni_tls.free_storages = s->next_free;
-        tni_tls.free_storage_count--;
-        return s;
-    }
-    return malloc(sizeof *s);
-}
-
-static void storage_struct_free(tn_storage *s) {
-    if (TN_UNLIKELY(tni_tls.free_storage_count >= MAX_FREE)) {
-        free(s);
-        return;
-    }
-    if (TN_UNLIKELY(!(tni_tls.exit_hook & 1u))) {
-        tni_tls.exit_hook |= 1u;
-        tni_os_at_thread_exit(drop_free_storages, NULL);
-    }
-    s->next_free = tni_tls.free_storages;
-    tni_tls.free_storages = s;
-    tni_tls.free_storage_count++;
-}
-
-tn_status tni_storage_new(tn_device device, uint64_t bytes, tn_storage **ret_storage) {
-    tni_device *dev = &tni_devices[device.slot];
-    if (TN_UNLIKELY(!dev->desc.alloc)) TN_TRY(tni_device_ready(device.slot));
-    tn_storage *s = storage_struct();
-    if (!s) return tn_fail(TN_E_MEMORY, -1, "out of memory");
-    s->data = NULL;
-    if (bytes) {
-        tn_status st = dev->desc.alloc(dev->desc.ctx, device.index, bytes, &s->data);
-        if (TN_UNLIKELY(st != TN_OK)) {
-            storage_struct_free(s);
-            return st;
-        }
-    }
+static inline void fill(tn_storage *s, void *data, uint64_t bytes, tn_device device) {
     atomic_store_explicit(&s->refs, 1, memory_order_relaxed);
     atomic_store_explicit(&s->version, 0, memory_order_relaxed);
+    s->data = data;
     s->bytes = bytes;
     s->device = device;
     s->flags = 0;
     s->release = NULL;
     s->ctx = NULL;
+}
+
+static TN_NOINLINE tn_status new_struct(tn_storage **ret_storage) {
+    *ret_storage = malloc(sizeof **ret_storage);
+    return *ret_storage ? TN_OK : tn_fail(TN_E_MEMORY, -1, "out of memory");
+}
+
+tn_status tni_storage_new(tn_device device, uint64_t bytes, tn_storage **spare,
+                          tn_storage **ret_storage) {
+    tni_device *dev = &tni_devices[device.slot];
+    void *data = NULL;
+    if (TN_UNLIKELY(!dev->desc.alloc)) TN_TRY(tni_device_ready(device.slot));
+    if (TN_UNLIKELY(!*spare)) TN_TRY(new_struct(spare));
+    tn_storage *s = *spare;
+    if (TN_LIKELY(bytes > 0)) TN_TRY(dev->desc.alloc(dev->desc.ctx, device.index, bytes, &data));
+    *spare = NULL;
+    fill(s, data, bytes, device);
     *ret_storage = s;
     return TN_OK;
 }
 
 tn_status tni_storage_foreign(tn_device device, void *data, uint64_t bytes, uint32_t flags,
                               void (*release)(void *ctx), void *ctx, tn_storage **ret_storage) {
-    tn_storage *s = storage_struct();
-    if (!s) return tn_fail(TN_E_MEMORY, -1, "out of memory");
-    atomic_store_explicit(&s->refs, 1, memory_order_relaxed);
-    atomic_store_explicit(&s->version, 0, memory_order_relaxed);
-    s->data = data;
-    s->bytes = bytes;
-    s->device = device;
+    tn_storage *s;
+    TN_TRY(new_struct(&s));
+    fill(s, data, bytes, device);
     s->flags = flags | TNI_ST_FOREIGN;
     s->release = release;
     s->ctx = ctx;
@@ -81,7 +46,7 @@ tn_status tni_storage_foreign(tn_device device, void *data, uint64_t bytes, uint
     return TN_OK;
 }
 
-void tni_storage_unref(tn_storage *s) {
+void tni_storage_unref(tn_storage *s, tn_storage **spare) {
     if (atomic_load_explicit(&s->refs, memory_order_acquire) != 1 &&
         atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
         return;
@@ -91,5 +56,8 @@ void tni_storage_unref(tn_storage *s) {
         tni_device *dev = &tni_devices[s->device.slot];
         dev->desc.free(dev->desc.ctx, s->device.index, s->data, s->bytes);
     }
-    storage_struct_free(s);
+    if (TN_UNLIKELY(*spare != NULL))
+        free(s);
+    else
+        *spare = s;
 }

@@ -24,39 +24,50 @@ static void drop_free_tensors(void *unused) {
     while (tni_tls.free_tensors) {
         tn_tensor *t = tni_tls.free_tensors;
         tni_tls.free_tensors = t->next_free;
+        free(t->spare);
         free(block_of(t));
     }
     tni_tls.free_tensor_count = MAX_FREE;
 }
 
-static inline tn_tensor *header(void) {
-    tn_tensor *t = tni_tls.free_tensors;
-    if (TN_LIKELY(t != NULL)) {
-        tni_tls.free_tensors = t->next_free;
-        tni_tls.free_tensor_count--;
-    } else {
-        size_t bytes = LINE + (sizeof *t + LINE - 1) / LINE * LINE;
-        char *block = aligned_alloc(LINE, bytes);
-        if (!block) {
-            tn_fail(TN_E_MEMORY, -1, "out of memory");
-            return NULL;
-        }
-        memset(block, 0, bytes);
-        t = (tn_tensor *)(void *)(block + LINE);
+/* Rare cases stay out of line (TN_NOINLINE): the common ones then need hardly a stack frame. */
+static TN_NOINLINE tn_tensor *new_header(void) {
+    size_t bytes = LINE + (sizeof(tn_tensor) + LINE - 1) / LINE * LINE;
+    char *block = aligned_alloc(LINE, bytes);
+    if (!block) {
+        tn_fail(TN_E_MEMORY, -1, "out of memory");
+        return NULL;
     }
+    memset(block, 0, bytes);
+    tn_tensor *t = (tn_tensor *)(void *)(block + LINE);
     atomic_store_explicit(&t->refs, 1, memory_order_relaxed);
     return t;
 }
 
-static void header_free(tn_tensor *t) {
-    if (TN_UNLIKELY(tni_tls.free_tensor_count >= MAX_FREE)) {
+static inline tn_tensor *header(void) {
+    tn_tensor *t = tni_tls.free_tensors;
+    if (TN_UNLIKELY(!t)) return new_header();
+    tni_tls.free_tensors = t->next_free;
+    tni_tls.free_tensor_count--;
+    atomic_store_explicit(&t->refs, 1, memory_order_relaxed);
+    return t;
+}
+
+/* The list is full, or this is the thread's first: it wants to be emptied when the thread ends. */
+static TN_NOINLINE bool list_takes(tn_tensor *t) {
+    if (tni_tls.free_tensor_count >= MAX_FREE) {
+        free(t->spare);
         free(block_of(t));
+        return false;
+    }
+    tni_tls.exit_hook = 1;
+    tni_os_at_thread_exit(drop_free_tensors, NULL);
+    return true;
+}
+
+static inline void header_free(tn_tensor *t) {
+    if (TN_UNLIKELY(tni_tls.free_tensor_count >= MAX_FREE || !tni_tls.exit_hook) && !list_takes(t))
         return;
-    }
-    if (TN_UNLIKELY(!(tni_tls.exit_hook & 2u))) {
-        tni_tls.exit_hook |= 2u;
-        tni_os_at_thread_exit(drop_free_tensors, NULL);
-    }
     t->next_free = tni_tls.free_tensors;
     tni_tls.free_tensors = t;
     tni_tls.free_tensor_count++;
@@ -245,7 +256,8 @@ tn_status tni_tensor_new_fast(int32_t dtype, tn_device device, int32_t ndim, con
     tn_tensor *t;
     tn_storage *s;
     TN_TRY(tni_header_new(dtype, device, ndim, shape, NULL, &t));
-    tn_status st = tni_storage_new(device, (uint64_t)(t->v.numel * tn_view_itemsize(&t->v)), &s);
+    tn_status st =
+        tni_storage_new(device, (uint64_t)(t->v.numel * tn_view_itemsize(&t->v)), &t->spare, &s);
     if (TN_UNLIKELY(st != TN_OK)) {
         tn_tensor_unref(&t);
         return st;
@@ -255,46 +267,41 @@ tn_status tni_tensor_new_fast(int32_t dtype, tn_device device, int32_t ndim, con
     return TN_OK;
 }
 
-tn_status tni_tensor_like(const tn_view *model, int32_t dtype, tn_tensor **ret_tensor) {
+static TN_NOINLINE void set_dtype(tn_view *v, int32_t dtype) {
+    v->dl_code = tni_dtype_dl_code(dtype);
+    v->dl_bits = (uint8_t)(tn_dtype_size(dtype) * 8);
+}
+
+tn_status tni_tensor_like(const tn_tensor *model, int32_t dtype, tn_tensor **ret_tensor) {
     const uint64_t keep =
         TN_W_DEVICE | TN_W_INDEX | TN_W_CONTIGUOUS | TN_W_CHANNELS_LAST | TN_W_DENSE;
-    tn_tensor *t;
-    tn_storage *s;
-    if (TN_UNLIKELY(model->ndim > TNI_INLINE_DIMS))
-        return tni_tensor_new_fast(dtype, (tn_device){tn_view_device(model), tn_view_index(model)},
-                                   model->ndim, model->shape, ret_tensor);
-    int64_t bytes = tn_view_itemsize(model);
-    bool same = tn_view_dtype(model) == dtype;
-    if (TN_UNLIKELY(!same)) bytes = tn_dtype_size(dtype);
-    t = header();
+    const tn_view *m = &model->v;
+    tn_device device = tn_tensor_device(model);
+    if (TN_UNLIKELY(m->ndim > TNI_INLINE_DIMS))
+        return tni_tensor_new_fast(dtype, device, m->ndim, m->shape, ret_tensor);
+    tn_tensor *t = header();
     if (TN_UNLIKELY(!t)) return TN_E_MEMORY;
-    tn_device device = {tn_view_device(model), tn_view_index(model)};
-    tn_status st = tni_storage_new(device, (uint64_t)(model->numel * bytes), &s);
+    t->v = *m;
+    t->v.word = (m->word & keep) | (uint64_t)(uint32_t)dtype;
+    if (TN_UNLIKELY(tn_view_dtype(m) != dtype)) set_dtype(&t->v, dtype);
+    tn_status st = tni_storage_new(device, (uint64_t)(m->numel * tn_view_itemsize(&t->v)),
+                                   &t->spare, &t->storage);
     if (TN_UNLIKELY(st != TN_OK)) {
         header_free(t);
         return st;
     }
-    t->v = *model;
-    t->v.word = (model->word & keep) | (uint64_t)(uint32_t)dtype;
-    if (TN_UNLIKELY(!same)) {
-        t->v.dl_code = tni_dtype_dl_code(dtype);
-        t->v.dl_bits = (uint8_t)(bytes * 8);
-    }
+    /* All of them, used or not: a copy of fixed length is a few moves. */
+    memcpy(t->inline_dims, model->inline_dims, sizeof t->inline_dims);
     t->v.shape = t->inline_dims;
     t->v.strides = t->inline_dims + TNI_INLINE_DIMS;
-    for (int32_t i = 0; i < model->ndim; i++) {
-        t->v.shape[i] = model->shape[i];
-        t->v.strides[i] = model->strides[i];
-    }
+    t->v.data = t->storage->data;
+    t->v.byte_offset = 0;
     t->flags = 0;
     t->grad_fn = NULL;
     t->meta = NULL;
     t->output_nr = 0;
     t->host = (tn_host_slots){0};
     if (TN_UNLIKELY(tni_tls.inference)) t->v.word |= TN_W_INFERENCE;
-    t->storage = s;
-    t->v.data = s->data;
-    t->v.byte_offset = 0;
     *ret_tensor = t;
     return TN_OK;
 }
@@ -329,7 +336,7 @@ tn_status tn_tensor_new_strided(int32_t dtype, tn_device device, int32_t ndim, c
         return tn_fail(TN_E_VALUE, -1, "shape %s with strides %s reaches too far",
                        tni_shape_text(ndim, shape), tni_shape_text(ndim, strides));
     TN_TRY(tni_header_new(dtype, device, ndim, shape, strides, &t));
-    tn_status st = tni_storage_new(device, (uint64_t)bytes, &s);
+    tn_status st = tni_storage_new(device, (uint64_t)bytes, &t->spare, &s);
     if (st != TN_OK) {
         tn_tensor_unref(&t);
         return st;
@@ -444,7 +451,7 @@ tn_status tn_tensor_set_data(tn_tensor *t, const tn_tensor *src) {
     if (!t || !src || !src->storage) return tn_fail(TN_E_VALUE, -1, "set_data needs two tensors");
     TN_TRY(tni_detach(src, &copy)); /* makes the failing allocations first */
     free_dims(t);
-    if (t->storage) tni_storage_unref(t->storage);
+    if (t->storage) tni_storage_unref(t->storage, &t->spare);
     bool is_inline = copy->v.shape == copy->inline_dims;
     uint64_t word = (copy->v.word & ~keep) | (t->v.word & keep);
     t->v = copy->v;
@@ -468,11 +475,11 @@ tn_tensor *tn_tensor_ref(tn_tensor *t) {
     return t;
 }
 
-static void destroy(tn_tensor *t) {
+static inline void destroy(tn_tensor *t) {
     if (TN_UNLIKELY(t->host.type != NULL)) tni_host_tensor_dying(t);
     if (t->grad_fn) tni_ag.node_unref(t->grad_fn);
     if (t->meta) tni_ag.meta_free(t->meta);
-    if (t->storage) tni_storage_unref(t->storage);
+    if (t->storage) tni_storage_unref(t->storage, &t->spare);
     free_dims(t);
     header_free(t);
 }

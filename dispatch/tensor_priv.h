@@ -6,7 +6,7 @@
 #include "infer_priv.h"
 
 /* A new tensor of a packed model's shape, on its device, in `dtype`; the same memory format. */
-tn_status tni_tensor_like(const tn_view *model, int32_t dtype, tn_tensor **ret_tensor);
+tn_status tni_tensor_like(const tn_tensor *model, int32_t dtype, tn_tensor **ret_tensor);
 /* Category by slot, without a check. */
 extern uint8_t tni_categories[TN_DTYPE_SLOTS];
 static inline int32_t tni_category(int32_t dtype) { return tni_categories[dtype]; }

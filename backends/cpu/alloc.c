@@ -40,12 +40,16 @@ typedef struct free_block {
     struct free_block *next;
 } free_block;
 
+/* One class of one thread. The counters are read by tn.memory/1 without the thread's knowledge:
+ * figures, not invariants. A block may be taken on one thread and given back on another. */
+typedef struct bin_cache {
+    free_block *head;
+    uint32_t count, limit; /* of the list */
+    uint64_t allocations, frees;
+} bin_cache;
+
 typedef struct thread_cache {
-    free_block *head[CLASSES];
-    uint32_t count[CLASSES];
-    uint32_t limit[CLASSES];
-    uint64_t allocations, frees; /* read by tn.memory/1 without a lock: figures, not invariants */
-    int64_t bytes;               /* handed out minus taken back by this thread */
+    bin_cache bin[CLASSES];
     struct thread_cache *next, *prev;
 } thread_cache;
 
@@ -58,8 +62,7 @@ static struct central {
     char *slab[CLASSES], *slab_end[CLASSES]; /* what is left of each class's last slab */
     char *pool, *pool_end;                   /* what slabs are cut from */
     thread_cache *threads;
-    uint64_t past_allocations, past_frees; /* of threads that ended */
-    int64_t past_bytes;
+    uint64_t past_allocations[CLASSES], past_frees[CLASSES]; /* of threads that ended */
 } central;
 
 /* ---- Large blocks ------------------------------------------------------------------------------*/
@@ -248,7 +251,9 @@ static void thread_ends(void *arg) {
     thread_cache *t = arg;
     cpu_lock_take(&central.lock);
     for (uint32_t c = 0; c < CLASSES; c++) {
-        free_block *b = t->head[c];
+        free_block *b = t->bin[c].head;
+        central.past_allocations[c] += t->bin[c].allocations;
+        central.past_frees[c] += t->bin[c].frees;
         while (b) {
             free_block *next = b->next;
             b->next = central.head[c];
@@ -261,9 +266,6 @@ static void thread_ends(void *arg) {
         t->prev->next = t->next;
     else
         central.threads = t->next;
-    central.past_allocations += t->allocations;
-    central.past_frees += t->frees;
-    central.past_bytes += t->bytes;
     cpu_lock_drop(&central.lock);
     free(t);
     mine = NULL;
@@ -279,7 +281,7 @@ static CPU_NOINLINE thread_cache *thread_begins(void) {
     }
     for (uint32_t c = 0; c < CLASSES; c++) {
         uint64_t n = THREAD_BYTES / class_bytes(c);
-        t->limit[c] = (uint32_t)(n > 256 ? 256 : n < 4 ? 4 : n);
+        t->bin[c].limit = (uint32_t)(n > 256 ? 256 : n < 4 ? 4 : n);
     }
     cpu_lock_take(&central.lock);
     t->next = central.threads;
@@ -291,6 +293,11 @@ static CPU_NOINLINE thread_cache *thread_begins(void) {
     if (hook) cpu_os_at_fork(fork_prepare, fork_done, fork_done);
     mine = t;
     return t;
+}
+
+/* Only the thread itself writes its counters. */
+static inline void count_one(uint64_t *counter) {
+    __atomic_store_n(counter, *counter + 1, __ATOMIC_RELAXED);
 }
 
 /* Slabs are never given back, so they stay out of the arenas, which they would keep alive. */
@@ -331,58 +338,55 @@ static free_block *central_take(uint32_t c) {
     return b;
 }
 
-static CPU_NOINLINE void *small_refill(uint32_t c) {
+static void *small_refill(uint32_t c) {
     thread_cache *t = mine ? mine : thread_begins();
-    uint32_t want = t ? t->limit[c] / 2 : 0;
+    bin_cache *bin = t ? &t->bin[c] : NULL;
+    uint32_t want = bin ? bin->limit / 2 : 0;
     cpu_lock_take(&central.lock);
     free_block *b = central_take(c);
     for (uint32_t i = 0; b && i < want; i++) {
         free_block *more = central_take(c);
         if (!more) break;
-        more->next = t->head[c];
-        t->head[c] = more;
-        t->count[c]++;
+        more->next = bin->head;
+        bin->head = more;
+        bin->count++;
     }
-    if (b && !t) {
-        central.past_allocations++;
-        central.past_bytes += (int64_t)class_bytes(c);
-    }
+    if (b && !bin) central.past_allocations[c]++;
     cpu_lock_drop(&central.lock);
-    if (b && t) {
-        t->allocations++;
-        t->bytes += (int64_t)class_bytes(c);
-    }
+    if (b && bin) count_one(&bin->allocations);
     return b;
 }
 
 /* Half of a list that has grown past its limit goes to the central list. */
-static CPU_NOINLINE void small_flush(thread_cache *t, uint32_t c) {
+static CPU_NOINLINE void small_flush(bin_cache *bin, uint32_t c) {
     cpu_lock_take(&central.lock);
-    while (t->count[c] > t->limit[c] / 2) {
-        free_block *b = t->head[c];
-        t->head[c] = b->next;
-        t->count[c]--;
+    while (bin->count > bin->limit / 2) {
+        free_block *b = bin->head;
+        bin->head = b->next;
+        bin->count--;
         b->next = central.head[c];
         central.head[c] = b;
     }
     cpu_lock_drop(&central.lock);
 }
 
+static inline void small_give(bin_cache *bin, uint32_t c, free_block *b) {
+    b->next = bin->head;
+    bin->head = b;
+    count_one(&bin->frees);
+    if (CPU_UNLIKELY(++bin->count > bin->limit)) small_flush(bin, c);
+}
+
 static CPU_NOINLINE void small_free_slow(free_block *b, uint32_t c) {
     thread_cache *t = thread_begins();
     if (t) {
-        b->next = t->head[c];
-        t->head[c] = b;
-        t->count[c]++;
-        t->frees++;
-        t->bytes -= (int64_t)class_bytes(c);
+        small_give(&t->bin[c], c, b);
         return;
     }
     cpu_lock_take(&central.lock);
     b->next = central.head[c];
     central.head[c] = b;
-    central.past_frees++;
-    central.past_bytes -= (int64_t)class_bytes(c);
+    central.past_frees[c]++;
     cpu_lock_drop(&central.lock);
 }
 
@@ -393,12 +397,27 @@ static CPU_NOINLINE tn_status no_memory(uint64_t bytes) {
                           (unsigned long long)bytes);
 }
 
-static tn_status large_alloc(uint64_t bytes, void **ret_data) {
+/* The rare cases stay out of line, so that the common ones need no stack frame. */
+static CPU_NOINLINE tn_status large_alloc(uint64_t bytes, void **ret_data) {
     if (bytes > UINT64_C(1) << 62) return no_memory(bytes);
     cpu_lock_take(&large.lock);
     void *p = large_take(bytes);
     large.allocations += p != NULL;
     cpu_lock_drop(&large.lock);
+    if (!p) return no_memory(bytes);
+    *ret_data = p;
+    return TN_OK;
+}
+
+static CPU_NOINLINE void large_free(void *data) {
+    cpu_lock_take(&large.lock);
+    large_give(data);
+    large.frees++;
+    cpu_lock_drop(&large.lock);
+}
+
+static CPU_NOINLINE tn_status small_alloc_slow(uint32_t c, uint64_t bytes, void **ret_data) {
+    void *p = small_refill(c);
     if (!p) return no_memory(bytes);
     *ret_data = p;
     return TN_OK;
@@ -411,20 +430,17 @@ tn_status cpu_alloc(void *ctx, int32_t device, uint64_t bytes, void **ret_data) 
     uint32_t c = class_of(bytes);
     thread_cache *t = mine;
     if (CPU_LIKELY(t != NULL)) {
-        free_block *b = t->head[c];
+        bin_cache *bin = &t->bin[c];
+        free_block *b = bin->head;
         if (CPU_LIKELY(b != NULL)) {
-            t->head[c] = b->next;
-            t->count[c]--;
-            t->allocations++;
-            t->bytes += (int64_t)class_bytes(c);
+            bin->head = b->next;
+            bin->count--;
+            count_one(&bin->allocations);
             *ret_data = b;
             return TN_OK;
         }
     }
-    void *p = small_refill(c);
-    if (!p) return no_memory(bytes);
-    *ret_data = p;
-    return TN_OK;
+    return small_alloc_slow(c, bytes, ret_data);
 }
 
 void cpu_free(void *ctx, int32_t device, void *data, uint64_t bytes) {
@@ -432,24 +448,15 @@ void cpu_free(void *ctx, int32_t device, void *data, uint64_t bytes) {
     (void)device;
     if (!data) return;
     if (CPU_UNLIKELY(bytes > SMALL_MAX)) {
-        cpu_lock_take(&large.lock);
-        large_give(data);
-        large.frees++;
-        cpu_lock_drop(&large.lock);
+        large_free(data);
         return;
     }
     uint32_t c = class_of(bytes);
     thread_cache *t = mine;
-    free_block *b = data;
-    if (CPU_UNLIKELY(!t)) {
-        small_free_slow(b, c);
-        return;
-    }
-    b->next = t->head[c];
-    t->head[c] = b;
-    t->frees++;
-    t->bytes -= (int64_t)class_bytes(c);
-    if (CPU_UNLIKELY(++t->count[c] > t->limit[c])) small_flush(t, c);
+    if (CPU_LIKELY(t != NULL))
+        small_give(&t->bin[c], c, data);
+    else
+        small_free_slow(data, c);
 }
 
 /* ---- "tn.memory/1" -----------------------------------------------------------------------------
@@ -457,15 +464,16 @@ void cpu_free(void *ctx, int32_t device, void *data, uint64_t bytes) {
  * as of the calls to these functions; large blocks count exactly. */
 
 static void add_small(tn_memory_stats *s) {
-    int64_t bytes = central.past_bytes;
-    s->allocations += central.past_allocations;
-    s->frees += central.past_frees;
-    for (thread_cache *t = central.threads; t; t = t->next) {
-        bytes += __atomic_load_n(&t->bytes, __ATOMIC_RELAXED);
-        s->allocations += __atomic_load_n(&t->allocations, __ATOMIC_RELAXED);
-        s->frees += __atomic_load_n(&t->frees, __ATOMIC_RELAXED);
+    for (uint32_t c = 0; c < CLASSES; c++) {
+        uint64_t taken = central.past_allocations[c], given = central.past_frees[c];
+        for (thread_cache *t = central.threads; t; t = t->next) {
+            taken += __atomic_load_n(&t->bin[c].allocations, __ATOMIC_RELAXED);
+            given += __atomic_load_n(&t->bin[c].frees, __ATOMIC_RELAXED);
+        }
+        s->allocations += taken;
+        s->frees += given;
+        if (taken > given) s->allocated += (taken - given) * class_bytes(c);
     }
-    if (bytes > 0) s->allocated += (uint64_t)bytes;
 }
 
 static tn_status iface_stats(void *ctx, int32_t device, tn_memory_stats *ret_stats) {

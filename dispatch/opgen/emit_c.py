@@ -249,6 +249,11 @@ def op_flags(op: Op) -> str:
         flags.append("TNI_OP_BOOL_INPUT")
     if any(a.type in ("Dim", "Dim?") for a in op.args):
         flags.append("TNI_OP_HAS_DIM")
+    if op.kind == "pointwise" and "TNI_OP_BOOL_INPUT" not in flags:
+        if e["dtype"] != "bool" and e.get("result", "compute") in ("compute", "bool"):
+            flags.append("TNI_OP_PACKED")
+        if e["dtype"] == "float":
+            flags.append("TNI_OP_FLOATING")
     return " | ".join(flags) or "0"
 
 
