@@ -1,5 +1,5 @@
 /* adam.c: Adam and AdamW over lists of tensors. */
-#include <tenon/op_args.h>
+#include <tenon/args_optim.h>
 #include <tenon/ops.h>
 #include <tenon/optim.h>
 

@@ -1,7 +1,7 @@
 /* clip.c: norms of lists of tensors, and scaling them. */
 #include <math.h>
 
-#include <tenon/op_args.h>
+#include <tenon/args_optim.h>
 #include <tenon/ops.h>
 #include <tenon/optim.h>
 

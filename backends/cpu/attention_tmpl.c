@@ -5,7 +5,7 @@
  * skipped. The backward pass recomputes the scores and needs each row's logsumexp only. One
  * thread owns a block of queries going forward, and all heads that share a key head going
  * backward, so that no sum depends on the number of threads. */
-#include <tenon/op_args.h>
+#include <tenon/args_nn.h>
 
 #include "../common/tmpl.h"
 

@@ -3,7 +3,7 @@
  * x is (n, c, s): samples, channels, positions. Planes (s in memory order, the usual layout) are
  * summed channel by channel; channels-last tensors and matrices, where channels lie side by side,
  * are summed in blocks of channels that walk down all rows. */
-#include <tenon/op_args.h>
+#include <tenon/args_norm.h>
 
 #include "../common/tmpl.h"
 

@@ -3,7 +3,7 @@
  * wraps into narrower ones. Real to complex adds a zero, complex to real drops the imaginary part. */
 #include "cpu_priv.h"
 
-#include <tenon/op_args.h>
+#include <tenon/args_pointwise.h>
 
 #include "../common/tmpl.h"
 #include "copy.h"

@@ -8,7 +8,7 @@
  * pixels in rows and taps in the sum; the gradient of the weight puts taps in rows and pixels in
  * the sum. With a stride, the pixels of an input gradient fall into phases that meet different
  * taps. */
-#include <tenon/op_args.h>
+#include <tenon/args_conv.h>
 
 #include "../common/tmpl.h"
 

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include <tenon/op_args.h>
+#include <tenon/args_pointwise.h>
 
 #if defined(__SSE2__)
 #include <emmintrin.h>

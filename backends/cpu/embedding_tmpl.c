@@ -2,7 +2,7 @@
  *
  * The gradient sorts the positions by row (a counting sort keeps their order), so that each row is
  * summed by one thread, in the order of the indices, whatever the number of threads. */
-#include <tenon/op_args.h>
+#include <tenon/args_nn.h>
 
 #include "../common/tmpl.h"
 

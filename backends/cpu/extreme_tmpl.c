@@ -7,7 +7,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include <tenon/op_args.h>
+#include <tenon/args_index.h>
+#include <tenon/args_reduce.h>
 
 #include "../common/tmpl.h"
 

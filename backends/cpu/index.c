@@ -3,7 +3,8 @@
  * into byte offsets, before anything is written. */
 #include <string.h>
 
-#include <tenon/op_args.h>
+#include <tenon/args_create.h>
+#include <tenon/args_index.h>
 
 #include "index.h"
 

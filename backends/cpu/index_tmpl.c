@@ -2,7 +2,8 @@
  * scatter; and the small kernels that make or look for values: _arange_, _linspace_, nonzero. */
 #include <complex.h>
 
-#include <tenon/op_args.h>
+#include <tenon/args_create.h>
+#include <tenon/args_index.h>
 
 #include "../common/tmpl.h"
 

@@ -3,7 +3,7 @@
  * x is (m, n), packed; each row is normalised. The gradients of weight and bias are sums over rows:
  * blocks of rows, whose number depends on m alone, add up their own, and the blocks are added in
  * order, so that the result does not depend on the number of threads. */
-#include <tenon/op_args.h>
+#include <tenon/args_norm.h>
 
 #include "../common/tmpl.h"
 

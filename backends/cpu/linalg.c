@@ -2,7 +2,8 @@
  * add to something. Each describes its operands as strided matrices and hands them to cpu_gemm. */
 #include <limits.h>
 
-#include <tenon/op_args.h>
+#include <tenon/args_linalg.h>
+#include <tenon/args_nn.h>
 
 #include "blas.h"
 #include "cpu_priv.h"

@@ -1,7 +1,7 @@
 /* map_tu.c: the pointwise kernels of one element type and instruction set, and their rows. */
 #include "map.h"
 
-#include <tenon/op_args.h>
+#include <tenon/args_pointwise.h>
 
 #include "../common/scalar.h"
 #include "copy.h"

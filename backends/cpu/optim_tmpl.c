@@ -6,7 +6,7 @@
  * optimizer, operation by operation. */
 #include <math.h>
 
-#include <tenon/op_args.h>
+#include <tenon/args_optim.h>
 
 #include "../common/tmpl.h"
 #include "cpu_priv.h"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <tenon/op_args.h>
+#include <tenon/args_index.h>
 
 #include "../common/tmpl.h"
 

@@ -5,7 +5,7 @@
  * never meets another one's memory. */
 #include <complex.h>
 
-#include <tenon/op_args.h>
+#include <tenon/args_conv.h>
 
 #include "../common/tmpl.h"
 

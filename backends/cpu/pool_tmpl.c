@@ -3,7 +3,7 @@
  * scattered inside a plane, so that planes never share memory. */
 #include <math.h>
 
-#include <tenon/op_args.h>
+#include <tenon/args_conv.h>
 
 #include "../common/tmpl.h"
 

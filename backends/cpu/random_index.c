@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include <tenon/op_args.h>
+#include <tenon/args_random.h>
 
 #include "random_math.h"
 

@@ -5,7 +5,7 @@
 #include <float.h>
 #include <math.h>
 
-#include <tenon/op_args.h>
+#include <tenon/args_random.h>
 
 #include "random_math.h"
 

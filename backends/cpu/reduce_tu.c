@@ -9,7 +9,7 @@
  * Where the fastest dimension is kept, whole rows of accumulators (columns) run down instead. */
 #include <math.h>
 
-#include <tenon/op_args.h>
+#include <tenon/args_reduce.h>
 
 #include "../common/scalar.h"
 #include "copy.h"

@@ -5,7 +5,7 @@
 #include <complex.h>
 #include <math.h>
 
-#include <tenon/op_args.h>
+#include <tenon/args_norm.h>
 
 #include "../common/tmpl.h"
 

@@ -4,7 +4,7 @@
  * gradient scatters through the same tables, one plane per work item. */
 #include <math.h>
 
-#include <tenon/op_args.h>
+#include <tenon/args_conv.h>
 
 #include "../common/tmpl.h"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from pathlib import Path
 
 from expr import KIND_OF_TYPE, Formula, Value
 from table import DTYPE_SETS, TYPES, Arg, Op
@@ -18,7 +19,7 @@ def emit(ops: list[Op]) -> dict[str, str]:
         op.scalar_form = second == "Operand" and f"{op.name}_scalar" not in table
     grads = grads_c(ops, table)  # also finds out what each gradient saves
     return {
-        "tenon/op_args.h": args_h(ops),
+        **args_headers(ops),
         "tenon/ops.h": ops_h(ops),
         "op_ids.h": ids_h(ops),
         "op_table.c": table_c(ops),
@@ -30,7 +31,7 @@ def emit(ops: list[Op]) -> dict[str, str]:
     }
 
 
-# -- tenon/op_args.h ---------------------------------------------------------------------------
+# -- tenon/op_args.h, tenon/args_*.h -----------------------------------------------------------
 
 
 def fnv1a(text: str) -> int:
@@ -47,24 +48,51 @@ def layout_text(op: Op) -> str:
     return f"{op.name}({','.join([*kinds, *outs])})"
 
 
-def args_h(ops: list[Op]) -> str:
-    out = [
+def args_group(op: Op) -> str:
+    """The header of an operator's argument struct. Pointwise operators share one, because all
+    their kernels come from one template; the others go by table file."""
+    return "pointwise" if op.kind == "pointwise" else Path(op.file).stem
+
+
+def args_headers(ops: list[Op]) -> dict[str, str]:
+    """One header per group, so that a changed signature recompiles the kernels of its group."""
+    groups: dict[str, list[str]] = {Path(op.file).stem: [] for op in ops}
+    for op in ops:
+        groups[args_group(op)] += args_struct(op)
+    files = {}
+    for name, structs in groups.items():
+        guard = f"TENON_ARGS_{name.upper()}_H"
+        lines = [
+            HEAD,
+            f"/* tenon/args_{name}.h: a part of tenon/op_args.h. */",
+            f"#ifndef {guard}\n#define {guard}\n\n#include <tenon/plugin.h>\n",
+            *structs,
+            "#endif\n",
+        ]
+        files[f"tenon/args_{name}.h"] = "\n".join(lines)
+    lines = [
         HEAD,
         "/* tenon/op_args.h: the argument struct of every operator, as kernels get it, and the",
         " * hash of its layout that a kernel row must carry. `plan` is NULL unless the operator is",
         " * pointwise or a reduction. */",
-        "#ifndef TENON_OP_ARGS_H\n#define TENON_OP_ARGS_H\n\n#include <tenon/plugin.h>\n",
+        "#ifndef TENON_OP_ARGS_H\n#define TENON_OP_ARGS_H\n",
+        *[f"#include <tenon/args_{name}.h>" for name in sorted(groups)],
+        "\n#endif\n",
     ]
-    for op in ops:
-        out.append(f"/* {op.entry['sig']} */")
-        out.append(f"#define TN_SIG_{op.name} UINT64_C(0x{fnv1a(layout_text(op)):016x})")
-        out.append(f"typedef struct tn_{op.name}_args {{")
-        out.append("    const tn_plan *plan;")
-        out += [f"    {TYPES[a.type][1]}{a.name};" for a in op.args]
-        out += [f"    {'tn_views ' if op.list_out else 'tn_view *'}{o};" for o in op.outs]
-        out.append(f"}} tn_{op.name}_args;\n")
-    out.append("#endif")
-    return "\n".join(out) + "\n"
+    files["tenon/op_args.h"] = "\n".join(lines)
+    return files
+
+
+def args_struct(op: Op) -> list[str]:
+    return [
+        f"/* {op.entry['sig']} */",
+        f"#define TN_SIG_{op.name} UINT64_C(0x{fnv1a(layout_text(op)):016x})",
+        f"typedef struct tn_{op.name}_args {{",
+        "    const tn_plan *plan;",
+        *[f"    {TYPES[a.type][1]}{a.name};" for a in op.args],
+        *[f"    {'tn_views ' if op.list_out else 'tn_view *'}{o};" for o in op.outs],
+        f"}} tn_{op.name}_args;\n",
+    ]
 
 
 # -- tenon/ops.h, op_api.c ---------------------------------------------------------------------

@@ -30,6 +30,7 @@ UNDONE = re.compile("|".join(rf"\b{word}\b" for word in ("TO" + "DO", "FIX" + "M
 # Headers of ours that the files of a room may include, besides those of the room itself.
 SDK = {"tenon/plugin.h", "tenon/op_args.h", "tenon/status.h", "tenon/dtype.h"}
 SDK |= {"pointwise_ops.inc", "pointwise_rows.inc"}
+SDK |= {f"tenon/args_{p.stem}.h" for p in ROOT.glob("dispatch/ops/*.toml")}
 CORE = SDK | {"tenon/tensor.h", "tenon/error.h", "tenon/runtime.h", "tenon/ops.h"}
 CORE |= {"tenon/ops_meta.h"}
 PRIVATE = {"core_priv.h", "op_ids.h", "formula_priv.h", "infer_priv.h", "scope_priv.h", "os_priv.h"}
