@@ -168,6 +168,10 @@ tn_status tni_op_apply(tn_node *n, tn_node *owner, tn_tensor **g, uint64_t needs
     return st;
 }
 
+tn_status tni_no_derivative(tn_gctx *c) {
+    return tn_fail(TN_E_STATE, -1, "derivative for %s is not implemented", c->op->info.name);
+}
+
 tn_status tn_node_saved(tn_node *n, const char *name, tn_tensor **ret_tensor) {
     if (!n || n->kind != TNI_NODE_OP)
         return tn_fail(TN_E_VALUE, 0, "only the nodes of operators save tensors by name");

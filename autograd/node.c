@@ -244,7 +244,10 @@ char *tn_node_name(const tn_node *n, char *dst, size_t size) {
     if (!n || size == 0) return dst;
     tn_node_short_name(n, dst, size);
     size_t used = strlen(dst);
-    if (n->kind == TNI_NODE_OP) snprintf(dst + used, size - used, "Backward0");
+    if (n->kind != TNI_NODE_HOST && n->op && n->op->grad == tni_no_derivative)
+        snprintf(dst, size, "NotImplemented");
+    else if (n->kind == TNI_NODE_OP)
+        snprintf(dst + used, size - used, "Backward0");
     return dst;
 }
 

@@ -473,6 +473,7 @@ tn_status tni_record(const tn_op *op, const void *args, tn_tensor *const *outs, 
 __attribute__((constructor)) static void fill_hooks(void) {
     tni_ag.record = tni_record;
     tni_ag.check_inplace = tni_check_inplace;
+    tni_ag.copy_original = tni_copy_original;
     tni_ag.note_view = tni_note_view;
     tni_ag.node_unref = tni_node_unref;
     tni_ag.meta_free = tni_meta_free;

@@ -256,6 +256,7 @@ tn_status tni_view_refresh(tn_tensor *t);
 /* Makes node n, which has edges, the history of t after a change in place. */
 tn_status tni_rebase(tn_tensor *t, tn_node *n, uint32_t nr);
 tn_status tni_check_inplace(const tn_op *op, const void *args, tn_tensor *out);
+tn_status tni_copy_original(tn_tensor *t, tn_tensor **ret_copy);
 /* Drops t's grad_fn and sets another (a reference is taken). */
 void tni_set_grad_fn(tn_tensor *t, tn_node *n, uint32_t nr);
 

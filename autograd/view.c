@@ -127,6 +127,17 @@ static bool needs_original(const tn_op *op, const void *args) {
     return false;
 }
 
+/* Second derivatives go through the copy, so it stands where t stands now. */
+tn_status tni_copy_original(tn_tensor *t, tn_tensor **ret_copy) {
+    uint32_t no_grad = tni_tls.no_grad;
+    if (t->v.word & TN_W_GRAD) TN_TRY(tni_view_refresh(t));
+    tni_tls.no_grad = 1;
+    tn_status st = tni_clone_like(t, t, ret_copy);
+    tni_tls.no_grad = no_grad;
+    if (st == TN_OK && t->grad_fn) tni_set_grad_fn(*ret_copy, t->grad_fn, t->output_nr);
+    return st;
+}
+
 tn_status tni_check_inplace(const tn_op *op, const void *args, tn_tensor *out) {
     tn_tensor *base = tni_base(out);
     tni_agt.original_of = NULL;
@@ -142,18 +153,8 @@ tn_status tni_check_inplace(const tn_op *op, const void *args, tn_tensor *out) {
         return tn_fail(
             TN_E_STATE, -1,
             "a leaf Variable that requires grad is being used in an in-place operation.");
-    /* nothing would be recorded, and the old history would stand for the new values */
-    if (!op->grad && op->info.kind != TN_OP_COMPOSITE && (out->v.word & TN_W_GRAD))
-        return tn_fail(
-            TN_E_STATE, -1,
-            "%s has no gradient, so it cannot change a tensor that requires one in place",
-            op->info.name);
     if (op->grad && needs_original(op, args)) {
-        uint32_t no_grad = tni_tls.no_grad;
-        tni_tls.no_grad = 1;
-        tn_status st = tni_clone_like(out, out, &tni_agt.original);
-        tni_tls.no_grad = no_grad;
-        TN_TRY(st);
+        TN_TRY(tni_copy_original(out, &tni_agt.original));
         tni_agt.original_of = out;
     }
     return TN_OK;

@@ -19,6 +19,9 @@ tn_status tni_composite_div(const void *args, tn_tensor **rets) {
     /* the three have the same argument struct: input, other, out */
     tn_true_divide_args inner = {.input = a->input, .other = a->other, .out = a->out};
     if (!mode) return call(TNI_OP_true_divide, &inner, rets);
+    bool recorded = ((a->input->word | a->other->word) & TN_W_GRAD) && !tni_tls.no_grad;
+    if (recorded && (strcmp(mode, "floor") == 0 || strcmp(mode, "trunc") == 0))
+        return tn__div_rounded(tni_t(a->input), tni_t(a->other), mode, rets);
     if (strcmp(mode, "floor") == 0) {
         tn_floor_divide_args f = {.input = a->input, .other = a->other, .out = a->out};
         return call(TNI_OP_floor_divide, &f, rets);

@@ -190,6 +190,8 @@ typedef struct tn_gctx {
     tn_tensor **ret;     /* results by tensor input; owned by the caller; NULL = no gradient */
 } tn_gctx;
 #define TN_GNEEDS(c, i) (((c)->needs >> (i)) & 1u)
+/* The gradient of operators whose entry says that it is missing: fails and names the operator. */
+tn_status tni_no_derivative(tn_gctx *c);
 
 typedef struct tn_cell {
     tn_kernel_fn fn; /* NULL: not resolved yet */
@@ -271,6 +273,8 @@ typedef struct tni_autograd_hooks {
     tn_status (*record)(const tn_op *op, const void *args, tn_tensor *const *outs, int nout);
     /* Before an in-place call on `out`: TN_E_STATE for a leaf that requires a gradient, ... */
     tn_status (*check_inplace)(const tn_op *op, const void *args, tn_tensor *out);
+    /* A copy of t with t's history, for a call in place whose gradient reads the old values. */
+    tn_status (*copy_original)(tn_tensor *t, tn_tensor **ret_copy);
     /* A view was made of `base` (recorded too when grad is on): keep the relation. */
     tn_status (*note_view)(const tn_op *op, const void *args, tn_tensor *base, tn_tensor *view);
     void (*node_unref)(tn_node *n);

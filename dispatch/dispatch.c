@@ -371,15 +371,10 @@ static tn_status take_inplace(const tn_op *op, tn_tensor *given, tn_tensor **ret
 
 /* A composite without a gradient of its own is recorded through its parts; one with a gradient runs
  * unrecorded and makes one entry. */
-tn_status tni_run_composite(const tn_op *op, void *args, tn_tensor **rets) {
-    TN_TRY(check_inputs_given(op, args));
+static tn_status run_composite(const tn_op *op, void *args, tn_tensor *given, bool inplace,
+                               uint64_t any, tn_tensor **rets) {
     bool list = op->flags & TNI_OP_LIST_OUT;
-    tn_tensor *given = list || op->nout == 0 ? NULL : *tni_out_slot(op, args, 0);
-    uint64_t any = input_words(op, args);
     bool own = op->grad != NULL && !tni_tls.no_grad && (any & TN_W_GRAD);
-    if (op->flags & TNI_OP_INPLACE_ONLY)
-        TN_TRY(tni_check_given(op, args, tni_in_slot(op, args, 0), true, any));
-    bool inplace = given && given == tni_in_slot(op, args, 0);
     tni_tls.no_grad += own;
     tn_status st = op->composite(args, rets);
     tni_tls.no_grad -= own;
@@ -411,6 +406,35 @@ tn_status tni_run_composite(const tn_op *op, void *args, tn_tensor **rets) {
             for (int i = 0; i < op->nout; i++) tn_tensor_unref(&rets[i]);
     }
     return st;
+}
+
+/* Note [Composites in place]: the result is copied over the target when everything is computed. What
+ * the parts saved of the target would be overwritten then, so a call that is recorded works on a copy
+ * of it, which has its history. */
+static tn_status run_on_copy(const tn_op *op, void *args, tn_tensor *given, uint64_t any,
+                             tn_tensor **rets) {
+    tn_tensor *copy;
+    tn_tensor **first = (tn_tensor **)(void *)((char *)args + op->in_offset[0]);
+    TN_TRY(tni_ag.copy_original(given, &copy));
+    *first = copy;
+    *tni_out_slot(op, args, 0) = NULL;
+    tn_status st = run_composite(op, args, given, true, any, rets);
+    *first = given;
+    tn_tensor_unref(&copy);
+    return st;
+}
+
+tn_status tni_run_composite(const tn_op *op, void *args, tn_tensor **rets) {
+    TN_TRY(check_inputs_given(op, args));
+    bool list = op->flags & TNI_OP_LIST_OUT;
+    tn_tensor *given = list || op->nout == 0 ? NULL : *tni_out_slot(op, args, 0);
+    uint64_t any = input_words(op, args);
+    if (op->flags & TNI_OP_INPLACE_ONLY)
+        TN_TRY(tni_check_given(op, args, tni_in_slot(op, args, 0), true, any));
+    bool inplace = given && given == tni_in_slot(op, args, 0);
+    if (inplace && (any & TN_W_GRAD) && !tni_tls.no_grad && !(op->flags & TNI_OP_TAKES_OUT))
+        return run_on_copy(op, args, given, any, rets);
+    return run_composite(op, args, given, inplace, any, rets);
 }
 
 tn_status tni_run_view(const tn_op *op, void *args, tn_tensor **rets) {

@@ -21,6 +21,10 @@ static inline int64_t tni_device_of(const tn_tensor *t) {
     return (int64_t)d.slot << 8 | d.index;
 }
 
+static inline bool tni_is_complex(const tn_tensor *t) {
+    return tn_dtype_category(tn_tensor_dtype(t)) == TN_CAT_COMPLEX;
+}
+
 /* A `Dim?` as a list of dimensions: none given = all. */
 #define TNI_OPT_DIMS(o) ((tn_ints){(o).has ? &(o).value : NULL, (o).has ? 1 : -1})
 

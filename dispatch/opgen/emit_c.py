@@ -222,6 +222,8 @@ def c_string(text: str | None) -> str:
 
 def is_diff(op: Op, a: Arg) -> bool:
     grads = op.grads
+    if grads == "missing":
+        return a.is_tensor
     if grads == "custom":
         return a.is_tensor and not a.mutated
     return isinstance(grads, dict) and grads.get(a.name, "none") != "none"
@@ -259,6 +261,8 @@ def op_flags(op: Op) -> str:
     e, flags = op.entry, []
     if e.get("layout") == "contiguous":
         flags.append("TNI_OP_CONTIGUOUS")
+    if e.get("takes_out"):
+        flags.append("TNI_OP_TAKES_OUT")
     if op.list_out:
         flags.append("TNI_OP_LIST_OUT")
     if e.get("cast"):
@@ -345,7 +349,7 @@ def table_c(ops: list[Op]) -> str:
         "",
     ]
     for op in ops:
-        if op.grads:
+        if op.grads and op.grads != "missing":
             out.append(f"tn_status tni_grad_{op.name}(tn_gctx *c);")
         if "forward" in op.entry or op.kind == "view":
             out.append(f"tn_status tni_composite_{op.name}(const void *args, tn_tensor **rets);")
@@ -416,7 +420,8 @@ def descriptor(op: Op, i: int) -> list[str]:
     if op.kind == "structured":
         lines.append(f"        .infer = infer_{op.name},")
     if op.grads:
-        lines.append(f"        .grad = tni_grad_{op.name},")
+        name = "tni_no_derivative" if op.grads == "missing" else f"tni_grad_{op.name}"
+        lines.append(f"        .grad = {name},")
     if "forward" in e or op.kind == "view":
         lines.append(f"        .composite = tni_composite_{op.name},")
     return [*lines, "    },"]

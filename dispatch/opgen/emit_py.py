@@ -153,7 +153,7 @@ def table_json(ops: list[Op]) -> str:
                                if op.grads == "custom"
                                or (isinstance(op.grads, dict)
                                    and op.grads.get(a.name, "none") != "none")],
-            "grad": op.grads, "composite": "forward" in e, "inputs": e.get("inputs", {}),
+            "grad": e.get("grad"), "composite": "forward" in e, "inputs": e.get("inputs", {}),
             "ref": e.get("ref"), "samples": e.get("samples", []), "domain": e.get("domain", {}),
             "grad_samples": e.get("grad_samples"), "tol": e.get("tol"), "tests": e.get("tests"),
             "doc": e.get("doc", ""), "file": op.file, "line": op.line,

@@ -158,6 +158,8 @@ class Formula:
                 return Value("int", str(i))
             case ast.Constant(value=float(f)):
                 return Value("float", repr(f))
+            case ast.Constant(value=complex() as z):
+                return Value("scalar", f"tn_scalar_complex({z.real!r}, {z.imag!r})")
             case ast.Constant(value=str(s)):
                 return Value("str", '"' + s.replace("\\", "\\\\").replace('"', '\\"') + '"')
             case ast.Name(id=name):
@@ -218,6 +220,7 @@ class Formula:
             "numel": Value("int", f"tn_tensor_numel({t})"),
             "dtype": Value("dtype", f"tn_tensor_dtype({t})"),
             "device": Value("device", f"tni_device_of({t})"),
+            "is_complex": Value("bool", f"tni_is_complex({t})"),
         }
         if attr not in known:
             raise self.fail(f"the formula language has no attribute '.{attr}'")

@@ -16,7 +16,7 @@ KEYS = {
     "sig", "kind", "dtype", "result", "shape", "dtypes", "params", "inputs", "layout", "forward",
     "grad", "save", "save_shape", "where", "alias", "ref", "samples", "domain", "grad_samples",
     "tests", "doc",
-    "tol", "dynamic", "random", "cast",
+    "tol", "dynamic", "random", "cast", "takes_out",
 }  # fmt: skip
 KINDS = ("pointwise", "reduction", "structured", "composite", "view")
 WHERE = ("torch", "method", "nn.functional", "inplace", "out")
@@ -126,7 +126,22 @@ class Op:
 
     @property
     def grads(self) -> dict[str, str] | str | None:
-        return self.entry.get("grad")
+        """Formulas by argument, "custom", "missing", or None where no node is ever made."""
+        grads = self.entry.get("grad")
+        return None if grads == "none" else grads
+
+    @property
+    def result_may_float(self) -> bool:
+        """Some result can be of a floating or complex dtype."""
+        if not self.outs:
+            return False
+        if self.kind == "view":
+            return True
+        result = self.entry.get("result", "compute")
+        words = result if isinstance(result, list) else [result]
+        floating = set(DTYPE_SETS["float"]) | set(DTYPE_SETS["complex"])
+        able = self.entry.get("dtype") == "float" or bool(floating & set(self.dtypes))
+        return able and any(word in ("compute", "real") for word in words)
 
     @property
     def where(self) -> list[str]:
@@ -249,8 +264,13 @@ def check(op: Op) -> None:
         for name in grads:
             if name not in tensor_names:
                 raise op.fail(f"grad.{name}: no such tensor argument")
-    elif grads not in (None, "custom"):
-        raise op.fail("grad must be a table of formulas or 'custom'")
+    elif grads not in (None, "custom", "missing"):
+        raise op.fail("grad must be a table of formulas, 'custom', 'none' or 'missing'")
+    if "grad" not in e and op.kind != "composite" and op.tensors and op.result_may_float:
+        raise op.fail(
+            "needs 'grad': formulas, 'custom', 'none' (the result has no history) or 'missing' "
+            "(backward raises)"
+        )
     if not op.py_name.startswith("_") and "tests" not in e and not ("ref" in e and "samples" in e):
         raise op.fail("needs 'ref' and 'samples', or 'tests' naming the file that covers it")
     if not op.py_name.startswith("_") and "doc" not in e:

@@ -142,15 +142,23 @@ static int to_int_list(const tn_field *field, PyObject *value, tnp_frame *f, tnp
     return bad_type(why, value);
 }
 
+/* A number that gradients do not flow through: a tensor that requires them is no number. */
+static int to_scalar(PyObject *value, tn_scalar *ret, tnp_mismatch *why) {
+    bool recorded = tnp_is_tensor(value) && tn_requires_grad(tnp_of(value));
+    int r = recorded ? 0 : tnp_scalar_from(value, ret);
+    return r ? r : bad_type(why, value);
+}
+
 static int to_float(PyObject *value, double *ret, tnp_mismatch *why) {
     if (PyFloat_Check(value)) {
         *ret = PyFloat_AsDouble(value);
         return 1;
     }
     tn_scalar s;
-    int r = PyBool_Check(value) || PyComplex_Check(value) ? 0 : tnp_scalar_from(value, &s);
+    if (PyBool_Check(value) || PyComplex_Check(value)) return bad_type(why, value);
+    int r = to_scalar(value, &s, why);
     if (r > 0) *ret = s.re;
-    return r ? r : bad_type(why, value);
+    return r;
 }
 
 static int to_int(PyObject *value, int64_t *ret, tnp_mismatch *why) {
@@ -241,9 +249,8 @@ int tnp_convert(const tn_field *field, PyObject *value, tnp_frame *f, tnp_mismat
             *(tn_scalar *)p = tn_scalar_none();
             return 1;
         }
-        r = tnp_scalar_from(value, p);
-        return r ? r : bad_type(why, value);
-    case TN_F_SCALAR: r = tnp_scalar_from(value, p); return r ? r : bad_type(why, value);
+        return to_scalar(value, p, why);
+    case TN_F_SCALAR: return to_scalar(value, p, why);
     case TN_F_DTYPE:
         if (value != Py_None) return to_choice(tnp_dtype_slot(value), value, p, why);
         *(int64_t *)p = -1;

@@ -27,8 +27,10 @@ def op_rows(name: str) -> list[dict[str, Any]]:
 
 def show_gradient(row: dict[str, Any]) -> str:
     grad = row["grad"]
-    if not grad:
-        parts = "through its parts" if row["composite"] else "none: not differentiable"
+    if grad == "missing":
+        return "  gradient   missing: backward raises"
+    if not grad or grad == "none":
+        parts = "through its parts" if row["composite"] and not grad else "none: not differentiable"
         return f"  gradient   {parts}"
     if isinstance(grad, str):
         return f"  gradient   hand-written, autograd/grad_*.c: tni_grad_{row['name']}"

@@ -274,13 +274,33 @@ static void test_inplace(void **state) {
     drop(a, b, y, s);
 }
 
-static void test_inplace_without_gradient(void **state) {
+/* A comparison in place is flat wherever it has a derivative. */
+static void test_inplace_comparison(void **state) {
     tn_scalar_box box;
     (void)state;
     tn_tensor *a = leaf(2, (float[]){1, 2}), *y = mul(a, a);
-    expect_failure(tn_gt_(y, number(&box, 1.5)), TN_E_STATE, "gt has no gradient");
-    EXPECT(y, 1, 4);
-    drop(a, y, NULL, NULL);
+    OK(tn_gt_(y, number(&box, 1.5)));
+    EXPECT(y, 0, 1);
+    tn_tensor *s = total(y);
+    backward(s);
+    EXPECT(tn_grad_get(a), 0, 0);
+    drop(a, y, s, NULL);
+}
+
+static void test_missing_derivative(void **state) {
+    tn_scalar_box box;
+    char name[64];
+    tn_node *node;
+    int64_t nr;
+    (void)state;
+    tn_tensor *a = leaf(2, (float[]){1, 2}), *y = NULL;
+    OK(tn_floor_divide(a, number(&box, 2), &y));
+    OK(tn_grad_fn(y, &node, &nr));
+    assert_string_equal(tn_node_name(node, name, sizeof name), "NotImplemented");
+    tn_tensor *s = total(y);
+    expect_failure(tn_backward(&s, NULL, 1, NULL, 0, 0, 0), TN_E_STATE,
+                   "derivative for floor_divide is not implemented");
+    drop(a, y, s, NULL);
 }
 
 static void test_inplace_on_view(void **state) {
@@ -713,7 +733,8 @@ int main(void) {
         cmocka_unit_test(test_messages),
         cmocka_unit_test(test_version),
         cmocka_unit_test(test_inplace),
-        cmocka_unit_test(test_inplace_without_gradient),
+        cmocka_unit_test(test_inplace_comparison),
+        cmocka_unit_test(test_missing_derivative),
         cmocka_unit_test(test_inplace_on_view),
         cmocka_unit_test(test_view_of_plain_base),
         cmocka_unit_test(test_view_of_leaf),

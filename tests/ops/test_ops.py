@@ -157,6 +157,8 @@ def test_gradients(row: dict[str, Any]) -> None:
             return result
 
         inputs = tuple(args[n].requires_grad_() for n in names)
+        if getattr(fn(*inputs), "dtype", None) == tn.bool:
+            continue  # only the in-place form of a comparison has a gradient
         assert tn.autograd.gradcheck(fn, inputs), case.label()
         if size <= 40:
             assert tn.autograd.gradgradcheck(fn, inputs), case.label()

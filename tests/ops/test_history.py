@@ -1,0 +1,144 @@
+"""Histories: which results of which operators carry one, that an operator without a gradient says
+so instead of giving zeros, and that in-place forms have the gradients of the plain ones.
+
+The tests walk the whole table: a new operator is covered without being named here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tenon as tn
+from both import flat
+from table import Case, as_array, call, entries, make_case, tensor_args
+
+try:
+    import torch
+    from test_torch import torch_args, torch_call, torch_function
+except ImportError:
+    torch = None
+
+FLOATING = ("float64", "complex128")
+
+
+def roots(lib: Any, args: dict[str, Any]) -> list[Any]:
+    """The floating tensors among the arguments, from here on requiring gradients."""
+    found = []
+    for value in args.values():
+        for t in value if isinstance(value, list) else [value]:
+            if isinstance(t, lib.Tensor) and t.dtype in (lib.float64, lib.complex128):
+                found.append(t.requires_grad_())
+    return found
+
+
+def weights(lib: Any, t: Any) -> Any:
+    w = np.cos(np.arange(t.numel())).reshape(tuple(t.shape))
+    return lib.from_numpy(np.asarray(w)).to(t.dtype)
+
+
+def array(t: Any) -> np.ndarray:
+    if torch and isinstance(t, torch.Tensor):
+        return t.detach().resolve_conj().numpy(force=True)
+    return as_array(t)
+
+
+def square_sum(t: Any) -> Any:
+    return (t * t.conj()).real.sum() if t.is_complex() else (t * t).sum()
+
+
+def derivatives(lib: Any, results: list[Any], inputs: list[Any], orders: int) -> list[Any]:
+    """Gradients of weighted sums of the results, then of the squares of those; zeros for none."""
+    live = [r for r in results if r.requires_grad]
+    found: list[np.ndarray] = []
+    for order in range(orders):
+        if not live:
+            found += [np.zeros(tuple(x.shape)) for x in inputs]
+            continue
+        seeds = [weights(lib, r) for r in live] if order == 0 else None
+        sums = live if order == 0 else [square_sum(r) for r in live]
+        grads = lib.autograd.grad(
+            sums, inputs, seeds, create_graph=order + 1 < orders, allow_unused=True
+        )
+        found += [np.zeros(tuple(x.shape)) if g is None else array(g)
+                  for g, x in zip(grads, inputs, strict=True)]  # fmt: skip
+        live = [g for g in grads if g is not None and g.requires_grad]
+    return found
+
+
+def in_place(lib: Any, row: dict[str, Any], args: dict[str, Any]) -> Any:
+    rest = dict(args)
+    target = rest.pop(row["args"][0]["name"]) * 1
+    return getattr(target, row["py_name"] + "_")(**rest)
+
+
+def floating_cases(row: dict[str, Any]) -> list[Case]:
+    return [make_case(row, s, d) for d in FLOATING if d in row["dtypes"] for s in row["samples"]]
+
+
+@pytest.mark.parametrize("row", entries(), ids=lambda row: row["name"])
+def test_every_floating_result_has_a_history(row: dict[str, Any]) -> None:
+    """A floating result of floating tensors is differentiable, or its entry says "none"."""
+    for case in floating_cases(row):
+        args = tensor_args(case)
+        inputs = roots(tn, args)
+        if row["inplace_only"] or not inputs:
+            continue
+        results = [r for r in flat(call(row, args)) if isinstance(r, tn.Tensor)]
+        for r in results:
+            floating = r.dtype.is_floating_point or r.is_complex()
+            known = row["grad"] != "none" and (row["grad"] or row["composite"])
+            assert r.requires_grad == (floating and bool(known)), case.label()
+        if row["grad"] == "missing":
+            for r in results:
+                assert "NotImplemented" in repr(r.grad_fn)
+                with pytest.raises(RuntimeError, match=f"derivative for {row['name']} is not"):
+                    r.sum().backward()
+
+
+@pytest.mark.parametrize(
+    "row", [r for r in entries() if "inplace" in r["where"]], ids=lambda row: row["name"]
+)
+def test_in_place_gradients(row: dict[str, Any]) -> None:
+    """Both orders of gradients of x.op_() are those of x.op()."""
+    for case in floating_cases(row):
+        args = tensor_args(case)
+        inputs = roots(tn, args)
+        first = args.get(row["args"][0]["name"])
+        if not isinstance(first, tn.Tensor) or row["grad"] == "missing":
+            continue
+        plain = call(row, {**args})
+        if plain.shape != first.shape:
+            continue
+        got = in_place(tn, row, args)
+        want = derivatives(tn, [plain], inputs, 2)
+        for g, w in zip(derivatives(tn, [got], inputs, 2), want, strict=True):
+            np.testing.assert_allclose(g, w, rtol=1e-10, atol=1e-12, err_msg=case.label())
+
+
+# Where PyTorch has no gradient, a weaker one, or none of this dtype, and Tenon has one.
+BEYOND = {"hardsigmoid"}
+
+
+@pytest.mark.skipif(torch is None, reason="PyTorch is not installed: no live comparison")
+@pytest.mark.parametrize("row", entries(), ids=lambda row: row["name"])
+def test_same_gradients_as_torch(row: dict[str, Any]) -> None:
+    if row["inplace_only"] or torch_function(row) is None:
+        pytest.skip(f"PyTorch has no {row['py_name']}")
+    for case in floating_cases(row):
+        theirs_args, ours_args = torch_args(case), tensor_args(case)
+        theirs_in, ours_in = roots(torch, theirs_args), roots(tn, ours_args)
+        if not theirs_in or row["name"] in BEYOND:
+            continue
+        try:
+            theirs = [r for r in flat(torch_call(row, theirs_args)) if hasattr(r, "dtype")]
+            want = derivatives(torch, theirs, theirs_in, 2)
+        except (RuntimeError, TypeError):
+            continue
+        ours = flat(call(row, ours_args))
+        assert [r.requires_grad for r in ours] == [r.requires_grad for r in theirs], case.label()
+        for g, w in zip(derivatives(tn, ours, ours_in, 2), want, strict=True):
+            np.testing.assert_allclose(
+                g, w, rtol=1e-6, atol=1e-8, equal_nan=True, err_msg=case.label()
+            )
