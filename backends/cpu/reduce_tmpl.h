@@ -21,9 +21,16 @@ TMPL_INLINE void RED_NAME(take)(A *a, const T *x, int64_t n, A center) {
     }
     for (int j = 0; j < LANES; j++) a[j] = bad[j] ? (A)NAN : a[j];
 #else
-    for (; i + LANES <= n; i += LANES) {
+    while (i + LANES <= n) {
+        A b[LANES];
+        int64_t stop = n - i < TURNS * LANES ? n : i + TURNS * LANES;
+        for (int j = 0; j < LANES; j++) b[j] = RED_INIT;
+        for (; i + LANES <= stop; i += LANES) {
+            TMPL_VECTOR
+            for (int j = 0; j < LANES; j++) b[j] = RED_STEP(b[j], LOAD(x[i + j]));
+        }
         TMPL_VECTOR
-        for (int j = 0; j < LANES; j++) a[j] = RED_STEP(a[j], LOAD(x[i + j]));
+        for (int j = 0; j < LANES; j++) a[j] = RED_JOIN(a[j], b[j]);
     }
 #endif
     for (int j = 0; i + j < n; j++) a[j] = RED_STEP(a[j], LOAD(x[i + j]));

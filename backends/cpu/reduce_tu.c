@@ -2,8 +2,8 @@
  *
  * Note [Order of summation]
  * The elements behind one result are cut into spans of fixed size. Within a span LANES accumulators
- * take turns; every 96 turns they move up a level, so that no accumulator takes more than about a
- * hundred terms of similar size. Partial results of spans are joined in pairs. None of this depends
+ * take turns; every 16 turns they move up a level, so that no accumulator takes more than a few
+ * terms of similar size. Partial results of spans are joined in pairs. None of this depends
  * on the number of threads, so neither do the bits of the result.
  *
  * Where the fastest dimension is kept, whole rows of accumulators (columns) run down instead. */
@@ -16,7 +16,7 @@
 #include "cpu_priv.h"
 
 #define LANES ((int)(256 / sizeof(A)))
-#define TURNS 32          /* of an accumulator before it moves up a level */
+#define TURNS 16          /* of an accumulator before it moves up a level */
 #define FEED (LANES * 96) /* elements per call of lanes() */
 #define LEVELS 4
 #define SPAN 65536                     /* elements per unit of work */
