@@ -15,8 +15,6 @@
 #include "cpu_priv.h"
 #include "pack.h"
 
-#pragma GCC diagnostic ignored "-Wpsabi" /* vectors are only passed to inlined functions */
-
 /* ---- The product of one tile -------------------------------------------------------------------
  * R rows by two vectors of columns: as many sums as the registers hold. */
 #if defined(__AVX512F__)

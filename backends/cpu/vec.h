@@ -14,10 +14,6 @@
 #include <immintrin.h>
 #endif
 
-#if defined(__GNUC__)
-#pragma GCC diagnostic ignored "-Wpsabi" /* vectors are only passed to inlined functions */
-#endif
-
 #if TMPL_DTYPE == TMPL_F64
 #define VL 8
 typedef int64_t vec_int;
