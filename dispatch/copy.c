@@ -33,8 +33,8 @@ static tn_status other_dtype(tn_tensor *dst, const tn_tensor *src) {
 
 /* Packed bytes between devices, through host memory where neither side is the host. */
 static tn_status between_devices(tn_tensor *dst, const tn_tensor *src) {
-    const tni_device *d = &tni_devices[tn_view_device(&dst->v)];
-    const tni_device *s = &tni_devices[tn_view_device(&src->v)];
+    const tni_device *d = tni_device_at(tn_view_device(&dst->v));
+    const tni_device *s = tni_device_at(tn_view_device(&src->v));
     uint64_t bytes = (uint64_t)(dst->v.numel * tn_view_itemsize(&dst->v));
     int32_t di = tn_view_index(&dst->v), si = tn_view_index(&src->v);
     if (bytes == 0) return TN_OK;

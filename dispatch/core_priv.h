@@ -81,7 +81,9 @@ typedef struct tni_thread {
     struct tni_scratch *scratch; /* memory lent to the running kernel */
     char *text_ring;             /* buffers of tni_shape_text */
     uint32_t text_next;
-    void *autograd; /* autograd's own per-thread data (free nodes) */
+    int32_t log_held;
+    void *autograd;               /* autograd's own per-thread data (free nodes) */
+    struct tni_message *messages; /* that wait for tni_host_log_release */
 } tni_thread;
 extern TN_TLS tni_thread tni_tls;
 
@@ -96,6 +98,11 @@ const char *tni_type_text(int32_t dtype);
 /* ---- runtime.c ---------------------------------------------------------------------------------*/
 /* A message for people, through the host language's hook: 0 debug, 1 info, 2 warning. */
 void tni_host_log(int32_t level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Between the two, messages of the calling thread wait. Whoever holds a lock while foreign code runs
+ * needs this: the hook may wait for a lock of the host language that another thread holds while it
+ * waits for ours. */
+void tni_host_log_hold(void);
+void tni_host_log_release(void);
 /* The host language's current source line; NULL when there is none; free with tn_free. */
 char *tni_host_where(void);
 tn_status tni_call_layered(const tn_op *op, void *args, tn_tensor **rets);
@@ -196,11 +203,14 @@ tn_status tni_no_derivative(tn_gctx *c);
 typedef struct tn_cell {
     tn_kernel_fn fn; /* NULL: not resolved yet */
     void *ctx;
-    const struct tn_cell *next; /* the next candidate, for TN_DECLINE */
+    _Atomic(const struct tn_cell *) next; /* the next candidate, for TN_DECLINE */
     const struct tni_plugin *plugin;
     int32_t priority;
     uint32_t flags;
 } tn_cell;
+static inline const tn_cell *tni_cell_next(const tn_cell *cell) {
+    return atomic_load_explicit(&((tn_cell *)(uintptr_t)cell)->next, memory_order_acquire);
+}
 typedef struct tn_row {
     _Atomic(const tn_cell *) cell[TN_DTYPE_SLOTS];
     _Atomic(const tn_cell *) any;

@@ -145,7 +145,7 @@ void tni_like_layout(tn_tensor *t, const tn_view *like) {
 
 tn_status tni_kernel_after(const tn_op *op, const tn_cell *cell, tn_call *call, const void *args,
                            tn_status st) {
-    while (st == TN_DECLINE && (cell = cell->next) != NULL) {
+    while (st == TN_DECLINE && (cell = tni_cell_next(cell)) != NULL) {
         call->ctx = cell->ctx;
         st = cell->fn(call, args);
     }

@@ -26,10 +26,12 @@ uint8_t tni_categories[TN_DTYPE_SLOTS] = {
     TN_DTYPE_LIST(ROW)
 #undef ROW
 };
+/* Rows below this are in use and never change again. */
+static _Atomic int32_t row_count = TN_DTYPE_BUILTIN_COUNT;
 static _Atomic int32_t default_dtype = TN_F32;
 
 static bool known(int32_t dtype) {
-    return dtype >= 0 && dtype < TN_DTYPE_SLOTS && rows[dtype].name != NULL;
+    return dtype >= 0 && dtype < atomic_load_explicit(&row_count, memory_order_acquire);
 }
 
 const char *tn_dtype_name(int32_t dtype) { return known(dtype) ? rows[dtype].name : NULL; }
@@ -38,8 +40,8 @@ int32_t tn_dtype_category(int32_t dtype) { return known(dtype) ? rows[dtype].cat
 uint8_t tni_dtype_dl_code(int32_t dtype) { return rows[dtype].dl_code; }
 
 int32_t tn_dtype_find(const char *name) {
-    for (int32_t i = 0; name && i < TN_DTYPE_SLOTS; i++)
-        if (rows[i].name && strcmp(rows[i].name, name) == 0) return i;
+    for (int32_t i = 0; name && known(i); i++)
+        if (strcmp(rows[i].name, name) == 0) return i;
     return -1;
 }
 
@@ -66,20 +68,20 @@ tn_status tni_dtype_add(const tn_dtype_desc *desc, int32_t *ret_slot) {
         return tn_fail(TN_E_PLUGIN, -1, "dtype '%s' exists already", desc->name);
     if (!desc->to_f32 || !desc->from_f32)
         return tn_fail(TN_E_PLUGIN, -1, "dtype '%s' lacks its conversions", desc->name);
-    for (int32_t i = TN_DTYPE_BUILTIN_COUNT; i < TN_DTYPE_SLOTS; i++) {
-        if (rows[i].name) continue;
-        size_t bytes = strlen(desc->name) + 1;
-        char *name = malloc(bytes);
-        if (!name) return tn_fail(TN_E_MEMORY, -1, "out of memory");
-        memcpy(name, desc->name, bytes);
-        rows[i] = (dtype_row){NULL, (int32_t)desc->bits / 8, desc->category, desc->rank, 3, *desc};
-        rows[i].desc.name = name;
-        rows[i].name = name;
-        tni_categories[i] = (uint8_t)desc->category;
-        *ret_slot = i;
-        return TN_OK;
-    }
-    return tn_fail(TN_E_PLUGIN, -1, "no dtype slot is left");
+    if (desc->category < TN_CAT_BOOL || desc->category > TN_CAT_COMPLEX)
+        return tn_fail(TN_E_PLUGIN, -1, "dtype '%s' is of no category", desc->name);
+    int32_t slot = atomic_load_explicit(&row_count, memory_order_relaxed);
+    if (slot == TN_DTYPE_SLOTS) return tn_fail(TN_E_PLUGIN, -1, "no dtype slot is left");
+    size_t bytes = strlen(desc->name) + 1;
+    char *name = malloc(bytes);
+    if (!name) return tn_fail(TN_E_MEMORY, -1, "out of memory");
+    memcpy(name, desc->name, bytes);
+    rows[slot] = (dtype_row){name, (int32_t)desc->bits / 8, desc->category, desc->rank, 3, *desc};
+    rows[slot].desc.name = name;
+    tni_categories[slot] = (uint8_t)desc->category;
+    atomic_store_explicit(&row_count, slot + 1, memory_order_release);
+    *ret_slot = slot;
+    return TN_OK;
 }
 
 int32_t tni_dtype_to_complex(int32_t dtype) {

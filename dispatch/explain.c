@@ -45,7 +45,7 @@ static bool list_kernels(text *t, const tn_op *op, int32_t slot, int32_t dtype) 
         what = "kernel for any dtype";
     }
     const tn_cell *first = c;
-    for (; c; c = c->next)
+    for (; c; c = tni_cell_next(c))
         say(t, "  %s %s, plugin '%s' %s, priority %d\n", c == first ? "runs:" : "then:", what,
             c->plugin->name, c->plugin->version, (int)c->priority);
     return first != NULL;

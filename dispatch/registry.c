@@ -8,13 +8,11 @@
 #include "os_priv.h"
 #include "plan_priv.h"
 
-tni_device tni_devices[TN_DEVICE_SLOTS] = {
-    [0] = {.desc = {.name = "cpu",
-                    .dl_device = 1,
-                    .count = 1,
-                    .flags = TN_DEV_ADDRESSABLE | TN_DEV_HOST},
-           .name = "cpu"},
+static const tni_device cpu_unloaded = {
+    .desc = {.name = "cpu", .dl_device = 1, .count = 1, .flags = TN_DEV_ADDRESSABLE | TN_DEV_HOST},
+    .name = "cpu",
 };
+_Atomic(const tni_device *) tni_devices[TN_DEVICE_SLOTS] = {&cpu_unloaded};
 
 typedef struct pending {
     tn_op *op;
@@ -27,9 +25,7 @@ struct tn_txn {
     tni_plugin *plugin;
     pending *kernels;
     int32_t count;
-    int32_t devices[TN_DEVICE_SLOTS]; /* slots that this transaction filled */
-    int ndevices;
-    tn_device_desc descs[TN_DEVICE_SLOTS];
+    tni_device *devices[TN_DEVICE_SLOTS]; /* by slot: what this transaction registered */
 };
 
 static tni_os_mutex registry_lock = TNI_OS_MUTEX_INIT;
@@ -73,35 +69,43 @@ tn_status tni_txn_begin(tni_plugin *plugin, tn_txn **ret_txn) {
     return TN_OK;
 }
 
-static bool is_free(int32_t slot, const tn_txn *txn) {
-    for (int i = 0; i < txn->ndevices; i++)
-        if (txn->devices[i] == slot) return false;
-    return !tni_devices[slot].desc.alloc;
+/* The slot for a device of this name, or -1: the one that waits for it, else an empty one. A name
+ * that is served already gets the slot `ret_taken`. */
+static int32_t slot_for(const tn_txn *txn, const char *name, int32_t *ret_taken) {
+    int32_t empty = -1;
+    for (int32_t i = 0; i < TN_DEVICE_SLOTS; i++) {
+        const tni_device *dev = txn->devices[i] ? txn->devices[i] : tni_device_at(i);
+        if (dev && strcmp(dev->name, name) == 0) {
+            if (!dev->desc.alloc) return i;
+            *ret_taken = i;
+            return -1;
+        }
+        if (!dev && empty < 0) empty = i;
+    }
+    return empty;
 }
 
 tn_status tni_register_device(tn_txn *txn, const tn_device_desc *desc, int32_t *ret_slot) {
     tn_device_desc d = {0};
+    int32_t taken = -1;
     memcpy(&d, desc, desc->struct_size < sizeof d ? desc->struct_size : sizeof d);
-    if (!d.name || !d.name[0] || strlen(d.name) >= sizeof tni_devices[0].name)
+    if (!d.name || !d.name[0] || strlen(d.name) >= sizeof cpu_unloaded.name)
         return tn_fail(TN_E_PLUGIN, -1, "a device needs a name of at most 31 characters");
     if (!d.alloc || !d.free || !d.copy_in || !d.copy_out || !d.copy_within || !d.sync)
         return tn_fail(TN_E_PLUGIN, -1, "device '%s' lacks one of the six required functions",
                        d.name);
     if (d.count < 0 || d.count > 255)
         return tn_fail(TN_E_PLUGIN, -1, "device '%s' says it has %d devices", d.name, (int)d.count);
-    int32_t slot = -1;
-    for (int32_t i = 0; i < TN_DEVICE_SLOTS; i++) {
-        bool named = tni_devices[i].name[0] && strcmp(tni_devices[i].name, d.name) == 0;
-        if (named && !is_free(i, txn))
-            return tn_fail(TN_E_PLUGIN, -1, "device '%s' is served by another plugin already",
-                           d.name);
-        if (named) slot = i;
-    }
-    for (int32_t i = 1; slot < 0 && i < TN_DEVICE_SLOTS; i++)
-        if (!tni_devices[i].name[0] && is_free(i, txn)) slot = i;
+    int32_t slot = slot_for(txn, d.name, &taken);
+    if (taken >= 0)
+        return tn_fail(TN_E_PLUGIN, -1, "device '%s' is served by another plugin already", d.name);
     if (slot < 0) return tn_fail(TN_E_PLUGIN, -1, "no device slot is left");
-    txn->descs[txn->ndevices] = d;
-    txn->devices[txn->ndevices++] = slot;
+    tni_device *dev = calloc(1, sizeof *dev);
+    if (!dev) return tn_fail(TN_E_MEMORY, -1, "out of memory");
+    memcpy(dev->name, d.name, strlen(d.name) + 1);
+    dev->desc = d;
+    dev->desc.name = dev->name;
+    txn->devices[slot] = dev;
     *ret_slot = slot;
     return TN_OK;
 }
@@ -152,40 +156,37 @@ tn_status tni_register_kernels(tn_txn *txn, int32_t device_slot, const tn_kernel
     return TN_OK;
 }
 
+/* Where a published cell points to its successor: all of it that changes later. */
+static _Atomic(const tn_cell *) *link_of(const tn_cell *cell) {
+    return &((tn_cell *)(uintptr_t)cell)->next;
+}
+
 /* Puts a cell into its list: falling priority, then the plugin's name. */
 static void insert_cell(_Atomic(const tn_cell *) *head, tn_cell *cell) {
-    const tn_cell *at = atomic_load_explicit(head, memory_order_relaxed), *prev = NULL;
+    const tn_cell *at = atomic_load_explicit(head, memory_order_relaxed);
     while (at && (at->priority > cell->priority ||
                   (at->priority == cell->priority && at->plugin && cell->plugin &&
                    strcmp(at->plugin->name, cell->plugin->name) <= 0))) {
-        prev = at;
-        at = at->next;
+        head = link_of(at);
+        at = tni_cell_next(at);
     }
-    cell->next = at;
-    if (prev)
-        ((tn_cell *)(uintptr_t)prev)->next = cell;
-    else
-        atomic_store_explicit(head, cell, memory_order_release);
+    atomic_store_explicit(&cell->next, at, memory_order_relaxed);
+    atomic_store_explicit(head, cell, memory_order_release);
 }
 
-static tn_status publish(const pending *p) {
+static void publish(const pending *p) {
     tn_row *row = atomic_load_explicit(&p->op->row[p->device], memory_order_relaxed);
-    if (!row) {
-        row = calloc(1, sizeof *row);
-        if (!row) return tn_fail(TN_E_MEMORY, -1, "out of memory");
-        atomic_store_explicit(&p->op->row[p->device], row, memory_order_release);
-    }
     insert_cell(p->dtype == TN_DTYPE_ANY ? &row->any : &row->cell[p->dtype], p->cell);
-    return TN_OK;
 }
 
-static void end(tn_txn *txn, bool free_cells) {
+static void end(tn_txn *txn, bool published) {
     while (txn->kernels) {
         pending *p = txn->kernels;
         txn->kernels = p->next;
-        if (free_cells) free(p->cell);
+        if (!published) free(p->cell);
         free(p);
     }
+    for (int32_t i = 0; i < TN_DEVICE_SLOTS && !published; i++) free(txn->devices[i]);
     free(txn);
     tni_os_unlock(&registry_lock);
 }
@@ -201,33 +202,26 @@ tn_status tni_txn_commit(tn_txn *txn) {
         }
         atomic_store_explicit(&p->op->row[p->device], row, memory_order_release);
     }
-    for (int i = 0; i < txn->ndevices; i++) {
-        tni_device *dev = &tni_devices[txn->devices[i]];
-        size_t bytes = strlen(txn->descs[i].name) + 1;
-        memcpy(dev->name, txn->descs[i].name, bytes);
-        dev->plugin = txn->plugin;
-        dev->desc = txn->descs[i];
-        dev->desc.name = dev->name;
-    }
-    for (const pending *p = txn->kernels; p; p = p->next) (void)publish(p);
+    /* Devices last: whoever sees a device finds its kernels. */
+    for (const pending *p = txn->kernels; p; p = p->next) publish(p);
+    for (int32_t i = 0; i < TN_DEVICE_SLOTS; i++)
+        if (txn->devices[i])
+            atomic_store_explicit(&tni_devices[i], txn->devices[i], memory_order_release);
     txn->plugin->kernels = txn->count;
-    end(txn, false);
+    end(txn, true);
     return TN_OK;
 }
 
-void tni_txn_rollback(tn_txn *txn) { end(txn, true); }
+void tni_txn_rollback(tn_txn *txn) { end(txn, false); }
 
 static void withdraw_from(_Atomic(const tn_cell *) *head, const tni_plugin *plugin) {
     /* Cells stay allocated: a reader may be on one. Only the links change. */
-    const tn_cell *at = atomic_load_explicit(head, memory_order_relaxed), *prev = NULL;
-    for (; at; at = at->next) {
-        if (at->plugin != plugin) {
-            prev = at;
-        } else if (prev) {
-            ((tn_cell *)(uintptr_t)prev)->next = at->next;
-        } else {
-            atomic_store_explicit(head, at->next, memory_order_release);
-        }
+    const tn_cell *at = atomic_load_explicit(head, memory_order_relaxed);
+    for (; at; at = tni_cell_next(at)) {
+        if (at->plugin != plugin)
+            head = link_of(at);
+        else
+            atomic_store_explicit(head, tni_cell_next(at), memory_order_release);
     }
 }
 
@@ -247,15 +241,14 @@ tn_status tni_registry_withdraw(const tni_plugin *plugin) {
 /* ---- Look-up -----------------------------------------------------------------------------------*/
 
 tn_status tni_device_ready(int32_t slot) {
-    if (TN_LIKELY(tni_devices[slot].desc.alloc != NULL)) return TN_OK;
-    if (!tni_devices[slot].name[0])
-        return tn_fail(TN_E_DEVICE, -1, "there is no device in slot %d", (int)slot);
-    return tni_loader_load_device(tni_devices[slot].name);
+    const tni_device *dev = slot >= 0 && slot < TN_DEVICE_SLOTS ? tni_device_at(slot) : NULL;
+    if (!dev) return tn_fail(TN_E_DEVICE, -1, "there is no device in slot %d", (int)slot);
+    return TN_LIKELY(dev->desc.alloc != NULL) ? TN_OK : tni_loader_load_device(dev->name);
 }
 
 const tn_cell *tni_kernel_find(const tn_op *op, int32_t device_slot, int32_t dtype) {
     if (dtype < 0 || dtype >= TN_DTYPE_SLOTS) return NULL;
-    if (!tni_devices[device_slot].desc.alloc && tni_device_ready(device_slot) != TN_OK) return NULL;
+    if (tni_device_ready(device_slot) != TN_OK) return NULL;
     const tn_row *row = atomic_load_explicit(&op->row[device_slot], memory_order_acquire);
     if (!row) return NULL;
     const tn_cell *c = atomic_load_explicit(&row->cell[dtype], memory_order_acquire);
@@ -263,7 +256,7 @@ const tn_cell *tni_kernel_find(const tn_op *op, int32_t device_slot, int32_t dty
 }
 
 tn_status tni_kernel_missing(const tn_op *op, tn_device device, int32_t dtype) {
-    if (!tni_devices[device.slot].desc.alloc) TN_TRY(tni_device_ready(device.slot));
+    TN_TRY(tni_device_ready(device.slot));
     return tn_fail(TN_E_UNSUPPORTED, -1, "\"%s\" not implemented for '%s' on device '%s'",
                    op->info.name, tni_type_text(dtype), tn_device_name(device.slot));
 }

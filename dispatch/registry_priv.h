@@ -17,13 +17,18 @@ typedef struct tni_plugin {
     struct tni_plugin *next;
 } tni_plugin;
 
-/* One device kind. `desc.alloc` is NULL until its plugin is active. */
+/* One device kind. Never changed nor freed after it was published; `desc.alloc` is NULL as long as
+ * only the name is known, which is so for the CPU before its plugin is active. */
 typedef struct tni_device {
     tn_device_desc desc;
-    const tni_plugin *plugin;
     char name[32];
 } tni_device;
-extern tni_device tni_devices[TN_DEVICE_SLOTS];
+extern _Atomic(const tni_device *) tni_devices[TN_DEVICE_SLOTS]; /* NULL: nothing in this slot */
+
+/* The device of a slot that is in use: a tensor's, or one that tni_device_ready has seen. */
+static inline const tni_device *tni_device_at(int32_t slot) {
+    return atomic_load_explicit(&tni_devices[slot], memory_order_acquire);
+}
 
 /* The table that plugins get. */
 extern const tn_host tni_host;
@@ -39,7 +44,8 @@ tn_status tni_register_kernels(tn_txn *txn, int32_t device_slot, const tn_kernel
 /* Withdraws every kernel of a plugin. */
 tn_status tni_registry_withdraw(const tni_plugin *plugin);
 
-/* Makes sure that the device of a slot (0: the CPU) is there; loads its plugin when it is not. */
+/* Makes sure that the device of a slot (0: the CPU) is there; loads its plugin when it is not. The
+ * slot may be any number. */
 tn_status tni_device_ready(int32_t slot);
 
 /* ---- plugins/loader.c ------------------------------------------------------------------------- */

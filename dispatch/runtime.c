@@ -23,14 +23,46 @@ void tni_host_tensor_dying(tn_tensor *t) {
 
 char *tni_host_where(void) { return hooks.where ? hooks.where() : NULL; }
 
-void tni_host_log(int32_t level, const char *fmt, ...) {
+struct tni_message {
+    struct tni_message *next;
+    int32_t level;
     char text[1024];
+};
+
+/* At the end of the thread's list; lost when there is no memory for it. */
+static void keep_message(int32_t level, const char *text) {
+    struct tni_message *m = malloc(sizeof *m), **at = &tni_tls.messages;
+    if (!m) return;
+    m->next = NULL;
+    m->level = level;
+    memcpy(m->text, text, strlen(text) + 1);
+    while (*at) at = &(*at)->next;
+    *at = m;
+}
+
+void tni_host_log(int32_t level, const char *fmt, ...) {
+    char text[sizeof((struct tni_message *)0)->text];
     va_list ap;
     if (!hooks.log) return;
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    hooks.log(level, text);
+    if (tni_tls.log_held > 0)
+        keep_message(level, text);
+    else
+        hooks.log(level, text);
+}
+
+void tni_host_log_hold(void) { tni_tls.log_held++; }
+
+void tni_host_log_release(void) {
+    if (--tni_tls.log_held > 0) return;
+    while (tni_tls.messages) {
+        struct tni_message *m = tni_tls.messages;
+        tni_tls.messages = m->next;
+        if (hooks.log) hooks.log(m->level, m->text);
+        free(m);
+    }
 }
 
 /* ---- Services ----------------------------------------------------------------------------------*/
@@ -75,7 +107,7 @@ static tn_status service_scratch(const tn_call *call, uint64_t bytes, void **ret
     if (!s) return tn_fail(TN_E_MEMORY, -1, "out of memory");
     s->device = device_of_call(call);
     s->bytes = bytes ? bytes : 1;
-    const tn_device_desc *dev = &tni_devices[s->device.slot].desc;
+    const tn_device_desc *dev = &tni_device_at(s->device.slot)->desc;
     tn_status st = dev->alloc(dev->ctx, s->device.index, s->bytes, &s->data);
     if (st != TN_OK) {
         free(s);
@@ -91,7 +123,7 @@ void tni_scratch_release(const tn_call *call) {
     (void)call;
     while (tni_tls.scratch) {
         struct tni_scratch *s = tni_tls.scratch;
-        const tn_device_desc *dev = &tni_devices[s->device.slot].desc;
+        const tn_device_desc *dev = &tni_device_at(s->device.slot)->desc;
         tni_tls.scratch = s->next;
         dev->free(dev->ctx, s->device.index, s->data, s->bytes);
         free(s);
@@ -189,39 +221,39 @@ tn_status tni_call_layered(const tn_op *op, void *args, tn_tensor **rets) {
 /* ---- Devices -----------------------------------------------------------------------------------*/
 
 const char *tn_device_name(int32_t slot) {
-    if (slot < 0 || slot >= TN_DEVICE_SLOTS || !tni_devices[slot].name[0]) return NULL;
-    return tni_devices[slot].name;
+    const tni_device *dev = slot >= 0 && slot < TN_DEVICE_SLOTS ? tni_device_at(slot) : NULL;
+    return dev ? dev->name : NULL;
 }
 
 int32_t tn_device_count(int32_t slot) {
-    return tn_device_name(slot) ? tni_devices[slot].desc.count : 0;
+    return tn_device_name(slot) ? tni_device_at(slot)->desc.count : 0;
 }
 
 tn_status tn_device_sync(tn_device device) {
     TN_TRY(tni_device_ready(device.slot));
-    const tn_device_desc *d = &tni_devices[device.slot].desc;
+    const tn_device_desc *d = &tni_device_at(device.slot)->desc;
     return d->sync(d->ctx, device.index);
 }
 
 const char *tn_device_describe(tn_device device) {
     if (!tn_device_name(device.slot) || tni_device_ready(device.slot) != TN_OK)
         return "not available";
-    const tn_device_desc *d = &tni_devices[device.slot].desc;
+    const tn_device_desc *d = &tni_device_at(device.slot)->desc;
     return d->describe ? d->describe(d->ctx, device.index) : d->name;
 }
 
 const void *tn_device_query(int32_t slot, const char *iface, void **ret_ctx) {
     if (!tn_device_name(slot) || tni_device_ready(slot) != TN_OK) return NULL;
-    const tn_device_desc *d = &tni_devices[slot].desc;
+    const tn_device_desc *d = &tni_device_at(slot)->desc;
     *ret_ctx = d->ctx;
     return d->query ? d->query(d->ctx, iface) : NULL;
 }
 
 static int32_t slot_of(const char *name, size_t length) {
-    for (int32_t i = 0; i < TN_DEVICE_SLOTS; i++)
-        if (strlen(tni_devices[i].name) == length &&
-            strncmp(tni_devices[i].name, name, length) == 0)
-            return i;
+    for (int32_t i = 0; i < TN_DEVICE_SLOTS; i++) {
+        const char *have = tn_device_name(i);
+        if (have && strlen(have) == length && strncmp(have, name, length) == 0) return i;
+    }
     return -1;
 }
 
@@ -251,9 +283,9 @@ tn_status tn_device_parse(const char *text, tn_device *ret_device) {
     }
     tn_device d = {slot, (int32_t)index};
     if (slot != 0) TN_TRY(tni_device_ready(slot));
-    if (index >= tni_devices[slot].desc.count)
+    if (index >= tn_device_count(slot))
         return tn_fail(TN_E_DEVICE, -1, "device '%s' has no index %d (there are %d)", name,
-                       (int)index, (int)tni_devices[slot].desc.count);
+                       (int)index, (int)tn_device_count(slot));
     *ret_device = d;
     return TN_OK;
 }

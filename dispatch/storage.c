@@ -22,9 +22,12 @@ static TN_NOINLINE tn_status new_struct(tn_storage **ret_storage) {
 
 tn_status tni_storage_new(tn_device device, uint64_t bytes, tn_storage **spare,
                           tn_storage **ret_storage) {
-    tni_device *dev = &tni_devices[device.slot];
+    const tni_device *dev = tni_device_at(device.slot);
     void *data = NULL;
-    if (TN_UNLIKELY(!dev->desc.alloc)) TN_TRY(tni_device_ready(device.slot));
+    if (TN_UNLIKELY(!dev->desc.alloc)) {
+        TN_TRY(tni_device_ready(device.slot));
+        dev = tni_device_at(device.slot);
+    }
     if (TN_UNLIKELY(!*spare)) TN_TRY(new_struct(spare));
     tn_storage *s = *spare;
     if (TN_LIKELY(bytes > 0)) TN_TRY(dev->desc.alloc(dev->desc.ctx, device.index, bytes, &data));
@@ -53,7 +56,7 @@ void tni_storage_unref(tn_storage *s, tn_storage **spare) {
     if (TN_UNLIKELY(s->flags & TNI_ST_FOREIGN)) {
         if (s->release) s->release(s->ctx);
     } else if (s->data) {
-        tni_device *dev = &tni_devices[s->device.slot];
+        const tni_device *dev = tni_device_at(s->device.slot);
         dev->desc.free(dev->desc.ctx, s->device.index, s->data, s->bytes);
     }
     if (TN_UNLIKELY(*spare != NULL))

@@ -194,7 +194,7 @@ tn_status tni_header_new(int32_t dtype, tn_device device, int32_t ndim, const in
     tn_view *v = &t->v;
     v->word = (uint64_t)(uint32_t)dtype | (uint64_t)(uint32_t)device.slot << 8 |
               (uint64_t)(uint32_t)device.index << 16;
-    v->dl_device = tni_devices[device.slot].desc.dl_device;
+    v->dl_device = tni_device_at(device.slot)->desc.dl_device;
     v->dl_index = device.index;
     v->dl_code = tni_dtype_dl_code(dtype);
     v->dl_bits = (uint8_t)(size * 8);
@@ -230,7 +230,7 @@ tn_status tni_header_new(int32_t dtype, tn_device device, int32_t ndim, const in
 /* Points t at element `offset` (bytes from the storage's start) of s, which it then owns. */
 static void attach(tn_tensor *t, tn_storage *s, uint64_t offset) {
     t->storage = s;
-    if (tni_devices[s->device.slot].desc.flags & TN_DEV_ADDRESSABLE) {
+    if (tni_device_at(s->device.slot)->desc.flags & TN_DEV_ADDRESSABLE) {
         t->v.data = s->data ? (char *)s->data + offset : NULL;
         t->v.byte_offset = 0;
     } else {
@@ -241,13 +241,11 @@ static void attach(tn_tensor *t, tn_storage *s, uint64_t offset) {
 }
 
 static tn_status check_device(tn_device device) {
-    if (device.slot < 0 || device.slot >= TN_DEVICE_SLOTS)
-        return tn_fail(TN_E_DEVICE, -1, "there is no device slot %d", (int)device.slot);
     TN_TRY(tni_device_ready(device.slot));
-    if (device.index < 0 || device.index >= tni_devices[device.slot].desc.count)
-        return tn_fail(TN_E_DEVICE, -1, "device %s has no index %d (there are %d)",
-                       tni_devices[device.slot].name, (int)device.index,
-                       (int)tni_devices[device.slot].desc.count);
+    const tni_device *dev = tni_device_at(device.slot);
+    if (device.index < 0 || device.index >= dev->desc.count)
+        return tn_fail(TN_E_DEVICE, -1, "device %s has no index %d (there are %d)", dev->name,
+                       (int)device.index, (int)dev->desc.count);
     return TN_OK;
 }
 

@@ -5,8 +5,8 @@
  * library is mapped when its device is first asked for. A plugin that cannot be used keeps a line
  * that says which file, why, and what to do; everything else works on.
  *
- * One lock covers this file. The log hook of a host language may wait for that language's own
- * lock, so nothing is logged here. */
+ * One lock covers this file, and is held while a plugin activates. What the plugin logs meanwhile is
+ * shown when the lock is free again. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,6 +41,16 @@ static found *all; /* in the order of discovery */
 static text_block *texts;
 static bool discovered;
 static char no_memory[] = "out of memory";
+
+static void enter(void) {
+    tni_host_log_hold();
+    tni_os_lock(&lock);
+}
+
+static void leave(void) {
+    tni_os_unlock(&lock);
+    tni_host_log_release();
+}
 
 static char *copy_text(const char *s) {
     size_t n = strlen(s) + 1;
@@ -250,7 +260,7 @@ tn_status tn_plugin_load(const char *path) {
     if (!path || path[0] != '/')
         return tn_fail(TN_E_PLUGIN, 0, "a plugin is loaded by its absolute path, not '%s'",
                        path ? path : "NULL");
-    tni_os_lock(&lock);
+    enter();
     discover();
     found *f = NULL; /* several manifests may name one library: one that works wins */
     for (found *at = all; at; at = at->next)
@@ -258,7 +268,7 @@ tn_status tn_plugin_load(const char *path) {
     if (!f) f = append(path, path);
     if (f) load(f);
     const char *problem = f ? f->problem : no_memory;
-    tni_os_unlock(&lock);
+    leave();
     return problem ? tn_fail(TN_E_PLUGIN, -1, "%s", problem) : TN_OK;
 }
 
@@ -285,7 +295,7 @@ static void add_note(const char *text, char *note) {
 tn_status tni_loader_load_device(const char *name) {
     char note[NOTE_BYTES] = "";
     bool served = false, known = false;
-    tni_os_lock(&lock);
+    enter();
     discover();
     for (found *f = all; f && !served; f = f->next) {
         if (!serves(f, name)) continue;
@@ -298,7 +308,7 @@ tn_status tni_loader_load_device(const char *name) {
     for (found *f = all; f && !known; f = f->next)
         if (f->manifest && f->problem && f->ndevices == 0) add_note(f->problem, note);
     if (!known && !note[0]) each_folder(add_note, note);
-    tni_os_unlock(&lock);
+    leave();
     if (served) return TN_OK;
     if (known) return tn_fail(TN_E_DEVICE, -1, "device '%s' cannot be used: %s", name, note);
     return tn_fail(TN_E_DEVICE, -1,
@@ -309,7 +319,7 @@ tn_status tni_loader_load_device(const char *name) {
 
 tn_status tn_plugin_retire(const char *name) {
     tn_status st = TN_E_PLUGIN;
-    tni_os_lock(&lock);
+    enter();
     for (found *f = all; name && f && st != TN_OK; f = f->next) {
         tni_plugin *p = &f->plugin;
         if (!p->active || strcmp(p->name, name) != 0) continue;
@@ -318,14 +328,14 @@ tn_status tn_plugin_retire(const char *name) {
         p->active = 0;
         f->problem = copy_text("it was retired; a new process may load it again");
     }
-    tni_os_unlock(&lock);
+    leave();
     if (st == TN_OK) return TN_OK;
     return tn_fail(TN_E_PLUGIN, 0, "no active plugin is called '%s'", name ? name : "NULL");
 }
 
 tn_status tn_plugin_at(int32_t i, tn_plugin_status *ret_status) {
     int32_t left = i;
-    tni_os_lock(&lock);
+    enter();
     discover();
     found *f = i < 0 ? NULL : all;
     while (f && left-- > 0) f = f->next;
@@ -340,6 +350,6 @@ tn_status tn_plugin_at(int32_t i, tn_plugin_status *ret_status) {
                                          p->active,
                                          p->kernels};
     }
-    tni_os_unlock(&lock);
+    leave();
     return f ? TN_OK : tn_fail(TN_E_INDEX, 0, "there is no plugin %d", (int)i);
 }

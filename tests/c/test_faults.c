@@ -227,9 +227,11 @@ static void test_every_allocation_fails_once(void **state) {
     assert_true(points > 30);
 }
 #else
+/* A sanitizer owns the allocator: the scenarios run without faults, and it watches them. */
 static void test_every_allocation_fails_once(void **state) {
     (void)state;
-    skip(); /* a sanitizer owns the allocator */
+    for (size_t i = 0; i < sizeof scenarios / sizeof scenarios[0]; i++)
+        assert_int_equal(scenarios[i].run(), TN_OK);
 }
 #endif
 

@@ -181,6 +181,32 @@ static void device_holds_tensors(void **state) {
     assert_device_fails("probe:2", "no index 2");
 }
 
+static char said[64];
+static int loader_was_free;
+
+/* As a host language would that runs code of its users in the hook. */
+static void listen(int32_t level, const char *text) {
+    tn_plugin_status s;
+    if (level < 2) return;
+    snprintf(said, sizeof said, "%s", text);
+    loader_was_free = tn_plugin_at(0, &s) == TN_OK;
+}
+
+static void plugins_may_talk_while_they_load(void **state) {
+    const tn_host_hooks hooks = {.struct_size = sizeof hooks, .log = listen};
+    const tn_host_hooks none = {.struct_size = sizeof none};
+    tn_device d;
+    (void)state;
+    tn_host_set_hooks(&hooks);
+    alarm(20); /* a deadlock ends the test */
+    tn_status st = tn_device_parse("talks", &d);
+    alarm(0);
+    tn_host_set_hooks(&none);
+    assert_int_equal(st, TN_OK);
+    assert_string_equal(said, "device 1 of talks is warm");
+    assert_true(loader_was_free);
+}
+
 static void an_older_table_is_filled_up(void **state) {
     tn_device d;
     (void)state;
@@ -216,8 +242,8 @@ static int lay_out(void **state) {
     (void)state;
     built = getenv("TENON_TEST_PLUGINS");
     if (!built || !mkdtemp(folder)) return -1;
-    static const char *const good[] = {"probe", "newer",   "major",      "refuses",
-                                       "half",  "noalloc", "noactivate", "old"};
+    static const char *const good[] = {"probe",   "newer",      "major", "refuses", "half",
+                                       "noalloc", "noactivate", "old",   "talks"};
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
         add_plugin(good[i], "{\"major\": 1, \"min_minor\": 0}");
     write_file("mm.json",
@@ -263,6 +289,7 @@ int main(void) {
         cmocka_unit_test(faults_leave_nothing_behind),
         cmocka_unit_test(threads_load_it_once),
         cmocka_unit_test(device_holds_tensors),
+        cmocka_unit_test(plugins_may_talk_while_they_load),
         cmocka_unit_test(an_older_table_is_filled_up),
         cmocka_unit_test(paths_are_absolute_and_trusted),
         cmocka_unit_test(retired_means_withdrawn),

@@ -12,7 +12,8 @@
 #define PROBE_HALF 4     /* activate registers its device, then fails */
 #define PROBE_NO_ALLOC 5 /* a device without a required function */
 #define PROBE_NO_ACTIVATE 6
-#define PROBE_OLD 7 /* built when tn_plugin ended after `activate` */
+#define PROBE_OLD 7   /* built when tn_plugin ended after `activate` */
+#define PROBE_TALKS 8 /* activate says something to people */
 
 static tn_status probe_alloc(void *ctx, int32_t device, uint64_t bytes, void **ret_data) {
     (void)ctx;
@@ -86,6 +87,7 @@ static tn_status probe_activate(const tn_host *host, tn_txn *txn) {
                         .copy_within = probe_copy_within,
                         .sync = probe_sync,
                         .describe = probe_describe};
+    if (PROBE_FAULT == PROBE_TALKS) host->log(2, "device %d of %s is warm", 1, PROBE_NAME);
     tn_status st = host->register_device(txn, &d, &slot);
     if (st != TN_OK) return st;
     if (PROBE_FAULT == PROBE_HALF) return host->fail(TN_E_DEVICE, -1, "its hardware is on fire");
