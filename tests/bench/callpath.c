@@ -1,5 +1,5 @@
-/* callpath.c: `callpath CASE N` makes N calls of one case on eight floats. Run under callgrind with two
- * values of N, the difference gives the instructions of one call, start-up apart
+/* callpath.c: `callpath CASE N` makes N calls of one case on a few floats. Run under callgrind with
+ * two values of N, the difference gives the instructions of one call, start-up apart
  * (tests/bench/instructions.py). `callpath CASE N time` prints nanoseconds per call instead. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,10 @@
 #include <tenon/ops.h>
 #include <tenon/tensor.h>
 
-static tn_tensor *a, *b, *leaf, *out;
+enum { CHAIN = 10 };
+
+static tn_tensor *a, *b, *leaf, *out; /* of 8 */
+static tn_tensor *square, *other;     /* of 8 x 8 */
 
 static tn_status add(void) {
     tn_tensor *r;
@@ -43,12 +46,52 @@ static tn_status select_one(void) {
     return st;
 }
 
+static tn_status view(void) {
+    tn_tensor *r;
+    tn_status st = tn_view_size(a, tn_ints_of((const int64_t[]){2, 4}, 2), &r);
+    if (st == TN_OK) tn_tensor_unref(&r);
+    return st;
+}
+
+static tn_status sum(void) {
+    tn_tensor *r;
+    tn_status st = tn_sum(a, tn_ints_none(), 0, -1, &r);
+    if (st == TN_OK) tn_tensor_unref(&r);
+    return st;
+}
+
+static tn_status matmul(void) {
+    tn_tensor *r;
+    tn_status st = tn_matmul(square, other, &r);
+    if (st == TN_OK) tn_tensor_unref(&r);
+    return st;
+}
+
+/* leaf to the power of CHAIN + 1 and back: CHAIN multiplications with their graph, one backward pass. */
+static tn_status chain(void) {
+    tn_tensor *y = tn_tensor_ref(leaf), *next = NULL;
+    tn_status st = TN_OK;
+    for (int i = 0; i < CHAIN && st == TN_OK; i++) {
+        st = tn_mul(y, leaf, &next);
+        if (st != TN_OK) break;
+        tn_tensor_unref(&y);
+        y = next;
+    }
+    if (st == TN_OK) st = tn_backward(&y, &b, 1, NULL, 0, 0, 0);
+    if (st == TN_OK) st = tn_grad_set(leaf, NULL);
+    tn_tensor_unref(&y);
+    return st;
+}
+
+/* A call of `run` counts as `ops` operations. */
 static const struct {
     const char *name;
     tn_status (*run)(void);
+    int ops;
 } cases[] = {
-    {"add", add},           {"add_out", add_out},   {"mul_scalar", mul_scalar},
-    {"add_grad", add_grad}, {"select", select_one},
+    {"add", add, 1},           {"add_out", add_out, 1},   {"mul_scalar", mul_scalar, 1},
+    {"add_grad", add_grad, 1}, {"select", select_one, 1}, {"view", view, 1},
+    {"sum", sum, 1},           {"matmul_8x8", matmul, 1}, {"mul_fwd_bwd", chain, CHAIN},
 };
 
 static double now(void) {
@@ -58,12 +101,15 @@ static double now(void) {
 }
 
 static tn_status setup(void) {
-    float data[8] = {1, 2, 3, 4, 5, 6, 7, 8};
-    int64_t shape[] = {8};
+    float data[64];
+    int64_t shape[] = {8, 8};
+    for (int i = 0; i < 64; i++) data[i] = (float)(i % 8) * 0.25F;
     tn_status st = tn_tensor_from_data(TN_F32, 1, shape, data, &a);
     if (!st) st = tn_tensor_from_data(TN_F32, 1, shape, data, &b);
     if (!st) st = tn_tensor_from_data(TN_F32, 1, shape, data, &leaf);
     if (!st) st = tn_tensor_from_data(TN_F32, 1, shape, data, &out);
+    if (!st) st = tn_tensor_from_data(TN_F32, 2, shape, data, &square);
+    if (!st) st = tn_tensor_from_data(TN_F32, 2, shape, data, &other);
     if (!st) st = tn_set_requires_grad(leaf, 1);
     return st;
 }
@@ -74,7 +120,7 @@ int main(int argc, char **argv) {
         if (strcmp(argv[1], cases[i].name) != 0) continue;
         tn_status st = setup();
         double start = now();
-        for (long k = 0; k < n && st == TN_OK; k++) st = cases[i].run();
+        for (long k = 0; k < n && st == TN_OK; k += cases[i].ops) st = cases[i].run();
         if (st != TN_OK) {
             fprintf(stderr, "%s\n", tn_error_last()->message);
             return 1;
