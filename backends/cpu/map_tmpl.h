@@ -4,7 +4,8 @@
  *
  * Operators with a habit define a macro (map_habits.h): FIX_<op> tests operand 0 for values that the
  * vector formula does not serve, CHECK_<op> asks for a test for integer zero divisors, SLOW_<op>
- * says that an element takes about a nanosecond or more. */
+ * says that an element takes about a nanosecond or more, WIDE_<op> that map_wide.h has the formula
+ * for whole vectors. */
 
 #define MAP_NAME(x) TN_(TMPL_PASTE2(x, OP))
 #define MAP_F TMPL_PASTE2(f, OP)
@@ -64,6 +65,12 @@
 #endif
 #define MAP_KIND(k) TMPL_PASTE2(MAP_KIND, k)
 
+#if OP_NIN == 1
+#define MAP_WIDE(a, b) TMPL_PASTE2(wide, OP)(a)
+#else
+#define MAP_WIDE(a, b) TMPL_PASTE2(wide, OP)(a, b)
+#endif
+
 static int MAP_NAME(flat)(int64_t n, void *out, const void *const *in, const cpu_param *params) {
     MAP_OUT *o = out;
     const MAP_T0 *x0 = in[0];
@@ -102,8 +109,18 @@ static int MAP_NAME(flat)(int64_t n, void *out, const void *const *in, const cpu
         return 0;
     }
 #endif
+#if TMPL_PASTE2(WIDE, OP)
+    int64_t i = 0;
+    for (; i + VL <= n; i += VL)
+        vec_store_t(o + i, MAP_WIDE(vec_load_t(x0 + i), vec_load_t(x1 + i)));
+    if (i < n) {
+        vec v = MAP_WIDE(vec_load_t_n(x0 + i, n - i, 0), vec_load_t_n(x1 + i, n - i, 0));
+        vec_store_t_n(o + i, v, n - i);
+    }
+#else
     TMPL_VECTOR
     for (int64_t i = 0; i < n; i++) o[i] = MAP_STORE(MAP_F(MAP_IN(i) MAP_P));
+#endif
     return 0;
 }
 
@@ -218,6 +235,7 @@ static tn_status MAP_NAME(k)(const tn_call *call, const void *args) {
 #undef MAP_SIZES
 #undef MAP_P
 #undef MAP_KIND
+#undef MAP_WIDE
 #undef MAP_SCALARS
 #undef MAP_GRAIN
 #undef OP

@@ -6,6 +6,7 @@
 #include "../common/scalar.h"
 #include "copy.h"
 #include "map_habits.h"
+#include "map_wide.h"
 
 #include "pointwise_ops.inc"
 

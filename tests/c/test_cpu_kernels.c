@@ -143,6 +143,26 @@ static void test_math(void **state) {
     check_math("_gelu", gelu, -9, 9, fused ? 2.0 : 3.6);
 }
 
+/* A result depends on its element alone, not on where it stands and what stands beside it. */
+static void test_neighbours(void **state) {
+    static const char *const ops[] = {"exp", "tanh", "sigmoid", "silu", "erf", "_gelu"};
+    enum { N = 1003 };
+    float x[N], y[N], one;
+    tn_plan plan;
+    (void)state;
+    for (int i = 0; i < N; i++) x[i] = (float)(i * 7919 % N) / 50.0f - 10.0f;
+    for (size_t k = 0; k < sizeof ops / sizeof ops[0]; k++) {
+        tn_exp_args args = {.plan = &plan};
+        flat_plan(&plan, N, 2, sizeof *x, (void *[]){y, x});
+        assert_int_equal(run(ops[k], TN_F32, &args), TN_OK);
+        for (int i = 0; i < N; i++) {
+            flat_plan(&plan, 1, 2, sizeof *x, (void *[]){&one, &x[i]});
+            assert_int_equal(run(ops[k], TN_F32, &args), TN_OK);
+            assert_memory_equal(&one, &y[i], sizeof one);
+        }
+    }
+}
+
 static void test_special_values(void **state) {
     (void)state;
     float x[4] = {NAN, INFINITY, -INFINITY, -0.0f}, y[4];
@@ -353,6 +373,7 @@ static int load(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_math),
+        cmocka_unit_test(test_neighbours),
         cmocka_unit_test(test_special_values),
         cmocka_unit_test(test_integer_division),
         cmocka_unit_test(test_strided_and_scalar),
