@@ -1,0 +1,191 @@
+"""Several threads at once: first use, computing, gradients, random numbers, data loading. The values
+must be those of one thread; under the thread sanitizer the same tests look for races."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tenon as tn
+
+THREADS = 8
+
+
+def in_threads(work: Callable[[int], Any]) -> list[Any]:
+    """work(i) in THREADS threads that start together; what they returned. A failure is raised."""
+    results: list[Any] = [None] * THREADS
+    failures: list[BaseException] = []
+    gate = threading.Barrier(THREADS)
+
+    def body(i: int) -> None:
+        try:
+            gate.wait()
+            results[i] = work(i)
+        except BaseException as e:
+            failures.append(e)
+
+    threads = [threading.Thread(target=body, args=(i,)) for i in range(THREADS)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    if failures:
+        raise failures[0]
+    return results
+
+
+FIRST_USE = """
+import threading
+import tenon as tn
+gate = threading.Barrier(8)
+wrong = []
+
+def work(i):
+    gate.wait()
+    total = tn.ones(64, 64).mul(i).sum().item()
+    if total != 4096 * i or not tn._C.plugins():
+        wrong.append(i)
+
+threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+assert not wrong, wrong
+"""
+
+
+def test_first_use_from_several_threads() -> None:
+    done = subprocess.run([sys.executable, "-c", FIRST_USE], capture_output=True, timeout=120)
+    assert done.returncode == 0, done.stderr.decode()
+
+
+def test_computing() -> None:
+    """Sizes on both sides of the point from which the interpreter's lock is released."""
+    rng = np.random.default_rng(0)
+    small, large = rng.standard_normal((16, 16)), rng.standard_normal((256, 256))
+    shared = tn.from_numpy(large)
+
+    def work(i: int) -> list[np.ndarray]:
+        out = []
+        for a in (small, large):
+            x = tn.from_numpy(a) + i
+            y = (x @ x.t()).relu().softmax(-1)
+            out += [y.numpy(), y.sum(0).numpy(), tn.sort(x, 1).values.numpy()]
+        return [*out, (shared * i).cumsum(0).numpy()]
+
+    for i, results in enumerate(in_threads(work)):
+        for mine, alone in zip(results, work(i), strict=True):
+            np.testing.assert_array_equal(mine, alone)
+
+
+def test_backward() -> None:
+    rng = np.random.default_rng(1)
+    data = rng.standard_normal((64, 32)).astype(np.float32)
+    weight = tn.from_numpy(rng.standard_normal((32, 8)).astype(np.float32))
+
+    def work(i: int) -> np.ndarray:
+        w = weight.clone().requires_grad_()
+        for _ in range(3):
+            loss = tn.nn.functional.gelu(tn.from_numpy(data) @ w + i).square().mean()
+            loss.backward()
+        assert w.grad is not None
+        return w.grad.numpy()
+
+    for i, grad in enumerate(in_threads(work)):
+        np.testing.assert_array_equal(grad, work(i))
+
+
+def test_backward_into_one_leaf() -> None:
+    """Every thread's share arrives; whole numbers add up exactly in any order."""
+    w = tn.ones(300, 300, requires_grad=True)
+
+    def work(i: int) -> None:
+        for _ in range(10):
+            (w * (i + 1)).sum().backward()
+
+    in_threads(work)
+    assert w.grad is not None
+    assert (w.grad == 10 * sum(range(1, THREADS + 1))).all().item()
+
+
+def test_modes_belong_to_their_thread() -> None:
+    def work(i: int) -> bool:
+        x = tn.ones(3, requires_grad=True)
+        for _ in range(20):
+            if i % 2:
+                with tn.no_grad():
+                    if (x * 2).requires_grad:
+                        return False
+            elif not (x * 2).requires_grad:
+                return False
+        return True
+
+    assert all(in_threads(work))
+
+
+def test_generators() -> None:
+    """One generator in all threads loses no state; one per thread gives the thread's own numbers."""
+
+    def own(i: int) -> np.ndarray:
+        g = tn.Generator()
+        g.manual_seed(i)
+        return tn.randn(5000, generator=g).numpy()
+
+    for i, values in enumerate(in_threads(own)):
+        np.testing.assert_array_equal(values, own(i))
+
+    tn.manual_seed(5)
+    drawn = np.sort(np.concatenate(in_threads(lambda i: tn.rand(16).numpy())))
+    tn.manual_seed(5)
+    alone = np.sort(np.concatenate([tn.rand(16).numpy() for _ in range(THREADS)]))
+    np.testing.assert_array_equal(drawn, alone)
+
+
+def test_thread_count_changes_while_others_compute() -> None:
+    before = tn.get_num_threads()
+    x = tn.ones(400, 400)
+
+    def work(i: int) -> bool:
+        for k in range(10):
+            if i == 0:
+                tn.set_num_threads(1 + k % 3)
+            elif (x + i).sum().item() != 160000 * (1 + i):
+                return False
+        return True
+
+    try:
+        assert all(in_threads(work))
+    finally:
+        tn.set_num_threads(before)
+
+
+def test_data_loader_workers() -> None:
+    data = tn.utils.data.TensorDataset(tn.arange(64).reshape(32, 2))
+    loader = tn.utils.data.DataLoader(data, batch_size=4, num_workers=2)
+    for _ in range(2):
+        rows = np.concatenate([batch[0].numpy() for batch in loader])
+        np.testing.assert_array_equal(rows, np.arange(64).reshape(32, 2))
+
+
+def test_custom_functions() -> None:
+    class Double(tn.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.save_for_backward(x)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            (x,) = ctx.saved_tensors
+            return g * 2 + 0 * x
+
+    def work(i: int) -> bool:
+        x = tn.full((50,), float(i), requires_grad=True)
+        Double.apply(Double.apply(x)).sum().backward()
+        assert x.grad is not None
+        return (x.grad == 4).all().item()
+
+    assert all(in_threads(work))
