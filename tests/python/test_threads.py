@@ -1,5 +1,5 @@
-"""Several threads at once: first use, computing, gradients, random numbers, data loading. The values
-must be those of one thread; under the thread sanitizer the same tests look for races."""
+"""Several threads at once: first use, computing, gradients, random numbers, loading of data. The
+values must be those of one thread; under the thread sanitizer the same tests look for races."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_modes_belong_to_their_thread() -> None:
 
 
 def test_generators() -> None:
-    """One generator in all threads loses no state; one per thread gives the thread's own numbers."""
+    """One generator in all threads loses no state; one each gives the thread's own numbers."""
 
     def own(i: int) -> np.ndarray:
         g = tn.Generator()
