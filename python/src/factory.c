@@ -82,7 +82,8 @@ static PyObject *as_list(PyObject *o, int32_t *ret_dtype) {
 
 static int32_t number_dtype(PyObject *o, const tn_scalar *s) {
     bool wide = tn_dtype_default() == TN_F64;
-    if (!PyFloat_Check(o) && !PyBool_Check(o) && tnp_is_numpy_scalar(o)) {
+    /* NumPy's float64 and complex128 are Python's float and complex too, but keep their width. */
+    if (Py_TYPE(o) != &PyFloat_Type && !PyBool_Check(o) && tnp_is_numpy_scalar(o)) {
         PyObject *dtype = PyObject_GetAttrString(o, "dtype");
         PyObject *name = dtype ? PyObject_GetAttrString(dtype, "name") : NULL;
         const char *text = name ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL;

@@ -32,6 +32,7 @@ OPTIMIZERS = [
     "RAdam(p, lr=0.01, weight_decay=0.1)",
     "Adamax(p, lr=0.01, weight_decay=0.1)",
     "Rprop(p, lr=0.01)",
+    "ASGD(p, lr=0.05, lambd=0.01, t0=8, weight_decay=0.1)",
     "LBFGS(p, lr=0.3, max_iter=5)",
     "LBFGS(p, max_iter=6, line_search_fn='strong_wolfe')",
 ]
@@ -260,6 +261,8 @@ SCHEDULES = [
     "SequentialLR(o, [s.ConstantLR(o, 0.1, 2), s.ExponentialLR(o, 0.9)], [4])",
     "ChainedScheduler([s.ConstantLR(o, 0.1, 4), s.ExponentialLR(o, 0.9)])",
     "ReduceLROnPlateau(o, patience=1, cooldown=1)",
+    "swa.SWALR(o, [0.02, 0.5], 6)",
+    "swa.SWALR(o, 0.02, 4, 'linear')",
 ]
 
 
@@ -270,7 +273,8 @@ def test_schedule(text):
         p = lib.nn.Parameter(lib.ones(1))
         o = lib.optim.SGD([{"params": [p]}, {"params": [], "lr": 0.3}], lr=0.1, momentum=0.9)
         schedulers = lib.optim.lr_scheduler
-        scheduler = eval("s." + text, {"s": schedulers, "o": o})
+        home = "" if text.startswith("swa.") else "s."
+        scheduler = eval(home + text, {"s": schedulers, "o": o, "swa": lib.optim.swa_utils})
         path = []
         for i in range(20):
             o.step()

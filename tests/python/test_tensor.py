@@ -24,7 +24,8 @@ def test_tensor_infers_dtypes():
     assert tenon.tensor([True, False]).dtype is tenon.bool
     assert tenon.tensor([True, 2]).dtype is tenon.int64
     assert tenon.tensor([1j]).dtype is tenon.complex64
-    assert tenon.tensor(np.float64(2)).dtype is tenon.float32
+    # Its width counts, though it is a Python float too.
+    assert tenon.tensor(np.float64(2)).dtype is tenon.float64
     assert tenon.tensor([np.float32(2)]).dtype is tenon.float32
     assert tenon.tensor(np.int32(2)).dtype is tenon.int32
     assert tenon.tensor([]).dtype is tenon.float32
@@ -449,6 +450,13 @@ def test_threads():
 
 
 # ---- Exchange ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["float64", "float32", "complex128", "int16", "bool"])
+def test_numpy_scalars_keep_their_dtype(kind):
+    value = np.dtype(kind).type(1)
+    for t in (tenon.tensor(value), tenon.as_tensor(value), tenon.tensor([value, value])):
+        assert t.dtype == getattr(tenon, kind)
 
 
 @pytest.mark.parametrize(

@@ -485,3 +485,53 @@ class Rprop(Rule):
         grad = tenon.where(turn < 0, tenon.zeros_like(grad), grad)
         p.addcmul_(grad.sign(), state["step_size"], value=-1)
         state["prev"].copy_(grad)
+
+
+class ASGD(Rule):
+    """Steps that get shorter, and beside them the average of where they led."""
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float | Tensor = 1e-2,
+        lambd: float = 1e-4,
+        alpha: float = 0.75,
+        t0: float = 1e6,
+        weight_decay: float = 0,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+        capturable: bool = False,
+    ) -> None:
+        check_at_least(lr, "learning rate")
+        check_at_least(weight_decay, "weight_decay value")
+        defaults = {
+            "lr": lr,
+            "lambd": lambd,
+            "alpha": alpha,
+            "t0": t0,
+            "weight_decay": weight_decay,
+            "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable,
+            "capturable": capturable,
+        }
+        super().__init__(params, defaults)
+
+    def _new_state(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "step": _counter(),
+            "eta": _counter(float(group["lr"])),
+            "mu": _counter(1.0),
+            "ax": tenon.zeros_like(p),
+        }
+
+    def _update(
+        self, p: Tensor, grad: Tensor, state: dict[str, Any], step: float, group: dict[str, Any]
+    ) -> None:
+        eta, mu, lr, lambd = state["eta"], state["mu"], float(group["lr"]), group["lambd"]
+        p.mul_(1 - lambd * eta.item())
+        p.add_(grad, alpha=-eta.item())
+        state["ax"].lerp_(p, mu.item())
+        eta.fill_(lr / (1 + lambd * lr * step) ** group["alpha"])
+        mu.fill_(1 / max(1.0, step - group["t0"]))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from copy import deepcopy
-from typing import Any
+from typing import Any, Literal
 
 import tenon
 from tenon import Tensor
 from tenon.nn.modules.batchnorm import _BatchNorm
 from tenon.nn.modules.module import Module
+from tenon.optim._lr_base import LRScheduler, _for_groups
+from tenon.optim.optimizer import Optimizer
 
 
 def get_ema_avg_fn(decay: float = 0.999) -> Callable[[Tensor, Tensor, Any], Tensor]:
@@ -120,3 +123,43 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
     for module, momentum in zip(norms, momenta):
         module.momentum = momentum
     model.train(was_training)
+
+
+class SWALR(LRScheduler):
+    """Goes from the present rates to swa_lr within anneal_epochs steps, and stays there."""
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        swa_lr: float,
+        anneal_epochs: int = 10,
+        anneal_strategy: Literal["cos", "linear"] = "cos",
+        last_epoch: int = -1,
+    ) -> None:
+        rates = _for_groups("swa_lr", optimizer, swa_lr)
+        for group, rate in zip(optimizer.param_groups, rates):
+            group["swa_lr"] = rate
+        if anneal_strategy not in ("cos", "linear"):
+            raise ValueError(
+                f"anneal_strategy must by one of 'cos' or 'linear', instead got {anneal_strategy}"
+            )
+        if not isinstance(anneal_epochs, int) or anneal_epochs < 0:
+            raise ValueError(f"anneal_epochs must be equal or greater than 0, got {anneal_epochs}")
+        self._anneal_strategy = anneal_strategy
+        self.anneal_epochs = anneal_epochs
+        super().__init__(optimizer, last_epoch)
+
+    def _share(self, step: int) -> float:
+        """How much of the way is done after so many steps: 0 to 1."""
+        done = max(0.0, min(1.0, step / max(1, self.anneal_epochs)))
+        return (1 - math.cos(math.pi * done)) / 2 if self._anneal_strategy == "cos" else done
+
+    def _next(self, group: dict[str, Any], base: Any) -> Any:
+        # The rate at the start follows from the present one, so that others may change it too.
+        step = self._step_count - 1
+        if self.anneal_epochs == 0:
+            step = max(1, step)
+        before, now = self._share(step - 1), self._share(step)
+        goal, rate = group["swa_lr"], group["lr"]
+        start = goal if before == 1 else (rate - before * goal) / (1 - before)
+        return goal * now + start * (1 - now)
