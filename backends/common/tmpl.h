@@ -49,6 +49,15 @@
 #define TMPL_VECTOR
 #endif
 
+/* The next loop has few iterations and each is better compiled apart. */
+#if defined(__clang__)
+#define TMPL_UNROLL _Pragma("clang loop unroll(full)")
+#elif defined(__GNUC__)
+#define TMPL_UNROLL _Pragma("GCC unroll 16")
+#else
+#define TMPL_UNROLL
+#endif
+
 #if defined(__GNUC__)
 #define TMPL_INLINE static inline __attribute__((always_inline, unused))
 #else

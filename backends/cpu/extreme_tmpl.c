@@ -16,7 +16,7 @@
 #include "cpu_priv.h"
 #include "walk.h"
 
-enum { GRAIN = 1 << 13, LANES = 16, ABREAST = 64 };
+enum { GRAIN = 1 << 13, LANES = 256 / sizeof(A), ABREAST = 64 };
 
 #if TMPL_IS_FLOAT
 #define IS_NAN(x) ((x) != (x))
@@ -89,16 +89,31 @@ static A extreme_of(const T *x, int64_t n, bool largest, bool *ret_nan) {
     return m;
 }
 
+/* The first place that holds m, or a NaN; there is one. */
+static int64_t place_of(const T *x, int64_t n, A m, bool nan) {
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        mask found = 0;
+        TMPL_VECTOR
+        for (int l = 0; l < LANES; l++) {
+            A v = LOAD(x[i + l]);
+            found |= (mask)(nan ? IS_NAN(v) : v == m);
+        }
+        if (found) break;
+    }
+    for (; i + 1 < n; i++) {
+        A v = LOAD(x[i]);
+        if (nan ? IS_NAN(v) : v == m) break;
+    }
+    return i;
+}
+
 /* Of packed elements: first the extreme, then the first place that has it. */
 static best best_packed(const T *x, int64_t n, bool largest) {
     bool nan = false;
-    best b = {extreme_of(x, n, largest, &nan), 0};
-    for (; b.at + 1 < n; b.at++) {
-        A v = LOAD(x[b.at]);
-        if (nan ? IS_NAN(v) : v == b.value) break;
-    }
-    b.value = LOAD(x[b.at]);
-    return b;
+    A m = extreme_of(x, n, largest, &nan);
+    int64_t at = place_of(x, n, m, nan);
+    return (best){LOAD(x[at]), at};
 }
 
 static best best_strided(const T *x, int64_t step, int64_t n, bool largest) {
@@ -189,15 +204,19 @@ typedef struct whole {
     bool largest;
 } whole;
 
-/* The order is the logical one, so that equal elements of strided tensors are told apart rightly. */
+/* The order is the logical one, so that equal elements of strided tensors are told apart rightly. Of
+ * packed ones the place within the block is left to of_all: only the best block's is wanted. */
 static tn_status some_blocks(void *arg, int64_t begin, int64_t end) {
     const whole *j = arg;
     for (int64_t b = begin; b < end; b++) {
         int64_t from = b * BLOCK, n = j->x->numel - from < BLOCK ? j->x->numel - from : BLOCK;
         best m;
         if (tn_view_is_contiguous(j->x)) {
-            m = best_packed((const T *)j->x->data + from, n, j->largest);
-            m.at += from;
+            bool nan = false;
+            m = (best){extreme_of((const T *)j->x->data + from, n, j->largest, &nan), from};
+#if TMPL_IS_FLOAT
+            if (nan) m.value = (A)NAN;
+#endif
         } else {
             walk_at p;
             walk_seek(&j->w, from, &p);
@@ -231,6 +250,10 @@ static tn_status of_all(const tn_call *call, const tn_view *x, tn_view *out, boo
     best m = j.blocks[0];
     for (int64_t b = 1; b < blocks; b++)
         if (beats(j.blocks[b].value, m.value, largest)) m = j.blocks[b];
+    if (tn_view_is_contiguous(x)) {
+        int64_t n = x->numel - m.at < BLOCK ? x->numel - m.at : BLOCK;
+        m.at += place_of((const T *)x->data + m.at, n, m.value, IS_NAN(m.value));
+    }
     *(int64_t *)out->data = m.at;
     return TN_OK;
 }

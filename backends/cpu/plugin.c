@@ -9,12 +9,14 @@
 #define CPU_ISA_FAMILIES(X) X(random) X(random_int)
 #define CPU_DTYPE_FAMILIES(X) X(map) X(cast) X(embedding) X(pad) X(reduce) X(scan)
 #define CPU_ONCE_FAMILIES(X) X(indexed)
-#define CPU_ORDERED_FAMILIES(X) X(extreme) X(order)
+#define CPU_ORDERED_FAMILIES(X) X(extreme)
+#define CPU_SORTED_FAMILIES(X) X(order)
 #define CPU_FLOAT_FAMILIES(X)                                                                      \
     X(attention) X(batch_norm) X(conv) X(layer_norm) X(loss) X(optim) X(pool) X(softmax) X(upsample)
 
 /* Types compiled for every instruction set, and those for baseline only. CPU_ONCE_FAMILIES are
- * compiled for baseline in all types, CPU_ORDERED_FAMILIES in all but the complex ones. */
+ * compiled for baseline in all types, CPU_SORTED_FAMILIES in all but the complex ones, and
+ * CPU_ORDERED_FAMILIES as CPU_DTYPE_FAMILIES without the complex types. */
 #define FLOAT_TYPES(X, family, isa)                                                                \
     X(family, f16, isa) X(family, bf16, isa) X(family, f32, isa) X(family, f64, isa)
 #define WIDE_TYPES(X, family, isa)                                                                 \
@@ -23,9 +25,9 @@
     X(family, b8, baseline)                                                                        \
     X(family, i8, baseline)                                                                        \
     X(family, i16, baseline) X(family, c64, baseline) X(family, c128, baseline)
-#define ORDERED_TYPES(X, family)                                                                   \
-    X(family, b8, baseline)                                                                        \
-    X(family, i8, baseline) X(family, i16, baseline) WIDE_TYPES(X, family, baseline)
+#define ORDERED_BASE_TYPES(X, family)                                                              \
+    X(family, b8, baseline) X(family, i8, baseline) X(family, i16, baseline)
+#define ORDERED_TYPES(X, family) ORDERED_BASE_TYPES(X, family) WIDE_TYPES(X, family, baseline)
 #define ONCE_TYPES(X, family) BASE_TYPES(X, family) WIDE_TYPES(X, family, baseline)
 
 const tn_host *cpu_host;
@@ -57,34 +59,41 @@ CPU_ISA_FAMILIES(DECLARE_EVERY_ISA)
 CPU_DTYPE_FAMILIES(DECLARE_EVERY_DTYPE)
 CPU_FLOAT_FAMILIES(DECLARE_EVERY_FLOAT)
 #define DECLARE_ONCE(family) ONCE_TYPES(DECLARE_DTYPE, family)
-#define DECLARE_ORDERED(family) ORDERED_TYPES(DECLARE_DTYPE, family)
+#define DECLARE_ORDERED(family)                                                                    \
+    ORDERED_BASE_TYPES(DECLARE_DTYPE, family) CPU_EVERY_WIDE(WIDE_TYPES, DECLARE_DTYPE, family)
+#define DECLARE_SORTED(family) ORDERED_TYPES(DECLARE_DTYPE, family)
 CPU_ONCE_FAMILIES(DECLARE_ONCE)
 CPU_ORDERED_FAMILIES(DECLARE_ORDERED)
+CPU_SORTED_FAMILIES(DECLARE_SORTED)
 
 #define BASE_DTYPE_ROWS(family) BASE_TYPES(ADDRESS_DTYPE, family)
 #define ONCE_ROWS(family) ONCE_TYPES(ADDRESS_DTYPE, family)
-#define ORDERED_ROWS(family) ORDERED_TYPES(ADDRESS_DTYPE, family)
-static const cpu_rows *const common_rows[] = {CPU_BASE_FAMILIES(ADDRESS_BASE) CPU_DTYPE_FAMILIES(
-    BASE_DTYPE_ROWS) CPU_ONCE_FAMILIES(ONCE_ROWS) CPU_ORDERED_FAMILIES(ORDERED_ROWS)};
+#define ORDERED_BASE_ROWS(family) ORDERED_BASE_TYPES(ADDRESS_DTYPE, family)
+#define SORTED_ROWS(family) ORDERED_TYPES(ADDRESS_DTYPE, family)
+static const cpu_rows *const common_rows[] = {
+    CPU_BASE_FAMILIES(ADDRESS_BASE) CPU_DTYPE_FAMILIES(BASE_DTYPE_ROWS) CPU_ONCE_FAMILIES(ONCE_ROWS)
+        CPU_ORDERED_FAMILIES(ORDERED_BASE_ROWS) CPU_SORTED_FAMILIES(SORTED_ROWS)};
 
 #define BASELINE_ROWS(family) ADDRESS_ISA(family, baseline)
 #define BASELINE_DTYPE_ROWS(family) WIDE_TYPES(ADDRESS_DTYPE, family, baseline)
 #define BASELINE_FLOAT_ROWS(family) FLOAT_TYPES(ADDRESS_DTYPE, family, baseline)
-static const cpu_rows *const baseline_rows[] = {CPU_ISA_FAMILIES(BASELINE_ROWS) CPU_DTYPE_FAMILIES(
-    BASELINE_DTYPE_ROWS) CPU_FLOAT_FAMILIES(BASELINE_FLOAT_ROWS)};
+static const cpu_rows *const baseline_rows[] = {
+    CPU_ISA_FAMILIES(BASELINE_ROWS) CPU_DTYPE_FAMILIES(BASELINE_DTYPE_ROWS)
+        CPU_ORDERED_FAMILIES(BASELINE_DTYPE_ROWS) CPU_FLOAT_FAMILIES(BASELINE_FLOAT_ROWS)};
 
 #if defined(__x86_64__) && !defined(CPU_BASELINE_ONLY)
 #define AVX2_ROWS(family) ADDRESS_ISA(family, avx2)
 #define AVX2_DTYPE_ROWS(family) WIDE_TYPES(ADDRESS_DTYPE, family, avx2)
 #define AVX2_FLOAT_ROWS(family) FLOAT_TYPES(ADDRESS_DTYPE, family, avx2)
 static const cpu_rows *const avx2_rows[] = {CPU_ISA_FAMILIES(AVX2_ROWS) CPU_DTYPE_FAMILIES(
-    AVX2_DTYPE_ROWS) CPU_FLOAT_FAMILIES(AVX2_FLOAT_ROWS)};
+    AVX2_DTYPE_ROWS) CPU_ORDERED_FAMILIES(AVX2_DTYPE_ROWS) CPU_FLOAT_FAMILIES(AVX2_FLOAT_ROWS)};
 
 #define AVX512_ROWS(family) ADDRESS_ISA(family, avx512)
 #define AVX512_DTYPE_ROWS(family) WIDE_TYPES(ADDRESS_DTYPE, family, avx512)
 #define AVX512_FLOAT_ROWS(family) FLOAT_TYPES(ADDRESS_DTYPE, family, avx512)
-static const cpu_rows *const avx512_rows[] = {CPU_ISA_FAMILIES(AVX512_ROWS) CPU_DTYPE_FAMILIES(
-    AVX512_DTYPE_ROWS) CPU_FLOAT_FAMILIES(AVX512_FLOAT_ROWS)};
+static const cpu_rows *const avx512_rows[] = {
+    CPU_ISA_FAMILIES(AVX512_ROWS) CPU_DTYPE_FAMILIES(AVX512_DTYPE_ROWS)
+        CPU_ORDERED_FAMILIES(AVX512_DTYPE_ROWS) CPU_FLOAT_FAMILIES(AVX512_FLOAT_ROWS)};
 #endif
 
 static tn_status add_rows(tn_txn *txn, int32_t slot, const cpu_rows *const *list, size_t n) {

@@ -12,6 +12,7 @@ TMPL_INLINE void RED_NAME(take)(A *a, const T *x, int64_t n, A center) {
 #ifdef RED_PICK
     red_mask bad[LANES] = {0};
     for (; i + LANES <= n; i += LANES) {
+        red_ahead(x + i);
         TMPL_VECTOR
         for (int j = 0; j < LANES; j++) {
             A v = LOAD(x[i + j]);
@@ -26,6 +27,7 @@ TMPL_INLINE void RED_NAME(take)(A *a, const T *x, int64_t n, A center) {
         int64_t stop = n - i < TURNS * LANES ? n : i + TURNS * LANES;
         for (int j = 0; j < LANES; j++) b[j] = RED_INIT;
         for (; i + LANES <= stop; i += LANES) {
+            red_ahead(x + i);
             TMPL_VECTOR
             for (int j = 0; j < LANES; j++) b[j] = RED_STEP(b[j], LOAD(x[i + j]));
         }
@@ -59,6 +61,7 @@ static void RED_NAME(join)(A *a, const A *b, int64_t n) {
 }
 
 static A RED_NAME(fold)(A *a) {
+    TMPL_UNROLL
     for (int w = LANES / 2; w > 0; w /= 2) {
         TMPL_VECTOR
         for (int j = 0; j < w; j++) a[j] = RED_JOIN(a[j], a[j + w]);

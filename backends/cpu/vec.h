@@ -83,6 +83,7 @@ VEC_INLINE vec vec_scale(vec a, vec k) {
 VEC_INLINE A vec_sum(vec v) {
     A t[VL];
     vec_store(t, v);
+    TMPL_UNROLL
     for (int w = VL / 2; w > 0; w /= 2) {
         for (int i = 0; i < w; i++) t[i] += t[i + w];
     }
@@ -91,6 +92,7 @@ VEC_INLINE A vec_sum(vec v) {
 VEC_INLINE A vec_max_of(vec v) {
     A t[VL];
     vec_store(t, v);
+    TMPL_UNROLL
     for (int w = VL / 2; w > 0; w /= 2) {
         for (int i = 0; i < w; i++) t[i] = t[i] > t[i + w] ? t[i] : t[i + w];
     }
