@@ -5,8 +5,25 @@
 #include "dispatch_priv.h"
 #include "op_ids.h"
 #include "plan_priv.h"
+#include "stage_priv.h"
 
 #include <tenon/op_args.h>
+
+/* By way of the host, for a device that cannot do it: both sides are staged, dst goes back. */
+static tn_status through_host(tn_tensor *dst, const tn_tensor *src) {
+    tni_stage s = {0};
+    tn_tensor *from = tni_t(&src->v);
+    if (tn_view_device(&dst->v) == 0)
+        return tni_kernel_missing(&tni_ops[TNI_OP__copy], tn_tensor_device(dst),
+                                  tn_view_dtype(&dst->v));
+    tn_status st = tni_stage_add(&s, dst);
+    if (st == TN_OK) st = tni_stage_add(&s, from);
+    if (st == TN_OK) st = tni_stage_load(&s);
+    if (st == TN_OK) st = tni_copy_into(tni_stage_of(&s, dst), tni_stage_of(&s, from));
+    if (st == TN_OK) st = tni_stage_store(&s, dst);
+    tni_stage_free(&s);
+    return st;
+}
 
 static tn_status same_dtype(tn_tensor *dst, const tn_tensor *src) {
     const tn_op *op = &tni_ops[TNI_OP__copy];
@@ -14,42 +31,46 @@ static tn_status same_dtype(tn_tensor *dst, const tn_tensor *src) {
     tn_tensor *ts[2] = {dst, tni_t(&src->v)};
     int32_t dtype = tn_view_dtype(&dst->v);
     const tn_cell *cell = tni_kernel_find(op, tn_view_device(&dst->v), dtype);
-    if (!cell) return tni_kernel_missing(op, tn_tensor_device(dst), dtype);
+    if (!cell) return through_host(dst, src);
     tni_plan_build(&plan, 2, 1, ts, 0, NULL, dst->v.ndim, dst->v.shape, 0);
     if (plan.numel == 0) return TN_OK;
     tn__copy_args args = {.plan = &plan, .input = &src->v, .out = &dst->v};
-    return tni_kernel_run(op, cell, tn_tensor_device(dst), dtype, &args);
+    tn_status st = tni_kernel_run(op, cell, tn_tensor_device(dst), dtype, &args);
+    return st == TN_DECLINE ? through_host(dst, src) : st;
 }
 
 static tn_status other_dtype(tn_tensor *dst, const tn_tensor *src) {
     const tn_op *op = &tni_ops[TNI_OP__cast];
     int32_t dtype = tn_view_dtype(&src->v);
     const tn_cell *cell = tni_kernel_find(op, tn_view_device(&dst->v), dtype);
-    if (!cell) return tni_kernel_missing(op, tn_tensor_device(dst), dtype);
+    if (!cell) return through_host(dst, src);
     if (dst->v.numel == 0) return TN_OK;
     tn__cast_args args = {.input = &src->v, .out = &dst->v};
-    return tni_kernel_run(op, cell, tn_tensor_device(dst), dtype, &args);
+    tn_status st = tni_kernel_run(op, cell, tn_tensor_device(dst), dtype, &args);
+    return st == TN_DECLINE ? through_host(dst, src) : st;
 }
 
-/* Packed bytes between devices, through host memory where neither side is the host. */
+/* The bytes of a dense block between devices, through host memory where neither side is the host. */
 static tn_status between_devices(tn_tensor *dst, const tn_tensor *src) {
-    const tni_device *d = tni_device_at(tn_view_device(&dst->v));
-    const tni_device *s = tni_device_at(tn_view_device(&src->v));
+    const tn_device_desc *d = &tni_device_at(tn_view_device(&dst->v))->desc;
+    const tn_device_desc *s = &tni_device_at(tn_view_device(&src->v))->desc;
     uint64_t bytes = (uint64_t)(dst->v.numel * tn_view_itemsize(&dst->v));
     int32_t di = tn_view_index(&dst->v), si = tn_view_index(&src->v);
+    void *d_stream = tni_stream_of(tn_tensor_device(dst));
+    void *s_stream = tni_stream_of(tn_tensor_device(src));
     if (bytes == 0) return TN_OK;
-    if (s->desc.flags & TN_DEV_HOST)
-        return d->desc.copy_in(d->desc.ctx, di, dst->v.data, dst->v.byte_offset, src->v.data, bytes,
-                               NULL);
-    if (d->desc.flags & TN_DEV_HOST)
-        return s->desc.copy_out(s->desc.ctx, si, dst->v.data, src->v.data, src->v.byte_offset,
-                                bytes, NULL);
+    if (s->flags & TN_DEV_HOST)
+        return d->copy_in(d->ctx, di, dst->v.data, dst->v.byte_offset, src->v.data, bytes,
+                          d_stream);
+    if (d->flags & TN_DEV_HOST)
+        return s->copy_out(s->ctx, si, dst->v.data, src->v.data, src->v.byte_offset, bytes,
+                           s_stream);
     void *middle = malloc(bytes);
     if (!middle) return tn_fail(TN_E_MEMORY, -1, "out of memory");
     tn_status st =
-        s->desc.copy_out(s->desc.ctx, si, middle, src->v.data, src->v.byte_offset, bytes, NULL);
+        s->copy_out(s->ctx, si, middle, src->v.data, src->v.byte_offset, bytes, s_stream);
     if (st == TN_OK)
-        st = d->desc.copy_in(d->desc.ctx, di, dst->v.data, dst->v.byte_offset, middle, bytes, NULL);
+        st = d->copy_in(d->ctx, di, dst->v.data, dst->v.byte_offset, middle, bytes, d_stream);
     free(middle);
     return st;
 }
@@ -58,22 +79,44 @@ static bool same_device(const tn_tensor *a, const tn_tensor *b) {
     return ((a->v.word ^ b->v.word) & (TN_W_DEVICE | TN_W_INDEX)) == 0;
 }
 
+/* Both are dense blocks in the same order of dimensions. */
+static bool same_layout(const tn_view *a, const tn_view *b) {
+    if (a->word & b->word & TN_W_CONTIGUOUS) return true;
+    return (a->word & b->word & TN_W_DENSE) &&
+           memcmp(a->strides, b->strides, sizeof *a->strides * (size_t)a->ndim) == 0;
+}
+
+/* To the CPU from a device that cannot pack or convert: the elements' bytes come over as they lie. */
+static tn_status unpack_on_host(tn_tensor *dst, const tn_tensor *src) {
+    tni_stage s = {0};
+    tn_tensor *from = tni_t(&src->v);
+    tn_status st = tni_stage_add(&s, from);
+    if (st == TN_OK) st = tni_stage_load(&s);
+    if (st == TN_OK) st = tni_copy_into(dst, tni_stage_of(&s, from));
+    tni_stage_free(&s);
+    return st;
+}
+
 /* src and dst have the same shape from here on. */
 static tn_status copy_shaped(tn_tensor *dst, const tn_tensor *src) {
-    bool alike = tn_view_dtype(&dst->v) == tn_view_dtype(&src->v);
+    int32_t to = tn_view_dtype(&dst->v), from = tn_view_dtype(&src->v);
+    bool alike = to == from;
     if (same_device(dst, src)) return alike ? same_dtype(dst, src) : other_dtype(dst, src);
-    /* Across devices: convert and pack on the source's side, unpack on the other. */
+    if (alike && same_layout(&dst->v, &src->v)) return between_devices(dst, src);
+    const tn_op *op = &tni_ops[alike ? TNI_OP__copy : TNI_OP__cast];
+    if (tn_view_device(&dst->v) == 0 && !tni_kernel_find(op, tn_view_device(&src->v), from))
+        return unpack_on_host(dst, src);
+    /* Convert and pack on the source's side, unpack on the other. */
     tn_tensor *packed = NULL, *landed = NULL;
     tn_status st;
     if (alike && (src->v.word & TN_W_CONTIGUOUS))
         packed = tn_tensor_ref(tni_t(&src->v));
     else
-        TN_TRY(tni_convert(src, tn_view_dtype(&dst->v), &packed));
+        TN_TRY(tni_convert(src, to, &packed));
     if (dst->v.word & TN_W_CONTIGUOUS) {
         st = between_devices(dst, packed);
     } else {
-        st = tni_tensor_new_fast(tn_view_dtype(&dst->v), tn_tensor_device(dst), dst->v.ndim,
-                                 dst->v.shape, &landed);
+        st = tni_tensor_new_fast(to, tn_tensor_device(dst), dst->v.ndim, dst->v.shape, &landed);
         if (st == TN_OK) st = between_devices(landed, packed);
         if (st == TN_OK) st = same_dtype(dst, landed);
     }

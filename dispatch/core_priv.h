@@ -79,7 +79,10 @@ typedef struct tni_thread {
     uint32_t exit_hook;          /* the free list is emptied at thread exit */
     struct tni_error *error;     /* allocated at the first failure */
     struct tni_scratch *scratch; /* memory lent to the running kernel */
-    char *text_ring;             /* buffers of tni_shape_text */
+    struct tni_current *streams; /* the streams in force, where they are not the default */
+    tn_device declined_device;   /* of the call that returns TN_DECLINE */
+    int32_t declined_dtype;
+    char *text_ring; /* buffers of tni_shape_text */
     uint32_t text_next;
     int32_t log_held;
     void *autograd;               /* autograd's own per-thread data (free nodes) */
@@ -161,6 +164,7 @@ void tni_scalar_load(int32_t dtype, const void *src, tn_scalar *ret);
 
 /* ---- Operators: the descriptor the generator emits ---------------------------------------------*/
 #define TNI_MAX_OUTS 6
+#define TNI_MAX_ARGS_BYTES 768
 /* What a shape rule fills: one entry per output. */
 typedef struct tn_out_meta {
     int32_t dtype;
@@ -214,6 +218,7 @@ static inline const tn_cell *tni_cell_next(const tn_cell *cell) {
 typedef struct tn_row {
     _Atomic(const tn_cell *) cell[TN_DTYPE_SLOTS];
     _Atomic(const tn_cell *) any;
+    _Atomic uint64_t wide_calls, host_calls; /* calls that fell back */
 } tn_row;
 
 struct tn_op {

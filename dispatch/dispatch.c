@@ -9,7 +9,7 @@
 
 tni_autograd_hooks tni_ag;
 
-enum { MAX_ARGS_BYTES = 768, MAX_TEMPS = 24 };
+enum { MAX_TEMPS = 24 };
 
 /* ---- Entrance ----------------------------------------------------------------------------------*/
 
@@ -44,7 +44,7 @@ tn_status tn_op_call(const tn_op *op, void *args, tn_tensor **rets) {
     if (op->flags & TNI_OP_HAS_DIM) st = wrap_dims(op, args);
     if (TN_LIKELY(st == TN_OK))
         st = TN_UNLIKELY(tni_tls.layers != 0) ? tni_call_layered(op, args, rets)
-                                              : op->run(op, args, rets);
+                                              : tni_op_run(op, args, rets);
     return TN_LIKELY(st == TN_OK) ? TN_OK : tni_error_add_op(st, op, args);
 }
 
@@ -143,17 +143,15 @@ void tni_like_layout(tn_tensor *t, const tn_view *like) {
 
 /* ---- Kernels -----------------------------------------------------------------------------------*/
 
-tn_status tni_kernel_after(const tn_op *op, const tn_cell *cell, tn_call *call, const void *args,
-                           tn_status st) {
+tn_status tni_kernel_after(const tn_cell *cell, tn_call *call, const void *args, tn_status st) {
     while (st == TN_DECLINE && (cell = tni_cell_next(cell)) != NULL) {
         call->ctx = cell->ctx;
         st = cell->fn(call, args);
     }
     if (tni_tls.scratch) tni_scratch_release(call);
-    if (st == TN_DECLINE) {
-        tn_device d = {(int32_t)call->device_slot, call->device_index};
-        return tni_kernel_missing(op, d, call->dtype);
-    }
+    if (st == TN_DECLINE)
+        return tni_decline((tn_device){(int32_t)call->device_slot, call->device_index},
+                           call->dtype);
     return st;
 }
 
@@ -167,7 +165,8 @@ typedef struct structured {
     tn_tensor *temps[MAX_TEMPS];
     int ntemps;
     uint64_t any;
-    _Alignas(16) unsigned char kargs[MAX_ARGS_BYTES]; /* the arguments as the kernel gets them */
+    _Alignas(
+        16) unsigned char kargs[TNI_MAX_ARGS_BYTES]; /* the arguments as the kernel gets them */
 } structured;
 
 static tn_status look_at_inputs(structured *s) {
@@ -307,9 +306,7 @@ static tn_status structured_steps(structured *s, tn_tensor **rets) {
     if (!cell) cell = tni_kernel_find(op, s->inf.device.slot, s->inf.compute);
     if (!cell) {
         if (op->composite) return tni_run_composite(op, s->args, rets);
-        if (tni_use_wider(op, s->inf.device.slot, s->inf.compute))
-            return tni_run_wider(op, s->args, rets);
-        return tni_kernel_missing(op, s->inf.device, s->inf.compute);
+        return tni_decline(s->inf.device, s->inf.compute);
     }
     TN_TRY(prepare_inputs(s));
     TN_TRY(make_outputs(s));

@@ -22,16 +22,15 @@ static inline const tn_cell *tni_cell(const tn_op *op, int32_t device, int32_t d
 }
 
 /* What is left to do after a kernel that declined, failed or borrowed scratch memory. */
-tn_status tni_kernel_after(const tn_op *op, const tn_cell *cell, tn_call *call, const void *args,
-                           tn_status st);
-/* Runs the candidates from `cell` on until one does not decline. */
+tn_status tni_kernel_after(const tn_cell *cell, tn_call *call, const void *args, tn_status st);
+/* Runs the candidates from `cell` on until one does not decline; TN_DECLINE when all do. */
 static inline tn_status tni_kernel_run(const tn_op *op, const tn_cell *cell, tn_device device,
                                        int32_t dtype, const void *args) {
-    tn_call call = {&tni_host,    cell->ctx, NULL, &op->info,
-                    device.index, dtype,     0,    (uint32_t)device.slot};
+    tn_call call = {&tni_host, cell->ctx, tni_stream_of(device), &op->info, device.index,
+                    dtype,     0,         (uint32_t)device.slot};
     tn_status st = cell->fn(&call, args);
     if (TN_LIKELY(st == TN_OK && tni_tls.scratch == NULL)) return TN_OK;
-    return tni_kernel_after(op, cell, &call, args, st);
+    return tni_kernel_after(cell, &call, args, st);
 }
 
 /* Failures with the words users of PyTorch know. */
@@ -49,9 +48,16 @@ bool tni_shape_is(const tn_tensor *t, int32_t ndim, const int64_t *shape);
 /* Gives a packed new tensor the dimension order of `like` (same shape). */
 void tni_like_layout(tn_tensor *t, const tn_view *like);
 
-/* Fallback: true when the device has no kernel for this dtype but one for a wider one. */
-bool tni_use_wider(const tn_op *op, int32_t device_slot, int32_t dtype);
-/* The call with floating inputs converted to the wider dtype, results converted back. */
-tn_status tni_run_wider(const tn_op *op, void *args, tn_tensor **rets);
+/* ---- Fallback (fallback.c) ---- */
+/* TN_DECLINE, for a run function that found no kernel: tni_op_run goes on with the fallback. */
+tn_status tni_decline(tn_device device, int32_t dtype);
+tn_status tni_run_fallback(const tn_op *op, void *args, tn_tensor **rets);
+/* The device could run the call in a wider dtype. */
+bool tni_can_widen(const tn_op *op, int32_t device_slot, int32_t dtype);
+/* op->run, or what can be done when there is no kernel. */
+static inline tn_status tni_op_run(const tn_op *op, void *args, tn_tensor **rets) {
+    tn_status st = op->run(op, args, rets);
+    return TN_UNLIKELY(st == TN_DECLINE) ? tni_run_fallback(op, args, rets) : st;
+}
 
 #endif

@@ -60,13 +60,17 @@ static void explain(text *t, const tn_op *op, tn_device device, int32_t dtype) {
         return;
     } else if (op->composite) {
         say(t, "  no kernel on this device; runs: composite of other operators\n");
-    } else if (tni_use_wider(op, device.slot, dtype)) {
+    } else if (tni_can_widen(op, device.slot, dtype)) {
         say(t, "  no kernel for this dtype; runs: in float32, converted on both sides\n");
         list_kernels(t, op, device.slot, TN_F32);
+    } else if (device.slot != 0 && tn_fallback_policy() != TN_FALLBACK_ERROR) {
+        say(t, "  no kernel on this device; runs: on the CPU, with copies both ways\n");
+        list_kernels(t, op, 0, dtype);
     } else {
-        say(t, "  cannot run: no kernel for this dtype, none for any dtype, none for a wider "
-               "dtype, no "
-               "composite\n");
+        say(t,
+            "  cannot run: no kernel for this dtype, none for any dtype, none for a wider "
+            "dtype, no composite%s\n",
+            device.slot ? "; the CPU may not be used (TENON_FALLBACK=error)" : "");
     }
 }
 

@@ -16,6 +16,18 @@ static const tn_device cpu = {0, 0};
 
 /* ---- Filling -----------------------------------------------------------------------------------*/
 
+/* For a device without a kernel that fills. */
+static tn_status fill_from_host(tn_tensor *t, tn_scalar value) {
+    tn_tensor *number;
+    if (tn_view_device(&t->v) == 0)
+        return tni_kernel_missing(&tni_ops[TNI_OP__copy], cpu, tn_view_dtype(&t->v));
+    TN_TRY(tni_tensor_new_fast(tn_view_dtype(&t->v), cpu, 0, NULL, &number));
+    tni_scalar_store(&value, tn_view_dtype(&t->v), number->v.data);
+    tn_status st = tni_copy_into(t, number);
+    tn_tensor_unref(&number);
+    return st;
+}
+
 tn_status tni_fill(tn_tensor *t, tn_scalar value) {
     const tn_op *op = &tni_ops[TNI_OP__copy];
     _Alignas(16) unsigned char number[16];
@@ -25,11 +37,12 @@ tn_status tni_fill(tn_tensor *t, tn_scalar value) {
     int32_t dtype = tn_view_dtype(&t->v);
     if (t->v.numel == 0) return TN_OK;
     const tn_cell *cell = tni_kernel_find(op, tn_view_device(&t->v), dtype);
-    if (!cell) return tni_kernel_missing(op, tn_tensor_device(t), dtype);
+    if (!cell) return fill_from_host(t, value);
     tni_scalar_store(&value, dtype, number);
     tni_plan_build(&plan, 2, 1, ts, 2u, numbers, t->v.ndim, t->v.shape, 0);
     tn__copy_args args = {.plan = &plan, .input = &t->v, .out = &t->v};
-    return tni_kernel_run(op, cell, tn_tensor_device(t), dtype, &args);
+    tn_status st = tni_kernel_run(op, cell, tn_tensor_device(t), dtype, &args);
+    return st == TN_DECLINE ? fill_from_host(t, value) : st;
 }
 
 tn_status tni_check_scalar_fits(const tn_scalar *value, int32_t dtype) {

@@ -168,7 +168,7 @@ static tn_status run_kernel(call *c, int32_t ndim, const int64_t *shape, uint32_
         if (scalars >> (i + 1) & 1u) plan.dtype[i + 1] = number_dtype[i];
     if (plan.numel == 0) return TN_OK;
     const tn_cell *cell = tni_kernel_find(c->op, c->device.slot, c->compute);
-    if (!cell) return tni_kernel_missing(c->op, c->device, c->compute);
+    if (!cell) return tni_decline(c->device, c->compute);
     *(const tn_plan **)c->args = &plan;
     tn_status st = tni_kernel_run(c->op, cell, c->device, c->compute, c->args);
     *(const tn_plan **)c->args = NULL;
@@ -183,8 +183,6 @@ static tn_status compute(call *c, tn_tensor **rets) {
     void *scalar_ptrs[TN_MAX_OPERANDS + 1] = {NULL};
     TN_TRY(find_dtypes(c));
     TN_TRY(find_device(c));
-    if (tni_use_wider(c->op, c->device.slot, c->compute))
-        return tni_run_wider(c->op, c->args, rets);
     for (int i = 0; i < c->nin; i++) {
         const tn_view *v = &c->in[i]->v;
         TN_TRY(tni_broadcast_shapes(ndim, shape, v->ndim, v->shape, &ndim, shape));

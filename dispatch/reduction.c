@@ -97,7 +97,7 @@ static tn_status run_kernel(reduction *r) {
     tn_tensor *ts[TN_MAX_OPERANDS], *aligned[TNI_MAX_OUTS] = {NULL};
     tn_status st = TN_OK;
     const tn_cell *cell = tni_kernel_find(op, r->inf.device.slot, r->inf.compute);
-    if (!cell) return tni_kernel_missing(op, r->inf.device, r->inf.compute);
+    if (!cell) return tni_decline(r->inf.device, r->inf.compute);
     for (int i = 0; i < op->nout && st == TN_OK; i++) {
         int64_t shape[TN_MAX_DIMS], strides[TN_MAX_DIMS];
         const tn_view *o = &r->outs[i]->v;
@@ -127,8 +127,6 @@ static tn_status run_kernel(reduction *r) {
 static tn_status steps(reduction *r, tn_tensor **rets) {
     const tn_op *op = r->op;
     TN_TRY(read_arguments(r));
-    if (tni_use_wider(op, r->inf.device.slot, r->inf.compute))
-        return tni_run_wider(op, r->args, rets);
     TN_TRY(make_outputs(r));
     r->use = r->in;
     if (tn_view_dtype(&r->in->v) != r->inf.compute) {

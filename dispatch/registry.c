@@ -174,9 +174,20 @@ static void insert_cell(_Atomic(const tn_cell *) *head, tn_cell *cell) {
     atomic_store_explicit(head, cell, memory_order_release);
 }
 
+/* The row is there already: commit makes the rows first. */
 static void publish(const pending *p) {
     tn_row *row = atomic_load_explicit(&p->op->row[p->device], memory_order_relaxed);
     insert_cell(p->dtype == TN_DTYPE_ANY ? &row->any : &row->cell[p->dtype], p->cell);
+}
+
+tn_row *tni_row_make(const tn_op *op, int32_t device_slot) {
+    _Atomic(tn_row *) *at = &((tn_op *)(uintptr_t)op)->row[device_slot];
+    tn_row *row = atomic_load_explicit(at, memory_order_acquire), *none = NULL;
+    if (row) return row;
+    row = calloc(1, sizeof *row);
+    if (!row || atomic_compare_exchange_strong(at, &none, row)) return row;
+    free(row); /* another thread was faster */
+    return none;
 }
 
 static void end(tn_txn *txn, bool published) {
@@ -194,13 +205,9 @@ static void end(tn_txn *txn, bool published) {
 tn_status tni_txn_commit(tn_txn *txn) {
     /* Rows first: their allocation is all that can fail, and an empty row is harmless. */
     for (const pending *p = txn->kernels; p; p = p->next) {
-        if (atomic_load_explicit(&p->op->row[p->device], memory_order_relaxed)) continue;
-        tn_row *row = calloc(1, sizeof *row);
-        if (!row) {
-            tni_txn_rollback(txn);
-            return tn_fail(TN_E_MEMORY, -1, "out of memory");
-        }
-        atomic_store_explicit(&p->op->row[p->device], row, memory_order_release);
+        if (tni_row_make(p->op, p->device)) continue;
+        tni_txn_rollback(txn);
+        return tn_fail(TN_E_MEMORY, -1, "out of memory");
     }
     /* Devices last: whoever sees a device finds its kernels. */
     for (const pending *p = txn->kernels; p; p = p->next) publish(p);
@@ -246,6 +253,11 @@ tn_status tni_device_ready(int32_t slot) {
     return TN_LIKELY(dev->desc.alloc != NULL) ? TN_OK : tni_loader_load_device(dev->name);
 }
 
+const void *tni_device_iface(int32_t slot, const char *name) {
+    const tn_device_desc *d = &tni_device_at(slot)->desc;
+    return d->query ? d->query(d->ctx, name) : NULL;
+}
+
 const tn_cell *tni_kernel_find(const tn_op *op, int32_t device_slot, int32_t dtype) {
     if (dtype < 0 || dtype >= TN_DTYPE_SLOTS) return NULL;
     if (tni_device_ready(device_slot) != TN_OK) return NULL;
@@ -253,94 +265,4 @@ const tn_cell *tni_kernel_find(const tn_op *op, int32_t device_slot, int32_t dty
     if (!row) return NULL;
     const tn_cell *c = atomic_load_explicit(&row->cell[dtype], memory_order_acquire);
     return c ? c : atomic_load_explicit(&row->any, memory_order_acquire);
-}
-
-tn_status tni_kernel_missing(const tn_op *op, tn_device device, int32_t dtype) {
-    TN_TRY(tni_device_ready(device.slot));
-    return tn_fail(TN_E_UNSUPPORTED, -1, "\"%s\" not implemented for '%s' on device '%s'",
-                   op->info.name, tni_type_text(dtype), tn_device_name(device.slot));
-}
-
-/* ---- Wider dtype -------------------------------------------------------------------------------*/
-
-static int32_t wider(int32_t dtype) {
-    if (dtype == TN_F16 || dtype == TN_BF16 || dtype >= TN_DTYPE_BUILTIN_COUNT) return TN_F32;
-    return -1;
-}
-
-bool tni_use_wider(const tn_op *op, int32_t device_slot, int32_t dtype) {
-    if (wider(dtype) < 0 || tni_kernel_find(op, device_slot, dtype)) return false;
-    return tni_kernel_find(op, device_slot, wider(dtype)) != NULL;
-}
-
-/* Results of a narrow call come back in the narrow dtype; recording sees the original call. */
-tn_status tni_run_wider(const tn_op *op, void *args, tn_tensor **rets) {
-    tn_tensor *temps[TN_MAX_OPERANDS] = {NULL}, *originals[TN_MAX_OPERANDS] = {NULL};
-    tn_tensor *given[TNI_MAX_OUTS] = {NULL}, *wide[TNI_MAX_OUTS] = {NULL};
-    tn_tensor *narrow[TNI_MAX_OUTS] = {NULL};
-    int32_t from = -1;
-    uint64_t any = 0;
-    tn_status st = TN_OK;
-    for (int i = 0; i < op->nin && st == TN_OK; i++) {
-        if (op->fields[op->in_field[i]].kind == TN_F_TENSORS)
-            return tni_kernel_missing(op, (tn_device){0, 0}, TN_F16);
-        originals[i] = tni_in_slot(op, args, i);
-        if (!originals[i]) continue;
-        any |= originals[i]->v.word;
-        int32_t d = tn_view_dtype(&originals[i]->v);
-        if (wider(d) < 0 || (originals[i]->v.word & TN_W_SCALAR)) continue;
-        from = d;
-        st = tni_convert(originals[i], TN_F32, &temps[i]);
-    }
-    bool inplace =
-        op->nout > 0 && *tni_out_slot(op, args, 0) && *tni_out_slot(op, args, 0) == originals[0];
-    for (int i = 0; i < op->nout; i++) {
-        given[i] = *tni_out_slot(op, args, i);
-        *tni_out_slot(op, args, i) = NULL;
-    }
-    for (int i = 0; i < op->nin; i++) {
-        char *slot = (char *)args + op->fields[op->in_field[i]].offset;
-        if (temps[i]) *(tn_tensor **)(void *)slot = temps[i];
-    }
-    tni_tls.no_grad++;
-    if (st == TN_OK) st = op->run(op, args, wide);
-    for (int i = 0; i < op->nout && st == TN_OK; i++) {
-        if (!wide[i]) continue;
-        if (given[i]) {
-            st = tni_check_writable(op, given[i], from, inplace);
-            if (st == TN_OK && !tni_shape_is(given[i], wide[i]->v.ndim, wide[i]->v.shape))
-                st = inplace
-                         ? tn_fail(TN_E_SHAPE, -1,
-                                   "output with shape %s doesn't match the broadcast shape %s",
-                                   tni_shape_text_of(&given[i]->v), tni_shape_text_of(&wide[i]->v))
-                         : tni_resize_out(given[i], wide[i]->v.ndim, wide[i]->v.shape);
-            if (st == TN_OK) st = tni_copy_into(given[i], wide[i]);
-            if (st == TN_OK) {
-                tni_bump_version(given[i]);
-                narrow[i] = tn_tensor_ref(given[i]);
-            }
-        } else if (tn_view_dtype(&wide[i]->v) == TN_F32 && from >= 0) {
-            st = tni_convert(wide[i], from, &narrow[i]);
-        } else {
-            narrow[i] = tn_tensor_ref(wide[i]);
-        }
-    }
-    tni_tls.no_grad--;
-    for (int i = 0; i < op->nin; i++) {
-        char *slot = (char *)args + op->fields[op->in_field[i]].offset;
-        if (temps[i]) *(tn_tensor **)(void *)slot = originals[i];
-        tn_tensor_unref(&temps[i]);
-    }
-    if (st == TN_OK && (any & TN_W_GRAD) && !tni_tls.no_grad && op->grad) {
-        for (int i = 0; i < op->nout; i++) *tni_out_slot(op, args, i) = narrow[i];
-        st = tni_ag.record(op, args, narrow, op->nout);
-    }
-    for (int i = 0; i < op->nout; i++) {
-        tn_tensor_unref(&wide[i]);
-        if (st == TN_OK)
-            rets[i] = narrow[i];
-        else
-            tn_tensor_unref(&narrow[i]);
-    }
-    return st;
 }

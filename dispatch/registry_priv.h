@@ -44,6 +44,20 @@ tn_status tni_register_kernels(tn_txn *txn, int32_t device_slot, const tn_kernel
 /* Withdraws every kernel of a plugin. */
 tn_status tni_registry_withdraw(const tni_plugin *plugin);
 
+/* The operator's row for a device, made when missing; NULL: out of memory. */
+tn_row *tni_row_make(const tn_op *op, int32_t device_slot);
+
+/* A device's named interface, NULL when it has none. */
+const void *tni_device_iface(int32_t slot, const char *name);
+/* TN_E_DEVICE unless the device exists; loads its plugin. */
+tn_status tni_check_device(tn_device device);
+
+/* The calling thread's stream of a device; NULL: the device's default. */
+void *tni_stream_find(tn_device device);
+static inline void *tni_stream_of(tn_device device) {
+    return TN_UNLIKELY(tni_tls.streams != NULL) ? tni_stream_find(device) : NULL;
+}
+
 /* Makes sure that the device of a slot (0: the CPU) is there; loads its plugin when it is not. The
  * slot may be any number. */
 tn_status tni_device_ready(int32_t slot);

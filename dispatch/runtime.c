@@ -204,7 +204,7 @@ tn_status tn_layer_next(tn_layer_call *next, const tn_op_info *op, void *args, t
     for (int i = 0; i < MAX_LAYERS; i++)
         if ((next->left >> i & 1u) && (best < 0 || layers[i].priority > layers[best].priority))
             best = i;
-    if (best < 0) return o->run(o, args, rets);
+    if (best < 0) return tni_op_run(o, args, rets);
     tn_layer_call rest = {next->left & ~(UINT64_C(1) << best)};
     return layers[best].call(layers[best].ctx, &rest, op, args, rets);
 }

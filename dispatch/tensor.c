@@ -227,8 +227,7 @@ tn_status tni_header_new(int32_t dtype, tn_device device, int32_t ndim, const in
     return TN_OK;
 }
 
-/* Points t at element `offset` (bytes from the storage's start) of s, which it then owns. */
-static void attach(tn_tensor *t, tn_storage *s, uint64_t offset) {
+void tni_attach(tn_tensor *t, tn_storage *s, uint64_t offset) {
     t->storage = s;
     if (tni_device_at(s->device.slot)->desc.flags & TN_DEV_ADDRESSABLE) {
         t->v.data = s->data ? (char *)s->data + offset : NULL;
@@ -240,7 +239,7 @@ static void attach(tn_tensor *t, tn_storage *s, uint64_t offset) {
     if (s->flags & TNI_ST_READONLY) t->v.word |= TN_W_READONLY;
 }
 
-static tn_status check_device(tn_device device) {
+tn_status tni_check_device(tn_device device) {
     TN_TRY(tni_device_ready(device.slot));
     const tni_device *dev = tni_device_at(device.slot);
     if (device.index < 0 || device.index >= dev->desc.count)
@@ -260,7 +259,7 @@ tn_status tni_tensor_new_fast(int32_t dtype, tn_device device, int32_t ndim, con
         tn_tensor_unref(&t);
         return st;
     }
-    attach(t, s, 0);
+    tni_attach(t, s, 0);
     *ret_tensor = t;
     return TN_OK;
 }
@@ -309,7 +308,7 @@ static tn_status check_new(int32_t dtype, tn_device device, int32_t ndim, const 
     if (!tn_dtype_name(dtype)) return tn_fail(TN_E_DTYPE, -1, "there is no dtype %d", (int)dtype);
     if (ndim > 0 && !shape) return tn_fail(TN_E_VALUE, -1, "shape is NULL");
     TN_TRY(tni_numel(ndim, shape, tn_dtype_size(dtype), &numel));
-    return check_device(device);
+    return tni_check_device(device);
 }
 
 tn_status tn_tensor_new(int32_t dtype, tn_device device, int32_t ndim, const int64_t *shape,
@@ -339,7 +338,7 @@ tn_status tn_tensor_new_strided(int32_t dtype, tn_device device, int32_t ndim, c
         tn_tensor_unref(&t);
         return st;
     }
-    attach(t, s, 0);
+    tni_attach(t, s, 0);
     *ret_tensor = t;
     return TN_OK;
 }
@@ -383,7 +382,7 @@ tn_status tn_tensor_from_foreign(int32_t dtype, tn_device device, int32_t ndim,
         tn_tensor_unref(&t);
         return st;
     }
-    attach(t, s, (uint64_t)skip);
+    tni_attach(t, s, (uint64_t)skip);
     *ret_tensor = t;
     return TN_OK;
 }
@@ -391,7 +390,7 @@ tn_status tn_tensor_from_foreign(int32_t dtype, tn_device device, int32_t ndim,
 /* ---- Views -------------------------------------------------------------------------------------*/
 
 /* Bytes from the storage's start to element 0. */
-static uint64_t offset_bytes(const tn_tensor *t) {
+uint64_t tni_offset_bytes(const tn_tensor *t) {
     if (t->v.byte_offset) return t->v.byte_offset;
     if (!t->storage || !t->v.data) return 0;
     return (uint64_t)((char *)t->v.data - (char *)t->storage->data);
@@ -403,7 +402,8 @@ tn_status tni_view_new(const tn_tensor *t, int32_t dtype, int32_t ndim, const in
     TN_TRY(tni_header_new(dtype, tn_tensor_device(t), ndim, shape, strides, &r));
     if (t->storage) {
         tni_storage_ref(t->storage);
-        attach(r, t->storage, offset_bytes(t) + (uint64_t)(offset * tn_view_itemsize(&t->v)));
+        tni_attach(r, t->storage,
+                   tni_offset_bytes(t) + (uint64_t)(offset * tn_view_itemsize(&t->v)));
     }
     r->flags = t->flags & TNI_T_NO_VERSION;
     r->v.word |= t->v.word & (TN_W_INFERENCE | TN_W_READONLY);
@@ -436,7 +436,7 @@ tn_status tn_tensor_alias(const tn_tensor *t, int32_t dtype, int32_t ndim, const
                        (long long)offset, (long long)size, (unsigned long long)t->storage->bytes);
     TN_TRY(tni_header_new(dtype, tn_tensor_device(t), ndim, shape, strides, &r));
     uint64_t at = numel ? (uint64_t)offset * (uint64_t)size : 0;
-    attach(r, tni_storage_ref(t->storage), at);
+    tni_attach(r, tni_storage_ref(t->storage), at);
     r->flags = t->flags & TNI_T_NO_VERSION;
     r->v.word |= t->v.word & (TN_W_INFERENCE | TN_W_READONLY);
     *ret_tensor = r;
@@ -512,7 +512,7 @@ int tn_tensor_same_storage(const tn_tensor *a, const tn_tensor *b) {
 void *tn_tensor_storage_data(const tn_tensor *t) { return t->storage ? t->storage->data : NULL; }
 uint64_t tn_tensor_storage_bytes(const tn_tensor *t) { return t->storage ? t->storage->bytes : 0; }
 int64_t tn_tensor_storage_offset(const tn_tensor *t) {
-    return (int64_t)offset_bytes(t) / tn_view_itemsize(&t->v);
+    return (int64_t)tni_offset_bytes(t) / tn_view_itemsize(&t->v);
 }
 tn_host_slots *tn_tensor_host(tn_tensor *t) { return &t->host; }
 uint64_t tn_tensor_struct_bytes(void) { return sizeof(tn_tensor); }

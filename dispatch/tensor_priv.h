@@ -13,6 +13,10 @@ static inline int32_t tni_category(int32_t dtype) { return tni_categories[dtype]
 /* tn_tensor_new without the checks: dtype, device and shape are known to be valid. */
 tn_status tni_tensor_new_fast(int32_t dtype, tn_device device, int32_t ndim, const int64_t *shape,
                               tn_tensor **ret_tensor);
+/* Points t at byte `offset` of s, which it then owns. */
+void tni_attach(tn_tensor *t, tn_storage *s, uint64_t offset);
+/* Where t's element 0 lies in its storage. */
+uint64_t tni_offset_bytes(const tn_tensor *t);
 tn_status tni_storage_foreign(tn_device device, void *data, uint64_t bytes, uint32_t flags,
                               void (*release)(void *ctx), void *ctx, tn_storage **ret_storage);
 /* A number as a 0-d tensor on the heap. */

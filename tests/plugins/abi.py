@@ -1,4 +1,7 @@
-"""Measures the plugin ABI: `abi.py` prints what plugins/abi.lock must hold, `--update` writes it.
+"""Measures the plugin ABI: `abi.py` prints what plugins/abi.lock must hold.
+
+`abi.py --update --because "REASON"` writes the lock. While it holds the line `draft`, anything may
+change, each time with its reason; without that line, what would break existing plugins is refused.
 
 The headers are read for the names of structs, fields and constants; a generated C program, compiled
 with them, then says what the compiler makes of each. A lock is a list of lines:
@@ -7,6 +10,7 @@ with them, then says what the compiler makes of each. A lock is a list of lines:
     struct tn_view 64                       size
     field tn_view.word 0 8 uint64_t         offset, size, type
     const TN_MAX_DIMS 64
+    because REASON                          of each change of the draft
 """
 
 from __future__ import annotations
@@ -134,9 +138,14 @@ def gaps(lines: list[str]) -> list[str]:
     return faults + [f"there is padding at the end of {s}" for s in sizes if ends[s] != sizes[s]]
 
 
+def facts(lock: list[str]) -> list[str]:
+    """The measured part of a lock."""
+    return [line for line in lock if line != "draft" and not line.startswith("because ")]
+
+
 def breaks(old: list[str], new: list[str]) -> list[str]:
     """What in `new` breaks plugins that were built with `old`."""
-    if version(new)[0] > version(old)[0]:
+    if "draft" in old or version(new)[0] > version(old)[0]:
         return []
     grown = {line.split()[1] for line in old if line.startswith("struct ")}
     lasting = [line for line in old if not line.startswith(("abi ", "struct "))]
@@ -158,13 +167,18 @@ def main() -> int:
     if "--update" not in sys.argv:
         print("\n".join(lines))
         return 0
-    faults = gaps(lines)
-    if LOCK.exists():
-        faults += breaks(LOCK.read_text().splitlines(), lines)
+    old = LOCK.read_text().splitlines()
+    faults = gaps(lines) + breaks(old, lines)
+    notes = [line for line in old if line == "draft" or line.startswith("because ")]
+    if "draft" in old and facts(old) != lines:
+        if "--because" in sys.argv[:-1]:
+            notes.append(f"because {sys.argv[sys.argv.index('--because') + 1]}")
+        else:
+            faults.append("say why: --because REASON")
     if faults:
         print("\n".join(faults), file=sys.stderr)
         return 1
-    LOCK.write_text("\n".join(lines) + "\n")
+    LOCK.write_text("\n".join([*lines, *notes]) + "\n")
     return 0
 
 

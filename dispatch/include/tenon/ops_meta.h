@@ -68,10 +68,10 @@ typedef struct tn_field {
 #define TNI_OP_NO_OUT 0x40u
 #define TNI_OP_RANDOM 0x80u
 #define TNI_OP_HAS_DIM 0x100u    /* some field is a TN_F_DIM or TN_F_DIM_OPT */
-#define TNI_OP_TAKES_OUT 0x400u  /* composite: writes an out= or in-place target itself */
 #define TNI_OP_BOOL_INPUT 0x200u /* some operand has TNI_FIELD_BOOL_INPUT */
 #define TNI_OP_PACKED 0x400u     /* pointwise: the result's dtype is the operands', or bool */
 #define TNI_OP_FLOATING 0x800u   /* pointwise: computes in floating dtypes only */
+#define TNI_OP_TAKES_OUT 0x1000u /* composite: writes an out= or in-place target itself */
 
 typedef struct tn_op_meta {
     const tn_op_info *info;

@@ -28,6 +28,42 @@ TN_API tn_status tn_plugin_at(int32_t i, tn_plugin_status *ret_status);
 TN_API tn_status tn_explain(const char *op, tn_device device, int32_t dtype, char **ret_text);
 TN_API void tn_free(void *p);
 
+/* What happens to a call that its device has no kernel for, once a wider dtype and a composite are
+ * ruled out: it runs on the CPU, with copies both ways, or is an error. TN_FALLBACK_WARN says so
+ * once per operator and device. The environment's TENON_FALLBACK (allow, warn, error) is the start. */
+#define TN_FALLBACK_ALLOW 0
+#define TN_FALLBACK_WARN 1
+#define TN_FALLBACK_ERROR 2
+TN_API int32_t tn_fallback_policy(void);
+TN_API tn_status tn_fallback_set_policy(int32_t policy); /* of the process */
+/* How many calls of an operator on a device ran in a wider dtype, and on the CPU. */
+TN_API tn_status tn_fallback_count(const char *op, int32_t device_slot, uint64_t *ret_wide,
+                                   uint64_t *ret_host);
+
+/* ---- Streams and events ------------------------------------------------------------------------
+ * A stream is a queue of work on a device; kernels and copies of a thread go to its current stream
+ * of their device. On a device without streams they are all the one queue that it has. */
+typedef struct tn_stream tn_stream;
+typedef struct tn_event tn_event;
+TN_API tn_status tn_stream_new(tn_device device, int32_t priority, tn_stream **ret_stream);
+TN_API tn_stream *tn_stream_ref(tn_stream *s);
+TN_API void tn_stream_unref(tn_stream **s);
+TN_API tn_device tn_stream_device(const tn_stream *s);
+TN_API void *tn_stream_handle(const tn_stream *s); /* the device's own; NULL: its default */
+TN_API tn_status tn_stream_sync(const tn_stream *s);
+TN_API tn_status tn_stream_done(const tn_stream *s, int *ret_done);
+TN_API tn_status tn_stream_wait(const tn_stream *s, const tn_event *e);
+/* The calling thread's stream of a device (borrowed), NULL: the default. */
+TN_API tn_stream *tn_stream_current(tn_device device);
+TN_API tn_status tn_stream_set_current(tn_device device, tn_stream *stream);
+TN_API tn_status tn_event_new(tn_device device, int timing, tn_event **ret_event);
+TN_API void tn_event_unref(tn_event **e);
+TN_API tn_status tn_event_record(tn_event *e, const tn_stream *s); /* NULL: the current stream */
+TN_API tn_status tn_event_sync(const tn_event *e);
+TN_API tn_status tn_event_done(const tn_event *e, int *ret_done);
+/* Milliseconds between two recorded events made with `timing`. */
+TN_API tn_status tn_event_elapsed(const tn_event *start, const tn_event *end, double *ret_ms);
+
 /* ---- Modes of the calling thread ---------------------------------------------------------------*/
 TN_API int tn_grad_enabled(void);
 TN_API int tn_grad_set_enabled(int on); /* returns the old value */

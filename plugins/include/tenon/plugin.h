@@ -218,7 +218,15 @@ typedef struct tn_rng {
 } tn_rng;
 
 /* ---- Devices -----------------------------------------------------------------------------------
- * Six functions are required. `device` is the index, 0 .. count-1. Sizes are bytes. */
+ * Six functions are required. `device` is the index, 0 .. count-1. Sizes are bytes. `stream` is a
+ * handle that the device's "tn.stream/1" made, or NULL for its default queue.
+ *   alloc, free   any thread, any time. Freed memory may still be read by work that was queued
+ *                 before: a device with queues puts off its reuse until that work is done.
+ *   copy_in       queued after the stream's earlier work; src may change once it returns.
+ *   copy_out      waits for the stream's earlier work; dst holds the bytes once it returns.
+ *   copy_within   within one device, ranges that do not overlap; queued.
+ *   sync          waits for everything; reports the first error of work that ran behind the host's
+ *                 back, with the operator's name where the device knows it. */
 #define TN_DEV_ADDRESSABLE 0x1u /* pointers may be offset by the host (CPU, CUDA) */
 #define TN_DEV_HOST 0x2u        /* the host may read and write the memory */
 #define TN_DEV_SERIAL 0x4u      /* core holds a lock around every call */
@@ -242,6 +250,25 @@ typedef struct tn_device_desc {
     const char *(*describe)(void *ctx, int32_t device); /* optional: one line for people */
     const void *(*query)(void *ctx, const char *iface); /* optional: named interfaces */
 } tn_device_desc;
+
+/* Named interface "tn.stream/1" of a device: queues of work beside its default one, and marks in
+ * them. Every function may be called from any thread. A NULL stream is the default queue. */
+#define TN_EVENT_TIMING 0x1u
+typedef struct tn_stream_iface {
+    uint32_t struct_size;
+    uint32_t reserved;
+    tn_status (*create)(void *ctx, int32_t device, int32_t priority, void **ret_stream);
+    void (*destroy)(void *ctx, int32_t device, void *stream); /* waits for its work */
+    tn_status (*sync)(void *ctx, int32_t device, void *stream);
+    tn_status (*done)(void *ctx, int32_t device, void *stream, int32_t *ret_done);
+    tn_status (*wait_event)(void *ctx, int32_t device, void *stream, void *event);
+    tn_status (*event_create)(void *ctx, int32_t device, uint32_t flags, void **ret_event);
+    void (*event_destroy)(void *ctx, int32_t device, void *event);
+    tn_status (*event_record)(void *ctx, int32_t device, void *event, void *stream);
+    tn_status (*event_sync)(void *ctx, int32_t device, void *event);
+    tn_status (*event_done)(void *ctx, int32_t device, void *event, int32_t *ret_done);
+    tn_status (*event_elapsed)(void *ctx, int32_t device, void *start, void *end, double *ret_ms);
+} tn_stream_iface;
 
 /* Named interface "tn.memory/1" of a device: statistics of its allocator. */
 typedef struct tn_memory_stats {

@@ -1,0 +1,343 @@
+/* fallback.c: calls that no kernel of the device takes: in a wider dtype, on the CPU by copy, or an
+ * error that names all that was tried. Structured operators with a composite form never come here
+ * for lack of a kernel; dispatch.c runs the composite.
+ *
+ * A run function says TN_DECLINE when it found no kernel; tni_op_run then continues here with the
+ * same arguments. The whole call is done anew, so everything it returns is recorded once. */
+#include <stdlib.h>
+
+#include "dispatch_priv.h"
+#include "os_priv.h"
+#include "plan_priv.h"
+#include "stage_priv.h"
+
+/* ---- Wider dtype -------------------------------------------------------------------------------*/
+
+static int32_t wider(int32_t dtype) {
+    if (dtype == TN_F16 || dtype == TN_BF16 || dtype >= TN_DTYPE_BUILTIN_COUNT) return TN_F32;
+    return -1;
+}
+
+bool tni_can_widen(const tn_op *op, int32_t device_slot, int32_t dtype) {
+    for (int i = 0; i < op->nin; i++)
+        if (op->fields[op->in_field[i]].kind == TN_F_TENSORS) return false;
+    return wider(dtype) >= 0 && tni_kernel_find(op, device_slot, wider(dtype)) != NULL;
+}
+
+/* Results of a narrow call come back in the narrow dtype; recording sees the original call. */
+static tn_status run_wider(const tn_op *op, void *args, tn_tensor **rets) {
+    tn_tensor *temps[TN_MAX_OPERANDS] = {NULL}, *originals[TN_MAX_OPERANDS] = {NULL};
+    tn_tensor *given[TNI_MAX_OUTS] = {NULL}, *wide[TNI_MAX_OUTS] = {NULL};
+    tn_tensor *narrow[TNI_MAX_OUTS] = {NULL};
+    int32_t from = -1;
+    uint64_t any = 0;
+    tn_status st = TN_OK;
+    for (int i = 0; i < op->nin && st == TN_OK; i++) {
+        originals[i] = tni_in_slot(op, args, i);
+        if (!originals[i]) continue;
+        any |= originals[i]->v.word;
+        int32_t d = tn_view_dtype(&originals[i]->v);
+        if (wider(d) < 0 || (originals[i]->v.word & TN_W_SCALAR)) continue;
+        from = d;
+        st = tni_convert(originals[i], TN_F32, &temps[i]);
+    }
+    bool inplace =
+        op->nout > 0 && *tni_out_slot(op, args, 0) && *tni_out_slot(op, args, 0) == originals[0];
+    for (int i = 0; i < op->nout; i++) {
+        given[i] = *tni_out_slot(op, args, i);
+        *tni_out_slot(op, args, i) = NULL;
+    }
+    for (int i = 0; i < op->nin; i++) {
+        char *slot = (char *)args + op->fields[op->in_field[i]].offset;
+        if (temps[i]) *(tn_tensor **)(void *)slot = temps[i];
+    }
+    tni_tls.no_grad++;
+    if (st == TN_OK) st = tni_op_run(op, args, wide);
+    for (int i = 0; i < op->nout && st == TN_OK; i++) {
+        if (!wide[i]) continue;
+        if (given[i]) {
+            st = tni_check_writable(op, given[i], from, inplace);
+            if (st == TN_OK && !tni_shape_is(given[i], wide[i]->v.ndim, wide[i]->v.shape))
+                st = inplace
+                         ? tn_fail(TN_E_SHAPE, -1,
+                                   "output with shape %s doesn't match the broadcast shape %s",
+                                   tni_shape_text_of(&given[i]->v), tni_shape_text_of(&wide[i]->v))
+                         : tni_resize_out(given[i], wide[i]->v.ndim, wide[i]->v.shape);
+            if (st == TN_OK) st = tni_copy_into(given[i], wide[i]);
+            if (st == TN_OK) {
+                tni_bump_version(given[i]);
+                narrow[i] = tn_tensor_ref(given[i]);
+            }
+        } else if (tn_view_dtype(&wide[i]->v) == TN_F32 && from >= 0) {
+            st = tni_convert(wide[i], from, &narrow[i]);
+        } else {
+            narrow[i] = tn_tensor_ref(wide[i]);
+        }
+    }
+    tni_tls.no_grad--;
+    for (int i = 0; i < op->nin; i++) {
+        char *slot = (char *)args + op->fields[op->in_field[i]].offset;
+        if (temps[i]) *(tn_tensor **)(void *)slot = originals[i];
+        tn_tensor_unref(&temps[i]);
+    }
+    if (st == TN_OK && (any & TN_W_GRAD) && !tni_tls.no_grad && op->grad) {
+        for (int i = 0; i < op->nout; i++) *tni_out_slot(op, args, i) = narrow[i];
+        st = tni_ag.record(op, args, narrow, op->nout);
+    }
+    for (int i = 0; i < op->nout; i++) {
+        tn_tensor_unref(&wide[i]);
+        if (st == TN_OK)
+            rets[i] = narrow[i];
+        else
+            tn_tensor_unref(&narrow[i]);
+    }
+    return st;
+}
+
+/* ---- On the CPU, by copy -----------------------------------------------------------------------*/
+
+typedef struct host_call {
+    const tn_op *op;
+    void *args;
+    tn_device device;
+    uint64_t any;
+    tni_stage stage;
+    _Alignas(16) unsigned char near_args[TNI_MAX_ARGS_BYTES];
+    tn_tensor **lists[TN_MAX_OPERANDS]; /* near_args' lists point here */
+    union {
+        tn_tensor *one[TNI_MAX_OUTS];
+        tn_tensor_list list;
+    } near, far;
+} host_call;
+
+static const tn_views *list_of(const host_call *c, int i) {
+    return (const void *)((const char *)c->args + c->op->in_offset[i]);
+}
+
+static bool is_list(const tn_op *op, int i) {
+    return op->fields[op->in_field[i]].kind == TN_F_TENSORS;
+}
+
+static bool has_slots(const tn_op *op) { return !(op->flags & TNI_OP_LIST_OUT); }
+
+static tn_status stage_all(host_call *c) {
+    const tn_op *op = c->op;
+    for (int i = 0; i < op->nin; i++) {
+        tn_tensor *single = is_list(op, i) ? NULL : tni_in_slot(op, c->args, i);
+        if (single) c->any |= single->v.word;
+        TN_TRY(tni_stage_add(&c->stage, single));
+        for (int64_t k = 0; is_list(op, i) && k < list_of(c, i)->n; k++) {
+            tn_tensor *t = tni_t(list_of(c, i)->v[k]);
+            if (t) c->any |= t->v.word;
+            TN_TRY(tni_stage_add(&c->stage, t));
+        }
+    }
+    for (int i = 0; i < op->nout && has_slots(op); i++) {
+        tn_tensor *given = *tni_out_slot(op, c->args, i);
+        if (!given) continue;
+        bool inplace = (op->flags & TNI_OP_INPLACE_ONLY) || given == tni_in_slot(op, c->args, 0);
+        TN_TRY(tni_check_given(op, c->args, given, inplace, c->any));
+        TN_TRY(tni_stage_add(&c->stage, given));
+    }
+    return tni_stage_load(&c->stage);
+}
+
+/* near_args: the arguments with host copies in the place of tensors. */
+static tn_status fill_args(host_call *c) {
+    const tn_op *op = c->op;
+    memcpy(c->near_args, c->args, op->args_bytes);
+    for (int i = 0; i < op->nin; i++) {
+        void *slot = c->near_args + op->in_offset[i];
+        if (!is_list(op, i)) {
+            *(tn_tensor **)slot = tni_stage_of(&c->stage, tni_in_slot(op, c->args, i));
+            continue;
+        }
+        const tn_views *list = list_of(c, i);
+        c->lists[i] = malloc(sizeof *c->lists[i] * (size_t)(list->n > 0 ? list->n : 1));
+        if (!c->lists[i]) return tn_fail(TN_E_MEMORY, -1, "out of memory");
+        for (int64_t k = 0; k < list->n; k++)
+            c->lists[i][k] = tni_stage_of(&c->stage, tni_t(list->v[k]));
+        *(tn_views *)slot = tni_views((tn_tensors){c->lists[i], list->n});
+    }
+    for (int i = 0; i < op->nout && has_slots(op); i++) {
+        tn_tensor **slot = tni_out_slot(op, c->near_args, i);
+        *slot = tni_stage_of(&c->stage, *slot);
+    }
+    return TN_OK;
+}
+
+/* Writes what the call changed back to the device. */
+static tn_status store_changes(host_call *c) {
+    const tn_op *op = c->op;
+    for (int i = 0; i < op->nin; i++) {
+        if (!(op->fields[op->in_field[i]].flags & TNI_FIELD_MUTATED)) continue;
+        tn_tensor *single = is_list(op, i) ? NULL : tni_in_slot(op, c->args, i);
+        if (single) {
+            TN_TRY(tni_stage_store(&c->stage, single));
+            tni_bump_version(single);
+        }
+        for (int64_t k = 0; is_list(op, i) && k < list_of(c, i)->n; k++)
+            TN_TRY(tni_stage_store(&c->stage, tni_t(list_of(c, i)->v[k])));
+    }
+    for (int i = 0; i < op->nout && has_slots(op); i++) {
+        tn_tensor *given = *tni_out_slot(op, c->args, i);
+        if (!given || (op->flags & TNI_OP_INPLACE_ONLY)) continue;
+        const tn_tensor *near = tni_stage_of(&c->stage, given);
+        if (!tni_shape_is(given, near->v.ndim, near->v.shape)) {
+            TN_TRY(tni_resize_out(given, near->v.ndim, near->v.shape));
+            TN_TRY(tni_copy_into(given, near));
+        } else {
+            TN_TRY(tni_stage_store(&c->stage, given));
+        }
+        tni_bump_version(given);
+    }
+    return TN_OK;
+}
+
+/* A result of the CPU as a tensor of the device; an argument that came back is that argument. */
+static tn_status bring_back(const host_call *c, tn_tensor *near, tn_tensor **ret_far) {
+    tn_tensor *far = tni_stage_origin(&c->stage, near);
+    if (far) {
+        *ret_far = tn_tensor_ref(far);
+        return TN_OK;
+    }
+    TN_TRY(
+        tni_tensor_new_fast(tn_view_dtype(&near->v), c->device, near->v.ndim, near->v.shape, &far));
+    if (near->v.word & TN_W_DENSE) tni_like_layout(far, &near->v);
+    tn_status st = tni_copy_into(far, near);
+    if (st != TN_OK)
+        tn_tensor_unref(&far);
+    else
+        *ret_far = far;
+    return st;
+}
+
+static tn_status bring_back_all(host_call *c) {
+    if (has_slots(c->op)) {
+        for (int i = 0; i < c->op->nout; i++)
+            if (c->near.one[i]) TN_TRY(bring_back(c, c->near.one[i], &c->far.one[i]));
+        return TN_OK;
+    }
+    int64_t n = c->near.list.n;
+    c->far.list.v = calloc((size_t)(n > 0 ? n : 1), sizeof *c->far.list.v);
+    if (!c->far.list.v) return tn_fail(TN_E_MEMORY, -1, "out of memory");
+    c->far.list.n = n;
+    for (int64_t i = 0; i < n; i++) TN_TRY(bring_back(c, c->near.list.v[i], &c->far.list.v[i]));
+    return TN_OK;
+}
+
+static tn_status host_steps(host_call *c) {
+    TN_TRY(stage_all(c));
+    TN_TRY(fill_args(c));
+    tni_tls.no_grad++;
+    tn_status st = tni_op_run(c->op, c->near_args, c->near.one);
+    if (st == TN_OK) st = store_changes(c);
+    if (st == TN_OK) st = bring_back_all(c);
+    tni_tls.no_grad--;
+    if (st != TN_OK || !(c->any & TN_W_GRAD) || tni_tls.no_grad || !c->op->grad) return st;
+    if (!has_slots(c->op)) return tni_ag.record(c->op, c->args, c->far.list.v, (int)c->far.list.n);
+    for (int i = 0; i < c->op->nout; i++) *tni_out_slot(c->op, c->args, i) = c->far.one[i];
+    return tni_ag.record(c->op, c->args, c->far.one, c->op->nout);
+}
+
+static void drop_results(const tn_op *op, tn_tensor **one, tn_tensor_list *list) {
+    if (!has_slots(op)) tn_tensor_list_free(list);
+    for (int i = 0; i < op->nout && has_slots(op); i++) tn_tensor_unref(&one[i]);
+}
+
+static tn_status run_on_host(const tn_op *op, void *args, tn_device device, tn_tensor **rets) {
+    host_call c = {.op = op, .args = args, .device = device};
+    tn_status st = host_steps(&c);
+    drop_results(op, c.near.one, &c.near.list);
+    if (st != TN_OK)
+        drop_results(op, c.far.one, &c.far.list);
+    else if (has_slots(op))
+        memcpy(rets, c.far.one, sizeof *rets * op->nout);
+    else
+        *(tn_tensor_list *)(void *)rets = c.far.list;
+    for (int i = 0; i < op->nin; i++) free(c.lists[i]);
+    tni_stage_free(&c.stage);
+    return st;
+}
+
+/* ---- Policy and counts -------------------------------------------------------------------------*/
+
+static _Atomic int policy = -1; /* -1: TENON_FALLBACK has not been read yet */
+
+int32_t tn_fallback_policy(void) {
+    int p = atomic_load_explicit(&policy, memory_order_relaxed);
+    if (p >= 0) return p;
+    const char *text = getenv("TENON_FALLBACK");
+    p = TN_FALLBACK_WARN;
+    if (text && strcmp(text, "allow") == 0) p = TN_FALLBACK_ALLOW;
+    if (text && strcmp(text, "error") == 0) p = TN_FALLBACK_ERROR;
+    atomic_store_explicit(&policy, p, memory_order_relaxed);
+    return p;
+}
+
+tn_status tn_fallback_set_policy(int32_t p) {
+    if (p < TN_FALLBACK_ALLOW || p > TN_FALLBACK_ERROR)
+        return tn_fail(TN_E_VALUE, 0, "there is no fallback policy %d", (int)p);
+    atomic_store_explicit(&policy, p, memory_order_relaxed);
+    return TN_OK;
+}
+
+/* Counts the call; true the first time. A row that cannot be made is a count that is lost. */
+static bool count_call(const tn_op *op, tn_device device, bool on_host) {
+    tn_row *row = tni_row_make(op, device.slot);
+    if (!row) return false;
+    return atomic_fetch_add_explicit(on_host ? &row->host_calls : &row->wide_calls, 1,
+                                     memory_order_relaxed) == 0;
+}
+
+tn_status tn_fallback_count(const char *name, int32_t device_slot, uint64_t *ret_wide,
+                            uint64_t *ret_host) {
+    const tn_op *op = name ? tni_op_find(name) : NULL;
+    if (!op) return tn_fail(TN_E_VALUE, 0, "there is no operator '%s'", name ? name : "NULL");
+    if (!tn_device_name(device_slot))
+        return tn_fail(TN_E_DEVICE, 1, "there is no device slot %d", (int)device_slot);
+    tn_row *row = atomic_load_explicit(&op->row[device_slot], memory_order_acquire);
+    *ret_wide = row ? atomic_load_explicit(&row->wide_calls, memory_order_relaxed) : 0;
+    *ret_host = row ? atomic_load_explicit(&row->host_calls, memory_order_relaxed) : 0;
+    return TN_OK;
+}
+
+/* ---- The decision ------------------------------------------------------------------------------*/
+
+tn_status tni_kernel_missing(const tn_op *op, tn_device device, int32_t dtype) {
+    const char *name = op->info.name, *on = tn_device_name(device.slot);
+    TN_TRY(tni_device_ready(device.slot));
+    if (device.slot == 0)
+        return tn_fail(TN_E_UNSUPPORTED, -1, "\"%s\" not implemented for '%s' on device '%s'", name,
+                       tni_type_text(dtype), on);
+    return tn_fail(TN_E_UNSUPPORTED, -1,
+                   "\"%s\" not implemented for '%s' on device '%s': it has no kernel for this "
+                   "dtype, none for any dtype, none for a wider one, %s, and running it on the CPU "
+                   "is switched off (TENON_FALLBACK=error)",
+                   name, tni_type_text(dtype), on,
+                   op->composite ? "its composite needs one" : "there is no composite");
+}
+
+tn_status tni_decline(tn_device device, int32_t dtype) {
+    tni_tls.declined_device = device;
+    tni_tls.declined_dtype = dtype;
+    return TN_DECLINE;
+}
+
+tn_status tni_run_fallback(const tn_op *op, void *args, tn_tensor **rets) {
+    tn_device device = tni_tls.declined_device;
+    int32_t dtype = tni_tls.declined_dtype;
+    TN_TRY(tni_device_ready(device.slot));
+    if (tni_can_widen(op, device.slot, dtype) && !tni_kernel_find(op, device.slot, dtype)) {
+        count_call(op, device, false);
+        return run_wider(op, args, rets);
+    }
+    if (device.slot == 0 || tn_fallback_policy() == TN_FALLBACK_ERROR)
+        return tni_kernel_missing(op, device, dtype);
+    if (count_call(op, device, true) && tn_fallback_policy() == TN_FALLBACK_WARN)
+        tni_host_log(2,
+                     "'%s' has no kernel for %s on device '%s' and runs on the CPU, with copies "
+                     "both ways; TENON_FALLBACK=allow silences this, =error forbids it",
+                     op->info.name, tn_dtype_name(dtype), tn_device_name(device.slot));
+    return run_on_host(op, args, device, rets);
+}
