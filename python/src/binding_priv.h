@@ -243,7 +243,7 @@ typedef struct tnp_mismatch {
     enum tnp_mismatch_kind kind;
     int32_t param;
     int32_t position; /* of the argument as the caller counts, from 1; 0: keyword */
-    PyObject *value;  /* borrowed */
+    PyObject *value;  /* borrowed; of a bad element: its type */
     int64_t element;
 } tnp_mismatch;
 typedef struct tnp_extras {

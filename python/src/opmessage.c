@@ -37,7 +37,9 @@ static PyObject *place(int32_t position) {
 
 static void bad_value(const tnp_overload *o, const char *name, const tnp_mismatch *why) {
     const tn_field *f = o->params[why->param].field;
-    PyObject *where = place(why->position), *got = type_name(why->value);
+    PyObject *where = place(why->position);
+    PyObject *got = why->kind == TNP_BAD_ELEMENT ? PyType_GetName((PyTypeObject *)why->value)
+                                                 : type_name(why->value);
     if (!where || !got) goto out;
     if (why->kind == TNP_BAD_TYPE)
         PyErr_Format(PyExc_TypeError, "%s(): argument '%s'%U must be %s, not %U", name, f->name,

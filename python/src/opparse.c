@@ -58,29 +58,49 @@ static int to_operand(PyObject *value, tn_tensor **slot, tnp_frame *f, tnp_misma
     return 1;
 }
 
+/* Names the element's type, for the element may be gone when the message is written. */
+static int bad_element(tnp_mismatch *why, PyObject *item, Py_ssize_t at) {
+    why->kind = TNP_BAD_ELEMENT;
+    why->value = (PyObject *)Py_TYPE(item);
+    why->element = at;
+    return 0;
+}
+
+/* An element of borrowed items, or of a tuple or list; NULL with an exception when a list shrank. */
+static PyObject *element(PyObject *const *items, PyObject *seq, Py_ssize_t i) {
+    if (items) return items[i];
+    return PyTuple_Check(seq) ? PyTuple_GetItem(seq, i) : PyList_GetItem(seq, i);
+}
+
 static int to_tensors(const tn_field *field, PyObject *const *items, PyObject *seq, Py_ssize_t n,
                       tnp_frame *f, tnp_mismatch *why) {
     tn_tensor **list = block(f, (size_t)n * sizeof *list);
     if (!list) return -1;
     for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *item = items                ? items[i]
-                         : PyTuple_Check(seq) ? PyTuple_GetItem(seq, i)
-                                              : PyList_GetItem(seq, i);
+        PyObject *item = element(items, seq, i);
+        if (!item) return -1;
         if (item == Py_None && (field->flags & TNI_FIELD_OPTIONAL)) {
             list[i] = NULL;
-        } else if (item && tnp_is_tensor(item)) {
+        } else if (tnp_is_tensor(item)) {
             list[i] = tnp_of(item);
             note_work(f, list[i]);
         } else {
-            why->kind = TNP_BAD_ELEMENT;
-            why->value = item;
-            why->element = i;
-            return 0;
+            return bad_element(why, item, i);
         }
     }
     tn_views *v = (void *)(f->args + field->offset);
     *v = (tn_views){(tn_view *const *)(void *)list, n};
     return 1;
+}
+
+/* Another thread may change a list while the interpreter's lock is given away: it is copied. */
+static int to_tensor_list(const tn_field *field, PyObject *value, tnp_frame *f, tnp_mismatch *why) {
+    if (PyList_Check(value)) {
+        value = PyList_AsTuple(value);
+        if (!value || !hold(f, value)) return -1;
+    }
+    if (PyTuple_Check(value)) return to_tensors(field, NULL, value, PyTuple_Size(value), f, why);
+    return bad_type(why, value);
 }
 
 static int64_t *int_space(tnp_frame *f, Py_ssize_t n) {
@@ -96,17 +116,11 @@ static int to_ints(const tn_field *field, PyObject *const *items, PyObject *seq,
     int64_t *v = int_space(f, room);
     if (!v) return -1;
     for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *item = items                ? items[i]
-                         : PyTuple_Check(seq) ? PyTuple_GetItem(seq, i)
-                                              : PyList_GetItem(seq, i);
+        PyObject *item = element(items, seq, i);
+        if (!item) return -1;
         int r = tnp_int_from(item, &v[i]);
         if (r < 0) return r;
-        if (r == 0) {
-            why->kind = TNP_BAD_ELEMENT;
-            why->value = item;
-            why->element = i;
-            return 0;
-        }
+        if (r == 0) return bad_element(why, item, i);
     }
     if (field->fixed && n == 1)
         for (; n < field->fixed; n++) v[n] = v[0];
@@ -222,11 +236,7 @@ int tnp_convert(const tn_field *field, PyObject *value, tnp_frame *f, tnp_mismat
             r = bad_type(why, value);
         }
         return r;
-    case TN_F_TENSORS:
-        if (PyTuple_Check(value))
-            return to_tensors(field, NULL, value, PyTuple_Size(value), f, why);
-        if (PyList_Check(value)) return to_tensors(field, NULL, value, PyList_Size(value), f, why);
-        return bad_type(why, value);
+    case TN_F_TENSORS: return to_tensor_list(field, value, f, why);
     case TN_F_INT:
     case TN_F_DIM: return to_int(value, p, why);
     case TN_F_INT_OPT:
