@@ -1,0 +1,200 @@
+"""Distributions against SciPy's, and draws against PyTorch's where it is installed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tenon
+from tenon import distributions as D
+
+stats = pytest.importorskip("scipy.stats", reason="no SciPy to compare with")
+
+# Ours, SciPy's, values to ask about.
+CONTINUOUS = [
+    ("Normal(0.5, 2.0)", "norm(0.5, 2.0)", [-3.0, 0.0, 1.25]),
+    ("Uniform(-1.0, 3.0)", "uniform(-1.0, 4.0)", [-0.5, 0.0, 2.5]),
+    ("Exponential(1.5)", "expon(scale=1 / 1.5)", [0.1, 1.0, 4.0]),
+    ("Laplace(-1.0, 0.7)", "laplace(-1.0, 0.7)", [-4.0, -1.0, 2.0]),
+    ("Cauchy(0.3, 1.2)", "cauchy(0.3, 1.2)", [-5.0, 0.0, 2.0]),
+    ("Gumbel(0.3, 1.2)", "gumbel_r(0.3, 1.2)", [-1.0, 0.0, 2.0]),
+    ("Gamma(2.5, 1.5)", "gamma(2.5, scale=1 / 1.5)", [0.2, 1.0, 3.0]),
+    ("Gamma(0.5, 2.0)", "gamma(0.5, scale=0.5)", [0.2, 1.0, 3.0]),
+    ("Beta(2.0, 3.0)", "beta(2.0, 3.0)", [0.1, 0.4, 0.9]),
+    ("LogNormal(0.1, 0.6)", "lognorm(0.6, scale=np.exp(0.1))", [0.3, 1.0, 2.0]),
+]
+DISCRETE = [
+    ("Bernoulli(0.3)", "bernoulli(0.3)", [0.0, 1.0]),
+    ("Geometric(0.4)", "geom(0.4, loc=-1)", [0.0, 1.0, 5.0]),
+]
+
+
+@pytest.fixture(autouse=True)
+def double():
+    tenon.set_default_dtype(tenon.float64)
+    yield
+    tenon.set_default_dtype(tenon.float32)
+
+
+@pytest.mark.parametrize(("ours", "theirs", "values"), CONTINUOUS + DISCRETE)
+def test_against_scipy(ours, theirs, values):
+    d = eval("D." + ours)
+    s = eval("stats." + theirs)
+    x = tenon.tensor(values)
+    want = s.logpdf(values) if (ours, theirs, values) in CONTINUOUS else s.logpmf(values)
+    np.testing.assert_allclose(d.log_prob(x).numpy(), want, rtol=1e-9)
+    np.testing.assert_allclose(float(d.entropy()), s.entropy(), rtol=1e-9)
+    if np.isfinite(s.mean()):
+        np.testing.assert_allclose(float(d.mean), s.mean(), rtol=1e-9)
+        np.testing.assert_allclose(float(d.variance), s.var(), rtol=1e-9)
+    if type(d).cdf is not D.Distribution.cdf:
+        np.testing.assert_allclose(d.cdf(x).numpy(), s.cdf(values), rtol=1e-9)
+    if type(d).icdf is not D.Distribution.icdf:
+        q = tenon.tensor([0.1, 0.5, 0.8])
+        np.testing.assert_allclose(d.icdf(q).numpy(), s.ppf(q.numpy()), rtol=1e-9)
+
+
+@pytest.mark.parametrize(("ours", "theirs", "values"), CONTINUOUS)
+def test_draws_have_the_distribution(ours, theirs, values):
+    tenon.manual_seed(0)
+    draws = eval("D." + ours).sample((4000,)).numpy()
+    assert stats.kstest(draws, eval("stats." + theirs).cdf).pvalue > 1e-3
+
+
+def test_classes():
+    p = tenon.tensor([[0.2, 0.3, 0.5], [0.6, 0.3, 0.1]])
+    d = D.Categorical(p)
+    assert d.batch_shape == (2,) and d.event_shape == ()
+    index = tenon.tensor([2, 0])
+    np.testing.assert_allclose(d.log_prob(index).exp().numpy(), [0.5, 0.6], rtol=1e-12)
+    np.testing.assert_allclose(d.entropy().numpy(), stats.entropy(p.numpy().T), rtol=1e-12)
+    tenon.manual_seed(0)
+    share = tenon.nn.functional.one_hot(d.sample((5000,)), 3).double().mean(0)
+    np.testing.assert_allclose(share.numpy(), p.numpy(), atol=0.03)
+    hot = D.OneHotCategorical(logits=p.log())
+    assert (hot.sample((7,)).sum(-1) == 1).all()
+    np.testing.assert_allclose(hot.log_prob(tenon.eye(3)[index]).exp().numpy(), [0.5, 0.6])
+    counts = D.Multinomial(6, p[0])
+    np.testing.assert_allclose(
+        float(counts.log_prob(tenon.tensor([1.0, 2.0, 3.0]))),
+        stats.multinomial(6, p[0].numpy()).logpmf([1, 2, 3]),
+        rtol=1e-9,
+    )
+    assert counts.sample((5,)).sum(-1).tolist() == [6.0] * 5
+    x = tenon.tensor([0.2, 0.3, 0.5])
+    np.testing.assert_allclose(
+        float(D.Dirichlet(tenon.tensor([0.5, 2.0, 1.0])).log_prob(x)),
+        stats.dirichlet([0.5, 2.0, 1.0]).logpdf(x.numpy()),
+        rtol=1e-9,
+    )
+
+
+PAIRS = [
+    ("Normal(0.0, 1.0)", "Normal(0.5, 2.0)"),
+    ("Exponential(1.0)", "Exponential(2.5)"),
+    ("Laplace(0.0, 1.0)", "Laplace(1.0, 0.5)"),
+    ("Gamma(2.0, 1.0)", "Gamma(3.0, 2.0)"),
+    ("Uniform(0.0, 1.0)", "Uniform(-1.0, 2.0)"),
+]
+
+
+@pytest.mark.parametrize(("p", "q"), PAIRS)
+def test_divergence_is_the_integral(p, q):
+    from scipy.integrate import quad
+
+    p, q = eval("D." + p), eval("D." + q)
+
+    def term(x: float) -> float:
+        t = tenon.tensor(x)
+        logp = float(p.log_prob(t))
+        return np.exp(logp) * (logp - float(q.log_prob(t))) if logp > -700 else 0.0
+
+    low, high = (0.0, 1.0) if isinstance(p, D.Uniform) else (0.0, 60.0)
+    if isinstance(p, (D.Normal, D.Laplace)):
+        low = -60.0
+    want = quad(term, low, high, points=[0.0, 1.0] if low < 0 else None, limit=200)[0]
+    np.testing.assert_allclose(float(D.kl_divergence(p, q)), want, rtol=1e-5)
+
+
+def test_divergence_of_classes():
+    a, b = tenon.tensor([0.2, 0.3, 0.5]), tenon.tensor([0.6, 0.3, 0.1])
+    want = stats.entropy(a.numpy(), b.numpy())
+    np.testing.assert_allclose(float(D.kl_divergence(D.Categorical(a), D.Categorical(b))), want)
+    one = D.kl_divergence(D.Bernoulli(a), D.Bernoulli(b))
+    two = [stats.entropy([x, 1 - x], [y, 1 - y]) for x, y in zip(a.tolist(), b.tolist())]
+    np.testing.assert_allclose(one.numpy(), two, rtol=1e-9)
+    with pytest.raises(NotImplementedError, match=r"No KL\(p \|\| q\)"):
+        D.kl_divergence(D.Categorical(a), D.Bernoulli(b))
+
+
+def test_functions_of_draws():
+    base = D.Normal(tenon.zeros(3), tenon.ones(3))
+    squashed = D.TransformedDistribution(
+        D.Independent(base, 1), [D.AffineTransform(0.5, 2.0), D.TanhTransform(cache_size=1)]
+    )
+    y = squashed.rsample((4,))
+    assert y.shape == (4, 3) and (y.abs() < 1).all()
+    x = np.arctanh(y.numpy())
+    want = stats.norm(0.5, 2.0).logpdf(x) - np.log(1 - y.numpy() ** 2)
+    np.testing.assert_allclose(squashed.log_prob(y).numpy(), want.sum(-1), rtol=1e-6)
+
+
+def test_gradients_reach_the_parameters():
+    loc, scale = tenon.zeros(2, requires_grad=True), tenon.ones(2, requires_grad=True)
+    D.Normal(loc, scale).rsample((3,)).sum().backward()
+    assert loc.grad.tolist() == [3.0, 3.0] and scale.grad is not None
+    logits = tenon.zeros(4, requires_grad=True)
+    D.Categorical(logits=logits).log_prob(tenon.tensor(1)).backward()
+    np.testing.assert_allclose(logits.grad.numpy(), [-0.25, 0.75, -0.25, -0.25])
+
+
+def test_what_is_wrong_is_said():
+    with pytest.raises(ValueError, match="Expected parameter scale .* of distribution Normal"):
+        D.Normal(0.0, -1.0)
+    with pytest.raises(ValueError, match="Expected parameter logits"):
+        D.Categorical(logits=tenon.tensor([float("nan"), 0.0]))
+    with pytest.raises(ValueError, match="to be within the support"):
+        D.Bernoulli(0.5).log_prob(tenon.tensor(2.0))
+    with pytest.raises(ValueError, match="not broadcastable"):
+        D.Normal(tenon.zeros(3), 1.0).log_prob(tenon.zeros(2))
+    D.Normal(0.0, -1.0, validate_args=False)
+
+
+def test_expand():
+    d = D.Categorical(tenon.tensor([0.25, 0.75])).expand((5, 2))
+    assert d.batch_shape == (5, 2) and d.sample().shape == (5, 2)
+    n = D.Independent(D.Normal(tenon.zeros(3), 1.0), 1).expand((4,))
+    assert n.log_prob(n.sample()).shape == (4,)
+
+
+DRAWS = [
+    "Normal(lib.zeros(3), lib.ones(3) * 2).rsample((2,))",
+    "Normal(lib.zeros(3), lib.ones(3) * 2).sample((2,))",
+    "Uniform(lib.zeros(3), 2.0).sample((2,))",
+    "Categorical(logits=lib.tensor([[1.0, 2.0, 3.0], [0.0, 0.5, 0.0]])).sample((5,))",
+    "Bernoulli(lib.tensor([0.2, 0.7])).sample((4,))",
+    "Exponential(lib.tensor([0.2, 0.7])).sample((4,))",
+    "Laplace(lib.tensor([0.2, 0.7]), 1.0).sample((4,))",
+    "Cauchy(lib.tensor([0.2, 0.7]), 1.0).sample((4,))",
+    "Geometric(lib.tensor([0.2, 0.7])).sample((4,))",
+    "OneHotCategorical(lib.tensor([0.2, 0.7, 0.1])).sample((4,))",
+    "Multinomial(5, lib.tensor([0.2, 0.7, 0.1])).sample((2,))",
+    "LogNormal(lib.tensor([0.2, 0.7]), 1.0).sample((4,))",
+    "Gumbel(lib.tensor([0.2, 0.7]), 1.0).sample((4,))",
+]
+
+
+@pytest.mark.parametrize("text", DRAWS)
+def test_draws_are_those_of_pytorch(text):
+    torch = pytest.importorskip("torch", reason="no PyTorch to compare with")
+    before = tenon.get_rng_state()
+    tenon.set_default_dtype(tenon.float32)
+    tenon.set_rng("torch")
+    try:
+        results = []
+        for lib in (tenon, torch):
+            lib.manual_seed(7)
+            results.append(eval("lib.distributions." + text, {"lib": lib}).numpy())
+    finally:
+        tenon.set_rng("philox")
+        tenon.set_rng_state(before)
+    np.testing.assert_allclose(results[0], results[1], rtol=2e-6, atol=1e-6)
