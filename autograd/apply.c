@@ -117,6 +117,13 @@ static tn_status unpack(tn_node *n, tn_node *owner, unpacked *u) {
         tn_tensor *t;
         const tni_packed_tensor *p = &n->extra->packed[i];
         TN_TRY(tni_unpack(p, &t));
+        if (p->slot < n->nedges) {
+            tn_status st = tni_unpacked_history(tni_node_edges(owner)[p->slot], &t);
+            if (st != TN_OK) {
+                tn_tensor_unref(&t);
+                return st;
+            }
+        }
         TN_TRY(add_temp(u, t));
         *(tn_tensor **)slot_of(n, u->args, p->slot) = t;
     }

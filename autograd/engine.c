@@ -43,6 +43,7 @@ typedef struct pass {
     uint32_t mask;
     uint32_t *ready; /* a heap of nodes by sequence number, the latest on top */
     uint32_t nready, ready_room;
+    uint64_t id;
     bool restricted; /* only what leads to a target runs */
     bool capture;    /* targets are handed back instead of added to .grad */
     bool retain;
@@ -55,6 +56,8 @@ typedef struct pass {
     uint32_t few_table[TABLE], few_ready[FEW];
     frame few_frames[FEW];
 } pass;
+
+static TN_TLS const pass *current; /* the innermost of the thread's running passes */
 
 /* ---- Places ------------------------------------------------------------------------------------*/
 
@@ -545,12 +548,30 @@ static tn_status run_pass(pass *p, tn_tensor *const *roots, tn_tensor *const *gr
 
 static tn_status checked_pass(pass *p, tn_tensor *const *roots, tn_tensor *const *grads, int64_t n,
                               int create_graph) {
+    static _Atomic uint64_t passes;
     uint32_t no_grad = tni_tls.no_grad;
+    const pass *outer = current;
     if (n > 0 && !roots) return tn_fail(TN_E_VALUE, 0, "roots is NULL");
     tni_tls.no_grad = create_graph ? 0 : 1;
+    p->id = atomic_fetch_add_explicit(&passes, 1, memory_order_relaxed) + 1;
+    current = p;
     tn_status st = run_pass(p, roots, grads, n);
+    current = outer;
     tni_tls.no_grad = no_grad;
     return st;
+}
+
+tn_pass_info tn_pass_current(void) {
+    tn_pass_info r = {current ? current->id : 0, current && current->restricted};
+    return r;
+}
+
+int tn_pass_reaches(tn_tensor *t) {
+    tni_edge e = {0, 0, 0};
+    if (!current || !tn_requires_grad(t) || tni_edge_of(t, &e) != TN_OK) return 0;
+    uint32_t at = *table_slot(current, e.to);
+    tni_edge_drop(&e);
+    return at != 0 && (!current->restricted || current->stops[at - 1].runs);
 }
 
 tn_status tn_backward(tn_tensor *const *roots, tn_tensor *const *grads, int64_t nroots,

@@ -63,11 +63,12 @@ void tn_hook_forget(tn_hook **hook) {
     if (h) hook_unref(h);
 }
 
+/* What the hooks hang on dies: they are removed, whether or not somebody holds their handles. */
 void tni_hooks_free(tn_hook *list) {
     while (list) {
         tn_hook *h = list;
         list = h->next;
-        hook_unref(h);
+        tn_hook_remove(&h);
     }
 }
 
@@ -204,6 +205,59 @@ tn_status tn_hook_node_post(tn_node *n, tn_post_hook_fn fn, void *ctx, void (*re
     if (!n || !fn) return tn_fail(TN_E_TYPE, 0, "a hook needs a node and a function");
     tni_extra *x = tni_node_extra(n);
     return x ? add(&x->hooks, h, ret_hook) : TN_E_MEMORY;
+}
+
+/* ---- What a tensor keeps alive -----------------------------------------------------------------*/
+
+enum { MAX_REACH = 1 << 14 }; /* nodes; a collector must not take for ever */
+
+typedef struct reach {
+    tn_reach_fn fn;
+    void *arg;
+    const tn_node **left;
+    size_t n, room, seen;
+} reach;
+
+static void show_hooks(const reach *r, const tn_hook *list) {
+    tni_ag_lock();
+    for (const tn_hook *h = list; h; h = h->next)
+        if (h->release) r->fn(r->arg, h->ctx, h->release);
+    tni_ag_unlock();
+}
+
+/* Notes n to be looked at, if it has one owner only. */
+static void reach_node(reach *r, const tn_node *n) {
+    if (!n || r->seen == MAX_REACH) return;
+    if (atomic_load_explicit(&n->refs, memory_order_acquire) != 1) return;
+    if (r->n == r->room) {
+        size_t room = r->room ? 2 * r->room : 64;
+        const tn_node **grown = realloc(r->left, sizeof *grown * room);
+        if (!grown) return;
+        r->left = grown;
+        r->room = room;
+    }
+    r->seen++;
+    r->left[r->n++] = n;
+}
+
+void tn_tensor_reach(const tn_tensor *t, tn_reach_fn fn, void *arg) {
+    reach r = {fn, arg, NULL, 0, 0, 0};
+    if (t->meta) show_hooks(&r, t->meta->hooks);
+    reach_node(&r, t->grad_fn);
+    while (r.n > 0) {
+        const tn_node *n = r.left[--r.n];
+        const tni_host *h = n->kind == TNI_NODE_HOST ? tni_node_args(n) : NULL;
+        const tni_slices *s = n->kind == TNI_NODE_SLICES ? tni_node_args(n) : NULL;
+        if (h && h->cb.release) fn(arg, h->cb.ctx, h->cb.release);
+        if (s) reach_node(&r, s->inner);
+        if (n->extra) {
+            show_hooks(&r, n->extra->hooks);
+            if (n->extra->host.release) fn(arg, n->extra->host.data, n->extra->host.release);
+        }
+        for (uint32_t i = 0; i < n->nedges; i++)
+            reach_node(&r, tni_key_node(tni_node_edges(n)[i].to));
+    }
+    free(r.left);
 }
 
 /* ---- Kept gradients ----------------------------------------------------------------------------*/

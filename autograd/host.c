@@ -84,7 +84,7 @@ static tn_status finish_output(tn_node *n, uint32_t i, tn_tensor *t, uint32_t fl
     tn_tensor *r = NULL;
     tn_status st = TN_OK;
     if (flags & TN_OUTPUT_DIRTY)
-        r = tn_tensor_ref(t);
+        tni_bump_version(r = tn_tensor_ref(t)); /* nobody else may have seen the change */
     else if (is_input(n, t))
         st = tni_detach(t, &r);
     else

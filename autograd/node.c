@@ -205,7 +205,13 @@ void tni_extra_free(tni_extra *x) {
     for (uint32_t i = 0; i < x->npacked; i++) tni_packed_drop(&x->packed[i]);
     free(x->packed);
     tn_free(x->where);
+    if (x->host.release) x->host.release(x->host.data);
     free(x);
+}
+
+tn_node_host *tn_node_host_slots(tn_node *n) {
+    tni_extra *x = tni_node_extra(n);
+    return x ? &x->host : NULL;
 }
 
 /* ---- What a binding may ask --------------------------------------------------------------------*/
@@ -225,6 +231,26 @@ static void camel(const char *schema, char *dst, size_t size) {
     dst[n] = '\0';
 }
 
+/* Some dimensions were given: the first argument that names any says so. */
+static bool has_dims(const tn_node *n) {
+    const char *args = tni_node_args(n);
+    for (int i = 0; i < n->op->nfields; i++) {
+        const void *p = args + n->op->fields[i].offset;
+        uint16_t kind = n->op->fields[i].kind;
+        if (kind == TN_F_DIMS) return ((const tn_ints *)p)->n >= 0;
+        if (kind == TN_F_DIM_OPT) return ((const tn_opt_int *)p)->has != 0;
+    }
+    return false;
+}
+
+/* The name that the entry gives the node, NULL when it is the operator's: "SumBackward0 SumBackward1",
+ * the second for calls along given dimensions. */
+static const char *named(const tn_node *n) {
+    const char *name = n->op->node;
+    const char *second = name ? strchr(name, ' ') : NULL;
+    return second && has_dims(n) ? second + 1 : name;
+}
+
 char *tn_node_short_name(const tn_node *n, char *dst, size_t size) {
     if (!n || size == 0) return dst;
     if (n->kind == TNI_NODE_HOST) {
@@ -233,9 +259,10 @@ char *tn_node_short_name(const tn_node *n, char *dst, size_t size) {
     } else if (n->kind == TNI_NODE_SLICES) {
         snprintf(dst, size, "CopySlices");
     } else {
-        /* users know division by its short name */
+        const char *known = named(n);
         const char *schema = n->op->info.schema ? n->op->info.schema : n->op->info.name;
-        camel(strncmp(schema, "true_divide", 11) == 0 ? "div" : schema, dst, size);
+        camel(schema, dst, size);
+        if (known) snprintf(dst, size, "%.*s", (int)(strstr(known, "Backward") - known), known);
     }
     return dst;
 }
@@ -246,6 +273,8 @@ char *tn_node_name(const tn_node *n, char *dst, size_t size) {
     size_t used = strlen(dst);
     if (n->kind != TNI_NODE_HOST && n->op && n->op->grad == tni_no_derivative)
         snprintf(dst, size, "NotImplemented");
+    else if (n->kind == TNI_NODE_OP && named(n))
+        snprintf(dst, size, "%.*s", (int)strcspn(named(n), " "), named(n));
     else if (n->kind == TNI_NODE_OP)
         snprintf(dst + used, size - used, "Backward0");
     return dst;
@@ -261,7 +290,7 @@ tn_edge tn_node_edge(const tn_node *n, int64_t i) {
     tni_edge e = tni_node_edges(n)[i];
     r.node = tni_key_node(e.to);
     r.leaf = tni_key_leaf(e.to);
-    r.nr = e.nr;
+    r.nr = r.node ? e.nr : 0; /* of nothing else is it set */
     return r;
 }
 

@@ -97,6 +97,20 @@ tn_status tni_unpack(const tni_packed_tensor *p, tn_tensor **ret_tensor) {
     return TN_OK;
 }
 
+tn_status tni_unpacked_history(tni_edge e, tn_tensor **t) {
+    tn_tensor *alias, *leaf = tni_key_leaf(e.to);
+    if (!e.to || tni_tls.no_grad || ((*t)->v.word & TN_W_GRAD)) return TN_OK;
+    TN_TRY(tni_detach(*t, &alias));
+    tn_status st = TN_OK;
+    if (leaf)
+        st = tni_stand_for(leaf, alias);
+    else
+        tni_set_grad_fn(alias, tni_key_node(e.to), e.nr);
+    tn_tensor_unref(st == TN_OK ? t : &alias);
+    if (st == TN_OK) *t = alias;
+    return st;
+}
+
 void tni_packed_drop(tni_packed_tensor *p) {
     if (!p->hooks) return;
     p->hooks->cb.drop(p->hooks->cb.ctx, p->handle);
@@ -111,6 +125,7 @@ struct tn_saved {
     tni_packed_tensor packed; /* hooks NULL: not packed */
     uint32_t version, nr;
     bool is_output; /* of the owner: t is an alias without history */
+    tni_edge edge;  /* owned; of a packed tensor that is no output: its history */
 };
 
 tn_status tn_saved_new(tn_tensor *t, tn_node *owner, tn_saved **ret_saved) {
@@ -126,6 +141,8 @@ tn_status tn_saved_new(tn_tensor *t, tn_node *owner, tn_saved **ret_saved) {
         st = tni_detach(t, &s->t);
     else
         s->t = tn_tensor_ref(t);
+    bool recorded = hooks && !s->is_output && tn_requires_grad(t);
+    if (st == TN_OK && recorded) st = tni_edge_of(t, &s->edge);
     if (st == TN_OK && hooks) {
         st = call_pack(hooks, s->t, &s->packed.handle);
         if (st == TN_OK) {
@@ -147,6 +164,11 @@ tn_status tn_saved_unpack(tn_saved *s, tn_node *owner, tn_tensor **ret_tensor) {
     if (!s) return tn_fail(TN_E_TYPE, 0, "the saved tensor is NULL");
     if (s->packed.hooks) {
         TN_TRY(tni_unpack(&s->packed, &t));
+        tn_status st = tni_unpacked_history(s->edge, &t);
+        if (st != TN_OK) {
+            tn_tensor_unref(&t);
+            return st;
+        }
     } else {
         TN_TRY(tni_check_version(s->t, s->version, s->is_output ? owner : s->t->grad_fn, s->nr));
         t = tn_tensor_ref(s->t);
@@ -168,6 +190,7 @@ void tn_saved_free(tn_saved **s) {
     if (!x) return;
     *s = NULL;
     tn_tensor_unref(&x->t);
+    tni_edge_drop(&x->edge);
     tni_packed_drop(&x->packed);
     free(x);
 }

@@ -180,6 +180,7 @@ struct tni_extra {
     char *where;
     tni_packed_tensor *packed;
     uint32_t npacked, packed_room;
+    tn_node_host host;
 };
 tni_extra *tni_node_extra(tn_node *n); /* made when missing; NULL: out of memory */
 void tni_extra_free(tni_extra *x);
@@ -206,6 +207,9 @@ void tni_ag_unlock(void);
 tn_status tni_pack(tn_node *n, tni_hook_set *hooks, tn_tensor *t, uint32_t slot);
 tn_status tni_unpack(const tni_packed_tensor *p, tn_tensor **ret_tensor);
 void tni_packed_drop(tni_packed_tensor *p);
+/* Puts the history that edge e leads to back to *t, which a hook has unpacked; *t may be exchanged. */
+tn_status tni_unpacked_history(tni_edge e, tn_tensor **t);
+tn_status tni_stand_for(tn_tensor *leaf, tn_tensor *t);
 /* TN_E_STATE in PyTorch's words when t's version is not the one that was saved. */
 tn_status tni_check_version(const tn_tensor *t, uint32_t version, const tn_node *maker,
                             uint32_t nr);

@@ -41,8 +41,10 @@ static tn_status reinterpret(tn_tensor *base, int32_t dtype, tn_tensor **ret_ten
                                                       : tn_view_as_real(base, ret_tensor);
 }
 
-/* Makes t's history a window of `from`; offsets are those of their first elements. */
-static tn_status record_window(tn_tensor *from, int64_t own_offset, tn_tensor *t, int64_t offset) {
+/* Makes t's history a window of `from` with the geometry `like`; offsets are those of their first
+ * elements. */
+static tn_status record_window(tn_tensor *from, const tn_tensor *like, int64_t own_offset,
+                               tn_tensor *t, int64_t offset) {
     static _Atomic(tn_op *) found;
     tn_op *op = atomic_load_explicit(&found, memory_order_acquire);
     if (!op) {
@@ -52,13 +54,18 @@ static tn_status record_window(tn_tensor *from, int64_t own_offset, tn_tensor *t
     }
     tn__as_strided_args args = {
         .input = tni_v(from),
-        .size = tn_ints_of(t->v.shape, t->v.ndim),
-        .stride = tn_ints_of(t->v.strides, t->v.ndim),
+        .size = tn_ints_of(like->v.shape, like->v.ndim),
+        .stride = tn_ints_of(like->v.strides, like->v.ndim),
         .offset = offset,
         .own_offset = own_offset,
         .out = tni_v(t),
     };
     return tni_record(op, &args, &t, 1);
+}
+
+/* t holds what leaf holds, and stands for it in a pass that is recorded. */
+tn_status tni_stand_for(tn_tensor *leaf, tn_tensor *t) {
+    return record_window(leaf, leaf, 0, t, 0);
 }
 
 /* A new grad_fn of view t, from its base as it is now. */
@@ -68,7 +75,7 @@ static tn_status regenerate(tn_tensor *t, tn_tensor *base) {
     tni_tls.no_grad = 0;
     tn_status st = reinterpret(base, tn_view_dtype(&t->v), &from);
     if (st == TN_OK) {
-        st = record_window(from, tn_tensor_storage_offset(from), t, tn_tensor_storage_offset(t));
+        st = record_window(from, t, tn_tensor_storage_offset(from), t, tn_tensor_storage_offset(t));
         tn_tensor_unref(&from);
     }
     tni_tls.no_grad = no_grad;
@@ -238,7 +245,7 @@ tn_status tni_slices_history(tn_node *n, tn_tensor *t) {
             "the tensor as another dtype");
     TN_TRY(geometry(s->base, &base));
     tni_set_grad_fn(base, n, 0);
-    tn_status st = record_window(base, 0, t, s->offset);
+    tn_status st = record_window(base, t, 0, t, s->offset);
     tn_tensor_unref(&base);
     return st;
 }

@@ -81,14 +81,6 @@ tn_status tni_composite_as_strided(const void *args, tn_tensor **rets) {
 
 /* ---- Order of dimensions -----------------------------------------------------------------------*/
 
-tn_status tni_composite_t(const void *args, tn_tensor **rets) {
-    const tn_t_args *a = args;
-    if (a->input->ndim > 2)
-        return tn_fail(TN_E_SHAPE, 0, "t() expects a tensor with <= 2 dimensions, but self is %dD",
-                       (int)a->input->ndim);
-    return tn_transpose(tni_t(a->input), 0, a->input->ndim < 2 ? 0 : 1, rets);
-}
-
 tn_status tni_composite__unpermute(const void *args, tn_tensor **rets) {
     const tn__unpermute_args *a = args;
     int64_t back[TN_MAX_DIMS];

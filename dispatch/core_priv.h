@@ -242,6 +242,7 @@ struct tn_op {
     uint16_t line;
     const char *file;
     const char *formula; /* gradient text, for people */
+    const char *node;    /* names of its node, where they are not the operator's; see op-table.md */
     const char *doc;
     _Atomic(tn_row *) row[TN_DEVICE_SLOTS]; /* NULL: no kernel on this device */
     _Atomic(const void *) recipe; /* autograd's digest of the fields, made at the first record */

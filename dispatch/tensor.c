@@ -506,6 +506,7 @@ void tn_tensor_list_free(tn_tensor_list *list) {
 uint32_t tn_tensor_version(const tn_tensor *t) {
     return t->storage ? atomic_load_explicit(&t->storage->version, memory_order_relaxed) : 0;
 }
+void tn_tensor_note_write(tn_tensor *t) { tni_bump_version(t); }
 int tn_tensor_same_storage(const tn_tensor *a, const tn_tensor *b) {
     return a->storage && a->storage == b->storage;
 }

@@ -48,7 +48,6 @@ tn_status tni_infer_sizes(tn_ints size, int64_t numel, int64_t *ret_shape) {
     if (size.n > TN_MAX_DIMS)
         return tn_fail(TN_E_VALUE, -1, "a tensor has at most %d dimensions, not %lld", TN_MAX_DIMS,
                        (long long)size.n);
-    const char *text = tni_shape_text((int32_t)size.n, size.v);
     for (int64_t i = 0; i < size.n; i++) {
         ret_shape[i] = size.v[i];
         if (size.v[i] == -1) {
@@ -56,7 +55,8 @@ tn_status tni_infer_sizes(tn_ints size, int64_t numel, int64_t *ret_shape) {
             hole = i;
         } else if (size.v[i] < 0) {
             return tn_fail(TN_E_SHAPE, -1, "invalid shape dimension %lld at index %lld of shape %s",
-                           (long long)size.v[i], (long long)i, text);
+                           (long long)size.v[i], (long long)i,
+                           tni_shape_text((int32_t)size.n, size.v));
         } else if (__builtin_mul_overflow(known, size.v[i], &known)) {
             known = INT64_MAX;
         }
@@ -66,10 +66,10 @@ tn_status tni_infer_sizes(tn_ints size, int64_t numel, int64_t *ret_shape) {
         return tn_fail(TN_E_SHAPE, -1,
                        "cannot reshape tensor of 0 elements into shape %s because the unspecified "
                        "dimension size -1 can be any value and is ambiguous",
-                       text);
+                       tni_shape_text((int32_t)size.n, size.v));
     if (hole < 0 || known == 0 || numel % known != 0)
-        return tn_fail(TN_E_SHAPE, -1, "shape '%s' is invalid for input of size %lld", text,
-                       (long long)numel);
+        return tn_fail(TN_E_SHAPE, -1, "shape '%s' is invalid for input of size %lld",
+                       tni_shape_text((int32_t)size.n, size.v), (long long)numel);
     ret_shape[hole] = numel / known;
     return TN_OK;
 }
@@ -231,6 +231,15 @@ tn_status tni_composite_transpose(const void *args, tn_tensor **rets) {
         g.strides[a->dim1] = t;
     }
     return make(a->input, &g, rets);
+}
+
+tn_status tni_composite_t(const void *args, tn_tensor **rets) {
+    const tn_t_args *a = args;
+    if (a->input->ndim > 2)
+        return tn_fail(TN_E_SHAPE, 0, "t() expects a tensor with <= 2 dimensions, but self is %dD",
+                       (int)a->input->ndim);
+    tn_transpose_args swap = {.input = a->input, .dim0 = 0, .dim1 = a->input->ndim < 2 ? 0 : 1};
+    return tni_composite_transpose(&swap, rets);
 }
 
 tn_status tni_composite_permute(const void *args, tn_tensor **rets) {

@@ -411,6 +411,7 @@ def descriptor(op: Op, i: int) -> list[str]:
         f"        .line = {op.line},",
         f'        .file = "{op.file}",',
         f"        .formula = {c_string(formula)},",
+        f"        .node = {c_string(e.get('node'))},",
         f"        .doc = {c_string(e.get('doc'))},",
     ]
     if op.kind in ("pointwise", "reduction"):

@@ -16,7 +16,7 @@ KEYS = {
     "sig", "kind", "dtype", "result", "shape", "dtypes", "params", "inputs", "layout", "forward",
     "grad", "save", "save_shape", "where", "alias", "ref", "samples", "domain", "grad_samples",
     "tests", "doc",
-    "tol", "dynamic", "random", "cast", "takes_out",
+    "tol", "dynamic", "random", "cast", "takes_out", "node",
 }  # fmt: skip
 KINDS = ("pointwise", "reduction", "structured", "composite", "view")
 WHERE = ("torch", "method", "nn.functional", "inplace", "out")
@@ -266,6 +266,9 @@ def check(op: Op) -> None:
                 raise op.fail(f"grad.{name}: no such tensor argument")
     elif grads not in (None, "custom", "missing"):
         raise op.fail("grad must be a table of formulas, 'custom', 'none' or 'missing'")
+    for name in e.get("node", "").split():
+        if not re.fullmatch(r"[A-Z]\w*Backward\w*", name):
+            raise op.fail(f"node '{name}' is not of the form SumBackward1")
     if "grad" not in e and op.kind != "composite" and op.tensors and op.result_may_float:
         raise op.fail(
             "needs 'grad': formulas, 'custom', 'none' (the result has no history) or 'missing' "

@@ -159,22 +159,22 @@ static PyObject *register_hook(PyObject *self, PyObject *fn) {
     }
     Py_INCREF(fn);
     tn_status st = tn_hook_tensor(tnp_of(self), run_tensor_hook, fn, tnp_release_object, &hook);
-    if (st == TN_OK) return tnp_hook_object(hook);
+    if (st == TN_OK) {
+        tnp_track(self); /* fn may refer to the tensor */
+        return tnp_hook_object(hook);
+    }
     Py_DECREF(fn);
     return tnp_raise(st);
 }
 
 static PyObject *register_leaf_hook(PyObject *self, PyObject *fn) {
     tn_hook *hook;
-    if (!tn_is_leaf(tnp_of(self)) || !tn_requires_grad(tnp_of(self))) {
-        PyErr_SetString(PyExc_RuntimeError, "post accumulate grad hooks cannot be registered on "
-                                            "non-leaf tensors or tensors that don't require "
-                                            "gradient");
-        return NULL;
-    }
     Py_INCREF(fn);
     tn_status st = tn_hook_leaf(tnp_of(self), run_leaf_hook, fn, tnp_release_object, &hook);
-    if (st == TN_OK) return tnp_hook_object(hook);
+    if (st == TN_OK) {
+        tnp_track(self); /* fn may refer to the tensor */
+        return tnp_hook_object(hook);
+    }
     Py_DECREF(fn);
     return tnp_raise(st);
 }
@@ -229,7 +229,28 @@ static PyObject *get_anomaly(PyObject *unused, PyObject *none) {
     return PyLong_FromLong(tn_anomaly_get());
 }
 
+/* (number of the running pass or 0, whether it runs for given tensors only) */
+static PyObject *current_pass(PyObject *unused, PyObject *none) {
+    tn_pass_info p = tn_pass_current();
+    (void)unused, (void)none;
+    return Py_BuildValue("(KO)", (unsigned long long)p.id, p.restricted ? Py_True : Py_False);
+}
+static PyObject *pass_reaches(PyObject *unused, PyObject *t) {
+    (void)unused;
+    if (!tnp_is_tensor(t)) return tnp_type_error("_pass_reaches takes a Tensor, not %U", t);
+    return PyBool_FromLong(tn_pass_reaches(tnp_of(t)));
+}
+static PyObject *note_write(PyObject *unused, PyObject *t) {
+    (void)unused;
+    if (!tnp_is_tensor(t)) return tnp_type_error("increment_version takes Tensors, not %U", t);
+    tn_tensor_note_write(tnp_of(t));
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef functions[] = {
+    {"_current_pass", current_pass, METH_NOARGS, "(number or 0, for given tensors only)"},
+    {"_pass_reaches", pass_reaches, METH_O, "Whether the running pass computes t's gradient."},
+    {"_note_write", note_write, METH_O, "Counts a write that somebody else has made."},
     {"_backward", backward, METH_VARARGS, "_backward(roots, grads, retain, create, inputs)"},
     {"_grad", grad, METH_VARARGS, "_grad(outputs, inputs, grads, retain, create, allow_unused)"},
     {"_set_anomaly", set_anomaly, METH_VARARGS, "_set_anomaly(on, check_nan) -> the old bits"},

@@ -315,12 +315,15 @@ int tnp_setitem(PyObject *self, PyObject *key, PyObject *value);
 /* A new tensor over the same elements, recorded as a view; NULL: exception. */
 tn_tensor *tnp_alias(tn_tensor *t);
 
-/* ---- modes.c, node_type.c, autograd_py.c, function.c -------------------------------------------*/
+/* ---- modes.c, node_type.c, autograd_py.c, function.c, saved_hooks.c ----------------------------*/
 bool tnp_modes_init(PyObject *module);
 bool tnp_function_init(PyObject *module);
 bool tnp_autograd_init(PyObject *module);
 bool tnp_node_init(PyObject *module);
+bool tnp_saved_hooks_init(PyObject *module);
+extern PyTypeObject *tnp_node_type;
 PyObject *tnp_node_object(tn_node *node); /* keeps a reference to node */
+void tnp_release_ctx(void *ctx);          /* the release function of a Function's node */
 /* A callback's result: NULL or None is no tensor. Takes over `result`. */
 tn_status tnp_hook_result(PyObject *result, tn_tensor **ret_tensor);
 /* Handle with remove() for a registered hook; takes over it. */

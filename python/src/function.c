@@ -1,18 +1,18 @@
 /* function.c: autograd.Function: operators whose forward and backward are Python.
  *
- * One call makes a ctx object, which the graph's node owns. The ctx knows its node only while that
- * lives: the node's release clears the pointer. Tensors that forward saves are packed after the
+ * One call makes a ctx object, which the graph's node owns and which is what Python sees as that node.
+ * The ctx knows its node only while that lives: the node's release clears the pointer. Tensors that forward saves are packed after the
  * node knows its outputs, so that an output that is saved makes no cycle. */
 #include "binding_priv.h"
 
 typedef struct ctx_object {
-    PyObject_HEAD PyObject *dict;
+    PyObject_HEAD tn_node *node; /* borrowed; NULL when the node is gone. First, as in a Node */
+    PyObject *dict;
     PyObject *cls;     /* the Function */
     PyObject *to_save; /* tuple, until the node is finished */
     PyObject *dirty;   /* tuple or NULL */
     PyObject *no_grad; /* tuple or NULL */
     PyObject *needs;   /* tuple of bools, by argument */
-    tn_node *node;     /* borrowed; NULL when the node is gone */
     tn_saved **saved;  /* nsaved entries; NULL: None was saved */
     int64_t nsaved;
     int64_t nargs;       /* arguments of forward, ctx not counted */
@@ -22,8 +22,6 @@ typedef struct ctx_object {
     bool freed;          /* what was saved is gone */
     bool materialize;
 } ctx_object;
-
-static PyTypeObject *ctx_type;
 
 /* ---- ctx ---------------------------------------------------------------------------------------*/
 
@@ -72,8 +70,15 @@ static PyObject *save_for_backward(PyObject *self, PyObject *args) {
     ctx_object *c = (ctx_object *)self;
     for (Py_ssize_t i = 0; i < PyTuple_Size(args); i++) {
         PyObject *t = PyTuple_GetItem(args, i);
-        if (t != Py_None && !tnp_is_tensor(t))
-            return tnp_type_error("save_for_backward can only save variables, but got a %U", t);
+        if (t == Py_None || tnp_is_tensor(t)) continue;
+        PyObject *name = PyObject_GetAttrString((PyObject *)Py_TYPE(t), "__name__");
+        if (name)
+            PyErr_Format(
+                PyExc_TypeError,
+                "save_for_backward can only save variables, but argument %zd is of type %U", i,
+                name);
+        Py_XDECREF(name);
+        return NULL;
     }
     Py_INCREF(args);
     PyObject *old = c->to_save;
@@ -114,8 +119,10 @@ static PyObject *get_saved(PyObject *self, void *unused) {
     if (c->freed) {
         PyErr_SetString(PyExc_RuntimeError,
                         "Trying to backward through the graph a second time (or directly access "
-                        "saved tensors after they have already been freed). Specify "
-                        "retain_graph=True if you need to backward through the graph a second "
+                        "saved tensors after they have already been freed). Saved intermediate "
+                        "values of the graph are freed when you call .backward() or "
+                        "autograd.grad(). Specify retain_graph=True if you need to backward "
+                        "through the graph a second "
                         "time or if you need to access saved tensors after calling backward.");
         return NULL;
     }
@@ -133,6 +140,18 @@ static PyObject *get_saved(PyObject *self, void *unused) {
             PyTuple_SetItem(tuple, (Py_ssize_t)i, tnp_wrap_opt(t));
     }
     return tuple;
+}
+
+/* A tensor that hangs on ctx may have been computed from its results: the collector has to see it. */
+static int ctx_setattro(PyObject *self, PyObject *name, PyObject *value) {
+    if (value && tnp_is_tensor(value)) tnp_track(value);
+    return PyObject_GenericSetAttr(self, name, value);
+}
+
+/* <tenon.autograd.function.SquareBackward object at 0x...>, as objects of Python classes are shown. */
+static PyObject *ctx_repr(PyObject *self) {
+    reprfunc plain = __extension__(reprfunc) PyType_GetSlot(&PyBaseObject_Type, Py_tp_repr);
+    return plain(self);
 }
 
 static PyMemberDef ctx_members[] = {
@@ -158,6 +177,9 @@ static PyType_Slot ctx_slots[] = {
     TNP_SLOT(Py_tp_dealloc, ctx_dealloc),
     TNP_SLOT(Py_tp_traverse, ctx_traverse),
     TNP_SLOT(Py_tp_clear, ctx_clear),
+    TNP_SLOT(Py_tp_repr, ctx_repr),
+    TNP_SLOT(Py_tp_getattro, PyObject_GenericGetAttr),
+    TNP_SLOT(Py_tp_setattro, ctx_setattro),
     TNP_SLOT(Py_tp_members, ctx_members),
     TNP_SLOT(Py_tp_methods, ctx_methods),
     TNP_SLOT(Py_tp_getset, ctx_getset),
@@ -207,11 +229,9 @@ static PyObject *backward_args(ctx_object *c, tn_node *node, tn_tensor *const *g
     return args;
 }
 
-static bool bad_grad(const ctx_object *c, const char *what, long long i) {
+static bool bad_grad(const ctx_object *c, const char *text, int64_t a, int64_t b) {
     PyObject *name = PyObject_GetAttrString(c->cls, "__name__");
-    if (name)
-        PyErr_Format(PyExc_RuntimeError, "function %UBackward returned %s (argument %lld)", name,
-                     what, i);
+    if (name) PyErr_Format(PyExc_RuntimeError, text, name, (long long)a, (long long)b);
     Py_XDECREF(name);
     return false;
 }
@@ -221,16 +241,26 @@ static bool take_grads(const ctx_object *c, PyObject *result, tn_tensor **ret, i
     Py_ssize_t given = PyTuple_Size(result);
     int64_t at = 0;
     while (given > c->nargs && PyTuple_GetItem(result, given - 1) == Py_None) given--;
-    if (given != c->nargs) return bad_grad(c, "an incorrect number of gradients", (long long)given);
+    if (given != c->nargs)
+        return bad_grad(c,
+                        "function %UBackward returned an incorrect number of gradients (expected "
+                        "%lld, got %lld)",
+                        c->nargs, given);
     for (int64_t i = 0; i < c->nargs; i++) {
         PyObject *g = PyTuple_GetItem(result, (Py_ssize_t)i);
         if (!c->is_tensor[i]) {
             if (g == Py_None) continue;
-            return bad_grad(c, "a gradient different from None, but the argument is no tensor",
-                            (long long)i);
+            return bad_grad(c,
+                            "function %UBackward returned a gradient different than None at "
+                            "position %lld, but the corresponding forward input was not a Variable",
+                            i + 1, 0);
         }
-        if (g != Py_None && !tnp_is_tensor(g))
-            return bad_grad(c, "something that is neither a Tensor nor None", (long long)i);
+        if (g != Py_None && !tnp_is_tensor(g)) {
+            PyObject *name = PyObject_GetAttrString((PyObject *)Py_TYPE(g), "__name__");
+            if (name) PyErr_Format(PyExc_RuntimeError, "expected Variable or None (got %U)", name);
+            Py_XDECREF(name);
+            return false;
+        }
         if (at < m && g != Py_None) ret[at] = tn_tensor_ref(tnp_of(g));
         at++;
     }
@@ -243,7 +273,7 @@ static tn_status apply(void *ctx, tn_node *node, tn_tensor *const *grads, int64_
     ctx_object *c = ctx;
     bool ok = false;
     PyObject *args = backward_args(c, node, grads, n);
-    PyObject *fn = args ? PyObject_GetAttrString(c->cls, "backward") : NULL;
+    PyObject *fn = args ? PyObject_GetAttrString(c->cls, "_run_backward") : NULL;
     PyObject *r = fn ? PyObject_Call(fn, args, NULL) : NULL;
     if (r && !PyTuple_Check(r)) {
         PyObject *tuple = PyList_Check(r) ? PyList_AsTuple(r) : PyTuple_Pack(1, r);
@@ -269,7 +299,7 @@ static void release_saved(void *ctx) {
     PyGILState_Release(gil);
 }
 
-static void release_ctx(void *ctx) {
+void tnp_release_ctx(void *ctx) {
     if (!Py_IsInitialized()) return;
     PyGILState_STATE gil = PyGILState_Ensure();
     ((ctx_object *)ctx)->node = NULL;
@@ -280,16 +310,18 @@ static void release_ctx(void *ctx) {
 /* ---- Forward -----------------------------------------------------------------------------------*/
 
 static ctx_object *ctx_new(PyObject *cls, PyObject *args) {
-    ctx_object *c = PyObject_GC_New(ctx_object, ctx_type);
+    PyTypeObject *type = (PyTypeObject *)PyObject_GetAttrString(cls, "_backward_cls");
+    if (!type) return NULL;
+    allocfunc alloc = __extension__(allocfunc) PyType_GetSlot(type, Py_tp_alloc);
+    ctx_object *c = (ctx_object *)alloc(type, 0); /* tracked, the rest is 0 */
+    Py_DECREF((PyObject *)type);
     if (!c) return NULL;
-    memset((char *)c + sizeof(PyObject), 0, sizeof *c - sizeof(PyObject));
     Py_INCREF(cls);
     c->cls = cls;
     c->materialize = true;
     c->nargs = PyTuple_Size(args);
     c->is_tensor = PyMem_Calloc((size_t)c->nargs + 1, 1);
     c->needs = PyTuple_New((Py_ssize_t)c->nargs);
-    PyObject_GC_Track((PyObject *)c);
     if (!c->is_tensor || !c->needs) {
         Py_DECREF((PyObject *)c);
         PyErr_NoMemory();
@@ -316,12 +348,15 @@ static bool make_node(ctx_object *c, PyObject *args, tn_node **ret_node) {
         PyOS_snprintf(name, sizeof name, "%s", text);
         for (int64_t i = 0; i < c->nargs; i++)
             if (c->is_tensor[i]) inputs[n++] = tnp_of(PyTuple_GetItem(args, (Py_ssize_t)i));
-        tn_host_node callbacks = {name, apply, release_saved, release_ctx, c, 0};
+        tn_host_node callbacks = {name, apply, release_saved, tnp_release_ctx, c, 0};
         Py_INCREF((PyObject *)c); /* the node's */
         tn_status st = tn_host_node_new(&callbacks, inputs, n, ret_node);
         if (st != TN_OK || !*ret_node) Py_DECREF((PyObject *)c);
         ok = tnp_check(st) == 0;
         c->node = ok ? *ret_node : NULL;
+        tn_node_host *host = c->node ? tn_node_host_slots(c->node) : NULL;
+        if (host) host->object = c;
+        ok = ok && (host || !c->node);
     }
     PyMem_Free(inputs);
     Py_XDECREF(py_name);
@@ -403,10 +438,12 @@ static PyObject *finish_outputs(ctx_object *c, PyObject *outputs) {
     k = 0;
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *o = PyTuple_GetItem(outputs, i);
-        if (tnp_is_tensor(o))
+        if (tnp_is_tensor(o)) {
             o = tnp_wrap(out[k++]);
-        else
+            tnp_track(o); /* it may come to hang on ctx, which it keeps alive */
+        } else {
             Py_INCREF(o);
+        }
         if (tuple)
             PyTuple_SetItem(tuple, i, o);
         else
@@ -459,9 +496,12 @@ static PyMethodDef functions[] = {
 
 bool tnp_function_init(PyObject *module) {
     PyType_Spec spec = {"tenon.autograd.function.FunctionCtx", sizeof(ctx_object), 0,
-                        Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                        Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC |
+                            Py_TPFLAGS_DISALLOW_INSTANTIATION,
                         ctx_slots};
-    ctx_type = (PyTypeObject *)PyType_FromSpec(&spec);
+    PyObject *bases = PyTuple_Pack(1, (PyObject *)tnp_node_type);
+    PyObject *ctx_type = bases ? PyType_FromSpecWithBases(&spec, bases) : NULL;
+    Py_XDECREF(bases);
     return ctx_type && PyModule_AddFunctions(module, functions) == 0 &&
-           PyModule_AddObjectRef(module, "FunctionCtx", (PyObject *)ctx_type) == 0;
+           PyModule_AddObjectRef(module, "FunctionCtx", ctx_type) == 0;
 }

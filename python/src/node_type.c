@@ -1,19 +1,20 @@
 /* node_type.c: Node, a recorded call as Python sees it, and handles of hooks.
  *
- * A Node object is a reference to the core's node; asking twice gives two objects that compare
- * equal. */
+ * A Node object is a reference to the core's node, which knows its object while there is one: asking
+ * twice gives the same. The node of an autograd.Function is shown as its ctx (function.c). */
 #include "binding_priv.h"
 
+/* What a Node object and the ctx of a Function begin with. */
 typedef struct node_object {
     PyObject_HEAD tn_node *node;
-    PyObject *metadata;
 } node_object;
 
 typedef struct hook_object {
     PyObject_HEAD tn_hook *hook;
 } hook_object;
 
-static PyTypeObject *node_type, *hook_type;
+PyTypeObject *tnp_node_type;
+static PyTypeObject *hook_type;
 
 /* ---- Helpers of hooks --------------------------------------------------------------------------*/
 
@@ -37,7 +38,7 @@ tn_status tnp_hook_result(PyObject *result, tn_tensor **ret_tensor) {
         if (tnp_is_tensor(result)) {
             *ret_tensor = tn_tensor_ref(tnp_of(result));
         } else {
-            tnp_type_error("a hook must return None or a Tensor, not %U", result);
+            tnp_type_error("expected Variable, but hook returned '%U'", result);
             st = TN_E_HOST;
         }
     }
@@ -91,12 +92,16 @@ static tn_status run_post_hook(void *ctx, tn_tensor *const *results, int64_t n,
 /* ---- Handles -----------------------------------------------------------------------------------*/
 
 PyObject *tnp_hook_object(tn_hook *hook) {
-    hook_object *o = PyObject_New(hook_object, hook_type);
-    if (o)
-        o->hook = hook;
-    else
+    PyObject *handle = tnp_helper("_hooks", "TensorHookHandle");
+    hook_object *o = handle ? PyObject_New(hook_object, hook_type) : NULL;
+    if (!o) {
         tn_hook_remove(&hook);
-    return (PyObject *)o;
+        return NULL;
+    }
+    o->hook = hook;
+    PyObject *r = PyObject_CallFunctionObjArgs(handle, (PyObject *)o, NULL);
+    Py_DECREF((PyObject *)o);
+    return r;
 }
 
 static void hook_dealloc(PyObject *self) {
@@ -112,19 +117,8 @@ static PyObject *hook_remove(PyObject *self, PyObject *unused) {
     if (h->hook) tn_hook_remove(&h->hook);
     Py_RETURN_NONE;
 }
-static PyObject *hook_enter(PyObject *self, PyObject *unused) {
-    (void)unused;
-    Py_INCREF(self);
-    return self;
-}
-static PyObject *hook_exit(PyObject *self, PyObject *args) {
-    (void)args;
-    return hook_remove(self, NULL);
-}
 static PyMethodDef hook_methods[] = {
     {"remove", hook_remove, METH_NOARGS, "Takes the hook away."},
-    {"__enter__", hook_enter, METH_NOARGS, NULL},
-    {"__exit__", hook_exit, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 static PyType_Slot hook_slots[] = {
@@ -135,48 +129,74 @@ static PyType_Slot hook_slots[] = {
 
 /* ---- Node --------------------------------------------------------------------------------------*/
 
+/* One class per name, made when a node of that name is first looked at; kept for ever. */
+static PyTypeObject *class_of(const char *name) {
+    char full[160];
+    static PyObject *classes;
+    static PyType_Slot nothing[] = {{0, NULL}};
+    if (!classes && !(classes = PyDict_New())) return NULL;
+    PyObject *known = PyDict_GetItemString(classes, name);
+    if (known) return (PyTypeObject *)known;
+    PyOS_snprintf(full, sizeof full, "builtins.%s", name); /* so that repr() shows the name alone */
+    PyType_Spec spec = {full, sizeof(node_object), 0,
+                        Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, nothing};
+    PyObject *bases = PyTuple_Pack(1, (PyObject *)tnp_node_type);
+    PyObject *made = bases ? PyType_FromSpecWithBases(&spec, bases) : NULL;
+    Py_XDECREF(bases);
+    if (made && PyDict_SetItemString(classes, name, made) < 0) Py_CLEAR(made);
+    Py_XDECREF(made); /* the dict holds it */
+    return (PyTypeObject *)made;
+}
+
 PyObject *tnp_node_object(tn_node *node) {
-    node_object *o = PyObject_New(node_object, node_type);
+    char name[128];
+    tn_node_host *host = tn_node_host_slots(node);
+    if (!host) return tnp_raise(TN_E_MEMORY);
+    if (host->object) {
+        Py_INCREF((PyObject *)host->object);
+        return host->object;
+    }
+    PyTypeObject *type = class_of(tn_node_name(node, name, sizeof name));
+    node_object *o = type ? PyObject_New(node_object, type) : NULL;
     if (!o) return NULL;
     o->node = tn_node_ref(node);
-    o->metadata = NULL;
+    host->object = o;
     return (PyObject *)o;
 }
 
-static tn_node *node_of(PyObject *self) { return ((node_object *)self)->node; }
+/* The node, or NULL with an exception: a function's ctx may outlive its node. */
+static tn_node *node_of(PyObject *self) {
+    tn_node *node = ((node_object *)self)->node;
+    if (!node)
+        PyErr_SetString(PyExc_RuntimeError, "the recorded call that this object stood for is gone");
+    return node;
+}
 
 static void node_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
     node_object *o = (node_object *)self;
+    tn_node_host_slots(o->node)->object = NULL;
     tn_node_unref(&o->node);
-    Py_XDECREF(o->metadata);
     PyObject_Free(self);
     Py_DECREF(type);
 }
 
+static PyObject *node_repr(PyObject *self) {
+    PyObject *name = PyObject_GetAttrString((PyObject *)Py_TYPE(self), "__name__");
+    PyObject *r = name ? PyUnicode_FromFormat("<%U object at %p>", name, (void *)self) : NULL;
+    Py_XDECREF(name);
+    return r;
+}
 static PyObject *node_name(PyObject *self, PyObject *unused) {
     char name[128];
+    tn_node *n = node_of(self);
     (void)unused;
-    return PyUnicode_FromString(tn_node_name(node_of(self), name, sizeof name));
-}
-static PyObject *node_repr(PyObject *self) {
-    char name[128];
-    return PyUnicode_FromFormat("<%s object at %p>", tn_node_name(node_of(self), name, sizeof name),
-                                (void *)node_of(self));
-}
-static Py_hash_t node_hash(PyObject *self) {
-    Py_hash_t h = (Py_hash_t)((uintptr_t)node_of(self) >> 4);
-    return h == -1 ? -2 : h;
-}
-static PyObject *node_compare(PyObject *a, PyObject *b, int op) {
-    if ((op != Py_EQ && op != Py_NE) || Py_TYPE(a) != node_type || Py_TYPE(b) != node_type)
-        Py_RETURN_NOTIMPLEMENTED;
-    return PyBool_FromLong((node_of(a) == node_of(b)) == (op == Py_EQ));
+    return n ? PyUnicode_FromString(tn_node_name(n, name, sizeof name)) : NULL;
 }
 
 /* What the graph shows at the end of an edge to a leaf. */
 static PyObject *leaf_end(tn_tensor *leaf) {
-    PyObject *f = tnp_helper("_graph", "AccumulateGrad");
+    PyObject *f = tnp_helper("_graph", "accumulate_grad");
     PyObject *t = f ? tnp_wrap(tn_tensor_ref(leaf)) : NULL;
     PyObject *r = t ? PyObject_CallFunctionObjArgs(f, t, NULL) : NULL;
     Py_XDECREF(t);
@@ -185,10 +205,12 @@ static PyObject *leaf_end(tn_tensor *leaf) {
 
 static PyObject *next_functions(PyObject *self, void *unused) {
     (void)unused;
-    int64_t n = tn_node_edge_count(node_of(self));
+    tn_node *node = node_of(self);
+    if (!node) return NULL;
+    int64_t n = tn_node_edge_count(node);
     PyObject *tuple = PyTuple_New((Py_ssize_t)n);
     for (int64_t i = 0; tuple && i < n; i++) {
-        tn_edge e = tn_node_edge(node_of(self), i);
+        tn_edge e = tn_node_edge(node, i);
         PyObject *end = e.node   ? tnp_node_object(e.node)
                         : e.leaf ? leaf_end(e.leaf)
                                  : Py_BuildValue("");
@@ -201,29 +223,37 @@ static PyObject *next_functions(PyObject *self, void *unused) {
     return tuple;
 }
 static PyObject *metadata(PyObject *self, void *unused) {
-    node_object *o = (node_object *)self;
+    tn_node *node = node_of(self);
+    tn_node_host *host = node ? tn_node_host_slots(node) : NULL;
     (void)unused;
-    if (!o->metadata) o->metadata = PyDict_New();
-    Py_XINCREF(o->metadata);
-    return o->metadata;
+    if (!host) return NULL;
+    if (!host->data && !(host->data = PyDict_New())) return NULL;
+    host->release = tnp_release_object;
+    Py_INCREF((PyObject *)host->data);
+    return host->data;
 }
 static PyObject *sequence_nr(PyObject *self, PyObject *unused) {
+    tn_node *node = node_of(self);
     (void)unused;
-    return PyLong_FromUnsignedLongLong(tn_node_sequence(node_of(self)));
+    return node ? PyLong_FromUnsignedLongLong(tn_node_sequence(node)) : NULL;
 }
 
 static PyObject *register_hook(PyObject *self, PyObject *fn) {
     tn_hook *hook;
+    tn_node *node = node_of(self);
+    if (!node) return NULL;
     Py_INCREF(fn);
-    tn_status st = tn_hook_node_post(node_of(self), run_post_hook, fn, tnp_release_object, &hook);
+    tn_status st = tn_hook_node_post(node, run_post_hook, fn, tnp_release_object, &hook);
     if (st == TN_OK) return tnp_hook_object(hook);
     Py_DECREF(fn);
     return tnp_raise(st);
 }
 static PyObject *register_prehook(PyObject *self, PyObject *fn) {
     tn_hook *hook;
+    tn_node *node = node_of(self);
+    if (!node) return NULL;
     Py_INCREF(fn);
-    tn_status st = tn_hook_node_pre(node_of(self), run_pre_hook, fn, tnp_release_object, &hook);
+    tn_status st = tn_hook_node_pre(node, run_pre_hook, fn, tnp_release_object, &hook);
     if (st == TN_OK) return tnp_hook_object(hook);
     Py_DECREF(fn);
     return tnp_raise(st);
@@ -238,7 +268,9 @@ static PyObject *node_getattro(PyObject *self, PyObject *name) {
     PyErr_Clear();
     const char *field = strcmp(text + 7, "self") == 0 ? "input" : text + 7;
     if (strcmp(field, "result") == 0) field = "out";
-    tn_status st = tn_node_saved(node_of(self), field, &t);
+    tn_node *node = node_of(self);
+    if (!node) return NULL;
+    tn_status st = tn_node_saved(node, field, &t);
     if (st != TN_OK) return tnp_raise(st);
     if (t) return tnp_wrap(t);
     PyErr_Format(PyExc_AttributeError, "the node saves nothing named '%s'", field);
@@ -261,18 +293,18 @@ static PyGetSetDef node_getset[] = {
 };
 static PyType_Slot node_slots[] = {
     TNP_SLOT(Py_tp_dealloc, node_dealloc),   TNP_SLOT(Py_tp_repr, node_repr),
-    TNP_SLOT(Py_tp_hash, node_hash),         TNP_SLOT(Py_tp_richcompare, node_compare),
     TNP_SLOT(Py_tp_getattro, node_getattro), TNP_SLOT(Py_tp_methods, node_methods),
     TNP_SLOT(Py_tp_getset, node_getset),     {0, NULL},
 };
 
 bool tnp_node_init(PyObject *module) {
-    PyType_Spec node_spec = {"tenon.autograd.graph.Node", sizeof(node_object), 0,
-                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, node_slots};
+    PyType_Spec node_spec = {
+        "tenon.autograd.graph.Node", sizeof(node_object), 0,
+        Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION, node_slots};
     PyType_Spec hook_spec = {"tenon.utils.hooks.TensorHookHandle", sizeof(hook_object), 0,
                              Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, hook_slots};
-    node_type = (PyTypeObject *)PyType_FromSpec(&node_spec);
+    tnp_node_type = (PyTypeObject *)PyType_FromSpec(&node_spec);
     hook_type = (PyTypeObject *)PyType_FromSpec(&hook_spec);
-    return node_type && hook_type &&
-           PyModule_AddObjectRef(module, "Node", (PyObject *)node_type) == 0;
+    return tnp_node_type && hook_type &&
+           PyModule_AddObjectRef(module, "Node", (PyObject *)tnp_node_type) == 0;
 }

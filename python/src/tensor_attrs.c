@@ -137,6 +137,14 @@ ATTR(get_retains_grad) {
 }
 ATTR(get_grad) {
     (void)unused;
+    tn_tensor *t = tnp_of(self);
+    if (TNP_UNLIKELY(!tn_is_leaf(t) && !tn_retains_grad(t) && !tn_grad_get(t)) &&
+        PyErr_WarnEx(PyExc_UserWarning,
+                     "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. "
+                     "It is not filled by backward(). Call retain_grad() on the tensor to have it "
+                     "filled, or read .grad of the leaf if that was meant.",
+                     1) < 0)
+        return NULL;
     return tnp_wrap_opt(tn_tensor_ref(tn_grad_get(tnp_of(self))));
 }
 static int set_grad(PyObject *self, PyObject *value, void *unused) {
@@ -160,6 +168,7 @@ ATTR(get_grad_fn) {
     int64_t nr;
     if (tnp_check(tn_grad_fn(tnp_of(self), &node, &nr)) < 0) return NULL;
     if (!node) Py_RETURN_NONE;
+    tnp_track(self); /* hooks and metadata of the node may refer to the tensor */
     return tnp_node_object(node);
 }
 ATTR(get_output_nr) {

@@ -235,6 +235,11 @@ METHOD(storage_bytes) {
 }
 
 /* set_data with a geometry on the same or another tensor's storage. */
+static PyObject *is_view(PyObject *self, PyObject *unused) {
+    (void)unused;
+    return PyBool_FromLong(tn_view_base(tnp_of(self)) != NULL);
+}
+
 static PyObject *set_(PyObject *self, PyObject *args) {
     PyObject *source = NULL, *sizes = NULL, *strides = NULL;
     long long offset = 0;
@@ -360,6 +365,7 @@ PyMethodDef tnp_tensor_methods[] = {
     {"stride", TNP_CFUNC(stride), KEYWORDS, "stride(dim=None): steps between elements."},
     {"dim", dim, METH_NOARGS, "Number of dimensions."},
     {"ndimension", dim, METH_NOARGS, "Number of dimensions."},
+    {"_is_view", is_view, METH_NOARGS, "True for a tensor that is recorded as a view of another."},
     {"numel", numel, METH_NOARGS, "Number of elements."},
     {"nelement", numel, METH_NOARGS, "Number of elements."},
     {"element_size", element_size, METH_NOARGS, "Bytes of one element."},

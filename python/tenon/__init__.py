@@ -102,6 +102,8 @@ _LATER = {
     "save": "serialization", "load": "serialization", "compile": "compiler",
     "autocast": "amp", "Storage": "_storage", "UntypedStorage": "_storage",
     "set_printoptions": "_print",
+    "is_anomaly_enabled": "autograd.anomaly_mode",
+    "is_anomaly_check_nan_enabled": "autograd.anomaly_mode",
     **dict.fromkeys((
         "can_cast", "einsum", "finfo", "get_device_module", "iinfo", "is_complex",
         "is_floating_point", "is_nonzero", "is_storage", "meshgrid", "numel", "result_type",

@@ -3,16 +3,38 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 from tenon import _C
 from tenon._C import FunctionCtx
 
-__all__ = ["Function", "FunctionCtx", "once_differentiable"]
+__all__ = [
+    "BackwardCFunction",
+    "Function",
+    "FunctionCtx",
+    "FunctionMeta",
+    "once_differentiable",
+]
 
 
-class Function:
+class BackwardCFunction(FunctionCtx):
+    """Base of the classes of ctx objects, which are also the nodes of Functions in the graph."""
+
+    _forward_cls: type
+
+
+class FunctionMeta(type):
+    """Gives every Function the class of its ctx: SquareBackward for Square."""
+
+    def __init__(cls, name: str, bases: tuple[type, ...], attrs: dict[str, Any]) -> None:
+        names = {"_forward_cls": cls, "__module__": "tenon.autograd.function"}
+        cls._backward_cls = type(f"{name}Backward", (BackwardCFunction,), names)
+        super().__init__(name, bases, attrs)
+
+
+class Function(metaclass=FunctionMeta):
     """Base of operators written in Python.
 
     A subclass has the static methods `forward(ctx, *args)` and `backward(ctx, *grads)`, or
@@ -21,8 +43,15 @@ class Function:
 
     setup_context: Callable[..., None] | None = None
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(
+            "Legacy autograd function with non-static forward method is deprecated. "
+            "Please use new-style autograd function with static forward method. "
+            "(Example: https://pytorch.org/docs/stable/autograd.html#torch.autograd.Function)"
+        )
+
     @staticmethod
-    def forward(*args: Any) -> Any:
+    def forward(*args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(
             "You must implement the forward function for custom autograd.Function."
         )
@@ -34,9 +63,28 @@ class Function:
             "autograd.Function to use it with backward mode AD."
         )
 
+    vjp = backward
+
     @classmethod
-    def apply(cls, *args: Any) -> Any:
+    def _run_backward(cls, ctx: FunctionCtx, *grads: Any) -> Any:
+        """What the graph calls: backward, or vjp, which is another name for it."""
+        if cls.vjp is Function.vjp:
+            return cls.backward(ctx, *grads)
+        if cls.backward is not Function.backward:
+            raise RuntimeError(
+                "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. "
+                "You should only implement one of them."
+            )
+        return cls.vjp(ctx, *grads)
+
+    @classmethod
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Runs forward and records the call."""
+        if kwargs:
+            own = () if cls.setup_context is not None else (None,)
+            bound = inspect.signature(cls.forward).bind(*own, *args, **kwargs)
+            bound.apply_defaults()
+            args = bound.args[len(own) :]
         return _C._apply(cls, args)
 
 

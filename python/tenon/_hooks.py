@@ -43,6 +43,29 @@ class RemovableHandle:
         self.remove()
 
 
+class TensorHookHandle(RemovableHandle):
+    """The handle of a hook on a tensor or a node, which the core keeps."""
+
+    def __init__(self, hook: Any) -> None:
+        super().__init__(None)
+        self._hook = hook
+
+    def remove(self) -> None:
+        self._hook.remove()
+
+
+class Handles(RemovableHandle):
+    """Several handles as one."""
+
+    def __init__(self, handles: Sequence[RemovableHandle]) -> None:
+        super().__init__(None)
+        self._handles = tuple(handles)
+
+    def remove(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+
+
 def add_hook(
     hooks: OrderedDict[int, Callable],
     hook: Callable,

@@ -36,6 +36,16 @@ TN_API tn_status tn_grad(tn_tensor *const *outputs, tn_tensor *const *grad_outpu
                          int retain_graph, int create_graph, int allow_unused,
                          tn_tensor **ret_grads);
 
+/* For hooks: the calling thread's running pass, the innermost if passes are nested. id 0: none. It is
+ * restricted when it runs for the gradients of given tensors only. */
+typedef struct tn_pass_info {
+    uint64_t id;
+    int restricted;
+} tn_pass_info;
+TN_API tn_pass_info tn_pass_current(void);
+/* Whether that pass computes the gradient of t. */
+TN_API int tn_pass_reaches(tn_tensor *t);
+
 /* ---- Tensors -----------------------------------------------------------------------------------*/
 
 TN_API int tn_requires_grad(tn_tensor *t);
@@ -96,6 +106,21 @@ TN_API char *tn_node_name(const tn_node *n, char *dst, size_t size);
 /* The name as messages say it, without "Backward0". */
 TN_API char *tn_node_short_name(const tn_node *n, char *dst, size_t size);
 TN_API uint64_t tn_node_sequence(const tn_node *n);
+/* What a host language keeps with a node: its object for the node, which it sets and clears itself,
+ * and data that is released with the node. NULL: out of memory. */
+typedef struct tn_node_host {
+    void *object; /* not owned */
+    void *data;
+    void (*release)(void *data);
+} tn_node_host;
+TN_API tn_node_host *tn_node_host_slots(tn_node *n);
+
+/* For a host language's collector: shows the callbacks and data that only t keeps alive, through its
+ * hooks and through the part of the graph that belongs to nothing else. t itself must be owned by the
+ * host alone. Takes no references and calls nothing but fn. */
+typedef void (*tn_reach_fn)(void *arg, void *data, void (*release)(void *data));
+TN_API void tn_tensor_reach(const tn_tensor *t, tn_reach_fn fn, void *arg);
+
 /* Where forward ran, while anomaly detection was on; borrowed, NULL when unknown. */
 TN_API const char *tn_node_where(const tn_node *n);
 

@@ -134,6 +134,8 @@ TN_API tn_status tn_tensor_write(tn_tensor *t, const void *src, uint64_t bytes);
 
 /* How often the tensor's storage has been written in place. */
 TN_API uint32_t tn_tensor_version(const tn_tensor *t);
+/* Counts a write that somebody else has made. */
+TN_API void tn_tensor_note_write(tn_tensor *t);
 /* True when both tensors look at the same storage. */
 TN_API int tn_tensor_same_storage(const tn_tensor *a, const tn_tensor *b);
 /* Storage: address of its first byte, its size in bytes, offset of element 0 in elements. */

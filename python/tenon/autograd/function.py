@@ -4,9 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenon._function import Function, FunctionCtx, once_differentiable
+from tenon._function import (
+    BackwardCFunction,
+    Function,
+    FunctionCtx,
+    FunctionMeta,
+    once_differentiable,
+)
 
-__all__ = ["Function", "FunctionCtx", "InplaceFunction", "once_differentiable"]
+__all__ = [
+    "BackwardCFunction",
+    "Function",
+    "FunctionCtx",
+    "FunctionMeta",
+    "InplaceFunction",
+    "once_differentiable",
+]
 
 
 class InplaceFunction(Function):

@@ -36,6 +36,19 @@ def _tuple(values: Any, name: str) -> tuple[bool, tuple[Tensor, ...]]:
     return several, tensors
 
 
+def _outputs(values: Any, strict: bool) -> tuple[bool, tuple[Tensor, ...]]:
+    """Whether func returned a tuple, and its tensors; in strict mode they must be recorded."""
+    several, ys = _tuple(values, "outputs")
+    for i, y in enumerate(ys):
+        if strict and not y.requires_grad:
+            raise RuntimeError(
+                f"Output {i} of the user-provided function does not require gradients. "
+                "The outputs must be computed in a differentiable manner from the input when "
+                "running in strict mode."
+            )
+    return several, ys
+
+
 def _plain(values: tuple[Tensor, ...], several: bool, create_graph: bool) -> Any:
     if not create_graph:
         values = tuple(v.detach() for v in values)
@@ -57,8 +70,7 @@ def _checked_v(v: Any, likes: tuple[Tensor, ...], what: str) -> tuple[Tensor, ..
     if v is None:
         if len(likes) != 1 or likes[0].numel() != 1:
             raise RuntimeError(
-                f"The vector v can only be None if the user-provided function returns a single "
-                f"Tensor with a single element ({what})"
+                f"The vector v can only be None if {what} a single Tensor with a single element."
             )
         return (tenon.ones_like(likes[0]),)
     _, vs = _tuple(v, "vector")
@@ -87,8 +99,8 @@ def vjp(
     """func(inputs), and v times its Jacobian."""
     with tenon.enable_grad():
         several, xs = _fresh(inputs, create_graph)
-        many, ys = _tuple(func(*xs), "outputs")
-        vs = _checked_v(v, ys, "vjp")
+        many, ys = _outputs(func(*xs), strict)
+        vs = _checked_v(v, ys, "the user-provided function returns")
     with tenon.set_grad_enabled(create_graph or tenon.is_grad_enabled()):
         answer = _filled(_grad(ys, xs, vs, create_graph), xs, strict)
     return _plain(ys, many, create_graph), _plain(answer, several, create_graph)
@@ -100,8 +112,8 @@ def jvp(
     """func(inputs), and its Jacobian times v: backward of a backward that is linear in its seed."""
     with tenon.enable_grad():
         _, xs = _fresh(inputs, create_graph)
-        vs = _checked_v(v, xs, "jvp")
-        many, ys = _tuple(func(*xs), "outputs")
+        vs = _checked_v(v, xs, "the input to the user-provided function is")
+        many, ys = _outputs(func(*xs), strict)
         seeds = tuple(tenon.zeros_like(y).requires_grad_() for y in ys)
         rows = _filled(_grad(ys, xs, seeds, True), xs, strict)
     with tenon.set_grad_enabled(create_graph or tenon.is_grad_enabled()):
@@ -109,16 +121,20 @@ def jvp(
     return _plain(ys, many, create_graph), _plain(answer, many, create_graph)
 
 
-def _scalar(func: _Fn) -> _Fn:
+def _scalar(func: _Fn, name: str, strict: bool) -> _Fn:
     """func, whose single output must have one element."""
 
     def checked(*xs: Tensor) -> Tensor:
         out = func(*xs)
-        if not isinstance(out, Tensor) or out.numel() != 1:
+        if not isinstance(out, Tensor):
+            raise RuntimeError(f"The function given to {name} should return a single Tensor")
+        if out.numel() != 1:
             raise RuntimeError(
-                "The function given to hessian should return a single Tensor with one element"
+                f"The Tensor returned by the function given to {name} should contain a single "
+                "element"
             )
-        return out.reshape(())
+        _outputs(out, strict)
+        return out.reshape(()) if out.ndim else out
 
     return checked
 
@@ -136,7 +152,7 @@ def jacobian(
         raise ValueError(f'Expected strategy to be "forward-mode" or "reverse-mode": {strategy}')
     with tenon.enable_grad():
         several, xs = _fresh(inputs, create_graph)
-        many, ys = _tuple(func(*xs), "outputs")
+        many, ys = _outputs(func(*xs), strict)
         blocks = []
         for y in ys:
             rows: list[list[Tensor]] = [[] for _ in xs]
@@ -167,7 +183,7 @@ def hessian(
 ) -> Any:
     """The matrix of second derivatives of a function with one number as its result."""
     several = isinstance(inputs, tuple)
-    scalar = _scalar(func)
+    scalar = _scalar(func, "hessian", strict)
 
     def gradient(*xs: Tensor) -> tuple[Tensor, ...]:
         recorded = tuple(x if x.requires_grad else x.requires_grad_() for x in xs)
@@ -185,8 +201,8 @@ def vhp(
     """func(inputs), and v times its Hessian."""
     with tenon.enable_grad():
         several, xs = _fresh(inputs, create_graph)
-        vs = _checked_v(v, xs, "vhp")
-        y = _scalar(func)(*xs)
+        vs = _checked_v(v, xs, "the input to the user-provided function is")
+        y = _scalar(func, "vhp", strict)(*xs)
         grads = _filled(_grad((y,), xs, (tenon.ones_like(y),), True), xs, strict)
     with tenon.set_grad_enabled(create_graph or tenon.is_grad_enabled()):
         answer = _filled(_grad(grads, xs, vs, create_graph), xs, strict)

@@ -1,83 +1,215 @@
-"""Checkpointing: forward is run again in backward instead of keeping its intermediate tensors."""
+"""Checkpointing: forward is run again in backward instead of keeping its intermediate tensors.
+
+Note [Two ways]: without `use_reentrant` the call is recorded as ever, but what it saves for
+backward is a number each; whoever asks for one of them has the function run again, and gets what
+was saved under that number then. With it the call is one node of the graph whose backward runs the
+function again and starts a backward pass of its own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import tenon
-from tenon import Tensor
+from tenon import _C, Tensor
+from tenon.autograd.graph import saved_tensors_hooks
 
-__all__ = ["checkpoint", "checkpoint_sequential"]
+__all__ = [
+    "CheckpointError",
+    "CheckpointFunction",
+    "checkpoint",
+    "checkpoint_sequential",
+    "set_checkpoint_early_stop",
+]
 
 
-class _Checkpoint(tenon.autograd.Function):
+class CheckpointError(RuntimeError):
+    """The function did not do the same when it was run again."""
+
+
+class _Enough(Exception):
+    """Everything that is needed has been computed again."""
+
+
+_early_stop = True
+
+
+@contextmanager
+def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
+    """Whether a function that runs again is left when the last tensor needed has been saved."""
+    global _early_stop
+    before, _early_stop = _early_stop, enable
+    try:
+        yield
+    finally:
+        _early_stop = before
+
+
+class _Run:
+    """A function with its arguments, and the random state that it started from."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        preserve_rng_state: bool,
+        context_fn: Callable[[], tuple[Any, Any]],
+    ) -> None:
+        self.function = function
+        self.args = list(args)
+        self.kwargs = kwargs
+        self.state = tenon.get_rng_state() if preserve_rng_state else None
+        self.first, self.second = context_fn()
+
+    def call(self) -> Any:
+        with self.first:
+            return self.function(*self.args, **self.kwargs)
+
+    def again(self, args: Sequence[Any]) -> Any:
+        now = tenon.get_rng_state()
+        if self.state is not None:
+            tenon.set_rng_state(self.state)
+        try:
+            with tenon.enable_grad(), self.second:
+                return self.function(*args, **self.kwargs)
+        finally:
+            if self.state is not None:
+                tenon.set_rng_state(now)
+
+
+# ---- Numbers in the place of tensors ------------------------------------------------------------
+
+
+def _facts(t: Tensor) -> tuple[Any, ...]:
+    return tuple(t.shape), t.dtype, t.device
+
+
+class _Slots:
+    """What one call saves: facts about each tensor, and the tensors while a pass needs them."""
+
+    def __init__(self, run: _Run, early_stop: bool, compare: bool) -> None:
+        self.run = run
+        self.early_stop = early_stop
+        self.compare = compare
+        self.facts: list[tuple[Any, ...]] = []
+        self.values: dict[int, Tensor] = {}
+        self.used: set[int] = set()
+
+    def pack(self, t: Tensor) -> int:
+        self.facts.append(_facts(t))
+        return len(self.facts) - 1
+
+    def unpack(self, number: int) -> Tensor:
+        if number not in self.values:
+            self._compute()
+        value = self.values[number]
+        self.used.add(number)
+        if len(self.used) == len(self.facts):
+            self.values.clear()
+            self.used.clear()
+        return value
+
+    def _compute(self) -> None:
+        values: dict[int, Tensor] = {}
+        count = 0
+
+        def keep(t: Tensor) -> Tensor:
+            nonlocal count
+            if count < len(self.facts):
+                values[count] = t.detach()
+            count += 1
+            if self.early_stop and count == len(self.facts):
+                raise _Enough
+            return t.detach()
+
+        try:
+            with saved_tensors_hooks(keep, lambda t: t):
+                self.run.again(self.run.args)
+        except _Enough:
+            pass
+        if count != len(self.facts):
+            raise CheckpointError(
+                "utils.checkpoint: A different number of tensors was saved during the original "
+                "forward and recomputation.\n"
+                f"Number of tensors saved during forward: {len(self.facts)}\n"
+                f"Number of tensors saved during recomputation: {count}"
+            )
+        different = [i for i, t in values.items() if _facts(t) != self.facts[i]]
+        if self.compare and different:
+            lines = [
+                f"tensor at position {i}:\nsaved metadata: {self.facts[i]}\n"
+                f"recomputed metadata: {_facts(values[i])}"
+                for i in different
+            ]
+            raise CheckpointError(
+                "utils.checkpoint: Recomputed values for the following tensors have different "
+                "metadata than during the forward pass.\n" + "\n".join(lines)
+            )
+        self.values = values
+
+
+# ---- One node -----------------------------------------------------------------------------------
+
+
+class CheckpointFunction(tenon.autograd.Function):
     """The call of a function whose insides are not recorded until backward needs them."""
 
     @staticmethod
-    def forward(ctx: Any, run: _Run, *tensors: Tensor) -> Any:
-        ctx.run = run
+    def forward(ctx: Any, run: _Run, places: Sequence[int], *tensors: Tensor) -> Any:
+        ctx.run, ctx.places = run, places
         ctx.save_for_backward(*tensors)
         with tenon.no_grad():
-            return run.call(tensors)
+            result = run.call()
+        for place in places:
+            run.args[place] = None  # saved_tensors has it
+        return result
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        if _C._current_pass()[1]:
+            raise RuntimeError(
+                "When use_reentrant=True, utils.checkpoint is incompatible with .grad() or "
+                "passing an `inputs` parameter to .backward(). To resolve this error, you can "
+                "either set use_reentrant=False, or call .backward() without passing the "
+                "`inputs` argument."
+            )
+        args = list(ctx.run.args)
         tensors = [
             t.detach().requires_grad_(needed)
-            for t, needed in zip(ctx.saved_tensors, ctx.needs_input_grad[1:])
+            for t, needed in zip(ctx.saved_tensors, ctx.needs_input_grad[2:])
         ]
-        outputs = ctx.run.again(tensors)
+        for place, tensor in zip(ctx.places, tensors):
+            args[place] = tensor
+        outputs = ctx.run.again(args)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
         pairs = [
             (out, grad)
             for out, grad in zip(outputs, grads)
             if isinstance(out, Tensor) and out.requires_grad and grad is not None
         ]
-        if pairs:
-            tenon.autograd.backward([out for out, _ in pairs], [grad for _, grad in pairs])
-        return (None, *(t.grad for t in tensors))
+        if not pairs:
+            raise RuntimeError(
+                "none of output has requires_grad=True, this checkpoint() is not necessary"
+            )
+        tenon.autograd.backward([out for out, _ in pairs], [grad for _, grad in pairs])
+        return (None, None, *(t.grad for t in tensors))
 
 
-class _Run:
-    """A function with its other arguments, and the random state that it started from."""
+def _reentrant(run: _Run) -> Any:
+    places = [i for i, a in enumerate(run.args) if isinstance(a, Tensor)]
+    tensors = [run.args[i] for i in places]
+    if tenon.is_grad_enabled() and not any(t.requires_grad for t in tensors):
+        warnings.warn(
+            "None of the inputs have requires_grad=True. Gradients will be None", stacklevel=3
+        )
+    return CheckpointFunction.apply(run, places, *tensors)
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        preserve_rng_state: bool,
-        context_fn: Callable[[], tuple[Any, Any]],
-    ) -> None:
-        self.function = function
-        self.kwargs = kwargs
-        self.places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
-        self.args = [None if isinstance(a, Tensor) else a for a in args]
-        self.state = tenon.get_rng_state() if preserve_rng_state else None
-        self.first, self.second = context_fn()
 
-    def call(self, tensors: Sequence[Tensor]) -> Any:
-        with self.first:
-            return self._run(tensors)
-
-    def _run(self, tensors: Sequence[Tensor]) -> Any:
-        args = list(self.args)
-        for place, tensor in zip(self.places, tensors):
-            args[place] = tensor
-        return self.function(*args, **self.kwargs)
-
-    def again(self, tensors: Sequence[Tensor]) -> Any:
-        now = tenon.get_rng_state()
-        if self.state is not None:
-            tenon.set_rng_state(self.state)
-        try:
-            with tenon.enable_grad(), self.second:
-                return self._run(tensors)
-        finally:
-            if self.state is not None:
-                tenon.set_rng_state(now)
+# ---- Functions ----------------------------------------------------------------------------------
 
 
 def _no_contexts() -> tuple[Any, Any]:
@@ -97,17 +229,28 @@ def checkpoint(
 ) -> Any:
     """function(*args, **kwargs), computed again in backward instead of kept.
 
-    Gradients reach the tensors among the positional arguments and the parameters that the
-    function uses.
+    With use_reentrant gradients reach the tensors among the positional arguments and the parameters
+    that the function uses, in `backward()` only; without it everything is as if the function had
+    been called.
     """
+    if use_reentrant:
+        if kwargs:
+            raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
+        if context_fn is not _no_contexts or debug:
+            raise ValueError(
+                "Passing `context_fn` or `debug` is only supported when use_reentrant=False."
+            )
+        return _reentrant(_Run(function, args, kwargs, preserve_rng_state, context_fn))
+    if determinism_check not in ("default", "none"):
+        raise ValueError(
+            f"determinism_check should be one of ['default', 'none'], but got {determinism_check}"
+        )
     run = _Run(function, args, kwargs, preserve_rng_state, context_fn)
-    tensors = [args[i] for i in run.places]
     if not tenon.is_grad_enabled():
-        return run.call(tensors)
-    if not any(t.requires_grad for t in tensors):
-        # Parameters inside the function still need a node to be reached from.
-        tensors.append(tenon.zeros((), requires_grad=True))
-    return _Checkpoint.apply(run, *tensors)
+        return run.call()
+    slots = _Slots(run, early_stop and _early_stop, determinism_check == "default")
+    with saved_tensors_hooks(slots.pack, slots.unpack):
+        return run.call()
 
 
 def checkpoint_sequential(
@@ -135,6 +278,9 @@ def checkpoint_sequential(
 
     for start in range(0, checkpointed, max(size, 1)):
         input = checkpoint(
-            part(steps[start : start + size]), input, preserve_rng_state=preserve_rng_state
+            part(steps[start : start + size]),
+            input,
+            use_reentrant=use_reentrant,
+            preserve_rng_state=preserve_rng_state,
         )
     return part(steps[checkpointed:])(input)
