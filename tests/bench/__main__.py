@@ -1,7 +1,7 @@
-"""Side-by-side benchmark: `python -m bench [case ...] [--threads 1 2] [--json FILE]`.
+"""Side-by-side benchmark against PyTorch and NumPy; see README.md beside this file.
 
 Each framework runs in its own process; the rounds of a case alternate between them, the smallest
-time of each counts. OPENBLAS_*, OMP_* and MKL_* are removed from the environment first.
+time of each counts.
 """
 
 from __future__ import annotations
@@ -12,23 +12,33 @@ import importlib.util
 import json
 import math
 import os
-import platform
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
-from cases import CASES
+import cases  # noqa: F401
+import instructions
+import process
+import report
+from registry import CASES, Case, Rates, agree
+from report import Row
+from tqdm import tqdm
 
 HERE = Path(__file__).resolve().parent
+PATIENCE = 8.0  # seconds a case may take for all its rounds, beyond the first three
+LOUD = ("OPENBLAS_", "OMP_", "MKL_", "KMP_")  # variables that change what a peer does
 
 
 class Worker:
+    """A framework in a process of its own."""
+
     def __init__(self, framework: str, threads: int) -> None:
-        env = {
-            k: v for k, v in os.environ.items() if not k.startswith(("OPENBLAS_", "OMP_", "MKL_"))
-        }
+        env = dict(os.environ)
         env["PYTHONPATH"] = os.pathsep.join([str(HERE), env.get("PYTHONPATH", "")])
+        if framework == "numpy":
+            env["OPENBLAS_NUM_THREADS"] = str(threads)
         self.process = subprocess.Popen(
             [sys.executable, str(HERE / "worker.py"), framework, str(threads)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env,
@@ -36,10 +46,13 @@ class Worker:
 
     def ask(self, **request: Any) -> dict[str, Any]:
         assert self.process.stdin and self.process.stdout
-        self.process.stdin.write(json.dumps(request) + "\n")
-        self.process.stdin.flush()
-        line = self.process.stdout.readline()
-        return json.loads(line) if line else {"error": "the process ended"}
+        try:
+            self.process.stdin.write(json.dumps(request) + "\n")
+            self.process.stdin.flush()
+            answer = self.process.stdout.readline()
+        except BrokenPipeError:
+            answer = ""
+        return json.loads(answer) if answer else {"error": "the process ended"}
 
     def close(self) -> None:
         assert self.process.stdin
@@ -47,95 +60,175 @@ class Worker:
         self.process.wait(10)
 
 
-def run_case(name: str, workers: dict[str, Worker], rounds: int, slice_: float) -> dict[str, Any]:
-    row: dict[str, Any] = {"case": name, "goal": CASES[name].goal}
-    best = dict.fromkeys(workers, math.inf)
-    checks = {}
-    for framework, worker in workers.items():
-        answer = worker.ask(do="make", case=name, slice=slice_)
-        if "error" in answer:
-            row[f"{framework}_error"] = answer["error"]
-            best[framework] = math.nan
-        else:
-            checks[framework] = answer["check"]
-    for _ in range(rounds):
-        for framework, worker in workers.items():
-            if framework in checks:
-                best[framework] = min(best[framework], worker.ask(do="time")["seconds"])
-    for worker in workers.values():
-        worker.ask(do="drop")
-    row.update(best)
-    if len(checks) == 2:
-        a, b = checks.values()
-        row["agree"] = math.isclose(a, b, rel_tol=1e-3, abs_tol=1e-2)
-    if "torch" in best:
-        row["ratio"] = best["tenon"] / best["torch"]
-    return row
+class Bench:
+    """One run: the workers for a number of threads, and the rows so far."""
+
+    def __init__(self, frameworks: list[str], opts: argparse.Namespace) -> None:
+        self.frameworks = frameworks
+        self.opts = opts
+        self.rows: list[Row] = []
+        self.versions: dict[str, Any] = {}
+
+    def run_case(self, case: Case, threads: int, workers: dict[str, Worker], rates: Rates) -> Row:
+        row = Row(
+            case.name, case.group, threads, case.goal, case.limit(rates) if rates else math.nan
+        )
+        checks: dict[str, list[float]] = {}
+        for name, worker in workers.items():
+            if case.maker(name) is None:
+                continue
+            answer = worker.ask(do="make", case=case.name, slice=self.opts.slice)
+            if "error" in answer:
+                row.errors[name] = answer["error"]
+            else:
+                checks[name] = answer["check"]
+        start = time.perf_counter()
+        for k in range(self.opts.rounds):
+            if k >= 3 and time.perf_counter() - start > PATIENCE:
+                break
+            order = list(checks)
+            for name in order[k % 2 :] + order[: k % 2]:
+                answer = workers[name].ask(do="time")
+                if "error" in answer:
+                    row.errors[name] = answer["error"]
+                    continue
+                row.times[name] = min(answer["seconds"], row.times.get(name, math.inf))
+        for worker in workers.values():
+            worker.ask(do="drop")
+        ours = checks.pop("tenon", None)
+        if ours:
+            row.differs = [n for n, c in checks.items() if not agree(ours, c, case.rtol)]
+        return row
+
+    def run_cases(self, chosen: list[Case], threads: int, rates: Rates) -> None:
+        workers = {f: Worker(f, threads) for f in self.frameworks}
+        self.versions = {f: w.ask(do="about") for f, w in workers.items()}
+        alone = {r.case: r.ours for r in self.rows}
+        progress = tqdm(chosen, desc=f"threads: {threads}", file=sys.stderr, leave=False)
+        for case in progress:
+            progress.set_postfix_str(case.name)
+            row = self.run_case(case, threads, workers, rates)
+            row.slower_than_one = row.ours > report.SLOWER * alone.get(row.case, math.inf)
+            self.rows.append(row)
+            tqdm.write(report.row_line(row), file=sys.stdout)
+            for name, worker in workers.items():
+                if worker.process.poll() is not None:  # a crash: the next case starts afresh
+                    workers[name] = Worker(name, threads)
+        for worker in workers.values():
+            worker.close()
 
 
-def duration(s: float) -> str:
-    if math.isnan(s):
-        return "-"
-    for scale, unit in ((1e-9, "ns"), (1e-6, "us"), (1e-3, "ms")):
-        if s < 1000 * scale:
-            return f"{s / scale:.3g} {unit}"
-    return f"{s:.3g} s"
+def tool(name: str) -> Path | None:
+    """A program of this folder in the build that tenon is imported from."""
+    spec = importlib.util.find_spec("tenon")
+    if not spec or not spec.origin:
+        sys.exit("bench: tenon cannot be imported; run ./dev bench")
+    path = Path(spec.origin).absolute().parents[2] / "tests" / "bench" / name
+    return path if path.exists() else None
 
 
-def show(row: dict[str, Any], threads: int) -> None:
-    ratio = row.get("ratio", math.nan)
-    state = "" if math.isnan(ratio) else "ok" if ratio <= row["goal"] else "over"
-    note = row.get("tenon_error") or row.get("torch_error") or ""
-    if row.get("agree") is False:
-        note = "results differ"
-    times = f"{duration(row['tenon'])} | {duration(row.get('torch', math.nan))}"
-    figures = f"{ratio:.2f} | {row['goal']:.2f} | {state} {note}"
-    print(f"| {row['case']} | {threads} | {times} | {figures} |", flush=True)
+def machine_rates(threads: int) -> Rates:
+    """What the machine can do at most, from probe.c; empty where it is not built."""
+    probe = tool("probe")
+    if not probe:
+        print("bench: no limits, the probe is not built", file=sys.stderr)
+        return {}
+    run = subprocess.run([probe, str(threads)], capture_output=True, text=True, check=True)
+    rates = json.loads(run.stdout)
+    shown = ", ".join(f"{name} {rates[name] / 1e9:.0f} GB/s" for name in ("memory", "l3", "l2"))
+    print(f"{threads} threads: read {shown}; {rates['flops'] / 1e9:.0f} GFLOP/s (float32)")
+    return rates
 
 
-def machine() -> dict[str, Any]:
-    model = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        names = [
-            x.split(":")[1].strip() for x in info.read_text().splitlines() if "model name" in x
-        ]
-        model = names[0] if names else model
-    return {"cpu": model, "cores": os.cpu_count(), "python": platform.python_version()}
+def count_instructions() -> list[instructions.Count]:
+    program = tool("callpath")
+    if not program or not instructions.available():
+        missing = "the program is not built" if not program else "valgrind is not installed"
+        print(f"instruction counts: skipped, {missing}\n")
+        return []
+    counts = instructions.compare(str(program))
+    print("\n".join(str(c) for c in counts), end="\n\n", flush=True)
+    return counts
+
+
+def take_figures(frameworks: list[str], opts: argparse.Namespace) -> list[process.Taken]:
+    program = tool("callpath")
+    figures = process.FIGURES + (process.call_path(program) if program else ())
+    chosen = [f for f in figures if wanted(f.name, f.quick, opts)]
+    taken = []
+    for figure in tqdm(chosen, desc="processes", file=sys.stderr, leave=False):
+        taken.append(process.take(figure, frameworks, opts.rounds))
+        tqdm.write(report.taken_line(taken[-1]), file=sys.stdout)
+    return taken
+
+
+def wanted(name: str, quick: bool, opts: argparse.Namespace) -> bool:
+    named = any(fnmatch.fnmatch(name, p) for p in opts.cases)
+    return named and (quick or not opts.quick)
+
+
+def summary(rows: list[Row], taken: list[process.Taken]) -> str:
+    judged = [r for r in rows if not math.isnan(r.ratio)]
+    over = [f"{r.case} ({r.threads}T, {r.ratio / r.goal:.2g}x)" for r in judged if r.over]
+    over += [t.figure.name for t in taken if t.over]
+    wrong = [f"{r.case} ({r.threads}T)" for r in rows if r.differs or "tenon" in r.errors]
+    slower = [r.case for r in rows if r.slower_than_one]
+    lines = [f"failed or different: {', '.join(wrong)}"] if wrong else []
+    if slower:
+        lines.append(f"slower on two threads than on one: {', '.join(slower)}")
+    total = len(judged) + len(taken)
+    lines.append(
+        f"{total - len(over)} of {total} within their goals"
+        + (f"; over (by how much): {', '.join(over)}" if over else "")
+    )
+    return "\n".join(lines)
+
+
+def options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__.splitlines()[0])
+    parser.add_argument("cases", nargs="*", default=["*"], help="names or patterns")
+    parser.add_argument("--quick", action="store_true", help="a selection, in under a minute")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--rounds", type=int, help="default: 9, quick: 3")
+    parser.add_argument("--slice", type=float, help="seconds of one round; default: 0.05")
+    parser.add_argument("--no-instructions", action="store_true", help="do not run valgrind")
+    parser.add_argument("--json", type=Path, help="write all figures there")
+    parser.add_argument("--list", action="store_true", help="name the cases and stop")
+    opts = parser.parse_args()
+    opts.rounds = opts.rounds or (3 if opts.quick else 9)
+    opts.slice = opts.slice or (0.02 if opts.quick else 0.05)
+    return opts
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
-    parser.add_argument("cases", nargs="*", default=["*"], help="names or patterns")
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--slice", type=float, default=0.05, help="seconds of one round")
-    parser.add_argument("--json", type=Path, help="write all figures there")
-    opts = parser.parse_args()
-    frameworks = ["tenon"] + (["torch"] if importlib.util.find_spec("torch") else [])
-    if len(frameworks) == 1:
-        print("torch is not installed: no ratios", file=sys.stderr)
-    names = [n for n in CASES if any(fnmatch.fnmatch(n, p) for p in opts.cases)]
-    rows = []
-    print("| case | threads | tenon | torch | ratio | goal | |")
-    print("| --- " * 7 + "|")
+    opts = options()
+    chosen = [c for c in CASES.values() if wanted(c.name, c.quick, opts)]
+    if opts.list:
+        print("\n".join(f"{c.group}: {c.name}" for c in chosen))
+        return 0
+    for name in [n for n in os.environ if n.startswith(LOUD)]:
+        del os.environ[name]
+    frameworks = [f for f in ("tenon", "torch", "numpy") if importlib.util.find_spec(f)]
+    if "torch" not in frameworks:
+        print("bench: PyTorch is not installed, so there are no ratios", file=sys.stderr)
+    counts = [] if opts.no_instructions or opts.quick else count_instructions()
+    rates = {threads: machine_rates(threads) for threads in opts.threads}
+    print(f"\n{report.head()}", flush=True)
+    bench = Bench(frameworks, opts)
     for threads in opts.threads:
-        workers = {f: Worker(f, threads) for f in frameworks}
-        for name in names:
-            if threads not in CASES[name].threads:
-                continue
-            row = run_case(name, workers, opts.rounds, opts.slice)
-            show(row, threads)
-            rows.append({**row, "threads": threads})
-        for worker in workers.values():
-            worker.close()
+        bench.run_cases([c for c in chosen if threads in c.threads], threads, rates[threads])
+    taken = take_figures(frameworks, opts)
     if opts.json:
-        opts.json.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1) + "\n")
-    over = [r["case"] for r in rows if r.get("ratio", 0) > r["goal"]]
-    print(
-        f"\n{len(rows) - len(over)} of {len(rows)} within their goals"
-        + (f"; over: {', '.join(over)}" if over else "")
-    )
+        record = {
+            "machine": report.machine(),
+            "versions": bench.versions,
+            "rates": rates,
+            "instructions": {c.case: c.instructions for c in counts},
+            "processes": {t.figure.name: {**t.values, "over": t.over} for t in taken},
+            "rows": [r.as_dict() for r in bench.rows],
+        }
+        opts.json.write_text(json.dumps(report.finite(record), indent=1) + "\n")
+    print(f"\n{summary(bench.rows, taken)}")
     return 0
 
 

@@ -19,33 +19,73 @@ def seconds(fn: Callable[[], Any], loops: int) -> float:
     return (time.perf_counter() - start) / loops
 
 
+def about(framework: Any) -> dict[str, str]:
+    """What did the work: the version, and where the framework tells, its build."""
+    facts = {"version": framework.__version__}
+    if framework.__name__ != "numpy":
+        facts["instructions"] = framework.backends.cpu.get_cpu_capability()
+    if framework.__name__ == "torch":
+        facts["build"] = framework.__config__.show()
+    return facts
+
+
+class Bench:
+    """The case at hand."""
+
+    def __init__(self, framework: Any) -> None:
+        self.framework = framework
+        self.drop()
+
+    def drop(self) -> dict[str, Any]:
+        self.fn: Callable[[], Any] = lambda: None
+        self.loops = 1
+        gc.collect()
+        return {}
+
+    def make(self, case: str, slice_: float) -> dict[str, Any]:
+        """Prepares a case. Its check is the result of the third call."""
+        from registry import CASES, digest
+
+        make = CASES[case].maker(self.framework.__name__)
+        assert make
+        fn = make(self.framework)
+        once = min(seconds(fn, 1) for _ in range(2))
+        start = time.perf_counter()
+        result = fn()
+        once = min(once, time.perf_counter() - start)
+        self.fn, self.loops = fn, max(1, int(slice_ / max(once, 1e-8)))
+        return {"check": digest(result), "once": once}
+
+    def time(self) -> dict[str, Any]:
+        self.fn()  # brings data and threads back after the other frameworks' turns
+        return {"seconds": seconds(self.fn, self.loops)}
+
+
 def main() -> None:
     name, threads = sys.argv[1], int(sys.argv[2])
     reply = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever prints goes to stderr
     framework = importlib.import_module(name)
-    framework.set_num_threads(threads)
-    from cases import CASES
+    if name != "numpy":
+        framework.set_num_threads(threads)
+    import cases  # noqa: F401
 
-    fn: Callable[[], Any] = lambda: None  # noqa: E731
-    loops = 1
+    bench = Bench(framework)
     gc.disable()
     for line in sys.stdin:
         request = json.loads(line)
-        answer: dict[str, Any] = {}
         try:
-            if request["do"] == "make":
-                gc.collect()
-                fn, check = CASES[request["case"]].make(framework)
-                answer["check"] = check()
-                once = min(seconds(fn, 1) for _ in range(3))
-                loops = max(1, int(request["slice"] / max(once, 1e-8)))
-            elif request["do"] == "time":
-                answer["seconds"] = seconds(fn, loops)
-            elif request["do"] == "drop":
-                fn = lambda: None  # noqa: E731
+            match request["do"]:
+                case "about":
+                    answer = about(framework)
+                case "make":
+                    answer = bench.make(request["case"], request["slice"])
+                case "time":
+                    answer = bench.time()
+                case _:
+                    answer = bench.drop()
         except Exception as err:
-            answer["error"] = f"{type(err).__name__}: {err}"
+            answer = {"error": f"{type(err).__name__}: {err}"}
         reply.write(json.dumps(answer) + "\n")
         reply.flush()
 

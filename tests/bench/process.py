@@ -1,0 +1,177 @@
+"""Figures of whole processes and of what is installed: import time, memory, size, the C call path.
+
+Each is taken in fresh processes, the frameworks in turn; the smallest figure counts.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import os
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+ADD = "x = {0}.ones(8); x + x"
+
+# Memory of the process now and at its highest, in bytes.
+MEMORY = """
+import pathlib, resource
+def rss():
+    text = pathlib.Path("/proc/self/status").read_text()
+    return int(text.split("VmRSS:")[1].split()[0]) * 1024
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+"""
+
+TRAINING_STEP = """
+import registry, cases
+before = rss()
+run = registry.CASES["resnet18_b2_train_step"].make({0})
+for _ in range(3): run()
+print(peak() - before)
+"""
+
+
+def child(code: str) -> str:
+    """Output of a fresh interpreter."""
+    env = dict(os.environ)
+    env["PYTHONPATH"] = os.pathsep.join([str(HERE), env.get("PYTHONPATH", "")])
+    run = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False
+    )
+    if run.returncode != 0:
+        raise RuntimeError(run.stderr.strip().splitlines()[-1])
+    return run.stdout
+
+
+def span(code: str) -> float:
+    start = time.perf_counter()
+    child(code)
+    return time.perf_counter() - start
+
+
+def import_time(framework: str) -> float:
+    """Beyond the bare interpreter."""
+    return span(f"import {framework}") - min(span("pass") for _ in range(2))
+
+
+def import_add_time(framework: str) -> float:
+    code = f"import {framework}; {ADD.format(framework)}"
+    return span(code) - min(span("pass") for _ in range(2))
+
+
+def rss_import_add(framework: str) -> float:
+    return float(child(f"{MEMORY}import {framework}; {ADD.format(framework)}; print(rss())"))
+
+
+def peak_rss_step(framework: str) -> float:
+    """How much a training step adds at most to what the process held before."""
+    return float(child(f"{MEMORY}import {framework}{TRAINING_STEP.format(framework)}"))
+
+
+def package_files(framework: str) -> list[Path]:
+    """What is installed, links followed, the BLAS library apart."""
+    spec = importlib.util.find_spec(framework)
+    assert spec and spec.submodule_search_locations
+    found = []
+    for folder in spec.submodule_search_locations:
+        for root, _, names in os.walk(folder, followlinks=True):
+            if not root.endswith("__pycache__"):
+                found += [Path(root) / n for n in names if "openblas" not in n]
+    return found
+
+
+def installed_size(framework: str) -> float:
+    return float(sum(p.stat().st_size for p in package_files(framework)))
+
+
+def wheel_size(framework: str) -> float:
+    """The files packed one by one, which is what a wheel does. An upper bound: a wheel's libraries
+    are stripped of their symbols."""
+    return float(sum(len(zlib.compress(p.read_bytes())) for p in package_files(framework)))
+
+
+@dataclass(frozen=True)
+class Figure:
+    """`goal` is the ratio to PyTorch's figure, `most` an absolute bound; either may be missing."""
+
+    name: str
+    unit: str
+    measure: Callable[[str], float]
+    goal: float = math.nan
+    most: float = math.nan
+    frameworks: tuple[str, ...] = ("tenon", "torch", "numpy")
+    rounds: int = 5
+    quick: bool = False
+
+
+FIGURES = (
+    Figure("import_time", "s", import_time, goal=0.03, most=0.030, quick=True),
+    Figure("import_add_time", "s", import_add_time, goal=0.03, rounds=3),
+    Figure("rss_import_add", "B", rss_import_add, goal=0.15, rounds=2, quick=True),
+    Figure(
+        "peak_rss_resnet18_step", "B", peak_rss_step,
+        goal=0.85, rounds=2, frameworks=("tenon", "torch"),
+    ),
+    Figure("installed_size", "B", installed_size, goal=0.03, rounds=1, quick=True),
+    Figure("wheel_size", "B", wheel_size, most=6e6, rounds=1, frameworks=("tenon",), quick=True),
+)  # fmt: skip
+
+
+def call_path(program: Path) -> tuple[Figure, ...]:
+    """The call path from C, without Python. PyTorch's would need a C++ program against it."""
+
+    def timed(case: str) -> Callable[[str], float]:
+        def measure(_: str) -> float:
+            run = subprocess.run(
+                [program, case, "1000000", "time"], capture_output=True, text=True, check=True
+            )
+            return float(run.stdout) * 1e-9
+
+        return measure
+
+    ours = ("tenon",)
+    bounds = {"add": 15e-9, "add_grad": 40e-9}
+    return tuple(
+        Figure(f"c_{case}_8", "s", timed(case), most=most, frameworks=ours, quick=True)
+        for case, most in bounds.items()
+    )
+
+
+@dataclass
+class Taken:
+    """The figures of the frameworks that have one."""
+
+    figure: Figure
+    values: dict[str, float] = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def ratio(self) -> float:
+        return self.values.get("tenon", math.nan) / self.values.get("torch", math.nan)
+
+    @property
+    def over(self) -> bool:
+        ours = self.values.get("tenon", math.nan)
+        return self.ratio > self.figure.goal or ours > self.figure.most
+
+
+def take(figure: Figure, frameworks: list[str], rounds: int) -> Taken:
+    taken = Taken(figure)
+    names = [f for f in figure.frameworks if f in frameworks]
+    for _ in range(min(rounds, figure.rounds)):
+        for name in names:
+            try:
+                value = figure.measure(name)
+            except (RuntimeError, OSError, subprocess.CalledProcessError) as err:
+                taken.errors[name] = str(err)
+                continue
+            taken.values[name] = min(value, taken.values.get(name, math.inf))
+    return taken
