@@ -133,8 +133,10 @@ def machine_rates(threads: int) -> Rates:
     if not probe:
         print("bench: no limits, the probe is not built", file=sys.stderr)
         return {}
-    run = subprocess.run([probe, str(threads)], capture_output=True, text=True, check=True)
-    rates = json.loads(run.stdout)
+    rates: Rates = {}
+    for _ in range(3):  # other programs can only lower a rate
+        run = subprocess.run([probe, str(threads)], capture_output=True, text=True, check=True)
+        rates = {k: max(v, rates.get(k, 0.0)) for k, v in json.loads(run.stdout).items()}
     shown = ", ".join(f"{name} {rates[name] / 1e9:.0f} GB/s" for name in ("memory", "l3", "l2"))
     print(f"{threads} threads: read {shown}; {rates['flops'] / 1e9:.0f} GFLOP/s (float32)")
     return rates
