@@ -4,11 +4,12 @@
 #include "registry_priv.h"
 #include "stage_priv.h"
 
-/* Where a tensor's elements lie in its storage, in bytes; nothing for an empty tensor. */
+/* Where a tensor's elements lie in its storage, in bytes; left alone for an empty tensor. */
 static tn_status reach_bytes(const tn_tensor *t, uint64_t *ret_lo, uint64_t *ret_hi) {
-    int64_t lo = 0, hi = 0, size = tn_view_itemsize(&t->v);
+    int64_t lo, hi, size = tn_view_itemsize(&t->v);
     uint64_t at = tni_offset_bytes(t);
-    if (t->v.numel && !tni_reach(t->v.ndim, t->v.shape, t->v.strides, &lo, &hi))
+    if (t->v.numel == 0) return TN_OK;
+    if (!tni_reach(t->v.ndim, t->v.shape, t->v.strides, &lo, &hi))
         return tn_fail(TN_E_INTERNAL, -1, "a tensor reaches out of its storage");
     *ret_lo = at + (uint64_t)(lo * size);
     *ret_hi = at + (uint64_t)(hi * size);
@@ -33,7 +34,7 @@ static int find_block(const tni_stage *s, const tn_storage *far) {
 }
 
 tn_status tni_stage_add(tni_stage *s, tn_tensor *t) {
-    uint64_t lo = 0, hi = 0;
+    uint64_t lo = UINT64_MAX, hi = 0;
     if (!t || !t->storage || tn_view_device(&t->v) == 0) return TN_OK;
     for (int i = 0; i < s->npairs; i++)
         if (s->pairs[i].far == t) return TN_OK;
@@ -78,7 +79,8 @@ tn_status tni_stage_load(tni_stage *s) {
         const tni_stage_block *b = &s->blocks[p->block];
         const tn_view *v = &p->far->v;
         TN_TRY(tni_header_new(tn_view_dtype(v), cpu, v->ndim, v->shape, v->strides, &p->near));
-        tni_attach(p->near, tni_storage_ref(b->near), tni_offset_bytes(p->far) - b->lo);
+        tni_attach(p->near, tni_storage_ref(b->near),
+                   v->numel ? tni_offset_bytes(p->far) - b->lo : 0);
         p->near->v.word |= v->word & TN_W_READONLY;
     }
     return TN_OK;

@@ -1,5 +1,7 @@
 """The op table as the tests see it: entries, sample arguments, references.
 
+TENON_TEST_DEVICE names the device that the tests run on (another one than the CPU: plugins).
+
 A sample in the table maps argument names to values. For a tensor argument a list is a shape, filled
 with seeded numbers inside the entry's `domain`; `{ data = [...], dtype = "int64" }` is that tensor.
 """
@@ -7,6 +9,7 @@ with seeded numbers inside the entry's `domain`; `{ data = [...], dtype = "int64
 from __future__ import annotations
 
 import json
+import os
 import zlib
 from dataclasses import dataclass
 from functools import cache
@@ -23,6 +26,7 @@ NP_DTYPES = {
     "int64": np.int64, "float16": np.float16, "bfloat16": np.float32, "float32": np.float32,
     "float64": np.float64, "complex64": np.complex64, "complex128": np.complex128,
 }  # fmt: skip
+DEVICE = os.environ.get("TENON_TEST_DEVICE", "cpu")
 TENSOR_TYPES = ("Tensor", "Operand")
 # Names that defaults of the table use.
 CONSTANTS = {"inf": np.inf, "nan": np.nan, "contiguous_format": None, "preserve_format": None}
@@ -98,7 +102,9 @@ def make_case(row: dict[str, Any], sample: dict[str, Any], dtype: str) -> Case:
 
 def to_tensor(x: np.ndarray, dtype: str) -> tn.Tensor:
     t = tn.from_numpy(np.ascontiguousarray(x).reshape(x.shape).copy())
-    return t.to(getattr(tn, dtype)) if dtype == "bfloat16" and x.dtype == np.float32 else t
+    if dtype == "bfloat16" and x.dtype == np.float32:
+        t = t.to(tn.bfloat16)
+    return t.to(DEVICE)
 
 
 def tensor_args(case: Case) -> dict[str, Any]:
@@ -157,4 +163,4 @@ def reference(case: Case) -> Any:
 def as_array(t: tn.Tensor) -> np.ndarray:
     if t.dtype == tn.bfloat16:
         t = t.to(tn.float32)
-    return t.detach().numpy()
+    return t.detach().cpu().numpy()

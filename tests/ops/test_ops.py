@@ -78,7 +78,7 @@ def sliced(t: tn.Tensor) -> tn.Tensor:
     """The same values as every second element of a larger tensor."""
     if t.ndim == 0:
         return t
-    big = tn.zeros([*t.shape[:-1], 2 * t.shape[-1] + 1], dtype=t.dtype)
+    big = tn.zeros([*t.shape[:-1], 2 * t.shape[-1] + 1], dtype=t.dtype, device=t.device)
     view = big[..., 1::2]
     view.copy_(t)
     return view

@@ -1,0 +1,111 @@
+"""A device with six functions and no kernel: plugins/examples/device, built with nothing but the
+installed headers and a compiler, has every operator, autograd, layers and optimizers."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tenon as tn
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "plugins" / "examples" / "device"
+INCLUDE = Path(tn.__file__).parent / "include"
+SDK = INCLUDE if INCLUDE.exists() else ROOT / "plugins" / "include"
+
+pytestmark = pytest.mark.skipif(not shutil.which("cc"), reason="there is no C compiler")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A plugin folder with the example in it."""
+    out = tmp_path_factory.mktemp("plugins")
+    shutil.copy(EXAMPLE / "tenon_acme.json", out)
+    source, library = EXAMPLE / "acme.c", out / "tenon_acme.so"
+    flags = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fPIC", "-shared"]
+    subprocess.run(["cc", *flags, f"-I{SDK}", source, "-o", library], check=True)
+    return out
+
+
+def run(folder: Path, *args: str, fallback: str = "allow") -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "TENON_PLUGIN_PATH": str(folder), "TENON_FALLBACK": fallback}
+    env["TENON_TEST_DEVICE"] = "acme"
+    return subprocess.run([sys.executable, *args], env=env, capture_output=True, text=True)
+
+
+def test_every_operator(folder: Path) -> None:
+    """Values, layouts, out=, in-place forms and gradients of the whole table."""
+    done = run(folder, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/ops/test_ops.py")
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+
+
+TRAIN = """
+import tenon as tn
+from tenon import nn
+tn.manual_seed(0)
+x = tn.randn(64, 4)
+y = (x.sum(1) > 0).long()
+def train(device):
+    tn.manual_seed(1)
+    net = nn.Sequential(nn.Linear(4, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 2)).to(device)
+    opt = tn.optim.AdamW(net.parameters(), lr=1e-2)
+    for _ in range(30):
+        opt.zero_grad()
+        loss = nn.functional.cross_entropy(net(x.to(device)), y.to(device))
+        loss.backward()
+        opt.step()
+    return loss.item(), net[0].weight.detach().cpu()
+(a, wa), (b, wb) = train("cpu"), train("acme:1")
+assert a == b and a < 0.3, (a, b)
+assert tn.equal(wa, wb)
+"""
+
+VIEWS = """
+import tenon as tn
+base = tn.arange(12.0, device="acme").reshape(3, 4)
+same = tn.arange(12.0).reshape(3, 4)
+for t in (base, same):
+    t[1:, ::2] += 10
+    t.t()[0].mul_(3)
+    t[t > 15] = -1
+assert tn.equal(base.cpu(), same)
+assert repr(base).endswith("device='acme:0')")
+assert base._version == same._version
+"""
+
+ERRORS = """
+import tenon as tn
+x = tn.ones(2, device="acme")
+try:
+    x + tn.ones(2, device="acme:1")
+except RuntimeError as err:
+    assert "acme:0 and acme:1" in str(err), err
+else:
+    raise AssertionError("devices were mixed")
+try:
+    x.exp()
+except NotImplementedError as err:
+    assert "exp" in str(err) and "acme" in str(err) and "TENON_FALLBACK=error" in str(err), err
+else:
+    raise AssertionError("the policy was not obeyed")
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "fallback"), [(TRAIN, "allow"), (VIEWS, "allow"), (ERRORS, "error")]
+)
+def test_script(folder: Path, script: str, fallback: str) -> None:
+    done = run(folder, "-c", script, fallback=fallback)
+    assert done.returncode == 0, done.stderr
+
+
+def test_warns_once(folder: Path) -> None:
+    script = "import tenon as tn; x = tn.ones(2, device='acme'); x.exp(); x.exp(); x.sin()"
+    done = run(folder, "-c", script, fallback="warn")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("'exp' has no kernel") == 1, done.stderr
+    assert done.stderr.count("'sin' has no kernel") == 1, done.stderr
