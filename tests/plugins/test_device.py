@@ -51,7 +51,8 @@ x = tn.randn(64, 4)
 y = (x.sum(1) > 0).long()
 def train(device):
     tn.manual_seed(1)
-    net = nn.Sequential(nn.Linear(4, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 2)).to(device)
+    layers = [nn.Linear(4, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 2)]
+    net = nn.Sequential(*layers).to(device)
     opt = tn.optim.AdamW(net.parameters(), lr=1e-2)
     for _ in range(30):
         opt.zero_grad()
