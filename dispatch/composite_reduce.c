@@ -16,6 +16,8 @@ tn_status tni_composite__expand_reduced(const void *args, tn_tensor **rets) {
     int32_t ndim = (int32_t)a->size.n;
     int64_t shape[TN_MAX_DIMS];
     uint64_t mask = 0;
+    int64_t numel;
+    TN_TRY(tni_numel(ndim, a->size.v, 1, &numel));
     if (a->keepdim || a->grad->ndim == ndim || a->grad->ndim == 0) {
         return tn_expand(g, a->size, 0, rets);
     }

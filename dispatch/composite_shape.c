@@ -173,6 +173,12 @@ tn_status tni_composite__diagonal_backward(const void *args, tn_tensor **rets) {
 tn_status tni_composite__unfold_backward(const void *args, tn_tensor **rets) {
     const tn__unfold_backward_args *a = args;
     tn_tensor *whole = NULL, *part = NULL, *from = NULL;
+    bool fits = a->grad->ndim == (a->shape.n ? a->shape.n + 1 : 1) && a->step > 0 &&
+                a->grad->shape[a->grad->ndim - 1] == a->size && a->dimension >= 0 &&
+                a->dimension < (a->shape.n ? a->shape.n : 1);
+    if (!fits)
+        return tn_fail(TN_E_SHAPE, 0, "_unfold_backward(): gradient of size %s does not fit",
+                       tni_shape_text_of(a->grad));
     int64_t windows = a->shape.n ? a->grad->shape[a->dimension] : 1;
     tn_status st = zeros_for(a->grad, a->shape, &whole);
     if (st) goto out;

@@ -50,6 +50,13 @@ static tn_status other_dtype(tn_tensor *dst, const tn_tensor *src) {
     return st == TN_DECLINE ? through_host(dst, src) : st;
 }
 
+/* The kernel walks a plan, which only same_dtype makes: a call from outside has none. */
+tn_status tni_infer__copy(tn_infer *inf, const void *args);
+tn_status tni_infer__copy(tn_infer *inf, const void *args) {
+    (void)args;
+    return tn_fail(TN_E_UNSUPPORTED, -1, "%s is for kernels; copy_ copies", inf->op->info.name);
+}
+
 /* The bytes of a dense block between devices, through host memory where neither side is the host. */
 static tn_status between_devices(tn_tensor *dst, const tn_tensor *src) {
     const tn_device_desc *d = &tni_device_at(tn_view_device(&dst->v))->desc;

@@ -58,6 +58,20 @@ tn_status tni_infer_set_format(tn_infer *inf, int i, int32_t ndim, const int64_t
     return TN_OK;
 }
 
+tn_status tni_infer_expect(const tn_infer *inf, int32_t arg, const tn_view *t, int32_t ndim,
+                           const int64_t *shape, int32_t dtype) {
+    const tn_op *op = inf->op;
+    if (!t) return TN_OK;
+    if (!tni_shape_is(tni_t(t), ndim, shape))
+        return tn_fail(TN_E_SHAPE, arg, "%s(): argument '%s' must have shape %s, not %s",
+                       op->info.name, op->fields[arg].name, tni_shape_text(ndim, shape),
+                       tni_shape_text_of(t));
+    if (dtype >= 0 && tn_view_dtype(t) != dtype)
+        return tn_fail(TN_E_DTYPE, arg, "%s(): argument '%s' must be %s, not %s", op->info.name,
+                       op->fields[arg].name, tni_type_text(dtype), tni_type_text(tn_view_dtype(t)));
+    return TN_OK;
+}
+
 /* The names PyTorch's messages use: Float, Long, BFloat16, ComplexFloat ... */
 const char *tni_type_text(int32_t dtype) {
     static const char *const names[] = {

@@ -120,6 +120,12 @@ tn_status tni_infer__conv_backward_input(tn_infer *inf, const void *args) {
                        (int)ndim, tni_shape_text_of(a->grad));
     }
     TN_TRY(check_list(a->input_size, ndim, 0, 3, "input_size"));
+    if (a->input_size.v[0] != a->grad->shape[0] ||
+        (a->groups > 0 && a->input_size.v[1] != a->weight->shape[1] * a->groups)) {
+        return tn_fail(TN_E_SHAPE, 3, "input size %s does not belong to weight %s and gradient %s",
+                       tni_shape_text(ndim, a->input_size.v), tni_shape_text_of(a->weight),
+                       tni_shape_text_of(a->grad));
+    }
     TN_TRY(check_list(a->stride, ndim - 2, 1, 4, "stride"));
     TN_TRY(check_list(a->padding, ndim - 2, 0, 5, "padding"));
     TN_TRY(check_list(a->dilation, ndim - 2, 1, 6, "dilation"));
@@ -157,8 +163,30 @@ tn_status tni_infer__conv_backward_input(tn_infer *inf, const void *args) {
 
 tn_status tni_infer__conv_backward_weight(tn_infer *inf, const void *args) {
     const tn__conv_backward_weight_args *a = args;
-    TN_TRY(check_list(a->weight_size, a->grad->ndim, 0, 2, "weight_size"));
-    return tni_infer_set(inf, 0, a->grad->ndim, a->weight_size.v);
+    const tn_view *g = a->grad, *x = a->input;
+    int32_t n = g->ndim;
+    if (n < 3 || n > 5) return tn_fail(TN_E_SHAPE, 0, "a convolution has 3 to 5 dimensions");
+    TN_TRY(check_list(a->weight_size, n, 1, 2, "weight_size"));
+    TN_TRY(check_list(a->stride, n - 2, 1, 3, "stride"));
+    TN_TRY(check_list(a->padding, n - 2, 0, 4, "padding"));
+    TN_TRY(check_list(a->dilation, n - 2, 1, 5, "dilation"));
+    const int64_t *w = a->weight_size.v;
+    if (a->groups <= 0 || a->groups > SIZE_LIMIT || g->shape[1] != w[0] || w[0] % a->groups != 0) {
+        return tn_fail(TN_E_SHAPE, 2, "%lld groups of a weight of size %s do not give gradient %s",
+                       (long long)a->groups, tni_shape_text(n, w), tni_shape_text_of(g));
+    }
+    int64_t shape[5] = {g->shape[0], w[1] * a->groups};
+    for (int32_t d = 2; d < n; d++) shape[d] = x->ndim == n ? x->shape[d] : 0;
+    TN_TRY(tni_infer_expect(inf, 1, x, n, shape, tn_view_dtype(g)));
+    for (int32_t d = 0; d < n - 2; d++) {
+        TN_TRY(check_sides(shape[d + 2], w[d + 2]));
+        int64_t in = shape[d + 2] + 2 * a->padding.v[d], k = a->dilation.v[d] * (w[d + 2] - 1) + 1;
+        if (in < k || (in - k) / a->stride.v[d] + 1 != g->shape[d + 2]) {
+            return tn_fail(TN_E_SHAPE, 0, "a convolution of input size %s does not give size %s",
+                           tni_shape_text_of(x), tni_shape_text_of(g));
+        }
+    }
+    return tni_infer_set(inf, 0, n, w);
 }
 
 /* ---- Pooling ----------------------------------------------------------------------------------*/
@@ -230,13 +258,23 @@ tn_status tni_infer_avg_pool2d(tn_infer *inf, const void *args) {
                       "avg_pool2d");
 }
 
-static tn_status sized(tn_infer *inf, tn_ints size, const tn_view *like) {
-    TN_TRY(check_list(size, like->ndim, 0, 1, "input_size"));
-    return tni_infer_set(inf, 0, (int32_t)size.n, size.v);
+/* The gradient of planes of another size: the sizes in front are those of `grad`. */
+static tn_status sized(tn_infer *inf, tn_ints size, const tn_view *grad) {
+    int32_t n = grad->ndim;
+    if (n != 3 && n != 4) return tn_fail(TN_E_SHAPE, 0, "a gradient of 3D or 4D planes is needed");
+    TN_TRY(check_list(size, n, 0, 1, "input_size"));
+    bool fits = memcmp(size.v, grad->shape, (size_t)(n - 2) * sizeof(int64_t)) == 0;
+    for (int32_t d = n - 2; d < n; d++) fits = fits && (size.v[d] > 0 || grad->shape[d] == 0);
+    if (!fits) {
+        return tn_fail(TN_E_SHAPE, 1, "input size %s does not belong to gradient %s",
+                       tni_shape_text(n, size.v), tni_shape_text_of(grad));
+    }
+    return tni_infer_set(inf, 0, n, size.v);
 }
 
 tn_status tni_infer__max_pool2d_backward(tn_infer *inf, const void *args) {
     const tn__max_pool2d_backward_args *a = args;
+    TN_TRY(tni_infer_expect(inf, 1, a->indices, a->grad->ndim, a->grad->shape, TN_I64));
     return sized(inf, a->input_size, a->grad);
 }
 
@@ -247,6 +285,15 @@ tn_status tni_infer__max_pool2d_gather(tn_infer *inf, const void *args) {
 
 tn_status tni_infer__avg_pool2d_backward(tn_infer *inf, const void *args) {
     const tn__avg_pool2d_backward_args *a = args;
+    const int64_t ones[2] = {1, 1};
+    tn_view image = *a->grad;
+    TN_TRY(sized(inf, a->input_size, a->grad));
+    image.shape = inf->out[0].shape;
+    tn_infer pooled_image = {.op = inf->op};
+    pooled_image.out[0].dtype = inf->out[0].dtype;
+    TN_TRY(pool_shape(&pooled_image, 1, &image, a->kernel_size, a->stride, a->padding, ones,
+                      a->ceil_mode, "avg_pool2d"));
+    TN_TRY(tni_infer_expect(inf, 0, a->grad, image.ndim, pooled_image.out[0].shape, -1));
     return sized(inf, a->input_size, a->grad);
 }
 
@@ -338,24 +385,38 @@ tn_status tni_infer_constant_pad_nd(tn_infer *inf, const void *args) {
     return padded(inf, a->input, a->pad);
 }
 
-tn_status tni_infer__pad(tn_infer *inf, const void *args) {
-    const tn__pad_args *a = args;
-    enum { REFLECT = 1, REPLICATE = 2 };
-    for (int64_t i = 0; i < a->pad.n && i / 2 < a->input->ndim; i++) {
-        int64_t n = a->input->shape[a->input->ndim - 1 - i / 2], p = a->pad.v[i];
-        bool fits = a->mode == REFLECT ? p < n : a->mode == REPLICATE ? n > 0 : p <= n;
+/* What reflection and its relatives can reach from within x. */
+static tn_status check_mirrors(const tn_view *x, tn_ints pad, int64_t mode) {
+    enum { CONSTANT, REFLECT, REPLICATE };
+    for (int64_t i = 0; mode != CONSTANT && i < pad.n && i / 2 < x->ndim; i++) {
+        int64_t n = x->shape[x->ndim - 1 - i / 2], p = pad.v[i];
+        bool fits = mode == REFLECT ? p < n : mode == REPLICATE ? n > 0 : p <= n;
         if (!fits) {
             return tn_fail(
                 TN_E_SHAPE, 1,
                 "Padding size should be less than the corresponding input dimension, but "
                 "got: padding %lld at dimension %lld of input %s",
-                (long long)p, (long long)(a->input->ndim - 1 - i / 2), tni_shape_text_of(a->input));
+                (long long)p, (long long)(x->ndim - 1 - i / 2), tni_shape_text_of(x));
         }
     }
+    return TN_OK;
+}
+
+tn_status tni_infer__pad(tn_infer *inf, const void *args) {
+    const tn__pad_args *a = args;
+    TN_TRY(check_mirrors(a->input, a->pad, a->mode));
     return padded(inf, a->input, a->pad);
 }
 
 tn_status tni_infer__pad_backward(tn_infer *inf, const void *args) {
     const tn__pad_backward_args *a = args;
-    return sized(inf, a->input_size, a->grad);
+    int64_t numel;
+    TN_TRY(tni_numel((int32_t)a->input_size.n, a->input_size.v, 1, &numel));
+    tn_view image = {.word = a->grad->word,
+                     .ndim = (int32_t)a->input_size.n,
+                     .shape = (int64_t *)(uintptr_t)a->input_size.v};
+    TN_TRY(check_mirrors(&image, a->pad, a->mode));
+    TN_TRY(padded(inf, &image, a->pad));
+    TN_TRY(tni_infer_expect(inf, 0, a->grad, image.ndim, inf->out[0].shape, -1));
+    return tni_infer_set(inf, 0, image.ndim, image.shape);
 }

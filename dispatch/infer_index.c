@@ -21,17 +21,44 @@ static tn_status index_vector(const char *op, const tn_view *index) {
 
 /* ---- Advanced indexing -------------------------------------------------------------------------*/
 
+/* The shape of v[:, ..., indices, ...] with indices of one shape in place of the dimensions from
+ * `first` on. */
+static tn_status indexed_shape(const tn_infer *inf, const tn_view *v, tn_views indices,
+                               int64_t first, tn_ints dims, int32_t *ret_ndim, int64_t *shape) {
+    int32_t n = 0;
+    if (indices.n < 1 || dims.n != indices.n || first < 0 || first > v->ndim ||
+        indices.n > v->ndim - first)
+        return tn_fail(TN_E_INDEX, 1, "%lld indices from dimension %lld on do not fit %s",
+                       (long long)indices.n, (long long)first, tni_shape_text_of(v));
+    const tn_view *index = indices.v[0];
+    for (int64_t i = 0; i < indices.n; i++) {
+        if (!indices.v[i]) return tn_fail(TN_E_TYPE, 1, "an index is missing");
+        TN_TRY(tni_infer_expect(inf, 1, indices.v[i], index->ndim, index->shape, TN_I64));
+    }
+    if (v->ndim - (int32_t)indices.n + index->ndim > TN_MAX_DIMS)
+        return tn_fail(TN_E_VALUE, 1, "a tensor has at most %d dimensions", TN_MAX_DIMS);
+    for (int32_t d = 0; d < first; d++) shape[n++] = v->shape[d];
+    for (int32_t d = 0; d < index->ndim; d++) shape[n++] = index->shape[d];
+    for (int32_t d = (int32_t)(first + indices.n); d < v->ndim; d++) shape[n++] = v->shape[d];
+    *ret_ndim = n;
+    return TN_OK;
+}
+
 tn_status tni_infer__index(tn_infer *inf, const void *args) {
     const tn__index_args *a = args;
-    const tn_view *v = a->input, *index = a->indices.v[0];
     int64_t shape[TN_MAX_DIMS];
-    int32_t n = 0;
-    if (v->ndim - (int32_t)a->indices.n + index->ndim > TN_MAX_DIMS)
-        return tn_fail(TN_E_VALUE, 1, "a tensor has at most %d dimensions", TN_MAX_DIMS);
-    for (int32_t d = 0; d < a->first; d++) shape[n++] = v->shape[d];
-    for (int32_t d = 0; d < index->ndim; d++) shape[n++] = index->shape[d];
-    for (int32_t d = (int32_t)(a->first + a->indices.n); d < v->ndim; d++) shape[n++] = v->shape[d];
+    int32_t n;
+    TN_TRY(indexed_shape(inf, a->input, a->indices, a->first, a->dims, &n, shape));
     return tni_infer_set(inf, 0, n, shape);
+}
+
+tn_status tni_infer__index_put_(tn_infer *inf, const void *args) {
+    const tn__index_put__args *a = args;
+    int64_t shape[TN_MAX_DIMS];
+    int32_t n;
+    TN_TRY(indexed_shape(inf, a->self, a->indices, a->first, a->dims, &n, shape));
+    tni_infer_same(inf, 0, a->self);
+    return tni_infer_expect(inf, 2, a->values, n, shape, tn_view_dtype(a->self));
 }
 
 tn_status tni_infer_index_select(tn_infer *inf, const void *args) {
@@ -258,5 +285,13 @@ tn_status tni_infer__unique_consecutive(tn_infer *inf, const void *args) {
 
 tn_status tni_infer__searchsorted(tn_infer *inf, const void *args) {
     const tn__searchsorted_args *a = args;
+    const tn_view *rows = a->sorted_sequence;
+    int32_t n = rows->ndim == 1 ? 0 : rows->ndim - 1; /* dimensions that must agree */
+    bool fits = rows->ndim == 1 || (rows->ndim > 1 && rows->ndim == a->input->ndim);
+    if (!fits || memcmp(rows->shape, a->input->shape, (size_t)n * sizeof *rows->shape) != 0)
+        return tn_fail(TN_E_SHAPE, 1, "rows of %s cannot be searched in %s",
+                       tni_shape_text_of(a->input), tni_shape_text_of(rows));
+    TN_TRY(
+        tni_infer_expect(inf, 1, a->input, a->input->ndim, a->input->shape, tn_view_dtype(rows)));
     return tni_infer_set(inf, 0, a->input->ndim, a->input->shape);
 }

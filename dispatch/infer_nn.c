@@ -77,6 +77,18 @@ tn_status tni_infer_log_softmax(tn_infer *inf, const void *args) {
     return float_result(inf, a->input, a->dtype, "log_softmax_lastdim_kernel_impl");
 }
 
+tn_status tni_infer__softmax_backward(tn_infer *inf, const void *args) {
+    const tn__softmax_backward_args *a = args;
+    tni_infer_same(inf, 0, a->y);
+    return tni_infer_expect(inf, 0, a->grad, a->y->ndim, a->y->shape, -1);
+}
+
+tn_status tni_infer__log_softmax_backward(tn_infer *inf, const void *args) {
+    const tn__log_softmax_backward_args *a = args;
+    tni_infer_same(inf, 0, a->y);
+    return tni_infer_expect(inf, 0, a->grad, a->y->ndim, a->y->shape, -1);
+}
+
 static tn_status scan(tn_infer *inf, const tn_view *x, int64_t dtype) {
     int32_t d = dtype >= 0 ? (int32_t)dtype : tn_view_dtype(x);
     if (dtype < 0 && tn_dtype_category(d) < TN_CAT_FLOAT) d = TN_I64;
@@ -148,7 +160,17 @@ tn_status tni_infer_native_layer_norm(tn_infer *inf, const void *args) {
 
 tn_status tni_infer__layer_norm_backward(tn_infer *inf, const void *args) {
     const tn__layer_norm_backward_args *a = args;
-    int32_t n = (int32_t)a->normalized_shape.n;
+    const tn_view *x = a->input;
+    int32_t n = (int32_t)a->normalized_shape.n, dtype = tn_view_dtype(x);
+    int64_t rows[TN_MAX_DIMS];
+    if (a->normalized_shape.n < 1 || !ends_with(x, a->normalized_shape))
+        return tn_fail(TN_E_SHAPE, 2, "normalized_shape does not fit input of size %s",
+                       tni_shape_text_of(x));
+    for (int32_t d = 0; d < x->ndim; d++) rows[d] = d < x->ndim - n ? x->shape[d] : 1;
+    TN_TRY(tni_infer_expect(inf, 0, a->grad, x->ndim, x->shape, dtype));
+    TN_TRY(tni_infer_expect(inf, 3, a->mean, x->ndim, rows, wide_dtype(dtype)));
+    TN_TRY(tni_infer_expect(inf, 4, a->rstd, x->ndim, rows, wide_dtype(dtype)));
+    TN_TRY(check_parameter(a->weight, a->normalized_shape, 5, "weight", dtype));
     TN_TRY(set_wanted(inf, 0, a->need_input, a->input->ndim, a->input->shape));
     TN_TRY(set_wanted(inf, 1, a->need_weight, n, a->normalized_shape.v));
     return set_wanted(inf, 2, a->need_bias, n, a->normalized_shape.v);
@@ -247,16 +269,17 @@ tn_status tni_infer__embedding_gather(tn_infer *inf, const void *args) {
 
 tn_status tni_infer__embedding_backward(tn_infer *inf, const void *args) {
     const tn__embedding_backward_args *a = args;
-    TN_TRY(check_indices(a->indices));
+    const tn_view *g = a->grad, *at = a->indices;
+    TN_TRY(check_indices(at));
+    if (g->ndim != at->ndim + 1) return tn_fail(TN_E_SHAPE, 0, "one row of grad for each index");
+    TN_TRY(tni_infer_expect(inf, 1, at, g->ndim - 1, g->shape, -1));
     int64_t shape[2] = {a->num_weights, a->grad->shape[a->grad->ndim - 1]};
     return tni_infer_set(inf, 0, 2, shape);
 }
 
 /* ---- Attention: (batch, heads, length, width), checked by the composite above them ------------*/
 
-tn_status tni_infer__flash_attention(tn_infer *inf, const void *args) {
-    const tn__flash_attention_args *a = args;
-    const tn_view *q = a->query, *k = a->key, *v = a->value;
+static tn_status check_heads(const tn_view *q, const tn_view *k, const tn_view *v) {
     bool fits = q->ndim == 4 && k->ndim == 4 && v->ndim == 4 && q->shape[0] == k->shape[0] &&
                 k->shape[0] == v->shape[0] && k->shape[1] == v->shape[1] && k->shape[1] > 0 &&
                 q->shape[1] % k->shape[1] == 0 && k->shape[2] == v->shape[2] &&
@@ -265,12 +288,29 @@ tn_status tni_infer__flash_attention(tn_infer *inf, const void *args) {
         return tn_fail(TN_E_SHAPE, 0, "attention: shapes %s, %s and %s do not fit together",
                        tni_shape_text_of(q), tni_shape_text_of(k), tni_shape_text_of(v));
     }
+    if (tn_view_dtype(k) != tn_view_dtype(q) || tn_view_dtype(v) != tn_view_dtype(q)) {
+        return tn_fail(TN_E_DTYPE, 1, "attention: query, key and value must be of one dtype");
+    }
+    return TN_OK;
+}
+
+tn_status tni_infer__flash_attention(tn_infer *inf, const void *args) {
+    const tn__flash_attention_args *a = args;
+    const tn_view *q = a->query, *k = a->key, *v = a->value;
+    TN_TRY(check_heads(q, k, v));
     TN_TRY(set_heads(inf, 0, q, v->shape[3]));
     return set_as(inf, 1, wide_dtype(tn_view_dtype(q)), 3, q->shape);
 }
 
 tn_status tni_infer__flash_attention_backward(tn_infer *inf, const void *args) {
     const tn__flash_attention_backward_args *a = args;
+    const tn_view *q = a->query;
+    int32_t dtype = tn_view_dtype(q);
+    TN_TRY(check_heads(q, a->key, a->value));
+    int64_t n[4] = {q->shape[0], q->shape[1], q->shape[2], a->value->shape[3]};
+    TN_TRY(tni_infer_expect(inf, 0, a->grad, 4, n, dtype));
+    TN_TRY(tni_infer_expect(inf, 4, a->y, 4, n, dtype));
+    TN_TRY(tni_infer_expect(inf, 5, a->lse, 3, n, wide_dtype(dtype)));
     TN_TRY(set_heads(inf, 0, a->query, a->query->shape[3]));
     TN_TRY(set_heads(inf, 1, a->key, a->key->shape[3]));
     return set_heads(inf, 2, a->value, a->value->shape[3]);
@@ -316,6 +356,13 @@ static tn_status check_classes(int32_t ndim, const int64_t *shape, const tn_view
     return TN_OK;
 }
 
+/* The gradient that comes back to a loss. */
+static tn_status expect_loss(const tn_infer *inf, const tn_view *grad, int64_t reduction,
+                             const tn_view *target) {
+    return tni_infer_expect(inf, 0, grad, reduction == REDUCE_NONE ? target->ndim : 0,
+                            target->shape, -1);
+}
+
 /* Shape of a loss: target's without reduction, else a number. */
 static tn_status set_loss(tn_infer *inf, int i, int64_t reduction, const tn_view *target) {
     if (reduction == REDUCE_NONE) return tni_infer_set(inf, i, target->ndim, target->shape);
@@ -332,7 +379,10 @@ tn_status tni_infer__nll_loss(tn_infer *inf, const void *args) {
 tn_status tni_infer__nll_loss_backward(tn_infer *inf, const void *args) {
     const tn__nll_loss_backward_args *a = args;
     int32_t ndim = (int32_t)a->input_size.n;
+    int64_t numel;
+    TN_TRY(tni_numel(ndim, a->input_size.v, 1, &numel));
     TN_TRY(check_classes(ndim, a->input_size.v, a->target, a->weight));
+    TN_TRY(expect_loss(inf, a->grad, a->reduction, a->target));
     return tni_infer_set(inf, 0, ndim, a->input_size.v);
 }
 
@@ -353,5 +403,12 @@ tn_status tni_infer__cross_entropy(tn_infer *inf, const void *args) {
 
 tn_status tni_infer__cross_entropy_backward(tn_infer *inf, const void *args) {
     const tn__cross_entropy_backward_args *a = args;
+    const tn_view *target = a->target;
+    int32_t dtype = tn_view_dtype(a->input), wide = wide_dtype(dtype);
+    TN_TRY(check_classes(a->input->ndim, a->input->shape, target, NULL));
+    TN_TRY(expect_loss(inf, a->grad, a->reduction, target));
+    TN_TRY(tni_infer_expect(inf, 0, a->grad, a->grad->ndim, a->grad->shape, dtype));
+    TN_TRY(tni_infer_expect(inf, 3, a->lse, target->ndim, target->shape, wide));
+    TN_TRY(tni_infer_expect(inf, 4, a->count, 0, target->shape, wide));
     return tni_infer_set(inf, 0, a->input->ndim, a->input->shape);
 }

@@ -53,5 +53,17 @@ tn_status tni_composite__adam_(const void *args, tn_tensor **rets) {
 }
 
 tn_status tni_infer__adam_step(tn_infer *inf, const void *args) {
-    return tni_multi_infer(inf, ((const tn__adam_step_args *)args)->params);
+    const tn__adam_step_args *a = args;
+    int64_t n = a->params.n;
+    if (a->grads.n != n || a->exp_avgs.n != n || a->exp_avg_sqs.n != n || a->steps.n != n ||
+        (a->amsgrad && a->max_exp_avg_sqs.n != n))
+        return tn_fail(TN_E_VALUE, -1, "adam: the lists have different lengths");
+    tni_multi m = {.role = {{"parameters", a->params, true, false},
+                            {"gradients", a->grads, false, false},
+                            {"exp_avgs", a->exp_avgs, true, false},
+                            {"exp_avg_sqs", a->exp_avg_sqs, true, false},
+                            {"max_exp_avg_sqs", a->max_exp_avg_sqs, true, false},
+                            {"steps", a->steps, true, true}},
+                   .roles = 6};
+    return tni_multi_infer(inf, &m);
 }

@@ -97,8 +97,9 @@ tn_status tni_composite__scale_(const void *args, tn_tensor **rets) {
 /* Half precision sums up to float. */
 tn_status tni_infer__norms_step(tn_infer *inf, const void *args) {
     const tn__norms_step_args *a = args;
-    int32_t dtype = tn_view_dtype(a->tensors.v[0]);
-    inf->compute = dtype;
+    tni_multi m = {.role = {{"tensors", a->tensors, false, false}}, .roles = 1};
+    TN_TRY(tni_multi_infer(inf, &m));
+    int32_t dtype = inf->compute;
     inf->out[0].dtype = dtype == TN_F64 ? TN_F64 : TN_F32;
     inf->out[0].ndim = 1;
     inf->out[0].shape[0] = a->tensors.n;
@@ -106,5 +107,7 @@ tn_status tni_infer__norms_step(tn_infer *inf, const void *args) {
 }
 
 tn_status tni_infer__scale_step(tn_infer *inf, const void *args) {
-    return tni_multi_infer(inf, ((const tn__scale_step_args *)args)->tensors);
+    const tn__scale_step_args *a = args;
+    tni_multi m = {.role = {{"tensors", a->tensors, true, false}}, .roles = 1};
+    return tni_multi_infer(inf, &m);
 }

@@ -70,17 +70,22 @@ static tn_status lay_out(tni_multi *m, int64_t i) {
     return TN_OK;
 }
 
-tn_status tni_multi_begin(tni_multi *m) {
+static tn_status check_lists(tni_multi *m) {
     m->n = m->role[0].in.n;
-    m->used = m->temps = NULL;
     for (int k = 1; k < m->roles; k++)
         if (m->role[k].in.n != 0 && m->role[k].in.n != m->n)
             return tn_fail(TN_E_VALUE, -1, "%s: %lld %s for %lld %s", m->op,
                            (long long)m->role[k].in.n, m->role[k].name, (long long)m->n,
                            m->role[0].name);
-    if (m->n == 0) return TN_OK;
     for (int k = 0; k < m->roles; k++)
         for (int64_t i = 0; i < m->role[k].in.n; i++) TN_TRY(check_one(m, &m->role[k], i));
+    return TN_OK;
+}
+
+tn_status tni_multi_begin(tni_multi *m) {
+    m->used = m->temps = NULL;
+    TN_TRY(check_lists(m));
+    if (m->n == 0) return TN_OK;
     m->used = calloc((size_t)(2 * m->roles * m->n), sizeof *m->used);
     if (!m->used) return tn_fail(TN_E_MEMORY, -1, "%s: no memory for lists of tensors", m->op);
     m->temps = m->used + m->roles * m->n;
@@ -123,7 +128,19 @@ tn_status tni_multi_end(tni_multi *m, tn_status st) {
     return st;
 }
 
-tn_status tni_multi_infer(tn_infer *inf, tn_views first) {
-    inf->compute = tn_view_dtype(first.v[0]);
+tn_status tni_multi_infer(tn_infer *inf, tni_multi *m) {
+    m->op = inf->op->info.name;
+    if (m->role[0].in.n < 1) return tn_fail(TN_E_VALUE, 0, "%s: an empty list", m->op);
+    TN_TRY(check_lists(m));
+    for (int k = 0; k < m->roles; k++)
+        for (int64_t i = 0; i < m->role[k].in.n; i++) {
+            const tn_view *p = m->role[0].in.v[i], *t = m->role[k].in.v[i];
+            if (!same_layout(p, m->role[k].counter ? p : t))
+                return tn_fail(TN_E_SHAPE, k, "%s: %s[%lld] lies in memory unlike its parameter",
+                               m->op, m->role[k].name, (long long)i);
+            if ((p->word ^ m->role[0].in.v[0]->word) & TN_W_ALIKE)
+                return tn_fail(TN_E_DTYPE, 0, "%s: one call takes one dtype and device", m->op);
+        }
+    inf->compute = tn_view_dtype(m->role[0].in.v[0]);
     return TN_OK;
 }

@@ -40,7 +40,8 @@ tn_tensors tni_multi_slice(const tni_multi *m, int role, int64_t begin, int64_t 
  * the first failure of its own. */
 tn_status tni_multi_end(tni_multi *m, tn_status st);
 
-/* The compute dtype of a structured step: the first tensor's. */
-tn_status tni_multi_infer(tn_infer *inf, tn_views first);
+/* The rule of a structured step, whose kernel takes the lists as they are: checks them and sets the
+ * compute dtype, the first tensor's. Fills in m->op; there is nothing to release. */
+tn_status tni_multi_infer(tn_infer *inf, tni_multi *m);
 
 #endif

@@ -49,5 +49,14 @@ tn_status tni_composite__sgd_(const void *args, tn_tensor **rets) {
 }
 
 tn_status tni_infer__sgd_step(tn_infer *inf, const void *args) {
-    return tni_multi_infer(inf, ((const tn__sgd_step_args *)args)->params);
+    const tn__sgd_step_args *a = args;
+    if (a->momentum != 0.0 && a->momenta.n != a->params.n)
+        return tn_fail(TN_E_VALUE, 2, "sgd: momentum needs a buffer for each parameter");
+    if (a->grads.n != a->params.n)
+        return tn_fail(TN_E_VALUE, 1, "sgd: a gradient is needed for each parameter");
+    tni_multi m = {.role = {{"parameters", a->params, true, false},
+                            {"gradients", a->grads, false, false},
+                            {"momentum buffers", a->momenta, true, false}},
+                   .roles = 3};
+    return tni_multi_infer(inf, &m);
 }
