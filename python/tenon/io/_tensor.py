@@ -7,10 +7,11 @@ share its memory.
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, BinaryIO
 
 import tenon
 from tenon import Tensor, device, dtype
+from tenon.io.errors import FileFormatError
 
 ITEMSIZE = {
     "bool": 1, "uint8": 1, "int8": 1, "int16": 2, "int32": 4, "int64": 8, "float16": 2,
@@ -28,7 +29,23 @@ def name_of(kind: dtype) -> str:
     return str(kind).rpartition(".")[2]
 
 
-def swapped(data: bytearray, unit: int) -> bytearray:
+def read_exactly(file: BinaryIO, size: int, what: str) -> memoryview:
+    """The next bytes of a file, in memory that tensors can be cut from.
+
+    The memory is a tensor's, because it comes from an allocator that keeps pages at hand and does
+    not fill them with zeros first: with a fresh bytearray, that takes longer than the reading.
+    """
+    data = bytes_of(tenon.empty(size, dtype=tenon.uint8))
+    done = 0
+    while done < size:
+        n = file.readinto(data[done:])  # type: ignore[attr-defined]
+        if not n:
+            raise FileFormatError(f"{what} is cut off")
+        done += n
+    return data
+
+
+def swapped(data: bytearray | memoryview, unit: int) -> bytearray | memoryview:
     """The bytes of every unit in reverse order."""
     if unit == 1:
         return data

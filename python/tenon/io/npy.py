@@ -80,9 +80,7 @@ def _read(file: BinaryIO) -> tenon.Tensor:
     have = total - file.tell()
     if size != have:
         raise FileFormatError(f"npy: the array takes {size} bytes, the file holds {have}")
-    data = bytearray(file.read(size))
-    if len(data) != size:
-        raise FileFormatError("npy: the array is cut off")
+    data = _tensor.read_exactly(file, size, "npy: the array")
     native = "<" if _tensor.NATIVE == "little" else ">"
     if order in "<>" and order != native:
         data = _tensor.swapped(data, _tensor.SWAP_UNIT.get(kind, _tensor.ITEMSIZE[kind]))

@@ -251,7 +251,7 @@ class Checkpoint:
                 "this is a TorchScript archive, which holds code; save a state_dict instead"
             )
         order = self._member("byteorder")
-        self.byteorder = self.archive.read(order).decode("latin-1") if order else "little"
+        self.byteorder = str(self.archive.read(order), "latin-1") if order else "little"
         if self.byteorder not in ("little", "big"):
             raise FileFormatError(f"the byte order {self.byteorder[:40]!r} is not known")
 

@@ -157,14 +157,8 @@ def _read(file: BinaryIO, where: Any) -> dict[str, tenon.Tensor]:
     place = None if where is None else tenon.device(where)
     result = {}
     for name, (kind, shape, begin, end) in header.tensors.items():
-        data = bytearray(end - begin)
         file.seek(start + begin)
-        view, done = memoryview(data), 0
-        while done < len(data):
-            n = file.readinto(view[done:])  # type: ignore[attr-defined]
-            if not n:
-                raise FileFormatError(f"safetensors: {name[:80]!r} is cut off")
-            done += n
+        data = _tensor.read_exactly(file, end - begin, f"safetensors: {name[:80]!r}")
         if _tensor.NATIVE == "big":
             data = _tensor.swapped(data, _tensor.SWAP_UNIT.get(kind, _tensor.ITEMSIZE[kind]))
         result[name] = _tensor.Block(data, place).cut(kind, shape, _strides(shape), 0)

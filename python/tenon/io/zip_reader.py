@@ -12,6 +12,7 @@ import zlib
 from dataclasses import dataclass
 from typing import BinaryIO
 
+from tenon.io._tensor import read_exactly
 from tenon.io.errors import FileFormatError
 
 END = b"PK\x05\x06"
@@ -144,17 +145,10 @@ class Archive:
                     field = field[8:]
         return values[0], values[1], values[2]
 
-    def read(self, member: Member) -> bytearray:
+    def read(self, member: Member) -> memoryview:
         """The contents of a member, checked against its checksum."""
-        data = bytearray(member.size)
         self.file.seek(member.start)
-        view = memoryview(data)
-        done = 0
-        while done < member.size:
-            n = self.file.readinto(view[done:])  # type: ignore[attr-defined]
-            if not n:
-                raise FileFormatError(f"{member.name!r} is cut off")
-            done += n
+        data = read_exactly(self.file, member.size, repr(member.name))
         if zlib.crc32(data) != member.crc:
             raise FileFormatError(f"{member.name!r} does not match its checksum")
         return data
