@@ -1,5 +1,5 @@
 /* copy.c: strided copies. Packed runs become memcpy, a transposed operand is moved in square tiles
- * through the caches, everything else goes element by element along the fastest dimension. Also the
+ * through the caches (transpose.c), everything else goes element by element along the fastest dimension. Also the
  * gather, scatter and streaming services of the pointwise driver. */
 #include "copy.h"
 
@@ -165,6 +165,23 @@ void cpu_copy_bytes(void *dst, const void *src, uint64_t bytes) {
         cpu_parallel((int64_t)bytes, 65536, copy_chunk, &j);
 }
 
+/* ---- Tiles -------------------------------------------------------------------------------------*/
+
+static cpu_transpose_fn *transpose = cpu_transpose_baseline;
+
+void cpu_copy_init(cpu_isa isa) {
+#if defined(__x86_64__) && !defined(CPU_BASELINE_ONLY)
+    if (isa == CPU_ISA_AVX2) transpose = cpu_transpose_avx2;
+    if (isa == CPU_ISA_AVX512) transpose = cpu_transpose_avx512;
+#endif
+    (void)isa;
+}
+
+void cpu_gather_tile(void *dst, int64_t ds, const void *src, int64_t ss, int64_t rows, int64_t cols,
+                     int32_t size) {
+    transpose(dst, ds, src, ss, rows, cols, size);
+}
+
 /* ---- Plans -------------------------------------------------------------------------------------*/
 
 typedef struct copy_job {
@@ -196,17 +213,7 @@ static tn_status copy_rows(void *arg, int64_t begin, int64_t end) {
     return TN_OK;
 }
 
-/* Note [Tiles]
- * dst is packed along dimension 0, src along dimension 1 (after tile_dim has been moved there). A
- * tile of 64 bytes by 64 bytes touches each cache line of both sides once while it is hot. */
-static void copy_tile(const copy_job *j, char *dst, const char *src, int64_t rows, int64_t cols) {
-    const tn_plan *p = j->plan;
-    int64_t ds0 = p->stride[0][0], ss0 = p->stride[0][1];
-    int64_t ds1 = p->stride[j->tile_dim][0], ss1 = p->stride[j->tile_dim][1];
-    move_fn fn = move_of(j->size);
-    for (int64_t r = 0; r < rows; r++) fn(dst + r * ds1, ds0, src + r * ss1, ss0, cols);
-}
-
+/* dst is packed along dimension 0, src along tile_dim. */
 static tn_status copy_tiles(void *arg, int64_t begin, int64_t end) {
     const copy_job *j = arg;
     const tn_plan *p = j->plan;
@@ -226,9 +233,7 @@ static tn_status copy_tiles(void *arg, int64_t begin, int64_t end) {
         }
         dst += r0 * p->stride[j->tile_dim][0];
         src += r0 * p->stride[j->tile_dim][1];
-        for (int64_t c = 0; c < n0; c += side)
-            copy_tile(j, dst + c * p->stride[0][0], src + c * p->stride[0][1], rows,
-                      n0 - c < side ? n0 - c : side);
+        transpose(dst, p->stride[j->tile_dim][0], src, p->stride[0][1], rows, n0, j->size);
     }
     return TN_OK;
 }

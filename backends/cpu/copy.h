@@ -14,6 +14,14 @@ void cpu_gather(void *dst, const void *src, int64_t n, int64_t stride, int32_t s
 void cpu_scatter(void *dst, const void *src, int64_t n, int64_t stride, int32_t size);
 /* dst[0 .. n) = the one element at src. */
 void cpu_spread(void *dst, const void *src, int64_t n, int32_t size);
+/* transpose.c: dst[r * ds + c * size] = src[r * size + c * ss], strides in bytes. */
+typedef void cpu_transpose_fn(char *dst, int64_t ds, const char *src, int64_t ss, int64_t rows,
+                              int64_t cols, int32_t size);
+cpu_transpose_fn cpu_transpose_baseline, cpu_transpose_avx2, cpu_transpose_avx512;
+/* The same with the instruction set in use, which cpu_copy_init is told. */
+void cpu_gather_tile(void *dst, int64_t ds, const void *src, int64_t ss, int64_t rows, int64_t cols,
+                     int32_t size);
+void cpu_copy_init(cpu_isa isa);
 /* dst = src past the caches; both 16-byte aligned or it is a plain copy. cpu_stream_end makes the
  * stores visible to other threads. */
 void cpu_stream(void *dst, const void *src, uint64_t bytes);

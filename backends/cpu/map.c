@@ -1,7 +1,7 @@
 /* map.c: walks a plan for a pointwise kernel: splits it over threads, cuts rows into segments, and
  * brings operands that the packed loops cannot read (strided, or one value where the operator has
- * no loop for that) through blocks of 512 elements that stay in the first-level cache. Outputs far
- * larger than the caches are written past them. */
+ * no loop for that) through blocks of 512 elements that stay in the first-level cache; transposed
+ * ones come in tiles of several rows. Outputs far larger than the caches are written past them. */
 #include "map.h"
 
 #include <string.h>
@@ -11,6 +11,8 @@
 #define BLOCK 512
 #define ITEM_MAX 16
 #define SHORT_ROW 16 /* rows below this are gathered several at a time */
+#define TILE_ROWS 16
+#define TILE_BYTES 65536 /* of all turned operands: within the second-level cache */
 
 enum mode { PACKED, SINGLE, STRIDED };
 
@@ -23,6 +25,8 @@ typedef struct map_job {
     bool stream;
     uint8_t mode[1 + CPU_MAP_INPUTS]; /* along dimension 0 */
     uint8_t constant;                 /* by operand: one value over the whole plan */
+    uint8_t turned;                   /* by operand: packed along tile_dim */
+    int32_t tile_dim;                 /* or 0 */
     uint8_t size[1 + CPU_MAP_INPUTS];
 } map_job;
 
@@ -31,7 +35,7 @@ typedef struct blocks {
 } blocks;
 
 CPU_NOINLINE tn_status cpu_map_zero_division(void) {
-    return cpu_host->fail(TN_E_VALUE, 1, "ZeroDivisionError");
+    return cpu_host->fail(TN_E_STATE, 1, "ZeroDivisionError");
 }
 
 /* A segment: n elements along dimension 0 from the places in at[]. */
@@ -165,6 +169,89 @@ static tn_status run_chunk(void *arg, int64_t begin, int64_t end) {
     return st;
 }
 
+/* ---- Tiles -------------------------------------------------------------------------------------*/
+
+typedef struct tiles {
+    _Alignas(64) char of[TILE_BYTES];
+    blocks rows; /* of operands that are neither packed nor turned */
+    int64_t width;
+    char *turned[1 + CPU_MAP_INPUTS];
+} tiles;
+
+/* Long runs along dimension 0 suit the caches best, so a tile is as wide as there is room for. */
+static void place_tiles(const map_job *j, tiles *t) {
+    int64_t bytes = 0;
+    char *at = t->of;
+    for (int32_t k = 1; k < j->noperands; k++)
+        if (j->turned >> k & 1) bytes += TILE_ROWS * j->size[k];
+    t->width = TILE_BYTES / bytes / 64 * 64;
+    for (int32_t k = 1; k < j->noperands; k++)
+        if (j->mode[k] != PACKED && !(j->turned >> k & 1) && t->width > BLOCK) t->width = BLOCK;
+    for (int32_t k = 1; k < j->noperands; k++) {
+        t->turned[k] = at;
+        if (j->turned >> k & 1) at += TILE_ROWS * t->width * j->size[k];
+    }
+}
+
+/* Columns [c, c + m) of a band of rows, whose elements at column 0 stand at at[]. */
+static int run_tile(const map_job *j, char *const *at, int64_t rows, int64_t c, int64_t m,
+                    tiles *t) {
+    const tn_plan *plan = j->plan;
+    const void *in[CPU_MAP_INPUTS];
+    for (int32_t k = 1; k < j->noperands; k++) {
+        int64_t stride = plan->stride[0][k], size = j->size[k];
+        if (j->turned >> k & 1)
+            cpu_gather_tile(t->turned[k], t->width * size, at[k] + c * stride, stride, rows, m,
+                            j->size[k]);
+    }
+    for (int64_t r = 0; r < rows; r++) {
+        for (int32_t k = 1; k < j->noperands; k++) {
+            int64_t stride = plan->stride[0][k];
+            const char *x = at[k] + r * plan->stride[j->tile_dim][k] + c * stride;
+            in[k - 1] = t->rows.of[k];
+            if (j->turned >> k & 1)
+                in[k - 1] = t->turned[k] + r * t->width * j->size[k];
+            else if (j->mode[k] == PACKED)
+                in[k - 1] = x;
+            else
+                cpu_gather(t->rows.of[k], x, m, stride, j->size[k]);
+        }
+        char *out = at[0] + r * plan->stride[j->tile_dim][0] + c * j->size[0];
+        if (j->op->flat(m, out, in, j->params)) return 1;
+    }
+    return 0;
+}
+
+static int64_t bands_of(const map_job *j) {
+    return (j->plan->shape[j->tile_dim] + TILE_ROWS - 1) / TILE_ROWS;
+}
+
+/* Item: a band of TILE_ROWS rows along tile_dim at one place of the dimensions beyond. */
+static tn_status run_bands(void *arg, int64_t begin, int64_t end) {
+    const map_job *j = arg;
+    const tn_plan *plan = j->plan;
+    tiles t;
+    int64_t bands = bands_of(j), n0 = plan->shape[0], n1 = plan->shape[j->tile_dim];
+    place_tiles(j, &t);
+    for (int64_t item = begin; item < end; item++) {
+        int64_t r0 = item % bands * TILE_ROWS, rest = item / bands;
+        int64_t rows = n1 - r0 < TILE_ROWS ? n1 - r0 : TILE_ROWS;
+        char *at[1 + CPU_MAP_INPUTS];
+        for (int32_t k = 0; k < j->noperands; k++)
+            at[k] = (char *)plan->data[k] + r0 * plan->stride[j->tile_dim][k];
+        for (int32_t d = 1; d < plan->ndim; d++) {
+            if (d == j->tile_dim) continue;
+            int64_t i = rest % plan->shape[d];
+            rest /= plan->shape[d];
+            for (int32_t k = 0; k < j->noperands; k++) at[k] += i * plan->stride[d][k];
+        }
+        for (int64_t c = 0; c < n0; c += t.width)
+            if (run_tile(j, at, rows, c, n0 - c < t.width ? n0 - c : t.width, &t))
+                return TN_E_VALUE;
+    }
+    return TN_OK;
+}
+
 /* ---- Choosing ----------------------------------------------------------------------------------*/
 
 static void find_modes(map_job *j) {
@@ -190,6 +277,19 @@ static void find_modes(map_job *j) {
         j->direct = j->op->scalar_a;
 }
 
+/* Finds the dimension along which operands are packed that are not along dimension 0. */
+static void find_tiles(map_job *j) {
+    const tn_plan *plan = j->plan;
+    if (j->mode[0] != PACKED || plan->shape[0] < SHORT_ROW) return;
+    for (int32_t d = 1; d < plan->ndim && !j->tile_dim; d++) {
+        if (plan->shape[d] < 8) continue;
+        for (int32_t k = 1; k < j->noperands; k++)
+            if (j->mode[k] == STRIDED && plan->stride[d][k] == j->size[k])
+                j->turned |= (uint8_t)(1u << k);
+        if (j->turned) j->tile_dim = d;
+    }
+}
+
 /* An output that is also an input has its lines in the cache already. */
 static bool should_stream(const map_job *j) {
     const tn_plan *plan = j->plan;
@@ -204,6 +304,13 @@ tn_status cpu_map_run(const tn_plan *plan, const cpu_map_op *op, const cpu_param
     map_job j = {.plan = plan, .op = op, .params = params, .noperands = op->nin + 1};
     if (plan->numel == 0) return TN_OK;
     find_modes(&j);
+    find_tiles(&j);
+    if (j.tile_dim) {
+        int64_t n0 = plan->shape[0], rows = plan->numel / n0 / plan->shape[j.tile_dim];
+        tn_status st =
+            cpu_parallel(bands_of(&j) * rows, op->grain / (TILE_ROWS * n0) + 1, run_bands, &j);
+        return st == TN_E_VALUE ? cpu_map_zero_division() : st;
+    }
     j.stream = should_stream(&j);
     if (j.stream) j.direct = NULL;
     tn_status st = cpu_parallel(plan->numel, op->grain, run_chunk, &j);

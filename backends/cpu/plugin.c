@@ -2,6 +2,7 @@
  * set in use. A family of kernels is one line in one of the lists below. */
 #include <string.h>
 
+#include "copy.h"
 #include "cpu_priv.h"
 #include "gemm.h"
 
@@ -180,6 +181,7 @@ static tn_status activate(const tn_host *host, tn_txn *txn) {
     cpu_host = host;
     cpu_warn_environment();
     cpu_blas_init();
+    cpu_copy_init(cpu_isa_pick());
     tn_status st = host->register_device(txn, &desc, &slot);
     if (st != TN_OK) return st;
     return add_kernels(txn, slot);

@@ -1,0 +1,49 @@
+"""Operands in every order of their dimensions, large enough for tiles, blocks and threads: what
+small samples of the table do not reach."""
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import tenon as tn
+
+SHAPES = [(37, 129), (64, 64), (300, 8), (70, 1030), (3, 40, 50), (40, 9, 33)]
+DTYPES = ["float16", "float32", "float64", "uint8", "int16", "int64", "complex64", "complex128"]
+
+
+def draw(shape: tuple[int, ...], dtype: str, seed: int) -> np.ndarray:
+    """Small integers, whose sums and products are exact in every type."""
+    return np.random.default_rng(seed).integers(1, 15, shape).astype(dtype)
+
+
+def orders(x: np.ndarray) -> Iterator[tn.Tensor]:
+    """Tensors equal to x whose dimensions lie in memory in every order."""
+    for order in itertools.permutations(range(x.ndim)):
+        back = [int(d) for d in np.argsort(order)]
+        yield tn.tensor(np.ascontiguousarray(x.transpose(order))).permute(*back)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_pointwise(shape: tuple[int, ...], dtype: str) -> None:
+    """Turned operands beside packed, broadcast and turned ones; and the packed copy."""
+    x, y = draw(shape, dtype, 1), draw(shape, dtype, 2)
+    packed = tn.tensor(y)
+    for turned in orders(x):
+        np.testing.assert_array_equal(turned.contiguous().numpy(), x)
+        np.testing.assert_array_equal((packed + turned).numpy(), y + x)
+        np.testing.assert_array_equal((packed * turned).numpy(), y * x)
+        np.testing.assert_array_equal((packed[..., :1] * turned).numpy(), y[..., :1] * x)
+        np.testing.assert_array_equal((turned + packed[:1]).numpy(), x + y[:1])
+        chosen = tn.where(packed == turned, packed, turned)
+        np.testing.assert_array_equal(chosen.numpy(), x)
+
+
+def test_integer_division_by_a_zero_in_a_turned_operand() -> None:
+    """A zero divisor is found wherever it lies."""
+    x = np.ones((40, 50), dtype=np.int64)
+    x[33, 47] = 0
+    turned = tn.tensor(np.ascontiguousarray(x.T)).t()
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        tn.ones((40, 50), dtype=tn.int64) // turned
