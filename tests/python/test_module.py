@@ -118,6 +118,27 @@ LAYERS = [
     ("nn.AdaptiveAvgPool2d((2, None))", (2, 3, 8, 8)),
     ("nn.AdaptiveAvgPool2d(1)", (2, 3, 8, 8)),
     ("nn.AdaptiveMaxPool2d(2)", (2, 3, 8, 8)),
+    ("nn.MaxPool3d(3, stride=2, padding=1, ceil_mode=True)", (2, 3, 6, 7, 8)),
+    ("nn.MaxPool3d((2, 1, 2), dilation=(1, 1, 2), return_indices=True)", (2, 3, 6, 7, 8)),
+    ("nn.AvgPool3d(3, 2, 1, count_include_pad=False, ceil_mode=True)", (2, 3, 6, 7, 8)),
+    ("nn.AvgPool3d(2, divisor_override=5)", (3, 6, 7, 8)),
+    ("nn.AdaptiveAvgPool3d((2, None, 3))", (2, 3, 6, 7, 8)),
+    ("nn.AdaptiveMaxPool3d(2)", (2, 3, 6, 7, 8)),
+    ("nn.LPPool1d(2, 3)", (2, 3, 8)),
+    ("nn.LPPool2d(2, 2, 1)", (2, 3, 8, 8)),
+    ("nn.LPPool3d(4, 2)", (2, 3, 6, 7, 8)),
+    ("nn.ConvTranspose3d(3, 4, 2, 2, groups=1)", (2, 3, 3, 4, 3)),
+    ("nn.ChannelShuffle(2)", (2, 4, 3, 3)),
+    ("nn.Fold((6, 7), (2, 3), padding=1, stride=2, dilation=2)", (2, 12, 9)),
+    ("nn.RReLU()", (4, 6)),
+    ("nn.FeatureAlphaDropout(0.3)", (4, 6, 3)),
+    ("nn.Upsample(scale_factor=2, mode='bicubic')", (2, 3, 4, 5)),
+    ("nn.Upsample(size=(9, 3), mode='bicubic', align_corners=True)", (2, 3, 4, 5)),
+    ("nn.Upsample(size=(3, 7, 8), mode='trilinear')", (2, 3, 4, 5, 4)),
+    ("nn.Upsample(scale_factor=1.6, mode='nearest-exact')", (2, 3, 4, 5)),
+    ("nn.Upsample(scale_factor=2)", (2, 3, 4, 5, 4)),
+    ("nn.EmbeddingBag(10, 3, max_norm=1.0, mode='max', padding_idx=2)", None),
+    ("nn.TripletMarginWithDistanceLoss()", None),
     ("nn.ZeroPad2d((1, 2, 0, 1))", (2, 3, 4, 4)),
     ("nn.ConstantPad1d(2, 3.5)", (2, 3, 4)),
     ("nn.ReflectionPad2d(1)", (2, 3, 4, 4)),
@@ -248,6 +269,7 @@ LOSSES = [
     ("nn.HingeEmbeddingLoss()", "sign"),
     ("nn.MultiLabelSoftMarginLoss()", "share"),
     ("nn.MultiMarginLoss()", "class"),
+    ("nn.MultiLabelMarginLoss()", "labels"),
 ]
 
 
@@ -260,6 +282,8 @@ def test_loss(text, kind):
         target = rng.standard_normal((6, 3)).astype(np.float32)
     elif kind == "class":
         target = rng.integers(0, 3, 6)
+    elif kind == "labels":
+        target = np.array([[0, -1, 1], [2, 1, -1], [-1, 0, 0], [1, 2, 0], [2, -1, 0], [0, 2, -1]])
     elif kind == "sign":
         target = np.where(rng.random((6, 3)) < 0.5, -1, 1).astype(np.float32)
     else:
@@ -271,6 +295,57 @@ def test_loss(text, kind):
         y = loss(t, lib.from_numpy(target.copy()))
         y.sum().backward()
         values.append((array(y), array(t.grad)))
+    for left, right in zip(*values):
+        np.testing.assert_allclose(left, right, rtol=1e-5, atol=1e-6)
+
+
+LAZY = [
+    ("nn.LazyLinear(4)", (3, 5)),
+    ("nn.LazyConv1d(4, 2, bias=False)", (2, 3, 6)),
+    ("nn.LazyConv2d(6, (2, 3), 2, 1, groups=3)", (2, 3, 5, 6)),
+    ("nn.LazyConvTranspose2d(4, 3, 2, 1, 1)", (2, 3, 4, 4)),
+    ("nn.LazyBatchNorm2d(momentum=0.2)", (2, 3, 4, 4)),
+    ("nn.LazyInstanceNorm1d(affine=True)", (2, 3, 4)),
+]
+
+
+@pytest.mark.parametrize("text, shape", LAZY, ids=[text for text, _ in LAZY])
+def test_lazy_layer(text, shape):
+    ours, theirs = both(text)
+    assert repr(ours) == repr(theirs)
+    (x,) = inputs(shape)
+    held = list(ours.parameters())
+    values = []
+    for lib, module in ((tenon, ours), (torch, theirs)):
+        lib.manual_seed(11)
+        values.append(array(module(lib.from_numpy(x))))
+    np.testing.assert_allclose(*values, rtol=1e-5, atol=1e-6)
+    assert repr(ours) == repr(theirs)
+    if not list(ours.buffers()):
+        same_state(ours, theirs)
+    assert all(a is b for a, b in zip(held, ours.parameters()))
+
+
+def test_lazy_layer_takes_its_shape_from_a_file():
+    ordinary, lazy = nn.Linear(5, 4), nn.LazyLinear(4)
+    lazy.load_state_dict(ordinary.state_dict())
+    assert tenon.equal(lazy.weight, ordinary.weight)
+    assert copy.deepcopy(nn.LazyLinear(2)).has_uninitialized_params()
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_embedding_bag(mode):
+    table = np.random.default_rng(0).standard_normal((8, 3)).astype(np.float32)
+    index, starts = np.array([1, 2, 4, 5, 4, 3, 2, 7]), np.array([0, 3, 3, 6])
+    values = []
+    for lib in (tenon, torch):
+        bag = lib.nn.EmbeddingBag.from_pretrained(
+            lib.from_numpy(table.copy()), freeze=False, mode=mode, padding_idx=4
+        )
+        one = bag(lib.from_numpy(index), lib.from_numpy(starts))
+        two = bag(lib.from_numpy(index.reshape(2, 4)))
+        ((one * one).sum() + two.sum()).backward()
+        values.append((array(one), array(two), array(bag.weight.grad)))
     for left, right in zip(*values):
         np.testing.assert_allclose(left, right, rtol=1e-5, atol=1e-6)
 

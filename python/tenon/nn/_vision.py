@@ -199,10 +199,10 @@ def interpolate(
     if antialias:
         raise NotImplementedError("interpolate: antialias is not there yet")
     if mode == "area":
-        pool = {1: adaptive_avg_pool1d, 2: adaptive_avg_pool2d}.get(spatial)
-        if pool is None:
-            raise NotImplementedError(f"interpolate: area of a {input.dim()}-d input")
-        return pool(input, size)
+        from tenon.nn._pooling import adaptive_avg_pool3d
+
+        pools = {1: adaptive_avg_pool1d, 2: adaptive_avg_pool2d, 3: adaptive_avg_pool3d}
+        return pools[spatial](input, size)
     if mode in ("nearest", "linear") and spatial == 1:
         # A row is an image of height 1.
         wide = [None, factors[0]] if factors else None
@@ -216,10 +216,69 @@ def interpolate(
         return result.squeeze(2)
     if mode in ("nearest", "bilinear") and spatial == 2:
         return _upsample2d(mode, input, size, align_corners, factors)
+    if mode == "bicubic" and spatial == 2:
+        scales = factors or [None, None]
+        rows = _cubic_weights(input, -2, size[0], bool(align_corners), scales[0])
+        cols = _cubic_weights(input, -1, size[1], bool(align_corners), scales[1])
+        return rows @ input @ cols.t()
+    if mode == "trilinear" and spatial == 3:
+        return _trilinear(input, size, align_corners, factors)
+    if mode == "nearest-exact" or (mode == "nearest" and spatial == 3):
+        half = 0.5 if mode == "nearest-exact" else 0.0
+        for d in range(spatial):
+            factor = factors[d] if factors else None
+            input = input.index_select(d + 2, _nearest(input, d + 2, size[d], half, factor))
+        return input
     raise NotImplementedError(
-        f"Input Error: Only 3D and 4D input Tensors supported (got {input.dim()}D) for the "
-        f"modes: nearest | linear | bilinear | area (got {mode})"
+        "Input Error: Only 3D, 4D and 5D input Tensors supported "
+        f"(got {input.dim()}D) for the modes: nearest | linear | bilinear | bicubic | trilinear | "
+        f"area | nearest-exact (got {mode})"
     )
+
+
+def _ratio(old: int, new: int, factor: float | None) -> float:
+    """How far the source moves for one step of the result."""
+    return 1.0 / factor if factor else old / new
+
+
+def _nearest(input: Tensor, dim: int, new: int, half: float, factor: float | None) -> Tensor:
+    """Which element of a dimension each element of the result is."""
+    old = input.size(dim)
+    places = (tenon.arange(new, dtype=tenon.float32) + half) * _ratio(old, new, factor)
+    return places.floor().long().clamp(max=old - 1).to(input.device)
+
+
+def _cubic_weights(
+    input: Tensor, dim: int, new: int, align_corners: bool, factor: float | None
+) -> Tensor:
+    """(new, old): what each element of the result takes of each element of a dimension."""
+    old, a = input.size(dim), -0.75
+    step = tenon.arange(new, dtype=tenon.float64)
+    if align_corners:
+        source = step * ((old - 1) / (new - 1) if new > 1 else 0.0)
+    else:
+        source = (step + 0.5) * _ratio(old, new, factor) - 0.5
+    base = source.floor()
+    t = source - base
+    weights = tenon.zeros(new, old, dtype=tenon.float64)
+    for offset in range(-1, 3):
+        x = (t - offset).abs()
+        near = ((a + 2) * x - (a + 3)) * x * x + 1
+        far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+        place = (base.long() + offset).clamp(0, old - 1).unsqueeze(1)
+        weights.scatter_add_(1, place, tenon.where(x <= 1, near, far).unsqueeze(1))
+    return weights.to(input.device, input.dtype)
+
+
+def _trilinear(input: Tensor, size: Any, align_corners: bool | None, factors: Any) -> Tensor:
+    """Planes first, then the depth."""
+    n, c, depth = input.shape[:3]
+    flat = input.reshape(n, c * depth, *input.shape[3:])
+    faces = _upsample2d("bilinear", flat, size[1:], align_corners, factors and factors[1:])
+    columns = faces.reshape(n, c, depth, size[1] * size[2])
+    wide = [factors[0], None] if factors else None
+    result = _upsample2d("bilinear", columns, [size[0], columns.size(-1)], align_corners, wide)
+    return result.reshape(n, c, *size)
 
 
 def _upsample2d(

@@ -25,6 +25,7 @@ from tenon.nn._losses import (  # noqa: E402
     binary_cross_entropy_with_logits,
     cosine_embedding_loss,
     cross_entropy,
+    ctc_loss,
     gaussian_nll_loss,
     hinge_embedding_loss,
     huber_loss,
@@ -33,12 +34,27 @@ from tenon.nn._losses import (  # noqa: E402
     margin_ranking_loss,
     mse_loss,
     multi_margin_loss,
+    multilabel_margin_loss,
     multilabel_soft_margin_loss,
     nll_loss,
     poisson_nll_loss,
     smooth_l1_loss,
     soft_margin_loss,
     triplet_margin_loss,
+)
+from tenon.nn._pooling import (  # noqa: E402
+    adaptive_avg_pool3d,
+    adaptive_max_pool3d,
+    avg_pool3d,
+    fold,
+    lp_pool1d,
+    lp_pool2d,
+    lp_pool3d,
+    max_pool3d,
+    max_pool3d_with_indices,
+    max_unpool1d,
+    max_unpool2d,
+    max_unpool3d,
 )
 from tenon.nn._vision import (  # noqa: E402
     adaptive_avg_pool1d,
@@ -62,28 +78,42 @@ from tenon.nn._vision import (  # noqa: E402
 __all__ = [
     "adaptive_avg_pool1d",
     "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
     "adaptive_max_pool1d",
     "adaptive_max_pool2d",
+    "adaptive_max_pool3d",
     "avg_pool1d",
     "avg_pool2d",
+    "avg_pool3d",
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
     "cosine_embedding_loss",
     "cross_entropy",
+    "ctc_loss",
+    "fold",
     "gaussian_nll_loss",
     "hinge_embedding_loss",
     "huber_loss",
     "interpolate",
     "kl_div",
     "l1_loss",
+    "lp_pool1d",
+    "lp_pool2d",
+    "lp_pool3d",
     "margin_ranking_loss",
     "max_pool1d",
     "max_pool1d_with_indices",
     "max_pool2d",
     "max_pool2d_with_indices",
+    "max_pool3d",
+    "max_pool3d_with_indices",
+    "max_unpool1d",
+    "max_unpool2d",
+    "max_unpool3d",
     "mse_loss",
     "multi_head_attention_forward",
     "multi_margin_loss",
+    "multilabel_margin_loss",
     "multilabel_soft_margin_loss",
     "nll_loss",
     "pad",
@@ -366,6 +396,38 @@ def alpha_dropout(
     return _give(input, result, inplace)
 
 
+def feature_alpha_dropout(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """alpha_dropout of whole channels."""
+    _check_probability(p)
+    if not training or p == 0.0:
+        return input
+    low = _SELU_SCALE * _SELU_ALPHA
+    scale = ((low * low * p + 1) * (1 - p)) ** -0.5 if p < 1.0 else 0.0
+    shape = (*input.shape[:2], *[1] * (input.dim() - 2))
+    kept = input.new_empty(shape).bernoulli_(1 - p)
+    shift = (kept - 1) * (low * scale) + low * scale * p
+    return _give(input, _source(input, inplace) * (kept * scale) + shift, inplace)
+
+
+def rrelu(
+    input: Tensor,
+    lower: float = 1.0 / 8,
+    upper: float = 1.0 / 3,
+    training: bool = False,
+    inplace: bool = False,
+) -> Tensor:
+    """leaky_relu with slopes drawn from [lower, upper) in training, their mean otherwise."""
+    x = _source(input, inplace)
+    if not training:
+        return _give(input, _nn.leaky_relu(x, (lower + upper) / 2), inplace)
+    below = x.detach() <= 0
+    slopes = tenon.empty(int(below.sum()), dtype=tenon.float64).uniform_(lower, upper)
+    factors = tenon.ones_like(x, requires_grad=False).masked_scatter(below, slopes.to(x.dtype))
+    return _give(input, x * factors, inplace)
+
+
 # ---- Embedding, normalisation, distances ---------------------------------------------------------
 
 
@@ -396,6 +458,93 @@ def embedding(
             scaled = tenon.where(norms > max_norm, picked * (max_norm / (norms + 1e-7)), picked)
             weight.detach().index_copy_(0, used, scaled)
     return tenon.embedding(weight, input, padding_idx, scale_grad_by_freq, sparse)
+
+
+def _bags(input: Tensor, offsets: Tensor, include_last_offset: bool) -> tuple[Tensor, int]:
+    """The bag of every index, and how many bags there are."""
+    if offsets.dim() != 1:
+        raise ValueError("offsets has to be a 1D Tensor")
+    if int(offsets[0]) != 0:
+        raise ValueError(
+            "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from "
+            f"position 0. However, got {offsets[0]}"
+        )
+    ends = (
+        offsets[1:]
+        if include_last_offset
+        else tenon.cat([offsets[1:], offsets.new_full((1,), len(input))])
+    )
+    starts = offsets[:-1] if include_last_offset else offsets
+    bags = tenon.arange(len(starts), device=input.device).repeat_interleave(ends - starts)
+    return bags, len(starts)
+
+
+def embedding_bag(
+    input: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Tensor:
+    """Sum, mean or maximum of the rows of weight that each bag of indices names."""
+    if mode not in ("sum", "mean", "max"):
+        raise ValueError("mode has to be one of sum, mean or max")
+    if per_sample_weights is not None and mode != "sum":
+        raise NotImplementedError(
+            "embedding_bag: per_sample_weights was not None. per_sample_weights is only supported "
+            f"for mode='sum' (got mode='{mode}'). Please open a feature request on GitHub."
+        )
+    if input.dim() == 2:
+        if offsets is not None:
+            raise ValueError("if input is 2D, then offsets has to be None")
+        size, length = input.shape
+        bags = tenon.arange(size, device=input.device).repeat_interleave(length)
+        input = input.reshape(-1)
+        if per_sample_weights is not None:
+            per_sample_weights = per_sample_weights.reshape(-1)
+    elif input.dim() == 1:
+        if offsets is None:
+            raise ValueError("offsets has to be a 1D Tensor but got None")
+        bags, size = _bags(input, offsets, include_last_offset)
+    else:
+        raise ValueError(
+            f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.dim()}"
+        )
+    if padding_idx is not None:
+        counted = input != padding_idx % weight.size(0)
+        input, bags = input[counted], bags[counted]
+        if per_sample_weights is not None:
+            per_sample_weights = per_sample_weights[counted]
+    rows = embedding(input, weight, None, max_norm, norm_type, scale_grad_by_freq, sparse)
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.unsqueeze(1)
+    result = rows.new_zeros(size, weight.size(1))
+    if mode == "max":
+        place = bags.unsqueeze(1).expand_as(rows)
+        return result.scatter_reduce(0, place, rows, "amax", include_self=False)
+    result = result.index_add(0, bags, rows)
+    if mode == "sum":
+        return result
+    counts = tenon.zeros(size, dtype=rows.dtype).index_add_(0, bags, rows.new_ones(len(bags)))
+    return result / counts.clamp(min=1).unsqueeze(1)
+
+
+def channel_shuffle(input: Tensor, groups: int) -> Tensor:
+    """Takes channels from the groups in turn: (N, g c, ...) as (N, c g, ...)."""
+    channels = input.size(1)
+    if groups <= 0 or channels % groups:
+        raise RuntimeError(
+            f"Number of channels must be divisible by groups. Got {channels} channels and "
+            f"{groups} groups."
+        )
+    split = input.reshape(input.size(0), groups, channels // groups, *input.shape[2:])
+    return split.transpose(1, 2).reshape(input.shape)
 
 
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:

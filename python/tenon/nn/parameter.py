@@ -62,6 +62,49 @@ class Buffer(Tensor, metaclass=_BufferMeta):
         return buffer
 
 
+class _Uninitialized:
+    """A tensor that gets its shape later, and stays the same object when it does."""
+
+    def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
+        """Takes memory for a shape; values are left as they come."""
+        # The dtype and device of now: the module may have been converted since.
+        self.data = tenon.empty(shape, device=device or self.device, dtype=dtype or self.dtype)
+        self.__class__ = self.cls_to_become
+
+    def __repr__(self, **kwargs: Any) -> str:
+        return f"<{type(self).__name__}>"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        if id(self) not in memo:
+            extra = {"requires_grad": self.requires_grad} if self.requires_grad else {}
+            memo[id(self)] = type(self)(device=self.device, dtype=self.dtype, **extra)
+        return memo[id(self)]
+
+
+class UninitializedParameter(_Uninitialized, Parameter):
+    """A parameter whose shape is not known yet; see LazyLinear."""
+
+    cls_to_become = Parameter
+
+    def __new__(
+        cls, requires_grad: bool = True, device: Any = None, dtype: Any = None
+    ) -> UninitializedParameter:
+        empty = tenon.empty(0, device=device, dtype=dtype)
+        return Tensor._make_subclass(cls, empty, requires_grad)
+
+
+class UninitializedBuffer(_Uninitialized, Tensor):
+    """A buffer whose shape is not known yet."""
+
+    cls_to_become = Tensor
+
+    def __new__(
+        cls, requires_grad: bool = False, device: Any = None, dtype: Any = None, **kwargs: Any
+    ) -> UninitializedBuffer:
+        empty = tenon.empty(0, device=device, dtype=dtype)
+        return Tensor._make_subclass(cls, empty, requires_grad)
+
+
 def is_lazy(param: object) -> bool:
-    """Parameters without a shape do not exist here."""
-    return False
+    """Whether a parameter or buffer has no shape yet."""
+    return isinstance(param, _Uninitialized)

@@ -486,3 +486,24 @@ class MultiheadAttention(Module):
             is_causal=is_causal,
         )
         return (result.transpose(1, 0) if swap else result), weights
+
+
+class RReLU(Module):
+    """Leaky ReLU with slopes drawn anew for every element while training."""
+
+    __constants__ = ["lower", "upper", "inplace"]
+
+    def __init__(
+        self, lower: float = 1.0 / 8, upper: float = 1.0 / 3, inplace: bool = False
+    ) -> None:
+        super().__init__()
+        self.lower = lower
+        self.upper = upper
+        self.inplace = inplace
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
+
+    def extra_repr(self) -> str:
+        text = f"lower={self.lower}, upper={self.upper}"
+        return text + ", inplace=True" if self.inplace else text

@@ -9,6 +9,7 @@ from tenon import Tensor
 from tenon.nn import functional as F
 from tenon.nn._reduction import legacy_get_string
 from tenon.nn.modules.module import Module
+from tenon.nn.modules.vision import PairwiseDistance
 
 
 class _Loss(Module):
@@ -398,7 +399,7 @@ class TripletMarginWithDistanceLoss(_Loss):
                 f"TripletMarginWithDistanceLoss: expected margin to be greater than 0, "
                 f"got {margin} instead"
             )
-        self.distance_function: Any = distance_function or F.pairwise_distance
+        self.distance_function: Any = distance_function or PairwiseDistance()
         self.margin = margin
         self.swap = swap
 
@@ -411,3 +412,38 @@ class TripletMarginWithDistanceLoss(_Loss):
         if self.reduction == "none":
             return loss
         return loss.mean() if self.reduction == "mean" else loss.sum()
+
+
+class MultiLabelMarginLoss(_Loss):
+    """Margin of every target class over every other one."""
+
+    __constants__ = ["reduction"]
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.multilabel_margin_loss(input, target, reduction=self.reduction)
+
+
+class CTCLoss(_Loss):
+    """-log of the probability of all alignments of a sequence of labels."""
+
+    __constants__ = ["blank", "reduction"]
+
+    def __init__(
+        self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False
+    ) -> None:
+        super().__init__(None, None, reduction)
+        self.blank = blank
+        self.zero_infinity = zero_infinity
+
+    def forward(
+        self, log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any
+    ) -> Tensor:
+        return F.ctc_loss(
+            log_probs,
+            targets,
+            input_lengths,
+            target_lengths,
+            self.blank,
+            self.reduction,
+            self.zero_infinity,
+        )

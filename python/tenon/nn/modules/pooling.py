@@ -7,6 +7,7 @@ from typing import Any
 from tenon import Tensor
 from tenon.nn import functional as F
 from tenon.nn.modules.module import Module
+from tenon.nn.modules.utils import _pair, _single, _triple
 
 
 class _MaxPoolNd(Module):
@@ -199,3 +200,152 @@ class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
 
     def forward(self, input: Tensor) -> Any:
         return F.adaptive_max_pool2d(input, self.output_size, self.return_indices)
+
+
+class MaxPool3d(_MaxPoolNd):
+    """The largest value of each window of (N, C, D, H, W)."""
+
+    def forward(self, input: Tensor) -> Any:
+        return self._pool(F.max_pool3d, input)
+
+
+class AvgPool3d(Module):
+    """The mean of each window of (N, C, D, H, W)."""
+
+    __constants__ = [
+        "kernel_size",
+        "stride",
+        "padding",
+        "ceil_mode",
+        "count_include_pad",
+        "divisor_override",
+    ]
+
+    def __init__(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.kernel_size = kernel_size
+        self.stride = stride if stride is not None else kernel_size
+        self.padding = padding
+        self.ceil_mode = ceil_mode
+        self.count_include_pad = count_include_pad
+        self.divisor_override = divisor_override
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.avg_pool3d(
+            input,
+            self.kernel_size,
+            self.stride,
+            self.padding,
+            self.ceil_mode,
+            self.count_include_pad,
+            self.divisor_override,
+        )
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
+    """Means that make (N, C, D, H, W) the wanted size."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.adaptive_avg_pool3d(input, self.output_size)
+
+
+class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
+    """Maxima that make (N, C, D, H, W) the wanted size."""
+
+    def forward(self, input: Tensor) -> Any:
+        return F.adaptive_max_pool3d(input, self.output_size, self.return_indices)
+
+
+class _LPPoolNd(Module):
+    __constants__ = ["norm_type", "kernel_size", "stride", "ceil_mode"]
+
+    def __init__(
+        self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+    ) -> None:
+        super().__init__()
+        self.norm_type = norm_type
+        self.kernel_size = kernel_size
+        self.stride = stride
+        self.ceil_mode = ceil_mode
+
+    def extra_repr(self) -> str:
+        return (
+            f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, "
+            f"stride={self.stride}, ceil_mode={self.ceil_mode}"
+        )
+
+    def _pool(self, pool: Any, input: Tensor) -> Tensor:
+        return pool(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
+
+
+class LPPool1d(_LPPoolNd):
+    """The p-norm of each window of (N, C, L)."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self._pool(F.lp_pool1d, input)
+
+
+class LPPool2d(_LPPoolNd):
+    """The p-norm of each window of (N, C, H, W)."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self._pool(F.lp_pool2d, input)
+
+
+class LPPool3d(_LPPoolNd):
+    """The p-norm of each window of (N, C, D, H, W)."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self._pool(F.lp_pool3d, input)
+
+
+class _MaxUnpoolNd(Module):
+    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
+        super().__init__()
+        self.kernel_size = self._tuple(kernel_size)
+        self.stride = self._tuple(kernel_size if stride is None else stride)
+        self.padding = self._tuple(padding)
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+    def _put(self, unpool: Any, input: Tensor, indices: Tensor, output_size: Any) -> Tensor:
+        return unpool(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+
+
+class MaxUnpool1d(_MaxUnpoolNd):
+    """Puts maxima back where MaxPool1d found them."""
+
+    _tuple = staticmethod(_single)
+
+    def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
+        return self._put(F.max_unpool1d, input, indices, output_size)
+
+
+class MaxUnpool2d(_MaxUnpoolNd):
+    """Puts maxima back where MaxPool2d found them."""
+
+    _tuple = staticmethod(_pair)
+
+    def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
+        return self._put(F.max_unpool2d, input, indices, output_size)
+
+
+class MaxUnpool3d(_MaxUnpoolNd):
+    """Puts maxima back where MaxPool3d found them."""
+
+    _tuple = staticmethod(_triple)
+
+    def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
+        return self._put(F.max_unpool3d, input, indices, output_size)

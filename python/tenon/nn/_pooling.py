@@ -1,0 +1,285 @@
+"""Pooling of volumes, power means, and the way back from a maximum to its place.
+
+A window of a volume is a window of the plane over a window of the depth, for maxima, means and the
+divisors of means alike, so volumes are pooled in two steps by the operators for planes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tenon import Tensor
+from tenon._C import _nn
+from tenon.nn._vision import adaptive_max_pool2d, avg_pool1d, avg_pool2d
+from tenon.nn.modules.utils import _list_with_default, _pair, _single, _triple
+
+
+def _volume(input: Tensor, name: str) -> Tensor:
+    """(N, D, H, W) out of (N, C, D, H, W) or (C, D, H, W)."""
+    if input.dim() not in (4, 5):
+        raise RuntimeError(f"{name}: Expected 4D or 5D input tensor, but got: {list(input.size())}")
+    return input.reshape(-1, *input.shape[-3:])
+
+
+def _in_two_steps(
+    input: Tensor, plane: Callable[[Tensor], Tensor], depth: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """`plane` on (n, d, h, w), then `depth` on (n, d, h * w)."""
+    x = plane(_volume(input, "pool3d"))
+    rows, cols = x.shape[-2:]
+    x = depth(x.flatten(-2))
+    return x.reshape(*input.shape[:-3], x.size(-2), rows, cols)
+
+
+def _with_places(
+    input: Tensor,
+    plane: Callable[[Tensor], tuple[Tensor, Tensor]],
+    depth: Callable[[Tensor], tuple[Tensor, Tensor]],
+) -> tuple[Tensor, Tensor]:
+    """Two steps of a maximum; places are counted through the whole volume."""
+    x = _volume(input, "max_pool3d")
+    area = x.size(-2) * x.size(-1)
+    values, inner = plane(x)
+    rows, cols = values.shape[-2:]
+    values, outer = depth(values.flatten(-2))
+    inner = inner.reshape(x.size(0), -1).gather(-1, outer.reshape(x.size(0), -1))
+    places = (outer // (rows * cols)) * area + inner.view_as(outer)
+    shape = (*input.shape[:-3], values.size(-2), rows, cols)
+    return values.reshape(shape), places.reshape(shape)
+
+
+def max_pool3d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest value of each window of a volume."""
+    k, p, d = _triple(kernel_size), _triple(padding), _triple(dilation)
+    s = k if stride is None else _triple(stride)
+    flat = ((k[0], 1), (s[0], 1), (p[0], 0), (d[0], 1), ceil_mode)
+    face = (k[1:], s[1:], p[1:], d[1:], ceil_mode)
+    if return_indices:
+        return _with_places(
+            input,
+            lambda x: _nn.max_pool2d_with_indices(x, *face),
+            lambda x: _nn.max_pool2d_with_indices(x, *flat),
+        )
+    return _in_two_steps(
+        input, lambda x: _nn.max_pool2d(x, *face), lambda x: _nn.max_pool2d(x, *flat)
+    )
+
+
+def max_pool3d_with_indices(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """max_pool3d with the places of the values in their volumes."""
+    return max_pool3d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
+
+
+def avg_pool3d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """The mean of each window of a volume."""
+    k, p = _triple(kernel_size), _triple(padding)
+    s = k if stride is None else _triple(stride)
+    if divisor_override == 0:
+        raise RuntimeError("divisor must be not zero")
+    # With a divisor of the caller's, both steps are plain sums.
+    rest = (ceil_mode, count_include_pad, None if divisor_override is None else 1)
+    result = _in_two_steps(
+        input,
+        lambda x: _nn.avg_pool2d(x, k[1:], s[1:], p[1:], *rest),
+        lambda x: _nn.avg_pool2d(x, (k[0], 1), (s[0], 1), (p[0], 0), *rest),
+    )
+    return result if divisor_override is None else result / divisor_override
+
+
+def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
+    """Means of windows chosen so that the result has `output_size`; None keeps a size."""
+    size = _triple(_list_with_default(output_size, input.shape))
+    return _in_two_steps(
+        input,
+        lambda x: _nn.adaptive_avg_pool2d(x, size[1:]),
+        lambda x: _nn.adaptive_avg_pool2d(x, (size[0], x.size(-1))),
+    )
+
+
+def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """Largest values of windows chosen so that the result has `output_size`."""
+    size = _triple(_list_with_default(output_size, input.shape))
+    values, places = _with_places(
+        input,
+        lambda x: adaptive_max_pool2d(x, size[1:], True),
+        lambda x: adaptive_max_pool2d(x, (size[0], x.size(-1)), True),
+    )
+    return (values, places) if return_indices else values
+
+
+# ---- Power means ---------------------------------------------------------------------------------
+
+
+def _root(mean: Tensor, count: int, norm_type: float) -> Tensor:
+    """(mean * count) ** (1 / norm_type), with its sign kept out of the power."""
+    return (mean.sign() * mean.abs().relu()).mul(count).pow(1.0 / norm_type)
+
+
+def lp_pool1d(
+    input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+) -> Tensor:
+    """The p-norm of each window."""
+    (count,) = _single(kernel_size)
+    mean = avg_pool1d(input.pow(norm_type), kernel_size, stride, 0, ceil_mode)
+    return _root(mean, count, norm_type)
+
+
+def lp_pool2d(
+    input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+) -> Tensor:
+    """The p-norm of each window of a plane."""
+    rows, cols = _pair(kernel_size)
+    mean = avg_pool2d(input.pow(norm_type), kernel_size, stride, 0, ceil_mode)
+    return _root(mean, rows * cols, norm_type)
+
+
+def lp_pool3d(
+    input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+) -> Tensor:
+    """The p-norm of each window of a volume."""
+    depth, rows, cols = _triple(kernel_size)
+    mean = avg_pool3d(input.pow(norm_type), kernel_size, stride, 0, ceil_mode)
+    return _root(mean, depth * rows * cols, norm_type)
+
+
+# ---- The way back --------------------------------------------------------------------------------
+
+
+def _unpool(
+    input: Tensor,
+    indices: Tensor,
+    kernel: tuple[int, ...],
+    stride: Any,
+    padding: tuple[int, ...],
+    output_size: Any,
+) -> Tensor:
+    n = len(kernel)
+    steps = kernel if stride is None else stride
+    sizes = input.shape[-n:]
+    default = [(x - 1) * s - 2 * p + k for x, s, p, k in zip(sizes, steps, padding, kernel)]
+    wanted = default if output_size is None else list(output_size)[-n:]
+    if output_size is not None:
+        low = [d - s for d, s in zip(default, steps)]
+        high = [d + s for d, s in zip(default, steps)]
+        if any(not a < w < b for a, w, b in zip(low, wanted, high)):
+            raise ValueError(
+                f'invalid output_size "{wanted}" (dim 0 must be between {low[0]} and {high[0]})'
+            )
+    lead = input.shape[:-n]
+    total = 1
+    for size in wanted:
+        total *= size
+    places = indices.flatten(-n)
+    if places.numel() and not (0 <= int(places.min()) and int(places.max()) < total):
+        raise RuntimeError(
+            f"Found an invalid max index: {int(places.max())} (output volumes are of size {wanted})"
+        )
+    result = input.new_zeros((*lead, total)).scatter(-1, places, input.flatten(-n))
+    return result.view(*lead, *wanted)
+
+
+def max_unpool1d(
+    input: Tensor,
+    indices: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    output_size: Any = None,
+) -> Tensor:
+    """Puts maxima back where max_pool1d found them, zeros elsewhere."""
+    step = None if stride is None else _single(stride)
+    return _unpool(input, indices, _single(kernel_size), step, _single(padding), output_size)
+
+
+def max_unpool2d(
+    input: Tensor,
+    indices: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    output_size: Any = None,
+) -> Tensor:
+    """Puts maxima back where max_pool2d found them, zeros elsewhere."""
+    step = None if stride is None else _pair(stride)
+    return _unpool(input, indices, _pair(kernel_size), step, _pair(padding), output_size)
+
+
+def max_unpool3d(
+    input: Tensor,
+    indices: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    output_size: Any = None,
+) -> Tensor:
+    """Puts maxima back where max_pool3d found them, zeros elsewhere."""
+    step = None if stride is None else _triple(stride)
+    return _unpool(input, indices, _triple(kernel_size), step, _triple(padding), output_size)
+
+
+def fold(
+    input: Tensor,
+    output_size: Any,
+    kernel_size: Any,
+    dilation: Any = 1,
+    padding: Any = 0,
+    stride: Any = 1,
+) -> Tensor:
+    """Adds up the windows that unfold took apart: (N, C * kernel, L) to (N, C, H, W)."""
+    (rows, cols), (kh, kw) = _pair(output_size), _pair(kernel_size)
+    (dh, dw), (ph, pw), (sh, sw) = _pair(dilation), _pair(padding), _pair(stride)
+    if input.dim() == 2:
+        return fold(input.unsqueeze(0), output_size, kernel_size, dilation, padding, stride)[0]
+    if input.dim() != 3:
+        raise RuntimeError(
+            "Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and "
+            f"non-zero dimensions for input, but got: {list(input.size())}"
+        )
+    if input.size(1) % (kh * kw):
+        raise RuntimeError(
+            "Expected size of input's dimension 1 to be divisible by the product of kernel_size, "
+            f"but got input.size(1)={input.size(1)} and kernel_size=({kh}, {kw})."
+        )
+    down = (rows + 2 * ph - dh * (kh - 1) - 1) // sh + 1
+    across = (cols + 2 * pw - dw * (kw - 1) - 1) // sw + 1
+    if input.size(2) != down * across:
+        raise RuntimeError(
+            f"Given output_size=({rows}, {cols}), kernel_size=({kh}, {kw}), dilation=({dh}, {dw}), "
+            f"padding=({ph}, {pw}), stride=({sh}, {sw}), expected size of input's dimension 2 to "
+            f"match the calculated number of sliding blocks {down} * {across} = {down * across}, "
+            f"but got input.size(2)={input.size(2)}."
+        )
+    channels = input.size(1) // (kh * kw)
+    windows = input.view(input.size(0), channels, kh, kw, down, across)
+    result = input.new_zeros(input.size(0), channels, rows + 2 * ph, cols + 2 * pw)
+    for i in range(kh):
+        for j in range(kw):
+            top, left = i * dh, j * dw
+            bottom, right = top + sh * (down - 1) + 1, left + sw * (across - 1) + 1
+            result[:, :, top:bottom:sh, left:right:sw] += windows[:, :, i, j]
+    return result[:, :, ph : ph + rows, pw : pw + cols]
