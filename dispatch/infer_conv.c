@@ -280,6 +280,15 @@ tn_status tni_infer__max_pool2d_backward(tn_infer *inf, const void *args) {
 
 tn_status tni_infer__max_pool2d_gather(tn_infer *inf, const void *args) {
     const tn__max_pool2d_gather_args *a = args;
+    const tn_view *x = a->input, *at = a->indices;
+    TN_TRY(check_planes(x, "_max_pool2d_gather()"));
+    bool fits = at->ndim == x->ndim &&
+                memcmp(at->shape, x->shape, (size_t)(x->ndim - 2) * sizeof(int64_t)) == 0;
+    if (!fits) {
+        return tn_fail(TN_E_SHAPE, 1, "indices of shape %s do not belong to an input of shape %s",
+                       tni_shape_text_of(at), tni_shape_text_of(x));
+    }
+    TN_TRY(tni_infer_expect(inf, 1, at, at->ndim, at->shape, TN_I64));
     return tni_infer_set(inf, 0, a->indices->ndim, a->indices->shape);
 }
 

@@ -47,7 +47,7 @@ static tn_status indexed_shape(const tn_infer *inf, const tn_view *v, tn_views i
 tn_status tni_infer__index(tn_infer *inf, const void *args) {
     const tn__index_args *a = args;
     int64_t shape[TN_MAX_DIMS];
-    int32_t n;
+    int32_t n = 0;
     TN_TRY(indexed_shape(inf, a->input, a->indices, a->first, a->dims, &n, shape));
     return tni_infer_set(inf, 0, n, shape);
 }
@@ -55,7 +55,7 @@ tn_status tni_infer__index(tn_infer *inf, const void *args) {
 tn_status tni_infer__index_put_(tn_infer *inf, const void *args) {
     const tn__index_put__args *a = args;
     int64_t shape[TN_MAX_DIMS];
-    int32_t n;
+    int32_t n = 0;
     TN_TRY(indexed_shape(inf, a->self, a->indices, a->first, a->dims, &n, shape));
     tni_infer_same(inf, 0, a->self);
     return tni_infer_expect(inf, 2, a->values, n, shape, tn_view_dtype(a->self));

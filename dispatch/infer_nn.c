@@ -221,6 +221,13 @@ tn_status tni_infer_native_batch_norm(tn_infer *inf, const void *args) {
 
 tn_status tni_infer__batch_norm_backward(tn_infer *inf, const void *args) {
     const tn__batch_norm_backward_args *a = args;
+    const tn_view *x = a->input;
+    int32_t dtype = tn_view_dtype(x);
+    if (x->ndim < 2) return tn_fail(TN_E_SHAPE, 1, "an input of at least 2 dimensions is needed");
+    TN_TRY(tni_infer_expect(inf, 0, a->grad, x->ndim, x->shape, dtype));
+    TN_TRY(check_channels(a->weight, x->shape[1], 2, "weight", dtype));
+    TN_TRY(check_channels(a->mean, x->shape[1], 3, "mean", wide_dtype(dtype)));
+    TN_TRY(check_channels(a->invstd, x->shape[1], 4, "invstd", wide_dtype(dtype)));
     if (a->need_input) {
         tni_infer_same(inf, 0, a->input);
         if (!(a->input->word & TN_W_CHANNELS_LAST)) inf->out[0].strided = 0;

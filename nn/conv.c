@@ -248,6 +248,9 @@ tn_status tni_composite_adaptive_avg_pool2d(const void *args, tn_tensor **rets) 
                        "dimensions",
                        (int)n);
     }
+    if (a->output_size.n != 2) {
+        return tn_fail(TN_E_SHAPE, 1, "adaptive_avg_pool2d(): output_size must have 2 elements");
+    }
     int64_t size[2] = {a->output_size.v[0], a->output_size.v[1]};
     for (int i = 0; i < 2; i++) {
         if (size[i] == -1) size[i] = a->input->shape[n - 2 + i];

@@ -43,14 +43,15 @@ static tn_status pad_prepare(const tn_call *call, const tn_view *wide, const int
     void *p;
     j->ndim = wide->ndim;
     j->wide = wide->shape;
-    j->first = j->ndim - (int32_t)(pad.n / 2);
+    /* The last dimension counts as touched even if it is not, so that there are rows. */
+    j->first = j->ndim - (pad.n > 2 ? (int32_t)(pad.n / 2) : 1);
     for (int32_t d = 0; d < j->ndim; d++) total += wide->shape[d];
     tn_status st = call->host->scratch(call, (uint64_t)(total + 1) * sizeof(int64_t), &p);
     if (st) return st;
     int64_t *map = p;
     j->lead = j->wide_size = j->narrow_size = 1;
     for (int32_t d = j->ndim - 1; d >= 0; d--) {
-        before = d >= j->first ? pad.v[2 * (j->ndim - 1 - d)] : 0;
+        before = d >= j->ndim - pad.n / 2 ? pad.v[2 * (j->ndim - 1 - d)] : 0;
         for (int64_t i = 0; i < wide->shape[d]; i++) map[i] = source(mode, i - before, narrow[d]);
         j->map[d] = map;
         map += wide->shape[d];
@@ -106,6 +107,10 @@ static tn_status pad_run(const tn_call *call, const tn_view *x, const tn_view *o
     tn_status st = cpu_packed(call, x, &p);
     if (!st) st = pad_prepare(call, out, x->shape, pad, mode, &j);
     if (st || out->numel == 0) return st;
+    if (out->ndim == 0) {
+        j.to[0] = *(const T *)p;
+        return TN_OK;
+    }
     j.from = p;
     return cpu_parallel(j.lead, 1 + 16384 / (j.wide_size + 1), pad_leads, &j);
 }
@@ -158,6 +163,10 @@ static tn_status pad_backward(const tn_call *call, const void *args) {
     if (st || a->out->numel == 0) return st;
     if (a->grad->numel == 0) {
         memset(a->out->data, 0, (size_t)a->out->numel * sizeof(T));
+        return TN_OK;
+    }
+    if (a->grad->ndim == 0) {
+        j.to[0] = *(const T *)p;
         return TN_OK;
     }
     j.from = p;

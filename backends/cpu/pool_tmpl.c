@@ -149,6 +149,19 @@ static tn_status max_pool2d(const tn_call *call, const void *args) {
     return run(&j, planes_of(a->y), max_planes);
 }
 
+/* Places in a plane as somebody gave them: none may lie outside. */
+static bool places_fit(const int64_t *index, int64_t n, int64_t size) {
+    bool fit = true;
+    for (int64_t i = 0; i < n; i++) fit &= index[i] >= 0 && index[i] < size;
+    return fit;
+}
+
+/* Failures are recorded on the calling thread, not where a worker found them. */
+static tn_status places_failed(tn_status st) {
+    if (st != TN_E_INDEX) return st;
+    return cpu_host->fail(TN_E_INDEX, 1, "indices must lie within the plane that was pooled");
+}
+
 /* ---- Gradients are added in A: half precision would round at every step -----------------------*/
 
 static tn_status plane_room(const job *j, void **ret_room) {
@@ -169,12 +182,16 @@ static tn_status max_backward_planes(void *arg, int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; p++) {
         const T *g = j->x + p * n;
         const int64_t *index = j->index_in + p * n;
+        if (!places_fit(index, n, size)) {
+            st = TN_E_INDEX;
+            break;
+        }
         memset(sum, 0, (size_t)size * sizeof(A));
         for (int64_t i = 0; i < n; i++) sum[index[i]] += LOAD(g[i]);
         plane_done(j, sum, j->y + p * size);
     }
     cpu_free(NULL, 0, room, (uint64_t)size * sizeof(A));
-    return TN_OK;
+    return st;
 }
 
 static tn_status max_pool2d_backward(const tn_call *call, const void *args) {
@@ -187,12 +204,13 @@ static tn_status max_pool2d_backward(const tn_call *call, const void *args) {
     j.x = g;
     j.index_in = index;
     plane_sizes(&j, a->out, a->grad);
-    return run(&j, planes_of(a->out), max_backward_planes);
+    return places_failed(run(&j, planes_of(a->out), max_backward_planes));
 }
 
 static tn_status gather_planes(void *arg, int64_t begin, int64_t end) {
     const job *j = arg;
     int64_t n = j->oh * j->ow;
+    if (!places_fit(j->index_in + begin * n, (end - begin) * n, j->h * j->w)) return TN_E_INDEX;
     for (int64_t i = begin * n; i < end * n; i++) {
         j->y[i] = j->x[i / n * j->h * j->w + j->index_in[i]];
     }
@@ -209,7 +227,7 @@ static tn_status max_pool2d_gather(const tn_call *call, const void *args) {
     j.x = x;
     j.index_in = index;
     plane_sizes(&j, a->input, a->out);
-    return run(&j, planes_of(a->out), gather_planes);
+    return places_failed(run(&j, planes_of(a->out), gather_planes));
 }
 
 /* ---- Averages ---------------------------------------------------------------------------------*/

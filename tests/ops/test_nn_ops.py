@@ -568,6 +568,18 @@ def test_results_do_not_depend_on_threads(threads: int) -> None:
         assert g.detach().numpy().tobytes() == r.detach().numpy().tobytes()
 
 
+@pytest.mark.parametrize("shape", [(), (1,), (5,), (2, 3), (0, 3)], ids=str)
+def test_pad_by_nothing(shape: tuple[int, ...]) -> None:
+    """No amounts at all are allowed and copy, numbers included; so does the gradient."""
+    x = np.random.default_rng(0).standard_normal(shape)
+    t = tn.tensor(x, requires_grad=True)
+    for padded in [tn_f.pad(t, []), tn.constant_pad_nd(t, [])]:
+        np.testing.assert_array_equal(padded.detach().numpy(), x)
+        t.grad = None
+        (padded * padded).sum().backward()
+        np.testing.assert_array_equal(t.grad.numpy(), 2 * x)
+
+
 @pytest.mark.parametrize(
     ("fn", "text"),
     [
