@@ -577,6 +577,7 @@ int tn_pass_reaches(tn_tensor *t) {
 tn_status tn_backward(tn_tensor *const *roots, tn_tensor *const *grads, int64_t nroots,
                       tn_tensor *const *inputs, int64_t ninputs, int retain_graph,
                       int create_graph) {
+    if (ninputs > 0 && !inputs) return tn_fail(TN_E_TYPE, 3, "backward(): inputs is NULL");
     pass p;
     tn_status st = TN_OK;
     begin(&p);
@@ -594,6 +595,7 @@ tn_status tn_grad(tn_tensor *const *outputs, tn_tensor *const *grad_outputs, int
                   int allow_unused, tn_tensor **ret_grads) {
     pass p;
     if (ninputs <= 0) return tn_fail(TN_E_VALUE, 3, "grad requires non-empty inputs.");
+    if (!inputs || !ret_grads) return tn_fail(TN_E_TYPE, 3, "grad(): a list is NULL");
     begin(&p);
     p.retain = retain_graph != 0;
     p.capture = true;

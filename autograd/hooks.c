@@ -46,7 +46,7 @@ void tni_hook_leave(tn_hook *h) {
 }
 
 void tn_hook_remove(tn_hook **hook) {
-    tn_hook *h = *hook;
+    tn_hook *h = hook ? *hook : NULL;
     if (!h) return;
     *hook = NULL;
     tni_ag_lock();
@@ -58,9 +58,10 @@ void tn_hook_remove(tn_hook **hook) {
 }
 
 void tn_hook_forget(tn_hook **hook) {
-    tn_hook *h = *hook;
+    tn_hook *h = hook ? *hook : NULL;
+    if (!h) return;
     *hook = NULL;
-    if (h) hook_unref(h);
+    hook_unref(h);
 }
 
 /* What the hooks hang on dies: they are removed, whether or not somebody holds their handles. */

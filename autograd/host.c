@@ -10,6 +10,8 @@ tn_status tn_host_node_new(const tn_host_node *callbacks, tn_tensor *const *inpu
     if (!callbacks || !callbacks->apply)
         return tn_fail(TN_E_VALUE, 0, "a host function needs an apply callback");
     if (ninputs < 0 || ninputs > INT32_MAX) return tn_fail(TN_E_VALUE, 2, "bad number of inputs");
+    if (!ret_node || (ninputs > 0 && !inputs))
+        return tn_fail(TN_E_TYPE, 1, "host_node_new(): a pointer that must be set is NULL");
     for (int64_t i = 0; i < ninputs; i++) any = any || (inputs[i] && tn_requires_grad(inputs[i]));
     if (!any || tni_tls.no_grad || tni_tls.inference) {
         *ret_node = NULL;

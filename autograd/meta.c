@@ -99,6 +99,8 @@ int tn_is_leaf(tn_tensor *t) {
 
 tn_status tn_grad_fn(tn_tensor *t, tn_node **ret_node, int64_t *ret_nr) {
     if (!t) return tn_fail(TN_E_TYPE, 0, "the tensor is NULL");
+    if (!ret_node || !ret_nr)
+        return tn_fail(TN_E_TYPE, -1, "grad_fn(): the result has no place to go");
     if ((t->v.word & TN_W_LEAFVIEW) && (t->v.word & TN_W_GRAD)) TN_TRY(tni_view_refresh(t));
     *ret_node = t->grad_fn;
     *ret_nr = t->output_nr;
@@ -194,6 +196,7 @@ tn_status tn_grad_set(tn_tensor *t, tn_tensor *grad) {
 }
 
 tn_status tn_data(tn_tensor *t, tn_tensor **ret_tensor) {
+    if (!ret_tensor) return tn_fail(TN_E_TYPE, -1, "data(): the result has no place to go");
     tn_tensor *r;
     if (!t || (t->flags & TNI_T_STACK)) return tn_fail(TN_E_TYPE, 0, "data of what is no tensor");
     TN_TRY(tni_detach(t, &r));

@@ -157,8 +157,8 @@ tn_node *tn_node_ref(tn_node *n) {
 }
 
 void tn_node_unref(tn_node **n) {
-    tn_node *x = *n;
-    *n = NULL;
+    tn_node *x = n ? *n : NULL;
+    if (x) *n = NULL;
     if (x) tni_node_unref(x);
 }
 
@@ -210,7 +210,7 @@ void tni_extra_free(tni_extra *x) {
 }
 
 tn_node_host *tn_node_host_slots(tn_node *n) {
-    tni_extra *x = tni_node_extra(n);
+    tni_extra *x = n ? tni_node_extra(n) : NULL;
     return x ? &x->host : NULL;
 }
 
@@ -280,13 +280,13 @@ char *tn_node_name(const tn_node *n, char *dst, size_t size) {
     return dst;
 }
 
-uint64_t tn_node_sequence(const tn_node *n) { return n->seq; }
-const char *tn_node_where(const tn_node *n) { return n->extra ? n->extra->where : NULL; }
-int64_t tn_node_edge_count(const tn_node *n) { return n->nedges; }
+uint64_t tn_node_sequence(const tn_node *n) { return n ? n->seq : 0; }
+const char *tn_node_where(const tn_node *n) { return n && n->extra ? n->extra->where : NULL; }
+int64_t tn_node_edge_count(const tn_node *n) { return n ? n->nedges : 0; }
 
 tn_edge tn_node_edge(const tn_node *n, int64_t i) {
     tn_edge r = {NULL, NULL, 0};
-    if (i < 0 || i >= n->nedges) return r;
+    if (!n || i < 0 || i >= n->nedges) return r;
     tni_edge e = tni_node_edges(n)[i];
     r.node = tni_key_node(e.to);
     r.leaf = tni_key_leaf(e.to);
@@ -294,11 +294,11 @@ tn_edge tn_node_edge(const tn_node *n, int64_t i) {
     return r;
 }
 
-int64_t tn_node_output_count(const tn_node *n) { return n->nouts; }
+int64_t tn_node_output_count(const tn_node *n) { return n ? n->nouts : 0; }
 
 tn_node_output tn_node_output_at(const tn_node *n, int64_t i) {
     tn_node_output r = {-1, 0, NULL, {0, 0}};
-    if (i < 0 || i >= n->nouts) return r;
+    if (!n || i < 0 || i >= n->nouts) return r;
     const tni_out *o = tni_node_out(n, (uint32_t)i);
     r.dtype = (int32_t)(o->word & TN_W_DTYPE);
     r.ndim = o->ndim;

@@ -186,7 +186,7 @@ tn_status tn_saved_unpack(tn_saved *s, tn_node *owner, tn_tensor **ret_tensor) {
 }
 
 void tn_saved_free(tn_saved **s) {
-    tn_saved *x = *s;
+    tn_saved *x = s ? *s : NULL;
     if (!x) return;
     *s = NULL;
     tn_tensor_unref(&x->t);

@@ -255,6 +255,13 @@ tn_op *tni_op_find(const char *name);
  * references. args is scratch of the call and may be changed by it. */
 tn_status tn_op_call(const tn_op *op, void *args, tn_tensor **rets);
 
+/* What the C functions of operators ask of their arguments before anything is done. */
+static inline bool tni_lacks_ints(tn_ints list, bool optional) {
+    return list.n > 0 ? !list.v : list.n < 0 && !optional;
+}
+bool tni_lacks_tensors(tn_tensors list, bool optional);
+tn_status tni_fail_pointer(const tn_op *op);
+
 /* The same, and drops the n results (in-place and out= forms). */
 tn_status tni_call_discard(const tn_op *op, void *args, int n);
 

@@ -48,6 +48,17 @@ tn_status tn_op_call(const tn_op *op, void *args, tn_tensor **rets) {
     return TN_LIKELY(st == TN_OK) ? TN_OK : tni_error_add_op(st, op, args);
 }
 
+bool tni_lacks_tensors(tn_tensors list, bool optional) {
+    if (list.n < 0 || (list.n > 0 && !list.v)) return true;
+    for (int64_t i = 0; i < list.n && !optional; i++)
+        if (!list.v[i]) return true;
+    return false;
+}
+
+tn_status tni_fail_pointer(const tn_op *op) {
+    return tn_fail(TN_E_TYPE, -1, "%s(): a pointer that must be set is NULL", op->info.name);
+}
+
 tn_status tni_call_discard(const tn_op *op, void *args, int n) {
     tn_tensor *rets[TNI_MAX_OUTS] = {NULL};
     TN_TRY(tn_op_call(op, args, rets));

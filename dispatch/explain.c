@@ -75,6 +75,7 @@ static void explain(text *t, const tn_op *op, tn_device device, int32_t dtype) {
 }
 
 tn_status tn_explain(const char *name, tn_device device, int32_t dtype, char **ret_text) {
+    if (!ret_text) return tn_fail(TN_E_TYPE, -1, "explain(): the result has no place to go");
     text t = {NULL, 0, 0, false};
     const tn_op *op = name ? tni_op_find(name) : NULL;
     if (!op) return tn_fail(TN_E_VALUE, 0, "there is no operator '%s'", name ? name : "NULL");

@@ -90,6 +90,7 @@ static void init(tn_generator *gen, tn_device device, uint64_t seed) {
 }
 
 tn_status tn_generator_new(tn_device device, tn_generator **ret_gen) {
+    if (!ret_gen) return tn_fail(TN_E_TYPE, -1, "generator_new(): the result has no place to go");
     tn_generator *gen = calloc(1, sizeof *gen);
     if (!gen) return tn_fail(TN_E_MEMORY, -1, "no memory for a random number generator");
     init(gen, device, first_seed);
@@ -103,8 +104,8 @@ tn_generator *tn_generator_ref(tn_generator *gen) {
 }
 
 void tn_generator_unref(tn_generator **gen) {
-    tn_generator *g = *gen;
-    *gen = NULL;
+    tn_generator *g = gen ? *gen : NULL;
+    if (g) *gen = NULL;
     if (g && atomic_fetch_sub_explicit(&g->refs, 1, memory_order_acq_rel) == 1) free(g);
 }
 
@@ -133,9 +134,12 @@ tn_generator *tn_generator_default(tn_device device) {
     return gen;
 }
 
-tn_device tn_generator_device(const tn_generator *gen) { return gen->device; }
+tn_device tn_generator_device(const tn_generator *gen) {
+    return gen ? gen->device : (tn_device){0, 0};
+}
 
 void tn_generator_seed(tn_generator *gen, uint64_t seed) {
+    if (!gen) return;
     tni_os_lock(&gen->lock);
     set_seed(gen, seed);
     tni_os_unlock(&gen->lock);
@@ -149,6 +153,7 @@ uint64_t tn_generator_seed_from_system(tn_generator *gen) {
 
 uint64_t tn_generator_initial_seed(const tn_generator *gen) {
     tn_generator *g = (tn_generator *)(uintptr_t)gen; /* the lock is no part of the value */
+    if (!g) return 0;
     tni_os_lock(&g->lock);
     uint64_t seed = g->seed;
     tni_os_unlock(&g->lock);
@@ -220,6 +225,7 @@ static tn_status mt_from_bytes(tn_generator *gen, const unsigned char *src) {
 }
 
 tn_status tn_generator_get_state(tn_generator *gen, void *dst, uint64_t *inout_bytes) {
+    if (!gen || !inout_bytes) return tn_fail(TN_E_TYPE, 0, "the generator or the size is NULL");
     bool mt = kind_of(gen) == TN_RNG_MT19937;
     uint64_t bytes = mt ? MT_STATE_BYTES : PHILOX_STATE_BYTES, room = *inout_bytes;
     *inout_bytes = bytes;
@@ -240,6 +246,7 @@ tn_status tn_generator_get_state(tn_generator *gen, void *dst, uint64_t *inout_b
 }
 
 tn_status tn_generator_set_state(tn_generator *gen, const void *src, uint64_t bytes) {
+    if (!gen || !src) return tn_fail(TN_E_TYPE, 0, "the generator or its state is NULL");
     bool mt = kind_of(gen) == TN_RNG_MT19937;
     uint64_t want = mt ? MT_STATE_BYTES : PHILOX_STATE_BYTES;
     tn_status st = TN_OK;

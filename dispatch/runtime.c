@@ -12,6 +12,7 @@
 static tn_host_hooks hooks;
 
 void tn_host_set_hooks(const tn_host_hooks *h) {
+    if (!h) return;
     tn_host_hooks copy = {0};
     memcpy(&copy, h, h->struct_size < sizeof copy ? h->struct_size : sizeof copy);
     hooks = copy;

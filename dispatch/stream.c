@@ -35,6 +35,7 @@ static bool same(tn_device a, tn_device b) { return a.slot == b.slot && a.index 
 /* ---- Streams -----------------------------------------------------------------------------------*/
 
 tn_status tn_stream_new(tn_device device, int32_t priority, tn_stream **ret_stream) {
+    if (!ret_stream) return tn_fail(TN_E_TYPE, -1, "stream_new(): the result has no place to go");
     TN_TRY(tni_check_device(device));
     const tn_stream_iface *f = iface_of(device.slot);
     tn_stream *s = calloc(1, sizeof *s);
@@ -56,16 +57,17 @@ tn_stream *tn_stream_ref(tn_stream *s) {
 }
 
 void tn_stream_unref(tn_stream **stream) {
-    tn_stream *s = *stream;
+    tn_stream *s = stream ? *stream : NULL;
+    if (!s) return;
     *stream = NULL;
-    if (!s || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
+    if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
     const tn_stream_iface *f = iface_of(s->device.slot);
     if (f && s->handle) f->destroy(ctx_of(s->device), s->device.index, s->handle);
     free(s);
 }
 
-tn_device tn_stream_device(const tn_stream *s) { return s->device; }
-void *tn_stream_handle(const tn_stream *s) { return s->handle; }
+tn_device tn_stream_device(const tn_stream *s) { return s ? s->device : (tn_device){0, 0}; }
+void *tn_stream_handle(const tn_stream *s) { return s ? s->handle : NULL; }
 
 tn_status tn_stream_sync(const tn_stream *s) {
     if (!s) return tn_fail(TN_E_TYPE, 0, "the stream is NULL");
@@ -152,6 +154,7 @@ tn_status tn_stream_set_current(tn_device device, tn_stream *stream) {
 /* ---- Events ------------------------------------------------------------------------------------*/
 
 tn_status tn_event_new(tn_device device, int timing, tn_event **ret_event) {
+    if (!ret_event) return tn_fail(TN_E_TYPE, -1, "event_new(): the result has no place to go");
     TN_TRY(tni_check_device(device));
     const tn_stream_iface *f = iface_of(device.slot);
     tn_event *e = calloc(1, sizeof *e);
@@ -169,9 +172,10 @@ tn_status tn_event_new(tn_device device, int timing, tn_event **ret_event) {
 }
 
 void tn_event_unref(tn_event **event) {
-    tn_event *e = *event;
+    tn_event *e = event ? *event : NULL;
+    if (!e) return;
     *event = NULL;
-    if (!e || atomic_fetch_sub_explicit(&e->refs, 1, memory_order_acq_rel) != 1) return;
+    if (atomic_fetch_sub_explicit(&e->refs, 1, memory_order_acq_rel) != 1) return;
     const tn_stream_iface *f = iface_of(e->device.slot);
     if (f && e->handle) f->event_destroy(ctx_of(e->device), e->device.index, e->handle);
     free(e);

@@ -313,12 +313,15 @@ static tn_status check_new(int32_t dtype, tn_device device, int32_t ndim, const 
 
 tn_status tn_tensor_new(int32_t dtype, tn_device device, int32_t ndim, const int64_t *shape,
                         tn_tensor **ret_tensor) {
+    if (!ret_tensor) return tn_fail(TN_E_TYPE, -1, "tensor_new(): the result has no place to go");
     TN_TRY(check_new(dtype, device, ndim, shape));
     return tni_tensor_new_fast(dtype, device, ndim, shape, ret_tensor);
 }
 
 tn_status tn_tensor_new_strided(int32_t dtype, tn_device device, int32_t ndim, const int64_t *shape,
                                 const int64_t *strides, tn_tensor **ret_tensor) {
+    if (!ret_tensor)
+        return tn_fail(TN_E_TYPE, -1, "tensor_new_strided(): the result has no place to go");
     int64_t lo, hi, bytes;
     tn_tensor *t;
     tn_storage *s;
@@ -345,6 +348,8 @@ tn_status tn_tensor_new_strided(int32_t dtype, tn_device device, int32_t ndim, c
 
 tn_status tn_tensor_from_data(int32_t dtype, int32_t ndim, const int64_t *shape, const void *data,
                               tn_tensor **ret_tensor) {
+    if (!ret_tensor)
+        return tn_fail(TN_E_TYPE, -1, "tensor_from_data(): the result has no place to go");
     tn_tensor *t;
     tn_device cpu = {0, 0};
     TN_TRY(tn_tensor_new(dtype, cpu, ndim, shape, &t));
@@ -363,6 +368,8 @@ tn_status tn_tensor_from_foreign(int32_t dtype, tn_device device, int32_t ndim,
                                  const int64_t *shape, const int64_t *strides, void *data,
                                  int readonly, void (*release)(void *ctx), void *ctx,
                                  tn_tensor **ret_tensor) {
+    if (!ret_tensor)
+        return tn_fail(TN_E_TYPE, -1, "tensor_from_foreign(): the result has no place to go");
     int64_t lo = 0, hi = 0, size = tn_dtype_size(dtype), numel, bytes, skip;
     tn_tensor *t;
     tn_storage *s;
@@ -421,6 +428,8 @@ tn_status tn_tensor_alias(const tn_tensor *t, int32_t dtype, int32_t ndim, const
     int64_t numel, lo, hi, first, last, size = tn_dtype_size(dtype);
     tn_tensor *r;
     if (!t || !t->storage) return tn_fail(TN_E_VALUE, 0, "the tensor has no storage");
+    if (!ret_tensor || (ndim > 0 && (!shape || !strides)))
+        return tn_fail(TN_E_TYPE, -1, "tensor_alias(): a pointer that must be set is NULL");
     if (!tn_dtype_name(dtype)) return tn_fail(TN_E_DTYPE, -1, "there is no dtype %d", (int)dtype);
     TN_TRY(tni_numel(ndim, shape, size, &numel));
     if (offset < 0)
@@ -483,7 +492,7 @@ static inline void destroy(tn_tensor *t) {
 }
 
 void tn_tensor_unref(tn_tensor **t) {
-    tn_tensor *x = *t;
+    tn_tensor *x = TN_LIKELY(t != NULL) ? *t : NULL;
     if (!x) return;
     *t = NULL;
     if (atomic_load_explicit(&x->refs, memory_order_acquire) == 1 ||
@@ -492,11 +501,12 @@ void tn_tensor_unref(tn_tensor **t) {
 }
 
 int tn_tensor_is_shared(const tn_tensor *t) {
-    return atomic_load_explicit(&((tn_tensor *)(uintptr_t)t)->refs, memory_order_acquire) > 1;
+    return t && atomic_load_explicit(&((tn_tensor *)(uintptr_t)t)->refs, memory_order_acquire) > 1;
 }
 
 void tn_tensor_list_free(tn_tensor_list *list) {
-    for (int64_t i = 0; list->v && i < list->n; i++) tn_tensor_unref(&list->v[i]);
+    for (int64_t i = 0; list && list->v && i < list->n; i++) tn_tensor_unref(&list->v[i]);
+    if (!list) return;
     free(list->v);
     *list = (tn_tensor_list){NULL, 0};
 }
@@ -504,16 +514,22 @@ void tn_tensor_list_free(tn_tensor_list *list) {
 /* ---- Facts -------------------------------------------------------------------------------------*/
 
 uint32_t tn_tensor_version(const tn_tensor *t) {
-    return t->storage ? atomic_load_explicit(&t->storage->version, memory_order_relaxed) : 0;
+    return t && t->storage ? atomic_load_explicit(&t->storage->version, memory_order_relaxed) : 0;
 }
-void tn_tensor_note_write(tn_tensor *t) { tni_bump_version(t); }
+void tn_tensor_note_write(tn_tensor *t) {
+    if (t) tni_bump_version(t);
+}
 int tn_tensor_same_storage(const tn_tensor *a, const tn_tensor *b) {
-    return a->storage && a->storage == b->storage;
+    return a && b && a->storage && a->storage == b->storage;
 }
-void *tn_tensor_storage_data(const tn_tensor *t) { return t->storage ? t->storage->data : NULL; }
-uint64_t tn_tensor_storage_bytes(const tn_tensor *t) { return t->storage ? t->storage->bytes : 0; }
+void *tn_tensor_storage_data(const tn_tensor *t) {
+    return t && t->storage ? t->storage->data : NULL;
+}
+uint64_t tn_tensor_storage_bytes(const tn_tensor *t) {
+    return t && t->storage ? t->storage->bytes : 0;
+}
 int64_t tn_tensor_storage_offset(const tn_tensor *t) {
-    return (int64_t)tni_offset_bytes(t) / tn_view_itemsize(&t->v);
+    return !t ? 0 : (int64_t)tni_offset_bytes(t) / tn_view_itemsize(&t->v);
 }
 tn_host_slots *tn_tensor_host(tn_tensor *t) { return &t->host; }
 uint64_t tn_tensor_struct_bytes(void) { return sizeof(tn_tensor); }
@@ -547,6 +563,7 @@ void tni_scalar_tensor(tn_scalar s, tn_tensor *ret, void *payload16) {
 }
 
 tn_tensor *tn_scalar_box_init(tn_scalar_box *box, tn_scalar value) {
+    if (!box) return NULL; /* which no operator takes */
     tn_tensor *t = (tn_tensor *)(void *)box;
     tni_scalar_tensor(value, t, (char *)box + sizeof(tn_tensor));
     return t;

@@ -82,10 +82,10 @@ bool tni_view_strides(const tn_view *v, int32_t n, const int64_t *shape, int64_t
     if (v->numel == 0) {
         bool same = n == v->ndim;
         for (int32_t i = 0; i < n && same; i++) same = shape[i] == v->shape[i];
-        int64_t s = 1;
+        uint64_t s = 1; /* beside a size of 0 the others may be so large that strides wrap around */
         for (int32_t i = n - 1; i >= 0; i--) {
-            ret_strides[i] = same ? v->strides[i] : s;
-            s *= shape[i] > 0 ? shape[i] : 1;
+            ret_strides[i] = same ? v->strides[i] : (int64_t)s;
+            s *= shape[i] > 0 ? (uint64_t)shape[i] : 1;
         }
         return true;
     }
@@ -360,8 +360,7 @@ tn_status tni_composite_diagonal(const void *args, tn_tensor **rets) {
     const tn_view *v = a->input;
     if (v->ndim < 2)
         return tn_fail(TN_E_INDEX, 0,
-                       "Dimension out of range (expected to be in range of [%d, %d], but got %d)",
-                       v->ndim ? -1 : -1, 0, 1);
+                       "Dimension out of range (expected to be in range of [-1, 0], but got 1)");
     if (a->dim1 == a->dim2)
         return tn_fail(TN_E_SHAPE, 2, "diagonal dimensions cannot be identical %lld, %lld",
                        (long long)a->dim1, (long long)a->dim2);
@@ -375,11 +374,12 @@ tn_status tni_composite_diagonal(const void *args, tn_tensor **rets) {
     else
         n = rows + offset < cols ? rows + offset : cols;
     if (n > 0) skip = offset >= 0 ? offset * v->strides[a->dim2] : -offset * v->strides[a->dim1];
-    int64_t step = v->strides[a->dim1] + v->strides[a->dim2];
+    /* Unsigned: the strides of an empty matrix may be as large as a number can be. */
+    uint64_t step = (uint64_t)v->strides[a->dim1] + (uint64_t)v->strides[a->dim2];
     remove_dim(&g, a->dim1 > a->dim2 ? a->dim1 : a->dim2);
     remove_dim(&g, a->dim1 > a->dim2 ? a->dim2 : a->dim1);
     g.shape[g.ndim] = n > 0 ? n : 0;
-    g.strides[g.ndim++] = step;
+    g.strides[g.ndim++] = (int64_t)step;
     g.offset = skip;
     return make(v, &g, rets);
 }

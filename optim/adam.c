@@ -11,6 +11,7 @@ tn_status tni_infer__adam_step(tn_infer *inf, const void *args);
 tn_status tn_adam_update(tn_tensors params, tn_tensors grads, tn_tensors exp_avgs,
                          tn_tensors exp_avg_sqs, tn_tensors max_exp_avg_sqs, tn_tensors steps,
                          const tn_adam_options *o) {
+    if (!o) return tn_fail(TN_E_TYPE, 6, "adam: the options are NULL");
     tn_tensors none = {NULL, 0}, largest = o->amsgrad ? max_exp_avg_sqs : none;
     int64_t n = params.n;
     if (grads.n != n || exp_avgs.n != n || exp_avg_sqs.n != n || steps.n != n ||

@@ -72,6 +72,9 @@ static tn_status lay_out(tni_multi *m, int64_t i) {
 
 static tn_status check_lists(tni_multi *m) {
     m->n = m->role[0].in.n;
+    for (int k = 0; k < m->roles; k++)
+        if (m->role[k].in.n < 0 || (m->role[k].in.n > 0 && !m->role[k].in.v))
+            return tn_fail(TN_E_TYPE, -1, "%s: the list of %s is NULL", m->op, m->role[k].name);
     for (int k = 1; k < m->roles; k++)
         if (m->role[k].in.n != 0 && m->role[k].in.n != m->n)
             return tn_fail(TN_E_VALUE, -1, "%s: %lld %s for %lld %s", m->op,

@@ -10,6 +10,7 @@ tn_status tni_infer__sgd_step(tn_infer *inf, const void *args);
 
 tn_status tn_sgd_update(tn_tensors params, tn_tensors grads, tn_tensors momenta,
                         const tn_sgd_options *o) {
+    if (!o) return tn_fail(TN_E_TYPE, 3, "sgd: the options are NULL");
     tn_tensors none = {NULL, 0};
     bool uses = o->momentum != 0.0;
     if (uses && momenta.n != params.n)

@@ -167,6 +167,25 @@ def api_c(ops: list[Op]) -> str:
     return "\n".join(out) + "\n"
 
 
+def null_checks(op: Op, name: str, ps: list[str]) -> list[str]:
+    """What is true when a pointer is missing that op->run, which sees tensors only, would follow."""
+    args = {f"{TYPES[a.type][2]}{a.name}": a for a in op.args}
+    checks = []
+    for p in ps:
+        word = p.split()[-1].lstrip("*")
+        a = args.get(p)
+        if a is None:
+            is_out = name == f"tn_{op.name}_out" or "**" in p or p.startswith("tn_tensor_list")
+            checks += [f"!{word}"] if is_out else []
+        elif a.is_list:
+            checks.append(f"tni_lacks_tensors({word}, {int('?' in a.type)})")
+        elif a.type.startswith(("int[]", "Dims")):
+            checks.append(f"tni_lacks_ints({word}, {int(a.type != 'int[]')})")
+        elif a.type == "str":
+            checks.append(f"!{word}")
+    return checks
+
+
 def api_function(op: Op, name: str, ps: list[str]) -> list[str]:
     id_ = f"&tni_ops[TNI_OP_{op.name}]"
     inits = initialisers(op)
@@ -190,6 +209,8 @@ def api_function(op: Op, name: str, ps: list[str]) -> list[str]:
         body += [f"    *ret_{o} = rets[{i}];" for i, o in enumerate(op.outs)]
         body.append("    return TN_OK;")
     lines = [f"tn_status {name}({', '.join(ps)}) {{"]
+    if checks := null_checks(op, name, ps):
+        lines.append(f"    if (TN_UNLIKELY({' || '.join(checks)})) return tni_fail_pointer({id_});")
     if name == f"tn_{op.name}_scalar":
         s = op.args[1].name
         lines.append("    tn_scalar_box box;")
