@@ -44,6 +44,7 @@ typedef struct tnp_state {
     PyObject *prefix; /* "tenon", or "torch" for programs run as PyTorch ones */
     PyObject *strided;
     PyObject *str_out, *str_requires_grad, *str_pin_memory, *str_layout; /* interned */
+    bool overrides; /* some class may override calls; see overrides.c */
     uint64_t host_offset;
     tn_device new_device; /* where new tensors are made */
 } tnp_state;
@@ -224,6 +225,14 @@ typedef PyObject *(*tnp_call_fn)(PyObject *self, PyObject *const *args, Py_ssize
 typedef struct tnp_calls {
     tnp_call_fn function, method, inplace, function_inplace;
 } tnp_calls;
+/* overrides.c. 1: an argument's class has taken the call, *ret_result is its result or NULL for an
+ * exception; 0: none does. self may be NULL. */
+int tnp_override(const char *name, enum tnp_form form, PyObject *self, PyObject *const *args,
+                 Py_ssize_t nargs, PyObject *kwnames, PyObject **ret_result);
+bool tnp_overrides(PyObject *o);
+/* A result of a method that is no operator, as an instance of self's class. Takes over `result`. */
+PyObject *tnp_same_class(PyObject *self, PyObject *result);
+bool tnp_overrides_init(PyObject *module);
 bool tnp_overload_has(const tnp_overload *o, enum tnp_form form);
 /* Runs an operator on a filled struct; gives the interpreter's lock away for large work. */
 tn_status tnp_invoke(const tn_op_info *op, void *args, tn_tensor **rets, int64_t work);

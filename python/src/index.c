@@ -338,6 +338,10 @@ static tn_tensor *gather(plan *p) {
 
 PyObject *tnp_getitem(PyObject *self, PyObject *key) {
     tn_tensor *t = tnp_of(self), *r;
+    PyObject *taken;
+    if (TNP_UNLIKELY(tnp.overrides) &&
+        tnp_override("__getitem__", TNP_FORM_METHOD, self, &key, 1, NULL, &taken))
+        return taken;
     if (tn_tensor_ndim(t) > 0) {
         if (Py_TYPE(key) == &PyLong_Type) {
             int64_t i;
@@ -430,6 +434,12 @@ int tnp_setitem(PyObject *self, PyObject *key, PyObject *value) {
     if (!value) {
         PyErr_SetString(PyExc_TypeError, "Tensor does not support deleting items");
         return -1;
+    }
+    PyObject *taken, *const both[] = {key, value};
+    if (TNP_UNLIKELY(tnp.overrides) &&
+        tnp_override("__setitem__", TNP_FORM_METHOD, self, both, 2, NULL, &taken)) {
+        Py_XDECREF(taken);
+        return taken ? 0 : -1;
     }
     bool ok = plan_init(&p, self, key, true) && assign(&p, value);
     plan_free(&p);

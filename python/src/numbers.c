@@ -109,6 +109,10 @@ static PyObject *call2(const tnp_direct *d, tn_tensor *a, tn_tensor *b, PyObject
 }
 
 static PyObject *call1(const tnp_direct *d, PyObject *self) {
+    PyObject *taken;
+    if (TNP_UNLIKELY(!tnp_is_exact(self)) && tnp.overrides &&
+        tnp_override(d->name, TNP_FORM_METHOD, self, NULL, 0, NULL, &taken))
+        return taken;
     number_args args;
     tn_tensor *ret[2] = {NULL}, *a = tnp_of(self);
     memcpy(args.bytes, d->o.image, (size_t)d->o.meta.args_bytes);
@@ -117,7 +121,41 @@ static PyObject *call1(const tnp_direct *d, PyObject *self) {
     return TNP_LIKELY(st == TN_OK) ? tnp_wrap(ret[0]) : tnp_raise(st);
 }
 
-/* The tensor of an operand, numbers as a 0-d tensor in `box`. 1; 0: neither; -1: exception. */
+/* The methods that stand for the operators where a class overrides them: as a op b, b op a, a op= b. */
+static const char *const methods[OP_COUNT][3] = {
+    [ADD] = {"add", "__radd__", "add_"},
+    [SUB] = {"sub", "__rsub__", "sub_"},
+    [RSUB] = {"__rsub__", "sub", NULL},
+    [MUL] = {"mul", "__rmul__", "mul_"},
+    [TRUEDIV] = {"div", "__rtruediv__", "div_"},
+    [FLOORDIV] = {"floor_divide", "__rfloordiv__", "floor_divide_"},
+    [MOD] = {"remainder", "__rmod__", "remainder_"},
+    [POW] = {"pow", "__rpow__", "pow_"},
+    [MATMUL] = {"matmul", "__rmatmul__", NULL},
+    [AND] = {"__and__", "__rand__", "__iand__"},
+    [OR] = {"__or__", "__ror__", "__ior__"},
+    [XOR] = {"__xor__", "__rxor__", "__ixor__"},
+    [LSHIFT] = {"__lshift__", "__rlshift__", "__ilshift__"},
+    [RSHIFT] = {"__rshift__", "__rrshift__", "__irshift__"},
+    [LT] = {"__lt__", "__gt__", NULL},
+    [LE] = {"__le__", "__ge__", NULL},
+    [EQ] = {"__eq__", "__eq__", NULL},
+    [NE] = {"__ne__", "__ne__", NULL},
+    [GT] = {"__gt__", "__lt__", NULL},
+    [GE] = {"__ge__", "__le__", NULL},
+};
+
+/* One of the operands is no plain tensor and no number. */
+static PyObject *foreign(enum number_op op, PyObject *a, PyObject *b, bool inplace) {
+    bool reversed = !tnp_is_tensor(a);
+    const char *name = methods[op][inplace ? 2 : reversed];
+    PyObject *taken, *self = reversed ? b : a, *other = reversed ? a : b;
+    if (tnp_override(name, TNP_FORM_METHOD, self, &other, 1, NULL, &taken)) return taken;
+    Py_RETURN_NOTIMPLEMENTED;
+}
+
+/* The tensor of an operand, numbers as a 0-d tensor in `box`. 1; 0: neither, or of a class that
+ * overrides the operators; -1: exception. */
 static int operand(PyObject *o, tn_scalar_box *box, tn_tensor **ret_tensor) {
     tn_scalar s;
     if (TNP_LIKELY(tnp_is_exact(o))) {
@@ -130,7 +168,7 @@ static int operand(PyObject *o, tn_scalar_box *box, tn_tensor **ret_tensor) {
     }
     if (tnp_is_tensor(o)) {
         *ret_tensor = tnp_of(o);
-        return 1;
+        return !(tnp.overrides && tnp_overrides(o));
     }
     int r = tnp_scalar_from(o, &s);
     if (r > 0) *ret_tensor = tn_scalar_box_init(box, s);
@@ -143,8 +181,7 @@ static PyObject *binary(enum number_op op, PyObject *a, PyObject *b, PyObject *t
     int r = operand(a, &box_a, &x);
     if (r > 0) r = operand(b, &box_b, &y);
     if (TNP_LIKELY(r > 0)) return call2(&ops[op], x, y, target);
-    if (r < 0) return NULL;
-    Py_RETURN_NOTIMPLEMENTED;
+    return r < 0 ? NULL : foreign(op, a, b, target != NULL);
 }
 
 /* ---- Slots -------------------------------------------------------------------------------------*/
@@ -191,7 +228,9 @@ PyObject *tnp_pow(PyObject *a, PyObject *b, PyObject *mod) {
 }
 
 PyObject *tnp_matmul(PyObject *a, PyObject *b) {
-    if (!tnp_is_tensor(a) || !tnp_is_tensor(b)) Py_RETURN_NOTIMPLEMENTED;
+    bool tensors = tnp_is_tensor(a) && tnp_is_tensor(b);
+    if (TNP_UNLIKELY(!tensors || (tnp.overrides && (tnp_overrides(a) || tnp_overrides(b)))))
+        return foreign(MATMUL, a, b, false);
     return call2(&ops[MATMUL], tnp_of(a), tnp_of(b), NULL);
 }
 

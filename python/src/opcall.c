@@ -143,6 +143,10 @@ PyObject *tnp_group_call(int32_t group, enum tnp_form form, PyObject *self, PyOb
     tnp_group *g = &groups[group];
     tnp_frame f;
     tnp_mismatch why = {0};
+    PyObject *taken;
+    if (TNP_UNLIKELY(tnp.overrides) &&
+        tnp_override(g->name, form, self, args, nargs, kwnames, &taken))
+        return taken;
     for (int32_t i = 0; i < g->n; i++) {
         tnp_overload *o = &g->overloads[i];
         tnp_extras extras = {NULL, false};
@@ -154,6 +158,8 @@ PyObject *tnp_group_call(int32_t group, enum tnp_form form, PyObject *self, PyOb
         if (TNP_UNLIKELY(f.nheld | f.nblocks)) tnp_frame_free(&f);
         if (r != 0) return result;
     }
+    /* something that is no tensor may take the call */
+    if (tnp_override(g->name, form, self, args, nargs, kwnames, &taken)) return taken;
     const char *name = form == TNP_FORM_INPLACE ? g->inplace_name : g->name;
     return tnp_bind_error(g, name, form, args, nargs, kwnames, &why);
 }

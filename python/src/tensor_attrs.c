@@ -192,7 +192,7 @@ ATTR(get_data) {
     (void)unused;
     tn_tensor *r = NULL;
     tn_status st = tn_data(tnp_of(self), &r);
-    return st == TN_OK ? tnp_wrap(r) : tnp_raise(st);
+    return st == TN_OK ? tnp_same_class(self, tnp_wrap(r)) : tnp_raise(st);
 }
 static int set_data(PyObject *self, PyObject *value, void *unused) {
     (void)unused;

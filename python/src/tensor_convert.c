@@ -12,7 +12,7 @@ typedef struct target {
 static PyObject *convert(PyObject *self, const target *to) {
     tn_tensor *t = tnp_of(self);
     tn_tensor *r = tnp_to(t, to->dtype, to->moves ? &to->device : NULL, to->copy, to->format);
-    return r ? tnp_wrap(r) : NULL;
+    return r ? tnp_same_class(self, tnp_wrap(r)) : NULL;
 }
 
 static bool take_device(PyObject *o, target *to) {

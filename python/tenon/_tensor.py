@@ -34,10 +34,38 @@ def apply_(self: Tensor, callable: Any) -> Tensor:
         return self.copy_(_C.tensor(values, dtype=self.dtype).view(self.shape))
 
 
+class DisableTorchFunctionSubclass:
+    """Inside it, subclasses of Tensor are treated as Tensor."""
+
+    def __enter__(self) -> None:
+        _C._disable_overrides(1)
+
+    def __exit__(self, *exc: object) -> None:
+        _C._disable_overrides(-1)
+
+
+_C.DisableTorchFunctionSubclass = DisableTorchFunctionSubclass
+
+
+def __init_subclass__(cls: type, **kwargs: Any) -> None:
+    object.__init_subclass__(**kwargs)
+    if cls.__torch_function__ is not _C._disabled_torch_function_impl:
+        _C._watch_overrides()
+
+
+def __torch_function__(cls: type, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    """Runs func; tensors among the results become instances of the class."""
+    from tenon import overrides
+
+    return overrides._default(cls, func, types, args, kwargs)
+
+
 def __dir__(self: Tensor) -> list[str]:
     return sorted({*dir(type(self)), *self.__dict__})
 
 
 for _method in (new_tensor, apply_, __dir__):
     setattr(Tensor, _method.__name__, _method)
+for _method in (__init_subclass__, __torch_function__):
+    setattr(Tensor, _method.__name__, classmethod(_method))
 del _method

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from typing import Any
 
 import tenon
-from tenon import Tensor
+from tenon import _C, Tensor
 
 
 class Parameter(Tensor):
@@ -14,6 +14,8 @@ class Parameter(Tensor):
 
     It shares memory with `data` and requires a gradient unless told otherwise.
     """
+
+    __torch_function__ = _C._disabled_torch_function_impl
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
         if data is None:

@@ -1,0 +1,172 @@
+"""The protocol `__torch_function__`: classes that take part in calls of operators.
+
+A class with a class method `__torch_function__(func, types, args, kwargs)` among the arguments of a
+call decides what the call does. Subclasses of Tensor have one that runs the call and makes the
+results instances of the subclass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cache, wraps
+from typing import Any
+
+import tenon
+from tenon import _C
+from tenon._tensor import DisableTorchFunctionSubclass
+
+__all__ = [
+    "get_default_nowrap_functions",
+    "handle_torch_function",
+    "has_torch_function",
+    "is_tensor_like",
+    "is_tensor_method_or_property",
+    "wrap_torch_function",
+]
+
+_OFF = _C._disabled_torch_function_impl
+_FUNCTION, _METHOD, _INPLACE = range(3)
+
+
+# ---- Who overrides -------------------------------------------------------------------------------
+
+
+def _protocol(o: Any) -> Any:
+    """The class method of an object's class, None for what takes no part."""
+    if type(o) is tenon.Tensor:
+        return None
+    found = getattr(type(o), "__torch_function__", None)
+    return None if found is _OFF else found
+
+
+def has_torch_function(relevant_args: Iterable[Any]) -> bool:
+    """Whether some argument's class overrides what is called."""
+    return _C._disable_overrides(0) == 0 and any(_protocol(a) is not None for a in relevant_args)
+
+
+def has_torch_function_unary(arg: Any) -> bool:
+    """has_torch_function of one argument."""
+    return has_torch_function((arg,))
+
+
+def has_torch_function_variadic(*args: Any) -> bool:
+    """has_torch_function of the arguments."""
+    return has_torch_function(args)
+
+
+def is_tensor_like(inp: Any) -> bool:
+    """Whether inp is a tensor or an object with __torch_function__."""
+    return isinstance(inp, tenon.Tensor) or hasattr(inp, "__torch_function__")
+
+
+def _overloaded(relevant: Iterable[Any]) -> list[Any]:
+    """One argument of each class that overrides, subclasses before their bases."""
+    found: list[Any] = []
+    for arg in relevant:
+        cls = type(arg)
+        if _protocol(arg) is None or any(type(f) is cls for f in found):
+            continue
+        at = next((i for i, f in enumerate(found) if issubclass(cls, type(f))), len(found))
+        found.insert(at, arg)
+    return found
+
+
+# ---- Calls ---------------------------------------------------------------------------------------
+
+
+def handle_torch_function(
+    public_api: Callable[..., Any], relevant_args: Iterable[Any], *args: Any, **kwargs: Any
+) -> Any:
+    """Asks the classes of the relevant arguments, in turn, for the result of public_api."""
+    overloaded = _overloaded(relevant_args)
+    types = tuple(type(a) for a in overloaded)
+    for arg in overloaded:
+        result = arg.__torch_function__(public_api, types, args, kwargs)
+        if result is not NotImplemented:
+            return result
+    name = getattr(public_api, "__qualname__", repr(public_api))
+    package = str(tenon.float32).split(".")[0]
+    lines = "\n".join(f"  - tensor subclass {t}" for t in types)
+    raise TypeError(
+        f"Multiple dispatch failed for '{package}.{name}'; all __torch_function__ handlers "
+        f"returned NotImplemented:\n\n{lines}"
+    )
+
+
+@cache
+def _public(name: str, form: int) -> Callable[..., Any]:
+    """What a program calls the operator by: the `func` that classes see."""
+    if form == _INPLACE:
+        return getattr(tenon.Tensor, f"{name}_")
+    if form == _METHOD:
+        return getattr(tenon.Tensor, name)
+    for place in (tenon, tenon.nn.functional, _C._ops, _C._nn):
+        if hasattr(place, name):
+            return getattr(place, name)
+    raise AttributeError(name)
+
+
+def _call(
+    name: str, form: int, relevant: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """What the extension calls when an argument of an operator overrides."""
+    return handle_torch_function(_public(name, form), relevant, *args, **kwargs)
+
+
+def wrap_torch_function(dispatcher: Callable[..., Iterable[Any]]) -> Callable[..., Any]:
+    """Makes a function overridable; dispatcher says which of its arguments count."""
+
+    def inner(func: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(func)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            relevant = dispatcher(*args, **kwargs)
+            if has_torch_function(relevant):
+                return handle_torch_function(wrapped, relevant, *args, **kwargs)
+            return func(*args, **kwargs)
+
+        return wrapped
+
+    return inner
+
+
+# ---- Subclasses of Tensor ------------------------------------------------------------------------
+
+
+@cache
+def get_default_nowrap_functions() -> set[Callable[..., Any]]:
+    """Functions whose results a subclass leaves as they are."""
+    names = ("_base", "grad", "_grad")
+    return {getattr(tenon.Tensor, n).__get__ for n in names if hasattr(tenon.Tensor, n)}
+
+
+@cache
+def _members() -> set[Any]:
+    return {getattr(tenon.Tensor, n) for n in dir(tenon.Tensor) if n != "__hash__"}
+
+
+def is_tensor_method_or_property(func: Callable[..., Any]) -> bool:
+    """Whether func is a method of Tensor, or the getter of one of its attributes."""
+    return getattr(func, "__name__", "") == "__get__" or func in _members()
+
+
+def _convert(result: Any, cls: type) -> Any:
+    """The tensors of a result as instances of cls."""
+    if cls is tenon.Tensor:
+        return result
+    if isinstance(result, tenon.Tensor) and not isinstance(result, cls):
+        return result.as_subclass(cls)
+    if isinstance(result, (tuple, list)):
+        items = [_convert(r, cls) for r in result]
+        return type(result)(items if type(result) in (tuple, list) else tuple(items))
+    return result
+
+
+def _default(
+    cls: type, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+) -> Any:
+    """Tensor.__torch_function__: runs func; tensors among the results become instances of cls."""
+    if not all(issubclass(cls, t) for t in types):
+        return NotImplemented
+    with DisableTorchFunctionSubclass():
+        result = func(*args, **(kwargs or {}))
+        return result if func in get_default_nowrap_functions() else _convert(result, cls)
