@@ -25,12 +25,26 @@ static tn_status through_host(tn_tensor *dst, const tn_tensor *src) {
     return st;
 }
 
+static tn_status same_dtype(tn_tensor *dst, const tn_tensor *src);
+
+/* As elements of the same size that kernels know. */
+static tn_status copy_units(tn_tensor *dst, const tn_tensor *src) {
+    tn_tensor *to = NULL, *from = NULL;
+    tn_status st = tni_as_units(dst, &to);
+    if (st == TN_OK) st = tni_as_units(src, &from);
+    if (st == TN_OK) st = same_dtype(to, from);
+    tn_tensor_unref(&to);
+    tn_tensor_unref(&from);
+    return st;
+}
+
 static tn_status same_dtype(tn_tensor *dst, const tn_tensor *src) {
     const tn_op *op = &tni_ops[TNI_OP__copy];
     tn_plan plan;
     tn_tensor *ts[2] = {dst, tni_t(&src->v)};
     int32_t dtype = tn_view_dtype(&dst->v);
     const tn_cell *cell = tni_kernel_find(op, tn_view_device(&dst->v), dtype);
+    if (!cell && dtype >= TN_DTYPE_BUILTIN_COUNT) return copy_units(dst, src);
     if (!cell) return through_host(dst, src);
     tni_plan_build(&plan, 2, 1, ts, 0, NULL, dst->v.ndim, dst->v.shape, 0);
     if (plan.numel == 0) return TN_OK;
@@ -42,9 +56,13 @@ static tn_status same_dtype(tn_tensor *dst, const tn_tensor *src) {
 static tn_status other_dtype(tn_tensor *dst, const tn_tensor *src) {
     const tn_op *op = &tni_ops[TNI_OP__cast];
     int32_t dtype = tn_view_dtype(&src->v);
-    const tn_cell *cell = tni_kernel_find(op, tn_view_device(&dst->v), dtype);
-    if (!cell) return through_host(dst, src);
     if (dst->v.numel == 0) return TN_OK;
+    bool foreign =
+        dtype >= TN_DTYPE_BUILTIN_COUNT || tn_view_dtype(&dst->v) >= TN_DTYPE_BUILTIN_COUNT;
+    const tn_cell *cell = NULL;
+    if (!foreign) cell = tni_kernel_find(op, tn_view_device(&dst->v), dtype);
+    if (foreign && tn_view_device(&dst->v) == 0) return tni_foreign_cast(dst, src);
+    if (!cell) return through_host(dst, src);
     tn__cast_args args = {.input = &src->v, .out = &dst->v};
     tn_status st = tni_kernel_run(op, cell, tn_tensor_device(dst), dtype, &args);
     return st == TN_DECLINE ? through_host(dst, src) : st;

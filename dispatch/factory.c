@@ -16,10 +16,10 @@ static const tn_device cpu = {0, 0};
 
 /* ---- Filling -----------------------------------------------------------------------------------*/
 
-/* For a device without a kernel that fills. */
+/* For a device without a kernel that fills, and for dtypes that no kernel knows. */
 static tn_status fill_from_host(tn_tensor *t, tn_scalar value) {
     tn_tensor *number;
-    if (tn_view_device(&t->v) == 0)
+    if (tn_view_device(&t->v) == 0 && tn_view_dtype(&t->v) < TN_DTYPE_BUILTIN_COUNT)
         return tni_kernel_missing(&tni_ops[TNI_OP__copy], cpu, tn_view_dtype(&t->v));
     TN_TRY(tni_tensor_new_fast(tn_view_dtype(&t->v), cpu, 0, NULL, &number));
     tni_scalar_store(&value, tn_view_dtype(&t->v), number->v.data);

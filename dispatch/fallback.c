@@ -11,7 +11,26 @@
 #include "plan_priv.h"
 #include "stage_priv.h"
 
-/* ---- Wider dtype -------------------------------------------------------------------------------*/
+/* ---- A call on stand-ins -----------------------------------------------------------------------
+ * The operator runs again with other tensors in the place of its arguments: host copies, or copies in
+ * a wider dtype. What it wrote and returned is then brought back. */
+
+typedef struct elsewhere {
+    const tn_op *op;
+    void *args;
+    tn_device device;
+    int32_t narrow;        /* the dtype that is widened; -1: a call on the host */
+    uint64_t any;          /* union of the input words */
+    tni_stage stage;       /* host copies */
+    tni_stage_pair *pairs; /* wide copies */
+    int npairs, room;
+    _Alignas(16) unsigned char near_args[TNI_MAX_ARGS_BYTES];
+    tn_tensor **lists[TN_MAX_OPERANDS]; /* near_args' lists point here */
+    union {
+        tn_tensor *one[TNI_MAX_OUTS];
+        tn_tensor_list list;
+    } near, far;
+} elsewhere;
 
 static int32_t wider(int32_t dtype) {
     if (dtype == TN_F16 || dtype == TN_BF16 || dtype >= TN_DTYPE_BUILTIN_COUNT) return TN_F32;
@@ -19,98 +38,10 @@ static int32_t wider(int32_t dtype) {
 }
 
 bool tni_can_widen(const tn_op *op, int32_t device_slot, int32_t dtype) {
-    for (int i = 0; i < op->nin; i++)
-        if (op->fields[op->in_field[i]].kind == TN_F_TENSORS) return false;
     return wider(dtype) >= 0 && tni_kernel_find(op, device_slot, wider(dtype)) != NULL;
 }
 
-/* Results of a narrow call come back in the narrow dtype; recording sees the original call. */
-static tn_status run_wider(const tn_op *op, void *args, tn_tensor **rets) {
-    tn_tensor *temps[TN_MAX_OPERANDS] = {NULL}, *originals[TN_MAX_OPERANDS] = {NULL};
-    tn_tensor *given[TNI_MAX_OUTS] = {NULL}, *wide[TNI_MAX_OUTS] = {NULL};
-    tn_tensor *narrow[TNI_MAX_OUTS] = {NULL};
-    int32_t from = -1;
-    uint64_t any = 0;
-    tn_status st = TN_OK;
-    for (int i = 0; i < op->nin && st == TN_OK; i++) {
-        originals[i] = tni_in_slot(op, args, i);
-        if (!originals[i]) continue;
-        any |= originals[i]->v.word;
-        int32_t d = tn_view_dtype(&originals[i]->v);
-        if (wider(d) < 0 || (originals[i]->v.word & TN_W_SCALAR)) continue;
-        from = d;
-        st = tni_convert(originals[i], TN_F32, &temps[i]);
-    }
-    bool inplace =
-        op->nout > 0 && *tni_out_slot(op, args, 0) && *tni_out_slot(op, args, 0) == originals[0];
-    for (int i = 0; i < op->nout; i++) {
-        given[i] = *tni_out_slot(op, args, i);
-        *tni_out_slot(op, args, i) = NULL;
-    }
-    for (int i = 0; i < op->nin; i++) {
-        char *slot = (char *)args + op->fields[op->in_field[i]].offset;
-        if (temps[i]) *(tn_tensor **)(void *)slot = temps[i];
-    }
-    tni_tls.no_grad++;
-    if (st == TN_OK) st = tni_op_run(op, args, wide);
-    for (int i = 0; i < op->nout && st == TN_OK; i++) {
-        if (!wide[i]) continue;
-        if (given[i]) {
-            st = tni_check_writable(op, given[i], from, inplace);
-            if (st == TN_OK && !tni_shape_is(given[i], wide[i]->v.ndim, wide[i]->v.shape))
-                st = inplace
-                         ? tn_fail(TN_E_SHAPE, -1,
-                                   "output with shape %s doesn't match the broadcast shape %s",
-                                   tni_shape_text_of(&given[i]->v), tni_shape_text_of(&wide[i]->v))
-                         : tni_resize_out(given[i], wide[i]->v.ndim, wide[i]->v.shape);
-            if (st == TN_OK) st = tni_copy_into(given[i], wide[i]);
-            if (st == TN_OK) {
-                tni_bump_version(given[i]);
-                narrow[i] = tn_tensor_ref(given[i]);
-            }
-        } else if (tn_view_dtype(&wide[i]->v) == TN_F32 && from >= 0) {
-            st = tni_convert(wide[i], from, &narrow[i]);
-        } else {
-            narrow[i] = tn_tensor_ref(wide[i]);
-        }
-    }
-    tni_tls.no_grad--;
-    for (int i = 0; i < op->nin; i++) {
-        char *slot = (char *)args + op->fields[op->in_field[i]].offset;
-        if (temps[i]) *(tn_tensor **)(void *)slot = originals[i];
-        tn_tensor_unref(&temps[i]);
-    }
-    if (st == TN_OK && (any & TN_W_GRAD) && !tni_tls.no_grad && op->grad) {
-        for (int i = 0; i < op->nout; i++) *tni_out_slot(op, args, i) = narrow[i];
-        st = tni_ag.record(op, args, narrow, op->nout);
-    }
-    for (int i = 0; i < op->nout; i++) {
-        tn_tensor_unref(&wide[i]);
-        if (st == TN_OK)
-            rets[i] = narrow[i];
-        else
-            tn_tensor_unref(&narrow[i]);
-    }
-    return st;
-}
-
-/* ---- On the CPU, by copy -----------------------------------------------------------------------*/
-
-typedef struct host_call {
-    const tn_op *op;
-    void *args;
-    tn_device device;
-    uint64_t any;
-    tni_stage stage;
-    _Alignas(16) unsigned char near_args[TNI_MAX_ARGS_BYTES];
-    tn_tensor **lists[TN_MAX_OPERANDS]; /* near_args' lists point here */
-    union {
-        tn_tensor *one[TNI_MAX_OUTS];
-        tn_tensor_list list;
-    } near, far;
-} host_call;
-
-static const tn_views *list_of(const host_call *c, int i) {
+static const tn_views *list_of(const elsewhere *c, int i) {
     return (const void *)((const char *)c->args + c->op->in_offset[i]);
 }
 
@@ -120,16 +51,50 @@ static bool is_list(const tn_op *op, int i) {
 
 static bool has_slots(const tn_op *op) { return !(op->flags & TNI_OP_LIST_OUT); }
 
-static tn_status stage_all(host_call *c) {
+static tn_tensor *near_of(const elsewhere *c, tn_tensor *t) {
+    if (c->narrow < 0) return tni_stage_of(&c->stage, t);
+    for (int i = 0; i < c->npairs; i++)
+        if (c->pairs[i].far == t) return c->pairs[i].near;
+    return t;
+}
+
+static tn_tensor *far_of(const elsewhere *c, const tn_tensor *near) {
+    if (c->narrow < 0) return tni_stage_origin(&c->stage, near);
+    for (int i = 0; i < c->npairs; i++)
+        if (c->pairs[i].near == near) return c->pairs[i].far;
+    return NULL;
+}
+
+static tn_status add_wide(elsewhere *c, tn_tensor *t) {
+    tn_tensor *near;
+    if (!t || (t->v.word & TN_W_SCALAR) || wider(tn_view_dtype(&t->v)) < 0) return TN_OK;
+    if (near_of(c, t) != t) return TN_OK;
+    if (c->npairs == c->room) {
+        int room = c->room ? 2 * c->room : 8;
+        tni_stage_pair *pairs = realloc(c->pairs, sizeof *pairs * (size_t)room);
+        if (!pairs) return tn_fail(TN_E_MEMORY, -1, "out of memory");
+        c->pairs = pairs;
+        c->room = room;
+    }
+    TN_TRY(tni_convert(t, TN_F32, &near));
+    c->pairs[c->npairs++] = (tni_stage_pair){t, near, 0};
+    return TN_OK;
+}
+
+static tn_status add(elsewhere *c, tn_tensor *t) {
+    return c->narrow < 0 ? tni_stage_add(&c->stage, t) : add_wide(c, t);
+}
+
+static tn_status add_all(elsewhere *c) {
     const tn_op *op = c->op;
     for (int i = 0; i < op->nin; i++) {
         tn_tensor *single = is_list(op, i) ? NULL : tni_in_slot(op, c->args, i);
         if (single) c->any |= single->v.word;
-        TN_TRY(tni_stage_add(&c->stage, single));
+        TN_TRY(add(c, single));
         for (int64_t k = 0; is_list(op, i) && k < list_of(c, i)->n; k++) {
             tn_tensor *t = tni_t(list_of(c, i)->v[k]);
             if (t) c->any |= t->v.word;
-            TN_TRY(tni_stage_add(&c->stage, t));
+            TN_TRY(add(c, t));
         }
     }
     for (int i = 0; i < op->nout && has_slots(op); i++) {
@@ -137,72 +102,84 @@ static tn_status stage_all(host_call *c) {
         if (!given) continue;
         bool inplace = (op->flags & TNI_OP_INPLACE_ONLY) || given == tni_in_slot(op, c->args, 0);
         TN_TRY(tni_check_given(op, c->args, given, inplace, c->any));
-        TN_TRY(tni_stage_add(&c->stage, given));
+        TN_TRY(add(c, given));
     }
-    return tni_stage_load(&c->stage);
+    return c->narrow < 0 ? tni_stage_load(&c->stage) : TN_OK;
 }
 
-/* near_args: the arguments with host copies in the place of tensors. */
-static tn_status fill_args(host_call *c) {
+/* near_args: the arguments with the stand-ins in the place of tensors. */
+static tn_status fill_args(elsewhere *c) {
     const tn_op *op = c->op;
     memcpy(c->near_args, c->args, op->args_bytes);
     for (int i = 0; i < op->nin; i++) {
         void *slot = c->near_args + op->in_offset[i];
         if (!is_list(op, i)) {
-            *(tn_tensor **)slot = tni_stage_of(&c->stage, tni_in_slot(op, c->args, i));
+            *(tn_tensor **)slot = near_of(c, tni_in_slot(op, c->args, i));
             continue;
         }
         const tn_views *list = list_of(c, i);
         c->lists[i] = malloc(sizeof *c->lists[i] * (size_t)(list->n > 0 ? list->n : 1));
         if (!c->lists[i]) return tn_fail(TN_E_MEMORY, -1, "out of memory");
-        for (int64_t k = 0; k < list->n; k++)
-            c->lists[i][k] = tni_stage_of(&c->stage, tni_t(list->v[k]));
+        for (int64_t k = 0; k < list->n; k++) c->lists[i][k] = near_of(c, tni_t(list->v[k]));
         *(tn_views *)slot = tni_views((tn_tensors){c->lists[i], list->n});
     }
     for (int i = 0; i < op->nout && has_slots(op); i++) {
         tn_tensor **slot = tni_out_slot(op, c->near_args, i);
-        *slot = tni_stage_of(&c->stage, *slot);
+        *slot = near_of(c, *slot);
+    }
+    for (int i = 0; i < op->nfields && c->narrow >= 0; i++) {
+        int64_t *dtype = (void *)(c->near_args + op->fields[i].offset);
+        if (op->fields[i].kind == TN_F_DTYPE && *dtype == c->narrow) *dtype = TN_F32;
     }
     return TN_OK;
 }
 
-/* Writes what the call changed back to the device. */
-static tn_status store_changes(host_call *c) {
+/* t, an argument that the call wrote, gets what its stand-in holds. */
+static tn_status store(const elsewhere *c, tn_tensor *t) {
+    tn_tensor *near = t ? near_of(c, t) : NULL;
+    if (near == t) return TN_OK;
+    if (!tni_shape_is(t, near->v.ndim, near->v.shape)) {
+        TN_TRY(tni_resize_out(t, near->v.ndim, near->v.shape));
+        TN_TRY(tni_copy_into(t, near));
+    } else {
+        TN_TRY(c->narrow < 0 ? tni_stage_store(&c->stage, t) : tni_copy_into(t, near));
+    }
+    tni_bump_version(t);
+    return TN_OK;
+}
+
+static tn_status store_changes(const elsewhere *c) {
     const tn_op *op = c->op;
     for (int i = 0; i < op->nin; i++) {
         if (!(op->fields[op->in_field[i]].flags & TNI_FIELD_MUTATED)) continue;
-        tn_tensor *single = is_list(op, i) ? NULL : tni_in_slot(op, c->args, i);
-        if (single) {
-            TN_TRY(tni_stage_store(&c->stage, single));
-            tni_bump_version(single);
-        }
+        if (!is_list(op, i)) TN_TRY(store(c, tni_in_slot(op, c->args, i)));
         for (int64_t k = 0; is_list(op, i) && k < list_of(c, i)->n; k++)
-            TN_TRY(tni_stage_store(&c->stage, tni_t(list_of(c, i)->v[k])));
+            TN_TRY(store(c, tni_t(list_of(c, i)->v[k])));
     }
-    for (int i = 0; i < op->nout && has_slots(op); i++) {
-        tn_tensor *given = *tni_out_slot(op, c->args, i);
-        if (!given || (op->flags & TNI_OP_INPLACE_ONLY)) continue;
-        const tn_tensor *near = tni_stage_of(&c->stage, given);
-        if (!tni_shape_is(given, near->v.ndim, near->v.shape)) {
-            TN_TRY(tni_resize_out(given, near->v.ndim, near->v.shape));
-            TN_TRY(tni_copy_into(given, near));
-        } else {
-            TN_TRY(tni_stage_store(&c->stage, given));
-        }
-        tni_bump_version(given);
-    }
+    for (int i = 0; i < op->nout && has_slots(op); i++)
+        if (!(op->flags & TNI_OP_INPLACE_ONLY)) TN_TRY(store(c, *tni_out_slot(op, c->args, i)));
     return TN_OK;
 }
 
-/* A result of the CPU as a tensor of the device; an argument that came back is that argument. */
-static tn_status bring_back(const host_call *c, tn_tensor *near, tn_tensor **ret_far) {
-    tn_tensor *far = tni_stage_origin(&c->stage, near);
-    if (far) {
-        *ret_far = tn_tensor_ref(far);
+/* The dtype that result i of the call has: as the operator's rule says, else narrow for wide. */
+static int32_t result_dtype(const elsewhere *c, const tn_infer *rule, int i,
+                            const tn_tensor *near) {
+    int32_t have = tn_view_dtype(&near->v);
+    if (c->narrow < 0) return have;
+    if (rule) return rule->out[i].dtype;
+    return have == TN_F32 ? c->narrow : have;
+}
+
+/* A result as the caller expects it; an argument that came back is that argument. */
+static tn_status bring_back(const elsewhere *c, tn_tensor *near, int32_t dtype,
+                            tn_tensor **ret_far) {
+    tn_tensor *far = far_of(c, near);
+    bool here = tn_view_device(&near->v) == c->device.slot && tn_view_dtype(&near->v) == dtype;
+    if (far || here) {
+        *ret_far = tn_tensor_ref(far ? far : near);
         return TN_OK;
     }
-    TN_TRY(
-        tni_tensor_new_fast(tn_view_dtype(&near->v), c->device, near->v.ndim, near->v.shape, &far));
+    TN_TRY(tni_tensor_new_fast(dtype, c->device, near->v.ndim, near->v.shape, &far));
     if (near->v.word & TN_W_DENSE) tni_like_layout(far, &near->v);
     tn_status st = tni_copy_into(far, near);
     if (st != TN_OK)
@@ -212,22 +189,33 @@ static tn_status bring_back(const host_call *c, tn_tensor *near, tn_tensor **ret
     return st;
 }
 
-static tn_status bring_back_all(host_call *c) {
-    if (has_slots(c->op)) {
-        for (int i = 0; i < c->op->nout; i++)
-            if (c->near.one[i]) TN_TRY(bring_back(c, c->near.one[i], &c->far.one[i]));
+static tn_status bring_back_all(elsewhere *c) {
+    const tn_op *op = c->op;
+    tn_infer inf = {.op = op, .device = c->device};
+    bool ruled = c->narrow >= 0 && op->info.kind == TN_OP_STRUCTURED;
+    if (has_slots(op)) {
+        if (ruled) TN_TRY(op->infer(&inf, c->args));
+        for (int i = 0; i < op->nout; i++) {
+            tn_tensor *near = c->near.one[i];
+            if (!near) continue;
+            int32_t dtype = result_dtype(c, ruled ? &inf : NULL, i, near);
+            TN_TRY(bring_back(c, near, dtype, &c->far.one[i]));
+        }
         return TN_OK;
     }
     int64_t n = c->near.list.n;
     c->far.list.v = calloc((size_t)(n > 0 ? n : 1), sizeof *c->far.list.v);
     if (!c->far.list.v) return tn_fail(TN_E_MEMORY, -1, "out of memory");
     c->far.list.n = n;
-    for (int64_t i = 0; i < n; i++) TN_TRY(bring_back(c, c->near.list.v[i], &c->far.list.v[i]));
+    for (int64_t i = 0; i < n; i++) {
+        tn_tensor *near = c->near.list.v[i];
+        TN_TRY(bring_back(c, near, result_dtype(c, NULL, 0, near), &c->far.list.v[i]));
+    }
     return TN_OK;
 }
 
-static tn_status host_steps(host_call *c) {
-    TN_TRY(stage_all(c));
+static tn_status steps(elsewhere *c) {
+    TN_TRY(add_all(c));
     TN_TRY(fill_args(c));
     tni_tls.no_grad++;
     tn_status st = tni_op_run(c->op, c->near_args, c->near.one);
@@ -245,9 +233,11 @@ static void drop_results(const tn_op *op, tn_tensor **one, tn_tensor_list *list)
     for (int i = 0; i < op->nout && has_slots(op); i++) tn_tensor_unref(&one[i]);
 }
 
-static tn_status run_on_host(const tn_op *op, void *args, tn_device device, tn_tensor **rets) {
-    host_call c = {.op = op, .args = args, .device = device};
-    tn_status st = host_steps(&c);
+/* narrow -1: on the host, else in the wider dtype of `narrow`. */
+static tn_status run_elsewhere(const tn_op *op, void *args, tn_device device, int32_t narrow,
+                               tn_tensor **rets) {
+    elsewhere c = {.op = op, .args = args, .device = device, .narrow = narrow};
+    tn_status st = steps(&c);
     drop_results(op, c.near.one, &c.near.list);
     if (st != TN_OK)
         drop_results(op, c.far.one, &c.far.list);
@@ -256,6 +246,8 @@ static tn_status run_on_host(const tn_op *op, void *args, tn_device device, tn_t
     else
         *(tn_tensor_list *)(void *)rets = c.far.list;
     for (int i = 0; i < op->nin; i++) free(c.lists[i]);
+    for (int i = 0; i < c.npairs; i++) tn_tensor_unref(&c.pairs[i].near);
+    free(c.pairs);
     tni_stage_free(&c.stage);
     return st;
 }
@@ -330,7 +322,7 @@ tn_status tni_run_fallback(const tn_op *op, void *args, tn_tensor **rets) {
     TN_TRY(tni_device_ready(device.slot));
     if (tni_can_widen(op, device.slot, dtype) && !tni_kernel_find(op, device.slot, dtype)) {
         count_call(op, device, false);
-        return run_wider(op, args, rets);
+        return run_elsewhere(op, args, device, dtype, rets);
     }
     if (device.slot == 0 || tn_fallback_policy() == TN_FALLBACK_ERROR)
         return tni_kernel_missing(op, device, dtype);
@@ -339,5 +331,5 @@ tn_status tni_run_fallback(const tn_op *op, void *args, tn_tensor **rets) {
                      "'%s' has no kernel for %s on device '%s' and runs on the CPU, with copies "
                      "both ways; TENON_FALLBACK=allow silences this, =error forbids it",
                      op->info.name, tn_dtype_name(dtype), tn_device_name(device.slot));
-    return run_on_host(op, args, device, rets);
+    return run_elsewhere(op, args, device, -1, rets);
 }

@@ -250,7 +250,8 @@ tn_status tni_registry_withdraw(const tni_plugin *plugin) {
 tn_status tni_device_ready(int32_t slot) {
     const tni_device *dev = slot >= 0 && slot < TN_DEVICE_SLOTS ? tni_device_at(slot) : NULL;
     if (!dev) return tn_fail(TN_E_DEVICE, -1, "there is no device in slot %d", (int)slot);
-    return TN_LIKELY(dev->desc.alloc != NULL) ? TN_OK : tni_loader_load_device(dev->name);
+    return TN_LIKELY(dev->desc.alloc != NULL) ? TN_OK
+                                              : tni_loader_load_for(TNI_OFFER_DEVICE, dev->name);
 }
 
 const void *tni_device_iface(int32_t slot, const char *name) {

@@ -63,8 +63,9 @@ static inline void *tni_stream_of(tn_device device) {
 tn_status tni_device_ready(int32_t slot);
 
 /* ---- plugins/loader.c ------------------------------------------------------------------------- */
-/* Loads the plugin whose manifest serves device `name`; TN_E_DEVICE or TN_E_PLUGIN with reasons. */
-tn_status tni_loader_load_device(const char *name);
+/* Loads the plugin whose manifest lists `name`; TN_E_DEVICE or TN_E_PLUGIN with reasons. */
+typedef enum tni_offer { TNI_OFFER_DEVICE, TNI_OFFER_DTYPE, TNI_OFFER_OP } tni_offer;
+tn_status tni_loader_load_for(tni_offer kind, const char *name);
 
 /* ---- dtype.c ---------------------------------------------------------------------------------- */
 tn_status tni_dtype_add(const tn_dtype_desc *desc, int32_t *ret_slot);

@@ -278,7 +278,7 @@ tn_status tn_device_parse(const char *text, tn_device *ret_device) {
     name[length] = '\0';
     int32_t slot = slot_of(name, length);
     if (slot < 0) {
-        TN_TRY(tni_loader_load_device(name));
+        TN_TRY(tni_loader_load_for(TNI_OFFER_DEVICE, name));
         slot = slot_of(name, length);
         if (slot < 0) return tn_fail(TN_E_DEVICE, -1, "no plugin serves device '%s'", name);
     }

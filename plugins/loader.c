@@ -15,14 +15,20 @@
 #include "os_priv.h"
 #include "registry_priv.h"
 
-enum { MANIFEST_BYTES = 64 << 10, PATH_BYTES = 4096, MAX_DEVICES = 8 };
+enum { MANIFEST_BYTES = 64 << 10, PATH_BYTES = 4096 };
+
+/* A name that a manifest lists: what the plugin is loaded for. */
+typedef struct offer {
+    tni_offer kind;
+    char *name;
+    struct offer *next;
+} offer;
 
 /* One plugin: found by its manifest, or loaded by path. Never freed: statuses point into it. */
 typedef struct found {
     tni_plugin plugin; /* what the registry refers to; its texts are set when the library is */
     char *name, *version, *summary, *library, *manifest; /* manifest: NULL when loaded by path */
-    char *devices[MAX_DEVICES];
-    int ndevices;
+    offer *offers;
     int64_t format, major, min_minor;
     char *problem;
     bool tried; /* its library was mapped, or that failed */
@@ -86,20 +92,32 @@ static found *append(const char *name, const char *library) {
 
 /* ---- Manifests ---------------------------------------------------------------------------------*/
 
+static const struct {
+    const char *path, *word;
+    tni_offer kind;
+} offer_lists[] = {{"devices[]", "device", TNI_OFFER_DEVICE},
+                   {"dtypes[]", "dtype", TNI_OFFER_DTYPE},
+                   {"ops[]", "operator", TNI_OFFER_OP}};
+
 static const char *visit_text(found *f, const char *path, const char *text) {
     if (strcmp(path, "name") == 0) f->name = copy_text(text);
     if (strcmp(path, "version") == 0) f->version = copy_text(text);
     if (strcmp(path, "summary") == 0) f->summary = copy_text(text);
     if (strcmp(path, "library") == 0) f->library = copy_text(text);
-    if (strcmp(path, "devices[]") != 0) return NULL;
-    if (f->ndevices == MAX_DEVICES) return "it names too many devices";
-    f->devices[f->ndevices++] = copy_text(text);
+    for (int i = 0; i < TN_COUNT(offer_lists); i++) {
+        if (strcmp(path, offer_lists[i].path) != 0) continue;
+        offer *o = malloc(sizeof *o);
+        if (!o) return no_memory;
+        *o = (offer){offer_lists[i].kind, copy_text(text), f->offers};
+        f->offers = o;
+    }
     return NULL;
 }
 
 /* Unknown names are skipped, so that a manifest may say more to newer versions. */
 static const char *visit(void *ctx, const char *path, const tni_json_value *value) {
-    static const char *const text_names[] = {"name", "version", "summary", "library", "devices[]"};
+    static const char *const text_names[] = {"name",      "version",  "summary", "library",
+                                             "devices[]", "dtypes[]", "ops[]"};
     static const char *const int_names[] = {"manifest", "abi.major", "abi.min_minor"};
     found *f = ctx;
     int64_t *const ints[] = {&f->format, &f->major, &f->min_minor};
@@ -272,10 +290,10 @@ tn_status tn_plugin_load(const char *path) {
     return problem ? tn_fail(TN_E_PLUGIN, -1, "%s", problem) : TN_OK;
 }
 
-static bool serves(const found *f, const char *device) {
-    for (int i = 0; i < f->ndevices; i++)
-        if (strcmp(f->devices[i], device) == 0) return true;
-    return false;
+static bool serves(const found *f, tni_offer kind, const char *name) {
+    const offer *o = f->offers;
+    while (o && (o->kind != kind || strcmp(o->name, name) != 0)) o = o->next;
+    return o != NULL;
 }
 
 enum { NOTE_BYTES = 700 };
@@ -292,13 +310,14 @@ static void add_note(const char *text, char *note) {
     note[at + n] = '\0';
 }
 
-tn_status tni_loader_load_device(const char *name) {
+tn_status tni_loader_load_for(tni_offer kind, const char *name) {
     char note[NOTE_BYTES] = "";
+    const char *word = offer_lists[kind].word;
     bool served = false, known = false;
     enter();
     discover();
     for (found *f = all; f && !served; f = f->next) {
-        if (!serves(f, name)) continue;
+        if (!serves(f, kind, name)) continue;
         load(f);
         served = f->plugin.active;
         known = true;
@@ -306,15 +325,16 @@ tn_status tni_loader_load_device(const char *name) {
     }
     /* A manifest that could not be understood may be the one that was meant. */
     for (found *f = all; f && !known; f = f->next)
-        if (f->manifest && f->problem && f->ndevices == 0) add_note(f->problem, note);
+        if (f->manifest && f->problem && !f->offers) add_note(f->problem, note);
     if (!known && !note[0]) each_folder(add_note, note);
     leave();
     if (served) return TN_OK;
-    if (known) return tn_fail(TN_E_DEVICE, -1, "device '%s' cannot be used: %s", name, note);
-    return tn_fail(TN_E_DEVICE, -1,
-                   "no plugin serves device '%s': install one, or name its folder in "
+    tn_status st = kind == TNI_OFFER_DEVICE ? TN_E_DEVICE : TN_E_PLUGIN;
+    if (known) return tn_fail(st, -1, "%s '%s' cannot be used: %s", word, name, note);
+    return tn_fail(st, -1,
+                   "no plugin serves %s '%s': install one, or name its folder in "
                    "TENON_PLUGIN_PATH (looked at: %s)",
-                   name, note);
+                   word, name, note);
 }
 
 tn_status tn_plugin_retire(const char *name) {

@@ -337,9 +337,11 @@ static PyObject *find_named(PyObject *unused, PyObject *name) {
         if (PyUnicode_CompareWithASCIIString(name, ((named_object *)formats[i])->name) == 0)
             return tnp_format_object(i);
     const char *s = PyUnicode_AsUTF8AndSize(name, NULL);
-    int32_t slot = s ? tn_dtype_find(s) : -1;
-    if (slot < 0)
-        return s ? PyErr_Format(PyExc_ValueError, "there is no dtype named '%U'", name) : NULL;
+    int32_t slot;
+    if (!s) return NULL;
+    if (tn_dtype_parse(s, &slot) != TN_OK)
+        return PyErr_Format(PyExc_ValueError, "there is no dtype named '%U': %s", name,
+                            tn_error_last()->message);
     return tnp_dtype_object(slot);
 }
 

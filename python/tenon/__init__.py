@@ -142,6 +142,11 @@ def __getattr__(name: str) -> Any:
         else:
             globals()[name] = value
             return value
+    if not name.startswith("_"):
+        try:
+            return _C._named(name)  # a dtype that a plugin offers
+        except ValueError:
+            pass
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

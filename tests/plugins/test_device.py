@@ -3,38 +3,26 @@ installed headers and a compiler, has every operator, autograd, layers and optim
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 
+import build
 import pytest
-import tenon as tn
 
-ROOT = Path(__file__).resolve().parents[2]
-EXAMPLE = ROOT / "plugins" / "examples" / "device"
-INCLUDE = Path(tn.__file__).parent / "include"
-SDK = INCLUDE if INCLUDE.exists() else ROOT / "plugins" / "include"
-
-pytestmark = pytest.mark.skipif(not shutil.which("cc"), reason="there is no C compiler")
+pytestmark = pytest.mark.skipif(not build.HAVE_CC, reason="there is no C compiler")
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A plugin folder with the example in it."""
     out = tmp_path_factory.mktemp("plugins")
-    shutil.copy(EXAMPLE / "tenon_acme.json", out)
-    source, library = EXAMPLE / "acme.c", out / "tenon_acme.so"
-    flags = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fPIC", "-shared"]
-    subprocess.run(["cc", *flags, f"-I{SDK}", source, "-o", library], check=True)
+    source = build.EXAMPLES / "device"
+    build.build(source / "acme.c", source / "tenon_acme.json", out)
     return out
 
 
-def run(folder: Path, *args: str, fallback: str = "allow") -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "TENON_PLUGIN_PATH": str(folder), "TENON_FALLBACK": fallback}
-    env["TENON_TEST_DEVICE"] = "acme"
-    return subprocess.run([sys.executable, *args], env=env, capture_output=True, text=True)
+def run(folder: Path, *args: str, fallback: str = "allow") -> CompletedProcess[str]:
+    return build.run(folder, *args, TENON_FALLBACK=fallback, TENON_TEST_DEVICE="acme")
 
 
 def test_every_operator(folder: Path) -> None:
