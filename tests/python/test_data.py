@@ -22,6 +22,7 @@ from tenon.utils.data import (
     SubsetRandomSampler,
     TensorDataset,
     WeightedRandomSampler,
+    _shared,
     default_collate,
     get_worker_info,
     random_split,
@@ -242,6 +243,51 @@ def test_leaving_a_pass_ends_the_workers():
     processes = iterator.workers.processes
     del iterator
     assert not any(p.is_alive() for p in processes)
+
+
+class Large(Dataset):
+    """Samples that do not fit a pipe."""
+
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, i):
+        return tenon.arange(60_000, dtype=tenon.float32) + i, tenon.full((3,), i)
+
+
+def check_large(loader):
+    seen = 0
+    for x, y in loader:
+        assert x.dtype == tenon.float32 and tuple(x.shape) == (4, 60_000)
+        first = np.arange(seen, seen + 4, dtype=np.float32)
+        np.testing.assert_array_equal(
+            x.numpy(), np.arange(60_000, dtype=np.float32) + first[:, None]
+        )
+        np.testing.assert_array_equal(y.numpy(), np.repeat(first[:, None], 3, 1))
+        x += 1  # the memory is ours
+        seen += 4
+    assert seen == 12
+
+
+def test_large_batches_come_through_shared_memory(monkeypatch, tmp_path):
+    monkeypatch.setattr(_shared, "FOLDER", tmp_path)
+    loader = DataLoader(Large(), batch_size=4, num_workers=2, multiprocessing_context="fork")
+    check_large(loader)
+    assert not list(tmp_path.iterdir())
+
+    iterator = iter(loader)
+    next(iterator)
+    limit = time.monotonic() + 20
+    while not list(tmp_path.iterdir()):  # what is sent ahead lies there
+        assert time.monotonic() < limit
+        time.sleep(0.01)
+    iterator.workers.close()
+    assert not list(tmp_path.iterdir())
+
+
+def test_large_batches_without_shared_memory(monkeypatch, tmp_path):
+    monkeypatch.setattr(_shared, "FOLDER", tmp_path / "missing")
+    check_large(DataLoader(Large(), batch_size=4, num_workers=2, multiprocessing_context="fork"))
 
 
 def started(worker):

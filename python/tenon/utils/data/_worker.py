@@ -18,6 +18,7 @@ from collections import deque
 from typing import Any, NamedTuple
 
 import tenon
+from tenon.utils.data._shared import remove_leftovers, share_tensors
 
 _CHECK_SECONDS = 1.0  # how often a waiting side looks whether the other is alive
 
@@ -88,6 +89,7 @@ def _work(loader: Any, base_seed: int, worker: int, tasks: Any, results: Any, pa
     global _info
     try:
         tenon.set_num_threads(1)
+        share_tensors()
         seed = _seed(base_seed, worker)
         _info = WorkerInfo(worker, loader.num_workers, seed, loader.dataset)
         failure = None
@@ -131,6 +133,8 @@ def _work(loader: Any, base_seed: int, worker: int, tasks: Any, results: Any, pa
         # What nobody will read must not keep the process alive.
         results.cancel_join_thread()
         results.close()
+        if os.getppid() != parent:  # which else does this when it closes its workers
+            remove_leftovers(os.getpid())
 
 
 class Workers:
@@ -252,6 +256,7 @@ class Workers:
             if process.is_alive():
                 process.terminate()
                 process.join(timeout=5)
+            remove_leftovers(process.pid)
         for q in (*self.tasks, *self.results):
             q.cancel_join_thread()
             q.close()
