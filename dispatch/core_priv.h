@@ -256,9 +256,7 @@ tn_op *tni_op_find(const char *name);
 tn_status tn_op_call(const tn_op *op, void *args, tn_tensor **rets);
 
 /* What the C functions of operators ask of their arguments before anything is done. */
-static inline bool tni_lacks_ints(tn_ints list, bool optional) {
-    return list.n > 0 ? !list.v : list.n < 0 && !optional;
-}
+static inline bool tni_lacks_ints(tn_ints list) { return list.n > 0 && !list.v; }
 bool tni_lacks_tensors(tn_tensors list, bool optional);
 tn_status tni_fail_pointer(const tn_op *op);
 

@@ -373,7 +373,8 @@ tn_status tni_composite_diagonal(const void *args, tn_tensor **rets) {
         n = rows < cols - offset ? rows : cols - offset;
     else
         n = rows + offset < cols ? rows + offset : cols;
-    if (n > 0) skip = offset >= 0 ? offset * v->strides[a->dim2] : -offset * v->strides[a->dim1];
+    if (n > 0 && v->numel > 0)
+        skip = offset >= 0 ? offset * v->strides[a->dim2] : -offset * v->strides[a->dim1];
     /* Unsigned: the strides of an empty matrix may be as large as a number can be. */
     uint64_t step = (uint64_t)v->strides[a->dim1] + (uint64_t)v->strides[a->dim2];
     remove_dim(&g, a->dim1 > a->dim2 ? a->dim1 : a->dim2);

@@ -168,7 +168,7 @@ def api_c(ops: list[Op]) -> str:
 
 
 def null_checks(op: Op, name: str, ps: list[str]) -> list[str]:
-    """What is true when a pointer is missing that op->run, which sees tensors only, would follow."""
+    """What is true when a pointer is missing that op->run, which checks tensors, would follow."""
     args = {f"{TYPES[a.type][2]}{a.name}": a for a in op.args}
     checks = []
     for p in ps:
@@ -180,7 +180,7 @@ def null_checks(op: Op, name: str, ps: list[str]) -> list[str]:
         elif a.is_list:
             checks.append(f"tni_lacks_tensors({word}, {int('?' in a.type)})")
         elif a.type.startswith(("int[]", "Dims")):
-            checks.append(f"tni_lacks_ints({word}, {int(a.type != 'int[]')})")
+            checks.append(f"tni_lacks_ints({word})")
         elif a.type == "str":
             checks.append(f"!{word}")
     return checks

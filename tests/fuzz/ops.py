@@ -1,0 +1,243 @@
+"""Calls operators with arguments that nobody meant: wrong types, shapes, dimensions, dtypes, sizes
+up to 2^63, empty and 0-d tensors, views that overlap, expanded or read-only outputs. An exception
+is a right answer; only the death of the process, a hang or a SystemError is wrong.
+
+    python tests/fuzz/ops.py --seed 7 --seconds 60 [--only NAME] [--log FILE]
+
+Case n of a seed is the same in every run. The log holds the case that is running, so that after a
+crash it says which one it was: `--seed S --first N --cases 1` repeats it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import resource
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tenon as tn
+
+DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32",
+          "float64", "complex64", "complex128")  # fmt: skip
+SHAPES = ((), (0,), (1,), (3,), (2, 3), (3, 3), (0, 3), (2, 0, 4), (2, 3, 4), (1, 3, 5, 5),
+          (2, 4, 1, 3), (2, 1, 2, 3, 2), (1,) * 9, (7, 65))  # fmt: skip
+INTS = (0, 1, 2, 3, 5, -1, -2, -3, 7, 64, 255, 2**31 - 1, 2**31, -(2**31), 2**32, 2**40, 2**62,
+        2**63 - 1, -(2**63), 2**63, -(2**63) - 1, 10**30)  # fmt: skip
+FLOATS = (
+    0.0,
+    -0.0,
+    0.5,
+    1.0,
+    -1.5,
+    3.7,
+    1e-45,
+    1e300,
+    -1e300,
+    float("inf"),
+    float("-inf"),
+    float("nan"),
+)
+TEXTS = ("", "mean", "sum", "none", "batchmean", "constant", "reflect", "replicate", "circular",
+         "ij", "floor", "trunc", "same", "valid", "max", "amax", "prod", "nearest", "bilinear",
+         "tanh", "r", "ij,jk->ik", "...i,i->...", "ii", "i" * 300, "\udcff", "\0")  # fmt: skip
+# Sizes that would be allocated if nothing refused them stay out of memory's reach or are small.
+SIZES = (0, 1, 2, 3, 4, -1, -2, 2**40, 2**62, 2**63 - 1)
+
+
+class Pool:
+    """Values of every kind, drawn from one seeded source."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+
+    def array(self, shape: tuple[int, ...], dtype: str) -> Any:
+        r = self.rng
+        count = int(np.prod(shape))
+        kind = r.randrange(8)
+        if kind == 0:
+            values = [r.choice(FLOATS) for _ in range(count)]
+        elif kind == 1:
+            values = [float(r.randrange(-300, 300)) for _ in range(count)]
+        else:
+            values = [float(r.randrange(0, 4)) for _ in range(count)]
+        a = np.array(values, np.float64).reshape(shape)
+        with np.errstate(all="ignore"):
+            if dtype == "bfloat16":
+                return tn.from_numpy(a).to(tn.bfloat16)
+            a = a.astype({"bool": "bool"}.get(dtype, dtype))
+        if r.randrange(20) == 0:
+            a.setflags(write=False)
+        return tn.from_numpy(a)
+
+    def tensor(self) -> Any:
+        r = self.rng
+        dtype = r.choice(DTYPES) if r.randrange(3) else r.choice(("float32", "float64", "int64"))
+        t = self.array(r.choice(SHAPES), dtype)
+        change = r.randrange(14)
+        if change == 0 and t.dim():
+            t = t.transpose(0, t.dim() - 1)
+        elif change == 1:
+            t = t.unsqueeze(0).expand(3, *t.shape)
+        elif change == 2 and t.dim():
+            t = t[::2]
+        elif change == 3 and t.numel() > 4:
+            t = t.as_strided((3, 3), (1, 1))
+        elif change == 4 and t.dim() == 4:
+            t = t.contiguous(memory_format=tn.channels_last)
+        elif change == 5 and t.dim() > 1:
+            t = t.select(-1, 0) if t.shape[-1] else t
+        elif change == 6 and (t.is_floating_point() or t.is_complex()):
+            t = t.detach().requires_grad_()
+        elif change == 7 and (t.is_floating_point() or t.is_complex()):
+            t = t.detach().requires_grad_() * 1
+        elif change == 8 and t.dim() and t.shape[0]:
+            t = t.unfold(0, 1, 1)
+        return t
+
+    def integer(self) -> int:
+        r = self.rng
+        return r.choice(INTS) if r.randrange(3) == 0 else r.randrange(-3, 5)
+
+    def sizes(self) -> Any:
+        r = self.rng
+        n = r.choice((0, 1, 1, 2, 2, 2, 3, 4, 5, 70))
+        small = r.randrange(2)
+        return [r.randrange(0, 4) if small else r.choice(SIZES) for _ in range(n)]
+
+    def anything(self) -> Any:
+        r = self.rng
+        makers: tuple[Callable[[], Any], ...] = (
+            self.tensor, self.integer, self.sizes, lambda: r.choice(FLOATS),
+            lambda: r.choice(TEXTS), lambda: None, lambda: r.choice((True, False)),
+            lambda: complex(r.choice(FLOATS), r.choice(FLOATS)),
+            lambda: getattr(tn, r.choice(DTYPES)),
+            lambda: [self.tensor() for _ in range(r.randrange(4))],
+            lambda: object(), lambda: (None,), lambda: {}, lambda: slice(None), lambda: ...,
+            lambda: [[1], 2], lambda: np.float32(2), lambda: np.ones(2), lambda: tn.Size([2]),
+            lambda: tn.device("cpu"), lambda: tn.Tensor, lambda: b"x", lambda: tn.Generator(),
+        )  # fmt: skip
+        return r.choice(makers)()
+
+    def of_type(self, type_: str) -> Any:
+        """A value that an argument of the table's type would take; one in ten of no type at all."""
+        r = self.rng
+        if r.randrange(10) == 0:
+            return self.anything()
+        base = type_.rstrip("?")
+        if type_.endswith("?") and r.randrange(3) == 0:
+            return None
+        if base.startswith("Tensor") and "[]" in base:
+            return [self.tensor() for _ in range(r.randrange(5))]
+        if base.startswith("Operand"):
+            return self.tensor() if r.randrange(3) else self.of_type("Scalar")
+        if base.startswith("Tensor"):
+            return self.tensor()
+        if base.startswith(("int[", "Dims")):
+            return self.sizes()
+        simple: dict[str, Callable[[], Any]] = {
+            "Scalar": lambda: r.choice((self.integer(), r.choice(FLOATS), 1 + 2j, True)),
+            "int": self.integer, "Dim": self.integer, "Format": lambda: tn.channels_last,
+            "float": lambda: r.choice(FLOATS),
+            "bool": lambda: r.choice((True, False)),
+            "str": lambda: r.choice(TEXTS), "DType": lambda: getattr(tn, r.choice(DTYPES)),
+            "Device": lambda: "cpu", "Generator": lambda: tn.Generator(),
+        }  # fmt: skip
+        return simple.get(base, self.anything)()
+
+
+def targets(only: str | None) -> list[tuple[str, Any, list[dict[str, Any]]]]:
+    """Every operator in every public form, and as the table has it."""
+    rows = json.loads((Path(tn.__file__).parent / "ops.json").read_text(encoding="utf-8"))
+    out = []
+    for row in rows:
+        places = [(tn._C._ops, row["name"]), (tn, row["py_name"]), (tn.Tensor, row["py_name"]),
+                  (tn.nn.functional, row["py_name"]),
+                  (tn.Tensor, row["py_name"] + "_")]  # fmt: skip
+        for place, name in places:
+            fn = getattr(place, name, None)
+            if callable(fn) and only in (None, row["name"], row["py_name"]):
+                out.append((f"{getattr(place, '__name__', place)}.{name}", fn, row["args"]))
+    return out
+
+
+def text_of(value: Any) -> str:
+    if isinstance(value, tn.Tensor):
+        flags = "grad" if value.requires_grad else ""
+        return f"<{value.dtype} {list(value.shape)} strides {list(value.stride())} {flags}>"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(text_of(v) for v in value) + "]"
+    return ascii(value)
+
+
+def run_case(pool: Pool, what: list[Any], note: Callable[[str], None]) -> None:
+    r = pool.rng
+    name, fn, params = r.choice(what)
+    args = [pool.of_type(p["type"]) for p in params]
+    cut = r.choice((len(args), len(args), len(args), r.randrange(len(args) + 1)))
+    keys: dict[str, Any] = {}
+    for p, value in zip(params[cut:], args[cut:], strict=True):
+        if p["default"] is None or r.randrange(3) == 0:
+            keys[p["name"]] = value
+    args = args[:cut]
+    if r.randrange(6) == 0:
+        keys["out"] = pool.tensor() if r.randrange(4) else r.choice([*args, None])
+    named = ", ".join(f"{k}={text_of(v)}" for k, v in keys.items())
+    note(f"{name}({text_of(args)}, {named})")
+    try:
+        result = fn(*args, **keys)
+        for t in result if isinstance(result, (list, tuple)) else [result]:
+            if isinstance(t, tn.Tensor) and t.numel() < 10**6:
+                if t.requires_grad and t.grad_fn is not None and r.randrange(2):
+                    t.sum().abs().backward()
+                t.detach().tolist()
+    except SystemError:
+        raise
+    except Exception:
+        return
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--cases", type=int, default=sys.maxsize)
+    parser.add_argument("--only")
+    parser.add_argument("--log")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    if "asan" not in os.environ.get("LD_PRELOAD", ""):  # its shadow alone is larger than any limit
+        resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+    what = targets(options.only)
+    log = open(options.log, "wb", buffering=0) if options.log else None
+    end = time.monotonic() + options.seconds
+    n = options.first
+    while n - options.first < options.cases and time.monotonic() < end:
+        pool = Pool(random.Random(f"{options.seed}:{n}"))
+
+        def note(text: str, n: int = n) -> None:
+            if log:
+                log.seek(0)
+                log.truncate()
+                log.write(f"case {n}: {text}\n".encode())
+
+        started = time.monotonic()
+        run_case(pool, what, note)
+        if time.monotonic() - started > 5:
+            print(f"case {n} took {time.monotonic() - started:.0f} s")
+            return 1
+        n += 1
+    print(f"{n - options.first} cases")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
