@@ -47,8 +47,7 @@ def samples(folder: Path) -> list[tuple[str, bytes]]:
 
 
 def damaged(data: bytes, rng: random.Random) -> bytes:
-    nested = {"a": [1, "x"], "n": tn.ones(2)}
-    state = OrderedDict(w=t, view=t[0].t(), half=t.half(), deep=nested)
+    """One to four changes: a cut, another bit or byte, a number at its limits, a block moved."""
     b = bytearray(data)
     for _ in range(rng.randrange(1, 5)):
         at = rng.randrange(len(b)) if b else 0
