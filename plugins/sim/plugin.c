@@ -1,5 +1,5 @@
 /* plugin.c: the entry of the simulated device, its switches, and the functions of its table. */
-#include "sim.h"
+#include "kernels.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +10,7 @@ sim_config sim_settings;
 
 static sim_device devices[SIM_DEVICES];
 static pthread_mutex_t fault_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t count_lock = PTHREAD_MUTEX_INITIALIZER;
 
 sim_device *sim_device_at(int32_t index) { return &devices[index]; }
 
@@ -105,6 +106,39 @@ bool sim_fault_now(sim_fault_kind kind, const char *op) {
     }
     pthread_mutex_unlock(&fault_lock);
     return now;
+}
+
+/* ---- Counts ------------------------------------------------------------------------------------*/
+
+enum { COUNTED = 512 };
+static struct {
+    const char *op; /* Tenon's own text, which stays */
+    uint64_t launches;
+} counts[COUNTED];
+
+/* The row of an operator, made when there is room; -1: there is none. */
+static int count_row(const char *op) {
+    for (int i = 0; i < COUNTED; i++) {
+        if (!counts[i].op) counts[i].op = op;
+        if (strcmp(counts[i].op, op) == 0) return i;
+    }
+    return -1;
+}
+
+void sim_count_launch(const char *op) {
+    pthread_mutex_lock(&count_lock);
+    int i = count_row(op);
+    if (i >= 0) counts[i].launches++;
+    pthread_mutex_unlock(&count_lock);
+}
+
+static uint64_t launches_of(const char *op) {
+    uint64_t n = 0;
+    pthread_mutex_lock(&count_lock);
+    for (int i = 0; i < COUNTED && counts[i].op; i++)
+        if (strcmp(counts[i].op, op) == 0) n = counts[i].launches;
+    pthread_mutex_unlock(&count_lock);
+    return n;
 }
 
 /* ---- The six functions -------------------------------------------------------------------------*/
@@ -241,9 +275,16 @@ static const tn_memory_iface memory_iface = {
     .empty_cache = memory_empty_cache,
 };
 
+static const sim_counts_iface counts_iface = {
+    .struct_size = sizeof counts_iface,
+    .launches = launches_of,
+};
+
 static const void *sim_query(void *ctx, const char *iface) {
     (void)ctx;
-    return strcmp(iface, "tn.memory/1") == 0 ? &memory_iface : NULL;
+    if (strcmp(iface, "tn.memory/1") == 0) return &memory_iface;
+    if (strcmp(iface, "tenon.sim/1") == 0) return &counts_iface;
+    return NULL;
 }
 
 /* ---- The door ----------------------------------------------------------------------------------*/
@@ -254,6 +295,29 @@ static void init_devices(void) {
         pthread_cond_init(&devices[i].changed, NULL);
         devices[i].index = i;
     }
+}
+
+void sim_register(sim_registrar *r, const char *op, uint64_t sig, tn_kernel_fn fn, const void *ctx,
+                  int32_t dtype) {
+    tn_kernel_row row = {.op = op, .sig = sig, .fn = fn, .dtype = dtype};
+    row.ctx = (void *)(uintptr_t)ctx;
+    if (r->status == TN_OK)
+        r->status = r->host->register_kernels(r->txn, r->slot, &row, sizeof row, 1);
+}
+
+void sim_register_floats(sim_registrar *r, const char *op, uint64_t sig, tn_kernel_fn fn,
+                         const void *ctx) {
+    sim_register(r, op, sig, fn, ctx, TN_F32);
+    if (sim_settings.level >= 3) sim_register(r, op, sig, fn, ctx, TN_F16);
+}
+
+static void register_kernels(sim_registrar *r) {
+    if (sim_settings.level < 1) return;
+    sim_register_copy(r);
+    sim_register_map(r);
+    sim_register_reduce(r);
+    sim_register_index(r);
+    sim_register_matmul(r);
 }
 
 static tn_status activate(const tn_host *host, tn_txn *txn) {
@@ -272,8 +336,10 @@ static tn_status activate(const tn_host *host, tn_txn *txn) {
         .describe = sim_describe,
         .query = sim_query,
     };
-    int32_t slot;
-    return host->register_device(txn, &desc, &slot);
+    sim_registrar r = {.host = host, .txn = txn};
+    r.status = host->register_device(txn, &desc, &r.slot);
+    if (r.status == TN_OK) register_kernels(&r);
+    return r.status;
 }
 
 static void retire(void) {

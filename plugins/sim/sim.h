@@ -49,6 +49,13 @@ typedef struct sim_config {
     sim_fault faults[SIM_FAULTS];
 } sim_config;
 
+/* Named interface "tenon.sim/1": which kernels ran. */
+typedef struct sim_counts_iface {
+    uint32_t struct_size;
+    uint32_t reserved;
+    uint64_t (*launches)(const char *op); /* on all devices, since the plugin was mapped */
+} sim_counts_iface;
+
 typedef struct sim_device sim_device;
 
 /* A stretch of the arena, free or in use; they form a list in the order of addresses. */
@@ -100,6 +107,8 @@ typedef struct sim_work {
     /* kernels */
     const void *row;  /* the registered row's ctx: what the family's loop computes */
     tn_status status; /* of collecting the arguments */
+    uint32_t slot;
+    int32_t dtype;
     int noperands;
     sim_block *blocks[SIM_OPERANDS];
     sim_view view[SIM_OPERANDS];
@@ -137,6 +146,8 @@ extern sim_config sim_settings;
 sim_device *sim_device_at(int32_t index);
 /* Counts an occasion for a fault; true when a switch says that this is the one. */
 bool sim_fault_now(sim_fault_kind kind, const char *op);
+/* Counts a kernel that was put into a queue. */
+void sim_count_launch(const char *op);
 
 /* ---- memory.c; the device's lock is held unless it says otherwise ------------------------------*/
 tn_status sim_memory_alloc(sim_device *d, uint64_t bytes, void **ret_data);

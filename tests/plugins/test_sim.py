@@ -60,8 +60,48 @@ def suite(folder: Path, **switches: str | int) -> None:
 # ---- Operators -----------------------------------------------------------------------------------
 
 
-def test_every_operator_without_kernels(folder: Path) -> None:
-    suite(folder, LEVEL=0)
+@pytest.mark.parametrize("level", [0, 1])
+def test_every_operator(folder: Path, level: int) -> None:
+    """Values, layouts, out=, in-place forms and gradients of the whole table."""
+    suite(folder, LEVEL=level)
+
+
+@pytest.mark.slow
+def test_every_operator_with_opaque_handles(folder: Path) -> None:
+    suite(folder, LEVEL=1, POINTERS="opaque", DELAY=200)
+
+
+COUNTS = """
+import ctypes
+from tenon import _native
+
+class Counts(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_uint32), ("reserved", ctypes.c_uint32),
+                ("launches", ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_char_p))]
+
+def launches(op):
+    library = _native.Library()
+    query = library.lib.tn_device_query
+    query.restype = ctypes.POINTER(Counts)
+    query.argtypes = [ctypes.c_int32, ctypes.c_char_p, ctypes.POINTER(ctypes.c_void_p)]
+    found = query(library.device("sim").slot, b"tenon.sim/1", ctypes.byref(ctypes.c_void_p()))
+    return found.contents.launches(op.encode())
+"""
+
+
+def test_kernels_of_the_device_run(folder: Path) -> None:
+    text = """
+x = tn.arange(12.0, device="sim").reshape(3, 4)
+y = (x @ x.t() + 1).relu().sum()
+i = tn.tensor([2, 0], device="sim")
+z = x.index_select(0, i).gather(1, i[:, None])
+assert y.item() == float((x.cpu() @ x.cpu().t() + 1).relu().sum())
+assert z.tolist() == [[10.0], [0.0]]
+for op in ("_arange_", "mm", "add", "relu", "sum", "index_select", "gather"):
+    assert launches(op) == 1, (op, launches(op))
+assert launches("exp") == 0
+"""
+    script(folder, COUNTS + text, LEVEL=1)
 
 
 # ---- Memory --------------------------------------------------------------------------------------
@@ -141,6 +181,52 @@ for use in (x.cpu, x.cpu, x.clone, lambda: tn.ones(2, device="sim")):
 assert y.tolist() == [1.0] * 3
 """
     script(folder, text, FAULT="lost:1")
+
+
+def test_a_failing_kernel_is_named_when_somebody_waits(folder: Path) -> None:
+    text = """
+x = tn.ones(3, device="sim")
+for _ in range(4):
+    x = (x * 2).exp()  # the third product fails; nothing is said yet
+x = x + 1
+try:
+    x.cpu()
+except RuntimeError as err:
+    assert str(err).startswith("sim:0: 'mul' failed"), err
+else:
+    raise AssertionError("the failure was lost")
+assert tn.ones(2, device="sim").tolist() == [1.0, 1.0]  # it was reported once
+"""
+    script(folder, text, FAULT="kernel:mul:3")
+
+
+def test_a_bad_index_is_a_late_failure(folder: Path) -> None:
+    text = """
+x = tn.ones(3, device="sim")
+y = x.index_select(0, tn.tensor([5], device="sim"))
+try:
+    y.cpu()
+except RuntimeError as err:
+    assert "'index_select': index 5 is out of range for size 3" in str(err), err
+else:
+    raise AssertionError("the index was taken")
+"""
+    script(folder, text)
+
+
+def test_a_kernel_that_writes_too_far_is_named(folder: Path) -> None:
+    text = """
+x = tn.ones(6, device="sim:1")
+y = x + 1
+try:
+    y.cpu()
+except RuntimeError as err:
+    assert "sim:1: 'add' is wrong: a block of 24 bytes was written past its end" in str(err), err
+else:
+    raise AssertionError("the overrun was not seen")
+assert y.tolist() == [2.0] * 6
+"""
+    script(folder, text, FAULT="overrun:add:1")
 
 
 @pytest.mark.parametrize("fault", ["kernel", "kernel:x", "disk:1", "kernel:mul:0", "oom:-1"])
