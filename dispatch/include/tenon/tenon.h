@@ -4,7 +4,9 @@
 
 #include <tenon/autograd.h>
 #include <tenon/error.h>
+#include <tenon/nn.h>
 #include <tenon/ops.h>
+#include <tenon/optim.h>
 #include <tenon/runtime.h>
 #include <tenon/tensor.h>
 

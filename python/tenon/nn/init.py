@@ -1,4 +1,7 @@
-"""Initial values of parameters. All functions write their tensor in place and return it."""
+"""Initial values of parameters. All functions write their tensor in place and return it.
+
+The numbers come from nn/init.c, which C programs call too (tenon/nn.h).
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import Any
 
 import tenon
 from tenon import Tensor
+from tenon._C import _ops
 
 _LINEAR = frozenset(
     ("linear", "conv1d", "conv2d", "conv3d")
@@ -58,57 +62,15 @@ def trunc_normal_(
     generator: Any = None,
 ) -> Tensor:
     """Normal, cut to [a, b]: values are drawn until all of them are accepted."""
-
-    def below(x: float) -> float:
-        return (1.0 + math.erf(x / math.sqrt(2.0))) / 2.0
-
     if (mean < a - 2 * std) or (mean > b + 2 * std):
         warnings.warn(
             "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. "
             "The distribution of values may be incorrect.",
             stacklevel=2,
         )
-    share = below((b - mean) / std) - below((a - mean) / std)
-    draw = _draw_from_normal if share > 0.3 else _draw_from_uniform
     with tenon.no_grad():
-        draw(tensor, mean, std, a, b, generator)
+        _ops._init_trunc_normal_(tensor, mean, std, a, b, generator=generator)
     return tensor
-
-
-def _draw_from_normal(
-    tensor: Tensor, mean: float, std: float, a: float, b: float, generator: Any
-) -> None:
-    """Normal numbers, those outside of [a, b] drawn again."""
-    # The bounds as the tensor's dtype has them, so that they compare like its values.
-    low, high = (tenon.tensor(x, dtype=tensor.dtype).item() for x in (a, b))
-    tensor.normal_(mean, std, generator=generator)
-    while True:
-        outside = (tensor < low) | (tensor > high)
-        if not outside.any():
-            return
-        fresh = tenon.empty_like(tensor).normal_(mean, std, generator=generator)
-        tensor.copy_(tenon.where(outside, fresh, tensor))
-
-
-def _draw_from_uniform(
-    tensor: Tensor, mean: float, std: float, a: float, b: float, generator: Any
-) -> None:
-    """Uniform numbers, accepted by the height of the density: good where [a, b] is improbable."""
-    peak = -0.5 * ((max(a, min(mean, b)) - mean) / std) ** 2
-    candidates = tenon.empty_like(tensor)
-    chance = tenon.empty_like(tensor)
-    pending = None
-    while pending is None or pending.any():
-        candidates.uniform_(a, b, generator=generator)
-        fresh = candidates.clone()
-        height = candidates.sub_(mean).div_(std).pow_(2).mul_(-0.5).sub_(peak)
-        refused = chance.uniform_(generator=generator).log_().gt(height)
-        if pending is None:
-            tensor.copy_(fresh)
-            pending = refused
-        else:
-            tensor.copy_(tenon.where(pending, fresh, tensor))
-            pending = pending & refused
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
@@ -130,28 +92,15 @@ def zeros_(tensor: Tensor) -> Tensor:
 
 def eye_(tensor: Tensor) -> Tensor:
     """The identity matrix."""
-    if tensor.dim() != 2:
-        raise ValueError("Only tensors with 2 dimensions are supported")
     with tenon.no_grad():
-        tensor.zero_()
-        tensor.diagonal().fill_(1)
+        _ops._init_eye_(tensor)
     return tensor
 
 
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     """A convolution that returns its input: as many channels as possible."""
-    sizes = tensor.size()
-    if tensor.dim() not in (3, 4, 5):
-        raise ValueError("Only tensors with 3, 4, or 5 dimensions are supported")
-    if sizes[0] % groups != 0:
-        raise ValueError("dim 0 must be divisible by groups")
-    per_group = sizes[0] // groups
-    middle = tuple(n // 2 for n in sizes[2:])
     with tenon.no_grad():
-        tensor.zero_()
-        for group in range(groups):
-            for d in range(min(per_group, sizes[1])):
-                tensor[(group * per_group + d, d, *middle)] = 1
+        _ops._init_dirac_(tensor, groups)
     return tensor
 
 
@@ -164,30 +113,34 @@ def _calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
     return tensor.size(1) * field, tensor.size(0) * field
 
 
-def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
-    mode = mode.lower()
-    if mode not in ("fan_in", "fan_out"):
-        raise ValueError(f"Mode {mode} not supported, please use one of ['fan_in', 'fan_out']")
-    fan_in, fan_out = _calculate_fan_in_and_fan_out(tensor)
-    return fan_in if mode == "fan_in" else fan_out
-
-
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """Uniform, with the variance 2 gain^2 / (fan_in + fan_out)."""
-    fan_in, fan_out = _calculate_fan_in_and_fan_out(tensor)
-    bound = math.sqrt(3.0) * (gain * math.sqrt(2.0 / float(fan_in + fan_out)))
-    return uniform_(tensor, -bound, bound, generator)
+    with tenon.no_grad():
+        _ops._init_xavier_uniform_(tensor, gain, generator=generator)
+    return tensor
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """Normal, with the variance 2 gain^2 / (fan_in + fan_out)."""
-    fan_in, fan_out = _calculate_fan_in_and_fan_out(tensor)
-    return normal_(tensor, 0.0, gain * math.sqrt(2.0 / float(fan_in + fan_out)), generator)
+    with tenon.no_grad():
+        _ops._init_xavier_normal_(tensor, gain, generator=generator)
+    return tensor
 
 
-def _kaiming_std(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:
-    fan = _calculate_correct_fan(tensor, mode)
-    return calculate_gain(nonlinearity, a) / math.sqrt(fan)
+def _kaiming(
+    fill: Callable[..., None],
+    tensor: Tensor,
+    a: float,
+    mode: str,
+    nonlinearity: str,
+    generator: Any,
+) -> Tensor:
+    if 0 in tensor.shape:
+        warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=3)
+        return tensor
+    with tenon.no_grad():
+        fill(tensor, calculate_gain(nonlinearity, a), mode.lower(), generator=generator)
+    return tensor
 
 
 def kaiming_uniform_(
@@ -198,11 +151,7 @@ def kaiming_uniform_(
     generator: Any = None,
 ) -> Tensor:
     """Uniform, with the variance gain^2 / fan."""
-    if 0 in tensor.shape:
-        warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=2)
-        return tensor
-    bound = math.sqrt(3.0) * _kaiming_std(tensor, a, mode, nonlinearity)
-    return uniform_(tensor, -bound, bound, generator)
+    return _kaiming(_ops._init_kaiming_uniform_, tensor, a, mode, nonlinearity, generator)
 
 
 def kaiming_normal_(
@@ -213,57 +162,20 @@ def kaiming_normal_(
     generator: Any = None,
 ) -> Tensor:
     """Normal, with the variance gain^2 / fan."""
-    if 0 in tensor.shape:
-        warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=2)
-        return tensor
-    return normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity), generator)
-
-
-def _orthonormal(a: Tensor) -> Tensor:
-    """The Q of a = QR with a positive diagonal of R, by columns, in float64.
-
-    Subtracting the projections twice keeps the columns orthogonal to the last place.
-    """
-    rows = a.t().to(tenon.float64).contiguous()
-    for i in range(rows.size(0)):
-        row = rows[i]
-        for _ in range(2 if i else 0):
-            done = rows[:i]
-            row = row - done.t() @ (done @ row)
-        rows[i] = row / row.norm()
-    return rows.t()
+    return _kaiming(_ops._init_kaiming_normal_, tensor, a, mode, nonlinearity, generator)
 
 
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
     """Rows (or columns, where there are fewer) that are orthonormal, times gain."""
-    if tensor.dim() < 2:
-        raise ValueError("Only tensors with 2 or more dimensions are supported")
-    if tensor.numel() == 0:
-        return tensor
-    rows = tensor.size(0)
-    cols = tensor.numel() // rows
     with tenon.no_grad():
-        flat = tensor.new_empty((rows, cols)).normal_(0, 1, generator=generator)
-        if rows < cols:
-            flat = flat.t()
-        q = _orthonormal(flat).to(tensor.dtype)
-        if rows < cols:
-            q = q.t()
-        tensor.view_as(q).copy_(q)
-        tensor.mul_(gain)
+        _ops._init_orthogonal_(tensor, gain, generator=generator)
     return tensor
 
 
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
     """Normal, with the given share of zeros in every column."""
-    if tensor.dim() != 2:
-        raise ValueError("Only tensors with 2 dimensions are supported")
-    rows, cols = tensor.shape
-    zeros = math.ceil(sparsity * rows)
     with tenon.no_grad():
-        tensor.normal_(0, std, generator=generator)
-        for col in range(cols):
-            tensor[tenon.randperm(rows)[:zeros], col] = 0
+        _ops._init_sparse_(tensor, sparsity, std, generator=generator)
     return tensor
 
 
