@@ -171,7 +171,8 @@ def wanted(name: str, quick: bool, opts: argparse.Namespace) -> bool:
 
 def summary(rows: list[Row], taken: list[process.Taken]) -> str:
     judged = [r for r in rows if not math.isnan(r.ratio)]
-    over = [f"{r.case} ({r.threads}T, {r.ratio / r.goal:.2g}x)" for r in judged if r.over]
+    worst_first = sorted((r for r in judged if r.over), key=lambda r: -r.ratio / r.goal)
+    over = [f"{r.case} ({r.threads}T, {r.ratio / r.goal:.2g}x)" for r in worst_first]
     over += [t.figure.name for t in taken if t.over]
     wrong = [f"{r.case} ({r.threads}T)" for r in rows if r.differs or "tenon" in r.errors]
     slower = [r.case for r in rows if r.slower_than_one]
@@ -181,7 +182,7 @@ def summary(rows: list[Row], taken: list[process.Taken]) -> str:
     total = len(judged) + len(taken)
     lines.append(
         f"{total - len(over)} of {total} within their goals"
-        + (f"; over (by how much): {', '.join(over)}" if over else "")
+        + (f"; over, worst first: {', '.join(over)}" if over else "")
     )
     return "\n".join(lines)
 

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { LANES = 16, STREAMS = 12, TRIALS = 7, MAX_THREADS = 64 };
+enum { LANES = 16, STREAMS = 12, TRIALS = 25, MAX_THREADS = 64 };
 
 typedef float floats __attribute__((vector_size(LANES * sizeof(float)), aligned(64)));
 typedef int64_t words __attribute__((vector_size(64), aligned(64)));
@@ -113,7 +113,7 @@ int main(int argc, char **argv) {
         double total = (double)reads[i].bytes * (double)reads[i].repeats * threads;
         printf("\"%s\": %.4g, ", reads[i].name, total / took);
     }
-    const long repeats = 4000000;
+    const long repeats = 1000000;
     double took = fastest(threads, data, 0, repeats);
     printf("\"flops\": %.4g}\n", 2.0 * LANES * STREAMS * (double)repeats * threads / took);
     for (int k = 0; k < threads; k++) free(data[k]);

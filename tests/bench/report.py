@@ -43,6 +43,11 @@ class Row:
         return self.ratio > self.goal
 
     @property
+    def beyond_limit(self) -> bool:
+        """PyTorch is so close to the limit that no one can reach the goal here."""
+        return self.goal * self.times.get("torch", math.nan) < self.limit
+
+    @property
     def reached(self) -> float:
         """How much of what the machine can do at most."""
         return self.limit / self.ours
@@ -54,7 +59,7 @@ class Row:
         if self.slower_than_one:
             notes.append("slower than one thread")
         if self.over:
-            notes.insert(0, "over")
+            notes.insert(0, "over, goal beyond the limit" if self.beyond_limit else "over")
         return "; ".join(notes)
 
     def as_dict(self) -> dict[str, Any]:

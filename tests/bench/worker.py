@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+BURST = 0.002  # seconds; shorter than the turn that a busy system gives a process
+
 
 def seconds(fn: Callable[[], Any], loops: int) -> float:
     start = time.perf_counter()
@@ -38,7 +40,7 @@ class Bench:
 
     def drop(self) -> dict[str, Any]:
         self.fn: Callable[[], Any] = lambda: None
-        self.loops = 1
+        self.loops = self.bursts = 1
         gc.collect()
         return {}
 
@@ -53,12 +55,13 @@ class Bench:
         start = time.perf_counter()
         result = fn()
         once = min(once, time.perf_counter() - start)
-        self.fn, self.loops = fn, max(1, int(slice_ / max(once, 1e-8)))
-        return {"check": digest(result), "once": once}
+        self.fn, self.loops = fn, max(1, int(BURST / max(once, 1e-8)))
+        self.bursts = max(1, int(slice_ / max(once, BURST)))
+        return {"check": digest(result)}
 
     def time(self) -> dict[str, Any]:
         self.fn()  # brings data and threads back after the other frameworks' turns
-        return {"seconds": seconds(self.fn, self.loops)}
+        return {"seconds": min(seconds(self.fn, self.loops) for _ in range(self.bursts))}
 
 
 def main() -> None:
