@@ -12,6 +12,7 @@
 
 #include "../common/tmpl.h"
 
+#include "copy.h"
 #include "cpu_priv.h"
 #include "pack.h"
 
@@ -62,6 +63,30 @@ static void tile_product(const A *x, const int64_t *row, const int64_t *red, int
         store(c + r * PW, s[r]);
         store(c + r * PW + W, t[r]);
     }
+}
+
+/* The same for a panel of which only the first vector of columns is wanted. */
+static void narrow_product(const A *x, const int64_t *row, const int64_t *red, int64_t n,
+                           const A *panel, A *c, int add) {
+    vector s[R];
+    const A *p[R];
+    for (int r = 0; r < R; r++) {
+        p[r] = x + row[r];
+        s[r] = add ? load(c + r * PW) : (vector){0};
+    }
+    for (int64_t k = 0; k < n; k++) {
+        vector a = load(panel + k * PW);
+        int64_t at = red[k];
+        for (int r = 0; r < R; r++) s[r] += p[r][at] * a;
+    }
+    for (int r = 0; r < R; r++) store(c + r * PW, s[r]);
+}
+
+typedef void product_fn(const A *x, const int64_t *row, const int64_t *red, int64_t n,
+                        const A *panel, A *c, int add);
+
+static product_fn *product_of(int64_t columns) {
+    return columns <= W ? narrow_product : tile_product;
 }
 
 /* ---- Geometry ---------------------------------------------------------------------------------*/
@@ -201,8 +226,9 @@ static tn_status correlate_items(void *arg, int64_t begin, int64_t end) {
             const A *x = j->im.data + image * j->im.image + g * j->from * j->im.plane;
             const A *panel = ph->panels + gb * ph->sums * PW;
             int64_t columns = j->to - channel < PW ? j->to - channel : PW;
+            product_fn *product = product_of(columns);
             for (int64_t p = first; p < last; p += R) {
-                tile_product(x, ph->row + p, ph->red, ph->sums, panel, c, 0);
+                product(x, ph->row + p, ph->red, ph->sums, panel, c, 0);
                 store_tile(j, c, image, g * j->to + channel, columns, ph->place + p,
                            last - p < R ? last - p : R);
             }
@@ -422,6 +448,11 @@ static tn_status pack_grad(void *arg, int64_t begin, int64_t end) {
         const T *from = j->grad + (ng * j->g.co + c0) * p;
         A *to = j->panels + i * p * PW;
         if (columns < PW) memset(to, 0, (size_t)(p * PW) * sizeof(A));
+        if (sizeof(T) == sizeof(A)) {
+            cpu_gather_tile(to, PW * (int64_t)sizeof(A), from, p * (int64_t)sizeof(T), p, columns,
+                            (int32_t)sizeof(T));
+            continue;
+        }
         for (int64_t s = 0; s < p; s += 16) {
             int64_t stop = s + 16 < p ? s + 16 : p;
             for (int64_t c = 0; c < columns; c++) {
@@ -440,12 +471,13 @@ static tn_status weight_items(void *arg, int64_t begin, int64_t end) {
         int64_t chunk = item / panels, gb = item % panels, group = gb / j->blocks;
         int64_t last = (chunk + 1) * j->chunk < g->n ? (chunk + 1) * j->chunk : g->n;
         A *part = j->part + item * j->rows * PW;
+        product_fn *product = product_of(g->co - gb % j->blocks * PW);
         for (int64_t image = chunk * j->chunk; image < last; image++) {
             const A *x = j->im.data + image * j->im.image + group * g->ci * j->im.plane;
             const A *panel = j->panels + (image * panels + gb) * g->out_size * PW;
             for (int64_t r = 0; r < j->rows; r += R) {
-                tile_product(x, j->row + r, j->red, g->out_size, panel, part + r * PW,
-                             image > chunk * j->chunk);
+                product(x, j->row + r, j->red, g->out_size, panel, part + r * PW,
+                        image > chunk * j->chunk);
             }
         }
     }

@@ -40,6 +40,8 @@ typedef tn_status (*cpu_body)(void *arg, int64_t begin, int64_t end);
  * returns the first failure. The split depends on n and grain alone. Called from inside a body it
  * runs serially, with the same split. */
 tn_status cpu_parallel(int64_t n, int64_t grain, cpu_body body, void *arg);
+/* For long work inside one item, about once a millisecond: not TN_OK says that it is to stop. */
+tn_status cpu_poll(void);
 int32_t cpu_threads_get(void);
 tn_status cpu_threads_set(int32_t threads);
 extern const tn_threads_iface cpu_threads_iface;

@@ -15,6 +15,8 @@
 /* A tile must be worth the handing over, and at most this many are cut. */
 #define TILE_MIN_FLOPS 2e6
 #define TILE_MAX_COUNT 16
+/* Longer tiles would make interrupts wait. */
+#define TILE_MAX_FLOPS 8e9
 /* Narrow tiles would pack an operand that they hardly use. */
 #define TILE_MIN_SIDE 64
 /* Work of one chunk of a batch. */
@@ -162,9 +164,10 @@ static void choose_grid(plan *p) {
     p->gm = p->gn = 1;
     double chunk = flops > 0 ? BATCH_CHUNK_FLOPS / flops : BATCH_CHUNK_FLOPS;
     p->batch_chunk = chunk < 1 ? 1 : chunk > (double)g->batch ? g->batch : (int64_t)chunk;
-    if (g->batch >= TILE_MAX_COUNT) return;
-    while (p->gm * p->gn * g->batch < TILE_MAX_COUNT &&
-           flops / (double)(2 * p->gm * p->gn) >= TILE_MIN_FLOPS) {
+    for (;;) {
+        double tiles = (double)(p->gm * p->gn);
+        bool few = tiles * (double)g->batch < TILE_MAX_COUNT && flops / tiles >= 2 * TILE_MIN_FLOPS;
+        if (!few && flops / tiles <= TILE_MAX_FLOPS) break;
         int64_t rows = g->m / p->gm, cols = g->n / p->gn;
         if ((rows > cols ? rows : cols) < 2 * TILE_MIN_SIDE) break;
         if (rows > cols) {

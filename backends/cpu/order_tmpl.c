@@ -14,6 +14,7 @@
 #include "cpu_priv.h"
 
 enum { GRAIN = 1 << 12, SMALL = 40, DIGITS = 256 };
+enum { STRETCH = 1 << 17 }; /* elements between looks for an interrupt */
 
 /* ---- Keys --------------------------------------------------------------------------------------*/
 
@@ -75,7 +76,7 @@ static void insertion(item *v, int64_t n) {
 }
 
 /* By bytes from the lowest; a byte that is the same everywhere costs nothing. Positions must rise.
- * spare: room for n more. Returns where the result is. */
+ * spare: room for n more. Returns where the result is, or NULL when interrupted. */
 static item *radix(item *v, item *spare, int64_t n) {
     uint32_t counts[sizeof(K)][DIGITS];
     memset(counts, 0, sizeof counts);
@@ -89,7 +90,11 @@ static item *radix(item *v, item *spare, int64_t n) {
             c[d] = sum;
             sum += here;
         }
-        for (int64_t i = 0; i < n; i++) spare[c[v[i].key >> 8 * b & 255u]++] = v[i];
+        for (int64_t i = 0; i < n;) {
+            int64_t stop = n - i < STRETCH ? n : i + STRETCH;
+            for (; i < stop; i++) spare[c[v[i].key >> 8 * b & 255u]++] = v[i];
+            if (i < n && cpu_poll() != TN_OK) return NULL;
+        }
         item *t = v;
         v = spare;
         spare = t;
@@ -226,7 +231,7 @@ static uint32_t median_of(const job *j, const T *x, item *v) {
     return v[(numbers - 1) / 2].at;
 }
 
-static void one_row(const job *j, const T *x, const target *to, item *v, item *spare) {
+static tn_status one_row(const job *j, const T *x, const target *to, item *v, item *spare) {
     int64_t n = j->ax.n;
     bool few = j->what == TOPK && j->k <= 64 && j->k * 8 <= n && j->k > 0;
     if (few)
@@ -236,7 +241,7 @@ static void one_row(const job *j, const T *x, const target *to, item *v, item *s
     switch (j->what) {
     case SORT:
         v = sort_items(v, spare, n);
-        for (int64_t i = 0; i < n; i++) store(j, x, to, i, v[i].at);
+        for (int64_t i = 0; v && i < n; i++) store(j, x, to, i, v[i].at);
         break;
     case TOPK:
         if (!few && j->k < n) select_items(v, n, j->k);
@@ -249,17 +254,19 @@ static void one_row(const job *j, const T *x, const target *to, item *v, item *s
         break;
     case MODE:
         v = sort_items(v, spare, n);
-        store(j, x, to, 0, most_frequent(v, n));
+        if (v) store(j, x, to, 0, most_frequent(v, n));
         break;
     default: store(j, x, to, 0, median_of(j, x, v));
     }
+    return v ? TN_OK : TN_E_INTERRUPTED;
 }
 
 static tn_status some_rows(void *arg, int64_t begin, int64_t end) {
     const job *j = arg;
     item *room = malloc(2 * (size_t)j->ax.n * sizeof *room);
     if (!room) return j->call->host->fail(TN_E_MEMORY, -1, "out of memory");
-    for (int64_t r = begin; r < end; r++) {
+    tn_status st = TN_OK;
+    for (int64_t r = begin; r < end && st == TN_OK; r++) {
         int64_t at[AXIS_MAX];
         axis_offset(&j->ax, r, at);
         target to;
@@ -269,10 +276,10 @@ static tn_status some_rows(void *arg, int64_t begin, int64_t end) {
             int64_t first = r / j->inner * j->inner * j->length + r % j->inner;
             to = (target){j->values + first, j->indices + first, j->inner, j->inner};
         }
-        one_row(j, j->x + at[0], &to, room, room + j->ax.n);
+        st = one_row(j, j->x + at[0], &to, room, room + j->ax.n);
     }
     free(room);
-    return TN_OK;
+    return st;
 }
 
 static tn_status run(const tn_call *call, job *j, const tn_view *x, tn_view *values,

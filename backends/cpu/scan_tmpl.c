@@ -50,14 +50,22 @@ static A step(int kind, A sum, A x) {
     return kind == CUMSUM ? plus(sum, x) : times(sum, x);
 }
 
-static void one_row(const job *j, const T *x, T *y) {
-    int64_t sx = j->ax.step[0], sy = j->ax.step[1];
+enum { STRETCH = 1 << 16 }; /* elements between looks for an interrupt */
+
+static tn_status one_row(const job *j, const T *x, T *y) {
+    int64_t sx = j->ax.step[0], sy = j->ax.step[1], n = j->ax.n;
     A sum = LOAD(x[0]);
     y[0] = x[0];
-    for (int64_t i = 1; i < j->ax.n; i++) {
-        sum = step(j->kind, sum, LOAD(x[i * sx]));
-        y[i * sy] = STORE(sum);
+    for (int64_t i = 1; i < n;) {
+        int64_t stop = n - i < STRETCH ? n : i + STRETCH;
+        for (; i < stop; i++) {
+            sum = step(j->kind, sum, LOAD(x[i * sx]));
+            y[i * sy] = STORE(sum);
+        }
+        tn_status st = i < n ? cpu_poll() : TN_OK;
+        if (st != TN_OK) return st;
     }
+    return TN_OK;
 }
 
 /* `count` rows abreast; sums in A so that half precision does not round at every step. */
@@ -92,7 +100,8 @@ static tn_status rows_of(void *arg, int64_t begin, int64_t end) {
             side_by_side(j, j->x + at[0], j->y + at[1], count);
             r += count;
         } else {
-            one_row(j, j->x + at[0], j->y + at[1]);
+            tn_status st = one_row(j, j->x + at[0], j->y + at[1]);
+            if (st != TN_OK) return st;
             r++;
         }
     }

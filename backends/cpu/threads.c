@@ -9,7 +9,8 @@
 #include <stdlib.h>
 
 #define MAX_THREADS 1024
-#define MAX_CHUNKS 256 /* of one job: enough to balance, few enough to stay cheap */
+#define MAX_CHUNKS 256 /* of one job: enough to balance, few enough to stay cheap ... */
+#define MAX_GRAINS 64  /* ... unless chunks would get so long that interrupts wait for them */
 #define SPIN_NS UINT64_C(30000)
 #define POLL_NS UINT64_C(10000000)
 
@@ -37,7 +38,8 @@ static struct pool {
     bool fork_hook;
 } pool;
 
-static CPU_TLS bool inside; /* this thread runs a chunk */
+static CPU_TLS bool inside;    /* this thread runs a chunk */
+static CPU_TLS bool is_worker; /* this thread belongs to the pool */
 
 static int32_t default_threads(void) {
     const char *text = cpu_os_getenv("TENON_NUM_THREADS");
@@ -64,6 +66,7 @@ int32_t cpu_threads_get(void) {
 static int64_t chunk_of(int64_t n, int64_t grain) {
     int64_t chunk = n / MAX_CHUNKS + (n % MAX_CHUNKS != 0);
     if (chunk <= grain) return grain;
+    if (chunk / MAX_GRAINS > grain) chunk = grain * MAX_GRAINS;
     /* Whole cache lines of any element type, so that two workers do not write the same line. */
     return grain >= 64 ? (chunk + 63) / 64 * 64 : chunk;
 }
@@ -150,6 +153,7 @@ static uint32_t await_epoch(uint32_t seen) {
 
 static void *worker(void *arg) {
     uint32_t seen = (uint32_t)(uintptr_t)arg;
+    is_worker = true;
     while (!atomic_load_explicit(&pool.stop, memory_order_relaxed)) {
         seen = await_epoch(seen);
         if (!join_job()) continue;
@@ -202,12 +206,28 @@ static bool take_pool(void) {
 
 static void drop_pool(void) { atomic_store_explicit(&pool.busy, 0, memory_order_release); }
 
+/* Workers that are long about their last chunks hear of an interrupt through cpu_poll. */
 static void await_workers(void) {
+    uint64_t last = cpu_os_now_ns();
     __atomic_fetch_and(&pool.gate, ~GATE_OPEN, __ATOMIC_ACQ_REL);
     for (uint32_t i = 1; __atomic_load_n(&pool.gate, __ATOMIC_ACQUIRE) != 0; i++) {
         cpu_os_relax();
-        if (i % 4096 == 0) cpu_os_yield();
+        if (i % 4096 != 0) continue;
+        cpu_os_yield();
+        if (cpu_os_now_ns() - last <= POLL_NS) continue;
+        tn_status st = cpu_host->poll();
+        if (st != TN_OK) note_failure(st);
+        last = cpu_os_now_ns();
     }
+}
+
+tn_status cpu_poll(void) {
+    static CPU_TLS uint64_t last;
+    if (is_worker) return (tn_status)atomic_load_explicit(&pool.failed, memory_order_relaxed);
+    uint64_t now = cpu_os_now_ns();
+    if (now - last <= POLL_NS) return TN_OK;
+    last = now;
+    return cpu_host->poll();
 }
 
 tn_status cpu_parallel(int64_t n, int64_t grain, cpu_body body, void *arg) {
