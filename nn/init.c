@@ -21,6 +21,9 @@ tn_status tni_composite__init_dirac_(const void *args, tn_tensor **rets);
 tn_status tni_composite__init_sparse_(const void *args, tn_tensor **rets);
 
 static tn_status no_tensor(void) { return tn_fail(TN_E_TYPE, 0, "the tensor is NULL"); }
+static tn_status no_place(int32_t arg) {
+    return tn_fail(TN_E_VALUE, arg, "the place for the result is NULL");
+}
 
 tn_status tn_init_gain(const char *nonlinearity, double slope, double *ret_gain) {
     static const struct {
@@ -31,6 +34,8 @@ tn_status tn_init_gain(const char *nonlinearity, double slope, double *ret_gain)
                  {"conv_transpose3d", 1.0}, {"sigmoid", 1.0},          {"tanh", 5.0 / 3},
                  {"selu", 3.0 / 4}};
     double gain = 0.0;
+    if (!nonlinearity) return tn_fail(TN_E_VALUE, 0, "the name of the function is NULL");
+    if (!ret_gain) return no_place(2);
     for (int i = 0; i < TN_COUNT(known); i++) {
         if (strcmp(nonlinearity, known[i].name) == 0) gain = known[i].gain;
     }
@@ -44,6 +49,7 @@ tn_status tn_init_gain(const char *nonlinearity, double slope, double *ret_gain)
 tn_status tn_init_fans(const tn_tensor *t, int64_t *ret_fan_in, int64_t *ret_fan_out) {
     int64_t field = 1;
     if (!t) return no_tensor();
+    if (!ret_fan_in || !ret_fan_out) return no_place(ret_fan_in ? 2 : 1);
     const int64_t *shape = tn_tensor_shape(t);
     if (tn_tensor_ndim(t) < 2) {
         return tn_fail(TN_E_VALUE, 0,
