@@ -211,6 +211,9 @@ typedef struct tn_cell {
     const struct tni_plugin *plugin;
     int32_t priority;
     uint32_t flags;
+    const struct tn_op *op; /* where it belongs */
+    int32_t device, dtype;
+    struct tn_cell *idle; /* of a withdrawn cell: the next one of its plugin */
 } tn_cell;
 static inline const tn_cell *tni_cell_next(const tn_cell *cell) {
     return atomic_load_explicit(&((tn_cell *)(uintptr_t)cell)->next, memory_order_acquire);

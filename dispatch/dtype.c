@@ -73,11 +73,20 @@ const tn_dtype_desc *tni_dtype_desc(int32_t dtype) {
 }
 
 /* Called with the registry locked. */
+static bool is_again(const tn_dtype_desc *a, const tn_dtype_desc *b) {
+    return a->bits == b->bits && a->category == b->category && a->rank == b->rank &&
+           a->to_f32 == b->to_f32 && a->from_f32 == b->from_f32;
+}
+
 tn_status tni_dtype_add(const tn_dtype_desc *desc, int32_t *ret_slot) {
     if (!desc->name || desc->bits == 0 || desc->bits % 8 != 0 || desc->bits > 128)
         return tn_fail(TN_E_PLUGIN, -1, "a dtype needs a name and a multiple of 8 bits up to 128");
-    if (tn_dtype_find(desc->name) >= 0)
-        return tn_fail(TN_E_PLUGIN, -1, "dtype '%s' exists already", desc->name);
+    int32_t same = tn_dtype_find(desc->name);
+    if (same >= TN_DTYPE_BUILTIN_COUNT && is_again(&rows[same].desc, desc)) {
+        *ret_slot = same; /* its plugin was retired and is loaded again */
+        return TN_OK;
+    }
+    if (same >= 0) return tn_fail(TN_E_PLUGIN, -1, "dtype '%s' exists already", desc->name);
     if (!desc->to_f32 || !desc->from_f32)
         return tn_fail(TN_E_PLUGIN, -1, "dtype '%s' lacks its conversions", desc->name);
     if (desc->category < TN_CAT_BOOL || desc->category > TN_CAT_COMPLEX)

@@ -15,9 +15,8 @@ static const tni_device cpu_unloaded = {
 _Atomic(const tni_device *) tni_devices[TN_DEVICE_SLOTS] = {&cpu_unloaded};
 
 typedef struct pending {
-    tn_op *op;
-    int32_t device, dtype; /* dtype TN_DTYPE_ANY: the row's `any` cell */
-    tn_cell *cell;
+    tn_cell *cell; /* its dtype TN_DTYPE_ANY: the row's `any` cell */
+    bool again;    /* the cell was in use before */
     struct pending *next;
 } pending;
 
@@ -69,20 +68,29 @@ tn_status tni_txn_begin(tni_plugin *plugin, tn_txn **ret_txn) {
     return TN_OK;
 }
 
+/* The table of a retired device is the same again: the same code, loaded once more. */
+static bool comes_back(const tni_device *dev, const tn_device_desc *desc) {
+    tn_device_desc old = dev->origin->desc;
+    old.name = desc->name; /* the same text, elsewhere */
+    return memcmp(&old, desc, sizeof old) == 0;
+}
+
 /* The slot for a device of this name, or -1: the one that waits for it, else an empty one. A name
- * that is served already gets the slot `ret_taken`. */
-static int32_t slot_for(const tn_txn *txn, const char *name, int32_t *ret_taken) {
-    int32_t empty = -1;
+ * that is served already gets the slot `ret_taken`. The slot of a retired device is that of its
+ * tensors, so that only the very same device gets it back. */
+static int32_t slot_for(const tn_txn *txn, const tn_device_desc *desc, int32_t *ret_taken) {
+    int32_t empty = -1, waits = -1;
     for (int32_t i = 0; i < TN_DEVICE_SLOTS; i++) {
         const tni_device *dev = txn->devices[i] ? txn->devices[i] : tni_device_at(i);
-        if (dev && strcmp(dev->name, name) == 0) {
-            if (!dev->desc.alloc) return i;
+        if (!dev && empty < 0) empty = i;
+        if (!dev || strcmp(dev->name, desc->name) != 0) continue;
+        if (dev->desc.alloc) {
             *ret_taken = i;
             return -1;
         }
-        if (!dev && empty < 0) empty = i;
+        if (!dev->origin || comes_back(dev, desc)) waits = i;
     }
-    return empty;
+    return waits >= 0 ? waits : empty;
 }
 
 tn_status tni_register_device(tn_txn *txn, const tn_device_desc *desc, int32_t *ret_slot) {
@@ -96,15 +104,20 @@ tn_status tni_register_device(tn_txn *txn, const tn_device_desc *desc, int32_t *
                        d.name);
     if (d.count < 0 || d.count > 255)
         return tn_fail(TN_E_PLUGIN, -1, "device '%s' says it has %d devices", d.name, (int)d.count);
-    int32_t slot = slot_for(txn, d.name, &taken);
+    int32_t slot = slot_for(txn, &d, &taken);
     if (taken >= 0)
         return tn_fail(TN_E_PLUGIN, -1, "device '%s' is served by another plugin already", d.name);
     if (slot < 0) return tn_fail(TN_E_PLUGIN, -1, "no device slot is left");
-    tni_device *dev = calloc(1, sizeof *dev);
-    if (!dev) return tn_fail(TN_E_MEMORY, -1, "out of memory");
-    memcpy(dev->name, d.name, strlen(d.name) + 1);
-    dev->desc = d;
-    dev->desc.name = dev->name;
+    const tni_device *before = tni_device_at(slot);
+    tni_device *dev = before ? before->origin : NULL;
+    if (!dev) {
+        dev = calloc(1, sizeof *dev);
+        if (!dev) return tn_fail(TN_E_MEMORY, -1, "out of memory");
+        memcpy(dev->name, d.name, strlen(d.name) + 1);
+        dev->desc = d;
+        dev->desc.name = dev->name;
+        dev->plugin = txn->plugin;
+    }
     txn->devices[slot] = dev;
     *ret_slot = slot;
     return TN_OK;
@@ -115,6 +128,28 @@ tn_status tni_register_dtype(tn_txn *txn, const tn_dtype_desc *desc, int32_t *re
     (void)txn; /* a dtype without kernels does no harm, so it stays even after a rollback */
     memcpy(&d, desc, desc->struct_size < sizeof d ? desc->struct_size : sizeof d);
     return tni_dtype_add(&d, ret_slot);
+}
+
+/* Note [Withdrawn cells]
+ * A reader may stand on a withdrawn cell at any later time, so it is never freed nor changed but for
+ * its links. A plugin that is loaded again registers the same kernels: it gets the same cells, and
+ * so loading and retiring a plugin over and over takes no memory. */
+static void put_idle(tni_plugin *plugin, tn_cell *cell) {
+    cell->idle = plugin->idle;
+    plugin->idle = cell;
+}
+
+static tn_cell *take_idle(tni_plugin *plugin, const tn_cell *like) {
+    for (tn_cell **at = &plugin->idle; *at; at = &(*at)->idle) {
+        tn_cell *c = *at;
+        if (c->fn != like->fn || c->ctx != like->ctx || c->op != like->op ||
+            c->device != like->device || c->dtype != like->dtype || c->priority != like->priority ||
+            c->flags != like->flags)
+            continue;
+        *at = c->idle;
+        return c;
+    }
+    return NULL;
 }
 
 static tn_status add_kernel(tn_txn *txn, int32_t device, const tn_kernel_row *r) {
@@ -129,15 +164,21 @@ static tn_status add_kernel(tn_txn *txn, int32_t device, const tn_kernel_row *r)
     if (r->dtype != TN_DTYPE_ANY && !tn_dtype_name(r->dtype))
         return tn_fail(TN_E_PLUGIN, -1, "kernel of '%s': there is no dtype %d", r->op,
                        (int)r->dtype);
+    const tn_cell cell = {r->fn,    r->ctx, NULL,   txn->plugin, r->priority,
+                          r->flags, op,     device, r->dtype,    NULL};
+    tn_cell *idle = take_idle(txn->plugin, &cell);
     pending *p = calloc(1, sizeof *p);
-    tn_cell *c = calloc(1, sizeof *c);
+    tn_cell *c = idle ? idle : calloc(1, sizeof *c);
     if (!p || !c) {
+        if (idle)
+            put_idle(txn->plugin, idle);
+        else
+            free(c);
         free(p);
-        free(c);
         return tn_fail(TN_E_MEMORY, -1, "out of memory");
     }
-    *c = (tn_cell){r->fn, r->ctx, NULL, txn->plugin, r->priority, r->flags};
-    *p = (pending){op, device, r->dtype, c, txn->kernels};
+    if (!idle) *c = cell;
+    *p = (pending){c, idle != NULL, txn->kernels};
     txn->kernels = p;
     txn->count++;
     return TN_OK;
@@ -175,9 +216,10 @@ static void insert_cell(_Atomic(const tn_cell *) *head, tn_cell *cell) {
 }
 
 /* The row is there already: commit makes the rows first. */
-static void publish(const pending *p) {
-    tn_row *row = atomic_load_explicit(&p->op->row[p->device], memory_order_relaxed);
-    insert_cell(p->dtype == TN_DTYPE_ANY ? &row->any : &row->cell[p->dtype], p->cell);
+static void publish(tn_cell *c) {
+    _Atomic(tn_row *) *at = &((tn_op *)(uintptr_t)c->op)->row[c->device];
+    tn_row *row = atomic_load_explicit(at, memory_order_relaxed);
+    insert_cell(c->dtype == TN_DTYPE_ANY ? &row->any : &row->cell[c->dtype], c);
 }
 
 tn_row *tni_row_make(const tn_op *op, int32_t device_slot) {
@@ -194,10 +236,14 @@ static void end(tn_txn *txn, bool published) {
     while (txn->kernels) {
         pending *p = txn->kernels;
         txn->kernels = p->next;
-        if (!published) free(p->cell);
+        if (!published && p->again)
+            put_idle(txn->plugin, p->cell);
+        else if (!published)
+            free(p->cell);
         free(p);
     }
-    for (int32_t i = 0; i < TN_DEVICE_SLOTS && !published; i++) free(txn->devices[i]);
+    for (int32_t i = 0; i < TN_DEVICE_SLOTS && !published; i++)
+        if (txn->devices[i] && !txn->devices[i]->retired) free(txn->devices[i]);
     free(txn);
     tni_os_unlock(&registry_lock);
 }
@@ -205,12 +251,12 @@ static void end(tn_txn *txn, bool published) {
 tn_status tni_txn_commit(tn_txn *txn) {
     /* Rows first: their allocation is all that can fail, and an empty row is harmless. */
     for (const pending *p = txn->kernels; p; p = p->next) {
-        if (tni_row_make(p->op, p->device)) continue;
+        if (tni_row_make(p->cell->op, p->cell->device)) continue;
         tni_txn_rollback(txn);
         return tn_fail(TN_E_MEMORY, -1, "out of memory");
     }
     /* Devices last: whoever sees a device finds its kernels. */
-    for (const pending *p = txn->kernels; p; p = p->next) publish(p);
+    for (const pending *p = txn->kernels; p; p = p->next) publish(p->cell);
     for (int32_t i = 0; i < TN_DEVICE_SLOTS; i++)
         if (txn->devices[i])
             atomic_store_explicit(&tni_devices[i], txn->devices[i], memory_order_release);
@@ -221,19 +267,55 @@ tn_status tni_txn_commit(tn_txn *txn) {
 
 void tni_txn_rollback(tn_txn *txn) { end(txn, false); }
 
-static void withdraw_from(_Atomic(const tn_cell *) *head, const tni_plugin *plugin) {
-    /* Cells stay allocated: a reader may be on one. Only the links change. */
+static void withdraw_from(_Atomic(const tn_cell *) *head, tni_plugin *plugin) {
     const tn_cell *at = atomic_load_explicit(head, memory_order_relaxed);
     for (; at; at = tni_cell_next(at)) {
-        if (at->plugin != plugin)
+        if (at->plugin != plugin) {
             head = link_of(at);
-        else
+        } else {
             atomic_store_explicit(head, tni_cell_next(at), memory_order_release);
+            put_idle(plugin, (tn_cell *)(uintptr_t)at);
+        }
     }
 }
 
-tn_status tni_registry_withdraw(const tni_plugin *plugin) {
+/* What stands in the place of a retired device: all but its allocator. */
+static tn_status make_retired(tni_device *dev) {
+    if (dev->retired) return TN_OK;
+    tni_device *r = malloc(sizeof *r);
+    if (!r) return tn_fail(TN_E_MEMORY, -1, "out of memory");
+    *r = *dev;
+    r->desc.name = r->name;
+    r->desc.alloc = NULL;
+    r->origin = dev;
+    dev->retired = r;
+    return TN_OK;
+}
+
+/* The device in a slot if this plugin serves it. */
+static tni_device *served_by(const tni_plugin *plugin, int32_t slot) {
+    const tni_device *dev = tni_device_at(slot);
+    bool served = dev && dev->plugin == plugin && !dev->origin;
+    return served ? (tni_device *)(uintptr_t)dev : NULL;
+}
+
+static tn_status retire_devices(const tni_plugin *plugin) {
+    for (int32_t i = 0; i < TN_DEVICE_SLOTS; i++)
+        if (served_by(plugin, i)) TN_TRY(make_retired(served_by(plugin, i)));
+    for (int32_t i = 0; i < TN_DEVICE_SLOTS; i++) {
+        const tni_device *dev = served_by(plugin, i);
+        if (dev) atomic_store_explicit(&tni_devices[i], dev->retired, memory_order_release);
+    }
+    return TN_OK;
+}
+
+tn_status tni_registry_withdraw(tni_plugin *plugin) {
     tni_os_lock(&registry_lock);
+    tn_status st = retire_devices(plugin);
+    if (st != TN_OK) {
+        tni_os_unlock(&registry_lock);
+        return st;
+    }
     for (int i = 0; i < tni_op_count; i++) {
         for (int d = 0; d < TN_DEVICE_SLOTS; d++) {
             tn_row *row = atomic_load_explicit(&tni_ops[i].row[d], memory_order_relaxed);
@@ -250,8 +332,12 @@ tn_status tni_registry_withdraw(const tni_plugin *plugin) {
 tn_status tni_device_ready(int32_t slot) {
     const tni_device *dev = slot >= 0 && slot < TN_DEVICE_SLOTS ? tni_device_at(slot) : NULL;
     if (!dev) return tn_fail(TN_E_DEVICE, -1, "there is no device in slot %d", (int)slot);
-    return TN_LIKELY(dev->desc.alloc != NULL) ? TN_OK
-                                              : tni_loader_load_for(TNI_OFFER_DEVICE, dev->name);
+    if (TN_LIKELY(dev->desc.alloc != NULL)) return TN_OK;
+    if (!dev->origin) return tni_loader_load_for(TNI_OFFER_DEVICE, dev->name);
+    return tn_fail(TN_E_DEVICE, -1,
+                   "device '%s' was retired with its plugin '%s': what its tensors hold can be "
+                   "copied away, and loading the plugin again brings the device back",
+                   dev->name, dev->plugin->name);
 }
 
 const void *tni_device_iface(int32_t slot, const char *name) {

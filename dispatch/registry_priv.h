@@ -14,14 +14,20 @@ typedef struct tni_plugin {
     int32_t active;
     int32_t kernels;
     uint32_t order; /* in which it was activated */
+    tn_cell *idle;  /* withdrawn cells; a registration of the same kernel takes one up again */
     struct tni_plugin *next;
 } tni_plugin;
 
-/* One device kind. Never changed nor freed after it was published; `desc.alloc` is NULL as long as
- * only the name is known, which is so for the CPU before its plugin is active. */
+/* One device kind. Never freed after it was published, and its table never changes. `desc.alloc` is
+ * NULL as long as only the name is known, which is so for the CPU before its plugin is active, and
+ * in the place of a device whose plugin was retired: the tensors that it has can still be read and
+ * freed. */
 typedef struct tni_device {
     tn_device_desc desc;
     char name[32];
+    const struct tni_plugin *plugin;
+    struct tni_device *retired; /* what takes its place; made at the first retirement */
+    struct tni_device *origin;  /* of a device that is retired: what it was, else NULL */
 } tni_device;
 extern _Atomic(const tni_device *) tni_devices[TN_DEVICE_SLOTS]; /* NULL: nothing in this slot */
 
@@ -41,8 +47,8 @@ tn_status tni_register_device(tn_txn *txn, const tn_device_desc *desc, int32_t *
 tn_status tni_register_dtype(tn_txn *txn, const tn_dtype_desc *desc, int32_t *ret_slot);
 tn_status tni_register_kernels(tn_txn *txn, int32_t device_slot, const tn_kernel_row *rows,
                                uint32_t row_size, uint32_t n);
-/* Withdraws every kernel of a plugin. */
-tn_status tni_registry_withdraw(const tni_plugin *plugin);
+/* Withdraws every kernel of a plugin and retires its devices. TN_E_MEMORY: nothing was changed. */
+tn_status tni_registry_withdraw(tni_plugin *plugin);
 
 /* The operator's row for a device, made when missing; NULL: out of memory. */
 tn_row *tni_row_make(const tn_op *op, int32_t device_slot);

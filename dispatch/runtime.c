@@ -109,7 +109,8 @@ static tn_status service_scratch(const tn_call *call, uint64_t bytes, void **ret
     s->device = device_of_call(call);
     s->bytes = bytes ? bytes : 1;
     const tn_device_desc *dev = &tni_device_at(s->device.slot)->desc;
-    tn_status st = dev->alloc(dev->ctx, s->device.index, s->bytes, &s->data);
+    tn_status st = dev->alloc ? dev->alloc(dev->ctx, s->device.index, s->bytes, &s->data)
+                              : tni_device_ready(s->device.slot);
     if (st != TN_OK) {
         free(s);
         return st;
@@ -250,12 +251,15 @@ const void *tn_device_query(int32_t slot, const char *iface, void **ret_ctx) {
     return d->query ? d->query(d->ctx, iface) : NULL;
 }
 
+/* The slot of a name; of several, which a retired device may have left, the one in use. */
 static int32_t slot_of(const char *name, size_t length) {
+    int32_t found = -1;
     for (int32_t i = 0; i < TN_DEVICE_SLOTS; i++) {
         const char *have = tn_device_name(i);
-        if (have && strlen(have) == length && strncmp(have, name, length) == 0) return i;
+        if (!have || strlen(have) != length || strncmp(have, name, length) != 0) continue;
+        if (found < 0 || tni_device_at(i)->desc.alloc) found = i;
     }
-    return -1;
+    return found;
 }
 
 tn_status tn_device_parse(const char *text, tn_device *ret_device) {

@@ -31,7 +31,8 @@ typedef struct found {
     offer *offers;
     int64_t format, major, min_minor;
     char *problem;
-    bool tried; /* its library was mapped, or that failed */
+    bool tried;   /* its library was mapped, or that failed */
+    bool retired; /* after that, with success */
     struct found *next;
 } found;
 
@@ -58,8 +59,11 @@ static void leave(void) {
     tni_host_log_release();
 }
 
+/* A text that is there already is taken, so that loading a plugin over and over adds none. */
 static char *copy_text(const char *s) {
     size_t n = strlen(s) + 1;
+    for (text_block *block = texts; block; block = block->next)
+        if (strcmp(block->text, s) == 0) return block->text;
     text_block *block = malloc(sizeof *block + n);
     if (!block) return no_memory;
     memcpy(block->text, s, n);
@@ -246,6 +250,7 @@ static char *activate(tni_plugin *p, const char *path) {
     if (entry(&tni_host, &theirs) != TN_OK)
         return format_text("%s refused to start: %s", path, tn_error_last()->message);
     if (theirs.struct_size > sizeof theirs) theirs.struct_size = sizeof theirs;
+    p->table = (tn_plugin){0};
     memcpy(&p->table, &theirs, theirs.struct_size);
     if (!version_fits(p->table.abi_major, p->table.min_minor))
         return version_problem(path, p->table.abi_major, p->table.min_minor);
@@ -282,8 +287,12 @@ tn_status tn_plugin_load(const char *path) {
     discover();
     found *f = NULL; /* several manifests may name one library: one that works wins */
     for (found *at = all; at; at = at->next)
-        if (strcmp(at->library, path) == 0 && (!f || f->problem)) f = at;
+        if (strcmp(at->library, path) == 0 && (!f || (f->problem && !f->retired))) f = at;
     if (!f) f = append(path, path);
+    if (f && f->retired) {
+        f->tried = f->retired = false;
+        f->problem = NULL;
+    }
     if (f) load(f);
     const char *problem = f ? f->problem : no_memory;
     leave();
@@ -338,18 +347,22 @@ tn_status tni_loader_load_for(tni_offer kind, const char *name) {
 }
 
 tn_status tn_plugin_retire(const char *name) {
-    tn_status st = TN_E_PLUGIN;
+    tn_status st = TN_OK;
+    bool known = false;
     enter();
-    for (found *f = all; name && f && st != TN_OK; f = f->next) {
+    for (found *f = all; name && f && !known; f = f->next) {
         tni_plugin *p = &f->plugin;
         if (!p->active || strcmp(p->name, name) != 0) continue;
+        known = true;
         st = tni_registry_withdraw(p);
+        if (st != TN_OK) break;
         if (p->table.retire) p->table.retire();
         p->active = 0;
-        f->problem = copy_text("it was retired; a new process may load it again");
+        f->retired = true;
+        f->problem = copy_text("it was retired; loading it by its path brings it back");
     }
     leave();
-    if (st == TN_OK) return TN_OK;
+    if (known) return st;
     return tn_fail(TN_E_PLUGIN, 0, "no active plugin is called '%s'", name ? name : "NULL");
 }
 

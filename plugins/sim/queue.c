@@ -123,17 +123,20 @@ static void *serve(void *arg) {
     return NULL;
 }
 
+static bool start(sim_device *d, sim_queue *q) {
+    if (q->running) return true;
+    q->device = d;
+    q->stop = false;
+    if (!q->random) q->random = (sim_settings.seed * 977 + (uint64_t)d->index + 1) | 1;
+    q->running = pthread_create(&q->thread, NULL, serve, q) == 0;
+    return q->running;
+}
+
 tn_status sim_submit(sim_device *d, sim_queue *q, sim_work *w) {
     if (!q) q = &d->main;
     pthread_mutex_lock(&d->lock);
     tn_status st = sim_check_lost(d);
-    if (st == TN_OK && !q->running) {
-        q->device = d;
-        q->stop = false;
-        if (!q->random) q->random = (sim_settings.seed * 977 + (uint64_t)d->index + 1) | 1;
-        q->running = pthread_create(&q->thread, NULL, serve, q) == 0;
-        if (!q->running) st = sim_host->fail(TN_E_MEMORY, -1, "no thread for a queue");
-    }
+    if (st == TN_OK && !start(d, q)) st = sim_host->fail(TN_E_MEMORY, -1, "no thread for a queue");
     if (st == TN_OK) {
         w->fatal = sim_fault_now(SIM_FAULT_LOST, w->op);
         w->seq = ++d->stamp;
@@ -191,6 +194,7 @@ void sim_queues_stop(sim_device *d) {
         pthread_join(q->thread, NULL);
         pthread_mutex_lock(&d->lock);
         q->running = false;
+        if (q->head) start(d, q); /* it came when the thread was leaving */
     }
     sim_memory_reap(d);
     sim_memory_close(d);

@@ -176,6 +176,19 @@ static PyObject *load_plugin(PyObject *unused, PyObject *path) {
     Py_RETURN_NONE;
 }
 
+static PyObject *retire_plugin(PyObject *unused, PyObject *name) {
+    const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
+    tn_status st;
+    (void)unused;
+    if (!text) return NULL;
+    /* It waits for the plugin's threads, which may want to say something. */
+    Py_BEGIN_ALLOW_THREADS;
+    st = tn_plugin_retire(text);
+    Py_END_ALLOW_THREADS;
+    if (tnp_check(st) < 0) return NULL;
+    Py_RETURN_NONE;
+}
+
 static PyObject *describe(PyObject *unused, PyObject *device) {
     tn_device d;
     (void)unused;
@@ -212,6 +225,9 @@ static PyMethodDef functions[] = {
      "explain(op, device='cpu', dtype=None): which kernel would run, and why."},
     {"plugins", plugins, METH_NOARGS, "What is known of every plugin, as dicts."},
     {"load_plugin", load_plugin, METH_O, "load_plugin(path): loads and activates a plugin."},
+    {"retire_plugin", retire_plugin, METH_O,
+     "retire_plugin(name): withdraws a plugin's kernels and devices; load_plugin brings them "
+     "back."},
     {"_describe", describe, METH_O, "One line about a device."},
     {"_synchronize", synchronize, METH_O, "Waits for a device."},
     {"_device_count", device_count, METH_O, "Devices of that kind."},

@@ -60,6 +60,7 @@ from tenon._C import (
     plugins,
     preserve_format,
     promote_types,
+    retire_plugin,
     set_default_dtype,
     set_grad_enabled,
     set_num_threads,

@@ -238,6 +238,19 @@ static void retired_means_withdrawn(void **state) {
     assert_int_equal(tn_plugin_retire(NULL), TN_E_PLUGIN);
 }
 
+static void retired_and_loaded_again(void **state) {
+    char path[PATH_MAX];
+    (void)state;
+    path_in_folder(path, "tenon_probe.so");
+    for (int round = 0; round < 3; round++) {
+        assert_int_equal(tn_plugin_load(path), TN_OK);
+        assert_int_equal(status_of("probe").active, 1);
+        assert_null(status_of("probe").problem);
+        assert_int_equal(tn_plugin_retire("probe"), TN_OK);
+    }
+    assert_int_equal(status_of("probe").active, 0);
+}
+
 static int lay_out(void **state) {
     (void)state;
     built = getenv("TENON_TEST_PLUGINS");
@@ -293,6 +306,7 @@ int main(void) {
         cmocka_unit_test(an_older_table_is_filled_up),
         cmocka_unit_test(paths_are_absolute_and_trusted),
         cmocka_unit_test(retired_means_withdrawn),
+        cmocka_unit_test(retired_and_loaded_again),
     };
     return cmocka_run_group_tests(tests, lay_out, clear);
 }

@@ -164,6 +164,92 @@ assert x.clone().tolist() == [1.0] * 3
     script(folder, text, FAULT="oom:2")
 
 
+# ---- Retiring and loading ------------------------------------------------------------------------
+
+
+def test_tensors_of_a_retired_device(folder: Path) -> None:
+    text = """
+import pytest
+x = tn.arange(6.0, device="sim").reshape(2, 3) + 1
+plain = x.cpu()
+tn.retire_plugin("sim")
+assert tn.equal(x.cpu(), plain) and tn.equal(x.t().cpu(), plain.t())
+assert repr(x).endswith("device='sim:0')")
+for use in (lambda: x + 1, lambda: x.add_(1), lambda: tn.ones(2, device="sim"),
+            lambda: plain.to("sim"), lambda: tn.device("sim"), lambda: x.sum()):
+    with pytest.raises(RuntimeError, match="'sim' was retired .* loading the plugin again"):
+        use()
+with pytest.raises(ImportError, match="no active plugin is called 'sim'"):
+    tn.retire_plugin("sim")
+tn.load_plugin(library)
+assert tn.equal((x + 1).cpu(), plain + 1)
+assert any(p["name"] == "sim" and p["active"] for p in tn.plugins())
+"""
+    script(folder, f"library = '{folder}/tenon_sim.so'\n" + text, LEVEL=1)
+
+
+def test_retired_and_loaded_a_thousand_times(folder: Path) -> None:
+    """Neither memory nor mappings nor files grow, whether tensors outlive a round or not."""
+    text = """
+import os
+def measure():
+    with open("/proc/self/statm") as f:
+        pages = int(f.read().split()[1])
+    with open("/proc/self/maps") as f:
+        return pages, len(f.readlines()), len(os.listdir("/proc/self/fd"))
+kept = tn.ones(3, device="sim:1")
+late = None
+for i in range(1000):
+    y = tn.arange(6.0, device="sim").reshape(2, 3) @ tn.ones(3, 2, device="sim")
+    late = y if i % 3 == 0 else None
+    if i % 5:
+        assert y.sum().item() == 30
+    del y
+    tn.retire_plugin("sim")
+    tn.load_plugin(library)
+    if i == 399:  # the allocator has settled
+        before = measure()
+after = measure()
+assert after[0] - before[0] < 50, (before, after)
+assert after[1] <= before[1] + 8 and after[2] <= before[2], (before, after)
+assert kept.tolist() == [1.0] * 3
+"""
+    script(folder, f"library = '{folder}/tenon_sim.so'\n" + text, LEVEL=1, DELAY=0)
+
+
+def test_loading_while_threads_compute(folder: Path) -> None:
+    """On the CPU nothing is noticed; on the device a call works or says that it is retired."""
+    text = """
+import threading
+stop, wrong, worked = threading.Event(), [], [0] * 8
+def compute(index, device):
+    while not stop.is_set():
+        try:
+            x = tn.full((8, 8), 2.0, device=device)
+            got = (x @ x + x).exp().log().sum().item()
+        except RuntimeError as err:
+            if "was retired" not in str(err) or device == "cpu":
+                wrong.append(str(err))
+        else:
+            worked[index] += 1
+            if abs(got - 64 * 34) > 0.1:
+                wrong.append(got)
+threads = [threading.Thread(target=compute, args=(i, "cpu" if i % 2 else "sim")) for i in range(8)]
+tn.ones(1, device="sim")
+for t in threads:
+    t.start()
+for _ in range(100):
+    tn.retire_plugin("sim")
+    tn.load_plugin(library)
+stop.set()
+for t in threads:
+    t.join()
+assert not wrong, wrong[:3]
+assert all(worked), worked
+"""
+    script(folder, f"library = '{folder}/tenon_sim.so'\n" + text, LEVEL=1, DELAY=0)
+
+
 # ---- Failures ------------------------------------------------------------------------------------
 
 

@@ -12,7 +12,9 @@ TN_API const char *tn_version(void);
 
 /* Loads one plugin library (absolute path) and activates it. TN_E_PLUGIN with file and reason. */
 TN_API tn_status tn_plugin_load(const char *path);
-/* Withdraws every kernel of a plugin; the library stays mapped. */
+/* Withdraws every kernel of a plugin and retires its devices: their tensors can be copied away and
+ * freed, and nothing new can be made there. The library stays mapped. tn_plugin_load loads it again;
+ * where the library is still the same, tensors from before can be used as if nothing had happened. */
 TN_API tn_status tn_plugin_retire(const char *name);
 
 /* What is known of plugin `i`, 0 .. until TN_E_INDEX. Strings live as long as the process. */
