@@ -210,7 +210,7 @@ for i in range(1000):
     if i == 399:  # the allocator has settled
         before = measure()
 after = measure()
-assert after[0] - before[0] < 50, (before, after)
+assert after[0] - before[0] < 128, (before, after)  # pages: less than 1 KB a round
 assert after[1] <= before[1] + 8 and after[2] <= before[2], (before, after)
 assert kept.tolist() == [1.0] * 3
 """
