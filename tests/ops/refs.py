@@ -52,3 +52,12 @@ def vector_norm(x: np.ndarray, p: float, dim: Any, keepdim: bool) -> np.ndarray:
     if p == 0:
         return np.asarray(np.sum(x != 0, axis=axes(dim), keepdims=keepdim), dtype=float)
     return np.asarray(np.sum(size**p, axis=axes(dim), keepdims=keepdim) ** (1.0 / p))
+
+
+def trapezoid(y: np.ndarray, x: np.ndarray | None, dx: float, dim: int) -> np.ndarray:
+    """np.trapezoid, which older NumPy calls trapz; a vector x lies along dim."""
+    y = np.moveaxis(y, dim, -1)
+    if x is not None and x.ndim == y.ndim:
+        x = np.moveaxis(x, dim, -1)
+    steps = dx if x is None else np.diff(x, axis=-1)
+    return np.asarray(((y[..., 1:] + y[..., :-1]) / 2 * steps).sum(-1))

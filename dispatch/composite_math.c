@@ -1,0 +1,425 @@
+/* composite_math.c: products of vectors, integrals of samples, covariances, quantiles. */
+#include <math.h>
+
+#include "scope_priv.h"
+
+tn_status tni_composite_complex(const void *args, tn_tensor **rets);
+tn_status tni_composite_cross(const void *args, tn_tensor **rets);
+tn_status tni_composite_kron(const void *args, tn_tensor **rets);
+tn_status tni_composite_trapezoid(const void *args, tn_tensor **rets);
+tn_status tni_composite_trapezoid_x(const void *args, tn_tensor **rets);
+tn_status tni_composite_cumulative_trapezoid(const void *args, tn_tensor **rets);
+tn_status tni_composite_cumulative_trapezoid_x(const void *args, tn_tensor **rets);
+tn_status tni_composite_cov(const void *args, tn_tensor **rets);
+tn_status tni_composite_corrcoef(const void *args, tn_tensor **rets);
+tn_status tni_composite_quantile(const void *args, tn_tensor **rets);
+tn_status tni_composite_quantile_tensor(const void *args, tn_tensor **rets);
+tn_status tni_composite_nanquantile(const void *args, tn_tensor **rets);
+tn_status tni_composite_nanquantile_tensor(const void *args, tn_tensor **rets);
+
+static tn_tensor *narrow(tni_scope *s, tn_tensor *x, int64_t dim, int64_t from, int64_t n) {
+    tn_tensor *r = NULL;
+    if (s->st != TN_OK) return NULL;
+    tn_status st = tn_narrow(x, dim, from, n, &r);
+    return scope_take(s, st, r);
+}
+
+static tn_tensor *moved(tni_scope *s, tn_tensor *x, int32_t dtype) {
+    tn_tensor *r = NULL;
+    if (s->st != TN_OK) return NULL;
+    tn_status st = tn__move(x, dtype, -1, &r);
+    return scope_take(s, st, r);
+}
+
+/* ---- Products ----------------------------------------------------------------------------------*/
+
+tn_status tni_composite_complex(const void *args, tn_tensor **rets) {
+    const tn_complex_args *a = args;
+    tni_scope s = {0};
+    int32_t dtype = tn_view_dtype(a->real);
+    tn_tensor *parts[2] = {NULL, NULL}, *r = NULL;
+    int64_t shape[TN_MAX_DIMS];
+    int32_t n = 0;
+    if (dtype != tn_view_dtype(a->imag) || (dtype != TN_F32 && dtype != TN_F64))
+        return tn_fail(dtype == TN_F16 ? TN_E_UNSUPPORTED : TN_E_STATE, -1,
+                       "Expected both inputs to be Float or Double tensors but got %s and %s",
+                       tni_type_text(dtype), tni_type_text(tn_view_dtype(a->imag)));
+    TN_TRY(tni_broadcast_shapes(a->real->ndim, a->real->shape, a->imag->ndim, a->imag->shape, &n,
+                                shape));
+    parts[0] = scope_expand(&s, tni_t(a->real), tn_ints_of(shape, n));
+    parts[1] = scope_expand(&s, tni_t(a->imag), tn_ints_of(shape, n));
+    if (s.st == TN_OK) {
+        tn_status st = tn_stack((tn_tensors){parts, 2}, -1, &r);
+        r = scope_take(&s, st, r);
+    }
+    if (s.st == TN_OK) s.st = tn_view_as_complex(r, rets);
+    return scope_finish(&s, NULL, NULL);
+}
+
+static tn_tensor *rolled(tni_scope *s, tn_tensor *x, int64_t by, int64_t dim) {
+    tn_tensor *r = NULL;
+    if (s->st != TN_OK) return NULL;
+    tn_status st = tn_roll(x, TN_INTS(by), TN_INTS(dim), &r);
+    return scope_take(s, st, r);
+}
+
+tn_status tni_composite_cross(const void *args, tn_tensor **rets) {
+    const tn_cross_args *a = args;
+    tni_scope s = {0};
+    int64_t shape[TN_MAX_DIMS], dim = 0;
+    int32_t n = 0;
+    TN_TRY(tni_broadcast_shapes(a->input->ndim, a->input->shape, a->other->ndim, a->other->shape,
+                                &n, shape));
+    if (a->dim.has) {
+        dim = a->dim.value + (n - a->input->ndim); /* it was wrapped by the rank of input */
+    } else {
+        while (dim < n && shape[dim] != 3) dim++;
+        if (dim == n) return tn_fail(TN_E_STATE, 2, "no dimension of size 3 in input");
+    }
+    if (dim >= n || shape[dim] != 3)
+        return tn_fail(TN_E_STATE, 2,
+                       "linalg.cross: inputs dimension %lld must have length 3. Got %lld",
+                       (long long)dim, (long long)(dim < n ? shape[dim] : 1));
+    tn_tensor *x = scope_expand(&s, tni_t(a->input), tn_ints_of(shape, n));
+    tn_tensor *y = scope_expand(&s, tni_t(a->other), tn_ints_of(shape, n));
+    tn_tensor *one = scope_mul(&s, rolled(&s, x, -1, dim), rolled(&s, y, -2, dim));
+    tn_tensor *two = scope_mul(&s, rolled(&s, x, -2, dim), rolled(&s, y, -1, dim));
+    return scope_finish(&s, scope_sub(&s, one, two), rets);
+}
+
+/* Every size of input is followed by 1, every size of other preceded by it. */
+tn_status tni_composite_kron(const void *args, tn_tensor **rets) {
+    const tn_kron_args *a = args;
+    tni_scope s = {0};
+    int32_t n = a->input->ndim > a->other->ndim ? a->input->ndim : a->other->ndim;
+    int64_t left[TN_MAX_DIMS], right[TN_MAX_DIMS], whole[TN_MAX_DIMS];
+    if (2 * n > TN_MAX_DIMS)
+        return tn_fail(TN_E_VALUE, -1, "kron: at most %d dimensions", TN_MAX_DIMS / 2);
+    for (int32_t d = 0; d < n; d++) {
+        int32_t i = d - (n - a->input->ndim), j = d - (n - a->other->ndim);
+        left[2 * d] = i < 0 ? 1 : a->input->shape[i];
+        right[2 * d + 1] = j < 0 ? 1 : a->other->shape[j];
+        left[2 * d + 1] = right[2 * d] = 1;
+        whole[d] = left[2 * d] * right[2 * d + 1];
+    }
+    tn_tensor *x = scope_reshape(&s, tni_t(a->input), tn_ints_of(left, 2 * n));
+    tn_tensor *y = scope_reshape(&s, tni_t(a->other), tn_ints_of(right, 2 * n));
+    tn_tensor *r = scope_reshape(&s, scope_mul(&s, x, y), tn_ints_of(whole, n));
+    return scope_finish(&s, r, rets);
+}
+
+/* ---- Integrals ---------------------------------------------------------------------------------*/
+
+/* Areas between neighbours along dim; x may be a vector along dim, or NULL: they are dx apart. */
+static tn_tensor *areas(tni_scope *s, tn_tensor *y, tn_tensor *x, double dx, int64_t dim) {
+    int64_t n = tn_tensor_ndim(y) ? tn_tensor_shape(y)[dim] : 0, m = n;
+    int64_t along[TN_MAX_DIMS], at = dim;
+    if (n == 0) {
+        s->st = tn_fail(TN_E_STATE, 0, "trapezoid: there are no samples along dim %lld",
+                        (long long)dim);
+        return NULL;
+    }
+    if (x && tn_tensor_ndim(x) == 1 && tn_tensor_ndim(y) > 1) {
+        for (int32_t d = 0; d < tn_tensor_ndim(y); d++) along[d] = 1;
+        along[dim] = tn_tensor_shape(x)[0];
+        x = scope_reshape(s, x, tn_ints_of(along, tn_tensor_ndim(y)));
+    }
+    if (x && s->st == TN_OK) {
+        at = dim - (tn_tensor_ndim(y) - tn_tensor_ndim(x));
+        m = at < 0 || at >= tn_tensor_ndim(x) ? -1 : tn_tensor_shape(x)[at];
+    }
+    if (x && m != n) {
+        s->st = tn_fail(TN_E_STATE, 1, "trapezoid: y has %lld samples along dim %lld, x has not",
+                        (long long)n, (long long)dim);
+        return NULL;
+    }
+    tn_tensor *both = scope_add(s, narrow(s, y, dim, 1, n - 1), narrow(s, y, dim, 0, n - 1));
+    if (!x) return scope_mul_number(s, both, dx / 2);
+    tn_tensor *step = scope_sub(s, narrow(s, x, at, 1, n - 1), narrow(s, x, at, 0, n - 1));
+    return scope_mul_number(s, scope_mul(s, both, step), 0.5);
+}
+
+static tn_status integral(const tn_view *y, const tn_view *x, double dx, int64_t dim, bool running,
+                          tn_tensor **rets) {
+    tni_scope s = {0};
+    tn_tensor *parts = areas(&s, tni_t(y), x ? tni_t(x) : NULL, dx, dim);
+    if (!running) return scope_finish(&s, scope_sum(&s, parts, TN_INTS(dim), 0), rets);
+    if (s.st == TN_OK) s.st = tn_cumsum(parts, dim, -1, rets);
+    return scope_finish(&s, NULL, NULL);
+}
+
+tn_status tni_composite_trapezoid(const void *args, tn_tensor **rets) {
+    const tn_trapezoid_args *a = args;
+    return integral(a->y, NULL, a->dx.re, a->dim, false, rets);
+}
+tn_status tni_composite_trapezoid_x(const void *args, tn_tensor **rets) {
+    const tn_trapezoid_x_args *a = args;
+    return integral(a->y, a->x, 1, a->dim, false, rets);
+}
+tn_status tni_composite_cumulative_trapezoid(const void *args, tn_tensor **rets) {
+    const tn_cumulative_trapezoid_args *a = args;
+    return integral(a->y, NULL, a->dx.re, a->dim, true, rets);
+}
+tn_status tni_composite_cumulative_trapezoid_x(const void *args, tn_tensor **rets) {
+    const tn_cumulative_trapezoid_x_args *a = args;
+    return integral(a->y, a->x, 1, a->dim, true, rets);
+}
+
+/* ---- Covariances -------------------------------------------------------------------------------*/
+
+/* x as (variables, observations). */
+static tn_tensor *observations(tni_scope *s, const tn_view *x) {
+    if (x->ndim > 2) {
+        s->st = tn_fail(TN_E_STATE, 0,
+                        "cov(): expected input to have two or fewer dimensions but got an input "
+                        "with %d dimensions",
+                        (int)x->ndim);
+        return NULL;
+    }
+    if (x->ndim == 2) return tni_t(x);
+    return scope_reshape(s, tni_t(x), TN_INTS(1, x->numel));
+}
+
+tn_status tni_composite_cov(const void *args, tn_tensor **rets) {
+    const tn_cov_args *a = args;
+    tni_scope s = {0};
+    tn_tensor *x = observations(&s, a->input), *w = a->aweights ? tni_t(a->aweights) : NULL;
+    tn_tensor *mean, *total = NULL, *norm, *h = NULL;
+    if (tn_view_dtype(a->input) == TN_BOOL)
+        return tn_fail(TN_E_STATE, 0, "cov(): bool dtype is not supported for input");
+    if (tn_dtype_category(tn_view_dtype(a->input)) < TN_CAT_FLOAT)
+        x = moved(&s, x, tn_dtype_default());
+    const tn_view *const weights[] = {a->fweights, a->aweights};
+    for (int i = 0; i < 2 && s.st == TN_OK; i++)
+        if (weights[i] && (weights[i]->ndim != 1 || weights[i]->shape[0] != tni_size_at(x, 1)))
+            s.st = tn_fail(TN_E_STATE, -1,
+                           "cov(): expected %s to be a vector of as many elements as there are "
+                           "observations",
+                           i ? "aweights" : "fweights");
+    if (a->fweights) w = w ? scope_mul(&s, w, tni_t(a->fweights)) : tni_t(a->fweights);
+    if (s.st != TN_OK) return scope_finish(&s, NULL, NULL);
+    if (w) {
+        tn_tensor *both[] = {x, w};
+        w = moved(&s, w, tni_result_dtype(both, 2));
+        total = scope_sum(&s, w, tn_ints_none(), 0);
+        mean = scope_sum(&s, scope_mul(&s, x, w), TN_INTS(1), 1);
+        mean = scope_true_divide(&s, mean, total);
+        norm = total;
+        if (a->aweights && a->correction != 0) {
+            /* sum(w) - correction * sum(w * a) / sum(w) */
+            tn_tensor *wa = scope_sum(&s, scope_mul(&s, w, tni_t(a->aweights)), tn_ints_none(), 0);
+            wa = scope_mul_number(&s, scope_true_divide(&s, wa, total), (double)a->correction);
+            norm = scope_sub(&s, total, wa);
+        } else {
+            norm = scope_add_number(&s, total, -(double)a->correction);
+        }
+    } else {
+        mean = scope_mean(&s, x, TN_INTS(1), 1);
+        norm = NULL;
+    }
+    x = scope_sub(&s, x, mean);
+    tn_tensor *weighted = w ? scope_mul(&s, x, w) : x;
+    if (s.st == TN_OK) {
+        tn_status st = tn_conj(x, &h);
+        h = scope_take(&s, st, h);
+    }
+    tn_tensor *r = scope_matmul(&s, weighted, scope_transpose(&s, h, 0, 1));
+    if (norm)
+        r = scope_true_divide(&s, r, norm);
+    else if (s.st == TN_OK)
+        r = scope_mul_number(&s, r, 1.0 / fmax((double)(tni_size_at(x, 1) - a->correction), 0));
+    r = s.st == TN_OK && tni_size_at(r, 0) == 1 ? scope_reshape(&s, r, tn_ints_of(NULL, 0)) : r;
+    return scope_finish(&s, r, rets);
+}
+
+tn_status tni_composite_corrcoef(const void *args, tn_tensor **rets) {
+    const tn_corrcoef_args *a = args;
+    tni_scope s = {0};
+    tn_tensor *c = NULL, *d = NULL, *r;
+    tn_status st = tn_cov(tni_t(a->input), 1, NULL, NULL, &c);
+    c = scope_take(&s, st, c);
+    if (s.st == TN_OK && tn_tensor_ndim(c) == 0)
+        return scope_finish(&s, scope_true_divide(&s, c, c), rets);
+    if (s.st == TN_OK) {
+        tn_tensor *diagonal = NULL, *root = NULL;
+        st = tn_diagonal(c, 0, 0, 1, &diagonal);
+        diagonal = scope_take(&s, st, diagonal);
+        st = diagonal ? tn_real(diagonal, &d) : s.st;
+        d = scope_take(&s, st, d);
+        st = d ? tn_sqrt(d, &root) : s.st;
+        d = scope_take(&s, st, root);
+    }
+    r = scope_true_divide(&s, scope_true_divide(&s, c, scope_unsqueeze(&s, d, 1)),
+                          scope_unsqueeze(&s, d, 0));
+    return scope_finish(&s, r, rets);
+}
+
+/* ---- Quantiles ---------------------------------------------------------------------------------*/
+
+typedef tn_status (*unary)(tn_tensor *input, tn_tensor **ret);
+
+static tn_tensor *apply(tni_scope *s, unary fn, tn_tensor *x) {
+    tn_tensor *r = NULL;
+    if (s->st != TN_OK) return NULL;
+    tn_status st = fn(x, &r);
+    return scope_take(s, st, r);
+}
+
+static tn_tensor *taken(tni_scope *s, tn_tensor *x, tn_tensor *ranks) {
+    tn_tensor *r = NULL, *at = moved(s, ranks, TN_I64);
+    if (s->st != TN_OK) return NULL;
+    tn_status st = tn_gather(x, -1, at, 0, &r);
+    return scope_take(s, st, r);
+}
+
+typedef struct quantile {
+    tn_tensor *x, *q; /* q: a vector of x's dtype */
+    tn_opt_int dim;
+    const char *mode;
+    bool keepdim, one, skip_nan; /* one: q was a number */
+} quantile;
+
+/* Where among the elements in order the quantiles stand, (.., q): of all, or of those that are no NaN.
+ * A NaN that counts takes the place of every quantile. */
+static tn_tensor *ranks_of(tni_scope *s, const quantile *k, tn_tensor *x) {
+    int64_t last = tn_tensor_ndim(x) - 1, n = tni_size_at(x, -1);
+    tn_scalar_box zero, end;
+    tn_tensor *nan = apply(s, tn_isnan, x), *r = NULL;
+    tn_tensor *nans = scope_sum(s, nan, TN_INTS(last), 1); /* how many */
+    if (k->skip_nan) {
+        tn_tensor *count = moved(s, scope_neg(s, nans), tn_view_dtype(&k->q->v));
+        tn_tensor *ranks = scope_mul(s, scope_add_number(s, count, (double)n - 1), k->q);
+        if (s->st != TN_OK) return NULL;
+        tn_status st = tn_clamp_min(ranks, tn_scalar_box_init(&zero, tn_scalar_int(0)), &r);
+        return scope_take(s, st, r);
+    }
+    tn_tensor *ranks = scope_mul_number(s, k->q, (double)n - 1);
+    if (s->st != TN_OK) return NULL;
+    tn_tensor *any = moved(s, nans, TN_BOOL);
+    if (s->st != TN_OK) return NULL;
+    tn_status st =
+        tn_where(any, tn_scalar_box_init(&end, tn_scalar_float((double)n - 1)), ranks, &r);
+    return scope_take(s, st, r);
+}
+
+/* (.., n) in order -> (.., q) */
+static tn_tensor *values_at(tni_scope *s, const quantile *k, tn_tensor *x, tn_tensor *ranks) {
+    tn_tensor *low = apply(s, tn_floor, ranks), *r = NULL;
+    if (strcmp(k->mode, "lower") == 0) return taken(s, x, low);
+    tn_tensor *high = apply(s, tn_ceil, ranks);
+    if (strcmp(k->mode, "higher") == 0) return taken(s, x, high);
+    if (strcmp(k->mode, "nearest") == 0) {
+        tn_tensor *near = NULL;
+        tn_status st = s->st == TN_OK ? tn_round(ranks, 0, &near) : s->st;
+        return taken(s, x, scope_take(s, st, near));
+    }
+    tn_scalar_box half;
+    tn_tensor *weight = strcmp(k->mode, "midpoint") == 0
+                            ? tn_scalar_box_init(&half, tn_scalar_float(0.5))
+                            : scope_sub(s, ranks, low);
+    tn_tensor *below = taken(s, x, low), *above = taken(s, x, high);
+    if (s->st != TN_OK) return NULL;
+    tn_status st = tn_lerp(below, above, weight, &r);
+    return scope_take(s, st, r);
+}
+
+static tn_status check_quantile(const quantile *k) {
+    static const char *const modes[] = {"linear", "lower", "higher", "midpoint", "nearest"};
+    bool known = false;
+    int32_t dtype = tn_tensor_dtype(k->x);
+    for (int i = 0; i < TN_COUNT(modes); i++) known = known || strcmp(k->mode, modes[i]) == 0;
+    if (!known)
+        return tn_fail(TN_E_STATE, -1,
+                       "quantile() interpolation must be one of linear, lower, higher, midpoint or "
+                       "nearest, but got %s",
+                       k->mode);
+    if (dtype != TN_F32 && dtype != TN_F64)
+        return tn_fail(TN_E_STATE, 0,
+                       "quantile() input tensor must be either float or double dtype");
+    if (tn_tensor_numel(k->x) == 0)
+        return tn_fail(TN_E_STATE, 0, "quantile() input tensor must be non-empty");
+    return TN_OK;
+}
+
+static tn_status quantiles(const quantile *k, tn_tensor **rets) {
+    tni_scope s = {0};
+    int32_t ndim = tn_tensor_ndim(k->x);
+    int64_t dim = k->dim.value, shape[TN_MAX_DIMS];
+    tn_tensor *x = k->x, *ordered = NULL, *places = NULL, *r;
+    TN_TRY(check_quantile(k));
+    if (!k->dim.has || ndim == 0)
+        x = scope_reshape(&s, x, TN_INTS(-1));
+    else
+        x = scope_transpose(&s, x, dim, ndim - 1);
+    if (s.st == TN_OK) {
+        tn_status st = tn_sort(x, -1, 0, 0, &ordered, &places);
+        ordered = scope_take(&s, st, ordered);
+        places = scope_take(&s, st, places);
+    }
+    tn_tensor *ranks = ordered ? ranks_of(&s, k, ordered) : NULL;
+    r = ranks ? values_at(&s, k, ordered, ranks) : NULL;
+    if (s.st != TN_OK) return scope_finish(&s, NULL, NULL);
+    /* (.., q), where x's last dimension stands at dim: the quantiles go in front */
+    int64_t nq = tni_size_at(r, -1);
+    if (k->dim.has && ndim > 0) {
+        tn_tensor *front = NULL, *wide = scope_unsqueeze(&s, r, ndim - 1);
+        tn_status st = s.st == TN_OK ? tn_movedim_int(wide, ndim, 0, &front) : s.st;
+        r = scope_take(&s, st, front); /* (q, .., 1) */
+        if (s.st == TN_OK) r = scope_transpose(&s, r, dim + 1, ndim);
+    } else {
+        shape[0] = nq;
+        for (int32_t d = 0; d < ndim; d++) shape[d + 1] = 1;
+        r = scope_reshape(&s, r, tn_ints_of(shape, ndim + 1));
+    }
+    if (s.st == TN_OK && !k->keepdim) {
+        int32_t n = 0;
+        for (int32_t d = 0; d <= ndim; d++)
+            if (d == 0 || (k->dim.has && ndim > 0 && d != dim + 1))
+                shape[n++] = tn_tensor_shape(r)[d];
+        r = scope_reshape(&s, r, tn_ints_of(shape, n));
+    }
+    if (s.st == TN_OK && k->one) r = scope_select(&s, r, 0, 0);
+    return scope_finish(&s, r, rets);
+}
+
+static tn_status of_number(const tn_view *x, double q, tn_opt_int dim, bool keepdim,
+                           const char *mode, bool skip_nan, tn_tensor **rets) {
+    tn_tensor *v = NULL;
+    if (!(q >= 0 && q <= 1))
+        return tn_fail(TN_E_STATE, 1, "quantile() q must be in the range [0, 1] but got %g", q);
+    TN_TRY(tn_full(TN_INTS(1), tn_scalar_float(q), tn_view_dtype(x), tni_device_of(tni_t(x)), &v));
+    quantile k = {tni_t(x), v, dim, mode, keepdim, true, skip_nan};
+    tn_status st = quantiles(&k, rets);
+    tn_tensor_unref(&v);
+    return st;
+}
+
+static tn_status of_vector(const tn_view *x, const tn_view *q, tn_opt_int dim, bool keepdim,
+                           const char *mode, bool skip_nan, tn_tensor **rets) {
+    tn_tensor *v = NULL;
+    if (q->ndim > 1) return tn_fail(TN_E_STATE, 1, "quantile() q must be a scalar or 1D tensor");
+    if (tn_view_dtype(q) != tn_view_dtype(x))
+        return tn_fail(TN_E_STATE, 1, "quantile() q tensor must be same dtype as the input tensor");
+    TN_TRY(tn_reshape(tni_t(q), TN_INTS(-1), &v));
+    quantile k = {tni_t(x), v, dim, mode, keepdim, q->ndim == 0, skip_nan};
+    tn_status st = quantiles(&k, rets);
+    tn_tensor_unref(&v);
+    return st;
+}
+
+tn_status tni_composite_quantile(const void *args, tn_tensor **rets) {
+    const tn_quantile_args *a = args;
+    return of_number(a->input, a->q, a->dim, a->keepdim, a->interpolation, false, rets);
+}
+tn_status tni_composite_quantile_tensor(const void *args, tn_tensor **rets) {
+    const tn_quantile_tensor_args *a = args;
+    return of_vector(a->input, a->q, a->dim, a->keepdim, a->interpolation, false, rets);
+}
+tn_status tni_composite_nanquantile(const void *args, tn_tensor **rets) {
+    const tn_nanquantile_args *a = args;
+    return of_number(a->input, a->q, a->dim, a->keepdim, a->interpolation, true, rets);
+}
+tn_status tni_composite_nanquantile_tensor(const void *args, tn_tensor **rets) {
+    const tn_nanquantile_tensor_args *a = args;
+    return of_vector(a->input, a->q, a->dim, a->keepdim, a->interpolation, true, rets);
+}
