@@ -444,7 +444,9 @@ tn_status tn_tensor_alias(const tn_tensor *t, int32_t dtype, int32_t ndim, const
                        tni_shape_text(ndim, shape), tni_shape_text(ndim, strides),
                        (long long)offset, (long long)size, (unsigned long long)t->storage->bytes);
     TN_TRY(tni_header_new(dtype, tn_tensor_device(t), ndim, shape, strides, &r));
-    uint64_t at = numel ? (uint64_t)offset * (uint64_t)size : 0;
+    /* an empty tensor keeps its offset, too, unless that would point out of the memory */
+    bool inside = (uint64_t)offset <= t->storage->bytes / (uint64_t)size;
+    uint64_t at = inside ? (uint64_t)offset * (uint64_t)size : 0;
     tni_attach(r, tni_storage_ref(t->storage), at);
     r->flags = t->flags & TNI_T_NO_VERSION;
     r->v.word |= t->v.word & (TN_W_INFERENCE | TN_W_READONLY);

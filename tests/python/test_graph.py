@@ -116,6 +116,19 @@ def test_the_node_of_a_function_is_its_ctx() -> None:
         node.name()
 
 
+def test_gradients_of_a_batch_of_seeds() -> None:
+    x, unused = leaf(1, 2, 3), leaf(1)
+    y = x * x
+    rows, none = tn.autograd.grad(
+        y, (x, unused), tn.eye(3), is_grads_batched=True, allow_unused=True, retain_graph=True
+    )
+    assert tn.equal(rows, tn.diag(2 * x.detach())) and none is None
+    _, zeros = tn.autograd.grad(
+        y, (x, unused), tn.eye(3), is_grads_batched=True, materialize_grads=True
+    )
+    assert zeros.tolist() == [[0], [0], [0]]
+
+
 def test_vjp_is_another_name_of_backward() -> None:
     class Seven(Function):
         @staticmethod

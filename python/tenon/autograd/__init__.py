@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tenon import _C, Tensor
+from tenon import _C, Tensor, stack
 from tenon._C import enable_grad, inference_mode, no_grad, set_grad_enabled
 from tenon.autograd import forward_ad, function, functional, graph
 from tenon.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
@@ -81,6 +81,34 @@ def backward(
     _C._backward(roots, _gradients_of(roots, grad_tensors), retain, create_graph, wanted)
 
 
+def _batched(
+    roots: tuple[Tensor, ...],
+    wanted: tuple[Tensor, ...],
+    gradients: tuple[Tensor | None, ...] | None,
+    retain: bool,
+    create_graph: bool,
+    unused: bool,
+    materialize: bool,
+) -> tuple[Tensor | None, ...]:
+    """One pass for each entry along dimension 0 of the gradients; results stacked likewise."""
+    sizes = {len(g) for g in gradients or () if g is not None}
+    if len(sizes) != 1:
+        raise RuntimeError("grad: is_grads_batched needs grad_outputs of one batch size")
+    (count,) = sizes
+    rows = []
+    for i in range(count):
+        row = tuple(None if g is None else g[i] for g in gradients or ())
+        keep = retain or i + 1 < count
+        rows.append(_C._grad(roots, wanted, row, keep, create_graph, unused))
+    results: list[Tensor | None] = []
+    for x, column in zip(wanted, zip(*rows)):
+        if column[0] is not None:
+            results.append(stack(column))
+        else:
+            results.append(x.new_zeros((count, *x.shape)) if materialize else None)
+    return tuple(results)
+
+
 def grad(
     outputs: Any,
     inputs: Any,
@@ -98,12 +126,12 @@ def grad(
             "Expected allow_unused to be True or not passed when materialize_grads=True, "
             "but got: allow_unused=False."
         )
-    if is_grads_batched:
-        raise NotImplementedError("grad: is_grads_batched is not there yet; loop over the rows")
     roots, wanted = _as_tuple(outputs), _as_tuple(inputs)
     retain = create_graph if retain_graph is None else retain_graph
     unused = materialize_grads if allow_unused is None else allow_unused
     gradients = _gradients_of(roots, grad_outputs)
+    if is_grads_batched:
+        return _batched(roots, wanted, gradients, retain, create_graph, unused, materialize_grads)
     results = _C._grad(roots, wanted, gradients, retain, create_graph, unused)
     if materialize_grads:
         results = tuple(x.new_zeros(x.shape) if g is None else g for g, x in zip(results, wanted))
