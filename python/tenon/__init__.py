@@ -128,6 +128,8 @@ del _name
 
 
 def __getattr__(name: str) -> Any:
+    if name.startswith("_foreach_"):
+        return getattr(importlib.import_module(f"{__name__}._foreach"), name)
     if name in _SUBMODULES:
         try:
             return importlib.import_module(f"{__name__}.{name}")

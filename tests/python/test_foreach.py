@@ -1,0 +1,69 @@
+"""Operators on lists of tensors are the operators on their elements."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tenon as tn
+from tenon import _foreach
+
+RNG = np.random.default_rng(3)
+
+
+def tensors(low: float = 0.5, high: float = 0.9) -> list[tn.Tensor]:
+    return [tn.from_numpy(RNG.uniform(low, high, shape)) for shape in ((2, 3), (4,), ())]
+
+
+@pytest.mark.parametrize("op", _foreach.UNARY)
+def test_one_list(op: str) -> None:
+    xs = tensors()
+    want = [getattr(x, op)().tolist() for x in xs]
+    got = getattr(tn, f"_foreach_{op}")(xs)
+    assert isinstance(got, tuple) and [t.tolist() for t in got] == want
+    assert getattr(tn, f"_foreach_{op}_")(xs) is None
+    assert [t.tolist() for t in xs] == want
+
+
+@pytest.mark.parametrize("op", _foreach.BINARY)
+def test_two_lists_and_numbers(op: str) -> None:
+    xs, ys = tensors(), tensors()
+    functions = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,
+                 "pow": np.power, "clamp_min": np.maximum, "clamp_max": np.minimum,
+                 "maximum": np.maximum, "minimum": np.minimum}  # fmt: skip
+    for others in (ys, [0.6, 0.7, 0.8], 0.75):
+        got = getattr(tn, f"_foreach_{op}")(xs, others)
+        for i, (x, g) in enumerate(zip(xs, got, strict=True)):
+            y = others[i] if isinstance(others, list) else others
+            y = y.numpy() if isinstance(y, tn.Tensor) else y
+            np.testing.assert_allclose(g.numpy(), functions[op](x.numpy(), y))
+
+
+def test_three_lists() -> None:
+    xs, ys, zs = tensors(), tensors(), tensors()
+    for values in (0.5, [0.5, 0.5, 0.5]):
+        got = tn._foreach_addcdiv(xs, ys, zs, values)
+        for g, x, y, z in zip(got, xs, ys, zs, strict=True):
+            np.testing.assert_allclose(g.numpy(), (x + 0.5 * y / z).numpy())
+    got = tn._foreach_addcmul(xs, ys, zs, value=2)
+    for g, x, y, z in zip(got, xs, ys, zs, strict=True):
+        np.testing.assert_allclose(g.numpy(), (x + 2 * y * z).numpy())
+    for g, x, y in zip(tn._foreach_lerp(xs, ys, 0.25), xs, ys, strict=True):
+        np.testing.assert_allclose(g.numpy(), (x + 0.25 * (y - x)).numpy())
+
+
+def test_norms_copies_zeros() -> None:
+    xs, ys = tensors(), tensors()
+    norms = [float(n) for n in tn._foreach_norm(xs, 2)]
+    np.testing.assert_allclose(norms, [np.linalg.norm(x.numpy().ravel()) for x in xs])
+    tn._foreach_copy_(xs, ys)
+    assert all(tn.equal(x, y) for x, y in zip(xs, ys, strict=True))
+    tn._foreach_zero_(xs)
+    assert all(not x.any() for x in xs)
+
+
+def test_lists_that_do_not_fit() -> None:
+    xs = tensors()
+    with pytest.raises(RuntimeError, match="same number of tensors, got 3 and 2"):
+        tn._foreach_add(xs, xs[:2])
+    with pytest.raises(RuntimeError, match="at least one tensor"):
+        tn._foreach_neg([])
