@@ -86,6 +86,41 @@ TMPL_INLINE double f64_exp(double x) {
     return f64_scale(F64_FMA(r * r, q, r) + 1.0, n);
 }
 
+/* e^x - 1 as (2^n - 1) + 2^n * (e^r - 1): nothing cancels. */
+TMPL_INLINE double f64_expm1(double x) {
+    const double magic = 0x1.8p52;
+    double y = x < -40.0 ? -40.0 : x;
+    y = y > 710.0 ? 710.0 : y;
+    double t = y * 0x1.71547652b82fep+0 + magic;
+    int64_t n = (int64_t)(tmpl_bits64(t) - tmpl_bits64(magic));
+    double k = t - magic;
+    double hi = F64_FMA(k, -F64_LN2_HI, y), lo = k * F64_LN2_LO, r = hi - lo;
+    double lost = (hi - r) - lo; /* what rounding took from r */
+    double q = 0x1.af8b2d63ce6dep-26;
+    q = F64_FMA(q, r, 0x1.28b4378ee39a6p-22);
+    q = F64_FMA(q, r, 0x1.71dddc3cdc982p-19);
+    q = F64_FMA(q, r, 0x1.a019926c04859p-16);
+    q = F64_FMA(q, r, 0x1.a01a01bc78be8p-13);
+    q = F64_FMA(q, r, 0x1.6c16c18724cd9p-10);
+    q = F64_FMA(q, r, 0x1.111111110d18ep-7);
+    q = F64_FMA(q, r, 0x1.555555554f999p-5);
+    q = F64_FMA(q, r, 0x1.5555555555562p-3);
+    q = F64_FMA(q, r, 0x1.000000000000dp-1);
+    double p = r + F64_FMA(r * r, q, lost);
+    double half = tmpl_double((uint64_t)(n + 1022) << 52); /* of 2^n, which may not be a double */
+    double far = 2.0 * (F64_FMA(half, p, half - 0.5));
+    return n == 0 ? (x == 0.0 ? x : p) : far;
+}
+
+/* t / (t + 2) for t = e^(2 |x|) - 1; where that is large, 1 - 2 / (t + 2). */
+TMPL_INLINE double f64_tanh(double x) {
+    double a = f64_abs(x), t = f64_expm1(2.0 * (a > 20.0 ? 20.0 : a));
+    double y = (a > 0.55 ? 2.0 : t) / (t + 2.0);
+    y = a > 0.55 ? 1.0 - y : y;
+    y = x < 0.0 ? -y : y;
+    return x == 0.0 || x != x ? x : y;
+}
+
 /* 2^(k + r / ln 2) for |r| <= 0.35, k an integer that `t` holds above its last place. */
 TMPL_INLINE double f64_exp_tail_short(double r, double t) {
     int64_t n = (int64_t)(tmpl_bits64(t) - tmpl_bits64(0x1.8p52));
@@ -120,10 +155,8 @@ TMPL_INLINE double f64_sigmoid(double x) {
 }
 
 /* ---- By the C library ------------------------------------------------------------------------*/
-TMPL_INLINE double f64_tanh(double x) { return tanh(x); }
 TMPL_INLINE double f64_erf(double x) { return erf(x); }
 TMPL_INLINE double f64_erfc(double x) { return erfc(x); }
-TMPL_INLINE double f64_expm1(double x) { return expm1(x); }
 TMPL_INLINE double f64_log1p(double x) { return log1p(x); }
 TMPL_INLINE double f64_log2(double x) { return log2(x); }
 TMPL_INLINE double f64_log10(double x) { return log10(x); }

@@ -309,11 +309,12 @@ static tn_status index_copy_any(const tn_call *call, const void *args) {
 
 /* ---- gather ------------------------------------------------------------------------------------*/
 
-/* True when all are in [0, size): one comparison each, no branch. */
+/* True when all are in [0, size): one that is not sets the sign of itself or of its distance to the
+ * last place. Vector code for this needs no comparisons. */
 static bool all_within(const int64_t *index, int64_t n, int64_t size) {
-    uint64_t bad = 0;
-    for (int64_t i = 0; i < n; i++) bad |= (uint64_t)index[i] >= (uint64_t)size;
-    return bad == 0;
+    uint64_t signs = 0, last = (uint64_t)size - 1;
+    for (int64_t i = 0; i < n; i++) signs |= (uint64_t)index[i] | (last - (uint64_t)index[i]);
+    return (int64_t)signs >= 0;
 }
 
 static tn_status check_places(const tn_call *call, const tn_view *index, int64_t size,
@@ -387,6 +388,11 @@ static inline void gather_line(const places *p, int64_t item, int is32, char *ou
     int64_t along = p->last_step[0], step = p->step[0];
     if (!is32 && p->last_step[1] == item && p->last_step[2] == 8) {
         const int64_t *at = (const int64_t *)(const void *)index;
+        if (along == 0 && step == item) { /* along packed rows: the address is one operand */
+            for (int64_t l = 0; l < p->last; l++)
+                memcpy(out + l * item, self + at[l] * item, (size_t)item);
+            return;
+        }
         for (int64_t l = 0; l < p->last; l++)
             memcpy(out + l * item, self + l * along + at[l] * step, (size_t)item);
         return;

@@ -64,13 +64,14 @@ static tn_status randperm(const tn_call *call, const void *args) {
     tn_status st = open_source(call, a->generator, n, &s);
     if (st != TN_OK) return st;
     for (int64_t i = 0; i < n; i++) p[i] = i;
-    for (int64_t i = 0; i < n - 1; i++) {
+    for (int64_t i = 0; i < n - 1 && st == TN_OK; i++) {
+        if (i % 65536 == 65535) st = cpu_poll();
         int64_t k = i + (int64_t)next_below(&s, (uint64_t)(n - i)), t = p[i];
         p[i] = p[k];
         p[k] = t;
     }
     close_source(call, a->generator, &s);
-    return TN_OK;
+    return st;
 }
 
 /* ---- multinomial -------------------------------------------------------------------------------*/

@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -57,7 +58,9 @@ static tn_status host_kernels(tn_txn *txn, int32_t slot, const tn_kernel_row *li
     return TN_OK;
 }
 
-static tn_status host_poll(void) { return TN_OK; }
+static tn_status poll_answer;
+
+static tn_status host_poll(void) { return poll_answer; }
 
 static void host_log(int32_t level, const char *fmt, ...) {
     (void)level;
@@ -289,6 +292,35 @@ static void test_pool(void **state) {
     assert_int_equal(threads->set(device.ctx, 2), TN_OK);
 }
 
+typedef struct walkthrough {
+    int64_t chunks, longest;
+    bool sleeps;
+} walkthrough;
+
+static tn_status see_chunk(void *arg, int64_t begin, int64_t end) {
+    walkthrough *w = arg;
+    if (end - begin > w->longest) w->longest = end - begin;
+    if (w->sleeps) usleep(2000);
+    return ++w->chunks == 1000 ? TN_E_VALUE : TN_OK;
+}
+
+/* However large a job is, its chunks are short, and between them it hears of interrupts. */
+static void test_interrupt(void **state) {
+    (void)state;
+    const tn_threads_iface *threads = device.query(device.ctx, "tn.threads/1");
+    int32_t before = threads->get(device.ctx);
+    walkthrough large = {0}, slow = {.sleeps = true};
+    assert_int_equal(threads->set(device.ctx, 1), TN_OK);
+    assert_int_equal(threads->parallel(device.ctx, INT64_C(1) << 40, 64, see_chunk, &large),
+                     TN_E_VALUE);
+    assert_true(large.longest <= 64 * 64);
+    poll_answer = TN_E_INTERRUPTED;
+    assert_int_equal(threads->parallel(device.ctx, 100000, 64, see_chunk, &slow), TN_E_INTERRUPTED);
+    poll_answer = TN_OK;
+    assert_true(slow.chunks < 100);
+    assert_int_equal(threads->set(device.ctx, before), TN_OK);
+}
+
 /* ---- Memory ------------------------------------------------------------------------------------*/
 
 static tn_memory_stats stats(void) {
@@ -379,6 +411,7 @@ int main(void) {
         cmocka_unit_test(test_strided_and_scalar),
         cmocka_unit_test(test_sum_is_the_same_on_any_threads),
         cmocka_unit_test(test_pool),
+        cmocka_unit_test(test_interrupt),
         cmocka_unit_test(test_memory),
         cmocka_unit_test(test_free_on_another_thread),
     };

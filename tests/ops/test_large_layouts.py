@@ -47,3 +47,38 @@ def test_integer_division_by_a_zero_in_a_turned_operand() -> None:
     turned = tn.tensor(np.ascontiguousarray(x.T)).t()
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
         tn.ones((40, 50), dtype=tn.int64) // turned
+
+
+COMPUTE = {
+    "add turned": lambda x: x + x.t(),
+    "sum": lambda x: x.sum(),
+    "sum of rows": lambda x: x.sum(dim=1),
+    "sum of columns": lambda x: x.sum(dim=0),
+    "variance": lambda x: x.var(dim=0),
+    "norm": lambda x: x.norm(),
+    "argmax": lambda x: x.argmax(),
+    "max": lambda x: x.max(dim=0).values,
+    "gelu": lambda x: tn.nn.functional.gelu(x),
+    "softmax": lambda x: x.softmax(dim=1),
+    "product": lambda x: x @ x,
+    "running sum": lambda x: x.cumsum(0),
+    "sort": lambda x: x.sort(dim=1).indices,
+    "gather": lambda x: x.gather(1, (x * 100).long().remainder(600)),
+    "scatter": lambda x: x.scatter_add(1, (x * 100).long().remainder(600), x),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", COMPUTE)
+def test_threads_do_not_change_bits(name: str, dtype: str) -> None:
+    """One, two and three threads give the same bits."""
+    x = tn.tensor(np.random.default_rng(3).standard_normal((600, 600)).astype(dtype))
+    before = tn.get_num_threads()
+    results = []
+    try:
+        for threads in (1, 2, 3):
+            tn.set_num_threads(threads)
+            results.append(COMPUTE[name](x).numpy().tobytes())
+    finally:
+        tn.set_num_threads(before)
+    assert results[0] == results[1] == results[2]
