@@ -240,3 +240,10 @@ def test_subclass_of_int_and_zero_dim():
     assert zero[True].shape == (1,)
     with pytest.raises(IndexError):
         zero[0]
+
+
+def test_empty_tensors_keep_their_offset() -> None:
+    base = tenon.arange(10.0)
+    for source, offset in ((base[4:4], 4), (base[10:], 10)):
+        assert tenon.zeros(3).set_(source).storage_offset() == offset
+    assert tenon.zeros(3).set_(base, 7, (0, 2)).storage_offset() == 7

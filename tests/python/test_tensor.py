@@ -368,13 +368,6 @@ def test_subclasses():
         Slots(2)
 
 
-def test_empty_tensors_keep_their_offset():
-    base = tenon.arange(10.0)
-    for source, offset in ((base[4:4], 4), (base[10:], 10)):
-        assert tenon.zeros(3).set_(source).storage_offset() == offset
-    assert tenon.zeros(3).set_(base, 7, (0, 2)).storage_offset() == 7
-
-
 def test_weak_references_and_cycles():
     x = tenon.ones(2)
     ref = weakref.ref(x)
