@@ -1,6 +1,7 @@
 """Helpers around networks: gradient clipping, parameters as vectors, sequences, weight norm."""
 
-from tenon.nn.utils import clip_grad, convert_parameters, parametrizations, rnn
+from tenon.nn.utils import clip_grad, convert_parameters, parametrizations, parametrize, rnn
+from tenon.nn.utils._weight_norm import remove_weight_norm, weight_norm
 from tenon.nn.utils.clip_grad import (
     clip_grad_norm_,
     clip_grad_value_,
@@ -8,7 +9,6 @@ from tenon.nn.utils.clip_grad import (
     get_total_norm,
 )
 from tenon.nn.utils.convert_parameters import parameters_to_vector, vector_to_parameters
-from tenon.nn.utils.parametrizations import remove_weight_norm, weight_norm
 
 __all__ = [
     "clip_grad",
@@ -19,6 +19,7 @@ __all__ = [
     "get_total_norm",
     "parameters_to_vector",
     "parametrizations",
+    "parametrize",
     "remove_weight_norm",
     "rnn",
     "vector_to_parameters",

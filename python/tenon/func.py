@@ -1,0 +1,73 @@
+"""Functions of modules. vmap and the function transforms are not there yet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenon import Tensor
+
+__all__ = ["functional_call"]
+
+
+def _owner(module: Any, name: str) -> tuple[Any, str]:
+    path, _, leaf = name.rpartition(".")
+    return (module.get_submodule(path) if path else module), leaf
+
+
+def _known(module: Any, name: str) -> bool:
+    try:
+        owner, leaf = _owner(module, name)
+    except AttributeError:
+        return False
+    return leaf in owner._parameters or leaf in owner._buffers
+
+
+def functional_call(
+    module: Any,
+    parameter_and_buffer_dicts: Any,
+    args: Any = None,
+    kwargs: dict[str, Any] | None = None,
+    *,
+    tie_weights: bool = True,
+    strict: bool = False,
+) -> Any:
+    """Calls the module with these tensors in the place of its own; afterwards it has its own again.
+
+    tie_weights: a tensor that stands under several names is replaced under all of them.
+    """
+    given: dict[str, Tensor] = {}
+    single = isinstance(parameter_and_buffer_dicts, dict)
+    for part in [parameter_and_buffer_dicts] if single else parameter_and_buffer_dicts:
+        twice = given.keys() & part.keys()
+        if twice:
+            raise ValueError(f"{sorted(twice)} appeared in multiple dictionaries")
+        given.update(part)
+    unexpected = [name for name in given if not _known(module, name)]
+    own = {
+        **dict(module.named_parameters(remove_duplicate=False)),
+        **dict(module.named_buffers(remove_duplicate=False)),
+    }
+    missing = [name for name in own if name not in given]
+    if unexpected or (strict and missing):
+        raise RuntimeError(
+            f"Error(s) in loading the tensors of {type(module).__name__}: "
+            f"Unexpected key(s): {unexpected}. Missing key(s): {missing if strict else []}."
+        )
+    replaced = dict(given)
+    if tie_weights:
+        by_tensor = {id(own[name]): value for name, value in given.items() if name in own}
+        for name, tensor in own.items():
+            if name not in given and id(tensor) in by_tensor:
+                replaced[name] = by_tensor[id(tensor)]
+    positional = () if args is None else args if isinstance(args, tuple) else (args,)
+    before: list[tuple[Any, str, Any]] = []
+    try:
+        for name, value in replaced.items():
+            owner, leaf = _owner(module, name)
+            slot = owner._parameters if leaf in owner._parameters else owner._buffers
+            before.append((slot, leaf, slot[leaf]))
+            slot[leaf] = value
+        return module(*positional, **(kwargs or {}))
+    finally:
+        for slot, leaf, value in reversed(before):
+            slot[leaf] = value

@@ -1,0 +1,65 @@
+"""The older weight_norm: two parameters and a hook that multiplies them before each call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tenon
+from tenon import Tensor
+from tenon.nn.parameter import Parameter
+
+
+def _norm_except(weight: Tensor, dim: int | None) -> Tensor:
+    """The norm over all dimensions but `dim`; None: over all of them."""
+    if dim is None:
+        return weight.norm()
+    others = [d for d in range(weight.dim()) if d != dim % weight.dim()]
+    return weight.norm(2, others, keepdim=True)
+
+
+class _WeightNorm:
+    """The forward pre-hook that sets weight = v * (g / |v|)."""
+
+    def __init__(self, name: str, dim: int | None) -> None:
+        self.name = name
+        self.dim = dim
+
+    def compute(self, module: Any) -> Tensor:
+        v = getattr(module, self.name + "_v")
+        g = getattr(module, self.name + "_g")
+        return v * (g / _norm_except(v, self.dim))
+
+    def __call__(self, module: Any, args: Any) -> None:
+        setattr(module, self.name, self.compute(module))
+
+
+def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
+    """Replaces a weight by its direction (name_v) and its length (name_g)."""
+    for hook in module._forward_pre_hooks.values():
+        if isinstance(hook, _WeightNorm) and hook.name == name:
+            raise RuntimeError(
+                f"Cannot register two weight_norm hooks on the same parameter {name}"
+            )
+    norm = _WeightNorm(name, dim)
+    weight = getattr(module, name)
+    del module._parameters[name]
+    with tenon.no_grad():
+        length = _norm_except(weight, dim).clone()
+    module.register_parameter(name + "_g", Parameter(length))
+    module.register_parameter(name + "_v", Parameter(weight.data))
+    setattr(module, name, norm.compute(module))
+    module.register_forward_pre_hook(norm)
+    return module
+
+
+def remove_weight_norm(module: Any, name: str = "weight") -> Any:
+    """Puts the computed weight back in the place of its two parts."""
+    for key, hook in module._forward_pre_hooks.items():
+        if isinstance(hook, _WeightNorm) and hook.name == name:
+            weight = hook.compute(module).detach()
+            delattr(module, name)
+            del module._parameters[name + "_g"], module._parameters[name + "_v"]
+            setattr(module, name, Parameter(weight))
+            del module._forward_pre_hooks[key]
+            return module
+    raise ValueError(f"weight_norm of '{name}' not found in {module}")
