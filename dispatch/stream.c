@@ -51,6 +51,16 @@ tn_status tn_stream_new(tn_device device, int32_t priority, tn_stream **ret_stre
     return TN_OK;
 }
 
+tn_status tn_stream_default(tn_device device, tn_stream **ret_stream) {
+    TN_TRY(tni_check_device(device));
+    tn_stream *s = calloc(1, sizeof *s);
+    if (!s) return tn_fail(TN_E_MEMORY, -1, "out of memory");
+    atomic_store_explicit(&s->refs, 1, memory_order_relaxed);
+    s->device = device;
+    *ret_stream = s;
+    return TN_OK;
+}
+
 tn_stream *tn_stream_ref(tn_stream *s) {
     if (s) atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
     return s;

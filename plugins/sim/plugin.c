@@ -283,6 +283,7 @@ static const sim_counts_iface counts_iface = {
 static const void *sim_query(void *ctx, const char *iface) {
     (void)ctx;
     if (strcmp(iface, "tn.memory/1") == 0) return &memory_iface;
+    if (strcmp(iface, "tn.stream/1") == 0 && sim_settings.level >= 3) return &sim_stream_iface;
     if (strcmp(iface, "tenon.sim/1") == 0) return &counts_iface;
     return NULL;
 }

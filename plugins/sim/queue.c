@@ -22,6 +22,7 @@ sim_work *sim_work_new(sim_device *d, const char *op, void (*run)(sim_work *w)) 
 }
 
 void sim_work_free(sim_work *w) {
+    if (w->event) sim_event_drop(w->event);
     free(w->payload);
     free(w);
 }
@@ -51,7 +52,7 @@ tn_status sim_check_lost(const sim_device *d) {
 }
 
 /* Lock held. A failure is reported once; a lost device stays lost. */
-static tn_status take_failure(sim_device *d) {
+tn_status sim_take_failure(sim_device *d) {
     tn_status st = sim_check_lost(d);
     if (st != TN_OK || !d->failed) return st;
     d->failed = false;
@@ -86,12 +87,12 @@ static void linger(sim_queue *q) {
 
 /* Lock held, and free while the work runs. */
 static void perform(sim_device *d, sim_queue *q, sim_work *w) {
-    bool skip = d->lost;
+    bool skip = (d->lost || w->fatal) && !w->always;
     pthread_mutex_unlock(&d->lock);
     linger(q);
     if (w->doomed)
         sim_work_fail(w, "'%s' failed (TENON_SIM_FAULT)", w->op);
-    else if (!skip && !w->fatal)
+    else if (!skip)
         w->run(w);
     pthread_mutex_lock(&d->lock);
     if (w->overrun && w->noperands) {
@@ -119,6 +120,8 @@ static void *serve(void *arg) {
         sim_memory_reap(d);
         pthread_cond_broadcast(&d->changed);
     }
+    q->running = false;
+    pthread_cond_broadcast(&d->changed);
     pthread_mutex_unlock(&d->lock);
     return NULL;
 }
@@ -127,8 +130,10 @@ static bool start(sim_device *d, sim_queue *q) {
     if (q->running) return true;
     q->device = d;
     q->stop = false;
-    if (!q->random) q->random = (sim_settings.seed * 977 + (uint64_t)d->index + 1) | 1;
-    q->running = pthread_create(&q->thread, NULL, serve, q) == 0;
+    if (!q->random) q->random = (sim_settings.seed * 977 + d->stamp + (uint64_t)d->index + 1) | 1;
+    pthread_t thread;
+    q->running = pthread_create(&thread, NULL, serve, q) == 0;
+    if (q->running) pthread_detach(thread);
     return q->running;
 }
 
@@ -162,7 +167,7 @@ static void wait_for(sim_device *d, const sim_queue *q) {
 tn_status sim_wait(sim_device *d, sim_queue *q) {
     pthread_mutex_lock(&d->lock);
     wait_for(d, q ? q : &d->main);
-    tn_status st = take_failure(d);
+    tn_status st = sim_take_failure(d);
     pthread_mutex_unlock(&d->lock);
     return st;
 }
@@ -172,7 +177,7 @@ tn_status sim_wait_all(sim_device *d) {
     uint64_t goal = d->stamp;
     while (!sim_is_done(d, goal)) pthread_cond_wait(&d->changed, &d->lock);
     sim_memory_check_all(d);
-    tn_status st = take_failure(d);
+    tn_status st = sim_take_failure(d);
     pthread_mutex_unlock(&d->lock);
     return st;
 }
@@ -183,19 +188,21 @@ bool sim_is_done(const sim_device *d, uint64_t stamp) {
     return true;
 }
 
+/* Asks every thread to leave once its queue is empty; false when none is left. */
+static bool ask_to_leave(sim_device *d) {
+    bool any = false;
+    for (sim_queue *q = &d->main; q; q = q->next) {
+        q->stop = true;
+        any |= q->running;
+    }
+    pthread_cond_broadcast(&d->changed);
+    return any;
+}
+
 /* The device keeps working: the next entry starts a thread anew. */
 void sim_queues_stop(sim_device *d) {
     pthread_mutex_lock(&d->lock);
-    for (sim_queue *q = &d->main; q; q = q->next) {
-        if (!q->running) continue;
-        q->stop = true;
-        pthread_cond_broadcast(&d->changed);
-        pthread_mutex_unlock(&d->lock);
-        pthread_join(q->thread, NULL);
-        pthread_mutex_lock(&d->lock);
-        q->running = false;
-        if (q->head) start(d, q); /* it came when the thread was leaving */
-    }
+    while (ask_to_leave(d)) pthread_cond_wait(&d->changed, &d->lock);
     sim_memory_reap(d);
     sim_memory_close(d);
     pthread_mutex_unlock(&d->lock);

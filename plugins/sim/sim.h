@@ -102,6 +102,7 @@ typedef struct sim_work {
     uint64_t bytes;
     void *payload; /* freed with the work */
     /* events */
+    bool always; /* runs on a lost device too: somebody may wait for it */
     sim_event *event;
     uint64_t mark;
     /* kernels */
@@ -120,8 +121,7 @@ typedef struct sim_work {
 
 typedef struct sim_queue {
     sim_device *device;
-    pthread_t thread;
-    bool running, stop;
+    bool running, stop;    /* stop: the thread leaves when there is nothing to do */
     sim_work *head, *tail; /* head stays until it is done */
     uint64_t submitted, finished;
     uint64_t random;
@@ -167,6 +167,7 @@ void sim_memory_close(sim_device *d);
 
 /* ---- queue.c -----------------------------------------------------------------------------------*/
 sim_work *sim_work_new(sim_device *d, const char *op, void (*run)(sim_work *w));
+/* Work with an event: under the lock of the event's device. */
 void sim_work_free(sim_work *w);
 /* For run functions: the work failed; the first failure of a device is kept. */
 void sim_work_fail(sim_work *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -179,9 +180,16 @@ tn_status sim_wait_all(sim_device *d);
 void sim_note_failure(sim_device *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Lock held: fails when the device is lost. */
 tn_status sim_check_lost(const sim_device *d);
+/* Lock held: reports the first failure, once; a lost device stays lost. */
+tn_status sim_take_failure(sim_device *d);
 /* Lock held: true when all work up to the stamp is done. */
 bool sim_is_done(const sim_device *d, uint64_t stamp);
 /* Ends the threads once they have nothing to do. */
 void sim_queues_stop(sim_device *d);
+
+/* ---- stream.c ----------------------------------------------------------------------------------*/
+extern const tn_stream_iface sim_stream_iface;
+/* Lock of the event's device held. */
+void sim_event_drop(sim_event *e);
 
 #endif

@@ -102,7 +102,8 @@ _SUBMODULES = frozenset({
 _LATER = {
     "save": "serialization", "load": "serialization", "compile": "compiler",
     "autocast": "amp", "Storage": "_storage", "UntypedStorage": "_storage",
-    "set_printoptions": "_print",
+    "set_printoptions": "_print", "Stream": "_streams", "Event": "_streams",
+    "stream": "_streams", "current_stream": "_streams",
     "is_anomaly_enabled": "autograd.anomaly_mode",
     "is_anomaly_check_nan_enabled": "autograd.anomaly_mode",
     **dict.fromkeys((
@@ -150,6 +151,11 @@ def __getattr__(name: str) -> Any:
             return _C._named(name)  # a dtype that a plugin offers
         except ValueError:
             pass
+    if not name.startswith("_"):
+        module = importlib.import_module(f"{__name__}._devices").find(name)
+        if module is not None:
+            globals()[name] = module
+            return module
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -209,7 +209,6 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: builtins.int = 0) ->
 
 def get_device_module(device: Any = None) -> Any:
     """The submodule that serves a kind of device."""
-    import importlib
+    import tenon
 
-    kind = "cpu" if device is None else _C.device(device).type
-    return importlib.import_module(f"tenon.{kind}")
+    return getattr(tenon, "cpu" if device is None else _C.device(device).type)

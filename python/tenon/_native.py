@@ -42,6 +42,37 @@ class _PluginStatus(c.Structure):
     ]
 
 
+# Exceptions of the core's status codes; the others are RuntimeError.
+_EXCEPTIONS: dict[int, type[Exception]] = {
+    1: ValueError, 2: TypeError, 3: IndexError, 8: MemoryError, 9: OSError, 10: NotImplementedError,
+    12: ImportError,
+}  # fmt: skip
+
+
+class _MemoryStats(c.Structure):
+    _fields_ = [
+        (name, c.c_uint64)
+        for name in (
+            "allocated",
+            "allocated_peak",
+            "reserved",
+            "reserved_peak",
+            "allocations",
+            "frees",
+        )  # fmt: skip
+    ]
+
+
+class _MemoryInterface(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_uint32),
+        ("reserved", c.c_uint32),
+        ("stats", c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_int32, c.POINTER(_MemoryStats))),
+        ("reset_peak", c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_int32)),
+        ("empty_cache", c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_int32)),
+    ]
+
+
 @dataclass(frozen=True)
 class Plugin:
     """What is known of one plugin; `problem` says why it is not active and what to do."""
@@ -114,6 +145,35 @@ class Library:
             return c.string_at(text.value or 0).decode()
         finally:
             self.lib.tn_free(text)
+
+    def check(self, status: int) -> None:
+        """Raises what the core's last error says, unless the status is 0."""
+        if status != 0:
+            raise _EXCEPTIONS.get(status, RuntimeError)(self.error())
+
+    def fallback_count(self, op: str, device: str) -> tuple[int, int]:
+        """How many calls of an operator on a device ran in a wider dtype, and on the CPU."""
+        wide, host = c.c_uint64(), c.c_uint64()
+        slot = self.device(device).slot
+        self.check(self.lib.tn_fallback_count(op.encode(), slot, c.byref(wide), c.byref(host)))
+        return wide.value, host.value
+
+    def memory(self, device: str) -> tuple[_MemoryInterface, c.c_void_p]:
+        """The statistics of a device's allocator and their context."""
+        context = c.c_void_p()
+        query = self.lib.tn_device_query
+        query.restype = c.POINTER(_MemoryInterface)
+        query.argtypes = [c.c_int32, c.c_char_p, c.POINTER(c.c_void_p)]
+        found = query(self.device(device).slot, b"tn.memory/1", c.byref(context))
+        if not found:
+            raise NotImplementedError(f"device '{device}' keeps no statistics of its memory")
+        return found.contents, context
+
+    def memory_stats(self, device: str) -> dict[str, int]:
+        interface, context = self.memory(device)
+        stats = _MemoryStats()
+        self.check(interface.stats(context, self.device(device).index, c.byref(stats)))
+        return {name: getattr(stats, name) for name, _ in stats._fields_}
 
     def set_rng_kind(self, kind: int) -> None:
         if self.lib.tn_rng_set_kind(kind) != 0:

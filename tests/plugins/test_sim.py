@@ -60,7 +60,7 @@ def suite(folder: Path, **switches: str | int) -> None:
 # ---- Operators -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("level", [0, 1])
+@pytest.mark.parametrize("level", [0, 3])
 def test_every_operator(folder: Path, level: int) -> None:
     """Values, layouts, out=, in-place forms and gradients of the whole table."""
     suite(folder, LEVEL=level)
@@ -162,6 +162,129 @@ else:
 assert x.clone().tolist() == [1.0] * 3
 """
     script(folder, text, FAULT="oom:2")
+
+
+# ---- Streams and events --------------------------------------------------------------------------
+
+
+def test_streams_and_events(folder: Path) -> None:
+    text = """
+import pytest
+a, b = tn.Stream("sim"), tn.Stream("sim", priority=-1)
+assert a != b and a == a and a.device == tn.device("sim:0")
+default = tn.current_stream("sim")
+assert default.stream_id == 0 and default != a
+start, end = tn.Event("sim", enable_timing=True), tn.Event("sim", enable_timing=True)
+x = tn.arange(64.0, device="sim").reshape(8, 8)
+a.wait_stream(default)
+with tn.stream(a):
+    assert tn.current_stream("sim") == a
+    start.record()
+    y = x @ x
+    with b:
+        assert tn.current_stream("sim") == b
+    assert tn.current_stream("sim") == a
+    end.record()
+assert tn.current_stream("sim") == default
+b.wait_event(end)
+with b:
+    z = (y + 1).cpu()
+assert end.query() and start.elapsed_time(end) >= 0
+plain = x.cpu()
+assert tn.equal(z, plain @ plain + 1)
+a.synchronize()
+assert a.query() and b.query() and default.query()
+with pytest.raises(RuntimeError, match="made without timing"):
+    start.elapsed_time(a.record_event())
+with pytest.raises(RuntimeError, match="belongs to sim:0, not to|different devices"):
+    tn.Event("sim:1").record(a)
+"""
+    script(folder, text, LEVEL=3, DELAY=300)
+
+
+def test_a_queue_waits_for_a_queue_of_another_device(folder: Path) -> None:
+    text = """
+x = tn.full((64, 64), 0.5, device="sim:0")
+for _ in range(20):
+    a, b = tn.Stream("sim:0"), tn.Stream("sim:1")
+    a.wait_stream(tn.current_stream("sim:0"))
+    with a:
+        y = (x @ x) @ x
+        done = a.record_event()
+    b.wait_event(done)
+    with b:
+        z = tn.zeros(2, device="sim:1") + 1
+    b.synchronize()
+    assert done.query()
+    assert z.tolist() == [1.0, 1.0]
+    assert tn.equal(y.cpu(), tn.full((64, 64), 512.0))
+"""
+    script(folder, text, LEVEL=3, DELAY=500)
+
+
+def test_memory_is_reused_only_after_queued_work(folder: Path) -> None:
+    """The product on a slow queue reads an operand that was dropped long before it runs."""
+    text = """
+slow = tn.Stream("sim")
+for i in range(30):
+    x = tn.full((32, 32), float(i), device="sim")
+    tn.sim.synchronize()
+    with slow:
+        y = x @ x
+    del x
+    junk = [tn.full((32, 32), -1.0, device="sim") for _ in range(4)]
+    slow.synchronize()
+    assert tn.equal(y.cpu(), tn.full((32, 32), 32.0 * i * i)), i
+"""
+    script(folder, text, LEVEL=3, DELAY=2000)
+
+
+def test_a_device_without_streams_has_one_queue(folder: Path) -> None:
+    text = """
+s, e = tn.Stream("sim"), tn.Event("sim")
+with tn.stream(s):
+    x = tn.ones(3, device="sim") * 2
+    e.record()
+s.wait_event(e)
+e.synchronize()
+assert s.query() and e.query() and s.stream_id == 0 and x.tolist() == [2.0] * 3
+"""
+    script(folder, text, LEVEL=1)
+
+
+# ---- The device as a module ----------------------------------------------------------------------
+
+
+def test_module_of_the_device(folder: Path) -> None:
+    text = """
+import pytest
+assert tn.sim.is_available() and tn.sim.device_count() == 3
+assert tn.get_device_module("sim:1") is tn.sim
+assert "simulated device" in tn.sim.get_device_name(1)
+x = tn.zeros(1000, device="sim:1")
+stats = tn.sim.memory_stats("sim:1")
+assert stats["allocated"] == tn.sim.memory_allocated(1) == 4000
+assert stats["allocations"] - stats["frees"] == 1
+big = tn.zeros(5000, device="sim:1")
+del big
+tn.sim.synchronize(1)
+assert tn.sim.memory_allocated(1) == 4000 and tn.sim.max_memory_allocated(1) == 24000
+tn.sim.reset_peak_memory_stats(1)
+assert tn.sim.max_memory_allocated(1) == 4000 and tn.sim.memory_allocated() == 0
+assert tn.sim.memory_reserved(1) > 0
+del x
+tn.sim.synchronize(1)
+tn.sim.empty_cache()
+assert tn.sim.memory_reserved(1) == 0
+x = tn.ones(3, device="sim").exp().digamma()
+assert tn.sim.fallback_count("digamma") == (0, 1) and tn.sim.fallback_count("exp") == (0, 0)
+with pytest.raises(ValueError, match="expected a device of the kind 'sim'"):
+    tn.sim.synchronize("cpu")
+with pytest.raises(RuntimeError, match="no index 3"):
+    tn.sim.memory_stats(3)
+assert not hasattr(tn, "nosuchdevice")
+"""
+    script(folder, text, LEVEL=1, COUNT=3)
 
 
 # ---- Retiring and loading ------------------------------------------------------------------------

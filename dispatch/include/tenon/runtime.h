@@ -48,6 +48,8 @@ TN_API tn_status tn_fallback_count(const char *op, int32_t device_slot, uint64_t
 typedef struct tn_stream tn_stream;
 typedef struct tn_event tn_event;
 TN_API tn_status tn_stream_new(tn_device device, int32_t priority, tn_stream **ret_stream);
+/* The queue that work goes to as long as no other stream is set. */
+TN_API tn_status tn_stream_default(tn_device device, tn_stream **ret_stream);
 TN_API tn_stream *tn_stream_ref(tn_stream *s);
 TN_API void tn_stream_unref(tn_stream **s);
 TN_API tn_device tn_stream_device(const tn_stream *s);

@@ -1,0 +1,107 @@
+"""`tenon.acme` for every device that a plugin serves: what can be asked of it."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+from tenon import _C, _native, _streams
+
+_library = _native.Library()
+
+
+class DeviceModule(ModuleType):
+    """The functions of one kind of device; PyTorch's names where it has such functions."""
+
+    Event = _streams.Event
+    stream = staticmethod(_streams.stream)
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(f"tenon.{kind}", f"Devices of the kind '{kind}', served by a plugin.")
+        self._kind = kind
+
+    def _name(self, device: Any = None) -> str:
+        """One device by name; a number is an index, None the first one."""
+        if device is None or isinstance(device, int):
+            device = f"{self._kind}:{device or 0}"
+        found = _C.device(device)
+        if found.type != self._kind:
+            raise ValueError(f"expected a device of the kind '{self._kind}', got '{found}'")
+        return f"{self._kind}:{found.index or 0}"
+
+    def is_available(self) -> bool:
+        """Whether there is such a device and its plugin works."""
+        try:
+            return self.device_count() > 0
+        except RuntimeError:
+            return False
+
+    def device_count(self) -> int:
+        """How many devices of this kind there are."""
+        return _C._device_count(self._kind)
+
+    def current_device(self) -> int:
+        """The index that the name without an index stands for."""
+        return 0
+
+    def get_device_name(self, device: Any = None) -> str:
+        """One line about a device."""
+        return _C._describe(self._name(device))
+
+    def synchronize(self, device: Any = None) -> None:
+        """Waits for all work on a device, and raises what went wrong in it."""
+        _C._synchronize(self._name(device))
+
+    def current_stream(self, device: Any = None) -> _streams.Stream:
+        """The stream that the calling thread's work on a device goes to."""
+        return _streams.current_stream(self._name(device))
+
+    def Stream(self, device: Any = None, *, priority: int = 0) -> _streams.Stream:  # noqa: N802
+        """A new queue of work on a device."""
+        return _streams.Stream(self._name(device), priority=priority)
+
+    def memory_stats(self, device: Any = None) -> dict[str, int]:
+        """Bytes in use and held, now and at most, and how often memory was asked for and freed."""
+        return _library.memory_stats(self._name(device))
+
+    def memory_allocated(self, device: Any = None) -> int:
+        """Bytes in use by tensors."""
+        return self.memory_stats(device)["allocated"]
+
+    def max_memory_allocated(self, device: Any = None) -> int:
+        """The most bytes that were in use at once."""
+        return self.memory_stats(device)["allocated_peak"]
+
+    def memory_reserved(self, device: Any = None) -> int:
+        """Bytes held from the system."""
+        return self.memory_stats(device)["reserved"]
+
+    def max_memory_reserved(self, device: Any = None) -> int:
+        """The most bytes that were held at once."""
+        return self.memory_stats(device)["reserved_peak"]
+
+    def reset_peak_memory_stats(self, device: Any = None) -> None:
+        """Starts the counting of peaks anew."""
+        name = self._name(device)
+        interface, context = _library.memory(name)
+        _library.check(interface.reset_peak(context, _library.device(name).index))
+
+    def empty_cache(self) -> None:
+        """Gives unused memory back to the system."""
+        for index in range(self.device_count()):
+            name = self._name(index)
+            interface, context = _library.memory(name)
+            _library.check(interface.empty_cache(context, _library.device(name).index))
+
+    def fallback_count(self, op: str) -> tuple[int, int]:
+        """How many calls of an operator ran in a wider dtype, and on the CPU."""
+        return _library.fallback_count(op, self._kind)
+
+
+def find(kind: str) -> DeviceModule | None:
+    """The module of a kind of device that a plugin serves; None: there is no such device."""
+    try:
+        _C.device(kind)
+    except RuntimeError:
+        return None
+    return DeviceModule(kind)
