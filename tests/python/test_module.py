@@ -326,6 +326,13 @@ def test_lazy_layer(text, shape):
     assert all(a is b for a, b in zip(held, ours.parameters()))
 
 
+def test_results_name_pytorchs_nodes():
+    x = tenon.ones(1, 1, 4, 4, requires_grad=True)
+    assert nn.Linear(4, 2)(x[0, 0]).grad_fn.name() == "AddmmBackward0"
+    assert nn.Conv2d(1, 1, 2)(x).grad_fn.name() == "ConvolutionBackward0"
+    assert nn.MaxPool2d(2)(x).grad_fn.name() == "MaxPool2DWithIndicesBackward0"
+
+
 def test_lazy_layer_takes_its_shape_from_a_file():
     ordinary, lazy = nn.Linear(5, 4), nn.LazyLinear(4)
     lazy.load_state_dict(ordinary.state_dict())
