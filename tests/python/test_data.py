@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from collections import namedtuple
 
@@ -341,3 +343,22 @@ def test_datasets():
     assert sorted(RandomSampler(range(4))) == [0, 1, 2, 3]
     assert len(list(WeightedRandomSampler([0.0, 1.0], 3))) == 3
     assert sorted(SubsetRandomSampler([5, 6])) == [5, 6]
+
+
+def test_workers_of_one_loader_leave_those_of_another_alone():
+    # A loader in a cycle is still there when the next one forks, and is collected in its worker.
+    code = (
+        "import gc\n"
+        "from tenon.utils.data import DataLoader\n"
+        "class Collecting:\n"
+        "    def __len__(self): return 3\n"
+        "    def __getitem__(self, i): gc.collect(); return i\n"
+        "gc.disable()\n"
+        "first = DataLoader(range(4), num_workers=1, persistent_workers=True)\n"
+        "print([int(x) for x in first])\n"
+        "cycle = [first]; cycle.append(cycle)\n"
+        "del first, cycle\n"
+        "print([int(x) for x in DataLoader(Collecting(), num_workers=1)])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("[0, 1, 2, 3]\n[0, 1, 2]\n", "")

@@ -149,6 +149,7 @@ class Workers:
         self.results: list[Any] = []
         self.processes: list[Any] = []
         self.closed = False
+        self.parent = os.getpid()
         for worker in range(loader.num_workers):
             tasks, results = context.Queue(), context.Queue()
             tasks.cancel_join_thread()
@@ -262,4 +263,6 @@ class Workers:
             q.close()
 
     def __del__(self) -> None:
-        self.close()
+        # A worker that was forked since has a copy of this; the processes are not its own.
+        if self.parent == os.getpid():
+            self.close()
