@@ -215,6 +215,7 @@ typedef struct tn_cell {
     int32_t device, dtype;
     struct tn_cell *idle; /* of a withdrawn cell: the next one of its plugin */
 } tn_cell;
+#define TNI_CELL_PREFERRED 0x80000000u /* the user wants it first; see tn_plugin_prefer */
 static inline const tn_cell *tni_cell_next(const tn_cell *cell) {
     return atomic_load_explicit(&((tn_cell *)(uintptr_t)cell)->next, memory_order_acquire);
 }
@@ -229,6 +230,8 @@ struct tn_op {
     tn_status (*run)(const tn_op *op, void *args, tn_tensor **rets); /* by kind */
     tn_status (*infer)(tn_infer *inf, const void *args);             /* structured, reduction */
     tn_status (*composite)(const void *args, tn_tensor **rets);      /* composite, view */
+    /* The composite of an operator that a plugin added. */
+    tn_status (*compose)(const tn_op *op, const void *args, tn_tensor **rets);
     tn_status (*grad)(tn_gctx *c);
     const tn_field *fields;
     uint16_t nfields;
@@ -250,6 +253,7 @@ struct tn_op {
     _Atomic(tn_row *) row[TN_DEVICE_SLOTS]; /* NULL: no kernel on this device */
     _Atomic(const void *) recipe; /* autograd's digest of the fields, made at the first record */
 };
+static inline bool tni_has_composite(const tn_op *op) { return op->composite || op->compose; }
 extern tn_op tni_ops[]; /* generated */
 extern const int tni_op_count;
 tn_op *tni_op_find(const char *name);

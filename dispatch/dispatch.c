@@ -316,7 +316,7 @@ static tn_status structured_steps(structured *s, tn_tensor **rets) {
     const tn_cell *cell = tni_cell(op, s->inf.device.slot, s->inf.compute);
     if (!cell) cell = tni_kernel_find(op, s->inf.device.slot, s->inf.compute);
     if (!cell) {
-        if (op->composite) return tni_run_composite(op, s->args, rets);
+        if (tni_has_composite(op)) return tni_run_composite(op, s->args, rets);
         return tni_decline(s->inf.device, s->inf.compute);
     }
     TN_TRY(prepare_inputs(s));
@@ -384,7 +384,7 @@ static tn_status run_composite(const tn_op *op, void *args, tn_tensor *given, bo
     bool list = op->flags & TNI_OP_LIST_OUT;
     bool own = op->grad != NULL && !tni_tls.no_grad && (any & TN_W_GRAD);
     tni_tls.no_grad += own;
-    tn_status st = op->composite(args, rets);
+    tn_status st = op->compose ? op->compose(op, args, rets) : op->composite(args, rets);
     tni_tls.no_grad -= own;
     if (st != TN_OK) return st;
     if (own) {

@@ -46,19 +46,23 @@ static bool list_kernels(text *t, const tn_op *op, int32_t slot, int32_t dtype) 
     }
     const tn_cell *first = c;
     for (; c; c = tni_cell_next(c))
-        say(t, "  %s %s, plugin '%s' %s, priority %d\n", c == first ? "runs:" : "then:", what,
-            c->plugin->name, c->plugin->version, (int)c->priority);
+        say(t, "  %s %s, plugin '%s' %s, priority %d%s\n", c == first ? "runs:" : "then:", what,
+            c->plugin->name, c->plugin->version, (int)c->priority,
+            c->flags & TNI_CELL_PREFERRED ? ", preferred" : "");
     return first != NULL;
 }
 
 static void explain(text *t, const tn_op *op, tn_device device, int32_t dtype) {
     say(t, "%s on %s for %s\n", op->info.name, tn_device_name(device.slot), tn_dtype_name(dtype));
-    say(t, "  entry: %s:%d  %s\n", op->file, (int)op->line, op->info.schema);
+    if (op->flags & TNI_OP_ADDED)
+        say(t, "  added by plugin '%s'  %s\n", op->file, op->info.schema);
+    else
+        say(t, "  entry: %s:%d  %s\n", op->file, (int)op->line, op->info.schema);
     if (op->info.kind == TN_OP_VIEW) {
         say(t, "  runs: in the core, for every device (a view: no kernel)\n");
     } else if (list_kernels(t, op, device.slot, dtype)) {
         return;
-    } else if (op->composite) {
+    } else if (tni_has_composite(op)) {
         say(t, "  no kernel on this device; runs: composite of other operators\n");
     } else if (tni_can_widen(op, device.slot, dtype)) {
         say(t, "  no kernel for this dtype; runs: in float32, converted on both sides\n");

@@ -307,7 +307,7 @@ tn_status tni_kernel_missing(const tn_op *op, tn_device device, int32_t dtype) {
                    "dtype, none for any dtype, none for a wider one, %s, and running it on the CPU "
                    "is switched off (TENON_FALLBACK=error)",
                    name, tni_type_text(dtype), on,
-                   op->composite ? "its composite needs one" : "there is no composite");
+                   tni_has_composite(op) ? "its composite needs one" : "there is no composite");
 }
 
 tn_status tni_decline(tn_device device, int32_t dtype) {

@@ -4,6 +4,7 @@
  * one lock from begin to commit. A transaction collects its kernels and publishes them all at commit. */
 #include <stdlib.h>
 
+#include "added_priv.h"
 #include "dispatch_priv.h"
 #include "os_priv.h"
 #include "plan_priv.h"
@@ -23,6 +24,7 @@ typedef struct pending {
 struct tn_txn {
     tni_plugin *plugin;
     pending *kernels;
+    tni_added *ops; /* the latest first */
     int32_t count;
     tni_device *devices[TN_DEVICE_SLOTS]; /* by slot: what this transaction registered */
 };
@@ -31,8 +33,10 @@ static tni_os_mutex registry_lock = TNI_OS_MUTEX_INIT;
 
 /* ---- Operators by name -------------------------------------------------------------------------*/
 
-enum { HASH_SIZE = 4096 };
+enum { HASH_SIZE = 8192, MAX_ADDED = 4096 };
 static _Atomic(tn_op *) by_name[HASH_SIZE];
+static _Atomic(tni_added *) added; /* every operator that plugins have ever added */
+static int32_t added_count;        /* slots of by_name that they take */
 
 static uint32_t hash_name(const char *s) {
     uint32_t h = 2166136261u;
@@ -48,13 +52,48 @@ static void fill_names(void) {
     }
 }
 
+static bool is_retired(const tn_op *op) {
+    return (op->flags & TNI_OP_ADDED) &&
+           atomic_load_explicit(&tni_added_of(op)->retired, memory_order_acquire);
+}
+
 tn_op *tni_op_find(const char *name) {
     static tni_os_once once = TNI_OS_ONCE_INIT;
     tni_os_call_once(&once, fill_names);
     for (uint32_t h = hash_name(name) % HASH_SIZE;; h = (h + 1) % HASH_SIZE) {
         tn_op *op = atomic_load_explicit(&by_name[h], memory_order_acquire);
-        if (!op || strcmp(op->info.name, name) == 0) return op;
+        if (!op) return NULL;
+        if (strcmp(op->info.name, name) == 0) return is_retired(op) ? NULL : op;
     }
+}
+
+tn_op *tni_txn_find_op(const tn_txn *txn, const char *name) {
+    for (tni_added *o = txn->ops; o; o = o->queued)
+        if (strcmp(o->op.info.name, name) == 0) return &o->op;
+    return tni_op_find(name);
+}
+
+/* The name's slot: a retired operator's of that name, or an empty one. */
+static void publish_op(tni_added *o) {
+    uint32_t h = hash_name(o->op.info.name) % HASH_SIZE;
+    tn_op *have;
+    while ((have = atomic_load_explicit(&by_name[h], memory_order_relaxed)) != NULL &&
+           strcmp(have->info.name, o->op.info.name) != 0)
+        h = (h + 1) % HASH_SIZE;
+    added_count += have == NULL;
+    if (!o->published) {
+        o->next = atomic_load_explicit(&added, memory_order_relaxed);
+        atomic_store_explicit(&added, o, memory_order_release);
+    }
+    o->published = true;
+    atomic_store_explicit(&o->retired, false, memory_order_release);
+    atomic_store_explicit(&by_name[h], &o->op, memory_order_release);
+}
+
+const char *tn_op_added_at(int32_t i) {
+    for (tni_added *o = atomic_load_explicit(&added, memory_order_acquire); o; o = o->next)
+        if (!is_retired(&o->op) && i-- == 0) return o->op.info.name;
+    return NULL;
 }
 
 /* ---- Transactions ------------------------------------------------------------------------------*/
@@ -152,11 +191,40 @@ static tn_cell *take_idle(tni_plugin *plugin, const tn_cell *like) {
     return NULL;
 }
 
+static tn_status check_name(const tn_txn *txn, const char *name) {
+    int32_t room = MAX_ADDED - added_count;
+    for (const tni_added *other = txn->ops; other; other = other->queued) room--;
+    if (tni_txn_find_op(txn, name))
+        return tn_fail(TN_E_PLUGIN, -1, "operator '%s' is there already", name);
+    if (room <= 0)
+        return tn_fail(TN_E_PLUGIN, -1, "operator '%s': plugins have added %d operators already",
+                       name, MAX_ADDED);
+    return TN_OK;
+}
+
+/* An operator of a plugin that is loaded again is the one it was; see note [Withdrawn cells]. */
+tn_status tni_register_op(tn_txn *txn, const tn_op_desc *desc) {
+    tni_added *o, *before = atomic_load_explicit(&added, memory_order_relaxed);
+    TN_TRY(tni_added_new(txn->plugin, desc, &o));
+    tn_status st = check_name(txn, o->op.info.name);
+    while (st == TN_OK && before && !(is_retired(&before->op) && tni_added_same(before, o)))
+        before = before->next;
+    if (st != TN_OK || before) tni_added_free(o);
+    if (st != TN_OK) return st;
+    if (before) o = before;
+    o->queued = txn->ops;
+    txn->ops = o;
+    return TN_OK;
+}
+
 static tn_status add_kernel(tn_txn *txn, int32_t device, const tn_kernel_row *r) {
     if (!r->op || !r->fn)
         return tn_fail(TN_E_PLUGIN, -1, "a kernel row lacks its operator or function");
-    tn_op *op = tni_op_find(r->op);
-    if (!op || op->info.sig != r->sig) {
+    tn_op *op = tni_txn_find_op(txn, r->op);
+    bool own = op && (op->flags & TNI_OP_ADDED) && tni_added_of(op)->plugin == txn->plugin;
+    if (own && op->info.kind == TN_OP_COMPOSITE)
+        return tn_fail(TN_E_PLUGIN, -1, "operator '%s' is a composite and takes no kernels", r->op);
+    if (!op || (op->info.sig != r->sig && !(own && r->sig == 0))) {
         tni_host_log(0, "%s: kernel of '%s' left out: %s", txn->plugin->name, r->op,
                      op ? "its signature differs" : "there is no such operator");
         return TN_OK; /* one row does not fit: the others still work */
@@ -164,8 +232,14 @@ static tn_status add_kernel(tn_txn *txn, int32_t device, const tn_kernel_row *r)
     if (r->dtype != TN_DTYPE_ANY && !tn_dtype_name(r->dtype))
         return tn_fail(TN_E_PLUGIN, -1, "kernel of '%s': there is no dtype %d", r->op,
                        (int)r->dtype);
-    const tn_cell cell = {r->fn,    r->ctx, NULL,   txn->plugin, r->priority,
-                          r->flags, op,     device, r->dtype,    NULL};
+    const tn_cell cell = {.fn = r->fn,
+                          .ctx = r->ctx,
+                          .plugin = txn->plugin,
+                          .priority = r->priority,
+                          .flags = r->flags & ~TNI_CELL_PREFERRED,
+                          .op = op,
+                          .device = device,
+                          .dtype = r->dtype};
     tn_cell *idle = take_idle(txn->plugin, &cell);
     pending *p = calloc(1, sizeof *p);
     tn_cell *c = idle ? idle : calloc(1, sizeof *c);
@@ -205,7 +279,7 @@ static _Atomic(const tn_cell *) *link_of(const tn_cell *cell) {
 /* Puts a cell into its list: falling priority, then the plugin's name. */
 static void insert_cell(_Atomic(const tn_cell *) *head, tn_cell *cell) {
     const tn_cell *at = atomic_load_explicit(head, memory_order_relaxed);
-    while (at && (at->priority > cell->priority ||
+    while (at && ((at->flags & TNI_CELL_PREFERRED) || at->priority > cell->priority ||
                   (at->priority == cell->priority && at->plugin && cell->plugin &&
                    strcmp(at->plugin->name, cell->plugin->name) <= 0))) {
         head = link_of(at);
@@ -242,6 +316,13 @@ static void end(tn_txn *txn, bool published) {
             free(p->cell);
         free(p);
     }
+    while (txn->ops) {
+        tni_added *o = txn->ops;
+        txn->ops = o->queued;
+        if (published || o->published) continue;
+        for (int32_t i = 0; i < TN_DEVICE_SLOTS; i++) free(o->op.row[i]);
+        tni_added_free(o);
+    }
     for (int32_t i = 0; i < TN_DEVICE_SLOTS && !published; i++)
         if (txn->devices[i] && !txn->devices[i]->retired) free(txn->devices[i]);
     free(txn);
@@ -249,14 +330,22 @@ static void end(tn_txn *txn, bool published) {
 }
 
 tn_status tni_txn_commit(tn_txn *txn) {
-    /* Rows first: their allocation is all that can fail, and an empty row is harmless. */
+    /* What can fail comes first: formulas that name what is not there, and rows, of which an empty
+     * one is harmless. */
+    for (tni_added *o = txn->ops; o; o = o->queued) {
+        tn_status st = tni_added_link(o, txn);
+        if (st == TN_OK) continue;
+        tni_txn_rollback(txn);
+        return st;
+    }
     for (const pending *p = txn->kernels; p; p = p->next) {
         if (tni_row_make(p->cell->op, p->cell->device)) continue;
         tni_txn_rollback(txn);
         return tn_fail(TN_E_MEMORY, -1, "out of memory");
     }
-    /* Devices last: whoever sees a device finds its kernels. */
+    /* Operators after their kernels, devices last: whoever sees one finds what belongs to it. */
     for (const pending *p = txn->kernels; p; p = p->next) publish(p->cell);
+    for (tni_added *o = txn->ops; o; o = o->queued) publish_op(o);
     for (int32_t i = 0; i < TN_DEVICE_SLOTS; i++)
         if (txn->devices[i])
             atomic_store_explicit(&tni_devices[i], txn->devices[i], memory_order_release);
@@ -276,6 +365,14 @@ static void withdraw_from(_Atomic(const tn_cell *) *head, tni_plugin *plugin) {
             atomic_store_explicit(head, tni_cell_next(at), memory_order_release);
             put_idle(plugin, (tn_cell *)(uintptr_t)at);
         }
+    }
+}
+
+static void withdraw_op(tn_op *op, tni_plugin *plugin) {
+    for (int d = 0; d < TN_DEVICE_SLOTS; d++) {
+        tn_row *row = atomic_load_explicit(&op->row[d], memory_order_relaxed);
+        for (int k = 0; row && k < TN_DTYPE_SLOTS; k++) withdraw_from(&row->cell[k], plugin);
+        if (row) withdraw_from(&row->any, plugin);
     }
 }
 
@@ -316,15 +413,92 @@ tn_status tni_registry_withdraw(tni_plugin *plugin) {
         tni_os_unlock(&registry_lock);
         return st;
     }
-    for (int i = 0; i < tni_op_count; i++) {
-        for (int d = 0; d < TN_DEVICE_SLOTS; d++) {
-            tn_row *row = atomic_load_explicit(&tni_ops[i].row[d], memory_order_relaxed);
-            for (int k = 0; row && k < TN_DTYPE_SLOTS; k++) withdraw_from(&row->cell[k], plugin);
-            if (row) withdraw_from(&row->any, plugin);
-        }
+    for (int i = 0; i < tni_op_count; i++) withdraw_op(&tni_ops[i], plugin);
+    for (tni_added *o = atomic_load_explicit(&added, memory_order_relaxed); o; o = o->next) {
+        withdraw_op(&o->op, plugin);
+        if (o->plugin == plugin) atomic_store_explicit(&o->retired, true, memory_order_release);
     }
     tni_os_unlock(&registry_lock);
     return TN_OK;
+}
+
+/* ---- Preferences -------------------------------------------------------------------------------*/
+
+/* Moves the plugin's last cell behind the first `skip` to the front, as a copy: a reader may be on the
+ * old one. False when there is none. */
+static bool prefer_one(_Atomic(const tn_cell *) *head, const char *plugin, int32_t skip,
+                       tn_status *ret_status) {
+    _Atomic(const tn_cell *) *link = head, *found = NULL;
+    const tn_cell *at = atomic_load_explicit(head, memory_order_relaxed), *old = NULL;
+    for (; at; link = link_of(at), at = tni_cell_next(at)) {
+        if (skip-- > 0 || strcmp(at->plugin->name, plugin) != 0) continue;
+        found = link;
+        old = at;
+    }
+    if (!found) return false;
+    tn_cell like = {.fn = old->fn,
+                    .ctx = old->ctx,
+                    .plugin = old->plugin,
+                    .priority = old->priority,
+                    .flags = old->flags | TNI_CELL_PREFERRED,
+                    .op = old->op,
+                    .device = old->device,
+                    .dtype = old->dtype};
+    tni_plugin *owner = (tni_plugin *)(uintptr_t)old->plugin;
+    tn_cell *copy = take_idle(owner, &like);
+    if (!copy) {
+        copy = malloc(sizeof *copy);
+        if (copy) *copy = like;
+    }
+    if (!copy) {
+        *ret_status = tn_fail(TN_E_MEMORY, -1, "out of memory");
+        return false;
+    }
+    put_idle(owner, (tn_cell *)(uintptr_t)old);
+    atomic_store_explicit(found, tni_cell_next(old), memory_order_release);
+    atomic_store_explicit(&copy->next, atomic_load_explicit(head, memory_order_relaxed),
+                          memory_order_relaxed);
+    atomic_store_explicit(head, copy, memory_order_release);
+    return true;
+}
+
+static int32_t prefer_in(_Atomic(const tn_cell *) *head, const char *plugin,
+                         tn_status *ret_status) {
+    int32_t n = 0;
+    while (prefer_one(head, plugin, n, ret_status)) n++;
+    return n;
+}
+
+static int32_t prefer_op(tn_op *op, const char *plugin, int32_t device, tn_status *ret_status) {
+    int32_t n = 0;
+    for (int d = 0; d < TN_DEVICE_SLOTS; d++) {
+        tn_row *row = atomic_load_explicit(&op->row[d], memory_order_relaxed);
+        if (!row || (device >= 0 && d != device)) continue;
+        for (int k = 0; k < TN_DTYPE_SLOTS; k++) n += prefer_in(&row->cell[k], plugin, ret_status);
+        n += prefer_in(&row->any, plugin, ret_status);
+    }
+    return n;
+}
+
+tn_status tn_plugin_prefer(const char *plugin, const char *name, int32_t device_slot) {
+    tn_op *one = name ? tni_op_find(name) : NULL;
+    tn_status st = TN_OK;
+    int32_t n = 0;
+    if (!plugin) return tn_fail(TN_E_VALUE, 0, "a plugin is preferred by its name");
+    if (name && !one) return tn_fail(TN_E_VALUE, 1, "there is no operator '%s'", name);
+    if (device_slot >= TN_DEVICE_SLOTS)
+        return tn_fail(TN_E_DEVICE, 2, "there is no device slot %d", (int)device_slot);
+    tni_os_lock(&registry_lock);
+    if (one) n = prefer_op(one, plugin, device_slot, &st);
+    for (int i = 0; i < tni_op_count && !one; i++)
+        n += prefer_op(&tni_ops[i], plugin, device_slot, &st);
+    for (tni_added *o = atomic_load_explicit(&added, memory_order_relaxed); o && !one; o = o->next)
+        n += prefer_op(&o->op, plugin, device_slot, &st);
+    tni_os_unlock(&registry_lock);
+    if (st != TN_OK || n > 0) return st;
+    return tn_fail(TN_E_PLUGIN, -1, "plugin '%s' has no kernel %s%s%s%s", plugin,
+                   name ? "of '" : "at all", name ? name : "", name ? "'" : "",
+                   device_slot >= 0 ? " on that device" : "");
 }
 
 /* ---- Look-up -----------------------------------------------------------------------------------*/

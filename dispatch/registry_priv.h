@@ -47,7 +47,8 @@ tn_status tni_register_device(tn_txn *txn, const tn_device_desc *desc, int32_t *
 tn_status tni_register_dtype(tn_txn *txn, const tn_dtype_desc *desc, int32_t *ret_slot);
 tn_status tni_register_kernels(tn_txn *txn, int32_t device_slot, const tn_kernel_row *rows,
                                uint32_t row_size, uint32_t n);
-/* Withdraws every kernel of a plugin and retires its devices. TN_E_MEMORY: nothing was changed. */
+tn_status tni_register_op(tn_txn *txn, const tn_op_desc *desc);
+/* Withdraws every kernel and operator of a plugin and retires its devices. TN_E_MEMORY: nothing was changed. */
 tn_status tni_registry_withdraw(tni_plugin *plugin);
 
 /* The operator's row for a device, made when missing; NULL: out of memory. */

@@ -144,9 +144,31 @@ static tn_status service_resize_output(const tn_call *call, tn_view *out, int32_
     return st;
 }
 
+static const tn_op_info *call_find(const char *name) {
+    const tn_op *op = name ? tni_op_find(name) : NULL;
+    return op ? &op->info : NULL;
+}
+
+static tn_status call_invoke(const tn_op_info *op, void *args, tn_view **rets) {
+    return tn_op_call((const tn_op *)(const void *)op, args, (tn_tensor **)(void *)rets);
+}
+
+static tn_view *call_retain(tn_view *t) { return tni_v(tn_tensor_ref(tni_t(t))); }
+
+static void call_release(tn_view *t) {
+    tn_tensor *owned = tni_t(t);
+    tn_tensor_unref(&owned);
+}
+
 static const void *service_query(const char *iface) {
-    (void)iface; /* no named host interface exists in this minor version */
-    return NULL;
+    static const tn_call_iface call = {
+        .struct_size = sizeof call,
+        .find = call_find,
+        .invoke = call_invoke,
+        .retain = call_retain,
+        .release = call_release,
+    };
+    return iface && strcmp(iface, "tn.call/1") == 0 ? &call : NULL;
 }
 
 const tn_host tni_host = {
@@ -163,6 +185,7 @@ const tn_host tni_host = {
     .rng_release = tni_rng_release,
     .log = service_log,
     .query = service_query,
+    .register_op = tni_register_op,
 };
 
 /* ---- Layers ------------------------------------------------------------------------------------*/

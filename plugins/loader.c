@@ -265,7 +265,8 @@ static char *activate(tni_plugin *p, const char *path) {
         tni_txn_rollback(txn);
         return format_text("%s could not activate: %s", path, tn_error_last()->message);
     }
-    if (tni_txn_commit(txn) != TN_OK) return no_memory;
+    if (tni_txn_commit(txn) != TN_OK)
+        return format_text("%s could not activate: %s", path, tn_error_last()->message);
     p->active = 1;
     return NULL;
 }

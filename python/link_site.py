@@ -1,9 +1,9 @@
 """Lays out the package inside the build tree: `link_site.py BUILD_ROOT PACKAGE_SOURCE FILE...`.
 
-BUILD_ROOT/site/tenon gets a link to each Python source and to each FILE, as an installation would
-have copies, so that PYTHONPATH=BUILD_ROOT/site runs what was just built. Plugins, manifests and a
-BLAS that is brought along go to BUILD_ROOT/plugins, beside libtenon. Links whose source is gone are
-removed.
+BUILD_ROOT/site/tenon gets a link to each Python source and to each FILE, headers in include/tenon,
+as an installation would have copies, so that PYTHONPATH=BUILD_ROOT/site runs what was just built.
+Plugins, manifests and a BLAS that is brought along go to BUILD_ROOT/plugins, beside libtenon. Links
+whose source is gone are removed.
 """
 
 from __future__ import annotations
@@ -21,8 +21,12 @@ def wanted_links(build: Path, source: Path, files: list[Path]) -> dict[Path, Pat
         if path.suffix in (".py", ".pyi", ".typed") or path.name == "py.typed"
     }
     for path in files:
-        is_plugin = path.name.startswith(("tenon_", "libscipy_"))
-        links[(build / "plugins" if is_plugin else site) / path.name] = path
+        folder = site
+        if path.name.startswith(("tenon_", "libscipy_")):
+            folder = build / "plugins"
+        elif path.suffix == ".h":
+            folder = site / "include" / "tenon"
+        links[folder / path.name] = path
     return links
 
 

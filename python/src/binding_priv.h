@@ -216,6 +216,10 @@ bool tnp_ops_init(PyObject *module);
 PyMethodDef *tnp_op_methods(PyMethodDef *const *extra, int nextra);
 PyObject *tnp_group_call(int32_t group, enum tnp_form form, PyObject *self, PyObject *const *args,
                          Py_ssize_t nargs, PyObject *kwnames);
+PyObject *tnp_call(tnp_group *g, enum tnp_form form, PyObject *self, PyObject *const *args,
+                   Py_ssize_t nargs, PyObject *kwnames);
+/* opadded.c: operators of plugins. */
+bool tnp_added_init(PyObject *module);
 /* An in-place form called as a function: the first argument is what a method's self is. */
 PyObject *tnp_group_call_inplace(int32_t group, PyObject *const *args, Py_ssize_t nargs,
                                  PyObject *kwnames);

@@ -189,6 +189,19 @@ static PyObject *retire_plugin(PyObject *unused, PyObject *name) {
     Py_RETURN_NONE;
 }
 
+static PyObject *prefer(PyObject *unused, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"plugin", "op", "device", NULL};
+    const char *plugin, *op = NULL;
+    PyObject *device = NULL;
+    tn_device d = {-1, 0};
+    (void)unused;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|zO:prefer", names, &plugin, &op, &device))
+        return NULL;
+    if (device && device != Py_None && !tnp_device_from(device, &d)) return NULL;
+    if (tnp_check(tn_plugin_prefer(plugin, op, d.slot)) < 0) return NULL;
+    Py_RETURN_NONE;
+}
+
 static PyObject *describe(PyObject *unused, PyObject *device) {
     tn_device d;
     (void)unused;
@@ -228,6 +241,8 @@ static PyMethodDef functions[] = {
     {"retire_plugin", retire_plugin, METH_O,
      "retire_plugin(name): withdraws a plugin's kernels and devices; load_plugin brings them "
      "back."},
+    {"prefer", TNP_CFUNC(prefer), METH_VARARGS | METH_KEYWORDS,
+     "prefer(plugin, op=None, device=None): its kernels run before those of other plugins."},
     {"_describe", describe, METH_O, "One line about a device."},
     {"_synchronize", synchronize, METH_O, "Waits for a device."},
     {"_device_count", device_count, METH_O, "Devices of that kind."},
@@ -258,10 +273,10 @@ static bool init(PyObject *module) {
         !tnp_generator_init(module) || !tnp_tensor_init(module))
         return false;
     tn_host_set_hooks(&hooks);
-    return tnp_ops_init(module) && tnp_numbers_init() && tnp_index_init() &&
-           tnp_factory_init(module) && tnp_modes_init(module) && tnp_saved_hooks_init(module) &&
-           tnp_overrides_init(module) && tnp_node_init(module) && tnp_autograd_init(module) &&
-           tnp_function_init(module) &&
+    return tnp_ops_init(module) && tnp_added_init(module) && tnp_numbers_init() &&
+           tnp_index_init() && tnp_factory_init(module) && tnp_modes_init(module) &&
+           tnp_saved_hooks_init(module) && tnp_overrides_init(module) && tnp_node_init(module) &&
+           tnp_autograd_init(module) && tnp_function_init(module) &&
            PyModule_AddStringConstant(module, "_version", tn_version()) == 0 &&
            PyModule_AddFunctions(module, functions) == 0;
 }

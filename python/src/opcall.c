@@ -140,7 +140,11 @@ bool tnp_overload_has(const tnp_overload *o, enum tnp_form form) {
 
 PyObject *tnp_group_call(int32_t group, enum tnp_form form, PyObject *self, PyObject *const *args,
                          Py_ssize_t nargs, PyObject *kwnames) {
-    tnp_group *g = &groups[group];
+    return tnp_call(&groups[group], form, self, args, nargs, kwnames);
+}
+
+PyObject *tnp_call(tnp_group *g, enum tnp_form form, PyObject *self, PyObject *const *args,
+                   Py_ssize_t nargs, PyObject *kwnames) {
     tnp_frame f;
     tnp_mismatch why = {0};
     PyObject *taken;

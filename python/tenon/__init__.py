@@ -58,6 +58,7 @@ from tenon._C import (
     memory_format,
     no_grad,
     plugins,
+    prefer,
     preserve_format,
     promote_types,
     retire_plugin,
@@ -93,13 +94,15 @@ newaxis = None
 
 _SUBMODULES = frozenset({
     "amp", "autograd", "backends", "cuda", "distributed", "distributions", "fft", "func",
-    "functional", "hub", "jit", "linalg", "multiprocessing", "nn", "onnx", "optim", "overrides",
-    "profiler", "random", "return_types", "serialization", "sparse", "special", "testing", "types",
-    "utils", "version", "compiler", "mps", "xpu", "array_api", "cpu", "fx", "export", "library",
+    "functional", "hub", "jit", "linalg", "multiprocessing", "nn", "onnx", "ops", "optim",
+    "overrides", "profiler", "random", "return_types", "serialization", "sparse", "special",
+    "testing", "types", "utils", "version", "compiler", "mps", "xpu", "array_api", "cpu", "fx",
+    "export", "library",
 })  # fmt: skip
 
 # Names of submodules that are functions of the package.
 _LATER = {
+    "load_inline": "_inline", "load_library": "_inline",
     "save": "serialization", "load": "serialization", "compile": "compiler",
     "autocast": "amp", "Storage": "_storage", "UntypedStorage": "_storage",
     "set_printoptions": "_print", "Stream": "_streams", "Event": "_streams",

@@ -72,6 +72,7 @@ typedef struct tn_field {
 #define TNI_OP_PACKED 0x400u     /* pointwise: the result's dtype is the operands', or bool */
 #define TNI_OP_FLOATING 0x800u   /* pointwise: computes in floating dtypes only */
 #define TNI_OP_TAKES_OUT 0x1000u /* composite: writes an out= or in-place target itself */
+#define TNI_OP_ADDED 0x2000u     /* a plugin's */
 
 typedef struct tn_op_meta {
     const tn_op_info *info;
@@ -87,8 +88,11 @@ typedef struct tn_op_meta {
     const char *doc;
 } tn_op_meta;
 
-/* The operator of that C name. TN_E_VALUE when there is none. */
+/* The operator of that C name; one that a plugin added is called "acme::gelu". TN_E_VALUE when there
+ * is none. */
 TN_API tn_status tn_op_meta_find(const char *name, tn_op_meta *ret_meta);
+/* The names of the operators that plugins have added, 0 .. until NULL; kept for ever. */
+TN_API const char *tn_op_added_at(int32_t i);
 /* Runs an operator. args: its struct, which the call may change. rets: nout new references, or one
  * tn_tensor_list where the operator returns a list. */
 TN_API tn_status tn_op_invoke(const tn_op_info *op, void *args, tn_tensor **rets);

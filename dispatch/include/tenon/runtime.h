@@ -12,7 +12,11 @@ TN_API const char *tn_version(void);
 
 /* Loads one plugin library (absolute path) and activates it. TN_E_PLUGIN with file and reason. */
 TN_API tn_status tn_plugin_load(const char *path);
-/* Withdraws every kernel of a plugin and retires its devices: their tensors can be copied away and
+/* The kernels of an active plugin run before those of all others, whatever their priority: for one
+ * operator, or all (NULL), on one device, or all (-1). A later preference goes first. TN_E_PLUGIN when
+ * it has no such kernel. */
+TN_API tn_status tn_plugin_prefer(const char *plugin, const char *op, int32_t device_slot);
+/* Withdraws every kernel of a plugin and the operators it added, and retires its devices: their tensors can be copied away and
  * freed, and nothing new can be made there. The library stays mapped. tn_plugin_load loads it again;
  * where the library is still the same, tensors from before can be used as if nothing had happened. */
 TN_API tn_status tn_plugin_retire(const char *name);

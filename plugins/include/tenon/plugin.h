@@ -149,6 +149,55 @@ typedef struct tn_plan {
 
 #define TN_PLAN_FLAT 0x1u /* ndim is 1; every operand is packed or a scalar */
 
+/* A plan, row by row, for kernels that look at one element at a time:
+ *
+ *     tn_rows r = tn_rows_of(a->plan);
+ *     while (tn_rows_next(&r))
+ *         for (int64_t i = 0; i < r.n; i++)
+ *             *TN_ROW(float, r, 0, i) = f(*TN_ROW(const float, r, 1, i));
+ *
+ * Operand 0 is the result, the inputs follow. Needs addressable memory. */
+typedef struct tn_rows {
+    int64_t n;             /* elements of the row */
+    const int64_t *stride; /* in bytes, by operand */
+    char *data[TN_MAX_OPERANDS];
+    const tn_plan *plan;
+    int64_t left; /* rows to come */
+    int64_t at[TN_MAX_DIMS];
+} tn_rows;
+#define TN_ROW(type, r, operand, i)                                                                \
+    ((type *)(void *)((r).data[operand] + (i) * (r).stride[operand]))
+
+static inline tn_rows tn_rows_of(const tn_plan *p) {
+    tn_rows r;
+    r.n = p->ndim > 0 ? p->shape[0] : 1;
+    r.stride = p->stride[0];
+    r.plan = p;
+    r.left = r.n > 0 ? p->numel / r.n : 0;
+    for (int32_t d = 0; d < p->ndim; d++) r.at[d] = 0;
+    for (int32_t k = 0; k < p->noperands; k++) r.data[k] = (char *)p->data[k];
+    r.at[0] = -1; /* stands before the first row */
+    return r;
+}
+
+/* Goes to the next row; 0 when there is none. */
+static inline int32_t tn_rows_next(tn_rows *r) {
+    const tn_plan *p = r->plan;
+    if (r->left-- <= 0) return 0;
+    if (r->at[0] < 0) {
+        r->at[0] = 0;
+        return 1;
+    }
+    for (int32_t d = 1; d < p->ndim; d++) {
+        int64_t back = ++r->at[d] < p->shape[d] ? 0 : p->shape[d];
+        for (int32_t k = 0; k < p->noperands; k++)
+            r->data[k] += p->stride[d][k] - back * p->stride[d][k];
+        if (!back) break;
+        r->at[d] = 0;
+    }
+    return 1;
+}
+
 /* ---- Calls -------------------------------------------------------------------------------------
  * A kernel gets the call and the operator's argument struct, tn_<op>_args in tenon/op_args.h,
  * whose outputs core has already allocated, checked for overlap and shaped. */
@@ -187,7 +236,7 @@ typedef struct tn_op_info {
 /* One kernel. `dtype` is a slot, or TN_DTYPE_ANY for a kernel that reads it from its arguments. */
 typedef struct tn_kernel_row {
     const char *op;
-    uint64_t sig;
+    uint64_t sig; /* TN_SIG_<op>; may be 0 for an operator that the plugin itself adds */
     tn_kernel_fn fn;
     void *ctx;
     int32_t dtype;
@@ -307,6 +356,80 @@ typedef struct tn_dtype_desc {
     void (*from_f32)(const float *src, void *dst, int64_t n);
 } tn_dtype_desc;
 
+/* ---- Operators that plugins add ----------------------------------------------------------------
+ * Registered in activate, and from then on like any other: called from every language, recorded,
+ * differentiated, on every device. docs/plugins.md is the tutorial.
+ *
+ * `schema` is the signature, in the language of Tenon's own table (docs/op-table.md):
+ *
+ *     acme::gelu(Tensor input, *, float alpha=1.0) -> Tensor
+ *
+ * The argument struct that kernels get follows from it: `const tn_plan *plan`, then each argument
+ * in order, then each result as `tn_view *`. The types:
+ *
+ *     Tensor, Operand (a tensor or a number)  const tn_view *; Tensor? may be NULL
+ *     Tensor[]                                tn_views
+ *     int, bool, Dim, DType, Device?, Format  int64_t
+ *     float                                   double
+ *     int?, Dim? / float?                     tn_opt_int / tn_opt_float
+ *     int[], int[2], Dims                     tn_ints
+ *     Scalar, Scalar?                         tn_scalar
+ *     str, str?                               const char *
+ *     Generator?                              tn_generator *
+ *
+ * A formula is an expression over the arguments, numbers, + - * / ** and calls of operators, built
+ * in or added: "x * (1 + erf(x / 1.4142135623730951)) / 2". Where there are several results, a
+ * call's are picked by [0], [1], and formulas are given by name: "y: ...; z: ...". */
+typedef struct tn_out_shape {
+    int32_t dtype; /* what the dtype rule says; may be changed */
+    int32_t ndim;
+    int64_t shape[TN_MAX_DIMS];
+} tn_out_shape;
+
+struct tn_host;
+typedef struct tn_op_desc {
+    uint32_t struct_size;
+    uint32_t kind;       /* TN_OP_POINTWISE, TN_OP_STRUCTURED or TN_OP_COMPOSITE */
+    uint32_t flags;      /* TN_OPF_* */
+    uint32_t args_bytes; /* sizeof of the plugin's own argument struct, checked; 0: no kernels */
+    const char *schema;
+    /* Which dtype to compute in, and so which kernel: "promote" (the operands' common dtype), "float"
+     * (the same, integers become the default float), "same" (that of the first), "bool"; of some
+     * inputs only: "promote(x, y)"; with another result: "promote -> bool". NULL: "same". */
+    const char *dtype;
+    /* Structured: "same(x)" or "broadcast", the shape of every result; else `infer`. */
+    const char *shape;
+    const char
+        *formula; /* composite: what it is made of. structured: for devices without a kernel */
+    /* "input: grad * acme::gelu_grad(input, alpha); other: none". Names are those of arguments and
+     * results; `grad` is the incoming gradient (grad_y, grad_z where results are named). An input
+     * that is not mentioned, and NULL for the whole, raise in a backward pass that comes by. A
+     * composite without it is differentiated through its parts. */
+    const char *gradient;
+    const char *doc; /* a sentence for people */
+    void *ctx;
+    /* Structured: the shape (and dtype) of each result. args is the argument struct. */
+    tn_status (*infer)(const struct tn_host *host, void *ctx, const void *args, tn_out_shape *outs);
+    /* Composite in C, in place of `formula`: fills rets with new references through "tn.call/1". */
+    tn_status (*composite)(const struct tn_host *host, void *ctx, const void *args, tn_view **rets);
+} tn_op_desc;
+#define TN_OPF_PACK 0x1u /* structured: inputs arrive row-major without gaps */
+#define TN_OPF_CAST 0x2u /* structured: inputs arrive in the dtype that is computed in */
+
+/* Named interface "tn.call/1" of the host: operators called from C. */
+typedef struct tn_call_iface {
+    uint32_t struct_size;
+    uint32_t reserved;
+    /* The operator of that name, or NULL. Look it up once and keep it; compare its `sig` with the
+     * TN_SIG_<op> of the struct that you fill in. Not inside activate for operators of that very
+     * activation. */
+    const tn_op_info *(*find)(const char *name);
+    /* Runs it. args: its struct, `plan` and results NULL. rets: a new reference for each result. */
+    tn_status (*invoke)(const tn_op_info *op, void *args, tn_view **rets);
+    tn_view *(*retain)(tn_view *t);
+    void (*release)(tn_view *t); /* NULL is nothing */
+} tn_call_iface;
+
 /* ---- The host table ----------------------------------------------------------------------------
  * Services of the core. Valid from the entry call until the process ends. */
 typedef struct tn_txn tn_txn; /* the running activation */
@@ -338,8 +461,11 @@ typedef struct tn_host {
     void (*rng_release)(const tn_call *call, tn_generator *gen, tn_rng *rng);
     /* A message for people: 0 debug, 1 info, 2 warning. Repeated warnings are shown once. */
     void (*log)(int32_t level, const char *fmt, ...);
-    /* Named interfaces of the host; NULL when unknown. */
+    /* Named interfaces of the host ("tn.call/1"); NULL when unknown. */
     const void *(*query)(const char *iface);
+    /* Adds an operator; like the other registrations. Formulas may name operators that the same
+     * activation adds later: they are looked up when it has ended. */
+    tn_status (*register_op)(tn_txn *txn, const tn_op_desc *desc);
 } tn_host;
 
 /* ---- The plugin table --------------------------------------------------------------------------
@@ -358,6 +484,20 @@ typedef struct tn_plugin {
 } tn_plugin;
 
 typedef tn_status (*tn_plugin_entry_fn)(const tn_host *host, tn_plugin *ret_plugin);
+
+/* What an entry function fills in, where there is nothing special to say. */
+static inline tn_status tn_plugin_fill(tn_plugin *ret_plugin, const char *name, const char *version,
+                                       const char *summary,
+                                       tn_status (*activate)(const tn_host *, tn_txn *)) {
+    ret_plugin->abi_major = TN_ABI_MAJOR;
+    ret_plugin->min_minor = TN_ABI_MINOR;
+    ret_plugin->built_minor = TN_ABI_MINOR;
+    ret_plugin->name = name;
+    ret_plugin->version = version;
+    ret_plugin->summary = summary;
+    ret_plugin->activate = activate;
+    return TN_OK;
+}
 
 #ifdef __cplusplus
 }

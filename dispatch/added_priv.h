@@ -1,0 +1,79 @@
+/* added_priv.h: operators that plugins add: the parts of schema.c, formula.c and opadd.c.
+ *
+ * An added operator is a tn_op like those of the table, with its texts, fields and formulas in an
+ * arena of its own. Once published it lives as long as the process. */
+#ifndef TENON_ADDED_PRIV_H
+#define TENON_ADDED_PRIV_H
+
+#include "registry_priv.h"
+
+/* ---- Memory of one operator --------------------------------------------------------------------*/
+typedef struct tni_block tni_block;
+typedef struct tni_arena {
+    tni_block *blocks;
+} tni_arena;
+/* Zeroed bytes; NULL: out of memory, which is recorded as the failure. */
+void *tni_arena_take(tni_arena *a, size_t bytes);
+char *tni_arena_text(tni_arena *a, const char *from, size_t n);
+void tni_arena_free(tni_arena *a);
+
+/* ---- schema.c ----------------------------------------------------------------------------------*/
+enum { TNI_SCHEMA_FIELDS = 40 };
+/* A signature as data, laid out as the argument struct. */
+typedef struct tni_schema {
+    const char *name; /* "acme::gelu" */
+    tn_field *fields; /* arguments, then results */
+    int32_t nargs, nouts;
+    int32_t args_bytes;
+    uint64_t sig;
+} tni_schema;
+/* TN_E_PLUGIN with the place and the fault. */
+tn_status tni_schema_parse(const char *text, tni_arena *arena, tni_schema *ret_schema);
+/* Writes a field's default into an argument struct; TN_E_PLUGIN when it does not fit the type. */
+tn_status tni_default_store(const tn_field *f, tni_arena *arena, void *args);
+
+/* ---- formula.c ---------------------------------------------------------------------------------*/
+typedef struct tni_added tni_added;
+typedef struct tni_formula tni_formula;
+
+/* What a formula is compiled for. */
+typedef enum tni_formula_use { TNI_FORMULA_FORWARD, TNI_FORMULA_GRADIENT } tni_formula_use;
+/* Finds an operator by name while the transaction that adds it runs. */
+tn_op *tni_txn_find_op(const tn_txn *txn, const char *name);
+/* Compiles the text and, for a gradient, marks what the tape has to save in the operator's fields. */
+tn_status tni_formula_compile(tni_added *o, tni_formula_use use, const char *text,
+                              const tn_txn *txn, tni_formula **ret_formula);
+/* Bit i: the text has a formula for result i, of a gradient for tensor input i. `none`: it says that
+ * no gradient flows there. */
+uint64_t tni_formula_given(const tni_formula *f, uint64_t *ret_none);
+/* rets[i]: a new reference, or NULL where the formula says none; only for bits of `wanted`. */
+tn_status tni_formula_run(const tni_formula *f, const void *args, tn_tensor *const *g,
+                          uint64_t wanted, tn_tensor **rets);
+
+/* ---- opadd.c -----------------------------------------------------------------------------------*/
+struct tni_added {
+    tn_op op; /* first: a tn_op with TNI_OP_ADDED is one of these */
+    tni_arena arena;
+    const tni_plugin *plugin;
+    tn_op_desc desc;                   /* texts are copies in the arena */
+    uint8_t dtype_of[TN_MAX_OPERANDS]; /* tensor inputs that the dtype rule looks at */
+    uint8_t ndtype_of;
+    int8_t same_as; /* the tensor input whose shape the results have; -1: broadcast or infer */
+    tni_formula *forward, *backward;
+    _Atomic bool retired;
+    bool published;
+    tni_added *next;   /* of all that were ever published */
+    tni_added *queued; /* in the transaction that adds it */
+};
+static inline tni_added *tni_added_of(const tn_op *op) {
+    return (tni_added *)(uintptr_t)(const void *)op;
+}
+/* Makes it from a descriptor; nothing is published. */
+tn_status tni_added_new(const tni_plugin *plugin, const tn_op_desc *desc, tni_added **ret_op);
+/* The same plugin described the same operator. */
+bool tni_added_same(const tni_added *a, const tni_added *b);
+/* Compiles its formulas, when all operators of the transaction are known. */
+tn_status tni_added_link(tni_added *o, const tn_txn *txn);
+void tni_added_free(tni_added *o);
+
+#endif

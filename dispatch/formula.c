@@ -1,0 +1,611 @@
+/* formula.c: compiles the formulas of operators that plugins add; steps.c runs them.
+ *
+ * A recursive descent over the text that emits steps as it goes. Equal calls are one step, so that
+ * two gradients may both name the backward operator that computes both. */
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "formula_priv.h"
+#include "steps_priv.h"
+
+enum { MAX_DEPTH = 50, WORD_BYTES = 104, MAX_PARTS = 40 };
+
+typedef struct compiler {
+    tni_added *o;
+    const tn_txn *txn;
+    tni_formula_use use;
+    tni_formula *f;
+    const char *at;
+    char part[64]; /* which formula of the text, for messages */
+    int depth;
+} compiler;
+
+static tn_status fault(const compiler *c, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+static tn_status fault(const compiler *c, const char *fmt, ...) {
+    char what[320];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(what, sizeof what, fmt, ap);
+    va_end(ap);
+    return tn_fail(TN_E_PLUGIN, -1, "operator '%s', %s%s: %s%s%.40s%s", c->o->op.info.name,
+                   c->use == TNI_FORMULA_GRADIENT ? "gradient" : "formula", c->part, what,
+                   *c->at ? ", before '" : "", c->at, *c->at ? "'" : "");
+}
+
+/* ---- Words -------------------------------------------------------------------------------------*/
+
+static void skip(compiler *c) { c->at += strspn(c->at, " \t\r\n"); }
+
+static bool take(compiler *c, const char *token) {
+    skip(c);
+    size_t n = strlen(token);
+    if (strncmp(c->at, token, n) != 0) return false;
+    c->at += n;
+    return true;
+}
+
+static size_t word_length(const char *s) {
+    size_t n = 0;
+    while (isalnum((unsigned char)s[n]) || s[n] == '_') n++;
+    return isdigit((unsigned char)s[0]) ? 0 : n;
+}
+
+/* A name, possibly qualified as a::b; the empty text when there is none. */
+static void take_word(compiler *c, char *word) {
+    skip(c);
+    size_t n = word_length(c->at), more;
+    while (n > 0 && strncmp(c->at + n, "::", 2) == 0 && (more = word_length(c->at + n + 2)) > 0)
+        n += 2 + more;
+    if (n >= WORD_BYTES) n = 0;
+    memcpy(word, c->at, n);
+    word[n] = '\0';
+    c->at += n;
+}
+
+/* ---- Steps -------------------------------------------------------------------------------------*/
+
+static tni_term new_term(tni_source from, tni_value_kind kind) {
+    tni_term t;
+    memset(&t, 0, sizeof t); /* terms are compared as bytes */
+    t.from = (uint8_t)from;
+    t.kind = (uint8_t)kind;
+    return t;
+}
+
+static tni_term number_term(tn_scalar s) {
+    tni_term t = new_term(TNI_FROM_CONSTANT, TNI_V_NUMBER);
+    t.constant.number = s;
+    return t;
+}
+
+static bool same_step(const tni_step *a, const tni_step *b) {
+    if (a->what != b->what || a->sign != b->sign || a->op != b->op || a->noperands != b->noperands)
+        return false;
+    if (a->op && memcmp(a->image, b->image, a->op->args_bytes) != 0) return false;
+    for (int i = 0; i < a->noperands; i++) {
+        if (a->operands[i].field != b->operands[i].field) return false;
+        if (memcmp(&a->operands[i].term, &b->operands[i].term, sizeof(tni_term)) != 0) return false;
+    }
+    return true;
+}
+
+/* Adds the step, or finds its twin; *ret_term is its value. */
+static tn_status add_step(compiler *c, tni_step s, tni_value_kind kind, tni_term *ret_term) {
+    tni_formula *f = c->f;
+    int32_t width = s.op ? s.op->nout : 1, i = 0;
+    while (i < f->nsteps && !same_step(&f->step[i], &s)) i++;
+    if (i == f->nsteps) {
+        if (f->nsteps == TNI_MAX_STEPS || f->nregs + width > TNI_MAX_STEPS)
+            return fault(c, "it has more than %d steps", TNI_MAX_STEPS);
+        s.reg = (uint16_t)f->nregs;
+        f->nregs += width;
+        f->step[f->nsteps++] = s;
+    }
+    *ret_term = new_term(TNI_FROM_STEP, kind);
+    ret_term->at = (uint16_t)i;
+    return TN_OK;
+}
+
+/* A step over one or two values. */
+static tn_status add_small(compiler *c, tni_step_kind what, char sign, tni_term a, tni_term b,
+                           tni_value_kind kind, tni_term *ret_term) {
+    tni_operand *operands = tni_arena_take(&c->o->arena, sizeof *operands * 2);
+    if (!operands) return TN_E_MEMORY;
+    operands[0].term = a;
+    operands[1].term = b;
+    tni_step s = {.what = (uint8_t)what, .sign = sign, .noperands = 2, .operands = operands};
+    return add_step(c, s, kind, ret_term);
+}
+
+/* ---- Calls -------------------------------------------------------------------------------------*/
+
+static const char *kind_text(tni_value_kind kind) {
+    static const char *const texts[] = {
+        "None",
+        "a tensor",
+        "a list of tensors",
+        "a number",
+        "a list of sizes",
+        "a dtype or device",
+        "a text",
+        "several results (pick one by [0])",
+    };
+    return texts[kind];
+}
+
+/* May a value of this term stand for that field? */
+static bool fits(const tni_term *t, const tn_field *f) {
+    bool none = t->kind == TNI_V_NONE, number = t->kind == TNI_V_NUMBER;
+    switch (f->kind) {
+    case TN_F_TENSOR: return t->kind == TNI_V_TENSOR || number;
+    case TN_F_TENSOR_OPT: return t->kind == TNI_V_TENSOR || number || none;
+    case TN_F_OPERAND: return t->kind == TNI_V_TENSOR || number;
+    case TN_F_TENSORS: return t->kind == TNI_V_TENSORS;
+    case TN_F_INT_OPT:
+    case TN_F_DIM_OPT:
+    case TN_F_FLOAT_OPT:
+    case TN_F_SCALAR_OPT: return number || none;
+    case TN_F_INTS:
+    case TN_F_DIMS: return t->kind == TNI_V_INTS || number || none;
+    case TN_F_STR:
+    case TN_F_GENERATOR: return none || (t->kind == TNI_V_POINTER && t->field_kind == f->kind);
+    case TN_F_DTYPE:
+    case TN_F_DEVICE:
+    case TN_F_FORMAT: return none || (t->kind == TNI_V_CODE && t->field_kind == f->kind);
+    default: return number;
+    }
+}
+
+static bool is_result(const tn_field *f) { return f->kind == TN_F_OUT || f->kind == TN_F_OUTS; }
+
+static const tn_field *find_field(const tn_op *op, const char *name) {
+    for (int i = 0; i < op->nfields; i++)
+        if (!is_result(&op->fields[i]) && strcmp(op->fields[i].name, name) == 0)
+            return &op->fields[i];
+    return NULL;
+}
+
+/* The step of a call whose operands are complete: checks them, and fills in the defaults. */
+static tn_status finish_call(compiler *c, const tn_op *op, const tni_operand *operands, int n,
+                             tni_term *ret_term) {
+    const char *name = op->info.name;
+    void *image = tni_arena_take(&c->o->arena, op->args_bytes);
+    tni_operand *kept = tni_arena_take(&c->o->arena, sizeof *kept * (size_t)(n + 1));
+    if (!image || !kept) return TN_E_MEMORY;
+    for (int i = 0; i < n; i++) {
+        const tn_field *f = operands[i].field;
+        kept[i] = operands[i];
+        if (!fits(&operands[i].term, f))
+            return fault(c, "argument '%s' of '%s' cannot be %s", f->name, name,
+                         kind_text(operands[i].term.kind));
+        for (int k = 0; k < i; k++)
+            if (operands[k].field == f)
+                return fault(c, "argument '%s' of '%s' is given twice", f->name, name);
+    }
+    for (int i = 0; i < op->nfields; i++) {
+        const tn_field *f = &op->fields[i];
+        bool given = is_result(f);
+        for (int k = 0; k < n && !given; k++) given = operands[k].field == f;
+        if (given) continue;
+        if (!f->deflt) return fault(c, "argument '%s' of '%s' is missing", f->name, name);
+        TN_TRY(tni_default_store(f, &c->o->arena, image));
+    }
+    tni_step s = {.what = TNI_STEP_CALL,
+                  .noperands = (uint16_t)n,
+                  .op = op,
+                  .image = image,
+                  .operands = kept};
+    return add_step(c, s, op->nout == 1 ? TNI_V_TENSOR : TNI_V_RESULTS, ret_term);
+}
+
+static tn_status find_op(const compiler *c, const char *name, const tn_op **ret_op) {
+    const tn_op *op = tni_txn_find_op(c->txn, name);
+    if (!op) return fault(c, "there is no operator '%s'", name);
+    if ((op->flags & (TNI_OP_LIST_OUT | TNI_OP_INPLACE_ONLY)) || op->nout == 0)
+        return fault(c, "'%s' cannot be called in a formula: it %s", name,
+                     op->flags & TNI_OP_LIST_OUT ? "returns a list" : "writes to its argument");
+    *ret_op = op;
+    return TN_OK;
+}
+
+static tn_status expression(compiler *c, tni_term *ret_term);
+
+/* "name=", not "name=="; leaves c->at alone when there is none. */
+static bool take_keyword(compiler *c, char *word) {
+    const char *start = c->at;
+    take_word(c, word);
+    skip(c);
+    if (word[0] && c->at[0] == '=' && c->at[1] != '=') {
+        c->at++;
+        return true;
+    }
+    c->at = start;
+    return false;
+}
+
+static tn_status call(compiler *c, const char *name, tni_term *ret_term) {
+    tni_operand operands[TNI_SCHEMA_FIELDS];
+    char word[WORD_BYTES];
+    const tn_op *op = NULL;
+    int n = 0;
+    bool keywords = false;
+    TN_TRY(find_op(c, name, &op));
+    while (!take(c, ")")) {
+        if (n > 0 && !take(c, ",")) return fault(c, "',' or ')' is expected");
+        if (n == TNI_SCHEMA_FIELDS) return fault(c, "'%s' has too many arguments", name);
+        tni_operand *o = &operands[n];
+        memset(o, 0, sizeof *o);
+        if (take_keyword(c, word)) {
+            keywords = true;
+            o->field = find_field(op, word);
+            if (!o->field) return fault(c, "'%s' has no argument '%s'", name, word);
+        } else {
+            o->field = n < op->nfields ? &op->fields[n] : NULL;
+            if (keywords) return fault(c, "a positional argument follows a keyword");
+            if (!o->field || is_result(o->field) || (o->field->flags & TNI_FIELD_KWONLY))
+                return fault(c, "'%s' takes only %d positional arguments", name, n);
+        }
+        TN_TRY(expression(c, &o->term));
+        n++;
+    }
+    return finish_call(c, op, operands, n, ret_term);
+}
+
+/* A call of a built-in operator with these arguments: what the signs stand for. */
+static tn_status call_sign(compiler *c, const char *name, const tni_term *a, const tni_term *b,
+                           tni_term *ret_term) {
+    const tn_op *op = NULL;
+    tni_operand operands[2];
+    memset(operands, 0, sizeof operands);
+    TN_TRY(find_op(c, name, &op));
+    operands[0].field = &op->fields[0];
+    operands[0].term = *a;
+    if (b) {
+        operands[1].field = &op->fields[1];
+        operands[1].term = *b;
+    }
+    return finish_call(c, op, operands, b ? 2 : 1, ret_term);
+}
+
+static tn_status binary(compiler *c, char sign, tni_term a, tni_term b, tni_term *ret_term) {
+    static const struct {
+        char sign;
+        const char *op;
+    } ops[] = {{'+', "add"}, {'-', "sub"}, {'*', "mul"}, {'/', "true_divide"}, {'^', "pow"}};
+    bool numbers = a.kind == TNI_V_NUMBER && b.kind == TNI_V_NUMBER;
+    if (numbers) return add_small(c, TNI_STEP_NUMBER, sign, a, b, TNI_V_NUMBER, ret_term);
+    tni_value_kind odd = a.kind != TNI_V_TENSOR && a.kind != TNI_V_NUMBER ? a.kind : b.kind;
+    if (odd != TNI_V_TENSOR && odd != TNI_V_NUMBER)
+        return fault(c, "there is no computing with %s", kind_text(odd));
+    for (int i = 0; i < TN_COUNT(ops); i++)
+        if (ops[i].sign == sign) return call_sign(c, ops[i].op, &a, &b, ret_term);
+    return fault(c, "there is no sign '%c'", sign);
+}
+
+static tn_status negate(compiler *c, tni_term a, tni_term *ret_term) {
+    if (a.kind == TNI_V_TENSOR) return call_sign(c, "neg", &a, NULL, ret_term);
+    if (a.kind != TNI_V_NUMBER) return fault(c, "there is no minus %s", kind_text(a.kind));
+    if (a.from == TNI_FROM_CONSTANT) {
+        tn_scalar s = a.constant.number;
+        *ret_term =
+            number_term(s.kind == TN_CAT_FLOAT ? tn_scalar_float(-s.re) : tn_scalar_int(-s.i));
+        return TN_OK;
+    }
+    return add_small(c, TNI_STEP_NUMBER, '_', a, a, TNI_V_NUMBER, ret_term);
+}
+
+/* ---- Names -------------------------------------------------------------------------------------*/
+
+static tni_value_kind kind_of_field(uint16_t kind) {
+    switch (kind) {
+    case TN_F_TENSOR:
+    case TN_F_TENSOR_OPT:
+    case TN_F_OPERAND:
+    case TN_F_OUT: return TNI_V_TENSOR;
+    case TN_F_TENSORS: return TNI_V_TENSORS;
+    case TN_F_INTS:
+    case TN_F_DIMS: return TNI_V_INTS;
+    case TN_F_DTYPE:
+    case TN_F_DEVICE:
+    case TN_F_FORMAT: return TNI_V_CODE;
+    case TN_F_STR:
+    case TN_F_GENERATOR: return TNI_V_POINTER;
+    default: return TNI_V_NUMBER;
+    }
+}
+
+static tni_term field_term(const tn_op *op, int i) {
+    tni_term t = new_term(TNI_FROM_FIELD, kind_of_field(op->fields[i].kind));
+    t.field_kind = op->fields[i].kind;
+    t.at = (uint16_t)i;
+    return t;
+}
+
+static tn_status name(compiler *c, const char *word, tni_term *ret_term) {
+    const tn_op *op = &c->o->op;
+    bool gradient = c->use == TNI_FORMULA_GRADIENT;
+    if (strcmp(word, "None") == 0) {
+        *ret_term = new_term(TNI_FROM_CONSTANT, TNI_V_NONE);
+        return TN_OK;
+    }
+    if (strcmp(word, "True") == 0 || strcmp(word, "False") == 0) {
+        *ret_term = number_term(tn_scalar_bool(word[0] == 'T'));
+        return TN_OK;
+    }
+    for (int i = 0; i < op->nfields; i++) {
+        if (strcmp(op->fields[i].name, word) != 0 || (!gradient && is_result(&op->fields[i])))
+            continue;
+        *ret_term = field_term(op, i);
+        return TN_OK;
+    }
+    for (int i = 0; i < op->nout && gradient; i++) {
+        const char *result = op->fields[op->out_field[i]].name;
+        bool whole = op->nout == 1 && strcmp(word, "grad") == 0;
+        if (!whole && (strncmp(word, "grad_", 5) != 0 || strcmp(word + 5, result) != 0)) continue;
+        *ret_term = new_term(TNI_FROM_GRAD, TNI_V_TENSOR);
+        ret_term->at = (uint16_t)i;
+        return TN_OK;
+    }
+    return fault(c, "the name '%s' means nothing here", word);
+}
+
+/* ---- Expressions -------------------------------------------------------------------------------*/
+
+static tn_status number(compiler *c, tni_term *ret_term) {
+    char *end;
+    size_t digits = strspn(c->at, "0123456789");
+    if (digits > 0 && !strchr(".eE", c->at[digits] ? c->at[digits] : ' '))
+        *ret_term = number_term(tn_scalar_int(strtoll(c->at, &end, 10)));
+    else
+        *ret_term = number_term(tn_scalar_float(strtod(c->at, &end)));
+    if (end == c->at || isalpha((unsigned char)*end)) return fault(c, "this is no number");
+    c->at = end;
+    return TN_OK;
+}
+
+static tn_status text(compiler *c, tni_term *ret_term) {
+    char quote = *c->at++;
+    const char *end = strchr(c->at, quote);
+    if (!end) return fault(c, "a text does not end");
+    *ret_term = new_term(TNI_FROM_CONSTANT, TNI_V_POINTER);
+    ret_term->field_kind = TN_F_STR;
+    ret_term->constant.pointer = tni_arena_text(&c->o->arena, c->at, (size_t)(end - c->at));
+    c->at = end + 1;
+    return ret_term->constant.pointer ? TN_OK : TN_E_MEMORY;
+}
+
+static tn_status list(compiler *c, tni_term *ret_term) {
+    tni_operand items[MAX_PARTS];
+    int n = 0;
+    memset(items, 0, sizeof items);
+    while (!take(c, "]")) {
+        if (n > 0 && !take(c, ",")) return fault(c, "',' or ']' is expected");
+        if (n == MAX_PARTS) return fault(c, "the list is too long");
+        TN_TRY(expression(c, &items[n].term));
+        if (items[n++].term.kind != TNI_V_NUMBER) return fault(c, "a list holds numbers");
+    }
+    tni_operand *kept = tni_arena_take(&c->o->arena, sizeof *kept * (size_t)(n + 1));
+    if (!kept) return TN_E_MEMORY;
+    memcpy(kept, items, sizeof *kept * (size_t)n);
+    tni_step s = {.what = TNI_STEP_LIST, .noperands = (uint16_t)n, .operands = kept};
+    return add_step(c, s, TNI_V_INTS, ret_term);
+}
+
+static tn_status primary(compiler *c, tni_term *ret_term) {
+    char word[WORD_BYTES];
+    skip(c);
+    if (isdigit((unsigned char)*c->at) || *c->at == '.') return number(c, ret_term);
+    if (*c->at == '\'' || *c->at == '"') return text(c, ret_term);
+    if (take(c, "[")) return list(c, ret_term);
+    if (take(c, "(")) {
+        TN_TRY(expression(c, ret_term));
+        return take(c, ")") ? TN_OK : fault(c, "')' is expected");
+    }
+    take_word(c, word);
+    if (!word[0]) return fault(c, "a value is expected");
+    return take(c, "(") ? call(c, word, ret_term) : name(c, word, ret_term);
+}
+
+static tn_status attribute(compiler *c, tni_term *t) {
+    static const struct {
+        const char *name;
+        uint16_t step, kind, field_kind;
+    } known[] = {
+        {"shape", TNI_STEP_SHAPE, TNI_V_INTS, TN_F_INTS},
+        {"ndim", TNI_STEP_NDIM, TNI_V_NUMBER, TN_F_INT},
+        {"numel", TNI_STEP_NUMEL, TNI_V_NUMBER, TN_F_INT},
+        {"dtype", TNI_STEP_DTYPE, TNI_V_CODE, TN_F_DTYPE},
+        {"device", TNI_STEP_DEVICE, TNI_V_CODE, TN_F_DEVICE},
+    };
+    char word[WORD_BYTES];
+    take_word(c, word);
+    if (t->kind != TNI_V_TENSOR) return fault(c, "%s has no attributes", kind_text(t->kind));
+    for (int i = 0; i < TN_COUNT(known); i++) {
+        if (strcmp(known[i].name, word) != 0) continue;
+        TN_TRY(add_small(c, known[i].step, 0, *t, *t, known[i].kind, t));
+        t->field_kind = known[i].field_kind;
+        return TN_OK;
+    }
+    return fault(c, "tensors have no '.%s' here (shape, ndim, numel, dtype, device)", word);
+}
+
+static tn_status item(compiler *c, tni_term *t) {
+    tni_term index;
+    TN_TRY(expression(c, &index));
+    if (!take(c, "]")) return fault(c, "']' is expected");
+    if (index.kind != TNI_V_NUMBER) return fault(c, "an index is a number");
+    if (t->kind == TNI_V_INTS) return add_small(c, TNI_STEP_ITEM, 0, *t, index, TNI_V_NUMBER, t);
+    if (t->kind != TNI_V_RESULTS) return fault(c, "%s has no items", kind_text(t->kind));
+    int64_t n = c->f->step[t->at].op->nout, i = index.constant.number.i;
+    if (index.from != TNI_FROM_CONSTANT || i < 0 || i >= n)
+        return fault(c, "the call has results 0 to %d", (int)n - 1);
+    t->kind = TNI_V_TENSOR;
+    t->nr = (uint16_t)i;
+    return TN_OK;
+}
+
+static tn_status postfix(compiler *c, tni_term *ret_term) {
+    TN_TRY(primary(c, ret_term));
+    for (;;) {
+        if (take(c, "."))
+            TN_TRY(attribute(c, ret_term));
+        else if (take(c, "["))
+            TN_TRY(item(c, ret_term));
+        else
+            return TN_OK;
+    }
+}
+
+/* -x ** 2 is -(x ** 2), and 2 ** -x is fine. */
+static tn_status unary(compiler *c, tni_term *ret_term) {
+    tni_term right;
+    if (++c->depth > MAX_DEPTH) return fault(c, "it is nested too deeply");
+    if (take(c, "-")) {
+        TN_TRY(unary(c, &right));
+        TN_TRY(negate(c, right, ret_term));
+    } else {
+        TN_TRY(postfix(c, ret_term));
+        if (take(c, "**")) {
+            TN_TRY(unary(c, &right));
+            TN_TRY(binary(c, '^', *ret_term, right, ret_term));
+        }
+    }
+    c->depth--;
+    return TN_OK;
+}
+
+static tn_status product(compiler *c, tni_term *ret_term) {
+    tni_term right;
+    TN_TRY(unary(c, ret_term));
+    for (;;) {
+        char sign = take(c, "*") ? '*' : take(c, "/") ? '/' : 0;
+        if (!sign) return TN_OK;
+        TN_TRY(unary(c, &right));
+        TN_TRY(binary(c, sign, *ret_term, right, ret_term));
+    }
+}
+
+static tn_status expression(compiler *c, tni_term *ret_term) {
+    tni_term right;
+    TN_TRY(product(c, ret_term));
+    for (;;) {
+        char sign = take(c, "+") ? '+' : take(c, "-") ? '-' : 0;
+        if (!sign) return TN_OK;
+        TN_TRY(product(c, &right));
+        TN_TRY(binary(c, sign, *ret_term, right, ret_term));
+    }
+}
+
+/* ---- Who reads what ----------------------------------------------------------------------------*/
+
+/* Marks the step that a term comes from; of a gradient also what the tape has to save. */
+static void mark(compiler *c, const tni_term *t, uint64_t readers, bool geometry) {
+    if (t->from == TNI_FROM_STEP) c->f->step[t->at].readers |= readers;
+    if (t->from != TNI_FROM_FIELD || c->use != TNI_FORMULA_GRADIENT) return;
+    tn_field *f = (tn_field *)(uintptr_t)&c->o->op.fields[t->at];
+    if (geometry) {
+        f->flags |= TNI_FIELD_SAVED_SHAPE;
+    } else if (t->kind == TNI_V_TENSOR || t->kind == TNI_V_TENSORS) {
+        f->flags |= TNI_FIELD_SAVED;
+        f->flags = (uint16_t)(f->flags | readers << TNI_FIELD_READERS_SHIFT);
+    }
+}
+
+/* Backwards, since a step is read by later ones. */
+static void mark_all(compiler *c) {
+    for (int i = 0; i < TN_MAX_OPERANDS; i++)
+        if (c->f->given >> i & 1u) mark(c, &c->f->value[i], UINT64_C(1) << i, false);
+    for (int32_t i = c->f->nsteps - 1; i >= 0; i--) {
+        const tni_step *s = &c->f->step[i];
+        bool geometry = s->what >= TNI_STEP_SHAPE && s->what <= TNI_STEP_DEVICE;
+        for (int k = 0; k < s->noperands; k++) mark(c, &s->operands[k].term, s->readers, geometry);
+    }
+}
+
+/* ---- Whole texts -------------------------------------------------------------------------------*/
+
+/* The position of the tensor input or result that a formula is for; -1 when there is none. */
+static int target_of(const compiler *c, const char *word) {
+    const tn_op *op = &c->o->op;
+    bool gradient = c->use == TNI_FORMULA_GRADIENT;
+    const uint8_t *places = gradient ? op->in_field : op->out_field;
+    for (int i = 0; i < (gradient ? op->nin : op->nout); i++)
+        if (strcmp(op->fields[places[i]].name, word) == 0) return i;
+    return -1;
+}
+
+/* "name:" and not "name::"; leaves c->at alone when there is none. */
+static bool take_label(compiler *c, char *word) {
+    const char *start = c->at;
+    take_word(c, word);
+    skip(c);
+    if (word[0] && c->at[0] == ':' && c->at[1] != ':') {
+        c->at++;
+        return true;
+    }
+    c->at = start;
+    return false;
+}
+
+static tn_status one_formula(compiler *c, int target) {
+    tni_formula *f = c->f;
+    char word[WORD_BYTES];
+    const char *start = c->at;
+    take_word(c, word);
+    skip(c);
+    if (strcmp(word, "none") == 0 && (*c->at == ';' || !*c->at) && c->use == TNI_FORMULA_GRADIENT) {
+        f->none |= UINT64_C(1) << target;
+        return TN_OK;
+    }
+    c->at = start;
+    c->depth = 0;
+    TN_TRY(expression(c, &f->value[target]));
+    skip(c);
+    if (*c->at && *c->at != ';') return fault(c, "the formula ends here");
+    tni_value_kind kind = f->value[target].kind;
+    if (kind != TNI_V_TENSOR && kind != TNI_V_NUMBER)
+        return fault(c, "its value is %s, not a tensor", kind_text(kind));
+    f->given |= UINT64_C(1) << target;
+    return TN_OK;
+}
+
+static tn_status all_formulas(compiler *c) {
+    const tn_op *op = &c->o->op;
+    char word[WORD_BYTES];
+    bool gradient = c->use == TNI_FORMULA_GRADIENT;
+    do {
+        int target = 0;
+        skip(c);
+        if (!*c->at) break; /* after the last ';' */
+        if (take_label(c, word)) {
+            target = target_of(c, word);
+            snprintf(c->part, sizeof c->part, " of '%.40s'", word);
+            if (target < 0)
+                return fault(c, "there is no such %s", gradient ? "tensor argument" : "result");
+        } else if (gradient || op->nout > 1) {
+            return fault(c, "it starts with the name that it is for, as in 'input: grad'");
+        }
+        if ((c->f->given | c->f->none) >> target & 1u) return fault(c, "it is given twice");
+        if (gradient && op->fields[op->in_field[target]].kind == TN_F_TENSORS)
+            return fault(c, "a list of tensors has no formula; make the operator a composite");
+        TN_TRY(one_formula(c, target));
+    } while (take(c, ";"));
+    uint64_t all = (UINT64_C(1) << op->nout) - 1;
+    c->part[0] = '\0';
+    if (!gradient && c->f->given != all) return fault(c, "a result has no formula");
+    return TN_OK;
+}
+
+tn_status tni_formula_compile(tni_added *o, tni_formula_use use, const char *text,
+                              const tn_txn *txn, tni_formula **ret_formula) {
+    compiler c = {.o = o, .txn = txn, .use = use, .at = text};
+    c.f = tni_arena_take(&o->arena, sizeof *c.f);
+    if (!c.f) return TN_E_MEMORY;
+    c.f->fields = o->op.fields;
+    TN_TRY(all_formulas(&c));
+    mark_all(&c);
+    *ret_formula = c.f;
+    return TN_OK;
+}

@@ -1,0 +1,257 @@
+/* steps.c: runs a compiled formula. */
+#include <math.h>
+
+#include "formula_priv.h"
+#include "steps_priv.h"
+
+enum { MAX_INTS = 128 };
+
+typedef struct run {
+    const tni_formula *f;
+    const char *args;
+    tn_tensor *const *g;
+    int32_t nints;
+    tni_value reg[TNI_MAX_STEPS];
+    int64_t ints[MAX_INTS];
+} run;
+
+/* ---- Reading -----------------------------------------------------------------------------------*/
+
+static tn_scalar optional(bool has, tn_scalar s) { return has ? s : tn_scalar_none(); }
+
+static tni_value load_field(const tn_field *f, const char *args) {
+    const void *p = args + f->offset;
+    tni_value v = {0};
+    switch (f->kind) {
+    case TN_F_TENSORS: v.list = *(const tn_views *)p; break;
+    case TN_F_INT:
+    case TN_F_DIM: v.number = tn_scalar_int(*(const int64_t *)p); break;
+    case TN_F_BOOL: v.number = tn_scalar_bool(*(const int64_t *)p != 0); break;
+    case TN_F_FLOAT: v.number = tn_scalar_float(*(const double *)p); break;
+    case TN_F_INT_OPT:
+    case TN_F_DIM_OPT: {
+        const tn_opt_int *o = p;
+        v.number = optional(o->has != 0, tn_scalar_int(o->value));
+        break;
+    }
+    case TN_F_FLOAT_OPT: {
+        const tn_opt_float *o = p;
+        v.number = optional(o->has != 0, tn_scalar_float(o->value));
+        break;
+    }
+    case TN_F_SCALAR:
+    case TN_F_SCALAR_OPT: v.number = *(const tn_scalar *)p; break;
+    case TN_F_INTS:
+    case TN_F_DIMS: v.ints = *(const tn_ints *)p; break;
+    case TN_F_DTYPE:
+    case TN_F_DEVICE:
+    case TN_F_FORMAT: v.code = *(const int64_t *)p; break;
+    default: v.pointer = *(const void *const *)p; break; /* a tensor, a text, a generator */
+    }
+    return v;
+}
+
+static tni_value load(const run *r, const tni_term *t) {
+    switch (t->from) {
+    case TNI_FROM_FIELD: return load_field(&r->f->fields[t->at], r->args);
+    case TNI_FROM_GRAD: return (tni_value){.t = r->g[t->at]};
+    case TNI_FROM_STEP: return r->reg[r->f->step[t->at].reg + t->nr];
+    default: return t->constant;
+    }
+}
+
+/* ---- Arguments of a call -----------------------------------------------------------------------*/
+
+static int64_t *int_room(run *r, int64_t n) {
+    if (n > MAX_INTS - r->nints) return NULL;
+    r->nints += (int32_t)n;
+    return r->ints + r->nints - n;
+}
+
+static tn_status store_ints(run *r, const tni_operand *o, tni_value v, tn_ints *ret) {
+    if (o->term.kind == TNI_V_INTS) {
+        *ret = v.ints;
+    } else if (o->term.kind == TNI_V_NONE || v.number.kind == TN_SCALAR_NONE) {
+        *ret = tn_ints_none();
+    } else {
+        int64_t n = o->field->fixed ? o->field->fixed : 1, *list = int_room(r, n);
+        if (!list) return tn_fail(TN_E_UNSUPPORTED, -1, "too many sizes in one formula");
+        for (int64_t i = 0; i < n; i++) list[i] = v.number.i;
+        *ret = (tn_ints){list, n};
+    }
+    return TN_OK;
+}
+
+/* Kinds that do not go together were refused when the formula was compiled. */
+static tn_status store(run *r, const tni_operand *o, void *args, tn_scalar_box *box) {
+    tni_value v = load(r, &o->term);
+    void *p = (char *)args + o->field->offset;
+    bool none = o->term.kind == TNI_V_NONE;
+    bool absent = none || (o->term.kind == TNI_V_NUMBER && v.number.kind == TN_SCALAR_NONE);
+    switch (o->field->kind) {
+    case TN_F_TENSOR:
+    case TN_F_TENSOR_OPT:
+    case TN_F_OPERAND:
+        if (absent)
+            *(tn_tensor **)p = NULL;
+        else
+            *(tn_tensor **)p =
+                o->term.kind == TNI_V_NUMBER ? tn_scalar_box_init(box, v.number) : v.t;
+        break;
+    case TN_F_TENSORS: *(tn_views *)p = v.list; break;
+    case TN_F_INT_OPT:
+    case TN_F_DIM_OPT: *(tn_opt_int *)p = absent ? tn_no_int() : tn_some_int(v.number.i); break;
+    case TN_F_FLOAT_OPT:
+        *(tn_opt_float *)p = absent ? tn_no_float() : tn_some_float(v.number.re);
+        break;
+    case TN_F_SCALAR_OPT: *(tn_scalar *)p = none ? tn_scalar_none() : v.number; break;
+    case TN_F_INTS:
+    case TN_F_DIMS: return store_ints(r, o, v, p);
+    case TN_F_STR:
+    case TN_F_GENERATOR: *(const void **)p = none ? NULL : v.pointer; break;
+    case TN_F_DTYPE:
+    case TN_F_DEVICE:
+    case TN_F_FORMAT: *(int64_t *)p = none ? -1 : v.code; break;
+    default: /* a number that has to be there */
+        if (absent) return tn_fail(TN_E_VALUE, -1, "a formula needs a number that was not given");
+        if (o->field->kind == TN_F_FLOAT)
+            *(double *)p = v.number.re;
+        else if (o->field->kind == TN_F_SCALAR)
+            *(tn_scalar *)p = v.number;
+        else
+            *(int64_t *)p = v.number.i;
+        break;
+    }
+    return TN_OK;
+}
+
+static tn_status call(run *r, const tni_step *s) {
+    tn_scalar_box box[TN_MAX_OPERANDS];
+    _Alignas(16) unsigned char args[TNI_MAX_ARGS_BYTES];
+    tn_tensor *rets[TNI_MAX_OUTS] = {NULL};
+    int boxes = 0;
+    memcpy(args, s->image, s->op->args_bytes);
+    for (int i = 0; i < s->noperands; i++) {
+        const tni_operand *o = &s->operands[i];
+        uint16_t kind = o->field->kind;
+        bool boxed = o->term.kind == TNI_V_NUMBER &&
+                     (kind == TN_F_OPERAND || kind == TN_F_TENSOR || kind == TN_F_TENSOR_OPT);
+        TN_TRY(store(r, o, args, &box[boxes]));
+        boxes += boxed;
+    }
+    TN_TRY(tn_op_call(s->op, args, rets));
+    for (int i = 0; i < s->op->nout; i++) r->reg[s->reg + i].t = rets[i];
+    return TN_OK;
+}
+
+/* ---- Other steps -------------------------------------------------------------------------------*/
+
+static bool is_whole(const tn_scalar *s) { return s->kind <= TN_CAT_INT; }
+
+static tn_status compute_number(char sign, tn_scalar a, tn_scalar b, tn_scalar *ret) {
+    if (a.kind == TN_SCALAR_NONE || b.kind == TN_SCALAR_NONE)
+        return tn_fail(TN_E_VALUE, -1, "a formula needs a number that was not given");
+    if (a.kind == TN_CAT_COMPLEX || b.kind == TN_CAT_COMPLEX)
+        return tn_fail(TN_E_UNSUPPORTED, -1, "formulas do not compute with complex numbers");
+    bool whole = is_whole(&a) && is_whole(&b);
+    /* Unsigned, so that an overflow wraps. */
+    uint64_t x = (uint64_t)a.i, y = (uint64_t)b.i;
+    switch (sign) {
+    case '+': *ret = whole ? tn_scalar_int((int64_t)(x + y)) : tn_scalar_float(a.re + b.re); break;
+    case '-': *ret = whole ? tn_scalar_int((int64_t)(x - y)) : tn_scalar_float(a.re - b.re); break;
+    case '*': *ret = whole ? tn_scalar_int((int64_t)(x * y)) : tn_scalar_float(a.re * b.re); break;
+    case '/': *ret = tn_scalar_float(a.re / b.re); break;
+    case '^': *ret = tn_scalar_float(pow(a.re, b.re)); break;
+    default: *ret = whole ? tn_scalar_int((int64_t)(0 - x)) : tn_scalar_float(-a.re); break;
+    }
+    return TN_OK;
+}
+
+static tn_status pick_item(tn_ints list, int64_t i, tn_scalar *ret) {
+    int64_t at = i < 0 ? i + list.n : i;
+    if (at < 0 || at >= list.n)
+        return tn_fail(TN_E_INDEX, -1, "a formula reads size %lld of %lld", (long long)i,
+                       (long long)(list.n < 0 ? 0 : list.n));
+    *ret = tn_scalar_int(list.v[at]);
+    return TN_OK;
+}
+
+static tn_status make_list(run *r, const tni_step *s, tn_ints *ret) {
+    int64_t *v = int_room(r, s->noperands);
+    if (!v) return tn_fail(TN_E_UNSUPPORTED, -1, "too many sizes in one formula");
+    for (int i = 0; i < s->noperands; i++) v[i] = load(r, &s->operands[i].term).number.i;
+    *ret = (tn_ints){v, s->noperands};
+    return TN_OK;
+}
+
+static tn_status ask_tensor(const tni_step *s, const tn_tensor *t, tni_value *ret) {
+    if (!t) return tn_fail(TN_E_VALUE, -1, "a formula looks at a tensor that was not given");
+    switch (s->what) {
+    case TNI_STEP_SHAPE: ret->ints = tni_shape_ints(t); break;
+    case TNI_STEP_NDIM: ret->number = tn_scalar_int(t->v.ndim); break;
+    case TNI_STEP_NUMEL: ret->number = tn_scalar_int(t->v.numel); break;
+    case TNI_STEP_DTYPE: ret->code = tn_view_dtype(&t->v); break;
+    default: ret->code = tni_device_of(t); break;
+    }
+    return TN_OK;
+}
+
+static tn_status run_step(run *r, const tni_step *s) {
+    tni_value *to = &r->reg[s->reg];
+    switch (s->what) {
+    case TNI_STEP_CALL: return call(r, s);
+    case TNI_STEP_LIST: return make_list(r, s, &to->ints);
+    case TNI_STEP_NUMBER:
+    case TNI_STEP_ITEM: {
+        tni_value a = load(r, &s->operands[0].term), b = load(r, &s->operands[1].term);
+        if (s->what == TNI_STEP_ITEM) return pick_item(a.ints, b.number.i, &to->number);
+        return compute_number(s->sign, a.number, b.number, &to->number);
+    }
+    default: return ask_tensor(s, load(r, &s->operands[0].term).t, to);
+    }
+}
+
+/* A new reference to a formula's value. */
+static tn_status hand_over(const run *r, const tni_term *t, tn_tensor **ret) {
+    tni_value v = load(r, t);
+    if (t->kind == TNI_V_NUMBER) return tni_scalar_heap(v.number, ret);
+    if (v.t && (v.t->flags & TNI_T_STACK)) { /* a number that was given for an Operand */
+        tn_scalar s;
+        tni_scalar_load(tn_view_dtype(&v.t->v), v.t->v.data, &s);
+        return tni_scalar_heap(s, ret);
+    }
+    *ret = tn_tensor_ref(v.t);
+    return TN_OK;
+}
+
+tn_status tni_formula_run(const tni_formula *f, const void *args, tn_tensor *const *g,
+                          uint64_t wanted, tn_tensor **rets) {
+    run r;
+    tn_status st = TN_OK;
+    int32_t done = 0;
+    r.f = f;
+    r.args = args;
+    r.g = g;
+    r.nints = 0;
+    for (; done < f->nsteps && st == TN_OK; done++) {
+        const tni_step *s = &f->step[done];
+        if (s->readers & wanted) st = run_step(&r, s);
+        if (st != TN_OK) break;
+    }
+    for (int i = 0; i < TN_MAX_OPERANDS && st == TN_OK; i++)
+        if ((f->given & wanted) >> i & 1u) st = hand_over(&r, &f->value[i], &rets[i]);
+    for (int32_t i = 0; i < done; i++) {
+        const tni_step *s = &f->step[i];
+        if (s->what != TNI_STEP_CALL || !(s->readers & wanted)) continue;
+        for (int k = 0; k < s->op->nout; k++) tn_tensor_unref(&r.reg[s->reg + k].t);
+    }
+    if (st != TN_OK)
+        for (int i = 0; i < TN_MAX_OPERANDS; i++)
+            if ((f->given & wanted) >> i & 1u) tn_tensor_unref(&rets[i]);
+    return st;
+}
+
+uint64_t tni_formula_given(const tni_formula *f, uint64_t *ret_none) {
+    *ret_none = f->none;
+    return f->given;
+}

@@ -1,0 +1,89 @@
+/* steps_priv.h: a compiled formula: formula.c makes it, steps.c runs it.
+ *
+ * A formula is a list of steps; each computes one value, or the results of one call, from arguments of the
+ * operator, incoming gradients, constants and earlier steps. Kinds of values are known when it is
+ * compiled, so that nothing is parsed, looked up or checked by name in a call. */
+#ifndef TENON_STEPS_PRIV_H
+#define TENON_STEPS_PRIV_H
+
+#include "added_priv.h"
+
+enum { TNI_MAX_STEPS = 64 };
+
+/* What a value is. A number is an int, float, bool or complex number, or an optional one that is not
+ * given; a code is a dtype, device or memory format; a pointer is a text or a generator. */
+typedef enum tni_value_kind {
+    TNI_V_NONE,
+    TNI_V_TENSOR, /* may be NULL where the argument may */
+    TNI_V_TENSORS,
+    TNI_V_NUMBER,
+    TNI_V_INTS,
+    TNI_V_CODE,
+    TNI_V_POINTER,
+    TNI_V_RESULTS /* of a call with several: one must be picked */
+} tni_value_kind;
+
+typedef union tni_value {
+    tn_tensor *t;
+    tn_views list;
+    tn_scalar number;
+    tn_ints ints;
+    int64_t code;
+    const void *pointer;
+} tni_value;
+
+typedef enum tni_source {
+    TNI_FROM_CONSTANT,
+    TNI_FROM_FIELD,
+    TNI_FROM_GRAD,
+    TNI_FROM_STEP
+} tni_source;
+
+/* Where a value comes from. Zeroed before it is filled, so that two can be compared as bytes. */
+typedef struct tni_term {
+    uint8_t from;        /* tni_source */
+    uint8_t kind;        /* tni_value_kind */
+    uint16_t field_kind; /* TN_F_*, of fields, codes and pointers */
+    uint16_t at;         /* the field's index, the gradient's number, or the step's */
+    uint16_t nr;         /* which result of the step */
+    tni_value constant;
+} tni_term;
+
+typedef enum tni_step_kind {
+    TNI_STEP_CALL,
+    TNI_STEP_NUMBER, /* a sign and two numbers; '_' is minus one number */
+    TNI_STEP_SHAPE,
+    TNI_STEP_NDIM,
+    TNI_STEP_NUMEL,
+    TNI_STEP_DTYPE,
+    TNI_STEP_DEVICE,
+    TNI_STEP_ITEM, /* a[b] of a list of sizes */
+    TNI_STEP_LIST  /* numbers as a list of sizes */
+} tni_step_kind;
+
+typedef struct tni_operand {
+    const tn_field *field; /* of the operator that is called; NULL in a list */
+    tni_term term;
+} tni_operand;
+
+typedef struct tni_step {
+    uint8_t what; /* tni_step_kind */
+    char sign;
+    uint16_t noperands;
+    uint16_t reg;     /* of the first result */
+    uint64_t readers; /* the formulas that need it, as a mask */
+    const tn_op *op;
+    const void *image; /* the called operator's argument struct, with its defaults */
+    const tni_operand *operands;
+} tni_step;
+
+/* One formula per result (or per tensor input, of a gradient). */
+struct tni_formula {
+    const tn_field *fields; /* of the operator it belongs to */
+    int32_t nsteps, nregs;
+    uint64_t given, none; /* masks over `value` */
+    tni_term value[TN_MAX_OPERANDS];
+    tni_step step[TNI_MAX_STEPS];
+};
+
+#endif

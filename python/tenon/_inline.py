@@ -1,0 +1,96 @@
+"""Plugins from a file or from a text: load_library and load_inline."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from tenon import _C, _native
+
+_INCLUDE = _native.PACKAGE / "include"
+_loaded: dict[str, str] = {}  # name given to load_inline -> plugin
+
+
+def load_library(path: str | os.PathLike[str]) -> None:
+    """Loads a plugin and everything that it registers."""
+    from tenon import ops
+
+    _C.load_plugin(os.path.realpath(path))
+    ops.forget()
+
+
+def cache_folder() -> Path:
+    """Where compiled sources are kept: a folder of the user's own."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    folder = Path(base) / "tenon" / "inline"
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o700)
+    return folder
+
+
+def _compiler(language: str) -> list[str]:
+    variable, fallback = ("CC", "cc") if language == "c" else ("CXX", "c++")
+    command = shlex.split(os.environ.get(variable) or fallback)
+    if not shutil.which(command[0]):
+        raise RuntimeError(
+            f"load_inline needs a compiler and there is no '{command[0]}': install one, or name "
+            f"yours in {variable}"
+        )
+    return command
+
+
+def _headers() -> str:
+    """What the SDK looks like, so that a new Tenon compiles anew."""
+    names = sorted((_INCLUDE / "tenon").glob("*.h"))
+    return hashlib.sha256(b"".join(p.read_bytes() for p in names)).hexdigest()
+
+
+def compile_inline(source: str, name: str, flags: Sequence[str], language: str) -> Path:
+    """The library that the source makes, from the cache where it has been made before."""
+    command = [*_compiler(language), "-O3", "-fPIC", "-shared", f"-I{_INCLUDE}", *flags]
+    key = "\0".join([*command, _headers(), source]).encode()
+    stem = f"{name}-{hashlib.sha256(key).hexdigest()[:16]}"
+    folder = cache_folder()
+    library = folder / f"{stem}.so"
+    if library.exists():
+        return library
+    with tempfile.TemporaryDirectory(dir=folder) as work:
+        text = Path(work, f"{name}.{'c' if language == 'c' else 'cpp'}")
+        text.write_text(source, encoding="utf-8")
+        made = Path(work, "made.so")
+        done = subprocess.run(
+            [*command, str(text), "-o", str(made), "-lm"], capture_output=True, text=True
+        )
+        if done.returncode != 0:
+            said = done.stderr.replace(str(text), text.name).strip()
+            raise RuntimeError(f"load_inline: '{name}' does not compile:\n{said}")
+        made.replace(library)  # at once, for other processes may be doing the same
+    return library
+
+
+def load_inline(source: str, name: str, *, flags: Sequence[str] = (), language: str = "c") -> None:
+    """Compiles the source of a plugin with the C compiler ($CC, else cc) and loads it.
+
+    The source is a whole plugin: it includes <tenon/plugin.h> and exports its entry function. The
+    library is kept in the user's cache folder. Loading another source under the same name takes the
+    place of the earlier one, which makes it fit for notebooks.
+    """
+    if not name.isidentifier():
+        raise ValueError(f"load_inline: '{name}' is no identifier")
+    if language not in ("c", "c++"):
+        raise ValueError(f"load_inline: language is 'c' or 'c++', not {language!r}")
+    library = os.path.realpath(compile_inline(source, name, flags, language))
+    known = {p["path"]: p for p in _C.plugins()}
+    if library in known and known[library]["active"]:
+        return
+    before = _loaded.pop(name, None)
+    if before is not None:
+        _C.retire_plugin(before)
+    load_library(library)
+    _loaded[name] = next(p["name"] for p in _C.plugins() if p["path"] == library)

@@ -1,0 +1,63 @@
+"""Operators that plugins add: `tenon.ops.acme.gelu(x)` calls the operator "acme::gelu".
+
+A namespace is there as soon as it is named; its operators appear when their plugin is loaded
+(`load_library`, `tenon.load_inline`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tenon import _C
+from tenon._inline import load_library as load_library
+
+_namespaces: dict[str, Namespace] = {}
+
+
+class Namespace:
+    """The operators whose names start with `name::`."""
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+        self._python: dict[str, Callable[..., Any]] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        full = f"{self.__name__}::{name}"
+        op = self._python.get(name) or _C._added_op(full)
+        if op is None:
+            others = f"'{self.__name__}' has {', '.join(dir(self))}"
+            hint = others if dir(self) else "is its plugin loaded?"
+            raise AttributeError(f"there is no operator '{full}'; {hint}")
+        self.__dict__[name] = op  # the next look-up is an ordinary attribute
+        return op
+
+    def __dir__(self) -> list[str]:
+        prefix = self.__name__ + "::"
+        added = [n.removeprefix(prefix) for n in _C._added_names() if n.startswith(prefix)]
+        return sorted({*added, *self._python})
+
+    def __repr__(self) -> str:
+        return f"<operators {self.__name__}::*: {', '.join(dir(self))}>"
+
+
+def __getattr__(name: str) -> Namespace:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    if name not in _namespaces:
+        _namespaces[name] = Namespace(name)
+        globals()[name] = _namespaces[name]
+    return _namespaces[name]
+
+
+def __dir__() -> list[str]:
+    return sorted({"load_library", *_namespaces, *(n.split("::")[0] for n in _C._added_names())})
+
+
+def forget() -> None:
+    """Looks operators up anew, after plugins were loaded or retired."""
+    for namespace in _namespaces.values():
+        for name in [n for n in vars(namespace) if not n.startswith("_")]:
+            del vars(namespace)[name]

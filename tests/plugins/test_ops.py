@@ -1,0 +1,382 @@
+"""Operators that plugins add: the examples, built as a user would, and plugins that are wrong."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import os
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import build
+import numpy as np
+import pytest
+import tenon as tn
+
+EXAMPLES = build.EXAMPLES / "ops"
+
+pytestmark = pytest.mark.skipif(not build.HAVE_CC, reason="there is no C compiler")
+
+
+def make(source: Path, folder: Path) -> Path:
+    """A plugin out of one source file, with nothing but the installed headers."""
+    flags = ["-O2", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror", "-fPIC", "-shared"]
+    command = ["c++", "-std=c++11"] if source.suffix == ".cpp" else ["cc", "-std=c11"]
+    library = folder / f"{source.stem}.so"
+    command += [*flags, f"-I{build.SDK}", str(source), "-o", str(library), "-lm"]
+    subprocess.run(command, check=True)
+    return library
+
+
+@pytest.fixture(scope="session", autouse=True)
+def private_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """load_inline keeps what it compiles; here in a folder of the session."""
+    before = os.environ.get("XDG_CACHE_HOME")
+    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
+    yield
+    if before is None:
+        del os.environ["XDG_CACHE_HOME"]
+    else:
+        os.environ["XDG_CACHE_HOME"] = before
+
+
+@pytest.fixture(scope="module")
+def gelu(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
+    tn.load_library(make(EXAMPLES / "gelu.c", tmp_path_factory.mktemp("gelu")))
+    return tn.ops.example.gelu
+
+
+def exact_gelu(x: np.ndarray) -> np.ndarray:
+    erf = np.vectorize(math.erf)
+    return x * 0.5 * (1 + erf(x / math.sqrt(2)))
+
+
+# -- the example ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("dtype", "error"),
+    [(tn.float64, 1e-14), (tn.float32, 1e-6), (tn.float16, 1e-2), (tn.bfloat16, 1e-1)],
+)
+def test_gelu_values(gelu: Callable[..., Any], dtype: Any, error: float) -> None:
+    x = tn.linspace(-4, 4, 60, dtype=tn.float64).reshape(5, 12).to(dtype)
+    y = gelu(x)
+    assert y.dtype == dtype
+    want = exact_gelu(x.double().numpy())
+    np.testing.assert_allclose(y.double().numpy(), want, atol=error)
+
+
+def test_gelu_of_integers(gelu: Callable[..., Any]) -> None:
+    assert gelu(tn.arange(4)).dtype == tn.get_default_dtype()
+
+
+def test_gelu_layouts(gelu: Callable[..., Any]) -> None:
+    x = tn.randn(4, 5, 6, dtype=tn.float64)
+    want = exact_gelu(x.numpy())
+    np.testing.assert_allclose(gelu(x.permute(2, 0, 1)).numpy(), want.transpose(2, 0, 1))
+    np.testing.assert_allclose(gelu(x[::2, :, 1::2]).numpy(), want[::2, :, 1::2])
+    np.testing.assert_allclose(gelu(x[0, 0].expand(7, 6)).numpy(), np.tile(want[0, 0], (7, 1)))
+    assert gelu(tn.empty(0, 3)).shape == (0, 3)
+    out = tn.empty(4, 5, 6, dtype=tn.float64)
+    assert gelu(x, out=out) is out
+    np.testing.assert_allclose(out.numpy(), want)
+
+
+def test_gelu_gradients(gelu: Callable[..., Any]) -> None:
+    x = tn.randn(3, 4, dtype=tn.float64, requires_grad=True)
+    assert tn.autograd.gradcheck(gelu, (x,))
+    assert tn.autograd.gradgradcheck(gelu, (x,))
+    assert tn.autograd.gradgradcheck(tn.ops.example.gelu_slope, (x,))
+    assert "GeluBackward0" in repr(gelu(x).grad_fn)
+
+
+def test_gelu_in_a_module(gelu: Callable[..., Any]) -> None:
+    class Gelu(tn.nn.Module):
+        def forward(self, x: tn.Tensor) -> tn.Tensor:
+            return gelu(x)
+
+    def train(act: tn.nn.Module) -> list[float]:
+        tn.manual_seed(3)
+        net = tn.nn.Sequential(tn.nn.Linear(4, 8), act, tn.nn.Linear(8, 1))
+        opt = tn.optim.SGD(net.parameters(), lr=0.1)
+        x, losses = tn.randn(16, 4), []
+        for _ in range(5):
+            loss = (net(x) - x.sum(1, keepdim=True)).square().mean()
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+            losses.append(loss.item())
+        return losses
+
+    np.testing.assert_allclose(train(Gelu()), train(tn.nn.GELU()), rtol=1e-5)
+
+
+def test_gelu_looks_built_in(gelu: Callable[..., Any]) -> None:
+    assert str(inspect.signature(gelu)) == "(input)"
+    assert "example::gelu(Tensor input) -> Tensor" in (gelu.__doc__ or "")
+    assert {"gelu", "gelu_slope", "gelu_bend"} <= set(dir(tn.ops.example))
+    assert "plugin 'example_gelu'" in tn.explain("example::gelu")
+    for call, text in [
+        (lambda: gelu(), 'example::gelu() missing 1 required positional arguments: "input"'),
+        (lambda: gelu(3), "example::gelu(): argument 'input' (position 1) must be Tensor, not int"),
+        (lambda: gelu(tn.ones(1), beta=2), "unexpected keyword argument 'beta'"),
+    ]:
+        with pytest.raises(TypeError, match=re.escape(text)):
+            call()
+    with pytest.raises(NotImplementedError, match='"example::gelu" not implemented'):
+        gelu(tn.ones(2, dtype=tn.complex64))
+    with pytest.raises(AttributeError, match="no operator 'example::nope'"):
+        tn.ops.example.nope  # noqa: B018
+
+
+# -- plugins out of a few lines -------------------------------------------------------------------
+
+HEAD = r"""
+#include <stdlib.h>
+#include <string.h>
+#include <tenon/plugin.h>
+typedef struct unary { const tn_plan *plan; const tn_view *x; tn_view *out; } unary;
+static tn_status copy(const tn_call *call, const void *args) {
+    (void)call;
+    tn_rows r = tn_rows_of(((const unary *)args)->plan);
+    while (tn_rows_next(&r))
+        for (int64_t i = 0; i < r.n; i++) *TN_ROW(float, r, 0, i) = *TN_ROW(const float, r, 1, i);
+    return TN_OK;
+}
+static tn_status kernel(const tn_host *h, tn_txn *t, const char *op, uint64_t sig,
+                        tn_kernel_fn fn, int32_t dtype, int32_t priority) {
+    tn_kernel_row row = {op, sig, fn, NULL, dtype, priority, 0, 0};
+    return h->register_kernels(t, 0, &row, sizeof row, 1);
+}
+"""
+TAIL = """
+TN_PLUGIN_EXPORT tn_status tn_plugin_entry_v1(const tn_host *h, tn_plugin *p) {
+    (void)h;
+    return tn_plugin_fill(p, "@NAME@", "1.0", "a test", activate);
+}
+"""
+
+
+def source(name: str, fields: str, more: str = "return TN_OK;", before: str = "") -> str:
+    """A plugin with one operator whose descriptor has these fields."""
+    return "\n".join([
+        HEAD, before,
+        "static tn_status activate(const tn_host *h, tn_txn *t) {",
+        f"    tn_op_desc op = {{.struct_size = sizeof op, {fields}}};",
+        "    tn_status st = h->register_op(t, &op);",
+        "    if (st != TN_OK) return st;",
+        f"    {more}", "}", TAIL.replace("@NAME@", name),
+    ])  # fmt: skip
+
+
+def load(name: str, fields: str, more: str = "return TN_OK;", before: str = "") -> Any:
+    """Loads that plugin; its operators are in the namespace of its name."""
+    tn.load_inline(source(name, fields, more, before), name, flags=["-Wno-unused-function"])
+    return getattr(tn.ops, name)
+
+
+POINTWISE = ".kind = TN_OP_POINTWISE, .schema = "
+STRUCTURED = ".kind = TN_OP_STRUCTURED, .schema = "
+COMPOSITE = ".kind = TN_OP_COMPOSITE, .schema = "
+
+BAD = {
+    "schema": (POINTWISE + '"{n}::f(Tensr x) -> Tensor"', "column 15: there is no such type"),
+    "name": (POINTWISE + '"f(Tensor x) -> Tensor"', "of the form acme::gelu"),
+    "reserved": (POINTWISE + '"tn::f(Tensor x) -> Tensor"', "Tenon's own"),
+    "no result": (POINTWISE + '"{n}::f(Tensor x)"', "'->' is expected"),
+    "twice": (POINTWISE + '"{n}::f(Tensor x, int x) -> Tensor"', "share a name"),
+    "order": (POINTWISE + '"{n}::f(int a=1, Tensor x) -> Tensor"', "without a default follows"),
+    "default": (POINTWISE + '"{n}::f(Tensor x, int a=1.5) -> Tensor"', "default '1.5'"),
+    "tail": (POINTWISE + '"{n}::f(Tensor x) -> Tensor, Tensor"', "goes on after its end"),
+    "no schema": (".kind = TN_OP_POINTWISE", "needs a schema"),
+    "kind": ('.kind = 77, .schema = "{n}::f(Tensor x) -> Tensor"', "kind 77"),
+    "flags": (POINTWISE + '"{n}::f(Tensor x) -> Tensor", .flags = 0x100', "flags 0x100"),
+    "args_bytes": (
+        POINTWISE + '"{n}::f(Tensor x, float a) -> Tensor", .args_bytes = 24',
+        "has 32 bytes, the plugin's has 24",
+    ),
+    "dtype rule": (POINTWISE + '"{n}::f(Tensor x) -> Tensor", .dtype = "bigger"', "'bigger'"),
+    "dtype names": (
+        STRUCTURED + '"{n}::f(Tensor x) -> Tensor", .dtype = "same(y)", .shape = "same(x)"',
+        "names no tensor",
+    ),
+    "shape rule": (STRUCTURED + '"{n}::f(Tensor x) -> Tensor", .shape = "same(y)"', "same(y)"),
+    "no shape": (STRUCTURED + '"{n}::f(Tensor x) -> Tensor"', "a shape rule or `infer`"),
+    "no composite": (COMPOSITE + '"{n}::f(Tensor x) -> Tensor"', "needs a formula"),
+    "results": (POINTWISE + '"{n}::f(Tensor x) -> (Tensor a, Tensor b)"', "one result"),
+    "unknown op": (
+        COMPOSITE + '"{n}::f(Tensor x) -> Tensor", .formula = "x + nosuch(x)"',
+        "there is no operator 'nosuch'",
+    ),
+    "unknown name": (COMPOSITE + '"{n}::f(Tensor x) -> Tensor", .formula = "y + 1"', "'y'"),
+    "argument": (
+        COMPOSITE + '"{n}::f(Tensor x) -> Tensor", .formula = "sum(x, dmi=0)"',
+        "no argument 'dmi'",
+    ),
+    "missing": (COMPOSITE + '"{n}::f(Tensor x) -> Tensor", .formula = "pow(x)"', "is missing"),
+    "type": (COMPOSITE + '"{n}::f(Tensor x) -> Tensor", .formula = "exp(\'x\')"', "be a text"),
+    "brackets": (COMPOSITE + '"{n}::f(Tensor x) -> Tensor", .formula = "(x + 1"', "')' is"),
+    "rest": (COMPOSITE + '"{n}::f(Tensor x) -> Tensor", .formula = "x 1"', "ends here"),
+    "deep": (
+        COMPOSITE + '"{n}::f(Tensor x) -> Tensor", .formula = "' + "(" * 99 + '"',
+        "nested too deeply",
+    ),
+    "target": (
+        POINTWISE + '"{n}::f(Tensor x) -> Tensor", .gradient = "y: grad"',
+        "no such tensor argument",
+    ),
+    "gradient": (
+        POINTWISE + '"{n}::f(Tensor x) -> Tensor", .gradient = "x: grad * {n}::g(x)"',
+        "gradient of 'x': there is no operator",
+    ),
+    "several": (
+        COMPOSITE + '"{n}::f(Tensor x) -> Tensor", .formula = "frexp_(x)"',
+        "there is no operator 'frexp_'",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_bad_plugin(what: str) -> None:
+    name = "bad_" + what.replace(" ", "_")
+    fields, text = BAD[what]
+    with pytest.raises(ImportError, match=re.escape(text)):
+        load(name, fields.replace("{n}", name))
+    assert dir(getattr(tn.ops, name)) == []
+    with pytest.raises(ValueError, match="there is no operator"):
+        tn.explain(name + "::f")
+
+
+def test_all_or_nothing() -> None:
+    """A second operator that is wrong takes the first and its kernel along."""
+    more = (
+        'st = kernel(h, t, "half::f", 0, copy, TN_F32, 0);'
+        'op.schema = "half::f(Tensor y) -> Tensor"; return h->register_op(t, &op);'
+    )
+    with pytest.raises(ImportError, match="'half::f' is there already"):
+        load("half", POINTWISE + '"half::f(Tensor x) -> Tensor"', more)
+    assert dir(tn.ops.half) == []
+    more = 'return kernel(h, t, "half::f", 0, NULL, TN_F32, 0);'
+    with pytest.raises(ImportError, match="lacks its operator or function"):
+        load("half", POINTWISE + '"half::f(Tensor x) -> Tensor"', more)
+    assert dir(tn.ops.half) == []
+    load("half", POINTWISE + '"half::f(Tensor x) -> Tensor"', more.replace("NULL", "copy"))
+    assert tn.ops.half.f(tn.ones(2)).tolist() == [1, 1]
+
+
+def test_name_clash_between_plugins() -> None:
+    load("clash", POINTWISE + '"clash::f(Tensor x) -> Tensor"')
+    with pytest.raises(ImportError, match="operator 'clash::f' is there already"):
+        load("clash2", POINTWISE + '"clash::f(Tensor x) -> Tensor"')
+
+
+@pytest.mark.parametrize(
+    "lie", ["outs->ndim = 200", "outs->ndim = 1; outs->shape[0] = -4", "outs->dtype = 99"]
+)
+def test_infer_that_lies(lie: str) -> None:
+    before = (
+        "static tn_status infer(const tn_host *h, void *c, const void *a, tn_out_shape *outs) {"
+        f"(void)h; (void)c; (void)a; {lie}; return TN_OK; }}"
+    )
+    more = 'return kernel(h, t, "lies::f", 0, copy, TN_F32, 0);'
+    ops = load("lies", STRUCTURED + '"lies::f(Tensor x) -> Tensor", .infer = infer', more, before)
+    with pytest.raises(ImportError, match="lies::f: the shape rule of plugin 'lies'"):
+        ops.f(tn.ones(3))
+
+
+def test_kernel_that_fails() -> None:
+    before = (
+        "static tn_status fails(const tn_call *c, const void *a) {(void)a;"
+        'return c->host->fail(TN_E_VALUE, 0, "x is out of luck");}'
+        "static tn_status odd(const tn_call *c, const void *a) {(void)a;(void)c; return 9999;}"
+    )
+    more = (
+        'st = kernel(h, t, "failing::f", 0, fails, TN_F32, 0);'
+        'return st ? st : kernel(h, t, "failing::f", 0, odd, TN_F64, 0);'
+    )
+    ops = load("failing", POINTWISE + '"failing::f(Tensor x) -> Tensor"', more, before)
+    with pytest.raises(ValueError, match="x is out of luck") as caught:
+        ops.f(tn.ones(2, 3))
+    assert caught.value.op == "failing::f"
+    assert "x: float32[2, 3]" in caught.value.detail
+    with pytest.raises(RuntimeError):
+        ops.f(tn.ones(2, dtype=tn.float64))
+    with pytest.raises(NotImplementedError, match="failing::f"):
+        ops.f(tn.ones(2, dtype=tn.int32))
+
+
+# -- load_inline ----------------------------------------------------------------------------------
+
+
+def test_inline_takes_the_place_of_the_earlier() -> None:
+    """Run again after an edit, as a notebook cell is, and after the edit was undone."""
+
+    def version(factor: str) -> Any:
+        more = 'return kernel(h, t, "cell::f", 0, times, TN_F32, 0);'
+        before = (
+            "static tn_status times(const tn_call *c, const void *args) { (void)c;"
+            "tn_rows r = tn_rows_of(((const unary *)args)->plan);"
+            "while (tn_rows_next(&r)) for (int64_t i = 0; i < r.n; i++)"
+            f"*TN_ROW(float, r, 0, i) = {factor} * *TN_ROW(const float, r, 1, i);"
+            "return TN_OK; }"
+        )
+        return load("cell", POINTWISE + '"cell::f(Tensor x) -> Tensor"', more, before)
+
+    for factor in (2, 3, 2, 2, 3):
+        assert version(f"{factor}.0f").f(tn.ones(2)).tolist() == [factor, factor]
+
+
+def test_inline_names_the_fault() -> None:
+    with pytest.raises(RuntimeError, match=r"'broken' does not compile:\n(.|\n)*broken.c:2"):
+        tn.load_inline("int a;\nint b = nonsense;\n", "broken")
+    with pytest.raises(ImportError, match="exports no tn_plugin_entry_v1"):
+        tn.load_inline("int a;\n", "empty")
+    with pytest.raises(ValueError, match="no identifier"):
+        tn.load_inline("", "../up")
+
+
+def test_inline_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "no-such-compiler")
+    with pytest.raises(RuntimeError, match="no 'no-such-compiler': install one"):
+        tn.load_inline("int a;\n", "none")
+
+
+# -- kernels of several plugins for one operator ---------------------------------------------------
+
+OTHER = r"""
+static tn_status %s(const tn_call *call, const void *args) {
+    tn_rows r = tn_rows_of(((const unary *)args)->plan);
+    (void)call;
+    if (r.n > 3) return TN_DECLINE; /* long rows are for others */
+    while (tn_rows_next(&r))
+        for (int64_t i = 0; i < r.n; i++) *TN_ROW(float, r, 0, i) = %s;
+    return TN_OK;
+}
+"""
+
+
+def test_priority_preference_and_decline() -> None:
+    more = 'return kernel(h, t, "many::f", 0, one, TN_F32, 0);'
+    before = OTHER.replace("if (r.n > 3) return TN_DECLINE;", "") % ("one", 1)
+    ops = load("many", POINTWISE + '"many::f(Tensor x) -> Tensor"', more, before)
+    find = (
+        'const tn_call_iface *c = (const tn_call_iface *)h->query("tn.call/1");'
+        'return kernel(h, t, "many::f", c->find("many::f")->sig, two, TN_F32, %d);'
+    )
+    own = POINTWISE + '"many_%s::unused(Tensor x) -> Tensor"'
+    load("many_high", own % "high", find % 5, OTHER % ("two", 5))
+    load("many_low", own % "low", find % -5, OTHER % ("two", -5))
+    x, long = tn.zeros(3), tn.zeros(4)
+    assert ops.f(x)[0] == 5 and ops.f(long)[0] == 1
+    tn.prefer("many_low", op="many::f", device="cpu")
+    assert ops.f(x)[0] == -5 and ops.f(long)[0] == 1
+    assert "preferred" in tn.explain("many::f")
+    tn.prefer("many")
+    assert ops.f(x)[0] == 1
+    tn.prefer("many_high", op="many::f")
+    assert ops.f(x)[0] == 5
+    with pytest.raises(ImportError, match="plugin 'many_low' has no kernel of 'exp'"):
+        tn.prefer("many_low", op="exp")
