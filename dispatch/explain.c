@@ -52,25 +52,36 @@ static bool list_kernels(text *t, const tn_op *op, int32_t slot, int32_t dtype) 
     return first != NULL;
 }
 
+static int32_t way_of(const tn_op *op, tn_device device, int32_t dtype) {
+    if (op->info.kind == TN_OP_VIEW) return TN_WAY_CORE;
+    if (tni_kernel_find(op, device.slot, dtype)) return TN_WAY_KERNEL;
+    if (tni_has_composite(op)) return TN_WAY_COMPOSITE;
+    if (tni_can_widen(op, device.slot, dtype)) return TN_WAY_WIDER;
+    bool host = device.slot != 0 && tn_fallback_policy() != TN_FALLBACK_ERROR;
+    return host ? TN_WAY_HOST : TN_WAY_NONE;
+}
+
 static void explain(text *t, const tn_op *op, tn_device device, int32_t dtype) {
     say(t, "%s on %s for %s\n", op->info.name, tn_device_name(device.slot), tn_dtype_name(dtype));
     if (op->flags & TNI_OP_ADDED)
         say(t, "  added by plugin '%s'  %s\n", op->file, op->info.schema);
     else
         say(t, "  entry: %s:%d  %s\n", op->file, (int)op->line, op->info.schema);
-    if (op->info.kind == TN_OP_VIEW) {
-        say(t, "  runs: in the core, for every device (a view: no kernel)\n");
-    } else if (list_kernels(t, op, device.slot, dtype)) {
-        return;
-    } else if (tni_has_composite(op)) {
+    switch (way_of(op, device, dtype)) {
+    case TN_WAY_CORE: say(t, "  runs: in the core, for every device (a view: no kernel)\n"); break;
+    case TN_WAY_KERNEL: list_kernels(t, op, device.slot, dtype); break;
+    case TN_WAY_COMPOSITE:
         say(t, "  no kernel on this device; runs: composite of other operators\n");
-    } else if (tni_can_widen(op, device.slot, dtype)) {
+        break;
+    case TN_WAY_WIDER:
         say(t, "  no kernel for this dtype; runs: in float32, converted on both sides\n");
         list_kernels(t, op, device.slot, TN_F32);
-    } else if (device.slot != 0 && tn_fallback_policy() != TN_FALLBACK_ERROR) {
+        break;
+    case TN_WAY_HOST:
         say(t, "  no kernel on this device; runs: on the CPU, with copies both ways\n");
         list_kernels(t, op, 0, dtype);
-    } else {
+        break;
+    default:
         say(t,
             "  cannot run: no kernel for this dtype, none for any dtype, none for a wider "
             "dtype, no composite%s\n",
@@ -78,15 +89,28 @@ static void explain(text *t, const tn_op *op, tn_device device, int32_t dtype) {
     }
 }
 
-tn_status tn_explain(const char *name, tn_device device, int32_t dtype, char **ret_text) {
-    if (!ret_text) return tn_fail(TN_E_TYPE, -1, "explain(): the result has no place to go");
-    text t = {NULL, 0, 0, false};
-    const tn_op *op = name ? tni_op_find(name) : NULL;
-    if (!op) return tn_fail(TN_E_VALUE, 0, "there is no operator '%s'", name ? name : "NULL");
+static tn_status find_all(const char *name, tn_device device, int32_t dtype, const tn_op **ret_op) {
+    *ret_op = name ? tni_op_find(name) : NULL;
+    if (!*ret_op) return tn_fail(TN_E_VALUE, 0, "there is no operator '%s'", name ? name : "NULL");
     if (!tn_device_name(device.slot))
         return tn_fail(TN_E_DEVICE, 1, "there is no device slot %d", (int)device.slot);
     if (!tn_dtype_name(dtype)) return tn_fail(TN_E_DTYPE, 2, "there is no dtype %d", (int)dtype);
-    TN_TRY(tni_device_ready(device.slot));
+    return tni_device_ready(device.slot);
+}
+
+tn_status tn_explain_way(const char *name, tn_device device, int32_t dtype, int32_t *ret_way) {
+    const tn_op *op;
+    if (!ret_way) return tn_fail(TN_E_TYPE, 3, "explain_way(): the result has no place to go");
+    TN_TRY(find_all(name, device, dtype, &op));
+    *ret_way = way_of(op, device, dtype);
+    return TN_OK;
+}
+
+tn_status tn_explain(const char *name, tn_device device, int32_t dtype, char **ret_text) {
+    if (!ret_text) return tn_fail(TN_E_TYPE, -1, "explain(): the result has no place to go");
+    text t = {NULL, 0, 0, false};
+    const tn_op *op;
+    TN_TRY(find_all(name, device, dtype, &op));
     explain(&t, op, device, dtype);
     if (t.failed) {
         free(t.data);

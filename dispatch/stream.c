@@ -52,6 +52,8 @@ tn_status tn_stream_new(tn_device device, int32_t priority, tn_stream **ret_stre
 }
 
 tn_status tn_stream_default(tn_device device, tn_stream **ret_stream) {
+    if (!ret_stream)
+        return tn_fail(TN_E_TYPE, -1, "stream_default(): the result has no place to go");
     TN_TRY(tni_check_device(device));
     tn_stream *s = calloc(1, sizeof *s);
     if (!s) return tn_fail(TN_E_MEMORY, -1, "out of memory");

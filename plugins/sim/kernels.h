@@ -55,5 +55,6 @@ void sim_register_map(sim_registrar *r);
 void sim_register_reduce(sim_registrar *r);
 void sim_register_index(sim_registrar *r);
 void sim_register_matmul(sim_registrar *r);
+void sim_register_fused(sim_registrar *r);
 
 #endif

@@ -231,7 +231,7 @@ static const char *sim_describe(void *ctx, int32_t index) {
         "simulated device, level 0: memory only",
         "simulated device, level 1: primitive kernels",
         "simulated device, level 2: and fused kernels",
-        "simulated device, level 3: and streams, peer copies, float16",
+        "simulated device, level 3: and streams, float16",
     };
     (void)ctx, (void)index;
     return texts[sim_settings.level];
@@ -319,6 +319,7 @@ static void register_kernels(sim_registrar *r) {
     sim_register_reduce(r);
     sim_register_index(r);
     sim_register_matmul(r);
+    if (sim_settings.level >= 2) sim_register_fused(r);
 }
 
 static tn_status activate(const tn_host *host, tn_txn *txn) {

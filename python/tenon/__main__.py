@@ -58,6 +58,14 @@ def command_op(options: argparse.Namespace) -> int:
     return 0
 
 
+def command_coverage(options: argparse.Namespace) -> int:
+    from tenon import _coverage
+
+    report = _coverage.measure(options.device)
+    print(json.dumps(report, indent=1) if options.json else _coverage.text(report))
+    return 0
+
+
 def command_run(options: argparse.Namespace) -> int:
     from tenon import _run
 
@@ -145,6 +153,11 @@ def parser() -> argparse.ArgumentParser:
     op.add_argument("--device", help="only this device (default: every known one)")
     op.add_argument("--dtype", help="only this dtype (default: every one of the entry)")
     op.set_defaults(call=command_op)
+
+    coverage = commands.add_parser("coverage", help="what a device computes by itself")
+    coverage.add_argument("device", metavar="DEVICE")
+    coverage.add_argument("--json", action="store_true", help="the same for programs")
+    coverage.set_defaults(call=command_coverage)
 
     run = commands.add_parser("run", help="run a program that imports torch on Tenon")
     run.add_argument("script", help="a Python file")

@@ -13,6 +13,8 @@ from pathlib import Path
 # Not resolved: in a build tree this folder is made of links into several others.
 PACKAGE = Path(__file__).absolute().parent
 LIBRARY = PACKAGE / "libtenon.so"
+# How a call runs, by the numbers that the core gives (TN_WAY_*).
+WAYS = ("core", "kernel", "wider", "composite", "cpu", "none")
 RNG_PHILOX, RNG_MT19937 = 0, 1
 
 
@@ -97,6 +99,7 @@ class Library:
         self.lib.tn_device_describe.argtypes = [_Device]
         self.lib.tn_device_name.restype = c.c_char_p
         self.lib.tn_dtype_name.restype = c.c_char_p
+        self.lib.tn_explain_way.argtypes = [c.c_char_p, _Device, c.c_int32, c.POINTER(c.c_int32)]
         self.lib.tn_free.argtypes = [c.c_void_p]
         self.lib.tn_explain.argtypes = [c.c_char_p, _Device, c.c_int32, c.POINTER(c.c_void_p)]
 
@@ -150,6 +153,14 @@ class Library:
         """Raises what the core's last error says, unless the status is 0."""
         if status != 0:
             raise _EXCEPTIONS.get(status, RuntimeError)(self.error())
+
+    def way(self, op: str, device: str, dtype: str) -> str:
+        """How a call would run, as one of WAYS."""
+        way = c.c_int32()
+        slot = self.lib.tn_dtype_find(dtype.encode())
+        where = self.device(device)
+        self.check(self.lib.tn_explain_way(op.encode(), where, slot, c.byref(way)))
+        return WAYS[way.value]
 
     def fallback_count(self, op: str, device: str) -> tuple[int, int]:
         """How many calls of an operator on a device ran in a wider dtype, and on the CPU."""

@@ -3,6 +3,7 @@ the operator suite at every level, and what happens when memory, kernels or the 
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -67,6 +68,12 @@ def test_every_operator(folder: Path, level: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("level", [1, 2])
+def test_every_operator_at_other_levels(folder: Path, level: int) -> None:
+    suite(folder, LEVEL=level)
+
+
+@pytest.mark.slow
 def test_every_operator_with_opaque_handles(folder: Path) -> None:
     suite(folder, LEVEL=1, POINTERS="opaque", DELAY=200)
 
@@ -102,6 +109,115 @@ for op in ("_arange_", "mm", "add", "relu", "sum", "index_select", "gather"):
 assert launches("exp") == 0
 """
     script(folder, COUNTS + text, LEVEL=1)
+
+
+TRAIN = """
+from tenon import nn
+def train(device, dtype=tn.float32):
+    tn.manual_seed(0)
+    x = tn.randn(32, 1, 6, 6).to(dtype=dtype)
+    y = (x.float().sum((1, 2, 3)) > 0).long()
+    tn.manual_seed(1)
+    parts = [nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.LayerNorm(64), nn.Linear(64, 2)]
+    net = nn.Sequential(*parts).to(device=device, dtype=dtype)
+    opt = tn.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    x, y = x.to(device), y.to(device)
+    for _ in range(15):
+        opt.zero_grad()
+        loss = nn.functional.cross_entropy(net(x), y)
+        loss.backward()
+        opt.step()
+    return loss.item(), net[0].weight.detach().cpu()
+"""
+
+
+@pytest.mark.parametrize("level", [0, 1, 2, 3])
+def test_training(folder: Path, level: int) -> None:
+    text = """
+(a, wa), (b, wb) = train("cpu"), train("sim:1")
+assert a < 0.3 and abs(a - b) < 1e-3, (a, b)
+assert tn.allclose(wa, wb, atol=1e-4)
+assert (launches("linear") > 0) == (level >= 2) and (launches("mm") > 0) == (level >= 1)
+"""
+    script(folder, COUNTS + TRAIN + f"level = {level}\n" + text, LEVEL=level, DELAY=5)
+
+
+def test_coverage(folder: Path) -> None:
+    """The report of `tenon coverage` agrees with what explain says and with what happens."""
+    done = run(folder, "-m", "tenon", "coverage", "sim", "--json", LEVEL=2)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    ops, totals = report["ops"], report["totals"]
+    assert ops["add"]["float32"] == "kernel" and ops["add"]["float16"] == "wider"
+    assert ops["add"]["int16"] == "cpu" and ops["layer_norm"]["float32"] == "composite"
+    assert sum(totals.values()) == sum(len(ways) for ways in ops.values())
+    assert totals["kernel"] > 100 and totals["none"] == 0
+    people = run(folder, "-m", "tenon", "coverage", "sim", LEVEL=2)
+    assert f"{totals['kernel']} of {sum(totals.values())}" in people.stdout
+    text = """
+assert "in float32" in tn.explain("add", device="sim", dtype=tn.float16)
+x = tn.ones(3, device="sim", dtype=tn.float16)
+y = x + x + x.short()
+assert tn.sim.fallback_count("add") == (2, 0), tn.sim.fallback_count("add")
+"""
+    script(folder, text, LEVEL=2)
+
+
+# ---- Several vendors, several devices ------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def vendors(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the device of two vendors: the same code, but Tenon cannot know that."""
+    out = tmp_path_factory.mktemp("vendors")
+    for name in ("sim", "other"):
+        shutil.copy(folder / "tenon_sim.so", out / f"tenon_{name}.so")
+        manifest = json.loads((folder / "tenon_sim.json").read_text(encoding="utf-8"))
+        manifest |= {"name": name, "library": f"tenon_{name}.so", "devices": [name]}
+        (out / f"tenon_{name}.json").write_text(json.dumps(manifest), encoding="utf-8")
+    return out
+
+
+VENDORS = """
+import os
+import pytest
+os.environ["TENON_SIM_NAME"] = "other"
+os.environ["TENON_SIM_LEVEL"] = "0"
+os.environ["TENON_SIM_POINTERS"] = "opaque"
+b = tn.arange(6.0, device="other:1").reshape(2, 3)
+for name in ("NAME", "LEVEL", "POINTERS"):
+    del os.environ["TENON_SIM_" + name]
+a = tn.arange(6.0, device="sim").reshape(2, 3)
+"""
+
+
+def test_two_vendors(vendors: Path) -> None:
+    text = """
+assert tn.other.device_count() == 2 and tn.sim.device_count() == 2
+assert "level 0" in tn.other.get_device_name() and "level 3" in tn.sim.get_device_name()
+for x, y, names in ((a, b, "sim:0 and other:1"), (b, a, "other:1 and sim:0"),
+                    (a, a.to("sim:1"), "sim:0 and sim:1"), (b, b.cpu(), "other:1 and cpu:0")):
+    for call in (lambda: x + y, lambda: x @ y.t(), lambda: tn.cat([x, y]), lambda: x.add_(y)):
+        with pytest.raises(RuntimeError, match="same device.*" + names):
+            call()
+assert tn.equal((a + 2).cpu(), (b + 2).cpu())
+for where in ("sim:1", "other:0", "other:1", "cpu"):
+    for x in (a, b):
+        for view in (x, x.t(), x[:, ::2], x.half(), x.long()):
+            moved = view.to(where)
+            assert str(moved.device) in (where, "cpu") and tn.equal(moved.cpu(), view.cpu())
+            into = tn.zeros(view.shape, device=where)
+            into.copy_(view)
+            assert tn.equal(into.cpu(), view.cpu().float())
+x = a.clone().requires_grad_()
+((x.to("other:1") * b).sum().to("sim:1") * 2).backward()
+assert str(x.grad.device) == "sim:0" and tn.equal(x.grad.cpu(), 2 * b.cpu())
+tn.retire_plugin("other")
+with pytest.raises(RuntimeError, match="'other' was retired"):
+    b + 1
+assert tn.equal(b.to("sim").cpu(), a.cpu())
+"""
+    script(vendors, VENDORS + text, LEVEL=3)
 
 
 # ---- Memory --------------------------------------------------------------------------------------

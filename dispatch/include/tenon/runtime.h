@@ -34,6 +34,16 @@ TN_API tn_status tn_plugin_at(int32_t i, tn_plugin_status *ret_status);
 TN_API tn_status tn_explain(const char *op, tn_device device, int32_t dtype, char **ret_text);
 TN_API void tn_free(void *p);
 
+/* The same in a word: how a call of (op, device, dtype) would run. A kernel may still leave a call
+ * to the next way, and the parts of a composite each have a way of their own. */
+#define TN_WAY_CORE 0      /* a view: no device has to do anything */
+#define TN_WAY_KERNEL 1    /* on the device, in this dtype */
+#define TN_WAY_WIDER 2     /* on the device, in a wider dtype */
+#define TN_WAY_COMPOSITE 3 /* as other operators */
+#define TN_WAY_HOST 4      /* on the CPU, with copies both ways */
+#define TN_WAY_NONE 5      /* not at all */
+TN_API tn_status tn_explain_way(const char *op, tn_device device, int32_t dtype, int32_t *ret_way);
+
 /* What happens to a call that its device has no kernel for, once a wider dtype and a composite are
  * ruled out: it runs on the CPU, with copies both ways, or is an error. TN_FALLBACK_WARN says so
  * once per operator and device. The environment's TENON_FALLBACK (allow, warn, error) is the start. */
