@@ -6,6 +6,7 @@ import inspect
 import math
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -141,8 +142,8 @@ HEAD = r"""
 typedef struct unary { const tn_plan *plan; const tn_view *x; tn_view *out; } unary;
 static tn_status copy(const tn_call *call, const void *args) {
     (void)call;
-    tn_rows r = tn_rows_of(((const unary *)args)->plan);
-    while (tn_rows_next(&r))
+    tn_rows r;
+    for (tn_rows_start(&r, ((const unary *)args)->plan); tn_rows_next(&r);)
         for (int64_t i = 0; i < r.n; i++) *TN_ROW(float, r, 0, i) = *TN_ROW(const float, r, 1, i);
     return TN_OK;
 }
@@ -318,8 +319,9 @@ def test_inline_takes_the_place_of_the_earlier() -> None:
         more = 'return kernel(h, t, "cell::f", 0, times, TN_F32, 0);'
         before = (
             "static tn_status times(const tn_call *c, const void *args) { (void)c;"
-            "tn_rows r = tn_rows_of(((const unary *)args)->plan);"
-            "while (tn_rows_next(&r)) for (int64_t i = 0; i < r.n; i++)"
+            "tn_rows r;"
+            "for (tn_rows_start(&r, ((const unary *)args)->plan); tn_rows_next(&r);)"
+            "for (int64_t i = 0; i < r.n; i++)"
             f"*TN_ROW(float, r, 0, i) = {factor} * *TN_ROW(const float, r, 1, i);"
             "return TN_OK; }"
         )
@@ -348,8 +350,9 @@ def test_inline_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 
 OTHER = r"""
 static tn_status %s(const tn_call *call, const void *args) {
-    tn_rows r = tn_rows_of(((const unary *)args)->plan);
+    tn_rows r;
     (void)call;
+    tn_rows_start(&r, ((const unary *)args)->plan);
     if (r.n > 3) return TN_DECLINE; /* long rows are for others */
     while (tn_rows_next(&r))
         for (int64_t i = 0; i < r.n; i++) *TN_ROW(float, r, 0, i) = %s;
@@ -380,3 +383,120 @@ def test_priority_preference_and_decline() -> None:
     assert ops.f(x)[0] == 5
     with pytest.raises(ImportError, match="plugin 'many_low' has no kernel of 'exp'"):
         tn.prefer("many_low", op="exp")
+
+
+# -- gradients and formulas -----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp("examples")
+    tn.load_library(make(EXAMPLES / "formula.c", folder))
+    if shutil.which("c++"):
+        tn.load_library(make(EXAMPLES / "lerp.cpp", folder))
+    return tn.ops.example
+
+
+def test_mix(examples: Any) -> None:
+    if not shutil.which("c++"):
+        pytest.skip("there is no C++ compiler")
+    mix = tn.ops.examplecpp.mix
+    assert str(inspect.signature(mix)) == "(a, b, weight=0.5)"
+    a = tn.randn(3, 1, dtype=tn.float64, requires_grad=True)
+    b = tn.randn(4, dtype=tn.float64, requires_grad=True)
+    want = a.detach().numpy() + 0.3 * (b.detach().numpy() - a.detach().numpy())
+    np.testing.assert_allclose(mix(a, b, 0.3).detach().numpy(), want)
+    assert tn.autograd.gradcheck(lambda x, y: mix(x, y, weight=0.3), (a, b))
+    assert tn.autograd.gradgradcheck(mix, (a, b))
+    assert mix(tn.ones(2), tn.ones(2, dtype=tn.float64)).dtype == tn.float64
+    half = mix(tn.zeros(2, dtype=tn.float16), tn.ones(2, dtype=tn.float16), 0.25)
+    assert half.dtype == tn.float16 and half.tolist() == [0.25, 0.25]
+
+
+def test_one_backward_call_for_two_gradients(examples: Any) -> None:
+    if not shutil.which("c++"):
+        pytest.skip("there is no C++ compiler")
+    grads = []
+    a, b = tn.ones(3, requires_grad=True), tn.ones(3, requires_grad=True)
+    for needs in ((a, b), (a,), (b,)):
+        grads.append(tn.autograd.grad(tn.ops.examplecpp.mix(a, b, 0.25).sum(), needs))
+    assert [[g.tolist() for g in row] for row in grads] == [
+        [[0.75] * 3, [0.25] * 3], [[0.75] * 3], [[0.25] * 3],
+    ]  # fmt: skip
+
+
+def test_composites(examples: Any) -> None:
+    x = tn.randn(5, dtype=tn.float64, requires_grad=True)
+    v = x.detach().numpy()
+    np.testing.assert_allclose(examples.swish(x, beta=2).detach().numpy(), v / (1 + np.exp(-2 * v)))
+    assert tn.autograd.gradgradcheck(lambda t: examples.swish(t, beta=2.0), (x,))
+    np.testing.assert_allclose(examples.repeated(x, 4).detach().numpy(), 4 * v)
+    assert tn.autograd.gradcheck(lambda t: examples.repeated(t, 3), (x,))
+    with pytest.raises(ValueError, match="times must be at least 1"):
+        examples.repeated(x, 0)
+
+
+FORMULAS = {
+    "2 * x ** 2 - x / 3": lambda x: 2 * x**2 - x / 3,
+    "-x ** 2 + 2 ** -1": lambda x: -(x**2) + 0.5,
+    "(x - -1) * (k + 1) / n": lambda x: (x + 1) * 4 / 0.5,
+    "x - mean(x, [0], True)": lambda x: x - x.mean(0, keepdims=True),
+    "sum(x, dim=[x.ndim - 1])": lambda x: x.sum(-1),
+    "expand(sum(x), x.shape) / x.numel": lambda x: np.full_like(x, x.sum() / x.size),
+    "x.shape[0] * x + x.shape[-1]": lambda x: x.shape[0] * x + x.shape[1],
+    "aminmax(x)[1] - aminmax(x)[0]": lambda x: x.max() - x.min(),
+    "softmax(x, dim=1)": lambda x: np.exp(x) / np.exp(x).sum(1, keepdims=True),
+    "1 - exp(x)": lambda x: 1 - np.exp(x),
+    "pow(2.0, x)": lambda x: 2.0**x,
+    "x": lambda x: x,
+    "add(x, 1, alpha=k)": lambda x: x + 3,
+}
+
+
+@pytest.mark.parametrize("number", range(len(FORMULAS)))
+def test_formula_language(number: int) -> None:
+    text, want = list(FORMULAS.items())[number]
+    name = f"language{number}"
+    schema = f'"{name}::f(Tensor x, int k=3, float n=0.5) -> Tensor"'
+    ops = load(name, f'{COMPOSITE}{schema}, .formula = "{text}"')
+    x = tn.randn(3, 4, dtype=tn.float64, requires_grad=True)
+    np.testing.assert_allclose(ops.f(x).detach().numpy(), want(x.detach().numpy()))
+    assert tn.autograd.gradcheck(lambda t: ops.f(t).sum(), (x,))
+
+
+def test_gradients_that_are_not_there() -> None:
+    """None at all, one of two, and one that is declared to be none."""
+    kernel_row = 'return kernel(h, t, "partial::f", 0, copy, TN_F32, 0);'
+    two = '"partial::f(Tensor x, Tensor y) -> Tensor"'
+    x, y = tn.ones(2, requires_grad=True), tn.ones(2, requires_grad=True)
+    f = load("partial", POINTWISE + two, kernel_row).f
+    with pytest.raises(RuntimeError, match="derivative for partial::f is not implemented"):
+        f(x, y).sum().backward()
+    f = load("partial", POINTWISE + two + ', .gradient = "x: grad"', kernel_row).f
+    f(x, y.detach()).sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [1, 1]
+    with pytest.raises(RuntimeError, match="partial::f with respect to 'y' is not implemented"):
+        f(x, y).sum().backward()
+    f = load("partial", POINTWISE + two + ', .gradient = "x: grad; y: none"', kernel_row).f
+    y.grad = None
+    f(x, y).sum().backward()
+    assert y.grad is None
+    f = load("partial", POINTWISE + two + ', .gradient = "none"', kernel_row).f
+    assert not f(x, y).requires_grad
+
+
+def test_only_what_is_read_is_saved() -> None:
+    """A gradient that reads the shape alone lets the values change."""
+    schema = '"saves::f(Tensor x, Tensor y) -> Tensor"'
+    fields = POINTWISE + schema + ', .gradient = "x: grad * y; y: %s"'
+    row = 'return kernel(h, t, "saves::f", 0, copy, TN_F32, 0);'
+    x, y = tn.ones(2, requires_grad=True), tn.ones(2, requires_grad=True)
+    f = load("saves", fields % "expand(grad, x.shape)", row).f
+    a, b = x * 1, y * 1
+    out = f(a, b)
+    a.add_(1)
+    out.sum().backward()
+    out = f(a, b)
+    b.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()

@@ -31,8 +31,8 @@ typedef struct function {
 
 static tn_status unary_f32(const tn_call *call, const void *args) {
     const function *f = (const function *)call->ctx;
-    tn_rows r = tn_rows_of(((const unary_args *)args)->plan);
-    while (tn_rows_next(&r))
+    tn_rows r;
+    for (tn_rows_start(&r, ((const unary_args *)args)->plan); tn_rows_next(&r);)
         for (int64_t i = 0; i < r.n; i++)
             *TN_ROW(float, r, 0, i) = (float)f->of(*TN_ROW(const float, r, 1, i));
     return TN_OK;
@@ -40,8 +40,8 @@ static tn_status unary_f32(const tn_call *call, const void *args) {
 
 static tn_status unary_f64(const tn_call *call, const void *args) {
     const function *f = (const function *)call->ctx;
-    tn_rows r = tn_rows_of(((const unary_args *)args)->plan);
-    while (tn_rows_next(&r))
+    tn_rows r;
+    for (tn_rows_start(&r, ((const unary_args *)args)->plan); tn_rows_next(&r);)
         for (int64_t i = 0; i < r.n; i++)
             *TN_ROW(double, r, 0, i) = f->of(*TN_ROW(const double, r, 1, i));
     return TN_OK;

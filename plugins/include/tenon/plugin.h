@@ -151,8 +151,8 @@ typedef struct tn_plan {
 
 /* A plan, row by row, for kernels that look at one element at a time:
  *
- *     tn_rows r = tn_rows_of(a->plan);
- *     while (tn_rows_next(&r))
+ *     tn_rows r;
+ *     for (tn_rows_start(&r, a->plan); tn_rows_next(&r);)
  *         for (int64_t i = 0; i < r.n; i++)
  *             *TN_ROW(float, r, 0, i) = f(*TN_ROW(const float, r, 1, i));
  *
@@ -168,16 +168,18 @@ typedef struct tn_rows {
 #define TN_ROW(type, r, operand, i)                                                                \
     ((type *)(void *)((r).data[operand] + (i) * (r).stride[operand]))
 
-static inline tn_rows tn_rows_of(const tn_plan *p) {
-    tn_rows r;
-    r.n = p->ndim > 0 ? p->shape[0] : 1;
-    r.stride = p->stride[0];
-    r.plan = p;
-    r.left = r.n > 0 ? p->numel / r.n : 0;
-    for (int32_t d = 0; d < p->ndim; d++) r.at[d] = 0;
-    for (int32_t k = 0; k < p->noperands; k++) r.data[k] = (char *)p->data[k];
-    r.at[0] = -1; /* stands before the first row */
-    return r;
+/* Goes in front of the first row. */
+static inline void tn_rows_start(tn_rows *r, const tn_plan *p) {
+    r->n = p->ndim > 0 ? p->shape[0] : 1;
+    r->stride = p->stride[0];
+    r->plan = p;
+    r->left = p->numel > 0;
+    r->at[0] = -1;
+    for (int32_t d = 1; d < p->ndim; d++) {
+        r->left *= p->shape[d];
+        r->at[d] = 0;
+    }
+    for (int32_t k = 0; k < p->noperands; k++) r->data[k] = (char *)p->data[k];
 }
 
 /* Goes to the next row; 0 when there is none. */
