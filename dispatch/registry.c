@@ -27,6 +27,8 @@ struct tn_txn {
     tni_added *ops; /* the latest first */
     int32_t count;
     tni_device *devices[TN_DEVICE_SLOTS]; /* by slot: what this transaction registered */
+    tn_layer layers[4];
+    int nlayers;
 };
 
 static tni_os_mutex registry_lock = TNI_OS_MUTEX_INIT;
@@ -217,6 +219,19 @@ tn_status tni_register_op(tn_txn *txn, const tn_op_desc *desc) {
     return TN_OK;
 }
 
+tn_status tni_register_layer(tn_txn *txn, const tn_layer_desc *desc) {
+    tn_layer_desc d = {0};
+    memcpy(&d, desc, desc->struct_size < sizeof d ? desc->struct_size : sizeof d);
+    if (txn->nlayers == TN_COUNT(txn->layers))
+        return tn_fail(TN_E_PLUGIN, -1, "a plugin has at most %d layers", TN_COUNT(txn->layers));
+    if (d.name && tni_layer_find(d.name) >= 0)
+        return tn_fail(TN_E_PLUGIN, -1, "there is a layer '%s' already", d.name);
+    tn_layer *layer = &txn->layers[txn->nlayers++];
+    *layer = (tn_layer){.name = d.name, .priority = d.priority, .ctx = d.ctx};
+    memcpy(&layer->call, &d.call, sizeof layer->call); /* a tn_tensor * is a tn_view * */
+    return TN_OK;
+}
+
 static tn_status add_kernel(tn_txn *txn, int32_t device, const tn_kernel_row *r) {
     if (!r->op || !r->fn)
         return tn_fail(TN_E_PLUGIN, -1, "a kernel row lacks its operator or function");
@@ -343,6 +358,13 @@ tn_status tni_txn_commit(tn_txn *txn) {
         tni_txn_rollback(txn);
         return tn_fail(TN_E_MEMORY, -1, "out of memory");
     }
+    for (int i = 0, id; i < txn->nlayers; i++) {
+        tn_status st = tni_layer_add(&txn->layers[i], txn->plugin, &id);
+        if (st == TN_OK) continue;
+        tni_layers_withdraw(txn->plugin);
+        tni_txn_rollback(txn);
+        return st;
+    }
     /* Operators after their kernels, devices last: whoever sees one finds what belongs to it. */
     for (const pending *p = txn->kernels; p; p = p->next) publish(p->cell);
     for (tni_added *o = txn->ops; o; o = o->queued) publish_op(o);
@@ -413,6 +435,7 @@ tn_status tni_registry_withdraw(tni_plugin *plugin) {
         tni_os_unlock(&registry_lock);
         return st;
     }
+    tni_layers_withdraw(plugin);
     for (int i = 0; i < tni_op_count; i++) withdraw_op(&tni_ops[i], plugin);
     for (tni_added *o = atomic_load_explicit(&added, memory_order_relaxed); o; o = o->next) {
         withdraw_op(&o->op, plugin);

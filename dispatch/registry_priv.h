@@ -48,7 +48,9 @@ tn_status tni_register_dtype(tn_txn *txn, const tn_dtype_desc *desc, int32_t *re
 tn_status tni_register_kernels(tn_txn *txn, int32_t device_slot, const tn_kernel_row *rows,
                                uint32_t row_size, uint32_t n);
 tn_status tni_register_op(tn_txn *txn, const tn_op_desc *desc);
-/* Withdraws every kernel and operator of a plugin and retires its devices. TN_E_MEMORY: nothing was changed. */
+tn_status tni_register_layer(tn_txn *txn, const tn_layer_desc *desc);
+/* Withdraws every kernel, operator and layer of a plugin and retires its devices. TN_E_MEMORY:
+ * nothing was changed. */
 tn_status tni_registry_withdraw(tni_plugin *plugin);
 
 /* The operator's row for a device, made when missing; NULL: out of memory. */
@@ -69,9 +71,20 @@ static inline void *tni_stream_of(tn_device device) {
  * slot may be any number. */
 tn_status tni_device_ready(int32_t slot);
 
+/* ---- layers.c ---------------------------------------------------------------------------------- */
+tn_status tni_layer_add(const tn_layer *layer, const tni_plugin *plugin, int32_t *ret_id);
+int32_t tni_layer_find(const char *name); /* -1: none of that name */
+void tni_layers_withdraw(const tni_plugin *plugin);
+extern const tn_layer_iface tni_layer_iface;
+
 /* ---- plugins/loader.c ------------------------------------------------------------------------- */
 /* Loads the plugin whose manifest lists `name`; TN_E_DEVICE or TN_E_PLUGIN with reasons. */
-typedef enum tni_offer { TNI_OFFER_DEVICE, TNI_OFFER_DTYPE, TNI_OFFER_OP } tni_offer;
+typedef enum tni_offer {
+    TNI_OFFER_DEVICE,
+    TNI_OFFER_DTYPE,
+    TNI_OFFER_OP,
+    TNI_OFFER_LAYER
+} tni_offer;
 tn_status tni_loader_load_for(tni_offer kind, const char *name);
 
 /* ---- dtype.c ---------------------------------------------------------------------------------- */

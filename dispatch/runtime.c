@@ -168,7 +168,9 @@ static const void *service_query(const char *iface) {
         .retain = call_retain,
         .release = call_release,
     };
-    return iface && strcmp(iface, "tn.call/1") == 0 ? &call : NULL;
+    if (!iface) return NULL;
+    if (strcmp(iface, "tn.layer/1") == 0) return &tni_layer_iface;
+    return strcmp(iface, "tn.call/1") == 0 ? &call : NULL;
 }
 
 const tn_host tni_host = {
@@ -178,6 +180,7 @@ const tn_host tni_host = {
     .register_device = tni_register_device,
     .register_dtype = tni_register_dtype,
     .register_kernels = tni_register_kernels,
+    .register_layer = tni_register_layer,
     .poll = service_poll,
     .scratch = service_scratch,
     .resize_output = service_resize_output,
@@ -187,61 +190,6 @@ const tn_host tni_host = {
     .query = service_query,
     .register_op = tni_register_op,
 };
-
-/* ---- Layers ------------------------------------------------------------------------------------*/
-
-enum { MAX_LAYERS = 16 };
-static tn_layer layers[MAX_LAYERS]; /* by id */
-static _Atomic int layer_count;
-static tni_os_mutex layer_lock = TNI_OS_MUTEX_INIT;
-
-/* The layers still to run, as a mask over ids. */
-struct tn_layer_call {
-    uint64_t left;
-};
-
-tn_status tn_layer_register(const tn_layer *layer, int32_t *ret_id) {
-    if (!layer || !layer->call || !layer->name)
-        return tn_fail(TN_E_VALUE, 0, "a layer needs a name and a function");
-    tni_os_lock(&layer_lock);
-    int id = atomic_load_explicit(&layer_count, memory_order_relaxed);
-    if (id < MAX_LAYERS) {
-        layers[id] = *layer;
-        atomic_store_explicit(&layer_count, id + 1, memory_order_release);
-    }
-    tni_os_unlock(&layer_lock);
-    if (id >= MAX_LAYERS) return tn_fail(TN_E_STATE, -1, "there are %d layers already", MAX_LAYERS);
-    *ret_id = id;
-    return TN_OK;
-}
-
-int tn_layer_enable(int32_t id, int on) {
-    if (id < 0 || id >= atomic_load_explicit(&layer_count, memory_order_acquire)) return 0;
-    uint64_t bit = UINT64_C(1) << id;
-    int old = (tni_tls.layers & bit) != 0;
-    tni_tls.layers = on ? tni_tls.layers | bit : tni_tls.layers & ~bit;
-    return old;
-}
-
-tn_status tn_layer_next(tn_layer_call *next, const tn_op_info *op, void *args, tn_tensor **rets) {
-    const tn_op *o = (const tn_op *)(const void *)op;
-    int best = -1;
-    for (int i = 0; i < MAX_LAYERS; i++)
-        if ((next->left >> i & 1u) && (best < 0 || layers[i].priority > layers[best].priority))
-            best = i;
-    if (best < 0) return tni_op_run(o, args, rets);
-    tn_layer_call rest = {next->left & ~(UINT64_C(1) << best)};
-    return layers[best].call(layers[best].ctx, &rest, op, args, rets);
-}
-
-tn_status tni_call_layered(const tn_op *op, void *args, tn_tensor **rets) {
-    tn_layer_call first = {tni_tls.layers};
-    /* what a layer itself computes is not seen by the layers again */
-    tni_tls.layers = 0;
-    tn_status st = tn_layer_next(&first, &op->info, args, rets);
-    tni_tls.layers = first.left;
-    return st;
-}
 
 /* ---- Devices -----------------------------------------------------------------------------------*/
 

@@ -101,7 +101,8 @@ static const struct {
     tni_offer kind;
 } offer_lists[] = {{"devices[]", "device", TNI_OFFER_DEVICE},
                    {"dtypes[]", "dtype", TNI_OFFER_DTYPE},
-                   {"ops[]", "operator", TNI_OFFER_OP}};
+                   {"ops[]", "operator", TNI_OFFER_OP},
+                   {"layers[]", "layer", TNI_OFFER_LAYER}};
 
 static const char *visit_text(found *f, const char *path, const char *text) {
     if (strcmp(path, "name") == 0) f->name = copy_text(text);
@@ -121,7 +122,7 @@ static const char *visit_text(found *f, const char *path, const char *text) {
 /* Unknown names are skipped, so that a manifest may say more to newer versions. */
 static const char *visit(void *ctx, const char *path, const tni_json_value *value) {
     static const char *const text_names[] = {"name",      "version",  "summary", "library",
-                                             "devices[]", "dtypes[]", "ops[]"};
+                                             "devices[]", "dtypes[]", "ops[]",   "layers[]"};
     static const char *const int_names[] = {"manifest", "abi.major", "abi.min_minor"};
     found *f = ctx;
     int64_t *const ints[] = {&f->format, &f->major, &f->min_minor};

@@ -161,7 +161,26 @@ static PyObject *is_inference_enabled(PyObject *unused, PyObject *none) {
     return PyBool_FromLong(tn_inference_enabled());
 }
 
+static PyObject *layer_find(PyObject *unused, PyObject *name) {
+    int32_t id;
+    (void)unused;
+    const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
+    if (!text) return NULL;
+    tn_status st = tn_layer_find(text, &id);
+    if (st != TN_OK) return tnp_raise(st);
+    return PyLong_FromLong(id);
+}
+
+static PyObject *layer_enable(PyObject *unused, PyObject *args) {
+    int id, on;
+    (void)unused;
+    if (!PyArg_ParseTuple(args, "ip:_layer_enable", &id, &on)) return NULL;
+    return PyBool_FromLong(tn_layer_enable(id, on));
+}
+
 static PyMethodDef functions[] = {
+    {"_layer_find", layer_find, METH_O, "The id of a layer; loads the plugin that offers it."},
+    {"_layer_enable", layer_enable, METH_VARARGS, "Switches a layer of this thread."},
     {"is_grad_enabled", is_grad_enabled, METH_NOARGS, "True when operators are recorded."},
     {"is_inference_mode_enabled", is_inference_enabled, METH_NOARGS, "True in inference mode."},
     {NULL, NULL, 0, NULL},

@@ -117,7 +117,7 @@ _LATER = {
     **dict.fromkeys((
         "set_float32_matmul_precision", "get_float32_matmul_precision",
         "use_deterministic_algorithms", "are_deterministic_algorithms_enabled",
-        "set_default_device", "get_default_device", "set_default_tensor_type",
+        "set_default_device", "get_default_device", "set_default_tensor_type", "layer",
         "set_num_interop_threads", "get_num_interop_threads", "scalar_tensor", "FloatTensor",
         "DoubleTensor", "HalfTensor", "BFloat16Tensor", "ByteTensor", "CharTensor",
         "ShortTensor", "IntTensor", "LongTensor", "BoolTensor",

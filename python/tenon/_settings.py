@@ -12,6 +12,25 @@ _precision = "highest"
 _deterministic = False
 
 
+class layer:
+    """`with tn.layer("oplog"): ...` shows every operator call inside, of this thread, to a layer.
+
+    A layer is code of a plugin or program above the kernels; `name` loads the plugin that
+    offers it. Raises ImportError when no plugin does.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._id = _C._layer_find(name)
+        self._old: list[bool] = []
+
+    def __enter__(self) -> layer:
+        self._old.append(_C._layer_enable(self._id, True))
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _C._layer_enable(self._id, self._old.pop())
+
+
 def set_float32_matmul_precision(precision: str) -> None:
     """'highest', 'high' or 'medium': remembered; products of float32 are always in float32."""
     global _precision

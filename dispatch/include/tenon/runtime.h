@@ -92,7 +92,6 @@ TN_API int tn_inference_set_enabled(int on);
  * Code that sees every operator call of the threads that switch it on, above the kernels: trace,
  * profile, batch, override. `next` runs the layers below and the kernel. args is tn_<op>_args,
  * rets the operator's results. Layers run in falling priority; at most 16. */
-typedef struct tn_layer_call tn_layer_call;
 typedef struct tn_layer {
     const char *name;
     int32_t priority;
@@ -104,6 +103,8 @@ typedef struct tn_layer {
 TN_API tn_status tn_layer_register(const tn_layer *layer, int32_t *ret_id);
 TN_API tn_status tn_layer_next(tn_layer_call *next, const tn_op_info *op, void *args,
                                tn_tensor **rets);
+/* The layer of that name; loads the plugin that offers it. TN_E_PLUGIN when there is none. */
+TN_API tn_status tn_layer_find(const char *name, int32_t *ret_id);
 /* Switches a layer on or off for the calling thread; returns the old value. */
 TN_API int tn_layer_enable(int32_t id, int on);
 

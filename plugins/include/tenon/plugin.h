@@ -432,6 +432,33 @@ typedef struct tn_call_iface {
     void (*release)(tn_view *t); /* NULL is nothing */
 } tn_call_iface;
 
+/* ---- Layers that plugins add -------------------------------------------------------------------
+ * A layer sees every operator call of the threads that switch it on, before any kernel: it may look,
+ * measure, change what it finds in `args` (tn_<op>_args), or fill `rets` itself. Layers run in
+ * falling priority; `next` of "tn.layer/1" runs those below and the kernel. What a layer computes
+ * itself is not shown to layers. */
+typedef struct tn_layer_call tn_layer_call;
+typedef struct tn_layer_desc {
+    uint32_t struct_size;
+    int32_t priority;
+    const char *name; /* at most 47 characters */
+    void *ctx;
+    tn_status (*call)(void *ctx, tn_layer_call *next, const tn_op_info *op, void *args,
+                      tn_view **rets);
+} tn_layer_desc;
+
+/* Named interface "tn.layer/1" of the host. */
+typedef struct tn_layer_iface {
+    uint32_t struct_size;
+    uint32_t reserved;
+    tn_status (*next)(tn_layer_call *next, const tn_op_info *op, void *args, tn_view **rets);
+    /* The tensors among the arguments, and the results of a call that went well, as borrowed views;
+     * lists count by element. Return how many there are, fill at most `max`; entries may be NULL. */
+    int32_t (*inputs)(const tn_op_info *op, const void *args, tn_view **ret_views, int32_t max);
+    int32_t (*results)(const tn_op_info *op, tn_view *const *rets, tn_view **ret_views,
+                       int32_t max);
+} tn_layer_iface;
+
 /* ---- The host table ----------------------------------------------------------------------------
  * Services of the core. Valid from the entry call until the process ends. */
 typedef struct tn_txn tn_txn; /* the running activation */
@@ -468,6 +495,7 @@ typedef struct tn_host {
     /* Adds an operator; like the other registrations. Formulas may name operators that the same
      * activation adds later: they are looked up when it has ended. */
     tn_status (*register_op)(tn_txn *txn, const tn_op_desc *desc);
+    tn_status (*register_layer)(tn_txn *txn, const tn_layer_desc *desc);
 } tn_host;
 
 /* ---- The plugin table --------------------------------------------------------------------------

@@ -1,0 +1,156 @@
+/* layers.c: code that sees operator calls above the kernels, of programs and of plugins.
+ *
+ * A thread's layers are one word, so a call without any costs one branch. A layer never moves: its id
+ * is its place in the table, and a layer that is withdrawn leaves a place that runs nothing. */
+#include <stdlib.h>
+
+#include "dispatch_priv.h"
+#include "os_priv.h"
+
+enum { MAX_LAYERS = 16 };
+
+typedef tn_status (*layer_fn)(void *ctx, tn_layer_call *next, const tn_op_info *op, void *args,
+                              tn_tensor **rets);
+typedef struct entry {
+    char name[48];
+    int32_t priority;
+    void *ctx;
+    const tni_plugin *plugin; /* NULL: of the program */
+    _Atomic(layer_fn) call;   /* published last; NULL: withdrawn */
+} entry;
+
+static entry layers[MAX_LAYERS]; /* by id */
+static _Atomic int layer_count;
+static tni_os_mutex layer_lock = TNI_OS_MUTEX_INIT;
+
+/* The layers still to run, as a mask over ids. */
+struct tn_layer_call {
+    uint64_t left;
+};
+
+static int count(void) { return atomic_load_explicit(&layer_count, memory_order_acquire); }
+static layer_fn call_of(int id) {
+    return atomic_load_explicit(&layers[id].call, memory_order_acquire);
+}
+
+int32_t tni_layer_find(const char *name) {
+    int id = count() - 1;
+    while (id >= 0 && (!call_of(id) || strcmp(layers[id].name, name) != 0)) id--;
+    return id;
+}
+
+/* The place of a layer that was withdrawn and comes back, else a new one; -1: there is none. */
+static int place_for(const char *name) {
+    int n = count(), id = 0;
+    while (id < n && strcmp(layers[id].name, name) != 0) id++;
+    if (id < n) return call_of(id) ? -1 : id;
+    return n < MAX_LAYERS ? n : -1;
+}
+
+tn_status tni_layer_add(const tn_layer *layer, const tni_plugin *plugin, int32_t *ret_id) {
+    size_t bytes = layer && layer->name ? strlen(layer->name) + 1 : 0;
+    if (bytes < 2 || bytes > sizeof layers[0].name || !layer->call)
+        return tn_fail(TN_E_VALUE, 0, "a layer needs a function and a name of 1 to %d characters",
+                       (int)sizeof layers[0].name - 1);
+    tni_os_lock(&layer_lock);
+    int id = place_for(layer->name);
+    if (id >= 0) {
+        entry *e = &layers[id];
+        memcpy(e->name, layer->name, bytes);
+        e->priority = layer->priority;
+        e->ctx = layer->ctx;
+        e->plugin = plugin;
+        atomic_store_explicit(&e->call, layer->call, memory_order_release);
+        if (id == count()) atomic_store_explicit(&layer_count, id + 1, memory_order_release);
+    }
+    tni_os_unlock(&layer_lock);
+    if (id < 0)
+        return tn_fail(TN_E_STATE, -1,
+                       "layer '%s' cannot be added: the name is taken, or there "
+                       "are %d layers already",
+                       layer->name, MAX_LAYERS);
+    *ret_id = id;
+    return TN_OK;
+}
+
+tn_status tn_layer_register(const tn_layer *layer, int32_t *ret_id) {
+    return tni_layer_add(layer, NULL, ret_id);
+}
+
+void tni_layers_withdraw(const tni_plugin *plugin) {
+    tni_os_lock(&layer_lock);
+    for (int id = 0; id < count(); id++)
+        if (layers[id].plugin == plugin)
+            atomic_store_explicit(&layers[id].call, NULL, memory_order_release);
+    tni_os_unlock(&layer_lock);
+}
+
+tn_status tn_layer_find(const char *name, int32_t *ret_id) {
+    if (!name) return tn_fail(TN_E_TYPE, 0, "the layer's name is NULL");
+    int32_t id = tni_layer_find(name);
+    if (id < 0) {
+        TN_TRY(tni_loader_load_for(TNI_OFFER_LAYER, name));
+        id = tni_layer_find(name);
+    }
+    if (id < 0) return tn_fail(TN_E_PLUGIN, 0, "its plugin did not register layer '%s'", name);
+    *ret_id = id;
+    return TN_OK;
+}
+
+int tn_layer_enable(int32_t id, int on) {
+    if (id < 0 || id >= count()) return 0;
+    uint64_t bit = UINT64_C(1) << id;
+    int old = (tni_tls.layers & bit) != 0;
+    tni_tls.layers = on ? tni_tls.layers | bit : tni_tls.layers & ~bit;
+    return old;
+}
+
+tn_status tn_layer_next(tn_layer_call *next, const tn_op_info *op, void *args, tn_tensor **rets) {
+    const tn_op *o = (const tn_op *)(const void *)op;
+    int best = -1;
+    for (int i = 0; i < MAX_LAYERS; i++)
+        if ((next->left >> i & 1u) && call_of(i) &&
+            (best < 0 || layers[i].priority > layers[best].priority))
+            best = i;
+    layer_fn fn = best < 0 ? NULL : call_of(best);
+    if (!fn) return tni_op_run(o, args, rets);
+    tn_layer_call rest = {next->left & ~(UINT64_C(1) << best)};
+    return fn(layers[best].ctx, &rest, op, args, rets);
+}
+
+tn_status tni_call_layered(const tn_op *op, void *args, tn_tensor **rets) {
+    tn_layer_call first = {tni_tls.layers};
+    /* what a layer itself computes is not seen by the layers again */
+    tni_tls.layers = 0;
+    tn_status st = tn_layer_next(&first, &op->info, args, rets);
+    tni_tls.layers = first.left;
+    return st;
+}
+
+/* ---- For plugins: "tn.layer/1" -----------------------------------------------------------------*/
+
+static tn_status iface_next(tn_layer_call *next, const tn_op_info *op, void *args, tn_view **rets) {
+    return tn_layer_next(next, op, args, (tn_tensor **)(void *)rets);
+}
+
+static int32_t iface_inputs(const tn_op_info *op, const void *args, tn_view **ret, int32_t max) {
+    const tn_op *o = (const tn_op *)(const void *)op;
+    return tni_op_inputs(o, args, (tn_tensor **)(void *)ret, max);
+}
+
+static int32_t iface_results(const tn_op_info *op, tn_view *const *rets, tn_view **ret,
+                             int32_t max) {
+    const tn_op *o = (const tn_op *)(const void *)op;
+    const tn_tensor_list *list = (const tn_tensor_list *)(const void *)rets;
+    bool is_list = o->flags & TNI_OP_LIST_OUT;
+    int32_t n = is_list ? (int32_t)list->n : o->nout;
+    for (int32_t i = 0; i < n && i < max; i++) ret[i] = is_list ? &list->v[i]->v : rets[i];
+    return n;
+}
+
+const tn_layer_iface tni_layer_iface = {
+    .struct_size = sizeof(tn_layer_iface),
+    .next = iface_next,
+    .inputs = iface_inputs,
+    .results = iface_results,
+};
