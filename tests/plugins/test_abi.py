@@ -64,7 +64,7 @@ def test_growth_needs_a_minor(measured: list[str], tmp_path: Path) -> None:
     middle = "const void *(*query)(void *ctx, const char *iface);"
     grown = changed(tmp_path / "a", "plugin.h", middle, "void *fresh; " + middle)
     assert any("changed or removed" in fault for fault in abi.breaks(measured, grown))
-    last = "tn_status (*register_op)(tn_txn *txn, const tn_op_desc *desc);"
+    last = "tn_status (*register_layer)(tn_txn *txn, const tn_layer_desc *desc);"
     grown = changed(tmp_path / "b", "plugin.h", last, last + " void *fresh;")
     assert abi.breaks(measured, grown) == [
         f"added without a new TN_ABI_MINOR: {line}" for line in grown if ".fresh " in line

@@ -57,5 +57,5 @@ def test_log(folder: Path, tmp_path: Path) -> None:
     assert names.index("relu") < names.index("sum") < len(names) - 2  # backward is seen, too
     relu = lines[names.index("relu")]
     assert re.fullmatch(r"relu 8:\[2,4\] -> 8:\[2,4\] \d+\.\d us", relu), relu
-    assert any(line.startswith("split ") and line.count("8:[1,3]") == 2 for line in lines), lines
+    assert any(line.startswith("split") and line.count("8:[1,3]") == 2 for line in lines), lines
     assert any(line.startswith("matmul ") and line.endswith(" failed") for line in lines), lines
