@@ -19,6 +19,8 @@
 #define TILE_MAX_FLOPS 8e9
 /* Narrow tiles would pack an operand that they hardly use. */
 #define TILE_MIN_SIDE 64
+/* A half precision operand that meets at most this many rows becomes f32 panel by panel. */
+#define HALF_FEW_ROWS 32
 /* Work of one chunk of a batch. */
 #define BATCH_CHUNK_FLOPS 4e5
 
@@ -203,22 +205,49 @@ static tn_status run_blas(const gemm_args *g, layout a, layout b) {
 
 /* ---- Making operands fit ----------------------------------------------------------------------*/
 
-/* Copies a batch of (rows, cols) matrices into packed rows of dtype `work`. */
+int gemm_across(const gemm_mat *mat, int64_t rows, int64_t cols) {
+    return rows > 1 && cols > 1 && mat->cs != 1 && (mat->rs == 1 || mat->rs < mat->cs);
+}
+
+typedef struct pack_job {
+    const char *from;
+    char *to;
+    int32_t dtype, work;
+    int64_t lines, length; /* of a matrix: rows, or columns where those are packed in memory */
+    int64_t down, along;   /* strides from line to line and along one */
+    int64_t bs;
+} pack_job;
+
+static tn_status pack_lines(void *arg, int64_t begin, int64_t end) {
+    const pack_job *j = arg;
+    int64_t item = gemm_item(j->dtype), line = gemm_item(j->work) * j->length;
+    for (int64_t i = begin; i < end; i++) {
+        const char *s = j->from + item * (i / j->lines * j->bs + i % j->lines * j->down);
+        gemm_convert_row(j->dtype, s, j->along, j->work, j->to + i * line, 1, j->length);
+    }
+    return TN_OK;
+}
+
+/* Copies a batch of (rows, cols) matrices into packed ones of dtype `work`, rows after rows, or
+ * columns after columns where that is how they lie in memory. */
 static tn_status pack(const tn_call *call, int32_t dtype, int32_t work, int64_t batch, int64_t rows,
                       int64_t cols, gemm_mat *mat) {
-    int64_t e = mat->bs == 0 ? 1 : batch, from = gemm_item(dtype), to = gemm_item(work);
+    int64_t e = mat->bs == 0 ? 1 : batch, to = gemm_item(work);
+    int across = gemm_across(mat, rows, cols);
+    pack_job j = {.from = mat->data, .dtype = dtype, .work = work, .bs = mat->bs};
     void *dst;
     tn_status st = call->host->scratch(call, (uint64_t)(e * rows * cols * to), &dst);
     if (st) return st;
-    for (int64_t i = 0; i < e * rows; i++) {
-        const char *s = (const char *)mat->data + from * (i / rows * mat->bs + i % rows * mat->rs);
-        gemm_convert_row(dtype, s, mat->cs, work, (char *)dst + i * cols * to, 1, cols);
-    }
+    j.to = dst;
+    j.lines = across ? cols : rows;
+    j.length = across ? rows : cols;
+    j.down = across ? mat->cs : mat->rs;
+    j.along = across ? mat->rs : mat->cs;
     mat->data = dst;
-    mat->rs = cols;
-    mat->cs = 1;
+    mat->rs = across ? 1 : cols;
+    mat->cs = across ? rows : 1;
     mat->bs = mat->bs == 0 ? 0 : rows * cols;
-    return TN_OK;
+    return cpu_parallel(e * j.lines, 1 + 32768 / (j.length + 1), pack_lines, &j);
 }
 
 /* Computes in a packed C of dtype `work` and copies the result out. */
@@ -266,10 +295,24 @@ static gemm_args transposed(const gemm_args *g) {
     return t;
 }
 
+static tn_status run_half(const tn_call *call, const gemm_args *g) {
+    bool shared = g->b.bs == 0 && g->batch > 1; /* converted once, for all entries */
+    if (g->n < g->m && g->n <= HALF_FEW_ROWS) {
+        gemm_args t = transposed(g);
+        return run_half(call, &t);
+    }
+    if (g->m > HALF_FEW_ROWS || shared || g->k == 0 || g->k > INT_MAX) {
+        return run_through(call, g, TN_F32);
+    }
+    gemm_mat a = g->a;
+    tn_status st = pack(call, g->dtype, TN_F32, g->batch, g->m, g->k, &a);
+    return st ? st : cpu_gemm_half(g, &a);
+}
+
 tn_status cpu_gemm(const tn_call *call, const gemm_args *g) {
     if (g->m == 0 || g->n == 0 || g->batch == 0) return TN_OK;
     if (g->dtype < TN_F16) return cpu_gemm_int(g);
-    if (g->dtype == TN_F16 || g->dtype == TN_BF16) return run_through(call, g, TN_F32);
+    if (g->dtype == TN_F16 || g->dtype == TN_BF16) return run_half(call, g);
     if (g->m > INT_MAX || g->n > INT_MAX || g->k > INT_MAX) {
         return call->host->fail(TN_E_VALUE, -1, "matrix sizes must be below 2^31");
     }
@@ -291,15 +334,18 @@ tn_status cpu_gemm(const tn_call *call, const gemm_args *g) {
     tn_status st = TN_OK;
     if (!layout_of(g->m, g->k, g->a.rs, g->a.cs, &a)) {
         st = pack(call, g->dtype, g->dtype, g->batch, g->m, g->k, &t.a);
-        a = (layout){0, (int)g->k};
+        layout_of(g->m, g->k, t.a.rs, t.a.cs, &a);
     }
     if (!st && !layout_of(g->k, g->n, g->b.rs, g->b.cs, &b)) {
         st = pack(call, g->dtype, g->dtype, g->batch, g->k, g->n, &t.b);
-        b = (layout){0, (int)g->n};
+        layout_of(g->k, g->n, t.b.rs, t.b.cs, &b);
     }
     return st ? st : run_blas(&t, a, b);
 }
 
-void cpu_blas_init(void) { BLAS(openblas_set_num_threads)(1); }
+void cpu_blas_init(void) {
+    BLAS(openblas_set_num_threads)(1);
+    gemm_half_init(cpu_isa_pick());
+}
 
 const char *cpu_blas_core(void) { return BLAS(openblas_get_corename)(); }

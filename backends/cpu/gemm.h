@@ -35,7 +35,7 @@ void cpu_sgemm(int ta, int tb, int64_t m, int64_t n, int64_t k, float alpha, con
 void cpu_dgemm(int ta, int tb, int64_t m, int64_t n, int64_t k, double alpha, const double *a,
                int64_t lda, const double *b, int64_t ldb, double beta, double *c, int64_t ldc);
 
-/* Makes the BLAS single-threaded. Called once, when the plugin is activated. */
+/* Makes the BLAS single-threaded and picks conversions. Called once, when the plugin is activated. */
 void cpu_blas_init(void);
 /* Name of the core that the BLAS was tuned for, for people. */
 const char *cpu_blas_core(void);

@@ -5,6 +5,7 @@
 #include "../common/tmpl.h"
 #include "cpu_priv.h"
 #include "gemm_priv.h"
+#include "half.h"
 
 int64_t gemm_item(int32_t dtype) {
     switch (dtype) {
@@ -29,14 +30,29 @@ void gemm_copy_row(int64_t item, const char *src, int64_t ss, char *dst, int64_t
     }
 }
 
+static const cpu_half *half = &cpu_half_baseline;
+
+void gemm_half_init(cpu_isa isa) {
+#if defined(__x86_64__) && !defined(CPU_BASELINE_ONLY)
+    if (isa == CPU_ISA_AVX2) half = &cpu_half_avx2;
+    if (isa == CPU_ISA_AVX512) half = &cpu_half_avx512;
+#endif
+    (void)isa;
+}
+
 void gemm_convert_row(int32_t from, const char *src, int64_t ss, int32_t to, char *dst, int64_t ds,
                       int64_t n) {
     const uint16_t *hs = (const uint16_t *)(const void *)src;
     uint16_t *hd = (uint16_t *)(void *)dst;
     const float *fs = (const float *)(const void *)src;
     float *fd = (float *)(void *)dst;
+    bool packed = ss == 1 && ds == 1;
     if (from == to) {
         gemm_copy_row(gemm_item(to), src, ss, dst, ds, n);
+    } else if (from == TN_F32 && packed) {
+        half->narrow(hd, fs, n, to);
+    } else if (packed) {
+        half->widen(fd, hs, n, from);
     } else if (from == TN_BF16) {
         for (int64_t i = 0; i < n; i++) fd[i * ds] = tmpl_from_bf16(hs[i * ss]);
     } else if (from == TN_F16) {

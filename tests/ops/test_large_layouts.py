@@ -82,3 +82,38 @@ def test_threads_do_not_change_bits(name: str, dtype: str) -> None:
     finally:
         tn.set_num_threads(before)
     assert results[0] == results[1] == results[2]
+
+
+SIZES = [
+    (1, 300, 5000),
+    (1, 1, 70),
+    (5, 600, 300),
+    (32, 40, 4100),
+    (33, 40, 64),
+    (90, 3, 70),
+    (4, 5, 0),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_products_in_half_precision(sizes: tuple[int, int, int], dtype: str) -> None:
+    """Few rows by many and many by few, in every order: sums are exact and rounded once."""
+    m, n, k = sizes
+    rng = np.random.default_rng(3)
+    a, b = rng.integers(-2, 3, (m, k)).astype("f4"), rng.integers(-2, 3, (k, n)).astype("f4")
+    c = rng.integers(-9, 10, (m, n)).astype("f4")
+    half = getattr(tn, dtype)
+    product = a.astype("f8") @ b.astype("f8")
+    expected = [
+        tn.tensor(e.astype("f4")).to(half).float().numpy() for e in (product, 2 * product - c / 2)
+    ]
+    addend = tn.tensor(c).to(half)
+    for left, right in itertools.product(orders(a), orders(b)):
+        x, y = left.to(half), right.to(half)
+        np.testing.assert_array_equal((x @ y).float().numpy(), expected[0])
+        sums = tn.addmm(addend, x, y, beta=-0.5, alpha=2)
+        np.testing.assert_array_equal(sums.float().numpy(), expected[1])
+        pairs = tn.bmm(tn.stack([x, -x]), tn.stack([y, y]))
+        np.testing.assert_array_equal(pairs[1].float().numpy(), -expected[0])
+        np.testing.assert_array_equal((tn.stack([x, x]) @ y)[1].float().numpy(), expected[0])
