@@ -213,7 +213,10 @@ static tn_status read_dtype_rule(tni_added *o) {
         s += n;
     }
     s += listed;
-    for (int i = 0; i < o->op.nin && !listed; i++) o->dtype_of[o->ndtype_of++] = (uint8_t)i;
+    bool first = o->op.compute_rule == TNI_COMPUTE_FIRST;
+    for (int i = 0; i < o->op.nin && !listed; i++)
+        if (!first || o->op.fields[o->op.in_field[i]].kind != TN_F_TENSORS)
+            o->dtype_of[o->ndtype_of++] = (uint8_t)i;
     for (int i = 0; i < o->ndtype_of; i++)
         if (o->op.fields[o->op.in_field[o->dtype_of[i]]].kind == TN_F_TENSORS)
             return fault(o, "the dtype rule looks at a list of tensors; name others");

@@ -56,6 +56,13 @@ def __dir__() -> list[str]:
     return sorted({"load_library", *_namespaces, *(n.split("::")[0] for n in _C._added_names())})
 
 
+def define(space: str, name: str, op: Callable[..., Any]) -> None:
+    """Puts an operator that is written in Python into its namespace."""
+    namespace = __getattr__(space)
+    namespace._python[name] = op
+    vars(namespace).pop(name, None)
+
+
 def forget() -> None:
     """Looks operators up anew, after plugins were loaded or retired."""
     for namespace in _namespaces.values():

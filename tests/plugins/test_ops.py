@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -500,3 +501,113 @@ def test_only_what_is_read_is_saved() -> None:
     b.add_(1)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         out.sum().backward()
+
+
+# -- on a device without kernels ------------------------------------------------------------------
+
+ON_ACME = """
+import sys, tenon as tn
+for library in sys.argv[1:]:
+    tn.load_library(library)
+def result(device):
+    tn.manual_seed(0)
+    x = tn.randn(5, 7).to(device).requires_grad_()
+    y = tn.ops.example.gelu(x.t()) * tn.ops.example.swish(x, beta=0.5).t()
+    (first,) = tn.autograd.grad(y.sum(), x, create_graph=True)
+    (second,) = tn.autograd.grad(first.square().sum(), x)
+    assert y.device == second.device == x.device
+    return [t.detach().cpu() for t in (y, first, second)]
+for a, b in zip(result("cpu"), result("acme")):
+    assert tn.allclose(a, b, rtol=1e-6), (a, b)
+text = tn.explain("example::gelu", device="acme")
+assert "runs: on the CPU, with copies both ways" in text, text
+assert "composite" in tn.explain("example::swish", device="acme")
+"""
+
+
+def test_on_a_device(tmp_path: Path) -> None:
+    """The operators, forward and backward, on a device whose plugin knows nothing of them."""
+    device = build.EXAMPLES / "device"
+    build.build(device / "acme.c", device / "tenon_acme.json", tmp_path)
+    libraries = [str(make(EXAMPLES / name, tmp_path)) for name in ("gelu.c", "formula.c")]
+    done = build.run(tmp_path, "-c", ON_ACME, *libraries, TENON_FALLBACK="allow")
+    assert done.returncode == 0, done.stderr
+
+
+# -- loading again --------------------------------------------------------------------------------
+
+
+def test_retired_and_loaded_again(tmp_path: Path) -> None:
+    """Operators go with their plugin and come back; what was recorded stays valid."""
+    library = make(EXAMPLES / "formula.c", tmp_path)
+    script = f"""
+import tenon as tn
+x = tn.ones(3, requires_grad=True)
+for i in range(200):
+    tn.load_library({str(library)!r})
+    y = tn.ops.example.swish(x)
+    tn.retire_plugin("example_formula")
+    tn.ops.forget()
+    assert not hasattr(tn.ops.example, "swish")
+    y.sum().backward()
+try:
+    tn.explain("example::swish")
+except ValueError:
+    pass
+else:
+    raise AssertionError("a retired operator is still there")
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+# -- every type of argument -----------------------------------------------------------------------
+
+EVERY_TYPE = r"""
+#include <math.h>
+typedef struct all_args {
+    const tn_plan *plan;
+    const tn_view *x; const tn_view *w; tn_views list; int64_t i; tn_opt_int oi; tn_ints pair;
+    tn_ints dims; int64_t dim; int64_t flag; double f; tn_opt_float of; tn_scalar s;
+    const char *text; int64_t dtype;
+    tn_view *out;
+} all_args;
+static tn_status all(const tn_call *call, const void *args) {
+    const all_args *a = (const all_args *)args;
+    float *o = (float *)a->out->data;
+    (void)call;
+    o[0] = a->w ? 1 : 0; o[1] = (float)a->list.n; o[2] = (float)a->i;
+    o[3] = a->oi.has ? (float)a->oi.value : -1;
+    o[4] = (float)(a->pair.v[0] * 10 + a->pair.v[1]); o[5] = (float)a->dims.n; o[6] = (float)a->dim;
+    o[7] = (float)a->flag; o[8] = (float)a->f; o[9] = a->of.has ? (float)a->of.value : -1;
+    o[10] = (float)a->s.re; o[11] = a->text ? (float)strlen(a->text) : -1; o[12] = (float)a->dtype;
+    return TN_OK;
+}
+static tn_status infer(const tn_host *h, void *c, const void *a, tn_out_shape *outs) {
+    (void)h; (void)c; (void)a;
+    outs->ndim = 1; outs->shape[0] = 13;
+    return TN_OK;
+}
+"""
+
+
+def test_every_type_of_argument() -> None:
+    schema = (
+        '"every::f(Tensor x, Tensor? w, Tensor[] list, int i=3, int? oi=None, '
+        "int[2] pair=7, Dims dims=None, *, Dim dim=-1, bool flag=True, float f=0.5, "
+        "float? of=None, Scalar s=2, str text='abc', DType? dtype=None) -> Tensor\""
+    )
+    fields = (
+        STRUCTURED
+        + schema
+        + (", .args_bytes = sizeof(all_args), .infer = infer, .flags = TN_OPF_PACK")
+    )
+    row = 'return kernel(h, t, "every::f", 0, all, TN_F32, 0);'
+    f = load("every", fields, row, EVERY_TYPE).f
+    x = tn.ones(2, 3)
+    assert f(x, None, [x, x]).tolist() == [0, 2, 3, -1, 77, -1, 1, 1, 0.5, -1, 2, 3, -1]
+    some = {"dim": 0, "flag": False, "f": 1, "of": 0.25, "s": 1.5, "text": "", "dtype": tn.int8}
+    got = f(x, x, (), 4, 5, (1, 2), [0], **some)
+    assert got.tolist() == [1, 0, 4, 5, 12, 1, 0, 0, 1, 0.25, 1.5, 0, 2]
+    with pytest.raises(IndexError, match="Dimension out of range"):
+        f(x, None, [], dim=2)

@@ -1,0 +1,197 @@
+"""Operators written in Python: `custom_op` and what goes with it, under PyTorch's names."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tenon import _C, ops
+from tenon._function import Function
+from tenon._tensor import Tensor
+
+__all__ = ["CustomOpDef", "custom_op", "register_autograd", "register_fake", "register_kernel"]
+
+_defined: dict[str, CustomOpDef] = {}
+
+
+class CustomOpDef:
+    """An operator that is a Python function: called like one, and recorded by autograd as one."""
+
+    def __init__(self, name: str, fn: Callable[..., Any], device_types: Iterable[str]) -> None:
+        self._qualname = name
+        self._kernels = dict.fromkeys(device_types, fn)
+        self._fn = fn
+        self._signature = inspect.signature(fn)
+        self._function: type[Function] | None = None
+        self._kwonly: list[str] = []
+        for p in self._signature.parameters.values():
+            if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
+                raise TypeError(f"custom_op: '{name}' takes *{p.name}, and arguments have names")
+            if p.kind == p.KEYWORD_ONLY:
+                self._kwonly.append(p.name)
+        self.__name__ = name.split("::")[1]
+        self.__doc__ = fn.__doc__
+        self.__signature__ = self._signature
+
+    def __repr__(self) -> str:
+        return f"<CustomOpDef({self._qualname})>"
+
+    def _run(self, *args: Any) -> Any:
+        tensors = [a for a in args if isinstance(a, Tensor)]
+        device = tensors[0].device.type if tensors else "cpu"
+        fn = self._kernels.get(device) or self._kernels.get("")
+        if fn is None:
+            raise NotImplementedError(
+                f'"{self._qualname}" not implemented on device {device!r}; '
+                f"register_kernel({device!r}) adds it"
+            )
+        n = len(args) - len(self._kwonly)
+        return fn(*args[:n], **dict(zip(self._kwonly, args[n:], strict=True)))
+
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """All arguments by position, defaults filled in."""
+        bound = self._signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return tuple(bound.arguments.values())
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            values = self._bind(args, kwargs)
+        except TypeError as err:
+            raise TypeError(f"{self._qualname}(): {err}") from None
+        wants = any(isinstance(v, Tensor) and v.requires_grad for v in values)
+        if not wants or not _C.is_grad_enabled():
+            with _C.no_grad():
+                return self._run(*values)
+        return (self._function or _underivable(self)).apply(*values)
+
+    def register_autograd(
+        self,
+        backward: Callable[..., Any],
+        /,
+        *,
+        setup_context: Callable[..., None] | None = None,
+    ) -> None:
+        """backward(ctx, *grads) -> a gradient per argument; setup_context(ctx, inputs, output)."""
+
+        def setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+            if setup_context is None:
+                return
+            more = {}
+            if self._kwonly:
+                n = len(inputs) - len(self._kwonly)
+                more["keyword_only_inputs"] = dict(zip(self._kwonly, inputs[n:], strict=True))
+                inputs = inputs[:n]
+            setup_context(ctx=ctx, inputs=inputs, output=output, **more)
+
+        def run_backward(ctx: Any, *grads: Any) -> Any:
+            found = backward(ctx, *grads)
+            found = found if isinstance(found, tuple) else (found,)
+            n = len(self._signature.parameters) - len(self._kwonly)
+            if len(found) != n:
+                raise RuntimeError(
+                    f"{self._qualname}: backward returned {len(found)} gradients for {n} arguments"
+                )
+            return *found, *(None for _ in self._kwonly)
+
+        parts = {
+            "forward": staticmethod(self._run),
+            "setup_context": staticmethod(setup),
+            "backward": staticmethod(run_backward),
+        }
+        self._function = type(self.__name__, (Function,), parts)
+
+    def register_kernel(
+        self, device_types: str | Iterable[str], fn: Callable[..., Any] | None = None, /
+    ) -> Any:
+        """Another function for tensors of these devices; a decorator when it is not given."""
+        names = [device_types] if isinstance(device_types, str) else list(device_types)
+
+        def register(f: Callable[..., Any]) -> Callable[..., Any]:
+            self._kernels.update(dict.fromkeys(names, f))
+            return f
+
+        return register if fn is None else register(fn)
+
+    def register_fake(self, fn: Callable[..., Any], /) -> Callable[..., Any]:
+        """Takes the shape function that compilers need; Tenon runs the operator itself."""
+        return fn
+
+
+def _underivable(op: CustomOpDef) -> type[Function]:
+    """What records an operator whose gradient was never registered."""
+
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise RuntimeError(
+            f"derivative for {op._qualname} is not implemented; register_autograd adds it"
+        )
+
+    parts = {
+        "forward": staticmethod(op._run),
+        "setup_context": staticmethod(lambda ctx, inputs, output: None),
+        "backward": staticmethod(backward),
+    }
+    return type(op.__name__, (Function,), parts)
+
+
+def custom_op(
+    name: str,
+    fn: Callable[..., Any] | None = None,
+    /,
+    *,
+    mutates_args: str | Iterable[str] = (),
+    device_types: str | Iterable[str] | None = None,
+    schema: str | None = None,
+) -> Any:
+    """Makes an operator "namespace::name" of a function; `tenon.ops.namespace.name` calls it.
+
+    `mutates_args` and `schema` are PyTorch's; in-place writes are seen without being announced, and
+    the function's own signature binds arguments.
+    """
+    parts = name.split("::")
+    if len(parts) != 2 or not all(p.isidentifier() for p in parts):
+        raise ValueError(f"custom_op: a name is of the form 'namespace::name', not {name!r}")
+    if _C._added_op(name) is not None:
+        raise ValueError(f"custom_op: a plugin has added the operator '{name}'")
+    del mutates_args, schema
+    devices = [""] if device_types is None else device_types
+    names = [devices] if isinstance(devices, str) else list(devices)
+
+    def define(f: Callable[..., Any]) -> CustomOpDef:
+        op = CustomOpDef(name, f, names)
+        _defined[name] = op
+        ops.define(parts[0], parts[1], op)
+        return op
+
+    return define if fn is None else define(fn)
+
+
+def _find(op: str | CustomOpDef) -> CustomOpDef:
+    found = _defined.get(op) if isinstance(op, str) else op
+    if found is None:
+        raise ValueError(f"there is no custom_op {op!r}")
+    return found
+
+
+def register_autograd(
+    op: str | CustomOpDef,
+    backward: Callable[..., Any],
+    /,
+    *,
+    setup_context: Callable[..., None] | None = None,
+) -> None:
+    """CustomOpDef.register_autograd, by name."""
+    _find(op).register_autograd(backward, setup_context=setup_context)
+
+
+def register_kernel(
+    op: str | CustomOpDef, device_types: str | Iterable[str], fn: Any = None, /
+) -> Any:
+    """CustomOpDef.register_kernel, by name."""
+    return _find(op).register_kernel(device_types, fn)
+
+
+def register_fake(op: str | CustomOpDef, fn: Callable[..., Any] | None = None, /) -> Any:
+    """CustomOpDef.register_fake, by name."""
+    return _find(op).register_fake if fn is None else _find(op).register_fake(fn)

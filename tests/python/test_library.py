@@ -1,0 +1,101 @@
+"""Operators written in Python: tenon.library.custom_op and the namespaces of tenon.ops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tenon as tn
+
+
+@pytest.fixture
+def cube() -> Any:
+    @tn.library.custom_op("pytest_library::cube", mutates_args=())
+    def cube(x: tn.Tensor, scale: float = 1.0) -> tn.Tensor:
+        """scale * x cubed."""
+        return tn.from_numpy(scale * x.detach().numpy() ** 3)
+
+    return cube
+
+
+def derive(op: Any) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        x, ctx.scale = inputs
+        ctx.save_for_backward(x)
+
+    def backward(ctx: Any, grad: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return 3 * ctx.scale * x**2 * grad, None
+
+    op.register_autograd(backward, setup_context=setup_context)
+
+
+def test_values_and_names(cube: Any) -> None:
+    x = tn.tensor([1.0, -2.0])
+    assert cube(x).tolist() == [1, -8]
+    assert tn.ops.pytest_library.cube(x, scale=2.0).tolist() == [2, -16]
+    assert "cube" in dir(tn.ops.pytest_library)
+    assert cube.__doc__ == "scale * x cubed."
+    with pytest.raises(TypeError, match="pytest_library::cube"):
+        cube(x, factor=1)
+
+
+def test_gradients(cube: Any) -> None:
+    derive(cube)
+    x = tn.randn(4, dtype=tn.float64, requires_grad=True)
+    assert tn.autograd.gradcheck(lambda t: cube(t, 2.0), (x,))
+    assert tn.autograd.gradgradcheck(lambda t: cube(t, 2.0), (x,))
+    with tn.no_grad():
+        assert not cube(x).requires_grad
+
+
+def test_gradient_that_is_missing(cube: Any) -> None:
+    y = cube(tn.ones(2, requires_grad=True))
+    with pytest.raises(RuntimeError, match="derivative for pytest_library::cube is not impl"):
+        y.sum().backward()
+
+
+def test_wrong_number_of_gradients(cube: Any) -> None:
+    cube.register_autograd(lambda ctx, grad: grad)
+    y = cube(tn.ones(2, requires_grad=True))
+    with pytest.raises(RuntimeError, match="returned 1 gradients for 2 arguments"):
+        y.sum().backward()
+
+
+def test_kernel_of_a_device() -> None:
+    op = tn.library.custom_op(
+        "pytest_library::twice", lambda x: x * 2, mutates_args=(), device_types="nowhere"
+    )
+    with pytest.raises(NotImplementedError, match="'cpu'"):
+        op(tn.ones(1))
+    tn.library.register_kernel("pytest_library::twice", "cpu", lambda x: x + x)
+    np.testing.assert_array_equal(op(tn.ones(3)).numpy(), np.full(3, 2.0))
+
+
+def test_keyword_only_arguments() -> None:
+    @tn.library.custom_op("pytest_library::scaled", mutates_args=())
+    def scaled(x: tn.Tensor, *, by: float = 2.0) -> tn.Tensor:
+        return x * by
+
+    def setup_context(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> None:
+        ctx.by = keyword_only_inputs["by"]
+
+    scaled.register_autograd(lambda ctx, grad: ctx.by * grad, setup_context=setup_context)
+    x = tn.ones(2, requires_grad=True)
+    scaled(x, by=3.0).sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [3, 3]
+    with pytest.raises(TypeError, match="pytest_library::scaled"):
+        scaled(x, 3.0)
+    with pytest.raises(TypeError, match=r"takes \*rest"):
+        tn.library.custom_op("pytest_library::many", lambda x, *rest: x)
+
+
+def test_names_that_are_refused() -> None:
+    for name in ("cube", "a::b::c", "1::x", "::"):
+        with pytest.raises(ValueError, match="namespace::name"):
+            tn.library.custom_op(name, lambda x: x)
+    with pytest.raises(ValueError, match="no custom_op"):
+        tn.library.register_autograd("pytest_library::nothing", lambda ctx, grad: grad)
+    with pytest.raises(AttributeError, match="no operator 'pytest_library::nothing'"):
+        tn.ops.pytest_library.nothing  # noqa: B018
