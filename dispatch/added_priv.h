@@ -46,6 +46,8 @@ tn_status tni_formula_compile(tni_added *o, tni_formula_use use, const char *tex
 /* Bit i: the text has a formula for result i, of a gradient for tensor input i. `none`: it says that
  * no gradient flows there. */
 uint64_t tni_formula_given(const tni_formula *f, uint64_t *ret_none);
+/* The operator that step i calls, NULL for other steps; false behind the last step. */
+bool tni_formula_call_at(const tni_formula *f, int32_t i, const tn_op **ret_op);
 /* rets[i]: a new reference, or NULL where the formula says none; only for bits of `wanted`. */
 tn_status tni_formula_run(const tni_formula *f, const void *args, tn_tensor *const *g,
                           uint64_t wanted, tn_tensor **rets);
@@ -62,6 +64,7 @@ struct tni_added {
     tni_formula *forward, *backward;
     _Atomic bool retired;
     bool published;
+    uint8_t visit;     /* of the search for formulas that lead back to themselves */
     tni_added *next;   /* of all that were ever published */
     tni_added *queued; /* in the transaction that adds it */
 };
@@ -74,6 +77,8 @@ tn_status tni_added_new(const tni_plugin *plugin, const tn_op_desc *desc, tni_ad
 bool tni_added_same(const tni_added *a, const tni_added *b);
 /* Compiles its formulas, when all operators of the transaction are known. */
 tn_status tni_added_link(tni_added *o, const tn_txn *txn);
+/* TN_E_PLUGIN when the formula of a linked operator leads back to it. */
+tn_status tni_added_check_cycle(tni_added *o);
 void tni_added_free(tni_added *o);
 
 #endif

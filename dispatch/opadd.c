@@ -410,6 +410,23 @@ tn_status tni_added_link(tni_added *o, const tn_txn *txn) {
     return TN_OK;
 }
 
+enum { NOT_SEEN, ON_THE_WAY, SEEN };
+
+static bool leads_back(tni_added *o) {
+    const tn_op *op = NULL;
+    if (!o->forward || o->visit == SEEN) return false;
+    if (o->visit == ON_THE_WAY) return true;
+    o->visit = ON_THE_WAY;
+    for (int32_t i = 0; tni_formula_call_at(o->forward, i, &op); i++)
+        if (op && (op->flags & TNI_OP_ADDED) && leads_back(tni_added_of(op))) return true;
+    o->visit = SEEN;
+    return false;
+}
+
+tn_status tni_added_check_cycle(tni_added *o) {
+    return leads_back(o) ? fault(o, "its formula leads back to the operator itself") : TN_OK;
+}
+
 void tni_added_free(tni_added *o) {
     tni_arena_free(&o->arena);
     free(o);

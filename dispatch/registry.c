@@ -207,6 +207,7 @@ static tn_status check_name(const tn_txn *txn, const char *name) {
 /* An operator of a plugin that is loaded again is the one it was; see note [Withdrawn cells]. */
 tn_status tni_register_op(tn_txn *txn, const tn_op_desc *desc) {
     tni_added *o, *before = atomic_load_explicit(&added, memory_order_relaxed);
+    if (!txn || !desc) return tn_fail(TN_E_PLUGIN, -1, "an operator needs a descriptor");
     TN_TRY(tni_added_new(txn->plugin, desc, &o));
     tn_status st = check_name(txn, o->op.info.name);
     while (st == TN_OK && before && !(is_retired(&before->op) && tni_added_same(before, o)))
@@ -344,12 +345,17 @@ static void end(tn_txn *txn, bool published) {
     tni_os_unlock(&registry_lock);
 }
 
+static tn_status link_ops(const tn_txn *txn) {
+    for (tni_added *o = txn->ops; o; o = o->queued) TN_TRY(tni_added_link(o, txn));
+    for (tni_added *o = txn->ops; o; o = o->queued) TN_TRY(tni_added_check_cycle(o));
+    return TN_OK;
+}
+
 tn_status tni_txn_commit(tn_txn *txn) {
     /* What can fail comes first: formulas that name what is not there, and rows, of which an empty
      * one is harmless. */
-    for (tni_added *o = txn->ops; o; o = o->queued) {
-        tn_status st = tni_added_link(o, txn);
-        if (st == TN_OK) continue;
+    tn_status st = link_ops(txn);
+    if (st != TN_OK) {
         tni_txn_rollback(txn);
         return st;
     }
@@ -359,7 +365,7 @@ tn_status tni_txn_commit(tn_txn *txn) {
         return tn_fail(TN_E_MEMORY, -1, "out of memory");
     }
     for (int i = 0, id; i < txn->nlayers; i++) {
-        tn_status st = tni_layer_add(&txn->layers[i], txn->plugin, &id);
+        st = tni_layer_add(&txn->layers[i], txn->plugin, &id);
         if (st == TN_OK) continue;
         tni_layers_withdraw(txn->plugin);
         tni_txn_rollback(txn);

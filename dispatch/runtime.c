@@ -150,6 +150,9 @@ static const tn_op_info *call_find(const char *name) {
 }
 
 static tn_status call_invoke(const tn_op_info *op, void *args, tn_view **rets) {
+    if (!op || !args || !rets)
+        return tn_fail(TN_E_VALUE, -1,
+                       "a call needs an operator, its arguments and room for results");
     return tn_op_call((const tn_op *)(const void *)op, args, (tn_tensor **)(void *)rets);
 }
 

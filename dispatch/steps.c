@@ -251,6 +251,11 @@ tn_status tni_formula_run(const tni_formula *f, const void *args, tn_tensor *con
     return st;
 }
 
+bool tni_formula_call_at(const tni_formula *f, int32_t i, const tn_op **ret_op) {
+    if (i < f->nsteps) *ret_op = f->step[i].op;
+    return i < f->nsteps;
+}
+
 uint64_t tni_formula_given(const tni_formula *f, uint64_t *ret_none) {
     *ret_none = f->none;
     return f->given;

@@ -220,6 +220,10 @@ BAD = {
     ),
     "missing": (COMPOSITE + '"{n}::f(Tensor x) -> Tensor", .formula = "pow(x)"', "is missing"),
     "type": (COMPOSITE + '"{n}::f(Tensor x) -> Tensor", .formula = "exp(\'x\')"', "be a text"),
+    "itself": (
+        COMPOSITE + '"{n}::f(Tensor x) -> Tensor", .formula = "1 + {n}::f(x)"',
+        "leads back to the operator itself",
+    ),
     "brackets": (COMPOSITE + '"{n}::f(Tensor x) -> Tensor", .formula = "(x + 1"', "')' is"),
     "rest": (COMPOSITE + '"{n}::f(Tensor x) -> Tensor", .formula = "x 1"', "ends here"),
     "deep": (
