@@ -344,6 +344,15 @@ static tn_status activate(const tn_host *host, tn_txn *txn) {
     return r.status;
 }
 
+/* A device that is loaded again is as good as new, but for the memory that tensors still have. */
+static void revive_devices(void) {
+    for (int32_t i = 0; i < SIM_DEVICES; i++) {
+        pthread_mutex_lock(&devices[i].lock);
+        devices[i].failed = devices[i].lost = false;
+        pthread_mutex_unlock(&devices[i].lock);
+    }
+}
+
 static void retire(void) {
     for (int32_t i = 0; i < SIM_DEVICES; i++) sim_queues_stop(&devices[i]);
 }
@@ -354,6 +363,7 @@ TN_PLUGIN_EXPORT tn_status tn_plugin_entry_v1(const tn_host *host, tn_plugin *re
     pthread_once(&once, init_devices);
     tn_status st = read_settings(&sim_settings);
     if (st != TN_OK) return st;
+    revive_devices();
     ret_plugin->abi_major = TN_ABI_MAJOR;
     ret_plugin->min_minor = 0;
     ret_plugin->built_minor = TN_ABI_MINOR;

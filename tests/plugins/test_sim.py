@@ -504,8 +504,13 @@ for use in (x.cpu, x.cpu, x.clone, lambda: tn.ones(2, device="sim")):
     else:
         raise AssertionError("a lost device worked")
 assert y.tolist() == [1.0] * 3
+import os
+del os.environ["TENON_SIM_FAULT"]
+tn.retire_plugin("sim")
+tn.load_plugin(library)
+assert tn.ones(2, device="sim").tolist() == [1.0] * 2  # loading the plugin again is a reset
 """
-    script(folder, text, FAULT="lost:1")
+    script(folder, f"library = '{folder}/tenon_sim.so'\n" + text, FAULT="lost:1")
 
 
 def test_a_failing_kernel_is_named_when_somebody_waits(folder: Path) -> None:
