@@ -75,7 +75,18 @@ tn_status tni_infer__copy(tn_infer *inf, const void *args) {
     return tn_fail(TN_E_UNSUPPORTED, -1, "%s is for kernels; copy_ copies", inf->op->info.name);
 }
 
-/* The bytes of a dense block between devices, through host memory where neither side is the host. */
+/* Between two devices of one kind, if they can; TN_DECLINE otherwise. */
+static tn_status between_peers(tn_tensor *dst, const tn_tensor *src, uint64_t bytes) {
+    tn_device to = tn_tensor_device(dst), from = tn_tensor_device(src);
+    if (to.slot != from.slot) return TN_DECLINE;
+    const tn_device_desc *d = &tni_device_at(to.slot)->desc;
+    const tn_peer_iface *peer = d->query ? d->query(d->ctx, "tn.peer/1") : NULL;
+    if (!peer) return TN_DECLINE;
+    return peer->copy(d->ctx, to.index, dst->v.data, dst->v.byte_offset, tni_stream_of(to),
+                      from.index, src->v.data, src->v.byte_offset, tni_stream_of(from), bytes);
+}
+
+/* The bytes of a dense block between devices, through host memory where there is no other way. */
 static tn_status between_devices(tn_tensor *dst, const tn_tensor *src) {
     const tn_device_desc *d = &tni_device_at(tn_view_device(&dst->v))->desc;
     const tn_device_desc *s = &tni_device_at(tn_view_device(&src->v))->desc;
@@ -90,10 +101,11 @@ static tn_status between_devices(tn_tensor *dst, const tn_tensor *src) {
     if (d->flags & TN_DEV_HOST)
         return s->copy_out(s->ctx, si, dst->v.data, src->v.data, src->v.byte_offset, bytes,
                            s_stream);
+    tn_status st = between_peers(dst, src, bytes);
+    if (st != TN_DECLINE) return st;
     void *middle = malloc(bytes);
     if (!middle) return tn_fail(TN_E_MEMORY, -1, "out of memory");
-    tn_status st =
-        s->copy_out(s->ctx, si, middle, src->v.data, src->v.byte_offset, bytes, s_stream);
+    st = s->copy_out(s->ctx, si, middle, src->v.data, src->v.byte_offset, bytes, s_stream);
     if (st == TN_OK)
         st = d->copy_in(d->ctx, di, dst->v.data, dst->v.byte_offset, middle, bytes, d_stream);
     free(middle);

@@ -231,7 +231,7 @@ static const char *sim_describe(void *ctx, int32_t index) {
         "simulated device, level 0: memory only",
         "simulated device, level 1: primitive kernels",
         "simulated device, level 2: and fused kernels",
-        "simulated device, level 3: and streams, float16",
+        "simulated device, level 3: and streams, peer copies, float16",
     };
     (void)ctx, (void)index;
     return texts[sim_settings.level];
@@ -284,6 +284,7 @@ static const void *sim_query(void *ctx, const char *iface) {
     (void)ctx;
     if (strcmp(iface, "tn.memory/1") == 0) return &memory_iface;
     if (strcmp(iface, "tn.stream/1") == 0 && sim_settings.level >= 3) return &sim_stream_iface;
+    if (strcmp(iface, "tn.peer/1") == 0 && sim_settings.level >= 3) return &sim_peer_iface;
     if (strcmp(iface, "tenon.sim/1") == 0) return &counts_iface;
     return NULL;
 }

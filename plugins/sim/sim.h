@@ -189,6 +189,7 @@ void sim_queues_stop(sim_device *d);
 
 /* ---- stream.c ----------------------------------------------------------------------------------*/
 extern const tn_stream_iface sim_stream_iface;
+extern const tn_peer_iface sim_peer_iface;
 /* Lock of the event's device held. */
 void sim_event_drop(sim_event *e);
 

@@ -1,8 +1,9 @@
-/* stream.c: the named interface "tn.stream/1": queues beside the default one, and events, which are
- * marks in queues. A thread that waits for an event of another device holds no lock of its own. */
+/* stream.c: the named interfaces "tn.stream/1", queues beside the default one and events, which are
+ * marks in queues, and "tn.peer/1", copies between devices. A thread that waits for an event of another device holds no lock of its own. */
 #include "sim.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 /* Guarded by the lock of its device. */
@@ -192,6 +193,54 @@ static tn_status event_elapsed(void *ctx, int32_t index, void *start, void *end,
     *ret_ms = ms;
     return TN_OK;
 }
+
+/* ---- Copies between devices --------------------------------------------------------------------*/
+
+static tn_status let_wait(int32_t first, void *first_stream, int32_t then, void *then_stream) {
+    void *event = NULL;
+    tn_status st = event_create(NULL, first, 0, &event);
+    if (st != TN_OK) return st;
+    st = event_record(NULL, first, event, first_stream);
+    if (st == TN_OK) st = wait_event(NULL, then, then_stream, event);
+    event_destroy(NULL, first, event);
+    return st;
+}
+
+static unsigned char *reach(int32_t index, const void *data, uint64_t offset, uint64_t bytes) {
+    sim_device *d = sim_device_at(index);
+    pthread_mutex_lock(&d->lock);
+    unsigned char *p = sim_memory_reach(d, data, offset, 0, (int64_t)bytes, NULL);
+    pthread_mutex_unlock(&d->lock);
+    return p;
+}
+
+static void run_peer_copy(sim_work *w) { memcpy(w->dst, w->src, w->bytes); }
+
+/* The source's queue copies, between a mark and a wait of the destination's queue. */
+static tn_status peer_copy(void *ctx, int32_t dst_device, void *dst, uint64_t dst_offset,
+                           void *dst_stream, int32_t src_device, const void *src,
+                           uint64_t src_offset, void *src_stream, uint64_t bytes) {
+    sim_device *d = sim_device_at(src_device);
+    unsigned char *to = reach(dst_device, dst, dst_offset, bytes);
+    const unsigned char *from = to ? reach(src_device, src, src_offset, bytes) : NULL;
+    (void)ctx;
+    if (!from) return TN_E_INTERNAL;
+    tn_status st = let_wait(dst_device, dst_stream, src_device, src_stream);
+    if (st != TN_OK) return st;
+    sim_work *w = sim_work_new(d, "copy_peer", run_peer_copy);
+    if (!w) return no_memory();
+    w->dst = to;
+    w->src = from;
+    w->bytes = bytes;
+    sim_count_launch(w->op);
+    st = sim_submit(d, src_stream, w);
+    return st == TN_OK ? let_wait(src_device, src_stream, dst_device, dst_stream) : st;
+}
+
+const tn_peer_iface sim_peer_iface = {
+    .struct_size = sizeof sim_peer_iface,
+    .copy = peer_copy,
+};
 
 const tn_stream_iface sim_stream_iface = {
     .struct_size = sizeof sim_stream_iface,

@@ -355,6 +355,23 @@ for i in range(30):
     script(folder, text, LEVEL=3, DELAY=2000)
 
 
+@pytest.mark.parametrize("level", [2, 3])
+def test_copies_between_devices(folder: Path, level: int) -> None:
+    """Neither the source nor the destination is waited for, and still all happens in order."""
+    text = """
+for i in range(20):
+    x = tn.full((64, 64), float(i), device="sim:0")
+    y = (x @ x).to("sim:1")
+    x.fill_(-1)
+    z = (y + 1).to("sim:0")
+    y.zero_()
+    assert tn.equal(z.cpu(), tn.full((64, 64), 64.0 * i * i + 1)), i
+    assert y.sum().item() == 0
+assert launches("copy_peer") == (40 if level == 3 else 0)
+"""
+    script(folder, COUNTS + f"level = {level}\n" + text, LEVEL=level, DELAY=1000)
+
+
 def test_a_device_without_streams_has_one_queue(folder: Path) -> None:
     text = """
 s, e = tn.Stream("sim"), tn.Event("sim")

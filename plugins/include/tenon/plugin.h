@@ -321,6 +321,17 @@ typedef struct tn_stream_iface {
     tn_status (*event_elapsed)(void *ctx, int32_t device, void *start, void *end, double *ret_ms);
 } tn_stream_iface;
 
+/* Named interface "tn.peer/1" of a device: copies between two devices of its kind that do not pass
+ * through the host. Work that is queued on either stream later finds the copy done, and the copy
+ * finds done what was queued before. TN_DECLINE: these two cannot; core copies through the host. */
+typedef struct tn_peer_iface {
+    uint32_t struct_size;
+    uint32_t reserved;
+    tn_status (*copy)(void *ctx, int32_t dst_device, void *dst, uint64_t dst_offset,
+                      void *dst_stream, int32_t src_device, const void *src, uint64_t src_offset,
+                      void *src_stream, uint64_t bytes);
+} tn_peer_iface;
+
 /* Named interface "tn.memory/1" of a device: statistics of its allocator. */
 typedef struct tn_memory_stats {
     uint64_t allocated, allocated_peak; /* bytes in use by tensors */
