@@ -91,7 +91,9 @@ static PyObject *added_op(PyObject *unused, PyObject *arg) {
     (void)unused;
     const char *name = PyUnicode_AsUTF8AndSize(arg, NULL);
     if (!name) return NULL;
-    if (tn_op_meta_find(name, &meta) != TN_OK || !(meta.flags & TNI_OP_ADDED)) Py_RETURN_NONE;
+    tn_status st = tn_op_meta_find(name, &meta);
+    if (st == TN_E_PLUGIN) return tnp_raise(st);
+    if (st != TN_OK || !(meta.flags & TNI_OP_ADDED)) Py_RETURN_NONE;
     added_object *a = PyObject_New(added_object, added_type);
     if (!a) return NULL;
     memset((char *)a + sizeof(PyObject), 0, sizeof *a - sizeof(PyObject));
@@ -126,7 +128,7 @@ static PyObject *added_names(PyObject *unused, PyObject *none) {
 }
 
 static PyMethodDef functions[] = {
-    {"_added_op", added_op, METH_O, "The function of a plugin's operator 'ns::name', or None."},
+    {"_added_op", added_op, METH_O, "The function of a plugin's operator 'ns::name'."},
     {"_added_names", added_names, METH_NOARGS, "Names of all operators that plugins added."},
     {NULL, NULL, 0, NULL},
 };

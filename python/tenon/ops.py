@@ -1,7 +1,7 @@
 """Operators that plugins add: `tenon.ops.acme.gelu(x)` calls the operator "acme::gelu".
 
-A namespace is there as soon as it is named; its operators appear when their plugin is loaded
-(`load_library`, `tenon.load_inline`).
+A namespace is there as soon as it is named; its operators appear when their plugin is loaded: by
+`load_library`, `tenon.load_inline`, or when an operator that an installed plugin offers is named.
 """
 
 from __future__ import annotations
@@ -26,11 +26,14 @@ class Namespace:
         if name.startswith("__"):
             raise AttributeError(name)
         full = f"{self.__name__}::{name}"
-        op = self._python.get(name) or _C._added_op(full)
+        try:
+            op = self._python.get(name) or _C._added_op(full)
+            why = "is its plugin loaded?"
+        except ImportError as err:
+            op, why = None, str(err)
         if op is None:
-            others = f"'{self.__name__}' has {', '.join(dir(self))}"
-            hint = others if dir(self) else "is its plugin loaded?"
-            raise AttributeError(f"there is no operator '{full}'; {hint}")
+            others = f"'{self.__name__}' has {', '.join(dir(self))}; " if dir(self) else ""
+            raise AttributeError(f"there is no operator '{full}'; {others}{why}")
         self.__dict__[name] = op  # the next look-up is an ordinary attribute
         return op
 

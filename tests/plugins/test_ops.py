@@ -615,3 +615,23 @@ def test_every_type_of_argument() -> None:
     assert got.tolist() == [1, 0, 4, 5, 12, 1, 0, 0, 1, 0.25, 1.5, 0, 2]
     with pytest.raises(IndexError, match="Dimension out of range"):
         f(x, None, [], dim=2)
+
+
+OFFERED = """
+import tenon as tn
+assert not any(p["name"].startswith("example") and p["active"] for p in tn.plugins())
+x = tn.ones(3, dtype=tn.float64)
+assert tn.allclose(tn.ops.example.gelu(x), tn.nn.functional.gelu(x))
+try:
+    tn.ops.example.other
+except AttributeError as err:
+    assert "example::other" in str(err), err
+else:
+    raise AssertionError
+"""
+
+
+def test_named_operator_loads_its_plugin(tmp_path: Path) -> None:
+    build.build(EXAMPLES / "gelu.c", EXAMPLES / "tenon_gelu.json", tmp_path)
+    done = build.run(tmp_path, "-c", OFFERED)
+    assert done.returncode == 0, done.stderr

@@ -88,8 +88,8 @@ typedef struct tn_op_meta {
     const char *doc;
 } tn_op_meta;
 
-/* The operator of that C name; one that a plugin added is called "acme::gelu". TN_E_VALUE when there
- * is none. */
+/* The operator of that C name; one that a plugin added is called "acme::gelu", and the plugin that
+ * offers it is loaded. TN_E_VALUE or TN_E_PLUGIN when there is none. */
 TN_API tn_status tn_op_meta_find(const char *name, tn_op_meta *ret_meta);
 /* The names of the operators that plugins have added, 0 .. until NULL; kept for ever. */
 TN_API const char *tn_op_added_at(int32_t i);

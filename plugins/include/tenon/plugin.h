@@ -280,7 +280,6 @@ typedef struct tn_rng {
  *                 back, with the operator's name where the device knows it. */
 #define TN_DEV_ADDRESSABLE 0x1u /* pointers may be offset by the host (CPU, CUDA) */
 #define TN_DEV_HOST 0x2u        /* the host may read and write the memory */
-#define TN_DEV_SERIAL 0x4u      /* core holds a lock around every call */
 
 typedef struct tn_device_desc {
     uint32_t struct_size;
