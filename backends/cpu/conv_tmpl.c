@@ -184,6 +184,8 @@ static tn_status widen(const tn_call *call, const tn_view *v, const int64_t *siz
     return cpu_parallel(planes, 1 + 16384 / (ret->plane + 1), widen_planes, &j);
 }
 
+#include "conv_depth_tmpl.h"
+
 /* ---- Pixels against taps: forward and the gradient of the input -------------------------------*/
 
 typedef struct phase {
@@ -284,7 +286,13 @@ static tn_status forward(const tn_call *call, const void *args) {
         int64_t reach = (g.out[d] - 1) * g.stride[d] + (g.k[d] - 1) * g.dilation[d] + 1;
         high[d] = reach - g.in[d] - g.pad[d] > 0 ? reach - g.in[d] - g.pad[d] : 0;
     }
-    const void *bias = NULL;
+    const void *bias = NULL, *plain;
+    if (depth_fits(&g)) {
+        tn_status st = cpu_packed(call, a->input, &plain);
+        if (!st) st = cpu_packed(call, a->weight, &wp);
+        if (!st && a->bias) st = cpu_packed(call, a->bias, &bias);
+        return st ? st : depth_forward(call, &g, high, plain, wp, bias, a->out->data);
+    }
     j.groups = g.groups;
     j.from = g.ci;
     j.to = g.co;
@@ -346,6 +354,59 @@ static void backward_room(const geometry *g, int64_t *low, int64_t *high) {
     }
 }
 
+/* One pass per residue: its pixels' vectors, and its taps in every gradient plane of the group. */
+static tn_status depth_residue(const tn_call *call, const geometry *g, const depth_plane *plane,
+                               const int64_t *residue, depth_pass *p) {
+    static const int64_t one[3] = {1, 1, 1};
+    int64_t *tap[3], *offset[3], n[3], count[3], kmax = g->k[0] + g->k[1] + g->k[2];
+    void *room;
+    tn_status st = call->host->scratch(call, 2 * (uint64_t)kmax * sizeof(int64_t), &room);
+    if (st) return st;
+    int64_t *next = room, taps = 1;
+    for (int d = 0; d < 3; d++, taps *= n[d - 1]) {
+        tap[d] = next;
+        offset[d] = next + g->k[d];
+        next += 2 * g->k[d];
+        n[d] = residue_taps(g, d, residue[d], tap[d], offset[d]);
+        count[d] = g->in[d] > residue[d] ? (g->in[d] - residue[d] - 1) / g->stride[d] + 1 : 0;
+    }
+    st = depth_pass_init(call, p, count, g->co * taps);
+    if (st) return st;
+    depth_list(p, plane, count, one, 0, g->stride, residue, g->in);
+    for (int64_t s = 0; s < g->co * taps; s++) {
+        int64_t t = s % taps, x = t % n[2], y = t / n[2] % n[1], z = t / n[2] / n[1];
+        p->red[s] = s / taps * plane->elements + depth_offset(plane, offset[0][z] + plane->low[0],
+                                                              offset[1][y] + plane->low[1],
+                                                              offset[2][x] + plane->low[2]);
+        p->tap[s] = s / taps * g->taps + (tap[0][z] * g->k[1] + tap[1][y]) * g->k[2] + tap[2][x];
+    }
+    p->sums = g->co * taps;
+    return TN_OK;
+}
+
+static tn_status depth_backward_input(const tn_call *call, const geometry *g, const int64_t *low,
+                                      const int64_t *high, const void *grad, const void *w,
+                                      const void *bias, T *y) {
+    depth_job j = {.g = *g, .x = grad, .w = w, .bias = bias, .y = y, .from = g->co, .to = 1};
+    int64_t passes = g->stride[0] * g->stride[1] * g->stride[2];
+    void *room;
+    tn_status st = call->host->scratch(call, (uint64_t)passes * sizeof(depth_pass), &room);
+    depth_pass *pass = room;
+    depth_plane_init(&j.plane, g->out, low, high, 1);
+    for (int64_t r = 0; r < passes && !st; r++) {
+        int64_t residue[3] = {r / g->stride[2] / g->stride[1], r / g->stride[2] % g->stride[1],
+                              r % g->stride[2]};
+        st = depth_residue(call, g, &j.plane, residue, pass + r);
+    }
+    if (st) return st;
+    j.pass = pass;
+    j.passes = passes;
+    j.most_sums = g->co * g->taps;
+    j.in_size = g->out_size;
+    j.out_size = g->in_size;
+    return depth_run(&j);
+}
+
 static tn_status backward_phase(const tn_call *call, const geometry *g, correlate_job *j,
                                 const int64_t *residue, const int64_t *low, const T *w) {
     int64_t *tap[3], *offset[3], n[3], count[3];
@@ -404,6 +465,13 @@ static tn_status backward_input(const tn_call *call, const void *args) {
     geometry_init(&g, a->out->ndim, a->out->shape, a->weight->shape, a->grad->shape, a->stride,
                   a->padding, a->dilation, a->groups);
     backward_room(&g, low, high);
+    if (depth_fits(&g)) {
+        const void *grad;
+        tn_status st = cpu_packed(call, a->grad, &grad);
+        if (!st) st = cpu_packed(call, a->weight, &w);
+        if (!st && a->bias) st = cpu_packed(call, a->bias, &bias);
+        return st ? st : depth_backward_input(call, &g, low, high, grad, w, bias, a->out->data);
+    }
     j.groups = g.groups;
     j.from = g.co;
     j.to = g.ci;
@@ -514,6 +582,12 @@ static tn_status backward_weight(const tn_call *call, const void *args) {
     for (int d = 0; d < 3; d++) {
         int64_t reach = (g->out[d] - 1) * g->stride[d] + (g->k[d] - 1) * g->dilation[d] + 1;
         high[d] = reach - g->in[d] - g->pad[d] > 0 ? reach - g->in[d] - g->pad[d] : 0;
+    }
+    if (depth_fits(g)) {
+        const void *plain;
+        tn_status st = cpu_packed(call, a->input, &plain);
+        if (!st) st = cpu_packed(call, a->grad, &grad);
+        return st ? st : depth_backward_weight(call, g, high, plain, grad, j.y);
     }
     j.blocks = (g->co + PW - 1) / PW;
     j.sums = g->ci * g->taps;

@@ -601,3 +601,65 @@ def test_pad_by_nothing(shape: tuple[int, ...]) -> None:
 def test_errors(fn: Callable[[], Any], text: str) -> None:
     with pytest.raises((RuntimeError, ValueError, IndexError), match=text):
         fn()
+
+
+def taps_of_planes(
+    x: np.ndarray, w: np.ndarray, g: np.ndarray, stride: int, padding: int, dilation: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A convolution with one input channel per group and its gradients, tap by tap in float64."""
+    each = w.shape[0] // x.shape[1]
+    width = [(0, 0), (0, 0), (padding, padding), (padding, padding)]
+    wide = np.repeat(np.pad(x, width), each, axis=1)
+    y, gx, gw = np.zeros(g.shape), np.zeros(wide.shape), np.zeros(w.shape)
+    for i, j in np.ndindex(*w.shape[2:]):
+        rows = slice(i * dilation, i * dilation + stride * (g.shape[2] - 1) + 1, stride)
+        columns = slice(j * dilation, j * dilation + stride * (g.shape[3] - 1) + 1, stride)
+        tap = w[:, 0, i, j].reshape(1, -1, 1, 1)
+        y += wide[:, :, rows, columns] * tap
+        gx[:, :, rows, columns] += g * tap
+        gw[:, 0, i, j] = (g * wide[:, :, rows, columns]).sum((0, 2, 3))
+    gx = gx.reshape(x.shape[0], x.shape[1], each, *wide.shape[2:]).sum(2)
+    inside = slice(padding, padding + x.shape[2]), slice(padding, padding + x.shape[3])
+    return y, gx[:, :, inside[0], inside[1]], gw
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize(
+    ("each", "kernel", "stride", "padding", "dilation", "size"),
+    [
+        (1, 3, 1, 1, 1, (20, 37)),
+        (1, 3, 2, 1, 1, (20, 37)),
+        (2, 5, 2, 2, 1, (19, 64)),
+        (4, 3, 3, 0, 2, (21, 40)),
+        (1, 1, 2, 0, 1, (7, 5)),
+        (3, 4, 1, 5, 3, (11, 16)),
+        (1, 3, 4, 1, 1, (17, 90)),
+    ],
+)
+def test_groups_of_one_channel(
+    each: int,
+    kernel: int,
+    stride: int,
+    padding: int,
+    dilation: int,
+    size: tuple[int, int],
+    dtype: str,
+) -> None:
+    """Small integers, whose sums are exact; an infinity touches no gradient but its own taps'."""
+    rng = np.random.default_rng(4)
+    x = rng.integers(-2, 3, (3, 6, *size)).astype("f8")
+    w = rng.integers(-2, 3, (6 * each, 1, kernel, kernel)).astype("f8")
+    x[1, 2, 3, -1] = np.inf
+    kind = getattr(tn, dtype)
+    tx = tn.tensor(x).to(kind).requires_grad_()
+    tw = tn.tensor(w).to(kind).requires_grad_()
+    y = tn.nn.functional.conv2d(
+        tx, tw, None, stride=stride, padding=padding, dilation=dilation, groups=6
+    )
+    g = rng.integers(-1, 2, y.shape).astype("f8")
+    y.backward(tn.tensor(g).to(kind))
+    with np.errstate(invalid="ignore"):
+        expected = taps_of_planes(x, w, g, stride, padding, dilation)
+    for actual, exact in zip((y, tx.grad, tw.grad), expected, strict=True):
+        rounded = tn.tensor(exact).to(kind).double().numpy()
+        np.testing.assert_array_equal(actual.detach().double().numpy(), rounded)
