@@ -75,16 +75,19 @@ static void insertion(item *v, int64_t n) {
     }
 }
 
+/* Byte b of a key, from the lowest. */
+static inline uint32_t digit(K key, size_t b) { return (uint32_t)((uint64_t)key >> 8 * b & 255u); }
+
 /* By bytes from the lowest; a byte that is the same everywhere costs nothing. Positions must rise.
  * spare: room for n more. Returns where the result is, or NULL when interrupted. */
 static item *radix(item *v, item *spare, int64_t n) {
     uint32_t counts[sizeof(K)][DIGITS];
     memset(counts, 0, sizeof counts);
     for (int64_t i = 0; i < n; i++)
-        for (size_t b = 0; b < sizeof(K); b++) counts[b][v[i].key >> 8 * b & 255u]++;
+        for (size_t b = 0; b < sizeof(K); b++) counts[b][digit(v[i].key, b)]++;
     for (size_t b = 0; b < sizeof(K); b++) {
         uint32_t *c = counts[b], sum = 0;
-        if (c[v[0].key >> 8 * b & 255u] == (uint32_t)n) continue;
+        if (c[digit(v[0].key, b)] == (uint32_t)n) continue;
         for (int d = 0; d < DIGITS; d++) {
             uint32_t here = c[d];
             c[d] = sum;
@@ -92,7 +95,7 @@ static item *radix(item *v, item *spare, int64_t n) {
         }
         for (int64_t i = 0; i < n;) {
             int64_t stop = n - i < STRETCH ? n : i + STRETCH;
-            for (; i < stop; i++) spare[c[v[i].key >> 8 * b & 255u]++] = v[i];
+            for (; i < stop; i++) spare[c[digit(v[i].key, b)]++] = v[i];
             if (i < n && cpu_poll() != TN_OK) return NULL;
         }
         item *t = v;
