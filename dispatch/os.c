@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -95,6 +96,22 @@ char *tni_os_read_file(const char *path, size_t limit, const char **ret_why) {
     return text;
 }
 
+bool tni_os_read_blocks(const char *path, void (*fn)(void *ctx, const void *block, size_t n),
+                        void *ctx, const char **ret_why) {
+    char block[1 << 14];
+    ssize_t n = -1;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        while ((n = read(fd, block, sizeof block)) > 0 || (n < 0 && errno == EINTR))
+            if (n > 0) fn(ctx, block, (size_t)n);
+        close(fd);
+    }
+    if (n < 0) *ret_why = strerror(errno);
+    return n == 0;
+}
+
+bool tni_os_exists(const char *path) { return access(path, F_OK) == 0; }
+
 bool tni_os_list(const char *folder, void (*fn)(void *ctx, const char *name), void *ctx) {
     struct dirent **entries;
     int n = scandir(folder, &entries, NULL, alphasort);
@@ -146,6 +163,16 @@ bool tni_os_own_folder(char *dst, size_t size) {
     }
     free(real);
     return ok;
+}
+
+bool tni_os_config_folder(char *dst, size_t size) {
+    const char *config = secure_getenv("XDG_CONFIG_HOME"), *home = secure_getenv("HOME");
+    int n = -1;
+    if (config && config[0] == '/')
+        n = snprintf(dst, size, "%s", config);
+    else if (home && home[0] == '/')
+        n = snprintf(dst, size, "%s/.config", home);
+    return n > 0 && (size_t)n < size;
 }
 
 void *tni_os_library_open(const char *path, const char **ret_why) {

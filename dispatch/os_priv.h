@@ -30,6 +30,11 @@ uint64_t tni_os_random_seed(void);
 /* ---- Files and libraries -----------------------------------------------------------------------*/
 /* The whole file as a NUL-terminated block (free), at most `limit` bytes; NULL: *ret_why says why. */
 char *tni_os_read_file(const char *path, size_t limit, const char **ret_why);
+/* Calls fn for one block of a file after the other; false: *ret_why says why it ended early. */
+bool tni_os_read_blocks(const char *path, void (*fn)(void *ctx, const void *block, size_t n),
+                        void *ctx, const char **ret_why);
+/* Whether there is such a file or folder. */
+bool tni_os_exists(const char *path);
 /* Calls fn for every entry of a folder, in sorted order; false when it cannot be read. */
 bool tni_os_list(const char *folder, void (*fn)(void *ctx, const char *name), void *ctx);
 /* NULL when file and folder belong to root, the user or the owner of libtenon, and not everybody may
@@ -37,6 +42,8 @@ bool tni_os_list(const char *folder, void (*fn)(void *ctx, const char *name), vo
 const char *tni_os_untrusted(const char *path);
 /* The folder that holds libtenon, without a trailing slash; false when unknown. */
 bool tni_os_own_folder(char *dst, size_t size);
+/* The user's folder for settings, $XDG_CONFIG_HOME or ~/.config; false when unknown. */
+bool tni_os_config_folder(char *dst, size_t size);
 /* Maps a library for good; NULL and a text (valid until the next call) on failure. */
 void *tni_os_library_open(const char *path, const char **ret_why);
 void *tni_os_library_symbol(void *library, const char *name);

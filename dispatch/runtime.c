@@ -66,6 +66,15 @@ void tni_host_log_release(void) {
     }
 }
 
+tn_status tni_host_admit_plugin(const char *name, const char *path, int32_t ours) {
+    return hooks.admit_plugin ? hooks.admit_plugin(name, path, ours) : TN_OK;
+}
+
+bool tni_host_find_plugins(void) {
+    if (hooks.find_plugins) hooks.find_plugins();
+    return hooks.find_plugins != NULL;
+}
+
 /* ---- Services ----------------------------------------------------------------------------------*/
 
 static tn_status service_fail(tn_status code, int32_t arg, const char *fmt, ...) {

@@ -1,7 +1,8 @@
 /* loader.c: finds plugins by their manifests, decides about versions, activates.
  *
- * Finding reads data only: the manifests `*.json` in the folder `plugins` beside libtenon and in
- * the folders of TENON_PLUGIN_PATH (absolute, separated by ':'; never the current folder). A
+ * Finding reads data only: the manifests `*.json` in the folders of TENON_PLUGIN_PATH (absolute,
+ * separated by ':'; never the current folder), in `plugins` beside libtenon, in the plugins.d of
+ * the installation, the user and the system, and what the host language's packages declare. A
  * library is mapped when its device is first asked for. A plugin that cannot be used keeps a line
  * that says which file, why, and what to do; everything else works on.
  *
@@ -14,8 +15,9 @@
 #include "json_priv.h"
 #include "os_priv.h"
 #include "registry_priv.h"
+#include "sha256_priv.h"
 
-enum { MANIFEST_BYTES = 64 << 10, PATH_BYTES = 4096 };
+enum { MANIFEST_BYTES = 64 << 10, LOCK_BYTES = 1 << 20, PATH_BYTES = 4096 };
 
 /* A name that a manifest lists: what the plugin is loaded for. */
 typedef struct offer {
@@ -31,6 +33,7 @@ typedef struct found {
     offer *offers;
     int64_t format, major, min_minor;
     char *problem;
+    bool ours;    /* from the folder beside libtenon: whoever writes there could replace libtenon */
     bool tried;   /* its library was mapped, or that failed */
     bool retired; /* after that, with success */
     struct found *next;
@@ -47,6 +50,8 @@ static tni_os_mutex lock = TNI_OS_MUTEX_INIT;
 static found *all; /* in the order of discovery */
 static text_block *texts;
 static bool discovered;
+static atomic_bool host_asked;
+static const char *own_folder; /* `plugins` beside libtenon */
 static char no_memory[] = "out of memory";
 
 static void enter(void) {
@@ -92,6 +97,68 @@ static found *append(const char *name, const char *library) {
     while (*at) at = &(*at)->next;
     *at = f;
     return f;
+}
+
+/* ---- Selection ---------------------------------------------------------------------------------*/
+
+/* Whether a text matches a pattern of n characters with '*' and '?'. */
+static bool matches(const char *pattern, size_t n, const char *text) {
+    if (n == 0) return !*text;
+    if (*pattern == '*')
+        return matches(pattern + 1, n - 1, text) || (*text && matches(pattern, n, text + 1));
+    return *text && (*pattern == '?' || *pattern == *text) && matches(pattern + 1, n - 1, text + 1);
+}
+
+/* Whether TENON_PLUGINS, "none" or patterns of names separated by ',', leaves a plugin out. A plugin
+ * that is loaded by its path has no name yet (NULL) and obeys "none" alone. */
+static bool left_out(const char *name) {
+    const char *list = tni_os_getenv("TENON_PLUGINS");
+    if (!list || !list[0]) return false;
+    if (strcmp(list, "none") == 0 || !name) return strcmp(list, "none") == 0;
+    while (*list) {
+        size_t n = strcspn(list, ",");
+        if (matches(list, n, name)) return false;
+        list += n + (list[n] == ',');
+    }
+    return true;
+}
+
+/* ---- The lock file -----------------------------------------------------------------------------*/
+
+/* The file that names the libraries which may be loaded; false: there is none. */
+static bool lock_file(char path[PATH_BYTES]) {
+    const char *named = tni_os_getenv("TENON_PLUGINS_LOCK");
+    static const char tail[] = "/tenon/plugins.lock";
+    if (named && named[0]) {
+        size_t n = strlen(named) + 1;
+        memcpy(path, n <= PATH_BYTES ? named : "", n <= PATH_BYTES ? n : 1);
+        return true;
+    }
+    if (!tni_os_config_folder(path, PATH_BYTES - sizeof tail)) return false;
+    memcpy(path + strlen(path), tail, sizeof tail);
+    return tni_os_exists(path);
+}
+
+/* NULL, or why the lock file does not let a library in. A lock that cannot be read lets nothing in. */
+static char *lock_problem(const char *library) {
+    char path[PATH_BYTES], hash[TNI_SHA256_TEXT];
+    const char *why = NULL;
+    if (!lock_file(path)) return NULL;
+    if (path[0] != '/') return copy_text("TENON_PLUGINS_LOCK must be an absolute path");
+    why = tni_os_untrusted(path);
+    char *text = why ? NULL : tni_os_read_file(path, LOCK_BYTES, &why);
+    if (!text) return format_text("%s was not loaded: lock file %s: %s", library, path, why);
+    bool listed = false, read = tni_sha256_file(library, hash, &why);
+    for (const char *line = text; read && line && !listed; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        listed = strncmp(line, hash, TNI_SHA256_TEXT - 1) == 0;
+    }
+    free(text);
+    if (!read) return format_text("%s could not be read: %s", library, why);
+    if (listed) return NULL;
+    return format_text("%s was not loaded: its sha256 is not in %s; if you trust the file, "
+                       "`tenon plugin lock` writes the list anew",
+                       library, path);
 }
 
 /* ---- Manifests ---------------------------------------------------------------------------------*/
@@ -178,6 +245,8 @@ static char *read_manifest(found *f, const char *folder, const char *path) {
         return format_text("%s: 'library' is '%s' and must be a file beside the manifest", path,
                            library);
     f->library = format_text("%s/%s", folder, library);
+    if (!f->ours && left_out(f->name))
+        return format_text("left out by TENON_PLUGINS=%s", tni_os_getenv("TENON_PLUGINS"));
     return version_fits(f->major, f->min_minor) ? NULL
                                                 : version_problem(path, f->major, f->min_minor);
 }
@@ -188,9 +257,12 @@ static void find_manifest(void *ctx, const char *file) {
     char path[PATH_BYTES];
     if (n < 6 || strcmp(file + n - 5, ".json") != 0) return;
     if (snprintf(path, sizeof path, "%s/%s", folder, file) >= (int)sizeof path) return;
+    for (const found *other = all; other; other = other->next)
+        if (other->manifest && strcmp(other->manifest, path) == 0) return;
     found *f = append(file, path);
     if (!f) return;
     f->manifest = copy_text(path);
+    f->ours = own_folder && strcmp(folder, own_folder) == 0;
     f->problem = read_manifest(f, folder, path);
     for (const found *other = all; other != f && !f->problem; other = other->next)
         if (!other->problem && strcmp(other->name, f->name) == 0)
@@ -198,7 +270,15 @@ static void find_manifest(void *ctx, const char *file) {
                                      other->manifest ? other->manifest : other->library);
 }
 
-/* Calls fn for each folder that is searched, the user's first. */
+/* Calls fn for a folder whose name is put together; leaves out what is too long. */
+static void join_folder(void (*fn)(const char *folder, char *note), char *note, const char *folder,
+                        size_t n, const char *tail) {
+    char path[PATH_BYTES];
+    if (snprintf(path, sizeof path, "%.*s%s", (int)n, folder, tail) < (int)sizeof path)
+        fn(path, note);
+}
+
+/* Calls fn for each folder that is searched, those that the user named first. */
 static void each_folder(void (*fn)(const char *folder, char *note), char *note) {
     char folder[PATH_BYTES];
     const char *path = tni_os_getenv("TENON_PLUGIN_PATH");
@@ -212,9 +292,20 @@ static void each_folder(void (*fn)(const char *folder, char *note), char *note) 
         path += n + (path[n] == ':');
     }
     if (tni_os_own_folder(folder, sizeof folder - sizeof "/plugins")) {
-        memcpy(folder + strlen(folder), "/plugins", sizeof "/plugins");
+        size_t n = strlen(folder);
+        memcpy(folder + n, "/plugins", sizeof "/plugins");
+        own_folder = copy_text(folder);
         fn(folder, note);
+        /* The prefix of the installation is what stands before lib, lib64 or lib/<target>. */
+        while (n > 0 && strncmp(folder + n, "/lib/", 5) != 0 &&
+               strncmp(folder + n, "/lib64/", 7) != 0)
+            n--;
+        if (n > 0) join_folder(fn, note, folder, n, "/share/tenon/plugins.d");
     }
+    if (tni_os_config_folder(folder, sizeof folder))
+        join_folder(fn, note, folder, strlen(folder), "/tenon/plugins.d");
+    fn("/etc/tenon/plugins.d", note);
+    fn("/usr/share/tenon/plugins.d", note);
 }
 
 static void search(const char *folder, char *note) {
@@ -226,6 +317,33 @@ static void discover(void) {
     if (discovered) return;
     discovered = true;
     each_folder(search, NULL);
+}
+
+tn_status tn_plugin_add(const char *path) {
+    char folder[PATH_BYTES];
+    size_t n = path ? strlen(path) : 0;
+    if (n == 0 || path[0] != '/' || n >= sizeof folder)
+        return tn_fail(TN_E_PLUGIN, 0,
+                       "a folder of plugins is named by its absolute path, not '%s'",
+                       path ? path : "NULL");
+    enter();
+    discover();
+    memcpy(folder, path, n + 1);
+    if (n > 5 && strcmp(path + n - 5, ".json") == 0) {
+        char *slash = strrchr(folder, '/');
+        *slash = '\0';
+        find_manifest(folder, slash + 1);
+    } else {
+        search(folder, NULL);
+    }
+    leave();
+    return TN_OK;
+}
+
+/* The host's packages, once; with the lock free, because the host hands them over by tn_plugin_add.
+ */
+static void ask_host(void) {
+    if (!atomic_load(&host_asked) && tni_host_find_plugins()) atomic_store(&host_asked, true);
 }
 
 /* ---- Activation --------------------------------------------------------------------------------*/
@@ -241,11 +359,14 @@ static char *activate(tni_plugin *p, const char *path) {
                            "writable by others",
                            path, why);
     p->library = tni_os_library_open(path, &why);
-    if (!p->library) return format_text("%s could not be loaded: %s", path, why);
+    if (!p->library)
+        return format_text(
+            "%s could not be loaded: %s; reinstall the plugin, or install what it needs", path,
+            why);
     void *symbol = tni_os_library_symbol(p->library, TN_PLUGIN_ENTRY);
     if (!symbol)
         return format_text("%s exports no " TN_PLUGIN_ENTRY ": it is no Tenon plugin, or one for "
-                           "another major version",
+                           "another major version; install one for this Tenon",
                            path);
     memcpy(&entry, &symbol, sizeof entry);
     if (entry(&tni_host, &theirs) != TN_OK)
@@ -256,7 +377,8 @@ static char *activate(tni_plugin *p, const char *path) {
     if (!version_fits(p->table.abi_major, p->table.min_minor))
         return version_problem(path, p->table.abi_major, p->table.min_minor);
     if (!p->table.name || !p->table.name[0] || !p->table.activate)
-        return format_text("%s fills in no name or no activate function", path);
+        return format_text("%s fills in no name or no activate function; reinstall the plugin",
+                           path);
     p->name = copy_text(p->table.name);
     p->version = copy_text(p->table.version ? p->table.version : "");
     p->summary = copy_text(p->table.summary ? p->table.summary : "");
@@ -272,10 +394,22 @@ static char *activate(tni_plugin *p, const char *path) {
     return NULL;
 }
 
-/* Maps f's library, once; f->problem says why it is not active. */
+/* Maps f's library, once; f->problem says why it is not active. The lock is free while the host is
+ * asked, so another thread may have been faster. */
 static void load(found *f) {
     static uint32_t order;
     if (f->tried || f->problem) return;
+    leave();
+    tn_status st = tni_host_admit_plugin(f->name, f->library, f->ours);
+    enter();
+    if (f->tried || f->problem) return;
+    if (st != TN_OK)
+        f->problem = format_text("%s was not loaded: %s", f->library, tn_error_last()->message);
+    else if (!f->manifest && left_out(NULL))
+        f->problem = format_text("%s was not loaded: TENON_PLUGINS is none", f->library);
+    else if (!f->ours)
+        f->problem = lock_problem(f->library);
+    if (f->problem) return;
     f->tried = true;
     f->plugin.order = ++order;
     f->problem = activate(&f->plugin, f->library);
@@ -321,18 +455,32 @@ static void add_note(const char *text, char *note) {
     note[at + n] = '\0';
 }
 
-tn_status tni_loader_load_for(tni_offer kind, const char *name) {
-    char note[NOTE_BYTES] = "";
-    const char *word = offer_lists[kind].word;
-    bool served = false, known = false;
-    enter();
-    discover();
+/* Whether a plugin that lists the name is active now; *ret_known: whether there is one at all. */
+static bool load_one(tni_offer kind, const char *name, bool *ret_known, char *note) {
+    bool served = false;
     for (found *f = all; f && !served; f = f->next) {
         if (!serves(f, kind, name)) continue;
         load(f);
         served = f->plugin.active;
-        known = true;
+        *ret_known = true;
         if (f->problem) add_note(f->problem, note);
+    }
+    return served;
+}
+
+tn_status tni_loader_load_for(tni_offer kind, const char *name) {
+    char note[NOTE_BYTES] = "";
+    const char *word = offer_lists[kind].word;
+    bool known = false;
+    enter();
+    discover();
+    bool served = load_one(kind, name, &known, note);
+    if (!served && !atomic_load(&host_asked)) {
+        leave();
+        ask_host();
+        enter();
+        note[0] = '\0';
+        served = load_one(kind, name, &known, note);
     }
     /* A manifest that could not be understood may be the one that was meant. */
     for (found *f = all; f && !known; f = f->next)
@@ -368,8 +516,21 @@ tn_status tn_plugin_retire(const char *name) {
     return tn_fail(TN_E_PLUGIN, 0, "no active plugin is called '%s'", name ? name : "NULL");
 }
 
+/* Another plugin that serves a device of one that waits, and would be taken before it. */
+static char *rival_problem(const found *f) {
+    if (f->tried || f->problem) return NULL;
+    for (const found *other = all; other != f; other = other->next)
+        for (const offer *o = other->problem ? NULL : f->offers; o; o = o->next)
+            if (o->kind == TNI_OFFER_DEVICE && serves(other, o->kind, o->name))
+                return format_text("device '%s' is served by plugin '%s', %s; TENON_PLUGINS=%s "
+                                   "takes this one in its place",
+                                   o->name, other->name, other->library, f->name);
+    return NULL;
+}
+
 tn_status tn_plugin_at(int32_t i, tn_plugin_status *ret_status) {
     int32_t left = i;
+    ask_host();
     enter();
     discover();
     found *f = i < 0 ? NULL : all;
@@ -381,7 +542,7 @@ tn_status tn_plugin_at(int32_t i, tn_plugin_status *ret_status) {
                                          named ? p->version : f->version,
                                          named ? p->summary : f->summary,
                                          f->library,
-                                         f->problem,
+                                         f->problem ? f->problem : rival_problem(f),
                                          p->active,
                                          p->kernels};
     }

@@ -87,6 +87,11 @@ extern PyMethodDef tnp_conversion_methods[]; /* tensor_convert.c */
 extern PyGetSetDef tnp_tensor_getset[];      /* tensor_attrs.c */
 extern PyMethodDef tnp_autograd_methods[];   /* autograd_py.c */
 
+/* ---- plugins.c ---------------------------------------------------------------------------------*/
+/* Hooks of the core; see tn_host_hooks. */
+tn_status tnp_admit_plugin(const char *name, const char *path, int32_t ours);
+void tnp_find_plugins(void);
+
 /* ---- error.c -----------------------------------------------------------------------------------*/
 /* Turns the thread's error record into an exception; NULL always. */
 void *tnp_raise(tn_status st);

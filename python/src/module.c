@@ -268,6 +268,8 @@ static bool init(PyObject *module) {
         .poll = poll,
         .log = log_message,
         .where = where,
+        .admit_plugin = tnp_admit_plugin,
+        .find_plugins = tnp_find_plugins,
     };
     if (!intern_names() || !tnp_error_init() || !tnp_dtype_init(module) || !tnp_size_init(module) ||
         !tnp_generator_init(module) || !tnp_tensor_init(module))

@@ -9,12 +9,12 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from tenon import _native
+from tenon import _native, _plugin_command
 
 # Variables that change which kernels run, and so what a report about speed or results must name.
 VARIABLES = (
-    "TENON_PLUGIN_PATH", "TENON_NUM_THREADS", "TENON_CPU_ISA", "OPENBLAS_CORETYPE",
-    "OPENBLAS_L2_SIZE", "OPENBLAS_NUM_THREADS",
+    "TENON_PLUGIN_PATH", "TENON_PLUGINS", "TENON_PLUGINS_LOCK", "TENON_PROBE", "TENON_NUM_THREADS",
+    "TENON_CPU_ISA", "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "OPENBLAS_NUM_THREADS",
 )  # fmt: skip
 
 
@@ -104,8 +104,7 @@ def command_doctor(options: argparse.Namespace) -> int:
     good &= report("libtenon", library.version)
     good &= report("cpu", lambda: library.describe("cpu"))
     for plugin in library.plugins():
-        state = f"active, {plugin.kernels} kernels" if plugin.active else "not loaded"
-        print(f"plugin      {plugin.name} {plugin.version}: {plugin.problem or state}")
+        print(f"plugin      {plugin.name} {plugin.version}: {_plugin_command.health(plugin)}")
     good &= report("operators", smoke)
     for name in VARIABLES:
         if name in os.environ:
@@ -127,19 +126,6 @@ def command_config(options: argparse.Namespace) -> int:
         print(" ".join(asked))
     else:
         print("\n".join(f"{name:<13} {text}" for name, text in answers.items()))
-    return 0
-
-
-def command_plugin(options: argparse.Namespace) -> int:
-    del options
-    plugins = _native.Library().plugins()
-    for p in plugins:
-        state = "active" if p.active else "problem" if p.problem else "found"
-        print(f"{p.name}  {p.version}  {state}  {p.path}")
-        if p.problem or p.summary:
-            print(f"    {p.problem or p.summary}")
-    if not plugins:
-        print("no plugins; TENON_PLUGIN_PATH may name folders that hold some")
     return 0
 
 
@@ -177,10 +163,7 @@ def parser() -> argparse.ArgumentParser:
         config.add_argument(f"--{name}", action="store_true", help=text)
     config.set_defaults(call=command_config)
 
-    plugin = commands.add_parser("plugin", help="plugins")
-    listing = plugin.add_subparsers(metavar="list", required=True)
-    listing.add_parser("list", help="what was found, and what is wrong with it")
-    plugin.set_defaults(call=command_plugin)
+    _plugin_command.add_parsers(commands)
     return top
 
 

@@ -21,6 +21,10 @@ TN_API tn_status tn_plugin_prefer(const char *plugin, const char *op, int32_t de
  * where the library is still the same, tensors from before can be used as if nothing had happened. */
 TN_API tn_status tn_plugin_retire(const char *name);
 
+/* Reads one more folder of manifests, or one manifest, by its absolute path; no code of a plugin
+ * runs. What is known already stays as it is. */
+TN_API tn_status tn_plugin_add(const char *path);
+
 /* What is known of plugin `i`, 0 .. until TN_E_INDEX. Strings live as long as the process. */
 typedef struct tn_plugin_status {
     const char *name, *version, *summary, *path;
@@ -135,6 +139,12 @@ typedef struct tn_host_hooks {
     void (*log)(int32_t level, const char *text);
     /* Returns text naming the host's current source line, for anomaly mode; free with tn_free. */
     char *(*where)(void);
+    /* Asked before a plugin's library is mapped. Anything but TN_OK, with a recorded failure, keeps
+     * it out. `ours`: it came with Tenon. Two threads may ask about one library. */
+    tn_status (*admit_plugin)(const char *name, const char *path, int32_t ours);
+    /* Asked once, before a name is said to be unknown and before plugins are listed: hands over
+     * what the host's packages bring, by tn_plugin_add. */
+    void (*find_plugins)(void);
 } tn_host_hooks;
 TN_API void tn_host_set_hooks(const tn_host_hooks *hooks);
 

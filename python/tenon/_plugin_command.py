@@ -1,0 +1,165 @@
+"""`tenon plugin ...`: list, check, try out, lock, begin a new one."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from tenon import _elf, _native, _plugins
+
+ENTRY = "tn_plugin_entry_v1"
+ABI = {"major": 1, "minor": 0}
+
+
+def command_list(options: argparse.Namespace) -> int:
+    del options
+    plugins = _native.Library().plugins()
+    for p in plugins:
+        state = "active" if p.active else "problem" if p.problem else "found"
+        print(f"{p.name}  {p.version}  {state}  {p.path}")
+        if p.problem or p.summary:
+            print(f"    {p.problem or p.summary}")
+    if not plugins:
+        print("no plugins; TENON_PLUGIN_PATH may name folders that hold some")
+    return 0
+
+
+def health(plugin: _native.Plugin) -> str:
+    """One line about a plugin. One that is not loaded is loaded, by a child process."""
+    if plugin.active:
+        return f"active, {plugin.kernels} kernels"
+    if plugin.problem:
+        return f"PROBLEM: {plugin.problem}"
+    seconds = _plugins.limit()
+    if seconds is None:
+        return "not loaded, and not tried (TENON_PROBE=off)"
+    lived, problem = _plugins.judge(plugin.path, seconds, again=True)
+    if not lived:
+        return f"PROBLEM: {plugin.path}: {problem}; reinstall the plugin, or its driver"
+    return f"PROBLEM: {problem}" if problem else "works, not loaded"
+
+
+def command_probe(options: argparse.Namespace) -> int:
+    path = str(Path(options.path).absolute())
+    lived, problem = _plugins.judge(path, _plugins.limit() or _plugins.SECONDS, again=True)
+    print(f"{path}: {problem or 'works'}")
+    return 0 if lived and not problem else 1
+
+
+# ---- The lock file ------------------------------------------------------------------------------
+
+
+def lock_path() -> Path:
+    named = os.environ.get("TENON_PLUGINS_LOCK")
+    config = os.environ.get("XDG_CONFIG_HOME", "")
+    folder = Path(config) if config.startswith("/") else Path.home() / ".config"
+    return Path(named) if named else folder / "tenon" / "plugins.lock"
+
+
+def command_lock(options: argparse.Namespace) -> int:
+    del options
+    lines = [
+        "# Tenon loads these plugin libraries and no others; `tenon plugin lock` writes the list.",
+    ]
+    for plugin in _native.Library().plugins():
+        library = Path(plugin.path)
+        if library.suffix == ".json" or not library.is_file():
+            continue  # its manifest is broken, or the file is missing: it cannot be loaded anyway
+        with library.open("rb") as file:
+            lines.append(f"{hashlib.file_digest(file, 'sha256').hexdigest()}  {library}")
+    path = lock_path()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(path.name + ".new")
+    fresh.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    fresh.chmod(0o644)
+    fresh.replace(path)
+    print(f"{path}: {len(lines) - 1} libraries")
+    return 0
+
+
+# ---- Check --------------------------------------------------------------------------------------
+
+
+def check_library(path: Path) -> str:
+    elf = _elf.read(path)
+    if not elf.fits():
+        raise ValueError("it is for another processor than this machine's")
+    if ENTRY not in elf.exported:
+        raise ValueError(f"it exports no {ENTRY} (see TN_PLUGIN_EXPORT in tenon/plugin.h)")
+    return f"exports {ENTRY}"
+
+
+def check_needs(path: Path) -> str:
+    elf = _elf.read(path)
+    ours = [name for name in elf.needed if name.startswith(("libtenon", "_C."))]
+    loose = sorted(name for name in elf.undefined if name.startswith(("tn_", "tni_")))
+    if ours or loose:
+        names = ", ".join(ours + loose)
+        raise ValueError(f"it needs {names}: a plugin gets all from the host table it is given")
+    return f"needs {', '.join(elf.needed) or 'nothing'}"
+
+
+def check_manifest(path: Path) -> str:
+    manifests = sorted(path.parent.glob("*.json"))
+    for file in manifests:
+        try:
+            text = json.loads(file.read_text(encoding="utf-8"))
+        except ValueError:
+            continue
+        if isinstance(text, dict) and text.get("library") == path.name:
+            if not any(text.get(kind) for kind in ("devices", "dtypes", "ops")):
+                raise ValueError(f"{file} lists no devices, dtypes or ops: nothing would load it")
+            abi = text.get("abi")
+            if not isinstance(abi, dict) or abi.get("major") != ABI["major"]:
+                raise ValueError(f"{file}: 'abi' must be {{'major': 1, 'min_minor': ...}}")
+            return f"{file.name} names it"
+    raise ValueError(f'no manifest in {path.parent} has "library": "{path.name}"')
+
+
+def check_start(path: Path) -> str:
+    lived, problem = _plugins.judge(str(path), _plugins.limit() or _plugins.SECONDS, again=True)
+    if problem or not lived:
+        raise ValueError(problem)
+    return "activates"
+
+
+CHECKS: dict[str, Callable[[Path], str]] = {
+    "library": check_library,
+    "needs": check_needs,
+    "manifest": check_manifest,
+    "start": check_start,
+}
+
+
+def command_check(options: argparse.Namespace) -> int:
+    path = Path(options.path).absolute()
+    faults = 0
+    for name, check in CHECKS.items():
+        if name == "start" and faults:
+            print("start       not tried")
+            break
+        try:
+            print(f"{name:<11} {check(path)}")
+        except (OSError, ValueError) as err:
+            faults += 1
+            print(f"{name:<11} PROBLEM: {err}")
+    return 1 if faults else 0
+
+
+def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    plugin = commands.add_parser("plugin", help="plugins")
+    verbs = plugin.add_subparsers(metavar="COMMAND", required=True)
+    listing = verbs.add_parser("list", help="what was found, and what is wrong with it")
+    listing.set_defaults(call=command_list)
+    check = verbs.add_parser("check", help="look a library over, then try it in a child process")
+    check.add_argument("path", metavar="LIBRARY")
+    check.set_defaults(call=command_check)
+    probe = verbs.add_parser("probe", help="try a library in a child process, and keep the verdict")
+    probe.add_argument("path", metavar="LIBRARY")
+    probe.set_defaults(call=command_probe)
+    lock = verbs.add_parser("lock", help="write plugins.lock: only these libraries are loaded")
+    lock.set_defaults(call=command_lock)
