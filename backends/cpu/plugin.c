@@ -12,12 +12,14 @@
 #define CPU_ONCE_FAMILIES(X) X(indexed)
 #define CPU_ORDERED_FAMILIES(X) X(extreme)
 #define CPU_SORTED_FAMILIES(X) X(order)
+#define CPU_LAPACK_FAMILIES(X) X(lapack)
 #define CPU_FLOAT_FAMILIES(X)                                                                      \
     X(attention) X(batch_norm) X(conv) X(layer_norm) X(loss) X(optim) X(pool) X(softmax) X(upsample)
 
 /* Types compiled for every instruction set, and those for baseline only. CPU_ONCE_FAMILIES are
  * compiled for baseline in all types, CPU_SORTED_FAMILIES in all but the complex ones, and
- * CPU_ORDERED_FAMILIES as CPU_DTYPE_FAMILIES without the complex types. */
+ * CPU_ORDERED_FAMILIES as CPU_DTYPE_FAMILIES without the complex types; CPU_LAPACK_FAMILIES exist
+ * for f32 and f64, baseline only. */
 #define FLOAT_TYPES(X, family, isa)                                                                \
     X(family, f16, isa) X(family, bf16, isa) X(family, f32, isa) X(family, f64, isa)
 #define WIDE_TYPES(X, family, isa)                                                                 \
@@ -29,6 +31,7 @@
 #define ORDERED_BASE_TYPES(X, family)                                                              \
     X(family, b8, baseline) X(family, i8, baseline) X(family, i16, baseline)
 #define ORDERED_TYPES(X, family) ORDERED_BASE_TYPES(X, family) WIDE_TYPES(X, family, baseline)
+#define LAPACK_TYPES(X, family) X(family, f32, baseline) X(family, f64, baseline)
 #define ONCE_TYPES(X, family) BASE_TYPES(X, family) WIDE_TYPES(X, family, baseline)
 
 const tn_host *cpu_host;
@@ -66,14 +69,18 @@ CPU_FLOAT_FAMILIES(DECLARE_EVERY_FLOAT)
 CPU_ONCE_FAMILIES(DECLARE_ONCE)
 CPU_ORDERED_FAMILIES(DECLARE_ORDERED)
 CPU_SORTED_FAMILIES(DECLARE_SORTED)
+#define DECLARE_LAPACK(family) LAPACK_TYPES(DECLARE_DTYPE, family)
+CPU_LAPACK_FAMILIES(DECLARE_LAPACK)
 
 #define BASE_DTYPE_ROWS(family) BASE_TYPES(ADDRESS_DTYPE, family)
 #define ONCE_ROWS(family) ONCE_TYPES(ADDRESS_DTYPE, family)
 #define ORDERED_BASE_ROWS(family) ORDERED_BASE_TYPES(ADDRESS_DTYPE, family)
 #define SORTED_ROWS(family) ORDERED_TYPES(ADDRESS_DTYPE, family)
+#define LAPACK_ROWS(family) LAPACK_TYPES(ADDRESS_DTYPE, family)
 static const cpu_rows *const common_rows[] = {
     CPU_BASE_FAMILIES(ADDRESS_BASE) CPU_DTYPE_FAMILIES(BASE_DTYPE_ROWS) CPU_ONCE_FAMILIES(ONCE_ROWS)
-        CPU_ORDERED_FAMILIES(ORDERED_BASE_ROWS) CPU_SORTED_FAMILIES(SORTED_ROWS)};
+        CPU_ORDERED_FAMILIES(ORDERED_BASE_ROWS) CPU_SORTED_FAMILIES(SORTED_ROWS)
+            CPU_LAPACK_FAMILIES(LAPACK_ROWS)};
 
 #define BASELINE_ROWS(family) ADDRESS_ISA(family, baseline)
 #define BASELINE_DTYPE_ROWS(family) WIDE_TYPES(ADDRESS_DTYPE, family, baseline)

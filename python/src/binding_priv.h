@@ -99,7 +99,7 @@ void *tnp_raise(tn_status st);
 int tnp_check(tn_status st);
 /* TypeError with the name of o's type in place of the text's %U; NULL always. */
 void *tnp_type_error(const char *text, PyObject *o);
-bool tnp_error_init(void);
+bool tnp_error_init(PyObject *module);
 
 /* ---- dtype_type.c ------------------------------------------------------------------------------*/
 typedef struct tnp_device_object {

@@ -15,18 +15,23 @@ static const char *class_name(tn_status st) {
     }
 }
 
-static PyObject *classes[16]; /* by status value; ASYNC and unknown ones are RuntimeError */
+static PyObject
+    *classes[TN_E_LINALG + 1]; /* by status value; ASYNC and unknown ones are RuntimeError */
 
-bool tnp_error_init(void) {
+bool tnp_error_init(PyObject *module) {
     PyObject *builtins = PyImport_ImportModule("builtins");
     if (!builtins) return false;
     for (int i = 0; i < TNP_COUNT(classes); i++) {
         const char *name = class_name(i);
-        classes[i] = PyObject_GetAttrString(builtins, name ? name : "RuntimeError");
+        if (i == TN_E_LINALG)
+            classes[i] = PyErr_NewException("tenon.linalg.LinAlgError", PyExc_RuntimeError, NULL);
+        else
+            classes[i] = PyObject_GetAttrString(builtins, name ? name : "RuntimeError");
         if (!classes[i]) break;
     }
     Py_DECREF(builtins);
-    return classes[TNP_COUNT(classes) - 1] != NULL;
+    PyObject *linalg = classes[TN_E_LINALG];
+    return linalg && PyModule_AddObjectRef(module, "LinAlgError", linalg) == 0;
 }
 
 /* Sets attribute `name` and takes the value's reference; a failure here must not hide the error. */

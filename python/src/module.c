@@ -271,8 +271,8 @@ static bool init(PyObject *module) {
         .admit_plugin = tnp_admit_plugin,
         .find_plugins = tnp_find_plugins,
     };
-    if (!intern_names() || !tnp_error_init() || !tnp_dtype_init(module) || !tnp_size_init(module) ||
-        !tnp_generator_init(module) || !tnp_tensor_init(module))
+    if (!intern_names() || !tnp_error_init(module) || !tnp_dtype_init(module) ||
+        !tnp_size_init(module) || !tnp_generator_init(module) || !tnp_tensor_init(module))
         return false;
     tn_host_set_hooks(&hooks);
     return tnp_ops_init(module) && tnp_added_init(module) && tnp_numbers_init() &&

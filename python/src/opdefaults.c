@@ -101,8 +101,9 @@ static bool make_result(tnp_overload *o) {
     const tn_op_meta *m = &o->meta;
     if (m->nout < 2 || strcmp(m->fields[m->out_field[0]].name, "y") == 0 || o->op_name[0] == '_')
         return true;
-    if (strcmp(m->fields[m->out_field[1]].name, "indices") != 0 &&
-        strcmp(m->fields[m->out_field[0]].name, "min") != 0)
+    const char *first = m->fields[m->out_field[0]].name, *second = m->fields[m->out_field[1]].name;
+    if (strcmp(second, "indices") != 0 && strcmp(first, "min") != 0 &&
+        strcmp(second, "logabsdet") != 0 && strcmp(second, "info") != 0)
         return true;
     PyStructSequence_Field *fields = PyMem_Calloc((size_t)m->nout + 1, sizeof *fields);
     char *name = PyMem_Malloc(strlen(o->op_name) + 24);

@@ -110,6 +110,10 @@ _LATER = {
     "is_anomaly_enabled": "autograd.anomaly_mode",
     "is_anomaly_check_nan_enabled": "autograd.anomaly_mode",
     **dict.fromkeys((
+        "chain_matmul", "cholesky_inverse", "cholesky_solve", "matrix_power", "pinverse", "qr",
+        "svd", "triangular_solve",
+    ), "_matrix"),
+    **dict.fromkeys((
         "can_cast", "einsum", "finfo", "get_device_module", "iinfo", "is_complex",
         "is_floating_point", "is_nonzero", "is_storage", "meshgrid", "numel", "result_type",
         "split", "typename",

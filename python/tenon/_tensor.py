@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from tenon import _C
@@ -64,6 +65,19 @@ def __dir__(self: Tensor) -> list[str]:
     return sorted({*dir(type(self)), *self.__dict__})
 
 
+def _matrix_method(name: str) -> Any:
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return getattr(import_module("tenon._matrix"), name)(self, *args, **kwargs)
+
+    method.__name__ = name
+    method.__doc__ = f"See tenon.{name}."
+    return method
+
+
+for _name in ("cholesky_inverse", "cholesky_solve", "matrix_power", "pinverse", "qr", "svd",
+              "triangular_solve"):  # fmt: skip
+    setattr(Tensor, _name, _matrix_method(_name))
+del _name
 for _method in (new_tensor, apply_, __dir__):
     setattr(Tensor, _method.__name__, _method)
 for _method in (__init_subclass__, __torch_function__):

@@ -1,17 +1,68 @@
-"""tenon.linalg: norms and products of vectors and matrices. Factorisations are not there yet."""
+"""tenon.linalg: norms, products and factorisations of matrices, batched over leading dimensions.
+
+Factorisations are operators of the table; what is here arranges their arguments and results. A
+function that solves or inverts raises LinAlgError where a matrix has no solution or inverse.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Any
+from itertools import zip_longest
+from typing import Any, NamedTuple
 
 from tenon import _C
 from tenon._C import Tensor
+from tenon._functions import finfo
 
 _ops = _C._ops
 
+LinAlgError = _C.LinAlgError
 matmul = _ops.matmul
 vector_norm = _ops.linalg_vector_norm
+inv_ex = _ops.linalg_inv_ex
+
+
+class CholeskyEx(NamedTuple):
+    """Factors, and 0 or the order of the first minor that is not positive."""
+
+    L: Tensor
+    info: Tensor
+
+
+class QR(NamedTuple):
+    """A = Q R."""
+
+    Q: Tensor
+    R: Tensor
+
+
+class SVD(NamedTuple):
+    """A = U diag(S) Vh."""
+
+    U: Tensor
+    S: Tensor
+    Vh: Tensor
+
+
+class Eigh(NamedTuple):
+    """A = V diag(L) V^T for eigenvalues L and eigenvectors V."""
+
+    eigenvalues: Tensor
+    eigenvectors: Tensor
+
+
+class LstSq(NamedTuple):
+    """Solutions, sums of squared residuals of full-rank systems, ranks, singular values."""
+
+    solution: Tensor
+    residuals: Tensor
+    rank: Tensor
+    singular_values: Tensor
+
+
+def _result(value: Tensor, out: Tensor | None) -> Tensor:
+    return value if out is None else out.copy_(value)
 
 
 def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
@@ -37,14 +88,47 @@ def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
     return _ops.stack(parts, dim if dim < 0 else min(dim, parts[0].ndim))
 
 
+def _order(sizes: Sequence[int], first: int, last: int, memo: dict[Any, Any]) -> tuple[int, int]:
+    """Cost of the product of matrices first to last, and after which one to split it."""
+    if first == last:
+        return 0, first
+    if (first, last) not in memo:
+        memo[first, last] = min(
+            (
+                _order(sizes, first, k, memo)[0]
+                + _order(sizes, k + 1, last, memo)[0]
+                + sizes[first] * sizes[k + 1] * sizes[last + 1],
+                k,
+            )
+            for k in range(first, last)
+        )
+    return memo[first, last]
+
+
 def multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
-    """The product of several matrices, from the left."""
-    if len(tensors) < 2:
-        raise RuntimeError(f"multi_dot(): expected at least 2 tensors but got {len(tensors)}")
-    product = tensors[0]
-    for t in tensors[1:]:
-        product = product @ t
-    return product if out is None else out.copy_(product)
+    """The product of matrices in the cheapest order; the outer ones may be vectors."""
+    n = len(tensors)
+    if n < 2:
+        raise RuntimeError(f"multi_dot(): expected at least 2 tensors but got {n}")
+    row, column = tensors[0].ndim == 1, tensors[-1].ndim == 1
+    chain = list(tensors)
+    chain[0] = chain[0].unsqueeze(0) if row else chain[0]
+    chain[-1] = chain[-1].unsqueeze(1) if column else chain[-1]
+    for i, t in enumerate(chain):
+        if t.ndim != 2:
+            raise RuntimeError(f"multi_dot(): tensor {i} must be 2D but got {tensors[i].ndim}D")
+    sizes = [chain[0].shape[0], *(t.shape[1] for t in chain)]
+    memo: dict[Any, Any] = {}
+
+    def product(first: int, last: int) -> Tensor:
+        if first == last:
+            return chain[first]
+        k = _order(sizes, first, last, memo)[1]
+        return product(first, k) @ product(k + 1, last)
+
+    result = product(0, n - 1)
+    result = result.squeeze(-1) if column else result
+    return _result(result.squeeze(0) if row else result, out)
 
 
 def matrix_norm(
@@ -55,13 +139,22 @@ def matrix_norm(
     *,
     dtype: Any = None,
 ) -> Tensor:
-    """Norm of matrices: 'fro', 1, -1, inf or -inf."""
+    """Norm of matrices: 'fro', 'nuc', 1, -1, 2, -2, inf or -inf."""
     A = A if dtype is None else A.to(dtype)
     if ord == "fro":
         return vector_norm(A, 2, tuple(dim), keepdim)
-    if not isinstance(ord, (int, float)) or abs(ord) not in (1, float("inf")):
-        raise NotImplementedError(f"linalg.matrix_norm: the norm {ord!r} needs singular values")
+    if ord != "nuc" and (isinstance(ord, str) or abs(ord) not in (1, 2, math.inf)):
+        raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
     rows, columns = (d % A.ndim for d in dim)
+    if ord == "nuc" or abs(ord) == 2:
+        values = svdvals(A.movedim((rows, columns), (-2, -1)))
+        if ord == "nuc":
+            result = values.sum(-1)
+        else:
+            result = values.amax(-1) if ord == 2 else values.amin(-1)
+        for d in sorted((rows, columns)) if keepdim else ():
+            result = result.unsqueeze(d)
+        return result
     inner, outer = (rows, columns) if abs(ord) == 1 else (columns, rows)
     sums = A.abs().sum(inner, keepdim=True)
     result = sums.amax(outer, keepdim=True) if ord > 0 else sums.amin(outer, keepdim=True)
@@ -85,3 +178,226 @@ def norm(
     if dims is not None and len(dims) == 2:
         return matrix_norm(A, ord, dims, keepdim, dtype=dtype)
     return vector_norm(A, ord, dims, keepdim, dtype=dtype)
+
+
+# ---- Determinants and inverses -------------------------------------------------------------------
+
+
+def det(A: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Determinants."""
+    return _ops.det(A, out=out)
+
+
+def slogdet(A: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> Any:
+    """Signs of determinants and logarithms of their absolute values."""
+    return _ops.slogdet(A, out=out)
+
+
+def inv(A: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Inverses."""
+    return _ops.inverse(A, out=out)
+
+
+# ---- Factorisations ------------------------------------------------------------------------------
+
+
+def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> CholeskyEx:
+    """cholesky that reports in info where a matrix is not positive-definite, without raising."""
+    factor, info = _ops._linalg_cholesky(A.adjoint() if upper else A, check_errors)
+    return CholeskyEx(factor.adjoint() if upper else factor, info)
+
+
+def cholesky(A: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Tensor:
+    """Lower L with A = L L^T, or its transpose."""
+    return _ops.cholesky(A, upper, out=out)
+
+
+def qr(A: Tensor, mode: str = "reduced") -> QR:
+    """Q with orthogonal columns and upper triangular R; mode: 'reduced', 'complete' or 'r'."""
+    if mode not in ("reduced", "complete", "r"):
+        raise RuntimeError(
+            f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), "
+            "'r', or 'complete'"
+        )
+    Q, R = _ops._linalg_qr(A, mode == "complete")
+    return QR(A.new_empty(0) if mode == "r" else Q, R)
+
+
+def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> SVD:
+    """(U, S, Vh) with A = U diag(S) Vh and S descending."""
+    return SVD(*_ops._linalg_svd(A, full_matrices))
+
+
+def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
+    """The singular values, descending."""
+    return _ops._linalg_svd(A, False)[1]
+
+
+def _is_upper(UPLO: str) -> bool:
+    if UPLO.upper() not in ("L", "U") or len(UPLO) != 1:
+        raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
+    return UPLO.upper() == "U"
+
+
+def eigh(A: Tensor, UPLO: str = "L") -> Eigh:
+    """Ascending eigenvalues and eigenvectors of symmetric matrices, from one triangle."""
+    return Eigh(*_ops._linalg_eigh(A, _is_upper(UPLO)))
+
+
+def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
+    """The eigenvalues of symmetric matrices, ascending."""
+    return _ops._linalg_eigh(A, _is_upper(UPLO))[0]
+
+
+# ---- Equations -----------------------------------------------------------------------------------
+
+
+def _broadcast(A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
+    """Both with the batch shape that they broadcast to."""
+    pairs = zip_longest(reversed(A.shape[:-2]), reversed(B.shape[:-2]), fillvalue=1)
+    # sizes that do not fit are left for expand to refuse
+    batch = [b if a == 1 else a for a, b in pairs][::-1]
+    return A.expand(*batch, *A.shape[-2:]), B.expand(*batch, *B.shape[-2:])
+
+
+def _is_vector(A: Tensor, B: Tensor) -> bool:
+    """B is a vector, or a batch of vectors that has A's batch shape."""
+    return B.ndim == 1 or (A.ndim - 1 == B.ndim and B.shape == A.shape[:-1])
+
+
+def solve(A: Tensor, B: Tensor, *, left: bool = True, out: Tensor | None = None) -> Tensor:
+    """X with A X = B, or X A = B without left."""
+    if A.ndim < 2:
+        raise RuntimeError("linalg.solve: The input tensor A must have at least 2 dimensions.")
+    vector = _is_vector(A, B)
+    right = B.unsqueeze(-1) if vector else B
+    if not left and not vector:
+        return _result(solve(A.mT, right.mT).mT, out)
+    A, right = _broadcast(A, right)
+    X = _ops._linalg_solve(A, right)
+    return _result(X.squeeze(-1) if vector else X, out)
+
+
+def solve_triangular(
+    A: Tensor,
+    B: Tensor,
+    *,
+    upper: bool,
+    left: bool = True,
+    unitriangular: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
+    """X with A X = B, or X A = B without left, for a triangular A; the rest of A is not read."""
+    if A.ndim < 2 or B.ndim < 2:
+        raise RuntimeError(
+            "linalg.solve_triangular: The input tensors must have at least 2 dimensions."
+        )
+    if not left:
+        X = solve_triangular(A.mT, B.mT, upper=not upper, unitriangular=unitriangular)
+        return _result(X.mT, out)
+    A, B = _broadcast(A, B)
+    return _result(_ops._linalg_solve_triangular(A, B, upper, unitriangular), out)
+
+
+def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> LstSq:
+    """The smallest X of those that minimise the norm of A X - B."""
+    if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
+        raise RuntimeError(
+            "torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)"
+        )
+    if A.ndim < 2:
+        raise RuntimeError("torch.linalg.lstsq: input must have at least 2 dimensions.")
+    vector = _is_vector(A, B)
+    right = B.unsqueeze(-1) if vector else B
+    A, right = _broadcast(A, right)
+    m, n = A.shape[-2:]
+    cut = max(m, n) * finfo(A.dtype).eps if rcond is None else float(rcond)
+    X, rank, values = _ops._linalg_lstsq(A, right, cut)
+    residuals = A.new_empty(0)
+    if m > n and driver != "gelsy" and bool((rank == n).all()):
+        residuals = (A @ X - right).square().sum(-2)
+        residuals = residuals.squeeze(-1) if vector else residuals
+    return LstSq(
+        X.squeeze(-1) if vector else X,
+        residuals,
+        A.new_empty(0, dtype=_C.int64) if driver == "gels" else rank,
+        values if driver in ("gelsd", "gelss") else A.new_empty(0),
+    )
+
+
+def _cut(A: Tensor, atol: float | None, rtol: float | None) -> tuple[float, float]:
+    """The tolerances below which singular values count as zero."""
+    if rtol is None:
+        rtol = 0.0 if atol else max(A.shape[-2:]) * finfo(A.dtype).eps
+    return float(atol or 0.0), float(rtol)
+
+
+def _rcond(rtol: float | None, rcond: float | None) -> float | None:
+    return rtol if rcond is None else rcond
+
+
+def pinv(
+    A: Tensor,
+    rtol: float | None = None,
+    hermitian: bool = False,
+    *,
+    atol: float | None = None,
+    rcond: float | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Pseudo-inverses; singular values up to max(atol, rtol * the largest) count as zero."""
+    if A.ndim < 2:
+        raise RuntimeError("linalg.pinv: The input tensor must have at least 2 dimensions.")
+    if hermitian:
+        A = A.tril() + A.tril(-1).mT
+    return _result(_ops._linalg_pinv(A, *_cut(A, atol, _rcond(rtol, rcond))), out)
+
+
+def matrix_rank(
+    A: Tensor,
+    tol: float | None = None,
+    hermitian: bool = False,
+    *,
+    atol: float | None = None,
+    rtol: float | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """How many singular values are larger than max(atol, rtol * the largest)."""
+    if tol is not None:
+        atol, rtol = tol, 0.0
+    if A.numel() == 0:
+        return _result(A.new_zeros(A.shape[:-2], dtype=_C.int64), out)
+    absolute, relative = _cut(A, atol, rtol)
+    values = eigvalsh(A.detach()).abs() if hermitian else svdvals(A.detach())
+    limit = (values.amax(-1, keepdim=True) * relative).clamp(min=absolute)
+    return _result((values > limit).sum(-1), out)
+
+
+def matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
+    """The n-th power of square matrices; of the inverse where n is negative."""
+    if A.ndim < 2 or A.shape[-1] != A.shape[-2]:
+        raise RuntimeError(
+            "linalg.matrix_power: A must be batches of square matrices, "
+            f"but they are {' by '.join(map(str, A.shape[-2:]))} matrices"
+        )
+    if n == 0:
+        unit = _ops.eye(A.shape[-1], dtype=A.dtype, device=A.device)
+        return _result(unit.expand(A.shape).clone(), out)
+    square, power, n = (inv(A) if n < 0 else A), None, abs(n)
+    while n:
+        if n & 1:
+            power = square if power is None else power @ square
+        n >>= 1
+        square = square @ square if n else square
+    return _result(A.clone() if power is A else power, out)
+
+
+def cond(A: Tensor, p: float | str | None = None, *, out: Tensor | None = None) -> Tensor:
+    """The condition number in a norm; of the singular values by default."""
+    if p is None or p in (2, -2):
+        values = svdvals(A)
+        largest, least = values[..., 0], values[..., -1]
+        return _result(least / largest if p == -2 else largest / least, out)
+    inverse, info = inv_ex(A)
+    product = matrix_norm(A, p) * matrix_norm(inverse, p)
+    return _result(product.masked_fill(info != 0, math.inf), out)

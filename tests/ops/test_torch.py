@@ -30,6 +30,11 @@ GAPS = {
     "relu6": ["uint8"],
     "logsumexp": ["complex64", "complex128"],
     "square": ["bool"],
+    "inverse": ["complex64", "complex128"],
+    "det": ["complex64", "complex128"],
+    "slogdet": ["complex64", "complex128"],
+    "logdet": ["complex64", "complex128"],
+    "cholesky": ["complex64", "complex128"],
 }
 
 

@@ -27,6 +27,7 @@ typedef int32_t tn_status;
     X(E_HOST, 13, "an exception is pending in the host language", NULL)                            \
     X(E_BUFFER, 14, "memory that cannot be exchanged as asked", "BufferError")                     \
     X(E_INTERNAL, 15, "a bug in the library", "RuntimeError")                                      \
+    X(E_LINALG, 16, "a matrix without the wanted factorisation", "LinAlgError")                    \
     X(DECLINE, 100, "a kernel leaves this call to the next candidate", NULL)                       \
     X(ASYNC, 101, "a failure found at a later synchronisation", "RuntimeError")
 
