@@ -152,7 +152,7 @@ def custom_op(
     parts = name.split("::")
     if len(parts) != 2 or not all(p.isidentifier() for p in parts):
         raise ValueError(f"custom_op: a name is of the form 'namespace::name', not {name!r}")
-    if _C._added_op(name) is not None:
+    if name in _C._added_names():
         raise ValueError(f"custom_op: a plugin has added the operator '{name}'")
     del mutates_args, schema
     devices = [""] if device_types is None else device_types

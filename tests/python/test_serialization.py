@@ -677,6 +677,7 @@ def npy_of(header: str, data: bytes = b"", version: bytes = b"\x01\x00") -> byte
         npy_of("{'descr': '<f4', 'fortran_order': False, 'shape': (1099511627776,), }", bytes(4)),
         npy_of("{'descr': '<f4', 'fortran_order': False, 'shape': (9999999999999999999,), }", b""),
         npy_of("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", bytes(4)),
+        npy_of("{'descr': '<f4', 'fortran_order': False, 'shape': (3 4,), }", bytes(48)),
         npy_of("{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }", bytes(5)),
         npy_of("{'descr': '<f4', 'descr': '<f4', 'shape': (1,), }", bytes(4)),
         npy_of("{'descr': '<f4', 'fortran_order': 0, 'shape': (1,), }", bytes(4)),

@@ -52,7 +52,10 @@ def _fields(text: str) -> tuple[str, bool, tuple[int, ...]]:
     descr, order, shape = found["descr"][0], found["fortran_order"][1], found["shape"][2]
     if descr is None or order is None or shape is None:
         raise FileFormatError("npy: the header has a value of the wrong type")
-    sizes = [int(n.strip().rstrip("L")) for n in shape.split(",") if n.strip()]
+    texts = [n.strip().removesuffix("L") for n in shape.split(",") if n.strip()]
+    if not all(n.isascii() and n.isdigit() and len(n) < 20 for n in texts):
+        raise FileFormatError(f"npy: the shape ({shape[:60]}) is not one")
+    sizes = [int(n) for n in texts]
     if len(sizes) > MAX_DIMS:
         raise FileFormatError(f"npy: an array of {len(sizes)} dimensions")
     return descr, order == "True", tuple(sizes)
