@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import build
+import as_user
 import numpy as np
 import pytest
 import tenon as tn
 
-EXAMPLES = build.EXAMPLES / "ops"
+EXAMPLES = as_user.EXAMPLES / "ops"
 
-pytestmark = pytest.mark.skipif(not build.HAVE_CC, reason="there is no C compiler")
+pytestmark = pytest.mark.skipif(not as_user.HAVE_CC, reason="there is no C compiler")
 
 
 def make(source: Path, folder: Path) -> Path:
@@ -28,7 +28,7 @@ def make(source: Path, folder: Path) -> Path:
     flags = ["-O2", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror", "-fPIC", "-shared"]
     command = ["c++", "-std=c++11"] if source.suffix == ".cpp" else ["cc", "-std=c11"]
     library = folder / f"{source.stem}.so"
-    command += [*flags, f"-I{build.SDK}", str(source), "-o", str(library), "-lm"]
+    command += [*flags, f"-I{as_user.SDK}", str(source), "-o", str(library), "-lm"]
     subprocess.run(command, check=True)
     return library
 
@@ -531,10 +531,10 @@ assert "composite" in tn.explain("example::swish", device="acme")
 
 def test_on_a_device(tmp_path: Path) -> None:
     """The operators, forward and backward, on a device whose plugin knows nothing of them."""
-    device = build.EXAMPLES / "device"
-    build.build(device / "acme.c", device / "tenon_acme.json", tmp_path)
+    device = as_user.EXAMPLES / "device"
+    as_user.build(device / "acme.c", device / "tenon_acme.json", tmp_path)
     libraries = [str(make(EXAMPLES / name, tmp_path)) for name in ("gelu.c", "formula.c")]
-    done = build.run(tmp_path, "-c", ON_ACME, *libraries, TENON_FALLBACK="allow")
+    done = as_user.run(tmp_path, "-c", ON_ACME, *libraries, TENON_FALLBACK="allow")
     assert done.returncode == 0, done.stderr
 
 
@@ -632,6 +632,6 @@ else:
 
 
 def test_named_operator_loads_its_plugin(tmp_path: Path) -> None:
-    build.build(EXAMPLES / "gelu.c", EXAMPLES / "tenon_gelu.json", tmp_path)
-    done = build.run(tmp_path, "-c", OFFERED)
+    as_user.build(EXAMPLES / "gelu.c", EXAMPLES / "tenon_gelu.json", tmp_path)
+    done = as_user.run(tmp_path, "-c", OFFERED)
     assert done.returncode == 0, done.stderr

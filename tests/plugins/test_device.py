@@ -6,23 +6,23 @@ from __future__ import annotations
 from pathlib import Path
 from subprocess import CompletedProcess
 
-import build
+import as_user
 import pytest
 
-pytestmark = pytest.mark.skipif(not build.HAVE_CC, reason="there is no C compiler")
+pytestmark = pytest.mark.skipif(not as_user.HAVE_CC, reason="there is no C compiler")
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A plugin folder with the example in it."""
     out = tmp_path_factory.mktemp("plugins")
-    source = build.EXAMPLES / "device"
-    build.build(source / "acme.c", source / "tenon_acme.json", out)
+    source = as_user.EXAMPLES / "device"
+    as_user.build(source / "acme.c", source / "tenon_acme.json", out)
     return out
 
 
 def run(folder: Path, *args: str, fallback: str = "allow") -> CompletedProcess[str]:
-    return build.run(folder, *args, TENON_FALLBACK=fallback, TENON_TEST_DEVICE="acme")
+    return as_user.run(folder, *args, TENON_FALLBACK=fallback, TENON_TEST_DEVICE="acme")
 
 
 def test_every_operator(folder: Path) -> None:

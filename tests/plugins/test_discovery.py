@@ -9,21 +9,21 @@ import subprocess
 import sys
 from pathlib import Path
 
-import build
+import as_user
 import pytest
 import tenon as tn
 
-pytestmark = pytest.mark.skipif(not build.HAVE_CC, reason="there is no C compiler")
+pytestmark = pytest.mark.skipif(not as_user.HAVE_CC, reason="there is no C compiler")
 
 PACKAGES = Path(tn.__file__).absolute().parents[1]
-ACME = (build.EXAMPLES / "device" / "acme.c").read_text(encoding="utf-8")
+ACME = (as_user.EXAMPLES / "device" / "acme.c").read_text(encoding="utf-8")
 TRAP = "__attribute__((constructor)) static void trap(void) { __builtin_trap(); }\n"
 HANG = "#include <unistd.h>\n" + ACME.replace("    host = h;\n", "    for (;;) pause();\n")
 START = "    ret_plugin->abi_major = TN_ABI_MAJOR;\n"
 
 
 def compile_text(source: str, library: Path, *flags: str) -> None:
-    command = ["cc", "-O2", "-fPIC", "-shared", f"-I{build.SDK}", "-x", "c", "-", "-o", library]
+    command = ["cc", "-O2", "-fPIC", "-shared", f"-I{as_user.SDK}", "-x", "c", "-", "-o", library]
     subprocess.run([*command, *flags], input=source, text=True, check=True)
 
 

@@ -6,17 +6,17 @@ from __future__ import annotations
 from fractions import Fraction
 from pathlib import Path
 
-import build
+import as_user
 import pytest
 
-pytestmark = pytest.mark.skipif(not build.HAVE_CC, reason="there is no C compiler")
+pytestmark = pytest.mark.skipif(not as_user.HAVE_CC, reason="there is no C compiler")
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("plugins")
-    source = build.EXAMPLES / "dtype"
-    build.build(source / "posit16.c", source / "tenon_posit16.json", out)
+    source = as_user.EXAMPLES / "dtype"
+    as_user.build(source / "posit16.c", source / "tenon_posit16.json", out)
     return out
 
 
@@ -45,7 +45,7 @@ print("\\n".join(x.hex() for x in floats.tolist()))
 
 
 def test_every_code(folder: Path) -> None:
-    done = build.run(folder, "-c", VALUES)
+    done = as_user.run(folder, "-c", VALUES)
     assert done.returncode == 0, done.stderr
     texts = done.stdout.split()
     assert len(texts) == 65536
@@ -99,11 +99,11 @@ assert w.dtype == tn.posit16 and not tn.equal(w.float(), tn.full((3, 2), 0.5))
 
 @pytest.mark.parametrize("script", [ROUNDING, USE])
 def test_script(folder: Path, script: str) -> None:
-    done = build.run(folder, "-c", script)
+    done = as_user.run(folder, "-c", script)
     assert done.returncode == 0, done.stderr
 
 
 def test_missing_plugin_is_an_attribute_error(tmp_path: Path) -> None:
     script = "import tenon as tn; assert not hasattr(tn, 'posit16')"
-    done = build.run(tmp_path, "-c", script)
+    done = as_user.run(tmp_path, "-c", script)
     assert done.returncode == 0, done.stderr

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import build
+import as_user
 import pytest
 
-pytestmark = pytest.mark.skipif(not build.HAVE_CC, reason="there is no C compiler")
+pytestmark = pytest.mark.skipif(not as_user.HAVE_CC, reason="there is no C compiler")
 
 SCRIPT = """
 import threading
@@ -40,14 +40,14 @@ else:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("plugins")
-    source = build.EXAMPLES / "layer"
-    build.build(source / "oplog.c", source / "tenon_oplog.json", out)
+    source = as_user.EXAMPLES / "layer"
+    as_user.build(source / "oplog.c", source / "tenon_oplog.json", out)
     return out
 
 
 def test_log(folder: Path, tmp_path: Path) -> None:
     log = tmp_path / "log"
-    done = build.run(folder, "-c", SCRIPT, OPLOG_FILE=str(log))
+    done = as_user.run(folder, "-c", SCRIPT, OPLOG_FILE=str(log))
     assert done.returncode == 0, done.stderr
     lines = log.read_text().splitlines()
     names = [line.split()[0] for line in lines]

@@ -8,13 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import build
+import as_user
 import pytest
 import tenon as tn
 
-pytestmark = pytest.mark.skipif(not build.HAVE_CC, reason="there is no C compiler")
+pytestmark = pytest.mark.skipif(not as_user.HAVE_CC, reason="there is no C compiler")
 PACKAGES = str(Path(tn.__file__).absolute().parents[1])
-PAGE = (build.ROOT / "docs" / "plugins.md").read_text(encoding="utf-8")
+PAGE = (as_user.ROOT / "docs" / "plugins.md").read_text(encoding="utf-8")
 
 
 def blocks(language: str) -> list[str]:
@@ -45,7 +45,7 @@ def test_python_of_the_page(folder: Path) -> None:
 
 
 def test_compiler_line_of_the_page(folder: Path) -> None:
-    line = blocks("sh")[0].replace("$(tenon config --include)", f"-I{build.SDK}")
+    line = blocks("sh")[0].replace("$(tenon config --include)", f"-I{as_user.SDK}")
     subprocess.run(line, shell=True, cwd=folder, check=True)
     run(
         folder, "-c", 'import tenon as tn; tn.load_library("mish.so"); tn.ops.mish.mish(tn.ones(2))'
