@@ -9,11 +9,12 @@
 
 #include <tenon/op_args.h>
 
-/* By way of the host, for a device that cannot do it: both sides are staged, dst goes back. */
+/* By way of the host, for a device that cannot pack or convert: the bytes come over as they lie, and
+ * what was written goes back. */
 static tn_status through_host(tn_tensor *dst, const tn_tensor *src) {
     tni_stage s = {0};
     tn_tensor *from = tni_t(&src->v);
-    if (tn_view_device(&dst->v) == 0)
+    if (tn_view_device(&dst->v) == 0 && tn_view_device(&src->v) == 0)
         return tni_kernel_missing(&tni_ops[TNI_OP__copy], tn_tensor_device(dst),
                                   tn_view_dtype(&dst->v));
     tn_status st = tni_stage_add(&s, dst);
@@ -123,17 +124,6 @@ static bool same_layout(const tn_view *a, const tn_view *b) {
            memcmp(a->strides, b->strides, sizeof *a->strides * (size_t)a->ndim) == 0;
 }
 
-/* To the CPU from a device that cannot pack or convert: the elements' bytes come over as they lie. */
-static tn_status unpack_on_host(tn_tensor *dst, const tn_tensor *src) {
-    tni_stage s = {0};
-    tn_tensor *from = tni_t(&src->v);
-    tn_status st = tni_stage_add(&s, from);
-    if (st == TN_OK) st = tni_stage_load(&s);
-    if (st == TN_OK) st = tni_copy_into(dst, tni_stage_of(&s, from));
-    tni_stage_free(&s);
-    return st;
-}
-
 /* src and dst have the same shape from here on. */
 static tn_status copy_shaped(tn_tensor *dst, const tn_tensor *src) {
     int32_t to = tn_view_dtype(&dst->v), from = tn_view_dtype(&src->v);
@@ -142,7 +132,7 @@ static tn_status copy_shaped(tn_tensor *dst, const tn_tensor *src) {
     if (alike && same_layout(&dst->v, &src->v)) return between_devices(dst, src);
     const tn_op *op = &tni_ops[alike ? TNI_OP__copy : TNI_OP__cast];
     if (tn_view_device(&dst->v) == 0 && !tni_kernel_find(op, tn_view_device(&src->v), from))
-        return unpack_on_host(dst, src);
+        return through_host(dst, src);
     /* Convert and pack on the source's side, unpack on the other. */
     tn_tensor *packed = NULL, *landed = NULL;
     tn_status st;

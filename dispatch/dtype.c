@@ -46,15 +46,7 @@ int32_t tn_dtype_find(const char *name) {
 }
 
 tn_status tn_dtype_parse(const char *name, int32_t *ret_dtype) {
-    if (!name) return tn_fail(TN_E_TYPE, 0, "the dtype's name is NULL");
-    int32_t dtype = tn_dtype_find(name);
-    if (dtype < 0) {
-        TN_TRY(tni_loader_load_for(TNI_OFFER_DTYPE, name));
-        dtype = tn_dtype_find(name);
-    }
-    if (dtype < 0) return tn_fail(TN_E_PLUGIN, 0, "its plugin did not register dtype '%s'", name);
-    *ret_dtype = dtype;
-    return TN_OK;
+    return tni_loader_find(TNI_OFFER_DTYPE, name, tn_dtype_find, ret_dtype);
 }
 
 int32_t tn_dtype_default(void) {

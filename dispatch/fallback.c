@@ -19,11 +19,9 @@ typedef struct elsewhere {
     const tn_op *op;
     void *args;
     tn_device device;
-    int32_t narrow;        /* the dtype that is widened; -1: a call on the host */
-    uint64_t any;          /* union of the input words */
-    tni_stage stage;       /* host copies */
-    tni_stage_pair *pairs; /* wide copies */
-    int npairs, room;
+    int32_t narrow;  /* the dtype that is widened; -1: a call on the host */
+    uint64_t any;    /* union of the input words */
+    tni_stage stage; /* the stand-ins */
     _Alignas(16) unsigned char near_args[TNI_MAX_ARGS_BYTES];
     tn_tensor **lists[TN_MAX_OPERANDS]; /* near_args' lists point here */
     union {
@@ -51,34 +49,12 @@ static bool is_list(const tn_op *op, int i) {
 
 static bool has_slots(const tn_op *op) { return !(op->flags & TNI_OP_LIST_OUT); }
 
-static tn_tensor *near_of(const elsewhere *c, tn_tensor *t) {
-    if (c->narrow < 0) return tni_stage_of(&c->stage, t);
-    for (int i = 0; i < c->npairs; i++)
-        if (c->pairs[i].far == t) return c->pairs[i].near;
-    return t;
-}
-
-static tn_tensor *far_of(const elsewhere *c, const tn_tensor *near) {
-    if (c->narrow < 0) return tni_stage_origin(&c->stage, near);
-    for (int i = 0; i < c->npairs; i++)
-        if (c->pairs[i].near == near) return c->pairs[i].far;
-    return NULL;
-}
-
 static tn_status add_wide(elsewhere *c, tn_tensor *t) {
     tn_tensor *near;
     if (!t || (t->v.word & TN_W_SCALAR) || wider(tn_view_dtype(&t->v)) < 0) return TN_OK;
-    if (near_of(c, t) != t) return TN_OK;
-    if (c->npairs == c->room) {
-        int room = c->room ? 2 * c->room : 8;
-        tni_stage_pair *pairs = realloc(c->pairs, sizeof *pairs * (size_t)room);
-        if (!pairs) return tn_fail(TN_E_MEMORY, -1, "out of memory");
-        c->pairs = pairs;
-        c->room = room;
-    }
+    if (tni_stage_of(&c->stage, t) != t) return TN_OK;
     TN_TRY(tni_convert(t, TN_F32, &near));
-    c->pairs[c->npairs++] = (tni_stage_pair){t, near, 0};
-    return TN_OK;
+    return tni_stage_put(&c->stage, t, near);
 }
 
 static tn_status add(elsewhere *c, tn_tensor *t) {
@@ -114,18 +90,19 @@ static tn_status fill_args(elsewhere *c) {
     for (int i = 0; i < op->nin; i++) {
         void *slot = c->near_args + op->in_offset[i];
         if (!is_list(op, i)) {
-            *(tn_tensor **)slot = near_of(c, tni_in_slot(op, c->args, i));
+            *(tn_tensor **)slot = tni_stage_of(&c->stage, tni_in_slot(op, c->args, i));
             continue;
         }
         const tn_views *list = list_of(c, i);
         c->lists[i] = malloc(sizeof *c->lists[i] * (size_t)(list->n > 0 ? list->n : 1));
         if (!c->lists[i]) return tn_fail(TN_E_MEMORY, -1, "out of memory");
-        for (int64_t k = 0; k < list->n; k++) c->lists[i][k] = near_of(c, tni_t(list->v[k]));
+        for (int64_t k = 0; k < list->n; k++)
+            c->lists[i][k] = tni_stage_of(&c->stage, tni_t(list->v[k]));
         *(tn_views *)slot = tni_views((tn_tensors){c->lists[i], list->n});
     }
     for (int i = 0; i < op->nout && has_slots(op); i++) {
         tn_tensor **slot = tni_out_slot(op, c->near_args, i);
-        *slot = near_of(c, *slot);
+        *slot = tni_stage_of(&c->stage, *slot);
     }
     for (int i = 0; i < op->nfields && c->narrow >= 0; i++) {
         int64_t *dtype = (void *)(c->near_args + op->fields[i].offset);
@@ -136,7 +113,7 @@ static tn_status fill_args(elsewhere *c) {
 
 /* t, an argument that the call wrote, gets what its stand-in holds. */
 static tn_status store(const elsewhere *c, tn_tensor *t) {
-    tn_tensor *near = t ? near_of(c, t) : NULL;
+    tn_tensor *near = t ? tni_stage_of(&c->stage, t) : NULL;
     if (near == t) return TN_OK;
     if (!tni_shape_is(t, near->v.ndim, near->v.shape)) {
         TN_TRY(tni_resize_out(t, near->v.ndim, near->v.shape));
@@ -173,7 +150,7 @@ static int32_t result_dtype(const elsewhere *c, const tn_infer *rule, int i,
 /* A result as the caller expects it; an argument that came back is that argument. */
 static tn_status bring_back(const elsewhere *c, tn_tensor *near, int32_t dtype,
                             tn_tensor **ret_far) {
-    tn_tensor *far = far_of(c, near);
+    tn_tensor *far = tni_stage_origin(&c->stage, near);
     bool here = tn_view_device(&near->v) == c->device.slot && tn_view_dtype(&near->v) == dtype;
     if (far || here) {
         *ret_far = tn_tensor_ref(far ? far : near);
@@ -246,8 +223,6 @@ static tn_status run_elsewhere(const tn_op *op, void *args, tn_device device, in
     else
         *(tn_tensor_list *)(void *)rets = c.far.list;
     for (int i = 0; i < op->nin; i++) free(c.lists[i]);
-    for (int i = 0; i < c.npairs; i++) tn_tensor_unref(&c.pairs[i].near);
-    free(c.pairs);
     tni_stage_free(&c.stage);
     return st;
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "formula_priv.h"
+#include "scan_priv.h"
 #include "steps_priv.h"
 
 enum { MAX_DEPTH = 50, WORD_BYTES = 104, MAX_PARTS = 40 };
@@ -36,27 +37,11 @@ static tn_status fault(const compiler *c, const char *fmt, ...) {
 
 /* ---- Words -------------------------------------------------------------------------------------*/
 
-static void skip(compiler *c) { c->at += strspn(c->at, " \t\r\n"); }
-
-static bool take(compiler *c, const char *token) {
-    skip(c);
-    size_t n = strlen(token);
-    if (strncmp(c->at, token, n) != 0) return false;
-    c->at += n;
-    return true;
-}
-
-static size_t word_length(const char *s) {
-    size_t n = 0;
-    while (isalnum((unsigned char)s[n]) || s[n] == '_') n++;
-    return isdigit((unsigned char)s[0]) ? 0 : n;
-}
-
 /* A name, possibly qualified as a::b; the empty text when there is none. */
 static void take_word(compiler *c, char *word) {
-    skip(c);
-    size_t n = word_length(c->at), more;
-    while (n > 0 && strncmp(c->at + n, "::", 2) == 0 && (more = word_length(c->at + n + 2)) > 0)
+    tni_scan_skip(&c->at);
+    size_t n = tni_scan_name(c->at), more;
+    while (n > 0 && strncmp(c->at + n, "::", 2) == 0 && (more = tni_scan_name(c->at + n + 2)) > 0)
         n += 2 + more;
     if (n >= WORD_BYTES) n = 0;
     memcpy(word, c->at, n);
@@ -216,7 +201,7 @@ static tn_status expression(compiler *c, tni_term *ret_term);
 static bool take_keyword(compiler *c, char *word) {
     const char *start = c->at;
     take_word(c, word);
-    skip(c);
+    tni_scan_skip(&c->at);
     if (word[0] && c->at[0] == '=' && c->at[1] != '=') {
         c->at++;
         return true;
@@ -232,8 +217,8 @@ static tn_status call(compiler *c, const char *name, tni_term *ret_term) {
     int n = 0;
     bool keywords = false;
     TN_TRY(find_op(c, name, &op));
-    while (!take(c, ")")) {
-        if (n > 0 && !take(c, ",")) return fault(c, "',' or ')' is expected");
+    while (!tni_scan_take(&c->at, ")")) {
+        if (n > 0 && !tni_scan_take(&c->at, ",")) return fault(c, "',' or ')' is expected");
         if (n == TNI_SCHEMA_FIELDS) return fault(c, "'%s' has too many arguments", name);
         tni_operand *o = &operands[n];
         memset(o, 0, sizeof *o);
@@ -380,8 +365,8 @@ static tn_status list(compiler *c, tni_term *ret_term) {
     tni_operand items[MAX_PARTS];
     int n = 0;
     memset(items, 0, sizeof items);
-    while (!take(c, "]")) {
-        if (n > 0 && !take(c, ",")) return fault(c, "',' or ']' is expected");
+    while (!tni_scan_take(&c->at, "]")) {
+        if (n > 0 && !tni_scan_take(&c->at, ",")) return fault(c, "',' or ']' is expected");
         if (n == MAX_PARTS) return fault(c, "the list is too long");
         TN_TRY(expression(c, &items[n].term));
         if (items[n++].term.kind != TNI_V_NUMBER) return fault(c, "a list holds numbers");
@@ -395,17 +380,17 @@ static tn_status list(compiler *c, tni_term *ret_term) {
 
 static tn_status primary(compiler *c, tni_term *ret_term) {
     char word[WORD_BYTES];
-    skip(c);
+    tni_scan_skip(&c->at);
     if (isdigit((unsigned char)*c->at) || *c->at == '.') return number(c, ret_term);
     if (*c->at == '\'' || *c->at == '"') return text(c, ret_term);
-    if (take(c, "[")) return list(c, ret_term);
-    if (take(c, "(")) {
+    if (tni_scan_take(&c->at, "[")) return list(c, ret_term);
+    if (tni_scan_take(&c->at, "(")) {
         TN_TRY(expression(c, ret_term));
-        return take(c, ")") ? TN_OK : fault(c, "')' is expected");
+        return tni_scan_take(&c->at, ")") ? TN_OK : fault(c, "')' is expected");
     }
     take_word(c, word);
     if (!word[0]) return fault(c, "a value is expected");
-    return take(c, "(") ? call(c, word, ret_term) : name(c, word, ret_term);
+    return tni_scan_take(&c->at, "(") ? call(c, word, ret_term) : name(c, word, ret_term);
 }
 
 static tn_status attribute(compiler *c, tni_term *t) {
@@ -434,7 +419,7 @@ static tn_status attribute(compiler *c, tni_term *t) {
 static tn_status item(compiler *c, tni_term *t) {
     tni_term index;
     TN_TRY(expression(c, &index));
-    if (!take(c, "]")) return fault(c, "']' is expected");
+    if (!tni_scan_take(&c->at, "]")) return fault(c, "']' is expected");
     if (index.kind != TNI_V_NUMBER) return fault(c, "an index is a number");
     if (t->kind == TNI_V_INTS) return add_small(c, TNI_STEP_ITEM, 0, *t, index, TNI_V_NUMBER, t);
     if (t->kind != TNI_V_RESULTS) return fault(c, "%s has no items", kind_text(t->kind));
@@ -449,9 +434,9 @@ static tn_status item(compiler *c, tni_term *t) {
 static tn_status postfix(compiler *c, tni_term *ret_term) {
     TN_TRY(primary(c, ret_term));
     for (;;) {
-        if (take(c, "."))
+        if (tni_scan_take(&c->at, "."))
             TN_TRY(attribute(c, ret_term));
-        else if (take(c, "["))
+        else if (tni_scan_take(&c->at, "["))
             TN_TRY(item(c, ret_term));
         else
             return TN_OK;
@@ -462,12 +447,12 @@ static tn_status postfix(compiler *c, tni_term *ret_term) {
 static tn_status unary(compiler *c, tni_term *ret_term) {
     tni_term right;
     if (++c->depth > MAX_DEPTH) return fault(c, "it is nested too deeply");
-    if (take(c, "-")) {
+    if (tni_scan_take(&c->at, "-")) {
         TN_TRY(unary(c, &right));
         TN_TRY(negate(c, right, ret_term));
     } else {
         TN_TRY(postfix(c, ret_term));
-        if (take(c, "**")) {
+        if (tni_scan_take(&c->at, "**")) {
             TN_TRY(unary(c, &right));
             TN_TRY(binary(c, '^', *ret_term, right, ret_term));
         }
@@ -480,7 +465,7 @@ static tn_status product(compiler *c, tni_term *ret_term) {
     tni_term right;
     TN_TRY(unary(c, ret_term));
     for (;;) {
-        char sign = take(c, "*") ? '*' : take(c, "/") ? '/' : 0;
+        char sign = tni_scan_take(&c->at, "*") ? '*' : tni_scan_take(&c->at, "/") ? '/' : 0;
         if (!sign) return TN_OK;
         TN_TRY(unary(c, &right));
         TN_TRY(binary(c, sign, *ret_term, right, ret_term));
@@ -491,7 +476,7 @@ static tn_status expression(compiler *c, tni_term *ret_term) {
     tni_term right;
     TN_TRY(product(c, ret_term));
     for (;;) {
-        char sign = take(c, "+") ? '+' : take(c, "-") ? '-' : 0;
+        char sign = tni_scan_take(&c->at, "+") ? '+' : tni_scan_take(&c->at, "-") ? '-' : 0;
         if (!sign) return TN_OK;
         TN_TRY(product(c, &right));
         TN_TRY(binary(c, sign, *ret_term, right, ret_term));
@@ -540,7 +525,7 @@ static int target_of(const compiler *c, const char *word) {
 static bool take_label(compiler *c, char *word) {
     const char *start = c->at;
     take_word(c, word);
-    skip(c);
+    tni_scan_skip(&c->at);
     if (word[0] && c->at[0] == ':' && c->at[1] != ':') {
         c->at++;
         return true;
@@ -554,7 +539,7 @@ static tn_status one_formula(compiler *c, int target) {
     char word[WORD_BYTES];
     const char *start = c->at;
     take_word(c, word);
-    skip(c);
+    tni_scan_skip(&c->at);
     if (strcmp(word, "none") == 0 && (*c->at == ';' || !*c->at) && c->use == TNI_FORMULA_GRADIENT) {
         f->none |= UINT64_C(1) << target;
         return TN_OK;
@@ -562,7 +547,7 @@ static tn_status one_formula(compiler *c, int target) {
     c->at = start;
     c->depth = 0;
     TN_TRY(expression(c, &f->value[target]));
-    skip(c);
+    tni_scan_skip(&c->at);
     if (*c->at && *c->at != ';') return fault(c, "the formula ends here");
     tni_value_kind kind = f->value[target].kind;
     if (kind != TNI_V_TENSOR && kind != TNI_V_NUMBER)
@@ -577,7 +562,7 @@ static tn_status all_formulas(compiler *c) {
     bool gradient = c->use == TNI_FORMULA_GRADIENT;
     do {
         int target = 0;
-        skip(c);
+        tni_scan_skip(&c->at);
         if (!*c->at) break; /* after the last ';' */
         if (take_label(c, word)) {
             target = target_of(c, word);
@@ -591,7 +576,7 @@ static tn_status all_formulas(compiler *c) {
         if (gradient && op->fields[op->in_field[target]].kind == TN_F_TENSORS)
             return fault(c, "a list of tensors has no formula; make the operator a composite");
         TN_TRY(one_formula(c, target));
-    } while (take(c, ";"));
+    } while (tni_scan_take(&c->at, ";"));
     uint64_t all = (UINT64_C(1) << op->nout) - 1;
     c->part[0] = '\0';
     if (!gradient && c->f->given != all) return fault(c, "a result has no formula");

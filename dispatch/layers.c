@@ -86,15 +86,7 @@ void tni_layers_withdraw(const tni_plugin *plugin) {
 }
 
 tn_status tn_layer_find(const char *name, int32_t *ret_id) {
-    if (!name) return tn_fail(TN_E_TYPE, 0, "the layer's name is NULL");
-    int32_t id = tni_layer_find(name);
-    if (id < 0) {
-        TN_TRY(tni_loader_load_for(TNI_OFFER_LAYER, name));
-        id = tni_layer_find(name);
-    }
-    if (id < 0) return tn_fail(TN_E_PLUGIN, 0, "its plugin did not register layer '%s'", name);
-    *ret_id = id;
-    return TN_OK;
+    return tni_loader_find(TNI_OFFER_LAYER, name, tni_layer_find, ret_id);
 }
 
 int tn_layer_enable(int32_t id, int on) {

@@ -153,7 +153,7 @@ static tn_status convert_inputs(call *c, uint32_t *ret_scalars, unsigned char (*
 }
 
 static tn_status run_kernel(call *c, int32_t ndim, const int64_t *shape, uint32_t scalars,
-                            void **scalar_ptrs, unsigned char (*numbers)[16]) {
+                            void **scalar_ptrs) {
     tn_plan plan;
     tn_tensor *ts[TN_MAX_OPERANDS + 1];
     uint8_t number_dtype[TN_MAX_OPERANDS];
@@ -162,7 +162,6 @@ static tn_status run_kernel(call *c, int32_t ndim, const int64_t *shape, uint32_
         ts[i + 1] = c->use[i];
         number_dtype[i] = (uint8_t)(promotes(c, i) ? c->compute : TN_BOOL);
     }
-    (void)numbers;
     tni_plan_build(&plan, c->nin + 1, 1, ts, scalars, scalar_ptrs, ndim, shape, 0);
     for (int i = 0; i < c->nin; i++)
         if (scalars >> (i + 1) & 1u) plan.dtype[i + 1] = number_dtype[i];
@@ -192,7 +191,7 @@ static tn_status compute(call *c, tn_tensor **rets) {
     else
         TN_TRY(make_output(c, ndim, shape));
     TN_TRY(convert_inputs(c, &scalars, numbers, scalar_ptrs));
-    TN_TRY(run_kernel(c, ndim, shape, scalars, scalar_ptrs, numbers));
+    TN_TRY(run_kernel(c, ndim, shape, scalars, scalar_ptrs));
     if (c->given && c->out != c->given) {
         TN_TRY(tni_copy_into(c->given, c->out));
         tn_tensor_unref(&c->out);

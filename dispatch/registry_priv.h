@@ -86,6 +86,9 @@ typedef enum tni_offer {
     TNI_OFFER_LAYER
 } tni_offer;
 tn_status tni_loader_load_for(tni_offer kind, const char *name);
+/* What `find` (-1: not there) says of the name; loads the plugin that offers it when it must. */
+tn_status tni_loader_find(tni_offer kind, const char *name, int32_t (*find)(const char *name),
+                          int32_t *ret_id);
 
 /* ---- dtype.c ---------------------------------------------------------------------------------- */
 tn_status tni_dtype_add(const tn_dtype_desc *desc, int32_t *ret_slot);

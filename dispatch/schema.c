@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "added_priv.h"
+#include "scan_priv.h"
 
 /* ---- Memory ------------------------------------------------------------------------------------*/
 
@@ -93,25 +94,9 @@ static tn_status fault(const reader *r, const char *what) {
     return tn_fail(TN_E_PLUGIN, -1, "schema '%s', column %d: %s", r->text, column, what);
 }
 
-static void skip(reader *r) { r->at += strspn(r->at, " \t\r\n"); }
-
-static bool take(reader *r, const char *token) {
-    skip(r);
-    size_t n = strlen(token);
-    if (strncmp(r->at, token, n) != 0) return false;
-    r->at += n;
-    return true;
-}
-
-static size_t word_length(const char *s) {
-    size_t n = 0;
-    while (isalnum((unsigned char)s[n]) || s[n] == '_') n++;
-    return isdigit((unsigned char)s[0]) ? 0 : n;
-}
-
 static tn_status take_word(reader *r, const char *what, const char **ret_word) {
-    skip(r);
-    size_t n = word_length(r->at);
+    tni_scan_skip(&r->at);
+    size_t n = tni_scan_name(r->at);
     if (!n) return fault(r, what);
     *ret_word = tni_arena_text(r->arena, r->at, n);
     r->at += n;
@@ -119,10 +104,10 @@ static tn_status take_word(reader *r, const char *what, const char **ret_word) {
 }
 
 static tn_status read_name(reader *r) {
-    skip(r);
-    size_t space = word_length(r->at);
+    tni_scan_skip(&r->at);
+    size_t space = tni_scan_name(r->at);
     size_t name =
-        space && strncmp(r->at + space, "::", 2) == 0 ? word_length(r->at + space + 2) : 0;
+        space && strncmp(r->at + space, "::", 2) == 0 ? tni_scan_name(r->at + space + 2) : 0;
     if (!name) return fault(r, "an operator's name is of the form acme::gelu");
     size_t n = space + 2 + name;
     if (n > 100) return fault(r, "the operator's name is longer than 100 characters");
@@ -137,7 +122,7 @@ static tn_status read_name(reader *r) {
 /* "Tensor?", "int[2]", "Scalar": what stands before the space. */
 static tn_status read_type(reader *r, tn_field *f, const struct type **ret_type) {
     char text[24];
-    skip(r);
+    tni_scan_skip(&r->at);
     size_t n = strcspn(r->at, " \t\r\n,)=");
     if (n == 0 || n >= sizeof text) return fault(r, "a type is expected");
     memcpy(text, r->at, n);
@@ -161,7 +146,7 @@ static tn_status read_type(reader *r, tn_field *f, const struct type **ret_type)
 static tn_status read_default(reader *r, tn_field *f) {
     int depth = 0;
     char quote = 0;
-    skip(r);
+    tni_scan_skip(&r->at);
     const char *from = r->at;
     for (; *r->at; r->at++) {
         char c = *r->at;
@@ -203,7 +188,7 @@ static tn_status read_argument(reader *r, bool kwonly) {
     f.kind = type->kind;
     f.flags = (uint16_t)(type->flags | (kwonly ? TNI_FIELD_KWONLY : 0));
     TN_TRY(take_word(r, "the argument's name is expected", &f.name));
-    if (take(r, "=")) {
+    if (tni_scan_take(&r->at, "=")) {
         TN_TRY(read_default(r, &f));
         _Alignas(16) char trial[32];
         tn_field at_zero = f;
@@ -217,10 +202,11 @@ static tn_status read_argument(reader *r, bool kwonly) {
 
 static tn_status read_arguments(reader *r) {
     bool kwonly = false, optional = false;
-    if (!take(r, "(")) return fault(r, "'(' is expected");
-    while (!take(r, ")")) {
-        if (r->out->nargs + kwonly > 0 && !take(r, ",")) return fault(r, "',' or ')' is expected");
-        if (!kwonly && take(r, "*")) {
+    if (!tni_scan_take(&r->at, "(")) return fault(r, "'(' is expected");
+    while (!tni_scan_take(&r->at, ")")) {
+        if (r->out->nargs + kwonly > 0 && !tni_scan_take(&r->at, ","))
+            return fault(r, "',' or ')' is expected");
+        if (!kwonly && tni_scan_take(&r->at, "*")) {
             kwonly = true;
             continue;
         }
@@ -235,7 +221,7 @@ static tn_status read_arguments(reader *r) {
 
 static tn_status read_result(reader *r, bool named) {
     tn_field f = {.name = "out", .kind = TN_F_OUT};
-    if (!take(r, "Tensor") || *r->at == '[' || *r->at == '?' || *r->at == '!')
+    if (!tni_scan_take(&r->at, "Tensor") || *r->at == '[' || *r->at == '?' || *r->at == '!')
         return fault(r, "a result is a Tensor");
     if (named)
         TN_TRY(take_word(r, "the result's name is expected, as in (Tensor y, Tensor z)", &f.name));
@@ -246,15 +232,15 @@ static tn_status read_result(reader *r, bool named) {
 }
 
 static tn_status read_results(reader *r) {
-    if (!take(r, "->")) return fault(r, "'->' is expected");
-    if (!take(r, "(")) {
+    if (!tni_scan_take(&r->at, "->")) return fault(r, "'->' is expected");
+    if (!tni_scan_take(&r->at, "(")) {
         TN_TRY(read_result(r, false));
     } else {
         do TN_TRY(read_result(r, true));
-        while (take(r, ","));
-        if (!take(r, ")")) return fault(r, "',' or ')' is expected");
+        while (tni_scan_take(&r->at, ","));
+        if (!tni_scan_take(&r->at, ")")) return fault(r, "',' or ')' is expected");
     }
-    skip(r);
+    tni_scan_skip(&r->at);
     return *r->at ? fault(r, "the schema goes on after its end") : TN_OK;
 }
 

@@ -53,6 +53,16 @@ tn_status tni_stage_add(tni_stage *s, tn_tensor *t) {
     return TN_OK;
 }
 
+tn_status tni_stage_put(tni_stage *s, tn_tensor *t, tn_tensor *near) {
+    tn_status st = s->npairs == s->room ? grow(s) : TN_OK;
+    if (st != TN_OK) {
+        tn_tensor_unref(&near);
+        return st;
+    }
+    s->pairs[s->npairs++] = (tni_stage_pair){t, near, -1};
+    return TN_OK;
+}
+
 static tn_status load_block(tni_stage_block *b) {
     const tn_device cpu = {0, 0};
     const tn_device_desc *dev = &tni_device_at(b->far->device.slot)->desc;

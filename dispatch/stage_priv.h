@@ -29,10 +29,12 @@ typedef struct tni_stage {
 
 /* NULL, numbers and tensors of the CPU need no copy and are passed over. */
 tn_status tni_stage_add(tni_stage *s, tn_tensor *t);
+/* A stand-in of the caller's making for t; `near` is taken over, also when it fails. */
+tn_status tni_stage_put(tni_stage *s, tn_tensor *t, tn_tensor *near);
 tn_status tni_stage_load(tni_stage *s);
-/* The copy of t (borrowed), or t itself where none was made. */
+/* The stand-in of t (borrowed), or t itself where there is none. */
 tn_tensor *tni_stage_of(const tni_stage *s, tn_tensor *t);
-/* The tensor that `near` is the copy of (borrowed), or NULL. */
+/* The tensor that `near` stands for (borrowed), or NULL. */
 tn_tensor *tni_stage_origin(const tni_stage *s, const tn_tensor *near);
 tn_status tni_stage_store(const tni_stage *s, tn_tensor *t);
 void tni_stage_free(tni_stage *s);

@@ -496,6 +496,20 @@ tn_status tni_loader_load_for(tni_offer kind, const char *name) {
                    word, name, note);
 }
 
+tn_status tni_loader_find(tni_offer kind, const char *name, int32_t (*find)(const char *name),
+                          int32_t *ret_id) {
+    const char *word = offer_lists[kind].word;
+    if (!name) return tn_fail(TN_E_TYPE, 0, "the %s's name is NULL", word);
+    int32_t id = find(name);
+    if (id < 0) {
+        TN_TRY(tni_loader_load_for(kind, name));
+        id = find(name);
+    }
+    if (id < 0) return tn_fail(TN_E_PLUGIN, 0, "its plugin did not register %s '%s'", word, name);
+    *ret_id = id;
+    return TN_OK;
+}
+
 tn_status tn_plugin_retire(const char *name) {
     tn_status st = TN_OK;
     bool known = false;

@@ -198,12 +198,6 @@ TN_PLUGIN_EXPORT tn_status tn_plugin_entry_v1(const tn_host *host, tn_plugin *re
 
 TN_PLUGIN_EXPORT tn_status tn_plugin_entry_v1(const tn_host *host, tn_plugin *ret_plugin) {
     cpu_host = host;
-    ret_plugin->abi_major = TN_ABI_MAJOR;
-    ret_plugin->min_minor = 0;
-    ret_plugin->built_minor = TN_ABI_MINOR;
-    ret_plugin->name = "tenon-cpu";
-    ret_plugin->version = "0.1.0";
-    ret_plugin->summary = "kernels, memory and threads of the CPU";
-    ret_plugin->activate = activate;
-    return TN_OK;
+    return tn_plugin_fill(ret_plugin, "tenon-cpu", "0.1.0",
+                          "kernels, memory and threads of the CPU", activate);
 }

@@ -18,8 +18,23 @@ pytestmark = pytest.mark.skipif(not as_user.HAVE_CC, reason="there is no C compi
 PACKAGES = Path(tn.__file__).absolute().parents[1]
 ACME = (as_user.EXAMPLES / "device" / "acme.c").read_text(encoding="utf-8")
 TRAP = "__attribute__((constructor)) static void trap(void) { __builtin_trap(); }\n"
-HANG = "#include <unistd.h>\n" + ACME.replace("    host = h;\n", "    for (;;) pause();\n")
-START = "    ret_plugin->abi_major = TN_ABI_MAJOR;\n"
+
+
+def edited(old: str, new: str) -> str:
+    """The example device with one change."""
+    assert ACME.count(old) == 1, old
+    return ACME.replace(old, new)
+
+
+def leaving(change: str) -> str:
+    """The example device whose entry function spoils the table that it has filled."""
+    start = "    return tn_plugin_fill("
+    line = next(x for x in ACME.splitlines() if x.startswith(start))
+    call = line.removeprefix("    return ")
+    return edited(line, f"    (void){call}\n    {change}\n    return TN_OK;")
+
+
+HANG = "#include <unistd.h>\n" + edited("    host = h;\n", "    for (;;) pause();\n")
 
 
 def compile_text(source: str, library: Path, *flags: str) -> None:
@@ -67,10 +82,9 @@ WORDS = {
 def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bad")
     fine = add(folder, "fine", ACME)
-    add(folder, "major", ACME.replace("= TN_ABI_MAJOR;", "= TN_ABI_MAJOR + 1;"))
+    add(folder, "major", leaving("ret_plugin->abi_major++;"))
     add(folder, "manifestmajor", ACME, abi={"major": 7, "min_minor": 0})
-    cut = "    ret_plugin->struct_size = 8;\n"
-    add(folder, "truncated", ACME.replace(START, cut + START))
+    add(folder, "truncated", leaving("ret_plugin->struct_size = 8;"))
     add(folder, "noentry", ACME, "-Dtn_plugin_entry_v1=something_else")
     add(folder, "garbage", fine.read_bytes()[:300])
     add(folder, "text", b"echo this is a script\n")
@@ -81,7 +95,7 @@ def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
     add(folder, "world", ACME).chmod(0o777)
     add(folder, "trap", TRAP + ACME)
     add(folder, "hang", HANG)
-    add(folder, "second", ACME.replace('.name = "acme"', '.name = "fine"'), devices=["fine"])
+    add(folder, "second", edited('.name = "acme"', '.name = "fine"'), devices=["fine"])
     return folder
 
 

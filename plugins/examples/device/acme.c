@@ -95,12 +95,5 @@ static tn_status activate(const tn_host *h, tn_txn *txn) {
 
 TN_PLUGIN_EXPORT tn_status tn_plugin_entry_v1(const tn_host *h, tn_plugin *ret_plugin) {
     (void)h;
-    ret_plugin->abi_major = TN_ABI_MAJOR;
-    ret_plugin->min_minor = 0;
-    ret_plugin->built_minor = TN_ABI_MINOR;
-    ret_plugin->name = "acme";
-    ret_plugin->version = "0.1";
-    ret_plugin->summary = "an example device without kernels";
-    ret_plugin->activate = activate;
-    return TN_OK;
+    return tn_plugin_fill(ret_plugin, "acme", "0.1", "an example device without kernels", activate);
 }
