@@ -28,7 +28,7 @@ STD_STREAMS = re.compile(r"\b(stdout|stderr)\b")
 # Words in capitals that stand for work left undone; put together here so as not to find themselves.
 UNDONE = re.compile("|".join(rf"\b{word}\b" for word in ("TO" + "DO", "FIX" + "ME", "X" * 3)))
 # Headers of ours that the files of a room may include, besides those of the room itself.
-SDK = {"tenon/plugin.h", "tenon/op_args.h", "tenon/status.h", "tenon/dtype.h"}
+SDK = {"tenon/plugin.h", "tenon/op_args.h", "tenon/status.h", "tenon/dtype.h", "tenon/device.h"}
 SDK |= {"pointwise_ops.inc", "pointwise_rows.inc"}
 SDK |= {f"tenon/args_{p.stem}.h" for p in ROOT.glob("dispatch/ops/*.toml")}
 CORE = SDK | {"tenon/tensor.h", "tenon/error.h", "tenon/runtime.h", "tenon/ops.h"}

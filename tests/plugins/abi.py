@@ -24,7 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 INCLUDE = ROOT / "plugins" / "include"
 LOCK = ROOT / "plugins" / "abi.lock"
-HEADERS = ("status.h", "dtype.h", "plugin.h")
+HEADERS = ("status.h", "dtype.h", "device.h", "plugin.h")
 DECLARATOR = re.compile(
     r"^(?P<stars>[\s*]*(?:const)?[\s*]*)(?P<name>\w+)\s*(?P<dims>(?:\[[^]]*\])*)$"
 )

@@ -22,6 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <tenon/device.h>
 #include <tenon/dtype.h>
 #include <tenon/status.h>
 
@@ -255,6 +256,7 @@ typedef struct tn_kernel_row {
  * A generator is core's. A kernel asks for a reservation and draws from it. */
 #define TN_RNG_PHILOX 0u
 #define TN_RNG_MT19937 1u
+#define TN_RNG_DEVICE 2u /* of the device's "tn.generator/1" */
 typedef struct tn_rng {
     uint32_t kind; /* TN_RNG_* */
     uint32_t reserved;
@@ -266,6 +268,7 @@ typedef struct tn_rng {
     int32_t *cache_flags; /* bit 0: next_normal_f32 valid; bit 1: next_normal_f64 valid */
     float *next_normal_f32;
     double *next_normal_f64;
+    void *handle; /* the device's own generator */
 } tn_rng;
 
 /* ---- Devices -----------------------------------------------------------------------------------
@@ -298,64 +301,8 @@ typedef struct tn_device_desc {
                              const void *src, uint64_t src_offset, uint64_t bytes, void *stream);
     tn_status (*sync)(void *ctx, int32_t device);
     const char *(*describe)(void *ctx, int32_t device); /* optional: one line for people */
-    const void *(*query)(void *ctx, const char *iface); /* optional: named interfaces */
+    const void *(*query)(void *ctx, const char *iface); /* optional: the tables of device.h */
 } tn_device_desc;
-
-/* Named interface "tn.stream/1" of a device: queues of work beside its default one, and marks in
- * them. Every function may be called from any thread. A NULL stream is the default queue. */
-#define TN_EVENT_TIMING 0x1u
-typedef struct tn_stream_iface {
-    uint32_t struct_size;
-    uint32_t reserved;
-    tn_status (*create)(void *ctx, int32_t device, int32_t priority, void **ret_stream);
-    void (*destroy)(void *ctx, int32_t device, void *stream); /* waits for its work */
-    tn_status (*sync)(void *ctx, int32_t device, void *stream);
-    tn_status (*done)(void *ctx, int32_t device, void *stream, int32_t *ret_done);
-    tn_status (*wait_event)(void *ctx, int32_t device, void *stream, void *event);
-    tn_status (*event_create)(void *ctx, int32_t device, uint32_t flags, void **ret_event);
-    void (*event_destroy)(void *ctx, int32_t device, void *event);
-    tn_status (*event_record)(void *ctx, int32_t device, void *event, void *stream);
-    tn_status (*event_sync)(void *ctx, int32_t device, void *event);
-    tn_status (*event_done)(void *ctx, int32_t device, void *event, int32_t *ret_done);
-    tn_status (*event_elapsed)(void *ctx, int32_t device, void *start, void *end, double *ret_ms);
-} tn_stream_iface;
-
-/* Named interface "tn.peer/1" of a device: copies between two devices of its kind that do not pass
- * through the host. Work that is queued on either stream later finds the copy done, and the copy
- * finds done what was queued before. TN_DECLINE: these two cannot; core copies through the host. */
-typedef struct tn_peer_iface {
-    uint32_t struct_size;
-    uint32_t reserved;
-    tn_status (*copy)(void *ctx, int32_t dst_device, void *dst, uint64_t dst_offset,
-                      void *dst_stream, int32_t src_device, const void *src, uint64_t src_offset,
-                      void *src_stream, uint64_t bytes);
-} tn_peer_iface;
-
-/* Named interface "tn.memory/1" of a device: statistics of its allocator. */
-typedef struct tn_memory_stats {
-    uint64_t allocated, allocated_peak; /* bytes in use by tensors */
-    uint64_t reserved, reserved_peak;   /* bytes held from the system */
-    uint64_t allocations, frees;        /* calls so far */
-} tn_memory_stats;
-typedef struct tn_memory_iface {
-    uint32_t struct_size;
-    uint32_t reserved;
-    tn_status (*stats)(void *ctx, int32_t device, tn_memory_stats *ret_stats);
-    tn_status (*reset_peak)(void *ctx, int32_t device);
-    tn_status (*empty_cache)(void *ctx, int32_t device);
-} tn_memory_iface;
-
-/* Named interface "tn.threads/1" of a device: its worker pool. */
-typedef struct tn_threads_iface {
-    uint32_t struct_size;
-    uint32_t reserved;
-    int32_t (*get)(void *ctx);
-    tn_status (*set)(void *ctx, int32_t threads); /* 1 .. 1024 */
-    /* Runs body(arg, begin, end) over [0, n) in chunks of at least `grain`; the split does not
-     * depend on the number of threads. Returns the first failure. */
-    tn_status (*parallel)(void *ctx, int64_t n, int64_t grain,
-                          tn_status (*body)(void *arg, int64_t begin, int64_t end), void *arg);
-} tn_threads_iface;
 
 /* ---- dtypes that plugins add -------------------------------------------------------------------*/
 typedef struct tn_dtype_desc {
@@ -376,6 +323,9 @@ typedef struct tn_dtype_desc {
  *
  *     acme::gelu(Tensor input, *, float alpha=1.0) -> Tensor
  *
+ * acme::gelu@2(...) is a second version: the name without a number means the newest, and programs
+ * that ask for acme::gelu@1 get that, which may be a composite over the second.
+ *
  * The argument struct that kernels get follows from it: `const tn_plan *plan`, then each argument
  * in order, then each result as `tn_view *`. The types:
  *
@@ -389,6 +339,9 @@ typedef struct tn_dtype_desc {
  *     str, str?                               const char *
  *     Generator?                              tn_generator *
  *
+ * A result is a Tensor, or Tensor[] (then `count` says how many); `-> ()` has none and needs an
+ * argument that is written, Tensor!.
+ *
  * A formula is an expression over the arguments, numbers, + - * / ** and calls of operators, built
  * in or added: "x * (1 + erf(x / 1.4142135623730951)) / 2". Where there are several results, a
  * call's are picked by [0], [1], and formulas are given by name: "y: ...; z: ...". */
@@ -401,7 +354,7 @@ typedef struct tn_out_shape {
 struct tn_host;
 typedef struct tn_op_desc {
     uint32_t struct_size;
-    uint32_t kind;       /* TN_OP_POINTWISE, TN_OP_STRUCTURED or TN_OP_COMPOSITE */
+    uint32_t kind;       /* TN_OP_POINTWISE, TN_OP_REDUCTION, TN_OP_STRUCTURED, TN_OP_COMPOSITE */
     uint32_t flags;      /* TN_OPF_* */
     uint32_t args_bytes; /* sizeof of the plugin's own argument struct, checked; 0: no kernels */
     const char *schema;
@@ -424,6 +377,15 @@ typedef struct tn_op_desc {
     tn_status (*infer)(const struct tn_host *host, void *ctx, const void *args, tn_out_shape *outs);
     /* Composite in C, in place of `formula`: fills rets with new references through "tn.call/1". */
     tn_status (*composite)(const struct tn_host *host, void *ctx, const void *args, tn_view **rets);
+    /* Structured, with the result Tensor[]: how many. */
+    tn_status (*count)(const struct tn_host *host, void *ctx, const void *args, int64_t *ret_n);
+    /* Under autocast, inputs are converted: "low" to its dtype, "float32", "widest" to the widest of
+     * them. NULL: as they are. */
+    const char *autocast;
+    /* Under vmap: "pointwise", the mapped dimension is one more; "batch", it is folded into
+     * dimension 0, which the operator treats element by element. NULL: a pointwise operator is
+     * "pointwise", a composite follows from its parts, others are called for each element. */
+    const char *vmap;
 } tn_op_desc;
 #define TN_OPF_PACK 0x1u /* structured: inputs arrive row-major without gaps */
 #define TN_OPF_CAST 0x2u /* structured: inputs arrive in the dtype that is computed in */
