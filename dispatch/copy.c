@@ -80,10 +80,10 @@ tn_status tni_infer__copy(tn_infer *inf, const void *args) {
 static tn_status between_peers(tn_tensor *dst, const tn_tensor *src, uint64_t bytes) {
     tn_device to = tn_tensor_device(dst), from = tn_tensor_device(src);
     if (to.slot != from.slot) return TN_DECLINE;
-    const tn_device_desc *d = &tni_device_at(to.slot)->desc;
-    const tn_peer_iface *peer = d->query ? d->query(d->ctx, "tn.peer/1") : NULL;
+    const tni_device *dev = tni_device_at(to.slot);
+    const tn_peer_iface *peer = dev->ifaces.peer;
     if (!peer) return TN_DECLINE;
-    return peer->copy(d->ctx, to.index, dst->v.data, dst->v.byte_offset, tni_stream_of(to),
+    return peer->copy(dev->desc.ctx, to.index, dst->v.data, dst->v.byte_offset, tni_stream_of(to),
                       from.index, src->v.data, src->v.byte_offset, tni_stream_of(from), bytes);
 }
 

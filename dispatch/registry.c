@@ -109,55 +109,73 @@ tn_status tni_txn_begin(tni_plugin *plugin, tn_txn **ret_txn) {
     return TN_OK;
 }
 
-/* The table of a retired device is the same again: the same code, loaded once more. */
-static bool comes_back(const tni_device *dev, const tn_device_desc *desc) {
-    tn_device_desc old = dev->origin->desc;
-    old.name = desc->name; /* the same text, elsewhere */
-    return memcmp(&old, desc, sizeof old) == 0;
+/* The tables of a retired device are the same again: the same code, loaded once more. */
+static bool comes_back(const tni_device *retired, const tni_device *dev) {
+    const tni_device *old = retired->origin;
+    tn_device_desc desc = old->desc;
+    desc.name = dev->desc.name; /* the same text, elsewhere */
+    return memcmp(&desc, &dev->desc, sizeof desc) == 0 &&
+           memcmp(&old->ifaces.copies, &dev->ifaces.copies, sizeof old->ifaces.copies) == 0;
 }
 
 /* The slot for a device of this name, or -1: the one that waits for it, else an empty one. A name
  * that is served already gets the slot `ret_taken`. The slot of a retired device is that of its
  * tensors, so that only the very same device gets it back. */
-static int32_t slot_for(const tn_txn *txn, const tn_device_desc *desc, int32_t *ret_taken) {
+static int32_t slot_for(const tn_txn *txn, const tni_device *fresh, int32_t *ret_taken) {
     int32_t empty = -1, waits = -1;
     for (int32_t i = 0; i < TN_DEVICE_SLOTS; i++) {
         const tni_device *dev = txn->devices[i] ? txn->devices[i] : tni_device_at(i);
         if (!dev && empty < 0) empty = i;
-        if (!dev || strcmp(dev->name, desc->name) != 0) continue;
+        if (!dev || strcmp(dev->name, fresh->name) != 0) continue;
         if (dev->desc.alloc) {
             *ret_taken = i;
             return -1;
         }
-        if (!dev->origin || comes_back(dev, desc)) waits = i;
+        if (!dev->origin || comes_back(dev, fresh)) waits = i;
     }
     return waits >= 0 ? waits : empty;
+}
+
+static tn_status check_desc(const tn_device_desc *d) {
+    if (!d->name || !d->name[0] || strlen(d->name) >= sizeof cpu_unloaded.name)
+        return tn_fail(TN_E_PLUGIN, -1, "a device needs a name of at most 31 characters");
+    if (!d->alloc || !d->free || !d->copy_in || !d->copy_out || !d->copy_within || !d->sync)
+        return tn_fail(TN_E_PLUGIN, -1, "device '%s' lacks one of the six required functions",
+                       d->name);
+    if (d->count < 0 || d->count > 255)
+        return tn_fail(TN_E_PLUGIN, -1, "device '%s' says it has %d devices", d->name,
+                       (int)d->count);
+    return TN_OK;
+}
+
+static tni_device *device_new(const tni_plugin *plugin, const tn_device_desc *d) {
+    tni_device *dev = calloc(1, sizeof *dev);
+    if (!dev) return NULL;
+    memcpy(dev->name, d->name, strlen(d->name) + 1);
+    dev->desc = *d;
+    dev->desc.name = dev->name;
+    dev->plugin = plugin;
+    tni_ifaces_take(&dev->desc, &dev->ifaces);
+    return dev;
 }
 
 tn_status tni_register_device(tn_txn *txn, const tn_device_desc *desc, int32_t *ret_slot) {
     tn_device_desc d = {0};
     int32_t taken = -1;
     memcpy(&d, desc, desc->struct_size < sizeof d ? desc->struct_size : sizeof d);
-    if (!d.name || !d.name[0] || strlen(d.name) >= sizeof cpu_unloaded.name)
-        return tn_fail(TN_E_PLUGIN, -1, "a device needs a name of at most 31 characters");
-    if (!d.alloc || !d.free || !d.copy_in || !d.copy_out || !d.copy_within || !d.sync)
-        return tn_fail(TN_E_PLUGIN, -1, "device '%s' lacks one of the six required functions",
-                       d.name);
-    if (d.count < 0 || d.count > 255)
-        return tn_fail(TN_E_PLUGIN, -1, "device '%s' says it has %d devices", d.name, (int)d.count);
-    int32_t slot = slot_for(txn, &d, &taken);
-    if (taken >= 0)
+    TN_TRY(check_desc(&d));
+    tni_device *dev = device_new(txn->plugin, &d);
+    if (!dev) return tn_fail(TN_E_MEMORY, -1, "out of memory");
+    int32_t slot = slot_for(txn, dev, &taken);
+    if (slot < 0) {
+        free(dev);
+        if (taken < 0) return tn_fail(TN_E_PLUGIN, -1, "no device slot is left");
         return tn_fail(TN_E_PLUGIN, -1, "device '%s' is served by another plugin already", d.name);
-    if (slot < 0) return tn_fail(TN_E_PLUGIN, -1, "no device slot is left");
+    }
     const tni_device *before = tni_device_at(slot);
-    tni_device *dev = before ? before->origin : NULL;
-    if (!dev) {
-        dev = calloc(1, sizeof *dev);
-        if (!dev) return tn_fail(TN_E_MEMORY, -1, "out of memory");
-        memcpy(dev->name, d.name, strlen(d.name) + 1);
-        dev->desc = d;
-        dev->desc.name = dev->name;
-        dev->plugin = txn->plugin;
+    if (before && before->origin) {
+        free(dev); /* it is back */
+        dev = before->origin;
     }
     txn->devices[slot] = dev;
     *ret_slot = slot;
@@ -404,7 +422,7 @@ static void withdraw_op(tn_op *op, tni_plugin *plugin) {
     }
 }
 
-/* What stands in the place of a retired device: all but its allocator. */
+/* What stands in the place of a retired device: all but its allocator and its tables. */
 static tn_status make_retired(tni_device *dev) {
     if (dev->retired) return TN_OK;
     tni_device *r = malloc(sizeof *r);
@@ -412,6 +430,7 @@ static tn_status make_retired(tni_device *dev) {
     *r = *dev;
     r->desc.name = r->name;
     r->desc.alloc = NULL;
+    memset(&r->ifaces, 0, sizeof r->ifaces);
     r->origin = dev;
     dev->retired = r;
     return TN_OK;
@@ -541,11 +560,6 @@ tn_status tni_device_ready(int32_t slot) {
                    "device '%s' was retired with its plugin '%s': what its tensors hold can be "
                    "copied away, and loading the plugin again brings the device back",
                    dev->name, dev->plugin->name);
-}
-
-const void *tni_device_iface(int32_t slot, const char *name) {
-    const tn_device_desc *d = &tni_device_at(slot)->desc;
-    return d->query ? d->query(d->ctx, name) : NULL;
 }
 
 const tn_cell *tni_kernel_find(const tn_op *op, int32_t device_slot, int32_t dtype) {

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 
 #include "core_priv.h"
+#include "ifaces_priv.h"
 
 /* A plugin as the loader knows it. Never freed. */
 typedef struct tni_plugin {
@@ -24,6 +25,7 @@ typedef struct tni_plugin {
  * freed. */
 typedef struct tni_device {
     tn_device_desc desc;
+    tni_ifaces ifaces; /* of a device that is retired: none */
     char name[32];
     const struct tni_plugin *plugin;
     struct tni_device *retired; /* what takes its place; made at the first retirement */
@@ -34,6 +36,12 @@ extern _Atomic(const tni_device *) tni_devices[TN_DEVICE_SLOTS]; /* NULL: nothin
 /* The device of a slot that is in use: a tensor's, or one that tni_device_ready has seen. */
 static inline const tni_device *tni_device_at(int32_t slot) {
     return atomic_load_explicit(&tni_devices[slot], memory_order_acquire);
+}
+
+/* The same before it was retired, if it was: what releases the things that the device has made. */
+static inline const tni_device *tni_device_maker(int32_t slot) {
+    const tni_device *dev = tni_device_at(slot);
+    return dev->origin ? dev->origin : dev;
 }
 
 /* The table that plugins get. */
@@ -56,8 +64,6 @@ tn_status tni_registry_withdraw(tni_plugin *plugin);
 /* The operator's row for a device, made when missing; NULL: out of memory. */
 tn_row *tni_row_make(const tn_op *op, int32_t device_slot);
 
-/* A device's named interface, NULL when it has none. */
-const void *tni_device_iface(int32_t slot, const char *name);
 /* TN_E_DEVICE unless the device exists; loads its plugin. */
 tn_status tni_check_device(tn_device device);
 

@@ -278,24 +278,24 @@ tn_status tn_device_parse(const char *text, tn_device *ret_device) {
     return TN_OK;
 }
 
-static const tn_threads_iface *threads(void **ret_ctx) {
-    return tn_device_query(0, "tn.threads/1", ret_ctx);
+/* The CPU; NULL when its plugin does not load or has no worker pool. */
+static const tni_device *with_threads(void) {
+    const tni_device *cpu = tni_device_ready(0) == TN_OK ? tni_device_at(0) : NULL;
+    return cpu && cpu->ifaces.threads ? cpu : NULL;
 }
 
 int32_t tn_threads_get(void) {
-    void *ctx = NULL;
-    const tn_threads_iface *t = threads(&ctx);
-    return t ? t->get(ctx) : 1;
+    const tni_device *cpu = with_threads();
+    return cpu ? cpu->ifaces.threads->get(cpu->desc.ctx) : 1;
 }
 
 tn_status tn_threads_set(int32_t n) {
-    void *ctx = NULL;
     if (n < 1 || n > 1024)
         return tn_fail(TN_E_STATE, 0,
                        "set_num_threads expects a positive integer up to 1024, got %d", (int)n);
-    const tn_threads_iface *t = threads(&ctx);
-    if (!t) return tn_fail(TN_E_DEVICE, -1, "the CPU device has no worker pool");
-    return t->set(ctx, n);
+    const tni_device *cpu = with_threads();
+    if (!cpu) return tn_fail(TN_E_DEVICE, -1, "the CPU device has no worker pool");
+    return cpu->ifaces.threads->set(cpu->desc.ctx, n);
 }
 
 void tn_free(void *p) { free(p); }

@@ -24,9 +24,7 @@ struct tni_current {
     struct tni_current *next;
 };
 
-static const tn_stream_iface *iface_of(int32_t slot) {
-    return tni_device_iface(slot, "tn.stream/1");
-}
+static const tn_stream_iface *iface_of(int32_t slot) { return tni_device_at(slot)->ifaces.stream; }
 
 static void *ctx_of(tn_device d) { return tni_device_at(d.slot)->desc.ctx; }
 
@@ -73,7 +71,7 @@ void tn_stream_unref(tn_stream **stream) {
     if (!s) return;
     *stream = NULL;
     if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
-    const tn_stream_iface *f = iface_of(s->device.slot);
+    const tn_stream_iface *f = tni_device_maker(s->device.slot)->ifaces.stream;
     if (f && s->handle) f->destroy(ctx_of(s->device), s->device.index, s->handle);
     free(s);
 }
@@ -188,7 +186,7 @@ void tn_event_unref(tn_event **event) {
     if (!e) return;
     *event = NULL;
     if (atomic_fetch_sub_explicit(&e->refs, 1, memory_order_acq_rel) != 1) return;
-    const tn_stream_iface *f = iface_of(e->device.slot);
+    const tn_stream_iface *f = tni_device_maker(e->device.slot)->ifaces.stream;
     if (f && e->handle) f->event_destroy(ctx_of(e->device), e->device.index, e->handle);
     free(e);
 }
@@ -198,7 +196,7 @@ tn_status tn_event_record(tn_event *e, const tn_stream *s) {
     if (s && !same(s->device, e->device))
         return tn_fail(TN_E_DEVICE, 1, "event and stream belong to different devices");
     const tn_stream_iface *f = iface_of(e->device.slot);
-    if (!f) return TN_OK;
+    if (!f) return tni_device_ready(e->device.slot);
     void *queue = s ? s->handle : tni_stream_of(e->device);
     return f->event_record(ctx_of(e->device), e->device.index, e->handle, queue);
 }
