@@ -49,13 +49,15 @@ GENERATED |= {"op_composites.c", "py_rows.inc", "_ops.pyi", "ops.md"}
 
 
 def sources() -> list[Path]:
-    command = ["git", "ls-files", "-co", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    names = listed.stdout.splitlines() if listed.returncode == 0 else []
-    if not names:  # an unpacked archive
-        skipped = ("build", ".venv", ".cache", ".git")
+    names = []
+    if shutil.which("git"):
+        command = ["git", "ls-files", "-co", "--exclude-standard"]
+        listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        names = listed.stdout.splitlines() if listed.returncode == 0 else []
+    if not names:  # an unpacked archive, or no git
+        skipped = {".venv", ".cache", ".git", *(p.parts[-2] for p in ROOT.glob("*/meson-private"))}
         paths = (p.relative_to(ROOT) for p in ROOT.rglob("*") if p.is_file())
-        names = [str(p) for p in paths if not p.parts[0].startswith(skipped)]
+        names = [str(p) for p in paths if p.parts[0] not in skipped and p.suffix != ".pyc"]
     return [ROOT / n for n in names if (ROOT / n).is_file()]
 
 
