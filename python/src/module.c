@@ -212,8 +212,26 @@ static PyObject *describe(PyObject *unused, PyObject *device) {
 
 static PyObject *synchronize(PyObject *unused, PyObject *device) {
     tn_device d;
+    tn_status st;
     (void)unused;
-    if (!tnp_device_from(device, &d) || tnp_check(tn_device_sync(d)) < 0) return NULL;
+    if (!tnp_device_from(device, &d)) return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    st = tn_device_sync(d);
+    Py_END_ALLOW_THREADS;
+    if (tnp_check(st) < 0) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *fallback_policy(PyObject *unused, PyObject *none) {
+    (void)unused, (void)none;
+    return PyLong_FromLong(tn_fallback_policy());
+}
+
+static PyObject *set_fallback_policy(PyObject *unused, PyObject *policy) {
+    long number = PyLong_AsLong(policy);
+    (void)unused;
+    if (number == -1 && PyErr_Occurred()) return NULL;
+    if (tnp_check(tn_fallback_set_policy((int32_t)number)) < 0) return NULL;
     Py_RETURN_NONE;
 }
 
@@ -246,6 +264,8 @@ static PyMethodDef functions[] = {
     {"_describe", describe, METH_O, "One line about a device."},
     {"_synchronize", synchronize, METH_O, "Waits for a device."},
     {"_device_count", device_count, METH_O, "Devices of that kind."},
+    {"_fallback_policy", fallback_policy, METH_NOARGS, "The policy's number."},
+    {"_set_fallback_policy", set_fallback_policy, METH_O, "Sets the policy by its number."},
     {NULL, NULL, 0, NULL},
 };
 

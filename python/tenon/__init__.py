@@ -119,6 +119,7 @@ _LATER = {
         "split", "typename",
     ), "_functions"),
     **dict.fromkeys((
+        "set_fallback_policy", "get_fallback_policy",
         "set_float32_matmul_precision", "get_float32_matmul_precision",
         "use_deterministic_algorithms", "are_deterministic_algorithms_enabled",
         "set_default_device", "get_default_device", "set_default_tensor_type", "layer",

@@ -31,6 +31,23 @@ class layer:
         _C._layer_enable(self._id, self._old.pop())
 
 
+_POLICIES = ("allow", "warn", "error")
+
+
+def set_fallback_policy(policy: str) -> None:
+    """What a call does whose device has no kernel for it: 'allow' runs it on the CPU, with copies
+    both ways; 'warn', the default, says so once per operator and device; 'error' raises. For the
+    whole process; the environment's TENON_FALLBACK is the start."""
+    if policy not in _POLICIES:
+        raise ValueError(f"expected one of {', '.join(_POLICIES)}, got {policy!r}")
+    _C._set_fallback_policy(_POLICIES.index(policy))
+
+
+def get_fallback_policy() -> str:
+    """What `set_fallback_policy` was given: 'allow', 'warn' or 'error'."""
+    return _POLICIES[_C._fallback_policy()]
+
+
 def set_float32_matmul_precision(precision: str) -> None:
     """'highest', 'high' or 'medium': remembered; products of float32 are always in float32."""
     global _precision

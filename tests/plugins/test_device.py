@@ -66,6 +66,29 @@ assert repr(base).endswith("device='acme:0')")
 assert base._version == same._version
 """
 
+POLICY = """
+import tenon as tn
+assert tn.get_fallback_policy() == "allow"
+x = tn.ones(2, device="acme")
+tn.set_fallback_policy("error")
+assert tn.get_fallback_policy() == "error"
+try:
+    x.exp()
+except NotImplementedError as err:
+    assert "acme" in str(err), err
+else:
+    raise AssertionError("the CPU helped")
+for wrong in ("never", "", 0, None):
+    try:
+        tn.set_fallback_policy(wrong)
+    except ValueError as err:
+        assert "allow, warn, error" in str(err), err
+    else:
+        raise AssertionError(wrong)
+tn.set_fallback_policy("allow")
+x.exp()
+"""
+
 ERRORS = """
 import tenon as tn
 x = tn.ones(2, device="acme")
@@ -85,7 +108,8 @@ else:
 
 
 @pytest.mark.parametrize(
-    ("script", "fallback"), [(TRAIN, "allow"), (VIEWS, "allow"), (ERRORS, "error")]
+    ("script", "fallback"),
+    [(TRAIN, "allow"), (VIEWS, "allow"), (POLICY, "allow"), (ERRORS, "error")],
 )
 def test_script(folder: Path, script: str, fallback: str) -> None:
     done = run(folder, "-c", script, fallback=fallback)
