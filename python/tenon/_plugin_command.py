@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from tenon import _elf, _native, _plugins
+from tenon import _elf, _native, _plugins, _reference
 
 ENTRY = "tn_plugin_entry_v1"
 ABI = {"major": 1, "minor": 0}
@@ -163,3 +163,6 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     probe.set_defaults(call=command_probe)
     lock = verbs.add_parser("lock", help="write plugins.lock: only these libraries are loaded")
     lock.set_defaults(call=command_lock)
+    reference = verbs.add_parser("reference", help="what the SDK's headers say, as Markdown")
+    reference.add_argument("name", nargs="?", help="a name, as tn_plan or tn.stream/1; else all")
+    reference.set_defaults(call=_reference.command)
