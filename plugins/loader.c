@@ -17,7 +17,7 @@
 #include "registry_priv.h"
 #include "sha256_priv.h"
 
-enum { MANIFEST_BYTES = 64 << 10, LOCK_BYTES = 1 << 20, PATH_BYTES = 4096 };
+enum { MANIFEST_BYTES = 64 << 10, LOCK_BYTES = 1 << 20, PATH_BYTES = 4096, TABLE_BYTES = 4096 };
 
 /* A name that a manifest lists: what the plugin is loaded for. */
 typedef struct offer {
@@ -350,7 +350,11 @@ static void ask_host(void) {
 
 /* NULL, or why the plugin cannot be used. Everything a plugin hands over is copied here. */
 static char *activate(tni_plugin *p, const char *path) {
-    tn_plugin theirs = {.struct_size = sizeof theirs};
+    /* A newer plugin may fill the whole table that its header knows, which is longer than ours. */
+    union {
+        unsigned char room[TABLE_BYTES];
+        tn_plugin table;
+    } theirs = {.room = {0}};
     tn_plugin_entry_fn entry;
     tn_txn *txn;
     const char *why = tni_os_untrusted(path);
@@ -369,11 +373,12 @@ static char *activate(tni_plugin *p, const char *path) {
                            "another major version; install one for this Tenon",
                            path);
     memcpy(&entry, &symbol, sizeof entry);
-    if (entry(&tni_host, &theirs) != TN_OK)
+    theirs.table.struct_size = sizeof theirs.table;
+    if (entry(&tni_host, &theirs.table) != TN_OK)
         return format_text("%s refused to start: %s", path, tn_error_last()->message);
-    if (theirs.struct_size > sizeof theirs) theirs.struct_size = sizeof theirs;
+    uint32_t size = theirs.table.struct_size;
     p->table = (tn_plugin){0};
-    memcpy(&p->table, &theirs, theirs.struct_size);
+    memcpy(&p->table, &theirs, size < sizeof p->table ? size : sizeof p->table);
     if (!version_fits(p->table.abi_major, p->table.min_minor))
         return version_problem(path, p->table.abi_major, p->table.min_minor);
     if (!p->table.name || !p->table.name[0] || !p->table.activate)

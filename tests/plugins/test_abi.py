@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import abi
@@ -58,6 +60,43 @@ BREAKS = {
 def test_break_is_found(what: str, measured: list[str], tmp_path: Path) -> None:
     after = changed(tmp_path, *BREAKS[what])
     assert abi.breaks(measured, after), f"a changed {what} went unnoticed"
+
+
+def test_every_struct_is_locked(measured: list[str], tmp_path: Path) -> None:
+    """A member in front of the others is found in each struct of each header."""
+    include = tmp_path / "include"
+    shutil.copytree(abi.INCLUDE, include)
+    opening = re.compile(r"^((?:typedef )?struct (\w+) \{)$", re.M)
+    names = []
+    for header in abi.HEADERS:
+        path = include / "tenon" / header
+        text = path.read_text()
+        names += [m[2] for m in opening.finditer(text)]
+        path.write_text(opening.sub(r"\1 void *fresh;", text))
+    assert sorted(abi.HEADERS) == sorted(p.name for p in abi.INCLUDE.rglob("*.h"))
+    faults = abi.breaks(measured, abi.measure(include))
+    missed = [n for n in names if not any(f": field {n}." in fault for fault in faults)]
+    assert "tn_stream_iface" in names and not missed
+
+
+@pytest.mark.parametrize("standard", ["c11", "c17", "c++11", "c++17"])
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_headers_alone(compiler: str, standard: str, tmp_path: Path) -> None:
+    """Each header compiles with nothing before it and without a warning."""
+    language = "c++" if "++" in standard else "c"
+    if language == "c++":
+        compiler = {"gcc": "g++", "clang": "clang++"}[compiler]
+    if not shutil.which(compiler):
+        pytest.skip(f"there is no {compiler}")
+    flags = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror"]
+    for header in abi.HEADERS:
+        source = tmp_path / "alone"
+        source.write_text(f"#include <tenon/{header}>\ntypedef int declared;\n")
+        command = [compiler, f"-std={standard}", *flags, f"-I{abi.INCLUDE}", "-fsyntax-only"]
+        done = subprocess.run(
+            [*command, "-x", language, str(source)], capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
 
 
 def test_growth_needs_a_minor(measured: list[str], tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import subprocess
 import sys
@@ -12,91 +11,16 @@ from pathlib import Path
 import as_user
 import pytest
 import tenon as tn
+from cases import ACME, CASES, add, lay_out, plugin_name, said, tenon
 
 pytestmark = pytest.mark.skipif(not as_user.HAVE_CC, reason="there is no C compiler")
 
 PACKAGES = Path(tn.__file__).absolute().parents[1]
-ACME = (as_user.EXAMPLES / "device" / "acme.c").read_text(encoding="utf-8")
-TRAP = "__attribute__((constructor)) static void trap(void) { __builtin_trap(); }\n"
-
-
-def edited(old: str, new: str) -> str:
-    """The example device with one change."""
-    assert ACME.count(old) == 1, old
-    return ACME.replace(old, new)
-
-
-def leaving(change: str) -> str:
-    """The example device whose entry function spoils the table that it has filled."""
-    start = "    return tn_plugin_fill("
-    line = next(x for x in ACME.splitlines() if x.startswith(start))
-    call = line.removeprefix("    return ")
-    return edited(line, f"    (void){call}\n    {change}\n    return TN_OK;")
-
-
-HANG = "#include <unistd.h>\n" + edited("    host = h;\n", "    for (;;) pause();\n")
-
-
-def compile_text(source: str, library: Path, *flags: str) -> None:
-    command = ["cc", "-O2", "-fPIC", "-shared", f"-I{as_user.SDK}", "-x", "c", "-", "-o", library]
-    subprocess.run([*command, *flags], input=source, text=True, check=True)
-
-
-def add(folder: Path, name: str, source: str | bytes | None, *flags: str, **more: object) -> Path:
-    """A plugin with its manifest: compiled from text, or with these bytes as its library."""
-    folder.mkdir(parents=True, exist_ok=True)
-    library = folder / f"tenon_{name}.so"
-    manifest = {
-        "manifest": 1, "name": name, "version": "1.0", "library": library.name,
-        "abi": {"major": 1, "min_minor": 0}, "devices": [name], **more,
-    }  # fmt: skip
-    (folder / f"{name}.json").write_text(json.dumps(manifest))
-    if isinstance(source, bytes):
-        library.write_bytes(source)
-    elif source is not None:
-        compile_text(source.replace('"acme"', f'"{name}"'), library, *flags)
-    return library
-
-
-def tenon(*args: str, **variables: object) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, **{name: str(value) for name, value in variables.items()}}
-    return subprocess.run([sys.executable, *args], env=env, capture_output=True, text=True)
-
-
-def said(text: str, name: str) -> str:
-    """The one line of `tenon doctor` about a plugin."""
-    lines = [line for line in text.splitlines() if line.startswith(f"plugin      {name} ")]
-    assert len(lines) == 1, (name, text)
-    return lines[0]
-
-
-WORDS = {
-    "fine": "works", "major": "needs plugin ABI 2.0", "manifestmajor": "needs plugin ABI 7.0",
-    "truncated": "no name", "noentry": "exports no", "garbage": "reinstall", "text": "reinstall",
-    "machine": "reinstall", "missing": "no such file", "world": "everybody may write",
-    "trap": "died of SIG", "hang": "did not start within", "second": "served by plugin 'fine'",
-}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("bad")
-    fine = add(folder, "fine", ACME)
-    add(folder, "major", leaving("ret_plugin->abi_major++;"))
-    add(folder, "manifestmajor", ACME, abi={"major": 7, "min_minor": 0})
-    add(folder, "truncated", leaving("ret_plugin->struct_size = 8;"))
-    add(folder, "noentry", ACME, "-Dtn_plugin_entry_v1=something_else")
-    add(folder, "garbage", fine.read_bytes()[:300])
-    add(folder, "text", b"echo this is a script\n")
-    elf = bytearray(fine.read_bytes())
-    elf[18:20] = b"\x02\x00"  # SPARC
-    add(folder, "machine", bytes(elf))
-    add(folder, "missing", None)
-    add(folder, "world", ACME).chmod(0o777)
-    add(folder, "trap", TRAP + ACME)
-    add(folder, "hang", HANG)
-    add(folder, "second", edited('.name = "acme"', '.name = "fine"'), devices=["fine"])
-    return folder
+    return lay_out(tmp_path_factory.mktemp("bad"))
 
 
 def test_doctor_has_a_line_for_each(bad: Path, tmp_path: Path) -> None:
@@ -104,10 +28,10 @@ def test_doctor_has_a_line_for_each(bad: Path, tmp_path: Path) -> None:
         "-m", "tenon", "doctor", TENON_PLUGIN_PATH=bad, TENON_PROBE=2, TENON_CACHE=tmp_path
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    for name, words in WORDS.items():
-        line = said(done.stdout, name)
-        assert words in line, line
-        assert ("PROBLEM" in line) == (name != "fine"), line
+    for name, case in CASES.items():
+        line = said(done.stdout, plugin_name(name), case.nth)
+        assert case.words in line, line
+        assert ("PROBLEM" in line) == (not case.loads), line
     assert "a small product is right" in done.stdout
 
 
@@ -115,7 +39,7 @@ def test_the_process_lives(bad: Path, tmp_path: Path) -> None:
     """Each broken device is an error, also the second time, and the others work."""
     script = f"""
 import tenon as tn
-for name in {[name for name in WORDS if name not in ("fine", "second")]!r} * 2:
+for name in {[n for n, case in CASES.items() if not case.loads and n != "second"]!r} * 2:
     try:
         tn.ones(2, device=name)
     except RuntimeError as err:
