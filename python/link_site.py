@@ -2,13 +2,15 @@
 
 BUILD_ROOT/site/tenon gets a link to each Python source and to each FILE, headers in include/tenon,
 as an installation would have copies, so that PYTHONPATH=BUILD_ROOT/site runs what was just built.
-Plugins, manifests and a BLAS that is brought along go to BUILD_ROOT/plugins, beside libtenon. Links
-whose source is gone are removed.
+Plugins, manifests and a BLAS that is brought along go to BUILD_ROOT/plugins, beside libtenon. A
+.pc file is copied because pkg-config may look for the rest beside the file that a link leads to.
+Links whose source is gone are removed.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -26,11 +28,17 @@ def wanted_links(build: Path, source: Path, files: list[Path]) -> dict[Path, Pat
             folder = build / "plugins"
         elif path.suffix == ".h":
             folder = site / "include" / "tenon"
+        elif path.suffix == ".pc":
+            folder = site / "pkgconfig"
         links[folder / path.name] = path
     return links
 
 
 def sync(link: Path, target: Path) -> None:
+    if target.suffix == ".pc":
+        link.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(target, link)
+        return
     if link.is_symlink() and os.readlink(link) == str(target):
         return
     link.parent.mkdir(parents=True, exist_ok=True)

@@ -117,9 +117,10 @@ def command_config(options: argparse.Namespace) -> int:
     package = _native.PACKAGE
     answers = {
         "include": f"-I{package / 'include'}",
+        "cflags": f"-I{package / 'include'}",
         "libs": f"-L{package} -ltenon -Wl,-rpath,{package}",
         "pkgconfigdir": str(package / "pkgconfig"),
-        "plugindir": str(package / "plugins"),
+        "plugindir": str(_native.PLUGINS),
     }
     asked = [text for name, text in answers.items() if getattr(options, name)]
     if asked:
@@ -156,6 +157,7 @@ def parser() -> argparse.ArgumentParser:
     config = commands.add_parser("config", help="compiler flags and folders")
     for name, text in {
         "include": "flags that find the headers",
+        "cflags": "the same, by the name that pkg-config gives it",
         "libs": "flags that link with libtenon",
         "pkgconfigdir": "folder of tenon.pc",
         "plugindir": "folder of the plugins that came with Tenon",

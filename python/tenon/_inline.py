@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shlex
-import shutil
-import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tenon import _C, _native
+from tenon import _C, _compile
 
-_INCLUDE = _native.PACKAGE / "include"
 _loaded: dict[str, str] = {}  # name given to load_inline -> plugin
 
 
@@ -34,43 +30,29 @@ def cache_folder() -> Path:
     return folder
 
 
-def _compiler(language: str) -> list[str]:
-    variable, fallback = ("CC", "cc") if language == "c" else ("CXX", "c++")
-    command = shlex.split(os.environ.get(variable) or fallback)
-    if not shutil.which(command[0]):
-        raise RuntimeError(
-            f"load_inline needs a compiler and there is no '{command[0]}': install one, or name "
-            f"yours in {variable}"
-        )
-    return command
-
-
 def _headers() -> str:
     """What the SDK looks like, so that a new Tenon compiles anew."""
-    names = sorted((_INCLUDE / "tenon").glob("*.h"))
+    names = sorted((_compile.INCLUDE / "tenon").glob("*.h"))
     return hashlib.sha256(b"".join(p.read_bytes() for p in names)).hexdigest()
 
 
 def compile_inline(source: str, name: str, flags: Sequence[str], language: str) -> Path:
     """The library that the source makes, from the cache where it has been made before."""
-    command = [*_compiler(language), "-O3", "-fPIC", "-shared", f"-I{_INCLUDE}", *flags]
-    key = "\0".join([*command, _headers(), source]).encode()
-    stem = f"{name}-{hashlib.sha256(key).hexdigest()[:16]}"
-    folder = cache_folder()
-    library = folder / f"{stem}.so"
-    if library.exists():
-        return library
-    with tempfile.TemporaryDirectory(dir=folder) as work:
-        text = Path(work, f"{name}.{'c' if language == 'c' else 'cpp'}")
-        text.write_text(source, encoding="utf-8")
-        made = Path(work, "made.so")
-        done = subprocess.run(
-            [*command, str(text), "-o", str(made), "-lm"], capture_output=True, text=True
-        )
-        if done.returncode != 0:
-            said = done.stderr.replace(str(text), text.name).strip()
-            raise RuntimeError(f"load_inline: '{name}' does not compile:\n{said}")
-        made.replace(library)  # at once, for other processes may be doing the same
+    file = f"{name}.{'c' if language == 'c' else 'cpp'}"
+    try:
+        command = _compile.command_line([file], ["-O3", *flags], ["m"])
+        key = "\0".join([*command, _headers(), source]).encode()
+        folder = cache_folder()
+        library = folder / f"{name}-{hashlib.sha256(key).hexdigest()[:16]}.so"
+        if library.exists():
+            return library
+        with tempfile.TemporaryDirectory(dir=folder) as work:
+            Path(work, file).write_text(source, encoding="utf-8")
+            made = Path(work, "made.so")
+            _compile.shared_library(command, made, Path(work))
+            made.replace(library)  # at once, for other processes may be doing the same
+    except _compile.CompileError as err:
+        raise RuntimeError(f"load_inline: '{name}' does not compile:\n{err}") from None
     return library
 
 

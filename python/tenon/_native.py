@@ -10,9 +10,25 @@ import ctypes as c
 from dataclasses import dataclass
 from pathlib import Path
 
-# Not resolved: in a build tree this folder is made of links into several others.
-PACKAGE = Path(__file__).absolute().parent
+
+def _package() -> Path:
+    """The folder that holds libtenon, headers and plugins beside the Python files. Not resolved: in
+    a build tree it is made of links into several others. An editable installation leaves the Python
+    files with the sources and the extension in a build tree, whose `site` is such a folder."""
+    here = Path(__file__).absolute().parent
+    if not (here / "libtenon.so").exists():
+        from importlib.util import find_spec  # costs an import of tenon half a millisecond
+
+        spec = find_spec("tenon._C")
+        if spec is not None and spec.origin is not None:
+            site = Path(spec.origin).absolute().parents[1] / "site" / "tenon"
+            return site if site.is_dir() else here
+    return here
+
+
+PACKAGE = _package()
 LIBRARY = PACKAGE / "libtenon.so"
+PLUGINS = LIBRARY.resolve().parent / "plugins"  # those that came with Tenon
 # How a call runs, by the numbers that the core gives (TN_WAY_*).
 WAYS = ("core", "kernel", "wider", "composite", "cpu", "none")
 RNG_PHILOX, RNG_MT19937 = 0, 1

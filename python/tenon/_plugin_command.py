@@ -1,4 +1,4 @@
-"""`tenon plugin ...`: list, check, try out, lock, begin a new one."""
+"""`tenon plugin ...`: begin a new one, list, check, try out, lock."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import argparse
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tenon import _elf, _native, _plugins, _reference
+from tenon import _elf, _manifest, _native, _plugins, _reference, _skeleton
 
 ENTRY = "tn_plugin_entry_v1"
-ABI = {"major": 1, "minor": 0}
 
 
 def command_list(options: argparse.Namespace) -> int:
@@ -81,6 +81,20 @@ def command_lock(options: argparse.Namespace) -> int:
     return 0
 
 
+# ---- New ----------------------------------------------------------------------------------------
+
+
+def command_new(options: argparse.Namespace) -> int:
+    folder = Path(options.dir or options.name)
+    try:
+        files = _skeleton.create(options.name, options.kind, options.lang, options.openmp, folder)
+    except (OSError, ValueError) as err:
+        print(f"tenon plugin new: {err}", file=sys.stderr)
+        return 1
+    print(f"{folder}: {', '.join(files)}\nREADME.md says how to build, install and test it")
+    return 0
+
+
 # ---- Check --------------------------------------------------------------------------------------
 
 
@@ -104,18 +118,13 @@ def check_needs(path: Path) -> str:
 
 
 def check_manifest(path: Path) -> str:
-    manifests = sorted(path.parent.glob("*.json"))
-    for file in manifests:
+    for file in sorted(path.parent.glob("*.json")):
         try:
-            text = json.loads(file.read_text(encoding="utf-8"))
-        except ValueError:
-            continue
-        if isinstance(text, dict) and text.get("library") == path.name:
-            if not any(text.get(kind) for kind in ("devices", "dtypes", "ops")):
-                raise ValueError(f"{file} lists no devices, dtypes or ops: nothing would load it")
-            abi = text.get("abi")
-            if not isinstance(abi, dict) or abi.get("major") != ABI["major"]:
-                raise ValueError(f"{file}: 'abi' must be {{'major': 1, 'min_minor': ...}}")
+            named = json.loads(file.read_text(encoding="utf-8"))["library"]
+        except (OSError, ValueError, TypeError, KeyError):
+            continue  # not a manifest of this library
+        if named == path.name:
+            _manifest.read(file)
             return f"{file.name} names it"
     raise ValueError(f'no manifest in {path.parent} has "library": "{path.name}"')
 
@@ -153,6 +162,13 @@ def command_check(options: argparse.Namespace) -> int:
 def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     plugin = commands.add_parser("plugin", help="plugins")
     verbs = plugin.add_subparsers(metavar="COMMAND", required=True)
+    new = verbs.add_parser("new", help="write a project to begin with: source, tests, build files")
+    new.add_argument("name", metavar="NAME", help="of the plugin: small letters, digits and _")
+    new.add_argument("--kind", choices=_skeleton.KINDS, required=True, help="what the plugin adds")
+    new.add_argument("--lang", choices=("c", "c++"), default="c", help="default: c")
+    new.add_argument("--openmp", action="store_true", help="operators that run on all cores")
+    new.add_argument("--dir", help="folder to make (default: NAME)")
+    new.set_defaults(call=command_new)
     listing = verbs.add_parser("list", help="what was found, and what is wrong with it")
     listing.set_defaults(call=command_list)
     check = verbs.add_parser("check", help="look a library over, then try it in a child process")

@@ -69,7 +69,7 @@ def limit() -> float | None:
 
 def _active() -> list[str]:
     """Libraries that are loaded in this process and did not come with Tenon."""
-    own = str(_native.LIBRARY.resolve().parent / "plugins")
+    own = str(_native.PLUGINS)
     paths = [p.path for p in _native.Library().plugins() if p.active]
     return [path for path in paths if os.path.dirname(path) != own]
 

@@ -55,7 +55,7 @@ static uint16_t encode(float x) {
 }
 
 static void to_f32(const void *src, float *dst, int64_t n) {
-    const unsigned char *s = src;
+    const unsigned char *s = (const unsigned char *)src;
     for (int64_t i = 0; i < n; i++) {
         uint16_t p;
         memcpy(&p, s + 2 * i, sizeof p);
@@ -64,7 +64,7 @@ static void to_f32(const void *src, float *dst, int64_t n) {
 }
 
 static void from_f32(const float *src, void *dst, int64_t n) {
-    unsigned char *d = dst;
+    unsigned char *d = (unsigned char *)dst;
     for (int64_t i = 0; i < n; i++) {
         uint16_t p = encode(src[i]);
         memcpy(d + 2 * i, &p, sizeof p);
@@ -72,8 +72,8 @@ static void from_f32(const float *src, void *dst, int64_t n) {
 }
 
 static tn_status activate(const tn_host *host, tn_txn *txn) {
-    static const tn_dtype_desc posit16 = {
-        .struct_size = sizeof posit16,
+    static const tn_dtype_desc desc = {
+        .struct_size = sizeof desc,
         .bits = 16,
         .name = "posit16",
         .category = TN_CAT_FLOAT,
@@ -82,10 +82,10 @@ static tn_status activate(const tn_host *host, tn_txn *txn) {
         .from_f32 = from_f32,
     };
     int32_t slot;
-    return host->register_dtype(txn, &posit16, &slot);
+    return host->register_dtype(txn, &desc, &slot);
 }
 
 TN_PLUGIN_EXPORT tn_status tn_plugin_entry_v1(const tn_host *host, tn_plugin *ret_plugin) {
     (void)host;
-    return tn_plugin_fill(ret_plugin, "posit16", "0.1", "16-bit posits", activate);
+    return tn_plugin_fill(ret_plugin, "posit16", "0.1.0", "16-bit posits", activate);
 }

@@ -54,22 +54,22 @@ static tn_status call(void *ctx, tn_layer_call *next, const tn_op_info *op, void
 
 static tn_status activate(const tn_host *host, tn_txn *txn) {
     const char *file = getenv("OPLOG_FILE");
-    const tn_layer_desc oplog = {
-        .struct_size = sizeof oplog,
+    const tn_layer_desc desc = {
+        .struct_size = sizeof desc,
         .priority = 1000, /* above others, so that its time is that of everything below */
         .name = "oplog",
         .call = call,
     };
-    layers = host->query("tn.layer/1");
+    layers = (const tn_layer_iface *)host->query("tn.layer/1");
     if (!layers) return host->fail(TN_E_PLUGIN, -1, "oplog needs a Tenon with layers");
     if (!file) file = "oplog.txt";
     out = fopen(file, "w");
     if (!out) return host->fail(TN_E_IO, -1, "oplog cannot write %s", file);
     setvbuf(out, NULL, _IOLBF, 0);
-    return host->register_layer(txn, &oplog);
+    return host->register_layer(txn, &desc);
 }
 
 TN_PLUGIN_EXPORT tn_status tn_plugin_entry_v1(const tn_host *host, tn_plugin *ret_plugin) {
     (void)host;
-    return tn_plugin_fill(ret_plugin, "oplog", "0.1", "logs every operator call", activate);
+    return tn_plugin_fill(ret_plugin, "oplog", "0.1.0", "logs every operator call", activate);
 }

@@ -1,6 +1,4 @@
-// lerp.cpp: an operator in C++ with two backward results, and with C++ kept on its own side.
-//
-//     c++ -O3 -fPIC -shared $(tenon config --include) lerp.cpp -o lerp.so
+// mix.cpp: an operator in C++ with two backward results, and with C++ kept on its own side.
 //
 // mix(a, b, weight) is a + weight * (b - a), on tensors that broadcast. Its backward is one operator that
 // computes both gradients in one pass over the data; the two formulas pick theirs by [0] and [1], and the
@@ -92,5 +90,5 @@ tn_status activate(const tn_host *host, tn_txn *txn) {
 } // namespace
 
 extern "C" TN_PLUGIN_EXPORT tn_status tn_plugin_entry_v1(const tn_host *, tn_plugin *ret_plugin) {
-    return tn_plugin_fill(ret_plugin, "example_mix", "1.0", "mix in C++", activate);
+    return tn_plugin_fill(ret_plugin, "examplecpp", "0.1.0", "mix in C++", activate);
 }

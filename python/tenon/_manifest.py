@@ -1,0 +1,43 @@
+"""A plugin's manifest, read strictly, with what is wrong in words. The core has a reader of its
+own; this one serves those who write manifests: `tenon plugin check` and the build backend."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+ABI_MAJOR = 1
+KINDS = ("devices", "dtypes", "ops", "layers")
+
+
+@dataclass(frozen=True)
+class Manifest:
+    name: str
+    version: str
+    library: str  # a file beside the manifest
+
+
+def read(path: Path) -> Manifest:
+    """Raises ValueError, with the file's name and what should be there."""
+    try:
+        text = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as err:
+        raise ValueError(f"{path.name} is no JSON: {err}") from None
+    if not isinstance(text, dict) or text.get("manifest") != 1:
+        raise ValueError(f'{path.name} is no plugin manifest: it must be {{"manifest": 1, ...}}')
+    for key in ("name", "version", "library"):
+        if not isinstance(text.get(key), str) or not text[key]:
+            raise ValueError(f"{path.name}: '{key}' must be a text")
+    if "/" in text["library"]:
+        raise ValueError(f"{path.name}: 'library' is the name of a file beside the manifest")
+    abi = text.get("abi")
+    if not isinstance(abi, dict) or abi.get("major") != ABI_MAJOR:
+        raise ValueError(f'{path.name}: \'abi\' must be {{"major": {ABI_MAJOR}, "min_minor": ...}}')
+    for kind in KINDS:
+        names = text.get(kind, [])
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise ValueError(f"{path.name}: '{kind}' must be a list of names")
+    if not any(text.get(kind) for kind in KINDS):
+        raise ValueError(f"{path.name} lists no {' or '.join(KINDS)}: nothing would load it")
+    return Manifest(text["name"], text["version"], text["library"])
