@@ -139,24 +139,29 @@ static tn_status unpack(tn_node *n, tn_node *owner, unpacked *u) {
     return TN_OK;
 }
 
-static tn_status zeros_where_none(const tn_node *n, tn_tensor **g, uint64_t *ret_made) {
-    if (n->flags & TNI_NODE_LIST_OUT) return TN_OK;
-    for (uint32_t i = 0; i < n->nouts && i < 64; i++) {
+/* Zeros for results that no gradient came to; made[i]: g[i] is one of them. Built-in operators with a
+ * list of results do without. */
+static tn_status zeros_where_none(const tn_node *n, tn_tensor **g, bool *made) {
+    bool added = n->op->flags & TNI_OP_ADDED;
+    if ((n->flags & TNI_NODE_LIST_OUT) && !added) return TN_OK;
+    for (uint32_t i = 0; i < n->nouts; i++) {
         const tni_out *o = tni_node_out(n, i);
         if (g[i] || !o->differentiable) continue;
         TN_TRY(tni_constant(0.0, o->word, o->ndim, o->shape, &g[i]));
-        *ret_made |= UINT64_C(1) << i;
+        made[i] = true;
     }
     return TN_OK;
 }
 
 tn_status tni_op_apply(tn_node *n, tn_node *owner, tn_tensor **g, uint64_t needs, tn_tensor **ret) {
     const tn_op *op = n->op;
-    uint64_t made = 0;
     if (n->flags & TNI_NODE_USED_UP) return fail_used_up();
     if (n->flags & TNI_NODE_HAS_SAVED) TN_TRY(check_versions(n, owner));
-    tn_gctx c = {op, tni_node_args(n), g, needs, ret};
-    tn_status st = n->nouts > 1 ? zeros_where_none(n, g, &made) : TN_OK;
+    tn_gctx c = {op, tni_node_args(n), g, needs, ret, n->nouts};
+    bool some[TNI_MAX_OUTS] = {false}, *made = some;
+    if (n->nouts > TNI_MAX_OUTS) made = calloc(n->nouts, sizeof *made);
+    if (!made) return tn_fail(TN_E_MEMORY, -1, "out of memory");
+    tn_status st = n->nouts > 1 ? zeros_where_none(n, g, made) : TN_OK;
     bool special = (n->flags & TNI_NODE_HAS_SAVED) && (!tni_tls.no_grad || n->extra);
     if (st == TN_OK && special) {
         unpacked u;
@@ -170,8 +175,9 @@ tn_status tni_op_apply(tn_node *n, tn_node *owner, tn_tensor **g, uint64_t needs
     } else if (st == TN_OK) {
         st = op->grad(&c);
     }
-    for (uint32_t i = 0; i < n->nouts && i < 64; i++)
-        if (made >> i & 1u) tn_tensor_unref(&g[i]);
+    for (uint32_t i = 0; i < n->nouts; i++)
+        if (made[i]) tn_tensor_unref(&g[i]);
+    if (made != some) free(made);
     return st;
 }
 

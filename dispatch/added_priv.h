@@ -24,6 +24,7 @@ typedef struct tni_schema {
     const char *name; /* "acme::gelu" */
     tn_field *fields; /* arguments, then results */
     int32_t nargs, nouts;
+    bool list_out; /* the only result is a Tensor[] */
     int32_t args_bytes;
     uint64_t sig;
 } tni_schema;
@@ -43,14 +44,27 @@ tn_op *tni_txn_find_op(const tn_txn *txn, const char *name);
 /* Compiles the text and, for a gradient, marks what the tape has to save in the operator's fields. */
 tn_status tni_formula_compile(tni_added *o, tni_formula_use use, const char *text,
                               const tn_txn *txn, tni_formula **ret_formula);
-/* Bit i: the text has a formula for result i, of a gradient for tensor input i. `none`: it says that
- * no gradient flows there. */
+/* Targets are the results and then the tensor inputs that are written, by input; of a gradient the
+ * tensor inputs. Bit i: the text has a formula for target i. `none`: it says that no gradient flows
+ * there. */
 uint64_t tni_formula_given(const tni_formula *f, uint64_t *ret_none);
 /* The operator that step i calls, NULL for other steps; false behind the last step. */
 bool tni_formula_call_at(const tni_formula *f, int32_t i, const tn_op **ret_op);
-/* rets[i]: a new reference, or NULL where the formula says none; only for bits of `wanted`. */
-tn_status tni_formula_run(const tni_formula *f, const void *args, tn_tensor *const *g,
-                          uint64_t wanted, tn_tensor **rets);
+/* What a formula computes: a list where its target is one. */
+typedef union tni_result {
+    tn_tensor *t;
+    tn_tensor_list list;
+} tni_result;
+/* Incoming gradients, by output. */
+typedef struct tni_incoming {
+    tn_tensor *const *g;
+    int64_t n;
+} tni_incoming;
+/* rets[i]: new references, for the bits of `wanted` that there are formulas for. */
+tn_status tni_formula_run(const tni_formula *f, const void *args, tni_incoming g, uint64_t wanted,
+                          tni_result *rets);
+/* Drops what a run returned for these targets. */
+void tni_formula_drop(const tni_formula *f, uint64_t wanted, tni_result *rets);
 
 /* ---- opadd.c -----------------------------------------------------------------------------------*/
 struct tni_added {
@@ -80,5 +94,14 @@ tn_status tni_added_link(tni_added *o, const tn_txn *txn);
 /* TN_E_PLUGIN when the formula of a linked operator leads back to it. */
 tn_status tni_added_check_cycle(tni_added *o);
 void tni_added_free(tni_added *o);
+
+/* ---- added_run.c -------------------------------------------------------------------------------*/
+tn_status tni_added_infer(tn_infer *inf, const void *args);
+tn_status tni_added_compose(const tn_op *op, const void *args, tn_tensor **rets);
+tn_status tni_added_gradient(tn_gctx *c);
+/* The dtype rule, and the count and shapes (free them) of a result that is a list. */
+tn_status tni_added_infer_dtype(tn_infer *inf, const void *args);
+tn_status tni_added_infer_list(const tn_infer *inf, const void *args, tn_out_shape **ret_shapes,
+                               int64_t *ret_n);
 
 #endif

@@ -203,6 +203,7 @@ typedef struct tn_gctx {
     tn_tensor *const *g; /* incoming gradients by output, zeros where none came */
     uint64_t needs;      /* bit i: the i-th tensor input (lists flattened) wants a gradient */
     tn_tensor **ret;     /* results by tensor input; owned by the caller; NULL = no gradient */
+    int64_t nouts;       /* entries of g */
 } tn_gctx;
 #define TN_GNEEDS(c, i) (((c)->needs >> (i)) & 1u)
 /* The gradient of operators whose entry says that it is missing: fails and names the operator. */
@@ -283,6 +284,7 @@ tn_status tni_kernel_missing(const tn_op *op, tn_device device, int32_t dtype);
 tn_status tni_run_pointwise(const tn_op *op, void *args, tn_tensor **rets);
 tn_status tni_run_reduction(const tn_op *op, void *args, tn_tensor **rets);
 tn_status tni_run_structured(const tn_op *op, void *args, tn_tensor **rets);
+tn_status tni_run_list(const tn_op *op, void *args, tn_tensor **rets); /* the same, with a list */
 tn_status tni_run_composite(const tn_op *op, void *args, tn_tensor **rets);
 tn_status tni_run_view(const tn_op *op, void *args, tn_tensor **rets);
 

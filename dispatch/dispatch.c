@@ -1,5 +1,5 @@
-/* dispatch.c: the entrance of every operator call, layers, and the run functions of structured,
- * composite and view operators. Pointwise and reduction have files of their own. */
+/* dispatch.c: the entrance of every operator call, checks that several kinds share, and the run functions
+ * of composite and view operators. Pointwise, reduction and structured have files of their own. */
 #include <stdlib.h>
 
 #include "dispatch_priv.h"
@@ -8,8 +8,6 @@
 #include <tenon/ops.h>
 
 tni_autograd_hooks tni_ag;
-
-enum { MAX_TEMPS = 24 };
 
 /* ---- Entrance ----------------------------------------------------------------------------------*/
 
@@ -152,6 +150,73 @@ void tni_like_layout(tn_tensor *t, const tn_view *like) {
     tni_tensor_refresh(t);
 }
 
+/* Note [Written arguments]
+ * An operator with a Tensor! argument (TNI_OP_WRITES) changes tensors of its caller. When it returns
+ * nothing and that argument comes first, it is an in-place form to the tape: the argument is what the
+ * call results in, and its history is replaced. Other written arguments have no history. */
+
+static bool is_written(const tn_op *op, int input) {
+    const tn_field *f = &op->fields[op->in_field[input]];
+    return (f->flags & TNI_FIELD_MUTATED) && f->kind != TN_F_TENSORS;
+}
+
+static tn_status fail_no_history(const tn_op *op, int input) {
+    int field = op->in_field[input];
+    return tn_fail(TN_E_STATE, field,
+                   "%s(): argument '%s' is written and cannot take part in automatic "
+                   "differentiation: only the first argument of an operator that returns nothing "
+                   "can. Call it under no_grad, or on detached tensors.",
+                   op->info.name, op->fields[field].name);
+}
+
+tn_status tni_check_written(const tn_op *op, const void *args, uint64_t any) {
+    bool recorded = !tni_tls.no_grad && op->grad;
+    for (int i = 0; i < op->nin; i++) {
+        if (!is_written(op, i)) continue;
+        tn_tensor *t = tni_in_slot(op, args, i);
+        bool result = op->nout == 0 && is_written(op, 0) && i == 0;
+        bool lost = op->nout == 0 && !is_written(op, 0) && (any & TN_W_GRAD);
+        if (!t) continue;
+        if (recorded && !result && (lost || (t->v.word & TN_W_GRAD))) return fail_no_history(op, i);
+        TN_TRY(tni_check_given(op, args, t, true, result ? any : 0));
+        TN_TRY(tni_check_writable(op, t, tn_view_dtype(&t->v), true));
+        TN_TRY(tni_check_no_internal_overlap(t));
+        for (int k = 0; k < i; k++) {
+            if (!is_written(op, k) || !tni_in_slot(op, args, k)) continue;
+            if (tni_overlap_of(t, tni_in_slot(op, args, k)) != TNI_OVERLAP_NONE)
+                return tn_fail(TN_E_STATE, op->in_field[i],
+                               "%s(): arguments '%s' and '%s' are written and share memory",
+                               op->info.name, op->fields[op->in_field[k]].name,
+                               op->fields[op->in_field[i]].name);
+        }
+    }
+    return TN_OK;
+}
+
+bool tni_overlaps_written(const tn_op *op, const void *args, const tn_tensor *t) {
+    for (int i = 0; i < op->nin; i++) {
+        const tn_tensor *w = is_written(op, i) ? tni_in_slot(op, args, i) : NULL;
+        if (w && tni_overlap_of(w, t) != TNI_OVERLAP_NONE) return true;
+    }
+    return false;
+}
+
+void tni_bump_written(const tn_op *op, const void *args) {
+    for (int i = 0; i < op->nin; i++)
+        if (is_written(op, i) && tni_in_slot(op, args, i))
+            tni_bump_version(tni_in_slot(op, args, i));
+}
+
+tn_status tni_record_call(const tn_op *op, void *args, uint64_t any, tn_tensor *const *outs) {
+    if (!(any & TN_W_GRAD) || tni_tls.no_grad || !op->grad) return TN_OK;
+    if (op->nout == 0 && is_written(op, 0)) {
+        tn_tensor *first = tni_in_slot(op, args, 0);
+        return tni_ag.record(op, args, &first, 1);
+    }
+    for (int i = 0; i < op->nout; i++) *tni_out_slot(op, args, i) = outs[i];
+    return tni_ag.record(op, args, outs, op->nout);
+}
+
 /* ---- Kernels -----------------------------------------------------------------------------------*/
 
 tn_status tni_kernel_after(const tn_cell *cell, tn_call *call, const void *args, tn_status st) {
@@ -163,182 +228,6 @@ tn_status tni_kernel_after(const tn_cell *cell, tn_call *call, const void *args,
     if (st == TN_DECLINE)
         return tni_decline((tn_device){(int32_t)call->device_slot, call->device_index},
                            call->dtype);
-    return st;
-}
-
-/* ---- Structured --------------------------------------------------------------------------------*/
-
-typedef struct structured {
-    const tn_op *op;
-    void *args;
-    tn_infer inf;
-    tn_tensor *outs[TNI_MAX_OUTS];
-    tn_tensor *temps[MAX_TEMPS];
-    int ntemps;
-    uint64_t any;
-    _Alignas(
-        16) unsigned char kargs[TNI_MAX_ARGS_BYTES]; /* the arguments as the kernel gets them */
-} structured;
-
-static tn_status look_at_inputs(structured *s) {
-    const tn_op *op = s->op;
-    const tn_tensor *first = NULL;
-    for (int i = 0; i < op->nin; i++) {
-        const tn_field *f = &op->fields[op->in_field[i]];
-        tn_tensor *single = NULL, *const *list = &single;
-        int64_t n = 1;
-        if (f->kind == TN_F_TENSORS) {
-            const tn_views *views = (const void *)((const char *)s->args + f->offset);
-            list = tni_tensors_of(*views).v;
-            n = views->n;
-        } else {
-            single = tni_in_slot(op, s->args, i);
-            if (!single && f->kind != TN_F_TENSOR_OPT) return tni_fail_null(op, i);
-        }
-        for (int64_t k = 0; k < n; k++) {
-            const tn_tensor *t = list[k];
-            if (!t) continue;
-            s->any |= t->v.word;
-            if (t->v.word & TN_W_SCALAR) continue;
-            if (!first) first = t;
-            bool loose = t->v.ndim == 0 && tn_view_device(&t->v) == 0;
-            if (!loose && ((t->v.word ^ first->v.word) & (TN_W_DEVICE | TN_W_INDEX)))
-                return tni_fail_devices(tn_tensor_device(first), tn_tensor_device(t));
-        }
-    }
-    s->inf.device = first ? tn_tensor_device(first) : (tn_device){0, 0};
-    return TN_OK;
-}
-
-/* Converts one kernel input to the compute dtype and packs it, as the entry asks. */
-static tn_status prepare_input(structured *s, tn_tensor *t, tn_view **ret_slot) {
-    const tn_op *op = s->op;
-    tn_tensor *use = NULL;
-    bool cast = (op->flags & TNI_OP_CAST) && tn_view_dtype(&t->v) != s->inf.compute;
-    bool pack = (op->flags & TNI_OP_CONTIGUOUS) && !(t->v.word & TN_W_CONTIGUOUS);
-    if (!cast && !pack) return TN_OK;
-    if (s->ntemps >= MAX_TEMPS) return tn_fail(TN_E_UNSUPPORTED, -1, "too many tensors to convert");
-    if (cast)
-        TN_TRY(tni_convert(t, s->inf.compute, &use));
-    else
-        TN_TRY(tni_packed(t, &use));
-    s->temps[s->ntemps++] = use;
-    *ret_slot = &use->v;
-    return TN_OK;
-}
-
-static tn_status prepare_inputs(structured *s) {
-    const tn_op *op = s->op;
-    memcpy(s->kargs, s->args, op->args_bytes);
-    if (!(op->flags & (TNI_OP_CAST | TNI_OP_CONTIGUOUS))) return TN_OK;
-    for (int i = 0; i < op->nin; i++) {
-        const tn_field *f = &op->fields[op->in_field[i]];
-        if (f->kind == TN_F_TENSORS || (f->flags & TNI_FIELD_MUTATED)) continue;
-        tn_view **slot = (tn_view **)(void *)(s->kargs + f->offset);
-        if (*slot) TN_TRY(prepare_input(s, tni_t(*slot), slot));
-    }
-    return TN_OK;
-}
-
-static tn_status make_outputs(structured *s) {
-    const tn_op *op = s->op;
-    for (int i = 0; i < op->nout; i++) {
-        tn_out_meta *m = &s->inf.out[i];
-        tn_tensor *given = *tni_out_slot(op, s->args, i);
-        if (m->absent) continue;
-        if (given) {
-            bool inplace =
-                (op->flags & TNI_OP_INPLACE_ONLY) || given == tni_in_slot(op, s->args, 0);
-            TN_TRY(tni_check_given(op, s->args, given, inplace, s->any));
-            TN_TRY(tni_check_writable(op, given, m->dtype, inplace));
-            if (!tni_shape_is(given, m->ndim, m->shape))
-                TN_TRY(tni_resize_out(given, m->ndim, m->shape));
-            TN_TRY(tni_check_no_internal_overlap(given));
-        }
-        bool direct = given && tn_view_dtype(&given->v) == m->dtype &&
-                      ((op->flags & TNI_OP_INPLACE_ONLY) || (given->v.word & TN_W_CONTIGUOUS));
-        for (int k = 0; direct && !(op->flags & TNI_OP_INPLACE_ONLY) && k < op->nin; k++) {
-            const tn_tensor *in = NULL;
-            if (op->fields[op->in_field[k]].kind != TN_F_TENSORS) in = tni_in_slot(op, s->args, k);
-            if (in && tni_overlap_of(given, in) != TNI_OVERLAP_NONE) direct = false;
-        }
-        if (direct) {
-            s->outs[i] = tn_tensor_ref(given);
-        } else {
-            TN_TRY(tni_tensor_new_fast(m->dtype, s->inf.device, m->ndim, m->shape, &s->outs[i]));
-            if (m->strided) {
-                memcpy(s->outs[i]->v.strides, m->strides, sizeof m->strides[0] * (size_t)m->ndim);
-                tni_tensor_refresh(s->outs[i]);
-            }
-        }
-        *(tn_tensor **)(void *)(s->kargs + op->fields[op->out_field[i]].offset) = s->outs[i];
-    }
-    return TN_OK;
-}
-
-/* Counts the writes, moves results into out= tensors, records, hands the results over. */
-static tn_status finish_structured(structured *s, tn_tensor **rets) {
-    const tn_op *op = s->op;
-    for (int i = 0; i < op->nin; i++) {
-        const tn_field *f = &op->fields[op->in_field[i]];
-        if (!(f->flags & TNI_FIELD_MUTATED) || f->kind == TN_F_TENSORS) continue;
-        tn_tensor *t = tni_in_slot(op, s->args, i);
-        if (t) tni_bump_version(t);
-    }
-    for (int i = 0; i < op->nout; i++) {
-        tn_tensor *given = *tni_out_slot(op, s->args, i);
-        if (!given || !s->outs[i]) continue;
-        if (given != s->outs[i]) {
-            TN_TRY(tni_copy_into(given, s->outs[i]));
-            tn_tensor_unref(&s->outs[i]);
-            s->outs[i] = tn_tensor_ref(given);
-        }
-        if (!(op->flags & TNI_OP_INPLACE_ONLY)) tni_bump_version(given);
-    }
-    if ((s->any & TN_W_GRAD) && !tni_tls.no_grad && op->grad) {
-        for (int i = 0; i < op->nout; i++) *tni_out_slot(op, s->args, i) = s->outs[i];
-        TN_TRY(tni_ag.record(op, s->args, s->outs, op->nout));
-    }
-    for (int i = 0; i < op->nout; i++) {
-        rets[i] = s->outs[i];
-        s->outs[i] = NULL;
-    }
-    return TN_OK;
-}
-
-static tn_status structured_steps(structured *s, tn_tensor **rets) {
-    const tn_op *op = s->op;
-    s->inf.op = op;
-    TN_TRY(look_at_inputs(s));
-    if (op->flags & TNI_OP_INPLACE_ONLY)
-        *tni_out_slot(op, s->args, 0) = tni_in_slot(op, s->args, 0);
-    TN_TRY(op->infer(&s->inf, s->args));
-    const tn_cell *cell = tni_cell(op, s->inf.device.slot, s->inf.compute);
-    if (!cell) cell = tni_kernel_find(op, s->inf.device.slot, s->inf.compute);
-    if (!cell) {
-        if (tni_has_composite(op)) return tni_run_composite(op, s->args, rets);
-        return tni_decline(s->inf.device, s->inf.compute);
-    }
-    TN_TRY(prepare_inputs(s));
-    TN_TRY(make_outputs(s));
-    TN_TRY(tni_kernel_run(op, cell, s->inf.device, s->inf.compute, s->kargs));
-    return finish_structured(s, rets);
-}
-
-tn_status tni_run_structured(const tn_op *op, void *args, tn_tensor **rets) {
-    structured s;
-    s.op = op;
-    s.args = args;
-    s.ntemps = 0;
-    s.any = 0;
-    for (int i = 0; i < op->nout; i++) {
-        s.outs[i] = NULL;
-        s.inf.out[i].absent = 0;
-        s.inf.out[i].strided = 0;
-    }
-    tn_status st = structured_steps(&s, rets);
-    for (int i = 0; i < s.ntemps; i++) tn_tensor_unref(&s.temps[i]);
-    for (int i = 0; i < op->nout; i++) tn_tensor_unref(&s.outs[i]);
     return st;
 }
 
@@ -383,15 +272,16 @@ static tn_status run_composite(const tn_op *op, void *args, tn_tensor *given, bo
                                uint64_t any, tn_tensor **rets) {
     bool list = op->flags & TNI_OP_LIST_OUT;
     bool own = op->grad != NULL && !tni_tls.no_grad && (any & TN_W_GRAD);
+    if (own && (op->flags & TNI_OP_WRITES)) TN_TRY(tni_check_written(op, args, any));
     tni_tls.no_grad += own;
     tn_status st = op->compose ? op->compose(op, args, rets) : op->composite(args, rets);
     tni_tls.no_grad -= own;
     if (st != TN_OK) return st;
-    if (own) {
-        tn_tensor_list *l = (tn_tensor_list *)(void *)rets;
-        tn_tensor *const *outs = list ? l->v : rets;
-        for (int i = 0; !list && i < op->nout; i++) *tni_out_slot(op, args, i) = rets[i];
-        st = tni_ag.record(op, args, outs, list ? (int)l->n : op->nout);
+    if (own && list) {
+        const tn_tensor_list *l = (const tn_tensor_list *)(const void *)rets;
+        st = tni_ag.record(op, args, l->v, (int)l->n);
+    } else if (own) {
+        st = tni_record_call(op, args, any, rets);
     }
     if (st == TN_OK && inplace) {
         st = take_inplace(op, given, rets);

@@ -44,6 +44,15 @@ tn_status tni_check_given(const tn_op *op, const void *args, tn_tensor *out, boo
 tn_status tni_check_writable(const tn_op *op, const tn_tensor *out, int32_t result, bool inplace);
 /* Gives an out= tensor a new shape (and storage where its own is too small). */
 tn_status tni_resize_out(tn_tensor *out, int32_t ndim, const int64_t *shape);
+/* The tensors that an operator with TNI_OP_WRITES writes; see note [Written arguments]. May it, in a
+ * call whose inputs have the word `any`? */
+tn_status tni_check_written(const tn_op *op, const void *args, uint64_t any);
+/* t shares memory with one of them. */
+bool tni_overlaps_written(const tn_op *op, const void *args, const tn_tensor *t);
+/* Counts the writes. */
+void tni_bump_written(const tn_op *op, const void *args);
+/* Records a call whose results are no list, if it is to be recorded. */
+tn_status tni_record_call(const tn_op *op, void *args, uint64_t any, tn_tensor *const *outs);
 bool tni_shape_is(const tn_tensor *t, int32_t ndim, const int64_t *shape);
 /* Gives a packed new tensor the dimension order of `like` (same shape). */
 void tni_like_layout(tn_tensor *t, const tn_view *like);

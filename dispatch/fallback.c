@@ -199,10 +199,10 @@ static tn_status steps(elsewhere *c) {
     if (st == TN_OK) st = store_changes(c);
     if (st == TN_OK) st = bring_back_all(c);
     tni_tls.no_grad--;
-    if (st != TN_OK || !(c->any & TN_W_GRAD) || tni_tls.no_grad || !c->op->grad) return st;
-    if (!has_slots(c->op)) return tni_ag.record(c->op, c->args, c->far.list.v, (int)c->far.list.n);
-    for (int i = 0; i < c->op->nout; i++) *tni_out_slot(c->op, c->args, i) = c->far.one[i];
-    return tni_ag.record(c->op, c->args, c->far.one, c->op->nout);
+    if (st != TN_OK) return st;
+    if (has_slots(c->op)) return tni_record_call(c->op, c->args, c->any, c->far.one);
+    if (!(c->any & TN_W_GRAD) || tni_tls.no_grad || !c->op->grad) return TN_OK;
+    return tni_ag.record(c->op, c->args, c->far.list.v, (int)c->far.list.n);
 }
 
 static void drop_results(const tn_op *op, tn_tensor **one, tn_tensor_list *list) {
@@ -218,10 +218,9 @@ static tn_status run_elsewhere(const tn_op *op, void *args, tn_device device, in
     drop_results(op, c.near.one, &c.near.list);
     if (st != TN_OK)
         drop_results(op, c.far.one, &c.far.list);
-    else if (has_slots(op))
-        memcpy(rets, c.far.one, sizeof *rets * op->nout);
-    else
+    else if (!has_slots(op))
         *(tn_tensor_list *)(void *)rets = c.far.list;
+    for (int i = 0; i < op->nout && st == TN_OK && has_slots(op); i++) rets[i] = c.far.one[i];
     for (int i = 0; i < op->nin; i++) free(c.lists[i]);
     tni_stage_free(&c.stage);
     return st;

@@ -182,15 +182,15 @@ static tn_status finish_call(compiler *c, const tn_op *op, const tni_operand *op
                   .op = op,
                   .image = image,
                   .operands = kept};
-    return add_step(c, s, op->nout == 1 ? TNI_V_TENSOR : TNI_V_RESULTS, ret_term);
+    tni_value_kind one = op->flags & TNI_OP_LIST_OUT ? TNI_V_TENSORS : TNI_V_TENSOR;
+    return add_step(c, s, op->nout == 1 ? one : TNI_V_RESULTS, ret_term);
 }
 
 static tn_status find_op(const compiler *c, const char *name, const tn_op **ret_op) {
     const tn_op *op = tni_txn_find_op(c->txn, name);
     if (!op) return fault(c, "there is no operator '%s'", name);
-    if ((op->flags & (TNI_OP_LIST_OUT | TNI_OP_INPLACE_ONLY)) || op->nout == 0)
-        return fault(c, "'%s' cannot be called in a formula: it %s", name,
-                     op->flags & TNI_OP_LIST_OUT ? "returns a list" : "writes to its argument");
+    if ((op->flags & TNI_OP_INPLACE_ONLY) || op->nout == 0)
+        return fault(c, "'%s' cannot be called in a formula: it writes to its argument", name);
     *ret_op = op;
     return TN_OK;
 }
@@ -319,17 +319,20 @@ static tn_status name(compiler *c, const char *word, tni_term *ret_term) {
         *ret_term = number_term(tn_scalar_bool(word[0] == 'T'));
         return TN_OK;
     }
+    bool results = gradient && !(op->flags & TNI_OP_LIST_OUT);
     for (int i = 0; i < op->nfields; i++) {
-        if (strcmp(op->fields[i].name, word) != 0 || (!gradient && is_result(&op->fields[i])))
+        if (strcmp(op->fields[i].name, word) != 0 || (!results && is_result(&op->fields[i])))
             continue;
         *ret_term = field_term(op, i);
         return TN_OK;
     }
-    for (int i = 0; i < op->nout && gradient; i++) {
-        const char *result = op->fields[op->out_field[i]].name;
-        bool whole = op->nout == 1 && strcmp(word, "grad") == 0;
+    for (int i = 0; gradient && i < (op->nout ? op->nout : 1); i++) {
+        /* an operator that returns nothing results in its first argument */
+        const char *result = op->fields[op->nout ? op->out_field[i] : op->in_field[0]].name;
+        bool whole = op->nout <= 1 && strcmp(word, "grad") == 0;
+        bool list = op->flags & TNI_OP_LIST_OUT;
         if (!whole && (strncmp(word, "grad_", 5) != 0 || strcmp(word + 5, result) != 0)) continue;
-        *ret_term = new_term(TNI_FROM_GRAD, TNI_V_TENSOR);
+        *ret_term = new_term(TNI_FROM_GRAD, list ? TNI_V_TENSORS : TNI_V_TENSOR);
         ret_term->at = (uint16_t)i;
         return TN_OK;
     }
@@ -369,13 +372,19 @@ static tn_status list(compiler *c, tni_term *ret_term) {
         if (n > 0 && !tni_scan_take(&c->at, ",")) return fault(c, "',' or ']' is expected");
         if (n == MAX_PARTS) return fault(c, "the list is too long");
         TN_TRY(expression(c, &items[n].term));
-        if (items[n++].term.kind != TNI_V_NUMBER) return fault(c, "a list holds numbers");
+        tni_value_kind kind = items[n].term.kind;
+        if ((kind != TNI_V_NUMBER && kind != TNI_V_TENSOR) || kind != items[0].term.kind)
+            return fault(c, "a list holds numbers, or tensors");
+        n++;
     }
     tni_operand *kept = tni_arena_take(&c->o->arena, sizeof *kept * (size_t)(n + 1));
     if (!kept) return TN_E_MEMORY;
     memcpy(kept, items, sizeof *kept * (size_t)n);
-    tni_step s = {.what = TNI_STEP_LIST, .noperands = (uint16_t)n, .operands = kept};
-    return add_step(c, s, TNI_V_INTS, ret_term);
+    bool tensors = n > 0 && kept[0].term.kind == TNI_V_TENSOR;
+    tni_step s = {.what = tensors ? TNI_STEP_TENSORS : TNI_STEP_LIST,
+                  .noperands = (uint16_t)n,
+                  .operands = kept};
+    return add_step(c, s, tensors ? TNI_V_TENSORS : TNI_V_INTS, ret_term);
 }
 
 static tn_status primary(compiler *c, tni_term *ret_term) {
@@ -422,6 +431,7 @@ static tn_status item(compiler *c, tni_term *t) {
     if (!tni_scan_take(&c->at, "]")) return fault(c, "']' is expected");
     if (index.kind != TNI_V_NUMBER) return fault(c, "an index is a number");
     if (t->kind == TNI_V_INTS) return add_small(c, TNI_STEP_ITEM, 0, *t, index, TNI_V_NUMBER, t);
+    if (t->kind == TNI_V_TENSORS) return add_small(c, TNI_STEP_PICK, 0, *t, index, TNI_V_TENSOR, t);
     if (t->kind != TNI_V_RESULTS) return fault(c, "%s has no items", kind_text(t->kind));
     int64_t n = c->f->step[t->at].op->nout, i = index.constant.number.i;
     if (index.from != TNI_FROM_CONSTANT || i < 0 || i >= n)
@@ -511,14 +521,27 @@ static void mark_all(compiler *c) {
 
 /* ---- Whole texts -------------------------------------------------------------------------------*/
 
-/* The position of the tensor input or result that a formula is for; -1 when there is none. */
-static int target_of(const compiler *c, const char *word) {
+/* The target of that name, any for NULL; -1 when there is none. */
+static int target_of(const compiler *c, const char *word, const tn_field **ret_field) {
     const tn_op *op = &c->o->op;
     bool gradient = c->use == TNI_FORMULA_GRADIENT;
-    const uint8_t *places = gradient ? op->in_field : op->out_field;
-    for (int i = 0; i < (gradient ? op->nin : op->nout); i++)
-        if (strcmp(op->fields[places[i]].name, word) == 0) return i;
+    for (int i = 0; i < op->nout && !gradient; i++) {
+        *ret_field = &op->fields[op->out_field[i]];
+        if (!word || strcmp((*ret_field)->name, word) == 0) return i;
+    }
+    for (int i = 0; i < op->nin; i++) {
+        *ret_field = &op->fields[op->in_field[i]];
+        if (!gradient && !((*ret_field)->flags & TNI_FIELD_MUTATED)) continue;
+        if (!word || strcmp((*ret_field)->name, word) == 0) return gradient ? i : op->nout + i;
+    }
     return -1;
+}
+
+static int targets_of_forward(const tn_op *op) {
+    int n = op->nout;
+    for (int i = 0; i < op->nin; i++)
+        n += (op->fields[op->in_field[i]].flags & TNI_FIELD_MUTATED) != 0;
+    return n;
 }
 
 /* "name:" and not "name::"; leaves c->at alone when there is none. */
@@ -534,7 +557,7 @@ static bool take_label(compiler *c, char *word) {
     return false;
 }
 
-static tn_status one_formula(compiler *c, int target) {
+static tn_status one_formula(compiler *c, int target, bool list) {
     tni_formula *f = c->f;
     char word[WORD_BYTES];
     const char *start = c->at;
@@ -550,8 +573,11 @@ static tn_status one_formula(compiler *c, int target) {
     tni_scan_skip(&c->at);
     if (*c->at && *c->at != ';') return fault(c, "the formula ends here");
     tni_value_kind kind = f->value[target].kind;
-    if (kind != TNI_V_TENSOR && kind != TNI_V_NUMBER)
+    if (list && kind != TNI_V_TENSORS)
+        return fault(c, "its value is %s, not a list of tensors", kind_text(kind));
+    if (!list && kind != TNI_V_TENSOR && kind != TNI_V_NUMBER)
         return fault(c, "its value is %s, not a tensor", kind_text(kind));
+    f->lists |= (uint64_t)list << target;
     f->given |= UINT64_C(1) << target;
     return TN_OK;
 }
@@ -561,25 +587,25 @@ static tn_status all_formulas(compiler *c) {
     char word[WORD_BYTES];
     bool gradient = c->use == TNI_FORMULA_GRADIENT;
     do {
-        int target = 0;
+        const tn_field *field = NULL;
+        int target = target_of(c, NULL, &field);
         tni_scan_skip(&c->at);
         if (!*c->at) break; /* after the last ';' */
         if (take_label(c, word)) {
-            target = target_of(c, word);
+            target = target_of(c, word, &field);
             snprintf(c->part, sizeof c->part, " of '%.40s'", word);
             if (target < 0)
                 return fault(c, "there is no such %s", gradient ? "tensor argument" : "result");
-        } else if (gradient || op->nout > 1) {
+        } else if (gradient || targets_of_forward(op) > 1) {
             return fault(c, "it starts with the name that it is for, as in 'input: grad'");
         }
         if ((c->f->given | c->f->none) >> target & 1u) return fault(c, "it is given twice");
-        if (gradient && op->fields[op->in_field[target]].kind == TN_F_TENSORS)
-            return fault(c, "a list of tensors has no formula; make the operator a composite");
-        TN_TRY(one_formula(c, target));
+        TN_TRY(one_formula(c, target, field->kind == TN_F_TENSORS || field->kind == TN_F_OUTS));
     } while (tni_scan_take(&c->at, ";"));
     uint64_t all = (UINT64_C(1) << op->nout) - 1;
     c->part[0] = '\0';
-    if (!gradient && c->f->given != all) return fault(c, "a result has no formula");
+    if (!gradient && (c->f->given & all) != all) return fault(c, "a result has no formula");
+    if (!gradient && !c->f->given) return fault(c, "no argument is written");
     return TN_OK;
 }
 

@@ -1,116 +1,11 @@
 /* opadd.c: makes an operator of a plugin's descriptor: the same tn_op that the generator emits for the
- * table, with functions that look at its rules in place of generated ones. */
+ * table, with functions that look at its rules (added_run.c) in place of generated ones. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "added_priv.h"
 #include "infer_priv.h"
-
-/* ---- Running -----------------------------------------------------------------------------------*/
-
-static const tn_view *input_of(const tn_op *op, const void *args, int i) {
-    const char *p = (const char *)args + op->in_offset[i];
-    return *(const tn_view *const *)(const void *)p;
-}
-
-static tn_status infer_broadcast(tn_infer *inf, const void *args) {
-    const tn_op *op = inf->op;
-    int64_t shape[TN_MAX_DIMS];
-    int32_t ndim = 0;
-    for (int i = 0; i < op->nin; i++) {
-        const tn_view *v = input_of(op, args, i);
-        if (v) TN_TRY(tni_broadcast_shapes(ndim, shape, v->ndim, v->shape, &ndim, shape));
-    }
-    for (int i = 0; i < op->nout; i++) TN_TRY(tni_infer_set(inf, i, ndim, shape));
-    return TN_OK;
-}
-
-/* A plugin's own rule, whose answers are not believed unseen. */
-static tn_status infer_foreign(tn_infer *inf, const void *args) {
-    const tni_added *o = tni_added_of(inf->op);
-    const char *name = o->op.info.name;
-    tn_out_shape *outs = calloc((size_t)o->op.nout, sizeof *outs);
-    if (!outs) return tn_fail(TN_E_MEMORY, -1, "out of memory");
-    for (int i = 0; i < o->op.nout; i++) outs[i].dtype = inf->out[i].dtype;
-    tn_status st = o->desc.infer(&tni_host, o->desc.ctx, args, outs);
-    for (int i = 0; i < o->op.nout && st == TN_OK; i++) {
-        const tn_out_shape *s = &outs[i];
-        bool sound = tn_dtype_name(s->dtype) && s->ndim >= 0 && s->ndim <= TN_MAX_DIMS;
-        for (int32_t d = 0; sound && d < s->ndim; d++) sound = s->shape[d] >= 0;
-        inf->out[i].dtype = s->dtype;
-        st = sound ? tni_infer_set(inf, i, s->ndim, s->shape)
-                   : tn_fail(TN_E_PLUGIN, -1,
-                             "%s: the shape rule of plugin '%s' gives result %d an impossible "
-                             "shape or dtype",
-                             name, o->plugin->name, i);
-    }
-    free(outs);
-    return st;
-}
-
-static tn_status infer(tn_infer *inf, const void *args) {
-    const tni_added *o = tni_added_of(inf->op);
-    const tn_view *of[TN_MAX_OPERANDS];
-    for (int i = 0; i < o->ndtype_of; i++) of[i] = input_of(&o->op, args, o->dtype_of[i]);
-    TN_TRY(tni_infer_dtype(inf, o->op.compute_rule, of, o->ndtype_of));
-    for (int i = 0; i < o->op.nout; i++)
-        inf->out[i].dtype = tni_result_of(inf->compute, o->op.result_rule);
-    if (o->desc.infer) return infer_foreign(inf, args);
-    if (o->same_as < 0) return infer_broadcast(inf, args);
-    const tn_view *same = input_of(&o->op, args, o->same_as);
-    if (!same)
-        return tn_fail(TN_E_VALUE, o->op.in_field[o->same_as],
-                       "%s: the tensor whose shape the result takes was not given",
-                       o->op.info.name);
-    for (int i = 0; i < o->op.nout; i++) tni_infer_same(inf, i, same);
-    return TN_OK;
-}
-
-static tn_status compose(const tn_op *op, const void *args, tn_tensor **rets) {
-    const tni_added *o = tni_added_of(op);
-    uint64_t all = (UINT64_C(1) << op->nout) - 1;
-    if (o->forward) {
-        TN_TRY(tni_formula_run(o->forward, args, NULL, all, rets));
-    } else {
-        tn_status st = o->desc.composite(&tni_host, o->desc.ctx, args, (tn_view **)(void *)rets);
-        if (st != TN_OK) {
-            for (int i = 0; i < op->nout; i++)
-                rets[i] = NULL; /* they are the caller's on success */
-            return st;
-        }
-    }
-    bool complete = true;
-    for (int i = 0; i < op->nout; i++) complete = complete && rets[i];
-    if (complete) return TN_OK;
-    for (int i = 0; i < op->nout; i++) tn_tensor_unref(&rets[i]);
-    return tn_fail(TN_E_PLUGIN, -1, "%s: plugin '%s' returned no tensor", op->info.name,
-                   o->plugin->name);
-}
-
-static tn_status gradient(tn_gctx *c) {
-    const tni_added *o = tni_added_of(c->op);
-    tn_tensor *rets[TN_MAX_OPERANDS] = {NULL};
-    int64_t place[TN_MAX_OPERANDS], at = 0;
-    uint64_t wanted = 0, none, given = tni_formula_given(o->backward, &none);
-    for (int i = 0; i < c->op->nin; i++) {
-        const tn_field *f = &c->op->fields[c->op->in_field[i]];
-        const tn_views *list = (const void *)((const char *)c->args + f->offset);
-        int64_t n = f->kind == TN_F_TENSORS ? list->n : 1;
-        place[i] = at;
-        for (; n > 0; n--, at++)
-            if (at < 64 && TN_GNEEDS(c, at)) wanted |= UINT64_C(1) << i;
-    }
-    for (int i = 0; i < c->op->nin; i++)
-        if ((wanted & ~given & ~none) >> i & 1u)
-            return tn_fail(TN_E_STATE, -1,
-                           "derivative for %s with respect to '%s' is not implemented",
-                           c->op->info.name, c->op->fields[c->op->in_field[i]].name);
-    TN_TRY(tni_formula_run(o->backward, c->args, c->g, wanted, rets));
-    for (int i = 0; i < c->op->nin; i++)
-        if ((wanted & given) >> i & 1u) c->ret[place[i]] = rets[i];
-    return TN_OK;
-}
 
 /* ---- Descriptors -------------------------------------------------------------------------------*/
 
@@ -128,8 +23,8 @@ static tn_status fault(const tni_added *o, const char *fmt, ...) {
 /* Copies the texts of the descriptor into the arena. */
 static tn_status keep_texts(tni_added *o) {
     tn_op_desc *d = &o->desc;
-    const char **const texts[] = {&d->schema,  &d->dtype,    &d->shape,
-                                  &d->formula, &d->gradient, &d->doc};
+    const char **const texts[] = {&d->schema,   &d->dtype, &d->shape,    &d->formula,
+                                  &d->gradient, &d->doc,   &d->autocast, &d->vmap};
     for (int i = 0; i < TN_COUNT(texts); i++) {
         if (!*texts[i]) continue;
         *texts[i] = tni_arena_text(&o->arena, *texts[i], strlen(*texts[i]));
@@ -143,9 +38,10 @@ static tn_status fill_fields(tni_added *o, const tni_schema *s) {
     op->fields = s->fields;
     op->nfields = (uint16_t)(s->nargs + s->nouts);
     op->args_bytes = (uint16_t)s->args_bytes;
+    if (s->list_out) op->flags |= TNI_OP_LIST_OUT;
     for (int32_t i = 0; i < op->nfields; i++) {
         const tn_field *f = &s->fields[i];
-        if (f->kind == TN_F_OUT) {
+        if (f->kind == TN_F_OUT || f->kind == TN_F_OUTS) {
             op->out_field[op->nout] = (uint8_t)i;
             op->out_offset[op->nout++] = f->offset;
         } else if (f->kind <= TN_F_OPERAND) {
@@ -155,6 +51,7 @@ static tn_status fill_fields(tni_added *o, const tni_schema *s) {
             op->in_offset[op->nin++] = f->offset;
         }
         if (f->kind == TN_F_DIM || f->kind == TN_F_DIM_OPT) op->flags |= TNI_OP_HAS_DIM;
+        if (f->flags & TNI_FIELD_MUTATED) op->flags |= TNI_OP_WRITES;
     }
     return TN_OK;
 }
@@ -202,8 +99,8 @@ static tn_status read_dtype_rule(tni_added *o) {
         return fault(o, "dtype rule '%s' is none of promote, float, same, sum, bool", s);
     s += n + strspn(s + n, " ");
     bool listed = *s == '(';
-    if (listed && o->op.info.kind == TN_OP_POINTWISE)
-        return fault(o, "the dtype rule of a pointwise operator looks at all inputs");
+    if (listed && o->op.info.kind != TN_OP_STRUCTURED)
+        return fault(o, "only the dtype rule of a structured operator names inputs");
     for (s += listed; listed && *s != ')'; s += strspn(s, ", ")) {
         n = word_length(s);
         int i = input_named(o, s, n);
@@ -238,21 +135,57 @@ static tn_status check_pointwise(const tni_added *o) {
     if (op->nin == 0) return fault(o, "a pointwise operator has a tensor argument");
     for (int i = 0; i < op->nin; i++) {
         const tn_field *f = &op->fields[op->in_field[i]];
-        if ((f->kind != TN_F_TENSOR && f->kind != TN_F_OPERAND) || (f->flags & TNI_FIELD_MUTATED))
+        if (f->kind != TN_F_TENSOR && f->kind != TN_F_OPERAND)
             return fault(o, "argument '%s' of a pointwise operator must be Tensor or Operand",
                          f->name);
     }
-    if (o->desc.shape || o->desc.infer)
-        return fault(o, "a pointwise operator's shape is the broadcast of its inputs; it takes no "
-                        "shape rule");
-    if (o->desc.formula || o->desc.composite)
-        return fault(o, "a pointwise operator is computed by kernels; it takes no formula");
     return TN_OK;
+}
+
+/* tni_run_reduction finds its arguments by these names and kinds. */
+static tn_status check_reduction(const tni_added *o) {
+    const tn_op *op = &o->op;
+    bool dims = false;
+    if (op->nout == 0) return fault(o, "a reduction has a result");
+    if (op->nin != 1 || op->fields[op->in_field[0]].kind != TN_F_TENSOR)
+        return fault(o, "a reduction has one tensor argument");
+    for (int i = 0; i < op->nfields; i++) {
+        const tn_field *f = &op->fields[i];
+        bool dim = f->kind == TN_F_DIMS || f->kind == TN_F_DIM || f->kind == TN_F_DIM_OPT;
+        if (dim != (strcmp(f->name, "dim") == 0))
+            return fault(o,
+                         "argument '%s' of a reduction: the reduced dimensions, of type Dims, "
+                         "Dim or Dim?, are called dim",
+                         f->name);
+        if (strcmp(f->name, "keepdim") == 0 && f->kind != TN_F_BOOL)
+            return fault(o, "argument 'keepdim' of a reduction is a bool");
+        dims = dims || dim;
+    }
+    return dims ? TN_OK : fault(o, "a reduction has an argument 'Dims dim'");
+}
+
+/* Pointwise operators and reductions: core knows the shape of what comes out. */
+static tn_status check_planned(const tni_added *o) {
+    const tn_op_desc *d = &o->desc;
+    const char *word = d->kind == TN_OP_POINTWISE ? "pointwise operator" : "reduction";
+    if (o->op.flags & (TNI_OP_LIST_OUT | TNI_OP_WRITES))
+        return fault(o, "a %s returns tensors and writes to no argument", word);
+    if (d->shape || d->infer)
+        return fault(o,
+                     "the shape that a %s returns follows from its arguments; it takes no shape "
+                     "rule",
+                     word);
+    if (d->formula || d->composite)
+        return fault(o, "a %s is computed by kernels; it takes no formula", word);
+    return d->kind == TN_OP_POINTWISE ? check_pointwise(o) : check_reduction(o);
 }
 
 static tn_status read_shape_rule(tni_added *o) {
     const char *s = o->desc.shape;
     o->same_as = -1;
+    if (o->op.nout == 0 && (s || o->desc.infer))
+        return fault(o, "it returns nothing, so it takes no shape rule");
+    if (o->op.nout == 0) return TN_OK;
     if (!s == !o->desc.infer) return fault(o, "it needs either a shape rule or `infer`");
     if (o->op.nin == 0) return fault(o, "a structured operator has a tensor argument");
     if (!s) return TN_OK;
@@ -269,32 +202,49 @@ static tn_status read_shape_rule(tni_added *o) {
     return TN_OK;
 }
 
+static tn_status check_composite(const tni_added *o) {
+    const tn_op_desc *d = &o->desc;
+    if (!d->formula && !d->composite)
+        return fault(o, "a composite operator needs a formula or a function");
+    if (d->shape || d->infer || d->dtype)
+        return fault(o, "a composite operator takes no dtype or shape rule");
+    return TN_OK;
+}
+
+/* How many tensors a list has is known to a formula; all others are asked. */
+static tn_status check_count(const tni_added *o) {
+    const tn_op_desc *d = &o->desc;
+    bool list = o->op.flags & TNI_OP_LIST_OUT;
+    if (d->count && !list) return fault(o, "`count` goes with the result Tensor[]");
+    if (list && !d->count && (d->kind != TN_OP_COMPOSITE || !d->formula))
+        return fault(o, "the result Tensor[] needs `count`");
+    return TN_OK;
+}
+
 static tn_status read_rules(tni_added *o) {
     const tn_op_desc *d = &o->desc;
     tn_op *op = &o->op;
     if (d->formula && d->composite) return fault(o, "it has both a formula and a composite");
+    TN_TRY(check_count(o));
+    if (d->formula || d->composite) op->compose = tni_added_compose;
     if (d->kind == TN_OP_COMPOSITE) {
-        if (!d->formula && !d->composite)
-            return fault(o, "a composite operator needs a formula or a function");
-        if (d->shape || d->infer || d->dtype)
-            return fault(o, "a composite operator takes no dtype or shape rule");
         op->run = tni_run_composite;
-    } else {
-        TN_TRY(read_dtype_rule(o));
-        op->run = d->kind == TN_OP_POINTWISE ? tni_run_pointwise : tni_run_structured;
+        return check_composite(o);
     }
-    if (d->kind == TN_OP_POINTWISE) TN_TRY(check_pointwise(o));
+    TN_TRY(read_dtype_rule(o));
     if (d->kind == TN_OP_STRUCTURED) {
-        TN_TRY(read_shape_rule(o));
-        op->infer = infer;
+        op->run = op->flags & TNI_OP_LIST_OUT ? tni_run_list : tni_run_structured;
+        op->infer = tni_added_infer;
+        return read_shape_rule(o);
     }
-    if (d->formula || d->composite) op->compose = compose;
-    return TN_OK;
+    op->run = d->kind == TN_OP_POINTWISE ? tni_run_pointwise : tni_run_reduction;
+    return check_planned(o);
 }
 
 static void set_flags(tni_added *o) {
     tn_op *op = &o->op;
     op->flags |= TNI_OP_ADDED | TNI_OP_NO_INPLACE;
+    if (op->nout == 0 || (op->flags & TNI_OP_LIST_OUT)) op->flags |= TNI_OP_NO_OUT;
     if (o->desc.flags & TN_OPF_PACK) op->flags |= TNI_OP_CONTIGUOUS;
     if (o->desc.flags & TN_OPF_CAST) op->flags |= TNI_OP_CAST;
     if (op->info.kind == TN_OP_POINTWISE && op->compute_rule != TNI_COMPUTE_BOOL &&
@@ -302,14 +252,6 @@ static void set_flags(tni_added *o) {
         op->flags |= TNI_OP_PACKED;
     if (op->info.kind == TN_OP_POINTWISE && op->compute_rule == TNI_COMPUTE_FLOAT)
         op->flags |= TNI_OP_FLOATING;
-}
-
-static tn_status check_mutated(const tni_added *o) {
-    for (int i = 0; i < o->op.nin; i++)
-        if ((o->op.fields[o->op.in_field[i]].flags & TNI_FIELD_MUTATED) &&
-            o->op.info.kind != TN_OP_STRUCTURED)
-            return fault(o, "only a structured operator may write to an argument");
-    return TN_OK;
 }
 
 /* "acme::layer_norm" -> "LayerNormBackward0", as autograd names nodes. */
@@ -336,12 +278,14 @@ static void set_gradient(tni_added *o) {
     bool floats = op->result_rule != TNI_RESULT_BOOL && op->result_rule != TNI_RESULT_I64 &&
                   !(op->info.kind != TN_OP_COMPOSITE && op->compute_rule == TNI_COMPUTE_BOOL);
     if (whole || (!text && !floats) || (text && strcmp(text, "none") == 0)) return;
-    op->grad = text ? gradient : tni_no_derivative;
+    op->grad = text ? tni_added_gradient : tni_no_derivative;
     for (int i = 0; i < op->nfields; i++) {
         tn_field *f = (tn_field *)(uintptr_t)&op->fields[i];
+        /* of what is written only the first argument has a history; note [Written arguments] */
+        bool history = !(f->flags & TNI_FIELD_MUTATED) || (op->nout == 0 && i == op->in_field[0]);
         if (f->kind <= TN_F_OPERAND)
-            f->flags |= f->flags & TNI_FIELD_MUTATED ? 0 : TNI_FIELD_DIFF;
-        else if (f->kind != TN_F_OUT)
+            f->flags |= history ? TNI_FIELD_DIFF : 0;
+        else if (f->kind < TN_F_OUT)
             f->flags |= TNI_FIELD_SAVED;
     }
 }
@@ -353,8 +297,9 @@ static tn_status fill(tni_added *o) {
     TN_TRY(keep_texts(o));
     TN_TRY(tni_schema_parse(d->schema, &o->arena, &s));
     o->op.info = (tn_op_info){sizeof o->op.info, d->kind, s.name, d->schema, s.sig};
-    if (d->kind != TN_OP_POINTWISE && d->kind != TN_OP_STRUCTURED && d->kind != TN_OP_COMPOSITE)
-        return fault(o, "kind %u is none of pointwise, structured, composite", (unsigned)d->kind);
+    if (d->kind > TN_OP_COMPOSITE)
+        return fault(o, "kind %u is none of pointwise, reduction, structured, composite",
+                     (unsigned)d->kind);
     if (d->flags & ~(TN_OPF_PACK | TN_OPF_CAST))
         return fault(o, "flags 0x%x are unknown to this Tenon", (unsigned)d->flags);
     TN_TRY(fill_fields(o, &s));
@@ -362,7 +307,6 @@ static tn_status fill(tni_added *o) {
         return fault(o, "the argument struct of '%s' has %d bytes, the plugin's has %u", d->schema,
                      (int)s.args_bytes, (unsigned)d->args_bytes);
     TN_TRY(read_rules(o));
-    TN_TRY(check_mutated(o));
     set_flags(o);
     set_gradient(o);
     o->op.file = o->plugin->name;
@@ -397,7 +341,8 @@ bool tni_added_same(const tni_added *a, const tni_added *b) {
            same_text(x->dtype, y->dtype) && same_text(x->shape, y->shape) &&
            same_text(x->formula, y->formula) && same_text(x->gradient, y->gradient) &&
            same_text(x->doc, y->doc) && x->ctx == y->ctx && x->infer == y->infer &&
-           x->composite == y->composite;
+           x->composite == y->composite && x->count == y->count &&
+           same_text(x->autocast, y->autocast) && same_text(x->vmap, y->vmap);
 }
 
 tn_status tni_added_link(tni_added *o, const tn_txn *txn) {
@@ -405,7 +350,7 @@ tn_status tni_added_link(tni_added *o, const tn_txn *txn) {
     if (o->published) return TN_OK; /* linked when it was added the first time */
     if (d->formula)
         TN_TRY(tni_formula_compile(o, TNI_FORMULA_FORWARD, d->formula, txn, &o->forward));
-    if (o->op.grad == gradient)
+    if (o->op.grad == tni_added_gradient)
         TN_TRY(tni_formula_compile(o, TNI_FORMULA_GRADIENT, d->gradient, txn, &o->backward));
     return TN_OK;
 }

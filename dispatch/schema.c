@@ -221,8 +221,16 @@ static tn_status read_arguments(reader *r) {
 
 static tn_status read_result(reader *r, bool named) {
     tn_field f = {.name = "out", .kind = TN_F_OUT};
+    if (!named && tni_scan_take(&r->at, "Tensor[]")) {
+        f.kind = TN_F_OUTS;
+        TN_TRY(add_field(r, &f, sizeof(tn_views), "TN_F_OUTS"));
+        r->out->list_out = true;
+        r->out->nouts++;
+        return TN_OK;
+    }
     if (!tni_scan_take(&r->at, "Tensor") || *r->at == '[' || *r->at == '?' || *r->at == '!')
-        return fault(r, "a result is a Tensor");
+        return fault(r, named ? "a result among several is a Tensor"
+                              : "a result is a Tensor, Tensor[] or ()");
     if (named)
         TN_TRY(take_word(r, "the result's name is expected, as in (Tensor y, Tensor z)", &f.name));
     if (r->out->nouts == TNI_MAX_OUTS) return fault(r, "there are too many results");
@@ -231,10 +239,19 @@ static tn_status read_result(reader *r, bool named) {
     return TN_OK;
 }
 
+/* "()", of an operator that writes to an argument. */
+static tn_status read_nothing(const reader *r) {
+    for (int32_t i = 0; i < r->out->nargs; i++)
+        if (r->out->fields[i].flags & TNI_FIELD_MUTATED) return TN_OK;
+    return fault(r, "an operator without results writes to an argument, Tensor!");
+}
+
 static tn_status read_results(reader *r) {
     if (!tni_scan_take(&r->at, "->")) return fault(r, "'->' is expected");
     if (!tni_scan_take(&r->at, "(")) {
         TN_TRY(read_result(r, false));
+    } else if (tni_scan_take(&r->at, ")")) {
+        TN_TRY(read_nothing(r));
     } else {
         do TN_TRY(read_result(r, true));
         while (tni_scan_take(&r->at, ","));

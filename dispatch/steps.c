@@ -1,18 +1,20 @@
 /* steps.c: runs a compiled formula. */
 #include <math.h>
+#include <stdlib.h>
 
 #include "formula_priv.h"
 #include "steps_priv.h"
 
-enum { MAX_INTS = 128 };
+enum { MAX_INTS = 128, MAX_LISTED = 64 };
 
 typedef struct run {
     const tni_formula *f;
     const char *args;
-    tn_tensor *const *g;
-    int32_t nints;
+    tni_incoming g;
+    int32_t nints, nlisted;
     tni_value reg[TNI_MAX_STEPS];
     int64_t ints[MAX_INTS];
+    tn_view *listed[MAX_LISTED]; /* elements of lists that the formula makes */
 } run;
 
 /* ---- Reading -----------------------------------------------------------------------------------*/
@@ -54,7 +56,10 @@ static tni_value load_field(const tn_field *f, const char *args) {
 static tni_value load(const run *r, const tni_term *t) {
     switch (t->from) {
     case TNI_FROM_FIELD: return load_field(&r->f->fields[t->at], r->args);
-    case TNI_FROM_GRAD: return (tni_value){.t = r->g[t->at]};
+    case TNI_FROM_GRAD:
+        if (t->kind == TNI_V_TENSORS)
+            return (tni_value){.list = tni_views((tn_tensors){r->g.g, r->g.n})};
+        return (tni_value){.t = r->g.g[t->at]};
     case TNI_FROM_STEP: return r->reg[r->f->step[t->at].reg + t->nr];
     default: return t->constant;
     }
@@ -140,6 +145,11 @@ static tn_status call(run *r, const tni_step *s) {
         boxes += boxed;
     }
     TN_TRY(tn_op_call(s->op, args, rets));
+    if (s->op->flags & TNI_OP_LIST_OUT) {
+        const tn_tensor_list *list = (const tn_tensor_list *)(const void *)rets;
+        r->reg[s->reg].list = tni_views((tn_tensors){list->v, list->n});
+        return TN_OK;
+    }
     for (int i = 0; i < s->op->nout; i++) r->reg[s->reg + i].t = rets[i];
     return TN_OK;
 }
@@ -176,6 +186,28 @@ static tn_status pick_item(tn_ints list, int64_t i, tn_scalar *ret) {
     return TN_OK;
 }
 
+static tn_status pick_tensor(tn_views list, int64_t i, tn_tensor **ret) {
+    int64_t at = i < 0 ? i + list.n : i;
+    if (at < 0 || at >= list.n || !list.v[at])
+        return tn_fail(TN_E_INDEX, -1, "a formula reads tensor %lld of a list of %lld",
+                       (long long)i, (long long)(list.n < 0 ? 0 : list.n));
+    *ret = tni_t(list.v[at]);
+    return TN_OK;
+}
+
+static tn_status list_tensors(run *r, const tni_step *s, tn_views *ret) {
+    tn_view **v = r->listed + r->nlisted;
+    if (s->noperands > MAX_LISTED - r->nlisted)
+        return tn_fail(TN_E_UNSUPPORTED, -1, "too many tensors in the lists of one formula");
+    for (int i = 0; i < s->noperands; i++) {
+        v[i] = &load(r, &s->operands[i].term).t->v;
+        if (!v[i]) return tn_fail(TN_E_VALUE, -1, "a formula lists a tensor that was not given");
+    }
+    r->nlisted += s->noperands;
+    *ret = (tn_views){v, s->noperands};
+    return TN_OK;
+}
+
 static tn_status make_list(run *r, const tni_step *s, tn_ints *ret) {
     int64_t *v = int_room(r, s->noperands);
     if (!v) return tn_fail(TN_E_UNSUPPORTED, -1, "too many sizes in one formula");
@@ -201,10 +233,13 @@ static tn_status run_step(run *r, const tni_step *s) {
     switch (s->what) {
     case TNI_STEP_CALL: return call(r, s);
     case TNI_STEP_LIST: return make_list(r, s, &to->ints);
+    case TNI_STEP_TENSORS: return list_tensors(r, s, &to->list);
     case TNI_STEP_NUMBER:
+    case TNI_STEP_PICK:
     case TNI_STEP_ITEM: {
         tni_value a = load(r, &s->operands[0].term), b = load(r, &s->operands[1].term);
         if (s->what == TNI_STEP_ITEM) return pick_item(a.ints, b.number.i, &to->number);
+        if (s->what == TNI_STEP_PICK) return pick_tensor(a.list, b.number.i, &to->t);
         return compute_number(s->sign, a.number, b.number, &to->number);
     }
     default: return ask_tensor(s, load(r, &s->operands[0].term).t, to);
@@ -224,30 +259,61 @@ static tn_status hand_over(const run *r, const tni_term *t, tn_tensor **ret) {
     return TN_OK;
 }
 
-tn_status tni_formula_run(const tni_formula *f, const void *args, tn_tensor *const *g,
-                          uint64_t wanted, tn_tensor **rets) {
+static tn_status hand_over_list(const run *r, const tni_term *t, tn_tensor_list *ret) {
+    tn_tensors list = tni_tensors_of(load(r, t).list);
+    tn_tensor **v = calloc((size_t)list.n + 1, sizeof(tn_tensor *));
+    if (!v) return tn_fail(TN_E_MEMORY, -1, "out of memory");
+    for (int64_t i = 0; i < list.n; i++) v[i] = tn_tensor_ref(list.v[i]);
+    *ret = (tn_tensor_list){v, list.n};
+    return TN_OK;
+}
+
+/* Drops the tensors that a call made. */
+static void drop_call(run *r, const tni_step *s) {
+    tni_value *made = &r->reg[s->reg];
+    if (s->op->flags & TNI_OP_LIST_OUT) {
+        tn_tensor_list list = {(tn_tensor **)(uintptr_t)made->list.v, made->list.n};
+        tn_tensor_list_free(&list);
+        return;
+    }
+    for (int k = 0; k < s->op->nout; k++) tn_tensor_unref(&made[k].t);
+}
+
+void tni_formula_drop(const tni_formula *f, uint64_t wanted, tni_result *rets) {
+    for (int i = 0; i < TN_MAX_OPERANDS; i++) {
+        if (!((f->given & wanted) >> i & 1u)) continue;
+        if (f->lists >> i & 1u)
+            tn_tensor_list_free(&rets[i].list);
+        else
+            tn_tensor_unref(&rets[i].t);
+    }
+}
+
+tn_status tni_formula_run(const tni_formula *f, const void *args, tni_incoming g, uint64_t wanted,
+                          tni_result *rets) {
     run r;
     tn_status st = TN_OK;
     int32_t done = 0;
     r.f = f;
     r.args = args;
     r.g = g;
-    r.nints = 0;
+    r.nints = r.nlisted = 0;
+    memset(rets, 0, sizeof *rets * TN_MAX_OPERANDS);
     for (; done < f->nsteps && st == TN_OK; done++) {
         const tni_step *s = &f->step[done];
         if (s->readers & wanted) st = run_step(&r, s);
         if (st != TN_OK) break;
     }
-    for (int i = 0; i < TN_MAX_OPERANDS && st == TN_OK; i++)
-        if ((f->given & wanted) >> i & 1u) st = hand_over(&r, &f->value[i], &rets[i]);
+    for (int i = 0; i < TN_MAX_OPERANDS && st == TN_OK; i++) {
+        if (!((f->given & wanted) >> i & 1u)) continue;
+        st = f->lists >> i & 1u ? hand_over_list(&r, &f->value[i], &rets[i].list)
+                                : hand_over(&r, &f->value[i], &rets[i].t);
+    }
     for (int32_t i = 0; i < done; i++) {
         const tni_step *s = &f->step[i];
-        if (s->what != TNI_STEP_CALL || !(s->readers & wanted)) continue;
-        for (int k = 0; k < s->op->nout; k++) tn_tensor_unref(&r.reg[s->reg + k].t);
+        if (s->what == TNI_STEP_CALL && (s->readers & wanted)) drop_call(&r, s);
     }
-    if (st != TN_OK)
-        for (int i = 0; i < TN_MAX_OPERANDS; i++)
-            if ((f->given & wanted) >> i & 1u) tn_tensor_unref(&rets[i]);
+    if (st != TN_OK) tni_formula_drop(f, wanted, rets);
     return st;
 }
 

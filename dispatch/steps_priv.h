@@ -57,8 +57,10 @@ typedef enum tni_step_kind {
     TNI_STEP_NUMEL,
     TNI_STEP_DTYPE,
     TNI_STEP_DEVICE,
-    TNI_STEP_ITEM, /* a[b] of a list of sizes */
-    TNI_STEP_LIST  /* numbers as a list of sizes */
+    TNI_STEP_ITEM,   /* a[b] of a list of sizes */
+    TNI_STEP_PICK,   /* a[b] of a list of tensors */
+    TNI_STEP_LIST,   /* numbers as a list of sizes */
+    TNI_STEP_TENSORS /* tensors as a list */
 } tni_step_kind;
 
 typedef struct tni_operand {
@@ -77,11 +79,12 @@ typedef struct tni_step {
     const tni_operand *operands;
 } tni_step;
 
-/* One formula per result (or per tensor input, of a gradient). */
+/* One formula per target; see tni_formula_given. */
 struct tni_formula {
     const tn_field *fields; /* of the operator it belongs to */
     int32_t nsteps, nregs;
     uint64_t given, none; /* masks over `value` */
+    uint64_t lists;       /* the targets that are lists of tensors */
     tni_term value[TN_MAX_OPERANDS];
     tni_step step[TNI_MAX_STEPS];
 };

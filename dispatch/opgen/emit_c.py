@@ -292,6 +292,8 @@ def op_flags(op: Op) -> str:
         flags.append("TNI_OP_DYNAMIC")
     if op.inplace_only:
         flags.append("TNI_OP_INPLACE_ONLY")
+    if op.writes:
+        flags.append("TNI_OP_WRITES")
     if not has_form(op, "inplace"):
         flags.append("TNI_OP_NO_INPLACE")
     if not has_form(op, "out"):

@@ -114,7 +114,7 @@ def result_type(op: Op) -> str:
         return "tuple[Tensor, ...]"
     if len(op.outs) == 1:
         return "Tensor"
-    return f"tuple[{', '.join(['Tensor'] * len(op.outs)) or '()'}]"
+    return f"tuple[{', '.join(['Tensor'] * len(op.outs))}]" if op.outs else "None"
 
 
 def stubs(ops: list[Op]) -> str:

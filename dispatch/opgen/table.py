@@ -122,7 +122,13 @@ class Op:
 
     @property
     def inplace_only(self) -> bool:
-        return bool(self.args) and self.args[0].type == "Tensor!"
+        """The first argument is the result."""
+        return bool(self.args) and self.args[0].type == "Tensor!" and bool(self.outs)
+
+    @property
+    def writes(self) -> bool:
+        """Some argument is written that is not the result."""
+        return not self.inplace_only and any(a.mutated and not a.is_list for a in self.args)
 
     @property
     def grads(self) -> dict[str, str] | str | None:
@@ -150,6 +156,8 @@ class Op:
         forms = ["torch", "method"]
         if self.py_name.endswith("_"):
             return ["method"]
+        if not self.outs:
+            return forms
         if self.kind == "pointwise":
             return [*forms, "inplace", "out"]
         if self.kind in ("reduction", "structured"):
@@ -226,6 +234,21 @@ def parse_sig(op: Op) -> None:
         raise op.fail("two arguments or results share a name")
 
 
+def check_no_result(op: Op) -> None:
+    """Entries that end in `-> ()`."""
+    if not any(a.mutated for a in op.args):
+        raise op.fail("returns nothing and writes to no argument")
+    if op.kind not in ("structured", "composite"):
+        raise op.fail(f"a {op.kind} operator has a result")
+    for form in ("inplace", "out"):
+        if form in op.where:
+            raise op.fail(f"returns nothing, so it has no form '{form}'")
+    if op.grads is not None:
+        raise op.fail(
+            "returns nothing, so no gradient comes to it; a composite is recorded through its parts"
+        )
+
+
 def check(op: Op) -> None:
     e = op.entry
     for key in e:
@@ -244,6 +267,8 @@ def check(op: Op) -> None:
             raise op.fail(f"dtypes names '{name}', which is no dtype")
     parse_sig(op)
     tensor_names = {a.name for a in op.tensors}
+    if not op.outs:
+        check_no_result(op)
     if op.kind in ("pointwise", "reduction"):
         if e.get("dtype") not in COMPUTE_RULES:
             raise op.fail(f"dtype must be one of {', '.join(COMPUTE_RULES)}")

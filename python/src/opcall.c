@@ -95,6 +95,7 @@ static PyObject *finish(const tnp_overload *o, tn_tensor **rets, const tnp_extra
         }
     }
     if (TNP_LIKELY(o->meta.nout == 1)) return tnp_wrap(rets[0]);
+    if (o->meta.nout == 0) Py_RETURN_NONE;
     return wrap_several(o, rets);
 }
 
