@@ -103,13 +103,21 @@ def command_doctor(options: argparse.Namespace) -> int:
         return 1
     good &= report("libtenon", library.version)
     good &= report("cpu", lambda: library.describe("cpu"))
+    broken = 0
     for plugin in library.plugins():
-        print(f"plugin      {plugin.name} {plugin.version}: {_plugin_command.health(plugin)}")
+        health = _plugin_command.health(plugin)
+        broken += health.startswith("PROBLEM")
+        print(f"plugin      {plugin.name} {plugin.version}: {health}")
     good &= report("operators", smoke)
     for name in VARIABLES:
         if name in os.environ:
             print(f"variable    {name}={os.environ[name]}")
-    print("all is well" if good else "something is wrong; see the PROBLEM lines above")
+    if not good:
+        print("something is wrong; see the PROBLEM lines above")
+    elif broken:
+        print(f"Tenon is well; plugins with a PROBLEM: {broken}")
+    else:
+        print("all is well")
     return 0 if good else 1
 
 

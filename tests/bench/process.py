@@ -6,10 +6,13 @@ Each is taken in fresh processes, the frameworks in turn; the smallest figure co
 from __future__ import annotations
 
 import importlib.util
+import json
 import math
 import os
+import resource
 import subprocess
 import sys
+import tempfile
 import time
 import zlib
 from collections.abc import Callable
@@ -39,10 +42,10 @@ print(peak() - before)
 """
 
 
-def child(code: str) -> str:
-    """Output of a fresh interpreter."""
+def child(code: str, *folders: str) -> str:
+    """Output of a fresh interpreter, with these folders on its path."""
     env = dict(os.environ)
-    env["PYTHONPATH"] = os.pathsep.join([str(HERE), env.get("PYTHONPATH", "")])
+    env["PYTHONPATH"] = os.pathsep.join([str(HERE), *folders, env.get("PYTHONPATH", "")])
     run = subprocess.run(
         [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False
     )
@@ -57,6 +60,14 @@ def span(code: str) -> float:
     return time.perf_counter() - start
 
 
+def work(code: str, *folders: str) -> float:
+    """The processor's time, which says more than the clock about differences of a millisecond."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    child(code, *folders)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
 def import_time(framework: str) -> float:
     """Beyond the bare interpreter."""
     return span(f"import {framework}") - min(span("pass") for _ in range(2))
@@ -65,6 +76,31 @@ def import_time(framework: str) -> float:
 def import_add_time(framework: str) -> float:
     code = f"import {framework}; {ADD.format(framework)}"
     return span(code) - min(span("pass") for _ in range(2))
+
+
+def install_plugin(site: Path, name: str) -> None:
+    """What pip leaves of a plugin's wheel, but for the library, which nothing asks for."""
+    package, info = site / f"tenon_{name}", site / f"tenon_{name}-1.0.dist-info"
+    package.mkdir()
+    info.mkdir()
+    manifest = {
+        "manifest": 1, "name": name, "version": "1.0", "library": f"tenon_{name}.so",
+        "abi": {"major": 1, "min_minor": 0}, "devices": [name],
+    }  # fmt: skip
+    (package / f"tenon_{name}.json").write_text(json.dumps(manifest))
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: tenon-{name}\nVersion: 1.0\n")
+    target = f"tenon_{name}:tenon_{name}.json"
+    (info / "entry_points.txt").write_text(f"[tenon.plugins]\n{name} = {target}\n")
+
+
+def import_with_plugins(framework: str) -> float:
+    """What 50 installed plugins add to an import: with and without them in turn, the shortest of
+    each."""
+    with tempfile.TemporaryDirectory() as full, tempfile.TemporaryDirectory() as empty:
+        for i in range(50):
+            install_plugin(Path(full), f"vendor{i}")
+        pairs = [[work(f"import {framework}", site) for site in (full, empty)] for _ in range(20)]
+    return min(pair[0] for pair in pairs) - min(pair[1] for pair in pairs)
 
 
 def rss_import_add(framework: str) -> float:
@@ -114,6 +150,10 @@ class Figure:
 
 FIGURES = (
     Figure("import_time", "s", import_time, goal=0.03, most=0.030, quick=True),
+    Figure(
+        "import_50_plugins", "s", import_with_plugins,
+        most=0.005, rounds=1, frameworks=("tenon",), quick=True,
+    ),
     Figure("import_add_time", "s", import_add_time, goal=0.03, rounds=3),
     Figure("rss_import_add", "B", rss_import_add, goal=0.15, rounds=2, quick=True),
     Figure(
