@@ -47,7 +47,7 @@ def activating(change: str) -> str:
 
 def with_null_tables() -> str:
     """The example device with every optional table, and nothing in them."""
-    line = "        .describe = acme_describe,\n"
+    line = "        .describe = chip_describe,\n"
     queried = edited(line, line + "        .query = no_members,\n")
     return edited("/* ---- The door", NO_MEMBERS + "/* ---- The door", queried)
 
