@@ -118,22 +118,39 @@ static bool comes_back(const tni_device *retired, const tni_device *dev) {
            memcmp(&old->ifaces.copies, &dev->ifaces.copies, sizeof old->ifaces.copies) == 0;
 }
 
-/* The slot for a device of this name, or -1: the one that waits for it, else an empty one. A name
- * that is served already gets the slot `ret_taken`. The slot of a retired device is that of its
- * tensors, so that only the very same device gets it back. */
-static int32_t slot_for(const tn_txn *txn, const tni_device *fresh, int32_t *ret_taken) {
-    int32_t empty = -1, waits = -1;
+static const tni_device *device_in(const tn_txn *txn, int32_t slot) {
+    return txn->devices[slot] ? txn->devices[slot] : tni_device_at(slot);
+}
+
+/* The slot that serves a name, else one that knew or awaits it; -1: none. */
+static int32_t slot_of_name(const tn_txn *txn, const char *name) {
+    int32_t found = -1;
     for (int32_t i = 0; i < TN_DEVICE_SLOTS; i++) {
-        const tni_device *dev = txn->devices[i] ? txn->devices[i] : tni_device_at(i);
-        if (!dev && empty < 0) empty = i;
-        if (!dev || strcmp(dev->name, fresh->name) != 0) continue;
-        if (dev->desc.alloc) {
-            *ret_taken = i;
-            return -1;
-        }
-        if (!dev->origin || comes_back(dev, fresh)) waits = i;
+        const tni_device *dev = device_in(txn, i);
+        if (!dev || strcmp(dev->name, name) != 0) continue;
+        found = i;
+        if (dev->desc.alloc) break;
     }
-    return waits >= 0 ? waits : empty;
+    return found;
+}
+
+static int32_t empty_slot(const tn_txn *txn) {
+    for (int32_t i = 0; i < TN_DEVICE_SLOTS; i++)
+        if (!device_in(txn, i)) return i;
+    return -1;
+}
+
+/* The slot for a device whose name nobody serves: that of its tensors from before it was retired,
+ * which only the very same device gets back, else the one that awaits the name, else an empty one. */
+static int32_t slot_for(const tn_txn *txn, const tni_device *fresh) {
+    int32_t waits = -1;
+    for (int32_t i = 0; i < TN_DEVICE_SLOTS; i++) {
+        const tni_device *dev = device_in(txn, i);
+        if (!dev || strcmp(dev->name, fresh->name) != 0) continue;
+        if (dev->origin && comes_back(dev, fresh)) return i;
+        if (!dev->origin) waits = i;
+    }
+    return waits >= 0 ? waits : empty_slot(txn);
 }
 
 static tn_status check_desc(const tn_device_desc *d) {
@@ -161,16 +178,17 @@ static tni_device *device_new(const tni_plugin *plugin, const tn_device_desc *d)
 
 tn_status tni_register_device(tn_txn *txn, const tn_device_desc *desc, int32_t *ret_slot) {
     tn_device_desc d = {0};
-    int32_t taken = -1;
     memcpy(&d, desc, desc->struct_size < sizeof d ? desc->struct_size : sizeof d);
     TN_TRY(check_desc(&d));
+    int32_t slot = slot_of_name(txn, d.name);
+    if (slot >= 0 && device_in(txn, slot)->desc.alloc)
+        return tn_fail(TN_E_PLUGIN, -1, "device '%s' is served by another plugin already", d.name);
     tni_device *dev = device_new(txn->plugin, &d);
     if (!dev) return tn_fail(TN_E_MEMORY, -1, "out of memory");
-    int32_t slot = slot_for(txn, dev, &taken);
+    slot = slot_for(txn, dev);
     if (slot < 0) {
         free(dev);
-        if (taken < 0) return tn_fail(TN_E_PLUGIN, -1, "no device slot is left");
-        return tn_fail(TN_E_PLUGIN, -1, "device '%s' is served by another plugin already", d.name);
+        return tn_fail(TN_E_PLUGIN, -1, "no device slot is left");
     }
     const tni_device *before = tni_device_at(slot);
     if (before && before->origin) {
@@ -303,6 +321,29 @@ tn_status tni_register_kernels(tn_txn *txn, int32_t device_slot, const tn_kernel
         TN_TRY(add_kernel(txn, device_slot, &r));
     }
     return TN_OK;
+}
+
+/* Makes an empty slot await a name. It stays so after a rollback, which does no harm. */
+static tn_status await_name(const char *name, int32_t slot) {
+    tni_device *waits = calloc(1, sizeof *waits);
+    if (!waits) return tn_fail(TN_E_MEMORY, -1, "out of memory");
+    memcpy(waits->name, name, strlen(name) + 1);
+    waits->desc.name = waits->name;
+    atomic_store_explicit(&tni_devices[slot], waits, memory_order_release);
+    return TN_OK;
+}
+
+tn_status tni_register_kernels_for(tn_txn *txn, const char *device, const tn_kernel_row *rows,
+                                   uint32_t row_size, uint32_t n) {
+    if (!device || !device[0] || strlen(device) >= sizeof cpu_unloaded.name)
+        return tn_fail(TN_E_PLUGIN, -1, "a device has a name of at most 31 characters");
+    int32_t slot = slot_of_name(txn, device);
+    if (slot < 0) {
+        slot = empty_slot(txn);
+        if (slot < 0) return tn_fail(TN_E_PLUGIN, -1, "no device slot is left");
+        TN_TRY(await_name(device, slot));
+    }
+    return tni_register_kernels(txn, slot, rows, row_size, n);
 }
 
 /* Where a published cell points to its successor: all of it that changes later. */

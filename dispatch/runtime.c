@@ -172,6 +172,15 @@ static void call_release(tn_view *t) {
     tn_tensor_unref(&owned);
 }
 
+static const void *devices_query(uint32_t device_slot, const char *iface, void **ret_ctx) {
+    void *ctx = NULL;
+    const void *table = NULL;
+    if (iface && device_slot < TN_DEVICE_SLOTS)
+        table = tn_device_query((int32_t)device_slot, iface, &ctx);
+    if (ret_ctx) *ret_ctx = ctx;
+    return table;
+}
+
 static const void *service_query(const char *iface) {
     static const tn_call_iface call = {
         .struct_size = sizeof call,
@@ -180,8 +189,14 @@ static const void *service_query(const char *iface) {
         .retain = call_retain,
         .release = call_release,
     };
+    static const tn_devices_iface devices = {
+        .struct_size = sizeof devices,
+        .register_kernels = tni_register_kernels_for,
+        .query = devices_query,
+    };
     if (!iface) return NULL;
     if (strcmp(iface, "tn.layer/1") == 0) return &tni_layer_iface;
+    if (strcmp(iface, "tn.devices/1") == 0) return &devices;
     return strcmp(iface, "tn.call/1") == 0 ? &call : NULL;
 }
 
@@ -207,7 +222,8 @@ const tn_host tni_host = {
 
 const char *tn_device_name(int32_t slot) {
     const tni_device *dev = slot >= 0 && slot < TN_DEVICE_SLOTS ? tni_device_at(slot) : NULL;
-    return dev ? dev->name : NULL;
+    bool awaited = slot > 0 && dev && !dev->desc.alloc && !dev->origin;
+    return dev && !awaited ? dev->name : NULL;
 }
 
 int32_t tn_device_count(int32_t slot) {

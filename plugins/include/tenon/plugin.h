@@ -404,6 +404,20 @@ typedef struct tn_call_iface {
     void (*release)(tn_view *t); /* NULL is nothing */
 } tn_call_iface;
 
+/* Named interface "tn.devices/1" of the host: devices that other plugins serve. */
+struct tn_txn;
+typedef struct tn_devices_iface {
+    uint32_t struct_size;
+    uint32_t reserved;
+    /* register_kernels for the device of that name, which need not be there yet: the kernels come
+     * into force with it. */
+    tn_status (*register_kernels)(struct tn_txn *txn, const char *device, const tn_kernel_row *rows,
+                                  uint32_t row_size, uint32_t n);
+    /* A table that the device publishes for such kernels ("acme.native/1"), and its ctx; NULL: none
+     * of that name. The slot is that of tn_call. */
+    const void *(*query)(uint32_t device_slot, const char *iface, void **ret_ctx);
+} tn_devices_iface;
+
 /* ---- Layers that plugins add -------------------------------------------------------------------
  * A layer sees every operator call of the threads that switch it on, before any kernel: it may look,
  * measure, change what it finds in `args` (tn_<op>_args), or fill `rets` itself. Layers run in
@@ -462,7 +476,7 @@ typedef struct tn_host {
     void (*rng_release)(const tn_call *call, tn_generator *gen, tn_rng *rng);
     /* A message for people: 0 debug, 1 info, 2 warning. Repeated warnings are shown once. */
     void (*log)(int32_t level, const char *fmt, ...);
-    /* Named interfaces of the host ("tn.call/1"); NULL when unknown. */
+    /* Named interfaces of the host ("tn.call/1", "tn.layer/1", "tn.devices/1"); NULL when unknown. */
     const void *(*query)(const char *iface);
     /* Adds an operator; like the other registrations. Formulas may name operators that the same
      * activation adds later: they are looked up when it has ended. */
