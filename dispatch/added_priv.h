@@ -17,11 +17,25 @@ void *tni_arena_take(tni_arena *a, size_t bytes);
 char *tni_arena_text(tni_arena *a, const char *from, size_t n);
 void tni_arena_free(tni_arena *a);
 
+/* ---- names.c -----------------------------------------------------------------------------------*/
+enum { TNI_NAME_BYTES = 112 };
+/* The operator has that name, and that version where the name ends in one. */
+bool tni_name_means(const char *name, const tn_op *op);
+/* "acme::gelu@1", also where the operator's name says no version. */
+void tni_name_write(const tn_op *op, char *name);
+void tni_name_publish(tn_op *op);
+/* There is room for one more when so many wait to be published. */
+bool tni_name_has_room(int32_t waiting);
+bool tni_op_is_retired(const tn_op *op);
+/* The next older version that is there, or NULL. */
+tn_op *tni_name_older(const tn_op *op);
+
 /* ---- schema.c ----------------------------------------------------------------------------------*/
 enum { TNI_SCHEMA_FIELDS = 40 };
 /* A signature as data, laid out as the argument struct. */
 typedef struct tni_schema {
-    const char *name; /* "acme::gelu" */
+    const char *name; /* "acme::gelu"; of a version after the first "acme::gelu@2" */
+    int32_t version;
     tn_field *fields; /* arguments, then results */
     int32_t nargs, nouts;
     bool list_out; /* the only result is a Tensor[] */

@@ -251,11 +251,13 @@ struct tn_op {
     uint32_t flags; /* TNI_OP_* */
     uint16_t id;
     uint16_t line;
+    uint16_t version; /* from 1 */
     const char *file;
     const char *formula; /* gradient text, for people */
     const char *node;    /* names of its node, where they are not the operator's; see op-table.md */
     const char *doc;
     _Atomic(tn_row *) row[TN_DEVICE_SLOTS]; /* NULL: no kernel on this device */
+    _Atomic(tn_op *) older;                 /* the version before this one */
     _Atomic(const void *) recipe; /* autograd's digest of the fields, made at the first record */
 };
 static inline bool tni_has_composite(const tn_op *op) { return op->composite || op->compose; }

@@ -37,12 +37,13 @@ static tn_status fault(const compiler *c, const char *fmt, ...) {
 
 /* ---- Words -------------------------------------------------------------------------------------*/
 
-/* A name, possibly qualified as a::b; the empty text when there is none. */
+/* A name, possibly qualified as a::b and with a version as b@2; the empty text when there is none. */
 static void take_word(compiler *c, char *word) {
     tni_scan_skip(&c->at);
     size_t n = tni_scan_name(c->at), more;
     while (n > 0 && strncmp(c->at + n, "::", 2) == 0 && (more = tni_scan_name(c->at + n + 2)) > 0)
         n += 2 + more;
+    if (n > 0 && c->at[n] == '@') n += 1 + strspn(c->at + n + 1, "0123456789");
     if (n >= WORD_BYTES) n = 0;
     memcpy(word, c->at, n);
     word[n] = '\0';

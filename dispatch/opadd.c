@@ -261,7 +261,7 @@ static tn_status name_node(tni_added *o) {
     bool upper = true;
     size_t n = 0;
     if (!node) return TN_E_MEMORY;
-    for (; *name; name++) {
+    for (; *name && *name != '@'; name++) {
         if (*name != '_') node[n++] = upper ? (char)toupper((unsigned char)*name) : *name;
         upper = *name == '_';
     }
@@ -297,6 +297,7 @@ static tn_status fill(tni_added *o) {
     TN_TRY(keep_texts(o));
     TN_TRY(tni_schema_parse(d->schema, &o->arena, &s));
     o->op.info = (tn_op_info){sizeof o->op.info, d->kind, s.name, d->schema, s.sig};
+    o->op.version = (uint16_t)s.version;
     if (d->kind > TN_OP_COMPOSITE)
         return fault(o, "kind %u is none of pointwise, reduction, structured, composite",
                      (unsigned)d->kind);

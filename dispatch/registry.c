@@ -33,68 +33,31 @@ struct tn_txn {
 
 static tni_os_mutex registry_lock = TNI_OS_MUTEX_INIT;
 
-/* ---- Operators by name -------------------------------------------------------------------------*/
+/* ---- Operators ---------------------------------------------------------------------------------*/
 
-enum { HASH_SIZE = 8192, MAX_ADDED = 4096 };
-static _Atomic(tn_op *) by_name[HASH_SIZE];
 static _Atomic(tni_added *) added; /* every operator that plugins have ever added */
-static int32_t added_count;        /* slots of by_name that they take */
-
-static uint32_t hash_name(const char *s) {
-    uint32_t h = 2166136261u;
-    for (; *s; s++) h = (h ^ (unsigned char)*s) * 16777619u;
-    return h;
-}
-
-static void fill_names(void) {
-    for (int i = 0; i < tni_op_count; i++) {
-        uint32_t h = hash_name(tni_ops[i].info.name) % HASH_SIZE;
-        while (atomic_load_explicit(&by_name[h], memory_order_relaxed)) h = (h + 1) % HASH_SIZE;
-        atomic_store_explicit(&by_name[h], &tni_ops[i], memory_order_release);
-    }
-}
-
-static bool is_retired(const tn_op *op) {
-    return (op->flags & TNI_OP_ADDED) &&
-           atomic_load_explicit(&tni_added_of(op)->retired, memory_order_acquire);
-}
-
-tn_op *tni_op_find(const char *name) {
-    static tni_os_once once = TNI_OS_ONCE_INIT;
-    tni_os_call_once(&once, fill_names);
-    for (uint32_t h = hash_name(name) % HASH_SIZE;; h = (h + 1) % HASH_SIZE) {
-        tn_op *op = atomic_load_explicit(&by_name[h], memory_order_acquire);
-        if (!op) return NULL;
-        if (strcmp(op->info.name, name) == 0) return is_retired(op) ? NULL : op;
-    }
-}
 
 tn_op *tni_txn_find_op(const tn_txn *txn, const char *name) {
+    tn_op *newest = NULL;
     for (tni_added *o = txn->ops; o; o = o->queued)
-        if (strcmp(o->op.info.name, name) == 0) return &o->op;
-    return tni_op_find(name);
+        if (tni_name_means(name, &o->op) && (!newest || o->op.version > newest->version))
+            newest = &o->op;
+    return newest ? newest : tni_op_find(name);
 }
 
-/* The name's slot: a retired operator's of that name, or an empty one. */
 static void publish_op(tni_added *o) {
-    uint32_t h = hash_name(o->op.info.name) % HASH_SIZE;
-    tn_op *have;
-    while ((have = atomic_load_explicit(&by_name[h], memory_order_relaxed)) != NULL &&
-           strcmp(have->info.name, o->op.info.name) != 0)
-        h = (h + 1) % HASH_SIZE;
-    added_count += have == NULL;
     if (!o->published) {
         o->next = atomic_load_explicit(&added, memory_order_relaxed);
         atomic_store_explicit(&added, o, memory_order_release);
     }
     o->published = true;
     atomic_store_explicit(&o->retired, false, memory_order_release);
-    atomic_store_explicit(&by_name[h], &o->op, memory_order_release);
+    tni_name_publish(&o->op);
 }
 
 const char *tn_op_added_at(int32_t i) {
     for (tni_added *o = atomic_load_explicit(&added, memory_order_acquire); o; o = o->next)
-        if (!is_retired(&o->op) && i-- == 0) return o->op.info.name;
+        if (!tni_op_is_retired(&o->op) && i-- == 0) return o->op.info.name;
     return NULL;
 }
 
@@ -229,14 +192,22 @@ static tn_cell *take_idle(tni_plugin *plugin, const tn_cell *like) {
     return NULL;
 }
 
-static tn_status check_name(const tn_txn *txn, const char *name) {
-    int32_t room = MAX_ADDED - added_count;
-    for (const tni_added *other = txn->ops; other; other = other->queued) room--;
-    if (tni_txn_find_op(txn, name))
-        return tn_fail(TN_E_PLUGIN, -1, "operator '%s' is there already", name);
-    if (room <= 0)
-        return tn_fail(TN_E_PLUGIN, -1, "operator '%s': plugins have added %d operators already",
-                       name, MAX_ADDED);
+static tn_status check_name(const tn_txn *txn, const tni_added *o) {
+    const char *name = o->op.info.name, *mine = txn->plugin->name;
+    int32_t waiting = 0;
+    char exact[TNI_NAME_BYTES];
+    tni_name_write(&o->op, exact);
+    const tn_op *have = tni_txn_find_op(txn, exact);
+    for (const tni_added *other = txn->ops; other; other = other->queued) waiting++;
+    if (have)
+        return tn_fail(
+            TN_E_PLUGIN, -1,
+            "operator '%s' is there already, version %d of plugin '%s': plugin '%s' needs "
+            "a name or a version of its own",
+            name, (int)have->version, have->file, mine);
+    if (!tni_name_has_room(waiting))
+        return tn_fail(TN_E_PLUGIN, -1, "operator '%s': plugins have added too many operators",
+                       name);
     return TN_OK;
 }
 
@@ -245,8 +216,8 @@ tn_status tni_register_op(tn_txn *txn, const tn_op_desc *desc) {
     tni_added *o, *before = atomic_load_explicit(&added, memory_order_relaxed);
     if (!txn || !desc) return tn_fail(TN_E_PLUGIN, -1, "an operator needs a descriptor");
     TN_TRY(tni_added_new(txn->plugin, desc, &o));
-    tn_status st = check_name(txn, o->op.info.name);
-    while (st == TN_OK && before && !(is_retired(&before->op) && tni_added_same(before, o)))
+    tn_status st = check_name(txn, o);
+    while (st == TN_OK && before && !(tni_op_is_retired(&before->op) && tni_added_same(before, o)))
         before = before->next;
     if (st != TN_OK || before) tni_added_free(o);
     if (st != TN_OK) return st;
@@ -269,10 +240,23 @@ tn_status tni_register_layer(tn_txn *txn, const tn_layer_desc *desc) {
     return TN_OK;
 }
 
+/* A row without a version is of the newest one that its argument struct fits, so that the kernels of a
+ * plugin that was built for an earlier version find it. */
+static tn_op *op_of_row(const tn_txn *txn, const tn_kernel_row *r) {
+    tn_op *newest = tni_txn_find_op(txn, r->op);
+    if (!newest || r->sig == 0 || newest->info.sig == r->sig) return newest;
+    for (tni_added *o = txn->ops; o; o = o->queued)
+        if (tni_name_means(r->op, &o->op) && o->op.info.sig == r->sig) return &o->op;
+    tn_op *older = tni_op_find(r->op);
+    while (older && (older->info.sig != r->sig || !tni_name_means(r->op, older)))
+        older = tni_name_older(older);
+    return older ? older : newest;
+}
+
 static tn_status add_kernel(tn_txn *txn, int32_t device, const tn_kernel_row *r) {
     if (!r->op || !r->fn)
         return tn_fail(TN_E_PLUGIN, -1, "a kernel row lacks its operator or function");
-    tn_op *op = tni_txn_find_op(txn, r->op);
+    tn_op *op = op_of_row(txn, r);
     bool own = op && (op->flags & TNI_OP_ADDED) && tni_added_of(op)->plugin == txn->plugin;
     if (own && op->info.kind == TN_OP_COMPOSITE)
         return tn_fail(TN_E_PLUGIN, -1, "operator '%s' is a composite and takes no kernels", r->op);

@@ -103,6 +103,18 @@ static tn_status take_word(reader *r, const char *what, const char **ret_word) {
     return *ret_word ? TN_OK : TN_E_MEMORY;
 }
 
+/* "@2" */
+static tn_status read_version(reader *r) {
+    r->out->version = 1;
+    if (*r->at != '@') return TN_OK;
+    size_t digits = strspn(r->at + 1, "0123456789");
+    r->out->version = digits && digits <= 4 ? (int32_t)strtol(r->at + 1, NULL, 10) : 0;
+    if (r->out->version < 1 || r->at[1] == '0')
+        return fault(r, "a version is a number from 1 to 9999");
+    r->at += 1 + digits;
+    return TN_OK;
+}
+
 static tn_status read_name(reader *r) {
     tni_scan_skip(&r->at);
     size_t space = tni_scan_name(r->at);
@@ -114,8 +126,11 @@ static tn_status read_name(reader *r) {
     if ((space == 2 && strncmp(r->at, "tn", 2) == 0) ||
         (space == 5 && strncmp(r->at, "tenon", 5) == 0))
         return fault(r, "the namespaces tn and tenon are Tenon's own");
-    r->out->name = tni_arena_text(r->arena, r->at, n);
+    const char *from = r->at;
     r->at += n;
+    TN_TRY(read_version(r));
+    /* the first version is the plain name, also to the signature's hash */
+    r->out->name = tni_arena_text(r->arena, from, r->out->version > 1 ? (size_t)(r->at - from) : n);
     return r->out->name ? TN_OK : TN_E_MEMORY;
 }
 

@@ -440,9 +440,18 @@ tn_status tn_plugin_load(const char *path) {
     return problem ? tn_fail(TN_E_PLUGIN, -1, "%s", problem) : TN_OK;
 }
 
+/* "acme::gelu" stands for every version of an operator, in a manifest and in a question. */
+static bool is_offer(const offer *o, tni_offer kind, const char *name) {
+    if (o->kind != kind) return false;
+    if (strcmp(o->name, name) == 0) return true;
+    size_t mine = strcspn(o->name, "@"), other = strcspn(name, "@");
+    bool any = !o->name[mine] || !name[other];
+    return kind == TNI_OFFER_OP && any && mine == other && memcmp(o->name, name, mine) == 0;
+}
+
 static bool serves(const found *f, tni_offer kind, const char *name) {
     const offer *o = f->offers;
-    while (o && (o->kind != kind || strcmp(o->name, name) != 0)) o = o->next;
+    while (o && !is_offer(o, kind, name)) o = o->next;
     return o != NULL;
 }
 

@@ -45,7 +45,8 @@ def layout_text(op: Op) -> str:
     """The argument struct's layout as text: what the signature hash covers."""
     kinds = [TYPES[a.type][0] for a in op.args]
     outs = ["TN_F_OUTS" if op.list_out else "TN_F_OUT"] * len(op.outs)
-    return f"{op.name}({','.join([*kinds, *outs])})"
+    name = op.call_name.split("@")[0] + (f"@{op.version}" if op.version > 1 else "")
+    return f"{name}({','.join([*kinds, *outs])})"
 
 
 def args_group(op: Op) -> str:
@@ -417,7 +418,7 @@ def descriptor(op: Op, i: int) -> list[str]:
         formula = "; ".join(f"{k}: {v}" for k, v in formula.items())
     lines = [
         f"    [TNI_OP_{op.name}] = {{",
-        f'        .info = {{sizeof(tn_op_info), TN_OP_{op.kind.upper()}, "{op.name}",',
+        f'        .info = {{sizeof(tn_op_info), TN_OP_{op.kind.upper()}, "{op.call_name}",',
         f"                 {c_string(e['sig'])}, UINT64_C(0x{fnv1a(layout_text(op)):016x})}},",
         f"        .run = {RUN[op.kind]},",
         f"        .fields = fields_{op.name},",
@@ -432,6 +433,7 @@ def descriptor(op: Op, i: int) -> list[str]:
         f"        .flags = {op_flags(op)},",
         f"        .id = {i},",
         f"        .line = {op.line},",
+        f"        .version = {op.version},",
         f'        .file = "{op.file}",',
         f"        .formula = {c_string(formula)},",
         f"        .node = {c_string(e.get('node'))},",

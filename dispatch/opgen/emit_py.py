@@ -27,7 +27,7 @@ def emit(ops: list[Op]) -> dict[str, str]:
 def grouped(ops: list[Op]) -> dict[str, list[Op]]:
     """The overloads of each Python name, in file order."""
     groups: dict[str, list[Op]] = {}
-    for op in ops:
+    for op in [op for op in ops if not op.is_adapter]:
         for name in [op.py_name, *op.entry.get("alias", [])]:
             groups.setdefault(name, []).append(op)
     return groups
@@ -140,7 +140,7 @@ def stubs(ops: list[Op]) -> str:
 
 def table_json(ops: list[Op]) -> str:
     rows = []
-    for op in ops:
+    for op in [op for op in ops if not op.is_adapter]:
         e = op.entry
         rows.append({
             "name": op.name, "py_name": op.py_name, "sig": e["sig"], "kind": op.kind,

@@ -16,7 +16,7 @@ KEYS = {
     "sig", "kind", "dtype", "result", "shape", "dtypes", "params", "inputs", "layout", "forward",
     "grad", "save", "save_shape", "where", "alias", "ref", "samples", "domain", "grad_samples",
     "tests", "doc",
-    "tol", "dynamic", "random", "cast", "takes_out", "node",
+    "tol", "dynamic", "random", "cast", "takes_out", "node", "version",
 }  # fmt: skip
 KINDS = ("pointwise", "reduction", "structured", "composite", "view")
 WHERE = ("torch", "method", "nn.functional", "inplace", "out")
@@ -106,11 +106,25 @@ class Op:
     @property
     def name(self) -> str:
         """The C name: tn_<name>."""
+        return self.key.replace(".", "_").replace("@", "_v")
+
+    @property
+    def call_name(self) -> str:
+        """What the operator is found by: "gelu", an earlier version "gelu@1"."""
         return self.key.replace(".", "_")
 
     @property
+    def is_adapter(self) -> bool:
+        """An earlier version of an operator, made of the one that took its place."""
+        return "@" in self.key
+
+    @property
+    def version(self) -> int:
+        return int(self.key.split("@")[1]) if self.is_adapter else self.entry.get("version", 1)
+
+    @property
     def py_name(self) -> str:
-        return self.key.split(".")[0]
+        return self.key.split("@")[0].split(".")[0]
 
     @property
     def kind(self) -> str:
@@ -151,6 +165,8 @@ class Op:
 
     @property
     def where(self) -> list[str]:
+        if self.is_adapter:
+            return []
         if "where" in self.entry:
             return self.entry["where"]
         forms = ["torch", "method"]
@@ -249,6 +265,22 @@ def check_no_result(op: Op) -> None:
         )
 
 
+def check_version(op: Op, seen: dict[str, Op]) -> None:
+    """An adapter stands behind the entry that it adapts, and is older."""
+    version = op.entry.get("version", 1)
+    if not isinstance(version, int) or not 1 <= version <= 9999:
+        raise op.fail("version is a number from 1 to 9999")
+    if not op.is_adapter:
+        return
+    newest = seen.get(op.call_name.split("@")[0])
+    if newest is None or newest.version <= op.version:
+        raise op.fail("stands behind no entry of a later version")
+    for key in op.entry.keys() - {"sig", "kind", "forward", "doc"}:
+        raise op.fail(f"key '{key}' is not for an earlier version, which is a composite")
+    if op.kind != "composite":
+        raise op.fail("an earlier version is a composite of the later one")
+
+
 def check(op: Op) -> None:
     e = op.entry
     for key in e:
@@ -299,6 +331,8 @@ def check(op: Op) -> None:
             "needs 'grad': formulas, 'custom', 'none' (the result has no history) or 'missing' "
             "(backward raises)"
         )
+    if op.is_adapter:
+        return
     if not op.py_name.startswith("_") and "tests" not in e and not ("ref" in e and "samples" in e):
         raise op.fail("needs 'ref' and 'samples', or 'tests' naming the file that covers it")
     if not op.py_name.startswith("_") and "doc" not in e:
@@ -313,7 +347,7 @@ def load(paths: list[Path], root: Path) -> list[Op]:
         text = path.read_text(encoding="utf-8")
         lines: dict[str, int] = {}
         for number, line in enumerate(text.splitlines(), 1):
-            if m := re.match(r'\[(?:"([\w.]+)"|(\w+))\]', line):
+            if m := re.match(r'\[(?:"([\w.@]+)"|(\w+))\]', line):
                 lines[m[1] or m[2]] = number
         rel = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
         try:
@@ -326,6 +360,7 @@ def load(paths: list[Path], root: Path) -> list[Op]:
             op = Op(key, rel, lines[key], entry)
             if other := seen.get(op.name):
                 raise op.fail(f"already defined at {other.file}:{other.line}")
+            check_version(op, seen)
             seen[op.name] = op
             check(op)
             ops.append(op)

@@ -53,7 +53,6 @@ from tenon._C import (
     is_inference_mode_enabled,
     is_tensor,
     layout,
-    load_plugin,
     long,
     memory_format,
     no_grad,
@@ -61,7 +60,6 @@ from tenon._C import (
     prefer,
     preserve_format,
     promote_types,
-    retire_plugin,
     set_default_dtype,
     set_grad_enabled,
     set_num_threads,
@@ -102,7 +100,8 @@ _SUBMODULES = frozenset({
 
 # Names of submodules that are functions of the package.
 _LATER = {
-    "load_inline": "_inline", "load_library": "_inline",
+    "load_inline": "_inline", "load_library": "_inline", "load_plugin": "_inline",
+    "retire_plugin": "_inline",
     "save": "serialization", "load": "serialization", "compile": "compiler",
     "autocast": "amp", "Storage": "_storage", "UntypedStorage": "_storage",
     "set_printoptions": "_print", "Stream": "_streams", "Event": "_streams",

@@ -13,12 +13,29 @@ from tenon import _C, _compile
 _loaded: dict[str, str] = {}  # name given to load_inline -> plugin
 
 
-def load_library(path: str | os.PathLike[str]) -> None:
-    """Loads a plugin and everything that it registers."""
+def load_plugin(path: str) -> None:
+    """Loads and activates the plugin at this path."""
     from tenon import ops
 
-    _C.load_plugin(os.path.realpath(path))
-    ops.forget()
+    try:
+        _C.load_plugin(path)
+    finally:
+        ops.forget()
+
+
+def load_library(path: str | os.PathLike[str]) -> None:
+    """Loads a plugin and everything that it registers."""
+    load_plugin(os.path.realpath(path))
+
+
+def retire_plugin(name: str) -> None:
+    """Withdraws a plugin's kernels, operators and devices; `load_plugin` brings them back."""
+    from tenon import ops
+
+    try:
+        _C.retire_plugin(name)
+    finally:
+        ops.forget()
 
 
 def cache_folder() -> Path:
@@ -72,7 +89,7 @@ def load_inline(source: str, name: str, *, flags: Sequence[str] = (), language: 
     if library in known and known[library]["active"]:
         return
     before = _loaded.pop(name, None)
-    if before is not None:
+    if before in {p["name"] for p in known.values() if p["active"]}:
         _C.retire_plugin(before)
     load_library(library)
     _loaded[name] = next(p["name"] for p in _C.plugins() if p["path"] == library)

@@ -144,6 +144,8 @@ def judge(path: str, seconds: float, *, again: bool = False) -> tuple[bool, str]
 def admit(path: str) -> None:
     """Raises when a library is known to take its process down. The core calls this before it maps
     one; a plugin that refuses to start in good order says so itself."""
+    if "tenon.ops" in sys.modules:  # its operators may be newer than what has been looked up
+        sys.modules["tenon.ops"].forget()
     seconds = limit()
     if seconds is None or not sys.executable or not os.path.isfile(path):
         return

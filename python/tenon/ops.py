@@ -40,7 +40,11 @@ class Namespace:
     def __dir__(self) -> list[str]:
         prefix = self.__name__ + "::"
         added = [n.removeprefix(prefix) for n in _C._added_names() if n.startswith(prefix)]
-        return sorted({*added, *self._python})
+        return sorted({*(n.partition("@")[0] for n in added), *self._python})
+
+    def __getitem__(self, name: str) -> Any:
+        """`tenon.ops.acme["gelu@1"]`: a version of an operator, which is no Python name."""
+        return getattr(self, name)
 
     def __repr__(self) -> str:
         return f"<operators {self.__name__}::*: {', '.join(dir(self))}>"

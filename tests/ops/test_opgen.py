@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-TABLE = Path(__file__).resolve().parents[2] / "dispatch" / "opgen" / "table.py"
-spec = importlib.util.spec_from_file_location("opgen_table", TABLE)
-assert spec is not None and spec.loader is not None
-table = importlib.util.module_from_spec(spec)
-sys.modules["opgen_table"] = table  # dataclasses look their module up
-spec.loader.exec_module(table)
+OPGEN = Path(__file__).resolve().parents[2] / "dispatch" / "opgen"
+
+
+def generator() -> tuple[Any, ...]:
+    """The generator's modules, whose names other modules of the tests have too."""
+    names = ("table", "expr", "emit_c", "emit_py")
+    before = {name: sys.modules.pop(name, None) for name in names}
+    sys.path.insert(0, str(OPGEN))
+    try:
+        return tuple(importlib.import_module(name) for name in ("table", "emit_c", "emit_py"))
+    finally:
+        sys.path.remove(str(OPGEN))
+        for name, module in before.items():
+            sys.modules.pop(name, None)
+            if module is not None:
+                sys.modules[name] = module
+
+
+table, emit_c, emit_py = generator()
 
 COMPOSITE = """
 [f_]
@@ -58,3 +72,55 @@ def test_written_argument_without_result(tmp_path: Path) -> None:
     assert op.where == ["method"] and op.writes and not op.inplace_only
     (op,) = load(COMPOSITE.replace("-> ()", "-> Tensor"), tmp_path)
     assert op.inplace_only and not op.writes
+
+
+VERSIONS = """
+[gelu]
+sig     = "gelu(Tensor input, str approximate='none') -> Tensor"
+kind    = "structured"
+shape   = "same(input)"
+version = 2
+grad    = "none"
+tests   = "here"
+doc     = "d"
+
+["gelu@1"]
+sig     = "gelu(Tensor input) -> Tensor"
+kind    = "composite"
+forward = "gelu(input)"
+"""
+
+
+def test_versions(tmp_path: Path) -> None:
+    """An entry that took the place of another keeps it as a composite of itself."""
+    new, old = load(VERSIONS, tmp_path)
+    assert (new.name, new.call_name, new.version) == ("gelu", "gelu", 2)
+    assert (old.name, old.call_name, old.version) == ("gelu_v1", "gelu@1", 1)
+    assert old.where == [] and old.is_adapter
+    made = emit_c.emit([new, old])
+    assert '"gelu@1",' in made["op_table.c"] and ".version = 2," in made["op_table.c"]
+    assert "tn_status tn_gelu_v1(tn_tensor *input, tn_tensor **ret)" in made["op_api.c"]
+    assert "tn_gelu(tni_t(a->input), " in made["op_composites.c"]
+    hash_of = dict(re.findall(r"#define TN_SIG_(\w+) (\S+)", "".join(made.values())))
+    before = VERSIONS.split('["gelu@1"]')[0].replace("version = 2", "")
+    first = load(before.replace(", str approximate='none'", ""), tmp_path)
+    # kernels that were built for the first version still fit it
+    assert f"#define TN_SIG_gelu {hash_of['gelu_v1']}" in "".join(emit_c.emit(first).values())
+    assert emit_py.grouped([new, old]) == {"gelu": [new]}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("version = 2", "version = 1"), "stands behind no entry of a later version"),
+        (("[gelu]", "[relu]"), "sig names 'gelu'"),
+        (("version = 2", "version = 0"), "version is a number from 1 to 9999"),
+        (('forward = "gelu(input)"', 'forward = "gelu(input)"\ngrad = "none"'), "key 'grad' is"),
+        (('kind    = "composite"\nforward = "gelu(input)"', 'kind = "view"'), "is a composite of"),
+    ],
+)
+def test_bad_versions(change: tuple[str, str], message: str, tmp_path: Path) -> None:
+    assert change[0] in VERSIONS
+    with pytest.raises(table.TableError) as caught:
+        load(VERSIONS.replace(*change), tmp_path)
+    assert message in str(caught.value)

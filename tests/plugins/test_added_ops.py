@@ -483,7 +483,6 @@ for i in range(200):
     tn.load_library({str(library)!r})
     y = tn.ops.example.swish(x)
     tn.retire_plugin("example_formula")
-    tn.ops.forget()
     assert not hasattr(tn.ops.example, "swish")
     y.sum().backward()
 try:
