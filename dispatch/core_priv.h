@@ -194,7 +194,13 @@ enum tni_compute_rule {
     TNI_COMPUTE_SUM,     /* bool and integers become int64; a dtype argument overrides */
     TNI_COMPUTE_BOOL     /* everything is read as bool */
 };
-enum tni_result_rule { TNI_RESULT_COMPUTE, TNI_RESULT_BOOL, TNI_RESULT_REAL, TNI_RESULT_I64 };
+enum tni_result_rule {
+    TNI_RESULT_COMPUTE,
+    TNI_RESULT_BOOL,
+    TNI_RESULT_REAL,
+    TNI_RESULT_I64,
+    TNI_RESULT_DTYPE /* plus a slot: always that dtype; only operators that plugins add */
+};
 
 /* What a gradient function sees: generated code and autograd/grad_*.c. */
 typedef struct tn_gctx {

@@ -3,6 +3,7 @@
  * A recursive descent over the text that emits steps as it goes. Equal calls are one step, so that
  * two gradients may both name the backward operator that computes both. */
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -211,6 +212,22 @@ static bool take_keyword(compiler *c, char *word) {
     return false;
 }
 
+/* Functions of constants are computed here, in double, as their arguments' signs are. */
+static bool fold_call(const char *name, tni_term *inout_term) {
+    static const struct {
+        const char *name;
+        double (*fn)(double);
+    } known[] = {{"sqrt", sqrt}, {"exp", exp}, {"log", log},
+                 {"sin", sin},   {"cos", cos}, {"tan", tan}};
+    if (inout_term->kind != TNI_V_NUMBER || inout_term->from != TNI_FROM_CONSTANT) return false;
+    for (int i = 0; i < TN_COUNT(known); i++) {
+        if (strcmp(known[i].name, name) != 0) continue;
+        *inout_term = number_term(tn_scalar_float(known[i].fn(inout_term->constant.number.re)));
+        return true;
+    }
+    return false;
+}
+
 static tn_status call(compiler *c, const char *name, tni_term *ret_term) {
     tni_operand operands[TNI_SCHEMA_FIELDS];
     char word[WORD_BYTES];
@@ -236,6 +253,10 @@ static tn_status call(compiler *c, const char *name, tni_term *ret_term) {
         TN_TRY(expression(c, &o->term));
         n++;
     }
+    if (n == 1 && fold_call(name, &operands[0].term)) {
+        *ret_term = operands[0].term;
+        return TN_OK;
+    }
     return finish_call(c, op, operands, n, ret_term);
 }
 
@@ -255,12 +276,22 @@ static tn_status call_sign(compiler *c, const char *name, const tni_term *a, con
     return finish_call(c, op, operands, b ? 2 : 1, ret_term);
 }
 
+/* What a sign makes of two constants is a constant. */
+static bool fold_sign(char sign, tni_term a, tni_term b, tni_term *ret_term) {
+    tn_scalar s;
+    if (a.from != TNI_FROM_CONSTANT || b.from != TNI_FROM_CONSTANT) return false;
+    if (tni_number_compute(sign, a.constant.number, b.constant.number, &s) != TN_OK) return false;
+    *ret_term = number_term(s);
+    return true;
+}
+
 static tn_status binary(compiler *c, char sign, tni_term a, tni_term b, tni_term *ret_term) {
     static const struct {
         char sign;
         const char *op;
     } ops[] = {{'+', "add"}, {'-', "sub"}, {'*', "mul"}, {'/', "true_divide"}, {'^', "pow"}};
     bool numbers = a.kind == TNI_V_NUMBER && b.kind == TNI_V_NUMBER;
+    if (numbers && fold_sign(sign, a, b, ret_term)) return TN_OK;
     if (numbers) return add_small(c, TNI_STEP_NUMBER, sign, a, b, TNI_V_NUMBER, ret_term);
     tni_value_kind odd = a.kind != TNI_V_TENSOR && a.kind != TNI_V_NUMBER ? a.kind : b.kind;
     if (odd != TNI_V_TENSOR && odd != TNI_V_NUMBER)
@@ -335,6 +366,10 @@ static tn_status name(compiler *c, const char *word, tni_term *ret_term) {
         if (!whole && (strncmp(word, "grad_", 5) != 0 || strcmp(word + 5, result) != 0)) continue;
         *ret_term = new_term(TNI_FROM_GRAD, list ? TNI_V_TENSORS : TNI_V_TENSOR);
         ret_term->at = (uint16_t)i;
+        return TN_OK;
+    }
+    if (strcmp(word, "pi") == 0) {
+        *ret_term = number_term(tn_scalar_float(3.14159265358979323846));
         return TN_OK;
     }
     return fault(c, "the name '%s' means nothing here", word);

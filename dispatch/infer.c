@@ -9,7 +9,7 @@ int32_t tni_result_of(int32_t compute, int rule) {
     case TNI_RESULT_BOOL: return TN_BOOL;
     case TNI_RESULT_I64: return TN_I64;
     case TNI_RESULT_REAL: return tni_dtype_to_real(compute);
-    default: return compute;
+    default: return rule >= TNI_RESULT_DTYPE ? rule - TNI_RESULT_DTYPE : compute;
     }
 }
 

@@ -80,6 +80,17 @@ static bool one_of(const char *const *names, int count, const char *word, size_t
     return false;
 }
 
+/* "int32": the result has that dtype whatever the operands' are. */
+static bool names_dtype(const char *word, size_t n, uint8_t *ret_rule) {
+    char name[32];
+    if (n >= sizeof name) return false;
+    memcpy(name, word, n);
+    name[n] = '\0';
+    int32_t dtype = tn_dtype_find(name);
+    if (dtype >= 0) *ret_rule = (uint8_t)(TNI_RESULT_DTYPE + dtype);
+    return dtype >= 0;
+}
+
 /* "promote(x, y) -> bool" */
 static tn_status read_dtype_rule(tni_added *o) {
     static const char *const rules[] = {
@@ -121,8 +132,9 @@ static tn_status read_dtype_rule(tni_added *o) {
     if (strncmp(s, "->", 2) == 0) {
         s += 2 + strspn(s + 2, " ");
         n = word_length(s);
-        if (!one_of(results, TN_COUNT(results), s, n, &o->op.result_rule))
-            return fault(o, "the result of dtype rule '%s' is none of compute, bool, real, int64",
+        if (!one_of(results, TN_COUNT(results), s, n, &o->op.result_rule) &&
+            !names_dtype(s, n, &o->op.result_rule))
+            return fault(o, "the result of dtype rule '%s' is neither compute, real nor a dtype",
                          o->desc.dtype);
         s += n;
     }
@@ -275,7 +287,8 @@ static void set_gradient(tni_added *o) {
     tn_op *op = &o->op;
     const char *text = o->desc.gradient;
     bool whole = op->info.kind == TN_OP_COMPOSITE && !text;
-    bool floats = op->result_rule != TNI_RESULT_BOOL && op->result_rule != TNI_RESULT_I64 &&
+    int32_t result = tni_result_of(TN_F32, op->result_rule);
+    bool floats = tn_dtype_category(result) >= TN_CAT_FLOAT &&
                   !(op->info.kind != TN_OP_COMPOSITE && op->compute_rule == TNI_COMPUTE_BOOL);
     if (whole || (!text && !floats) || (text && strcmp(text, "none") == 0)) return;
     op->grad = text ? tni_added_gradient : tni_no_derivative;

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -182,3 +183,12 @@ void *tni_os_library_open(const char *path, const char **ret_why) {
 }
 
 void *tni_os_library_symbol(void *library, const char *name) { return dlsym(library, name); }
+
+bool tni_os_is_code(void *address) {
+    Dl_info info;
+    void *extra = NULL;
+    if (!dladdr1(address, &info, &extra, RTLD_DL_SYMENT) || info.dli_saddr != address || !extra)
+        return true;
+    const unsigned char type = ELF64_ST_TYPE(((const ElfW(Sym) *)extra)->st_info);
+    return type != STT_OBJECT && type != STT_TLS && type != STT_COMMON;
+}

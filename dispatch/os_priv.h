@@ -44,8 +44,11 @@ const char *tni_os_untrusted(const char *path);
 bool tni_os_own_folder(char *dst, size_t size);
 /* The user's folder for settings, $XDG_CONFIG_HOME or ~/.config; false when unknown. */
 bool tni_os_config_folder(char *dst, size_t size);
-/* Maps a library for good; NULL and a text (valid until the next call) on failure. */
+/* Maps a library for good, path NULL: the program itself; NULL and a text (valid until the next call)
+ * on failure. */
 void *tni_os_library_open(const char *path, const char **ret_why);
 void *tni_os_library_symbol(void *library, const char *name);
+/* False when a symbol's address is known to be that of data. */
+bool tni_os_is_code(void *address);
 
 #endif

@@ -158,7 +158,7 @@ static tn_status call(run *r, const tni_step *s) {
 
 static bool is_whole(const tn_scalar *s) { return s->kind <= TN_CAT_INT; }
 
-static tn_status compute_number(char sign, tn_scalar a, tn_scalar b, tn_scalar *ret) {
+tn_status tni_number_compute(char sign, tn_scalar a, tn_scalar b, tn_scalar *ret) {
     if (a.kind == TN_SCALAR_NONE || b.kind == TN_SCALAR_NONE)
         return tn_fail(TN_E_VALUE, -1, "a formula needs a number that was not given");
     if (a.kind == TN_CAT_COMPLEX || b.kind == TN_CAT_COMPLEX)
@@ -240,7 +240,7 @@ static tn_status run_step(run *r, const tni_step *s) {
         tni_value a = load(r, &s->operands[0].term), b = load(r, &s->operands[1].term);
         if (s->what == TNI_STEP_ITEM) return pick_item(a.ints, b.number.i, &to->number);
         if (s->what == TNI_STEP_PICK) return pick_tensor(a.list, b.number.i, &to->t);
-        return compute_number(s->sign, a.number, b.number, &to->number);
+        return tni_number_compute(s->sign, a.number, b.number, &to->number);
     }
     default: return ask_tensor(s, load(r, &s->operands[0].term).t, to);
     }

@@ -89,4 +89,7 @@ struct tni_formula {
     tni_step step[TNI_MAX_STEPS];
 };
 
+/* a + b and so on; '^' is a power, '_' minus a. */
+tn_status tni_number_compute(char sign, tn_scalar a, tn_scalar b, tn_scalar *ret);
+
 #endif

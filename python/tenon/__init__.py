@@ -95,7 +95,7 @@ _SUBMODULES = frozenset({
     "functional", "hub", "jit", "linalg", "multiprocessing", "nn", "onnx", "ops", "optim",
     "overrides", "profiler", "random", "return_types", "serialization", "sparse", "special",
     "testing", "types", "utils", "version", "compiler", "mps", "xpu", "array_api", "cpu", "fx",
-    "export", "library",
+    "export", "library", "ffi",
 })  # fmt: skip
 
 # Names of submodules that are functions of the package.

@@ -23,6 +23,10 @@ PACKAGE = Path(tn.__file__).parent
 # Not callable like the rest: varargs, callbacks of a host language, the end of the process.
 LEFT_OUT = {"tn_fail", "tn_op_invoke", "tn_layer_next"}
 
+# Made by functions, or unknown here; anything else is memory that holds ones.
+OBJECTS = {"tn_generator", "tn_node", "tn_hook", "tn_saved", "tn_stream", "tn_event"}
+OBJECTS |= {"tn_ffi_scope", "tn_ffi_function", "tn_ffi_closure", "tn_ffi_op"}
+
 
 class Ints(c.Structure):
     _fields_ = [("v", c.POINTER(c.c_int64)), ("n", c.c_int64)]
@@ -115,7 +119,7 @@ class World:
             return slots
         if word == "char":
             return c.c_char_p(b"mean") if pointer == 1 else self.held((c.c_void_p * 4)())
-        if word in ("tn_generator", "tn_node", "tn_hook", "tn_saved", "tn_stream", "tn_event"):
+        if word in OBJECTS:
             return self.held((c.c_void_p * 4)()) if pointer > 1 else self.object(word)
         return self.held((c.c_int64 * 64)(*[1] * 64)) if word != "tn_layer" else None
 
@@ -124,6 +128,13 @@ class World:
             ret = c.c_void_p()
             self.lib.tn_generator_new(Device(0, 0), c.byref(ret))
             return ret
+        if word in ("tn_ffi_scope", "tn_ffi_function"):
+            scope, self.lib.tn_ffi_functions.restype = c.c_void_p(), c.c_void_p
+            self.lib.tn_ffi_scope_new(None, None, c.byref(scope))
+            self.lib.tn_ffi_declare(scope, b"int abs(int x)")
+            f = c.c_void_p(self.lib.tn_ffi_functions(scope))
+            self.lib.tn_ffi_resolve(scope, f)
+            return scope if word == "tn_ffi_scope" else f
         return None
 
     def value(self, word: str) -> Any:

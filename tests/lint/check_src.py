@@ -37,12 +37,13 @@ PRIVATE = {"core_priv.h", "op_ids.h", "formula_priv.h", "infer_priv.h", "scope_p
 KNOWS = {
     "backends": SDK,
     "dispatch": CORE | PRIVATE,
-    "plugins": CORE | {"core_priv.h", "os_priv.h", "registry_priv.h"},
+    "plugins": CORE
+    | {"core_priv.h", "os_priv.h", "registry_priv.h", "added_priv.h", "tenon/ffi.h"},
     "autograd": CORE | PRIVATE | {"tenon/autograd.h"},
     "nn": CORE | PRIVATE | {"tenon/autograd.h", "tenon/nn.h"},
     "optim": CORE | PRIVATE | {"tenon/autograd.h", "tenon/nn.h", "tenon/optim.h"},
     "python": CORE | {"tenon/autograd.h", "tenon/nn.h", "tenon/optim.h", "tenon/tenon.h"}
-    | {"py_rows.inc"},
+    | {"tenon/ffi.h", "py_rows.inc"},
 }  # fmt: skip
 GENERATED = {"op_args.h", "ops.h", "op_ids.h", "op_table.c", "op_api.c", "op_grads.c", "ops.json"}
 GENERATED |= {"op_composites.c", "py_rows.inc", "_ops.pyi", "ops.md"}

@@ -4,6 +4,7 @@
 
 #include <tenon/autograd.h>
 #include <tenon/error.h>
+#include <tenon/ffi.h>
 #include <tenon/nn.h>
 #include <tenon/ops.h>
 #include <tenon/optim.h>
