@@ -7,7 +7,7 @@ import struct
 from dataclasses import dataclass, field
 from pathlib import Path
 
-DYNAMIC, DYNSYM = 6, 11  # section types
+DYNAMIC, DYNSYM, VERNEED = 6, 11, 0x6FFFFFFE  # section types
 NEEDED = 1  # tag in the dynamic section
 MACHINES = {"x86_64": 62, "aarch64": 183, "riscv64": 243, "ppc64le": 21, "s390x": 22}
 
@@ -18,6 +18,7 @@ class Elf:
     needed: list[str] = field(default_factory=list)
     exported: set[str] = field(default_factory=set)
     undefined: set[str] = field(default_factory=set)
+    versions: set[str] = field(default_factory=set)  # of other libraries' symbols: "GLIBC_2.29"
 
     def fits(self) -> bool:
         """Whether it is for this machine's processor; true where that is not known."""
@@ -25,8 +26,11 @@ class Elf:
 
 
 def read(path: Path) -> Elf:
-    """Raises ValueError with what is wrong when the file is no 64-bit shared library."""
-    data = path.read_bytes()
+    return parse(path.read_bytes())
+
+
+def parse(data: bytes) -> Elf:
+    """Raises ValueError with what is wrong when it is no 64-bit shared library."""
     if data[:4] != b"\x7fELF":
         raise ValueError("it is no shared library (no ELF file)")
     if data[4:5] != b"\x02":
@@ -68,4 +72,23 @@ def _read(data: bytes, order: str) -> Elf:
                     found.exported.add(text(sections[link], name))
                 elif not weak:
                     found.undefined.add(text(sections[link], name))
+        elif what == VERNEED:
+            names = _version_names(data, order, offset)
+            found.versions |= {text(sections[link], name) for name in names}
     return found
+
+
+def _version_names(data: bytes, order: str, at: int) -> list[int]:
+    """Where the names of the versions stand that a library needs: lists in a list, each entry with
+    the distance to the next, 0 for the last."""
+    names = []
+    step = -1
+    while step:
+        _, _, _, first, step = struct.unpack_from(f"{order}HHIII", data, at)
+        inner, inner_step = at + first, -1
+        while inner_step:
+            _, _, _, name, inner_step = struct.unpack_from(f"{order}IHHII", data, inner)
+            names.append(name)
+            inner += inner_step
+        at += step
+    return names

@@ -144,8 +144,23 @@ CHECKS: dict[str, Callable[[Path], str]] = {
 }
 
 
+def library_of(text: str) -> Path:
+    """A library, by its path, its manifest's, or the name of a plugin that was found."""
+    path = Path(text).absolute()
+    if path.suffix == ".json":
+        return path.parent / _manifest.read(path).library
+    if not path.exists():
+        named = [p.path for p in _native.Library().plugins() if p.name == text]
+        return Path(named[0]) if named else path
+    return path
+
+
 def command_check(options: argparse.Namespace) -> int:
-    path = Path(options.path).absolute()
+    try:
+        path = library_of(options.path)
+    except (OSError, ValueError) as err:
+        print(f"manifest    PROBLEM: {err}")
+        return 1
     faults = 0
     for name, check in CHECKS.items():
         if name == "start" and faults:
@@ -172,7 +187,9 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     listing = verbs.add_parser("list", help="what was found, and what is wrong with it")
     listing.set_defaults(call=command_list)
     check = verbs.add_parser("check", help="look a library over, then try it in a child process")
-    check.add_argument("path", metavar="LIBRARY")
+    check.add_argument(
+        "path", metavar="LIBRARY", help="its path, its manifest's, or a plugin's name"
+    )
     check.set_defaults(call=command_check)
     probe = verbs.add_parser("probe", help="try a library in a child process, and keep the verdict")
     probe.add_argument("path", metavar="LIBRARY")

@@ -21,6 +21,8 @@ on a version of Python, and two builds of the same sources give the same bytes.
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import shutil
 import sysconfig
 import tempfile
@@ -30,13 +32,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tenon import _compile, _manifest, _packaging
+from tenon import _compile, _elf, _manifest, _packaging
 
 LISTS = ("sources", "flags", "libraries", "files")  # the settings, by what they are
 SWITCHES = ("openmp", "debug")
 TEXTS = ("manifest",)
 GROUP = "tenon.plugins"
 SKIPPED = {"build", "dist", "__pycache__"}
+# The libraries of glibc, and the oldest minor version that every processor's wheels may ask for.
+GLIBC = {"libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1"}
+GLIBC |= {"ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
+OLDEST = 17
 PRODUCTS = {".so", ".o", ".pyc", ".whl"}
 
 
@@ -156,7 +162,9 @@ def read(root: Path) -> Plugin:
 def compile_plugin(plugin: Plugin, library: Path) -> None:
     """Makes the plugin's library. CFLAGS or CXXFLAGS and LDFLAGS have their usual place."""
     variable = "CXXFLAGS" if _compile.language_of(plugin.sources) == "c++" else "CFLAGS"
-    flags = os.environ.get(variable, "").split() + os.environ.get("LDFLAGS", "").split()
+    flags = [
+        flag for name in (variable, "LDFLAGS") for flag in shlex.split(os.environ.get(name, ""))
+    ]
     flags += ["-g"] if plugin.debug else ["-s"]
     flags += ["-fopenmp"] if plugin.openmp else []
     command = _compile.command_line(plugin.sources, [*flags, *plugin.flags], plugin.libraries)
@@ -198,18 +206,28 @@ def _info(plugin: Plugin) -> dict[str, str]:
     for key, group in (("scripts", "console_scripts"), ("gui-scripts", "gui_scripts")):
         if project.get(key):
             groups[group] = project[key]
-    groups.setdefault(GROUP, {}).setdefault(
-        plugin.package.removeprefix("tenon_"), f"{plugin.package}:{plugin.manifest.name}"
-    )
+    name = plugin.package.removeprefix("tenon_")
+    groups.setdefault(GROUP, {name: f"{plugin.package}:{plugin.manifest.name}"})
     return {
         "METADATA": _metadata(plugin),
         "entry_points.txt": _packaging.entry_points(groups),
     }
 
 
-def tag() -> str:
-    platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
-    return f"py3-none-{platform}"
+def tag(library: bytes) -> str:
+    """For every Python. A library that needs nothing but glibc runs wherever that is new enough,
+    which package indexes want to read from the tag; of others only the processor is known."""
+    machine = sysconfig.get_platform().removeprefix("linux-").replace("-", "_").replace(".", "_")
+    elf = _elf.parse(library)
+    versions = [re.fullmatch(r"GLIBC_2\.(\d+)(\.\d+)?", name) for name in elf.versions]
+    if GLIBC.issuperset(elf.needed) and all(versions):
+        minor = max([OLDEST, *(int(version[1]) for version in versions if version)])
+        return f"py3-none-manylinux_2_{minor}_{machine}"
+    return f"py3-none-linux_{machine}"
+
+
+def _wheel(plugin: Plugin, library: bytes, members: Mapping[str, bytes], folder: str) -> str:
+    return _packaging.write_wheel(Path(folder), plugin.stem, tag(library), members, _info(plugin))
 
 
 # ---- The hooks that pip calls -------------------------------------------------------------------
@@ -245,10 +263,11 @@ def build_wheel(
 ) -> str:
     del config_settings, metadata_directory
     plugin = read(Path.cwd())
-    members = {plugin.library: _built(plugin)}
-    members |= {name: path.read_bytes() for name, path in _beside(plugin).items()}
-    named = {f"{plugin.package}/{name}": data for name, data in members.items()}
-    return _packaging.write_wheel(Path(wheel_directory), plugin.stem, tag(), named, _info(plugin))
+    library = _built(plugin)
+    files = {plugin.library: library}
+    files |= {name: path.read_bytes() for name, path in _beside(plugin).items()}
+    members = {f"{plugin.package}/{name}": data for name, data in files.items()}
+    return _wheel(plugin, library, members, wheel_directory)
 
 
 def build_editable(
@@ -258,16 +277,17 @@ def build_editable(
     everything else is a link. After a change of the sources the same command compiles again."""
     del config_settings, metadata_directory
     plugin = read(Path.cwd())
+    library = _built(plugin)
     home = plugin.root / "build" / "editable"
     shutil.rmtree(home, ignore_errors=True)
     folder = home / plugin.package
     folder.mkdir(parents=True)
-    (folder / plugin.library).write_bytes(_built(plugin))
+    (folder / plugin.library).write_bytes(library)
     for name, path in _beside(plugin).items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).symlink_to(path)
     pointer = {f"{plugin.package}.pth": f"{home}\n".encode()}
-    return _packaging.write_wheel(Path(wheel_directory), plugin.stem, tag(), pointer, _info(plugin))
+    return _wheel(plugin, library, pointer, wheel_directory)
 
 
 def build_sdist(sdist_directory: str, config_settings: Settings = None) -> str:

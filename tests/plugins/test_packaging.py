@@ -24,7 +24,7 @@ PROJECTS = {
     "ops": "example", "ops-cpp": "examplecpp", "ops-openmp": "exampleomp",
     "device": "acme", "dtype": "posit16", "layer": "oplog",
 }  # fmt: skip
-PLATFORM_TAG = r"py3-none-linux_\w+"
+PLATFORM_TAG = r"py3-none-manylinux_2_\d+_\w+"
 
 
 def copy(example: str, folder: Path) -> Path:
@@ -150,6 +150,22 @@ def test_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert again.read_bytes() == wheel.read_bytes()
 
 
+def test_tag_says_what_the_library_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """glibc alone: its version, as readelf finds it. Anything else: the processor alone."""
+    project = copy("ops", tmp_path)
+    wheel = wheel_of(project, tmp_path / "out", monkeypatch)
+    with zipfile.ZipFile(wheel) as archive:
+        library = archive.extract("tenon_example/tenon_example.so", tmp_path)
+    if shutil.which("readelf"):
+        text = subprocess.check_output(["readelf", "-V", library], text=True)
+        minors = [int(minor) for minor in re.findall(r"Name: GLIBC_2\.(\d+)", text)]
+        assert minors and f"-manylinux_2_{max(17, *minors)}_" in wheel.name
+    change(project, "pyproject.toml", '["m"]', '["m", "gcc_s"]')
+    change(project, "pyproject.toml", '"-std=c11"', '"-std=c11", "-Wl,--no-as-needed"')
+    other = wheel_of(project, tmp_path / "out", monkeypatch)
+    assert re.search(r"-py3-none-linux_\w+\.whl$", other.name)
+
+
 MORE_CPP = """
 #include <string>
 extern "C" int more(void);
@@ -267,11 +283,19 @@ def test_config_names_what_is_there(venv: as_user.Environment, where: str) -> No
     assert (include == as_user.SDK) == (where == "build tree")
 
 
-def test_compiler_line(venv: as_user.Environment, tmp_path: Path) -> None:
-    """The cc line of the README, as it stands, in a shell of the environment."""
-    project = copy("ops", tmp_path)
+@pytest.mark.parametrize("example", PROJECTS)
+def test_compiler_line(venv: as_user.Environment, tmp_path: Path, example: str) -> None:
+    """The line of the README, as it stands, in a shell of the environment."""
+    if example not in installable():
+        pytest.skip("the compiler for it is missing")
+    project, name = copy(example, tmp_path), PROJECTS[example]
     venv.check("sh", "-c", as_user.compiler_line(project), cwd=project)
-    as_user.run_tests_of(venv, project / "test_example.py", TENON_PLUGIN_PATH=str(project))
+    as_user.run_tests_of(venv, project / f"test_{name}.py", TENON_PLUGIN_PATH=str(project))
+    for what in (f"tenon_{name}.so", f"tenon_{name}.json", name):
+        said = venv.check(
+            "tenon", "plugin", "check", what, cwd=project, TENON_PLUGIN_PATH=str(project)
+        )
+        assert "activates" in said and "PROBLEM" not in said
 
 
 def pkg_config(venv: as_user.Environment) -> dict[str, str]:

@@ -86,3 +86,14 @@ def test_device(tmp_path: Path) -> None:
     (tmp_path / "slate.json").write_text(manifest, encoding="utf-8")
     build("device.md", tmp_path)
     run_page("device.md", tmp_path, TENON_PLUGIN_PATH=str(tmp_path))
+
+
+@pytest.mark.slow
+def test_shell_of_the_operator(venv: as_user.Environment, tmp_path: Path) -> None:
+    """The lines from `tenon plugin new` to an installed wheel, in an empty environment."""
+    for lines in blocks("plugins.md", "sh"):
+        if not lines.startswith("cc "):
+            offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(venv.wheelhouse)}
+            said = venv.check("sh", "-e", "-c", lines, cwd=tmp_path, **offline)
+            assert "tensor(0.8413)" in said
+    venv.pip("uninstall", "-y", "tenon-mygelu")
