@@ -111,15 +111,17 @@ static tn_status fill_args(elsewhere *c) {
     return TN_OK;
 }
 
-/* t, an argument that the call wrote, gets what its stand-in holds. */
+/* t, an argument that the call wrote, gets what its stand-in holds. A kernel that sizes its result gave
+ * the stand-in memory of its own, outside of the staged copy. */
 static tn_status store(const elsewhere *c, tn_tensor *t) {
     tn_tensor *near = t ? tni_stage_of(&c->stage, t) : NULL;
+    bool staged = c->narrow < 0 && !(c->op->flags & TNI_OP_DYNAMIC);
     if (near == t) return TN_OK;
     if (!tni_shape_is(t, near->v.ndim, near->v.shape)) {
         TN_TRY(tni_resize_out(t, near->v.ndim, near->v.shape));
         TN_TRY(tni_copy_into(t, near));
     } else {
-        TN_TRY(c->narrow < 0 ? tni_stage_store(&c->stage, t) : tni_copy_into(t, near));
+        TN_TRY(staged ? tni_stage_store(&c->stage, t) : tni_copy_into(t, near));
     }
     tni_bump_version(t);
     return TN_OK;

@@ -393,7 +393,7 @@ tn_status tn_init_dirac(tn_tensor *t, int64_t groups) {
 static tn_status clear_some(tn_tensor *t, int64_t col, int64_t count) {
     tni_scope s = {0};
     tn_scalar_box box;
-    tn_tensor *order = NULL, *picked = NULL, *same = NULL;
+    tn_tensor *order = NULL, *picked = NULL, *there = NULL, *same = NULL;
     tn_tensor *column = scope_select(&s, t, 1, col);
     if (s.st == TN_OK) {
         tn_status st = tn_randperm(tn_tensor_shape(t)[0], NULL, TN_I64, -1, &order);
@@ -403,9 +403,15 @@ static tn_status clear_some(tn_tensor *t, int64_t col, int64_t count) {
         tn_status st = tn_narrow(order, 0, 0, count, &picked);
         picked = scope_take(&s, st, picked);
     }
+    if (s.st == TN_OK) { /* drawn on the CPU, so that every device clears the same */
+        tn_device device = tn_tensor_device(t);
+        int64_t code = (int64_t)device.slot << 8 | device.index;
+        tn_status st = tn__to_copy(picked, TN_I64, code, 0, TN_FORMAT_PRESERVE, &there);
+        there = scope_take(&s, st, there);
+    }
     if (s.st == TN_OK) {
         tn_tensor *zero = tn_scalar_box_init(&box, tn_scalar_float(0.0));
-        s.st = tn_index_fill_(column, 0, picked, zero, &same);
+        s.st = tn_index_fill_(column, 0, there, zero, &same);
         tn_tensor_unref(&same);
     }
     return scope_finish(&s, NULL, NULL);

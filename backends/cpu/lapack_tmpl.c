@@ -105,6 +105,7 @@ static void identity(T *x, int n) {
 /* Copies matrix i to lu and factors it; pivots has room for n. */
 static int factor_lu(const job *j, int64_t i, T *lu, int *pivots) {
     int info = 0;
+    if (j->n == 0) return 0; /* a leading dimension must be at least 1 */
     memcpy(lu, j->a + i * area(j->n, j->n), (size_t)area(j->n, j->n) * sizeof(T));
     LAPACK(getrf)(&j->n, &j->n, lu, &j->n, pivots, &info);
     return info;

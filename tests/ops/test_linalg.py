@@ -270,3 +270,14 @@ def test_codes_instead_of_errors() -> None:
     near(factor[0], np.eye(2))
     with pytest.raises(LA.LinAlgError):
         LA.inv_ex(bad(0), check_errors=True)
+
+
+@pytest.mark.parametrize("dtype", [tn.float32, tn.float64])
+def test_determinants_of_empty_matrices(dtype: tn.dtype, capfd: pytest.CaptureFixture[str]) -> None:
+    """They are 1, and LAPACK has nothing to complain about on standard error."""
+    a = tn.zeros(2, 0, 0, dtype=dtype)
+    near(LA.det(a), np.linalg.det(np.zeros((2, 0, 0))))
+    sign, log = LA.slogdet(a)
+    near(sign, np.ones(2))
+    near(log, np.zeros(2))
+    assert "illegal" not in "".join(capfd.readouterr())

@@ -89,6 +89,17 @@ tn.set_fallback_policy("allow")
 x.exp()
 """
 
+RESULTS = """
+import tenon as tn
+x = tn.tensor([0.0, 3.0, 0.0, 1.0], device="acme")
+places = tn.full((2, 1), -1, device="acme", dtype=tn.int64)
+assert tn.nonzero(x, out=places) is places and places.tolist() == [[1], [3]]
+picked = tn.full((2,), -1.0, device="acme")
+assert tn.masked_select(x, x > 0, out=picked) is picked and picked.tolist() == [3.0, 1.0]
+w = tn.nn.init.sparse_(tn.ones(10, 8, device="acme"), 0.5)
+assert ((w == 0).sum(0) == 5).all()
+"""
+
 ERRORS = """
 import tenon as tn
 x = tn.ones(2, device="acme")
@@ -109,7 +120,13 @@ else:
 
 @pytest.mark.parametrize(
     ("script", "fallback"),
-    [(TRAIN, "allow"), (VIEWS, "allow"), (POLICY, "allow"), (ERRORS, "error")],
+    [
+        (TRAIN, "allow"),
+        (VIEWS, "allow"),
+        (POLICY, "allow"),
+        (RESULTS, "allow"),
+        (ERRORS, "error"),
+    ],
 )
 def test_script(folder: Path, script: str, fallback: str) -> None:
     done = run(folder, "-c", script, fallback=fallback)
