@@ -66,6 +66,16 @@ def command_coverage(options: argparse.Namespace) -> int:
     return 0
 
 
+def command_conform(arguments: list[str]) -> int:
+    """Becomes the program that came with the package, which reads its own arguments."""
+    program = str(_native.PACKAGE / "tenon-conform")
+    try:
+        os.execv(program, [program, *arguments])
+    except OSError as err:
+        print(f"tenon: {program} cannot be run: {err}; reinstall tenon", file=sys.stderr)
+    return 2
+
+
 def command_run(options: argparse.Namespace) -> int:
     from tenon import _run
 
@@ -154,6 +164,8 @@ def parser() -> argparse.ArgumentParser:
     coverage.add_argument("--json", action="store_true", help="the same for programs")
     coverage.set_defaults(call=command_coverage)
 
+    commands.add_parser("conform", help="test a device plugin", add_help=False)
+
     run = commands.add_parser("run", help="run a program that imports torch on Tenon")
     run.add_argument("script", help="a Python file")
     run.add_argument("args", nargs=argparse.REMAINDER, help="arguments of the program")
@@ -178,8 +190,11 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
+    arguments = sys.argv[1:] if argv is None else argv
+    if arguments[:1] == ["conform"]:
+        return command_conform(arguments[1:])
     top = parser()
-    options = top.parse_args(argv)
+    options = top.parse_args(arguments)
     if options.version:
         print(f"tenon {_native.Library().version()}")
         return 0

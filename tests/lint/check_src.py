@@ -16,6 +16,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("dispatch", "autograd", "backends", "plugins", "nn", "optim", "python")
+# Programs beside the library: they print, end, call the system, and know the public headers alone.
+PROGRAMS = ("plugins/conform",)
 MAX_LINES = 800
 MAX_README_LINES = 80
 MAX_MACRO_LINES = 5
@@ -42,6 +44,7 @@ KNOWS = {
     "autograd": CORE | PRIVATE | {"tenon/autograd.h"},
     "nn": CORE | PRIVATE | {"tenon/autograd.h", "tenon/nn.h"},
     "optim": CORE | PRIVATE | {"tenon/autograd.h", "tenon/nn.h", "tenon/optim.h"},
+    "plugins/conform": CORE | {"tenon/autograd.h"},
     "python": CORE | {"tenon/autograd.h", "tenon/nn.h", "tenon/optim.h", "tenon/tenon.h"}
     | {"tenon/ffi.h", "py_rows.inc"},
 }  # fmt: skip
@@ -69,10 +72,14 @@ PY_FILES = [p for p in FILES if p.suffix == ".py"]
 
 def room(path: Path) -> str:
     parts = path.relative_to(ROOT).parts
+    program = "/".join(parts[:2])
+    if program in PROGRAMS:
+        return program
     return parts[0] if len(parts) > 1 else ""
 
 
 def product() -> Iterator[Path]:
+    """The library's files."""
     return (p for p in C_FILES if room(p) in ROOMS)
 
 
@@ -141,7 +148,7 @@ def macro_length() -> Iterator[str]:
 
 
 def room_includes() -> Iterator[str]:
-    for path in product():
+    for path in (p for p in C_FILES if room(p) in (*ROOMS, *PROGRAMS)):
         own = room(path)
         for n, line in enumerate(text_of(path).split("\n"), 1):
             m = re.match(r'\s*#\s*include\s+["<]([\w/.+-]+)[">]', line)
@@ -173,7 +180,7 @@ def no_generated_files() -> Iterator[str]:
 
 
 def room_readmes() -> Iterator[str]:
-    for name in ROOMS:
+    for name in (*ROOMS, *PROGRAMS):
         path = ROOT / name / "README.md"
         if not path.exists():
             yield at(path, 1, "is missing: what lives here, what may not, read in this order")
