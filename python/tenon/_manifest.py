@@ -4,8 +4,11 @@ own; this one serves those who write manifests: `tenon plugin check` and the bui
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
+
+from tenon import _native
 
 ABI_MAJOR = 1
 KINDS = ("devices", "dtypes", "ops", "layers")
@@ -16,6 +19,7 @@ class Manifest:
     name: str
     version: str
     library: str  # a file beside the manifest
+    min_minor: int  # of the plugin ABI, the oldest that the plugin works with
 
 
 def read(path: Path) -> Manifest:
@@ -32,7 +36,8 @@ def read(path: Path) -> Manifest:
     if "/" in text["library"]:
         raise ValueError(f"{path.name}: 'library' is the name of a file beside the manifest")
     abi = text.get("abi")
-    if not isinstance(abi, dict) or abi.get("major") != ABI_MAJOR:
+    minor = abi.get("min_minor") if isinstance(abi, dict) else None
+    if not isinstance(minor, int) or minor < 0 or abi.get("major") != ABI_MAJOR:
         raise ValueError(f'{path.name}: \'abi\' must be {{"major": {ABI_MAJOR}, "min_minor": ...}}')
     for kind in KINDS:
         names = text.get(kind, [])
@@ -40,4 +45,11 @@ def read(path: Path) -> Manifest:
             raise ValueError(f"{path.name}: '{kind}' must be a list of names")
     if not any(text.get(kind) for kind in KINDS):
         raise ValueError(f"{path.name} lists no {' or '.join(KINDS)}: nothing would load it")
-    return Manifest(text["name"], text["version"], text["library"])
+    return Manifest(text["name"], text["version"], text["library"], minor)
+
+
+def served_minor() -> int:
+    """The newest minor version of the plugin ABI that this Tenon serves."""
+    header = (_native.PACKAGE / "include" / "tenon" / "plugin.h").read_text(encoding="utf-8")
+    (minor,) = re.findall(r"^#define TN_ABI_MINOR (\d+)$", header, re.M)
+    return int(minor)

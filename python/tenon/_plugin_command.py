@@ -124,7 +124,12 @@ def check_manifest(path: Path) -> str:
         except (OSError, ValueError, TypeError, KeyError):
             continue  # not a manifest of this library
         if named == path.name:
-            _manifest.read(file)
+            needed, served = _manifest.read(file).min_minor, _manifest.served_minor()
+            if needed > served:
+                raise ValueError(
+                    f"{file.name} needs plugin ABI {_manifest.ABI_MAJOR}.{needed} and this Tenon "
+                    f"serves {_manifest.ABI_MAJOR}.{served}: nothing would load it here"
+                )
             return f"{file.name} names it"
     raise ValueError(f'no manifest in {path.parent} has "library": "{path.name}"')
 

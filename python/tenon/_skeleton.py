@@ -24,6 +24,9 @@ CPP = (
 
 def check_name(name: str, kind: str) -> None:
     """Raises ValueError when a plugin cannot have the name, and says why."""
+    import tenon
+    from tenon import ops
+
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise ValueError(
             f"'{name}' cannot be a plugin's name: small letters, digits and _, a letter first"
@@ -32,11 +35,10 @@ def check_name(name: str, kind: str) -> None:
         raise ValueError(f"'{name}' is longer than {LONGEST} characters")
     if keyword.iskeyword(name) or name in ("tn", "tenon"):
         raise ValueError(f"'{name}' cannot be a plugin's name: it means something else")
-    if kind in ("device", "dtype"):
-        import tenon
-
-        if name == "cpu" or hasattr(tenon, name):
-            raise ValueError(f"there is a tn.{name} already; choose another name")
+    taken = dir(tenon) if kind in ("device", "dtype") else vars(ops) if kind == "ops" else ()
+    if name == "cpu" or name in taken:
+        where = "tn.ops" if kind == "ops" else "tn"
+        raise ValueError(f"there is a {where}.{name} already; choose another name")
 
 
 def example_of(kind: str, language: str, openmp: bool) -> Path:

@@ -64,6 +64,8 @@ def no_wheel() -> str:
     """Why there can be no wheel, or ""."""
     if not (BUILD / "build.ninja").exists():
         return "the Tenon that is tested does not come from a build tree"
+    if not os.access(BUILD, os.W_OK):
+        return "the build tree belongs to somebody else, and Meson keeps its log there"
     return "" if meson() else "there is no meson"
 
 

@@ -103,6 +103,7 @@ def test_project(tmp_path: Path, kind: str, language: str, openmp: bool) -> None
         ("tenon", "--kind layer", "means something else"),
         ("cuda", "--kind device", "there is a tn.cuda already"),
         ("float32", "--kind dtype", "there is a tn.float32 already"),
+        ("forget", "--kind ops", "there is a tn.ops.forget already"),
         ("fast", "--kind device --openmp", "--openmp is for --kind ops"),
     ],
 )

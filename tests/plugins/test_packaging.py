@@ -219,6 +219,7 @@ FAULTS = {
     "dynamic": ("pyproject.toml", "readme =", 'dynamic = ["version"]\nreadme =', "dynamic"),
     "json": ("tenon_example.json", '"manifest": 1,', '"manifest": 1', "is no JSON"),
     "abi": ("tenon_example.json", '"major": 1', '"major": 2', "'abi' must be"),
+    "minor": ("tenon_example.json", '"min_minor": 0', '"min_minor": "0"', "'abi' must be"),
     "empty": ("tenon_example.json", '"ops": [', '"op": [', "nothing would load it"),
     "library": ("tenon_example.json", '"tenon_example.so"', '"../x.so"', "a file beside"),
 }  # fmt: skip
@@ -296,6 +297,26 @@ def test_compiler_line(venv: as_user.Environment, tmp_path: Path, example: str) 
             "tenon", "plugin", "check", what, cwd=project, TENON_PLUGIN_PATH=str(project)
         )
         assert "activates" in said and "PROBLEM" not in said
+
+
+def test_check_reads_the_manifest(tmp_path: Path) -> None:
+    """What the library does not say: that this Tenon is too old, that nothing is offered."""
+    project = copy("layer", tmp_path)
+    as_user.build(project / "oplog.c", project / "tenon_oplog.json", tmp_path)
+    faults = {
+        '"min_minor": 99': "needs plugin ABI 1.99 and this Tenon serves 1.",
+        '"min_minor": -1': "'abi' must be",
+        '"layer": [': "nothing would load it",
+    }
+    for fault, why in faults.items():
+        before = '"min_minor": 0' if "minor" in fault else '"layers": ['
+        shutil.copy(project / "tenon_oplog.json", tmp_path)
+        change(tmp_path, "tenon_oplog.json", before, fault)
+        done = as_user.run(
+            tmp_path, "-m", "tenon", "plugin", "check", str(tmp_path / "tenon_oplog.so")
+        )
+        assert done.returncode == 1
+        assert "manifest    PROBLEM" in done.stdout and why in done.stdout, done.stdout
 
 
 def pkg_config(venv: as_user.Environment) -> dict[str, str]:
