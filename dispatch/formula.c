@@ -18,8 +18,9 @@ typedef struct compiler {
     const tn_txn *txn;
     tni_formula_use use;
     tni_formula *f;
-    const char *at;
-    char part[64]; /* which formula of the text, for messages */
+    const char *text, *at;
+    const char *word; /* where the last word began */
+    char part[64];    /* which formula of the text, for messages */
     int depth;
 } compiler;
 
@@ -31,9 +32,10 @@ static tn_status fault(const compiler *c, const char *fmt, ...) {
     va_start(ap, fmt);
     vsnprintf(what, sizeof what, fmt, ap);
     va_end(ap);
-    return tn_fail(TN_E_PLUGIN, -1, "operator '%s', %s%s: %s%s%.40s%s", c->o->op.info.name,
-                   c->use == TNI_FORMULA_GRADIENT ? "gradient" : "formula", c->part, what,
-                   *c->at ? ", before '" : "", c->at, *c->at ? "'" : "");
+    return tn_fail(TN_E_PLUGIN, -1, "operator '%s', %s%s, column %d: %s%s%.40s%s",
+                   c->o->op.info.name, c->use == TNI_FORMULA_GRADIENT ? "gradient" : "formula",
+                   c->part, (int)(c->at - c->text) + 1, what, *c->at ? ", at '" : "", c->at,
+                   *c->at ? "'" : "");
 }
 
 /* ---- Words -------------------------------------------------------------------------------------*/
@@ -41,6 +43,7 @@ static tn_status fault(const compiler *c, const char *fmt, ...) {
 /* A name, possibly qualified as a::b and with a version as b@2; the empty text when there is none. */
 static void take_word(compiler *c, char *word) {
     tni_scan_skip(&c->at);
+    c->word = c->at;
     size_t n = tni_scan_name(c->at), more;
     while (n > 0 && strncmp(c->at + n, "::", 2) == 0 && (more = tni_scan_name(c->at + n + 2)) > 0)
         n += 2 + more;
@@ -154,30 +157,42 @@ static const tn_field *find_field(const tn_op *op, const char *name) {
     return NULL;
 }
 
-/* The step of a call whose operands are complete: checks them, and fills in the defaults. */
-static tn_status finish_call(compiler *c, const tn_op *op, const tni_operand *operands, int n,
-                             tni_term *ret_term) {
+static bool is_given(const tn_field *f, const tni_operand *operands, int n) {
+    while (n > 0 && operands[n - 1].field != f) n--;
+    return n > 0;
+}
+
+/* May the operator be called with these operands? */
+static tn_status check_call(const compiler *c, const tn_op *op, const tni_operand *operands,
+                            int n) {
     const char *name = op->info.name;
-    void *image = tni_arena_take(&c->o->arena, op->args_bytes);
-    tni_operand *kept = tni_arena_take(&c->o->arena, sizeof *kept * (size_t)(n + 1));
-    if (!image || !kept) return TN_E_MEMORY;
     for (int i = 0; i < n; i++) {
         const tn_field *f = operands[i].field;
-        kept[i] = operands[i];
         if (!fits(&operands[i].term, f))
             return fault(c, "argument '%s' of '%s' cannot be %s", f->name, name,
                          kind_text(operands[i].term.kind));
-        for (int k = 0; k < i; k++)
-            if (operands[k].field == f)
-                return fault(c, "argument '%s' of '%s' is given twice", f->name, name);
+        if (is_given(f, operands, i))
+            return fault(c, "argument '%s' of '%s' is given twice", f->name, name);
     }
     for (int i = 0; i < op->nfields; i++) {
         const tn_field *f = &op->fields[i];
-        bool given = is_result(f);
-        for (int k = 0; k < n && !given; k++) given = operands[k].field == f;
-        if (given) continue;
-        if (!f->deflt) return fault(c, "argument '%s' of '%s' is missing", f->name, name);
-        TN_TRY(tni_default_store(f, &c->o->arena, image));
+        if (!is_result(f) && !f->deflt && !is_given(f, operands, n))
+            return fault(c, "argument '%s' of '%s' is missing", f->name, name);
+    }
+    return TN_OK;
+}
+
+/* The step of a call that was checked: keeps the operands, and fills in the defaults. */
+static tn_status finish_call(compiler *c, const tn_op *op, const tni_operand *operands, int n,
+                             tni_term *ret_term) {
+    void *image = tni_arena_take(&c->o->arena, op->args_bytes);
+    tni_operand *kept = tni_arena_take(&c->o->arena, sizeof *kept * (size_t)(n + 1));
+    if (!image || !kept) return TN_E_MEMORY;
+    memcpy(kept, operands, sizeof *kept * (size_t)n);
+    for (int i = 0; i < op->nfields; i++) {
+        const tn_field *f = &op->fields[i];
+        if (!is_result(f) && !is_given(f, operands, n))
+            TN_TRY(tni_default_store(f, &c->o->arena, image));
     }
     tni_step s = {.what = TNI_STEP_CALL,
                   .noperands = (uint16_t)n,
@@ -188,10 +203,30 @@ static tn_status finish_call(compiler *c, const tn_op *op, const tni_operand *op
     return add_step(c, s, op->nout == 1 ? one : TNI_V_RESULTS, ret_term);
 }
 
+static bool has_value(const tn_op *op) {
+    return !(op->flags & TNI_OP_INPLACE_ONLY) && op->nout > 0;
+}
+
+/* The next operator of the table, from number *at on, whose public name that is: an overload. */
+static const tn_op *next_overload(const char *name, int *at) {
+    size_t n = strlen(name);
+    while (*at < tni_op_count) {
+        const tn_op *op = &tni_ops[(*at)++];
+        const char *schema = op->info.schema;
+        if (strncmp(schema, name, n) == 0 && schema[n] == '(' && has_value(op) &&
+            !strchr(op->info.name, '@'))
+            return op;
+    }
+    return NULL;
+}
+
+/* The operator of that name, or the first of its overloads. */
 static tn_status find_op(const compiler *c, const char *name, const tn_op **ret_op) {
+    int at = 0;
     const tn_op *op = tni_txn_find_op(c->txn, name);
+    if (!op) op = next_overload(name, &at);
     if (!op) return fault(c, "there is no operator '%s'", name);
-    if ((op->flags & TNI_OP_INPLACE_ONLY) || op->nout == 0)
+    if (!has_value(op))
         return fault(c, "'%s' cannot be called in a formula: it writes to its argument", name);
     *ret_op = op;
     return TN_OK;
@@ -228,37 +263,102 @@ static bool fold_call(const char *name, tni_term *inout_term) {
     return false;
 }
 
-static tn_status call(compiler *c, const char *name, tni_term *ret_term) {
-    tni_operand operands[TNI_SCHEMA_FIELDS];
+/* What stands between the brackets of a call. */
+typedef struct argument {
+    const char *keyword, *at; /* keyword NULL: positional */
+    tni_term term;
+} argument;
+
+static tn_status read_arguments(compiler *c, argument *a, int *ret_n) {
     char word[WORD_BYTES];
-    const tn_op *op = NULL;
     int n = 0;
-    bool keywords = false;
-    TN_TRY(find_op(c, name, &op));
     while (!tni_scan_take(&c->at, ")")) {
         if (n > 0 && !tni_scan_take(&c->at, ",")) return fault(c, "',' or ')' is expected");
-        if (n == TNI_SCHEMA_FIELDS) return fault(c, "'%s' has too many arguments", name);
-        tni_operand *o = &operands[n];
-        memset(o, 0, sizeof *o);
+        if (n == TNI_SCHEMA_FIELDS) return fault(c, "the call has too many arguments");
+        tni_scan_skip(&c->at);
+        a[n].at = c->at;
+        a[n].keyword = NULL;
         if (take_keyword(c, word)) {
-            keywords = true;
-            o->field = find_field(op, word);
-            if (!o->field) return fault(c, "'%s' has no argument '%s'", name, word);
-        } else {
-            o->field = n < op->nfields ? &op->fields[n] : NULL;
-            if (keywords) return fault(c, "a positional argument follows a keyword");
-            if (!o->field || is_result(o->field) || (o->field->flags & TNI_FIELD_KWONLY))
-                return fault(c, "'%s' takes only %d positional arguments", name, n);
+            a[n].keyword = tni_arena_text(&c->o->arena, word, strlen(word));
+            if (!a[n].keyword) return TN_E_MEMORY;
+        } else if (n > 0 && a[n - 1].keyword) {
+            return fault(c, "a positional argument follows a keyword");
         }
-        TN_TRY(expression(c, &o->term));
-        n++;
+        TN_TRY(expression(c, &a[n++].term));
     }
-    if (n == 1 && fold_call(name, &operands[0].term)) {
-        *ret_term = operands[0].term;
+    *ret_n = n;
+    return TN_OK;
+}
+
+/* Which arguments of the operator are meant; a failure stands at the one that does not fit. */
+static tn_status bind(compiler *c, const tn_op *op, const argument *a, int n,
+                      tni_operand *operands) {
+    memset(operands, 0, sizeof *operands * (size_t)n);
+    for (int i = 0; i < n; i++) {
+        const tn_field *f = NULL;
+        c->at = a[i].at;
+        if (a[i].keyword) {
+            f = find_field(op, a[i].keyword);
+            if (!f) return fault(c, "'%s' has no argument '%s'", op->info.name, a[i].keyword);
+        } else {
+            f = i < op->nfields ? &op->fields[i] : NULL;
+            if (!f || is_result(f) || (f->flags & TNI_FIELD_KWONLY))
+                return fault(c, "'%s' takes only %d positional arguments", op->info.name, i);
+        }
+        operands[i].field = f;
+        operands[i].term = a[i].term;
+    }
+    return check_call(c, op, operands, n);
+}
+
+static tn_status call(compiler *c, const char *name, tni_term *ret_term) {
+    argument arguments[TNI_SCHEMA_FIELDS];
+    tni_operand operands[TNI_SCHEMA_FIELDS];
+    const tn_op *first = NULL, *op;
+    const char *word = c->word, *behind = c->at;
+    int n = 0, at = 0;
+    c->at = word;
+    TN_TRY(find_op(c, name, &first));
+    c->at = behind;
+    TN_TRY(read_arguments(c, arguments, &n));
+    if (n == 1 && !arguments[0].keyword && fold_call(name, &arguments[0].term)) {
+        *ret_term = arguments[0].term;
         return TN_OK;
     }
+    behind = c->at;
+    tn_status st = bind(c, first, arguments, n, operands);
+    for (op = first; st != TN_OK && (op = next_overload(name, &at)) != NULL;)
+        st = bind(c, op, arguments, n, operands);
+    if (st != TN_OK) return bind(c, first, arguments, n, operands); /* the message is the first's */
+    c->at = behind;
     return finish_call(c, op, operands, n, ret_term);
 }
+
+/* ---- Signs -------------------------------------------------------------------------------------*/
+
+/* By precedence, as in Python; of two that begin alike the longer first. */
+static const struct sign {
+    const char *text, *op;
+    char code; /* of a step with two numbers */
+    int level;
+} signs[] = {
+    {"<=", "le", 'l', 0},
+    {">=", "ge", 'g', 0},
+    {"==", "eq", '=', 0},
+    {"!=", "ne", '!', 0},
+    {"<", "lt", '<', 0},
+    {">", "gt", '>', 0},
+    {"|", "bitwise_or", '|', 1},
+    {"&", "bitwise_and", '&', 2},
+    {"+", "add", '+', 3},
+    {"-", "sub", '-', 3},
+    {"//", "floor_divide", 'q', 4},
+    {"*", "mul", '*', 4},
+    {"/", "true_divide", '/', 4},
+    {"%", "remainder", '%', 4},
+    {"**", "pow", '^', 5},
+};
+enum { LEVEL_COMPARE = 0, LEVEL_UNARY = 5 };
 
 /* A call of a built-in operator with these arguments: what the signs stand for. */
 static tn_status call_sign(compiler *c, const char *name, const tni_term *a, const tni_term *b,
@@ -273,6 +373,7 @@ static tn_status call_sign(compiler *c, const char *name, const tni_term *a, con
         operands[1].field = &op->fields[1];
         operands[1].term = *b;
     }
+    TN_TRY(check_call(c, op, operands, b ? 2 : 1));
     return finish_call(c, op, operands, b ? 2 : 1, ret_term);
 }
 
@@ -285,20 +386,15 @@ static bool fold_sign(char sign, tni_term a, tni_term b, tni_term *ret_term) {
     return true;
 }
 
-static tn_status binary(compiler *c, char sign, tni_term a, tni_term b, tni_term *ret_term) {
-    static const struct {
-        char sign;
-        const char *op;
-    } ops[] = {{'+', "add"}, {'-', "sub"}, {'*', "mul"}, {'/', "true_divide"}, {'^', "pow"}};
+static tn_status binary(compiler *c, const struct sign *sign, tni_term a, tni_term b,
+                        tni_term *ret_term) {
     bool numbers = a.kind == TNI_V_NUMBER && b.kind == TNI_V_NUMBER;
-    if (numbers && fold_sign(sign, a, b, ret_term)) return TN_OK;
-    if (numbers) return add_small(c, TNI_STEP_NUMBER, sign, a, b, TNI_V_NUMBER, ret_term);
+    if (numbers && fold_sign(sign->code, a, b, ret_term)) return TN_OK;
+    if (numbers) return add_small(c, TNI_STEP_NUMBER, sign->code, a, b, TNI_V_NUMBER, ret_term);
     tni_value_kind odd = a.kind != TNI_V_TENSOR && a.kind != TNI_V_NUMBER ? a.kind : b.kind;
     if (odd != TNI_V_TENSOR && odd != TNI_V_NUMBER)
         return fault(c, "there is no computing with %s", kind_text(odd));
-    for (int i = 0; i < TN_COUNT(ops); i++)
-        if (ops[i].sign == sign) return call_sign(c, ops[i].op, &a, &b, ret_term);
-    return fault(c, "there is no sign '%c'", sign);
+    return call_sign(c, sign->op, &a, &b, ret_term);
 }
 
 static tn_status negate(compiler *c, tni_term a, tni_term *ret_term) {
@@ -372,6 +468,7 @@ static tn_status name(compiler *c, const char *word, tni_term *ret_term) {
         *ret_term = number_term(tn_scalar_float(3.14159265358979323846));
         return TN_OK;
     }
+    c->at = c->word;
     return fault(c, "the name '%s' means nothing here", word);
 }
 
@@ -489,44 +586,51 @@ static tn_status postfix(compiler *c, tni_term *ret_term) {
     }
 }
 
+/* The sign of that level that comes next, and steps over it; NULL: another thing comes. */
+static const struct sign *take_sign(compiler *c, int level) {
+    for (int i = 0; i < TN_COUNT(signs); i++)
+        if (signs[i].level == level && tni_scan_take(&c->at, signs[i].text)) return &signs[i];
+    return NULL;
+}
+
 /* -x ** 2 is -(x ** 2), and 2 ** -x is fine. */
 static tn_status unary(compiler *c, tni_term *ret_term) {
     tni_term right;
+    const struct sign *power;
     if (++c->depth > MAX_DEPTH) return fault(c, "it is nested too deeply");
     if (tni_scan_take(&c->at, "-")) {
         TN_TRY(unary(c, &right));
         TN_TRY(negate(c, right, ret_term));
+    } else if (tni_scan_take(&c->at, "~")) {
+        TN_TRY(unary(c, &right));
+        TN_TRY(call_sign(c, "bitwise_not", &right, NULL, ret_term));
     } else {
         TN_TRY(postfix(c, ret_term));
-        if (tni_scan_take(&c->at, "**")) {
+        if ((power = take_sign(c, LEVEL_UNARY)) != NULL) {
             TN_TRY(unary(c, &right));
-            TN_TRY(binary(c, '^', *ret_term, right, ret_term));
+            TN_TRY(binary(c, power, *ret_term, right, ret_term));
         }
     }
     c->depth--;
     return TN_OK;
 }
 
-static tn_status product(compiler *c, tni_term *ret_term) {
+static tn_status signs_from(compiler *c, int level, tni_term *ret_term) {
     tni_term right;
-    TN_TRY(unary(c, ret_term));
-    for (;;) {
-        char sign = tni_scan_take(&c->at, "*") ? '*' : tni_scan_take(&c->at, "/") ? '/' : 0;
-        if (!sign) return TN_OK;
-        TN_TRY(unary(c, &right));
+    const struct sign *sign;
+    if (level == LEVEL_UNARY) return unary(c, ret_term);
+    TN_TRY(signs_from(c, level + 1, ret_term));
+    for (int n = 0; (sign = take_sign(c, level)) != NULL; n++) {
+        if (level == LEVEL_COMPARE && n > 0)
+            return fault(c, "a comparison of a comparison needs brackets");
+        TN_TRY(signs_from(c, level + 1, &right));
         TN_TRY(binary(c, sign, *ret_term, right, ret_term));
     }
+    return TN_OK;
 }
 
 static tn_status expression(compiler *c, tni_term *ret_term) {
-    tni_term right;
-    TN_TRY(product(c, ret_term));
-    for (;;) {
-        char sign = tni_scan_take(&c->at, "+") ? '+' : tni_scan_take(&c->at, "-") ? '-' : 0;
-        if (!sign) return TN_OK;
-        TN_TRY(product(c, &right));
-        TN_TRY(binary(c, sign, *ret_term, right, ret_term));
-    }
+    return signs_from(c, LEVEL_COMPARE, ret_term);
 }
 
 /* ---- Who reads what ----------------------------------------------------------------------------*/
@@ -647,7 +751,7 @@ static tn_status all_formulas(compiler *c) {
 
 tn_status tni_formula_compile(tni_added *o, tni_formula_use use, const char *text,
                               const tn_txn *txn, tni_formula **ret_formula) {
-    compiler c = {.o = o, .txn = txn, .use = use, .at = text};
+    compiler c = {.o = o, .txn = txn, .use = use, .text = text, .at = text};
     c.f = tni_arena_take(&o->arena, sizeof *c.f);
     if (!c.f) return TN_E_MEMORY;
     c.f->fields = o->op.fields;

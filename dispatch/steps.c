@@ -158,6 +158,49 @@ static tn_status call(run *r, const tni_step *s) {
 
 static bool is_whole(const tn_scalar *s) { return s->kind <= TN_CAT_INT; }
 
+static int64_t floor_divide(int64_t a, int64_t b) {
+    int64_t q = a / b;
+    return q - ((a % b != 0) && ((a < 0) != (b < 0)));
+}
+
+/* Division of whole numbers that rounds down, and what it leaves; of others in floating point. */
+static tn_status divide_number(char sign, tn_scalar a, tn_scalar b, tn_scalar *ret) {
+    if (!is_whole(&a) || !is_whole(&b)) {
+        double q = floor(a.re / b.re);
+        *ret = tn_scalar_float(sign == 'q' ? q : a.re - q * b.re);
+        return TN_OK;
+    }
+    if (b.i == 0) return tn_fail(TN_E_VALUE, -1, "a formula divides a whole number by zero");
+    /* the smallest number by -1 overflows in C */
+    int64_t q = b.i == -1 ? (int64_t)(0 - (uint64_t)a.i) : floor_divide(a.i, b.i);
+    *ret = tn_scalar_int(sign == 'q' ? q : b.i == -1 ? 0 : a.i - q * b.i);
+    return TN_OK;
+}
+
+static bool compare_number(char sign, tn_scalar a, tn_scalar b) {
+    bool whole = is_whole(&a) && is_whole(&b);
+    bool less = whole ? a.i < b.i : a.re < b.re, more = whole ? a.i > b.i : a.re > b.re;
+    bool equal = whole ? a.i == b.i : a.re == b.re;
+    switch (sign) {
+    case '<': return less;
+    case '>': return more;
+    case 'l': return less || equal;
+    case 'g': return more || equal;
+    case '=': return equal;
+    default: return !equal;
+    }
+}
+
+/* & and | of two bools is a bool. */
+static tn_status combine_number(char sign, tn_scalar a, tn_scalar b, tn_scalar *ret) {
+    if (!is_whole(&a) || !is_whole(&b))
+        return tn_fail(TN_E_VALUE, -1, "a formula combines the bits of numbers that are not whole");
+    int64_t bits = sign == '&' ? a.i & b.i : a.i | b.i;
+    bool bools = a.kind == TN_CAT_BOOL && b.kind == TN_CAT_BOOL;
+    *ret = bools ? tn_scalar_bool(bits != 0) : tn_scalar_int(bits);
+    return TN_OK;
+}
+
 tn_status tni_number_compute(char sign, tn_scalar a, tn_scalar b, tn_scalar *ret) {
     if (a.kind == TN_SCALAR_NONE || b.kind == TN_SCALAR_NONE)
         return tn_fail(TN_E_VALUE, -1, "a formula needs a number that was not given");
@@ -172,6 +215,16 @@ tn_status tni_number_compute(char sign, tn_scalar a, tn_scalar b, tn_scalar *ret
     case '*': *ret = whole ? tn_scalar_int((int64_t)(x * y)) : tn_scalar_float(a.re * b.re); break;
     case '/': *ret = tn_scalar_float(a.re / b.re); break;
     case '^': *ret = tn_scalar_float(pow(a.re, b.re)); break;
+    case 'q':
+    case '%': return divide_number(sign, a, b, ret);
+    case '&':
+    case '|': return combine_number(sign, a, b, ret);
+    case '<':
+    case '>':
+    case 'l':
+    case 'g':
+    case '=':
+    case '!': *ret = tn_scalar_bool(compare_number(sign, a, b)); break;
     default: *ret = whole ? tn_scalar_int((int64_t)(0 - x)) : tn_scalar_float(-a.re); break;
     }
     return TN_OK;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import math
 import re
 import shutil
@@ -158,6 +159,14 @@ BAD = {
     ),
     "brackets": (COMPOSITE + '"{n}::f(Tensor x) -> Tensor", .formula = "(x + 1"', "')' is"),
     "rest": (COMPOSITE + '"{n}::f(Tensor x) -> Tensor", .formula = "x 1"', "ends here"),
+    "chain": (
+        COMPOSITE + '"{n}::f(Tensor x) -> Tensor", .formula = "0 < x < 1"',
+        "column 8: a comparison of a comparison needs brackets",
+    ),
+    "column": (
+        COMPOSITE + '"{n}::f(Tensor x) -> Tensor", .formula = "x + where(x > 0, 1, b=x)"',
+        "column 21: 'where' has no argument 'b'",
+    ),
     "deep": (
         COMPOSITE + '"{n}::f(Tensor x) -> Tensor", .formula = "' + "(" * 99 + '"',
         "nested too deeply",
@@ -168,7 +177,7 @@ BAD = {
     ),
     "gradient": (
         POINTWISE + '"{n}::f(Tensor x) -> Tensor", .gradient = "x: grad * {n}::g(x)"',
-        "gradient of 'x': there is no operator",
+        "gradient of 'x', column 11: there is no operator",
     ),
     "several": (
         COMPOSITE + '"{n}::f(Tensor x) -> Tensor", .formula = "frexp_(x)"',
@@ -387,6 +396,15 @@ FORMULAS = {
     "pow(2.0, x)": lambda x: 2.0**x,
     "x": lambda x: x,
     "add(x, 1, alpha=k)": lambda x: x + 3,
+    "where(x > 0, x, 0.1 * x)": lambda x: np.where(x > 0, x, 0.1 * x),
+    "where((x > 0) & (x <= 1) | ~(x < 9), x, -x)": lambda x: np.where((x > 0) & (x <= 1), x, -x),
+    "x * (x != 0.0)": lambda x: x,
+    "where(x >= n, x, other=k)": lambda x: np.where(x >= 0.5, x, 3),
+    "x * (k // 2) + 7 % 4 * x + x * (-7 // 2) - x * (k >= 3) + x * (n == 0.5)": lambda x: x * 0,
+    "max(x, dim=1)[0]": lambda x: x.max(1),
+    "max(x, 2 * x)": lambda x: np.maximum(x, 2 * x),
+    "max(x) * sum(x, 0)": lambda x: x.max() * x.sum(0),
+    "cat([x, split(x, 2)[0]], dim=0)": lambda x: np.concatenate([x, x[:2]]),
 }
 
 
@@ -399,6 +417,47 @@ def test_formula_language(number: int) -> None:
     x = tn.randn(3, 4, dtype=tn.float64, requires_grad=True)
     np.testing.assert_allclose(ops.f(x).detach().numpy(), want(x.detach().numpy()))
     assert tn.autograd.gradcheck(lambda t: ops.f(t).sum(), (x,))
+
+
+def test_numbers_in_formulas() -> None:
+    schema = '"numbers::f(Tensor x, Scalar a, Scalar b) -> Tensor"'
+    texts = ["a < b", "a <= b", "a == b", "a != b", "a >= b", "a > b", "a // b", "a % b", "a * b"]
+    for text in texts:
+        f = load("numbers", f'{COMPOSITE}{schema}, .formula = "x * ({text})"').f
+        for a in (7, -7, 2.5, -2.5, 3, True):
+            for b in (2, -2, 3, 0.75, 7):
+                got = f(tn.ones(1, dtype=tn.float64), a, b).item()
+                assert got == eval(text, {"a": a, "b": b}), (text, a, b)
+    f = load("numbers", f'{COMPOSITE}{schema}, .formula = "x * (a // b)"').f
+    with pytest.raises(ValueError, match="divides a whole number by zero"):
+        f(tn.ones(1), 1, 0)
+    assert f(tn.ones(1, dtype=tn.float64), -(2**63), -1).item() == -(2.0**63)
+
+
+def test_every_operator_in_a_formula() -> None:
+    """By its public name, with its arguments by keyword."""
+    name, lines = "everyop", []
+    table = json.loads((Path(tn.__file__).parent / "ops.json").read_text(encoding="utf-8"))
+    for i, op in enumerate(table):
+        types = [a["type"] for a in op["args"]]
+        if not op["outs"] or "Tensor?[]" in types or any("!" in t for t in types):
+            continue
+        given = ", ".join(f"{t} v{k}" for k, t in enumerate(types))
+        call = ", ".join(f"{a['name']}=v{k}" for k, a in enumerate(op["args"]))
+        pick = "[0]" if len(op["outs"]) > 1 else ""
+        result = "Tensor[]" if op["list_out"] else "Tensor"
+        first = f"{op['py_name']}({call}){pick}"
+        lines.append(f'{{"{name}::f{i}({given}) -> {result}", "{first}"}},')
+    before = "static const char *const all[][2] = {" + "\n".join(lines) + "};"
+    more = (
+        "for (size_t i = 0; i < sizeof all / sizeof all[0] && st == TN_OK; i++) {"
+        "op.schema = all[i][0]; op.formula = all[i][1]; st = h->register_op(t, &op); } return st;"
+    )
+    load(name, f'{COMPOSITE}"{name}::none(Tensor x) -> Tensor", .formula = "x"', more, before)
+    assert len(dir(tn.ops.everyop)) == len(lines) + 1 > 300
+    x = tn.randn(2, 3)
+    number = next(i for i, op in enumerate(table) if op["name"] == "sin")
+    np.testing.assert_allclose(getattr(tn.ops.everyop, f"f{number}")(x).numpy(), np.sin(x.numpy()))
 
 
 def test_gradients_that_are_not_there() -> None:
