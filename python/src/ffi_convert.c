@@ -273,7 +273,7 @@ static int point_at_text(const tnp_ffi_place *at, PyObject *o, tnp_ffi_target *r
     if (memchr(bytes, 0, (size_t)n))
         return tnp_ffi_error(PyExc_ValueError, at, "holds a null character, which ends a C text");
     ret->address = bytes;
-    ret->bytes = n + 1;
+    ret->bytes = n; /* the null at the end is no part of it */
     return 0;
 }
 

@@ -19,8 +19,9 @@ typedef struct function_object {
     PyObject *doc;
     PyObject *dict; /* for the Python side */
     enum returns returns;
-    uint32_t nullable; /* by parameter */
-    int32_t nlengths;
+    uint32_t nullable, factors; /* by parameter; factors: it is one of some array's length */
+    int32_t nlengths;           /* parameters that arrays tell */
+    bool measured;              /* some array has a length */
     bool release_gil, copy;
 } function_object;
 
@@ -265,23 +266,12 @@ static int store_length(call *c, int32_t i) {
     return done;
 }
 
-/* Which parameters are factors of some length, as a mask. */
-static uint32_t factors_of(const tn_ffi_function *f) {
-    uint32_t mask = 0;
-    for (int32_t i = 0; i < f->nparams; i++)
-        for (int32_t d = 0; d < f->params[i].ndims; d++)
-            for (int32_t k = 0; k < f->params[i].dims[d].nparams; k++)
-                mask |= 1u << f->params[i].dims[d].params[k];
-    return mask;
-}
-
 static int settle_lengths(call *c) {
     const tn_ffi_function *f = c->o->f;
-    uint32_t factors = factors_of(f);
     for (int32_t i = 0; i < f->nparams; i++)
         if (is_measured(c, i) && measure(c, i) < 0) return -1;
     for (int32_t i = 0; i < f->nparams; i++)
-        if ((factors >> i & 1u) && store_length(c, i) < 0) return -1;
+        if ((c->o->factors >> i & 1u) && store_length(c, i) < 0) return -1;
     for (int32_t i = 0; i < f->nparams; i++)
         for (int32_t d = 0; is_measured(c, i) && d < f->params[i].ndims; d++)
             if (check_length(c, i, d) < 0) return -1;
@@ -404,7 +394,7 @@ static PyObject *call_function(const function_object *o, PyObject *args, PyObjec
     if (take_arguments(&c, args, kwargs) < 0) return NULL;
     int done = 0;
     for (int32_t i = 0; i < o->f->nparams && done == 0; i++) done = convert(&c, i);
-    if (done == 0 && o->nlengths) done = settle_lengths(&c);
+    if (done == 0 && o->measured) done = settle_lengths(&c);
     void *result = size <= (int64_t)sizeof small ? small : PyMem_Calloc(1, (size_t)size);
     if (!result) PyErr_NoMemory();
     if (done == 0 && result) {
@@ -470,6 +460,18 @@ static int read_nullable(function_object *o, PyObject *names) {
     return 0;
 }
 
+/* Notes which parameters have to do with lengths. */
+static void read_lengths(function_object *o) {
+    for (int32_t i = 0; i < o->f->nparams; i++) {
+        const tn_ffi_param *p = &o->f->params[i];
+        o->nlengths += p->is_length;
+        o->measured = o->measured || p->ndims > 0;
+        for (int32_t d = 0; d < p->ndims; d++)
+            for (int32_t k = 0; k < p->dims[d].nparams; k++)
+                o->factors |= UINT32_C(1) << p->dims[d].params[k];
+    }
+}
+
 /* options: (op or None, returns, status_text or None, nullable, release_gil, copy) */
 PyObject *tnp_ffi_function_new(PyObject *scope, tn_ffi_function *f, PyObject *options) {
     PyObject *op, *returns, *status_text, *nullable;
@@ -490,7 +492,7 @@ PyObject *tnp_ffi_function_new(PyObject *scope, tn_ffi_function *f, PyObject *op
     Py_INCREF(scope);
     Py_XINCREF(o->op);
     Py_XINCREF(o->status_text);
-    for (int32_t i = 0; i < f->nparams; i++) o->nlengths += f->params[i].is_length;
+    read_lengths(o);
     if (o->doc && read_returns(o, returns) == 0 && read_nullable(o, nullable) == 0) {
         PyObject_GC_Track(o);
         return (PyObject *)o;
