@@ -256,6 +256,8 @@ static void find_manifest(void *ctx, const char *file) {
     size_t n = strlen(file);
     char path[PATH_BYTES];
     if (n < 6 || strcmp(file + n - 5, ".json") != 0) return;
+    if (strcmp(file, "compile_commands.json") == 0)
+        return; /* Meson's and CMake's, in build folders */
     if (snprintf(path, sizeof path, "%s/%s", folder, file) >= (int)sizeof path) return;
     for (const found *other = all; other; other = other->next)
         if (other->manifest && strcmp(other->manifest, path) == 0) return;

@@ -38,7 +38,7 @@ LISTS = ("sources", "flags", "libraries", "files")  # the settings, by what they
 SWITCHES = ("openmp", "debug")
 TEXTS = ("manifest",)
 GROUP = "tenon.plugins"
-SKIPPED = {"build", "dist", "__pycache__"}
+SKIPPED = {"build", "dist", "venv", "__pycache__"}  # in a source archive
 # The libraries of glibc, and the oldest minor version that every processor's wheels may ask for.
 GLIBC = {"libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1"}
 GLIBC |= {"ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
@@ -138,7 +138,8 @@ def read(root: Path) -> Plugin:
     except (OSError, ValueError) as err:
         raise BuildError(f"pyproject.toml: {err}") from None
     project = _project(text.get("project"))
-    settings = _settings(text.get("tool", {}).get("tenon"))
+    tools = text.get("tool")
+    settings = _settings(tools.get("tenon") if isinstance(tools, dict) else None)
     path = _manifest_path(root, settings.pop("manifest", None))
     try:
         manifest = _manifest.read(path)
@@ -151,7 +152,8 @@ def read(root: Path) -> Plugin:
     if not settings.get("sources"):
         raise BuildError("[tool.tenon] sources: name the files to compile")
     for name in [*settings["sources"], *settings.get("files", [])]:
-        if not (root / name).is_file() or Path(name).is_absolute():
+        outside = Path(name).is_absolute() or ".." in Path(name).parts
+        if outside or not (root / name).is_file():
             raise BuildError(f"[tool.tenon]: there is no file {name} in the project")
     return Plugin(root, project, path, manifest.library, **settings)
 

@@ -209,6 +209,7 @@ FAULTS = {
     "key": ("pyproject.toml", "libraries =", "librarys =", "has no 'librarys'; it has .*libraries"),
     "type": ("pyproject.toml", '["m"]', '"m"', r"libraries must be a list of texts, not 'm'"),
     "source": ("pyproject.toml", "gelu.c", "gone.c", "there is no file gone.c"),
+    "outside": ("pyproject.toml", "gelu.c", "../ops/gelu.c", "no file ../ops/gelu.c"),
     "suffix": ("pyproject.toml", "gelu.c", "README.md", r"ends in '\.md'"),
     "sources": ("pyproject.toml", 'sources = ["gelu.c"]\n', "", "name the files to compile"),
     "toml": ("pyproject.toml", "[project]", "[project", "pyproject.toml: "),
@@ -381,3 +382,5 @@ def test_plugin_by(venv: as_user.Environment, tmp_path: Path, tool: str, example
         assert not any("tenon" in needed for needed in _elf.read(library).needed)
         assert json.loads((folder / f"tenon_{name}.json").read_text())["library"] == library.name
         as_user.run_tests_of(venv, project / f"test_{name}.py", TENON_PLUGIN_PATH=str(folder))
+        listing = venv.check("tenon", "plugin", "list", TENON_PLUGIN_PATH=str(folder))
+        assert f"{name}  0.1.0  found" in listing and "problem" not in listing, listing
