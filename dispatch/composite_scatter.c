@@ -8,30 +8,29 @@
 #include <tenon/op_args.h>
 #include <tenon/ops.h>
 
-/* What the kernel does with an element; part of its contract. */
-enum { SET, ADD, MULTIPLY, AMAX, AMIN };
-
 /* ---- scatter -----------------------------------------------------------------------------------*/
 
 tn_status tni_composite_scatter_(const void *args, tn_tensor **rets) {
     const tn_scatter__args *a = args;
-    return tn__scatter_(tni_t(a->self), a->dim, tni_t(a->index), tni_t(a->src), SET, rets);
+    return tn__scatter_(tni_t(a->self), a->dim, tni_t(a->index), tni_t(a->src), TN_SCATTER_SET,
+                        rets);
 }
 
 tn_status tni_composite_scatter_add_(const void *args, tn_tensor **rets) {
     const tn_scatter_add__args *a = args;
-    return tn__scatter_(tni_t(a->self), a->dim, tni_t(a->index), tni_t(a->src), ADD, rets);
+    return tn__scatter_(tni_t(a->self), a->dim, tni_t(a->index), tni_t(a->src), TN_SCATTER_ADD,
+                        rets);
 }
 
 static tn_status how_of(const char *reduce, int64_t *ret_how) {
-    *ret_how = reduce && strcmp(reduce, "multiply") == 0 ? MULTIPLY : ADD;
-    if (reduce && (*ret_how == MULTIPLY || strcmp(reduce, "add") == 0)) return TN_OK;
+    *ret_how = reduce && strcmp(reduce, "multiply") == 0 ? TN_SCATTER_MULTIPLY : TN_SCATTER_ADD;
+    if (reduce && (*ret_how == TN_SCATTER_MULTIPLY || strcmp(reduce, "add") == 0)) return TN_OK;
     return tn_fail(TN_E_STATE, -1, "reduce argument must be either add or multiply.");
 }
 
 tn_status tni_composite_scatter__with_reduce(const void *args, tn_tensor **rets) {
     const tn_scatter__with_reduce_args *a = args;
-    int64_t how = SET;
+    int64_t how = TN_SCATTER_SET;
     TN_TRY(how_of(a->reduce, &how));
     return tn__scatter_(tni_t(a->self), a->dim, tni_t(a->index), tni_t(a->src), how, rets);
 }
@@ -50,12 +49,12 @@ static tn_status scatter_value(tn_tensor *self, int64_t dim, tn_tensor *index, t
 
 tn_status tni_composite_scatter__value(const void *args, tn_tensor **rets) {
     const tn_scatter__value_args *a = args;
-    return scatter_value(tni_t(a->self), a->dim, tni_t(a->index), a->value, SET, rets);
+    return scatter_value(tni_t(a->self), a->dim, tni_t(a->index), a->value, TN_SCATTER_SET, rets);
 }
 
 tn_status tni_composite_scatter__value_reduce(const void *args, tn_tensor **rets) {
     const tn_scatter__value_reduce_args *a = args;
-    int64_t how = SET;
+    int64_t how = TN_SCATTER_SET;
     TN_TRY(how_of(a->reduce, &how));
     return scatter_value(tni_t(a->self), a->dim, tni_t(a->index), a->value, how, rets);
 }
@@ -64,7 +63,8 @@ tn_status tni_composite__scatter_cleared(const void *args, tn_tensor **rets) {
     const tn__scatter_cleared_args *a = args;
     tn_tensor *copy = NULL;
     TN_TRY(tn_clone(tni_t(a->input), TN_FORMAT_PRESERVE, &copy));
-    tn_status st = scatter_value(copy, a->dim, tni_t(a->index), tn_scalar_int(0), SET, rets);
+    tn_status st =
+        scatter_value(copy, a->dim, tni_t(a->index), tn_scalar_int(0), TN_SCATTER_SET, rets);
     tn_tensor_unref(&copy);
     return st;
 }
@@ -73,7 +73,8 @@ tn_status tni_composite__gather_backward(const void *args, tn_tensor **rets) {
     const tn__gather_backward_args *a = args;
     tn_tensor *whole = NULL;
     TN_TRY(tn_new_zeros(tni_t(a->grad), a->size, -1, -1, &whole));
-    tn_status st = tn__scatter_(whole, a->dim, tni_t(a->index), tni_t(a->grad), ADD, rets);
+    tn_status st =
+        tn__scatter_(whole, a->dim, tni_t(a->index), tni_t(a->grad), TN_SCATTER_ADD, rets);
     tn_tensor_unref(&whole);
     return st;
 }
@@ -110,7 +111,7 @@ static tn_status counts(tn_tensor *self, int64_t dim, tn_tensor *index, bool inc
                         tn_tensor **ret) {
     tn_tensor *n = NULL, *same = NULL;
     tn_status st = tn_full_like(self, tn_scalar_int(include_self), -1, -1, TN_FORMAT_PRESERVE, &n);
-    if (st == TN_OK) st = scatter_value(n, dim, index, tn_scalar_int(1), ADD, &same);
+    if (st == TN_OK) st = scatter_value(n, dim, index, tn_scalar_int(1), TN_SCATTER_ADD, &same);
     if (st == TN_OK) st = without_zeros(n, NULL, ret);
     tn_tensor_unref(&n);
     tn_tensor_unref(&same);
@@ -122,16 +123,17 @@ static tn_status start_anew(tn_tensor *t, int64_t dim, tn_tensor *index, tn_tens
     tn_tensor *same = NULL;
     tn_status st;
     if (how == LARGEST || how == SMALLEST)
-        st = tn__scatter_(t, dim, index, src, SET, &same);
+        st = tn__scatter_(t, dim, index, src, TN_SCATTER_SET, &same);
     else
-        st = scatter_value(t, dim, index, tn_scalar_int(how == PROD), SET, &same);
+        st = scatter_value(t, dim, index, tn_scalar_int(how == PROD), TN_SCATTER_SET, &same);
     tn_tensor_unref(&same);
     return st;
 }
 
 tn_status tni_composite_scatter_reduce(const void *args, tn_tensor **rets) {
     const tn_scatter_reduce_args *a = args;
-    static const int64_t kernel[] = {ADD, MULTIPLY, ADD, AMAX, AMIN};
+    static const int64_t kernel[] = {TN_SCATTER_ADD, TN_SCATTER_MULTIPLY, TN_SCATTER_ADD,
+                                     TN_SCATTER_AMAX, TN_SCATTER_AMIN};
     tn_tensor *t = NULL, *same = NULL, *n = NULL;
     tn_tensor *index = tni_t(a->index), *src = tni_t(a->src);
     int how = SUM;
@@ -372,7 +374,8 @@ tn_status tni_composite_one_hot(const void *args, tn_tensor **rets) {
     shape[x->v.ndim] = classes;
     tn_status st = tn_new_zeros(x, tn_ints_of(shape, x->v.ndim + 1), -1, -1, &blank);
     if (st == TN_OK) st = tn_unsqueeze(x, -1, &index);
-    if (st == TN_OK) st = scatter_value(blank, x->v.ndim, index, tn_scalar_int(1), SET, rets);
+    if (st == TN_OK)
+        st = scatter_value(blank, x->v.ndim, index, tn_scalar_int(1), TN_SCATTER_SET, rets);
     tn_tensor_unref(&blank);
     tn_tensor_unref(&index);
     return st;
@@ -399,9 +402,9 @@ tn_status tni_composite_bincount(const void *args, tn_tensor **rets) {
     if ((st = tn__move(x, TN_I64, -1, &index))) goto out;
     if (weights) {
         if ((st = tn__move(weights, dtype, -1, &near))) goto out;
-        st = tn__scatter_(blank, 0, index, near, ADD, rets);
+        st = tn__scatter_(blank, 0, index, near, TN_SCATTER_ADD, rets);
     } else {
-        st = scatter_value(blank, 0, index, tn_scalar_int(1), ADD, rets);
+        st = scatter_value(blank, 0, index, tn_scalar_int(1), TN_SCATTER_ADD, rets);
     }
 out:
     tn_tensor_unref(&near);

@@ -64,7 +64,11 @@ static int32_t way_of(const tn_op *op, tn_device device, int32_t dtype) {
 static void explain(text *t, const tn_op *op, tn_device device, int32_t dtype) {
     say(t, "%s on %s for %s\n", op->info.name, tn_device_name(device.slot), tn_dtype_name(dtype));
     if (op->flags & TNI_OP_ADDED)
-        say(t, "  added by plugin '%s'  %s\n", op->file, op->info.schema);
+        say(t, "  added by plugin '%s'  %s\n  gradient: %s\n", op->file, op->info.schema,
+            op->formula                        ? op->formula
+            : op->info.kind == TN_OP_COMPOSITE ? "through its parts"
+            : op->grad                         ? "missing: backward raises"
+                                               : "none: not differentiable");
     else
         say(t, "  entry: %s:%d  %s\n", op->file, (int)op->line, op->info.schema);
     switch (way_of(op, device, dtype)) {

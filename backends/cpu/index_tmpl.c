@@ -79,8 +79,6 @@ static tn_status TN_(index_add_)(const tn_call *call, const void *args) {
 
 /* ---- scatter -----------------------------------------------------------------------------------*/
 
-enum { SET, ADD, MULTIPLY, AMAX, AMIN };
-
 typedef struct job {
     places p;
     int64_t how;
@@ -88,11 +86,11 @@ typedef struct job {
 
 static inline A combine(int64_t how, A old, A x) {
     switch (how) {
-    case ADD: return plus(old, x);
-    case MULTIPLY: return times(old, x);
+    case TN_SCATTER_ADD: return plus(old, x);
+    case TN_SCATTER_MULTIPLY: return times(old, x);
 #if !TMPL_IS_COMPLEX
-    case AMAX: /* a NaN stays */ return IS_NAN(old) || old >= x ? old : x;
-    case AMIN: return IS_NAN(old) || old <= x ? old : x;
+    case TN_SCATTER_AMAX: /* a NaN stays */ return IS_NAN(old) || old >= x ? old : x;
+    case TN_SCATTER_AMIN: return IS_NAN(old) || old <= x ? old : x;
 #endif
     default: return x;
     }
@@ -119,8 +117,8 @@ static tn_status scatter_range(void *arg, int64_t begin, int64_t end) {
             char *self = p->self + at.offset[0];
             const char *src = p->src + at.offset[1] + j * p->step[1];
             const char *index = p->index + at.offset[2] + j * p->step[2];
-            if (s->how == ADD && !p->is32)
-                scatter_line(p, ADD, 0, self, src, index);
+            if (s->how == TN_SCATTER_ADD && !p->is32)
+                scatter_line(p, TN_SCATTER_ADD, 0, self, src, index);
             else
                 scatter_line(p, s->how, p->is32, self, src, index);
         }
@@ -133,7 +131,7 @@ static tn_status TN_(scatter_)(const tn_call *call, const void *args) {
     job s = {.how = a->how};
     if (a->index->numel == 0) return TN_OK;
 #if TMPL_IS_COMPLEX
-    if (a->how == AMAX || a->how == AMIN)
+    if (a->how == TN_SCATTER_AMAX || a->how == TN_SCATTER_AMIN)
         return call->host->fail(TN_E_DTYPE, 3, "scatter_reduce: complex numbers have no order");
 #endif
     tn_status st = places_of(&s.p, call, a->self, a->src, a->index, a->dim);

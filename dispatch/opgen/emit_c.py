@@ -84,9 +84,19 @@ def args_headers(ops: list[Op]) -> dict[str, str]:
     return files
 
 
+def choices(op: Op) -> list[str]:
+    """The values of int arguments that stand for words, for kernels and callers alike."""
+    return [
+        f"#define TN_{op.name.strip('_').upper()}_{name} {value} /* {arg} */"
+        for arg, names in op.entry.get("choices", {}).items()
+        for value, name in enumerate(names)
+    ]
+
+
 def args_struct(op: Op) -> list[str]:
     return [
         f"/* {op.entry['sig']} */",
+        *choices(op),
         f"#define TN_SIG_{op.name} UINT64_C(0x{fnv1a(layout_text(op)):016x})",
         f"typedef struct tn_{op.name}_args {{",
         "    const tn_plan *plan;",

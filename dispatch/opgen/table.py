@@ -17,6 +17,7 @@ KEYS = {
     "grad", "save", "save_shape", "where", "alias", "ref", "samples", "domain", "grad_samples",
     "tests", "doc",
     "tol", "dynamic", "random", "cast", "takes_out", "node", "version",
+    "choices",
 }  # fmt: skip
 KINDS = ("pointwise", "reduction", "structured", "composite", "view")
 WHERE = ("torch", "method", "nn.functional", "inplace", "out")
@@ -313,6 +314,11 @@ def check(op: Op) -> None:
     for p in e.get("params", []):
         if p not in {a.name for a in op.args}:
             raise op.fail(f"params names '{p}', which is no argument")
+    for p, names in e.get("choices", {}).items():
+        if p not in {a.name for a in op.args if a.type == "int"}:
+            raise op.fail(f"choices names '{p}', which is no int argument")
+        if not names or not all(re.fullmatch(r"[A-Z][A-Z0-9_]*", n) for n in names):
+            raise op.fail(f"choices.{p} lists names of constants, such as SET")
     for p in e.get("inputs", {}):
         if p not in tensor_names:
             raise op.fail(f"inputs names '{p}', which is no tensor argument")

@@ -37,7 +37,37 @@ def show_gradient(row: dict[str, Any]) -> str:
     return "\n".join(f"  grad.{name:<6} {formula}" for name, formula in grad.items())
 
 
+# Of operators of plugins, which do not say for which dtypes they have kernels.
+ADDED_DTYPES = ("bool", "int64", "float16", "bfloat16", "float32", "float64", "complex64")
+
+
+def command_added_op(options: argparse.Namespace) -> int:
+    """An operator of a plugin, which is loaded for it."""
+    import tenon
+    from tenon import _C
+
+    try:
+        op = _C._added_op(options.name)
+    except ImportError as err:
+        print(f"tenon: {err}", file=sys.stderr)
+        return 1
+    if op is None:
+        print(f"tenon: there is no operator '{options.name}'", file=sys.stderr)
+        return 1
+    print(op.__doc__)
+    namespace, _, name = options.name.partition("::")
+    plain = name.isidentifier()
+    print(f"  Python     tenon.ops.{namespace}" + (f".{name}" if plain else f'["{name}"]'))
+    for device in [options.device] if options.device else _native.Library().devices():
+        for dtype in [options.dtype] if options.dtype else ADDED_DTYPES:
+            text = tenon.explain(options.name, device, getattr(tenon, dtype)).strip()
+            print(f"  {device} {dtype}: {text}")
+    return 0
+
+
 def command_op(options: argparse.Namespace) -> int:
+    if "::" in options.name:
+        return command_added_op(options)
     rows = op_rows(options.name)
     if not rows:
         print(f"tenon: there is no operator '{options.name}'", file=sys.stderr)

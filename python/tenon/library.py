@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from tenon import _C, ops
+from tenon import _C, _opcheck, _schema, ops
 from tenon._function import Function
 from tenon._tensor import Tensor
 
-__all__ = ["CustomOpDef", "custom_op", "register_autograd", "register_fake", "register_kernel"]
+__all__ = [
+    "CustomOpDef", "custom_op", "infer_schema", "opcheck", "register_autograd", "register_fake",
+    "register_kernel", "register_vmap",
+]  # fmt: skip
+
+infer_schema = _schema.infer
 
 _defined: dict[str, CustomOpDef] = {}
 
@@ -18,12 +23,22 @@ _defined: dict[str, CustomOpDef] = {}
 class CustomOpDef:
     """An operator that is a Python function: called like one, and recorded by autograd as one."""
 
-    def __init__(self, name: str, fn: Callable[..., Any], device_types: Iterable[str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        device_types: Iterable[str],
+        mutates_args: str | Iterable[str] = (),
+        schema: str | None = None,
+    ) -> None:
         self._qualname = name
         self._kernels = dict.fromkeys(device_types, fn)
         self._fn = fn
-        self._signature = inspect.signature(fn)
+        self._signature, written = _schema.signature_of(name, fn, schema, mutates_args)
+        self._written = written
         self._function: type[Function] | None = None
+        self._fake: Callable[..., Any] | None = None
+        self._vmap: Callable[..., Any] | None = None
         self._kwonly: list[str] = []
         for p in self._signature.parameters.values():
             if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
@@ -47,7 +62,23 @@ class CustomOpDef:
                 f"register_kernel({device!r}) adds it"
             )
         n = len(args) - len(self._kwonly)
-        return fn(*args[:n], **dict(zip(self._kwonly, args[n:], strict=True)))
+        with self._writing(args):
+            return fn(*args[:n], **dict(zip(self._kwonly, args[n:], strict=True)))
+
+    def _named(self, args: tuple[Any, ...]) -> Iterator[tuple[str, Tensor]]:
+        """The tensors among the arguments, those in lists too."""
+        for name, value in zip(self._signature.parameters, args, strict=True):
+            values = value if isinstance(value, list | tuple) else (value,)
+            yield from ((name, v) for v in values if isinstance(v, Tensor))
+
+    @contextmanager
+    def _writing(self, args: tuple[Any, ...]) -> Iterator[None]:
+        """Counts announced writes, which nobody does that come by NumPy or a foreign library."""
+        versions = [(t, t._version) for name, t in self._named(args) if name in self._written]
+        yield
+        for tensor, before in versions:
+            if tensor._version == before:
+                _C._note_write(tensor)
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """All arguments by position, defaults filled in."""
@@ -60,7 +91,14 @@ class CustomOpDef:
             values = self._bind(args, kwargs)
         except TypeError as err:
             raise TypeError(f"{self._qualname}(): {err}") from None
-        wants = any(isinstance(v, Tensor) and v.requires_grad for v in values)
+        tensors = list(self._named(values))
+        wants = any(tensor.requires_grad for _, tensor in tensors)
+        for name, tensor in tensors if _C.is_grad_enabled() else ():
+            if name in self._written and tensor.requires_grad:
+                raise RuntimeError(
+                    f"{self._qualname}(): argument '{name}' is written to and cannot require grad: "
+                    "call it under no_grad, or make an operator that returns what it computes"
+                )
         if not wants or not _C.is_grad_enabled():
             with _C.no_grad():
                 return self._run(*values)
@@ -115,7 +153,17 @@ class CustomOpDef:
         return register if fn is None else register(fn)
 
     def register_fake(self, fn: Callable[..., Any], /) -> Callable[..., Any]:
-        """Takes the shape function that compilers need; Tenon runs the operator itself."""
+        """A function that only makes results of the right shape and dtype. Compilers need it; Tenon
+        runs the operator itself, and `opcheck` compares the two."""
+        self._fake = fn
+        return fn
+
+    def register_vmap(self, fn: Callable[..., Any] | None = None, /) -> Any:
+        """fn(info, in_dims, *args) -> (result, out_dims): the operator on arguments that have a
+        mapped dimension, in place of a call for each element."""
+        if fn is None:
+            return self.register_vmap
+        self._vmap = fn
         return fn
 
 
@@ -146,20 +194,20 @@ def custom_op(
 ) -> Any:
     """Makes an operator "namespace::name" of a function; `tenon.ops.namespace.name` calls it.
 
-    `mutates_args` and `schema` are PyTorch's; in-place writes are seen without being announced, and
-    the function's own signature binds arguments.
+    `mutates_args` names the tensor arguments that the function writes to ("unknown": any). The
+    arguments are those of the function, or of `schema`, "(Tensor x, float scale=1.0) -> Tensor",
+    where an argument that is written is a "Tensor(a!)".
     """
     parts = name.split("::")
     if len(parts) != 2 or not all(p.isidentifier() for p in parts):
         raise ValueError(f"custom_op: a name is of the form 'namespace::name', not {name!r}")
     if name in _C._added_names():
         raise ValueError(f"custom_op: a plugin has added the operator '{name}'")
-    del mutates_args, schema
     devices = [""] if device_types is None else device_types
     names = [devices] if isinstance(devices, str) else list(devices)
 
     def define(f: Callable[..., Any]) -> CustomOpDef:
-        op = CustomOpDef(name, f, names)
+        op = CustomOpDef(name, f, names, mutates_args, schema)
         _defined[name] = op
         ops.define(parts[0], parts[1], op)
         return op
@@ -195,3 +243,25 @@ def register_kernel(
 def register_fake(op: str | CustomOpDef, fn: Callable[..., Any] | None = None, /) -> Any:
     """CustomOpDef.register_fake, by name."""
     return _find(op).register_fake if fn is None else _find(op).register_fake(fn)
+
+
+def register_vmap(op: str | CustomOpDef, fn: Callable[..., Any] | None = None, /) -> Any:
+    """CustomOpDef.register_vmap, by name."""
+    return _find(op).register_vmap(fn)
+
+
+def opcheck(
+    op: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any] | None = None,
+    *,
+    test_utils: str | Iterable[str] = _opcheck.TESTS,
+    raise_exception: bool = True,
+) -> dict[str, str]:
+    """Tries an operator on sample arguments: what it says of writes, shapes and gradients holds.
+
+    Returns "SUCCESS" or what went wrong for each of the tests; raises at the first unless told not.
+    """
+    found = _find(op) if isinstance(op, str) else op
+    names = [test_utils] if isinstance(test_utils, str) else list(test_utils)
+    return _opcheck.run(found, tuple(args), dict(kwargs or {}), names, raise_exception)

@@ -175,3 +175,15 @@ def test_manifest_names_every_version(tmp_path: Any) -> None:
     as_user.build(ops / "gelu.c", ops / "tenon_example.json", tmp_path)
     done = as_user.run(tmp_path, "-c", OFFERED)
     assert done.returncode == 0, done.stderr
+
+
+def test_command_describes_added_operators(tmp_path: Any) -> None:
+    ops = as_user.EXAMPLES / "ops"
+    as_user.build(ops / "gelu.c", ops / "tenon_example.json", tmp_path)
+    done = as_user.run(tmp_path, "-m", "tenon", "op", "example::gelu", "--device", "cpu")
+    assert done.returncode == 0, done.stderr
+    for text in ("example::gelu(Tensor input) -> Tensor", "tenon.ops.example.gelu",
+                 "gradient: input: grad * ", "cpu float32: "):  # fmt: skip
+        assert text in done.stdout
+    done = as_user.run(tmp_path, "-m", "tenon", "op", "example::none")
+    assert done.returncode == 1 and "example::none" in done.stderr

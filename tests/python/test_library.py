@@ -99,3 +99,101 @@ def test_names_that_are_refused() -> None:
         tn.library.register_autograd("pytest_library::nothing", lambda ctx, grad: grad)
     with pytest.raises(AttributeError, match="no operator 'pytest_library::nothing'"):
         tn.ops.pytest_library.nothing  # noqa: B018
+
+
+# -- what an operator says of itself ---------------------------------------------------------------
+
+
+def test_announced_writes_are_counted() -> None:
+    def fill(x: tn.Tensor, value: float) -> None:
+        x.detach().numpy()[...] = value  # nobody sees this
+
+    op = tn.library.custom_op("pytest_library::fill", fill, mutates_args=["x"])
+    a = tn.ones(3, requires_grad=True)
+    b = a * 1
+    later = (b * b).sum()
+    with pytest.raises(RuntimeError, match="argument 'x' is written to and cannot require grad"):
+        op(b, 2.0)
+    with tn.no_grad():
+        assert op(b, 2.0) is None
+    assert b.tolist() == [2, 2, 2]
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        later.backward()
+    for names in ("unknown", "x"):
+        tn.library.custom_op("pytest_library::fill", fill, mutates_args=names)
+    with pytest.raises(ValueError, match=r"mutates_args names \['y'\], which are no arguments"):
+        tn.library.custom_op("pytest_library::fill", fill, mutates_args=["y"])
+
+
+def test_schema() -> None:
+    op = tn.library.custom_op(
+        "pytest_library::mixed",
+        lambda x, scale, *, offset, how: x * scale + (offset or 0) + len(how),
+        mutates_args=(),
+        schema='(Tensor x, float scale=2.0, *, int? offset=None, str how="up") -> Tensor',
+    )
+    x = tn.ones(2)
+    assert op(x).tolist() == [4, 4]
+    assert tn.ops.pytest_library.mixed(x, how="", offset=5, scale=3.0).tolist() == [8, 8]
+    with pytest.raises(TypeError, match="pytest_library::mixed"):
+        op(x, a=1)
+    for schema, text in [
+        ("Tensor x", "is of the form"),
+        ("(Tensr x) -> Tensor", "cannot read argument 'Tensr x'"),
+        ("(Tensor x, int y=z) -> Tensor", "no default 'z'"),
+        ("(Tensor x, Tensor x) -> Tensor", "duplicate"),
+        ("(Tensor(a!) x) -> ()", r"mutates_args names \['y'\], the schema \['x'\]"),
+    ]:
+        with pytest.raises(ValueError, match=text):
+            tn.library.custom_op(
+                "pytest_library::bad", lambda x: x, mutates_args=["y"] if "a!" in schema else (),
+                schema=schema,
+            )  # fmt: skip
+
+
+def test_schema_of_a_function() -> None:
+    def f(x: tn.Tensor, ys: list[tn.Tensor], k: int = 3, *, s: str = "a", z: float | None = None
+          ) -> tuple[tn.Tensor, tn.Tensor]:  # fmt: skip
+        return x, x
+
+    want = '(Tensor(a0!) x, Tensor[] ys, int k=3, *, str s="a", float? z=None) -> (Tensor, Tensor)'
+    assert tn.library.infer_schema(f, mutates_args=["x"]) == want
+    with pytest.raises(ValueError, match="parameter x of g has no annotation"):
+        tn.library.infer_schema(_untyped(), mutates_args=())
+
+
+def _untyped() -> Any:
+    def g(x):  # type: ignore[no-untyped-def]
+        return x
+
+    return g
+
+
+def test_opcheck(cube: Any) -> None:
+    x = tn.randn(3, requires_grad=True)
+    with pytest.raises(Exception, match="test_autograd_registration.*not implemented"):
+        tn.library.opcheck(cube, (x,))
+    derive(cube)
+    good = {
+        "test_schema": "SUCCESS",
+        "test_autograd_registration": "SUCCESS",
+        "test_faketensor": "SUCCESS",
+    }
+    assert tn.library.opcheck(cube, (x,), {"scale": 2.0}) == good
+    tn.library.register_fake("pytest_library::cube", lambda x, scale=1.0: tn.empty(4))
+    with pytest.raises(Exception, match="test_faketensor.*what register_fake was given"):
+        tn.library.opcheck("pytest_library::cube", (x,))
+    cube.register_fake(lambda x, scale=1.0: tn.empty_like(x))
+    assert tn.library.opcheck(cube, (x,), test_utils="test_faketensor")["test_faketensor"]
+    found = tn.library.opcheck(
+        tn.library.custom_op("pytest_library::sly", lambda x: x.add_(1), mutates_args=()),
+        (tn.ones(2),),
+        raise_exception=False,
+    )
+    assert found["test_schema"] == "argument 'x' was written to, which mutates_args omits"
+    found = tn.library.opcheck(
+        tn.library.custom_op("pytest_library::same", lambda x: x, mutates_args=()),
+        (tn.ones(2),),
+        raise_exception=False,
+    )
+    assert "shares memory with argument 'x'" in found["test_schema"]
