@@ -6,8 +6,8 @@
  *
  * Note [Bound for ever]
  * A thread may be inside a kernel while its operator is withdrawn, so what kernels look at is never
- * freed. Binding the same function under the same name again takes up what was there, so that
- * binding and unbinding over and over takes no memory. */
+ * freed. Binding the same function in the same way again takes up what was there, so that binding
+ * and unbinding over and over takes no memory; another binding of a name is its next version. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 #include "loop_priv.h"
 #include "os_priv.h"
 
-enum { MAX_INPUTS = TN_MAX_OPERANDS - 1, BLOCK = 4096, NAME_BYTES = 101 };
+enum { MAX_INPUTS = TN_MAX_OPERANDS - 1, BLOCK = 4096, NAME_BYTES = 95, SCHEMA_BYTES = 1200 };
 
 /* One operator, bound now or earlier. */
 typedef struct bound {
@@ -234,9 +234,12 @@ static tn_status run_composite(const tn_host *host, void *ctx, const void *args,
 
 /* ---- Binding -----------------------------------------------------------------------------------*/
 
-/* "ffi::ldexp(Operand x, Operand y) -> Tensor" */
+/* "ffi::ldexp(Operand x, Operand y) -> Tensor"; a first version is not told. */
 static void write_schema(const tn_ffi_function *f, const char *name, char *dst, size_t size) {
-    size_t n = (size_t)snprintf(dst, size, "%s(", name);
+    const char *version = strchr(name, '@');
+    bool first = version && strcmp(version, "@1") == 0;
+    size_t shown = first ? (size_t)(version - name) : strlen(name);
+    size_t n = (size_t)snprintf(dst, size, "%.*s(", (int)shown, name);
     for (int32_t i = 0; i < f->nparams && n < size; i++)
         n += (size_t)snprintf(dst + n, size - n, "%sOperand %s", i ? ", " : "", f->params[i].name);
     if (n < size) snprintf(dst + n, size - n, ") -> Tensor");
@@ -297,16 +300,9 @@ static char *key_of(const tn_op_desc *d) {
     return key;
 }
 
-/* Puts an operator into the place of what the name stood for. */
 static tn_status publish(bound *b, const tn_op_desc *desc) {
     tn_txn *txn;
-    char *key = key_of(desc);
-    bool same = key && b->key && strcmp(key, b->key) == 0;
-    free(b->key);
-    b->key = key;
-    if (same && b->active) return TN_OK;
-    if (b->active) TN_TRY(tni_registry_withdraw(&b->plugin));
-    b->active = false;
+    if (b->active) return TN_OK;
     TN_TRY(tni_txn_begin(&b->plugin, &txn));
     tn_status st = register_all(b, txn, desc);
     if (st != TN_OK) {
@@ -318,38 +314,36 @@ static tn_status publish(bound *b, const tn_op_desc *desc) {
     return TN_OK;
 }
 
-/* The entry of that name that is bound now, or was for the same function and can be again. */
-static bound *find(const char *name, const tn_ffi_function *f, bool composite, bool *ret_taken) {
-    bound *again = NULL;
-    *ret_taken = false;
-    for (bound *b = all; b; b = b->next) {
-        if (strcmp(b->name, name) != 0) continue;
-        bool same = composite ? b->composite && b->element.nparams == f->nparams
-                              : !b->composite && same_function(b, f);
-        if (same) again = b;
-        *ret_taken = *ret_taken || (b->active && !same);
-    }
-    return again;
+/* Whether an entry stands for that name, of whatever version; "ffi::erf@2" is its own name. */
+static bool is_called(const bound *b, const char *name) {
+    size_t n = strlen(name);
+    return strncmp(b->name, name, n) == 0 && (!b->name[n] || b->name[n] == '@');
 }
 
-static tn_status entry_of(const char *name, const tn_ffi_function *f, tn_ffi_composite composite,
+/* The entry for this function described by this key (taken over), which may have been bound before;
+ * else a new one, which is the next version of the name. See note [Bound for ever]. */
+static tn_status entry_of(const char *name, const tn_ffi_function *f, char *key,
                           bound **ret_bound) {
-    bool taken;
-    bound *b = find(name, f, composite != NULL, &taken);
-    if (taken)
-        return tn_fail(TN_E_VALUE, -1,
-                       "operator '%s' is bound to another function: choose another name or "
-                       "namespace, or unbind it",
-                       name);
-    if (!b) {
-        b = calloc(1, sizeof *b);
-        if (!b) return tn_fail(TN_E_MEMORY, -1, "out of memory");
-        memcpy(b->name, name, strlen(name) + 1);
-        b->plugin.name = b->plugin.version = b->plugin.summary = (char *)(uintptr_t) "ffi";
-        b->element.nparams = f->nparams;
-        b->next = all;
-        all = b;
+    int version = 1;
+    for (bound *b = all; b && key; b = b->next) {
+        if (!is_called(b, name)) continue;
+        version++;
+        if (!same_function(b, f) || strcmp(b->key, key) != 0) continue;
+        free(key);
+        *ret_bound = b;
+        return TN_OK;
     }
+    bound *b = key ? calloc(1, sizeof *b) : NULL;
+    if (!b) {
+        free(key);
+        return tn_fail(TN_E_MEMORY, -1, "out of memory");
+    }
+    snprintf(b->name, sizeof b->name, "%s@%d", name, version);
+    b->key = key;
+    b->plugin.name = b->plugin.version = b->plugin.summary = (char *)(uintptr_t) "ffi";
+    fill_element(&b->element, f);
+    b->next = all;
+    all = b;
     *ret_bound = b;
     return TN_OK;
 }
@@ -361,30 +355,30 @@ static tn_status check_name(const char *name) {
     return TN_OK;
 }
 
-static tn_status bind_function(const tn_ffi_function *f, const tn_ffi_op *op) {
+static tn_status bind_function(const tn_ffi_function *f, const tn_ffi_op *op,
+                               const char **ret_name) {
     const tni_ffi_engine *engine = tni_ffi_engine_get();
-    char schema[1200], rule[48];
+    char schema[SCHEMA_BYTES], rule[48];
     bound *b;
     if (!engine) return TN_E_PLUGIN;
-    TN_TRY(entry_of(op->name, f, NULL, &b));
-    if (!b->element.plan) {
-        fill_element(&b->element, f);
-        b->element.plan = engine->plan_new(f);
-        if (!b->element.plan) return tn_fail(TN_E_MEMORY, -1, "out of memory");
-    }
-    write_schema(f, op->name, schema, sizeof schema);
     write_rule(f, op->dtype, rule, sizeof rule);
-    const tn_op_desc desc = {.struct_size = sizeof desc,
-                             .kind = TN_OP_POINTWISE,
-                             .schema = schema,
-                             .dtype = rule,
-                             .gradient = op->gradient,
-                             .doc = op->doc};
+    tn_op_desc desc = {.struct_size = sizeof desc,
+                       .kind = TN_OP_POINTWISE,
+                       .dtype = rule,
+                       .gradient = op->gradient,
+                       .doc = op->doc};
+    write_schema(f, "", schema, sizeof schema);
+    desc.schema = schema;
+    TN_TRY(entry_of(op->name, f, key_of(&desc), &b));
+    if (!b->element.plan) b->element.plan = engine->plan_new(f);
+    if (!b->element.plan) return tn_fail(TN_E_MEMORY, -1, "out of memory");
+    write_schema(f, b->name, schema, sizeof schema);
+    *ret_name = b->name;
     return publish(b, &desc);
 }
 
-tn_status tn_ffi_operator(const tn_ffi_function *f, const tn_ffi_op *op) {
-    if (!f || !op || !f->address || !tn_ffi_is_elementwise(f))
+tn_status tn_ffi_operator(const tn_ffi_function *f, const tn_ffi_op *op, const char **ret_name) {
+    if (!f || !op || !ret_name || !f->address || !tn_ffi_is_elementwise(f))
         return tn_fail(TN_E_VALUE, -1,
                        "an operator is made of a resolved function of one to %d numbers that "
                        "returns a number",
@@ -393,43 +387,48 @@ tn_status tn_ffi_operator(const tn_ffi_function *f, const tn_ffi_op *op) {
     if (op->dtype >= 0 && (op->dtype > TN_F64 || op->dtype == TN_F16 || op->dtype == TN_BF16))
         return tn_fail(TN_E_DTYPE, -1, "a result's dtype is bool, an integer, float32 or float64");
     tni_os_lock(&lock);
-    tn_status st = bind_function(f, op);
+    tn_status st = bind_function(f, op, ret_name);
     tni_os_unlock(&lock);
     return st;
 }
 
 tn_status tn_ffi_composite_operator(const tn_ffi_function *f, const char *name, tn_ffi_composite fn,
-                                    void *ctx) {
-    char schema[1200];
+                                    void *ctx, const char **ret_name) {
+    char schema[SCHEMA_BYTES];
     bound *b;
-    if (!f || !fn) return tn_fail(TN_E_VALUE, -1, "the function or its parameters are NULL");
+    if (!f || !fn || !ret_name)
+        return tn_fail(TN_E_VALUE, -1, "a composite needs parameters, a function and a place");
     TN_TRY(check_name(name));
-    write_schema(f, name, schema, sizeof schema);
+    tn_op_desc desc = {.struct_size = sizeof desc,
+                       .kind = TN_OP_COMPOSITE,
+                       .schema = schema,
+                       .composite = run_composite};
+    write_schema(f, "", schema, sizeof schema);
     tni_os_lock(&lock);
-    tn_status st = entry_of(name, f, fn, &b);
+    tn_status st = entry_of(name, f, key_of(&desc), &b);
     if (st == TN_OK) {
         b->composite = fn;
         b->ctx = ctx;
-        const tn_op_desc desc = {.struct_size = sizeof desc,
-                                 .kind = TN_OP_COMPOSITE,
-                                 .schema = schema,
-                                 .ctx = b,
-                                 .composite = run_composite};
+        desc.ctx = b;
+        write_schema(f, b->name, schema, sizeof schema);
         st = publish(b, &desc);
+        *ret_name = b->name;
     }
     tni_os_unlock(&lock);
     return st;
 }
 
 tn_status tn_ffi_unbind(const char *name) {
-    tn_status st = tn_fail(TN_E_VALUE, 0, "no bound operator is called '%s'", name ? name : "NULL");
+    tn_status st = TN_OK;
+    bool any = false;
+    if (!name) return tn_fail(TN_E_VALUE, 0, "an operator is unbound by its name");
     tni_os_lock(&lock);
-    for (bound *b = all; name && b; b = b->next) {
-        if (!b->active || strcmp(b->name, name) != 0) continue;
+    for (bound *b = all; b && st == TN_OK; b = b->next) {
+        if (!b->active || !is_called(b, name)) continue;
         st = tni_registry_withdraw(&b->plugin);
         b->active = st != TN_OK;
-        break;
+        any = true;
     }
     tni_os_unlock(&lock);
-    return st;
+    return any ? st : tn_fail(TN_E_VALUE, 0, "no bound operator is called '%s'", name);
 }

@@ -2,7 +2,8 @@
 #include "ffi_priv.h"
 
 PyTypeObject *tnp_ffi_scope_type;
-static PyObject *derivatives; /* name -> [function]: the lists stay, as operators refer to them */
+static PyObject
+    *derivatives; /* [function] by name and address; lists stay, as operators refer to them */
 
 static tn_ffi_scope *scope_of(PyObject *o) { return ((tnp_ffi_scope_object *)o)->scope; }
 
@@ -42,6 +43,7 @@ static PyObject *names_before(tn_ffi_scope *s, const tn_ffi_function *until) {
 
 static PyObject *declare(PyObject *self, PyObject *text) {
     Py_ssize_t n;
+    if (!PyUnicode_Check(text)) return tnp_type_error("a declaration is a str, not %U", text);
     const char *s = PyUnicode_AsUTF8AndSize(text, &n);
     const tn_ffi_function *before = tn_ffi_functions(scope_of(self));
     if (!s) return NULL;
@@ -107,7 +109,7 @@ static PyObject *function(PyObject *self, PyObject *args) {
 
 static PyObject *operator_(PyObject *self, PyObject *args) {
     tn_ffi_op op = {.struct_size = sizeof op, .dtype = -1};
-    const char *name;
+    const char *name, *bound;
     PyObject *dtype;
     if (!PyArg_ParseTuple(args, "ssOzz", &name, &op.name, &dtype, &op.gradient, &op.doc))
         return NULL;
@@ -115,12 +117,12 @@ static PyObject *operator_(PyObject *self, PyObject *args) {
     if (dtype != Py_None && op.dtype < 0)
         return tnp_type_error("dtype must be a dtype, not %U", dtype);
     const tn_ffi_function *f = resolved(self, name);
-    tn_status st = f ? tn_ffi_operator(f, &op) : TN_OK;
+    tn_status st = f ? tn_ffi_operator(f, &op, &bound) : TN_OK;
     if (!f) return NULL;
     /* What is wrong with a derivative or a name is the caller's text. */
     if (st == TN_E_PLUGIN) PyErr_SetString(PyExc_ValueError, tn_error_last()->message);
     if (st != TN_OK) return st == TN_E_PLUGIN ? NULL : tnp_raise(st);
-    Py_RETURN_NONE;
+    return PyUnicode_FromString(bound);
 }
 
 /* The tensor or the number that stands for one. */
@@ -156,26 +158,30 @@ static tn_status run_derivative(void *ctx, const tn_view *const *args, int32_t n
     return t ? TN_OK : TN_E_HOST;
 }
 
-static PyObject *composite(PyObject *self, PyObject *args) {
-    const char *name;
-    PyObject *full, *fn;
-    if (!PyArg_ParseTuple(args, "sUO", &name, &full, &fn)) return NULL;
-    const tn_ffi_function *f = function_named(self, name);
-    const char *text = f ? PyUnicode_AsUTF8AndSize(full, NULL) : NULL;
-    if (!text) return NULL;
-    PyObject *cell = PyDict_GetItemWithError(derivatives, full);
-    if (!cell) {
-        cell = PyErr_Occurred() ? NULL : PyList_New(1);
-        if (!cell) return NULL;
-        int done = PyDict_SetItem(derivatives, full, cell);
-        Py_DECREF(cell);
-        if (done < 0) return NULL;
+/* The list that holds the derivative of that name for the C function at `address`; borrowed. */
+static PyObject *cell_of(const char *name, void *address) {
+    PyObject *key = PyUnicode_FromFormat("%s %p", name, address);
+    PyObject *cell = key ? PyDict_GetItemWithError(derivatives, key) : NULL;
+    if (key && !cell && !PyErr_Occurred()) {
+        cell = PyList_New(1);
+        if (cell && PyDict_SetItem(derivatives, key, cell) < 0) Py_CLEAR(cell);
+        Py_XDECREF(cell); /* the dict keeps it */
     }
+    Py_XDECREF(key);
+    return cell;
+}
+
+static PyObject *composite(PyObject *self, PyObject *args) {
+    const char *name, *full, *bound;
+    PyObject *fn;
+    if (!PyArg_ParseTuple(args, "ssO", &name, &full, &fn)) return NULL;
+    const tn_ffi_function *f = resolved(self, name);
+    PyObject *cell = f ? cell_of(full, f->address) : NULL;
+    if (!cell) return NULL;
     Py_INCREF(fn);
     if (PyList_SetItem(cell, 0, fn) < 0) return NULL;
-    tn_status st = tn_ffi_composite_operator(f, text, run_derivative, cell);
-    if (st != TN_OK) return tnp_raise(st);
-    Py_RETURN_NONE;
+    tn_status st = tn_ffi_composite_operator(f, full, run_derivative, cell, &bound);
+    return st == TN_OK ? PyUnicode_FromString(bound) : tnp_raise(st);
 }
 
 /* ---- Structs and constants ---------------------------------------------------------------------*/

@@ -27,8 +27,9 @@ _Derivative = str | Callable[..., Any] | Mapping[str, Any] | None
 
 
 def _qualified(fn: Function) -> str:
-    """The operator's name, "ffi::erf"."""
-    return f"{fn.op.__module__.removeprefix('tenon.ops.')}::{fn.op.__name__}"
+    """The operator's name with its version, "ffi::erf@1"."""
+    name = fn.op.__name__ if "@" in fn.op.__name__ else f"{fn.op.__name__}@1"
+    return f"{fn.op.__module__.removeprefix('tenon.ops.')}::{name}"
 
 
 def _formula(scope: Any, fn: str, full: str, names: list[str], param: str, given: Any) -> str:
@@ -40,8 +41,7 @@ def _formula(scope: Any, fn: str, full: str, names: list[str], param: str, given
             raise ValueError(f"{fn}: the derivative '{given.__name__}' is no operator on tensors")
         name = _qualified(given)
     elif callable(given):
-        name = f"{full}_d_{param}"
-        scope.composite(fn, name, given)
+        name = scope.composite(fn, f"{full}_d_{param}", given)
     else:
         kind = type(given).__name__
         raise TypeError(f"{fn}: a derivative is a formula, a function or None, not {kind}")
@@ -100,9 +100,9 @@ def _function(
     op = None
     if elementwise and returns == "value":
         gradient = _gradient(scope, declared, full, derivative)
-        scope.operator(declared, full, dtype, gradient, None)
+        bound = scope.operator(declared, full, dtype, gradient, None)
         ops.forget()
-        op = _C._added_op(full)
+        op = _C._added_op(bound)
     elif derivative is not None or dtype is not None:
         what = "derivative" if derivative is not None else "dtype"
         raise ValueError(f"{declared}: {what} goes with functions of numbers that return a number")
@@ -112,7 +112,15 @@ def _function(
     return scope.function(declared, options)
 
 
+def _check_options(options: dict[str, Any]) -> None:
+    known = _function.__kwdefaults__
+    for name in options:
+        if name not in known:
+            raise TypeError(f"bind() has no option '{name}'; there are {', '.join(known)}")
+
+
 def _bind(scope: Any, declaration: str, options: dict[str, Any]) -> Function:
+    _check_options(options)
     names = scope.declare(declaration)
     if len(names) != 1:
         raise ValueError(
@@ -127,7 +135,8 @@ def bind(library: _Path, declaration: str, **options: Any) -> Function:
 
     A function of numbers that returns a number is an operator on tensors as well:
 
-    namespace, name  it is `tenon.ops.<namespace>.<name>`; "ffi" and the function's own name
+    namespace, name  it is `tenon.ops.<namespace>.<name>`; "ffi" and the function's own name. Of
+                     several bindings of a name this is the newest; each function keeps its own.
     derivative       a formula over the parameters, a Python function of them, or another bound
                      function; for several parameters a dict of these. Parameters without a name
                      are called x, y, z, w.
@@ -151,7 +160,7 @@ def bind(library: _Path, declaration: str, **options: Any) -> Function:
 
 
 def unbind(fn: Function | str) -> None:
-    """Withdraws the operator of a bound function, given as such or by its name "ffi::erf"."""
+    """Withdraws the operator of a bound function, or all that are called "ffi::erf"."""
     if isinstance(fn, Function):
         if fn.op is None:
             raise ValueError(f"'{fn.__name__}' is no operator on tensors")
@@ -177,6 +186,7 @@ class Library:
     def cdef(self, text: str, **options: Any) -> Library:
         """Declares functions, structs, enums and typedefs; the options of `bind` go for all of the
         functions. Returns the library."""
+        _check_options(options)
         for name in self._scope.declare(text):
             self._found[name] = _function(self._scope, name, **options)
         self._found.update(self._scope.constants())

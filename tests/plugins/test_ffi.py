@@ -189,14 +189,28 @@ def test_missing_and_wrong_derivatives() -> None:
         failing(x).sum().backward()
 
 
-def test_a_name_belongs_to_one_function() -> None:
-    tn.ffi.bind(LIBM, "double sin(double)", name="wave")
-    tn.ffi.bind(LIBM, "double sin(double x)", name="wave", derivative="cos(x)")  # the same again
-    with pytest.raises(ValueError, match="'ffi::wave' is bound to another function"):
-        tn.ffi.bind(LIBM, "double cos(double)", name="wave")
+def test_bindings_of_one_name_live_side_by_side() -> None:
+    plain = tn.ffi.bind(LIBM, "double sin(double x)", name="wave")
+    sine = tn.ffi.bind(LIBM, "double sin(double x)", name="wave", derivative="cos(x)")
+    assert tn.ffi.bind(LIBM, "double sin(double x)", name="wave").op.__name__ == plain.op.__name__
+    cosine = tn.ffi.bind(LIBM, "double cos(double x)", name="wave", derivative=lambda x: -x.sin())
+    power = tn.ffi.bind(LIBM, "double exp(double x)", name="wave", derivative=lambda x: x.exp())
     x = points(3).requires_grad_()
-    tn.ops.ffi.wave(x).sum().backward()
-    np.testing.assert_allclose(x.grad.numpy(), np.cos(x.detach().numpy()), rtol=1e-14)
+    v = x.detach().numpy()
+    for f, value, slope in [
+        (sine, np.sin, np.cos), (cosine, np.cos, lambda v: -np.sin(v)), (power, np.exp, np.exp),
+        (tn.ops.ffi.wave, np.exp, np.exp),
+    ]:  # fmt: skip
+        np.testing.assert_allclose(f(x).detach().numpy(), value(v), rtol=1e-14)
+        (g,) = tn.autograd.grad(f(x).sum(), x)
+        np.testing.assert_allclose(g.numpy(), slope(v), rtol=1e-14)
+    with pytest.raises(RuntimeError, match="derivative for ffi::wave is not implemented"):
+        plain(x).sum().backward()
+    tn.ffi.unbind(power)
+    assert tn.equal(tn.ops.ffi.wave(x), cosine(x))
+    tn.ffi.unbind("ffi::wave")
+    with pytest.raises(AttributeError):
+        tn.ops.ffi.wave  # noqa: B018
 
 
 @pytest.mark.skipif(not as_user.HAVE_CC, reason="there is no C compiler")

@@ -472,6 +472,10 @@ def test_what_is_not_there() -> None:
         tn.ffi.bind(LIBM, "double erfq2(double)")
     with pytest.raises(ValueError, match="declaration of one function, and this has 2"):
         tn.ffi.bind(LIBM, "double sin(double); double cos(double);")
+    with pytest.raises(TypeError, match="a declaration is a str, not int"):
+        tn.ffi.bind(LIBM, 3)
+    with pytest.raises(TypeError, match=r"bind\(\) has no option 'length'; there are .*lengths"):
+        tn.ffi.bind(LIBM, ERF, length=1)
 
 
 def test_data_is_not_called(path: str) -> None:

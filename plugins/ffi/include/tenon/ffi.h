@@ -141,16 +141,18 @@ typedef struct tn_ffi_op {
     const char *gradient; /* as in tn_op_desc, or NULL */
     const char *doc;
 } tn_ffi_op;
-/* The same function may be bound to a name again, with another gradient or dtype; what cannot be read
- * leaves the name unbound. TN_E_VALUE: the name is another function's. */
-TN_API tn_status tn_ffi_operator(const tn_ffi_function *f, const tn_ffi_op *op);
+/* A name may be bound more than once: what differs is its next version, "ffi::erf@2", beside the earlier
+ * ones. *ret_name: the name with its version, kept for ever. TN_E_PLUGIN: the name or the gradient
+ * cannot be read. */
+TN_API tn_status tn_ffi_operator(const tn_ffi_function *f, const tn_ffi_op *op,
+                                 const char **ret_name);
 /* A composite in the host language, "space::name(Operand x, ...)" with the function's parameters;
- * `fn` fills in a new reference. Serves as a derivative. */
+ * `fn` fills in a new reference. Serves as a derivative; for the same C function the latest one. */
 typedef tn_status (*tn_ffi_composite)(void *ctx, const tn_view *const *args, int32_t nargs,
                                       tn_view **ret_result);
 TN_API tn_status tn_ffi_composite_operator(const tn_ffi_function *f, const char *name,
-                                           tn_ffi_composite fn, void *ctx);
-/* Withdraws an operator. TN_E_VALUE: there is none of that name. */
+                                           tn_ffi_composite fn, void *ctx, const char **ret_name);
+/* Withdraws an operator: one version, or all of a name. TN_E_VALUE: there is none. */
 TN_API tn_status tn_ffi_unbind(const char *name);
 
 /* The dtype whose elements a kind's values are; -1: none. Does not need libffi. */
