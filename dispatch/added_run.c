@@ -34,6 +34,11 @@ static tn_status infer_broadcast(tn_infer *inf, const void *args) {
     return TN_OK;
 }
 
+/* What a function of the plugin returned, as a status of the operator. */
+static tn_status returned(const tni_added *o, tn_status st) {
+    return tni_error_of_plugin(st, o->op.info.name, o->plugin->name);
+}
+
 static tn_status check_shape(const tni_added *o, int64_t i, const tn_out_shape *s) {
     int64_t numel;
     bool sound = tn_dtype_name(s->dtype) && s->ndim >= 0 && s->ndim <= TN_MAX_DIMS;
@@ -47,7 +52,7 @@ static tn_status check_shape(const tni_added *o, int64_t i, const tn_out_shape *
 
 /* A plugin's own rule, whose answers are not believed unseen. */
 static tn_status ask_plugin(const tni_added *o, const void *args, int64_t n, tn_out_shape *outs) {
-    TN_TRY(o->desc.infer(&tni_host, o->desc.ctx, args, outs));
+    TN_TRY(returned(o, o->desc.infer(&tni_host, o->desc.ctx, args, outs)));
     for (int64_t i = 0; i < n; i++) TN_TRY(check_shape(o, i, &outs[i]));
     return TN_OK;
 }
@@ -98,7 +103,7 @@ tn_status tni_added_infer(tn_infer *inf, const void *args) {
 
 static tn_status count_results(const tni_added *o, const void *args, int64_t *ret_n) {
     *ret_n = 0;
-    TN_TRY(o->desc.count(&tni_host, o->desc.ctx, args, ret_n));
+    TN_TRY(returned(o, o->desc.count(&tni_host, o->desc.ctx, args, ret_n)));
     if (*ret_n >= 0 && *ret_n <= MAX_LIST) return TN_OK;
     return tn_fail(TN_E_PLUGIN, -1, "%s: plugin '%s' counts %lld results; 0 to %d are possible",
                    o->op.info.name, o->plugin->name, (long long)*ret_n, MAX_LIST);
@@ -203,7 +208,7 @@ static tn_status compose_list(const tni_added *o, const void *args, tn_tensor_li
     tn_status st = o->desc.composite(&tni_host, o->desc.ctx, args, (tn_view **)(void *)list.v);
     if (st != TN_OK) {
         free(list.v); /* its entries are the caller's on success only */
-        return st;
+        return returned(o, st);
     }
     for (int64_t i = 0; i < n && st == TN_OK; i++)
         if (!list.v[i]) st = fail_incomplete(o);
@@ -220,7 +225,7 @@ static tn_status compose_foreign(const tni_added *o, const void *args, tn_tensor
     if (st != TN_OK) {
         for (int i = 0; i < o->op.nout; i++)
             rets[i] = NULL; /* they are the caller's on success only */
-        return st;
+        return returned(o, st);
     }
     for (int i = 0; i < o->op.nout; i++) complete = complete && rets[i];
     if (complete) return TN_OK;

@@ -73,12 +73,14 @@ typedef struct tni_thread {
     uint32_t no_grad; /* != 0: recording is off */
     uint32_t inference;
     uint32_t detect_anomaly;
-    uint32_t depth; /* nesting of composite calls */
+    uint32_t depth; /* nesting of calls that plugins make */
     tn_tensor *free_tensors;
     int32_t free_tensor_count;
     uint32_t exit_hook;          /* the free list is emptied at thread exit */
     struct tni_error *error;     /* allocated at the first failure */
     struct tni_scratch *scratch; /* memory lent to the running kernel */
+    struct tn_txn *txn;          /* of the activation that this thread runs */
+    int32_t loading;             /* a plugin's entry or activate function runs on this thread */
     struct tni_current *streams; /* the streams in force, where they are not the default */
     tn_device declined_device;   /* of the call that returns TN_DECLINE */
     int32_t declined_dtype;
@@ -94,6 +96,10 @@ extern TN_TLS tni_thread tni_tls;
 /* Adds the operator's name and the arguments' shapes and dtypes to the thread's error record, once.
  * Returns st. */
 tn_status tni_error_add_op(tn_status st, const tn_op *op, const void *args);
+/* What a function of a plugin returned, as a status that the caller may see: a number that is none
+ * of a failure, TN_DECLINE among them, and a failure without a text become errors that name the
+ * plugin and `what`, the operator or file that it was asked for. */
+tn_status tni_error_of_plugin(tn_status st, const char *what, const char *plugin);
 
 /* The names that PyTorch's messages use for dtypes: Float, Long, BFloat16 ... */
 const char *tni_type_text(int32_t dtype);

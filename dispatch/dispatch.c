@@ -228,7 +228,7 @@ tn_status tni_kernel_after(const tn_cell *cell, tn_call *call, const void *args,
     if (st == TN_DECLINE)
         return tni_decline((tn_device){(int32_t)call->device_slot, call->device_index},
                            call->dtype);
-    return st;
+    return tni_error_of_plugin(st, call->op->name, cell->plugin->name);
 }
 
 /* ---- Composite and view ------------------------------------------------------------------------*/

@@ -26,6 +26,7 @@ static tni_os_mutex layer_lock = TNI_OS_MUTEX_INIT;
 /* The layers still to run, as a mask over ids. */
 struct tn_layer_call {
     uint64_t left;
+    bool went_on; /* somebody has called tn_layer_next with it */
 };
 
 static int count(void) { return atomic_load_explicit(&layer_count, memory_order_acquire); }
@@ -97,21 +98,37 @@ int tn_layer_enable(int32_t id, int on) {
     return old;
 }
 
+/* What a layer of a plugin returned, and whether it made the results that it says it made. */
+static tn_status check_layer(tn_status st, const entry *layer, bool went_on, const tn_op *op,
+                             tn_tensor *const *rets) {
+    if (st != TN_OK)
+        return layer->plugin ? tni_error_of_plugin(st, op->info.name, layer->plugin->name) : st;
+    if (went_on || op->nout == 0 || (op->flags & TNI_OP_LIST_OUT)) return TN_OK;
+    for (int i = 0; i < op->nout; i++)
+        if (rets[i]) return TN_OK;
+    return tn_fail(TN_E_PLUGIN, -1, "%s: layer '%s' neither went on nor made a result",
+                   op->info.name, layer->name);
+}
+
 tn_status tn_layer_next(tn_layer_call *next, const tn_op_info *op, void *args, tn_tensor **rets) {
     const tn_op *o = (const tn_op *)(const void *)op;
     int best = -1;
+    next->went_on = true;
     for (int i = 0; i < MAX_LAYERS; i++)
         if ((next->left >> i & 1u) && call_of(i) &&
             (best < 0 || layers[i].priority > layers[best].priority))
             best = i;
     layer_fn fn = best < 0 ? NULL : call_of(best);
     if (!fn) return tni_op_run(o, args, rets);
-    tn_layer_call rest = {next->left & ~(UINT64_C(1) << best)};
-    return fn(layers[best].ctx, &rest, op, args, rets);
+    tn_layer_call rest = {.left = next->left & ~(UINT64_C(1) << best)};
+    tn_status st = fn(layers[best].ctx, &rest, op, args, rets);
+    return check_layer(st, &layers[best], rest.went_on, o, rets);
 }
 
 tn_status tni_call_layered(const tn_op *op, void *args, tn_tensor **rets) {
-    tn_layer_call first = {tni_tls.layers};
+    tn_layer_call first = {.left = tni_tls.layers};
+    if (op->flags & TNI_OP_LIST_OUT) *(tn_tensor_list *)(void *)rets = (tn_tensor_list){0};
+    for (int i = 0; i < op->nout && !(op->flags & TNI_OP_LIST_OUT); i++) rets[i] = NULL;
     /* what a layer itself computes is not seen by the layers again */
     tni_tls.layers = 0;
     tn_status st = tn_layer_next(&first, &op->info, args, rets);

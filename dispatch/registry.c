@@ -68,8 +68,19 @@ tn_status tni_txn_begin(tni_plugin *plugin, tn_txn **ret_txn) {
     if (!txn) return tn_fail(TN_E_MEMORY, -1, "out of memory");
     txn->plugin = plugin;
     tni_os_lock(&registry_lock);
+    tni_tls.txn = txn;
     *ret_txn = txn;
     return TN_OK;
+}
+
+/* A registration counts only on the thread that runs activate, and with the txn of that activation. */
+static tn_status check_open(const tn_txn *txn, const char *function, const void *what) {
+    if (!txn || txn != tni_tls.txn)
+        return tn_fail(TN_E_PLUGIN, 0,
+                       "%s: it is for activate, on the thread that runs it, with the txn given "
+                       "there",
+                       function);
+    return what ? TN_OK : tn_fail(TN_E_PLUGIN, 1, "%s: an argument is NULL", function);
 }
 
 /* The tables of a retired device are the same again: the same code, loaded once more. */
@@ -116,9 +127,19 @@ static int32_t slot_for(const tn_txn *txn, const tni_device *fresh) {
     return waits >= 0 ? waits : empty_slot(txn);
 }
 
-static tn_status check_desc(const tn_device_desc *d) {
-    if (!d->name || !d->name[0] || strlen(d->name) >= sizeof cpu_unloaded.name)
+static tn_status check_device_name(const char *name) {
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
+    if (!name || !name[0] || strlen(name) >= sizeof cpu_unloaded.name)
         return tn_fail(TN_E_PLUGIN, -1, "a device needs a name of at most 31 characters");
+    if (name[strspn(name, letters)])
+        return tn_fail(TN_E_PLUGIN, -1,
+                       "a device's name is letters, digits, '_', '-' and '.': not '%s'", name);
+    return TN_OK;
+}
+
+static tn_status check_desc(const tn_device_desc *d) {
+    TN_TRY(check_device_name(d->name));
     if (!d->alloc || !d->free || !d->copy_in || !d->copy_out || !d->copy_within || !d->sync)
         return tn_fail(TN_E_PLUGIN, -1, "device '%s' lacks one of the six required functions",
                        d->name);
@@ -141,6 +162,7 @@ static tni_device *device_new(const tni_plugin *plugin, const tn_device_desc *d)
 
 tn_status tni_register_device(tn_txn *txn, const tn_device_desc *desc, int32_t *ret_slot) {
     tn_device_desc d = {0};
+    TN_TRY(check_open(txn, "register_device", ret_slot ? desc : NULL));
     memcpy(&d, desc, desc->struct_size < sizeof d ? desc->struct_size : sizeof d);
     TN_TRY(check_desc(&d));
     int32_t slot = slot_of_name(txn, d.name);
@@ -165,7 +187,8 @@ tn_status tni_register_device(tn_txn *txn, const tn_device_desc *desc, int32_t *
 
 tn_status tni_register_dtype(tn_txn *txn, const tn_dtype_desc *desc, int32_t *ret_slot) {
     tn_dtype_desc d = {0};
-    (void)txn; /* a dtype without kernels does no harm, so it stays even after a rollback */
+    TN_TRY(check_open(txn, "register_dtype", ret_slot ? desc : NULL));
+    /* A dtype without kernels does no harm, so it stays even after a rollback. */
     memcpy(&d, desc, desc->struct_size < sizeof d ? desc->struct_size : sizeof d);
     return tni_dtype_add(&d, ret_slot);
 }
@@ -214,7 +237,7 @@ static tn_status check_name(const tn_txn *txn, const tni_added *o) {
 /* An operator of a plugin that is loaded again is the one it was; see note [Withdrawn cells]. */
 tn_status tni_register_op(tn_txn *txn, const tn_op_desc *desc) {
     tni_added *o, *before = atomic_load_explicit(&added, memory_order_relaxed);
-    if (!txn || !desc) return tn_fail(TN_E_PLUGIN, -1, "an operator needs a descriptor");
+    TN_TRY(check_open(txn, "register_op", desc));
     TN_TRY(tni_added_new(txn->plugin, desc, &o));
     tn_status st = check_name(txn, o);
     while (st == TN_OK && before && !(tni_op_is_retired(&before->op) && tni_added_same(before, o)))
@@ -229,6 +252,7 @@ tn_status tni_register_op(tn_txn *txn, const tn_op_desc *desc) {
 
 tn_status tni_register_layer(tn_txn *txn, const tn_layer_desc *desc) {
     tn_layer_desc d = {0};
+    TN_TRY(check_open(txn, "register_layer", desc));
     memcpy(&d, desc, desc->struct_size < sizeof d ? desc->struct_size : sizeof d);
     if (txn->nlayers == TN_COUNT(txn->layers))
         return tn_fail(TN_E_PLUGIN, -1, "a plugin has at most %d layers", TN_COUNT(txn->layers));
@@ -294,10 +318,19 @@ static tn_status add_kernel(tn_txn *txn, int32_t device, const tn_kernel_row *r)
     return TN_OK;
 }
 
+/* More rows than any plugin has, and a row of a header much newer than this one. */
+enum { MAX_ROWS = 1 << 16, MAX_ROW_SIZE = 1024 };
+
 tn_status tni_register_kernels(tn_txn *txn, int32_t device_slot, const tn_kernel_row *rows,
                                uint32_t row_size, uint32_t n) {
-    if (device_slot < 0 || device_slot >= TN_DEVICE_SLOTS)
-        return tn_fail(TN_E_PLUGIN, -1, "there is no device slot %d", (int)device_slot);
+    TN_TRY(check_open(txn, "register_kernels", n > 0 ? rows : (const void *)txn));
+    if (device_slot < 0 || device_slot >= TN_DEVICE_SLOTS || !device_in(txn, device_slot))
+        return tn_fail(TN_E_PLUGIN, -1, "register_kernels: there is no device in slot %d",
+                       (int)device_slot);
+    if (n > MAX_ROWS || row_size < offsetof(tn_kernel_row, flags) || row_size > MAX_ROW_SIZE)
+        return tn_fail(TN_E_PLUGIN, -1,
+                       "register_kernels: %u rows of %u bytes are not the array that it takes",
+                       (unsigned)n, (unsigned)row_size);
     for (uint32_t i = 0; i < n; i++) {
         tn_kernel_row r = {0};
         memcpy(&r, (const char *)rows + (size_t)i * row_size,
@@ -319,8 +352,8 @@ static tn_status await_name(const char *name, int32_t slot) {
 
 tn_status tni_register_kernels_for(tn_txn *txn, const char *device, const tn_kernel_row *rows,
                                    uint32_t row_size, uint32_t n) {
-    if (!device || !device[0] || strlen(device) >= sizeof cpu_unloaded.name)
-        return tn_fail(TN_E_PLUGIN, -1, "a device has a name of at most 31 characters");
+    TN_TRY(check_open(txn, "register_kernels_for", device));
+    TN_TRY(check_device_name(device));
     int32_t slot = slot_of_name(txn, device);
     if (slot < 0) {
         slot = empty_slot(txn);
@@ -384,6 +417,7 @@ static void end(tn_txn *txn, bool published) {
     }
     for (int32_t i = 0; i < TN_DEVICE_SLOTS && !published; i++)
         if (txn->devices[i] && !txn->devices[i]->retired) free(txn->devices[i]);
+    tni_tls.txn = NULL;
     free(txn);
     tni_os_unlock(&registry_lock);
 }

@@ -80,7 +80,7 @@ bool tni_host_find_plugins(void) {
 static tn_status service_fail(tn_status code, int32_t arg, const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);
-    tni_fail_v(code, arg, fmt, ap);
+    tni_fail_v(code, arg, fmt ? fmt : "a failure without a text", ap);
     va_end(ap);
     return code;
 }
@@ -89,7 +89,7 @@ static void service_log(int32_t level, const char *fmt, ...) {
     char text[1024];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    vsnprintf(text, sizeof text, fmt ? fmt : "", ap);
     va_end(ap);
     tni_host_log(level, "%s", text);
 }
@@ -146,12 +146,17 @@ static tn_status service_resize_output(const tn_call *call, tn_view *out, int32_
     int64_t numel;
     tn_tensor *t = tni_t(out), *fresh;
     (void)call;
+    if (!out || (ndim > 0 && !shape))
+        return tn_fail(TN_E_PLUGIN, -1, "resize_output: the output or its shape is NULL");
     TN_TRY(tni_numel(ndim, shape, tn_view_itemsize(out), &numel));
     TN_TRY(tni_tensor_new_fast(tn_view_dtype(out), tn_tensor_device(t), ndim, shape, &fresh));
     tn_status st = tn_tensor_set_data(t, fresh);
     tn_tensor_unref(&fresh);
     return st;
 }
+
+/* Operators that plugins write in C call others, and may call themselves: the stack must suffice. */
+enum { MAX_DEPTH = 64 };
 
 static const tn_op_info *call_find(const char *name) {
     const tn_op *op = name ? tni_op_find(name) : NULL;
@@ -162,7 +167,13 @@ static tn_status call_invoke(const tn_op_info *op, void *args, tn_view **rets) {
     if (!op || !args || !rets)
         return tn_fail(TN_E_VALUE, -1,
                        "a call needs an operator, its arguments and room for results");
-    return tn_op_call((const tn_op *)(const void *)op, args, (tn_tensor **)(void *)rets);
+    if (tni_tls.depth == MAX_DEPTH)
+        return tn_fail(TN_E_PLUGIN, -1, "%s: calls of plugins are nested %d deep", op->name,
+                       MAX_DEPTH);
+    tni_tls.depth++;
+    tn_status st = tn_op_call((const tn_op *)(const void *)op, args, (tn_tensor **)(void *)rets);
+    tni_tls.depth--;
+    return st;
 }
 
 static tn_view *call_retain(tn_view *t) { return tni_v(tn_tensor_ref(tni_t(t))); }

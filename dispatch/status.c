@@ -16,6 +16,7 @@ enum { MESSAGE_BYTES = 1024, DETAIL_BYTES = 512 };
 struct tni_error {
     tn_error pub;
     bool has_op;
+    bool told; /* somebody has read it: the next failure has a text of its own */
     char message[MESSAGE_BYTES];
     char detail[DETAIL_BYTES];
 };
@@ -40,6 +41,7 @@ static struct tni_error *record(void) {
 
 const tn_error *tn_error_last(void) {
     if (!tni_tls.error) return &no_error;
+    tni_tls.error->told = true;
     return tni_tls.error->pub.message ? &tni_tls.error->pub : &no_memory;
 }
 
@@ -50,7 +52,7 @@ static tn_status fail_v(tn_status code, int32_t arg, const char *fmt, va_list ap
     if (!e) return code;
     vsnprintf(e->message, sizeof e->message, fmt, ap);
     e->detail[0] = '\0';
-    e->has_op = false;
+    e->has_op = e->told = false;
     e->pub = (tn_error){code, arg, "", e->message, e->detail};
     return code;
 }
@@ -75,6 +77,19 @@ const char *tn_status_text(tn_status code) {
 #undef TEXT
     default: return "unknown status";
     }
+}
+
+tn_status tni_error_of_plugin(tn_status st, const char *what, const char *plugin) {
+    const struct tni_error *e = tni_tls.error;
+    bool known = st == TN_ASYNC || (st > TN_OK && st <= TN_E_LINALG);
+    if (st == TN_OK || st == TN_E_HOST || st == TN_E_INTERRUPTED) return st;
+    if (!known)
+        return tn_fail(TN_E_PLUGIN, -1,
+                       "%s: plugin '%s' returned status %d, which no such function may return",
+                       what, plugin, (int)st);
+    if (e && !e->told && e->pub.code == st) return st;
+    return tn_fail(st, -1, "%s: plugin '%s' failed and did not say why (%s)", what, plugin,
+                   tn_status_text(st));
 }
 
 /* Appends "input: float32(2, 3), " for one tensor. */

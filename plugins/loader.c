@@ -376,7 +376,7 @@ static char *activate(tni_plugin *p, const char *path) {
                            path);
     memcpy(&entry, &symbol, sizeof entry);
     theirs.table.struct_size = sizeof theirs.table;
-    if (entry(&tni_host, &theirs.table) != TN_OK)
+    if (tni_error_of_plugin(entry(&tni_host, &theirs.table), "its entry function", path) != TN_OK)
         return format_text("%s refused to start: %s", path, tn_error_last()->message);
     uint32_t size = theirs.table.struct_size;
     p->table = (tn_plugin){0};
@@ -391,7 +391,8 @@ static char *activate(tni_plugin *p, const char *path) {
     p->summary = copy_text(p->table.summary ? p->table.summary : "");
     p->path = copy_text(path);
     if (tni_txn_begin(p, &txn) != TN_OK) return no_memory;
-    if (p->table.activate(&tni_host, txn) != TN_OK) {
+    tn_status st = p->table.activate(&tni_host, txn);
+    if (tni_error_of_plugin(st, "its activate function", p->name) != TN_OK) {
         tni_txn_rollback(txn);
         return format_text("%s could not activate: %s", path, tn_error_last()->message);
     }
@@ -419,7 +420,9 @@ static void load(found *f) {
     if (f->problem) return;
     f->tried = true;
     f->plugin.order = ++order;
+    tni_tls.loading++;
     f->problem = activate(&f->plugin, f->library);
+    tni_tls.loading--;
 }
 
 tn_status tn_plugin_load(const char *path) {
@@ -488,6 +491,10 @@ tn_status tni_loader_load_for(tni_offer kind, const char *name) {
     char note[NOTE_BYTES] = "";
     const char *word = offer_lists[kind].word;
     bool known = false;
+    if (tni_tls.loading) /* a plugin that starts calls an operator: the lock is this thread's */
+        return tn_fail(TN_E_PLUGIN, -1,
+                       "%s '%s' is not there, and nothing is loaded while a plugin starts", word,
+                       name);
     enter();
     discover();
     bool served = load_one(kind, name, &known, note);

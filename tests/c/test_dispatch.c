@@ -72,7 +72,7 @@ static void assert_explained(const char *op, int32_t dtype, const char *first, c
 static void broken_plugins_change_nothing(void **state) {
     static const char *const cases[][2] = {{"rows_function", "lacks its operator or function"},
                                            {"rows_dtype", "there is no dtype 200"},
-                                           {"rows_slot", "there is no device slot 99"},
+                                           {"rows_slot", "there is no device in slot 99"},
                                            {"rows_category", "category"}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
