@@ -161,7 +161,7 @@ static int struct_setattro(PyObject *self, PyObject *name, PyObject *value) {
     return -1;
 }
 
-static PyObject *struct_repr(PyObject *self) {
+static PyObject *fields_text(PyObject *self) {
     const tnp_ffi_struct_object *s = struct_of(self);
     PyObject *text = PyUnicode_FromFormat("%s(", s->record->name);
     for (int32_t i = 0; text && i < s->record->nfields; i++) {
@@ -176,6 +176,16 @@ static PyObject *struct_repr(PyObject *self) {
     PyObject *whole = text ? PyUnicode_FromFormat("%U)", text) : NULL;
     Py_XDECREF(text);
     return whole;
+}
+
+/* A struct may point to itself. */
+static PyObject *struct_repr(PyObject *self) {
+    int again = Py_ReprEnter(self);
+    if (again != 0)
+        return again > 0 ? PyUnicode_FromFormat("%s(...)", struct_of(self)->record->name) : NULL;
+    PyObject *text = fields_text(self);
+    Py_ReprLeave(self);
+    return text;
 }
 
 static PyObject *struct_dir(PyObject *self, PyObject *unused) {
@@ -220,8 +230,8 @@ static void pointer_dealloc(PyObject *self) {
 
 static PyObject *pointer_repr(PyObject *self) {
     const tnp_ffi_pointer_object *p = pointer_of(self);
-    return PyUnicode_FromFormat("<Pointer to %s at %p>",
-                                p->to ? tnp_ffi_type_text(p->to) : "nothing", p->address);
+    return PyUnicode_FromFormat("<Pointer to %s at 0x%zx>",
+                                p->to ? tnp_ffi_type_text(p->to) : "nothing", (size_t)p->address);
 }
 
 static int pointer_bool(PyObject *self) { return pointer_of(self)->address != NULL; }

@@ -297,6 +297,17 @@ def test_nested_struct_is_a_view() -> None:
     assert inner.a == 9
 
 
+def test_linked_structs() -> None:
+    lib = tn.ffi.library().cdef("struct node { struct node *next; int v; };")
+    a, b = lib.node(v=1), lib.node(v=2)
+    a.next = b
+    assert a.next is b and a.next.next is None
+    b.next = a
+    assert repr(a) == "node(next=node(next=node(...), v=2), v=1)"
+    a.next = None
+    assert repr(b) == "node(next=node(next=None, v=1), v=2)"
+
+
 def test_opaque_pointers_and_enums(sample: Any) -> None:
     out = tn.ffi.Pointer()
     assert not out
