@@ -625,3 +625,32 @@ def test_named_operator_loads_its_plugin(tmp_path: Path) -> None:
     as_user.build(GELU, GELU.with_name("tenon_example.json"), tmp_path)
     done = as_user.run(tmp_path, "-c", OFFERED)
     assert done.returncode == 0, done.stderr
+
+
+# -- constants and named results ------------------------------------------------------------------
+
+
+def test_constants_of_formulas_are_computed_in_double() -> None:
+    formula = '"constants::f(Tensor x) -> Tensor", .formula = "x * sqrt(2 / pi) * exp(1)"'
+    ops = load("constants", COMPOSITE + formula)
+    got = ops.f(tn.ones(1, dtype=tn.float64)).item()
+    assert got == pytest.approx(math.sqrt(2 / math.pi) * math.e, rel=1e-15)
+
+
+def test_a_dtype_rule_may_name_the_dtype_of_the_result() -> None:
+    before = """static tn_status whole(const tn_call *call, const void *args) {
+        (void)call;
+        tn_rows r;
+        for (tn_rows_start(&r, ((const unary *)args)->plan); tn_rows_next(&r);)
+            for (int64_t i = 0; i < r.n; i++)
+                *TN_ROW(int32_t, r, 0, i) = (int32_t)*TN_ROW(const float, r, 1, i);
+        return TN_OK;
+    }"""
+    fields = POINTWISE + '"whole::f(Tensor x) -> Tensor", .dtype = "float -> int32"'
+    ops = load("whole", fields, 'return kernel(h, t, "whole::f", 0, whole, TN_F32, 0);', before)
+    x = tn.tensor([[1.5, -2.5], [3.0, 4.0]], requires_grad=True)
+    for view in (x, x.t(), x[:, 1]):
+        assert ops.f(view).dtype == tn.int32 and not ops.f(view).requires_grad
+        np.testing.assert_array_equal(ops.f(view).numpy(), view.detach().numpy().astype(np.int32))
+    out = tn.empty(2, 2, dtype=tn.int64)
+    assert ops.f(x.detach(), out=out).tolist() == [[1, -2], [3, 4]]
