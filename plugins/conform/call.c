@@ -118,19 +118,22 @@ static void keep(cf_call *c, tn_tensor *t) {
         tn_tensor_unref(&t);
 }
 
-static void keep_written(cf_call *c) {
+bool cf_call_writes(const cf_call *c, const tn_tensor *t) {
     for (int32_t i = 0; i < count_arguments(c->op); i++) {
         const tn_field *f = &c->op->meta.fields[i];
         const void *at = c->args + f->offset;
         if (!(f->flags & TNI_FIELD_MUTATED)) continue;
-        if (f->kind != TN_F_TENSORS) {
-            keep(c, tn_tensor_ref(*(tn_tensor *const *)at));
-            continue;
-        }
+        if (f->kind != TN_F_TENSORS && *(tn_tensor *const *)at == t) return true;
         const tn_views *list = at;
-        for (int64_t k = 0; k < list->n; k++)
-            keep(c, tn_tensor_ref((tn_tensor *)(void *)list->v[k]));
+        for (int64_t k = 0; f->kind == TN_F_TENSORS && k < list->n; k++)
+            if ((const tn_tensor *)(const void *)list->v[k] == t) return true;
     }
+    return false;
+}
+
+static void keep_written(cf_call *c) {
+    for (int32_t i = 0; i < c->ntensors; i++)
+        if (cf_call_writes(c, c->tensors[i])) keep(c, tn_tensor_ref(c->tensors[i]));
 }
 
 tn_status cf_call_run(cf_call *c, cf_form form, tn_tensor *const *outs) {

@@ -193,6 +193,8 @@ typedef struct cf_call {
 } cf_call;
 tn_status cf_call_build(cf_call *c, const cf_op *op, const cf_sample *s, const cf_build *b);
 tn_status cf_call_run(cf_call *c, cf_form form, tn_tensor *const *outs);
+/* Whether the operator writes into that input. */
+bool cf_call_writes(const cf_call *c, const tn_tensor *t);
 void cf_call_drop(cf_call *c); /* the results; the call can be made again */
 void cf_call_free(cf_call *c);
 /* "input[3,4], dim=1" */
@@ -251,8 +253,12 @@ typedef struct cf_check { /* of a device as a whole */
 } cf_check;
 extern const cf_check cf_abi_checks[], cf_streams_checks[]; /* until a NULL name */
 
-/* Bytes that tensors hold on the device; -1: nobody counts. */
-int64_t cf_bytes_held(const cf_run *r);
+/* Bytes of the device that are in use: what went through its alloc and free, and what its "tn.memory/1"
+ * says; -1: nobody counts. */
+typedef struct cf_held {
+    int64_t handed_out, reported;
+} cf_held;
+void cf_held_count(tn_device device, cf_held *ret_held);
 int cf_worker(const cf_options *o, const cf_data *d, cf_plan *p);
 
 /* What is seen through shim.c, which stands between Tenon and the plugin; NULL without it. */

@@ -82,11 +82,12 @@ tn_status cf_device_probe(const cf_options *o, const char **ret_library, tn_devi
     return st;
 }
 
-int64_t cf_bytes_held(const cf_run *r) {
+void cf_held_count(tn_device device, cf_held *ret_held) {
     void *ctx;
-    const tn_memory_iface *memory = tn_device_query(r->device.slot, "tn.memory/1", &ctx);
+    const tn_memory_iface *memory = tn_device_query(device.slot, "tn.memory/1", &ctx);
     tn_memory_stats stats = {0};
-    if (facts) return facts->bytes;
-    if (!memory || memory->stats(ctx, r->device.index, &stats) != TN_OK) return -1;
-    return (int64_t)stats.allocated;
+    *ret_held = (cf_held){-1, -1};
+    if (facts) ret_held->handed_out = facts->bytes;
+    if (memory && memory->stats(ctx, device.index, &stats) == TN_OK)
+        ret_held->reported = (int64_t)stats.allocated;
 }

@@ -29,7 +29,6 @@ typedef struct cf_facts {
     uint32_t row_size;                 /* of the rows, as it says */
     cf_fact_row rows[CF_FACT_ROWS];    /* as many as fit */
     int64_t bytes, allocations, frees; /* of the device under test, now */
-    int64_t strange_frees;             /* more bytes given back than were out */
 } cf_facts;
 
 typedef const cf_facts *(*cf_facts_fn)(void);

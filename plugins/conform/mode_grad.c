@@ -25,6 +25,10 @@ static bool floating(const tn_tensor *t) {
     return tn_dtype_category(tn_tensor_dtype(t)) >= TN_CAT_FLOAT;
 }
 
+static bool is_leaf(const cf_call *c, int32_t i) {
+    return floating(c->tensors[i]) && !cf_call_writes(c, c->tensors[i]);
+}
+
 /* A tensor of fixed numbers like t, to weigh its elements with. */
 static tn_status weights(const tn_tensor *t, int32_t position, tn_tensor **ret_tensor) {
     cf_build b = {.variant = &plain, .device = tn_tensor_device(t), .dtype = tn_tensor_dtype(t)};
@@ -57,11 +61,11 @@ static void pass_free(pass *p) {
     cf_call_free(&p->call);
 }
 
-/* Records the call: every floating input is a leaf that wants a gradient. */
+/* Records the call: every floating input that is not written is a leaf that wants a gradient. */
 static tn_status record(pass *p, const cf_op *op, const cf_sample *s, const cf_build *b) {
     tn_status st = cf_call_build(&p->call, op, s, b);
     for (int32_t i = 0; st == TN_OK && i < p->call.ntensors; i++) {
-        if (!floating(p->call.tensors[i])) continue;
+        if (!is_leaf(&p->call, i)) continue;
         st = tn_set_requires_grad(p->call.tensors[i], 1);
         p->inputs[p->ninputs++] = p->call.tensors[i];
     }
@@ -158,7 +162,7 @@ static void replace(cf_call *c, tn_tensor *const *inputs) {
     int32_t next = 0;
     for (int32_t i = 0; i < c->ntensors; i++) {
         tn_tensor *old = c->tensors[i];
-        if (!floating(old)) continue;
+        if (!is_leaf(c, i)) continue;
         tn_tensor *now = tn_tensor_ref(inputs[next++]);
         for (int32_t f = 0; f < c->op->meta.nfields; f++) {
             const tn_field *field = &c->op->meta.fields[f];

@@ -22,7 +22,6 @@ const cf_facts *cf_shim_facts(void) { return &facts; }
 
 static void count(int64_t bytes) {
     pthread_mutex_lock(&lock);
-    facts.strange_frees += bytes < 0 && facts.bytes + bytes < 0;
     facts.bytes += bytes;
     *(bytes < 0 ? &facts.frees : &facts.allocations) += 1;
     pthread_mutex_unlock(&lock);

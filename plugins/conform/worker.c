@@ -71,26 +71,34 @@ static void dispatch(cf_run *r) {
     }
 }
 
+static void check_held(cf_run *r, const char *who, int64_t before, int64_t after) {
+    if (before >= 0 && after > before)
+        cf_fail(r, "leak: %lld bytes of device memory are in use when all tensors are gone, %s",
+                (long long)(after - before), who);
+}
+
 /* Work that went wrong behind the host's back, and memory that did not come back. */
-static void check_end(cf_run *r, int64_t before) {
+static void check_end(cf_run *r, const cf_held *before) {
+    cf_held after;
     if (tn_device_sync(r->device) != TN_OK)
         cf_fail(r, "at the end the device reports: %s", cf_why());
-    int64_t after = cf_bytes_held(r);
-    if (before >= 0 && after > before && r->row->mode != CF_PERF)
-        cf_fail(r,
-                "leak: %lld bytes of device memory are still allocated when all tensors are gone",
-                (long long)(after - before));
+    cf_held_count(r->device, &after);
+    if (r->row->mode == CF_PERF) return; /* core keeps freed memory there */
+    check_held(r, "by its alloc and free", before->handed_out, after.handed_out);
+    if (after.handed_out <= before->handed_out)
+        check_held(r, "by its tn.memory/1", before->reported, after.reported);
 }
 
 static void run_row(cf_run *r) {
     char text[64];
     double start = cf_seconds();
-    int64_t before = cf_bytes_held(r);
+    cf_held before;
+    cf_held_count(r->device, &before);
     r->cases = 0;
     r->nfails = 0;
     cf_clear(&r->note);
     dispatch(r);
-    check_end(r, before);
+    check_end(r, &before);
     if (r->note.n) answer("note", r->note.s);
     snprintf(text, sizeof text, "%lld %.3f", (long long)r->cases, 1e3 * (cf_seconds() - start));
     answer("done", text);
