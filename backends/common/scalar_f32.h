@@ -11,22 +11,22 @@
 #include "scalar_f64.h"
 #include "tmpl.h"
 
-#if defined(__FMA__)
-#define F32_FMA(a, b, c) __builtin_fmaf(a, b, c)
+#if TMPL_HAS_FMA
+#define F32_FMA(a, b, c) TMPL_BUILTIN(fmaf)(a, b, c)
 #else
 #define F32_FMA(a, b, c) ((a) * (b) + (c))
 #endif
 
 /* a * b + c, rounded once. */
 TMPL_INLINE float f32_fma(float a, float b, float c) {
-#if defined(__FMA__)
-    return __builtin_fmaf(a, b, c);
+#if TMPL_HAS_FMA
+    return TMPL_BUILTIN(fmaf)(a, b, c);
 #else
     return (float)((double)a * (double)b + (double)c);
 #endif
 }
 
-TMPL_INLINE float f32_abs(float x) { return __builtin_fabsf(x); }
+TMPL_INLINE float f32_abs(float x) { return TMPL_BUILTIN(fabsf)(x); }
 
 /* 2^n for n in [-252, 254], in two steps so that the ends of the range round once. */
 TMPL_INLINE float f32_scale(float x, int32_t n) {
@@ -215,6 +215,18 @@ TMPL_INLINE float f32_expm1(float x) {
     return n == 0 ? (x == 0.0f ? x : p) : far;
 }
 
+/* A GPU counts few double precision units: there, what follows is the device's own. */
+#if defined(TMPL_CUDA)
+TMPL_INLINE float f32_log1p(float x) { return log1pf(x); }
+TMPL_INLINE float f32_log2(float x) { return log2f(x); }
+TMPL_INLINE float f32_log10(float x) { return log10f(x); }
+TMPL_INLINE float f32_exp2(float x) { return exp2f(x); }
+TMPL_INLINE float f32_sin(float x) { return sinf(x); }
+TMPL_INLINE float f32_cos(float x) { return cosf(x); }
+TMPL_INLINE float f32_tan(float x) { return tanf(x); }
+TMPL_INLINE float f32_pow(float x, float y) { return powf(x, y); }
+#else
+
 TMPL_INLINE float f32_log1p(float x) {
     float small = x - x * x * (0.5f - x * 0x1.555556p-2f);
     float large = (float)f64_log_short(1.0 + (double)x);
@@ -276,13 +288,14 @@ TMPL_INLINE float f32_tan(float x) {
 /* All in double, comparisons included: one width keeps the loop vectorised. */
 TMPL_INLINE float f32_pow(float x, float y) {
     double a = (double)x, b = (double)y, big = 0x1.fffffep127, m = f64_abs(a), half = 0.5 * b;
-    double odd = __builtin_floor(b) == b ? 2.0 * (half - __builtin_floor(half)) : 0.0; /* 1 or 0 */
+    double odd =
+        TMPL_BUILTIN(floor)(b) == b ? 2.0 * (half - TMPL_BUILTIN(floor)(half)) : 0.0; /* 1 or 0 */
     odd = f64_abs(b) > big ? 0.0 : odd;
     double r = f64_exp_short(b * f64_log_short(m));
     /* A negative base, -0 included, gives an odd power its sign. */
     uint64_t sign = tmpl_bits64(odd == 1.0 ? a : 0.0) & (UINT64_C(1) << 63);
     r = tmpl_double(tmpl_bits64(r) | sign);
-    double bad = __builtin_floor(b) != b ? (double)NAN : r;
+    double bad = TMPL_BUILTIN(floor)(b) != b ? (double)NAN : r;
     bad = a < -big ? r : bad;
     r = a < 0.0 ? bad : r;
     double one = f64_abs(b) > big ? 1.0 : r;
@@ -291,5 +304,6 @@ TMPL_INLINE float f32_pow(float x, float y) {
     r = a == 1.0 ? 1.0 : r;
     return (float)(b == 0.0 ? 1.0 : r);
 }
+#endif
 
 #endif

@@ -8,8 +8,8 @@
 
 #include "tmpl.h"
 
-#if defined(__FMA__)
-#define F64_FMA(a, b, c) __builtin_fma(a, b, c)
+#if TMPL_HAS_FMA
+#define F64_FMA(a, b, c) TMPL_BUILTIN(fma)(a, b, c)
 #else
 #define F64_FMA(a, b, c) ((a) * (b) + (c))
 #endif
@@ -17,7 +17,7 @@
 #define F64_LN2_HI 0x1.62e42feep-1 /* its low bits are 0: times an exponent it is exact */
 #define F64_LN2_LO 0x1.a39ef35793c76p-33
 
-TMPL_INLINE double f64_abs(double x) { return __builtin_fabs(x); }
+TMPL_INLINE double f64_abs(double x) { return TMPL_BUILTIN(fabs)(x); }
 
 /* x = m * 2^e with m in [sqrt(1/2), sqrt(2)); returns m - 1. x is positive and not subnormal. */
 TMPL_INLINE double f64_split(double x, double *ret_e) {

@@ -7,11 +7,11 @@
 
 #if TMPL_DTYPE == TMPL_F64
 #define M_(name) f64_##name
-#define B_(name) __builtin_##name
+#define B_(name) TMPL_BUILTIN(name)
 #define C_(name) name
 #else
 #define M_(name) f32_##name
-#define B_(name) __builtin_##name##f
+#define B_(name) TMPL_BUILTIN(name##f)
 #define C_(name) name##f
 #endif
 #define K_(x) ((A)(x))

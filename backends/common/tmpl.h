@@ -58,10 +58,27 @@
 #define TMPL_UNROLL
 #endif
 
-#if defined(__GNUC__)
+/* A template is C11, or CUDA C (TMPL_CUDA) for nvcc, NVRTC and the host harness. There, built-ins are
+ * functions of the device, and complex numbers do not exist. */
+#if defined(TMPL_CUDA)
+#define TMPL_INLINE static __device__ __forceinline__
+#elif defined(__GNUC__)
 #define TMPL_INLINE static inline __attribute__((always_inline, unused))
 #else
 #define TMPL_INLINE static inline
+#endif
+
+#if defined(TMPL_CUDA)
+#define TMPL_BUILTIN(name) name
+#else
+#define TMPL_BUILTIN(name) __builtin_##name
+#endif
+
+/* A fused multiply-add, rounded once, is an instruction. */
+#if defined(__FMA__) || defined(TMPL_CUDA)
+#define TMPL_HAS_FMA 1
+#else
+#define TMPL_HAS_FMA 0
 #endif
 
 /* ---- Bits and half precision, for any template -------------------------------------------------*/
@@ -119,6 +136,7 @@ TMPL_INLINE uint16_t tmpl_to_f16(float x) {
     return (uint16_t)(r | sign);
 }
 
+#if !defined(TMPL_CUDA)
 /* Complex numbers from their parts, without the arithmetic that would lose signs and NaN. */
 TMPL_INLINE float _Complex tmpl_c64(float re, float im) {
     const float parts[2] = {re, im};
@@ -133,6 +151,7 @@ TMPL_INLINE double _Complex tmpl_c128(double re, double im) {
     memcpy(&z, parts, sizeof z);
     return z;
 }
+#endif
 
 /* ---- The element type --------------------------------------------------------------------------*/
 #ifdef TMPL_DTYPE

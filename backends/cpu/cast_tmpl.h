@@ -1,5 +1,5 @@
 /* cast_tmpl.h: the conversion of packed elements from the template's type to CAST_TO. Included by
- * cast_tu.c once per target type with CAST_TO (its name), CAST_T (its C type) and CAST_OF(x). */
+ * common/cast.h once per target type with CAST_TO (its name), CAST_T (its C type) and CAST_OF(x). */
 static void TMPL_PASTE2(cast_to, CAST_TO)(int64_t n, void *dst, const void *src) {
     CAST_T *d = dst;
     const T *s = src;

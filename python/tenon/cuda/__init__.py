@@ -3,39 +3,45 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Any, NoReturn
+from typing import Any
 
 from tenon import _C
 from tenon.cuda import amp as amp
+
+
+def _module() -> Any:
+    """What every device of a plugin offers, for this one."""
+    from tenon import _devices
+
+    return _devices.DeviceModule("cuda")
 
 
 def device_count() -> int:
     """How many GPUs there are."""
     try:
         return _C._device_count("cuda")
-    except (RuntimeError, AttributeError):
+    except RuntimeError:
         return 0
 
 
 def is_available() -> bool:
-    """Whether there is a GPU and the plugin for it."""
+    """Whether there is a GPU that the plugin serves; `tenon doctor` says why there is none."""
     return device_count() > 0
 
 
-def _missing(what: str) -> NoReturn:
-    raise RuntimeError(
-        f"cuda.{what}: no CUDA device is available; the CPU is the device of this installation"
-    )
-
-
 def _require(what: str) -> None:
-    if not is_available():
-        _missing(what)
+    if is_available():
+        return
+    try:
+        _C._device_count("cuda")
+    except RuntimeError as err:
+        raise RuntimeError(f"cuda.{what}: no CUDA device is available: {err}") from None
+    raise RuntimeError(f"cuda.{what}: no CUDA device is available")
 
 
 def is_initialized() -> bool:
     """Whether a GPU is in use."""
-    return False
+    return is_available()
 
 
 def init() -> None:
@@ -44,14 +50,13 @@ def init() -> None:
 
 
 def synchronize(device: Any = None) -> None:
-    """Waits for all work on a GPU."""
+    """Waits for all work on a GPU, and raises what went wrong in it."""
     _require("synchronize")
-    index = device if isinstance(device, int) else getattr(device, "index", None)
-    _C._synchronize("cuda", index or 0)
+    _module().synchronize(device)
 
 
 def current_device() -> int:
-    """The GPU in use."""
+    """The GPU that "cuda" stands for."""
     _require("current_device")
     return 0
 
@@ -66,6 +71,8 @@ def set_device(device: Any) -> None:
 
 def empty_cache() -> None:
     """Gives unused memory back; without a GPU there is none to give."""
+    if is_available():
+        _module().empty_cache()
 
 
 def manual_seed(seed: int) -> None:
@@ -85,33 +92,39 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
 def get_device_name(device: Any = None) -> str:
     """What the GPU is called."""
     _require("get_device_name")
-    return _C._describe("cuda")
+    return _module().get_device_name(device).split(", sm_")[0]
 
 
 def memory_allocated(device: Any = None) -> int:
     """Bytes in use by tensors on a GPU."""
-    if is_available():
-        raise NotImplementedError("cuda.memory_allocated: no statistics yet")
-    return 0
+    return _module().memory_allocated(device) if is_available() else 0
 
 
 def max_memory_allocated(device: Any = None) -> int:
     """The most bytes that were in use at once."""
-    return memory_allocated(device)
+    return _module().max_memory_allocated(device) if is_available() else 0
 
 
 def memory_reserved(device: Any = None) -> int:
     """Bytes held from the system."""
-    return memory_allocated(device)
+    return _module().memory_reserved(device) if is_available() else 0
 
 
 def max_memory_reserved(device: Any = None) -> int:
     """The most bytes that were held at once."""
-    return memory_allocated(device)
+    return _module().max_memory_reserved(device) if is_available() else 0
 
 
 def reset_peak_memory_stats(device: Any = None) -> None:
     """Starts the counting of peaks anew."""
+    if is_available():
+        _module().reset_peak_memory_stats(device)
+
+
+def current_stream(device: Any = None) -> Any:
+    """The stream that the calling thread's work on a GPU goes to."""
+    _require("current_stream")
+    return _module().current_stream(device)
 
 
 class device:  # noqa: N801 - PyTorch's name
@@ -132,14 +145,17 @@ def stream(stream: Any) -> Any:
     """A with statement inside which work goes to a stream; None is allowed everywhere."""
     if stream is None:
         return nullcontext()
-    _missing("stream")
+    _require("stream")
+    return _module().stream(stream)
 
 
-def Stream(*args: Any, **kwargs: Any) -> NoReturn:  # noqa: N802 - PyTorch's name
-    """A queue of work on a GPU."""
-    _missing("Stream")
+def Stream(device: Any = None, priority: int = 0) -> Any:  # noqa: N802 - PyTorch's name
+    """A new queue of work on a GPU."""
+    _require("Stream")
+    return _module().Stream(device, priority=priority)
 
 
-def Event(*args: Any, **kwargs: Any) -> NoReturn:  # noqa: N802 - PyTorch's name
+def Event(*args: Any, **kwargs: Any) -> Any:  # noqa: N802 - PyTorch's name
     """A mark in a queue of work."""
-    _missing("Event")
+    _require("Event")
+    return _module().Event(*args, **kwargs)

@@ -1,0 +1,50 @@
+"""Compiles one kernel source with nvcc: `compile.py NVCC ARCHS SOURCE OUTPUT [options...]`.
+
+ARCHS is "dev" (one architecture and its PTX), "all" (every one that this nvcc knows from 75 on,
+and PTX of the newest) or a list like "80,90". OUTPUT is a fat binary; beside it,
+OUTPUT.log gets what each kernel uses: registers, spills, shared memory.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+OLDEST = 75
+DEV = 80
+
+
+def known(nvcc: str) -> list[int]:
+    """The architectures that this nvcc compiles for."""
+    done = subprocess.run([nvcc, "--list-gpu-code"], capture_output=True, text=True, check=True)
+    return sorted({int(n) for n in re.findall(r"sm_(\d+)\b", done.stdout) if int(n) >= OLDEST})
+
+
+def targets(nvcc: str, archs: str) -> list[str]:
+    wanted = {"dev": lambda: [DEV], "all": lambda: known(nvcc)}.get(
+        archs, lambda: [int(a) for a in archs.split(",")]
+    )()
+    flags = [f"-gencode=arch=compute_{a},code=sm_{a}" for a in wanted[:-1]]
+    last = wanted[-1]
+    return [*flags, f"-gencode=arch=compute_{last},code=[sm_{last},compute_{last}]"]
+
+
+def main(nvcc: str, archs: str, source: str, output: str, *options: str) -> int:
+    command = [nvcc, "-fatbin", "-c", "-std=c++17", "--fmad=false", "--resource-usage"]
+    command += ["-MD", "-MF", f"{output}.d", "-MT", output, *targets(nvcc, archs), *options]
+    ccache = shutil.which("ccache")
+    if ccache:
+        command.insert(0, ccache)
+    done = subprocess.run([*command, source, "-o", output], capture_output=True, text=True)
+    log = done.stdout + done.stderr
+    Path(f"{output}.log").write_text(log, encoding="utf-8")
+    if done.returncode != 0:
+        print(log, file=sys.stderr)
+    return done.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

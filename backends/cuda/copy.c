@@ -1,0 +1,51 @@
+/* copy.c: _copy, which also fills, and _cast: host side of kernels/copy.cu and kernels/cast.cu. */
+#include "cuda_priv.h"
+
+#include <tenon/args_pointwise.h>
+
+static cuda_kernel copies[] = {
+    {.module = "copy", .name = "copy_1"},  {.module = "copy", .name = "copy_2"},
+    {.module = "copy", .name = "copy_4"},  {.module = "copy", .name = "copy_8"},
+    {.module = "copy", .name = "copy_16"},
+};
+
+static tn_status copy(const tn_call *call, const void *args) {
+    const tn__copy_args *a = args;
+    cuda_plan plan;
+    int64_t bytes = tn_view_itemsize(a->out);
+    int i = 0;
+    while (i < 4 && INT64_C(1) << i != bytes) i++;
+    tn_status st = cuda_plan_make(a->plan, &plan);
+    return st == TN_OK ? cuda_launch_plan(call, &copies[i], &plan) : st;
+}
+
+/* By source and target: the kernels for real dtypes. */
+#define CAST(from, to)                                                                             \
+    { .module = "cast_" #from, .name = "cast_to_" #to "_" #from "_cuda" }
+#define CASTS(from)                                                                                \
+    {                                                                                              \
+        CAST(from, b8), CAST(from, u8), CAST(from, i8), CAST(from, i16), CAST(from, i32),          \
+            CAST(from, i64), CAST(from, f16), CAST(from, bf16), CAST(from, f32), CAST(from, f64)   \
+    }
+enum { REAL_DTYPES = TN_F64 + 1 };
+static cuda_kernel casts[REAL_DTYPES][REAL_DTYPES] = {
+    CASTS(b8),  CASTS(u8),  CASTS(i8),   CASTS(i16), CASTS(i32),
+    CASTS(i64), CASTS(f16), CASTS(bf16), CASTS(f32), CASTS(f64),
+};
+
+static tn_status cast(const tn_call *call, const void *args) {
+    const tn__cast_args *a = args;
+    const tn_view *views[] = {a->out, a->input};
+    int32_t from = tn_view_dtype(a->input), to = tn_view_dtype(a->out);
+    cuda_plan plan;
+    if (from >= REAL_DTYPES || to >= REAL_DTYPES) return TN_DECLINE;
+    tn_status st = cuda_plan_views(views, 2, &plan);
+    return st == TN_OK ? cuda_launch_plan(call, &casts[from][to], &plan) : st;
+}
+
+static const tn_kernel_row rows[] = {
+    {"_copy", TN_SIG__copy, copy, NULL, TN_DTYPE_ANY, 0, TN_K_CAPTURE_SAFE, 0},
+    {"_cast", TN_SIG__cast, cast, NULL, TN_DTYPE_ANY, 0, TN_K_CAPTURE_SAFE, 0},
+};
+const cuda_rows cuda_copy_rows;
+const cuda_rows cuda_copy_rows = CUDA_ROWS_OF(rows);

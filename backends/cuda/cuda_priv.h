@@ -1,0 +1,86 @@
+/* cuda_priv.h: what the host side of the CUDA plugin shares. Host code is C11 on the driver API; no
+ * function here waits for a device unless it says so. */
+#ifndef CUDA_PRIV_H
+#define CUDA_PRIV_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <tenon/plugin.h>
+
+#include "driver.h"
+#include "kernels/args.h"
+
+enum { CUDA_DEVICES = 16 /* most devices of one process */ };
+
+extern const tn_host *cuda_host;
+
+/* ---- library.c: NVIDIA's libraries, opened at run time ------------------------------------------*/
+extern cuda_driver cuda;
+/* The driver, initialised; *ret_count of its devices is at least 1. Fails with what to install. */
+tn_status cuda_open_driver(int *ret_count);
+/* Opens one of "libX.so.N" for the N of a list that ends with 0, newest first, in the loader's path,
+ * the folders of TENON_CUDA_PATH and those of NVIDIA's Python packages. NULL when there is none. */
+void *cuda_open_library(const char *stem, const int *versions);
+/* Fills a table of function pointers; false, and which one, when a symbol is missing. */
+typedef struct cuda_symbol {
+    const char *name;
+    size_t at; /* of the pointer in the table */
+} cuda_symbol;
+bool cuda_find_symbols(void *library, const cuda_symbol *symbols, size_t n, void *ret_table,
+                       const char **ret_missing);
+
+/* ---- device.c: devices and the functions of tn_device_desc --------------------------------------*/
+typedef struct cuda_device {
+    int32_t index;
+    CUdevice id;
+    CUcontext context; /* the primary one, once it is in use */
+    int major, minor, processors;
+    char text[160];                       /* for people */
+    _Atomic(const char *) first_launched; /* operator, since the last check, */
+    _Atomic(void *) first_stream;         /* and where */
+} cuda_device;
+
+tn_status cuda_register_device(const tn_host *host, tn_txn *txn, int count, int32_t *ret_slot);
+/* Makes the device current on the calling thread. Fails in a process that was forked after the
+ * driver was initialised. */
+tn_status cuda_enter(int32_t index, cuda_device **ret_device);
+/* Turns a result that is not CUDA_OK into a failure; `what` was attempted. */
+tn_status cuda_fail(cuda_device *d, CUresult r, const char *what);
+/* After a stream was waited for: forgets what was launched on it, or reports what failed. */
+tn_status cuda_checked(cuda_device *d, CUresult r, void *stream, const char *what);
+
+/* ---- stream.c ----------------------------------------------------------------------------------*/
+extern const tn_stream_iface cuda_stream_iface;
+extern const tn_peer_iface cuda_peer_iface;
+extern const tn_pinned_iface cuda_pinned_iface;
+
+/* ---- module.c: kernels -------------------------------------------------------------------------*/
+/* A kernel by name, in the module of that name; found at its first launch on each device. */
+typedef struct cuda_kernel {
+    const char *module, *name;
+    _Atomic(CUfunction) on[CUDA_DEVICES];
+} cuda_kernel;
+/* Queues blocks * threads threads with the argument `args` on the call's stream. */
+tn_status cuda_launch(const tn_call *call, cuda_kernel *k, int64_t blocks, uint32_t threads,
+                      const void *args);
+
+/* ---- plan.c ------------------------------------------------------------------------------------*/
+/* For kernels; `sizes` are the bytes of one element by operand. TN_DECLINE: too many dimensions. */
+tn_status cuda_plan_make(const tn_plan *plan, cuda_plan *ret_plan);
+/* The same from tensors of one shape, the result first. */
+tn_status cuda_plan_views(const tn_view *const *views, int32_t n, cuda_plan *ret_plan);
+/* Launches a kernel whose argument begins with a plan, a group of elements for each thread. */
+tn_status cuda_launch_plan(const tn_call *call, cuda_kernel *k, const cuda_plan *plan);
+
+/* ---- Rows: one list per family, named in plugin.c ----------------------------------------------*/
+typedef struct cuda_rows {
+    const tn_kernel_row *rows;
+    uint32_t n;
+} cuda_rows;
+#define CUDA_ROWS_OF(rows)                                                                         \
+    { (rows), (uint32_t)(sizeof(rows) / sizeof((rows)[0])) }
+
+#endif

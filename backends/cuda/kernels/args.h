@@ -1,0 +1,52 @@
+/* args.h: what the host passes to kernels: every kernel has one parameter, a struct of this file, by
+ * value. Part of both sides: C11 here, CUDA C there. */
+#ifndef CUDA_ARGS_H
+#define CUDA_ARGS_H
+
+#include <stdint.h>
+
+enum {
+    CUDA_DIMS = 12,    /* most dimensions of a plan, after merging */
+    CUDA_OPERANDS = 5, /* a result and up to four inputs */
+    CUDA_GROUP = 4,    /* elements that one thread of a pointwise kernel computes */
+    CUDA_BLOCK = 256   /* most threads of a block */
+};
+
+/* How a 32-bit index is divided by a size without a division: (high word of n * magic + n) >> shift,
+ * for n below 2^31. */
+typedef struct cuda_divisor {
+    uint32_t magic, shift;
+} cuda_divisor;
+
+enum {
+    CUDA_PLAN_WIDE = 1,    /* indices or offsets need 64 bits */
+    CUDA_PLAN_STRIDED = 2, /* some operand is neither packed nor a number */
+    CUDA_PLAN_VECTORS = 4  /* packed operands allow loads of whole groups */
+};
+
+/* Operands are the result, then the inputs. Dimension 0 is the fastest; strides in bytes. */
+typedef struct cuda_plan {
+    int64_t numel;
+    int32_t ndim;
+    uint32_t flags;  /* CUDA_PLAN_* */
+    uint32_t values; /* by operand: it is the number in `value` */
+    uint32_t reserved;
+    void *data[CUDA_OPERANDS];
+    int64_t value[CUDA_OPERANDS][2];
+    int64_t size[CUDA_DIMS];
+    cuda_divisor by[CUDA_DIMS];
+    int64_t stride[CUDA_DIMS][CUDA_OPERANDS];
+} cuda_plan;
+
+/* A number of the call: d for floats, i for integers and bool. */
+typedef union cuda_number {
+    double d;
+    int64_t i;
+} cuda_number;
+
+typedef struct cuda_map_args {
+    cuda_plan plan;
+    cuda_number number[4];
+} cuda_map_args;
+
+#endif

@@ -1,0 +1,4 @@
+/* cast.cu: conversions from one real element type to every other one (common/cast.h). */
+#include "device.h"
+
+#include "cast.h"

@@ -1,0 +1,119 @@
+/* device.h: what every kernel starts with: the languages' differences and the walk over a plan.
+ *
+ * Kernels are CUDA C without launch syntax: nvcc compiles them when the module is built, NVRTC when
+ * it is not there, and the host harness (tests/cuda_host) for the processor. A kernel is
+ *
+ *     KERNEL(name, type_of_its_argument) { ... a.member ... }
+ *
+ * with the one argument `a`, shared memory is SHARED(type, name, count). */
+#ifndef CUDA_DEVICE_H
+#define CUDA_DEVICE_H
+
+#define TMPL_CUDA 1
+#define TMPL_ISA cuda
+#include "tmpl.h"
+#include "args.h"
+
+#if !defined(KERNEL) /* the harness brings its own */
+#define KERNEL(name, type)                                                                         \
+    extern "C" __global__ void __launch_bounds__(CUDA_BLOCK) name(const __grid_constant__ type a)
+#define SHARED(type, name, count) __shared__ type name[count]
+#endif
+
+TMPL_INLINE int64_t cuda_thread(void) {
+    return (int64_t)blockIdx.x * (int64_t)blockDim.x + (int64_t)threadIdx.x;
+}
+
+/* ---- Walking a plan ----------------------------------------------------------------------------
+ * A thread computes a group of elements, first .. first + n - 1; on a strided plan a single one, so
+ * that neighbouring threads touch neighbouring addresses. */
+typedef struct cuda_group {
+    int64_t first;
+    int32_t n;
+    int64_t at[CUDA_OPERANDS]; /* byte offsets, of a strided plan */
+} cuda_group;
+
+/* Rare, and long: not repeated in every kernel. */
+static __device__ __noinline__ void cuda_find_wide(const cuda_plan &p, int64_t i, int64_t *at) {
+    for (int k = 0; k < CUDA_OPERANDS; k++) at[k] = 0;
+    for (int d = 0; d < p.ndim; d++) {
+        int64_t q = i / p.size[d], r = i - q * p.size[d];
+        for (int k = 0; k < CUDA_OPERANDS; k++) at[k] += r * p.stride[d][k];
+        i = q;
+    }
+}
+
+TMPL_INLINE void cuda_find_narrow(const cuda_plan &p, uint32_t i, int64_t *at) {
+    int32_t sum[CUDA_OPERANDS] = {0};
+    for (int d = 0; d < p.ndim; d++) {
+        uint32_t q = (__umulhi(i, p.by[d].magic) + i) >> p.by[d].shift;
+        int32_t r = (int32_t)(i - q * (uint32_t)p.size[d]);
+        for (int k = 0; k < CUDA_OPERANDS; k++) sum[k] += r * (int32_t)p.stride[d][k];
+        i = q;
+    }
+    for (int k = 0; k < CUDA_OPERANDS; k++) at[k] = sum[k];
+}
+
+/* Byte offsets of element i of every operand. */
+TMPL_INLINE void cuda_find(const cuda_plan &p, int64_t i, int64_t *at) {
+    if (p.flags & CUDA_PLAN_WIDE)
+        cuda_find_wide(p, i, at);
+    else
+        cuda_find_narrow(p, (uint32_t)i, at);
+}
+
+/* The calling thread's group; false when there is nothing for it to do. */
+TMPL_INLINE bool cuda_group_start(const cuda_plan &p, cuda_group *g) {
+    bool strided = p.flags & CUDA_PLAN_STRIDED;
+    g->first = strided ? cuda_thread() : cuda_thread() * CUDA_GROUP;
+    if (g->first >= p.numel) return false;
+    int64_t left = p.numel - g->first, most = strided ? 1 : CUDA_GROUP;
+    g->n = left < most ? (int32_t)left : (int32_t)most;
+    if (strided) cuda_find(p, g->first, g->at);
+    return true;
+}
+
+/* A whole group, moved at once. */
+template <typename V>
+struct alignas(sizeof(V) * CUDA_GROUP > 16 ? 16 : sizeof(V) * CUDA_GROUP) cuda_vector {
+    V of[CUDA_GROUP];
+};
+
+TMPL_INLINE bool cuda_is_whole(const cuda_plan &p, const cuda_group &g) {
+    return (p.flags & CUDA_PLAN_VECTORS) && g.n == CUDA_GROUP;
+}
+
+template <typename V>
+TMPL_INLINE void cuda_load(const cuda_plan &p, const cuda_group &g, int k, V *ret_x) {
+    const V *data = (const V *)p.data[k];
+    if (p.values >> k & 1u) {
+        for (int i = 0; i < CUDA_GROUP; i++) ret_x[i] = *(const V *)(const void *)p.value[k];
+    } else if (p.flags & CUDA_PLAN_STRIDED) {
+        ret_x[0] = *(const V *)((const char *)data + g.at[k]);
+    } else if (cuda_is_whole(p, g)) {
+        *(cuda_vector<V> *)ret_x = *(const cuda_vector<V> *)(data + g.first);
+    } else {
+#pragma unroll
+        for (int i = 0; i < CUDA_GROUP; i++)
+            if (i < g.n) ret_x[i] = data[g.first + i];
+    }
+}
+
+template <typename V>
+TMPL_INLINE void cuda_store(const cuda_plan &p, const cuda_group &g, const V *y) {
+    V *data = (V *)p.data[0];
+    if (p.flags & CUDA_PLAN_STRIDED) {
+        *(V *)((char *)data + g.at[0]) = y[0];
+    } else if (cuda_is_whole(p, g)) {
+        *(cuda_vector<V> *)(data + g.first) = *(const cuda_vector<V> *)y;
+    } else {
+#pragma unroll
+        for (int i = 0; i < CUDA_GROUP; i++)
+            if (i < g.n) data[g.first + i] = y[i];
+    }
+}
+
+/* An array that cuda_load and cuda_store may use. */
+#define CUDA_ARRAY(type, name) alignas(16) type name[CUDA_GROUP]
+
+#endif

@@ -1,0 +1,119 @@
+/* plan.c: from core's plan, or from tensors, to the small plan that kernels take by value. */
+#include "cuda_priv.h"
+
+#include <string.h>
+
+static const uint8_t item_bytes[] = {
+#define ITEM_BYTES(ID, slot, name, bytes, dl, cat, ctype) bytes,
+    TN_DTYPE_LIST(ITEM_BYTES)
+#undef ITEM_BYTES
+};
+
+/* See Granlund and Montgomery, "Division by invariant integers using multiplication" (1994). */
+static cuda_divisor divisor_of(int64_t size) {
+    cuda_divisor by = {0, 0};
+    while ((INT64_C(1) << by.shift) < size) by.shift++;
+    uint64_t high = (UINT64_C(1) << by.shift) - (uint64_t)size;
+    by.magic = (uint32_t)((high << 32) / (uint64_t)size + 1);
+    return by;
+}
+
+/* Bytes that an operand reaches beyond its element 0, in the direction that is further. */
+static uint64_t reach_of(const cuda_plan *p, int32_t k) {
+    uint64_t up = 0, down = 0;
+    for (int32_t d = 0; d < p->ndim; d++) {
+        int64_t reach = (p->size[d] - 1) * p->stride[d][k];
+        *(reach < 0 ? &down : &up) += (uint64_t)(reach < 0 ? -reach : reach);
+    }
+    return up > down ? up : down;
+}
+
+static bool is_packed(const cuda_plan *p, int32_t k, int64_t bytes) {
+    for (int32_t d = 0; d < p->ndim; d++) {
+        if (p->size[d] != 1 && p->stride[d][k] != bytes) return false;
+        bytes *= p->size[d];
+    }
+    return true;
+}
+
+/* Sets the flags, once sizes, strides and data are there. */
+static void describe(cuda_plan *p, int32_t n, const int32_t *bytes) {
+    bool wide = p->numel > INT32_MAX, vectors = true;
+    for (int32_t k = 0; k < n; k++) {
+        if (p->values >> k & 1u) continue;
+        int64_t whole = (int64_t)bytes[k] * CUDA_GROUP;
+        wide |= reach_of(p, k) > INT32_MAX;
+        if (!is_packed(p, k, bytes[k])) p->flags |= CUDA_PLAN_STRIDED;
+        if ((uintptr_t)p->data[k] % (uintptr_t)(whole < 16 ? whole : 16)) vectors = false;
+    }
+    if (wide) p->flags |= CUDA_PLAN_WIDE;
+    if (vectors) p->flags |= CUDA_PLAN_VECTORS;
+    if (wide || !(p->flags & CUDA_PLAN_STRIDED)) return;
+    for (int32_t d = 0; d < p->ndim; d++) p->by[d] = divisor_of(p->size[d]);
+}
+
+tn_status cuda_plan_make(const tn_plan *plan, cuda_plan *ret_plan) {
+    cuda_plan *p = ret_plan;
+    int32_t bytes[CUDA_OPERANDS];
+    if (plan->ndim > CUDA_DIMS || plan->noperands > CUDA_OPERANDS) return TN_DECLINE;
+    memset(p, 0, sizeof *p);
+    p->numel = plan->numel;
+    p->ndim = plan->ndim;
+    p->values = plan->scalar_mask;
+    for (int32_t k = 0; k < plan->noperands; k++) {
+        if (plan->dtype[k] >= TN_DTYPE_BUILTIN_COUNT) return TN_DECLINE;
+        bytes[k] = item_bytes[plan->dtype[k]];
+        p->data[k] = plan->data[k];
+        if (p->values >> k & 1u) memcpy(p->value[k], plan->data[k], (size_t)bytes[k]);
+    }
+    for (int32_t d = 0; d < plan->ndim; d++) {
+        p->size[d] = plan->shape[d];
+        for (int32_t k = 0; k < plan->noperands; k++) p->stride[d][k] = plan->stride[d][k];
+    }
+    if (p->numel > 0) describe(p, plan->noperands, bytes);
+    return TN_OK;
+}
+
+/* Adds a dimension outside of those there are, merged with the last one where strides allow it. */
+static bool add_dim(cuda_plan *p, int32_t n, int64_t size, const int64_t *stride) {
+    int32_t last = p->ndim - 1;
+    bool merge = p->ndim > 0;
+    if (size == 1) return true;
+    for (int32_t k = 0; k < n && merge; k++)
+        merge = stride[k] == p->stride[last][k] * p->size[last];
+    if (merge) {
+        p->size[last] *= size;
+        return true;
+    }
+    if (p->ndim == CUDA_DIMS) return false;
+    p->size[p->ndim] = size;
+    for (int32_t k = 0; k < n; k++) p->stride[p->ndim][k] = stride[k];
+    p->ndim++;
+    return true;
+}
+
+tn_status cuda_plan_views(const tn_view *const *views, int32_t n, cuda_plan *ret_plan) {
+    cuda_plan *p = ret_plan;
+    int32_t bytes[CUDA_OPERANDS];
+    memset(p, 0, sizeof *p);
+    p->numel = views[0]->numel;
+    for (int32_t k = 0; k < n; k++) {
+        bytes[k] = (int32_t)tn_view_itemsize(views[k]);
+        p->data[k] = views[k]->data;
+    }
+    for (int32_t d = views[0]->ndim - 1; d >= 0; d--) {
+        int64_t stride[CUDA_OPERANDS];
+        for (int32_t k = 0; k < n; k++) stride[k] = views[k]->strides[d] * bytes[k];
+        if (!add_dim(p, n, views[0]->shape[d], stride)) return TN_DECLINE;
+    }
+    if (p->numel > 0) describe(p, n, bytes);
+    return TN_OK;
+}
+
+tn_status cuda_launch_plan(const tn_call *call, cuda_kernel *k, const cuda_plan *plan) {
+    int64_t each = plan->flags & CUDA_PLAN_STRIDED ? 1 : CUDA_GROUP;
+    int64_t threads = (plan->numel + each - 1) / each;
+    uint32_t block = threads >= CUDA_BLOCK ? CUDA_BLOCK : (uint32_t)(threads + 31) / 32 * 32;
+    if (plan->numel == 0) return TN_OK;
+    return cuda_launch(call, k, (threads + block - 1) / block, block, plan);
+}

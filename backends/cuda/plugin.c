@@ -1,0 +1,54 @@
+/* plugin.c: the entry of the CUDA plugin: opens the driver, registers the devices and the kernels. A
+ * family of kernels is one name in one of the lists below. */
+#include "cuda_priv.h"
+
+#define CUDA_FAMILIES(X) X(copy)
+#define CUDA_DTYPE_FAMILIES(X) X(map)
+
+const tn_host *cuda_host;
+
+/* The element types that kernels exist for; complex numbers go around the GPU. */
+#define DTYPES(X, family)                                                                          \
+    X(family, b8)                                                                                  \
+    X(family, u8)                                                                                  \
+    X(family, i8)                                                                                  \
+    X(family, i16)                                                                                 \
+    X(family, i32) X(family, i64) X(family, f16) X(family, bf16) X(family, f32) X(family, f64)
+
+#define DECLARE(family) extern const cuda_rows cuda_##family##_rows;
+#define ADDRESS(family) &cuda_##family##_rows,
+#define DECLARE_DTYPE(family, dtype) extern const cuda_rows cuda_##family##_rows_##dtype##_baseline;
+#define ADDRESS_DTYPE(family, dtype) &cuda_##family##_rows_##dtype##_baseline,
+#define DECLARE_DTYPES(family) DTYPES(DECLARE_DTYPE, family)
+#define ADDRESS_DTYPES(family) DTYPES(ADDRESS_DTYPE, family)
+
+CUDA_FAMILIES(DECLARE)
+CUDA_DTYPE_FAMILIES(DECLARE_DTYPES)
+static const cuda_rows *const plain_rows[] = {CUDA_FAMILIES(ADDRESS)};
+static const cuda_rows *const dtype_rows[] = {CUDA_DTYPE_FAMILIES(ADDRESS_DTYPES)};
+
+static tn_status add_rows(tn_txn *txn, int32_t slot, const cuda_rows *const *list, size_t n) {
+    tn_status st = TN_OK;
+    for (size_t i = 0; i < n && st == TN_OK; i++)
+        st = cuda_host->register_kernels(txn, slot, list[i]->rows, (uint32_t)sizeof(tn_kernel_row),
+                                         list[i]->n);
+    return st;
+}
+#define ADD_ROWS(list) add_rows(txn, slot, list, sizeof(list) / sizeof((list)[0]))
+
+static tn_status activate(const tn_host *host, tn_txn *txn) {
+    int count;
+    int32_t slot;
+    tn_status st = cuda_open_driver(&count);
+    if (st == TN_OK) st = cuda_register_device(host, txn, count, &slot);
+    if (st == TN_OK) st = ADD_ROWS(plain_rows);
+    if (st == TN_OK) st = ADD_ROWS(dtype_rows);
+    return st;
+}
+
+TN_PLUGIN_EXPORT tn_status tn_plugin_entry_v1(const tn_host *host, tn_plugin *ret_plugin);
+
+TN_PLUGIN_EXPORT tn_status tn_plugin_entry_v1(const tn_host *host, tn_plugin *ret_plugin) {
+    cuda_host = host;
+    return tn_plugin_fill(ret_plugin, "tenon-cuda", CUDA_PLUGIN_VERSION, "NVIDIA GPUs", activate);
+}

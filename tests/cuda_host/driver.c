@@ -1,0 +1,204 @@
+/* driver.c: the rest of the driver's entry points that the plugin calls: devices, copies, modules,
+ * launches. A kernel is found by its name in this very library. What is missing here is missing when
+ * the plugin looks for it, which it reports. */
+#include "../../backends/cuda/driver.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "grid.h"
+#include "memory.h"
+#include "queue.h"
+
+enum { ARGS_MOST = 4096 }; /* bytes that a launch may pass */
+
+/* ---- Devices -----------------------------------------------------------------------------------*/
+
+CUresult cuInit(unsigned flags) {
+    const char *devices = getenv("TENON_CUDA_HOST_DEVICES");
+    (void)flags;
+    return devices && strcmp(devices, "0") == 0 ? CUDA_NO_DEVICE : CUDA_OK;
+}
+
+CUresult cuDriverGetVersion(int *ret_version) {
+    const char *text = getenv("TENON_CUDA_HOST_VERSION");
+    *ret_version = text ? atoi(text) : 13000;
+    return CUDA_OK;
+}
+
+CUresult cuGetErrorString(CUresult code, const char **ret_text) {
+    switch ((int)code) {
+    case CUDA_NO_MEMORY: *ret_text = "out of memory"; break;
+    case CUDA_NO_DEVICE: *ret_text = "no CUDA-capable device is detected"; break;
+    case CUDA_ILLEGAL_ADDRESS: *ret_text = "an illegal memory access was encountered"; break;
+    case CUDA_NOT_FOUND: *ret_text = "named symbol not found"; break;
+    case CUDA_BAD_VALUE: *ret_text = "invalid argument"; break;
+    default: *ret_text = "an error of the host harness"; break;
+    }
+    return CUDA_OK;
+}
+
+CUresult cuDeviceGetCount(int *ret_count) {
+    *ret_count = HOST_DEVICES;
+    return CUDA_OK;
+}
+
+CUresult cuDeviceGet(CUdevice *ret_device, int index) {
+    *ret_device = index;
+    return index < HOST_DEVICES ? CUDA_OK : CUDA_BAD_VALUE;
+}
+
+CUresult cuDeviceGetName(char *ret_name, int room, CUdevice device) {
+    (void)device;
+    snprintf(ret_name, (size_t)room, "Tenon CUDA host harness (no GPU)");
+    return CUDA_OK;
+}
+
+CUresult cuDeviceTotalMem_v2(size_t *ret_bytes, CUdevice device) {
+    size_t left;
+    memory_info(device, &left, ret_bytes);
+    return CUDA_OK;
+}
+
+CUresult cuDeviceGetAttribute(int *ret_value, CUdevice_attribute attribute, CUdevice device) {
+    (void)device;
+    switch ((int)attribute) {
+    case CUDA_SM_COUNT: *ret_value = 4; return CUDA_OK;
+    case CUDA_MAJOR: *ret_value = 9; return CUDA_OK;
+    case CUDA_MINOR: *ret_value = 0; return CUDA_OK;
+    default: return CUDA_BAD_VALUE;
+    }
+}
+
+CUresult cuDeviceCanAccessPeer(int *ret_can, CUdevice device, CUdevice peer) {
+    *ret_can = device != peer;
+    return CUDA_OK;
+}
+
+/* ---- Copies ------------------------------------------------------------------------------------*/
+
+CUresult cuMemHostAlloc(void **ret_data, size_t bytes, unsigned flags) {
+    (void)flags;
+    *ret_data = NULL;
+    return posix_memalign(ret_data, 4096, bytes) == 0 ? CUDA_OK : CUDA_NO_MEMORY;
+}
+
+CUresult cuMemFreeHost(void *data) {
+    free(data);
+    return CUDA_OK;
+}
+
+typedef struct copy {
+    void *dst;
+    const void *src;
+    size_t bytes;
+    bool in, out;
+} copy;
+
+static bool run_copy(void *payload, char *problem) {
+    const copy *c = payload;
+    if (!c->out && !queue_reach("a copy's destination", (uintptr_t)c->dst, c->bytes, problem))
+        return false;
+    if (!c->in && !queue_reach("a copy's source", (uintptr_t)c->src, c->bytes, problem))
+        return false;
+    memcpy(c->dst, c->src, c->bytes);
+    return true;
+}
+
+/* The source may change once the call returns only when it is pageable memory, which cannot be told
+ * from other memory here: copies to the device read it late, so that whoever relies on less is found
+ * out. */
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dst, const void *src, size_t bytes, CUstream stream) {
+    copy c = {(void *)(uintptr_t)dst, src, bytes, true, false};
+    return queue_submit(stream, run_copy, &c, sizeof c);
+}
+
+CUresult cuMemcpyDtoHAsync_v2(void *dst, CUdeviceptr src, size_t bytes, CUstream stream) {
+    copy c = {dst, (void *)(uintptr_t)src, bytes, false, true};
+    return queue_submit(stream, run_copy, &c, sizeof c);
+}
+
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream) {
+    copy c = {(void *)(uintptr_t)dst, (void *)(uintptr_t)src, bytes, false, false};
+    return queue_submit(stream, run_copy, &c, sizeof c);
+}
+
+CUresult cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext from,
+                           size_t bytes, CUstream stream) {
+    (void)to, (void)from;
+    return cuMemcpyDtoDAsync_v2(dst, src, bytes, stream);
+}
+
+/* ---- Kernels -----------------------------------------------------------------------------------*/
+
+struct CUmod_st {
+    int loaded;
+};
+struct CUfunc_st {
+    const char *name;
+    void (*entry)(const void *args);
+    size_t bytes;
+};
+
+CUresult cuModuleLoadData(CUmodule *ret_module, const void *image) {
+    static struct CUmod_st one;
+    if (!image) return CUDA_BAD_VALUE;
+    one.loaded = 1;
+    *ret_module = &one;
+    return CUDA_OK;
+}
+
+CUresult cuModuleGetFunction(CUfunction *ret_function, CUmodule module, const char *name) {
+    Dl_info self;
+    char size_name[160];
+    (void)module;
+    if (!dladdr((void *)(uintptr_t)cuModuleGetFunction, &self)) return CUDA_NOT_FOUND;
+    void *library = dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+    snprintf(size_name, sizeof size_name, "%s_bytes", name);
+    void *entry = library ? dlsym(library, name) : NULL;
+    const size_t *bytes = library ? dlsym(library, size_name) : NULL;
+    struct CUfunc_st *f = calloc(1, sizeof *f);
+    if (!entry || !bytes || !f) {
+        fprintf(stderr, "CUDA host harness: there is no kernel '%s'\n", name);
+        free(f);
+        return CUDA_NOT_FOUND;
+    }
+    f->name = strdup(name);
+    memcpy(&f->entry, &entry, sizeof entry);
+    f->bytes = *bytes;
+    *ret_function = f;
+    return CUDA_OK;
+}
+
+typedef struct launch {
+    host_launch l;
+    _Alignas(16) unsigned char args[ARGS_MOST];
+} launch;
+
+static bool run_launch(void *payload, char *problem) {
+    launch *w = payload;
+    w->l.args = w->args;
+    return grid_run(&w->l, problem);
+}
+
+CUresult cuLaunchKernel(CUfunction f, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                        unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
+                        CUstream stream, void **params, void **extra) {
+    static unsigned count;
+    launch w = {.l = {f->name,
+                      f->entry,
+                      NULL,
+                      f->bytes,
+                      {grid_x, grid_y, grid_z},
+                      {block_x, block_y, block_z},
+                      false}};
+    if (f->bytes > ARGS_MOST || shared || extra || !grid_x || !grid_y || !grid_z ||
+        grid_y > 65535 || grid_z > 65535 || grid_x > 0x7fffffffu || !block_x || !block_y ||
+        !block_z || (unsigned long long)block_x * block_y * block_z > HOST_THREADS)
+        return CUDA_BAD_VALUE;
+    w.l.backwards = __atomic_fetch_add(&count, 1, __ATOMIC_RELAXED) % 2;
+    memcpy(w.args, params[0], f->bytes);
+    return queue_submit(stream, run_launch, &w, offsetof(launch, args) + f->bytes);
+}

@@ -1,0 +1,354 @@
+/* queue.c: streams, events and contexts. Every stream is a thread. A fault is sticky, as on a GPU: it
+ * is written to the standard error stream with all that is known, and from then on every call that
+ * could notice returns the same code. */
+#include "queue.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "grid.h"
+#include "memory.h"
+
+typedef struct work {
+    struct work *next;
+    queue_fn run;
+    CUevent mark, wait;
+    unsigned long long number; /* of the mark */
+    _Alignas(16) unsigned char payload[];
+} work;
+
+struct CUstream_st {
+    CUcontext context;
+    struct CUstream_st *next;
+    work *head, *tail;
+    unsigned long long submitted, finished;
+    unsigned long long random;
+    bool running, ending;
+};
+
+struct CUctx_st {
+    int device;
+    CUresult fault;
+    struct CUstream_st *streams; /* the default one last */
+    struct CUstream_st main;
+};
+
+struct CUevent_st {
+    unsigned long long recorded, reached;
+    bool timed;
+    double ms;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static struct CUctx_st contexts[HOST_DEVICES];
+static __thread CUcontext current;
+
+static CUcontext context_at(int device) {
+    CUcontext c = &contexts[device];
+    c->device = device;
+    c->main.context = c;
+    if (!c->streams) c->streams = &c->main;
+    return c;
+}
+
+/* Lock held. */
+static CUresult state(CUcontext c) { return c ? c->fault : CUDA_BAD_CONTEXT; }
+
+static double now_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
+
+/* ---- Threads -----------------------------------------------------------------------------------*/
+
+static long longest_delay(void) {
+    const char *text = getenv("TENON_CUDA_HOST_DELAY");
+    return text ? strtol(text, NULL, 10) : 20;
+}
+
+/* One entry in four is late. */
+static void linger(CUstream s) {
+    long most = longest_delay();
+    s->random = s->random * 6364136223846793005ull + 1442695040888963407ull;
+    unsigned long long r = s->random >> 33;
+    if (most <= 0 || r % 4) return;
+    struct timespec t = {0, (long)(r / 4 % (unsigned long long)most) * 1000};
+    nanosleep(&t, NULL);
+}
+
+/* Lock held, and free while the work runs. */
+static void perform(CUstream s, work *w) {
+    char problem[HOST_TEXT] = "";
+    bool fine = true;
+    while (w->wait && w->wait->reached < w->number && !s->context->fault)
+        pthread_cond_wait(&changed, &lock);
+    if (w->run && !s->context->fault) {
+        pthread_mutex_unlock(&lock);
+        linger(s);
+        fine = w->run(w->payload, problem);
+        pthread_mutex_lock(&lock);
+    }
+    if (w->mark) {
+        w->mark->reached = w->number;
+        w->mark->ms = now_ms();
+    }
+    if (!fine && !s->context->fault) {
+        s->context->fault = CUDA_ILLEGAL_ADDRESS;
+        fprintf(stderr, "CUDA host harness: %s\n", problem);
+    }
+}
+
+static void *serve(void *arg) {
+    CUstream s = arg;
+    pthread_mutex_lock(&lock);
+    while (s->head || !s->ending) {
+        if (!s->head) {
+            pthread_cond_wait(&changed, &lock);
+            continue;
+        }
+        work *w = s->head;
+        perform(s, w);
+        s->head = w->next;
+        s->finished++;
+        free(w);
+        pthread_cond_broadcast(&changed);
+    }
+    s->running = false;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+    return NULL;
+}
+
+/* Lock held. */
+static bool start(CUstream s) {
+    pthread_t thread;
+    if (s->running) return true;
+    s->running = pthread_create(&thread, NULL, serve, s) == 0;
+    if (s->running) pthread_detach(thread);
+    return s->running;
+}
+
+static CUresult submit(CUstream s, work *w) {
+    pthread_mutex_lock(&lock);
+    if (!s && current) s = &current->main;
+    CUresult r = s ? s->context->fault : CUDA_BAD_CONTEXT;
+    if (r == CUDA_OK && !start(s)) r = CUDA_NO_MEMORY;
+    if (r == CUDA_OK) {
+        if (s->head)
+            s->tail->next = w;
+        else
+            s->head = w;
+        s->tail = w;
+        s->submitted++;
+        if (w->mark) w->number = ++w->mark->recorded;
+        if (w->wait) w->number = w->wait->recorded;
+        pthread_cond_broadcast(&changed);
+    } else {
+        free(w);
+    }
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+CUresult queue_submit(CUstream stream, queue_fn run, const void *payload, size_t bytes) {
+    work *w = calloc(1, sizeof *w + bytes);
+    if (!w) return CUDA_NO_MEMORY;
+    w->run = run;
+    memcpy(w->payload, payload, bytes);
+    return submit(stream, w);
+}
+
+bool queue_reach(const char *who, unsigned long long at, size_t bytes, char *problem) {
+    uintptr_t begin, end;
+    char where[HOST_TEXT / 2];
+    if (bytes == 0 || memory_find((uintptr_t)at, bytes, &begin, &end)) return true;
+    memory_describe((uintptr_t)at, where, sizeof where);
+    snprintf(problem, HOST_TEXT, "%s: %zu bytes at %p, %s", who, bytes, (void *)(uintptr_t)at,
+             where);
+    return false;
+}
+
+/* Lock held. */
+static void wait_for(const struct CUstream_st *s) {
+    unsigned long long goal = s->submitted;
+    while (s->finished < goal) pthread_cond_wait(&changed, &lock);
+}
+
+static void wait_for_all(CUcontext c) {
+    for (CUstream s = c->streams; s; s = s->next) wait_for(s);
+}
+
+/* ---- Contexts ----------------------------------------------------------------------------------*/
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *ret_context, CUdevice device) {
+    pthread_mutex_lock(&lock);
+    *ret_context = context_at(device);
+    pthread_mutex_unlock(&lock);
+    return CUDA_OK;
+}
+
+CUresult cuCtxSetCurrent(CUcontext context) {
+    current = context;
+    return CUDA_OK;
+}
+
+CUresult cuCtxSynchronize(void) {
+    if (!current) return CUDA_BAD_CONTEXT;
+    pthread_mutex_lock(&lock);
+    wait_for_all(current);
+    CUresult r = state(current);
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+/* ---- Memory: allocation does not wait, giving back does ---------------------------------------- */
+
+CUresult cuMemAlloc_v2(CUdeviceptr *ret_data, size_t bytes) {
+    uintptr_t data;
+    pthread_mutex_lock(&lock);
+    CUresult r = state(current);
+    pthread_mutex_unlock(&lock);
+    if (r != CUDA_OK) return r;
+    if (bytes == 0) return CUDA_BAD_VALUE;
+    if (!memory_alloc(current->device, bytes, &data)) return CUDA_NO_MEMORY;
+    *ret_data = data;
+    return CUDA_OK;
+}
+
+CUresult cuMemFree_v2(CUdeviceptr data) {
+    CUresult r = cuCtxSynchronize();
+    if (r != CUDA_OK) return r;
+    return memory_free((uintptr_t)data) ? CUDA_OK : CUDA_BAD_VALUE;
+}
+
+CUresult cuMemGetInfo_v2(size_t *ret_free, size_t *ret_total) {
+    if (!current) return CUDA_BAD_CONTEXT;
+    memory_info(current->device, ret_free, ret_total);
+    return CUDA_OK;
+}
+
+/* ---- Streams -----------------------------------------------------------------------------------*/
+
+CUresult cuStreamCreateWithPriority(CUstream *ret_stream, unsigned flags, int priority) {
+    (void)flags, (void)priority;
+    if (!current) return CUDA_BAD_CONTEXT;
+    CUstream s = calloc(1, sizeof *s);
+    if (!s) return CUDA_NO_MEMORY;
+    pthread_mutex_lock(&lock);
+    s->context = current;
+    s->next = current->streams;
+    current->streams = s;
+    pthread_mutex_unlock(&lock);
+    *ret_stream = s;
+    return CUDA_OK;
+}
+
+CUresult cuCtxGetStreamPriorityRange(int *ret_least, int *ret_greatest) {
+    *ret_least = 0;
+    *ret_greatest = -5;
+    return CUDA_OK;
+}
+
+CUresult cuStreamDestroy_v2(CUstream stream) {
+    pthread_mutex_lock(&lock);
+    CUstream *at = &stream->context->streams;
+    stream->ending = true;
+    pthread_cond_broadcast(&changed);
+    while (stream->running) pthread_cond_wait(&changed, &lock);
+    while (*at != stream) at = &(*at)->next;
+    *at = stream->next;
+    pthread_mutex_unlock(&lock);
+    free(stream);
+    return CUDA_OK;
+}
+
+CUresult cuStreamSynchronize(CUstream stream) {
+    if (!stream && !current) return CUDA_BAD_CONTEXT;
+    if (!stream) stream = &current->main;
+    pthread_mutex_lock(&lock);
+    wait_for(stream);
+    CUresult r = stream->context->fault;
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+CUresult cuStreamQuery(CUstream stream) {
+    if (!stream && !current) return CUDA_BAD_CONTEXT;
+    if (!stream) stream = &current->main;
+    pthread_mutex_lock(&lock);
+    CUresult r = stream->context->fault;
+    if (r == CUDA_OK && stream->head) r = CUDA_NOT_READY;
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+/* ---- Events ------------------------------------------------------------------------------------
+ * One that is destroyed early is kept: work in a queue may still name it. */
+
+CUresult cuEventCreate(CUevent *ret_event, unsigned flags) {
+    CUevent e = calloc(1, sizeof *e);
+    if (!e) return CUDA_NO_MEMORY;
+    e->timed = !(flags & CUDA_EVENT_UNTIMED);
+    *ret_event = e;
+    return CUDA_OK;
+}
+
+CUresult cuEventDestroy_v2(CUevent event) {
+    pthread_mutex_lock(&lock);
+    bool idle = event->reached == event->recorded;
+    for (int i = 0; i < HOST_DEVICES && idle; i++)
+        for (CUstream s = contexts[i].streams; s; s = s->next)
+            for (work *w = s->head; w; w = w->next) idle &= w->wait != event;
+    pthread_mutex_unlock(&lock);
+    if (idle) free(event);
+    return CUDA_OK;
+}
+
+static CUresult submit_mark(CUstream stream, CUevent mark, CUevent wait) {
+    work *w = calloc(1, sizeof *w);
+    if (!w) return CUDA_NO_MEMORY;
+    w->mark = mark;
+    w->wait = wait;
+    return submit(stream, w);
+}
+
+CUresult cuEventRecord(CUevent event, CUstream stream) { return submit_mark(stream, event, NULL); }
+
+CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
+    (void)flags;
+    return submit_mark(stream, NULL, event);
+}
+
+CUresult cuEventSynchronize(CUevent event) {
+    pthread_mutex_lock(&lock);
+    unsigned long long goal = event->recorded;
+    while (event->reached < goal) pthread_cond_wait(&changed, &lock);
+    CUresult r = state(current);
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+CUresult cuEventQuery(CUevent event) {
+    pthread_mutex_lock(&lock);
+    CUresult r = event->reached == event->recorded ? CUDA_OK : CUDA_NOT_READY;
+    if (state(current) != CUDA_OK) r = state(current);
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+CUresult cuEventElapsedTime(float *ret_ms, CUevent start_event, CUevent end) {
+    pthread_mutex_lock(&lock);
+    CUresult r = CUDA_OK;
+    if (!start_event->timed || !end->timed || !start_event->recorded || !end->recorded)
+        r = CUDA_BAD_HANDLE;
+    else if (start_event->reached < start_event->recorded || end->reached < end->recorded)
+        r = CUDA_NOT_READY;
+    *ret_ms = (float)(end->ms - start_event->ms);
+    pthread_mutex_unlock(&lock);
+    return r;
+}
