@@ -25,6 +25,12 @@ HAVE_CC = shutil.which("cc") is not None
 OURS = ("TENON_", "PYTHON", "PIP_", "XDG_", "CFLAGS", "CXXFLAGS", "LDFLAGS", "LD_", "PKG_CONFIG")
 
 
+def have_openmp() -> bool:
+    """Whether the compiler comes with it: some lack the library."""
+    command = ["cc", "-fopenmp", "-x", "c", "-", "-o", os.devnull]
+    return not subprocess.run(command, input=b"int main(void){}", capture_output=True).returncode
+
+
 def build(source: Path, manifest: Path, folder: Path) -> None:
     """Compiles `source` to the library that `manifest`, copied beside it, names."""
     shutil.copy(manifest, folder)

@@ -37,22 +37,6 @@ def new(cwd: Path, name: str, kind: str, language: str = "c", openmp: bool = Fal
     return cwd / name
 
 
-def has_openmp(language: str) -> bool:
-    command = [
-        "cc" if language == "c" else "c++",
-        "-fopenmp",
-        "-x",
-        language,
-        "-",
-        "-o",
-        os.devnull,
-    ]
-    return (
-        subprocess.run(command, input="int main(void){}", text=True, capture_output=True).returncode
-        == 0
-    )
-
-
 @needs_cc
 @pytest.mark.parametrize(("kind", "language", "openmp"), KINDS)
 def test_project(tmp_path: Path, kind: str, language: str, openmp: bool) -> None:
@@ -60,7 +44,7 @@ def test_project(tmp_path: Path, kind: str, language: str, openmp: bool) -> None
     nothing of the example's name in it."""
     if language == "c++" and not shutil.which("c++"):
         pytest.skip("there is no C++ compiler")
-    if openmp and not has_openmp(language):
+    if openmp and not as_user.have_openmp():
         pytest.skip("the compiler has no OpenMP")
     project = new(tmp_path, "mine", kind, language, openmp)
     names = {path.name for path in project.iterdir()}

@@ -29,7 +29,8 @@ PLATFORM_TAG = r"py3-none-manylinux_2_\d+_\w+"
 
 def copy(example: str, folder: Path) -> Path:
     """An example on its own, as if it had come by mail."""
-    return Path(shutil.copytree(as_user.EXAMPLES / example, folder / example))
+    left_behind = shutil.ignore_patterns("build", "__pycache__", "*.so")
+    return Path(shutil.copytree(as_user.EXAMPLES / example, folder / example, ignore=left_behind))
 
 
 def change(project: Path, file: str, before: str, after: str) -> None:
@@ -42,9 +43,7 @@ def change(project: Path, file: str, before: str, after: str) -> None:
 def installable() -> list[str]:
     """The examples for which this machine has all tools."""
     lacking = set() if shutil.which("c++") else {"ops-cpp"}
-    probe = ["cc", "-fopenmp", "-x", "c", "-", "-o", "/dev/null"]
-    if subprocess.run(probe, input=b"int main(void){}", capture_output=True).returncode:
-        lacking.add("ops-openmp")
+    lacking |= set() if as_user.have_openmp() else {"ops-openmp"}
     return [example for example in PROJECTS if example not in lacking]
 
 
@@ -79,6 +78,7 @@ def test_build_isolation(venv: as_user.Environment, tmp_path: Path) -> None:
 def test_source_archive(venv: as_user.Environment, tmp_path: Path) -> None:
     """What a vendor uploads: from the archive pip makes the same wheel as from the project."""
     project = copy("dtype", tmp_path)
+    files = {path.name for path in project.iterdir()}
     (project / "build").mkdir()
     (project / "build" / "rubbish").write_text("")
     script = (
@@ -89,15 +89,9 @@ def test_source_archive(venv: as_user.Environment, tmp_path: Path) -> None:
     assert sdist == "tenon_posit16-0.1.0.tar.gz"
     with tarfile.open(project / "dist" / sdist) as archive:
         names = {name.removeprefix("tenon_posit16-0.1.0/") for name in archive.getnames()}
-    assert names == {path.name for path in (as_user.EXAMPLES / "dtype").iterdir()} | {"PKG-INFO"}
-    venv.pip(
-        "wheel",
-        "--no-build-isolation",
-        "--no-deps",
-        "-w",
-        str(tmp_path),
-        str(project / "dist" / sdist),
-    )
+    assert names == files | {"PKG-INFO"}
+    archive_path = str(project / "dist" / sdist)
+    venv.pip("wheel", "--no-build-isolation", "--no-deps", "-w", str(tmp_path), archive_path)
     assert (tmp_path / wheel).read_bytes() == (project / "dist" / wheel).read_bytes()
 
 
@@ -283,6 +277,34 @@ def test_config_names_what_is_there(venv: as_user.Environment, where: str) -> No
     folder = re.match(r"-L(\S+) -ltenon -Wl,-rpath,\1$", ask("libs"))
     assert folder and (Path(folder[1]) / "libtenon.so").is_file()
     assert (include == as_user.SDK) == (where == "build tree")
+
+
+# What an editable installation does: Python from the sources, the extension from a build.
+EDITABLE = """
+import importlib.util, sys
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "tenon._C":
+            return importlib.util.spec_from_file_location(name, sys.argv[1])
+sys.meta_path.insert(0, Finder())
+sys.path.insert(0, sys.argv[2])
+from tenon import __main__
+__main__.main(["config", "--" + sys.argv[3]])
+"""
+
+
+def test_config_of_an_editable_installation() -> None:
+    if as_user.no_wheel():
+        pytest.skip(as_user.no_wheel())
+    extension, sources = as_user.BUILD / "python" / "_C.abi3.so", as_user.ROOT / "python"
+
+    def ask(name: str) -> Path:
+        command = [sys.executable, "-I", "-c", EDITABLE, str(extension), str(sources), name]
+        return Path(subprocess.check_output(command, text=True).strip().removeprefix("-I"))
+
+    assert (ask("include") / "tenon" / "plugin.h").is_file()
+    assert (ask("pkgconfigdir") / "tenon.pc").is_file()
+    assert (ask("plugindir") / "tenon_cpu.so").is_file()
 
 
 @pytest.mark.parametrize("example", PROJECTS)
