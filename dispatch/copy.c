@@ -1,7 +1,6 @@
 /* copy.c: values from one tensor into another: strided, converted, between devices. The kernels are
  * those of `copy` (same dtype) and `cast` (two dtypes). */
-#include <stdlib.h>
-
+#include "capture_priv.h"
 #include "dispatch_priv.h"
 #include "op_ids.h"
 #include "plan_priv.h"
@@ -76,41 +75,11 @@ tn_status tni_infer__copy(tn_infer *inf, const void *args) {
     return tn_fail(TN_E_UNSUPPORTED, -1, "%s is for kernels; copy_ copies", inf->op->info.name);
 }
 
-/* Between two devices of one kind, if they can; TN_DECLINE otherwise. */
-static tn_status between_peers(tn_tensor *dst, const tn_tensor *src, uint64_t bytes) {
-    tn_device to = tn_tensor_device(dst), from = tn_tensor_device(src);
-    if (to.slot != from.slot) return TN_DECLINE;
-    const tni_device *dev = tni_device_at(to.slot);
-    const tn_peer_iface *peer = dev->ifaces.peer;
-    if (!peer) return TN_DECLINE;
-    return peer->copy(dev->desc.ctx, to.index, dst->v.data, dst->v.byte_offset, tni_stream_of(to),
-                      from.index, src->v.data, src->v.byte_offset, tni_stream_of(from), bytes);
-}
-
-/* The bytes of a dense block between devices, through host memory where there is no other way. */
+/* The bytes of a dense block between devices. */
 static tn_status between_devices(tn_tensor *dst, const tn_tensor *src) {
-    const tn_device_desc *d = &tni_device_at(tn_view_device(&dst->v))->desc;
-    const tn_device_desc *s = &tni_device_at(tn_view_device(&src->v))->desc;
     uint64_t bytes = (uint64_t)(dst->v.numel * tn_view_itemsize(&dst->v));
-    int32_t di = tn_view_index(&dst->v), si = tn_view_index(&src->v);
-    void *d_stream = tni_stream_of(tn_tensor_device(dst));
-    void *s_stream = tni_stream_of(tn_tensor_device(src));
-    if (bytes == 0) return TN_OK;
-    if (s->flags & TN_DEV_HOST)
-        return d->copy_in(d->ctx, di, dst->v.data, dst->v.byte_offset, src->v.data, bytes,
-                          d_stream);
-    if (d->flags & TN_DEV_HOST)
-        return s->copy_out(s->ctx, si, dst->v.data, src->v.data, src->v.byte_offset, bytes,
-                           s_stream);
-    tn_status st = between_peers(dst, src, bytes);
-    if (st != TN_DECLINE) return st;
-    void *middle = malloc(bytes);
-    if (!middle) return tn_fail(TN_E_MEMORY, -1, "out of memory");
-    st = s->copy_out(s->ctx, si, middle, src->v.data, src->v.byte_offset, bytes, s_stream);
-    if (st == TN_OK)
-        st = d->copy_in(d->ctx, di, dst->v.data, dst->v.byte_offset, middle, bytes, d_stream);
-    free(middle);
-    return st;
+    return tni_move_bytes(&(tni_move){dst->storage, src->storage, tni_offset_bytes(dst),
+                                      tni_offset_bytes(src), bytes});
 }
 
 static bool same_device(const tn_tensor *a, const tn_tensor *b) {
@@ -227,6 +196,7 @@ tn_status tn_tensor_item(const tn_tensor *t, tn_scalar *ret_value) {
     if (t->v.numel != 1)
         return tn_fail(TN_E_STATE, 0, "a Tensor with %lld elements cannot be converted to Scalar",
                        (long long)t->v.numel);
+    if (!(t->v.word & TN_W_SCALAR)) TN_TRY(tn_graph_check_read(t));
     if (tn_view_device(&t->v) == 0) {
         tni_scalar_load(tn_view_dtype(&t->v), t->v.data, ret_value);
         return TN_OK;
@@ -251,6 +221,7 @@ static tn_status check_bytes(const tn_tensor *t, const void *p, uint64_t bytes) 
 tn_status tn_tensor_read(const tn_tensor *t, void *dst, uint64_t bytes) {
     tn_tensor *h;
     TN_TRY(check_bytes(t, dst, bytes));
+    TN_TRY(tn_graph_check_read(t));
     TN_TRY(to_host(t, &h));
     if (bytes) memcpy(dst, h->v.data, bytes);
     tn_tensor_unref(&h);

@@ -2,6 +2,7 @@
  * of composite and view operators. Pointwise, reduction and structured have files of their own. */
 #include <stdlib.h>
 
+#include "capture_priv.h"
 #include "dispatch_priv.h"
 #include "plan_priv.h"
 
@@ -229,6 +230,16 @@ tn_status tni_kernel_after(const tn_cell *cell, tn_call *call, const void *args,
         return tni_decline((tn_device){(int32_t)call->device_slot, call->device_index},
                            call->dtype);
     return tni_error_of_plugin(st, call->op->name, cell->plugin->name);
+}
+
+tn_status tni_kernel_special(const tn_op *op, const tn_cell *cell, tn_device device, int32_t dtype,
+                             const void *args) {
+    tn_call call = {&tni_host, cell->ctx, tni_stream_of(device), &op->info, device.index,
+                    dtype,     0,         (uint32_t)device.slot};
+    if (tni_tls.capture) return tni_capture_run(op, cell, &call, args);
+    tn_status st = cell->fn(&call, args);
+    if (TN_LIKELY(st == TN_OK && tni_tls.scratch == NULL)) return TN_OK;
+    return tni_kernel_after(cell, &call, args, st);
 }
 
 /* ---- Composite and view ------------------------------------------------------------------------*/

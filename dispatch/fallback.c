@@ -6,6 +6,7 @@
  * same arguments. The whole call is done anew, so everything it returns is recorded once. */
 #include <stdlib.h>
 
+#include "capture_priv.h"
 #include "dispatch_priv.h"
 #include "os_priv.h"
 #include "plan_priv.h"
@@ -300,6 +301,7 @@ tn_status tni_run_fallback(const tn_op *op, void *args, tn_tensor **rets) {
         count_call(op, device, false);
         return run_elsewhere(op, args, device, dtype, rets);
     }
+    TN_TRY(tni_capture_forbid_native(device, "running on the CPU", op->info.name));
     if (device.slot == 0 || tn_fallback_policy() == TN_FALLBACK_ERROR)
         return tni_kernel_missing(op, device, dtype);
     if (count_call(op, device, true) && tn_fallback_policy() == TN_FALLBACK_WARN)

@@ -1,7 +1,7 @@
 /* foreign.c: values of dtypes that plugins add. No kernel knows them: they are copied as units of a
  * built-in dtype of the same size, and converted through the plugin's two functions to and from f32. */
+#include "capture_priv.h"
 #include "plan_priv.h"
-#include "registry_priv.h"
 
 enum { CHUNK = 4096 }; /* elements between two looks at whether the user wants to stop */
 
@@ -53,6 +53,7 @@ tn_status tni_foreign_cast(tn_tensor *dst, const tn_tensor *src) {
         st = tni_tensor_new_fast(decode ? TN_F32 : tn_view_dtype(&dst->v), tn_tensor_device(dst),
                                  dst->v.ndim, dst->v.shape, &made);
     if (st == TN_OK) st = convert(made, packed);
+    if (st == TN_OK) st = tni_capture_convert(convert, made, packed);
     if (st == TN_OK) st = tni_copy_into(dst, made);
     tn_tensor_unref(&packed);
     tn_tensor_unref(&made);

@@ -5,8 +5,8 @@
  * tni_rng_acquire and tni_rng_release. */
 #include <stdlib.h>
 
+#include "capture_priv.h"
 #include "os_priv.h"
-#include "registry_priv.h"
 
 enum { MT_WORDS = 624, MT_STATE_BYTES = 5056, PHILOX_STATE_BYTES = 16 };
 /* What a generator starts with when nobody seeds it; PyTorch's number. */
@@ -283,6 +283,7 @@ static tn_status pick(const tn_call *call, tn_generator *gen, tn_generator **ret
 tn_status tni_rng_acquire(const tn_call *call, tn_generator *gen, uint64_t blocks,
                           tn_rng *ret_rng) {
     TN_TRY(pick(call, gen, &gen));
+    TN_TRY(tni_capture_draw(gen));
     memset(ret_rng, 0, sizeof *ret_rng);
     tni_os_lock(&gen->lock);
     ret_rng->kind = kind_of(gen);

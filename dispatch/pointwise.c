@@ -169,8 +169,10 @@ static tn_status run_kernel(call *c, int32_t ndim, const int64_t *shape, uint32_
     const tn_cell *cell = tni_kernel_find(c->op, c->device.slot, c->compute);
     if (!cell) return tni_decline(c->device, c->compute);
     *(const tn_plan **)c->args = &plan;
+    *tni_out_slot(c->op, c->args, 0) = c->out;
     tn_status st = tni_kernel_run(c->op, cell, c->device, c->compute, c->args);
     *(const tn_plan **)c->args = NULL;
+    *tni_out_slot(c->op, c->args, 0) = c->given;
     return st;
 }
 
@@ -295,9 +297,11 @@ static inline __attribute__((always_inline)) tn_status packed(const tn_op *op, v
             }
         }
         *(const tn_plan **)args = &plan;
+        *tni_out_slot(op, args, 0) = out;
         tn_status st = tni_kernel_run(op, cell, tn_tensor_device(in[0]), dtype, args);
         *(const tn_plan **)args = NULL;
         if (TN_UNLIKELY(st != TN_OK)) {
+            *tni_out_slot(op, args, 0) = given;
             tn_tensor_unref(&out);
             return st;
         }

@@ -116,9 +116,15 @@ static tn_status run_kernel(reduction *r) {
         ts[op->nout] = r->use;
         tni_plan_build(&plan, op->nout + 1, op->nout, ts, 0, NULL, r->in->v.ndim, r->in->v.shape,
                        r->inf.reduce_mask);
+        tn_tensor *given[TNI_MAX_OUTS];
         *(const tn_plan **)r->args = &plan;
+        for (int i = 0; i < op->nout; i++) {
+            given[i] = *tni_out_slot(op, r->args, i);
+            *tni_out_slot(op, r->args, i) = r->outs[i];
+        }
         st = tni_kernel_run(op, cell, r->inf.device, r->inf.compute, r->args);
         *(const tn_plan **)r->args = NULL;
+        for (int i = 0; i < op->nout; i++) *tni_out_slot(op, r->args, i) = given[i];
     }
     for (int i = 0; i < op->nout; i++) tn_tensor_unref(&aligned[i]);
     return st;

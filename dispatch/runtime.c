@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "capture_priv.h"
 #include "dispatch_priv.h"
 #include "os_priv.h"
 #include "plan_priv.h"
@@ -113,6 +114,8 @@ static tn_device device_of_call(const tn_call *call) {
 }
 
 static tn_status service_scratch(const tn_call *call, uint64_t bytes, void **ret_data) {
+    tn_status kept = tni_capture_scratch(device_of_call(call), bytes, ret_data);
+    if (kept != TN_DECLINE) return kept;
     struct tni_scratch *s = malloc(sizeof *s);
     if (!s) return tn_fail(TN_E_MEMORY, -1, "out of memory");
     s->device = device_of_call(call);
@@ -145,9 +148,10 @@ static tn_status service_resize_output(const tn_call *call, tn_view *out, int32_
                                        const int64_t *shape) {
     int64_t numel;
     tn_tensor *t = tni_t(out), *fresh;
-    (void)call;
     if (!out || (ndim > 0 && !shape))
         return tn_fail(TN_E_PLUGIN, -1, "resize_output: the output or its shape is NULL");
+    TN_TRY(tni_capture_forbid(device_of_call(call), "a result whose size depends on values",
+                              call->op->name));
     TN_TRY(tni_numel(ndim, shape, tn_view_itemsize(out), &numel));
     TN_TRY(tni_tensor_new_fast(tn_view_dtype(out), tn_tensor_device(t), ndim, shape, &fresh));
     tn_status st = tn_tensor_set_data(t, fresh);
@@ -243,6 +247,7 @@ int32_t tn_device_count(int32_t slot) {
 
 tn_status tn_device_sync(tn_device device) {
     TN_TRY(tni_device_ready(device.slot));
+    TN_TRY(tni_capture_forbid(device, "waiting for a device", NULL));
     const tn_device_desc *d = &tni_device_at(device.slot)->desc;
     return d->sync(d->ctx, device.index);
 }

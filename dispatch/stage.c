@@ -1,7 +1,7 @@
 /* stage.c: host copies of device tensors (stage_priv.h). */
 #include <stdlib.h>
 
-#include "registry_priv.h"
+#include "capture_priv.h"
 #include "stage_priv.h"
 
 /* Where a tensor's elements lie in its storage, in bytes; left alone for an empty tensor. */
@@ -70,15 +70,16 @@ static tn_status load_block(tni_stage_block *b) {
     uint64_t bytes = b->hi > b->lo ? b->hi - b->lo : 0;
     tn_storage *spare = NULL;
     if (dev->flags & TN_DEV_HOST) {
+        TN_TRY(tni_capture_forbid_native(b->far->device, "computing on the CPU", NULL));
         TN_TRY(dev->sync(dev->ctx, index));
+        TN_TRY(tni_capture_synced(b->far));
         char *start = (char *)b->far->data + b->lo;
         return tni_storage_foreign(cpu, start, bytes, 0, NULL, NULL, &b->near);
     }
     tn_status st = tni_storage_new(cpu, bytes, &spare, &b->near);
     free(spare);
-    if (st != TN_OK || !bytes) return st;
-    return dev->copy_out(dev->ctx, index, b->near->data, b->far->data, b->lo, bytes,
-                         tni_stream_of(b->far->device));
+    if (st != TN_OK) return st;
+    return tni_move_bytes(&(tni_move){b->near, b->far, 0, b->lo, bytes});
 }
 
 tn_status tni_stage_load(tni_stage *s) {
@@ -117,9 +118,7 @@ tn_status tni_stage_store(const tni_stage *s, tn_tensor *t) {
     const tn_device_desc *dev = &tni_device_at(b->far->device.slot)->desc;
     TN_TRY(reach_bytes(t, &lo, &hi));
     if ((dev->flags & TN_DEV_HOST) || hi == lo) return TN_OK;
-    return dev->copy_in(dev->ctx, b->far->device.index, b->far->data, lo,
-                        (const char *)b->near->data + (lo - b->lo), hi - lo,
-                        tni_stream_of(b->far->device));
+    return tni_move_bytes(&(tni_move){b->far, b->near, lo, lo - b->lo, hi - lo});
 }
 
 void tni_stage_free(tni_stage *s) {

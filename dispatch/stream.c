@@ -3,8 +3,8 @@
  * A device without the interface has one queue, its default: every stream of it is that queue. */
 #include <stdlib.h>
 
+#include "capture_priv.h"
 #include "os_priv.h"
-#include "registry_priv.h"
 
 struct tn_stream {
     _Atomic uint32_t refs;
@@ -81,6 +81,7 @@ void *tn_stream_handle(const tn_stream *s) { return s ? s->handle : NULL; }
 
 tn_status tn_stream_sync(const tn_stream *s) {
     if (!s) return tn_fail(TN_E_TYPE, 0, "the stream is NULL");
+    TN_TRY(tni_capture_forbid(s->device, "waiting for a stream", NULL));
     const tn_stream_iface *f = iface_of(s->device.slot);
     return f ? f->sync(ctx_of(s->device), s->device.index, s->handle) : tn_device_sync(s->device);
 }
@@ -125,6 +126,7 @@ tn_stream *tn_stream_current(tn_device device) {
 
 static void drop_streams(void *unused) {
     (void)unused;
+    tni_tls.special &= ~TNI_SPECIAL_STREAM;
     while (tni_tls.streams) {
         struct tni_current *c = tni_tls.streams;
         tni_tls.streams = c->next;
@@ -140,6 +142,7 @@ tn_status tn_stream_set_current(tn_device device, tn_stream *stream) {
         return tn_fail(TN_E_DEVICE, 1, "the stream belongs to %s:%d, not to %s:%d",
                        tn_device_name(stream->device.slot), (int)stream->device.index,
                        tn_device_name(device.slot), (int)device.index);
+    TN_TRY(tni_capture_forbid_native(device, "changing to another stream", NULL));
     while (*at && !same((*at)->stream->device, device)) at = &(*at)->next;
     struct tni_current *c = *at;
     if (c && stream) {
@@ -158,6 +161,8 @@ tn_status tn_stream_set_current(tn_device device, tn_stream *stream) {
         *c = (struct tni_current){tn_stream_ref(stream), tni_tls.streams};
         tni_tls.streams = c;
     }
+    tni_tls.special &= ~TNI_SPECIAL_STREAM;
+    if (tni_tls.streams) tni_tls.special |= TNI_SPECIAL_STREAM;
     return TN_OK;
 }
 
@@ -203,6 +208,7 @@ tn_status tn_event_record(tn_event *e, const tn_stream *s) {
 
 tn_status tn_event_sync(const tn_event *e) {
     if (!e) return tn_fail(TN_E_TYPE, 0, "the event is NULL");
+    TN_TRY(tni_capture_forbid(e->device, "waiting for an event", NULL));
     const tn_stream_iface *f = iface_of(e->device.slot);
     return f ? f->event_sync(ctx_of(e->device), e->device.index, e->handle)
              : tn_device_sync(e->device);

@@ -81,7 +81,7 @@ tn_status sim_go(const tn_call *call, sim_work *w) {
     }
     w->doomed = sim_fault_now(SIM_FAULT_KERNEL, w->op);
     w->overrun = sim_fault_now(SIM_FAULT_OVERRUN, w->op);
-    sim_count_launch(w->op);
+    w->counted = true;
     return sim_submit(w->device, call->stream, w);
 }
 

@@ -72,6 +72,7 @@ static tn_status read_faults(sim_config *c) {
 
 static tn_status read_settings(sim_config *ret_config) {
     const char *name = getenv("TENON_SIM_NAME"), *pointers = getenv("TENON_SIM_POINTERS");
+    const char *unsafe = getenv("TENON_SIM_UNSAFE");
     sim_config c = {.name = "sim"};
     uint64_t count, level, delay;
     tn_status st = read_number("TENON_SIM_COUNT", 1, SIM_DEVICES, 2, &count);
@@ -85,6 +86,9 @@ static tn_status read_settings(sim_config *ret_config) {
     if (name && strlen(name) >= sizeof c.name)
         return fail_switch("TENON_SIM_NAME", name, "a name of at most 23 characters");
     if (name && name[0]) memcpy(c.name, name, strlen(name) + 1);
+    if (unsafe && strlen(unsafe) >= sizeof c.unsafe)
+        return fail_switch("TENON_SIM_UNSAFE", unsafe, "an operator's name");
+    if (unsafe) memcpy(c.unsafe, unsafe, strlen(unsafe) + 1);
     if (pointers && strcmp(pointers, "opaque") != 0 && strcmp(pointers, "address") != 0)
         return fail_switch("TENON_SIM_POINTERS", pointers, "opaque or address");
     c.opaque = pointers && strcmp(pointers, "opaque") == 0;
@@ -231,7 +235,7 @@ static const char *sim_describe(void *ctx, int32_t index) {
         "simulated device, level 0: memory only",
         "simulated device, level 1: primitive kernels",
         "simulated device, level 2: and fused kernels",
-        "simulated device, level 3: and streams, peer copies, float16",
+        "simulated device, level 3: and streams, graphs, peer copies, float16",
     };
     (void)ctx, (void)index;
     return texts[sim_settings.level];
@@ -284,6 +288,7 @@ static const void *sim_query(void *ctx, const char *iface) {
     (void)ctx;
     if (strcmp(iface, "tn.memory/1") == 0) return &memory_iface;
     if (strcmp(iface, "tn.stream/1") == 0 && sim_settings.level >= 3) return &sim_stream_iface;
+    if (strcmp(iface, "tn.graph/1") == 0 && sim_settings.level >= 3) return &sim_graph_iface;
     if (strcmp(iface, "tn.peer/1") == 0 && sim_settings.level >= 3) return &sim_peer_iface;
     if (strcmp(iface, "tenon.sim/1") == 0) return &counts_iface;
     return NULL;
@@ -302,6 +307,7 @@ static void init_devices(void) {
 void sim_register(sim_registrar *r, const char *op, uint64_t sig, tn_kernel_fn fn, const void *ctx,
                   int32_t dtype) {
     tn_kernel_row row = {.op = op, .sig = sig, .fn = fn, .dtype = dtype};
+    row.flags = strcmp(op, sim_settings.unsafe) == 0 ? 0 : TN_K_CAPTURE_SAFE;
     row.ctx = (void *)(uintptr_t)ctx;
     if (r->status == TN_OK)
         r->status = r->host->register_kernels(r->txn, r->slot, &row, sizeof row, 1);

@@ -140,11 +140,17 @@ static bool start(sim_device *d, sim_queue *q) {
 tn_status sim_submit(sim_device *d, sim_queue *q, sim_work *w) {
     if (!q) q = &d->main;
     pthread_mutex_lock(&d->lock);
+    if (sim_graph_takes(q)) {
+        tn_status recorded = sim_graph_add(q, w);
+        pthread_mutex_unlock(&d->lock);
+        return recorded;
+    }
     tn_status st = sim_check_lost(d);
     if (st == TN_OK && !start(d, q)) st = sim_host->fail(TN_E_MEMORY, -1, "no thread for a queue");
     if (st == TN_OK) {
         w->fatal = sim_fault_now(SIM_FAULT_LOST, w->op);
         w->seq = ++d->stamp;
+        if (w->counted) sim_count_launch(w->op);
         if (q->head)
             q->tail->next = w;
         else
@@ -172,10 +178,21 @@ tn_status sim_wait(sim_device *d, sim_queue *q) {
     return st;
 }
 
-tn_status sim_wait_all(sim_device *d) {
-    pthread_mutex_lock(&d->lock);
+/* Lock held, and free while it waits. */
+static void settle(sim_device *d) {
     uint64_t goal = d->stamp;
     while (!sim_is_done(d, goal)) pthread_cond_wait(&d->changed, &d->lock);
+}
+
+void sim_settle(sim_device *d) {
+    pthread_mutex_lock(&d->lock);
+    settle(d);
+    pthread_mutex_unlock(&d->lock);
+}
+
+tn_status sim_wait_all(sim_device *d) {
+    pthread_mutex_lock(&d->lock);
+    settle(d);
     sim_memory_check_all(d);
     tn_status st = sim_take_failure(d);
     pthread_mutex_unlock(&d->lock);

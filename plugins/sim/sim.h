@@ -41,6 +41,7 @@ typedef struct sim_fault {
 /* The switches, read from the environment when the plugin is activated; README.md explains them. */
 typedef struct sim_config {
     char name[24];
+    char unsafe[32]; /* the operator whose kernels may not be captured */
     int32_t count, level;
     bool opaque;
     uint64_t seed, memory;
@@ -86,6 +87,7 @@ typedef struct sim_view {
 } sim_view;
 
 typedef struct sim_event sim_event;
+typedef struct sim_graph sim_graph;
 
 /* One entry of a queue: a kernel with copies of its arguments, a copy, or a mark. */
 typedef struct sim_work {
@@ -94,6 +96,7 @@ typedef struct sim_work {
     const char *op; /* an operator, or what this is */
     void (*run)(struct sim_work *w);
     sim_device *device;
+    bool counted;                /* among the launches of its operator */
     bool doomed, overrun, fatal; /* by a fault switch */
     char problem[SIM_TEXT];      /* set by sim_work_fail */
     /* copies */
@@ -125,6 +128,7 @@ typedef struct sim_queue {
     sim_work *head, *tail; /* head stays until it is done */
     uint64_t submitted, finished;
     uint64_t random;
+    sim_graph *recording; /* what the entries of one thread go into instead, or NULL */
     struct sim_queue *next;
 } sim_queue;
 
@@ -173,6 +177,8 @@ void sim_work_free(sim_work *w);
 void sim_work_fail(sim_work *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Appends to a queue, NULL: the default one. Takes w in any case. */
 tn_status sim_submit(sim_device *d, sim_queue *q, sim_work *w);
+/* Waits for all work so far and reports nothing. */
+void sim_settle(sim_device *d);
 /* Waits for a queue's work so far, then reports what failed. */
 tn_status sim_wait(sim_device *d, sim_queue *q);
 tn_status sim_wait_all(sim_device *d);
@@ -192,5 +198,11 @@ extern const tn_stream_iface sim_stream_iface;
 extern const tn_peer_iface sim_peer_iface;
 /* Lock of the event's device held. */
 void sim_event_drop(sim_event *e);
+
+/* ---- graph.c -----------------------------------------------------------------------------------*/
+extern const tn_graph_iface sim_graph_iface;
+/* Lock held: whether the calling thread's entries are recorded; records one, takes w in any case. */
+bool sim_graph_takes(const sim_queue *q);
+tn_status sim_graph_add(sim_queue *q, sim_work *w);
 
 #endif

@@ -232,7 +232,7 @@ static tn_status peer_copy(void *ctx, int32_t dst_device, void *dst, uint64_t ds
     w->dst = to;
     w->src = from;
     w->bytes = bytes;
-    sim_count_launch(w->op);
+    w->counted = true;
     st = sim_submit(d, src_stream, w);
     return st == TN_OK ? let_wait(src_device, src_stream, dst_device, dst_stream) : st;
 }

@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include <tenon/autograd.h>
+#include <tenon/device_ext.h>
 #include <tenon/error.h>
 #include <tenon/ops_meta.h>
 #include <tenon/runtime.h>

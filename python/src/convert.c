@@ -200,6 +200,7 @@ static PyObject *list_level(const tn_view *v, int32_t dim, const char *p) {
 
 PyObject *tnp_tolist(const tn_tensor *t) {
     const tn_view *v = tn_tensor_view(t);
+    if (tnp_check(tn_graph_check_read(t)) < 0) return NULL;
     if (tn_view_device(v) == 0 && tn_view_dtype(v) < TN_DTYPE_BUILTIN_COUNT)
         return list_level(v, 0, v->data);
     /* From a device, and of a plugin's dtype by way of float32. */

@@ -106,6 +106,7 @@ _LATER = {
     "autocast": "amp", "Storage": "_storage", "UntypedStorage": "_storage",
     "set_printoptions": "_print", "Stream": "_streams", "Event": "_streams",
     "stream": "_streams", "current_stream": "_streams",
+    "Graph": "_capture", "graph": "_capture",
     "is_anomaly_enabled": "autograd.anomaly_mode",
     "is_anomaly_check_nan_enabled": "autograd.anomaly_mode",
     **dict.fromkeys((

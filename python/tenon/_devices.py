@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
-from tenon import _C, _native, _streams
+from tenon import _C, _capture, _native, _streams
 
 _library = _native.Library()
 
@@ -15,6 +15,9 @@ class DeviceModule(ModuleType):
 
     Event = _streams.Event
     stream = staticmethod(_streams.stream)
+    Graph = CUDAGraph = _capture.Graph
+    graph_pool_handle = staticmethod(_capture.graph_pool_handle)
+    is_current_stream_capturing = staticmethod(_capture.is_current_stream_capturing)
 
     def __init__(self, kind: str) -> None:
         super().__init__(f"tenon.{kind}", f"Devices of the kind '{kind}', served by a plugin.")
@@ -59,6 +62,18 @@ class DeviceModule(ModuleType):
     def Stream(self, device: Any = None, *, priority: int = 0) -> _streams.Stream:  # noqa: N802
         """A new queue of work on a device."""
         return _streams.Stream(self._name(device), priority=priority)
+
+    def graph(
+        self,
+        cuda_graph: _capture.Graph,
+        pool: Any = None,
+        stream: _streams.Stream | None = None,
+        capture_error_mode: str = "global",
+        *,
+        device: Any = None,
+    ) -> _capture.graph:
+        """`with tn.acme.graph(g):` captures what is called inside."""
+        return _capture.graph(cuda_graph, stream=stream, device=self._name(device))
 
     def memory_stats(self, device: Any = None) -> dict[str, int]:
         """Bytes in use and held, now and at most, and how often memory was asked for and freed."""

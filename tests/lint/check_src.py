@@ -34,7 +34,7 @@ SDK = {"tenon/plugin.h", "tenon/op_args.h", "tenon/status.h", "tenon/dtype.h", "
 SDK |= {"pointwise_ops.inc", "pointwise_rows.inc"}
 SDK |= {f"tenon/args_{p.stem}.h" for p in ROOT.glob("dispatch/ops/*.toml")}
 CORE = SDK | {"tenon/tensor.h", "tenon/error.h", "tenon/runtime.h", "tenon/ops.h"}
-CORE |= {"tenon/ops_meta.h"}
+CORE |= {"tenon/ops_meta.h", "tenon/device_ext.h"}
 PRIVATE = {"core_priv.h", "op_ids.h", "formula_priv.h", "infer_priv.h", "scope_priv.h", "os_priv.h"}
 KNOWS = {
     "backends": SDK,

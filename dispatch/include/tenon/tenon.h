@@ -3,6 +3,7 @@
 #define TENON_TENON_H
 
 #include <tenon/autograd.h>
+#include <tenon/device_ext.h>
 #include <tenon/error.h>
 #include <tenon/ffi.h>
 #include <tenon/nn.h>

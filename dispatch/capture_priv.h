@@ -1,0 +1,81 @@
+/* capture_priv.h: the work of a thread as steps that can be made again (capture.c), and the graphs that
+ * own them (graph.c).
+ *
+ * While a thread captures, kernels and copies run as ever and are recorded as they ran: argument
+ * structs frozen, memory kept. What they overwrote is put back at the end, so that a capture
+ * changes nothing. For a device with "tn.graph/1" the device records, and core only keeps memory and
+ * forbids what cannot be recorded. */
+#ifndef TENON_CAPTURE_PRIV_H
+#define TENON_CAPTURE_PRIV_H
+
+#include <tenon/device_ext.h>
+
+#include "move_priv.h"
+#include "os_priv.h"
+#include "registry_priv.h"
+
+typedef struct tni_step {
+    tn_status (*run)(const struct tni_step *step);
+    struct tni_step *next;
+    /* a kernel */
+    const tn_cell *cell;
+    tn_device device;
+    int32_t dtype;
+    void *args;
+    /* a copy of bytes */
+    tni_move move;
+    /* work of the host on two tensors */
+    tn_status (*convert)(tn_tensor *to, const tn_tensor *from);
+    tn_tensor *to, *from;
+} tni_step;
+
+/* One thing that a graph releases when it is reset. */
+typedef struct tni_owned {
+    void (*drop)(void *what);
+    void *what;
+    struct tni_owned *next;
+} tni_owned;
+
+struct tn_graph {
+    _Atomic uint32_t refs;
+    tni_os_mutex lock; /* of state, replay and reset */
+    enum { TNI_GRAPH_EMPTY, TNI_GRAPH_CAPTURING, TNI_GRAPH_READY } state;
+    tn_device device;
+    const tn_graph_iface *native; /* NULL: the steps are the graph */
+    void *handle;                 /* the device's graph */
+    tni_step *steps, **last;
+    tni_owned *owned;
+};
+
+/* ---- graph.c -----------------------------------------------------------------------------------*/
+/* Makes what's drop(what) the graph's duty, also when it fails: then it is done at once. */
+tn_status tni_graph_own(tn_graph *g, void (*drop)(void *what), void *what);
+
+/* ---- capture.c ---------------------------------------------------------------------------------*/
+tn_status tni_capture_begin(tn_graph *g, tn_device device, tn_stream *stream);
+/* Ends the thread's capture. keep: the graph gets what was recorded, unless something went wrong. */
+tn_status tni_capture_end(bool keep);
+tn_graph *tni_capture_graph(void); /* what the thread records into, or NULL */
+
+/* tni_kernel_run for a thread that captures. */
+tn_status tni_capture_run(const tn_op *op, const tn_cell *cell, tn_call *call, const void *args);
+/* Before and after bytes were copied. */
+tn_status tni_capture_move(const tni_move *m);
+tn_status tni_capture_moved(const tni_move *m);
+/* After convert(to, from), which does not go through a kernel. */
+tn_status tni_capture_convert(tn_status (*convert)(tn_tensor *to, const tn_tensor *from),
+                              tn_tensor *to, const tn_tensor *from);
+/* After the host waited for a device whose memory, `far`, it then reads in place. */
+tn_status tni_capture_synced(tn_storage *far);
+/* Before a generator is drawn from. */
+tn_status tni_capture_draw(tn_generator *gen);
+/* Memory that the captured kernel of a device may use for as long as the graph lives; TN_DECLINE:
+ * the usual way will do. */
+tn_status tni_capture_scratch(tn_device device, uint64_t bytes, void **ret_data);
+/* TN_E_STATE when the thread's work on the device is captured; the capture has failed then. `op` is
+ * the operator that asks for it, or NULL. */
+tn_status tni_capture_forbid(tn_device device, const char *what, const char *op);
+/* The same for what only a device that records by itself cannot do. */
+tn_status tni_capture_forbid_native(tn_device device, const char *what, const char *op);
+
+#endif

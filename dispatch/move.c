@@ -1,0 +1,62 @@
+/* move.c: bytes between the storages of two devices. */
+#include "capture_priv.h"
+#include "tensor_priv.h"
+
+#include <stdlib.h>
+
+static const tn_device_desc *desc_of(const tn_storage *s) {
+    return &tni_device_at(s->device.slot)->desc;
+}
+
+static tn_status copy_in(const tni_move *m) {
+    const tn_device_desc *d = desc_of(m->dst);
+    const char *src = (const char *)m->src->data + m->src_at;
+    return d->copy_in(d->ctx, m->dst->device.index, m->dst->data, m->dst_at, src, m->bytes,
+                      tni_stream_of(m->dst->device));
+}
+
+static tn_status copy_out(const tni_move *m) {
+    const tn_device_desc *d = desc_of(m->src);
+    char *dst = (char *)m->dst->data + m->dst_at;
+    TN_TRY(tni_capture_forbid_native(m->src->device, "waiting for a copy to the host", NULL));
+    return d->copy_out(d->ctx, m->src->device.index, dst, m->src->data, m->src_at, m->bytes,
+                       tni_stream_of(m->src->device));
+}
+
+/* Between two devices of one kind, if they can; TN_DECLINE otherwise. */
+static tn_status between_peers(const tni_move *m) {
+    tn_device to = m->dst->device, from = m->src->device;
+    const tni_device *dev = tni_device_at(to.slot);
+    const tn_peer_iface *peer = to.slot == from.slot ? dev->ifaces.peer : NULL;
+    if (!peer) return TN_DECLINE;
+    return peer->copy(dev->desc.ctx, to.index, m->dst->data, m->dst_at, tni_stream_of(to),
+                      from.index, m->src->data, m->src_at, tni_stream_of(from), m->bytes);
+}
+
+static tn_status through_host(const tni_move *m) {
+    const tn_device cpu = {0, 0};
+    tn_storage *middle, *spare = NULL;
+    tn_status st = tni_storage_new(cpu, m->bytes, &spare, &middle);
+    if (st == TN_OK) {
+        st = copy_out(&(tni_move){middle, m->src, 0, m->src_at, m->bytes});
+        if (st == TN_OK) st = copy_in(&(tni_move){m->dst, middle, m->dst_at, 0, m->bytes});
+        tni_storage_unref(middle, &spare);
+    }
+    free(spare);
+    return st;
+}
+
+static tn_status move(const tni_move *m) {
+    if (desc_of(m->src)->flags & TN_DEV_HOST) return copy_in(m);
+    if (desc_of(m->dst)->flags & TN_DEV_HOST) return copy_out(m);
+    tn_status st = between_peers(m);
+    return st == TN_DECLINE ? through_host(m) : st;
+}
+
+tn_status tni_move_bytes(const tni_move *m) {
+    if (m->bytes == 0) return TN_OK;
+    if (TN_LIKELY(!tni_tls.capture)) return move(m);
+    TN_TRY(tni_capture_move(m));
+    TN_TRY(move(m));
+    return tni_capture_moved(m);
+}

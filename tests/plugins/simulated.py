@@ -1,0 +1,73 @@
+"""The simulated device, built with nothing but the installed headers and a compiler, for tests."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tenon as tn
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "plugins" / "sim"
+INSTALLED = Path(tn.__file__).parent / "include"
+# In a build tree the SDK lies where its parts are made.
+BUILT = [ROOT / "plugins" / "include", Path(tn.__file__).absolute().parents[2] / "dispatch/include"]
+SDK = [INSTALLED] if INSTALLED.exists() else BUILT
+HAVE_CC = shutil.which("cc") is not None
+
+
+_folders: list[Path] = []
+
+
+def built(factory: pytest.TempPathFactory) -> Path:
+    """A plugin folder with the device in it; one for all tests."""
+    if _folders:
+        return _folders[0]
+    out = factory.mktemp("sim")
+    shutil.copy(SOURCE / "tenon_sim.json", out)
+    flags = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fPIC", "-shared"]
+    includes = [f"-I{path}" for path in SDK]
+    files = sorted(SOURCE.glob("*.c"))
+    command = ["cc", *flags, *includes, *files, "-o", out / "tenon_sim.so", "-lm", "-pthread"]
+    subprocess.run(command, check=True)
+    _folders.append(out)
+    return out
+
+
+def run(folder: Path, *args: str, **switches: str | int) -> subprocess.CompletedProcess[str]:
+    """Python with the device; switches are TENON_SIM_ variables."""
+    env = {**os.environ, "TENON_PLUGIN_PATH": str(folder), "TENON_FALLBACK": "allow"}
+    env["TENON_TEST_DEVICE"] = "sim"
+    env.update({f"TENON_SIM_{name}": str(value) for name, value in switches.items()})
+    command = [sys.executable, *args]
+    return subprocess.run(command, env=env, capture_output=True, text=True, cwd=ROOT)
+
+
+def script(folder: Path, text: str, **switches: str | int) -> str:
+    """What a program prints that must go well."""
+    done = run(folder, "-c", "import tenon as tn\n" + text, **switches)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    return done.stdout
+
+
+# Python source: launches(op) says how many kernels of an operator ran on the device.
+COUNTS = """
+import ctypes
+from tenon import _native
+
+class Counts(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_uint32), ("reserved", ctypes.c_uint32),
+                ("launches", ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_char_p))]
+
+def launches(op):
+    library = _native.Library()
+    query = library.lib.tn_device_query
+    query.restype = ctypes.POINTER(Counts)
+    query.argtypes = [ctypes.c_int32, ctypes.c_char_p, ctypes.POINTER(ctypes.c_void_p)]
+    found = query(library.device("sim").slot, b"tenon.sim/1", ctypes.byref(ctypes.c_void_p()))
+    return found.contents.launches(op.encode())
+"""
