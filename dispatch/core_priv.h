@@ -69,7 +69,7 @@ struct tn_tensor {
 
 /* ---- Thread state ------------------------------------------------------------------------------*/
 typedef struct tni_thread {
-    uint64_t layers;  /* bit i: layer i is on; not 0 = leave the fast path */
+    uint64_t layers;  /* bit i: layer i is on, bit 63: the profiler; not 0 = leave the fast path */
     uint32_t no_grad; /* != 0: recording is off */
     uint32_t inference;
     uint32_t detect_anomaly;
@@ -82,6 +82,7 @@ typedef struct tni_thread {
     struct tn_txn *txn;          /* of the activation that this thread runs */
     int32_t loading;             /* a plugin's entry or activate function runs on this thread */
     struct tni_current *streams; /* the streams in force, where they are not the default */
+    struct tni_open_span *spans; /* of the profiler, the innermost first */
     struct tni_capture *capture; /* the graph that this thread's work is recorded into, or NULL */
     uint32_t special;            /* TNI_SPECIAL_*: not 0 = kernels are called the long way */
     tn_device declined_device;   /* of the call that returns TN_DECLINE */

@@ -6,6 +6,7 @@
 
 #include "dispatch_priv.h"
 #include "os_priv.h"
+#include "profiler_priv.h"
 
 enum { MAX_LAYERS = 16 };
 
@@ -125,15 +126,20 @@ tn_status tn_layer_next(tn_layer_call *next, const tn_op_info *op, void *args, t
     return check_layer(st, &layers[best], rest.went_on, o, rets);
 }
 
-tn_status tni_call_layered(const tn_op *op, void *args, tn_tensor **rets) {
-    tn_layer_call first = {.left = tni_tls.layers};
+static tn_status call_layers(const tn_op *op, void *args, tn_tensor **rets) {
+    tn_layer_call first = {.left = tni_tls.layers & ~TNI_LAYER_PROFILER};
     if (op->flags & TNI_OP_LIST_OUT) *(tn_tensor_list *)(void *)rets = (tn_tensor_list){0};
     for (int i = 0; i < op->nout && !(op->flags & TNI_OP_LIST_OUT); i++) rets[i] = NULL;
     /* what a layer itself computes is not seen by the layers again */
-    tni_tls.layers = 0;
+    tni_tls.layers &= TNI_LAYER_PROFILER;
     tn_status st = tn_layer_next(&first, &op->info, args, rets);
-    tni_tls.layers = first.left;
+    tni_tls.layers = first.left | (tni_tls.layers & TNI_LAYER_PROFILER);
     return st;
+}
+
+tn_status tni_call_layered(const tn_op *op, void *args, tn_tensor **rets) {
+    bool profiled = tni_tls.layers & TNI_LAYER_PROFILER;
+    return profiled ? tni_profiled(op, args, rets, call_layers) : call_layers(op, args, rets);
 }
 
 /* ---- For plugins: "tn.layer/1" -----------------------------------------------------------------*/

@@ -57,6 +57,14 @@ void tni_os_at_thread_exit(void (*fn)(void *arg), void *arg) {
 
 const char *tni_os_getenv(const char *name) { return secure_getenv(name); }
 
+int64_t tni_os_clock_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+int64_t tni_os_thread_id(void) { return gettid(); }
+
 uint64_t tni_os_random_seed(void) {
     uint64_t seed = 0;
     if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) != (ssize_t)sizeof seed) {

@@ -24,6 +24,9 @@ void tni_os_at_thread_exit(void (*fn)(void *arg), void *arg);
 /* ---- Environment, randomness, time -------------------------------------------------------------*/
 /* NULL when unset or when the process runs with elevated rights. */
 const char *tni_os_getenv(const char *name);
+/* Nanoseconds of a clock that never goes back, and the system's number of the calling thread. */
+int64_t tni_os_clock_ns(void);
+int64_t tni_os_thread_id(void);
 /* A seed from the system's random source. */
 uint64_t tni_os_random_seed(void);
 

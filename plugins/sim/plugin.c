@@ -72,7 +72,7 @@ static tn_status read_faults(sim_config *c) {
 
 static tn_status read_settings(sim_config *ret_config) {
     const char *name = getenv("TENON_SIM_NAME"), *pointers = getenv("TENON_SIM_POINTERS");
-    const char *unsafe = getenv("TENON_SIM_UNSAFE");
+    const char *unsafe = getenv("TENON_SIM_UNSAFE"), *spans = getenv("TENON_SIM_SPANS");
     sim_config c = {.name = "sim"};
     uint64_t count, level, delay;
     tn_status st = read_number("TENON_SIM_COUNT", 1, SIM_DEVICES, 2, &count);
@@ -89,6 +89,9 @@ static tn_status read_settings(sim_config *ret_config) {
     if (unsafe && strlen(unsafe) >= sizeof c.unsafe)
         return fail_switch("TENON_SIM_UNSAFE", unsafe, "an operator's name");
     if (unsafe) memcpy(c.unsafe, unsafe, strlen(unsafe) + 1);
+    if (spans && strlen(spans) >= sizeof c.spans)
+        return fail_switch("TENON_SIM_SPANS", spans, "a path of at most 255 characters");
+    if (spans) memcpy(c.spans, spans, strlen(spans) + 1);
     if (pointers && strcmp(pointers, "opaque") != 0 && strcmp(pointers, "address") != 0)
         return fail_switch("TENON_SIM_POINTERS", pointers, "opaque or address");
     c.opaque = pointers && strcmp(pointers, "opaque") == 0;
@@ -289,6 +292,8 @@ static const void *sim_query(void *ctx, const char *iface) {
     if (strcmp(iface, "tn.memory/1") == 0) return &memory_iface;
     if (strcmp(iface, "tn.stream/1") == 0 && sim_settings.level >= 3) return &sim_stream_iface;
     if (strcmp(iface, "tn.graph/1") == 0 && sim_settings.level >= 3) return &sim_graph_iface;
+    if (strcmp(iface, "tn.profiler/1") == 0 && sim_settings.level >= 3 && sim_settings.spans[0])
+        return &sim_profiler_iface;
     if (strcmp(iface, "tn.peer/1") == 0 && sim_settings.level >= 3) return &sim_peer_iface;
     if (strcmp(iface, "tenon.sim/1") == 0) return &counts_iface;
     return NULL;

@@ -42,6 +42,7 @@ typedef struct sim_fault {
 typedef struct sim_config {
     char name[24];
     char unsafe[32]; /* the operator whose kernels may not be captured */
+    char spans[256]; /* the file that spans are written to; "": none */
     int32_t count, level;
     bool opaque;
     uint64_t seed, memory;
@@ -198,6 +199,9 @@ extern const tn_stream_iface sim_stream_iface;
 extern const tn_peer_iface sim_peer_iface;
 /* Lock of the event's device held. */
 void sim_event_drop(sim_event *e);
+
+/* ---- spans.c -----------------------------------------------------------------------------------*/
+extern const tn_profiler_iface sim_profiler_iface;
 
 /* ---- graph.c -----------------------------------------------------------------------------------*/
 extern const tn_graph_iface sim_graph_iface;

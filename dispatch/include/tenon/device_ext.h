@@ -41,6 +41,30 @@ TN_API int tn_graph_is_capturing(void);
 /* For whoever reads memory by itself: TN_E_STATE when t's values are not there before a replay. */
 TN_API tn_status tn_graph_check_read(const tn_tensor *t);
 
+/* ---- The profiler ------------------------------------------------------------------------------
+ * What ran when, by the host's clock: operator calls, also those that others are made of, and spans
+ * that programs name. Devices with "tn.profiler/1" are told of both. One recording at a time, of the
+ * process; operator calls are recorded on the thread that starts, and on a thread that enters a span
+ * meanwhile. */
+#define TN_SPAN_OP 0
+#define TN_SPAN_RANGE 1
+#define TN_SPAN_MARK 2
+typedef struct tn_span {
+    const char *name; /* kept until the next recording starts */
+    int64_t start_ns, duration_ns;
+    int64_t thread; /* the system's number */
+    int64_t kind;   /* TN_SPAN_* */
+} tn_span;
+TN_API tn_status tn_profiler_start(void);
+TN_API tn_status tn_profiler_stop(void);
+TN_API int tn_profiler_is_running(void);
+/* Span i of the last recording, in the order in which they ended; TN_E_INDEX after the last. */
+TN_API tn_status tn_profiler_at(int64_t i, tn_span *ret_span);
+/* Spans of the calling thread, which nest. Without a recording only devices are told. */
+TN_API tn_status tn_profiler_push(const char *name);
+TN_API tn_status tn_profiler_pop(void);
+TN_API tn_status tn_profiler_mark(const char *name);
+
 #ifdef __cplusplus
 }
 #endif

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,6 +31,12 @@ __all__ = [
     "set_detect_anomaly",
     "set_grad_enabled",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "profiler":
+        return importlib.import_module("tenon.autograd.profiler")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class _VariableMeta(type):

@@ -1,0 +1,143 @@
+"""The profiler: what is in a recording, how long it took, and what is written of it."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import tenon as tn
+from tenon.profiler import profile, record_function
+
+
+def names(p: profile) -> list[str]:
+    return [event.name for event in p.events()]
+
+
+def test_operators_spans_and_parts() -> None:
+    x = tn.randn(4, 4, requires_grad=True)
+    with profile() as p, record_function("forward"):
+        y = nn_like(x)
+    with profile() as backward:
+        y.backward()
+    assert names(p)[0] == "forward" and {"mm", "relu", "sum"} <= set(names(p))
+    assert names(p).index("mm") < names(p).index("relu") < names(p).index("sum")
+    assert "mm" in names(backward) and "forward" not in names(backward)
+    count = len(p.events())
+    nn_like(x)
+    assert len(p.events()) == count  # nothing is recorded afterwards
+
+
+def nn_like(x: tn.Tensor) -> tn.Tensor:
+    return (x @ x).relu().sum()
+
+
+def test_composites_contain_their_parts() -> None:
+    x = tn.randn(8)
+    with profile() as p:
+        tn.std(x)
+    events = p.events()
+    outer = next(e for e in events if e.name == "std")
+    inner = [e for e in events if e is not outer and outer.start <= e.start <= e.end <= outer.end]
+    assert inner
+    assert 0 <= outer.self_cpu_time_total < outer.cpu_time_total
+
+
+def test_times_are_those_of_the_clock() -> None:
+    with profile() as p:
+        with record_function("outer"):
+            time.sleep(0.02)
+            with record_function("inner"):
+                time.sleep(0.03)
+        with record_function("inner"):
+            time.sleep(0.01)
+    rows = {row.key: row for row in p.key_averages()}
+    assert rows["outer"].count == 1 and rows["inner"].count == 2
+    assert 50e3 <= rows["outer"].cpu_time_total
+    assert 40e3 <= rows["inner"].cpu_time_total
+    assert rows["inner"].cpu_time == rows["inner"].cpu_time_total / 2
+    nested = rows["outer"].cpu_time_total - rows["outer"].self_cpu_time_total
+    assert 30e3 <= nested <= rows["inner"].cpu_time_total
+    total = p.key_averages().total_average()
+    assert total.count == 3 and 60e3 <= total.cpu_time_total
+
+
+def test_the_table() -> None:
+    with profile() as p:
+        for _ in range(3):
+            tn.ones(3).exp()
+    averages = p.key_averages()
+    text = averages.table(sort_by="count", row_limit=1)
+    assert "# of Calls" in text and "Self CPU time total" in text
+    row = text.splitlines()[3].split()
+    assert row[-1] == str(max(a.count for a in averages))
+    assert "exp" in str(averages)
+    with pytest.raises(ValueError, match="no column 'speed'"):
+        averages.table(sort_by="speed")
+
+
+def test_a_trace(tmp_path: Path) -> None:
+    with profile() as p:
+        with record_function('a "name"'):
+            tn.ones(3) + 1
+        p.step()
+    p.export_chrome_trace(tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text(encoding="utf-8"))["traceEvents"]
+    by_name = {event["name"]: event for event in events}
+    span, add = by_name['a "name"'], by_name["add"]
+    assert span["ph"] == add["ph"] == "X" and by_name["ProfilerStep#0"]["ph"] == "i"
+    assert span["ts"] <= add["ts"] and add["ts"] + add["dur"] <= span["ts"] + span["dur"]
+    assert span["tid"] == threading.get_native_id()
+
+
+def test_threads() -> None:
+    def work() -> None:
+        tn.ones(2).cos()
+        with record_function("elsewhere"):
+            tn.ones(2).sin()
+        tn.ones(2).tan()
+
+    with profile() as p:
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        tn.ones(2).exp()
+    mine = {e.name for e in p.events() if e.thread == threading.get_native_id()}
+    other = {e.name for e in p.events() if e.thread != threading.get_native_id()}
+    assert "exp" in mine and {"elsewhere", "sin", "tan"} <= other and "cos" not in other
+
+
+def test_decorator_and_the_older_name() -> None:
+    @tn.autograd.profiler.record_function("decorated")
+    def work() -> tn.Tensor:
+        return tn.ones(2) * 2
+
+    with tn.autograd.profiler.profile() as p:
+        work()
+        work()
+    assert names(p).count("decorated") == 2
+
+
+def test_mistakes() -> None:
+    with profile(), pytest.raises(RuntimeError, match="running already"):
+        profile().start()
+    with pytest.raises(RuntimeError, match="no recording"):
+        profile().stop()
+    with pytest.raises(RuntimeError, match="entered no span"):
+        record_function("x").__exit__(None, None, None)
+    with pytest.raises(NotImplementedError, match="with_stack"):
+        profile(with_stack=True)
+    with pytest.raises(RuntimeError, match="shape"), profile() as p:
+        tn.ones(2, 3) @ tn.ones(2, 3)
+    assert "matmul" in names(p) or "mm" in names(p)
+
+
+def test_layers_and_graphs_go_on() -> None:
+    x, graph = tn.zeros(2), tn.Graph()
+    with profile() as p:
+        with tn.graph(graph):
+            x += 1
+        graph.replay()
+    assert x.tolist() == [1.0, 1.0] and "add" in names(p)
