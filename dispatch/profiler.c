@@ -32,9 +32,7 @@ static tn_span *spans; /* guarded by the lock, as is what follows */
 static int64_t count, room;
 static owned_name *names;
 
-static bool is_running(void) {
-    return atomic_load_explicit(&running, memory_order_relaxed) != 0;
-}
+static bool is_running(void) { return atomic_load_explicit(&running, memory_order_relaxed) != 0; }
 
 /* ---- The record --------------------------------------------------------------------------------*/
 

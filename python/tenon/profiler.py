@@ -206,7 +206,9 @@ class profile:  # noqa: N801 - PyTorch's name
     def __post_init__(self) -> None:
         for name in ("schedule", "record_shapes", "profile_memory", "with_stack", "with_flops"):
             if getattr(self, name):
-                raise NotImplementedError(f"profile: {name} is not there; it records names and times")
+                raise NotImplementedError(
+                    f"profile: {name} is not there; it records names and times"
+                )
 
     def start(self) -> None:
         """Starts the recording, of which there is one at a time."""
@@ -255,7 +257,7 @@ class profile:  # noqa: N801 - PyTorch's name
         trace = [
             {
                 "name": e.name, "cat": e.kind, "pid": process, "tid": e.thread, "ts": e.start,
-                **({"ph": "i", "s": "t"} if e.kind == "mark" else {"ph": "X", "dur": e.cpu_time_total}),
+                **({"ph": "i"} if e.kind == "mark" else {"ph": "X", "dur": e.cpu_time_total}),
             }
             for e in self._events
         ]  # fmt: skip
