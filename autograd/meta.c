@@ -85,6 +85,18 @@ void tni_meta_mark_views(tn_agmeta *b) {
     unlock_views(b);
 }
 
+void tni_each_alias(tn_tensor *t, void (*fn)(void *ctx, tn_tensor *alias), void *ctx) {
+    tn_tensor *base = tni_base(t);
+    const tn_storage *storage = t->storage; /* fn may give them another one */
+    if (!base) base = t;
+    fn(ctx, base);
+    if (!base->meta) return;
+    lock_views(base->meta);
+    for (tn_agmeta *m = base->meta->views; m; m = m->next_view)
+        if (m->self->storage == storage) fn(ctx, m->self);
+    unlock_views(base->meta);
+}
+
 /* ---- Facts -------------------------------------------------------------------------------------*/
 
 int tn_requires_grad(tn_tensor *t) { return t && (t->v.word & TN_W_GRAD) != 0; }

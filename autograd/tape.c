@@ -475,6 +475,7 @@ __attribute__((constructor)) static void fill_hooks(void) {
     tni_ag.check_inplace = tni_check_inplace;
     tni_ag.copy_original = tni_copy_original;
     tni_ag.note_view = tni_note_view;
+    tni_ag.each_alias = tni_each_alias;
     tni_ag.node_unref = tni_node_unref;
     tni_ag.meta_free = tni_meta_free;
 }

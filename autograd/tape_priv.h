@@ -243,6 +243,8 @@ void tni_meta_free(tn_agmeta *m);
 tn_status tni_meta_link(tn_tensor *base, tn_tensor *view);
 /* The base has a history now: so have its views. */
 void tni_meta_mark_views(tn_agmeta *base_meta);
+/* fn for t, its base if it is a view, and that one's other views. */
+void tni_each_alias(tn_tensor *t, void (*fn)(void *ctx, tn_tensor *alias), void *ctx);
 /* The base of a tracked view, else NULL. A view that was given other data is a view no longer. */
 static inline tn_tensor *tni_base(const tn_tensor *t) {
     if (!(t->v.word & TN_W_LEAFVIEW) || !t->meta || !t->meta->base) return NULL;

@@ -328,7 +328,9 @@ static tn_status run_kernel(const tni_step *s) {
     if (tni_tls.scratch) tni_scratch_release(&call);
     if (st == TN_DECLINE)
         st = tn_fail(TN_E_STATE, -1, "a kernel refuses what it did while it was captured");
-    if (st != TN_OK) return tni_error_add_op(st, op, s->args);
+    if (st != TN_OK)
+        return tni_error_add_op(tni_error_of_plugin(st, op->info.name, s->cell->plugin->name), op,
+                                s->args);
     for (int i = 0; i < op->nfields; i++) {
         const tn_field *f = &op->fields[i];
         tn_tensor *const *t = (const void *)((const char *)s->args + f->offset);
@@ -365,7 +367,7 @@ static tn_status run_candidates(const tn_cell *cell, tn_call *call, const void *
         call->ctx = cell->ctx;
         tn_status st = cell->fn(call, args);
         *ret_cell = cell;
-        if (st != TN_DECLINE) return st;
+        if (st != TN_DECLINE) return tni_error_of_plugin(st, call->op->name, cell->plugin->name);
     }
     if (!unsafe) return TN_DECLINE;
     return refuse("a kernel without TN_K_CAPTURE_SAFE", call->op->name);

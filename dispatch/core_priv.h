@@ -45,6 +45,7 @@ struct tn_storage {
 };
 #define TNI_ST_READONLY 0x1u
 #define TNI_ST_FOREIGN 0x2u
+#define TNI_ST_SHARED 0x4u /* foreign: mapped by other processes, too */
 
 /* ---- Tensor ------------------------------------------------------------------------------------*/
 #define TNI_INLINE_DIMS 6
@@ -330,6 +331,8 @@ typedef struct tni_autograd_hooks {
     tn_status (*copy_original)(tn_tensor *t, tn_tensor **ret_copy);
     /* A view was made of `base` (recorded too when grad is on): keep the relation. */
     tn_status (*note_view)(const tn_op *op, const void *args, tn_tensor *base, tn_tensor *view);
+    /* Calls fn for t, the tensor that it is a view of, and that one's other views. */
+    void (*each_alias)(tn_tensor *t, void (*fn)(void *ctx, tn_tensor *alias), void *ctx);
     void (*node_unref)(tn_node *n);
     void (*meta_free)(tn_agmeta *m);
 } tni_autograd_hooks;

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -74,6 +75,66 @@ uint64_t tni_os_random_seed(void) {
     }
     return seed;
 }
+
+/* ---- Memory that processes share ---------------------------------------------------------------*/
+
+/* Pages past the end of a file end the process that touches them, so the size is fixed. */
+static const int SEALS = F_SEAL_SHRINK | F_SEAL_GROW;
+
+static void *map_shared(int file, uint64_t bytes) {
+    void *p = mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+int32_t tni_os_shared_new(uint64_t bytes, void **ret_data, const char **ret_why) {
+    int file = memfd_create("tenon", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int failed = file < 0 ? errno : posix_fallocate(file, 0, (off_t)(bytes ? bytes : 1));
+    if (!failed && fcntl(file, F_ADD_SEALS, SEALS) != 0) failed = errno;
+    if (!failed && !(*ret_data = map_shared(file, bytes))) failed = errno;
+    if (!failed) return file;
+    if (file >= 0) close(file);
+    *ret_why = strerror(failed);
+    return -1;
+}
+
+bool tni_os_file_name(int32_t file, tni_os_file *ret_file) {
+    struct stat info;
+    if (fstat(file, &info) != 0) return false;
+    *ret_file = (tni_os_file){getpid(), file, info.st_dev, info.st_ino};
+    return true;
+}
+
+/* Why a file must not be mapped; NULL: it may. */
+static const char *unfit(int file, const tni_os_file *of, uint64_t bytes) {
+    struct stat info;
+    if (fstat(file, &info) != 0) return strerror(errno);
+    if (info.st_dev != of->device || info.st_ino != of->inode)
+        return "the memory is gone: its process has closed it";
+    int seals = fcntl(file, F_GET_SEALS);
+    if (seals < 0 || (seals & SEALS) != SEALS || (uint64_t)info.st_size < bytes)
+        return "it is not shared memory of that size";
+    return NULL;
+}
+
+int32_t tni_os_shared_open(const tni_os_file *of, int32_t file, uint64_t bytes, void **ret_data,
+                           const char **ret_why) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)of->process, (int)of->number);
+    int own = file >= 0 ? fcntl(file, F_DUPFD_CLOEXEC, 3) : open(path, O_RDWR | O_CLOEXEC);
+    if (own < 0) {
+        *ret_why = file >= 0 ? strerror(errno) : "the process that shared it is gone or not ours";
+        return -1;
+    }
+    *ret_why = unfit(own, of, bytes);
+    if (!*ret_why && !(*ret_data = map_shared(own, bytes))) *ret_why = strerror(errno);
+    if (!*ret_why) return own;
+    close(own);
+    return -1;
+}
+
+void tni_os_shared_unmap(void *data, uint64_t bytes) { munmap(data, bytes ? bytes : 1); }
+int32_t tni_os_dup(int32_t file) { return fcntl(file, F_DUPFD_CLOEXEC, 3); }
+void tni_os_close(int32_t file) { close(file); }
 
 /* ---- Files and libraries -----------------------------------------------------------------------*/
 

@@ -30,6 +30,23 @@ int64_t tni_os_thread_id(void);
 /* A seed from the system's random source. */
 uint64_t tni_os_random_seed(void);
 
+/* ---- Memory that processes share ---------------------------------------------------------------*/
+/* Which file of which process is meant, and that it is still the same. */
+typedef struct tni_os_file {
+    int32_t process, number;
+    uint64_t device, inode;
+} tni_os_file;
+/* A nameless file that keeps its size, mapped; its number, or -1: *ret_why says why. */
+int32_t tni_os_shared_new(uint64_t bytes, void **ret_data, const char **ret_why);
+/* The same for a file of another process, or for `file` when it is not negative; a number of one's own.
+ * Fails for anything but a file that tni_os_shared_new has made, with room for `bytes`. */
+int32_t tni_os_shared_open(const tni_os_file *of, int32_t file, uint64_t bytes, void **ret_data,
+                           const char **ret_why);
+void tni_os_shared_unmap(void *data, uint64_t bytes);
+bool tni_os_file_name(int32_t file, tni_os_file *ret_file);
+int32_t tni_os_dup(int32_t file); /* -1: too many open files */
+void tni_os_close(int32_t file);
+
 /* ---- Files and libraries -----------------------------------------------------------------------*/
 /* The whole file as a NUL-terminated block (free), at most `limit` bytes; NULL: *ret_why says why. */
 char *tni_os_read_file(const char *path, size_t limit, const char **ret_why);

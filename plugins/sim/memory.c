@@ -210,11 +210,28 @@ void sim_memory_free(sim_device *d, void *data) {
     sim_memory_reap(d);
 }
 
+/* Bytes of another process's block; NULL: the address lies in none. */
+static unsigned char *reach_import(const sim_memory *m, uint64_t start, uint64_t offset, int64_t lo,
+                                   int64_t hi) {
+    for (const sim_import *i = m->imports; i; i = i->next) {
+        uint64_t first = start + offset - (uint64_t)(uintptr_t)i->host_face - i->skip;
+        bool inside = start - (uint64_t)(uintptr_t)i->host_face < i->room &&
+                      (int64_t)first + lo >= 0 && (int64_t)first + hi <= (int64_t)i->bytes;
+        if (inside) return i->face + i->skip + first;
+    }
+    return NULL;
+}
+
 unsigned char *sim_memory_reach(sim_device *d, const void *data, uint64_t offset, int64_t lo,
                                 int64_t hi, sim_block **ret_block) {
     const sim_memory *m = &d->memory;
     uint64_t start = (uint64_t)(uintptr_t)data;
     sim_block *b = block_of(m, start);
+    unsigned char *theirs = b ? NULL : reach_import(m, start, offset, lo, hi);
+    if (theirs) {
+        if (ret_block) *ret_block = NULL;
+        return theirs;
+    }
     bool good = b && b->state == SIM_BLOCK_USED;
     if (good && sim_settings.opaque) good = m->host_face + payload_at(b) == data;
     if (!good) {

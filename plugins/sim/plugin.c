@@ -292,6 +292,9 @@ static const void *sim_query(void *ctx, const char *iface) {
     if (strcmp(iface, "tn.memory/1") == 0) return &memory_iface;
     if (strcmp(iface, "tn.stream/1") == 0 && sim_settings.level >= 3) return &sim_stream_iface;
     if (strcmp(iface, "tn.graph/1") == 0 && sim_settings.level >= 3) return &sim_graph_iface;
+    if (strcmp(iface, "tn.ipc/1") == 0 && sim_settings.level >= 3) return &sim_ipc_iface;
+    if (strcmp(iface, "tn.collectives/1") == 0 && sim_settings.level >= 3)
+        return &sim_collectives_iface;
     if (strcmp(iface, "tn.profiler/1") == 0 && sim_settings.level >= 3 && sim_settings.spans[0])
         return &sim_profiler_iface;
     if (strcmp(iface, "tn.peer/1") == 0 && sim_settings.level >= 3) return &sim_peer_iface;

@@ -69,12 +69,21 @@ typedef struct sim_block {
     struct sim_block *prev, *next, *next_dying;
 } sim_block;
 
+/* Memory of another process, mapped twice like an arena. */
+typedef struct sim_import {
+    unsigned char *host_face, *face;
+    uint64_t skip, bytes; /* where in it the block's data lies */
+    uint64_t room;
+    struct sim_import *next;
+} sim_import;
+
 typedef struct sim_memory {
     unsigned char *host_face; /* what Tenon gets; the processor may not touch it */
     unsigned char *face;      /* the same bytes, for kernels and copies */
     int file;
     uint64_t room;
     sim_block *blocks, *dying;
+    sim_import *imports;
     sim_block **of_unit; /* the block in use at each unit of the arena */
     tn_memory_stats stats;
 } sim_memory;
@@ -161,7 +170,7 @@ void sim_memory_free(sim_device *d, void *data);
 /* Gives back what no queued work can use any more. */
 void sim_memory_reap(sim_device *d);
 /* The readable address of bytes that must lie in one block; NULL after host->fail. ret_block may
- * be NULL. */
+ * be NULL; it gets NULL for another process's memory. */
 unsigned char *sim_memory_reach(sim_device *d, const void *data, uint64_t offset, int64_t lo,
                                 int64_t hi, sim_block **ret_block);
 /* Notes a failure when the block was written outside of its bytes. op: who did it, or NULL. */
@@ -197,8 +206,16 @@ void sim_queues_stop(sim_device *d);
 /* ---- stream.c ----------------------------------------------------------------------------------*/
 extern const tn_stream_iface sim_stream_iface;
 extern const tn_peer_iface sim_peer_iface;
+/* Later work of the second stream starts when earlier work of the first is done. */
+tn_status sim_let_wait(int32_t first, void *first_stream, int32_t then, void *then_stream);
 /* Lock of the event's device held. */
 void sim_event_drop(sim_event *e);
+
+/* ---- ipc.c -------------------------------------------------------------------------------------*/
+extern const tn_ipc_iface sim_ipc_iface;
+
+/* ---- group.c -----------------------------------------------------------------------------------*/
+extern const tn_collectives_iface sim_collectives_iface;
 
 /* ---- spans.c -----------------------------------------------------------------------------------*/
 extern const tn_profiler_iface sim_profiler_iface;

@@ -196,7 +196,7 @@ static tn_status event_elapsed(void *ctx, int32_t index, void *start, void *end,
 
 /* ---- Copies between devices --------------------------------------------------------------------*/
 
-static tn_status let_wait(int32_t first, void *first_stream, int32_t then, void *then_stream) {
+tn_status sim_let_wait(int32_t first, void *first_stream, int32_t then, void *then_stream) {
     void *event = NULL;
     tn_status st = event_create(NULL, first, 0, &event);
     if (st != TN_OK) return st;
@@ -225,7 +225,7 @@ static tn_status peer_copy(void *ctx, int32_t dst_device, void *dst, uint64_t ds
     const unsigned char *from = to ? reach(src_device, src, src_offset, bytes) : NULL;
     (void)ctx;
     if (!from) return TN_E_INTERNAL;
-    tn_status st = let_wait(dst_device, dst_stream, src_device, src_stream);
+    tn_status st = sim_let_wait(dst_device, dst_stream, src_device, src_stream);
     if (st != TN_OK) return st;
     sim_work *w = sim_work_new(d, "copy_peer", run_peer_copy);
     if (!w) return no_memory();
@@ -234,7 +234,7 @@ static tn_status peer_copy(void *ctx, int32_t dst_device, void *dst, uint64_t ds
     w->bytes = bytes;
     w->counted = true;
     st = sim_submit(d, src_stream, w);
-    return st == TN_OK ? let_wait(src_device, src_stream, dst_device, dst_stream) : st;
+    return st == TN_OK ? sim_let_wait(src_device, src_stream, dst_device, dst_stream) : st;
 }
 
 const tn_peer_iface sim_peer_iface = {

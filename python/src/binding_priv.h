@@ -336,6 +336,12 @@ int tnp_setitem(PyObject *self, PyObject *key, PyObject *value);
 /* A new tensor over the same elements, recorded as a view; NULL: exception. */
 tn_tensor *tnp_alias(tn_tensor *t);
 
+/* ---- share.c, group.c --------------------------------------------------------------------------*/
+bool tnp_group_init(PyObject *module);
+bool tnp_share_init(PyObject *module);
+PyObject *tnp_share_memory(PyObject *self, PyObject *unused);
+PyObject *tnp_is_shared(PyObject *self, PyObject *unused);
+
 /* ---- modes.c, node_type.c, autograd_py.c, function.c, saved_hooks.c ----------------------------*/
 bool tnp_modes_init(PyObject *module);
 bool tnp_function_init(PyObject *module);

@@ -88,7 +88,7 @@ METHOD(is_signed) {
     int32_t d = tn_tensor_dtype(tnp_of(self));
     return PyBool_FromLong(d != TN_BOOL && d != TN_U8);
 }
-METHOD(is_shared) {
+METHOD(never) {
     (void)self, (void)unused;
     Py_RETURN_FALSE;
 }
@@ -374,8 +374,8 @@ PyMethodDef tnp_tensor_methods[] = {
     {"is_floating_point", is_floating_point, METH_NOARGS, "True for real floating dtypes."},
     {"is_complex", is_complex, METH_NOARGS, "True for complex dtypes."},
     {"is_signed", is_signed, METH_NOARGS, "True when elements may be negative."},
-    {"is_shared", is_shared, METH_NOARGS, "True for memory shared with processes: never."},
-    {"is_pinned", is_shared, METH_NOARGS, "True for page-locked memory: never."},
+    {"is_shared", tnp_is_shared, METH_NOARGS, "True for memory that other processes can map."},
+    {"is_pinned", never, METH_NOARGS, "True for page-locked memory: never."},
     {"is_inference", is_inference, METH_NOARGS, "True when made in inference mode."},
     {"get_device", get_device, METH_NOARGS, "Index of the device; -1 for the CPU."},
     {"is_contiguous", TNP_CFUNC(is_contiguous), KEYWORDS,
@@ -401,7 +401,8 @@ PyMethodDef tnp_tensor_methods[] = {
     {"resolve_conj", same, METH_NOARGS, "The tensor itself: there are no lazy conjugates."},
     {"resolve_neg", same, METH_NOARGS, "The tensor itself: there are no lazy negatives."},
     {"pin_memory", same, METH_NOARGS, "The tensor itself: its memory is the host's."},
-    {"share_memory_", same, METH_NOARGS, "The tensor itself."},
+    {"share_memory_", tnp_share_memory, METH_NOARGS,
+     "Moves the memory to where other processes can map it; the tensor itself."},
     {"_make_subclass", TNP_CFUNC(make_subclass), KEYWORDS | METH_STATIC,
      "_make_subclass(cls, data, require_grad=False)"},
     {"as_subclass", as_subclass, METH_O,

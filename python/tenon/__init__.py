@@ -91,7 +91,7 @@ __version__ = _C._version
 newaxis = None
 
 _SUBMODULES = frozenset({
-    "amp", "autograd", "backends", "cuda", "distributed", "distributions", "fft", "func",
+    "amp", "comm", "autograd", "backends", "cuda", "distributed", "distributions", "fft", "func",
     "functional", "hub", "jit", "linalg", "multiprocessing", "nn", "onnx", "ops", "optim",
     "overrides", "profiler", "random", "return_types", "serialization", "sparse", "special",
     "testing", "types", "utils", "version", "compiler", "mps", "xpu", "array_api", "cpu", "fx",

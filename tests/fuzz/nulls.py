@@ -24,7 +24,8 @@ PACKAGE = Path(tn.__file__).parent
 LEFT_OUT = {"tn_fail", "tn_op_invoke", "tn_layer_next"}
 
 # Made by functions, or unknown here; anything else is memory that holds ones.
-OBJECTS = {"tn_generator", "tn_node", "tn_hook", "tn_saved", "tn_stream", "tn_event", "tn_graph"}
+OBJECTS = {"tn_generator", "tn_node", "tn_hook", "tn_saved", "tn_stream", "tn_event"}
+OBJECTS |= {"tn_graph", "tn_group"}
 OBJECTS |= {"tn_ffi_scope", "tn_ffi_function", "tn_ffi_closure", "tn_ffi_op"}
 
 

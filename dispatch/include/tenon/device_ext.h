@@ -41,6 +41,47 @@ TN_API int tn_graph_is_capturing(void);
 /* For whoever reads memory by itself: TN_E_STATE when t's values are not there before a replay. */
 TN_API tn_status tn_graph_check_read(const tn_tensor *t);
 
+/* ---- Memory that processes share ---------------------------------------------------------------
+ * Moves the memory of a CPU tensor to where other processes can map it, unless it is there. Its base
+ * and views move along; TN_E_STATE where others look at the same memory. Not while another thread
+ * uses them. Tensors of devices are left as they are. */
+TN_API tn_status tn_tensor_share_memory(tn_tensor *t);
+TN_API int tn_tensor_in_shared_memory(const tn_tensor *t);
+/* Writes TN_SHARE_HANDLE_BYTES of plain data by which another process of the same user opens the memory
+ * of t. Both see the same memory where t is in shared memory or its device has "tn.ipc/1", and must not
+ * outlive it there; else the other gets a copy.
+ * *ret_file: an open file that the caller closes when the other has opened it, or -1. */
+#define TN_SHARE_HANDLE_BYTES 256
+TN_API tn_status tn_tensor_share(const tn_tensor *t, void *ret_handle, int32_t *ret_file);
+/* All bytes of that memory, as uint8; tn_tensor_alias makes a tensor of them. file: the one of
+ * tn_tensor_share where it was handed over, too, or -1. TN_E_VALUE for what is no such handle. */
+TN_API tn_status tn_tensor_open_shared(const void *handle, int32_t file, tn_tensor **ret_bytes);
+
+/* ---- Collectives -------------------------------------------------------------------------------
+ * Devices that exchange data. A group has `world` ranks; this process has the ranks first .. first +
+ * n - 1, on the devices given. Groups within one process work on all devices, through host memory where
+ * a kind has no "tn.collectives/1"; across processes only with it, and `id` is then what
+ * tn_group_unique_id made in one of them (NULL otherwise).
+ *
+ * The calls take one source and one destination for each rank of this process, contiguous, of one
+ * dtype, on the rank's device; a destination may be its source. `op` is TN_COLLECTIVE_*. Low
+ * precision is summed up in float; an average of integers is rounded towards zero. Nothing is recorded
+ * for gradients. */
+typedef struct tn_group tn_group;
+/* Room for TN_GROUP_ID_BYTES. TN_E_UNSUPPORTED: the device has no "tn.collectives/1". */
+TN_API tn_status tn_group_unique_id(tn_device device, void *ret_id);
+TN_API tn_status tn_group_new(const tn_device *devices, int32_t n, int32_t world, int32_t first,
+                              const void *id, tn_group **ret_group);
+TN_API void tn_group_free(tn_group **g);
+/* dst = op over all sources */
+TN_API tn_status tn_group_all_reduce(tn_group *g, tn_tensors src, tn_tensors dst, int32_t op);
+/* dst, world times as large = all sources, by rank */
+TN_API tn_status tn_group_all_gather(tn_group *g, tn_tensors src, tn_tensors dst);
+/* dst = its rank's part of op over all sources, which are world times as large */
+TN_API tn_status tn_group_reduce_scatter(tn_group *g, tn_tensors src, tn_tensors dst, int32_t op);
+/* dst = the source of rank `root` */
+TN_API tn_status tn_group_broadcast(tn_group *g, tn_tensors src, tn_tensors dst, int32_t root);
+
 /* ---- The profiler ------------------------------------------------------------------------------
  * What ran when, by the host's clock: operator calls, also those that others are made of, and spans
  * that programs name. Devices with "tn.profiler/1" are told of both. One recording at a time, of the

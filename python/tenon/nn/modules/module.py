@@ -443,7 +443,9 @@ class Module(StateMixin, CallMixin):
 
     def share_memory(self) -> Module:
         """Moves tensors to memory that other processes can map."""
-        return self._apply(lambda t: t.share_memory_())
+        for tensor in (*self.parameters(), *self.buffers()):
+            tensor.share_memory_()
+        return self
 
     # ---- Iterating -------------------------------------------------------------------------------
 

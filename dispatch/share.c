@@ -1,0 +1,293 @@
+/* share.c: memory that other processes open ("tn.ipc/1"). The host's lies in files without a name, which
+ * go with the last process that maps them; a device that has no such memory sends a copy in one. */
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <tenon/device_ext.h>
+
+#include "move_priv.h"
+#include "os_priv.h"
+#include "registry_priv.h"
+#include "tensor_priv.h"
+
+enum {
+    MAPPED,
+    COPIED,
+    NATIVE
+}; /* a file that is the memory, one that holds a copy, the device's */
+
+/* What goes to the other process. */
+typedef struct handle {
+    char magic[8];
+    uint32_t kind;
+    int32_t index;
+    char device[32];
+    uint64_t bytes;
+    tni_os_file file; /* MAPPED, COPIED */
+    unsigned char native[TN_IPC_HANDLE_BYTES];
+    uint64_t check; /* of what stands above */
+} handle;
+_Static_assert(sizeof(handle) <= TN_SHARE_HANDLE_BYTES, "the public size has room for it");
+
+static const char magic[8] = "tnshare";
+static const tn_device cpu = {0, 0};
+
+/* FNV-1a: handles that were damaged on the way are noticed. */
+static uint64_t check_of(const handle *h) {
+    const unsigned char *p = (const void *)h;
+    uint64_t sum = UINT64_C(14695981039346656037);
+    for (size_t i = 0; i < offsetof(handle, check); i++)
+        sum = (sum ^ p[i]) * UINT64_C(1099511628211);
+    return sum;
+}
+
+static tn_status bad_handle(const char *why) {
+    return tn_fail(TN_E_VALUE, 0, "open_shared(): the handle cannot be opened: %s", why);
+}
+
+/* ---- Shared memory of the host -----------------------------------------------------------------*/
+
+typedef struct mapping {
+    void *data;
+    uint64_t bytes;
+    int32_t file;
+} mapping;
+
+static void unmap(void *ctx) {
+    mapping *m = ctx;
+    tni_os_shared_unmap(m->data, m->bytes);
+    tni_os_close(m->file);
+    free(m);
+}
+
+/* A storage over a mapped file, which it takes over, also when it fails. */
+static tn_status storage_of(int32_t file, void *data, uint64_t bytes, tn_storage **ret_storage) {
+    mapping *m = malloc(sizeof *m);
+    tn_status st = m ? TN_OK : tn_fail(TN_E_MEMORY, -1, "out of memory");
+    if (st == TN_OK) {
+        *m = (mapping){data, bytes, file};
+        st = tni_storage_foreign(cpu, data, bytes, TNI_ST_SHARED, unmap, m, ret_storage);
+    }
+    if (st != TN_OK) {
+        tni_os_shared_unmap(data, bytes);
+        tni_os_close(file);
+        free(m);
+    }
+    return st;
+}
+
+static tn_status new_shared(uint64_t bytes, tn_storage **ret_storage) {
+    const char *why = NULL;
+    void *data;
+    int32_t file = tni_os_shared_new(bytes, &data, &why);
+    if (file < 0)
+        return tn_fail(TN_E_MEMORY, -1, "%llu bytes of shared memory cannot be had: %s",
+                       (unsigned long long)bytes, why);
+    return storage_of(file, data, bytes, ret_storage);
+}
+
+static bool is_shared(const tn_storage *s) { return s && (s->flags & TNI_ST_SHARED); }
+static int32_t file_of(const tn_storage *s) { return ((const mapping *)s->ctx)->file; }
+
+int tn_tensor_in_shared_memory(const tn_tensor *t) { return t && is_shared(t->storage); }
+
+/* The tensors that look at one storage, counted and then moved to another. */
+typedef struct aliases {
+    tn_storage *from, *to; /* to NULL: count */
+    uint32_t count;
+} aliases;
+
+static void visit(void *ctx, tn_tensor *t) {
+    aliases *a = ctx;
+    if (t->storage != a->from) return;
+    a->count++;
+    if (!a->to) return;
+    uint64_t offset = tni_offset_bytes(t);
+    t->v.word &= ~TN_W_READONLY;
+    tni_attach(t, tni_storage_ref(a->to), offset);
+    tni_storage_unref(a->from, &t->spare);
+}
+
+tn_status tn_tensor_share_memory(tn_tensor *t) {
+    tn_storage *spare = NULL;
+    if (!t || !t->storage) return tn_fail(TN_E_TYPE, 0, "share_memory(): the tensor has no memory");
+    if (is_shared(t->storage) || tn_view_device(&t->v) != 0) return TN_OK;
+    aliases a = {.from = t->storage};
+    tni_ag.each_alias(t, visit, &a);
+    if (atomic_load_explicit(&a.from->refs, memory_order_acquire) != a.count)
+        return tn_fail(TN_E_STATE, 0,
+                       "share_memory(): tensors that are no views of this one, or are saved for a "
+                       "gradient, look at the same memory, which would move away from under them");
+    TN_TRY(new_shared(a.from->bytes, &a.to));
+    if (a.from->bytes) memcpy(a.to->data, a.from->data, a.from->bytes);
+    atomic_store_explicit(&a.to->version, tn_tensor_version(t), memory_order_relaxed);
+    tni_ag.each_alias(t, visit, &a);
+    tni_storage_unref(a.to, &spare);
+    free(spare);
+    return TN_OK;
+}
+
+/* ---- Handles -----------------------------------------------------------------------------------*/
+
+static tn_status finish(handle *h, int32_t file, void *ret_handle, int32_t *ret_file) {
+    if (file >= 0 && !tni_os_file_name(file, &h->file)) {
+        tni_os_close(file);
+        return tn_fail(TN_E_IO, -1, "share(): the shared file cannot be looked at");
+    }
+    h->check = check_of(h);
+    memset(ret_handle, 0, TN_SHARE_HANDLE_BYTES);
+    memcpy(ret_handle, h, sizeof *h);
+    *ret_file = file;
+    return TN_OK;
+}
+
+/* A file with what a storage holds now. */
+static tn_status copy_to_file(tn_storage *from, int32_t *ret_file) {
+    tn_storage *to, *spare = NULL;
+    TN_TRY(new_shared(from->bytes, &to));
+    tn_status st = TN_OK;
+    if (from->device.slot == 0 && from->bytes)
+        memcpy(to->data, from->data, from->bytes);
+    else
+        st = tni_move_bytes(&(tni_move){to, from, 0, 0, from->bytes});
+    if (st == TN_OK) {
+        *ret_file = tni_os_dup(file_of(to));
+        if (*ret_file < 0) st = tn_fail(TN_E_IO, -1, "share(): there are too many open files");
+    }
+    tni_storage_unref(to, &spare);
+    free(spare);
+    return st;
+}
+
+static tn_status share_native(const tn_storage *s, void *ret_native) {
+    const tni_device *dev = tni_device_at(s->device.slot);
+    if (!dev->ifaces.ipc || !s->data || (s->flags & TNI_ST_FOREIGN)) return TN_DECLINE;
+    TN_TRY(tn_device_sync(s->device));
+    return dev->ifaces.ipc->share(dev->desc.ctx, s->device.index, s->data, ret_native);
+}
+
+tn_status tn_tensor_share(const tn_tensor *t, void *ret_handle, int32_t *ret_file) {
+    if (!t || !t->storage || !ret_handle || !ret_file)
+        return tn_fail(TN_E_TYPE, -1,
+                       "share(): a tensor with memory and places for the results "
+                       "must be given");
+    tn_storage *s = t->storage;
+    handle h = {.index = s->device.index, .bytes = s->bytes};
+    memcpy(h.magic, magic, sizeof magic);
+    strncpy(h.device, tn_device_name(s->device.slot), sizeof h.device - 1);
+    if (is_shared(s)) {
+        h.kind = MAPPED;
+        int32_t file = tni_os_dup(file_of(s));
+        if (file < 0) return tn_fail(TN_E_IO, -1, "share(): there are too many open files");
+        return finish(&h, file, ret_handle, ret_file);
+    }
+    tn_status st = share_native(s, h.native);
+    h.kind = st == TN_OK ? NATIVE : COPIED;
+    if (st == TN_OK) return finish(&h, -1, ret_handle, ret_file);
+    int32_t file = -1;
+    if (st == TN_DECLINE) st = copy_to_file(s, &file);
+    return st == TN_OK ? finish(&h, file, ret_handle, ret_file) : st;
+}
+
+static tn_status read_handle(const void *bytes, handle *ret, tn_device *ret_device) {
+    char text[48];
+    if (!bytes) return tn_fail(TN_E_TYPE, 0, "open_shared(): the handle is NULL");
+    memcpy(ret, bytes, sizeof *ret);
+    if (memcmp(ret->magic, magic, sizeof magic) != 0 || ret->check != check_of(ret) ||
+        ret->kind > NATIVE || !memchr(ret->device, '\0', sizeof ret->device) ||
+        ret->bytes > UINT64_C(1) << 62)
+        return bad_handle("it is damaged");
+    size_t n = strlen(ret->device);
+    memcpy(text, ret->device, n);
+    text[n] = '\0';
+    if (ret->index < 0 || ret->index > 255) return bad_handle("it is damaged");
+    text[n++] = ':';
+    if (ret->index >= 100) text[n++] = (char)('0' + ret->index / 100);
+    if (ret->index >= 10) text[n++] = (char)('0' + ret->index / 10 % 10);
+    text[n++] = (char)('0' + ret->index % 10);
+    text[n] = '\0';
+    return tn_device_parse(text, ret_device);
+}
+
+static tn_status open_file(const handle *h, int32_t file, tn_storage **ret_storage) {
+    const char *why = NULL;
+    void *data;
+    int32_t own = tni_os_shared_open(&h->file, file, h->bytes, &data, &why);
+    return own < 0 ? bad_handle(why) : storage_of(own, data, h->bytes, ret_storage);
+}
+
+/* Onto the device that the copy was made of. */
+static tn_status open_copy(const handle *h, int32_t file, tn_device device,
+                           tn_storage **ret_storage) {
+    tn_storage *near, *spare = NULL;
+    TN_TRY(open_file(h, file, &near));
+    if (device.slot == 0) {
+        *ret_storage = near;
+        return TN_OK;
+    }
+    tn_status st = tni_storage_new(device, h->bytes, &spare, ret_storage);
+    if (st == TN_OK) {
+        st = tni_move_bytes(&(tni_move){*ret_storage, near, 0, 0, h->bytes});
+        if (st != TN_OK) tni_storage_unref(*ret_storage, &spare);
+    }
+    free(spare);
+    spare = NULL;
+    tni_storage_unref(near, &spare);
+    free(spare);
+    return st;
+}
+
+typedef struct opened {
+    tn_device device;
+    void *data;
+} opened;
+
+static void close_native(void *ctx) {
+    opened *o = ctx;
+    const tni_device *dev = tni_device_maker(o->device.slot);
+    dev->ifaces.ipc->close(dev->desc.ctx, o->device.index, o->data);
+    free(o);
+}
+
+static tn_status open_native(const handle *h, tn_device device, tn_storage **ret_storage) {
+    const tni_device *dev = tni_device_at(device.slot);
+    if (!dev->ifaces.ipc) return bad_handle("the device does not open memory of other processes");
+    opened *o = malloc(sizeof *o);
+    if (!o) return tn_fail(TN_E_MEMORY, -1, "out of memory");
+    o->device = device;
+    tn_status st = dev->ifaces.ipc->open(dev->desc.ctx, device.index, h->native, &o->data);
+    if (st == TN_DECLINE) st = bad_handle("the device refuses it");
+    if (st != TN_OK) {
+        free(o);
+        return st;
+    }
+    st = tni_storage_foreign(device, o->data, h->bytes, 0, close_native, o, ret_storage);
+    if (st != TN_OK) close_native(o);
+    return st;
+}
+
+static tn_status open_storage(const void *bytes, int32_t file, tn_storage **ret_storage) {
+    tn_device device;
+    handle h;
+    TN_TRY(read_handle(bytes, &h, &device));
+    if (h.kind == NATIVE) return open_native(&h, device, ret_storage);
+    if (h.kind == COPIED) return open_copy(&h, file, device, ret_storage);
+    return device.slot == 0 ? open_file(&h, file, ret_storage) : bad_handle("it is damaged");
+}
+
+tn_status tn_tensor_open_shared(const void *handle_bytes, int32_t file, tn_tensor **ret_bytes) {
+    tn_storage *s, *spare = NULL;
+    tn_tensor *t;
+    if (!ret_bytes) return tn_fail(TN_E_TYPE, 2, "open_shared(): the result has no place to go");
+    TN_TRY(open_storage(handle_bytes, file, &s));
+    int64_t n = (int64_t)s->bytes;
+    tn_status st = tni_header_new(TN_U8, s->device, 1, &n, NULL, &t);
+    if (st != TN_OK) {
+        tni_storage_unref(s, &spare);
+        free(spare);
+        return st;
+    }
+    tni_attach(t, s, 0);
+    *ret_bytes = t;
+    return TN_OK;
+}

@@ -1,0 +1,214 @@
+"""Python's multiprocessing, with queues and pipes that send tensors through shared memory.
+
+A CPU tensor that is sent moves into shared memory, with its views, and the receiver sees the same
+memory. Where others look at that memory, such as detached tensors, a copy is sent. Tensors of a
+device are shared where the device can do so ("tn.ipc/1"), and then must live in the sender until
+they were received; else they are copied.
+"""
+
+from __future__ import annotations
+
+import multiprocessing as _standard
+import os
+from contextlib import suppress
+from multiprocessing import *  # noqa: F403
+from multiprocessing import connection, reduction
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+
+from tenon import _C, Tensor
+from tenon._reduce import rebuild_subclass
+from tenon.nn import Parameter
+
+__all__ = [
+    *_standard.__all__,
+    "ProcessException", "ProcessExitedException", "ProcessRaisedException",
+    "get_all_sharing_strategies", "get_sharing_strategy", "set_sharing_strategy", "spawn",
+    "start_processes",
+]  # fmt: skip
+
+_STRATEGIES = frozenset({"file_descriptor", "file_system"})
+_strategy = "file_descriptor"
+
+
+def get_all_sharing_strategies() -> set[str]:
+    """The names that set_sharing_strategy takes."""
+    return set(_STRATEGIES)
+
+
+def get_sharing_strategy() -> str:
+    """The name that was set."""
+    return _strategy
+
+
+def set_sharing_strategy(new_strategy: str) -> None:
+    """Takes PyTorch's names. Both send open files without a name, so that nothing is left over."""
+    global _strategy
+    if new_strategy not in _STRATEGIES:
+        raise ValueError(
+            f"set_sharing_strategy: expected one of {sorted(_STRATEGIES)}, got {new_strategy!r}"
+        )
+    _strategy = new_strategy
+
+
+# ---- What is sent --------------------------------------------------------------------------------
+
+
+def _rebuild(
+    handle: bytes, file: Any, kind: Any, shape: tuple[int, ...], strides: tuple[int, ...],
+    offset: int, requires_grad: bool, cls: type[Tensor], state: dict[str, Any],
+) -> Tensor:  # fmt: skip
+    number = file.detach() if file is not None else -1
+    try:
+        tensor = _C._open_shared(handle, number, kind, shape, strides, offset)
+    finally:
+        if number >= 0:
+            os.close(number)
+    if cls is not Tensor:
+        return rebuild_subclass(cls, tensor, requires_grad, state)
+    tensor.__dict__.update(state)
+    return tensor.requires_grad_(requires_grad)
+
+
+def _reduce(tensor: Tensor) -> Any:
+    if tensor.requires_grad and not tensor.is_leaf:
+        raise RuntimeError(
+            "a tensor that is not a leaf and requires a gradient cannot be sent to another "
+            "process, because its history stays here; send tensor.detach()"
+        )
+    if not tensor._storage_bytes():
+        return tensor.__reduce_ex__(2)
+    with suppress(RuntimeError):  # other tensors look at the memory: a copy is sent
+        tensor.share_memory_()
+    handle, number = _C._share(tensor)
+    file = None
+    if number >= 0:
+        try:
+            file = reduction.DupFd(number)
+        finally:
+            os.close(number)
+    geometry = (tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset())
+    state = dict(tensor.__dict__)
+    return _rebuild, (
+        handle, file, tensor.dtype, *geometry, tensor.requires_grad, type(tensor), state
+    )  # fmt: skip
+
+
+def init_reductions() -> None:
+    """Queues and pipes of this process send tensors through shared memory."""
+    ForkingPickler.register(Tensor, _reduce)
+    ForkingPickler.register(Parameter, _reduce)
+
+
+init_reductions()
+
+# ---- Processes -----------------------------------------------------------------------------------
+
+
+class ProcessException(Exception):  # noqa: N818 - PyTorch's name
+    """A process that `spawn` started did not end well."""
+
+    def __init__(self, msg: str, error_index: int, pid: int) -> None:
+        super().__init__(msg)
+        self.msg, self.error_index, self.pid = msg, error_index, pid
+
+
+class ProcessRaisedException(ProcessException):
+    """It raised."""
+
+
+class ProcessExitedException(ProcessException):
+    """It ended with another exit code than 0."""
+
+    def __init__(
+        self, msg: str, error_index: int, error_pid: int, exit_code: int, signal_name: str | None
+    ) -> None:
+        super().__init__(msg, error_index, error_pid)
+        self.exit_code, self.signal_name = exit_code, signal_name
+
+
+def _run(fn: Any, index: int, args: tuple[Any, ...], errors: Any) -> None:
+    try:
+        fn(index, *args)
+    except KeyboardInterrupt:
+        pass
+    except Exception:
+        import traceback
+
+        errors.put((index, traceback.format_exc()))
+        errors.close()
+        errors.join_thread()
+        raise SystemExit(1) from None
+
+
+class ProcessContext:
+    """The processes that were started together."""
+
+    def __init__(self, processes: list[Any], errors: Any) -> None:
+        self.processes = processes
+        self._errors = errors
+
+    def pids(self) -> list[int]:
+        """Their numbers in the system."""
+        return [int(process.pid) for process in self.processes]
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Waits for all; the first that fails ends the others and is raised."""
+        running = {process.sentinel: i for i, process in enumerate(self.processes)}
+        while running:
+            ready = connection.wait(list(running), timeout)
+            if not ready:
+                return False
+            for sentinel in ready:
+                index = running.pop(sentinel)
+                self.processes[index].join()
+                if self.processes[index].exitcode != 0:
+                    self._fail(index)
+        return True
+
+    def _fail(self, index: int) -> None:
+        for process in self.processes:
+            if process.is_alive():
+                process.terminate()
+            process.join()
+        process = self.processes[index]
+        code = int(process.exitcode)
+        said = {}
+        while not self._errors.empty():
+            number, text = self._errors.get()
+            said[number] = text
+        if index in said:
+            text = f"\n\n-- Process {index} terminated with the following error:\n{said[index]}"
+            raise ProcessRaisedException(text, index, process.pid)
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        raise ProcessExitedException(
+            f"process {index} terminated with {how}", index, process.pid, code, None
+        )
+
+
+def start_processes(
+    fn: Any, args: tuple[Any, ...] = (), nprocs: int = 1, join: bool = True, daemon: bool = False,
+    start_method: str = "spawn",
+) -> ProcessContext | None:  # fmt: skip
+    """Runs fn(i, *args) in `nprocs` processes."""
+    context = _standard.get_context(start_method)
+    errors = context.Queue()
+    processes = []
+    for i in range(nprocs):
+        process = context.Process(target=_run, args=(fn, i, args, errors), daemon=daemon)
+        process.start()
+        processes.append(process)
+    group = ProcessContext(processes, errors)
+    if not join:
+        return group
+    while not group.join():
+        pass
+    return None
+
+
+def spawn(
+    fn: Any, args: tuple[Any, ...] = (), nprocs: int = 1, join: bool = True, daemon: bool = False,
+    start_method: str = "spawn",
+) -> ProcessContext | None:  # fmt: skip
+    """start_processes with the start method that PyTorch's programs expect."""
+    return start_processes(fn, args, nprocs, join, daemon, start_method)
