@@ -25,14 +25,16 @@
 #include "loop_tmpl.h"
 
 void tni_ffi_choose_loops(tni_ffi_element *e) {
-    static const tni_ffi_loop of_double[][2] = {{unary_f32_of_double, unary_f64_of_double},
-                                                {binary_f32_of_double, binary_f64_of_double},
-                                                {ternary_f32_of_double, ternary_f64_of_double}};
-    static const tni_ffi_loop of_float[][2] = {{unary_f32_of_float, unary_f64_of_float},
-                                               {binary_f32_of_float, binary_f64_of_float},
-                                               {ternary_f32_of_float, ternary_f64_of_float}};
-    if (e->nparams > 3) return;
-    const tni_ffi_loop *pair = (e->result == TN_FFI_F64 ? of_double : of_float)[e->nparams - 1];
-    e->f32 = pair[0];
-    e->f64 = pair[1];
+    static const struct {
+        tni_ffi_loop f32, f64;
+    } loops[2][3] = {{{unary_f32_of_double, unary_f64_of_double},
+                      {binary_f32_of_double, binary_f64_of_double},
+                      {ternary_f32_of_double, ternary_f64_of_double}},
+                     {{unary_f32_of_float, unary_f64_of_float},
+                      {binary_f32_of_float, binary_f64_of_float},
+                      {ternary_f32_of_float, ternary_f64_of_float}}};
+    if (e->nparams < 1 || e->nparams > 3) return;
+    int of_float = e->result == TN_FFI_F32;
+    e->f32 = loops[of_float][e->nparams - 1].f32;
+    e->f64 = loops[of_float][e->nparams - 1].f64;
 }
