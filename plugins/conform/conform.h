@@ -264,6 +264,7 @@ int cf_worker(const cf_options *o, const cf_data *d, cf_plan *p);
 /* What is seen through shim.c, which stands between Tenon and the plugin; NULL without it. */
 struct cf_facts;
 const struct cf_facts *cf_facts_get(void);
+const char *cf_facts_why(void); /* there are none */
 
 /* ---- Running workers (run.c, journal.c) and reporting (report.c, html.c, levels.c) -------------*/
 typedef struct cf_device_facts { /* what a worker found before anything else ran */

@@ -10,6 +10,7 @@
 #include "facts.h"
 
 static const cf_facts *facts;
+static cf_text no_facts; /* why there are none */
 
 /* A file beside the program. */
 static bool beside(const char *name, char *dst, size_t size) {
@@ -45,22 +46,29 @@ static void kind_of(const char *device, char *dst, size_t size) {
     dst[n] = '\0';
 }
 
-tn_status cf_device_load(const cf_options *o, tn_device *ret_device) {
+const char *cf_facts_why(void) { return no_facts.n ? no_facts.s : "the device came with Tenon"; }
+
+/* A failure before the plugin's own code ran is the shim's: a lock file may keep it out. */
+static tn_status load_through_shim(const cf_options *o) {
     char shim[4096], kind[64];
+    if (!beside("conform_shim.so", shim, sizeof shim))
+        return tn_fail(TN_E_IO, -1, "/proc/self/exe cannot be read");
+    kind_of(o->device, kind, sizeof kind);
+    setenv(CF_DEVICE_VARIABLE, kind, 1);
+    tn_status st = tn_plugin_load(shim);
+    find_facts(shim);
+    if (st == TN_OK || (facts && facts->entered)) return st;
+    facts = NULL;
+    cf_add(&no_facts, "not looked at: %s", cf_why());
+    return TN_OK;
+}
+
+tn_status cf_device_load(const cf_options *o, tn_device *ret_device) {
     const char *library = getenv(CF_LIBRARY_VARIABLE);
     tn_status st = o->manifest ? tn_plugin_add(o->manifest) : TN_OK;
-    if (st != TN_OK) return st;
-    if (library && *library && beside("conform_shim.so", shim, sizeof shim)) {
-        kind_of(o->device, kind, sizeof kind);
-        setenv(CF_DEVICE_VARIABLE, kind, 1);
-        st = tn_plugin_load(shim);
-        find_facts(shim);
-        if (st != TN_OK) return st;
-    } else if (o->plugin) {
-        st = tn_plugin_load(o->plugin);
-        if (st != TN_OK) return st;
-    }
-    return tn_device_parse(o->device, ret_device);
+    if (st == TN_OK && library && *library) st = load_through_shim(o);
+    if (st == TN_OK && o->plugin && !facts) st = tn_plugin_load(o->plugin);
+    return st == TN_OK ? tn_device_parse(o->device, ret_device) : st;
 }
 
 enum { PLUGINS = 256 };

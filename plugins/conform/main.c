@@ -6,9 +6,9 @@
 
 #include "facts.h"
 
-static int complain(const cf_text *why) {
+static int complain(const cf_text *why, int status) {
     fprintf(stderr, "tenon-conform: %s\n", why->s ? why->s : "failed");
-    return 2;
+    return status;
 }
 
 static int list(const cf_plan *p) {
@@ -27,9 +27,9 @@ static bool write_reports(const cf_options *o, const cf_data *d, const cf_plan *
 
 static int run(const cf_options *o, const cf_data *d, cf_plan *p, char **argv) {
     cf_text why = {0};
-    cf_device_facts facts = {0};
-    cf_verdict verdict;
-    if (o->resume && !cf_journal_open(o, p, &why)) return complain(&why);
+    static cf_device_facts facts;
+    static cf_verdict verdict;
+    if (o->resume && !cf_journal_open(o, p, &why)) return complain(&why, 2);
     if (!cf_run_probe(o, d, argv, &facts, &why)) {
         fprintf(stderr, "tenon-conform: %s: %s\n", o->device, why.s);
         return 1;
@@ -39,9 +39,9 @@ static int run(const cf_options *o, const cf_data *d, cf_plan *p, char **argv) {
     while (exact.n && p->rows[exact.n - 1].mode == CF_PERF) exact.n--;
     /* leaks are counted exactly when core keeps no freed memory, and times are those with it */
     setenv("TENON_MEMORY_CACHE", "0", 1);
-    if (!cf_run_plan(o, argv, &exact, &why)) return complain(&why);
+    if (!cf_run_plan(o, argv, &exact, &why)) return complain(&why, 1);
     unsetenv("TENON_MEMORY_CACHE");
-    if (!cf_run_plan(o, argv, p, &why)) return complain(&why);
+    if (!cf_run_plan(o, argv, p, &why)) return complain(&why, 1);
     cf_levels_judge(d, p, &facts, &verdict);
     cf_report_close(o, p, &verdict);
     if (!write_reports(o, d, p, &verdict)) return 2;
@@ -50,12 +50,12 @@ static int run(const cf_options *o, const cf_data *d, cf_plan *p, char **argv) {
 
 int main(int argc, char **argv) {
     cf_options o;
-    cf_data d = {0};
-    cf_plan p = {0};
+    static cf_data d; /* these live as long as the process */
+    static cf_plan p;
     cf_text why = {0};
     int done = cf_options_read(argc, argv, &o);
     if (done >= 0) return done;
-    if (!cf_data_read(cf_data_path(), &d, &why)) return complain(&why);
+    if (!cf_data_read(cf_data_path(), &d, &why)) return complain(&why, 2);
     cf_plan_make(&o, &d, &p);
     if (o.worker) return cf_worker(&o, &d, &p);
     if (p.n == 0) {

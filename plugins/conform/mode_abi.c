@@ -9,13 +9,13 @@
 
 #include "facts.h"
 
-/* The facts; NULL, with a note, for a device that came with Tenon. */
+/* The facts; NULL, with a note, for a device that came with Tenon, or where the shim is not let in. */
 static const cf_facts *facts_of(cf_run *r) {
     const cf_facts *f = cf_facts_get();
     if (f)
         r->cases++;
     else
-        cf_add(&r->note, "the device came with Tenon");
+        cf_add(&r->note, "%s", cf_facts_why());
     return f;
 }
 

@@ -59,8 +59,9 @@ static void one_size(cf_run *r, const cf_sample *s, const cf_variant *v) {
         cf_fail(r, "%s: raised: %s", v->name, cf_why());
         return;
     }
-    cf_add(&r->note, "%s%s: %.2f us, host %.2f us, CPU %.2f us%s", r->note.n ? "; " : "", v->name,
-           here.done, here.host, there.done, copies(r) > before ? ", copied to the CPU" : "");
+    cf_add(&r->note, "%s%7s: %9.2f us, host %9.2f us, CPU %9.2f us%s", r->note.n ? "; " : "",
+           v->name, here.done, here.host, there.done,
+           copies(r) > before ? ", copied to the CPU" : "");
 }
 
 void cf_mode_perf(cf_run *r) {

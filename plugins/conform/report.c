@@ -35,12 +35,24 @@ static void print_ways(const cf_plan *p) {
     printf(" of %d operators x dtypes\n", total);
 }
 
+/* A line for each size. */
+static void print_times(const char *name, const char *note) {
+    for (const char *next; note; note = next ? next + 2 : NULL) {
+        next = strstr(note, "; ");
+        printf("%-40s %.*s\n", name, next ? (int)(next - note) : (int)strlen(note), note);
+    }
+}
+
 static void print_notes(const cf_plan *p) {
     char name[128];
     for (int32_t i = 0; i < p->n; i++) {
         const cf_row *r = &p->rows[i];
         if (!r->note || r->mode == CF_SUPPORT) continue;
-        printf("%s: %s\n", cf_row_name(r, name, sizeof name), r->note);
+        cf_row_name(r, name, sizeof name);
+        if (r->mode == CF_PERF)
+            print_times(name, r->note);
+        else
+            printf("%s: %s\n", name, r->note);
     }
 }
 
@@ -242,8 +254,12 @@ bool cf_report_html(const cf_options *o, const cf_data *d, const cf_plan *p, con
     add_xml(&t, o->device);
     cf_add(&t, "</h1>\n<p>");
     add_xml(&t, v->describe);
-    cf_add(&t, "</p>\n<p>%s %d, %d of %d checks passed, Tenon %s</p>\n",
-           v->level >= 0 ? "Level" : "No level", v->level, v->passed, v->passed + v->failed,
+    cf_add(&t, "</p>\n<p>");
+    if (v->level >= 0)
+        cf_add(&t, "Level %d, ", v->level);
+    else
+        cf_add(&t, "No level, ");
+    cf_add(&t, "%d of %d checks passed, Tenon %s</p>\n", v->passed, v->passed + v->failed,
            tn_version());
     cf_add(&t, "<table><tr><th>operator</th>");
     for (int32_t k = 0; k < TN_DTYPE_BUILTIN_COUNT; k++)

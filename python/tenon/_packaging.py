@@ -131,7 +131,7 @@ def write_wheel(
         for name, data in files.items():
             entry = zipfile.ZipInfo(name, date)
             entry.compress_type = zipfile.ZIP_DEFLATED
-            mode = 0o755 if name.endswith(".so") else 0o644
+            mode = 0o755 if data.startswith(b"\x7fELF") else 0o644  # libraries and programs
             entry.external_attr = (0o100000 | mode) << 16
             archive.writestr(entry, data)
     return path.name

@@ -3,6 +3,7 @@ device's faults found and named, reports that parse, runs that go on where they 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -124,7 +125,7 @@ def test_perf(plugins: Path, tmp_path: Path) -> None:
     done = conform("sim", *only("add", "digamma"), "--mode", "perf", "--json", out, plugins=plugins)
     assert done.returncode == 0, done.stdout
     notes = {c["name"]: c["note"] for c in report(out)["checks"]}
-    assert "1048576: " in notes["add"] and "copied to the CPU" not in notes["add"]
+    assert "1048576:  " in notes["add"] and "copied to the CPU" not in notes["add"]
     assert notes["digamma"].count("copied to the CPU") == 3
 
 
@@ -258,7 +259,21 @@ def test_bad_usage(args: list[str], words: str) -> None:
     assert done.returncode == 2 and words in done.stderr, done.stderr
 
 
-def test_command() -> None:
-    """`tenon conform` is that program."""
-    done = as_user.run(Path("/nowhere"), "-m", "tenon", "conform", "--help")
-    assert done.returncode == 0 and done.stdout.startswith("usage: tenon-conform DEVICE")
+def test_a_lock_file_keeps_the_shim_out(faulty: Path, tmp_path: Path) -> None:
+    """What it would have seen is said to be unknown; everything else runs."""
+    lock, out = tmp_path / "lock", tmp_path / "r.json"
+    digest = hashlib.sha256(faulty.read_bytes()).hexdigest()
+    lock.write_text(f"{digest}  {faulty}\n", encoding="utf-8")
+    args = ["faulty", "--plugin", faulty, *only("neg"), "--mode", "abi", "--mode", "test"]
+    done = conform(*args, "--json", out, TENON_PLUGINS_LOCK=str(lock))
+    assert done.returncode == 0, done.stdout + done.stderr
+    checks = {(c["mode"], c["name"]): c for c in report(out)["checks"]}
+    assert "not looked at" in checks["abi", "kernel rows"]["note"]
+    assert checks["abi", "kernel rows"]["status"] == "skipped"
+    assert checks["test", "neg"]["status"] == "passed"
+
+
+def test_command(venv: as_user.Environment) -> None:
+    """`tenon conform` is that program, and it is installed with what it needs."""
+    assert venv.check("tenon", "conform", "--help").startswith("usage: tenon-conform DEVICE")
+    assert venv.check("tenon", "conform", "cpu", *only("add")).endswith("(100.0 %)\n")
