@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -135,6 +136,32 @@ int32_t tni_os_shared_open(const tni_os_file *of, int32_t file, uint64_t bytes, 
 void tni_os_shared_unmap(void *data, uint64_t bytes) { munmap(data, bytes ? bytes : 1); }
 int32_t tni_os_dup(int32_t file) { return fcntl(file, F_DUPFD_CLOEXEC, 3); }
 void tni_os_close(int32_t file) { close(file); }
+
+/* ---- Crashes -----------------------------------------------------------------------------------*/
+
+static const int crashes[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
+static struct sigaction before_crash[sizeof crashes / sizeof crashes[0]];
+static void (*on_crash)(void);
+
+/* The earlier handler comes next: a fault happens again when this returns, an abort is repeated. */
+static void crash(int number) {
+    on_crash();
+    for (size_t i = 0; i < sizeof crashes / sizeof crashes[0]; i++)
+        sigaction(crashes[i], &before_crash[i], NULL);
+    if (number == SIGABRT) raise(number);
+}
+
+void tni_os_on_crash(void (*fn)(void)) {
+    struct sigaction action = {.sa_handler = crash, .sa_flags = SA_ONSTACK};
+    on_crash = fn;
+    for (size_t i = 0; i < sizeof crashes / sizeof crashes[0]; i++)
+        sigaction(crashes[i], &action, &before_crash[i]);
+}
+
+void tni_os_write_error(const char *text) {
+    ssize_t n = write(STDERR_FILENO, text, strlen(text));
+    (void)n; /* there is nobody else to tell */
+}
 
 /* ---- Files and libraries -----------------------------------------------------------------------*/
 

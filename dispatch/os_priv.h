@@ -27,6 +27,10 @@ const char *tni_os_getenv(const char *name);
 /* Nanoseconds of a clock that never goes back, and the system's number of the calling thread. */
 int64_t tni_os_clock_ns(void);
 int64_t tni_os_thread_id(void);
+/* Calls fn, which may do no more than a signal handler, before the process dies of a fault or abort. */
+void tni_os_on_crash(void (*fn)(void));
+/* Writes a text where errors are shown; may be called by such a function. */
+void tni_os_write_error(const char *text);
 /* A seed from the system's random source. */
 uint64_t tni_os_random_seed(void);
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "added_priv.h"
+#include "check_priv.h"
 #include "dispatch_priv.h"
 #include "os_priv.h"
 #include "plan_priv.h"
@@ -292,14 +293,15 @@ static tn_status add_kernel(tn_txn *txn, int32_t device, const tn_kernel_row *r)
     if (r->dtype != TN_DTYPE_ANY && !tn_dtype_name(r->dtype))
         return tn_fail(TN_E_PLUGIN, -1, "kernel of '%s': there is no dtype %d", r->op,
                        (int)r->dtype);
-    const tn_cell cell = {.fn = r->fn,
-                          .ctx = r->ctx,
-                          .plugin = txn->plugin,
-                          .priority = r->priority,
-                          .flags = r->flags & ~TNI_CELL_PREFERRED,
-                          .op = op,
-                          .device = device,
-                          .dtype = r->dtype};
+    tn_cell cell = {.fn = r->fn,
+                    .ctx = r->ctx,
+                    .plugin = txn->plugin,
+                    .priority = r->priority,
+                    .flags = r->flags & ~TNI_CELL_PREFERRED,
+                    .op = op,
+                    .device = device,
+                    .dtype = r->dtype};
+    TN_TRY(tni_check_wrap(&cell));
     tn_cell *idle = take_idle(txn->plugin, &cell);
     pending *p = calloc(1, sizeof *p);
     tn_cell *c = idle ? idle : calloc(1, sizeof *c);

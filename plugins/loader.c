@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "check_priv.h"
 #include "json_priv.h"
 #include "os_priv.h"
 #include "registry_priv.h"
@@ -376,7 +377,8 @@ static char *activate(tni_plugin *p, const char *path) {
                            path);
     memcpy(&entry, &symbol, sizeof entry);
     theirs.table.struct_size = sizeof theirs.table;
-    if (tni_error_of_plugin(entry(&tni_host, &theirs.table), "its entry function", path) != TN_OK)
+    if (tni_error_of_plugin(entry(tni_check_host(), &theirs.table), "its entry function", path) !=
+        TN_OK)
         return format_text("%s refused to start: %s", path, tn_error_last()->message);
     uint32_t size = theirs.table.struct_size;
     p->table = (tn_plugin){0};
@@ -391,7 +393,7 @@ static char *activate(tni_plugin *p, const char *path) {
     p->summary = copy_text(p->table.summary ? p->table.summary : "");
     p->path = copy_text(path);
     if (tni_txn_begin(p, &txn) != TN_OK) return no_memory;
-    tn_status st = p->table.activate(&tni_host, txn);
+    tn_status st = p->table.activate(tni_check_host(), txn);
     if (tni_error_of_plugin(st, "its activate function", p->name) != TN_OK) {
         tni_txn_rollback(txn);
         return format_text("%s could not activate: %s", path, tn_error_last()->message);
@@ -421,7 +423,9 @@ static void load(found *f) {
     f->tried = true;
     f->plugin.order = ++order;
     tni_tls.loading++;
+    tni_check_at before = tni_check_enter((tni_check_at){f->library, "which was to start"});
     f->problem = activate(&f->plugin, f->library);
+    tni_check_enter(before);
     tni_tls.loading--;
 }
 

@@ -13,8 +13,9 @@ from tenon import _native, _plugin_command
 
 # Variables that change which kernels run, and so what a report about speed or results must name.
 VARIABLES = (
-    "TENON_PLUGIN_PATH", "TENON_PLUGINS", "TENON_PLUGINS_LOCK", "TENON_PROBE", "TENON_NUM_THREADS",
-    "TENON_CPU_ISA", "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "OPENBLAS_NUM_THREADS",
+    "TENON_PLUGIN_PATH", "TENON_PLUGINS", "TENON_PLUGINS_LOCK", "TENON_PROBE", "TENON_CHECK",
+    "TENON_NUM_THREADS", "TENON_CPU_ISA", "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE",
+    "OPENBLAS_NUM_THREADS",
 )  # fmt: skip
 
 

@@ -4,7 +4,10 @@ After that the process computes on, so nothing was harmed."""
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -205,6 +208,77 @@ LIES = {
 }  # fmt: skip
 
 
+FLOATS = "float *x = (float *)p->data[1], *y = (float *)p->data[0]; (void)x; (void)y;"
+PLAN = f"const tn_plan *p = ((const unary *)args)->plan; {FLOATS}"
+VIEWS = (
+    "tn_view *x = (tn_view *)(uintptr_t)((const unary *)args)->x, *y = ((const unary *)args)->out;"
+    " (void)x; (void)y;"
+)
+OTHER_THREAD = """
+#include <pthread.h>
+static void *elsewhere(void *arg) {
+    const tn_call *call = (const tn_call *)arg;
+    void *p;
+    return (void *)(intptr_t)call->host->scratch(call, 8, &p);
+}
+"""
+# What only TENON_CHECK=1 sees: without it these kernels go on, or take the process down.
+CHECKED = {
+    "writes behind its result": kernel_lie(
+        "'lie' wrote outside of its result", f"{PLAN} y[p->numel] = 1; return TN_OK;"
+    ),
+    "writes in front of its result": kernel_lie(
+        "wrote outside of its result", f"{VIEWS} ((float *)y->data)[-1] = 1; return TN_OK;",
+        STRUCTURED,
+    ),
+    "writes to its input": kernel_lie(
+        "wrote to argument 'x'", f"{PLAN} x[0] = 5; return TN_OK;",
+        call="x = tn.ones(3); tn.ops.lie.f(x)",
+    ),
+    "writes to a strided input": kernel_lie(
+        "wrote to argument 'x'", f"{VIEWS} ((float *)x->data)[2] = 5; return TN_OK;", STRUCTURED,
+        call="tn.ops.lie.f(tn.ones(4, 2).t()[0])",
+    ),
+    "changes a header": kernel_lie(
+        "changed the header of 'x'", f"{VIEWS} x->ndim = 0; return TN_OK;", STRUCTURED
+    ),
+    "changes a size": kernel_lie(
+        "changed sizes or strides of 'out'", f"{VIEWS} y->shape[0] = 2; return TN_OK;", STRUCTURED
+    ),
+    "replaces its result": kernel_lie(
+        "changed its arguments", "((unary *)(uintptr_t)args)->out = NULL; return TN_OK;", STRUCTURED
+    ),
+    "replaces the memory of its result": kernel_lie(
+        "replaced the memory of its result", f"{VIEWS} y->data = x->data; return TN_OK;", STRUCTURED
+    ),
+    "changes its plan": kernel_lie(
+        "changed its plan", f"{PLAN} ((tn_plan *)(uintptr_t)p)->numel = 0; return TN_OK;"
+    ),
+    "keeps a generator": kernel_lie(
+        "still holds a generator",
+        "tn_rng r; return call->host->rng_acquire(call, NULL, 1, &r);",
+    ),
+    "asks twice for a generator": kernel_lie(
+        "this kernel holds a generator",
+        "tn_rng r; tn_status st = call->host->rng_acquire(call, NULL, 1, &r);"
+        "tn_status twice = call->host->rng_acquire(call, NULL, 1, &r);"
+        "call->host->rng_release(call, NULL, &r); return st ? st : twice;",
+    ),
+    "asks for scratch on another thread": Lie(
+        "plugin 'lie' failed", before=OTHER_THREAD, activate=WITH_KERNEL,
+        kernel="pthread_t t; void *st; pthread_create(&t, NULL, elsewhere, (void *)call);"
+        "pthread_join(t, &st); return (tn_status)(intptr_t)st;",
+    ),
+    "asks for scratch after its call": Lie(
+        "scratch: it is for a kernel", before="static tn_call kept; static int calls;",
+        activate=WITH_KERNEL,
+        kernel="void *p; if (calls++) return call->host->scratch(&kept, 8, &p);"
+        "kept = *call; return TN_OK;",
+        call=f"{CALL}; {CALL}",
+    ),
+}  # fmt: skip
+
+
 def program(lie: Lie) -> str:
     """The C of a plugin that lies."""
     kernel = (
@@ -237,4 +311,61 @@ def run(lie: Lie, folder: Path, **variables: str) -> subprocess.CompletedProcess
 @pytest.mark.parametrize("what", LIES)
 def test_a_lie_is_named(what: str, tmp_path: Path) -> None:
     done = run(LIES[what], tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("what", CHECKED)
+def test_a_lie_that_check_mode_sees(what: str, tmp_path: Path) -> None:
+    done = run(CHECKED[what], tmp_path, TENON_CHECK="1")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("body", ["__builtin_trap();", "abort();", "*(volatile int *)8 = 1;"])
+def test_a_crash_is_named_in_check_mode(body: str, tmp_path: Path) -> None:
+    lie = kernel_lie("", f"{body} return TN_OK;")
+    done = run(lie, tmp_path, TENON_CHECK="1")
+    assert done.returncode < 0
+    assert "tenon: the process ends in plugin 'lie', lie::f\n" in done.stderr
+    assert "tenon:" not in run(lie, tmp_path, TENON_CHECK="0").stderr
+
+
+def test_an_exception_is_named_in_check_mode(tmp_path: Path) -> None:
+    """Nothing in C can catch what a C++ kernel throws: the process ends, and says where."""
+    if not shutil.which("c++"):
+        pytest.skip("there is no C++ compiler")
+    text, library = program(kernel_lie("", "throw 1;")), tmp_path / "lie.so"
+    text = text.replace("TN_PLUGIN_EXPORT", 'extern "C" TN_PLUGIN_EXPORT')
+    command = ["c++", "-std=c++20", "-w", "-fPIC", "-shared", f"-I{as_user.SDK}", "-x", "c++", "-"]
+    subprocess.run([*command, "-o", str(library)], input=text, text=True, check=True)
+    script = f"import tenon as tn; tn.load_library({str(library)!r}); {CALL}"
+    done = as_user.run(tmp_path, "-c", script, TENON_CHECK="1", TENON_PROBE="off")
+    assert done.returncode < 0
+    assert "tenon: the process ends in plugin 'lie', lie::f\n" in done.stderr, done.stderr
+
+
+TRUTHS = """
+import tenon as tn
+x = tn.randn(4, 6, requires_grad=True)
+w = tn.randn(6, 5, requires_grad=True)
+y = tn.nn.functional.layer_norm((x @ w).relu(), (5,)).softmax(-1)
+y.square().mean().backward()
+assert x.grad.shape == (4, 6) and w.grad.shape == (6, 5)
+t = tn.arange(24.0).reshape(2, 3, 4).transpose(0, 2)
+assert (t + t).sum().item() == 552 and t.add_(1).sum().item() == 300
+assert tn.nonzero(tn.tensor([1, 0, 2])).tolist() == [[0], [2]]
+assert tn.sort(tn.tensor([3.0, 1.0, 2.0])).values.tolist() == [1, 2, 3]
+assert tn.unique(tn.tensor([3, 1, 3])).tolist() == [1, 3]
+assert tn.cat([tn.ones(2), tn.zeros(1)]).tolist() == [1, 1, 0]
+assert tn.rand(5).max() < 1 and tn.zeros(0).sum() == 0
+out = tn.empty(3)
+assert tn.exp(tn.zeros(3), out=out) is out and out.tolist() == [1, 1, 1]
+"""
+
+
+def test_truths_pass_check_mode() -> None:
+    """The CPU's own kernels, which come through the same door."""
+    done = subprocess.run(
+        [sys.executable, "-c", TRUTHS], env={**os.environ, "TENON_CHECK": "1"},
+        capture_output=True, text=True,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
