@@ -570,6 +570,7 @@ static char *rival_problem(const found *f) {
 }
 
 tn_status tn_plugin_at(int32_t i, tn_plugin_status *ret_status) {
+    if (!ret_status) return tn_fail(TN_E_VALUE, 1, "a plugin's status needs a place to be put");
     int32_t left = i;
     ask_host();
     enter();
