@@ -32,15 +32,19 @@ def health(plugin: _native.Plugin) -> str:
     """One line about a plugin. One that is not loaded is loaded, by a child process."""
     if plugin.active:
         return f"active, {plugin.kernels} kernels"
-    if plugin.problem:
-        return f"PROBLEM: {plugin.problem}"
-    seconds = _plugins.limit()
-    if seconds is None:
-        return "not loaded, and not tried (TENON_PROBE=off)"
-    lived, problem = _plugins.judge(plugin.path, seconds, again=True)
-    if not lived:
-        return f"PROBLEM: {plugin.path}: {problem}; reinstall the plugin, or its driver"
-    return f"PROBLEM: {problem}" if problem else "works, not loaded"
+    problem = plugin.problem
+    if not problem:
+        seconds = _plugins.limit()
+        if seconds is None:
+            return "not loaded, and not tried (TENON_PROBE=off)"
+        lived, problem = _plugins.judge(plugin.path, seconds, again=True)
+        if not lived:
+            problem = f"{plugin.path}: {problem}; reinstall the plugin, or its driver"
+        if not problem:
+            return "works, not loaded"
+    # What comes with Tenon is there on every machine, also on those that have not its hardware.
+    ours = Path(plugin.path).parent == _native.PLUGINS
+    return f"not used here: {problem}" if ours else f"PROBLEM: {problem}"
 
 
 def command_probe(options: argparse.Namespace) -> int:
