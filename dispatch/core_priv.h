@@ -206,6 +206,12 @@ enum tni_compute_rule {
     TNI_COMPUTE_SUM,     /* bool and integers become int64; a dtype argument overrides */
     TNI_COMPUTE_BOOL     /* everything is read as bool */
 };
+enum tni_autocast_rule {
+    TNI_AUTOCAST_NONE,
+    TNI_AUTOCAST_LOW,
+    TNI_AUTOCAST_FLOAT32,
+    TNI_AUTOCAST_WIDEST
+};
 enum tni_result_rule {
     TNI_RESULT_COMPUTE,
     TNI_RESULT_BOOL,
@@ -269,7 +275,8 @@ struct tn_op {
     uint32_t flags; /* TNI_OP_* */
     uint16_t id;
     uint16_t line;
-    uint16_t version; /* from 1 */
+    uint16_t version;    /* from 1 */
+    uint8_t autocast[2]; /* TNI_AUTOCAST_*: on the CPU, elsewhere */
     const char *file;
     const char *formula; /* gradient text, for people */
     const char *node;    /* names of its node, where they are not the operator's; see op-table.md */

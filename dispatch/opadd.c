@@ -266,6 +266,16 @@ static void set_flags(tni_added *o) {
         op->flags |= TNI_OP_FLOATING;
 }
 
+static tn_status read_autocast(tni_added *o) {
+    static const char *const rules[] = {"", "low", "float32", "widest"};
+    const char *text = o->desc.autocast;
+    uint8_t rule = TNI_AUTOCAST_NONE;
+    if (text && (!*text || !one_of(rules, TN_COUNT(rules), text, strlen(text), &rule)))
+        return fault(o, "autocast '%s' is none of low, float32, widest", text);
+    o->op.autocast[0] = o->op.autocast[1] = rule;
+    return TN_OK;
+}
+
 /* "acme::layer_norm" -> "LayerNormBackward0", as autograd names nodes. */
 static tn_status name_node(tni_added *o) {
     const char *name = strstr(o->op.info.name, "::") + 2;
@@ -321,6 +331,7 @@ static tn_status fill(tni_added *o) {
         return fault(o, "the argument struct of '%s' has %d bytes, the plugin's has %u", d->schema,
                      (int)s.args_bytes, (unsigned)d->args_bytes);
     TN_TRY(read_rules(o));
+    TN_TRY(read_autocast(o));
     set_flags(o);
     set_gradient(o);
     o->op.file = o->plugin->name;

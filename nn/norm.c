@@ -93,13 +93,43 @@ tn_status tni_composite_group_norm(const void *args, tn_tensor **rets) {
     y = scope_reshape(&s, y, tn_ints_of(x->shape, x->ndim));
     if (a->weight) y = scope_mul(&s, y, by_channel(&s, a->weight, x->ndim));
     if (a->bias) y = scope_add(&s, y, by_channel(&s, a->bias, x->ndim));
+    if (s.st == TN_OK && tn_tensor_dtype(y) != tn_view_dtype(x)) { /* parameters in a wider dtype */
+        tn_tensor *narrow = NULL;
+        tn_status st = tn__to_copy(y, tn_view_dtype(x), -1, 0, TN_FORMAT_PRESERVE, &narrow);
+        y = scope_take(&s, st, narrow);
+    }
     return scope_finish(&s, y, rets);
+}
+
+static bool is_f32(const tn_view *v) { return v && tn_view_dtype(v) == TN_F32; }
+
+/* A short input with parameters in float32, as under autocast: computed in float32, the result is short. */
+static bool is_mixed(const tn_batch_norm_args *a) {
+    int32_t x = tn_view_dtype(a->input);
+    return (x == TN_F16 || x == TN_BF16) && (is_f32(a->weight) || is_f32(a->running_mean));
+}
+
+static tn_status convert(tn_tensor *t, int32_t dtype, tn_tensor **ret) {
+    return tn__to_copy(t, dtype, -1, 0, TN_FORMAT_PRESERVE, ret);
+}
+
+static tn_status run_mixed(const tn_batch_norm_args *a, tn_tensor **rets) {
+    tn_tensor *wide = NULL, *y = NULL;
+    TN_TRY(convert(tni_t(a->input), TN_F32, &wide));
+    tn_status st =
+        tn_batch_norm(wide, tni_t(a->running_mean), tni_t(a->running_var), tni_t(a->weight),
+                      tni_t(a->bias), a->training, a->momentum, a->eps, &y);
+    if (st == TN_OK) st = convert(y, tn_view_dtype(a->input), &rets[0]);
+    tn_tensor_unref(&y);
+    tn_tensor_unref(&wide);
+    return st;
 }
 
 tn_status tni_composite_batch_norm(const void *args, tn_tensor **rets) {
     const tn_batch_norm_args *a = args;
     tn_tensor *mean = NULL, *invstd = NULL;
     const tn_view *x = a->input;
+    if (is_mixed(a)) return run_mixed(a, rets);
     if (a->training && x->ndim >= 2 && x->shape[1] > 0 && x->numel / x->shape[1] == 1) {
         return tn_fail(TN_E_VALUE, 0,
                        "Expected more than 1 value per channel when training, got input size %s",

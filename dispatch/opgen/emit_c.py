@@ -449,6 +449,9 @@ def descriptor(op: Op, i: int) -> list[str]:
         f"        .node = {c_string(e.get('node'))},",
         f"        .doc = {c_string(e.get('doc'))},",
     ]
+    if op.autocast:
+        rules = [op.autocast.get(where, "none").upper() for where in ("cpu", "other")]
+        lines.append(f"        .autocast = {{{', '.join('TNI_AUTOCAST_' + r for r in rules)}}},")
     if op.kind in ("pointwise", "reduction"):
         first = result[0] if isinstance(result, list) else result
         lines.append(f"        .compute_rule = TNI_COMPUTE_{rule_name(e['dtype'])},")

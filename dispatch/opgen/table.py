@@ -17,7 +17,7 @@ KEYS = {
     "grad", "save", "save_shape", "where", "alias", "ref", "samples", "domain", "grad_samples",
     "tests", "doc",
     "tol", "dynamic", "random", "cast", "takes_out", "node", "version",
-    "choices",
+    "choices", "autocast",
 }  # fmt: skip
 KINDS = ("pointwise", "reduction", "structured", "composite", "view")
 WHERE = ("torch", "method", "nn.functional", "inplace", "out")
@@ -29,6 +29,7 @@ DTYPE_SETS = {
 }
 ALL_DTYPES = [name for names in DTYPE_SETS.values() for name in names]
 COMPUTE_RULES = ("promote", "float", "first", "sum", "bool")
+AUTOCAST = ("low", "float32", "widest")
 RESULTS = ("compute", "bool", "real", "int64")
 
 # schema type -> (field kind, C type in the argument struct, C parameter type)
@@ -150,6 +151,12 @@ class Op:
         """Formulas by argument, "custom", "missing", or None where no node is ever made."""
         grads = self.entry.get("grad")
         return None if grads == "none" else grads
+
+    @property
+    def autocast(self) -> dict[str, str]:
+        """The rules on the CPU and elsewhere."""
+        rule = self.entry.get("autocast", {})
+        return {"cpu": rule, "other": rule} if isinstance(rule, str) else rule
 
     @property
     def result_may_float(self) -> bool:
@@ -314,6 +321,9 @@ def check(op: Op) -> None:
     for p in e.get("params", []):
         if p not in {a.name for a in op.args}:
             raise op.fail(f"params names '{p}', which is no argument")
+    rules = op.autocast
+    if rules.keys() - {"cpu", "other"} or set(rules.values()) - set(AUTOCAST):
+        raise op.fail(f"autocast is one of {', '.join(AUTOCAST)}, or a table with cpu and other")
     for p, names in e.get("choices", {}).items():
         if p not in {a.name for a in op.args if a.type == "int"}:
             raise op.fail(f"choices names '{p}', which is no int argument")

@@ -178,7 +178,32 @@ static PyObject *layer_enable(PyObject *unused, PyObject *args) {
     return PyBool_FromLong(tn_layer_enable(id, on));
 }
 
+/* _autocast_set(device, enabled, dtype, cache) -> what it was; enabled -1 changes nothing. */
+static PyObject *autocast_set(PyObject *unused, PyObject *args) {
+    tn_device device;
+    tn_autocast old, r;
+    PyObject *where, *dtype = Py_None;
+    int enabled = -1, use_cache = 1;
+    (void)unused;
+    if (!PyArg_ParseTuple(args, "O|iOp:_autocast_set", &where, &enabled, &dtype, &use_cache))
+        return NULL;
+    if (!tnp_device_from(where, &device)) return NULL;
+    if (tnp_check(tn_autocast_get(device.slot, &old)) < 0) return NULL;
+    r = (tn_autocast){enabled, old.dtype, use_cache};
+    if (dtype != Py_None) r.dtype = tnp_dtype_slot(dtype);
+    if (enabled >= 0 && tnp_check(tn_autocast_set(device.slot, &r)) < 0) return NULL;
+    return Py_BuildValue("iNi", (int)old.enabled, tnp_dtype_object(old.dtype), (int)old.cache);
+}
+
+static PyObject *autocast_clear(PyObject *unused, PyObject *none) {
+    (void)unused, (void)none;
+    tn_autocast_clear();
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef functions[] = {
+    {"_autocast_set", autocast_set, METH_VARARGS, "Changes the autocast region of a device."},
+    {"_autocast_clear", autocast_clear, METH_NOARGS, "Drops converted parameters."},
     {"_layer_find", layer_find, METH_O, "The id of a layer; loads the plugin that offers it."},
     {"_layer_enable", layer_enable, METH_VARARGS, "Switches a layer of this thread."},
     {"is_grad_enabled", is_grad_enabled, METH_NOARGS, "True when operators are recorded."},

@@ -107,6 +107,10 @@ _LATER = {
     "set_printoptions": "_print", "Stream": "_streams", "Event": "_streams",
     "stream": "_streams", "current_stream": "_streams",
     "Graph": "_capture", "graph": "_capture",
+    **dict.fromkeys((
+        "is_autocast_available", "is_autocast_enabled", "set_autocast_enabled",
+        "get_autocast_dtype", "set_autocast_dtype",
+    ), "amp"),
     "is_anomaly_enabled": "autograd.anomaly_mode",
     "is_anomaly_check_nan_enabled": "autograd.anomaly_mode",
     **dict.fromkeys((

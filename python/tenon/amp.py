@@ -1,41 +1,107 @@
-"""Mixed precision. Casting by operator is not there yet; a disabled autocast may be used."""
+"""Mixed precision: `autocast` picks dtypes per operator, `GradScaler` keeps gradients alive.
+
+Which operators compute in the short dtype, in float32 or in the widest of their inputs' is said by
+the op table (`autocast`); plugins say it of theirs.
+"""
 
 from __future__ import annotations
 
 import functools
+import threading
+import warnings
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["GradScaler", "autocast"]
+from tenon import _C
+from tenon._scaler import GradScaler
+
+__all__ = [
+    "GradScaler", "autocast", "custom_bwd", "custom_fwd", "is_autocast_available",
+]  # fmt: skip
+
+_state = threading.local()  # depth: of regions of this thread
+
+
+def is_autocast_available(device_type: str) -> bool:
+    """Whether a device of that kind is there."""
+    try:
+        _C._autocast_set(device_type)
+    except RuntimeError:
+        return False
+    return True
+
+
+def is_autocast_enabled(device_type: str = "cuda") -> bool:
+    """Whether the calling thread is in a region for that kind of device."""
+    return is_autocast_available(device_type) and bool(_C._autocast_set(device_type)[0])
+
+
+def get_autocast_dtype(device_type: str) -> Any:
+    """The short dtype."""
+    return _C._autocast_set(device_type)[1]
+
+
+def set_autocast_enabled(device_type: str, enabled: bool) -> None:
+    """Begins or ends a region without a with statement."""
+    _, dtype, cache = _C._autocast_set(device_type)
+    _C._autocast_set(device_type, int(enabled), dtype, cache)
+
+
+def set_autocast_dtype(device_type: str, dtype: Any) -> None:
+    """Changes the short dtype."""
+    enabled, _, cache = _C._autocast_set(device_type)
+    _C._autocast_set(device_type, enabled, dtype, cache)
 
 
 class autocast:  # noqa: N801 - PyTorch's name
-    """A with statement inside which some operators compute in a shorter dtype.
+    """A with statement, or a decorator, inside which operators choose the dtype they compute in.
 
-    enabled=False is accepted everywhere; enabled=True is not there yet and says so.
+    dtype: the short one, bfloat16 on the CPU and float16 elsewhere. Regions nest; one with
+    enabled=False switches the outer one off. Backward passes belong behind the region.
     """
 
     def __init__(
         self,
-        device_type: str = "cpu",
+        device_type: str,
         dtype: Any = None,
         enabled: bool = True,
         cache_enabled: bool | None = None,
     ) -> None:
-        self.device_type = device_type
-        self.dtype = dtype
-        self.enabled = enabled and device_type != "cuda"
+        if not isinstance(device_type, str):
+            raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
+        if dtype is not None and not dtype.is_floating_point:
+            raise TypeError(f"autocast(): dtype must be a floating dtype, not {dtype}")
+        self.device = device_type
+        self._enabled = enabled
+        self._old: list[tuple[int, Any, int]] = []
+        if not is_autocast_available(device_type):
+            if enabled:
+                warnings.warn(
+                    f"User provided device_type of '{device_type}', but there is no such device. "
+                    "Disabling autocast.",
+                    stacklevel=2,
+                )
+            self._enabled, self._there = False, False
+            self.fast_dtype = dtype
+            return
+        self._there = True
+        _, short, cache = _C._autocast_set(device_type)
+        self.fast_dtype = short if dtype is None else dtype
+        self._cache = bool(cache) if cache_enabled is None else cache_enabled
 
     def __enter__(self) -> autocast:
-        if self.enabled:
-            raise NotImplementedError(
-                "autocast is not there yet; convert the model and its inputs with "
-                ".to(bfloat16), or pass enabled=False"
-            )
+        if self._there:
+            old = _C._autocast_set(self.device, int(self._enabled), self.fast_dtype, self._cache)
+            self._old.append(old)
+            _state.depth = getattr(_state, "depth", 0) + 1
         return self
 
     def __exit__(self, *exc: object) -> None:
-        return None
+        if self._there:
+            _C._autocast_set(self.device, *self._old.pop())
+            _state.depth -= 1
+            if _state.depth == 0:
+                _C._autocast_clear()
 
     def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(fn)
@@ -46,37 +112,51 @@ class autocast:  # noqa: N801 - PyTorch's name
         return wrapper
 
 
-class GradScaler:
-    """Scales losses for float16 gradients on a GPU; on the CPU it passes them through."""
+def _converted(value: Any, device_type: str, dtype: Any) -> Any:
+    if isinstance(value, _C.Tensor):
+        fits = value.is_floating_point() and value.device.type == device_type
+        return value.to(dtype) if fits and value.dtype != _C.float64 else value
+    if isinstance(value, dict):
+        return {k: _converted(v, device_type, dtype) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_converted(v, device_type, dtype) for v in value)
+    return value
 
-    def __init__(self, device: str = "cuda", *args: Any, **kwargs: Any) -> None:
-        self._enabled = False
 
-    def is_enabled(self) -> bool:
-        """Whether losses are scaled."""
-        return self._enabled
+def custom_fwd(
+    fwd: Callable[..., Any] | None = None, *, device_type: str, cast_inputs: Any = None
+) -> Callable[..., Any]:
+    """For `forward` of an autograd.Function: with cast_inputs it runs with its inputs in that dtype
+    and outside of autocast, else as the region says."""
+    if fwd is None:
+        return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
 
-    def get_scale(self) -> float:
-        """The factor."""
-        return 1.0
+    @functools.wraps(fwd)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        ctx = args[0]
+        ctx._dtype = get_autocast_dtype(device_type)
+        ctx._fwd_used_autocast = is_autocast_enabled(device_type)
+        if cast_inputs is None or not ctx._fwd_used_autocast:
+            return fwd(*args, **kwargs)
+        ctx._fwd_used_autocast = False
+        with autocast(device_type, enabled=False):
+            return fwd(
+                *_converted(args, device_type, cast_inputs),
+                **_converted(kwargs, device_type, cast_inputs),
+            )
 
-    def scale(self, outputs: Any) -> Any:
-        """The outputs times the factor."""
-        return outputs
+    return wrapper
 
-    def unscale_(self, optimizer: Any) -> None:
-        """Divides gradients by the factor."""
 
-    def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-        """The optimizer's step."""
-        return optimizer.step(*args, **kwargs)
+def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Callable[..., Any]:
+    """For `backward` of an autograd.Function: it runs under autocast as its forward did."""
+    if bwd is None:
+        return functools.partial(custom_bwd, device_type=device_type)
 
-    def update(self, new_scale: Any = None) -> None:
-        """Chooses the next factor."""
+    @functools.wraps(bwd)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        ctx = args[0]
+        with autocast(device_type, dtype=ctx._dtype, enabled=ctx._fwd_used_autocast):
+            return bwd(*args, **kwargs)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Nothing, while it is disabled."""
-        return {}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Nothing to take over, while it is disabled."""
+    return wrapper

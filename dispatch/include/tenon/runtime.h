@@ -112,6 +112,19 @@ TN_API tn_status tn_layer_find(const char *name, int32_t *ret_id);
 /* Switches a layer on or off for the calling thread; returns the old value. */
 TN_API int tn_layer_enable(int32_t id, int on);
 
+/* ---- Mixed precision ---------------------------------------------------------------------------
+ * Inside a region, operators on that kind of device get some of their inputs converted, each as the
+ * op table says; a region is of the calling thread. Set one and put the old one back at its end. */
+typedef struct tn_autocast {
+    int32_t enabled;
+    int32_t dtype; /* the short one; bfloat16 on the CPU, float16 elsewhere */
+    int32_t cache; /* converted parameters are kept until tn_autocast_clear */
+} tn_autocast;
+TN_API tn_status tn_autocast_get(int32_t device_slot, tn_autocast *ret_region);
+TN_API tn_status tn_autocast_set(int32_t device_slot, const tn_autocast *region);
+/* Drops the thread's converted parameters: at the end of the outermost region. */
+TN_API void tn_autocast_clear(void);
+
 /* ---- A host language ---------------------------------------------------------------------------
  * The host keeps its object header in the TN_HOST_PREFIX bytes in front of each tensor, so that its
  * object and the tensor are one block. While that header is alive it owns one reference. */

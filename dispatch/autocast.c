@@ -1,0 +1,217 @@
+/* autocast.c: mixed precision: a layer that converts the floating inputs of some operators.
+ *
+ * Which operators is said by the op table (`autocast`), or by a plugin's descriptor: "low" computes in
+ * the short dtype of the region, "float32" in that, "widest" in the widest of the inputs' dtypes.
+ * The layer is the innermost one. An operator without a rule that is made of others is looked at
+ * through its parts. Conversions are recorded, so gradients arrive in the dtype of the parameter. */
+#include <stdlib.h>
+
+#include "dispatch_priv.h"
+
+#include <tenon/ops.h>
+
+enum { MAX_CASTS = 64 };
+
+/* A parameter and what it was converted to, kept until the outermost region ends. */
+typedef struct cached {
+    struct cached *next;
+    tn_tensor *from, *to;
+    uint32_t version; /* of `from` at the conversion */
+    bool recorded;    /* `to` has a history */
+} cached;
+
+static TN_TLS tn_autocast regions[TN_DEVICE_SLOTS];
+static TN_TLS bool filled; /* with default dtypes */
+static TN_TLS cached *cache;
+static _Atomic int32_t layer_id = -1;
+
+/* ---- Conversions -------------------------------------------------------------------------------*/
+
+typedef struct casts {
+    tn_tensor *made[MAX_CASTS]; /* to be dropped */
+    void *lists[TN_MAX_OPERANDS];
+    int nmade, nlists;
+    bool keep; /* parameters go through the cache */
+} casts;
+
+static bool is_parameter(const tn_tensor *t) {
+    return (t->v.word & TN_W_GRAD) && !(t->v.word & TN_W_LEAFVIEW) && !t->grad_fn;
+}
+
+static tn_status convert(tn_tensor *t, int32_t dtype, tn_tensor **ret) {
+    return tn__to_copy(t, dtype, -1, 0, TN_FORMAT_PRESERVE, ret);
+}
+
+static tn_status convert_parameter(tn_tensor *t, int32_t dtype, tn_tensor **ret) {
+    bool recorded = !tni_tls.no_grad;
+    for (cached *c = cache; c; c = c->next) {
+        if (c->from != t || tn_view_dtype(&c->to->v) != dtype || c->recorded != recorded ||
+            c->version != tn_tensor_version(t))
+            continue;
+        *ret = tn_tensor_ref(c->to);
+        return TN_OK;
+    }
+    TN_TRY(convert(t, dtype, ret));
+    cached *c = malloc(sizeof *c);
+    if (!c) return TN_OK; /* then it is converted again the next time */
+    *c = (cached){cache, tn_tensor_ref(t), tn_tensor_ref(*ret), tn_tensor_version(t), recorded};
+    cache = c;
+    return TN_OK;
+}
+
+/* May this tensor be converted? float64 and complex numbers stay as they are. */
+static bool is_eligible(const tn_tensor *t) {
+    if (!t || (t->v.word & TN_W_SCALAR)) return false;
+    int32_t dtype = tn_view_dtype(&t->v);
+    return tni_category(dtype) == TN_CAT_FLOAT && dtype != TN_F64;
+}
+
+static tn_status cast(casts *c, tn_tensor *t, int32_t dtype, tn_tensor **ret) {
+    *ret = t;
+    if (!is_eligible(t) || tn_view_dtype(&t->v) == dtype) return TN_OK;
+    if (c->nmade == MAX_CASTS)
+        return tn_fail(TN_E_UNSUPPORTED, -1, "autocast: too many tensors in one call");
+    TN_TRY(c->keep && is_parameter(t) ? convert_parameter(t, dtype, ret) : convert(t, dtype, ret));
+    c->made[c->nmade++] = *ret;
+    return TN_OK;
+}
+
+static tn_status cast_list(casts *c, tn_views *list, int32_t dtype) {
+    tn_tensor **v = malloc(sizeof(tn_tensor *) * (size_t)(list->n > 0 ? list->n : 1));
+    if (!v) return tn_fail(TN_E_MEMORY, -1, "out of memory");
+    c->lists[c->nlists++] = v;
+    for (int64_t i = 0; i < list->n; i++) TN_TRY(cast(c, tni_t(list->v[i]), dtype, &v[i]));
+    *list = tni_views((tn_tensors){v, list->n});
+    return TN_OK;
+}
+
+/* The tensors of `args` that the rule is about, in the dtype. */
+static tn_status cast_all(casts *c, const tn_op *op, void *args, int32_t dtype) {
+    for (int i = 0; i < op->nin; i++) {
+        const tn_field *f = &op->fields[op->in_field[i]];
+        void *p = (char *)args + f->offset;
+        if (f->flags & TNI_FIELD_MUTATED) continue;
+        if (f->kind == TN_F_TENSORS)
+            TN_TRY(cast_list(c, p, dtype));
+        else
+            TN_TRY(cast(c, *(tn_tensor **)p, dtype, p));
+    }
+    return TN_OK;
+}
+
+/* ---- Rules -------------------------------------------------------------------------------------*/
+
+/* The dtype to compute in; -1: as it is. */
+static int32_t target(int rule, const tn_op *op, const void *args, int32_t low) {
+    tn_tensor *in[MAX_CASTS];
+    int32_t widest = -1;
+    if (rule == TNI_AUTOCAST_LOW) return low;
+    if (rule == TNI_AUTOCAST_FLOAT32) return TN_F32;
+    int n = tni_op_inputs(op, args, in, MAX_CASTS);
+    for (int i = 0; i < n && i < MAX_CASTS; i++) {
+        if (!in[i] || tni_category(tn_view_dtype(&in[i]->v)) != TN_CAT_FLOAT) continue;
+        int32_t dtype = tn_view_dtype(&in[i]->v);
+        widest = widest < 0 ? dtype : tn_dtype_promote(widest, dtype);
+    }
+    return widest == TN_F64 ? -1 : widest;
+}
+
+/* A call that writes where it is told has nothing to gain: its target has a dtype. */
+static bool writes(const tn_op *op, void *args) {
+    if ((op->flags & TNI_OP_INPLACE_ONLY) || op->nout == 0) return true;
+    for (int i = 0; i < op->nout && !(op->flags & TNI_OP_LIST_OUT); i++)
+        if (*tni_out_slot(op, args, i)) return true;
+    return false;
+}
+
+static const tn_autocast *region_of(const tn_op *op, const void *args, int32_t *ret_slot) {
+    tn_tensor *in[MAX_CASTS];
+    int n = tni_op_inputs(op, args, in, MAX_CASTS);
+    for (int i = 0; i < n && i < MAX_CASTS; i++) {
+        if (!in[i] || (in[i]->v.word & TN_W_SCALAR)) continue;
+        *ret_slot = tn_view_device(&in[i]->v);
+        return &regions[*ret_slot];
+    }
+    return NULL;
+}
+
+/* The parts of a composite are operators of the program, to autocast. */
+static tn_status through_parts(const tn_op *op, void *args, tn_tensor **rets) {
+    tni_tls.layers = UINT64_C(1) << atomic_load_explicit(&layer_id, memory_order_relaxed);
+    tn_status st = tni_op_run(op, args, rets);
+    tni_tls.layers = 0;
+    return st;
+}
+
+static tn_status run(void *ctx, tn_layer_call *next, const tn_op_info *info, void *args,
+                     tn_tensor **rets) {
+    const tn_op *op = (const tn_op *)(const void *)info;
+    _Alignas(16) unsigned char mine[TNI_MAX_ARGS_BYTES];
+    int32_t slot = 0, dtype = -1;
+    const tn_autocast *r = region_of(op, args, &slot);
+    (void)ctx;
+    if (!r || !r->enabled) return tn_layer_next(next, info, args, rets);
+    int rule = op->autocast[slot != 0];
+    if (rule != TNI_AUTOCAST_NONE && !writes(op, args)) dtype = target(rule, op, args, r->dtype);
+    if (dtype < 0) {
+        bool parts = op->run == tni_run_composite && !op->grad && rule == TNI_AUTOCAST_NONE;
+        return parts ? through_parts(op, args, rets) : tn_layer_next(next, info, args, rets);
+    }
+    casts c = {.keep = r->cache && dtype == r->dtype};
+    memcpy(mine, args, op->args_bytes);
+    tn_status st = cast_all(&c, op, mine, dtype);
+    if (st == TN_OK) st = tn_layer_next(next, info, mine, rets);
+    for (int i = 0; i < c.nmade; i++) tn_tensor_unref(&c.made[i]);
+    for (int i = 0; i < c.nlists; i++) free(c.lists[i]);
+    return st;
+}
+
+/* ---- Regions -----------------------------------------------------------------------------------*/
+
+static tn_autocast *region(int32_t slot) {
+    for (int i = 0; i < TN_DEVICE_SLOTS && !filled; i++)
+        regions[i] = (tn_autocast){.dtype = i == 0 ? TN_BF16 : TN_F16, .cache = 1};
+    filled = true;
+    return &regions[slot];
+}
+
+static tn_status check(int32_t slot) {
+    if (tn_device_name(slot)) return TN_OK;
+    return tn_fail(TN_E_DEVICE, 0, "autocast: there is no device slot %d", (int)slot);
+}
+
+tn_status tn_autocast_get(int32_t slot, tn_autocast *ret_region) {
+    TN_TRY(check(slot));
+    if (!ret_region) return tn_fail(TN_E_TYPE, 1, "autocast: the result has no place to go");
+    *ret_region = *region(slot);
+    return TN_OK;
+}
+
+tn_status tn_autocast_set(int32_t slot, const tn_autocast *r) {
+    TN_TRY(check(slot));
+    if (!r) return tn_fail(TN_E_TYPE, 1, "autocast: the region is NULL");
+    if (!tn_dtype_name(r->dtype) || tn_dtype_category(r->dtype) != TN_CAT_FLOAT)
+        return tn_fail(TN_E_DTYPE, 1, "autocast computes in a floating dtype");
+    int32_t id = atomic_load_explicit(&layer_id, memory_order_acquire);
+    if (id < 0) {
+        const tn_layer layer = {.name = "tn.autocast", .priority = INT32_MIN, .call = run};
+        id = tni_layer_find(layer.name); /* another thread may have been faster */
+        if (id < 0) TN_TRY(tn_layer_register(&layer, &id));
+        atomic_store_explicit(&layer_id, id, memory_order_release);
+    }
+    *region(slot) = *r;
+    bool any = false;
+    for (int i = 0; i < TN_DEVICE_SLOTS; i++) any = any || regions[i].enabled;
+    tn_layer_enable(id, any);
+    return TN_OK;
+}
+
+void tn_autocast_clear(void) {
+    while (cache) {
+        cached *c = cache;
+        cache = c->next;
+        tn_tensor_unref(&c->from);
+        tn_tensor_unref(&c->to);
+        free(c);
+    }
+}
