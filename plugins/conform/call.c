@@ -92,7 +92,9 @@ static int32_t count_tensors(const cf_op *op, const cf_sample *s) {
 
 tn_status cf_call_build(cf_call *c, const cf_op *op, const cf_sample *s, const cf_build *b) {
     tn_status st = TN_OK;
-    *c = (cf_call){.op = op, .args = cf_alloc((size_t)op->meta.args_bytes)};
+    *c = (cf_call){.op = op};
+    c->args = cf_alloc((size_t)op->meta.args_bytes);
+    c->used = cf_alloc((size_t)op->meta.args_bytes);
     c->tensors = cf_alloc((size_t)count_tensors(op, s) * sizeof(tn_tensor *));
     for (int32_t i = 0; st == TN_OK && i < count_arguments(op); i++) {
         const tn_field *f = &op->meta.fields[i];
@@ -140,10 +142,11 @@ tn_status cf_call_run(cf_call *c, cf_form form, tn_tensor *const *outs) {
     const tn_op_meta *m = &c->op->meta;
     tn_tensor *rets[CF_RESULTS] = {NULL};
     bool list = (m->flags & TNI_OP_LIST_OUT) != 0;
+    memcpy(c->used, c->args, (size_t)m->args_bytes);
     for (int32_t i = 0; !list && form != CF_CALL && i < m->nout; i++)
-        *(tn_tensor **)(void *)(c->args + m->fields[m->out_field[i]].offset) =
+        *(tn_tensor **)(void *)(c->used + m->fields[m->out_field[i]].offset) =
             form == CF_INPLACE ? c->tensors[0] : outs[i];
-    tn_status st = tn_op_invoke(m->info, c->args, rets);
+    tn_status st = tn_op_invoke(m->info, c->used, rets);
     if (st != TN_OK) return st;
     if (list) {
         tn_tensor_list *results = (tn_tensor_list *)(void *)rets;
@@ -167,6 +170,7 @@ void cf_call_free(cf_call *c) {
     for (int32_t i = 0; i < c->nblocks; i++) free(c->blocks[i]);
     free(c->tensors);
     free(c->args);
+    free(c->used);
     *c = (cf_call){0};
 }
 

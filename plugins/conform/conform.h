@@ -21,6 +21,8 @@ typedef struct cf_text {
     size_t n, room;
 } cf_text;
 void *cf_alloc(size_t bytes); /* zeroed */
+/* The list of n elements with room for one more; it has room up to the next power of two. */
+void *cf_grow(void *list, int64_t n, size_t size);
 char *cf_copy(const char *s);
 void cf_add(cf_text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void cf_add_shape(cf_text *t, int32_t ndim, const int64_t *shape);
@@ -183,8 +185,8 @@ tn_status cf_tensor_like(const tn_tensor *model, tn_device device, bool strided,
 /* A call with everything it owns. */
 typedef struct cf_call {
     const cf_op *op;
-    unsigned char *args;
-    tn_tensor **tensors; /* inputs, in order; lists flattened */
+    unsigned char *args, *used; /* used: the copy that a call may change */
+    tn_tensor **tensors;        /* inputs, in order; lists flattened */
     int32_t ntensors;
     void *blocks[64];
     int32_t nblocks;

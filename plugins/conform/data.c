@@ -8,7 +8,7 @@
 
 typedef struct reader {
     cf_data *data;
-    char *line, *rest; /* what of the line is still to be read */
+    char *rest; /* what of the line is still to be read */
     int number;
     bool bad;
 } reader;
@@ -27,13 +27,6 @@ static char *word(reader *r) {
     char *s = part(&r->rest, '\t');
     if (!s) r->bad = true;
     return s ? s : (char *)"";
-}
-
-static void *grow(void *list, int32_t n, size_t size) {
-    if (n & (n - 1)) return list; /* it has room up to the next power of two */
-    void *more = realloc(list, (size_t)(n ? 2 * n : 1) * size);
-    if (!more) abort();
-    return more;
 }
 
 static uint32_t dtypes_of(reader *r, char *names) {
@@ -90,7 +83,7 @@ static void read_value(reader *r, cf_value *v, char *text);
 static void read_list(reader *r, cf_value *v, char *text) {
     v->kind = CF_LIST;
     for (char *s; *text && (s = part(&text, ';'));) {
-        v->items = grow(v->items, (int32_t)v->n, sizeof *v->items);
+        v->items = cf_grow(v->items, v->n, sizeof *v->items);
         v->items[v->n] = (cf_value){.dtype = -1};
         read_value(r, &v->items[v->n++], s);
         if (!text) break;
@@ -134,7 +127,7 @@ static void read_value(reader *r, cf_value *v, char *text) {
 
 static void read_op(reader *r) {
     cf_data *d = r->data;
-    d->ops = grow(d->ops, d->nops, sizeof *d->ops);
+    d->ops = cf_grow(d->ops, d->nops, sizeof *d->ops);
     cf_op *op = &d->ops[d->nops++];
     *op = (cf_op){0};
     op->name = word(r);
@@ -156,7 +149,7 @@ static void read_sample(reader *r, bool grad) {
     }
     int32_t outs = op->meta.flags & TNI_OP_LIST_OUT ? 1 : op->meta.nout;
     int32_t n = op->meta.nfields - outs;
-    op->samples = grow(op->samples, op->nsamples, sizeof *op->samples);
+    op->samples = cf_grow(op->samples, op->nsamples, sizeof *op->samples);
     cf_sample *s = &op->samples[op->nsamples++];
     *s = (cf_sample){cf_alloc((size_t)(n + 1) * sizeof *s->values), grad};
     for (int32_t i = 0; i < n; i++) read_value(r, &s->values[i], word(r));
@@ -165,7 +158,7 @@ static void read_sample(reader *r, bool grad) {
 
 static void read_need(reader *r) {
     cf_data *d = r->data;
-    d->needs = grow(d->needs, d->nneeds, sizeof *d->needs);
+    d->needs = cf_grow(d->needs, d->nneeds, sizeof *d->needs);
     cf_need *need = &d->needs[d->nneeds++];
     *need = (cf_need){.level = (int32_t)strtol(word(r), NULL, 10)};
     bool kernel = strcmp(word(r), "kernel") == 0;
@@ -222,7 +215,7 @@ bool cf_data_read(const char *path, cf_data *ret_data, cf_text *why) {
     while (!r.bad && (n = getline(&buffer, &room, f)) >= 0) {
         if (n > 0 && buffer[n - 1] == '\n') buffer[n - 1] = '\0';
         r.number++;
-        r.line = r.rest = cf_copy(buffer); /* samples point into it */
+        r.rest = cf_copy(buffer); /* samples point into it */
         read_line(&r);
     }
     free(buffer);

@@ -106,7 +106,7 @@ static void compare(cf_run *r, const char *order, tn_tensor *const *got, tn_tens
     tn_status st = TN_OK;
     for (int32_t i = 0; st == TN_OK && !why.n && i < n; i++) {
         if (!got[i] != !want[i])
-            cf_add(&why, "%s has %s gradient", got[i] ? "device" : "CPU", "the only");
+            cf_add(&why, "there is a gradient on the %s alone", got[i] ? "device" : "CPU");
         else if (got[i])
             st = compare_one(r, got[i], want[i], &why);
         if (why.n) cf_add(&why, " (of floating input %d)", i);

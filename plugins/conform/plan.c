@@ -2,17 +2,10 @@
  * row is named by its number between them. */
 #include "conform.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static cf_row *add(cf_plan *p, cf_mode mode, const char *name) {
-    if ((p->n & (p->n - 1)) == 0) {
-        size_t room = p->n ? 2 * (size_t)p->n : 1;
-        cf_row *rows = cf_alloc(room * sizeof *rows);
-        if (p->n) memcpy(rows, p->rows, (size_t)p->n * sizeof *rows);
-        free(p->rows);
-        p->rows = rows;
-    }
+    p->rows = cf_grow(p->rows, p->n, sizeof *p->rows);
     cf_row *r = &p->rows[p->n++];
     *r = (cf_row){.mode = mode, .op = -1, .dtype = -1, .check = -1, .name = name};
     return r;

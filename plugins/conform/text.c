@@ -17,6 +17,13 @@ void *cf_alloc(size_t bytes) {
     return p;
 }
 
+void *cf_grow(void *list, int64_t n, size_t size) {
+    if (n & (n - 1)) return list;
+    void *more = realloc(list, (size_t)(n ? 2 * n : 1) * size);
+    if (!more) no_memory();
+    return more;
+}
+
 char *cf_copy(const char *s) {
     size_t n = strlen(s) + 1;
     return memcpy(cf_alloc(n), s, n);
