@@ -1,7 +1,5 @@
-/* reduce_tmpl.h: the inner loops of one reduction for one element type. Included by reduce_tu.c once
- * per operator with RED (its name), RED_INIT, RED_STEP(a, x): a after taking in the element x, which
- * may use `center`, and RED_JOIN(a, b) of two partial results. Undefines them. RED_PICK(a, x), where
- * defined, is RED_STEP for numbers: lanes() then looks out for NaN apart, off the chain of steps. */
+/* reduce_tmpl.h: the inner loops of one reduction for one element type, included by common/reduce.h.
+ * Where there is RED_PICK, lanes() looks out for NaN apart, off the chain of steps. */
 #define RED_NAME(x) TMPL_PASTE2(x, RED)
 
 /* Lane j takes in elements j, j + LANES, ... `a` is a local array of the caller, which compilers keep

@@ -9,14 +9,17 @@ static cuda_kernel copies[] = {
     {.module = "copy", .name = "copy_16"},
 };
 
+tn_status cuda_copy_plan(const tn_call *call, int64_t bytes, const cuda_plan *plan) {
+    int i = 0;
+    while (i < 4 && INT64_C(1) << i != bytes) i++;
+    return cuda_launch_plan(call, &copies[i], plan);
+}
+
 static tn_status copy(const tn_call *call, const void *args) {
     const tn__copy_args *a = args;
     cuda_plan plan;
-    int64_t bytes = tn_view_itemsize(a->out);
-    int i = 0;
-    while (i < 4 && INT64_C(1) << i != bytes) i++;
     tn_status st = cuda_plan_make(a->plan, &plan);
-    return st == TN_OK ? cuda_launch_plan(call, &copies[i], &plan) : st;
+    return st == TN_OK ? cuda_copy_plan(call, tn_view_itemsize(a->out), &plan) : st;
 }
 
 /* By source and target: the kernels for real dtypes. */

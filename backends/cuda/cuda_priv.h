@@ -66,14 +66,27 @@ typedef struct cuda_kernel {
 /* Queues blocks * threads threads with the argument `args` on the call's stream. */
 tn_status cuda_launch(const tn_call *call, cuda_kernel *k, int64_t blocks, uint32_t threads,
                       const void *args);
+/* Around work that is queued otherwise: before it, so that a late failure has a name, and after it;
+ * that waits under TENON_LAUNCH_BLOCKING. */
+void cuda_note_launch(cuda_device *d, const tn_call *call);
+tn_status cuda_launched(cuda_device *d, const tn_call *call);
 
 /* ---- plan.c ------------------------------------------------------------------------------------*/
-/* For kernels; `sizes` are the bytes of one element by operand. TN_DECLINE: too many dimensions. */
+/* For kernels. TN_DECLINE: too many dimensions. */
 tn_status cuda_plan_make(const tn_plan *plan, cuda_plan *ret_plan);
 /* The same from tensors of one shape, the result first. */
 tn_status cuda_plan_views(const tn_view *const *views, int32_t n, cuda_plan *ret_plan);
+/* The same, dimension by dimension: start, add from the inside to the outside, end. Strides and the
+ * sizes of elements are in bytes, by operand; `data` is set in between. */
+void cuda_plan_start(cuda_plan *ret_plan);
+tn_status cuda_plan_add(cuda_plan *plan, int32_t noperands, int64_t size, const int64_t *stride);
+void cuda_plan_end(cuda_plan *plan, int32_t noperands, const int32_t *bytes);
 /* Launches a kernel whose argument begins with a plan, a group of elements for each thread. */
 tn_status cuda_launch_plan(const tn_call *call, cuda_kernel *k, const cuda_plan *plan);
+
+/* ---- copy.c ------------------------------------------------------------------------------------*/
+/* Copies elements of 1, 2, 4, 8 or 16 bytes. */
+tn_status cuda_copy_plan(const tn_call *call, int64_t bytes, const cuda_plan *plan);
 
 /* ---- Rows: one list per family, named in plugin.c ----------------------------------------------*/
 typedef struct cuda_rows {

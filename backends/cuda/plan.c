@@ -74,40 +74,50 @@ tn_status cuda_plan_make(const tn_plan *plan, cuda_plan *ret_plan) {
     return TN_OK;
 }
 
-/* Adds a dimension outside of those there are, merged with the last one where strides allow it. */
-static bool add_dim(cuda_plan *p, int32_t n, int64_t size, const int64_t *stride) {
+void cuda_plan_start(cuda_plan *ret_plan) {
+    memset(ret_plan, 0, sizeof *ret_plan);
+    ret_plan->numel = 1;
+}
+
+/* Merged with the dimension inside of it where strides allow that. */
+tn_status cuda_plan_add(cuda_plan *plan, int32_t noperands, int64_t size, const int64_t *stride) {
+    cuda_plan *p = plan;
     int32_t last = p->ndim - 1;
     bool merge = p->ndim > 0;
-    if (size == 1) return true;
-    for (int32_t k = 0; k < n && merge; k++)
+    p->numel *= size;
+    if (size == 1) return TN_OK;
+    for (int32_t k = 0; k < noperands && merge; k++)
         merge = stride[k] == p->stride[last][k] * p->size[last];
     if (merge) {
         p->size[last] *= size;
-        return true;
+        return TN_OK;
     }
-    if (p->ndim == CUDA_DIMS) return false;
+    if (p->ndim == CUDA_DIMS) return TN_DECLINE;
     p->size[p->ndim] = size;
-    for (int32_t k = 0; k < n; k++) p->stride[p->ndim][k] = stride[k];
+    for (int32_t k = 0; k < noperands; k++) p->stride[p->ndim][k] = stride[k];
     p->ndim++;
-    return true;
+    return TN_OK;
+}
+
+void cuda_plan_end(cuda_plan *plan, int32_t noperands, const int32_t *bytes) {
+    if (plan->numel > 0) describe(plan, noperands, bytes);
 }
 
 tn_status cuda_plan_views(const tn_view *const *views, int32_t n, cuda_plan *ret_plan) {
-    cuda_plan *p = ret_plan;
     int32_t bytes[CUDA_OPERANDS];
-    memset(p, 0, sizeof *p);
-    p->numel = views[0]->numel;
+    tn_status st = TN_OK;
+    cuda_plan_start(ret_plan);
     for (int32_t k = 0; k < n; k++) {
         bytes[k] = (int32_t)tn_view_itemsize(views[k]);
-        p->data[k] = views[k]->data;
+        ret_plan->data[k] = views[k]->data;
     }
-    for (int32_t d = views[0]->ndim - 1; d >= 0; d--) {
+    for (int32_t d = views[0]->ndim - 1; d >= 0 && st == TN_OK; d--) {
         int64_t stride[CUDA_OPERANDS];
         for (int32_t k = 0; k < n; k++) stride[k] = views[k]->strides[d] * bytes[k];
-        if (!add_dim(p, n, views[0]->shape[d], stride)) return TN_DECLINE;
+        st = cuda_plan_add(ret_plan, n, views[0]->shape[d], stride);
     }
-    if (p->numel > 0) describe(p, n, bytes);
-    return TN_OK;
+    if (st == TN_OK) cuda_plan_end(ret_plan, n, bytes);
+    return st;
 }
 
 tn_status cuda_launch_plan(const tn_call *call, cuda_kernel *k, const cuda_plan *plan) {

@@ -2,8 +2,8 @@
  * family of kernels is one name in one of the lists below. */
 #include "cuda_priv.h"
 
-#define CUDA_FAMILIES(X) X(copy)
-#define CUDA_DTYPE_FAMILIES(X) X(map)
+#define CUDA_FAMILIES(X) X(copy) X(matmul)
+#define CUDA_DTYPE_FAMILIES(X) X(map) X(reduce)
 
 const tn_host *cuda_host;
 

@@ -55,6 +55,72 @@ for dtype, n in itertools.product(("uint8", "float16", "int32", "float64"), (1, 
 """)
 
 
+@needs_harness
+def test_products_of_every_layout() -> None:
+    """Rows, columns, neither packed; batches, broadcast additions; without a call on the CPU."""
+    harness.script(
+        """
+import numpy as np
+rng = np.random.default_rng(0)
+def pair(*shape):
+    x = rng.standard_normal(shape)
+    return x, tn.from_numpy(x).to("cuda")
+def check(got, want):
+    assert np.abs(got.cpu().numpy() - want).max() < 1e-12
+(a, da), (b, db), (c, dc) = pair(6, 10), pair(10, 8), pair(8)
+for i, j in ((slice(None), slice(None)), (slice(1, None, 2), slice(0, 6, 3))):
+    for k in (slice(None), slice(None, None, 2)):
+        for left in (da[i, k], da.t().contiguous().t()[i, k]):
+            check(left @ db[k, j], a[i, k] @ b[k, j])
+            got = tn.addmm(dc[j], left, db[k, j], beta=2, alpha=3)
+            check(got, 2 * c[j] + 3 * a[i, k] @ b[k, j])
+            check(left @ dc[:1].expand(left.shape[1]), a[i, k] @ np.repeat(c[:1], left.shape[1]))
+(x, dx), (y, dy) = pair(3, 4, 5), pair(3, 5, 2)
+check(dx @ dy, x @ y)
+check(dx.transpose(1, 2) @ dx, x.transpose(0, 2, 1) @ x)
+check(dx[:1].expand(3, 4, 5) @ dy, x[:1] @ y)
+check(tn.nn.functional.linear(dx, dx[0], dc[:4]), x @ x[0].T + c[:4])
+check(dx[0, 0] @ dy[0, :, 0], x[0, 0] @ y[0, :, 0])
+check(da[:, :0] @ db[:0], np.zeros((6, 8)))
+nan = tn.full((6, 8), float("nan"), device="cuda", dtype=tn.float64)
+check(tn.addmm(nan, da, db, beta=0), a @ b)
+for op in ("mm", "addmm", "bmm", "mv", "dot", "linear"):
+    assert fallbacks(op) == (0, 0), op
+""".replace("fallbacks", "tn.cuda.fallback_count")
+    )
+
+
+@needs_harness
+def test_reductions_of_every_cut() -> None:
+    """Along rows and columns, one block and many, in both stages; twice the same bits."""
+    harness.script("""
+import numpy as np
+rng = np.random.default_rng(0)
+for shape in ((3, 40000), (40000, 3), (257, 300), (5, 1, 7, 33), (1,)):
+    x = rng.standard_normal(shape)
+    d = tn.from_numpy(x).to("cuda")
+    for dim in (None, *range(len(shape)), (0, len(shape) - 1)):
+        axes = {} if dim is None else {"dim": tuple({dim} if isinstance(dim, int) else set(dim))}
+        at = axes.get("dim")
+        for name, want in (("sum", np.sum), ("mean", np.mean), ("amax", np.max), ("amin", np.min)):
+            got = getattr(d, name)(**axes)
+            assert np.allclose(got.cpu().numpy(), want(x, axis=at), rtol=1e-12, atol=1e-10)
+            assert tn.equal(got.cpu(), getattr(d, name)(**axes).cpu())
+        if x.size > 1:
+            got = d.var(**axes, correction=0).cpu().numpy()
+            assert np.allclose(got, np.var(x, axis=at), rtol=1e-12)
+        assert d.gt(2.5).any().item() == (x > 2.5).any()
+n = tn.arange(300, device="cuda") % 7
+assert n.sum().item() == int((np.arange(300) % 7).sum()) and n.amax().item() == 6
+bad = tn.tensor([1.0, float("nan"), 2.0], device="cuda")
+assert bad.amax().isnan().item() and bad.sum().isnan().item()
+empty = tn.zeros(0, 4, device="cuda")
+assert empty.sum(0).tolist() == [0.0] * 4 and empty.mean(0).isnan().all().item()
+for op in ("sum", "mean", "amax", "amin", "_var"):
+    assert tn.cuda.fallback_count(op) == (0, 0), op
+""")
+
+
 # ---- Failures ------------------------------------------------------------------------------------
 
 LATE = """
@@ -170,21 +236,38 @@ CUDA_FLAG_LIST(VALUE)
 """
 
 
+def compile_facts(folder: Path, text: str) -> None:
+    source = folder / "facts.c"
+    source.write_text(text, encoding="utf-8")
+    command = ["cc", "-c", "-D__CUDA_API_VERSION_INTERNAL"]
+    command += [f"-I{TOOLKITS[-1].parent}", f"-I{CUDA}", source]
+    done = subprocess.run([*command, "-o", folder / "facts.o"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.skipif(not TOOLKITS, reason="no CUDA toolkit")
 @pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler")
 def test_our_facts_are_those_of_the_toolkit(tmp_path: Path) -> None:
-    source = tmp_path / "facts.c"
-    source.write_text(FACTS, encoding="utf-8")
-    command = [
-        "cc",
-        "-c",
-        "-D__CUDA_API_VERSION_INTERNAL",
-        f"-I{TOOLKITS[-1].parent}",
-        f"-I{CUDA}",
-        source,
-    ]
-    done = subprocess.run([*command, "-o", tmp_path / "facts.o"], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    compile_facts(tmp_path, FACTS)
+
+
+CUBLAS_FACTS = """
+#include <cublas_v2.h>
+#include "cublas.h"
+#define FUNCTION(member, symbol, params) \\
+    _Static_assert(__builtin_types_compatible_p(__typeof__(&symbol), \\
+                   __typeof__(((cuda_cublas *)0)->member)), #symbol);
+#define VALUE(ours, theirs, value) _Static_assert((int)(ours) == (int)(theirs), #theirs);
+CUBLAS_LIST(FUNCTION)
+CUBLAS_VALUE_LIST(VALUE)
+"""
+
+
+@pytest.mark.skipif(
+    not any((p.parent / "cublas_v2.h").exists() for p in TOOLKITS), reason="no headers of cuBLAS"
+)
+def test_our_facts_are_those_of_cublas(tmp_path: Path) -> None:
+    compile_facts(tmp_path, CUBLAS_FACTS)
 
 
 @pytest.mark.skipif(not shutil.which("nvcc"), reason="no nvcc")

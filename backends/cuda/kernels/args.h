@@ -49,4 +49,22 @@ typedef struct cuda_map_args {
     cuda_number number[4];
 } cuda_map_args;
 
+/* A reduction: `kept` results, each of `gone` elements, in two stages. A block takes in `width`
+ * neighbouring results and, of each, `span` elements; `parts` blocks share a result. With one part it
+ * is finished at once, else the partial results lie in `partial`, (kept, parts), for stage two. None of
+ * this depends on the device, so neither do the bits of a result. Strides in bytes. */
+typedef struct cuda_reduce_args {
+    const void *in;
+    void *out;
+    void *partial;
+    const void *centers; /* of a spread: one per result; or NULL */
+    int64_t kept, gone, span;
+    int32_t parts, width, kept_dims, gone_dims;
+    int32_t divide; /* results are divided by `divisor` */
+    int32_t packed; /* results are written in the type computed in, one after the other */
+    double divisor;
+    int64_t kept_size[CUDA_DIMS], kept_in[CUDA_DIMS], kept_out[CUDA_DIMS];
+    int64_t gone_size[CUDA_DIMS], gone_in[CUDA_DIMS];
+} cuda_reduce_args;
+
 #endif

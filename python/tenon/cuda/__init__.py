@@ -121,6 +121,12 @@ def reset_peak_memory_stats(device: Any = None) -> None:
         _module().reset_peak_memory_stats(device)
 
 
+def fallback_count(op: str) -> tuple[int, int]:
+    """How many calls of an operator ran in a wider dtype, and on the CPU."""
+    _require("fallback_count")
+    return _module().fallback_count(op)
+
+
 def current_stream(device: Any = None) -> Any:
     """The stream that the calling thread's work on a GPU goes to."""
     _require("current_stream")

@@ -1,0 +1,127 @@
+/* gemm.c: cuBLAS: opened at the first product, one handle per device behind a lock, which is held
+ * while a product is queued and never while one runs. */
+#include "gemm.h"
+
+#include <limits.h>
+#include <pthread.h>
+
+#include "cublas.h"
+
+static cuda_cublas cublas;
+#define SYMBOL(member, symbol, params) {#symbol, offsetof(cuda_cublas, member)},
+static const cuda_symbol symbols[] = {CUBLAS_LIST(SYMBOL)};
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static cublasHandle_t handles[CUDA_DEVICES];
+static atomic_int tf32;
+
+void cuda_allow_tf32(int32_t allow) { atomic_store(&tf32, allow); }
+int32_t cuda_is_tf32_allowed(void) { return atomic_load(&tf32); }
+
+/* ---- The library -------------------------------------------------------------------------------*/
+
+static tn_status open_cublas(void) {
+    static const int versions[] = {13, 12, 0};
+    static void *library;
+    const char *missing = NULL;
+    if (library) return TN_OK;
+    void *found = cuda_open_library("libcublas", versions);
+    if (!found)
+        return cuda_host->fail(TN_E_DEVICE, -1,
+                               "matrix products on the GPU need cuBLAS (libcublas.so.13 or .12): "
+                               "pip install nvidia-cublas, or name its folder in TENON_CUDA_PATH");
+    if (!cuda_find_symbols(found, symbols, sizeof symbols / sizeof symbols[0], &cublas, &missing))
+        return cuda_host->fail(TN_E_DEVICE, -1, "cuBLAS lacks the function %s", missing);
+    library = found;
+    return TN_OK;
+}
+
+/* Lock held; the device is current. */
+static tn_status take_handle(cuda_device *d, void *stream, cublasHandle_t *ret_handle) {
+    tn_status st = open_cublas();
+    if (st != TN_OK) return st;
+    cublasHandle_t *h = &handles[d->index];
+    if (!*h && cublas.create(h) != CUBLAS_OK)
+        return cuda_host->fail(TN_E_DEVICE, -1, "cuda:%d: cuBLAS does not start", d->index);
+    if (cublas.set_stream(*h, stream) != CUBLAS_OK)
+        return cuda_host->fail(TN_E_DEVICE, -1, "cuda:%d: cuBLAS does not take the stream",
+                               d->index);
+    *ret_handle = *h;
+    return TN_OK;
+}
+
+/* ---- Matrices ----------------------------------------------------------------------------------*/
+
+/* A matrix as cuBLAS sees it: its transpose, since it counts by columns. */
+typedef struct operand {
+    const void *data;
+    int op, ld;
+    int64_t batch;
+} operand;
+
+static int64_t at_least(int64_t x, int64_t least) { return x > least ? x : least; }
+
+/* False where neither rows nor columns are packed. Strides of sizes below 2 say nothing. */
+static bool describe(const cuda_matrix *m, operand *ret_operand) {
+    bool by_rows = m->column == 1 || m->columns < 2, by_columns = m->row == 1 || m->rows < 2;
+    int64_t row = m->rows < 2 ? at_least(m->columns, 1) : m->row;
+    int64_t column = m->columns < 2 ? at_least(m->rows, 1) : m->column;
+    bool empty = m->rows == 0 || m->columns == 0;
+    if (empty) row = at_least(m->columns, 1);
+    if (empty || (by_rows && row >= at_least(m->columns, 1)))
+        *ret_operand = (operand){m->data, CUBLAS_NORMAL, (int)row, m->batch};
+    else if (by_columns && column >= m->rows)
+        *ret_operand = (operand){m->data, CUBLAS_TRANSPOSED, (int)column, m->batch};
+    else
+        return false;
+    return row <= INT_MAX && column <= INT_MAX && m->batch >= 0;
+}
+
+bool cuda_gemm_takes(const cuda_matrix *m) {
+    operand o;
+    return describe(m, &o);
+}
+
+typedef struct number_type {
+    int data, compute;
+} number_type;
+
+static number_type type_of(int32_t dtype) {
+    switch (dtype) {
+    case TN_F16: return (number_type){CUBLAS_F16, CUBLAS_IN_F32};
+    case TN_BF16: return (number_type){CUBLAS_BF16, CUBLAS_IN_F32};
+    case TN_F64: return (number_type){CUBLAS_F64, CUBLAS_IN_F64};
+    default:
+        return (number_type){CUBLAS_F32, cuda_is_tf32_allowed() ? CUBLAS_IN_TF32 : CUBLAS_IN_F32};
+    }
+}
+
+tn_status cuda_gemm(const tn_call *call, const cuda_matrix *a, const cuda_matrix *b,
+                    const cuda_matrix *c, int64_t n, double alpha, double beta) {
+    cuda_device *d = NULL;
+    cublasHandle_t handle = NULL;
+    operand x, y, z;
+    number_type type = type_of(call->dtype);
+    float alpha32 = (float)alpha, beta32 = (float)beta;
+    bool wide = type.compute == CUBLAS_IN_F64;
+    if (c->rows == 0 || c->columns == 0 || n == 0) return TN_OK;
+    if (c->rows > INT_MAX || c->columns > INT_MAX || a->columns > INT_MAX || n > INT_MAX ||
+        !describe(a, &x) || !describe(b, &y) || !describe(c, &z) || z.op != CUBLAS_NORMAL)
+        return TN_DECLINE;
+    tn_status st = cuda_enter(call->device_index, &d);
+    if (st != TN_OK) return st;
+    pthread_mutex_lock(&lock);
+    st = take_handle(d, call->stream, &handle);
+    if (st == TN_OK) {
+        cuda_note_launch(d, call);
+        int r = cublas.gemm(handle, y.op, x.op, (int)c->columns, (int)c->rows, (int)a->columns,
+                            wide ? (const void *)&alpha : &alpha32, y.data, type.data, y.ld,
+                            y.batch, x.data, type.data, x.ld, x.batch,
+                            wide ? (const void *)&beta : &beta32, c->data, type.data, z.ld, z.batch,
+                            (int)n, type.compute, CUBLAS_ANY_ALGORITHM);
+        if (r != CUBLAS_OK)
+            st = cuda_host->fail(TN_E_DEVICE, -1, "cuda:%d: %s: cuBLAS returned error %d", d->index,
+                                 call->op->name, r);
+    }
+    pthread_mutex_unlock(&lock);
+    return st == TN_OK ? cuda_launched(d, call) : st;
+}

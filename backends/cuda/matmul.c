@@ -1,0 +1,163 @@
+/* matmul.c: the operators that are matrix products: mm, bmm, mv, dot, linear and the forms that add to
+ * something. Each describes its operands as matrices; those that cuBLAS cannot read are packed first. */
+#include <tenon/args_linalg.h>
+#include <tenon/args_nn.h>
+
+#include "gemm.h"
+
+/* ---- Matrices ----------------------------------------------------------------------------------*/
+
+/* The last two dimensions of v; one in front of them is the batch. */
+static cuda_matrix matrix_of(const tn_view *v) {
+    const int64_t *shape = v->shape + v->ndim - 2, *strides = v->strides + v->ndim - 2;
+    int64_t batch = v->ndim == 3 && v->shape[0] > 1 ? v->strides[0] : 0;
+    return (cuda_matrix){v->data, shape[0], shape[1], strides[0], strides[1], batch};
+}
+
+/* A vector as a single column, or as a single row. */
+static cuda_matrix column_of(const tn_view *v) {
+    return (cuda_matrix){v->data, v->shape[0], 1, v->strides[0], 1, 0};
+}
+static cuda_matrix row_of(const tn_view *v) {
+    return (cuda_matrix){v->data, 1, v->shape[0], 1, v->strides[0], 0};
+}
+
+/* v broadcast to the shape of `to`: sizes of 1 and missing dimensions get stride 0. */
+static cuda_matrix broadcast(const tn_view *v, const cuda_matrix *to) {
+    int64_t s[3] = {0, 0, 0}; /* column, row, batch */
+    for (int32_t d = 0; d < v->ndim && d < 3; d++) {
+        int32_t from = v->ndim - 1 - d;
+        s[d] = v->shape[from] == 1 ? 0 : v->strides[from];
+    }
+    return (cuda_matrix){v->data, to->rows, to->columns, s[1], s[0], s[2]};
+}
+
+static int64_t item_of(const tn_call *call) {
+    return call->dtype == TN_F64 ? 8 : call->dtype == TN_F32 ? 4 : 2;
+}
+
+static tn_status copy(const tn_call *call, const cuda_matrix *to, const cuda_matrix *from,
+                      int64_t n) {
+    int64_t item = item_of(call);
+    const int32_t bytes[] = {(int32_t)item, (int32_t)item};
+    const int64_t columns[] = {to->column * item, from->column * item};
+    const int64_t rows[] = {to->row * item, from->row * item};
+    const int64_t batches[] = {to->batch * item, from->batch * item};
+    cuda_plan p;
+    cuda_plan_start(&p);
+    p.data[0] = to->data;
+    p.data[1] = from->data;
+    tn_status st = cuda_plan_add(&p, 2, to->columns, columns);
+    if (st == TN_OK) st = cuda_plan_add(&p, 2, to->rows, rows);
+    if (st == TN_OK) st = cuda_plan_add(&p, 2, n, batches);
+    if (st != TN_OK) return st;
+    cuda_plan_end(&p, 2, bytes);
+    return cuda_copy_plan(call, item, &p);
+}
+
+/* Replaces a matrix that cuBLAS cannot read by a packed copy. */
+static tn_status make_readable(const tn_call *call, cuda_matrix *m, int64_t n) {
+    cuda_matrix packed = {NULL, m->rows, m->columns, m->columns, 1, m->rows * m->columns};
+    if (cuda_gemm_takes(m)) return TN_OK;
+    if (m->batch == 0) n = 1;
+    uint64_t bytes = (uint64_t)(n * packed.batch * item_of(call));
+    tn_status st = call->host->scratch(call, bytes, &packed.data);
+    if (st == TN_OK) st = copy(call, &packed, m, n);
+    if (n == 1) packed.batch = 0;
+    *m = packed;
+    return st;
+}
+
+/* ---- Products ----------------------------------------------------------------------------------*/
+
+/* c = alpha * a @ b + beta * init. With beta 0 nothing of init is read, NaN included. */
+static tn_status product(const tn_call *call, cuda_matrix a, cuda_matrix b, const tn_view *init,
+                         const cuda_matrix *c, int64_t n, double alpha, double beta) {
+    tn_status st = TN_OK;
+    if (c->rows == 0 || c->columns == 0 || n == 0) return TN_OK;
+    if (!cuda_gemm_takes(c) || (c->columns > 1 && c->column != 1)) return TN_DECLINE;
+    if (init && beta != 0) {
+        cuda_matrix from = broadcast(init, c);
+        bool same = from.data == c->data && (c->rows < 2 || from.row == c->row) &&
+                    (c->columns < 2 || from.column == c->column) &&
+                    (n < 2 || from.batch == c->batch);
+        if (!same) st = copy(call, c, &from, n);
+    }
+    if (st == TN_OK) st = make_readable(call, &a, n);
+    if (st == TN_OK) st = make_readable(call, &b, n);
+    return st == TN_OK ? cuda_gemm(call, &a, &b, c, n, alpha, init ? beta : 0) : st;
+}
+
+static tn_status product_views(const tn_call *call, const tn_view *a, const tn_view *b,
+                               const tn_view *init, const tn_view *out, double alpha, double beta) {
+    cuda_matrix c = matrix_of(out);
+    int64_t n = out->ndim == 3 ? out->shape[0] : 1;
+    return product(call, matrix_of(a), matrix_of(b), init, &c, n, alpha, beta);
+}
+
+static tn_status mm(const tn_call *call, const void *args) {
+    const tn_mm_args *a = args;
+    return product_views(call, a->input, a->mat2, NULL, a->out, 1, 0);
+}
+
+static tn_status bmm(const tn_call *call, const void *args) {
+    const tn_bmm_args *a = args;
+    return product_views(call, a->input, a->mat2, NULL, a->out, 1, 0);
+}
+
+static tn_status addmm(const tn_call *call, const void *args) {
+    const tn_addmm_args *a = args;
+    return product_views(call, a->mat1, a->mat2, a->input, a->out, a->alpha.re, a->beta.re);
+}
+
+static tn_status baddbmm(const tn_call *call, const void *args) {
+    const tn_baddbmm_args *a = args;
+    return product_views(call, a->batch1, a->batch2, a->input, a->out, a->alpha.re, a->beta.re);
+}
+
+static tn_status mv(const tn_call *call, const void *args) {
+    const tn_mv_args *a = args;
+    cuda_matrix y = column_of(a->out);
+    return product(call, matrix_of(a->input), column_of(a->vec), NULL, &y, 1, 1, 0);
+}
+
+static tn_status dot(const tn_call *call, const void *args) {
+    const tn_dot_args *a = args;
+    cuda_matrix y = {a->out->data, 1, 1, 1, 1, 0};
+    return product(call, row_of(a->input), column_of(a->tensor), NULL, &y, 1, 1, 0);
+}
+
+/* Stride from row to row of x, whose rows are its last dimension; false when there is no single one. */
+static bool find_row_stride(const tn_view *x, int64_t *ret_stride) {
+    int64_t rows = 1, stride = 0;
+    for (int32_t d = x->ndim - 2; d >= 0; d--) {
+        if (x->shape[d] == 1) continue;
+        if (rows == 1) stride = x->strides[d];
+        if (rows > 1 && x->strides[d] != stride * rows) return false;
+        rows *= x->shape[d];
+    }
+    *ret_stride = rows == 1 ? x->shape[x->ndim - 1] : stride;
+    return true;
+}
+
+static tn_status linear(const tn_call *call, const void *args) {
+    const tn_linear_args *a = args;
+    const tn_view *x = a->input, *w = a->weight;
+    int64_t k = x->shape[x->ndim - 1], n = w->shape[0], stride = 0;
+    if (a->out->numel == 0) return TN_OK;
+    if (!find_row_stride(x, &stride) || !tn_view_is_contiguous(a->out)) return TN_DECLINE;
+    int64_t rows = a->out->numel / n;
+    cuda_matrix left = {x->data, rows, k, stride, x->strides[x->ndim - 1], 0};
+    cuda_matrix right = {w->data, k, n, w->strides[1], w->strides[0], 0};
+    cuda_matrix y = {a->out->data, rows, n, n, 1, 0};
+    return product(call, left, right, a->bias, &y, 1, 1, 1);
+}
+
+#define ROW(op, dtype)                                                                             \
+    { #op, TN_SIG_##op, op, NULL, dtype, 0, TN_K_CAPTURE_SAFE, 0 }
+#define ROWS(op) ROW(op, TN_F16), ROW(op, TN_BF16), ROW(op, TN_F32), ROW(op, TN_F64)
+static const tn_kernel_row rows[] = {
+    ROWS(mm), ROWS(bmm), ROWS(addmm), ROWS(baddbmm), ROWS(mv), ROWS(dot), ROWS(linear),
+};
+const cuda_rows cuda_matmul_rows;
+const cuda_rows cuda_matmul_rows = CUDA_ROWS_OF(rows);

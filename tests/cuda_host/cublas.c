@@ -1,0 +1,138 @@
+/* cublas.c: the stand-in for cuBLAS: plain loops in double. Operands are looked at before: what a
+ * product would read or write must be live device memory. */
+#include "../../backends/cuda/cublas.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../backends/common/tmpl.h"
+#include "queue.h"
+
+struct cublasContext {
+    CUstream stream;
+};
+
+typedef struct matrix {
+    const void *data;
+    int type, op, ld;
+    long long batch;
+} matrix;
+
+typedef struct product {
+    matrix a, b, c;
+    int m, n, k, batch;
+    double alpha, beta;
+} product;
+
+enum { BAD_VALUE = 7 };
+
+static size_t bytes_of(int type) { return type == CUBLAS_F64 ? 8 : type == CUBLAS_F32 ? 4 : 2; }
+
+static double load(const matrix *m, int64_t i) {
+    uint16_t half;
+    float single;
+    double whole;
+    const char *at = (const char *)m->data + i * (int64_t)bytes_of(m->type);
+    switch (m->type) {
+    case CUBLAS_F64: memcpy(&whole, at, sizeof whole); return whole;
+    case CUBLAS_F32: memcpy(&single, at, sizeof single); return (double)single;
+    default: memcpy(&half, at, sizeof half);
+    }
+    return (double)(m->type == CUBLAS_F16 ? tmpl_from_f16(half) : tmpl_from_bf16(half));
+}
+
+static void store(const matrix *m, int64_t i, double x) {
+    float single = (float)x;
+    uint16_t half = m->type == CUBLAS_F16 ? tmpl_to_f16(single) : tmpl_to_bf16(single);
+    char *at = (char *)(uintptr_t)m->data + i * (int64_t)bytes_of(m->type);
+    const void *from = m->type == CUBLAS_F64   ? (const void *)&x
+                       : m->type == CUBLAS_F32 ? (const void *)&single
+                                               : (const void *)&half;
+    memcpy(at, from, bytes_of(m->type));
+}
+
+/* Element (row, column) of op(m) in batch i; matrices lie by columns. */
+static int64_t place(const matrix *m, int64_t i, int64_t row, int64_t column) {
+    int64_t inside = m->op == CUBLAS_NORMAL ? row + column * m->ld : column + row * m->ld;
+    return i * m->batch + inside;
+}
+
+static bool reach(const char *who, const matrix *m, int rows, int columns, int batch,
+                  char *problem) {
+    if (rows == 0 || columns == 0) return true;
+    int64_t last = place(m, batch - 1, rows - 1, columns - 1);
+    uint64_t at = (uint64_t)(uintptr_t)m->data;
+    return queue_reach(who, at, (size_t)(last + 1) * bytes_of(m->type), problem);
+}
+
+static bool run_product(void *payload, char *problem) {
+    const product *p = payload;
+    if (!reach("cuBLAS: matrix A", &p->a, p->m, p->k, p->batch, problem) ||
+        !reach("cuBLAS: matrix B", &p->b, p->k, p->n, p->batch, problem) ||
+        !reach("cuBLAS: matrix C", &p->c, p->m, p->n, p->batch, problem))
+        return false;
+    for (int i = 0; i < p->batch; i++)
+        for (int column = 0; column < p->n; column++)
+            for (int row = 0; row < p->m; row++) {
+                double sum = 0;
+                int64_t at = place(&p->c, i, row, column);
+                for (int k = 0; k < p->k; k++)
+                    sum += load(&p->a, place(&p->a, i, row, k)) *
+                           load(&p->b, place(&p->b, i, k, column));
+                double before = p->beta == 0 ? 0 : p->beta * load(&p->c, at);
+                store(&p->c, at, p->alpha * sum + before);
+            }
+    return true;
+}
+
+static int least_ld(const matrix *m, int rows, int columns) {
+    int stored = m->op == CUBLAS_NORMAL ? rows : columns;
+    return stored > 1 ? stored : 1;
+}
+
+cublasStatus_t cublasCreate_v2(cublasHandle_t *ret_handle) {
+    *ret_handle = calloc(1, sizeof **ret_handle);
+    return *ret_handle ? CUBLAS_OK : BAD_VALUE;
+}
+
+cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cublasStream stream) {
+    handle->stream = stream;
+    return CUBLAS_OK;
+}
+
+cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation_t op_a,
+                                          cublasOperation_t op_b, int m, int n, int k,
+                                          const void *alpha, const void *a, cudaDataType type_a,
+                                          int lda, long long stride_a, const void *b,
+                                          cudaDataType type_b, int ldb, long long stride_b,
+                                          const void *beta, void *c, cudaDataType type_c, int ldc,
+                                          long long stride_c, int batch,
+                                          cublasComputeType_t compute, cublasGemmAlgo_t algorithm) {
+    product p = {{a, type_a, op_a, lda, stride_a},
+                 {b, type_b, op_b, ldb, stride_b},
+                 {c, type_c, CUBLAS_NORMAL, ldc, stride_c},
+                 m,
+                 n,
+                 k,
+                 batch,
+                 0,
+                 0};
+    float single[2];
+    (void)algorithm;
+    if (m < 0 || n < 0 || k < 0 || batch < 0 || lda < least_ld(&p.a, m, k) ||
+        ldb < least_ld(&p.b, k, n) || ldc < least_ld(&p.c, m, n) ||
+        (compute == CUBLAS_IN_F64) != (type_c == CUBLAS_F64))
+        return BAD_VALUE;
+    if (compute == CUBLAS_IN_F64) {
+        memcpy(&p.alpha, alpha, sizeof p.alpha);
+        memcpy(&p.beta, beta, sizeof p.beta);
+    } else {
+        memcpy(&single[0], alpha, sizeof single[0]);
+        memcpy(&single[1], beta, sizeof single[1]);
+        p.alpha = (double)single[0];
+        p.beta = (double)single[1];
+    }
+    return queue_submit(handle->stream, run_product, &p, sizeof p) == CUDA_OK ? CUBLAS_OK : 14;
+}
