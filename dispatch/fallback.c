@@ -236,7 +236,7 @@ static _Atomic int policy = -1; /* -1: TENON_FALLBACK has not been read yet */
 int32_t tn_fallback_policy(void) {
     int p = atomic_load_explicit(&policy, memory_order_relaxed);
     if (p >= 0) return p;
-    const char *text = getenv("TENON_FALLBACK");
+    const char *text = tni_os_getenv("TENON_FALLBACK");
     p = TN_FALLBACK_WARN;
     if (text && strcmp(text, "allow") == 0) p = TN_FALLBACK_ALLOW;
     if (text && strcmp(text, "error") == 0) p = TN_FALLBACK_ERROR;

@@ -44,7 +44,7 @@ void tnp_find_plugins(void) {
     PyGILState_STATE gil = PyGILState_Ensure();
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
-    PyObject *find = tnp_helper("_plugins", "installed");
+    PyObject *find = tnp_helper("_installed", "installed");
     PyObject *list = find ? PyObject_CallFunctionObjArgs(find, NULL) : NULL;
     for (Py_ssize_t i = 0, n = list ? PyList_Size(list) : 0; i < n; i++) {
         PyObject *path;

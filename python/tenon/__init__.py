@@ -163,11 +163,13 @@ def __getattr__(name: str) -> Any:
             return _C._named(name)  # a dtype that a plugin offers
         except ValueError:
             pass
-    if not name.startswith("_"):
-        module = importlib.import_module(f"{__name__}._devices").find(name)
-        if module is not None:
-            globals()[name] = module
-            return module
+        try:
+            _C.device(name)
+        except RuntimeError:
+            pass
+        else:
+            globals()[name] = importlib.import_module(f"{__name__}._devices").DeviceModule(name)
+            return globals()[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from tenon import _native
+from tenon import _environment, _native
 
 INCLUDE = _native.PACKAGE / "include"
 LANGUAGES = {".c": "c", ".cc": "c++", ".cpp": "c++", ".cxx": "c++"}  # by a source file's suffix
@@ -22,7 +21,7 @@ class CompileError(RuntimeError):
 def compiler(language: str) -> list[str]:
     """The command of $CC or $CXX, else cc or c++."""
     variable, fallback = ("CC", "cc") if language == "c" else ("CXX", "c++")
-    command = shlex.split(os.environ.get(variable, "")) or [fallback]
+    command = shlex.split(_environment.variable(variable)) or [fallback]
     if not shutil.which(command[0]):
         raise CompileError(
             f"there is no compiler '{command[0]}': install one (Debian: g++, which brings gcc), "

@@ -111,12 +111,3 @@ class DeviceModule(ModuleType):
     def fallback_count(self, op: str) -> tuple[int, int]:
         """How many calls of an operator ran in a wider dtype, and on the CPU."""
         return _library.fallback_count(op, self._kind)
-
-
-def find(kind: str) -> DeviceModule | None:
-    """The module of a kind of device that a plugin serves; None: there is no such device."""
-    try:
-        _C.device(kind)
-    except RuntimeError:
-        return None
-    return DeviceModule(kind)

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tenon import _C, _compile
+from tenon import _C, _compile, _environment
 
 _loaded: dict[str, str] = {}  # name given to load_inline -> plugin
 
@@ -40,8 +40,7 @@ def retire_plugin(name: str) -> None:
 
 def cache_folder() -> Path:
     """Where compiled sources are kept: a folder of the user's own."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    folder = Path(base) / "tenon" / "inline"
+    folder = _environment.cache_folder() / "tenon" / "inline"
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
     return folder

@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tenon import _elf, _manifest, _native, _plugins, _reference, _skeleton
+from tenon import _elf, _environment, _manifest, _native, _plugins, _reference, _skeleton
 
 ENTRY = "tn_plugin_entry_v1"
 
@@ -58,10 +57,8 @@ def command_probe(options: argparse.Namespace) -> int:
 
 
 def lock_path() -> Path:
-    named = os.environ.get("TENON_PLUGINS_LOCK")
-    config = os.environ.get("XDG_CONFIG_HOME", "")
-    folder = Path(config) if config.startswith("/") else Path.home() / ".config"
-    return Path(named) if named else folder / "tenon" / "plugins.lock"
+    named = _environment.variable("TENON_PLUGINS_LOCK")
+    return Path(named) if named else _environment.config_folder() / "tenon" / "plugins.lock"
 
 
 def command_lock(options: argparse.Namespace) -> int:

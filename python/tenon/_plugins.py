@@ -1,12 +1,7 @@
-"""Plugins of installed packages, and the trial of a plugin in a process of its own.
-
-A package declares an entry point in the group `tenon.plugins`; its value is the name of a package
-or `package:manifest.json`. Only metadata is read, and folders are looked at: nothing is imported,
-so that no code of a plugin runs before its device, dtype or operator is asked for.
+"""The trial of a plugin in a process of its own.
 
 The first time that a library from elsewhere is to be loaded, a child process loads it. When that
-process dies or hangs, the plugin is left out with a line that says so, and the verdict is kept.
-"""
+process dies or hangs, the plugin is left out with a line that says so, and the verdict is kept."""
 
 from __future__ import annotations
 
@@ -16,38 +11,11 @@ import os
 import signal
 import subprocess
 import sys
-from importlib import metadata
 from pathlib import Path
 
-from tenon import _native
+from tenon import _environment, _native
 
-GROUP = "tenon.plugins"
 SECONDS = 20.0  # that a trial may take; drivers of real devices need some
-
-
-def installed() -> list[str]:
-    """Folders and manifests, absolute, that the packages on sys.path declare."""
-    found = []
-    for point in metadata.entry_points(group=GROUP):
-        package, _, manifest = point.value.partition(":")
-        parts = package.strip().split(".")
-        if not all(part.isidentifier() for part in parts) or "/" in manifest:
-            continue
-        folder = _folder(parts, point.dist)
-        if folder is not None:
-            found.append(str(folder / manifest.strip() if manifest else folder))
-    return found
-
-
-def _folder(parts: list[str], dist: metadata.Distribution | None) -> Path | None:
-    """The folder of a package: beside its metadata, else on sys.path; never the current folder."""
-    roots = [Path(str(dist.locate_file("")))] if dist is not None else []
-    roots += [Path(entry) for entry in sys.path]
-    for root in roots:
-        folder = root.joinpath(*parts)
-        if root.is_absolute() and folder.is_dir():
-            return folder.resolve()
-    return None
 
 
 # ---- Trials -------------------------------------------------------------------------------------
@@ -55,7 +23,7 @@ def _folder(parts: list[str], dist: metadata.Distribution | None) -> Path | None
 
 def limit() -> float | None:
     """Seconds that a trial may take; None: TENON_PROBE=off."""
-    text = os.environ.get("TENON_PROBE", "")
+    text = _environment.variable("TENON_PROBE")
     if text == "off":
         return None
     try:
@@ -108,9 +76,7 @@ def try_out(path: str, seconds: float, *before: str) -> tuple[bool, str]:
 def _verdict_file(path: str) -> Path:
     """Where the verdict about a library as it is now is kept."""
     info = os.stat(path)
-    cache = os.environ.get("TENON_CACHE") or os.path.join(
-        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "tenon"
-    )
+    cache = _environment.variable("TENON_CACHE") or _environment.cache_folder() / "tenon"
     core = os.stat(_native.LIBRARY)
     facts = (path, info.st_size, info.st_mtime_ns, info.st_ino, core.st_size, core.st_mtime_ns)
     name = hashlib.sha256(repr(facts).encode()).hexdigest()[:32]

@@ -182,8 +182,44 @@ import sys
 import tenon as tn
 tn.ones(2).exp()
 assert "importlib.metadata" not in sys.modules and "tenon._plugins" not in sys.modules
+assert "tenon._installed" not in sys.modules
 """
     done = tenon("-c", script, PYTHONPATH=with_site(tmp_path))
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_name_that_is_none_costs_little() -> None:
+    """Where no package declares plugins, no metadata is parsed and next to nothing is imported."""
+    script = """
+import sys
+import tenon as tn
+before = set(sys.modules)
+assert not hasattr(tn, "zeors")
+assert set(sys.modules) - before <= {"tenon._installed"}, set(sys.modules) - before
+"""
+    done = tenon("-S", "-c", script, PYTHONPATH=str(PACKAGES))
+    assert done.returncode == 0, done.stderr
+
+
+ELEVATED = """
+import os, sys
+script = '''
+from tenon import _environment, _plugins
+import tenon as tn
+assert _environment.elevated() and _environment.variable("TENON_PROBE") == ""
+assert _plugins.limit() == _plugins.SECONDS
+assert str(_environment.cache_folder()) != "/nowhere"
+assert not any(p["name"] == "fine" for p in tn.plugins())
+'''
+os.setresuid(65534, 0, 0)
+os.execv(sys.executable, [sys.executable, "-c", script])
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start such a process")
+def test_elevated_rights_take_no_variables(bad: Path) -> None:
+    env = {"TENON_PLUGIN_PATH": bad, "TENON_PROBE": "off", "XDG_CACHE_HOME": "/nowhere"}
+    done = tenon("-c", ELEVATED, **env)
     assert done.returncode == 0, done.stderr
 
 
