@@ -2,7 +2,7 @@
  * rules, composites, gradients. */
 #include <stdlib.h>
 
-#include "added_priv.h"
+#include "codegen_priv.h"
 #include "dispatch_priv.h"
 #include "infer_priv.h"
 
@@ -235,6 +235,8 @@ static tn_status compose_foreign(const tni_added *o, const void *args, tn_tensor
 
 tn_status tni_added_compose(const tn_op *op, const void *args, tn_tensor **rets) {
     const tni_added *o = tni_added_of(op);
+    tn_status st = o->forward ? tni_fused_run(o, args, rets) : TN_DECLINE;
+    if (st != TN_DECLINE) return st;
     if (o->forward) return compose_formula(o, args, rets);
     if (op->flags & TNI_OP_LIST_OUT) return compose_list(o, args, (tn_tensor_list *)(void *)rets);
     return compose_foreign(o, args, rets);

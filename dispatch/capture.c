@@ -451,7 +451,8 @@ tn_status tni_capture_begin(tn_graph *g, tn_device device, tn_stream *stream) {
     g->native = dev->ifaces.graph;
     tn_status st = change_stream(c, device, stream);
     if (st == TN_OK && g->native) {
-        st = g->native->begin(dev->desc.ctx, device.index, c->queue);
+        st = tni_error_of_plugin(g->native->begin(dev->desc.ctx, device.index, c->queue),
+                                 "graph_begin", dev->name);
         if (st != TN_OK) tn_stream_set_current(device, c->before);
     }
     if (st != TN_OK) {
@@ -465,9 +466,11 @@ tn_status tni_capture_begin(tn_graph *g, tn_device device, tn_stream *stream) {
 
 static tn_status end_native(const struct tni_capture *c, bool keep) {
     tn_graph *g = c->graph;
-    void *ctx = tni_device_maker(g->device.slot)->desc.ctx;
+    const tni_device *dev = tni_device_maker(g->device.slot);
     if (!g->native) return TN_OK;
-    return g->native->end(ctx, g->device.index, c->queue, keep ? &g->handle : NULL);
+    tn_status st =
+        g->native->end(dev->desc.ctx, g->device.index, c->queue, keep ? &g->handle : NULL);
+    return tni_error_of_plugin(st, "graph_end", dev->name);
 }
 
 tn_status tni_capture_end(bool keep) {

@@ -173,18 +173,17 @@ static void guard(guarded *g, void **data, range home) {
     *data = g->moved = g->inside + ((char *)*data - home.start);
 }
 
-/* The results that only this call knows: tensors with one owner, or, in a plan, those that the
- * arguments do not name. */
+/* The results that only this call knows: tensors with one owner. */
 static void guard_results(watch *w) {
     const tn_op *op = w->kernel->op;
     if (!host_reads((int32_t)w->call.device_slot) || (op->flags & TNI_OP_LIST_OUT)) return;
     for (int i = 0; i < op->nout; i++) {
         tn_tensor *t = *(tn_tensor *const *)(const void *)(w->args + op->out_offset[i]);
-        if (w->real_plan && !t && i < w->plan.noutputs)
+        bool own = !t || atomic_load(&t->refs) == 1;
+        if (w->real_plan && own && i < w->plan.noutputs)
             guard(&w->results[i], &w->plan.data[i],
                   plan_range(&w->plan, i, tn_dtype_size(w->plan.dtype[i])));
-        else if (!w->real_plan && t && atomic_load(&t->refs) == 1 &&
-                 atomic_load(&t->storage->refs) == 1)
+        else if (!w->real_plan && t && own && atomic_load(&t->storage->refs) == 1)
             guard(&w->results[i], &t->v.data, view_range(&t->v));
     }
 }

@@ -94,7 +94,9 @@ tn_status tn_graph_cancel(tn_graph *g) { return end(g, false); }
 
 static tn_status replay_native(const tn_graph *g) {
     const tni_device *dev = tni_device_at(g->device.slot);
-    return g->native->launch(dev->desc.ctx, g->device.index, g->handle, tni_stream_of(g->device));
+    tn_status st =
+        g->native->launch(dev->desc.ctx, g->device.index, g->handle, tni_stream_of(g->device));
+    return tni_error_of_plugin(st, "graph_replay", dev->name);
 }
 
 static tn_status replay(const tn_graph *g) {

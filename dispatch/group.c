@@ -37,7 +37,8 @@ tn_status tn_group_unique_id(tn_device device, void *ret_id) {
                        "group_unique_id(): a group across processes needs the interface "
                        "\"tn.collectives/1\", which device '%s' does not have",
                        dev->name);
-    return dev->ifaces.collectives->unique_id(dev->desc.ctx, ret_id);
+    tn_status st = dev->ifaces.collectives->unique_id(dev->desc.ctx, ret_id);
+    return tni_error_of_plugin(st, "group_unique_id", dev->name);
 }
 
 /* One kind of device, each member on one of its own: what a device can serve by itself. */
@@ -72,7 +73,7 @@ static tn_status create_native(tn_group *g, const void *id) {
     for (int32_t i = 0; i < g->n; i++) indices[i] = g->devices[i].index;
     tn_status st = g->native->create(ctx_of(g), g->world, g->first, g->n, indices, id, &g->handle);
     free(indices);
-    return st;
+    return tni_device_said(tni_device_at(g->devices[0].slot), st, "group_new");
 }
 
 tn_status tn_group_new(const tn_device *devices, int32_t n, int32_t world, int32_t first,
@@ -162,7 +163,7 @@ static tn_status check(const exchange *e, tn_tensors src, tn_tensors dst) {
 
 /* ---- By the device -----------------------------------------------------------------------------*/
 
-static tn_status run_native(const exchange *e) {
+static tn_status call_native(const exchange *e) {
     const tn_group *g = e->group;
     const tn_collectives_iface *f = g->native;
     const tn_view *const *src = (const tn_view *const *)(const void *)e->src;
@@ -175,6 +176,12 @@ static tn_status run_native(const exchange *e) {
     case REDUCE_SCATTER: return f->reduce_scatter(ctx_of(g), g->handle, src, dst, e->op, streams);
     default: return f->broadcast(ctx_of(g), g->handle, src, dst, e->root, streams);
     }
+}
+
+static tn_status run_native(const exchange *e) {
+    int32_t slot = e->group->devices[0].slot;
+    TN_TRY(tni_device_ready(slot));
+    return tni_device_said(tni_device_at(slot), call_native(e), names[e->kind]);
 }
 
 /* ---- Over the host -----------------------------------------------------------------------------*/

@@ -6,6 +6,7 @@
 
 #include "added_priv.h"
 #include "check_priv.h"
+#include "codegen_priv.h"
 #include "dispatch_priv.h"
 #include "os_priv.h"
 #include "plan_priv.h"
@@ -509,7 +510,9 @@ static tn_status retire_devices(const tni_plugin *plugin) {
         if (served_by(plugin, i)) TN_TRY(make_retired(served_by(plugin, i)));
     for (int32_t i = 0; i < TN_DEVICE_SLOTS; i++) {
         const tni_device *dev = served_by(plugin, i);
-        if (dev) atomic_store_explicit(&tni_devices[i], dev->retired, memory_order_release);
+        if (!dev) continue;
+        atomic_store_explicit(&tni_devices[i], dev->retired, memory_order_release);
+        tni_codes_forget(dev);
     }
     return TN_OK;
 }

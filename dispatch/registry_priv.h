@@ -44,6 +44,11 @@ static inline const tni_device *tni_device_maker(int32_t slot) {
     return dev->origin ? dev->origin : dev;
 }
 
+/* What a function of a device's table returned for `what`; TN_DECLINE is the caller's to judge. */
+static inline tn_status tni_device_said(const tni_device *dev, tn_status st, const char *what) {
+    return st == TN_DECLINE ? st : tni_error_of_plugin(st, what, dev->name);
+}
+
 /* The table that plugins get. */
 extern const tn_host tni_host;
 

@@ -163,7 +163,8 @@ static tn_status share_native(const tn_storage *s, void *ret_native) {
     const tni_device *dev = tni_device_at(s->device.slot);
     if (!dev->ifaces.ipc || !s->data || (s->flags & TNI_ST_FOREIGN)) return TN_DECLINE;
     TN_TRY(tn_device_sync(s->device));
-    return dev->ifaces.ipc->share(dev->desc.ctx, s->device.index, s->data, ret_native);
+    tn_status st = dev->ifaces.ipc->share(dev->desc.ctx, s->device.index, s->data, ret_native);
+    return tni_device_said(dev, st, "share");
 }
 
 tn_status tn_tensor_share(const tn_tensor *t, void *ret_handle, int32_t *ret_file) {
@@ -256,6 +257,7 @@ static tn_status open_native(const handle *h, tn_device device, tn_storage **ret
     if (!o) return tn_fail(TN_E_MEMORY, -1, "out of memory");
     o->device = device;
     tn_status st = dev->ifaces.ipc->open(dev->desc.ctx, device.index, h->native, &o->data);
+    st = tni_device_said(dev, st, "open_shared");
     if (st == TN_DECLINE) st = bad_handle("the device refuses it");
     if (st != TN_OK) {
         free(o);

@@ -21,8 +21,8 @@ typedef struct run {
 
 static tn_scalar optional(bool has, tn_scalar s) { return has ? s : tn_scalar_none(); }
 
-static tni_value load_field(const tn_field *f, const char *args) {
-    const void *p = args + f->offset;
+tni_value tni_field_value(const tn_field *f, const void *args) {
+    const void *p = (const char *)args + f->offset;
     tni_value v = {0};
     switch (f->kind) {
     case TN_F_TENSORS: v.list = *(const tn_views *)p; break;
@@ -55,7 +55,7 @@ static tni_value load_field(const tn_field *f, const char *args) {
 
 static tni_value load(const run *r, const tni_term *t) {
     switch (t->from) {
-    case TNI_FROM_FIELD: return load_field(&r->f->fields[t->at], r->args);
+    case TNI_FROM_FIELD: return tni_field_value(&r->f->fields[t->at], r->args);
     case TNI_FROM_GRAD:
         if (t->kind == TNI_V_TENSORS)
             return (tni_value){.list = tni_views((tn_tensors){r->g.g, r->g.n})};

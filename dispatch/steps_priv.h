@@ -89,6 +89,8 @@ struct tni_formula {
     tni_step step[TNI_MAX_STEPS];
 };
 
+/* The value of an argument. */
+tni_value tni_field_value(const tn_field *f, const void *args);
 /* a + b and so on; '^' is a power, '_' minus a. */
 tn_status tni_number_compute(char sign, tn_scalar a, tn_scalar b, tn_scalar *ret);
 

@@ -3,6 +3,7 @@
 #include "kernels.h"
 
 #include <math.h>
+#include <string.h>
 
 #include <tenon/op_args.h>
 
@@ -192,6 +193,16 @@ static const formula formulas[] = {
     {"addcmul", TN_SIG_addcmul, addcmul, NULL, 0, offsetof(tn_addcmul_args, value)},
     {"addcdiv", TN_SIG_addcdiv, addcdiv, NULL, 0, offsetof(tn_addcdiv_args, value)},
 };
+
+const void *sim_formula_find(const char *op) {
+    for (size_t i = 0; i < sizeof formulas / sizeof formulas[0]; i++)
+        if (strcmp(formulas[i].op, op) == 0 && formulas[i].real && formulas[i].real != leaky_relu)
+            return &formulas[i];
+    return NULL;
+}
+
+/* The operator's number is the default, by which nothing is changed. */
+double sim_formula_real(const void *f, const double *x) { return ((const formula *)f)->real(x, 1); }
 
 void sim_register_map(sim_registrar *r) {
     for (size_t i = 0; i < sizeof formulas / sizeof formulas[0]; i++) {

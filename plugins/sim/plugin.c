@@ -292,6 +292,7 @@ static const void *sim_query(void *ctx, const char *iface) {
     if (strcmp(iface, "tn.memory/1") == 0) return &memory_iface;
     if (strcmp(iface, "tn.stream/1") == 0 && sim_settings.level >= 3) return &sim_stream_iface;
     if (strcmp(iface, "tn.graph/1") == 0 && sim_settings.level >= 3) return &sim_graph_iface;
+    if (strcmp(iface, "tn.codegen/1") == 0 && sim_settings.level >= 3) return &sim_codegen_iface;
     if (strcmp(iface, "tn.ipc/1") == 0 && sim_settings.level >= 3) return &sim_ipc_iface;
     if (strcmp(iface, "tn.collectives/1") == 0 && sim_settings.level >= 3)
         return &sim_collectives_iface;

@@ -211,6 +211,9 @@ tn_status sim_let_wait(int32_t first, void *first_stream, int32_t then, void *th
 /* Lock of the event's device held. */
 void sim_event_drop(sim_event *e);
 
+/* ---- codegen.c ---------------------------------------------------------------------------------*/
+extern const tn_codegen_iface sim_codegen_iface;
+
 /* ---- ipc.c -------------------------------------------------------------------------------------*/
 extern const tn_ipc_iface sim_ipc_iface;
 

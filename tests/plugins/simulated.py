@@ -63,11 +63,14 @@ class Counts(ctypes.Structure):
     _fields_ = [("size", ctypes.c_uint32), ("reserved", ctypes.c_uint32),
                 ("launches", ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_char_p))]
 
-def launches(op):
+def counter():
     library = _native.Library()
     query = library.lib.tn_device_query
     query.restype = ctypes.POINTER(Counts)
     query.argtypes = [ctypes.c_int32, ctypes.c_char_p, ctypes.POINTER(ctypes.c_void_p)]
     found = query(library.device("sim").slot, b"tenon.sim/1", ctypes.byref(ctypes.c_void_p()))
-    return found.contents.launches(op.encode())
+    return found.contents.launches
+
+def launches(op):
+    return counter()(op.encode())
 """
