@@ -162,7 +162,16 @@ assert all(tn.equal(c.cpu(), x) for c in copies)
 assert tn.equal(comm.reduce_add(copies, "cpu"), x * 2)
 out = [tn.empty(10, device="acme:1")]
 assert comm.broadcast(x, out=out)[0] is out[0] and tn.equal(out[0].cpu(), x)
-many = comm.broadcast_coalesced([x, x[:3]], ["cpu", "acme:0"])
+from tenon.cuda import comm as older, nccl
+many = older.broadcast_coalesced([x, x[:3]], ["cpu", "acme:0"])
+pair = [x.clone(), x.to("acme:1")]
+nccl.all_reduce(pair, op=nccl.MAX)
+assert tn.equal(pair[1].cpu(), x)
+assert not tn.cuda.is_current_stream_capturing()
+try:
+    tn.cuda.CUDAGraph()
+except RuntimeError as error:
+    assert tn.cuda.is_available() or "no CUDA device" in str(error), error
 assert tn.equal(many[1][1].cpu(), x[:3])
 """
     script(folder, text)

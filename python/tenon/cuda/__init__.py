@@ -165,3 +165,28 @@ def Event(*args: Any, **kwargs: Any) -> Any:  # noqa: N802 - PyTorch's name
     """A mark in a queue of work."""
     _require("Event")
     return _module().Event(*args, **kwargs)
+
+
+def CUDAGraph(keep_graph: bool = False) -> Any:  # noqa: N802 - PyTorch's name
+    """Work on a GPU that is captured once and replayed often."""
+    _require("CUDAGraph")
+    return _module().CUDAGraph(keep_graph)
+
+
+def graph(
+    cuda_graph: Any, pool: Any = None, stream: Any = None, capture_error_mode: str = "global"
+) -> Any:
+    """`with tn.cuda.graph(g):` captures what is called inside."""
+    _require("graph")
+    return _module().graph(cuda_graph, stream=stream)
+
+
+def graph_pool_handle() -> Any:
+    """A name for memory that graphs share, which they do not."""
+    _require("graph_pool_handle")
+    return _module().graph_pool_handle()
+
+
+def is_current_stream_capturing() -> bool:
+    """Whether the calling thread's work is being captured."""
+    return is_available() and _module().is_current_stream_capturing()
