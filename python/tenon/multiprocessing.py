@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import multiprocessing as _standard
 import os
+import weakref
 from contextlib import suppress
 from multiprocessing import *  # noqa: F403
 from multiprocessing import connection, reduction
+from multiprocessing.context import get_spawning_popen
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
@@ -70,6 +72,18 @@ def _rebuild(
     return tensor.requires_grad_(requires_grad)
 
 
+def _sent_file(number: int) -> Any:
+    """What a message holds for an open file, which is closed when it is not needed any more."""
+    popen = get_spawning_popen()
+    if popen is None:  # a queue or a pipe: a duplicate waits for the receiver
+        try:
+            return reduction.DupFd(number)
+        finally:
+            os.close(number)
+    weakref.finalize(popen, os.close, number)  # arguments of a process: it inherits the file
+    return reduction.DupFd(number)
+
+
 def _reduce(tensor: Tensor) -> Any:
     if tensor.requires_grad and not tensor.is_leaf:
         raise RuntimeError(
@@ -81,12 +95,7 @@ def _reduce(tensor: Tensor) -> Any:
     with suppress(RuntimeError):  # other tensors look at the memory: a copy is sent
         tensor.share_memory_()
     handle, number = _C._share(tensor)
-    file = None
-    if number >= 0:
-        try:
-            file = reduction.DupFd(number)
-        finally:
-            os.close(number)
+    file = _sent_file(number) if number >= 0 else None
     geometry = (tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset())
     state = dict(tensor.__dict__)
     return _rebuild, (

@@ -246,10 +246,18 @@ def sleeper(index: int) -> None:
     time.sleep(60)
 
 
-def test_spawned_processes() -> None:
+@pytest.mark.parametrize("method", ["spawn", "fork", "forkserver"])
+def test_arguments_of_processes(method: str) -> None:
+    files = len(os.listdir("/proc/self/fd"))
+    total = tn.zeros(2).share_memory_()
+    mp.start_processes(work, (total, -1), nprocs=2, start_method=method)
+    assert total.tolist() == [1.0, 2.0]
+    del total
+    assert method == "forkserver" or len(os.listdir("/proc/self/fd")) <= files + 1
+
+
+def test_processes_that_fail() -> None:
     total = tn.zeros(3).share_memory_()
-    mp.start_processes(work, (total, -1), nprocs=3, start_method="fork")
-    assert total.tolist() == [1.0, 2.0, 3.0]
     with pytest.raises(mp.ProcessRaisedException, match="no such luck") as caught:
         mp.start_processes(work, (total, 1), nprocs=2, start_method="fork")
     assert caught.value.error_index == 1
