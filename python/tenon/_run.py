@@ -15,6 +15,7 @@ import importlib.util
 import io
 import sys
 from collections.abc import Sequence
+from multiprocessing import spawn
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
@@ -77,6 +78,20 @@ def _name_what_is_missing(package: ModuleType) -> None:
     package.__getattr__ = look_up
 
 
+def _follow_into_children() -> None:
+    """Processes that multiprocessing spawns start with the same aliases."""
+    plain = spawn.get_command_line
+
+    def get_command_line(**options: Any) -> list[str]:
+        line = plain(**options)
+        program = line.index("-c") + 1 if "-c" in line else 0  # none: a frozen program
+        if program:
+            line[program] = f"from {__name__} import install; install(); {line[program]}"
+        return line
+
+    spawn.get_command_line = get_command_line
+
+
 def install() -> None:
     """Makes `import torch` give Tenon from here on."""
     if any(isinstance(finder, _Alias) for finder in sys.meta_path):
@@ -91,6 +106,7 @@ def install() -> None:
     package.__version__ = VERSION
     _name_what_is_missing(package)
     sys.meta_path.insert(0, _Alias())
+    _follow_into_children()
 
 
 def _program_frames(tb: TracebackType | None) -> TracebackType | None:

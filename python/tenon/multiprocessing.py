@@ -3,7 +3,7 @@
 A CPU tensor that is sent moves into shared memory, with its views, and the receiver sees the same
 memory. Where others look at that memory, such as detached tensors, a copy is sent. Tensors of a
 device are shared where the device can do so ("tn.ipc/1"), and then must live in the sender until
-they were received; else they are copied.
+they were received; else they are copied. A process must live until what it sent was received.
 """
 
 from __future__ import annotations

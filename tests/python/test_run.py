@@ -114,3 +114,25 @@ def test_a_script_that_is_not_there():
     command = [sys.executable, "-m", "tenon", "run", "/no/such/script.py"]
     out = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert out.returncode == 1 and "there is no file" in out.stderr
+
+
+def test_spawned_processes_import_the_same(tmp_path):
+    text = """
+import torch
+import torch.multiprocessing as mp
+
+def work(index, total, answers):
+    total[index] = index + 1
+    answers.put(torch.__version__)
+
+if __name__ == "__main__":
+    total = torch.zeros(2).share_memory_()
+    answers = mp.get_context("spawn").Queue()
+    group = mp.spawn(work, (total, answers), nprocs=2, join=False)
+    versions = {answers.get() for _ in range(2)}
+    while not group.join():
+        pass
+    print(total.tolist(), versions == {torch.__version__})
+"""
+    out = run(tmp_path, text)
+    assert out.stdout.split("\n")[0] == "[1.0, 2.0] True", out.stderr
