@@ -215,7 +215,9 @@ static tn_status from_host(tn_tensor *t, int64_t at, const tn_tensor *from) {
 }
 
 /* The members' values come together in this dtype. */
-static int32_t sum_dtype(int32_t dtype) {
+static int32_t sum_dtype(int32_t dtype, int32_t op) {
+    bool whole = tn_dtype_category(dtype) < TN_CAT_FLOAT && dtype < TN_DTYPE_BUILTIN_COUNT;
+    if (whole && op == TN_COLLECTIVE_AVG) return TN_I64;
     bool low = dtype == TN_F16 || dtype == TN_BF16 || dtype >= TN_DTYPE_BUILTIN_COUNT;
     return low ? TN_F32 : dtype;
 }
@@ -239,7 +241,7 @@ static tn_status average(tn_tensor *total, int32_t world) {
 
 /* op over elements at .. at + n of the members' sources. */
 static tn_status reduced(const exchange *e, int64_t at, int64_t n, tn_tensor **ret_total) {
-    int32_t dtype = sum_dtype(tn_view_dtype(&e->src[0]->v));
+    int32_t dtype = sum_dtype(tn_view_dtype(&e->src[0]->v), e->op);
     tn_tensor *total = NULL, *next = NULL;
     tn_status st = to_host(e->src[0], at, n, dtype, &total);
     for (int32_t i = 1; i < e->group->n && st == TN_OK; i++) {

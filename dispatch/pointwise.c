@@ -2,6 +2,7 @@
  *
  * Equal dtype, device and shape, packed: `packed` goes straight to the kernel with a one-dimensional
  * plan. Everything else takes `general`. */
+#include "capture_priv.h"
 #include "dispatch_priv.h"
 #include "plan_priv.h"
 
@@ -139,6 +140,8 @@ static tn_status convert_inputs(call *c, uint32_t *ret_scalars, unsigned char (*
         int32_t want = promotes(c, i) ? c->compute : TN_BOOL;
         bool far = tn_view_device(&t->v) != c->device.slot;
         c->use[i] = t;
+        if (far && !(t->v.word & TN_W_SCALAR))
+            TN_TRY(tni_capture_forbid(c->device, "reading a value", c->op->info.name));
         if ((t->v.word & TN_W_SCALAR) || far) {
             /* a 0-d CPU operand of a device call goes along as a number, too */
             store_number(t, want, numbers[i]);

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include <tenon/args_optim.h>
+#include <tenon/device_ext.h>
 #include <tenon/ops.h>
 #include <tenon/optim.h>
 
@@ -86,10 +87,18 @@ tn_status tni_composite__norms(const void *args, tn_tensor **rets) {
     return norms(a->tensors, a->p, rets);
 }
 
+/* One by one, with the factor where it is: its value is not there while a graph is captured. */
+static tn_status scale_by(tn_views tensors, tn_tensor *factor) {
+    for (int64_t i = 0; i < tensors.n; i++)
+        if (tensors.v[i]) TN_TRY(tn_mul_(tni_t(tensors.v[i]), factor));
+    return TN_OK;
+}
+
 tn_status tni_composite__scale_(const void *args, tn_tensor **rets) {
     const tn__scale__args *a = args;
     tn_scalar factor;
     (void)rets;
+    if (tn_graph_is_capturing()) return scale_by(a->tensors, tni_t(a->factor));
     TN_TRY(tn_tensor_item(tni_t(a->factor), &factor));
     return scale(a->tensors, factor.re);
 }

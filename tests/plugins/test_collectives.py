@@ -112,6 +112,9 @@ from tenon import comm
 x = [tn.full((4,), v, dtype=tn.bfloat16) for v in (256.0, 1.0, 1.0)]
 comm.all_reduce(x)
 assert x[0].tolist() == [258.0] * 4, x[0]
+x = [tn.full((4,), v, dtype=tn.uint8) for v in (200, 202)]  # whose sum is no uint8
+comm.all_reduce(x, op="avg")
+assert x[1].tolist() == [201] * 4, x[1]
 """
     script(folder, text)
 

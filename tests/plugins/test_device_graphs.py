@@ -169,6 +169,25 @@ assert y.sum().item() == 6
 """
 
 
+@pytest.mark.parametrize("device", ["acme", "sim"])
+def test_a_number_on_the_host_is_not_read(folder: Path, device: str) -> None:
+    text = f"""
+x, scale, graph = tn.ones(3, device={device!r}), tn.tensor(2.0), tn.Graph()
+try:
+    with tn.graph(graph, device={device!r}):
+        x * scale
+except RuntimeError as error:
+    assert "mul: reading a value" in str(error), error
+else:
+    raise AssertionError("the number was kept for ever")
+with tn.graph(graph, device={device!r}):
+    y = x * 2.0
+graph.replay()
+assert y.tolist() == [2.0] * 3
+"""
+    script(folder, text, LEVEL=3)
+
+
 def test_what_a_device_cannot_record_names_the_operator(folder: Path) -> None:
     script(folder, ERRORS, LEVEL=3)
 

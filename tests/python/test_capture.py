@@ -38,6 +38,7 @@ class Training:
         self.optimizer.zero_grad()
         loss = nn.functional.cross_entropy(self.net(x), y)
         loss.backward()
+        nn.utils.clip_grad_norm_(self.net.parameters(), 0.5)
         self.optimizer.step()
         return loss
 
