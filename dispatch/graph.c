@@ -60,7 +60,16 @@ static tn_status check_graph(const tn_graph *g) {
     return g ? TN_OK : tn_fail(TN_E_TYPE, 0, "the graph is NULL");
 }
 
+/* A thread that ends while it captures gives the capture up. */
+static void give_up(void *unused) {
+    tn_graph *g = tn_graph_ref(tni_capture_graph());
+    (void)unused;
+    if (g) tn_graph_cancel(g);
+    tn_graph_unref(&g);
+}
+
 tn_status tn_graph_begin(tn_graph *g, tn_device device, tn_stream *stream) {
+    static TN_TLS bool hooked;
     TN_TRY(check_graph(g));
     TN_TRY(tni_check_device(device));
     if (tni_tls.capture)
@@ -72,6 +81,8 @@ tn_status tn_graph_begin(tn_graph *g, tn_device device, tn_stream *stream) {
     if (st == TN_OK) st = tni_capture_begin(g, device, stream);
     if (st == TN_OK) g->state = TNI_GRAPH_CAPTURING;
     tni_os_unlock(&g->lock);
+    if (st == TN_OK && !hooked) tni_os_at_thread_exit(give_up, NULL);
+    hooked |= st == TN_OK;
     return st;
 }
 

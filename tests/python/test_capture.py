@@ -226,6 +226,23 @@ def test_states_of_a_graph() -> None:
     assert tn.equal(x, tn.zeros(2))
 
 
+def test_a_thread_that_ends_gives_its_capture_up() -> None:
+    x, graph = tn.zeros(2), tn.Graph()
+
+    def begin() -> None:
+        graph.capture_begin()
+        x.add_(1)
+
+    thread = threading.Thread(target=begin)
+    thread.start()
+    thread.join()
+    assert x.tolist() == [0.0, 0.0]
+    with tn.graph(graph):
+        x.add_(2)
+    graph.replay()
+    assert x.tolist() == [2.0, 2.0]
+
+
 def test_only_the_thread_that_captures_is_recorded() -> None:
     x, y, graph = tn.zeros(2), tn.zeros(2), tn.Graph()
     seen: list[object] = []
