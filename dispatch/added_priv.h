@@ -99,6 +99,8 @@ struct tni_added {
 static inline tni_added *tni_added_of(const tn_op *op) {
     return (tni_added *)(uintptr_t)(const void *)op;
 }
+/* How it goes through vmap, NULL: unknown. */
+const char *tni_added_vmap(const tn_op *op);
 /* Makes it from a descriptor; nothing is published. */
 tn_status tni_added_new(const tni_plugin *plugin, const tn_op_desc *desc, tni_added **ret_op);
 /* The same plugin described the same operator. */

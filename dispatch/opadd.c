@@ -276,6 +276,18 @@ static tn_status read_autocast(tni_added *o) {
     return TN_OK;
 }
 
+static tn_status check_vmap(const tni_added *o) {
+    const char *text = o->desc.vmap;
+    if (!text || strcmp(text, "pointwise") == 0 || strcmp(text, "batch") == 0) return TN_OK;
+    return fault(o, "vmap '%s' is none of pointwise, batch", text);
+}
+
+const char *tni_added_vmap(const tn_op *op) {
+    if (!(op->flags & TNI_OP_ADDED)) return NULL;
+    const char *text = tni_added_of(op)->desc.vmap;
+    return !text && op->info.kind == TN_OP_POINTWISE ? "pointwise" : text;
+}
+
 /* "acme::layer_norm" -> "LayerNormBackward0", as autograd names nodes. */
 static tn_status name_node(tni_added *o) {
     const char *name = strstr(o->op.info.name, "::") + 2;
@@ -332,6 +344,7 @@ static tn_status fill(tni_added *o) {
                      (int)s.args_bytes, (unsigned)d->args_bytes);
     TN_TRY(read_rules(o));
     TN_TRY(read_autocast(o));
+    TN_TRY(check_vmap(o));
     set_flags(o);
     set_gradient(o);
     o->op.file = o->plugin->name;

@@ -1,7 +1,7 @@
 /* opmeta.c: operators as data for language bindings; see tenon/ops_meta.h. */
 #include <tenon/ops_meta.h>
 
-#include "registry_priv.h"
+#include "added_priv.h"
 
 tn_status tn_op_meta_find(const char *name, tn_op_meta *ret_meta) {
     if (!ret_meta) return tn_fail(TN_E_TYPE, -1, "op_meta_find(): the result has no place to go");
@@ -22,6 +22,7 @@ tn_status tn_op_meta_find(const char *name, tn_op_meta *ret_meta) {
         .args_bytes = op->args_bytes,
         .flags = op->flags,
         .doc = op->doc,
+        .vmap = tni_added_vmap(op),
     };
     return TN_OK;
 }

@@ -127,7 +127,19 @@ static PyObject *added_names(PyObject *unused, PyObject *none) {
     return list;
 }
 
+static PyObject *added_vmap(PyObject *unused, PyObject *arg) {
+    tn_op_meta meta;
+    (void)unused;
+    const char *name = PyUnicode_AsUTF8AndSize(arg, NULL);
+    if (!name) return NULL;
+    tn_status st = tn_op_meta_find(name, &meta);
+    if (st != TN_OK) return tnp_raise(st);
+    if (!meta.vmap) Py_RETURN_NONE;
+    return PyUnicode_FromString(meta.vmap);
+}
+
 static PyMethodDef functions[] = {
+    {"_added_vmap", added_vmap, METH_O, "How a plugin's operator goes through vmap, or None."},
     {"_added_op", added_op, METH_O, "The function of a plugin's operator 'ns::name'."},
     {"_added_names", added_names, METH_NOARGS, "Names of all operators that plugins added."},
     {NULL, NULL, 0, NULL},

@@ -107,6 +107,7 @@ _LATER = {
     "set_printoptions": "_print", "Stream": "_streams", "Event": "_streams",
     "stream": "_streams", "current_stream": "_streams",
     "Graph": "_capture", "graph": "_capture",
+    "vmap": "_vmap",
     **dict.fromkeys((
         "is_autocast_available", "is_autocast_enabled", "set_autocast_enabled",
         "get_autocast_dtype", "set_autocast_dtype",

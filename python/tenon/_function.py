@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -85,6 +86,11 @@ class Function(metaclass=FunctionMeta):
             bound = inspect.signature(cls.forward).bind(*own, *args, **kwargs)
             bound.apply_defaults()
             args = bound.args[len(own) :]
+        if "tenon._vmap" in sys.modules:
+            from tenon import _vmap
+
+            if _vmap.any_batched(args):
+                return _vmap.run_own(cls.__name__, cls.apply, getattr(cls, "vmap", None), args)
         return _C._apply(cls, args)
 
 

@@ -1,12 +1,36 @@
-"""Functions of modules. vmap and the function transforms are not there yet."""
+"""Function transforms: vmap, gradients of functions, and functions of modules."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import tenon
 from tenon import Tensor
+from tenon._transforms import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vjp
+from tenon._vmap import vmap
 
-__all__ = ["functional_call"]
+__all__ = [
+    "functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp",
+    "stack_module_state", "vjp", "vmap",
+]  # fmt: skip
+
+
+def stack_module_state(models: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The parameters and the buffers of several models of one class, stacked: what a vmap over
+    functional_call takes."""
+    models = list(models)
+    if not models:
+        raise RuntimeError("stack_module_state: Expected at least one model, got 0.")
+    if any(type(m) is not type(models[0]) for m in models):
+        raise RuntimeError("stack_module_state: Expected all models to be of the same class.")
+    params, buffers = (
+        {name: tenon.stack([dict(getattr(m, kind)())[name] for m in models]).detach()
+         for name, _ in getattr(models[0], kind)()}
+        for kind in ("named_parameters", "named_buffers")
+    )  # fmt: skip
+    for name, p in models[0].named_parameters():
+        params[name].requires_grad_(p.requires_grad)
+    return params, buffers
 
 
 def _owner(module: Any, name: str) -> tuple[Any, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -91,6 +92,14 @@ class CustomOpDef:
             values = self._bind(args, kwargs)
         except TypeError as err:
             raise TypeError(f"{self._qualname}(): {err}") from None
+        if "tenon._vmap" in sys.modules:
+            from tenon import _vmap
+
+            if _vmap.any_batched(values):
+                return _vmap.run_own(self._qualname, self._by_position, self._vmap, values)
+        return self._by_position(*values)
+
+    def _by_position(self, *values: Any) -> Any:
         tensors = list(self._named(values))
         wants = any(tensor.requires_grad for _, tensor in tensors)
         for name, tensor in tensors if _C.is_grad_enabled() else ():

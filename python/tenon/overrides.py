@@ -96,6 +96,8 @@ def handle_torch_function(
 @cache
 def _public(name: str, form: int) -> Callable[..., Any]:
     """What a program calls the operator by: the `func` that classes see."""
+    if "::" in name:
+        return _C._added_op(name)
     if form == _INPLACE:
         return getattr(tenon.Tensor, f"{name}_")
     if form == _METHOD:

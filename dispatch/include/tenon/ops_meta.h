@@ -87,6 +87,7 @@ typedef struct tn_op_meta {
     uint32_t flags; /* TNI_OP_* */
     uint32_t reserved;
     const char *doc;
+    const char *vmap; /* of a plugin's operator: "pointwise", "batch", or NULL */
 } tn_op_meta;
 
 /* The operator of that C name; one that a plugin added is called "acme::gelu", and the plugin that

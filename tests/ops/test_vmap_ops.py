@@ -1,0 +1,91 @@
+"""vmap of every operator against a loop over the elements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tenon as tn
+from table import entries, function_of, make_case, tensor_args
+
+SIZE = 3
+
+
+def elements(value: Any) -> list[Any]:
+    """Tensors like this one with its values in other places, so that they are in its domain."""
+    if isinstance(value, list):
+        return [list(e) for e in zip(*[elements(v) for v in value], strict=True)]
+    flat = value.reshape(-1)
+    return [(flat.roll(i) if flat.numel() else flat).reshape(value.shape) for i in range(SIZE)]
+
+
+def is_tensor(value: Any) -> bool:
+    return isinstance(value, tn.Tensor) or (
+        isinstance(value, list) and bool(value) and isinstance(value[0], tn.Tensor)
+    )
+
+
+def positional(row: dict[str, Any], args: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """The call as programs write it: what comes first by position."""
+    rest, first = dict(args), []
+    for a in row["args"]:
+        if a["kwonly"] or a["name"] not in rest:
+            break
+        first.append(rest.pop(a["name"]))
+    return first, rest
+
+
+def leaves(out: Any) -> list[Any]:
+    return [x for o in out for x in leaves(o)] if isinstance(out, list | tuple) else [out]
+
+
+def same(got: Any, want: list[Any]) -> None:
+    """The batch of results holds the results of the elements."""
+    for k, batch in enumerate(leaves(got)):
+        singles = [leaves(w)[k] for w in want]
+        assert batch.dtype == singles[0].dtype
+        assert batch.shape == (SIZE, *singles[0].shape)
+        for i, single in enumerate(singles):
+            np.testing.assert_allclose(
+                batch[i].detach().numpy(), single.detach().numpy(), rtol=1e-10, atol=1e-10
+            )
+
+
+def check(row: dict[str, Any], args: dict[str, Any], names: list[str]) -> None:
+    """vmap along the tensors of these names."""
+    function = function_of(row)
+    columns = {n: elements(args[n]) for n in names}
+
+    def run(*values: Any) -> Any:
+        given = {**args, **dict(zip(names, values, strict=True))}
+        first, rest = positional(row, given)
+        return function(*first, **rest)
+
+    try:
+        want = [run(*(columns[n][i] for n in names)) for i in range(SIZE)]
+    except tn.linalg.LinAlgError:
+        return  # with its values in other places a matrix may have no such factors
+    if len({tuple(tuple(leaf.shape) for leaf in leaves(w)) for w in want}) > 1:
+        return  # how large the result is depends on the values
+    batches = [
+        [tn.stack(c) for c in zip(*columns[n], strict=True)]
+        if isinstance(args[n], list) else tn.stack(columns[n])
+        for n in names
+    ]  # fmt: skip
+    same(tn.vmap(run)(*batches), want)
+
+
+@pytest.mark.parametrize("row", entries(), ids=lambda row: row["name"])
+def test_against_a_loop(row: dict[str, Any]) -> None:
+    if row["inplace_only"]:
+        pytest.skip("the target of a loop is another one")
+    dtype = next((d for d in ("float64", "int64", "complex128", "bool") if d in row["dtypes"]), "")
+    for sample in row["samples"]:
+        args = tensor_args(make_case(row, sample, dtype))
+        names = [n for n, v in args.items() if is_tensor(v)]
+        if not names:
+            continue
+        check(row, args, names)
+        for name in names[:2] if len(names) > 1 else []:
+            check(row, args, [name])
