@@ -65,6 +65,13 @@ static tni_value load(const run *r, const tni_term *t) {
     }
 }
 
+/* The same for a term that is a tensor, as most are. */
+static inline tn_tensor *load_tensor(const run *r, const tni_term *t) {
+    if (t->from == TNI_FROM_FIELD)
+        return *(tn_tensor *const *)(const void *)(r->args + r->f->fields[t->at].offset);
+    return t->from == TNI_FROM_GRAD ? r->g.g[t->at] : load(r, t).t;
+}
+
 /* ---- Arguments of a call -----------------------------------------------------------------------*/
 
 static int64_t *int_room(run *r, int64_t n) {
@@ -139,6 +146,10 @@ static tn_status call(run *r, const tni_step *s) {
     for (int i = 0; i < s->noperands; i++) {
         const tni_operand *o = &s->operands[i];
         uint16_t kind = o->field->kind;
+        if (o->term.kind == TNI_V_TENSOR) {
+            *(tn_tensor **)(void *)(args + o->field->offset) = load_tensor(r, &o->term);
+            continue;
+        }
         bool boxed = o->term.kind == TNI_V_NUMBER &&
                      (kind == TN_F_OPERAND || kind == TN_F_TENSOR || kind == TN_F_TENSOR_OPT);
         TN_TRY(store(r, o, args, &box[boxes]));
@@ -357,8 +368,8 @@ tn_status tni_formula_run(const tni_formula *f, const void *args, tni_incoming g
         if (s->readers & wanted) st = run_step(&r, s);
         if (st != TN_OK) break;
     }
-    for (int i = 0; i < TN_MAX_OPERANDS && st == TN_OK; i++) {
-        if (!((f->given & wanted) >> i & 1u)) continue;
+    for (uint64_t left = f->given & wanted; left && st == TN_OK; left &= left - 1) {
+        int i = __builtin_ctzll(left);
         st = f->lists >> i & 1u ? hand_over_list(&r, &f->value[i], &rets[i].list)
                                 : hand_over(&r, &f->value[i], &rets[i].t);
     }

@@ -109,6 +109,24 @@ static void set_device(const tnp_overload *o, tnp_frame *f) {
     }
 }
 
+/* How many elements a call without tensors makes: the product of its sizes, or a number of them. */
+static int64_t factory_work(const tnp_overload *o, const tnp_frame *f) {
+    int64_t work = 0;
+    for (int32_t i = 0; i < o->nparams; i++) {
+        const tn_field *field = o->params[i].field;
+        const void *p = f->args + field->offset;
+        int64_t n = field->kind == TN_F_INT ? *(const int64_t *)p : 0;
+        if (field->kind == TN_F_INTS) {
+            const tn_ints *sizes = p;
+            n = sizes->n > 0;
+            for (int64_t k = 0; k < sizes->n && n < TNP_LOCK_FREE_NUMEL; k++)
+                if (__builtin_mul_overflow(n, sizes->v[k], &n)) n = TNP_LOCK_FREE_NUMEL;
+        }
+        if (n > work) work = n;
+    }
+    return work;
+}
+
 static PyObject *run(tnp_overload *o, enum tnp_form form, PyObject *self, tnp_frame *f,
                      const tnp_extras *extras) {
     tn_tensor *rets[TNP_MAX_RETS] = {NULL};
@@ -118,7 +136,8 @@ static PyObject *run(tnp_overload *o, enum tnp_form form, PyObject *self, tnp_fr
         *(tn_tensor **)(void *)(f->args + field->offset) = tnp_of(self);
     }
     if (TNP_UNLIKELY(tnp.new_device.slot != 0) && o->creates && o->meta.nin == 0) set_device(o, f);
-    tn_status st = tnp_invoke(o->meta.info, f->args, rets, f->work);
+    int64_t work = o->meta.nin == 0 ? factory_work(o, f) : f->work;
+    tn_status st = tnp_invoke(o->meta.info, f->args, rets, work);
     if (TNP_UNLIKELY(st != TN_OK)) return tnp_raise(st);
     if (TNP_UNLIKELY(o->meta.flags & TNI_OP_LIST_OUT))
         return wrap_list((tn_tensor_list *)(void *)rets);

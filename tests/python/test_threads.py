@@ -6,6 +6,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -40,6 +41,7 @@ def in_threads(work: Callable[[int], Any]) -> list[Any]:
 
 FIRST_USE = """
 import threading
+import time
 import tenon as tn
 gate = threading.Barrier(8)
 wrong = []
@@ -160,6 +162,33 @@ def test_thread_count_changes_while_others_compute() -> None:
         assert all(in_threads(work))
     finally:
         tn.set_num_threads(before)
+
+
+def test_factories_let_others_run() -> None:
+    """Filling a large tensor gives the interpreter's lock away: another thread counts meanwhile."""
+    done = threading.Event()
+    counted = [0]
+
+    def count() -> None:
+        while not done.is_set():
+            counted[0] += 1
+            time.sleep(0)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1000.0)  # nobody takes the lock from a thread that keeps it
+    thread = threading.Thread(target=count)
+    try:
+        thread.start()
+        moved = 0
+        for _ in range(20):
+            start = counted[0]
+            tn.randn(2_000_000)
+            moved += counted[0] > start
+    finally:
+        sys.setswitchinterval(before)
+        done.set()
+        thread.join()
+    assert moved > 0
 
 
 def test_data_loader_workers() -> None:
