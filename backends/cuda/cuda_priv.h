@@ -38,6 +38,7 @@ typedef struct cuda_device {
     CUdevice id;
     CUcontext context; /* the primary one, once it is in use */
     int major, minor, processors;
+    cuda_fault *fault;                    /* what kernels found wrong in their input */
     char text[160];                       /* for people */
     _Atomic(const char *) first_launched; /* operator, since the last check, */
     _Atomic(void *) first_stream;         /* and where */
@@ -51,6 +52,9 @@ tn_status cuda_enter(int32_t index, cuda_device **ret_device);
 tn_status cuda_fail(cuda_device *d, CUresult r, const char *what);
 /* After a stream was waited for: forgets what was launched on it, or reports what failed. */
 tn_status cuda_checked(cuda_device *d, CUresult r, void *stream, const char *what);
+
+/* Where a kernel of the call reports bad input: the host's next check turns it into a failure. */
+tn_status cuda_fault_of(const tn_call *call, cuda_fault **ret_fault);
 
 /* ---- stream.c ----------------------------------------------------------------------------------*/
 extern const tn_stream_iface cuda_stream_iface;
@@ -81,6 +85,8 @@ tn_status cuda_plan_views(const tn_view *const *views, int32_t n, cuda_plan *ret
 void cuda_plan_start(cuda_plan *ret_plan);
 tn_status cuda_plan_add(cuda_plan *plan, int32_t noperands, int64_t size, const int64_t *stride);
 void cuda_plan_end(cuda_plan *plan, int32_t noperands, const int32_t *bytes);
+/* One element for each thread, whose offsets are computed, packed or not. */
+void cuda_plan_by_element(cuda_plan *plan);
 /* Launches a kernel whose argument begins with a plan, a group of elements for each thread. */
 tn_status cuda_launch_plan(const tn_call *call, cuda_kernel *k, const cuda_plan *plan);
 

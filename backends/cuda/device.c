@@ -38,14 +38,43 @@ tn_status cuda_fail(cuda_device *d, CUresult r, const char *what) {
                            text_of(r), r);
 }
 
+/* Takes what a kernel reported, which is then forgotten. */
+static tn_status take_fault(cuda_device *d) {
+    cuda_fault *f = d->fault;
+    if (!f || !f->set) return TN_OK;
+    const char *op = (const char *)(uintptr_t)f->op;
+    tn_status st =
+        cuda_host->fail(TN_ASYNC, -1, "cuda:%d: '%s': index %lld is out of range for size %lld",
+                        d->index, op, (long long)f->index, (long long)f->size);
+    f->set = 0;
+    return st;
+}
+
+tn_status cuda_fault_of(const tn_call *call, cuda_fault **ret_fault) {
+    cuda_device *d = NULL;
+    tn_status st = cuda_enter(call->device_index, &d);
+    if (st == TN_OK) *ret_fault = d->fault;
+    return st;
+}
+
 tn_status cuda_checked(cuda_device *d, CUresult r, void *stream, const char *what) {
     if (r != CUDA_OK) return cuda_fail(d, r, what);
     if (atomic_load_explicit(&d->first_stream, memory_order_relaxed) == stream)
         atomic_store_explicit(&d->first_launched, NULL, memory_order_relaxed);
-    return TN_OK;
+    return take_fault(d);
 }
 
 /* ---- Contexts ----------------------------------------------------------------------------------*/
+
+/* Pinned memory has one address for both sides. */
+static CUresult make_fault(cuda_device *d) {
+    void *data = NULL;
+    CUresult r = cuda.host_alloc(&data, sizeof *d->fault, CUDA_HOST_PORTABLE);
+    if (r != CUDA_OK) return r;
+    memset(data, 0, sizeof *d->fault);
+    d->fault = data;
+    return r;
+}
 
 static tn_status start(cuda_device *d) {
     tn_status st = TN_OK;
@@ -53,6 +82,8 @@ static tn_status start(cuda_device *d) {
     if (!d->context) {
         CUcontext c = NULL;
         CUresult r = cuda.context_retain(&c, d->id);
+        if (r == CUDA_OK) r = cuda.context_set(c);
+        if (r == CUDA_OK) r = make_fault(d);
         if (r == CUDA_OK)
             d->context = c;
         else

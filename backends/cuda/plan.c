@@ -36,6 +36,11 @@ static bool is_packed(const cuda_plan *p, int32_t k, int64_t bytes) {
     return true;
 }
 
+static void find_divisors(cuda_plan *p) {
+    if (p->flags & CUDA_PLAN_WIDE) return;
+    for (int32_t d = 0; d < p->ndim; d++) p->by[d] = divisor_of(p->size[d]);
+}
+
 /* Sets the flags, once sizes, strides and data are there. */
 static void describe(cuda_plan *p, int32_t n, const int32_t *bytes) {
     bool wide = p->numel > INT32_MAX, vectors = true;
@@ -48,8 +53,12 @@ static void describe(cuda_plan *p, int32_t n, const int32_t *bytes) {
     }
     if (wide) p->flags |= CUDA_PLAN_WIDE;
     if (vectors) p->flags |= CUDA_PLAN_VECTORS;
-    if (wide || !(p->flags & CUDA_PLAN_STRIDED)) return;
-    for (int32_t d = 0; d < p->ndim; d++) p->by[d] = divisor_of(p->size[d]);
+    if (p->flags & CUDA_PLAN_STRIDED) find_divisors(p);
+}
+
+void cuda_plan_by_element(cuda_plan *plan) {
+    if (!(plan->flags & CUDA_PLAN_STRIDED)) find_divisors(plan);
+    plan->flags |= CUDA_PLAN_STRIDED;
 }
 
 tn_status cuda_plan_make(const tn_plan *plan, cuda_plan *ret_plan) {

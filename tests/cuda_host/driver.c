@@ -81,13 +81,14 @@ CUresult cuDeviceCanAccessPeer(int *ret_can, CUdevice device, CUdevice peer) {
 
 CUresult cuMemHostAlloc(void **ret_data, size_t bytes, unsigned flags) {
     (void)flags;
-    *ret_data = NULL;
-    return posix_memalign(ret_data, 4096, bytes) == 0 ? CUDA_OK : CUDA_NO_MEMORY;
+    uintptr_t data = 0;
+    if (!memory_alloc(HOST_PINNED, bytes, &data)) return CUDA_NO_MEMORY;
+    *ret_data = (void *)data;
+    return CUDA_OK;
 }
 
 CUresult cuMemFreeHost(void *data) {
-    free(data);
-    return CUDA_OK;
+    return memory_free((uintptr_t)data) ? CUDA_OK : CUDA_BAD_VALUE;
 }
 
 typedef struct copy {

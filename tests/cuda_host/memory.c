@@ -22,7 +22,7 @@ typedef struct block {
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
 static block *blocks; /* by address */
 static size_t nblocks, room;
-static size_t used[HOST_DEVICES];
+static size_t used[HOST_DEVICES + 1];
 static uint64_t age = 1;
 static struct {
     void *data;

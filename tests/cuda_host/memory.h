@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { HOST_DEVICES = 2 };
+enum { HOST_DEVICES = 2, HOST_PINNED = 2 /* memory of the host that devices reach */ };
 
 /* False when the device has no room: TENON_CUDA_HOST_MEMORY bytes, 1 GiB without it. */
 bool memory_alloc(int device, size_t bytes, uintptr_t *ret_data);

@@ -22,7 +22,7 @@ TOOLKITS = sorted(Path("/usr/local").glob("cuda*/include/cuda.h"))
 def test_every_operator() -> None:
     """Values, layouts, out=, in-place forms and gradients of the whole table."""
     args = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/ops/test_ops.py"]
-    done = harness.run(*args, TENON_TEST_DEVICE="cuda")
+    done = harness.run(*args, TENON_TEST_DEVICE="cuda", TENON_MEMORY_CACHE="0")
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
 
 
@@ -119,6 +119,113 @@ assert empty.sum(0).tolist() == [0.0] * 4 and empty.mean(0).isnan().all().item()
 for op in ("sum", "mean", "amax", "amin", "_var"):
     assert tn.cuda.fallback_count(op) == (0, 0), op
 """)
+
+
+@needs_harness
+def test_softmax_and_cross_entropy() -> None:
+    harness.script("""
+F = tn.nn.functional
+tn.manual_seed(0)
+for shape, dim in (((5, 7), 1), ((5, 7), 0), ((3, 40, 50), 1), ((4, 300), -1), ((40, 3, 33), 0)):
+    x, g = tn.randn(2, *shape, dtype=tn.float64)
+    c, d = x.clone().requires_grad_(), x.to("cuda").requires_grad_()
+    for f in (tn.softmax, tn.log_softmax):
+        want, got = f(c, dim), f(d, dim)
+        assert tn.allclose(got.cpu(), want, atol=1e-13), (shape, dim)
+        (want,), (got,) = tn.autograd.grad(want, c, g), tn.autograd.grad(got, d, g.to("cuda"))
+        assert tn.allclose(got.cpu(), want, atol=1e-13), (shape, dim)
+classes = tn.randint(0, 37, (50,))
+classes[3] = -100
+for reduction in ("mean", "sum", "none"):
+    c = tn.randn(50, 37, dtype=tn.float64).requires_grad_()
+    d = c.detach().to("cuda").requires_grad_()
+    want = F.cross_entropy(c, classes, reduction=reduction)
+    got = F.cross_entropy(d, classes.to("cuda"), reduction=reduction)
+    assert tn.allclose(got.cpu(), want, atol=1e-12)
+    want.sum().backward()
+    got.sum().backward()
+    assert tn.allclose(d.grad.cpu(), c.grad, atol=1e-12)
+for op in ("softmax", "log_softmax", "_softmax_backward", "_log_softmax_backward",
+           "_cross_entropy", "_cross_entropy_backward"):
+    assert tn.cuda.fallback_count(op) == (0, 0), op
+""")
+
+
+@needs_harness
+def test_positions_from_indices() -> None:
+    harness.script("""
+x = tn.arange(210.0).reshape(5, 6, 7)
+d = x.to("cuda")
+for dtype in (tn.int64, tn.int32):
+    i = (tn.arange(24).reshape(4, 3, 2) % 3).to(dtype)
+    for dim in range(3):
+        assert tn.equal(d.gather(dim, i.long().to("cuda")).cpu(), x.gather(dim, i.long()))
+        for a, b in ((x, d), (x.transpose(0, 2), d.transpose(0, 2))):
+            j = i[:, 0, 0]
+            got = b.index_select(dim, j.to("cuda"))
+            assert tn.equal(got.cpu(), a.index_select(dim, j)), dim
+    got = tn.nn.functional.embedding(i.to("cuda"), d[0])
+    assert tn.equal(got.cpu(), tn.nn.functional.embedding(i, x[0]))
+z = tn.zeros(3, 5, device="cuda")
+z.scatter_(1, tn.tensor([[0], [2], [4]], device="cuda"), tn.ones(3, 2, device="cuda"))
+assert z.tolist() == [[1, 0, 0, 0, 0], [0, 0, 1, 0, 0], [0, 0, 0, 0, 1]]
+assert tn.arange(2, 9, 2, device="cuda").tolist() == [2, 4, 6, 8]
+for op in ("gather", "index_select", "embedding", "_scatter_", "_arange_"):
+    assert tn.cuda.fallback_count(op) == (0, 0), op
+""")
+
+
+@needs_harness
+def test_a_bad_index_is_a_late_failure_and_harms_nothing() -> None:
+    said = harness.script("""
+x = tn.arange(5.0, device="cuda")
+y = x.index_select(0, tn.tensor([77], device="cuda"))
+try:
+    y.cpu()
+except RuntimeError as err:
+    print(err)
+assert (x + 1).tolist() == [1, 2, 3, 4, 5]
+""")
+    assert "cuda:0: 'index_select': index 77 is out of range for size 5" in said
+
+
+TRAIN = """
+from tenon import nn
+def train(device, make):
+    tn.manual_seed(0)
+    x = tn.randn(96, 20)
+    y = (x[:, :10].sum(1) > x[:, 10:].sum(1)).long() + (x[:, 0] > 1).long()
+    net = nn.Sequential(nn.Linear(20, 32), nn.GELU(), nn.Linear(32, 3)).to(device)
+    opt = make(net.parameters())
+    x, y = x.to(device), y.to(device)
+    for _ in range(30):
+        opt.zero_grad()
+        loss = nn.functional.cross_entropy(net(x), y)
+        loss.backward()
+        opt.step()
+    return loss.item(), [p.detach().cpu() for p in net.parameters()]
+"""
+
+
+@needs_harness
+@pytest.mark.parametrize(
+    "optimizer",
+    ["SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01, nesterov=True)", "AdamW(p, lr=0.01)"],
+)
+def test_training_is_that_of_the_cpu(optimizer: str) -> None:
+    """And every step of it runs on the device."""
+    harness.script(
+        TRAIN
+        + f"""
+make = lambda p: tn.optim.{optimizer}
+(a, wa), (b, wb) = train("cpu", make), train("cuda", make)
+assert a < 0.5 and abs(a - b) < 1e-4, (a, b)
+assert all(tn.allclose(u, v, atol=1e-3) for u, v in zip(wa, wb))
+for op in ("linear", "mm", "_gelu", "_gelu_backward", "sum", "_cross_entropy", "_copy",
+           "_cross_entropy_backward", "_sgd_step", "_adam_step"):
+    assert tn.cuda.fallback_count(op)[1] == 0, op
+"""
+    )
 
 
 # ---- Failures ------------------------------------------------------------------------------------

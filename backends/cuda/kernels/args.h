@@ -67,4 +67,71 @@ typedef struct cuda_reduce_args {
     int64_t gone_size[CUDA_DIMS], gone_in[CUDA_DIMS];
 } cuda_reduce_args;
 
+/* What a kernel found wrong in its input, in memory that both sides see: the first one to set `set`
+ * fills it, and the next check of the host reports it. */
+typedef struct cuda_fault {
+    uint32_t set, reserved;
+    uint64_t op; /* the operator's name, a pointer of the host */
+    int64_t index, size;
+} cuda_fault;
+
+/* out = input taken at indices, or self written there: operands of the plan are what is moved in order,
+ * the index, and the tensor that is reached at index * step bytes. */
+typedef struct cuda_take_args {
+    cuda_plan plan;
+    int64_t size, step;        /* of the dimension that the index names; step in bytes */
+    int32_t short_index, wrap; /* int32 indices; negative ones count from the end */
+    cuda_fault *fault;
+    uint64_t op;
+} cuda_take_args;
+
+/* element i = start + i * step */
+typedef struct cuda_range_args {
+    void *data;
+    int64_t n, stride; /* in elements */
+    cuda_number start, step;
+} cuda_range_args;
+
+/* Rows along one dimension: `n` elements, `step` apart, in bytes; operands are inputs, then the result.
+ * A block takes `width` neighbouring rows. */
+enum { CUDA_ROW_OPERANDS = 3 };
+typedef struct cuda_rows_args {
+    void *data[CUDA_ROW_OPERANDS];
+    int64_t rows, n;
+    int32_t width, dims;
+    int64_t step[CUDA_ROW_OPERANDS];
+    int64_t size[CUDA_DIMS], stride[CUDA_DIMS][CUDA_ROW_OPERANDS];
+} cuda_rows_args;
+
+/* Cross entropy of (rows, n) logits with classes; strides in elements. `target` has a stride of its
+ * own, everything else that is by row is packed. */
+enum { CUDA_LOSS_NONE, CUDA_LOSS_MEAN, CUDA_LOSS_SUM };
+typedef struct cuda_entropy_args {
+    const void *x, *grad;
+    const int64_t *target;
+    void *y, *lse, *count, *out; /* out: the gradient */
+    double *parts;               /* loss of every row */
+    int64_t rows, n, x_row, x_column, target_step, grad_step, ignore;
+    int32_t reduction, reserved;
+    cuda_fault *fault;
+    uint64_t op;
+} cuda_entropy_args;
+
+/* Optimizer steps over up to CUDA_TENSORS tensors: parameter, gradient and state by element. Block b
+ * works on the tensor i with first[i] <= b < first[i + 1], CUDA_CHUNK elements each. */
+enum { CUDA_TENSORS = 48, CUDA_CHUNK = 4096 };
+typedef struct cuda_step_tensor {
+    void *data[4]; /* parameter, gradient, state */
+    int64_t n;
+    double minus_step, root; /* Adam: -lr / (1 - beta1^t), sqrt(1 - beta2^t) */
+} cuda_step_tensor;
+typedef struct cuda_step_args {
+    int32_t n, reserved;
+    int32_t first[CUDA_TENSORS + 2];
+    double sign, decay, momentum, keep, minus_lr; /* gradient descent */
+    double shrink, toward, beta2, square, eps;    /* Adam */
+    int32_t decays, nesterov, is_first, coupled;
+    cuda_step_tensor tensor[CUDA_TENSORS];
+} cuda_step_args;
+
 #endif

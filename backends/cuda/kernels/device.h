@@ -24,6 +24,17 @@ TMPL_INLINE int64_t cuda_thread(void) {
     return (int64_t)blockIdx.x * (int64_t)blockDim.x + (int64_t)threadIdx.x;
 }
 
+/* Function objects' members. */
+#define CUDA_MEMBER __device__ __forceinline__
+
+/* Notes what is wrong with the input, once; the host reports it at its next check. */
+TMPL_INLINE void cuda_report(cuda_fault *fault, uint64_t op, int64_t index, int64_t size) {
+    if (atomicCAS(&fault->set, 0u, 1u) != 0) return;
+    fault->op = op;
+    fault->index = index;
+    fault->size = size;
+}
+
 /* ---- Walking a plan ----------------------------------------------------------------------------
  * A thread computes a group of elements, first .. first + n - 1; on a strided plan a single one, so
  * that neighbouring threads touch neighbouring addresses. */

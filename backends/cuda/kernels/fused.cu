@@ -1,0 +1,212 @@
+/* fused.cu: kernels of one floating type that do the work of several operators: softmax and its kin,
+ * cross entropy, optimizer steps. */
+#include "device.h"
+
+#include "scalar.h"
+
+/* ---- Rows: `width` columns of threads, one row each --------------------------------------------*/
+
+typedef struct fused_row {
+    int64_t row;
+    int lane, lanes, width;
+    bool any;       /* there is such a row */
+    const T *x, *y; /* element 0 */
+    T *out;
+    int64_t sx, sy, so; /* from element to element */
+} fused_row;
+
+TMPL_INLINE int64_t fused_offset(const cuda_rows_args &a, int64_t row, int k) {
+    int64_t at = 0;
+    for (int d = 0; d < a.dims; d++) {
+        int64_t q = row / a.size[d];
+        at += (row - q * a.size[d]) * a.stride[d][k];
+        row = q;
+    }
+    return at;
+}
+
+TMPL_INLINE fused_row fused_find(const cuda_rows_args &a, int out) {
+    fused_row r;
+    r.width = a.width;
+    r.lanes = (int)blockDim.x / a.width;
+    r.lane = (int)threadIdx.x / a.width;
+    r.row = (int64_t)blockIdx.x * a.width + (int)threadIdx.x % a.width;
+    r.any = r.row < a.rows;
+    int64_t row = r.any ? r.row : 0;
+    r.x = (const T *)((const char *)a.data[0] + fused_offset(a, row, 0));
+    r.y = (const T *)((const char *)a.data[1] + fused_offset(a, row, 1));
+    r.out = (T *)((char *)a.data[out] + fused_offset(a, row, out));
+    r.sx = a.step[0] / (int64_t)sizeof(T);
+    r.sy = a.step[1] / (int64_t)sizeof(T);
+    r.so = a.step[out] / (int64_t)sizeof(T);
+    return r;
+}
+
+/* What all lanes of a row come to; every thread of the block takes part. */
+template <typename V, typename F>
+TMPL_INLINE V fused_join(V *room, V mine, int lanes, int width, int lane, F join) {
+    V *column = room + threadIdx.x;
+    __syncthreads();
+    *column = mine;
+    __syncthreads();
+    for (int n = lanes / 2; n > 0; n /= 2) {
+        if (lane < n) column[0] = join(column[0], column[n * width]);
+        __syncthreads();
+    }
+    return room[(int)threadIdx.x % width];
+}
+
+struct fused_most {
+    CUDA_MEMBER A operator()(A a, A b) const { return f_maximum(a, b); }
+};
+template <typename V> struct fused_sum {
+    CUDA_MEMBER V operator()(V a, V b) const { return a + b; }
+};
+
+/* ---- Softmax -----------------------------------------------------------------------------------*/
+
+template <typename F> TMPL_INLINE void softmax_rows(const cuda_rows_args &a, F finish) {
+    SHARED(A, room, CUDA_BLOCK);
+    fused_row r = fused_find(a, 1);
+    A most = -(A)INFINITY, sum = 0;
+    for (int64_t i = r.lane; i < a.n && r.any; i += r.lanes)
+        most = f_maximum(LOAD(r.x[i * r.sx]), most);
+    most = fused_join(room, most, r.lanes, r.width, r.lane, fused_most());
+    for (int64_t i = r.lane; i < a.n && r.any; i += r.lanes)
+        sum += M_(exp)(LOAD(r.x[i * r.sx]) - most);
+    sum = fused_join(room, sum, r.lanes, r.width, r.lane, fused_sum<A>());
+    for (int64_t i = r.lane; i < a.n && r.any; i += r.lanes)
+        r.out[i * r.so] = STORE(finish(LOAD(r.x[i * r.sx]) - most, sum));
+}
+
+struct softmax_finish {
+    CUDA_MEMBER A operator()(A x, A sum) const { return M_(exp)(x) / sum; }
+};
+struct log_softmax_finish {
+    CUDA_MEMBER A operator()(A x, A sum) const { return x - M_(log)(sum); }
+};
+KERNEL(TN_(softmax), cuda_rows_args) { softmax_rows(a, softmax_finish()); }
+KERNEL(TN_(log_softmax), cuda_rows_args) { softmax_rows(a, log_softmax_finish()); }
+
+/* (g - sum(g * y)) * y */
+KERNEL(TN_(softmax_backward), cuda_rows_args) {
+    SHARED(A, room, CUDA_BLOCK);
+    fused_row r = fused_find(a, 2);
+    A sum = 0;
+    for (int64_t i = r.lane; i < a.n && r.any; i += r.lanes)
+        sum += LOAD(r.x[i * r.sx]) * LOAD(r.y[i * r.sy]);
+    sum = fused_join(room, sum, r.lanes, r.width, r.lane, fused_sum<A>());
+    for (int64_t i = r.lane; i < a.n && r.any; i += r.lanes)
+        r.out[i * r.so] = STORE((LOAD(r.x[i * r.sx]) - sum) * LOAD(r.y[i * r.sy]));
+}
+
+/* g - exp(y) * sum(g) */
+KERNEL(TN_(log_softmax_backward), cuda_rows_args) {
+    SHARED(A, room, CUDA_BLOCK);
+    fused_row r = fused_find(a, 2);
+    A sum = 0;
+    for (int64_t i = r.lane; i < a.n && r.any; i += r.lanes) sum += LOAD(r.x[i * r.sx]);
+    sum = fused_join(room, sum, r.lanes, r.width, r.lane, fused_sum<A>());
+    for (int64_t i = r.lane; i < a.n && r.any; i += r.lanes)
+        r.out[i * r.so] = STORE(LOAD(r.x[i * r.sx]) - M_(exp)(LOAD(r.y[i * r.sy])) * sum);
+}
+
+/* ---- Cross entropy -----------------------------------------------------------------------------*/
+
+/* One block per row: the row's logsumexp and loss. */
+KERNEL(TN_(entropy_rows), cuda_entropy_args) {
+    SHARED(A, room, CUDA_BLOCK);
+    int64_t row = blockIdx.x, t = a.target[row * a.target_step];
+    const T *x = (const T *)a.x + row * a.x_row;
+    int lane = (int)threadIdx.x, lanes = (int)blockDim.x;
+    A most = -(A)INFINITY, sum = 0;
+    for (int64_t i = lane; i < a.n; i += lanes) most = f_maximum(LOAD(x[i * a.x_column]), most);
+    most = fused_join(room, most, lanes, 1, lane, fused_most());
+    for (int64_t i = lane; i < a.n; i += lanes) sum += M_(exp)(LOAD(x[i * a.x_column]) - most);
+    sum = fused_join(room, sum, lanes, 1, lane, fused_sum<A>());
+    if (lane > 0) return;
+    A lse = most == -(A)INFINITY ? most : most + M_(log)(sum), loss = 0;
+    bool used = t != a.ignore, fits = t >= 0 && t < a.n;
+    if (used && !fits) cuda_report(a.fault, a.op, t, a.n);
+    if (used && fits) loss = lse - LOAD(x[t * a.x_column]);
+    ((A *)a.lse)[row] = lse;
+    a.parts[row] = (double)loss;
+    if (a.reduction == CUDA_LOSS_NONE) ((T *)a.y)[row] = STORE(loss);
+}
+
+/* One block: adds the rows up. */
+KERNEL(TN_(entropy_finish), cuda_entropy_args) {
+    SHARED(double, room, CUDA_BLOCK);
+    double loss = 0, count = 0;
+    int lane = (int)threadIdx.x, lanes = (int)blockDim.x;
+    for (int64_t i = lane; i < a.rows; i += lanes) {
+        loss += a.parts[i];
+        count += a.target[i * a.target_step] != a.ignore;
+    }
+    loss = fused_join(room, loss, lanes, 1, lane, fused_sum<double>());
+    count = fused_join(room, count, lanes, 1, lane, fused_sum<double>());
+    if (lane > 0) return;
+    *(A *)a.count = (A)count;
+    if (a.reduction == CUDA_LOSS_NONE) return;
+    A y = (A)(a.reduction == CUDA_LOSS_MEAN ? loss / count : loss);
+    *(T *)a.y = STORE(y);
+}
+
+/* gx = (exp(x - lse) - [class is the target]) * g */
+KERNEL(TN_(entropy_backward), cuda_entropy_args) {
+    int64_t i = cuda_thread();
+    if (i >= a.rows * a.n) return;
+    int64_t row = i / a.n, column = i - row * a.n, t = a.target[row * a.target_step];
+    A g = LOAD(((const T *)a.grad)[row * a.grad_step]);
+    if (a.reduction == CUDA_LOSS_MEAN) g = g / *(const A *)a.count;
+    A x = LOAD(((const T *)a.x)[row * a.x_row + column * a.x_column]);
+    A v = (M_(exp)(x - ((const A *)a.lse)[row]) - (A)(column == t)) * g;
+    ((T *)a.out)[i] = STORE(t == a.ignore ? (A)0 : v);
+}
+
+/* ---- Optimizer steps ---------------------------------------------------------------------------*/
+
+/* The block's tensor, and the elements of it that are its own. */
+TMPL_INLINE const cuda_step_tensor &step_tensor(const cuda_step_args &a, int64_t *ret_begin,
+                                                int64_t *ret_end) {
+    int i = 0;
+    while ((int)blockIdx.x >= a.first[i + 1]) i++;
+    const cuda_step_tensor &t = a.tensor[i];
+    int64_t begin = (int64_t)((int)blockIdx.x - a.first[i]) * CUDA_CHUNK;
+    *ret_begin = begin + (int)threadIdx.x;
+    *ret_end = begin + CUDA_CHUNK < t.n ? begin + CUDA_CHUNK : t.n;
+    return t;
+}
+
+KERNEL(TN_(sgd_step), cuda_step_args) {
+    int64_t i, end;
+    const cuda_step_tensor &t = step_tensor(a, &i, &end);
+    T *p = (T *)t.data[0], *b = (T *)t.data[2];
+    const T *g = (const T *)t.data[1];
+    for (; i < end; i += (int)blockDim.x) {
+        A w = LOAD(p[i]), d = LOAD(g[i]) * (A)a.sign;
+        if (a.decays) d = d + (A)a.decay * w;
+        if (b) {
+            A m = a.is_first ? d : LOAD(b[i]) * (A)a.momentum + (A)a.keep * d;
+            b[i] = STORE(m);
+            d = a.nesterov ? d + (A)a.momentum * m : m;
+        }
+        p[i] = STORE(w + (A)a.minus_lr * d);
+    }
+}
+
+KERNEL(TN_(adam_step), cuda_step_args) {
+    int64_t i, end;
+    const cuda_step_tensor &t = step_tensor(a, &i, &end);
+    T *p = (T *)t.data[0], *m = (T *)t.data[2], *v = (T *)t.data[3];
+    const T *grad = (const T *)t.data[1];
+    for (; i < end; i += (int)blockDim.x) {
+        A w = LOAD(p[i]) * (A)a.shrink, g = LOAD(grad[i]) * (A)a.sign;
+        if (a.coupled) g = g + (A)a.decay * w;
+        A mean = f_lerp(LOAD(m[i]), g, (A)a.toward);
+        A square = LOAD(v[i]) * (A)a.beta2 + (A)a.square * g * g;
+        m[i] = STORE(mean);
+        v[i] = STORE(square);
+        p[i] = STORE(w + (A)t.minus_step * mean / (f_sqrt(square) / (A)t.root + (A)a.eps));
+    }
+}
