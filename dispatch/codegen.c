@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "dispatch_priv.h"
+#include "memory_priv.h"
 #include "os_priv.h"
 #include "plan_priv.h"
 #include "steps_priv.h"
@@ -298,10 +299,13 @@ static tn_status run_code(const builder *b, const code *c, tn_tensor **ret) {
     ts[0] = out;
     for (int i = 0; i < b->e.ninputs; i++) ts[i + 1] = tni_t(&b->in[i]->v);
     tni_plan_build(&plan, b->e.ninputs + 1, 1, ts, 0, NULL, ndim, shape, 0);
+    void *stream = tni_stream_of(b->e.device);
     tn_status st = TN_OK;
-    if (plan.numel > 0)
+    for (int i = 0; i < b->e.ninputs && st == TN_OK; i++)
+        st = tni_storage_use(b->in[i]->storage, stream);
+    if (plan.numel > 0 && st == TN_OK)
         st = c->dev->ifaces.codegen->run(c->dev->desc.ctx, b->e.device.index, c->handle, &plan,
-                                         tni_stream_of(b->e.device));
+                                         stream);
     st = tni_device_said(c->dev, st, b->e.of->op.info.name);
     if (st == TN_OK)
         *ret = out;

@@ -40,12 +40,13 @@ struct tn_storage {
     tn_device device;
     uint32_t flags; /* TNI_ST_* */
     uint32_t reserved;
-    void (*release)(void *ctx); /* foreign memory, else NULL */
+    void (*release)(void *ctx); /* ends the memory; NULL: the CPU's free does, or nobody */
     void *ctx;
 };
 #define TNI_ST_READONLY 0x1u
-#define TNI_ST_FOREIGN 0x2u
-#define TNI_ST_SHARED 0x4u /* foreign: mapped by other processes, too */
+#define TNI_ST_RELEASE 0x2u /* `release` ends the memory, if it is not NULL */
+#define TNI_ST_BLOCK 0x4u   /* ctx is a tni_block (memory_priv.h) */
+#define TNI_ST_SHARED 0x8u  /* mapped by other processes, too */
 
 /* ---- Tensor ------------------------------------------------------------------------------------*/
 #define TNI_INLINE_DIMS 6
@@ -106,6 +107,10 @@ tn_status tni_error_add_op(tn_status st, const tn_op *op, const void *args);
  * of a failure, TN_DECLINE among them, and a failure without a text become errors that name the
  * plugin and `what`, the operator or file that it was asked for. */
 tn_status tni_error_of_plugin(tn_status st, const char *what, const char *plugin);
+
+/* The thread's record as it is now (NULL: nothing was recorded), and back to that. */
+struct tni_error *tni_error_copy(void);
+void tni_error_restore(struct tni_error *copy);
 
 /* The names that PyTorch's messages use for dtypes: Float, Long, BFloat16 ... */
 const char *tni_type_text(int32_t dtype);

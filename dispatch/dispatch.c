@@ -232,16 +232,6 @@ tn_status tni_kernel_after(const tn_cell *cell, tn_call *call, const void *args,
     return tni_error_of_plugin(st, call->op->name, cell->plugin->name);
 }
 
-tn_status tni_kernel_special(const tn_op *op, const tn_cell *cell, tn_device device, int32_t dtype,
-                             const void *args) {
-    tn_call call = {&tni_host, cell->ctx, tni_stream_of(device), &op->info, device.index,
-                    dtype,     0,         (uint32_t)device.slot};
-    if (tni_tls.capture) return tni_capture_run(op, cell, &call, args);
-    tn_status st = cell->fn(&call, args);
-    if (TN_LIKELY(st == TN_OK && tni_tls.scratch == NULL)) return TN_OK;
-    return tni_kernel_after(cell, &call, args, st);
-}
-
 /* ---- Composite and view ------------------------------------------------------------------------*/
 
 static uint64_t input_words(const tn_op *op, const void *args) {

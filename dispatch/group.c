@@ -5,6 +5,7 @@
 #include <tenon/device_ext.h>
 #include <tenon/ops.h>
 
+#include "memory_priv.h"
 #include "plan_priv.h"
 #include "registry_priv.h"
 
@@ -169,7 +170,11 @@ static tn_status call_native(const exchange *e) {
     const tn_view *const *src = (const tn_view *const *)(const void *)e->src;
     tn_view *const *dst = (tn_view *const *)(const void *)e->dst;
     void *streams[256];
-    for (int32_t i = 0; i < g->n; i++) streams[i] = tni_stream_of(g->devices[i]);
+    for (int32_t i = 0; i < g->n; i++) {
+        streams[i] = tni_stream_of(g->devices[i]);
+        TN_TRY(tni_storage_use(e->src[i]->storage, streams[i]));
+        TN_TRY(tni_storage_use(e->dst[i]->storage, streams[i]));
+    }
     switch (e->kind) {
     case ALL_REDUCE: return f->all_reduce(ctx_of(g), g->handle, src, dst, e->op, streams);
     case ALL_GATHER: return f->all_gather(ctx_of(g), g->handle, src, dst, streams);

@@ -1,5 +1,7 @@
 /* move.c: bytes between the storages of two devices. */
 #include "capture_priv.h"
+#include "launch_priv.h"
+#include "memory_priv.h"
 #include "tensor_priv.h"
 
 #include <stdlib.h>
@@ -19,8 +21,9 @@ static tn_status copy_out(const tni_move *m) {
     const tn_device_desc *d = desc_of(m->src);
     char *dst = (char *)m->dst->data + m->dst_at;
     TN_TRY(tni_capture_forbid_native(m->src->device, "waiting for a copy to the host", NULL));
-    return d->copy_out(d->ctx, m->src->device.index, dst, m->src->data, m->src_at, m->bytes,
-                       tni_stream_of(m->src->device));
+    tn_status st = d->copy_out(d->ctx, m->src->device.index, dst, m->src->data, m->src_at, m->bytes,
+                               tni_stream_of(m->src->device));
+    return tni_waited(m->src->device, false, st);
 }
 
 /* Between two devices of one kind, if they can; TN_DECLINE otherwise. */
@@ -47,6 +50,8 @@ static tn_status through_host(const tni_move *m) {
 }
 
 static tn_status move(const tni_move *m) {
+    TN_TRY(tni_storage_use(m->dst, tni_stream_of(m->dst->device)));
+    TN_TRY(tni_storage_use(m->src, tni_stream_of(m->src->device)));
     if (desc_of(m->src)->flags & TN_DEV_HOST) return copy_in(m);
     if (desc_of(m->dst)->flags & TN_DEV_HOST) return copy_out(m);
     tn_status st = between_peers(m);

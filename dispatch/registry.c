@@ -8,6 +8,8 @@
 #include "check_priv.h"
 #include "codegen_priv.h"
 #include "dispatch_priv.h"
+#include "launch_priv.h"
+#include "memory_priv.h"
 #include "os_priv.h"
 #include "plan_priv.h"
 
@@ -162,6 +164,23 @@ static tni_device *device_new(const tni_plugin *plugin, const tn_device_desc *d)
     return dev;
 }
 
+static void device_free(tni_device *dev) {
+    tni_memory_delete(dev->memory);
+    tni_launches_delete(dev->launches);
+    free(dev);
+}
+
+/* The CPU manages its memory, and its kernels are done when they return; others need more. */
+static tn_status equip(tni_device *dev, int32_t slot) {
+    if (slot == 0) {
+        dev->direct_alloc = dev->desc.alloc;
+        return TN_OK;
+    }
+    dev->memory = tni_memory_new(dev);
+    dev->launches = tni_launches_new(dev->desc.count);
+    return dev->memory && dev->launches ? TN_OK : tn_fail(TN_E_MEMORY, -1, "out of memory");
+}
+
 tn_status tni_register_device(tn_txn *txn, const tn_device_desc *desc, int32_t *ret_slot) {
     tn_device_desc d = {0};
     TN_TRY(check_open(txn, "register_device", ret_slot ? desc : NULL));
@@ -178,9 +197,13 @@ tn_status tni_register_device(tn_txn *txn, const tn_device_desc *desc, int32_t *
         return tn_fail(TN_E_PLUGIN, -1, "no device slot is left");
     }
     const tni_device *before = tni_device_at(slot);
+    tn_status st = TN_OK;
     if (before && before->origin) {
         free(dev); /* it is back */
         dev = before->origin;
+    } else if ((st = equip(dev, slot)) != TN_OK) {
+        device_free(dev);
+        return st;
     }
     txn->devices[slot] = dev;
     *ret_slot = slot;
@@ -391,6 +414,14 @@ static void publish(tn_cell *c) {
     insert_cell(c->dtype == TN_DTYPE_ANY ? &row->any : &row->cell[c->dtype], c);
 }
 
+static void publish_device(const tni_device *dev, int32_t slot) {
+    if (slot > 0) {
+        tni_memory_set_active(dev, true);
+        atomic_store(&tni_any_far, true);
+    }
+    atomic_store_explicit(&tni_devices[slot], dev, memory_order_release);
+}
+
 tn_row *tni_row_make(const tn_op *op, int32_t device_slot) {
     _Atomic(tn_row *) *at = &((tn_op *)(uintptr_t)op)->row[device_slot];
     tn_row *row = atomic_load_explicit(at, memory_order_acquire), *none = NULL;
@@ -419,7 +450,7 @@ static void end(tn_txn *txn, bool published) {
         tni_added_free(o);
     }
     for (int32_t i = 0; i < TN_DEVICE_SLOTS && !published; i++)
-        if (txn->devices[i] && !txn->devices[i]->retired) free(txn->devices[i]);
+        if (txn->devices[i] && !txn->devices[i]->retired) device_free(txn->devices[i]);
     tni_tls.txn = NULL;
     free(txn);
     tni_os_unlock(&registry_lock);
@@ -455,8 +486,7 @@ tn_status tni_txn_commit(tn_txn *txn) {
     for (const pending *p = txn->kernels; p; p = p->next) publish(p->cell);
     for (tni_added *o = txn->ops; o; o = o->queued) publish_op(o);
     for (int32_t i = 0; i < TN_DEVICE_SLOTS; i++)
-        if (txn->devices[i])
-            atomic_store_explicit(&tni_devices[i], txn->devices[i], memory_order_release);
+        if (txn->devices[i]) publish_device(txn->devices[i], i);
     txn->plugin->kernels = txn->count;
     end(txn, true);
     return TN_OK;
@@ -492,6 +522,7 @@ static tn_status make_retired(tni_device *dev) {
     *r = *dev;
     r->desc.name = r->name;
     r->desc.alloc = NULL;
+    r->direct_alloc = NULL;
     memset(&r->ifaces, 0, sizeof r->ifaces);
     r->origin = dev;
     dev->retired = r;
@@ -513,6 +544,7 @@ static tn_status retire_devices(const tni_plugin *plugin) {
         if (!dev) continue;
         atomic_store_explicit(&tni_devices[i], dev->retired, memory_order_release);
         tni_codes_forget(dev);
+        if (dev->memory) tni_memory_set_active(dev, false);
     }
     return TN_OK;
 }

@@ -26,6 +26,11 @@ typedef struct tni_plugin {
 typedef struct tni_device {
     tn_device_desc desc;
     tni_ifaces ifaces; /* of a device that is retired: none */
+    /* The CPU's alloc, which keeps memory for reuse itself; NULL elsewhere, where memory.c is asked,
+     * and as long as the CPU's plugin is not active. */
+    tn_status (*direct_alloc)(void *ctx, int32_t device, uint64_t bytes, void **ret_data);
+    struct tni_memory *memory;     /* by index; NULL for the CPU */
+    struct tni_launches *launches; /* by index; NULL for the CPU */
     char name[32];
     const struct tni_plugin *plugin;
     struct tni_device *retired; /* what takes its place; made at the first retirement */
@@ -74,6 +79,8 @@ tn_row *tni_row_make(const tn_op *op, int32_t device_slot);
 /* TN_E_DEVICE unless the device exists; loads its plugin. */
 tn_status tni_check_device(tn_device device);
 
+/* How many streams there are beside the default ones of devices. */
+extern _Atomic uint32_t tni_streams_live;
 /* The calling thread's stream of a device; NULL: the device's default. */
 void *tni_stream_find(tn_device device);
 static inline void *tni_stream_of(tn_device device) {

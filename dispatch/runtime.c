@@ -5,6 +5,8 @@
 
 #include "capture_priv.h"
 #include "dispatch_priv.h"
+#include "launch_priv.h"
+#include "memory_priv.h"
 #include "os_priv.h"
 #include "plan_priv.h"
 
@@ -102,9 +104,7 @@ static tn_status service_poll(void) {
 
 /* Memory lent to the running kernel; a list per thread, emptied when the kernel returns. */
 struct tni_scratch {
-    void *data;
-    uint64_t bytes;
-    tn_device device;
+    tn_storage *storage;
     struct tni_scratch *next;
 };
 
@@ -117,19 +117,17 @@ static tn_status service_scratch(const tn_call *call, uint64_t bytes, void **ret
     tn_status kept = tni_capture_scratch(device_of_call(call), bytes, ret_data);
     if (kept != TN_DECLINE) return kept;
     struct tni_scratch *s = malloc(sizeof *s);
+    tn_storage *spare = NULL;
     if (!s) return tn_fail(TN_E_MEMORY, -1, "out of memory");
-    s->device = device_of_call(call);
-    s->bytes = bytes ? bytes : 1;
-    const tn_device_desc *dev = &tni_device_at(s->device.slot)->desc;
-    tn_status st = dev->alloc ? dev->alloc(dev->ctx, s->device.index, s->bytes, &s->data)
-                              : tni_device_ready(s->device.slot);
+    tn_status st = tni_storage_new(device_of_call(call), bytes ? bytes : 1, &spare, &s->storage);
+    free(spare);
     if (st != TN_OK) {
         free(s);
         return st;
     }
     s->next = tni_tls.scratch;
     tni_tls.scratch = s;
-    *ret_data = s->data;
+    *ret_data = s->storage->data;
     return TN_OK;
 }
 
@@ -137,9 +135,10 @@ void tni_scratch_release(const tn_call *call) {
     (void)call;
     while (tni_tls.scratch) {
         struct tni_scratch *s = tni_tls.scratch;
-        const tn_device_desc *dev = &tni_device_at(s->device.slot)->desc;
+        tn_storage *spare = NULL;
         tni_tls.scratch = s->next;
-        dev->free(dev->ctx, s->device.index, s->data, s->bytes);
+        tni_storage_unref(s->storage, &spare);
+        free(spare);
         free(s);
     }
 }
@@ -249,7 +248,7 @@ tn_status tn_device_sync(tn_device device) {
     TN_TRY(tni_device_ready(device.slot));
     TN_TRY(tni_capture_forbid(device, "waiting for a device", NULL));
     const tn_device_desc *d = &tni_device_at(device.slot)->desc;
-    return d->sync(d->ctx, device.index);
+    return tni_waited(device, true, d->sync(d->ctx, device.index));
 }
 
 const char *tn_device_describe(tn_device device) {

@@ -5,6 +5,7 @@
 
 #include <tenon/device_ext.h>
 
+#include "memory_priv.h"
 #include "move_priv.h"
 #include "os_priv.h"
 #include "registry_priv.h"
@@ -161,8 +162,9 @@ static tn_status copy_to_file(tn_storage *from, int32_t *ret_file) {
 
 static tn_status share_native(const tn_storage *s, void *ret_native) {
     const tni_device *dev = tni_device_at(s->device.slot);
-    if (!dev->ifaces.ipc || !s->data || (s->flags & TNI_ST_FOREIGN)) return TN_DECLINE;
+    if (!dev->ifaces.ipc || !s->data || !(s->flags & TNI_ST_BLOCK)) return TN_DECLINE;
     TN_TRY(tn_device_sync(s->device));
+    tni_block_keep_single(s->ctx);
     tn_status st = dev->ifaces.ipc->share(dev->desc.ctx, s->device.index, s->data, ret_native);
     return tni_device_said(dev, st, "share");
 }

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "capture_priv.h"
+#include "launch_priv.h"
 #include "stage_priv.h"
 
 /* Where a tensor's elements lie in its storage, in bytes; left alone for an empty tensor. */
@@ -66,12 +67,11 @@ tn_status tni_stage_put(tni_stage *s, tn_tensor *t, tn_tensor *near) {
 static tn_status load_block(tni_stage_block *b) {
     const tn_device cpu = {0, 0};
     const tn_device_desc *dev = &tni_device_at(b->far->device.slot)->desc;
-    int32_t index = b->far->device.index;
     uint64_t bytes = b->hi > b->lo ? b->hi - b->lo : 0;
     tn_storage *spare = NULL;
     if (dev->flags & TN_DEV_HOST) {
         TN_TRY(tni_capture_forbid_native(b->far->device, "computing on the CPU", NULL));
-        TN_TRY(dev->sync(dev->ctx, index));
+        TN_TRY(tni_waited(b->far->device, true, dev->sync(dev->ctx, b->far->device.index)));
         TN_TRY(tni_capture_synced(b->far));
         char *start = (char *)b->far->data + b->lo;
         return tni_storage_foreign(cpu, start, bytes, 0, NULL, NULL, &b->near);

@@ -45,6 +45,17 @@ const tn_error *tn_error_last(void) {
     return tni_tls.error->pub.message ? &tni_tls.error->pub : &no_memory;
 }
 
+struct tni_error *tni_error_copy(void) {
+    struct tni_error *copy = tni_tls.error ? malloc(sizeof *copy) : NULL;
+    if (copy) *copy = *tni_tls.error;
+    return copy;
+}
+
+void tni_error_restore(struct tni_error *copy) {
+    if (copy) *tni_tls.error = *copy; /* its pointers lead to the thread's own record */
+    free(copy);
+}
+
 static tn_status fail_v(tn_status code, int32_t arg, const char *fmt, va_list ap)
     __attribute__((format(printf, 3, 0)));
 static tn_status fail_v(tn_status code, int32_t arg, const char *fmt, va_list ap) {

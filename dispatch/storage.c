@@ -2,8 +2,10 @@
 #include <stdlib.h>
 
 #include "core_priv.h"
+#include "memory_priv.h"
 #include "registry_priv.h"
 
+/* The members of every storage; those of foreign memory are set later. */
 static inline void fill(tn_storage *s, void *data, uint64_t bytes, tn_device device) {
     atomic_store_explicit(&s->refs, 1, memory_order_relaxed);
     atomic_store_explicit(&s->version, 0, memory_order_relaxed);
@@ -20,17 +22,39 @@ static TN_NOINLINE tn_status new_struct(tn_storage **ret_storage) {
     return *ret_storage ? TN_OK : tn_fail(TN_E_MEMORY, -1, "out of memory");
 }
 
+static void end_block(void *block) { tni_block_free(block); }
+
+/* On a device whose memory core manages, or that is not there yet. */
+static TN_NOINLINE tn_status new_elsewhere(tn_device device, uint64_t bytes, tn_storage **spare,
+                                           tn_storage **ret_storage) {
+    tni_block *block = NULL;
+    void *data = NULL;
+    TN_TRY(tni_device_ready(device.slot));
+    if (tni_device_at(device.slot)->direct_alloc)
+        return tni_storage_new(device, bytes, spare, ret_storage);
+    if (bytes > 0) TN_TRY(tni_block_new(device, bytes, tni_stream_of(device), &block, &data));
+    if (!*spare && new_struct(spare) != TN_OK) {
+        tni_block_free(block);
+        return TN_E_MEMORY;
+    }
+    tn_storage *s = *spare;
+    *spare = NULL;
+    fill(s, data, bytes, device);
+    s->flags = TNI_ST_RELEASE | TNI_ST_BLOCK;
+    s->release = end_block;
+    s->ctx = block;
+    *ret_storage = s;
+    return TN_OK;
+}
+
 tn_status tni_storage_new(tn_device device, uint64_t bytes, tn_storage **spare,
                           tn_storage **ret_storage) {
     const tni_device *dev = tni_device_at(device.slot);
     void *data = NULL;
-    if (TN_UNLIKELY(!dev->desc.alloc)) {
-        TN_TRY(tni_device_ready(device.slot));
-        dev = tni_device_at(device.slot);
-    }
+    if (TN_UNLIKELY(!dev->direct_alloc)) return new_elsewhere(device, bytes, spare, ret_storage);
     if (TN_UNLIKELY(!*spare)) TN_TRY(new_struct(spare));
     tn_storage *s = *spare;
-    if (TN_LIKELY(bytes > 0)) TN_TRY(dev->desc.alloc(dev->desc.ctx, device.index, bytes, &data));
+    if (TN_LIKELY(bytes > 0)) TN_TRY(dev->direct_alloc(dev->desc.ctx, device.index, bytes, &data));
     *spare = NULL;
     fill(s, data, bytes, device);
     *ret_storage = s;
@@ -42,7 +66,7 @@ tn_status tni_storage_foreign(tn_device device, void *data, uint64_t bytes, uint
     tn_storage *s;
     TN_TRY(new_struct(&s));
     fill(s, data, bytes, device);
-    s->flags = flags | TNI_ST_FOREIGN;
+    s->flags = flags | TNI_ST_RELEASE;
     s->release = release;
     s->ctx = ctx;
     *ret_storage = s;
@@ -53,7 +77,7 @@ void tni_storage_unref(tn_storage *s, tn_storage **spare) {
     if (atomic_load_explicit(&s->refs, memory_order_acquire) != 1 &&
         atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
         return;
-    if (TN_UNLIKELY(s->flags & TNI_ST_FOREIGN)) {
+    if (TN_UNLIKELY(s->flags & TNI_ST_RELEASE)) {
         if (s->release) s->release(s->ctx);
     } else if (s->data) {
         const tni_device *dev = tni_device_at(s->device.slot);

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 
 #include "capture_priv.h"
+#include "launch_priv.h"
+#include "memory_priv.h"
 #include "os_priv.h"
 
 struct tn_stream {
@@ -32,6 +34,8 @@ static bool same(tn_device a, tn_device b) { return a.slot == b.slot && a.index 
 
 /* ---- Streams -----------------------------------------------------------------------------------*/
 
+_Atomic uint32_t tni_streams_live;
+
 tn_status tn_stream_new(tn_device device, int32_t priority, tn_stream **ret_stream) {
     if (!ret_stream) return tn_fail(TN_E_TYPE, -1, "stream_new(): the result has no place to go");
     TN_TRY(tni_check_device(device));
@@ -43,6 +47,7 @@ tn_status tn_stream_new(tn_device device, int32_t priority, tn_stream **ret_stre
         free(s);
         return st;
     }
+    if (s->handle) atomic_fetch_add(&tni_streams_live, 1);
     atomic_store_explicit(&s->refs, 1, memory_order_relaxed);
     s->device = device;
     *ret_stream = s;
@@ -72,7 +77,11 @@ void tn_stream_unref(tn_stream **stream) {
     *stream = NULL;
     if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
     const tn_stream_iface *f = tni_device_maker(s->device.slot)->ifaces.stream;
-    if (f && s->handle) f->destroy(ctx_of(s->device), s->device.index, s->handle);
+    if (f && s->handle) {
+        f->destroy(ctx_of(s->device), s->device.index, s->handle);
+        tni_memory_forget_stream(s->device, s->handle);
+        atomic_fetch_sub(&tni_streams_live, 1);
+    }
     free(s);
 }
 
@@ -83,7 +92,9 @@ tn_status tn_stream_sync(const tn_stream *s) {
     if (!s) return tn_fail(TN_E_TYPE, 0, "the stream is NULL");
     TN_TRY(tni_capture_forbid(s->device, "waiting for a stream", NULL));
     const tn_stream_iface *f = iface_of(s->device.slot);
-    return f ? f->sync(ctx_of(s->device), s->device.index, s->handle) : tn_device_sync(s->device);
+    if (!f) return tn_device_sync(s->device);
+    tn_status st = f->sync(ctx_of(s->device), s->device.index, s->handle);
+    return tni_waited(s->device, false, st);
 }
 
 tn_status tn_stream_done(const tn_stream *s, int *ret_done) {
@@ -91,7 +102,8 @@ tn_status tn_stream_done(const tn_stream *s, int *ret_done) {
     if (!s) return tn_fail(TN_E_TYPE, 0, "the stream is NULL");
     const tn_stream_iface *f = iface_of(s->device.slot);
     if (f)
-        TN_TRY(f->done(ctx_of(s->device), s->device.index, s->handle, &done));
+        TN_TRY(
+            tni_looked(s->device, f->done(ctx_of(s->device), s->device.index, s->handle, &done)));
     else
         TN_TRY(tn_device_sync(s->device));
     *ret_done = done;
@@ -210,8 +222,8 @@ tn_status tn_event_sync(const tn_event *e) {
     if (!e) return tn_fail(TN_E_TYPE, 0, "the event is NULL");
     TN_TRY(tni_capture_forbid(e->device, "waiting for an event", NULL));
     const tn_stream_iface *f = iface_of(e->device.slot);
-    return f ? f->event_sync(ctx_of(e->device), e->device.index, e->handle)
-             : tn_device_sync(e->device);
+    if (!f) return tn_device_sync(e->device);
+    return tni_looked(e->device, f->event_sync(ctx_of(e->device), e->device.index, e->handle));
 }
 
 tn_status tn_event_done(const tn_event *e, int *ret_done) {
@@ -219,7 +231,8 @@ tn_status tn_event_done(const tn_event *e, int *ret_done) {
     if (!e) return tn_fail(TN_E_TYPE, 0, "the event is NULL");
     const tn_stream_iface *f = iface_of(e->device.slot);
     if (f)
-        TN_TRY(f->event_done(ctx_of(e->device), e->device.index, e->handle, &done));
+        TN_TRY(tni_looked(e->device,
+                          f->event_done(ctx_of(e->device), e->device.index, e->handle, &done)));
     else
         TN_TRY(tn_device_sync(e->device));
     *ret_done = done;

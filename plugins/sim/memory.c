@@ -154,6 +154,7 @@ tn_status sim_memory_alloc(sim_device *d, uint64_t bytes, void **ret_data) {
     split(b, size);
     b->state = SIM_BLOCK_USED;
     b->bytes = bytes;
+    b->nusers = 0;
     set_owner(m, b, b);
     memset(m->face + b->at, SIM_GUARD, b->size);
     memset(m->face + payload_at(b), SIM_FRESH, bytes);
@@ -179,7 +180,7 @@ void sim_memory_reap(sim_device *d) {
     sim_block **at = &d->memory.dying;
     while (*at) {
         sim_block *b = *at;
-        if (sim_is_done(d, b->stamp)) {
+        if (sim_is_unused(d, b)) {
             *at = b->next_dying;
             give_back(d, b);
         } else {
@@ -195,13 +196,18 @@ static sim_block *block_of(const sim_memory *m, uint64_t address) {
     return m->of_unit[(address - start) / UNIT];
 }
 
+sim_block *sim_memory_block(sim_device *d, const void *data, const char *what) {
+    const sim_memory *m = &d->memory;
+    sim_block *b = block_of(m, (uint64_t)(uintptr_t)data);
+    if (b && b->state == SIM_BLOCK_USED && m->host_face + payload_at(b) == data) return b;
+    sim_note_failure(d, "%p was %s, which is not the start of a block in use", data, what);
+    return NULL;
+}
+
 void sim_memory_free(sim_device *d, void *data) {
     sim_memory *m = &d->memory;
-    sim_block *b = block_of(m, (uint64_t)(uintptr_t)data);
-    if (!b || b->state != SIM_BLOCK_USED || m->host_face + payload_at(b) != data) {
-        sim_note_failure(d, "%p was freed, which is not the start of a block in use", data);
-        return;
-    }
+    sim_block *b = sim_memory_block(d, data, "freed");
+    if (!b) return;
     b->state = SIM_BLOCK_DYING;
     b->stamp = d->stamp;
     b->next_dying = m->dying;

@@ -73,14 +73,16 @@ static tn_status read_faults(sim_config *c) {
 static tn_status read_settings(sim_config *ret_config) {
     const char *name = getenv("TENON_SIM_NAME"), *pointers = getenv("TENON_SIM_POINTERS");
     const char *unsafe = getenv("TENON_SIM_UNSAFE"), *spans = getenv("TENON_SIM_SPANS");
+    const char *without = getenv("TENON_SIM_WITHOUT");
     sim_config c = {.name = "sim"};
-    uint64_t count, level, delay;
+    uint64_t count, level, delay, names;
     tn_status st = read_number("TENON_SIM_COUNT", 1, SIM_DEVICES, 2, &count);
     if (st == TN_OK) st = read_number("TENON_SIM_LEVEL", 0, 3, 3, &level);
     if (st == TN_OK) st = read_number("TENON_SIM_SEED", 0, UINT32_MAX, 1, &c.seed);
     if (st == TN_OK) st = read_number("TENON_SIM_DELAY", 0, 1000000, 20, &delay);
     if (st == TN_OK)
         st = read_number("TENON_SIM_MEMORY", 1, UINT64_C(1) << 36, UINT64_C(1) << 30, &c.memory);
+    if (st == TN_OK) st = read_number("TENON_SIM_NAMES", 0, 1, 1, &names);
     if (st == TN_OK) st = read_faults(&c);
     if (st != TN_OK) return st;
     if (name && strlen(name) >= sizeof c.name)
@@ -94,10 +96,14 @@ static tn_status read_settings(sim_config *ret_config) {
     if (spans) memcpy(c.spans, spans, strlen(spans) + 1);
     if (pointers && strcmp(pointers, "opaque") != 0 && strcmp(pointers, "address") != 0)
         return fail_switch("TENON_SIM_POINTERS", pointers, "opaque or address");
+    if (without && strlen(without) > sizeof c.without - 3)
+        return fail_switch("TENON_SIM_WITHOUT", without, "names of tables: allocator,pinned");
+    snprintf(c.without, sizeof c.without, ",%s,", without ? without : "");
     c.opaque = pointers && strcmp(pointers, "opaque") == 0;
     c.count = (int32_t)count;
     c.level = (int32_t)level;
     c.delay_us = (uint32_t)delay;
+    c.names = names != 0;
     *ret_config = c;
     return TN_OK;
 }
@@ -246,60 +252,38 @@ static const char *sim_describe(void *ctx, int32_t index) {
 
 /* ---- Named interfaces --------------------------------------------------------------------------*/
 
-static tn_status memory_stats(void *ctx, int32_t index, tn_memory_stats *ret_stats) {
-    sim_device *d = sim_device_at(index);
-    (void)ctx;
-    pthread_mutex_lock(&d->lock);
-    *ret_stats = d->memory.stats;
-    pthread_mutex_unlock(&d->lock);
-    return TN_OK;
-}
-
-static tn_status memory_reset_peak(void *ctx, int32_t index) {
-    sim_device *d = sim_device_at(index);
-    (void)ctx;
-    pthread_mutex_lock(&d->lock);
-    d->memory.stats.allocated_peak = d->memory.stats.allocated;
-    d->memory.stats.reserved_peak = d->memory.stats.reserved;
-    pthread_mutex_unlock(&d->lock);
-    return TN_OK;
-}
-
-static tn_status memory_empty_cache(void *ctx, int32_t index) {
-    sim_device *d = sim_device_at(index);
-    (void)ctx;
-    pthread_mutex_lock(&d->lock);
-    sim_memory_reap(d);
-    sim_memory_close(d);
-    pthread_mutex_unlock(&d->lock);
-    return TN_OK;
-}
-
-static const tn_memory_iface memory_iface = {
-    .struct_size = sizeof memory_iface,
-    .stats = memory_stats,
-    .reset_peak = memory_reset_peak,
-    .empty_cache = memory_empty_cache,
-};
-
 static const sim_counts_iface counts_iface = {
     .struct_size = sizeof counts_iface,
     .launches = launches_of,
 };
 
+/* The tables, and from which level on they are offered. */
+static const struct {
+    const char *name;
+    int32_t level;
+    const void *table;
+} tables[] = {
+    {"tn.memory/1", 0, &sim_memory_iface},           {"tenon.sim/1", 0, &counts_iface},
+    {"tn.stream/1", 3, &sim_stream_iface},           {"tn.peer/1", 3, &sim_peer_iface},
+    {"tn.allocator/1", 3, &sim_allocator_iface},     {"tn.graph/1", 3, &sim_graph_iface},
+    {"tn.codegen/1", 3, &sim_codegen_iface},         {"tn.ipc/1", 3, &sim_ipc_iface},
+    {"tn.collectives/1", 3, &sim_collectives_iface}, {"tn.profiler/1", 3, &sim_profiler_iface},
+};
+
+/* Whether TENON_SIM_WITHOUT names the table: "stream" for "tn.stream/1". */
+static bool is_left_out(const char *iface) {
+    const char *name = strchr(iface, '.') + 1;
+    char listed[40];
+    snprintf(listed, sizeof listed, ",%.*s,", (int)strcspn(name, "/"), name);
+    return strstr(sim_settings.without, listed) != NULL;
+}
+
 static const void *sim_query(void *ctx, const char *iface) {
     (void)ctx;
-    if (strcmp(iface, "tn.memory/1") == 0) return &memory_iface;
-    if (strcmp(iface, "tn.stream/1") == 0 && sim_settings.level >= 3) return &sim_stream_iface;
-    if (strcmp(iface, "tn.graph/1") == 0 && sim_settings.level >= 3) return &sim_graph_iface;
-    if (strcmp(iface, "tn.codegen/1") == 0 && sim_settings.level >= 3) return &sim_codegen_iface;
-    if (strcmp(iface, "tn.ipc/1") == 0 && sim_settings.level >= 3) return &sim_ipc_iface;
-    if (strcmp(iface, "tn.collectives/1") == 0 && sim_settings.level >= 3)
-        return &sim_collectives_iface;
-    if (strcmp(iface, "tn.profiler/1") == 0 && sim_settings.level >= 3 && sim_settings.spans[0])
-        return &sim_profiler_iface;
-    if (strcmp(iface, "tn.peer/1") == 0 && sim_settings.level >= 3) return &sim_peer_iface;
-    if (strcmp(iface, "tenon.sim/1") == 0) return &counts_iface;
+    if (strcmp(iface, "tn.profiler/1") == 0 && !sim_settings.spans[0]) return NULL;
+    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
+        if (strcmp(iface, tables[i].name) == 0 && sim_settings.level >= tables[i].level)
+            return is_left_out(iface) ? NULL : tables[i].table;
     return NULL;
 }
 

@@ -90,7 +90,9 @@ static void perform(sim_device *d, sim_queue *q, sim_work *w) {
     bool skip = (d->lost || w->fatal) && !w->always;
     pthread_mutex_unlock(&d->lock);
     linger(q);
-    if (w->doomed)
+    if (w->doomed && !sim_settings.names)
+        sim_work_fail(w, "a launch failed");
+    else if (w->doomed)
         sim_work_fail(w, "'%s' failed (TENON_SIM_FAULT)", w->op);
     else if (!skip)
         w->run(w);
@@ -202,6 +204,18 @@ tn_status sim_wait_all(sim_device *d) {
 bool sim_is_done(const sim_device *d, uint64_t stamp) {
     for (const sim_queue *q = &d->main; q; q = q->next)
         if (q->head && q->head->seq <= stamp) return false;
+    return true;
+}
+
+static bool may_use(const sim_block *b, const sim_queue *q) {
+    for (int i = 0; i < b->nusers; i++)
+        if (b->users[i] == q) return true;
+    return b->nusers == 0;
+}
+
+bool sim_is_unused(const sim_device *d, const sim_block *b) {
+    for (const sim_queue *q = &d->main; q; q = q->next)
+        if (q->head && q->head->seq <= b->stamp && may_use(b, q)) return false;
     return true;
 }
 

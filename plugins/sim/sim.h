@@ -19,6 +19,7 @@ enum {
     SIM_ZONE = 64,  /* least bytes of red zone on either side of a block */
     SIM_FAULTS = 8, /* most switches in TENON_SIM_FAULT */
     SIM_TEXT = 256, /* room for a failure's text */
+    SIM_USERS = 8,  /* most queues that a block's uses are told apart for */
     SIM_OPERANDS = TN_MAX_OPERANDS
 };
 
@@ -44,9 +45,10 @@ typedef struct sim_config {
     char unsafe[32]; /* the operator whose kernels may not be captured */
     char spans[256]; /* the file that spans are written to; "": none */
     int32_t count, level;
-    bool opaque;
+    bool opaque, names;
     uint64_t seed, memory;
     uint32_t delay_us;
+    char without[128]; /* names of tables, each between commas */
     int nfaults;
     sim_fault faults[SIM_FAULTS];
 } sim_config;
@@ -66,6 +68,10 @@ typedef struct sim_block {
     uint64_t bytes;    /* what was asked for; it starts at `at` + SIM_ZONE */
     enum { SIM_BLOCK_FREE, SIM_BLOCK_USED, SIM_BLOCK_DYING } state;
     uint64_t stamp; /* dying: work up to this one may still use it */
+    /* The queues whose work may use it, as tn.allocator/1 is told; none: any queue's. They are
+     * compared and not followed: a queue may be gone. */
+    int nusers;
+    const struct sim_queue *users[SIM_USERS];
     struct sim_block *prev, *next, *next_dying;
 } sim_block;
 
@@ -165,6 +171,8 @@ void sim_count_launch(const char *op);
 
 /* ---- memory.c; the device's lock is held unless it says otherwise ------------------------------*/
 tn_status sim_memory_alloc(sim_device *d, uint64_t bytes, void **ret_data);
+/* The block that was made at that address and is in use; NULL, and a failure is noted. */
+sim_block *sim_memory_block(sim_device *d, const void *data, const char *what);
 /* The memory is given back once the work queued so far is done. */
 void sim_memory_free(sim_device *d, void *data);
 /* Gives back what no queued work can use any more. */
@@ -200,8 +208,14 @@ tn_status sim_check_lost(const sim_device *d);
 tn_status sim_take_failure(sim_device *d);
 /* Lock held: true when all work up to the stamp is done. */
 bool sim_is_done(const sim_device *d, uint64_t stamp);
+/* Lock held: true when no queue that may use a dying block has work up to its stamp. */
+bool sim_is_unused(const sim_device *d, const sim_block *b);
 /* Ends the threads once they have nothing to do. */
 void sim_queues_stop(sim_device *d);
+
+/* ---- allocator.c -------------------------------------------------------------------------------*/
+extern const tn_allocator_iface sim_allocator_iface;
+extern const tn_memory_iface sim_memory_iface;
 
 /* ---- stream.c ----------------------------------------------------------------------------------*/
 extern const tn_stream_iface sim_stream_iface;

@@ -76,7 +76,8 @@ class DeviceModule(ModuleType):
         return _capture.graph(cuda_graph, stream=stream, device=self._name(device))
 
     def memory_stats(self, device: Any = None) -> dict[str, int]:
-        """Bytes in use and held, now and at most, and how often memory was asked for and freed."""
+        """Bytes in use and held, now and at most; how often memory was asked for and freed; bytes
+        that the device has and that are free, 0 where it does not say."""
         return _library.memory_stats(self._name(device))
 
     def memory_allocated(self, device: Any = None) -> int:
@@ -97,16 +98,33 @@ class DeviceModule(ModuleType):
 
     def reset_peak_memory_stats(self, device: Any = None) -> None:
         """Starts the counting of peaks anew."""
-        name = self._name(device)
-        interface, context = _library.memory(name)
-        _library.check(interface.reset_peak(context, _library.device(name).index))
+        _library.memory_reset_peak(self._name(device))
 
     def empty_cache(self) -> None:
         """Gives unused memory back to the system."""
         for index in range(self.device_count()):
-            name = self._name(index)
-            interface, context = _library.memory(name)
-            _library.check(interface.empty_cache(context, _library.device(name).index))
+            _library.memory_empty_cache(self._name(index))
+
+    def mem_get_info(self, device: Any = None) -> tuple[int, int]:
+        """Bytes that are free on a device, and all that it has."""
+        name, stats = self._name(device), self.memory_stats(device)
+        if not stats["total"]:
+            raise RuntimeError(f"device '{name}' does not say how much memory it has")
+        return stats["available"], stats["total"]
+
+    def memory_summary(self, device: Any = None) -> str:
+        """The statistics of a device's memory as a table."""
+        stats = self.memory_stats(device)
+        lines = [f"memory of {self._name(device)}, in bytes"]
+        lines.append(f"{'':12}{'now':>20}{'at most':>20}")
+        for what in ("allocated", "reserved"):
+            lines.append(f"{what:12}{stats[what]:20,}{stats[what + '_peak']:20,}")
+        kept = stats["reserved"] - stats["allocated"]
+        lines.append(f"{'unused':12}{kept:20,}")
+        if stats["total"]:
+            lines.append(f"{'available':12}{stats['available']:20,}{stats['total']:20,}")
+        lines.append(f"{stats['allocations']:,} allocations, {stats['frees']:,} frees")
+        return "\n".join(lines)
 
     def fallback_count(self, op: str) -> tuple[int, int]:
         """How many calls of an operator ran in a wider dtype, and on the CPU."""

@@ -77,17 +77,9 @@ class _MemoryStats(c.Structure):
             "reserved_peak",
             "allocations",
             "frees",
+            "total",
+            "available",
         )  # fmt: skip
-    ]
-
-
-class _MemoryInterface(c.Structure):
-    _fields_ = [
-        ("struct_size", c.c_uint32),
-        ("reserved", c.c_uint32),
-        ("stats", c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_int32, c.POINTER(_MemoryStats))),
-        ("reset_peak", c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_int32)),
-        ("empty_cache", c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_int32)),
     ]
 
 
@@ -117,6 +109,9 @@ class Library:
         self.lib.tn_dtype_name.restype = c.c_char_p
         self.lib.tn_explain_way.argtypes = [c.c_char_p, _Device, c.c_int32, c.POINTER(c.c_int32)]
         self.lib.tn_free.argtypes = [c.c_void_p]
+        self.lib.tn_memory_get_stats.argtypes = [_Device, c.POINTER(_MemoryStats)]
+        self.lib.tn_memory_reset_peak.argtypes = [_Device]
+        self.lib.tn_memory_empty_cache.argtypes = [_Device]
         self.lib.tn_explain.argtypes = [c.c_char_p, _Device, c.c_int32, c.POINTER(c.c_void_p)]
 
     def error(self) -> str:
@@ -185,22 +180,17 @@ class Library:
         self.check(self.lib.tn_fallback_count(op.encode(), slot, c.byref(wide), c.byref(host)))
         return wide.value, host.value
 
-    def memory(self, device: str) -> tuple[_MemoryInterface, c.c_void_p]:
-        """The statistics of a device's allocator and their context."""
-        context = c.c_void_p()
-        query = self.lib.tn_device_query
-        query.restype = c.POINTER(_MemoryInterface)
-        query.argtypes = [c.c_int32, c.c_char_p, c.POINTER(c.c_void_p)]
-        found = query(self.device(device).slot, b"tn.memory/1", c.byref(context))
-        if not found:
-            raise NotImplementedError(f"device '{device}' keeps no statistics of its memory")
-        return found.contents, context
-
     def memory_stats(self, device: str) -> dict[str, int]:
-        interface, context = self.memory(device)
+        """What is known of a device's memory, in bytes and calls."""
         stats = _MemoryStats()
-        self.check(interface.stats(context, self.device(device).index, c.byref(stats)))
+        self.check(self.lib.tn_memory_get_stats(self.device(device), c.byref(stats)))
         return {name: getattr(stats, name) for name, _ in stats._fields_}
+
+    def memory_reset_peak(self, device: str) -> None:
+        self.check(self.lib.tn_memory_reset_peak(self.device(device)))
+
+    def memory_empty_cache(self, device: str) -> None:
+        self.check(self.lib.tn_memory_empty_cache(self.device(device)))
 
     def set_rng_kind(self, kind: int) -> None:
         if self.lib.tn_rng_set_kind(kind) != 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from tenon import _C
+from tenon import _C, _streams
 from tenon._C import Tensor, device, dtype
 
 
@@ -33,6 +33,14 @@ def apply_(self: Tensor, callable: Any) -> Tensor:
     values = [callable(v) for v in self.detach().reshape(-1).tolist()]
     with _C.no_grad():
         return self.copy_(_C.tensor(values, dtype=self.dtype).view(self.shape))
+
+
+def record_stream(self: Tensor, stream: Any) -> None:
+    """Says that work on `stream` uses the tensor's memory: it is not given to others before that is
+    done. Tenon's own operators and copies need no such note."""
+    if not isinstance(stream, _streams.Stream):
+        raise TypeError(f"record_stream() takes a Stream, not {type(stream).__name__}")
+    _C._record_stream(self, stream._stream.value)
 
 
 class DisableTorchFunctionSubclass:
@@ -78,7 +86,7 @@ for _name in ("cholesky_inverse", "cholesky_solve", "matrix_power", "pinverse", 
               "triangular_solve"):  # fmt: skip
     setattr(Tensor, _name, _matrix_method(_name))
 del _name
-for _method in (new_tensor, apply_, __dir__):
+for _method in (new_tensor, apply_, record_stream, __dir__):
     setattr(Tensor, _method.__name__, _method)
 for _method in (__init_subclass__, __torch_function__):
     setattr(Tensor, _method.__name__, classmethod(_method))

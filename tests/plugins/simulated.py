@@ -38,18 +38,20 @@ def built(factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def run(folder: Path, *args: str, **switches: str | int) -> subprocess.CompletedProcess[str]:
-    """Python with the device; switches are TENON_SIM_ variables."""
+def run(
+    folder: Path, *args: str, cache: int = 1, **switches: str | int
+) -> subprocess.CompletedProcess[str]:
+    """Python with the device; switches are TENON_SIM_ variables, `cache` is TENON_MEMORY_CACHE."""
     env = {**os.environ, "TENON_PLUGIN_PATH": str(folder), "TENON_FALLBACK": "allow"}
-    env["TENON_TEST_DEVICE"] = "sim"
+    env |= {"TENON_TEST_DEVICE": "sim", "TENON_MEMORY_CACHE": str(cache)}
     env.update({f"TENON_SIM_{name}": str(value) for name, value in switches.items()})
     command = [sys.executable, *args]
     return subprocess.run(command, env=env, capture_output=True, text=True, cwd=ROOT)
 
 
-def script(folder: Path, text: str, **switches: str | int) -> str:
-    """What a program prints that must go well."""
-    done = run(folder, "-c", "import tenon as tn\n" + text, **switches)
+def script(folder: Path, text: str, cache: int = 1, **switches: str | int) -> str:
+    """What a program prints; it must end well."""
+    done = run(folder, "-c", "import tenon as tn\n" + text, cache=cache, **switches)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return done.stdout
 

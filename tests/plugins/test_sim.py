@@ -19,31 +19,31 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built(tmp_path_factory)
 
 
-def suite(folder: Path, **switches: str | int) -> None:
-    done = run(
-        folder, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/ops/test_ops.py", **switches
-    )
+def suite(folder: Path, cache: int, **switches: str | int) -> None:
+    command = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/ops/test_ops.py")
+    done = run(folder, *command, cache=cache, **switches)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
 
 
 # ---- Operators -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("level", [0, 3])
-def test_every_operator(folder: Path, level: int) -> None:
-    """Values, layouts, out=, in-place forms and gradients of the whole table."""
-    suite(folder, LEVEL=level)
+@pytest.mark.parametrize(("level", "cache"), [(0, 1), (3, 0)])
+def test_every_operator(folder: Path, level: int, cache: int) -> None:
+    """Values, layouts, out=, in-place forms and gradients of the whole table. Without the cache
+    every block has its own red zones and is looked at when it is freed."""
+    suite(folder, cache, LEVEL=level)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("level", [1, 2])
-def test_every_operator_at_other_levels(folder: Path, level: int) -> None:
-    suite(folder, LEVEL=level)
+@pytest.mark.parametrize(("level", "cache"), [(1, 0), (2, 1), (3, 1)])
+def test_every_operator_at_other_levels(folder: Path, level: int, cache: int) -> None:
+    suite(folder, cache, LEVEL=level)
 
 
 @pytest.mark.slow
 def test_every_operator_with_opaque_handles(folder: Path) -> None:
-    suite(folder, LEVEL=1, POINTERS="opaque", DELAY=200)
+    suite(folder, 1, LEVEL=1, POINTERS="opaque", DELAY=200)
 
 
 def test_kernels_of_the_device_run(folder: Path) -> None:
@@ -227,7 +227,7 @@ else:
     raise AssertionError("the switch was not obeyed")
 assert x.clone().tolist() == [1.0] * 3
 """
-    script(folder, text, FAULT="oom:2")
+    script(folder, text, cache=0, FAULT="oom:2")
 
 
 # ---- Streams and events --------------------------------------------------------------------------
@@ -523,7 +523,7 @@ else:
     raise AssertionError("the overrun was not seen")
 assert y.tolist() == [2.0] * 6
 """
-    script(folder, text, FAULT="overrun:add:1")
+    script(folder, text, cache=0, FAULT="overrun:add:1")
 
 
 @pytest.mark.parametrize("fault", ["kernel", "kernel:x", "disk:1", "kernel:mul:0", "oom:-1"])

@@ -86,6 +86,18 @@ TN_API tn_status tn_event_done(const tn_event *e, int *ret_done);
 /* Milliseconds between two recorded events made with `timing`. */
 TN_API tn_status tn_event_elapsed(const tn_event *start, const tn_event *end, double *ret_ms);
 
+/* ---- Memory of devices -------------------------------------------------------------------------
+ * Core keeps freed memory of a device for reuse, unless the device does so itself or
+ * TENON_MEMORY_CACHE=0. What a device does not say is counted by core; `total` and `available` are 0
+ * where it does not. */
+TN_API tn_status tn_memory_get_stats(tn_device device, tn_memory_stats *ret_stats);
+TN_API tn_status tn_memory_reset_peak(tn_device device);
+/* Gives back what is kept for reuse. */
+TN_API tn_status tn_memory_empty_cache(tn_device device);
+/* Work that is queued on the stream uses the tensor's memory: for work that is queued past Tenon.
+ * Operators and copies need no such note. */
+TN_API tn_status tn_tensor_record_stream(const tn_tensor *t, const tn_stream *s);
+
 /* ---- Modes of the calling thread ---------------------------------------------------------------*/
 TN_API int tn_grad_enabled(void);
 TN_API int tn_grad_set_enabled(int on); /* returns the old value */

@@ -77,6 +77,7 @@ typedef struct tn_memory_stats {
     uint64_t allocated, allocated_peak; /* bytes in use by tensors */
     uint64_t reserved, reserved_peak;   /* bytes held from the system */
     uint64_t allocations, frees;        /* calls so far */
+    uint64_t total, available;          /* bytes that there are, and of them free; 0: not known */
 } tn_memory_stats;
 typedef struct tn_memory_iface {
     uint32_t struct_size;
