@@ -24,6 +24,8 @@ tn_status cuda_open_driver(int *ret_count);
 /* Opens one of "libX.so.N" for the N of a list that ends with 0, newest first, in the loader's path,
  * the folders of TENON_CUDA_PATH and those of NVIDIA's Python packages. NULL when there is none. */
 void *cuda_open_library(const char *stem, const int *versions);
+/* The versions to look for, newest first, then 0. */
+extern const int cuda_toolkit_versions[];
 /* Fills a table of function pointers; false, and which one, when a symbol is missing. */
 typedef struct cuda_symbol {
     const char *name;
@@ -55,6 +57,20 @@ tn_status cuda_checked(cuda_device *d, CUresult r, void *stream, const char *wha
 
 /* Where a kernel of the call reports bad input: the host's next check turns it into a failure. */
 tn_status cuda_fault_of(const tn_call *call, cuda_fault **ret_fault);
+
+/* ---- settings.c --------------------------------------------------------------------------------*/
+/* Named interface "tenon.cuda/1" of the device, for the Python package. */
+typedef struct cuda_settings_iface {
+    uint32_t struct_size;
+    uint32_t reserved;
+    void (*allow_tf32)(int32_t allow); /* products of float32 */
+    int32_t (*is_tf32_allowed)(void);
+    /* NVIDIA's libraries: which version is there, or what to install. A line for each. */
+    const char *(*libraries)(void);
+} cuda_settings_iface;
+extern const cuda_settings_iface cuda_settings;
+/* Reads TENON_CUDA_TF32. */
+void cuda_read_settings(void);
 
 /* ---- stream.c ----------------------------------------------------------------------------------*/
 extern const tn_stream_iface cuda_stream_iface;

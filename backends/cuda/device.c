@@ -192,6 +192,7 @@ static const void *dev_query(void *ctx, const char *iface) {
     if (strcmp(iface, "tn.stream/1") == 0) return &cuda_stream_iface;
     if (strcmp(iface, "tn.peer/1") == 0) return &cuda_peer_iface;
     if (strcmp(iface, "tn.pinned/1") == 0) return &cuda_pinned_iface;
+    if (strcmp(iface, "tenon.cuda/1") == 0) return &cuda_settings;
     return NULL;
 }
 

@@ -20,11 +20,10 @@ int32_t cuda_is_tf32_allowed(void) { return atomic_load(&tf32); }
 /* ---- The library -------------------------------------------------------------------------------*/
 
 static tn_status open_cublas(void) {
-    static const int versions[] = {13, 12, 0};
     static void *library;
     const char *missing = NULL;
     if (library) return TN_OK;
-    void *found = cuda_open_library("libcublas", versions);
+    void *found = cuda_open_library("libcublas", cuda_toolkit_versions);
     if (!found)
         return cuda_host->fail(TN_E_DEVICE, -1,
                                "matrix products on the GPU need cuBLAS (libcublas.so.13 or .12): "

@@ -9,6 +9,7 @@
 #include <string.h>
 
 cuda_driver cuda;
+const int cuda_toolkit_versions[] = {13, 12, 0};
 
 /* ---- Folders -----------------------------------------------------------------------------------*/
 

@@ -155,11 +155,10 @@ static void write_cache(const char *path, const void *cubin, size_t bytes) {
 /* ---- Compiling ---------------------------------------------------------------------------------*/
 
 static tn_status open_nvrtc(void) {
-    static const int versions[] = {13, 12, 0};
     static void *library;
     const char *missing = NULL;
     if (library) return TN_OK;
-    void *found = cuda_open_library("libnvrtc", versions);
+    void *found = cuda_open_library("libnvrtc", cuda_toolkit_versions);
     if (!found)
         return cuda_host->fail(
             TN_E_DEVICE, -1,

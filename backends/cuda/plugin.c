@@ -39,6 +39,7 @@ static tn_status add_rows(tn_txn *txn, int32_t slot, const cuda_rows *const *lis
 static tn_status activate(const tn_host *host, tn_txn *txn) {
     int count;
     int32_t slot;
+    cuda_read_settings();
     tn_status st = cuda_open_driver(&count);
     if (st == TN_OK) st = cuda_register_device(host, txn, count, &slot);
     if (st == TN_OK) st = ADD_ROWS(plain_rows);

@@ -133,6 +133,13 @@ def smoke() -> str:
     return "a small product is right"
 
 
+def cuda_libraries() -> list[str]:
+    """What NVIDIA's libraries are like, where there is a GPU."""
+    import tenon
+
+    return tenon.cuda.libraries() if tenon.cuda.is_available() else []
+
+
 def command_doctor(options: argparse.Namespace) -> int:
     del options
     good = report("python", lambda: f"{sys.version.split()[0]} at {sys.executable}")
@@ -149,6 +156,8 @@ def command_doctor(options: argparse.Namespace) -> int:
         health = _plugin_command.health(plugin)
         broken += health.startswith("PROBLEM")
         print(f"plugin      {plugin.name} {plugin.version}: {health}")
+    for line in cuda_libraries():
+        print(f"cuda        {line}")
     good &= report("operators", smoke)
     for name in VARIABLES:
         if name in os.environ:

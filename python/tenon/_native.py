@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes as c
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 
 def _package() -> Path:
@@ -179,6 +180,15 @@ class Library:
         slot = self.device(device).slot
         self.check(self.lib.tn_fallback_count(op.encode(), slot, c.byref(wide), c.byref(host)))
         return wide.value, host.value
+
+    def interface(self, device: str, name: str, kind: type[c.Structure]) -> tuple[Any, c.c_void_p]:
+        """A named table of a device, None where it has no such table, and the table's context."""
+        context = c.c_void_p()
+        query = self.lib.tn_device_query
+        query.restype = c.POINTER(kind)
+        query.argtypes = [c.c_int32, c.c_char_p, c.POINTER(c.c_void_p)]
+        found = query(self.device(device).slot, name.encode(), c.byref(context))
+        return (found.contents if found else None), context
 
     def memory_stats(self, device: str) -> dict[str, int]:
         """What is known of a device's memory, in bytes and calls."""

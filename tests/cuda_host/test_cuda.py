@@ -293,6 +293,32 @@ for _ in range(20):
     harness.script(text, TENON_CUDA_HOST_DELAY="20000")
 
 
+@needs_harness
+def test_tf32_is_a_switch() -> None:
+    harness.script("""
+matmul = tn.backends.cuda.matmul
+assert not matmul.allow_tf32
+matmul.allow_tf32 = True  # before the plugin is loaded
+x = tn.ones(2, 2, device="cuda")
+table = tn.cuda._settings()
+assert matmul.allow_tf32 and table.is_tf32_allowed() == 1 and (x @ x).tolist() == [[2, 2], [2, 2]]
+matmul.allow_tf32 = False
+assert table.is_tf32_allowed() == 0 and (x @ x).tolist() == [[2, 2], [2, 2]]
+""")
+
+
+@needs_harness
+def test_doctor_names_the_libraries(tmp_path: Path) -> None:
+    done = harness.run("-m", "tenon", "doctor")
+    assert done.returncode == 0 and "cuda        cuBLAS 13" in done.stdout, done.stdout
+    (tmp_path / "libcuda.so.1").symlink_to(harness.FOLDER / "libcuda.so.1")
+    done = harness.run("-m", "tenon", "doctor", folder=tmp_path)
+    if "cuBLAS is missing" in done.stdout:  # a machine may have its own
+        assert "pip install nvidia-cublas" in done.stdout
+    else:
+        assert "cuda        cuBLAS 1" in done.stdout
+
+
 # ---- Machines that lack something ----------------------------------------------------------------
 
 ASK = """

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import nullcontext
 from typing import Any
 
 
 class _Matmul:
-    allow_tf32 = False
+    """Precision of matrix products."""
+
     allow_fp16_reduced_precision_reduction = True
     allow_bf16_reduced_precision_reduction = True
+
+    @property
+    def allow_tf32(self) -> bool:
+        """Whether products of float32 may be computed in TF32."""
+        return os.environ.get("TENON_CUDA_TF32") == "1"
+
+    @allow_tf32.setter
+    def allow_tf32(self, allow: bool) -> None:
+        # The plugin reads the variable when it is loaded, which this must not do: a program may
+        # still want to fork.
+        import tenon
+
+        os.environ["TENON_CUDA_TF32"] = "1" if allow else "0"
+        if any(p["name"] == "tenon-cuda" and p["active"] for p in tenon.plugins()):
+            tenon.cuda._settings().allow_tf32(bool(allow))
 
 
 matmul = _Matmul()
@@ -17,7 +34,7 @@ matmul = _Matmul()
 
 def is_built() -> bool:
     """Whether GPUs are part of this build."""
-    return False
+    return True
 
 
 def _switch(name: str) -> tuple[Any, Any]:

@@ -20,7 +20,7 @@ def device_count() -> int:
     """How many GPUs there are."""
     try:
         return _C._device_count("cuda")
-    except RuntimeError:
+    except (RuntimeError, ImportError):
         return 0
 
 
@@ -34,9 +34,23 @@ def _require(what: str) -> None:
         return
     try:
         _C._device_count("cuda")
-    except RuntimeError as err:
+    except (RuntimeError, ImportError) as err:
         raise RuntimeError(f"cuda.{what}: no CUDA device is available: {err}") from None
     raise RuntimeError(f"cuda.{what}: no CUDA device is available")
+
+
+def _settings() -> Any:
+    """The plugin's own table, "tenon.cuda/1"; needs a GPU."""
+    from tenon import _native
+    from tenon.cuda import _table
+
+    return _native.Library().interface("cuda", "tenon.cuda/1", _table.Settings)[0]
+
+
+def libraries() -> list[str]:
+    """NVIDIA's libraries, one line each: the version that is there, or what to install."""
+    _require("libraries")
+    return _settings().libraries().decode().splitlines()
 
 
 def is_initialized() -> bool:
