@@ -13,11 +13,12 @@ typedef struct dtype_row {
     int32_t rank; /* within the category; the higher wins promotion */
     uint8_t dl_code;
     tn_dtype_desc desc; /* of a plugin's dtype */
+    const char *plugin; /* its name; NULL: built in */
 } dtype_row;
 
 static dtype_row rows[TN_DTYPE_SLOTS] = {
 #define ROW(ID, slot, name, bytes, dl, cat, ctype)                                                 \
-    [slot] = {name, bytes, TN_CAT_##cat, slot, dl, {0}},
+    [slot] = {name, bytes, TN_CAT_##cat, slot, dl, {0}, NULL},
     TN_DTYPE_LIST(ROW)
 #undef ROW
 };
@@ -70,7 +71,9 @@ static bool is_again(const tn_dtype_desc *a, const tn_dtype_desc *b) {
            a->to_f32 == b->to_f32 && a->from_f32 == b->from_f32;
 }
 
-tn_status tni_dtype_add(const tn_dtype_desc *desc, int32_t *ret_slot) {
+const char *tn_dtype_plugin(int32_t dtype) { return known(dtype) ? rows[dtype].plugin : NULL; }
+
+tn_status tni_dtype_add(const tn_dtype_desc *desc, const char *plugin, int32_t *ret_slot) {
     if (!desc->name || desc->bits == 0 || desc->bits % 8 != 0 || desc->bits > 128)
         return tn_fail(TN_E_PLUGIN, -1, "a dtype needs a name and a multiple of 8 bits up to 128");
     int32_t same = tn_dtype_find(desc->name);
@@ -89,7 +92,13 @@ tn_status tni_dtype_add(const tn_dtype_desc *desc, int32_t *ret_slot) {
     char *name = malloc(bytes);
     if (!name) return tn_fail(TN_E_MEMORY, -1, "out of memory");
     memcpy(name, desc->name, bytes);
-    rows[slot] = (dtype_row){name, (int32_t)desc->bits / 8, desc->category, desc->rank, 3, *desc};
+    rows[slot] = (dtype_row){.name = name,
+                             .bytes = (int32_t)desc->bits / 8,
+                             .category = desc->category,
+                             .rank = desc->rank,
+                             .dl_code = 3,
+                             .desc = *desc,
+                             .plugin = plugin};
     rows[slot].desc.name = name;
     tni_categories[slot] = (uint8_t)desc->category;
     atomic_store_explicit(&row_count, slot + 1, memory_order_release);

@@ -215,7 +215,7 @@ tn_status tni_register_dtype(tn_txn *txn, const tn_dtype_desc *desc, int32_t *re
     TN_TRY(check_open(txn, "register_dtype", ret_slot ? desc : NULL));
     /* A dtype without kernels does no harm, so it stays even after a rollback. */
     memcpy(&d, desc, desc->struct_size < sizeof d ? desc->struct_size : sizeof d);
-    return tni_dtype_add(&d, ret_slot);
+    return tni_dtype_add(&d, txn->plugin->name, ret_slot);
 }
 
 /* Note [Withdrawn cells]

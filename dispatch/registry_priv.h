@@ -111,7 +111,7 @@ tn_status tni_loader_find(tni_offer kind, const char *name, int32_t (*find)(cons
                           int32_t *ret_id);
 
 /* ---- dtype.c ---------------------------------------------------------------------------------- */
-tn_status tni_dtype_add(const tn_dtype_desc *desc, int32_t *ret_slot);
+tn_status tni_dtype_add(const tn_dtype_desc *desc, const char *plugin, int32_t *ret_slot);
 const tn_dtype_desc *tni_dtype_desc(int32_t dtype);
 uint8_t tni_dtype_dl_code(int32_t dtype);
 int32_t tni_dtype_to_complex(int32_t dtype);

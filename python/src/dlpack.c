@@ -317,6 +317,19 @@ static void release_versioned(void *ctx) {
     PyGILState_Release(gil);
 }
 
+enum { DL_OPAQUE = 3 };
+
+/* The dtype of plugins that has so many bits, when there is only one: opaque elements say no more. */
+static int32_t opaque_of(int bits) {
+    int32_t found = -1;
+    for (int32_t slot = TN_DTYPE_BUILTIN_COUNT; tn_dtype_name(slot); slot++) {
+        if (tn_dtype_size(slot) * 8 != bits) continue;
+        if (found >= 0) return -1;
+        found = slot;
+    }
+    return found;
+}
+
 static int32_t dtype_of_dl(const dl_tensor *d) {
     static const struct {
         uint8_t code, bits;
@@ -328,7 +341,7 @@ static int32_t dtype_of_dl(const dl_tensor *d) {
     };
     for (int i = 0; d->lanes == 1 && i < TNP_COUNT(known); i++)
         if (known[i].code == d->code && known[i].bits == d->bits) return known[i].slot;
-    return -1;
+    return d->code == DL_OPAQUE && d->lanes == 1 ? opaque_of(d->bits) : -1;
 }
 
 static tn_tensor *import_dl(const dl_tensor *d, bool readonly, void (*release)(void *), void *ctx) {

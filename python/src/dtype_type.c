@@ -95,11 +95,19 @@ static PyObject *dtype_to_complex(PyObject *self, PyObject *unused) {
     return tnp_dtype_object(s == TN_F64 || s == TN_C128 ? TN_C128 : TN_C64);
 }
 
+static PyObject *dtype_plugin(PyObject *self, void *unused) {
+    (void)unused;
+    const char *plugin = tn_dtype_plugin(slot_of(self));
+    if (!plugin) Py_RETURN_NONE;
+    return PyUnicode_FromString(plugin);
+}
+
 static PyGetSetDef dtype_getset[] = {
     {"is_floating_point", dtype_is_floating, NULL, "True for real floating-point dtypes.", NULL},
     {"is_complex", dtype_is_complex, NULL, "True for complex dtypes.", NULL},
     {"is_signed", dtype_is_signed, NULL, "True when values may be negative.", NULL},
     {"itemsize", dtype_itemsize, NULL, "Bytes of one element.", NULL},
+    {"plugin", dtype_plugin, NULL, "The plugin that brought it; None where it is built in.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 static PyMethodDef dtype_methods[] = {

@@ -97,6 +97,67 @@ assert w.dtype == tn.posit16 and not tn.equal(w.float(), tn.full((3, 2), 0.5))
 """
 
 
+FILES = """
+import io, sys
+import tenon as tn
+from tenon.io import safetensors
+x = tn.tensor([[1.0, -2.5, 3.0], [0.0, 7.0, -0.5]]).to(tn.posit16)
+p = tn.nn.Parameter(x.t())
+state = {"x": x, "row": x[1], "p": p, "empty": x[:0], "scalar": x[0, 1], "plain": tn.ones(2)}
+file = io.BytesIO()
+tn.save(state, file)
+file.seek(0)
+back = tn.load(file)
+assert back.keys() == state.keys() and isinstance(back["p"], tn.nn.Parameter)
+assert back["p"].requires_grad and not back["x"].requires_grad
+data = safetensors.save({k: v.detach() for k, v in state.items()}, {"made by": "a test"})
+again = safetensors.load(data)
+for name, t in state.items():
+    for other in (back[name], again[name]):
+        assert other.dtype == t.dtype and other.shape == t.shape and tn.equal(other, t.detach())
+net = tn.nn.Linear(2, 2).to(tn.posit16)
+tn.save(net.state_dict(), sys.argv[1] + "/net.pt")
+fresh = tn.nn.Linear(2, 2).to(tn.posit16)
+fresh.load_state_dict(tn.load(sys.argv[1] + "/net.pt"))
+assert tn.equal(fresh.weight.detach(), net.weight.detach())
+safetensors.save_file({"x": x}, sys.argv[1] + "/x.safetensors")
+assert tn.posit16.plugin == "posit16" and tn.float32.plugin is None
+try:
+    tn.save({"d": tn.posit16}, file)
+except TypeError as err:
+    assert "a dtype of a plugin" in str(err)
+else:
+    raise AssertionError
+y = tn.from_dlpack(x)
+assert y.dtype == tn.posit16 and y.data_ptr() == x.data_ptr() and tn.equal(y, x)
+y[0, 0] = 2
+assert x[0, 0].item() == 2
+"""
+
+MISSING = """
+import sys
+import tenon as tn
+from tenon.io import safetensors
+for read, name in ((tn.load, "net.pt"), (safetensors.load_file, "x.safetensors")):
+    try:
+        read(sys.argv[1] + "/" + name)
+    except tn.io.errors.FileFormatError as err:
+        assert "dtype 'posit16'" in str(err) and "install the plugin 'posit16'" in str(err)
+    else:
+        raise AssertionError
+"""
+
+
+def test_files_and_dlpack(folder: Path, tmp_path: Path) -> None:
+    """Saved, loaded, loaded where the plugin is missing, and lent to others as opaque elements."""
+    done = as_user.run(folder, "-c", FILES, str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    done = as_user.run(empty, "-c", MISSING, str(tmp_path))
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("script", [ROUNDING, USE])
 def test_script(folder: Path, script: str) -> None:
     done = as_user.run(folder, "-c", script)

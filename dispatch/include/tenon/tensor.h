@@ -177,8 +177,9 @@ typedef struct tn_scalar_box {
 TN_API tn_tensor *tn_scalar_box_init(tn_scalar_box *box, tn_scalar value);
 
 /* ---- dtypes and devices ------------------------------------------------------------------------*/
-TN_API const char *tn_dtype_name(int32_t dtype); /* NULL for a free slot */
-TN_API int32_t tn_dtype_find(const char *name);  /* -1 when unknown */
+TN_API const char *tn_dtype_name(int32_t dtype);   /* NULL for a free slot */
+TN_API int32_t tn_dtype_find(const char *name);    /* -1 when unknown */
+TN_API const char *tn_dtype_plugin(int32_t dtype); /* that brought it; NULL: it is built in */
 /* The same, and loads the plugin that offers the dtype; TN_E_PLUGIN when there is none. */
 TN_API tn_status tn_dtype_parse(const char *name, int32_t *ret_dtype);
 TN_API int64_t tn_dtype_size(int32_t dtype);           /* bytes */

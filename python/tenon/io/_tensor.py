@@ -29,6 +29,36 @@ def name_of(kind: dtype) -> str:
     return str(kind).rpartition(".")[2]
 
 
+def plugin_of(kind: dtype) -> str | None:
+    """The plugin that brought a dtype; None: it is built in."""
+    return kind.plugin
+
+
+def raw_row(t: Tensor) -> Tensor:
+    """The elements as a row of bytes, which any program can read."""
+    row = elements_of(t)
+    return row.view(tenon.uint8) if row.numel() else tenon.empty(0, dtype=tenon.uint8)
+
+
+def from_raw(row: Tensor, name: str, plugin: str, shape: tuple[int, ...]) -> Tensor:
+    """Bytes as elements of a plugin's dtype, which is loaded for it."""
+    kind = getattr(tenon, name, None) if name.isidentifier() else None
+    if not isinstance(kind, dtype):
+        raise FileFormatError(
+            f"a tensor has the dtype {name[:40]!r}, which no plugin here offers: install the "
+            f"plugin {plugin[:80]!r} that it was written with"
+        )
+    count = 1
+    for n in shape:
+        count *= n
+    size = tenon.empty(0, dtype=kind).element_size()
+    if row.dim() != 1 or row.dtype != tenon.uint8 or row.numel() != count * size:
+        raise FileFormatError(f"a tensor of size {shape} and dtype {name} has {row.numel()} bytes")
+    if not count:
+        return tenon.empty(shape, dtype=kind, device=row.device)
+    return row.contiguous().clone().view(kind).reshape(shape)
+
+
 def read_exactly(file: BinaryIO, size: int, what: str) -> memoryview:
     """The next bytes of a file, in memory that tensors can be cut from.
 

@@ -89,6 +89,13 @@ def _rebuild(
     return t.requires_grad_() if requires_grad is True else t
 
 
+def _plugin_tensor(row: Any, name: Any, plugin: Any, shape: Any, requires_grad: Any) -> Any:
+    if not isinstance(row, tenon.Tensor) or type(name) is not str or type(plugin) is not str:
+        raise FileFormatError("a tensor of a plugin's dtype without its bytes or names")
+    t = _tensor.from_raw(row, name, plugin, _sizes(shape, "a size"))
+    return t.requires_grad_() if requires_grad is True else t
+
+
 def _no_hooks(hooks: Any) -> None:
     if hooks:
         raise UnsafeContentError("the file holds hooks, which are code")
@@ -188,6 +195,7 @@ def _globals() -> dict[str, Any]:
         "torch._utils._rebuild_parameter": _parameter,
         "torch._utils._rebuild_parameter_with_state": _parameter_with_state,
         "torch._tensor._rebuild_from_type_v2": _from_type,
+        "tenon._plugin_tensor": _plugin_tensor,
         "torch.Size": _size,
         "torch.device": _device,
         "collections.defaultdict": _defaultdict,

@@ -116,9 +116,23 @@ class StructureWriter:
         self.no_hooks()
         self.out += b"tR"
 
+    def plugin_tensor(self, t: tenon.Tensor, requires_grad: bool) -> None:
+        """A tensor of a plugin's dtype: its bytes, and what they are."""
+        self.name("tenon", "_plugin_tensor")
+        self.out += b"("
+        row = _tensor.raw_row(t)
+        self.keep.append(row)
+        self.tensor(row, False)
+        self.text(_tensor.name_of(t.dtype))
+        self.text(_tensor.plugin_of(t.dtype) or "")
+        self.sizes(t.shape)
+        self.flag(requires_grad)
+        self.out += b"tR"
+
     def any_tensor(self, t: tenon.Tensor, path: str) -> None:
-        if _tensor.name_of(t.dtype) not in STORAGE_OF:
-            raise TypeError(f"save(): {path} has the dtype {t.dtype}, which PyTorch does not know")
+        if _tensor.plugin_of(t.dtype) is not None and not _tensor.is_parameter(t):
+            self.plugin_tensor(t, t.requires_grad and t.is_leaf)
+            return
         if not _tensor.is_parameter(t):
             if t.requires_grad and not t.is_leaf:
                 t = t.detach()
@@ -126,7 +140,10 @@ class StructureWriter:
             return
         self.name("torch._utils", "_rebuild_parameter")
         self.out += b"("
-        self.tensor(t.detach(), False)
+        if _tensor.plugin_of(t.dtype) is None:
+            self.tensor(t.detach(), False)
+        else:
+            self.plugin_tensor(t, False)
         self.flag(t.requires_grad)
         self.no_hooks()
         self.out += b"tR"
@@ -182,6 +199,8 @@ class StructureWriter:
             self.sizes(value)
             self.out += b"\x85R"
         elif isinstance(value, tenon.dtype):
+            if _tensor.plugin_of(value) is not None:
+                raise TypeError(f"save(): {path} is {value}, a dtype of a plugin; save its name")
             self.name("torch", _tensor.name_of(value))
             return
         elif isinstance(value, tenon.device):

@@ -21,6 +21,9 @@ DTYPES = {
     "F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64", "C64": "complex64",
 }  # fmt: skip
 CODES = {name: code for code, name in DTYPES.items()}
+# A tensor of a plugin's dtype is a row of bytes; a text of the file says, under this key and its
+# name, what it is: dtype, plugin and sizes.
+PLUGIN_KEY = "tenon.dtype."
 MAX_HEADER = 100_000_000
 MAX_TENSORS = 100_000
 MAX_DIMS = 64
@@ -162,7 +165,17 @@ def _read(file: BinaryIO, where: Any) -> dict[str, tenon.Tensor]:
         if _tensor.NATIVE == "big":
             data = _tensor.swapped(data, _tensor.SWAP_UNIT.get(kind, _tensor.ITEMSIZE[kind]))
         result[name] = _tensor.Block(data, place).cut(kind, shape, _strides(shape), 0)
+        text = header.metadata.get(PLUGIN_KEY + name)
+        if text is not None:
+            result[name] = _of_plugin(name, result[name], text)
     return result
+
+
+def _of_plugin(name: str, row: tenon.Tensor, text: str) -> tenon.Tensor:
+    words = text.split()
+    if len(words) < 2 or not all(w.isdecimal() and len(w) < 20 for w in words[2:]):
+        raise FileFormatError(f"safetensors: {name[:80]!r} has an unknown dtype {text[:40]!r}")
+    return _tensor.from_raw(row, words[0], words[1], tuple(int(w) for w in words[2:]))
 
 
 def load_file(filename: Path, device: Any = None) -> dict[str, tenon.Tensor]:
@@ -184,6 +197,11 @@ def metadata(filename: Path) -> dict[str, str]:
         return _read_header(file)[0].metadata
 
 
+def _told(t: tenon.Tensor) -> str:
+    """ "posit16 tenon_posit16 2 3"."""
+    return " ".join([_tensor.name_of(t.dtype), str(t.dtype.plugin), *map(str, t.shape)])
+
+
 def _write(tensors: dict[str, tenon.Tensor], texts: dict[str, str] | None, file: BinaryIO) -> None:
     header: dict[str, Any] = {}
     if texts:
@@ -193,8 +211,13 @@ def _write(tensors: dict[str, tenon.Tensor], texts: dict[str, str] | None, file:
     for name, t in tensors.items():
         if type(name) is not str or not isinstance(t, tenon.Tensor):
             raise TypeError("save_file(): expected a dict from str to Tensor")
-        if _tensor.name_of(t.dtype) not in CODES:
+        if _tensor.plugin_of(t.dtype) is None and _tensor.name_of(t.dtype) not in CODES:
             raise TypeError(f"save_file(): {name!r} has the dtype {t.dtype}, which has no code")
+    told = {PLUGIN_KEY + n: _told(t) for n, t in tensors.items() if _tensor.plugin_of(t.dtype)}
+    if told:
+        header["__metadata__"] = {**(texts or {}), **told}
+        plain = {n: t for n, t in tensors.items() if not _tensor.plugin_of(t.dtype)}
+        tensors = {n: plain.get(n, _tensor.raw_row(t)) for n, t in tensors.items()}
     # Large elements first, so that every tensor is aligned.
     order = sorted(tensors, key=lambda n: (-tensors[n].element_size(), n))
     at = 0
