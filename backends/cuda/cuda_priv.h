@@ -40,10 +40,8 @@ typedef struct cuda_device {
     CUdevice id;
     CUcontext context; /* the primary one, once it is in use */
     int major, minor, processors;
-    cuda_fault *fault;                    /* what kernels found wrong in their input */
-    char text[160];                       /* for people */
-    _Atomic(const char *) first_launched; /* operator, since the last check, */
-    _Atomic(void *) first_stream;         /* and where */
+    cuda_fault *fault; /* what kernels found wrong in their input */
+    char text[160];    /* for people */
 } cuda_device;
 
 tn_status cuda_register_device(const tn_host *host, tn_txn *txn, int count, int32_t *ret_slot);
@@ -52,8 +50,8 @@ tn_status cuda_register_device(const tn_host *host, tn_txn *txn, int count, int3
 tn_status cuda_enter(int32_t index, cuda_device **ret_device);
 /* Turns a result that is not CUDA_OK into a failure; `what` was attempted. */
 tn_status cuda_fail(cuda_device *d, CUresult r, const char *what);
-/* After a stream was waited for: forgets what was launched on it, or reports what failed. */
-tn_status cuda_checked(cuda_device *d, CUresult r, void *stream, const char *what);
+/* After somebody waited: reports what failed, or what kernels found wrong in their input. */
+tn_status cuda_checked(cuda_device *d, CUresult r, const char *what);
 
 /* Where a kernel of the call reports bad input: the host's next check turns it into a failure. */
 tn_status cuda_fault_of(const tn_call *call, cuda_fault **ret_fault);
@@ -86,10 +84,6 @@ typedef struct cuda_kernel {
 /* Queues blocks * threads threads with the argument `args` on the call's stream. */
 tn_status cuda_launch(const tn_call *call, cuda_kernel *k, int64_t blocks, uint32_t threads,
                       const void *args);
-/* Around work that is queued otherwise: before it, so that a late failure has a name, and after it;
- * that waits under TENON_LAUNCH_BLOCKING. */
-void cuda_note_launch(cuda_device *d, const tn_call *call);
-tn_status cuda_launched(cuda_device *d, const tn_call *call);
 
 /* ---- plan.c ------------------------------------------------------------------------------------*/
 /* For kernels. TN_DECLINE: too many dimensions. */

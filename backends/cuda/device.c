@@ -19,7 +19,7 @@ static const char *text_of(CUresult r) {
     return cuda.error_text && cuda.error_text(r, &text) == CUDA_OK && text ? text : "unknown error";
 }
 
-/* Failures of work that ran behind the host's back. */
+/* Failures of work that ran behind the host's back; core adds which operators that may have been. */
 static bool is_late(CUresult r) { return r >= 700 && r <= 720 && r != CUDA_PEER_ENABLED; }
 
 tn_status cuda_fail(cuda_device *d, CUresult r, const char *what) {
@@ -27,13 +27,12 @@ tn_status cuda_fail(cuda_device *d, CUresult r, const char *what) {
         return cuda_host->fail(TN_E_MEMORY, -1, "cuda:%d: %s: out of memory", d ? d->index : 0,
                                what);
     if (!d) return cuda_host->fail(TN_E_DEVICE, -1, "%s: %s (CUDA error %d)", what, text_of(r), r);
-    const char *op = atomic_load_explicit(&d->first_launched, memory_order_relaxed);
-    if (is_late(r) && op)
-        return cuda_host->fail(TN_ASYNC, -1,
-                               "cuda:%d: %s (CUDA error %d), found by %s; '%s' was launched first "
-                               "since the last check, TENON_LAUNCH_BLOCKING=1 finds the one that "
-                               "failed. Nothing on this device can be used any more",
-                               d->index, text_of(r), r, what, op);
+    if (is_late(r))
+        return cuda_host->fail(
+            TN_ASYNC, -1,
+            "cuda:%d: %s (CUDA error %d), found by %s; nothing on this device can "
+            "be used any more",
+            d->index, text_of(r), r, what);
     return cuda_host->fail(TN_E_DEVICE, -1, "cuda:%d: %s: %s (CUDA error %d)", d->index, what,
                            text_of(r), r);
 }
@@ -57,10 +56,8 @@ tn_status cuda_fault_of(const tn_call *call, cuda_fault **ret_fault) {
     return st;
 }
 
-tn_status cuda_checked(cuda_device *d, CUresult r, void *stream, const char *what) {
+tn_status cuda_checked(cuda_device *d, CUresult r, const char *what) {
     if (r != CUDA_OK) return cuda_fail(d, r, what);
-    if (atomic_load_explicit(&d->first_stream, memory_order_relaxed) == stream)
-        atomic_store_explicit(&d->first_launched, NULL, memory_order_relaxed);
     return take_fault(d);
 }
 
@@ -148,7 +145,7 @@ static tn_status dev_copy_in(void *ctx, int32_t index, void *dst, uint64_t offse
     if (st != TN_OK || bytes == 0) return st;
     CUresult r = cuda.copy_in(place(dst, offset), src, bytes, stream);
     if (r == CUDA_OK) r = cuda.stream_sync(stream);
-    return cuda_checked(d, r, stream, "copying to the device");
+    return cuda_checked(d, r, "copying to the device");
 }
 
 static tn_status dev_copy_out(void *ctx, int32_t index, void *dst, const void *src, uint64_t offset,
@@ -159,7 +156,7 @@ static tn_status dev_copy_out(void *ctx, int32_t index, void *dst, const void *s
     if (st != TN_OK) return st;
     CUresult r = bytes ? cuda.copy_out(dst, place(src, offset), bytes, stream) : CUDA_OK;
     if (r == CUDA_OK) r = cuda.stream_sync(stream);
-    return cuda_checked(d, r, stream, "copying from the device");
+    return cuda_checked(d, r, "copying from the device");
 }
 
 static tn_status dev_copy_within(void *ctx, int32_t index, void *dst, uint64_t dst_offset,
@@ -178,8 +175,7 @@ static tn_status dev_sync(void *ctx, int32_t index) {
     (void)ctx;
     tn_status st = cuda_enter(index, &d);
     if (st != TN_OK) return st;
-    void *first = atomic_load_explicit(&d->first_stream, memory_order_relaxed);
-    return cuda_checked(d, cuda.context_sync(), first, "waiting for the device");
+    return cuda_checked(d, cuda.context_sync(), "waiting for the device");
 }
 
 static const char *dev_describe(void *ctx, int32_t index) {

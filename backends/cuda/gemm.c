@@ -111,7 +111,6 @@ tn_status cuda_gemm(const tn_call *call, const cuda_matrix *a, const cuda_matrix
     pthread_mutex_lock(&lock);
     st = take_handle(d, call->stream, &handle);
     if (st == TN_OK) {
-        cuda_note_launch(d, call);
         int r = cublas.gemm(handle, y.op, x.op, (int)c->columns, (int)c->rows, (int)a->columns,
                             wide ? (const void *)&alpha : &alpha32, y.data, type.data, y.ld,
                             y.batch, x.data, type.data, x.ld, x.batch,
@@ -122,5 +121,5 @@ tn_status cuda_gemm(const tn_call *call, const cuda_matrix *a, const cuda_matrix
                                  call->op->name, r);
     }
     pthread_mutex_unlock(&lock);
-    return st == TN_OK ? cuda_launched(d, call) : st;
+    return st;
 }

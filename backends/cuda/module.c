@@ -49,29 +49,6 @@ static tn_status find_function(cuda_device *d, cuda_kernel *k, CUfunction *ret_f
     return st;
 }
 
-static bool is_blocking(void) {
-    static atomic_int known; /* 1: no, 2: yes */
-    int state = atomic_load_explicit(&known, memory_order_relaxed);
-    if (!state) {
-        const char *text = getenv("TENON_LAUNCH_BLOCKING");
-        state = text && text[0] && strcmp(text, "0") != 0 ? 2 : 1;
-        atomic_store_explicit(&known, state, memory_order_relaxed);
-    }
-    return state == 2;
-}
-
-/* The first operator since the last check is what a late failure is reported with. */
-void cuda_note_launch(cuda_device *d, const tn_call *call) {
-    if (atomic_load_explicit(&d->first_launched, memory_order_relaxed)) return;
-    atomic_store_explicit(&d->first_stream, call->stream, memory_order_relaxed);
-    atomic_store_explicit(&d->first_launched, call->op->name, memory_order_relaxed);
-}
-
-tn_status cuda_launched(cuda_device *d, const tn_call *call) {
-    if (!is_blocking()) return TN_OK;
-    return cuda_checked(d, cuda.stream_sync(call->stream), call->stream, call->op->name);
-}
-
 tn_status cuda_launch(const tn_call *call, cuda_kernel *k, int64_t blocks, uint32_t threads,
                       const void *args) {
     cuda_device *d = NULL;
@@ -82,8 +59,7 @@ tn_status cuda_launch(const tn_call *call, cuda_kernel *k, int64_t blocks, uint3
     if (!f) st = find_function(d, k, &f);
     if (st != TN_OK) return st;
     void *params[] = {(void *)(uintptr_t)args};
-    cuda_note_launch(d, call);
     CUresult r =
         cuda.launch(f, (unsigned)blocks, 1, 1, threads, 1, 1, 0, call->stream, params, NULL);
-    return r == CUDA_OK ? cuda_launched(d, call) : cuda_fail(d, r, call->op->name);
+    return r == CUDA_OK ? TN_OK : cuda_fail(d, r, call->op->name);
 }

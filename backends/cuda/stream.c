@@ -35,7 +35,7 @@ static tn_status stream_sync(void *ctx, int32_t index, void *stream) {
     (void)ctx;
     tn_status st = cuda_enter(index, &d);
     if (st != TN_OK) return st;
-    return cuda_checked(d, cuda.stream_sync(stream), stream, "waiting for a stream");
+    return cuda_checked(d, cuda.stream_sync(stream), "waiting for a stream");
 }
 
 /* "Not yet" is no failure. */
