@@ -164,6 +164,28 @@ def test_a_net_against_torch(kind: str) -> None:
     np.testing.assert_allclose(losses[0], losses[1], rtol=0.02)
 
 
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_checkpoints_compute_again_as_before(reentrant: bool) -> None:
+    """Backward stands outside of the region; what runs again there runs as it did inside."""
+    net = tn.nn.Sequential(tn.nn.Linear(3, 3), tn.nn.Tanh(), tn.nn.Linear(3, 3))
+    x, seen = tn.randn(2, 3, requires_grad=True), []
+
+    def f(t: Any) -> Any:
+        h = net[0](t)
+        seen.append(h.dtype)
+        return net[2](net[1](h))
+
+    with tn.autocast("cpu"):
+        y = tn.utils.checkpoint.checkpoint(f, x, use_reentrant=reentrant)
+    y.float().sum().backward()
+    assert seen == [tn.bfloat16, tn.bfloat16] and x.grad is not None
+    want, x.grad = x.grad, None
+    with tn.autocast("cpu"):
+        y = net(x)
+    y.float().sum().backward()
+    assert tn.equal(x.grad, want)
+
+
 def test_own_functions() -> None:
     class Square(tn.autograd.Function):
         @staticmethod

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import tenon
@@ -64,6 +64,8 @@ class _Run:
         self.kwargs = kwargs
         self.state = tenon.get_rng_state() if preserve_rng_state else None
         self.first, self.second = context_fn()
+        devices = {"cpu", *(a.device.type for a in args if isinstance(a, Tensor))}
+        self.regions = [(name, *_C._autocast_set(name)) for name in sorted(devices)]
 
     def call(self) -> Any:
         with self.first:
@@ -74,7 +76,13 @@ class _Run:
         if self.state is not None:
             tenon.set_rng_state(self.state)
         try:
-            with tenon.enable_grad(), self.second:
+            with ExitStack() as stack:
+                for name, enabled, dtype, cache in self.regions:
+                    stack.enter_context(
+                        tenon.autocast(name, dtype, bool(enabled), cache_enabled=bool(cache))
+                    )
+                stack.enter_context(tenon.enable_grad())
+                stack.enter_context(self.second)
                 return self.function(*args, **self.kwargs)
         finally:
             if self.state is not None:
