@@ -286,11 +286,17 @@ struct tn_op {
     const char *formula; /* gradient text, for people */
     const char *node;    /* names of its node, where they are not the operator's; see op-table.md */
     const char *doc;
+    const uint16_t *parts; /* see tni_composite_serves */
+    int32_t nparts;
     _Atomic(tn_row *) row[TN_DEVICE_SLOTS]; /* NULL: no kernel on this device */
     _Atomic(tn_op *) older;                 /* the version before this one */
     _Atomic(const void *) recipe; /* autograd's digest of the fields, made at the first record */
 };
 static inline bool tni_has_composite(const tn_op *op) { return op->composite || op->compose; }
+/* Whether the operator's composite serves calls of a device that has no kernel for it. Where the
+ * table knows what it is made of (`parts`, operators with kernels), the device must have these for
+ * the dtype, a floating one; else one call on the CPU is better than many. */
+bool tni_composite_serves(const tn_op *op, int32_t device_slot, int32_t dtype);
 extern tn_op tni_ops[]; /* generated */
 extern const int tni_op_count;
 tn_op *tni_op_find(const char *name);

@@ -55,8 +55,9 @@ static bool list_kernels(text *t, const tn_op *op, int32_t slot, int32_t dtype) 
 static int32_t way_of(const tn_op *op, tn_device device, int32_t dtype) {
     if (op->info.kind == TN_OP_VIEW) return TN_WAY_CORE;
     if (tni_kernel_find(op, device.slot, dtype)) return TN_WAY_KERNEL;
-    if (tni_has_composite(op)) return TN_WAY_COMPOSITE;
+    if (op->info.kind == TN_OP_COMPOSITE) return TN_WAY_COMPOSITE;
     if (tni_can_widen(op, device.slot, dtype)) return TN_WAY_WIDER;
+    if (tni_composite_serves(op, device.slot, dtype)) return TN_WAY_COMPOSITE;
     bool host = device.slot != 0 && tn_fallback_policy() != TN_FALLBACK_ERROR;
     return host ? TN_WAY_HOST : TN_WAY_NONE;
 }

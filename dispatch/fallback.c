@@ -1,6 +1,5 @@
 /* fallback.c: calls that no kernel of the device takes: in a wider dtype, on the CPU by copy, or an
- * error that names all that was tried. Structured operators with a composite form never come here
- * for lack of a kernel; dispatch.c runs the composite.
+ * error that names all that was tried.
  *
  * A run function says TN_DECLINE when it found no kernel; tni_op_run then continues here with the
  * same arguments. The whole call is done anew, so everything it returns is recorded once. */
@@ -36,8 +35,23 @@ static int32_t wider(int32_t dtype) {
     return -1;
 }
 
+bool tni_composite_serves(const tn_op *op, int32_t device_slot, int32_t dtype) {
+    if (!tni_has_composite(op) || op->info.kind == TN_OP_VIEW) return false;
+    if (op->nparts == 0) return true;
+    if (tni_category(dtype) != TN_CAT_FLOAT) return false;
+    for (int32_t i = 0; i < op->nparts; i++) {
+        const tn_op *part = &tni_ops[op->parts[i]];
+        if (tni_kernel_find(part, device_slot, dtype)) continue;
+        if (part->nparts == 0 || !tni_composite_serves(part, device_slot, dtype)) return false;
+    }
+    return true;
+}
+
 bool tni_can_widen(const tn_op *op, int32_t device_slot, int32_t dtype) {
-    return wider(dtype) >= 0 && tni_kernel_find(op, device_slot, wider(dtype)) != NULL;
+    int32_t wide = wider(dtype);
+    if (wide < 0) return false;
+    return tni_kernel_find(op, device_slot, wide) ||
+           (op->nparts > 0 && tni_composite_serves(op, device_slot, wide));
 }
 
 static const tn_views *list_of(const elsewhere *c, int i) {
@@ -301,6 +315,7 @@ tn_status tni_run_fallback(const tn_op *op, void *args, tn_tensor **rets) {
         count_call(op, device, false);
         return run_elsewhere(op, args, device, dtype, rets);
     }
+    if (tni_composite_serves(op, device.slot, dtype)) return tni_run_composite(op, args, rets);
     TN_TRY(tni_capture_forbid_native(device, "running on the CPU", op->info.name));
     if (device.slot == 0 || tn_fallback_policy() == TN_FALLBACK_ERROR)
         return tni_kernel_missing(op, device, dtype);

@@ -51,6 +51,9 @@ static tn_status fill_fields(tni_added *o, const tni_schema *s) {
             op->in_offset[op->nin++] = f->offset;
         }
         if (f->kind == TN_F_DIM || f->kind == TN_F_DIM_OPT) op->flags |= TNI_OP_HAS_DIM;
+        if (f->kind == TN_F_STR || f->kind == TN_F_TENSORS || f->kind == TN_F_INTS ||
+            f->kind == TN_F_DIMS)
+            op->flags |= TNI_OP_POINTERS;
         if (f->flags & TNI_FIELD_MUTATED) op->flags |= TNI_OP_WRITES;
     }
     return TN_OK;

@@ -27,6 +27,28 @@ tn_status tn_op_meta_find(const char *name, tn_op_meta *ret_meta) {
     return TN_OK;
 }
 
-tn_status tn_op_invoke(const tn_op_info *op, void *args, tn_tensor **rets) {
-    return tn_op_call((const tn_op *)(const void *)op, args, rets);
+static bool lacks_pointer(const tn_field *f, const void *args) {
+    const void *p = (const char *)args + f->offset;
+    bool optional = f->flags & TNI_FIELD_OPTIONAL;
+    switch (f->kind) {
+    case TN_F_STR: return !optional && !*(const char *const *)p;
+    case TN_F_TENSORS: return tni_lacks_tensors(tni_tensors_of(*(const tn_views *)p), optional);
+    case TN_F_INTS:
+    case TN_F_DIMS: return tni_lacks_ints(*(const tn_ints *)p);
+    default: return false;
+    }
+}
+
+static tn_status check_pointers(const tn_op *op, const void *args) {
+    for (int i = 0; i < op->nfields; i++)
+        if (lacks_pointer(&op->fields[i], args)) return tni_fail_pointer(op);
+    return TN_OK;
+}
+
+tn_status tn_op_invoke(const tn_op_info *info, void *args, tn_tensor **rets) {
+    const tn_op *op = (const void *)info;
+    if (!op || !args)
+        return tn_fail(TN_E_TYPE, -1, "op_invoke() needs an operator and its arguments");
+    if (op->flags & TNI_OP_POINTERS) TN_TRY(check_pointers(op, args));
+    return tn_op_call(op, args, rets);
 }

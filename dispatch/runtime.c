@@ -174,7 +174,7 @@ static tn_status call_invoke(const tn_op_info *op, void *args, tn_view **rets) {
         return tn_fail(TN_E_PLUGIN, -1, "%s: calls of plugins are nested %d deep", op->name,
                        MAX_DEPTH);
     tni_tls.depth++;
-    tn_status st = tn_op_call((const tn_op *)(const void *)op, args, (tn_tensor **)(void *)rets);
+    tn_status st = tn_op_invoke(op, args, (tn_tensor **)(void *)rets);
     tni_tls.depth--;
     return st;
 }

@@ -149,10 +149,7 @@ static tn_status structured_steps(structured *s, tn_tensor **rets) {
     TN_TRY(op->infer(&s->inf, s->args));
     const tn_cell *cell = tni_cell(op, s->inf.device.slot, s->inf.compute);
     if (!cell) cell = tni_kernel_find(op, s->inf.device.slot, s->inf.compute);
-    if (!cell) {
-        if (tni_has_composite(op)) return tni_run_composite(op, s->args, rets);
-        return tni_decline(s->inf.device, s->inf.compute);
-    }
+    if (!cell) return tni_decline(s->inf.device, s->inf.compute);
     TN_TRY(prepare_inputs(s));
     TN_TRY(make_outputs(s));
     TN_TRY(tni_kernel_run(op, cell, s->inf.device, s->inf.compute, s->kargs));
@@ -211,7 +208,6 @@ static tn_status list_steps(structured *s, tn_tensor_list *list) {
     TN_TRY(tni_added_infer_dtype(&s->inf, s->args));
     const tn_cell *cell = tni_kernel_find(op, s->inf.device.slot, s->inf.compute);
     if (cell) return list_kernel(s, cell, list);
-    if (tni_has_composite(op)) return tni_run_composite(op, s->args, (tn_tensor **)(void *)list);
     return tni_decline(s->inf.device, s->inf.compute);
 }
 

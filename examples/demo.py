@@ -70,11 +70,12 @@ def main() -> int:
     )
     parser.add_argument("--epochs", type=int, default=6, help="passes over the digits")
     parser.add_argument("--steps", type=int, default=1500, help="steps of the transformer")
+    parser.add_argument("--device", default="cpu", help="where the networks are trained")
     opts = parser.parse_args()
     start = time.perf_counter()
-    seen = digits.train(opts.epochs)
+    seen = digits.train(opts.epochs, opts.device)
     middle = time.perf_counter()
-    read = shakespeare.train(opts.steps)
+    read = shakespeare.train(opts.steps, opts.device)
     end = time.perf_counter()
     print(f"\n--- sample ---\n{read.sample}\n--------------\n")
     print(
@@ -88,7 +89,11 @@ def main() -> int:
         if draw(picture, seen, read)
         else "no picture: matplotlib is not installed"
     )
-    print(f"done by: {tn.backends.cpu.describe()}")
+    device = tn.device(opts.device).type
+    done_by = (
+        tn.backends.cpu.describe() if device == "cpu" else getattr(tn, device).get_device_name()
+    )
+    print(f"done by: {done_by}")
     return 0
 
 

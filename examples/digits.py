@@ -16,7 +16,7 @@ try:
     from tqdm import tqdm
 except ImportError:  # the demo's own environment has it; elsewhere there are no bars
 
-    def tqdm(iterable, **_):  # type: ignore[no-untyped-def]
+    def tqdm(iterable=None, **_):  # type: ignore[no-untyped-def]
         return iterable
 
 
@@ -73,17 +73,17 @@ def shifted(batch: tn.Tensor) -> tn.Tensor:
 def evaluate(model: nn.Module, images: tn.Tensor) -> tn.Tensor:
     model.eval()
     with tn.no_grad():
-        return tn.cat([model(part).argmax(1) for part in images.split(500)])
+        return tn.cat([model(part).argmax(1).cpu() for part in images.split(500)])
 
 
-def train(epochs: int = 6) -> Result:
+def train(epochs: int = 6, device: str = "cpu") -> Result:
     """Trains on the first TRAINED images of a fixed shuffle, tests on the others."""
     tn.manual_seed(1)
     images, labels = load()
     order = tn.randperm(len(images))
     images, labels = images[order], labels[order]
     result = Result(images=images[TRAINED:], labels=labels[TRAINED:])
-    model = Net()
+    model = Net().to(device)
     optimizer = tn.optim.AdamW(model.parameters(), lr=2e-3)
     loader = DataLoader(
         TensorDataset(images[:TRAINED], labels[:TRAINED]), batch_size=64, shuffle=True
@@ -93,7 +93,7 @@ def train(epochs: int = 6) -> Result:
     for _ in range(epochs):
         model.train()
         for x, y in loader:
-            loss = F.cross_entropy(model(shifted(x)), y)
+            loss = F.cross_entropy(model(shifted(x).to(device)), y.to(device))
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -104,7 +104,7 @@ def train(epochs: int = 6) -> Result:
                 bar.set_postfix(loss=f"{result.losses[-1]:.3f}", refresh=False)
     if hasattr(bar, "close"):
         bar.close()
-    result.guesses = evaluate(model, result.images)
+    result.guesses = evaluate(model, result.images.to(device))
     result.accuracy = (result.guesses == result.labels).float().mean().item()
     return result
 

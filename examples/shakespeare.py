@@ -66,7 +66,7 @@ class Model(nn.Module):
                 nn.init.normal_(p, std=std)
 
     def forward(self, ids: tn.Tensor) -> tn.Tensor:
-        x = self.token(ids) + self.position(tn.arange(ids.shape[1]))
+        x = self.token(ids) + self.position(tn.arange(ids.shape[1], device=ids.device))
         for block in self.blocks:
             x = block(x)
         return self.head(self.ln(x))
@@ -81,7 +81,7 @@ class Result:
 
 def batch_of(data: tn.Tensor) -> tuple[tn.Tensor, tn.Tensor]:
     starts = tn.randint(0, len(data) - BLOCK - 1, (BATCH,)).unsqueeze(1)
-    rows = data[starts + tn.arange(BLOCK + 1)]
+    rows = data[(starts + tn.arange(BLOCK + 1)).to(data.device)]
     return rows[:, :-1], rows[:, 1:]
 
 
@@ -116,15 +116,15 @@ def rate(step: int, steps: int, peak: float = 2e-3, warmup: int = 100) -> float:
     return peak * (0.1 + 0.45 * (1 + math.cos(math.pi * part)))
 
 
-def train(steps: int = 1500) -> Result:
+def train(steps: int = 1500, device: str = "cpu") -> Result:
     tn.manual_seed(2)
     text = gzip.decompress(DATA.read_bytes()).decode("ascii")
     alphabet = sorted(set(text))
     number = {c: i for i, c in enumerate(alphabet)}
-    data = tn.tensor([number[c] for c in text])
+    data = tn.tensor([number[c] for c in text]).to(device)
     cut = len(data) * 9 // 10
     learn, held = data[:cut], data[cut:]
-    model = Model(len(alphabet))
+    model = Model(len(alphabet)).to(device)
     optimizer = tn.optim.AdamW(model.parameters(), lr=2e-3, betas=(0.9, 0.99), weight_decay=0.1)
     result = Result()
     bar = trange(steps, desc="shakespeare", unit="step")
@@ -141,7 +141,7 @@ def train(steps: int = 1500) -> Result:
             result.validation.append((step + 1, validate(model, held)))
             if hasattr(bar, "set_postfix"):
                 bar.set_postfix(validation=f"{result.validation[-1][1]:.3f}")
-    start = tn.tensor([[number["\n"]]])
+    start = tn.tensor([[number["\n"]]], device=device)
     ids = generate(model, start, 400)[0].tolist()
     result.sample = "".join(alphabet[i] for i in ids).strip()
     return result

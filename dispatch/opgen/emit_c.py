@@ -315,6 +315,8 @@ def op_flags(op: Op) -> str:
         flags.append("TNI_OP_BOOL_INPUT")
     if any(a.type in ("Dim", "Dim?") for a in op.args):
         flags.append("TNI_OP_HAS_DIM")
+    if any(a.is_list or a.type.startswith(("int[", "Dims", "str")) for a in op.args):
+        flags.append("TNI_OP_POINTERS")
     if op.kind == "pointwise" and "TNI_OP_BOOL_INPUT" not in flags:
         if e["dtype"] != "bool" and e.get("result", "compute") in ("compute", "bool"):
             flags.append("TNI_OP_PACKED")
@@ -372,7 +374,39 @@ def result_name(op: Op, word: str) -> str:
     return "TNI_RESULT_" + names[word]
 
 
+def parts_of(op: Op, table: dict[str, Op]) -> list[str]:
+    """The operators with kernels that an operator with kernels of its own can be made of."""
+    text = op.entry.get("forward")
+    if text is None or op.kind in ("composite", "view"):
+        return []
+    if text == "custom":
+        for name in op.entry.get("parts", []):
+            if name not in table or table[name].kind in ("composite", "view"):
+                raise op.fail(f"parts names '{name}', which is no operator with kernels")
+        return list(op.entry.get("parts", []))
+    found: set[str] = set()
+    open_ = {op.name: text}
+    done = set()
+    while open_:
+        name, text = open_.popitem()
+        done.add(name)
+        for callee in calls_of(table[name], text, table):
+            kind, forward = table[callee].kind, table[callee].entry.get("forward", "custom")
+            if kind not in ("composite", "view"):
+                found.add(callee)
+            elif kind == "composite" and forward != "custom" and callee not in done:
+                open_[callee] = forward
+    return sorted(found)
+
+
+def calls_of(op: Op, text: str, table: dict[str, Op]) -> set[str]:
+    f = Formula(op, table, scope(op, "tni_t(a->{})"))
+    f.move("rets[0]", f.value(parse(op, text)))
+    return f.called
+
+
 def table_c(ops: list[Op]) -> str:
+    table = {op.name: op for op in ops}
     out = [
         HEAD,
         "#include <math.h>",
@@ -407,9 +441,12 @@ def table_c(ops: list[Op]) -> str:
             flags = " | ".join(words + readers(op, o)) or "0"
             out.append(f'    {{"{o}", {kind}, offsetof({struct}, {o}), 0, {flags}, NULL}},')
         out.append("};\n")
+        parts = ", ".join(f"TNI_OP_{name}" for name in parts_of(op, table))
+        if parts:
+            out.append(f"static const uint16_t parts_{op.name}[] = {{{parts}}};\n")
     out.append("tn_op tni_ops[] = {")
     for i, op in enumerate(ops):
-        out += descriptor(op, i)
+        out += descriptor(op, i, len(parts_of(op, table)))
     out.append("};\n\nconst int tni_op_count = TNI_OP_COUNT;")
     return "\n".join(out) + "\n"
 
@@ -418,7 +455,7 @@ def offsets(op: Op, names: list[str]) -> str:
     return ", ".join(f"offsetof(tn_{op.name}_args, {n})" for n in names) or "0"
 
 
-def descriptor(op: Op, i: int) -> list[str]:
+def descriptor(op: Op, i: int, nparts: int) -> list[str]:
     e = op.entry
     tensors = [k for k, a in enumerate(op.args) if a.is_tensor]
     result = e.get("result", "compute")
@@ -463,6 +500,9 @@ def descriptor(op: Op, i: int) -> list[str]:
         lines.append(f"        .grad = {name},")
     if "forward" in e or op.kind == "view":
         lines.append(f"        .composite = tni_composite_{op.name},")
+    if nparts:
+        lines.append(f"        .parts = parts_{op.name},")
+        lines.append(f"        .nparts = {nparts},")
     return [*lines, "    },"]
 
 

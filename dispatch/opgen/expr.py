@@ -60,6 +60,7 @@ class Formula:
         self.indent = 1
         self.used: set[str] = set()  # names read as tensors
         self.used_shape: set[str] = set()  # names of which only the geometry is read
+        self.called: set[str] = set()  # operators
         self.can_fail = False
 
     def fail(self, text: str) -> Exception:
@@ -310,6 +311,7 @@ class Formula:
         params = op.args
         if len(args) > len(params):
             raise self.fail(f"'{name}' takes {len(params)} arguments")
+        self.called.add(name)
         chosen = dict(zip([p.name for p in params], args, strict=False))
         for k, v in kws.items():
             if k not in {p.name for p in params} or k in chosen:

@@ -8,7 +8,9 @@
 #include <cmocka.h>
 
 #include <tenon/error.h>
+#include <tenon/op_args.h>
 #include <tenon/ops.h>
+#include <tenon/ops_meta.h>
 #include <tenon/tensor.h>
 
 static void ok(tn_status st, const char *call, int line) {
@@ -80,11 +82,34 @@ static void test_adaptive_pool_sizes(void **state) {
     tn_tensor_unref(&planes);
 }
 
+/* Arguments as a struct: a text, a list's array and an entry of a list may be missing. */
+static void test_invoke_without_pointers(void **state) {
+    tn_tensor *x = ONES(TN_F32, 2, 3), *ret = NULL;
+    tn_op_meta gelu, sum, cat;
+    (void)state;
+    OK(tn_op_meta_find("gelu", &gelu));
+    OK(tn_op_meta_find("sum", &sum));
+    OK(tn_op_meta_find("cat", &cat));
+    tn_gelu_args g = {.input = (const tn_view *)x};
+    FAILS(TN_E_TYPE, ret, tn_op_invoke(gelu.info, &g, &ret));
+    tn_sum_args s = {.input = (const tn_view *)x, .dim = {NULL, 2}, .dtype = -1};
+    FAILS(TN_E_TYPE, ret, tn_op_invoke(sum.info, &s, &ret));
+    tn_view *holes[2] = {(tn_view *)x, NULL};
+    tn_cat_args c = {.tensors = {holes, 2}};
+    FAILS(TN_E_TYPE, ret, tn_op_invoke(cat.info, &c, &ret));
+    c.tensors.v = NULL;
+    FAILS(TN_E_TYPE, ret, tn_op_invoke(cat.info, &c, &ret));
+    FAILS(TN_E_TYPE, ret, tn_op_invoke(NULL, &c, &ret));
+    FAILS(TN_E_TYPE, ret, tn_op_invoke(cat.info, NULL, &ret));
+    tn_tensor_unref(&x);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_batch_norm_backward),
         cmocka_unit_test(test_max_pool_places),
         cmocka_unit_test(test_adaptive_pool_sizes),
+        cmocka_unit_test(test_invoke_without_pointers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

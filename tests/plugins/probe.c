@@ -94,7 +94,6 @@ static tn_status probe_activate(const tn_host *host, tn_txn *txn) {
     return TN_OK;
 }
 
-TN_PLUGIN_EXPORT tn_status tn_plugin_entry_v1(const tn_host *host, tn_plugin *ret_plugin);
 TN_PLUGIN_EXPORT tn_status tn_plugin_entry_v1(const tn_host *host, tn_plugin *ret_plugin) {
     if (PROBE_FAULT == PROBE_REFUSES)
         return host->fail(TN_E_DEVICE, -1, "it found no %s", "hardware");

@@ -76,7 +76,6 @@ static tn_status activate(const tn_host *host, tn_txn *txn) {
                                   n);
 }
 
-TN_PLUGIN_EXPORT tn_status tn_plugin_entry_v1(const tn_host *host, tn_plugin *ret_plugin);
 TN_PLUGIN_EXPORT tn_status tn_plugin_entry_v1(const tn_host *host, tn_plugin *ret_plugin) {
     (void)host;
     *ret_plugin = (tn_plugin){.struct_size = sizeof *ret_plugin,

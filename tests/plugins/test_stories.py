@@ -18,7 +18,9 @@ pytestmark = [
 STORIES = as_user.ROOT / "tests" / "stories"
 
 
-@pytest.mark.parametrize("story", [["sh", "researcher.sh"], [sys.executable, "operations.py"]])
+@pytest.mark.parametrize(
+    "story", [["sh", "researcher.sh"], ["sh", "vendor.sh"], [sys.executable, "operations.py"]]
+)
 def test_story(wheelhouse: Path, story: list[str]) -> None:
     program, script = story
     env = {k: v for k, v in os.environ.items() if not k.startswith(as_user.OURS)}

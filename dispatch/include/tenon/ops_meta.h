@@ -74,6 +74,7 @@ typedef struct tn_field {
 #define TNI_OP_TAKES_OUT 0x1000u /* composite: writes an out= or in-place target itself */
 #define TNI_OP_ADDED 0x2000u     /* a plugin's */
 #define TNI_OP_WRITES 0x4000u    /* some argument is written, and is not the result */
+#define TNI_OP_POINTERS 0x8000u  /* some argument is a text or a list */
 
 typedef struct tn_op_meta {
     const tn_op_info *info;

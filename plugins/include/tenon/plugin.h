@@ -32,6 +32,11 @@ extern "C" {
 
 #define TN_ABI_MAJOR 1
 #define TN_ABI_MINOR 0
+/* The oldest minor that the plugin shall work with: define it before the include to serve older hosts
+ * as well, and use nothing that came later. */
+#ifndef TN_ABI_TARGET
+#define TN_ABI_TARGET TN_ABI_MINOR
+#endif
 
 #define TN_PLUGIN_ENTRY "tn_plugin_entry_v1"
 #if defined(__GNUC__)
@@ -501,12 +506,15 @@ typedef struct tn_plugin {
 
 typedef tn_status (*tn_plugin_entry_fn)(const tn_host *host, tn_plugin *ret_plugin);
 
+/* What a plugin exports. */
+TN_PLUGIN_EXPORT tn_status tn_plugin_entry_v1(const tn_host *host, tn_plugin *ret_plugin);
+
 /* What an entry function fills in, where there is nothing special to say. */
 static inline tn_status tn_plugin_fill(tn_plugin *ret_plugin, const char *name, const char *version,
                                        const char *summary,
                                        tn_status (*activate)(const tn_host *, tn_txn *)) {
     ret_plugin->abi_major = TN_ABI_MAJOR;
-    ret_plugin->min_minor = TN_ABI_MINOR;
+    ret_plugin->min_minor = TN_ABI_TARGET;
     ret_plugin->built_minor = TN_ABI_MINOR;
     ret_plugin->name = name;
     ret_plugin->version = version;
