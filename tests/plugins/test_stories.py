@@ -19,7 +19,9 @@ STORIES = as_user.ROOT / "tests" / "stories"
 
 
 @pytest.mark.parametrize(
-    "story", [["sh", "researcher.sh"], ["sh", "vendor.sh"], [sys.executable, "operations.py"]]
+    "story",
+    [["sh", "researcher.sh"], ["sh", "vendor.sh"], [sys.executable, "operations.py"]],
+    ids=lambda story: story[1],
 )
 def test_story(wheelhouse: Path, story: list[str]) -> None:
     program, script = story

@@ -87,10 +87,8 @@ python - <<'END'
 from pathlib import Path
 
 source = Path("mychip.c")
-start = "static const tn_kernel_row rows[] = {\n"
-text = source.read_text()
-assert text.count(start) == 1
-source.write_text(text.replace(start, f'#include "vendor_kernels.h"\n\n{start}    CHIP_ROWS\n'))
+before, rest = source.read_text().split("static const tn_kernel_row rows[] = {\n")
+source.write_text(before + '#include "vendor_kernels.h"\n' + rest.split("};\n", 1)[1])
 END
 sh -c "$line"
 python ../train.py 0

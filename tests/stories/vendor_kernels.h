@@ -92,7 +92,6 @@ typedef struct map {
     size_t number; /* where the arguments hold a number, 0: nowhere */
 } map;
 
-static float negated(float x) { return -x; }
 static float inverse(float x) { return 1 / x; }
 static float sigmoid(float x) { return 1 / (1 + expf(-x)); }
 static float rectified(float x) { return x > 0 || x != x ? x : 0; }
@@ -303,26 +302,52 @@ static tn_status chip_arange(const tn_call *call, const void *args) {
 #define ONE(name, f) ROW(name, chip_unary, TN_F32, &((const map){.one = f}))
 #define TWO(name, f) ROW(name, chip_binary, TN_F32, &((const map){.two = f}))
 #define TEST(name, f) ROW(name, chip_compare, TN_F32, &((const map){.test = f}))
-#define CHIP_ROWS                                                                                  \
-    ROW(_copy, chip_copy, TN_DTYPE_ANY, NULL), ROW(_cast, chip_cast, TN_DTYPE_ANY, NULL),          \
-        ONE(exp, expf), ONE(log, logf), ONE(sqrt, sqrtf), ONE(abs, fabsf), ONE(sin, sinf),         \
-        ONE(cos, cosf), ONE(tanh, tanhf), ONE(sigmoid, sigmoid), ONE(relu, rectified),             \
-        ONE(reciprocal, inverse), ONE(neg, negated), TWO(mul, times), TWO(true_divide, divided),   \
-        TWO(pow, to_the), TWO(maximum, larger), TWO(minimum, smaller),                             \
-        TWO(_relu_backward, through), ROW(add, chip_binary, TN_F32, &with_alpha[0]),               \
-        ROW(sub, chip_binary, TN_F32, &with_alpha[1]), TEST(eq, equal), TEST(ne, unequal),         \
-        TEST(lt, less), TEST(le, at_most), TEST(gt, greater), TEST(ge, at_least),                  \
-        ROW(where, chip_where, TN_DTYPE_ANY, NULL), ROW(eq, chip_equal_whole, TN_I64, NULL),       \
-        ROW(ne, chip_equal_whole, TN_I64, "ne"), ROW(_arange_, chip_arange, TN_I64, NULL),         \
-        ROW(sum, chip_reduce, TN_F32, &reductions[0]),                                             \
-        ROW(mean, chip_reduce, TN_F32, &reductions[1]),                                            \
-        ROW(amax, chip_reduce, TN_F32, &reductions[2]),                                            \
-        ROW(amin, chip_reduce, TN_F32, &reductions[3]), ROW(mm, chip_mm, TN_F32, NULL),            \
-        ROW(bmm, chip_mm, TN_F32, NULL), ROW(gather, chip_gather, TN_F32, NULL),                   \
-        ROW(index_select, chip_index_select, TN_F32, NULL),                                        \
-        ROW(index_add_, chip_index_add, TN_F32, NULL), ROW(_arange_, chip_arange, TN_F32, NULL),
 
 static const map with_alpha[] = {{.two = plus, .number = offsetof(tn_add_args, alpha)},
                                  {.two = minus, .number = offsetof(tn_sub_args, alpha)}};
 static const reduction reductions[] = {
     {0, summed, 0}, {0, summed, 1}, {-INFINITY, larger, 0}, {INFINITY, smaller, 0}};
+
+static const tn_kernel_row rows[] = {
+    {.op = "neg", .sig = TN_SIG_neg, .fn = neg_f32, .dtype = TN_F32}, /* the skeleton's own */
+    ROW(_copy, chip_copy, TN_DTYPE_ANY, NULL),
+    ROW(_cast, chip_cast, TN_DTYPE_ANY, NULL),
+    ONE(exp, expf),
+    ONE(log, logf),
+    ONE(sqrt, sqrtf),
+    ONE(abs, fabsf),
+    ONE(sin, sinf),
+    ONE(cos, cosf),
+    ONE(tanh, tanhf),
+    ONE(sigmoid, sigmoid),
+    ONE(relu, rectified),
+    ONE(reciprocal, inverse),
+    TWO(mul, times),
+    TWO(true_divide, divided),
+    TWO(pow, to_the),
+    TWO(maximum, larger),
+    TWO(minimum, smaller),
+    TWO(_relu_backward, through),
+    ROW(add, chip_binary, TN_F32, &with_alpha[0]),
+    ROW(sub, chip_binary, TN_F32, &with_alpha[1]),
+    TEST(eq, equal),
+    TEST(ne, unequal),
+    TEST(lt, less),
+    TEST(le, at_most),
+    TEST(gt, greater),
+    TEST(ge, at_least),
+    ROW(where, chip_where, TN_DTYPE_ANY, NULL),
+    ROW(eq, chip_equal_whole, TN_I64, NULL),
+    ROW(ne, chip_equal_whole, TN_I64, "ne"),
+    ROW(_arange_, chip_arange, TN_I64, NULL),
+    ROW(sum, chip_reduce, TN_F32, &reductions[0]),
+    ROW(mean, chip_reduce, TN_F32, &reductions[1]),
+    ROW(amax, chip_reduce, TN_F32, &reductions[2]),
+    ROW(amin, chip_reduce, TN_F32, &reductions[3]),
+    ROW(mm, chip_mm, TN_F32, NULL),
+    ROW(bmm, chip_mm, TN_F32, NULL),
+    ROW(gather, chip_gather, TN_F32, NULL),
+    ROW(index_select, chip_index_select, TN_F32, NULL),
+    ROW(index_add_, chip_index_add, TN_F32, NULL),
+    ROW(_arange_, chip_arange, TN_F32, NULL),
+};
