@@ -460,7 +460,7 @@ tn_status tni_capture_begin(tn_graph *g, tn_device device, tn_stream *stream) {
         return st;
     }
     tni_tls.capture = c;
-    tni_tls.special |= TNI_SPECIAL_CAPTURE;
+    atomic_store(&tni_any_special, true);
     return TN_OK;
 }
 
@@ -477,7 +477,6 @@ tn_status tni_capture_end(bool keep) {
     struct tni_capture *c = tni_tls.capture;
     const char *broken = c->broken;
     tni_tls.capture = NULL;
-    tni_tls.special &= ~TNI_SPECIAL_CAPTURE;
     tn_status st = end_native(c, keep && !broken), now = restore_storages(c);
     if (st == TN_OK) st = now;
     now = restore_generators(c);

@@ -86,7 +86,6 @@ typedef struct tni_thread {
     struct tni_current *streams; /* the streams in force, where they are not the default */
     struct tni_open_span *spans; /* of the profiler, the innermost first */
     struct tni_capture *capture; /* the graph that this thread's work is recorded into, or NULL */
-    uint32_t special;            /* TNI_SPECIAL_*: not 0 = kernels are called the long way */
     tn_device declined_device;   /* of the call that returns TN_DECLINE */
     int32_t declined_dtype;
     char *text_ring; /* buffers of tni_shape_text */
@@ -95,8 +94,6 @@ typedef struct tni_thread {
     void *autograd;               /* autograd's own per-thread data (free nodes) */
     struct tni_message *messages; /* that wait for tni_host_log_release */
 } tni_thread;
-#define TNI_SPECIAL_STREAM 0x1u
-#define TNI_SPECIAL_CAPTURE 0x2u
 extern TN_TLS tni_thread tni_tls;
 
 /* ---- status.c ----------------------------------------------------------------------------------*/

@@ -23,17 +23,16 @@ static inline const tn_cell *tni_cell(const tn_op *op, int32_t device, int32_t d
 
 /* What is left to do after a kernel that declined, failed or borrowed scratch memory. */
 tn_status tni_kernel_after(const tn_cell *cell, tn_call *call, const void *args, tn_status st);
-/* Whether there is, or was, a device besides the CPU. */
-extern _Atomic bool tni_any_far;
-/* tni_kernel_run when there is, with streams and notes for failures that come late, or when the
- * thread's work is captured (launch.c). */
+/* Whether there is, or was, a device besides the CPU, or work that was captured. */
+extern _Atomic bool tni_any_special;
+/* tni_kernel_run when there is: with streams, notes for failures that come late, and the capture of
+ * the thread's work (launch.c). */
 tn_status tni_kernel_special(const tn_op *op, const tn_cell *cell, tn_device device, int32_t dtype,
                              const void *args);
 /* Runs the candidates from `cell` on until one does not decline; TN_DECLINE when all do. */
 static inline tn_status tni_kernel_run(const tn_op *op, const tn_cell *cell, tn_device device,
                                        int32_t dtype, const void *args) {
-    if (TN_UNLIKELY(tni_tls.special != 0 ||
-                    atomic_load_explicit(&tni_any_far, memory_order_relaxed)))
+    if (TN_UNLIKELY(atomic_load_explicit(&tni_any_special, memory_order_relaxed)))
         return tni_kernel_special(op, cell, device, dtype, args);
     tn_call call = {&tni_host,    cell->ctx, NULL, &op->info,
                     device.index, dtype,     0,    (uint32_t)device.slot};

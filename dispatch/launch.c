@@ -18,7 +18,7 @@ typedef struct tni_launches {
     char text[512];
 } tni_launches;
 
-_Atomic bool tni_any_far;
+_Atomic bool tni_any_special;
 
 tni_launches *tni_launches_new(int32_t count) {
     tni_launches *all = calloc(count ? (size_t)count : 1, sizeof *all);

@@ -31,6 +31,7 @@ struct tn_txn {
     tni_added *ops; /* the latest first */
     int32_t count;
     tni_device *devices[TN_DEVICE_SLOTS]; /* by slot: what this transaction registered */
+    tni_device *awaited[TN_DEVICE_SLOTS]; /* by slot: names that it has kernels for */
     tn_layer layers[4];
     int nlayers;
 };
@@ -97,7 +98,8 @@ static bool comes_back(const tni_device *retired, const tni_device *dev) {
 }
 
 static const tni_device *device_in(const tn_txn *txn, int32_t slot) {
-    return txn->devices[slot] ? txn->devices[slot] : tni_device_at(slot);
+    if (txn->devices[slot]) return txn->devices[slot];
+    return txn->awaited[slot] ? txn->awaited[slot] : tni_device_at(slot);
 }
 
 /* The slot that serves a name, else one that knew or awaits it; -1: none. */
@@ -366,13 +368,13 @@ tn_status tni_register_kernels(tn_txn *txn, int32_t device_slot, const tn_kernel
     return TN_OK;
 }
 
-/* Makes an empty slot await a name. It stays so after a rollback, which does no harm. */
-static tn_status await_name(const char *name, int32_t slot) {
+/* Makes an empty slot await a name. */
+static tn_status await_name(tn_txn *txn, const char *name, int32_t slot) {
     tni_device *waits = calloc(1, sizeof *waits);
     if (!waits) return tn_fail(TN_E_MEMORY, -1, "out of memory");
     memcpy(waits->name, name, strlen(name) + 1);
     waits->desc.name = waits->name;
-    atomic_store_explicit(&tni_devices[slot], waits, memory_order_release);
+    txn->awaited[slot] = waits;
     return TN_OK;
 }
 
@@ -384,7 +386,7 @@ tn_status tni_register_kernels_for(tn_txn *txn, const char *device, const tn_ker
     if (slot < 0) {
         slot = empty_slot(txn);
         if (slot < 0) return tn_fail(TN_E_PLUGIN, -1, "no device slot is left");
-        TN_TRY(await_name(device, slot));
+        TN_TRY(await_name(txn, device, slot));
     }
     return tni_register_kernels(txn, slot, rows, row_size, n);
 }
@@ -417,7 +419,7 @@ static void publish(tn_cell *c) {
 static void publish_device(const tni_device *dev, int32_t slot) {
     if (slot > 0) {
         tni_memory_set_active(dev, true);
-        atomic_store(&tni_any_far, true);
+        atomic_store(&tni_any_special, true);
     }
     atomic_store_explicit(&tni_devices[slot], dev, memory_order_release);
 }
@@ -451,6 +453,8 @@ static void end(tn_txn *txn, bool published) {
     }
     for (int32_t i = 0; i < TN_DEVICE_SLOTS && !published; i++)
         if (txn->devices[i] && !txn->devices[i]->retired) device_free(txn->devices[i]);
+    for (int32_t i = 0; i < TN_DEVICE_SLOTS; i++)
+        if (!published || txn->devices[i]) free(txn->awaited[i]);
     tni_tls.txn = NULL;
     free(txn);
     tni_os_unlock(&registry_lock);
@@ -486,7 +490,10 @@ tn_status tni_txn_commit(tn_txn *txn) {
     for (const pending *p = txn->kernels; p; p = p->next) publish(p->cell);
     for (tni_added *o = txn->ops; o; o = o->queued) publish_op(o);
     for (int32_t i = 0; i < TN_DEVICE_SLOTS; i++)
-        if (txn->devices[i]) publish_device(txn->devices[i], i);
+        if (txn->devices[i])
+            publish_device(txn->devices[i], i);
+        else if (txn->awaited[i])
+            atomic_store_explicit(&tni_devices[i], txn->awaited[i], memory_order_release);
     txn->plugin->kernels = txn->count;
     end(txn, true);
     return TN_OK;

@@ -138,7 +138,6 @@ tn_stream *tn_stream_current(tn_device device) {
 
 static void drop_streams(void *unused) {
     (void)unused;
-    tni_tls.special &= ~TNI_SPECIAL_STREAM;
     while (tni_tls.streams) {
         struct tni_current *c = tni_tls.streams;
         tni_tls.streams = c->next;
@@ -173,8 +172,6 @@ tn_status tn_stream_set_current(tn_device device, tn_stream *stream) {
         *c = (struct tni_current){tn_stream_ref(stream), tni_tls.streams};
         tni_tls.streams = c;
     }
-    tni_tls.special &= ~TNI_SPECIAL_STREAM;
-    if (tni_tls.streams) tni_tls.special |= TNI_SPECIAL_STREAM;
     return TN_OK;
 }
 

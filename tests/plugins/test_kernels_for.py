@@ -103,6 +103,44 @@ use()
 """
 
 
+LYING = r"""
+#include <stdio.h>
+#include <tenon/op_args.h>
+#include <tenon/plugin.h>
+static tn_status activate(const tn_host *host, tn_txn *txn) {
+    const tn_devices_iface *devices = host->query("tn.devices/1");
+    for (int i = 0; i < 20; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "nobody%d", i);
+        tn_status st = devices->register_kernels(txn, name, NULL, sizeof(tn_kernel_row), 0);
+        if (st != TN_OK) return st;
+    }
+    return host->fail(TN_E_PLUGIN, -1, "it never meant to");
+}
+TN_PLUGIN_EXPORT tn_status tn_plugin_entry_v1(const tn_host *host, tn_plugin *ret_plugin) {
+    (void)host;
+    return tn_plugin_fill(ret_plugin, "lying", "1.0", "names without devices", activate);
+}
+"""
+
+LOAD = """
+import sys, tenon as tn
+for _ in range(4):
+    try:
+        tn.load_plugin(sys.argv[1])
+    except (RuntimeError, ImportError) as err:
+        assert "it never meant to" in str(err), err
+    else:
+        raise AssertionError("it was loaded")
+"""
+
+
+def test_names_of_a_plugin_that_fails_take_no_slots(tmp_path: Path) -> None:
+    compile_text(LYING, tmp_path / "lying.so")
+    done = as_user.run(tmp_path, "-c", LOAD, str(tmp_path / "lying.so"))
+    assert done.returncode == 0, done.stderr
+
+
 def test_kernels_for_the_device_of_another(tmp_path: Path) -> None:
     device = "".join(blocks("device.md", "c"))
     assert device.count("static tn_status activate(") == device.count(".sync = slate_sync,") == 1
