@@ -315,6 +315,14 @@ static tn_tensor *largest(tni_scope *s, tn_tensor *x, tn_tensor *y) {
     return scope_take(s, st, r);
 }
 
+/* 1 - beta^step, of a tensor: the step is not read, so that a graph can hold all of this. */
+static tn_tensor *bias_correction(tni_scope *s, tn_tensor *step, double beta) {
+    tn_tensor *r = NULL, *log_power = scope_mul_number(s, step, log(beta));
+    if (s->st != TN_OK) return NULL;
+    tn_status st = tn_expm1(log_power, &r);
+    return scope_neg(s, scope_take(s, st, r));
+}
+
 static tn_tensor *root(tni_scope *s, tn_tensor *x) {
     tn_tensor *r = NULL;
     if (s->st != TN_OK) return NULL;
@@ -322,20 +330,16 @@ static tn_tensor *root(tni_scope *s, tn_tensor *x) {
     return scope_take(s, st, r);
 }
 
-/* Counts the step, and says which it is. */
-static double advance(tni_scope *s, tn_tensor *steps) {
-    tn_scalar n = tn_scalar_float(1);
-    assign(s, steps, scope_add_number(s, steps, 1));
-    if (s->st == TN_OK) s->st = tn_tensor_item(steps, &n);
-    return n.re;
-}
-
 static tn_status adam_one(const tn__adam_step_args *a, int64_t i) {
     tni_scope s = {0};
     tn_tensor *w = tni_t(a->params.v[i]), *p = w;
     tn_tensor *m = tni_t(a->exp_avgs.v[i]), *v = tni_t(a->exp_avg_sqs.v[i]);
     tn_tensor *g = scope_mul_number(&s, tni_t(a->grads.v[i]), a->maximize ? -1 : 1);
-    double step = advance(&s, tni_t(a->steps.v[i]));
+    tn_tensor *steps = tni_t(a->steps.v[i]);
+    assign(&s, steps, scope_add_number(&s, steps, 1));
+    tn_tensor *step = converted(&s, steps, tn_tensor_dtype(w));
+    tn_tensor *first = bias_correction(&s, step, a->beta1);
+    tn_tensor *second = bias_correction(&s, step, a->beta2);
     if (a->weight_decay != 0 && a->decoupled)
         p = scope_mul_number(&s, w, 1 - a->lr * a->weight_decay);
     if (a->weight_decay != 0 && !a->decoupled) g = scaled_sum(&s, g, w, a->weight_decay);
@@ -349,9 +353,9 @@ static tn_status adam_one(const tn__adam_step_args *a, int64_t i) {
         square = largest(&s, top, square);
         assign(&s, top, square);
     }
-    tn_tensor *under = scope_mul_number(&s, root(&s, square), 1 / sqrt(1 - pow(a->beta2, step)));
+    tn_tensor *under = scope_true_divide(&s, root(&s, square), root(&s, second));
     tn_tensor *d = scope_true_divide(&s, mean, scope_add_number(&s, under, a->eps));
-    assign(&s, w, scaled_sum(&s, p, d, -a->lr / (1 - pow(a->beta1, step))));
+    assign(&s, w, scaled_sum(&s, p, scope_true_divide(&s, d, first), -a->lr));
     return scope_finish(&s, NULL, NULL);
 }
 

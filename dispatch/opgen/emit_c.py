@@ -280,7 +280,7 @@ def field_flags(op: Op, a: Arg) -> str:
         flags.append("TNI_FIELD_DIFF")
     if a.mutated:
         flags.append("TNI_FIELD_MUTATED")
-    if a.type.endswith("?"):
+    if "?" in a.type:
         flags.append("TNI_FIELD_OPTIONAL")
     if a.name in op.entry.get("params", []):
         flags.append("TNI_FIELD_PARAM")

@@ -51,9 +51,9 @@ typedef struct tn_field {
 #define TNI_FIELD_DIFF 0x4u         /* a gradient flows to this input */
 #define TNI_FIELD_MUTATED 0x8u      /* written by the operator (running statistics) */
 #define TNI_FIELD_SAVED_SHAPE 0x10u /* the gradient reads its geometry and dtype only */
-#define TNI_FIELD_OPTIONAL 0x20u
-#define TNI_FIELD_PARAM 0x40u      /* a number that the pointwise formula takes */
-#define TNI_FIELD_BOOL_INPUT 0x80u /* a bool operand that takes no part in promotion */
+#define TNI_FIELD_OPTIONAL 0x20u    /* may be missing; of a list, its entries */
+#define TNI_FIELD_PARAM 0x40u       /* a number that the pointwise formula takes */
+#define TNI_FIELD_BOOL_INPUT 0x80u  /* a bool operand that takes no part in promotion */
 /* A saved tensor is kept only when one of these inputs wants a gradient; no reader named: always. */
 #define TNI_FIELD_READERS_SHIFT 8
 #define TNI_FIELD_READER(input) (0x100u << (input))
