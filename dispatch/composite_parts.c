@@ -315,6 +315,14 @@ static tn_tensor *largest(tni_scope *s, tn_tensor *x, tn_tensor *y) {
     return scope_take(s, st, r);
 }
 
+/* x in the dtype and on the device of y. */
+static tn_tensor *beside(tni_scope *s, tn_tensor *x, const tn_tensor *y) {
+    tn_tensor *r = NULL;
+    if (s->st != TN_OK) return NULL;
+    tn_status st = tn__move(x, tn_tensor_dtype(y), tni_device_of(y), &r);
+    return scope_take(s, st, r);
+}
+
 /* 1 - beta^step, of a tensor: the step is not read, so that a graph can hold all of this. */
 static tn_tensor *bias_correction(tni_scope *s, tn_tensor *step, double beta) {
     tn_tensor *r = NULL, *log_power = scope_mul_number(s, step, log(beta));
@@ -337,7 +345,7 @@ static tn_status adam_one(const tn__adam_step_args *a, int64_t i) {
     tn_tensor *g = scope_mul_number(&s, tni_t(a->grads.v[i]), a->maximize ? -1 : 1);
     tn_tensor *steps = tni_t(a->steps.v[i]);
     assign(&s, steps, scope_add_number(&s, steps, 1));
-    tn_tensor *step = converted(&s, steps, tn_tensor_dtype(w));
+    tn_tensor *step = beside(&s, steps, w); /* steps are counted on the CPU */
     tn_tensor *first = bias_correction(&s, step, a->beta1);
     tn_tensor *second = bias_correction(&s, step, a->beta2);
     if (a->weight_decay != 0 && a->decoupled)

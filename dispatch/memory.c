@@ -298,11 +298,13 @@ static tni_block *sort_waiting(tni_memory *m) {
 
 /* ---- Allocation --------------------------------------------------------------------------------*/
 
-static tn_status ask_device(const tni_memory *m, uint64_t bytes, void *stream, void **ret_data) {
+static tn_status ask_device(const tni_memory *m, tn_device device, uint64_t bytes, void *stream,
+                            void **ret_data) {
     const tn_device_desc *d = &m->device->desc;
     const tn_allocator_iface *own = m->device->ifaces.allocator;
-    if (own) return own->alloc(d->ctx, m->index, bytes, stream, ret_data);
-    return d->alloc(d->ctx, m->index, bytes, ret_data);
+    tn_status st = own ? own->alloc(d->ctx, m->index, bytes, stream, ret_data)
+                       : d->alloc(d->ctx, m->index, bytes, ret_data);
+    return st == TN_ASYNC ? tni_looked(device, st) : st; /* it found what a kernel had done */
 }
 
 /* The device's own words are in the error record. */
@@ -325,12 +327,12 @@ static tn_status fail_full(const tni_memory *m, tn_device device, uint64_t bytes
  * `bytes`. */
 static tn_status new_memory(tni_memory *m, tn_device device, uint64_t bytes, void *stream,
                             uint64_t *inout_size, void **ret_data) {
-    tn_status st = ask_device(m, *inout_size, stream, ret_data);
+    tn_status st = ask_device(m, device, *inout_size, stream, ret_data);
     if (st != TN_E_MEMORY) return st;
     uint64_t freed = trim(m);
     if (freed == 0 && *inout_size == bytes) return fail_full(m, device, bytes, freed);
     *inout_size = bytes;
-    st = ask_device(m, bytes, stream, ret_data);
+    st = ask_device(m, device, bytes, stream, ret_data);
     return st == TN_E_MEMORY ? fail_full(m, device, bytes, freed) : st;
 }
 
