@@ -75,11 +75,11 @@ tn_status tni_infer__copy(tn_infer *inf, const void *args) {
     return tn_fail(TN_E_UNSUPPORTED, -1, "%s is for kernels; copy_ copies", inf->op->info.name);
 }
 
-/* The bytes of a dense block between devices. */
-static tn_status between_devices(tn_tensor *dst, const tn_tensor *src) {
+/* The bytes of a dense block between devices. queued: nobody waits, where memory is pinned. */
+static tn_status between_devices(tn_tensor *dst, const tn_tensor *src, bool queued) {
     uint64_t bytes = (uint64_t)(dst->v.numel * tn_view_itemsize(&dst->v));
-    return tni_move_bytes(&(tni_move){dst->storage, src->storage, tni_offset_bytes(dst),
-                                      tni_offset_bytes(src), bytes});
+    tni_move m = {dst->storage, src->storage, tni_offset_bytes(dst), tni_offset_bytes(src), bytes};
+    return queued ? tni_move_queued(&m) : tni_move_bytes(&m);
 }
 
 static bool same_device(const tn_tensor *a, const tn_tensor *b) {
@@ -93,12 +93,25 @@ static bool same_layout(const tn_view *a, const tn_view *b) {
            memcmp(a->strides, b->strides, sizeof *a->strides * (size_t)a->ndim) == 0;
 }
 
+/* A queued copy reads pinned memory when its turn comes, and so the device converts. */
+static tn_status convert_there(tn_tensor *dst, const tn_tensor *src) {
+    tn_tensor *landed;
+    TN_TRY(tni_tensor_new_fast(tn_view_dtype(&src->v), tn_tensor_device(dst), src->v.ndim,
+                               src->v.shape, &landed));
+    tn_status st = between_devices(landed, src, true);
+    if (st == TN_OK) st = other_dtype(dst, landed);
+    tn_tensor_unref(&landed);
+    return st;
+}
+
 /* src and dst have the same shape from here on. */
-static tn_status copy_shaped(tn_tensor *dst, const tn_tensor *src) {
+static tn_status copy_shaped(tn_tensor *dst, const tn_tensor *src, bool queued) {
     int32_t to = tn_view_dtype(&dst->v), from = tn_view_dtype(&src->v);
     bool alike = to == from;
     if (same_device(dst, src)) return alike ? same_dtype(dst, src) : other_dtype(dst, src);
-    if (alike && same_layout(&dst->v, &src->v)) return between_devices(dst, src);
+    if (alike && same_layout(&dst->v, &src->v)) return between_devices(dst, src, queued);
+    if (queued && !alike && (src->v.word & TN_W_CONTIGUOUS) && tn_tensor_is_pinned(src))
+        return convert_there(dst, src);
     const tn_op *op = &tni_ops[alike ? TNI_OP__copy : TNI_OP__cast];
     if (tn_view_device(&dst->v) == 0 && !tni_kernel_find(op, tn_view_device(&src->v), from))
         return through_host(dst, src);
@@ -110,10 +123,10 @@ static tn_status copy_shaped(tn_tensor *dst, const tn_tensor *src) {
     else
         TN_TRY(tni_convert(src, to, &packed));
     if (dst->v.word & TN_W_CONTIGUOUS) {
-        st = between_devices(dst, packed);
+        st = between_devices(dst, packed, queued);
     } else {
         st = tni_tensor_new_fast(to, tn_tensor_device(dst), dst->v.ndim, dst->v.shape, &landed);
-        if (st == TN_OK) st = between_devices(landed, packed);
+        if (st == TN_OK) st = between_devices(landed, packed, queued);
         if (st == TN_OK) st = same_dtype(dst, landed);
     }
     tn_tensor_unref(&packed);
@@ -121,7 +134,7 @@ static tn_status copy_shaped(tn_tensor *dst, const tn_tensor *src) {
     return st;
 }
 
-tn_status tni_copy_into(tn_tensor *dst, const tn_tensor *src) {
+static tn_status copy_into(tn_tensor *dst, const tn_tensor *src, bool queued) {
     int64_t shape[TN_MAX_DIMS], strides[TN_MAX_DIMS];
     int32_t n, skip;
     if (src->v.word & TN_W_SCALAR) { /* a number may live on the stack */
@@ -131,11 +144,11 @@ tn_status tni_copy_into(tn_tensor *dst, const tn_tensor *src) {
         tn_device cpu = {0, 0};
         TN_TRY(tni_tensor_new_fast(tn_view_dtype(&dst->v), cpu, 0, NULL, &heap));
         tni_scalar_store(&s, tn_view_dtype(&dst->v), heap->v.data);
-        tn_status st = tni_copy_into(dst, heap);
+        tn_status st = copy_into(dst, heap, queued);
         tn_tensor_unref(&heap);
         return st;
     }
-    if (tni_shape_is(dst, src->v.ndim, src->v.shape)) return copy_shaped(dst, src);
+    if (tni_shape_is(dst, src->v.ndim, src->v.shape)) return copy_shaped(dst, src, queued);
     TN_TRY(tni_broadcast_shapes(dst->v.ndim, dst->v.shape, src->v.ndim, src->v.shape, &n, shape));
     /* leading sizes of 1 of the source may be dropped, as in x[0] = y[None] */
     for (skip = 0; skip < src->v.ndim - dst->v.ndim && src->v.shape[skip] == 1;) skip++;
@@ -148,9 +161,15 @@ tn_status tni_copy_into(tn_tensor *dst, const tn_tensor *src) {
     }
     tn_tensor *wide;
     TN_TRY(tni_view_new(src, tn_view_dtype(&src->v), dst->v.ndim, dst->v.shape, strides, 0, &wide));
-    tn_status st = copy_shaped(dst, wide);
+    tn_status st = copy_shaped(dst, wide, queued);
     tn_tensor_unref(&wide);
     return st;
+}
+
+tn_status tni_copy_into(tn_tensor *dst, const tn_tensor *src) { return copy_into(dst, src, false); }
+
+tn_status tni_copy_queued(tn_tensor *dst, const tn_tensor *src) {
+    return copy_into(dst, src, true);
 }
 
 tn_status tni_convert(const tn_tensor *t, int32_t dtype, tn_tensor **ret_tensor) {

@@ -47,6 +47,7 @@ struct tn_storage {
 #define TNI_ST_RELEASE 0x2u /* `release` ends the memory, if it is not NULL */
 #define TNI_ST_BLOCK 0x4u   /* ctx is a tni_block (memory_priv.h) */
 #define TNI_ST_SHARED 0x8u  /* mapped by other processes, too */
+#define TNI_ST_PINNED 0x10u /* ctx is a tni_pinned (pinned_priv.h) */
 
 /* ---- Tensor ------------------------------------------------------------------------------------*/
 #define TNI_INLINE_DIMS 6

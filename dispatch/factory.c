@@ -6,6 +6,7 @@
 
 #include "dispatch_priv.h"
 #include "op_ids.h"
+#include "pinned_priv.h"
 #include "plan_priv.h"
 #include "shape_priv.h"
 
@@ -165,15 +166,19 @@ static tn_status sized(tn_ints size, int64_t dtype, int64_t device, int64_t form
     return tn_tensor_new_strided(type, dev, ndim, size.v, strides, ret);
 }
 
-/* Fills a fresh tensor and hands it over, or releases it. */
-static tn_status hand_filled(tn_tensor *t, tn_scalar value, tn_tensor **rets) {
-    tn_status st = tni_check_scalar_fits(&value, tn_view_dtype(&t->v));
-    if (st == TN_OK) st = tni_fill(t, value);
+/* A fresh tensor whose filling came to `st`: handed over, or released. */
+static tn_status handed(tn_status st, tn_tensor *t, tn_tensor **rets) {
     if (st == TN_OK)
         rets[0] = t;
     else
         tn_tensor_unref(&t);
     return st;
+}
+
+static tn_status hand_filled(tn_tensor *t, tn_scalar value, tn_tensor **rets) {
+    tn_status st = tni_check_scalar_fits(&value, tn_view_dtype(&t->v));
+    if (st == TN_OK) st = tni_fill(t, value);
+    return handed(st, t, rets);
 }
 
 static tn_status sized_filled(tn_ints size, int64_t dtype, int64_t device, int32_t fallback,
@@ -496,12 +501,20 @@ static tn_status copy_of(const tn_view *v, int32_t dtype, tn_device device, int6
                          tn_tensor **rets) {
     tn_tensor *t;
     TN_TRY(tni_new_like(v, dtype, device, format, &t));
-    tn_status st = tni_copy_into(t, tni_t(v));
-    if (st == TN_OK)
-        rets[0] = t;
+    return handed(tni_copy_into(t, tni_t(v)), t, rets);
+}
+
+/* Nobody waits where the host's side is pinned memory; a copy to the host makes it so. */
+static tn_status queued_copy_of(const tn_view *v, int32_t dtype, tn_device device, int64_t format,
+                                tn_tensor **rets) {
+    int32_t from = tn_view_device(v);
+    tn_tensor *t;
+    TN_TRY(check_format(format, v->ndim));
+    if (device.slot == 0 && from > 0 && tni_device_at(from)->ifaces.pinned)
+        TN_TRY(tni_pinned_like(v, dtype, format, from, &t));
     else
-        tn_tensor_unref(&t);
-    return st;
+        TN_TRY(tni_new_like(v, dtype, device, format, &t));
+    return handed(tni_copy_queued(t, tni_t(v)), t, rets);
 }
 
 tn_status tni_composite_clone(const void *args, tn_tensor **rets) {
@@ -535,7 +548,7 @@ tn_status tni_composite_copy_(const void *args, tn_tensor **rets) {
                            "unsupported operation: some elements of the input tensor and the "
                            "written-to tensor refer to a single memory location. Please clone() "
                            "the tensor before performing the operation.");
-        TN_TRY(tni_copy_into(self, src));
+        TN_TRY(a->non_blocking ? tni_copy_queued(self, src) : tni_copy_into(self, src));
         tni_bump_version(self);
     }
     rets[0] = tn_tensor_ref(self);
@@ -546,8 +559,9 @@ tn_status tni_composite__to_copy(const void *args, tn_tensor **rets) {
     const tn__to_copy_args *a = args;
     const tn_view *v = a->input;
     tn_device device = tni_device_given(a->device, tn_tensor_device(tni_t(v)));
-    return copy_of(v, a->dtype < 0 ? tn_view_dtype(v) : (int32_t)a->dtype, device, a->memory_format,
-                   rets);
+    int32_t dtype = a->dtype < 0 ? tn_view_dtype(v) : (int32_t)a->dtype;
+    if (a->non_blocking) return queued_copy_of(v, dtype, device, a->memory_format, rets);
+    return copy_of(v, dtype, device, a->memory_format, rets);
 }
 
 tn_status tni_composite__move(const void *args, tn_tensor **rets) {

@@ -2,6 +2,7 @@
 #include "capture_priv.h"
 #include "launch_priv.h"
 #include "memory_priv.h"
+#include "pinned_priv.h"
 #include "tensor_priv.h"
 
 #include <stdlib.h>
@@ -64,4 +65,10 @@ tn_status tni_move_bytes(const tni_move *m) {
     TN_TRY(tni_capture_move(m));
     TN_TRY(move(m));
     return tni_capture_moved(m);
+}
+
+/* A stream that records takes no mark, so that a copy there waits. */
+tn_status tni_move_queued(const tni_move *m) {
+    tn_status st = m->bytes && !tni_tls.capture ? tni_pinned_move(m) : TN_DECLINE;
+    return st == TN_DECLINE ? tni_move_bytes(m) : st;
 }

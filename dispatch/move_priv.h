@@ -12,5 +12,7 @@ typedef struct tni_move {
 /* Through host memory where there is no other way. Queued on the calling thread's streams; a copy
  * into host memory waits. */
 tn_status tni_move_bytes(const tni_move *m);
+/* The same, and nobody waits where one side is memory of the host that the other's device reaches. */
+tn_status tni_move_queued(const tni_move *m);
 
 #endif

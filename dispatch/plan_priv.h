@@ -32,6 +32,8 @@ tn_status tni_check_no_internal_overlap(const tn_tensor *t);
 
 /* dst = src with broadcasting and conversion; nothing recorded, no version counted. */
 tn_status tni_copy_into(tn_tensor *dst, const tn_tensor *src);
+/* The same, and nobody waits for a copy between a device and its pinned memory. */
+tn_status tni_copy_queued(tn_tensor *dst, const tn_tensor *src);
 /* Foreign dtypes (foreign.c): t as elements of a built-in dtype, for copies; and dst = src, of the
  * same shape on the CPU, where one of the dtypes is a plugin's. */
 tn_status tni_as_units(const tn_tensor *t, tn_tensor **ret_tensor);

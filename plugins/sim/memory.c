@@ -257,6 +257,13 @@ unsigned char *sim_memory_reach(sim_device *d, const void *data, uint64_t offset
     return m->face + payload_at(b) + first;
 }
 
+unsigned char *sim_reach(sim_device *d, const void *data, uint64_t offset, uint64_t bytes) {
+    pthread_mutex_lock(&d->lock);
+    unsigned char *p = sim_memory_reach(d, data, offset, 0, (int64_t)bytes, NULL);
+    pthread_mutex_unlock(&d->lock);
+    return p;
+}
+
 /* ---- Red zones ---------------------------------------------------------------------------------*/
 
 void sim_memory_check(sim_device *d, const sim_block *b, const char *op) {

@@ -175,13 +175,6 @@ static void sim_free(void *ctx, int32_t index, void *data, uint64_t bytes) {
     pthread_mutex_unlock(&d->lock);
 }
 
-static unsigned char *reach(sim_device *d, const void *data, uint64_t offset, uint64_t bytes) {
-    pthread_mutex_lock(&d->lock);
-    unsigned char *p = sim_memory_reach(d, data, offset, 0, (int64_t)bytes, NULL);
-    pthread_mutex_unlock(&d->lock);
-    return p;
-}
-
 static void run_copy(sim_work *w) { memcpy(w->dst, w->src, w->bytes); }
 
 /* Queues a copy; `payload` is freed when it is done. */
@@ -202,7 +195,7 @@ static tn_status queue_copy(sim_device *d, const char *what, unsigned char *dst,
 static tn_status sim_copy_in(void *ctx, int32_t index, void *dst, uint64_t offset, const void *src,
                              uint64_t bytes, void *stream) {
     sim_device *d = sim_device_at(index);
-    unsigned char *to = reach(d, dst, offset, bytes);
+    unsigned char *to = sim_reach(d, dst, offset, bytes);
     (void)ctx;
     if (!to) return TN_E_INTERNAL;
     void *payload = malloc(bytes ? bytes : 1);
@@ -217,7 +210,7 @@ static tn_status sim_copy_out(void *ctx, int32_t index, void *dst, const void *s
     (void)ctx;
     tn_status st = sim_wait(d, stream);
     if (st != TN_OK) return st;
-    const unsigned char *from = reach(d, src, offset, bytes);
+    const unsigned char *from = sim_reach(d, src, offset, bytes);
     if (!from) return TN_E_INTERNAL;
     memcpy(dst, from, bytes);
     return TN_OK;
@@ -227,8 +220,8 @@ static tn_status sim_copy_within(void *ctx, int32_t index, void *dst, uint64_t d
                                  const void *src, uint64_t src_offset, uint64_t bytes,
                                  void *stream) {
     sim_device *d = sim_device_at(index);
-    unsigned char *to = reach(d, dst, dst_offset, bytes);
-    const unsigned char *from = to ? reach(d, src, src_offset, bytes) : NULL;
+    unsigned char *to = sim_reach(d, dst, dst_offset, bytes);
+    const unsigned char *from = to ? sim_reach(d, src, src_offset, bytes) : NULL;
     (void)ctx;
     if (!from) return TN_E_INTERNAL;
     return queue_copy(d, "copy_within", to, from, bytes, NULL, stream);
@@ -268,6 +261,7 @@ static const struct {
     {"tn.allocator/1", 3, &sim_allocator_iface},     {"tn.graph/1", 3, &sim_graph_iface},
     {"tn.codegen/1", 3, &sim_codegen_iface},         {"tn.ipc/1", 3, &sim_ipc_iface},
     {"tn.collectives/1", 3, &sim_collectives_iface}, {"tn.profiler/1", 3, &sim_profiler_iface},
+    {"tn.pinned/1", 3, &sim_pinned_iface},
 };
 
 /* Whether TENON_SIM_WITHOUT names the table: "stream" for "tn.stream/1". */

@@ -181,6 +181,8 @@ void sim_memory_reap(sim_device *d);
  * be NULL; it gets NULL for another process's memory. */
 unsigned char *sim_memory_reach(sim_device *d, const void *data, uint64_t offset, int64_t lo,
                                 int64_t hi, sim_block **ret_block);
+/* The same for a copy's bytes, which start at the offset; takes the lock. */
+unsigned char *sim_reach(sim_device *d, const void *data, uint64_t offset, uint64_t bytes);
 /* Notes a failure when the block was written outside of its bytes. op: who did it, or NULL. */
 void sim_memory_check(sim_device *d, const sim_block *b, const char *op);
 void sim_memory_check_all(sim_device *d);
@@ -224,6 +226,9 @@ extern const tn_peer_iface sim_peer_iface;
 tn_status sim_let_wait(int32_t first, void *first_stream, int32_t then, void *then_stream);
 /* Lock of the event's device held. */
 void sim_event_drop(sim_event *e);
+
+/* ---- pinned.c ----------------------------------------------------------------------------------*/
+extern const tn_pinned_iface sim_pinned_iface;
 
 /* ---- codegen.c ---------------------------------------------------------------------------------*/
 extern const tn_codegen_iface sim_codegen_iface;

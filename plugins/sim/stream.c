@@ -206,14 +206,6 @@ tn_status sim_let_wait(int32_t first, void *first_stream, int32_t then, void *th
     return st;
 }
 
-static unsigned char *reach(int32_t index, const void *data, uint64_t offset, uint64_t bytes) {
-    sim_device *d = sim_device_at(index);
-    pthread_mutex_lock(&d->lock);
-    unsigned char *p = sim_memory_reach(d, data, offset, 0, (int64_t)bytes, NULL);
-    pthread_mutex_unlock(&d->lock);
-    return p;
-}
-
 static void run_peer_copy(sim_work *w) { memcpy(w->dst, w->src, w->bytes); }
 
 /* The source's queue copies, between a mark and a wait of the destination's queue. */
@@ -221,8 +213,8 @@ static tn_status peer_copy(void *ctx, int32_t dst_device, void *dst, uint64_t ds
                            void *dst_stream, int32_t src_device, const void *src,
                            uint64_t src_offset, void *src_stream, uint64_t bytes) {
     sim_device *d = sim_device_at(src_device);
-    unsigned char *to = reach(dst_device, dst, dst_offset, bytes);
-    const unsigned char *from = to ? reach(src_device, src, src_offset, bytes) : NULL;
+    unsigned char *to = sim_reach(sim_device_at(dst_device), dst, dst_offset, bytes);
+    const unsigned char *from = to ? sim_reach(d, src, src_offset, bytes) : NULL;
     (void)ctx;
     if (!from) return TN_E_INTERNAL;
     tn_status st = sim_let_wait(dst_device, dst_stream, src_device, src_stream);

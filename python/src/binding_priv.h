@@ -146,7 +146,16 @@ PyObject *tnp_tolist(const tn_tensor *t);
  * when needed. */
 tn_tensor *tnp_tensor_from(PyObject *data, int32_t dtype, int copy);
 bool tnp_factory_init(PyObject *module);
+/* What Tensor.to() makes of a tensor. */
+typedef struct tnp_target {
+    int32_t dtype; /* -1: as it is */
+    bool moves;
+    tn_device device;
+    bool copy, non_blocking;
+    int32_t format;
+} tnp_target;
 /* NULL on failure. */
+tn_tensor *tnp_to_target(tn_tensor *t, const tnp_target *to);
 tn_tensor *tnp_to(tn_tensor *t, int32_t dtype, const tn_device *device, bool copy, int32_t format);
 
 /* ---- dlpack.c ----------------------------------------------------------------------------------*/
@@ -270,7 +279,7 @@ typedef struct tnp_mismatch {
 } tnp_mismatch;
 typedef struct tnp_extras {
     PyObject *out;
-    bool requires_grad;
+    bool requires_grad, pin_memory;
 } tnp_extras;
 bool tnp_overload_prepare(tnp_overload *o);
 int tnp_bind(tnp_overload *o, enum tnp_form form, PyObject *self, PyObject *const *args,
@@ -342,6 +351,12 @@ bool tnp_group_init(PyObject *module);
 bool tnp_share_init(PyObject *module);
 PyObject *tnp_share_memory(PyObject *self, PyObject *unused);
 PyObject *tnp_is_shared(PyObject *self, PyObject *unused);
+
+/* ---- memory.c ----------------------------------------------------------------------------------*/
+/* Moves *inout_t into pinned memory; on failure, with an exception, it becomes NULL. */
+bool tnp_pin(tn_tensor **inout_t, int32_t device_slot);
+PyObject *tnp_pin_memory(PyObject *self, PyObject *args, PyObject *kwargs);
+PyObject *tnp_is_pinned(PyObject *self, PyObject *args, PyObject *kwargs);
 
 /* ---- modes.c, node_type.c, autograd_py.c, function.c, saved_hooks.c ----------------------------*/
 bool tnp_modes_init(PyObject *module);

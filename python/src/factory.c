@@ -22,22 +22,29 @@ static tn_tensor *call_one(tnp_direct *d, unsigned char *args, tn_tensor *t) {
     return st == TN_OK ? ret[0] : tnp_raise(st);
 }
 
-tn_tensor *tnp_to(tn_tensor *t, int32_t dtype, const tn_device *device, bool copy, int32_t format) {
+tn_tensor *tnp_to_target(tn_tensor *t, const tnp_target *to) {
     _Alignas(16) unsigned char args[TNP_DIRECT_ARGS_BYTES];
-    tn_device here = tn_tensor_device(t);
-    bool moves = device && (device->slot != here.slot || device->index != here.index);
-    bool converts = dtype >= 0 && dtype != tn_tensor_dtype(t);
+    tn_device here = tn_tensor_device(t), there = to->device;
+    bool moves = to->moves && (there.slot != here.slot || there.index != here.index);
+    bool converts = to->dtype >= 0 && to->dtype != tn_tensor_dtype(t);
     uint64_t word = tn_tensor_view(t)->word;
-    bool formats = (format == TN_FORMAT_CONTIGUOUS && !(word & TN_W_CONTIGUOUS)) ||
-                   (format >= TN_FORMAT_CHANNELS_LAST && !(word & TN_W_CHANNELS_LAST));
-    if (!moves && !converts && !formats && !copy) return tn_tensor_ref(t);
+    bool formats = (to->format == TN_FORMAT_CONTIGUOUS && !(word & TN_W_CONTIGUOUS)) ||
+                   (to->format >= TN_FORMAT_CHANNELS_LAST && !(word & TN_W_CHANNELS_LAST));
+    if (!moves && !converts && !formats && !to->copy) return tn_tensor_ref(t);
     if (!tnp_direct_ready(&to_copy)) return NULL;
     memcpy(args, to_copy.o.image, (size_t)to_copy.o.meta.args_bytes);
-    *(int64_t *)field_at(args, &to_copy, "dtype") = dtype;
-    *(int64_t *)field_at(args, &to_copy, "memory_format") = format;
-    if (device)
-        *(int64_t *)field_at(args, &to_copy, "device") = (int64_t)device->slot << 8 | device->index;
+    *(int64_t *)field_at(args, &to_copy, "dtype") = to->dtype;
+    *(int64_t *)field_at(args, &to_copy, "memory_format") = to->format;
+    *(int64_t *)field_at(args, &to_copy, "non_blocking") = to->non_blocking;
+    if (to->moves)
+        *(int64_t *)field_at(args, &to_copy, "device") = (int64_t)there.slot << 8 | there.index;
     return call_one(&to_copy, args, t);
+}
+
+tn_tensor *tnp_to(tn_tensor *t, int32_t dtype, const tn_device *device, bool copy, int32_t format) {
+    tnp_target to = {.dtype = dtype, .moves = device != NULL, .copy = copy, .format = format};
+    if (device) to.device = *device;
+    return tnp_to_target(t, &to);
 }
 
 static tn_tensor *detached(tn_tensor *t) {
@@ -340,7 +347,9 @@ static PyObject *py_tensor(PyObject *unused, PyObject *args, PyObject *kwargs) {
                      "tensor(sourceTensor).",
                      1) < 0)
         return NULL;
-    return finish(tnp_tensor_from(data, slot, 1), device, requires_grad != 0);
+    tn_tensor *t = tnp_tensor_from(data, slot, 1);
+    if (t && pin && !tnp_pin(&t, -1)) return NULL;
+    return finish(t, device, requires_grad != 0);
 }
 
 static PyObject *py_as_tensor(PyObject *unused, PyObject *args, PyObject *kwargs) {

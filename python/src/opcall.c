@@ -87,6 +87,7 @@ static bool set_outs(const tnp_overload *o, PyObject *out, tnp_frame *f) {
 }
 
 static PyObject *finish(const tnp_overload *o, tn_tensor **rets, const tnp_extras *extras) {
+    if (TNP_UNLIKELY(extras->pin_memory) && !tnp_pin(&rets[0], -1)) return NULL;
     if (TNP_UNLIKELY(extras->requires_grad)) {
         tn_status st = tn_set_requires_grad(rets[0], 1);
         if (st != TN_OK) {
@@ -173,7 +174,7 @@ PyObject *tnp_call(tnp_group *g, enum tnp_form form, PyObject *self, PyObject *c
         return taken;
     for (int32_t i = 0; i < g->n; i++) {
         tnp_overload *o = &g->overloads[i];
-        tnp_extras extras = {NULL, false};
+        tnp_extras extras = {NULL, false, false};
         if (TNP_UNLIKELY(g->n > 1) && !tnp_overload_has(o, form)) continue;
         if (TNP_UNLIKELY(!o->ready) && !tnp_overload_prepare(o)) return NULL;
         tnp_frame_init(&f);

@@ -319,7 +319,11 @@ static int take_extra(const tnp_overload *o, PyObject *name, PyObject *value, tn
         extras->requires_grad = on > 0;
         return on < 0 ? -1 : 1;
     }
-    if (name == tnp.str_pin_memory) return 1; /* memory of the CPU is as it is */
+    if (name == tnp.str_pin_memory) {
+        int on = PyObject_IsTrue(value);
+        extras->pin_memory = on > 0;
+        return on < 0 ? -1 : 1;
+    }
     return name == tnp.str_layout && (value == Py_None || value == tnp.strided);
 }
 
@@ -432,6 +436,6 @@ int tnp_bind(tnp_overload *o, enum tnp_form form, PyObject *self, PyObject *cons
     if (!changed) return 0;
     tnp_frame_free(f);
     tnp_frame_init(f);
-    *extras = (tnp_extras){NULL, false};
+    *extras = (tnp_extras){NULL, false, false};
     return bind_once(o, form, self, args, nargs, &k, f, extras, why);
 }

@@ -1,34 +1,25 @@
 /* tensor_convert.c: Tensor.to() and its short forms. */
 #include "binding_priv.h"
 
-typedef struct target {
-    int32_t dtype; /* -1: as it is */
-    bool moves;
-    tn_device device;
-    bool copy;
-    int32_t format;
-} target;
-
-static PyObject *convert(PyObject *self, const target *to) {
-    tn_tensor *t = tnp_of(self);
-    tn_tensor *r = tnp_to(t, to->dtype, to->moves ? &to->device : NULL, to->copy, to->format);
+static PyObject *convert(PyObject *self, const tnp_target *to) {
+    tn_tensor *r = tnp_to_target(tnp_of(self), to);
     return r ? tnp_same_class(self, tnp_wrap(r)) : NULL;
 }
 
-static bool take_device(PyObject *o, target *to) {
+static bool take_device(PyObject *o, tnp_target *to) {
     if (!tnp_device_from(o, &to->device)) return false;
     to->moves = true;
     return true;
 }
 
-static bool take_format(PyObject *o, target *to) {
+static bool take_format(PyObject *o, tnp_target *to) {
     to->format = tnp_format_value(o);
     if (to->format >= 0) return true;
     return tnp_type_error("to(): argument 'memory_format' must be memory_format, not %U", o) !=
            NULL;
 }
 
-static bool take_dtype(PyObject *o, target *to) {
+static bool take_dtype(PyObject *o, tnp_target *to) {
     to->dtype = tnp_dtype_slot(o);
     if (to->dtype >= 0) return true;
     return tnp_type_error("to(): argument 'dtype' must be dtype, not %U", o) != NULL;
@@ -41,10 +32,9 @@ static bool take_flag(PyObject *o, bool *ret_flag) {
     return true;
 }
 
-static bool take_keyword(PyObject *name, PyObject *value, target *to) {
-    bool ignored;
+static bool take_keyword(PyObject *name, PyObject *value, tnp_target *to) {
     if (PyUnicode_CompareWithASCIIString(name, "non_blocking") == 0)
-        return take_flag(value, &ignored);
+        return take_flag(value, &to->non_blocking);
     if (PyUnicode_CompareWithASCIIString(name, "copy") == 0) return take_flag(value, &to->copy);
     if (value == Py_None) return true;
     if (PyUnicode_CompareWithASCIIString(name, "dtype") == 0) return take_dtype(value, to);
@@ -61,9 +51,9 @@ static bool take_keyword(PyObject *name, PyObject *value, target *to) {
 
 /* to(dtype, ...), to(device, dtype, ...), to(other, ...); then non_blocking, copy. */
 static PyObject *to(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames) {
-    target t = {.dtype = -1, .format = TN_FORMAT_PRESERVE};
+    tnp_target t = {.dtype = -1, .format = TN_FORMAT_PRESERVE};
     Py_ssize_t at = 0, nkw = kwnames ? PyTuple_Size(kwnames) : 0;
-    bool ok = true, ignored;
+    bool ok = true;
     if (n > 0 && tnp_is_tensor(args[0])) {
         t.dtype = tn_tensor_dtype(tnp_of(args[0]));
         t.device = tn_tensor_device(tnp_of(args[0]));
@@ -81,7 +71,7 @@ static PyObject *to(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObjec
             at = 2;
         }
     }
-    if (ok && at < n) ok = at > 0 && take_flag(args[at++], &ignored);
+    if (ok && at < n) ok = at > 0 && take_flag(args[at++], &t.non_blocking);
     if (ok && at < n) ok = take_flag(args[at++], &t.copy);
     if ((!ok || at < n) && !PyErr_Occurred())
         PyErr_SetString(PyExc_TypeError,
@@ -101,7 +91,7 @@ static PyObject *to(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObjec
 
 static PyObject *cast(PyObject *self, PyObject *args, PyObject *kwargs, int32_t dtype) {
     static char *names[] = {"memory_format", NULL};
-    target t = {.dtype = dtype, .format = TN_FORMAT_PRESERVE};
+    tnp_target t = {.dtype = dtype, .format = TN_FORMAT_PRESERVE};
     PyObject *format = NULL;
     if ((args && PyTuple_Size(args) > 0) || kwargs) {
         if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O", names, &format)) return NULL;
@@ -149,7 +139,7 @@ static PyObject *to_cdouble(PyObject *self, PyObject *args, PyObject *kwargs) {
 
 static PyObject *cpu(PyObject *self, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"memory_format", NULL};
-    target t = {.dtype = -1, .moves = true, .format = TN_FORMAT_PRESERVE};
+    tnp_target t = {.dtype = -1, .moves = true, .format = TN_FORMAT_PRESERVE};
     PyObject *format = NULL;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:cpu", names, &format)) return NULL;
     if (format && !take_format(format, &t)) return NULL;
@@ -158,13 +148,14 @@ static PyObject *cpu(PyObject *self, PyObject *args, PyObject *kwargs) {
 
 static PyObject *cuda(PyObject *self, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"device", "non_blocking", "memory_format", NULL};
-    target t = {.dtype = -1, .format = TN_FORMAT_PRESERVE};
+    tnp_target t = {.dtype = -1, .format = TN_FORMAT_PRESERVE};
     PyObject *device = Py_None, *format = NULL;
     int non_blocking = 0;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OpO:cuda", names, &device, &non_blocking,
                                      &format))
         return NULL;
     PyObject *name = device == Py_None ? PyUnicode_FromString("cuda") : device;
+    t.non_blocking = non_blocking != 0;
     bool ok = name && take_device(name, &t) && (!format || take_format(format, &t));
     if (name != device) Py_XDECREF(name);
     return ok ? convert(self, &t) : NULL;
@@ -172,10 +163,10 @@ static PyObject *cuda(PyObject *self, PyObject *args, PyObject *kwargs) {
 
 static PyObject *type_as(PyObject *self, PyObject *other) {
     if (!tnp_is_tensor(other)) return tnp_type_error("type_as() takes a Tensor, not %U", other);
-    target t = {.dtype = tn_tensor_dtype(tnp_of(other)),
-                .moves = true,
-                .device = tn_tensor_device(tnp_of(other)),
-                .format = TN_FORMAT_PRESERVE};
+    tnp_target t = {.dtype = tn_tensor_dtype(tnp_of(other)),
+                    .moves = true,
+                    .device = tn_tensor_device(tnp_of(other)),
+                    .format = TN_FORMAT_PRESERVE};
     return convert(self, &t);
 }
 
@@ -192,7 +183,7 @@ static PyObject *type(PyObject *self, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"dtype", "non_blocking", NULL};
     PyObject *dtype = Py_None;
     int non_blocking = 0;
-    target t = {.dtype = -1, .format = TN_FORMAT_PRESERVE};
+    tnp_target t = {.dtype = -1, .format = TN_FORMAT_PRESERVE};
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|Op:type", names, &dtype, &non_blocking))
         return NULL;
     for (int i = 0; i < TNP_COUNT(legacy); i++) {
@@ -203,6 +194,7 @@ static PyObject *type(PyObject *self, PyObject *args, PyObject *kwargs) {
         Py_DECREF(name);
     }
     if (dtype == Py_None) return tnp_dtype_object(tn_tensor_dtype(tnp_of(self)));
+    t.non_blocking = non_blocking != 0;
     if (t.dtype < 0) t.dtype = tnp_dtype_slot(dtype);
     if (t.dtype < 0) return PyErr_Format(PyExc_ValueError, "invalid type: %R", dtype);
     return convert(self, &t);

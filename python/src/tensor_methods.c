@@ -88,10 +88,6 @@ METHOD(is_signed) {
     int32_t d = tn_tensor_dtype(tnp_of(self));
     return PyBool_FromLong(d != TN_BOOL && d != TN_U8);
 }
-METHOD(never) {
-    (void)self, (void)unused;
-    Py_RETURN_FALSE;
-}
 METHOD(is_inference) {
     (void)unused;
     return PyBool_FromLong((tn_tensor_view(tnp_of(self))->word & TN_W_INFERENCE) != 0);
@@ -375,7 +371,8 @@ PyMethodDef tnp_tensor_methods[] = {
     {"is_complex", is_complex, METH_NOARGS, "True for complex dtypes."},
     {"is_signed", is_signed, METH_NOARGS, "True when elements may be negative."},
     {"is_shared", tnp_is_shared, METH_NOARGS, "True for memory that other processes can map."},
-    {"is_pinned", never, METH_NOARGS, "True for page-locked memory: never."},
+    {"is_pinned", TNP_CFUNC(tnp_is_pinned), KEYWORDS,
+     "is_pinned(device=None): True for memory that pin_memory() made."},
     {"is_inference", is_inference, METH_NOARGS, "True when made in inference mode."},
     {"get_device", get_device, METH_NOARGS, "Index of the device; -1 for the CPU."},
     {"is_contiguous", TNP_CFUNC(is_contiguous), KEYWORDS,
@@ -400,7 +397,9 @@ PyMethodDef tnp_tensor_methods[] = {
     {"_from_bytes", from_bytes, METH_O, NULL},
     {"resolve_conj", same, METH_NOARGS, "The tensor itself: there are no lazy conjugates."},
     {"resolve_neg", same, METH_NOARGS, "The tensor itself: there are no lazy negatives."},
-    {"pin_memory", same, METH_NOARGS, "The tensor itself: its memory is the host's."},
+    {"pin_memory", TNP_CFUNC(tnp_pin_memory), KEYWORDS,
+     "pin_memory(device=None): a copy that the device reaches by itself, or the tensor if it is "
+     "one."},
     {"share_memory_", tnp_share_memory, METH_NOARGS,
      "Moves the memory to where other processes can map it; the tensor itself."},
     {"_make_subclass", TNP_CFUNC(make_subclass), KEYWORDS | METH_STATIC,

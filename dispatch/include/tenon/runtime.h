@@ -98,6 +98,16 @@ TN_API tn_status tn_memory_empty_cache(tn_device device);
  * Operators and copies need no such note. */
 TN_API tn_status tn_tensor_record_stream(const tn_tensor *t, const tn_stream *s);
 
+/* ---- Pinned memory -----------------------------------------------------------------------------
+ * Memory of the host that a device reaches by itself. Copies with `non_blocking` between it and the
+ * device return before they are done: later work on the same stream finds them done, the host has to
+ * wait before it reads or writes. The memory stays until they are done. */
+/* A copy, recorded for gradients, of a tensor on the CPU in memory that the device of a slot reaches;
+ * -1: the first device that is loaded and has such memory. Where there is none, the memory starts at
+ * a page, and copies wait. A tensor that is pinned already is itself the result. */
+TN_API tn_status tn_tensor_pin(tn_tensor *t, int32_t device_slot, tn_tensor **ret_tensor);
+TN_API int tn_tensor_is_pinned(const tn_tensor *t);
+
 /* ---- Modes of the calling thread ---------------------------------------------------------------*/
 TN_API int tn_grad_enabled(void);
 TN_API int tn_grad_set_enabled(int on); /* returns the old value */

@@ -75,11 +75,12 @@ class saved_tensors_hooks:
 
 
 class save_on_cpu(saved_tensors_hooks):
-    """What is saved for backward waits in the memory of the CPU."""
+    """What is saved for backward waits in the memory of the CPU, pinned if pin_memory holds."""
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
         def pack(tensor: Tensor) -> tuple[Any, Tensor]:
-            return tensor.device, tensor.detach().to("cpu", copy=True)
+            saved = tensor.detach().to("cpu", copy=True)
+            return tensor.device, saved.pin_memory() if pin_memory else saved
 
         def unpack(packed: tuple[Any, Tensor]) -> Tensor:
             device, tensor = packed

@@ -9,6 +9,7 @@ from typing import Any
 
 import tenon
 from tenon.utils.data._collate import default_collate, default_convert
+from tenon.utils.data._pin import pin_memory
 from tenon.utils.data._worker import Workers
 from tenon.utils.data.dataset import Dataset, IterableDataset, Subset, TensorDataset
 from tenon.utils.data.sampler import BatchSampler, RandomSampler, SequentialSampler
@@ -153,6 +154,8 @@ class _Iterator:
         else:
             data = self.fetch(self._next_index())
         self.taken += 1
+        if self.loader.pin_memory:
+            data = pin_memory(data, self.loader.pin_memory_device or None)
         return data
 
     def _from_workers(self) -> Any:
