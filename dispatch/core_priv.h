@@ -88,6 +88,7 @@ typedef struct tni_thread {
     struct tni_open_span *spans; /* of the profiler, the innermost first */
     struct tni_capture *capture; /* the graph that this thread's work is recorded into, or NULL */
     tn_device declined_device;   /* of the call that returns TN_DECLINE */
+    tn_device staged_device;     /* whose call runs on the CPU; slot 0: none */
     int32_t declined_dtype;
     char *text_ring; /* buffers of tni_shape_text */
     uint32_t text_next;

@@ -123,6 +123,11 @@ static tn_status fill_args(elsewhere *c) {
         int64_t *dtype = (void *)(c->near_args + op->fields[i].offset);
         if (op->fields[i].kind == TN_F_DTYPE && *dtype == c->narrow) *dtype = TN_F32;
     }
+    for (int i = 0; i < op->nfields && c->narrow < 0; i++) {
+        tn_generator **gen = (void *)(c->near_args + op->fields[i].offset);
+        if (op->fields[i].kind == TN_F_GENERATOR && !*gen)
+            *gen = tni_generator_of_staged(c->device);
+    }
     return TN_OK;
 }
 
@@ -211,8 +216,11 @@ static tn_status bring_back_all(elsewhere *c) {
 static tn_status steps(elsewhere *c) {
     TN_TRY(add_all(c));
     TN_TRY(fill_args(c));
+    tn_device outer = tni_tls.staged_device;
     tni_tls.no_grad++;
+    if (c->narrow < 0) tni_tls.staged_device = c->device;
     tn_status st = tni_op_run(c->op, c->near_args, c->near.one);
+    tni_tls.staged_device = outer;
     if (st == TN_OK) st = store_changes(c);
     if (st == TN_OK) st = bring_back_all(c);
     tni_tls.no_grad--;

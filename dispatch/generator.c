@@ -1,12 +1,14 @@
 /* generator.c: random number generators. A generator holds a seed and two positions that follow from
  * it: a Philox4x32-10 counter (in blocks of four words) and an mt19937 state as PyTorch's CPU
- * generator has it. One of the two is in force for all CPU generators (tn_rng_set_kind); devices
- * other than the CPU always use Philox. Kernels draw under the generator's lock, between
- * tni_rng_acquire and tni_rng_release. */
+ * generator has it. One of the two is in force for all CPU generators (tn_rng_set_kind). Generators
+ * of other devices use Philox, and beside it what the device's "tn.generator/1" makes: its kernels
+ * draw from that, and its calls that run on the CPU from the Philox half. Kernels draw under the
+ * generator's lock, between tni_rng_acquire and tni_rng_release. */
 #include <stdlib.h>
 
 #include "capture_priv.h"
 #include "os_priv.h"
+#include "registry_priv.h"
 
 enum { MT_WORDS = 624, MT_STATE_BYTES = 5056, PHILOX_STATE_BYTES = 16 };
 /* What a generator starts with when nobody seeds it; PyTorch's number. */
@@ -24,7 +26,10 @@ struct tn_generator {
     float next_normal_f32;
     double next_normal_f64;
     uint32_t mt_state[MT_WORDS];
-    tn_generator *next; /* of the default generators */
+    const tni_device *maker; /* of the handle; NULL: there is none yet */
+    void *handle;            /* the device's own generator */
+    bool unseeded;           /* the handle has not been given `seed` yet */
+    tn_generator *next;      /* of the default generators */
 };
 
 /* ---- Kind --------------------------------------------------------------------------------------*/
@@ -54,8 +59,59 @@ tn_status tn_rng_set_kind(uint32_t kind) {
     return TN_OK;
 }
 
+/* What the device of a generator offers; NULL: nothing. */
+static const tn_generator_iface *own_method(const tn_generator *gen) {
+    int32_t slot = gen->device.slot;
+    const tni_device *dev = slot > 0 && slot < TN_DEVICE_SLOTS ? tni_device_at(slot) : NULL;
+    return dev ? dev->ifaces.generator : NULL;
+}
+
 static uint32_t kind_of(const tn_generator *gen) {
-    return gen->device.slot == 0 ? tn_rng_kind() : TN_RNG_PHILOX;
+    if (gen->device.slot == 0) return tn_rng_kind();
+    return own_method(gen) ? TN_RNG_DEVICE : TN_RNG_PHILOX;
+}
+
+/* ---- The device's half. The lock is held -------------------------------------------------------*/
+
+static void drop_handle(tn_generator *gen) {
+    const tni_device *dev = gen->maker;
+    if (dev) dev->ifaces.generator->destroy(dev->desc.ctx, gen->device.index, gen->handle);
+    gen->maker = NULL;
+    gen->handle = NULL;
+}
+
+/* Makes or seeds the handle where that is still to be done: here, where failures can be told. */
+static tn_status make_device_ready(tn_generator *gen) {
+    const tni_device *dev = tni_device_at(gen->device.slot);
+    const tn_generator_iface *f = dev->ifaces.generator;
+    tn_status st = TN_OK;
+    if (!f) return tn_fail(TN_E_DEVICE, -1, "device '%s' was retired meanwhile", dev->name);
+    if (gen->maker != dev) { /* it was retired, and another came in its place */
+        drop_handle(gen);
+        st = f->create(dev->desc.ctx, gen->device.index, gen->seed, &gen->handle);
+        if (st == TN_OK) gen->maker = dev;
+    } else if (gen->unseeded) {
+        st = f->seed(dev->desc.ctx, gen->device.index, gen->handle, gen->seed);
+    }
+    if (st == TN_OK) gen->unseeded = false;
+    return tni_error_of_plugin(st, "generator", dev->name);
+}
+
+static tn_status get_device_state(tn_generator *gen, void *ret_state) {
+    TN_TRY(make_device_ready(gen));
+    const tni_device *dev = gen->maker;
+    const tn_generator_iface *f = dev->ifaces.generator;
+    memset(ret_state, 0, f->state_bytes);
+    tn_status st = f->get_state(dev->desc.ctx, gen->device.index, gen->handle, ret_state);
+    return tni_error_of_plugin(st, "get_state", dev->name);
+}
+
+static tn_status set_device_state(tn_generator *gen, const void *state) {
+    TN_TRY(make_device_ready(gen));
+    const tni_device *dev = gen->maker;
+    tn_status st =
+        dev->ifaces.generator->set_state(dev->desc.ctx, gen->device.index, gen->handle, state);
+    return tni_error_of_plugin(st, "set_state", dev->name);
 }
 
 /* ---- Seeding -----------------------------------------------------------------------------------*/
@@ -64,6 +120,7 @@ static void set_seed(tn_generator *gen, uint64_t seed) {
     gen->seed = seed;
     gen->offset = 0;
     gen->mt_ready = 0;
+    gen->unseeded = true;
 }
 
 /* Knuth's linear recurrence from the seed's low 32 bits, as in the original mt19937. */
@@ -91,6 +148,7 @@ static void init(tn_generator *gen, tn_device device, uint64_t seed) {
 
 tn_status tn_generator_new(tn_device device, tn_generator **ret_gen) {
     if (!ret_gen) return tn_fail(TN_E_TYPE, -1, "generator_new(): the result has no place to go");
+    TN_TRY(tni_check_device(device));
     tn_generator *gen = calloc(1, sizeof *gen);
     if (!gen) return tn_fail(TN_E_MEMORY, -1, "no memory for a random number generator");
     init(gen, device, first_seed);
@@ -106,7 +164,9 @@ tn_generator *tn_generator_ref(tn_generator *gen) {
 void tn_generator_unref(tn_generator **gen) {
     tn_generator *g = gen ? *gen : NULL;
     if (g) *gen = NULL;
-    if (g && atomic_fetch_sub_explicit(&g->refs, 1, memory_order_acq_rel) == 1) free(g);
+    if (!g || atomic_fetch_sub_explicit(&g->refs, 1, memory_order_acq_rel) != 1) return;
+    drop_handle(g);
+    free(g);
 }
 
 /* The CPU's default generator is static, so that it is always there; those of other devices are made
@@ -143,6 +203,15 @@ void tn_generator_seed(tn_generator *gen, uint64_t seed) {
     tni_os_lock(&gen->lock);
     set_seed(gen, seed);
     tni_os_unlock(&gen->lock);
+}
+
+void tn_generator_seed_all(uint64_t seed) {
+    tn_generator_seed(tn_generator_default((tn_device){0, 0}), seed);
+    tni_os_lock(&default_lock);
+    tn_generator *gen = cpu_default.next;
+    tni_os_unlock(&default_lock);
+    /* The list grows at its head alone. Kernels that hold a generator may ask for that lock. */
+    for (; gen; gen = gen->next) tn_generator_seed(gen, seed);
 }
 
 uint64_t tn_generator_seed_from_system(tn_generator *gen) {
@@ -224,41 +293,51 @@ static tn_status mt_from_bytes(tn_generator *gen, const unsigned char *src) {
     return TN_OK;
 }
 
+static uint64_t state_bytes(const tn_generator *gen) {
+    const tn_generator_iface *own = own_method(gen);
+    if (kind_of(gen) == TN_RNG_MT19937) return MT_STATE_BYTES;
+    return PHILOX_STATE_BYTES + (own ? own->state_bytes : 0);
+}
+
 tn_status tn_generator_get_state(tn_generator *gen, void *dst, uint64_t *inout_bytes) {
     if (!gen || !inout_bytes) return tn_fail(TN_E_TYPE, 0, "the generator or the size is NULL");
-    bool mt = kind_of(gen) == TN_RNG_MT19937;
-    uint64_t bytes = mt ? MT_STATE_BYTES : PHILOX_STATE_BYTES, room = *inout_bytes;
+    tn_status st = TN_OK;
+    uint32_t kind = kind_of(gen);
+    uint64_t bytes = state_bytes(gen), room = *inout_bytes;
     *inout_bytes = bytes;
     if (!dst) return TN_OK;
     if (room < bytes)
-        return tn_fail(TN_E_VALUE, 2, "the state takes %d bytes, there is room for %llu",
-                       (int)bytes, (unsigned long long)room);
+        return tn_fail(TN_E_VALUE, 2, "the state takes %llu bytes, there is room for %llu",
+                       (unsigned long long)bytes, (unsigned long long)room);
     tni_os_lock(&gen->lock);
-    if (mt) {
+    if (kind == TN_RNG_MT19937) {
         make_mt_ready(gen);
         mt_to_bytes(gen, dst);
     } else {
         memcpy(dst, &gen->seed, sizeof gen->seed);
         memcpy((char *)dst + 8, &gen->offset, sizeof gen->offset);
     }
+    if (kind == TN_RNG_DEVICE) st = get_device_state(gen, (char *)dst + PHILOX_STATE_BYTES);
     tni_os_unlock(&gen->lock);
-    return TN_OK;
+    return st;
 }
 
 tn_status tn_generator_set_state(tn_generator *gen, const void *src, uint64_t bytes) {
     if (!gen || !src) return tn_fail(TN_E_TYPE, 0, "the generator or its state is NULL");
-    bool mt = kind_of(gen) == TN_RNG_MT19937;
-    uint64_t want = mt ? MT_STATE_BYTES : PHILOX_STATE_BYTES;
+    static const char *const names[] = {"philox", "mt19937", "the device's own"};
+    uint32_t kind = kind_of(gen);
+    uint64_t want = state_bytes(gen);
     tn_status st = TN_OK;
     if (bytes != want)
         return tn_fail(TN_E_STATE, 1,
-                       "Expected a generator state of size %d (%s is in force) but found the input "
-                       "RNG state size to be %llu",
-                       (int)want, mt ? "mt19937" : "philox", (unsigned long long)bytes);
+                       "Expected a generator state of size %llu (%s is in force) but found the "
+                       "input RNG state size to be %llu",
+                       (unsigned long long)want, names[kind], (unsigned long long)bytes);
     tni_os_lock(&gen->lock);
-    if (mt) {
+    if (kind == TN_RNG_DEVICE) st = set_device_state(gen, (const char *)src + PHILOX_STATE_BYTES);
+    if (kind == TN_RNG_MT19937) {
         st = mt_from_bytes(gen, src);
-    } else {
+    } else if (st == TN_OK) {
         memcpy(&gen->seed, src, sizeof gen->seed);
         memcpy(&gen->offset, (const char *)src + 8, sizeof gen->offset);
         gen->mt_ready = 0;
@@ -271,13 +350,27 @@ tn_status tn_generator_set_state(tn_generator *gen, const void *src, uint64_t by
 
 static tn_status pick(const tn_call *call, tn_generator *gen, tn_generator **ret_gen) {
     tn_device device = {(int32_t)call->device_slot, call->device_index};
-    if (gen && gen->device.slot != device.slot)
+    bool staged = device.slot == 0 && gen && gen->device.slot == tni_tls.staged_device.slot;
+    if (gen && gen->device.slot != device.slot && !staged)
         return tn_fail(TN_E_DEVICE, -1, "Expected a '%s' device type for generator but found '%s'",
                        tn_device_name(device.slot), tn_device_name(gen->device.slot));
     if (!gen) gen = tn_generator_default(device);
     if (!gen) return tn_fail(TN_E_MEMORY, -1, "no memory for a random number generator");
     *ret_gen = gen;
     return TN_OK;
+}
+
+/* A generator that cannot be lent is not held. */
+static tn_status lend_handle(tn_generator *gen, tn_rng *ret_rng) {
+    tn_status st = make_device_ready(gen);
+    ret_rng->handle = gen->handle;
+    if (st != TN_OK) tni_os_unlock(&gen->lock);
+    return st;
+}
+
+tn_generator *tni_generator_of_staged(tn_device device) {
+    const tni_device *dev = tni_device_at(device.slot);
+    return dev->ifaces.generator ? tn_generator_default(device) : NULL;
 }
 
 tn_status tni_rng_acquire(const tn_call *call, tn_generator *gen, uint64_t blocks,
@@ -287,7 +380,9 @@ tn_status tni_rng_acquire(const tn_call *call, tn_generator *gen, uint64_t block
     memset(ret_rng, 0, sizeof *ret_rng);
     tni_os_lock(&gen->lock);
     ret_rng->kind = kind_of(gen);
+    if (ret_rng->kind == TN_RNG_DEVICE && call->device_slot == 0) ret_rng->kind = TN_RNG_PHILOX;
     ret_rng->seed = gen->seed;
+    if (ret_rng->kind == TN_RNG_DEVICE) return lend_handle(gen, ret_rng);
     if (ret_rng->kind == TN_RNG_PHILOX) {
         ret_rng->offset = gen->offset;
         gen->offset += blocks;

@@ -120,6 +120,9 @@ int32_t tni_dtype_to_real(int32_t dtype);
 /* ---- generator.c, services of the host table --------------------------------------------------- */
 tn_status tni_rng_acquire(const tn_call *call, tn_generator *gen, uint64_t blocks, tn_rng *ret_rng);
 void tni_rng_release(const tn_call *call, tn_generator *gen, tn_rng *rng);
+/* What a call of a device that runs on the CPU and names no generator draws from: the device's
+ * default one where it has a method of its own, else NULL, the CPU's. */
+tn_generator *tni_generator_of_staged(tn_device device);
 tn_status tni_fail_v(tn_status code, int32_t arg, const char *fmt, va_list ap);
 
 #endif

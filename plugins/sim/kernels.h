@@ -61,5 +61,6 @@ void sim_register_reduce(sim_registrar *r);
 void sim_register_index(sim_registrar *r);
 void sim_register_matmul(sim_registrar *r);
 void sim_register_fused(sim_registrar *r);
+void sim_register_random(sim_registrar *r);
 
 #endif

@@ -75,7 +75,7 @@ static tn_status read_settings(sim_config *ret_config) {
     const char *unsafe = getenv("TENON_SIM_UNSAFE"), *spans = getenv("TENON_SIM_SPANS");
     const char *without = getenv("TENON_SIM_WITHOUT");
     sim_config c = {.name = "sim"};
-    uint64_t count, level, delay, names;
+    uint64_t count, level, delay, names, generator;
     tn_status st = read_number("TENON_SIM_COUNT", 1, SIM_DEVICES, 2, &count);
     if (st == TN_OK) st = read_number("TENON_SIM_LEVEL", 0, 3, 3, &level);
     if (st == TN_OK) st = read_number("TENON_SIM_SEED", 0, UINT32_MAX, 1, &c.seed);
@@ -83,6 +83,7 @@ static tn_status read_settings(sim_config *ret_config) {
     if (st == TN_OK)
         st = read_number("TENON_SIM_MEMORY", 1, UINT64_C(1) << 36, UINT64_C(1) << 30, &c.memory);
     if (st == TN_OK) st = read_number("TENON_SIM_NAMES", 0, 1, 1, &names);
+    if (st == TN_OK) st = read_number("TENON_SIM_GENERATOR", 0, 1, 0, &generator);
     if (st == TN_OK) st = read_faults(&c);
     if (st != TN_OK) return st;
     if (name && strlen(name) >= sizeof c.name)
@@ -104,6 +105,7 @@ static tn_status read_settings(sim_config *ret_config) {
     c.level = (int32_t)level;
     c.delay_us = (uint32_t)delay;
     c.names = names != 0;
+    c.generator = generator != 0;
     *ret_config = c;
     return TN_OK;
 }
@@ -261,7 +263,7 @@ static const struct {
     {"tn.allocator/1", 3, &sim_allocator_iface},     {"tn.graph/1", 3, &sim_graph_iface},
     {"tn.codegen/1", 3, &sim_codegen_iface},         {"tn.ipc/1", 3, &sim_ipc_iface},
     {"tn.collectives/1", 3, &sim_collectives_iface}, {"tn.profiler/1", 3, &sim_profiler_iface},
-    {"tn.pinned/1", 3, &sim_pinned_iface},
+    {"tn.pinned/1", 3, &sim_pinned_iface},           {"tn.generator/1", 3, &sim_generator_iface},
 };
 
 /* Whether TENON_SIM_WITHOUT names the table: "stream" for "tn.stream/1". */
@@ -275,6 +277,7 @@ static bool is_left_out(const char *iface) {
 static const void *sim_query(void *ctx, const char *iface) {
     (void)ctx;
     if (strcmp(iface, "tn.profiler/1") == 0 && !sim_settings.spans[0]) return NULL;
+    if (strcmp(iface, "tn.generator/1") == 0 && !sim_settings.generator) return NULL;
     for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
         if (strcmp(iface, tables[i].name) == 0 && sim_settings.level >= tables[i].level)
             return is_left_out(iface) ? NULL : tables[i].table;
@@ -314,6 +317,7 @@ static void register_kernels(sim_registrar *r) {
     sim_register_index(r);
     sim_register_matmul(r);
     if (sim_settings.level >= 2) sim_register_fused(r);
+    if (sim_settings.level >= 3) sim_register_random(r);
 }
 
 static tn_status activate(const tn_host *host, tn_txn *txn) {

@@ -45,7 +45,7 @@ typedef struct sim_config {
     char unsafe[32]; /* the operator whose kernels may not be captured */
     char spans[256]; /* the file that spans are written to; "": none */
     int32_t count, level;
-    bool opaque, names;
+    bool opaque, names, generator;
     uint64_t seed, memory;
     uint32_t delay_us;
     char without[128]; /* names of tables, each between commas */
@@ -229,6 +229,9 @@ void sim_event_drop(sim_event *e);
 
 /* ---- pinned.c ----------------------------------------------------------------------------------*/
 extern const tn_pinned_iface sim_pinned_iface;
+
+/* ---- generator.c -------------------------------------------------------------------------------*/
+extern const tn_generator_iface sim_generator_iface;
 
 /* ---- codegen.c ---------------------------------------------------------------------------------*/
 extern const tn_codegen_iface sim_codegen_iface;

@@ -84,38 +84,40 @@ static PyObject *initial_seed(PyObject *self, PyObject *unused) {
 }
 
 static PyObject *get_state(PyObject *self, PyObject *unused) {
+    tn_generator *gen = ((generator_object *)self)->gen;
+    uint64_t n = 0;
     (void)unused;
-    unsigned char bytes[8192];
-    uint64_t n = sizeof bytes;
+    if (tnp_check(tn_generator_get_state(gen, NULL, &n)) < 0) return NULL;
+    unsigned char *bytes = PyMem_Malloc(n);
+    if (!bytes) return PyErr_NoMemory();
     tn_tensor *t;
-    tn_status st = tn_generator_get_state(((generator_object *)self)->gen, bytes, &n);
+    tn_status st = tn_generator_get_state(gen, bytes, &n);
     int64_t size = (int64_t)n;
     if (st == TN_OK) st = tn_tensor_from_data(TN_U8, 1, &size, bytes, &t);
+    PyMem_Free(bytes);
     return st == TN_OK ? tnp_wrap(t) : tnp_raise(st);
 }
 
 static PyObject *set_state(PyObject *self, PyObject *state) {
-    unsigned char bytes[8192];
     if (!tnp_is_tensor(state) || tn_tensor_dtype(tnp_of(state)) != TN_U8) {
         PyErr_SetString(PyExc_TypeError, "RNG state must be a ByteTensor");
         return NULL;
     }
     const tn_tensor *t = tnp_of(state);
     uint64_t n = (uint64_t)tn_tensor_numel(t);
-    if (n > sizeof bytes) {
-        PyErr_SetString(PyExc_RuntimeError, "RNG state is wrong size");
-        return NULL;
-    }
+    unsigned char *bytes = PyMem_Malloc(n);
+    if (!bytes) return PyErr_NoMemory();
     tn_status st = tn_tensor_read(t, bytes, n);
     if (st == TN_OK) st = tn_generator_set_state(((generator_object *)self)->gen, bytes, n);
+    PyMem_Free(bytes);
     if (st != TN_OK) return tnp_raise(st);
     Py_INCREF(self);
     return self;
 }
 
 static PyObject *get_device(PyObject *self, void *unused) {
-    (void)self, (void)unused;
-    return tnp_device_object_of((tn_device){0, 0});
+    (void)unused;
+    return tnp_device_object_of(tn_generator_device(((generator_object *)self)->gen));
 }
 
 static PyMethodDef methods[] = {
@@ -150,7 +152,27 @@ static PyObject *set_rng(PyObject *unused, PyObject *name) {
     Py_RETURN_NONE;
 }
 
+/* _default_generator(device): the one that calls draw from which name none. */
+static PyObject *default_of(PyObject *unused, PyObject *where) {
+    tn_device device;
+    (void)unused;
+    if (!tnp_device_from(where, &device)) return NULL;
+    tn_generator *gen = tn_generator_default(device);
+    return gen ? generator_wrap(tn_generator_ref(gen)) : PyErr_NoMemory();
+}
+
+static PyObject *seed_all(PyObject *unused, PyObject *value) {
+    uint64_t number;
+    (void)unused;
+    if (!seed_of(value, &number)) return NULL;
+    tn_generator_seed_all(number);
+    Py_INCREF(default_generator);
+    return default_generator;
+}
+
 static PyMethodDef functions[] = {
+    {"_default_generator", default_of, METH_O, "The default generator of a device."},
+    {"_seed_all", seed_all, METH_O, "Seeds the default generators of all devices."},
     {"set_rng", set_rng, METH_O,
      "set_rng(name): 'philox', or 'torch' for the random stream of PyTorch's CPU generator."},
     {NULL, NULL, 0, NULL},

@@ -6,6 +6,7 @@ from types import ModuleType
 from typing import Any
 
 from tenon import _C, _capture, _native, _streams
+from tenon._C import Generator, Tensor
 
 _library = _native.Library()
 
@@ -125,6 +126,31 @@ class DeviceModule(ModuleType):
             lines.append(f"{'available':12}{stats['available']:20,}{stats['total']:20,}")
         lines.append(f"{stats['allocations']:,} allocations, {stats['frees']:,} frees")
         return "\n".join(lines)
+
+    def _generator(self, device: Any = None) -> Generator:
+        """The generator that work on a device draws from which names none."""
+        return _C._default_generator(self._name(device))
+
+    def manual_seed(self, seed: int) -> None:
+        """Seeds the default generator of the first device."""
+        self._generator().manual_seed(int(seed))
+
+    def manual_seed_all(self, seed: int) -> None:
+        """Seeds the default generators of all devices of this kind."""
+        for index in range(self.device_count()):
+            self._generator(index).manual_seed(int(seed))
+
+    def initial_seed(self) -> int:
+        """The seed that the default generator of the first device was last given."""
+        return self._generator().initial_seed()
+
+    def get_rng_state(self, device: Any = None) -> Tensor:
+        """The state of a device's default generator as a uint8 tensor."""
+        return self._generator(device).get_state()
+
+    def set_rng_state(self, new_state: Tensor, device: Any = None) -> None:
+        """Restores what `get_rng_state` gave."""
+        self._generator(device).set_state(new_state)
 
     def fallback_count(self, op: str) -> tuple[int, int]:
         """How many calls of an operator ran in a wider dtype, and on the CPU."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from tenon._C import Generator, Tensor, default_generator
+from tenon._C import Generator, Tensor, _seed_all, default_generator
 
 
 def fresh_seed() -> int:
@@ -13,8 +13,8 @@ def fresh_seed() -> int:
 
 
 def manual_seed(seed: int) -> Generator:
-    """Seeds the default generator; returns it."""
-    return default_generator.manual_seed(int(seed))
+    """Seeds the default generators of all devices; returns that of the CPU."""
+    return _seed_all(int(seed))
 
 
 def seed() -> int:

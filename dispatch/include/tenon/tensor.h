@@ -209,11 +209,13 @@ TN_API void tn_generator_unref(tn_generator **gen);
 TN_API tn_generator *tn_generator_default(tn_device device); /* borrowed */
 TN_API tn_device tn_generator_device(const tn_generator *gen);
 TN_API void tn_generator_seed(tn_generator *gen, uint64_t seed);
+/* Seeds the default generators of all devices. */
+TN_API void tn_generator_seed_all(uint64_t seed);
 /* Seeds from the system's random source; returns the seed. */
 TN_API uint64_t tn_generator_seed_from_system(tn_generator *gen);
 TN_API uint64_t tn_generator_initial_seed(const tn_generator *gen);
-/* The state as bytes, in PyTorch's layout for mt19937 (5056 bytes), 16 bytes for Philox. dst NULL:
- * only the size. */
+/* The state as bytes, in PyTorch's layout for mt19937 (5056 bytes), 16 bytes for Philox, which those
+ * of a device's own method follow. dst NULL: only the size. */
 TN_API tn_status tn_generator_get_state(tn_generator *gen, void *dst, uint64_t *inout_bytes);
 TN_API tn_status tn_generator_set_state(tn_generator *gen, const void *src, uint64_t bytes);
 /* TN_RNG_PHILOX (default) or TN_RNG_MT19937 (PyTorch's stream) for every generator of the CPU. */

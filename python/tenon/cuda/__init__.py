@@ -91,11 +91,14 @@ def empty_cache() -> None:
 
 def manual_seed(seed: int) -> None:
     """Seeds the generator of the GPU; without one there is nothing to seed."""
+    if is_available():
+        _module().manual_seed(seed)
 
 
 def manual_seed_all(seed: int) -> None:
     """Seeds the generators of all GPUs."""
-    manual_seed(seed)
+    if is_available():
+        _module().manual_seed_all(seed)
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
