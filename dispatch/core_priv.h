@@ -294,7 +294,8 @@ struct tn_op {
 static inline bool tni_has_composite(const tn_op *op) { return op->composite || op->compose; }
 /* Whether the operator's composite serves calls of a device that has no kernel for it. Where the
  * table knows what it is made of (`parts`, operators with kernels), the device must have these for
- * the dtype, a floating one; else one call on the CPU is better than many. */
+ * the dtype, a floating one that is not computed in a wider one; else one call on the CPU is better
+ * than many. */
 bool tni_composite_serves(const tn_op *op, int32_t device_slot, int32_t dtype);
 extern tn_op tni_ops[]; /* generated */
 extern const int tni_op_count;

@@ -38,7 +38,7 @@ static int32_t wider(int32_t dtype) {
 bool tni_composite_serves(const tn_op *op, int32_t device_slot, int32_t dtype) {
     if (!tni_has_composite(op) || op->info.kind == TN_OP_VIEW) return false;
     if (op->nparts == 0) return true;
-    if (tni_category(dtype) != TN_CAT_FLOAT) return false;
+    if (tni_category(dtype) != TN_CAT_FLOAT || wider(dtype) >= 0) return false;
     for (int32_t i = 0; i < op->nparts; i++) {
         const tn_op *part = &tni_ops[op->parts[i]];
         if (tni_kernel_find(part, device_slot, dtype)) continue;
