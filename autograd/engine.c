@@ -222,8 +222,9 @@ static tn_status finish_leaf(pass *p, stop *s) {
     tn_status st = TN_OK;
     s->g.one = NULL;
     if (!g) return TN_OK;
-    if (leaf->meta && leaf->meta->hooks) {
-        st = tni_run_tensor_hooks(&leaf->meta->hooks, 0, &g);
+    tn_agmeta *m = tni_meta_seen(leaf);
+    if (m && m->hooks) {
+        st = tni_run_tensor_hooks(&m->hooks, 0, &g);
         if (st == TN_OK) st = tni_fit(&g, leaf->v.word, leaf->v.ndim, leaf->v.shape, NULL, 0);
     }
     if (st != TN_OK || p->capture) {
@@ -232,7 +233,8 @@ static tn_status finish_leaf(pass *p, stop *s) {
         return st;
     }
     TN_TRY(tni_accumulate(leaf, g));
-    return leaf->meta->hooks ? tni_run_leaf_hooks(&leaf->meta->hooks, leaf) : TN_OK;
+    m = tni_meta_seen(leaf);
+    return m->hooks ? tni_run_leaf_hooks(&m->hooks, leaf) : TN_OK;
 }
 
 /* Gives stop `at` one gradient (NULL: none) and lets it run when that was the last. */

@@ -243,7 +243,8 @@ static void reach_node(reach *r, const tn_node *n) {
 
 void tn_tensor_reach(const tn_tensor *t, tn_reach_fn fn, void *arg) {
     reach r = {fn, arg, NULL, 0, 0, 0};
-    if (t->meta) show_hooks(&r, t->meta->hooks);
+    const tn_agmeta *m = tni_meta_seen(t);
+    if (m) show_hooks(&r, m->hooks);
     reach_node(&r, t->grad_fn);
     while (r.n > 0) {
         const tn_node *n = r.left[--r.n];
@@ -312,4 +313,7 @@ tn_status tn_retain_grad(tn_tensor *t) {
     return TN_OK;
 }
 
-int tn_retains_grad(const tn_tensor *t) { return t && t->meta && t->meta->cell; }
+int tn_retains_grad(const tn_tensor *t) {
+    const tn_agmeta *m = t ? tni_meta_seen(t) : NULL;
+    return m && m->cell;
+}

@@ -9,7 +9,7 @@ enum { MAX_FREE_METAS = 256 };
 /* ---- Memory ------------------------------------------------------------------------------------*/
 
 tn_agmeta *tni_meta(tn_tensor *t) {
-    tn_agmeta *m = __atomic_load_n(&t->meta, __ATOMIC_ACQUIRE), *none = NULL;
+    tn_agmeta *m = tni_meta_seen(t), *none = NULL;
     if (TN_LIKELY(m != NULL)) return m;
     m = tni_agt.free_metas;
     if (m) {
@@ -90,11 +90,12 @@ void tni_each_alias(tn_tensor *t, void (*fn)(void *ctx, tn_tensor *alias), void 
     const tn_storage *storage = t->storage; /* fn may give them another one */
     if (!base) base = t;
     fn(ctx, base);
-    if (!base->meta) return;
-    lock_views(base->meta);
-    for (tn_agmeta *m = base->meta->views; m; m = m->next_view)
+    tn_agmeta *b = tni_meta_seen(base);
+    if (!b) return;
+    lock_views(b);
+    for (tn_agmeta *m = b->views; m; m = m->next_view)
         if (m->self->storage == storage) fn(ctx, m->self);
-    unlock_views(base->meta);
+    unlock_views(b);
 }
 
 /* ---- Facts -------------------------------------------------------------------------------------*/
@@ -164,8 +165,9 @@ tn_status tn_set_requires_grad(tn_tensor *t, int on) {
 }
 
 tn_tensor *tn_grad_get(const tn_tensor *t) {
-    if (!t || !t->meta) return NULL;
-    return t->meta->cell && t->grad_fn ? t->meta->cell->grad : t->meta->grad;
+    const tn_agmeta *m = t ? tni_meta_seen(t) : NULL;
+    if (!m) return NULL;
+    return m->cell && t->grad_fn ? m->cell->grad : m->grad;
 }
 
 static tn_status check_grad(const tn_tensor *t, const tn_tensor *grad) {
@@ -196,7 +198,7 @@ static tn_status check_grad(const tn_tensor *t, const tn_tensor *grad) {
 
 tn_status tn_grad_set(tn_tensor *t, tn_tensor *grad) {
     if (!t) return tn_fail(TN_E_TYPE, 0, "the tensor is NULL");
-    if (!grad && !t->meta) return TN_OK;
+    if (!grad && !tni_meta_seen(t)) return TN_OK;
     if (grad) TN_TRY(check_grad(t, grad));
     tn_agmeta *m = tni_meta(t);
     if (!m) return TN_E_MEMORY;

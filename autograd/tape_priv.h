@@ -238,6 +238,10 @@ struct tn_agmeta {
     uint32_t stale;        /* the view's grad_fn must be made anew */
 };
 tn_agmeta *tni_meta(tn_tensor *t); /* made when missing; NULL: out of memory */
+/* What t has of it, NULL if nothing. Another thread may be making it: its first view, its gradient. */
+static inline tn_agmeta *tni_meta_seen(const tn_tensor *t) {
+    return __atomic_load_n(&t->meta, __ATOMIC_ACQUIRE);
+}
 void tni_meta_free(tn_agmeta *m);
 /* Makes `view` a tracked view of `base`, which is none itself. */
 tn_status tni_meta_link(tn_tensor *base, tn_tensor *view);

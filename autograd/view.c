@@ -170,7 +170,7 @@ tn_status tni_check_inplace(const tn_op *op, const void *args, tn_tensor *out) {
 /* ---- After it ----------------------------------------------------------------------------------*/
 
 static tn_status move_cell(tn_tensor *t, tn_node *n, uint32_t nr) {
-    tn_agmeta *m = t->meta;
+    tn_agmeta *m = tni_meta_seen(t);
     if (!m || !m->cell) return TN_OK;
     TN_TRY(tni_cell_move(m->cell, m->cell_node, n, nr));
     tn_node *old = m->cell_node;
@@ -218,7 +218,8 @@ tn_status tni_rebase(tn_tensor *t, tn_node *n, uint32_t nr) {
     if (!tni_writes_base(t)) {
         TN_TRY(move_cell(t, n, nr));
         tni_set_grad_fn(t, n, nr);
-        if (t->meta && t->meta->views) tni_meta_mark_views(t->meta);
+        tn_agmeta *m = tni_meta_seen(t);
+        if (m && m->views) tni_meta_mark_views(m);
         return TN_OK;
     }
     TN_TRY(slices_new(t, base, n, &history));
