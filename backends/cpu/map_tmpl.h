@@ -1,6 +1,5 @@
 /* map_tmpl.h: one pointwise operator for one element type: inner loops and the kernel. Included once
- * per operator by the generated pointwise_ops.inc (its macros: backends/README.md); undefines them.
- * The formula is f_<op> of common/scalar*.h.
+ * per operator by the generated pointwise_ops.inc (its macros: backends/README.md).
  *
  * Operators with a habit define a macro (map_habits.h): FIX_<op> tests operand 0 for values that the
  * vector formula does not serve, CHECK_<op> asks for a test for integer zero divisors, SLOW_<op>
@@ -8,62 +7,17 @@
  * for whole vectors. */
 
 #define MAP_NAME(x) TN_(TMPL_PASTE2(x, OP))
-#define MAP_F TMPL_PASTE2(f, OP)
-
-#if OP_RESULT == 1
-#define MAP_OUT uint8_t
-#define MAP_STORE(v) (v)
-#elif OP_RESULT == 2
-#define MAP_OUT R
-#define MAP_STORE(v) STORER(v)
-#else
-#define MAP_OUT T
-#define MAP_STORE(v) STORE(v)
-#endif
-
-/* ---- Operands ----------------------------------------------------------------------------------*/
-#ifdef OP_IN0_BOOL
-#define MAP_T0 uint8_t
-#define MAP_LOAD0(v) ((uint8_t)((v) != 0))
-#else
-#define MAP_T0 T
-#define MAP_LOAD0(v) LOAD(v)
-#endif
-#ifdef OP_IN1_BOOL
-#define MAP_T1 uint8_t
-#define MAP_LOAD1(v) ((uint8_t)((v) != 0))
-#else
-#define MAP_T1 T
-#define MAP_LOAD1(v) LOAD(v)
-#endif
+#include "../common/map_op.h"
 
 #if OP_NIN == 1
-#define MAP_IN(i) MAP_LOAD0(x0[i])
 #define MAP_SIZES sizeof(MAP_T0)
 #elif OP_NIN == 2
-#define MAP_IN(i) MAP_LOAD0(x0[i]), MAP_LOAD1(x1[i])
 #define MAP_SIZES sizeof(MAP_T0), sizeof(MAP_T1)
 #elif OP_NIN == 3
-#define MAP_IN(i) MAP_LOAD0(x0[i]), MAP_LOAD1(x1[i]), LOAD(x2[i])
 #define MAP_SIZES sizeof(MAP_T0), sizeof(MAP_T1), sizeof(T)
 #else
-#define MAP_IN(i) MAP_LOAD0(x0[i]), MAP_LOAD1(x1[i]), LOAD(x2[i]), LOAD(x3[i])
 #define MAP_SIZES sizeof(MAP_T0), sizeof(MAP_T1), sizeof(T), sizeof(T)
 #endif
-
-/* ---- Parameters --------------------------------------------------------------------------------*/
-#if OP_NPARAMS == 0
-#define MAP_P
-#elif OP_NPARAMS == 1
-#define MAP_P , p0
-#elif OP_NPARAMS == 2
-#define MAP_P , p0, p1
-#elif OP_NPARAMS == 3
-#define MAP_P , p0, p1, p2
-#else
-#define MAP_P , p0, p1, p2, p3
-#endif
-#define MAP_KIND(k) TMPL_PASTE2(MAP_KIND, k)
 
 #if OP_NIN == 1
 #define MAP_WIDE(a, b) TMPL_PASTE2(wide, OP)(a)
@@ -223,33 +177,7 @@ static tn_status MAP_NAME(k)(const tn_call *call, const void *args) {
     return cpu_map_run(plan, &MAP_NAME(op), params);
 }
 
-#undef MAP_NAME
-#undef MAP_F
-#undef MAP_OUT
-#undef MAP_STORE
-#undef MAP_T0
-#undef MAP_T1
-#undef MAP_LOAD0
-#undef MAP_LOAD1
-#undef MAP_IN
 #undef MAP_SIZES
-#undef MAP_P
-#undef MAP_KIND
 #undef MAP_WIDE
 #undef MAP_SCALARS
 #undef MAP_GRAIN
-#undef OP
-#undef OP_ARGS
-#undef OP_NIN
-#undef OP_RESULT
-#undef OP_NPARAMS
-#undef OP_P0
-#undef OP_P0_KIND
-#undef OP_P1
-#undef OP_P1_KIND
-#undef OP_P2
-#undef OP_P2_KIND
-#undef OP_P3
-#undef OP_P3_KIND
-#undef OP_IN0_BOOL
-#undef OP_IN1_BOOL

@@ -19,6 +19,8 @@ extern const tn_host *cuda_host;
 
 /* ---- library.c: NVIDIA's libraries, opened at run time ------------------------------------------*/
 extern cuda_driver cuda;
+const char *
+cuda_getenv(const char *name); /* NULL where the process has more rights than its user */
 /* The driver, initialised; *ret_count of its devices is at least 1. Fails with what to install. */
 tn_status cuda_open_driver(int *ret_count);
 /* Opens one of "libX.so.N" for the N of a list that ends with 0, newest first, in the loader's path,
@@ -26,13 +28,19 @@ tn_status cuda_open_driver(int *ret_count);
 void *cuda_open_library(const char *stem, const int *versions);
 /* The versions to look for, newest first, then 0. */
 extern const int cuda_toolkit_versions[];
-/* Fills a table of function pointers; false, and which one, when a symbol is missing. */
 typedef struct cuda_symbol {
     const char *name;
-    size_t at; /* of the pointer in the table */
+    size_t at; /* of the pointer in a table of functions */
 } cuda_symbol;
-bool cuda_find_symbols(void *library, const cuda_symbol *symbols, size_t n, void *ret_table,
-                       const char **ret_missing);
+/* A library of the toolkit. */
+typedef struct cuda_toolkit_library {
+    const char *stem, *title;
+    const char *without; /* what a user is told who does not have it */
+    const cuda_symbol *symbols;
+    size_t nsymbols;
+} cuda_toolkit_library;
+/* Opens it and fills the table of its functions. */
+tn_status cuda_open_toolkit(const cuda_toolkit_library *library, void *ret_table);
 
 /* ---- device.c: devices and the functions of tn_device_desc --------------------------------------*/
 typedef struct cuda_device {

@@ -20,18 +20,15 @@ int32_t cuda_is_tf32_allowed(void) { return atomic_load(&tf32); }
 /* ---- The library -------------------------------------------------------------------------------*/
 
 static tn_status open_cublas(void) {
-    static void *library;
-    const char *missing = NULL;
-    if (library) return TN_OK;
-    void *found = cuda_open_library("libcublas", cuda_toolkit_versions);
-    if (!found)
-        return cuda_host->fail(TN_E_DEVICE, -1,
-                               "matrix products on the GPU need cuBLAS (libcublas.so.13 or .12): "
-                               "pip install nvidia-cublas, or name its folder in TENON_CUDA_PATH");
-    if (!cuda_find_symbols(found, symbols, sizeof symbols / sizeof symbols[0], &cublas, &missing))
-        return cuda_host->fail(TN_E_DEVICE, -1, "cuBLAS lacks the function %s", missing);
-    library = found;
-    return TN_OK;
+    static const cuda_toolkit_library library = {
+        "libcublas", "cuBLAS",
+        "matrix products on the GPU need cuBLAS (libcublas.so.13 or .12): "
+        "pip install nvidia-cublas, or name its folder in TENON_CUDA_PATH",
+        symbols, sizeof symbols / sizeof symbols[0]};
+    static bool is_open;
+    tn_status st = is_open ? TN_OK : cuda_open_toolkit(&library, &cublas);
+    is_open = st == TN_OK;
+    return st;
 }
 
 /* Lock held; the device is current. */

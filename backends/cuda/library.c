@@ -11,6 +11,9 @@
 cuda_driver cuda;
 const int cuda_toolkit_versions[] = {13, 12, 0};
 
+/* A process with rights of its own does not take files from where its user's variables say. */
+const char *cuda_getenv(const char *name) { return secure_getenv(name); }
+
 /* ---- Folders -----------------------------------------------------------------------------------*/
 
 /* Folders of NVIDIA's Python packages, below the folder that holds the package `tenon`. */
@@ -58,14 +61,15 @@ void *cuda_open_library(const char *stem, const int *versions) {
         char name[80];
         snprintf(name, sizeof name, "%s.so.%d", stem, *versions);
         library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-        if (!library) library = open_in_path(getenv("TENON_CUDA_PATH"), name);
+        if (!library) library = open_in_path(cuda_getenv("TENON_CUDA_PATH"), name);
         if (!library) library = open_beside(name);
     }
     return library;
 }
 
-bool cuda_find_symbols(void *library, const cuda_symbol *symbols, size_t n, void *ret_table,
-                       const char **ret_missing) {
+/* Fills a table of function pointers; false, and which one, when a symbol is missing. */
+static bool find_symbols(void *library, const cuda_symbol *symbols, size_t n, void *ret_table,
+                         const char **ret_missing) {
     for (size_t i = 0; i < n; i++) {
         void *address = dlsym(library, symbols[i].name);
         if (!address) {
@@ -75,6 +79,16 @@ bool cuda_find_symbols(void *library, const cuda_symbol *symbols, size_t n, void
         memcpy((char *)ret_table + symbols[i].at, &address, sizeof address);
     }
     return true;
+}
+
+tn_status cuda_open_toolkit(const cuda_toolkit_library *library, void *ret_table) {
+    const char *missing = NULL;
+    void *found = cuda_open_library(library->stem, cuda_toolkit_versions);
+    if (!found) return cuda_host->fail(TN_E_DEVICE, -1, "%s", library->without);
+    if (!find_symbols(found, library->symbols, library->nsymbols, ret_table, &missing))
+        return cuda_host->fail(TN_E_DEVICE, -1, "%s lacks the function %s", library->title,
+                               missing);
+    return TN_OK;
 }
 
 /* ---- The driver --------------------------------------------------------------------------------*/
@@ -96,8 +110,8 @@ static tn_status fill_driver(void *library) {
             "the CUDA driver is too old: it knows CUDA %d.%d and 12.0 is needed; "
             "install NVIDIA's driver 525 or newer",
             version / 1000, version % 1000 / 10);
-    if (!cuda_find_symbols(library, driver_symbols,
-                           sizeof driver_symbols / sizeof driver_symbols[0], &cuda, &missing))
+    if (!find_symbols(library, driver_symbols, sizeof driver_symbols / sizeof driver_symbols[0],
+                      &cuda, &missing))
         return cuda_host->fail(TN_E_DEVICE, -1,
                                "libcuda.so.1 (CUDA %d.%d) lacks the function %s; "
                                "install a newer driver of NVIDIA's",

@@ -1,5 +1,5 @@
 /* map_tmpl.h: one pointwise operator for one element type, host side. Included once per operator by
- * the generated pointwise_ops.inc (its macros: backends/README.md); undefines them. */
+ * the generated pointwise_ops.inc (its macros: backends/README.md). */
 
 static void TN_(TMPL_PASTE2(numbers, OP))(const void *args, cuda_number *ret_numbers) {
     const OP_ARGS *a = args;
@@ -29,19 +29,3 @@ static map_op TN_(TMPL_PASTE2(map, OP)) = {
     false,
 #endif
 };
-
-#undef OP
-#undef OP_ARGS
-#undef OP_NIN
-#undef OP_RESULT
-#undef OP_NPARAMS
-#undef OP_P0
-#undef OP_P0_KIND
-#undef OP_P1
-#undef OP_P1_KIND
-#undef OP_P2
-#undef OP_P2_KIND
-#undef OP_P3
-#undef OP_P3_KIND
-#undef OP_IN0_BOOL
-#undef OP_IN1_BOOL

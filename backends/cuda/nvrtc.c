@@ -105,8 +105,8 @@ static bool make_folder(const char *path) {
 
 /* TENON_CUDA_CACHE, else a folder of the user's own cache; false: there is none. */
 static bool cache_path(const sources *s, const char *arch, char ret_path[TEXT]) {
-    const char *own = getenv("TENON_CUDA_CACHE"), *xdg = getenv("XDG_CACHE_HOME");
-    const char *home = getenv("HOME");
+    const char *own = cuda_getenv("TENON_CUDA_CACHE"), *xdg = cuda_getenv("XDG_CACHE_HOME");
+    const char *home = cuda_getenv("HOME");
     char folder[TEXT - 64];
     int major = 0, minor = 0;
     if (own)
@@ -155,20 +155,16 @@ static void write_cache(const char *path, const void *cubin, size_t bytes) {
 /* ---- Compiling ---------------------------------------------------------------------------------*/
 
 static tn_status open_nvrtc(void) {
-    static void *library;
-    const char *missing = NULL;
-    if (library) return TN_OK;
-    void *found = cuda_open_library("libnvrtc", cuda_toolkit_versions);
-    if (!found)
-        return cuda_host->fail(
-            TN_E_DEVICE, -1,
-            "this build has no compiled kernels and there is no NVRTC to compile "
-            "them (libnvrtc.so.13 or .12): pip install nvidia-cuda-nvrtc, or name "
-            "its folder in TENON_CUDA_PATH");
-    if (!cuda_find_symbols(found, symbols, sizeof symbols / sizeof symbols[0], &nvrtc, &missing))
-        return cuda_host->fail(TN_E_DEVICE, -1, "NVRTC lacks the function %s", missing);
-    library = found;
-    return TN_OK;
+    static const cuda_toolkit_library library = {
+        "libnvrtc", "NVRTC",
+        "this build has no compiled kernels and there is no NVRTC to compile "
+        "them (libnvrtc.so.13 or .12): pip install nvidia-cuda-nvrtc, or name "
+        "its folder in TENON_CUDA_PATH",
+        symbols, sizeof symbols / sizeof symbols[0]};
+    static bool is_open;
+    tn_status st = is_open ? TN_OK : cuda_open_toolkit(&library, &nvrtc);
+    is_open = st == TN_OK;
+    return st;
 }
 
 static tn_status fail_compile(program_handle p, const char *module) {

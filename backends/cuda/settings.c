@@ -43,7 +43,7 @@ static const char *describe_libraries(void) {
 }
 
 void cuda_read_settings(void) {
-    const char *text = getenv("TENON_CUDA_TF32");
+    const char *text = cuda_getenv("TENON_CUDA_TF32");
     cuda_allow_tf32(text && strcmp(text, "1") == 0);
 }
 

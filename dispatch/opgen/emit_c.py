@@ -641,21 +641,22 @@ def pointwise_inc(ops: list[Op]) -> str:
         if op.kind != "pointwise":
             continue
         result = {"compute": 0, "bool": 1, "real": 2}[op.entry.get("result", "compute")]
-        out.append(f"#if {dtype_condition(op)}")
-        out.append(f"#define OP {op.name}")
-        out.append(f"#define OP_ARGS tn_{op.name}_args")
-        out.append(f"#define OP_NIN {len(op.tensors)}")
-        out.append(f"#define OP_RESULT {result}")
         by_name = {a.name: a for a in op.args}
         names = op.entry.get("params", [])
-        out.append(f"#define OP_NPARAMS {len(names)}")
+        macros = {
+            "OP": op.name, "OP_ARGS": f"tn_{op.name}_args", "OP_NIN": len(op.tensors),
+            "OP_RESULT": result, "OP_NPARAMS": len(names),
+        }  # fmt: skip
         for i, p in enumerate(names):
-            out.append(f"#define OP_P{i}(a) ((a)->{p})")
-            out.append(f"#define OP_P{i}_KIND {PARAM_KINDS[by_name[p].type]}")
+            macros[f"OP_P{i}(a)"] = f"((a)->{p})"
+            macros[f"OP_P{i}_KIND"] = PARAM_KINDS[by_name[p].type]
         for i, a in enumerate(op.tensors):
             if op.entry.get("inputs", {}).get(a.name) == "bool":
-                out.append(f"#define OP_IN{i}_BOOL 1")
+                macros[f"OP_IN{i}_BOOL"] = 1
+        out.append(f"#if {dtype_condition(op)}")
+        out += [f"#define {name} {value}" for name, value in macros.items()]
         out.append('#include "map_tmpl.h"')
+        out += [f"#undef {name.removesuffix('(a)')}" for name in macros]
         out.append("#endif\n")
     return "\n".join(out) + "\n"
 
