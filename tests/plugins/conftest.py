@@ -1,4 +1,5 @@
-"""A Tenon wheel and an environment with nothing else in it, made once for all tests."""
+"""What is made once for all tests: example devices; a Tenon wheel and an environment with nothing
+else in it."""
 
 from __future__ import annotations
 
@@ -7,6 +8,17 @@ from pathlib import Path
 
 import as_user
 import pytest
+import simulated
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A plugin folder with the simulated device and the example device, which has one kernel."""
+    out = tmp_path_factory.mktemp("devices")
+    simulated.build(out)
+    source = as_user.EXAMPLES / "device"
+    as_user.build(source / "acme.c", source / "tenon_acme.json", out)
+    return out
 
 
 @pytest.fixture(scope="session")

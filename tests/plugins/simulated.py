@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import tenon as tn
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,22 +19,14 @@ SDK = [INSTALLED] if INSTALLED.exists() else BUILT
 HAVE_CC = shutil.which("cc") is not None
 
 
-_folders: list[Path] = []
-
-
-def built(factory: pytest.TempPathFactory) -> Path:
-    """A plugin folder with the device in it; one for all tests."""
-    if _folders:
-        return _folders[0]
-    out = factory.mktemp("sim")
-    shutil.copy(SOURCE / "tenon_sim.json", out)
+def build(folder: Path) -> None:
+    """Puts the device and its manifest into a plugin folder."""
+    shutil.copy(SOURCE / "tenon_sim.json", folder)
     flags = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fPIC", "-shared"]
     includes = [f"-I{path}" for path in SDK]
     files = sorted(SOURCE.glob("*.c"))
-    command = ["cc", *flags, *includes, *files, "-o", out / "tenon_sim.so", "-lm", "-pthread"]
+    command = ["cc", *flags, *includes, *files, "-o", folder / "tenon_sim.so", "-lm", "-pthread"]
     subprocess.run(command, check=True)
-    _folders.append(out)
-    return out
 
 
 def run(

@@ -6,14 +6,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from simulated import HAVE_CC, built, run, script
+from simulated import HAVE_CC, run, script
 
 pytestmark = pytest.mark.skipif(not HAVE_CC, reason="there is no C compiler")
-
-
-@pytest.fixture(scope="session")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built(tmp_path_factory)
 
 
 FAIL = """

@@ -6,15 +6,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from simulated import COUNTS, HAVE_CC, built, script
+from simulated import COUNTS, HAVE_CC, script
 
 pytestmark = pytest.mark.skipif(not HAVE_CC, reason="there is no C compiler")
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A plugin folder with the device in it."""
-    return built(tmp_path_factory)
 
 
 PROGRAM = '''

@@ -5,20 +5,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import as_user
 import pytest
-from simulated import COUNTS, HAVE_CC, built, script
+from simulated import COUNTS, HAVE_CC, script
 
 pytestmark = pytest.mark.skipif(not HAVE_CC, reason="there is no C compiler")
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A plugin folder with the simulated device and the one without kernels in it."""
-    out = built(tmp_path_factory)
-    source = as_user.EXAMPLES / "device"
-    as_user.build(source / "acme.c", source / "tenon_acme.json", out)
-    return out
 
 
 PROGRAM = """

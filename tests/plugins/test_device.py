@@ -1,4 +1,4 @@
-"""A device with six functions and no kernel: plugins/examples/device, built with nothing but the
+"""A device with six functions and one kernel: plugins/examples/device, built with nothing but the
 installed headers and a compiler, has every operator, autograd, layers and optimizers."""
 
 from __future__ import annotations
@@ -10,15 +10,6 @@ import as_user
 import pytest
 
 pytestmark = pytest.mark.skipif(not as_user.HAVE_CC, reason="there is no C compiler")
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A plugin folder with the example in it."""
-    out = tmp_path_factory.mktemp("plugins")
-    source = as_user.EXAMPLES / "device"
-    as_user.build(source / "acme.c", source / "tenon_acme.json", out)
-    return out
 
 
 def run(folder: Path, *args: str, fallback: str = "allow") -> CompletedProcess[str]:

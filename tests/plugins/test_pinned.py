@@ -8,14 +8,9 @@ from pathlib import Path
 
 import pytest
 import tenon as tn
-from simulated import COUNTS, HAVE_CC, built, script
+from simulated import COUNTS, HAVE_CC, script
 
 needs_cc = pytest.mark.skipif(not HAVE_CC, reason="there is no C compiler")
-
-
-@pytest.fixture(scope="session")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built(tmp_path_factory)
 
 
 # ---- Without a device ----------------------------------------------------------------------------

@@ -8,15 +8,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from simulated import COUNTS, HAVE_CC, built, run, script
+from simulated import COUNTS, HAVE_CC, run, script
 
 pytestmark = pytest.mark.skipif(not HAVE_CC, reason="there is no C compiler")
-
-
-@pytest.fixture(scope="session")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A plugin folder with the device in it."""
-    return built(tmp_path_factory)
 
 
 def suite(folder: Path, cache: int, **switches: str | int) -> None:
