@@ -93,6 +93,19 @@ typedef struct cuda_kernel {
 tn_status cuda_launch(const tn_call *call, cuda_kernel *k, int64_t blocks, uint32_t threads,
                       const void *args);
 
+/* A kernel for each floating type, by slot from TN_F16 on; `family` is its .cu file. */
+typedef cuda_kernel cuda_float_kernels[4];
+#define CUDA_FLOAT_KERNEL(family, stem, dtype)                                                     \
+    { .module = #family "_" #dtype, .name = #stem "_" #dtype "_cuda" }
+#define CUDA_FLOAT_KERNELS(family, stem)                                                           \
+    {                                                                                              \
+        CUDA_FLOAT_KERNEL(family, stem, f16), CUDA_FLOAT_KERNEL(family, stem, bf16),               \
+            CUDA_FLOAT_KERNEL(family, stem, f32), CUDA_FLOAT_KERNEL(family, stem, f64)             \
+    }
+static inline cuda_kernel *cuda_float_kernel(const tn_call *call, cuda_float_kernels kernels) {
+    return &kernels[call->dtype - TN_F16];
+}
+
 /* ---- plan.c ------------------------------------------------------------------------------------*/
 /* For kernels. TN_DECLINE: too many dimensions. */
 tn_status cuda_plan_make(const tn_plan *plan, cuda_plan *ret_plan);
@@ -117,6 +130,12 @@ typedef struct cuda_rows {
     const tn_kernel_row *rows;
     uint32_t n;
 } cuda_rows;
+/* The rows of an operator that has a kernel for each floating type. */
+#define CUDA_FLOAT_ROW(op, fn, dtype)                                                              \
+    { #op, TN_SIG_##op, fn, NULL, dtype, 0, TN_K_CAPTURE_SAFE, 0 }
+#define CUDA_FLOAT_ROWS(op, fn)                                                                    \
+    CUDA_FLOAT_ROW(op, fn, TN_F16), CUDA_FLOAT_ROW(op, fn, TN_BF16),                               \
+        CUDA_FLOAT_ROW(op, fn, TN_F32), CUDA_FLOAT_ROW(op, fn, TN_F64)
 #define CUDA_ROWS_OF(rows)                                                                         \
     { (rows), (uint32_t)(sizeof(rows) / sizeof((rows)[0])) }
 

@@ -8,27 +8,18 @@
 #include <tenon/args_norm.h>
 #include <tenon/args_optim.h>
 
-/* A kernel for each floating type, by slot from TN_F16 on. */
-#define KERNEL(stem, dtype)                                                                        \
-    { .module = "fused_" #dtype, .name = #stem "_" #dtype "_cuda" }
-#define KERNELS(stem)                                                                              \
-    { KERNEL(stem, f16), KERNEL(stem, bf16), KERNEL(stem, f32), KERNEL(stem, f64) }
-typedef cuda_kernel by_dtype[4];
-
-static cuda_kernel *pick(const tn_call *call, by_dtype *kernels) {
-    return &(*kernels)[call->dtype - TN_F16];
-}
-
 /* ---- Softmax -----------------------------------------------------------------------------------*/
 
-static by_dtype softmax_kernels = KERNELS(softmax), log_softmax_kernels = KERNELS(log_softmax),
-                softmax_backward_kernels = KERNELS(softmax_backward),
-                log_softmax_backward_kernels = KERNELS(log_softmax_backward);
+static cuda_float_kernels softmax_kernels = CUDA_FLOAT_KERNELS(fused, softmax),
+                          log_softmax_kernels = CUDA_FLOAT_KERNELS(fused, log_softmax),
+                          softmax_backward_kernels = CUDA_FLOAT_KERNELS(fused, softmax_backward),
+                          log_softmax_backward_kernels =
+                              CUDA_FLOAT_KERNELS(fused, log_softmax_backward);
 
 /* Operands: inputs, then the result, all of one shape. Rows that are packed get a block each,
  * others go 32 to a block, whose threads then read neighbours. */
-static tn_status run_rows(const tn_call *call, by_dtype *kernels, const tn_view *const *views,
-                          int32_t n, int64_t dim) {
+static tn_status run_rows(const tn_call *call, cuda_float_kernels kernels,
+                          const tn_view *const *views, int32_t n, int64_t dim) {
     const tn_view *x = views[0];
     int64_t item = tn_view_itemsize(x);
     cuda_rows_args a;
@@ -51,38 +42,39 @@ static tn_status run_rows(const tn_call *call, by_dtype *kernels, const tn_view 
     }
     a.width = a.step[0] != item && a.rows >= 32 ? 32 : 1;
     while (threads < CUDA_BLOCK && (int64_t)(threads / (uint32_t)a.width) < a.n) threads *= 2;
-    return cuda_launch(call, pick(call, kernels), (a.rows + a.width - 1) / a.width, threads, &a);
+    return cuda_launch(call, cuda_float_kernel(call, kernels), (a.rows + a.width - 1) / a.width,
+                       threads, &a);
 }
 
 static tn_status softmax(const tn_call *call, const void *args) {
     const tn_softmax_args *a = args;
     const tn_view *views[] = {a->input, a->out};
-    return run_rows(call, &softmax_kernels, views, 2, a->dim);
+    return run_rows(call, softmax_kernels, views, 2, a->dim);
 }
 
 static tn_status log_softmax(const tn_call *call, const void *args) {
     const tn_log_softmax_args *a = args;
     const tn_view *views[] = {a->input, a->out};
-    return run_rows(call, &log_softmax_kernels, views, 2, a->dim);
+    return run_rows(call, log_softmax_kernels, views, 2, a->dim);
 }
 
 static tn_status softmax_backward(const tn_call *call, const void *args) {
     const tn__softmax_backward_args *a = args;
     const tn_view *views[] = {a->grad, a->y, a->out};
-    return run_rows(call, &softmax_backward_kernels, views, 3, a->dim);
+    return run_rows(call, softmax_backward_kernels, views, 3, a->dim);
 }
 
 static tn_status log_softmax_backward(const tn_call *call, const void *args) {
     const tn__log_softmax_backward_args *a = args;
     const tn_view *views[] = {a->grad, a->y, a->out};
-    return run_rows(call, &log_softmax_backward_kernels, views, 3, a->dim);
+    return run_rows(call, log_softmax_backward_kernels, views, 3, a->dim);
 }
 
 /* ---- Cross entropy -----------------------------------------------------------------------------*/
 
-static by_dtype entropy_rows_kernels = KERNELS(entropy_rows),
-                entropy_finish_kernels = KERNELS(entropy_finish),
-                entropy_backward_kernels = KERNELS(entropy_backward);
+static cuda_float_kernels entropy_rows_kernels = CUDA_FLOAT_KERNELS(fused, entropy_rows),
+                          entropy_finish_kernels = CUDA_FLOAT_KERNELS(fused, entropy_finish),
+                          entropy_backward_kernels = CUDA_FLOAT_KERNELS(fused, entropy_backward);
 
 /* Logits as (rows, classes); images of logits go another way. */
 static tn_status read_logits(const tn_call *call, const tn_view *x, const tn_view *target,
@@ -116,9 +108,9 @@ static tn_status cross_entropy(const tn_call *call, const void *args) {
     a.reduction = (int32_t)in->reduction;
     a.ignore = in->ignore_index;
     while (threads < CUDA_BLOCK && (int64_t)threads < a.n) threads *= 2;
-    st = cuda_launch(call, pick(call, &entropy_rows_kernels), a.rows, threads, &a);
+    st = cuda_launch(call, cuda_float_kernel(call, entropy_rows_kernels), a.rows, threads, &a);
     if (st != TN_OK) return st;
-    return cuda_launch(call, pick(call, &entropy_finish_kernels), 1, CUDA_BLOCK, &a);
+    return cuda_launch(call, cuda_float_kernel(call, entropy_finish_kernels), 1, CUDA_BLOCK, &a);
 }
 
 static tn_status cross_entropy_backward(const tn_call *call, const void *args) {
@@ -135,12 +127,14 @@ static tn_status cross_entropy_backward(const tn_call *call, const void *args) {
     a.reduction = (int32_t)in->reduction;
     a.ignore = in->ignore_index;
     int64_t blocks = (a.rows * a.n + CUDA_BLOCK - 1) / CUDA_BLOCK;
-    return cuda_launch(call, pick(call, &entropy_backward_kernels), blocks, CUDA_BLOCK, &a);
+    return cuda_launch(call, cuda_float_kernel(call, entropy_backward_kernels), blocks, CUDA_BLOCK,
+                       &a);
 }
 
 /* ---- Optimizer steps ---------------------------------------------------------------------------*/
 
-static by_dtype sgd_kernels = KERNELS(sgd_step), adam_kernels = KERNELS(adam_step);
+static cuda_float_kernels sgd_kernels = CUDA_FLOAT_KERNELS(fused, sgd_step),
+                          adam_kernels = CUDA_FLOAT_KERNELS(fused, adam_step);
 
 /* The state of an optimizer: lists that go beside the parameters; an empty one is left out. */
 typedef struct step_lists {
@@ -164,7 +158,7 @@ static bool add_tensor(cuda_step_args *a, const step_lists *l, int64_t i) {
 }
 
 /* As many tensors as fit share a launch. */
-static tn_status run_steps(const tn_call *call, by_dtype *kernels, cuda_step_args *a,
+static tn_status run_steps(const tn_call *call, cuda_float_kernels kernels, cuda_step_args *a,
                            const step_lists *l) {
     tn_status st = TN_OK;
     for (int64_t i = 0; i < l->list[0]->n && st == TN_OK;) {
@@ -172,7 +166,7 @@ static tn_status run_steps(const tn_call *call, by_dtype *kernels, cuda_step_arg
         while (i < l->list[0]->n && add_tensor(a, l, i)) i++;
         if (a->n == 0) return TN_DECLINE;
         if (a->first[a->n] > 0)
-            st = cuda_launch(call, pick(call, kernels), a->first[a->n], CUDA_BLOCK, a);
+            st = cuda_launch(call, cuda_float_kernel(call, kernels), a->first[a->n], CUDA_BLOCK, a);
     }
     return st;
 }
@@ -188,7 +182,7 @@ static tn_status sgd_step(const tn_call *call, const void *args) {
                         .nesterov = in->nesterov != 0,
                         .is_first = in->first != 0};
     step_lists l = {.list = {&in->params, &in->grads, &in->momenta, NULL}};
-    return run_steps(call, &sgd_kernels, &a, &l);
+    return run_steps(call, sgd_kernels, &a, &l);
 }
 
 /* Advances a counter, which lives on the host, and returns its new value. */
@@ -225,7 +219,7 @@ static tn_status adam_some(const tn_call *call, const tn__adam_step_args *in, in
     step_lists l = {.list = {&part[0], &part[1], &part[2], &part[3]},
                     .minus_steps = minus_steps,
                     .roots = roots};
-    return run_steps(call, &adam_kernels, &a, &l);
+    return run_steps(call, adam_kernels, &a, &l);
 }
 
 static tn_status adam_step(const tn_call *call, const void *args) {
@@ -241,19 +235,15 @@ static tn_status adam_step(const tn_call *call, const void *args) {
     return st;
 }
 
-#define ROW(op, fn, dtype)                                                                         \
-    { #op, TN_SIG_##op, fn, NULL, dtype, 0, TN_K_CAPTURE_SAFE, 0 }
-#define ROWS(op, fn)                                                                               \
-    ROW(op, fn, TN_F16), ROW(op, fn, TN_BF16), ROW(op, fn, TN_F32), ROW(op, fn, TN_F64)
 static const tn_kernel_row rows[] = {
-    ROWS(softmax, softmax),
-    ROWS(log_softmax, log_softmax),
-    ROWS(_softmax_backward, softmax_backward),
-    ROWS(_log_softmax_backward, log_softmax_backward),
-    ROWS(_cross_entropy, cross_entropy),
-    ROWS(_cross_entropy_backward, cross_entropy_backward),
-    ROWS(_sgd_step, sgd_step),
-    ROWS(_adam_step, adam_step),
+    CUDA_FLOAT_ROWS(softmax, softmax),
+    CUDA_FLOAT_ROWS(log_softmax, log_softmax),
+    CUDA_FLOAT_ROWS(_softmax_backward, softmax_backward),
+    CUDA_FLOAT_ROWS(_log_softmax_backward, log_softmax_backward),
+    CUDA_FLOAT_ROWS(_cross_entropy, cross_entropy),
+    CUDA_FLOAT_ROWS(_cross_entropy_backward, cross_entropy_backward),
+    CUDA_FLOAT_ROWS(_sgd_step, sgd_step),
+    CUDA_FLOAT_ROWS(_adam_step, adam_step),
 };
 const cuda_rows cuda_fused_rows;
 const cuda_rows cuda_fused_rows = CUDA_ROWS_OF(rows);

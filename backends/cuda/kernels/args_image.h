@@ -1,0 +1,44 @@
+/* args_image.h: what the kernels on planes of images take: pooling, resampling, padding. */
+#ifndef CUDA_ARGS_IMAGE_H
+#define CUDA_ARGS_IMAGE_H
+
+#include "args.h"
+
+/* Planes that are read: (..., rows, columns) with strides in elements. A tensor of three dimensions
+ * has one image, n. Whatever is written is packed. */
+typedef struct cuda_planes {
+    const void *data;
+    int64_t stride[4]; /* of n, channel, row, column */
+} cuda_planes;
+
+/* Pairs are of rows, then of columns. */
+typedef struct cuda_pool_args {
+    cuda_planes x;      /* the input, or the gradient of the pooled planes */
+    cuda_planes places; /* int64 positions of maxima in their planes, where they are read */
+    void *y;
+    int64_t *index;   /* positions of maxima, where they are written */
+    void *sums;       /* one for each element of y, in the type that sums have */
+    int64_t numel;    /* of y */
+    int64_t channels; /* planes of an image */
+    int64_t size[2], pooled[2];
+    int64_t kernel[2], step[2], pad[2], dilation[2];
+    int64_t divisor; /* of averages; 0: what the window covers */
+    int32_t count_pad, adaptive;
+    int32_t lanes; /* threads that share a window: 1 or a warp's 32 */
+    int32_t reserved;
+    cuda_fault *fault;
+    uint64_t op;
+} cuda_pool_args;
+
+/* Resampling of planes between a small and a large size, by the names of upsampling. A source position
+ * is o * ratio, or with `linear` and without `corners` (o + 0.5) * ratio - 0.5. */
+typedef struct cuda_upsample_args {
+    cuda_planes x;
+    void *y;
+    int64_t numel, channels; /* of y */
+    int64_t small[2], large[2];
+    double ratio[2];
+    int32_t linear, corners;
+} cuda_upsample_args;
+
+#endif

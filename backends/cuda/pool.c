@@ -1,0 +1,147 @@
+/* pool.c: max_pool2d, avg_pool2d, adaptive_avg_pool2d and their gradients: host side of
+ * kernels/pool.cu. */
+#include "image.h"
+
+#include <string.h>
+
+#include <tenon/args_conv.h>
+
+static cuda_float_kernels max_kernels = CUDA_FLOAT_KERNELS(pool, pool_max),
+                          pick_kernels = CUDA_FLOAT_KERNELS(pool, pool_pick),
+                          max_backward_kernels = CUDA_FLOAT_KERNELS(pool, pool_max_backward),
+                          average_kernels = CUDA_FLOAT_KERNELS(pool, pool_average),
+                          average_backward_kernels =
+                              CUDA_FLOAT_KERNELS(pool, pool_average_backward);
+
+/* `x` is read, `y` written; of the two, `whole` has the planes before pooling. */
+static tn_status start(const tn_call *call, const tn_view *x, const tn_view *y,
+                       const tn_view *whole, cuda_pool_args *ret_args) {
+    cuda_pool_args *a = ret_args;
+    memset(a, 0, sizeof *a);
+    if (!cuda_planes_of(x, &a->x) || !tn_view_is_contiguous(y)) return TN_DECLINE;
+    a->y = y->data;
+    a->numel = y->numel;
+    a->channels = cuda_channels_of(y);
+    a->lanes = 1;
+    cuda_plane_size(whole, a->size);
+    cuda_plane_size(whole == x ? y : x, a->pooled);
+    a->op = (uint64_t)(uintptr_t)call->op->name;
+    return cuda_fault_of(call, &a->fault);
+}
+
+static void set_windows(cuda_pool_args *a, tn_ints kernel, tn_ints stride, tn_ints padding) {
+    for (int d = 0; d < 2; d++) {
+        a->kernel[d] = kernel.v[d];
+        a->step[d] = stride.n > 0 ? stride.v[d] : kernel.v[d];
+        a->pad[d] = padding.v[d];
+        a->dilation[d] = 1;
+    }
+}
+
+/* ---- Maxima ------------------------------------------------------------------------------------*/
+
+static tn_status max_pool(const tn_call *call, const void *args) {
+    const tn_max_pool2d_with_indices_args *in = args;
+    cuda_pool_args a;
+    tn_status st = start(call, in->input, in->y, in->input, &a);
+    if (st != TN_OK) return st;
+    if (!tn_view_is_contiguous(in->indices)) return TN_DECLINE;
+    set_windows(&a, in->kernel_size, in->stride, in->padding);
+    for (int d = 0; d < 2; d++) a.dilation[d] = in->dilation.v[d];
+    a.index = in->indices->data;
+    return cuda_launch_each(call, cuda_float_kernel(call, max_kernels), a.numel, &a);
+}
+
+/* The gradient that arrives at the maxima goes back to where they were. */
+static tn_status max_pool_backward(const tn_call *call, const void *args) {
+    const tn__max_pool2d_backward_args *in = args;
+    cuda_pool_args a;
+    uint32_t threads = 32;
+    tn_status st = start(call, in->grad, in->out, in->out, &a);
+    if (st != TN_OK || a.numel == 0) return st;
+    if (!cuda_planes_of(in->indices, &a.places)) return TN_DECLINE;
+    a.sums = a.y;
+    if (call->dtype == TN_F16 || call->dtype == TN_BF16)
+        st = call->host->scratch(call, (uint64_t)a.numel * sizeof(float), &a.sums);
+    if (st != TN_OK) return st;
+    while (threads < CUDA_BLOCK && threads < a.pooled[0] * a.pooled[1]) threads *= 2;
+    return cuda_launch(call, cuda_float_kernel(call, max_backward_kernels),
+                       a.numel / (a.size[0] * a.size[1]), threads, &a);
+}
+
+static tn_status max_pool_gather(const tn_call *call, const void *args) {
+    const tn__max_pool2d_gather_args *in = args;
+    cuda_pool_args a;
+    tn_status st = start(call, in->input, in->out, in->input, &a);
+    if (st != TN_OK) return st;
+    if (!cuda_planes_of(in->indices, &a.places)) return TN_DECLINE;
+    return cuda_launch_each(call, cuda_float_kernel(call, pick_kernels), a.numel, &a);
+}
+
+/* ---- Averages ----------------------------------------------------------------------------------*/
+
+/* Large windows are shared by the threads of a warp. */
+enum { LARGE_WINDOW = 64 };
+
+static tn_status average(const tn_call *call, cuda_pool_args *a) {
+    int64_t window = a->adaptive ? (a->size[0] / a->pooled[0] + 1) * (a->size[1] / a->pooled[1] + 1)
+                                 : a->kernel[0] * a->kernel[1];
+    if (window >= LARGE_WINDOW) a->lanes = 32;
+    return cuda_launch_each(call, cuda_float_kernel(call, average_kernels), a->numel * a->lanes, a);
+}
+
+static tn_status average_backward(const tn_call *call, const cuda_pool_args *a) {
+    return cuda_launch_each(call, cuda_float_kernel(call, average_backward_kernels), a->numel, a);
+}
+
+static tn_status avg_pool(const tn_call *call, const void *args) {
+    const tn_avg_pool2d_args *in = args;
+    cuda_pool_args a;
+    tn_status st = start(call, in->input, in->out, in->input, &a);
+    if (st != TN_OK || a.numel == 0) return st;
+    set_windows(&a, in->kernel_size, in->stride, in->padding);
+    a.count_pad = in->count_include_pad != 0;
+    a.divisor = in->divisor_override.has ? in->divisor_override.value : 0;
+    return average(call, &a);
+}
+
+static tn_status avg_pool_backward(const tn_call *call, const void *args) {
+    const tn__avg_pool2d_backward_args *in = args;
+    cuda_pool_args a;
+    tn_status st = start(call, in->grad, in->out, in->out, &a);
+    if (st != TN_OK || a.numel == 0) return st;
+    set_windows(&a, in->kernel_size, in->stride, in->padding);
+    a.count_pad = in->count_include_pad != 0;
+    a.divisor = in->divisor_override.has ? in->divisor_override.value : 0;
+    return average_backward(call, &a);
+}
+
+static tn_status adaptive_avg_pool(const tn_call *call, const void *args) {
+    const tn__adaptive_avg_pool2d_args *in = args;
+    cuda_pool_args a;
+    tn_status st = start(call, in->input, in->out, in->input, &a);
+    if (st != TN_OK || a.numel == 0) return st;
+    a.adaptive = 1;
+    return average(call, &a);
+}
+
+static tn_status adaptive_avg_pool_backward(const tn_call *call, const void *args) {
+    const tn__adaptive_avg_pool2d_backward_args *in = args;
+    cuda_pool_args a;
+    tn_status st = start(call, in->grad, in->out, in->out, &a);
+    if (st != TN_OK || a.numel == 0) return st;
+    a.adaptive = 1;
+    return average_backward(call, &a);
+}
+
+static const tn_kernel_row rows[] = {
+    CUDA_FLOAT_ROWS(max_pool2d_with_indices, max_pool),
+    CUDA_FLOAT_ROWS(_max_pool2d_backward, max_pool_backward),
+    CUDA_FLOAT_ROWS(_max_pool2d_gather, max_pool_gather),
+    CUDA_FLOAT_ROWS(avg_pool2d, avg_pool),
+    CUDA_FLOAT_ROWS(_avg_pool2d_backward, avg_pool_backward),
+    CUDA_FLOAT_ROWS(_adaptive_avg_pool2d, adaptive_avg_pool),
+    CUDA_FLOAT_ROWS(_adaptive_avg_pool2d_backward, adaptive_avg_pool_backward),
+};
+const cuda_rows cuda_pool_rows;
+const cuda_rows cuda_pool_rows = CUDA_ROWS_OF(rows);

@@ -1,0 +1,108 @@
+"""Pooling and resampling of planes on the host harness: values and gradients are those of the CPU,
+and no call goes there."""
+
+from __future__ import annotations
+
+import harness
+import pytest
+
+pytestmark = pytest.mark.skipif(not harness.is_built(), reason="no C++ compiler: no CUDA harness")
+
+CHECK = """
+F = tn.nn.functional
+tn.manual_seed(0)
+TOLERANCE = {tn.float64: 1e-11, tn.float32: 1e-5, tn.float16: 4e-3, tn.bfloat16: 4e-2}
+VIEWS = (lambda t: t, lambda t: t.transpose(-1, -2), lambda t: t[..., 1:, ::2])
+
+def check(f, shape, views=VIEWS, dtypes=tuple(TOLERANCE)):
+    for dtype in dtypes:
+        for view in views:
+            x = tn.randn(*shape).to(dtype)
+            c = view(x).detach().requires_grad_()
+            d = view(x.to("cuda")).detach().requires_grad_()
+            want, got = f(c), f(d)
+            g = tn.randn(*want.shape).to(dtype)
+            want.backward(g)
+            got.backward(g.to("cuda"))
+            near = {"atol": TOLERANCE[dtype], "rtol": TOLERANCE[dtype]}
+            assert tn.allclose(got.detach().cpu(), want.detach(), **near), (shape, dtype)
+            assert tn.allclose(d.grad.cpu(), c.grad, **near), (shape, dtype)
+
+def stays(*ops):
+    for op in ops:
+        assert tn.cuda.fallback_count(op) == (0, 0), op
+"""
+
+
+def test_pooling() -> None:
+    """Strides, padding, dilation and shapes that leave a rest; windows for a thread and a warp."""
+    harness.script(
+        CHECK
+        + """
+for kw in ({"kernel_size": 3, "stride": 2, "padding": 1}, {"kernel_size": 2},
+           {"kernel_size": 3, "stride": 1, "padding": 1, "dilation": 2},
+           {"kernel_size": (3, 2), "stride": (1, 3), "ceil_mode": True}):
+    check(lambda x: F.max_pool2d(x, **kw), (2, 3, 13, 12))
+check(lambda x: F.max_pool2d(x, 3, 1), (3, 40, 20), VIEWS[:1])
+check(lambda x: F.max_pool1d(x, 3, 2), (2, 3, 13), VIEWS[:1])
+for kw in ({"kernel_size": 3, "stride": 2, "padding": 1}, {"kernel_size": (9, 10), "stride": 1},
+           {"kernel_size": 3, "stride": 2, "padding": 1, "ceil_mode": True,
+            "count_include_pad": False},
+           {"kernel_size": 2, "divisor_override": 3}, {"kernel_size": 3, "stride": 4}):
+    check(lambda x: F.avg_pool2d(x, **kw), (2, 3, 23, 22))
+for size in (1, (3, 4), (7, 2), (30, 31)):
+    check(lambda x: F.adaptive_avg_pool2d(x, size), (2, 3, 23, 22))
+nan = tn.ones(1, 1, 4, 4, device="cuda")
+nan[0, 0, 1, 1] = float("nan")
+y, at = F.max_pool2d(nan, 2, return_indices=True)
+assert y.isnan().tolist() == [[[[True, False], [False, False]]]] and at[0, 0, 0, 0].item() == 5
+assert F.max_pool2d(tn.zeros(0, 3, 4, 4, device="cuda"), 2).shape == (0, 3, 2, 2)
+stays("max_pool2d_with_indices", "_max_pool2d_backward", "avg_pool2d", "_avg_pool2d_backward",
+      "_adaptive_avg_pool2d", "_adaptive_avg_pool2d_backward")
+"""
+    )
+
+
+def test_maxima_share_places_in_one_order() -> None:
+    """Windows that overlap add to one place: the same bits every time."""
+    harness.script("""
+x = tn.rand(2, 60, 60, device="cuda").requires_grad_()
+g = tn.randn(2, 51, 51, device="cuda")
+def grad():
+    (r,) = tn.autograd.grad(tn.nn.functional.max_pool2d(x, 10, 1), x, g)
+    return r.cpu()
+first = grad()
+assert tn.equal(first, grad())
+assert abs(first.sum().item() - g.sum().item()) < 1e-3
+""")
+
+
+def test_a_wrong_position_is_reported() -> None:
+    said = harness.script("""
+x = tn.ones(1, 1, 4, 4, device="cuda").requires_grad_()
+y, at = tn.nn.functional.max_pool2d(x, 2, return_indices=True)
+at.data[0, 0, 1, 0] = 16  # behind the back of autograd
+try:
+    y.sum().backward()
+    tn.cuda.synchronize()
+except RuntimeError as err:
+    print(err)
+assert (x.detach() + 1).sum().item() == 32
+""")
+    assert "'_max_pool2d_backward': index 16 is out of range for size 16" in said, said
+
+
+def test_resampling() -> None:
+    harness.script(
+        CHECK
+        + """
+for size in ((7, 3), (40, 41), (13, 12), (1, 1), (5, 26)):
+    for kw in ({}, {"mode": "bilinear"}, {"mode": "bilinear", "align_corners": True}):
+        check(lambda x: F.interpolate(x, size=size, **kw), (2, 3, 13, 12))
+for factor in (2, 0.5, 1.7, 3.3):
+    for mode in ("nearest", "bilinear"):
+        check(lambda x: F.interpolate(x, scale_factor=factor, mode=mode), (2, 3, 13, 12))
+stays("upsample_nearest2d", "_upsample_nearest2d_backward", "upsample_bilinear2d",
+      "_upsample_bilinear2d_backward")
+"""
+    )
