@@ -21,14 +21,10 @@ static float rounded(const rnd_job *j, float x) {
 
 /* ---- uniform_ ----------------------------------------------------------------------------------*/
 
-/* Rounding may reach the upper bound, which is excluded: such a number becomes the lower one. */
 static void stretch_f32(const rnd_job *j, int64_t n, float *x) {
     float from = (float)j->a, to = (float)j->b, width = to - from;
     float top = rounded(j, to), bottom = rounded(j, from);
-    for (int64_t i = 0; i < n; i++) {
-        float v = fmaf(x[i], width, from);
-        x[i] = v == top ? bottom : v;
-    }
+    for (int64_t i = 0; i < n; i++) x[i] = rnd_stretch_f32(x[i], from, width, top, bottom);
     for (int64_t i = 0; j->half && i < n; i++) {
         float v = rounded(j, x[i]);
         x[i] = v == top ? bottom : v;
@@ -37,10 +33,7 @@ static void stretch_f32(const rnd_job *j, int64_t n, float *x) {
 
 static void stretch_f64(const rnd_job *j, int64_t n, double *x) {
     double from = j->a, to = j->b, width = to - from;
-    for (int64_t i = 0; i < n; i++) {
-        double v = fma(x[i], width, from);
-        x[i] = v == to ? from : v;
-    }
+    for (int64_t i = 0; i < n; i++) x[i] = rnd_stretch_f64(x[i], from, width, to);
 }
 
 static void uniform_fill_f32(const rnd_job *j, int64_t at, int64_t n, void *numbers) {

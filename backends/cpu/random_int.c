@@ -204,13 +204,10 @@ static tn_status random_any(const tn_call *call, const void *args) {
 
 /* ---- bernoulli_ --------------------------------------------------------------------------------*/
 
-/* A 32-bit word lies below it with probability p. */
-static inline uint64_t threshold(double p) { return (uint64_t)(p * 0x1p32 + 0.5); }
-
 static void toss_fill(const rnd_job *j, int64_t at, int64_t n, void *numbers) {
     uint8_t *x = numbers;
     uint32_t w[RND_GROUP_WORDS];
-    uint64_t below = threshold(j->a);
+    uint64_t below = rnd_threshold(j->a);
     uint32_t last = below ? (uint32_t)(below - 1) : 0;
     uint8_t ever = below != 0;
     (void)n;
@@ -234,7 +231,7 @@ static void toss_each_fill(const rnd_job *j, int64_t at, int64_t n, void *number
     for (int64_t k = 0; k < n; k += RND_GROUP_WORDS) {
         int64_t m = n - k < RND_GROUP_WORDS ? n - k : RND_GROUP_WORDS;
         rnd_group1(j, at + k, w);
-        for (int64_t i = 0; i < m; i++) x[k + i] = w[i] < threshold(p[k + i]);
+        for (int64_t i = 0; i < m; i++) x[k + i] = w[i] < rnd_threshold(p[k + i]);
     }
 }
 

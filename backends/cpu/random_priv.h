@@ -3,6 +3,8 @@
 #ifndef CPU_RANDOM_PRIV_H
 #define CPU_RANDOM_PRIV_H
 
+#include "../common/philox.h"
+
 #include "cpu_priv.h"
 
 /* Numbers as they are drawn, before they become elements of some dtype. */
@@ -76,19 +78,5 @@ static inline double rnd_mt_f64(tn_rng *rng) {
 }
 /* One of a Box-Muller pair; the other one waits in the generator. */
 double rnd_mt_normal(tn_rng *rng);
-
-/* ---- Philox ------------------------------------------------------------------------------------*/
-/* Note [Philox order]
- * Sixteen consecutive blocks are a group. Where a number takes one word, number i of a group is
- * word i / 16 of block i % 16; where it takes two, it is words 2 * (i / 16) (low) and the next one of
- * block i % 16. So a group fills whole vectors, and a number follows from seed, offset and its
- * index, whatever the instruction set and the number of threads. */
-enum { RND_GROUP_BLOCKS = 16, RND_GROUP_WORDS = 64 };
-
-/* Blocks to reserve for n numbers of `words` words each. */
-static inline uint64_t rnd_blocks(int64_t n, int words) {
-    int64_t per_group = RND_GROUP_WORDS / words;
-    return (uint64_t)(n / per_group + (n % per_group != 0)) * RND_GROUP_BLOCKS;
-}
 
 #endif

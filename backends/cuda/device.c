@@ -41,12 +41,17 @@ tn_status cuda_fail(cuda_device *d, CUresult r, const char *what) {
 static tn_status take_fault(cuda_device *d) {
     cuda_fault *f = d->fault;
     if (!f || !f->set) return TN_OK;
-    const char *op = (const char *)(uintptr_t)f->op;
-    tn_status st =
-        cuda_host->fail(TN_ASYNC, -1, "cuda:%d: '%s': index %lld is out of range for size %lld",
-                        d->index, op, (long long)f->index, (long long)f->size);
+    char text[80];
+    if (f->kind == CUDA_FAULT_DIVISION)
+        snprintf(text, sizeof text, "ZeroDivisionError");
+    else if (f->kind == CUDA_FAULT_PROBABILITY)
+        snprintf(text, sizeof text, "a probability is negative, too large or no number");
+    else
+        snprintf(text, sizeof text, "index %lld is out of range for size %lld", (long long)f->index,
+                 (long long)f->size);
     f->set = 0;
-    return st;
+    return cuda_host->fail(TN_ASYNC, -1, "cuda:%d: '%s': %s", d->index,
+                           (const char *)(uintptr_t)f->op, text);
 }
 
 tn_status cuda_fault_of(const tn_call *call, cuda_fault **ret_fault) {

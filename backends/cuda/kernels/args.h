@@ -69,9 +69,11 @@ typedef struct cuda_reduce_args {
 
 /* What a kernel found wrong in its input, in memory that both sides see: the first one to set `set`
  * fills it, and the next check of the host reports it. */
+enum { CUDA_FAULT_INDEX, CUDA_FAULT_DIVISION, CUDA_FAULT_PROBABILITY };
 typedef struct cuda_fault {
-    uint32_t set, reserved;
-    uint64_t op; /* the operator's name, a pointer of the host */
+    uint32_t set;
+    uint32_t kind; /* CUDA_FAULT_* */
+    uint64_t op;   /* the operator's name, a pointer of the host */
     int64_t index, size;
 } cuda_fault;
 
@@ -84,6 +86,29 @@ typedef struct cuda_take_args {
     cuda_fault *fault;
     uint64_t op;
 } cuda_take_args;
+
+/* Random numbers for operand 0 of the plan, in the order of its indices; operand 1 is what they are
+ * compared with. A thread draws one of the `blocks` Philox blocks. */
+typedef struct cuda_random_args {
+    cuda_plan plan;
+    uint64_t seed, offset;
+    int64_t blocks;
+    double a, b;    /* the distribution's parameters */
+    uint64_t range; /* whole numbers: how many there are; 0: 2^64 */
+    int64_t base;   /* and the smallest one */
+    cuda_fault *fault;
+    uint64_t op;
+} cuda_random_args;
+
+/* Dropout of n elements that lie one after the other; the mask has a byte for each. */
+typedef struct cuda_dropout_args {
+    const void *in;
+    void *out;
+    uint8_t *mask;
+    int64_t n, blocks;
+    uint64_t seed, offset;
+    double keep, scale; /* how likely an element stays, and what it is multiplied by */
+} cuda_dropout_args;
 
 /* element i = start + i * step */
 typedef struct cuda_range_args {

@@ -28,11 +28,16 @@ TMPL_INLINE int64_t cuda_thread(void) {
 #define CUDA_MEMBER __device__ __forceinline__
 
 /* Notes what is wrong with the input, once; the host reports it at its next check. */
-TMPL_INLINE void cuda_report(cuda_fault *fault, uint64_t op, int64_t index, int64_t size) {
+TMPL_INLINE void cuda_report_kind(cuda_fault *fault, uint32_t kind, uint64_t op, int64_t index,
+                                  int64_t size) {
     if (atomicCAS(&fault->set, 0u, 1u) != 0) return;
+    fault->kind = kind;
     fault->op = op;
     fault->index = index;
     fault->size = size;
+}
+TMPL_INLINE void cuda_report(cuda_fault *fault, uint64_t op, int64_t index, int64_t size) {
+    cuda_report_kind(fault, CUDA_FAULT_INDEX, op, index, size);
 }
 
 /* ---- Walking a plan ----------------------------------------------------------------------------

@@ -1,0 +1,98 @@
+"""Random numbers on the CUDA host harness: those that the CPU draws from the same seed."""
+
+from __future__ import annotations
+
+import harness
+import pytest
+
+pytestmark = pytest.mark.skipif(not harness.is_built(), reason="no C++ compiler: no CUDA harness")
+
+
+def test_numbers_are_those_of_the_cpu() -> None:
+    """Every distribution, dtype and layout, bit for bit, and the generator is left alike."""
+    harness.script("""
+import itertools
+floats = (tn.float16, tn.bfloat16, tn.float32, tn.float64)
+wholes = (tn.uint8, tn.int8, tn.int16, tn.int32, tn.int64)
+cases = [(floats + (tn.complex64, tn.complex128),
+          (lambda t: t.uniform_(), lambda t: t.normal_(2, 3))),
+         (floats, (lambda t: t.uniform_(-3, 5), lambda t: t.exponential_(2),
+                   lambda t: t.cauchy_(1, 2), lambda t: t.log_normal_(),
+                   lambda t: t.random_(-100, 100),
+                   lambda t: t.bernoulli_(t.new_ones(t.shape) * 0.25))),
+         (floats + wholes, (lambda t: t.geometric_(0.3), lambda t: t.random_(0, 100),
+                            lambda t: t.random_())),
+         ((tn.int32, tn.int64), (lambda t: t.random_(-5, 1 << 30),)),
+         ((tn.int64,), (lambda t: t.random_(1 << 60), lambda t: t.random_(-(1 << 62), None))),
+         ((tn.bool,) + floats + wholes, (lambda t: t.bernoulli_(0.3),))]
+layouts = (lambda t: t, lambda t: t.t(), lambda t: t[1:, ::2], lambda t: t[0, 3], lambda t: t[:0])
+draws = 0
+for dtypes, fills in cases:
+    for dtype, fill, layout in itertools.product(dtypes, fills, layouts):
+        results = []
+        for device in ("cpu", "cuda"):
+            tn.manual_seed(5)
+            t = tn.zeros(37, 41, dtype=dtype, device=device)
+            for _ in range(2):
+                fill(layout(t))
+            results.append(t.cpu())
+        want, got = results
+        assert tn.equal(got, want), (dtype, draws)
+        draws += 1
+for name in ("uniform_", "normal_", "exponential_", "cauchy_", "log_normal_", "geometric_",
+             "random_", "random__from", "random__to", "bernoulli_", "bernoulli__tensor"):
+    assert tn.cuda.fallback_count(name) == (0, 0), name
+""")
+
+
+def test_dropout_and_its_gradient() -> None:
+    harness.script("""
+for dtype in (tn.float16, tn.bfloat16, tn.float32, tn.float64):
+    for shape in ((5,), (64, 33), (0, 3)):
+        kept = []
+        for device in ("cpu", "cuda"):
+            tn.manual_seed(7)
+            x = tn.ones(*shape, dtype=dtype, device=device).requires_grad_()
+            y = tn.nn.functional.dropout(x.t() if x.ndim == 2 else x, 0.3)
+            y.sum().backward()
+            kept += [y.detach().cpu(), x.grad.cpu()]
+        assert tn.equal(kept[0], kept[2]) and tn.equal(kept[1], kept[3])
+assert tn.cuda.fallback_count("_dropout") == (0, 0)
+""")
+
+
+def test_states_are_kept_and_restored() -> None:
+    harness.script("""
+tn.manual_seed(3)
+g = tn.Generator("cuda").manual_seed(11)
+tn.randn(100, device="cuda", generator=g)
+state = g.get_state()
+a = tn.rand(50, device="cuda", generator=g)
+g.set_state(state)
+assert tn.equal(a, tn.rand(50, device="cuda", generator=g))
+host = tn.Generator().manual_seed(11)
+tn.randn(100, generator=host)
+assert tn.equal(a.cpu(), tn.rand(50, generator=host))
+""")
+
+
+def test_what_is_out_of_range_is_told() -> None:
+    harness.script("""
+t = tn.zeros(10, device="cuda")
+for call, words in ((lambda: t.uniform_(2, 1), "[from, to)"), (lambda: t.normal_(0, -1), "std"),
+                    (lambda: t.bernoulli_(2), "[0, 1]"), (lambda: t.random_(5, 5), "from")):
+    try:
+        call()
+        raise SystemExit("accepted")
+    except RuntimeError as err:
+        assert words in str(err), err
+p = tn.full((10,), 0.5, device="cuda")
+p[3] = float("nan")
+t.bernoulli_(p)
+try:
+    t.cpu()
+    raise SystemExit("accepted")
+except RuntimeError as err:
+    assert "bernoulli_" in str(err) and "probability" in str(err), err
+assert (tn.ones(2, device="cuda") + 1).tolist() == [2, 2]
+""")
