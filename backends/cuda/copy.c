@@ -46,6 +46,20 @@ static tn_status cast(const tn_call *call, const void *args) {
     return st == TN_OK ? cuda_launch_plan(call, &casts[from][to], &plan) : st;
 }
 
+tn_status cuda_cast_packed(const tn_call *call, const void *from, int32_t from_dtype, void *to,
+                           int32_t to_dtype, int64_t n) {
+    const int32_t bytes[] = {cuda_item_bytes(to_dtype), cuda_item_bytes(from_dtype)};
+    const int64_t stride[] = {bytes[0], bytes[1]};
+    cuda_plan plan;
+    cuda_plan_start(&plan);
+    plan.data[0] = to;
+    plan.data[1] = (void *)(uintptr_t)from;
+    tn_status st = cuda_plan_add(&plan, 2, n, stride);
+    if (st != TN_OK) return st;
+    cuda_plan_end(&plan, 2, bytes);
+    return cuda_launch_plan(call, &casts[from_dtype][to_dtype], &plan);
+}
+
 static const tn_kernel_row rows[] = {
     {"_copy", TN_SIG__copy, copy, NULL, TN_DTYPE_ANY, 0, TN_K_CAPTURE_SAFE, 0},
     {"_cast", TN_SIG__cast, cast, NULL, TN_DTYPE_ANY, 0, TN_K_CAPTURE_SAFE, 0},

@@ -75,7 +75,7 @@ typedef struct cuda_settings_iface {
     const char *(*libraries)(void);
 } cuda_settings_iface;
 extern const cuda_settings_iface cuda_settings;
-/* Reads TENON_CUDA_TF32. */
+/* Reads the environment. */
 void cuda_read_settings(void);
 
 /* ---- stream.c ----------------------------------------------------------------------------------*/
@@ -121,9 +121,15 @@ void cuda_plan_by_element(cuda_plan *plan);
 /* Launches a kernel whose argument begins with a plan, a group of elements for each thread. */
 tn_status cuda_launch_plan(const tn_call *call, cuda_kernel *k, const cuda_plan *plan);
 
+/* Bytes of an element of a built-in dtype. */
+int32_t cuda_item_bytes(int32_t dtype);
+
 /* ---- copy.c ------------------------------------------------------------------------------------*/
 /* Copies elements of 1, 2, 4, 8 or 16 bytes. */
 tn_status cuda_copy_plan(const tn_call *call, int64_t bytes, const cuda_plan *plan);
+/* Converts n packed elements of one real dtype to another. */
+tn_status cuda_cast_packed(const tn_call *call, const void *from, int32_t from_dtype, void *to,
+                           int32_t to_dtype, int64_t n);
 
 /* ---- Rows: one list per family, named in plugin.c ----------------------------------------------*/
 typedef struct cuda_rows {

@@ -12,10 +12,10 @@ static cuda_cublas cublas;
 static const cuda_symbol symbols[] = {CUBLAS_LIST(SYMBOL)};
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static cublasHandle_t handles[CUDA_DEVICES];
-static atomic_int tf32;
+static atomic_int tf32_allowed;
 
-void cuda_allow_tf32(int32_t allow) { atomic_store(&tf32, allow); }
-int32_t cuda_is_tf32_allowed(void) { return atomic_load(&tf32); }
+void cuda_allow_tf32(int32_t allow) { atomic_store(&tf32_allowed, allow); }
+int32_t cuda_is_tf32_allowed(void) { return atomic_load(&tf32_allowed); }
 
 /* ---- The library -------------------------------------------------------------------------------*/
 
@@ -81,42 +81,48 @@ typedef struct number_type {
     int data, compute;
 } number_type;
 
-static number_type type_of(int32_t dtype) {
+static number_type type_of(int32_t dtype, bool tf32) {
     switch (dtype) {
     case TN_F16: return (number_type){CUBLAS_F16, CUBLAS_IN_F32};
     case TN_BF16: return (number_type){CUBLAS_BF16, CUBLAS_IN_F32};
     case TN_F64: return (number_type){CUBLAS_F64, CUBLAS_IN_F64};
-    default:
-        return (number_type){CUBLAS_F32, cuda_is_tf32_allowed() ? CUBLAS_IN_TF32 : CUBLAS_IN_F32};
+    default: return (number_type){CUBLAS_F32, tf32 ? CUBLAS_IN_TF32 : CUBLAS_IN_F32};
     }
 }
 
-tn_status cuda_gemm(const tn_call *call, const cuda_matrix *a, const cuda_matrix *b,
-                    const cuda_matrix *c, int64_t n, double alpha, double beta) {
+tn_status cuda_gemm_product(const tn_call *call, const cuda_product *p) {
     cuda_device *d = NULL;
     cublasHandle_t handle = NULL;
     operand x, y, z;
-    number_type type = type_of(call->dtype);
-    float alpha32 = (float)alpha, beta32 = (float)beta;
+    const cuda_matrix *a = p->a, *c = p->c;
+    number_type type = type_of(call->dtype, p->tf32);
+    float alpha32 = (float)p->alpha, beta32 = (float)p->beta;
     bool wide = type.compute == CUBLAS_IN_F64;
-    if (c->rows == 0 || c->columns == 0 || n == 0) return TN_OK;
-    if (c->rows > INT_MAX || c->columns > INT_MAX || a->columns > INT_MAX || n > INT_MAX ||
-        !describe(a, &x) || !describe(b, &y) || !describe(c, &z) || z.op != CUBLAS_NORMAL)
+    int to = p->widened && !wide ? CUBLAS_F32 : type.data;
+    if (c->rows == 0 || c->columns == 0 || p->n == 0) return TN_OK;
+    if (c->rows > INT_MAX || c->columns > INT_MAX || a->columns > INT_MAX || p->n > INT_MAX ||
+        !describe(a, &x) || !describe(p->b, &y) || !describe(c, &z) || z.op != CUBLAS_NORMAL)
         return TN_DECLINE;
     tn_status st = cuda_enter(call->device_index, &d);
     if (st != TN_OK) return st;
     pthread_mutex_lock(&lock);
     st = take_handle(d, call->stream, &handle);
     if (st == TN_OK) {
-        int r = cublas.gemm(handle, y.op, x.op, (int)c->columns, (int)c->rows, (int)a->columns,
-                            wide ? (const void *)&alpha : &alpha32, y.data, type.data, y.ld,
-                            y.batch, x.data, type.data, x.ld, x.batch,
-                            wide ? (const void *)&beta : &beta32, c->data, type.data, z.ld, z.batch,
-                            (int)n, type.compute, CUBLAS_ANY_ALGORITHM);
+        int r =
+            cublas.gemm(handle, y.op, x.op, (int)c->columns, (int)c->rows, (int)a->columns,
+                        wide ? (const void *)&p->alpha : &alpha32, y.data, type.data, y.ld, y.batch,
+                        x.data, type.data, x.ld, x.batch, wide ? (const void *)&p->beta : &beta32,
+                        c->data, to, z.ld, z.batch, (int)p->n, type.compute, CUBLAS_ANY_ALGORITHM);
         if (r != CUBLAS_OK)
             st = cuda_host->fail(TN_E_DEVICE, -1, "cuda:%d: %s: cuBLAS returned error %d", d->index,
                                  call->op->name, r);
     }
     pthread_mutex_unlock(&lock);
     return st;
+}
+
+tn_status cuda_gemm(const tn_call *call, const cuda_matrix *a, const cuda_matrix *b,
+                    const cuda_matrix *c, int64_t n, double alpha, double beta) {
+    const cuda_product p = {a, b, c, n, alpha, beta, false, cuda_is_tf32_allowed() != 0};
+    return cuda_gemm_product(call, &p);
 }

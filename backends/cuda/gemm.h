@@ -14,6 +14,16 @@ typedef struct cuda_matrix {
 tn_status cuda_gemm(const tn_call *call, const cuda_matrix *a, const cuda_matrix *b,
                     const cuda_matrix *c, int64_t n, double alpha, double beta);
 
+/* The same, with more to choose. */
+typedef struct cuda_product {
+    const cuda_matrix *a, *b, *c;
+    int64_t n;
+    double alpha, beta;
+    bool widened; /* c is float32 although a and b have half precision */
+    bool tf32;    /* float32 may be computed in TF32 */
+} cuda_product;
+tn_status cuda_gemm_product(const tn_call *call, const cuda_product *p);
+
 /* Whether cuda_gemm takes such an operand: its rows or its columns are packed. */
 bool cuda_gemm_takes(const cuda_matrix *m);
 

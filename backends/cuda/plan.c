@@ -9,6 +9,8 @@ static const uint8_t item_bytes[] = {
 #undef ITEM_BYTES
 };
 
+int32_t cuda_item_bytes(int32_t dtype) { return item_bytes[dtype]; }
+
 /* See Granlund and Montgomery, "Division by invariant integers using multiplication" (1994). */
 static cuda_divisor divisor_of(int64_t size) {
     cuda_divisor by = {0, 0};

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "conv.h"
 #include "gemm.h"
 
 /* Libraries beside the driver; the last member is what a machine without them should install. */
@@ -45,6 +46,7 @@ static const char *describe_libraries(void) {
 void cuda_read_settings(void) {
     const char *text = cuda_getenv("TENON_CUDA_TF32");
     cuda_allow_tf32(text && strcmp(text, "1") == 0);
+    cuda_columns_settings();
 }
 
 const cuda_settings_iface cuda_settings = {

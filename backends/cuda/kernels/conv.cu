@@ -1,0 +1,206 @@
+/* conv.cu: convolutions of one element type: images unfolded into the columns of a matrix and back, and
+ * groups of one channel without a matrix. Every result is one thread's or one block's own sum. */
+#include "device.h"
+
+#include "conv_args.h"
+#include "scalar.h"
+
+typedef struct conv_place {
+    uint32_t at[3];
+} conv_place;
+
+TMPL_INLINE conv_place conv_split(uint32_t i, const int64_t *size) {
+    uint32_t row = i / (uint32_t)size[2], plane = row / (uint32_t)size[1];
+    conv_place p = {{plane, row - plane * (uint32_t)size[1], i - row * (uint32_t)size[2]}};
+    return p;
+}
+
+TMPL_INLINE uint32_t conv_count(const int64_t *size) {
+    return (uint32_t)(size[0] * size[1] * size[2]);
+}
+
+/* The pixel that tap t of the window at place p meets; false where it lies in the padding. */
+TMPL_INLINE bool conv_pixel(const cuda_conv_shape &s, int d, uint32_t p, int64_t t,
+                            int64_t *ret_pixel) {
+    *ret_pixel = (int64_t)p * s.stride[d] - s.pad[d] + t * s.dilation[d];
+    return *ret_pixel >= 0 && *ret_pixel < s.in[d];
+}
+
+/* The place of the window whose tap t meets pixel q; false when there is none. */
+TMPL_INLINE bool conv_meets(const cuda_conv_shape &s, int d, uint32_t q, int64_t t,
+                            int64_t *ret_place) {
+    int64_t from = (int64_t)q + s.pad[d] - t * s.dilation[d];
+    if (from < 0) return false;
+    uint32_t place = (uint32_t)from / (uint32_t)s.stride[d];
+    *ret_place = place;
+    return place * (uint32_t)s.stride[d] == (uint32_t)from && place < s.out[d];
+}
+
+TMPL_INLINE int64_t conv_offset(const cuda_images &x, int64_t z, int64_t y, int64_t column) {
+    return z * x.at[0] + y * x.at[1] + column * x.at[2];
+}
+
+/* ---- A matrix of columns -----------------------------------------------------------------------*/
+
+/* A thread fills one column of a channel. */
+KERNEL(TN_(conv_unfold), cuda_columns_args) {
+    const cuda_conv_shape &s = a.s;
+    uint32_t channel = blockIdx.x / a.tiles;
+    int64_t column = (int64_t)(blockIdx.x - channel * a.tiles) * blockDim.x + threadIdx.x;
+    if (column >= a.columns) return;
+    uint32_t image = (uint32_t)column / a.places;
+    conv_place p = conv_split((uint32_t)column - image * a.places + a.first, s.out);
+    const T *x = (const T *)a.x.data + image * a.x.image + channel * a.x.channel;
+    int64_t taps = s.window[0] * s.window[1] * s.window[2], pixel[3];
+    T *to = (T *)a.matrix + channel * taps * a.columns + column;
+    for (int64_t i = 0; i < s.window[0]; i++) {
+        bool inside0 = conv_pixel(s, 0, p.at[0], i, &pixel[0]);
+        for (int64_t j = 0; j < s.window[1]; j++) {
+            bool inside1 = conv_pixel(s, 1, p.at[1], j, &pixel[1]) && inside0;
+            for (int64_t k = 0; k < s.window[2]; k++, to += a.columns) {
+                bool inside = conv_pixel(s, 2, p.at[2], k, &pixel[2]) && inside1;
+                *to = inside ? x[conv_offset(a.x, pixel[0], pixel[1], pixel[2])] : STORE((A)0);
+            }
+        }
+    }
+}
+
+/* A thread makes one pixel of the images (packed): the sum of the elements it was unfolded to. */
+KERNEL(TN_(conv_fold), cuda_columns_args) {
+    const cuda_conv_shape &s = a.s;
+    uint32_t pixels = conv_count(s.in), plane = blockIdx.x / a.tiles;
+    uint32_t image = plane / a.channels, channel = plane - image * a.channels;
+    int64_t pixel = (int64_t)(blockIdx.x - plane * a.tiles) * blockDim.x + threadIdx.x, at[3];
+    if (pixel >= pixels) return;
+    conv_place q = conv_split((uint32_t)pixel, s.in);
+    int64_t taps = s.window[0] * s.window[1] * s.window[2];
+    const A *from = (const A *)a.matrix + channel * taps * a.columns + (int64_t)image * a.places;
+    A sum = 0;
+    for (int64_t i = 0; i < s.window[0]; i++) {
+        bool meets0 = conv_meets(s, 0, q.at[0], i, &at[0]);
+        for (int64_t j = 0; j < s.window[1]; j++) {
+            bool meets1 = meets0 && conv_meets(s, 1, q.at[1], j, &at[1]);
+            for (int64_t k = 0; k < s.window[2]; k++, from += a.columns)
+                if (meets1 && conv_meets(s, 2, q.at[2], k, &at[2]))
+                    sum += from[(at[0] * s.out[1] + at[1]) * s.out[2] + at[2]];
+        }
+    }
+    if (a.bias) sum += LOAD(((const T *)a.bias)[channel]);
+    T *x = (T *)a.x.data + image * a.x.image + channel * a.x.channel;
+    x[pixel] = STORE(sum);
+}
+
+/* ---- Groups of one channel ---------------------------------------------------------------------*/
+
+/* The plane that a block works on, of `channels` to an image, and the calling thread's place in it. */
+typedef struct conv_plane {
+    uint32_t image, channel, place;
+} conv_plane;
+
+/* False when there is nothing for the thread to do. */
+TMPL_INLINE bool conv_find(const cuda_depthwise_args &a, const int64_t *size, uint32_t channels,
+                           conv_plane *ret_plane) {
+    uint32_t plane = blockIdx.x / a.tiles;
+    int64_t place = (int64_t)(blockIdx.x - plane * a.tiles) * blockDim.x + threadIdx.x;
+    ret_plane->image = plane / channels;
+    ret_plane->channel = plane - ret_plane->image * channels;
+    ret_plane->place = (uint32_t)place;
+    return place < conv_count(size);
+}
+
+KERNEL(TN_(conv_depthwise), cuda_depthwise_args) {
+    const cuda_conv_shape &s = a.s;
+    conv_plane o;
+    int64_t pixel[3];
+    if (!conv_find(a, s.out, a.channels * a.each, &o)) return;
+    conv_place p = conv_split(o.place, s.out);
+    const T *w = (const T *)a.w + (int64_t)o.channel * a.taps;
+    const T *x = (const T *)a.x.data + o.image * a.x.image + o.channel / a.each * a.x.channel;
+    A sum = 0;
+    for (int64_t i = 0; i < s.window[0]; i++) {
+        bool inside0 = conv_pixel(s, 0, p.at[0], i, &pixel[0]);
+        for (int64_t j = 0; j < s.window[1]; j++) {
+            bool inside1 = conv_pixel(s, 1, p.at[1], j, &pixel[1]) && inside0;
+            for (int64_t k = 0; k < s.window[2]; k++, w++)
+                if (conv_pixel(s, 2, p.at[2], k, &pixel[2]) && inside1)
+                    sum += LOAD(x[conv_offset(a.x, pixel[0], pixel[1], pixel[2])]) * LOAD(*w);
+        }
+    }
+    if (a.bias) sum += LOAD(((const T *)a.bias)[o.channel]);
+    T *y = (T *)a.y.data + o.image * a.y.image + o.channel * a.y.channel;
+    y[o.place] = STORE(sum);
+}
+
+/* What the windows of one of a channel's gradients y put into the pixel q. */
+TMPL_INLINE A conv_gather(const cuda_depthwise_args &a, const conv_place &q, const T *y,
+                          const T *w) {
+    const cuda_conv_shape &s = a.s;
+    int64_t at[3];
+    A sum = 0;
+    for (int64_t i = 0; i < s.window[0]; i++) {
+        bool meets0 = conv_meets(s, 0, q.at[0], i, &at[0]);
+        for (int64_t j = 0; j < s.window[1]; j++) {
+            bool meets1 = meets0 && conv_meets(s, 1, q.at[1], j, &at[1]);
+            for (int64_t k = 0; k < s.window[2]; k++, w++)
+                if (meets1 && conv_meets(s, 2, q.at[2], k, &at[2]))
+                    sum += LOAD(y[conv_offset(a.y, at[0], at[1], at[2])]) * LOAD(*w);
+        }
+    }
+    return sum;
+}
+
+KERNEL(TN_(conv_depthwise_input), cuda_depthwise_args) {
+    conv_plane o;
+    if (!conv_find(a, a.s.in, a.channels, &o)) return;
+    conv_place q = conv_split(o.place, a.s.in);
+    A sum = 0;
+    for (int64_t m = 0; m < a.each; m++) {
+        int64_t from = (int64_t)o.channel * a.each + m;
+        const T *y = (const T *)a.y.data + o.image * a.y.image + from * a.y.channel;
+        sum += conv_gather(a, q, y, (const T *)a.w + from * a.taps);
+    }
+    if (a.bias) sum += LOAD(((const T *)a.bias)[o.channel]);
+    T *x = (T *)a.x.data + o.image * a.x.image + o.channel * a.x.channel;
+    x[o.place] = STORE(sum);
+}
+
+/* A block sums one element of the gradient of w over the images of one part. */
+KERNEL(TN_(conv_depthwise_weight), cuda_depthwise_args) {
+    SHARED(A, sums, CUDA_BLOCK);
+    const cuda_conv_shape &s = a.s;
+    uint32_t element = blockIdx.x / a.parts, part = blockIdx.x - element * a.parts;
+    uint32_t channel = element / a.taps, places = conv_count(s.out);
+    conv_place t = conv_split(element - channel * a.taps, s.window);
+    int64_t end = (part + 1) * a.span < a.images ? (part + 1) * a.span : a.images, pixel[3];
+    A sum = 0;
+    for (int64_t image = part * a.span; image < end; image++) {
+        const T *x = (const T *)a.x.data + image * a.x.image + channel / a.each * a.x.channel;
+        const T *y = (const T *)a.y.data + image * a.y.image + channel * a.y.channel;
+        for (int64_t i = threadIdx.x; i < places; i += blockDim.x) {
+            conv_place p = conv_split((uint32_t)i, s.out);
+            if (conv_pixel(s, 0, p.at[0], t.at[0], &pixel[0]) &&
+                conv_pixel(s, 1, p.at[1], t.at[1], &pixel[1]) &&
+                conv_pixel(s, 2, p.at[2], t.at[2], &pixel[2]))
+                sum += LOAD(x[conv_offset(a.x, pixel[0], pixel[1], pixel[2])]) *
+                       LOAD(y[conv_offset(a.y, p.at[0], p.at[1], p.at[2])]);
+        }
+    }
+    sums[threadIdx.x] = sum;
+    __syncthreads();
+    for (uint32_t n = blockDim.x / 2; n > 0; n /= 2) {
+        if (threadIdx.x < n) sums[threadIdx.x] += sums[threadIdx.x + n];
+        __syncthreads();
+    }
+    if (threadIdx.x == 0)
+        ((A *)a.partial)[(int64_t)part * a.channels * a.each * a.taps + element] = sums[0];
+}
+
+/* A thread adds the parts of one element up, in their order. */
+KERNEL(TN_(conv_depthwise_finish), cuda_depthwise_args) {
+    int64_t elements = (int64_t)a.channels * a.each * a.taps, i = cuda_thread();
+    if (i >= elements) return;
+    A sum = 0;
+    for (uint32_t part = 0; part < a.parts; part++)
+        sum += ((const A *)a.partial)[part * elements + i];
+    ((T *)a.w)[i] = STORE(sum);
+}

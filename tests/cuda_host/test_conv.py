@@ -1,0 +1,177 @@
+"""Convolutions on the CUDA host harness: by our own kernels and cuBLAS, and by cuDNN."""
+
+from __future__ import annotations
+
+import harness
+import pytest
+
+pytestmark = pytest.mark.skipif(not harness.is_built(), reason="no C++ compiler: no CUDA harness")
+
+# conv(x, w, b, stride, pad, dilation, groups) by sums over windows in float64, and the gradients of
+# sum(y * g), which are linear in x and in w: y's sums read the other way.
+ORACLE = """
+import itertools
+import numpy as np
+F = tn.nn.functional
+rng = np.random.default_rng(0)
+
+def walk(x, w, y, stride, pad, dilation, groups):
+    \"\"\"Pairs of a tap and the parts of x and y that meet there.\"\"\"
+    dims = range(len(stride))
+    for tap in itertools.product(*(range(n) for n in w.shape[2:])):
+        xs, ys = [], []
+        for d in dims:
+            at = np.arange(y.shape[d + 2]) * stride[d] - pad[d] + tap[d] * dilation[d]
+            inside = (at >= 0) & (at < x.shape[d + 2])
+            xs.append(at[inside])
+            ys.append(np.flatnonzero(inside))
+        for g in range(groups):
+            co, ci = w.shape[0] // groups, w.shape[1]
+            c, o = np.arange(g * ci, (g + 1) * ci), np.arange(g * co, (g + 1) * co)
+            n = np.arange(x.shape[0])
+            taken = (slice(g * co, (g + 1) * co), slice(None), *tap)
+            yield taken, np.ix_(n, c, *xs), np.ix_(n, o, *ys)
+
+def conv(x, w, stride, pad, dilation, groups):
+    size = [(x.shape[d + 2] + 2 * pad[d] - dilation[d] * (w.shape[d + 2] - 1) - 1) // stride[d] + 1
+            for d in range(len(stride))]
+    y = np.zeros((x.shape[0], w.shape[0], *size))
+    for tap, at, to in walk(x, w, y, stride, pad, dilation, groups):
+        y[to] += np.einsum("nc...,oc->no...", x[at], w[tap])
+    return y
+
+def gradients(x, w, g, stride, pad, dilation, groups):
+    gx, gw = np.zeros(x.shape), np.zeros(w.shape)
+    for tap, at, to in walk(x, w, g, stride, pad, dilation, groups):
+        gx[at] += np.einsum("no...,oc->nc...", g[to], w[tap])
+        axes = (0, *range(2, x.ndim))
+        gw[tap] += np.tensordot(g[to], x[at], (axes, axes))
+    return gx, gw
+
+CASES = [  # sizes of x and w, stride, padding, dilation, groups
+    ((2, 3, 8), (4, 3, 3), (2,), (1,), (1,), 1),
+    ((2, 4, 7, 6), (6, 2, 3, 2), (2, 1), (1, 0), (1, 2), 2),
+    ((3, 5, 5, 4), (7, 5, 1, 1), (1, 1), (0, 0), (1, 1), 1),
+    ((2, 6, 4, 5), (4, 3, 1, 1), (1, 1), (0, 0), (1, 1), 2),
+    ((2, 3, 5, 4), (4, 3, 1, 1), (2, 2), (0, 0), (1, 1), 1),
+    ((2, 3, 9, 7), (6, 1, 3, 3), (2, 2), (1, 1), (1, 1), 3),
+    ((5, 4, 6, 6), (4, 1, 3, 3), (1, 1), (2, 2), (2, 2), 4),
+    ((1, 2, 4, 5, 3), (3, 2, 2, 3, 2), (1, 2, 1), (1, 1, 0), (1, 1, 2), 1),
+    ((2, 4, 3, 4, 5), (8, 1, 3, 2, 2), (2, 1, 2), (1, 0, 1), (1, 1, 1), 4),
+    ((2, 3, 17, 19), (5, 3, 4, 4), (3, 3), (3, 2), (1, 1), 1),
+    ((1, 1, 40, 33), (2, 1, 5, 5), (1, 1), (2, 2), (1, 1), 1),
+]
+
+def check(got, want, dtype):
+    limit = {"float16": 4e-3, "bfloat16": 3e-2, "float32": 2e-6, "float64": 1e-13}[dtype]
+    error = np.abs(got.double().cpu().numpy() - want).max() if want.size else 0
+    assert error <= limit * max(1, np.abs(want).max() if want.size else 0), error
+
+def run(case, dtype, layout=lambda t: t):
+    sizes, weights, stride, pad, dilation, groups = case
+    kind = getattr(tn, dtype)
+    name = f"conv{len(stride)}d"
+    make = lambda *shape: tn.from_numpy(rng.standard_normal(shape)).to(kind)
+    x, w, b = make(*sizes), make(*weights), make(weights[0])
+    a, u = x.double().numpy(), w.double().numpy()
+    want = conv(a, u, stride, pad, dilation, groups)
+    g = make(*want.shape)
+    dx, dw, db, dg = (layout(t.to("cuda")) for t in (x, w, b, g))
+    for t in (dx, dw, db):
+        t.requires_grad_()
+    options = dict(stride=stride, padding=pad, dilation=dilation, groups=groups)
+    y = getattr(F, name)(dx, dw, db, **options)
+    check(y.detach(), want + b.double().numpy().reshape(-1, *[1] * len(stride)), dtype)
+    check(getattr(F, name)(dx, dw, **options).detach(), want, dtype)
+    gx, gw = gradients(a, u, g.double().numpy(), stride, pad, dilation, groups)
+    for got, expected in zip(tn.autograd.grad(y, (dx, dw), dg), (gx, gw)):
+        check(got, expected, dtype)
+    # the transposed convolution: from g's size to x's
+    extra = [sizes[d + 2] - ((g.shape[d + 2] - 1) * stride[d] - 2 * pad[d]
+                             + dilation[d] * (weights[d + 2] - 1) + 1) for d in range(len(stride))]
+    c = make(sizes[1])
+    got = getattr(F, name.replace("conv", "conv_transpose"))(
+        dg, dw.detach(), c.to("cuda"), output_padding=extra, **options)
+    check(got, gx + c.double().numpy().reshape(-1, *[1] * len(stride)), dtype)
+
+def served(*ops):
+    for op in ops or ("_conv", "_conv_backward_input", "_conv_backward_weight"):
+        assert tn.cuda.fallback_count(op) == (0, 0), (op, tn.cuda.fallback_count(op))
+"""
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_every_dtype(dtype: str) -> None:
+    harness.script(ORACLE + f"for case in CASES: run(case, {dtype!r})\nserved()")
+
+
+@pytest.mark.parametrize("most", ["1", "300", "4000"])
+def test_little_memory_cuts_the_work(most: str) -> None:
+    """Into images, places or channels; half precision is still summed up in float32."""
+    text = ORACLE + "for case in CASES: run(case, 'float64'); run(case, 'bfloat16')\nserved()"
+    harness.script(text, TENON_CUDA_CONV_BYTES=most)
+
+
+def test_layouts() -> None:
+    """Channels last, and memory that is not packed at all."""
+    harness.script(
+        ORACLE
+        + """
+def spread(t):
+    return tn.stack([t, t + 1], -1)[..., 0]
+def last(t):
+    return t.to(memory_format=tn.channels_last) if t.ndim == 4 else t
+def turned(t):
+    return t.transpose(0, 1).contiguous().transpose(0, 1) if t.ndim > 1 else t
+for case in CASES:
+    for layout in (spread, last, turned):
+        run(case, "float64", layout)
+one = tn.randn(1, 1, 1, 1, dtype=tn.float64, device="cuda").expand(2, 3, 6, 5)
+w = tn.randn(4, 3, 3, 3, dtype=tn.float64, device="cuda")
+want = conv(one.cpu().numpy(), w.cpu().numpy(), (1, 1), (0, 0), (1, 1), 1)
+check(F.conv2d(one, w), want, "float64")
+served()
+"""
+    )
+
+
+def test_sizes_of_nothing() -> None:
+    """No images, no channels, images that are padding alone."""
+    harness.script(
+        ORACLE
+        + """
+for sizes, weights, groups in (((0, 3, 5, 4), (2, 3, 2, 2), 1), ((0, 3, 5, 4), (3, 1, 2, 2), 3),
+                               ((2, 3, 0, 4), (2, 3, 2, 2), 1), ((2, 3, 0, 4), (6, 1, 1, 2), 3)):
+    run((sizes, weights, (1, 1), (1, 1), (1, 1), groups), "float32")
+b = tn.arange(2.0, device="cuda")
+y = F.conv2d(tn.ones(2, 0, 5, 4, device="cuda"), tn.ones(2, 0, 2, 2, device="cuda"), b)
+assert y.shape == (2, 2, 4, 3) and tn.equal(y, b.reshape(1, 2, 1, 1).expand(2, 2, 4, 3))
+served()
+"""
+    )
+
+
+def test_a_network_trains_as_on_the_cpu() -> None:
+    harness.script("""
+from tenon import nn
+def train(device):
+    tn.manual_seed(0)
+    x = tn.randn(16, 3, 12, 12)
+    y = (x.mean((1, 2, 3)) > 0).long()
+    net = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3, groups=8),
+                        nn.Conv2d(8, 16, 1), nn.ReLU(), nn.Conv2d(16, 8, 4, stride=2),
+                        nn.Flatten(), nn.Linear(8 * 16, 2)).to(device)
+    opt = tn.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
+    x, y = x.to(device), y.to(device)
+    for _ in range(6):
+        opt.zero_grad()
+        loss = nn.functional.cross_entropy(net(x), y)
+        loss.backward()
+        opt.step()
+    return loss.item(), [p.detach().cpu() for p in net.parameters()]
+(a, wa), (b, wb) = train("cpu"), train("cuda")
+assert abs(a - b) < 1e-4, (a, b)
+assert all(tn.allclose(u, v, atol=1e-4) for u, v in zip(wa, wb))
+for op in ("_conv", "_conv_backward_input", "_conv_backward_weight"):
+    assert tn.cuda.fallback_count(op) == (0, 0), op
+""")
