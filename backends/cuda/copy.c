@@ -15,6 +15,26 @@ tn_status cuda_copy_plan(const tn_call *call, int64_t bytes, const cuda_plan *pl
     return cuda_launch_plan(call, &copies[i], plan);
 }
 
+tn_status cuda_packed(const tn_call *call, const tn_view *v, const void **ret_data) {
+    int64_t strides[TN_MAX_DIMS], numel = 1;
+    tn_view packed = *v;
+    const tn_view *views[] = {&packed, v};
+    cuda_plan plan;
+    *ret_data = v->data;
+    if (tn_view_is_contiguous(v) || v->numel == 0) return TN_OK;
+    for (int32_t d = v->ndim - 1; d >= 0; d--) {
+        strides[d] = numel;
+        numel *= v->shape[d];
+    }
+    packed.strides = strides;
+    uint64_t bytes = (uint64_t)(v->numel * tn_view_itemsize(v));
+    tn_status st = call->host->scratch(call, bytes, &packed.data);
+    if (st == TN_OK) st = cuda_plan_views(views, 2, &plan);
+    if (st == TN_OK) st = cuda_copy_plan(call, tn_view_itemsize(v), &plan);
+    *ret_data = packed.data;
+    return st;
+}
+
 static tn_status copy(const tn_call *call, const void *args) {
     const tn__copy_args *a = args;
     cuda_plan plan;

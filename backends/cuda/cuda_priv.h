@@ -124,12 +124,22 @@ tn_status cuda_launch_plan(const tn_call *call, cuda_kernel *k, const cuda_plan 
 /* Bytes of an element of a built-in dtype. */
 int32_t cuda_item_bytes(int32_t dtype);
 
+/* ---- rows.c ------------------------------------------------------------------------------------*/
+/* Operands, inputs first, all of one shape, as rows along `dim`. Packed rows get a block each, others
+ * go side by side, so that threads read neighbours. TN_DECLINE: too many dimensions. */
+tn_status cuda_rows_read(const tn_view *const *views, int32_t n, int64_t dim,
+                         cuda_rows_args *ret_args);
+/* Threads of a block of `width` columns, a power of two: not many more than rows have elements. */
+uint32_t cuda_rows_threads(int64_t n, int32_t width);
+
 /* ---- copy.c ------------------------------------------------------------------------------------*/
 /* Copies elements of 1, 2, 4, 8 or 16 bytes. */
 tn_status cuda_copy_plan(const tn_call *call, int64_t bytes, const cuda_plan *plan);
 /* Converts n packed elements of one real dtype to another. */
 tn_status cuda_cast_packed(const tn_call *call, const void *from, int32_t from_dtype, void *to,
                            int32_t to_dtype, int64_t n);
+/* The elements of v packed in row-major order: v's own memory, or a copy in scratch memory. */
+tn_status cuda_packed(const tn_call *call, const tn_view *v, const void **ret_data);
 
 /* ---- Rows: one list per family, named in plugin.c ----------------------------------------------*/
 typedef struct cuda_rows {

@@ -16,34 +16,14 @@ static cuda_float_kernels softmax_kernels = CUDA_FLOAT_KERNELS(fused, softmax),
                           log_softmax_backward_kernels =
                               CUDA_FLOAT_KERNELS(fused, log_softmax_backward);
 
-/* Operands: inputs, then the result, all of one shape. Rows that are packed get a block each,
- * others go 32 to a block, whose threads then read neighbours. */
 static tn_status run_rows(const tn_call *call, cuda_float_kernels kernels,
                           const tn_view *const *views, int32_t n, int64_t dim) {
-    const tn_view *x = views[0];
-    int64_t item = tn_view_itemsize(x);
     cuda_rows_args a;
-    uint32_t threads = 32;
-    if (x->numel == 0) return TN_OK;
-    memset(&a, 0, sizeof a);
-    a.rows = 1;
-    a.n = x->ndim ? x->shape[dim] : 1;
-    for (int32_t k = 0; k < n; k++) {
-        a.data[k] = views[k]->data;
-        a.step[k] = x->ndim ? views[k]->strides[dim] * item : item;
-    }
-    for (int32_t d = x->ndim - 1; d >= 0; d--) {
-        if (d == dim || x->shape[d] == 1) continue;
-        if (a.dims == CUDA_DIMS) return TN_DECLINE;
-        a.size[a.dims] = x->shape[d];
-        for (int32_t k = 0; k < n; k++) a.stride[a.dims][k] = views[k]->strides[d] * item;
-        a.rows *= x->shape[d];
-        a.dims++;
-    }
-    a.width = a.step[0] != item && a.rows >= 32 ? 32 : 1;
-    while (threads < CUDA_BLOCK && (int64_t)(threads / (uint32_t)a.width) < a.n) threads *= 2;
+    if (views[0]->numel == 0) return TN_OK;
+    tn_status st = cuda_rows_read(views, n, dim, &a);
+    if (st != TN_OK) return st;
     return cuda_launch(call, cuda_float_kernel(call, kernels), (a.rows + a.width - 1) / a.width,
-                       threads, &a);
+                       cuda_rows_threads(a.n, a.width), &a);
 }
 
 static tn_status softmax(const tn_call *call, const void *args) {

@@ -2,7 +2,8 @@
  * family of kernels is one name in one of the lists below. */
 #include "cuda_priv.h"
 
-#define CUDA_FAMILIES(X) X(conv) X(copy) X(fused) X(matmul) X(take) X(pool) X(upsample) X(random)
+#define CUDA_FAMILIES(X)                                                                           \
+    X(conv) X(copy) X(fused) X(matmul) X(norm) X(take) X(pool) X(upsample) X(random)
 #define CUDA_DTYPE_FAMILIES(X) X(map) X(reduce)
 
 const tn_host *cuda_host;

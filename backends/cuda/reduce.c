@@ -48,22 +48,15 @@ static void cut(const tn_plan *plan, cuda_reduce_args *a) {
     a->parts = a->gone ? (int32_t)((a->gone + a->span - 1) / a->span) : 1;
 }
 
-/* Threads of a block of `width` columns, a power of two: not many more than there are elements. */
-static uint32_t threads_for(int64_t elements, int32_t width) {
-    uint32_t threads = 32;
-    while (threads < CUDA_BLOCK && (int64_t)(threads / (uint32_t)width) < elements) threads *= 2;
-    return threads;
-}
-
 static tn_status run(const tn_call *call, cuda_reduction *r, cuda_reduce_args *a) {
     tn_status st = TN_OK;
-    uint32_t threads = threads_for(a->span, a->width);
+    uint32_t threads = cuda_rows_threads(a->span, a->width);
     int64_t blocks = (a->kept + a->width - 1) / a->width * a->parts;
     if (a->parts > 1)
         st = call->host->scratch(call, (uint64_t)(a->kept * a->parts * r->item), &a->partial);
     if (st == TN_OK) st = cuda_launch(call, &r->reduce, blocks, threads, a);
     if (st != TN_OK || a->parts == 1) return st;
-    return cuda_launch(call, &r->finish, a->kept, threads_for(a->parts, 1), a);
+    return cuda_launch(call, &r->finish, a->kept, cuda_rows_threads(a->parts, 1), a);
 }
 
 tn_status cuda_reduce(const tn_call *call, const void *args) {

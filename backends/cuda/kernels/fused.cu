@@ -2,12 +2,12 @@
  * cross entropy, optimizer steps. */
 #include "device.h"
 
+#include "rows.h"
 #include "scalar.h"
 
 /* ---- Rows: `width` columns of threads, one row each --------------------------------------------*/
 
 typedef struct fused_row {
-    int64_t row;
     int lane, lanes, width;
     bool any;       /* there is such a row */
     const T *x, *y; /* element 0 */
@@ -15,52 +15,24 @@ typedef struct fused_row {
     int64_t sx, sy, so; /* from element to element */
 } fused_row;
 
-TMPL_INLINE int64_t fused_offset(const cuda_rows_args &a, int64_t row, int k) {
-    int64_t at = 0;
-    for (int d = 0; d < a.dims; d++) {
-        int64_t q = row / a.size[d];
-        at += (row - q * a.size[d]) * a.stride[d][k];
-        row = q;
-    }
-    return at;
-}
-
 TMPL_INLINE fused_row fused_find(const cuda_rows_args &a, int out) {
     fused_row r;
     r.width = a.width;
     r.lanes = (int)blockDim.x / a.width;
     r.lane = (int)threadIdx.x / a.width;
-    r.row = (int64_t)blockIdx.x * a.width + (int)threadIdx.x % a.width;
-    r.any = r.row < a.rows;
-    int64_t row = r.any ? r.row : 0;
-    r.x = (const T *)((const char *)a.data[0] + fused_offset(a, row, 0));
-    r.y = (const T *)((const char *)a.data[1] + fused_offset(a, row, 1));
-    r.out = (T *)((char *)a.data[out] + fused_offset(a, row, out));
+    int64_t row = (int64_t)blockIdx.x * a.width + (int)threadIdx.x % a.width;
+    r.any = row < a.rows;
+    r.x = (const T *)rows_data(a, row, 0);
+    r.y = (const T *)rows_data(a, row, 1);
+    r.out = (T *)rows_data(a, row, out);
     r.sx = a.step[0] / (int64_t)sizeof(T);
     r.sy = a.step[1] / (int64_t)sizeof(T);
     r.so = a.step[out] / (int64_t)sizeof(T);
     return r;
 }
 
-/* What all lanes of a row come to; every thread of the block takes part. */
-template <typename V, typename F>
-TMPL_INLINE V fused_join(V *room, V mine, int lanes, int width, int lane, F join) {
-    V *column = room + threadIdx.x;
-    __syncthreads();
-    *column = mine;
-    __syncthreads();
-    for (int n = lanes / 2; n > 0; n /= 2) {
-        if (lane < n) column[0] = join(column[0], column[n * width]);
-        __syncthreads();
-    }
-    return room[(int)threadIdx.x % width];
-}
-
 struct fused_most {
     CUDA_MEMBER A operator()(A a, A b) const { return f_maximum(a, b); }
-};
-template <typename V> struct fused_sum {
-    CUDA_MEMBER V operator()(V a, V b) const { return a + b; }
 };
 
 /* ---- Softmax -----------------------------------------------------------------------------------*/
@@ -71,10 +43,10 @@ template <typename F> TMPL_INLINE void softmax_rows(const cuda_rows_args &a, F f
     A most = -(A)INFINITY, sum = 0;
     for (int64_t i = r.lane; i < a.n && r.any; i += r.lanes)
         most = f_maximum(LOAD(r.x[i * r.sx]), most);
-    most = fused_join(room, most, r.lanes, r.width, r.lane, fused_most());
+    most = rows_join(room, most, r.lanes, r.width, r.lane, fused_most());
     for (int64_t i = r.lane; i < a.n && r.any; i += r.lanes)
         sum += M_(exp)(LOAD(r.x[i * r.sx]) - most);
-    sum = fused_join(room, sum, r.lanes, r.width, r.lane, fused_sum<A>());
+    sum = rows_join(room, sum, r.lanes, r.width, r.lane, rows_sum<A>());
     for (int64_t i = r.lane; i < a.n && r.any; i += r.lanes)
         r.out[i * r.so] = STORE(finish(LOAD(r.x[i * r.sx]) - most, sum));
 }
@@ -95,7 +67,7 @@ KERNEL(TN_(softmax_backward), cuda_rows_args) {
     A sum = 0;
     for (int64_t i = r.lane; i < a.n && r.any; i += r.lanes)
         sum += LOAD(r.x[i * r.sx]) * LOAD(r.y[i * r.sy]);
-    sum = fused_join(room, sum, r.lanes, r.width, r.lane, fused_sum<A>());
+    sum = rows_join(room, sum, r.lanes, r.width, r.lane, rows_sum<A>());
     for (int64_t i = r.lane; i < a.n && r.any; i += r.lanes)
         r.out[i * r.so] = STORE((LOAD(r.x[i * r.sx]) - sum) * LOAD(r.y[i * r.sy]));
 }
@@ -106,7 +78,7 @@ KERNEL(TN_(log_softmax_backward), cuda_rows_args) {
     fused_row r = fused_find(a, 2);
     A sum = 0;
     for (int64_t i = r.lane; i < a.n && r.any; i += r.lanes) sum += LOAD(r.x[i * r.sx]);
-    sum = fused_join(room, sum, r.lanes, r.width, r.lane, fused_sum<A>());
+    sum = rows_join(room, sum, r.lanes, r.width, r.lane, rows_sum<A>());
     for (int64_t i = r.lane; i < a.n && r.any; i += r.lanes)
         r.out[i * r.so] = STORE(LOAD(r.x[i * r.sx]) - M_(exp)(LOAD(r.y[i * r.sy])) * sum);
 }
@@ -121,9 +93,9 @@ KERNEL(TN_(entropy_rows), cuda_entropy_args) {
     int lane = (int)threadIdx.x, lanes = (int)blockDim.x;
     A most = -(A)INFINITY, sum = 0;
     for (int64_t i = lane; i < a.n; i += lanes) most = f_maximum(LOAD(x[i * a.x_column]), most);
-    most = fused_join(room, most, lanes, 1, lane, fused_most());
+    most = rows_join(room, most, lanes, 1, lane, fused_most());
     for (int64_t i = lane; i < a.n; i += lanes) sum += M_(exp)(LOAD(x[i * a.x_column]) - most);
-    sum = fused_join(room, sum, lanes, 1, lane, fused_sum<A>());
+    sum = rows_join(room, sum, lanes, 1, lane, rows_sum<A>());
     if (lane > 0) return;
     A lse = most == -(A)INFINITY ? most : most + M_(log)(sum), loss = 0;
     bool used = t != a.ignore, fits = t >= 0 && t < a.n;
@@ -143,8 +115,8 @@ KERNEL(TN_(entropy_finish), cuda_entropy_args) {
         loss += a.parts[i];
         count += a.target[i * a.target_step] != a.ignore;
     }
-    loss = fused_join(room, loss, lanes, 1, lane, fused_sum<double>());
-    count = fused_join(room, count, lanes, 1, lane, fused_sum<double>());
+    loss = rows_join(room, loss, lanes, 1, lane, rows_sum<double>());
+    count = rows_join(room, count, lanes, 1, lane, rows_sum<double>());
     if (lane > 0) return;
     *(A *)a.count = (A)count;
     if (a.reduction == CUDA_LOSS_NONE) return;

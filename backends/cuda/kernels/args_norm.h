@@ -1,0 +1,30 @@
+/* args_norm.h: arguments of the kernels of layer_norm and batch_norm. Part of both sides, like args.h. */
+#ifndef CUDA_ARGS_NORM_H
+#define CUDA_ARGS_NORM_H
+
+#include <stdint.h>
+
+/* layer_norm of packed rows of n elements, `lanes` threads each. Gradients of weight and bias are sums
+ * of `parts` parts, `span` rows each, that lie in `partial` as (parts, n, 2). */
+typedef struct cuda_layer_norm_args {
+    const void *x, *grad, *weight, *bias;
+    void *y; /* the result, or the gradient of x */
+    void *mean, *rstd, *grad_weight, *grad_bias, *partial;
+    int64_t rows, n, span;
+    int32_t lanes, parts;
+    int32_t wide_weight, wide_bias; /* they are of the type computed in */
+    double eps;
+} cuda_layer_norm_args;
+
+/* batch_norm. Strides in elements, of sample, channel and position; parts of channels: norm.cu. */
+typedef struct cuda_batch_norm_args {
+    const void *x, *grad, *weight, *bias;
+    void *y; /* the result, or the gradient of x, or NULL */
+    void *running_mean, *running_var, *mean, *rstd, *grad_weight, *grad_bias, *partial;
+    int64_t samples, channels, positions, span;
+    int64_t x_stride[3], grad_stride[3], y_stride[3];
+    int32_t parts, width, training, narrow; /* narrow: elements of a channel count in 32 bits */
+    double momentum, eps;
+} cuda_batch_norm_args;
+
+#endif

@@ -1,0 +1,39 @@
+/* rows.h: what kernels share whose threads form `width` columns, one row of elements each, and several
+ * lanes per row: thread t is lane t / width of column t % width. */
+#ifndef CUDA_ROWS_H
+#define CUDA_ROWS_H
+
+#include "device.h"
+
+/* Element 0 of a row; of row 0 where there is no such row. */
+TMPL_INLINE char *rows_data(const cuda_rows_args &a, int64_t row, int k) {
+    int64_t at = 0;
+    if (row >= a.rows) row = 0;
+    for (int d = 0; d < a.dims; d++) {
+        int64_t q = row / a.size[d];
+        at += (row - q * a.size[d]) * a.stride[d][k];
+        row = q;
+    }
+    return (char *)a.data[k] + at;
+}
+
+/* What all lanes of a row come to; every thread of the block takes part. The order depends on `lanes`
+ * alone. */
+template <typename V, typename F>
+TMPL_INLINE V rows_join(V *room, V mine, int lanes, int width, int lane, F join) {
+    V *column = room + threadIdx.x;
+    __syncthreads();
+    *column = mine;
+    __syncthreads();
+    for (int n = lanes / 2; n > 0; n /= 2) {
+        if (lane < n) column[0] = join(column[0], column[n * width]);
+        __syncthreads();
+    }
+    return room[(int)threadIdx.x % width];
+}
+
+template <typename V> struct rows_sum {
+    CUDA_MEMBER V operator()(V a, V b) const { return a + b; }
+};
+
+#endif

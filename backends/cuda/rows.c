@@ -1,0 +1,37 @@
+/* rows.c: tensors as rows along one dimension, for kernels that work row by row (kernels/rows.h). */
+#include "cuda_priv.h"
+
+#include <string.h>
+
+enum { WIDTH = 32 }; /* columns of a block whose rows are not packed */
+
+tn_status cuda_rows_read(const tn_view *const *views, int32_t n, int64_t dim,
+                         cuda_rows_args *ret_args) {
+    const tn_view *x = views[0];
+    cuda_rows_args *a = ret_args;
+    int64_t item[CUDA_ROW_OPERANDS];
+    memset(a, 0, sizeof *a);
+    a->rows = 1;
+    a->n = x->ndim ? x->shape[dim] : 1;
+    for (int32_t k = 0; k < n; k++) {
+        item[k] = tn_view_itemsize(views[k]);
+        a->data[k] = views[k]->data;
+        a->step[k] = x->ndim ? views[k]->strides[dim] * item[k] : item[k];
+    }
+    for (int32_t d = x->ndim - 1; d >= 0; d--) {
+        if (d == dim || x->shape[d] == 1) continue;
+        if (a->dims == CUDA_DIMS) return TN_DECLINE;
+        a->size[a->dims] = x->shape[d];
+        for (int32_t k = 0; k < n; k++) a->stride[a->dims][k] = views[k]->strides[d] * item[k];
+        a->rows *= x->shape[d];
+        a->dims++;
+    }
+    a->width = a->step[0] != item[0] && a->rows >= WIDTH ? WIDTH : 1;
+    return TN_OK;
+}
+
+uint32_t cuda_rows_threads(int64_t n, int32_t width) {
+    uint32_t threads = 32;
+    while (threads < CUDA_BLOCK && (int64_t)(threads / (uint32_t)width) < n) threads *= 2;
+    return threads;
+}

@@ -1,0 +1,145 @@
+"""Normalisation on the host harness: every layout and cut, against NumPy in float64."""
+
+from __future__ import annotations
+
+import harness
+import pytest
+
+pytestmark = pytest.mark.skipif(not harness.is_built(), reason="no C++ compiler: no CUDA harness")
+
+START = """
+import numpy as np
+F = tn.nn.functional
+rng = np.random.default_rng(0)
+def send(x, dtype=tn.float64):
+    return None if x is None else tn.from_numpy(x).to("cuda", dtype)
+def check(got, want, tolerance=1e-11, what=None):
+    got = got.detach().cpu().to(tn.float64).numpy()
+    assert got.shape == want.shape, what
+    assert np.allclose(got, want, rtol=tolerance, atol=tolerance, equal_nan=True), (
+        what, np.abs(got - want).max())
+def ran_natively(*ops):
+    for op in ops:
+        assert tn.cuda.fallback_count(op)[1] == 0, op
+"""
+
+
+def test_layer_norm() -> None:
+    """Rows shorter than a group and longer than a block, aligned or not; few and many of them."""
+    harness.script(
+        START
+        + """
+def reference(x, w, b, g, eps):
+    n = x.shape[-1]
+    mean = x.mean(-1, keepdims=True)
+    rstd = 1 / np.sqrt(x.var(-1, keepdims=True) + eps)
+    hat = (x - mean) * rstd
+    gw = g if w is None else g * w
+    gx = rstd * (gw - gw.mean(-1, keepdims=True) - hat * (gw * hat).mean(-1, keepdims=True))
+    y = hat * (1 if w is None else w) + (0 if b is None else b)
+    return y, gx, (g * hat).sum(0), g.sum(0)
+for (m, n), dtype in (((5, 1), 0), ((3, 7), 0), ((200, 12), 0), ((2, 1300), 0), ((700, 40), 1),
+                      ((9, 130), 2), ((1, 4099), 1), ((5, 64), 3)):
+    dtype, tolerance = ((tn.float64, 1e-10), (tn.float32, 1e-4), (tn.float16, 2e-2),
+                        (tn.bfloat16, 2e-1))[dtype]
+    x, g = (tn.randn(m, n).to(dtype).to(tn.float64).numpy() for _ in range(2))
+    w, b = (tn.randn(n).to(dtype).to(tn.float64).numpy() for _ in range(2))
+    for weight, bias in ((w, b), (None, None), (w, None)):
+        d, dw, db = send(x, dtype).requires_grad_(), send(weight, dtype), send(bias, dtype)
+        for p in (dw, db):
+            if p is not None:
+                p.requires_grad_()
+        y, gx, gw, gb = reference(x, weight, bias, g, 1e-5)
+        got = F.layer_norm(d, (n,), dw, db, 1e-5)
+        check(got, y, tolerance, ("y", m, n, dtype))
+        got.backward(send(g, dtype))
+        scale = max(1, m // 50)
+        check(d.grad, gx, tolerance * 4, ("x", m, n, dtype))
+        if dw is not None:
+            check(dw.grad, gw, tolerance * scale * 8, ("w", m, n, dtype))
+        if db is not None:
+            check(db.grad, gb, tolerance * scale * 8, ("b", m, n, dtype))
+half = send(tn.randn(4, 24).numpy(), tn.bfloat16)
+wide = tn.ones(24, device="cuda")
+check(F.layer_norm(half, (24,), wide, wide), F.layer_norm(half, (24,)).cpu().double().numpy() + 1,
+      3e-2)
+shifted = tn.full((2, 3000), 1e4, device="cuda") + tn.arange(3000.0, device="cuda") % 2
+check(F.layer_norm(shifted, (3000,), eps=0.0), np.tile([-1.0, 1.0], (2, 1500)), 1e-4)
+assert F.layer_norm(tn.zeros(0, 3, device="cuda"), (3,)).shape == (0, 3)
+ran_natively("native_layer_norm", "_layer_norm_backward")
+"""
+    )
+
+
+def test_layer_norm_is_the_same_every_time() -> None:
+    harness.script("""
+x, g = tn.randn(2, 900, 33).to("cuda")
+seen = set()
+for _ in range(3):
+    w = tn.ones(33, device="cuda", requires_grad=True)
+    tn.nn.functional.layer_norm(x, (33,), w).backward(g)
+    seen.add(w.grad.cpu().numpy().tobytes())
+assert len(seen) == 1
+""")
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_batch_norm(training: bool) -> None:
+    """Planes, channels side by side, strides of all kinds; one part of a channel and many."""
+    harness.script(
+        START
+        + f"training = {training}"
+        + """
+def reference(x, g, w, b, mean, var):
+    axes = tuple(d for d in range(x.ndim) if d != 1)
+    shape = [-1 if d == 1 else 1 for d in range(x.ndim)]
+    n = x.size // x.shape[1]
+    if training:
+        mean, var = x.mean(axes), x.var(axes)
+    rstd = (1 / np.sqrt(var + 1e-5)).reshape(shape)
+    hat = (x - mean.reshape(shape)) * rstd
+    y = hat * w.reshape(shape) + b.reshape(shape)
+    gw, gb = (g * hat).sum(axes), g.sum(axes)
+    gx = g - (gb.reshape(shape) + hat * gw.reshape(shape)) / n if training else g
+    return y, gx * rstd * w.reshape(shape), gw, gb
+plain = lambda t: t
+last = lambda t: t.contiguous(memory_format=tn.channels_last)
+odd = lambda t: t.transpose(-1, -2).contiguous().transpose(-1, -2)
+flat = lambda t: t.t().contiguous().t()
+for shape, layout in (((40, 3), plain), ((300, 70), plain), ((2, 3, 5, 4), plain), ((600, 2), flat),
+                      ((3, 1, 9), plain), ((2, 5, 40, 41), plain), ((2, 5, 7, 6), last),
+                      ((3, 40, 9, 8), last), ((2, 3, 4, 6), odd), ((4, 2, 3, 4, 5), odd)):
+    c = shape[1]
+    x, g = rng.standard_normal(shape) + 3, rng.standard_normal(shape)
+    w, b, mean = rng.standard_normal((3, c))
+    var = rng.uniform(0.5, 2, c)
+    d, dg = layout(send(x)).requires_grad_(), layout(send(g))
+    dw, db, dmean, dvar = (send(v) for v in (w, b, mean, var))
+    dw.requires_grad_(), db.requires_grad_()
+    y, gx, gw, gb = reference(x, g, w, b, mean, var)
+    got = F.batch_norm(d, dmean, dvar, dw, db, training, 0.3)
+    check(got, y, what=shape)
+    got.backward(dg)
+    for t, want in ((d.grad, gx), (dw.grad, gw), (db.grad, gb)):
+        check(t, want, 1e-10, shape)
+    if training:
+        axes = tuple(k for k in range(x.ndim) if k != 1)
+        check(dmean, 0.7 * mean + 0.3 * x.mean(axes))
+        check(dvar, 0.7 * var + 0.3 * x.var(axes, ddof=1))
+    else:
+        check(dmean, mean)
+for dtype, tolerance in ((tn.float32, 1e-4), (tn.float16, 2e-2), (tn.bfloat16, 1e-1)):
+    x = (tn.randn(6, 4, 50) + 100).to(dtype)
+    want = x.double().numpy()
+    axes = (0, 2)
+    m, v = want.mean(axes, keepdims=True), want.var(axes, keepdims=True)
+    if not training:
+        m, v = np.full((1, 4, 1), 99.0), np.full((1, 4, 1), 1.5)
+    r = (tn.full((4,), 99.0).to("cuda", dtype), tn.full((4,), 1.5).to("cuda", dtype))
+    check(F.batch_norm(x.to("cuda"), *r, None, None, training), (want - m) / np.sqrt(v + 1e-5),
+          tolerance)
+assert F.batch_norm(tn.zeros(0, 3, device="cuda"), *tn.ones(2, 3, device="cuda"), None, None,
+                    False).shape == (0, 3)
+ran_natively("native_batch_norm", "_batch_norm_backward")
+"""
+    )
