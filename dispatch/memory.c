@@ -47,7 +47,7 @@ struct tni_memory {
     tni_os_mutex lock;
     const tni_device *device;
     int32_t index;
-    bool kept; /* freed blocks are kept for reuse here */
+    _Atomic bool kept; /* freed blocks are kept for reuse here; changes under the lock */
     tni_block *all;
     tni_block *waiting; /* free, but other streams may still use them */
     tni_block *free[CLASSES];
