@@ -52,7 +52,7 @@ static tn_status check_shape(const tni_added *o, int64_t i, const tn_out_shape *
 
 /* A plugin's own rule, whose answers are not believed unseen. */
 static tn_status ask_plugin(const tni_added *o, const void *args, int64_t n, tn_out_shape *outs) {
-    TN_TRY(returned(o, o->desc.infer(&tni_host, o->desc.ctx, args, outs)));
+    TN_TRY(returned(o, tni_caught(o->desc.infer(&tni_host, o->desc.ctx, args, outs))));
     for (int64_t i = 0; i < n; i++) TN_TRY(check_shape(o, i, &outs[i]));
     return TN_OK;
 }
@@ -103,7 +103,7 @@ tn_status tni_added_infer(tn_infer *inf, const void *args) {
 
 static tn_status count_results(const tni_added *o, const void *args, int64_t *ret_n) {
     *ret_n = 0;
-    TN_TRY(returned(o, o->desc.count(&tni_host, o->desc.ctx, args, ret_n)));
+    TN_TRY(returned(o, tni_caught(o->desc.count(&tni_host, o->desc.ctx, args, ret_n))));
     if (*ret_n >= 0 && *ret_n <= MAX_LIST) return TN_OK;
     return tn_fail(TN_E_PLUGIN, -1, "%s: plugin '%s' counts %lld results; 0 to %d are possible",
                    o->op.info.name, o->plugin->name, (long long)*ret_n, MAX_LIST);
@@ -205,7 +205,8 @@ static tn_status compose_list(const tni_added *o, const void *args, tn_tensor_li
     list.v = calloc((size_t)n + 1, sizeof(tn_tensor *));
     if (!list.v) return tn_fail(TN_E_MEMORY, -1, "out of memory");
     list.n = n;
-    tn_status st = o->desc.composite(&tni_host, o->desc.ctx, args, (tn_view **)(void *)list.v);
+    tn_status st =
+        tni_caught(o->desc.composite(&tni_host, o->desc.ctx, args, (tn_view **)(void *)list.v));
     if (st != TN_OK) {
         free(list.v); /* its entries are the caller's on success only */
         return returned(o, st);
@@ -221,7 +222,8 @@ static tn_status compose_list(const tni_added *o, const void *args, tn_tensor_li
 
 static tn_status compose_foreign(const tni_added *o, const void *args, tn_tensor **rets) {
     bool complete = true;
-    tn_status st = o->desc.composite(&tni_host, o->desc.ctx, args, (tn_view **)(void *)rets);
+    tn_status st =
+        tni_caught(o->desc.composite(&tni_host, o->desc.ctx, args, (tn_view **)(void *)rets));
     if (st != TN_OK) {
         for (int i = 0; i < o->op.nout; i++)
             rets[i] = NULL; /* they are the caller's on success only */

@@ -194,12 +194,13 @@ static tn_status transfer(tn_storage *s, void *bytes, bool back) {
     const tn_device_desc *d = &tni_device_at(s->device.slot)->desc;
     void *stream = tni_stream_of(s->device);
     if (is_host(s->device)) {
-        if (s->device.slot != 0) TN_TRY(d->sync(d->ctx, s->device.index));
+        if (s->device.slot != 0) TN_TRY(tni_caught(d->sync(d->ctx, s->device.index)));
         memcpy(back ? s->data : bytes, back ? bytes : s->data, s->bytes);
         return TN_OK;
     }
-    if (back) return d->copy_in(d->ctx, s->device.index, s->data, 0, bytes, s->bytes, stream);
-    return d->copy_out(d->ctx, s->device.index, bytes, s->data, 0, s->bytes, stream);
+    if (back)
+        return tni_caught(d->copy_in(d->ctx, s->device.index, s->data, 0, bytes, s->bytes, stream));
+    return tni_caught(d->copy_out(d->ctx, s->device.index, bytes, s->data, 0, s->bytes, stream));
 }
 
 static tn_status save(tn_storage *s) {
@@ -324,7 +325,7 @@ static tn_status run_kernel(const tni_step *s) {
                        "'%s' was captured with a kernel of plugin '%s', which was "
                        "retired",
                        op->info.name, s->cell->plugin->name);
-    tn_status st = s->cell->fn(&call, s->args);
+    tn_status st = tni_caught(s->cell->fn(&call, s->args));
     if (tni_tls.scratch) tni_scratch_release(&call);
     if (st == TN_DECLINE)
         st = tn_fail(TN_E_STATE, -1, "a kernel refuses what it did while it was captured");
@@ -344,7 +345,7 @@ static tn_status run_convert(const tni_step *s) { return s->convert(s->to, s->fr
 
 static tn_status run_sync(const tni_step *s) {
     const tn_device_desc *d = &tni_device_at(s->device.slot)->desc;
-    return d->sync(d->ctx, s->device.index);
+    return tni_caught(d->sync(d->ctx, s->device.index));
 }
 
 static tn_status record_kernel(tn_graph *g, const tn_cell *cell, const tn_call *call,
@@ -365,7 +366,7 @@ static tn_status run_candidates(const tn_cell *cell, tn_call *call, const void *
             continue;
         }
         call->ctx = cell->ctx;
-        tn_status st = cell->fn(call, args);
+        tn_status st = tni_caught(cell->fn(call, args));
         *ret_cell = cell;
         if (st != TN_DECLINE) return tni_error_of_plugin(st, call->op->name, cell->plugin->name);
     }
@@ -451,8 +452,9 @@ tn_status tni_capture_begin(tn_graph *g, tn_device device, tn_stream *stream) {
     g->native = dev->ifaces.graph;
     tn_status st = change_stream(c, device, stream);
     if (st == TN_OK && g->native) {
-        st = tni_error_of_plugin(g->native->begin(dev->desc.ctx, device.index, c->queue),
-                                 "graph_begin", dev->name);
+        st =
+            tni_error_of_plugin(tni_caught(g->native->begin(dev->desc.ctx, device.index, c->queue)),
+                                "graph_begin", dev->name);
         if (st != TN_OK) tn_stream_set_current(device, c->before);
     }
     if (st != TN_OK) {
@@ -468,8 +470,8 @@ static tn_status end_native(const struct tni_capture *c, bool keep) {
     tn_graph *g = c->graph;
     const tni_device *dev = tni_device_maker(g->device.slot);
     if (!g->native) return TN_OK;
-    tn_status st =
-        g->native->end(dev->desc.ctx, g->device.index, c->queue, keep ? &g->handle : NULL);
+    tn_status st = tni_caught(
+        g->native->end(dev->desc.ctx, g->device.index, c->queue, keep ? &g->handle : NULL));
     return tni_error_of_plugin(st, "graph_end", dev->name);
 }
 

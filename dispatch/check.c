@@ -2,8 +2,8 @@
  *
  * A kernel's cell then holds `run_checked`, which takes note of the arguments, gives fresh results
  * memory with guards on both sides, runs the kernel, and compares. What it finds becomes an error that
- * names plugin and operator. Memory is looked at where the host can read it. A crash, or an exception
- * that leaves the plugin, still ends the process; a line says first whose code was running. */
+ * names plugin and operator. Memory is looked at where the host can read it. A crash still ends the
+ * process; a line says first whose code was running. */
 #include <stdlib.h>
 
 #include "check_priv.h"
@@ -279,7 +279,7 @@ static tn_status run_checked(const tn_call *call, const void *args) {
     w->outer = running;
     running = w;
     tni_check_at before = tni_check_enter((tni_check_at){k->plugin->name, k->op->info.name});
-    tn_status st = k->fn(&w->call, args);
+    tn_status st = tni_caught(k->fn(&w->call, args));
     tni_check_enter(before);
     running = w->outer;
     tn_status found = look(w);

@@ -204,6 +204,7 @@ static void unref(code *c) {
     if (atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) != 1) return;
     const tni_device *dev = c->dev;
     if (c->handle) dev->ifaces.codegen->destroy(dev->desc.ctx, c->key.device.index, c->handle);
+    tni_caught_any();
     free(c);
 }
 
@@ -218,7 +219,7 @@ static tn_status compile(const tni_device *dev, const expression *e, void **ret_
         nodes[i].value = p->op ? NULL : &p->value;
         memcpy(nodes[i].operand, p->operand, sizeof p->operand);
     }
-    return dev->ifaces.codegen->compile(dev->desc.ctx, e->device.index, &x, ret_handle);
+    return tni_caught(dev->ifaces.codegen->compile(dev->desc.ctx, e->device.index, &x, ret_handle));
 }
 
 /* The code of an expression, made when missing; NULL where the device declines, or has made so many
@@ -304,8 +305,8 @@ static tn_status run_code(const builder *b, const code *c, tn_tensor **ret) {
     for (int i = 0; i < b->e.ninputs && st == TN_OK; i++)
         st = tni_storage_use(b->in[i]->storage, stream);
     if (plan.numel > 0 && st == TN_OK)
-        st = c->dev->ifaces.codegen->run(c->dev->desc.ctx, b->e.device.index, c->handle, &plan,
-                                         stream);
+        st = tni_caught(c->dev->ifaces.codegen->run(c->dev->desc.ctx, b->e.device.index, c->handle,
+                                                    &plan, stream));
     st = tni_device_said(c->dev, st, b->e.of->op.info.name);
     if (st == TN_OK)
         *ret = out;

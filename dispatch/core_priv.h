@@ -108,6 +108,8 @@ tn_status tni_error_add_op(tn_status st, const tn_op *op, const void *args);
 tn_status tni_error_of_plugin(tn_status st, const char *what, const char *plugin);
 
 /* The thread's record as it is now (NULL: nothing was recorded), and back to that. */
+/* A failure whose text is that of an exception; tni_error_of_plugin says whose. Returns the code. */
+tn_status tni_error_thrown(tn_status code, const char *exception);
 struct tni_error *tni_error_copy(void);
 void tni_error_restore(struct tni_error *copy);
 

@@ -223,7 +223,7 @@ tn_status tni_record_call(const tn_op *op, void *args, uint64_t any, tn_tensor *
 tn_status tni_kernel_after(const tn_cell *cell, tn_call *call, const void *args, tn_status st) {
     while (st == TN_DECLINE && (cell = tni_cell_next(cell)) != NULL) {
         call->ctx = cell->ctx;
-        st = cell->fn(call, args);
+        st = tni_caught(cell->fn(call, args));
     }
     if (tni_tls.scratch) tni_scratch_release(call);
     if (st == TN_DECLINE)

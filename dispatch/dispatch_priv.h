@@ -2,6 +2,7 @@
 #ifndef TENON_DISPATCH_PRIV_H
 #define TENON_DISPATCH_PRIV_H
 
+#include "catch_priv.h"
 #include "registry_priv.h"
 #include "tensor_priv.h"
 
@@ -36,7 +37,7 @@ static inline tn_status tni_kernel_run(const tn_op *op, const tn_cell *cell, tn_
         return tni_kernel_special(op, cell, device, dtype, args);
     tn_call call = {&tni_host,    cell->ctx, NULL, &op->info,
                     device.index, dtype,     0,    (uint32_t)device.slot};
-    tn_status st = cell->fn(&call, args);
+    tn_status st = tni_caught(cell->fn(&call, args));
     if (TN_LIKELY(st == TN_OK && tni_tls.scratch == NULL)) return TN_OK;
     return tni_kernel_after(cell, &call, args, st);
 }

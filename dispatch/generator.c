@@ -6,6 +6,7 @@
  * generator's lock, between tni_rng_acquire and tni_rng_release. */
 #include <stdlib.h>
 
+#include "catch_priv.h"
 #include "capture_priv.h"
 #include "os_priv.h"
 #include "registry_priv.h"
@@ -76,6 +77,7 @@ static uint32_t kind_of(const tn_generator *gen) {
 static void drop_handle(tn_generator *gen) {
     const tni_device *dev = gen->maker;
     if (dev) dev->ifaces.generator->destroy(dev->desc.ctx, gen->device.index, gen->handle);
+    tni_caught_any();
     gen->maker = NULL;
     gen->handle = NULL;
 }
@@ -88,10 +90,10 @@ static tn_status make_device_ready(tn_generator *gen) {
     if (!f) return tn_fail(TN_E_DEVICE, -1, "device '%s' was retired meanwhile", dev->name);
     if (gen->maker != dev) { /* it was retired, and another came in its place */
         drop_handle(gen);
-        st = f->create(dev->desc.ctx, gen->device.index, gen->seed, &gen->handle);
+        st = tni_caught(f->create(dev->desc.ctx, gen->device.index, gen->seed, &gen->handle));
         if (st == TN_OK) gen->maker = dev;
     } else if (gen->unseeded) {
-        st = f->seed(dev->desc.ctx, gen->device.index, gen->handle, gen->seed);
+        st = tni_caught(f->seed(dev->desc.ctx, gen->device.index, gen->handle, gen->seed));
     }
     if (st == TN_OK) gen->unseeded = false;
     return tni_error_of_plugin(st, "generator", dev->name);
@@ -102,15 +104,16 @@ static tn_status get_device_state(tn_generator *gen, void *ret_state) {
     const tni_device *dev = gen->maker;
     const tn_generator_iface *f = dev->ifaces.generator;
     memset(ret_state, 0, f->state_bytes);
-    tn_status st = f->get_state(dev->desc.ctx, gen->device.index, gen->handle, ret_state);
+    tn_status st =
+        tni_caught(f->get_state(dev->desc.ctx, gen->device.index, gen->handle, ret_state));
     return tni_error_of_plugin(st, "get_state", dev->name);
 }
 
 static tn_status set_device_state(tn_generator *gen, const void *state) {
     TN_TRY(make_device_ready(gen));
     const tni_device *dev = gen->maker;
-    tn_status st =
-        dev->ifaces.generator->set_state(dev->desc.ctx, gen->device.index, gen->handle, state);
+    tn_status st = tni_caught(
+        dev->ifaces.generator->set_state(dev->desc.ctx, gen->device.index, gen->handle, state));
     return tni_error_of_plugin(st, "set_state", dev->name);
 }
 

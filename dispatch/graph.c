@@ -1,4 +1,5 @@
 /* graph.c: graphs, work that is captured once (capture.c) and replayed often. */
+#include "catch_priv.h"
 #include "capture_priv.h"
 
 #include <stdlib.h>
@@ -18,6 +19,7 @@ static void empty(tn_graph *g) {
     if (g->handle) {
         void *ctx = tni_device_maker(g->device.slot)->desc.ctx;
         g->native->destroy(ctx, g->device.index, g->handle);
+        tni_caught_any();
     }
     g->handle = NULL;
     g->steps = NULL;
@@ -105,8 +107,8 @@ tn_status tn_graph_cancel(tn_graph *g) { return end(g, false); }
 
 static tn_status replay_native(const tn_graph *g) {
     const tni_device *dev = tni_device_at(g->device.slot);
-    tn_status st =
-        g->native->launch(dev->desc.ctx, g->device.index, g->handle, tni_stream_of(g->device));
+    tn_status st = tni_caught(
+        g->native->launch(dev->desc.ctx, g->device.index, g->handle, tni_stream_of(g->device)));
     return tni_error_of_plugin(st, "graph_replay", dev->name);
 }
 

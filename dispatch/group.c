@@ -5,6 +5,7 @@
 #include <tenon/device_ext.h>
 #include <tenon/ops.h>
 
+#include "catch_priv.h"
 #include "memory_priv.h"
 #include "plan_priv.h"
 #include "registry_priv.h"
@@ -38,7 +39,7 @@ tn_status tn_group_unique_id(tn_device device, void *ret_id) {
                        "group_unique_id(): a group across processes needs the interface "
                        "\"tn.collectives/1\", which device '%s' does not have",
                        dev->name);
-    tn_status st = dev->ifaces.collectives->unique_id(dev->desc.ctx, ret_id);
+    tn_status st = tni_caught(dev->ifaces.collectives->unique_id(dev->desc.ctx, ret_id));
     return tni_error_of_plugin(st, "group_unique_id", dev->name);
 }
 
@@ -176,10 +177,12 @@ static tn_status call_native(const exchange *e) {
         TN_TRY(tni_storage_use(e->dst[i]->storage, streams[i]));
     }
     switch (e->kind) {
-    case ALL_REDUCE: return f->all_reduce(ctx_of(g), g->handle, src, dst, e->op, streams);
-    case ALL_GATHER: return f->all_gather(ctx_of(g), g->handle, src, dst, streams);
-    case REDUCE_SCATTER: return f->reduce_scatter(ctx_of(g), g->handle, src, dst, e->op, streams);
-    default: return f->broadcast(ctx_of(g), g->handle, src, dst, e->root, streams);
+    case ALL_REDUCE:
+        return tni_caught(f->all_reduce(ctx_of(g), g->handle, src, dst, e->op, streams));
+    case ALL_GATHER: return tni_caught(f->all_gather(ctx_of(g), g->handle, src, dst, streams));
+    case REDUCE_SCATTER:
+        return tni_caught(f->reduce_scatter(ctx_of(g), g->handle, src, dst, e->op, streams));
+    default: return tni_caught(f->broadcast(ctx_of(g), g->handle, src, dst, e->root, streams));
     }
 }
 

@@ -138,7 +138,7 @@ tn_status tni_kernel_special(const tn_op *op, const tn_cell *cell, tn_device dev
     if (dev->launches && !atomic_load(&dev->launches[device.index].first))
         atomic_compare_exchange_strong(&dev->launches[device.index].first, &none, op);
     if (tni_tls.capture) return tni_capture_run(op, cell, &call, args);
-    tn_status st = cell->fn(&call, args);
+    tn_status st = tni_caught(cell->fn(&call, args));
     if (st != TN_OK || tni_tls.scratch) st = tni_kernel_after(cell, &call, args, st);
     if (!dev->launches) return st;
     if (st == TN_ASYNC) return tni_waited(device, true, st);

@@ -122,7 +122,7 @@ tn_status tn_layer_next(tn_layer_call *next, const tn_op_info *op, void *args, t
     layer_fn fn = best < 0 ? NULL : call_of(best);
     if (!fn) return tni_op_run(o, args, rets);
     tn_layer_call rest = {.left = next->left & ~(UINT64_C(1) << best)};
-    tn_status st = fn(layers[best].ctx, &rest, op, args, rets);
+    tn_status st = tni_caught(fn(layers[best].ctx, &rest, op, args, rets));
     return check_layer(st, &layers[best], rest.went_on, o, rets);
 }
 

@@ -6,6 +6,7 @@
  * order. Where other streams have used it, each gets a mark (an event), and the block waits until all
  * of them have come up. Without marks, or when something fails, the block goes back to the device,
  * whose `free` puts off the reuse itself. */
+#include "catch_priv.h"
 #include "memory_priv.h"
 
 #include <stdio.h>
@@ -145,6 +146,7 @@ static void drop_use(const tni_memory *m, use **at) {
     use *u = *at;
     *at = u->next;
     if (u->event) streams_of(m)->event_destroy(m->device->desc.ctx, m->index, u->event);
+    tni_caught_any();
     free(u);
 }
 
@@ -153,8 +155,8 @@ static bool mark_uses(const tni_memory *m, tni_block *b) {
     const tn_stream_iface *f = streams_of(m);
     void *ctx = m->device->desc.ctx;
     for (use *u = b->uses; u; u = u->next) {
-        if (f->event_create(ctx, m->index, 0, &u->event) != TN_OK) return false;
-        if (f->event_record(ctx, m->index, u->event, u->stream) != TN_OK) return false;
+        if (tni_caught(f->event_create(ctx, m->index, 0, &u->event)) != TN_OK) return false;
+        if (tni_caught(f->event_record(ctx, m->index, u->event, u->stream)) != TN_OK) return false;
     }
     return true;
 }
@@ -165,7 +167,7 @@ static bool is_idle(const tni_memory *m, tni_block *b) {
     int32_t done = 0;
     while (b->uses) {
         void *ctx = m->device->desc.ctx;
-        tn_status st = streams_of(m)->event_done(ctx, m->index, b->uses->event, &done);
+        tn_status st = tni_caught(streams_of(m)->event_done(ctx, m->index, b->uses->event, &done));
         if (st != TN_OK) {
             tni_keep_async(m->device, m->index, st);
             b->single = true;
@@ -193,7 +195,7 @@ tn_status tni_block_use(tni_block *b, void *stream) {
     }
     tni_os_unlock(&m->lock);
     const tn_allocator_iface *own = m->device->ifaces.allocator;
-    if (!u && own) st = own->use(m->device->desc.ctx, m->index, b->data, stream);
+    if (!u && own) st = tni_caught(own->use(m->device->desc.ctx, m->index, b->data, stream));
     return st;
 }
 
@@ -232,6 +234,7 @@ static void give_back(const tni_memory *m, tni_block *b) {
         own->free(d->ctx, m->index, b->data, b->size);
     else
         d->free(d->ctx, m->index, b->data, b->size);
+    tni_caught_any();
     free(b);
 }
 
@@ -302,8 +305,8 @@ static tn_status ask_device(const tni_memory *m, tn_device device, uint64_t byte
                             void **ret_data) {
     const tn_device_desc *d = &m->device->desc;
     const tn_allocator_iface *own = m->device->ifaces.allocator;
-    tn_status st = own ? own->alloc(d->ctx, m->index, bytes, stream, ret_data)
-                       : d->alloc(d->ctx, m->index, bytes, ret_data);
+    tn_status st = own ? tni_caught(own->alloc(d->ctx, m->index, bytes, stream, ret_data))
+                       : tni_caught(d->alloc(d->ctx, m->index, bytes, ret_data));
     return st == TN_ASYNC ? tni_looked(device, st) : st; /* it found what a kernel had done */
 }
 
@@ -420,7 +423,7 @@ tn_status tn_memory_get_stats(tn_device device, tn_memory_stats *ret_stats) {
     const tni_device *dev = tni_device_at(device.slot);
     tn_memory_stats own = {0}, s = {0};
     const tn_memory_iface *f = dev->ifaces.memory;
-    if (f) TN_TRY(f->stats(dev->desc.ctx, device.index, &own));
+    if (f) TN_TRY(tni_caught(f->stats(dev->desc.ctx, device.index, &own)));
     tni_memory *m = dev->memory ? &dev->memory[device.index] : NULL;
     if (!m || (f && !m->kept)) {
         *ret_stats = own;
@@ -450,7 +453,7 @@ tn_status tn_memory_reset_peak(tn_device device) {
         tni_os_unlock(&m->lock);
     }
     const tn_memory_iface *f = dev->ifaces.memory;
-    return f ? f->reset_peak(dev->desc.ctx, device.index) : TN_OK;
+    return f ? tni_caught(f->reset_peak(dev->desc.ctx, device.index)) : TN_OK;
 }
 
 tn_status tn_memory_empty_cache(tn_device device) {
@@ -458,7 +461,7 @@ tn_status tn_memory_empty_cache(tn_device device) {
     const tni_device *dev = tni_device_at(device.slot);
     if (dev->memory) trim(&dev->memory[device.index]);
     const tn_memory_iface *f = dev->ifaces.memory;
-    return f ? f->empty_cache(dev->desc.ctx, device.index) : TN_OK;
+    return f ? tni_caught(f->empty_cache(dev->desc.ctx, device.index)) : TN_OK;
 }
 
 tn_status tn_tensor_record_stream(const tn_tensor *t, const tn_stream *s) {

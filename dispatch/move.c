@@ -1,4 +1,5 @@
 /* move.c: bytes between the storages of two devices. */
+#include "catch_priv.h"
 #include "capture_priv.h"
 #include "launch_priv.h"
 #include "memory_priv.h"
@@ -14,16 +15,16 @@ static const tn_device_desc *desc_of(const tn_storage *s) {
 static tn_status copy_in(const tni_move *m) {
     const tn_device_desc *d = desc_of(m->dst);
     const char *src = (const char *)m->src->data + m->src_at;
-    return d->copy_in(d->ctx, m->dst->device.index, m->dst->data, m->dst_at, src, m->bytes,
-                      tni_stream_of(m->dst->device));
+    return tni_caught(d->copy_in(d->ctx, m->dst->device.index, m->dst->data, m->dst_at, src,
+                                 m->bytes, tni_stream_of(m->dst->device)));
 }
 
 static tn_status copy_out(const tni_move *m) {
     const tn_device_desc *d = desc_of(m->src);
     char *dst = (char *)m->dst->data + m->dst_at;
     TN_TRY(tni_capture_forbid_native(m->src->device, "waiting for a copy to the host", NULL));
-    tn_status st = d->copy_out(d->ctx, m->src->device.index, dst, m->src->data, m->src_at, m->bytes,
-                               tni_stream_of(m->src->device));
+    tn_status st = tni_caught(d->copy_out(d->ctx, m->src->device.index, dst, m->src->data,
+                                          m->src_at, m->bytes, tni_stream_of(m->src->device)));
     return tni_waited(m->src->device, false, st);
 }
 
@@ -33,8 +34,9 @@ static tn_status between_peers(const tni_move *m) {
     const tni_device *dev = tni_device_at(to.slot);
     const tn_peer_iface *peer = to.slot == from.slot ? dev->ifaces.peer : NULL;
     if (!peer) return TN_DECLINE;
-    return peer->copy(dev->desc.ctx, to.index, m->dst->data, m->dst_at, tni_stream_of(to),
-                      from.index, m->src->data, m->src_at, tni_stream_of(from), m->bytes);
+    return tni_caught(peer->copy(dev->desc.ctx, to.index, m->dst->data, m->dst_at,
+                                 tni_stream_of(to), from.index, m->src->data, m->src_at,
+                                 tni_stream_of(from), m->bytes));
 }
 
 static tn_status through_host(const tni_move *m) {

@@ -278,6 +278,8 @@ void *tni_os_library_open(const char *path, const char **ret_why) {
     return library;
 }
 
+void *tni_os_library_present(const char *name) { return dlopen(name, RTLD_LAZY | RTLD_NOLOAD); }
+
 void *tni_os_library_symbol(void *library, const char *name) { return dlsym(library, name); }
 
 bool tni_os_is_code(void *address) {

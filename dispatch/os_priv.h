@@ -71,6 +71,8 @@ bool tni_os_config_folder(char *dst, size_t size);
 /* Maps a library for good, path NULL: the program itself; NULL and a text (valid until the next call)
  * on failure. */
 void *tni_os_library_open(const char *path, const char **ret_why);
+/* A library that is in the process already, by its SONAME; NULL: it is not. */
+void *tni_os_library_present(const char *name);
 void *tni_os_library_symbol(void *library, const char *name);
 /* False when a symbol's address is known to be that of data. */
 bool tni_os_is_code(void *address);

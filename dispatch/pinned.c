@@ -2,6 +2,7 @@
  * that nobody waits for. Every such copy leaves a mark (an event) in its stream; memory that is freed
  * before all of its marks have come up waits in a list, which is looked through whenever such memory
  * is made or freed. */
+#include "catch_priv.h"
 #include "pinned_priv.h"
 
 #include <stdlib.h>
@@ -39,8 +40,8 @@ static tni_pinned *waiting;
  * that nothing runs there any more. */
 static bool has_come_up(const tni_pinned *p, const mark *m) {
     int32_t done = 0;
-    tn_status st =
-        p->device->ifaces.stream->event_done(p->device->desc.ctx, m->index, m->event, &done);
+    tn_status st = tni_caught(
+        p->device->ifaces.stream->event_done(p->device->desc.ctx, m->index, m->event, &done));
     tni_keep_async(p->device, m->index, st);
     return st == TN_OK ? done != 0 : st != TN_ASYNC;
 }
@@ -55,6 +56,7 @@ static bool is_idle(tni_pinned *p) {
         }
         *at = m->next;
         p->device->ifaces.stream->event_destroy(p->device->desc.ctx, m->index, m->event);
+        tni_caught_any();
         free(m);
     }
     return p->marks == NULL;
@@ -65,6 +67,7 @@ static void release(tni_pinned *p) {
         p->device->ifaces.pinned->free(p->device->desc.ctx, p->data, p->bytes);
     else
         free(p->data);
+    tni_caught_any();
     free(p);
 }
 
@@ -106,7 +109,7 @@ static const tni_device *pinning_device(int32_t slot) {
 static tn_status allocate(tni_pinned *p) {
     const tni_device *dev = p->device;
     if (dev) {
-        tn_status st = dev->ifaces.pinned->alloc(dev->desc.ctx, p->bytes, &p->data);
+        tn_status st = tni_caught(dev->ifaces.pinned->alloc(dev->desc.ctx, p->bytes, &p->data));
         return tni_error_of_plugin(st, "pin_memory", dev->name);
     }
     p->data = aligned_alloc(PAGE, (p->bytes + PAGE - 1) / PAGE * PAGE);
@@ -186,8 +189,8 @@ static tn_status mark_copy(tni_pinned *p, tn_device device, void *stream) {
     const tn_stream_iface *f = p->device->ifaces.stream;
     void *ctx = p->device->desc.ctx;
     mark *m = f ? calloc(1, sizeof *m) : NULL;
-    bool made = m && f->event_create(ctx, device.index, 0, &m->event) == TN_OK;
-    if (!made || f->event_record(ctx, device.index, m->event, stream) != TN_OK) {
+    bool made = m && tni_caught(f->event_create(ctx, device.index, 0, &m->event)) == TN_OK;
+    if (!made || tni_caught(f->event_record(ctx, device.index, m->event, stream)) != TN_OK) {
         if (made) f->event_destroy(ctx, device.index, m->event);
         free(m);
         return tn_device_sync(device);
@@ -213,8 +216,9 @@ tn_status tni_pinned_move(const tni_move *m) {
     int32_t index = far->device.index;
     TN_TRY(tni_storage_use(far, stream));
     char *data = (char *)near->data + (in ? m->src_at : m->dst_at);
-    tn_status st = in ? f->copy_in(ctx, index, far->data, m->dst_at, data, m->bytes, stream)
-                      : f->copy_out(ctx, index, data, far->data, m->src_at, m->bytes, stream);
+    tn_status st =
+        in ? tni_caught(f->copy_in(ctx, index, far->data, m->dst_at, data, m->bytes, stream))
+           : tni_caught(f->copy_out(ctx, index, data, far->data, m->src_at, m->bytes, stream));
     st = tni_device_said(dev, st, "copy_");
     return st == TN_OK ? mark_copy(p, far->device, stream) : st;
 }

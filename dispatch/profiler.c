@@ -9,6 +9,7 @@
 
 #include <tenon/device_ext.h>
 
+#include "catch_priv.h"
 #include "os_priv.h"
 #include "profiler_priv.h"
 #include "registry_priv.h"
@@ -82,6 +83,7 @@ static uint32_t tell_push(const char *name) {
         const tni_device *dev = tni_device_at(slot);
         if (!dev || !dev->ifaces.profiler) continue;
         dev->ifaces.profiler->push(dev->desc.ctx, name);
+        tni_caught_any();
         told |= UINT32_C(1) << slot;
     }
     return told;
@@ -91,6 +93,7 @@ static void tell_pop(uint32_t told) {
     for (int32_t slot = 0; told; slot++, told >>= 1) {
         const tni_device *dev = told & 1u ? tni_device_maker(slot) : NULL;
         if (dev && dev->ifaces.profiler) dev->ifaces.profiler->pop(dev->desc.ctx);
+        tni_caught_any();
     }
 }
 
@@ -163,6 +166,7 @@ tn_status tn_profiler_mark(const char *name) {
     for (int32_t slot = 0; slot < TN_DEVICE_SLOTS; slot++) {
         const tni_device *dev = tni_device_at(slot);
         if (dev && dev->ifaces.profiler) dev->ifaces.profiler->mark(dev->desc.ctx, name);
+        tni_caught_any();
     }
     int64_t now = tni_os_clock_ns();
     if (is_running()) add(TN_SPAN_MARK, name, now, now);

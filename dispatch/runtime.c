@@ -248,7 +248,7 @@ tn_status tn_device_sync(tn_device device) {
     TN_TRY(tni_device_ready(device.slot));
     TN_TRY(tni_capture_forbid(device, "waiting for a device", NULL));
     const tn_device_desc *d = &tni_device_at(device.slot)->desc;
-    return tni_waited(device, true, d->sync(d->ctx, device.index));
+    return tni_waited(device, true, tni_caught(d->sync(d->ctx, device.index)));
 }
 
 const char *tn_device_describe(tn_device device) {
@@ -326,7 +326,7 @@ tn_status tn_threads_set(int32_t n) {
                        "set_num_threads expects a positive integer up to 1024, got %d", (int)n);
     const tni_device *cpu = with_threads();
     if (!cpu) return tn_fail(TN_E_DEVICE, -1, "the CPU device has no worker pool");
-    return cpu->ifaces.threads->set(cpu->desc.ctx, n);
+    return tni_caught(cpu->ifaces.threads->set(cpu->desc.ctx, n));
 }
 
 void tn_free(void *p) { free(p); }

@@ -5,6 +5,7 @@
 
 #include <tenon/device_ext.h>
 
+#include "catch_priv.h"
 #include "memory_priv.h"
 #include "move_priv.h"
 #include "os_priv.h"
@@ -165,7 +166,8 @@ static tn_status share_native(const tn_storage *s, void *ret_native) {
     if (!dev->ifaces.ipc || !s->data || !(s->flags & TNI_ST_BLOCK)) return TN_DECLINE;
     TN_TRY(tn_device_sync(s->device));
     tni_block_keep_single(s->ctx);
-    tn_status st = dev->ifaces.ipc->share(dev->desc.ctx, s->device.index, s->data, ret_native);
+    tn_status st =
+        tni_caught(dev->ifaces.ipc->share(dev->desc.ctx, s->device.index, s->data, ret_native));
     return tni_device_said(dev, st, "share");
 }
 
@@ -249,6 +251,7 @@ static void close_native(void *ctx) {
     opened *o = ctx;
     const tni_device *dev = tni_device_maker(o->device.slot);
     dev->ifaces.ipc->close(dev->desc.ctx, o->device.index, o->data);
+    tni_caught_any();
     free(o);
 }
 
@@ -258,7 +261,8 @@ static tn_status open_native(const handle *h, tn_device device, tn_storage **ret
     opened *o = malloc(sizeof *o);
     if (!o) return tn_fail(TN_E_MEMORY, -1, "out of memory");
     o->device = device;
-    tn_status st = dev->ifaces.ipc->open(dev->desc.ctx, device.index, h->native, &o->data);
+    tn_status st =
+        tni_caught(dev->ifaces.ipc->open(dev->desc.ctx, device.index, h->native, &o->data));
     st = tni_device_said(dev, st, "open_shared");
     if (st == TN_DECLINE) st = bad_handle("the device refuses it");
     if (st != TN_OK) {

@@ -1,6 +1,7 @@
 /* stage.c: host copies of device tensors (stage_priv.h). */
 #include <stdlib.h>
 
+#include "catch_priv.h"
 #include "capture_priv.h"
 #include "launch_priv.h"
 #include "stage_priv.h"
@@ -71,7 +72,8 @@ static tn_status load_block(tni_stage_block *b) {
     tn_storage *spare = NULL;
     if (dev->flags & TN_DEV_HOST) {
         TN_TRY(tni_capture_forbid_native(b->far->device, "computing on the CPU", NULL));
-        TN_TRY(tni_waited(b->far->device, true, dev->sync(dev->ctx, b->far->device.index)));
+        TN_TRY(tni_waited(b->far->device, true,
+                          tni_caught(dev->sync(dev->ctx, b->far->device.index))));
         TN_TRY(tni_capture_synced(b->far));
         char *start = (char *)b->far->data + b->lo;
         return tni_storage_foreign(cpu, start, bytes, 0, NULL, NULL, &b->near);

@@ -16,7 +16,8 @@ enum { MESSAGE_BYTES = 1024, DETAIL_BYTES = 512 };
 struct tni_error {
     tn_error pub;
     bool has_op;
-    bool told; /* somebody has read it: the next failure has a text of its own */
+    bool thrown; /* the text does not say yet whose exception it was */
+    bool told;   /* somebody has read it: the next failure has a text of its own */
     char message[MESSAGE_BYTES];
     char detail[DETAIL_BYTES];
 };
@@ -63,7 +64,7 @@ static tn_status fail_v(tn_status code, int32_t arg, const char *fmt, va_list ap
     if (!e) return code;
     vsnprintf(e->message, sizeof e->message, fmt, ap);
     e->detail[0] = '\0';
-    e->has_op = e->told = false;
+    e->has_op = e->told = e->thrown = false;
     e->pub = (tn_error){code, arg, "", e->message, e->detail};
     return code;
 }
@@ -73,6 +74,12 @@ tn_status tn_fail(tn_status code, int32_t arg, const char *fmt, ...) {
     va_start(ap, fmt);
     fail_v(code, arg, fmt, ap);
     va_end(ap);
+    return code;
+}
+
+tn_status tni_error_thrown(tn_status code, const char *exception) {
+    tn_fail(code, -1, "a C++ exception left a plugin's function: %s", exception);
+    if (tni_tls.error) tni_tls.error->thrown = true;
     return code;
 }
 
@@ -98,6 +105,10 @@ tn_status tni_error_of_plugin(tn_status st, const char *what, const char *plugin
         return tn_fail(TN_E_PLUGIN, -1,
                        "%s: plugin '%s' returned status %d, which no such function may return",
                        what, plugin, (int)st);
+    if (e && e->thrown) {
+        struct tni_error was = *e;
+        return tn_fail(st, -1, "%s: plugin '%s': %s", what, plugin, was.message);
+    }
     if (e && !e->told && e->pub.code == st) return st;
     return tn_fail(st, -1, "%s: plugin '%s' failed and did not say why (%s)", what, plugin,
                    tn_status_text(st));

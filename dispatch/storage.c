@@ -1,6 +1,7 @@
 /* storage.c: blocks of device memory, and the number boxes of the C API. */
 #include <stdlib.h>
 
+#include "catch_priv.h"
 #include "core_priv.h"
 #include "memory_priv.h"
 #include "registry_priv.h"
@@ -54,7 +55,8 @@ tn_status tni_storage_new(tn_device device, uint64_t bytes, tn_storage **spare,
     if (TN_UNLIKELY(!dev->direct_alloc)) return new_elsewhere(device, bytes, spare, ret_storage);
     if (TN_UNLIKELY(!*spare)) TN_TRY(new_struct(spare));
     tn_storage *s = *spare;
-    if (TN_LIKELY(bytes > 0)) TN_TRY(dev->direct_alloc(dev->desc.ctx, device.index, bytes, &data));
+    if (TN_LIKELY(bytes > 0))
+        TN_TRY(tni_caught(dev->direct_alloc(dev->desc.ctx, device.index, bytes, &data)));
     *spare = NULL;
     fill(s, data, bytes, device);
     *ret_storage = s;
@@ -82,6 +84,7 @@ void tni_storage_unref(tn_storage *s, tn_storage **spare) {
     } else if (s->data) {
         const tni_device *dev = tni_device_at(s->device.slot);
         dev->desc.free(dev->desc.ctx, s->device.index, s->data, s->bytes);
+        tni_caught_any();
     }
     if (TN_UNLIKELY(*spare != NULL))
         free(s);

@@ -3,6 +3,7 @@
  * A device without the interface has one queue, its default: every stream of it is that queue. */
 #include <stdlib.h>
 
+#include "catch_priv.h"
 #include "capture_priv.h"
 #include "launch_priv.h"
 #include "memory_priv.h"
@@ -42,7 +43,8 @@ tn_status tn_stream_new(tn_device device, int32_t priority, tn_stream **ret_stre
     const tn_stream_iface *f = iface_of(device.slot);
     tn_stream *s = calloc(1, sizeof *s);
     if (!s) return tn_fail(TN_E_MEMORY, -1, "out of memory");
-    tn_status st = f ? f->create(ctx_of(device), device.index, priority, &s->handle) : TN_OK;
+    tn_status st =
+        f ? tni_caught(f->create(ctx_of(device), device.index, priority, &s->handle)) : TN_OK;
     if (st != TN_OK) {
         free(s);
         return st;
@@ -79,6 +81,7 @@ void tn_stream_unref(tn_stream **stream) {
     const tn_stream_iface *f = tni_device_maker(s->device.slot)->ifaces.stream;
     if (f && s->handle) {
         f->destroy(ctx_of(s->device), s->device.index, s->handle);
+        tni_caught_any();
         tni_memory_forget_stream(s->device, s->handle);
         atomic_fetch_sub(&tni_streams_live, 1);
     }
@@ -93,7 +96,7 @@ tn_status tn_stream_sync(const tn_stream *s) {
     TN_TRY(tni_capture_forbid(s->device, "waiting for a stream", NULL));
     const tn_stream_iface *f = iface_of(s->device.slot);
     if (!f) return tn_device_sync(s->device);
-    tn_status st = f->sync(ctx_of(s->device), s->device.index, s->handle);
+    tn_status st = tni_caught(f->sync(ctx_of(s->device), s->device.index, s->handle));
     return tni_waited(s->device, false, st);
 }
 
@@ -102,8 +105,8 @@ tn_status tn_stream_done(const tn_stream *s, int *ret_done) {
     if (!s) return tn_fail(TN_E_TYPE, 0, "the stream is NULL");
     const tn_stream_iface *f = iface_of(s->device.slot);
     if (f)
-        TN_TRY(
-            tni_looked(s->device, f->done(ctx_of(s->device), s->device.index, s->handle, &done)));
+        TN_TRY(tni_looked(
+            s->device, tni_caught(f->done(ctx_of(s->device), s->device.index, s->handle, &done))));
     else
         TN_TRY(tn_device_sync(s->device));
     *ret_done = done;
@@ -114,7 +117,7 @@ tn_status tn_stream_wait(const tn_stream *s, const tn_event *e) {
     if (!s || !e) return tn_fail(TN_E_TYPE, s ? 1 : 0, "stream and event must not be NULL");
     const tn_stream_iface *f = iface_of(s->device.slot);
     if (f && e->handle && s->device.slot == e->device.slot)
-        return f->wait_event(ctx_of(s->device), s->device.index, s->handle, e->handle);
+        return tni_caught(f->wait_event(ctx_of(s->device), s->device.index, s->handle, e->handle));
     return tn_event_sync(e);
 }
 
@@ -184,7 +187,8 @@ tn_status tn_event_new(tn_device device, int timing, tn_event **ret_event) {
     tn_event *e = calloc(1, sizeof *e);
     if (!e) return tn_fail(TN_E_MEMORY, -1, "out of memory");
     uint32_t flags = timing ? TN_EVENT_TIMING : 0;
-    tn_status st = f ? f->event_create(ctx_of(device), device.index, flags, &e->handle) : TN_OK;
+    tn_status st =
+        f ? tni_caught(f->event_create(ctx_of(device), device.index, flags, &e->handle)) : TN_OK;
     if (st != TN_OK) {
         free(e);
         return st;
@@ -212,7 +216,7 @@ tn_status tn_event_record(tn_event *e, const tn_stream *s) {
     const tn_stream_iface *f = iface_of(e->device.slot);
     if (!f) return tni_device_ready(e->device.slot);
     void *queue = s ? s->handle : tni_stream_of(e->device);
-    return f->event_record(ctx_of(e->device), e->device.index, e->handle, queue);
+    return tni_caught(f->event_record(ctx_of(e->device), e->device.index, e->handle, queue));
 }
 
 tn_status tn_event_sync(const tn_event *e) {
@@ -220,7 +224,8 @@ tn_status tn_event_sync(const tn_event *e) {
     TN_TRY(tni_capture_forbid(e->device, "waiting for an event", NULL));
     const tn_stream_iface *f = iface_of(e->device.slot);
     if (!f) return tn_device_sync(e->device);
-    return tni_looked(e->device, f->event_sync(ctx_of(e->device), e->device.index, e->handle));
+    return tni_looked(e->device,
+                      tni_caught(f->event_sync(ctx_of(e->device), e->device.index, e->handle)));
 }
 
 tn_status tn_event_done(const tn_event *e, int *ret_done) {
@@ -228,8 +233,8 @@ tn_status tn_event_done(const tn_event *e, int *ret_done) {
     if (!e) return tn_fail(TN_E_TYPE, 0, "the event is NULL");
     const tn_stream_iface *f = iface_of(e->device.slot);
     if (f)
-        TN_TRY(tni_looked(e->device,
-                          f->event_done(ctx_of(e->device), e->device.index, e->handle, &done)));
+        TN_TRY(tni_looked(e->device, tni_caught(f->event_done(ctx_of(e->device), e->device.index,
+                                                              e->handle, &done))));
     else
         TN_TRY(tn_device_sync(e->device));
     *ret_done = done;
@@ -242,6 +247,6 @@ tn_status tn_event_elapsed(const tn_event *start, const tn_event *end, double *r
     if (!f || !same(start->device, end->device))
         return tn_fail(TN_E_UNSUPPORTED, -1, "device '%s' does not measure time between events",
                        tn_device_name(start->device.slot));
-    return f->event_elapsed(ctx_of(start->device), start->device.index, start->handle, end->handle,
-                            ret_ms);
+    return tni_caught(f->event_elapsed(ctx_of(start->device), start->device.index, start->handle,
+                                       end->handle, ret_ms));
 }

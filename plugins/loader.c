@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "catch_priv.h"
 #include "check_priv.h"
 #include "json_priv.h"
 #include "os_priv.h"
@@ -377,8 +378,8 @@ static char *activate(tni_plugin *p, const char *path) {
                            path);
     memcpy(&entry, &symbol, sizeof entry);
     theirs.table.struct_size = sizeof theirs.table;
-    if (tni_error_of_plugin(entry(tni_check_host(), &theirs.table), "its entry function", path) !=
-        TN_OK)
+    if (tni_error_of_plugin(tni_caught(entry(tni_check_host(), &theirs.table)),
+                            "its entry function", path) != TN_OK)
         return format_text("%s refused to start: %s", path, tn_error_last()->message);
     uint32_t size = theirs.table.struct_size;
     p->table = (tn_plugin){0};
@@ -393,7 +394,7 @@ static char *activate(tni_plugin *p, const char *path) {
     p->summary = copy_text(p->table.summary ? p->table.summary : "");
     p->path = copy_text(path);
     if (tni_txn_begin(p, &txn) != TN_OK) return no_memory;
-    tn_status st = p->table.activate(tni_check_host(), txn);
+    tn_status st = tni_caught(p->table.activate(tni_check_host(), txn));
     if (tni_error_of_plugin(st, "its activate function", p->name) != TN_OK) {
         tni_txn_rollback(txn);
         return format_text("%s could not activate: %s", path, tn_error_last()->message);

@@ -40,7 +40,8 @@ KNOWS = {
     "backends": SDK,
     "dispatch": CORE | PRIVATE,
     "plugins": CORE
-    | {"added_priv.h", "check_priv.h", "core_priv.h", "os_priv.h", "registry_priv.h"}
+    | {"added_priv.h", "catch_priv.h", "check_priv.h", "core_priv.h", "os_priv.h"}
+    | {"registry_priv.h"}
     | {"tenon/ffi.h"},
     "autograd": CORE | PRIVATE | {"tenon/autograd.h"},
     "nn": CORE | PRIVATE | {"tenon/autograd.h", "tenon/nn.h"},

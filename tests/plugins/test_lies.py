@@ -329,18 +329,80 @@ def test_a_crash_is_named_in_check_mode(body: str, tmp_path: Path) -> None:
     assert "tenon:" not in run(lie, tmp_path, TENON_CHECK="0").stderr
 
 
-def test_an_exception_is_named_in_check_mode(tmp_path: Path) -> None:
-    """Nothing in C can catch what a C++ kernel throws: the process ends, and says where."""
+RUN_LIBRARY = """
+import sys, tenon as tn
+try:
+    tn.load_library(sys.argv[1])
+    tn.ops.lie.f(tn.ones(3))
+except (ImportError, RuntimeError) as e:
+    print(e)
+assert (tn.arange(4.0) + 1).tolist() == [1.0, 2.0, 3.0, 4.0]
+"""
+
+
+def cxx_plugin(folder: Path, source: str) -> Path:
+    """The source, compiled as C++."""
     if not shutil.which("c++"):
         pytest.skip("there is no C++ compiler")
-    text, library = program(kernel_lie("", "throw 1;")), tmp_path / "lie.so"
+    text, library = source, folder / "lie.so"
     text = text.replace("TN_PLUGIN_EXPORT", 'extern "C" TN_PLUGIN_EXPORT')
     command = ["c++", "-std=c++20", "-w", "-fPIC", "-shared", f"-I{as_user.SDK}", "-x", "c++", "-"]
     subprocess.run([*command, "-o", str(library)], input=text, text=True, check=True)
-    script = f"import tenon as tn; tn.load_library({str(library)!r}); {CALL}"
-    done = as_user.run(tmp_path, "-c", script, TENON_CHECK="1", TENON_PROBE="off")
-    assert done.returncode < 0
-    assert "tenon: the process ends in plugin 'lie', lie::f\n" in done.stderr, done.stderr
+    return library
+
+
+THROWN = {
+    "std::runtime_error: no luck": 'throw std::runtime_error("no luck");',
+    "std::out_of_range: far away": 'throw std::out_of_range("far away");',
+    "int": "throw 1;",
+    "std::bad_alloc": "throw std::bad_alloc();",
+    "Two": "struct Two : One, std::exception {}; throw Two();",
+}
+
+CATCH = """
+import sys, tenon as tn
+tn.load_library(sys.argv[1])
+kind = MemoryError if "bad_alloc" in sys.argv[2] else RuntimeError
+for _ in range(3):
+    try:
+        CALL
+    except kind as e:
+        assert "lie::f" in str(e) and "plugin 'lie'" in str(e) and sys.argv[2] in str(e), e
+    else:
+        raise SystemExit("nothing was raised")
+assert (tn.arange(4.0) + 1).tolist() == [1.0, 2.0, 3.0, 4.0]
+"""
+
+
+@pytest.mark.parametrize("check", ["0", "1"])
+@pytest.mark.parametrize("what", THROWN)
+def test_an_exception_becomes_an_error(what: str, check: str, tmp_path: Path) -> None:
+    """It leaves a C++ kernel, whose objects are destroyed, and stops where core called."""
+    body = f"Counted here; {THROWN[what]}"
+    head = """
+        #include <stdexcept>
+        #include <new>
+        #include <cstdio>
+        struct One { virtual ~One() {} };
+        struct Counted { ~Counted() { puts("destroyed"); } };
+    """
+    library = cxx_plugin(tmp_path, head + program(kernel_lie("", body)))
+    script = CATCH.replace("CALL", CALL)
+    variables = {"TENON_CHECK": check, "TENON_PROBE": "off"}
+    done = as_user.run(tmp_path, "-c", script, str(library), what, **variables)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("destroyed") == 3
+
+
+@pytest.mark.parametrize("where", ["activate", "composite"])
+def test_an_exception_outside_a_kernel(where: str, tmp_path: Path) -> None:
+    body = 'throw std::runtime_error("no luck");'
+    lie = start_lie("", body) if where == "activate" else composite_lie("", body)
+    library = cxx_plugin(tmp_path, "#include <stdexcept>\n" + program(lie))
+    words = "plugin 'lie': a C++ exception left a plugin's function: std::runtime_error: no luck"
+    done = as_user.run(tmp_path, "-c", RUN_LIBRARY, str(library), TENON_PROBE="off")
+    assert done.returncode == 0, done.stderr
+    assert words in done.stdout
 
 
 TRUTHS = """
