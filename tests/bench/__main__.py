@@ -155,7 +155,7 @@ def count_instructions() -> list[instructions.Count]:
 
 def take_figures(frameworks: list[str], opts: argparse.Namespace) -> list[process.Taken]:
     program = tool("callpath")
-    figures = process.FIGURES + (process.call_path(program) if program else ())
+    figures = process.FIGURES + process.DOOR + (process.call_path(program) if program else ())
     chosen = [f for f in figures if wanted(f.name, f.quick, opts)]
     taken = []
     for figure in tqdm(chosen, desc="processes", file=sys.stderr, leave=False):

@@ -6,11 +6,15 @@ that do the same without it. Times are the shortest of many rounds, which altern
     operator            x * y of 8 floats from Python: the built-in one, and one that a plugin adds
     with its gradient   the same, recorded, with a backward pass
     on a bare device    x * y on a device without kernels, and the copies that it cannot do without
+    C library           erf of one double by tn.ffi
+
+With --json only the figures that `./dev bench` shows: ratios, and seconds.
 """
 
 from __future__ import annotations
 
 import gc
+import json
 import shutil
 import subprocess
 import sys
@@ -173,17 +177,18 @@ def bare_device() -> dict[str, float]:
     )
 
 
+def c_library() -> dict[str, float]:
+    erf = tn.ffi.bind("libm.so.6", "double erf(double)")
+    return shortest(ROUNDS, erf=per_call(lambda: erf(0.5), 200))
+
+
 def show(title: str, times: dict[str, float]) -> None:
     print(f"{title:<20}" + ", ".join(f"{name.replace('_', ' ')} {ns:.1f} ns"
                                      for name, ns in times.items()))  # fmt: skip
 
 
-def main() -> int:
-    if not shutil.which("cc"):
-        print("there is no C compiler")
-        return 1
-    tn.set_num_threads(1)
-    tn.set_fallback_policy("allow")
+def load() -> None:
+    """The device of plugins/examples, which has no kernels, and the operators above."""
     include = Path(tn.__file__).parent / "include"
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "acme.so"
@@ -192,10 +197,40 @@ def main() -> int:
         subprocess.run(command, check=True)
         tn.load_plugin(str(library))
     tn.load_inline(PLUGIN, "door")
-    show("kernel", kernels())
-    show("operator", operators(grad=False))
-    show("with its gradient", operators(grad=True))
-    show("on a bare device", bare_device())
+
+
+def figures(measured: dict[str, dict[str, float]]) -> dict[str, float]:
+    """What has a goal: a plugin's operator to a built-in one; a fallback beyond its copies and the
+    operator itself, and a C function, in seconds."""
+    plain, recorded = measured["operator"], measured["with its gradient"]
+    bare = measured["on a bare device"]
+    return {
+        "plugin_op": plain["of_a_plugin"] / plain["built_in"],
+        "plugin_op_fwd_bwd": recorded["of_a_plugin"] / recorded["built_in"],
+        "fallback_extra": max(bare["fallback"] - bare["by_hand"], 0.0) * 1e-9,
+        "ffi_call": measured["C library"]["erf"] * 1e-9,
+    }
+
+
+def main() -> int:
+    if not shutil.which("cc"):
+        print("there is no C compiler", file=sys.stderr)
+        return 1
+    tn.set_num_threads(1)
+    tn.set_fallback_policy("allow")
+    load()
+    measured = {
+        "kernel": kernels(),
+        "operator": operators(grad=False),
+        "with its gradient": operators(grad=True),
+        "on a bare device": bare_device(),
+        "C library": c_library(),
+    }
+    if "--json" in sys.argv[1:]:
+        print(json.dumps(figures(measured)))
+        return 0
+    for title, times in measured.items():
+        show(title, times)
     return 0
 
 

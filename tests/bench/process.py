@@ -5,6 +5,7 @@ Each is taken in fresh processes, the frameworks in turn; the smallest figure co
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import json
 import math
@@ -163,6 +164,29 @@ FIGURES = (
     Figure("installed_size", "B", installed_size, goal=0.03, rounds=1, quick=True),
     Figure("wheel_size", "B", wheel_size, most=6e6, rounds=1, frameworks=("tenon",), quick=True),
 )  # fmt: skip
+
+
+@functools.cache
+def door() -> dict[str, float]:
+    """What door.py measures in a process of its own."""
+    run = subprocess.run(
+        [sys.executable, HERE / "door.py", "--json"], capture_output=True, text=True, check=True
+    )
+    figures: dict[str, float] = json.loads(run.stdout)
+    return figures
+
+
+def door_figure(name: str, unit: str, most: float) -> Figure:
+    ours = ("tenon",)
+    return Figure(name, unit, lambda _: door()[name], most=most, frameworks=ours, quick=True)
+
+
+DOOR = (
+    door_figure("plugin_op", "x", 1.1),
+    door_figure("plugin_op_fwd_bwd", "x", 1.1),
+    door_figure("fallback_extra", "s", 2e-6),
+    door_figure("ffi_call", "s", 300e-9),
+)
 
 
 def call_path(program: Path) -> tuple[Figure, ...]:

@@ -107,7 +107,7 @@ def row_line(row: Row) -> str:
 
 def taken_line(taken: Taken) -> str:
     figure = taken.figure
-    show = duration if figure.unit == "s" else size
+    show = {"s": duration, "B": size, "x": number}[figure.unit]
     values = (show(taken.values.get(f, math.nan)) for f in ("tenon", "torch", "numpy"))
     notes = ["over"] if taken.over else []
     if not math.isnan(figure.most):
