@@ -53,7 +53,8 @@ typedef struct engine {
     unsigned threads, next, finished;
     uint32_t left[HOST_THREADS / 32]; /* lanes that have ended, by warp */
     uint64_t slots[HOST_THREADS];     /* what lanes show each other */
-    unsigned char shared[SHARED], written[SHARED];
+    _Alignas(16) unsigned char shared[SHARED];
+    unsigned char written[SHARED];
     shared_array arrays[ARRAYS];
     int narrays;
     size_t shared_used;
