@@ -8,7 +8,7 @@
 
 #include <tenon/args_index.h>
 
-#include "../common/tmpl.h"
+#include "../common/order.h"
 
 #include "axis.h"
 #include "cpu_priv.h"
@@ -16,34 +16,7 @@
 enum { GRAIN = 1 << 12, SMALL = 40, DIGITS = 256 };
 enum { STRETCH = 1 << 17 }; /* elements between looks for an interrupt */
 
-/* ---- Keys --------------------------------------------------------------------------------------*/
-
-#if TMPL_DTYPE == TMPL_BOOL || TMPL_DTYPE == TMPL_U8 || TMPL_DTYPE == TMPL_I8
-typedef uint8_t K;
-#elif TMPL_DTYPE == TMPL_I16 || TMPL_IS_HALF
-typedef uint16_t K;
-#elif TMPL_DTYPE == TMPL_I32 || TMPL_DTYPE == TMPL_F32
-typedef uint32_t K;
-#else
-typedef uint64_t K;
-#endif
-
-#define TOP_BIT ((K)((K)1 << (sizeof(K) * 8 - 1)))
-
-static inline K key_of(T x) {
-    K k;
-    memcpy(&k, &x, sizeof k);
-#if TMPL_IS_FLOAT
-    A a = LOAD(x);
-    if (a != a) return (K) ~(K)0;
-    if (a == (A)0) k = 0;
-    return k & TOP_BIT ? (K)~k : (K)(k | TOP_BIT);
-#elif TMPL_DTYPE == TMPL_BOOL || TMPL_DTYPE == TMPL_U8
-    return k;
-#else
-    return (K)(k ^ TOP_BIT);
-#endif
-}
+/* ---- Items ------------------------------------------------------------------------------------*/
 
 static inline bool is_nan(T x) {
 #if TMPL_IS_FLOAT
@@ -183,7 +156,7 @@ typedef struct target {
 
 static void fill(const job *j, const T *x, item *v) {
     int64_t step = j->ax.step[0];
-    K flip = j->reversed ? (K) ~(K)0 : 0;
+    K flip = j->reversed ? KEY_LAST : 0;
     for (int64_t i = 0; i < j->ax.n; i++) {
         v[i].key = (K)(key_of(x[i * step]) ^ flip);
         v[i].at = (uint32_t)i;
@@ -193,7 +166,7 @@ static void fill(const job *j, const T *x, item *v) {
 /* The k smallest items in order, for few of many: most elements only meet the last one kept. */
 static void keep_few(const job *j, const T *x, item *v) {
     int64_t step = j->ax.step[0], kept = 0;
-    K flip = j->reversed ? (K) ~(K)0 : 0;
+    K flip = j->reversed ? KEY_LAST : 0;
     for (int64_t i = 0; i < j->ax.n; i++) {
         item t = {(K)(key_of(x[i * step]) ^ flip), (uint32_t)i};
         if (kept == j->k && t.key >= v[kept - 1].key) continue;

@@ -102,6 +102,18 @@ typedef cuda_kernel cuda_float_kernels[4];
         CUDA_FLOAT_KERNEL(family, stem, f16), CUDA_FLOAT_KERNEL(family, stem, bf16),               \
             CUDA_FLOAT_KERNEL(family, stem, f32), CUDA_FLOAT_KERNEL(family, stem, f64)             \
     }
+/* The same for every real type, by slot. */
+typedef cuda_kernel cuda_real_kernels[TN_F64 + 1];
+#define CUDA_WHOLE_KERNELS(family, stem)                                                           \
+    CUDA_FLOAT_KERNEL(family, stem, b8), CUDA_FLOAT_KERNEL(family, stem, u8),                      \
+        CUDA_FLOAT_KERNEL(family, stem, i8), CUDA_FLOAT_KERNEL(family, stem, i16),                 \
+        CUDA_FLOAT_KERNEL(family, stem, i32), CUDA_FLOAT_KERNEL(family, stem, i64)
+#define CUDA_REAL_KERNELS(family, stem)                                                            \
+    {                                                                                              \
+        CUDA_WHOLE_KERNELS(family, stem), CUDA_FLOAT_KERNEL(family, stem, f16),                    \
+            CUDA_FLOAT_KERNEL(family, stem, bf16), CUDA_FLOAT_KERNEL(family, stem, f32),           \
+            CUDA_FLOAT_KERNEL(family, stem, f64)                                                   \
+    }
 static inline cuda_kernel *cuda_float_kernel(const tn_call *call, cuda_float_kernels kernels) {
     return &kernels[call->dtype - TN_F16];
 }

@@ -23,7 +23,7 @@ static map_op TN_(TMPL_PASTE2(map, OP)) = {
     {.module = "map_" TMPL_TEXT(TMPL_NAME),
      .name = "map_" TMPL_TEXT(OP) "_" TMPL_TEXT(TMPL_NAME) "_cuda"},
     TN_(TMPL_PASTE2(numbers, OP)),
-#if TMPL_IS_INT && TMPL_PASTE2(CHECK, OP)
+#if TMPL_IS_INT && TMPL_PASTE2(CUDA_DIVIDES, OP)
     true,
 #else
     false,

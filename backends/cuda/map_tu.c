@@ -2,16 +2,11 @@
  * a call reach the device. The device's side is kernels/map.cu; both come from pointwise_ops.inc. */
 #include "cuda_priv.h"
 
+#include <string.h>
+
 #include <tenon/args_pointwise.h>
 
 #include "../common/tmpl.h"
-
-/* Integer division by zero is an error, which the processor finds before anything is written: these
- * go around the GPU. */
-#define CHECK_floor_divide 1
-#define CHECK__trunc_divide 1
-#define CHECK_remainder 1
-#define CHECK_fmod 1
 
 /* A number by its kind: 0 Scalar, 1 float, 2 int or bool. */
 static inline cuda_number number_0(tn_scalar s) {
@@ -32,14 +27,24 @@ static inline cuda_number number_2(int64_t i) { return (cuda_number){.i = i}; }
 typedef struct map_op {
     cuda_kernel kernel;
     void (*numbers)(const void *args, cuda_number *ret_numbers);
-    bool on_cpu;
+    bool divides; /* integers: a zero divisor is an error */
 } map_op;
+
+/* A number that is zero is left to the CPU, which raises at once; zeros among the elements of a tensor
+ * are found by the GPU, whose result is 0 there. */
+static tn_status watch_divisors(const tn_call *call, cuda_map_args *a) {
+    static const int64_t zero[2];
+    if (a->plan.values >> 2 & 1u && memcmp(a->plan.value[2], zero, sizeof(T)) == 0)
+        return TN_DECLINE;
+    a->op = (uint64_t)(uintptr_t)call->op->name;
+    return cuda_fault_of(call, &a->fault);
+}
 
 static tn_status launch_map(const tn_call *call, const void *args) {
     map_op *op = call->ctx;
     cuda_map_args a;
-    if (op->on_cpu) return TN_DECLINE;
     tn_status st = cuda_plan_make(*(const tn_plan *const *)args, &a.plan);
+    if (st == TN_OK && op->divides) st = watch_divisors(call, &a);
     if (st != TN_OK) return st;
     op->numbers(args, a.number);
     return cuda_launch_plan(call, &op->kernel, &a.plan);

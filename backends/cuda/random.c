@@ -11,27 +11,14 @@
 
 #include "../common/philox.h"
 
-#define KERNEL(stem, dtype)                                                                        \
-    { .module = "random_" #dtype, .name = "random_" #stem "_" #dtype "_cuda" }
-#define FLOATS(stem) KERNEL(stem, f16), KERNEL(stem, bf16), KERNEL(stem, f32), KERNEL(stem, f64)
-#define FLOAT_KERNELS(stem)                                                                        \
-    {                                                                                              \
-        [TN_F16] = KERNEL(stem, f16), [TN_BF16] = KERNEL(stem, bf16),                              \
-        [TN_F32] = KERNEL(stem, f32), [TN_F64] = KERNEL(stem, f64)                                 \
-    }
-#define KERNELS(stem)                                                                              \
-    {                                                                                              \
-        KERNEL(stem, b8), KERNEL(stem, u8), KERNEL(stem, i8), KERNEL(stem, i16),                   \
-            KERNEL(stem, i32), KERNEL(stem, i64), FLOATS(stem)                                     \
-    }
-/* By slot. */
-typedef cuda_kernel by_dtype[TN_F64 + 1];
-
-static by_dtype ints = KERNELS(ints), wide_ints = KERNELS(wide_ints), tosses = KERNELS(toss),
-                geometrics = KERNELS(geometric), uniforms = FLOAT_KERNELS(uniform),
-                normals = FLOAT_KERNELS(normal), log_normals = FLOAT_KERNELS(log_normal),
-                exponentials = FLOAT_KERNELS(exponential), cauchys = FLOAT_KERNELS(cauchy),
-                tosses_each = FLOAT_KERNELS(toss_each), dropouts = FLOAT_KERNELS(dropout);
+#define FLOATS(stem) CUDA_FLOAT_KERNELS(random, random_##stem)
+#define REALS(stem) CUDA_REAL_KERNELS(random, random_##stem)
+static cuda_real_kernels ints = REALS(ints), wide_ints = REALS(wide_ints), tosses = REALS(toss),
+                         geometrics = REALS(geometric);
+static cuda_float_kernels uniforms = FLOATS(uniform), normals = FLOATS(normal),
+                          log_normals = FLOATS(log_normal), exponentials = FLOATS(exponential),
+                          cauchys = FLOATS(cauchy), tosses_each = FLOATS(toss_each),
+                          dropouts = FLOATS(dropout);
 
 /* ---- Running -----------------------------------------------------------------------------------*/
 
@@ -81,7 +68,7 @@ static tn_status launch(const tn_call *call, cuda_kernel *k, int64_t blocks, con
 }
 
 /* Fills self with numbers of `words` words each. */
-static tn_status fill(const tn_call *call, by_dtype *kernels, tn_generator *gen,
+static tn_status fill(const tn_call *call, cuda_kernel *kernel, tn_generator *gen,
                       const tn_view *self, const tn_view *other, int words, cuda_random_args *a) {
     if (self->numel == 0) return TN_OK;
     tn_status st = walk(self, other, &a->plan);
@@ -90,7 +77,11 @@ static tn_status fill(const tn_call *call, by_dtype *kernels, tn_generator *gen,
     a->op = (uint64_t)(uintptr_t)call->op->name;
     st = cuda_fault_of(call, &a->fault);
     if (st == TN_OK) st = reserve(call, gen, (uint64_t)a->blocks, &a->seed, &a->offset);
-    return st == TN_OK ? launch(call, &(*kernels)[real_dtype(self)], a->blocks, a) : st;
+    return st == TN_OK ? launch(call, kernel, a->blocks, a) : st;
+}
+
+static cuda_kernel *pick(cuda_float_kernels kernels, const tn_view *self) {
+    return &kernels[real_dtype(self) - TN_F16];
 }
 
 /* Words of a continuous number. */
@@ -115,42 +106,45 @@ static tn_status uniform(const tn_call *call, const void *args) {
     bool fits = fabs(in->from) <= limit && fabs(in->to) <= limit && in->from <= in->to &&
                 in->to - in->from <= limit;
     if (!fits) return TN_DECLINE;
-    return fill(call, &uniforms, in->generator, in->self, NULL, words_of(in->self), &a);
+    return fill(call, pick(uniforms, in->self), in->generator, in->self, NULL, words_of(in->self),
+                &a);
 }
 
 static tn_status normal(const tn_call *call, const void *args) {
     const tn_normal__args *in = args;
     cuda_random_args a = {.a = in->mean, .b = is_complex(in->self) ? in->std / sqrt(2.0) : in->std};
     if (!(in->std >= 0.0)) return TN_DECLINE;
-    return fill(call, &normals, in->generator, in->self, NULL, words_of(in->self), &a);
+    return fill(call, pick(normals, in->self), in->generator, in->self, NULL, words_of(in->self),
+                &a);
 }
 
 static tn_status log_normal(const tn_call *call, const void *args) {
     const tn_log_normal__args *in = args;
     cuda_random_args a = {.a = in->mean, .b = in->std};
     if (!(in->std > 0.0)) return TN_DECLINE;
-    return fill(call, &log_normals, in->generator, in->self, NULL, 2, &a);
+    return fill(call, pick(log_normals, in->self), in->generator, in->self, NULL, 2, &a);
 }
 
 static tn_status exponential(const tn_call *call, const void *args) {
     const tn_exponential__args *in = args;
     cuda_random_args a = {.a = in->lambd};
     if (!(in->lambd > 0.0)) return TN_DECLINE;
-    return fill(call, &exponentials, in->generator, in->self, NULL, words_of(in->self), &a);
+    return fill(call, pick(exponentials, in->self), in->generator, in->self, NULL,
+                words_of(in->self), &a);
 }
 
 static tn_status cauchy(const tn_call *call, const void *args) {
     const tn_cauchy__args *in = args;
     cuda_random_args a = {.a = in->median, .b = in->sigma};
     if (!(in->sigma > 0.0)) return TN_DECLINE;
-    return fill(call, &cauchys, in->generator, in->self, NULL, 2, &a);
+    return fill(call, pick(cauchys, in->self), in->generator, in->self, NULL, 2, &a);
 }
 
 static tn_status geometric(const tn_call *call, const void *args) {
     const tn_geometric__args *in = args;
     cuda_random_args a = {.a = in->p};
     if (!(in->p > 0.0 && in->p < 1.0)) return TN_DECLINE;
-    return fill(call, &geometrics, in->generator, in->self, NULL, 2, &a);
+    return fill(call, &geometrics[tn_view_dtype(in->self)], in->generator, in->self, NULL, 2, &a);
 }
 
 /* ---- Whole numbers -----------------------------------------------------------------------------*/
@@ -168,7 +162,8 @@ static tn_status draw(const tn_call *call, const tn_view *self, tn_generator *ge
                       uint64_t range) {
     bool wide = range == 0 || range > UINT64_C(1) << 16;
     cuda_random_args a = {.base = base, .range = range};
-    return fill(call, wide ? &wide_ints : &ints, gen, self, NULL, wide ? 2 : 1, &a);
+    cuda_kernel *kernels = wide ? wide_ints : ints;
+    return fill(call, &kernels[tn_view_dtype(self)], gen, self, NULL, wide ? 2 : 1, &a);
 }
 
 /* from <= x <= last */
@@ -208,14 +203,14 @@ static tn_status bernoulli(const tn_call *call, const void *args) {
     const tn_bernoulli__args *in = args;
     cuda_random_args a = {.a = in->p};
     if (!(in->p >= 0.0 && in->p <= 1.0)) return TN_DECLINE;
-    return fill(call, &tosses, in->generator, in->self, NULL, 1, &a);
+    return fill(call, &tosses[tn_view_dtype(in->self)], in->generator, in->self, NULL, 1, &a);
 }
 
 static tn_status bernoulli_each(const tn_call *call, const void *args) {
     const tn_bernoulli__tensor_args *in = args;
     cuda_random_args a = {0};
     if (tn_view_dtype(in->p) != tn_view_dtype(in->self)) return TN_DECLINE;
-    return fill(call, &tosses_each, in->generator, in->self, in->p, 1, &a);
+    return fill(call, pick(tosses_each, in->self), in->generator, in->self, in->p, 1, &a);
 }
 
 static bool alike(const tn_view *a, const tn_view *b) {
@@ -237,7 +232,7 @@ static tn_status dropout(const tn_call *call, const void *args) {
     if (x->numel == 0) return TN_OK;
     if (!(x->word & TN_W_DENSE) || !alike(x, in->output) || !alike(x, in->mask)) return TN_DECLINE;
     tn_status st = reserve(call, in->generator, (uint64_t)a.blocks, &a.seed, &a.offset);
-    return st == TN_OK ? launch(call, &dropouts[tn_view_dtype(x)], a.blocks, &a) : st;
+    return st == TN_OK ? launch(call, cuda_float_kernel(call, dropouts), a.blocks, &a) : st;
 }
 
 /* ---- Rows: a recorded graph would repeat its numbers, so none may be captured -------------------*/

@@ -38,6 +38,16 @@ typedef struct cuda_plan {
     int64_t stride[CUDA_DIMS][CUDA_OPERANDS];
 } cuda_plan;
 
+/* What a kernel found wrong in its input, in memory that both sides see: the first one to set `set`
+ * fills it, and the next check of the host reports it. */
+enum { CUDA_FAULT_INDEX, CUDA_FAULT_DIVISION, CUDA_FAULT_PROBABILITY };
+typedef struct cuda_fault {
+    uint32_t set;
+    uint32_t kind; /* CUDA_FAULT_* */
+    uint64_t op;   /* the operator's name, a pointer of the host */
+    int64_t index, size;
+} cuda_fault;
+
 /* A number of the call: d for floats, i for integers and bool. */
 typedef union cuda_number {
     double d;
@@ -47,7 +57,15 @@ typedef union cuda_number {
 typedef struct cuda_map_args {
     cuda_plan plan;
     cuda_number number[4];
+    cuda_fault *fault; /* for integer divisions */
+    uint64_t op;
 } cuda_map_args;
+
+/* Integer operators that report a zero among their divisors, operand 1 of the inputs. */
+#define CUDA_DIVIDES_floor_divide 1
+#define CUDA_DIVIDES__trunc_divide 1
+#define CUDA_DIVIDES_remainder 1
+#define CUDA_DIVIDES_fmod 1
 
 /* A reduction: `kept` results, each of `gone` elements, in two stages. A block takes in `width`
  * neighbouring results and, of each, `span` elements; `parts` blocks share a result. With one part it
@@ -66,16 +84,6 @@ typedef struct cuda_reduce_args {
     int64_t kept_size[CUDA_DIMS], kept_in[CUDA_DIMS], kept_out[CUDA_DIMS];
     int64_t gone_size[CUDA_DIMS], gone_in[CUDA_DIMS];
 } cuda_reduce_args;
-
-/* What a kernel found wrong in its input, in memory that both sides see: the first one to set `set`
- * fills it, and the next check of the host reports it. */
-enum { CUDA_FAULT_INDEX, CUDA_FAULT_DIVISION, CUDA_FAULT_PROBABILITY };
-typedef struct cuda_fault {
-    uint32_t set;
-    uint32_t kind; /* CUDA_FAULT_* */
-    uint64_t op;   /* the operator's name, a pointer of the host */
-    int64_t index, size;
-} cuda_fault;
 
 /* out = input taken at indices, or self written there: operands of the plan are what is moved in order,
  * the index, and the tensor that is reached at index * step bytes. */

@@ -36,6 +36,10 @@ KERNEL(TN_(TMPL_PASTE2(map, OP)), cuda_map_args) {
 #if OP_NPARAMS > 3
     const MAP_KIND(OP_P3_KIND) p3 = MAP_NUMBER(OP_P3_KIND, a.number[3]);
 #endif
+#if TMPL_IS_INT && TMPL_PASTE2(CUDA_DIVIDES, OP)
+    for (int i = 0; i < CUDA_GROUP; i++)
+        if (i < g.n && x1[i] == 0) cuda_report_kind(a.fault, CUDA_FAULT_DIVISION, a.op, 0, 0);
+#endif
 #pragma unroll
     for (int i = 0; i < CUDA_GROUP; i++)
         if (i < g.n) y[i] = MAP_STORE(MAP_F(MAP_IN(i) MAP_P));

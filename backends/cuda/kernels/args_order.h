@@ -1,0 +1,39 @@
+/* args_order.h: what the kernels that sort, select and search take. */
+#ifndef CUDA_ARGS_ORDER_H
+#define CUDA_ARGS_ORDER_H
+
+#include "args.h"
+
+enum {
+    CUDA_TILE = 2048,   /* items that a block sorts */
+    CUDA_MERGE_EACH = 8 /* items that a thread merges; divides CUDA_TILE */
+};
+
+/* What becomes of a sorted row: its first k items, or one of them. */
+enum { CUDA_ORDER_FIRST, CUDA_ORDER_KTH, CUDA_ORDER_MEDIAN, CUDA_ORDER_NANMEDIAN, CUDA_ORDER_MODE };
+
+/* Items of `rows` rows, one after the other: keys in the order of the elements, and where these stand. */
+typedef struct cuda_items {
+    void *key;
+    uint32_t *at;
+} cuda_items;
+
+/* Rows of n elements along one dimension. Operands are the input, values and indices; strides in
+ * elements. A launch takes `count` items of each row: from the elements themselves, or from `in`. */
+typedef struct cuda_order_args {
+    const void *x;
+    void *values;
+    int64_t *indices;
+    cuda_items in, out;
+    int64_t rows, n, count, k;
+    int64_t tiles;    /* of a row */
+    int64_t keep;     /* items that a tile leaves, the first ones */
+    int64_t run;      /* items that are in order, before runs are merged */
+    int32_t from_x;   /* the launch makes the items */
+    int32_t finishes; /* and writes the results */
+    int32_t reversed, what, dims, reserved;
+    int64_t step[3];
+    int64_t size[CUDA_DIMS], stride[CUDA_DIMS][3];
+} cuda_order_args;
+
+#endif

@@ -1,0 +1,88 @@
+"""Sorting, selecting and searching on the CUDA host harness, next to NumPy and the CPU."""
+
+from __future__ import annotations
+
+import harness
+import pytest
+
+pytestmark = pytest.mark.skipif(not harness.is_built(), reason="no C++ compiler: no CUDA harness")
+
+
+def test_sorted_rows_of_every_length() -> None:
+    """One tile, several, many: stable, along any dim, of every dtype; NumPy's order."""
+    harness.script("""
+import numpy as np
+rng = np.random.default_rng(0)
+for n in (1, 2, 3, 33, 2047, 2048, 2049, 9000):
+    x = rng.integers(-40, 40, (2, n)).astype(np.int32)
+    values, indices = tn.from_numpy(x).to("cuda").sort(1)
+    want = np.argsort(x, axis=1, kind="stable")
+    assert (indices.cpu().numpy() == want).all(), n
+    assert (values.cpu().numpy() == np.take_along_axis(x, want, 1)).all()
+    down = tn.from_numpy(x).to("cuda").sort(1, descending=True).indices.cpu().numpy()
+    assert (down == np.argsort(-x, axis=1, kind="stable")).all()
+assert tn.cuda.fallback_count("sort") == (0, 0)
+""")
+
+
+def test_order_of_every_type_and_layout() -> None:
+    harness.script("""
+tn.manual_seed(0)
+real = (tn.uint8, tn.int8, tn.int16, tn.int32, tn.int64, tn.float16, tn.bfloat16, tn.float32,
+        tn.float64)
+def same(got, want):
+    for g, w in zip(got, want):
+        assert tn.equal(g.cpu().isnan(), w.isnan())
+        assert tn.equal(g.cpu().nan_to_num(), w.nan_to_num())
+for dtype in (tn.bool, *real):
+    x = (tn.randn(6, 70, 5) * 20).to(dtype)
+    if dtype.is_floating_point:
+        x[1, 3] = float("nan")
+        x[2, :, 1] = float("nan")
+        x[3, 4:8] = float("inf")
+        x[4, ::2] = 0.0
+        x[4, 1::2] = -0.0
+    d = x.to("cuda")
+    for a, b in ((x, d), (x.transpose(0, 1), d.transpose(0, 1)), (x.flip(1)[:, ::3], None)):
+        b = d.flip(1)[:, ::3] if b is None else b
+        for dim in range(3):
+            for down in (False, True):
+                same(b.sort(dim, descending=down), a.sort(dim, descending=down))
+            same(b.mode(dim), a.mode(dim))
+            if dtype == tn.bool:
+                continue
+            for largest in (False, True):
+                same(b.topk(4, dim, largest), a.topk(4, dim, largest))
+            same(b.kthvalue(2, dim), a.kthvalue(2, dim))
+            same(b.median(dim, keepdim=True), a.median(dim, keepdim=True))
+            same(b.nanmedian(dim), a.nanmedian(dim))
+for op in ("sort", "topk", "kthvalue", "median_dim", "nanmedian_dim", "mode"):
+    assert tn.cuda.fallback_count(op) == (0, 0), op
+""")
+
+
+def test_long_rows_are_selected_from() -> None:
+    harness.script("""
+import numpy as np
+rng = np.random.default_rng(1)
+x = rng.standard_normal((2, 30000)).astype(np.float32)
+x[:, 5::7] = x[:, 3:4]
+d = tn.from_numpy(x).to("cuda")
+order = np.argsort(-x, axis=1, kind="stable")
+for k in (1, 50, 512, 700, 30000):
+    got = d.topk(k, 1)
+    assert (got.indices.cpu().numpy() == order[:, :k]).all(), k
+rising = np.sort(x, axis=1)
+assert (d.kthvalue(12345, 1).values.cpu().numpy() == rising[:, 12344]).all()
+assert (d.median(1).values.cpu().numpy() == rising[:, 14999]).all()
+assert (d.mode(1).values.cpu().numpy() == x[:, 3]).all()
+assert d.flatten().median().item() == np.sort(x, axis=None)[29999]
+""")
+
+
+def test_gradients_go_where_elements_stood() -> None:
+    harness.script("""
+x = tn.tensor([[3.0, 1.0, 2.0], [0.0, 5.0, 4.0]], device="cuda").requires_grad_()
+(x.sort(1).values * tn.tensor([1.0, 10.0, 100.0], device="cuda")).sum().backward()
+assert x.grad.tolist() == [[100, 1, 10], [1, 100, 10]]
+""")
