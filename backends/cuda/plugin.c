@@ -3,7 +3,8 @@
 #include "cuda_priv.h"
 
 #define CUDA_FAMILIES(X)                                                                           \
-    X(conv) X(copy) X(fused) X(matmul) X(norm) X(take) X(attention) X(pool) X(upsample) X(order) X(random)
+    X(conv)                                                                                        \
+    X(copy) X(fused) X(matmul) X(norm) X(take) X(attention) X(pool) X(upsample) X(order) X(random)
 #define CUDA_DTYPE_FAMILIES(X) X(map) X(reduce)
 
 const tn_host *cuda_host;
