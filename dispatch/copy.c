@@ -4,6 +4,7 @@
 #include "dispatch_priv.h"
 #include "op_ids.h"
 #include "plan_priv.h"
+#include "shape_priv.h"
 #include "stage_priv.h"
 
 #include <tenon/op_args.h>
@@ -141,6 +142,8 @@ static tn_status copy_into(tn_tensor *dst, const tn_tensor *src, bool queued) {
         tn_scalar s;
         tn_tensor *heap;
         tni_scalar_load(tn_view_dtype(&src->v), src->v.data, &s);
+        /* A kernel gets it as an argument, so that nobody waits for a copy. */
+        if (tn_view_device(&dst->v) != 0) return tni_fill(dst, s);
         tn_device cpu = {0, 0};
         TN_TRY(tni_tensor_new_fast(tn_view_dtype(&dst->v), cpu, 0, NULL, &heap));
         tni_scalar_store(&s, tn_view_dtype(&dst->v), heap->v.data);
@@ -200,8 +203,7 @@ static tn_status to_host(const tn_tensor *t, tn_tensor **ret_tensor) {
     if (tn_view_device(&t->v) == 0) return tni_packed(tni_t(&t->v), ret_tensor);
     tn_tensor *r;
     TN_TRY(tni_tensor_new_fast(tn_view_dtype(&t->v), cpu, t->v.ndim, t->v.shape, &r));
-    tn_status st = tni_copy_into(r, t);
-    if (st == TN_OK) st = tn_device_sync(tn_tensor_device(t));
+    tn_status st = tni_copy_into(r, t); /* which waits for the tensor's stream */
     if (st != TN_OK) {
         tn_tensor_unref(&r);
         return st;

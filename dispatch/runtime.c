@@ -276,12 +276,26 @@ static int32_t slot_of(const char *name, size_t length) {
     return found;
 }
 
+/* What a name without an index stands for on this thread, by slot. */
+static TN_TLS uint8_t current_index[TN_DEVICE_SLOTS];
+
+int32_t tn_device_current(int32_t slot) {
+    return slot >= 0 && slot < TN_DEVICE_SLOTS ? current_index[slot] : 0;
+}
+
+tn_status tn_device_set_current(tn_device device) {
+    TN_TRY(tni_check_device(device));
+    current_index[device.slot] = (uint8_t)device.index;
+    return TN_OK;
+}
+
 tn_status tn_device_parse(const char *text, tn_device *ret_device) {
     char name[32];
     if (!text || !text[0]) return tn_fail(TN_E_STATE, -1, "Device string must not be empty");
     size_t length = strcspn(text, ":");
     int64_t index = 0;
-    if (text[length] == ':') {
+    bool has_index = text[length] == ':';
+    if (has_index) {
         const char *digits = text + length + 1;
         bool ok = digits[0] && strlen(digits) <= 3;
         for (const char *p = digits; *p; p++) {
@@ -300,6 +314,7 @@ tn_status tn_device_parse(const char *text, tn_device *ret_device) {
         slot = slot_of(name, length);
         if (slot < 0) return tn_fail(TN_E_DEVICE, -1, "no plugin serves device '%s'", name);
     }
+    if (!has_index) index = current_index[slot];
     tn_device d = {slot, (int32_t)index};
     if (slot != 0) TN_TRY(tni_device_ready(slot));
     if (index >= tn_device_count(slot))

@@ -32,6 +32,8 @@ typedef struct cuda_symbol {
     const char *name;
     size_t at; /* of the pointer in a table of functions */
 } cuda_symbol;
+/* Fills a table of functions; returns the name of one that the library lacks, or NULL. */
+const char *cuda_find_symbols(void *library, const cuda_symbol *symbols, size_t n, void *ret_table);
 /* A library of the toolkit. */
 typedef struct cuda_toolkit_library {
     const char *stem, *title;
@@ -43,16 +45,36 @@ typedef struct cuda_toolkit_library {
 tn_status cuda_open_toolkit(const cuda_toolkit_library *library, void *ret_table);
 
 /* ---- device.c: devices and the functions of tn_device_desc --------------------------------------*/
+/* What is counted for every device. */
+enum cuda_counted {
+    CUDA_LAUNCHES,      /* kernels of ours */
+    CUDA_LIBRARY_CALLS, /* what NVIDIA's libraries launch for one call is theirs */
+    CUDA_GRAPH_LAUNCHES,
+    CUDA_WAITS, /* of the host, for a stream, an event or the device */
+    CUDA_BYTES_IN,
+    CUDA_BYTES_OUT,
+    CUDA_BYTES_WITHIN,
+    CUDA_COUNTED
+};
+
 typedef struct cuda_device {
     int32_t index;
     CUdevice id;
     CUcontext context; /* the primary one, once it is in use */
     int major, minor, processors;
-    cuda_fault *fault; /* what kernels found wrong in their input */
-    char text[160];    /* for people */
+    cuda_fault *fault;   /* what kernels found wrong in their input */
+    char text[160];      /* for people */
+    atomic_int captures; /* graphs that are being captured */
+    _Atomic uint64_t counts[CUDA_COUNTED];
 } cuda_device;
 
+static inline void cuda_count(cuda_device *d, enum cuda_counted what, uint64_t n) {
+    atomic_fetch_add_explicit(&d->counts[what], n, memory_order_relaxed);
+}
+
 tn_status cuda_register_device(const tn_host *host, tn_txn *txn, int count, int32_t *ret_slot);
+/* The device of an index, which need not be in use; NULL: there is none. */
+cuda_device *cuda_device_at(int32_t index);
 /* Makes the device current on the calling thread. Fails in a process that was forked after the
  * driver was initialised. */
 tn_status cuda_enter(int32_t index, cuda_device **ret_device);
@@ -60,6 +82,10 @@ tn_status cuda_enter(int32_t index, cuda_device **ret_device);
 tn_status cuda_fail(cuda_device *d, CUresult r, const char *what);
 /* After somebody waited: reports what failed, or what kernels found wrong in their input. */
 tn_status cuda_checked(cuda_device *d, CUresult r, const char *what);
+
+/* Waits for a stream, or for all of the device that is current. */
+CUresult cuda_wait_stream(cuda_device *d, CUstream stream);
+CUresult cuda_wait_device(cuda_device *d);
 
 /* Where a kernel of the call reports bad input: the host's next check turns it into a failure. */
 tn_status cuda_fault_of(const tn_call *call, cuda_fault **ret_fault);
@@ -82,6 +108,44 @@ void cuda_read_settings(void);
 extern const tn_stream_iface cuda_stream_iface;
 extern const tn_peer_iface cuda_peer_iface;
 extern const tn_pinned_iface cuda_pinned_iface;
+
+/* ---- graph.c -----------------------------------------------------------------------------------*/
+extern const tn_graph_iface cuda_graph_iface;
+/* Whether the calling thread's work on the stream is recorded and not run: nobody may wait for it. */
+bool cuda_is_recording(const void *stream);
+
+/* ---- nvtx.c: spans of time for NVIDIA's tools; nothing without their library -------------------*/
+extern const tn_profiler_iface cuda_profiler_iface;
+/* How deep the thread's spans are nested, or a negative number. */
+int32_t cuda_range_push(const char *name);
+int32_t cuda_range_pop(void);
+void cuda_mark(const char *name);
+/* Spans that need not nest, by a number. */
+uint64_t cuda_range_start(const char *name);
+void cuda_range_end(uint64_t range);
+
+/* ---- runtime.c ---------------------------------------------------------------------------------*/
+/* Named interface "tenon.cuda.runtime/1" of the device, for the Python package. */
+typedef struct cuda_runtime_iface {
+    uint32_t struct_size;
+    uint32_t reserved;
+    /* A property of a device by its name, "warp_size"; TN_E_VALUE: there is none of that name. */
+    tn_status (*property)(int32_t device, const char *name, int64_t *ret_value);
+    const char *(*name)(int32_t device);
+    tn_status (*memory_info)(int32_t device, int64_t *ret_free, int64_t *ret_total);
+    tn_status (*can_access_peer)(int32_t device, int32_t peer, int32_t *ret_can);
+    /* The counter of a device by its name, "launches"; NULL after the last. */
+    const char *(*counter_name)(int32_t i);
+    uint64_t (*counter)(int32_t device, int32_t i);
+    void (*reset_counters)(int32_t device);
+    int32_t (*is_started)(void); /* whether a device is in use by this process */
+    int32_t (*range_push)(const char *name);
+    int32_t (*range_pop)(void);
+    void (*mark)(const char *name);
+    uint64_t (*range_start)(const char *name);
+    void (*range_end)(uint64_t range);
+} cuda_runtime_iface;
+extern const cuda_runtime_iface cuda_runtime;
 
 /* ---- module.c: kernels -------------------------------------------------------------------------*/
 /* A kernel by name, in the module of that name; found at its first launch on each device. */

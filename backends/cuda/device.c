@@ -9,6 +9,7 @@
 #include <string.h>
 
 static cuda_device devices[CUDA_DEVICES];
+static int32_t ndevices;
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool forked; /* this process is a child of the one that initialised the driver */
 
@@ -19,8 +20,12 @@ static const char *text_of(CUresult r) {
     return cuda.error_text && cuda.error_text(r, &text) == CUDA_OK && text ? text : "unknown error";
 }
 
-/* Failures of work that ran behind the host's back; core adds which operators that may have been. */
-static bool is_late(CUresult r) { return r >= 700 && r <= 720 && r != CUDA_PEER_ENABLED; }
+/* Failures of work that ran behind the host's back, and of the device itself; core adds which
+ * operators that may have been. */
+static bool is_late(CUresult r) {
+    return (r >= 700 && r <= 720 && r != CUDA_PEER_ENABLED) || r == CUDA_ECC ||
+           r == CUDA_CONTAINED || r == CUDA_UNKNOWN;
+}
 
 tn_status cuda_fail(cuda_device *d, CUresult r, const char *what) {
     if (r == CUDA_NO_MEMORY)
@@ -66,6 +71,18 @@ tn_status cuda_checked(cuda_device *d, CUresult r, const char *what) {
     return take_fault(d);
 }
 
+/* ---- Waiting -----------------------------------------------------------------------------------*/
+
+CUresult cuda_wait_stream(cuda_device *d, CUstream stream) {
+    cuda_count(d, CUDA_WAITS, 1);
+    return cuda.stream_sync(stream);
+}
+
+CUresult cuda_wait_device(cuda_device *d) {
+    cuda_count(d, CUDA_WAITS, 1);
+    return cuda.context_sync();
+}
+
 /* ---- Contexts ----------------------------------------------------------------------------------*/
 
 /* Pinned memory has one address for both sides. */
@@ -93,6 +110,10 @@ static tn_status start(cuda_device *d) {
     }
     pthread_mutex_unlock(&start_lock);
     return st;
+}
+
+cuda_device *cuda_device_at(int32_t index) {
+    return index >= 0 && index < ndevices ? &devices[index] : NULL;
 }
 
 tn_status cuda_enter(int32_t index, cuda_device **ret_device) {
@@ -141,7 +162,8 @@ static void dev_free(void *ctx, int32_t index, void *data, uint64_t bytes) {
     if (cuda.context_set(devices[index].context) == CUDA_OK) cuda.memory_free(place(data, 0));
 }
 
-/* The source may be pinned memory, which the device would read late: wait. */
+/* The source may be pinned memory, which the device would read late: wait. While a graph is recorded
+ * core keeps the source for it. */
 static tn_status dev_copy_in(void *ctx, int32_t index, void *dst, uint64_t offset, const void *src,
                              uint64_t bytes, void *stream) {
     cuda_device *d = NULL;
@@ -149,7 +171,8 @@ static tn_status dev_copy_in(void *ctx, int32_t index, void *dst, uint64_t offse
     tn_status st = cuda_enter(index, &d);
     if (st != TN_OK || bytes == 0) return st;
     CUresult r = cuda.copy_in(place(dst, offset), src, bytes, stream);
-    if (r == CUDA_OK) r = cuda.stream_sync(stream);
+    cuda_count(d, CUDA_BYTES_IN, bytes);
+    if (r == CUDA_OK && !cuda_is_recording(stream)) r = cuda_wait_stream(d, stream);
     return cuda_checked(d, r, "copying to the device");
 }
 
@@ -160,7 +183,8 @@ static tn_status dev_copy_out(void *ctx, int32_t index, void *dst, const void *s
     tn_status st = cuda_enter(index, &d);
     if (st != TN_OK) return st;
     CUresult r = bytes ? cuda.copy_out(dst, place(src, offset), bytes, stream) : CUDA_OK;
-    if (r == CUDA_OK) r = cuda.stream_sync(stream);
+    cuda_count(d, CUDA_BYTES_OUT, bytes);
+    if (r == CUDA_OK) r = cuda_wait_stream(d, stream);
     return cuda_checked(d, r, "copying from the device");
 }
 
@@ -171,6 +195,7 @@ static tn_status dev_copy_within(void *ctx, int32_t index, void *dst, uint64_t d
     (void)ctx;
     tn_status st = cuda_enter(index, &d);
     if (st != TN_OK || bytes == 0) return st;
+    cuda_count(d, CUDA_BYTES_WITHIN, bytes);
     CUresult r = cuda.copy_within(place(dst, dst_offset), place(src, src_offset), bytes, stream);
     return r == CUDA_OK ? TN_OK : cuda_fail(d, r, "copying within the device");
 }
@@ -180,7 +205,7 @@ static tn_status dev_sync(void *ctx, int32_t index) {
     (void)ctx;
     tn_status st = cuda_enter(index, &d);
     if (st != TN_OK) return st;
-    return cuda_checked(d, cuda.context_sync(), "waiting for the device");
+    return cuda_checked(d, cuda_wait_device(d), "waiting for the device");
 }
 
 static const char *dev_describe(void *ctx, int32_t index) {
@@ -193,7 +218,10 @@ static const void *dev_query(void *ctx, const char *iface) {
     if (strcmp(iface, "tn.stream/1") == 0) return &cuda_stream_iface;
     if (strcmp(iface, "tn.peer/1") == 0) return &cuda_peer_iface;
     if (strcmp(iface, "tn.pinned/1") == 0) return &cuda_pinned_iface;
+    if (strcmp(iface, "tn.graph/1") == 0) return &cuda_graph_iface;
+    if (strcmp(iface, "tn.profiler/1") == 0) return &cuda_profiler_iface;
     if (strcmp(iface, "tenon.cuda/1") == 0) return &cuda_settings;
+    if (strcmp(iface, "tenon.cuda.runtime/1") == 0) return &cuda_runtime;
     return NULL;
 }
 
@@ -236,6 +264,7 @@ tn_status cuda_register_device(const tn_host *host, tn_txn *txn, int count, int3
     };
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, watch_forks);
+    ndevices = count;
     for (int32_t i = 0; i < count; i++) {
         CUresult r = look_at(&devices[i], i);
         if (r != CUDA_OK) return cuda_fail(&devices[i], r, "reading the device's properties");

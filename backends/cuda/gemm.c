@@ -108,6 +108,7 @@ tn_status cuda_gemm_product(const tn_call *call, const cuda_product *p) {
     pthread_mutex_lock(&lock);
     st = take_handle(d, call->stream, &handle);
     if (st == TN_OK) {
+        cuda_count(d, CUDA_LIBRARY_CALLS, 1);
         int r =
             cublas.gemm(handle, y.op, x.op, (int)c->columns, (int)c->rows, (int)a->columns,
                         wide ? (const void *)&p->alpha : &alpha32, y.data, type.data, y.ld, y.batch,

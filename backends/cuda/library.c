@@ -67,28 +67,22 @@ void *cuda_open_library(const char *stem, const int *versions) {
     return library;
 }
 
-/* Fills a table of function pointers; false, and which one, when a symbol is missing. */
-static bool find_symbols(void *library, const cuda_symbol *symbols, size_t n, void *ret_table,
-                         const char **ret_missing) {
+const char *cuda_find_symbols(void *library, const cuda_symbol *symbols, size_t n,
+                              void *ret_table) {
     for (size_t i = 0; i < n; i++) {
         void *address = dlsym(library, symbols[i].name);
-        if (!address) {
-            *ret_missing = symbols[i].name;
-            return false;
-        }
+        if (!address) return symbols[i].name;
         memcpy((char *)ret_table + symbols[i].at, &address, sizeof address);
     }
-    return true;
+    return NULL;
 }
 
 tn_status cuda_open_toolkit(const cuda_toolkit_library *library, void *ret_table) {
-    const char *missing = NULL;
     void *found = cuda_open_library(library->stem, cuda_toolkit_versions);
     if (!found) return cuda_host->fail(TN_E_DEVICE, -1, "%s", library->without);
-    if (!find_symbols(found, library->symbols, library->nsymbols, ret_table, &missing))
-        return cuda_host->fail(TN_E_DEVICE, -1, "%s lacks the function %s", library->title,
-                               missing);
-    return TN_OK;
+    const char *missing = cuda_find_symbols(found, library->symbols, library->nsymbols, ret_table);
+    if (!missing) return TN_OK;
+    return cuda_host->fail(TN_E_DEVICE, -1, "%s lacks the function %s", library->title, missing);
 }
 
 /* ---- The driver --------------------------------------------------------------------------------*/
@@ -99,7 +93,6 @@ static const cuda_symbol driver_symbols[] = {CUDA_DRIVER_LIST(DRIVER_SYMBOL)};
 enum { OLDEST_DRIVER = 12000 }; /* CUDA 12.0 */
 
 static tn_status fill_driver(void *library) {
-    const char *missing = NULL;
     int version = 0;
     CUresult (*ask)(int *) = NULL;
     void *address = dlsym(library, "cuDriverGetVersion");
@@ -110,8 +103,9 @@ static tn_status fill_driver(void *library) {
             "the CUDA driver is too old: it knows CUDA %d.%d and 12.0 is needed; "
             "install NVIDIA's driver 525 or newer",
             version / 1000, version % 1000 / 10);
-    if (!find_symbols(library, driver_symbols, sizeof driver_symbols / sizeof driver_symbols[0],
-                      &cuda, &missing))
+    const char *missing = cuda_find_symbols(
+        library, driver_symbols, sizeof driver_symbols / sizeof driver_symbols[0], &cuda);
+    if (missing)
         return cuda_host->fail(TN_E_DEVICE, -1,
                                "libcuda.so.1 (CUDA %d.%d) lacks the function %s; "
                                "install a newer driver of NVIDIA's",

@@ -59,6 +59,7 @@ tn_status cuda_launch(const tn_call *call, cuda_kernel *k, int64_t blocks, uint3
     if (!f) st = find_function(d, k, &f);
     if (st != TN_OK) return st;
     void *params[] = {(void *)(uintptr_t)args};
+    cuda_count(d, CUDA_LAUNCHES, 1);
     CUresult r =
         cuda.launch(f, (unsigned)blocks, 1, 1, threads, 1, 1, 0, call->stream, params, NULL);
     return r == CUDA_OK ? TN_OK : cuda_fail(d, r, call->op->name);

@@ -26,7 +26,7 @@ static void stream_destroy(void *ctx, int32_t index, void *stream) {
     cuda_device *d = NULL;
     (void)ctx;
     if (cuda_enter(index, &d) != TN_OK) return;
-    cuda.stream_sync(stream);
+    cuda_wait_stream(d, stream);
     cuda.stream_destroy(stream);
 }
 
@@ -35,7 +35,7 @@ static tn_status stream_sync(void *ctx, int32_t index, void *stream) {
     (void)ctx;
     tn_status st = cuda_enter(index, &d);
     if (st != TN_OK) return st;
-    return cuda_checked(d, cuda.stream_sync(stream), "waiting for a stream");
+    return cuda_checked(d, cuda_wait_stream(d, stream), "waiting for a stream");
 }
 
 /* "Not yet" is no failure. */
@@ -88,7 +88,9 @@ static tn_status event_sync(void *ctx, int32_t index, void *event) {
     cuda_device *d = NULL;
     (void)ctx;
     tn_status st = cuda_enter(index, &d);
-    return st == TN_OK ? finish(d, cuda.event_sync(event), "waiting for an event") : st;
+    if (st != TN_OK) return st;
+    cuda_count(d, CUDA_WAITS, 1);
+    return cuda_checked(d, cuda.event_sync(event), "waiting for an event");
 }
 
 static tn_status event_done(void *ctx, int32_t index, void *event, int32_t *ret_done) {
@@ -150,6 +152,8 @@ static tn_status peer_copy(void *ctx, int32_t dst_device, void *dst, uint64_t ds
     if (st == TN_OK) st = cuda_enter(src_device, &from);
     if (st == TN_OK) st = let_wait(dst_device, dst_stream, src_device, src_stream);
     if (st != TN_OK) return st;
+    cuda_count(from, CUDA_BYTES_OUT, bytes);
+    cuda_count(to, CUDA_BYTES_IN, bytes);
     CUresult r = cuda.context_set(from->context);
     if (r == CUDA_OK)
         r = cuda.copy_peer((CUdeviceptr)(uintptr_t)dst + dst_offset, to->context,
@@ -187,6 +191,7 @@ static tn_status pinned_copy_in(void *ctx, int32_t index, void *dst, uint64_t ds
     (void)ctx;
     tn_status st = cuda_enter(index, &d);
     if (st != TN_OK || bytes == 0) return st;
+    cuda_count(d, CUDA_BYTES_IN, bytes);
     CUresult r = cuda.copy_in((CUdeviceptr)(uintptr_t)dst + dst_offset, src, bytes, stream);
     return finish(d, r, "copying to the device");
 }
@@ -197,6 +202,7 @@ static tn_status pinned_copy_out(void *ctx, int32_t index, void *dst, const void
     (void)ctx;
     tn_status st = cuda_enter(index, &d);
     if (st != TN_OK || bytes == 0) return st;
+    cuda_count(d, CUDA_BYTES_OUT, bytes);
     CUresult r = cuda.copy_out(dst, (CUdeviceptr)(uintptr_t)src + src_offset, bytes, stream);
     return finish(d, r, "copying from the device");
 }

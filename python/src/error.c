@@ -18,6 +18,14 @@ static const char *class_name(tn_status st) {
 static PyObject
     *classes[TN_E_LINALG + 1]; /* by status value; ASYNC and unknown ones are RuntimeError */
 
+/* A MemoryError, as in Python, and a RuntimeError, as programs expect that run on GPUs. */
+static PyObject *new_memory_error(void) {
+    PyObject *bases = PyTuple_Pack(2, PyExc_MemoryError, PyExc_RuntimeError);
+    PyObject *cls = bases ? PyErr_NewException("tenon.OutOfMemoryError", bases, NULL) : NULL;
+    Py_XDECREF(bases);
+    return cls;
+}
+
 bool tnp_error_init(PyObject *module) {
     PyObject *builtins = PyImport_ImportModule("builtins");
     if (!builtins) return false;
@@ -25,13 +33,16 @@ bool tnp_error_init(PyObject *module) {
         const char *name = class_name(i);
         if (i == TN_E_LINALG)
             classes[i] = PyErr_NewException("tenon.linalg.LinAlgError", PyExc_RuntimeError, NULL);
+        else if (i == TN_E_MEMORY)
+            classes[i] = new_memory_error();
         else
             classes[i] = PyObject_GetAttrString(builtins, name ? name : "RuntimeError");
         if (!classes[i]) break;
     }
     Py_DECREF(builtins);
-    PyObject *linalg = classes[TN_E_LINALG];
-    return linalg && PyModule_AddObjectRef(module, "LinAlgError", linalg) == 0;
+    PyObject *linalg = classes[TN_E_LINALG], *memory = classes[TN_E_MEMORY];
+    return linalg && PyModule_AddObjectRef(module, "LinAlgError", linalg) == 0 &&
+           PyModule_AddObjectRef(module, "OutOfMemoryError", memory) == 0;
 }
 
 /* Sets attribute `name` and takes the value's reference; a failure here must not hide the error. */

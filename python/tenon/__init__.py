@@ -14,6 +14,7 @@ from typing import Any
 from tenon import _C, _tensor
 from tenon._C import (
     Generator,
+    OutOfMemoryError,
     Size,
     Tensor,
     as_tensor,

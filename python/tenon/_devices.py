@@ -11,6 +11,23 @@ from tenon._C import Generator, Tensor
 _library = _native.Library()
 
 
+class _Chosen:
+    """A with statement for `set_device`; None and -1 choose nothing."""
+
+    def __init__(self, module: DeviceModule, device: Any) -> None:
+        self._module, self._device = module, device
+        self._before: list[int] = []
+
+    def __enter__(self) -> None:
+        if self._device is not None and self._device != -1:
+            self._before.append(self._module.current_device())
+            self._module.set_device(self._device)
+
+    def __exit__(self, *exc: object) -> None:
+        if self._before:
+            self._module.set_device(self._before.pop())
+
+
 class DeviceModule(ModuleType):
     """The functions of one kind of device; PyTorch's names where it has such functions."""
 
@@ -25,13 +42,14 @@ class DeviceModule(ModuleType):
         self._kind = kind
 
     def _name(self, device: Any = None) -> str:
-        """One device by name; a number is an index, None the first one."""
-        if device is None or isinstance(device, int):
-            device = f"{self._kind}:{device or 0}"
-        found = _C.device(device)
+        """One device by name; a number is an index, None the current one."""
+        if isinstance(device, int):
+            device = f"{self._kind}:{device}"
+        found = _C.device(self._kind if device is None else device)
         if found.type != self._kind:
             raise ValueError(f"expected a device of the kind '{self._kind}', got '{found}'")
-        return f"{self._kind}:{found.index or 0}"
+        index = self.current_device() if found.index is None else found.index
+        return f"{self._kind}:{index}"
 
     def is_available(self) -> bool:
         """Whether there is such a device and its plugin works."""
@@ -45,8 +63,16 @@ class DeviceModule(ModuleType):
         return _C._device_count(self._kind)
 
     def current_device(self) -> int:
-        """The index that the name without an index stands for."""
-        return 0
+        """The index that the name without an index stands for on the calling thread."""
+        return _library.current_device(self._kind)
+
+    def set_device(self, device: Any) -> None:
+        """Chooses what the name without an index stands for on the calling thread."""
+        _library.set_current_device(self._name(device))
+
+    def device(self, device: Any) -> _Chosen:
+        """A with statement inside which the name without an index stands for that device."""
+        return _Chosen(self, device)
 
     def get_device_name(self, device: Any = None) -> str:
         """One line about a device."""
@@ -63,6 +89,10 @@ class DeviceModule(ModuleType):
     def Stream(self, device: Any = None, *, priority: int = 0) -> _streams.Stream:  # noqa: N802
         """A new queue of work on a device."""
         return _streams.Stream(self._name(device), priority=priority)
+
+    def default_stream(self, device: Any = None) -> _streams.Stream:
+        """The queue of work that a device has by itself."""
+        return _streams.Stream._default(self._name(device))
 
     def graph(
         self,
@@ -132,7 +162,7 @@ class DeviceModule(ModuleType):
         return _C._default_generator(self._name(device))
 
     def manual_seed(self, seed: int) -> None:
-        """Seeds the default generator of the first device."""
+        """Seeds the default generator of the current device."""
         self._generator().manual_seed(int(seed))
 
     def manual_seed_all(self, seed: int) -> None:
@@ -141,7 +171,7 @@ class DeviceModule(ModuleType):
             self._generator(index).manual_seed(int(seed))
 
     def initial_seed(self) -> int:
-        """The seed that the default generator of the first device was last given."""
+        """The seed that the default generator of the current device was last given."""
         return self._generator().initial_seed()
 
     def get_rng_state(self, device: Any = None) -> Tensor:

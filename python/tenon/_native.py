@@ -113,6 +113,7 @@ class Library:
         self.lib.tn_memory_get_stats.argtypes = [_Device, c.POINTER(_MemoryStats)]
         self.lib.tn_memory_reset_peak.argtypes = [_Device]
         self.lib.tn_memory_empty_cache.argtypes = [_Device]
+        self.lib.tn_device_set_current.argtypes = [_Device]
         self.lib.tn_explain.argtypes = [c.c_char_p, _Device, c.c_int32, c.POINTER(c.c_void_p)]
 
     def error(self) -> str:
@@ -138,6 +139,13 @@ class Library:
         if self.lib.tn_device_parse(text.encode(), c.byref(device)) != 0:
             raise RuntimeError(self.error())
         return device
+
+    def current_device(self, kind: str) -> int:
+        """The index that a name without one stands for on the calling thread."""
+        return self.lib.tn_device_current(self.device(kind).slot)
+
+    def set_current_device(self, text: str) -> None:
+        self.check(self.lib.tn_device_set_current(self.device(text)))
 
     def describe(self, text: str) -> str:
         return self.lib.tn_device_describe(self.device(text)).decode()

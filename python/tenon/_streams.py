@@ -37,9 +37,11 @@ _lib.tn_event_elapsed.argtypes = [c.c_void_p, c.c_void_p, c.POINTER(c.c_double)]
 
 
 def _device_of(device: Any) -> _C.device:
-    """A device with an index; none given: the CPU."""
+    """A device with an index, the current one if none is given; no device given: the CPU."""
     found = _C.device("cpu" if device is None else device)
-    return found if found.index is not None else _C.device(found.type, 0)
+    if found.index is not None or found.type == "cpu":
+        return _C.device(found.type, found.index or 0)
+    return _C.device(found.type, _library.device(found.type).index)
 
 
 class Stream:
@@ -51,15 +53,34 @@ class Stream:
     """
 
     def __init__(self, device: Any = None, *, priority: int = 0) -> None:
+        self._start(device, priority)
+        _library.check(_lib.tn_stream_new(self._where, priority, c.byref(self._stream)))
+
+    def _start(self, device: Any, priority: int = 0) -> None:
         self.device = _device_of(device)
         self.priority = priority
         self._before: list[Stream] = []
         self._stream = c.c_void_p()
         self._where = _library.device(str(self.device))
-        self._make(priority)
 
-    def _make(self, priority: int) -> None:
-        _library.check(_lib.tn_stream_new(self._where, priority, c.byref(self._stream)))
+    @classmethod
+    def _default(cls, device: Any) -> Stream:
+        """The queue that the device has by itself."""
+        stream = cls.__new__(cls)
+        stream._start(device)
+        _library.check(_lib.tn_stream_default(stream._where, c.byref(stream._stream)))
+        return stream
+
+    @classmethod
+    def _current(cls, device: Any) -> Stream:
+        """The stream in force for the calling thread."""
+        stream = cls.__new__(cls)
+        stream._start(device)
+        pointer = _lib.tn_stream_current(stream._where)
+        if not pointer:
+            return cls._default(stream.device)
+        stream._stream = c.c_void_p(_lib.tn_stream_ref(pointer))
+        return stream
 
     def __del__(self) -> None:
         if getattr(self, "_stream", None):
@@ -96,7 +117,7 @@ class Stream:
 
     def __enter__(self) -> Stream:
         self._before.append(current_stream(self.device))
-        _library.check(_lib.tn_stream_set_current(self._where, self._stream))
+        self._set()
         return self
 
     def __exit__(
@@ -105,8 +126,11 @@ class Stream:
         value: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        before = self._before.pop()
-        stream = before._stream if before.stream_id else None  # None: the default, and no look-up
+        self._before.pop()._set()
+
+    def _set(self) -> None:
+        """Makes it the thread's stream of its device."""
+        stream = self._stream if self.stream_id else None  # None: the default, and no look-up
         _library.check(_lib.tn_stream_set_current(self._where, stream))
 
     def __eq__(self, other: object) -> bool:
@@ -119,17 +143,6 @@ class Stream:
 
     def __repr__(self) -> str:
         return f"tenon.Stream device={self.device}, stream_id={self.stream_id:#x}"
-
-
-class _Current(Stream):
-    """The stream in force when it was asked for."""
-
-    def _make(self, priority: int) -> None:
-        pointer = _lib.tn_stream_current(self._where)
-        if pointer:
-            self._stream = c.c_void_p(_lib.tn_stream_ref(pointer))
-        else:
-            _library.check(_lib.tn_stream_default(self._where, c.byref(self._stream)))
 
 
 class Event:
@@ -180,4 +193,4 @@ def stream(stream: Stream) -> Stream:
 
 def current_stream(device: Any = None) -> Stream:
     """The stream that the calling thread's work on a device goes to."""
-    return _Current(device)
+    return Stream._current(device)

@@ -33,6 +33,8 @@ CUresult cuGetErrorString(CUresult code, const char **ret_text) {
     case CUDA_NO_MEMORY: *ret_text = "out of memory"; break;
     case CUDA_NO_DEVICE: *ret_text = "no CUDA-capable device is detected"; break;
     case CUDA_ILLEGAL_ADDRESS: *ret_text = "an illegal memory access was encountered"; break;
+    case CUDA_UNKNOWN: *ret_text = "unknown error"; break;
+    case CUDA_NOT_CAPTURED: *ret_text = "operation not permitted when stream is capturing"; break;
     case CUDA_NOT_FOUND: *ret_text = "named symbol not found"; break;
     case CUDA_BAD_VALUE: *ret_text = "invalid argument"; break;
     default: *ret_text = "an error of the host harness"; break;
@@ -64,12 +66,36 @@ CUresult cuDeviceTotalMem_v2(size_t *ret_bytes, CUdevice device) {
 
 CUresult cuDeviceGetAttribute(int *ret_value, CUdevice_attribute attribute, CUdevice device) {
     (void)device;
-    switch ((int)attribute) {
-    case CUDA_SM_COUNT: *ret_value = 4; return CUDA_OK;
-    case CUDA_MAJOR: *ret_value = 9; return CUDA_OK;
-    case CUDA_MINOR: *ret_value = 0; return CUDA_OK;
-    default: return CUDA_BAD_VALUE;
+    static const struct {
+        int attribute, value;
+    } values[] = {
+        {CUDA_BLOCK_THREADS, HOST_THREADS},
+        {CUDA_BLOCK_SHARED, 49152},
+        {CUDA_BLOCK_SHARED_MOST, 49152},
+        {CUDA_SM_SHARED, 65536},
+        {CUDA_WARP, 32},
+        {CUDA_CLOCK, 1000000},
+        {CUDA_SM_COUNT, 4},
+        {CUDA_INTEGRATED, 0},
+        {CUDA_PCI_BUS, 1},
+        {CUDA_PCI_DEVICE, 0},
+        {CUDA_PCI_DOMAIN, 0},
+        {CUDA_MEMORY_CLOCK, 1000000},
+        {CUDA_MEMORY_BITS, 256},
+        {CUDA_L2_BYTES, 1 << 20},
+        {CUDA_SM_THREADS, 2048},
+        {CUDA_SM_REGISTERS, 65536},
+        {CUDA_MAJOR, 9},
+        {CUDA_MINOR, 0},
+        {CUDA_MANY_ON_BOARD, 0},
+        {CUDA_HAS_MAPPING, 1},
+    };
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+        if (values[i].attribute != (int)attribute) continue;
+        *ret_value = values[i].value;
+        return CUDA_OK;
     }
+    return CUDA_BAD_VALUE;
 }
 
 CUresult cuDeviceCanAccessPeer(int *ret_can, CUdevice device, CUdevice peer) {
@@ -184,6 +210,12 @@ static bool run_launch(void *payload, char *problem) {
     return grid_run(&w->l, problem);
 }
 
+/* TENON_CUDA_HOST_LOST=n: the nth launch finds that its device is lost. */
+static bool is_lost_at(unsigned count) {
+    const char *text = getenv("TENON_CUDA_HOST_LOST");
+    return text && count == (unsigned)atoi(text);
+}
+
 CUresult cuLaunchKernel(CUfunction f, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                         unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
                         CUstream stream, void **params, void **extra) {
@@ -199,7 +231,9 @@ CUresult cuLaunchKernel(CUfunction f, unsigned grid_x, unsigned grid_y, unsigned
         grid_y > 65535 || grid_z > 65535 || grid_x > 0x7fffffffu || !block_x || !block_y ||
         !block_z || (unsigned long long)block_x * block_y * block_z > HOST_THREADS)
         return CUDA_BAD_VALUE;
-    w.l.backwards = __atomic_fetch_add(&count, 1, __ATOMIC_RELAXED) % 2;
+    unsigned before = __atomic_fetch_add(&count, 1, __ATOMIC_RELAXED);
+    w.l.backwards = before % 2;
+    if (is_lost_at(before + 1)) queue_lose(stream);
     memcpy(w.args, params[0], f->bytes);
     return queue_submit(stream, run_launch, &w, offsetof(launch, args) + f->bytes);
 }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "grid.h"
 
@@ -91,6 +92,22 @@ static size_t limit(void) {
     return text ? (size_t)strtoull(text, NULL, 10) : (size_t)1 << 30;
 }
 
+/* Lock held. There is room for one more block. */
+static void insert(uintptr_t begin, size_t bytes, int device) {
+    size_t i = count_below(begin);
+    memmove(&blocks[i + 1], &blocks[i], (nblocks - i) * sizeof *blocks);
+    blocks[i] = (block){begin, bytes, device};
+    nblocks++;
+    grow_older();
+}
+
+/* Lock held. */
+static void take_out(size_t i) {
+    memmove(&blocks[i], &blocks[i + 1], (nblocks - i - 1) * sizeof *blocks);
+    nblocks--;
+    grow_older();
+}
+
 bool memory_alloc(int device, size_t bytes, uintptr_t *ret_data) {
     void *data = NULL;
     size_t most = limit();
@@ -98,13 +115,9 @@ bool memory_alloc(int device, size_t bytes, uintptr_t *ret_data) {
     bool fits = bytes <= most && used[device] <= most - bytes && make_room();
     if (fits) fits = posix_memalign(&data, ALIGNMENT, bytes + ALIGNMENT) == 0;
     if (fits) {
-        size_t i = count_below((uintptr_t)data);
         memset(data, 0xff, bytes + ALIGNMENT);
-        memmove(&blocks[i + 1], &blocks[i], (nblocks - i) * sizeof *blocks);
-        blocks[i] = (block){(uintptr_t)data, bytes, device};
-        nblocks++;
+        insert((uintptr_t)data, bytes, device);
         used[device] += bytes;
-        grow_older();
         *ret_data = (uintptr_t)data;
     }
     pthread_rwlock_unlock(&lock);
@@ -131,12 +144,10 @@ bool memory_free(uintptr_t data) {
     bool found = i > 0 && blocks[i - 1].begin == data;
     if (found) {
         block b = blocks[i - 1];
-        memmove(&blocks[i - 1], &blocks[i], (nblocks - i) * sizeof *blocks);
-        nblocks--;
+        take_out(i - 1);
         used[b.device] -= b.bytes;
         memset((void *)b.begin, 0xdd, b.bytes);
         retire((void *)b.begin, b.bytes);
-        grow_older();
     }
     pthread_rwlock_unlock(&lock);
     return found;
@@ -147,4 +158,67 @@ void memory_info(int device, size_t *ret_free, size_t *ret_total) {
     *ret_total = limit();
     *ret_free = *ret_total > used[device] ? *ret_total - used[device] : 0;
     pthread_rwlock_unlock(&lock);
+}
+
+/* ---- Mapped memory -----------------------------------------------------------------------------*/
+
+bool memory_reserve(size_t bytes, uintptr_t *ret_data) {
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    void *data = mmap(NULL, bytes, PROT_NONE, flags, -1, 0);
+    *ret_data = (uintptr_t)data;
+    return data != MAP_FAILED;
+}
+
+void memory_unreserve(uintptr_t data, size_t bytes) { munmap((void *)data, bytes); }
+
+bool memory_claim(int device, size_t bytes) {
+    size_t most = limit();
+    pthread_rwlock_wrlock(&lock);
+    bool fits = bytes <= most && used[device] <= most - bytes;
+    if (fits) used[device] += bytes;
+    pthread_rwlock_unlock(&lock);
+    return fits;
+}
+
+void memory_disclaim(int device, size_t bytes) {
+    pthread_rwlock_wrlock(&lock);
+    used[device] -= bytes;
+    pthread_rwlock_unlock(&lock);
+}
+
+/* Neighbours become one block, so that an access may span them. */
+bool memory_open(int device, uintptr_t data, size_t bytes) {
+    if (mprotect((void *)data, bytes, PROT_READ | PROT_WRITE) != 0) return false;
+    memset((void *)data, 0xff, bytes);
+    pthread_rwlock_wrlock(&lock);
+    bool fits = make_room();
+    if (fits) {
+        size_t i = count_below(data);
+        if (i < nblocks && blocks[i].begin == data + bytes) {
+            bytes += blocks[i].bytes;
+            take_out(i);
+        }
+        if (i > 0 && blocks[i - 1].begin + blocks[i - 1].bytes == data)
+            blocks[i - 1].bytes += bytes;
+        else
+            insert(data, bytes, device);
+    }
+    pthread_rwlock_unlock(&lock);
+    return fits;
+}
+
+bool memory_close(uintptr_t data, size_t bytes) {
+    pthread_rwlock_wrlock(&lock);
+    size_t i = count_below(data);
+    block b = i > 0 ? blocks[i - 1] : (block){0};
+    bool found = i > 0 && data + bytes <= b.begin + b.bytes && make_room();
+    if (found) {
+        take_out(i - 1);
+        if (data > b.begin) insert(b.begin, data - b.begin, b.device);
+        size_t after = b.begin + b.bytes - (data + bytes);
+        if (after && make_room()) insert(data + bytes, after, b.device);
+    }
+    pthread_rwlock_unlock(&lock);
+    return found && madvise((void *)data, bytes, MADV_DONTNEED) == 0 &&
+           mprotect((void *)data, bytes, PROT_NONE) == 0;
 }

@@ -15,13 +15,26 @@
 typedef struct work {
     struct work *next;
     queue_fn run;
+    size_t bytes; /* of the payload */
     CUevent mark, wait;
     unsigned long long number; /* of the mark */
     _Alignas(16) unsigned char payload[];
 } work;
 
+/* What a stream records in place of running it. */
+struct CUgraph_st {
+    CUcontext context;
+    work *head, *tail;
+    bool broken; /* something was called that cannot be recorded */
+};
+
+struct CUgraphExec_st {
+    work *head;
+};
+
 struct CUstream_st {
     CUcontext context;
+    CUgraph recording;
     struct CUstream_st *next;
     work *head, *tail;
     unsigned long long submitted, finished;
@@ -38,7 +51,7 @@ struct CUctx_st {
 
 struct CUevent_st {
     unsigned long long recorded, reached;
-    bool timed;
+    bool timed, captured; /* recorded last while a stream records */
     double ms;
 };
 
@@ -57,6 +70,21 @@ static CUcontext context_at(int device) {
 
 /* Lock held. */
 static CUresult state(CUcontext c) { return c ? c->fault : CUDA_BAD_CONTEXT; }
+
+/* Lock held: whether the stream may be waited for or asked. One that records may not, and what it
+ * has recorded is lost. */
+static CUresult may_wait(CUstream s) {
+    if (!s->recording) return CUDA_OK;
+    s->recording->broken = true;
+    return CUDA_NOT_CAPTURED;
+}
+
+static CUresult may_wait_for_all(CUcontext c) {
+    CUresult r = CUDA_OK;
+    for (CUstream s = c->streams; s; s = s->next)
+        if (may_wait(s) != CUDA_OK) r = CUDA_NOT_CAPTURED;
+    return r;
+}
 
 static double now_ms(void) {
     struct timespec t;
@@ -133,34 +161,77 @@ static bool start(CUstream s) {
     return s->running;
 }
 
+/* Lock held. Takes the work over. */
+static void append(CUstream s, work *w) {
+    if (s->head)
+        s->tail->next = w;
+    else
+        s->head = w;
+    s->tail = w;
+    s->submitted++;
+    if (w->mark) {
+        w->number = ++w->mark->recorded;
+        w->mark->captured = false;
+    }
+    if (w->wait) w->number = w->wait->recorded;
+    pthread_cond_broadcast(&changed);
+}
+
+/* Lock held. Takes the work over. Marks order the work of several streams, and only one records. */
+static CUresult record(CUgraph g, work *w) {
+    bool foreign = w->wait && !w->wait->captured;
+    if (w->mark) w->mark->captured = true;
+    if (w->mark || w->wait) {
+        g->broken |= foreign;
+        free(w);
+        return foreign ? CUDA_NOT_CAPTURED : CUDA_OK;
+    }
+    if (g->tail)
+        g->tail->next = w;
+    else
+        g->head = w;
+    g->tail = w;
+    return CUDA_OK;
+}
+
 static CUresult submit(CUstream s, work *w) {
     pthread_mutex_lock(&lock);
     if (!s && current) s = &current->main;
     CUresult r = s ? s->context->fault : CUDA_BAD_CONTEXT;
-    if (r == CUDA_OK && !start(s)) r = CUDA_NO_MEMORY;
-    if (r == CUDA_OK) {
-        if (s->head)
-            s->tail->next = w;
-        else
-            s->head = w;
-        s->tail = w;
-        s->submitted++;
-        if (w->mark) w->number = ++w->mark->recorded;
-        if (w->wait) w->number = w->wait->recorded;
-        pthread_cond_broadcast(&changed);
-    } else {
-        free(w);
+    if (r == CUDA_OK && s->recording) {
+        r = record(s->recording, w);
+        w = NULL;
     }
+    if (r == CUDA_OK && w && w->wait && w->wait->captured) r = CUDA_CAPTURED_EVENT;
+    if (r == CUDA_OK && w && !start(s)) r = CUDA_NO_MEMORY;
+    if (r == CUDA_OK && w)
+        append(s, w);
+    else
+        free(w);
     pthread_mutex_unlock(&lock);
     return r;
 }
 
-CUresult queue_submit(CUstream stream, queue_fn run, const void *payload, size_t bytes) {
+static work *new_work(queue_fn run, const void *payload, size_t bytes) {
     work *w = calloc(1, sizeof *w + bytes);
-    if (!w) return CUDA_NO_MEMORY;
+    if (!w) return NULL;
     w->run = run;
+    w->bytes = bytes;
     memcpy(w->payload, payload, bytes);
-    return submit(stream, w);
+    return w;
+}
+
+CUresult queue_submit(CUstream stream, queue_fn run, const void *payload, size_t bytes) {
+    work *w = new_work(run, payload, bytes);
+    return w ? submit(stream, w) : CUDA_NO_MEMORY;
+}
+
+void queue_lose(CUstream stream) {
+    pthread_mutex_lock(&lock);
+    CUcontext c = stream ? stream->context : current;
+    if (c && !c->fault) c->fault = CUDA_UNKNOWN;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
 }
 
 bool queue_reach(const char *who, unsigned long long at, size_t bytes, char *problem) {
@@ -200,8 +271,11 @@ CUresult cuCtxSetCurrent(CUcontext context) {
 CUresult cuCtxSynchronize(void) {
     if (!current) return CUDA_BAD_CONTEXT;
     pthread_mutex_lock(&lock);
-    wait_for_all(current);
-    CUresult r = state(current);
+    CUresult r = may_wait_for_all(current);
+    if (r == CUDA_OK) {
+        wait_for_all(current);
+        r = state(current);
+    }
     pthread_mutex_unlock(&lock);
     return r;
 }
@@ -271,8 +345,11 @@ CUresult cuStreamSynchronize(CUstream stream) {
     if (!stream && !current) return CUDA_BAD_CONTEXT;
     if (!stream) stream = &current->main;
     pthread_mutex_lock(&lock);
-    wait_for(stream);
-    CUresult r = stream->context->fault;
+    CUresult r = may_wait(stream);
+    if (r == CUDA_OK) {
+        wait_for(stream);
+        r = stream->context->fault;
+    }
     pthread_mutex_unlock(&lock);
     return r;
 }
@@ -281,7 +358,8 @@ CUresult cuStreamQuery(CUstream stream) {
     if (!stream && !current) return CUDA_BAD_CONTEXT;
     if (!stream) stream = &current->main;
     pthread_mutex_lock(&lock);
-    CUresult r = stream->context->fault;
+    CUresult r = may_wait(stream);
+    if (r == CUDA_OK) r = stream->context->fault;
     if (r == CUDA_OK && stream->head) r = CUDA_NOT_READY;
     pthread_mutex_unlock(&lock);
     return r;
@@ -328,7 +406,7 @@ CUresult cuEventSynchronize(CUevent event) {
     pthread_mutex_lock(&lock);
     unsigned long long goal = event->recorded;
     while (event->reached < goal) pthread_cond_wait(&changed, &lock);
-    CUresult r = state(current);
+    CUresult r = event->captured ? CUDA_CAPTURED_EVENT : state(current);
     pthread_mutex_unlock(&lock);
     return r;
 }
@@ -336,6 +414,7 @@ CUresult cuEventSynchronize(CUevent event) {
 CUresult cuEventQuery(CUevent event) {
     pthread_mutex_lock(&lock);
     CUresult r = event->reached == event->recorded ? CUDA_OK : CUDA_NOT_READY;
+    if (event->captured) r = CUDA_CAPTURED_EVENT;
     if (state(current) != CUDA_OK) r = state(current);
     pthread_mutex_unlock(&lock);
     return r;
@@ -351,4 +430,101 @@ CUresult cuEventElapsedTime(float *ret_ms, CUevent start_event, CUevent end) {
     *ret_ms = (float)(end->ms - start_event->ms);
     pthread_mutex_unlock(&lock);
     return r;
+}
+
+/* ---- Graphs ------------------------------------------------------------------------------------*/
+
+CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) {
+    if (!stream || (int)mode != CUDA_CAPTURE_RELAXED) return CUDA_UNSUPPORTED;
+    CUgraph g = calloc(1, sizeof *g);
+    if (!g) return CUDA_NO_MEMORY;
+    g->context = stream->context;
+    pthread_mutex_lock(&lock);
+    CUresult r = stream->recording ? CUDA_BAD_VALUE : state(stream->context);
+    if (r == CUDA_OK) stream->recording = g;
+    pthread_mutex_unlock(&lock);
+    if (r != CUDA_OK) free(g);
+    return r;
+}
+
+static void drop_list(work *w) {
+    while (w) {
+        work *next = w->next;
+        free(w);
+        w = next;
+    }
+}
+
+CUresult cuGraphDestroy(CUgraph graph) {
+    drop_list(graph->head);
+    free(graph);
+    return CUDA_OK;
+}
+
+CUresult cuStreamEndCapture(CUstream stream, CUgraph *ret_graph) {
+    *ret_graph = NULL;
+    pthread_mutex_lock(&lock);
+    CUgraph g = stream->recording;
+    stream->recording = NULL;
+    CUresult r = g ? state(g->context) : CUDA_BAD_VALUE;
+    pthread_mutex_unlock(&lock);
+    if (r == CUDA_OK && g->broken) r = CUDA_CAPTURE_BROKEN;
+    if (r == CUDA_OK)
+        *ret_graph = g;
+    else if (g)
+        cuGraphDestroy(g);
+    return r;
+}
+
+/* A copy of a list, or NULL, also where there is nothing to copy. */
+static work *copy_list(const work *w, bool *ret_full) {
+    work *head = NULL, **end = &head;
+    *ret_full = true;
+    for (; w && *ret_full; w = w->next) {
+        *end = new_work(w->run, w->payload, w->bytes);
+        *ret_full = *end != NULL;
+        if (*end) end = &(*end)->next;
+    }
+    if (*ret_full) return head;
+    drop_list(head);
+    return NULL;
+}
+
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *ret_exec, CUgraph graph,
+                                     unsigned long long flags) {
+    CUgraphExec e = calloc(1, sizeof *e);
+    bool full = false;
+    (void)flags;
+    if (e) e->head = copy_list(graph->head, &full);
+    if (!full) {
+        free(e);
+        return CUDA_NO_MEMORY;
+    }
+    *ret_exec = e;
+    return CUDA_OK;
+}
+
+CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
+    bool full;
+    work *w = copy_list(exec->head, &full);
+    if (!full) return CUDA_NO_MEMORY;
+    pthread_mutex_lock(&lock);
+    if (!stream && current) stream = &current->main;
+    CUresult r = stream ? stream->context->fault : CUDA_BAD_CONTEXT;
+    if (r == CUDA_OK && !start(stream)) r = CUDA_NO_MEMORY;
+    while (r == CUDA_OK && w) {
+        work *next = w->next;
+        w->next = NULL;
+        append(stream, w);
+        w = next;
+    }
+    pthread_mutex_unlock(&lock);
+    drop_list(w);
+    return r;
+}
+
+CUresult cuGraphExecDestroy(CUgraphExec exec) {
+    drop_list(exec->head);
+    free(exec);
+    return CUDA_OK;
 }

@@ -13,6 +13,9 @@
 typedef bool (*queue_fn)(void *payload, char *problem);
 CUresult queue_submit(CUstream stream, queue_fn run, const void *payload, size_t bytes);
 
+/* The device of the stream is lost: all calls that could notice fail from now on. */
+void queue_lose(CUstream stream);
+
 /* Whether [at, at + bytes) is live device memory; otherwise fills `problem`. */
 bool queue_reach(const char *who, unsigned long long at, size_t bytes, char *problem);
 

@@ -9,6 +9,12 @@
 extern "C" {
 #endif
 
+/* ---- The current device ------------------------------------------------------------------------
+ * Which of several devices of a kind a name without an index ("acme") stands for on the calling
+ * thread: 0 until it is set. */
+TN_API int32_t tn_device_current(int32_t slot);
+TN_API tn_status tn_device_set_current(tn_device device);
+
 /* ---- Graphs ------------------------------------------------------------------------------------
  * Work that is recorded once and made again often: the same kernels on the same memory, without
  * looking at shapes, dtypes or gradients again. What a graph reads anew is what was copied into the

@@ -1,209 +1,190 @@
 """GPUs of the CUDA backend. Everything here may be asked without one."""
 
+# ruff: noqa: F401
 from __future__ import annotations
 
-from contextlib import nullcontext
+import ctypes as c
+from types import SimpleNamespace
 from typing import Any
 
-from tenon import _C
-from tenon.cuda import amp as amp
+from tenon._C import OutOfMemoryError, Tensor
+from tenon.cuda import _base, amp, memory, nvtx, random
+from tenon.cuda._base import device_count, is_available
+from tenon.cuda.graphs import CUDAGraph, graph, graph_pool_handle, is_current_stream_capturing
+from tenon.cuda.memory import (
+    empty_cache,
+    max_memory_allocated,
+    max_memory_reserved,
+    mem_get_info,
+    memory_allocated,
+    memory_reserved,
+    memory_stats,
+    memory_summary,
+    reset_peak_memory_stats,
+)
+from tenon.cuda.random import (
+    get_rng_state,
+    get_rng_state_all,
+    initial_seed,
+    manual_seed,
+    manual_seed_all,
+    seed,
+    seed_all,
+    set_rng_state,
+    set_rng_state_all,
+)
+from tenon.cuda.streams import (
+    Event,
+    Stream,
+    current_stream,
+    default_stream,
+    set_stream,
+    stream,
+)
 
-
-def _module() -> Any:
-    """What every device of a plugin offers, for this one."""
-    from tenon import _devices
-
-    return _devices.DeviceModule("cuda")
-
-
-def device_count() -> int:
-    """How many GPUs there are."""
-    try:
-        return _C._device_count("cuda")
-    except (RuntimeError, ImportError):
-        return 0
-
-
-def is_available() -> bool:
-    """Whether there is a GPU that the plugin serves; `tenon doctor` says why there is none."""
-    return device_count() > 0
-
-
-def _require(what: str) -> None:
-    if is_available():
-        return
-    try:
-        _C._device_count("cuda")
-    except (RuntimeError, ImportError) as err:
-        raise RuntimeError(f"cuda.{what}: no CUDA device is available: {err}") from None
-    raise RuntimeError(f"cuda.{what}: no CUDA device is available")
+# What the plugin says of a device, by PyTorch's names.
+_PROPERTIES = (
+    "major", "minor", "total_memory", "multi_processor_count", "warp_size", "is_integrated",
+    "is_multi_gpu_board", "max_threads_per_block", "max_threads_per_multi_processor",
+    "regs_per_multiprocessor", "shared_memory_per_block", "shared_memory_per_block_optin",
+    "shared_memory_per_multiprocessor", "L2_cache_size", "clock_rate", "memory_clock_rate",
+    "memory_bus_width", "pci_bus_id", "pci_device_id", "pci_domain_id",
+)  # fmt: skip
 
 
 def _settings() -> Any:
     """The plugin's own table, "tenon.cuda/1"; needs a GPU."""
-    from tenon import _native
-    from tenon.cuda import _table
-
-    return _native.Library().interface("cuda", "tenon.cuda/1", _table.Settings)[0]
+    return _base.settings()
 
 
 def libraries() -> list[str]:
     """NVIDIA's libraries, one line each: the version that is there, or what to install."""
-    _require("libraries")
-    return _settings().libraries().decode().splitlines()
+    _base.require("libraries")
+    return _base.settings().libraries().decode().splitlines()
 
 
 def is_initialized() -> bool:
-    """Whether a GPU is in use."""
-    return is_available()
+    """Whether a GPU is in use by this process; asking does not start one."""
+    active = any(p.name == "tenon-cuda" and p.active for p in _base.library.plugins())
+    return active and bool(_base.runtime().is_started())
 
 
 def init() -> None:
     """Starts the backend, which starts by itself on first use."""
-    _require("init")
+    _base.require("init")
+
+
+# ---- Devices -------------------------------------------------------------------------------------
 
 
 def synchronize(device: Any = None) -> None:
     """Waits for all work on a GPU, and raises what went wrong in it."""
-    _require("synchronize")
-    _module().synchronize(device)
+    _base.require("synchronize")
+    _base.module.synchronize(device)
 
 
 def current_device() -> int:
-    """The GPU that "cuda" stands for."""
-    _require("current_device")
-    return 0
+    """The GPU that "cuda" stands for on the calling thread."""
+    _base.require("current_device")
+    return _base.module.current_device()
 
 
 def set_device(device: Any) -> None:
-    """Chooses the GPU that "cuda" stands for."""
-    _require("set_device")
-    index = device if isinstance(device, int) else getattr(device, "index", 0) or 0
-    if index != 0:
-        raise NotImplementedError("cuda.set_device: only the first GPU can be chosen")
+    """Chooses the GPU that "cuda" stands for on the calling thread; a negative number: none."""
+    _base.require("set_device")
+    if not (isinstance(device, int) and device < 0):
+        _base.module.set_device(device)
 
 
-def empty_cache() -> None:
-    """Gives unused memory back; without a GPU there is none to give."""
-    if is_available():
-        _module().empty_cache()
+class device:  # noqa: N801 - PyTorch's name
+    """A with statement inside which "cuda" stands for another GPU; None and -1: for the same."""
+
+    def __init__(self, device: Any) -> None:
+        self._chosen = None if device is None or device == -1 else _base.module.device(device)
+
+    def __enter__(self) -> None:
+        if self._chosen is not None:
+            _base.require("device")
+            self._chosen.__enter__()
+
+    def __exit__(self, *exc: object) -> None:
+        if self._chosen is not None:
+            self._chosen.__exit__(*exc)
 
 
-def manual_seed(seed: int) -> None:
-    """Seeds the generator of the GPU; without one there is nothing to seed."""
-    if is_available():
-        _module().manual_seed(seed)
+class device_of(device):  # noqa: N801 - PyTorch's name
+    """A with statement inside which "cuda" stands for a tensor's GPU, if it is on one."""
 
-
-def manual_seed_all(seed: int) -> None:
-    """Seeds the generators of all GPUs."""
-    if is_available():
-        _module().manual_seed_all(seed)
-
-
-def is_bf16_supported(including_emulation: bool = True) -> bool:
-    """Whether the GPU computes in bfloat16."""
-    return is_available()
+    def __init__(self, obj: Tensor) -> None:
+        super().__init__(obj.device if obj.is_cuda else None)
 
 
 def get_device_name(device: Any = None) -> str:
-    """What the GPU is called."""
-    _require("get_device_name")
-    return _module().get_device_name(device).split(", sm_")[0]
+    """What a GPU is called."""
+    return _base.runtime().name(_base.index_of(device, "get_device_name")).decode()
 
 
-def memory_allocated(device: Any = None) -> int:
-    """Bytes in use by tensors on a GPU."""
-    return _module().memory_allocated(device) if is_available() else 0
+def _property(index: int, name: str) -> int:
+    value = c.c_int64()
+    _base.library.check(_base.runtime().property(index, name.encode(), c.byref(value)))
+    return value.value
 
 
-def max_memory_allocated(device: Any = None) -> int:
-    """The most bytes that were in use at once."""
-    return _module().max_memory_allocated(device) if is_available() else 0
+def get_device_properties(device: Any = None) -> SimpleNamespace:
+    """Name, memory, multiprocessors and limits of a GPU."""
+    index = _base.index_of(device, "get_device_properties")
+    found = {name: _property(index, name) for name in _PROPERTIES}
+    return SimpleNamespace(name=get_device_name(index), **found)
 
 
-def memory_reserved(device: Any = None) -> int:
-    """Bytes held from the system."""
-    return _module().memory_reserved(device) if is_available() else 0
+def get_device_capability(device: Any = None) -> tuple[int, int]:
+    """The version of a GPU's instruction set: (9, 0) for sm_90."""
+    index = _base.index_of(device, "get_device_capability")
+    return _property(index, "major"), _property(index, "minor")
 
 
-def max_memory_reserved(device: Any = None) -> int:
-    """The most bytes that were held at once."""
-    return _module().max_memory_reserved(device) if is_available() else 0
+def can_device_access_peer(device: Any, peer_device: Any) -> bool:
+    """Whether a GPU can reach the memory of another one."""
+    what, can = "can_device_access_peer", c.c_int32()
+    index, peer = _base.index_of(device, what), _base.index_of(peer_device, what)
+    _base.library.check(_base.runtime().can_access_peer(index, peer, c.byref(can)))
+    return can.value != 0
 
 
-def reset_peak_memory_stats(device: Any = None) -> None:
-    """Starts the counting of peaks anew."""
-    if is_available():
-        _module().reset_peak_memory_stats(device)
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """Whether the GPU computes in bfloat16; every one does, those before sm_80 by way of float."""
+    return is_available() and (including_emulation or get_device_capability() >= (8, 0))
+
+
+def is_tf32_supported() -> bool:
+    """Whether the GPU can compute products of float32 in TF32."""
+    return is_available() and get_device_capability() >= (8, 0)
+
+
+def ipc_collect() -> None:
+    """Nothing: memory of GPUs is not shared between processes."""
+
+
+# ---- Counters ------------------------------------------------------------------------------------
+
+
+def counters(device: Any = None) -> dict[str, int]:
+    """What a GPU was asked to do so far: launches of kernels, calls of NVIDIA's libraries, waits of
+    the host, bytes copied."""
+    index, table = _base.index_of(device, "counters"), _base.runtime()
+    found: dict[str, int] = {}
+    while (name := table.counter_name(len(found))) is not None:
+        found[name.decode()] = table.counter(index, len(found))
+    return found
+
+
+def reset_counters(device: Any = None) -> None:
+    """Starts the counting anew."""
+    index = _base.index_of(device, "reset_counters")
+    _base.runtime().reset_counters(index)
 
 
 def fallback_count(op: str) -> tuple[int, int]:
     """How many calls of an operator ran in a wider dtype, and on the CPU."""
-    _require("fallback_count")
-    return _module().fallback_count(op)
-
-
-def current_stream(device: Any = None) -> Any:
-    """The stream that the calling thread's work on a GPU goes to."""
-    _require("current_stream")
-    return _module().current_stream(device)
-
-
-class device:  # noqa: N801 - PyTorch's name
-    """A with statement inside which "cuda" stands for another GPU."""
-
-    def __init__(self, device: Any) -> None:
-        self.index = device
-
-    def __enter__(self) -> None:
-        if self.index is not None and self.index != -1:
-            set_device(self.index)
-
-    def __exit__(self, *exc: object) -> None:
-        return None
-
-
-def stream(stream: Any) -> Any:
-    """A with statement inside which work goes to a stream; None is allowed everywhere."""
-    if stream is None:
-        return nullcontext()
-    _require("stream")
-    return _module().stream(stream)
-
-
-def Stream(device: Any = None, priority: int = 0) -> Any:  # noqa: N802 - PyTorch's name
-    """A new queue of work on a GPU."""
-    _require("Stream")
-    return _module().Stream(device, priority=priority)
-
-
-def Event(*args: Any, **kwargs: Any) -> Any:  # noqa: N802 - PyTorch's name
-    """A mark in a queue of work."""
-    _require("Event")
-    return _module().Event(*args, **kwargs)
-
-
-def CUDAGraph(keep_graph: bool = False) -> Any:  # noqa: N802 - PyTorch's name
-    """Work on a GPU that is captured once and replayed often."""
-    _require("CUDAGraph")
-    return _module().CUDAGraph(keep_graph)
-
-
-def graph(
-    cuda_graph: Any, pool: Any = None, stream: Any = None, capture_error_mode: str = "global"
-) -> Any:
-    """`with tn.cuda.graph(g):` captures what is called inside."""
-    _require("graph")
-    return _module().graph(cuda_graph, stream=stream)
-
-
-def graph_pool_handle() -> Any:
-    """A name for memory that graphs share, which they do not."""
-    _require("graph_pool_handle")
-    return _module().graph_pool_handle()
-
-
-def is_current_stream_capturing() -> bool:
-    """Whether the calling thread's work is being captured."""
-    return is_available() and _module().is_current_stream_capturing()
+    _base.require("fallback_count")
+    return _base.module.fallback_count(op)

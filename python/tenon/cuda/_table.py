@@ -1,4 +1,4 @@
-"""The table "tenon.cuda/1" of the CUDA plugin (backends/cuda/cuda_priv.h)."""
+"""The tables of the CUDA plugin (backends/cuda/cuda_priv.h)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ctypes as c
 
 
 class Settings(c.Structure):
-    """cuda_settings_iface."""
+    """cuda_settings_iface, "tenon.cuda/1"."""
 
     _fields_ = [
         ("struct_size", c.c_uint32),
@@ -14,4 +14,26 @@ class Settings(c.Structure):
         ("allow_tf32", c.CFUNCTYPE(None, c.c_int32)),
         ("is_tf32_allowed", c.CFUNCTYPE(c.c_int32)),
         ("libraries", c.CFUNCTYPE(c.c_char_p)),
+    ]
+
+
+class Runtime(c.Structure):
+    """cuda_runtime_iface, "tenon.cuda.runtime/1"."""
+
+    _fields_ = [
+        ("struct_size", c.c_uint32),
+        ("reserved", c.c_uint32),
+        ("property", c.CFUNCTYPE(c.c_int32, c.c_int32, c.c_char_p, c.POINTER(c.c_int64))),
+        ("name", c.CFUNCTYPE(c.c_char_p, c.c_int32)),
+        ("memory_info", c.CFUNCTYPE(c.c_int32, c.c_int32, *[c.POINTER(c.c_int64)] * 2)),
+        ("can_access_peer", c.CFUNCTYPE(c.c_int32, c.c_int32, c.c_int32, c.POINTER(c.c_int32))),
+        ("counter_name", c.CFUNCTYPE(c.c_char_p, c.c_int32)),
+        ("counter", c.CFUNCTYPE(c.c_uint64, c.c_int32, c.c_int32)),
+        ("reset_counters", c.CFUNCTYPE(None, c.c_int32)),
+        ("is_started", c.CFUNCTYPE(c.c_int32)),
+        ("range_push", c.CFUNCTYPE(c.c_int32, c.c_char_p)),
+        ("range_pop", c.CFUNCTYPE(c.c_int32)),
+        ("mark", c.CFUNCTYPE(None, c.c_char_p)),
+        ("range_start", c.CFUNCTYPE(c.c_uint64, c.c_char_p)),
+        ("range_end", c.CFUNCTYPE(None, c.c_uint64)),
     ]

@@ -1,0 +1,345 @@
+"""The CUDA plugin's runtime on the host harness: devices, streams, graphs, counters, spans."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import harness
+import pytest
+
+pytestmark = pytest.mark.skipif(not harness.is_built(), reason="no C++ compiler: no CUDA harness")
+
+
+# ---- Devices -------------------------------------------------------------------------------------
+
+
+def test_the_current_device() -> None:
+    """ "cuda" is the thread's own choice."""
+    harness.script("""
+import threading
+import pytest
+cu = tn.cuda
+assert not cu.is_initialized() and cu.current_device() == 0
+cu.set_device(1)
+x = tn.ones(3, device="cuda")
+assert cu.is_initialized() and x.device == tn.device("cuda:1")
+assert tn.ones(2).cuda().device.index == 1
+assert cu.current_stream().device.index == 1 and tn.Stream("cuda").device.index == 1
+seen = []
+worker = threading.Thread(target=lambda: seen.append(cu.current_device()))
+worker.start()
+worker.join()
+assert seen == [0]
+with cu.device(0):
+    assert tn.zeros(1, device="cuda").device.index == 0
+    with cu.device_of(x):
+        assert cu.current_device() == 1
+    with cu.device(None), cu.device(-1):
+        assert cu.current_device() == 0
+    with cu.stream(cu.Stream("cuda:1")) as s:
+        assert cu.current_device() == 1 and cu.current_stream() == s
+    assert cu.current_device() == 0
+assert cu.current_device() == 1
+assert (x + 1).tolist() == [2.0] * 3  # where x is, not where "cuda" is
+cu.set_device("cuda:0")
+assert (x * 2).device.index == 1 and x.cuda().device.index == 0
+for bad in (2, "cuda:7", tn.device("cuda", 2)):
+    with pytest.raises(RuntimeError, match="no index"):
+        cu.set_device(bad)
+with pytest.raises(ValueError, match="kind 'cuda', got 'cpu'"):
+    cu.set_device("cpu")
+""")
+
+
+def test_properties() -> None:
+    harness.script("""
+cu = tn.cuda
+p = cu.get_device_properties(1)
+assert (p.major, p.minor) == cu.get_device_capability("cuda:1") == (9, 0)
+assert p.name == cu.get_device_name() and "harness" in p.name
+assert p.total_memory == cu.mem_get_info()[1] == 1 << 30
+assert p.warp_size == 32 and p.multi_processor_count > 0
+assert cu.can_device_access_peer(0, 1) and not cu.can_device_access_peer(1, 1)
+assert cu.is_bf16_supported() and cu.is_bf16_supported(including_emulation=False)
+assert cu.is_tf32_supported()
+""")
+
+
+def test_seeds() -> None:
+    harness.script("""
+cu = tn.cuda
+cu.manual_seed_all(7)
+states = cu.get_rng_state_all()
+assert len(states) == 2 and cu.initial_seed() == 7
+a, b = (tn.rand(100, device=f"cuda:{i}").cpu() for i in range(2))
+assert tn.equal(a, b)
+cu.set_rng_state_all(states)
+assert tn.equal(tn.rand(100, device="cuda:1").cpu(), a)
+cu.set_rng_state(states[0])
+assert tn.equal(tn.rand(100, device="cuda").cpu(), a)
+cu.seed_all()
+assert cu.initial_seed() != 7
+""")
+
+
+def test_streams_and_events() -> None:
+    harness.script(
+        """
+import pytest
+cu = tn.cuda
+x = tn.zeros(1000, device="cuda")
+side = cu.Stream(priority=-1)
+start, end = cu.Event(enable_timing=True), cu.Event(enable_timing=True)
+for i in range(20):
+    x += 1
+    start.record()
+    side.wait_event(start)
+    with cu.stream(side):
+        y = x * 2
+        end.record()
+    cu.current_stream().wait_event(end)
+    x += y - y
+    y.record_stream(cu.current_stream())
+end.synchronize()
+assert end.query() and start.elapsed_time(end) >= 0 and x.sum().item() == 20000
+assert isinstance(cu.current_stream(), cu.Stream) and cu.current_stream() == cu.default_stream()
+cu.set_stream(side)
+assert cu.current_stream() == side and side.cuda_stream != 0
+cu.set_stream(cu.default_stream())
+with cu.device(1):
+    late = cu.Event()
+late.record(side)  # it belongs where it is recorded first
+late.synchronize()
+with pytest.raises(RuntimeError, match="enable_timing"):
+    late.elapsed_time(late)
+""",
+        TENON_CUDA_HOST_DELAY="300",
+    )
+
+
+def test_products_of_many_threads_and_streams() -> None:
+    """One library, two devices, a stream for each thread."""
+    harness.script(
+        """
+import threading
+wrong = []
+def work(seed):
+    with tn.cuda.stream(tn.cuda.Stream(seed % 2)):
+        for i in range(30):
+            x = tn.full((8, 8), float(seed + i), device="cuda")
+            y = (x @ x).sum()
+            del x
+            if y.item() != 512 * (seed + i) ** 2:
+                wrong.append((seed, i))
+threads = [threading.Thread(target=work, args=(seed,)) for seed in range(5)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+assert not wrong, wrong
+""",
+        TENON_CUDA_HOST_DELAY="50",
+    )
+
+
+# ---- Counters ------------------------------------------------------------------------------------
+
+DIGITS = """
+from tenon import nn
+tn.manual_seed(0)
+x, y = tn.randn(64, 64).cuda(), tn.randint(0, 10, (64,)).cuda()
+net = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10)).cuda()
+opt = tn.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+def step():
+    opt.zero_grad()
+    loss = nn.functional.cross_entropy(net(x), y)
+    loss.backward()
+    opt.step()
+    return loss
+"""
+
+
+def test_a_training_step_waits_for_nothing() -> None:
+    """Launches of the digits' step: what its formulas need and no more; waits: none."""
+    harness.script(
+        DIGITS
+        + """
+for _ in range(2):
+    step()
+tn.cuda.reset_counters()
+for _ in range(10):
+    loss = step()
+counted = tn.cuda.counters()
+assert counted["waits"] == counted["bytes_in"] == counted["bytes_out"] == 0, counted
+assert counted["library_calls"] == 50, counted  # two products forward, three backward
+assert counted["launches"] <= 10 * 15, counted
+loss.item()
+counted = tn.cuda.counters()
+assert counted["waits"] == 1 and counted["bytes_out"] == 4, counted
+"""
+    )
+
+
+def test_counters_of_copies() -> None:
+    harness.script("""
+tn.cuda.reset_counters()
+x = tn.ones(1000)
+d = x.to("cuda")
+assert tn.cuda.counters()["bytes_in"] == 4000
+p = x.pin_memory()
+waits = tn.cuda.counters()["waits"]
+p.to("cuda", non_blocking=True)
+assert tn.cuda.counters()["waits"] == waits and tn.cuda.counters()["bytes_in"] == 8000
+d.to("cuda:1").cpu()
+assert tn.cuda.counters(0)["bytes_out"] == 4000 == tn.cuda.counters(1)["bytes_in"]
+assert tn.cuda.counters(1)["bytes_out"] == 4000
+""")
+
+
+# ---- Graphs --------------------------------------------------------------------------------------
+
+
+def test_a_replayed_step_is_the_step() -> None:
+    """Bit for bit; one launch, and no kernel asked for by the host."""
+    harness.script(
+        DIGITS
+        + """
+import copy
+other = copy.deepcopy(net)
+batches = [tn.randn(64, 64) for _ in range(12)]
+losses = []
+for batch in batches:
+    x.copy_(batch)
+    losses.append(step().item())
+want = [p.detach().cpu() for p in net.parameters()]
+net, losses_again = other, []
+opt = tn.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+for batch in batches[:2]:
+    x.copy_(batch)
+    losses_again.append(step().item())
+g = tn.cuda.CUDAGraph()
+with tn.cuda.graph(g):
+    assert tn.cuda.is_current_stream_capturing()
+    loss = step()
+tn.cuda.reset_counters()
+for batch in batches[2:]:
+    x.copy_(batch)
+    g.replay()
+    losses_again.append(loss.item())
+counted = tn.cuda.counters()
+assert counted["launches"] == counted["library_calls"] == 0, counted
+assert counted["graph_launches"] == 10, counted
+assert losses_again == losses, (losses, losses_again)
+assert all(tn.equal(a, b.detach().cpu()) for a, b in zip(want, net.parameters()))
+"""
+    )
+
+
+CAPTURE_ERRORS = """
+import re
+x = tn.ones(4, device="cuda")
+cu = tn.cuda
+def fails(text, piece):
+    g = cu.CUDAGraph()
+    try:
+        with cu.graph(g):
+            x.add_(1)
+            piece()
+    except RuntimeError as error:
+        assert re.search(text, str(error)), (text, str(error))
+    else:
+        raise AssertionError(text)
+    assert not cu.is_current_stream_capturing()
+    cu.synchronize()
+    assert x.tolist() == [1.0] * 4
+    with cu.graph(g):
+        y = x * 3
+    g.replay()
+    assert y.tolist() == [3.0] * 4
+fails("reading a value", lambda: x.sum().item())
+fails("waiting for a device", cu.synchronize)
+fails("waiting for a copy", lambda: x.cpu())
+fails("waiting for a stream", lambda: cu.current_stream().synchronize())
+fails("another stream", lambda: cu.Stream().__enter__())
+fails("already", lambda: cu.CUDAGraph().capture_begin())
+fails("out of memory", lambda: tn.empty(1 << 40, device="cuda"))
+g = cu.CUDAGraph()
+try:
+    g.capture_begin(stream=cu.default_stream())
+except RuntimeError as error:
+    assert "default stream" in str(error), error
+else:
+    raise AssertionError("the default stream was captured")
+with cu.graph(g):  # the host's memory is kept for the copy
+    y = x + tn.tensor([1.0, 2.0, 3.0, 4.0], device="cuda")
+g.replay()
+assert y.tolist() == [2.0, 3.0, 4.0, 5.0]
+"""
+
+
+def test_what_cannot_be_captured_leaves_a_usable_device() -> None:
+    harness.script(CAPTURE_ERRORS)
+
+
+def test_a_graph_that_ends_while_it_runs() -> None:
+    harness.script(
+        """
+x = tn.ones(3000, device="cuda")
+g = tn.cuda.CUDAGraph()
+with tn.cuda.graph(g):
+    y = x.exp().log().sum()
+for _ in range(3):
+    g.replay()
+z = y + 1
+g.reset()
+del g
+junk = [tn.full((3000,), -1.0, device="cuda") for _ in range(5)]
+assert abs(z.item() - 3001) < 0.1
+""",
+        TENON_CUDA_HOST_DELAY="3000",
+    )
+
+
+# ---- Spans ---------------------------------------------------------------------------------------
+
+NVTX = """
+#include <stdio.h>
+#include <stdint.h>
+static int depth;
+int nvtxRangePushA(const char *name) { printf("push %s\\n", name); return depth++; }
+int nvtxRangePop(void) { printf("pop\\n"); return --depth; }
+void nvtxMarkA(const char *name) { printf("mark %s\\n", name); }
+uint64_t nvtxRangeStartA(const char *name) { printf("start %s\\n", name); return 42; }
+void nvtxRangeEnd(uint64_t id) { printf("end %d\\n", (int)id); fflush(stdout); }
+"""
+
+SPANS = """
+nvtx = tn.cuda.nvtx
+print("depth", nvtx.range_push("outer"), flush=True)
+with nvtx.range("step {}", 3):
+    nvtx.mark("here")
+@nvtx.range("decorated")
+def f():
+    pass
+f()
+with tn.profiler.record_function("recorded"):
+    tn.ones(2, device="cuda")
+nvtx.range_pop()
+nvtx.range_end(nvtx.range_start("free"))
+"""
+
+
+@pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler")
+def test_spans_reach_nvtx(tmp_path: Path) -> None:
+    (tmp_path / "nvtx.c").write_text(NVTX, encoding="utf-8")
+    library = tmp_path / "libnvToolsExt.so.1"
+    subprocess.run(["cc", "-shared", "-fPIC", tmp_path / "nvtx.c", "-o", library], check=True)
+    said = harness.script(SPANS, TENON_CUDA_PATH=str(tmp_path))
+    lines = [line for line in said.splitlines() if not line.startswith("depth")]
+    want = ["push outer", "push step 3", "mark here", "pop", "push decorated", "pop"]
+    assert lines == [*want, "push recorded", "pop", "pop", "start free", "end 42"]
+    assert "depth 0" in said
+
+
+def test_spans_without_nvtx_go_nowhere() -> None:
+    harness.script(SPANS)
