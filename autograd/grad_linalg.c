@@ -5,20 +5,6 @@
 tn_status tni_grad__linalg_qr(tn_gctx *c);
 tn_status tni_grad__linalg_svd(tn_gctx *c);
 
-static tn_tensor *narrow(tni_scope *s, tn_tensor *t, int64_t start, int64_t length) {
-    tn_tensor *r = NULL;
-    if (s->st != TN_OK) return NULL;
-    tn_status st = tn_narrow(t, -1, start, length, &r);
-    return scope_take(s, st, r);
-}
-
-static tn_tensor *matmul(tni_scope *s, tn_tensor *a, tn_tensor *b) {
-    tn_tensor *r = NULL;
-    if (s->st != TN_OK) return NULL;
-    tn_status st = tn_matmul(a, b, &r);
-    return scope_take(s, st, r);
-}
-
 static tn_tensor *qr_backward(tni_scope *s, tn_tensor *gq, tn_tensor *gr, tn_tensor *q,
                               tn_tensor *r) {
     tn_tensor *ga = NULL;
@@ -40,11 +26,13 @@ tn_status tni_grad__linalg_qr(tn_gctx *c) {
     tn_tensor *q = tni_t(a->Q), *r = tni_t(a->R), *both[2];
     if (m >= n) return tn__qr_backward(c->g[0], c->g[1], q, r, &c->ret[0]);
     tni_scope s = {0};
-    tn_tensor *gv = narrow(&s, c->g[1], m, n - m), *y = narrow(&s, tni_t(a->A), m, n - m);
+    tn_tensor *gv = scope_narrow(&s, c->g[1], -1, m, n - m),
+              *y = scope_narrow(&s, tni_t(a->A), -1, m, n - m);
     tn_tensor *gvt = s.st == TN_OK ? scope_transpose(&s, gv, -2, -1) : NULL;
-    tn_tensor *gq = s.st == TN_OK ? scope_add(&s, c->g[0], matmul(&s, y, gvt)) : NULL;
-    both[0] = qr_backward(&s, gq, narrow(&s, c->g[1], 0, m), q, narrow(&s, r, 0, m));
-    both[1] = matmul(&s, q, gv);
+    tn_tensor *gq = s.st == TN_OK ? scope_add(&s, c->g[0], scope_matmul(&s, y, gvt)) : NULL;
+    both[0] =
+        qr_backward(&s, gq, scope_narrow(&s, c->g[1], -1, 0, m), q, scope_narrow(&s, r, -1, 0, m));
+    both[1] = scope_matmul(&s, q, gv);
     tn_tensor *joined = NULL;
     if (s.st == TN_OK) {
         tn_status st = tn_cat((tn_tensors){both, 2}, -1, &joined);

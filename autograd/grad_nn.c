@@ -127,13 +127,6 @@ tn_status tni_grad_native_batch_norm(tn_gctx *c) {
 /* ---- Convolution -------------------------------------------------------------------------------
  * For complex numbers each gradient takes the conjugate of the other factor. */
 
-static tn_tensor *conjugate(tni_scope *s, tn_tensor *t) {
-    tn_tensor *r = NULL;
-    if (s->st != TN_OK) return NULL;
-    tn_status st = tn_conj(t, &r);
-    return scope_take(s, st, r);
-}
-
 /* The sum over all but the channel dimension: the gradient of a bias. */
 static tn_tensor *bias_sum(tni_scope *s, tn_tensor *g) {
     int64_t dims[TN_MAX_DIMS];
@@ -149,7 +142,7 @@ tn_status tni_grad__conv(tn_gctx *c) {
     tni_scope s = {0};
     tn_tensor *g = c->g[0], *grads[3] = {NULL};
     if (TN_GNEEDS(c, 0)) {
-        tn_tensor *w = conjugate(&s, tni_t(a->weight));
+        tn_tensor *w = scope_unary(&s, tn_conj, tni_t(a->weight));
         if (s.st == TN_OK) {
             tn_status st =
                 tn__conv_backward_input(g, w, NULL, tni_shape_ints(tni_t(a->input)), a->stride,
@@ -158,7 +151,7 @@ tn_status tni_grad__conv(tn_gctx *c) {
         }
     }
     if (TN_GNEEDS(c, 1)) {
-        tn_tensor *x = conjugate(&s, tni_t(a->input));
+        tn_tensor *x = scope_unary(&s, tn_conj, tni_t(a->input));
         if (s.st == TN_OK) {
             tn_status st =
                 tn__conv_backward_weight(g, x, tni_shape_ints(tni_t(a->weight)), a->stride,
@@ -177,7 +170,7 @@ tn_status tni_grad__conv_backward_input(tn_gctx *c) {
     tni_scope s = {0};
     tn_tensor *g = c->g[0], *grads[3] = {NULL};
     if (TN_GNEEDS(c, 0)) {
-        tn_tensor *w = conjugate(&s, tni_t(a->weight));
+        tn_tensor *w = scope_unary(&s, tn_conj, tni_t(a->weight));
         if (s.st == TN_OK) {
             tn_status st =
                 tn__conv(g, w, NULL, a->stride, a->padding, a->dilation, a->groups, &grads[0]);
@@ -185,7 +178,7 @@ tn_status tni_grad__conv_backward_input(tn_gctx *c) {
         }
     }
     if (TN_GNEEDS(c, 1)) {
-        tn_tensor *from = conjugate(&s, tni_t(a->grad));
+        tn_tensor *from = scope_unary(&s, tn_conj, tni_t(a->grad));
         if (s.st == TN_OK) {
             tn_status st =
                 tn__conv_backward_weight(from, g, tni_shape_ints(tni_t(a->weight)), a->stride,
@@ -203,7 +196,7 @@ tn_status tni_grad__conv_backward_weight(tn_gctx *c) {
     tni_scope s = {0};
     tn_tensor *g = c->g[0], *grads[3] = {NULL};
     if (TN_GNEEDS(c, 0)) {
-        tn_tensor *x = conjugate(&s, tni_t(a->input));
+        tn_tensor *x = scope_unary(&s, tn_conj, tni_t(a->input));
         if (s.st == TN_OK) {
             tn_status st =
                 tn__conv(x, g, NULL, a->stride, a->padding, a->dilation, a->groups, &grads[0]);
@@ -211,7 +204,7 @@ tn_status tni_grad__conv_backward_weight(tn_gctx *c) {
         }
     }
     if (TN_GNEEDS(c, 1)) {
-        tn_tensor *from = conjugate(&s, tni_t(a->grad));
+        tn_tensor *from = scope_unary(&s, tn_conj, tni_t(a->grad));
         if (s.st == TN_OK) {
             tn_status st =
                 tn__conv_backward_input(from, g, NULL, tni_shape_ints(tni_t(a->input)), a->stride,
@@ -239,9 +232,9 @@ tn_status tni_grad_linear(tn_gctx *c) {
     const tn_linear_args *a = c->args;
     tni_scope s = {0};
     tn_tensor *g = c->g[0], *grads[3] = {NULL, NULL, g};
-    if (TN_GNEEDS(c, 0)) grads[0] = scope_matmul(&s, g, conjugate(&s, tni_t(a->weight)));
+    if (TN_GNEEDS(c, 0)) grads[0] = scope_matmul(&s, g, scope_unary(&s, tn_conj, tni_t(a->weight)));
     if (TN_GNEEDS(c, 1)) {
-        tn_tensor *x = as_rows(&s, conjugate(&s, tni_t(a->input)));
+        tn_tensor *x = as_rows(&s, scope_unary(&s, tn_conj, tni_t(a->input)));
         tn_tensor *gt = scope_transpose(&s, as_rows(&s, g), 0, 1);
         if (s.st == TN_OK) {
             tn_status st = tn_mm(gt, x, &grads[1]);

@@ -17,20 +17,6 @@ tn_status tni_composite_quantile_tensor(const void *args, tn_tensor **rets);
 tn_status tni_composite_nanquantile(const void *args, tn_tensor **rets);
 tn_status tni_composite_nanquantile_tensor(const void *args, tn_tensor **rets);
 
-static tn_tensor *narrow(tni_scope *s, tn_tensor *x, int64_t dim, int64_t from, int64_t n) {
-    tn_tensor *r = NULL;
-    if (s->st != TN_OK) return NULL;
-    tn_status st = tn_narrow(x, dim, from, n, &r);
-    return scope_take(s, st, r);
-}
-
-static tn_tensor *moved(tni_scope *s, tn_tensor *x, int32_t dtype) {
-    tn_tensor *r = NULL;
-    if (s->st != TN_OK) return NULL;
-    tn_status st = tn__move(x, dtype, -1, &r);
-    return scope_take(s, st, r);
-}
-
 /* ---- Products ----------------------------------------------------------------------------------*/
 
 tn_status tni_composite_complex(const void *args, tn_tensor **rets) {
@@ -133,9 +119,11 @@ static tn_tensor *areas(tni_scope *s, tn_tensor *y, tn_tensor *x, double dx, int
                         (long long)n, (long long)dim);
         return NULL;
     }
-    tn_tensor *both = scope_add(s, narrow(s, y, dim, 1, n - 1), narrow(s, y, dim, 0, n - 1));
+    tn_tensor *both =
+        scope_add(s, scope_narrow(s, y, dim, 1, n - 1), scope_narrow(s, y, dim, 0, n - 1));
     if (!x) return scope_mul_number(s, both, dx / 2);
-    tn_tensor *step = scope_sub(s, narrow(s, x, at, 1, n - 1), narrow(s, x, at, 0, n - 1));
+    tn_tensor *step =
+        scope_sub(s, scope_narrow(s, x, at, 1, n - 1), scope_narrow(s, x, at, 0, n - 1));
     return scope_mul_number(s, scope_mul(s, both, step), 0.5);
 }
 
@@ -188,7 +176,7 @@ tn_status tni_composite_cov(const void *args, tn_tensor **rets) {
     if (tn_view_dtype(a->input) == TN_BOOL)
         return tn_fail(TN_E_STATE, 0, "cov(): bool dtype is not supported for input");
     if (tn_dtype_category(tn_view_dtype(a->input)) < TN_CAT_FLOAT)
-        x = moved(&s, x, tn_dtype_default());
+        x = scope_convert(&s, x, tn_dtype_default());
     const tn_view *const weights[] = {a->fweights, a->aweights};
     for (int i = 0; i < 2 && s.st == TN_OK; i++)
         if (weights[i] && (weights[i]->ndim != 1 || weights[i]->shape[0] != tni_size_at(x, 1)))
@@ -200,7 +188,7 @@ tn_status tni_composite_cov(const void *args, tn_tensor **rets) {
     if (s.st != TN_OK) return scope_finish(&s, NULL, NULL);
     if (w) {
         tn_tensor *both[] = {x, w};
-        w = moved(&s, w, tni_result_dtype(both, 2));
+        w = scope_convert(&s, w, tni_result_dtype(both, 2));
         total = scope_sum(&s, w, tn_ints_none(), 0);
         mean = scope_sum(&s, scope_mul(&s, x, w), TN_INTS(1), 1);
         mean = scope_true_divide(&s, mean, total);
@@ -266,7 +254,7 @@ static tn_tensor *apply(tni_scope *s, unary fn, tn_tensor *x) {
 }
 
 static tn_tensor *taken(tni_scope *s, tn_tensor *x, tn_tensor *ranks) {
-    tn_tensor *r = NULL, *at = moved(s, ranks, TN_I64);
+    tn_tensor *r = NULL, *at = scope_convert(s, ranks, TN_I64);
     if (s->st != TN_OK) return NULL;
     tn_status st = tn_gather(x, -1, at, 0, &r);
     return scope_take(s, st, r);
@@ -287,7 +275,7 @@ static tn_tensor *ranks_of(tni_scope *s, const quantile *k, tn_tensor *x) {
     tn_tensor *nan = apply(s, tn_isnan, x), *r = NULL;
     tn_tensor *nans = scope_sum(s, nan, TN_INTS(last), 1); /* how many */
     if (k->skip_nan) {
-        tn_tensor *count = moved(s, scope_neg(s, nans), tn_view_dtype(&k->q->v));
+        tn_tensor *count = scope_convert(s, scope_neg(s, nans), tn_view_dtype(&k->q->v));
         tn_tensor *ranks = scope_mul(s, scope_add_number(s, count, (double)n - 1), k->q);
         if (s->st != TN_OK) return NULL;
         tn_status st = tn_clamp_min(ranks, tn_scalar_box_init(&zero, tn_scalar_int(0)), &r);
@@ -295,7 +283,7 @@ static tn_tensor *ranks_of(tni_scope *s, const quantile *k, tn_tensor *x) {
     }
     tn_tensor *ranks = scope_mul_number(s, k->q, (double)n - 1);
     if (s->st != TN_OK) return NULL;
-    tn_tensor *any = moved(s, nans, TN_BOOL);
+    tn_tensor *any = scope_convert(s, nans, TN_BOOL);
     if (s->st != TN_OK) return NULL;
     tn_status st =
         tn_where(any, tn_scalar_box_init(&end, tn_scalar_float((double)n - 1)), ranks, &r);

@@ -19,29 +19,16 @@ tn_status tni_composite__adam_step(const void *args, tn_tensor **rets);
 
 /* ---- Pieces ------------------------------------------------------------------------------------*/
 
-static tn_tensor *converted(tni_scope *s, tn_tensor *x, int64_t dtype) {
-    tn_tensor *r = NULL;
-    if (s->st != TN_OK || dtype < 0) return x;
-    tn_status st = tn__move(x, dtype, -1, &r);
-    return scope_take(s, st, r);
-}
-
 /* input where the condition holds, else a number. */
 static tn_tensor *only_where(tni_scope *s, tn_tensor *condition, tn_tensor *input,
                              tn_scalar other) {
     tn_scalar_box box;
-    tn_tensor *r = NULL;
-    if (s->st != TN_OK) return NULL;
-    tn_status st = tn_where(condition, input, tn_scalar_box_init(&box, other), &r);
-    return scope_take(s, st, r);
+    return scope_where(s, condition, input, tn_scalar_box_init(&box, other));
 }
 
 static tn_tensor *differs(tni_scope *s, tn_tensor *x, int64_t number) {
     tn_scalar_box box;
-    tn_tensor *r = NULL;
-    if (s->st != TN_OK) return NULL;
-    tn_status st = tn_ne(x, tn_scalar_box_init(&box, tn_scalar_int(number)), &r);
-    return scope_take(s, st, r);
+    return scope_binary(s, tn_ne, x, tn_scalar_box_init(&box, tn_scalar_int(number)));
 }
 
 static tn_tensor *rows_of(tni_scope *s, tn_tensor *table, tn_tensor *indices) {
@@ -81,7 +68,7 @@ static tn_tensor *log_sum(tni_scope *s, tn_tensor *x, int64_t dim) {
 tn_status tni_composite_log_softmax(const void *args, tn_tensor **rets) {
     const tn_log_softmax_args *a = args;
     tni_scope s = {0};
-    tn_tensor *x = converted(&s, tni_t(a->input), a->dtype), *y = x;
+    tn_tensor *x = scope_convert(&s, tni_t(a->input), a->dtype), *y = x;
     if (a->input->numel > 0) y = scope_sub(&s, x, log_sum(&s, x, a->dim));
     return scope_finish(&s, y, rets);
 }
@@ -89,7 +76,7 @@ tn_status tni_composite_log_softmax(const void *args, tn_tensor **rets) {
 tn_status tni_composite_softmax(const void *args, tn_tensor **rets) {
     const tn_softmax_args *a = args;
     tni_scope s = {0};
-    tn_tensor *x = converted(&s, tni_t(a->input), a->dtype), *y = x;
+    tn_tensor *x = scope_convert(&s, tni_t(a->input), a->dtype), *y = x;
     if (a->input->numel > 0) {
         tn_tensor *e = shifted_exp(&s, x, a->dim, NULL);
         y = scope_true_divide(&s, e, scope_sum(&s, e, TN_INTS(a->dim), 1));
@@ -119,7 +106,7 @@ tn_status tni_composite__cross_entropy(const void *args, tn_tensor **rets) {
     picked = scope_reshape(&s, picked, shape);
     tn_tensor *loss = only_where(&s, counts, scope_sub(&s, lse, picked), tn_scalar_float(0));
     tn_tensor *count =
-        scope_sum(&s, converted(&s, counts, tn_view_dtype(a->input)), tn_ints_none(), 0);
+        scope_sum(&s, scope_convert(&s, counts, tn_view_dtype(a->input)), tn_ints_none(), 0);
     if (a->reduction != REDUCE_NONE) loss = scope_sum(&s, loss, tn_ints_none(), 0);
     if (a->reduction == REDUCE_MEAN) loss = scope_true_divide(&s, loss, count);
     if (s.st == TN_OK) {
@@ -149,7 +136,7 @@ tn_status tni_composite__cross_entropy_backward(const void *args, tn_tensor **re
         tn_status st = tn_eq(classes, at, &hit);
         hit = scope_take(&s, st, hit);
     }
-    p = scope_sub(&s, p, converted(&s, hit, tn_view_dtype(a->input)));
+    p = scope_sub(&s, p, scope_convert(&s, hit, tn_view_dtype(a->input)));
     if (a->reduction == REDUCE_MEAN) g = scope_true_divide(&s, g, tni_t(a->count));
     if (a->reduction == REDUCE_NONE) g = scope_unsqueeze(&s, g, dim);
     tn_tensor *r = only_where(&s, counts, scope_mul(&s, p, g), tn_scalar_float(0));
@@ -256,7 +243,7 @@ tn_status tni_composite__embedding_backward(const void *args, tn_tensor **rets) 
     int64_t n = a->indices->numel;
     tn_tensor *flat = scope_reshape(&s, tni_t(a->indices), TN_INTS(n));
     tn_tensor *g = scope_reshape(&s, tni_t(a->grad), TN_INTS(n, width));
-    tn_tensor *kept = converted(&s, differs(&s, flat, a->padding_idx), tn_view_dtype(a->grad));
+    tn_tensor *kept = scope_convert(&s, differs(&s, flat, a->padding_idx), tn_view_dtype(a->grad));
     if (a->scale_grad_by_freq) {
         tn_tensor *often = sum_by_index(&s, a->num_weights, flat, kept);
         tn_tensor *by_row = rows_of(&s, often, flat);
@@ -308,13 +295,6 @@ tn_status tni_composite__sgd_step(const void *args, tn_tensor **rets) {
     return st;
 }
 
-static tn_tensor *largest(tni_scope *s, tn_tensor *x, tn_tensor *y) {
-    tn_tensor *r = NULL;
-    if (s->st != TN_OK) return NULL;
-    tn_status st = tn_maximum(x, y, &r);
-    return scope_take(s, st, r);
-}
-
 /* x in the dtype and on the device of y. */
 static tn_tensor *beside(tni_scope *s, tn_tensor *x, const tn_tensor *y) {
     tn_tensor *r = NULL;
@@ -329,13 +309,6 @@ static tn_tensor *bias_correction(tni_scope *s, tn_tensor *step, double beta) {
     if (s->st != TN_OK) return NULL;
     tn_status st = tn_expm1(log_power, &r);
     return scope_neg(s, scope_take(s, st, r));
-}
-
-static tn_tensor *root(tni_scope *s, tn_tensor *x) {
-    tn_tensor *r = NULL;
-    if (s->st != TN_OK) return NULL;
-    tn_status st = tn_sqrt(x, &r);
-    return scope_take(s, st, r);
 }
 
 static tn_status adam_one(const tn__adam_step_args *a, int64_t i) {
@@ -358,10 +331,11 @@ static tn_status adam_one(const tn__adam_step_args *a, int64_t i) {
     assign(&s, v, square);
     if (a->amsgrad) {
         tn_tensor *top = tni_t(a->max_exp_avg_sqs.v[i]);
-        square = largest(&s, top, square);
+        square = scope_binary(&s, tn_maximum, top, square);
         assign(&s, top, square);
     }
-    tn_tensor *under = scope_true_divide(&s, root(&s, square), root(&s, second));
+    tn_tensor *under =
+        scope_true_divide(&s, scope_unary(&s, tn_sqrt, square), scope_unary(&s, tn_sqrt, second));
     tn_tensor *d = scope_true_divide(&s, mean, scope_add_number(&s, under, a->eps));
     assign(&s, w, scaled_sum(&s, p, scope_true_divide(&s, d, first), -a->lr));
     return scope_finish(&s, NULL, NULL);

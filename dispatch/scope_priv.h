@@ -35,6 +35,24 @@ static inline tn_tensor *scope_take(tni_scope *s, tn_status st, tn_tensor *t) {
     return t;
 }
 
+/* Operators of one tensor and of two, by their C functions: scope_unary(&s, tn_sqrt, a). */
+typedef tn_status (*tni_unary)(tn_tensor *a, tn_tensor **ret);
+typedef tn_status (*tni_binary)(tn_tensor *a, tn_tensor *b, tn_tensor **ret);
+
+static inline tn_tensor *scope_unary(tni_scope *s, tni_unary op, tn_tensor *a) {
+    tn_tensor *r = NULL;
+    if (s->st != TN_OK) return NULL;
+    tn_status st = op(a, &r);
+    return scope_take(s, st, r);
+}
+
+static inline tn_tensor *scope_binary(tni_scope *s, tni_binary op, tn_tensor *a, tn_tensor *b) {
+    tn_tensor *r = NULL;
+    if (s->st != TN_OK) return NULL;
+    tn_status st = op(a, b, &r);
+    return scope_take(s, st, r);
+}
+
 static inline tn_tensor *scope_add(tni_scope *s, tn_tensor *a, tn_tensor *b) {
     tn_tensor *r = NULL;
     if (s->st != TN_OK) return NULL;
@@ -50,52 +68,25 @@ static inline tn_tensor *scope_sub(tni_scope *s, tn_tensor *a, tn_tensor *b) {
 }
 
 static inline tn_tensor *scope_mul(tni_scope *s, tn_tensor *a, tn_tensor *b) {
-    tn_tensor *r = NULL;
-    if (s->st != TN_OK) return NULL;
-    tn_status st = tn_mul(a, b, &r);
-    return scope_take(s, st, r);
+    return scope_binary(s, tn_mul, a, b);
 }
 
 static inline tn_tensor *scope_true_divide(tni_scope *s, tn_tensor *a, tn_tensor *b) {
-    tn_tensor *r = NULL;
-    if (s->st != TN_OK) return NULL;
-    tn_status st = tn_true_divide(a, b, &r);
-    return scope_take(s, st, r);
+    return scope_binary(s, tn_true_divide, a, b);
 }
 
-static inline tn_tensor *scope_neg(tni_scope *s, tn_tensor *a) {
-    tn_tensor *r = NULL;
-    if (s->st != TN_OK) return NULL;
-    tn_status st = tn_neg(a, &r);
-    return scope_take(s, st, r);
-}
+static inline tn_tensor *scope_neg(tni_scope *s, tn_tensor *a) { return scope_unary(s, tn_neg, a); }
 
-static inline tn_tensor *scope_exp(tni_scope *s, tn_tensor *a) {
-    tn_tensor *r = NULL;
-    if (s->st != TN_OK) return NULL;
-    tn_status st = tn_exp(a, &r);
-    return scope_take(s, st, r);
-}
+static inline tn_tensor *scope_exp(tni_scope *s, tn_tensor *a) { return scope_unary(s, tn_exp, a); }
 
-static inline tn_tensor *scope_log(tni_scope *s, tn_tensor *a) {
-    tn_tensor *r = NULL;
-    if (s->st != TN_OK) return NULL;
-    tn_status st = tn_log(a, &r);
-    return scope_take(s, st, r);
-}
+static inline tn_tensor *scope_log(tni_scope *s, tn_tensor *a) { return scope_unary(s, tn_log, a); }
 
 static inline tn_tensor *scope_rsqrt(tni_scope *s, tn_tensor *a) {
-    tn_tensor *r = NULL;
-    if (s->st != TN_OK) return NULL;
-    tn_status st = tn_rsqrt(a, &r);
-    return scope_take(s, st, r);
+    return scope_unary(s, tn_rsqrt, a);
 }
 
 static inline tn_tensor *scope_square(tni_scope *s, tn_tensor *a) {
-    tn_tensor *r = NULL;
-    if (s->st != TN_OK) return NULL;
-    tn_status st = tn_square(a, &r);
-    return scope_take(s, st, r);
+    return scope_unary(s, tn_square, a);
 }
 
 static inline tn_tensor *scope_reshape(tni_scope *s, tn_tensor *a, tn_ints shape) {
@@ -140,6 +131,31 @@ static inline tn_tensor *scope_select(tni_scope *s, tn_tensor *a, int64_t dim, i
     return scope_take(s, st, r);
 }
 
+static inline tn_tensor *scope_narrow(tni_scope *s, tn_tensor *a, int64_t dim, int64_t start,
+                                      int64_t length) {
+    tn_tensor *r = NULL;
+    if (s->st != TN_OK) return NULL;
+    tn_status st = tn_narrow(a, dim, start, length, &r);
+    return scope_take(s, st, r);
+}
+
+/* In another dtype; itself where that is negative. */
+static inline tn_tensor *scope_convert(tni_scope *s, tn_tensor *a, int64_t dtype) {
+    tn_tensor *r = NULL;
+    if (s->st != TN_OK) return NULL;
+    if (dtype < 0) return a;
+    tn_status st = tn__move(a, dtype, -1, &r);
+    return scope_take(s, st, r);
+}
+
+static inline tn_tensor *scope_where(tni_scope *s, tn_tensor *condition, tn_tensor *a,
+                                     tn_tensor *b) {
+    tn_tensor *r = NULL;
+    if (s->st != TN_OK) return NULL;
+    tn_status st = tn_where(condition, a, b, &r);
+    return scope_take(s, st, r);
+}
+
 static inline tn_tensor *scope_sum(tni_scope *s, tn_tensor *a, tn_ints dims, int64_t keepdim) {
     tn_tensor *r = NULL;
     if (s->st != TN_OK) return NULL;
@@ -155,10 +171,7 @@ static inline tn_tensor *scope_mean(tni_scope *s, tn_tensor *a, tn_ints dims, in
 }
 
 static inline tn_tensor *scope_matmul(tni_scope *s, tn_tensor *a, tn_tensor *b) {
-    tn_tensor *r = NULL;
-    if (s->st != TN_OK) return NULL;
-    tn_status st = tn_matmul(a, b, &r);
-    return scope_take(s, st, r);
+    return scope_binary(s, tn_matmul, a, b);
 }
 
 /* A tensor and a number. */

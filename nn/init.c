@@ -170,13 +170,6 @@ static tn_tensor *scope_empty_like(tni_scope *s, tn_tensor *t) {
     return scope_take(s, st, r);
 }
 
-static tn_tensor *scope_where(tni_scope *s, tn_tensor *mask, tn_tensor *a, tn_tensor *b) {
-    tn_tensor *r = NULL;
-    if (s->st != TN_OK) return NULL;
-    tn_status st = tn_where(mask, a, b, &r);
-    return scope_take(s, st, r);
-}
-
 /* Whether an element of t lies outside of [low, high], bounds in t's own dtype; the mask as well. */
 static tn_tensor *scope_outside(tni_scope *s, tn_tensor *t, tn_tensor *low, tn_tensor *high) {
     tn_tensor *below = NULL, *above = NULL, *r = NULL;
@@ -279,13 +272,6 @@ tn_status tn_init_trunc_normal(tn_tensor *t, double mean, double std, double low
 
 /* ---- Matrices ---------------------------------------------------------------------------------*/
 
-static tn_tensor *scope_mv(tni_scope *s, tn_tensor *a, tn_tensor *x) {
-    tn_tensor *r = NULL;
-    if (s->st != TN_OK) return NULL;
-    tn_status st = tn_mv(a, x, &r);
-    return scope_take(s, st, r);
-}
-
 /* Row i of `rows` without what it shares with the rows above it, and of length 1. Taking the
  * projections off twice keeps rows orthogonal to the last place. */
 static tn_status make_orthonormal(tn_tensor *rows, int64_t i) {
@@ -296,8 +282,8 @@ static tn_status make_orthonormal(tn_tensor *rows, int64_t i) {
         above = scope_take(&s, st, above);
     }
     for (int pass = 0; pass < 2 && i > 0; pass++) {
-        tn_tensor *shares = scope_mv(&s, above, row);
-        row = scope_sub(&s, row, scope_mv(&s, scope_transpose(&s, above, 0, 1), shares));
+        tn_tensor *shares = scope_binary(&s, tn_mv, above, row);
+        row = scope_sub(&s, row, scope_binary(&s, tn_mv, scope_transpose(&s, above, 0, 1), shares));
     }
     tn_tensor *scale = scope_rsqrt(&s, scope_sum(&s, scope_square(&s, row), tn_ints_none(), 0));
     row = scope_mul(&s, row, scale);

@@ -229,13 +229,6 @@ tn_status tni_composite_logsumexp(const void *args, tn_tensor **rets) {
     return scope_finish(&s, scope_add(&s, sum, m), rets);
 }
 
-static tn_tensor *narrow(tni_scope *s, tn_tensor *t, int64_t dim, int64_t start, int64_t length) {
-    tn_tensor *r = NULL;
-    if (s->st != TN_OK) return NULL;
-    tn_status st = tn_narrow(t, dim, start, length, &r);
-    return scope_take(s, st, r);
-}
-
 static tn_tensor *joined(tni_scope *s, tn_tensor *a, tn_tensor *b, int64_t dim) {
     tn_tensor *both[2] = {a, b}, *r = NULL;
     if (s->st != TN_OK) return NULL;
@@ -248,19 +241,20 @@ static tn_tensor *joined(tni_scope *s, tn_tensor *a, tn_tensor *b, int64_t dim) 
 static tn_status cumprod_slice(const tn__cumprod_backward_args *a, int64_t k, int64_t n,
                                tn_tensor **ret) {
     tni_scope s = {0};
-    tn_tensor *ones = NULL, *run = NULL, *x = tni_t(a->input), *head = narrow(&s, x, a->dim, k, 1);
+    tn_tensor *ones = NULL, *run = NULL, *x = tni_t(a->input),
+              *head = scope_narrow(&s, x, a->dim, k, 1);
     if (s.st == TN_OK) {
         tn_status st = tn_ones_like(head, -1, -1, TN_FORMAT_PRESERVE, &ones);
         ones = scope_take(&s, st, ones);
     }
-    tn_tensor *factors = joined(&s, ones, narrow(&s, x, a->dim, k + 1, n - k - 1), a->dim);
+    tn_tensor *factors = joined(&s, ones, scope_narrow(&s, x, a->dim, k + 1, n - k - 1), a->dim);
     if (s.st == TN_OK) {
         tn_status st = tn_cumprod(factors, a->dim, -1, &run);
         run = scope_take(&s, st, run);
     }
-    tn_tensor *g = narrow(&s, tni_t(a->grad), a->dim, k, n - k);
+    tn_tensor *g = scope_narrow(&s, tni_t(a->grad), a->dim, k, n - k);
     tn_tensor *part = scope_sum(&s, scope_mul(&s, g, run), TN_INTS(a->dim), 1);
-    if (k > 0) part = scope_mul(&s, part, narrow(&s, tni_t(a->y), a->dim, k - 1, 1));
+    if (k > 0) part = scope_mul(&s, part, scope_narrow(&s, tni_t(a->y), a->dim, k - 1, 1));
     return scope_finish(&s, part, ret);
 }
 
