@@ -4,20 +4,7 @@
 #
 #     tests/stories/researcher.sh FOLDER     FOLDER holds the wheel; nothing comes from a network
 set -eu
-PIP_FIND_LINKS=$(cd "$1" && pwd)
-export PIP_FIND_LINKS PIP_NO_INDEX=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
-unset PYTHONPATH PYTHONHOME PYTHONMALLOC TENON_PLUGIN_PATH TENON_PLUGINS LD_PRELOAD || true
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export HOME="$work" XDG_CACHE_HOME="$work/cache" TENON_CACHE="$work/cache" TENON_FALLBACK=allow
-
-step() { printf '== %s\n' "$*"; }
-
-step "an environment with nothing but Tenon"
-"${PYTHON:-python3}" -m venv "$work/venv"
-PATH=$work/venv/bin:$PATH
-pip install -q tenon
-cd "$work"
+. "$(dirname "$0")/fresh.sh"
 
 cat >check.py <<'END'
 """Uses tn.ops.mygelu.gelu, wherever it comes from."""
