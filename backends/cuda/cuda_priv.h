@@ -161,26 +161,23 @@ tn_status cuda_launch(const tn_call *call, cuda_kernel *k, int64_t blocks, uint3
 typedef cuda_kernel cuda_float_kernels[4];
 #define CUDA_FLOAT_KERNEL(family, stem, dtype)                                                     \
     { .module = #family "_" #dtype, .name = #stem "_" #dtype "_cuda" }
+#define CUDA_FLOAT_LIST(family, stem)                                                              \
+    CUDA_FLOAT_KERNEL(family, stem, f16), CUDA_FLOAT_KERNEL(family, stem, bf16),                   \
+        CUDA_FLOAT_KERNEL(family, stem, f32), CUDA_FLOAT_KERNEL(family, stem, f64)
 #define CUDA_FLOAT_KERNELS(family, stem)                                                           \
-    {                                                                                              \
-        CUDA_FLOAT_KERNEL(family, stem, f16), CUDA_FLOAT_KERNEL(family, stem, bf16),               \
-            CUDA_FLOAT_KERNEL(family, stem, f32), CUDA_FLOAT_KERNEL(family, stem, f64)             \
-    }
-/* The same for every real type, by slot. */
+    { CUDA_FLOAT_LIST(family, stem) }
+static inline cuda_kernel *cuda_float_kernel(const tn_call *call, cuda_float_kernels kernels) {
+    return &kernels[call->dtype - TN_F16];
+}
+
+/* The same for every real dtype, by slot. Operators that have not all of them name some in vain. */
 typedef cuda_kernel cuda_real_kernels[TN_F64 + 1];
-#define CUDA_WHOLE_KERNELS(family, stem)                                                           \
+#define CUDA_WHOLE_LIST(family, stem)                                                              \
     CUDA_FLOAT_KERNEL(family, stem, b8), CUDA_FLOAT_KERNEL(family, stem, u8),                      \
         CUDA_FLOAT_KERNEL(family, stem, i8), CUDA_FLOAT_KERNEL(family, stem, i16),                 \
         CUDA_FLOAT_KERNEL(family, stem, i32), CUDA_FLOAT_KERNEL(family, stem, i64)
 #define CUDA_REAL_KERNELS(family, stem)                                                            \
-    {                                                                                              \
-        CUDA_WHOLE_KERNELS(family, stem), CUDA_FLOAT_KERNEL(family, stem, f16),                    \
-            CUDA_FLOAT_KERNEL(family, stem, bf16), CUDA_FLOAT_KERNEL(family, stem, f32),           \
-            CUDA_FLOAT_KERNEL(family, stem, f64)                                                   \
-    }
-static inline cuda_kernel *cuda_float_kernel(const tn_call *call, cuda_float_kernels kernels) {
-    return &kernels[call->dtype - TN_F16];
-}
+    { CUDA_WHOLE_LIST(family, stem), CUDA_FLOAT_LIST(family, stem) }
 
 /* ---- plan.c ------------------------------------------------------------------------------------*/
 /* For kernels. TN_DECLINE: too many dimensions. */
@@ -207,6 +204,9 @@ tn_status cuda_rows_read(const tn_view *const *views, int32_t n, int64_t dim,
                          cuda_rows_args *ret_args);
 /* Threads of a block of `width` columns, a power of two: not many more than rows have elements. */
 uint32_t cuda_rows_threads(int64_t n, int32_t width);
+/* Into how many parts `count` elements are cut that `lanes` threads of each of `blocks` blocks share:
+ * one, unless the blocks are too few for a GPU. From sizes alone, so that bits are the same everywhere. */
+int64_t cuda_parts(int64_t count, int64_t lanes, int64_t blocks);
 
 /* ---- copy.c ------------------------------------------------------------------------------------*/
 /* Copies elements of 1, 2, 4, 8 or 16 bytes. */
@@ -228,6 +228,11 @@ typedef struct cuda_rows {
 #define CUDA_FLOAT_ROWS(op, fn)                                                                    \
     CUDA_FLOAT_ROW(op, fn, TN_F16), CUDA_FLOAT_ROW(op, fn, TN_BF16),                               \
         CUDA_FLOAT_ROW(op, fn, TN_F32), CUDA_FLOAT_ROW(op, fn, TN_F64)
+/* The same with integers, and with bool. */
+#define CUDA_NUMBER_ROWS(op, fn)                                                                   \
+    CUDA_FLOAT_ROW(op, fn, TN_U8), CUDA_FLOAT_ROW(op, fn, TN_I8), CUDA_FLOAT_ROW(op, fn, TN_I16),  \
+        CUDA_FLOAT_ROW(op, fn, TN_I32), CUDA_FLOAT_ROW(op, fn, TN_I64), CUDA_FLOAT_ROWS(op, fn)
+#define CUDA_REAL_ROWS(op, fn) CUDA_FLOAT_ROW(op, fn, TN_BOOL), CUDA_NUMBER_ROWS(op, fn)
 #define CUDA_ROWS_OF(rows)                                                                         \
     { (rows), (uint32_t)(sizeof(rows) / sizeof((rows)[0])) }
 

@@ -10,18 +10,7 @@
 /* Bytes of a number of the type computed in. */
 static uint64_t wide_item(const tn_call *call) { return call->dtype == TN_F64 ? 8 : 4; }
 
-enum {
-    COLUMNS = 32,      /* of a block that sums down columns */
-    MOST_BLOCKS = 512, /* more blocks than this need not be cut further */
-    PER_LANE = 16      /* elements that a lane takes at least before work is cut further */
-};
-
-/* Parts to cut `count` elements into that `lanes` threads of each of `blocks` blocks share. */
-static int64_t parts_of(int64_t count, int64_t lanes, int64_t blocks) {
-    int64_t parts = MOST_BLOCKS / blocks, most = count / (lanes * PER_LANE);
-    if (parts > most) parts = most;
-    return parts < 1 ? 1 : parts;
-}
+enum { COLUMNS = 32 }; /* of a block that sums down columns */
 
 static void *data_of(const tn_view *v) { return v ? v->data : NULL; }
 
@@ -72,7 +61,7 @@ static tn_status layer_norm(const tn_call *call, const void *args) {
 /* Gradients of weight and bias; without rows they are zero. */
 static tn_status layer_norm_columns(const tn_call *call, cuda_layer_norm_args *a) {
     int64_t blocks = (a->n + COLUMNS - 1) / COLUMNS;
-    int64_t parts = parts_of(a->rows, CUDA_BLOCK / COLUMNS, blocks);
+    int64_t parts = cuda_parts(a->rows, CUDA_BLOCK / COLUMNS, blocks);
     uint64_t bytes = 2 * wide_item(call) * (uint64_t)(parts * a->n);
     tn_status st = TN_OK;
     a->span = (a->rows + parts - 1) / parts;
@@ -158,7 +147,7 @@ static tn_status read_channels(const tn_call *call, const tn_view *x, cuda_batch
         a->width *= 2;
     int64_t blocks = (a->channels + a->width - 1) / a->width;
     if (blocks == 0) return TN_OK;
-    int64_t parts = parts_of(count, CUDA_BLOCK / a->width, blocks);
+    int64_t parts = cuda_parts(count, CUDA_BLOCK / a->width, blocks);
     a->span = (count + parts - 1) / parts;
     a->parts = (int32_t)parts;
     return TN_OK;
@@ -220,15 +209,11 @@ static tn_status batch_norm_backward(const tn_call *call, const void *args) {
     return st == TN_OK ? launch_channels(call, batch_backward_kernels, &a) : st;
 }
 
-#define ROW(op, fn, dtype)                                                                         \
-    { #op, TN_SIG_##op, fn, NULL, dtype, 0, TN_K_CAPTURE_SAFE, 0 }
-#define ROWS(op, fn)                                                                               \
-    ROW(op, fn, TN_F16), ROW(op, fn, TN_BF16), ROW(op, fn, TN_F32), ROW(op, fn, TN_F64)
 static const tn_kernel_row rows[] = {
-    ROWS(native_layer_norm, layer_norm),
-    ROWS(_layer_norm_backward, layer_norm_backward),
-    ROWS(native_batch_norm, batch_norm),
-    ROWS(_batch_norm_backward, batch_norm_backward),
+    CUDA_FLOAT_ROWS(native_layer_norm, layer_norm),
+    CUDA_FLOAT_ROWS(_layer_norm_backward, layer_norm_backward),
+    CUDA_FLOAT_ROWS(native_batch_norm, batch_norm),
+    CUDA_FLOAT_ROWS(_batch_norm_backward, batch_norm_backward),
 };
 const cuda_rows cuda_norm_rows;
 const cuda_rows cuda_norm_rows = CUDA_ROWS_OF(rows);

@@ -5,10 +5,8 @@
 #include <string.h>
 
 enum {
-    WIDTH = 32,       /* results that a block of columns takes */
-    FEW_GONE = 32,    /* up to so many elements a result is a column's work in any case */
-    PER_LANE = 16,    /* elements that a lane takes at least before work is cut further */
-    MOST_BLOCKS = 512 /* more blocks than this need not be cut further */
+    WIDTH = 32,   /* results that a block of columns takes */
+    FEW_GONE = 32 /* up to so many elements a result is a column's work in any case */
 };
 
 static tn_status read_plan(const tn_plan *plan, cuda_reduce_args *ret_args) {
@@ -41,9 +39,7 @@ static void cut(const tn_plan *plan, cuda_reduce_args *a) {
     bool columns = !(plan->reduce_mask & 1) || a->gone <= FEW_GONE;
     a->width = columns && a->kept > 1 ? WIDTH : 1;
     int64_t lanes = CUDA_BLOCK / a->width, blocks = (a->kept + a->width - 1) / a->width;
-    int64_t most = a->gone / (lanes * PER_LANE), parts = MOST_BLOCKS / blocks;
-    if (parts > most) parts = most;
-    if (parts < 1) parts = 1;
+    int64_t parts = cuda_parts(a->gone, lanes, blocks);
     a->span = (a->gone + parts - 1) / parts;
     a->parts = a->gone ? (int32_t)((a->gone + a->span - 1) / a->span) : 1;
 }

@@ -3,7 +3,11 @@
 
 #include <string.h>
 
-enum { WIDTH = 32 }; /* columns of a block whose rows are not packed */
+enum {
+    WIDTH = 32,       /* columns of a block whose rows are not packed */
+    PER_LANE = 16,    /* elements that a lane takes at least before work is cut further */
+    MOST_BLOCKS = 512 /* more blocks than this need not be cut further */
+};
 
 tn_status cuda_rows_read(const tn_view *const *views, int32_t n, int64_t dim,
                          cuda_rows_args *ret_args) {
@@ -34,4 +38,10 @@ uint32_t cuda_rows_threads(int64_t n, int32_t width) {
     uint32_t threads = 32;
     while (threads < CUDA_BLOCK && (int64_t)(threads / (uint32_t)width) < n) threads *= 2;
     return threads;
+}
+
+int64_t cuda_parts(int64_t count, int64_t lanes, int64_t blocks) {
+    int64_t parts = MOST_BLOCKS / blocks, most = count / (lanes * PER_LANE);
+    if (parts > most) parts = most;
+    return parts < 1 ? 1 : parts;
 }

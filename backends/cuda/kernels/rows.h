@@ -17,6 +17,28 @@ TMPL_INLINE char *rows_data(const cuda_rows_args &a, int64_t row, int k) {
     return (char *)a.data[k] + at;
 }
 
+/* A thread's part of a row that `parts` blocks share, `span` elements each. */
+typedef struct rows_part {
+    int64_t row, part;
+    int64_t begin, end,
+        last; /* elements of the part; none in a row that is not there; the block's */
+    int lane, lanes;
+    bool any;
+} rows_part;
+
+TMPL_INLINE rows_part rows_find_part(const cuda_rows_args &a, int64_t parts, int64_t span) {
+    rows_part p;
+    p.lane = (int)threadIdx.x / a.width;
+    p.lanes = (int)blockDim.x / a.width;
+    p.part = blockIdx.x % (unsigned)parts;
+    p.row = (int64_t)(blockIdx.x / (unsigned)parts) * a.width + (int)threadIdx.x % a.width;
+    p.any = p.row < a.rows;
+    p.begin = p.part * span;
+    p.last = p.begin + span < a.n ? p.begin + span : a.n;
+    p.end = p.any ? p.last : p.begin;
+    return p;
+}
+
 /* What all lanes of a row come to; every thread of the block takes part. The order depends on `lanes`
  * alone. */
 template <typename V, typename F>

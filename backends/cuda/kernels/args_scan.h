@@ -1,0 +1,24 @@
+/* args_scan.h: arguments of kernels along rows that blocks may share, `parts` of them `span` elements
+ * each. `partial` has what every part comes to, by row. Part of both sides, like args.h. */
+#ifndef CUDA_ARGS_SCAN_H
+#define CUDA_ARGS_SCAN_H
+
+#include "args.h"
+
+/* Operands: the input, the running values, and where they come from. */
+typedef struct cuda_scan_args {
+    cuda_rows_args rows;
+    void *partial;
+    int64_t span, parts;
+} cuda_scan_args;
+
+/* The operand is the input; results are packed, by row. */
+typedef struct cuda_extreme_args {
+    cuda_rows_args rows;
+    void *values; /* or NULL */
+    int64_t *indices;
+    void *partial;
+    int64_t span, parts;
+} cuda_extreme_args;
+
+#endif
