@@ -36,6 +36,21 @@ uint32_t cuda_conv_threads(int64_t elements, uint32_t *ret_tiles) {
     return threads;
 }
 
+tn_status cuda_conv_add_bias(const tn_call *call, const cuda_conv *c, const tn_view *made) {
+    static cuda_float_kernels kernels = CUDA_FLOAT_KERNELS(conv, conv_bias);
+    cuda_bias_args a = {made->data, NULL, 0, 0, 0, 0};
+    void *bias = NULL;
+    if (!c->bias) return TN_OK;
+    tn_status st = cuda_conv_packed(call, c->bias, &bias);
+    if (st != TN_OK) return st;
+    a.bias = bias;
+    a.channels = (uint32_t)made->shape[1];
+    a.size = made->numel / (made->shape[0] * made->shape[1]);
+    uint32_t threads = cuda_conv_threads(a.size, &a.tiles);
+    return cuda_launch(call, cuda_float_kernel(call, kernels),
+                       made->shape[0] * made->shape[1] * a.tiles, threads, &a);
+}
+
 /* ---- Reading a call ----------------------------------------------------------------------------*/
 
 typedef struct steps {
@@ -76,35 +91,45 @@ static bool fits(const cuda_conv *c) {
 
 /* ---- The ways ----------------------------------------------------------------------------------*/
 
-typedef tn_status way(const tn_call *call, const cuda_conv *c);
+static tn_status run_own(const tn_call *call, cuda_conv_kind kind, const cuda_conv *c) {
+    bool depthwise = c->ci == 1 && c->groups > 1;
+    switch (kind) {
+    case CUDA_CONV_FORWARD:
+        return depthwise ? cuda_depthwise_forward(call, c) : cuda_columns_forward(call, c);
+    case CUDA_CONV_INPUT:
+        return depthwise ? cuda_depthwise_input(call, c) : cuda_columns_input(call, c);
+    default: return depthwise ? cuda_depthwise_weight(call, c) : cuda_columns_weight(call, c);
+    }
+}
 
-static tn_status run(const tn_call *call, cuda_conv *c, const steps *by, const tn_view *made,
-                     way *depthwise, way *columns) {
+static tn_status run(const tn_call *call, cuda_conv_kind kind, cuda_conv *c, const steps *by,
+                     const tn_view *made) {
     if (made->numel == 0) return TN_OK;
     read_shape(c, by);
     if (!fits(c) || !tn_view_is_contiguous(made)) return TN_DECLINE;
-    return c->ci == 1 && c->groups > 1 ? depthwise(call, c) : columns(call, c);
+    tn_status st = cuda_conv_by_cudnn(call, kind, c);
+    return st == TN_DECLINE ? run_own(call, kind, c) : st;
 }
 
 static tn_status forward(const tn_call *call, const void *args) {
     const tn__conv_args *a = args;
     const steps by = {a->stride, a->padding, a->dilation, a->groups};
     cuda_conv c = {.x = a->input, .w = a->weight, .y = a->out, .bias = a->bias};
-    return run(call, &c, &by, a->out, cuda_depthwise_forward, cuda_columns_forward);
+    return run(call, CUDA_CONV_FORWARD, &c, &by, a->out);
 }
 
 static tn_status backward_input(const tn_call *call, const void *args) {
     const tn__conv_backward_input_args *a = args;
     const steps by = {a->stride, a->padding, a->dilation, a->groups};
     cuda_conv c = {.x = a->out, .w = a->weight, .y = a->grad, .bias = a->bias};
-    return run(call, &c, &by, a->out, cuda_depthwise_input, cuda_columns_input);
+    return run(call, CUDA_CONV_INPUT, &c, &by, a->out);
 }
 
 static tn_status backward_weight(const tn_call *call, const void *args) {
     const tn__conv_backward_weight_args *a = args;
     const steps by = {a->stride, a->padding, a->dilation, a->groups};
     cuda_conv c = {.x = a->input, .w = a->out, .y = a->grad};
-    return run(call, &c, &by, a->out, cuda_depthwise_weight, cuda_columns_weight);
+    return run(call, CUDA_CONV_WEIGHT, &c, &by, a->out);
 }
 
 static const tn_kernel_row rows[] = {

@@ -27,6 +27,12 @@ tn_status cuda_depthwise_forward(const tn_call *call, const cuda_conv *c);
 tn_status cuda_depthwise_input(const tn_call *call, const cuda_conv *c);
 tn_status cuda_depthwise_weight(const tn_call *call, const cuda_conv *c);
 
+/* conv_cudnn.c: by cuDNN. TN_DECLINE: there is none, or it has no way for this one. */
+typedef enum cuda_conv_kind { CUDA_CONV_FORWARD, CUDA_CONV_INPUT, CUDA_CONV_WEIGHT } cuda_conv_kind;
+tn_status cuda_conv_by_cudnn(const tn_call *call, cuda_conv_kind kind, const cuda_conv *c);
+
+/* Adds the bias of the channels, if there is one, to what was made. */
+tn_status cuda_conv_add_bias(const tn_call *call, const cuda_conv *c, const tn_view *made);
 /* v as kernels take images; missing dimensions have stride 0. */
 cuda_images cuda_images_of(const tn_view *v);
 /* v's elements in order: its own memory, or a copy in the call's scratch. */

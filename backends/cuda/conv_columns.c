@@ -72,8 +72,9 @@ static tn_status multiply(const tn_call *call, const spread *a, const spread *b,
     for (int64_t i = 0; i < outer && st == TN_OK; i++) {
         const cuda_matrix ma = pick(a, by, i, item), mb = pick(b, by, i, item),
                           mc = pick(c, by, i, to);
-        const cuda_product p = {&ma, &mb,      &mc,         inner,
-                                1,   by->beta, by->widened, cuda_is_tf32_allowed() != 0};
+        const cuda_product p = {
+            &ma, &mb,      &mc,         inner,
+            1,   by->beta, by->widened, cuda_option_value(CUDA_CUDNN_TF32) != 0};
         st = cuda_gemm_product(call, &p);
     }
     return st;

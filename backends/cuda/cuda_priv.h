@@ -44,6 +44,16 @@ typedef struct cuda_toolkit_library {
 /* Opens it and fills the table of its functions. */
 tn_status cuda_open_toolkit(const cuda_toolkit_library *library, void *ret_table);
 
+/* ---- cache.c: files that outlive the process, in TENON_CUDA_CACHE or the user's own cache --------*/
+#define CUDA_CACHE_SEED UINT64_C(0xcbf29ce484222325)
+enum { CUDA_CACHE_PATH = 1024 };
+uint64_t cuda_cache_hash(uint64_t h, const void *data, size_t bytes);
+/* False: nothing is kept. */
+bool cuda_cache_path(const char *file, char ret_path[CUDA_CACHE_PATH]);
+/* *ret_data is malloc'ed; false: there is no such file of this user. */
+bool cuda_cache_read(const char *path, void **ret_data, size_t *ret_bytes);
+void cuda_cache_write(const char *path, const void *data, size_t bytes);
+
 /* ---- device.c: devices and the functions of tn_device_desc --------------------------------------*/
 /* What is counted for every device. */
 enum cuda_counted {
@@ -99,8 +109,24 @@ typedef struct cuda_settings_iface {
     int32_t (*is_tf32_allowed)(void);
     /* NVIDIA's libraries: which version is there, or what to install. A line for each. */
     const char *(*libraries)(void);
+    /* A number of the list below by its name ("cudnn_benchmark"). */
+    void (*set_option)(const char *name, int32_t value);
+    int32_t (*option)(const char *name);
+    int32_t (*cudnn_version)(void); /* 92800 for 9.28.0; 0 where cuDNN is not to be had */
 } cuda_settings_iface;
 extern const cuda_settings_iface cuda_settings;
+/* X(constant, name, environment variable, default) */
+#define CUDA_OPTION_LIST(X)                                                                        \
+    X(CUDA_DETERMINISTIC, "deterministic", "TENON_CUDA_DETERMINISTIC", 0)                          \
+    X(CUDA_CUDNN, "cudnn", "TENON_CUDNN", 1)                                                       \
+    X(CUDA_CUDNN_BENCHMARK, "cudnn_benchmark", "TENON_CUDNN_BENCHMARK", 0)                         \
+    X(CUDA_CUDNN_BENCHMARK_LIMIT, "cudnn_benchmark_limit", "TENON_CUDNN_BENCHMARK_LIMIT", 10)      \
+    X(CUDA_CUDNN_DETERMINISTIC, "cudnn_deterministic", "TENON_CUDNN_DETERMINISTIC", 0)             \
+    X(CUDA_CUDNN_TF32, "cudnn_allow_tf32", "TENON_CUDNN_TF32", 0)
+#define CUDA_OPTION_ENUMERATOR(id, name, variable, value) id,
+typedef enum cuda_option { CUDA_OPTION_LIST(CUDA_OPTION_ENUMERATOR) CUDA_OPTIONS } cuda_option;
+#undef CUDA_OPTION_ENUMERATOR
+int32_t cuda_option_value(cuda_option option);
 /* Reads the environment. */
 void cuda_read_settings(void);
 

@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 typedef struct nvrtc_program *program_handle;
 #define NVRTC_LIST(X)                                                                              \
@@ -42,7 +40,7 @@ static const char stdint_text[] =
 static const char math_text[] = "#define INFINITY __int_as_float(0x7f800000)\n"
                                 "#define NAN __int_as_float(0x7fffffff)\n";
 
-enum { HEADERS = 64, TEXT = 1024 };
+enum { HEADERS = 64 };
 
 /* ---- Sources -----------------------------------------------------------------------------------*/
 
@@ -93,63 +91,18 @@ static void find_sources(const char *module, sources *ret_sources) {
 /* ---- The cache on disk -------------------------------------------------------------------------*/
 
 static uint64_t hash_text(uint64_t h, const char *text) {
-    for (; *text; text++) h = (h ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
-    return (h ^ 0xff) * UINT64_C(0x100000001b3);
+    return cuda_cache_hash(h, text, strlen(text) + 1);
 }
 
-static bool make_folder(const char *path) {
-    struct stat info;
-    mkdir(path, 0700);
-    return stat(path, &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == geteuid();
-}
-
-/* TENON_CUDA_CACHE, else a folder of the user's own cache; false: there is none. */
-static bool cache_path(const sources *s, const char *arch, char ret_path[TEXT]) {
-    const char *own = cuda_getenv("TENON_CUDA_CACHE"), *xdg = cuda_getenv("XDG_CACHE_HOME");
-    const char *home = cuda_getenv("HOME");
-    char folder[TEXT - 64];
+static bool find_cached(const sources *s, const char *arch, char ret_path[CUDA_CACHE_PATH]) {
+    char file[120];
     int major = 0, minor = 0;
-    if (own)
-        snprintf(folder, sizeof folder, "%s", own);
-    else if (xdg && xdg[0] == '/')
-        snprintf(folder, sizeof folder, "%s/tenon-cuda", xdg);
-    else if (home && home[0] == '/')
-        snprintf(folder, sizeof folder, "%s/.cache/tenon-cuda", home);
-    else
-        return false;
-    if (!folder[0] || !make_folder(folder)) return false;
     nvrtc.version(&major, &minor);
-    uint64_t h = hash_text(hash_text(UINT64_C(0xcbf29ce484222325), s->main), s->option);
+    uint64_t h = hash_text(hash_text(CUDA_CACHE_SEED, s->main), s->option);
     for (int i = 0; i < s->n; i++) h = hash_text(h, s->header[i]);
-    snprintf(ret_path, TEXT, "%s/%016llx_%s_%d_%d.cubin", folder, (unsigned long long)h, arch,
-             major, minor);
-    return true;
-}
-
-static bool read_cache(const char *path, void **ret_cubin) {
-    struct stat info;
-    FILE *f = fopen(path, "rb");
-    bool fine = f && fstat(fileno(f), &info) == 0 && info.st_uid == geteuid() && info.st_size > 0;
-    void *data = fine ? malloc((size_t)info.st_size) : NULL;
-    fine = data && fread(data, 1, (size_t)info.st_size, f) == (size_t)info.st_size;
-    if (f) fclose(f);
-    if (!fine) {
-        free(data);
-        return false;
-    }
-    *ret_cubin = data;
-    return true;
-}
-
-/* Under another name first, so that nobody reads half a file. */
-static void write_cache(const char *path, const void *cubin, size_t bytes) {
-    char fresh[TEXT + 32];
-    snprintf(fresh, sizeof fresh, "%s.%d", path, (int)getpid());
-    FILE *f = fopen(fresh, "wb");
-    if (!f) return;
-    bool fine = fwrite(cubin, 1, bytes, f) == bytes;
-    if (fclose(f) == 0 && fine && rename(fresh, path) == 0) return;
-    unlink(fresh);
+    snprintf(file, sizeof file, "%016llx_%s_%d_%d.cubin", (unsigned long long)h, arch, major,
+             minor);
+    return cuda_cache_path(file, ret_path);
 }
 
 /* ---- Compiling ---------------------------------------------------------------------------------*/
@@ -212,16 +165,16 @@ static tn_status compile(const sources *s, const char *module, const char *arch,
 
 tn_status cuda_nvrtc_compile(const char *module, int major, int minor, void **ret_cubin) {
     sources s;
-    char arch[24], path[TEXT];
+    char arch[24], path[CUDA_CACHE_PATH];
     size_t bytes = 0;
     tn_status st = open_nvrtc();
     if (st != TN_OK) return st;
     find_sources(module, &s);
     if (!s.main) return cuda_host->fail(TN_E_INTERNAL, -1, "there are no kernels '%s'", module);
     snprintf(arch, sizeof arch, "sm_%d%d", major, minor);
-    bool cached = cache_path(&s, arch, path);
-    if (cached && read_cache(path, ret_cubin)) return TN_OK;
+    bool cached = find_cached(&s, arch, path);
+    if (cached && cuda_cache_read(path, ret_cubin, &bytes)) return TN_OK;
     st = compile(&s, module, arch, ret_cubin, &bytes);
-    if (st == TN_OK && cached) write_cache(path, *ret_cubin, bytes);
+    if (st == TN_OK && cached) cuda_cache_write(path, *ret_cubin, bytes);
     return st;
 }

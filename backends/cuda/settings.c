@@ -7,7 +7,34 @@
 #include <string.h>
 
 #include "conv.h"
+#include "dnn.h"
 #include "gemm.h"
+
+/* ---- Options -----------------------------------------------------------------------------------*/
+
+static struct {
+    const char *name, *variable;
+    atomic_int value;
+} options[] = {
+#define OPTION(id, name, variable, value) {name, variable, value},
+    CUDA_OPTION_LIST(OPTION)
+#undef OPTION
+};
+
+int32_t cuda_option_value(cuda_option option) { return atomic_load(&options[option].value); }
+
+static void set_option(const char *name, int32_t value) {
+    for (int i = 0; i < CUDA_OPTIONS; i++)
+        if (strcmp(options[i].name, name) == 0) atomic_store(&options[i].value, value);
+}
+
+static int32_t option(const char *name) {
+    for (int i = 0; i < CUDA_OPTIONS; i++)
+        if (strcmp(options[i].name, name) == 0) return atomic_load(&options[i].value);
+    return 0;
+}
+
+/* ---- Libraries ---------------------------------------------------------------------------------*/
 
 /* Libraries beside the driver; the last member is what a machine without them should install. */
 static const struct {
@@ -29,7 +56,7 @@ static void describe(size_t i, char *text, size_t room) {
 }
 
 static const char *describe_libraries(void) {
-    static char text[600];
+    static char text[900];
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     size_t at = 0;
     pthread_mutex_lock(&lock);
@@ -39,6 +66,7 @@ static const char *describe_libraries(void) {
         text[at++] = '\n';
         text[at] = '\0';
     }
+    cuda_cudnn_describe(text + at, sizeof text - at);
     pthread_mutex_unlock(&lock);
     return text;
 }
@@ -46,6 +74,10 @@ static const char *describe_libraries(void) {
 void cuda_read_settings(void) {
     const char *text = cuda_getenv("TENON_CUDA_TF32");
     cuda_allow_tf32(text && strcmp(text, "1") == 0);
+    for (int i = 0; i < CUDA_OPTIONS; i++) {
+        const char *value = cuda_getenv(options[i].variable);
+        if (value) atomic_store(&options[i].value, atoi(value));
+    }
     cuda_columns_settings();
 }
 
@@ -54,4 +86,7 @@ const cuda_settings_iface cuda_settings = {
     .allow_tf32 = cuda_allow_tf32,
     .is_tf32_allowed = cuda_is_tf32_allowed,
     .libraries = describe_libraries,
+    .set_option = set_option,
+    .option = option,
+    .cudnn_version = cuda_cudnn_version,
 };

@@ -62,10 +62,14 @@ def get_float32_matmul_precision() -> str:
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Remembered; every kernel of the CPU is deterministic anyway."""
+    """True: libraries of a GPU use only algorithms whose bits are the same every time. Tenon's own
+    kernels are deterministic anyway."""
+    from tenon.backends import _options
+
     global _deterministic
     del warn_only
     _deterministic = bool(mode)
+    _options.put("deterministic", "TENON_CUDA_DETERMINISTIC", _deterministic)
 
 
 def are_deterministic_algorithms_enabled() -> bool:

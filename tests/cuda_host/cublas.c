@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../backends/common/tmpl.h"
+#include "number.h"
 #include "queue.h"
 
 struct cublasContext {
@@ -28,30 +28,7 @@ typedef struct product {
 
 enum { BAD_VALUE = 7 };
 
-static size_t bytes_of(int type) { return type == CUBLAS_F64 ? 8 : type == CUBLAS_F32 ? 4 : 2; }
-
-static double load(const matrix *m, int64_t i) {
-    uint16_t half;
-    float single;
-    double whole;
-    const char *at = (const char *)m->data + i * (int64_t)bytes_of(m->type);
-    switch (m->type) {
-    case CUBLAS_F64: memcpy(&whole, at, sizeof whole); return whole;
-    case CUBLAS_F32: memcpy(&single, at, sizeof single); return (double)single;
-    default: memcpy(&half, at, sizeof half);
-    }
-    return (double)(m->type == CUBLAS_F16 ? tmpl_from_f16(half) : tmpl_from_bf16(half));
-}
-
-static void store(const matrix *m, int64_t i, double x) {
-    float single = (float)x;
-    uint16_t half = m->type == CUBLAS_F16 ? tmpl_to_f16(single) : tmpl_to_bf16(single);
-    char *at = (char *)(uintptr_t)m->data + i * (int64_t)bytes_of(m->type);
-    const void *from = m->type == CUBLAS_F64   ? (const void *)&x
-                       : m->type == CUBLAS_F32 ? (const void *)&single
-                                               : (const void *)&half;
-    memcpy(at, from, bytes_of(m->type));
-}
+static double load(const matrix *m, int64_t i) { return number_load(m->data, m->type, i); }
 
 /* Element (row, column) of op(m) in batch i; matrices lie by columns. */
 static int64_t place(const matrix *m, int64_t i, int64_t row, int64_t column) {
@@ -64,7 +41,7 @@ static bool reach(const char *who, const matrix *m, int rows, int columns, int b
     if (rows == 0 || columns == 0) return true;
     int64_t last = place(m, batch - 1, rows - 1, columns - 1);
     uint64_t at = (uint64_t)(uintptr_t)m->data;
-    return queue_reach(who, at, (size_t)(last + 1) * bytes_of(m->type), problem);
+    return queue_reach(who, at, (size_t)(last + 1) * number_bytes(m->type), problem);
 }
 
 static bool run_product(void *payload, char *problem) {
@@ -82,7 +59,7 @@ static bool run_product(void *payload, char *problem) {
                     sum += load(&p->a, place(&p->a, i, row, k)) *
                            load(&p->b, place(&p->b, i, k, column));
                 double before = p->beta == 0 ? 0 : p->beta * load(&p->c, at);
-                store(&p->c, at, p->alpha * sum + before);
+                number_store(p->c.data, p->c.type, at, p->alpha * sum + before);
             }
     return true;
 }

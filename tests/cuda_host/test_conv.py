@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+from pathlib import Path
+
 import harness
 import pytest
 
@@ -100,19 +104,25 @@ def served(*ops):
 """
 
 
+BOTH = pytest.mark.parametrize("cudnn", ["0", "1"])
+
+
+@BOTH
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-def test_every_dtype(dtype: str) -> None:
-    harness.script(ORACLE + f"for case in CASES: run(case, {dtype!r})\nserved()")
+def test_every_dtype(dtype: str, cudnn: str) -> None:
+    text = ORACLE + f"for case in CASES: run(case, {dtype!r})\nserved()"
+    harness.script(text, TENON_CUDNN=cudnn)
 
 
 @pytest.mark.parametrize("most", ["1", "300", "4000"])
 def test_little_memory_cuts_the_work(most: str) -> None:
     """Into images, places or channels; half precision is still summed up in float32."""
     text = ORACLE + "for case in CASES: run(case, 'float64'); run(case, 'bfloat16')\nserved()"
-    harness.script(text, TENON_CUDA_CONV_BYTES=most)
+    harness.script(text, TENON_CUDA_CONV_BYTES=most, TENON_CUDNN="0")
 
 
-def test_layouts() -> None:
+@BOTH
+def test_layouts(cudnn: str) -> None:
     """Channels last, and memory that is not packed at all."""
     harness.script(
         ORACLE
@@ -135,7 +145,8 @@ served()
     )
 
 
-def test_sizes_of_nothing() -> None:
+@BOTH
+def test_sizes_of_nothing(cudnn: str) -> None:
     """No images, no channels, images that are padding alone."""
     harness.script(
         ORACLE
@@ -151,8 +162,10 @@ served()
     )
 
 
-def test_a_network_trains_as_on_the_cpu() -> None:
-    harness.script("""
+@BOTH
+def test_a_network_trains_as_on_the_cpu(cudnn: str) -> None:
+    harness.script(
+        """
 from tenon import nn
 def train(device):
     tn.manual_seed(0)
@@ -174,4 +187,156 @@ assert abs(a - b) < 1e-4, (a, b)
 assert all(tn.allclose(u, v, atol=1e-4) for u, v in zip(wa, wb))
 for op in ("_conv", "_conv_backward_input", "_conv_backward_weight"):
     assert tn.cuda.fallback_count(op) == (0, 0), op
+""",
+        TENON_CUDNN=cudnn,
+    )
+
+
+# ---- cuDNN ---------------------------------------------------------------------------------------
+
+COUNTS = (
+    ORACLE
+    + """
+import ctypes
+def count(what):
+    ask = ctypes.CDLL("libcudnn.so.9").cudnnHostCount
+    ask.restype = ctypes.c_long
+    return ask(what.encode())
+def convolve(dtype="float32", n=2):
+    x = tn.ones(n, 3, 6, 5, dtype=getattr(tn, dtype), device="cuda")
+    w = tn.ones(4, 3, 3, 3, dtype=x.dtype, device="cuda")
+    y = F.conv2d(x, w)
+    assert y.cpu().float().unique().tolist() == [27.0]
+cudnn = tn.backends.cudnn
+"""
+)
+
+
+def test_a_plan_is_searched_for_once() -> None:
+    harness.script(
+        COUNTS
+        + """
+for _ in range(5):
+    convolve()
+assert (count("search"), count("plan"), count("execute")) == (1, 1, 5)
+convolve(n=3)
+assert (count("search"), count("plan"), count("execute")) == (2, 2, 6)
+alive = count("alive")
+for _ in range(5):
+    convolve(n=3)
+assert count("alive") == alive
+"""
+    )
+
+
+def test_plans_are_kept_on_disk(tmp_path: Path) -> None:
+    env = {"TENON_CUDA_CACHE": str(tmp_path)}
+    harness.script(COUNTS + "convolve(); assert count('text') == 0", **env)
+    (kept,) = tmp_path.glob("*.plan")
+    text = COUNTS + "convolve(); assert (count('search'), count('text')) == (0, 1)"
+    harness.script(text, **env)
+    kept.write_bytes(kept.read_bytes()[:-400] + b"?")  # what is damaged is made again
+    harness.script(COUNTS + "convolve(); assert count('search') == 1", **env)
+
+
+def test_engines_compute_as_promised() -> None:
+    """Of the harness: 0 has tensor cores and is not deterministic, 1 has tensor cores."""
+    harness.script(
+        COUNTS
+        + """
+convolve()
+assert count("engine") == 2
+cudnn.allow_tf32 = True
+convolve()
+assert count("engine") == 0
+cudnn.deterministic = True
+convolve()
+assert count("engine") == 1
+convolve("float16")
+assert count("engine") == 1
+cudnn.deterministic = False
+convolve("float16")
+assert count("engine") == 0
+tn.use_deterministic_algorithms(True)
+convolve("float16")
+assert count("engine") == 1
+"""
+    )
+
+
+def test_benchmark_times_engines() -> None:
+    harness.script(
+        COUNTS
+        + """
+cudnn.benchmark = True
+convolve("float16")  # three engines run twice each, and the best once more
+assert count("execute") == 7 and count("plan") == 4
+convolve("float16")
+assert count("execute") == 8 and count("plan") == 4
+cudnn.benchmark_limit = 1
+convolve("float16", n=3)
+assert count("execute") == 8 + 3
+"""
+    )
+
+
+def test_a_plan_of_the_last_resort() -> None:
+    harness.script(COUNTS + "convolve(); assert count('engine') == 9", TENON_CUDNN_HOST="fallback")
+
+
+@pytest.mark.parametrize("trouble", ["old", "no-handle", "no-engine", "unsupported"])
+def test_own_kernels_take_over(trouble: str) -> None:
+    text = COUNTS + "for case in CASES[:6]: run(case, 'float64')\nserved()"
+    harness.script(text + "\nassert count('execute') == 0", TENON_CUDNN_HOST=trouble)
+
+
+def test_a_failed_execution_is_an_error() -> None:
+    said = harness.script(
+        COUNTS
+        + """
+try:
+    convolve()
+except RuntimeError as err:
+    print(err)
+convolve()  # by own kernels: the plan is given up
+""",
+        TENON_CUDNN_HOST="broken",
+    )
+    assert "_conv: cuDNN returned error 5000 (the harness was asked to fail)" in said
+
+
+def test_settings_reach_the_plugin() -> None:
+    harness.script("""
+cudnn = tn.backends.cudnn
+assert (cudnn.enabled, cudnn.benchmark, cudnn.benchmark_limit) == (True, False, 10)
+assert (cudnn.deterministic, cudnn.allow_tf32) == (False, False)
+cudnn.benchmark = True  # before the plugin is loaded
+assert cudnn.is_available() and cudnn.version() == 92800
+option = tn.cuda._settings().option
+assert option(b"cudnn_benchmark") == 1 and option(b"cudnn") == 1
+cudnn.enabled = False
+assert option(b"cudnn") == 0 and cudnn.enabled is False
 """)
+
+
+def test_doctor_says_what_is_wrong() -> None:
+    said = harness.run("-m", "tenon", "doctor").stdout
+    assert "cuDNN 9.28.0" in said
+    said = harness.run("-m", "tenon", "doctor", TENON_CUDNN_HOST="old").stdout
+    assert "cuDNN is older than 9.0" in said and "pip install nvidia-cudnn-cu13" in said
+
+
+@pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler")
+def test_a_library_that_lacks_functions(tmp_path: Path) -> None:
+    """Convolutions run all the same, and doctor says why without cuDNN."""
+    for name in ("libcuda.so.1", "libcublas.so.13", "libnvrtc.so.13"):
+        (tmp_path / name).symlink_to(harness.FOLDER / name)
+    source = tmp_path / "half.c"
+    source.write_text("unsigned long cudnnGetVersion(void) { return 92800; }\n", encoding="utf-8")
+    command = ["cc", "-shared", "-fPIC", "-o", str(tmp_path / "libcudnn.so.9"), str(source)]
+    subprocess.run(command, check=True)
+    text = ORACLE + "run(CASES[1], 'float32')\nserved()\nassert tn.backends.cudnn.version() is None"
+    done = harness.run("-c", "import tenon as tn\n" + text, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    said = harness.run("-m", "tenon", "doctor", folder=tmp_path).stdout
+    assert "cuDNN lacks the function cudnnGetErrorString" in said

@@ -370,11 +370,20 @@ CUDA_FLAG_LIST(VALUE)
 """
 
 
-def compile_facts(folder: Path, text: str) -> None:
+def include_folders(header: str) -> list[Path]:
+    """Where NVIDIA's header lies: in a toolkit, with the system's own, or in a Python package."""
+    folders = [toolkit.parent for toolkit in TOOLKITS] + [Path("/usr/include")]
+    for path in sys.path:
+        folders += sorted(Path(path).glob("nvidia/*/include"))
+    return [folder for folder in folders if (folder / header).exists()]
+
+
+def compile_facts(folder: Path, text: str, header: str = "cuda.h") -> None:
     source = folder / "facts.c"
     source.write_text(text, encoding="utf-8")
-    command = ["cc", "-c", "-D__CUDA_API_VERSION_INTERNAL"]
-    command += [f"-I{TOOLKITS[-1].parent}", f"-I{CUDA}", source]
+    # Some of our files are called like NVIDIA's: quotes mean ours.
+    command = ["cc", "-c", "-D__CUDA_API_VERSION_INTERNAL", "-iquote", CUDA]
+    command += [f"-I{include_folders(header)[0]}", f"-I{TOOLKITS[-1].parent}", source]
     done = subprocess.run([*command, "-o", folder / "facts.o"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
@@ -397,11 +406,27 @@ CUBLAS_VALUE_LIST(VALUE)
 """
 
 
-@pytest.mark.skipif(
-    not any((p.parent / "cublas_v2.h").exists() for p in TOOLKITS), reason="no headers of cuBLAS"
+CUDNN_FACTS = """
+#include <cudnn_graph.h>
+#include "cudnn.h"
+#define FUNCTION(member, symbol, result, params) \\
+    _Static_assert(__builtin_types_compatible_p(__typeof__(&symbol), \\
+                   __typeof__(((cuda_cudnn *)0)->member)), #symbol);
+#define VALUE(ours, theirs, value) _Static_assert((int)(ours) == (int)(theirs), #theirs);
+CUDNN_LIST(FUNCTION)
+CUDNN_VALUE_LIST(VALUE)
+"""
+
+
+@pytest.mark.skipif(not TOOLKITS, reason="no CUDA toolkit")
+@pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler")
+@pytest.mark.parametrize(
+    ("header", "facts"), [("cublas_v2.h", CUBLAS_FACTS), ("cudnn_graph.h", CUDNN_FACTS)]
 )
-def test_our_facts_are_those_of_cublas(tmp_path: Path) -> None:
-    compile_facts(tmp_path, CUBLAS_FACTS)
+def test_our_facts_are_those_of_the_library(tmp_path: Path, header: str, facts: str) -> None:
+    if not include_folders(header):
+        pytest.skip(f"there is no {header}: pip install nvidia-cublas nvidia-cudnn-cu13")
+    compile_facts(tmp_path, facts, header)
 
 
 @pytest.mark.skipif(not shutil.which("nvcc"), reason="no nvcc")

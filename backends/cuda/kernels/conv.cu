@@ -90,6 +90,14 @@ KERNEL(TN_(conv_fold), cuda_columns_args) {
     x[pixel] = STORE(sum);
 }
 
+KERNEL(TN_(conv_bias), cuda_bias_args) {
+    uint32_t plane = blockIdx.x / a.tiles;
+    int64_t i = (int64_t)(blockIdx.x - plane * a.tiles) * blockDim.x + threadIdx.x;
+    if (i >= a.size) return;
+    T *at = (T *)a.data + plane * a.size + i;
+    *at = STORE(LOAD(*at) + LOAD(((const T *)a.bias)[plane % a.channels]));
+}
+
 /* ---- Groups of one channel ---------------------------------------------------------------------*/
 
 /* The plane that a block works on, of `channels` to an image, and the calling thread's place in it. */

@@ -28,6 +28,14 @@ typedef struct cuda_columns_args {
     uint32_t places, first, channels, tiles; /* tiles: blocks of one channel */
 } cuda_columns_args;
 
+/* Packed planes of `size` elements, to which their channel's bias is added. */
+typedef struct cuda_bias_args {
+    void *data;
+    const void *bias;
+    int64_t size;
+    uint32_t channels, tiles, reserved;
+} cuda_bias_args;
+
 /* Groups of one channel: `channels` of the images x, `each` of the results y for one of them. `w` is
  * packed, (channels * each, taps). A block works on one plane of what is made. */
 typedef struct cuda_depthwise_args {

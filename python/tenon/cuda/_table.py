@@ -14,6 +14,9 @@ class Settings(c.Structure):
         ("allow_tf32", c.CFUNCTYPE(None, c.c_int32)),
         ("is_tf32_allowed", c.CFUNCTYPE(c.c_int32)),
         ("libraries", c.CFUNCTYPE(c.c_char_p)),
+        ("set_option", c.CFUNCTYPE(None, c.c_char_p, c.c_int32)),
+        ("option", c.CFUNCTYPE(c.c_int32, c.c_char_p)),
+        ("cudnn_version", c.CFUNCTYPE(c.c_int32)),
     ]
 
 

@@ -1,0 +1,99 @@
+/* dnn.c: opens cuDNN; handles and descriptors. */
+#include "dnn.h"
+
+#include <pthread.h>
+#include <stdio.h>
+
+enum { OLDEST_CUDNN = 90000 };
+
+static const cuda_symbol symbols[] = {
+#define SYMBOL(member, symbol, result, params) {#symbol, offsetof(cuda_cudnn, member)},
+    CUDNN_LIST(SYMBOL)
+#undef SYMBOL
+};
+static cuda_cudnn cudnn;
+static enum { NOT_ASKED, USABLE, UNUSABLE } state;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static cudnnHandle_t handles[CUDA_DEVICES];
+
+/* What is wrong, for people; where it is usable, which version it is. */
+static char report[200];
+
+static bool open_library(void) {
+    static const int versions[] = {9, 0};
+    const char *missing = NULL;
+    void *library = cuda_open_library("libcudnn", versions);
+    if (library)
+        missing = cuda_find_symbols(library, symbols, sizeof symbols / sizeof symbols[0], &cudnn);
+    int v = library && !missing ? (int)cudnn.version() : 0;
+    if (!library)
+        snprintf(report, sizeof report, "is missing");
+    else if (missing)
+        snprintf(report, sizeof report, "lacks the function %s", missing);
+    else if (v < OLDEST_CUDNN)
+        snprintf(report, sizeof report, "is older than 9.0");
+    else
+        snprintf(report, sizeof report, "%d.%d.%d", v / 10000, v / 100 % 100, v % 100);
+    return v >= OLDEST_CUDNN;
+}
+
+const cuda_cudnn *cuda_cudnn_open(void) {
+    pthread_mutex_lock(&lock);
+    if (state == NOT_ASKED) state = open_library() ? USABLE : UNUSABLE;
+    bool usable = state == USABLE;
+    pthread_mutex_unlock(&lock);
+    return usable ? &cudnn : NULL;
+}
+
+int32_t cuda_cudnn_version(void) {
+    const cuda_cudnn *api = cuda_cudnn_open();
+    return api ? (int32_t)api->version() : 0;
+}
+
+void cuda_cudnn_describe(char *ret_text, size_t room) {
+    const char *advice = cuda_cudnn_open()
+                             ? ""
+                             : " (own kernels compute convolutions): pip install nvidia-cudnn-cu13";
+    snprintf(ret_text, room, "cuDNN %s%s\n", report, advice);
+}
+
+cudnnHandle_t cuda_cudnn_handle(const cuda_device *d, void *stream) {
+    cudnnHandle_t *h = &handles[d->index];
+    if (!*h && cudnn.create_handle(h) != CUDNN_OK) *h = NULL;
+    return *h && cudnn.set_stream(*h, stream) == CUDNN_OK ? *h : NULL;
+}
+
+/* ---- Descriptors -------------------------------------------------------------------------------*/
+
+cudnnBackendDescriptor_t cuda_dnn_make(cuda_dnn_build *b, unsigned type) {
+    cudnnBackendDescriptor_t d = NULL;
+    if (b->status == CUDNN_OK && b->n == CUDNN_MOST_MADE) b->status = CUDNN_BAD_PARAM;
+    if (b->status == CUDNN_OK) b->status = b->api->create(type, &d);
+    if (b->status == CUDNN_OK) b->made[b->n++] = d;
+    return d;
+}
+
+void cuda_dnn_set(cuda_dnn_build *b, cudnnBackendDescriptor_t d, unsigned name, unsigned type,
+                  int64_t n, const void *elements) {
+    if (b->status == CUDNN_OK) b->status = b->api->set(d, name, type, n, elements);
+}
+
+void cuda_dnn_link(cuda_dnn_build *b, cudnnBackendDescriptor_t d, unsigned name,
+                   cudnnBackendDescriptor_t to) {
+    cuda_dnn_set(b, d, name, CUDNN_IS_DESCRIPTOR, 1, &to);
+}
+
+void cuda_dnn_finish(cuda_dnn_build *b, cudnnBackendDescriptor_t d) {
+    if (b->status == CUDNN_OK) b->status = b->api->finalize(d);
+}
+
+int64_t cuda_dnn_get(cuda_dnn_build *b, cudnnBackendDescriptor_t d, unsigned name, unsigned type,
+                     int64_t room, void *ret_elements) {
+    int64_t n = 0;
+    if (b->status == CUDNN_OK) b->status = b->api->get(d, name, type, room, &n, ret_elements);
+    return b->status == CUDNN_OK ? n : 0;
+}
+
+void cuda_dnn_drop(cuda_dnn_build *b, int keep) {
+    while (b->n > keep) b->api->destroy(b->made[--b->n]);
+}
