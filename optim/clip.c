@@ -2,7 +2,6 @@
 #include <math.h>
 
 #include <tenon/args_optim.h>
-#include <tenon/device_ext.h>
 #include <tenon/ops.h>
 #include <tenon/optim.h>
 
@@ -10,8 +9,10 @@
 
 tn_status tni_composite__norms(const void *args, tn_tensor **rets);
 tn_status tni_composite__scale_(const void *args, tn_tensor **rets);
+tn_status tni_composite__unscale_(const void *args, tn_tensor **rets);
 tn_status tni_infer__norms_step(tn_infer *inf, const void *args);
 tn_status tni_infer__scale_step(tn_infer *inf, const void *args);
+tn_status tni_infer__unscale_step(tn_infer *inf, const void *args);
 
 static tni_multi of_one_list(const char *op, tn_views tensors, bool written) {
     tni_multi m = {.op = op, .role = {{"tensors", tensors, written, false}}, .roles = 1};
@@ -48,37 +49,46 @@ static tn_status norms(tn_views tensors, double p, tn_tensor **ret) {
     return st;
 }
 
-static tn_status scale(tn_views tensors, double factor) {
+/* Copies one number to where t is. */
+static tn_status bring(tn_tensor *number, int32_t dtype, const tn_view *t, tn_tensor **ret) {
+    int64_t device = (int64_t)tn_view_device(t) << 8 | tn_view_index(t);
+    return tn__to_copy(number, dtype, device, 0, TN_FORMAT_CONTIGUOUS, ret);
+}
+
+/* The factor stays where it is, so that nobody waits for it. */
+static tn_status scale(tn_views tensors, tn_tensor *factor) {
     tni_multi m = of_one_list("scale", tensors, true);
-    if (tensors.n == 0 || factor == 1.0) return TN_OK;
     tn_status st = tni_multi_begin(&m);
     for (int64_t i = 0, end; st == TN_OK && i < m.n; i = end) {
+        tn_tensor *there = NULL;
         end = tni_multi_run_end(&m, i);
-        st = tn__scale_step(tni_multi_slice(&m, 0, i, end), factor);
+        st = bring(factor, TN_F64, tensors.v[i], &there);
+        if (st == TN_OK) st = tn__scale_step(tni_multi_slice(&m, 0, i, end), there);
+        tn_tensor_unref(&there);
     }
     return tni_multi_end(&m, st);
 }
 
 tn_status tn_clip_norm(tn_tensors tensors, double max_norm, double *ret_norm) {
     tn_views views = tni_multi_views(tensors);
-    tn_tensor *each = NULL;
+    tn_scalar_box box;
+    tn_tensor *each = NULL, *here = NULL;
     double sum = 0.0;
     tn_status st = TN_OK;
     if (tensors.n > 0) {
         if ((st = norms(views, 2.0, &each))) goto out;
-        for (int64_t i = 0; i < tensors.n; i++) {
-            const tn_view *v = tn_tensor_view(each);
-            double x = tn_view_dtype(v) == TN_F64 ? ((const double *)v->data)[i]
-                                                  : (double)((const float *)v->data)[i];
-            sum += x * x;
-        }
+        if ((st = tn__to_copy(each, TN_F64, 0, 0, TN_FORMAT_CONTIGUOUS, &here))) goto out;
+        const double *x = tn_tensor_view(here)->data;
+        for (int64_t i = 0; i < tensors.n; i++) sum += x[i] * x[i];
     }
     double norm = sqrt(sum), factor = max_norm / (norm + 1e-6);
     /* Written so that a norm that is not a number makes the gradients so, too. */
-    if ((st = scale(views, factor > 1.0 ? 1.0 : factor))) goto out;
+    tn_scalar number = tn_scalar_float(factor > 1.0 ? 1.0 : factor);
+    if ((st = scale(views, tn_scalar_box_init(&box, number)))) goto out;
     if (ret_norm) *ret_norm = norm;
 out:
     tn_tensor_unref(&each);
+    tn_tensor_unref(&here);
     return st;
 }
 
@@ -87,20 +97,34 @@ tn_status tni_composite__norms(const void *args, tn_tensor **rets) {
     return norms(a->tensors, a->p, rets);
 }
 
-/* One by one, with the factor where it is: its value is not there while a graph is captured. */
-static tn_status scale_by(tn_views tensors, tn_tensor *factor) {
-    for (int64_t i = 0; i < tensors.n; i++)
-        if (tensors.v[i]) TN_TRY(tn_mul_(tni_t(tensors.v[i]), factor));
-    return TN_OK;
-}
-
 tn_status tni_composite__scale_(const void *args, tn_tensor **rets) {
     const tn__scale__args *a = args;
-    tn_scalar factor;
     (void)rets;
-    if (tn_graph_is_capturing()) return scale_by(a->tensors, tni_t(a->factor));
-    TN_TRY(tn_tensor_item(tni_t(a->factor), &factor));
-    return scale(a->tensors, factor.re);
+    if (a->factor->numel != 1)
+        return tn_fail(TN_E_SHAPE, 1, "_scale_(): the factor must have one element, not %lld",
+                       (long long)a->factor->numel);
+    return scale(a->tensors, tni_t(a->factor));
+}
+
+static tn_status check_found(const tn_view *found, const tn_view *tensor) {
+    bool fits = found->numel == 1 && tn_view_dtype(found) == TN_F32 &&
+                !((found->word ^ tensor->word) & (TN_W_DEVICE | TN_W_INDEX));
+    return fits ? TN_OK
+                : tn_fail(TN_E_VALUE, 1,
+                          "_unscale_(): found must be one number of float32 on the "
+                          "device of the tensors");
+}
+
+tn_status tni_composite__unscale_(const void *args, tn_tensor **rets) {
+    const tn__unscale__args *a = args;
+    tni_multi m = of_one_list("unscale", a->tensors, true);
+    tn_status st = tni_multi_begin(&m);
+    (void)rets;
+    for (int64_t i = 0, end; st == TN_OK && i < m.n; i = end) {
+        end = tni_multi_run_end(&m, i);
+        st = tn__unscale_step(tni_multi_slice(&m, 0, i, end), tni_t(a->found), a->factor);
+    }
+    return tni_multi_end(&m, st);
 }
 
 /* Half precision sums up to float. */
@@ -118,5 +142,15 @@ tn_status tni_infer__norms_step(tn_infer *inf, const void *args) {
 tn_status tni_infer__scale_step(tn_infer *inf, const void *args) {
     const tn__scale_step_args *a = args;
     tni_multi m = {.role = {{"tensors", a->tensors, true, false}}, .roles = 1};
-    return tni_multi_infer(inf, &m);
+    TN_TRY(tni_multi_infer(inf, &m));
+    if (a->factor->numel != 1 || tn_view_dtype(a->factor) != TN_F64)
+        return tn_fail(TN_E_DTYPE, 1, "_scale_step(): the factor must be one number of float64");
+    return TN_OK;
+}
+
+tn_status tni_infer__unscale_step(tn_infer *inf, const void *args) {
+    const tn__unscale_step_args *a = args;
+    tni_multi m = {.role = {{"tensors", a->tensors, true, false}}, .roles = 1};
+    TN_TRY(tni_multi_infer(inf, &m));
+    return check_found(a->found, a->tensors.v[0]);
 }

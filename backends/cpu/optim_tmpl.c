@@ -5,6 +5,7 @@
  * i of the memory of each belongs together. Arithmetic follows the single-tensor definition of each
  * optimizer, operation by operation. */
 #include <math.h>
+#include <stdatomic.h>
 
 #include <tenon/args_optim.h>
 
@@ -243,12 +244,56 @@ static tn_status scale_body(void *arg, int64_t begin, int64_t end) {
 
 static tn_status scale_step(const tn_call *call, const void *args) {
     const tn__scale_step_args *a = args;
+    double factor = *(const double *)a->factor->data;
     void *start;
+    if (factor == 1.0) return TN_OK;
     uint64_t bytes = sizeof(int64_t) * (uint64_t)(a->tensors.n + 1);
     tn_status st = call->host->scratch(call, bytes, &start);
     if (st != TN_OK) return st;
-    scale_job j = {.r = {.list = {a->tensors}, .start = start}, .factor = (A)a->factor};
+    scale_job j = {.r = {.list = {a->tensors}, .start = start}, .factor = (A)factor};
     return cpu_parallel(measure(a->tensors, start), 2 * GRAIN, scale_body, &j);
+}
+
+typedef struct unscale_job {
+    row r;
+    A factor;
+    _Atomic bool *found;
+} unscale_job;
+
+static bool unscale_some(T *x, int64_t n, A factor) {
+    bool bad = false;
+    for (int64_t i = 0; i < n; i++) {
+        A v = LOAD(x[i]);
+        bad |= !(v - v == (A)0); /* infinite or NaN */
+        x[i] = STORE(v * factor);
+    }
+    return bad;
+}
+
+static tn_status unscale_body(void *arg, int64_t begin, int64_t end) {
+    const unscale_job *j = arg;
+    for (int64_t i = tensor_at(&j->r, begin); begin < end; i++) {
+        int64_t at = begin - j->r.start[i], n = j->r.start[i + 1] - begin;
+        if (n > end - begin) n = end - begin;
+        if (n <= 0) continue;
+        if (unscale_some(memory(&j->r, 0, i) + at, n, j->factor)) atomic_store(j->found, true);
+        begin += n;
+    }
+    return TN_OK;
+}
+
+static tn_status unscale_step(const tn_call *call, const void *args) {
+    const tn__unscale_step_args *a = args;
+    void *start;
+    _Atomic bool found = false;
+    uint64_t bytes = sizeof(int64_t) * (uint64_t)(a->tensors.n + 1);
+    tn_status st = call->host->scratch(call, bytes, &start);
+    if (st != TN_OK) return st;
+    unscale_job j = {
+        .r = {.list = {a->tensors}, .start = start}, .factor = (A)a->factor, .found = &found};
+    st = cpu_parallel(measure(a->tensors, start), 2 * GRAIN, unscale_body, &j);
+    if (found) *(float *)a->found->data = 1.0f;
+    return st;
 }
 
 /* ---- Norms -------------------------------------------------------------------------------------
@@ -336,9 +381,7 @@ static tn_status norms_step(const tn_call *call, const void *args) {
 #define ROW(op, fn)                                                                                \
     { #op, TN_SIG_##op, fn, NULL, TMPL_DTYPE, 0, TN_K_CAPTURE_SAFE, 0 }
 static const tn_kernel_row rows[] = {
-    ROW(_sgd_step, sgd_step),
-    ROW(_adam_step, adam_step),
-    ROW(_scale_step, scale_step),
-    ROW(_norms_step, norms_step),
+    ROW(_sgd_step, sgd_step),         ROW(_adam_step, adam_step),   ROW(_scale_step, scale_step),
+    ROW(_unscale_step, unscale_step), ROW(_norms_step, norms_step),
 };
 const cpu_rows TN_(cpu_optim_rows) = CPU_ROWS_OF(rows);

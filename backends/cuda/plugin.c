@@ -5,7 +5,8 @@
 #define CUDA_FAMILIES(X)                                                                           \
     X(conv)                                                                                        \
     X(copy)                                                                                        \
-    X(fused) X(matmul) X(norm) X(scan) X(take) X(attention) X(pool) X(upsample) X(order) X(random)
+    X(fused)                                                                                       \
+    X(matmul) X(norm) X(scan) X(take) X(attention) X(pool) X(upsample) X(order) X(optim) X(random)
 #define CUDA_DTYPE_FAMILIES(X) X(map) X(reduce)
 
 const tn_host *cuda_host;

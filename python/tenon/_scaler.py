@@ -9,6 +9,7 @@ from typing import Any
 
 import tenon
 from tenon import _C
+from tenon._C import _ops
 
 
 class Stage(Enum):
@@ -72,16 +73,9 @@ class GradScaler:
             raise RuntimeError("unscale_() is being called after step().")
         found: dict[Any, Any] = {}
         with tenon.no_grad():
-            for group in optimizer.param_groups:
-                for p in group["params"]:
-                    if p.grad is None:
-                        continue
-                    if p.grad.dtype == tenon.float16 and p.dtype == tenon.float16:
-                        raise ValueError("Attempting to unscale FP16 gradients.")
-                    bad = (~p.grad.isfinite().all()).float()
-                    before = found.get(p.grad.device)
-                    found[p.grad.device] = bad if before is None else tenon.maximum(before, bad)
-                    p.grad.mul_(1.0 / self._scale)
+            for device, grads in _gradients(optimizer).items():
+                found[device] = tenon.zeros((), device=device)
+                _ops._unscale_(grads, found[device], factor=1.0 / self._scale)
         self._per_optimizer[id(optimizer)] = (Stage.UNSCALED, found)
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
@@ -176,6 +170,20 @@ class GradScaler:
         self._backoff_factor = state_dict["backoff_factor"]
         self._growth_interval = state_dict["growth_interval"]
         self._growth_tracker = state_dict["_growth_tracker"]
+
+
+def _gradients(optimizer: Any) -> dict[Any, list[Any]]:
+    """What an optimizer's parameters have, by device; complex ones as pairs of real numbers."""
+    found: dict[Any, list[Any]] = {}
+    for group in optimizer.param_groups:
+        for p in group["params"]:
+            if p.grad is None:
+                continue
+            if p.grad.dtype == tenon.float16 and p.dtype == tenon.float16:
+                raise ValueError("Attempting to unscale FP16 gradients.")
+            grad = tenon.view_as_real(p.grad) if p.grad.is_complex() else p.grad
+            found.setdefault(grad.device, []).append(grad)
+    return found
 
 
 def _is_there(device: str) -> bool:

@@ -97,11 +97,30 @@ static void test_leaves(void **state) {
     tn_tensor_unref(&w);
 }
 
+/* Two tensors whose norm is 5 together. */
+static void test_clip_norm(void **state) {
+    tn_tensor *both[] = {empty(1, 1), empty(1, 4)};
+    double norm = 0.0;
+    (void)state;
+    assert_int_equal(tn_init_constant(both[0], 3.0), TN_OK);
+    assert_int_equal(tn_init_constant(both[1], 2.0), TN_OK);
+    assert_int_equal(tn_clip_norm((tn_tensors){both, 2}, 10.0, &norm), TN_OK);
+    assert_float_equal((float)norm, 5.0F, 1e-6F);
+    assert_float_equal((float)spread(both[1]), 2.0F, 0.0F);
+    assert_int_equal(tn_clip_norm((tn_tensors){both, 2}, 1.0, &norm), TN_OK);
+    assert_float_equal((float)norm, 5.0F, 1e-6F);
+    assert_float_equal((float)spread(both[0]), 0.6F, 1e-6F);
+    assert_float_equal((float)spread(both[1]), 0.4F, 1e-6F);
+    tn_tensor_unref(&both[0]);
+    tn_tensor_unref(&both[1]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_spread),
         cmocka_unit_test(test_seeds),
         cmocka_unit_test(test_leaves),
+        cmocka_unit_test(test_clip_norm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

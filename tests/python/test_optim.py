@@ -244,6 +244,23 @@ def test_clip_norm_of_several_dtypes():
             np.testing.assert_allclose(a, b, rtol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_unscaling_finds_what_is_not_finite(dtype):
+    for bad in (None, math.inf, -math.inf, math.nan):
+        values = np.arange(1.0, 30001.0) % 64
+        grads = [tenon.tensor(values).to(getattr(tenon, dtype)), tenon.ones(3)]
+        strided = tenon.ones(4, 6)[:, ::2]
+        if bad is not None:
+            grads[0][29000] = bad
+        found = tenon.zeros(())
+        tenon._C._ops._unscale_([*grads, strided], found, factor=0.5)
+        assert found.item() == (bad is not None)
+        assert grads[0][:100].tolist() == (values[:100] / 2).tolist()
+        assert grads[1].tolist() == [0.5] * 3 and strided.sum().item() == 6
+    with pytest.raises(ValueError, match="found must be one number of float32"):
+        tenon._C._ops._unscale_([tenon.ones(3)], tenon.zeros(2), factor=1.0)
+
+
 SCHEDULES = [
     "LambdaLR(o, lambda e: 0.95 ** e)",
     "MultiplicativeLR(o, lambda e: 0.95)",

@@ -150,21 +150,4 @@ typedef struct cuda_entropy_args {
     uint64_t op;
 } cuda_entropy_args;
 
-/* Optimizer steps over up to CUDA_TENSORS tensors: parameter, gradient and state by element. Block b
- * works on the tensor i with first[i] <= b < first[i + 1], CUDA_CHUNK elements each. */
-enum { CUDA_TENSORS = 48, CUDA_CHUNK = 4096 };
-typedef struct cuda_step_tensor {
-    void *data[4]; /* parameter, gradient, state */
-    int64_t n;
-    double minus_step, root; /* Adam: -lr / (1 - beta1^t), sqrt(1 - beta2^t) */
-} cuda_step_tensor;
-typedef struct cuda_step_args {
-    int32_t n, reserved;
-    int32_t first[CUDA_TENSORS + 2];
-    double sign, decay, momentum, keep, minus_lr; /* gradient descent */
-    double shrink, toward, beta2, square, eps;    /* Adam */
-    int32_t decays, nesterov, is_first, coupled;
-    cuda_step_tensor tensor[CUDA_TENSORS];
-} cuda_step_args;
-
 #endif
