@@ -312,18 +312,21 @@ static tn_status ask_device(const tni_memory *m, tn_device device, uint64_t byte
 
 /* The device's own words are in the error record. */
 static tn_status fail_full(const tni_memory *m, tn_device device, uint64_t bytes, uint64_t freed) {
-    char said[256] = "", limit[64] = "";
+    char said[256] = "", limit[64] = "", tried[96] = "";
     tn_memory_stats s = {0};
     size_t n = strlen(tn_error_last()->message);
     memcpy(said, tn_error_last()->message, n < sizeof said ? n : sizeof said - 1);
     if (tn_memory_get_stats(device, &s) == TN_OK && s.total)
         snprintf(limit, sizeof limit, " of %llu that there are", (unsigned long long)s.total);
+    if (!m->device->ifaces.allocator)
+        snprintf(tried, sizeof tried, ", after %llu that were kept for reuse have been given back",
+                 (unsigned long long)freed);
     return tn_fail(
         TN_E_MEMORY, -1,
         "%s:%d is out of memory: tried to allocate %llu bytes; tensors use %llu and %llu "
-        "are reserved%s, after %llu that were kept for reuse have been given back (%s)",
+        "are reserved%s%s (%s)",
         m->device->name, (int)m->index, (unsigned long long)bytes, (unsigned long long)s.allocated,
-        (unsigned long long)s.reserved, limit, (unsigned long long)freed, said);
+        (unsigned long long)s.reserved, limit, tried, said);
 }
 
 /* New memory of `size`, or when there is none left, even after what is kept was given back, of

@@ -72,6 +72,7 @@ typedef struct cuda_device {
     CUdevice id;
     CUcontext context; /* the primary one, once it is in use */
     int major, minor, processors;
+    int maps;            /* memory can be mapped into ranges of addresses */
     cuda_fault *fault;   /* what kernels found wrong in their input */
     char text[160];      /* for people */
     atomic_int captures; /* graphs that are being captured */
@@ -88,6 +89,8 @@ cuda_device *cuda_device_at(int32_t index);
 /* Makes the device current on the calling thread. Fails in a process that was forked after the
  * driver was initialised. */
 tn_status cuda_enter(int32_t index, cuda_device **ret_device);
+/* The same for giving something back: false where nothing of the device is in use. */
+bool cuda_reenter(int32_t index, cuda_device **ret_device);
 /* Turns a result that is not CUDA_OK into a failure; `what` was attempted. */
 tn_status cuda_fail(cuda_device *d, CUresult r, const char *what);
 /* After somebody waited: reports what failed, or what kernels found wrong in their input. */
@@ -129,11 +132,39 @@ typedef enum cuda_option { CUDA_OPTION_LIST(CUDA_OPTION_ENUMERATOR) CUDA_OPTIONS
 int32_t cuda_option_value(cuda_option option);
 /* Reads the environment. */
 void cuda_read_settings(void);
+/* Whether freed memory is kept for reuse, and whether in ranges that grow (TENON_CUDA_ALLOC). */
+bool cuda_settings_keeps_memory(void);
+bool cuda_settings_expandable(const cuda_device *d);
 
 /* ---- stream.c ----------------------------------------------------------------------------------*/
 extern const tn_stream_iface cuda_stream_iface;
 extern const tn_peer_iface cuda_peer_iface;
 extern const tn_pinned_iface cuda_pinned_iface;
+
+/* ---- memory.c ----------------------------------------------------------------------------------*/
+extern const tn_allocator_iface cuda_allocator_iface;
+extern const tn_memory_iface cuda_memory_iface;
+void cuda_memory_start(void);
+/* A stream is gone, and all of its work is done. */
+void cuda_memory_forget(cuda_device *d, CUstream stream);
+/* Takes back what dev_alloc gave, after the graphs that are being captured; settle: they are done. */
+void cuda_memory_release(cuda_device *d, CUdeviceptr data);
+void cuda_memory_settle(cuda_device *d);
+/* The most bytes to take from the driver; 0: no limit. */
+void cuda_memory_set_limit(cuda_device *d, uint64_t bytes);
+/* How often the driver had no memory left, and how often that was so even then when all that lay free
+ * had been given back. */
+void cuda_memory_counts(cuda_device *d, uint64_t *ret_retries, uint64_t *ret_failures);
+#define CUDA_INFO_SMALL 0x1u
+#define CUDA_INFO_EXPANDABLE 0x2u
+typedef struct cuda_block_info {
+    uint64_t segment, segment_bytes, stream, address, bytes;
+    uint64_t asked; /* by the tensor that uses it, else 0 */
+    uint32_t state; /* 0 free, 1 in use, 2 freed and still used by another stream, 3 no memory */
+    uint32_t flags; /* CUDA_INFO_* */
+} cuda_block_info;
+/* Fills at most `room`; how many blocks there are. */
+uint64_t cuda_memory_snapshot(cuda_device *d, cuda_block_info *ret_blocks, uint64_t room);
 
 /* ---- graph.c -----------------------------------------------------------------------------------*/
 extern const tn_graph_iface cuda_graph_iface;
@@ -159,6 +190,9 @@ typedef struct cuda_runtime_iface {
     tn_status (*property)(int32_t device, const char *name, int64_t *ret_value);
     const char *(*name)(int32_t device);
     tn_status (*memory_info)(int32_t device, int64_t *ret_free, int64_t *ret_total);
+    uint64_t (*memory_snapshot)(int32_t device, cuda_block_info *ret_blocks, uint64_t room);
+    void (*memory_counts)(int32_t device, uint64_t *ret_retries, uint64_t *ret_failures);
+    tn_status (*set_memory_limit)(int32_t device, uint64_t bytes);
     tn_status (*can_access_peer)(int32_t device, int32_t peer, int32_t *ret_can);
     /* The counter of a device by its name, "launches"; NULL after the last. */
     const char *(*counter_name)(int32_t i);

@@ -132,6 +132,14 @@ tn_status cuda_enter(int32_t index, cuda_device **ret_device) {
     return TN_OK;
 }
 
+/* In a forked child nothing is ours. */
+bool cuda_reenter(int32_t index, cuda_device **ret_device) {
+    cuda_device *d = &devices[index];
+    if (forked || !d->context || cuda.context_set(d->context) != CUDA_OK) return false;
+    *ret_device = d;
+    return true;
+}
+
 /* ---- The six functions -------------------------------------------------------------------------*/
 
 static CUdeviceptr place(const void *data, uint64_t offset) {
@@ -154,12 +162,11 @@ static tn_status dev_alloc(void *ctx, int32_t index, uint64_t bytes, void **ret_
     return TN_OK;
 }
 
-/* The driver waits for the device before it gives memory back. There is nobody to report to: what
- * went wrong comes back from the next call. In a forked child the memory is not ours. */
+/* There is nobody to report to: what went wrong comes back from the next call. */
 static void dev_free(void *ctx, int32_t index, void *data, uint64_t bytes) {
+    cuda_device *d = NULL;
     (void)ctx, (void)bytes;
-    if (!data || forked || !devices[index].context) return;
-    if (cuda.context_set(devices[index].context) == CUDA_OK) cuda.memory_free(place(data, 0));
+    if (data && cuda_reenter(index, &d)) cuda_memory_release(d, place(data, 0));
 }
 
 /* The source may be pinned memory, which the device would read late: wait. While a graph is recorded
@@ -215,6 +222,10 @@ static const char *dev_describe(void *ctx, int32_t index) {
 
 static const void *dev_query(void *ctx, const char *iface) {
     (void)ctx;
+    if (cuda_settings_keeps_memory()) {
+        if (strcmp(iface, "tn.allocator/1") == 0) return &cuda_allocator_iface;
+        if (strcmp(iface, "tn.memory/1") == 0) return &cuda_memory_iface;
+    }
     if (strcmp(iface, "tn.stream/1") == 0) return &cuda_stream_iface;
     if (strcmp(iface, "tn.peer/1") == 0) return &cuda_peer_iface;
     if (strcmp(iface, "tn.pinned/1") == 0) return &cuda_pinned_iface;
@@ -236,6 +247,7 @@ static CUresult look_at(cuda_device *d, int32_t index) {
     if (r == CUDA_OK) r = cuda.device_memory(&bytes, d->id);
     if (r == CUDA_OK) r = cuda.device_attribute(&d->major, CUDA_MAJOR, d->id);
     if (r == CUDA_OK) r = cuda.device_attribute(&d->minor, CUDA_MINOR, d->id);
+    if (r == CUDA_OK) r = cuda.device_attribute(&d->maps, CUDA_HAS_MAPPING, d->id);
     if (r == CUDA_OK) r = cuda.device_attribute(&d->processors, CUDA_SM_COUNT, d->id);
     if (r != CUDA_OK) return r;
     snprintf(d->text, sizeof d->text, "%s, sm_%d%d, %d multiprocessors, %.1f GiB", name, d->major,
@@ -244,7 +256,10 @@ static CUresult look_at(cuda_device *d, int32_t index) {
 }
 
 static void note_fork(void) { forked = true; }
-static void watch_forks(void) { pthread_atfork(NULL, NULL, note_fork); }
+static void prepare(void) {
+    pthread_atfork(NULL, NULL, note_fork);
+    cuda_memory_start();
+}
 
 tn_status cuda_register_device(const tn_host *host, tn_txn *txn, int count, int32_t *ret_slot) {
     const tn_device_desc desc = {
@@ -263,7 +278,7 @@ tn_status cuda_register_device(const tn_host *host, tn_txn *txn, int count, int3
         .query = dev_query,
     };
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch_forks);
+    pthread_once(&once, prepare);
     ndevices = count;
     for (int32_t i = 0; i < count; i++) {
         CUresult r = look_at(&devices[i], i);

@@ -53,6 +53,7 @@ static tn_status end(void *ctx, int32_t index, void *stream, void **ret_graph) {
     CUresult r = cuda.capture_end(stream, &recorded);
     recording = NULL;
     atomic_fetch_sub(&d->captures, 1);
+    cuda_memory_settle(d);
     if (ret_graph && r == CUDA_OK) {
         g = calloc(1, sizeof *g);
         r = g ? make_graph(recorded, g) : CUDA_NO_MEMORY;

@@ -76,6 +76,24 @@ static tn_status memory_info(int32_t index, int64_t *ret_free, int64_t *ret_tota
     return r == CUDA_OK ? TN_OK : cuda_fail(d, r, "asking for free memory");
 }
 
+static uint64_t memory_snapshot(int32_t index, cuda_block_info *ret_blocks, uint64_t room) {
+    cuda_device *d = cuda_device_at(index);
+    return d ? cuda_memory_snapshot(d, ret_blocks, room) : 0;
+}
+
+static void memory_counts(int32_t index, uint64_t *ret_retries, uint64_t *ret_failures) {
+    cuda_device *d = cuda_device_at(index);
+    *ret_retries = *ret_failures = 0;
+    if (d) cuda_memory_counts(d, ret_retries, ret_failures);
+}
+
+static tn_status set_memory_limit(int32_t index, uint64_t bytes) {
+    cuda_device *d;
+    tn_status st = check(index, &d);
+    if (st == TN_OK) cuda_memory_set_limit(d, bytes);
+    return st;
+}
+
 static tn_status can_access_peer(int32_t index, int32_t peer_index, int32_t *ret_can) {
     cuda_device *d, *peer;
     int can = 0;
@@ -122,6 +140,9 @@ const cuda_runtime_iface cuda_runtime = {
     .property = property,
     .name = name_of,
     .memory_info = memory_info,
+    .memory_snapshot = memory_snapshot,
+    .memory_counts = memory_counts,
+    .set_memory_limit = set_memory_limit,
     .can_access_peer = can_access_peer,
     .counter_name = counter_name,
     .counter = counter,

@@ -71,14 +71,35 @@ static const char *describe_libraries(void) {
     return text;
 }
 
+static bool expandable;
+
+/* "expandable_segments:True,...": the options of PyTorch's variable, of which this is the one that is
+ * known here; the others tune an allocator of another make. */
+static bool asks_for_ranges(const char *text) {
+    static const char wanted[] = "expandable_segments:";
+    const char *at = text ? strstr(text, wanted) : NULL;
+    if (!at) return false;
+    at += sizeof wanted - 1;
+    while (*at == ' ') at++;
+    return strncmp(at, "True", 4) == 0 || strncmp(at, "true", 4) == 0;
+}
+
 void cuda_read_settings(void) {
-    const char *text = cuda_getenv("TENON_CUDA_TF32");
+    const char *text = cuda_getenv("TENON_CUDA_TF32"), *memory = cuda_getenv("TENON_CUDA_ALLOC");
     cuda_allow_tf32(text && strcmp(text, "1") == 0);
     for (int i = 0; i < CUDA_OPTIONS; i++) {
         const char *value = cuda_getenv(options[i].variable);
         if (value) atomic_store(&options[i].value, atoi(value));
     }
+    expandable = asks_for_ranges(memory ? memory : cuda_getenv("PYTORCH_CUDA_ALLOC_CONF"));
     cuda_columns_settings();
+}
+
+bool cuda_settings_expandable(const cuda_device *d) { return expandable && d->maps; }
+
+bool cuda_settings_keeps_memory(void) {
+    const char *text = cuda_getenv("TENON_MEMORY_CACHE");
+    return !text || strcmp(text, "0") != 0;
 }
 
 const cuda_settings_iface cuda_settings = {

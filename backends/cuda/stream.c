@@ -28,6 +28,7 @@ static void stream_destroy(void *ctx, int32_t index, void *stream) {
     if (cuda_enter(index, &d) != TN_OK) return;
     cuda_wait_stream(d, stream);
     cuda.stream_destroy(stream);
+    cuda_memory_forget(d, stream);
 }
 
 static tn_status stream_sync(void *ctx, int32_t index, void *stream) {

@@ -18,9 +18,11 @@ from tenon.cuda.memory import (
     mem_get_info,
     memory_allocated,
     memory_reserved,
+    memory_snapshot,
     memory_stats,
     memory_summary,
     reset_peak_memory_stats,
+    set_per_process_memory_fraction,
 )
 from tenon.cuda.random import (
     get_rng_state,

@@ -20,6 +20,20 @@ class Settings(c.Structure):
     ]
 
 
+class Block(c.Structure):
+    """cuda_block_info."""
+
+    _fields_ = [
+        *(
+            (name, c.c_uint64)
+            for name in ("segment", "segment_bytes", "stream", "address", "bytes")
+        ),
+        ("asked", c.c_uint64),
+        ("state", c.c_uint32),
+        ("flags", c.c_uint32),
+    ]
+
+
 class Runtime(c.Structure):
     """cuda_runtime_iface, "tenon.cuda.runtime/1"."""
 
@@ -29,6 +43,9 @@ class Runtime(c.Structure):
         ("property", c.CFUNCTYPE(c.c_int32, c.c_int32, c.c_char_p, c.POINTER(c.c_int64))),
         ("name", c.CFUNCTYPE(c.c_char_p, c.c_int32)),
         ("memory_info", c.CFUNCTYPE(c.c_int32, c.c_int32, *[c.POINTER(c.c_int64)] * 2)),
+        ("memory_snapshot", c.CFUNCTYPE(c.c_uint64, c.c_int32, c.POINTER(Block), c.c_uint64)),
+        ("memory_counts", c.CFUNCTYPE(None, c.c_int32, *[c.POINTER(c.c_uint64)] * 2)),
+        ("set_memory_limit", c.CFUNCTYPE(c.c_int32, c.c_int32, c.c_uint64)),
         ("can_access_peer", c.CFUNCTYPE(c.c_int32, c.c_int32, c.c_int32, c.POINTER(c.c_int32))),
         ("counter_name", c.CFUNCTYPE(c.c_char_p, c.c_int32)),
         ("counter", c.CFUNCTYPE(c.c_uint64, c.c_int32, c.c_int32)),
