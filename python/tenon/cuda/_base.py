@@ -36,7 +36,7 @@ def require(what: str) -> None:
 def index_of(device: Any, what: str) -> int:
     """The index of a GPU; None: the current one."""
     require(what)
-    return int(module._name(device).partition(":")[2])
+    return library.device(module._name(device)).index
 
 
 def settings() -> Any:
