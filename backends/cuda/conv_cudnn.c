@@ -345,14 +345,15 @@ static conv_plan *find_plan(attempt *a, const cuda_cudnn *api, const cuda_device
 /* ---- A convolution -----------------------------------------------------------------------------*/
 
 /* Lock held. A plan that does not run is not tried again. */
-static tn_status run(const tn_call *call, const cuda_cudnn *api, const cuda_device *d,
-                     const conv_key *k, const void *const *data) {
+static tn_status run(const tn_call *call, const cuda_cudnn *api, cuda_device *d, const conv_key *k,
+                     const void *const *data) {
     attempt a = {call, data, cuda_cudnn_handle(d, call->stream), NULL, NULL};
     void *workspace = NULL;
     conv_plan *p = a.handle ? find_plan(&a, api, d, k) : NULL;
     if (!p || !p->plan) return TN_DECLINE;
     if (p->workspace && call->host->scratch(call, (uint64_t)p->workspace, &workspace) != TN_OK)
         return TN_DECLINE;
+    cuda_count(d, CUDA_LIBRARY_CALLS, 1);
     int r = execute(p, a.handle, data, workspace);
     if (r == CUDNN_OK) return TN_OK;
     p->plan = NULL;

@@ -20,6 +20,8 @@ typedef cudaStream_t cublasStream;
 /* X(our name, NVIDIA's name, value) */
 #define CUBLAS_VALUE_LIST(X)                                                                       \
     X(CUBLAS_OK, CUBLAS_STATUS_SUCCESS, 0)                                                         \
+    X(CUBLAS_PLAIN_MATH, CUBLAS_DEFAULT_MATH, 0)                                                   \
+    X(CUBLAS_WIDE_SUMS, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION, 16)                      \
     X(CUBLAS_NORMAL, CUBLAS_OP_N, 0)                                                               \
     X(CUBLAS_TRANSPOSED, CUBLAS_OP_T, 1)                                                           \
     X(CUBLAS_ANY_ALGORITHM, CUBLAS_GEMM_DEFAULT, -1)                                               \
@@ -39,6 +41,7 @@ enum { CUBLAS_VALUE_LIST(CUBLAS_ENUMERATOR) };
 #define CUBLAS_LIST(X)                                                                             \
     X(create, cublasCreate_v2, (cublasHandle_t * ret_handle))                                      \
     X(set_stream, cublasSetStream_v2, (cublasHandle_t handle, cublasStream stream))                \
+    X(set_math_mode, cublasSetMathMode, (cublasHandle_t handle, cublasMath_t mode))                \
     X(gemm, cublasGemmStridedBatchedEx,                                                            \
       (cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n, int k, \
        const void *alpha, const void *a, cudaDataType type_a, int lda, long long stride_a,         \

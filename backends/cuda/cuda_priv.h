@@ -120,6 +120,8 @@ typedef struct cuda_settings_iface {
 extern const cuda_settings_iface cuda_settings;
 /* X(constant, name, environment variable, default) */
 #define CUDA_OPTION_LIST(X)                                                                        \
+    X(CUDA_REDUCED_F16, "reduced_f16", "TENON_CUDA_REDUCED_F16", 0)                                \
+    X(CUDA_REDUCED_BF16, "reduced_bf16", "TENON_CUDA_REDUCED_BF16", 0)                             \
     X(CUDA_DETERMINISTIC, "deterministic", "TENON_CUDA_DETERMINISTIC", 0)                          \
     X(CUDA_CUDNN, "cudnn", "TENON_CUDNN", 1)                                                       \
     X(CUDA_CUDNN_BENCHMARK, "cudnn_benchmark", "TENON_CUDNN_BENCHMARK", 0)                         \

@@ -47,61 +47,56 @@ static tn_status take_handle(cuda_device *d, void *stream, cublasHandle_t *ret_h
 
 /* ---- Matrices ----------------------------------------------------------------------------------*/
 
-/* A matrix as cuBLAS sees it: its transpose, since it counts by columns. */
-typedef struct operand {
-    const void *data;
-    int op, ld;
-    int64_t batch;
-} operand;
-
 static int64_t at_least(int64_t x, int64_t least) { return x > least ? x : least; }
 
-/* False where neither rows nor columns are packed. Strides of sizes below 2 say nothing. */
-static bool describe(const cuda_matrix *m, operand *ret_operand) {
+/* Strides of sizes below 2 say nothing. */
+bool cuda_gemm_describe(const cuda_matrix *m, cuda_operand *ret_operand) {
     bool by_rows = m->column == 1 || m->columns < 2, by_columns = m->row == 1 || m->rows < 2;
     int64_t row = m->rows < 2 ? at_least(m->columns, 1) : m->row;
     int64_t column = m->columns < 2 ? at_least(m->rows, 1) : m->column;
     bool empty = m->rows == 0 || m->columns == 0;
     if (empty) row = at_least(m->columns, 1);
     if (empty || (by_rows && row >= at_least(m->columns, 1)))
-        *ret_operand = (operand){m->data, CUBLAS_NORMAL, (int)row, m->batch};
+        *ret_operand = (cuda_operand){m->data, CUBLAS_NORMAL, (int)row, m->batch};
     else if (by_columns && column >= m->rows)
-        *ret_operand = (operand){m->data, CUBLAS_TRANSPOSED, (int)column, m->batch};
+        *ret_operand = (cuda_operand){m->data, CUBLAS_TRANSPOSED, (int)column, m->batch};
     else
         return false;
     return row <= INT_MAX && column <= INT_MAX && m->batch >= 0;
 }
 
 bool cuda_gemm_takes(const cuda_matrix *m) {
-    operand o;
-    return describe(m, &o);
+    cuda_operand o;
+    return cuda_gemm_describe(m, &o);
 }
 
-typedef struct number_type {
-    int data, compute;
-} number_type;
-
-static number_type type_of(int32_t dtype, bool tf32) {
+cuda_number_type cuda_number_type_of(int32_t dtype, bool tf32) {
     switch (dtype) {
-    case TN_F16: return (number_type){CUBLAS_F16, CUBLAS_IN_F32};
-    case TN_BF16: return (number_type){CUBLAS_BF16, CUBLAS_IN_F32};
-    case TN_F64: return (number_type){CUBLAS_F64, CUBLAS_IN_F64};
-    default: return (number_type){CUBLAS_F32, tf32 ? CUBLAS_IN_TF32 : CUBLAS_IN_F32};
+    case TN_F16: return (cuda_number_type){CUBLAS_F16, CUBLAS_IN_F32};
+    case TN_BF16: return (cuda_number_type){CUBLAS_BF16, CUBLAS_IN_F32};
+    case TN_F64: return (cuda_number_type){CUBLAS_F64, CUBLAS_IN_F64};
+    default: return (cuda_number_type){CUBLAS_F32, tf32 ? CUBLAS_IN_TF32 : CUBLAS_IN_F32};
     }
+}
+
+bool cuda_gemm_reduces(int32_t dtype) {
+    return (dtype == TN_F16 && cuda_option_value(CUDA_REDUCED_F16)) ||
+           (dtype == TN_BF16 && cuda_option_value(CUDA_REDUCED_BF16));
 }
 
 tn_status cuda_gemm_product(const tn_call *call, const cuda_product *p) {
     cuda_device *d = NULL;
     cublasHandle_t handle = NULL;
-    operand x, y, z;
+    cuda_operand x, y, z;
     const cuda_matrix *a = p->a, *c = p->c;
-    number_type type = type_of(call->dtype, p->tf32);
+    cuda_number_type type = cuda_number_type_of(call->dtype, p->tf32);
     float alpha32 = (float)p->alpha, beta32 = (float)p->beta;
     bool wide = type.compute == CUBLAS_IN_F64;
     int to = p->widened && !wide ? CUBLAS_F32 : type.data;
     if (c->rows == 0 || c->columns == 0 || p->n == 0) return TN_OK;
     if (c->rows > INT_MAX || c->columns > INT_MAX || a->columns > INT_MAX || p->n > INT_MAX ||
-        !describe(a, &x) || !describe(p->b, &y) || !describe(c, &z) || z.op != CUBLAS_NORMAL)
+        !cuda_gemm_describe(a, &x) || !cuda_gemm_describe(p->b, &y) || !cuda_gemm_describe(c, &z) ||
+        z.op != CUBLAS_NORMAL)
         return TN_DECLINE;
     tn_status st = cuda_enter(call->device_index, &d);
     if (st != TN_OK) return st;

@@ -27,6 +27,31 @@ tn_status cuda_gemm_product(const tn_call *call, const cuda_product *p);
 /* Whether cuda_gemm takes such an operand: its rows or its columns are packed. */
 bool cuda_gemm_takes(const cuda_matrix *m);
 
+/* c = a @ b + bias, a row as long as c's, packed, in one step by cuBLASLt. TN_DECLINE: it has no way,
+ * and nothing was written. */
+tn_status cuda_gemm_bias(const tn_call *call, const cuda_matrix *a, const cuda_matrix *b,
+                         const cuda_matrix *c, const void *bias);
+
+/* ---- For the files that call the libraries -----------------------------------------------------*/
+
+/* A matrix as cuBLAS sees it: its transpose, since it counts by columns. */
+typedef struct cuda_operand {
+    const void *data;
+    int op, ld;
+    int64_t batch;
+} cuda_operand;
+/* False where neither rows nor columns are packed. */
+bool cuda_gemm_describe(const cuda_matrix *m, cuda_operand *ret_operand);
+
+/* How a floating type is stored and computed. */
+typedef struct cuda_number_type {
+    int data, compute;
+} cuda_number_type;
+cuda_number_type cuda_number_type_of(int32_t dtype, bool tf32);
+
+/* Whether partial sums of a half precision product may be rounded to half precision. */
+bool cuda_gemm_reduces(int32_t dtype);
+
 /* Whether products of float32 may be computed in TF32. */
 void cuda_allow_tf32(int32_t allow);
 int32_t cuda_is_tf32_allowed(void);

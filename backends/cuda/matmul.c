@@ -70,22 +70,35 @@ static tn_status make_readable(const tn_call *call, cuda_matrix *m, int64_t n) {
 
 /* ---- Products ----------------------------------------------------------------------------------*/
 
+/* Whether `from` is one packed row for all rows of c. */
+static bool is_bias(const cuda_matrix *from, const cuda_matrix *c) {
+    return c->rows > 1 && from->row == 0 && c->columns > 1 && from->column == 1;
+}
+
+/* c = init, broadcast; nothing where c is init's own memory. */
+static tn_status put(const tn_call *call, const cuda_matrix *c, const cuda_matrix *from,
+                     int64_t n) {
+    bool same = from->data == c->data && (c->rows < 2 || from->row == c->row) &&
+                (c->columns < 2 || from->column == c->column) && (n < 2 || from->batch == c->batch);
+    return same ? TN_OK : copy(call, c, from, n);
+}
+
 /* c = alpha * a @ b + beta * init. With beta 0 nothing of init is read, NaN included. */
 static tn_status product(const tn_call *call, cuda_matrix a, cuda_matrix b, const tn_view *init,
                          const cuda_matrix *c, int64_t n, double alpha, double beta) {
-    tn_status st = TN_OK;
     if (c->rows == 0 || c->columns == 0 || n == 0) return TN_OK;
     if (!cuda_gemm_takes(c) || (c->columns > 1 && c->column != 1)) return TN_DECLINE;
-    if (init && beta != 0) {
-        cuda_matrix from = broadcast(init, c);
-        bool same = from.data == c->data && (c->rows < 2 || from.row == c->row) &&
-                    (c->columns < 2 || from.column == c->column) &&
-                    (n < 2 || from.batch == c->batch);
-        if (!same) st = copy(call, c, &from, n);
-    }
-    if (st == TN_OK) st = make_readable(call, &a, n);
+    tn_status st = make_readable(call, &a, n);
     if (st == TN_OK) st = make_readable(call, &b, n);
-    return st == TN_OK ? cuda_gemm(call, &a, &b, c, n, alpha, init ? beta : 0) : st;
+    if (st != TN_OK) return st;
+    if (!init || beta == 0) return cuda_gemm(call, &a, &b, c, n, alpha, 0);
+    cuda_matrix from = broadcast(init, c);
+    if (n == 1 && alpha == 1 && beta == 1 && is_bias(&from, c)) {
+        st = cuda_gemm_bias(call, &a, &b, c, from.data);
+        if (st != TN_DECLINE) return st;
+    }
+    st = put(call, c, &from, n);
+    return st == TN_OK ? cuda_gemm(call, &a, &b, c, n, alpha, beta) : st;
 }
 
 static tn_status product_views(const tn_call *call, const tn_view *a, const tn_view *b,

@@ -41,6 +41,7 @@ static const struct {
     const char *title, *stem, *use, *package;
 } libraries[] = {
     {"cuBLAS", "libcublas", "matrix products", "nvidia-cublas"},
+    {"cuBLASLt", "libcublasLt", "products that add a bias in the same step", "nvidia-cublas"},
     {"NVRTC", "libnvrtc", "kernels that the build did not compile", "nvidia-cuda-nvrtc"},
 };
 

@@ -79,6 +79,11 @@ cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cublasStream stream) {
     return CUBLAS_OK;
 }
 
+cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode) {
+    (void)handle;
+    return mode == CUBLAS_PLAIN_MATH || mode == CUBLAS_WIDE_SUMS ? CUBLAS_OK : BAD_VALUE;
+}
+
 cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation_t op_a,
                                           cublasOperation_t op_b, int m, int n, int k,
                                           const void *alpha, const void *a, cudaDataType type_a,

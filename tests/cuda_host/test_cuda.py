@@ -90,6 +90,84 @@ for op in ("mm", "addmm", "bmm", "mv", "dot", "linear"):
     )
 
 
+BIASED = """
+import ctypes
+import numpy as np
+F = tn.nn.functional
+def count(what):
+    ask = ctypes.CDLL("libcublasLt.so.13").cublasLtHostCount
+    ask.restype = ctypes.c_long
+    return ask(what.encode())
+rng = np.random.default_rng(0)
+def biased(dtype=tn.float32, rows=5, turn=False, skip=1):
+    x, w, b = (rng.integers(-4, 5, s).astype(float) for s in ((rows, 6), (7, 6 * skip), (7,)))
+    want = x @ w[:, ::skip].T + b
+    d = [tn.from_numpy(v).to(dtype).to("cuda") for v in (x, w, b)]
+    d[1] = d[1][:, ::skip]
+    if turn:
+        d[0] = d[0].t().contiguous().t()
+    assert np.array_equal(F.linear(*d).double().cpu().numpy(), want)
+    assert np.array_equal(tn.addmm(d[2], d[0], d[1].t()).double().cpu().numpy(), want)
+"""
+
+
+@needs_harness
+def test_a_bias_is_added_in_the_same_step() -> None:
+    """Its algorithm is searched for once per shape."""
+    harness.script(
+        BIASED
+        + """
+for dtype in (tn.float32, tn.float16, tn.bfloat16):
+    biased(dtype)
+assert (count("search"), count("product")) == (3, 6)
+biased(turn=True)
+assert (count("search"), count("product")) == (4, 8)
+biased(skip=2)  # a weight that must be packed first
+biased(rows=0)
+biased(rows=1)
+before = count("product")
+biased(tn.float64)
+c = tn.ones(7, device="cuda")
+a, b = tn.ones(5, 6, device="cuda"), tn.ones(6, 7, device="cuda")
+assert tn.addmm(c, a, b, beta=2).unique().tolist() == [8]
+assert tn.addmm(c, a, b, alpha=2).unique().tolist() == [13]
+assert tn.addmm(tn.ones(5, 1, device="cuda"), a, b).unique().tolist() == [7]
+assert tn.addmm(c[::2].repeat(2)[:7], a[:, :0], b[:0]).unique().tolist() == [1]
+assert count("product") == before
+for op in ("linear", "addmm"):
+    assert tn.cuda.fallback_count(op) == (0, 0), op
+"""
+    )
+
+
+@needs_harness
+@pytest.mark.parametrize("trouble", ["no-handle", "no-algorithm"])
+def test_without_a_way_to_add_a_bias(trouble: str) -> None:
+    harness.script(BIASED + "biased()\nassert count('product') == 0", TENON_CUBLASLT_HOST=trouble)
+
+
+@needs_harness
+def test_a_failed_product_is_an_error() -> None:
+    text = BIASED + "biased()"
+    done = harness.run("-c", "import tenon as tn\n" + text, TENON_CUBLASLT_HOST="broken")
+    assert "linear: cuBLASLt returned error 14" in done.stderr
+
+
+@needs_harness
+def test_reduced_precision_is_a_switch() -> None:
+    harness.script("""
+matmul = tn.backends.cuda.matmul
+assert not matmul.allow_fp16_reduced_precision_reduction
+matmul.allow_fp16_reduced_precision_reduction = True
+x = tn.ones(2, 2, device="cuda", dtype=tn.float16)
+assert (x @ x).tolist() == [[2, 2], [2, 2]]
+option = tn.cuda._settings().option
+assert option(b"reduced_f16") == 1 and option(b"reduced_bf16") == 0
+matmul.allow_bf16_reduced_precision_reduction = True
+assert option(b"reduced_bf16") == 1
+""")
+
+
 @needs_harness
 def test_reductions_of_every_cut() -> None:
     """Along rows and columns, one block and many, in both stages; twice the same bits."""
@@ -406,6 +484,19 @@ CUBLAS_VALUE_LIST(VALUE)
 """
 
 
+CUBLASLT_FACTS = """
+#include <cublas_v2.h>
+#include <cublasLt.h>
+#include "cublaslt.h"
+#define FUNCTION(member, symbol, params) \\
+    _Static_assert(__builtin_types_compatible_p(__typeof__(&symbol), \\
+                   __typeof__(((cuda_cublaslt *)0)->member)), #symbol);
+#define VALUE(ours, theirs, value) _Static_assert((int)(ours) == (int)(theirs), #theirs);
+CUBLASLT_LIST(FUNCTION)
+CUBLASLT_VALUE_LIST(VALUE)
+"""
+
+
 CUDNN_FACTS = """
 #include <cudnn_graph.h>
 #include "cudnn.h"
@@ -421,7 +512,12 @@ CUDNN_VALUE_LIST(VALUE)
 @pytest.mark.skipif(not TOOLKITS, reason="no CUDA toolkit")
 @pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler")
 @pytest.mark.parametrize(
-    ("header", "facts"), [("cublas_v2.h", CUBLAS_FACTS), ("cudnn_graph.h", CUDNN_FACTS)]
+    ("header", "facts"),
+    [
+        ("cublas_v2.h", CUBLAS_FACTS),
+        ("cublasLt.h", CUBLASLT_FACTS),
+        ("cudnn_graph.h", CUDNN_FACTS),
+    ],
 )
 def test_our_facts_are_those_of_the_library(tmp_path: Path, header: str, facts: str) -> None:
     if not include_folders(header):

@@ -6,12 +6,29 @@ import os
 from contextlib import nullcontext
 from typing import Any
 
+from tenon.backends import _options
+
 
 class _Matmul:
     """Precision of matrix products."""
 
-    allow_fp16_reduced_precision_reduction = True
-    allow_bf16_reduced_precision_reduction = True
+    @property
+    def allow_fp16_reduced_precision_reduction(self) -> bool:
+        """Whether partial sums of a float16 product may be rounded to float16."""
+        return bool(_options.get("TENON_CUDA_REDUCED_F16", 0))
+
+    @allow_fp16_reduced_precision_reduction.setter
+    def allow_fp16_reduced_precision_reduction(self, allow: bool) -> None:
+        _options.put("reduced_f16", "TENON_CUDA_REDUCED_F16", bool(allow))
+
+    @property
+    def allow_bf16_reduced_precision_reduction(self) -> bool:
+        """Whether partial sums of a bfloat16 product may be rounded to bfloat16."""
+        return bool(_options.get("TENON_CUDA_REDUCED_BF16", 0))
+
+    @allow_bf16_reduced_precision_reduction.setter
+    def allow_bf16_reduced_precision_reduction(self, allow: bool) -> None:
+        _options.put("reduced_bf16", "TENON_CUDA_REDUCED_BF16", bool(allow))
 
     @property
     def allow_tf32(self) -> bool:
