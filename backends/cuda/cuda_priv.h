@@ -241,6 +241,24 @@ typedef cuda_kernel cuda_real_kernels[TN_F64 + 1];
 #define CUDA_REAL_KERNELS(family, stem)                                                            \
     { CUDA_WHOLE_LIST(family, stem), CUDA_FLOAT_LIST(family, stem) }
 
+/* ---- codegen.c, user_kernel.c: kernels that are made while the process runs ---------------------*/
+extern const tn_codegen_iface cuda_codegen_iface;
+/* Named interface "tenon.cuda.kernel/1" of the device: kernels whose source the user brings. */
+typedef struct cuda_kernel_iface {
+    uint32_t struct_size;
+    uint32_t reserved;
+    /* Compiles a source and finds the kernel `name` in it. The kernel stays for the life of the
+     * process; the same source, name and options give the same one. When NVRTC refuses the source,
+     * ret_log gets what it says, up to `room` bytes, else an empty text. */
+    tn_status (*compile)(int32_t device, const char *source, const char *name,
+                         const char *const *options, int32_t noptions, void **ret_kernel,
+                         char *ret_log, uint64_t room);
+    /* Queues it; params: the address of each argument. */
+    tn_status (*launch)(int32_t device, void *kernel, const uint32_t grid[3],
+                        const uint32_t block[3], uint32_t shared, void *stream, void **params);
+} cuda_kernel_iface;
+extern const cuda_kernel_iface cuda_kernels_of_users;
+
 /* ---- plan.c ------------------------------------------------------------------------------------*/
 /* For kernels. TN_DECLINE: too many dimensions. */
 tn_status cuda_plan_make(const tn_plan *plan, cuda_plan *ret_plan);

@@ -232,6 +232,8 @@ static const void *dev_query(void *ctx, const char *iface) {
     if (strcmp(iface, "tn.graph/1") == 0) return &cuda_graph_iface;
     if (strcmp(iface, "tn.profiler/1") == 0) return &cuda_profiler_iface;
     if (strcmp(iface, "tenon.cuda/1") == 0) return &cuda_settings;
+    if (strcmp(iface, "tenon.cuda.kernel/1") == 0) return &cuda_kernels_of_users;
+    if (strcmp(iface, "tn.codegen/1") == 0) return &cuda_codegen_iface;
     if (strcmp(iface, "tenon.cuda.runtime/1") == 0) return &cuda_runtime;
     return NULL;
 }

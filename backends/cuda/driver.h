@@ -10,6 +10,7 @@
 typedef int CUresult;
 typedef int CUdevice;
 typedef int CUdevice_attribute;
+typedef int CUfunction_attribute;
 typedef unsigned long long CUdeviceptr;
 typedef struct CUctx_st *CUcontext;
 typedef struct CUmod_st *CUmodule;
@@ -86,6 +87,7 @@ typedef struct CUmemAccessDesc {
 #define CUDA_FLAG_LIST(X)                                                                          \
     X(CUDA_STREAM_APART, CU_STREAM_NON_BLOCKING, 1)                                                \
     X(CUDA_EVENT_UNTIMED, CU_EVENT_DISABLE_TIMING, 2)                                              \
+    X(CUDA_DYNAMIC_SHARED, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 8)                     \
     X(CUDA_HOST_PORTABLE, CU_MEMHOSTALLOC_PORTABLE, 1)                                             \
     X(CUDA_CAPTURE_RELAXED, CU_STREAM_CAPTURE_MODE_RELAXED, 2)                                     \
     X(CUDA_ON_DEVICE, CU_MEM_LOCATION_TYPE_DEVICE, 1)                                              \
@@ -168,6 +170,8 @@ enum {
     X(module_load, cuModuleLoadData, (CUmodule * ret_module, const void *image))                   \
     X(module_function, cuModuleGetFunction,                                                        \
       (CUfunction * ret_function, CUmodule module, const char *name))                              \
+    X(function_set, cuFuncSetAttribute,                                                            \
+      (CUfunction function, CUfunction_attribute attribute, int value))                            \
     X(launch, cuLaunchKernel,                                                                      \
       (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,   \
        unsigned block_y, unsigned block_z, unsigned shared, CUstream stream, void **params,        \

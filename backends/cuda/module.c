@@ -18,7 +18,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static tn_status load(cuda_device *d, const char *name, CUmodule *ret_module) {
     void *made = NULL;
     const void *image = cuda_image_find(name);
-    tn_status st = image ? TN_OK : cuda_nvrtc_compile(name, d->major, d->minor, &made);
+    tn_status st = image ? TN_OK : cuda_nvrtc_compile(name, d, &made);
     if (st != TN_OK) return st;
     CUresult r = cuda.module_load(ret_module, image ? image : made);
     free(made);
@@ -47,6 +47,21 @@ static tn_status find_function(cuda_device *d, cuda_kernel *k, CUfunction *ret_f
     pthread_mutex_unlock(&lock);
     if (st == TN_OK) atomic_store_explicit(&k->on[d->index], *ret_function, memory_order_release);
     return st;
+}
+
+tn_status cuda_program_load(const cuda_program *p, cuda_device *d, const char *kernel,
+                            CUfunction *ret_function, char **ret_log) {
+    void *cubin = NULL;
+    CUmodule module = NULL;
+    pthread_mutex_lock(&lock); /* NVRTC is opened by the first who needs it */
+    tn_status st = cuda_nvrtc_program(p, d, &cubin, ret_log);
+    pthread_mutex_unlock(&lock);
+    if (st != TN_OK) return st;
+    CUresult r = cuda.module_load(&module, cubin);
+    free(cubin);
+    if (r != CUDA_OK) return cuda_fail(d, r, "loading kernels");
+    r = cuda.module_function(ret_function, module, kernel);
+    return r == CUDA_OK ? TN_OK : cuda_fail(d, r, kernel);
 }
 
 tn_status cuda_launch(const tn_call *call, cuda_kernel *k, int64_t blocks, uint32_t threads,

@@ -1,5 +1,6 @@
-/* nvrtc.c: compiles the embedded sources of a module when nvcc did not. What comes out is kept in a
- * folder of the user's cache, under the hash of everything that went in. */
+/* nvrtc.c: compiles at run time: the embedded sources of a module when nvcc did not, and programs that
+ * are made or given while the process runs. What comes out is kept in a folder of the user's cache,
+ * under the hash of everything that went in. */
 #include "images.h"
 
 #include <stdio.h>
@@ -40,7 +41,7 @@ static const char stdint_text[] =
 static const char math_text[] = "#define INFINITY __int_as_float(0x7f800000)\n"
                                 "#define NAN __int_as_float(0x7fffffff)\n";
 
-enum { HEADERS = 64 };
+enum { HEADERS = 64, OPTIONS = 32 };
 
 /* ---- Sources -----------------------------------------------------------------------------------*/
 
@@ -51,16 +52,33 @@ const void *cuda_image_find(const char *name) {
 }
 
 typedef struct sources {
-    const char *main; /* the text of the .cu file */
-    char option[32];  /* "" or "-DTMPL_DTYPE=8" */
+    const char *title; /* for messages; of a module, its name */
+    const char *main;  /* the text of the .cu file */
+    char dtype[32];    /* "-DTMPL_DTYPE=8" */
+    const char *option[OPTIONS];
     const char *header[HEADERS], *name[HEADERS];
-    int n;
+    int noptions, n;
 } sources;
 
 static void add_header(sources *s, const char *name, const char *text) {
     if (s->n == HEADERS) return;
     s->header[s->n] = text;
     s->name[s->n++] = name;
+}
+
+static void add_c_headers(sources *s) {
+    add_header(s, "stdint.h", stdint_text);
+    add_header(s, "math.h", math_text);
+    add_header(s, "string.h", "");
+    add_header(s, "stdbool.h", "");
+}
+
+/* Headers and options of our own kernels. */
+static void add_ours(sources *s) {
+    for (const cuda_embedded *e = cuda_embedded_sources; e->name; e++)
+        if (!strstr(e->name, ".cu")) add_header(s, e->name, e->data);
+    s->option[s->noptions++] = "-default-device";
+    s->option[s->noptions++] = "--fmad=false";
 }
 
 /* "map_f32" is map.cu for slot 8; "copy" is copy.cu. */
@@ -71,21 +89,18 @@ static void find_sources(const char *module, sources *ret_sources) {
     const char *cut = strrchr(module, '_');
     size_t stem = strlen(module);
     memset(s, 0, sizeof *s);
+    s->title = module;
+    add_ours(s);
     for (int i = 0; cut && i < 10; i++) {
         if (strcmp(cut + 1, dtypes[i]) != 0) continue;
-        snprintf(s->option, sizeof s->option, "-DTMPL_DTYPE=%d", i);
+        snprintf(s->dtype, sizeof s->dtype, "-DTMPL_DTYPE=%d", i);
+        s->option[s->noptions++] = s->dtype;
         stem = (size_t)(cut - module);
     }
-    for (const cuda_embedded *e = cuda_embedded_sources; e->name; e++) {
+    for (const cuda_embedded *e = cuda_embedded_sources; e->name; e++)
         if (strncmp(e->name, module, stem) == 0 && strcmp(e->name + stem, ".cu") == 0)
             s->main = e->data;
-        else if (!strstr(e->name, ".cu"))
-            add_header(s, e->name, e->data);
-    }
-    add_header(s, "stdint.h", stdint_text);
-    add_header(s, "math.h", math_text);
-    add_header(s, "string.h", "");
-    add_header(s, "stdbool.h", "");
+    add_c_headers(s);
 }
 
 /* ---- The cache on disk -------------------------------------------------------------------------*/
@@ -98,7 +113,8 @@ static bool find_cached(const sources *s, const char *arch, char ret_path[CUDA_C
     char file[120];
     int major = 0, minor = 0;
     nvrtc.version(&major, &minor);
-    uint64_t h = hash_text(hash_text(CUDA_CACHE_SEED, s->main), s->option);
+    uint64_t h = hash_text(CUDA_CACHE_SEED, s->main);
+    for (int i = 0; i < s->noptions; i++) h = hash_text(h, s->option[i]);
     for (int i = 0; i < s->n; i++) h = hash_text(h, s->header[i]);
     snprintf(file, sizeof file, "%016llx_%s_%d_%d.cubin", (unsigned long long)h, arch, major,
              minor);
@@ -110,9 +126,8 @@ static bool find_cached(const sources *s, const char *arch, char ret_path[CUDA_C
 static tn_status open_nvrtc(void) {
     static const cuda_toolkit_library library = {
         "libnvrtc", "NVRTC",
-        "this build has no compiled kernels and there is no NVRTC to compile "
-        "them (libnvrtc.so.13 or .12): pip install nvidia-cuda-nvrtc, or name "
-        "its folder in TENON_CUDA_PATH",
+        "there is no NVRTC to compile kernels (libnvrtc.so.13 or .12): pip install "
+        "nvidia-cuda-nvrtc, or name its folder in TENON_CUDA_PATH",
         symbols, sizeof symbols / sizeof symbols[0]};
     static bool is_open;
     tn_status st = is_open ? TN_OK : cuda_open_toolkit(&library, &nvrtc);
@@ -120,61 +135,86 @@ static tn_status open_nvrtc(void) {
     return st;
 }
 
-static tn_status fail_compile(program_handle p, const char *module) {
+/* The compiler's words; free them. NULL where there are none. */
+static char *take_log(program_handle p) {
     size_t bytes = 0;
     char *text = NULL;
     if (nvrtc.log_size(p, &bytes) == 0 && bytes) text = calloc(1, bytes + 1);
     if (text) nvrtc.log(p, text);
-    tn_status st =
-        cuda_host->fail(TN_E_INTERNAL, -1, "NVRTC cannot compile the kernels of '%s': %.600s",
-                        module, text ? text : "no log");
-    free(text);
-    return st;
+    return text;
 }
 
-static tn_status take_cubin(program_handle p, const char *module, void **ret_cubin,
-                            size_t *ret_bytes) {
+static tn_status take_cubin(program_handle p, void **ret_cubin, size_t *ret_bytes) {
     size_t bytes = 0;
     void *cubin = NULL;
     if (nvrtc.cubin_size(p, &bytes) == 0 && bytes) cubin = malloc(bytes);
     if (!cubin || nvrtc.cubin(p, cubin) != 0) {
         free(cubin);
-        return fail_compile(p, module);
+        return cuda_host->fail(TN_E_INTERNAL, -1, "NVRTC hands out no code");
     }
     *ret_cubin = cubin;
     *ret_bytes = bytes;
     return TN_OK;
 }
 
-static tn_status compile(const sources *s, const char *module, const char *arch, void **ret_cubin,
-                         size_t *ret_bytes) {
+static tn_status compile(const sources *s, const char *arch, void **ret_cubin, size_t *ret_bytes,
+                         char **ret_log) {
     char arch_option[48];
-    const char *options[] = {arch_option, "-std=c++17", "-default-device", "--fmad=false",
-                             s->option};
+    const char *options[OPTIONS + 2] = {arch_option, "-std=c++17"};
     program_handle p = NULL;
     snprintf(arch_option, sizeof arch_option, "-arch=%s", arch);
-    if (nvrtc.create(&p, s->main, module, s->n, s->header, s->name) != 0)
+    memcpy(options + 2, s->option, (size_t)s->noptions * sizeof options[0]);
+    if (nvrtc.create(&p, s->main, s->title, s->n, s->header, s->name) != 0)
         return cuda_host->fail(TN_E_INTERNAL, -1, "NVRTC does not take the kernels of '%s'",
-                               module);
+                               s->title);
     tn_status st = TN_OK;
-    if (nvrtc.compile(p, s->option[0] ? 5 : 4, options) != 0) st = fail_compile(p, module);
-    if (st == TN_OK) st = take_cubin(p, module, ret_cubin, ret_bytes);
+    if (nvrtc.compile(p, s->noptions + 2, options) != 0) {
+        *ret_log = take_log(p);
+        st = cuda_host->fail(TN_E_INTERNAL, -1, "NVRTC cannot compile the kernels of '%s': %.600s",
+                             s->title, *ret_log ? *ret_log : "no log");
+    }
+    if (st == TN_OK) st = take_cubin(p, ret_cubin, ret_bytes);
     nvrtc.destroy(&p);
     return st;
 }
 
-tn_status cuda_nvrtc_compile(const char *module, int major, int minor, void **ret_cubin) {
-    sources s;
+/* From the cache, or compiled and put there. */
+static tn_status make(const sources *s, const cuda_device *d, void **ret_cubin, char **ret_log) {
     char arch[24], path[CUDA_CACHE_PATH];
     size_t bytes = 0;
+    snprintf(arch, sizeof arch, "sm_%d%d", d->major, d->minor);
+    bool cached = find_cached(s, arch, path);
+    if (cached && cuda_cache_read(path, ret_cubin, &bytes)) return TN_OK;
+    tn_status st = compile(s, arch, ret_cubin, &bytes, ret_log);
+    if (st == TN_OK && cached) cuda_cache_write(path, *ret_cubin, bytes);
+    return st;
+}
+
+tn_status cuda_nvrtc_compile(const char *module, const cuda_device *d, void **ret_cubin) {
+    sources s;
+    char *log = NULL;
     tn_status st = open_nvrtc();
     if (st != TN_OK) return st;
     find_sources(module, &s);
     if (!s.main) return cuda_host->fail(TN_E_INTERNAL, -1, "there are no kernels '%s'", module);
-    snprintf(arch, sizeof arch, "sm_%d%d", major, minor);
-    bool cached = find_cached(&s, arch, path);
-    if (cached && cuda_cache_read(path, ret_cubin, &bytes)) return TN_OK;
-    st = compile(&s, module, arch, ret_cubin, &bytes);
-    if (st == TN_OK && cached) cuda_cache_write(path, *ret_cubin, bytes);
+    st = make(&s, d, ret_cubin, &log);
+    free(log);
     return st;
+}
+
+tn_status cuda_nvrtc_program(const cuda_program *p, const cuda_device *d, void **ret_cubin,
+                             char **ret_log) {
+    sources s;
+    tn_status st = open_nvrtc();
+    if (st != TN_OK) return st;
+    memset(&s, 0, sizeof s);
+    s.title = p->title;
+    s.main = p->source;
+    if (p->is_ours) add_ours(&s);
+    add_c_headers(&s);
+    if (p->noptions > OPTIONS - s.noptions)
+        return cuda_host->fail(TN_E_VALUE, -1, "%s: more than %d options", p->title,
+                               OPTIONS - s.noptions);
+    for (int i = 0; i < p->noptions; i++) s.option[s.noptions++] = p->options[i];
+    return make(&s, d, ret_cubin, ret_log);
 }

@@ -9,7 +9,14 @@
 #include <stdint.h>
 #include <string.h>
 
+#include <type_traits>
+#include <utility>
+
 #define __device__
+#define __host__
+#define __global__
+#define __constant__ static const
+#define __launch_bounds__(...)
 #define __forceinline__ inline __attribute__((always_inline, unused))
 #define __noinline__ __attribute__((noinline, unused))
 #define __restrict__
@@ -26,6 +33,7 @@ struct host_position {
 extern "C" {
 extern __thread host_position host_now __attribute__((tls_model("initial-exec")));
 void *host_shared(const void *site, const char *name, size_t bytes);
+void *host_dynamic(void);
 void host_barrier(const void *site);
 void host_warp(uint32_t mask);
 uint64_t host_exchange(uint32_t mask, uint64_t value, int lane);
@@ -51,6 +59,35 @@ void host_atomic_leave(void);
 #define SHARED(type, name, count)                                                                  \
     static const char HOST_PASTE(name, _site) = 0;                                                 \
     type *const name = (type *)host_shared(&HOST_PASTE(name, _site), #name, sizeof(type) * (count))
+
+/* Kernels of users have parameters of any number, which lie one behind the other, each on a boundary of
+ * 16 bytes. */
+template <typename... P> constexpr size_t host_count(void (*)(P...)) { return sizeof...(P); }
+template <typename... P> struct host_sizes { size_t of[sizeof...(P) + 1]; };
+template <typename... P> constexpr host_sizes<P...> host_sizes_of(void (*)(P...)) {
+    return {{sizeof(P)..., 0}};
+}
+template <typename... P, size_t... I>
+inline void host_call_with(void (*f)(P...), const unsigned char *args, std::index_sequence<I...>) {
+    size_t at[sizeof...(P) + 1] = {0}, k = 0;
+    for (size_t bytes : {sizeof(P)..., (size_t)0}) {
+        if (k < sizeof...(P)) at[k + 1] = at[k] + (bytes + 15) / 16 * 16;
+        k++;
+    }
+    f(*(typename std::remove_cv<P>::type const *)(args + at[I])...);
+}
+template <typename... P> inline void host_call(void (*f)(P...), const void *args) {
+    host_call_with(f, (const unsigned char *)args, std::index_sequence_for<P...>());
+}
+/* Written by nvrtc.c behind a program: its kernels, and where its constants lie. */
+#define HOST_ENTRY(name)                                                                           \
+    extern "C" void name##_entry(const void *args) { host_call(name, args); }                      \
+    extern "C" const size_t name##_count = host_count(name);                                       \
+    extern "C" const auto name##_sizes = host_sizes_of(name);
+#define HOST_IMAGE                                                                                 \
+    extern "C" const char __ehdr_start[] __attribute__((visibility("hidden")));                    \
+    extern "C" const char _end[] __attribute__((visibility("hidden")));                            \
+    extern "C" const char *const host_image[2] = {__ehdr_start, _end};
 
 #define __syncthreads()                                                                            \
     do {                                                                                           \

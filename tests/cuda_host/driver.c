@@ -1,6 +1,5 @@
-/* driver.c: the rest of the driver's entry points that the plugin calls: devices, copies, modules,
- * launches. A kernel is found by its name in this very library. What is missing here is missing when
- * the plugin looks for it, which it reports. */
+/* driver.c: the rest of the driver's entry points that the plugin calls: devices, copies,
+ * launches. What is missing here is missing when the plugin looks for it, which it reports. */
 #include "../../backends/cuda/driver.h"
 
 #include <dlfcn.h>
@@ -10,6 +9,7 @@
 
 #include "grid.h"
 #include "memory.h"
+#include "module.h"
 #include "queue.h"
 
 enum { ARGS_MOST = 4096 }; /* bytes that a launch may pass */
@@ -160,45 +160,6 @@ CUresult cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcon
 
 /* ---- Kernels -----------------------------------------------------------------------------------*/
 
-struct CUmod_st {
-    int loaded;
-};
-struct CUfunc_st {
-    const char *name;
-    void (*entry)(const void *args);
-    size_t bytes;
-};
-
-CUresult cuModuleLoadData(CUmodule *ret_module, const void *image) {
-    static struct CUmod_st one;
-    if (!image) return CUDA_BAD_VALUE;
-    one.loaded = 1;
-    *ret_module = &one;
-    return CUDA_OK;
-}
-
-CUresult cuModuleGetFunction(CUfunction *ret_function, CUmodule module, const char *name) {
-    Dl_info self;
-    char size_name[160];
-    (void)module;
-    if (!dladdr((void *)(uintptr_t)cuModuleGetFunction, &self)) return CUDA_NOT_FOUND;
-    void *library = dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD);
-    snprintf(size_name, sizeof size_name, "%s_bytes", name);
-    void *entry = library ? dlsym(library, name) : NULL;
-    const size_t *bytes = library ? dlsym(library, size_name) : NULL;
-    struct CUfunc_st *f = calloc(1, sizeof *f);
-    if (!entry || !bytes || !f) {
-        fprintf(stderr, "CUDA host harness: there is no kernel '%s'\n", name);
-        free(f);
-        return CUDA_NOT_FOUND;
-    }
-    f->name = strdup(name);
-    memcpy(&f->entry, &entry, sizeof entry);
-    f->bytes = *bytes;
-    *ret_function = f;
-    return CUDA_OK;
-}
-
 typedef struct launch {
     host_launch l;
     _Alignas(16) unsigned char args[ARGS_MOST];
@@ -220,20 +181,22 @@ CUresult cuLaunchKernel(CUfunction f, unsigned grid_x, unsigned grid_y, unsigned
                         unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
                         CUstream stream, void **params, void **extra) {
     static unsigned count;
-    launch w = {.l = {f->name,
-                      f->entry,
-                      NULL,
-                      f->bytes,
-                      {grid_x, grid_y, grid_z},
-                      {block_x, block_y, block_z},
-                      false}};
-    if (f->bytes > ARGS_MOST || shared || extra || !grid_x || !grid_y || !grid_z ||
+    launch w = {.l = {.name = f->name,
+                      .entry = f->entry,
+                      .args_bytes = f->bytes,
+                      .grid = {grid_x, grid_y, grid_z},
+                      .block = {block_x, block_y, block_z},
+                      .shared = shared,
+                      .image = f->image,
+                      .image_bytes = f->image_bytes}};
+    if (f->bytes > ARGS_MOST || shared > f->shared_most || extra || !grid_x || !grid_y || !grid_z ||
         grid_y > 65535 || grid_z > 65535 || grid_x > 0x7fffffffu || !block_x || !block_y ||
         !block_z || (unsigned long long)block_x * block_y * block_z > HOST_THREADS)
         return CUDA_BAD_VALUE;
     unsigned before = __atomic_fetch_add(&count, 1, __ATOMIC_RELAXED);
     w.l.backwards = before % 2;
     if (is_lost_at(before + 1)) queue_lose(stream);
-    memcpy(w.args, params[0], f->bytes);
+    for (size_t i = 0; i < f->nparams; i++)
+        memcpy(w.args + f->param[i].at, params[i], f->param[i].bytes);
     return queue_submit(stream, run_launch, &w, offsetof(launch, args) + f->bytes);
 }

@@ -15,7 +15,7 @@
 
 enum {
     STACK = 128 * 1024,
-    SHARED = 48 * 1024, /* what a block may have without asking for more */
+    SHARED = HOST_SHARED,
     ARRAYS = 16,
     GAP = 64, /* between shared arrays */
     CACHED = 4
@@ -76,6 +76,7 @@ extern const char _end[] __attribute__((visibility("hidden")));
 void host_atomic_enter(void);
 void host_atomic_leave(void);
 void *host_shared(const void *site, const char *name, size_t bytes);
+void *host_dynamic(void);
 void host_barrier(const void *site);
 void host_warp(uint32_t mask);
 uint64_t host_exchange(uint32_t mask, uint64_t value, int lane);
@@ -275,6 +276,11 @@ void *host_shared(const void *site, const char *name, size_t bytes) {
     return e->shared + at;
 }
 
+void *host_dynamic(void) {
+    static const char site;
+    return host_shared(&site, "of the launch", mine->launch->shared);
+}
+
 void host_barrier(const void *site) {
     engine *e = mine;
     e->current->state = AT_BARRIER;
@@ -377,6 +383,7 @@ static void check(uintptr_t at, size_t bytes, bool store) {
     if (within(at, bytes, &host_now, sizeof host_now)) return;
     if (!store && within(at, bytes, e->launch->args, e->launch->args_bytes)) return;
     if (!store && within(at, bytes, __ehdr_start, (size_t)(_end - __ehdr_start))) return;
+    if (!store && within(at, bytes, e->launch->image, e->launch->image_bytes)) return;
     size_t aligned = bytes & (~bytes + 1);       /* the largest power of two in it, */
     if (at % (aligned < 16 ? aligned : 16) != 0) /* as far as the device moves it at once */
         fail(e, "%s of %zu bytes at %p, a misaligned address", store ? "write" : "read", bytes,

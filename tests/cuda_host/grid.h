@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 enum { HOST_TEXT = 400, HOST_THREADS = 1024 };
+enum { HOST_SHARED = 48 * 1024 }; /* what a block may have without asking for more */
 
 typedef struct host_launch {
     const char *name;
@@ -15,6 +16,9 @@ typedef struct host_launch {
     const void *args;
     size_t args_bytes;
     unsigned grid[3], block[3];
+    unsigned shared;   /* bytes of shared memory beside the kernel's own arrays */
+    const void *image; /* where constants of the kernel may lie */
+    size_t image_bytes;
     bool backwards; /* threads start in falling order, so that no kernel relies on an order */
 } host_launch;
 

@@ -10,6 +10,7 @@ from typing import Any
 from tenon._C import OutOfMemoryError, Tensor
 from tenon.cuda import _base, amp, memory, nvtx, random
 from tenon.cuda._base import device_count, is_available
+from tenon.cuda._kernel import Kernel, compile_kernel
 from tenon.cuda.graphs import CUDAGraph, graph, graph_pool_handle, is_current_stream_capturing
 from tenon.cuda.memory import (
     empty_cache,
@@ -161,6 +162,9 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
 def is_tf32_supported() -> bool:
     """Whether the GPU can compute products of float32 in TF32."""
     return is_available() and get_device_capability() >= (8, 0)
+
+
+_compile_kernel = compile_kernel  # PyTorch's name
 
 
 def ipc_collect() -> None:

@@ -57,3 +57,42 @@ class Runtime(c.Structure):
         ("range_start", c.CFUNCTYPE(c.c_uint64, c.c_char_p)),
         ("range_end", c.CFUNCTYPE(None, c.c_uint64)),
     ]
+
+
+Words = c.c_uint32 * 3
+
+
+class Kernels(c.Structure):
+    """cuda_kernel_iface."""
+
+    _fields_ = [
+        ("struct_size", c.c_uint32),
+        ("reserved", c.c_uint32),
+        (
+            "compile",
+            c.CFUNCTYPE(
+                c.c_int32,
+                c.c_int32,
+                c.c_char_p,
+                c.c_char_p,
+                c.POINTER(c.c_char_p),
+                c.c_int32,
+                c.POINTER(c.c_void_p),
+                c.c_char_p,
+                c.c_uint64,
+            ),
+        ),
+        (
+            "launch",
+            c.CFUNCTYPE(
+                c.c_int32,
+                c.c_int32,
+                c.c_void_p,
+                c.POINTER(c.c_uint32),
+                c.POINTER(c.c_uint32),
+                c.c_uint32,
+                c.c_void_p,
+                c.POINTER(c.c_void_p),
+            ),
+        ),
+    ]
