@@ -3,16 +3,10 @@
 
 #include <tenon/args_pointwise.h>
 
-static cuda_kernel copies[] = {
-    {.module = "copy", .name = "copy_1"},  {.module = "copy", .name = "copy_2"},
-    {.module = "copy", .name = "copy_4"},  {.module = "copy", .name = "copy_8"},
-    {.module = "copy", .name = "copy_16"},
-};
+static cuda_size_kernels copies = CUDA_SIZE_KERNELS(copy, copy);
 
 tn_status cuda_copy_plan(const tn_call *call, int64_t bytes, const cuda_plan *plan) {
-    int i = 0;
-    while (i < 4 && INT64_C(1) << i != bytes) i++;
-    return cuda_launch_plan(call, &copies[i], plan);
+    return cuda_launch_plan(call, cuda_size_kernel(copies, bytes), plan);
 }
 
 tn_status cuda_packed(const tn_call *call, const tn_view *v, const void **ret_data) {

@@ -219,6 +219,22 @@ typedef struct cuda_kernel {
 tn_status cuda_launch(const tn_call *call, cuda_kernel *k, int64_t blocks, uint32_t threads,
                       const void *args);
 
+/* A kernel for each size of an element: 1, 2, 4, 8 and 16 bytes. */
+typedef cuda_kernel cuda_size_kernels[5];
+#define CUDA_SIZE_KERNEL(family, stem, bytes)                                                      \
+    { .module = #family, .name = #stem "_" #bytes }
+#define CUDA_SIZE_KERNELS(family, stem)                                                            \
+    {                                                                                              \
+        CUDA_SIZE_KERNEL(family, stem, 1), CUDA_SIZE_KERNEL(family, stem, 2),                      \
+            CUDA_SIZE_KERNEL(family, stem, 4), CUDA_SIZE_KERNEL(family, stem, 8),                  \
+            CUDA_SIZE_KERNEL(family, stem, 16)                                                     \
+    }
+static inline cuda_kernel *cuda_size_kernel(cuda_size_kernels kernels, int64_t bytes) {
+    int i = 0;
+    while (i < 4 && INT64_C(1) << i != bytes) i++;
+    return &kernels[i];
+}
+
 /* A kernel for each floating type, by slot from TN_F16 on; `family` is its .cu file. */
 typedef cuda_kernel cuda_float_kernels[4];
 #define CUDA_FLOAT_KERNEL(family, stem, dtype)                                                     \

@@ -3,10 +3,8 @@
 #include "cuda_priv.h"
 
 #define CUDA_FAMILIES(X)                                                                           \
-    X(conv)                                                                                        \
-    X(copy)                                                                                        \
-    X(fused)                                                                                       \
-    X(matmul) X(norm) X(scan) X(take) X(attention) X(pool) X(upsample) X(order) X(optim) X(random)
+    X(conv) X(copy) X(fused) X(matmul) X(norm) X(scan) X(take) X(order) X(optim) X(random)
+#define CUDA_LAYER_FAMILIES(X) X(attention) X(pad) X(pool) X(triangle) X(upsample)
 #define CUDA_DTYPE_FAMILIES(X) X(map) X(reduce)
 
 const tn_host *cuda_host;
@@ -27,8 +25,9 @@ const tn_host *cuda_host;
 #define ADDRESS_DTYPES(family) DTYPES(ADDRESS_DTYPE, family)
 
 CUDA_FAMILIES(DECLARE)
+CUDA_LAYER_FAMILIES(DECLARE)
 CUDA_DTYPE_FAMILIES(DECLARE_DTYPES)
-static const cuda_rows *const plain_rows[] = {CUDA_FAMILIES(ADDRESS)};
+static const cuda_rows *const plain_rows[] = {CUDA_FAMILIES(ADDRESS) CUDA_LAYER_FAMILIES(ADDRESS)};
 static const cuda_rows *const dtype_rows[] = {CUDA_DTYPE_FAMILIES(ADDRESS_DTYPES)};
 
 static tn_status add_rows(tn_txn *txn, int32_t slot, const cuda_rows *const *list, size_t n) {

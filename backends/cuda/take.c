@@ -8,16 +8,8 @@
 #include <tenon/args_index.h>
 #include <tenon/args_nn.h>
 
-static cuda_kernel takes[] = {
-    {.module = "take", .name = "take_1"},  {.module = "take", .name = "take_2"},
-    {.module = "take", .name = "take_4"},  {.module = "take", .name = "take_8"},
-    {.module = "take", .name = "take_16"},
-};
-static cuda_kernel puts_at[] = {
-    {.module = "take", .name = "put_1"},  {.module = "take", .name = "put_2"},
-    {.module = "take", .name = "put_4"},  {.module = "take", .name = "put_8"},
-    {.module = "take", .name = "put_16"},
-};
+static cuda_size_kernels takes = CUDA_SIZE_KERNELS(take, take),
+                         puts_at = CUDA_SIZE_KERNELS(take, put);
 
 /* What is moved, in the order of `moved`; `index` and `reached` get strides by its dimensions. */
 typedef struct take_job {
@@ -32,7 +24,6 @@ static tn_status run(const tn_call *call, cuda_kernel *kernels, const take_job *
     const int32_t bytes[] = {item, (int32_t)tn_view_itemsize(j->index), item};
     cuda_take_args a;
     tn_status st = TN_OK;
-    int i = 0;
     if (tn_view_dtype(j->index) != TN_I64 && tn_view_dtype(j->index) != TN_I32) return TN_DECLINE;
     if (j->moved->numel == 0) return TN_OK;
     cuda_plan_start(&a.plan);
@@ -53,8 +44,7 @@ static tn_status run(const tn_call *call, cuda_kernel *kernels, const take_job *
     a.wrap = j->wrap;
     a.op = (uint64_t)(uintptr_t)call->op->name;
     st = cuda_fault_of(call, &a.fault);
-    while (i < 4 && 1 << i != item) i++;
-    return st == TN_OK ? cuda_launch_plan(call, &kernels[i], &a.plan) : st;
+    return st == TN_OK ? cuda_launch_plan(call, cuda_size_kernel(kernels, item), &a.plan) : st;
 }
 
 /* gather and _scatter_: everything has the dimensions of `index`. */

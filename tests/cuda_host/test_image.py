@@ -1,5 +1,5 @@
-"""Pooling and resampling of planes on the host harness: values and gradients are those of the CPU,
-and no call goes there."""
+"""Pooling, resampling, padding and triangles of planes on the host harness: values and gradients are
+those of the CPU, and no call goes there."""
 
 from __future__ import annotations
 
@@ -104,5 +104,48 @@ for factor in (2, 0.5, 1.7, 3.3):
         check(lambda x: F.interpolate(x, scale_factor=factor, mode=mode), (2, 3, 13, 12))
 stays("upsample_nearest2d", "_upsample_nearest2d_backward", "upsample_bilinear2d",
       "_upsample_bilinear2d_backward")
+"""
+    )
+
+
+def test_padding() -> None:
+    """Every mode, one side and both, cut and widened; gradients are gathered."""
+    harness.script(
+        CHECK
+        + """
+for pad in ((1, 2), (3, 0, 2, 4), (-1, 2), (1, -1, 0, 3), (0, 0, 0, 0, 1, 1)):
+    check(lambda x: F.pad(x, pad, value=1.5), (2, 3, 7, 6), dtypes=(tn.float64, tn.float16))
+for mode in ("reflect", "replicate", "circular"):
+    for shape, pad in (((3, 7), (1, 2)), ((2, 3, 7, 8), (2, 0, 1, 2)),
+                       ((2, 2, 3, 5, 6), (1, 1, 0, 2, 2, 2))):
+        check(lambda x: F.pad(x, pad, mode=mode), shape, VIEWS[:1], (tn.float64, tn.bfloat16))
+check(lambda x: F.pad(x, (5, 9), mode="replicate"), (2, 1, 1), VIEWS[:1], (tn.float64,))
+for dtype in (tn.bool, tn.int8, tn.int16, tn.int64, tn.complex64, tn.complex128):
+    x = (tn.arange(12).reshape(3, 4) % 5).to(dtype)
+    for value in (1, 0):
+        got = F.pad(x.to("cuda"), (1, -2, 0, 3), value=value)
+        assert tn.equal(got.cpu(), F.pad(x, (1, -2, 0, 3), value=value)), dtype
+assert F.pad(tn.zeros(0, 3, device="cuda"), (1, 1)).shape == (0, 5)
+assert F.pad(tn.zeros(2, 0, device="cuda"), (1, 1), value=2).tolist() == [[2, 2], [2, 2]]
+stays("constant_pad_nd", "_pad")
+assert tn.cuda.fallback_count("_pad_backward") == (0, 0)
+"""
+    )
+
+
+def test_triangles() -> None:
+    harness.script(
+        CHECK
+        + """
+for dtype in (tn.bool, tn.int16, tn.float32, tn.int64, tn.complex128):
+    x = (tn.arange(60).reshape(3, 4, 5) % 7).to(dtype)
+    for view in VIEWS[:1] + (lambda t: t.transpose(0, 2), lambda t: t[1], lambda t: t[:, :, ::2]):
+        for diagonal in (-9, -1, 0, 2, 9):
+            for f in (tn.tril, tn.triu):
+                got = f(view(x.to("cuda")), diagonal)
+                assert tn.equal(got.cpu(), f(view(x), diagonal)), (dtype, diagonal)
+y = tn.ones(3, 3, device="cuda").tril_()
+assert y.tolist() == [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
+stays("tril", "triu")
 """
     )

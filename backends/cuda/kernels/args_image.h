@@ -41,4 +41,26 @@ typedef struct cuda_upsample_args {
     int32_t linear, corners;
 } cuda_upsample_args;
 
+/* Padding: what is written is packed, dimension 0 the fastest; `read` are the sizes of what is read and
+ * `stride` its strides in bytes. Going backward the padded tensor is read. */
+enum { CUDA_PAD_CONSTANT, CUDA_PAD_REFLECT, CUDA_PAD_REPLICATE, CUDA_PAD_CIRCULAR };
+typedef struct cuda_pad_args {
+    const void *x;
+    void *y;
+    int64_t numel; /* of y */
+    int32_t dims, mode;
+    int64_t size[CUDA_DIMS], read[CUDA_DIMS], stride[CUDA_DIMS];
+    int64_t before[CUDA_DIMS]; /* elements in front of the unpadded tensor; negative: cut */
+    int64_t value[2];          /* the constant, as its bytes */
+} cuda_pad_args;
+
+/* y = x on and below (or, with `upper`, above) a diagonal of each matrix, 0 elsewhere. */
+typedef struct cuda_triangle_args {
+    cuda_planes x;
+    void *y;
+    int64_t numel, channels, size[2]; /* of y */
+    int64_t diagonal;
+    int32_t upper, reserved;
+} cuda_triangle_args;
+
 #endif
