@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "dispatch_priv.h"
+#include "memory_priv.h"
 #include "op_ids.h"
 
 /* What a storage held before the capture first wrote to it. */
@@ -348,12 +349,40 @@ static tn_status run_sync(const tni_step *s) {
     return tni_caught(d->sync(d->ctx, s->device.index));
 }
 
+/* The device has recorded the kernel; core keeps the memory that is not the graph's own. */
+static tn_status keep_memory(tn_graph *g, const tn_tensor *t) {
+    if (!t || (t->flags & TNI_T_STACK) || !t->storage) return TN_OK;
+    return tni_graph_memory_has(g->memory, t->storage) ? TN_OK : keep_storage(g, t->storage);
+}
+
+static tn_status keep_operands(tn_graph *g, const tn_op *op, const void *args) {
+    for (int i = 0; i < op->nfields; i++) {
+        const void *p = (const char *)args + op->fields[i].offset;
+        switch (op->fields[i].kind) {
+        case TN_F_TENSOR:
+        case TN_F_TENSOR_OPT:
+        case TN_F_OPERAND:
+        case TN_F_OUT: TN_TRY(keep_memory(g, *(tn_tensor *const *)p)); break;
+        case TN_F_TENSORS:
+        case TN_F_OUTS: {
+            const tn_views *list = p;
+            for (int64_t k = 0; k < list->n; k++)
+                if (list->v[k]) TN_TRY(keep_memory(g, tni_t(list->v[k])));
+            break;
+        }
+        default: break;
+        }
+    }
+    return TN_OK;
+}
+
 static tn_status record_kernel(tn_graph *g, const tn_cell *cell, const tn_call *call,
                                const void *args) {
+    if (g->native) return keep_operands(g, cell->op, args);
     tni_step step = {.run = run_kernel, .cell = cell, .dtype = call->dtype};
     step.device = (tn_device){(int32_t)call->device_slot, call->device_index};
     TN_TRY(freeze_args(g, cell->op, args, &step.args));
-    return g->native ? TN_OK : add_step(g, &step);
+    return add_step(g, &step);
 }
 
 /* Runs the candidates one after the other; *ret_cell is the one that did not decline. */
@@ -390,8 +419,9 @@ tn_status tni_capture_move(const tni_move *m) { return checked(save(m->dst)); }
 tn_status tni_capture_moved(const tni_move *m) {
     tn_graph *g = tni_tls.capture->graph;
     tni_step step = {.run = run_move, .move = *m};
-    tn_status st = keep_storage(g, m->dst);
-    if (st == TN_OK) st = keep_storage(g, m->src);
+    bool own = tni_graph_memory_has(g->memory, m->dst);
+    tn_status st = own ? TN_OK : keep_storage(g, m->dst);
+    if (st == TN_OK && !tni_graph_memory_has(g->memory, m->src)) st = keep_storage(g, m->src);
     if (st == TN_OK && !g->native) st = add_step(g, &step);
     return checked(st);
 }
@@ -414,13 +444,8 @@ tn_status tni_capture_synced(tn_storage *far) {
     return checked(st == TN_OK ? add_step(g, &step) : st);
 }
 
-tn_status tni_capture_scratch(tn_device device, uint64_t bytes, void **ret_data) {
-    tn_storage *s, *spare = NULL;
-    if (!is_native(device)) return TN_DECLINE;
-    TN_TRY(checked(tni_storage_new(device, bytes ? bytes : 1, &spare, &s)));
-    free(spare);
-    *ret_data = s->data;
-    return checked(tni_graph_own(tni_tls.capture->graph, drop_storage, s));
+struct tni_graph_memory *tni_capture_memory(tn_device device) {
+    return is_native(device) ? tni_tls.capture->graph->memory : NULL;
 }
 
 /* ---- Begin and end -----------------------------------------------------------------------------*/
@@ -450,7 +475,8 @@ tn_status tni_capture_begin(tn_graph *g, tn_device device, tn_stream *stream) {
     c->graph = tn_graph_ref(g);
     g->device = device;
     g->native = dev->ifaces.graph;
-    tn_status st = change_stream(c, device, stream);
+    if (g->native) g->memory = tni_graph_memory_new();
+    tn_status st = g->native && !g->memory ? no_memory() : change_stream(c, device, stream);
     if (st == TN_OK && g->native) {
         st =
             tni_error_of_plugin(tni_caught(g->native->begin(dev->desc.ctx, device.index, c->queue)),
@@ -458,6 +484,8 @@ tn_status tni_capture_begin(tn_graph *g, tn_device device, tn_stream *stream) {
         if (st != TN_OK) tn_stream_set_current(device, c->before);
     }
     if (st != TN_OK) {
+        tni_graph_memory_end(g->memory);
+        g->memory = NULL;
         release(c);
         return st;
     }

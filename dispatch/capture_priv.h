@@ -41,8 +41,9 @@ struct tn_graph {
     tni_os_mutex lock; /* of state, replay and reset */
     enum { TNI_GRAPH_EMPTY, TNI_GRAPH_CAPTURING, TNI_GRAPH_READY } state;
     tn_device device;
-    const tn_graph_iface *native; /* NULL: the steps are the graph */
-    void *handle;                 /* the device's graph */
+    const tn_graph_iface *native;    /* NULL: the steps are the graph */
+    void *handle;                    /* the device's graph */
+    struct tni_graph_memory *memory; /* of a native one */
     tni_step *steps, **last;
     tni_owned *owned;
 };
@@ -69,9 +70,9 @@ tn_status tni_capture_convert(tn_status (*convert)(tn_tensor *to, const tn_tenso
 tn_status tni_capture_synced(tn_storage *far);
 /* Before a generator is drawn from. */
 tn_status tni_capture_draw(tn_generator *gen);
-/* Memory that the captured kernel of a device may use for as long as the graph lives; TN_DECLINE:
- * the usual way will do. */
-tn_status tni_capture_scratch(tn_device device, uint64_t bytes, void **ret_data);
+/* Where memory of the device comes from while the thread's work there is recorded by the device; NULL
+ * when it is not. */
+struct tni_graph_memory *tni_capture_memory(tn_device device);
 /* TN_E_STATE when the thread's work on the device is captured; the capture has failed then. `op` is
  * the operator that asks for it, or NULL. */
 tn_status tni_capture_forbid(tn_device device, const char *what, const char *op);

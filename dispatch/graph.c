@@ -1,6 +1,7 @@
 /* graph.c: graphs, work that is captured once (capture.c) and replayed often. */
 #include "catch_priv.h"
 #include "capture_priv.h"
+#include "memory_priv.h"
 
 #include <stdlib.h>
 
@@ -31,6 +32,8 @@ static void empty(tn_graph *g) {
         o->drop(o->what);
         free(o);
     }
+    tni_graph_memory_end(g->memory);
+    g->memory = NULL;
 }
 
 tn_status tn_graph_new(tn_graph **ret_graph) {

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "capture_priv.h"
 #include "launch_priv.h"
 #include "os_priv.h"
 
@@ -30,9 +31,17 @@ struct tni_block {
     uint64_t size;          /* that the device was asked for */
     _Atomic(void *) stream; /* or no_stream */
     use *uses;
-    bool single;            /* must go back to the device */
-    tni_block *prev, *next; /* of all blocks */
-    tni_block *next_free;   /* of a size, or of those that wait */
+    tni_graph_memory *graph; /* that it was made for; it goes back there while the graph lives */
+    bool single;             /* must go back to the device */
+    tni_block *prev, *next;  /* of all blocks */
+    tni_block *next_free;    /* of a size, or of those that wait */
+};
+
+struct tni_graph_memory {
+    _Atomic uint32_t refs; /* the graph and its blocks */
+    tni_memory *memory;    /* NULL: nothing has been made yet */
+    tni_block *free;
+    bool ended;
 };
 
 /* What a block has in place of a stream that is gone: all its work is done. */
@@ -364,9 +373,97 @@ static tn_status new_block(tni_memory *m, tn_device device, uint64_t bytes, uint
     return TN_OK;
 }
 
+/* ---- Memory of a graph -------------------------------------------------------------------------
+ * What is freed while a graph is captured serves what is made later in that capture, and nobody else
+ * before the graph is gone: a launch makes the same steps in the same order. */
+
+tni_graph_memory *tni_graph_memory_new(void) {
+    tni_graph_memory *g = calloc(1, sizeof *g);
+    if (g) atomic_store_explicit(&g->refs, 1, memory_order_relaxed);
+    return g;
+}
+
+static void graph_memory_unref(tni_graph_memory *g) {
+    if (atomic_fetch_sub_explicit(&g->refs, 1, memory_order_acq_rel) == 1) free(g);
+}
+
+/* The smallest free block that is large enough and not far too large. */
+static tni_block *take_of_graph(tni_memory *m, tni_graph_memory *g, uint64_t bytes) {
+    tni_block **best = NULL;
+    tni_os_lock(&m->lock);
+    for (tni_block **at = &g->free; *at; at = &(*at)->next_free) {
+        uint64_t size = (*at)->size;
+        bool fits = size >= bytes && size / 2 <= bytes + LEAST;
+        if (fits && (!best || size < (*best)->size)) best = at;
+    }
+    tni_block *b = best ? *best : NULL;
+    if (b) *best = b->next_free;
+    tni_os_unlock(&m->lock);
+    return b;
+}
+
+static tn_status block_of_graph(tni_memory *m, tn_device device, uint64_t bytes, void *stream,
+                                tni_graph_memory *g, tni_block **ret_block) {
+    uint64_t size = bytes;
+    *ret_block = take_of_graph(m, g, bytes);
+    if (*ret_block) return TN_OK;
+    if (bytes <= most) class_of(bytes, &size);
+    TN_TRY(new_block(m, device, bytes, size, stream, ret_block));
+    g->memory = m;
+    (*ret_block)->graph = g;
+    atomic_fetch_add_explicit(&g->refs, 1, memory_order_relaxed);
+    return TN_OK;
+}
+
+/* Whether the block went back to its graph. */
+static bool back_to_graph(tni_block *b) {
+    tni_graph_memory *g = b->graph;
+    tni_memory *m = b->memory;
+    if (!g) return false;
+    tni_os_lock(&m->lock);
+    bool lives = !g->ended;
+    if (lives) {
+        b->next_free = g->free;
+        g->free = b;
+    }
+    tni_os_unlock(&m->lock);
+    if (lives) return true;
+    b->graph = NULL;
+    graph_memory_unref(g);
+    return false;
+}
+
+void tni_graph_memory_end(tni_graph_memory *g) {
+    if (!g) return;
+    tni_memory *m = g->memory;
+    if (m) tni_os_lock(&m->lock);
+    tni_block *b = g->free;
+    g->free = NULL;
+    g->ended = true;
+    if (m) tni_os_unlock(&m->lock);
+    while (b) {
+        tni_block *next = b->next_free;
+        tni_block_free(b);
+        b = next;
+    }
+    graph_memory_unref(g);
+}
+
+bool tni_graph_memory_has(const tni_graph_memory *g, const tn_storage *s) {
+    return g && (s->flags & TNI_ST_BLOCK) && s->ctx && ((const tni_block *)s->ctx)->graph == g;
+}
+
+/* ---- Blocks ------------------------------------------------------------------------------------*/
+
 tn_status tni_block_new(tn_device device, uint64_t bytes, void *stream, tni_block **ret_block,
                         void **ret_data) {
     tni_memory *m = &tni_device_at(device.slot)->memory[device.index];
+    tni_graph_memory *graph = tni_tls.capture ? tni_capture_memory(device) : NULL;
+    if (graph) {
+        TN_TRY(block_of_graph(m, device, bytes, stream, graph, ret_block));
+        *ret_data = (*ret_block)->data;
+        return TN_OK;
+    }
     tni_block *b = NULL, *gone = NULL;
     uint64_t size = bytes;
     if (m->kept && bytes <= most) {
@@ -399,7 +496,7 @@ static bool can_stay(const tni_memory *m, tni_block *b) {
 }
 
 void tni_block_free(tni_block *b) {
-    if (!b) return;
+    if (!b || back_to_graph(b)) return;
     tni_memory *m = b->memory;
     tni_os_lock(&m->lock);
     m->stats.frees++;

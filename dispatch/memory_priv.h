@@ -26,7 +26,15 @@ void tni_block_keep_single(tni_block *b);
 /* Work on `stream`, whichever it is, will use the block. */
 tn_status tni_block_use(tni_block *b, void *stream);
 
-/* The same for a storage; nothing for memory that is not core's. */
+/* What was made while a graph was captured by its device (tni_capture_memory): kept for the graph's
+ * life. NULL: out of memory. */
+typedef struct tni_graph_memory tni_graph_memory;
+tni_graph_memory *tni_graph_memory_new(void);
+/* The graph is gone; NULL is nothing. */
+void tni_graph_memory_end(tni_graph_memory *g);
+bool tni_graph_memory_has(const tni_graph_memory *g, const tn_storage *s);
+
+/* tni_block_use for a storage; nothing for memory that is not core's. */
 static inline tn_status tni_storage_use(const tn_storage *s, void *stream) {
     return s && (s->flags & TNI_ST_BLOCK) && s->ctx ? tni_block_use(s->ctx, stream) : TN_OK;
 }

@@ -114,8 +114,6 @@ static tn_device device_of_call(const tn_call *call) {
 }
 
 static tn_status service_scratch(const tn_call *call, uint64_t bytes, void **ret_data) {
-    tn_status kept = tni_capture_scratch(device_of_call(call), bytes, ret_data);
-    if (kept != TN_DECLINE) return kept;
     struct tni_scratch *s = malloc(sizeof *s);
     tn_storage *spare = NULL;
     if (!s) return tn_fail(TN_E_MEMORY, -1, "out of memory");

@@ -281,6 +281,35 @@ def test_what_cannot_be_captured_leaves_a_usable_device() -> None:
     harness.script(CAPTURE_ERRORS)
 
 
+def test_a_capture_uses_its_memory_again() -> None:
+    """As much as the same work takes outside, apart from everybody else's, and it comes back."""
+    harness.script("""
+mib = 1 << 20
+x = tn.ones(mib, device="cuda")
+def work():
+    y = x
+    for _ in range(30):
+        y = (y * 2).exp().log() / 2
+    return y.sum() + 1
+work()
+before = tn.cuda.memory_allocated()
+g = tn.cuda.CUDAGraph()
+with tn.cuda.graph(g):
+    y = work()
+assert tn.cuda.memory_allocated() - before <= 13 * mib
+junk = [tn.full((mib,), -1.0, device="cuda") for _ in range(5)]
+for i in range(2):
+    x.fill_(float(i))
+    g.replay()
+    assert abs(y.item() - (i * mib + 1)) < 40, y
+assert all(t.sum().item() == -mib for t in junk)
+del junk, y, g
+assert tn.cuda.memory_allocated() == before
+tn.cuda.empty_cache()
+assert tn.cuda.memory_reserved() <= 20 * mib
+""")
+
+
 def test_a_graph_that_ends_while_it_runs() -> None:
     harness.script(
         """

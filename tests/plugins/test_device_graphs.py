@@ -105,6 +105,43 @@ def test_a_device_that_records(folder: Path) -> None:
     script(folder, COUNTS + NATIVE, LEVEL=3, DELAY=200)
 
 
+@pytest.mark.parametrize("without", ["", "allocator,memory"])
+def test_a_capture_uses_its_memory_again(folder: Path, without: str) -> None:
+    """What is dropped in a capture serves what comes later in it, and nobody outside."""
+    text = """
+x = tn.ones(1000, device="sim")
+def work():
+    y = x
+    for _ in range(40):
+        y = (y * 2).clone() / 2
+    return y + 1
+work()
+tn.sim.synchronize()
+tn.sim.empty_cache()
+before = tn.sim.memory_allocated()
+graph = tn.Graph()
+with tn.sim.graph(graph):
+    y = work()
+assert tn.sim.memory_allocated() - before <= 6 * 4096, tn.sim.memory_allocated() - before
+for i in range(3):
+    x.fill_(float(i))
+    junk = [tn.full((1000,), -1.0, device="sim") for _ in range(20)]
+    graph.replay()
+    assert y.tolist() == [i + 1.0] * 1000
+    assert all(t.sum().item() == -1000 for t in junk)
+    del junk
+z = y
+graph.reset()
+del graph
+junk = [tn.full((1000,), -1.0, device="sim") for _ in range(20)]
+assert z.tolist() == [3.0] * 1000  # a result outlives the graph
+del junk, y, z
+tn.sim.synchronize()
+assert tn.sim.memory_allocated() == before
+"""
+    script(folder, text, LEVEL=3, DELAY=100, WITHOUT=without)
+
+
 def test_a_stream_of_ones_own(folder: Path) -> None:
     text = """
 x = tn.zeros(3, device="sim")
