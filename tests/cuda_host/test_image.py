@@ -1,5 +1,5 @@
-"""Pooling, resampling, padding and triangles of planes on the host harness: values and gradients are
-those of the CPU, and no call goes there."""
+"""Pooling, resampling, padding and triangles of planes on the host harness: values and gradients
+are those of the CPU, and no call goes there."""
 
 from __future__ import annotations
 
