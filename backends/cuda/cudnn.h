@@ -121,6 +121,7 @@ enum { CUDNN_VALUE_LIST(CUDNN_ENUMERATOR) };
 /* X(member, symbol of libcudnn, type of its result, parameters) */
 #define CUDNN_LIST(X)                                                                              \
     X(version, cudnnGetVersion, size_t, (void))                                                    \
+    X(toolkit, cudnnGetCudartVersion, size_t, (void))                                              \
     X(error_text, cudnnGetErrorString, const char *, (cudnnStatus_t status))                       \
     X(create_handle, cudnnCreate, cudnnStatus_t, (cudnnHandle_t * ret_handle))                     \
     X(set_stream, cudnnSetStream, cudnnStatus_t, (cudnnHandle_t handle, cudnnStream stream))       \

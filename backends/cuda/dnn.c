@@ -16,25 +16,37 @@ static enum { NOT_ASKED, USABLE, UNUSABLE } state;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static cudnnHandle_t handles[CUDA_DEVICES];
 
-/* What is wrong, for people; where it is usable, which version it is. */
+/* Which version it is, or what is wrong, for people. */
 static char report[200];
+
+/* cuDNN opens cuBLASLt and NVRTC of its toolkit by name, and ends the process where the former cannot be
+ * found: so both are opened before, where we look for libraries. */
+static bool open_companions(int toolkit) {
+    const int versions[] = {toolkit, 0};
+    cuda_open_library("libnvrtc", versions);
+    return cuda_open_library("libcublasLt", versions) != NULL;
+}
 
 static bool open_library(void) {
     static const int versions[] = {9, 0};
-    const char *missing = NULL;
     void *library = cuda_open_library("libcudnn", versions);
-    if (library)
-        missing = cuda_find_symbols(library, symbols, sizeof symbols / sizeof symbols[0], &cudnn);
+    const char *missing =
+        library ? cuda_find_symbols(library, symbols, sizeof symbols / sizeof symbols[0], &cudnn)
+                : NULL;
     int v = library && !missing ? (int)cudnn.version() : 0;
+    int toolkit = v ? (int)cudnn.toolkit() / 1000 : 0;
+    bool usable = v >= OLDEST_CUDNN && open_companions(toolkit);
     if (!library)
         snprintf(report, sizeof report, "is missing");
     else if (missing)
         snprintf(report, sizeof report, "lacks the function %s", missing);
     else if (v < OLDEST_CUDNN)
         snprintf(report, sizeof report, "is older than 9.0");
+    else if (!usable)
+        snprintf(report, sizeof report, "needs libcublasLt.so.%d, which is missing", toolkit);
     else
         snprintf(report, sizeof report, "%d.%d.%d", v / 10000, v / 100 % 100, v % 100);
-    return v >= OLDEST_CUDNN;
+    return usable;
 }
 
 const cuda_cudnn *cuda_cudnn_open(void) {
@@ -53,7 +65,8 @@ int32_t cuda_cudnn_version(void) {
 void cuda_cudnn_describe(char *ret_text, size_t room) {
     const char *advice = cuda_cudnn_open()
                              ? ""
-                             : " (own kernels compute convolutions): pip install nvidia-cudnn-cu13";
+                             : " (own kernels compute convolutions): pip install nvidia-cudnn-cu13 "
+                               "nvidia-cublas";
     snprintf(ret_text, room, "cuDNN %s%s\n", report, advice);
 }
 

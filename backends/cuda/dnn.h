@@ -17,7 +17,7 @@ cudnnHandle_t cuda_cudnn_handle(const cuda_device *d, void *stream);
 
 /* Descriptors that are made together. After the first failure nothing more is done; `status` keeps
  * it. */
-enum { CUDNN_MOST_MADE = 64 };
+enum { CUDNN_MOST_MADE = 80 };
 typedef struct cuda_dnn_build {
     const cuda_cudnn *api;
     int status;

@@ -326,11 +326,27 @@ def test_doctor_says_what_is_wrong() -> None:
     assert "cuDNN is older than 9.0" in said and "pip install nvidia-cudnn-cu13" in said
 
 
+def link(folder: Path, *names: str) -> None:
+    """A machine that has some of the libraries alone."""
+    for name in ("libcuda.so.1", "libcublas.so.13", "libnvrtc.so.13", *names):
+        (folder / name).symlink_to(harness.FOLDER / name)
+
+
+def test_cudnn_is_not_touched_without_what_it_needs(tmp_path: Path) -> None:
+    """It would end the process where cuBLASLt is missing."""
+    link(tmp_path, "libcudnn.so.9")
+    (tmp_path / "libcublasLt.so.13").write_text("this is no library")
+    text = ORACLE + "run(CASES[1], 'float32')\nserved()\nassert tn.backends.cudnn.version() is None"
+    done = harness.run("-c", "import tenon as tn\n" + text, folder=tmp_path, TENON_CUDA_PATH="")
+    assert done.returncode == 0, done.stderr
+    said = harness.run("-m", "tenon", "doctor", folder=tmp_path, TENON_CUDA_PATH="").stdout
+    assert "cuDNN needs libcublasLt.so.13, which is missing" in said
+
+
 @pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler")
 def test_a_library_that_lacks_functions(tmp_path: Path) -> None:
     """Convolutions run all the same, and doctor says why without cuDNN."""
-    for name in ("libcuda.so.1", "libcublas.so.13", "libnvrtc.so.13"):
-        (tmp_path / name).symlink_to(harness.FOLDER / name)
+    link(tmp_path)
     source = tmp_path / "half.c"
     source.write_text("unsigned long cudnnGetVersion(void) { return 92800; }\n", encoding="utf-8")
     command = ["cc", "-shared", "-fPIC", "-o", str(tmp_path / "libcudnn.so.9"), str(source)]
@@ -339,4 +355,4 @@ def test_a_library_that_lacks_functions(tmp_path: Path) -> None:
     done = harness.run("-c", "import tenon as tn\n" + text, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     said = harness.run("-m", "tenon", "doctor", folder=tmp_path).stdout
-    assert "cuDNN lacks the function cudnnGetErrorString" in said
+    assert "cuDNN lacks the function cudnnGetCudartVersion" in said
