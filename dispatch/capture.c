@@ -312,14 +312,8 @@ static tn_status add_step(tn_graph *g, const tni_step *step) {
 
 static tn_status run_kernel(const tni_step *s) {
     const tn_op *op = s->cell->op;
-    tn_call call = {&tni_host,
-                    s->cell->ctx,
-                    tni_stream_of(s->device),
-                    &op->info,
-                    s->device.index,
-                    s->dtype,
-                    0,
-                    (uint32_t)s->device.slot};
+    tn_call call = {&tni_host, s->cell->ctx, tni_stream_of(s->device), &op->info, s->device.index,
+                    s->dtype,  s->flags,     (uint32_t)s->device.slot};
     TN_TRY(tni_device_ready(s->device.slot));
     if (!s->cell->plugin->active)
         return tn_fail(TN_E_STATE, -1,
@@ -379,7 +373,7 @@ static tn_status keep_operands(tn_graph *g, const tn_op *op, const void *args) {
 static tn_status record_kernel(tn_graph *g, const tn_cell *cell, const tn_call *call,
                                const void *args) {
     if (g->native) return keep_operands(g, cell->op, args);
-    tni_step step = {.run = run_kernel, .cell = cell, .dtype = call->dtype};
+    tni_step step = {.run = run_kernel, .cell = cell, .dtype = call->dtype, .flags = call->flags};
     step.device = (tn_device){(int32_t)call->device_slot, call->device_index};
     TN_TRY(freeze_args(g, cell->op, args, &step.args));
     return add_step(g, &step);

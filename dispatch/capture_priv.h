@@ -21,6 +21,7 @@ typedef struct tni_step {
     const tn_cell *cell;
     tn_device device;
     int32_t dtype;
+    uint32_t flags; /* of the call */
     void *args;
     /* a copy of bytes */
     tni_move move;

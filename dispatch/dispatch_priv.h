@@ -30,6 +30,8 @@ extern _Atomic bool tni_any_special;
  * the thread's work (launch.c). */
 tn_status tni_kernel_special(const tn_op *op, const tn_cell *cell, tn_device device, int32_t dtype,
                              const void *args);
+/* TN_CALL_* that kernels get now. */
+uint32_t tni_call_flags(void);
 /* Runs the candidates from `cell` on until one does not decline; TN_DECLINE when all do. */
 static inline tn_status tni_kernel_run(const tn_op *op, const tn_cell *cell, tn_device device,
                                        int32_t dtype, const void *args) {

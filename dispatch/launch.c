@@ -127,13 +127,24 @@ static tn_status use_operands(const tn_op *op, const void *args, void *stream) {
     return TN_OK;
 }
 
+static _Atomic uint32_t call_flags; /* TN_CALL_* of every call from now on */
+
+uint32_t tni_call_flags(void) { return atomic_load_explicit(&call_flags, memory_order_relaxed); }
+
+int tn_is_deterministic(void) { return (tni_call_flags() & TN_CALL_DETERMINISTIC) != 0; }
+
+void tn_set_deterministic(int on) {
+    if (on) atomic_store(&tni_any_special, true); /* the short way passes no flags */
+    atomic_store(&call_flags, on ? TN_CALL_DETERMINISTIC : 0);
+}
+
 tn_status tni_kernel_special(const tn_op *op, const tn_cell *cell, tn_device device, int32_t dtype,
                              const void *args) {
     const tni_device *dev = tni_device_at(device.slot);
     void *stream = tni_stream_of(device);
     const tn_op *none = NULL;
-    tn_call call = {&tni_host,    cell->ctx, stream, &op->info,
-                    device.index, dtype,     0,      (uint32_t)device.slot};
+    tn_call call = {&tni_host,    cell->ctx, stream,           &op->info,
+                    device.index, dtype,     tni_call_flags(), (uint32_t)device.slot};
     if (atomic_load(&tni_streams_live) && dev->memory) TN_TRY(use_operands(op, args, stream));
     if (dev->launches && !atomic_load(&dev->launches[device.index].first))
         atomic_compare_exchange_strong(&dev->launches[device.index].first, &none, op);

@@ -29,6 +29,19 @@ tn_status cuda_packed(const tn_call *call, const tn_view *v, const void **ret_da
     return st;
 }
 
+tn_status cuda_zero(const tn_call *call, const tn_view *v) {
+    const int32_t bytes[] = {(int32_t)tn_view_itemsize(v), (int32_t)tn_view_itemsize(v)};
+    const int64_t strides[] = {bytes[0], 0};
+    cuda_plan plan;
+    cuda_plan_start(&plan);
+    plan.data[0] = v->data;
+    plan.values = 1u << 1;
+    tn_status st = cuda_plan_add(&plan, 2, v->numel, strides);
+    if (st != TN_OK) return st;
+    cuda_plan_end(&plan, 2, bytes);
+    return cuda_copy_plan(call, bytes[0], &plan);
+}
+
 static tn_status copy(const tn_call *call, const void *args) {
     const tn__copy_args *a = args;
     cuda_plan plan;

@@ -304,6 +304,11 @@ uint32_t cuda_rows_threads(int64_t n, int32_t width);
  * one, unless the blocks are too few for a GPU. From sizes alone, so that bits are the same everywhere. */
 int64_t cuda_parts(int64_t count, int64_t lanes, int64_t blocks);
 
+/* ---- order.c -----------------------------------------------------------------------------------*/
+/* The elements of x, packed int64 and at least one, in rising order and where each stood; equal ones
+ * keep their order. TN_DECLINE: too many. */
+tn_status cuda_sort(const tn_call *call, const tn_view *x, int64_t *ret_values, int64_t *ret_at);
+
 /* ---- copy.c ------------------------------------------------------------------------------------*/
 /* Copies elements of 1, 2, 4, 8 or 16 bytes. */
 tn_status cuda_copy_plan(const tn_call *call, int64_t bytes, const cuda_plan *plan);
@@ -312,6 +317,8 @@ tn_status cuda_cast_packed(const tn_call *call, const void *from, int32_t from_d
                            int32_t to_dtype, int64_t n);
 /* The elements of v packed in row-major order: v's own memory, or a copy in scratch memory. */
 tn_status cuda_packed(const tn_call *call, const tn_view *v, const void **ret_data);
+/* Zeros to all elements of v, which is packed. */
+tn_status cuda_zero(const tn_call *call, const tn_view *v);
 
 /* ---- Rows: one list per family, named in plugin.c ----------------------------------------------*/
 typedef struct cuda_rows {

@@ -62,7 +62,7 @@ static tn_status sort_tiles(const tn_call *call, cuda_order_args *a, int64_t kee
     a->tiles = (a->count + CUDA_TILE - 1) / CUDA_TILE;
     a->keep = keep < CUDA_TILE ? keep : CUDA_TILE;
     while (threads < CUDA_BLOCK && (int64_t)threads * 2 < a->count) threads *= 2;
-    tn_status st = cuda_launch(call, &tiles[call->dtype], a->rows * a->tiles, threads, a);
+    tn_status st = cuda_launch(call, &tiles[a->dtype], a->rows * a->tiles, threads, a);
     int64_t last = a->count - (a->tiles - 1) * CUDA_TILE;
     a->count = (a->tiles - 1) * a->keep + (last < a->keep ? last : a->keep);
     return st;
@@ -73,7 +73,7 @@ static tn_status merge_runs(const tn_call *call, cuda_order_args *a) {
     int64_t blocks = (a->rows * each + CUDA_BLOCK - 1) / CUDA_BLOCK;
     tn_status st = TN_OK;
     for (a->run = CUDA_TILE; a->run < a->count && st == TN_OK; a->run *= 2) {
-        st = cuda_launch(call, &merges[call->dtype], blocks, CUDA_BLOCK, a);
+        st = cuda_launch(call, &merges[a->dtype], blocks, CUDA_BLOCK, a);
         swap_items(a);
     }
     return st;
@@ -86,15 +86,16 @@ static tn_status sort_long(const tn_call *call, cuda_order_args *a) {
     if (st == TN_OK) st = merge_runs(call, a);
     if (st != TN_OK) return st;
     if (a->what != CUDA_ORDER_FIRST)
-        return cuda_launch(call, &chooses[call->dtype], a->rows, CUDA_BLOCK, a);
+        return cuda_launch(call, &chooses[a->dtype], a->rows, CUDA_BLOCK, a);
     int64_t blocks = (a->rows * a->k + CUDA_BLOCK - 1) / CUDA_BLOCK;
-    return cuda_launch(call, &finishes[call->dtype], blocks, CUDA_BLOCK, a);
+    return cuda_launch(call, &finishes[a->dtype], blocks, CUDA_BLOCK, a);
 }
 
 /* a->what, k and reversed are set. */
 static tn_status run(const tn_call *call, cuda_order_args *a, const tn_view *x) {
     bool few = a->what == CUDA_ORDER_FIRST && a->k <= CUDA_TILE / 4;
     tn_status st = TN_OK;
+    a->dtype = tn_view_dtype(x);
     a->count = a->n;
     a->from_x = 1;
     if (a->n > CUDA_TILE) st = take_items(call, x, a->rows * a->n, &a->in);
@@ -106,6 +107,18 @@ static tn_status run(const tn_call *call, cuda_order_args *a, const tn_view *x) 
     }
     a->finishes = 1;
     return st == TN_OK ? sort_tiles(call, a, a->what == CUDA_ORDER_FIRST ? a->k : a->count) : st;
+}
+
+tn_status cuda_sort(const tn_call *call, const tn_view *x, int64_t *ret_values, int64_t *ret_at) {
+    cuda_order_args a = {.what = CUDA_ORDER_FIRST,
+                         .k = x->numel,
+                         .x = x->data,
+                         .values = ret_values,
+                         .indices = ret_at,
+                         .rows = 1,
+                         .n = x->numel,
+                         .step = {1, 1, 1}};
+    return a.n < UINT32_MAX ? run(call, &a, x) : TN_DECLINE;
 }
 
 /* ---- Kernels -----------------------------------------------------------------------------------*/

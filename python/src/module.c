@@ -235,6 +235,19 @@ static PyObject *set_fallback_policy(PyObject *unused, PyObject *policy) {
     Py_RETURN_NONE;
 }
 
+static PyObject *set_deterministic(PyObject *unused, PyObject *on) {
+    int truth = PyObject_IsTrue(on);
+    (void)unused;
+    if (truth < 0) return NULL;
+    tn_set_deterministic(truth);
+    Py_RETURN_NONE;
+}
+
+static PyObject *is_deterministic(PyObject *unused, PyObject *none) {
+    (void)unused, (void)none;
+    return PyBool_FromLong(tn_is_deterministic());
+}
+
 static PyObject *device_count(PyObject *unused, PyObject *name) {
     tn_device d;
     (void)unused;
@@ -265,6 +278,8 @@ static PyMethodDef functions[] = {
     {"_synchronize", synchronize, METH_O, "Waits for a device."},
     {"_device_count", device_count, METH_O, "Devices of that kind."},
     {"_fallback_policy", fallback_policy, METH_NOARGS, "The policy's number."},
+    {"_set_deterministic", set_deterministic, METH_O, "Sets use_deterministic_algorithms."},
+    {"_is_deterministic", is_deterministic, METH_NOARGS, "Whether it is set."},
     {"_set_fallback_policy", set_fallback_policy, METH_O, "Sets the policy by its number."},
     {NULL, NULL, 0, NULL},
 };

@@ -9,7 +9,6 @@ from tenon import _C
 from tenon._C import Tensor, device, dtype
 
 _precision = "highest"
-_deterministic = False
 
 
 class layer:
@@ -62,19 +61,18 @@ def get_float32_matmul_precision() -> str:
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """True: libraries of a GPU use only algorithms whose bits are the same every time. Tenon's own
-    kernels are deterministic anyway."""
+    """True: kernels, and the libraries of a GPU, give the same bits every time. Those of the CPU
+    always do."""
     from tenon.backends import _options
 
-    global _deterministic
     del warn_only
-    _deterministic = bool(mode)
-    _options.put("deterministic", "TENON_CUDA_DETERMINISTIC", _deterministic)
+    _C._set_deterministic(mode)
+    _options.put("deterministic", "TENON_CUDA_DETERMINISTIC", bool(mode))
 
 
 def are_deterministic_algorithms_enabled() -> bool:
     """What `use_deterministic_algorithms` was given."""
-    return _deterministic
+    return _C._is_deterministic()
 
 
 def set_default_device(device: Any) -> None:

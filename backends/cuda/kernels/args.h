@@ -85,16 +85,6 @@ typedef struct cuda_reduce_args {
     int64_t gone_size[CUDA_DIMS], gone_in[CUDA_DIMS];
 } cuda_reduce_args;
 
-/* out = input taken at indices, or self written there: operands of the plan are what is moved in order,
- * the index, and the tensor that is reached at index * step bytes. */
-typedef struct cuda_take_args {
-    cuda_plan plan;
-    int64_t size, step;        /* of the dimension that the index names; step in bytes */
-    int32_t short_index, wrap; /* int32 indices; negative ones count from the end */
-    cuda_fault *fault;
-    uint64_t op;
-} cuda_take_args;
-
 /* Random numbers for operand 0 of the plan, in the order of its indices; operand 1 is what they are
  * compared with. A thread draws one of the `blocks` Philox blocks. */
 typedef struct cuda_random_args {

@@ -31,7 +31,7 @@ typedef struct cuda_order_args {
     int64_t run;      /* items that are in order, before runs are merged */
     int32_t from_x;   /* the launch makes the items */
     int32_t finishes; /* and writes the results */
-    int32_t reversed, what, dims, reserved;
+    int32_t reversed, what, dims, dtype;
     int64_t step[3];
     int64_t size[CUDA_DIMS], stride[CUDA_DIMS][3];
 } cuda_order_args;

@@ -40,6 +40,18 @@ TMPL_INLINE void cuda_report(cuda_fault *fault, uint64_t op, int64_t index, int6
     cuda_report_kind(fault, CUDA_FAULT_INDEX, op, index, size);
 }
 
+/* Where element i lies, of dimensions whose first one is the fastest. */
+TMPL_INLINE int64_t cuda_offset(int64_t i, int32_t dims, const int64_t *size,
+                                const int64_t *stride) {
+    int64_t at = 0;
+    for (int d = 0; d < dims - 1; d++) {
+        int64_t q = i / size[d];
+        at += (i - q * size[d]) * stride[d];
+        i = q;
+    }
+    return dims ? at + i * stride[dims - 1] : 0;
+}
+
 /* ---- Walking a plan ----------------------------------------------------------------------------
  * A thread computes a group of elements, first .. first + n - 1; on a strided plan a single one, so
  * that neighbouring threads touch neighbouring addresses. */

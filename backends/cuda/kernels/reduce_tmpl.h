@@ -20,11 +20,11 @@ KERNEL(RED_NAME(reduce), cuda_reduce_args) {
     if (result < a.kept) {
         const A center = a.centers ? ((const A *)a.centers)[result] : (A)0;
         const char *in =
-            (const char *)a.in + reduce_offset(result, a.kept_dims, a.kept_size, a.kept_in);
+            (const char *)a.in + cuda_offset(result, a.kept_dims, a.kept_size, a.kept_in);
         int64_t end = (part + 1) * a.span < a.gone ? (part + 1) * a.span : a.gone;
         (void)center;
         for (int64_t i = part * a.span + lane; i < end; i += lanes) {
-            int64_t at = reduce_offset(i, a.gone_dims, a.gone_size, a.gone_in);
+            int64_t at = cuda_offset(i, a.gone_dims, a.gone_size, a.gone_in);
             sum = RED_STEP(sum, LOAD(*(const T *)(in + at)));
         }
     }

@@ -1,30 +1,25 @@
 /* take.cu: elements to and from positions that an index tensor gives, by the size of an element. */
-#include "device.h"
-
-/* The byte offset that the index at `at` stands for; false where it is out of range. */
-TMPL_INLINE bool take_offset(const cuda_take_args &a, const char *at, int64_t *ret_offset) {
-    int64_t i = a.short_index ? *(const int32_t *)at : *(const int64_t *)at;
-    int64_t least = a.wrap ? -a.size : 0;
-    if (i < least || i >= a.size) {
-        cuda_report(a.fault, a.op, i, a.size);
-        return false;
-    }
-    *ret_offset = (i < 0 ? i + a.size : i) * a.step;
-    return true;
-}
+#include "take.h"
 
 template <typename V> TMPL_INLINE void take(const cuda_take_args &a, bool put) {
+    char *moved, *reached;
+    if (!take_find(a, &moved, &reached)) return;
+    if (put)
+        *(V *)reached = *(const V *)moved;
+    else
+        *(V *)moved = *(const V *)reached;
+}
+
+/* What is moved is the offsets themselves. */
+KERNEL(take_offsets, cuda_take_args) {
     const cuda_plan &p = a.plan;
     cuda_group g;
-    int64_t offset;
     if (!cuda_group_start(p, &g)) return;
-    if (!take_offset(a, (const char *)p.data[1] + g.at[1], &offset)) return;
-    V *moved = (V *)((char *)p.data[0] + g.at[0]);
-    V *reached = (V *)((char *)p.data[2] + g.at[2] + offset);
-    if (put)
-        *reached = *moved;
-    else
-        *moved = *reached;
+    int64_t offset = take_offset(a, (const char *)p.data[1] + g.at[1]);
+    int64_t *made = (int64_t *)((char *)p.data[0] + g.at[0]);
+    int64_t before = a.joins ? *made : g.at[2];
+    bool nowhere = offset == CUDA_NOWHERE || before == CUDA_NOWHERE;
+    *made = nowhere ? CUDA_NOWHERE : before + offset;
 }
 
 struct alignas(16) take_wide {

@@ -15,6 +15,13 @@ extern "C" {
 TN_API int32_t tn_device_current(int32_t slot);
 TN_API tn_status tn_device_set_current(tn_device device);
 
+/* ---- The same bits every time -------------------------------------------------------------------
+ * Whether kernels of the process must give the same bits whenever they are given the same input
+ * (TN_CALL_DETERMINISTIC), which may take longer on devices whose threads add up as they come. The
+ * CPU's always do. A captured call keeps what was set when it was captured. */
+TN_API void tn_set_deterministic(int on);
+TN_API int tn_is_deterministic(void);
+
 /* ---- Graphs ------------------------------------------------------------------------------------
  * Work that is recorded once and made again often: the same kernels on the same memory, without
  * looking at shapes, dtypes or gradients again. What a graph reads anew is what was copied into the

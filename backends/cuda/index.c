@@ -1,0 +1,202 @@
+/* index.c: reading and writing at positions, host side of kernels/take.cu and kernels/index.cu: moves
+ * at once, sums by atomic additions, and whatever must have an order by sorting the positions. */
+#include "index.h"
+
+#include <tenon/args_index.h>
+
+static cuda_size_kernels takes = CUDA_SIZE_KERNELS(take, take),
+                         puts_at = CUDA_SIZE_KERNELS(take, put);
+static cuda_kernel offsets_kernel = {.module = "take", .name = "take_offsets"};
+static cuda_real_kernels adds = CUDA_REAL_KERNELS(index, index_add),
+                         combines = CUDA_REAL_KERNELS(index, index_combine);
+
+/* All but the plan. */
+static tn_status start(const tn_call *call, const cuda_index_job *j, cuda_take_args *ret_args) {
+    cuda_take_args *a = ret_args;
+    int32_t dtype = tn_view_dtype(j->index);
+    if (dtype != TN_I64 && dtype != TN_I32) return TN_DECLINE;
+    a->size = j->size;
+    a->step = j->step * tn_view_itemsize(j->reached);
+    a->skip = j->skip;
+    a->skips = j->skips;
+    a->short_index = dtype == TN_I32;
+    a->wrap = j->wrap;
+    a->ready = j->ready;
+    a->joins = 0;
+    a->op = (uint64_t)(uintptr_t)call->op->name;
+    return cuda_fault_of(call, &a->fault);
+}
+
+/* A plan of all dimensions. */
+static tn_status plan_moves(const tn_call *call, const cuda_index_job *j,
+                            cuda_take_args *ret_args) {
+    const int32_t item = (int32_t)tn_view_itemsize(j->moved);
+    const int32_t bytes[] = {item, (int32_t)tn_view_itemsize(j->index), item};
+    cuda_plan *plan = &ret_args->plan;
+    tn_status st = start(call, j, ret_args);
+    cuda_plan_start(plan);
+    plan->data[0] = j->moved->data;
+    plan->data[1] = j->index->data;
+    plan->data[2] = j->reached->data;
+    for (int32_t d = j->moved->ndim - 1; d >= 0 && st == TN_OK; d--) {
+        const int64_t stride[] = {j->moved->strides[d] * item, j->index_stride[d] * bytes[1],
+                                  j->reached_stride[d] * item};
+        st = cuda_plan_add(plan, 3, j->moved->shape[d], stride);
+    }
+    if (st != TN_OK) return st;
+    cuda_plan_end(plan, 3, bytes);
+    cuda_plan_by_element(plan);
+    return TN_OK;
+}
+
+tn_status cuda_index_take(const tn_call *call, const cuda_index_job *j) {
+    cuda_take_args a;
+    if (j->moved->numel == 0) return TN_OK;
+    tn_status st = plan_moves(call, j, &a);
+    if (st != TN_OK) return st;
+    return cuda_launch_plan(call, cuda_size_kernel(takes, tn_view_itemsize(j->moved)), &a.plan);
+}
+
+/* ---- In any order ------------------------------------------------------------------------------*/
+
+static tn_status set_at_once(const tn_call *call, const cuda_index_job *j) {
+    cuda_take_args a;
+    tn_status st = plan_moves(call, j, &a);
+    if (st != TN_OK) return st;
+    return cuda_launch_plan(call, cuda_size_kernel(puts_at, tn_view_itemsize(j->moved)), &a.plan);
+}
+
+static tn_status add_at_once(const tn_call *call, const cuda_index_job *j, cuda_number alpha) {
+    cuda_add_args a = {.alpha = alpha};
+    tn_status st = plan_moves(call, j, &a.take);
+    if (st != TN_OK) return st;
+    return cuda_launch_plan(call, &adds[tn_view_dtype(j->moved)], &a.take.plan);
+}
+
+/* ---- In order ----------------------------------------------------------------------------------*/
+
+/* The offset of every position of the index, packed, unless the index has them already. */
+static tn_status make_offsets(const tn_call *call, const cuda_index_job *j, int64_t n,
+                              void **ret_offsets) {
+    const int32_t bytes[] = {8, (int32_t)tn_view_itemsize(j->index), 1};
+    int64_t item = tn_view_itemsize(j->reached), packed = 8;
+    cuda_take_args a;
+    *ret_offsets = j->index->data;
+    if (j->ready) return TN_OK;
+    tn_status st = call->host->scratch(call, (uint64_t)n * sizeof(int64_t), ret_offsets);
+    if (st == TN_OK) st = start(call, j, &a);
+    cuda_plan_start(&a.plan);
+    a.plan.data[0] = *ret_offsets;
+    a.plan.data[1] = j->index->data;
+    a.plan.data[2] = NULL;
+    for (int32_t d = j->moved->ndim - 1; d >= 0 && st == TN_OK; d--) {
+        const int64_t stride[] = {packed, j->index_stride[d] * bytes[1],
+                                  j->reached_stride[d] * item};
+        if (!j->of_index[d]) continue;
+        st = cuda_plan_add(&a.plan, 3, j->moved->shape[d], stride);
+        packed *= j->moved->shape[d];
+    }
+    if (st != TN_OK) return st;
+    cuda_plan_end(&a.plan, 3, bytes);
+    cuda_plan_by_element(&a.plan);
+    return cuda_launch_plan(call, &offsets_kernel, &a.plan);
+}
+
+/* How positions lie in what is moved, and the plan of all other dimensions. */
+static tn_status plan_parts(const cuda_index_job *j, cuda_combine_args *ret_args) {
+    const int32_t item = (int32_t)tn_view_itemsize(j->moved), bytes[] = {item, item};
+    cuda_combine_args *a = ret_args;
+    tn_status st = TN_OK;
+    a->n = 1;
+    cuda_plan_start(&a->inner);
+    for (int32_t d = j->moved->ndim - 1; d >= 0 && st == TN_OK; d--) {
+        const int64_t size = j->moved->shape[d];
+        const int64_t stride[] = {j->moved->strides[d] * item, j->reached_stride[d] * item};
+        if (!j->of_index[d]) {
+            st = cuda_plan_add(&a->inner, 2, size, stride);
+            continue;
+        }
+        if (a->dims == CUDA_DIMS) return TN_DECLINE;
+        a->size[a->dims] = size;
+        a->stride[a->dims++] = stride[0];
+        a->n *= size;
+    }
+    if (st != TN_OK) return st;
+    cuda_plan_end(&a->inner, 2, bytes);
+    cuda_plan_by_element(&a->inner);
+    return TN_OK;
+}
+
+static tn_status sort_offsets(const tn_call *call, void *offsets, int64_t n,
+                              cuda_combine_args *ret_args) {
+    void *sorted = NULL, *position = NULL;
+    tn_view keys = {.word = TN_I64 | TN_W_CONTIGUOUS, .numel = n, .data = offsets, .dl_bits = 64};
+    tn_status st = call->host->scratch(call, (uint64_t)n * sizeof(int64_t), &sorted);
+    if (st == TN_OK) st = call->host->scratch(call, (uint64_t)n * sizeof(int64_t), &position);
+    ret_args->offset = sorted;
+    ret_args->position = position;
+    return st == TN_OK ? cuda_sort(call, &keys, sorted, position) : st;
+}
+
+static tn_status join_in_order(const tn_call *call, const cuda_index_job *j,
+                               const cuda_index_join *join) {
+    void *offsets = NULL;
+    cuda_combine_args a = {.moved = j->moved->data,
+                           .reached = j->reached->data,
+                           .how = join->how,
+                           .average = join->average,
+                           .alpha = join->alpha};
+    int32_t dtype = tn_view_dtype(j->moved);
+    if (dtype > TN_F64) return TN_DECLINE;
+    tn_status st = plan_parts(j, &a);
+    if (st == TN_OK) st = make_offsets(call, j, a.n, &offsets);
+    if (st == TN_OK) st = sort_offsets(call, offsets, a.n, &a);
+    if (st != TN_OK) return st;
+    int64_t threads = a.n * a.inner.numel;
+    return cuda_launch(call, &combines[dtype], (threads + CUDA_BLOCK - 1) / CUDA_BLOCK, CUDA_BLOCK,
+                       &a);
+}
+
+tn_status cuda_index_put(const tn_call *call, const cuda_index_job *j,
+                         const cuda_index_join *join) {
+    int32_t dtype = tn_view_dtype(j->moved);
+    bool whole = dtype == TN_I32 || dtype == TN_I64;
+    bool add = whole || ((dtype == TN_F32 || dtype == TN_F64) && !join->ordered);
+    if (j->moved->numel == 0) return TN_OK;
+    if (join->how == TN_SCATTER_SET && !join->ordered) return set_at_once(call, j);
+    if (join->how == TN_SCATTER_ADD && !join->average && add)
+        return add_at_once(call, j, join->alpha);
+    return join_in_order(call, j, join);
+}
+
+/* ---- Several tensors of indices ----------------------------------------------------------------*/
+
+tn_status cuda_index_offsets(const tn_call *call, const tn_view *reached, tn_views indices,
+                             int64_t first, void **ret_offsets) {
+    const int32_t bytes[] = {8, 8, 1};
+    uint64_t room = (uint64_t)indices.v[0]->numel * sizeof(int64_t);
+    tn_status st = call->host->scratch(call, room, ret_offsets);
+    for (int64_t k = 0; k < indices.n && st == TN_OK; k++) {
+        const tn_view *index = indices.v[k];
+        cuda_index_job j = {.index = index, .reached = reached, .wrap = true};
+        cuda_take_args a;
+        int64_t packed = 8;
+        j.size = reached->shape[first + k];
+        j.step = reached->strides[first + k];
+        st = start(call, &j, &a);
+        a.joins = k > 0;
+        cuda_plan_start(&a.plan);
+        a.plan.data[0] = *ret_offsets;
+        a.plan.data[1] = index->data;
+        for (int32_t d = index->ndim - 1; d >= 0 && st == TN_OK; d--) {
+            const int64_t stride[] = {packed, index->strides[d] * 8, 0};
+            st = cuda_plan_add(&a.plan, 3, index->shape[d], stride);
+            packed *= index->shape[d];
+        }
+        if (st != TN_OK) return st;
+        cuda_plan_end(&a.plan, 3, bytes);
+        cuda_plan_by_element(&a.plan);
+        st = cuda_launch_plan(call, &offsets_kernel, &a.plan);
+    }
+    return st;
+}
