@@ -186,45 +186,51 @@ static bool suits(cuda_dnn_build *b, const conv_key *k, cudnnBackendDescriptor_t
     return fine;
 }
 
-/* Runs a plan on the handle's stream. */
-static int execute(const conv_plan *p, cudnnHandle_t handle, const void *const *data,
-                   void *workspace) {
-    const int64_t ids[] = {ID_X, ID_W, ID_Y};
-    cuda_dnn_build b = {.api = p->parts.api, .status = CUDNN_OK};
-    cudnnBackendDescriptor_t pack = cuda_dnn_make(&b, CUDNN_PACK);
-    cuda_dnn_set(&b, pack, CUDNN_PACK_IDS, CUDNN_IS_INT64, 3, ids);
-    cuda_dnn_set(&b, pack, CUDNN_PACK_DATA, CUDNN_IS_POINTER, 3, data);
-    cuda_dnn_set(&b, pack, CUDNN_PACK_WORKSPACE, CUDNN_IS_POINTER, 1, &workspace);
-    cuda_dnn_finish(&b, pack);
-    if (b.status == CUDNN_OK) b.status = b.api->execute(handle, p->plan, pack);
-    cuda_dnn_drop(&b, 0);
-    return b.status;
-}
-
 /* One call's way through cuDNN; the lock is held. */
 typedef struct attempt {
     const tn_call *call;
     const void *const *data;
     cudnnHandle_t handle;
+    void *workspace;
+    int64_t room;       /* bytes of the workspace */
     CUevent start, end; /* of a benchmark */
 } attempt;
 
+/* One workspace serves all plans of the call: they run one after the other. */
+static bool make_room(attempt *a, int64_t bytes) {
+    void *workspace = NULL;
+    if (bytes <= a->room) return true;
+    if (a->call->host->scratch(a->call, (uint64_t)bytes, &workspace) != TN_OK) return false;
+    a->workspace = workspace;
+    a->room = bytes;
+    return true;
+}
+
+/* Runs a plan on the handle's stream. */
+static int execute(const conv_plan *p, const attempt *a) {
+    const int64_t ids[] = {ID_X, ID_W, ID_Y};
+    cuda_dnn_build b = {.api = p->parts.api, .status = CUDNN_OK};
+    cudnnBackendDescriptor_t pack = cuda_dnn_make(&b, CUDNN_PACK);
+    cuda_dnn_set(&b, pack, CUDNN_PACK_IDS, CUDNN_IS_INT64, 3, ids);
+    cuda_dnn_set(&b, pack, CUDNN_PACK_DATA, CUDNN_IS_POINTER, 3, a->data);
+    cuda_dnn_set(&b, pack, CUDNN_PACK_WORKSPACE, CUDNN_IS_POINTER, 1, &a->workspace);
+    cuda_dnn_finish(&b, pack);
+    if (b.status == CUDNN_OK) b.status = b.api->execute(a->handle, p->plan, pack);
+    cuda_dnn_drop(&b, 0);
+    return b.status;
+}
+
 /* Milliseconds of a plan's second run; false where it fails. Waits. */
-static bool measure(const attempt *a, const conv_plan *p, float *ret_ms) {
-    void *workspace = NULL, *stream = a->call->stream;
-    if (p->workspace &&
-        a->call->host->scratch(a->call, (uint64_t)p->workspace, &workspace) != TN_OK)
-        return false;
-    return execute(p, a->handle, a->data, workspace) == CUDNN_OK &&
-           cuda.event_record(a->start, stream) == CUDA_OK &&
-           execute(p, a->handle, a->data, workspace) == CUDNN_OK &&
+static bool measure(attempt *a, const conv_plan *p, float *ret_ms) {
+    void *stream = a->call->stream;
+    return make_room(a, p->workspace) && execute(p, a) == CUDNN_OK &&
+           cuda.event_record(a->start, stream) == CUDA_OK && execute(p, a) == CUDNN_OK &&
            cuda.event_record(a->end, stream) == CUDA_OK && cuda.event_sync(a->end) == CUDA_OK &&
            cuda.event_elapsed(ret_ms, a->start, a->end) == CUDA_OK;
 }
 
 /* Tries the configurations of one mode; p gets the first plan, or the fastest. */
-static bool search_mode(const attempt *a, conv_plan *p, cudnnBackendDescriptor_t graph,
-                        int32_t mode) {
+static bool search_mode(attempt *a, conv_plan *p, cudnnBackendDescriptor_t graph, int32_t mode) {
     cuda_dnn_build *b = &p->parts;
     cudnnBackendDescriptor_t configs[CANDIDATES], best = NULL;
     cudnnBackendDescriptor_t search = cuda_dnn_make(b, CUDNN_SEARCH);
@@ -255,7 +261,7 @@ static bool search_mode(const attempt *a, conv_plan *p, cudnnBackendDescriptor_t
     return best && make_plan(p, a->handle, best, NULL, 0);
 }
 
-static void search(const attempt *a, conv_plan *p) {
+static void search(attempt *a, conv_plan *p) {
     cudnnBackendDescriptor_t graph = make_graph(&p->parts, &p->key, a->handle);
     int made = p->parts.n;
     if (p->parts.status != CUDNN_OK || search_mode(a, p, graph, CUDNN_HEURISTIC)) return;
@@ -347,19 +353,22 @@ static conv_plan *find_plan(attempt *a, const cuda_cudnn *api, const cuda_device
 /* Lock held. A plan that does not run is not tried again. */
 static tn_status run(const tn_call *call, const cuda_cudnn *api, cuda_device *d, const conv_key *k,
                      const void *const *data) {
-    attempt a = {call, data, cuda_cudnn_handle(d, call->stream), NULL, NULL};
-    void *workspace = NULL;
+    attempt a = {.call = call, .data = data, .handle = cuda_cudnn_handle(d, call->stream)};
     conv_plan *p = a.handle ? find_plan(&a, api, d, k) : NULL;
-    if (!p || !p->plan) return TN_DECLINE;
-    if (p->workspace && call->host->scratch(call, (uint64_t)p->workspace, &workspace) != TN_OK)
-        return TN_DECLINE;
+    if (!p || !p->plan || !make_room(&a, p->workspace)) return TN_DECLINE;
     cuda_count(d, CUDA_LIBRARY_CALLS, 1);
-    int r = execute(p, a.handle, data, workspace);
+    int r = execute(p, &a);
     if (r == CUDNN_OK) return TN_OK;
     p->plan = NULL;
     if (r < CUDNN_EXECUTION) return TN_DECLINE;
     return cuda_host->fail(TN_E_DEVICE, -1, "cuda:%d: %s: cuDNN returned error %d (%s)", d->index,
                            call->op->name, r, api->error_text(r));
+}
+
+/* Engines know no empty tensors, and not all count beyond 32 bits. */
+static bool takes(const cuda_conv *c) {
+    return c->x->numel > 0 && c->w->numel > 0 && c->x->numel <= INT32_MAX &&
+           c->y->numel <= INT32_MAX;
 }
 
 tn_status cuda_conv_by_cudnn(const tn_call *call, cuda_conv_kind kind, const cuda_conv *c) {
@@ -368,7 +377,7 @@ tn_status cuda_conv_by_cudnn(const tn_call *call, cuda_conv_kind kind, const cud
     conv_key key;
     cuda_device *d = NULL;
     const cuda_cudnn *api = cuda_option_value(CUDA_CUDNN) ? cuda_cudnn_open() : NULL;
-    if (!api || c->x->numel == 0 || c->w->numel == 0) return TN_DECLINE;
+    if (!api || !takes(c)) return TN_DECLINE;
     tn_status st = cuda_enter(call->device_index, &d);
     for (int i = 0; i < 3 && st == TN_OK; i++) {
         void *packed = NULL;

@@ -192,6 +192,54 @@ for op in ("_conv", "_conv_backward_input", "_conv_backward_weight"):
     )
 
 
+@BOTH
+def test_streams_devices_and_threads(cudnn: str) -> None:
+    """Each call's work goes to its own stream, in its order."""
+    text = (
+        ORACLE
+        + """
+import threading
+x = tn.randn(4, 3, 9, 8, dtype=tn.float64)
+w = tn.randn(5, 3, 3, 3, dtype=tn.float64)
+want = conv((x * 2 + 1).numpy(), w.numpy(), (1, 1), (1, 1), (1, 1), 1)
+def work(device):
+    for _ in range(5):
+        with tn.cuda.stream(tn.cuda.Stream(device)):
+            a, b = x.to(device), w.to(device)
+            check(F.conv2d(a * 2 + 1, b, padding=1) * 1, want, "float64")
+    done.append(device)
+done = []
+threads = [threading.Thread(target=work, args=(f"cuda:{i % 2}",)) for i in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert len(done) == 4
+served()
+"""
+    )
+    harness.script(text, TENON_CUDNN=cudnn, TENON_CUDA_HOST_DELAY="500")
+
+
+@BOTH
+def test_second_derivatives(cudnn: str) -> None:
+    harness.script(
+        """
+F = tn.nn.functional
+def penalty(device):
+    tn.manual_seed(0)
+    x, w = (tn.randn(*s, dtype=tn.float64) for s in ((2, 4, 6, 5), (6, 2, 3, 3)))
+    x, w = x.to(device).requires_grad_(), w.to(device).requires_grad_()
+    y = F.conv2d(x, w, stride=2, padding=1, groups=2)
+    gx, gw = tn.autograd.grad((y * y * y).sum(), (x, w), create_graph=True)
+    return [g.cpu() for g in tn.autograd.grad((gx * gx).sum() + (gw * gw).sum(), (x, w))]
+for a, b in zip(penalty("cpu"), penalty("cuda")):
+    assert tn.allclose(a, b, rtol=1e-10)
+""",
+        TENON_CUDNN=cudnn,
+    )
+
+
 # ---- cuDNN ---------------------------------------------------------------------------------------
 
 COUNTS = (
@@ -276,6 +324,26 @@ assert count("execute") == 8 and count("plan") == 4
 cudnn.benchmark_limit = 1
 convolve("float16", n=3)
 assert count("execute") == 8 + 3
+"""
+    )
+
+
+def test_a_recorded_graph_holds_convolutions() -> None:
+    """Timing waits, so a stream that is recorded takes the first engine instead."""
+    harness.script(
+        COUNTS
+        + """
+cudnn.benchmark = True
+x = tn.ones(2, 3, 6, 5, device="cuda")
+w = tn.ones(4, 3, 3, 3, device="cuda")
+graph = tn.cuda.CUDAGraph()
+with tn.cuda.graph(graph):
+    y = F.conv2d(x, w) + 1
+assert (count("plan"), count("execute")) == (1, 1)
+x.mul_(2)
+graph.replay()
+tn.cuda.synchronize()
+assert y.unique().tolist() == [55.0]
 """
     )
 
