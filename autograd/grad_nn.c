@@ -264,6 +264,17 @@ static tn_tensor *share_heads(tni_scope *s, const tn_view *t, int64_t heads) {
     return scope_reshape(s, wide, TN_INTS(n[0], heads, n[2], n[3]));
 }
 
+/* Scores with the mask of _flash_attention, as softmax takes them. */
+static tn_tensor *mask_scores(tni_scope *s, tn_tensor *score, const tn_view *mask) {
+    tn_scalar_box low;
+    tn_tensor *r = NULL;
+    if (s->st != TN_OK) return NULL;
+    if (tn_view_dtype(mask) != TN_BOOL) return scope_add(s, score, tni_t(mask));
+    tn_status st =
+        tn_where(tni_t(mask), score, tn_scalar_box_init(&low, tn_scalar_float(-INFINITY)), &r);
+    return scope_take(s, st, r);
+}
+
 /* The gradients written with matrix products, for a recorded backward pass. */
 static tn_status attention_formula(tn_gctx *c) {
     const tn__flash_attention_args *a = c->args;
@@ -285,6 +296,7 @@ static tn_status attention_formula(tn_gctx *c) {
         }
         score = scope_add(&s, score, upper);
     }
+    if (a->attn_mask) score = mask_scores(&s, score, a->attn_mask);
     if (s.st == TN_OK) {
         tn_status st = tn_softmax(score, -1, -1, &p);
         p = scope_take(&s, st, p);
@@ -307,8 +319,9 @@ tn_status tni_grad__flash_attention(tn_gctx *c) {
     if (tn_grad_enabled()) return attention_formula(c);
     tn_tensor *grads[3] = {NULL};
     TN_TRY(tn__flash_attention_backward(c->g[0], tni_t(a->query), tni_t(a->key), tni_t(a->value),
-                                        tni_t(a->y), tni_t(a->lse), a->is_causal, a->scale,
-                                        &grads[0], &grads[1], &grads[2]));
+                                        a->attn_mask ? tni_t(a->attn_mask) : NULL, tni_t(a->y),
+                                        tni_t(a->lse), a->is_causal, a->scale, &grads[0], &grads[1],
+                                        &grads[2]));
     for (int i = 0; i < 3; i++) {
         if (TN_GNEEDS(c, i)) {
             c->ret[i] = grads[i];

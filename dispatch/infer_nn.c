@@ -301,10 +301,20 @@ static tn_status check_heads(const tn_view *q, const tn_view *k, const tn_view *
     return TN_OK;
 }
 
+/* One entry for each score; true keeps it, and a number of the query's dtype is added to it. */
+static tn_status check_mask(tn_infer *inf, int32_t arg, const tn_view *mask, const tn_view *q,
+                            const tn_view *k) {
+    if (!mask) return TN_OK;
+    const int64_t shape[4] = {q->shape[0], q->shape[1], q->shape[2], k->shape[2]};
+    int32_t dtype = tn_view_dtype(mask) == TN_BOOL ? TN_BOOL : tn_view_dtype(q);
+    return tni_infer_expect(inf, arg, mask, 4, shape, dtype);
+}
+
 tn_status tni_infer__flash_attention(tn_infer *inf, const void *args) {
     const tn__flash_attention_args *a = args;
     const tn_view *q = a->query, *k = a->key, *v = a->value;
     TN_TRY(check_heads(q, k, v));
+    TN_TRY(check_mask(inf, 3, a->attn_mask, q, k));
     TN_TRY(set_heads(inf, 0, q, v->shape[3]));
     return set_as(inf, 1, wide_dtype(tn_view_dtype(q)), 3, q->shape);
 }
@@ -316,8 +326,9 @@ tn_status tni_infer__flash_attention_backward(tn_infer *inf, const void *args) {
     TN_TRY(check_heads(q, a->key, a->value));
     int64_t n[4] = {q->shape[0], q->shape[1], q->shape[2], a->value->shape[3]};
     TN_TRY(tni_infer_expect(inf, 0, a->grad, 4, n, dtype));
-    TN_TRY(tni_infer_expect(inf, 4, a->y, 4, n, dtype));
-    TN_TRY(tni_infer_expect(inf, 5, a->lse, 3, n, wide_dtype(dtype)));
+    TN_TRY(check_mask(inf, 4, a->attn_mask, q, a->key));
+    TN_TRY(tni_infer_expect(inf, 5, a->y, 4, n, dtype));
+    TN_TRY(tni_infer_expect(inf, 6, a->lse, 3, n, wide_dtype(dtype)));
     TN_TRY(set_heads(inf, 0, a->query, a->query->shape[3]));
     TN_TRY(set_heads(inf, 1, a->key, a->key->shape[3]));
     return set_heads(inf, 2, a->value, a->value->shape[3]);

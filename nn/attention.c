@@ -1,5 +1,5 @@
-/* attention.c: scaled_dot_product_attention and bilinear. The fused kernel takes the plain and the
- * causal case; masks, dropout and second derivatives go through matrix products. */
+/* attention.c: scaled_dot_product_attention and bilinear. The fused kernel takes all but dropout,
+ * masks with a gradient and second derivatives, which go through matrix products. */
 #include <math.h>
 
 #include "scope_priv.h"
@@ -94,6 +94,39 @@ static bool is_rank4(const sdpa_args *a) {
     return a->enable_gqa || q->shape[1] == k->shape[1];
 }
 
+/* Whether the fused kernel takes the mask: nobody wants its gradient, and it broadcasts to the
+ * scores. */
+static bool is_plain_mask(const sdpa_args *a) {
+    const tn_view *m = a->attn_mask;
+    if (!m) return true;
+    const int64_t shape[4] = {a->query->shape[0], a->query->shape[1], a->query->shape[2],
+                              a->key->shape[2]};
+    bool fits = m->ndim <= 4 && !((m->word & TN_W_GRAD) && tn_grad_enabled());
+    for (int32_t d = 0; d < m->ndim && fits; d++)
+        fits = m->shape[d] == 1 || m->shape[d] == shape[4 - m->ndim + d];
+    return fits;
+}
+
+/* The mask with an entry for each score, bool or of the query's dtype. */
+static tn_tensor *expand_mask(tni_scope *s, const sdpa_args *a) {
+    const tn_view *q = a->query;
+    tn_tensor *mask = tni_t(a->attn_mask);
+    if (tn_view_dtype(a->attn_mask) != TN_BOOL) mask = mask_bias(s, a->attn_mask, tn_view_dtype(q));
+    return scope_expand(s, mask, TN_INTS(q->shape[0], q->shape[1], q->shape[2], a->key->shape[2]));
+}
+
+static tn_status by_tiles(const sdpa_args *a, tn_tensor **ret) {
+    tni_scope s = {0};
+    tn_tensor *mask = a->attn_mask ? expand_mask(&s, a) : NULL, *y = NULL, *lse = NULL;
+    if (s.st == TN_OK) {
+        tn_status st = tn__flash_attention(tni_t(a->query), tni_t(a->key), tni_t(a->value), mask,
+                                           a->is_causal, scale_of(a), &y, &lse);
+        y = scope_take(&s, st, y);
+        if (st == TN_OK) tn_tensor_unref(&lse);
+    }
+    return scope_finish(&s, y, ret);
+}
+
 tn_status tni_composite_scaled_dot_product_attention(const void *args, tn_tensor **rets) {
     const sdpa_args *a = args;
     const tn_view *q = a->query, *k = a->key, *v = a->value;
@@ -121,12 +154,8 @@ tn_status tni_composite_scaled_dot_product_attention(const void *args, tn_tensor
                        "Number of heads in key and value must divide the number of "
                        "heads in query");
     }
-    if (a->attn_mask || a->dropout_p > 0.0 || !is_rank4(a)) return by_products(a, &rets[0]);
-    tn_tensor *lse = NULL;
-    TN_TRY(tn__flash_attention(tni_t(q), tni_t(k), tni_t(v), a->is_causal, scale_of(a), &rets[0],
-                               &lse));
-    tn_tensor_unref(&lse);
-    return TN_OK;
+    bool fused = a->dropout_p <= 0.0 && is_rank4(a) && is_plain_mask(a);
+    return fused ? by_tiles(a, &rets[0]) : by_products(a, &rets[0]);
 }
 
 /* sum over i and j of x1_i * weight_kij * x2_j, as two products. */

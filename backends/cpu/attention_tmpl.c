@@ -1,8 +1,8 @@
 /* attention_tmpl.c: softmax(q k^T * scale) v and its gradients, tile by tile, for one element type.
  *
  * Scores exist for BQ queries and BK keys at a time only; each row keeps its maximum and its sum
- * so far and is rescaled when a later tile raises the maximum. Tiles above a causal mask are
- * skipped. The backward pass recomputes the scores and needs each row's logsumexp only. One
+ * so far and is rescaled when a later tile raises the maximum. Tiles above the causal diagonal are
+ * skipped; another mask is looked at tile by tile. The backward pass recomputes the scores and needs each row's logsumexp only. One
  * thread owns a block of queries going forward, and all heads that share a key head going
  * backward, so that no sum depends on the number of threads. */
 #include <tenon/args_nn.h>
@@ -73,10 +73,43 @@ static void mask_tile(A *s, int64_t rows, int64_t cols, int64_t first) {
     }
 }
 
+/* One entry for each score: bool, or a number that is added. Strides in elements. */
+typedef struct score_mask {
+    const void *data; /* NULL: there is none */
+    int64_t stride[4];
+    bool is_bool;
+} score_mask;
+
+static score_mask mask_of(const tn_view *v) {
+    score_mask m = {NULL, {0}, false};
+    if (!v) return m;
+    m.data = v->data;
+    m.is_bool = tn_view_dtype(v) == TN_BOOL;
+    memcpy(m.stride, v->strides, sizeof m.stride);
+    return m;
+}
+
+/* The scores of queries q0.. and keys k0.. with the mask. */
+static void apply_mask(const score_mask *m, int64_t b, int64_t h, int64_t q0, int64_t k0,
+                       int64_t rows, int64_t cols, A *s) {
+    if (!m->data) return;
+    int64_t at = b * m->stride[0] + h * m->stride[1] + q0 * m->stride[2] + k0 * m->stride[3];
+    for (int64_t i = 0; i < rows; i++, at += m->stride[2]) {
+        for (int64_t j = 0; j < cols; j++) {
+            int64_t from = at + j * m->stride[3];
+            if (!m->is_bool)
+                s[i * BK + j] += LOAD(((const T *)m->data)[from]);
+            else if (!((const uint8_t *)m->data)[from])
+                s[i * BK + j] = -(A)INFINITY;
+        }
+    }
+}
+
 /* ---- Forward ----------------------------------------------------------------------------------*/
 
 typedef struct forward_job {
     heads q, k, v, y;
+    score_mask mask;
     A *lse;
     A scale;
     int causal;
@@ -126,10 +159,12 @@ static void forward_block(const forward_job *j, int64_t b, int64_t h, int64_t q0
                 *vp = rows_in(v, b, kh, k0, cols, vr, &ldv);
         GEMM(0, 1, rows, cols, q->w, j->scale, qp, ldq, kp, ldk, 0, s, BK);
         if (j->causal && k0 + cols > q0 + 1) mask_tile(s, rows, cols, q0 - k0);
+        apply_mask(&j->mask, b, h, q0, k0, rows, cols, s);
         for (int64_t i = 0; i < rows; i++) {
             A m = max_row(s + i * BK, cols, max[i]), keep = 0;
+            A shift = m == -(A)INFINITY ? (A)0 : m; /* the row has seen no key yet */
             if (k0 > 0) keep = m == max[i] ? 1 : (A)exp((double)(max[i] - m));
-            sum[i] = sum[i] * keep + exp_row(s + i * BK, cols, m);
+            sum[i] = sum[i] * keep + exp_row(s + i * BK, cols, shift);
             for (int64_t c = 0; c < w && keep != 1 && k0 > 0; c++) y[i * w + c] *= keep;
             max[i] = m;
         }
@@ -170,6 +205,7 @@ static tn_status flash_attention(const tn_call *call, const void *args) {
                      .k = heads_of(a->key),
                      .v = heads_of(a->value),
                      .y = heads_of(a->y),
+                     .mask = mask_of(a->attn_mask),
                      .lse = a->lse->data,
                      .scale = (A)a->scale,
                      .causal = a->is_causal != 0};
@@ -184,6 +220,7 @@ static tn_status flash_attention(const tn_call *call, const void *args) {
 
 typedef struct backward_job {
     heads q, k, v, y, g, gq, gk, gv;
+    score_mask mask;
     const A *lse;
     A scale;
     int causal;
@@ -256,6 +293,7 @@ static void backward_head(const backward_job *j, int64_t b, int64_t h, const bac
             GEMM(0, 1, rows, cols, w, j->scale, qp, ldq, kp, ldk, 0, r->s, BK);
             GEMM(0, 1, rows, cols, wv, 1, gp, ldg, vp, ldv, 0, r->ds, BK);
             if (j->causal && k0 + cols > q0 + 1) mask_tile(r->s, rows, cols, q0 - k0);
+            apply_mask(&j->mask, b, h, q0, k0, rows, cols, r->s);
             score_gradient(j, r, lse + q0, r->d + q0, rows, cols);
             GEMM(1, 0, cols, wv, rows, 1, r->s, BK, gp, ldg, 1, r->gv + k0 * wv, wv);
             GEMM(1, 0, cols, w, rows, 1, r->ds, BK, qp, ldq, 1, r->gk + k0 * w, w);
@@ -297,6 +335,7 @@ static tn_status flash_attention_backward(const tn_call *call, const void *args)
                       .gq = heads_of(a->grad_query),
                       .gk = heads_of(a->grad_key),
                       .gv = heads_of(a->grad_value),
+                      .mask = mask_of(a->attn_mask),
                       .lse = a->lse->data,
                       .scale = (A)a->scale,
                       .causal = a->is_causal != 0};

@@ -34,9 +34,9 @@ static cuda_heads heads_of(const tn_view *v) {
     return h;
 }
 
-/* What the three operands say; *ret_width is an index of the lists above. */
+/* What the operands say; *ret_width is an index of the lists above. */
 static tn_status start(const tn_call *call, const tn_view *q, const tn_view *k, const tn_view *v,
-                       cuda_attention_args *ret_args, int *ret_width) {
+                       const tn_view *mask, cuda_attention_args *ret_args, int *ret_width) {
     cuda_attention_args *a = ret_args;
     int64_t width = q->shape[3] > v->shape[3] ? q->shape[3] : v->shape[3];
     if (width > (call->dtype == TN_F64 ? 128 : 256) || k->shape[2] == 0) return TN_DECLINE;
@@ -49,6 +49,10 @@ static tn_status start(const tn_call *call, const tn_view *q, const tn_view *k, 
     a->queries = q->shape[2];
     a->keys = k->shape[2];
     a->rows = q->shape[0] * a->heads * a->queries;
+    if (mask) {
+        a->mask = heads_of(mask);
+        a->bool_mask = tn_view_dtype(mask) == TN_BOOL;
+    }
     a->width = (int32_t)q->shape[3];
     a->value_width = (int32_t)v->shape[3];
     *ret_width = width <= 64 ? 0 : width <= 128 ? 1 : 2;
@@ -68,7 +72,7 @@ static tn_status forward(const tn_call *call, const void *args) {
     cuda_attention_args a;
     int width;
     if (!tn_view_is_contiguous(in->lse)) return TN_DECLINE;
-    tn_status st = start(call, in->query, in->key, in->value, &a, &width);
+    tn_status st = start(call, in->query, in->key, in->value, in->attn_mask, &a, &width);
     if (st != TN_OK) return st;
     a.y = heads_of(in->y);
     a.lse = in->lse->data;
@@ -84,7 +88,7 @@ static tn_status backward(const tn_call *call, const void *args) {
     cuda_attention_args a;
     int width;
     if (!tn_view_is_contiguous(in->lse)) return TN_DECLINE;
-    tn_status st = start(call, in->query, in->key, in->value, &a, &width);
+    tn_status st = start(call, in->query, in->key, in->value, in->attn_mask, &a, &width);
     if (st != TN_OK) return st;
     int64_t images = in->query->shape[0];
     int64_t tile = ATTENTION_KEYS((64 << width) * item_of_sums(call));

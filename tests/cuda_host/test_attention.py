@@ -14,10 +14,10 @@ rng = np.random.default_rng(0)
 F = tn.nn.functional
 TOLERANCE = {tn.float64: 1e-11, tn.float32: 2e-5, tn.float16: 1e-2, tn.bfloat16: 6e-2}
 
-def expected(q, k, v, g, causal, scale):
+def expected(q, k, v, g, causal, scale, bias):
     share = q.shape[1] // k.shape[1]
     kk, vv = np.repeat(k, share, 1), np.repeat(v, share, 1)
-    s = q @ kk.swapaxes(-1, -2) * scale
+    s = q @ kk.swapaxes(-1, -2) * scale + bias
     if causal:
         s = np.where(np.tril(np.ones(s.shape[-2:], bool)), s, -np.inf)
     p = np.exp(s - s.max(-1, keepdims=True))
@@ -27,11 +27,17 @@ def expected(q, k, v, g, causal, scale):
     fold = lambda x: x.reshape(x.shape[0], -1, share, *x.shape[2:]).sum(2)
     return p @ vv, ds @ kk, fold(ds.swapaxes(-1, -2) @ q), fold(p.swapaxes(-1, -2) @ g)
 
-def check(dtype, shapes, causal, view=lambda t: t):
+def check(dtype, shapes, causal, view=lambda t: t, mask=None):
+    # `mask`: an array, bool or to be added
     q, k, v, g = (tn.from_numpy(rng.standard_normal(s)).to(dtype) for s in shapes)
-    want = expected(*(t.to(tn.float64).numpy() for t in (q, k, v, g)), causal, 0.2)
+    bias, there = 0, None
+    if mask is not None:
+        there = tn.from_numpy(mask) if mask.dtype == bool else tn.from_numpy(mask).to(dtype)
+        bias = np.where(mask, 0, -np.inf) if mask.dtype == bool else there.to(tn.float64).numpy()
+        there = there.to("cuda")
+    want = expected(*(t.to(tn.float64).numpy() for t in (q, k, v, g)), causal, 0.2, bias)
     d = [view(t.to("cuda")).detach().requires_grad_() for t in (q, k, v)]
-    y = F.scaled_dot_product_attention(*d, is_causal=causal, scale=0.2, enable_gqa=True)
+    y = F.scaled_dot_product_attention(*d, there, is_causal=causal, scale=0.2, enable_gqa=True)
     y.backward(view(g.to("cuda")))
     for got, w in zip((y, *(t.grad for t in d)), want):
         got = got.detach().cpu().to(tn.float64).numpy()
@@ -70,6 +76,32 @@ for view in (lambda t: t.transpose(1, 2).contiguous().transpose(1, 2),
              lambda t: t.transpose(2, 3).contiguous().transpose(2, 3),
              lambda t: tn.cat([t, t], 3)[..., ::2].copy_(t)):
     check(tn.float32, size, True, view)
+"""
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_masks(dtype: str) -> None:
+    """Both kinds, of every shape that broadcasts; whole tiles that a row does not see."""
+    harness.script(
+        CHECK
+        + f"""
+dtype = tn.{dtype}
+size = shapes(2, 4, 2, 70, 99, 24, 24)
+late = np.arange(99) > np.arange(70)[:, None] % 3 * 40
+late[69] = np.arange(99) < 3
+for mask in (late, late[None, None], rng.standard_normal((2, 1, 70, 99)),
+             np.where(late, rng.standard_normal((2, 4, 70, 99)), -np.inf),
+             rng.random((2, 1, 1, 99)) < 0.5):
+    check(dtype, size, False, mask=mask)
+for op in ("_flash_attention", "_flash_attention_backward"):
+    assert tn.cuda.fallback_count(op) == (0, 0), op
+q = tn.randn(1, 1, 3, 4, device="cuda")
+none = F.scaled_dot_product_attention(q, q, q, tn.zeros(3, 3, dtype=tn.bool, device="cuda"))
+assert none.isnan().all().item()  # as on the CPU
+bias = tn.zeros(3, 3, device="cuda", requires_grad=True)  # its gradient takes products
+F.scaled_dot_product_attention(q, q, q, bias).sum().backward()
+assert bias.grad.shape == (3, 3)
 """
     )
 

@@ -296,6 +296,22 @@ case(
     ),
 )
 
+LONG = [(1, 2, 150, 4), (1, 1, 200, 4), (1, 1, 200, 4)]
+case(
+    "attention mask of whole tiles",
+    [
+        np.arange(200) > np.arange(150)[:, None] % 3 * 65,
+        (1, 2, 150, 4),
+        (1, 1, 200, 4),
+        (1, 1, 200, 4),
+    ],
+    smooth=False,
+    second=False,
+    fn=lambda m, f, mask, q, k, v: f.scaled_dot_product_attention(
+        q, k, v, attn_mask=mask, enable_gqa=True
+    ),
+)
+
 # -- losses ------------------------------------------------------------------------------------
 
 for red in ("none", "mean", "sum"):

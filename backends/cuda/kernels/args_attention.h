@@ -21,11 +21,13 @@ typedef struct cuda_heads {
 
 typedef struct cuda_attention_args {
     cuda_heads q, k, v, y, grad, grad_q, grad_k, grad_v;
+    cuda_heads mask; /* an entry for each score, (batch, head, query, key); data NULL: none */
     void *lse;   /* logsumexp of each row of scores, (batch, head, query), in the type of sums */
     void *delta; /* for each row, the sum of grad * y; likewise */
     int64_t heads, share;        /* of queries; of them, how many share a head of keys */
     int64_t queries, keys, rows; /* rows: of all heads of queries */
-    int32_t width, value_width, causal, reserved;
+    int32_t width, value_width, causal;
+    int32_t bool_mask; /* true keeps a score; else the mask's numbers are added */
     double scale;
 } cuda_attention_args;
 

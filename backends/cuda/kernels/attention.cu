@@ -152,6 +152,18 @@ TMPL_INLINE bool attention_sees(const cuda_attention_args &a, int64_t query, int
     return key < a.keys && query < a.queries && (!a.causal || key <= query);
 }
 
+/* A score from its product: -inf where the query may not look at the key. */
+TMPL_INLINE A attention_score(const cuda_attention_args &a, A product, int64_t image, int64_t head,
+                              int64_t query, int64_t key) {
+    if (!attention_sees(a, query, key)) return -(A)INFINITY;
+    A score = product * (A)a.scale;
+    if (!a.mask.data) return score;
+    const int64_t *by = a.mask.stride;
+    int64_t at = image * by[0] + head * by[1] + query * by[2] + key * by[3];
+    if (a.bool_mask) return ((const uint8_t *)a.mask.data)[at] ? score : -(A)INFINITY;
+    return score + LOAD(((const T *)a.mask.data)[at]);
+}
+
 /* ---- Forward -----------------------------------------------------------------------------------*/
 
 /* What the threads of a row come to. */
@@ -211,7 +223,7 @@ template <int W> TMPL_INLINE void attention_forward(const cuda_attention_args &a
             int64_t query = at.first + ATTENTION_ROW + i / N * SIDE;
             int64_t key = first + ATTENTION_COLUMN + i % N * SIDE;
             A *score = &s[i / N][i % N];
-            *score = attention_sees(a, query, key) ? *score * (A)a.scale : -(A)INFINITY;
+            *score = attention_score(a, *score, at.image, at.head, query, key);
         }
 #pragma unroll
         for (int i = 0; i < M; i++) {
@@ -257,10 +269,11 @@ KERNEL(TN_(attention_delta), cuda_attention_args) {
 }
 
 /* exp(score - lse) in place of the product, 0 for what is not seen. */
-TMPL_INLINE A attention_weight(const cuda_attention_args &a, A product, const A *lse, int64_t query,
-                               int64_t key) {
+TMPL_INLINE A attention_weight(const cuda_attention_args &a, A product, int64_t image, int64_t head,
+                               int64_t query, int64_t key) {
     if (!attention_sees(a, query, key)) return 0;
-    return M_(exp)(product * (A)a.scale - lse[query]);
+    const A *lse = (const A *)a.lse + (image * a.heads + head) * a.queries;
+    return M_(exp)(attention_score(a, product, image, head, query, key) - lse[query]);
 }
 
 /* The gradient of the score. */
@@ -283,7 +296,6 @@ template <int W> TMPL_INLINE void attention_backward_keys(const cuda_attention_a
     for (int i = 0; i < M; i++) one[i] = 1;
     for (int64_t h = at.head * a.share; h < (at.head + 1) * a.share; h++) {
         const T *q = attention_head(a.q, at.image, h), *g = attention_head(a.grad, at.image, h);
-        const A *lse = (const A *)a.lse + (at.image * a.heads + h) * a.queries;
         const A *delta = (const A *)a.delta + (at.image * a.heads + h) * a.queries;
         for (int64_t first = a.causal ? at.first : 0; first < a.queries; first += B) {
             __syncthreads();
@@ -293,7 +305,7 @@ template <int W> TMPL_INLINE void attention_backward_keys(const cuda_attention_a
             attention_multiply<W>(mine, other, (a.width + 3) / 4, s);
 #pragma unroll
             for (int i = 0; i < M * M; i++)
-                s[i / M][i % M] = attention_weight(a, s[i / M][i % M], lse,
+                s[i / M][i % M] = attention_weight(a, s[i / M][i % M], at.image, h,
                                                    first + ATTENTION_COLUMN + i % M * SIDE,
                                                    at.first + ATTENTION_ROW + i / M * SIDE);
             attention_put<B>(s, p);
@@ -330,7 +342,6 @@ template <int W> TMPL_INLINE void attention_backward_queries(const cuda_attentio
             *k = attention_head(a.k, at.image, kv_head);
     const T *g = attention_head(a.grad, at.image, at.head);
     const T *v = attention_head(a.v, at.image, kv_head);
-    const A *lse = (const A *)a.lse + (at.image * a.heads + at.head) * a.queries;
     const A *delta = (const A *)a.delta + (at.image * a.heads + at.head) * a.queries;
     A grad_q[M][W / SIDE] = {{0}}, s[M][M], d[M][M], one[M];
     for (int i = 0; i < M; i++) one[i] = 1;
@@ -350,7 +361,7 @@ template <int W> TMPL_INLINE void attention_backward_queries(const cuda_attentio
         for (int i = 0; i < M * M; i++) {
             int64_t query = at.first + ATTENTION_ROW + i / M * SIDE;
             int64_t key = first + ATTENTION_COLUMN + i % M * SIDE;
-            A weight = attention_weight(a, s[i / M][i % M], lse, query, key);
+            A weight = attention_weight(a, s[i / M][i % M], at.image, at.head, query, key);
             d[i / M][i % M] = attention_slope(a, weight, d[i / M][i % M], delta, query);
         }
         __syncthreads();
