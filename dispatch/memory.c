@@ -353,15 +353,15 @@ static tn_status new_memory(tni_memory *m, tn_device device, uint64_t bytes, voi
 
 static tn_status new_block(tni_memory *m, tn_device device, uint64_t bytes, uint64_t size,
                            void *stream, tni_block **ret_block) {
-    tni_block *b = calloc(1, sizeof *b);
+    tni_block *b = malloc(sizeof *b); /* calloc would go around the C library's cache */
     uint64_t got = size;
     if (!b) return tn_fail(TN_E_MEMORY, -1, "out of memory");
+    *b = (tni_block){.memory = m};
     tn_status st = new_memory(m, device, bytes, stream, &got, &b->data);
     if (st != TN_OK) {
         free(b);
         return st;
     }
-    b->memory = m;
     b->size = got;
     b->single = !m->kept || got != size;
     atomic_store_explicit(&b->stream, stream, memory_order_relaxed);

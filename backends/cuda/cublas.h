@@ -41,6 +41,8 @@ enum { CUBLAS_VALUE_LIST(CUBLAS_ENUMERATOR) };
 #define CUBLAS_LIST(X)                                                                             \
     X(create, cublasCreate_v2, (cublasHandle_t * ret_handle))                                      \
     X(set_stream, cublasSetStream_v2, (cublasHandle_t handle, cublasStream stream))                \
+    X(set_workspace, cublasSetWorkspace_v2,                                                        \
+      (cublasHandle_t handle, void *workspace, size_t bytes))                                      \
     X(set_math_mode, cublasSetMathMode, (cublasHandle_t handle, cublasMath_t mode))                \
     X(gemm, cublasGemmStridedBatchedEx,                                                            \
       (cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n, int k, \

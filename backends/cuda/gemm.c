@@ -1,5 +1,5 @@
 /* gemm.c: cuBLAS: opened at the first product, one handle per device behind a lock, which is held
- * while a product is queued and never while one runs. */
+ * while a product is queued and never while one runs; its workspace is the call's. */
 #include "gemm.h"
 
 #include <limits.h>
@@ -31,14 +31,26 @@ static tn_status open_cublas(void) {
     return st;
 }
 
-/* Lock held; the device is current. */
-static tn_status take_handle(cuda_device *d, void *stream, cublasHandle_t *ret_handle) {
+/* What cuBLAS may use beside its operands: memory of the call's stream, so that products of several
+ * streams do not meet in it, and of the graph where one is captured. NULL: it makes do without. */
+static void *take_workspace(const tn_call *call, const cuda_device *d, size_t *ret_bytes) {
+    void *workspace = NULL;
+    *ret_bytes = (size_t)(d->major < 9 ? 8 : 32) << 20;
+    bool kept = cuda_settings_keeps_memory(); /* else every product would ask the driver for it */
+    if (!kept || cuda_host->scratch(call, *ret_bytes, &workspace) != TN_OK) *ret_bytes = 0;
+    return *ret_bytes ? workspace : NULL;
+}
+
+/* Lock held; the device is current. Setting the stream puts the handle's own workspace back. */
+static tn_status take_handle(cuda_device *d, void *stream, void *workspace, size_t bytes,
+                             cublasHandle_t *ret_handle) {
     tn_status st = open_cublas();
     if (st != TN_OK) return st;
     cublasHandle_t *h = &handles[d->index];
     if (!*h && cublas.create(h) != CUBLAS_OK)
         return cuda_host->fail(TN_E_DEVICE, -1, "cuda:%d: cuBLAS does not start", d->index);
-    if (cublas.set_stream(*h, stream) != CUBLAS_OK)
+    if (cublas.set_stream(*h, stream) != CUBLAS_OK ||
+        cublas.set_workspace(*h, workspace, bytes) != CUBLAS_OK)
         return cuda_host->fail(TN_E_DEVICE, -1, "cuda:%d: cuBLAS does not take the stream",
                                d->index);
     *ret_handle = *h;
@@ -100,8 +112,10 @@ tn_status cuda_gemm_product(const tn_call *call, const cuda_product *p) {
         return TN_DECLINE;
     tn_status st = cuda_enter(call->device_index, &d);
     if (st != TN_OK) return st;
+    size_t bytes;
+    void *workspace = take_workspace(call, d, &bytes);
     pthread_mutex_lock(&lock);
-    st = take_handle(d, call->stream, &handle);
+    st = take_handle(d, call->stream, workspace, bytes, &handle);
     if (st == TN_OK) {
         cuda_count(d, CUDA_LIBRARY_CALLS, 1);
         int r =

@@ -72,7 +72,7 @@ static const char *describe_libraries(void) {
     return text;
 }
 
-static bool expandable;
+static bool expandable, keeps_memory;
 
 /* "expandable_segments:True,...": the options of PyTorch's variable, of which this is the one that is
  * known here; the others tune an allocator of another make. */
@@ -93,15 +93,14 @@ void cuda_read_settings(void) {
         if (value) atomic_store(&options[i].value, atoi(value));
     }
     expandable = asks_for_ranges(memory ? memory : cuda_getenv("PYTORCH_CUDA_ALLOC_CONF"));
+    text = cuda_getenv("TENON_MEMORY_CACHE");
+    keeps_memory = !text || strcmp(text, "0") != 0;
     cuda_columns_settings();
 }
 
 bool cuda_settings_expandable(const cuda_device *d) { return expandable && d->maps; }
 
-bool cuda_settings_keeps_memory(void) {
-    const char *text = cuda_getenv("TENON_MEMORY_CACHE");
-    return !text || strcmp(text, "0") != 0;
-}
+bool cuda_settings_keeps_memory(void) { return keeps_memory; }
 
 const cuda_settings_iface cuda_settings = {
     .struct_size = sizeof cuda_settings,

@@ -1,4 +1,5 @@
-/* callpath.c: `callpath CASE N` makes N calls of one case on a few floats. Run under callgrind with
+/* callpath.c: `callpath CASE N` makes N calls of one case on a few floats, on the device of
+ * TENON_BENCH_DEVICE if there is that variable. Run under callgrind with
  * two values of N, the difference gives the instructions of one call, start-up apart
  * (tests/bench/instructions.py). `callpath CASE N time` prints nanoseconds per call instead. */
 #include <stdio.h>
@@ -100,16 +101,30 @@ static double now(void) {
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-static tn_status setup(void) {
+/* A tensor with 8 for each dimension. */
+static tn_status new_tensor(tn_device device, int32_t ndim, tn_tensor **ret) {
     float data[64];
     int64_t shape[] = {8, 8};
+    tn_tensor *near = NULL, *same = NULL;
     for (int i = 0; i < 64; i++) data[i] = (float)(i % 8) * 0.25F;
-    tn_status st = tn_tensor_from_data(TN_F32, 1, shape, data, &a);
-    if (!st) st = tn_tensor_from_data(TN_F32, 1, shape, data, &b);
-    if (!st) st = tn_tensor_from_data(TN_F32, 1, shape, data, &leaf);
-    if (!st) st = tn_tensor_from_data(TN_F32, 1, shape, data, &out);
-    if (!st) st = tn_tensor_from_data(TN_F32, 2, shape, data, &square);
-    if (!st) st = tn_tensor_from_data(TN_F32, 2, shape, data, &other);
+    tn_status st = tn_tensor_from_data(TN_F32, ndim, shape, data, &near);
+    if (!st) st = tn_tensor_new(TN_F32, device, ndim, shape, ret);
+    if (!st) st = tn_copy_(*ret, near, 0, &same);
+    tn_tensor_unref(&same);
+    tn_tensor_unref(&near);
+    return st;
+}
+
+static tn_status setup(void) {
+    const char *name = getenv("TENON_BENCH_DEVICE");
+    tn_device device;
+    tn_status st = tn_device_parse(name ? name : "cpu", &device);
+    if (!st) st = new_tensor(device, 1, &a);
+    if (!st) st = new_tensor(device, 1, &b);
+    if (!st) st = new_tensor(device, 1, &leaf);
+    if (!st) st = new_tensor(device, 1, &out);
+    if (!st) st = new_tensor(device, 2, &square);
+    if (!st) st = new_tensor(device, 2, &other);
     if (!st) st = tn_set_requires_grad(leaf, 1);
     return st;
 }

@@ -3,15 +3,23 @@
 #include "../../backends/cuda/cublas.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "grid.h"
 #include "number.h"
 #include "queue.h"
 
+/* A product leaves its mark in the workspace and looks for it at its end: two that run at once must
+ * not have the same one. A handle's own is that of all its streams. */
+typedef _Atomic(const void *) mark;
 struct cublasContext {
     CUstream stream;
+    void *workspace; /* NULL: none */
+    mark own;
 };
 
 typedef struct matrix {
@@ -24,6 +32,8 @@ typedef struct product {
     matrix a, b, c;
     int m, n, k, batch;
     double alpha, beta;
+    mark *workspace;
+    bool of_user;
 } product;
 
 enum { BAD_VALUE = 7 };
@@ -44,8 +54,21 @@ static bool reach(const char *who, const matrix *m, int rows, int columns, int b
     return queue_reach(who, at, (size_t)(last + 1) * number_bytes(m->type), problem);
 }
 
+static bool compute(const product *p, char *problem);
+
 static bool run_product(void *payload, char *problem) {
     const product *p = payload;
+    uint64_t workspace = (uint64_t)(uintptr_t)p->workspace;
+    if (p->of_user && !queue_reach("cuBLAS: workspace", workspace, sizeof(mark), problem))
+        return false;
+    if (p->workspace) atomic_store(p->workspace, p);
+    bool fine = compute(p, problem);
+    if (!fine || !p->workspace || atomic_load(p->workspace) == p) return fine;
+    snprintf(problem, HOST_TEXT, "cuBLAS: two products of different streams share a workspace");
+    return false;
+}
+
+static bool compute(const product *p, char *problem) {
     if (!reach("cuBLAS: matrix A", &p->a, p->m, p->k, p->batch, problem) ||
         !reach("cuBLAS: matrix B", &p->b, p->k, p->n, p->batch, problem) ||
         !reach("cuBLAS: matrix C", &p->c, p->m, p->n, p->batch, problem))
@@ -71,12 +94,20 @@ static int least_ld(const matrix *m, int rows, int columns) {
 
 cublasStatus_t cublasCreate_v2(cublasHandle_t *ret_handle) {
     *ret_handle = calloc(1, sizeof **ret_handle);
+    if (*ret_handle) (*ret_handle)->workspace = &(*ret_handle)->own;
     return *ret_handle ? CUBLAS_OK : BAD_VALUE;
 }
 
+/* Goes back to the handle's own workspace, as cuBLAS does. */
 cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cublasStream stream) {
     handle->stream = stream;
+    handle->workspace = &handle->own;
     return CUBLAS_OK;
+}
+
+cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void *workspace, size_t bytes) {
+    handle->workspace = bytes >= sizeof(mark) ? workspace : NULL;
+    return (uintptr_t)workspace % 256 ? BAD_VALUE : CUBLAS_OK;
 }
 
 cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode) {
@@ -100,7 +131,9 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation
                  k,
                  batch,
                  0,
-                 0};
+                 0,
+                 NULL,
+                 false};
     float single[2];
     (void)algorithm;
     if (m < 0 || n < 0 || k < 0 || batch < 0 || lda < least_ld(&p.a, m, k) ||
@@ -116,5 +149,7 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation
         p.alpha = (double)single[0];
         p.beta = (double)single[1];
     }
+    p.workspace = handle->workspace;
+    p.of_user = p.workspace && p.workspace != &handle->own;
     return queue_submit(handle->stream, run_product, &p, sizeof p) == CUDA_OK ? CUBLAS_OK : 14;
 }

@@ -120,21 +120,30 @@ with pytest.raises(RuntimeError, match="enable_timing"):
 
 
 def test_products_of_many_threads_and_streams() -> None:
-    """One library, two devices, a stream for each thread."""
+    """One library, two devices, a stream for each thread; the library's workspaces are apart, also
+    those of graphs."""
     harness.script(
         """
 import threading
 wrong = []
+ones = [tn.ones(64, 64, device=f"cuda:{i}") for i in range(2)]
+tn.cuda.synchronize(0), tn.cuda.synchronize(1)
 def work(seed):
     with tn.cuda.stream(tn.cuda.Stream(seed % 2)):
-        for i in range(30):
-            x = tn.full((8, 8), float(seed + i), device="cuda")
-            y = (x @ x).sum()
+        for i in range(20):
+            x = tn.full((64, 64), float(seed + i), device="cuda")
+            y = (x @ ones[seed % 2]).sum()
             del x
-            if y.item() != 512 * (seed + i) ** 2:
+            if y.item() != 64.0 ** 3 * (seed + i):
                 wrong.append((seed, i))
 threads = [threading.Thread(target=work, args=(seed,)) for seed in range(5)]
+g = tn.cuda.CUDAGraph()
+with tn.cuda.graph(g):
+    y = (ones[0] @ ones[0]).sum()
 [t.start() for t in threads]
+for i in range(20):
+    g.replay()
+    assert y.item() == 64.0 ** 3
 [t.join() for t in threads]
 assert not wrong, wrong
 """,
