@@ -20,6 +20,8 @@ typedef cudaStream_t cublasStream;
 /* X(our name, NVIDIA's name, value) */
 #define CUBLAS_VALUE_LIST(X)                                                                       \
     X(CUBLAS_OK, CUBLAS_STATUS_SUCCESS, 0)                                                         \
+    X(CUBLAS_BAD_VALUE, CUBLAS_STATUS_INVALID_VALUE, 7)                                            \
+    X(CUBLAS_UNSUPPORTED, CUBLAS_STATUS_NOT_SUPPORTED, 15)                                         \
     X(CUBLAS_PLAIN_MATH, CUBLAS_DEFAULT_MATH, 0)                                                   \
     X(CUBLAS_WIDE_SUMS, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION, 16)                      \
     X(CUBLAS_NORMAL, CUBLAS_OP_N, 0)                                                               \

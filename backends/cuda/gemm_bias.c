@@ -23,8 +23,8 @@ static cublasLtHandle_t handles[CUDA_DEVICES];
 /* What an algorithm depends on; compared as bytes. */
 typedef struct shape {
     int32_t device, dtype, tf32, reduced, op_a, op_b;
-    int32_t aligned_a, aligned_b, aligned_c;
-    int32_t m, n, k, ld_a, ld_b, ld_c, reserved;
+    int32_t aligned_a, aligned_b, aligned_c, aligned_d; /* d: c and the bias */
+    int32_t m, n, k, ld_a, ld_b, ld_c;
 } shape;
 
 static struct {
@@ -101,7 +101,7 @@ static bool search(cublasLtHandle_t handle, const shape *s, parts *p,
     const uint64_t room = WORKSPACE;
     const uint32_t sums = CUBLASLT_WIDE_SUMS | (s->reduced ? REDUCED_SUMS : 0);
     const uint32_t aligned[] = {(uint32_t)s->aligned_a, (uint32_t)s->aligned_b,
-                                (uint32_t)s->aligned_c};
+                                (uint32_t)s->aligned_c, (uint32_t)s->aligned_d};
     int n = 0;
     return lt.create_wish(&p->wish) == CUBLAS_OK &&
            set_wish(p, CUBLASLT_ROOM, &room, sizeof room) &&
@@ -109,7 +109,7 @@ static bool search(cublasLtHandle_t handle, const shape *s, parts *p,
            set_wish(p, CUBLASLT_ALIGNED_A, &aligned[0], sizeof aligned[0]) &&
            set_wish(p, CUBLASLT_ALIGNED_B, &aligned[1], sizeof aligned[1]) &&
            set_wish(p, CUBLASLT_ALIGNED_C, &aligned[2], sizeof aligned[2]) &&
-           set_wish(p, CUBLASLT_ALIGNED_D, &aligned[2], sizeof aligned[2]) &&
+           set_wish(p, CUBLASLT_ALIGNED_D, &aligned[3], sizeof aligned[3]) &&
            lt.search(handle, p->product, p->a, p->b, p->c, p->c, p->wish, 1, ret_found, &n) ==
                CUBLAS_OK &&
            n > 0 && ret_found->state == CUBLAS_OK;
@@ -150,6 +150,8 @@ static tn_status multiply(const tn_call *call, cuda_device *d, cublasLtHandle_t 
     int r = lt.multiply(handle, p->product, &one, y, p->a, x, p->b, &zero, c, p->c, c, p->c,
                         &remembered[i].algorithm, workspace, bytes, call->stream);
     if (r == CUBLAS_OK) return TN_OK;
+    remembered[i].state = NONE; /* not tried again */
+    if (r == CUBLAS_BAD_VALUE || r == CUBLAS_UNSUPPORTED) return TN_DECLINE;
     return cuda_host->fail(TN_E_DEVICE, -1, "cuda:%d: %s: cuBLASLt returned error %d",
                            call->device_index, call->op->name, r);
 }
@@ -177,6 +179,7 @@ tn_status cuda_gemm_bias(const tn_call *call, const cuda_matrix *a, const cuda_m
                 .aligned_a = alignment_of(y.data, y.ld * item),
                 .aligned_b = alignment_of(x.data, x.ld * item),
                 .aligned_c = alignment_of(c->data, z.ld * item),
+                .aligned_d = alignment_of(c->data, z.ld * item | (int64_t)(intptr_t)bias),
                 .m = (int32_t)c->columns,
                 .n = (int32_t)c->rows,
                 .k = (int32_t)a->columns,

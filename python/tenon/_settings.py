@@ -48,11 +48,14 @@ def get_fallback_policy() -> str:
 
 
 def set_float32_matmul_precision(precision: str) -> None:
-    """'highest', 'high' or 'medium': remembered; products of float32 are always in float32."""
+    """'highest': products of float32 are in float32. 'high', 'medium': GPUs may take TF32."""
+    from tenon.backends import cuda
+
     global _precision
     if precision not in ("highest", "high", "medium"):
         raise RuntimeError(f"unknown float32 matmul precision: {precision}")
     _precision = precision
+    cuda.matmul.allow_tf32 = precision != "highest"
 
 
 def get_float32_matmul_precision() -> str:

@@ -36,8 +36,6 @@ typedef struct product {
     bool of_user;
 } product;
 
-enum { BAD_VALUE = 7 };
-
 static double load(const matrix *m, int64_t i) { return number_load(m->data, m->type, i); }
 
 /* Element (row, column) of op(m) in batch i; matrices lie by columns. */
@@ -95,7 +93,7 @@ static int least_ld(const matrix *m, int rows, int columns) {
 cublasStatus_t cublasCreate_v2(cublasHandle_t *ret_handle) {
     *ret_handle = calloc(1, sizeof **ret_handle);
     if (*ret_handle) (*ret_handle)->workspace = &(*ret_handle)->own;
-    return *ret_handle ? CUBLAS_OK : BAD_VALUE;
+    return *ret_handle ? CUBLAS_OK : CUBLAS_BAD_VALUE;
 }
 
 /* Goes back to the handle's own workspace, as cuBLAS does. */
@@ -107,12 +105,12 @@ cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cublasStream stream) {
 
 cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void *workspace, size_t bytes) {
     handle->workspace = bytes >= sizeof(mark) ? workspace : NULL;
-    return (uintptr_t)workspace % 256 ? BAD_VALUE : CUBLAS_OK;
+    return (uintptr_t)workspace % 256 ? CUBLAS_BAD_VALUE : CUBLAS_OK;
 }
 
 cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode) {
     (void)handle;
-    return mode == CUBLAS_PLAIN_MATH || mode == CUBLAS_WIDE_SUMS ? CUBLAS_OK : BAD_VALUE;
+    return mode == CUBLAS_PLAIN_MATH || mode == CUBLAS_WIDE_SUMS ? CUBLAS_OK : CUBLAS_BAD_VALUE;
 }
 
 cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation_t op_a,
@@ -139,7 +137,7 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation
     if (m < 0 || n < 0 || k < 0 || batch < 0 || lda < least_ld(&p.a, m, k) ||
         ldb < least_ld(&p.b, k, n) || ldc < least_ld(&p.c, m, n) ||
         (compute == CUBLAS_IN_F64) != (type_c == CUBLAS_F64))
-        return BAD_VALUE;
+        return CUBLAS_BAD_VALUE;
     if (compute == CUBLAS_IN_F64) {
         memcpy(&p.alpha, alpha, sizeof p.alpha);
         memcpy(&p.beta, beta, sizeof p.beta);

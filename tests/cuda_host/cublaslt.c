@@ -1,5 +1,6 @@
 /* cublaslt.c: the stand-in for cuBLASLt: products with a bias, in plain loops. TENON_CUBLASLT_HOST makes
- * it misbehave: "no-handle", "no-algorithm", "broken". */
+ * it misbehave: "no-handle", "no-algorithm", "unsupported",
+ * "broken". */
 #include "../../backends/cuda/cublaslt.h"
 
 #include <stdlib.h>
@@ -7,7 +8,7 @@
 #include "number.h"
 #include "queue.h"
 
-enum { BAD_VALUE = 7, UNSUPPORTED = 15, WORKSPACE = 1024 };
+enum { WORKSPACE = 1024 };
 
 struct cublasLtContext {
     int started;
@@ -39,13 +40,13 @@ long cublasLtHostCount(const char *what) {
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *ret_handle) {
     if (is_asked("no-handle")) return 1;
     *ret_handle = calloc(1, sizeof **ret_handle);
-    return *ret_handle ? CUBLAS_OK : BAD_VALUE;
+    return *ret_handle ? CUBLAS_OK : CUBLAS_BAD_VALUE;
 }
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *ret_product,
                                         cublasComputeType_t compute, cudaDataType scale) {
     cublasLtMatmulDesc_t p = calloc(1, sizeof *p);
-    if (!p || scale != CUBLAS_F32) return BAD_VALUE;
+    if (!p || scale != CUBLAS_F32) return CUBLAS_BAD_VALUE;
     p->compute = compute;
     *ret_product = p;
     return CUBLAS_OK;
@@ -63,7 +64,8 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t p,
                : name == CUBLASLT_END  ? (void *)&p->end
                : name == CUBLASLT_BIAS ? (void *)&p->bias
                                        : NULL;
-    if (!to || bytes != (name == CUBLASLT_BIAS ? sizeof p->bias : sizeof p->end)) return BAD_VALUE;
+    if (!to || bytes != (name == CUBLASLT_BIAS ? sizeof p->bias : sizeof p->end))
+        return CUBLAS_BAD_VALUE;
     memcpy(to, value, bytes);
     return CUBLAS_OK;
 }
@@ -71,7 +73,7 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t p,
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *ret_layout, cudaDataType type,
                                           uint64_t rows, uint64_t columns, int64_t ld) {
     cublasLtMatrixLayout_t m = calloc(1, sizeof *m);
-    if (!m || ld < (int64_t)rows) return BAD_VALUE;
+    if (!m || ld < (int64_t)rows) return CUBLAS_BAD_VALUE;
     m->type = type;
     m->rows = (int64_t)rows;
     m->columns = (int64_t)columns;
@@ -86,7 +88,7 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *ret_wish) {
     *ret_wish = calloc(1, sizeof **ret_wish);
-    return *ret_wish ? CUBLAS_OK : BAD_VALUE;
+    return *ret_wish ? CUBLAS_OK : CUBLAS_BAD_VALUE;
 }
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t wish) {
     free(wish);
@@ -95,7 +97,8 @@ cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t wish) 
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t wish,
                                                     cublasLtMatmulPreferenceAttributes_t name,
                                                     const void *value, size_t bytes) {
-    if (bytes != (name == CUBLASLT_ROOM ? sizeof wish->room : sizeof(uint32_t))) return BAD_VALUE;
+    if (bytes != (name == CUBLASLT_ROOM ? sizeof wish->room : sizeof(uint32_t)))
+        return CUBLAS_BAD_VALUE;
     if (name == CUBLASLT_ROOM) memcpy(&wish->room, value, bytes);
     return CUBLAS_OK;
 }
@@ -109,7 +112,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     (void)handle, (void)product, (void)a, (void)b, (void)c, (void)d;
     searches++;
     *ret_n = 0;
-    if (most < 1 || wish->room < WORKSPACE || is_asked("no-algorithm")) return UNSUPPORTED;
+    if (most < 1 || wish->room < WORKSPACE || is_asked("no-algorithm")) return CUBLAS_UNSUPPORTED;
     ret_found->algo.data[0] = 42;
     ret_found->workspaceSize = WORKSPACE;
     ret_found->state = CUBLAS_OK;
@@ -173,10 +176,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
     j.n = plain_b ? b_layout->columns : b_layout->rows;
     int64_t inner = plain_b ? b_layout->rows : b_layout->columns;
     if (is_asked("broken")) return 14;
+    if (is_asked("unsupported")) return CUBLAS_UNSUPPORTED;
     if (algorithm->data[0] != 42 || bytes < WORKSPACE || inner != j.k || d_layout->rows != j.m ||
         d_layout->columns != j.n || *(const float *)alpha != 1 || *(const float *)beta != 0 ||
         product->end != CUBLASLT_ADD_BIAS)
-        return BAD_VALUE;
+        return CUBLAS_BAD_VALUE;
     products++;
     return queue_submit(stream, run_product, &j, sizeof j) == CUDA_OK ? CUBLAS_OK : 14;
 }

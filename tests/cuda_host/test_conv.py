@@ -384,6 +384,11 @@ option = tn.cuda._settings().option
 assert option(b"cudnn_benchmark") == 1 and option(b"cudnn") == 1
 cudnn.enabled = False
 assert option(b"cudnn") == 0 and cudnn.enabled is False
+with cudnn.flags(enabled=True, deterministic=True, benchmark_limit=3):
+    assert option(b"cudnn") == option(b"cudnn_deterministic") == option(b"cudnn_allow_tf32") == 1
+    assert option(b"cudnn_benchmark") == 0 and option(b"cudnn_benchmark_limit") == 3
+assert option(b"cudnn") == option(b"cudnn_deterministic") == option(b"cudnn_allow_tf32") == 0
+assert cudnn.benchmark and cudnn.benchmark_limit == 10
 """)
 
 

@@ -141,7 +141,7 @@ for op in ("linear", "addmm"):
 
 
 @needs_harness
-@pytest.mark.parametrize("trouble", ["no-handle", "no-algorithm"])
+@pytest.mark.parametrize("trouble", ["no-handle", "no-algorithm", "unsupported"])
 def test_without_a_way_to_add_a_bias(trouble: str) -> None:
     harness.script(BIASED + "biased()\nassert count('product') == 0", TENON_CUBLASLT_HOST=trouble)
 
@@ -382,6 +382,9 @@ x = tn.ones(2, 2, device="cuda")
 table = tn.cuda._settings()
 assert matmul.allow_tf32 and table.is_tf32_allowed() == 1 and (x @ x).tolist() == [[2, 2], [2, 2]]
 matmul.allow_tf32 = False
+tn.set_float32_matmul_precision("high")
+assert matmul.allow_tf32 and table.is_tf32_allowed() == 1
+tn.set_float32_matmul_precision("highest")
 assert table.is_tf32_allowed() == 0 and (x @ x).tolist() == [[2, 2], [2, 2]]
 """)
 

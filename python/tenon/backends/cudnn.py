@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
 
 from tenon.backends import _options
@@ -64,6 +66,33 @@ def version() -> int | None:
     if not tenon.cuda.is_available():
         return None
     return tenon.cuda._settings().cudnn_version() or None
+
+
+@contextmanager
+def flags(
+    enabled: bool = False,
+    benchmark: bool = False,
+    benchmark_limit: int = 10,
+    deterministic: bool = False,
+    allow_tf32: bool = True,
+) -> Iterator[None]:
+    """A with statement in which the settings are these; afterwards they are what they were."""
+    wanted = {
+        "enabled": enabled,
+        "benchmark": benchmark,
+        "benchmark_limit": benchmark_limit,
+        "deterministic": deterministic,
+        "allow_tf32": allow_tf32,
+    }
+    module = sys.modules[__name__]
+    before = {name: getattr(module, name) for name in wanted}
+    try:
+        for name, value in wanted.items():
+            setattr(module, name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(module, name, value)
 
 
 sys.modules[__name__].__class__ = _Settings
