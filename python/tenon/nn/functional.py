@@ -423,7 +423,7 @@ def rrelu(
     if not training:
         return _give(input, _nn.leaky_relu(x, (lower + upper) / 2), inplace)
     below = x.detach() <= 0
-    slopes = tenon.empty(int(below.sum()), dtype=tenon.float64).uniform_(lower, upper)
+    slopes = x.new_empty(int(below.sum()), dtype=tenon.float64).uniform_(lower, upper)
     factors = tenon.ones_like(x, requires_grad=False).masked_scatter(below, slopes.to(x.dtype))
     return _give(input, x * factors, inplace)
 
@@ -531,7 +531,7 @@ def embedding_bag(
     result = result.index_add(0, bags, rows)
     if mode == "sum":
         return result
-    counts = tenon.zeros(size, dtype=rows.dtype).index_add_(0, bags, rows.new_ones(len(bags)))
+    counts = rows.new_zeros(size).index_add_(0, bags, rows.new_ones(len(bags)))
     return result / counts.clamp(min=1).unsqueeze(1)
 
 
