@@ -229,24 +229,29 @@ static bool measure(attempt *a, const conv_plan *p, float *ret_ms) {
            cuda.event_elapsed(ret_ms, a->start, a->end) == CUDA_OK;
 }
 
-/* Tries the configurations of one mode; p gets the first plan, or the fastest. */
-static bool search_mode(attempt *a, conv_plan *p, cudnnBackendDescriptor_t graph, int32_t mode) {
-    cuda_dnn_build *b = &p->parts;
-    cudnnBackendDescriptor_t configs[CANDIDATES], best = NULL;
+/* The configurations that cuDNN proposes; how many. */
+static int64_t propose(cuda_dnn_build *b, cudnnBackendDescriptor_t graph, int32_t mode,
+                       cudnnBackendDescriptor_t *ret_configs) {
     cudnnBackendDescriptor_t search = cuda_dnn_make(b, CUDNN_SEARCH);
     cuda_dnn_link(b, search, CUDNN_SEARCH_GRAPH, graph);
     cuda_dnn_set(b, search, CUDNN_SEARCH_MODE, CUDNN_IS_HEURISTIC, 1, &mode);
     cuda_dnn_finish(b, search);
-    for (int i = 0; i < CANDIDATES; i++) configs[i] = cuda_dnn_make(b, CUDNN_CONFIG);
+    for (int i = 0; i < CANDIDATES; i++) ret_configs[i] = cuda_dnn_make(b, CUDNN_CONFIG);
     int64_t n =
-        cuda_dnn_get(b, search, CUDNN_SEARCH_RESULTS, CUDNN_IS_DESCRIPTOR, CANDIDATES, configs);
-    if (n > CANDIDATES) n = CANDIDATES;
-    int keep = b->n, left = cuda_option_value(CUDA_CUDNN_BENCHMARK_LIMIT);
+        cuda_dnn_get(b, search, CUDNN_SEARCH_RESULTS, CUDNN_IS_DESCRIPTOR, CANDIDATES, ret_configs);
+    return n < CANDIDATES ? n : CANDIDATES;
+}
+
+/* Of the configurations in b the first that has a plan, which p gets, or the fastest; or NULL. */
+static cudnnBackendDescriptor_t choose(attempt *a, conv_plan *p, cuda_dnn_build *b,
+                                       const cudnnBackendDescriptor_t *configs, int64_t n) {
+    cudnnBackendDescriptor_t best = NULL;
+    int proposed = b->n, made = p->parts.n, left = cuda_option_value(CUDA_CUDNN_BENCHMARK_LIMIT);
     if (left <= 0) left = CANDIDATES;
     float ms = 0, least = 0;
     for (int64_t i = 0; i < n && left > 0; i++) {
         bool fine = suits(b, &p->key, configs[i]) && make_plan(p, a->handle, configs[i], NULL, 0);
-        if (fine && !p->key.benchmark) return true;
+        if (fine && !p->key.benchmark) return configs[i];
         if (fine && measure(a, p, &ms)) {
             if (!best || ms < least) {
                 best = configs[i];
@@ -254,20 +259,33 @@ static bool search_mode(attempt *a, conv_plan *p, cudnnBackendDescriptor_t graph
             }
             left--;
         }
-        b->status = CUDNN_OK; /* this engine's own failure */
-        cuda_dnn_drop(b, keep);
+        b->status = p->parts.status = CUDNN_OK; /* this engine's own failure */
+        cuda_dnn_drop(b, proposed);
+        cuda_dnn_drop(&p->parts, made);
     }
     p->plan = NULL;
-    return best && make_plan(p, a->handle, best, NULL, 0);
+    if (best && make_plan(p, a->handle, best, NULL, 0)) return best;
+    p->parts.status = CUDNN_OK;
+    cuda_dnn_drop(&p->parts, made);
+    return NULL;
+}
+
+/* p gets a plan of one mode, if there is one, and the configuration that it needs: the others are
+ * large. */
+static bool search_mode(attempt *a, conv_plan *p, cudnnBackendDescriptor_t graph, int32_t mode) {
+    cuda_dnn_build b = {.api = p->parts.api, .status = CUDNN_OK};
+    cudnnBackendDescriptor_t configs[CANDIDATES];
+    int64_t n = propose(&b, graph, mode, configs);
+    cudnnBackendDescriptor_t best = choose(a, p, &b, configs, n);
+    if (best) cuda_dnn_move(&b, best, &p->parts);
+    cuda_dnn_drop(&b, 0);
+    return best != NULL;
 }
 
 static void search(attempt *a, conv_plan *p) {
     cudnnBackendDescriptor_t graph = make_graph(&p->parts, &p->key, a->handle);
-    int made = p->parts.n;
-    if (p->parts.status != CUDNN_OK || search_mode(a, p, graph, CUDNN_HEURISTIC)) return;
-    p->parts.status = CUDNN_OK;
-    cuda_dnn_drop(&p->parts, made);
-    search_mode(a, p, graph, CUDNN_LAST_RESORT);
+    if (p->parts.status == CUDNN_OK && !search_mode(a, p, graph, CUDNN_HEURISTIC))
+        search_mode(a, p, graph, CUDNN_LAST_RESORT);
 }
 
 /* ---- The file of a plan: its key and its text --------------------------------------------------*/

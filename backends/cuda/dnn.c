@@ -107,6 +107,14 @@ int64_t cuda_dnn_get(cuda_dnn_build *b, cudnnBackendDescriptor_t d, unsigned nam
     return b->status == CUDNN_OK ? n : 0;
 }
 
+void cuda_dnn_move(cuda_dnn_build *b, cudnnBackendDescriptor_t d, cuda_dnn_build *to) {
+    int i = 0;
+    while (i < b->n && b->made[i] != d) i++;
+    if (i == b->n || to->n == CUDNN_MOST_MADE) return;
+    b->made[i] = b->made[--b->n];
+    to->made[to->n++] = d;
+}
+
 void cuda_dnn_drop(cuda_dnn_build *b, int keep) {
     while (b->n > keep) b->api->destroy(b->made[--b->n]);
 }

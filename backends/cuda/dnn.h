@@ -35,6 +35,8 @@ void cuda_dnn_finish(cuda_dnn_build *b, cudnnBackendDescriptor_t d);
 /* How many elements there are, at most `room`, which are written. */
 int64_t cuda_dnn_get(cuda_dnn_build *b, cudnnBackendDescriptor_t d, unsigned name, unsigned type,
                      int64_t room, void *ret_elements);
+/* d is one of `to` from now on. */
+void cuda_dnn_move(cuda_dnn_build *b, cudnnBackendDescriptor_t d, cuda_dnn_build *to);
 /* Destroys what was made, all but the first `keep`. */
 void cuda_dnn_drop(cuda_dnn_build *b, int keep);
 

@@ -270,6 +270,7 @@ assert (count("search"), count("plan"), count("execute")) == (1, 1, 5)
 convolve(n=3)
 assert (count("search"), count("plan"), count("execute")) == (2, 2, 6)
 alive = count("alive")
+assert alive == 2 * 8  # three tensors, convolution, operation, graph, configuration, plan
 for _ in range(5):
     convolve(n=3)
 assert count("alive") == alive
