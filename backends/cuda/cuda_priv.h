@@ -303,6 +303,8 @@ uint32_t cuda_rows_threads(int64_t n, int32_t width);
 /* Into how many parts `count` elements are cut that `lanes` threads of each of `blocks` blocks share:
  * one, unless the blocks are too few for a GPU. From sizes alone, so that bits are the same everywhere. */
 int64_t cuda_parts(int64_t count, int64_t lanes, int64_t blocks);
+/* Whether the dimensions of v from `first` on are one with one stride, in elements; 0: one element. */
+bool cuda_merge_dims(const tn_view *v, int32_t first, int64_t *ret_stride);
 
 /* ---- order.c -----------------------------------------------------------------------------------*/
 /* The elements of x, packed int64 and at least one, in rising order and where each stood; equal ones

@@ -102,19 +102,9 @@ static cuda_float_kernels batch_moments_kernels = CUDA_FLOAT_KERNELS(norm, batch
 
 /* Strides of sample, channel and position; false where positions do not lie one stride apart. */
 static bool read_strides(const tn_view *v, int64_t *ret_stride) {
-    int32_t last = -1;
     ret_stride[0] = v->strides[0];
     ret_stride[1] = v->strides[1];
-    ret_stride[2] = 0;
-    for (int32_t d = v->ndim - 1; d >= 2; d--) {
-        if (v->shape[d] == 1) continue;
-        if (last < 0)
-            ret_stride[2] = v->strides[d];
-        else if (v->strides[d] != v->strides[last] * v->shape[last])
-            return false;
-        last = d;
-    }
-    return true;
+    return cuda_merge_dims(v, 2, &ret_stride[2]);
 }
 
 /* An input; packed where its positions are anyhow. */

@@ -45,3 +45,17 @@ int64_t cuda_parts(int64_t count, int64_t lanes, int64_t blocks) {
     if (parts > most) parts = most;
     return parts < 1 ? 1 : parts;
 }
+
+bool cuda_merge_dims(const tn_view *v, int32_t first, int64_t *ret_stride) {
+    int32_t last = -1;
+    *ret_stride = 0;
+    for (int32_t d = v->ndim - 1; d >= first; d--) {
+        if (v->shape[d] == 1) continue;
+        if (last < 0)
+            *ret_stride = v->strides[d];
+        else if (v->strides[d] != v->strides[last] * v->shape[last])
+            return false;
+        last = d;
+    }
+    return true;
+}

@@ -1,4 +1,4 @@
-"""Normalisation on the host harness: every layout and cut, against NumPy in float64."""
+"""Normalisation and losses on the host harness: every layout and cut, against NumPy in float64."""
 
 from __future__ import annotations
 
@@ -141,5 +141,70 @@ for dtype, tolerance in ((tn.float32, 1e-4), (tn.float16, 2e-2), (tn.bfloat16, 1
 assert F.batch_norm(tn.zeros(0, 3, device="cuda"), *tn.ones(2, 3, device="cuda"), None, None,
                     False).shape == (0, 3)
 ran_natively("native_batch_norm", "_batch_norm_backward")
+"""
+    )
+
+
+def test_losses_of_classes() -> None:
+    """Rows, images and volumes of logits in any layout; weights, ignored targets, reductions."""
+    harness.script(
+        START
+        + """
+def reference(x, t, w, ignore, reduction, entropy):
+    if entropy:
+        top = x.max(1, keepdims=True)
+        x = x - top - np.log(np.exp(x - top).sum(1, keepdims=True))
+    used = t != ignore
+    safe = np.where(used, t, 0)
+    weight = np.where(used, 1.0 if w is None else w[safe], 0.0)
+    loss = -weight * np.take_along_axis(x, safe[:, None], 1)[:, 0]
+    hot = np.moveaxis(np.eye(x.shape[1])[safe], -1, 1) * weight[:, None]
+    grad = np.exp(x) * weight[:, None] - hot if entropy else -hot
+    if reduction == "none":
+        return loss, grad
+    scale = weight.sum() if reduction == "mean" else 1.0
+    return loss.sum() / scale, grad / scale
+for shape in ((5, 3), (700, 11), (4, 300), (3, 5, 7), (2, 7, 30, 9), (2, 3, 4, 2, 5)):
+    c = shape[1]
+    t = rng.integers(0, c, shape[:1] + shape[2:])
+    t.reshape(-1)[::5] = -100
+    w, x, classes = rng.uniform(0.5, 2, c), rng.standard_normal(shape), tn.from_numpy(t).to("cuda")
+    back = tuple(range(x.ndim - 1, -1, -1))
+    for layout in (send(x), send(x.swapaxes(1, -1)).transpose(1, -1), send(x.T).permute(*back)):
+        for reduction in ("none", "mean", "sum"):
+            for entropy, weight in ((True, None), (False, None), (False, w)):
+                d = layout.detach().requires_grad_()
+                f = F.cross_entropy if entropy else F.nll_loss
+                got = f(d, classes, send(weight), reduction=reduction)
+                loss, grad = reference(x, t, weight, -100, reduction, entropy)
+                check(got, np.asarray(loss), 1e-11, (shape, reduction, entropy))
+                got.sum().backward()
+                check(d.grad, grad, 1e-11, (shape, reduction, entropy))
+x = tn.randn(4, 3, device="cuda", dtype=tn.float64).requires_grad_()
+t = tn.tensor([0, 2, 2, 1], device="cuda")
+g = tn.ones((), device="cuda", dtype=tn.float64, requires_grad=True)
+(first,) = tn.autograd.grad(F.nll_loss(x, t), x, g, create_graph=True)
+(second,) = tn.autograd.grad(first, g, tn.ones_like(first))
+assert abs(second.item() + 1) < 1e-12
+none = F.nll_loss(tn.zeros(0, 3, device="cuda"), tn.zeros(0, dtype=tn.int64, device="cuda"))
+assert none.isnan().item()
+for dtype, tolerance in ((tn.float32, 1e-5), (tn.float16, 1e-2), (tn.bfloat16, 5e-2)):
+    x = tn.randn(50, 9).to(dtype)
+    t = rng.integers(0, 9, 50)
+    want, grad = reference(x.double().numpy(), t, None, -100, "mean", True)
+    d = x.to("cuda").requires_grad_()
+    got = F.cross_entropy(d, tn.from_numpy(t).to("cuda"))
+    check(got, np.asarray(want), tolerance)
+    got.backward()
+    check(d.grad, grad, tolerance)
+ran_natively("_nll_loss", "_nll_loss_backward", "_nll_loss_gather", "_cross_entropy",
+             "_cross_entropy_backward")
+bad = F.nll_loss(tn.zeros(2, 3, device="cuda"), tn.tensor([1, 3], device="cuda"))
+try:
+    bad.item()
+except RuntimeError as err:
+    assert "'_nll_loss': index 3 is out of range for size 3" in str(err), err
+else:
+    raise AssertionError("nothing was said")
 """
     )

@@ -126,18 +126,4 @@ typedef struct cuda_rows_args {
     int64_t size[CUDA_DIMS], stride[CUDA_DIMS][CUDA_ROW_OPERANDS];
 } cuda_rows_args;
 
-/* Cross entropy of (rows, n) logits with classes; strides in elements. `target` has a stride of its
- * own, everything else that is by row is packed. */
-enum { CUDA_LOSS_NONE, CUDA_LOSS_MEAN, CUDA_LOSS_SUM };
-typedef struct cuda_entropy_args {
-    const void *x, *grad;
-    const int64_t *target;
-    void *y, *lse, *count, *out; /* out: the gradient */
-    double *parts;               /* loss of every row */
-    int64_t rows, n, x_row, x_column, target_step, grad_step, ignore;
-    int32_t reduction, reserved;
-    cuda_fault *fault;
-    uint64_t op;
-} cuda_entropy_args;
-
 #endif
