@@ -296,8 +296,9 @@ static tn_status attention_formula(tn_gctx *c) {
         }
         score = scope_add(&s, score, upper);
     }
-    if (a->attn_mask) score = mask_scores(&s, score, a->attn_mask);
-    if (s.st == TN_OK) {
+    if (a->attn_mask) {
+        p = scope_softmax_seen(&s, mask_scores(&s, score, a->attn_mask));
+    } else if (s.st == TN_OK) {
         tn_status st = tn_softmax(score, -1, -1, &p);
         p = scope_take(&s, st, p);
     }

@@ -7,6 +7,8 @@
 #ifndef TENON_SCOPE_PRIV_H
 #define TENON_SCOPE_PRIV_H
 
+#include <math.h>
+
 #include <tenon/op_args.h>
 #include <tenon/ops.h>
 
@@ -154,6 +156,24 @@ static inline tn_tensor *scope_where(tni_scope *s, tn_tensor *condition, tn_tens
     if (s->st != TN_OK) return NULL;
     tn_status st = tn_where(condition, a, b, &r);
     return scope_take(s, st, r);
+}
+
+/* softmax of scores by row; a row that is -inf throughout, whose query sees no key, becomes 0. */
+static inline tn_tensor *scope_softmax_seen(tni_scope *s, tn_tensor *score) {
+    tn_tensor *most = NULL, *blind = NULL, *p = NULL;
+    tn_scalar_box low, zero;
+    if (s->st != TN_OK) return NULL;
+    tn_status st = tn_amax(score, TN_INTS(-1), 1, &most);
+    most = scope_take(s, st, most);
+    if (s->st != TN_OK) return NULL;
+    st = tn_eq(most, tn_scalar_box_init(&low, tn_scalar_float(-INFINITY)), &blind);
+    blind = scope_take(s, st, blind);
+    tn_tensor *nothing = tn_scalar_box_init(&zero, tn_scalar_float(0.0));
+    score = scope_where(s, blind, nothing, score);
+    if (s->st != TN_OK) return NULL;
+    st = tn_softmax(score, -1, -1, &p);
+    p = scope_take(s, st, p);
+    return scope_where(s, blind, nothing, p);
 }
 
 static inline tn_tensor *scope_sum(tni_scope *s, tn_tensor *a, tn_ints dims, int64_t keepdim) {

@@ -71,8 +71,10 @@ static tn_status by_products(const sdpa_args *a, tn_tensor **ret) {
     tn_tensor *score = scope_matmul(&s, scaled, scope_transpose(&s, k, -2, -1));
     if (a->is_causal)
         score = scope_add(&s, score, causal_bias(&s, q, a->key->shape[a->key->ndim - 2]));
-    if (a->attn_mask) score = scope_add(&s, score, mask_bias(&s, a->attn_mask, tn_view_dtype(q)));
-    if (s.st == TN_OK) {
+    if (a->attn_mask) {
+        score = scope_add(&s, score, mask_bias(&s, a->attn_mask, tn_view_dtype(q)));
+        p = scope_softmax_seen(&s, score);
+    } else if (s.st == TN_OK) {
         tn_status st = tn_softmax(score, -1, -1, &p);
         p = scope_take(&s, st, p);
     }

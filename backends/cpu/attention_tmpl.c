@@ -171,7 +171,7 @@ static void forward_block(const forward_job *j, int64_t b, int64_t h, int64_t q0
         GEMM(0, 0, rows, w, cols, 1, s, BK, vp, ldv, k0 > 0, y, w);
     }
     for (int64_t i = 0; i < rows; i++) {
-        A inverse = 1 / sum[i];
+        A inverse = sum[i] == 0 ? (A)0 : 1 / sum[i]; /* 0: it has seen none, and is 0 */
         for (int64_t c = 0; c < w; c++) y[i * w + c] *= inverse;
         j->lse[(b * q->h + h) * q->l + q0 + i] = max[i] + (A)log((double)sum[i]);
     }
@@ -256,12 +256,13 @@ static void row_products(const backward_job *j, int64_t b, int64_t h, A *d) {
     }
 }
 
-/* s = exp(s - lse) and ds = s * (ds - d) * scale, row by row. */
+/* s = exp(s - lse) and ds = s * (ds - d) * scale, row by row; 0 where a row has seen no key. */
 static void score_gradient(const backward_job *j, const backward_room *r, const A *lse, const A *d,
                            int64_t rows, int64_t cols) {
     for (int64_t i = 0; i < rows; i++) {
         A *s = r->s + i * BK, *ds = r->ds + i * BK;
-        vec shift = vec_all(lse[i]), scale = vec_all(j->scale), less = vec_all(d[i]);
+        vec shift = vec_all(lse[i] == -(A)INFINITY ? (A)INFINITY : lse[i]),
+            scale = vec_all(j->scale), less = vec_all(d[i]);
         int64_t c = 0;
         for (; c + VL <= cols; c += VL) {
             vec p = vec_exp(vec_load(s + c) - shift);

@@ -296,6 +296,19 @@ case(
     ),
 )
 
+BLIND = bools(5, 6)  # the mask of a query that sees no key: its row is 0
+BLIND[2] = False
+for rank in (3, 4):
+    case(
+        f"attention mask of a blind row, rank {rank}",
+        [BLIND, *(shape[4 - rank :] for shape in QKV)],
+        lambda m, f, mask, q, k, v: f.scaled_dot_product_attention(q, k, v, attn_mask=mask),
+    )
+    case(
+        f"attention bias of a blind row, rank {rank}",
+        [np.where(BLIND, 0.5, -np.inf), *(shape[4 - rank :] for shape in QKV)],
+        lambda m, f, mask, q, k, v: f.scaled_dot_product_attention(q, k, v, attn_mask=mask),
+    )
 LONG = [(1, 2, 150, 4), (1, 1, 200, 4), (1, 1, 200, 4)]
 case(
     "attention mask of whole tiles",

@@ -243,7 +243,7 @@ template <int W> TMPL_INLINE void attention_forward(const cuda_attention_args &a
         if (query < a.queries && ATTENTION_COLUMN == 0)
             ((A *)a.lse)[(at.image * a.heads + at.head) * a.queries + query] =
                 most[i] + M_(log)(total[i]);
-        keep[i] = (A)1 / total[i];
+        keep[i] = total[i] == 0 ? (A)0 : (A)1 / total[i]; /* 0: the query sees no key */
     }
     attention_store<W>(a.y, at, a.queries, a.value_width, sum, keep);
 }
@@ -273,6 +273,7 @@ TMPL_INLINE A attention_weight(const cuda_attention_args &a, A product, int64_t 
                                int64_t query, int64_t key) {
     if (!attention_sees(a, query, key)) return 0;
     const A *lse = (const A *)a.lse + (image * a.heads + head) * a.queries;
+    if (lse[query] == -(A)INFINITY) return 0; /* it sees no key */
     return M_(exp)(attention_score(a, product, image, head, query, key) - lse[query]);
 }
 
