@@ -364,6 +364,11 @@ static tn_status keep_operands(tn_graph *g, const tn_op *op, const void *args) {
                 if (list->v[k]) TN_TRY(keep_memory(g, tni_t(list->v[k])));
             break;
         }
+        case TN_F_GENERATOR: {
+            tn_generator *gen = *(tn_generator *const *)p;
+            if (gen) TN_TRY(tni_graph_own(g, drop_generator, tn_generator_ref(gen)));
+            break;
+        }
         default: break;
         }
     }

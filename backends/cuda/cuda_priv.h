@@ -172,6 +172,9 @@ uint64_t cuda_memory_snapshot(cuda_device *d, cuda_block_info *ret_blocks, uint6
 extern const tn_graph_iface cuda_graph_iface;
 /* Whether the calling thread's work on the stream is recorded and not run: nobody may wait for it. */
 bool cuda_is_recording(const void *stream);
+/* For a kernel that is recorded and draws: its part of the numbers that each launch reserves. */
+tn_status cuda_graph_draw(const tn_call *call, tn_generator *gen, uint64_t blocks,
+                          cuda_draws *ret_draws, const cuda_draws **ret_launch);
 
 /* ---- nvtx.c: spans of time for NVIDIA's tools; nothing without their library -------------------*/
 extern const tn_profiler_iface cuda_profiler_iface;

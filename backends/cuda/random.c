@@ -51,14 +51,16 @@ static tn_status walk(const tn_view *self, const tn_view *other, cuda_plan *ret_
     return st;
 }
 
-/* Philox numbers are reserved and the generator is free again; others are drawn on the CPU. */
+/* Philox numbers are reserved and the generator is free again; others are drawn on the CPU. A graph
+ * reserves at each launch. */
 static tn_status reserve(const tn_call *call, tn_generator *gen, uint64_t blocks,
-                         uint64_t *ret_seed, uint64_t *ret_offset) {
+                         cuda_draws *ret_draws, const cuda_draws **ret_launch) {
     tn_rng rng;
+    if (cuda_is_recording(call->stream))
+        return cuda_graph_draw(call, gen, blocks, ret_draws, ret_launch);
     tn_status st = call->host->rng_acquire(call, gen, blocks, &rng);
     if (st != TN_OK) return st;
-    *ret_seed = rng.seed;
-    *ret_offset = rng.offset;
+    *ret_draws = (cuda_draws){rng.seed, rng.offset};
     call->host->rng_release(call, gen, &rng);
     return rng.kind == TN_RNG_PHILOX ? TN_OK : TN_DECLINE;
 }
@@ -76,7 +78,7 @@ static tn_status fill(const tn_call *call, cuda_kernel *kernel, tn_generator *ge
     a->blocks = (int64_t)rnd_blocks(a->plan.numel, words);
     a->op = (uint64_t)(uintptr_t)call->op->name;
     st = cuda_fault_of(call, &a->fault);
-    if (st == TN_OK) st = reserve(call, gen, (uint64_t)a->blocks, &a->seed, &a->offset);
+    if (st == TN_OK) st = reserve(call, gen, (uint64_t)a->blocks, &a->draws, &a->launch);
     return st == TN_OK ? launch(call, kernel, a->blocks, a) : st;
 }
 
@@ -231,14 +233,14 @@ static tn_status dropout(const tn_call *call, const void *args) {
                            .scale = in->scale};
     if (x->numel == 0) return TN_OK;
     if (!(x->word & TN_W_DENSE) || !alike(x, in->output) || !alike(x, in->mask)) return TN_DECLINE;
-    tn_status st = reserve(call, in->generator, (uint64_t)a.blocks, &a.seed, &a.offset);
+    tn_status st = reserve(call, in->generator, (uint64_t)a.blocks, &a.draws, &a.launch);
     return st == TN_OK ? launch(call, cuda_float_kernel(call, dropouts), a.blocks, &a) : st;
 }
 
-/* ---- Rows: a recorded graph would repeat its numbers, so none may be captured -------------------*/
+/* ---- Rows --------------------------------------------------------------------------------------*/
 
 #define ROW(op, fn, dtype)                                                                         \
-    { #op, TN_SIG_##op, fn, NULL, dtype, 0, 0, 0 }
+    { #op, TN_SIG_##op, fn, NULL, dtype, 0, TN_K_CAPTURE_SAFE, 0 }
 #define FLOAT_ROWS(op, fn)                                                                         \
     ROW(op, fn, TN_F16), ROW(op, fn, TN_BF16), ROW(op, fn, TN_F32), ROW(op, fn, TN_F64)
 #define COMPLEX_ROWS(op, fn) ROW(op, fn, TN_C64), ROW(op, fn, TN_C128)

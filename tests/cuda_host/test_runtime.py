@@ -244,6 +244,52 @@ assert all(tn.equal(a, b.detach().cpu()) for a, b in zip(want, net.parameters())
     )
 
 
+def test_random_numbers_of_a_graph_are_drawn_anew() -> None:
+    """Those that the same calls would have drawn outside, from all generators, on any stream."""
+    harness.script(
+        """
+F = tn.nn.functional
+x = tn.ones(5000, device="cuda")
+own = tn.Generator(device="cuda")
+out = [tn.empty(777, device="cuda") for _ in range(3)]
+def work():
+    out[0].uniform_()
+    out[1].normal_(generator=own)
+    out[2].bernoulli_(0.3)
+    return F.dropout(x, 0.4), tn.randn(100, device="cuda"), tn.randint(0, 50, (99,), device="cuda")
+def seed():
+    tn.cuda.manual_seed(3)
+    own.manual_seed(4)
+work()
+seed()
+want = []
+for _ in range(4):
+    made = work()
+    want.append([t.cpu() for t in (*made, *out)])
+seed()
+before = tn.cuda.get_rng_state()
+g = tn.cuda.CUDAGraph()
+with tn.cuda.graph(g):
+    made = work()
+assert tn.equal(tn.cuda.get_rng_state(), before), "a capture draws nothing"
+side = tn.cuda.Stream()
+side.wait_stream(tn.cuda.current_stream())
+for i in range(4):
+    with tn.cuda.stream(side if i % 2 else None):
+        g.replay()
+        got = [t.clone() for t in (*made, *out)]
+        tn.cuda.current_stream().synchronize()
+    assert all(tn.equal(a.cpu(), b) for a, b in zip(got, want[i])), i
+del own
+g.replay()  # which keeps the generator
+g.replay()
+tn.cuda.synchronize()
+assert not tn.equal(made[1].cpu(), want[3][1])
+""",
+        TENON_CUDA_HOST_DELAY="500",
+    )
+
+
 CAPTURE_ERRORS = """
 import re
 x = tn.ones(4, device="cuda")

@@ -85,11 +85,24 @@ typedef struct cuda_reduce_args {
     int64_t gone_size[CUDA_DIMS], gone_in[CUDA_DIMS];
 } cuda_reduce_args;
 
+/* Where Philox numbers begin. In a graph that is told at each launch: there `launch` points to it, and
+ * the kernel's own offset counts from there. */
+typedef struct cuda_draws {
+    uint64_t seed, offset;
+} cuda_draws;
+
+/* The first step of a graph's launch. */
+typedef struct cuda_draws_args {
+    cuda_draws *launch;
+    cuda_draws draws;
+} cuda_draws_args;
+
 /* Random numbers for operand 0 of the plan, in the order of its indices; operand 1 is what they are
  * compared with. A thread draws one of the `blocks` Philox blocks. */
 typedef struct cuda_random_args {
     cuda_plan plan;
-    uint64_t seed, offset;
+    cuda_draws draws;
+    const cuda_draws *launch; /* NULL outside of graphs */
     int64_t blocks;
     double a, b;    /* the distribution's parameters */
     uint64_t range; /* whole numbers: how many there are; 0: 2^64 */
@@ -104,8 +117,9 @@ typedef struct cuda_dropout_args {
     void *out;
     uint8_t *mask;
     int64_t n, blocks;
-    uint64_t seed, offset;
-    double keep, scale; /* how likely an element stays, and what it is multiplied by */
+    cuda_draws draws;
+    const cuda_draws *launch; /* NULL outside of graphs */
+    double keep, scale;       /* how likely an element stays, and what it is multiplied by */
 } cuda_dropout_args;
 
 /* element i = start + i * step */

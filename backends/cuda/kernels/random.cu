@@ -35,6 +35,13 @@ TMPL_INLINE T random_element(double x) {
 #endif
 }
 
+/* The four words of one of the launch's blocks. */
+TMPL_INLINE void random_block(const cuda_draws &own, const cuda_draws *launch, int64_t block,
+                              uint32_t *words) {
+    uint64_t seed = launch ? launch->seed : own.seed, first = launch ? launch->offset : 0;
+    rnd_block(seed, first + own.offset + (uint64_t)block, words);
+}
+
 /* `draw(words, numbers)` makes N numbers of a block's four words; they lie 16 elements apart, see
  * Note [Philox order]. */
 template <int N, typename V, typename F>
@@ -43,7 +50,7 @@ TMPL_INLINE void random_fill(const cuda_random_args &a, F draw) {
     uint32_t words[4];
     V number[N];
     if (block >= a.blocks) return;
-    rnd_block(a.seed, a.offset + (uint64_t)block, words);
+    random_block(a.draws, a.launch, block, words);
     draw(words, number);
     int64_t first = block / RND_GROUP_BLOCKS * (RND_GROUP_BLOCKS * N) + block % RND_GROUP_BLOCKS;
 #pragma unroll
@@ -178,7 +185,7 @@ KERNEL(TN_(random_toss_each), cuda_random_args) {
     int64_t block = cuda_thread();
     uint32_t words[4];
     if (block >= a.blocks) return;
-    rnd_block(a.seed, a.offset + (uint64_t)block, words);
+    random_block(a.draws, a.launch, block, words);
     int64_t first = block / RND_GROUP_BLOCKS * RND_GROUP_WORDS + block % RND_GROUP_BLOCKS;
 #pragma unroll
     for (int k = 0; k < 4; k++) {
@@ -195,7 +202,7 @@ KERNEL(TN_(random_dropout), cuda_dropout_args) {
     uint64_t below = rnd_threshold(a.keep);
     uint32_t words[4];
     if (block >= a.blocks) return;
-    rnd_block(a.seed, a.offset + (uint64_t)block, words);
+    random_block(a.draws, a.launch, block, words);
     int64_t first = block / RND_GROUP_BLOCKS * RND_GROUP_WORDS + block % RND_GROUP_BLOCKS;
 #pragma unroll
     for (int k = 0; k < 4; k++) {
