@@ -104,8 +104,10 @@ static tn_status run_own(const tn_call *call, cuda_conv_kind kind, const cuda_co
 
 static tn_status run(const tn_call *call, cuda_conv_kind kind, cuda_conv *c, const steps *by,
                      const tn_view *made) {
+    void *room = NULL;
     if (made->numel == 0) return TN_OK;
     read_shape(c, by);
+    c->room = &room;
     if (!fits(c) || !tn_view_is_contiguous(made)) return TN_DECLINE;
     tn_status st = cuda_conv_by_cudnn(call, kind, c);
     return st == TN_DECLINE ? run_own(call, kind, c) : st;

@@ -12,6 +12,7 @@ typedef struct cuda_conv {
     const tn_view *bias;            /* added to what is made; or NULL */
     int64_t images, groups, ci, co; /* ci, co: channels of one group */
     int64_t taps, pixels, places;   /* of a window, of a plane of x, of a plane of y */
+    void **room;                    /* workspace of the products */
 } cuda_conv;
 
 /* conv_columns.c: products with a matrix of columns, by cuBLAS. The matrix has bounded memory: work

@@ -63,8 +63,8 @@ static cuda_matrix pick(const spread *s, const batch *b, int64_t i, int64_t item
     return m;
 }
 
-static tn_status multiply(const tn_call *call, const spread *a, const spread *b, const spread *c,
-                          const batch *by) {
+static tn_status multiply(const tn_call *call, const cuda_conv *conv, const spread *a,
+                          const spread *b, const spread *c, const batch *by) {
     bool by_image = by->images >= by->groups;
     int64_t inner = by_image ? by->images : by->groups, outer = by_image ? by->groups : by->images;
     int64_t item = item_of(call), to = by->widened ? sum_item_of(call) : item;
@@ -72,9 +72,15 @@ static tn_status multiply(const tn_call *call, const spread *a, const spread *b,
     for (int64_t i = 0; i < outer && st == TN_OK; i++) {
         const cuda_matrix ma = pick(a, by, i, item), mb = pick(b, by, i, item),
                           mc = pick(c, by, i, to);
-        const cuda_product p = {
-            &ma, &mb,      &mc,         inner,
-            1,   by->beta, by->widened, cuda_option_value(CUDA_CUDNN_TF32) != 0};
+        const cuda_product p = {.a = &ma,
+                                .b = &mb,
+                                .c = &mc,
+                                .n = inner,
+                                .alpha = 1,
+                                .beta = by->beta,
+                                .widened = by->widened,
+                                .tf32 = cuda_option_value(CUDA_CUDNN_TF32) != 0,
+                                .room = conv->room};
         st = cuda_gemm_product(call, &p);
     }
     return st;
@@ -152,7 +158,7 @@ static tn_status forward_piece(const tn_call *call, const cuda_conv *c, const sp
     const spread to = {{y, c->co, p->places, c->places, 1, 0}, image, c->co * c->places};
     const batch by = {p->images, c->groups, c->bias ? 1 : 0, false};
     tn_status st = unfold(call, c, p);
-    return st == TN_OK ? multiply(call, w, &matrix, &to, &by) : st;
+    return st == TN_OK ? multiply(call, c, w, &matrix, &to, &by) : st;
 }
 
 tn_status cuda_columns_forward(const tn_call *call, const cuda_conv *c) {
@@ -169,7 +175,7 @@ tn_status cuda_columns_forward(const tn_call *call, const cuda_conv *c) {
                           c->groups * c->co * c->places,
                           c->co * c->places};
         const batch by = {c->images, c->groups, c->bias ? 1 : 0, false};
-        return multiply(call, &w, &x, &y, &by);
+        return multiply(call, c, &w, &x, &y, &by);
     }
     st = start_piece(call, c, &most);
     for (int64_t i = 0; i < c->images; i += most.images)
@@ -237,7 +243,7 @@ static tn_status input_slab(const tn_call *call, const cuda_conv *c, const slab 
     const spread matrix = {{s->matrix, rows, c->places, columns, 1, 0}, c->places, rows * columns};
     const batch by = {s->images, s->groups, 0, true};
     read_slab(call, c, s, w, y, &a, &b);
-    tn_status st = multiply(call, &a, &b, &matrix, &by);
+    tn_status st = multiply(call, c, &a, &b, &matrix, &by);
     return st == TN_OK ? fold(call, c, s, bias) : st;
 }
 
@@ -251,7 +257,7 @@ static tn_status input_plain(const tn_call *call, const cuda_conv *c, const void
     spread a, b;
     tn_status st = put_bias(call, c, c->x);
     read_slab(call, c, &whole, w, y, &a, &b);
-    return st == TN_OK ? multiply(call, &a, &b, &x, &by) : st;
+    return st == TN_OK ? multiply(call, c, &a, &b, &x, &by) : st;
 }
 
 tn_status cuda_columns_input(const tn_call *call, const cuda_conv *c) {
@@ -317,7 +323,7 @@ static tn_status weight_piece(const tn_call *call, const cuda_conv *c, const gra
     spread y;
     tn_status st = unfold(call, c, p);
     if (st == TN_OK) st = collect(call, c, p, g->y, g->room, &y);
-    return st == TN_OK ? multiply(call, &y, &matrix, &w, &by) : st;
+    return st == TN_OK ? multiply(call, c, &y, &matrix, &w, &by) : st;
 }
 
 /* Memory for the parts of a gradient: half precision is not summed up in half precision. */

@@ -33,12 +33,16 @@ static tn_status open_cublas(void) {
 
 /* What cuBLAS may use beside its operands: memory of the call's stream, so that products of several
  * streams do not meet in it, and of the graph where one is captured. NULL: it makes do without. */
-static void *take_workspace(const tn_call *call, const cuda_device *d, size_t *ret_bytes) {
-    void *workspace = NULL;
+static void *take_workspace(const tn_call *call, const cuda_device *d, void **room,
+                            size_t *ret_bytes) {
+    void *workspace = room ? *room : NULL;
     *ret_bytes = (size_t)(d->major < 9 ? 8 : 32) << 20;
+    if (workspace) return workspace;
     bool kept = cuda_settings_keeps_memory(); /* else every product would ask the driver for it */
     if (!kept || cuda_host->scratch(call, *ret_bytes, &workspace) != TN_OK) *ret_bytes = 0;
-    return *ret_bytes ? workspace : NULL;
+    if (!*ret_bytes) return NULL;
+    if (room) *room = workspace;
+    return workspace;
 }
 
 /* Lock held; the device is current. Setting the stream puts the handle's own workspace back. */
@@ -113,11 +117,13 @@ tn_status cuda_gemm_product(const tn_call *call, const cuda_product *p) {
     tn_status st = cuda_enter(call->device_index, &d);
     if (st != TN_OK) return st;
     size_t bytes;
-    void *workspace = take_workspace(call, d, &bytes);
+    void *workspace = take_workspace(call, d, p->room, &bytes);
     pthread_mutex_lock(&lock);
     st = take_handle(d, call->stream, workspace, bytes, &handle);
     if (st == TN_OK) {
+        bool reduces = cuda_gemm_reduces(call->dtype);
         cuda_count(d, CUDA_LIBRARY_CALLS, 1);
+        cublas.set_math_mode(handle, reduces ? CUBLAS_PLAIN_MATH : CUBLAS_WIDE_SUMS);
         int r =
             cublas.gemm(handle, y.op, x.op, (int)c->columns, (int)c->rows, (int)a->columns,
                         wide ? (const void *)&p->alpha : &alpha32, y.data, type.data, y.ld, y.batch,
@@ -133,6 +139,6 @@ tn_status cuda_gemm_product(const tn_call *call, const cuda_product *p) {
 
 tn_status cuda_gemm(const tn_call *call, const cuda_matrix *a, const cuda_matrix *b,
                     const cuda_matrix *c, int64_t n, double alpha, double beta) {
-    const cuda_product p = {a, b, c, n, alpha, beta, false, cuda_is_tf32_allowed() != 0};
+    const cuda_product p = {a, b, c, n, alpha, beta, false, cuda_is_tf32_allowed() != 0, NULL};
     return cuda_gemm_product(call, &p);
 }

@@ -21,6 +21,7 @@ typedef struct cuda_product {
     double alpha, beta;
     bool widened; /* c is float32 although a and b have half precision */
     bool tf32;    /* float32 may be computed in TF32 */
+    void **room; /* of several products of one call: the workspace that they share, NULL at first */
 } cuda_product;
 tn_status cuda_gemm_product(const tn_call *call, const cuda_product *p);
 

@@ -108,8 +108,14 @@ cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void *workspace, siz
     return (uintptr_t)workspace % 256 ? CUBLAS_BAD_VALUE : CUBLAS_OK;
 }
 
+/* What a test may ask: the mode that was set last. */
+static long math_mode;
+long cublasHostMathMode(void);
+long cublasHostMathMode(void) { return math_mode; }
+
 cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode) {
     (void)handle;
+    math_mode = mode;
     return mode == CUBLAS_PLAIN_MATH || mode == CUBLAS_WIDE_SUMS ? CUBLAS_OK : CUBLAS_BAD_VALUE;
 }
 

@@ -159,12 +159,16 @@ def test_reduced_precision_is_a_switch() -> None:
 matmul = tn.backends.cuda.matmul
 assert not matmul.allow_fp16_reduced_precision_reduction
 matmul.allow_fp16_reduced_precision_reduction = True
-x = tn.ones(2, 2, device="cuda", dtype=tn.float16)
-assert (x @ x).tolist() == [[2, 2], [2, 2]]
-option = tn.cuda._settings().option
-assert option(b"reduced_f16") == 1 and option(b"reduced_bf16") == 0
+import ctypes
+def mode(dtype):
+    x = tn.ones(2, 2, device="cuda", dtype=dtype)
+    assert (x @ x).tolist() == [[2, 2], [2, 2]]
+    return ctypes.CDLL("libcublas.so.13").cublasHostMathMode()
+WIDE = 16
+assert [mode(d) for d in (tn.float16, tn.bfloat16, tn.float32)] == [0, WIDE, WIDE]
 matmul.allow_bf16_reduced_precision_reduction = True
-assert option(b"reduced_bf16") == 1
+matmul.allow_fp16_reduced_precision_reduction = False
+assert [mode(d) for d in (tn.float16, tn.bfloat16)] == [WIDE, 0]
 """)
 
 
