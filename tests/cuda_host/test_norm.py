@@ -63,6 +63,15 @@ half = send(tn.randn(4, 24).numpy(), tn.bfloat16)
 wide = tn.ones(24, device="cuda")
 check(F.layer_norm(half, (24,), wide, wide), F.layer_norm(half, (24,)).cpu().double().numpy() + 1,
       3e-2)
+x, g = rng.standard_normal((2, 2, 4, 41, 60)) * 3 + 1  # groups of 9840 elements, which blocks share
+d, w, b = send(x).requires_grad_(), send(rng.standard_normal(4)), send(rng.standard_normal(4))
+y = F.group_norm(d, 1, w, b, 1e-5)
+y.backward(send(g))
+flat, gw = x.reshape(2, -1), (g * w.cpu().numpy().reshape(4, 1, 1)).reshape(2, -1)
+hat, gx, *rest = reference(flat, None, None, gw, 1e-5)
+scaled = hat.reshape(x.shape) * w.cpu().numpy().reshape(4, 1, 1) + b.cpu().numpy().reshape(4, 1, 1)
+check(y, scaled)
+check(d.grad, gx.reshape(x.shape))
 shifted = tn.full((2, 3000), 1e4, device="cuda") + tn.arange(3000.0, device="cuda") % 2
 check(F.layer_norm(shifted, (3000,), eps=0.0), np.tile([-1.0, 1.0], (2, 1500)), 1e-4)
 assert F.layer_norm(tn.zeros(0, 3, device="cuda"), (3,)).shape == (0, 3)
