@@ -160,15 +160,21 @@ static tn_status take_cubin(program_handle p, void **ret_cubin, size_t *ret_byte
 static tn_status compile(const sources *s, const char *arch, void **ret_cubin, size_t *ret_bytes,
                          char **ret_log) {
     char arch_option[48];
-    const char *options[OPTIONS + 2] = {arch_option, "-std=c++17"};
+    const char *options[OPTIONS + 2] = {arch_option};
     program_handle p = NULL;
+    int n = 1;
+    bool has_language = false;
     snprintf(arch_option, sizeof arch_option, "-arch=%s", arch);
-    memcpy(options + 2, s->option, (size_t)s->noptions * sizeof options[0]);
+    for (int i = 0; i < s->noptions; i++) {
+        has_language |= strstr(s->option[i], "-std") != NULL;
+        options[n++] = s->option[i];
+    }
+    if (!has_language) options[n++] = "-std=c++17";
     if (nvrtc.create(&p, s->main, s->title, s->n, s->header, s->name) != 0)
         return cuda_host->fail(TN_E_INTERNAL, -1, "NVRTC does not take the kernels of '%s'",
                                s->title);
     tn_status st = TN_OK;
-    if (nvrtc.compile(p, s->noptions + 2, options) != 0) {
+    if (nvrtc.compile(p, n, options) != 0) {
         *ret_log = take_log(p);
         st = cuda_host->fail(TN_E_INTERNAL, -1, "NVRTC cannot compile the kernels of '%s': %.600s",
                              s->title, *ret_log ? *ret_log : "no log");

@@ -35,11 +35,11 @@ static void *open_self(void) {
 }
 
 CUresult cuModuleLoadData(CUmodule *ret_module, const void *image) {
-    host_cubin head;
+    host_cubin head = {0, 0};
     if (!image) return CUDA_BAD_VALUE;
     struct CUmod_st *m = calloc(1, sizeof *m);
     if (!m) return CUDA_NO_MEMORY;
-    memcpy(&head.magic, image, sizeof head.magic < strlen(image) ? sizeof head.magic : 1);
+    memcpy(&head.magic, image, strnlen(image, sizeof head.magic)); /* it may be any text */
     m->library = head.magic == HOST_CUBIN_MAGIC ? open_image(image) : open_self();
     *ret_module = m;
     return m->library ? CUDA_OK : CUDA_BAD_IMAGE;

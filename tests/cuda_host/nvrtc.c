@@ -49,6 +49,26 @@ static void say(nvrtc_program p, const char *format, ...) {
 
 /* ---- What is handed over -----------------------------------------------------------------------*/
 
+/* Comments become spaces: what stands in them is no kernel. */
+static void blank_comments(char *text) {
+    for (char *at = text, *end; *at; at++) {
+        if (*at == '"') {
+            while (at[1] && at[1] != '"') at += at[1] == '\\' && at[2] ? 2 : 1;
+            if (at[1]) at++;
+            continue;
+        }
+        if (strncmp(at, "//", 2) == 0)
+            end = strchr(at, '\n');
+        else if (strncmp(at, "/*", 2) == 0)
+            end = (end = strstr(at, "*/")) ? end + 2 : NULL;
+        else
+            continue;
+        for (; *at && at != end; at++)
+            if (*at != '\n') *at = ' ';
+        at--;
+    }
+}
+
 /* Headers that the host's compiler has itself. */
 static bool is_of_c(const char *name) {
     static const char *const names[] = {"stdint.h", "math.h", "string.h", "stdbool.h"};
@@ -81,7 +101,8 @@ int nvrtcCreateProgram(nvrtc_program *ret_program, const char *source, const cha
     snprintf(p->name, sizeof p->name, "%s", name);
     for (int i = 0; i < n; i++) p->header[i] = strdup(headers[i]);
     for (int i = 0; i < n; i++) p->header_name[i] = strdup(names[i]);
-    look_for_includes(p, source);
+    blank_comments(p->source);
+    look_for_includes(p, p->source);
     for (int i = 0; i < n; i++) look_for_includes(p, headers[i]);
     *ret_program = p;
     return 0;

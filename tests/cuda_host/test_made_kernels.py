@@ -182,6 +182,17 @@ x = tn.zeros(1, dtype=tn.int32, device="cuda:1")
 far(args=[x, -3])
 assert x.item() == -3
 assert compile_kernel(ADD, "add")._handle.value == add._handle.value
+two = r'''
+// __global__ void one(int a, int b) would be wrong
+extern "C" __global__ void zero(int *x) { *x = 0; }
+__launch_bounds__(32) __global__ void one(int *x) { *x = ONE; }
+'''
+pinned = tn.full((1,), 5, dtype=tn.int32).pin_memory()
+one = compile_kernel(two, "one", nvcc_options=["-std=c++17", "-DONE=1"])
+one.set_shared_memory_config(1024)
+one(args=[pinned])
+tn.cuda.synchronize()
+assert pinned.item() == 1
 """,
     )
 
@@ -201,8 +212,9 @@ fails(TypeError, "kernel_source must be str", lambda: compile_kernel(3, "add"))
 fails(ValueError, "compute_capability must be", lambda: compile_kernel(ADD, "add", "75"))
 args = [a, b, out, 1000, 0.5]
 fails(TypeError, "takes 5 arguments, but args has 4", lambda: add(1, 1, args[:4]))
-fails(ValueError, "args[1] must be on the GPU", lambda: add(1, 1, [a, b.cpu(), out, 1, 1.0]))
-fails(ValueError, "args[0] is on cuda:1", lambda: add(1, 1, [a.to("cuda:1"), *args[1:]]))
+on = "must be on the GPU of the kernel, cuda:0, or in pinned memory, but is on "
+fails(ValueError, "args[1] " + on + "cpu", lambda: add(1, 1, [a, b.cpu(), out, 1, 1.0]))
+fails(ValueError, "args[0] " + on + "cuda:1", lambda: add(1, 1, [a.to("cuda:1"), *args[1:]]))
 fails(TypeError, "args[3] must be a tensor", lambda: add(1, 1, [a, b, out, "n", 1.0]))
 fails(ValueError, "args[3] = 1099511627776 does not", lambda: add(1, 1, [a, b, out, 2**40, 1.0]))
 fails(ValueError, "grid must be within", lambda: add(0, 1, args))

@@ -42,20 +42,25 @@ def _parts(text: str) -> list[str]:
     return parts
 
 
+def _blank(comment: re.Match[str]) -> str:
+    return " " * len(comment.group())
+
+
 def _look_at(source: str, name: str) -> tuple[str, int]:
     """The source with the kernel's name kept as it is, which C++ would otherwise change, and the
     number of the kernel's parameters."""
     if not re.fullmatch(r"[A-Za-z_]\w*", name):
         raise ValueError(f"compile_kernel(): kernel_name must be a C identifier, not {name!r}")
     bounds = r"(?:__launch_bounds__\s*\([^)]*\)\s*)?"
-    found = re.search(rf"__global__\s+{bounds}void\s+{bounds}{name}\s*\(", source)
+    kernel = rf'(extern\s*"C"\s*)?{bounds}__global__\s+{bounds}void\s+{bounds}{name}\s*\('
+    plain = re.sub(r"/\*.*?\*/|//[^\n]*", _blank, source, flags=re.S)
+    found = re.search(kernel, plain)
     if not found:
         raise ValueError(
             f"compile_kernel(): kernel_source has no kernel '__global__ void {name}(...)'"
         )
-    listed = re.sub(r"/\*.*?\*/|//[^\n]*", " ", source[found.end() :], flags=re.S)
-    parameters = [part for part in _parts(listed) if part.strip() not in ("", "void")]
-    if 'extern "C"' not in source:
+    parameters = [p for p in _parts(plain[found.end() :]) if p.strip() not in ("", "void")]
+    if not found.group(1):
         source = source[: found.start()] + 'extern "C" ' + source[found.start() :]
     return source, len(parameters)
 
@@ -74,15 +79,10 @@ def _sizes(what: str, value: Any, largest: Sequence[int]) -> Any:
 def _argument(at: int, value: Any, device: int) -> Any:
     """An argument as C passes it."""
     if isinstance(value, _C.Tensor):
-        if value.device.type != "cuda":
+        if value.device != _C.device("cuda", device) and not value.is_pinned():
             raise ValueError(
-                f"kernel(): args[{at}] must be on the GPU of the kernel, cuda:{device}, "
-                f"but is on {value.device}"
-            )
-        if (value.device.index or 0) != device:
-            raise ValueError(
-                f"kernel(): args[{at}] is on {value.device}, but the kernel was compiled for "
-                f"cuda:{device}"
+                f"kernel(): args[{at}] must be on the GPU of the kernel, cuda:{device}, or in "
+                f"pinned memory, but is on {value.device}"
             )
         return c.c_void_p(value.data_ptr())
     if isinstance(value, (c._SimpleCData, c.Structure)):
@@ -132,6 +132,16 @@ class Kernel:
     def __repr__(self) -> str:
         return f"<CUDA kernel '{self.name}' on cuda:{self.device}>"
 
+    def _check_shared(self, what: str, value: Any) -> None:
+        most = _property(self.device, "shared_memory_per_block_optin")
+        if not isinstance(value, int) or not 0 <= value <= most:
+            raise ValueError(f"kernel(): {what} must be within 0 and {most} bytes, not {value!r}")
+
+    def set_shared_memory_config(self, shared_mem_bytes: int) -> None:
+        """For programs that announce more than 48 KiB, as PyTorch wants it: a launch asks for what
+        it is given by itself. Raises when the GPU has less."""
+        self._check_shared("shared_mem_bytes", shared_mem_bytes)
+
     def __call__(
         self,
         grid: int | Sequence[int] = (1, 1, 1),
@@ -148,21 +158,21 @@ class Kernel:
         sizes = _sizes("grid", grid, LARGEST_GRID), _sizes("block", block, LARGEST_BLOCK)
         if sizes[1][0] * sizes[1][1] * sizes[1][2] > MOST_THREADS:
             raise ValueError(f"kernel(): block has more than {MOST_THREADS} threads: {block}")
-        most = _property(self.device, "shared_memory_per_block_optin")
-        if not isinstance(shared_mem, int) or not 0 <= shared_mem <= most:
-            raise ValueError(
-                f"kernel(): shared_mem must be within 0 and {most} bytes, not {shared_mem!r}"
-            )
+        self._check_shared("shared_mem", shared_mem)
         if stream is None:
             stream = _streams.current_stream(_C.device("cuda", self.device))
         elif not isinstance(stream, _streams.Stream) or str(stream.device) != f"cuda:{self.device}":
             raise ValueError(f"kernel(): stream must be one of cuda:{self.device}, not {stream!r}")
-        values = [_argument(i, value, self.device) for i, value in enumerate(args or ())]
+        args = list(args or ())
+        values = [_argument(i, value, self.device) for i, value in enumerate(args)]
         if len(values) != self._nparams:
             raise TypeError(
                 f"kernel(): '{self.name}' takes {self._nparams} arguments, but args has "
                 f"{len(values)}"
             )
+        for tensor in args:
+            if isinstance(tensor, _C.Tensor) and tensor.is_cuda:
+                tensor.record_stream(stream)
         room, params = _laid_out(values)  # `room` lives until the launch has read it
         queue = stream.stream_id or None
         _base.library.check(
