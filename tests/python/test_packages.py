@@ -56,10 +56,18 @@ def test_one_process_is_a_group(monkeypatch):
         tenon.nn.parallel.DistributedDataParallel(tenon.nn.Linear(2, 2))
 
 
-def test_settings_and_versions():
+def test_settings_and_versions(monkeypatch):
+    for name in ("TENON_CUDNN_BENCHMARK", "TENON_CUDA_TF32"):
+        monkeypatch.setenv(name, "0")  # where settings live: restored afterwards
     assert tenon.backends.cpu.get_cpu_capability() in ("DEFAULT", "AVX2", "AVX512")
-    tenon.backends.cudnn.benchmark = True
+    cudnn = tenon.backends.cudnn
+    cudnn.benchmark = True
+    with cudnn.flags(enabled=True, benchmark=False, allow_tf32=False):
+        assert cudnn.benchmark is False
+    assert cudnn.benchmark is True
+    assert cudnn.is_available() == (cudnn.version() is not None)
     tenon.backends.cuda.matmul.allow_tf32 = True
+    assert tenon.backends.cuda.matmul.allow_tf32
     assert not tenon.backends.mps.is_available()
     assert not tenon.backends.mkldnn.is_available()
     assert tenon.version.__version__ == tenon.__version__
