@@ -8,9 +8,15 @@
 
 #include "tmpl.h"
 
-#if TMPL_IS_COMPLEX
+#if TMPL_IS_COMPLEX && !defined(TMPL_CUDA)
 #include <complex.h>
-#if TMPL_DTYPE == TMPL_C64
+#endif
+
+#if TMPL_IS_COMPLEX
+#if defined(TMPL_CUDA)
+#define REAL_(x) ((x).re)
+#define IMAG_(x) ((x).im)
+#elif TMPL_DTYPE == TMPL_C64
 #define REAL_(x) crealf(x)
 #define IMAG_(x) cimagf(x)
 #else
@@ -78,15 +84,13 @@ TMPL_INLINE int64_t to_i64(A x) { return (int64_t)x; }
 #define CAST_T double
 #define CAST_OF(x) ((double)REAL_(x))
 #include "cast_tmpl.h"
-#if !defined(TMPL_CUDA)
 #define CAST_TO c64
-#define CAST_T float _Complex
+#define CAST_T tmpl_complex64
 #define CAST_OF(x) tmpl_c64((float)REAL_(x), (float)IMAG_(x))
 #include "cast_tmpl.h"
 #define CAST_TO c128
-#define CAST_T double _Complex
+#define CAST_T tmpl_complex128
 #define CAST_OF(x) tmpl_c128((double)REAL_(x), (double)IMAG_(x))
 #include "cast_tmpl.h"
-#endif
 
 #endif

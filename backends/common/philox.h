@@ -44,6 +44,15 @@ TMPL_INLINE void rnd_block(uint64_t seed, uint64_t block, uint32_t ret_words[4])
     ret_words[3] = c3;
 }
 
+/* The words of number i where numbers take two: see Note [Philox order]. */
+TMPL_INLINE uint64_t rnd_word64(uint64_t seed, uint64_t offset, int64_t i) {
+    uint32_t w[4];
+    bool second = i / RND_GROUP_BLOCKS % 2;
+    int64_t block = i / (2 * RND_GROUP_BLOCKS) * RND_GROUP_BLOCKS + i % RND_GROUP_BLOCKS;
+    rnd_block(seed, offset + (uint64_t)block, w);
+    return second ? (uint64_t)w[3] << 32 | w[2] : (uint64_t)w[1] << 32 | w[0];
+}
+
 /* ---- Uniform numbers ---------------------------------------------------------------------------*/
 
 TMPL_INLINE float rnd_f32_of(uint32_t word) { return (float)(int32_t)(word >> 8) * 0x1p-24f; }

@@ -1,9 +1,8 @@
 /* scalar_complex.h: pointwise formulas of the complex types; RA is the real type of A. Elementary
- * functions are the C library's: C_(f) of A, CR_(f) of RA. */
+ * functions are the C library's: C_(f) of A, CR_(f) of RA; or complex_math.h's. */
 #ifndef SCALAR_COMPLEX_H
 #define SCALAR_COMPLEX_H
 
-#include <complex.h>
 #include <math.h>
 
 #include "tmpl.h"
@@ -17,8 +16,15 @@
 #define CR_(name) name
 #define COMPLEX_(re, im) tmpl_c128(re, im)
 #endif
+#if defined(TMPL_CUDA)
+#include "complex_math.h"
+#define RE_(z) ((z).re)
+#define IM_(z) ((z).im)
+#else
+#include <complex.h>
 #define RE_(z) C_(creal)(z)
 #define IM_(z) C_(cimag)(z)
+#endif
 
 TMPL_INLINE A f_mul(A x, A y) {
     RA a = RE_(x), b = IM_(x), c = RE_(y), d = IM_(y);

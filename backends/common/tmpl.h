@@ -59,8 +59,11 @@
 #endif
 
 /* A template is C11, or CUDA C (TMPL_CUDA) for nvcc, NVRTC and the host harness. There, built-ins are
- * functions of the device, and complex numbers do not exist. */
+ * functions of the device, and complex numbers are a type of our own. */
 #if defined(TMPL_CUDA)
+#include "complex_type.h"
+typedef tmpl_complex<float> tmpl_complex64;
+typedef tmpl_complex<double> tmpl_complex128;
 #define TMPL_INLINE static __device__ __forceinline__
 #elif defined(__GNUC__)
 #define TMPL_INLINE static inline __attribute__((always_inline, unused))
@@ -136,8 +139,14 @@ TMPL_INLINE uint16_t tmpl_to_f16(float x) {
     return (uint16_t)(r | sign);
 }
 
-#if !defined(TMPL_CUDA)
 /* Complex numbers from their parts, without the arithmetic that would lose signs and NaN. */
+#if defined(TMPL_CUDA)
+TMPL_INLINE tmpl_complex64 tmpl_c64(float re, float im) { return tmpl_complex64(re, im); }
+TMPL_INLINE tmpl_complex128 tmpl_c128(double re, double im) { return tmpl_complex128(re, im); }
+#else
+typedef float _Complex tmpl_complex64;
+typedef double _Complex tmpl_complex128;
+
 TMPL_INLINE float _Complex tmpl_c64(float re, float im) {
     const float parts[2] = {re, im};
     float _Complex z;
@@ -208,14 +217,14 @@ typedef double T;
 typedef double A;
 #elif TMPL_DTYPE == TMPL_C64
 #define TMPL_NAME c64
-typedef float _Complex T;
-typedef float _Complex A;
+typedef tmpl_complex64 T;
+typedef tmpl_complex64 A;
 typedef float R;
 typedef float RA;
 #elif TMPL_DTYPE == TMPL_C128
 #define TMPL_NAME c128
-typedef double _Complex T;
-typedef double _Complex A;
+typedef tmpl_complex128 T;
+typedef tmpl_complex128 A;
 typedef double R;
 typedef double RA;
 #endif

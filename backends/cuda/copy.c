@@ -49,18 +49,18 @@ static tn_status copy(const tn_call *call, const void *args) {
     return st == TN_OK ? cuda_copy_plan(call, tn_view_itemsize(a->out), &plan) : st;
 }
 
-/* By source and target: the kernels for real dtypes. */
+/* By source and target. */
 #define CAST(from, to)                                                                             \
     { .module = "cast_" #from, .name = "cast_to_" #to "_" #from "_cuda" }
 #define CASTS(from)                                                                                \
     {                                                                                              \
         CAST(from, b8), CAST(from, u8), CAST(from, i8), CAST(from, i16), CAST(from, i32),          \
-            CAST(from, i64), CAST(from, f16), CAST(from, bf16), CAST(from, f32), CAST(from, f64)   \
+            CAST(from, i64), CAST(from, f16), CAST(from, bf16), CAST(from, f32), CAST(from, f64),  \
+            CAST(from, c64), CAST(from, c128)                                                      \
     }
-enum { REAL_DTYPES = TN_F64 + 1 };
-static cuda_kernel casts[REAL_DTYPES][REAL_DTYPES] = {
-    CASTS(b8),  CASTS(u8),  CASTS(i8),   CASTS(i16), CASTS(i32),
-    CASTS(i64), CASTS(f16), CASTS(bf16), CASTS(f32), CASTS(f64),
+static cuda_kernel casts[TN_DTYPE_BUILTIN_COUNT][TN_DTYPE_BUILTIN_COUNT] = {
+    CASTS(b8),  CASTS(u8),   CASTS(i8),  CASTS(i16), CASTS(i32), CASTS(i64),
+    CASTS(f16), CASTS(bf16), CASTS(f32), CASTS(f64), CASTS(c64), CASTS(c128),
 };
 
 static tn_status cast(const tn_call *call, const void *args) {
@@ -68,7 +68,7 @@ static tn_status cast(const tn_call *call, const void *args) {
     const tn_view *views[] = {a->out, a->input};
     int32_t from = tn_view_dtype(a->input), to = tn_view_dtype(a->out);
     cuda_plan plan;
-    if (from >= REAL_DTYPES || to >= REAL_DTYPES) return TN_DECLINE;
+    if (from >= TN_DTYPE_BUILTIN_COUNT || to >= TN_DTYPE_BUILTIN_COUNT) return TN_DECLINE;
     tn_status st = cuda_plan_views(views, 2, &plan);
     return st == TN_OK ? cuda_launch_plan(call, &casts[from][to], &plan) : st;
 }

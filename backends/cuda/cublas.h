@@ -33,6 +33,8 @@ typedef cudaStream_t cublasStream;
     X(CUBLAS_F32, CUDA_R_32F, 0)                                                                   \
     X(CUBLAS_F64, CUDA_R_64F, 1)                                                                   \
     X(CUBLAS_F16, CUDA_R_16F, 2)                                                                   \
+    X(CUBLAS_C64, CUDA_C_32F, 4)                                                                   \
+    X(CUBLAS_C128, CUDA_C_64F, 5)                                                                  \
     X(CUBLAS_BF16, CUDA_R_16BF, 14)
 
 #define CUBLAS_ENUMERATOR(ours, theirs, value) ours = value,

@@ -100,6 +100,9 @@ tn_status cuda_checked(cuda_device *d, CUresult r, const char *what);
 CUresult cuda_wait_stream(cuda_device *d, CUstream stream);
 CUresult cuda_wait_device(cuda_device *d);
 
+/* Copies what earlier work of the call's stream left on the device to the host: waits. */
+tn_status cuda_read(const tn_call *call, void *dst, const void *src, uint64_t bytes);
+
 /* Where a kernel of the call reports bad input: the host's next check turns it into a failure. */
 tn_status cuda_fault_of(const tn_call *call, cuda_fault **ret_fault);
 
@@ -313,6 +316,9 @@ bool cuda_merge_dims(const tn_view *v, int32_t first, int64_t *ret_stride);
 /* The elements of x, packed int64 and at least one, in rising order and where each stood; equal ones
  * keep their order. TN_DECLINE: too many. */
 tn_status cuda_sort(const tn_call *call, const tn_view *x, int64_t *ret_values, int64_t *ret_at);
+/* The k largest elements of each packed row of n, of the call's dtype, and where each stood. */
+tn_status cuda_largest(const tn_call *call, const void *x, int64_t rows, int64_t n, int64_t k,
+                       void *ret_values, int64_t *ret_at);
 
 /* ---- copy.c ------------------------------------------------------------------------------------*/
 /* Copies elements of 1, 2, 4, 8 or 16 bytes. */
@@ -324,6 +330,12 @@ tn_status cuda_cast_packed(const tn_call *call, const void *from, int32_t from_d
 tn_status cuda_packed(const tn_call *call, const tn_view *v, const void **ret_data);
 /* Zeros to all elements of v, which is packed. */
 tn_status cuda_zero(const tn_call *call, const tn_view *v);
+
+/* ---- random.c ----------------------------------------------------------------------------------*/
+/* Reserves Philox blocks of the generator, which is free again afterwards; a graph reserves them at
+ * each launch. TN_DECLINE: it draws in another way, which the CPU has. */
+tn_status cuda_reserve_random(const tn_call *call, tn_generator *gen, uint64_t blocks,
+                              cuda_draws *ret_draws, const cuda_draws **ret_launch);
 
 /* ---- Rows: one list per family, named in plugin.c ----------------------------------------------*/
 typedef struct cuda_rows {

@@ -195,6 +195,10 @@ static tn_status dev_copy_out(void *ctx, int32_t index, void *dst, const void *s
     return cuda_checked(d, r, "copying from the device");
 }
 
+tn_status cuda_read(const tn_call *call, void *dst, const void *src, uint64_t bytes) {
+    return dev_copy_out(NULL, call->device_index, dst, src, 0, bytes, call->stream);
+}
+
 static tn_status dev_copy_within(void *ctx, int32_t index, void *dst, uint64_t dst_offset,
                                  const void *src, uint64_t src_offset, uint64_t bytes,
                                  void *stream) {

@@ -91,6 +91,8 @@ cuda_number_type cuda_number_type_of(int32_t dtype, bool tf32) {
     case TN_F16: return (cuda_number_type){CUBLAS_F16, CUBLAS_IN_F32};
     case TN_BF16: return (cuda_number_type){CUBLAS_BF16, CUBLAS_IN_F32};
     case TN_F64: return (cuda_number_type){CUBLAS_F64, CUBLAS_IN_F64};
+    case TN_C64: return (cuda_number_type){CUBLAS_C64, CUBLAS_IN_F32};
+    case TN_C128: return (cuda_number_type){CUBLAS_C128, CUBLAS_IN_F64};
     default: return (cuda_number_type){CUBLAS_F32, tf32 ? CUBLAS_IN_TF32 : CUBLAS_IN_F32};
     }
 }
@@ -106,7 +108,9 @@ tn_status cuda_gemm_product(const tn_call *call, const cuda_product *p) {
     cuda_operand x, y, z;
     const cuda_matrix *a = p->a, *c = p->c;
     cuda_number_type type = cuda_number_type_of(call->dtype, p->tf32);
-    float alpha32 = (float)p->alpha, beta32 = (float)p->beta;
+    /* The imaginary parts are read for complex numbers. */
+    const double alpha64[] = {p->alpha, 0}, beta64[] = {p->beta, 0};
+    const float alpha32[] = {(float)p->alpha, 0}, beta32[] = {(float)p->beta, 0};
     bool wide = type.compute == CUBLAS_IN_F64;
     int to = p->widened && !wide ? CUBLAS_F32 : type.data;
     if (c->rows == 0 || c->columns == 0 || p->n == 0) return TN_OK;
@@ -126,8 +130,8 @@ tn_status cuda_gemm_product(const tn_call *call, const cuda_product *p) {
         cublas.set_math_mode(handle, reduces ? CUBLAS_PLAIN_MATH : CUBLAS_WIDE_SUMS);
         int r =
             cublas.gemm(handle, y.op, x.op, (int)c->columns, (int)c->rows, (int)a->columns,
-                        wide ? (const void *)&p->alpha : &alpha32, y.data, type.data, y.ld, y.batch,
-                        x.data, type.data, x.ld, x.batch, wide ? (const void *)&p->beta : &beta32,
+                        wide ? (const void *)alpha64 : alpha32, y.data, type.data, y.ld, y.batch,
+                        x.data, type.data, x.ld, x.batch, wide ? (const void *)beta64 : beta32,
                         c->data, to, z.ld, z.batch, (int)p->n, type.compute, CUBLAS_ANY_ALGORITHM);
         if (r != CUBLAS_OK)
             st = cuda_host->fail(TN_E_DEVICE, -1, "cuda:%d: %s: cuBLAS returned error %d", d->index,

@@ -10,9 +10,10 @@
 
 /* A number by its kind: 0 Scalar, 1 float, 2 int or bool. */
 static inline cuda_number number_0(tn_scalar s) {
-    cuda_number n;
-#if TMPL_IS_FLOAT
+    cuda_number n = {{0}, 0};
+#if TMPL_IS_FLOAT || TMPL_IS_COMPLEX
     n.d = s.re;
+    n.im = s.im;
 #elif TMPL_IS_BOOL
     n.i = s.re != 0;
 #else

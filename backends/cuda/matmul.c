@@ -32,9 +32,7 @@ static cuda_matrix broadcast(const tn_view *v, const cuda_matrix *to) {
     return (cuda_matrix){v->data, to->rows, to->columns, s[1], s[0], s[2]};
 }
 
-static int64_t item_of(const tn_call *call) {
-    return call->dtype == TN_F64 ? 8 : call->dtype == TN_F32 ? 4 : 2;
-}
+static int64_t item_of(const tn_call *call) { return cuda_item_bytes(call->dtype); }
 
 static tn_status copy(const tn_call *call, const cuda_matrix *to, const cuda_matrix *from,
                       int64_t n) {
@@ -93,7 +91,8 @@ static tn_status product(const tn_call *call, cuda_matrix a, cuda_matrix b, cons
     if (st != TN_OK) return st;
     if (!init || beta == 0) return cuda_gemm(call, &a, &b, c, n, alpha, 0);
     cuda_matrix from = broadcast(init, c);
-    if (n == 1 && alpha == 1 && beta == 1 && is_bias(&from, c)) {
+    bool real = call->dtype <= TN_F64;
+    if (real && n == 1 && alpha == 1 && beta == 1 && is_bias(&from, c)) {
         st = cuda_gemm_bias(call, &a, &b, c, from.data);
         if (st != TN_DECLINE) return st;
     }
@@ -120,11 +119,13 @@ static tn_status bmm(const tn_call *call, const void *args) {
 
 static tn_status addmm(const tn_call *call, const void *args) {
     const tn_addmm_args *a = args;
+    if (a->alpha.im != 0 || a->beta.im != 0) return TN_DECLINE;
     return product_views(call, a->mat1, a->mat2, a->input, a->out, a->alpha.re, a->beta.re);
 }
 
 static tn_status baddbmm(const tn_call *call, const void *args) {
     const tn_baddbmm_args *a = args;
+    if (a->alpha.im != 0 || a->beta.im != 0) return TN_DECLINE;
     return product_views(call, a->batch1, a->batch2, a->input, a->out, a->alpha.re, a->beta.re);
 }
 
@@ -169,8 +170,21 @@ static tn_status linear(const tn_call *call, const void *args) {
 #define ROW(op, dtype)                                                                             \
     { #op, TN_SIG_##op, op, NULL, dtype, 0, TN_K_CAPTURE_SAFE, 0 }
 #define ROWS(op) ROW(op, TN_F16), ROW(op, TN_BF16), ROW(op, TN_F32), ROW(op, TN_F64)
+#define COMPLEX_ROWS(op) ROW(op, TN_C64), ROW(op, TN_C128)
 static const tn_kernel_row rows[] = {
-    ROWS(mm), ROWS(bmm), ROWS(addmm), ROWS(baddbmm), ROWS(mv), ROWS(dot), ROWS(linear),
+    ROWS(mm),
+    ROWS(bmm),
+    ROWS(addmm),
+    ROWS(baddbmm),
+    ROWS(mv),
+    ROWS(dot),
+    ROWS(linear),
+    COMPLEX_ROWS(mm),
+    COMPLEX_ROWS(bmm),
+    COMPLEX_ROWS(mv),
+    COMPLEX_ROWS(dot),
+    COMPLEX_ROWS(addmm),
+    COMPLEX_ROWS(baddbmm),
 };
 const cuda_rows cuda_matmul_rows;
 const cuda_rows cuda_matmul_rows = CUDA_ROWS_OF(rows);

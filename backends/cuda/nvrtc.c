@@ -83,15 +83,15 @@ static void add_ours(sources *s) {
 
 /* "map_f32" is map.cu for slot 8; "copy" is copy.cu. */
 static void find_sources(const char *module, sources *ret_sources) {
-    static const char *const dtypes[] = {"b8",  "u8",  "i8",   "i16", "i32",
-                                         "i64", "f16", "bf16", "f32", "f64"};
+    static const char *const dtypes[] = {"b8",  "u8",   "i8",  "i16", "i32", "i64",
+                                         "f16", "bf16", "f32", "f64", "c64", "c128"};
     sources *s = ret_sources;
     const char *cut = strrchr(module, '_');
     size_t stem = strlen(module);
     memset(s, 0, sizeof *s);
     s->title = module;
     add_ours(s);
-    for (int i = 0; cut && i < 10; i++) {
+    for (int i = 0; cut && i < TN_DTYPE_BUILTIN_COUNT; i++) {
         if (strcmp(cut + 1, dtypes[i]) != 0) continue;
         snprintf(s->dtype, sizeof s->dtype, "-DTMPL_DTYPE=%d", i);
         s->option[s->noptions++] = s->dtype;

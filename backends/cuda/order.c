@@ -9,7 +9,8 @@
 
 #define KERNELS(stem) CUDA_REAL_KERNELS(order, order_##stem)
 static cuda_real_kernels tiles = KERNELS(tiles), merges = KERNELS(merge),
-                         finishes = KERNELS(finish), chooses = KERNELS(choose);
+                         finishes = KERNELS(finish), chooses = KERNELS(choose),
+                         searches = KERNELS(search);
 
 /* ---- Rows --------------------------------------------------------------------------------------*/
 
@@ -40,10 +41,10 @@ static tn_status read_rows(const tn_view *x, const tn_view *values, const tn_vie
 
 /* ---- Launches ----------------------------------------------------------------------------------*/
 
-/* Bytes of a key: a bool, a byte or a number of the element's size. */
-static tn_status take_items(const tn_call *call, const tn_view *x, int64_t n, cuda_items *ret) {
+/* A key has as many bytes as an element. */
+static tn_status take_items(const tn_call *call, int64_t item, int64_t n, cuda_items *ret) {
     void *at = NULL;
-    tn_status st = call->host->scratch(call, (uint64_t)(n * tn_view_itemsize(x)), &ret->key);
+    tn_status st = call->host->scratch(call, (uint64_t)(n * item), &ret->key);
     if (st == TN_OK) st = call->host->scratch(call, (uint64_t)n * sizeof *ret->at, &at);
     ret->at = at;
     return st;
@@ -92,14 +93,15 @@ static tn_status sort_long(const tn_call *call, cuda_order_args *a) {
 }
 
 /* a->what, k and reversed are set. */
-static tn_status run(const tn_call *call, cuda_order_args *a, const tn_view *x) {
+static tn_status run(const tn_call *call, cuda_order_args *a, int32_t dtype) {
+    int64_t item = cuda_item_bytes(dtype);
     bool few = a->what == CUDA_ORDER_FIRST && a->k <= CUDA_TILE / 4;
     tn_status st = TN_OK;
-    a->dtype = tn_view_dtype(x);
+    a->dtype = dtype;
     a->count = a->n;
     a->from_x = 1;
-    if (a->n > CUDA_TILE) st = take_items(call, x, a->rows * a->n, &a->in);
-    if (st == TN_OK && a->n > CUDA_TILE) st = take_items(call, x, a->rows * a->n, &a->out);
+    if (a->n > CUDA_TILE) st = take_items(call, item, a->rows * a->n, &a->in);
+    if (st == TN_OK && a->n > CUDA_TILE) st = take_items(call, item, a->rows * a->n, &a->out);
     if (a->n > CUDA_TILE && !few) return st == TN_OK ? sort_long(call, a) : st;
     while (a->count > CUDA_TILE && st == TN_OK) {
         st = sort_tiles(call, a, a->k);
@@ -118,7 +120,24 @@ tn_status cuda_sort(const tn_call *call, const tn_view *x, int64_t *ret_values, 
                          .rows = 1,
                          .n = x->numel,
                          .step = {1, 1, 1}};
-    return a.n < UINT32_MAX ? run(call, &a, x) : TN_DECLINE;
+    return a.n < UINT32_MAX ? run(call, &a, tn_view_dtype(x)) : TN_DECLINE;
+}
+
+tn_status cuda_largest(const tn_call *call, const void *x, int64_t rows, int64_t n, int64_t k,
+                       void *ret_values, int64_t *ret_at) {
+    cuda_order_args a = {.what = CUDA_ORDER_FIRST,
+                         .reversed = 1,
+                         .x = x,
+                         .values = ret_values,
+                         .indices = ret_at,
+                         .rows = rows,
+                         .n = n,
+                         .k = k,
+                         .step = {1, 1, 1},
+                         .dims = 1,
+                         .size = {rows},
+                         .stride = {{n, k, k}}};
+    return run(call, &a, call->dtype);
 }
 
 /* ---- Kernels -----------------------------------------------------------------------------------*/
@@ -129,7 +148,7 @@ static tn_status sort(const tn_call *call, const void *args) {
     if (in->input->numel == 0) return TN_OK;
     tn_status st = read_rows(in->input, in->values, in->indices, in->dim, 0, true, &a);
     a.k = a.n;
-    return st == TN_OK ? run(call, &a, in->input) : st;
+    return st == TN_OK ? run(call, &a, tn_view_dtype(in->input)) : st;
 }
 
 static tn_status topk(const tn_call *call, const void *args) {
@@ -137,7 +156,7 @@ static tn_status topk(const tn_call *call, const void *args) {
     cuda_order_args a = {.what = CUDA_ORDER_FIRST, .k = in->k, .reversed = in->largest != 0};
     if (in->values->numel == 0) return TN_OK;
     tn_status st = read_rows(in->input, in->values, in->indices, in->dim, in->k, false, &a);
-    return st == TN_OK ? run(call, &a, in->input) : st;
+    return st == TN_OK ? run(call, &a, tn_view_dtype(in->input)) : st;
 }
 
 /* One result of each row. */
@@ -145,7 +164,7 @@ static tn_status choose(const tn_call *call, const tn_view *x, const tn_view *va
                         const tn_view *indices, int64_t dim, cuda_order_args *a) {
     if (values->numel == 0) return TN_OK;
     tn_status st = read_rows(x, values, indices, dim, 1, false, a);
-    return st == TN_OK ? run(call, a, x) : st;
+    return st == TN_OK ? run(call, a, tn_view_dtype(x)) : st;
 }
 
 static tn_status kthvalue(const tn_call *call, const void *args) {
@@ -172,14 +191,31 @@ static tn_status mode(const tn_call *call, const void *args) {
     return choose(call, in->input, in->values, in->indices, in->dim, &a);
 }
 
+static tn_status _searchsorted(const tn_call *call, const void *args) {
+    const tn__searchsorted_args *in = args;
+    const tn_view *sequence = in->sorted_sequence, *x = in->input;
+    cuda_search_args a = {.sequence = sequence->data,
+                          .x = x->data,
+                          .out = in->out->data,
+                          .n = x->numel,
+                          .length = sequence->shape[sequence->ndim - 1],
+                          .per_row = sequence->ndim > 1 ? x->shape[x->ndim - 1] : 0,
+                          .right = in->right != 0};
+    if (x->numel == 0) return TN_OK;
+    if (!tn_view_is_contiguous(sequence) || !tn_view_is_contiguous(x)) return TN_DECLINE;
+    int64_t blocks = (a.n + CUDA_BLOCK - 1) / CUDA_BLOCK;
+    return cuda_launch(call, &searches[call->dtype], blocks, CUDA_BLOCK, &a);
+}
+
 #define ROW(op, dtype)                                                                             \
     { #op, TN_SIG_##op, op, NULL, dtype, 0, TN_K_CAPTURE_SAFE, 0 }
 #define NUMBER_ROWS(op)                                                                            \
     ROW(op, TN_U8), ROW(op, TN_I8), ROW(op, TN_I16), ROW(op, TN_I32), ROW(op, TN_I64),             \
         ROW(op, TN_F16), ROW(op, TN_BF16), ROW(op, TN_F32), ROW(op, TN_F64)
 static const tn_kernel_row rows[] = {
-    ROW(sort, TN_BOOL), NUMBER_ROWS(sort),     ROW(mode, TN_BOOL),      NUMBER_ROWS(mode),
-    NUMBER_ROWS(topk),  NUMBER_ROWS(kthvalue), NUMBER_ROWS(median_dim), NUMBER_ROWS(nanmedian_dim),
+    ROW(sort, TN_BOOL),         NUMBER_ROWS(sort),       ROW(mode, TN_BOOL),
+    NUMBER_ROWS(mode),          NUMBER_ROWS(topk),       NUMBER_ROWS(kthvalue),
+    NUMBER_ROWS(_searchsorted), NUMBER_ROWS(median_dim), NUMBER_ROWS(nanmedian_dim),
 };
 const cuda_rows cuda_order_rows;
 const cuda_rows cuda_order_rows = CUDA_ROWS_OF(rows);

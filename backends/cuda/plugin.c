@@ -2,20 +2,19 @@
  * family of kernels is one name in one of the lists below. */
 #include "cuda_priv.h"
 
-#define CUDA_FAMILIES(X)                                                                           \
-    X(conv) X(copy) X(softmax) X(loss) X(matmul) X(norm) X(scan) X(take) X(order) X(optim) X(random)
+#define CUDA_FAMILIES(X) X(conv) X(copy) X(softmax) X(loss) X(matmul) X(norm) X(scan) X(take)
+#define CUDA_DATA_FAMILIES(X) X(optim) X(order) X(random) X(runs) X(sample)
 #define CUDA_LAYER_FAMILIES(X) X(attention) X(pad) X(pool) X(triangle) X(upsample)
 #define CUDA_DTYPE_FAMILIES(X) X(map) X(reduce)
 
 const tn_host *cuda_host;
 
-/* The element types that kernels exist for; complex numbers go around the GPU. */
-#define DTYPES(X, family)                                                                          \
-    X(family, b8)                                                                                  \
-    X(family, u8)                                                                                  \
-    X(family, i8)                                                                                  \
-    X(family, i16)                                                                                 \
-    X(family, i32) X(family, i64) X(family, f16) X(family, bf16) X(family, f32) X(family, f64)
+/* The element types that kernels exist for. */
+#define WHOLE_TYPES(X, family)                                                                     \
+    X(family, b8) X(family, u8) X(family, i8) X(family, i16) X(family, i32) X(family, i64)
+#define FLOAT_TYPES(X, family) X(family, f16) X(family, bf16) X(family, f32) X(family, f64)
+#define COMPLEX_TYPES(X, family) X(family, c64) X(family, c128)
+#define DTYPES(X, family) WHOLE_TYPES(X, family) FLOAT_TYPES(X, family) COMPLEX_TYPES(X, family)
 
 #define DECLARE(family) extern const cuda_rows cuda_##family##_rows;
 #define ADDRESS(family) &cuda_##family##_rows,
@@ -25,9 +24,11 @@ const tn_host *cuda_host;
 #define ADDRESS_DTYPES(family) DTYPES(ADDRESS_DTYPE, family)
 
 CUDA_FAMILIES(DECLARE)
+CUDA_DATA_FAMILIES(DECLARE)
 CUDA_LAYER_FAMILIES(DECLARE)
 CUDA_DTYPE_FAMILIES(DECLARE_DTYPES)
-static const cuda_rows *const plain_rows[] = {CUDA_FAMILIES(ADDRESS) CUDA_LAYER_FAMILIES(ADDRESS)};
+static const cuda_rows *const plain_rows[] = {CUDA_FAMILIES(ADDRESS) CUDA_DATA_FAMILIES(ADDRESS)
+                                                  CUDA_LAYER_FAMILIES(ADDRESS)};
 static const cuda_rows *const dtype_rows[] = {CUDA_DTYPE_FAMILIES(ADDRESS_DTYPES)};
 
 static tn_status add_rows(tn_txn *txn, int32_t slot, const cuda_rows *const *list, size_t n) {

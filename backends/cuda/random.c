@@ -51,10 +51,8 @@ static tn_status walk(const tn_view *self, const tn_view *other, cuda_plan *ret_
     return st;
 }
 
-/* Philox numbers are reserved and the generator is free again; others are drawn on the CPU. A graph
- * reserves at each launch. */
-static tn_status reserve(const tn_call *call, tn_generator *gen, uint64_t blocks,
-                         cuda_draws *ret_draws, const cuda_draws **ret_launch) {
+tn_status cuda_reserve_random(const tn_call *call, tn_generator *gen, uint64_t blocks,
+                              cuda_draws *ret_draws, const cuda_draws **ret_launch) {
     tn_rng rng;
     if (cuda_is_recording(call->stream))
         return cuda_graph_draw(call, gen, blocks, ret_draws, ret_launch);
@@ -78,7 +76,8 @@ static tn_status fill(const tn_call *call, cuda_kernel *kernel, tn_generator *ge
     a->blocks = (int64_t)rnd_blocks(a->plan.numel, words);
     a->op = (uint64_t)(uintptr_t)call->op->name;
     st = cuda_fault_of(call, &a->fault);
-    if (st == TN_OK) st = reserve(call, gen, (uint64_t)a->blocks, &a->draws, &a->launch);
+    if (st == TN_OK)
+        st = cuda_reserve_random(call, gen, (uint64_t)a->blocks, &a->draws, &a->launch);
     return st == TN_OK ? launch(call, kernel, a->blocks, a) : st;
 }
 
@@ -233,7 +232,8 @@ static tn_status dropout(const tn_call *call, const void *args) {
                            .scale = in->scale};
     if (x->numel == 0) return TN_OK;
     if (!(x->word & TN_W_DENSE) || !alike(x, in->output) || !alike(x, in->mask)) return TN_DECLINE;
-    tn_status st = reserve(call, in->generator, (uint64_t)a.blocks, &a.draws, &a.launch);
+    tn_status st =
+        cuda_reserve_random(call, in->generator, (uint64_t)a.blocks, &a.draws, &a.launch);
     return st == TN_OK ? launch(call, cuda_float_kernel(call, dropouts), a.blocks, &a) : st;
 }
 

@@ -203,7 +203,7 @@ static tn_status arange(const tn_call *call, const void *args) {
     int32_t dtype = tn_view_dtype(v);
     if (dtype == TN_BOOL || dtype > TN_F64 || v->ndim != 1) return TN_DECLINE;
     if (v->numel == 0) return TN_OK;
-    cuda_range_args r = {v->data, v->numel, v->strides[0], {0}, {0}};
+    cuda_range_args r = {.data = v->data, .n = v->numel, .stride = v->strides[0]};
     if (dtype >= TN_F16) {
         r.start.d = a->start.re;
         r.step.d = a->step.re;

@@ -2,6 +2,7 @@
  * product would read or write must be live device memory. */
 #include "../../backends/cuda/cublas.h"
 
+#include <complex.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -66,11 +67,7 @@ static bool run_product(void *payload, char *problem) {
     return false;
 }
 
-static bool compute(const product *p, char *problem) {
-    if (!reach("cuBLAS: matrix A", &p->a, p->m, p->k, p->batch, problem) ||
-        !reach("cuBLAS: matrix B", &p->b, p->k, p->n, p->batch, problem) ||
-        !reach("cuBLAS: matrix C", &p->c, p->m, p->n, p->batch, problem))
-        return false;
+static void multiply_real(const product *p) {
     for (int i = 0; i < p->batch; i++)
         for (int column = 0; column < p->n; column++)
             for (int row = 0; row < p->m; row++) {
@@ -82,6 +79,44 @@ static bool compute(const product *p, char *problem) {
                 double before = p->beta == 0 ? 0 : p->beta * load(&p->c, at);
                 number_store(p->c.data, p->c.type, at, p->alpha * sum + before);
             }
+}
+
+static bool is_complex(int type) { return type == CUBLAS_C64 || type == CUBLAS_C128; }
+
+static double _Complex load_complex(const matrix *m, int64_t i) {
+    int part = m->type == CUBLAS_C128 ? CUBLAS_F64 : CUBLAS_F32;
+    return tmpl_c128(number_load(m->data, part, 2 * i), number_load(m->data, part, 2 * i + 1));
+}
+
+static void store_complex(const matrix *m, int64_t i, double _Complex x) {
+    int part = m->type == CUBLAS_C128 ? CUBLAS_F64 : CUBLAS_F32;
+    number_store(m->data, part, 2 * i, creal(x));
+    number_store(m->data, part, 2 * i + 1, cimag(x));
+}
+
+static void multiply_complex(const product *p) {
+    for (int i = 0; i < p->batch; i++)
+        for (int column = 0; column < p->n; column++)
+            for (int row = 0; row < p->m; row++) {
+                double _Complex sum = 0;
+                int64_t at = place(&p->c, i, row, column);
+                for (int k = 0; k < p->k; k++)
+                    sum += load_complex(&p->a, place(&p->a, i, row, k)) *
+                           load_complex(&p->b, place(&p->b, i, k, column));
+                if (p->beta != 0) sum = p->alpha * sum + p->beta * load_complex(&p->c, at);
+                store_complex(&p->c, at, p->beta != 0 ? sum : p->alpha * sum);
+            }
+}
+
+static bool compute(const product *p, char *problem) {
+    if (!reach("cuBLAS: matrix A", &p->a, p->m, p->k, p->batch, problem) ||
+        !reach("cuBLAS: matrix B", &p->b, p->k, p->n, p->batch, problem) ||
+        !reach("cuBLAS: matrix C", &p->c, p->m, p->n, p->batch, problem))
+        return false;
+    if (is_complex(p->c.type))
+        multiply_complex(p);
+    else
+        multiply_real(p);
     return true;
 }
 
@@ -142,7 +177,7 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation
     (void)algorithm;
     if (m < 0 || n < 0 || k < 0 || batch < 0 || lda < least_ld(&p.a, m, k) ||
         ldb < least_ld(&p.b, k, n) || ldc < least_ld(&p.c, m, n) ||
-        (compute == CUBLAS_IN_F64) != (type_c == CUBLAS_F64))
+        (compute == CUBLAS_IN_F64) != (type_c == CUBLAS_F64 || type_c == CUBLAS_C128))
         return CUBLAS_BAD_VALUE;
     if (compute == CUBLAS_IN_F64) {
         memcpy(&p.alpha, alpha, sizeof p.alpha);

@@ -1,5 +1,5 @@
 /* number.h: elements of the floating types, by cuBLAS's numbers for them, as double. Shared by the
- * stand-ins of NVIDIA's libraries. */
+ * stand-ins of NVIDIA's libraries. A complex element has two of them. */
 #ifndef NUMBER_H
 #define NUMBER_H
 
@@ -10,7 +10,13 @@
 #include "../../backends/cuda/cublas.h"
 
 static inline size_t number_bytes(int type) {
-    return type == CUBLAS_F64 ? 8 : type == CUBLAS_F32 ? 4 : 2;
+    switch (type) {
+    case CUBLAS_C128: return 16;
+    case CUBLAS_C64:
+    case CUBLAS_F64: return 8;
+    case CUBLAS_F32: return 4;
+    default: return 2;
+    }
 }
 
 static inline double number_load(const void *data, int type, int64_t i) {

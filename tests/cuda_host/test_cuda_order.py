@@ -86,3 +86,47 @@ x = tn.tensor([[3.0, 1.0, 2.0], [0.0, 5.0, 4.0]], device="cuda").requires_grad_(
 (x.sort(1).values * tn.tensor([1.0, 10.0, 100.0], device="cuda")).sum().backward()
 assert x.grad.tolist() == [[100, 1, 10], [1, 100, 10]]
 """)
+
+
+def test_where_numbers_belong() -> None:
+    harness.script("""
+import numpy as np
+rng = np.random.default_rng(0)
+nan = float("nan")
+for dtype in ("uint8", "int16", "int64", "float32", "float64"):
+    rows = np.sort(rng.integers(0, 50, (3, 40)).astype(dtype), axis=1)
+    x = rng.integers(0, 50, (3, 17)).astype(dtype)
+    if dtype.startswith("float"):
+        x[1, 3] = nan
+    a, b = tn.from_numpy(rows).to("cuda"), tn.from_numpy(x).to("cuda")
+    for side in ("left", "right"):
+        got = tn.searchsorted(a, b, side=side).cpu().numpy()
+        assert (got == [np.searchsorted(r, v, side) for r, v in zip(rows, x)]).all(), dtype
+        got = tn.searchsorted(a[0], b.t(), side=side).cpu().numpy()
+        assert (got == np.searchsorted(rows[0], x.T, side)).all()
+assert tn.bucketize(b, a[0]).shape == (3, 17)
+assert tn.cuda.fallback_count("_searchsorted") == (0, 0)
+""")
+
+
+def test_unique_elements() -> None:
+    harness.script("""
+import numpy as np
+rng = np.random.default_rng(0)
+for n in (0, 1, 5, 1024, 1025, 9000):
+    for dtype in ("bool", "uint8", "int64", "float32", "float64"):
+        x = (rng.integers(0, 40, n) // (1 if n < 9000 else 39)).astype(dtype)
+        d = tn.from_numpy(x).to("cuda")
+        got = tn.unique(d, return_inverse=True, return_counts=True)
+        want = np.unique(x, return_inverse=True, return_counts=True)
+        for g, w in zip(got, want):
+            assert (g.cpu().numpy() == w).all() and g.shape == w.shape, (n, dtype)
+        values, inverse, counts = tn.unique_consecutive(d, return_inverse=True, return_counts=True)
+        starts = np.flatnonzero(np.r_[True, x[1:] != x[:-1]]) if n else np.zeros(0, int)
+        assert (values.cpu().numpy() == x[starts]).all()
+        assert (counts.cpu().numpy() == np.diff(np.r_[starts, n])).all()
+        assert tn.equal(values[inverse].cpu(), d.cpu())
+nan = tn.tensor([1.0, float("nan"), float("nan")], device="cuda")
+assert tn.unique(nan).shape == (3,)
+assert tn.cuda.fallback_count("_unique_consecutive") == (0, 0)
+""")

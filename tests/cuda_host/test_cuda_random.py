@@ -96,3 +96,40 @@ except RuntimeError as err:
     assert "bernoulli_" in str(err) and "probability" in str(err), err
 assert (tn.ones(2, device="cuda") + 1).tolist() == [2, 2]
 """)
+
+
+def test_permutations_are_those_of_the_cpu() -> None:
+    harness.script("""
+for n in (0, 1, 2, 3, 5, 100, 1023, 1024, 1025, 5000):
+    for _ in range(2 if n < 1000 else 1):
+        tn.manual_seed(n)
+        want = tn.randperm(n)
+        tn.manual_seed(n)
+        assert tn.equal(tn.randperm(n, device="cuda").cpu(), want), n
+assert tn.cuda.fallback_count("_randperm_") == (0, 0)
+""")
+
+
+def test_draws_of_columns_are_those_of_the_cpu() -> None:
+    harness.script("""
+for dtype in (tn.float16, tn.bfloat16, tn.float32, tn.float64):
+    for shape in ((7,), (3, 1), (4, 300), (2, 5000)):
+        tn.manual_seed(1)
+        w = tn.rand(*shape).to(dtype)
+        w[..., ::3] = 0
+        w[..., -1] = 1
+        some = int((w[..., :] > 0).sum(-1).min())
+        for k, again in ((1, False), (min(some, 40), False), (1, True), (50, True)):
+            tn.manual_seed(2)
+            want = w.multinomial(k, again)
+            tn.manual_seed(2)
+            assert tn.equal(w.to("cuda").multinomial(k, again).cpu(), want), (dtype, shape, k)
+assert tn.cuda.fallback_count("multinomial") == (0, 0)
+for bad in ([0.5, -1.0], [0.0, 0.0], [float("nan"), 1.0], [float("inf"), 1.0]):
+    for again in (False, True):
+        try:
+            tn.tensor(bad, device="cuda").multinomial(2, again).cpu()
+            raise SystemExit("accepted")
+        except RuntimeError as err:
+            assert "multinomial" in str(err) and "probability" in str(err), err
+""")

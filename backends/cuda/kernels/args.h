@@ -48,10 +48,13 @@ typedef struct cuda_fault {
     int64_t index, size;
 } cuda_fault;
 
-/* A number of the call: d for floats, i for integers and bool. */
-typedef union cuda_number {
-    double d;
-    int64_t i;
+/* A number of the call: d for floats, and im of complex ones; i for integers and bool. */
+typedef struct cuda_number {
+    union {
+        double d;
+        int64_t i;
+    };
+    double im;
 } cuda_number;
 
 typedef struct cuda_map_args {

@@ -36,4 +36,12 @@ typedef struct cuda_order_args {
     int64_t size[CUDA_DIMS], stride[CUDA_DIMS][3];
 } cuda_order_args;
 
+/* Where n numbers belong in a sequence of `length` in order; all packed. `per_row` numbers share a
+ * sequence; 0: all of them. `right`: behind equal ones. */
+typedef struct cuda_search_args {
+    const void *sequence, *x;
+    int64_t *out;
+    int64_t n, length, per_row, right;
+} cuda_search_args;
+
 #endif

@@ -52,6 +52,16 @@ TMPL_INLINE int64_t cuda_offset(int64_t i, int32_t dims, const int64_t *size,
     return dims ? at + i * stride[dims - 1] : 0;
 }
 
+/* Where a kernel's random numbers begin: its own place, in a graph counted from the launch's. */
+TMPL_INLINE cuda_draws cuda_find_draws(const cuda_draws &own, const cuda_draws *launch) {
+    cuda_draws d = own;
+    if (launch) {
+        d.seed = launch->seed;
+        d.offset += launch->offset;
+    }
+    return d;
+}
+
 /* ---- Walking a plan ----------------------------------------------------------------------------
  * A thread computes a group of elements, first .. first + n - 1; on a strided plan a single one, so
  * that neighbouring threads touch neighbouring addresses. */

@@ -5,7 +5,10 @@
 
 /* The type of a number of the call by its kind: 0 Scalar, 1 float, 2 int or bool. */
 #define MAP_KIND_0 A
-#if TMPL_IS_FLOAT
+#if TMPL_IS_COMPLEX
+#define MAP_KIND_1 RA
+#define MAP_NUMBER_0(n) COMPLEX_((RA)(n).d, (RA)(n).im)
+#elif TMPL_IS_FLOAT
 #define MAP_KIND_1 RA
 #define MAP_NUMBER_0(n) ((A)(n).d)
 #else

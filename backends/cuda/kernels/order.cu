@@ -216,3 +216,22 @@ KERNEL(TN_(order_choose), cuda_order_args) {
     int64_t row = blockIdx.x;
     order_pick(a, row, (const K *)a.in.key + row * a.count, a.in.at + row * a.count);
 }
+
+/* ---- Searching ---------------------------------------------------------------------------------*/
+
+/* Comparisons are not turned into < and <=: a NaN must go past everything. */
+KERNEL(TN_(order_search), cuda_search_args) {
+    int64_t i = cuda_thread(), low = 0, high = a.length;
+    if (i >= a.n) return;
+    const T *sequence = (const T *)a.sequence + (a.per_row ? i / a.per_row * a.length : 0);
+    A x = LOAD(((const T *)a.x)[i]);
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        A here = LOAD(sequence[middle]);
+        if (a.right ? !(here > x) : !(here >= x))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    a.out[i] = low;
+}

@@ -38,8 +38,8 @@ TMPL_INLINE T random_element(double x) {
 /* The four words of one of the launch's blocks. */
 TMPL_INLINE void random_block(const cuda_draws &own, const cuda_draws *launch, int64_t block,
                               uint32_t *words) {
-    uint64_t seed = launch ? launch->seed : own.seed, first = launch ? launch->offset : 0;
-    rnd_block(seed, first + own.offset + (uint64_t)block, words);
+    cuda_draws d = cuda_find_draws(own, launch);
+    rnd_block(d.seed, d.offset + (uint64_t)block, words);
 }
 
 /* `draw(words, numbers)` makes N numbers of a block's four words; they lie 16 elements apart, see

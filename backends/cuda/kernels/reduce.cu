@@ -7,6 +7,8 @@
 TMPL_INLINE void reduce_write(const cuda_reduce_args &a, int64_t result, A x) {
 #if TMPL_IS_FLOAT
     if (a.divide) x = x / (A)a.divisor;
+#elif TMPL_IS_COMPLEX
+    if (a.divide) x = COMPLEX_(RE_(x) / (RA)a.divisor, IM_(x) / (RA)a.divisor);
 #endif
     if (a.packed)
         ((A *)a.out)[result] = x;
