@@ -91,8 +91,16 @@ static bool fits(const cuda_conv *c) {
 
 /* ---- The ways ----------------------------------------------------------------------------------*/
 
+static bool is_depthwise(const cuda_conv *c) { return c->ci == 1 && c->groups > 1; }
+
+/* Such convolutions move memory more than they compute, and cuDNN's special engines for them are of half
+ * precision: there it goes first. */
+static bool prefers_own(const tn_call *call, const cuda_conv *c) {
+    return is_depthwise(c) && (call->dtype == TN_F32 || call->dtype == TN_F64);
+}
+
 static tn_status run_own(const tn_call *call, cuda_conv_kind kind, const cuda_conv *c) {
-    bool depthwise = c->ci == 1 && c->groups > 1;
+    bool depthwise = is_depthwise(c);
     switch (kind) {
     case CUDA_CONV_FORWARD:
         return depthwise ? cuda_depthwise_forward(call, c) : cuda_columns_forward(call, c);
@@ -109,7 +117,7 @@ static tn_status run(const tn_call *call, cuda_conv_kind kind, cuda_conv *c, con
     read_shape(c, by);
     c->room = &room;
     if (!fits(c) || !tn_view_is_contiguous(made)) return TN_DECLINE;
-    tn_status st = cuda_conv_by_cudnn(call, kind, c);
+    tn_status st = prefers_own(call, c) ? TN_DECLINE : cuda_conv_by_cudnn(call, kind, c);
     return st == TN_DECLINE ? run_own(call, kind, c) : st;
 }
 

@@ -349,6 +349,18 @@ assert y.unique().tolist() == [55.0]
     )
 
 
+def test_groups_of_one_channel_are_left_to_own_kernels() -> None:
+    """But for half precision, which cuDNN has engines for."""
+    harness.script(
+        COUNTS
+        + """
+for dtype, executed in (("float32", 0), ("float64", 0), ("float16", 5)):
+    run(CASES[5], dtype)
+    assert count("execute") == executed, dtype
+"""
+    )
+
+
 def test_a_plan_of_the_last_resort() -> None:
     harness.script(COUNTS + "convolve(); assert count('engine') == 9", TENON_CUDNN_HOST="fallback")
 
