@@ -45,7 +45,7 @@ tn_status tni_infer_set(tn_infer *inf, int i, int32_t ndim, const int64_t *shape
         tni_numel(ndim, shape, tn_dtype_size(m->dtype) > 0 ? tn_dtype_size(m->dtype) : 16, &numel));
     m->ndim = ndim;
     m->strided = 0;
-    memmove(m->shape, shape, sizeof *shape * (size_t)ndim);
+    if (ndim > 0) memmove(m->shape, shape, sizeof *shape * (size_t)ndim);
     return TN_OK;
 }
 

@@ -75,7 +75,7 @@ static tn_status load_block(tni_stage_block *b) {
         TN_TRY(tni_waited(b->far->device, true,
                           tni_caught(dev->sync(dev->ctx, b->far->device.index))));
         TN_TRY(tni_capture_synced(b->far));
-        char *start = (char *)b->far->data + b->lo;
+        char *start = bytes ? (char *)b->far->data + b->lo : NULL;
         return tni_storage_foreign(cpu, start, bytes, 0, NULL, NULL, &b->near);
     }
     tn_status st = tni_storage_new(cpu, bytes, &spare, &b->near);
