@@ -144,7 +144,11 @@ bool cuda_settings_expandable(const cuda_device *d);
 /* ---- stream.c ----------------------------------------------------------------------------------*/
 extern const tn_stream_iface cuda_stream_iface;
 extern const tn_peer_iface cuda_peer_iface;
+
+/* ---- pinned.c ----------------------------------------------------------------------------------*/
 extern const tn_pinned_iface cuda_pinned_iface;
+/* Gives what is kept for reuse back to the driver, which waits for the devices. */
+void cuda_pinned_give_back(void);
 
 /* ---- memory.c ----------------------------------------------------------------------------------*/
 extern const tn_allocator_iface cuda_allocator_iface;

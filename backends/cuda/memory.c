@@ -426,6 +426,7 @@ static tn_status memory_empty_cache(void *ctx, int32_t index) {
     pthread_mutex_lock(&m->lock);
     give_back(m);
     pthread_mutex_unlock(&m->lock);
+    if (!atomic_load(&d->captures)) cuda_pinned_give_back();
     return TN_OK;
 }
 

@@ -1,5 +1,5 @@
-/* stream.c: the named interfaces "tn.stream/1", "tn.peer/1" and "tn.pinned/1". Streams and events are
- * the driver's own handles; a NULL stream is the context's default one. */
+/* stream.c: the named interfaces "tn.stream/1" and "tn.peer/1". Streams and events are the driver's own
+ * handles; a NULL stream is the context's default one. */
 #include "cuda_priv.h"
 
 static tn_status finish(cuda_device *d, CUresult r, const char *what) {
@@ -167,51 +167,4 @@ static tn_status peer_copy(void *ctx, int32_t dst_device, void *dst, uint64_t ds
 const tn_peer_iface cuda_peer_iface = {
     .struct_size = sizeof cuda_peer_iface,
     .copy = peer_copy,
-};
-
-/* ---- Pinned host memory ------------------------------------------------------------------------*/
-
-static tn_status pinned_alloc(void *ctx, uint64_t bytes, void **ret_data) {
-    cuda_device *d = NULL;
-    (void)ctx;
-    tn_status st = cuda_enter(0, &d);
-    if (st != TN_OK) return st;
-    CUresult r = cuda.host_alloc(ret_data, bytes ? bytes : 1, CUDA_HOST_PORTABLE);
-    return finish(d, r, "allocating pinned memory");
-}
-
-static void pinned_free(void *ctx, void *data, uint64_t bytes) {
-    cuda_device *d = NULL;
-    (void)ctx, (void)bytes;
-    if (data && cuda_enter(0, &d) == TN_OK) cuda.host_free(data);
-}
-
-static tn_status pinned_copy_in(void *ctx, int32_t index, void *dst, uint64_t dst_offset,
-                                const void *src, uint64_t bytes, void *stream) {
-    cuda_device *d = NULL;
-    (void)ctx;
-    tn_status st = cuda_enter(index, &d);
-    if (st != TN_OK || bytes == 0) return st;
-    cuda_count(d, CUDA_BYTES_IN, bytes);
-    CUresult r = cuda.copy_in((CUdeviceptr)(uintptr_t)dst + dst_offset, src, bytes, stream);
-    return finish(d, r, "copying to the device");
-}
-
-static tn_status pinned_copy_out(void *ctx, int32_t index, void *dst, const void *src,
-                                 uint64_t src_offset, uint64_t bytes, void *stream) {
-    cuda_device *d = NULL;
-    (void)ctx;
-    tn_status st = cuda_enter(index, &d);
-    if (st != TN_OK || bytes == 0) return st;
-    cuda_count(d, CUDA_BYTES_OUT, bytes);
-    CUresult r = cuda.copy_out(dst, (CUdeviceptr)(uintptr_t)src + src_offset, bytes, stream);
-    return finish(d, r, "copying from the device");
-}
-
-const tn_pinned_iface cuda_pinned_iface = {
-    .struct_size = sizeof cuda_pinned_iface,
-    .alloc = pinned_alloc,
-    .free = pinned_free,
-    .copy_in = pinned_copy_in,
-    .copy_out = pinned_copy_out,
 };

@@ -176,6 +176,28 @@ assert not wrong, wrong[:5]
     )
 
 
+def test_pinned_memory_is_kept() -> None:
+    """It serves the next of its size, once no copy uses it; empty_cache gives it back."""
+    harness.script(
+        """
+x = tn.ones(3, device="cuda")
+tn.cuda.synchronize()
+seen = set()
+for i in range(50):
+    p = tn.full((5000,), float(i)).pin_memory()
+    seen.add(p.data_ptr())
+    d = p.to("cuda", non_blocking=True)
+    del p
+    assert d.sum().item() == 5000.0 * i
+assert len(seen) <= 3, seen
+tn.cuda.empty_cache()
+q = tn.ones(1 << 20).pin_memory()
+assert q.sum().item() == 1 << 20 and q.is_pinned()
+""",
+        TENON_CUDA_HOST_DELAY="500",
+    )
+
+
 # ---- Running out ---------------------------------------------------------------------------------
 
 FULL = """

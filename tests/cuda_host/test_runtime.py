@@ -244,6 +244,69 @@ assert all(tn.equal(a, b.detach().cpu()) for a, b in zip(want, net.parameters())
     )
 
 
+NETS = {
+    "attention": """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.qkv = nn.Embedding(20, 16), nn.Linear(16, 48)
+        self.norm, self.drop, self.head = nn.LayerNorm(16), nn.Dropout(0.2), nn.Linear(16, 20)
+    def forward(self, x):
+        h = self.embed(x)
+        qkv = self.qkv(self.norm(h)).reshape(2, 8, 3, 2, 8).permute(2, 0, 3, 1, 4)
+        y = F.scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], is_causal=True)
+        return self.head(h + self.drop(y.transpose(1, 2).reshape(2, 8, 16))).reshape(16, 20)
+x, y = tn.randint(0, 20, (2, 8)).cuda(), tn.randint(0, 20, (16,)).cuda()
+""",
+    "convolution": """
+class Net(nn.Sequential):
+    def __init__(self):
+        super().__init__(
+            nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Conv2d(4, 8, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 20),
+        )
+x, y = tn.randn(3, 1, 12, 12).cuda(), tn.randint(0, 20, (3,)).cuda()
+""",
+}
+
+
+@pytest.mark.parametrize("net", NETS)
+def test_steps_of_larger_networks_are_captured(net: str) -> None:
+    """Nothing in them waits, and the replays are the steps."""
+    harness.script(
+        "from tenon import nn\nF = nn.functional\n"
+        + NETS[net]
+        + """
+def train(capture):
+    tn.manual_seed(0)
+    net = Net().cuda()
+    opt = tn.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    def step():
+        opt.zero_grad()
+        loss = F.cross_entropy(net(x), y)
+        loss.backward()
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        opt.step()
+        return loss
+    losses = [step().item() for _ in range(2)]
+    tn.cuda.reset_counters()
+    if not capture:
+        made = [step() for _ in range(3)]
+        assert tn.cuda.counters()["waits"] == 0, tn.cuda.counters()
+        return losses + [loss.item() for loss in made]
+    g = tn.cuda.CUDAGraph()
+    with tn.cuda.graph(g):
+        loss = step()
+    for _ in range(3):
+        g.replay()
+        losses.append(loss.item())
+    return losses
+want, got = train(False), train(True)
+assert max(abs(a - b) for a, b in zip(want, got)) < 1e-5 and want[-1] < want[0], (want, got)
+"""
+    )
+
+
 def test_random_numbers_of_a_graph_are_drawn_anew() -> None:
     """Those that the same calls would have drawn outside, from all generators, on any stream."""
     harness.script(
