@@ -234,3 +234,29 @@ except RuntimeError as err:
 assert x.tolist() == [0, 1, 2, 3, 4]
 """)
     assert words in said, said
+
+
+def test_nonzero() -> None:
+    """Of every layout and dtype; masks, which are made of it; one wait for each."""
+    harness.script(
+        START
+        + """
+for shape in ((1,), (5, 7), (3, 1, 9), (2000,), (40, 130), (3, 4, 5, 6)):
+    x = rng.integers(-1, 2, shape)
+    for dtype in (np.float64, np.float32, np.float16, np.int64, np.int8, np.bool_):
+        y = x.astype(dtype)
+        for a, d in ((y, send(y)), (y.T, send(y).permute(*range(y.ndim - 1, -1, -1))),
+                     (y[..., ::2], send(y)[..., ::2])):
+            check(d.nonzero(), np.argwhere(a))
+mask, x = rng.random((30, 70)) > 0.5, rng.standard_normal((30, 70))
+check(send(x)[send(mask)], x[mask])
+check(send(x).masked_select(send(mask)), x[mask])
+odd = tn.tensor([0.0, -0.0, float("nan"), 1e-45, 0.0], device="cuda")
+assert odd.nonzero().tolist() == [[2], [3]]
+assert tn.zeros(0, 3, device="cuda").nonzero().shape == (0, 2)
+assert tn.zeros(4000, device="cuda").nonzero().shape == (0, 1)
+assert tn.tensor(3, device="cuda").nonzero().shape == (1, 0)
+assert tn.tensor(0, device="cuda").nonzero().shape == (0, 0)
+ran_natively("nonzero")
+"""
+    )

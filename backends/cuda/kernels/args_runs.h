@@ -1,4 +1,4 @@
-/* args_runs.h: what the kernels that find runs of equal elements take. */
+/* args_runs.h: what the kernels that find runs of equal elements take, and elements that are not zero. */
 #ifndef CUDA_ARGS_RUNS_H
 #define CUDA_ARGS_RUNS_H
 
@@ -15,5 +15,14 @@ typedef struct cuda_runs_args {
     int64_t *counts;  /* and its length */
     int64_t n, parts, runs;
 } cuda_runs_args;
+
+/* Elements in logical order, one operand; as above, `before` counts those that are not zero. */
+typedef struct cuda_nonzero_args {
+    cuda_plan plan;
+    int64_t *before;
+    int64_t *out; /* coordinates, by row */
+    int64_t shape[CUDA_DIMS];
+    int32_t ndim, reserved;
+} cuda_nonzero_args;
 
 #endif

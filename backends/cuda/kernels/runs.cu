@@ -1,5 +1,5 @@
-/* runs.cu: runs of equal neighbours in a packed row of one element type: counted by parts, numbered, and
- * written once the host knows how many there are. */
+/* runs.cu: runs of equal neighbours in a packed row of one element type, and elements that are not zero:
+ * counted by parts, numbered, and written once the host knows how many there are. */
 #include "device.h"
 
 #include "args_runs.h"
@@ -68,4 +68,37 @@ KERNEL(TN_(runs_write), cuda_runs_args) {
     int64_t first = a.first[i], end = i + 1 < a.runs ? a.first[i + 1] : a.n;
     ((T *)a.out)[i] = ((const T *)a.x)[first];
     a.counts[i] = end - first;
+}
+
+/* ---- Elements that are not zero ----------------------------------------------------------------*/
+
+TMPL_INLINE bool nonzero_at(const cuda_nonzero_args &a, int64_t i) {
+    const cuda_plan &p = a.plan;
+    int64_t at[CUDA_OPERANDS] = {i * (int64_t)sizeof(T)};
+    if (i >= p.numel) return false;
+    if (p.flags & CUDA_PLAN_STRIDED) cuda_find(p, i, at);
+    return LOAD(*(const T *)((const char *)p.data[0] + at[0])) != 0;
+}
+
+KERNEL(TN_(nonzero_count), cuda_nonzero_args) {
+    int64_t begin = runs_start(), mine = 0, total;
+    for (int k = 0; k < RUNS_EACH; k++) mine += nonzero_at(a, begin + k);
+    runs_scan(mine, &total);
+    if (threadIdx.x == 0) a.before[blockIdx.x] = total;
+}
+
+KERNEL(TN_(nonzero_write), cuda_nonzero_args) {
+    int64_t begin = runs_start(), mine = 0, total;
+    for (int k = 0; k < RUNS_EACH; k++) mine += nonzero_at(a, begin + k);
+    int64_t row = a.before[blockIdx.x] + runs_scan(mine, &total) - mine;
+    for (int64_t i = begin; i < begin + RUNS_EACH; i++) {
+        int64_t rest = i;
+        if (!nonzero_at(a, i)) continue;
+        for (int d = a.ndim - 1; d >= 0; d--) {
+            int64_t q = rest / a.shape[d];
+            a.out[row * a.ndim + d] = rest - q * a.shape[d];
+            rest = q;
+        }
+        row++;
+    }
 }
