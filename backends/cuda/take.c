@@ -1,4 +1,4 @@
-/* take.c: the operators that read and write at indices, as jobs for index.c; and _arange_. Indices are
+/* take.c: the operators that read and write at indices, as jobs for index.c; and sequences. Indices are
  * looked at by the GPU; one that is out of range is a late failure. */
 #include "index.h"
 
@@ -192,27 +192,31 @@ static tn_status embedding_gather(const tn_call *call, const void *args) {
 
 /* ---- Sequences ---------------------------------------------------------------------------------*/
 
-#define RANGE(dtype)                                                                               \
-    { .module = "range_" #dtype, .name = "range_" #dtype "_cuda" }
-static cuda_kernel ranges[] = {RANGE(b8),  RANGE(u8),  RANGE(i8),   RANGE(i16), RANGE(i32),
-                               RANGE(i64), RANGE(f16), RANGE(bf16), RANGE(f32), RANGE(f64)};
+static cuda_real_kernels ranges = CUDA_REAL_KERNELS(range, range),
+                         linspaces = CUDA_REAL_KERNELS(range, linspace);
+
+static tn_status fill_sequence(const tn_call *call, cuda_kernel *kernels, const tn_view *v,
+                               cuda_number start, cuda_number step) {
+    cuda_range_args r = {v->data, v->numel, v->ndim ? v->strides[0] : 0, start, step};
+    int32_t dtype = tn_view_dtype(v);
+    if (dtype == TN_BOOL || dtype > TN_F64 || v->ndim > 1) return TN_DECLINE;
+    if (v->numel == 0) return TN_OK;
+    return cuda_launch(call, &kernels[dtype], (v->numel + CUDA_BLOCK - 1) / CUDA_BLOCK, CUDA_BLOCK,
+                       &r);
+}
 
 static tn_status arange(const tn_call *call, const void *args) {
     const tn__arange__args *a = args;
-    const tn_view *v = a->self;
-    int32_t dtype = tn_view_dtype(v);
-    if (dtype == TN_BOOL || dtype > TN_F64 || v->ndim != 1) return TN_DECLINE;
-    if (v->numel == 0) return TN_OK;
-    cuda_range_args r = {.data = v->data, .n = v->numel, .stride = v->strides[0]};
-    if (dtype >= TN_F16) {
-        r.start.d = a->start.re;
-        r.step.d = a->step.re;
-    } else {
-        r.start.i = a->start.i;
-        r.step.i = a->step.i;
-    }
-    return cuda_launch(call, &ranges[dtype], (v->numel + CUDA_BLOCK - 1) / CUDA_BLOCK, CUDA_BLOCK,
-                       &r);
+    bool fractions = a->start.kind >= TN_CAT_FLOAT || a->step.kind >= TN_CAT_FLOAT;
+    if (fractions && tn_view_dtype(a->self) < TN_F16) return TN_DECLINE;
+    return fill_sequence(call, ranges, a->self, number_of(a->self, a->start),
+                         number_of(a->self, a->step));
+}
+
+static tn_status linspace(const tn_call *call, const void *args) {
+    const tn__linspace__args *a = args;
+    return fill_sequence(call, linspaces, a->self, (cuda_number){.d = a->start.re},
+                         (cuda_number){.d = a->end.re});
 }
 
 #define ROW(op, fn, flags)                                                                         \
@@ -229,6 +233,7 @@ static const tn_kernel_row rows[] = {
     ROW(index_copy_, index_copy, TN_K_CAPTURE_SAFE | TN_K_NONDETERMINISTIC),
     ROW(_index_put_, index_put, TN_K_CAPTURE_SAFE | TN_K_NONDETERMINISTIC),
     ROW(_arange_, arange, TN_K_CAPTURE_SAFE),
+    ROW(_linspace_, linspace, TN_K_CAPTURE_SAFE),
 };
 const cuda_rows cuda_take_rows;
 const cuda_rows cuda_take_rows = CUDA_ROWS_OF(rows);

@@ -260,3 +260,22 @@ assert tn.tensor(0, device="cuda").nonzero().shape == (0, 0)
 ran_natively("nonzero")
 """
     )
+
+
+def test_sequences() -> None:
+    harness.script(
+        START
+        + """
+for dtype in (tn.float64, tn.float32, tn.float16, tn.bfloat16, tn.int64, tn.uint8):
+    for n in (0, 1, 2, 7, 1000):
+        for start, end in ((0, 50), (9.5, 2), (3, 3)):
+            got = tn.linspace(start, end, n, dtype=dtype, device="cuda").cpu()
+            assert tn.equal(got, tn.linspace(start, end, n, dtype=dtype)), (dtype, n, start)
+check(tn.linspace(-3, 5, 301, dtype=tn.float64, device="cuda"), np.linspace(-3, 5, 301))
+assert tn.arange(2, 9, 2, device="cuda").tolist() == [2, 4, 6, 8]
+assert tn.arange(0.0, 1.0, 0.25, device="cuda").tolist() == [0, 0.25, 0.5, 0.75]
+whole = tn.arange(0, 6, 1.5, dtype=tn.int64, device="cuda")
+assert whole.tolist() == tn.arange(0, 6, 1.5, dtype=tn.int64).tolist()
+ran_natively("_linspace_")
+"""
+    )

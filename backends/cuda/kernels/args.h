@@ -125,7 +125,7 @@ typedef struct cuda_dropout_args {
     double keep, scale;       /* how likely an element stays, and what it is multiplied by */
 } cuda_dropout_args;
 
-/* element i = start + i * step */
+/* element i = start + i * step; or n elements from `start` to `step` */
 typedef struct cuda_range_args {
     void *data;
     int64_t n, stride; /* in elements */

@@ -13,3 +13,23 @@ KERNEL(TN_(range), cuda_range_args) {
 #endif
     ((T *)a.data)[i * a.stride] = STORE(x);
 }
+
+/* n elements from `start` to `step`, which is the end. Both halves count from their own end, so that the
+ * ends are exact and the sequence is symmetric. */
+KERNEL(TN_(linspace), cuda_range_args) {
+    int64_t i = cuda_thread(), gaps = a.n > 1 ? a.n - 1 : 1;
+    if (i >= a.n) return;
+#if TMPL_IS_FLOAT
+    typedef A number;
+#else
+    typedef double number;
+#endif
+    number first = (number)a.start.d, last = (number)a.step.d, step = (last - first) / (number)gaps;
+    bool rising = i < a.n / 2 || a.n == 1;
+    number x = rising ? first + step * (number)i : last - step * (number)(a.n - 1 - i);
+#if TMPL_IS_FLOAT
+    ((T *)a.data)[i * a.stride] = STORE(x);
+#else
+    ((T *)a.data)[i * a.stride] = (T)(int64_t)x;
+#endif
+}
