@@ -4,6 +4,11 @@
 
 #include <tenon/args_index.h>
 
+_Static_assert((int)CUDA_JOIN_SET == TN_SCATTER_SET && (int)CUDA_JOIN_ADD == TN_SCATTER_ADD &&
+                   (int)CUDA_JOIN_MULTIPLY == TN_SCATTER_MULTIPLY &&
+                   (int)CUDA_JOIN_AMAX == TN_SCATTER_AMAX && (int)CUDA_JOIN_AMIN == TN_SCATTER_AMIN,
+               "kernels know the same numbers");
+
 static cuda_size_kernels takes = CUDA_SIZE_KERNELS(take, take),
                          puts_at = CUDA_SIZE_KERNELS(take, put);
 static cuda_kernel offsets_kernel = {.module = "take", .name = "take_offsets"};

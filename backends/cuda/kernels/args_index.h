@@ -28,6 +28,9 @@ typedef struct cuda_add_args {
     cuda_number alpha;
 } cuda_add_args;
 
+/* The numbers of TN_SCATTER_*, which kernels do not see. */
+enum { CUDA_JOIN_SET, CUDA_JOIN_ADD, CUDA_JOIN_MULTIPLY, CUDA_JOIN_AMAX, CUDA_JOIN_AMIN };
+
 /* `n` sorted offsets into `reached`, and which position each belongs to: a place in `moved`, whose
  * dimensions are given, in bytes. Runs of equal offsets are taken in by one thread, in order, for each
  * of the elements of `inner`, a plan of what is moved and reached. */
@@ -35,7 +38,7 @@ typedef struct cuda_combine_args {
     const int64_t *offset, *position;
     char *moved, *reached;
     int64_t n;
-    int32_t how;     /* TN_SCATTER_* */
+    int32_t how;     /* CUDA_JOIN_* */
     int32_t average; /* what is added is divided by how much there is */
     cuda_number alpha;
     int32_t dims, reserved;

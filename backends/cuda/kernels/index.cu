@@ -30,14 +30,12 @@ KERNEL(TN_(index_add), cuda_add_args) {
 
 /* ---- In order ----------------------------------------------------------------------------------*/
 
-enum { INDEX_SET, INDEX_ADD, INDEX_MULTIPLY, INDEX_AMAX, INDEX_AMIN };
-
 TMPL_INLINE A index_join(const cuda_combine_args &a, A old, A x) {
     switch (a.how) {
-    case INDEX_ADD: return f_add(old, x, index_number(a.alpha));
-    case INDEX_MULTIPLY: return f_mul(old, x);
-    case INDEX_AMAX: return f_maximum(old, x);
-    case INDEX_AMIN: return f_minimum(old, x);
+    case CUDA_JOIN_ADD: return f_add(old, x, index_number(a.alpha));
+    case CUDA_JOIN_MULTIPLY: return f_mul(old, x);
+    case CUDA_JOIN_AMAX: return f_maximum(old, x);
+    case CUDA_JOIN_AMIN: return f_minimum(old, x);
     default: return x;
     }
 }
