@@ -185,6 +185,7 @@ static const tn_kernel_row rows[] = {
     COMPLEX_ROWS(dot),
     COMPLEX_ROWS(addmm),
     COMPLEX_ROWS(baddbmm),
+    COMPLEX_ROWS(linear),
 };
 const cuda_rows cuda_matmul_rows;
 const cuda_rows cuda_matmul_rows = CUDA_ROWS_OF(rows);

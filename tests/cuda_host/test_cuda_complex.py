@@ -111,6 +111,7 @@ check(da @ dv, a @ v)
 check(tn.dot(dv, dv), v @ v)
 (x, dx), (y, dy) = pair(3, 4, 5), pair(3, 5, 2)
 check(dx @ dy, x @ y)
-for op in ("mm", "bmm", "mv", "dot"):
+check(tn.nn.functional.linear(dx, dy[:, :, 0], dv[:3]), x @ y[:, :, 0].T + v[:3])
+for op in ("mm", "bmm", "mv", "dot", "linear"):
     assert tn.cuda.fallback_count(op) == (0, 0), op
 """)
