@@ -1,8 +1,9 @@
 """Compiles one kernel source with nvcc: `compile.py NVCC ARCHS SOURCE OUTPUT [options...]`.
 
-ARCHS is "dev" (one architecture and its PTX), "all" (every one that this nvcc knows from 75 on,
-and PTX of the newest) or a list like "80,90". OUTPUT is a fat binary; beside it,
-OUTPUT.log gets what each kernel uses: registers, spills, shared memory.
+ARCHS is "dev" (that of this machine's GPU, or else 80, and its PTX), "all" (every one that this
+nvcc knows from 75 on, and PTX of the newest) or a list like "80,90". OUTPUT is a fat binary, as small
+as this nvcc can make it; beside it, OUTPUT.log gets what each kernel uses: registers, spills, shared
+memory.
 """
 
 from __future__ import annotations
@@ -23,8 +24,24 @@ def known(nvcc: str) -> list[int]:
     return sorted({int(n) for n in re.findall(r"sm_(\d+)\b", done.stdout) if int(n) >= OLDEST})
 
 
+def present() -> list[int]:
+    """The architecture of the first GPU of this machine."""
+    if not shutil.which("nvidia-smi"):
+        return []
+    command = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    found = re.match(r"(\d+)\.(\d)", done.stdout)
+    return [int(found[1] + found[2])] if found and done.returncode == 0 else []
+
+
+def compression(nvcc: str) -> list[str]:
+    """An eighth of the size; nvcc knows the option from 12.8 on."""
+    done = subprocess.run([nvcc, "--help"], capture_output=True, text=True)
+    return ["--compress-mode=size"] if "--compress-mode" in done.stdout else []
+
+
 def targets(nvcc: str, archs: str) -> list[str]:
-    wanted = {"dev": lambda: [DEV], "all": lambda: known(nvcc)}.get(
+    wanted = {"dev": lambda: present() or [DEV], "all": lambda: known(nvcc)}.get(
         archs, lambda: [int(a) for a in archs.split(",")]
     )()
     flags = [f"-gencode=arch=compute_{a},code=sm_{a}" for a in wanted[:-1]]
@@ -34,6 +51,7 @@ def targets(nvcc: str, archs: str) -> list[str]:
 
 def main(nvcc: str, archs: str, source: str, output: str, *options: str) -> int:
     command = [nvcc, "-fatbin", "-c", "-std=c++17", "--fmad=false", "--resource-usage"]
+    command += compression(nvcc)
     command += ["-MD", "-MF", f"{output}.d", "-MT", output, *targets(nvcc, archs), *options]
     ccache = shutil.which("ccache")
     if ccache:
