@@ -1,9 +1,9 @@
 """Compiles one kernel source with nvcc: `compile.py NVCC ARCHS SOURCE OUTPUT [options...]`.
 
 ARCHS is "dev" (that of this machine's GPU, or else 80, and its PTX), "all" (every one that this
-nvcc knows from 75 on, and PTX of the newest) or a list like "80,90". OUTPUT is a fat binary, as small
-as this nvcc can make it; beside it, OUTPUT.log gets what each kernel uses: registers, spills, shared
-memory.
+nvcc knows from 75 on, and PTX of the newest) or a list like "80,90". OUTPUT is a fat binary, made
+small as far as this nvcc can; beside it, OUTPUT.log gets what each kernel uses: registers, spills,
+shared memory.
 """
 
 from __future__ import annotations
