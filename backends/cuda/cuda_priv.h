@@ -121,16 +121,16 @@ typedef struct cuda_settings_iface {
     int32_t (*cudnn_version)(void); /* 92800 for 9.28.0; 0 where cuDNN is not to be had */
 } cuda_settings_iface;
 extern const cuda_settings_iface cuda_settings;
-/* X(constant, name, environment variable, default) */
+/* X(constant, name, environment variable, default); defaults are those of PyTorch */
 #define CUDA_OPTION_LIST(X)                                                                        \
-    X(CUDA_REDUCED_F16, "reduced_f16", "TENON_CUDA_REDUCED_F16", 0)                                \
-    X(CUDA_REDUCED_BF16, "reduced_bf16", "TENON_CUDA_REDUCED_BF16", 0)                             \
+    X(CUDA_REDUCED_F16, "reduced_f16", "TENON_CUDA_REDUCED_F16", 1)                                \
+    X(CUDA_REDUCED_BF16, "reduced_bf16", "TENON_CUDA_REDUCED_BF16", 1)                             \
     X(CUDA_DETERMINISTIC, "deterministic", "TENON_CUDA_DETERMINISTIC", 0)                          \
     X(CUDA_CUDNN, "cudnn", "TENON_CUDNN", 1)                                                       \
     X(CUDA_CUDNN_BENCHMARK, "cudnn_benchmark", "TENON_CUDNN_BENCHMARK", 0)                         \
     X(CUDA_CUDNN_BENCHMARK_LIMIT, "cudnn_benchmark_limit", "TENON_CUDNN_BENCHMARK_LIMIT", 10)      \
     X(CUDA_CUDNN_DETERMINISTIC, "cudnn_deterministic", "TENON_CUDNN_DETERMINISTIC", 0)             \
-    X(CUDA_CUDNN_TF32, "cudnn_allow_tf32", "TENON_CUDNN_TF32", 0)
+    X(CUDA_CUDNN_TF32, "cudnn_allow_tf32", "TENON_CUDNN_TF32", 1)
 #define CUDA_OPTION_ENUMERATOR(id, name, variable, value) id,
 typedef enum cuda_option { CUDA_OPTION_LIST(CUDA_OPTION_ENUMERATOR) CUDA_OPTIONS } cuda_option;
 #undef CUDA_OPTION_ENUMERATOR

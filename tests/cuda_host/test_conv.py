@@ -293,6 +293,7 @@ def test_engines_compute_as_promised() -> None:
     harness.script(
         COUNTS
         + """
+cudnn.allow_tf32 = False
 convolve()
 assert count("engine") == 2
 cudnn.allow_tf32 = True
@@ -390,7 +391,8 @@ def test_settings_reach_the_plugin() -> None:
     harness.script("""
 cudnn = tn.backends.cudnn
 assert (cudnn.enabled, cudnn.benchmark, cudnn.benchmark_limit) == (True, False, 10)
-assert (cudnn.deterministic, cudnn.allow_tf32) == (False, False)
+assert (cudnn.deterministic, cudnn.allow_tf32) == (False, True)
+cudnn.allow_tf32 = False
 cudnn.benchmark = True  # before the plugin is loaded
 assert cudnn.is_available() and cudnn.version() == 92800
 option = tn.cuda._settings().option

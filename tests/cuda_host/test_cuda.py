@@ -157,8 +157,9 @@ def test_a_failed_product_is_an_error() -> None:
 def test_reduced_precision_is_a_switch() -> None:
     harness.script("""
 matmul = tn.backends.cuda.matmul
-assert not matmul.allow_fp16_reduced_precision_reduction
-matmul.allow_fp16_reduced_precision_reduction = True
+assert matmul.allow_fp16_reduced_precision_reduction
+assert matmul.allow_bf16_reduced_precision_reduction
+matmul.allow_bf16_reduced_precision_reduction = False  # before the plugin is loaded
 import ctypes
 def mode(dtype):
     x = tn.ones(2, 2, device="cuda", dtype=dtype)

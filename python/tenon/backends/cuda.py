@@ -15,7 +15,7 @@ class _Matmul:
     @property
     def allow_fp16_reduced_precision_reduction(self) -> bool:
         """Whether partial sums of a float16 product may be rounded to float16."""
-        return bool(_options.get("TENON_CUDA_REDUCED_F16", 0))
+        return bool(_options.get("TENON_CUDA_REDUCED_F16", 1))
 
     @allow_fp16_reduced_precision_reduction.setter
     def allow_fp16_reduced_precision_reduction(self, allow: bool) -> None:
@@ -24,7 +24,7 @@ class _Matmul:
     @property
     def allow_bf16_reduced_precision_reduction(self) -> bool:
         """Whether partial sums of a bfloat16 product may be rounded to bfloat16."""
-        return bool(_options.get("TENON_CUDA_REDUCED_BF16", 0))
+        return bool(_options.get("TENON_CUDA_REDUCED_BF16", 1))
 
     @allow_bf16_reduced_precision_reduction.setter
     def allow_bf16_reduced_precision_reduction(self, allow: bool) -> None:

@@ -48,7 +48,7 @@ class _Settings(ModuleType):
     allow_tf32 = _option(
         "cudnn_allow_tf32",
         "TENON_CUDNN_TF32",
-        0,
+        1,
         bool,
         "Whether convolutions of float32 may be computed in TF32.",
     )
