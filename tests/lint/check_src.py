@@ -199,6 +199,15 @@ def unique_operators() -> Iterator[str]:
             seen[name] = path
 
 
+def unique_test_files() -> Iterator[str]:
+    """pytest imports every test file by its bare name."""
+    seen: dict[str, Path] = {}
+    for path in PY_FILES:
+        if path.name.startswith("test_") and path.name in seen:
+            yield at(path, 1, f"the name is that of {seen[path.name].relative_to(ROOT)}")
+        seen[path.name] = path
+
+
 def whitespace() -> Iterator[str]:
     for path in [
         *C_FILES,
@@ -231,7 +240,8 @@ def system_calls_in_one_file() -> Iterator[str]:
 
 RULES = (
     file_length, head_comment, banned_calls, macro_length, room_includes, undone_work,
-    no_generated_files, room_readmes, unique_operators, whitespace, system_calls_in_one_file,
+    no_generated_files, room_readmes, unique_operators, unique_test_files, whitespace,
+    system_calls_in_one_file,
 )  # fmt: skip
 
 
