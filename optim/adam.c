@@ -3,6 +3,7 @@
 #include <tenon/ops.h>
 #include <tenon/optim.h>
 
+#include "capture_priv.h"
 #include "multi_priv.h"
 
 tn_status tni_composite__adam_(const void *args, tn_tensor **rets);
@@ -53,6 +54,14 @@ tn_status tni_composite__adam_(const void *args, tn_tensor **rets) {
                           tni_tensors_of(a->max_exp_avg_sqs), tni_tensors_of(a->steps), &o);
 }
 
+/* A device that records by itself would repeat the steps, but not what the host counts. */
+static tn_status check_capture(const tn__adam_step_args *a) {
+    if (tn_view_device(a->steps.v[0]) != 0) return TN_OK;
+    return tni_capture_forbid_native(tn_tensor_device(tni_t(a->params.v[0])),
+                                     "counting on the host (capturable=True counts on the device)",
+                                     "adam");
+}
+
 tn_status tni_infer__adam_step(tn_infer *inf, const void *args) {
     const tn__adam_step_args *a = args;
     int64_t n = a->params.n;
@@ -66,5 +75,6 @@ tn_status tni_infer__adam_step(tn_infer *inf, const void *args) {
                             {"max_exp_avg_sqs", a->max_exp_avg_sqs, true, false},
                             {"steps", a->steps, true, true}},
                    .roles = 6};
-    return tni_multi_infer(inf, &m);
+    TN_TRY(tni_multi_infer(inf, &m));
+    return check_capture(a);
 }

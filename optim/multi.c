@@ -20,11 +20,13 @@ static bool same_layout(const tn_view *a, const tn_view *b) {
     return true;
 }
 
-static tn_status check_counter(const tni_multi *m, const tni_role *r, const tn_view *t) {
+static tn_status check_counter(const tni_multi *m, const tni_role *r, const tn_view *p,
+                               const tn_view *t) {
     if (t->numel != 1 || (tn_view_dtype(t) != TN_F32 && tn_view_dtype(t) != TN_F64))
         return tn_fail(TN_E_DTYPE, -1, "%s: %s must be float32 or float64 numbers", m->op, r->name);
-    if (!(tn_view_device(t) == 0))
-        return tn_fail(TN_E_DEVICE, -1, "%s: %s must be on the CPU", m->op, r->name);
+    if (tn_view_device(t) != 0 && ((p->word ^ t->word) & (TN_W_DEVICE | TN_W_INDEX)))
+        return tn_fail(TN_E_DEVICE, -1, "%s: %s must be on the CPU or where the parameter is",
+                       m->op, r->name);
     return TN_OK;
 }
 
@@ -35,7 +37,7 @@ static tn_status check_one(const tni_multi *m, const tni_role *r, int64_t i) {
     if (r->written && (t->word & TN_W_READONLY))
         return tn_fail(TN_E_VALUE, -1, "%s: the memory of %s[%lld] is read-only", m->op, r->name,
                        (long long)i);
-    if (r->counter) return check_counter(m, r, t);
+    if (r->counter) return check_counter(m, r, p, t);
     if (!same_shape(p, t))
         return tn_fail(TN_E_SHAPE, -1, "%s: %s[%lld] has another shape than its parameter", m->op,
                        r->name, (long long)i);
@@ -96,10 +98,20 @@ tn_status tni_multi_begin(tni_multi *m) {
     return TN_OK;
 }
 
+/* Whether one kernel call can take parameters i and j: what is no counter is like its parameter. */
+static bool are_alike(const tni_multi *m, int64_t i, int64_t j) {
+    for (int k = 0; k < m->roles; k++) {
+        const tni_role *r = &m->role[k];
+        if ((k == 0 || r->counter) && r->in.n &&
+            ((r->in.v[i]->word ^ r->in.v[j]->word) & TN_W_ALIKE))
+            return false;
+    }
+    return true;
+}
+
 int64_t tni_multi_run_end(const tni_multi *m, int64_t begin) {
-    const tn_views *p = &m->role[0].in;
     int64_t end = begin + 1;
-    while (end < m->n && !((p->v[begin]->word ^ p->v[end]->word) & TN_W_ALIKE)) end++;
+    while (end < m->n && are_alike(m, begin, end)) end++;
     return end;
 }
 
@@ -141,9 +153,10 @@ tn_status tni_multi_infer(tn_infer *inf, tni_multi *m) {
             if (!same_layout(p, m->role[k].counter ? p : t))
                 return tn_fail(TN_E_SHAPE, k, "%s: %s[%lld] lies in memory unlike its parameter",
                                m->op, m->role[k].name, (long long)i);
-            if ((p->word ^ m->role[0].in.v[0]->word) & TN_W_ALIKE)
-                return tn_fail(TN_E_DTYPE, 0, "%s: one call takes one dtype and device", m->op);
         }
+    for (int64_t i = 1; i < m->n; i++)
+        if (!are_alike(m, 0, i))
+            return tn_fail(TN_E_DTYPE, 0, "%s: one call takes one dtype and device", m->op);
     inf->compute = tn_view_dtype(m->role[0].in.v[0]);
     return TN_OK;
 }

@@ -13,7 +13,7 @@ typedef struct tni_role {
     const char *name;
     tn_views in; /* n is 0 where the role is not used */
     bool written;
-    bool counter; /* one number per parameter: neither shape nor dtype is the parameter's */
+    bool counter; /* one number per parameter, of its own dtype, on the host or beside it */
 } tni_role;
 
 typedef struct tni_multi {

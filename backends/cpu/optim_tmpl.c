@@ -9,6 +9,7 @@
 
 #include <tenon/args_optim.h>
 
+#include "../common/adam.h"
 #include "../common/tmpl.h"
 #include "cpu_priv.h"
 
@@ -198,8 +199,9 @@ static tn_status adam_step(const tn_call *call, const void *args) {
         if (step == last) {
             size[i] = size[i - 1];
         } else {
-            size[i].minus_step = (A) - (a->lr / (1.0 - pow(a->beta1, step)));
-            size[i].root = (A)sqrt(1.0 - pow(a->beta2, step));
+            double minus_step, root;
+            adam_size(a->lr, a->beta1, a->beta2, step, &minus_step, &root);
+            size[i] = (adam_step_size){(A)minus_step, (A)root};
             last = step;
         }
     }

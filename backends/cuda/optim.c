@@ -7,9 +7,11 @@
 
 #include <tenon/args_optim.h>
 
+#include "../common/adam.h"
 #include "kernels/args_optim.h"
 
 static cuda_float_kernels sgd_kernels = CUDA_FLOAT_KERNELS(optim, sgd_step),
+                          advance_kernels = CUDA_FLOAT_KERNELS(optim, adam_advance),
                           adam_kernels = CUDA_FLOAT_KERNELS(optim, adam_step),
                           scale_kernels = CUDA_FLOAT_KERNELS(optim, scale_step),
                           unscale_kernels = CUDA_FLOAT_KERNELS(optim, unscale_step),
@@ -23,7 +25,8 @@ _Static_assert(sizeof(cuda_step_args) <= 4096, "more than a kernel takes by valu
 /* The state of an optimizer: lists that go beside the parameters; an empty one is left out. */
 typedef struct step_lists {
     const tn_views *list[CUDA_LISTS];
-    const double *minus_steps, *roots; /* by tensor, or NULL */
+    const cuda_adam_size *sizes; /* by tensor, or NULL */
+    const tn_views *counters;    /* on the device, or NULL */
 } step_lists;
 
 /* Adds tensor i; false when there is no room for it. */
@@ -34,8 +37,8 @@ static bool add_tensor(cuda_step_args *a, const step_lists *l, int64_t i) {
     for (int k = 0; k < CUDA_LISTS; k++)
         t->data[k] = l->list[k] && l->list[k]->n ? l->list[k]->v[i]->data : NULL;
     t->n = n;
-    t->minus_step = l->minus_steps ? l->minus_steps[i] : 0;
-    t->root = l->roots ? l->roots[i] : 0;
+    t->size = l->sizes ? l->sizes[i] : (cuda_adam_size){0, 0};
+    t->counter = l->counters ? l->counters->v[i]->data : NULL;
     a->first[a->n + 1] = a->first[a->n] + (int32_t)blocks;
     a->n++;
     return true;
@@ -93,38 +96,58 @@ static tn_views slice(tn_views all, int64_t begin, int64_t n) {
     return (tn_views){n > 0 ? all.v + begin : NULL, n};
 }
 
-/* Tensors begin .. begin + n - 1, at most CUDA_TENSORS. */
+static cuda_step_args adam_args(const tn__adam_step_args *in) {
+    bool decays = in->weight_decay != 0.0;
+    return (cuda_step_args){.sign = in->maximize ? -1 : 1,
+                            .decay = in->weight_decay,
+                            .lr = in->lr,
+                            .beta1 = in->beta1,
+                            .beta2 = in->beta2,
+                            .shrink =
+                                decays && in->decoupled ? 1.0 - in->lr * in->weight_decay : 1.0,
+                            .toward = 1.0 - in->beta1,
+                            .square = 1.0 - in->beta2,
+                            .eps = in->eps,
+                            .coupled = decays && !in->decoupled,
+                            .wide_counters = in->steps.v[0]->dl_bits == 64};
+}
+
+/* Counters on the host: tensors begin .. begin + n - 1, at most CUDA_TENSORS. */
 static tn_status adam_some(const tn_call *call, const tn__adam_step_args *in, int64_t begin,
                            int64_t n) {
-    bool decays = in->weight_decay != 0.0;
-    double minus_steps[CUDA_TENSORS], roots[CUDA_TENSORS];
-    for (int64_t i = 0; i < n; i++) {
-        double step = advance(in->steps.v[begin + i]);
-        minus_steps[i] = -(in->lr / (1.0 - pow(in->beta1, step)));
-        roots[i] = sqrt(1.0 - pow(in->beta2, step));
-    }
-    cuda_step_args a = {.sign = in->maximize ? -1 : 1,
-                        .decay = in->weight_decay,
-                        .shrink = decays && in->decoupled ? 1.0 - in->lr * in->weight_decay : 1.0,
-                        .toward = 1.0 - in->beta1,
-                        .beta2 = in->beta2,
-                        .square = 1.0 - in->beta2,
-                        .eps = in->eps,
-                        .coupled = decays && !in->decoupled};
+    cuda_adam_size sizes[CUDA_TENSORS];
+    cuda_step_args a = adam_args(in);
+    for (int64_t i = 0; i < n; i++)
+        adam_size(in->lr, in->beta1, in->beta2, advance(in->steps.v[begin + i]),
+                  &sizes[i].minus_step, &sizes[i].root);
     const tn_views part[] = {slice(in->params, begin, n), slice(in->grads, begin, n),
                              slice(in->exp_avgs, begin, n), slice(in->exp_avg_sqs, begin, n),
                              slice(in->max_exp_avg_sqs, begin, in->amsgrad ? n : 0)};
-    step_lists l = {.list = {&part[0], &part[1], &part[2], &part[3], &part[4]},
-                    .minus_steps = minus_steps,
-                    .roots = roots};
+    step_lists l = {.list = {&part[0], &part[1], &part[2], &part[3], &part[4]}, .sizes = sizes};
     return run_steps(call, adam_kernels, &a, &l);
+}
+
+/* Counters on the device: nothing here depends on how many steps there were, so a graph can hold it. */
+static tn_status adam_counted_there(const tn_call *call, const tn__adam_step_args *in) {
+    cuda_step_args a = adam_args(in);
+    step_lists l = {.list = {&in->params, &in->grads, &in->exp_avgs, &in->exp_avg_sqs,
+                             in->amsgrad ? &in->max_exp_avg_sqs : NULL},
+                    .counters = &in->steps};
+    void *sizes = NULL;
+    tn_status st = call->host->scratch(call, sizeof *a.sizes * CUDA_TENSORS, &sizes);
+    a.sizes = sizes;
+    for (int64_t i = 0; i < in->params.n && st == TN_OK;) {
+        if (!take_tensors(&a, &l, &i)) return TN_DECLINE;
+        st = cuda_launch(call, cuda_float_kernel(call, advance_kernels), 1, CUDA_TENSORS, &a);
+        if (st == TN_OK) st = launch_chunks(call, adam_kernels, &a);
+    }
+    return st;
 }
 
 static tn_status adam_step(const tn_call *call, const void *args) {
     const tn__adam_step_args *in = args;
     tn_status st = TN_OK;
-    for (int64_t i = 0; i < in->steps.n; i++)
-        if (tn_view_device(in->steps.v[i]) != 0) return TN_DECLINE;
+    if (tn_view_device(in->steps.v[0]) != 0) return adam_counted_there(call, in);
     for (int64_t i = 0; i < in->params.n && st == TN_OK; i += CUDA_TENSORS) {
         int64_t left = in->params.n - i;
         st = adam_some(call, in, i, left < CUDA_TENSORS ? left : CUDA_TENSORS);
@@ -177,14 +200,10 @@ static tn_status norms_step(const tn_call *call, const void *args) {
     return st;
 }
 
-/* Adam's counters are advanced by the host: a recorded graph would not. */
-#define UNCAPTURED_ROW(op, fn, dtype)                                                              \
-    { #op, TN_SIG_##op, fn, NULL, dtype, 0, 0, 0 }
 static const tn_kernel_row rows[] = {
-    CUDA_FLOAT_ROWS(_sgd_step, sgd_step),           UNCAPTURED_ROW(_adam_step, adam_step, TN_F16),
-    UNCAPTURED_ROW(_adam_step, adam_step, TN_BF16), UNCAPTURED_ROW(_adam_step, adam_step, TN_F32),
-    UNCAPTURED_ROW(_adam_step, adam_step, TN_F64),  CUDA_FLOAT_ROWS(_scale_step, scale_step),
-    CUDA_FLOAT_ROWS(_unscale_step, unscale_step),   CUDA_FLOAT_ROWS(_norms_step, norms_step),
+    CUDA_FLOAT_ROWS(_sgd_step, sgd_step),     CUDA_FLOAT_ROWS(_adam_step, adam_step),
+    CUDA_FLOAT_ROWS(_scale_step, scale_step), CUDA_FLOAT_ROWS(_unscale_step, unscale_step),
+    CUDA_FLOAT_ROWS(_norms_step, norms_step),
 };
 const cuda_rows cuda_optim_rows;
 const cuda_rows cuda_optim_rows = CUDA_ROWS_OF(rows);

@@ -89,3 +89,120 @@ def train(device):
 assert tn.allclose(train("cuda"), train("cpu"), atol=1e-5)
 assert tn.cuda.fallback_count("_adam_step") == (0, 0)
 """)
+
+
+ADAM = """
+def make(device, steps, **options):
+    tn.manual_seed(0)
+    shapes = [(40, 3), (5000,), (0,), ()] + [(7,)] * 60
+    params = [tn.randn(s).to(device).requires_grad_() for s in shapes]
+    opt = tn.optim.%s(params, lr=0.1, weight_decay=0.01, **options)
+    scale = tn.ones((), device=device)
+    def step():
+        opt.zero_grad()
+        sum(((p * scale).sin() ** 2).sum() for p in params).backward()
+        opt.step()
+    for i in range(steps):
+        scale.fill_(i - 3.0)
+        step()
+    return params, opt, scale, step
+def same(some, others):
+    return all(tn.equal(a.detach().cpu(), b.detach().cpu()) for a, b in zip(some, others))
+"""
+
+
+@pytest.mark.parametrize("kind", ["Adam", "AdamW"])
+@pytest.mark.parametrize("amsgrad", [False, True])
+def test_a_replayed_step_of_adam_is_the_step(kind: str, amsgrad: bool) -> None:
+    """With counters on the device: those of the host give the same bits, eager and replayed."""
+    harness.script(
+        ADAM % kind
+        + f"""
+eager = make("cuda", 9, amsgrad={amsgrad})
+there = make("cuda", 9, amsgrad={amsgrad}, capturable=True)
+assert same(eager[0], there[0])
+near = make("cpu", 9, amsgrad={amsgrad}, capturable=True)
+assert all(tn.allclose(a.cpu(), b, atol=1e-4) for a, b in zip(there[0], near[0]))
+params, opt, scale, step = make("cuda", 2, amsgrad={amsgrad}, capturable=True)
+counters = [opt.state[p]["step"] for p in params]
+assert all(c.device.type == "cuda" and c.item() == 2.0 for c in counters)
+g = tn.cuda.CUDAGraph()
+with tn.cuda.graph(g):
+    step()
+for i in range(2, 9):
+    scale.fill_(i - 3.0)
+    g.replay()
+assert same(params, eager[0]) and [c.item() for c in counters] == [9.0] * len(params)
+assert tn.cuda.fallback_count("_adam_step") == (0, 0)
+"""
+    )
+
+
+def test_adam_counts_on_the_device_in_every_dtype() -> None:
+    """Two launches for up to 48 tensors, and no wait; counters are of the default dtype."""
+    harness.script("""
+def train(dtype, **options):
+    tn.manual_seed(1)
+    w = tn.randn(50, dtype=tn.float32).to(dtype).cuda().requires_grad_()
+    opt = tn.optim.Adam([w], lr=0.1, **options)
+    for i in range(5):
+        w.grad = tn.full_like(w, i - 1.5)
+        tn.cuda.synchronize()
+        tn.cuda.reset_counters()
+        opt.step()
+    counted = tn.cuda.counters()
+    assert counted["waits"] == 0 and counted["launches"] == 1 + bool(options), counted
+    return w.detach().cpu(), opt.state[w]["step"].dtype
+for dtype in (tn.float16, tn.bfloat16, tn.float32, tn.float64):
+    for default in (tn.float32, tn.float64):
+        tn.set_default_dtype(default)
+        (a, _), (b, counter) = train(dtype), train(dtype, capturable=True)
+        assert tn.equal(a, b) and counter == default, (dtype, default)
+""")
+
+
+def test_adam_that_counts_on_the_host_is_not_captured() -> None:
+    harness.script(
+        ADAM % "AdamW"
+        + """
+params, opt, scale, step = make("cuda", 2)
+before, g = [p.detach().clone() for p in params], tn.cuda.CUDAGraph()
+try:
+    with tn.cuda.graph(g):
+        step()
+except RuntimeError as error:
+    assert "adam" in str(error) and "capturable=True" in str(error), error
+else:
+    raise AssertionError("the host's counters were captured")
+assert same(params, before) and opt.state[params[0]]["step"].item() == 2.0
+step()
+"""
+    )
+
+
+def test_states_of_adam_go_where_the_counters_are() -> None:
+    harness.script(
+        ADAM % "Adam"
+        + """
+import copy, io
+for capturable in (False, True):
+    params, opt, scale, step = make("cuda", 3, capturable=capturable)
+    file = io.BytesIO()
+    tn.save(opt.state_dict(), file)
+    file.seek(0)
+    for saved in (opt.state_dict(), tn.load(file, map_location="cpu")):
+        saved = copy.deepcopy(saved)
+        new = tn.optim.Adam([p.detach().clone().requires_grad_() for p in params], lr=0.5)
+        for change in (False, True):
+            saved["param_groups"][0]["capturable"] = change
+            new.load_state_dict(saved)
+            counter = new.state[new.param_groups[0]["params"][0]]["step"]
+            assert counter.device.type == ("cuda" if change else "cpu") and counter.item() == 3.0
+        for p, q in zip(params, new.param_groups[0]["params"]):
+            q.grad = p.grad.clone()
+        new.step()
+        assert new.state[q]["step"].item() == 4.0
+    opt.step()
+    assert same(params, new.param_groups[0]["params"])
+"""
+    )

@@ -45,7 +45,8 @@ KNOWS = {
     | {"tenon/ffi.h"},
     "autograd": CORE | PRIVATE | {"tenon/autograd.h"},
     "nn": CORE | PRIVATE | {"tenon/autograd.h", "tenon/nn.h"},
-    "optim": CORE | PRIVATE | {"tenon/autograd.h", "tenon/nn.h", "tenon/optim.h"},
+    "optim": CORE | PRIVATE
+    | {"capture_priv.h", "tenon/autograd.h", "tenon/nn.h", "tenon/optim.h"},
     "plugins/conform": CORE | {"tenon/autograd.h"},
     "python": CORE | {"tenon/autograd.h", "tenon/nn.h", "tenon/optim.h", "tenon/tenon.h"}
     | {"tenon/ffi.h", "py_rows.inc"},

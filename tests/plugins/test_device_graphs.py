@@ -18,11 +18,11 @@ tn.manual_seed(2)
 batches = [(tn.randn(16, 6), tn.randint(0, 3, (16,))) for _ in range(22)]
 
 class Training:
-    def __init__(self, device):
+    def __init__(self, device, **options):
         tn.manual_seed(0)
         layers = [nn.Linear(6, 8), nn.LayerNorm(8), nn.ReLU(), nn.Dropout(0.2), nn.Linear(8, 3)]
         self.net = nn.Sequential(*layers).to(device)
-        self.optimizer = tn.optim.AdamW(self.net.parameters(), lr=0.01)
+        self.optimizer = tn.optim.AdamW(self.net.parameters(), lr=0.01, **options)
 
     def step(self, x, y):
         self.optimizer.zero_grad()
@@ -31,8 +31,8 @@ class Training:
         self.optimizer.step()
         return loss
 
-def compare(device):
-    eager, replayed = Training(device), Training(device)
+def compare(device, **options):
+    eager, replayed = Training(device), Training(device, **options)
     tn.manual_seed(5)
     losses = [eager.step(x.to(device), y.to(device)).item() for x, y in batches]
     tn.manual_seed(5)
@@ -60,7 +60,47 @@ def test_a_replayed_training_step_is_the_step(
     folder: Path, device: str, switches: dict[str, str | int]
 ) -> None:
     """Bit for bit over 20 replays, where core records."""
-    script(folder, TRAIN + f"compare({device!r})\n", **switches)
+    text = f"compare({device!r})\ncompare({device!r}, capturable=True)\n"
+    script(folder, TRAIN + text, **switches)
+
+
+COUNTING = """
+w = tn.tensor([1.0, -2.0, 3.0], device="sim").requires_grad_()
+near = w.detach().cpu().requires_grad_()
+there = tn.optim.Adam([w], lr=0.1, amsgrad=True, capturable=True)
+here = tn.optim.Adam([near], lr=0.1, amsgrad=True)
+for p, opt in ((w, there), (near, here)):
+    p.grad = tn.ones_like(p)
+    opt.step()
+graph = tn.Graph()
+with tn.sim.graph(graph):
+    there.step()
+for i in range(10):
+    w.grad.fill_(i - 4.0)
+    near.grad.fill_(i - 4.0)
+    graph.replay()
+    here.step()
+assert tn.allclose(w.detach().cpu(), near.detach(), atol=1e-5), (w, near)
+assert there.state[w]["step"].item() == 11.0
+
+# What the host counts, a replay would not.
+w.grad = tn.ones_like(w)
+opt = tn.optim.Adam([w], lr=0.1)
+opt.step()
+before = w.tolist()
+try:
+    with tn.sim.graph(tn.Graph()):
+        opt.step()
+except RuntimeError as error:
+    assert "capturable=True" in str(error), error
+else:
+    raise AssertionError("the host's counter was captured")
+assert w.tolist() == before and opt.state[w]["step"].item() == 1.0
+"""
+
+
+def test_a_device_that_records_adam_counts_itself(folder: Path) -> None:
+    script(folder, COUNTING, LEVEL=3, DELAY=100)
 
 
 NATIVE = """

@@ -28,12 +28,12 @@ def batches(count: int) -> list[tuple[tn.Tensor, tn.Tensor]]:
 class Training:
     """A net, its optimizer and one step on a batch."""
 
-    def __init__(self, optimizer: str) -> None:
+    def __init__(self, optimizer: str, **more: object) -> None:
         tn.manual_seed(0)
         layers = [nn.Linear(8, 16), nn.BatchNorm1d(16), nn.GELU(), nn.Dropout(0.3)]
         self.net = nn.Sequential(*layers, nn.Linear(16, 2))
         options = {"lr": 0.1, "momentum": 0.9} if optimizer == "SGD" else {"lr": 0.01}
-        self.optimizer = getattr(tn.optim, optimizer)(self.net.parameters(), **options)
+        self.optimizer = getattr(tn.optim, optimizer)(self.net.parameters(), **options, **more)
 
     def step(self, x: tn.Tensor, y: tn.Tensor) -> tn.Tensor:
         self.optimizer.zero_grad()
@@ -47,13 +47,24 @@ class Training:
         return [t.detach().clone() for t in self.net.state_dict().values()]
 
 
-@pytest.mark.parametrize("optimizer", ["SGD", "Adam", "AdamW"])
-def test_a_replayed_training_step_is_the_step(optimizer: str) -> None:
+@pytest.mark.parametrize(
+    ("optimizer", "options", "replayed_options"),
+    [
+        ("SGD", {}, {}),
+        ("Adam", {}, {}),
+        ("Adam", {"amsgrad": True}, {"capturable": True}),
+        ("AdamW", {}, {}),
+        ("AdamW", {}, {"capturable": True}),
+    ],
+)
+def test_a_replayed_training_step_is_the_step(
+    optimizer: str, options: dict[str, bool], replayed_options: dict[str, bool]
+) -> None:
     """Bit for bit over 20 steps: gradients, dropout, running statistics, optimizer state."""
     data = batches(23)
-    eager = Training(optimizer)
+    eager = Training(optimizer, **options)
     losses = [eager.step(x, y).item() for x, y in data]
-    replayed = Training(optimizer)
+    replayed = Training(optimizer, **options, **replayed_options)
     for x, y in data[:3]:
         replayed.step(x, y)
     x, y = (t.clone() for t in data[0])

@@ -1,6 +1,7 @@
 /* optim.cu: kernels of one floating type over lists of tensors: optimizer steps, norms, scaling. */
 #include "device.h"
 
+#include "adam.h"
 #include "args_optim.h"
 #include "scalar.h"
 
@@ -33,9 +34,20 @@ KERNEL(TN_(sgd_step), cuda_step_args) {
     }
 }
 
+/* A thread for each tensor: advances its counter, and says how long its step is. One launch before the
+ * step, since no block of that may read a counter that another one has advanced. */
+KERNEL(TN_(adam_advance), cuda_step_args) {
+    int i = (int)threadIdx.x;
+    if (i >= a.n) return;
+    void *counter = a.tensor[i].counter;
+    double step = a.wide_counters ? *(double *)counter += 1.0 : (double)(*(float *)counter += 1.0f);
+    adam_size(a.lr, a.beta1, a.beta2, step, &a.sizes[i].minus_step, &a.sizes[i].root);
+}
+
 KERNEL(TN_(adam_step), cuda_step_args) {
     int64_t i, end;
     const cuda_step_tensor &t = step_tensor(a, &i, &end);
+    const cuda_adam_size size = a.sizes ? a.sizes[&t - a.tensor] : t.size;
     T *p = (T *)t.data[0], *m = (T *)t.data[2], *v = (T *)t.data[3], *top = (T *)t.data[4];
     const T *grad = (const T *)t.data[1];
     for (; i < end; i += (int)blockDim.x) {
@@ -49,7 +61,7 @@ KERNEL(TN_(adam_step), cuda_step_args) {
             under = f_maximum(LOAD(top[i]), square);
             top[i] = STORE(under);
         }
-        p[i] = STORE(w + (A)t.minus_step * mean / (f_sqrt(under) / (A)t.root + (A)a.eps));
+        p[i] = STORE(w + (A)size.minus_step * mean / (f_sqrt(under) / (A)size.root + (A)a.eps));
     }
 }
 

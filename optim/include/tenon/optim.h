@@ -35,7 +35,8 @@ typedef struct tn_adam_options {
     int32_t reserved;
 } tn_adam_options;
 
-/* Adam. max_exp_avg_sqs is looked at with amsgrad only. steps: 0-d float tensors, advanced by 1. */
+/* Adam. max_exp_avg_sqs is looked at with amsgrad only. steps: 0-d float tensors, advanced by 1,
+ * on the CPU, or on the device of the parameters so that its graphs can hold the step. */
 TN_API tn_status tn_adam_update(tn_tensors params, tn_tensors grads, tn_tensors exp_avgs,
                                 tn_tensors exp_avg_sqs, tn_tensors max_exp_avg_sqs,
                                 tn_tensors steps, const tn_adam_options *options);

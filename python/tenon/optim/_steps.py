@@ -168,10 +168,14 @@ class Adam(Optimizer):
                 own = self.state.get(p, {})
                 if own and not isinstance(own["step"], Tensor):
                     own["step"] = tenon.tensor(float(own["step"]), dtype=_step_dtype(fused))
+                if own:
+                    own["step"] = own["step"].to(_counter_device(p, group))
 
     def _new_state(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         state = {
-            "step": tenon.zeros((), dtype=_step_dtype(group["fused"])),
+            "step": tenon.zeros(
+                (), dtype=_step_dtype(group["fused"]), device=_counter_device(p, group)
+            ),
             "exp_avg": tenon.zeros_like(p),
             "exp_avg_sq": tenon.zeros_like(p),
         }
@@ -274,3 +278,8 @@ def _step_dtype(fused: bool | None = None) -> Any:
     if fused or tenon.get_default_dtype() != tenon.float64:
         return tenon.float32
     return tenon.float64
+
+
+def _counter_device(p: Tensor, group: dict[str, Any]) -> Any:
+    """Beside the parameter where a graph of its device shall advance them."""
+    return p.device if group["capturable"] else "cpu"
