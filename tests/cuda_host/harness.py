@@ -1,27 +1,63 @@
-"""Where the CUDA host harness of this build lies, and Python with it as the machine's driver."""
+"""Where the CUDA host harness of this build lies, and Python with it as the machine's driver.
+
+With TENON_TEST_GPU=1 (./dev test --cuda) Python runs with the machine's own driver instead, and
+tests of what only the harness does are skipped with a reason that names the device.
+"""
 
 from __future__ import annotations
 
+import functools
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import tenon as tn
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = Path(tn.__file__).absolute().parents[2] / "tests" / "cuda_host"
+ON_GPU = os.environ.get("TENON_TEST_GPU") == "1"
+NAME = "Tenon CUDA host harness (no GPU)"
+# What asks the harness's own libraries, or writes through the driver behind Tenon's back.
+OWN = re.compile(r"\w+Host(Count|MathMode)|libcuda\.so\.1")
 
 
 def is_built() -> bool:
-    return (FOLDER / "libcuda.so.1").exists()
+    """Whether there is a device to test on."""
+    return ON_GPU or (FOLDER / "libcuda.so.1").exists()
+
+
+@functools.cache
+def device() -> tuple[str, int]:
+    """The name of the first device that tests run on, and how many there are."""
+    ask = "import tenon as tn\nprint(tn.cuda.get_device_name())\nprint(tn.cuda.device_count())"
+    done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True)
+    name, count = done.stdout.splitlines()
+    return name, int(count)
+
+
+def skip_on_gpu(args: tuple[str, ...], folder: Path | None, env: dict[str, str]) -> None:
+    """Skips a test that a GPU cannot run: it wants libraries or settings that only the harness has,
+    or a second device."""
+    name, count = device()
+    knobs = sorted(key for key in env if "_HOST" in key and key != "TENON_CUDA_HOST_DELAY")
+    text = "\n".join(args)
+    if name != NAME and (folder != FOLDER or knobs or OWN.search(text) or NAME in text):
+        pytest.skip(f"not on {name}: about the host harness")
+    if count < 2 and "cuda:1" in text:
+        pytest.skip(f"not on {name}: takes two devices")
 
 
 def run(*args: str, folder: Path | None = FOLDER, **env: str) -> subprocess.CompletedProcess[str]:
     """Python with the harness in the loader's path; `folder` is another one, or None for none."""
     full = {**os.environ, "TENON_FALLBACK": "allow", **env}
-    full.setdefault("TENON_CUDA_CACHE", "")
-    if folder is not None:
+    if ON_GPU:  # whose modules may have to be compiled: they stay in the cache
+        skip_on_gpu(args, folder, env)
+    else:
+        full.setdefault("TENON_CUDA_CACHE", "")
+    if folder is not None and not (ON_GPU and folder == FOLDER):
         full["LD_LIBRARY_PATH"] = f"{folder}:{os.environ.get('LD_LIBRARY_PATH', '')}"
     command = [sys.executable, *args]
     return subprocess.run(command, env=full, capture_output=True, text=True, cwd=ROOT)

@@ -1,0 +1,212 @@
+"""Calls every family of the CUDA device's kernels once or twice, with few elements: short enough to
+run under compute-sanitizer.
+
+    python tests/cuda_host/families.py
+
+A family is a file backends/cuda/kernels/*.cu; one that no function here serves is a failure.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import tenon as tn
+
+F = tn.nn.functional
+KERNELS = Path(__file__).resolve().parents[2] / "backends" / "cuda" / "kernels"
+FAMILIES: dict[str, Callable[[], Any]] = {}
+
+randn = partial(tn.randn, device="cuda")
+
+
+def family(call: Callable[[], Any]) -> Callable[[], Any]:
+    FAMILIES[call.__name__.removeprefix("call_")] = call
+    return call
+
+
+def backward(result: Any) -> Any:
+    result.backward(tn.ones_like(result))
+    return result
+
+
+@family
+def call_attention() -> Any:
+    for dtype in (tn.float32, tn.bfloat16):
+        q, k, v = (randn(1, 2, 70, 16).to(dtype).requires_grad_() for _ in range(3))
+        backward(F.scaled_dot_product_attention(q, k, v, is_causal=True))
+
+
+@family
+def call_cast() -> Any:
+    return randn(5, 7).to(tn.float16), randn(7, 5).t().to(tn.int64)
+
+
+@family
+def call_conv() -> Any:
+    x, w = randn(2, 4, 9, 9).requires_grad_(), randn(4, 1, 3, 3).requires_grad_()
+    return backward(F.conv2d(x, w, padding=1, groups=4))
+
+
+@family
+def call_copy() -> Any:
+    return randn(33, 65).t().contiguous(), tn.cat([randn(3, 5), randn(4, 5)])
+
+
+@family
+def call_extreme() -> Any:
+    return randn(3, 4000).max(1), randn(40, 3).argmin(0)
+
+
+@family
+def call_graph() -> Any:
+    graph = tn.cuda.CUDAGraph()
+    with tn.cuda.graph(graph):
+        drawn = tn.rand(100, device="cuda") + 1
+    graph.replay()
+    return drawn.cpu()
+
+
+@family
+def call_index() -> Any:
+    at = tn.tensor([2, 0, 2], device="cuda")
+    for ordered in (False, True):
+        tn.use_deterministic_algorithms(ordered)
+        randn(4, 5).index_add_(0, at, randn(3, 5))
+    tn.use_deterministic_algorithms(False)
+
+
+@family
+def call_loss() -> Any:
+    classes = tn.tensor([3, 0, 9], device="cuda")
+    return backward(F.cross_entropy(randn(3, 10).requires_grad_(), classes))
+
+
+@family
+def call_map() -> Any:
+    return randn(1031) + randn(1031), randn(5, 7).t() * randn(5), randn(300).exp()
+
+
+@family
+def call_norm() -> Any:
+    x = randn(4, 6, 50).requires_grad_()
+    w, b = randn(50).requires_grad_(), randn(50).requires_grad_()
+    backward(F.layer_norm(x, (50,), w, b))
+    w, b = randn(6).requires_grad_(), randn(6).requires_grad_()
+    return backward(F.batch_norm(x, None, None, w, b, training=True))
+
+
+@family
+def call_optim() -> Any:
+    params = [tn.nn.Parameter(randn(n)) for n in (3, 100, 5000)]
+    for make in (tn.optim.SGD, tn.optim.AdamW):
+        for p in params:
+            p.grad = randn(*p.shape)
+        tn.nn.utils.clip_grad_norm_(params, 1.0)
+        make(params, lr=0.1).step()
+
+
+@family
+def call_order() -> Any:
+    return randn(2, 5000).sort(1), randn(3, 300).topk(5), randn(9).sort()
+
+
+@family
+def call_pad() -> Any:
+    return F.pad(randn(2, 3, 5), (1, 2)), F.pad(randn(2, 3, 5), (1, 2), mode="reflect")
+
+
+@family
+def call_pad_backward() -> Any:
+    return backward(F.pad(randn(2, 3, 5).requires_grad_(), (1, 2), mode="reflect"))
+
+
+@family
+def call_permute() -> Any:
+    return tn.randperm(3000, device="cuda")
+
+
+@family
+def call_pool() -> Any:
+    x = randn(2, 3, 9, 9).requires_grad_()
+    return backward(F.max_pool2d(x, 3, 2)), backward(F.avg_pool2d(x, 2))
+
+
+@family
+def call_random() -> Any:
+    x = randn(1000)
+    return x.exponential_(), tn.randint(0, 9, (50,), device="cuda"), F.dropout(x, 0.5)
+
+
+@family
+def call_range() -> Any:
+    return tn.arange(1000, device="cuda"), tn.linspace(0, 1, 33, device="cuda")
+
+
+@family
+def call_reduce() -> Any:
+    return randn(3, 40000).sum(1), randn(40000, 3).mean(0), randn(257, 300).amax()
+
+
+@family
+def call_runs() -> Any:
+    x = tn.arange(3000, device="cuda") % 7
+    return x.unique(return_counts=True), x.nonzero()
+
+
+@family
+def call_sample() -> Any:
+    return tn.multinomial(tn.rand(3, 50, device="cuda"), 4)
+
+
+@family
+def call_scan() -> Any:
+    return randn(2, 9000).cumsum(1), randn(7, 5).cummax(0), randn(30).logcumsumexp(0)
+
+
+@family
+def call_softmax() -> Any:
+    x = randn(5, 300).requires_grad_()
+    return backward(tn.softmax(x, 1)), backward(tn.log_softmax(x, 0))
+
+
+@family
+def call_take() -> Any:
+    at = tn.tensor([[1, 0, 3]], device="cuda")
+    x = randn(4, 3)
+    return x.gather(0, at), x[at[0]], x.scatter(0, at, 0.5)
+
+
+@family
+def call_triangle() -> Any:
+    return randn(5, 7).tril(), randn(5, 7).triu(1)
+
+
+@family
+def call_upsample() -> Any:
+    x = randn(1, 2, 5, 6).requires_grad_()
+    return backward(F.interpolate(x, scale_factor=2, mode="bilinear"))
+
+
+def kernels() -> set[str]:
+    return {path.stem for path in KERNELS.glob("*.cu")}
+
+
+def main() -> int:
+    wrong = [f"{name}: nothing here calls it" for name in sorted(kernels() - set(FAMILIES))]
+    for name, call in FAMILIES.items():
+        before = tn.cuda.counters()["launches"]
+        call()
+        tn.cuda.synchronize()
+        if tn.cuda.counters()["launches"] == before:
+            wrong.append(f"{name}: nothing was launched")
+    print("\n".join(wrong))
+    print(f"{len(FAMILIES) - len(wrong)} passed, {len(wrong)} failed")
+    return bool(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
