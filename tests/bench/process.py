@@ -201,12 +201,22 @@ def call_path(program: Path) -> tuple[Figure, ...]:
 
         return measure
 
+    def hand_over(_: str) -> float:
+        """What the dispatcher's last step costs beyond a call through a pointer."""
+        plugin = program.parents[2] / "backends" / "cpu" / "tenon_cpu.so"
+        run = subprocess.run(
+            [program.with_name("handover"), plugin], capture_output=True, text=True, check=True
+        )
+        direct, dispatched = map(float, run.stdout.split())
+        return (dispatched - direct) * 1e-9
+
     ours = ("tenon",)
     bounds = {"add": 15e-9, "add_grad": 40e-9}
-    return tuple(
+    calls = tuple(
         Figure(f"c_{case}_8", "s", timed(case), most=most, frameworks=ours, quick=True)
         for case, most in bounds.items()
     )
+    return (*calls, Figure("c_hand_over", "s", hand_over, most=3e-9, frameworks=ours, quick=True))
 
 
 @dataclass
