@@ -13,7 +13,8 @@
  * calls in it, and the call's value is used so that no jump replaces the call. Of the calls in such a
  * function only those that return a status or nothing may let an exception out. */
 __attribute__((always_inline)) static inline tn_status tni_caught(tn_status st) {
-#if defined(__ELF__) && (defined(__x86_64__) || defined(__aarch64__))
+#if defined(__ELF__) && defined(__GCC_HAVE_DWARF2_CFI_ASM) &&                                      \
+    (defined(__x86_64__) || defined(__aarch64__))
     __asm__ volatile(".cfi_personality 0x1b, tni_catch" : "+r"(st));
 #endif
     return st;
