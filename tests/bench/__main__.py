@@ -15,13 +15,15 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import cases  # noqa: F401
+import cases
 import instructions
 import process
 import report
+from cases.cuda import SMALL, Sizes
 from registry import CASES, Case, Rates, agree
 from report import Row
 from tqdm import tqdm
@@ -34,15 +36,17 @@ LOUD = ("OPENBLAS_", "OMP_", "MKL_", "KMP_")  # variables that change what a pee
 class Worker:
     """A framework in a process of its own."""
 
-    def __init__(self, framework: str, threads: int) -> None:
+    def __init__(self, framework: str, threads: int, sizes: Sizes | None) -> None:
         env = dict(os.environ)
         env["PYTHONPATH"] = os.pathsep.join([str(HERE), env.get("PYTHONPATH", "")])
         if framework == "numpy":
             env["OPENBLAS_NUM_THREADS"] = str(threads)
+        command = [sys.executable, str(HERE / "worker.py"), framework, str(threads)]
+        if sizes is not None:
+            command.append(json.dumps(asdict(sizes)))
         self.process = subprocess.Popen(
-            [sys.executable, str(HERE / "worker.py"), framework, str(threads)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env,
-        )  # fmt: skip
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
+        )
 
     def ask(self, **request: Any) -> dict[str, Any]:
         assert self.process.stdin and self.process.stdout
@@ -70,10 +74,23 @@ class Bench:
         self.versions: dict[str, Any] = {}
 
     def run_case(self, case: Case, threads: int, workers: dict[str, Worker], rates: Rates) -> Row:
-        row = Row(
-            case.name, case.group, threads, case.goal, case.limit(rates) if rates else math.nan
-        )
+        limit = case.limit(rates) if rates else math.nan
+        row = Row(case.name, case.group, threads, case.goal, limit, case.share)
         checks: dict[str, list[float]] = {}
+        # A GPU's memory may be too small for the work of two frameworks: each has it for itself.
+        turns = [{n: w} for n, w in workers.items()] if self.opts.cuda else [workers]
+        for turn in turns:
+            self.take_turn(case, turn, row, checks)
+        ours = checks.pop("tenon", None)
+        if ours:
+            row.differs = [n for n, c in checks.items() if not agree(ours, c, case.rtol)]
+        return row
+
+    def take_turn(
+        self, case: Case, workers: dict[str, Worker], row: Row, checks: dict[str, list[float]]
+    ) -> None:
+        """The rounds of frameworks that alternate; adds to the row and to the digests."""
+        made = []
         for name, worker in workers.items():
             if case.maker(name) is None:
                 continue
@@ -82,12 +99,12 @@ class Bench:
                 row.errors[name] = answer["error"]
             else:
                 checks[name] = answer["check"]
+                made.append(name)
         start = time.perf_counter()
         for k in range(self.opts.rounds):
             if k >= 3 and time.perf_counter() - start > PATIENCE:
                 break
-            order = list(checks)
-            for name in order[k % 2 :] + order[: k % 2]:
+            for name in made[k % 2 :] + made[: k % 2]:
                 answer = workers[name].ask(do="time")
                 if "error" in answer:
                     row.errors[name] = answer["error"]
@@ -95,13 +112,10 @@ class Bench:
                 row.times[name] = min(answer["seconds"], row.times.get(name, math.inf))
         for worker in workers.values():
             worker.ask(do="drop")
-        ours = checks.pop("tenon", None)
-        if ours:
-            row.differs = [n for n, c in checks.items() if not agree(ours, c, case.rtol)]
-        return row
 
     def run_cases(self, chosen: list[Case], threads: int, rates: Rates) -> None:
-        workers = {f: Worker(f, threads) for f in self.frameworks}
+        sizes = self.opts.sizes
+        workers = {f: Worker(f, threads, sizes) for f in self.frameworks}
         self.versions = {f: w.ask(do="about") for f, w in workers.items()}
         alone = {r.case: r.ours for r in self.rows}
         progress = tqdm(chosen, desc=f"threads: {threads}", file=sys.stderr, leave=False)
@@ -113,7 +127,7 @@ class Bench:
             tqdm.write(report.row_line(row), file=sys.stdout)
             for name, worker in workers.items():
                 if worker.process.poll() is not None:  # a crash: the next case starts afresh
-                    workers[name] = Worker(name, threads)
+                    workers[name] = Worker(name, threads, sizes)
         for worker in workers.values():
             worker.close()
 
@@ -142,6 +156,23 @@ def machine_rates(threads: int) -> Rates:
     return rates
 
 
+def copy_rates(sizes: Sizes) -> Rates:
+    """The rate of a copy within the GPU's memory, which stands for every limit."""
+    worker = Worker("tenon", 1, sizes)
+    answer = worker.ask(do="copy_rate", elements=sizes.elements)
+    worker.close()
+    if "error" in answer:
+        sys.exit(f"bench: the GPU cannot be used: {answer['error']}")
+    rate = answer["rate"]
+    print(f"GPU: a copy reads and writes {rate / 1e9:.0f} GB/s")
+    return {"memory": rate, "l3": rate, "l2": rate, "flops": math.inf}
+
+
+def has_gpu(framework: str) -> bool:
+    code = f"import {framework}; print({framework}.cuda.is_available())"
+    return process.child(code).strip() == "True"
+
+
 def count_instructions() -> list[instructions.Count]:
     program = tool("callpath")
     if not program or not instructions.available():
@@ -156,6 +187,8 @@ def count_instructions() -> list[instructions.Count]:
 def take_figures(frameworks: list[str], opts: argparse.Namespace) -> list[process.Taken]:
     program = tool("callpath")
     figures = process.FIGURES + process.DOOR + (process.call_path(program) if program else ())
+    if opts.cuda:
+        figures = process.CUDA
     chosen = [f for f in figures if wanted(f.name, f.quick, opts)]
     taken = []
     for figure in tqdm(chosen, desc="processes", file=sys.stderr, leave=False):
@@ -170,9 +203,9 @@ def wanted(name: str, quick: bool, opts: argparse.Namespace) -> bool:
 
 
 def summary(rows: list[Row], taken: list[process.Taken]) -> str:
-    judged = [r for r in rows if not math.isnan(r.ratio)]
-    worst_first = sorted((r for r in judged if r.over), key=lambda r: -r.ratio / r.goal)
-    over = [f"{r.case} ({r.threads}T, {r.ratio / r.goal:.2g}x)" for r in worst_first]
+    judged = [r for r in rows if not math.isnan(r.excess)]
+    worst_first = sorted((r for r in judged if r.over), key=lambda r: -r.excess)
+    over = [f"{r.case} ({r.threads}T, {r.excess:.2g}x)" for r in worst_first]
     over += [t.figure.name for t in taken if t.over]
     wrong = [f"{r.case} ({r.threads}T)" for r in rows if r.differs or "tenon" in r.errors]
     slower = [r.case for r in rows if r.slower_than_one]
@@ -189,9 +222,13 @@ def summary(rows: list[Row], taken: list[process.Taken]) -> str:
 
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__.splitlines()[0])
-    parser.add_argument("cases", nargs="*", default=["*"], help="names or patterns")
+    parser.add_argument("cases", nargs="*", help="names or patterns; default: all")
     parser.add_argument("--quick", action="store_true", help="a selection, in under a minute")
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--threads", type=int, nargs="+", help="default: 1 2, on a GPU 1")
+    parser.add_argument("--cuda", action="store_true", help="on the GPU; default: its own cases")
+    parser.add_argument("--batch", type=int, help="sequences of GPT-2's step on the GPU")
+    parser.add_argument("--tokens", type=int, help="tokens of each of them")
+    parser.add_argument("--small", action="store_true", help="sizes that only try the GPU's cases")
     parser.add_argument("--rounds", type=int, help="default: 9, quick: 3")
     parser.add_argument("--slice", type=float, help="seconds of one round; default: 0.05")
     parser.add_argument("--no-instructions", action="store_true", help="do not run valgrind")
@@ -200,22 +237,47 @@ def options() -> argparse.Namespace:
     opts = parser.parse_args()
     opts.rounds = opts.rounds or (3 if opts.quick else 9)
     opts.slice = opts.slice or (0.02 if opts.quick else 0.05)
+    opts.threads = opts.threads or ([1] if opts.cuda else [1, 2])
+    opts.sizes = None
+    if opts.cuda:
+        given = {k: v for k in ("batch", "tokens") if (v := getattr(opts, k)) is not None}
+        if any(n < 1 for n in given.values()):
+            parser.error("--batch and --tokens must be 1 or more")
+        opts.sizes = replace(SMALL if opts.small else Sizes(), **given)
+    elif opts.batch or opts.tokens or opts.small:
+        parser.error("--batch, --tokens and --small are for --cuda")
     return opts
+
+
+def choose(opts: argparse.Namespace) -> list[Case]:
+    """What is named; else on a GPU the cases that were made for it, and otherwise all."""
+    if opts.cuda:
+        cases.add_cuda(asdict(opts.sizes))
+    own = opts.cuda and not opts.cases
+    opts.cases = opts.cases or ["*"]
+    chosen = [c for c in CASES.values() if wanted(c.name, c.quick or opts.cuda, opts)]
+    return [c for c in chosen if c.group == "cuda"] if own else chosen
 
 
 def main() -> int:
     opts = options()
-    chosen = [c for c in CASES.values() if wanted(c.name, c.quick, opts)]
+    chosen = choose(opts)
     if opts.list:
         print("\n".join(f"{c.group}: {c.name}" for c in chosen))
         return 0
     for name in [n for n in os.environ if n.startswith(LOUD)]:
         del os.environ[name]
     frameworks = [f for f in ("tenon", "torch", "numpy") if importlib.util.find_spec(f)]
+    if opts.cuda:
+        frameworks = [f for f in frameworks if f != "numpy" and has_gpu(f)]
+        if "tenon" not in frameworks:
+            sys.exit("bench: there is no GPU: tenon doctor says why")
     if "torch" not in frameworks:
-        print("bench: PyTorch is not installed, so there are no ratios", file=sys.stderr)
-    counts = [] if opts.no_instructions or opts.quick else count_instructions()
-    rates = {threads: machine_rates(threads) for threads in opts.threads}
+        missing = "finds no GPU here" if importlib.util.find_spec("torch") else "is not installed"
+        print(f"bench: PyTorch {missing}, so there are no ratios", file=sys.stderr)
+    skip = opts.no_instructions or opts.quick or opts.cuda
+    counts = [] if skip else count_instructions()
+    rates = {n: copy_rates(opts.sizes) if opts.cuda else machine_rates(n) for n in opts.threads}
     print(f"\n{report.head()}", flush=True)
     bench = Bench(frameworks, opts)
     for threads in opts.threads:
@@ -226,6 +288,7 @@ def main() -> int:
             "machine": report.machine(),
             "versions": bench.versions,
             "rates": rates,
+            "sizes": opts.sizes and asdict(opts.sizes),
             "instructions": {c.case: c.instructions for c in counts},
             "processes": {t.figure.name: {**t.values, "over": t.over} for t in taken},
             "rows": [r.as_dict() for r in bench.rows],

@@ -166,6 +166,68 @@ FIGURES = (
 )  # fmt: skip
 
 
+# A plugin with a formula of several operators, which becomes one kernel: the time from its first
+# call to its result.
+FIRST_FUSED = r'''
+import os
+os.environ["TENON_CUDA_CACHE"] = ""  # no kernels of earlier processes
+import time
+import tenon
+SOURCE = """
+#include <tenon/plugin.h>
+static tn_status activate(const tn_host *host, tn_txn *txn) {
+    static const tn_op_desc op = {
+        .struct_size = sizeof(tn_op_desc), .kind = TN_OP_COMPOSITE,
+        .schema = "first::swish(Tensor x) -> Tensor", .formula = "x * sigmoid(x)"};
+    return host->register_op(txn, &op);
+}
+TN_PLUGIN_EXPORT tn_status tn_plugin_entry_v1(const tn_host *host, tn_plugin *ret_plugin);
+TN_PLUGIN_EXPORT tn_status tn_plugin_entry_v1(const tn_host *host, tn_plugin *ret_plugin) {
+    (void)host;
+    return tn_plugin_fill(ret_plugin, "first", "1.0", "a composite", activate);
+}
+"""
+tenon.load_inline(name="first", source=SOURCE)
+x = tenon.ones(1000, device="cuda")
+tenon.cuda.synchronize()
+tenon.cuda.reset_counters()
+start = time.perf_counter()
+tenon.ops.first.swish(x)
+tenon.cuda.synchronize()
+taken = time.perf_counter() - start
+launches = tenon.cuda.counters()["launches"]
+assert launches == 1, f"{launches} launches: the formula did not become one kernel"
+print(taken)
+'''
+
+# What ten steps of the digits' network count, for one.
+COUNTED_STEP = """
+import registry, cases
+{0}.set_default_device("cuda")
+run = registry.CASES["digits_mlp_step"].make({0})
+for _ in range(3): run()
+{0}.cuda.reset_counters()
+for _ in range(10): run()
+print({0}.cuda.counters()[{1!r}] / 10)
+"""
+
+
+def first_fused_kernel(_: str) -> float:
+    return float(child(FIRST_FUSED))
+
+
+def step_count(what: str) -> Callable[[str], float]:
+    code = "import {0}\n" + COUNTED_STEP
+    return lambda framework: float(child(code.format(framework, what)))
+
+
+CUDA = (
+    Figure("cuda_first_fused_kernel", "s", first_fused_kernel, most=0.060, frameworks=("tenon",)),
+    Figure("cuda_waits_per_step", "count", step_count("waits"), most=0, frameworks=("tenon",)),
+    Figure("cuda_launches_per_step", "count", step_count("launches"), frameworks=("tenon",)),
+)
+
+
 @functools.cache
 def door() -> dict[str, float]:
     """What door.py measures in a process of its own."""

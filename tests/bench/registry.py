@@ -25,8 +25,10 @@ CACHES = (("l2", 1 << 20), ("l3", 24 << 20))
 
 @dataclass(frozen=True)
 class Case:
-    """`goal` is the ratio of our time to PyTorch's that the project aims for. `bytes` and `flops`
-    count what the hardware must at least move and do: inputs read once, results written once."""
+    """`goal` is the ratio of our time to PyTorch's that the project aims for, `share` the part of
+    the machine's limit. `bytes` and `flops` count what the hardware must at least move and do:
+    inputs read once, results written once. `host`: only the time of the calls counts, not what a
+    GPU does after them."""
 
     name: str
     group: str
@@ -38,6 +40,8 @@ class Case:
     threads: tuple[int, ...]
     rtol: float
     quick: bool
+    share: float
+    host: bool
 
     def maker(self, framework: str) -> Make | None:
         return self.numpy if framework == "numpy" else self.make
@@ -54,7 +58,7 @@ CASES: dict[str, Case] = {}
 
 def case(
     group: str,
-    goal: float,
+    goal: float = math.nan,
     *,
     numpy: bool | Make = False,
     bytes: float = 0.0,
@@ -63,6 +67,8 @@ def case(
     rtol: float = 1e-3,
     quick: bool = False,
     name: str = "",
+    share: float = math.nan,
+    host: bool = False,
 ) -> Callable[[Make], Make]:
     """Adds a function to the list, by its own name unless another is given. `numpy` is the NumPy
     form, True where the function itself serves NumPy too; `rtol` is how far digests may differ."""
@@ -72,7 +78,7 @@ def case(
         assert key not in CASES, key
         form = make if numpy is True else numpy or None
         CASES[key] = Case(
-            key, group, make, goal, form, bytes, flops, threads, rtol, quick
+            key, group, make, goal, form, bytes, flops, threads, rtol, quick, share, host
         )  # fmt: skip
         return make
 
@@ -109,7 +115,7 @@ def digest(x: Any) -> list[float]:
     if isinstance(x, int | float | np.generic):
         x = np.float64(x)
     elif not isinstance(x, np.ndarray):
-        x = x.detach().double().contiguous().numpy()
+        x = x.detach().double().cpu().contiguous().numpy()
     flat = np.asarray(x, dtype=np.float64).reshape(-1)
     if flat.size == 0:
         return [0.0, 0.0]

@@ -25,6 +25,7 @@ class Row:
     threads: int
     goal: float
     limit: float
+    share: float = math.nan
     times: dict[str, float] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
     differs: list[str] = field(default_factory=list)
@@ -39,8 +40,15 @@ class Row:
         return self.ours / self.times.get("torch", math.nan)
 
     @property
+    def excess(self) -> float:
+        """How many times the goal: by the ratio, or by the share of the limit; the worse of both,
+        NaN where there is neither."""
+        both = (self.ratio / self.goal, self.share / self.reached)
+        return max((x for x in both if not math.isnan(x)), default=math.nan)
+
+    @property
     def over(self) -> bool:
-        return self.ratio > self.goal
+        return self.excess > 1
 
     @property
     def beyond_limit(self) -> bool:
@@ -81,6 +89,10 @@ def number(x: float) -> str:
     return "-" if math.isnan(x) else f"{x:.2f}"
 
 
+def count(x: float) -> str:
+    return "-" if math.isnan(x) else f"{x:.4g}"
+
+
 def percent(x: float) -> str:
     return "-" if math.isnan(x) else f"{100 * x:.0f} %"
 
@@ -100,14 +112,15 @@ def head() -> str:
 def row_line(row: Row) -> str:
     times = (duration(row.times.get(f, math.nan)) for f in ("tenon", "torch", "numpy"))
     return line(
-        (row.case, str(row.threads), *times, number(row.ratio), number(row.goal),
+        (row.case, str(row.threads), *times, number(row.ratio),
+         number(row.goal) if math.isnan(row.share) else percent(row.share),
          percent(row.reached), row.note)
     )  # fmt: skip
 
 
 def taken_line(taken: Taken) -> str:
     figure = taken.figure
-    show = {"s": duration, "B": size, "x": number}[figure.unit]
+    show = {"s": duration, "B": size, "x": number, "count": count}[figure.unit]
     values = (show(taken.values.get(f, math.nan)) for f in ("tenon", "torch", "numpy"))
     notes = ["over"] if taken.over else []
     if not math.isnan(figure.most):
@@ -126,11 +139,13 @@ def machine() -> dict[str, Any]:
         model = next((x.split(":")[1].strip() for x in lines if "model name" in x), model)
     ident = Path("/etc/machine-id")
     name = ident.read_text() if ident.exists() else platform.node()
+    driver = Path("/sys/module/nvidia/version")
     return {
         "id": hashlib.sha256(name.encode()).hexdigest()[:12],
         "cpu": model,
         "cores": len(os.sched_getaffinity(0)),
         "kernel": platform.release(),
+        "nvidia_driver": driver.read_text().strip() if driver.exists() else None,
         "python": platform.python_version(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }

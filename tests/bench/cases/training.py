@@ -23,6 +23,7 @@ def optimizer(
     goal: float,
     moved: int,
     quick: bool = False,
+    group: str = "optim",
 ) -> None:
     """`moved` is how many floats a step reads and writes for a parameter."""
 
@@ -39,7 +40,7 @@ def optimizer(
         return run
 
     count = sum(s[0] * (s[1] if len(s) > 1 else 1) for s in shapes)
-    optim(goal, name=name, bytes=4.0 * moved * count, quick=quick)(make)
+    case(group, goal, name=name, bytes=4.0 * moved * count, quick=quick)(make)
 
 
 def adamw(T: Any, params: list[Any]) -> Any:
