@@ -10,6 +10,7 @@ from typing import Any
 from tenon._C import OutOfMemoryError, Tensor
 from tenon.cuda import _base, amp, memory, nvtx, random
 from tenon.cuda._base import device_count, is_available
+from tenon.cuda._graphed import make_graphed_callables
 from tenon.cuda._kernel import Kernel, compile_kernel
 from tenon.cuda.graphs import CUDAGraph, graph, graph_pool_handle, is_current_stream_capturing
 from tenon.cuda.memory import (
