@@ -206,3 +206,37 @@ for capturable in (False, True):
     assert same(params, new.param_groups[0]["params"])
 """
     )
+
+
+def test_rules_that_count_are_not_captured_and_others_are() -> None:
+    harness.script("""
+def make(name, **options):
+    w = tn.tensor([1.0, -2.0, 3.0], device="cuda").requires_grad_()
+    w.grad = tn.ones_like(w)
+    opt = getattr(tn.optim, name)([w], lr=0.1, **options)
+    opt.step()
+    return w, opt
+counting = {"Adagrad": {"lr_decay": 0.1}, "NAdam": {}, "RAdam": {}, "Adamax": {}, "ASGD": {}}
+for name, options in counting.items():
+    w, opt = make(name, **options)
+    before = w.tolist()
+    try:
+        with tn.cuda.graph(tn.cuda.CUDAGraph()):
+            opt.step()
+    except RuntimeError as error:
+        assert name in str(error) and "counts on the host" in str(error), error
+    else:
+        raise AssertionError(name)
+    assert w.tolist() == before and opt.state[w]["step"].item() == 1.0
+    opt.step()
+for name in ("Adagrad", "RMSprop", "Adadelta", "Rprop"):
+    (w, opt), (v, eager), g = make(name), make(name), tn.cuda.CUDAGraph()
+    with tn.cuda.graph(g):
+        opt.step()
+    for i in range(3):
+        w.grad.fill_(i - 0.5)
+        v.grad.fill_(i - 0.5)
+        g.replay()
+        eager.step()
+    assert tn.equal(w.detach().cpu(), v.detach().cpu()), name
+""")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import tenon
-from tenon import Tensor
+from tenon import Tensor, _capture
 from tenon.optim._steps import _step_dtype
 from tenon.optim.optimizer import Optimizer, as_real, check_at_least, step_with_closure
 
@@ -53,6 +53,10 @@ class Rule(Optimizer):
     ) -> None:
         raise NotImplementedError
 
+    def _follows_count(self, group: dict[str, Any]) -> bool:
+        """Whether a step depends on how many there were, which a graph's replay would not count."""
+        return True
+
     def _decay(self, p: Tensor, grad: Tensor, group: dict[str, Any]) -> Tensor:
         """The gradient with weight decay in it, or the parameter decayed by itself."""
         decay = group.get("weight_decay", 0)
@@ -65,7 +69,12 @@ class Rule(Optimizer):
 
     @step_with_closure
     def step(self) -> None:
+        capturing = _capture.is_current_stream_capturing()
         for group in self.param_groups:
+            if capturing and self._follows_count(group):
+                raise RuntimeError(
+                    f"{type(self).__name__}: the step counts on the host and cannot be captured"
+                )
             for p in group["params"]:
                 if p.grad is None:
                     continue
@@ -120,6 +129,9 @@ class RMSprop(Rule):
             "differentiable": differentiable,
         }
         super().__init__(params, defaults)
+
+    def _follows_count(self, group: dict[str, Any]) -> bool:
+        return False
 
     def _new_state(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         state = {"step": _counter(), "square_avg": tenon.zeros_like(p)}
@@ -190,6 +202,9 @@ class Adagrad(Rule):
 
     _late_options = {"foreach": None, "maximize": False, "differentiable": False, "fused": None}
 
+    def _follows_count(self, group: dict[str, Any]) -> bool:
+        return group["lr_decay"] != 0
+
     def _new_state(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         start = group["initial_accumulator_value"]
         start = complex(start, start) if p.is_complex() else start
@@ -241,6 +256,9 @@ class Adadelta(Rule):
             "differentiable": differentiable,
         }
         super().__init__(params, defaults)
+
+    def _follows_count(self, group: dict[str, Any]) -> bool:
+        return False
 
     def _new_state(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -463,6 +481,9 @@ class Rprop(Rule):
             "capturable": capturable,
         }
         super().__init__(params, defaults)
+
+    def _follows_count(self, group: dict[str, Any]) -> bool:
+        return False
 
     def _new_state(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         lr = float(group["lr"])
