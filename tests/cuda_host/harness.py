@@ -22,6 +22,9 @@ ON_GPU = os.environ.get("TENON_TEST_GPU") == "1"
 NAME = "Tenon CUDA host harness (no GPU)"
 # What asks the harness's own libraries, or writes through the driver behind Tenon's back.
 OWN = re.compile(r"\w+Host(Count|MathMode)|libcuda\.so\.1")
+# A GPU may round what the tests compare with float64; those about the switches see the defaults.
+EXACT = {"TENON_CUDNN_TF32": "0", "TENON_CUDA_REDUCED_F16": "0", "TENON_CUDA_REDUCED_BF16": "0"}
+SWITCHES = re.compile("allow_tf32|reduced_precision")
 
 
 def is_built() -> bool:
@@ -57,6 +60,7 @@ def run(*args: str, folder: Path | None = FOLDER, **env: str) -> subprocess.Comp
     full = {**os.environ, "TENON_FALLBACK": "allow", **env}
     if ON_GPU:  # whose modules may have to be compiled: they stay in the cache
         skip_on_gpu(args, folder, env)
+        full = full if SWITCHES.search("\n".join(args)) else {**EXACT, **full}
     else:
         full.setdefault("TENON_CUDA_CACHE", "")
     if folder is not None and not (ON_GPU and folder == FOLDER):

@@ -240,3 +240,18 @@ for name in ("Adagrad", "RMSprop", "Adadelta", "Rprop"):
         eager.step()
     assert tn.equal(w.detach().cpu(), v.detach().cpu()), name
 """)
+
+
+def test_counters_stay_on_the_host_whatever_the_default_device_is() -> None:
+    harness.script("""
+tn.set_default_device("cuda")
+for name in ("RMSprop", "Adagrad", "NAdam"):
+    w = tn.ones(3).requires_grad_()
+    w.grad = tn.ones(3)
+    opt = getattr(tn.optim, name)([w])
+    opt.step()
+    waits = tn.cuda.counters()["waits"]
+    opt.step()
+    assert opt.state[w]["step"].device.type == "cpu", name
+    assert tn.cuda.counters()["waits"] == waits, name
+""")

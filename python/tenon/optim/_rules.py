@@ -21,7 +21,7 @@ def _check_betas(betas: tuple[float, float]) -> None:
 
 
 def _counter(value: float = 0.0) -> Tensor:
-    return tenon.full((), value, dtype=_step_dtype())
+    return tenon.full((), value, dtype=_step_dtype(), device="cpu")
 
 
 class Rule(Optimizer):
