@@ -130,11 +130,14 @@ static tn_status freeze_list(tn_graph *g, tn_views *list) {
     return TN_OK;
 }
 
-/* Kernels read no dimension beyond ndim, so no more is kept. */
+/* A kernel may copy the struct, so all of it is there; what lies beyond ndim is zero. */
 static tn_status freeze_plan(tn_graph *g, const tn_plan **plan) {
     size_t dims = (size_t)((*plan)->ndim > 0 ? (*plan)->ndim : 1);
+    size_t used = offsetof(tn_plan, stride) + dims * sizeof(*plan)->stride[0];
     void *copy = NULL;
-    TN_TRY(room_for(g, *plan, offsetof(tn_plan, stride) + dims * sizeof(*plan)->stride[0], &copy));
+    TN_TRY(room(g, sizeof **plan, &copy));
+    memcpy(copy, *plan, used);
+    memset((char *)copy + used, 0, sizeof **plan - used);
     tn_plan *own = copy;
     for (int32_t k = 0; k < own->noperands; k++)
         if (own->scalar_mask >> k & 1u)

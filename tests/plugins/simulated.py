@@ -23,6 +23,9 @@ def build(folder: Path) -> None:
     """Puts the device and its manifest into a plugin folder."""
     shutil.copy(SOURCE / "tenon_sim.json", folder)
     flags = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fPIC", "-shared"]
+    # What Tenon lends is looked at, too, where the test runs with a sanitizer.
+    if sanitizers := os.environ.get("TENON_TEST_SANITIZE"):
+        flags += ["-g", f"-fsanitize={sanitizers}"]
     includes = [f"-I{path}" for path in SDK]
     files = sorted(SOURCE.glob("*.c"))
     command = ["cc", *flags, *includes, *files, "-o", folder / "tenon_sim.so", "-lm", "-pthread"]
