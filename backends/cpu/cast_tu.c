@@ -78,5 +78,4 @@ static tn_status cast(const tn_call *call, const void *args) {
 static const tn_kernel_row rows[] = {
     {"_cast", TN_SIG__cast, cast, NULL, TMPL_DTYPE, 0, TN_K_CAPTURE_SAFE, 0},
 };
-const cpu_rows TN_(cpu_cast_rows);
 const cpu_rows TN_(cpu_cast_rows) = CPU_ROWS_OF(rows);

@@ -341,5 +341,4 @@ static tn_status copy_any(const tn_call *call, const void *args) {
 static const tn_kernel_row rows_[] = {
     {"_copy", TN_SIG__copy, copy_any, NULL, TN_DTYPE_ANY, 0, TN_K_CAPTURE_SAFE, 0},
 };
-const cpu_rows cpu_copy_rows;
 const cpu_rows cpu_copy_rows = CPU_ROWS_OF(rows_);

@@ -415,5 +415,4 @@ static const tn_kernel_row rows[] = {
     ROW(_searchsorted, searchsorted),
 #endif
 };
-extern const cpu_rows TN_(cpu_extreme_rows);
 const cpu_rows TN_(cpu_extreme_rows) = CPU_ROWS_OF(rows);

@@ -301,5 +301,4 @@ static const tn_kernel_row rows[] = {
     ROW(_index_put_, index_put_), ROW(index_add_, index_add_), ROW(_scatter_, scatter_),
     ROW(_arange_, arange_),       ROW(_linspace_, linspace_),  ROW(nonzero, nonzero),
 };
-extern const cpu_rows TN_(cpu_indexed_rows);
 const cpu_rows TN_(cpu_indexed_rows) = CPU_ROWS_OF(rows);

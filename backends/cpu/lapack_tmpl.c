@@ -600,5 +600,4 @@ static const tn_kernel_row rows[] = {
     ROW(_linalg_eigh, eigh),
     ROW(_linalg_lstsq, least_squares),
 };
-extern const cpu_rows TN_(cpu_lapack_rows);
 const cpu_rows TN_(cpu_lapack_rows) = CPU_ROWS_OF(rows);

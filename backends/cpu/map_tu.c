@@ -23,5 +23,4 @@ static const tn_kernel_row rows[] = {
      TN_K_CAPTURE_SAFE, 0},
 #endif
 };
-const cpu_rows TN_(cpu_map_rows);
 const cpu_rows TN_(cpu_map_rows) = CPU_ROWS_OF(rows);

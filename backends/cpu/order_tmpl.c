@@ -327,5 +327,4 @@ static const tn_kernel_row rows[] = {
     ROW(topk), ROW(kthvalue), ROW(median_dim), ROW(nanmedian_dim),
 #endif
 };
-extern const cpu_rows TN_(cpu_order_rows);
 const cpu_rows TN_(cpu_order_rows) = CPU_ROWS_OF(rows);

@@ -387,5 +387,4 @@ static const tn_kernel_row rows[] = {
     ROW("geometric_", geometric, TN_F64),
 };
 #undef ROW
-extern const cpu_rows ISA_(cpu_random_rows);
 const cpu_rows ISA_(cpu_random_rows) = CPU_ROWS_OF(rows);

@@ -379,5 +379,4 @@ static const tn_kernel_row rows[] = {
     FLOAT_ROWS("_dropout", _dropout, dropout),
 };
 #undef ROW
-extern const cpu_rows ISA_(cpu_random_int_rows);
 const cpu_rows ISA_(cpu_random_int_rows) = CPU_ROWS_OF(rows);

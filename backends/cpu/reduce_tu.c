@@ -485,5 +485,4 @@ static const tn_kernel_row rows[] = {
     ROW(amax, amax), ROW(amin, amin),
 #endif
 };
-const cpu_rows TN_(cpu_reduce_rows);
 const cpu_rows TN_(cpu_reduce_rows) = CPU_ROWS_OF(rows);

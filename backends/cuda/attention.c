@@ -115,5 +115,4 @@ static const tn_kernel_row rows[] = {
     CUDA_FLOAT_ROWS(_flash_attention, forward),
     CUDA_FLOAT_ROWS(_flash_attention_backward, backward),
 };
-const cuda_rows cuda_attention_rows;
 const cuda_rows cuda_attention_rows = CUDA_ROWS_OF(rows);

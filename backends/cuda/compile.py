@@ -1,9 +1,10 @@
-"""Compiles one kernel source with nvcc: `compile.py NVCC ARCHS SOURCE OUTPUT [options...]`.
+"""Compiles one kernel source with nvcc: `compile.py NVCC SOURCE OUTPUT [options...]`.
 
-ARCHS is "dev" (that of this machine's GPU, or else 80, and its PTX), "all" (every one that this
-nvcc knows from 75 on, and PTX of the newest) or a list like "80,90". OUTPUT is a fat binary, made
-small as far as this nvcc can; beside it, OUTPUT.log gets what each kernel uses: registers, spills,
-shared memory.
+OUTPUT is a fat binary; beside it, OUTPUT.log gets what each kernel uses: registers, spills, shared
+memory. The options that all kernels share are asked for once, `compile.py --flags NVCC ARCHS`,
+one per line: what ARCHS means, and compression as far as this nvcc can. ARCHS is "dev" (that of
+this machine's GPU, or else 80, and its PTX), "all" (every one that this nvcc knows from 75 on, and
+PTX of the newest) or a list like "80,90".
 """
 
 from __future__ import annotations
@@ -49,10 +50,9 @@ def targets(nvcc: str, archs: str) -> list[str]:
     return [*flags, f"-gencode=arch=compute_{last},code=[sm_{last},compute_{last}]"]
 
 
-def main(nvcc: str, archs: str, source: str, output: str, *options: str) -> int:
+def build(nvcc: str, source: str, output: str, *options: str) -> int:
     command = [nvcc, "-fatbin", "-c", "-std=c++17", "--fmad=false", "--resource-usage"]
-    command += compression(nvcc)
-    command += ["-MD", "-MF", f"{output}.d", "-MT", output, *targets(nvcc, archs), *options]
+    command += ["-MD", "-MF", f"{output}.d", "-MT", output, *options]
     ccache = shutil.which("ccache")
     if ccache:
         command.insert(0, ccache)
@@ -62,6 +62,14 @@ def main(nvcc: str, archs: str, source: str, output: str, *options: str) -> int:
     if done.returncode != 0:
         print(log, file=sys.stderr)
     return done.returncode
+
+
+def main(first: str, *rest: str) -> int:
+    if first != "--flags":
+        return build(first, *rest)
+    nvcc, archs = rest
+    print("\n".join([*compression(nvcc), *targets(nvcc, archs)]))
+    return 0
 
 
 if __name__ == "__main__":

@@ -147,5 +147,4 @@ static const tn_kernel_row rows[] = {
     CUDA_FLOAT_ROWS(_conv_backward_input, backward_input),
     CUDA_FLOAT_ROWS(_conv_backward_weight, backward_weight),
 };
-const cuda_rows cuda_conv_rows;
 const cuda_rows cuda_conv_rows = CUDA_ROWS_OF(rows);

@@ -91,5 +91,4 @@ static const tn_kernel_row rows[] = {
     {"_copy", TN_SIG__copy, copy, NULL, TN_DTYPE_ANY, 0, TN_K_CAPTURE_SAFE, 0},
     {"_cast", TN_SIG__cast, cast, NULL, TN_DTYPE_ANY, 0, TN_K_CAPTURE_SAFE, 0},
 };
-const cuda_rows cuda_copy_rows;
 const cuda_rows cuda_copy_rows = CUDA_ROWS_OF(rows);

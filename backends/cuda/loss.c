@@ -156,5 +156,4 @@ static const tn_kernel_row rows[] = {
     CUDA_FLOAT_ROWS(_cross_entropy, cross_entropy),
     CUDA_FLOAT_ROWS(_cross_entropy_backward, cross_entropy_backward),
 };
-const cuda_rows cuda_loss_rows;
 const cuda_rows cuda_loss_rows = CUDA_ROWS_OF(rows);

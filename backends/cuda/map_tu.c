@@ -58,5 +58,4 @@ static tn_status launch_map(const tn_call *call, const void *args) {
 static const tn_kernel_row rows[] = {
 #include "pointwise_rows.inc"
 };
-const cuda_rows TN_(cuda_map_rows);
 const cuda_rows TN_(cuda_map_rows) = CUDA_ROWS_OF(rows);

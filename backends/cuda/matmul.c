@@ -187,5 +187,4 @@ static const tn_kernel_row rows[] = {
     COMPLEX_ROWS(baddbmm),
     COMPLEX_ROWS(linear),
 };
-const cuda_rows cuda_matmul_rows;
 const cuda_rows cuda_matmul_rows = CUDA_ROWS_OF(rows);

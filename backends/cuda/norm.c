@@ -245,5 +245,4 @@ static const tn_kernel_row rows[] = {
     CUDA_FLOAT_ROWS(native_batch_norm, batch_norm),
     CUDA_FLOAT_ROWS(_batch_norm_backward, batch_norm_backward),
 };
-const cuda_rows cuda_norm_rows;
 const cuda_rows cuda_norm_rows = CUDA_ROWS_OF(rows);

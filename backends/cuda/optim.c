@@ -205,5 +205,4 @@ static const tn_kernel_row rows[] = {
     CUDA_FLOAT_ROWS(_scale_step, scale_step), CUDA_FLOAT_ROWS(_unscale_step, unscale_step),
     CUDA_FLOAT_ROWS(_norms_step, norms_step),
 };
-const cuda_rows cuda_optim_rows;
 const cuda_rows cuda_optim_rows = CUDA_ROWS_OF(rows);

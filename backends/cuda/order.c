@@ -217,5 +217,4 @@ static const tn_kernel_row rows[] = {
     NUMBER_ROWS(mode),          NUMBER_ROWS(topk),       NUMBER_ROWS(kthvalue),
     NUMBER_ROWS(_searchsorted), NUMBER_ROWS(median_dim), NUMBER_ROWS(nanmedian_dim),
 };
-const cuda_rows cuda_order_rows;
 const cuda_rows cuda_order_rows = CUDA_ROWS_OF(rows);

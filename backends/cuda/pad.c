@@ -84,5 +84,4 @@ static const tn_kernel_row rows[] = {
     {"_pad", TN_SIG__pad, pad_mode, NULL, TN_DTYPE_ANY, 0, TN_K_CAPTURE_SAFE, 0},
     CUDA_FLOAT_ROWS(_pad_backward, pad_backward),
 };
-const cuda_rows cuda_pad_rows;
 const cuda_rows cuda_pad_rows = CUDA_ROWS_OF(rows);

@@ -143,5 +143,4 @@ static const tn_kernel_row rows[] = {
     CUDA_FLOAT_ROWS(_adaptive_avg_pool2d, adaptive_avg_pool),
     CUDA_FLOAT_ROWS(_adaptive_avg_pool2d_backward, adaptive_avg_pool_backward),
 };
-const cuda_rows cuda_pool_rows;
 const cuda_rows cuda_pool_rows = CUDA_ROWS_OF(rows);

@@ -264,5 +264,4 @@ static const tn_kernel_row rows[] = {
     FLOAT_ROWS(bernoulli__tensor, bernoulli_each),
     FLOAT_ROWS(_dropout, dropout),
 };
-const cuda_rows cuda_random_rows;
 const cuda_rows cuda_random_rows = CUDA_ROWS_OF(rows);

@@ -56,5 +56,4 @@ static const tn_kernel_row rows[] = {
     ROW(amax, cuda_reduce), ROW(amin, cuda_reduce),
 #endif
 };
-const cuda_rows TN_(cuda_reduce_rows);
 const cuda_rows TN_(cuda_reduce_rows) = CUDA_ROWS_OF(rows);

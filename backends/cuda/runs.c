@@ -49,5 +49,4 @@ static const tn_kernel_row rows[] = {
     ROW(TN_BOOL), ROW(TN_U8),  ROW(TN_I8),   ROW(TN_I16), ROW(TN_I32),
     ROW(TN_I64),  ROW(TN_F16), ROW(TN_BF16), ROW(TN_F32), ROW(TN_F64),
 };
-const cuda_rows cuda_runs_rows;
 const cuda_rows cuda_runs_rows = CUDA_ROWS_OF(rows);

@@ -86,5 +86,4 @@ static const tn_kernel_row rows[] = {
     ROW(multinomial, TN_F32),
     ROW(multinomial, TN_F64),
 };
-const cuda_rows cuda_sample_rows;
 const cuda_rows cuda_sample_rows = CUDA_ROWS_OF(rows);

@@ -162,5 +162,4 @@ static const tn_kernel_row rows[] = {
     CUDA_REAL_ROWS(max_dim, max_dim),
     CUDA_REAL_ROWS(min_dim, min_dim),
 };
-const cuda_rows cuda_scan_rows;
 const cuda_rows cuda_scan_rows = CUDA_ROWS_OF(rows);

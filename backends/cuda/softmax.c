@@ -49,5 +49,4 @@ static const tn_kernel_row rows[] = {
     CUDA_FLOAT_ROWS(_softmax_backward, softmax_backward),
     CUDA_FLOAT_ROWS(_log_softmax_backward, log_softmax_backward),
 };
-const cuda_rows cuda_softmax_rows;
 const cuda_rows cuda_softmax_rows = CUDA_ROWS_OF(rows);

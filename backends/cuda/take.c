@@ -235,5 +235,4 @@ static const tn_kernel_row rows[] = {
     ROW(_arange_, arange, TN_K_CAPTURE_SAFE),
     ROW(_linspace_, linspace, TN_K_CAPTURE_SAFE),
 };
-const cuda_rows cuda_take_rows;
 const cuda_rows cuda_take_rows = CUDA_ROWS_OF(rows);

@@ -35,5 +35,4 @@ static const tn_kernel_row rows[] = {
     {"tril", TN_SIG_tril, tril, NULL, TN_DTYPE_ANY, 0, TN_K_CAPTURE_SAFE, 0},
     {"triu", TN_SIG_triu, triu, NULL, TN_DTYPE_ANY, 0, TN_K_CAPTURE_SAFE, 0},
 };
-const cuda_rows cuda_triangle_rows;
 const cuda_rows cuda_triangle_rows = CUDA_ROWS_OF(rows);

@@ -70,5 +70,4 @@ static const tn_kernel_row rows[] = {
     CUDA_FLOAT_ROWS(upsample_bilinear2d, bilinear),
     CUDA_FLOAT_ROWS(_upsample_bilinear2d_backward, bilinear_backward),
 };
-const cuda_rows cuda_upsample_rows;
 const cuda_rows cuda_upsample_rows = CUDA_ROWS_OF(rows);
