@@ -69,9 +69,9 @@ static void describe(const cxx *lib, const type_info *type, const void *object, 
                      char *ret_text) {
     int status = 0;
     char *name = lib->demangle(type->name, NULL, NULL, &status);
-    const thrown *t = object;
-    snprintf(ret_text, size, "%s%s%s", name ? name : type->name,
-             is_exception(lib, type) ? ": " : "", is_exception(lib, type) ? t->vtable[2](t) : "");
+    const thrown *t = is_exception(lib, type) ? object : NULL;
+    snprintf(ret_text, size, "%s%s%s", name ? name : type->name, t ? ": " : "",
+             t ? t->vtable[2](t) : "");
     free(name);
 }
 

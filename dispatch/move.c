@@ -1,6 +1,6 @@
 /* move.c: bytes between the storages of two devices. */
-#include "catch_priv.h"
 #include "capture_priv.h"
+#include "catch_priv.h"
 #include "launch_priv.h"
 #include "memory_priv.h"
 #include "pinned_priv.h"

@@ -25,6 +25,11 @@ TMPL_INLINE uint64_t rnd_blocks(int64_t n, int words) {
     return (uint64_t)(n / per_group + (n % per_group != 0)) * RND_GROUP_BLOCKS;
 }
 
+/* The first of a block's four numbers of one word; the next ones are RND_GROUP_BLOCKS apart. */
+TMPL_INLINE int64_t rnd_first(int64_t block) {
+    return block / RND_GROUP_BLOCKS * RND_GROUP_WORDS + block % RND_GROUP_BLOCKS;
+}
+
 /* One block of Philox4x32-10. */
 TMPL_INLINE void rnd_block(uint64_t seed, uint64_t block, uint32_t ret_words[4]) {
     uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32), c2 = 0, c3 = 0;

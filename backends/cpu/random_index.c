@@ -6,6 +6,7 @@
 
 #include <tenon/args_random.h>
 
+#include "../common/draw.h"
 #include "random_math.h"
 
 __extension__ typedef unsigned __int128 u128;
@@ -141,18 +142,6 @@ static void sum_up(const tn_view *v, int64_t row, int64_t columns, double *dst) 
     dst[columns - 1] = 1.0;
 }
 
-static int64_t first_not_below(const double *sums, int64_t n, double x) {
-    int64_t lo = 0, hi = n;
-    while (lo < hi) {
-        int64_t mid = lo + (hi - lo) / 2;
-        if (sums[mid] < x)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo;
-}
-
 /* Order of the results: heavier first, of equal ones the first column. */
 static bool before(const pick *a, const pick *b) {
     return a->weight > b->weight || (a->weight == b->weight && a->column < b->column);
@@ -217,7 +206,7 @@ static tn_status multinomial(const tn_call *call, const void *args) {
             continue;
         }
         sum_up(v, r, columns, sums);
-        for (int64_t i = 0; i < k; i++) dst[i] = first_not_below(sums, columns, next_uniform(&s));
+        for (int64_t i = 0; i < k; i++) dst[i] = draw_find(sums, columns, next_uniform(&s));
     }
     close_source(call, a->generator, &s);
     return TN_OK;

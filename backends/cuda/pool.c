@@ -94,14 +94,18 @@ static tn_status average_backward(const tn_call *call, const cuda_pool_args *a) 
     return cuda_launch_each(call, cuda_float_kernel(call, average_backward_kernels), a->numel, a);
 }
 
+static void set_divisor(cuda_pool_args *a, bool count_pad, tn_opt_int given) {
+    a->count_pad = count_pad;
+    a->divisor = given.has ? given.value : 0;
+}
+
 static tn_status avg_pool(const tn_call *call, const void *args) {
     const tn_avg_pool2d_args *in = args;
     cuda_pool_args a;
     tn_status st = start(call, in->input, in->out, in->input, &a);
     if (st != TN_OK || a.numel == 0) return st;
     set_windows(&a, in->kernel_size, in->stride, in->padding);
-    a.count_pad = in->count_include_pad != 0;
-    a.divisor = in->divisor_override.has ? in->divisor_override.value : 0;
+    set_divisor(&a, in->count_include_pad != 0, in->divisor_override);
     return average(call, &a);
 }
 
@@ -111,8 +115,7 @@ static tn_status avg_pool_backward(const tn_call *call, const void *args) {
     tn_status st = start(call, in->grad, in->out, in->out, &a);
     if (st != TN_OK || a.numel == 0) return st;
     set_windows(&a, in->kernel_size, in->stride, in->padding);
-    a.count_pad = in->count_include_pad != 0;
-    a.divisor = in->divisor_override.has ? in->divisor_override.value : 0;
+    set_divisor(&a, in->count_include_pad != 0, in->divisor_override);
     return average_backward(call, &a);
 }
 

@@ -1,9 +1,5 @@
 /* copy.cu: copies between strided tensors of one element size, and from a number: fill. */
-#include "device.h"
-
-struct alignas(16) copy_wide {
-    uint64_t half[2];
-};
+#include "by_size.h"
 
 template <typename V> TMPL_INLINE void copy_group(const cuda_plan &p) {
     cuda_group g;
@@ -13,8 +9,4 @@ template <typename V> TMPL_INLINE void copy_group(const cuda_plan &p) {
     cuda_store(p, g, x);
 }
 
-KERNEL(copy_1, cuda_plan) { copy_group<uint8_t>(a); }
-KERNEL(copy_2, cuda_plan) { copy_group<uint16_t>(a); }
-KERNEL(copy_4, cuda_plan) { copy_group<uint32_t>(a); }
-KERNEL(copy_8, cuda_plan) { copy_group<uint64_t>(a); }
-KERNEL(copy_16, cuda_plan) { copy_group<copy_wide>(a); }
+KERNELS_BY_SIZE(copy, cuda_plan, copy_group)

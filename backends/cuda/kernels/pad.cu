@@ -1,6 +1,8 @@
 /* pad.cu: padding, by the size of an element: constant, reflected, replicated, circular. */
 #include "planes.h"
 
+#include "by_size.h"
+
 /* Where position i of a dimension of n elements is read, -1: nowhere. */
 TMPL_INLINE int64_t pad_source(int32_t mode, int64_t i, int64_t n) {
     if (i >= 0 && i < n) return i;
@@ -24,12 +26,4 @@ template <typename V> TMPL_INLINE void pad(const cuda_pad_args &a) {
         inside ? *(const V *)((const char *)a.x + at) : *(const V *)(const void *)a.value;
 }
 
-struct alignas(16) pad_wide {
-    uint64_t half[2];
-};
-
-KERNEL(pad_1, cuda_pad_args) { pad<uint8_t>(a); }
-KERNEL(pad_2, cuda_pad_args) { pad<uint16_t>(a); }
-KERNEL(pad_4, cuda_pad_args) { pad<uint32_t>(a); }
-KERNEL(pad_8, cuda_pad_args) { pad<uint64_t>(a); }
-KERNEL(pad_16, cuda_pad_args) { pad<pad_wide>(a); }
+KERNELS_BY_SIZE(pad, cuda_pad_args, pad)

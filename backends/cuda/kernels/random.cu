@@ -186,7 +186,7 @@ KERNEL(TN_(random_toss_each), cuda_random_args) {
     uint32_t words[4];
     if (block >= a.blocks) return;
     random_block(a.draws, a.launch, block, words);
-    int64_t first = block / RND_GROUP_BLOCKS * RND_GROUP_WORDS + block % RND_GROUP_BLOCKS;
+    int64_t first = rnd_first(block);
 #pragma unroll
     for (int k = 0; k < 4; k++) {
         int64_t i = first + k * RND_GROUP_BLOCKS;
@@ -203,7 +203,7 @@ KERNEL(TN_(random_dropout), cuda_dropout_args) {
     uint32_t words[4];
     if (block >= a.blocks) return;
     random_block(a.draws, a.launch, block, words);
-    int64_t first = block / RND_GROUP_BLOCKS * RND_GROUP_WORDS + block % RND_GROUP_BLOCKS;
+    int64_t first = rnd_first(block);
 #pragma unroll
     for (int k = 0; k < 4; k++) {
         int64_t i = first + k * RND_GROUP_BLOCKS;

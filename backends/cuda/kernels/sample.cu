@@ -2,6 +2,7 @@
 #include "device.h"
 
 #include "args_sample.h"
+#include "draw.h"
 #include "philox.h"
 #include "scalar.h"
 
@@ -75,13 +76,5 @@ KERNEL(TN_(sample_find), cuda_sample_args) {
     const cuda_draws d = cuda_find_draws(a.draws, a.launch);
     const double *sums = a.sums + row * a.columns;
     const double x = rnd_f64_of(rnd_word64(d.seed, d.offset, t));
-    int64_t low = 0, high = a.columns;
-    while (low < high) {
-        int64_t middle = low + (high - low) / 2;
-        if (sums[middle] < x)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    a.drawn[t] = low;
+    a.drawn[t] = draw_find(sums, a.columns, x);
 }

@@ -1,13 +1,16 @@
 /* take.cu: elements to and from positions that an index tensor gives, by the size of an element. */
 #include "take.h"
 
-template <typename V> TMPL_INLINE void take(const cuda_take_args &a, bool put) {
+#include "by_size.h"
+
+template <typename V> TMPL_INLINE void take(const cuda_take_args &a) {
     char *moved, *reached;
-    if (!take_find(a, &moved, &reached)) return;
-    if (put)
-        *(V *)reached = *(const V *)moved;
-    else
-        *(V *)moved = *(const V *)reached;
+    if (take_find(a, &moved, &reached)) *(V *)moved = *(const V *)reached;
+}
+
+template <typename V> TMPL_INLINE void put(const cuda_take_args &a) {
+    char *moved, *reached;
+    if (take_find(a, &moved, &reached)) *(V *)reached = *(const V *)moved;
 }
 
 /* What is moved is the offsets themselves. */
@@ -22,17 +25,5 @@ KERNEL(take_offsets, cuda_take_args) {
     *made = nowhere ? CUDA_NOWHERE : before + offset;
 }
 
-struct alignas(16) take_wide {
-    uint64_t half[2];
-};
-
-KERNEL(take_1, cuda_take_args) { take<uint8_t>(a, false); }
-KERNEL(take_2, cuda_take_args) { take<uint16_t>(a, false); }
-KERNEL(take_4, cuda_take_args) { take<uint32_t>(a, false); }
-KERNEL(take_8, cuda_take_args) { take<uint64_t>(a, false); }
-KERNEL(take_16, cuda_take_args) { take<take_wide>(a, false); }
-KERNEL(put_1, cuda_take_args) { take<uint8_t>(a, true); }
-KERNEL(put_2, cuda_take_args) { take<uint16_t>(a, true); }
-KERNEL(put_4, cuda_take_args) { take<uint32_t>(a, true); }
-KERNEL(put_8, cuda_take_args) { take<uint64_t>(a, true); }
-KERNEL(put_16, cuda_take_args) { take<take_wide>(a, true); }
+KERNELS_BY_SIZE(take, cuda_take_args, take)
+KERNELS_BY_SIZE(put, cuda_take_args, put)

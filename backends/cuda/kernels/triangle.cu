@@ -1,6 +1,8 @@
 /* triangle.cu: the lower and the upper triangle of matrices, by the size of an element. */
 #include "planes.h"
 
+#include "by_size.h"
+
 template <typename V> TMPL_INLINE void triangle(const cuda_triangle_args &a) {
     int64_t i = cuda_thread();
     if (i >= a.numel) return;
@@ -13,12 +15,4 @@ template <typename V> TMPL_INLINE void triangle(const cuda_triangle_args &a) {
     ((V *)a.y)[i] = v;
 }
 
-struct alignas(16) triangle_wide {
-    uint64_t half[2];
-};
-
-KERNEL(triangle_1, cuda_triangle_args) { triangle<uint8_t>(a); }
-KERNEL(triangle_2, cuda_triangle_args) { triangle<uint16_t>(a); }
-KERNEL(triangle_4, cuda_triangle_args) { triangle<uint32_t>(a); }
-KERNEL(triangle_8, cuda_triangle_args) { triangle<uint64_t>(a); }
-KERNEL(triangle_16, cuda_triangle_args) { triangle<triangle_wide>(a); }
+KERNELS_BY_SIZE(triangle, cuda_triangle_args, triangle)
