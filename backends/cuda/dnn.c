@@ -107,6 +107,35 @@ int64_t cuda_dnn_get(cuda_dnn_build *b, cudnnBackendDescriptor_t d, unsigned nam
     return b->status == CUDNN_OK ? n : 0;
 }
 
+int32_t cuda_dnn_type(int32_t dtype) {
+    switch (dtype) {
+    case TN_F16: return CUDNN_F16;
+    case TN_BF16: return CUDNN_BF16;
+    case TN_F64: return CUDNN_F64;
+    default: return CUDNN_F32;
+    }
+}
+
+cudnnBackendDescriptor_t cuda_dnn_make_tensor(cuda_dnn_build *b, const cuda_dnn_tensor *tensor) {
+    cudnnBackendDescriptor_t d = cuda_dnn_make(b, CUDNN_TENSOR);
+    cuda_dnn_set(b, d, CUDNN_TENSOR_TYPE, CUDNN_IS_DATA_TYPE, 1, &tensor->type);
+    cuda_dnn_set(b, d, CUDNN_TENSOR_SIZES, CUDNN_IS_INT64, tensor->dims, tensor->size);
+    cuda_dnn_set(b, d, CUDNN_TENSOR_STRIDES, CUDNN_IS_INT64, tensor->dims, tensor->stride);
+    cuda_dnn_set(b, d, CUDNN_TENSOR_ID, CUDNN_IS_INT64, 1, &tensor->id);
+    cuda_dnn_set(b, d, CUDNN_TENSOR_ALIGNMENT, CUDNN_IS_INT64, 1, &tensor->alignment);
+    cuda_dnn_finish(b, d);
+    return d;
+}
+
+cudnnBackendDescriptor_t cuda_dnn_make_graph(cuda_dnn_build *b, cudnnHandle_t handle,
+                                             const cudnnBackendDescriptor_t *operations, int n) {
+    cudnnBackendDescriptor_t graph = cuda_dnn_make(b, CUDNN_GRAPH);
+    cuda_dnn_set(b, graph, CUDNN_GRAPH_OPS, CUDNN_IS_DESCRIPTOR, n, operations);
+    cuda_dnn_set(b, graph, CUDNN_GRAPH_HANDLE, CUDNN_IS_HANDLE, 1, &handle);
+    cuda_dnn_finish(b, graph);
+    return graph;
+}
+
 void cuda_dnn_move(cuda_dnn_build *b, cudnnBackendDescriptor_t d, cuda_dnn_build *to) {
     int i = 0;
     while (i < b->n && b->made[i] != d) i++;

@@ -35,6 +35,17 @@ void cuda_dnn_finish(cuda_dnn_build *b, cudnnBackendDescriptor_t d);
 /* How many elements there are, at most `room`, which are written. */
 int64_t cuda_dnn_get(cuda_dnn_build *b, cudnnBackendDescriptor_t d, unsigned name, unsigned type,
                      int64_t room, void *ret_elements);
+/* cuDNN's number for an element type. */
+int32_t cuda_dnn_type(int32_t dtype);
+/* A tensor of a graph. */
+enum { CUDNN_MOST_DIMS = 5 };
+typedef struct cuda_dnn_tensor {
+    int64_t id, dims, alignment, size[CUDNN_MOST_DIMS], stride[CUDNN_MOST_DIMS];
+    int32_t type; /* of elements */
+} cuda_dnn_tensor;
+cudnnBackendDescriptor_t cuda_dnn_make_tensor(cuda_dnn_build *b, const cuda_dnn_tensor *tensor);
+cudnnBackendDescriptor_t cuda_dnn_make_graph(cuda_dnn_build *b, cudnnHandle_t handle,
+                                             const cudnnBackendDescriptor_t *operations, int n);
 /* d is one of `to` from now on. */
 void cuda_dnn_move(cuda_dnn_build *b, cudnnBackendDescriptor_t d, cuda_dnn_build *to);
 /* Destroys what was made, all but the first `keep`. */
