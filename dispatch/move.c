@@ -55,8 +55,9 @@ static tn_status through_host(const tni_move *m) {
 static tn_status move(const tni_move *m) {
     TN_TRY(tni_storage_use(m->dst, tni_stream_of(m->dst->device)));
     TN_TRY(tni_storage_use(m->src, tni_stream_of(m->src->device)));
-    if (desc_of(m->src)->flags & TN_DEV_HOST) return copy_in(m);
-    if (desc_of(m->dst)->flags & TN_DEV_HOST) return copy_out(m);
+    /* Of other memory that the host can read, the device's queue decides when it may. */
+    if (m->src->device.slot == 0) return copy_in(m);
+    if (m->dst->device.slot == 0) return copy_out(m);
     tn_status st = between_peers(m);
     return st == TN_DECLINE ? through_host(m) : st;
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import cases
 import pytest
 from simulated import HAVE_CC, run, script
 
@@ -123,3 +124,25 @@ for x, y, names in mixed:
 def test_a_bad_value_of_the_switch(folder: Path) -> None:
     done = run(folder, "-c", "import tenon as tn; tn.ones(1, device='sim')", NAMES=2)
     assert "TENON_SIM_NAMES is '2' and must be" in done.stderr
+
+
+READ_BY_THE_HOST = """
+x = tn.tensor([1.0, 2.0, 3.0])
+late = x.to("late")
+assert late.cpu().tolist() == [1.0, 2.0, 3.0], "read before the queue was waited for"
+twice = late.clone()
+twice.copy_(late * 2)
+assert twice.to("acme").cpu().tolist() == [2.0, 4.0, 6.0]
+twice.copy_(x)
+twice.copy_((x * 3).to("acme"))
+late.copy_(twice)
+assert late.tolist() == [3.0, 6.0, 9.0], "an earlier copy overtook a later one"
+"""
+
+
+def test_host_memory_of_a_device_with_a_queue(folder: Path, tmp_path: Path) -> None:
+    """That the host can read it does not mean that all that was queued is in it."""
+    source = Path(__file__).with_name("late_device.c").read_text(encoding="utf-8")
+    cases.add(tmp_path, "late", source, "-std=c11", "-Wall", "-Wextra", "-Werror")
+    folders = Path(f"{tmp_path}:{folder}")
+    script(folders, READ_BY_THE_HOST)
