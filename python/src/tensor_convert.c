@@ -170,36 +170,6 @@ static PyObject *type_as(PyObject *self, PyObject *other) {
     return convert(self, &t);
 }
 
-/* The legacy names: type() is "torch.FloatTensor", type(dtype or name) converts. */
-static PyObject *type(PyObject *self, PyObject *args, PyObject *kwargs) {
-    static const struct {
-        const char *name;
-        int32_t slot;
-    } legacy[] = {
-        {"Float", TN_F32}, {"Double", TN_F64}, {"Half", TN_F16},         {"BFloat16", TN_BF16},
-        {"Byte", TN_U8},   {"Char", TN_I8},    {"Short", TN_I16},        {"Int", TN_I32},
-        {"Long", TN_I64},  {"Bool", TN_BOOL},  {"ComplexFloat", TN_C64}, {"ComplexDouble", TN_C128},
-    };
-    static char *names[] = {"dtype", "non_blocking", NULL};
-    PyObject *dtype = Py_None;
-    int non_blocking = 0;
-    tnp_target t = {.dtype = -1, .format = TN_FORMAT_PRESERVE};
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|Op:type", names, &dtype, &non_blocking))
-        return NULL;
-    for (int i = 0; i < TNP_COUNT(legacy); i++) {
-        PyObject *name = PyUnicode_FromFormat("%U.%sTensor", tnp.prefix, legacy[i].name);
-        if (!name) return NULL;
-        if (dtype == Py_None && legacy[i].slot == tn_tensor_dtype(tnp_of(self))) return name;
-        if (PyUnicode_Check(dtype) && PyUnicode_Compare(dtype, name) == 0) t.dtype = legacy[i].slot;
-        Py_DECREF(name);
-    }
-    if (dtype == Py_None) return tnp_dtype_object(tn_tensor_dtype(tnp_of(self)));
-    t.non_blocking = non_blocking != 0;
-    if (t.dtype < 0) t.dtype = tnp_dtype_slot(dtype);
-    if (t.dtype < 0) return PyErr_Format(PyExc_ValueError, "invalid type: %R", dtype);
-    return convert(self, &t);
-}
-
 #define KEYWORDS (METH_VARARGS | METH_KEYWORDS)
 PyMethodDef tnp_conversion_methods[] = {
     {"to", TNP_CFUNC(to), METH_FASTCALL | METH_KEYWORDS,
@@ -219,7 +189,6 @@ PyMethodDef tnp_conversion_methods[] = {
     {"cdouble", TNP_CFUNC(to_cdouble), KEYWORDS, "to(complex128)"},
     {"cpu", TNP_CFUNC(cpu), KEYWORDS, "The tensor in the memory of the CPU."},
     {"cuda", TNP_CFUNC(cuda), KEYWORDS, "cuda(device=None): the tensor on a CUDA device."},
-    {"type", TNP_CFUNC(type), KEYWORDS, "type(dtype=None): the type's name, or a conversion."},
     {"type_as", type_as, METH_O, "The tensor with another's dtype and device."},
     {NULL, NULL, 0, NULL},
 };

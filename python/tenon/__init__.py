@@ -92,7 +92,8 @@ __version__ = _C._version
 newaxis = None
 
 _SUBMODULES = frozenset({
-    "amp", "comm", "autograd", "backends", "cuda", "distributed", "distributions", "fft", "func",
+    "accelerator", "amp", "comm", "autograd", "backends", "cuda", "distributed", "distributions",
+    "fft", "func",
     "functional", "hub", "jit", "linalg", "multiprocessing", "nn", "onnx", "ops", "optim",
     "overrides", "profiler", "random", "return_types", "serialization", "sparse", "special",
     "testing", "types", "utils", "version", "compiler", "mps", "xpu", "array_api", "cpu", "fx",
@@ -111,7 +112,8 @@ _LATER = {
     "vmap": "_vmap",
     **dict.fromkeys((
         "is_autocast_available", "is_autocast_enabled", "set_autocast_enabled",
-        "get_autocast_dtype", "set_autocast_dtype",
+        "get_autocast_dtype", "set_autocast_dtype", "get_autocast_gpu_dtype",
+        "get_autocast_cpu_dtype", "is_autocast_cpu_enabled", "clear_autocast_cache",
     ), "amp"),
     "is_anomaly_enabled": "autograd.anomaly_mode",
     "is_anomaly_check_nan_enabled": "autograd.anomaly_mode",
@@ -129,9 +131,7 @@ _LATER = {
         "set_float32_matmul_precision", "get_float32_matmul_precision",
         "use_deterministic_algorithms", "are_deterministic_algorithms_enabled",
         "set_default_device", "get_default_device", "set_default_tensor_type", "layer",
-        "set_num_interop_threads", "get_num_interop_threads", "scalar_tensor", "FloatTensor",
-        "DoubleTensor", "HalfTensor", "BFloat16Tensor", "ByteTensor", "CharTensor",
-        "ShortTensor", "IntTensor", "LongTensor", "BoolTensor",
+        "set_num_interop_threads", "get_num_interop_threads", "scalar_tensor",
     ), "_settings"),
 }  # fmt: skip
 
@@ -160,6 +160,11 @@ def __getattr__(name: str) -> Any:
         else:
             globals()[name] = value
             return value
+    if name.endswith("Tensor"):
+        kind = importlib.import_module(f"{__name__}._tensor_types").find(name, "cpu")
+        if kind is not None:
+            globals()[name] = kind
+            return kind
     if not name.startswith("_"):
         try:
             return _C._named(name)  # a dtype that a plugin offers

@@ -41,6 +41,15 @@ class DeviceModule(ModuleType):
         super().__init__(f"tenon.{kind}", f"Devices of the kind '{kind}', served by a plugin.")
         self._kind = kind
 
+    def __getattr__(self, name: str) -> Any:
+        """The types of tensors on these devices: `tenon.acme.FloatTensor`."""
+        from tenon import _tensor_types
+
+        kind = _tensor_types.find(name, self._kind)
+        if kind is None:
+            raise AttributeError(f"module '{self.__name__}' has no attribute '{name}'", name=name)
+        return kind
+
     def _name(self, device: Any = None) -> str:
         """One device by name; a number is an index, None the current one."""
         if isinstance(device, int):

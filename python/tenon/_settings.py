@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from tenon import _C
@@ -89,11 +88,15 @@ def get_default_device() -> device:
 
 
 def set_default_tensor_type(t: Any) -> None:
-    """The old way to set the default dtype: by a constructor below, its name, or a dtype."""
-    name = t if isinstance(t, str) else getattr(t, "__name__", "")
-    kinds = {"FloatTensor": _C.float32, "DoubleTensor": _C.float64, "HalfTensor": _C.float16}
-    kind = kinds.get(name.rpartition(".")[2], t)
-    _C.set_default_dtype(kind)
+    """The old way to set the default dtype and device: by a type of tensors, such as
+    `torch.cuda.FloatTensor`, or by its name."""
+    from tenon import _tensor_types as types
+
+    found = types.parse(t) if isinstance(t, str) else t
+    if not isinstance(found, types.TensorType):
+        raise TypeError(f"set_default_tensor_type: expected a type of tensors, got {t!r}")
+    _C.set_default_dtype(found.dtype)
+    set_default_device(found.kind)
 
 
 def set_num_interop_threads(threads: int) -> None:
@@ -110,27 +113,3 @@ def get_num_interop_threads() -> int:
 def scalar_tensor(s: Any, *, dtype: dtype | None = None, device: Any = None) -> Tensor:
     """A number as a 0-d tensor of the default dtype."""
     return _C._ops.full((), s, dtype=dtype or _C.get_default_dtype(), device=device)
-
-
-def _constructor(name: str, kind: dtype) -> Callable[..., Tensor]:
-    def make(*data: Any, device: Any = None) -> Tensor:
-        sizes = all(isinstance(d, int) for d in data) or isinstance(data[0], _C.Size)
-        if sizes:
-            return _C._ops.empty(data if data else (0,), dtype=kind, device=device)
-        return _C.tensor(data[0], dtype=kind, device=device)
-
-    make.__name__ = make.__qualname__ = name
-    make.__doc__ = f"A tensor of dtype {kind} from sizes or data."
-    return make
-
-
-FloatTensor = _constructor("FloatTensor", _C.float32)
-DoubleTensor = _constructor("DoubleTensor", _C.float64)
-HalfTensor = _constructor("HalfTensor", _C.float16)
-BFloat16Tensor = _constructor("BFloat16Tensor", _C.bfloat16)
-ByteTensor = _constructor("ByteTensor", _C.uint8)
-CharTensor = _constructor("CharTensor", _C.int8)
-ShortTensor = _constructor("ShortTensor", _C.int16)
-IntTensor = _constructor("IntTensor", _C.int32)
-LongTensor = _constructor("LongTensor", _C.int64)
-BoolTensor = _constructor("BoolTensor", _C.bool)

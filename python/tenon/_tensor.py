@@ -35,6 +35,22 @@ def apply_(self: Tensor, callable: Any) -> Tensor:
         return self.copy_(_C.tensor(values, dtype=self.dtype).view(self.shape))
 
 
+def type(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
+    """Without arguments the name of dtype and device, "torch.cuda.FloatTensor"; else the tensor
+    with another dtype, or of such a type, which may be on another device."""
+    from tenon import _tensor_types as types
+
+    return types.type_of(self) if dtype is None else types.convert(self, dtype, non_blocking)
+
+
+def new(self: Tensor, *data: Any, device: Any = None) -> Tensor:
+    """A tensor of these sizes, with any values, or with this data, with the tensor's dtype and
+    device."""
+    from tenon import _tensor_types as types
+
+    return types.make(data, self.dtype, self.device if device is None else device)
+
+
 def record_stream(self: Tensor, stream: Any) -> None:
     """Says that work on `stream` uses the tensor's memory: it is not given to others before that is
     done. Tenon's own operators and copies need no such note."""
@@ -56,13 +72,13 @@ class DisableTorchFunctionSubclass:
 _C.DisableTorchFunctionSubclass = DisableTorchFunctionSubclass
 
 
-def __init_subclass__(cls: type, **kwargs: Any) -> None:
+def __init_subclass__(cls: Any, **kwargs: Any) -> None:
     object.__init_subclass__(**kwargs)
     if cls.__torch_function__ is not _C._disabled_torch_function_impl:
         _C._watch_overrides()
 
 
-def __torch_function__(cls: type, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+def __torch_function__(cls: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
     """Runs func; tensors among the results become instances of the class."""
     from tenon import overrides
 
@@ -70,7 +86,7 @@ def __torch_function__(cls: type, func: Any, types: Any, args: Any = (), kwargs:
 
 
 def __dir__(self: Tensor) -> list[str]:
-    return sorted({*dir(type(self)), *self.__dict__})
+    return sorted({*dir(self.__class__), *self.__dict__})
 
 
 def _matrix_method(name: str) -> Any:
@@ -86,7 +102,7 @@ for _name in ("cholesky_inverse", "cholesky_solve", "matrix_power", "pinverse", 
               "triangular_solve"):  # fmt: skip
     setattr(Tensor, _name, _matrix_method(_name))
 del _name
-for _method in (new_tensor, apply_, record_stream, __dir__):
+for _method in (new_tensor, new, apply_, type, record_stream, __dir__):
     setattr(Tensor, _method.__name__, _method)
 for _method in (__init_subclass__, __torch_function__):
     setattr(Tensor, _method.__name__, classmethod(_method))

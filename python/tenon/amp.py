@@ -41,6 +41,26 @@ def get_autocast_dtype(device_type: str) -> Any:
     return _C._autocast_set(device_type)[1]
 
 
+def get_autocast_gpu_dtype() -> Any:
+    """The short dtype of GPUs; the older name."""
+    return get_autocast_dtype("cuda") if is_autocast_available("cuda") else _C.float16
+
+
+def get_autocast_cpu_dtype() -> Any:
+    """The short dtype of the CPU; the older name."""
+    return get_autocast_dtype("cpu")
+
+
+def is_autocast_cpu_enabled() -> bool:
+    """Whether the calling thread is in a region for the CPU; the older name."""
+    return is_autocast_enabled("cpu")
+
+
+def clear_autocast_cache() -> None:
+    """Forgets the parameters that were converted in the calling thread's region."""
+    _C._autocast_clear()
+
+
 def set_autocast_enabled(device_type: str, enabled: bool) -> None:
     """Begins or ends a region without a with statement."""
     _, dtype, cache = _C._autocast_set(device_type)

@@ -158,6 +158,24 @@ CUresult cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcon
     return cuMemcpyDtoDAsync_v2(dst, src, bytes, stream);
 }
 
+/* ---- Profilers ---------------------------------------------------------------------------------*/
+
+/* For tests: how often a recording was started, and how often one was ended. */
+unsigned cuda_host_recordings[2];
+
+CUresult cuProfilerStart(void);
+CUresult cuProfilerStop(void);
+
+CUresult cuProfilerStart(void) {
+    cuda_host_recordings[0]++;
+    return CUDA_OK;
+}
+
+CUresult cuProfilerStop(void) {
+    cuda_host_recordings[1]++;
+    return CUDA_OK;
+}
+
 /* ---- Kernels -----------------------------------------------------------------------------------*/
 
 typedef struct launch {

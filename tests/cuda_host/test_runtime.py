@@ -8,6 +8,7 @@ from pathlib import Path
 
 import harness
 import pytest
+import tenon
 
 pytestmark = pytest.mark.skipif(not harness.is_built(), reason="no C++ compiler: no CUDA harness")
 
@@ -490,3 +491,126 @@ def test_spans_reach_nvtx(tmp_path: Path) -> None:
 
 def test_spans_without_nvtx_go_nowhere() -> None:
     harness.script(SPANS)
+
+
+# ---- Older names, and those of any accelerator ---------------------------------------------------
+
+
+def test_types_of_tensors() -> None:
+    harness.script("""
+import pytest
+x = tn.ones(2, device="cuda:1")
+assert x.type() == "tenon.cuda.FloatTensor" and isinstance(x, tn.cuda.FloatTensor)
+assert not isinstance(x, tn.FloatTensor) and not isinstance(x.cpu(), tn.cuda.FloatTensor)
+assert x.type("torch.cuda.LongTensor").device.index == 1  # where it is, if that is one
+assert x.type(tn.LongTensor).device.type == "cpu"
+assert tn.cuda.LongTensor([1, 2]).device == tn.device("cuda:0")
+assert tn.cuda.HalfTensor(3, device="cuda:1").device.index == 1 and x.new([1]).device.index == 1
+with pytest.raises(RuntimeError, match="kind 'cuda'"):
+    tn.cuda.FloatTensor(3, device="cpu")
+tn.set_default_tensor_type(tn.cuda.DoubleTensor)
+made = tn.ones(1)
+tn.set_default_tensor_type("torch.FloatTensor")
+assert made.is_cuda and made.dtype is tn.float64 and not tn.ones(1).is_cuda
+""")
+
+
+def test_the_accelerator() -> None:
+    harness.script("""
+import pytest
+acc = tn.accelerator
+assert acc.is_available() and acc.device_count() == tn.cuda.device_count() == 2
+assert acc.current_accelerator() == tn.device("cuda")
+assert acc.current_accelerator(True).index is None
+with acc.device_index(1):
+    assert acc.current_device_index() == 1 and tn.ones(1, device="cuda").device.index == 1
+    assert acc.current_stream().device.index == 1
+acc.set_device_index("cuda:1")
+assert tn.cuda.current_device() == 1
+acc.set_device_index(0)
+x = tn.ones(1 << 20, device="cuda")
+assert acc.memory_allocated() >= x.nbytes <= acc.max_memory_allocated() <= acc.memory_reserved()
+assert acc.memory_stats()["allocated_bytes.all.current"] >= x.nbytes
+del x
+acc.reset_peak_memory_stats()
+assert acc.max_memory_allocated() < 1 << 20 and acc.max_memory_reserved() >= acc.memory_reserved()
+acc.empty_cache()
+free, total = acc.get_memory_info()
+assert 0 < free <= total
+s = tn.cuda.Stream()
+acc.set_stream(s)
+assert acc.current_stream() == s
+acc.set_stream(tn.cuda.default_stream())
+acc.synchronize()
+acc.synchronize("cuda:1")
+assert tn.float16 in acc.get_device_capability()["supported_dtypes"]
+with pytest.raises(RuntimeError, match="no index"):
+    acc.set_device_index(5)
+tn.cuda.manual_seed_all(1)
+expected = [tn.rand(2, device=d).tolist() for d in ("cuda:0", "cuda:1", "cpu")]
+tn.manual_seed(1)
+drawn = tn.rand(2, device="cuda:1").tolist()
+tn.manual_seed(1)
+with tn.random.fork_rng():
+    tn.rand(5, device="cuda:1")
+assert tn.rand(2, device="cuda:1").tolist() == drawn == expected[1]
+""")
+
+
+def test_without_an_accelerator() -> None:
+    acc = tenon.accelerator
+    if tenon.cuda.is_available():
+        pytest.skip("there is one")
+    assert not acc.is_available() and acc.current_accelerator() is None
+    assert acc.device_count() == 0
+    for call in (acc.synchronize, acc.current_device_index, acc.memory_stats, acc.empty_cache):
+        with pytest.raises(RuntimeError, match="none is available"):
+            call()
+
+
+def test_parts_for_a_profiler() -> None:
+    harness.script("""
+import ctypes
+seen = (ctypes.c_uint * 2).in_dll(ctypes.CDLL("libcuda.so.1"), "cuda_host_recordings")
+with tn.cuda.profiler.profile():
+    assert list(seen) == [1, 0]
+    tn.ones(1, device="cuda") + 1
+assert list(seen) == [1, 1]
+tn.cuda.profiler.start()
+assert list(seen) == [2, 1]
+""")
+
+
+def test_which_kernels_attention_may_use() -> None:
+    from tenon.backends import cuda
+    from tenon.nn.attention import SDPBackend, sdpa_kernel
+
+    before = cuda.cudnn_sdp_enabled()
+    with sdpa_kernel([SDPBackend.MATH, SDPBackend.FLASH_ATTENTION]):
+        assert cuda.math_sdp_enabled() and cuda.flash_sdp_enabled()
+        assert not cuda.cudnn_sdp_enabled() and not cuda.mem_efficient_sdp_enabled()
+        with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+            assert cuda.cudnn_sdp_enabled() and not cuda.math_sdp_enabled()
+        assert cuda.math_sdp_enabled()
+    assert cuda.cudnn_sdp_enabled() is before and cuda.mem_efficient_sdp_enabled()
+    with pytest.raises(TypeError, match="expected SDPBackend"), sdpa_kernel("math"):
+        pass
+
+
+def test_recurrent_networks_on_packed_sequences() -> None:
+    harness.script("""
+from tenon.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+tn.manual_seed(0)
+net = tn.nn.GRU(3, 4)
+x = tn.randn(5, 3, 3)
+lengths = tn.tensor([2, 5, 3])
+
+def run(net, x):
+    packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
+    y, n = pad_packed_sequence(net(packed)[0])
+    assert n.device.type == "cpu" and n.tolist() == [2, 5, 3]
+    return y
+
+near = run(net, x)
+assert tn.allclose(run(net.to("cuda"), x.to("cuda")).cpu(), near, atol=1e-5)
+""")

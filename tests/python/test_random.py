@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import subprocess
@@ -350,3 +351,26 @@ def test_seed_from_the_system(philox: None) -> None:
     first, second = tenon.seed(), tenon.seed()
     assert first != second
     assert tenon.initial_seed() == second
+
+
+def test_fork_rng() -> None:
+    """What is drawn inside leaves no trace, after an error either."""
+    tenon.manual_seed(3)
+    expected = tenon.rand(4).tolist()
+    tenon.manual_seed(3)
+    with tenon.random.fork_rng():
+        tenon.manual_seed(99)
+        tenon.rand(10)
+    assert tenon.rand(4).tolist() == expected
+    tenon.manual_seed(3)
+    with contextlib.suppress(KeyError), tenon.random.fork_rng(devices=[]):
+        tenon.rand(3)
+        raise KeyError
+    assert tenon.rand(4).tolist() == expected
+    tenon.manual_seed(3)
+    with tenon.random.fork_rng(enabled=False):
+        tenon.rand(4)
+    assert tenon.rand(4).tolist() != expected
+    with pytest.raises(RuntimeError, match="no devices but the CPU"):  # noqa: SIM117
+        with tenon.random.fork_rng(devices=[0], device_type="cpu"):
+            pass

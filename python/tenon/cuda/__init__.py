@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tenon._C import OutOfMemoryError, Tensor
-from tenon.cuda import _base, amp, memory, nvtx, random
+from tenon.cuda import _base, amp, memory, nvtx, profiler, random
 from tenon.cuda._base import device_count, is_available
 from tenon.cuda._graphed import make_graphed_callables
 from tenon.cuda._kernel import Kernel, compile_kernel
@@ -16,13 +16,16 @@ from tenon.cuda.graphs import CUDAGraph, graph, graph_pool_handle, is_current_st
 from tenon.cuda.memory import (
     empty_cache,
     max_memory_allocated,
+    max_memory_cached,
     max_memory_reserved,
     mem_get_info,
     memory_allocated,
+    memory_cached,
     memory_reserved,
     memory_snapshot,
     memory_stats,
     memory_summary,
+    reset_max_memory_allocated,
     reset_peak_memory_stats,
     set_per_process_memory_fraction,
 )
@@ -40,11 +43,23 @@ from tenon.cuda.random import (
 from tenon.cuda.streams import (
     Event,
     Stream,
+    StreamContext,
     current_stream,
     default_stream,
     set_stream,
     stream,
 )
+
+
+def __getattr__(name: str) -> Any:
+    """The types of tensors on GPUs: `tenon.cuda.FloatTensor`."""
+    from tenon import _tensor_types
+
+    kind = _tensor_types.find(name, "cuda")
+    if kind is None:
+        raise AttributeError(f"module 'tenon.cuda' has no attribute '{name}'", name=name)
+    return kind
+
 
 # What the plugin says of a device, by PyTorch's names.
 _PROPERTIES = (

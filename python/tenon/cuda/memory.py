@@ -9,9 +9,10 @@ from tenon._C import OutOfMemoryError
 from tenon.cuda import _base, _table
 
 __all__ = [
-    "OutOfMemoryError", "empty_cache", "max_memory_allocated", "max_memory_reserved",
-    "mem_get_info", "memory_allocated", "memory_reserved", "memory_snapshot", "memory_stats",
-    "memory_summary", "reset_peak_memory_stats", "set_per_process_memory_fraction",
+    "OutOfMemoryError", "empty_cache", "max_memory_allocated", "max_memory_cached",
+    "max_memory_reserved", "mem_get_info", "memory_allocated", "memory_cached", "memory_reserved",
+    "memory_snapshot", "memory_stats", "memory_summary", "reset_max_memory_allocated",
+    "reset_peak_memory_stats", "set_per_process_memory_fraction",
 ]  # fmt: skip
 
 
@@ -45,6 +46,10 @@ def reset_peak_memory_stats(device: Any = None) -> None:
     """Starts the counting of peaks anew."""
     if _base.is_available():
         _base.module.reset_peak_memory_stats(device)
+
+
+memory_cached, max_memory_cached = memory_reserved, max_memory_reserved  # older names
+reset_max_memory_allocated = reset_peak_memory_stats  # older name
 
 
 def mem_get_info(device: Any = None) -> tuple[int, int]:

@@ -9,7 +9,9 @@ from typing import Any
 from tenon import _streams
 from tenon.cuda import _base
 
-__all__ = ["Event", "Stream", "current_stream", "default_stream", "set_stream", "stream"]
+__all__ = [
+    "Event", "Stream", "StreamContext", "current_stream", "default_stream", "set_stream", "stream",
+]  # fmt: skip
 
 
 class Stream(_streams.Stream):
@@ -54,7 +56,7 @@ class Event(_streams.Event):
         super().record(stream)
 
 
-class _StreamContext:
+class StreamContext:
     """Work inside goes to a stream, and "cuda" stands for its device."""
 
     def __init__(self, stream: _streams.Stream) -> None:
@@ -77,7 +79,7 @@ class _StreamContext:
 
 def stream(stream: _streams.Stream | None) -> Any:
     """A with statement inside which work goes to a stream; None changes nothing."""
-    return nullcontext() if stream is None else _StreamContext(stream)
+    return nullcontext() if stream is None else StreamContext(stream)
 
 
 def current_stream(device: Any = None) -> Stream:

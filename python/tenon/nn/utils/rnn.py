@@ -138,7 +138,7 @@ def pad_packed_sequence(
     )
     if sequence.unsorted_indices is not None:
         padded = padded.index_select(1, sequence.unsorted_indices)
-        lengths = lengths.index_select(0, sequence.unsorted_indices)
+        lengths = lengths.index_select(0, sequence.unsorted_indices.cpu())
     return (padded.transpose(0, 1) if batch_first else padded), lengths
 
 

@@ -1,0 +1,101 @@
+"""`torch.FloatTensor`, `torch.cuda.LongTensor` and so on: dtype and kind of device as one type,
+from the time before each was an object. There is one class of tensors; these make tensors of their
+kind, and `isinstance` knows a tensor of their kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenon import _C
+from tenon._C import Tensor
+
+# The first part of a type's name, for every dtype that has one.
+ELEMENTS = {
+    "Float": _C.float32, "Double": _C.float64, "Half": _C.float16, "BFloat16": _C.bfloat16,
+    "Byte": _C.uint8, "Char": _C.int8, "Short": _C.int16, "Int": _C.int32, "Long": _C.int64,
+    "Bool": _C.bool, "ComplexFloat": _C.complex64, "ComplexDouble": _C.complex128,
+}  # fmt: skip
+
+
+def _package() -> str:
+    """The package's name as programs see it."""
+    return str(_C.float32).partition(".")[0]
+
+
+def make(data: tuple[Any, ...], dtype: _C.dtype, device: Any) -> Tensor:
+    """A tensor of these sizes, with any values, or one with the data of a sequence or tensor."""
+    sizes: Any = data if data else (0,)
+    if len(data) == 1 and not isinstance(data[0], int):
+        (sizes,) = data
+        if isinstance(sizes, Tensor):
+            return sizes.to(device, dtype)
+        if not isinstance(sizes, _C.Size):
+            return _C.tensor(sizes, dtype=dtype, device=device)
+    return _C._ops.empty(sizes, dtype=dtype, device=device)
+
+
+class TensorType(type):
+    """The type of such a type."""
+
+    dtype: _C.dtype
+    kind: str
+
+    def __call__(cls, *data: Any, device: Any = None) -> Tensor:
+        device = cls.kind if device is None else device
+        if _C.device(device).type != cls.kind:
+            raise RuntimeError(
+                f"{cls}: expected a device of the kind '{cls.kind}', got device='{device}'"
+            )
+        return make(data, cls.dtype, device)
+
+    def __instancecheck__(cls, obj: object) -> bool:
+        return isinstance(obj, Tensor) and obj.dtype is cls.dtype and obj.device.type == cls.kind
+
+    def __str__(cls) -> str:
+        place = "" if cls.kind == "cpu" else f".{cls.kind}"
+        return f"{_package()}{place}.{cls.__name__}"
+
+    def __repr__(cls) -> str:
+        return f"<class '{cls}'>"
+
+
+_known: dict[tuple[str, str], TensorType] = {}
+
+
+def find(name: str, kind: str) -> TensorType | None:
+    """The type called `name`, "FloatTensor", on devices of a kind, if there is one."""
+    dtype = ELEMENTS.get(name.removesuffix("Tensor")) if name.endswith("Tensor") else None
+    if dtype is None:
+        return None
+    if (name, kind) not in _known:
+        doc = f"Tensors of dtype {dtype} on devices of the kind '{kind}'."
+        fields = {"dtype": dtype, "kind": kind, "__doc__": doc, "__module__": __name__}
+        _known[name, kind] = TensorType(name, (), fields)
+    return _known[name, kind]
+
+
+def parse(text: str) -> TensorType | None:
+    """The type that is written "torch.FloatTensor" or "torch.cuda.FloatTensor", if it is one."""
+    package, _, rest = text.partition(".")
+    kind, _, name = rest.rpartition(".")
+    return find(name, kind or "cpu") if package in ("tenon", "torch") else None
+
+
+def type_of(tensor: Tensor) -> str:
+    """What `tensor.type()` says."""
+    for element, dtype in ELEMENTS.items():
+        if dtype is tensor.dtype:
+            return str(find(f"{element}Tensor", tensor.device.type))
+    return str(tensor.dtype)
+
+
+def convert(tensor: Tensor, dtype: Any, non_blocking: bool) -> Tensor:
+    """What `tensor.type(dtype)` gives: `dtype` is one, or a type of tensors, or its name."""
+    wanted = parse(dtype) if isinstance(dtype, str) else dtype
+    if isinstance(wanted, TensorType):
+        here = tensor.device.type == wanted.kind
+        place = tensor.device if here else wanted.kind
+        return tensor.to(place, wanted.dtype, non_blocking=non_blocking)
+    if not isinstance(wanted, _C.dtype):
+        raise ValueError(f"invalid type: {dtype!r}")
+    return tensor.to(wanted, non_blocking=non_blocking)
