@@ -48,6 +48,7 @@ static tn_status all_gradients(const tn_gctx *c, const tn_view *input, int64_t n
                                const int64_t *sizes, tn_tensor_list *ret_list) {
     int64_t shape[TN_MAX_DIMS];
     tn_tensor_list list = {calloc((size_t)n + 1, sizeof *list.v), n};
+    tn_tensor *zero = NULL; /* for all places of all that are missing */
     tn_status st = TN_OK;
     if (!list.v) return tn_fail(TN_E_MEMORY, -1, "out of memory");
     for (int64_t i = 0; i < n && st == TN_OK; i++) {
@@ -58,11 +59,14 @@ static tn_status all_gradients(const tn_gctx *c, const tn_view *input, int64_t n
             else if (sizes)
                 shape[rank++] = sizes[i];
         }
-        if (c->g[i])
+        if (c->g[i]) {
             list.v[i] = tn_tensor_ref(c->g[i]);
-        else
-            st = tni_constant(0.0, input->word, rank, shape, &list.v[i]);
+            continue;
+        }
+        if (!zero) st = tni_constant(0.0, input->word, 0, NULL, &zero);
+        if (st == TN_OK) st = tn_expand(zero, tn_ints_of(shape, rank), 0, &list.v[i]);
     }
+    tn_tensor_unref(&zero);
     if (st != TN_OK)
         tn_tensor_list_free(&list);
     else

@@ -1,9 +1,10 @@
-/* join.c: operators that put tensors beside each other, repeat and reorder them. Values move with
- * the copy kernels, one part of the result after the other. */
+/* join.c: operators that put tensors beside each other, repeat and reorder them. Values move with the
+ * device's kernel for joining, or with the copy kernels, one part of the result after the other. */
 #include <stdlib.h>
 
 #include "dispatch_priv.h"
 #include "formula_priv.h"
+#include "op_ids.h"
 #include "plan_priv.h"
 #include "shape_priv.h"
 
@@ -46,10 +47,65 @@ static tn_status map_list(tn_views ts, tn_status (*f)(tn_tensor *, tn_tensor **)
     return TN_OK;
 }
 
-/* ---- cat ---------------------------------------------------------------------------------------*/
+/* ---- Joining -----------------------------------------------------------------------------------*/
 
 /* An empty vector joins with anything, whatever the other ranks. */
 static bool skipped(const tn_view *v) { return v->ndim == 1 && v->numel == 0; }
+
+tn_status tni_infer__join(tn_infer *inf, const void *args);
+tn_status tni_infer__join(tn_infer *inf, const void *args) {
+    (void)args;
+    return tn_fail(TN_E_UNSUPPORTED, -1, "%s is for kernels; cat and stack join",
+                   inf->op->info.name);
+}
+
+/* Copies t into the part of the whole that begins at `from` along the dimension. */
+static tn_status put_part(const tn__join_args *a, int64_t from, const tn_view *t) {
+    const tn_view *whole = a->whole;
+    int64_t strides[TN_MAX_DIMS];
+    int32_t ndim = 0;
+    tn_tensor *part;
+    for (int32_t d = 0; d < whole->ndim; d++)
+        if (!a->stacked || d != a->dim) strides[ndim++] = whole->strides[d];
+    TN_TRY(tni_view_new(tni_t(whole), tn_view_dtype(whole), ndim, t->shape, strides,
+                        from * whole->strides[a->dim], &part));
+    tn_status st = tni_copy_into(part, tni_t(t));
+    tn_tensor_unref(&part);
+    return st;
+}
+
+tn_status tni_composite__join(const void *args, tn_tensor **rets) {
+    const tn__join_args *a = args;
+    (void)rets;
+    for (int64_t i = 0, from = 0; i < a->tensors.n; i++) {
+        const tn_view *t = a->tensors.v[i];
+        if (t->numel == 0) continue;
+        TN_TRY(put_part(a, from, t));
+        from += a->stacked ? 1 : t->shape[a->dim];
+    }
+    return TN_OK;
+}
+
+static bool all_have(tn_views ts, int32_t dtype) {
+    for (int64_t i = 0; i < ts.n; i++)
+        if (tn_view_dtype(ts.v[i]) != dtype) return false;
+    return true;
+}
+
+/* Writes the tensors into `whole`: at once where the device can and nothing is to be converted. */
+static tn_status join(tn_tensor *whole, tn_views ts, int64_t dim, bool stacked) {
+    tn__join_args args = {.whole = &whole->v, .tensors = ts, .dim = dim, .stacked = stacked};
+    const tn_op *op = &tni_ops[TNI_OP__join];
+    const tn_cell *cell = NULL;
+    int32_t dtype = tn_tensor_dtype(whole);
+    tn_status st = TN_DECLINE;
+    if (whole->v.numel == 0) return TN_OK;
+    if (all_have(ts, dtype)) cell = tni_kernel_find(op, tn_view_device(&whole->v), dtype);
+    if (cell) st = tni_kernel_run(op, cell, tn_tensor_device(whole), dtype, &args);
+    return st == TN_DECLINE ? tni_composite__join(&args, NULL) : st;
+}
+
+/* ---- cat ---------------------------------------------------------------------------------------*/
 
 static tn_status list_dtype(tn_views ts, int32_t *ret) {
     tn_tensor *some[2];
@@ -116,21 +172,9 @@ static tn_status cat_shape(const tn_cat_args *a, int32_t *ret_ndim, int64_t *ret
     return TN_OK;
 }
 
-/* Copies t into the part of `whole` that begins at `from` along dim. */
-static tn_status put_part(tn_tensor *whole, int64_t dim, int64_t from, const tn_view *t) {
-    int64_t shape[TN_MAX_DIMS];
-    tn_tensor *part;
-    memcpy(shape, t->shape, sizeof *shape * (size_t)t->ndim);
-    TN_TRY(tni_view_new(whole, tn_view_dtype(&whole->v), t->ndim, shape, whole->v.strides,
-                        from * whole->v.strides[dim], &part));
-    tn_status st = tni_copy_into(part, tni_t(t));
-    tn_tensor_unref(&part);
-    return st;
-}
-
 tn_status tni_composite_cat(const void *args, tn_tensor **rets) {
     const tn_cat_args *a = args;
-    int64_t shape[TN_MAX_DIMS], dim = 0, from = 0;
+    int64_t shape[TN_MAX_DIMS], dim = 0;
     int32_t ndim = 0, dtype = 0;
     bool channels_last = false;
     tn_tensor *whole;
@@ -146,23 +190,17 @@ tn_status tni_composite_cat(const void *args, tn_tensor **rets) {
                            ndim, shape, whole->v.strides);
         tni_tensor_refresh(whole);
     }
-    for (int64_t i = 0; i < a->tensors.n; i++) {
-        const tn_view *v = a->tensors.v[i];
-        if (skipped(v)) continue;
-        tn_status st = v->numel ? put_part(whole, dim, from, v) : TN_OK;
-        if (st != TN_OK) {
-            tn_tensor_unref(&whole);
-            return st;
-        }
-        from += v->shape[dim];
-    }
-    rets[0] = whole;
-    return TN_OK;
+    tn_status st = join(whole, a->tensors, dim, false);
+    if (st == TN_OK)
+        rets[0] = whole;
+    else
+        tn_tensor_unref(&whole);
+    return st;
 }
 
 tn_status tni_composite_stack(const void *args, tn_tensor **rets) {
     const tn_stack_args *a = args;
-    int64_t shape[TN_MAX_DIMS], strides[TN_MAX_DIMS], dim = 0;
+    int64_t shape[TN_MAX_DIMS], dim = 0;
     int32_t dtype = 0;
     tn_tensor *whole;
     TN_TRY(check_list("stack", a->tensors));
@@ -186,17 +224,7 @@ tn_status tni_composite_stack(const void *args, tn_tensor **rets) {
     TN_TRY(list_dtype(a->tensors, &dtype));
     TN_TRY(same_devices(a->tensors));
     TN_TRY(tn_tensor_new(dtype, tn_tensor_device(tni_t(first)), first->ndim + 1, shape, &whole));
-    for (int32_t d = 0, k = 0; d <= first->ndim; d++)
-        if (d != dim) strides[k++] = whole->v.strides[d];
-    tn_status st = TN_OK;
-    for (int64_t i = 0; i < a->tensors.n && first->numel && st == TN_OK; i++) {
-        tn_tensor *part;
-        st = tni_view_new(whole, dtype, first->ndim, first->shape, strides,
-                          i * whole->v.strides[dim], &part);
-        if (st != TN_OK) break;
-        st = tni_copy_into(part, tni_t(a->tensors.v[i]));
-        tn_tensor_unref(&part);
-    }
+    tn_status st = join(whole, a->tensors, dim, true);
     if (st == TN_OK)
         rets[0] = whole;
     else

@@ -6,7 +6,7 @@
 #include "cpu_priv.h"
 #include "gemm.h"
 
-#define CPU_BASE_FAMILIES(X) X(copy) X(index) X(linalg) X(random_index)
+#define CPU_BASE_FAMILIES(X) X(copy) X(index) X(join) X(linalg) X(random_index)
 #define CPU_ISA_FAMILIES(X) X(random) X(random_int)
 #define CPU_DTYPE_FAMILIES(X) X(map) X(cast) X(embedding) X(pad) X(reduce) X(scan)
 #define CPU_ONCE_FAMILIES(X) X(indexed)

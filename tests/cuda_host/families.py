@@ -53,7 +53,7 @@ def call_conv() -> Any:
 
 @family
 def call_copy() -> Any:
-    return randn(33, 65).t().contiguous(), tn.cat([randn(3, 5), randn(4, 5)])
+    return randn(33, 65).t().contiguous(), randn(3, 5).clone()
 
 
 @family
@@ -77,6 +77,12 @@ def call_index() -> Any:
         tn.use_deterministic_algorithms(ordered)
         randn(4, 5).index_add_(0, at, randn(3, 5))
     tn.use_deterministic_algorithms(False)
+
+
+@family
+def call_join() -> Any:
+    x = randn(3, 5)
+    return tn.cat([x, randn(4, 5)]), tn.stack([x, x.t().reshape(3, 5)], 2)
 
 
 @family
