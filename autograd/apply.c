@@ -140,10 +140,11 @@ static tn_status unpack(tn_node *n, tn_node *owner, unpacked *u) {
 }
 
 /* Zeros for results that no gradient came to; made[i]: g[i] is one of them. Built-in operators with a
- * list of results do without. */
+ * list of results do without, and those whose entry says so. */
 static tn_status zeros_where_none(const tn_node *n, tn_tensor **g, bool *made) {
     bool added = n->op->flags & TNI_OP_ADDED;
     if ((n->flags & TNI_NODE_LIST_OUT) && !added) return TN_OK;
+    if (n->op->flags & TNI_OP_NO_ZEROS) return TN_OK;
     for (uint32_t i = 0; i < n->nouts; i++) {
         const tni_out *o = tni_node_out(n, i);
         if (g[i] || !o->differentiable) continue;

@@ -10,7 +10,7 @@
 
 #include <tenon/ops.h>
 
-enum { MAX_CASTS = 64 };
+enum { MAX_CASTS = 512 };
 
 /* A parameter and what it was converted to, kept until the outermost region ends. */
 typedef struct cached {

@@ -230,7 +230,8 @@ enum tni_result_rule {
 typedef struct tn_gctx {
     const tn_op *op;
     const void *args;    /* the call's tn_<op>_args; saved tensors are set, others are NULL */
-    tn_tensor *const *g; /* incoming gradients by output, zeros where none came */
+    tn_tensor *const *g; /* incoming gradients by output, zeros where none came (or NULL:
+                          * `zeros` of the entry) */
     uint64_t needs;      /* bit i: the i-th tensor input (lists flattened) wants a gradient */
     tn_tensor **ret;     /* results by tensor input; owned by the caller; NULL = no gradient */
     int64_t nouts;       /* entries of g */

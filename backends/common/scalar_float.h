@@ -200,7 +200,9 @@ TMPL_INLINE A f__nan_to_num(A x, A nan, A posinf, A neginf) {
 TMPL_INLINE A f_sigmoid(A x) { return M_(sigmoid)(x); }
 TMPL_INLINE A f__sigmoid_backward(A g, A y) { return g * ((K_(1) - y) * y); }
 TMPL_INLINE A f__tanh_backward(A g, A y) { return g * (K_(1) - y * y); }
+TMPL_INLINE A f__tanh_step(A x, A h) { return M_(tanh)(x + h); }
 TMPL_INLINE A f_relu(A x) { return x <= 0 ? K_(0) : x; }
+TMPL_INLINE A f__relu_step(A x, A h) { return f_relu(x + h); }
 TMPL_INLINE A f__relu_backward(A g, A y) { return y <= 0 ? K_(0) : g; }
 TMPL_INLINE A f_threshold(A x, A t, A v) { return x <= t ? v : x; }
 TMPL_INLINE A f__masked_scale(A x, uint8_t keep, A scale) { return x * (keep ? scale : K_(0)); }

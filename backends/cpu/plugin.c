@@ -14,7 +14,8 @@
 #define CPU_SORTED_FAMILIES(X) X(order)
 #define CPU_LAPACK_FAMILIES(X) X(lapack)
 #define CPU_FLOAT_FAMILIES(X)                                                                      \
-    X(attention) X(batch_norm) X(conv) X(layer_norm) X(loss) X(optim) X(pool) X(softmax) X(upsample)
+    X(attention)                                                                                   \
+    X(batch_norm) X(conv) X(layer_norm) X(loss) X(optim) X(pool) X(rnn) X(softmax) X(upsample)
 
 /* Types compiled for every instruction set, and those for baseline only. CPU_ONCE_FAMILIES are
  * compiled for baseline in all types, CPU_SORTED_FAMILIES in all but the complex ones, and

@@ -309,6 +309,8 @@ def op_flags(op: Op) -> str:
         flags.append("TNI_OP_NO_INPLACE")
     if not has_form(op, "out"):
         flags.append("TNI_OP_NO_OUT")
+    if not e.get("zeros", True):
+        flags.append("TNI_OP_NO_ZEROS")
     if e.get("random"):
         flags.append("TNI_OP_RANDOM")
     if "bool" in e.get("inputs", {}).values():

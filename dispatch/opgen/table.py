@@ -17,7 +17,7 @@ KEYS = {
     "grad", "save", "save_shape", "where", "alias", "ref", "samples", "domain", "grad_samples",
     "tests", "doc",
     "tol", "dynamic", "random", "cast", "takes_out", "node", "version", "parts", "choices",
-    "autocast",
+    "autocast", "zeros",
 }  # fmt: skip
 KINDS = ("pointwise", "reduction", "structured", "composite", "view")
 WHERE = ("torch", "method", "nn.functional", "inplace", "out")
@@ -318,6 +318,8 @@ def check(op: Op) -> None:
         raise op.fail("a structured operator needs a shape rule")
     if op.kind == "composite" and "forward" not in e:
         raise op.fail("a composite operator needs 'forward'")
+    if "zeros" in e and e.get("grad") != "custom":
+        raise op.fail("zeros goes with grad = 'custom'")
     if "parts" in e and (op.kind == "composite" or e.get("forward") != "custom"):
         raise op.fail("parts go with forward = 'custom' of an operator that has kernels")
     for p in e.get("params", []):

@@ -158,6 +158,14 @@ def call_reduce() -> Any:
 
 
 @family
+def call_rnn() -> Any:
+    for kind in (tn.nn.LSTM, tn.nn.GRU):
+        module = kind(5, 7).to("cuda")
+        backward(module(randn(3, 2, 5))[0])
+    return module
+
+
+@family
 def call_runs() -> Any:
     x = tn.arange(3000, device="cuda") % 7
     return x.unique(return_counts=True), x.nonzero()

@@ -1,7 +1,4 @@
-"""Recurrent networks and their cells, written over operators.
-
-The input products of a whole sequence are one matrix product; only the recurrence is a loop.
-"""
+"""Recurrent networks and their cells: weights, options and states for `tenon.lstm` and others."""
 
 from __future__ import annotations
 
@@ -11,29 +8,18 @@ from typing import Any
 
 import tenon
 from tenon import Tensor
-from tenon.nn import functional as F
 from tenon.nn import init
 from tenon.nn.modules.module import Module
 from tenon.nn.parameter import Parameter
 from tenon.nn.utils.rnn import PackedSequence
 
 _GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "GRU": 3, "LSTM": 4}
-
-
-def _lstm_step(gates: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-    """Gates in the order input, forget, cell, output; returns (h, c)."""
-    i, f, g, o = gates.chunk(4, -1)
-    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
-    return o.sigmoid() * c.tanh(), c
-
-
-def _gru_step(x: Tensor, h_gates: Tensor, h: Tensor) -> Tensor:
-    """Gates in the order reset, update, new."""
-    xr, xz, xn = x.chunk(3, -1)
-    hr, hz, hn = h_gates.chunk(3, -1)
-    z = (xz + hz).sigmoid()
-    new = (xn + (xr + hr).sigmoid() * hn).tanh()
-    return (h - new) * z + new
+_RUN = {
+    "RNN_TANH": tenon.rnn_tanh,
+    "RNN_RELU": tenon.rnn_relu,
+    "GRU": tenon.gru,
+    "LSTM": tenon.lstm,
+}
 
 
 def _apply_permutation(tensor: Tensor, permutation: Tensor, dim: int = 1) -> Tensor:
@@ -149,131 +135,78 @@ class RNNBase(Module):
             text += f", bidirectional={self.bidirectional}"
         return text
 
-    def _run(
-        self, x: Tensor, h: Tensor, c: Tensor | None, weights: list[Parameter], sizes: list[int]
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """One direction of one layer over rows grouped by time step.
-
-        x holds sum(sizes) rows; the rows of step t are the first sizes[t] samples. Samples that end
-        early keep their last state.
-        """
-        w_ih, w_hh, *rest = weights
-        b_ih, b_hh = rest[:2] if self.bias else (None, None)
-        w_hr = rest[-1] if self.proj_size else None
-        # In one product for all steps; GRU keeps b_hh inside its reset gate.
-        fold = self.mode != "GRU" and b_ih is not None
-        projected = F.linear(x, w_ih, b_ih + b_hh if fold else b_ih)
-        outputs = []
-        for step, n in zip(projected.split(sizes), sizes):
-            now, before = h[:n], c[:n] if c is not None else None
-            if self.mode == "LSTM":
-                new, cell = _lstm_step(step + F.linear(now, w_hh), before)
-                new = F.linear(new, w_hr) if w_hr is not None else new
-                c = cell if n == c.size(0) else tenon.cat([cell, c[n:]])
-            elif self.mode == "GRU":
-                new = _gru_step(step, F.linear(now, w_hh, b_hh), now)
-            else:
-                total = step + F.linear(now, w_hh)
-                new = total.tanh() if self.mode == "RNN_TANH" else total.relu()
-            outputs.append(new)
-            h = new if n == h.size(0) else tenon.cat([new, h[n:]])
-        return tenon.cat(outputs), h, c
-
-    def _reverse_rows(self, x: Tensor, sizes: list[int]) -> Tensor:
-        """Rows in the opposite order of time, for each sample by its own length."""
-        samples = sizes[0]
-        starts = [0]
-        for n in sizes:
-            starts.append(starts[-1] + n)
-        lengths = [sum(1 for n in sizes if n > b) for b in range(samples)]
-        rows = [starts[lengths[b] - 1 - t] + b for t, n in enumerate(sizes) for b in range(n)]
-        return x.index_select(0, tenon.tensor(rows, dtype=tenon.int64, device=x.device))
-
-    def _layers(
-        self, x: Tensor, h0: Tensor, c0: Tensor | None, sizes: list[int]
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        directions = 2 if self.bidirectional else 1
-        h_last, c_last = [], []
-        all_weights = self.all_weights
-        for layer in range(self.num_layers):
-            results = []
-            for direction in range(directions):
-                i = layer * directions + direction
-                rows = self._reverse_rows(x, sizes) if direction else x
-                cell = c0[i] if c0 is not None else None
-                y, h, c = self._run(rows, h0[i], cell, all_weights[i], sizes)
-                results.append(self._reverse_rows(y, sizes) if direction else y)
-                h_last.append(h)
-                c_last.append(c)
-            x = results[0] if directions == 1 else tenon.cat(results, -1)
-            if self.dropout > 0 and self.training and layer < self.num_layers - 1:
-                x = F.dropout(x, self.dropout, True)
-        return x, tenon.stack(h_last), tenon.stack(c_last) if c0 is not None else None
-
     def check_forward_args(self, input: Tensor, hidden: Tensor, width: int, name: str) -> None:
         """The sizes of a state that the caller gave."""
         expected = (self.num_layers * (2 if self.bidirectional else 1), input, width)
         if tuple(hidden.shape) != expected:
             raise RuntimeError(f"Expected {name} size {expected}, got {list(hidden.shape)}")
 
+    def _start(
+        self, x: Tensor, hx: Any, samples: int, batched: bool, packed: PackedSequence | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """The first states, h and of LSTM c: what the caller gave, checked, or zeros."""
+        count = self.num_layers * (2 if self.bidirectional else 1)
+        width = self.proj_size or self.hidden_size
+        lstm = self.mode == "LSTM"
+        if hx is None:
+            h0 = x.new_zeros((count, samples, width))
+            return h0, x.new_zeros((count, samples, self.hidden_size)) if lstm else None
+        h0, c0 = hx if lstm else (hx, None)
+        if not batched:
+            h0 = h0.unsqueeze(1)
+            c0 = c0.unsqueeze(1) if c0 is not None else None
+        if packed is not None and packed.sorted_indices is not None:
+            h0 = _apply_permutation(h0, packed.sorted_indices)
+            c0 = _apply_permutation(c0, packed.sorted_indices) if lstm else None
+        self.check_forward_args(samples, h0, width, "hidden[0]" if lstm else "hidden")
+        if c0 is not None:
+            self.check_forward_args(samples, c0, self.hidden_size, "hidden[1]")
+        return h0, c0
+
     def forward(self, input: Any, hx: Any = None) -> Any:
         packed = input if isinstance(input, PackedSequence) else None
         lstm = self.mode == "LSTM"
         batched = True
         if packed is not None:
-            x, sizes = packed.data, packed.batch_sizes.tolist()
+            x, samples = packed.data, int(packed.batch_sizes[0])
+            batch_first = False
         else:
             if input.dim() not in (2, 3):
                 raise ValueError(
                     f"{self._get_name()}: Expected input to be 2D or 3D, got {input.dim()}D instead"
                 )
             batched = input.dim() == 3
-            sequence = input if batched else input.unsqueeze(1)
-            if batched and self.batch_first:
-                sequence = sequence.transpose(0, 1)
-            if sequence.size(-1) != self.input_size:
-                raise RuntimeError(
-                    "input.size(-1) must be equal to input_size. "
-                    f"Expected {self.input_size}, got {sequence.size(-1)}"
-                )
-            steps, samples = sequence.shape[:2]
-            if steps == 0:
-                raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
-            x = sequence.reshape(steps * samples, self.input_size)
-            sizes = [samples] * steps
-        samples = sizes[0]
-        count = self.num_layers * (2 if self.bidirectional else 1)
-        width = self.proj_size or self.hidden_size
-        if hx is None:
-            h0 = x.new_zeros((count, samples, width))
-            c0 = x.new_zeros((count, samples, self.hidden_size)) if lstm else None
-        else:
-            h0, c0 = hx if lstm else (hx, None)
-            if not batched:
-                h0 = h0.unsqueeze(1)
-                c0 = c0.unsqueeze(1) if c0 is not None else None
-            if packed is not None and packed.sorted_indices is not None:
-                h0 = _apply_permutation(h0, packed.sorted_indices)
-                c0 = _apply_permutation(c0, packed.sorted_indices) if lstm else None
-            self.check_forward_args(samples, h0, width, "hidden[0]" if lstm else "hidden")
-            if c0 is not None:
-                self.check_forward_args(samples, c0, self.hidden_size, "hidden[1]")
-        y, h, c = self._layers(x, h0, c0, sizes)
+            batch_first = batched and self.batch_first
+            x = input if batched else input.unsqueeze(1)
+            samples = x.size(0 if batch_first else 1)
+        if x.size(-1) != self.input_size:
+            raise RuntimeError(
+                "input.size(-1) must be equal to input_size. "
+                f"Expected {self.input_size}, got {x.size(-1)}"
+            )
+        h0, c0 = self._start(x, hx, samples, batched, packed)
+        options = (
+            [weight for weights in self.all_weights for weight in weights],
+            self.bias,
+            self.num_layers,
+            self.dropout,
+            self.training,
+            self.bidirectional,
+        )
+        run = _RUN[self.mode]
+        states = [h0, c0] if lstm else h0
         if packed is not None:
-            output = PackedSequence(
+            y, *last = run(x, packed.batch_sizes, states, *options)
+            if packed.unsorted_indices is not None:
+                last = [_apply_permutation(s, packed.unsorted_indices) for s in last]
+            y = PackedSequence(
                 y, packed.batch_sizes, packed.sorted_indices, packed.unsorted_indices
             )
-            if packed.unsorted_indices is not None:
-                h = _apply_permutation(h, packed.unsorted_indices)
-                c = _apply_permutation(c, packed.unsorted_indices) if lstm else None
         else:
-            output = y.view(len(sizes), samples, -1)
+            y, *last = run(x, states, *options, batch_first)
             if not batched:
-                output, h = output.squeeze(1), h.squeeze(1)
-                c = c.squeeze(1) if c is not None else None
-            elif self.batch_first:
-                output = output.transpose(0, 1)
-        return output, (h, c) if lstm else h
+                y, last = y.squeeze(1), [s.squeeze(1) for s in last]
+        return y, tuple(last) if lstm else last[0]
 
 
 class RNN(RNNBase):
@@ -354,11 +287,8 @@ class RNNCellBase(Module):
             text += f", nonlinearity={nonlinearity}"
         return text
 
-    def _gates(self, input: Tensor, hx: Tensor) -> tuple[Tensor, Tensor]:
-        return (
-            F.linear(input, self.weight_ih, self.bias_ih),
-            F.linear(hx, self.weight_hh, self.bias_hh),
-        )
+    def _step(self, cell: Any, input: Tensor, state: Any) -> Any:
+        return cell(input, state, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
 
     def _check(self, input: Tensor, hx: Any) -> None:
         name = self._get_name()
@@ -393,11 +323,11 @@ class RNNCell(RNNCellBase):
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
         self._check(input, hx)
-        x, h = self._gates(input, self._zeros(input) if hx is None else hx)
+        h = self._zeros(input) if hx is None else hx
         if self.nonlinearity == "tanh":
-            return (x + h).tanh()
+            return self._step(tenon.rnn_tanh_cell, input, h)
         if self.nonlinearity == "relu":
-            return (x + h).relu()
+            return self._step(tenon.rnn_relu_cell, input, h)
         raise RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}")
 
 
@@ -419,8 +349,7 @@ class LSTMCell(RNNCellBase):
     ) -> tuple[Tensor, Tensor]:
         self._check(input, hx)
         h, c = (self._zeros(input), self._zeros(input)) if hx is None else hx
-        x_gates, h_gates = self._gates(input, h)
-        return _lstm_step(x_gates + h_gates, c)
+        return self._step(tenon.lstm_cell, input, (h, c))
 
 
 class GRUCell(RNNCellBase):
@@ -439,4 +368,4 @@ class GRUCell(RNNCellBase):
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
         self._check(input, hx)
         h = self._zeros(input) if hx is None else hx
-        return _gru_step(*self._gates(input, h), h)
+        return self._step(tenon.gru_cell, input, h)
