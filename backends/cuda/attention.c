@@ -1,9 +1,7 @@
 /* attention.c: softmax(q k^T * scale) v and its gradients: host side of kernels/attention.cu. */
-#include "cuda_priv.h"
+#include "attention.h"
 
 #include <string.h>
-
-#include <tenon/args_nn.h>
 
 #include "kernels/args_attention.h"
 
@@ -71,8 +69,10 @@ static tn_status forward(const tn_call *call, const void *args) {
     const tn__flash_attention_args *in = args;
     cuda_attention_args a;
     int width;
+    tn_status st = cuda_attention_by_cudnn(call, in);
+    if (st != TN_DECLINE) return st;
     if (!tn_view_is_contiguous(in->lse)) return TN_DECLINE;
-    tn_status st = start(call, in->query, in->key, in->value, in->attn_mask, &a, &width);
+    st = start(call, in->query, in->key, in->value, in->attn_mask, &a, &width);
     if (st != TN_OK) return st;
     a.y = heads_of(in->y);
     a.lse = in->lse->data;
@@ -87,8 +87,10 @@ static tn_status backward(const tn_call *call, const void *args) {
     const tn__flash_attention_backward_args *in = args;
     cuda_attention_args a;
     int width;
+    tn_status st = cuda_attention_backward_by_cudnn(call, in);
+    if (st != TN_DECLINE) return st;
     if (!tn_view_is_contiguous(in->lse)) return TN_DECLINE;
-    tn_status st = start(call, in->query, in->key, in->value, in->attn_mask, &a, &width);
+    st = start(call, in->query, in->key, in->value, in->attn_mask, &a, &width);
     if (st != TN_OK) return st;
     int64_t images = in->query->shape[0];
     int64_t tile = ATTENTION_KEYS((64 << width) * item_of_sums(call));

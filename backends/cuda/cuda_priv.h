@@ -130,7 +130,8 @@ extern const cuda_settings_iface cuda_settings;
     X(CUDA_CUDNN_BENCHMARK, "cudnn_benchmark", "TENON_CUDNN_BENCHMARK", 0)                         \
     X(CUDA_CUDNN_BENCHMARK_LIMIT, "cudnn_benchmark_limit", "TENON_CUDNN_BENCHMARK_LIMIT", 10)      \
     X(CUDA_CUDNN_DETERMINISTIC, "cudnn_deterministic", "TENON_CUDNN_DETERMINISTIC", 0)             \
-    X(CUDA_CUDNN_TF32, "cudnn_allow_tf32", "TENON_CUDNN_TF32", 1)
+    X(CUDA_CUDNN_TF32, "cudnn_allow_tf32", "TENON_CUDNN_TF32", 1)                                  \
+    X(CUDA_CUDNN_SDP, "cudnn_sdp", "TENON_CUDNN_SDP", 1)
 #define CUDA_OPTION_ENUMERATOR(id, name, variable, value) id,
 typedef enum cuda_option { CUDA_OPTION_LIST(CUDA_OPTION_ENUMERATOR) CUDA_OPTIONS } cuda_option;
 #undef CUDA_OPTION_ENUMERATOR

@@ -29,6 +29,8 @@ typedef cudaStream_t cudnnStream;
     X(CUDNN_F64, CUDNN_DATA_DOUBLE, 1)                                                             \
     X(CUDNN_F16, CUDNN_DATA_HALF, 2)                                                               \
     X(CUDNN_BF16, CUDNN_DATA_BFLOAT16, 9)                                                          \
+    X(CUDNN_I32, CUDNN_DATA_INT32, 4)                                                              \
+    X(CUDNN_BOOL, CUDNN_DATA_BOOLEAN, 11)                                                          \
     X(CUDNN_CORRELATION, CUDNN_CROSS_CORRELATION, 1)                                               \
     X(CUDNN_HEURISTIC, CUDNN_HEUR_MODE_A, 3)                                                       \
     X(CUDNN_LAST_RESORT, CUDNN_HEUR_MODE_FALLBACK, 2)                                              \
@@ -36,6 +38,18 @@ typedef cudaStream_t cudnnStream;
     X(CUDNN_NARROWED, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS, 1)                                 \
     X(CUDNN_NARROW_SUMS, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION, 2)                      \
     X(CUDNN_NONDETERMINISTIC, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC, 4)                            \
+    X(CUDNN_MAP_ADD, CUDNN_POINTWISE_ADD, 0)                                                       \
+    X(CUDNN_MAP_MUL, CUDNN_POINTWISE_MUL, 1)                                                       \
+    X(CUDNN_MAP_DIV, CUDNN_POINTWISE_DIV, 6)                                                       \
+    X(CUDNN_MAP_SUB, CUDNN_POINTWISE_SUB, 9)                                                       \
+    X(CUDNN_MAP_EXP, CUDNN_POINTWISE_EXP, 13)                                                      \
+    X(CUDNN_MAP_LOG, CUDNN_POINTWISE_LOG, 15)                                                      \
+    X(CUDNN_MAP_COPY, CUDNN_POINTWISE_IDENTITY, 21)                                                \
+    X(CUDNN_MAP_GE, CUDNN_POINTWISE_CMP_GE, 303)                                                   \
+    X(CUDNN_MAP_INDEX, CUDNN_POINTWISE_GEN_INDEX, 501)                                             \
+    X(CUDNN_MAP_SELECT, CUDNN_POINTWISE_BINARY_SELECT, 601)                                        \
+    X(CUDNN_REDUCE_SUM, CUDNN_REDUCE_TENSOR_ADD, 0)                                                \
+    X(CUDNN_REDUCE_MOST, CUDNN_REDUCE_TENSOR_MAX, 3)                                               \
     CUDNN_TYPE_LIST(X)                                                                             \
     CUDNN_DESCRIPTOR_LIST(X)                                                                       \
     CUDNN_ATTRIBUTE_LIST(X)
@@ -44,6 +58,7 @@ typedef cudaStream_t cudnnStream;
 #define CUDNN_TYPE_LIST(X)                                                                         \
     X(CUDNN_IS_HANDLE, CUDNN_TYPE_HANDLE, 0)                                                       \
     X(CUDNN_IS_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1)                                                 \
+    X(CUDNN_IS_BOOL, CUDNN_TYPE_BOOLEAN, 2)                                                        \
     X(CUDNN_IS_INT64, CUDNN_TYPE_INT64, 3)                                                         \
     X(CUDNN_IS_FLOAT, CUDNN_TYPE_FLOAT, 4)                                                         \
     X(CUDNN_IS_DOUBLE, CUDNN_TYPE_DOUBLE, 5)                                                       \
@@ -51,10 +66,13 @@ typedef cudaStream_t cudnnStream;
     X(CUDNN_IS_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 7)                                               \
     X(CUDNN_IS_HEURISTIC, CUDNN_TYPE_HEUR_MODE, 8)                                                 \
     X(CUDNN_IS_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, 11)                                                \
+    X(CUDNN_IS_MAP, CUDNN_TYPE_POINTWISE_MODE, 14)                                                 \
     X(CUDNN_IS_DESCRIPTOR, CUDNN_TYPE_BACKEND_DESCRIPTOR, 15)                                      \
+    X(CUDNN_IS_REDUCTION, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 18)                                  \
     X(CUDNN_IS_CHAR, CUDNN_TYPE_CHAR, 24)
 
 #define CUDNN_DESCRIPTOR_LIST(X)                                                                   \
+    X(CUDNN_MAP, CUDNN_BACKEND_POINTWISE_DESCRIPTOR, 0)                                            \
     X(CUDNN_CONV, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, 1)                                         \
     X(CUDNN_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR, 2)                                            \
     X(CUDNN_CONFIG, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, 3)                                         \
@@ -63,12 +81,21 @@ typedef cudaStream_t cudnnStream;
     X(CUDNN_FORWARD, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, 10)                   \
     X(CUDNN_WEIGHT, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR, 11)            \
     X(CUDNN_INPUT, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR, 12)               \
+    X(CUDNN_MAP_OP, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, 13)                              \
     X(CUDNN_GRAPH, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, 15)                                    \
     X(CUDNN_PACK, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, 16)                                       \
-    X(CUDNN_TENSOR, CUDNN_BACKEND_TENSOR_DESCRIPTOR, 17)
+    X(CUDNN_TENSOR, CUDNN_BACKEND_TENSOR_DESCRIPTOR, 17)                                           \
+    X(CUDNN_PRODUCT, CUDNN_BACKEND_MATMUL_DESCRIPTOR, 18)                                          \
+    X(CUDNN_PRODUCT_OP, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR, 19)                             \
+    X(CUDNN_REDUCTION, CUDNN_BACKEND_REDUCTION_DESCRIPTOR, 21)                                     \
+    X(CUDNN_REDUCTION_OP, CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR, 22)                        \
+    X(CUDNN_RESHAPE_OP, CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR, 31)
 
 /* Those of the three operations: alpha, beta, convolution, and three tensors, one after the other. */
 #define CUDNN_ATTRIBUTE_LIST(X)                                                                    \
+    X(CUDNN_MAP_MODE, CUDNN_ATTR_POINTWISE_MODE, 0)                                                \
+    X(CUDNN_MAP_COMPUTE, CUDNN_ATTR_POINTWISE_MATH_PREC, 1)                                        \
+    X(CUDNN_MAP_AXIS, CUDNN_ATTR_POINTWISE_AXIS, 9)                                                \
     X(CUDNN_CONV_COMPUTE, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, 100)                                   \
     X(CUDNN_CONV_MODE, CUDNN_ATTR_CONVOLUTION_CONV_MODE, 101)                                      \
     X(CUDNN_CONV_DILATION, CUDNN_ATTR_CONVOLUTION_DILATIONS, 102)                                  \
@@ -102,6 +129,11 @@ typedef cudaStream_t cudnnStream;
     X(CUDNN_WEIGHT_W, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, 715)                         \
     X(CUDNN_WEIGHT_X, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, 716)                          \
     X(CUDNN_WEIGHT_Y, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY, 717)                         \
+    X(CUDNN_MAP_OP_MAP, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, 750)                         \
+    X(CUDNN_MAP_OP_X, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, 751)                                   \
+    X(CUDNN_MAP_OP_B, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, 752)                                   \
+    X(CUDNN_MAP_OP_Y, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, 753)                                   \
+    X(CUDNN_MAP_OP_T, CUDNN_ATTR_OPERATION_POINTWISE_TDESC, 758)                                   \
     X(CUDNN_GRAPH_HANDLE, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, 800)                                   \
     X(CUDNN_GRAPH_OPS, CUDNN_ATTR_OPERATIONGRAPH_OPS, 801)                                         \
     X(CUDNN_TENSOR_ALIGNMENT, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 900)                               \
@@ -109,10 +141,24 @@ typedef cudaStream_t cudnnStream;
     X(CUDNN_TENSOR_SIZES, CUDNN_ATTR_TENSOR_DIMENSIONS, 902)                                       \
     X(CUDNN_TENSOR_STRIDES, CUDNN_ATTR_TENSOR_STRIDES, 903)                                        \
     X(CUDNN_TENSOR_ID, CUDNN_ATTR_TENSOR_UNIQUE_ID, 906)                                           \
+    X(CUDNN_TENSOR_VIRTUAL, CUDNN_ATTR_TENSOR_IS_VIRTUAL, 907)                                     \
+    X(CUDNN_TENSOR_BY_VALUE, CUDNN_ATTR_TENSOR_IS_BY_VALUE, 908)                                   \
     X(CUDNN_PACK_IDS, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, 1000)                                    \
     X(CUDNN_PACK_DATA, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, 1001)                                \
     X(CUDNN_PACK_WORKSPACE, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, 1003)                               \
-    X(CUDNN_ENGINE_NOTES, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, 1303)
+    X(CUDNN_ENGINE_NOTES, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, 1303)                                  \
+    X(CUDNN_PRODUCT_COMPUTE, CUDNN_ATTR_MATMUL_COMP_TYPE, 1500)                                    \
+    X(CUDNN_PRODUCT_OP_A, CUDNN_ATTR_OPERATION_MATMUL_ADESC, 1520)                                 \
+    X(CUDNN_PRODUCT_OP_B, CUDNN_ATTR_OPERATION_MATMUL_BDESC, 1521)                                 \
+    X(CUDNN_PRODUCT_OP_C, CUDNN_ATTR_OPERATION_MATMUL_CDESC, 1522)                                 \
+    X(CUDNN_PRODUCT_OP_PRODUCT, CUDNN_ATTR_OPERATION_MATMUL_DESC, 1523)                            \
+    X(CUDNN_REDUCTION_MODE, CUDNN_ATTR_REDUCTION_OPERATOR, 1600)                                   \
+    X(CUDNN_REDUCTION_COMPUTE, CUDNN_ATTR_REDUCTION_COMP_TYPE, 1601)                               \
+    X(CUDNN_REDUCTION_OP_X, CUDNN_ATTR_OPERATION_REDUCTION_XDESC, 1610)                            \
+    X(CUDNN_REDUCTION_OP_Y, CUDNN_ATTR_OPERATION_REDUCTION_YDESC, 1611)                            \
+    X(CUDNN_REDUCTION_OP_REDUCTION, CUDNN_ATTR_OPERATION_REDUCTION_DESC, 1612)                     \
+    X(CUDNN_RESHAPE_OP_X, CUDNN_ATTR_OPERATION_RESHAPE_XDESC, 2200)                                \
+    X(CUDNN_RESHAPE_OP_Y, CUDNN_ATTR_OPERATION_RESHAPE_YDESC, 2201)
 
 #define CUDNN_ENUMERATOR(ours, theirs, value) ours = value,
 enum { CUDNN_VALUE_LIST(CUDNN_ENUMERATOR) };

@@ -123,6 +123,10 @@ cudnnBackendDescriptor_t cuda_dnn_make_tensor(cuda_dnn_build *b, const cuda_dnn_
     cuda_dnn_set(b, d, CUDNN_TENSOR_STRIDES, CUDNN_IS_INT64, tensor->dims, tensor->stride);
     cuda_dnn_set(b, d, CUDNN_TENSOR_ID, CUDNN_IS_INT64, 1, &tensor->id);
     cuda_dnn_set(b, d, CUDNN_TENSOR_ALIGNMENT, CUDNN_IS_INT64, 1, &tensor->alignment);
+    if (tensor->passing)
+        cuda_dnn_set(b, d, CUDNN_TENSOR_VIRTUAL, CUDNN_IS_BOOL, 1, &tensor->passing);
+    if (tensor->by_value)
+        cuda_dnn_set(b, d, CUDNN_TENSOR_BY_VALUE, CUDNN_IS_BOOL, 1, &tensor->by_value);
     cuda_dnn_finish(b, d);
     return d;
 }

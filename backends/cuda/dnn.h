@@ -17,7 +17,7 @@ cudnnHandle_t cuda_cudnn_handle(const cuda_device *d, void *stream);
 
 /* Descriptors that are made together. After the first failure nothing more is done; `status` keeps
  * it. */
-enum { CUDNN_MOST_MADE = 80 };
+enum { CUDNN_MOST_MADE = 112 };
 typedef struct cuda_dnn_build {
     const cuda_cudnn *api;
     int status;
@@ -41,7 +41,9 @@ int32_t cuda_dnn_type(int32_t dtype);
 enum { CUDNN_MOST_DIMS = 5 };
 typedef struct cuda_dnn_tensor {
     int64_t id, dims, alignment, size[CUDNN_MOST_DIMS], stride[CUDNN_MOST_DIMS];
-    int32_t type; /* of elements */
+    int32_t type;  /* of elements */
+    bool passing;  /* from one operation to the next, never in memory */
+    bool by_value; /* one element, which the host has */
 } cuda_dnn_tensor;
 cudnnBackendDescriptor_t cuda_dnn_make_tensor(cuda_dnn_build *b, const cuda_dnn_tensor *tensor);
 cudnnBackendDescriptor_t cuda_dnn_make_graph(cuda_dnn_build *b, cudnnHandle_t handle,

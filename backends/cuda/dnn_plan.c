@@ -107,13 +107,17 @@ static bool make_room(attempt *a, int64_t bytes) {
 
 /* Runs a plan on the handle's stream. */
 static int execute(const dnn_plan *p, const attempt *a) {
-    const cuda_dnn_problem *in = a->problem;
-    int64_t ids[MOST_OPERANDS];
-    for (int i = 0; i < in->operands; i++) ids[i] = i + 1;
+    int64_t ids[MOST_OPERANDS], n = 0;
+    const void *data[MOST_OPERANDS];
+    for (int i = 0; i < a->problem->operands; i++) {
+        if (!a->problem->data[i]) continue;
+        ids[n] = i + 1;
+        data[n++] = a->problem->data[i];
+    }
     cuda_dnn_build b = {.api = p->parts.api, .status = CUDNN_OK};
     cudnnBackendDescriptor_t pack = cuda_dnn_make(&b, CUDNN_PACK);
-    cuda_dnn_set(&b, pack, CUDNN_PACK_IDS, CUDNN_IS_INT64, in->operands, ids);
-    cuda_dnn_set(&b, pack, CUDNN_PACK_DATA, CUDNN_IS_POINTER, in->operands, in->data);
+    cuda_dnn_set(&b, pack, CUDNN_PACK_IDS, CUDNN_IS_INT64, n, ids);
+    cuda_dnn_set(&b, pack, CUDNN_PACK_DATA, CUDNN_IS_POINTER, n, data);
     cuda_dnn_set(&b, pack, CUDNN_PACK_WORKSPACE, CUDNN_IS_POINTER, 1, &a->workspace);
     cuda_dnn_finish(&b, pack);
     if (b.status == CUDNN_OK) b.status = b.api->execute(a->handle, p->plan, pack);

@@ -21,7 +21,8 @@ typedef struct cuda_dnn_problem {
     /* Adds the descriptors of the graph to a build; called when there is no plan yet. */
     cudnnBackendDescriptor_t (*describe)(cuda_dnn_build *b, const cuda_dnn_key *key,
                                          cudnnHandle_t handle);
-    const void *const *data; /* of operands: on the device, or on the host if they are by value */
+    /* Of operands: on the device, or on the host if they are by value; NULL: the graph has none. */
+    const void *const *data;
     int operands;
 } cuda_dnn_problem;
 

@@ -71,7 +71,16 @@ def _switch(name: str) -> tuple[Any, Any]:
 flash_sdp_enabled, enable_flash_sdp = _switch("flash_sdp")
 mem_efficient_sdp_enabled, enable_mem_efficient_sdp = _switch("mem_efficient_sdp")
 math_sdp_enabled, enable_math_sdp = _switch("math_sdp")
-cudnn_sdp_enabled, enable_cudnn_sdp = _switch("cudnn_sdp")
+
+
+def cudnn_sdp_enabled() -> bool:
+    """Whether cuDNN may compute attention of half precision."""
+    return bool(_options.get("TENON_CUDNN_SDP", 1))
+
+
+def enable_cudnn_sdp(on: bool) -> None:
+    """Lets cuDNN compute attention of half precision, or leaves it to our own kernel."""
+    _options.put("cudnn_sdp", "TENON_CUDNN_SDP", bool(on))
 
 
 def sdp_kernel(*args: Any, **kwargs: Any) -> Any:
