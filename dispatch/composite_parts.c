@@ -1,6 +1,6 @@
-/* composite_parts.c: layers, losses and optimizer steps out of simpler operators, for devices that have
- * kernels for these parts (`parts` in the table) and none for the whole. What each computes is
- * stated at its CPU kernel, backends/cpu; gradients are the entries' own. */
+/* composite_parts.c: layers and losses out of simpler operators, for devices that have kernels for these
+ * parts (`parts` in the table) and none for the whole. What each computes is stated at its CPU kernel,
+ * backends/cpu; gradients are the entries' own. */
 #include <math.h>
 
 #include "scope_priv.h"
@@ -14,8 +14,6 @@ tn_status tni_composite_native_layer_norm(const void *args, tn_tensor **rets);
 tn_status tni_composite__layer_norm_backward(const void *args, tn_tensor **rets);
 tn_status tni_composite_embedding(const void *args, tn_tensor **rets);
 tn_status tni_composite__embedding_backward(const void *args, tn_tensor **rets);
-tn_status tni_composite__sgd_step(const void *args, tn_tensor **rets);
-tn_status tni_composite__adam_step(const void *args, tn_tensor **rets);
 
 /* ---- Pieces ------------------------------------------------------------------------------------*/
 
@@ -252,101 +250,4 @@ tn_status tni_composite__embedding_backward(const void *args, tn_tensor **rets) 
     }
     g = scope_mul(&s, g, scope_unsqueeze(&s, kept, 1));
     return scope_finish(&s, sum_by_index(&s, a->num_weights, flat, g), rets);
-}
-
-/* ---- Optimizers --------------------------------------------------------------------------------*/
-
-static tn_tensor *scaled_sum(tni_scope *s, tn_tensor *x, tn_tensor *y, double factor) {
-    return scope_add(s, x, scope_mul_number(s, y, factor));
-}
-
-static void assign(tni_scope *s, tn_tensor *to, tn_tensor *value) {
-    tn_tensor *same = NULL;
-    if (s->st != TN_OK) return;
-    s->st = tn_copy_(to, value, 0, &same);
-    tn_tensor_unref(&same);
-}
-
-static tn_status sgd_one(const tn__sgd_step_args *a, int64_t i) {
-    tni_scope s = {0};
-    tn_tensor *w = tni_t(a->params.v[i]);
-    tn_tensor *d = scope_mul_number(&s, tni_t(a->grads.v[i]), a->maximize ? -1 : 1);
-    if (a->weight_decay != 0) d = scaled_sum(&s, d, w, a->weight_decay);
-    if (a->momentum != 0) {
-        tn_tensor *b = tni_t(a->momenta.v[i]), *m = d;
-        if (!a->first) {
-            m = scope_mul_number(&s, b, a->momentum);
-            m = scaled_sum(&s, m, d, 1 - a->dampening);
-        }
-        assign(&s, b, m);
-        d = a->nesterov ? scaled_sum(&s, d, m, a->momentum) : m;
-    }
-    assign(&s, w, scaled_sum(&s, w, d, -a->lr));
-    return scope_finish(&s, NULL, NULL);
-}
-
-tn_status tni_composite__sgd_step(const void *args, tn_tensor **rets) {
-    const tn__sgd_step_args *a = args;
-    tn_status st = TN_OK;
-    (void)rets;
-    tni_tls.no_grad++;
-    for (int64_t i = 0; i < a->params.n && st == TN_OK; i++) st = sgd_one(a, i);
-    tni_tls.no_grad--;
-    return st;
-}
-
-/* x in the dtype and on the device of y. */
-static tn_tensor *beside(tni_scope *s, tn_tensor *x, const tn_tensor *y) {
-    tn_tensor *r = NULL;
-    if (s->st != TN_OK) return NULL;
-    tn_status st = tn__move(x, tn_tensor_dtype(y), tni_device_of(y), &r);
-    return scope_take(s, st, r);
-}
-
-/* 1 - beta^step, of a tensor: the step is not read, so that a graph can hold all of this. */
-static tn_tensor *bias_correction(tni_scope *s, tn_tensor *step, double beta) {
-    tn_tensor *r = NULL, *log_power = scope_mul_number(s, step, log(beta));
-    if (s->st != TN_OK) return NULL;
-    tn_status st = tn_expm1(log_power, &r);
-    return scope_neg(s, scope_take(s, st, r));
-}
-
-static tn_status adam_one(const tn__adam_step_args *a, int64_t i) {
-    tni_scope s = {0};
-    tn_tensor *w = tni_t(a->params.v[i]), *p = w;
-    tn_tensor *m = tni_t(a->exp_avgs.v[i]), *v = tni_t(a->exp_avg_sqs.v[i]);
-    tn_tensor *g = scope_mul_number(&s, tni_t(a->grads.v[i]), a->maximize ? -1 : 1);
-    tn_tensor *steps = tni_t(a->steps.v[i]);
-    assign(&s, steps, scope_add_number(&s, steps, 1));
-    tn_tensor *step = beside(&s, steps, w); /* steps are counted on the CPU */
-    tn_tensor *first = bias_correction(&s, step, a->beta1);
-    tn_tensor *second = bias_correction(&s, step, a->beta2);
-    if (a->weight_decay != 0 && a->decoupled)
-        p = scope_mul_number(&s, w, 1 - a->lr * a->weight_decay);
-    if (a->weight_decay != 0 && !a->decoupled) g = scaled_sum(&s, g, w, a->weight_decay);
-    tn_tensor *mean = scaled_sum(&s, m, scope_sub(&s, g, m), 1 - a->beta1);
-    tn_tensor *square = scope_mul_number(&s, v, a->beta2);
-    square = scaled_sum(&s, square, scope_square(&s, g), 1 - a->beta2);
-    assign(&s, m, mean);
-    assign(&s, v, square);
-    if (a->amsgrad) {
-        tn_tensor *top = tni_t(a->max_exp_avg_sqs.v[i]);
-        square = scope_binary(&s, tn_maximum, top, square);
-        assign(&s, top, square);
-    }
-    tn_tensor *under =
-        scope_true_divide(&s, scope_unary(&s, tn_sqrt, square), scope_unary(&s, tn_sqrt, second));
-    tn_tensor *d = scope_true_divide(&s, mean, scope_add_number(&s, under, a->eps));
-    assign(&s, w, scaled_sum(&s, p, scope_true_divide(&s, d, first), -a->lr));
-    return scope_finish(&s, NULL, NULL);
-}
-
-tn_status tni_composite__adam_step(const void *args, tn_tensor **rets) {
-    const tn__adam_step_args *a = args;
-    tn_status st = TN_OK;
-    (void)rets;
-    tni_tls.no_grad++;
-    for (int64_t i = 0; i < a->params.n && st == TN_OK; i++) st = adam_one(a, i);
-    tni_tls.no_grad--;
-    return st;
 }

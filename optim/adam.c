@@ -3,16 +3,14 @@
 #include <tenon/ops.h>
 #include <tenon/optim.h>
 
-#include "capture_priv.h"
 #include "multi_priv.h"
 
 tn_status tni_composite__adam_(const void *args, tn_tensor **rets);
 tn_status tni_infer__adam_step(tn_infer *inf, const void *args);
 
-tn_status tn_adam_update(tn_tensors params, tn_tensors grads, tn_tensors exp_avgs,
-                         tn_tensors exp_avg_sqs, tn_tensors max_exp_avg_sqs, tn_tensors steps,
-                         const tn_adam_options *o) {
-    if (!o) return tn_fail(TN_E_TYPE, 6, "adam: the options are NULL");
+static tn_status update(tn_tensors params, tn_tensors grads, tn_tensors exp_avgs,
+                        tn_tensors exp_avg_sqs, tn_tensors max_exp_avg_sqs, tn_tensors steps,
+                        const tn_view *rate, const tn_adam_options *o) {
     tn_tensors none = {NULL, 0}, largest = o->amsgrad ? max_exp_avg_sqs : none;
     int64_t n = params.n;
     if (grads.n != n || exp_avgs.n != n || exp_avg_sqs.n != n || steps.n != n ||
@@ -28,14 +26,26 @@ tn_status tn_adam_update(tn_tensors params, tn_tensors grads, tn_tensors exp_avg
                    .roles = 6};
     tn_status st = tni_multi_begin(&m);
     for (int64_t i = 0, end; st == TN_OK && i < m.n; i = end) {
+        tn_tensor *there = NULL;
+        double lr = o->lr;
         end = tni_multi_run_end(&m, i);
-        st = tn__adam_step(tni_multi_slice(&m, 0, i, end), tni_multi_slice(&m, 1, i, end),
-                           tni_multi_slice(&m, 2, i, end), tni_multi_slice(&m, 3, i, end),
-                           tni_multi_slice(&m, 4, i, end), tni_multi_slice(&m, 5, i, end), o->lr,
-                           o->beta1, o->beta2, o->eps, o->weight_decay, o->amsgrad, o->maximize,
-                           o->decoupled);
+        st = tni_multi_rate(&m, rate, m.role[0].in.v[i], m.role[5].in.v[i], &lr, &there);
+        if (st == TN_OK)
+            st = tn__adam_step(tni_multi_slice(&m, 0, i, end), tni_multi_slice(&m, 1, i, end),
+                               tni_multi_slice(&m, 2, i, end), tni_multi_slice(&m, 3, i, end),
+                               tni_multi_slice(&m, 4, i, end), tni_multi_slice(&m, 5, i, end), lr,
+                               o->beta1, o->beta2, o->eps, o->weight_decay, o->amsgrad, o->maximize,
+                               o->decoupled, there);
+        tn_tensor_unref(&there);
     }
     return tni_multi_end(&m, st);
+}
+
+tn_status tn_adam_update(tn_tensors params, tn_tensors grads, tn_tensors exp_avgs,
+                         tn_tensors exp_avg_sqs, tn_tensors max_exp_avg_sqs, tn_tensors steps,
+                         const tn_adam_options *o) {
+    if (!o) return tn_fail(TN_E_TYPE, 6, "adam: the options are NULL");
+    return update(params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, steps, NULL, o);
 }
 
 tn_status tni_composite__adam_(const void *args, tn_tensor **rets) {
@@ -49,17 +59,9 @@ tn_status tni_composite__adam_(const void *args, tn_tensor **rets) {
                          .amsgrad = a->amsgrad != 0,
                          .maximize = a->maximize != 0,
                          .decoupled = a->decoupled != 0};
-    return tn_adam_update(tni_tensors_of(a->params), tni_tensors_of(a->grads),
-                          tni_tensors_of(a->exp_avgs), tni_tensors_of(a->exp_avg_sqs),
-                          tni_tensors_of(a->max_exp_avg_sqs), tni_tensors_of(a->steps), &o);
-}
-
-/* A device that records by itself would repeat the steps, but not what the host counts. */
-static tn_status check_capture(const tn__adam_step_args *a) {
-    if (tn_view_device(a->steps.v[0]) != 0) return TN_OK;
-    return tni_capture_forbid_native(tn_tensor_device(tni_t(a->params.v[0])),
-                                     "counting on the host (capturable=True counts on the device)",
-                                     "adam");
+    return update(tni_tensors_of(a->params), tni_tensors_of(a->grads), tni_tensors_of(a->exp_avgs),
+                  tni_tensors_of(a->exp_avg_sqs), tni_tensors_of(a->max_exp_avg_sqs),
+                  tni_tensors_of(a->steps), a->rate, &o);
 }
 
 tn_status tni_infer__adam_step(tn_infer *inf, const void *args) {
@@ -76,5 +78,6 @@ tn_status tni_infer__adam_step(tn_infer *inf, const void *args) {
                             {"steps", a->steps, true, true}},
                    .roles = 6};
     TN_TRY(tni_multi_infer(inf, &m));
-    return check_capture(a);
+    TN_TRY(tni_multi_check_rate(&m, a->rate, a->params.v[0], a->steps.v[0]));
+    return tni_multi_check_capture(&m, a->params.v[0], a->steps.v[0]);
 }

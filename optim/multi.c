@@ -5,6 +5,8 @@
 
 #include <tenon/ops.h>
 
+#include "capture_priv.h"
+
 static bool same_shape(const tn_view *a, const tn_view *b) {
     return a->ndim == b->ndim &&
            (a->ndim == 0 || memcmp(a->shape, b->shape, sizeof *a->shape * (size_t)a->ndim) == 0);
@@ -159,4 +161,56 @@ tn_status tni_multi_infer(tn_infer *inf, tni_multi *m) {
             return tn_fail(TN_E_DTYPE, 0, "%s: one call takes one dtype and device", m->op);
     inf->compute = tn_view_dtype(m->role[0].in.v[0]);
     return TN_OK;
+}
+
+/* ---- Learning rates and counters ---------------------------------------------------------------*/
+
+static bool is_beside(const tn_view *t, const tn_view *param) {
+    return !((t->word ^ param->word) & (TN_W_DEVICE | TN_W_INDEX));
+}
+
+static bool is_counter(const tn_view *t) {
+    return t->numel == 1 && (tn_view_dtype(t) == TN_F32 || tn_view_dtype(t) == TN_F64);
+}
+
+tn_status tni_multi_rate(const tni_multi *m, const tn_view *rate, const tn_view *param,
+                         const tn_view *step, double *lr, tn_tensor **ret_rate) {
+    tn_scalar value;
+    *ret_rate = NULL;
+    if (!rate) return TN_OK;
+    if (rate->numel != 1 || tn_dtype_category(tn_view_dtype(rate)) != TN_CAT_FLOAT)
+        return tn_fail(TN_E_VALUE, -1, "%s: the learning rate must be one floating point number",
+                       m->op);
+    bool counts_there = !step || tn_view_device(step) != 0;
+    if (tn_view_device(rate) == 0 || !is_beside(rate, param) || !counts_there) {
+        TN_TRY(tn_tensor_item(tni_t(rate), &value));
+        *lr = value.re;
+        return TN_OK;
+    }
+    if (!is_counter(rate)) {
+        int64_t device = (int64_t)tn_view_device(rate) << 8 | tn_view_index(rate);
+        return tn__to_copy(tni_t(rate), TN_F32, device, 0, TN_FORMAT_CONTIGUOUS, ret_rate);
+    }
+    *ret_rate = tn_tensor_ref(tni_t(rate));
+    return TN_OK;
+}
+
+tn_status tni_multi_check_rate(const tni_multi *m, const tn_view *rate, const tn_view *param,
+                               const tn_view *step) {
+    if (!rate) return TN_OK;
+    bool counts_there = !step || tn_view_device(step) != 0;
+    bool there = tn_view_device(rate) != 0 && is_beside(rate, param);
+    if (is_counter(rate) && there && counts_there) return TN_OK;
+    return tn_fail(
+        TN_E_DEVICE, -1,
+        "%s: the learning rate must be one number of float32 or float64 on the device, not "
+        "the CPU, where the parameters and their steps are",
+        m->op);
+}
+
+tn_status tni_multi_check_capture(const tni_multi *m, const tn_view *param, const tn_view *step) {
+    if (tn_view_device(step) != 0) return TN_OK;
+    return tni_capture_forbid_native(tn_tensor_device(tni_t(param)),
+                                     "counting on the host (capturable=True counts on the device)",
+                                     m->op);
 }

@@ -40,6 +40,18 @@ tn_tensors tni_multi_slice(const tni_multi *m, int role, int64_t begin, int64_t 
  * the first failure of its own. */
 tn_status tni_multi_end(tni_multi *m, tn_status st);
 
+/* The learning rate of a call, a number or a tensor of one element. *ret_rate is a new reference to what
+ * the parameter's device reads by itself, so that a graph follows it: float32 or float64 there; NULL
+ * where *lr is the rate, because there is no tensor, or the host has it or counts the steps. */
+tn_status tni_multi_rate(const tni_multi *m, const tn_view *rate, const tn_view *param,
+                         const tn_view *step, double *lr, tn_tensor **ret_rate);
+/* Whether a structured step got its rate like that; `step` is NULL where steps are not counted. */
+tn_status tni_multi_check_rate(const tni_multi *m, const tn_view *rate, const tn_view *param,
+                               const tn_view *step);
+/* For steps that depend on their number: a device that records by itself would repeat them, but not
+ * what the host counts. */
+tn_status tni_multi_check_capture(const tni_multi *m, const tn_view *param, const tn_view *step);
+
 /* The rule of a structured step, whose kernel takes the lists as they are: checks them and sets the
  * compute dtype, the first tensor's. Fills in m->op; there is nothing to release. */
 tn_status tni_multi_infer(tn_infer *inf, tni_multi *m);

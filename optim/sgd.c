@@ -8,9 +8,8 @@
 tn_status tni_composite__sgd_(const void *args, tn_tensor **rets);
 tn_status tni_infer__sgd_step(tn_infer *inf, const void *args);
 
-tn_status tn_sgd_update(tn_tensors params, tn_tensors grads, tn_tensors momenta,
-                        const tn_sgd_options *o) {
-    if (!o) return tn_fail(TN_E_TYPE, 3, "sgd: the options are NULL");
+static tn_status update(tn_tensors params, tn_tensors grads, tn_tensors momenta,
+                        const tn_view *rate, const tn_sgd_options *o) {
     tn_tensors none = {NULL, 0};
     bool uses = o->momentum != 0.0;
     if (uses && momenta.n != params.n)
@@ -27,12 +26,23 @@ tn_status tn_sgd_update(tn_tensors params, tn_tensors grads, tn_tensors momenta,
         .roles = 3};
     tn_status st = tni_multi_begin(&m);
     for (int64_t i = 0, end; st == TN_OK && i < m.n; i = end) {
+        tn_tensor *there = NULL;
+        double lr = o->lr;
         end = tni_multi_run_end(&m, i);
-        st = tn__sgd_step(tni_multi_slice(&m, 0, i, end), tni_multi_slice(&m, 1, i, end),
-                          tni_multi_slice(&m, 2, i, end), o->lr, o->momentum, o->dampening,
-                          o->weight_decay, o->nesterov, o->maximize, o->first);
+        st = tni_multi_rate(&m, rate, m.role[0].in.v[i], NULL, &lr, &there);
+        if (st == TN_OK)
+            st = tn__sgd_step(tni_multi_slice(&m, 0, i, end), tni_multi_slice(&m, 1, i, end),
+                              tni_multi_slice(&m, 2, i, end), lr, o->momentum, o->dampening,
+                              o->weight_decay, o->nesterov, o->maximize, o->first, there);
+        tn_tensor_unref(&there);
     }
     return tni_multi_end(&m, st);
+}
+
+tn_status tn_sgd_update(tn_tensors params, tn_tensors grads, tn_tensors momenta,
+                        const tn_sgd_options *o) {
+    if (!o) return tn_fail(TN_E_TYPE, 3, "sgd: the options are NULL");
+    return update(params, grads, momenta, NULL, o);
 }
 
 tn_status tni_composite__sgd_(const void *args, tn_tensor **rets) {
@@ -45,8 +55,8 @@ tn_status tni_composite__sgd_(const void *args, tn_tensor **rets) {
                         .nesterov = a->nesterov != 0,
                         .maximize = a->maximize != 0,
                         .first = a->first != 0};
-    return tn_sgd_update(tni_tensors_of(a->params), tni_tensors_of(a->grads),
-                         tni_tensors_of(a->momenta), &o);
+    return update(tni_tensors_of(a->params), tni_tensors_of(a->grads), tni_tensors_of(a->momenta),
+                  a->rate, &o);
 }
 
 tn_status tni_infer__sgd_step(tn_infer *inf, const void *args) {
@@ -59,5 +69,6 @@ tn_status tni_infer__sgd_step(tn_infer *inf, const void *args) {
                             {"gradients", a->grads, false, false},
                             {"momentum buffers", a->momenta, true, false}},
                    .roles = 3};
-    return tni_multi_infer(inf, &m);
+    TN_TRY(tni_multi_infer(inf, &m));
+    return tni_multi_check_rate(&m, a->rate, a->params.v[0], NULL);
 }

@@ -10,6 +10,7 @@
 #include <tenon/args_optim.h>
 
 #include "../common/adam.h"
+#include "../common/rules.h"
 #include "../common/tmpl.h"
 #include "cpu_priv.h"
 
@@ -118,27 +119,23 @@ static tn_status sgd_step(const tn_call *call, const void *args) {
 
 /* ---- Adam --------------------------------------------------------------------------------------*/
 
-typedef struct adam_step_size {
-    A minus_step; /* -lr / (1 - beta1^step) */
-    A root;       /* sqrt(1 - beta2^step) */
-} adam_step_size;
-
 typedef struct adam_job {
     row r;
-    const adam_step_size *size;
-    A sign, decay, shrink, toward, beta2, square, eps;
+    const adam_size *size; /* by tensor */
+    A sign, decay, toward, beta2, square, eps;
     bool decays, amsgrad, decoupled;
 } adam_job;
 
-TMPL_INLINE void adam_loop(const adam_job *j, adam_step_size size, T *const *t, int64_t n,
+TMPL_INLINE void adam_loop(const adam_job *j, const adam_size *size, T *const *t, int64_t n,
                            bool coupled, bool amsgrad) {
     T *p = t[0], *m = t[2], *v = t[3], *top = t[4];
     const T *grad = t[1];
     bool far = j->toward >= (A)0.5;
     A toward = j->toward, back = 1 - j->toward;
+    A minus_step = (A)size->minus_step, all_root = (A)size->root, shrink = (A)size->shrink;
     TMPL_VECTOR
     for (int64_t i = 0; i < n; i++) {
-        A w = LOAD(p[i]) * j->shrink, g = LOAD(grad[i]) * j->sign;
+        A w = LOAD(p[i]) * shrink, g = LOAD(grad[i]) * j->sign;
         if (coupled) g = g + j->decay * w;
         A mean = LOAD(m[i]);
         mean = far ? g - (g - mean) * back : mean + toward * (g - mean);
@@ -151,7 +148,7 @@ TMPL_INLINE void adam_loop(const adam_job *j, adam_step_size size, T *const *t, 
             top[i] = STORE(under);
         }
         A root = sizeof(A) == 8 ? (A)sqrt((double)under) : (A)sqrtf((float)under);
-        p[i] = STORE(w + size.minus_step * mean / (root / size.root + j->eps));
+        p[i] = STORE(w + minus_step * mean / (root / all_root + j->eps));
     }
 }
 
@@ -168,20 +165,14 @@ static tn_status adam_body(void *arg, int64_t begin, int64_t end) {
         }
         bool coupled = j->decays && !j->decoupled;
         if (j->amsgrad)
-            adam_loop(j, j->size[i], t, n, coupled, true);
+            adam_loop(j, &j->size[i], t, n, coupled, true);
         else if (coupled)
-            adam_loop(j, j->size[i], t, n, true, false);
+            adam_loop(j, &j->size[i], t, n, true, false);
         else
-            adam_loop(j, j->size[i], t, n, false, false);
+            adam_loop(j, &j->size[i], t, n, false, false);
         begin += n;
     }
     return TN_OK;
-}
-
-/* Advances a counter and returns its new value. */
-static double advance(tn_view *counter) {
-    if (counter->dl_bits == 64) return *(double *)counter->data += 1.0;
-    return (double)(*(float *)counter->data += 1.0f);
 }
 
 static tn_status adam_step(const tn_call *call, const void *args) {
@@ -190,37 +181,133 @@ static tn_status adam_step(const tn_call *call, const void *args) {
     void *start, *room;
     tn_status st = call->host->scratch(call, sizeof(int64_t) * (uint64_t)(n + 1), &start);
     if (st != TN_OK) return st;
-    st = call->host->scratch(call, sizeof(adam_step_size) * (uint64_t)n, &room);
+    st = call->host->scratch(call, sizeof(adam_size) * (uint64_t)n, &room);
     if (st != TN_OK) return st;
-    adam_step_size *size = room;
+    adam_size *size = room;
+    bool decoupled = a->decoupled != 0;
     double last = -1.0;
     for (int64_t i = 0; i < n; i++) {
-        double step = advance(a->steps.v[i]);
-        if (step == last) {
-            size[i] = size[i - 1];
-        } else {
-            double minus_step, root;
-            adam_size(a->lr, a->beta1, a->beta2, step, &minus_step, &root);
-            size[i] = (adam_step_size){(A)minus_step, (A)root};
-            last = step;
-        }
+        double step = step_advance(a->steps.v[i]->data, a->steps.v[i]->dl_bits == 64);
+        size[i] = step == last ? size[i - 1]
+                               : adam_size_of(a->lr, a->beta1, a->beta2,
+                                              decoupled ? a->weight_decay : 0.0, step);
+        last = step;
     }
-    bool decays = a->weight_decay != 0.0, decoupled = a->decoupled != 0;
     adam_job j = {
         .r = {.list = {a->params, a->grads, a->exp_avgs, a->exp_avg_sqs, a->max_exp_avg_sqs},
               .start = start},
         .size = size,
         .sign = (A)(a->maximize ? -1 : 1),
         .decay = (A)a->weight_decay,
-        .shrink = (A)(decays && decoupled ? 1.0 - a->lr * a->weight_decay : 1.0),
         .toward = (A)(1.0 - a->beta1),
         .beta2 = (A)a->beta2,
         .square = (A)(1.0 - a->beta2),
         .eps = (A)a->eps,
-        .decays = decays,
+        .decays = a->weight_decay != 0.0,
         .amsgrad = a->amsgrad != 0,
         .decoupled = decoupled};
     return cpu_parallel(measure(a->params, start), GRAIN, adam_body, &j);
+}
+
+/* ---- The other optimizers ----------------------------------------------------------------------*/
+
+typedef struct rule_job {
+    row r;
+    rule_options options;
+    const rule_size *size; /* by tensor */
+    A sign;
+} rule_job;
+
+TMPL_INLINE void rule_loop(int rule, const rule_values *v, A sign, T *const *t, int64_t n) {
+    T *p = t[0];
+    const T *g = t[1];
+    for (int64_t i = 0; i < n; i++) {
+        A s[RULE_STATES] = {0};
+        TMPL_UNROLL
+        for (int k = 0; k < RULE_STATES; k++)
+            if (v->uses[k]) s[k] = LOAD(t[2 + k][i]);
+        p[i] = STORE(rule_move(rule, v, LOAD(p[i]), LOAD(g[i]) * sign, s));
+        TMPL_UNROLL
+        for (int k = 0; k < RULE_STATES; k++)
+            if (v->uses[k]) t[2 + k][i] = STORE(s[k]);
+    }
+}
+
+/* Each rule has a loop of its own. */
+static void rule_some(const rule_job *j, const rule_values *v, T *const *t, int64_t n) {
+    switch (j->options.rule) {
+    case RULE_RMSPROP: rule_loop(RULE_RMSPROP, v, j->sign, t, n); break;
+    case RULE_ADAGRAD: rule_loop(RULE_ADAGRAD, v, j->sign, t, n); break;
+    case RULE_ADADELTA: rule_loop(RULE_ADADELTA, v, j->sign, t, n); break;
+    case RULE_ADAMAX: rule_loop(RULE_ADAMAX, v, j->sign, t, n); break;
+    case RULE_NADAM: rule_loop(RULE_NADAM, v, j->sign, t, n); break;
+    case RULE_RADAM: rule_loop(RULE_RADAM, v, j->sign, t, n); break;
+    case RULE_ASGD: rule_loop(RULE_ASGD, v, j->sign, t, n); break;
+    default: rule_loop(RULE_RPROP, v, j->sign, t, n); break;
+    }
+}
+
+static tn_status rule_body(void *arg, int64_t begin, int64_t end) {
+    const rule_job *j = arg;
+    for (int64_t i = tensor_at(&j->r, begin); begin < end; i++) {
+        int64_t at = begin - j->r.start[i], n = j->r.start[i + 1] - begin;
+        if (n > end - begin) n = end - begin;
+        if (n <= 0) continue;
+        rule_values v = rule_values_of(&j->options, &j->size[i]);
+        T *t[LISTS];
+        for (int k = 0; k < LISTS; k++) {
+            t[k] = memory(&j->r, k, i);
+            if (t[k]) t[k] += at;
+            if (k >= 2) v.uses[k - 2] = t[k] != NULL;
+        }
+        rule_some(j, &v, t, n);
+        begin += n;
+    }
+    return TN_OK;
+}
+
+_Static_assert((int)RULE_RMSPROP == TN_RULE_STEP_RMSPROP && (int)RULE_RPROP == TN_RULE_STEP_RPROP,
+               "kernels and core mean the same rules");
+
+/* Advances the counters of tensor i, and says how long its step is. */
+static rule_size rule_advance(const tn__rule_step_args *a, const rule_options *o, int64_t i) {
+    const tn_views *state[RULE_STATES] = {&a->first, &a->second, &a->third};
+    int wide = a->steps.v[i]->dl_bits == 64, numbers = rule_numbers(o->rule);
+    double number[RULE_NUMBERS] = {0};
+    for (int k = 0; k < numbers; k++)
+        number[k] = step_number(state[RULE_STATES - numbers + k]->v[i]->data, wide);
+    double step = step_advance(a->steps.v[i]->data, wide);
+    rule_size size = rule_size_of(o, o->lr, step, wide, number);
+    for (int k = 0; k < numbers; k++)
+        step_set_number(state[RULE_STATES - numbers + k]->v[i]->data, wide, number[k]);
+    return size;
+}
+
+static tn_status rule_step(const tn_call *call, const void *args) {
+    const tn__rule_step_args *a = args;
+    int64_t n = a->params.n;
+    void *start, *room;
+    tn_status st = call->host->scratch(call, sizeof(int64_t) * (uint64_t)(n + 1), &start);
+    if (st != TN_OK) return st;
+    st = call->host->scratch(call, sizeof(rule_size) * (uint64_t)n, &room);
+    if (st != TN_OK) return st;
+    rule_size *size = room;
+    rule_job j = {
+        .r = {.list = {a->params, a->grads, a->first, a->second, a->third}, .start = start},
+        .options = {.lr = a->lr,
+                    .a = a->a,
+                    .b = a->b,
+                    .c = a->c,
+                    .d = a->d,
+                    .eps = a->eps,
+                    .decay = a->weight_decay,
+                    .rule = (int32_t)a->rule,
+                    .decoupled = a->decoupled != 0},
+        .size = size,
+        .sign = (A)(a->maximize ? -1 : 1)};
+    for (int64_t i = 0; i < n; i++) size[i] = rule_advance(a, &j.options, i);
+    for (int k = 0; k < rule_numbers(j.options.rule); k++) j.r.list[LISTS - 1 - k] = (tn_views){0};
+    return cpu_parallel(measure(a->params, start), GRAIN, rule_body, &j);
 }
 
 /* ---- Scaling -----------------------------------------------------------------------------------*/
@@ -384,6 +471,6 @@ static tn_status norms_step(const tn_call *call, const void *args) {
     { #op, TN_SIG_##op, fn, NULL, TMPL_DTYPE, 0, TN_K_CAPTURE_SAFE, 0 }
 static const tn_kernel_row rows[] = {
     ROW(_sgd_step, sgd_step),         ROW(_adam_step, adam_step),   ROW(_scale_step, scale_step),
-    ROW(_unscale_step, unscale_step), ROW(_norms_step, norms_step),
+    ROW(_unscale_step, unscale_step), ROW(_norms_step, norms_step), ROW(_rule_step, rule_step),
 };
 const cpu_rows TN_(cpu_optim_rows) = CPU_ROWS_OF(rows);

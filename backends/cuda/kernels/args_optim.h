@@ -1,4 +1,4 @@
-/* args_optim.h: what the kernels over lists of tensors take. */
+/* args_optim.h: what the kernels over lists of tensors take. adam.h and rule_size.h go in front of it. */
 #ifndef CUDA_ARGS_OPTIM_H
 #define CUDA_ARGS_OPTIM_H
 
@@ -6,25 +6,32 @@
 
 /* Up to CUDA_TENSORS tensors in one launch: parameter, gradient and state by element. Block b works on
  * the tensor i with first[i] <= b < first[i + 1], CUDA_CHUNK elements each. */
-enum { CUDA_TENSORS = 48, CUDA_CHUNK = 4096, CUDA_LISTS = 5 };
-typedef struct cuda_adam_size {
-    double minus_step, root; /* common/adam.h */
-} cuda_adam_size;
+enum { CUDA_TENSORS = 44, CUDA_CHUNK = 4096, CUDA_LISTS = 5, CUDA_COUNTERS = 3 };
+typedef union cuda_step_size {
+    adam_size adam;
+    rule_size rule;
+} cuda_step_size;
 typedef struct cuda_step_tensor {
     void *data[CUDA_LISTS]; /* parameter, gradient, state */
     int64_t n;
-    cuda_adam_size size; /* Adam, with counters on the host */
-    void *counter;       /* Adam, with counters on the device: float or double */
+    union {
+        cuda_step_size size;          /* the host counts the steps */
+        void *counter[CUDA_COUNTERS]; /* the device does: the count, and numbers of a rule */
+    };
 } cuda_step_tensor;
 
 enum { CUDA_NORM_ABS, CUDA_NORM_SQUARES, CUDA_NORM_LARGEST };
 typedef struct cuda_step_args {
     int32_t n, norm; /* CUDA_NORM_* */
     int32_t first[CUDA_TENSORS + 2];
-    double sign, decay, momentum, keep, minus_lr;         /* gradient descent */
-    double lr, beta1, beta2, shrink, toward, square, eps; /* Adam */
-    int32_t decays, nesterov, is_first, coupled, wide_counters, reserved;
-    cuda_adam_size *sizes; /* Adam, with counters on the device: of each tensor; else NULL */
+    double sign, decay, momentum, keep, lr; /* gradient descent */
+    double beta1, beta2, own, toward, square,
+        eps; /* Adam; own: the decay of the parameter by itself */
+    int32_t decays, nesterov, is_first, coupled;
+    int32_t wide_counters, wide_rate;
+    const void *rate;      /* the learning rate on the device, float or double; or NULL: lr */
+    rule_options rule;     /* the other optimizers */
+    cuda_step_size *sizes; /* of each tensor, where the device counts the steps; else NULL */
     const double *factor;  /* scaling: of one element, on the device */
     double unscale;        /* unscaling: the factor, */
     float *found;          /* and what becomes 1 if an element is not finite */

@@ -2,8 +2,9 @@
 #include "device.h"
 
 #include "adam.h"
+#include "rules.h"
+
 #include "args_optim.h"
-#include "scalar.h"
 
 /* The block's tensor, and the elements of it that are its own. */
 TMPL_INLINE const cuda_step_tensor &step_tensor(const cuda_step_args &a, int64_t *ret_begin,
@@ -17,11 +18,16 @@ TMPL_INLINE const cuda_step_tensor &step_tensor(const cuda_step_args &a, int64_t
     return t;
 }
 
+TMPL_INLINE double step_rate(const cuda_step_args &a) {
+    return a.rate ? step_number(a.rate, a.wide_rate) : a.lr;
+}
+
 KERNEL(TN_(sgd_step), cuda_step_args) {
     int64_t i, end;
     const cuda_step_tensor &t = step_tensor(a, &i, &end);
     T *p = (T *)t.data[0], *b = (T *)t.data[2];
     const T *g = (const T *)t.data[1];
+    const A minus_lr = (A)-step_rate(a);
     for (; i < end; i += (int)blockDim.x) {
         A w = LOAD(p[i]), d = LOAD(g[i]) * (A)a.sign;
         if (a.decays) d = d + (A)a.decay * w;
@@ -30,7 +36,7 @@ KERNEL(TN_(sgd_step), cuda_step_args) {
             b[i] = STORE(m);
             d = a.nesterov ? d + (A)a.momentum * m : m;
         }
-        p[i] = STORE(w + (A)a.minus_lr * d);
+        p[i] = STORE(w + minus_lr * d);
     }
 }
 
@@ -39,19 +45,22 @@ KERNEL(TN_(sgd_step), cuda_step_args) {
 KERNEL(TN_(adam_advance), cuda_step_args) {
     int i = (int)threadIdx.x;
     if (i >= a.n) return;
-    void *counter = a.tensor[i].counter;
-    double step = a.wide_counters ? *(double *)counter += 1.0 : (double)(*(float *)counter += 1.0f);
-    adam_size(a.lr, a.beta1, a.beta2, step, &a.sizes[i].minus_step, &a.sizes[i].root);
+    double step = step_advance(a.tensor[i].counter[0], a.wide_counters);
+    a.sizes[i].adam = adam_size_of(step_rate(a), a.beta1, a.beta2, a.own, step);
+}
+
+TMPL_INLINE const cuda_step_size &step_size(const cuda_step_args &a, const cuda_step_tensor &t) {
+    return a.sizes ? a.sizes[&t - a.tensor] : t.size;
 }
 
 KERNEL(TN_(adam_step), cuda_step_args) {
     int64_t i, end;
     const cuda_step_tensor &t = step_tensor(a, &i, &end);
-    const cuda_adam_size size = a.sizes ? a.sizes[&t - a.tensor] : t.size;
+    const adam_size size = step_size(a, t).adam;
     T *p = (T *)t.data[0], *m = (T *)t.data[2], *v = (T *)t.data[3], *top = (T *)t.data[4];
     const T *grad = (const T *)t.data[1];
     for (; i < end; i += (int)blockDim.x) {
-        A w = LOAD(p[i]) * (A)a.shrink, g = LOAD(grad[i]) * (A)a.sign;
+        A w = LOAD(p[i]) * (A)size.shrink, g = LOAD(grad[i]) * (A)a.sign;
         if (a.coupled) g = g + (A)a.decay * w;
         A mean = f_lerp(LOAD(m[i]), g, (A)a.toward);
         A square = LOAD(v[i]) * (A)a.beta2 + (A)a.square * g * g, under = square;
@@ -62,6 +71,58 @@ KERNEL(TN_(adam_step), cuda_step_args) {
             top[i] = STORE(under);
         }
         p[i] = STORE(w + (A)size.minus_step * mean / (f_sqrt(under) / (A)size.root + (A)a.eps));
+    }
+}
+
+/* ---- The other optimizers ----------------------------------------------------------------------*/
+
+/* Like adam_advance. */
+KERNEL(TN_(rule_advance), cuda_step_args) {
+    int i = (int)threadIdx.x;
+    if (i >= a.n) return;
+    void *const *counter = a.tensor[i].counter;
+    double number[RULE_NUMBERS] = {0, 0};
+    int numbers = rule_numbers(a.rule.rule);
+    for (int k = 0; k < numbers; k++) number[k] = step_number(counter[1 + k], a.wide_counters);
+    double step = step_advance(counter[0], a.wide_counters);
+    a.sizes[i].rule = rule_size_of(&a.rule, step_rate(a), step, a.wide_counters, number);
+    for (int k = 0; k < numbers; k++) step_set_number(counter[1 + k], a.wide_counters, number[k]);
+}
+
+/* The chunk of a block, for one rule. */
+template <int RULE> TMPL_INLINE void rule_chunk(const cuda_step_args &a) {
+    int64_t i, end;
+    const cuda_step_tensor &t = step_tensor(a, &i, &end);
+    rule_values v = rule_values_of(&a.rule, &step_size(a, t).rule);
+    T *p = (T *)t.data[0], *state[RULE_STATES];
+    const T *g = (const T *)t.data[1];
+#pragma unroll
+    for (int k = 0; k < RULE_STATES; k++) {
+        state[k] = (T *)t.data[2 + k];
+        v.uses[k] = state[k] != nullptr;
+    }
+    for (; i < end; i += (int)blockDim.x) {
+        A s[RULE_STATES] = {0, 0, 0};
+#pragma unroll
+        for (int k = 0; k < RULE_STATES; k++)
+            if (v.uses[k]) s[k] = LOAD(state[k][i]);
+        p[i] = STORE(rule_move(RULE, &v, LOAD(p[i]), LOAD(g[i]) * (A)a.sign, s));
+#pragma unroll
+        for (int k = 0; k < RULE_STATES; k++)
+            if (v.uses[k]) state[k][i] = STORE(s[k]);
+    }
+}
+
+KERNEL(TN_(rule_step), cuda_step_args) {
+    switch (a.rule.rule) {
+    case RULE_RMSPROP: rule_chunk<RULE_RMSPROP>(a); break;
+    case RULE_ADAGRAD: rule_chunk<RULE_ADAGRAD>(a); break;
+    case RULE_ADADELTA: rule_chunk<RULE_ADADELTA>(a); break;
+    case RULE_ADAMAX: rule_chunk<RULE_ADAMAX>(a); break;
+    case RULE_NADAM: rule_chunk<RULE_NADAM>(a); break;
+    case RULE_RADAM: rule_chunk<RULE_RADAM>(a); break;
+    case RULE_ASGD: rule_chunk<RULE_ASGD>(a); break;
+    default: rule_chunk<RULE_RPROP>(a); break;
     }
 }
 

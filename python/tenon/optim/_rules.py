@@ -1,7 +1,7 @@
-"""Optimizers that are a rule for one tensor, written over operators.
+"""Optimizers that are a rule for each element: a step is one call into C for a group's tensors.
 
-A class says what its options and its state are and how one parameter moves; Rule does the rest:
-gradients that are missing, complex numbers as pairs, maximize, weight decay and counters.
+A class says what its options are, what state a parameter has, and which number of `_rule_` (its
+entry in dispatch/ops/optim.toml) is which option; Rule does the rest.
 """
 
 from __future__ import annotations
@@ -9,9 +9,16 @@ from __future__ import annotations
 from typing import Any
 
 import tenon
-from tenon import Tensor, _capture
-from tenon.optim._steps import _step_dtype
-from tenon.optim.optimizer import Optimizer, as_real, check_at_least, step_with_closure
+from tenon import Tensor
+from tenon._C import _ops
+from tenon.optim._steps import _counter_device, _step_dtype
+from tenon.optim.optimizer import (
+    Optimizer,
+    as_real,
+    check_at_least,
+    rate_of,
+    step_with_closure,
+)
 
 
 def _check_betas(betas: tuple[float, float]) -> None:
@@ -20,22 +27,15 @@ def _check_betas(betas: tuple[float, float]) -> None:
             raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
 
 
-def _counter(value: float = 0.0) -> Tensor:
-    return tenon.full((), value, dtype=_step_dtype(), device="cpu")
+def _counter(p: Tensor, group: dict[str, Any], value: float = 0.0) -> Tensor:
+    return tenon.full((), value, dtype=_step_dtype(), device=_counter_device(p, group))
 
 
 class Rule(Optimizer):
-    """The loop around a rule."""
+    """The step that the rules share."""
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        for group in self.param_groups:
-            for key, default in self._late_options.items():
-                group.setdefault(key, default)
-            for p in group["params"]:
-                own = self.state.get(p, {})
-                if own and not isinstance(own["step"], Tensor):
-                    own["step"] = _counter(float(own["step"]))
+    _rule: str  # the name that `_rule_` knows it by
+    _states: tuple[str, ...]  # keys of a parameter's state, in the order of the lists
 
     # Options that old files lack.
     _late_options: dict[str, Any] = {
@@ -45,57 +45,73 @@ class Rule(Optimizer):
         "capturable": False,
     }
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:
+            for key, default in self._late_options.items():
+                group.setdefault(key, default)
+            for p in group["params"]:
+                own = self.state.get(p, {})
+                for key in self._counters:
+                    if key in own:
+                        value = own[key]
+                        own[key] = (
+                            value.to(_counter_device(p, group))
+                            if isinstance(value, Tensor)
+                            else _counter(p, group, float(value))
+                        )
+
     def _new_state(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         raise NotImplementedError
 
-    def _update(
-        self, p: Tensor, grad: Tensor, state: dict[str, Any], step: float, group: dict[str, Any]
-    ) -> None:
+    def _numbers(self, group: dict[str, Any]) -> dict[str, float]:
+        """The numbers a .. d of a group."""
         raise NotImplementedError
-
-    def _follows_count(self, group: dict[str, Any]) -> bool:
-        """Whether a step depends on how many there were, which a graph's replay would not count."""
-        return True
-
-    def _decay(self, p: Tensor, grad: Tensor, group: dict[str, Any]) -> Tensor:
-        """The gradient with weight decay in it, or the parameter decayed by itself."""
-        decay = group.get("weight_decay", 0)
-        if decay == 0:
-            return grad
-        if group.get("decoupled_weight_decay", False):
-            p.mul_(1 - float(group["lr"]) * decay)
-            return grad
-        return grad.add(p, alpha=decay)
 
     @step_with_closure
     def step(self) -> None:
-        capturing = _capture.is_current_stream_capturing()
         for group in self.param_groups:
-            if capturing and self._follows_count(group):
-                raise RuntimeError(
-                    f"{type(self).__name__}: the step counts on the host and cannot be captured"
-                )
+            params: list[Tensor] = []
+            grads: list[Tensor] = []
+            steps: list[Tensor] = []
+            states: tuple[list[Tensor], ...] = ([], [], [])
             for p in group["params"]:
-                if p.grad is None:
+                grad = p.grad
+                if grad is None:
                     continue
-                if p.grad.is_sparse:
+                if grad.is_sparse:
                     raise RuntimeError(f"{type(self).__name__} does not support sparse gradients")
                 state = self.state[p]
                 if not state:
+                    self._check_new_state()
                     state.update(self._new_state(p, group))
-                state["step"] += 1
-                grad = as_real(-p.grad if group["maximize"] else p.grad)
-                real = as_real(p)
-                parts = {
-                    key: as_real(value) if isinstance(value, Tensor) else value
-                    for key, value in state.items()
-                }
-                grad = self._decay(real, grad, group)
-                self._update(real, grad, parts, float(state["step"]), group)
+                params.append(as_real(p))
+                grads.append(as_real(grad))
+                steps.append(state["step"])
+                for key, list_ in zip(self._states, states):
+                    if key in state:
+                        list_.append(as_real(state[key]))
+            if params:
+                _ops._rule_(
+                    params,
+                    grads,
+                    *states,
+                    steps,
+                    self._rule,
+                    **rate_of(group["lr"], group.get("capturable", False)),
+                    **self._numbers(group),
+                    eps=group.get("eps", 0.0),
+                    weight_decay=group.get("weight_decay", 0.0),
+                    maximize=group["maximize"],
+                    decoupled=group.get("decoupled_weight_decay", False),
+                )
 
 
 class RMSprop(Rule):
     """Divides by a running root mean square of the gradient."""
+
+    _rule = "rmsprop"
+    _states = ("square_avg", "momentum_buffer", "grad_avg")
 
     def __init__(
         self,
@@ -130,40 +146,23 @@ class RMSprop(Rule):
         }
         super().__init__(params, defaults)
 
-    def _follows_count(self, group: dict[str, Any]) -> bool:
-        return False
-
     def _new_state(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
-        state = {"step": _counter(), "square_avg": tenon.zeros_like(p)}
+        state = {"step": _counter(p, group), "square_avg": tenon.zeros_like(p)}
         if group["momentum"] > 0:
             state["momentum_buffer"] = tenon.zeros_like(p)
         if group["centered"]:
             state["grad_avg"] = tenon.zeros_like(p)
         return state
 
-    def _update(
-        self, p: Tensor, grad: Tensor, state: dict[str, Any], step: float, group: dict[str, Any]
-    ) -> None:
-        alpha, lr = group["alpha"], float(group["lr"])
-        square = state["square_avg"]
-        square.mul_(alpha).addcmul_(grad, grad, value=1 - alpha)
-        if group["centered"]:
-            mean = state["grad_avg"]
-            mean.lerp_(grad, 1 - alpha)
-            root = square.addcmul(mean, mean, value=-1).sqrt_()
-        else:
-            root = square.sqrt()
-        root.add_(group["eps"])
-        if group["momentum"] > 0:
-            buffer = state["momentum_buffer"]
-            buffer.mul_(group["momentum"]).addcdiv_(grad, root)
-            p.add_(buffer, alpha=-lr)
-        else:
-            p.addcdiv_(grad, root, value=-lr)
+    def _numbers(self, group: dict[str, Any]) -> dict[str, float]:
+        return {"a": group["alpha"], "b": group["momentum"]}
 
 
 class Adagrad(Rule):
     """Divides by the root of the sum of all squared gradients."""
+
+    _rule = "adagrad"
+    _states = ("sum",)
 
     def __init__(
         self,
@@ -202,13 +201,10 @@ class Adagrad(Rule):
 
     _late_options = {"foreach": None, "maximize": False, "differentiable": False, "fused": None}
 
-    def _follows_count(self, group: dict[str, Any]) -> bool:
-        return group["lr_decay"] != 0
-
     def _new_state(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         start = group["initial_accumulator_value"]
         start = complex(start, start) if p.is_complex() else start
-        return {"step": _counter(), "sum": tenon.full_like(p, start)}
+        return {"step": _counter(p, group), "sum": tenon.full_like(p, start)}
 
     def share_memory(self) -> None:
         """Moves the state to memory that other processes can map."""
@@ -216,16 +212,15 @@ class Adagrad(Rule):
             for p in group["params"]:
                 self.state[p]["sum"].share_memory_()
 
-    def _update(
-        self, p: Tensor, grad: Tensor, state: dict[str, Any], step: float, group: dict[str, Any]
-    ) -> None:
-        rate = float(group["lr"]) / (1 + (step - 1) * group["lr_decay"])
-        state["sum"].addcmul_(grad, grad, value=1)
-        p.addcdiv_(grad, state["sum"].sqrt().add_(group["eps"]), value=-rate)
+    def _numbers(self, group: dict[str, Any]) -> dict[str, float]:
+        return {"a": group["lr_decay"]}
 
 
 class Adadelta(Rule):
     """Scales by the ratio of running means of updates and gradients."""
+
+    _rule = "adadelta"
+    _states = ("square_avg", "acc_delta")
 
     def __init__(
         self,
@@ -257,25 +252,15 @@ class Adadelta(Rule):
         }
         super().__init__(params, defaults)
 
-    def _follows_count(self, group: dict[str, Any]) -> bool:
-        return False
-
     def _new_state(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         return {
-            "step": _counter(),
+            "step": _counter(p, group),
             "square_avg": tenon.zeros_like(p),
             "acc_delta": tenon.zeros_like(p),
         }
 
-    def _update(
-        self, p: Tensor, grad: Tensor, state: dict[str, Any], step: float, group: dict[str, Any]
-    ) -> None:
-        rho, eps = group["rho"], group["eps"]
-        state["square_avg"].mul_(rho).addcmul_(grad, grad, value=1 - rho)
-        root = state["square_avg"].add(eps).sqrt_()
-        delta = state["acc_delta"].add(eps).sqrt_().div_(root).mul_(grad)
-        state["acc_delta"].mul_(rho).addcmul_(delta, delta, value=1 - rho)
-        p.add_(delta, alpha=-float(group["lr"]))
+    def _numbers(self, group: dict[str, Any]) -> dict[str, float]:
+        return {"a": group["rho"]}
 
 
 class _Moments(Rule):
@@ -283,20 +268,22 @@ class _Moments(Rule):
 
     def _new_state(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         return {
-            "step": _counter(),
+            "step": _counter(p, group),
             "exp_avg": tenon.zeros_like(p),
             "exp_avg_sq": tenon.zeros_like(p),
         }
 
-    @staticmethod
-    def _advance(grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def _numbers(self, group: dict[str, Any]) -> dict[str, float]:
         beta1, beta2 = group["betas"]
-        state["exp_avg"].lerp_(grad, 1 - beta1)
-        state["exp_avg_sq"].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        return {"a": float(beta1), "b": float(beta2)}
 
 
 class NAdam(_Moments):
     """Adam with Nesterov momentum."""
+
+    _rule = "nadam"
+    _states = ("exp_avg", "exp_avg_sq", "mu_product")
+    _counters = ("step", "mu_product")
 
     def __init__(
         self,
@@ -334,25 +321,17 @@ class NAdam(_Moments):
 
     def _new_state(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         moments = super()._new_state(p, group)
-        return {"step": moments.pop("step"), "mu_product": _counter(1.0), **moments}
+        return {"step": moments.pop("step"), "mu_product": _counter(p, group, 1.0), **moments}
 
-    def _update(
-        self, p: Tensor, grad: Tensor, state: dict[str, Any], step: float, group: dict[str, Any]
-    ) -> None:
-        (beta1, beta2), lr = group["betas"], float(group["lr"])
-        decay = group["momentum_decay"]
-        mu = beta1 * (1.0 - 0.5 * (0.96 ** (step * decay)))
-        mu_next = beta1 * (1.0 - 0.5 * (0.96 ** ((step + 1) * decay)))
-        state["mu_product"].mul_(mu)
-        product = float(state["mu_product"])
-        self._advance(grad, state, group)
-        root = state["exp_avg_sq"].div(1 - beta2**step).sqrt_().add_(group["eps"])
-        p.addcdiv_(grad, root, value=-lr * (1.0 - mu) / (1.0 - product))
-        p.addcdiv_(state["exp_avg"], root, value=-lr * mu_next / (1.0 - product * mu_next))
+    def _numbers(self, group: dict[str, Any]) -> dict[str, float]:
+        return {**super()._numbers(group), "c": group["momentum_decay"]}
 
 
 class RAdam(_Moments):
     """Adam that waits until the variance of its step is known."""
+
+    _rule = "radam"
+    _states = ("exp_avg", "exp_avg_sq")
 
     def __init__(
         self,
@@ -385,26 +364,12 @@ class RAdam(_Moments):
         }
         super().__init__(params, defaults)
 
-    def _update(
-        self, p: Tensor, grad: Tensor, state: dict[str, Any], step: float, group: dict[str, Any]
-    ) -> None:
-        (beta1, beta2), lr = group["betas"], float(group["lr"])
-        self._advance(grad, state, group)
-        left = 1 - beta2**step
-        mean = state["exp_avg"] / (1 - beta1**step)
-        longest = 2 / (1 - beta2) - 1
-        length = longest - 2 * step * (beta2**step) / left
-        update = mean * lr
-        if length > 5.0:
-            share = (length - 4) * (length - 2) * longest
-            rectified = (share / ((longest - 4) * (longest - 2) * length)) ** 0.5
-            root = state["exp_avg_sq"].sqrt().add_(group["eps"])
-            update = update * ((left**0.5) / root) * rectified
-        p.add_(update, alpha=-1.0)
-
 
 class Adamax(Rule):
     """Adam with the largest gradient in the place of the root mean square."""
+
+    _rule = "adamax"
+    _states = ("exp_avg", "exp_inf")
 
     def __init__(
         self,
@@ -437,24 +402,21 @@ class Adamax(Rule):
 
     def _new_state(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         return {
-            "step": _counter(),
+            "step": _counter(p, group),
             "exp_avg": tenon.zeros_like(p),
             "exp_inf": tenon.zeros_like(p),
         }
 
-    def _update(
-        self, p: Tensor, grad: Tensor, state: dict[str, Any], step: float, group: dict[str, Any]
-    ) -> None:
+    def _numbers(self, group: dict[str, Any]) -> dict[str, float]:
         beta1, beta2 = group["betas"]
-        state["exp_avg"].lerp_(grad, 1 - beta1)
-        largest = state["exp_inf"]
-        largest.copy_(tenon.maximum(largest.mul(beta2), grad.abs().add_(group["eps"])))
-        rate = float(group["lr"]) / (1 - beta1**step)
-        p.addcdiv_(state["exp_avg"], largest, value=-rate)
+        return {"a": float(beta1), "b": float(beta2)}
 
 
 class Rprop(Rule):
     """Looks at the signs of the gradients only; every element has a step size of its own."""
+
+    _rule = "rprop"
+    _states = ("prev", "step_size")
 
     def __init__(
         self,
@@ -482,34 +444,26 @@ class Rprop(Rule):
         }
         super().__init__(params, defaults)
 
-    def _follows_count(self, group: dict[str, Any]) -> bool:
-        return False
-
     def _new_state(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         lr = float(group["lr"])
         first = complex(lr, lr) if p.is_complex() else lr
         return {
-            "step": _counter(),
+            "step": _counter(p, group),
             "prev": tenon.zeros_like(p),
             "step_size": tenon.full_like(p, first),
         }
 
-    def _update(
-        self, p: Tensor, grad: Tensor, state: dict[str, Any], step: float, group: dict[str, Any]
-    ) -> None:
-        down, up = group["etas"]
-        turn = grad.mul(state["prev"]).sign()
-        size = state["step_size"]
-        changed = tenon.where(turn > 0, size * up, tenon.where(turn < 0, size * down, size))
-        size.copy_(changed.clamp(*group["step_sizes"]))
-        # Where the sign turned, this step is left out.
-        grad = tenon.where(turn < 0, tenon.zeros_like(grad), grad)
-        p.addcmul_(grad.sign(), state["step_size"], value=-1)
-        state["prev"].copy_(grad)
+    def _numbers(self, group: dict[str, Any]) -> dict[str, float]:
+        (down, up), (low, high) = group["etas"], group["step_sizes"]
+        return {"a": down, "b": up, "c": low, "d": high}
 
 
 class ASGD(Rule):
     """Steps that get shorter, and beside them the average of where they led."""
+
+    _rule = "asgd"
+    _states = ("ax", "eta", "mu")
+    _counters = ("step", "eta", "mu")
 
     def __init__(
         self,
@@ -541,18 +495,11 @@ class ASGD(Rule):
 
     def _new_state(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         return {
-            "step": _counter(),
-            "eta": _counter(float(group["lr"])),
-            "mu": _counter(1.0),
+            "step": _counter(p, group),
+            "eta": _counter(p, group, float(group["lr"])),
+            "mu": _counter(p, group, 1.0),
             "ax": tenon.zeros_like(p),
         }
 
-    def _update(
-        self, p: Tensor, grad: Tensor, state: dict[str, Any], step: float, group: dict[str, Any]
-    ) -> None:
-        eta, mu, lr, lambd = state["eta"], state["mu"], float(group["lr"]), group["lambd"]
-        p.mul_(1 - lambd * eta.item())
-        p.add_(grad, alpha=-eta.item())
-        state["ax"].lerp_(p, mu.item())
-        eta.fill_(lr / (1 + lambd * lr * step) ** group["alpha"])
-        mu.fill_(1 / max(1.0, step - group["t0"]))
+    def _numbers(self, group: dict[str, Any]) -> dict[str, float]:
+        return {"a": group["lambd"], "b": group["alpha"], "c": group["t0"]}

@@ -7,7 +7,13 @@ from typing import Any
 import tenon
 from tenon import Tensor
 from tenon._C import _ops
-from tenon.optim.optimizer import Optimizer, as_real, check_at_least, step_with_closure
+from tenon.optim.optimizer import (
+    Optimizer,
+    as_real,
+    check_at_least,
+    rate_of,
+    step_with_closure,
+)
 
 
 def _check_lr(lr: Any, options: dict[str, Any]) -> None:
@@ -89,6 +95,7 @@ class SGD(Optimizer):
                     state = self.state[p]
                     buffer = state.get("momentum_buffer")
                     if buffer is None:
+                        self._check_new_state()
                         lists = fresh
                         buffer = state["momentum_buffer"] = tenon.empty_like(p)
                 if grad.is_sparse or p.is_complex():
@@ -101,7 +108,7 @@ class SGD(Optimizer):
                 if lists[0]:
                     _ops._sgd_(
                         *lists,
-                        lr=float(group["lr"]),
+                        **rate_of(group["lr"]),
                         momentum=float(momentum),
                         dampening=float(group["dampening"]),
                         weight_decay=float(group["weight_decay"]),
@@ -200,6 +207,7 @@ class Adam(Optimizer):
                     continue
                 state = states[p]
                 if not state:
+                    self._check_new_state()
                     state.update(self._new_state(p, group))
                 mean, square = state["exp_avg"], state["exp_avg_sq"]
                 top = state["max_exp_avg_sq"] if amsgrad else None
@@ -221,7 +229,7 @@ class Adam(Optimizer):
                     squares,
                     largest,
                     steps,
-                    lr=float(group["lr"]),
+                    **rate_of(group["lr"], group["capturable"]),
                     beta1=float(beta1),
                     beta2=float(beta2),
                     eps=float(group["eps"]),
@@ -282,4 +290,4 @@ def _step_dtype(fused: bool | None = None) -> Any:
 
 def _counter_device(p: Tensor, group: dict[str, Any]) -> Any:
     """Beside the parameter where a graph of its device shall advance them."""
-    return p.device if group["capturable"] else "cpu"
+    return p.device if group.get("capturable") else "cpu"

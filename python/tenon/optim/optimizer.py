@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any
 
 import tenon
-from tenon import Tensor
+from tenon import Tensor, _capture
 from tenon._hooks import RemovableHandle, add_hook
 
 
@@ -95,8 +95,21 @@ def check_at_least(value: Any, name: str, low: float = 0.0) -> None:
         raise ValueError(f"Invalid {name}: {value}")
 
 
+def rate_of(lr: float | Tensor, counts_there: bool = True) -> dict[str, Any]:
+    """The learning rate as the steps' operators take it: a tensor on a device is read there.
+
+    Where steps are counted, that needs their counters there, too.
+    """
+    if counts_there and isinstance(lr, Tensor) and lr.device.type != "cpu":
+        return {"lr": 0.0, "rate": lr}
+    return {"lr": float(lr), "rate": None}
+
+
 class Optimizer:
     """The base of all optimizers. Subclasses define step()."""
+
+    # Keys of states that keep their dtype and are placed by __setstate__.
+    _counters: tuple[str, ...] = ("step",)
 
     _optimizer_step_pre_hooks: OrderedDict[int, Callable]
     _optimizer_step_post_hooks: OrderedDict[int, Callable]
@@ -218,19 +231,26 @@ class Optimizer:
                 result = answer
         return result
 
-    @staticmethod
-    def _state_like(param: Tensor, key: Any, value: Any) -> Any:
-        """A loaded value in the parameter's dtype and on its device; counters stay as they are."""
+    def _state_like(self, param: Tensor, key: Any, value: Any) -> Any:
+        """A copy of a loaded value, in the parameter's dtype and on its device but for counters."""
         if isinstance(value, Tensor):
-            if key == "step":
-                return value
+            if key in self._counters:
+                return value.clone()
             dtype = param.dtype if param.is_floating_point() else value.dtype
-            return value.to(dtype=dtype, device=param.device)
+            return value.to(dtype=dtype, device=param.device, copy=True)
         if isinstance(value, dict):
-            return {k: Optimizer._state_like(param, k, v) for k, v in value.items()}
+            return {k: self._state_like(param, k, v) for k, v in value.items()}
         if isinstance(value, Iterable) and not isinstance(value, str):
-            return type(value)(Optimizer._state_like(param, key, v) for v in value)
+            return type(value)(self._state_like(param, key, v) for v in value)
         return value
+
+    def _check_new_state(self) -> None:
+        """A replay would make the state of a parameter anew, where a capture has made it."""
+        if _capture.is_current_stream_capturing():
+            raise RuntimeError(
+                f"{type(self).__name__}: the state of a parameter cannot be made inside a capture; "
+                "call step() once before it"
+            )
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Takes over the state and the options of a saved optimizer of the same shape."""
