@@ -1,4 +1,4 @@
-/* grad_nn.c: gradients of norms, convolutions, attention and cross entropy.
+/* grad_nn.c: gradients of norms, convolutions, linear maps, attention and cross entropy.
  *
  * When no graph is recorded they call the fused backward kernels. When one is (create_graph), the
  * same formulas are written with differentiable operators, so that they can be differentiated
@@ -11,6 +11,9 @@ tn_status tni_grad_native_layer_norm(tn_gctx *c);
 tn_status tni_grad_native_batch_norm(tn_gctx *c);
 tn_status tni_grad__conv(tn_gctx *c);
 tn_status tni_grad_linear(tn_gctx *c);
+tn_status tni_grad__linear_relu(tn_gctx *c);
+tn_status tni_grad__linear_gelu(tn_gctx *c);
+tn_status tni_grad__linear_gelu_linear(tn_gctx *c);
 tn_status tni_grad__conv_backward_input(tn_gctx *c);
 tn_status tni_grad__conv_backward_weight(tn_gctx *c);
 tn_status tni_grad__flash_attention(tn_gctx *c);
@@ -52,16 +55,22 @@ static norm_grads norm_formula(tni_scope *s, const norm_parts *p) {
     return r;
 }
 
-/* Hands out the wanted gradients, in the order input, weight, bias. */
-static tn_status give(tni_scope *s, tn_gctx *c, tn_tensor *const *grads) {
-    for (int i = 0; i < 3 && s->st == TN_OK; i++) {
+/* Hands out those of n gradients that are wanted, in the order of the inputs. */
+static tn_status give_all(tni_scope *s, tn_gctx *c, tn_tensor *const *grads, int n) {
+    for (int i = 0; i < n && s->st == TN_OK; i++) {
         if (TN_GNEEDS(c, i)) c->ret[i] = tn_tensor_ref(grads[i]);
     }
     return scope_finish(s, NULL, NULL);
 }
 
+/* Of input, weight and bias. */
+static tn_status give(tni_scope *s, tn_gctx *c, tn_tensor *const *grads) {
+    return give_all(s, c, grads, 3);
+}
+
 tn_status tni_grad_native_layer_norm(tn_gctx *c) {
     const tn_native_layer_norm_args *a = c->args;
+    if (!c->g[0]) return TN_OK;
     if (!tn_grad_enabled()) {
         tn_tensor *grads[3] = {NULL};
         TN_TRY(tn__layer_norm_backward(c->g[0], tni_t(a->input), a->normalized_shape,
@@ -96,6 +105,7 @@ static tn_tensor *by_channel(tni_scope *s, const tn_view *p, int32_t ndim) {
 
 tn_status tni_grad_native_batch_norm(tn_gctx *c) {
     const tn_native_batch_norm_args *a = c->args;
+    if (!c->g[0]) return TN_OK;
     if (!tn_grad_enabled()) {
         tn_tensor *grads[3] = {NULL};
         TN_TRY(tn__batch_norm_backward(c->g[0], tni_t(a->input), tni_t(a->weight),
@@ -217,31 +227,96 @@ tn_status tni_grad__conv_backward_weight(tn_gctx *c) {
 
 /* ---- Linear maps ------------------------------------------------------------------------------*/
 
-/* t as a matrix: all dimensions in front of the last one are rows. */
-static tn_tensor *as_rows(tni_scope *s, tn_tensor *t) {
-    if (s->st != TN_OK) return NULL;
-    const int64_t *shape = tn_tensor_shape(t);
-    int64_t rows = 1;
-    int32_t last = tn_tensor_ndim(t) - 1;
-    for (int32_t d = 0; d < last; d++) rows *= shape[d];
-    return scope_reshape(s, t, TN_INTS(rows, shape[last]));
+/* y = x w^T + b: gw = g^T conj(x), gb = g, which the engine sums. Where both are wanted of a device
+ * that may take them in one step, it is asked for that. */
+static void weight_grads(tni_scope *s, tn_tensor *g, tn_tensor *x, bool weight, bool bias,
+                         tn_tensor **ret_weight, tn_tensor **ret_bias) {
+    *ret_bias = g;
+    if (s->st != TN_OK || !weight) return;
+    const tn_view *v = &g->v;
+    bool real = tn_view_dtype(v) <= TN_F64;
+    if (bias && real && tn_view_device(v) != 0 && !tn_grad_enabled()) {
+        tn_tensor *gw = NULL, *gb = NULL;
+        tn_status st = tn__linear_backward_weight(g, x, &gw, &gb);
+        *ret_weight = scope_take(s, st, gw);
+        if (st == TN_OK) *ret_bias = scope_take(s, st, gb);
+        return;
+    }
+    tn_tensor *rows = scope_rows(s, scope_unary(s, tn_conj, x));
+    *ret_weight = scope_binary(s, tn_mm, scope_transpose(s, scope_rows(s, g), 0, 1), rows);
 }
 
-/* y = x w^T + b: gx = g conj(w), gw = g^T conj(x), gb = g, which the engine sums. */
+/* The gradients of linear(x, w, b) for what comes to it. */
+static tn_status linear_grads(tni_scope *s, tn_gctx *c, tn_tensor *g, const tn_view *x,
+                              const tn_view *w) {
+    tn_tensor *grads[3] = {NULL, NULL, NULL};
+    if (TN_GNEEDS(c, 0)) grads[0] = scope_matmul(s, g, scope_unary(s, tn_conj, tni_t(w)));
+    weight_grads(s, g, tni_t(x), TN_GNEEDS(c, 1), TN_GNEEDS(c, 2), &grads[1], &grads[2]);
+    return give(s, c, grads);
+}
+
 tn_status tni_grad_linear(tn_gctx *c) {
     const tn_linear_args *a = c->args;
     tni_scope s = {0};
-    tn_tensor *g = c->g[0], *grads[3] = {NULL, NULL, g};
-    if (TN_GNEEDS(c, 0)) grads[0] = scope_matmul(&s, g, scope_unary(&s, tn_conj, tni_t(a->weight)));
-    if (TN_GNEEDS(c, 1)) {
-        tn_tensor *x = as_rows(&s, scope_unary(&s, tn_conj, tni_t(a->input)));
-        tn_tensor *gt = scope_transpose(&s, as_rows(&s, g), 0, 1);
-        if (s.st == TN_OK) {
-            tn_status st = tn_mm(gt, x, &grads[1]);
-            grads[1] = scope_take(&s, st, grads[1]);
-        }
+    return linear_grads(&s, c, c->g[0], a->input, a->weight);
+}
+
+tn_status tni_grad__linear_relu(tn_gctx *c) {
+    const tn__linear_relu_args *a = c->args;
+    tni_scope s = {0};
+    tn_tensor *g = scope_binary(&s, tn__relu_backward, c->g[0], tni_t(a->out));
+    return linear_grads(&s, c, g, a->input, a->weight);
+}
+
+/* What gelu was taken of: as it was kept, or computed again where it was not and where the way to it
+ * is to be differentiated. */
+static tn_tensor *before_gelu(tni_scope *s, const tn_view *kept, const tn_view *x, const tn_view *w,
+                              const tn_view *bias) {
+    tn_tensor *r = NULL;
+    if (s->st != TN_OK || (kept && !tn_grad_enabled())) return tni_t(kept);
+    tn_status st = tn_linear(tni_t(x), tni_t(w), tni_t(bias), &r);
+    return scope_take(s, st, r);
+}
+
+tn_status tni_grad__linear_gelu(tn_gctx *c) {
+    const tn__linear_gelu_args *a = c->args;
+    if (!c->g[0]) return TN_OK;
+    tni_scope s = {0};
+    tn_tensor *pre = before_gelu(&s, a->pre, a->input, a->weight, a->bias);
+    tn_tensor *g = scope_binary(&s, tn__gelu_tanh_backward, c->g[0], pre);
+    return linear_grads(&s, c, g, a->input, a->weight);
+}
+
+/* What comes to the first map, and its sum over the rows. */
+static tn_tensor *through_gelu(tni_scope *s, tn_tensor *g, const tn_view *next_weight,
+                               tn_tensor *pre, tn_tensor **ret_bias) {
+    tn_tensor *gp = NULL, *gb = NULL;
+    if (s->st != TN_OK) return NULL;
+    if (tn_grad_enabled()) {
+        tn_tensor *gh = scope_matmul(s, g, tni_t(next_weight));
+        return *ret_bias = scope_binary(s, tn__gelu_tanh_backward, gh, pre);
     }
-    return give(&s, c, grads);
+    tn_status st = tn__linear_gelu_backward(g, tni_t(next_weight), pre, &gp, &gb);
+    gp = scope_take(s, st, gp);
+    if (st == TN_OK) *ret_bias = scope_take(s, st, gb);
+    return gp;
+}
+
+tn_status tni_grad__linear_gelu_linear(tn_gctx *c) {
+    const tn__linear_gelu_linear_args *a = c->args;
+    if (!c->g[0]) return TN_OK;
+    tni_scope s = {0};
+    tn_tensor *g = c->g[0], *x = tni_t(a->input), *hidden = tni_t(a->hidden), *unused;
+    tn_tensor *grads[5] = {NULL};
+    tn_tensor *pre = before_gelu(&s, a->pre, a->input, a->weight1, a->bias1);
+    if (tn_grad_enabled()) hidden = scope_unary(&s, tn__gelu_tanh, pre);
+    weight_grads(&s, g, hidden, TN_GNEEDS(c, 3), TN_GNEEDS(c, 4), &grads[3], &grads[4]);
+    if (TN_GNEEDS(c, 0) || TN_GNEEDS(c, 1) || TN_GNEEDS(c, 2)) {
+        tn_tensor *gp = through_gelu(&s, g, a->weight2, pre, &grads[2]);
+        if (TN_GNEEDS(c, 0)) grads[0] = scope_matmul(&s, gp, tni_t(a->weight1));
+        weight_grads(&s, gp, x, TN_GNEEDS(c, 1), false, &grads[1], &unused);
+    }
+    return give_all(&s, c, grads, 5);
 }
 
 /* ---- Attention --------------------------------------------------------------------------------*/
@@ -317,6 +392,7 @@ static tn_status attention_formula(tn_gctx *c) {
 
 tn_status tni_grad__flash_attention(tn_gctx *c) {
     const tn__flash_attention_args *a = c->args;
+    if (!c->g[0]) return TN_OK;
     if (tn_grad_enabled()) return attention_formula(c);
     tn_tensor *grads[3] = {NULL};
     TN_TRY(tn__flash_attention_backward(c->g[0], tni_t(a->query), tni_t(a->key), tni_t(a->value),

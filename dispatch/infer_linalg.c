@@ -12,6 +12,10 @@ tn_status tni_infer_addmm(tn_infer *inf, const void *args);
 tn_status tni_infer_baddbmm(tn_infer *inf, const void *args);
 tn_status tni_infer_addmv(tn_infer *inf, const void *args);
 tn_status tni_infer_linear(tn_infer *inf, const void *args);
+tn_status tni_infer__linear_relu(tn_infer *inf, const void *args);
+tn_status tni_infer__linear_gelu(tn_infer *inf, const void *args);
+tn_status tni_infer__linear_gelu_backward(tn_infer *inf, const void *args);
+tn_status tni_infer__linear_backward_weight(tn_infer *inf, const void *args);
 
 static tn_status same_dtype(const tn_view *a, const tn_view *b) {
     int32_t x = tn_view_dtype(a), y = tn_view_dtype(b);
@@ -142,9 +146,9 @@ tn_status tni_infer_dot(tn_infer *inf, const void *args) {
     return tni_infer_set(inf, 0, 0, NULL);
 }
 
-tn_status tni_infer_linear(tn_infer *inf, const void *args) {
-    const tn_linear_args *a = args;
-    const tn_view *x = a->input, *w = a->weight;
+/* ---- Linear maps -------------------------------------------------------------------------------*/
+
+static tn_status linear(tn_infer *inf, const tn_view *x, const tn_view *w, const tn_view *bias) {
     if (x->ndim == 0)
         return tn_fail(TN_E_SHAPE, 0, "both arguments to linear need to be at least 1D");
     if (w->ndim != 2) {
@@ -163,13 +167,63 @@ tn_status tni_infer_linear(tn_infer *inf, const void *args) {
     memcpy(shape, x->shape, (size_t)x->ndim * sizeof(int64_t));
     shape[x->ndim - 1] = w->shape[0];
     TN_TRY(tni_infer_set(inf, 0, x->ndim, shape));
-    if (a->bias) {
-        TN_TRY(same_dtype(a->bias, w));
-        if (a->bias->ndim != 1) {
+    if (bias) {
+        TN_TRY(same_dtype(bias, w));
+        if (bias->ndim != 1) {
             return tn_fail(TN_E_SHAPE, 2, "bias must be a vector, got %d-D tensor",
-                           (int)a->bias->ndim);
+                           (int)bias->ndim);
         }
-        TN_TRY(expandable(a->bias, x->ndim, shape));
+        TN_TRY(expandable(bias, x->ndim, shape));
     }
     return TN_OK;
+}
+
+tn_status tni_infer_linear(tn_infer *inf, const void *args) {
+    const tn_linear_args *a = args;
+    return linear(inf, a->input, a->weight, a->bias);
+}
+
+tn_status tni_infer__linear_relu(tn_infer *inf, const void *args) {
+    const tn__linear_relu_args *a = args;
+    return linear(inf, a->input, a->weight, a->bias);
+}
+
+tn_status tni_infer__linear_gelu(tn_infer *inf, const void *args) {
+    const tn__linear_gelu_args *a = args;
+    TN_TRY(linear(inf, a->input, a->weight, a->bias));
+    if (a->keep) return tni_infer_set(inf, 1, inf->out[0].ndim, inf->out[0].shape);
+    tni_infer_absent(inf, 1);
+    return TN_OK;
+}
+
+/* `t` has the leading dimensions of `like` and then one of size n. */
+static tn_status expect_rows(const tn_infer *inf, int32_t arg, const tn_view *t,
+                             const tn_view *like, int64_t n) {
+    int64_t shape[TN_MAX_DIMS];
+    if (like->ndim == 0) return tn_fail(TN_E_SHAPE, arg, "expected at least one dimension");
+    memcpy(shape, like->shape, (size_t)like->ndim * sizeof *shape);
+    shape[like->ndim - 1] = n;
+    return tni_infer_expect(inf, arg, t, like->ndim, shape, inf->compute);
+}
+
+tn_status tni_infer__linear_gelu_backward(tn_infer *inf, const void *args) {
+    const tn__linear_gelu_backward_args *a = args;
+    const tn_view *w = a->next_weight;
+    if (w->ndim != 2)
+        return tn_fail(TN_E_SHAPE, 1, "weight must be a matrix, got %d-D tensor", (int)w->ndim);
+    TN_TRY(same_dtype(a->grad, w));
+    TN_TRY(expect_rows(inf, 0, a->grad, a->pre, w->shape[0]));
+    TN_TRY(expect_rows(inf, 2, a->pre, a->grad, w->shape[1]));
+    TN_TRY(tni_infer_set(inf, 0, a->pre->ndim, a->pre->shape));
+    return tni_infer_set(inf, 1, 1, &w->shape[1]);
+}
+
+tn_status tni_infer__linear_backward_weight(tn_infer *inf, const void *args) {
+    const tn__linear_backward_weight_args *a = args;
+    const tn_view *g = a->grad, *x = a->input;
+    int32_t last = g->ndim - 1;
+    TN_TRY(expect_rows(inf, 1, x, g, x->ndim > 0 ? x->shape[x->ndim - 1] : 1));
+    int64_t shape[2] = {g->shape[last], x->shape[last]};
+    TN_TRY(tni_infer_set(inf, 0, 2, shape));
+    return tni_infer_set(inf, 1, 1, shape);
 }

@@ -98,6 +98,16 @@ static inline tn_tensor *scope_reshape(tni_scope *s, tn_tensor *a, tn_ints shape
     return scope_take(s, st, r);
 }
 
+/* t as a matrix: all dimensions in front of the last one are rows. */
+static inline tn_tensor *scope_rows(tni_scope *s, tn_tensor *t) {
+    if (s->st != TN_OK) return NULL;
+    const int64_t *shape = tn_tensor_shape(t);
+    int64_t rows = 1;
+    int32_t last = tn_tensor_ndim(t) - 1;
+    for (int32_t d = 0; d < last; d++) rows *= shape[d];
+    return scope_reshape(s, t, TN_INTS(rows, shape[last]));
+}
+
 static inline tn_tensor *scope_permute(tni_scope *s, tn_tensor *a, tn_ints dims) {
     tn_tensor *r = NULL;
     if (s->st != TN_OK) return NULL;

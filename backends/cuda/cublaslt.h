@@ -31,7 +31,17 @@ typedef struct cublasLtMatmulHeuristicResult_t {
     X(CUBLASLT_OP_B, CUBLASLT_MATMUL_DESC_TRANSB, 4)                                               \
     X(CUBLASLT_END, CUBLASLT_MATMUL_DESC_EPILOGUE, 7)                                              \
     X(CUBLASLT_BIAS, CUBLASLT_MATMUL_DESC_BIAS_POINTER, 8)                                         \
+    X(CUBLASLT_MATRIX, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, 11)                              \
+    X(CUBLASLT_MATRIX_LD, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, 12)                                \
     X(CUBLASLT_ADD_BIAS, CUBLASLT_EPILOGUE_BIAS, 4)                                                \
+    X(CUBLASLT_RELU, CUBLASLT_EPILOGUE_RELU, 2)                                                    \
+    X(CUBLASLT_BIAS_RELU, CUBLASLT_EPILOGUE_RELU_BIAS, 6)                                          \
+    X(CUBLASLT_GELU, CUBLASLT_EPILOGUE_GELU, 32)                                                   \
+    X(CUBLASLT_BIAS_GELU, CUBLASLT_EPILOGUE_GELU_BIAS, 36)                                         \
+    X(CUBLASLT_KEPT_GELU, CUBLASLT_EPILOGUE_GELU_AUX, 160)                                         \
+    X(CUBLASLT_BIAS_KEPT_GELU, CUBLASLT_EPILOGUE_GELU_AUX_BIAS, 164)                               \
+    X(CUBLASLT_GELU_GRADIENT, CUBLASLT_EPILOGUE_DGELU_BGRAD, 208)                                  \
+    X(CUBLASLT_SUM_OF_B, CUBLASLT_EPILOGUE_BGRADB, 512)                                            \
     X(CUBLASLT_ROOM, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, 1)                                  \
     X(CUBLASLT_SUMS, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, 3)                                \
     X(CUBLASLT_WIDE_SUMS, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, 2)                               \

@@ -86,6 +86,23 @@ bool cuda_gemm_takes(const cuda_matrix *m) {
     return cuda_gemm_describe(m, &o);
 }
 
+bool cuda_gemm_rows(const tn_view *v, cuda_matrix *ret_matrix) {
+    int64_t columns = v->shape[v->ndim - 1], rows = 1, stride = 0;
+    for (int32_t d = v->ndim - 2; d >= 0; d--) {
+        if (v->shape[d] == 1) continue;
+        if (rows == 1) stride = v->strides[d];
+        if (rows > 1 && v->strides[d] != stride * rows) return false;
+        rows *= v->shape[d];
+    }
+    if (rows == 1) stride = columns;
+    *ret_matrix = (cuda_matrix){v->data, rows, columns, stride, v->strides[v->ndim - 1], 0};
+    return true;
+}
+
+cuda_matrix cuda_gemm_turned(const cuda_matrix *m) {
+    return (cuda_matrix){m->data, m->columns, m->rows, m->column, m->row, m->batch};
+}
+
 cuda_number_type cuda_number_type_of(int32_t dtype, bool tf32) {
     switch (dtype) {
     case TN_F16: return (cuda_number_type){CUBLAS_F16, CUBLAS_IN_F32};

@@ -28,10 +28,24 @@ tn_status cuda_gemm_product(const tn_call *call, const cuda_product *p);
 /* Whether cuda_gemm takes such an operand: its rows or its columns are packed. */
 bool cuda_gemm_takes(const cuda_matrix *m);
 
-/* c = a @ b + bias, a row as long as c's, packed, in one step by cuBLASLt. TN_DECLINE: it has no way,
- * and nothing was written. */
-tn_status cuda_gemm_bias(const tn_call *call, const cuda_matrix *a, const cuda_matrix *b,
-                         const cuda_matrix *c, const void *bias);
+/* v as a matrix: all dimensions in front of the last one are rows. False where no single stride leads
+ * from row to row. */
+bool cuda_gemm_rows(const tn_view *v, cuda_matrix *ret_matrix);
+/* A matrix the other way round. */
+cuda_matrix cuda_gemm_turned(const cuda_matrix *m);
+
+/* What follows on a product in the same step. Vectors are packed. */
+typedef struct cuda_gemm_end {
+    int what; /* one of the epilogues in cublaslt.h */
+    const void
+        *bias; /* a row like c's that is added. With CUBLASLT_GELU_GRADIENT the sum of c's rows
+                         goes there, with CUBLASLT_SUM_OF_B the sums of a's rows; NULL: none */
+    const void *pre; /* what gelu is taken of, written or read: packed rows like c's; NULL: none */
+} cuda_gemm_end;
+
+/* c = end(a @ b), by cuBLASLt. TN_DECLINE: it has no way, and nothing was written. */
+tn_status cuda_gemm_with_end(const tn_call *call, const cuda_matrix *a, const cuda_matrix *b,
+                             const cuda_matrix *c, const cuda_gemm_end *end);
 
 /* ---- For the files that call the libraries -----------------------------------------------------*/
 

@@ -3,6 +3,7 @@
 #include <tenon/args_linalg.h>
 #include <tenon/args_nn.h>
 
+#include "cublaslt.h"
 #include "gemm.h"
 
 /* ---- Matrices ----------------------------------------------------------------------------------*/
@@ -93,7 +94,8 @@ static tn_status product(const tn_call *call, cuda_matrix a, cuda_matrix b, cons
     cuda_matrix from = broadcast(init, c);
     bool real = call->dtype <= TN_F64;
     if (real && n == 1 && alpha == 1 && beta == 1 && is_bias(&from, c)) {
-        st = cuda_gemm_bias(call, &a, &b, c, from.data);
+        const cuda_gemm_end add = {CUBLASLT_ADD_BIAS, from.data, NULL};
+        st = cuda_gemm_with_end(call, &a, &b, c, &add);
         if (st != TN_DECLINE) return st;
     }
     st = put(call, c, &from, n);
@@ -141,30 +143,14 @@ static tn_status dot(const tn_call *call, const void *args) {
     return product(call, row_of(a->input), column_of(a->tensor), NULL, &y, 1, 1, 0);
 }
 
-/* Stride from row to row of x, whose rows are its last dimension; false when there is no single one. */
-static bool find_row_stride(const tn_view *x, int64_t *ret_stride) {
-    int64_t rows = 1, stride = 0;
-    for (int32_t d = x->ndim - 2; d >= 0; d--) {
-        if (x->shape[d] == 1) continue;
-        if (rows == 1) stride = x->strides[d];
-        if (rows > 1 && x->strides[d] != stride * rows) return false;
-        rows *= x->shape[d];
-    }
-    *ret_stride = rows == 1 ? x->shape[x->ndim - 1] : stride;
-    return true;
-}
-
 static tn_status linear(const tn_call *call, const void *args) {
     const tn_linear_args *a = args;
-    const tn_view *x = a->input, *w = a->weight;
-    int64_t k = x->shape[x->ndim - 1], n = w->shape[0], stride = 0;
+    cuda_matrix x, y, w = matrix_of(a->weight);
     if (a->out->numel == 0) return TN_OK;
-    if (!find_row_stride(x, &stride) || !tn_view_is_contiguous(a->out)) return TN_DECLINE;
-    int64_t rows = a->out->numel / n;
-    cuda_matrix left = {x->data, rows, k, stride, x->strides[x->ndim - 1], 0};
-    cuda_matrix right = {w->data, k, n, w->strides[1], w->strides[0], 0};
-    cuda_matrix y = {a->out->data, rows, n, n, 1, 0};
-    return product(call, left, right, a->bias, &y, 1, 1, 1);
+    if (!cuda_gemm_rows(a->input, &x) || !tn_view_is_contiguous(a->out) ||
+        !cuda_gemm_rows(a->out, &y))
+        return TN_DECLINE;
+    return product(call, x, cuda_gemm_turned(&w), a->bias, &y, 1, 1, 1);
 }
 
 #define ROW(op, dtype)                                                                             \

@@ -140,6 +140,7 @@ for _name in dir(_C._ops):
     if not _name.startswith("_") and _name not in globals() and _name not in _LATER:
         globals()[_name] = getattr(_C._ops, _name)
 del _name
+_addmm_activation = _C._ops._addmm_activation  # a name that programs know from PyTorch
 
 
 def __getattr__(name: str) -> Any:

@@ -1,8 +1,8 @@
-/* cublaslt.c: the stand-in for cuBLASLt: products with a bias, in plain loops. TENON_CUBLASLT_HOST makes
- * it misbehave: "no-handle", "no-algorithm", "unsupported",
- * "broken". */
+/* cublaslt.c: the stand-in for cuBLASLt: products and what may follow on them, in plain loops.
+ * TENON_CUBLASLT_HOST makes it misbehave: "no-handle", "no-algorithm", "unsupported", "broken". */
 #include "../../backends/cuda/cublaslt.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "number.h"
@@ -19,7 +19,8 @@ struct cublasLtMatrixLayoutOpaque {
 };
 struct cublasLtMatmulDescOpaque {
     int compute, op_a, op_b, end;
-    const void *bias;
+    const void *bias, *matrix;
+    int64_t matrix_ld;
 };
 struct cublasLtMatmulPreferenceOpaque {
     uint64_t room;
@@ -59,15 +60,24 @@ cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t product) {
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t p,
                                               cublasLtMatmulDescAttributes_t name,
                                               const void *value, size_t bytes) {
-    void *to = name == CUBLASLT_OP_A   ? (void *)&p->op_a
-               : name == CUBLASLT_OP_B ? (void *)&p->op_b
-               : name == CUBLASLT_END  ? (void *)&p->end
-               : name == CUBLASLT_BIAS ? (void *)&p->bias
-                                       : NULL;
-    if (!to || bytes != (name == CUBLASLT_BIAS ? sizeof p->bias : sizeof p->end))
-        return CUBLAS_BAD_VALUE;
-    memcpy(to, value, bytes);
-    return CUBLAS_OK;
+    const struct {
+        int name;
+        void *to;
+        size_t bytes;
+    } known[] = {
+        {CUBLASLT_OP_A, &p->op_a, sizeof p->op_a},
+        {CUBLASLT_OP_B, &p->op_b, sizeof p->op_b},
+        {CUBLASLT_END, &p->end, sizeof p->end},
+        {CUBLASLT_BIAS, &p->bias, sizeof p->bias},
+        {CUBLASLT_MATRIX, &p->matrix, sizeof p->matrix},
+        {CUBLASLT_MATRIX_LD, &p->matrix_ld, sizeof p->matrix_ld},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        if (known[i].name != name || known[i].bytes != bytes) continue;
+        memcpy(known[i].to, value, bytes);
+        return CUBLAS_OK;
+    }
+    return CUBLAS_BAD_VALUE;
 }
 
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *ret_layout, cudaDataType type,
@@ -103,15 +113,47 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t w
     return CUBLAS_OK;
 }
 
+/* ---- What follows on a product -----------------------------------------------------------------*/
+
+static bool is_kept(int end) { return end == CUBLASLT_KEPT_GELU || end == CUBLASLT_BIAS_KEPT_GELU; }
+static bool has_matrix(int end) { return is_kept(end) || end == CUBLASLT_GELU_GRADIENT; }
+static bool adds(int end) {
+    return end == CUBLASLT_ADD_BIAS || end == CUBLASLT_BIAS_RELU || end == CUBLASLT_BIAS_GELU ||
+           end == CUBLASLT_BIAS_KEPT_GELU;
+}
+static bool is_relu(int end) { return end == CUBLASLT_RELU || end == CUBLASLT_BIAS_RELU; }
+static bool is_gelu(int end) {
+    return end == CUBLASLT_GELU || end == CUBLASLT_BIAS_GELU || is_kept(end);
+}
+static bool sums(int end) { return end == CUBLASLT_GELU_GRADIENT || end == CUBLASLT_SUM_OF_B; }
+
+/* Whether the library knows what is asked for, with a vector and a matrix where it needs them. The rows
+ * of the matrix are a multiple of 8 elements apart, and not less than D's. */
+static bool is_whole_end(const struct cublasLtMatmulDescOpaque *p, int64_t rows) {
+    bool vector = adds(p->end) || sums(p->end);
+    bool known = vector || is_relu(p->end) || is_gelu(p->end);
+    bool apart = p->matrix && p->matrix_ld >= rows && p->matrix_ld % 8 == 0;
+    return known && (!vector || p->bias) && (!has_matrix(p->end) || apart);
+}
+
+/* The tanh approximation and its derivative. */
+static double gelu(double x, double *ret_slope) {
+    const double scale = 0.79788456080286535588, cube = 0.044715; /* sqrt(2 / pi) */
+    double t = tanh(scale * (x + cube * x * x * x));
+    *ret_slope = 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * scale * (1 + 3 * cube * x * x);
+    return 0.5 * x * (1 + t);
+}
+
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t product,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                                               cublasLtMatmulPreference_t wish, int most,
                                               cublasLtMatmulHeuristicResult_t *ret_found,
                                               int *ret_n) {
-    (void)handle, (void)product, (void)a, (void)b, (void)c, (void)d;
+    (void)handle, (void)a, (void)b, (void)c;
     searches++;
     *ret_n = 0;
+    if (!is_whole_end(product, d->rows)) return CUBLAS_UNSUPPORTED;
     if (most < 1 || wish->room < WORKSPACE || is_asked("no-algorithm")) return CUBLAS_UNSUPPORTED;
     ret_found->algo.data[0] = 42;
     ret_found->workspaceSize = WORKSPACE;
@@ -140,24 +182,66 @@ static double element(const char *data, const struct cublasLtMatrixLayoutOpaque 
                        op == CUBLAS_NORMAL ? row + column * m->ld : column + row * m->ld);
 }
 
+/* One element of the product, and where it stands; returns what becomes of it. */
+static double end_of(const job *j, double x, int64_t row, int64_t column) {
+    const struct cublasLtMatmulDescOpaque *p = &j->p;
+    int64_t at = row + column * p->matrix_ld;
+    double slope;
+    if (adds(p->end)) x += number_load(p->bias, j->d.type, row);
+    if (is_kept(p->end)) number_store(p->matrix, j->d.type, at, x);
+    if (p->end == CUBLASLT_GELU_GRADIENT) {
+        gelu(number_load(p->matrix, j->d.type, at), &slope);
+        return x * slope;
+    }
+    if (is_gelu(p->end)) return gelu(x, &slope);
+    return is_relu(p->end) && x <= 0 ? 0 : x;
+}
+
+/* The vector that comes out beside D: sums of D along its rows, or of B's columns. */
+static void run_sums(const job *j, const double *of_rows) {
+    if (j->p.end == CUBLASLT_GELU_GRADIENT)
+        for (int64_t row = 0; row < j->m; row++)
+            number_store(j->p.bias, j->d.type, row, of_rows[row]);
+    for (int64_t column = 0; j->p.end == CUBLASLT_SUM_OF_B && column < j->n; column++) {
+        double sum = 0;
+        for (int64_t k = 0; k < j->k; k++) sum += element(j->y, &j->b, j->p.op_b, k, column);
+        number_store(j->p.bias, j->d.type, column, sum);
+    }
+}
+
+static bool reach_end(const job *j, char *problem) {
+    int64_t n = j->p.end == CUBLASLT_SUM_OF_B ? j->n : j->m;
+    struct cublasLtMatrixLayoutOpaque matrix = j->d;
+    matrix.ld = j->p.matrix_ld;
+    bool vector = adds(j->p.end) || sums(j->p.end);
+    return (!vector || queue_reach("cuBLASLt: bias", (uintptr_t)j->p.bias,
+                                   (size_t)n * number_bytes(j->d.type), problem)) &&
+           (!has_matrix(j->p.end) ||
+            reach("cuBLASLt: what gelu is taken of", &matrix, j->p.matrix, problem));
+}
+
 static bool run_product(void *payload, char *problem) {
     const job *j = payload;
     if (!reach("cuBLASLt: matrix A", &j->a, j->x, problem) ||
         !reach("cuBLASLt: matrix B", &j->b, j->y, problem) ||
         !reach("cuBLASLt: matrix D", &j->d, j->out, problem) ||
         !queue_reach("cuBLASLt: workspace", (uintptr_t)j->room, WORKSPACE, problem) ||
-        !queue_reach("cuBLASLt: bias", (uintptr_t)j->p.bias, (size_t)j->m * number_bytes(j->d.type),
-                     problem))
+        !reach_end(j, problem))
         return false;
+    double *of_rows = calloc((size_t)j->m, sizeof *of_rows);
+    if (!of_rows) return false;
     for (int64_t column = 0; column < j->n; column++)
         for (int64_t row = 0; row < j->m; row++) {
             double sum = 0;
             for (int64_t k = 0; k < j->k; k++)
                 sum += element(j->x, &j->a, j->p.op_a, row, k) *
                        element(j->y, &j->b, j->p.op_b, k, column);
-            number_store(j->out, j->d.type, row + column * j->d.ld,
-                         sum + number_load(j->p.bias, j->d.type, row));
+            sum = end_of(j, sum, row, column);
+            of_rows[row] += sum;
+            number_store(j->out, j->d.type, row + column * j->d.ld, sum);
         }
+    run_sums(j, of_rows);
+    free(of_rows);
     return true;
 }
 
@@ -179,7 +263,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
     if (is_asked("unsupported")) return CUBLAS_UNSUPPORTED;
     if (algorithm->data[0] != 42 || bytes < WORKSPACE || inner != j.k || d_layout->rows != j.m ||
         d_layout->columns != j.n || *(const float *)alpha != 1 || *(const float *)beta != 0 ||
-        product->end != CUBLASLT_ADD_BIAS)
+        !is_whole_end(product, j.m))
         return CUBLAS_BAD_VALUE;
     products++;
     return queue_submit(stream, run_product, &j, sizeof j) == CUDA_OK ? CUBLAS_OK : 14;

@@ -75,6 +75,17 @@ def _first_tensor(result: Any) -> Tensor:
     return result
 
 
+def is_hooked(module: Any) -> bool:
+    """Whether a call of the module runs hooks."""
+    return bool(
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
+        or _global_any
+    )
+
+
 class CallMixin:
     """The part of Module that is called: forward and the hooks around it."""
 
@@ -85,7 +96,7 @@ class CallMixin:
         )
 
     # The first argument stands apart because most calls have just one, and handing that on costs a
-    # third less than unpacking a tuple and a dictionary.
+    # third less than unpacking a tuple and a dictionary; so is_hooked is written out, too.
     def _call_impl(self, first: Any = _ABSENT, /, *rest: Any, **kwargs: Any) -> Any:
         if (
             self._forward_hooks

@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Any
 
 from tenon import Tensor
+from tenon.nn.modules import _fused
 from tenon.nn.modules.module import Module, _indent
 from tenon.nn.parameter import Parameter
 
@@ -102,6 +103,8 @@ class Sequential(_Numbered):
         return self.extend(list(self * other)[len(self) :])
 
     def forward(self, input: Any) -> Any:
+        if _fused.may_serve(input):
+            return _fused.run(self._modules.values(), input)
         for module in self._modules.values():
             input = module(input)
         return input

@@ -10,6 +10,7 @@ import tenon
 from tenon import Tensor
 from tenon.nn import functional as F
 from tenon.nn.init import xavier_uniform_
+from tenon.nn.modules import _fused
 from tenon.nn.modules.activation import MultiheadAttention
 from tenon.nn.modules.container import ModuleList
 from tenon.nn.modules.dropout import Dropout
@@ -59,6 +60,8 @@ class _Layer(Module):
     __constants__ = ["norm_first"]
 
     def _feed_forward(self, x: Tensor, last: Dropout) -> Tensor:
+        if _fused.may_serve(x):
+            return last(_fused.run((self.linear1, self.activation, self.dropout, self.linear2), x))
         hidden = self.dropout(self.activation(self.linear1(x)))
         return last(self.linear2(hidden))
 

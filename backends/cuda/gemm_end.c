@@ -1,5 +1,6 @@
-/* gemm_bias.c: products with a bias added in the same step, by cuBLASLt. Its heuristics are asked once
- * per shape. Where it is missing or has no algorithm, the caller adds by itself. */
+/* gemm_end.c: products that end in a bias, an activation or a gradient of these in the same step, by
+ * cuBLASLt. Its heuristics are asked once per shape. Where it is missing or has no algorithm, the caller
+ * does the rest by itself. */
 #include "gemm.h"
 
 #include <limits.h>
@@ -22,8 +23,8 @@ static cublasLtHandle_t handles[CUDA_DEVICES];
 
 /* What an algorithm depends on; compared as bytes. */
 typedef struct shape {
-    int32_t device, dtype, tf32, reduced, op_a, op_b;
-    int32_t aligned_a, aligned_b, aligned_c, aligned_d; /* d: c and the bias */
+    int32_t device, dtype, tf32, reduced, op_a, op_b, end;
+    int32_t aligned_a, aligned_b, aligned_c, aligned_bias, aligned_pre; /* 0: there is none */
     int32_t m, n, k, ld_a, ld_b, ld_c;
 } shape;
 
@@ -81,14 +82,20 @@ static bool make_layout(cublasLtMatrixLayout_t *layout, int type, int op, int ro
                             (uint64_t)(plain ? columns : rows), ld) == CUBLAS_OK;
 }
 
-static bool make_parts(const shape *s, cuda_number_type type, const void *bias, parts *ret_parts) {
-    const int end = CUBLASLT_ADD_BIAS;
+static bool set_end(const parts *p, const shape *s, const cuda_gemm_end *end) {
+    const int64_t ld = s->m;
+    return set_product(p, CUBLASLT_END, &s->end, sizeof s->end) &&
+           (!end->bias || set_product(p, CUBLASLT_BIAS, &end->bias, sizeof end->bias)) &&
+           (!end->pre || (set_product(p, CUBLASLT_MATRIX, &end->pre, sizeof end->pre) &&
+                          set_product(p, CUBLASLT_MATRIX_LD, &ld, sizeof ld)));
+}
+
+static bool make_parts(const shape *s, cuda_number_type type, const cuda_gemm_end *end,
+                       parts *ret_parts) {
     parts *p = ret_parts;
     return lt.create_product(&p->product, type.compute, CUBLAS_F32) == CUBLAS_OK &&
            set_product(p, CUBLASLT_OP_A, &s->op_a, sizeof s->op_a) &&
-           set_product(p, CUBLASLT_OP_B, &s->op_b, sizeof s->op_b) &&
-           set_product(p, CUBLASLT_END, &end, sizeof end) &&
-           set_product(p, CUBLASLT_BIAS, &bias, sizeof bias) &&
+           set_product(p, CUBLASLT_OP_B, &s->op_b, sizeof s->op_b) && set_end(p, s, end) &&
            make_layout(&p->a, type.data, s->op_a, s->m, s->k, s->ld_a) &&
            make_layout(&p->b, type.data, s->op_b, s->k, s->n, s->ld_b) &&
            make_layout(&p->c, type.data, CUBLAS_NORMAL, s->m, s->n, s->ld_c);
@@ -101,7 +108,7 @@ static bool search(cublasLtHandle_t handle, const shape *s, parts *p,
     const uint64_t room = WORKSPACE;
     const uint32_t sums = CUBLASLT_WIDE_SUMS | (s->reduced ? REDUCED_SUMS : 0);
     const uint32_t aligned[] = {(uint32_t)s->aligned_a, (uint32_t)s->aligned_b,
-                                (uint32_t)s->aligned_c, (uint32_t)s->aligned_d};
+                                (uint32_t)s->aligned_c};
     int n = 0;
     return lt.create_wish(&p->wish) == CUBLAS_OK &&
            set_wish(p, CUBLASLT_ROOM, &room, sizeof room) &&
@@ -109,7 +116,7 @@ static bool search(cublasLtHandle_t handle, const shape *s, parts *p,
            set_wish(p, CUBLASLT_ALIGNED_A, &aligned[0], sizeof aligned[0]) &&
            set_wish(p, CUBLASLT_ALIGNED_B, &aligned[1], sizeof aligned[1]) &&
            set_wish(p, CUBLASLT_ALIGNED_C, &aligned[2], sizeof aligned[2]) &&
-           set_wish(p, CUBLASLT_ALIGNED_D, &aligned[3], sizeof aligned[3]) &&
+           set_wish(p, CUBLASLT_ALIGNED_D, &aligned[2], sizeof aligned[2]) &&
            lt.search(handle, p->product, p->a, p->b, p->c, p->c, p->wish, 1, ret_found, &n) ==
                CUBLAS_OK &&
            n > 0 && ret_found->state == CUBLAS_OK;
@@ -156,17 +163,23 @@ static tn_status multiply(const tn_call *call, cuda_device *d, cublasLtHandle_t 
                            call->device_index, call->op->name, r);
 }
 
-tn_status cuda_gemm_bias(const tn_call *call, const cuda_matrix *a, const cuda_matrix *b,
-                         const cuda_matrix *c, const void *bias) {
+/* The library wants what gelu is taken of in rows of a multiple of 8 elements. */
+static bool is_served(const tn_call *call, const cuda_matrix *a, const cuda_matrix *c,
+                      const cuda_gemm_end *end) {
+    return call->dtype < TN_F64 && c->rows <= INT_MAX && c->columns <= INT_MAX &&
+           a->columns <= INT_MAX && a->columns > 0 && (!end->pre || c->columns % 8 == 0);
+}
+
+tn_status cuda_gemm_with_end(const tn_call *call, const cuda_matrix *a, const cuda_matrix *b,
+                             const cuda_matrix *c, const cuda_gemm_end *end) {
     cuda_operand x, y, z;
     cuda_device *d = NULL;
     shape s;
     parts p = {NULL, NULL, NULL, NULL, NULL};
     cuda_number_type type = cuda_number_type_of(call->dtype, cuda_is_tf32_allowed() != 0);
     int64_t item = cuda_item_bytes(call->dtype);
-    if (call->dtype == TN_F64 || c->rows > INT_MAX || c->columns > INT_MAX ||
-        a->columns > INT_MAX || a->columns == 0 || !cuda_gemm_describe(a, &x) ||
-        !cuda_gemm_describe(b, &y) || !cuda_gemm_describe(c, &z) || z.op != CUBLAS_NORMAL)
+    if (!is_served(call, a, c, end) || !cuda_gemm_describe(a, &x) || !cuda_gemm_describe(b, &y) ||
+        !cuda_gemm_describe(c, &z) || z.op != CUBLAS_NORMAL)
         return TN_DECLINE;
     tn_status st = cuda_enter(call->device_index, &d);
     if (st != TN_OK) return st;
@@ -176,10 +189,12 @@ tn_status cuda_gemm_bias(const tn_call *call, const cuda_matrix *a, const cuda_m
                 .reduced = cuda_gemm_reduces(call->dtype),
                 .op_a = y.op,
                 .op_b = x.op,
+                .end = end->what,
                 .aligned_a = alignment_of(y.data, y.ld * item),
                 .aligned_b = alignment_of(x.data, x.ld * item),
                 .aligned_c = alignment_of(c->data, z.ld * item),
-                .aligned_d = alignment_of(c->data, z.ld * item | (int64_t)(intptr_t)bias),
+                .aligned_bias = end->bias ? alignment_of(end->bias, 0) : 0,
+                .aligned_pre = end->pre ? alignment_of(end->pre, c->columns * item) : 0,
                 .m = (int32_t)c->columns,
                 .n = (int32_t)c->rows,
                 .k = (int32_t)a->columns,
@@ -188,7 +203,7 @@ tn_status cuda_gemm_bias(const tn_call *call, const cuda_matrix *a, const cuda_m
                 .ld_c = z.ld};
     pthread_mutex_lock(&lock);
     cublasLtHandle_t handle = take_handle(d);
-    st = handle && make_parts(&s, type, bias, &p)
+    st = handle && make_parts(&s, type, end, &p)
              ? multiply(call, d, handle, &s, &p, x.data, y.data, c->data)
              : TN_DECLINE;
     drop_parts(&p);

@@ -1,0 +1,99 @@
+"""Linear layers together with the activation behind them, on devices that compute both in one step.
+
+`run` calls modules one after the other, as Sequential does. Where a Linear, a ReLU or GELU("tanh"),
+and perhaps another Linear follow each other, nobody looks at what passes between them (no hooks, no
+subclasses, no forward of their own), and the device has a kernel for it, they are one operator.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import tenon
+from tenon import Tensor, _native
+from tenon._C import _nn
+from tenon.nn import functional as F
+from tenon.nn.modules._calls import CallMixin, is_hooked
+from tenon.nn.modules.activation import GELU, ReLU
+from tenon.nn.modules.dropout import Dropout
+from tenon.nn.modules.linear import Linear
+from tenon.nn.parameter import Parameter
+
+_CALL = CallMixin.__call__
+_FORWARDS = {kind: kind.forward for kind in (Linear, ReLU, GELU, Dropout)}
+
+
+_DTYPES = {tenon.float16: "float16", tenon.bfloat16: "bfloat16", tenon.float32: "float32"}
+
+
+@functools.cache
+def _has_kernel(device: str, dtype: str) -> bool:
+    return _native.Library().way("_linear_relu", device, dtype) == "kernel"
+
+
+def may_serve(input: Any) -> bool:
+    """Whether `run` can do more for this input than to call the modules."""
+    return (
+        type(input) is Tensor
+        and not input.is_cpu
+        and input.dtype in _DTYPES
+        and _has_kernel(input.device.type, _DTYPES[input.dtype])
+    )
+
+
+def _is_plain(module: Any, kind: type) -> bool:
+    """Whether a call of the module is the forward of `kind` and nothing else."""
+    return (
+        type(module) is kind
+        and kind.forward is _FORWARDS[kind]
+        and kind.__call__ is _CALL
+        and "forward" not in module.__dict__
+        and not is_hooked(module)
+    )
+
+
+def _is_linear(module: Any) -> bool:
+    return _is_plain(module, Linear) and type(module.weight) in (Parameter, Tensor)
+
+
+def _activation(step: Any) -> str | None:
+    """Which of the activations that can be joined to a Linear this is."""
+    if step is F.relu or _is_plain(step, ReLU):
+        return "relu"
+    if isinstance(step, functools.partial):
+        tanh = step.func is F.gelu and not step.args and step.keywords == {"approximate": "tanh"}
+    else:
+        tanh = _is_plain(step, GELU) and step.approximate == "tanh"
+    return "gelu" if tanh else None
+
+
+def _is_idle(step: Any) -> bool:
+    return _is_plain(step, Dropout) and (not step.training or step.p == 0)
+
+
+def _joined(steps: list[Callable[[Any], Any]], input: Tensor) -> tuple[int, Tensor]:
+    """What one or more of the first steps make of the input, and how many these are."""
+    first = steps[0]
+    end = _activation(steps[1]) if len(steps) > 1 and _is_linear(first) else None
+    if end is None:
+        return 1, first(input)
+    if end == "relu":
+        return 2, _nn._linear_relu(input, first.weight, first.bias)
+    tensors = [t for t in (input, first.weight, first.bias) if t is not None]
+    keep = tenon.is_grad_enabled() and any(t.requires_grad for t in tensors)
+    last = 3 if len(steps) > 3 and _is_idle(steps[2]) else 2
+    if keep and len(steps) > last and _is_linear(steps[last]):
+        both = (first.weight, first.bias, steps[last].weight, steps[last].bias)
+        return last + 1, _nn._linear_gelu_linear(input, *both)[0]
+    return 2, _nn._linear_gelu(input, first.weight, first.bias, keep)[0]
+
+
+def run(steps: Iterable[Callable[[Any], Any]], input: Any) -> Any:
+    """Calls the steps one after the other, those that belong together at once."""
+    left = list(steps)
+    while left:
+        n, input = _joined(left, input) if may_serve(input) else (1, left[0](input))
+        del left[:n]
+    return input

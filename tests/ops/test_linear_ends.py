@@ -1,0 +1,129 @@
+"""Linear maps that end in an activation (`nn/linear.c`): operators with gradients of their own,
+which have the values and derivatives of the parts that they are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tenon as tn
+from tenon._C import _nn
+
+F = tn.nn.functional
+
+
+def gelu(x: Any) -> Any:
+    return F.gelu(x, approximate="tanh")
+
+
+PAIRS: dict[str, tuple[Callable[..., Any], Callable[..., Any], int]] = {
+    "relu": (_nn._linear_relu, lambda x, w, b: F.linear(x, w, b).relu(), 3),
+    "gelu": (
+        lambda x, w, b: _nn._linear_gelu(x, w, b, False)[0],
+        lambda x, w, b: gelu(F.linear(x, w, b)),
+        3,
+    ),
+    "gelu_kept": (
+        lambda x, w, b: _nn._linear_gelu(x, w, b, True)[0],
+        lambda x, w, b: gelu(F.linear(x, w, b)),
+        3,
+    ),
+    "gelu_linear": (
+        lambda *args: _nn._linear_gelu_linear(*args)[0],
+        lambda x, w, b, v, c: F.linear(gelu(F.linear(x, w, b)), v, c),
+        5,
+    ),
+}
+
+
+def tensors(n: int, lead: tuple[int, ...] = (3, 2)) -> list[tn.Tensor]:
+    rng = np.random.default_rng(5)
+    shapes = [(*lead, 4), (8, 4), (8,), (6, 8), (6,)][:n]
+    return [tn.from_numpy(rng.standard_normal(s)).requires_grad_() for s in shapes]
+
+
+@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize("lead", [(3, 2), (), (0,)])
+def test_values_and_derivatives_are_those_of_the_parts(name: str, lead: tuple[int, ...]) -> None:
+    got, want, n = PAIRS[name]
+    inputs = tensors(n, lead)
+
+    def all_of(fn: Callable[..., Any]) -> list[tn.Tensor]:
+        y = fn(*inputs)
+        first = tn.autograd.grad(y, inputs, tn.cos(y).detach(), create_graph=True)
+        plain = tn.autograd.grad(fn(*inputs), inputs, tn.cos(y).detach())
+        second = tn.autograd.grad(sum((g * g).sum() for g in first), inputs, allow_unused=True)
+        return [y, *first, *plain, *(tn.zeros(1) if g is None else g for g in second)]
+
+    for a, b in zip(all_of(got), all_of(want)):
+        assert a.shape == b.shape and tn.allclose(a, b, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_gradients_by_differences(name: str) -> None:
+    fn, _, n = PAIRS[name]
+    assert tn.autograd.gradcheck(fn, tensors(n))
+    assert tn.autograd.gradgradcheck(fn, tensors(n))
+
+
+@pytest.mark.parametrize("wanted", range(5))
+def test_one_gradient_at_a_time(wanted: int) -> None:
+    got, want, n = PAIRS["gelu_linear"]
+    inputs = [t.detach() for t in tensors(n)]
+    inputs[wanted].requires_grad_()
+    a, b = (tn.autograd.grad(fn(*inputs).sum(), inputs[wanted])[0] for fn in (got, want))
+    assert tn.allclose(a, b, rtol=1e-10)
+
+
+def test_the_result_of_gelu_may_be_changed() -> None:
+    x, w, b = tensors(3)
+    y, _ = _nn._linear_gelu(x, w, b, True)
+    y.mul_(2).sum().backward()
+    assert x.grad is not None
+    z = _nn._linear_relu(x, w, b)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        z.mul_(2).sum().backward()
+
+
+def test_results_that_only_gradients_read() -> None:
+    """What is asked of them alone brings nothing, and harms nothing."""
+    x, w, b = tensors(3)
+    for kept in (
+        _nn._linear_gelu(x, w, b, True)[1],
+        tn.native_layer_norm(x, [4], None, None, 1e-5)[1],
+    ):
+        kept.sum().backward()
+    assert x.grad is None
+
+
+def test_addmm_activation() -> None:
+    rng = np.random.default_rng(5)
+    b, x, w = (rng.standard_normal(s) for s in ((5,), (3, 4), (4, 5)))
+    tb, tx, tw = (tn.from_numpy(a) for a in (b, x, w))
+    y = 2 * b + 0.5 * (x @ w)
+    got = tn._addmm_activation(tb, tx, tw, beta=2, alpha=0.5)
+    np.testing.assert_allclose(got.numpy(), np.maximum(y, 0), rtol=1e-12)
+    erf = tn.from_numpy(y / np.sqrt(2)).erf().numpy()
+    want = y * (1 + erf) / 2  # the exact one on the CPU
+    got = tn._addmm_activation(tb, tx, tw, beta=2, alpha=0.5, use_gelu=True)
+    np.testing.assert_allclose(got.numpy(), want, rtol=1e-10)
+    out = tn.empty(3, 5, dtype=tn.float64)
+    assert tn._addmm_activation(tb, tx, tw, beta=2, alpha=0.5, use_gelu=True, out=out) is out
+    np.testing.assert_allclose(out.numpy(), want, rtol=1e-10)
+    with pytest.raises(RuntimeError, match="cannot be multiplied"):
+        tn._addmm_activation(tb, tx, tw.t())
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda t: _nn._linear_relu(t, tn.ones(3, 5)), "cannot be multiplied"),
+        (lambda t: _nn._linear_gelu(t, t[0], None, True), "weight must be a matrix"),
+        (lambda t: _nn._linear_relu(t, t, tn.ones(2, 3)), "bias must be a vector"),
+    ],
+)
+def test_bad_input_is_named(call: Callable[[tn.Tensor], Any], words: str) -> None:
+    with pytest.raises(RuntimeError, match=words):
+        call(tn.ones(3, 4))
