@@ -35,7 +35,7 @@ def apply_(self: Tensor, callable: Any) -> Tensor:
         return self.copy_(_C.tensor(values, dtype=self.dtype).view(self.shape))
 
 
-def type(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
+def type_or_convert(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     """Without arguments the name of dtype and device, "torch.cuda.FloatTensor"; else the tensor
     with another dtype, or of such a type, which may be on another device."""
     from tenon import _tensor_types as types
@@ -72,13 +72,13 @@ class DisableTorchFunctionSubclass:
 _C.DisableTorchFunctionSubclass = DisableTorchFunctionSubclass
 
 
-def __init_subclass__(cls: Any, **kwargs: Any) -> None:
+def __init_subclass__(cls: type, **kwargs: Any) -> None:
     object.__init_subclass__(**kwargs)
     if cls.__torch_function__ is not _C._disabled_torch_function_impl:
         _C._watch_overrides()
 
 
-def __torch_function__(cls: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+def __torch_function__(cls: type, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
     """Runs func; tensors among the results become instances of the class."""
     from tenon import overrides
 
@@ -86,7 +86,7 @@ def __torch_function__(cls: Any, func: Any, types: Any, args: Any = (), kwargs: 
 
 
 def __dir__(self: Tensor) -> list[str]:
-    return sorted({*dir(self.__class__), *self.__dict__})
+    return sorted({*dir(type(self)), *self.__dict__})
 
 
 def _matrix_method(name: str) -> Any:
@@ -102,8 +102,10 @@ for _name in ("cholesky_inverse", "cholesky_solve", "matrix_power", "pinverse", 
               "triangular_solve"):  # fmt: skip
     setattr(Tensor, _name, _matrix_method(_name))
 del _name
-for _method in (new_tensor, new, apply_, type, record_stream, __dir__):
+for _method in (new_tensor, new, apply_, record_stream, __dir__):
     setattr(Tensor, _method.__name__, _method)
+type_or_convert.__name__ = "type"  # a name that this file needs itself
+Tensor.type = type_or_convert
 for _method in (__init_subclass__, __torch_function__):
     setattr(Tensor, _method.__name__, classmethod(_method))
 del _method
