@@ -1,8 +1,8 @@
 /* linear.c: linear maps that end in an activation, and their gradients, as one product each
  * (gemm_end.c). What it does not serve goes back to core, which takes the parts one by one.
  *
- * relu has no such gradient here: the library's mask lets gradients through where relu's argument is 0,
- * and ours are 0 there. */
+ * The library's relu makes 0 of NaN, so nothing but _addmm_activation calls it. It has no gradient here:
+ * the library's mask lets gradients through where relu's argument is 0, and ours are 0 there. */
 #include <tenon/args_nn.h>
 
 #include "cublaslt.h"

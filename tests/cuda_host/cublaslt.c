@@ -194,7 +194,7 @@ static double end_of(const job *j, double x, int64_t row, int64_t column) {
         return x * slope;
     }
     if (is_gelu(p->end)) return gelu(x, &slope);
-    return is_relu(p->end) && x <= 0 ? 0 : x;
+    return is_relu(p->end) && !(x > 0) ? 0 : x; /* NaN becomes 0 there */
 }
 
 /* The vector that comes out beside D: sums of D along its rows, or of B's columns. */

@@ -8,8 +8,16 @@ import pytest
 
 pytestmark = pytest.mark.skipif(not harness.is_built(), reason="no C++ compiler: no CUDA harness")
 
-ENDS = """
+# What asks the library how many products there were is for the harness alone.
+COUNT = """
 import ctypes
+def products():
+    ask = ctypes.CDLL("libcublasLt.so.13").cublasLtHostCount
+    ask.restype = ctypes.c_long
+    return ask(b"product")
+"""
+
+ENDS = """
 from tenon._C import _nn
 F = tn.nn.functional
 gelu = lambda x: F.gelu(x, approximate="tanh")
@@ -37,15 +45,12 @@ def compare(name, dtype, **how):
         g = tn.linspace(-1, 1, y.numel()).reshape(y.shape).to(device).to(dtype)
         return y, *tn.autograd.grad(y, [a for a in args if a is not None], g)
     tol = {tn.float16: 5e-3, tn.bfloat16: 4e-2}.get(dtype, 2e-6)
+    if name != "relu" and dtype == tn.float32:
+        tol = 1e-3  # a GPU's library has a tanh of its own
     for got, want in zip(run(FUSED, "cuda", dtype), run(PLAIN, "cpu", tn.float64)):
         got, want = got.detach().cpu().double(), want.detach()
         assert got.shape == want.shape
         assert ((got - want).abs() <= tol * (4 + want.abs())).all(), (name, dtype, how)
-
-def products():
-    ask = ctypes.CDLL("libcublasLt.so.13").cublasLtHostCount
-    ask.restype = ctypes.c_long
-    return ask(b"product")
 """
 
 
@@ -106,7 +111,7 @@ assert b.grad.tolist() == [0] * 8
 @pytest.mark.parametrize("trouble", ["no-handle", "no-algorithm", "unsupported"])
 def test_without_a_way(trouble: str) -> None:
     text = "\nfor name in FUSED:\n    compare(name, tn.float32)\nassert products() == 0"
-    harness.script(ENDS + text, TENON_CUBLASLT_HOST=trouble)
+    harness.script(COUNT + ENDS + text, TENON_CUBLASLT_HOST=trouble)
 
 
 def test_addmm_activation() -> None:
@@ -117,11 +122,9 @@ def test_addmm_activation() -> None:
 tn.manual_seed(0)
 b, x, w = tn.randn(16), tn.randn(5, 12), tn.randn(12, 16)
 args = [t.to("cuda") for t in (b, x, w)]
-before = products()
 for use_gelu, f in ((False, F.relu), (True, gelu)):
     got = tn._addmm_activation(*args, use_gelu=use_gelu)
-    assert tn.allclose(got.cpu(), f(tn.addmm(b, x, w)), atol=1e-5)
-assert products() == before + 2
+    assert tn.allclose(got.cpu(), f(tn.addmm(b, x, w)), atol=1e-3)
 got = tn._addmm_activation(*args, beta=2, alpha=3, use_gelu=True)
 assert tn.allclose(got.cpu(), gelu(tn.addmm(b, x, w, beta=2, alpha=3)), atol=1e-4)
 for t in args:
@@ -129,7 +132,7 @@ for t in args:
 got = tn.autograd.grad(tn._addmm_activation(*args, use_gelu=True).sum(), args)
 near = [t.requires_grad_() for t in (b, x, w)]
 want = tn.autograd.grad(gelu(tn.addmm(*near)).sum(), near)
-assert all(tn.allclose(p.cpu(), q, atol=1e-4) for p, q in zip(got, want))
+assert all(tn.allclose(p.cpu(), q, atol=1e-3) for p, q in zip(got, want))
 """
     )
 
@@ -138,22 +141,30 @@ def test_launches_of_a_feed_forward_block() -> None:
     """Forward and backward are six products, with biases and their gradients. An activation takes
     no launch, and its gradient none where gelu stands between two linear maps."""
     harness.script(
-        ENDS
+        COUNT
+        + ENDS
         + """
 def count(fn):
     args = inputs("cuda", tn.float32)
     for _ in range(2):
         y = fn(*args)
         g = tn.ones_like(y)
+        before = products()
         tn.cuda.reset_counters()
         tn.autograd.grad(fn(*args), args, g)
     c = tn.cuda.counters()
-    return c["library_calls"], c["launches"]
-assert count(FUSED["relu"]) == (6, 1)
-assert count(FUSED["gelu"]) == (6, 1)
-assert count(FUSED["two"]) == (6, 0)
-assert count(PLAIN["relu"]) == (6, 2)
-assert count(PLAIN["gelu"]) == (6, 2)
+    return c["library_calls"], products() - before, c["launches"]
+assert count(FUSED["relu"]) == (6, 4, 1)
+assert count(FUSED["gelu"]) == (6, 4, 1)
+assert count(FUSED["two"]) == (6, 4, 0)
+assert count(PLAIN["relu"]) == (6, 4, 2)
+assert count(PLAIN["gelu"]) == (6, 4, 2)
+args = inputs("cuda", tn.float32)
+before = products()
+for use_gelu in (False, True):
+    tn._addmm_activation(args[2].detach(), args[0].detach()[0], args[1].detach().t(),
+                         use_gelu=use_gelu)
+assert products() == before + 2
 """
     )
 
@@ -174,60 +185,81 @@ MODULES = """
 import copy, functools
 import tenon.nn as nn
 from tenon.nn import functional as F
-count = lambda: tn.cuda.counters()["launches"]
 
 def near(net, *shape):
-    \"\"\"Values and gradients as on the CPU; returns the launches of a pass on the device.\"\"\"
-    far = copy.deepcopy(net).cuda()
-    x = tn.randn(*shape)
-    y = x.cuda().requires_grad_()
-    x.requires_grad_()
-    for _ in range(2):
-        far.zero_grad(set_to_none=True)
-        before = count()
-        got = far(y)
-        got.backward(tn.ones_like(got))
-        after = count()
-    want = net(x)
-    want.backward(tn.ones_like(want))
-    pairs = [(got, want), (y.grad / 2, x.grad)]
-    pairs += [(p.grad, q.grad) for p, q in zip(far.parameters(), net.parameters())]
-    for p, q in pairs:
-        assert tn.allclose(p.cpu(), q, rtol=1e-4, atol=1e-4), (net, p.shape)
-    return after - before
+    \"\"\"Whether values and gradients in half precision are those of float64 on the CPU.\"\"\"
+    for half in (tn.float16, tn.bfloat16):
+        far, x = copy.deepcopy(net).cuda().to(half), tn.randn(*shape).to(half)
+        exact = copy.deepcopy(far).cpu().double()
+        y, x = x.cuda().requires_grad_(), x.double().requires_grad_()
+        got, want = far(y), exact(x)
+        g = tn.linspace(-1, 1, want.numel()).reshape(want.shape).to(half)
+        got.backward(g.cuda())
+        want.backward(g.double())
+        pairs = [(got, want), (y.grad, x.grad)]
+        pairs += [(p.grad, q.grad) for p, q in zip(far.parameters(), exact.parameters())]
+        for p, q in pairs:
+            assert (p.cpu() - q).abs().max() <= 0.03 * (1 + q.abs().max()), (net, half, p.shape)
 
 def mlp(*between):
     tn.manual_seed(0)
     return nn.Sequential(nn.Linear(12, 16), *between, nn.Linear(16, 4))
+
+gelu = functools.partial(nn.GELU, "tanh")
 """
 
 
-def test_modules_in_sequence_are_joined() -> None:
-    """With the values that they have one by one, and fewer launches."""
+def test_modules_in_sequence_have_their_values() -> None:
     harness.script(
         MODULES
         + """
-gelu = lambda: nn.GELU(approximate="tanh")
-plain = near(mlp(nn.Tanh()), 6, 12)
-assert near(mlp(nn.ReLU()), 6, 12) == near(mlp(nn.ReLU(inplace=True)), 6, 12) == plain - 1
-assert near(mlp(gelu()), 6, 12) == plain - 2
-assert near(mlp(gelu(), nn.Dropout(0.5).eval()), 6, 12) == plain - 2
-assert near(mlp(gelu(), nn.Dropout(0)), 2, 3, 12) == plain - 2
-near(mlp(gelu(), nn.Tanh()), 6, 12)
-near(nn.Sequential(nn.ReLU(), nn.Linear(12, 8), nn.GELU("tanh")), 6, 12)
-near(nn.Sequential(nn.Linear(12, 8, bias=False), nn.ReLU(), nn.ReLU()), 6, 12)
-near(mlp(nn.GELU()), 6, 12)  # the exact one is not the library's
-with tn.no_grad():
-    far = mlp(gelu()).cuda()
-    before = count()
-    far(tn.ones(2, 12, device="cuda"))
-    assert count() == before + 1  # the ones
-net = mlp(nn.ReLU()).cuda()
+for between in ([gelu()], [nn.ReLU()], [nn.GELU()], [gelu(), nn.Dropout(0.5).eval()],
+                [gelu(), nn.Tanh()], [gelu(), nn.Dropout(0), nn.Dropout(0)]):
+    near(mlp(*between), 6, 12)
+    near(mlp(*between), 2, 3, 12)
+near(nn.Sequential(gelu(), nn.Linear(12, 8), gelu()), 6, 12)
+near(nn.Sequential(nn.Linear(12, 8, bias=False), gelu(), nn.Linear(8, 3, bias=False)), 6, 12)
+near(nn.Sequential(nn.Linear(12, 13), gelu(), nn.Linear(13, 3)), 6, 12)
+net, x = mlp(gelu()).cuda(), tn.randn(2, 12, device="cuda")
 with tn.autocast("cuda", dtype=tn.bfloat16):
-    y = net(tn.ones(2, 12, device="cuda"))
-assert y.dtype == tn.bfloat16
+    y = net(x)
+assert y.dtype == tn.bfloat16 and tn.allclose(y.float(), net(x), atol=0.03)
 y.float().sum().backward()
 assert net[0].weight.grad.dtype == tn.float32
+for half in (tn.float16, tn.bfloat16):  # nothing that is wrong is lost
+    x = tn.full((2, 12), float("nan"), device="cuda", dtype=half)
+    for act in (gelu(), nn.ReLU()):
+        assert mlp(act).cuda().to(half)(x).isnan().all()
+"""
+    )
+
+
+def test_modules_in_sequence_are_joined() -> None:
+    """gelu with what stands on both sides; not in float32."""
+    harness.script(
+        COUNT
+        + MODULES
+        + """
+def launches(net, half=tn.bfloat16):
+    net, x = net.cuda().to(half), tn.ones(6, 12, device="cuda", dtype=half, requires_grad=True)
+    for _ in range(2):
+        y = net(x)
+        g = tn.ones_like(y)
+        tn.cuda.reset_counters()
+        tn.autograd.grad(net(x), (x, *net.parameters()), g)
+    return tn.cuda.counters()["launches"]
+before = products()
+assert launches(mlp(nn.Tanh())) == launches(mlp(nn.ReLU())) == launches(mlp(nn.GELU())) == 2
+assert launches(mlp(gelu())) == launches(mlp(gelu(), nn.Dropout(0.5).eval())) == 0
+assert launches(mlp(gelu(), nn.Dropout(0))) == launches(mlp(gelu()), tn.float16) == 0
+assert launches(mlp(gelu()), tn.float32) == 2
+assert launches(nn.Sequential(nn.Linear(12, 8), gelu())) == 1
+assert products() > before
+with tn.no_grad():
+    net, x = mlp(gelu()).cuda().bfloat16(), tn.ones(6, 12, device="cuda", dtype=tn.bfloat16)
+    tn.cuda.reset_counters()
+    net(x)
+    assert tn.cuda.counters()["launches"] == 0
 """
     )
 
@@ -237,42 +269,43 @@ def test_what_somebody_looks_at_is_not_joined() -> None:
     harness.script(
         MODULES
         + """
-x = tn.randn(6, 12, device="cuda")
-want = mlp(nn.ReLU()).cuda()(x)
+x = tn.randn(6, 12, device="cuda", dtype=tn.bfloat16)
+make = lambda act=None: mlp(act or gelu()).cuda().bfloat16()
+want = make()(x)
 def check(net, seen):
-    assert tn.allclose(net(x), want, atol=1e-5) and seen
+    assert tn.allclose(net(x), want, atol=0.03) and seen
 for at in range(3):
     for register in ("register_forward_hook", "register_forward_pre_hook"):
-        net, seen = mlp(nn.ReLU()).cuda(), []
+        net, seen = make(), []
         getattr(net[at], register)(lambda *args: seen.append(at))
         check(net, seen)
-    net, seen = mlp(nn.ReLU()).cuda(), []
+    net, seen = make(), []
     forward = net[at].forward
     net[at].forward = lambda x: seen.append(1) or forward(x)
     check(net, seen)
-net, seen = mlp(nn.ReLU()).cuda(), []
+net, seen = make(), []
 handle = nn.modules.module.register_module_forward_hook(lambda m, *args: seen.append(m))
 check(net, seen)
 assert len(seen) == 4
 handle.remove()
-net, seen = mlp(nn.ReLU()).cuda(), []
+net, seen = make(), []
 net[1].register_full_backward_hook(lambda *args: seen.append(1))
 net(x).sum().backward()
 assert seen
-class Loud(nn.ReLU):
+class Loud(nn.GELU):
     def forward(self, x):
         seen.append(self)
         return super().forward(x)
-net, seen = mlp(Loud()).cuda(), []
+net, seen = make(Loud("tanh")), []
 check(net, seen)
-net = mlp(nn.ReLU()).cuda()
+net = make()
 net[1] = nn.Tanh()  # replaced later
-assert tn.allclose(net(x), net[2](net[0](x).tanh()), atol=1e-5)
-net = nn.utils.parametrizations.weight_norm(mlp(nn.ReLU())[0]).cuda()
-assert nn.Sequential(net, nn.ReLU())(x).min().item() >= 0
-params = {name: p.detach() for name, p in mlp(nn.ReLU()).cuda().named_parameters()}
-call = lambda p, x: tn.func.functional_call(mlp(nn.ReLU()).cuda(), p, (x,))
-assert tn.allclose(tn.func.vmap(call, (None, 0))(params, x), want, atol=1e-5)
+assert tn.allclose(net(x), net[2](net[0](x).tanh()), atol=0.03)
+net = nn.utils.parametrizations.weight_norm(make()[0])
+assert tn.allclose(nn.Sequential(net, gelu())(x), gelu()(net(x)), atol=0.03)
+params = {name: p.detach() for name, p in make().named_parameters()}
+call = lambda p, x: tn.func.functional_call(make(), p, (x,))
+assert tn.allclose(tn.func.vmap(call, (None, 0))(params, x), want, atol=0.03)
 """
     )
 
@@ -282,7 +315,7 @@ def test_transformer_layers() -> None:
         MODULES
         + """
 tanh = functools.partial(F.gelu, approximate="tanh")
-for activation in ("relu", "gelu", tanh, nn.GELU("tanh"), nn.ReLU(), tn.tanh):
+for activation in ("relu", "gelu", tanh, gelu(), tn.tanh):
     for norm_first in (False, True):
         tn.manual_seed(0)
         near(nn.TransformerEncoderLayer(8, 2, 16, 0.0, activation, norm_first=norm_first), 3, 2, 8)
@@ -293,8 +326,8 @@ class Decoder(nn.Module):
     def forward(self, x):
         return self.layer(x, x * 2)
 near(Decoder(), 3, 2, 8)
-layer = nn.TransformerEncoderLayer(8, 2, 16, 0.5).cuda()  # with dropouts that draw
-x = tn.randn(3, 2, 8, device="cuda")
+layer = nn.TransformerEncoderLayer(8, 2, 16, 0.5, tanh).cuda().bfloat16()  # dropouts that draw
+x = tn.randn(3, 2, 8, device="cuda", dtype=tn.bfloat16)
 assert not tn.equal(layer(x), layer(x))
 layer.eval()
 assert tn.equal(layer(x), layer(x))

@@ -170,9 +170,11 @@ def step():
 
 
 def test_a_training_step_waits_for_nothing() -> None:
-    """Launches of the digits' step: what its formulas need and no more; waits: none."""
+    """Launches of the digits' step: what its formulas need and no more; waits: none. The library of
+    a GPU may leave some of what follows on a product to launches."""
     harness.script(
         DIGITS
+        + f"most = {15 if harness.ON_GPU else 9}"
         + """
 for _ in range(2):
     step()
@@ -182,7 +184,7 @@ for _ in range(10):
 counted = tn.cuda.counters()
 assert counted["waits"] == counted["bytes_in"] == counted["bytes_out"] == 0, counted
 assert counted["library_calls"] == 50, counted  # two products forward, three backward
-assert counted["launches"] <= 10 * 8, counted
+assert counted["launches"] <= 10 * most, counted
 loss.item()
 counted = tn.cuda.counters()
 assert counted["waits"] == 1 and counted["bytes_out"] == 4, counted

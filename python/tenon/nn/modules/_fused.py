@@ -1,8 +1,10 @@
-"""Linear layers together with the activation behind them, on devices that compute both in one step.
+"""Linear layers together with the GELU behind them, on devices that compute both in one step.
 
-`run` calls modules one after the other, as Sequential does. Where a Linear, a ReLU or GELU("tanh"),
-and perhaps another Linear follow each other, nobody looks at what passes between them (no hooks, no
+`run` calls modules one after the other, as Sequential does. Where a Linear, a GELU("tanh") and
+perhaps another Linear follow each other, nobody looks at what passes between them (no hooks, no
 subclasses, no forward of their own), and the device has a kernel for it, they are one operator.
+Only in half precision: the libraries' tanh may be less exact than a float32 is. ReLU is never
+joined, since the libraries' makes 0 of NaN.
 """
 
 from __future__ import annotations
@@ -16,31 +18,31 @@ from tenon import Tensor, _native
 from tenon._C import _nn
 from tenon.nn import functional as F
 from tenon.nn.modules._calls import CallMixin, is_hooked
-from tenon.nn.modules.activation import GELU, ReLU
+from tenon.nn.modules.activation import GELU
 from tenon.nn.modules.dropout import Dropout
 from tenon.nn.modules.linear import Linear
 from tenon.nn.parameter import Parameter
 
 _CALL = CallMixin.__call__
-_FORWARDS = {kind: kind.forward for kind in (Linear, ReLU, GELU, Dropout)}
+_FORWARDS = {kind: kind.forward for kind in (Linear, GELU, Dropout)}
 
 
-_DTYPES = {tenon.float16: "float16", tenon.bfloat16: "bfloat16", tenon.float32: "float32"}
+_DTYPES = {tenon.float16: "float16", tenon.bfloat16: "bfloat16"}
 
 
 @functools.cache
 def _has_kernel(device: str, dtype: str) -> bool:
-    return _native.Library().way("_linear_relu", device, dtype) == "kernel"
+    return _native.Library().way("_linear_gelu", device, dtype) == "kernel"
 
 
 def may_serve(input: Any) -> bool:
     """Whether `run` can do more for this input than to call the modules."""
-    return (
-        type(input) is Tensor
-        and not input.is_cpu
-        and input.dtype in _DTYPES
-        and _has_kernel(input.device.type, _DTYPES[input.dtype])
-    )
+    if type(input) is not Tensor or input.is_cpu or not input.is_floating_point():
+        return False
+    device, dtype = input.device.type, input.dtype
+    if tenon.is_autocast_enabled(device):
+        dtype = tenon.get_autocast_dtype(device)
+    return dtype in _DTYPES and _has_kernel(device, _DTYPES[dtype])
 
 
 def _is_plain(module: Any, kind: type) -> bool:
@@ -58,15 +60,11 @@ def _is_linear(module: Any) -> bool:
     return _is_plain(module, Linear) and type(module.weight) in (Parameter, Tensor)
 
 
-def _activation(step: Any) -> str | None:
-    """Which of the activations that can be joined to a Linear this is."""
-    if step is F.relu or _is_plain(step, ReLU):
-        return "relu"
+def _is_gelu(step: Any) -> bool:
+    """Whether it is the tanh approximation."""
     if isinstance(step, functools.partial):
-        tanh = step.func is F.gelu and not step.args and step.keywords == {"approximate": "tanh"}
-    else:
-        tanh = _is_plain(step, GELU) and step.approximate == "tanh"
-    return "gelu" if tanh else None
+        return step.func is F.gelu and not step.args and step.keywords == {"approximate": "tanh"}
+    return _is_plain(step, GELU) and step.approximate == "tanh"
 
 
 def _is_idle(step: Any) -> bool:
@@ -76,11 +74,8 @@ def _is_idle(step: Any) -> bool:
 def _joined(steps: list[Callable[[Any], Any]], input: Tensor) -> tuple[int, Tensor]:
     """What one or more of the first steps make of the input, and how many these are."""
     first = steps[0]
-    end = _activation(steps[1]) if len(steps) > 1 and _is_linear(first) else None
-    if end is None:
+    if len(steps) == 1 or not _is_linear(first) or not _is_gelu(steps[1]):
         return 1, first(input)
-    if end == "relu":
-        return 2, _nn._linear_relu(input, first.weight, first.bias)
     tensors = [t for t in (input, first.weight, first.bias) if t is not None]
     keep = tenon.is_grad_enabled() and any(t.requires_grad for t in tensors)
     last = 3 if len(steps) > 3 and _is_idle(steps[2]) else 2
