@@ -307,10 +307,12 @@ static tn_status put(attention_call *a, int64_t id, const tn_view *v) {
     return st == TN_OK && (uintptr_t)a->data[id] % 16 != 0 ? TN_DECLINE : st;
 }
 
-static bool is_wanted(const attention_call *a, const tn_view *mask) {
+/* A single query is not: each number of keys, of which a text that grows has many, would need a plan,
+ * and to make one takes much longer. */
+static bool is_wanted(const attention_call *a, const tn_view *q, const tn_view *mask) {
     const cuda_cudnn *api = cuda_option_value(CUDA_CUDNN_SDP) ? cuda_dnn_wanted() : NULL;
     bool half = a->call->dtype == TN_F16 || a->call->dtype == TN_BF16;
-    return half && !mask && api && (int32_t)api->version() >= OLDEST;
+    return half && !mask && q->shape[2] > 1 && api && (int32_t)api->version() >= OLDEST;
 }
 
 static bool has_widths(const tn_view *q, const tn_view *v) {
@@ -354,7 +356,7 @@ tn_status cuda_attention_by_cudnn(const tn_call *call, const tn__flash_attention
     attention_call a;
     memset(&a, 0, sizeof a);
     a.call = call;
-    if (!is_wanted(&a, in->attn_mask)) return TN_DECLINE;
+    if (!is_wanted(&a, in->query, in->attn_mask)) return TN_DECLINE;
     tn_status st = put_result(&a, Y, in->y);
     if (st == TN_OK)
         st = start(&a, in->query, in->key, in->value, in->lse, in->is_causal != 0, in->scale);
@@ -389,12 +391,11 @@ static tn_status put_gradients(attention_call *a, const tn__flash_attention_back
 tn_status cuda_attention_backward_by_cudnn(const tn_call *call,
                                            const tn__flash_attention_backward_args *in) {
     attention_call a;
-    int64_t queries = in->query->shape[2], keys = in->key->shape[2];
     memset(&a, 0, sizeof a);
     a.call = call;
     a.key.backward = 1;
-    if (!is_wanted(&a, in->attn_mask) || (queries == 1 && keys == 1)) return TN_DECLINE;
-    if (keys % 128 != 0 && cuda_cudnn_version() < OLDEST_ANY_KEYS) return TN_DECLINE;
+    if (!is_wanted(&a, in->query, in->attn_mask)) return TN_DECLINE;
+    if (in->key->shape[2] % 128 != 0 && cuda_cudnn_version() < OLDEST_ANY_KEYS) return TN_DECLINE;
     tn_status st = start(&a, in->query, in->key, in->value, in->lse, in->is_causal != 0, in->scale);
     if (st == TN_OK && a.key.all.deterministic && a.d->major >= LEAST_UNORDERED) st = TN_DECLINE;
     if (st == TN_OK) st = put_gradients(&a, in);

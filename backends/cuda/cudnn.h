@@ -50,6 +50,8 @@ typedef cudaStream_t cudnnStream;
     X(CUDNN_MAP_SELECT, CUDNN_POINTWISE_BINARY_SELECT, 601)                                        \
     X(CUDNN_REDUCE_SUM, CUDNN_REDUCE_TENSOR_ADD, 0)                                                \
     X(CUDNN_REDUCE_MOST, CUDNN_REDUCE_TENSOR_MAX, 3)                                               \
+    X(CUDNN_NORM_BATCH, CUDNN_BATCH_NORM, 2)                                                       \
+    X(CUDNN_NORM_TRAINING, CUDNN_NORM_FWD_TRAINING, 1)                                             \
     CUDNN_TYPE_LIST(X)                                                                             \
     CUDNN_DESCRIPTOR_LIST(X)                                                                       \
     CUDNN_ATTRIBUTE_LIST(X)
@@ -69,7 +71,9 @@ typedef cudaStream_t cudnnStream;
     X(CUDNN_IS_MAP, CUDNN_TYPE_POINTWISE_MODE, 14)                                                 \
     X(CUDNN_IS_DESCRIPTOR, CUDNN_TYPE_BACKEND_DESCRIPTOR, 15)                                      \
     X(CUDNN_IS_REDUCTION, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 18)                                  \
-    X(CUDNN_IS_CHAR, CUDNN_TYPE_CHAR, 24)
+    X(CUDNN_IS_CHAR, CUDNN_TYPE_CHAR, 24)                                                          \
+    X(CUDNN_IS_NORM, CUDNN_TYPE_NORM_MODE, 27)                                                     \
+    X(CUDNN_IS_PHASE, CUDNN_TYPE_NORM_FWD_PHASE, 28)
 
 #define CUDNN_DESCRIPTOR_LIST(X)                                                                   \
     X(CUDNN_MAP, CUDNN_BACKEND_POINTWISE_DESCRIPTOR, 0)                                            \
@@ -89,6 +93,8 @@ typedef cudaStream_t cudnnStream;
     X(CUDNN_PRODUCT_OP, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR, 19)                             \
     X(CUDNN_REDUCTION, CUDNN_BACKEND_REDUCTION_DESCRIPTOR, 21)                                     \
     X(CUDNN_REDUCTION_OP, CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR, 22)                        \
+    X(CUDNN_NORM_FORWARD, CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR, 29)                     \
+    X(CUDNN_NORM_BACKWARD, CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR, 30)                   \
     X(CUDNN_RESHAPE_OP, CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR, 31)
 
 /* Those of the three operations: alpha, beta, convolution, and three tensors, one after the other. */
@@ -157,6 +163,24 @@ typedef cudaStream_t cudnnStream;
     X(CUDNN_REDUCTION_OP_X, CUDNN_ATTR_OPERATION_REDUCTION_XDESC, 1610)                            \
     X(CUDNN_REDUCTION_OP_Y, CUDNN_ATTR_OPERATION_REDUCTION_YDESC, 1611)                            \
     X(CUDNN_REDUCTION_OP_REDUCTION, CUDNN_ATTR_OPERATION_REDUCTION_DESC, 1612)                     \
+    X(CUDNN_NORM_MODE, CUDNN_ATTR_OPERATION_NORM_FWD_MODE, 2000)                                   \
+    X(CUDNN_NORM_PHASE, CUDNN_ATTR_OPERATION_NORM_FWD_PHASE, 2001)                                 \
+    X(CUDNN_NORM_X, CUDNN_ATTR_OPERATION_NORM_FWD_XDESC, 2002)                                     \
+    X(CUDNN_NORM_MEAN, CUDNN_ATTR_OPERATION_NORM_FWD_MEAN_DESC, 2003)                              \
+    X(CUDNN_NORM_RSTD, CUDNN_ATTR_OPERATION_NORM_FWD_INV_VARIANCE_DESC, 2004)                      \
+    X(CUDNN_NORM_SCALE, CUDNN_ATTR_OPERATION_NORM_FWD_SCALE_DESC, 2005)                            \
+    X(CUDNN_NORM_BIAS, CUDNN_ATTR_OPERATION_NORM_FWD_BIAS_DESC, 2006)                              \
+    X(CUDNN_NORM_EPS, CUDNN_ATTR_OPERATION_NORM_FWD_EPSILON_DESC, 2007)                            \
+    X(CUDNN_NORM_Y, CUDNN_ATTR_OPERATION_NORM_FWD_YDESC, 2013)                                     \
+    X(CUDNN_NORM_BACK_MODE, CUDNN_ATTR_OPERATION_NORM_BWD_MODE, 2100)                              \
+    X(CUDNN_NORM_BACK_X, CUDNN_ATTR_OPERATION_NORM_BWD_XDESC, 2101)                                \
+    X(CUDNN_NORM_BACK_MEAN, CUDNN_ATTR_OPERATION_NORM_BWD_MEAN_DESC, 2102)                         \
+    X(CUDNN_NORM_BACK_RSTD, CUDNN_ATTR_OPERATION_NORM_BWD_INV_VARIANCE_DESC, 2103)                 \
+    X(CUDNN_NORM_BACK_GRAD, CUDNN_ATTR_OPERATION_NORM_BWD_DYDESC, 2104)                            \
+    X(CUDNN_NORM_BACK_SCALE, CUDNN_ATTR_OPERATION_NORM_BWD_SCALE_DESC, 2105)                       \
+    X(CUDNN_NORM_GRAD_SCALE, CUDNN_ATTR_OPERATION_NORM_BWD_DSCALE_DESC, 2107)                      \
+    X(CUDNN_NORM_GRAD_BIAS, CUDNN_ATTR_OPERATION_NORM_BWD_DBIAS_DESC, 2108)                        \
+    X(CUDNN_NORM_GRAD_X, CUDNN_ATTR_OPERATION_NORM_BWD_DXDESC, 2109)                               \
     X(CUDNN_RESHAPE_OP_X, CUDNN_ATTR_OPERATION_RESHAPE_XDESC, 2200)                                \
     X(CUDNN_RESHAPE_OP_Y, CUDNN_ATTR_OPERATION_RESHAPE_YDESC, 2201)
 

@@ -1,9 +1,7 @@
 /* norm.c: layer_norm and batch_norm: host side of kernels/norm.cu. */
-#include "cuda_priv.h"
+#include "norm.h"
 
 #include <string.h>
-
-#include <tenon/args_norm.h>
 
 #include "kernels/args_norm.h"
 
@@ -18,6 +16,7 @@ static void *data_of(const tn_view *v) { return v ? v->data : NULL; }
 
 static cuda_float_kernels batch_moments_kernels = CUDA_FLOAT_KERNELS(norm, batch_norm_moments),
                           batch_norm_kernels = CUDA_FLOAT_KERNELS(norm, batch_norm),
+                          batch_running_kernels = CUDA_FLOAT_KERNELS(norm, batch_norm_running),
                           batch_products_kernels = CUDA_FLOAT_KERNELS(norm, batch_norm_products),
                           batch_backward_kernels = CUDA_FLOAT_KERNELS(norm, batch_norm_backward);
 
@@ -90,11 +89,30 @@ static tn_status run_backward(const tn_call *call, cuda_batch_norm_args *a) {
     return st == TN_OK ? launch_channels(call, batch_backward_kernels, a) : st;
 }
 
+/* After cuDNN, which need not count as we do: the variance of what runs is the unbiased one. */
+static tn_status update_running(const tn_call *call, const tn_native_batch_norm_args *in) {
+    const tn_view *x = in->input;
+    cuda_batch_norm_args a = {.running_mean = data_of(in->running_mean),
+                              .running_var = data_of(in->running_var),
+                              .mean = in->save_mean->data,
+                              .rstd = in->save_invstd->data,
+                              .samples = x->shape[0],
+                              .channels = x->shape[1],
+                              .positions = x->numel / (x->shape[0] * x->shape[1]),
+                              .momentum = in->momentum,
+                              .eps = in->eps};
+    if (!a.running_mean && !a.running_var) return TN_OK;
+    return cuda_launch(call, cuda_float_kernel(call, batch_running_kernels),
+                       (a.channels + CUDA_BLOCK - 1) / CUDA_BLOCK, CUDA_BLOCK, &a);
+}
+
 static tn_status batch_norm(const tn_call *call, const void *args) {
     const tn_native_batch_norm_args *in = args;
     cuda_batch_norm_args a;
     if (in->y->numel == 0) return TN_OK;
-    tn_status st = read_channels(call, in->input, &a);
+    tn_status st = cuda_batch_norm_by_cudnn(call, in);
+    if (st != TN_DECLINE) return st == TN_OK ? update_running(call, in) : st;
+    st = read_channels(call, in->input, &a);
     if (st != TN_OK) return st;
     if (!read_strides(in->y, a.y_stride)) return TN_DECLINE;
     a.weight = data_of(in->weight);
@@ -113,7 +131,9 @@ static tn_status batch_norm(const tn_call *call, const void *args) {
 static tn_status batch_norm_backward(const tn_call *call, const void *args) {
     const tn__batch_norm_backward_args *in = args;
     cuda_batch_norm_args a;
-    tn_status st = read_channels(call, in->input, &a);
+    tn_status st = cuda_batch_norm_backward_by_cudnn(call, in);
+    if (st != TN_DECLINE) return st;
+    st = read_channels(call, in->input, &a);
     if (st != TN_OK || a.channels == 0) return st;
     if (in->need_input && !read_strides(in->grad_input, a.y_stride)) return TN_DECLINE;
     st = read_input(call, in->grad, &a.grad, a.grad_stride);

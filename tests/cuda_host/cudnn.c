@@ -38,7 +38,7 @@ enum { NUMBERS = sizeof(problem) / sizeof(int64_t), TEXT = NUMBERS * 21 + 1 };
 static const struct {
     bool (*read)(const descriptor *const *operations, int64_t n, problem *ret);
     bool (*run)(job *j);
-} parts[] = {{conv_read, conv_run}, {attention_read, attention_run}};
+} parts[] = {{conv_read, conv_run}, {attention_read, attention_run}, {norm_read, norm_run}};
 enum { PARTS = sizeof parts / sizeof parts[0] };
 
 struct cudnnContext {
@@ -90,6 +90,8 @@ static size_t element_bytes(unsigned type) {
     case CUDNN_IS_NOTE:
     case CUDNN_IS_MAP:
     case CUDNN_IS_REDUCTION:
+    case CUDNN_IS_NORM:
+    case CUDNN_IS_PHASE:
     case CUDNN_IS_FLOAT: return 4;
     default: return 8;
     }

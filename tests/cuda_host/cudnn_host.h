@@ -43,11 +43,13 @@ typedef struct job {
     char *workspace;
 } job;
 
-/* cudnn_conv.c, cudnn_attention.c: whether operations are such a graph that there are engines for. */
+/* cudnn_conv.c, cudnn_attention.c, cudnn_norm.c: whether operations are such a graph that there are engines for. */
 bool conv_read(const descriptor *const *operations, int64_t n, problem *ret);
 bool conv_run(job *j);
 bool attention_read(const descriptor *const *operations, int64_t n, problem *ret);
 bool attention_run(job *j);
+bool norm_read(const descriptor *const *operations, int64_t n, problem *ret);
+bool norm_run(job *j);
 
 /* ---- cudnn.c -----------------------------------------------------------------------------------*/
 const attribute *cudnn_find(const descriptor *d, unsigned name, unsigned type);

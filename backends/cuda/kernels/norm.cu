@@ -309,6 +309,16 @@ KERNEL(TN_(batch_norm), cuda_batch_norm_args) {
     }
 }
 
+/* The running statistics from a mean and a rstd that others computed: a thread for each channel. */
+KERNEL(TN_(batch_norm_running), cuda_batch_norm_args) {
+    int64_t c = cuda_thread();
+    if (c >= a.channels) return;
+    double rstd = (double)((const A *)a.rstd)[c], count = (double)(a.samples * a.positions);
+    double var = 1.0 / (rstd * rstd) - a.eps;
+    norm_blend(a.running_mean, c, a.momentum, (double)((const A *)a.mean)[c]);
+    norm_blend(a.running_var, c, a.momentum, (var < 0 ? 0.0 : var) * count / (count - 1.0));
+}
+
 /* Sums of g and of g (x - mean). */
 KERNEL(TN_(batch_norm_products), cuda_batch_norm_args) {
     SHARED(norm_pair, room, CUDA_BLOCK);
