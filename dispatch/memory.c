@@ -44,9 +44,10 @@ struct tni_graph_memory {
     bool ended;
 };
 
-/* What a block has in place of a stream that is gone: all its work is done. */
-static char nothing;
-static void *const no_stream = &nothing;
+/* What a block has in place of a stream that is gone: all its work is done. And in place of one where
+ * others may use it that nobody could note: no graph uses it again. */
+static char nothing, anything;
+static void *const no_stream = &nothing, *const many_streams = &anything;
 
 /* Sizes are rounded up to eight steps for each power of two, so that blocks fit again soon and at
  * most an eighth is lost. */
@@ -159,10 +160,12 @@ static void drop_use(const tni_memory *m, use **at) {
     free(u);
 }
 
-/* Puts a mark into every stream that has used the block; false when that cannot be done. */
+/* Puts a mark into every stream that has used the block; false when that cannot be done, as while they
+ * may be recorded. */
 static bool mark_uses(const tni_memory *m, tni_block *b) {
     const tn_stream_iface *f = streams_of(m);
     void *ctx = m->device->desc.ctx;
+    if (tni_tls.capture) return false;
     for (use *u = b->uses; u; u = u->next) {
         if (tni_caught(f->event_create(ctx, m->index, 0, &u->event)) != TN_OK) return false;
         if (tni_caught(f->event_record(ctx, m->index, u->event, u->stream)) != TN_OK) return false;
@@ -201,6 +204,7 @@ tn_status tni_block_use(tni_block *b, void *stream) {
         b->uses = fresh;
     } else if (!u) {
         b->single = true; /* nobody notes who uses it, so the device has to look after it */
+        atomic_store_explicit(&b->stream, many_streams, memory_order_relaxed);
     }
     tni_os_unlock(&m->lock);
     const tn_allocator_iface *own = m->device->ifaces.allocator;
@@ -387,14 +391,17 @@ static void graph_memory_unref(tni_graph_memory *g) {
     if (atomic_fetch_sub_explicit(&g->refs, 1, memory_order_acq_rel) == 1) free(g);
 }
 
-/* The smallest free block that is large enough and not far too large. */
-static tni_block *take_of_graph(tni_memory *m, tni_graph_memory *g, uint64_t bytes) {
+/* The smallest free block that is large enough and not far too large. The branches of a graph, one for
+ * each stream, run beside each other: one does not get what another one has used. */
+static tni_block *take_of_graph(tni_memory *m, tni_graph_memory *g, uint64_t bytes,
+                                const void *stream) {
     tni_block **best = NULL;
     tni_os_lock(&m->lock);
     for (tni_block **at = &g->free; *at; at = &(*at)->next_free) {
         uint64_t size = (*at)->size;
         bool fits = size >= bytes && size / 2 <= bytes + LEAST;
-        if (fits && (!best || size < (*best)->size)) best = at;
+        bool own = !(*at)->uses && atomic_load(&(*at)->stream) == stream;
+        if (fits && own && (!best || size < (*best)->size)) best = at;
     }
     tni_block *b = best ? *best : NULL;
     if (b) *best = b->next_free;
@@ -405,7 +412,7 @@ static tni_block *take_of_graph(tni_memory *m, tni_graph_memory *g, uint64_t byt
 static tn_status block_of_graph(tni_memory *m, tn_device device, uint64_t bytes, void *stream,
                                 tni_graph_memory *g, tni_block **ret_block) {
     uint64_t size = bytes;
-    *ret_block = take_of_graph(m, g, bytes);
+    *ret_block = take_of_graph(m, g, bytes, stream);
     if (*ret_block) return TN_OK;
     if (bytes <= most) class_of(bytes, &size);
     TN_TRY(new_block(m, device, bytes, size, stream, ret_block));

@@ -149,6 +149,12 @@ static void drop_streams(void *unused) {
     }
 }
 
+/* Whether a graph of the device may have branches, which other streams record. */
+static bool has_branches(tn_device device) {
+    const tn_graph_iface *graph = tni_device_at(device.slot)->ifaces.graph;
+    return graph && (graph->flags & TN_GRAPH_BRANCHES);
+}
+
 tn_status tn_stream_set_current(tn_device device, tn_stream *stream) {
     static TN_TLS bool hooked;
     struct tni_current **at = &tni_tls.streams;
@@ -156,7 +162,8 @@ tn_status tn_stream_set_current(tn_device device, tn_stream *stream) {
         return tn_fail(TN_E_DEVICE, 1, "the stream belongs to %s:%d, not to %s:%d",
                        tn_device_name(stream->device.slot), (int)stream->device.index,
                        tn_device_name(device.slot), (int)device.index);
-    TN_TRY(tni_capture_forbid_native(device, "changing to another stream", NULL));
+    if (!has_branches(device))
+        TN_TRY(tni_capture_forbid_native(device, "changing to another stream", NULL));
     while (*at && !same((*at)->stream->device, device)) at = &(*at)->next;
     struct tni_current *c = *at;
     if (c && stream) {

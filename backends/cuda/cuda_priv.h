@@ -145,6 +145,8 @@ bool cuda_settings_expandable(const cuda_device *d);
 /* ---- stream.c ----------------------------------------------------------------------------------*/
 extern const tn_stream_iface cuda_stream_iface;
 extern const tn_peer_iface cuda_peer_iface;
+/* Waits for a stream and destroys it. */
+void cuda_stream_end(cuda_device *d, CUstream stream);
 
 /* ---- pinned.c ----------------------------------------------------------------------------------*/
 extern const tn_pinned_iface cuda_pinned_iface;
@@ -180,6 +182,8 @@ uint64_t cuda_memory_snapshot(cuda_device *d, cuda_block_info *ret_blocks, uint6
 extern const tn_graph_iface cuda_graph_iface;
 /* Whether the calling thread's work on the stream is recorded and not run: nobody may wait for it. */
 bool cuda_is_recording(const void *stream);
+/* Whether the stream, which nobody has any more, is recorded and stays until the recording ends. */
+bool cuda_graph_keeps(void *stream);
 /* For a kernel that is recorded and draws: its part of the numbers that each launch reserves. */
 tn_status cuda_graph_draw(const tn_call *call, tn_generator *gen, uint64_t blocks,
                           cuda_draws *ret_draws, const cuda_draws **ret_launch);

@@ -20,6 +20,7 @@ typedef struct CUevent_st *CUevent;
 typedef struct CUgraph_st *CUgraph;
 typedef struct CUgraphExec_st *CUgraphExec;
 typedef int CUstreamCaptureMode;
+typedef int CUstreamCaptureStatus;
 typedef int CUmemAllocationGranularity_flags;
 typedef unsigned long long CUmemGenericAllocationHandle;
 typedef struct CUmemLocation {
@@ -59,6 +60,7 @@ typedef struct CUmemAccessDesc {
     X(CUDA_UNSUPPORTED, CUDA_ERROR_NOT_SUPPORTED, 801)                                             \
     X(CUDA_NOT_CAPTURED, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, 900)                               \
     X(CUDA_CAPTURE_BROKEN, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, 901)                             \
+    X(CUDA_UNJOINED, CUDA_ERROR_STREAM_CAPTURE_UNJOINED, 904)                                      \
     X(CUDA_CAPTURED_EVENT, CUDA_ERROR_CAPTURED_EVENT, 907)                                         \
     X(CUDA_UNKNOWN, CUDA_ERROR_UNKNOWN, 999)
 
@@ -90,6 +92,7 @@ typedef struct CUmemAccessDesc {
     X(CUDA_DYNAMIC_SHARED, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 8)                     \
     X(CUDA_HOST_PORTABLE, CU_MEMHOSTALLOC_PORTABLE, 1)                                             \
     X(CUDA_CAPTURE_RELAXED, CU_STREAM_CAPTURE_MODE_RELAXED, 2)                                     \
+    X(CUDA_CAPTURING, CU_STREAM_CAPTURE_STATUS_ACTIVE, 1)                                          \
     X(CUDA_ON_DEVICE, CU_MEM_LOCATION_TYPE_DEVICE, 1)                                              \
     X(CUDA_PINNED_THERE, CU_MEM_ALLOCATION_TYPE_PINNED, 1)                                         \
     X(CUDA_READ_WRITE, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, 3)                                      \
@@ -162,6 +165,7 @@ enum {
     X(event_elapsed, cuEventElapsedTime, (float *ret_ms, CUevent start, CUevent end))              \
     X(capture_begin, cuStreamBeginCapture_v2, (CUstream stream, CUstreamCaptureMode mode))         \
     X(capture_end, cuStreamEndCapture, (CUstream stream, CUgraph * ret_graph))                     \
+    X(capture_status, cuStreamIsCapturing, (CUstream stream, CUstreamCaptureStatus * ret_status))  \
     X(graph_destroy, cuGraphDestroy, (CUgraph graph))                                              \
     X(graph_make, cuGraphInstantiateWithFlags,                                                     \
       (CUgraphExec * ret_exec, CUgraph graph, unsigned long long flags))                           \

@@ -20,13 +20,44 @@ typedef struct graph {
     draws *draws;
 } graph;
 
+/* A stream that nobody has any more, but that is recorded. */
+typedef struct parting {
+    struct parting *next;
+    CUstream stream;
+} parting;
+
 /* What the thread records. Core lets it record one graph at a time. */
 static _Thread_local struct {
     const void *stream;
     graph *graph;
+    parting *partings;
 } recording;
 
-bool cuda_is_recording(const void *stream) { return stream && stream == recording.stream; }
+/* Other streams join by waiting for an event of one that is recorded, which the driver keeps track of. */
+bool cuda_is_recording(const void *stream) {
+    CUstreamCaptureStatus status = 0;
+    if (!recording.graph || !stream) return false;
+    if (stream == recording.stream) return true;
+    return cuda.capture_status((CUstream)(uintptr_t)stream, &status) == CUDA_OK &&
+           status == CUDA_CAPTURING;
+}
+
+bool cuda_graph_keeps(void *stream) {
+    parting *p = cuda_is_recording(stream) ? malloc(sizeof *p) : NULL;
+    if (!p) return false;
+    *p = (parting){recording.partings, stream};
+    recording.partings = p;
+    return true;
+}
+
+static void end_streams(cuda_device *d) {
+    while (recording.partings) {
+        parting *p = recording.partings;
+        recording.partings = p->next;
+        cuda_stream_end(d, p->stream);
+        free(p);
+    }
+}
 
 static void graph_free(cuda_device *d, graph *g) {
     if (g->exec) cuda.graph_end(g->exec);
@@ -79,12 +110,18 @@ static tn_status end(void *ctx, int32_t index, void *stream, void **ret_graph) {
     if (r == CUDA_OK && ret_graph) r = cuda.graph_make(&g->exec, recorded, 0);
     if (recorded) cuda.graph_destroy(recorded);
     atomic_fetch_sub(&d->captures, 1);
+    end_streams(d);
     cuda_memory_settle(d);
     if (r == CUDA_OK && ret_graph) {
         *ret_graph = g;
         return TN_OK;
     }
     graph_free(d, g);
+    if (r == CUDA_UNJOINED && ret_graph)
+        return cuda_host->fail(TN_E_STATE, -1,
+                               "cuda:%d: a stream has joined the capture, but the captured stream "
+                               "does not wait for it: call wait_stream() before the capture ends",
+                               index);
     /* One that is given up may be broken. */
     return r == CUDA_OK || !ret_graph ? TN_OK : cuda_fail(d, r, "capturing a graph");
 }
@@ -162,6 +199,7 @@ static void destroy(void *ctx, int32_t index, void *handle) {
 
 const tn_graph_iface cuda_graph_iface = {
     .struct_size = sizeof cuda_graph_iface,
+    .flags = TN_GRAPH_BRANCHES,
     .begin = begin,
     .end = end,
     .launch = launch,

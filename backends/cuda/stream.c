@@ -22,13 +22,16 @@ static tn_status stream_create(void *ctx, int32_t index, int32_t priority, void 
     return finish(d, r, "making a stream");
 }
 
-static void stream_destroy(void *ctx, int32_t index, void *stream) {
-    cuda_device *d = NULL;
-    (void)ctx;
-    if (cuda_enter(index, &d) != TN_OK) return;
+void cuda_stream_end(cuda_device *d, CUstream stream) {
     cuda_wait_stream(d, stream);
     cuda.stream_destroy(stream);
     cuda_memory_forget(d, stream);
+}
+
+static void stream_destroy(void *ctx, int32_t index, void *stream) {
+    cuda_device *d = NULL;
+    (void)ctx;
+    if (cuda_enter(index, &d) == TN_OK && !cuda_graph_keeps(stream)) cuda_stream_end(d, stream);
 }
 
 static tn_status stream_sync(void *ctx, int32_t index, void *stream) {

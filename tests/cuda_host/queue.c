@@ -18,18 +18,23 @@ typedef struct work {
     size_t bytes; /* of the payload */
     CUevent mark, wait;
     unsigned long long number; /* of the mark */
+    CUstream lane;             /* in a graph: the stream that recorded it */
     _Alignas(16) unsigned char payload[];
 } work;
 
-/* What a stream records in place of running it. */
+/* What streams record in place of running it: the one that was told to, and those that have waited for
+ * marks in it. */
 struct CUgraph_st {
     CUcontext context;
+    CUstream origin;
     work *head, *tail;
+    unsigned long long marks;
     bool broken; /* something was called that cannot be recorded */
 };
 
 struct CUgraphExec_st {
     work *head;
+    unsigned long long marks, random;
 };
 
 struct CUstream_st {
@@ -40,6 +45,7 @@ struct CUstream_st {
     unsigned long long submitted, finished;
     unsigned long long random;
     bool running, ending;
+    bool reached; /* at the end of a recording: the stream that was told to record waits for it */
 };
 
 struct CUctx_st {
@@ -51,7 +57,9 @@ struct CUctx_st {
 
 struct CUevent_st {
     unsigned long long recorded, reached;
-    bool timed, captured; /* recorded last while a stream records */
+    bool timed;
+    CUgraph captured;         /* of the stream that was recording when it was recorded last */
+    unsigned long long place; /* among the marks there */
     double ms;
 };
 
@@ -171,21 +179,26 @@ static void append(CUstream s, work *w) {
     s->submitted++;
     if (w->mark) {
         w->number = ++w->mark->recorded;
-        w->mark->captured = false;
+        w->mark->captured = NULL;
     }
     if (w->wait) w->number = w->wait->recorded;
     pthread_cond_broadcast(&changed);
 }
 
-/* Lock held. Takes the work over. Marks order the work of several streams, and only one records. */
-static CUresult record(CUgraph g, work *w) {
-    bool foreign = w->wait && !w->wait->captured;
-    if (w->mark) w->mark->captured = true;
-    if (w->mark || w->wait) {
-        g->broken |= foreign;
+/* Lock held. Takes the work over. */
+static CUresult record(CUstream s, work *w) {
+    CUgraph g = s->recording;
+    if (w->wait && w->wait->captured != g) {
+        g->broken = true;
         free(w);
-        return foreign ? CUDA_NOT_CAPTURED : CUDA_OK;
+        return CUDA_NOT_CAPTURED;
     }
+    w->lane = s;
+    if (w->mark) {
+        w->mark->captured = g;
+        w->number = w->mark->place = ++g->marks;
+    }
+    if (w->wait) w->number = w->wait->place;
     if (g->tail)
         g->tail->next = w;
     else
@@ -194,12 +207,22 @@ static CUresult record(CUgraph g, work *w) {
     return CUDA_OK;
 }
 
+/* Lock held. A stream that waits for a mark of a graph records from then on, too; the default one
+ * cannot. */
+static void join(CUstream s, const work *w) {
+    CUgraph g = w->wait ? w->wait->captured : NULL;
+    bool active = false;
+    for (CUstream k = s->context->streams; k && g; k = k->next) active |= k->recording == g;
+    if (active && !s->recording && s != &s->context->main) s->recording = g;
+}
+
 static CUresult submit(CUstream s, work *w) {
     pthread_mutex_lock(&lock);
     if (!s && current) s = &current->main;
     CUresult r = s ? s->context->fault : CUDA_BAD_CONTEXT;
+    if (r == CUDA_OK) join(s, w);
     if (r == CUDA_OK && s->recording) {
-        r = record(s->recording, w);
+        r = record(s, w);
         w = NULL;
     }
     if (r == CUDA_OK && w && w->wait && w->wait->captured) r = CUDA_CAPTURED_EVENT;
@@ -331,6 +354,7 @@ CUresult cuCtxGetStreamPriorityRange(int *ret_least, int *ret_greatest) {
 CUresult cuStreamDestroy_v2(CUstream stream) {
     pthread_mutex_lock(&lock);
     CUstream *at = &stream->context->streams;
+    if (stream->recording) stream->recording->broken = true;
     stream->ending = true;
     pthread_cond_broadcast(&changed);
     while (stream->running) pthread_cond_wait(&changed, &lock);
@@ -439,6 +463,7 @@ CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) {
     CUgraph g = calloc(1, sizeof *g);
     if (!g) return CUDA_NO_MEMORY;
     g->context = stream->context;
+    g->origin = stream;
     pthread_mutex_lock(&lock);
     CUresult r = stream->recording ? CUDA_BAD_VALUE : state(stream->context);
     if (r == CUDA_OK) stream->recording = g;
@@ -461,14 +486,44 @@ CUresult cuGraphDestroy(CUgraph graph) {
     return CUDA_OK;
 }
 
+CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *ret_status) {
+    pthread_mutex_lock(&lock);
+    *ret_status = stream && stream->recording ? CUDA_CAPTURING : 0;
+    pthread_mutex_unlock(&lock);
+    return CUDA_OK;
+}
+
+/* Lock held. Looks at the recording from its end: what the origin does not wait for, at the latest in
+ * the end, belongs to a stream that was not joined. */
+static bool is_joined(CUgraph g) {
+    size_t n = 0;
+    for (const work *w = g->head; w; w = w->next) n++;
+    const work **all = calloc(n + 1, sizeof *all);
+    bool *wanted = calloc(g->marks + 1, sizeof *wanted), joined = all && wanted;
+    n = 0;
+    for (const work *w = g->head; w && joined; w = w->next) all[n++] = w;
+    for (CUstream s = g->context->streams; s; s = s->next) s->reached = s == g->origin;
+    while (n > 0 && joined) {
+        const work *w = all[--n];
+        if (w->mark) w->lane->reached |= wanted[w->number];
+        if (w->wait && w->lane->reached) wanted[w->number] = true;
+        joined = w->mark || w->wait || w->lane->reached;
+    }
+    free(all);
+    free(wanted);
+    return joined;
+}
+
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *ret_graph) {
     *ret_graph = NULL;
     pthread_mutex_lock(&lock);
     CUgraph g = stream->recording;
-    stream->recording = NULL;
-    CUresult r = g ? state(g->context) : CUDA_BAD_VALUE;
-    pthread_mutex_unlock(&lock);
+    CUresult r = g && g->origin == stream ? state(g->context) : CUDA_BAD_VALUE;
     if (r == CUDA_OK && g->broken) r = CUDA_CAPTURE_BROKEN;
+    if (r == CUDA_OK && !is_joined(g)) r = CUDA_UNJOINED;
+    for (CUstream s = stream->context->streams; s && g; s = s->next)
+        if (s->recording == g) s->recording = NULL;
+    pthread_mutex_unlock(&lock);
     if (r == CUDA_OK)
         *ret_graph = g;
     else if (g)
@@ -483,7 +538,12 @@ static work *copy_list(const work *w, bool *ret_full) {
     for (; w && *ret_full; w = w->next) {
         *end = new_work(w->run, w->payload, w->bytes);
         *ret_full = *end != NULL;
-        if (*end) end = &(*end)->next;
+        if (!*end) break;
+        (*end)->mark = w->mark;
+        (*end)->wait = w->wait;
+        (*end)->number = w->number;
+        (*end)->lane = w->lane;
+        end = &(*end)->next;
     }
     if (*ret_full) return head;
     drop_list(head);
@@ -496,6 +556,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *ret_exec, CUgraph graph,
     bool full = false;
     (void)flags;
     if (e) e->head = copy_list(graph->head, &full);
+    if (e) e->marks = graph->marks;
     if (!full) {
         free(e);
         return CUDA_NO_MEMORY;
@@ -504,14 +565,78 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *ret_exec, CUgraph graph,
     return CUDA_OK;
 }
 
+enum { LANES = 32 };
+
+typedef struct branches {
+    CUstream lane[LANES];
+    work *head[LANES], **end[LANES];
+    int n;
+} branches;
+
+/* One list for each stream that recorded; false: too many. */
+static bool split(work *list, branches *b) {
+    while (list) {
+        work *w = list;
+        int k = 0;
+        while (k < b->n && b->lane[k] != w->lane) k++;
+        if (k == LANES) return false;
+        if (k == b->n) {
+            b->lane[b->n] = w->lane;
+            b->end[b->n] = &b->head[b->n];
+            b->n++;
+        }
+        list = w->next;
+        w->next = NULL;
+        *b->end[k] = w;
+        b->end[k] = &w->next;
+    }
+    return true;
+}
+
+/* The branches of a graph run beside each other: this is one order that a GPU may take, without the
+ * marks, and another one at each launch. */
+static bool some_order(work **list, CUgraphExec e) {
+    branches b = {.n = 0};
+    bool *reached = calloc(e->marks + 1, sizeof *reached);
+    work **end = list, *all = *list;
+    if (!reached || !split(all, &b)) {
+        free(reached);
+        return false;
+    }
+    *list = NULL;
+    for (int idle = 0; idle < b.n;) {
+        e->random = e->random * 6364136223846793005ull + 1442695040888963407ull;
+        int k = (int)((e->random >> 33) % (unsigned)b.n);
+        idle = 0;
+        while (idle < b.n && (!b.head[k] || (b.head[k]->wait && !reached[b.head[k]->number]))) {
+            k = (k + 1) % b.n;
+            idle++;
+        }
+        work *w = idle < b.n ? b.head[k] : NULL;
+        if (!w) break;
+        b.head[k] = w->next;
+        w->next = NULL;
+        if (w->mark) reached[w->number] = true;
+        if (w->mark || w->wait) {
+            free(w);
+            continue;
+        }
+        *end = w;
+        end = &w->next;
+    }
+    free(reached);
+    return true;
+}
+
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
     bool full;
     work *w = copy_list(exec->head, &full);
     if (!full) return CUDA_NO_MEMORY;
     pthread_mutex_lock(&lock);
+    bool ordered = some_order(&w, exec);
     if (!stream && current) stream = &current->main;
     CUresult r = stream ? stream->context->fault : CUDA_BAD_CONTEXT;
-    if (r == CUDA_OK && !start(stream)) r = CUDA_NO_MEMORY;
+    if (r == CUDA_OK && (!ordered || !start(stream))) r = CUDA_NO_MEMORY;
     while (r == CUDA_OK && w) {
         work *next = w->next;
         w->next = NULL;

@@ -381,7 +381,6 @@ fails("reading a value", lambda: x.sum().item())
 fails("waiting for a device", cu.synchronize)
 fails("waiting for a copy", lambda: x.cpu())
 fails("waiting for a stream", lambda: cu.current_stream().synchronize())
-fails("another stream", lambda: cu.Stream().__enter__())
 fails("already", lambda: cu.CUDAGraph().capture_begin())
 fails("out of memory", lambda: tn.empty(1 << 40, device="cuda"))
 g = cu.CUDAGraph()
@@ -428,6 +427,72 @@ del junk, y, g
 assert tn.cuda.memory_allocated() == before
 tn.cuda.empty_cache()
 assert tn.cuda.memory_reserved() <= 20 * mib
+""")
+
+
+BRANCHES = """
+x = tn.ones(3000, device="cuda")
+side = tn.cuda.Stream()
+g = tn.cuda.CUDAGraph()
+
+def work(x):
+    # Two branches that allocate and free beside each other; one draws, and has a stream of its own.
+    here, brief = tn.cuda.current_stream(), tn.cuda.Stream()
+    a = x * 3
+    side.wait_stream(here)
+    brief.wait_stream(here)
+    with tn.cuda.stream(side):
+        b = a
+        for _ in range(6):
+            b = (b * 2).exp().log() / 2
+    with tn.cuda.stream(brief):
+        c = a + tn.rand(3000, device="cuda")
+    for _ in range(6):
+        a = (a + 1) * 2 / 2 - 1
+    here.wait_stream(side)
+    here.wait_stream(brief)
+    return a + b, c
+
+with tn.cuda.graph(g):
+    sums, drawn = work(x)
+tn.cuda.manual_seed(7)
+wanted = []
+for i in range(8):
+    x.fill_(float(i))
+    wanted.append([t.tolist() for t in work(x)])
+tn.cuda.manual_seed(7)
+for i in range(8):
+    x.fill_(float(i))
+    g.replay()
+    assert [sums.tolist(), drawn.tolist()] == wanted[i], i
+    assert abs(sums.sum().item() - 6 * i * 3000) < 1, i
+"""
+
+
+def test_branches_of_a_graph() -> None:
+    """The harness runs them in another order at each launch."""
+    harness.script(BRANCHES, TENON_CUDA_HOST_DELAY="300")
+
+
+def test_a_branch_that_is_not_joined() -> None:
+    harness.script("""
+import pytest
+x = tn.ones(4, device="cuda")
+side = tn.cuda.Stream()
+with pytest.raises(RuntimeError, match="wait_stream"):
+    with tn.cuda.graph(tn.cuda.CUDAGraph()):
+        side.wait_stream(tn.cuda.current_stream())
+        with tn.cuda.stream(side):
+            y = x * 2
+with tn.cuda.stream(side):
+    assert (x * 2).tolist() == [2.0] * 4  # the stream is as good as before
+mark = tn.cuda.Event()
+with pytest.raises(RuntimeError):
+    with tn.cuda.graph(tn.cuda.CUDAGraph()):
+        with tn.cuda.stream(side):
+            mark.record()  # not of the capture
+        mark.wait()
+assert (x + 1).tolist() == [2.0] * 4
 """)
 
 

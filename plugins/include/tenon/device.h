@@ -115,13 +115,15 @@ typedef struct tn_generator_iface {
 } tn_generator_iface;
 
 /* ---- "tn.graph/1": work that is recorded once and launched often --------------------------------
- * Between begin and end what is queued on `stream` by the calling thread is recorded and not run.
- * Core calls only kernels with TN_K_CAPTURE_SAFE meanwhile, and keeps the memory that was allocated
+ * Between begin and end what is queued on `stream` by the calling thread is recorded and not run; with
+ * TN_GRAPH_BRANCHES also what is queued on streams that have waited for an event of a recorded one
+ * meanwhile. Without the flag the thread may not change to another stream. Core calls only kernels with TN_K_CAPTURE_SAFE meanwhile, and keeps the memory that was allocated
  * for the graph's life, so that addresses hold. Without it: core records the operator calls and
  * makes them again, into the same tensors. */
+#define TN_GRAPH_BRANCHES 0x1u
 typedef struct tn_graph_iface {
     uint32_t struct_size;
-    uint32_t reserved;
+    uint32_t flags; /* TN_GRAPH_* */
     tn_status (*begin)(void *ctx, int32_t device, void *stream);
     /* Also after a failure, then with ret_graph NULL: drops what was recorded. */
     tn_status (*end)(void *ctx, int32_t device, void *stream, void **ret_graph);
