@@ -25,8 +25,6 @@ from tenon.nn.parameter import Parameter
 
 _CALL = CallMixin.__call__
 _FORWARDS = {kind: kind.forward for kind in (Linear, GELU, Dropout)}
-
-
 _DTYPES = {tenon.float16: "float16", tenon.bfloat16: "bfloat16"}
 
 
@@ -36,8 +34,13 @@ def _has_kernel(device: str, dtype: str) -> bool:
 
 
 def may_serve(input: Any) -> bool:
-    """Whether `run` can do more for this input than to call the modules."""
-    if type(input) is not Tensor or input.is_cpu or not input.is_floating_point():
+    """Whether `run` may do more for this input than to call the modules."""
+    return type(input) is Tensor and not input.is_cpu
+
+
+def _is_served(input: Any) -> bool:
+    """Whether the device has a kernel for this input's dtype, or for autocast's."""
+    if not may_serve(input) or not input.is_floating_point():
         return False
     device, dtype = input.device.type, input.dtype
     if tenon.is_autocast_enabled(device):
@@ -71,10 +74,11 @@ def _is_idle(step: Any) -> bool:
     return _is_plain(step, Dropout) and (not step.training or step.p == 0)
 
 
-def _joined(steps: list[Callable[[Any], Any]], input: Tensor) -> tuple[int, Tensor]:
+def _joined(steps: list[Callable[[Any], Any]], input: Any) -> tuple[int, Any]:
     """What one or more of the first steps make of the input, and how many these are."""
     first = steps[0]
-    if len(steps) == 1 or not _is_linear(first) or not _is_gelu(steps[1]):
+    pair = len(steps) > 1 and _is_linear(first) and _is_gelu(steps[1])
+    if not pair or not _is_served(input):
         return 1, first(input)
     tensors = [t for t in (input, first.weight, first.bias) if t is not None]
     keep = tenon.is_grad_enabled() and any(t.requires_grad for t in tensors)
@@ -89,6 +93,6 @@ def run(steps: Iterable[Callable[[Any], Any]], input: Any) -> Any:
     """Calls the steps one after the other, those that belong together at once."""
     left = list(steps)
     while left:
-        n, input = _joined(left, input) if may_serve(input) else (1, left[0](input))
+        n, input = _joined(left, input)
         del left[:n]
     return input
