@@ -600,39 +600,6 @@ def test_to():
         x.to(tenon.float32, color=1)
 
 
-def test_types_of_tensors():
-    """The names from before there were dtypes and devices."""
-    x = tenon.ones(2, 3)
-    assert isinstance(x, tenon.FloatTensor) and not isinstance(x, tenon.LongTensor)
-    assert not isinstance(3, tenon.FloatTensor) and str(tenon.IntTensor) == "tenon.IntTensor"
-    assert repr(tenon.BoolTensor) == "<class 'tenon.BoolTensor'>"
-    assert tenon.LongTensor([[1, 2]]).tolist() == [[1, 2]]
-    assert tenon.DoubleTensor(2, 3).shape == (2, 3) == tenon.HalfTensor(x.size()).shape
-    assert tenon.ByteTensor().shape == (0,) and tenon.CharTensor(x).dtype is tenon.int8
-    assert (
-        x.type(tenon.LongTensor).type() == x.type("tenon.LongTensor").type() == "tenon.LongTensor"
-    )
-    assert x.type("torch.ComplexFloatTensor").dtype is tenon.complex64
-    assert x.new(4).dtype is x.dtype and x.long().new([1.0]).tolist() == [1]
-    for bad in ("LongTensor", "numpy.LongTensor", "torch.OddTensor", 3):
-        with pytest.raises(ValueError, match="invalid type"):
-            x.type(bad)
-    with pytest.raises(RuntimeError, match="kind 'cpu'"):
-        tenon.FloatTensor(2, device="cuda")
-    with pytest.raises(AttributeError, match="no attribute 'OddTensor'"):
-        tenon.OddTensor  # noqa: B018
-    try:
-        tenon.set_default_tensor_type("torch.DoubleTensor")
-        assert tenon.ones(1).dtype is tenon.float64
-        tenon.set_default_tensor_type(tenon.FloatTensor)
-        assert tenon.ones(1).dtype is tenon.float32
-        for wrong, error in ((3, TypeError), ("torch.LongTensor", TypeError)):
-            with pytest.raises(error):
-                tenon.set_default_tensor_type(wrong)
-    finally:
-        tenon.set_default_dtype(tenon.float32)
-
-
 # ---- Modes and functions -------------------------------------------------------------------------
 
 
