@@ -18,6 +18,10 @@ tn_status tni_grad__conv_backward_input(tn_gctx *c);
 tn_status tni_grad__conv_backward_weight(tn_gctx *c);
 tn_status tni_grad__flash_attention(tn_gctx *c);
 tn_status tni_grad__cross_entropy(tn_gctx *c);
+tn_status tni_grad__element_loss(tn_gctx *c);
+tn_status tni_grad__rms_norm(tn_gctx *c);
+
+tn_status tni_composite__element_loss_backward(const void *args, tn_tensor **rets);
 
 /* ---- Norms ------------------------------------------------------------------------------------*/
 
@@ -93,6 +97,28 @@ tn_status tni_grad_native_layer_norm(tn_gctx *c) {
         grads[1] = scope_sum(&s, grads[1], tn_ints_of(lead, nlead), 0);
         grads[2] = scope_sum(&s, grads[2], tn_ints_of(lead, nlead), 0);
     }
+    return give(&s, c, grads);
+}
+
+tn_status tni_grad__rms_norm(tn_gctx *c) {
+    const tn__rms_norm_args *a = c->args;
+    tn_tensor *x = tni_t(a->input), *rstd = tni_t(a->rstd);
+    if (!tn_grad_enabled())
+        return tn__rms_norm_backward(c->g[0], x, a->normalized_shape, rstd, tni_t(a->weight),
+                                     TN_GNEEDS(c, 0), TN_GNEEDS(c, 1), &c->ret[0], &c->ret[1]);
+    tni_scope s = {0};
+    int64_t dims[TN_MAX_DIMS], n = a->normalized_shape.n, nlead = a->input->ndim - n;
+    for (int32_t d = 0; d < a->input->ndim; d++) dims[d] = d;
+    tn_ints inner = tn_ints_of(dims + nlead, n), lead = tn_ints_of(dims, nlead);
+    tn_tensor *square = scope_mean(&s, scope_square(&s, x), inner, 1);
+    rstd = scope_rsqrt(&s, scope_add_number(&s, square, a->eps));
+    tn_tensor *hat = scope_mul(&s, x, rstd), *g = c->g[0];
+    tn_tensor *by_weight = scope_mul(&s, g, hat);
+    if (nlead > 0) by_weight = scope_sum(&s, by_weight, lead, 0);
+    if (a->weight) g = scope_mul(&s, g, tni_t(a->weight));
+    tn_tensor *along = scope_mean(&s, scope_mul(&s, g, hat), inner, 1);
+    tn_tensor *gx = scope_mul(&s, scope_sub(&s, g, scope_mul(&s, hat, along)), rstd);
+    tn_tensor *grads[3] = {gx, by_weight, NULL};
     return give(&s, c, grads);
 }
 
@@ -438,4 +464,23 @@ tn_status tni_grad__cross_entropy(tn_gctx *c) {
         r = scope_take(&s, st, r);
     }
     return scope_finish(&s, r, &c->ret[0]);
+}
+
+/* The losses that call it see to it that nothing but the input wants a gradient. */
+tn_status tni_grad__element_loss(tn_gctx *c) {
+    const tn__element_loss_args *a = c->args;
+    if (!TN_GNEEDS(c, 0)) return TN_OK;
+    if (!tn_grad_enabled())
+        return tn__element_loss_backward(c->g[0], tni_t(a->input), tni_t(a->target),
+                                         tni_t(a->weight), tni_t(a->pos_weight), a->how, a->number,
+                                         a->divisor, &c->ret[0]);
+    tn__element_loss_backward_args b = {.grad = tni_v(c->g[0]),
+                                        .input = a->input,
+                                        .target = a->target,
+                                        .weight = a->weight,
+                                        .pos_weight = a->pos_weight,
+                                        .how = a->how,
+                                        .number = a->number,
+                                        .divisor = a->divisor};
+    return tni_composite__element_loss_backward(&b, &c->ret[0]);
 }

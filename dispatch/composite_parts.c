@@ -12,6 +12,8 @@ tn_status tni_composite__cross_entropy(const void *args, tn_tensor **rets);
 tn_status tni_composite__cross_entropy_backward(const void *args, tn_tensor **rets);
 tn_status tni_composite_native_layer_norm(const void *args, tn_tensor **rets);
 tn_status tni_composite__layer_norm_backward(const void *args, tn_tensor **rets);
+tn_status tni_composite__rms_norm(const void *args, tn_tensor **rets);
+tn_status tni_composite__rms_norm_backward(const void *args, tn_tensor **rets);
 tn_status tni_composite_embedding(const void *args, tn_tensor **rets);
 tn_status tni_composite__embedding_backward(const void *args, tn_tensor **rets);
 
@@ -199,6 +201,41 @@ tn_status tni_composite__layer_norm_backward(const void *args, tn_tensor **rets)
     }
     tn_status st = scope_finish(&s, NULL, NULL);
     for (int i = 0; i < 3 && st != TN_OK; i++) tn_tensor_unref(&rets[i]);
+    return st;
+}
+
+/* ---- RMS norm ----------------------------------------------------------------------------------*/
+
+tn_status tni_composite__rms_norm(const void *args, tn_tensor **rets) {
+    const tn__rms_norm_args *a = args;
+    tni_scope s = {0};
+    tn_tensor *x = tni_t(a->input);
+    sides at;
+    split(a->input, a->normalized_shape, &at);
+    tn_tensor *square = scope_mean(&s, scope_square(&s, x), at.inner, 1);
+    tn_tensor *rstd = scope_rsqrt(&s, scope_add_number(&s, square, a->eps));
+    tn_tensor *y = scope_mul(&s, x, rstd);
+    if (a->weight) y = scope_mul(&s, y, tni_t(a->weight));
+    if (s.st == TN_OK) rets[1] = tn_tensor_ref(rstd);
+    return scope_finish(&s, y, rets);
+}
+
+tn_status tni_composite__rms_norm_backward(const void *args, tn_tensor **rets) {
+    const tn__rms_norm_backward_args *a = args;
+    tni_scope s = {0};
+    tn_tensor *g = tni_t(a->grad), *rstd = tni_t(a->rstd), *gx = g;
+    sides at;
+    split(a->input, a->normalized_shape, &at);
+    tn_tensor *hat = scope_mul(&s, tni_t(a->input), rstd);
+    if (a->need_weight) sum_rows(&s, scope_mul(&s, g, hat), at.outer, &rets[1]);
+    if (a->need_input) {
+        if (a->weight) gx = scope_mul(&s, g, tni_t(a->weight));
+        tn_tensor *along = scope_mean(&s, scope_mul(&s, gx, hat), at.inner, 1);
+        tn_tensor *r = scope_mul(&s, scope_sub(&s, gx, scope_mul(&s, hat, along)), rstd);
+        if (s.st == TN_OK) rets[0] = tn_tensor_ref(r);
+    }
+    tn_status st = scope_finish(&s, NULL, NULL);
+    for (int i = 0; i < 2 && st != TN_OK; i++) tn_tensor_unref(&rets[i]);
     return st;
 }
 

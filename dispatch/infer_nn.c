@@ -36,6 +36,10 @@ tn_status tni_infer__nll_loss_backward(tn_infer *inf, const void *args);
 tn_status tni_infer__nll_loss_gather(tn_infer *inf, const void *args);
 tn_status tni_infer__cross_entropy(tn_infer *inf, const void *args);
 tn_status tni_infer__cross_entropy_backward(tn_infer *inf, const void *args);
+tn_status tni_infer__element_loss(tn_infer *inf, const void *args);
+tn_status tni_infer__element_loss_backward(tn_infer *inf, const void *args);
+tn_status tni_infer__rms_norm(tn_infer *inf, const void *args);
+tn_status tni_infer__rms_norm_backward(tn_infer *inf, const void *args);
 
 /* What kernels keep sums and statistics in. */
 static int32_t wide_dtype(int32_t dtype) {
@@ -131,18 +135,13 @@ static tn_status check_parameter(const tn_view *p, tn_ints shape, int32_t arg, c
     return TN_OK;
 }
 
-tn_status tni_infer_native_layer_norm(tn_infer *inf, const void *args) {
-    const tn_native_layer_norm_args *a = args;
-    const tn_view *x = a->input;
-    tn_ints shape = a->normalized_shape;
-    int32_t dtype = tn_view_dtype(x), wide = wide_dtype(dtype);
+/* Whether an input can be normalized over dimensions of that shape. */
+static tn_status check_normalized(const tn_view *x, tn_ints shape) {
     if (shape.n < 1) {
         return tn_fail(TN_E_SHAPE, 1,
                        "Expected normalized_shape to be at least 1-dimensional, i.e., "
                        "containing at least one element, but got normalized_shape = ()");
     }
-    TN_TRY(check_parameter(a->weight, shape, 2, "weight", dtype));
-    TN_TRY(check_parameter(a->bias, shape, 3, "bias", dtype));
     if (!ends_with(x, shape)) {
         return tn_fail(
             TN_E_SHAPE, 0,
@@ -151,8 +150,24 @@ tn_status tni_infer_native_layer_norm(tn_infer *inf, const void *args) {
             tni_shape_text((int32_t)shape.n, shape.v),
             tni_shape_text((int32_t)shape.n, shape.v) + 1, tni_shape_text_of(x));
     }
+    return TN_OK;
+}
+
+/* The sizes of what there is one of for each row. */
+static void rows_of(const tn_view *x, tn_ints normalized, int64_t *ret_rows) {
+    for (int32_t d = 0; d < x->ndim; d++)
+        ret_rows[d] = d < x->ndim - normalized.n ? x->shape[d] : 1;
+}
+
+tn_status tni_infer_native_layer_norm(tn_infer *inf, const void *args) {
+    const tn_native_layer_norm_args *a = args;
+    const tn_view *x = a->input;
+    int32_t dtype = tn_view_dtype(x), wide = wide_dtype(dtype);
     int64_t rows[TN_MAX_DIMS];
-    for (int32_t d = 0; d < x->ndim; d++) rows[d] = d < x->ndim - shape.n ? x->shape[d] : 1;
+    TN_TRY(check_normalized(x, a->normalized_shape));
+    TN_TRY(check_parameter(a->weight, a->normalized_shape, 2, "weight", dtype));
+    TN_TRY(check_parameter(a->bias, a->normalized_shape, 3, "bias", dtype));
+    rows_of(x, a->normalized_shape, rows);
     TN_TRY(set_as(inf, 0, dtype, x->ndim, x->shape));
     TN_TRY(set_as(inf, 1, wide, x->ndim, rows));
     return set_as(inf, 2, wide, x->ndim, rows);
@@ -163,10 +178,8 @@ tn_status tni_infer__layer_norm_backward(tn_infer *inf, const void *args) {
     const tn_view *x = a->input;
     int32_t n = (int32_t)a->normalized_shape.n, dtype = tn_view_dtype(x);
     int64_t rows[TN_MAX_DIMS];
-    if (a->normalized_shape.n < 1 || !ends_with(x, a->normalized_shape))
-        return tn_fail(TN_E_SHAPE, 2, "normalized_shape does not fit input of size %s",
-                       tni_shape_text_of(x));
-    for (int32_t d = 0; d < x->ndim; d++) rows[d] = d < x->ndim - n ? x->shape[d] : 1;
+    TN_TRY(check_normalized(x, a->normalized_shape));
+    rows_of(x, a->normalized_shape, rows);
     TN_TRY(tni_infer_expect(inf, 0, a->grad, x->ndim, x->shape, dtype));
     TN_TRY(tni_infer_expect(inf, 3, a->mean, x->ndim, rows, wide_dtype(dtype)));
     TN_TRY(tni_infer_expect(inf, 4, a->rstd, x->ndim, rows, wide_dtype(dtype)));
@@ -174,6 +187,32 @@ tn_status tni_infer__layer_norm_backward(tn_infer *inf, const void *args) {
     TN_TRY(set_wanted(inf, 0, a->need_input, a->input->ndim, a->input->shape));
     TN_TRY(set_wanted(inf, 1, a->need_weight, n, a->normalized_shape.v));
     return set_wanted(inf, 2, a->need_bias, n, a->normalized_shape.v);
+}
+
+tn_status tni_infer__rms_norm(tn_infer *inf, const void *args) {
+    const tn__rms_norm_args *a = args;
+    const tn_view *x = a->input;
+    int32_t dtype = tn_view_dtype(x);
+    int64_t rows[TN_MAX_DIMS];
+    TN_TRY(check_normalized(x, a->normalized_shape));
+    TN_TRY(check_parameter(a->weight, a->normalized_shape, 2, "weight", dtype));
+    rows_of(x, a->normalized_shape, rows);
+    TN_TRY(set_as(inf, 0, dtype, x->ndim, x->shape));
+    return set_as(inf, 1, wide_dtype(dtype), x->ndim, rows);
+}
+
+tn_status tni_infer__rms_norm_backward(tn_infer *inf, const void *args) {
+    const tn__rms_norm_backward_args *a = args;
+    const tn_view *x = a->input;
+    int32_t n = (int32_t)a->normalized_shape.n, dtype = tn_view_dtype(x);
+    int64_t rows[TN_MAX_DIMS];
+    TN_TRY(check_normalized(x, a->normalized_shape));
+    rows_of(x, a->normalized_shape, rows);
+    TN_TRY(tni_infer_expect(inf, 0, a->grad, x->ndim, x->shape, dtype));
+    TN_TRY(tni_infer_expect(inf, 3, a->rstd, x->ndim, rows, wide_dtype(dtype)));
+    TN_TRY(check_parameter(a->weight, a->normalized_shape, 4, "weight", dtype));
+    TN_TRY(set_wanted(inf, 0, a->need_input, x->ndim, x->shape));
+    return set_wanted(inf, 1, a->need_weight, n, a->normalized_shape.v);
 }
 
 static tn_status check_channels(const tn_view *p, int64_t channels, int32_t arg, const char *name,
@@ -429,4 +468,23 @@ tn_status tni_infer__cross_entropy_backward(tn_infer *inf, const void *args) {
     TN_TRY(tni_infer_expect(inf, 3, a->lse, target->ndim, target->shape, wide));
     TN_TRY(tni_infer_expect(inf, 4, a->count, 0, target->shape, wide));
     return tni_infer_set(inf, 0, a->input->ndim, a->input->shape);
+}
+
+tn_status tni_infer__element_loss(tn_infer *inf, const void *args) {
+    const tn__element_loss_args *a = args;
+    const tn_view *x = a->input, *others[] = {a->target, a->weight, a->pos_weight};
+    for (int i = 0; i < TN_COUNT(others); i++)
+        if (others[i])
+            TN_TRY(tni_infer_expect(inf, 1 + i, others[i], x->ndim, x->shape, tn_view_dtype(x)));
+    return tni_infer_set(inf, 0, 0, x->shape);
+}
+
+tn_status tni_infer__element_loss_backward(tn_infer *inf, const void *args) {
+    const tn__element_loss_backward_args *a = args;
+    const tn_view *x = a->input, *others[] = {a->target, a->weight, a->pos_weight};
+    TN_TRY(tni_infer_expect(inf, 0, a->grad, 0, x->shape, tn_view_dtype(x)));
+    for (int i = 0; i < TN_COUNT(others); i++)
+        if (others[i])
+            TN_TRY(tni_infer_expect(inf, 2 + i, others[i], x->ndim, x->shape, tn_view_dtype(x)));
+    return tni_infer_set(inf, 0, x->ndim, x->shape);
 }

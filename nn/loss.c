@@ -1,13 +1,12 @@
 /* loss.c: losses with class targets, and the reduction that all losses end with. */
+#include "loss_priv.h"
 #include "scope_priv.h"
 
 tn_status tni_composite__reduce_loss(const void *args, tn_tensor **rets);
 tn_status tni_composite_nll_loss(const void *args, tn_tensor **rets);
 tn_status tni_composite_cross_entropy(const void *args, tn_tensor **rets);
 
-enum { REDUCE_NONE, REDUCE_MEAN, REDUCE_SUM, REDUCE_BATCH_MEAN };
-
-static tn_status reduction_of(const char *text, int *ret) {
+tn_status tni_reduction_of(const char *text, int *ret) {
     static const char *const names[] = {"none", "mean", "sum", "batchmean"};
     for (int i = 0; i < TN_COUNT(names); i++) {
         if (strcmp(text, names[i]) == 0) {
@@ -23,7 +22,7 @@ tn_status tni_composite__reduce_loss(const void *args, tn_tensor **rets) {
     tn_tensor *x = tni_t(a->input), *w = tni_t(a->weight);
     tni_scope s = {0};
     int kind = REDUCE_NONE;
-    TN_TRY(reduction_of(a->reduction, &kind));
+    TN_TRY(tni_reduction_of(a->reduction, &kind));
     if (w) x = scope_mul(&s, x, w);
     tn_ints all = tn_ints_none();
     if (kind == REDUCE_SUM) {
@@ -43,7 +42,7 @@ tn_status tni_composite_nll_loss(const void *args, tn_tensor **rets) {
     const tn_nll_loss_args *a = args;
     tn_tensor *total = NULL;
     int kind = REDUCE_NONE;
-    TN_TRY(reduction_of(a->reduction, &kind));
+    TN_TRY(tni_reduction_of(a->reduction, &kind));
     if (kind == REDUCE_BATCH_MEAN) {
         return tn_fail(TN_E_VALUE, 4, "%s is not a valid value for reduction", a->reduction);
     }
@@ -143,7 +142,7 @@ tn_status tni_composite_cross_entropy(const void *args, tn_tensor **rets) {
     const tn_cross_entropy_args *a = args;
     const tn_view *x = a->input, *target = a->target;
     int kind = REDUCE_NONE;
-    TN_TRY(reduction_of(a->reduction, &kind));
+    TN_TRY(tni_reduction_of(a->reduction, &kind));
     if (kind == REDUCE_BATCH_MEAN) {
         return tn_fail(TN_E_VALUE, 4, "%s is not a valid value for reduction", a->reduction);
     }

@@ -1,4 +1,5 @@
 /* norm.c: normalisation layers over the fused kernels, logsumexp, the gradient of cumprod. */
+#include "op_ids.h"
 #include "scope_priv.h"
 
 tn_status tni_composite_layer_norm(const void *args, tn_tensor **rets);
@@ -29,6 +30,38 @@ static double epsilon_of(int32_t dtype) {
     }
 }
 
+/* The dtype of the result. */
+static int32_t rms_dtype(const tn_rms_norm_args *a) {
+    int32_t dtype = tn_view_dtype(a->input);
+    return a->weight ? tn_dtype_promote(dtype, tn_view_dtype(a->weight)) : dtype;
+}
+
+/* Whether one kernel can do it all; weights have the normalized shape there. */
+static bool has_rms_kernel(const tn_rms_norm_args *a) {
+    const tn_view *x = a->input, *w = a->weight;
+    tn_ints shape = a->normalized_shape;
+    int32_t dtype = rms_dtype(a);
+    if (((w ? w->word : 0) | x->word) & TN_W_SPECIAL) return false;
+    if (w && ((w->word ^ x->word) & (TN_W_DEVICE | TN_W_INDEX))) return false;
+    if (w && w->ndim != shape.n) return false;
+    if (w && memcmp(w->shape, shape.v, sizeof *shape.v * (size_t)shape.n) != 0) return false;
+    return tn_dtype_category(dtype) == TN_CAT_FLOAT &&
+           tni_kernel_find(&tni_ops[TNI_OP__rms_norm], tn_view_device(x), dtype);
+}
+
+static tn_status rms_norm_at_once(const tn_rms_norm_args *a, double eps, tn_tensor **rets) {
+    tni_scope s = {0};
+    int32_t dtype = rms_dtype(a);
+    tn_tensor *x = scope_convert(&s, tni_t(a->input), dtype), *w = NULL, *rstd = NULL, *y = NULL;
+    if (a->weight) w = scope_convert(&s, tni_t(a->weight), dtype);
+    if (s.st == TN_OK) {
+        tn_status st = tn__rms_norm(x, a->normalized_shape, w, eps, &y, &rstd);
+        y = scope_take(&s, st, y);
+        tn_tensor_unref(&rstd);
+    }
+    return scope_finish(&s, y, rets);
+}
+
 tn_status tni_composite_rms_norm(const void *args, tn_tensor **rets) {
     const tn_rms_norm_args *a = args;
     tni_scope s = {0};
@@ -46,9 +79,10 @@ tn_status tni_composite_rms_norm(const void *args, tn_tensor **rets) {
                        "dimensions must be the same",
                        (long long)n);
     }
+    double eps = a->eps.has ? a->eps.value : epsilon_of(dtype);
+    if (has_rms_kernel(a)) return rms_norm_at_once(a, eps, rets);
     tn_tensor *ms = scope_mean(&s, scope_square(&s, x), tn_ints_of(dims, n), 1);
-    tn_tensor *r =
-        scope_rsqrt(&s, scope_add_number(&s, ms, a->eps.has ? a->eps.value : epsilon_of(dtype)));
+    tn_tensor *r = scope_rsqrt(&s, scope_add_number(&s, ms, eps));
     tn_tensor *y = scope_mul(&s, x, r);
     if (a->weight) y = scope_mul(&s, y, tni_t(a->weight));
     return scope_finish(&s, y, rets);

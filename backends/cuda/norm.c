@@ -1,4 +1,4 @@
-/* norm.c: layer_norm and batch_norm: host side of kernels/norm.cu. */
+/* norm.c: layer_norm, rms_norm and batch_norm: host side of kernels/norm.cu. */
 #include "norm.h"
 
 #include <string.h>
@@ -159,11 +159,11 @@ static bool is_wide(const tn_view *parameter, const tn_view *x) {
     return parameter && tn_view_dtype(parameter) != tn_view_dtype(x);
 }
 
-static cuda_layer_norm_args read_rows(const tn_view *x, const tn_view *mean, tn_ints shape) {
+static cuda_layer_norm_args read_rows(const tn_view *x, const tn_view *rstd, tn_ints shape) {
     cuda_layer_norm_args a;
     memset(&a, 0, sizeof a);
     a.x = x->data;
-    a.rows = mean->numel;
+    a.rows = rstd->numel;
     a.n = 1;
     for (int64_t i = 0; i < shape.n; i++) a.n *= shape.v[i];
     for (a.lanes = 1; a.lanes < CUDA_BLOCK && a.lanes * CUDA_GROUP < a.n;) a.lanes *= 2;
@@ -203,7 +203,7 @@ static tn_status launch_rows(const tn_call *call, cuda_float_kernels kernels,
 
 static tn_status layer_norm(const tn_call *call, const void *args) {
     const tn_native_layer_norm_args *in = args;
-    cuda_layer_norm_args a = read_rows(in->input, in->mean, in->normalized_shape);
+    cuda_layer_norm_args a = read_rows(in->input, in->rstd, in->normalized_shape);
     if (a.rows == 0) return TN_OK;
     a.weight = data_of(in->weight);
     a.bias = data_of(in->bias);
@@ -243,7 +243,7 @@ static tn_status layer_norm_input(const tn_call *call, const cuda_layer_norm_arg
 
 static tn_status layer_norm_backward(const tn_call *call, const void *args) {
     const tn__layer_norm_backward_args *in = args;
-    cuda_layer_norm_args a = read_rows(in->input, in->mean, in->normalized_shape);
+    cuda_layer_norm_args a = read_rows(in->input, in->rstd, in->normalized_shape);
     tn_status st = TN_OK;
     if (a.n == 0) return TN_OK;
     a.grad = in->grad->data;
@@ -259,7 +259,39 @@ static tn_status layer_norm_backward(const tn_call *call, const void *args) {
     return layer_norm_columns(call, &a);
 }
 
+/* ---- rms_norm: layer_norm's kernels without a mean ---------------------------------------------*/
+
+static tn_status rms_norm(const tn_call *call, const void *args) {
+    const tn__rms_norm_args *in = args;
+    cuda_layer_norm_args a = read_rows(in->input, in->rstd, in->normalized_shape);
+    if (a.rows == 0) return TN_OK;
+    a.weight = data_of(in->weight);
+    a.wide_weight = is_wide(in->weight, in->input);
+    a.y = in->y->data;
+    a.rstd = in->rstd->data;
+    a.eps = in->eps;
+    return launch_rows(call, layer_norm_kernels, &a);
+}
+
+static tn_status rms_norm_backward(const tn_call *call, const void *args) {
+    const tn__rms_norm_backward_args *in = args;
+    cuda_layer_norm_args a = read_rows(in->input, in->rstd, in->normalized_shape);
+    tn_status st = TN_OK;
+    if (a.n == 0) return TN_OK;
+    a.grad = in->grad->data;
+    a.weight = data_of(in->weight);
+    a.wide_weight = is_wide(in->weight, in->input);
+    a.rstd = in->rstd->data;
+    a.y = in->need_input ? in->grad_input->data : NULL;
+    a.grad_weight = in->need_weight ? in->grad_weight->data : NULL;
+    if (a.y && a.rows > 0) st = launch_rows(call, layer_input_kernels, &a);
+    if (st != TN_OK || !a.grad_weight) return st;
+    return layer_norm_columns(call, &a);
+}
+
 static const tn_kernel_row rows[] = {
+    CUDA_FLOAT_ROWS(_rms_norm, rms_norm),
+    CUDA_FLOAT_ROWS(_rms_norm_backward, rms_norm_backward),
     CUDA_FLOAT_ROWS(native_layer_norm, layer_norm),
     CUDA_FLOAT_ROWS(_layer_norm_backward, layer_norm_backward),
     CUDA_FLOAT_ROWS(native_batch_norm, batch_norm),

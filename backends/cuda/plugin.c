@@ -3,7 +3,8 @@
 #include "cuda_priv.h"
 
 #define CUDA_FAMILIES(X) X(conv) X(copy) X(softmax) X(loss) X(matmul) X(norm) X(scan) X(take)
-#define CUDA_DATA_FAMILIES(X) X(join) X(optim) X(order) X(random) X(runs) X(sample) X(nonzero)
+#define CUDA_DATA_FAMILIES(X)                                                                      \
+    X(element_loss) X(join) X(optim) X(order) X(random) X(runs) X(sample) X(nonzero)
 #define CUDA_LAYER_FAMILIES(X) X(attention) X(linear) X(pad) X(pool) X(rnn) X(triangle) X(upsample)
 #define CUDA_DTYPE_FAMILIES(X) X(map) X(reduce)
 

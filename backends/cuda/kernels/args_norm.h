@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-/* layer_norm of packed rows of n elements, `lanes` threads each. Gradients of weight and bias are sums
+/* layer_norm, or rms_norm where there is no mean, of packed rows of n elements, `lanes` threads each. Gradients of weight and bias are sums
  * of `parts` parts, `span` rows each, that lie in `partial` as (parts, n, 2). */
 typedef struct cuda_layer_norm_args {
     const void *x, *grad, *weight, *bias;

@@ -100,15 +100,20 @@ TMPL_INLINE void cuda_find(const cuda_plan &p, int64_t i, int64_t *at) {
         cuda_find_narrow(p, (uint32_t)i, at);
 }
 
-/* The calling thread's group; false when there is nothing for it to do. */
-TMPL_INLINE bool cuda_group_start(const cuda_plan &p, cuda_group *g) {
+/* Group number `at`; false when there is none. */
+TMPL_INLINE bool cuda_group_at(const cuda_plan &p, int64_t at, cuda_group *g) {
     bool strided = p.flags & CUDA_PLAN_STRIDED;
-    g->first = strided ? cuda_thread() : cuda_thread() * CUDA_GROUP;
+    g->first = strided ? at : at * CUDA_GROUP;
     if (g->first >= p.numel) return false;
     int64_t left = p.numel - g->first, most = strided ? 1 : CUDA_GROUP;
     g->n = left < most ? (int32_t)left : (int32_t)most;
     if (strided) cuda_find(p, g->first, g->at);
     return true;
+}
+
+/* The calling thread's group; false when there is nothing for it to do. */
+TMPL_INLINE bool cuda_group_start(const cuda_plan &p, cuda_group *g) {
+    return cuda_group_at(p, cuda_thread(), g);
 }
 
 /* A whole group, moved at once. */

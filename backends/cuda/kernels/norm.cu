@@ -7,7 +7,8 @@
 
 TMPL_INLINE A norm_rstd(A square, double eps) { return (A)(1.0 / sqrt((double)square + eps)); }
 
-/* ---- layer_norm: `lanes` neighbouring threads for each row -------------------------------------*/
+/* ---- layer_norm: `lanes` neighbouring threads for each row -------------------------------------
+ * Without `mean` it is rms_norm, whose rows are not centred. */
 
 typedef struct norm_row {
     int64_t row, n;      /* n: 0 where there is no such row */
@@ -89,11 +90,11 @@ KERNEL(TN_(layer_norm), cuda_layer_norm_args) {
     norm_row r = norm_find(a);
     const T *x = (const T *)a.x + r.row * a.n;
     A v[CUDA_GROUP], w[CUDA_GROUP], b[CUDA_GROUP], sum = 0, square = 0;
-    for (int64_t i = r.first; i < r.n; i += r.next) {
+    for (int64_t i = r.first; a.mean && i < r.n; i += r.next) {
         norm_load(r, x, i, v);
         sum = sum + ((v[0] + v[1]) + (v[2] + v[3]));
     }
-    A mean = a.n ? norm_sum(room, sum, a.lanes) / (A)a.n : (A)0;
+    A mean = a.mean && a.n ? norm_sum(room, sum, a.lanes) / (A)a.n : (A)0;
     for (int64_t i = r.first; i < r.n; i += r.next) {
         norm_load(r, x, i, v);
 #pragma unroll
@@ -111,16 +112,20 @@ KERNEL(TN_(layer_norm), cuda_layer_norm_args) {
     }
     int64_t row = (int64_t)blockIdx.x * ((int)blockDim.x / a.lanes) + (int)threadIdx.x / a.lanes;
     if (r.first > 0 || row >= a.rows) return;
-    ((A *)a.mean)[row] = mean;
+    if (a.mean) ((A *)a.mean)[row] = mean;
     ((A *)a.rstd)[row] = rstd;
 }
 
-/* gx = rstd * (g w - (sum(g w) + xhat * sum(g w xhat)) / n) */
+TMPL_INLINE A norm_mean(const cuda_layer_norm_args &a, int64_t row) {
+    return a.mean ? ((const A *)a.mean)[row] : (A)0;
+}
+
+/* gx = rstd * (g w - (sum(g w) + xhat * sum(g w xhat)) / n), without the first sum in rms_norm */
 KERNEL(TN_(layer_norm_input), cuda_layer_norm_args) {
     SHARED(A, room, NORM_WARPS);
     norm_row r = norm_find(a);
     const T *x = (const T *)a.x + r.row * a.n, *g = (const T *)a.grad + r.row * a.n;
-    A mean = ((const A *)a.mean)[r.row], rstd = ((const A *)a.rstd)[r.row];
+    A mean = norm_mean(a, r.row), rstd = ((const A *)a.rstd)[r.row];
     A v[CUDA_GROUP], gw[CUDA_GROUP], w[CUDA_GROUP], sum = 0, product = 0;
     for (int64_t i = r.first; i < r.n; i += r.next) {
         norm_load(r, x, i, v);
@@ -135,7 +140,8 @@ KERNEL(TN_(layer_norm_input), cuda_layer_norm_args) {
     }
     sum = norm_sum(room, sum, a.lanes);
     product = norm_sum(room, product, a.lanes);
-    A by_x = -rstd * rstd * rstd * product / (A)a.n, shift = -rstd * sum / (A)a.n;
+    A by_x = -rstd * rstd * rstd * product / (A)a.n;
+    A shift = a.mean ? -rstd * sum / (A)a.n : (A)0;
     for (int64_t i = r.first; i < r.n; i += r.next) {
         norm_load(r, x, i, v);
         norm_load(r, g, i, gw);
@@ -171,7 +177,7 @@ KERNEL(TN_(layer_norm_columns), cuda_layer_norm_args) {
     norm_pair sum = {0, 0};
     for (int64_t row = part * a.span + lane; row < end && column < a.n; row += lanes) {
         A g = LOAD(((const T *)a.grad)[row * a.n + column]);
-        A d = LOAD(((const T *)a.x)[row * a.n + column]) - ((const A *)a.mean)[row];
+        A d = LOAD(((const T *)a.x)[row * a.n + column]) - norm_mean(a, row);
         sum.g = sum.g + g;
         sum.product = sum.product + g * d * ((const A *)a.rstd)[row];
     }

@@ -1,0 +1,261 @@
+/* element_loss.c: losses that compare element by element, summed up or averaged.
+ *
+ * A device may have a kernel for the whole, `_element_loss`; elsewhere, and where more than the input
+ * wants a gradient, a loss is made of its parts. */
+#include "loss_priv.h"
+#include "op_ids.h"
+#include "scope_priv.h"
+
+tn_status tni_composite_mse_loss(const void *args, tn_tensor **rets);
+tn_status tni_composite_l1_loss(const void *args, tn_tensor **rets);
+tn_status tni_composite_smooth_l1_loss(const void *args, tn_tensor **rets);
+tn_status tni_composite_huber_loss(const void *args, tn_tensor **rets);
+tn_status tni_composite_binary_cross_entropy(const void *args, tn_tensor **rets);
+tn_status tni_composite_binary_cross_entropy_with_logits(const void *args, tn_tensor **rets);
+tn_status tni_composite_kl_div(const void *args, tn_tensor **rets);
+tn_status tni_composite__element_loss(const void *args, tn_tensor **rets);
+tn_status tni_composite__element_loss_backward(const void *args, tn_tensor **rets);
+
+/* How a loss compares; `number` is beta or delta. */
+typedef struct comparison {
+    int64_t how; /* TN_ELEMENT_LOSS_* */
+    double number;
+    const tn_view *x, *target, *weight, *pos_weight; /* the last two may be NULL */
+} comparison;
+
+/* ---- Of elements -------------------------------------------------------------------------------*/
+
+static tn_tensor *number_of(tn_scalar_box *box, double number) {
+    return tn_scalar_box_init(box, tn_scalar_float(number));
+}
+
+static tn_tensor *one_minus(tni_scope *s, tn_tensor *x) {
+    return scope_add_number(s, scope_neg(s, x), 1.0);
+}
+
+static tn_tensor *below(tni_scope *s, tn_tensor *x, double number) {
+    tn_scalar_box box;
+    return scope_binary(s, tn_lt, x, number_of(&box, number));
+}
+
+/* The squared distance below `bound`, from where it goes on as a line, each times a factor. */
+static tn_tensor *rounded(tni_scope *s, tn_tensor *d, double bound, double of_square,
+                          double of_line) {
+    tn_tensor *far = scope_unary(s, tn_abs, d);
+    tn_tensor *curve = scope_mul_number(s, scope_square(s, d), of_square);
+    tn_tensor *line = scope_add_number(s, far, -0.5 * bound);
+    if (of_line != 1.0) line = scope_mul_number(s, line, of_line);
+    return scope_where(s, below(s, far, bound), curve, line);
+}
+
+/* How much more positive elements count. */
+static tn_tensor *pos_factor(tni_scope *s, const comparison *c) {
+    tn_tensor *more = scope_add_number(s, tni_t(c->pos_weight), -1.0);
+    return scope_add_number(s, scope_mul(s, more, tni_t(c->target)), 1.0);
+}
+
+static tn_tensor *probability_terms(tni_scope *s, const comparison *c) {
+    tn_tensor *r = NULL;
+    tn_status st = tn__binary_cross_entropy(tni_t(c->x), tni_t(c->target), &r);
+    return scope_take(s, st, r);
+}
+
+static tn_tensor *logit_terms(tni_scope *s, const comparison *c) {
+    tn_tensor *r = NULL;
+    tn_status st = tn__logits_entropy(tni_t(c->x), tni_t(c->target), tni_t(c->pos_weight), &r);
+    return scope_take(s, st, r);
+}
+
+static tn_tensor *divergences(tni_scope *s, const comparison *c) {
+    tn_scalar_box none;
+    tn_tensor *t = tni_t(c->target), *own = scope_mul(s, t, scope_log(s, t)), *is_none = NULL;
+    if (s->st == TN_OK) {
+        tn_status st = tn_eq(t, number_of(&none, 0.0), &is_none);
+        is_none = scope_take(s, st, is_none);
+    }
+    own = scope_where(s, is_none, number_of(&none, 0.0), own);
+    return scope_sub(s, own, scope_mul(s, t, tni_t(c->x)));
+}
+
+/* The losses of all elements, weighted but for `weight`. */
+static tn_tensor *terms(tni_scope *s, const comparison *c) {
+    tn_tensor *x = tni_t(c->x), *t = tni_t(c->target);
+    switch (c->how) {
+    case TN_ELEMENT_LOSS_SQUARE: return scope_square(s, scope_sub(s, x, t));
+    case TN_ELEMENT_LOSS_ABSOLUTE: return scope_unary(s, tn_abs, scope_sub(s, x, t));
+    case TN_ELEMENT_LOSS_SMOOTH:
+        return rounded(s, scope_sub(s, x, t), c->number, 0.5 / c->number, 1.0);
+    case TN_ELEMENT_LOSS_HUBER: return rounded(s, scope_sub(s, x, t), c->number, 0.5, c->number);
+    case TN_ELEMENT_LOSS_ENTROPY: return probability_terms(s, c);
+    case TN_ELEMENT_LOSS_LOGITS: return logit_terms(s, c);
+    case TN_ELEMENT_LOSS_DIVERGENCE: return divergences(s, c);
+    default: return scope_mul(s, scope_exp(s, t), scope_sub(s, t, x));
+    }
+}
+
+static tn_tensor *clamp(tni_scope *s, tn_tensor *x, double most) {
+    tn_scalar_box box;
+    x = scope_binary(s, tn_minimum, x, number_of(&box, most));
+    return scope_binary(s, tn_maximum, x, number_of(&box, -most));
+}
+
+static tn_tensor *probability_slope(tni_scope *s, const comparison *c) {
+    tn_scalar_box box;
+    tn_tensor *x = tni_t(c->x), *under = scope_mul(s, one_minus(s, x), x);
+    under = scope_binary(s, tn_maximum, under, number_of(&box, 1e-12));
+    return scope_true_divide(s, scope_sub(s, x, tni_t(c->target)), under);
+}
+
+/* (1 - t) - factor * sigmoid(-x) */
+static tn_tensor *logit_slope(tni_scope *s, const comparison *c) {
+    tn_tensor *x = tni_t(c->x), *t = tni_t(c->target);
+    if (!c->pos_weight) return scope_sub(s, scope_unary(s, tn_sigmoid, x), t);
+    tn_tensor *rest = scope_unary(s, tn_sigmoid, scope_neg(s, x));
+    return scope_sub(s, one_minus(s, t), scope_mul(s, pos_factor(s, c), rest));
+}
+
+/* The derivatives of terms() in the direction of the input. */
+static tn_tensor *slopes(tni_scope *s, const comparison *c) {
+    tn_tensor *x = tni_t(c->x), *t = tni_t(c->target);
+    switch (c->how) {
+    case TN_ELEMENT_LOSS_SQUARE: return scope_mul_number(s, scope_sub(s, x, t), 2.0);
+    case TN_ELEMENT_LOSS_ABSOLUTE: return scope_unary(s, tn_sign, scope_sub(s, x, t));
+    case TN_ELEMENT_LOSS_SMOOTH:
+        return clamp(s, scope_mul_number(s, scope_sub(s, x, t), 1.0 / c->number), 1.0);
+    case TN_ELEMENT_LOSS_HUBER: return clamp(s, scope_sub(s, x, t), c->number);
+    case TN_ELEMENT_LOSS_ENTROPY: return probability_slope(s, c);
+    case TN_ELEMENT_LOSS_LOGITS: return logit_slope(s, c);
+    case TN_ELEMENT_LOSS_DIVERGENCE: return scope_neg(s, t);
+    default: return scope_neg(s, scope_exp(s, t));
+    }
+}
+
+tn_status tni_composite__element_loss(const void *args, tn_tensor **rets) {
+    const tn__element_loss_args *a = args;
+    comparison c = {a->how, a->number, a->input, a->target, a->weight, a->pos_weight};
+    tni_scope s = {0};
+    tn_tensor *y = terms(&s, &c);
+    if (a->weight) y = scope_mul(&s, y, tni_t(a->weight));
+    y = scope_mul_number(&s, scope_sum(&s, y, tn_ints_none(), 0), 1.0 / a->divisor);
+    return scope_finish(&s, y, rets);
+}
+
+tn_status tni_composite__element_loss_backward(const void *args, tn_tensor **rets) {
+    const tn__element_loss_backward_args *a = args;
+    comparison c = {a->how, a->number, a->input, a->target, a->weight, a->pos_weight};
+    tni_scope s = {0};
+    tn_tensor *g = slopes(&s, &c);
+    if (a->weight) g = scope_mul(&s, g, tni_t(a->weight));
+    g = scope_mul(&s, g, scope_mul_number(&s, tni_t(a->grad), 1.0 / a->divisor));
+    return scope_finish(&s, g, rets);
+}
+
+/* ---- The losses --------------------------------------------------------------------------------*/
+
+/* Whether the kernel takes a tensor beside the input: a constant that may be expanded to its shape. */
+static bool is_constant_beside(const tn_view *t, const tn_view *x) {
+    if (!t) return true;
+    if (((t->word ^ x->word) & TN_W_ALIKE) || (t->word & TN_W_SPECIAL) || t->ndim > x->ndim)
+        return false;
+    if ((t->word & TN_W_GRAD) && tn_grad_enabled()) return false;
+    for (int32_t d = 0; d < t->ndim; d++) {
+        int64_t of = x->shape[x->ndim - t->ndim + d];
+        if (t->shape[d] != of && t->shape[d] != 1) return false;
+    }
+    return true;
+}
+
+static bool has_kernel(const comparison *c) {
+    const tn_view *x = c->x;
+    if (tn_dtype_category(tn_view_dtype(x)) != TN_CAT_FLOAT || (x->word & TN_W_SPECIAL))
+        return false;
+    if (!tni_kernel_find(&tni_ops[TNI_OP__element_loss], tn_view_device(x), tn_view_dtype(x)))
+        return false;
+    return is_constant_beside(c->target, x) && is_constant_beside(c->weight, x) &&
+           is_constant_beside(c->pos_weight, x);
+}
+
+/* t, spread over the input. */
+static tn_tensor *spread(tni_scope *s, const tn_view *t, const tn_view *x) {
+    if (!t || (t->ndim == x->ndim && t->numel == x->numel)) return tni_t(t);
+    return scope_expand(s, tni_t(t), tn_ints_of(x->shape, x->ndim));
+}
+
+static tn_status at_once(const comparison *c, double divisor, tn_tensor **ret) {
+    tni_scope s = {0};
+    tn_tensor *target = spread(&s, c->target, c->x), *weight = spread(&s, c->weight, c->x);
+    tn_tensor *pos = spread(&s, c->pos_weight, c->x), *y = NULL;
+    if (s.st == TN_OK) {
+        tn_status st =
+            tn__element_loss(tni_t(c->x), target, weight, pos, c->how, c->number, divisor, &y);
+        y = scope_take(&s, st, y);
+    }
+    return scope_finish(&s, y, ret);
+}
+
+/* A loss whose mean is over the elements; `weight` of the comparison goes in before it is taken, and
+ * `shares` is what a mean is divided by, too. */
+static tn_status reduce(const comparison *c, const char *reduction, const tn_view *shares,
+                        tn_tensor **ret) {
+    tni_scope s = {0};
+    int kind = REDUCE_NONE;
+    TN_TRY(tni_reduction_of(reduction, &kind));
+    bool counted = kind != REDUCE_BATCH_MEAN || c->x->ndim > 0;
+    if (kind != REDUCE_NONE && !shares && counted && has_kernel(c)) {
+        double divisor = kind == REDUCE_MEAN  ? (double)c->x->numel
+                         : kind == REDUCE_SUM ? 1.0
+                                              : (double)c->x->shape[0];
+        return at_once(c, divisor, ret);
+    }
+    tn_tensor *y = terms(&s, c), *r = NULL;
+    if (c->weight) y = scope_mul(&s, y, tni_t(c->weight));
+    if (s.st == TN_OK) {
+        tn_status st = tn__reduce_loss(y, reduction, tni_t(shares), &r);
+        r = scope_take(&s, st, r);
+    }
+    return scope_finish(&s, r, ret);
+}
+
+tn_status tni_composite_mse_loss(const void *args, tn_tensor **rets) {
+    const tn_mse_loss_args *a = args;
+    comparison c = {TN_ELEMENT_LOSS_SQUARE, 0.0, a->input, a->target, NULL, NULL};
+    return reduce(&c, a->reduction, a->weight, rets);
+}
+
+tn_status tni_composite_l1_loss(const void *args, tn_tensor **rets) {
+    const tn_l1_loss_args *a = args;
+    comparison c = {TN_ELEMENT_LOSS_ABSOLUTE, 0.0, a->input, a->target, NULL, NULL};
+    return reduce(&c, a->reduction, a->weight, rets);
+}
+
+tn_status tni_composite_smooth_l1_loss(const void *args, tn_tensor **rets) {
+    const tn_smooth_l1_loss_args *a = args;
+    int64_t how = a->beta == 0.0 ? TN_ELEMENT_LOSS_ABSOLUTE : TN_ELEMENT_LOSS_SMOOTH;
+    comparison c = {how, a->beta, a->input, a->target, NULL, NULL};
+    return reduce(&c, a->reduction, NULL, rets);
+}
+
+tn_status tni_composite_huber_loss(const void *args, tn_tensor **rets) {
+    const tn_huber_loss_args *a = args;
+    comparison c = {TN_ELEMENT_LOSS_HUBER, a->delta, a->input, a->target, NULL, NULL};
+    return reduce(&c, a->reduction, a->weight, rets);
+}
+
+tn_status tni_composite_binary_cross_entropy(const void *args, tn_tensor **rets) {
+    const tn_binary_cross_entropy_args *a = args;
+    comparison c = {TN_ELEMENT_LOSS_ENTROPY, 0.0, a->input, a->target, a->weight, NULL};
+    return reduce(&c, a->reduction, NULL, rets);
+}
+
+tn_status tni_composite_binary_cross_entropy_with_logits(const void *args, tn_tensor **rets) {
+    const tn_binary_cross_entropy_with_logits_args *a = args;
+    comparison c = {TN_ELEMENT_LOSS_LOGITS, 0.0, a->input, a->target, a->weight, a->pos_weight};
+    return reduce(&c, a->reduction, NULL, rets);
+}
+
+tn_status tni_composite_kl_div(const void *args, tn_tensor **rets) {
+    const tn_kl_div_args *a = args;
+    int64_t how = a->log_target ? TN_ELEMENT_LOSS_LOG_DIVERGENCE : TN_ELEMENT_LOSS_DIVERGENCE;
+    comparison c = {how, 0.0, a->input, a->target, NULL, NULL};
+    return reduce(&c, a->reduction, NULL, rets);
+}
