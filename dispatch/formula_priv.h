@@ -25,6 +25,9 @@ static inline bool tni_is_complex(const tn_tensor *t) {
     return tn_dtype_category(tn_tensor_dtype(t)) == TN_CAT_COMPLEX;
 }
 
+/* Whether a number, which may be complex, is this real one. */
+static inline bool tni_scalar_is(tn_scalar s, double value) { return s.re == value && s.im == 0; }
+
 /* A `Dim?` as a list of dimensions: none given = all. */
 #define TNI_OPT_DIMS(o) ((tn_ints){(o).has ? &(o).value : NULL, (o).has ? 1 : -1})
 

@@ -191,7 +191,7 @@ static tn_status divide_number(char sign, tn_scalar a, tn_scalar b, tn_scalar *r
 static bool compare_number(char sign, tn_scalar a, tn_scalar b) {
     bool whole = is_whole(&a) && is_whole(&b);
     bool less = whole ? a.i < b.i : a.re < b.re, more = whole ? a.i > b.i : a.re > b.re;
-    bool equal = whole ? a.i == b.i : a.re == b.re;
+    bool equal = whole ? a.i == b.i : a.re == b.re && a.im == b.im;
     switch (sign) {
     case '<': return less;
     case '>': return more;

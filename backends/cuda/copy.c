@@ -63,14 +63,18 @@ static cuda_kernel casts[TN_DTYPE_BUILTIN_COUNT][TN_DTYPE_BUILTIN_COUNT] = {
     CASTS(f16), CASTS(bf16), CASTS(f32), CASTS(f64), CASTS(c64), CASTS(c128),
 };
 
+tn_status cuda_cast(const tn_call *call, const tn_view *to, const tn_view *from) {
+    const tn_view *views[] = {to, from};
+    int32_t source = tn_view_dtype(from), target = tn_view_dtype(to);
+    cuda_plan plan;
+    if (source >= TN_DTYPE_BUILTIN_COUNT || target >= TN_DTYPE_BUILTIN_COUNT) return TN_DECLINE;
+    tn_status st = cuda_plan_views(views, 2, &plan);
+    return st == TN_OK ? cuda_launch_plan(call, &casts[source][target], &plan) : st;
+}
+
 static tn_status cast(const tn_call *call, const void *args) {
     const tn__cast_args *a = args;
-    const tn_view *views[] = {a->out, a->input};
-    int32_t from = tn_view_dtype(a->input), to = tn_view_dtype(a->out);
-    cuda_plan plan;
-    if (from >= TN_DTYPE_BUILTIN_COUNT || to >= TN_DTYPE_BUILTIN_COUNT) return TN_DECLINE;
-    tn_status st = cuda_plan_views(views, 2, &plan);
-    return st == TN_OK ? cuda_launch_plan(call, &casts[from][to], &plan) : st;
+    return cuda_cast(call, a->out, a->input);
 }
 
 tn_status cuda_cast_packed(const tn_call *call, const void *from, int32_t from_dtype, void *to,

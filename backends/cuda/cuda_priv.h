@@ -272,6 +272,14 @@ typedef cuda_kernel cuda_real_kernels[TN_F64 + 1];
 #define CUDA_REAL_KERNELS(family, stem)                                                            \
     { CUDA_WHOLE_LIST(family, stem), CUDA_FLOAT_LIST(family, stem) }
 
+/* The same for every built-in dtype. */
+typedef cuda_kernel cuda_dtype_kernels[TN_DTYPE_BUILTIN_COUNT];
+#define CUDA_DTYPE_KERNELS(family, stem)                                                           \
+    {                                                                                              \
+        CUDA_WHOLE_LIST(family, stem), CUDA_FLOAT_LIST(family, stem),                              \
+            CUDA_FLOAT_KERNEL(family, stem, c64), CUDA_FLOAT_KERNEL(family, stem, c128)            \
+    }
+
 /* ---- codegen.c, user_kernel.c: kernels that are made while the process runs ---------------------*/
 extern const tn_codegen_iface cuda_codegen_iface;
 /* Named interface "tenon.cuda.kernel/1" of the device: kernels whose source the user brings. */
@@ -332,6 +340,8 @@ tn_status cuda_largest(const tn_call *call, const void *x, int64_t rows, int64_t
 /* ---- copy.c ------------------------------------------------------------------------------------*/
 /* Copies elements of 1, 2, 4, 8 or 16 bytes. */
 tn_status cuda_copy_plan(const tn_call *call, int64_t bytes, const cuda_plan *plan);
+/* Converts the elements of a tensor to another one's dtype. */
+tn_status cuda_cast(const tn_call *call, const tn_view *to, const tn_view *from);
 /* Converts n packed elements of one real dtype to another. */
 tn_status cuda_cast_packed(const tn_call *call, const void *from, int32_t from_dtype, void *to,
                            int32_t to_dtype, int64_t n);
@@ -361,6 +371,7 @@ typedef struct cuda_rows {
 #define CUDA_NUMBER_ROWS(op, fn)                                                                   \
     CUDA_FLOAT_ROW(op, fn, TN_U8), CUDA_FLOAT_ROW(op, fn, TN_I8), CUDA_FLOAT_ROW(op, fn, TN_I16),  \
         CUDA_FLOAT_ROW(op, fn, TN_I32), CUDA_FLOAT_ROW(op, fn, TN_I64), CUDA_FLOAT_ROWS(op, fn)
+#define CUDA_COMPLEX_ROWS(op, fn) CUDA_FLOAT_ROW(op, fn, TN_C64), CUDA_FLOAT_ROW(op, fn, TN_C128)
 #define CUDA_REAL_ROWS(op, fn) CUDA_FLOAT_ROW(op, fn, TN_BOOL), CUDA_NUMBER_ROWS(op, fn)
 #define CUDA_ROWS_OF(rows)                                                                         \
     { (rows), (uint32_t)(sizeof(rows) / sizeof((rows)[0])) }

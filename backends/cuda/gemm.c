@@ -126,8 +126,9 @@ tn_status cuda_gemm_product(const tn_call *call, const cuda_product *p) {
     const cuda_matrix *a = p->a, *c = p->c;
     cuda_number_type type = cuda_number_type_of(call->dtype, p->tf32);
     /* The imaginary parts are read for complex numbers. */
-    const double alpha64[] = {p->alpha, 0}, beta64[] = {p->beta, 0};
-    const float alpha32[] = {(float)p->alpha, 0}, beta32[] = {(float)p->beta, 0};
+    const double alpha64[] = {p->alpha, p->alpha_im}, beta64[] = {p->beta, p->beta_im};
+    const float alpha32[] = {(float)p->alpha, (float)p->alpha_im};
+    const float beta32[] = {(float)p->beta, (float)p->beta_im};
     bool wide = type.compute == CUBLAS_IN_F64;
     int to = p->widened && !wide ? CUBLAS_F32 : type.data;
     if (c->rows == 0 || c->columns == 0 || p->n == 0) return TN_OK;
@@ -156,10 +157,4 @@ tn_status cuda_gemm_product(const tn_call *call, const cuda_product *p) {
     }
     pthread_mutex_unlock(&lock);
     return st;
-}
-
-tn_status cuda_gemm(const tn_call *call, const cuda_matrix *a, const cuda_matrix *b,
-                    const cuda_matrix *c, int64_t n, double alpha, double beta) {
-    const cuda_product p = {a, b, c, n, alpha, beta, false, cuda_is_tf32_allowed() != 0, NULL};
-    return cuda_gemm_product(call, &p);
 }

@@ -10,22 +10,26 @@ typedef struct cuda_matrix {
     int64_t rows, columns, row, column, batch;
 } cuda_matrix;
 
-/* c = alpha * a @ b + beta * c, for each of `n` matrices. TN_DECLINE: not these strides or sizes. */
-tn_status cuda_gemm(const tn_call *call, const cuda_matrix *a, const cuda_matrix *b,
-                    const cuda_matrix *c, int64_t n, double alpha, double beta);
-
-/* The same, with more to choose. */
+/* c = alpha * a @ b + beta * c, for each of `n` matrices. */
 typedef struct cuda_product {
     const cuda_matrix *a, *b, *c;
     int64_t n;
     double alpha, beta;
-    bool widened; /* c is float32 although a and b have half precision */
-    bool tf32;    /* float32 may be computed in TF32 */
+    double alpha_im, beta_im; /* of complex numbers */
+    bool widened;             /* c is float32 although a and b have half precision */
+    bool tf32;                /* float32 may be computed in TF32 */
     void **room; /* of several products of one call: the workspace that they share, NULL at first */
 } cuda_product;
+/* TN_DECLINE: not these strides or sizes. */
 tn_status cuda_gemm_product(const tn_call *call, const cuda_product *p);
 
-/* Whether cuda_gemm takes such an operand: its rows or its columns are packed. */
+/* c = alpha * a @ b + beta * init, of integers, by a kernel of ours that takes any strides; init may be
+ * c itself, or NULL. */
+tn_status cuda_gemm_int(const tn_call *call, const cuda_matrix *a, const cuda_matrix *b,
+                        const cuda_matrix *c, const cuda_matrix *init, int64_t n, int64_t alpha,
+                        int64_t beta);
+
+/* Whether cuda_gemm_product takes such an operand: its rows or its columns are packed. */
 bool cuda_gemm_takes(const cuda_matrix *m);
 
 /* v as a matrix: all dimensions in front of the last one are rows. False where no single stride leads

@@ -1,5 +1,6 @@
 /* matmul.c: the operators that are matrix products: mm, bmm, mv, dot, linear and the forms that add to
- * something. Each describes its operands as matrices; those that cuBLAS cannot read are packed first. */
+ * something. Each describes its operands as matrices; those that cuBLAS cannot read are packed first.
+ * Integers have a kernel of ours, which reads any strides. */
 #include <tenon/args_linalg.h>
 #include <tenon/args_nn.h>
 
@@ -82,95 +83,134 @@ static tn_status put(const tn_call *call, const cuda_matrix *c, const cuda_matri
     return same ? TN_OK : copy(call, c, from, n);
 }
 
-/* c = alpha * a @ b + beta * init. With beta 0 nothing of init is read, NaN included. */
-static tn_status product(const tn_call *call, cuda_matrix a, cuda_matrix b, const tn_view *init,
-                         const cuda_matrix *c, int64_t n, double alpha, double beta) {
-    if (c->rows == 0 || c->columns == 0 || n == 0) return TN_OK;
+/* What a product is multiplied by, and what it is added to, where there is something. */
+typedef struct scaling {
+    const tn_view *init; /* broadcast; or NULL */
+    tn_scalar alpha, beta;
+} scaling;
+
+static bool is(tn_scalar x, double value) { return x.re == value && x.im == 0; }
+
+/* c = alpha * a @ b + beta * c */
+static tn_status multiply(const tn_call *call, const cuda_matrix *a, const cuda_matrix *b,
+                          const cuda_matrix *c, int64_t n, tn_scalar alpha, tn_scalar beta) {
+    cuda_product p = {.a = a,
+                      .b = b,
+                      .c = c,
+                      .n = n,
+                      .alpha = alpha.re,
+                      .beta = beta.re,
+                      .alpha_im = alpha.im,
+                      .beta_im = beta.im,
+                      .tf32 = cuda_is_tf32_allowed() != 0};
+    return cuda_gemm_product(call, &p);
+}
+
+static tn_status product_of_floats(const tn_call *call, cuda_matrix a, cuda_matrix b,
+                                   const cuda_matrix *c, const cuda_matrix *from, int64_t n,
+                                   const scaling *by) {
+    const tn_scalar zero = {0};
+    bool real = call->dtype <= TN_F64;
+    if (real && (by->alpha.im != 0 || by->beta.im != 0)) return TN_DECLINE;
     if (!cuda_gemm_takes(c) || (c->columns > 1 && c->column != 1)) return TN_DECLINE;
     tn_status st = make_readable(call, &a, n);
     if (st == TN_OK) st = make_readable(call, &b, n);
     if (st != TN_OK) return st;
-    if (!init || beta == 0) return cuda_gemm(call, &a, &b, c, n, alpha, 0);
-    cuda_matrix from = broadcast(init, c);
-    bool real = call->dtype <= TN_F64;
-    if (real && n == 1 && alpha == 1 && beta == 1 && is_bias(&from, c)) {
-        const cuda_gemm_end add = {CUBLASLT_ADD_BIAS, from.data, NULL};
+    if (!from) return multiply(call, &a, &b, c, n, by->alpha, zero);
+    if (real && n == 1 && is(by->alpha, 1) && is(by->beta, 1) && is_bias(from, c)) {
+        const cuda_gemm_end add = {CUBLASLT_ADD_BIAS, from->data, NULL};
         st = cuda_gemm_with_end(call, &a, &b, c, &add);
         if (st != TN_DECLINE) return st;
     }
-    st = put(call, c, &from, n);
-    return st == TN_OK ? cuda_gemm(call, &a, &b, c, n, alpha, beta) : st;
+    st = put(call, c, from, n);
+    return st == TN_OK ? multiply(call, &a, &b, c, n, by->alpha, by->beta) : st;
 }
 
+/* c = alpha * a @ b + beta * init. With beta 0 nothing of init is read, NaN included. */
+static tn_status product(const tn_call *call, cuda_matrix a, cuda_matrix b, const cuda_matrix *c,
+                         int64_t n, const scaling *by) {
+    bool adds = by->init && !is(by->beta, 0);
+    cuda_matrix from = adds ? broadcast(by->init, c) : *c;
+    if (c->rows == 0 || c->columns == 0 || n == 0) return TN_OK;
+    if (call->dtype < TN_F16)
+        return cuda_gemm_int(call, &a, &b, c, adds ? &from : NULL, n, by->alpha.i, by->beta.i);
+    return product_of_floats(call, a, b, c, adds ? &from : NULL, n, by);
+}
+
+#define ONE                                                                                        \
+    { TN_CAT_INT, 0, 1, 1, 0 }
+static const scaling alone = {NULL, ONE, {0}};
+
 static tn_status product_views(const tn_call *call, const tn_view *a, const tn_view *b,
-                               const tn_view *init, const tn_view *out, double alpha, double beta) {
+                               const tn_view *out, const scaling *by) {
     cuda_matrix c = matrix_of(out);
     int64_t n = out->ndim == 3 ? out->shape[0] : 1;
-    return product(call, matrix_of(a), matrix_of(b), init, &c, n, alpha, beta);
+    return product(call, matrix_of(a), matrix_of(b), &c, n, by);
 }
 
 static tn_status mm(const tn_call *call, const void *args) {
     const tn_mm_args *a = args;
-    return product_views(call, a->input, a->mat2, NULL, a->out, 1, 0);
+    return product_views(call, a->input, a->mat2, a->out, &alone);
 }
 
 static tn_status bmm(const tn_call *call, const void *args) {
     const tn_bmm_args *a = args;
-    return product_views(call, a->input, a->mat2, NULL, a->out, 1, 0);
+    return product_views(call, a->input, a->mat2, a->out, &alone);
 }
 
 static tn_status addmm(const tn_call *call, const void *args) {
     const tn_addmm_args *a = args;
-    if (a->alpha.im != 0 || a->beta.im != 0) return TN_DECLINE;
-    return product_views(call, a->mat1, a->mat2, a->input, a->out, a->alpha.re, a->beta.re);
+    const scaling by = {a->input, a->alpha, a->beta};
+    return product_views(call, a->mat1, a->mat2, a->out, &by);
 }
 
 static tn_status baddbmm(const tn_call *call, const void *args) {
     const tn_baddbmm_args *a = args;
-    if (a->alpha.im != 0 || a->beta.im != 0) return TN_DECLINE;
-    return product_views(call, a->batch1, a->batch2, a->input, a->out, a->alpha.re, a->beta.re);
+    const scaling by = {a->input, a->alpha, a->beta};
+    return product_views(call, a->batch1, a->batch2, a->out, &by);
 }
 
 static tn_status mv(const tn_call *call, const void *args) {
     const tn_mv_args *a = args;
     cuda_matrix y = column_of(a->out);
-    return product(call, matrix_of(a->input), column_of(a->vec), NULL, &y, 1, 1, 0);
+    return product(call, matrix_of(a->input), column_of(a->vec), &y, 1, &alone);
+}
+
+/* As a row, along which the input is broadcast. */
+static tn_status addmv(const tn_call *call, const void *args) {
+    const tn_addmv_args *a = args;
+    const scaling by = {a->input, a->alpha, a->beta};
+    cuda_matrix y = row_of(a->out), m = matrix_of(a->mat);
+    return product(call, row_of(a->vec), cuda_gemm_turned(&m), &y, 1, &by);
 }
 
 static tn_status dot(const tn_call *call, const void *args) {
     const tn_dot_args *a = args;
     cuda_matrix y = {a->out->data, 1, 1, 1, 1, 0};
-    return product(call, row_of(a->input), column_of(a->tensor), NULL, &y, 1, 1, 0);
+    return product(call, row_of(a->input), column_of(a->tensor), &y, 1, &alone);
 }
 
 static tn_status linear(const tn_call *call, const void *args) {
     const tn_linear_args *a = args;
+    const scaling by = {a->bias, ONE, ONE};
     cuda_matrix x, y, w = matrix_of(a->weight);
     if (a->out->numel == 0) return TN_OK;
     if (!cuda_gemm_rows(a->input, &x) || !tn_view_is_contiguous(a->out) ||
         !cuda_gemm_rows(a->out, &y))
         return TN_DECLINE;
-    return product(call, x, cuda_gemm_turned(&w), a->bias, &y, 1, 1, 1);
+    return product(call, x, cuda_gemm_turned(&w), &y, 1, &by);
 }
 
-#define ROW(op, dtype)                                                                             \
-    { #op, TN_SIG_##op, op, NULL, dtype, 0, TN_K_CAPTURE_SAFE, 0 }
-#define ROWS(op) ROW(op, TN_F16), ROW(op, TN_BF16), ROW(op, TN_F32), ROW(op, TN_F64)
-#define COMPLEX_ROWS(op) ROW(op, TN_C64), ROW(op, TN_C128)
+#define ROWS(op) CUDA_NUMBER_ROWS(op, op), CUDA_COMPLEX_ROWS(op, op)
 static const tn_kernel_row rows[] = {
     ROWS(mm),
     ROWS(bmm),
     ROWS(addmm),
     ROWS(baddbmm),
     ROWS(mv),
+    ROWS(addmv),
     ROWS(dot),
-    ROWS(linear),
-    COMPLEX_ROWS(mm),
-    COMPLEX_ROWS(bmm),
-    COMPLEX_ROWS(mv),
-    COMPLEX_ROWS(dot),
-    COMPLEX_ROWS(addmm),
-    COMPLEX_ROWS(baddbmm),
-    COMPLEX_ROWS(linear),
+    CUDA_FLOAT_ROWS(linear, linear),
+    CUDA_COMPLEX_ROWS(linear, linear),
 };
 const cuda_rows cuda_matmul_rows = CUDA_ROWS_OF(rows);

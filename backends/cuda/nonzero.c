@@ -6,9 +6,9 @@
 
 #include "kernels/args_runs.h"
 
-static cuda_real_kernels counts = CUDA_REAL_KERNELS(runs, nonzero_count),
-                         writes = CUDA_REAL_KERNELS(runs, nonzero_write),
-                         sums = CUDA_REAL_KERNELS(runs, runs_sum);
+static cuda_dtype_kernels counts = CUDA_DTYPE_KERNELS(runs, nonzero_count),
+                          writes = CUDA_DTYPE_KERNELS(runs, nonzero_write),
+                          sums = CUDA_DTYPE_KERNELS(runs, runs_sum);
 
 /* Elements in logical order. */
 static tn_status read_elements(const tn_view *x, cuda_nonzero_args *ret_args) {
@@ -47,7 +47,7 @@ static tn_status nonzero(const tn_call *call, const void *args) {
 #define ROW(dtype)                                                                                 \
     { "nonzero", TN_SIG_nonzero, nonzero, NULL, dtype, 0, 0, 0 }
 static const tn_kernel_row rows[] = {
-    ROW(TN_BOOL), ROW(TN_U8),  ROW(TN_I8),   ROW(TN_I16), ROW(TN_I32),
-    ROW(TN_I64),  ROW(TN_F16), ROW(TN_BF16), ROW(TN_F32), ROW(TN_F64),
+    ROW(TN_BOOL), ROW(TN_U8),   ROW(TN_I8),  ROW(TN_I16), ROW(TN_I32), ROW(TN_I64),
+    ROW(TN_F16),  ROW(TN_BF16), ROW(TN_F32), ROW(TN_F64), ROW(TN_C64), ROW(TN_C128),
 };
 const cuda_rows cuda_nonzero_rows = CUDA_ROWS_OF(rows);

@@ -207,11 +207,40 @@ static tn_status bernoulli(const tn_call *call, const void *args) {
     return fill(call, &tosses[tn_view_dtype(in->self)], in->generator, in->self, NULL, 1, &a);
 }
 
+/* Results have the dtype of their probabilities. */
+static tn_status toss_each(const tn_call *call, tn_generator *gen, const tn_view *self,
+                           const tn_view *p) {
+    cuda_random_args a = {0};
+    return fill(call, pick(tosses_each, p), gen, self, p, 1, &a);
+}
+
+/* A packed tensor in scratch memory of self's shape and the dtype of `model`. */
+static tn_status packed_like(const tn_call *call, const tn_view *self, const tn_view *model,
+                             int64_t *strides, tn_view *ret_view) {
+    tn_view *v = ret_view;
+    int64_t numel = 1;
+    *v = *self;
+    v->word = (self->word & ~TN_W_DTYPE) | (model->word & TN_W_DTYPE);
+    v->dl_code = model->dl_code;
+    v->dl_bits = model->dl_bits;
+    v->strides = strides;
+    for (int32_t d = self->ndim - 1; d >= 0; d--) {
+        strides[d] = numel;
+        numel *= self->shape[d];
+    }
+    return call->host->scratch(call, (uint64_t)(numel * tn_view_itemsize(v)), &v->data);
+}
+
 static tn_status bernoulli_each(const tn_call *call, const void *args) {
     const tn_bernoulli__tensor_args *in = args;
-    cuda_random_args a = {0};
-    if (tn_view_dtype(in->p) != tn_view_dtype(in->self)) return TN_DECLINE;
-    return fill(call, pick(tosses_each, in->self), in->generator, in->self, in->p, 1, &a);
+    int64_t strides[TN_MAX_DIMS];
+    tn_view drawn;
+    if (tn_view_dtype(in->p) == tn_view_dtype(in->self))
+        return toss_each(call, in->generator, in->self, in->p);
+    if (in->self->numel == 0) return TN_OK;
+    tn_status st = packed_like(call, in->self, in->p, strides, &drawn);
+    if (st == TN_OK) st = toss_each(call, in->generator, &drawn, in->p);
+    return st == TN_OK ? cuda_cast(call, in->self, &drawn) : st;
 }
 
 static bool alike(const tn_view *a, const tn_view *b) {
@@ -261,7 +290,7 @@ static const tn_kernel_row rows[] = {
     REAL_ROWS(random__to, random_to),
     REAL_ROWS(random_, random_any),
     REAL_ROWS(bernoulli_, bernoulli),
-    FLOAT_ROWS(bernoulli__tensor, bernoulli_each),
+    REAL_ROWS(bernoulli__tensor, bernoulli_each),
     FLOAT_ROWS(_dropout, dropout),
 };
 const cuda_rows cuda_random_rows = CUDA_ROWS_OF(rows);

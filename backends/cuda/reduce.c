@@ -82,7 +82,7 @@ tn_status cuda_reduce_var(const tn_call *call, const tn_plan *plan, double corre
     mean.divisor = (double)a.gone;
     st = run(call, r->sum, &mean);
     a.centers = centers;
-    a.divide = 1;
+    a.divide = a.real = 1;
     a.divisor = (double)a.gone > correction ? (double)a.gone - correction : 0;
     return st == TN_OK ? run(call, r, &a) : st;
 }

@@ -23,8 +23,6 @@ REDUCTION(_prod, prod, NULL, false)
 #endif
 #if TMPL_IS_FLOAT || TMPL_IS_COMPLEX
 REDUCTION(mean, sum, NULL, true)
-#endif
-#if TMPL_IS_FLOAT
 REDUCTION(_var, spread, &sum, false)
 
 static tn_status var(const tn_call *call, const void *args) {
@@ -47,10 +45,7 @@ static const tn_kernel_row rows[] = {
     ROW(_prod, cuda_reduce),
 #endif
 #if TMPL_IS_FLOAT || TMPL_IS_COMPLEX
-    ROW(mean, cuda_reduce),
-#endif
-#if TMPL_IS_FLOAT
-    ROW(_var, var),
+    ROW(mean, cuda_reduce), ROW(_var, var),
 #endif
 #if !TMPL_IS_COMPLEX
     ROW(amax, cuda_reduce), ROW(amin, cuda_reduce),

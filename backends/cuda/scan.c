@@ -31,10 +31,10 @@ enum { PLACE_BYTES = 16 };
 /* ---- Running values ----------------------------------------------------------------------------*/
 
 typedef struct scan_kernels {
-    cuda_real_kernels parts, rows;
+    cuda_dtype_kernels parts, rows;
 } scan_kernels;
 #define SCAN_KERNELS(name)                                                                         \
-    { CUDA_REAL_KERNELS(scan, name##_parts), CUDA_REAL_KERNELS(scan, name##_rows) }
+    { CUDA_DTYPE_KERNELS(scan, name##_parts), CUDA_DTYPE_KERNELS(scan, name##_rows) }
 static scan_kernels sums = SCAN_KERNELS(cumsum), products = SCAN_KERNELS(cumprod),
                     logsumexps = SCAN_KERNELS(logcumsumexp), maxima = SCAN_KERNELS(cummax),
                     minima = SCAN_KERNELS(cummin);
@@ -153,7 +153,9 @@ static tn_status min_dim(const tn_call *call, const void *args) {
 
 static const tn_kernel_row rows[] = {
     CUDA_NUMBER_ROWS(cumsum, cumsum),
+    CUDA_COMPLEX_ROWS(cumsum, cumsum),
     CUDA_NUMBER_ROWS(cumprod, cumprod),
+    CUDA_COMPLEX_ROWS(cumprod, cumprod),
     CUDA_FLOAT_ROWS(logcumsumexp, logcumsumexp),
     CUDA_REAL_ROWS(cummax, cummax),
     CUDA_REAL_ROWS(cummin, cummin),

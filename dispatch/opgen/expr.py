@@ -256,6 +256,9 @@ class Formula:
             return Value("bool", f"(strcmp({x.c}, {y.c}) {C_COMPARE[op]} 0)")
         if op not in C_COMPARE:
             raise self.fail("the formula language has no such comparison")
+        if x.kind == "scalar" and op in (ast.Eq, ast.NotEq):
+            sign = "" if op is ast.Eq else "!"
+            return Value("bool", f"{sign}tni_scalar_is({x.c}, (double)({self.as_number(y)}))")
         return Value("bool", f"({self.as_number(x)} {C_COMPARE[op]} {self.as_number(y)})")
 
     def condition(self, test: ast.expr, body: ast.expr, orelse: ast.expr) -> Value:

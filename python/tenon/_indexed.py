@@ -131,10 +131,11 @@ def block_diag(*tensors: Tensor) -> Tensor:
         dtype = _C.promote_types(dtype, b.dtype)
     parts = []
     left = 0
+    zero = blocks[0].new_zeros((), dtype=dtype)
     for b in blocks:
         height, width = b.shape
-        before = b.new_zeros((height, left), dtype=dtype)
-        after = b.new_zeros((height, columns - left - width), dtype=dtype)
+        before = zero.expand(height, left)
+        after = zero.expand(height, columns - left - width)
         parts.append(_ops.cat([before, b.to(dtype), after], 1))
         left += width
     return _ops.cat(parts) if rows else blocks[0].new_zeros((0, columns), dtype=dtype)

@@ -32,7 +32,7 @@ typedef struct matrix {
 typedef struct product {
     matrix a, b, c;
     int m, n, k, batch;
-    double alpha, beta;
+    double _Complex alpha, beta;
     mark *workspace;
     bool of_user;
 } product;
@@ -76,8 +76,8 @@ static void multiply_real(const product *p) {
                 for (int k = 0; k < p->k; k++)
                     sum += load(&p->a, place(&p->a, i, row, k)) *
                            load(&p->b, place(&p->b, i, k, column));
-                double before = p->beta == 0 ? 0 : p->beta * load(&p->c, at);
-                number_store(p->c.data, p->c.type, at, p->alpha * sum + before);
+                double before = p->beta == 0 ? 0 : creal(p->beta) * load(&p->c, at);
+                number_store(p->c.data, p->c.type, at, creal(p->alpha) * sum + before);
             }
 }
 
@@ -154,6 +154,13 @@ cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode) {
     return mode == CUBLAS_PLAIN_MATH || mode == CUBLAS_WIDE_SUMS ? CUBLAS_OK : CUBLAS_BAD_VALUE;
 }
 
+/* A factor of a product whose elements are of `type`: a number like them, in float or in double. */
+static double _Complex load_factor(const void *factor, int type, bool wide) {
+    int part = wide ? CUBLAS_F64 : CUBLAS_F32;
+    double im = is_complex(type) ? number_load(factor, part, 1) : 0;
+    return tmpl_c128(number_load(factor, part, 0), im);
+}
+
 cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation_t op_a,
                                           cublasOperation_t op_b, int m, int n, int k,
                                           const void *alpha, const void *a, cudaDataType type_a,
@@ -173,21 +180,13 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation
                  0,
                  NULL,
                  false};
-    float single[2];
     (void)algorithm;
     if (m < 0 || n < 0 || k < 0 || batch < 0 || lda < least_ld(&p.a, m, k) ||
         ldb < least_ld(&p.b, k, n) || ldc < least_ld(&p.c, m, n) ||
         (compute == CUBLAS_IN_F64) != (type_c == CUBLAS_F64 || type_c == CUBLAS_C128))
         return CUBLAS_BAD_VALUE;
-    if (compute == CUBLAS_IN_F64) {
-        memcpy(&p.alpha, alpha, sizeof p.alpha);
-        memcpy(&p.beta, beta, sizeof p.beta);
-    } else {
-        memcpy(&single[0], alpha, sizeof single[0]);
-        memcpy(&single[1], beta, sizeof single[1]);
-        p.alpha = (double)single[0];
-        p.beta = (double)single[1];
-    }
+    p.alpha = load_factor(alpha, type_c, compute == CUBLAS_IN_F64);
+    p.beta = load_factor(beta, type_c, compute == CUBLAS_IN_F64);
     p.workspace = handle->workspace;
     p.of_user = p.workspace && p.workspace != &handle->own;
     return queue_submit(handle->stream, run_product, &p, sizeof p) == CUDA_OK ? CUBLAS_OK : 14;

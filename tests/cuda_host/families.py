@@ -57,8 +57,20 @@ def call_copy() -> Any:
 
 
 @family
+def call_element_loss() -> Any:
+    x, y = randn(70, 33).requires_grad_(), randn(70, 33)
+    return backward(F.mse_loss(x, y)), backward(F.smooth_l1_loss(x, y, reduction="sum"))
+
+
+@family
 def call_extreme() -> Any:
     return randn(3, 4000).max(1), randn(40, 3).argmin(0)
+
+
+@family
+def call_gemm_int() -> Any:
+    x = tn.arange(70 * 33, device="cuda").reshape(70, 33)
+    return x @ x.t(), x.t() @ x, x.to(tn.int8).mv(tn.ones(33, dtype=tn.int8, device="cuda"))
 
 
 @family

@@ -115,3 +115,45 @@ check(tn.nn.functional.linear(dx, dy[:, :, 0], dv[:3]), x @ y[:, :, 0].T + v[:3]
 for op in ("mm", "bmm", "mv", "dot", "linear"):
     assert tn.cuda.fallback_count(op) == (0, 0), op
 """)
+
+
+def test_running_values_spreads_and_places_of_complex_numbers() -> None:
+    """Rows in one turn, in several, in parts of several blocks; layouts; NaN counts as not zero."""
+    harness.script(
+        """
+import numpy as np
+rng = np.random.default_rng(0)
+SHAPES = ((1,), (7,), (3, 300), (40, 6), (2, 5000), (9000,), (3000, 40), (2, 33, 5, 3))
+def layouts(x):
+    d = tn.from_numpy(x).to("cuda")
+    return (x, d), (x.swapaxes(0, -1), d.transpose(0, -1)), (x[..., ::2], d[..., ::2])
+def near(got, want, tolerance):
+    assert np.allclose(got.cpu().numpy(), want, rtol=tolerance, atol=tolerance)
+for dtype, tol in (("complex64", 4e-4), ("complex128", 1e-11)):
+    for shape in SHAPES:
+        x = (rng.uniform(-1, 1, shape) + 1j * rng.uniform(-1, 1, shape)).astype(dtype)
+        holes = np.where(rng.random(shape) < 0.5, 0, x * np.where(rng.random(shape) < 0.5, 1, 1j))
+        for x, d in layouts(x):
+            wide = x.astype("complex128")
+            for dim in range(x.ndim):
+                near(d.cumsum(dim), wide.cumsum(dim), tol)
+                near((1 + d / 50).cumprod(dim), (1 + wide / 50).cumprod(dim), tol)
+                near(d.var(dim, correction=0), wide.var(dim), tol)
+                near((d + 100).var(dim, correction=0), wide.var(dim), tol)
+                if x.shape[dim] > 1:
+                    near(d.std(dim), wide.std(dim, ddof=1), tol)
+            near(d.var(correction=0), wide.var(), tol)
+            assert d.var().dtype == d.real.dtype
+        for x, d in layouts(holes):
+            assert (d.nonzero().cpu().numpy() == np.argwhere(x)).all()
+odd = np.array([0, 1j, -0.0, np.nan, complex(0, np.nan), 3])
+assert tn.from_numpy(odd).to("cuda").nonzero().flatten().tolist() == [1, 3, 4, 5]
+assert tn.zeros(0, 3, dtype=tn.complex64, device="cuda").nonzero().shape == (0, 2)
+x = tn.rand(4, 5, dtype=tn.complex128, device="cuda", requires_grad=True)
+for f in (lambda t: t.cumsum(1), lambda t: t.cumprod(0), lambda t: t.var(1)):
+    assert tn.autograd.gradcheck(f, (x,)) and tn.autograd.gradgradcheck(f, (x,))
+for op in ("cumsum", "cumprod", "_var", "nonzero"):
+    assert tn.cuda.fallback_count(op) == (0, 0), op
+""",
+        TENON_MEMORY_CACHE="0",
+    )

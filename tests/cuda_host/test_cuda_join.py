@@ -110,6 +110,19 @@ assert n == 3, n
 got, n = launches(lambda: tn.hstack(tensors[:1] * 100))
 same(got, np.hstack(parts[:1] * 100))
 assert n == 1
+padded, n = launches(lambda: tn.nn.utils.rnn.pad_sequence(tensors, batch_first=True))
+want = np.zeros((500, 8, 3), "float32")
+for row, x in zip(want, parts):
+    row[: len(x)] = x
+same(padded, want)
+assert n < 12, n  # the number that pads; then 500 sequences and what pads them
+blocks, n = launches(lambda: tn.block_diag(*tensors[:3]))
+assert n == 5, n
+want = np.zeros(blocks.shape, "float32")
+for i, x in enumerate(parts[:3]):
+    top = sum(len(p) for p in parts[:i])
+    want[top : top + len(x), 3 * i : 3 * i + 3] = x
+same(blocks, want)
 empty = tn.zeros(0, device="cuda")
 same(tn.cat([empty, tensors[0], empty, tensors[1]]), np.concatenate(parts[:2]))
 mixed = [tensors[0], tensors[1].to(tn.int32), tensors[2].double()]

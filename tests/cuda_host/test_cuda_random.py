@@ -24,7 +24,10 @@ cases = [(floats + (tn.complex64, tn.complex128),
                             lambda t: t.random_())),
          ((tn.int32, tn.int64), (lambda t: t.random_(-5, 1 << 30),)),
          ((tn.int64,), (lambda t: t.random_(1 << 60), lambda t: t.random_(-(1 << 62), None))),
-         ((tn.bool,) + floats + wholes, (lambda t: t.bernoulli_(0.3),))]
+         ((tn.bool,) + floats + wholes,
+          (lambda t: t.bernoulli_(0.3),
+           lambda t: t.bernoulli_(tn.full(t.shape, 0.25, dtype=tn.float64, device=t.device)),
+           lambda t: t.bernoulli_(tn.tensor(0.75, device=t.device))))]
 layouts = (lambda t: t, lambda t: t.t(), lambda t: t[1:, ::2], lambda t: t[0, 3], lambda t: t[:0])
 draws = 0
 for dtypes, fills in cases:

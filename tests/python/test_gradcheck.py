@@ -57,6 +57,30 @@ def test_gradcheck_of_complex_numbers():
     assert gradcheck(lambda x: (x * x.conj()).real, (z,))
 
 
+@pytest.mark.parametrize("alpha", [1 - 2j, 0.5j])
+@pytest.mark.parametrize(
+    "name", ["add", "sub", "rsub", "addmm", "baddbmm", "addbmm", "addmv", "index_add"]
+)
+def test_gradcheck_of_complex_factors(name, alpha):
+    """Also one whose real part is that of the number 1, which is no factor."""
+    shapes = {
+        "addmm": ((2, 4), (2, 3), (3, 4)),
+        "baddbmm": ((2, 2, 4), (2, 2, 3), (2, 3, 4)),
+        "addbmm": ((2, 4), (2, 2, 3), (2, 3, 4)),
+        "addmv": ((2,), (2, 3), (3,)),
+        "index_add": ((2, 4), (3, 4)),
+    }.get(name, ((2, 3), (2, 3)))
+    leaves = tuple(leaf(*shape, seed=i, dtype=tenon.complex128) for i, shape in enumerate(shapes))
+    factors = {"alpha": alpha, "beta": 1 + 1j} if len(shapes) > 2 else {"alpha": alpha}
+    places = (0, tenon.tensor([1, 0, 1])) if name == "index_add" else ()
+
+    def call(x, *rest):
+        return getattr(tenon, name)(x, *places, *rest, **factors)
+
+    assert gradcheck(call, leaves)
+    assert gradgradcheck(call, leaves)
+
+
 def test_inputs_are_left_as_they_were():
     a = leaf(4)
     before = a.detach().clone()

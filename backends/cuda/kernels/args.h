@@ -83,6 +83,8 @@ typedef struct cuda_reduce_args {
     int32_t parts, width, kept_dims, gone_dims;
     int32_t divide; /* results are divided by `divisor` */
     int32_t packed; /* results are written in the type computed in, one after the other */
+    int32_t real;   /* of a complex type: only real parts are written, in their type */
+    int32_t reserved;
     double divisor;
     int64_t kept_size[CUDA_DIMS], kept_in[CUDA_DIMS], kept_out[CUDA_DIMS];
     int64_t gone_size[CUDA_DIMS], gone_in[CUDA_DIMS];

@@ -10,11 +10,18 @@ TMPL_INLINE void reduce_write(const cuda_reduce_args &a, int64_t result, A x) {
 #elif TMPL_IS_COMPLEX
     if (a.divide) x = COMPLEX_(RE_(x) / (RA)a.divisor, IM_(x) / (RA)a.divisor);
 #endif
-    if (a.packed)
+    if (a.packed) {
         ((A *)a.out)[result] = x;
-    else
-        *(T *)((char *)a.out + cuda_offset(result, a.kept_dims, a.kept_size, a.kept_out)) =
-            STORE(x);
+        return;
+    }
+    char *out = (char *)a.out + cuda_offset(result, a.kept_dims, a.kept_size, a.kept_out);
+#if TMPL_IS_COMPLEX
+    if (a.real) {
+        *(R *)out = STORER(RE_(x));
+        return;
+    }
+#endif
+    *(T *)out = STORE(x);
 }
 
 #include "reduce.h"

@@ -6,11 +6,6 @@
 
 enum { RUNS_EACH = CUDA_PART / CUDA_BLOCK }; /* neighbours that a thread takes */
 
-TMPL_INLINE bool runs_begin(const cuda_runs_args &a, int64_t i) {
-    const T *x = (const T *)a.x;
-    return i < a.n && (i == 0 || LOAD(x[i]) != LOAD(x[i - 1]));
-}
-
 /* The sum of what the threads up to the calling one bring; all threads of the block take part. */
 TMPL_INLINE int64_t runs_scan(int64_t mine, int64_t *ret_total) {
     SHARED(int64_t, sums, CUDA_BLOCK);
@@ -33,13 +28,6 @@ TMPL_INLINE int64_t runs_start(void) {
     return (int64_t)blockIdx.x * CUDA_PART + (int)threadIdx.x * RUNS_EACH;
 }
 
-KERNEL(TN_(runs_count), cuda_runs_args) {
-    int64_t begin = runs_start(), mine = 0, total;
-    for (int k = 0; k < RUNS_EACH; k++) mine += runs_begin(a, begin + k);
-    runs_scan(mine, &total);
-    if (threadIdx.x == 0) a.before[blockIdx.x] = total;
-}
-
 /* One block: from the runs of each part to those before it. */
 KERNEL(TN_(runs_sum), cuda_runs_args) {
     int64_t sum = 0, total;
@@ -50,6 +38,21 @@ KERNEL(TN_(runs_sum), cuda_runs_args) {
         sum += total;
     }
     if (threadIdx.x == 0) a.before[a.parts] = sum;
+}
+
+/* ---- Runs --------------------------------------------------------------------------------------*/
+
+#if !TMPL_IS_COMPLEX
+TMPL_INLINE bool runs_begin(const cuda_runs_args &a, int64_t i) {
+    const T *x = (const T *)a.x;
+    return i < a.n && (i == 0 || LOAD(x[i]) != LOAD(x[i - 1]));
+}
+
+KERNEL(TN_(runs_count), cuda_runs_args) {
+    int64_t begin = runs_start(), mine = 0, total;
+    for (int k = 0; k < RUNS_EACH; k++) mine += runs_begin(a, begin + k);
+    runs_scan(mine, &total);
+    if (threadIdx.x == 0) a.before[blockIdx.x] = total;
 }
 
 KERNEL(TN_(runs_number), cuda_runs_args) {
@@ -69,6 +72,7 @@ KERNEL(TN_(runs_write), cuda_runs_args) {
     ((T *)a.out)[i] = ((const T *)a.x)[first];
     a.counts[i] = end - first;
 }
+#endif
 
 /* ---- Elements that are not zero ----------------------------------------------------------------*/
 

@@ -8,7 +8,9 @@
 #include "rows.h"
 #include "scalar.h"
 
+#if !TMPL_IS_COMPLEX
 #include "extreme.h"
+#endif
 
 enum { SCAN_EACH = 4 }; /* neighbouring elements that a thread takes at once */
 
@@ -29,7 +31,7 @@ struct scan_elements {
 
 #if !TMPL_IS_BOOL
 struct scan_sum : scan_elements {
-#if TMPL_IS_FLOAT
+#if TMPL_IS_FLOAT || TMPL_IS_COMPLEX
     /* -0, so that a row of -0 stays one. */
     static CUDA_MEMBER V none() { return -(A)0; }
     CUDA_MEMBER V operator()(V p, V q) const { return p + q; }
@@ -57,6 +59,7 @@ struct scan_logsumexp : scan_elements {
 };
 #endif
 
+#if !TMPL_IS_COMPLEX
 template <bool largest> struct scan_extreme : extreme_join<largest, true> {
     typedef extreme V;
     static CUDA_MEMBER V none() { return V{{0}, -1}; }
@@ -68,6 +71,7 @@ template <bool largest> struct scan_extreme : extreme_join<largest, true> {
         *(int64_t *)(z + i * a.step[2]) = v.at;
     }
 };
+#endif
 
 /* ---- The two kernels ---------------------------------------------------------------------------*/
 
@@ -142,5 +146,7 @@ SCAN(cumprod, scan_product)
 #if TMPL_IS_FLOAT
 SCAN(logcumsumexp, scan_logsumexp)
 #endif
+#if !TMPL_IS_COMPLEX
 SCAN(cummax, scan_extreme<true>)
 SCAN(cummin, scan_extreme<false>)
+#endif

@@ -62,12 +62,16 @@ def pad_sequence(
     if padding_side not in ("left", "right"):
         raise RuntimeError(f"padding_side should be 'left' or 'right', but got {padding_side}")
     longest = max(s.size(0) for s in sequences)
-    shape = (len(sequences), longest, *sequences[0].shape[1:])
-    result = sequences[0].new_full(shape, padding_value)
-    for i, sequence in enumerate(sequences):
-        n = sequence.size(0)
-        start = 0 if padding_side == "right" else longest - n
-        result[i, start : start + n] = sequence
+    trailing = sequences[0].shape[1:]
+    padding = sequences[0].new_full((), padding_value)
+    parts = []
+    for sequence in sequences:
+        pair = [
+            sequence.to(padding.dtype).expand(-1, *trailing),
+            padding.expand(longest - sequence.size(0), *trailing),
+        ]
+        parts += pair if padding_side == "right" else reversed(pair)
+    result = tenon.cat(parts).reshape(len(sequences), longest, *trailing)
     return result if batch_first else result.transpose(0, 1)
 
 
