@@ -1,0 +1,114 @@
+"""NVIDIA's own cuDNN, where it is installed, plans the graphs that our backend describes: for
+devices that are described to it, so that no GPU is needed. Nothing is executed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import harness
+import pytest
+import tenon as tn
+
+HERE = Path(__file__).resolve().parent
+CUDA = harness.ROOT / "backends" / "cuda"
+INCLUDE = Path(tn.__file__).absolute().parent / "include"
+SOURCES = ["attention_cudnn.c", "cache.c", "dnn.c", "dnn_plan.c", "norm_cudnn.c"]
+
+TOO_OLD = 3  # what the program returns
+# By version: processors, shared memory of a block.
+DEVICES = {"8.0": (108, 166912), "8.9": (128, 101376), "9.0": (132, 232448), "10.0": (148, 232448)}
+
+
+def libraries() -> list[Path]:
+    """The folders of cuDNN and of NVRTC among Python's packages."""
+    found = []
+    for name in ("libcudnn.so.9", "libnvrtc.so.1[23]"):
+        at = [p for folder in sys.path for p in Path(folder).glob(f"nvidia/*/lib/{name}")]
+        if not at:
+            pytest.skip(f"there is no {name.split('.')[0]}: ./dev build --cuda")
+        found.append(at[0].parent)
+    return found
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program, beside the libraries that cuDNN looks into."""
+    libraries()
+    if not shutil.which("cc"):
+        pytest.skip("no C compiler")
+    folder = tmp_path_factory.mktemp("real_cudnn")
+    driver = str(HERE / "real_driver.c")
+    names = ["libcuda.so.1", "libcublasLt.so.12", "libcublasLt.so.13"]
+    commands = [["-shared", "-fPIC", driver, "-o", str(folder / name)] for name in names]
+    sources = [HERE / "real_cudnn.c", *(CUDA / name for name in SOURCES)]
+    links = ["-o", str(folder / "real_cudnn"), "-ldl", "-lpthread", "-lm"]
+    commands.append([f"-I{INCLUDE}", "-D_GNU_SOURCE", *map(str, sources), *links])
+    for command in commands:
+        done = subprocess.run(["cc", *command], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    return folder / "real_cudnn"
+
+
+def describe(version: str) -> str:
+    processors, shared = DEVICES[version]
+    facts = {
+        "deviceVer": int(version.replace(".", "")) * 10,
+        "driverVer": 13000,
+        "cudaDeviceId": 0,
+        "totalGlobalMem": 80 << 30,
+        "maxGridSize": [2147483647, 65535, 65535],
+        "maxBlockSize": [1024, 1024, 64],
+        "regsPerBlock": 65536,
+        "multiProcessorCount": processors,
+        "smCountOrigin": 0,
+        "warpSize": 32,
+        "maxSharedMemoryPerBlock": 49152,
+        "maxSharedMemoryPerBlockOptin": shared,
+        "oversizedSharedMemoryPerBlock": 0,
+        "reservedSharedMemoryPerBlock": 1024,
+        "maxRegistersPerSM": 65536,
+        "maxCtasPerSM": 32,
+        "maxThreadsPerBlock": 1024,
+        "maxThreadsPerSM": 2048,
+        "pciDeviceId": 0,
+        "isTccDriver": 0,
+        "supportCoopLaunch": 1,
+        "smClockRateKHz": 1500000,
+        "memClockRateKHz": 2600000,
+        "memoryBusWidth": 5120,
+        "l2CacheSize": 50 << 20,
+        "deviceName": "A GPU",
+    }
+    return json.dumps(facts)
+
+
+def run(program: Path, version: str, cache: Path) -> str:
+    path = ":".join(map(str, [program.parent, *libraries()]))
+    env = {**os.environ, "LD_LIBRARY_PATH": path, "TENON_CUDA_CACHE": str(cache)}
+    command = [str(program), describe(version), version.split(".")[0]]
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    lacks = re.search(r"Could not load symbol (\w+)", done.stdout + done.stderr)
+    if lacks:
+        pytest.skip(f"this cuDNN looks up {lacks[1]}, which real_driver.c has not")
+    if done.returncode == TOO_OLD:
+        pytest.skip("this cuDNN is too old to plan for a device that is not there")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("version", DEVICES)
+def test_every_graph_has_a_plan(program: Path, tmp_path: Path, version: str) -> None:
+    """But for gradients that are to be the same every time, from 10.0 on; and plans are kept."""
+    said = run(program, version, tmp_path)
+    unordered = ["attention backward ordered"] if version == "10.0" else []
+    assert re.findall("(.*): (?:declined|failed)", said) == unordered, said
+    planned = said.count(": planned")
+    assert planned + len(unordered) == 2 * (6 + 3), said
+    assert f"searched {planned}, executed {planned}" in said
+    assert f"searched 0, executed {planned}" in run(program, version, tmp_path)
