@@ -10,20 +10,21 @@
 #define DRIVER_LIST(X)                                                                             \
     X(cuModuleUnload)                                                                              \
     X(cuTensorMapEncodeTiled)                                                                      \
-    X(cuTensorMapEncodeIm2col) X(cuCtxGetCurrent) X(cuCtxGetLimit) X(cuCtxPopCurrent)              \
-        X(cuCtxPushCurrent) X(cuDeviceGet) X(cuDeviceGetCount) X(cuKernelSetAttribute)             \
-            X(cuLaunchCooperativeKernel) X(cuLaunchKernel) X(cuLaunchKernelEx)                     \
-                X(cuLibraryLoadFromFile) X(cuLibraryUnload) X(cuLinkAddData) X(cuLinkComplete)     \
-                    X(cuLinkCreate) X(cuLinkDestroy) X(cuOccupancyMaxPotentialClusterSize)         \
-                        X(cuStreamGetCtx) X(cuStreamGetGreenCtx)
+    X(cuTensorMapEncodeIm2col)                                                                     \
+    X(cuCtxGetCurrent) X(cuCtxGetLimit) X(cuCtxPopCurrent) X(cuCtxPushCurrent) X(cuDeviceGet)      \
+        X(cuDeviceGetCount) X(cuKernelSetAttribute) X(cuLaunchCooperativeKernel) X(cuLaunchKernel) \
+            X(cuLaunchKernelEx) X(cuLibraryLoadFromFile) X(cuLibraryUnload) X(cuLinkAddData)       \
+                X(cuLinkComplete) X(cuLinkCreate) X(cuLinkDestroy)                                 \
+                    X(cuOccupancyMaxPotentialClusterSize) X(cuStreamGetCtx) X(cuStreamGetGreenCtx)
 #define LT_LIST(X)                                                                                 \
     X(cublasLtCreate)                                                                              \
     X(cublasLtDestroy)                                                                             \
-    X(cublasLtGetProperty) X(cublasLtMatmul) X(cublasLtGroupedMatrixLayoutCreate)                  \
-        X(cublasLtMatmulAlgoGetHeuristic) X(cublasLtMatmulDescCreate) X(cublasLtMatmulDescDestroy) \
-            X(cublasLtMatmulDescGetAttribute) X(cublasLtMatmulDescInit_internal)                   \
-                X(cublasLtMatmulDescSetAttribute) X(cublasLtMatmulPreferenceCreate)                \
-                    X(cublasLtMatmulPreferenceDestroy) X(cublasLtMatmulPreferenceInit_internal)    \
+    X(cublasLtGetProperty)                                                                         \
+    X(cublasLtMatmul) X(cublasLtGroupedMatrixLayoutCreate) X(cublasLtMatmulAlgoGetHeuristic)       \
+        X(cublasLtMatmulDescCreate) X(cublasLtMatmulDescDestroy) X(cublasLtMatmulDescGetAttribute) \
+            X(cublasLtMatmulDescInit_internal) X(cublasLtMatmulDescSetAttribute)                   \
+                X(cublasLtMatmulPreferenceCreate) X(cublasLtMatmulPreferenceDestroy)               \
+                    X(cublasLtMatmulPreferenceInit_internal)                                       \
                         X(cublasLtMatmulPreferenceSetAttribute) X(cublasLtMatrixLayoutCreate)      \
                             X(cublasLtMatrixLayoutDestroy) X(cublasLtMatrixLayoutGetAttribute)     \
                                 X(cublasLtMatrixLayoutInit_internal)                               \
@@ -36,12 +37,13 @@
 DRIVER_LIST(NOTHING)
 LT_LIST(NOTHING)
 
+static int give_address(void **ret) {
+    *ret = (void *)(uintptr_t)4096;
+    return 0;
+}
 #define GIVES(name)                                                                                \
     int name(void **ret);                                                                          \
-    int name(void **ret) {                                                                         \
-        *ret = (void *)(uintptr_t)4096;                                                            \
-        return 0;                                                                                  \
-    }
+    int name(void **ret) { return give_address(ret); }
 GIVES(cuLibraryGetKernel)
 GIVES(cuLibraryLoadData)
 GIVES(cuKernelGetFunction)
@@ -63,15 +65,14 @@ int cuKernelGetAttribute(int *ret_value) {
     return 0;
 }
 
-#define TEXT(name)                                                                                 \
-    int name(int result, const char **ret_text);                                                   \
-    int name(int result, const char **ret_text) {                                                  \
-        (void)result;                                                                              \
-        *ret_text = "an error";                                                                    \
-        return 0;                                                                                  \
-    }
-TEXT(cuGetErrorName)
-TEXT(cuGetErrorString)
+int cuGetErrorString(int result, const char **ret_text);
+int cuGetErrorString(int result, const char **ret_text) {
+    *ret_text = result ? "an error" : "no error";
+    return 0;
+}
+
+int cuGetErrorName(int result, const char **ret_text);
+int cuGetErrorName(int result, const char **ret_text) { return cuGetErrorString(result, ret_text); }
 
 /* A table that begins with its size and holds nothing. */
 int cuGetExportTable(const void **ret_table, const void *id);
