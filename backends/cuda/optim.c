@@ -16,6 +16,7 @@ static cuda_float_kernels sgd_kernels = CUDA_FLOAT_KERNELS(optim, sgd_step),
                           adam_kernels = CUDA_FLOAT_KERNELS(optim, adam_step),
                           rule_advance_kernels = CUDA_FLOAT_KERNELS(optim, rule_advance),
                           rule_kernels = CUDA_FLOAT_KERNELS(optim, rule_step),
+                          lists_kernels = CUDA_FLOAT_KERNELS(optim, lists_step),
                           scale_kernels = CUDA_FLOAT_KERNELS(optim, scale_step),
                           unscale_kernels = CUDA_FLOAT_KERNELS(optim, unscale_step),
                           norm_parts_kernels = CUDA_FLOAT_KERNELS(optim, norm_parts),
@@ -271,6 +272,25 @@ static tn_status unscale_step(const tn_call *call, const void *args) {
     return run_steps(call, unscale_kernels, &a, &l);
 }
 
+_Static_assert((int)CUDA_LISTS_FILL == TN_LISTS_STEP_FILL &&
+                   (int)CUDA_LISTS_SCALE == TN_LISTS_STEP_SCALE &&
+                   (int)CUDA_LISTS_DIVIDE == TN_LISTS_STEP_DIVIDE &&
+                   (int)CUDA_LISTS_SHIFT == TN_LISTS_STEP_SHIFT &&
+                   (int)CUDA_LISTS_COPY == TN_LISTS_STEP_COPY &&
+                   (int)CUDA_LISTS_ADD == TN_LISTS_STEP_ADD &&
+                   (int)CUDA_LISTS_MUL == TN_LISTS_STEP_MUL &&
+                   (int)CUDA_LISTS_LERP == TN_LISTS_STEP_LERP &&
+                   (int)CUDA_LISTS_ADDCMUL == TN_LISTS_STEP_ADDCMUL &&
+                   (int)CUDA_LISTS_ADDCDIV == TN_LISTS_STEP_ADDCDIV,
+               "kernels and core mean the same changes");
+
+static tn_status lists_step(const tn_call *call, const void *args) {
+    const tn__lists_step_args *in = args;
+    cuda_step_args a = {.how = (int32_t)in->how, .value = in->value};
+    step_lists l = {.list = {&in->tensors, &in->second, &in->third}};
+    return run_steps(call, lists_kernels, &a, &l);
+}
+
 static int64_t count_chunks(tn_views tensors) {
     int64_t chunks = 0;
     for (int64_t i = 0; i < tensors.n; i++)
@@ -304,5 +324,6 @@ static const tn_kernel_row rows[] = {
     CUDA_FLOAT_ROWS(_sgd_step, sgd_step),     CUDA_FLOAT_ROWS(_adam_step, adam_step),
     CUDA_FLOAT_ROWS(_scale_step, scale_step), CUDA_FLOAT_ROWS(_unscale_step, unscale_step),
     CUDA_FLOAT_ROWS(_norms_step, norms_step), CUDA_FLOAT_ROWS(_rule_step, rule_step),
+    CUDA_FLOAT_ROWS(_lists_step, lists_step),
 };
 const cuda_rows cuda_optim_rows = CUDA_ROWS_OF(rows);

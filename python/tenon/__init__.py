@@ -144,7 +144,7 @@ _addmm_activation = _C._ops._addmm_activation  # a name that programs know from 
 
 
 def __getattr__(name: str) -> Any:
-    if name.startswith("_foreach_"):
+    if name.startswith(("_foreach_", "_amp_foreach_")):
         return getattr(importlib.import_module(f"{__name__}._foreach"), name)
     if name in _SUBMODULES:
         try:

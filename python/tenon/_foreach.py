@@ -1,4 +1,7 @@
-"""Operators on lists of tensors, one after the other: `_foreach_add`, `_foreach_mul_` ..."""
+"""Operators on lists of tensors: `_foreach_add`, `_foreach_mul_` ...
+
+Those that change tensors of a device are one operator for the list where they can be.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import Any
 
 import tenon
 from tenon import Tensor
+from tenon._C import _ops
 
 UNARY = (
     "abs", "acos", "asin", "atan", "ceil", "cos", "cosh", "erf", "erfc", "exp", "expm1", "floor",
@@ -36,6 +40,60 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, (list, tuple))
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _are_alike(tensors: Sequence[Tensor], *others: Sequence[Tensor]) -> bool:
+    """Whether one operator may change the tensors: on a device, of one kind, without a history."""
+    if tensors[0].device.type == "cpu" or len({id(t) for t in tensors}) < len(tensors):
+        return False
+    recording = tenon.is_grad_enabled()
+    for t, *rest in zip(tensors, *others):
+        if not t.is_floating_point() or (recording and t.requires_grad):
+            return False
+        for x in rest:
+            if not isinstance(x, Tensor) or (recording and x.requires_grad):
+                return False
+            if (x.dtype, x.device, x.shape) != (t.dtype, t.device, t.shape):
+                return False
+    return True
+
+
+def _change(op: str, args: list[Any], named: dict[str, Any]) -> tuple[str, list[Any], Any] | None:
+    """What `_lists_` calls it: the change, its further lists, its number; None: it has no name."""
+    lists = [a for a in args if _is_list(a)]
+    rest = [a for a in args if not _is_list(a)] + list(named.values())
+    value = rest[0] if rest else 1
+    if len(rest) > 1 or not _is_number(value) or set(named) - {"alpha", "value", "weight"}:
+        return None
+    if op == "lerp" and not rest:
+        return None
+    by_number = {"add": ("shift", value), "sub": ("shift", -value), "mul": ("scale", value),
+                 "div": ("divide", value)}  # fmt: skip
+    by_list = {"add": ("add", value), "sub": ("add", -value), "lerp": ("lerp", value)}
+    if not lists and len(args) == 1 and op in by_number:
+        how, value = by_number[op]
+    elif len(lists) == 1 and (op in by_list or (op == "mul" and not rest)):
+        how, value = by_list.get(op, ("mul", 1))
+    elif len(lists) == 2 and op in ("addcmul", "addcdiv"):
+        how = op
+    else:
+        return None
+    return how, lists, value
+
+
+def _at_once(op: str, tensors: Sequence[Tensor], args: Any, named: dict[str, Any]) -> bool:
+    """Changes the tensors by one operator; False where that cannot be."""
+    change = _change(op, list(args), named)
+    if change is None or not _are_alike(tensors, *change[1]):
+        return False
+    how, lists, value = change
+    second, third = [*lists, [], []][:2]
+    _ops._lists_(tensors, second, third, how, value=float(value))
+    return True
+
+
 def _make(op: str, inplace: bool) -> Callable[..., Any]:
     """The function for a method; lists among its arguments are taken apart, others repeated."""
     name = f"_foreach_{op}{'_' if inplace else ''}"
@@ -43,6 +101,8 @@ def _make(op: str, inplace: bool) -> Callable[..., Any]:
     def foreach(tensors: Sequence[Tensor], *args: Any, **kwargs: Any) -> Any:
         lists = [a for a in (*args, *kwargs.values()) if _is_list(a)]
         _check(name, [tensors, *lists])
+        if inplace and _at_once(op, tensors, args, kwargs):
+            return None
         results = []
         for i, t in enumerate(tensors):
             own = [a[i] if _is_list(a) else a for a in args]
@@ -62,6 +122,8 @@ def _make(op: str, inplace: bool) -> Callable[..., Any]:
 def _foreach_zero_(tensors: Sequence[Tensor]) -> None:
     """Sets the elements of every tensor to 0."""
     _check("_foreach_zero_", [tensors])
+    if _are_alike(tensors):
+        return _ops._lists_(tensors, [], [], "fill", value=0.0)
     for t in tensors:
         t.zero_()
 
@@ -69,8 +131,19 @@ def _foreach_zero_(tensors: Sequence[Tensor]) -> None:
 def _foreach_copy_(tensors: Sequence[Tensor], src: Sequence[Tensor], *args: Any) -> None:
     """Copies every tensor of src into that of `tensors` in its place."""
     _check("_foreach_copy_", [tensors, src])
+    if _are_alike(tensors, src):
+        return _ops._lists_(tensors, src, [], "copy")
     for t, s in zip(tensors, src):
         t.copy_(s, *args)
+
+
+def _amp_foreach_non_finite_check_and_unscale_(
+    tensors: Sequence[Tensor], found_inf: Tensor, inv_scale: Tensor
+) -> None:
+    """Multiplies by inv_scale; found_inf becomes 1 if an element was infinite or NaN."""
+    if tensors:
+        _ops._unscale_(tensors, found_inf, factor=1.0)
+        _ops._scale_(tensors, inv_scale)
 
 
 def _foreach_norm(
@@ -78,6 +151,10 @@ def _foreach_norm(
 ) -> tuple[Tensor, ...]:
     """The norm of every tensor."""
     _check("_foreach_norm", [tensors])
+    same = len({t.dtype for t in tensors}) == 1
+    if ord in (1, 2, float("inf")) and dtype in (None, tensors[0].dtype) and same:
+        if _are_alike(tensors):
+            return tuple(_ops._norms(tensors, float(ord)).to(tensors[0].dtype).unbind())
     return tuple(tenon.linalg.vector_norm(t, ord, dtype=dtype) for t in tensors)
 
 

@@ -113,6 +113,7 @@ def call_norm() -> Any:
     x = randn(4, 6, 50).requires_grad_()
     w, b = randn(50).requires_grad_(), randn(50).requires_grad_()
     backward(F.layer_norm(x, (50,), w, b))
+    backward(F.rms_norm(x, (50,), w))
     w, b = randn(6).requires_grad_(), randn(6).requires_grad_()
     return backward(F.batch_norm(x, None, None, w, b, training=True))
 
@@ -120,7 +121,7 @@ def call_norm() -> Any:
 @family
 def call_optim() -> Any:
     params = [tn.nn.Parameter(randn(n)) for n in (3, 100, 5000)]
-    for make in (tn.optim.SGD, tn.optim.AdamW):
+    for make in (tn.optim.SGD, tn.optim.AdamW, tn.optim.NAdam):
         for p in params:
             p.grad = randn(*p.shape)
         tn.nn.utils.clip_grad_norm_(params, 1.0)

@@ -424,3 +424,75 @@ for kind in ("Adam", "NAdam", "ASGD", "RMSprop"):
         assert opt.state[w]["step"].item() == 1.0
         assert loaded[0].state[others[0]]["step"].item() == 4.0
 """)
+
+
+def test_lists_change_in_one_launch() -> None:
+    """More tensors than one launch takes; next to the same on the CPU, one by one."""
+    harness.script(
+        LISTS
+        + """
+CHANGES = [
+    ("add_", 1, {"alpha": 0.5}), ("add_", 1, {}), ("add_", 0.5, {}), ("sub_", 1, {"alpha": 2}),
+    ("sub_", 3.0, {}), ("mul_", 1, {}), ("mul_", 0.9, {}), ("div_", 3.0, {}), ("copy_", 1, {}),
+    ("lerp_", 1, {"weight": 0.25}), ("lerp_", 1, {"weight": 0.75}),
+    ("addcmul_", 2, {"value": 0.5}), ("addcdiv_", 2, {}), ("zero_", 0, {}),
+]
+def change(lists, op, others, named):
+    args = lists[1 : 1 + others] if isinstance(others, int) else [others]
+    getattr(tn, "_foreach_" + op)(lists[0], *args, **named)
+for dtype, tol in ((tn.float64, 1e-14), (tn.float32, 1e-6), (tn.bfloat16, 2e-2)):
+    there = [lists(dtype)[1] for _ in range(3)]
+    there[2] = [t + 3 * t.sign() for t in there[2]]  # far from 0
+    here = [[t.cpu() for t in some] for some in there]
+    for op, others, named in CHANGES:
+        tn.cuda.reset_counters()
+        change(there, op, others, named)
+        counted = tn.cuda.counters()
+        assert counted["launches"] == 3 and counted["waits"] == 0, (op, counted)
+        change(here, op, others, named)
+        for a, b in zip(there[0], here[0]):
+            assert tn.allclose(a.cpu(), b, rtol=tol, atol=tol), (op, dtype)
+        for a, b in zip(there[0], here[0]):
+            a.copy_(b)
+xs = [tn.ones(3, device="cuda") for _ in range(2)]
+tn._foreach_add_([xs[0], xs[0]], [xs[1], xs[1]])  # one tensor twice: one after the other
+assert xs[0].tolist() == [3.0] * 3
+tn._foreach_mul_(xs, [xs[0][:1].clone(), xs[1][:1].clone()])  # what is spread goes by itself
+assert xs[0].tolist() == [9.0] * 3 and tn.cuda.fallback_count("_lists_step") == (0, 0)
+w = tn.ones(2, device="cuda", requires_grad=True)
+y = [w * 2]
+tn._foreach_mul_(y, 3.0)
+y[0].sum().backward()
+assert w.grad.tolist() == [6.0, 6.0]
+norms = tn._foreach_norm([w.detach() * 3, w.detach()])
+assert [n.item() for n in norms] == [tn.tensor(18.0).sqrt().item(), tn.tensor(2.0).sqrt().item()]
+"""
+    )
+
+
+def test_unscaling_by_a_factor_on_the_device() -> None:
+    harness.script("""
+for spoiled in (False, True):
+    grads = [tn.full((3,), 8.0, device="cuda"), tn.full((70,), 4.0, device="cuda")]
+    if spoiled:
+        grads[1][69] = float("inf")
+    found, factor = tn.zeros(1, device="cuda"), tn.full((1,), 0.25, device="cuda")
+    tn.cuda.reset_counters()
+    tn._amp_foreach_non_finite_check_and_unscale_(grads, found, factor)
+    assert tn.cuda.counters()["waits"] == 0
+    assert found.item() == spoiled and grads[0].tolist() == [2.0] * 3
+    assert grads[1][:69].tolist() == [1.0] * 69
+""")
+
+
+def test_gradients_are_zeroed_in_one_launch() -> None:
+    harness.script("""
+params = [tn.ones(5, device="cuda").requires_grad_() for _ in range(9)]
+opt = tn.optim.SGD(params, lr=0.1)
+for p in params:
+    p.grad = tn.ones_like(p)
+tn.cuda.reset_counters()
+opt.zero_grad(set_to_none=False)
+assert tn.cuda.counters()["launches"] == 1
+assert all(p.grad.sum().item() == 0 for p in params)
+""")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tenon as tn
 from tenon import _foreach
+from tenon._C import _ops
 
 RNG = np.random.default_rng(3)
 
@@ -67,3 +68,35 @@ def test_lists_that_do_not_fit() -> None:
         tn._foreach_add(xs, xs[:2])
     with pytest.raises(RuntimeError, match="at least one tensor"):
         tn._foreach_neg([])
+
+
+def test_changes_by_name() -> None:
+    """The operator behind those that change tensors, next to NumPy."""
+    names = {
+        "fill": lambda x, a, b: np.full_like(x, 0.3), "scale": lambda x, a, b: x * 0.3,
+        "divide": lambda x, a, b: x / 0.3, "shift": lambda x, a, b: x + 0.3,
+        "copy": lambda x, a, b: a, "add": lambda x, a, b: x + 0.3 * a,
+        "mul": lambda x, a, b: x * a, "lerp": lambda x, a, b: x + 0.3 * (a - x),
+        "addcmul": lambda x, a, b: x + 0.3 * a * b, "addcdiv": lambda x, a, b: x + 0.3 * a / b,
+    }  # fmt: skip
+    others = {"copy": 1, "add": 1, "mul": 1, "lerp": 1, "addcmul": 2, "addcdiv": 2}
+    for name, formula in names.items():
+        xs, ys, zs = tensors(), tensors(), tensors()
+        want = [formula(*(t.numpy().copy() for t in some)) for some in zip(xs, ys, zs)]
+        count = others.get(name, 0)
+        _ops._lists_(xs, ys if count else [], zs if count > 1 else [], name, value=0.3)
+        for x, w in zip(xs, want):
+            np.testing.assert_allclose(x.numpy(), w, rtol=1e-14)
+    with pytest.raises(ValueError, match="no change 'more'"):
+        _ops._lists_(tensors(), [], [], "more")
+    with pytest.raises(ValueError, match="'add' takes 3 tensors in second"):
+        _ops._lists_(tensors(), [], [], "add")
+
+
+def test_unscaling_by_a_tensor() -> None:
+    xs, found = tensors(), tn.zeros(1)
+    want = [x.numpy() * 0.25 for x in xs]
+    tn._amp_foreach_non_finite_check_and_unscale_(xs, found, tn.tensor(0.25))
+    assert found.item() == 0
+    for x, w in zip(xs, want):
+        np.testing.assert_allclose(x.numpy(), w)

@@ -20,6 +20,20 @@ typedef struct cuda_step_tensor {
     };
 } cuda_step_tensor;
 
+/* The numbers of TN_LISTS_STEP_*, which kernels do not see. */
+enum {
+    CUDA_LISTS_FILL,
+    CUDA_LISTS_SCALE,
+    CUDA_LISTS_DIVIDE,
+    CUDA_LISTS_SHIFT,
+    CUDA_LISTS_COPY,
+    CUDA_LISTS_ADD,
+    CUDA_LISTS_MUL,
+    CUDA_LISTS_LERP,
+    CUDA_LISTS_ADDCMUL,
+    CUDA_LISTS_ADDCDIV
+};
+
 enum { CUDA_NORM_ABS, CUDA_NORM_SQUARES, CUDA_NORM_LARGEST };
 typedef struct cuda_step_args {
     int32_t n, norm; /* CUDA_NORM_* */
@@ -33,6 +47,8 @@ typedef struct cuda_step_args {
     rule_options rule;     /* the other optimizers */
     cuda_step_size *sizes; /* of each tensor, where the device counts the steps; else NULL */
     const double *factor;  /* scaling: of one element, on the device */
+    double value;          /* changes of lists */
+    int32_t how, reserved; /* CUDA_LISTS_* */
     double unscale;        /* unscaling: the factor, */
     float *found;          /* and what becomes 1 if an element is not finite */
     double *parts;         /* norms: a sum for each block, */

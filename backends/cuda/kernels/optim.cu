@@ -126,6 +126,35 @@ KERNEL(TN_(rule_step), cuda_step_args) {
     }
 }
 
+/* ---- Changes of lists --------------------------------------------------------------------------*/
+
+TMPL_INLINE A lists_change(int how, A value, A x, A p, A q) {
+    switch (how) {
+    case CUDA_LISTS_FILL: return value;
+    case CUDA_LISTS_SCALE: return x * value;
+    case CUDA_LISTS_DIVIDE: return x / value;
+    case CUDA_LISTS_SHIFT: return x + value;
+    case CUDA_LISTS_COPY: return p;
+    case CUDA_LISTS_ADD: return x + value * p;
+    case CUDA_LISTS_MUL: return x * p;
+    case CUDA_LISTS_LERP: return f_lerp(x, p, value);
+    case CUDA_LISTS_ADDCMUL: return x + value * p * q;
+    default: return x + value * p / q;
+    }
+}
+
+KERNEL(TN_(lists_step), cuda_step_args) {
+    int64_t i, end;
+    const cuda_step_tensor &t = step_tensor(a, &i, &end);
+    T *x = (T *)t.data[0];
+    const T *p = (const T *)t.data[1], *q = (const T *)t.data[2];
+    bool reads = a.how != CUDA_LISTS_FILL && a.how != CUDA_LISTS_COPY;
+    for (; i < end; i += (int)blockDim.x) {
+        A old = reads ? LOAD(x[i]) : (A)0, second = p ? LOAD(p[i]) : (A)0;
+        x[i] = STORE(lists_change(a.how, (A)a.value, old, second, q ? LOAD(q[i]) : (A)0));
+    }
+}
+
 /* ---- Scaling -----------------------------------------------------------------------------------*/
 
 KERNEL(TN_(scale_step), cuda_step_args) {

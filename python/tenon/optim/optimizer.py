@@ -293,6 +293,7 @@ class Optimizer:
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets the gradients of all parameters, or fills them with zeros."""
+        grads = []
         for group in self.param_groups:
             for param in group["params"]:
                 if set_to_none:
@@ -302,7 +303,9 @@ class Optimizer:
                         param.grad.detach_()
                     else:
                         param.grad.requires_grad_(False)
-                    param.grad.zero_()
+                    grads.append(param.grad)
+        if grads:
+            tenon._foreach_zero_(grads)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Updates the parameters by their gradients; closure computes the loss first."""

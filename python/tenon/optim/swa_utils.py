@@ -47,7 +47,17 @@ def _each(fn: Callable[[Tensor, Tensor, Any], Tensor]) -> Callable[..., None]:
 
 def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[..., None]:
     """get_ema_avg_fn for lists of tensors."""
-    return _each(get_ema_avg_fn(decay))
+    each = _each(get_ema_avg_fn(decay))
+
+    def update(averaged: Iterable[Tensor], current: Iterable[Tensor], count: Any) -> None:
+        old, new = list(averaged), list(current)
+        if old and all(t.is_floating_point() for t in (*old, *new)):
+            with tenon.no_grad():
+                tenon._foreach_lerp_(old, new, 1 - decay)
+        else:
+            each(old, new, count)
+
+    return update
 
 
 def get_swa_multi_avg_fn() -> Callable[..., None]:
