@@ -86,17 +86,22 @@ bool cuda_gemm_takes(const cuda_matrix *m) {
     return cuda_gemm_describe(m, &o);
 }
 
-bool cuda_gemm_rows(const tn_view *v, cuda_matrix *ret_matrix) {
+tn_status cuda_gemm_rows(const tn_call *call, const tn_view *v, cuda_matrix *ret_matrix) {
     int64_t columns = v->shape[v->ndim - 1], rows = 1, stride = 0;
+    const void *packed = NULL;
+    bool even = true;
     for (int32_t d = v->ndim - 2; d >= 0; d--) {
         if (v->shape[d] == 1) continue;
         if (rows == 1) stride = v->strides[d];
-        if (rows > 1 && v->strides[d] != stride * rows) return false;
+        even = even && v->strides[d] == stride * rows;
         rows *= v->shape[d];
     }
     if (rows == 1) stride = columns;
     *ret_matrix = (cuda_matrix){v->data, rows, columns, stride, v->strides[v->ndim - 1], 0};
-    return true;
+    if (even) return TN_OK;
+    tn_status st = cuda_packed(call, v, &packed);
+    *ret_matrix = (cuda_matrix){(void *)(uintptr_t)packed, rows, columns, columns, 1, 0};
+    return st;
 }
 
 cuda_matrix cuda_gemm_turned(const cuda_matrix *m) {

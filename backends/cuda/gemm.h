@@ -32,9 +32,9 @@ tn_status cuda_gemm_int(const tn_call *call, const cuda_matrix *a, const cuda_ma
 /* Whether cuda_gemm_product takes such an operand: its rows or its columns are packed. */
 bool cuda_gemm_takes(const cuda_matrix *m);
 
-/* v as a matrix: all dimensions in front of the last one are rows. False where no single stride leads
- * from row to row. */
-bool cuda_gemm_rows(const tn_view *v, cuda_matrix *ret_matrix);
+/* v as a matrix: all dimensions in front of the last one are rows. A packed copy where no single stride
+ * leads from row to row. */
+tn_status cuda_gemm_rows(const tn_call *call, const tn_view *v, cuda_matrix *ret_matrix);
 /* A matrix the other way round. */
 cuda_matrix cuda_gemm_turned(const cuda_matrix *m);
 

@@ -17,19 +17,32 @@ static bool is_packed(const tn_view *v) { return !v || tn_view_is_contiguous(v);
 
 static const void *data_of(const tn_view *v) { return v ? v->data : NULL; }
 
+/* c = end(a @ b) of views, the dimensions in front of their last ones taken together; a or b turned. */
+typedef struct operands {
+    const tn_view *a, *b, *c;
+    bool turn_a, turn_b;
+} operands;
+
+static tn_status multiply(const tn_call *call, const operands *o, const cuda_gemm_end *end) {
+    cuda_matrix a, b, c;
+    tn_status st = cuda_gemm_rows(call, o->c, &c);
+    if (st == TN_OK) st = cuda_gemm_rows(call, o->a, &a);
+    if (st == TN_OK) st = cuda_gemm_rows(call, o->b, &b);
+    if (st != TN_OK) return st;
+    if (o->turn_a) a = cuda_gemm_turned(&a);
+    if (o->turn_b) b = cuda_gemm_turned(&b);
+    return cuda_gemm_with_end(call, &a, &b, &c, end);
+}
+
 /* ---- Forward -----------------------------------------------------------------------------------*/
 
 /* out = end(input @ weight^T), where `pre` goes with `out`. */
 static tn_status forward(const tn_call *call, const tn_view *input, const tn_view *weight,
                          const tn_view *bias, const tn_view *pre, const tn_view *out, int what) {
-    cuda_matrix x, w, y;
     const cuda_gemm_end end = {what, data_of(bias), data_of(pre)};
     if (out->numel == 0) return TN_OK;
-    if (!is_vector(bias, weight->shape[0]) || !is_packed(out) || !is_packed(pre) ||
-        !cuda_gemm_rows(input, &x) || !cuda_gemm_rows(weight, &w) || !cuda_gemm_rows(out, &y))
-        return TN_DECLINE;
-    w = cuda_gemm_turned(&w);
-    return cuda_gemm_with_end(call, &x, &w, &y, &end);
+    if (!is_vector(bias, weight->shape[0]) || !is_packed(out) || !is_packed(pre)) return TN_DECLINE;
+    return multiply(call, &(operands){input, weight, out, false, true}, &end);
 }
 
 static tn_status linear_relu(const tn_call *call, const void *args) {
@@ -49,25 +62,19 @@ static tn_status linear_gelu(const tn_call *call, const void *args) {
 
 static tn_status linear_gelu_backward(const tn_call *call, const void *args) {
     const tn__linear_gelu_backward_args *a = args;
-    cuda_matrix g, w, y;
     const cuda_gemm_end end = {CUBLASLT_GELU_GRADIENT, a->grad_bias->data, a->pre->data};
     if (a->grad_pre->numel == 0 || !is_packed(a->grad_pre) || !is_packed(a->pre) ||
-        !is_packed(a->grad_bias) || !cuda_gemm_rows(a->grad, &g) ||
-        !cuda_gemm_rows(a->next_weight, &w) || !cuda_gemm_rows(a->grad_pre, &y))
+        !is_packed(a->grad_bias))
         return TN_DECLINE;
-    return cuda_gemm_with_end(call, &g, &w, &y, &end);
+    return multiply(call, &(operands){a->grad, a->next_weight, a->grad_pre, false, false}, &end);
 }
 
 static tn_status linear_backward_weight(const tn_call *call, const void *args) {
     const tn__linear_backward_weight_args *a = args;
-    cuda_matrix g, x, y;
     const cuda_gemm_end end = {CUBLASLT_SUM_OF_B, a->grad_bias->data, NULL};
-    if (a->grad_weight->numel == 0 || !is_packed(a->grad_weight) || !is_packed(a->grad_bias) ||
-        !cuda_gemm_rows(a->grad, &g) || !cuda_gemm_rows(a->input, &x) ||
-        !cuda_gemm_rows(a->grad_weight, &y))
+    if (a->grad_weight->numel == 0 || !is_packed(a->grad_weight) || !is_packed(a->grad_bias))
         return TN_DECLINE;
-    g = cuda_gemm_turned(&g);
-    return cuda_gemm_with_end(call, &g, &x, &y, &end);
+    return multiply(call, &(operands){a->grad, a->input, a->grad_weight, true, false}, &end);
 }
 
 #define ROWS(op, fn)                                                                               \

@@ -195,10 +195,10 @@ static tn_status linear(const tn_call *call, const void *args) {
     const scaling by = {a->bias, ONE, ONE};
     cuda_matrix x, y, w = matrix_of(a->weight);
     if (a->out->numel == 0) return TN_OK;
-    if (!cuda_gemm_rows(a->input, &x) || !tn_view_is_contiguous(a->out) ||
-        !cuda_gemm_rows(a->out, &y))
-        return TN_DECLINE;
-    return product(call, x, cuda_gemm_turned(&w), &y, 1, &by);
+    if (!tn_view_is_contiguous(a->out)) return TN_DECLINE;
+    tn_status st = cuda_gemm_rows(call, a->out, &y);
+    if (st == TN_OK) st = cuda_gemm_rows(call, a->input, &x);
+    return st != TN_OK ? st : product(call, x, cuda_gemm_turned(&w), &y, 1, &by);
 }
 
 #define ROWS(op) CUDA_NUMBER_ROWS(op, op), CUDA_COMPLEX_ROWS(op, op)

@@ -95,6 +95,27 @@ for g in (tn.randn(16, 6, device="cuda").t(), tn.ones(1, 16, device="cuda").expa
     )
 
 
+def test_rows_that_lie_apart() -> None:
+    """Where no stride leads from row to row, the input is packed on the device."""
+    harness.script(
+        ENDS
+        + """
+for half in (tn.float16, tn.bfloat16):
+    x, w, b, _, _ = (t.detach() for t in inputs("cuda", half))
+    turned, packed = x.transpose(0, 1), x.transpose(0, 1).contiguous()
+    for fn in (F.linear, _nn._linear_relu, lambda *args: _nn._linear_gelu(*args, True)[0]):
+        args = [t.requires_grad_() for t in (w, b)]
+        got, want = fn(turned, w, b), fn(packed, w, b)
+        assert tn.equal(got, want)
+        for g in (tn.randn_like(got), tn.randn(5, 16, 3, device="cuda").to(half).transpose(1, 2)):
+            pairs = zip(*(tn.autograd.grad(y, args, g, retain_graph=True) for y in (got, want)))
+            assert all(tn.equal(p, q) for p, q in pairs)
+for op in ("linear", "_linear_relu", "_linear_gelu", "_linear_backward_weight"):
+    assert tn.cuda.fallback_count(op) == (0, 0), op
+"""
+    )
+
+
 def test_relu_at_zero() -> None:
     """Its gradient is 0 there, as everywhere else."""
     harness.script(
