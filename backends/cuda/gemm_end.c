@@ -166,8 +166,9 @@ static tn_status multiply(const tn_call *call, cuda_device *d, cublasLtHandle_t 
 /* The library wants what gelu is taken of in rows of a multiple of 8 elements. */
 static bool is_served(const tn_call *call, const cuda_matrix *a, const cuda_matrix *c,
                       const cuda_gemm_end *end) {
-    return call->dtype < TN_F64 && c->rows <= INT_MAX && c->columns <= INT_MAX &&
-           a->columns <= INT_MAX && a->columns > 0 && (!end->pre || c->columns % 8 == 0);
+    bool known = call->dtype == TN_F16 || call->dtype == TN_BF16 || call->dtype == TN_F32;
+    return known && c->rows <= INT_MAX && c->columns <= INT_MAX && a->columns <= INT_MAX &&
+           a->columns > 0 && (!end->pre || c->columns % 8 == 0);
 }
 
 tn_status cuda_gemm_with_end(const tn_call *call, const cuda_matrix *a, const cuda_matrix *b,
