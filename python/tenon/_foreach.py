@@ -45,17 +45,23 @@ def _is_number(value: Any) -> bool:
 
 
 def _are_alike(tensors: Sequence[Tensor], *others: Sequence[Tensor]) -> bool:
-    """Whether one operator may change the tensors: on a device, of one kind, without a history."""
-    if tensors[0].device.type == "cpu" or len({id(t) for t in tensors}) < len(tensors):
+    """Whether one operator may change the tensors: on a device, of one kind, without a history,
+    and none of them is read or changed in the place of another."""
+    if tensors[0].device.type == "cpu":
+        return False
+    place = {t.data_ptr(): i for i, t in enumerate(tensors) if t.numel() > 0}
+    if len(place) < sum(t.numel() > 0 for t in tensors):
         return False
     recording = tenon.is_grad_enabled()
-    for t, *rest in zip(tensors, *others):
+    for i, (t, *rest) in enumerate(zip(tensors, *others)):
         if not t.is_floating_point() or (recording and t.requires_grad):
             return False
         for x in rest:
             if not isinstance(x, Tensor) or (recording and x.requires_grad):
                 return False
             if (x.dtype, x.device, x.shape) != (t.dtype, t.device, t.shape):
+                return False
+            if place.get(x.data_ptr(), i) != i:
                 return False
     return True
 

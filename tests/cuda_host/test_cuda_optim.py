@@ -457,6 +457,11 @@ for dtype, tol in ((tn.float64, 1e-14), (tn.float32, 1e-6), (tn.bfloat16, 2e-2))
 xs = [tn.ones(3, device="cuda") for _ in range(2)]
 tn._foreach_add_([xs[0], xs[0]], [xs[1], xs[1]])  # one tensor twice: one after the other
 assert xs[0].tolist() == [3.0] * 3
+ys = [tn.ones(3, device="cuda"), tn.full((3,), 2.0, device="cuda")]
+tn._foreach_add_(ys, ys[::-1])  # each reads the other, one after the other
+assert [y.tolist() for y in ys] == [[3.0] * 3, [5.0] * 3]
+tn._foreach_add_(ys, ys)
+assert [y.tolist() for y in ys] == [[6.0] * 3, [10.0] * 3]
 tn._foreach_mul_(xs, [xs[0][:1].clone(), xs[1][:1].clone()])  # what is spread goes by itself
 assert xs[0].tolist() == [9.0] * 3 and tn.cuda.fallback_count("_lists_step") == (0, 0)
 w = tn.ones(2, device="cuda", requires_grad=True)
