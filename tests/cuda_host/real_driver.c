@@ -7,35 +7,54 @@
     int name(void);                                                                                \
     int name(void) { return 0; }
 
-#define DRIVER_LIST(X)                                                                             \
-    X(cuModuleUnload)                                                                              \
-    X(cuTensorMapEncodeTiled)                                                                      \
-    X(cuTensorMapEncodeIm2col)                                                                     \
-    X(cuCtxGetCurrent) X(cuCtxGetLimit) X(cuCtxPopCurrent) X(cuCtxPushCurrent) X(cuDeviceGet)      \
-        X(cuDeviceGetCount) X(cuKernelSetAttribute) X(cuLaunchCooperativeKernel) X(cuLaunchKernel) \
-            X(cuLaunchKernelEx) X(cuLibraryLoadFromFile) X(cuLibraryUnload) X(cuLinkAddData)       \
-                X(cuLinkComplete) X(cuLinkCreate) X(cuLinkDestroy)                                 \
-                    X(cuOccupancyMaxPotentialClusterSize) X(cuStreamGetCtx) X(cuStreamGetGreenCtx)
-#define LT_LIST(X)                                                                                 \
-    X(cublasLtCreate)                                                                              \
-    X(cublasLtDestroy)                                                                             \
-    X(cublasLtGetProperty)                                                                         \
-    X(cublasLtMatmul) X(cublasLtGroupedMatrixLayoutCreate) X(cublasLtMatmulAlgoGetHeuristic)       \
-        X(cublasLtMatmulDescCreate) X(cublasLtMatmulDescDestroy) X(cublasLtMatmulDescGetAttribute) \
-            X(cublasLtMatmulDescInit_internal) X(cublasLtMatmulDescSetAttribute)                   \
-                X(cublasLtMatmulPreferenceCreate) X(cublasLtMatmulPreferenceDestroy)               \
-                    X(cublasLtMatmulPreferenceInit_internal)                                       \
-                        X(cublasLtMatmulPreferenceSetAttribute) X(cublasLtMatrixLayoutCreate)      \
-                            X(cublasLtMatrixLayoutDestroy) X(cublasLtMatrixLayoutGetAttribute)     \
-                                X(cublasLtMatrixLayoutInit_internal)                               \
-                                    X(cublasLtMatrixLayoutSetAttribute) X(cublasLtMatrixTransform) \
-                                        X(cublasLtMatrixTransformDescCreate)                       \
-                                            X(cublasLtMatrixTransformDescDestroy)                  \
-                                                X(cublasLtMatrixTransformDescGetAttribute)         \
-                                                    X(cublasLtMatrixTransformDescInit_internal)    \
-                                                        X(cublasLtMatrixTransformDescSetAttribute)
-DRIVER_LIST(NOTHING)
-LT_LIST(NOTHING)
+NOTHING(cuModuleUnload)
+NOTHING(cuTensorMapEncodeTiled)
+NOTHING(cuTensorMapEncodeIm2col)
+NOTHING(cuCtxGetCurrent)
+NOTHING(cuCtxGetLimit)
+NOTHING(cuCtxPopCurrent)
+NOTHING(cuCtxPushCurrent)
+NOTHING(cuDeviceGet)
+NOTHING(cuDeviceGetCount)
+NOTHING(cuKernelSetAttribute)
+NOTHING(cuLaunchCooperativeKernel)
+NOTHING(cuLaunchKernel)
+NOTHING(cuLaunchKernelEx)
+NOTHING(cuLibraryLoadFromFile)
+NOTHING(cuLibraryUnload)
+NOTHING(cuLinkAddData)
+NOTHING(cuLinkComplete)
+NOTHING(cuLinkCreate)
+NOTHING(cuLinkDestroy)
+NOTHING(cuOccupancyMaxPotentialClusterSize)
+NOTHING(cuStreamGetCtx)
+NOTHING(cuStreamGetGreenCtx)
+NOTHING(cublasLtCreate)
+NOTHING(cublasLtDestroy)
+NOTHING(cublasLtGetProperty)
+NOTHING(cublasLtMatmul)
+NOTHING(cublasLtGroupedMatrixLayoutCreate)
+NOTHING(cublasLtMatmulAlgoGetHeuristic)
+NOTHING(cublasLtMatmulDescCreate)
+NOTHING(cublasLtMatmulDescDestroy)
+NOTHING(cublasLtMatmulDescGetAttribute)
+NOTHING(cublasLtMatmulDescInit_internal)
+NOTHING(cublasLtMatmulDescSetAttribute)
+NOTHING(cublasLtMatmulPreferenceCreate)
+NOTHING(cublasLtMatmulPreferenceDestroy)
+NOTHING(cublasLtMatmulPreferenceInit_internal)
+NOTHING(cublasLtMatmulPreferenceSetAttribute)
+NOTHING(cublasLtMatrixLayoutCreate)
+NOTHING(cublasLtMatrixLayoutDestroy)
+NOTHING(cublasLtMatrixLayoutGetAttribute)
+NOTHING(cublasLtMatrixLayoutInit_internal)
+NOTHING(cublasLtMatrixLayoutSetAttribute)
+NOTHING(cublasLtMatrixTransform)
+NOTHING(cublasLtMatrixTransformDescCreate)
+NOTHING(cublasLtMatrixTransformDescDestroy)
+NOTHING(cublasLtMatrixTransformDescGetAttribute)
+NOTHING(cublasLtMatrixTransformDescInit_internal)
+NOTHING(cublasLtMatrixTransformDescSetAttribute)
 
 static int give_address(void **ret) {
     *ret = (void *)(uintptr_t)4096;
