@@ -1,9 +1,11 @@
-/* grad_rnn.c: gradients of a step of recurrent networks. The gates that a step keeps are results like
- * the others: in a second backward pass a gradient comes to them, too. */
+/* grad_rnn.c: gradients of recurrent networks: of a step, and of all layers at once. The gates that a
+ * step keeps are results like the others: in a second backward pass a gradient comes to them, too. */
 #include "scope_priv.h"
 
 tn_status tni_grad__lstm_step(tn_gctx *c);
 tn_status tni_grad__gru_step(tn_gctx *c);
+tn_status tni_grad__rnn_layers(tn_gctx *c);
+tn_status tni_grad__rnn_layers_backward(tn_gctx *c);
 tn_status tni_composite__lstm_step_backward(const void *args, tn_tensor **rets);
 tn_status tni_composite__gru_step_backward(const void *args, tn_tensor **rets);
 
@@ -51,4 +53,53 @@ tn_status tni_grad__gru_step(tn_gctx *c) {
         tn_tensor_unref(&grads[i]);
     }
     return TN_OK;
+}
+
+/* ---- All layers at once ------------------------------------------------------------------------*/
+
+/* Each weight's part of `all`, where they lie one after the other. `first` is the first weight's place
+ * among the inputs. */
+static tn_status give_params(tn_gctx *c, tn_views params, int64_t first, tn_tensor *all) {
+    int64_t at = 0;
+    for (int64_t i = 0; i < params.n; i++) {
+        const tn_view *p = params.v[i];
+        if (TN_GNEEDS(c, first + i)) {
+            tn_tensor *part = NULL;
+            TN_TRY(tn_narrow(all, 0, at, p->numel, &part));
+            tn_status st = tn_reshape(part, tn_ints_of(p->shape, p->ndim), &c->ret[first + i]);
+            tn_tensor_unref(&part);
+            if (st != TN_OK) return st;
+        }
+        at += p->numel;
+    }
+    return TN_OK;
+}
+
+tn_status tni_grad__rnn_layers(tn_gctx *c) {
+    const tn__rnn_layers_args *a = c->args;
+    tn_tensor *grads[4] = {NULL}, *gy = tn_tensor_ref(c->g[0]);
+    tn_tensor *kept[2] = {tni_t(a->y), tni_t(a->reserve)};
+    int64_t states = a->c0 ? 2 : 1;
+    tn_status st = TN_OK;
+    if (!c->g[0] && !c->g[1] && !c->g[2]) return TN_OK;
+    if (!gy) st = tn_zeros_like(kept[0], -1, -1, TN_FORMAT_CONTIGUOUS, &gy);
+    if (st == TN_OK)
+        st = tn__rnn_layers_backward(
+            gy, c->g[1], a->c0 ? c->g[2] : NULL, tni_t(a->input), tni_t(a->h0), tni_t(a->c0),
+            tni_tensors_of(a->params), (tn_tensors){kept, 2}, a->sizes, a->mode, a->has_biases,
+            a->num_layers, a->bidirectional, &grads[0], &grads[1], &grads[2], &grads[3]);
+    for (int64_t i = 0; i <= states && st == TN_OK; i++)
+        if (TN_GNEEDS(c, i)) c->ret[i] = tn_tensor_ref(grads[i]);
+    if (st == TN_OK) st = give_params(c, a->params, 3, grads[3]);
+    tn_tensor_unref(&gy);
+    for (int i = 0; i < 4; i++) tn_tensor_unref(&grads[i]);
+    return st;
+}
+
+tn_status tni_grad__rnn_layers_backward(tn_gctx *c) {
+    (void)c;
+    return tn_fail(
+        TN_E_STATE, -1,
+        "second derivatives of a recurrent network are not implemented by cuDNN: compute it "
+        "under `with backends.cudnn.flags(enabled=False)`");
 }

@@ -1,4 +1,5 @@
-/* infer_rnn.c: shape rules of a step of recurrent networks. States are (..., n), gates (..., k n). */
+/* infer_rnn.c: shape rules of recurrent networks: of a step, whose states are (..., n) and gates
+ * (..., k n), and of all layers at once. */
 #include <tenon/op_args.h>
 
 #include "dispatch_priv.h"
@@ -8,6 +9,9 @@ tn_status tni_infer__lstm_step(tn_infer *inf, const void *args);
 tn_status tni_infer__lstm_step_backward(tn_infer *inf, const void *args);
 tn_status tni_infer__gru_step(tn_infer *inf, const void *args);
 tn_status tni_infer__gru_step_backward(tn_infer *inf, const void *args);
+tn_status tni_infer__rnn_room(tn_infer *inf, const void *args);
+tn_status tni_infer__rnn_layers(tn_infer *inf, const void *args);
+tn_status tni_infer__rnn_layers_backward(tn_infer *inf, const void *args);
 
 enum { LSTM_GATES = 4, GRU_GATES = 3, GRU_KEPT = 4 };
 
@@ -72,4 +76,48 @@ tn_status tni_infer__gru_step_backward(tn_infer *inf, const void *args) {
     TN_TRY(tni_infer_set(inf, 0, h->ndim, wide));
     TN_TRY(tni_infer_set(inf, 1, h->ndim, wide));
     return tni_infer_set(inf, 2, h->ndim, h->shape);
+}
+
+/* ---- All layers at once: nn/rnn.c has checked the sizes of states and weights ------------------*/
+
+tn_status tni_infer__rnn_room(tn_infer *inf, const void *args) {
+    const tn__rnn_room_args *a = args;
+    return tni_infer_expect(inf, 1, a->room, 0, NULL, TN_I64);
+}
+
+static tn_status check_rows(const tn_infer *inf, int32_t arg, const tn_view *x, const tn_view *h0,
+                            tn_ints sizes) {
+    int64_t rows = 0;
+    for (int64_t i = 0; i < sizes.n; i++) rows += sizes.v[i];
+    if (x->ndim == 2 && h0->ndim == 3 && sizes.n > 0 && x->shape[0] == rows) return TN_OK;
+    return tn_fail(TN_E_SHAPE, arg, "%s(): argument '%s' must have a row for each step of a sample",
+                   inf->op->info.name, inf->op->fields[arg].name);
+}
+
+tn_status tni_infer__rnn_layers(tn_infer *inf, const void *args) {
+    const tn__rnn_layers_args *a = args;
+    const tn_view *h = a->h0;
+    const int64_t none = 0, room = a->room;
+    TN_TRY(check_rows(inf, 0, a->input, h, a->sizes));
+    const int64_t y[2] = {a->input->shape[0], h->shape[2] * (a->bidirectional ? 2 : 1)};
+    inf->out[3].dtype = TN_U8;
+    TN_TRY(tni_infer_set(inf, 0, 2, y));
+    TN_TRY(tni_infer_set(inf, 1, 3, h->shape));
+    TN_TRY(a->c0 ? tni_infer_set(inf, 2, 3, a->c0->shape) : tni_infer_set(inf, 2, 1, &none));
+    return tni_infer_set(inf, 3, 1, &room);
+}
+
+tn_status tni_infer__rnn_layers_backward(tn_infer *inf, const void *args) {
+    const tn__rnn_layers_backward_args *a = args;
+    int64_t n = 0;
+    TN_TRY(check_rows(inf, 3, a->input, a->h0, a->sizes));
+    if (a->kept.n != 2)
+        return tn_fail(TN_E_VALUE, 7,
+                       "_rnn_layers_backward(): argument 'kept' must be y and reserve");
+    for (int64_t i = 0; i < a->params.n; i++) n += a->params.v[i]->numel;
+    TN_TRY(tni_infer_set(inf, 0, 2, a->input->shape));
+    TN_TRY(tni_infer_set(inf, 1, 3, a->h0->shape));
+    if (a->c0) TN_TRY(tni_infer_set(inf, 2, 3, a->c0->shape));
+    if (!a->c0) tni_infer_absent(inf, 2);
+    return tni_infer_set(inf, 3, 1, &n);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "infer_priv.h"
+#include "op_ids.h"
 #include "scope_priv.h"
 
 tn_status tni_composite_lstm_cell(const void *args, tn_tensor **rets);
@@ -21,7 +22,12 @@ tn_status tni_composite_gru_packed(const void *args, tn_tensor **rets);
 tn_status tni_composite_rnn_tanh_packed(const void *args, tn_tensor **rets);
 tn_status tni_composite_rnn_relu_packed(const void *args, tn_tensor **rets);
 
-typedef enum rnn_mode { RNN_TANH, RNN_RELU, RNN_LSTM, RNN_GRU } rnn_mode;
+typedef enum rnn_mode {
+    RNN_RELU,
+    RNN_TANH,
+    RNN_LSTM,
+    RNN_GRU
+} rnn_mode; /* as in op `_rnn_layers` */
 static const int64_t gate_counts[] = {
     [RNN_TANH] = 1, [RNN_RELU] = 1, [RNN_LSTM] = 4, [RNN_GRU] = 3};
 
@@ -379,14 +385,21 @@ static tn_status run_layer(const rnn *r, int64_t layer, tn_tensor **x, list *hs,
     if (st == TN_OK) st = list_join(&ys, -1, &y);
     tn_tensor_unref(&out[0]);
     tn_tensor_unref(&out[1]);
-    if (st == TN_OK && r->dropout > 0 && layer + 1 < r->layers) {
-        tn_tensor *whole = y;
-        y = NULL;
-        st = tn_dropout(whole, r->dropout, 1, &y);
-        tn_tensor_unref(&whole);
-    }
     tn_tensor_unref(x);
     *x = y;
+    return st;
+}
+
+/* Drops the lists, which are in the results now, and hands out y; nothing after a failure. */
+static tn_status finish_layers(tn_status st, tn_tensor *y, list *hs, list *cs, tn_tensor **rets) {
+    if (st == TN_OK) {
+        rets[0] = y;
+    } else {
+        tn_tensor_unref(&y);
+        tn_tensor_unref(&rets[1]);
+    }
+    list_drop(hs);
+    list_drop(cs);
     return st;
 }
 
@@ -399,13 +412,109 @@ static tn_status run_layers(const rnn *r, tn_tensor *x, tn_tensor **rets) {
     for (int64_t i = 0; i < r->layers && st == TN_OK; i++) st = run_layer(r, i, &y, &hs, &cs);
     if (st == TN_OK) st = tn_stack((tn_tensors){hs.v, hs.n}, 0, &rets[1]);
     if (st == TN_OK && cs.n > 0) st = tn_stack((tn_tensors){cs.v, cs.n}, 0, &rets[2]);
-    if (st == TN_OK)
-        rets[0] = y;
-    else
-        tn_tensor_unref(&y);
-    list_drop(&hs);
-    list_drop(&cs);
+    return finish_layers(st, y, &hs, &cs, rets);
+}
+
+/* ---- All layers at once, where the device has them ---------------------------------------------*/
+
+static bool is_alike(const tn_tensor *x, const tn_tensor *t) {
+    return !t || ((x->v.word ^ t->v.word) & TN_W_ALIKE) == 0;
+}
+
+/* Whether there is a kernel to be asked, and all tensors are of the input's device and dtype. */
+static bool has_kernel(const rnn *r, const tn_tensor *x) {
+    const tn_op *op = &tni_ops[TNI_OP__rnn_layers];
+    int64_t inputs = 3 + r->params.n;
+    if (inputs > 64 || !tni_kernel_find(op, tn_view_device(&x->v), tn_view_dtype(&x->v)))
+        return false;
+    bool fits = is_alike(x, r->start.h) && is_alike(x, r->start.c);
+    for (int64_t i = 0; i < r->params.n && fits; i++) fits = is_alike(x, r->params.v[i]);
+    return fits;
+}
+
+static bool wants_gradient(const rnn *r, const tn_tensor *x) {
+    uint64_t any = x->v.word | r->start.h->v.word | (r->start.c ? r->start.c->v.word : 0);
+    for (int64_t i = 0; i < r->params.n; i++) any |= r->params.v[i]->v.word;
+    return (any & TN_W_GRAD) && tn_grad_enabled();
+}
+
+/* Bytes that the device wants to keep for the backward pass; -1: it has no such network. */
+static tn_status ask_room(const rnn *r, tn_tensor *x, int64_t *ret_room) {
+    tn_tensor *room = NULL;
+    const int64_t *h = tn_tensor_shape(r->start.h);
+    int64_t hidden = r->start.c ? tn_tensor_shape(r->start.c)[2] : h[2];
+    *ret_room = -1;
+    if (r->samples == 0 || !has_kernel(r, x)) return TN_OK;
+    TN_TRY(tn_full((tn_ints){NULL, 0}, tn_scalar_int(-1), TN_I64, 0, &room));
+    tn_status st =
+        tn__rnn_room(x, room, tn_ints_of(r->sizes, r->steps), r->mode, r->has_biases, r->layers,
+                     r->bidirectional, hidden, r->projects ? h[2] : 0, wants_gradient(r, x));
+    if (st == TN_OK) *ret_room = *(const int64_t *)room->v.data;
+    tn_tensor_unref(&room);
     return st;
+}
+
+static tn_status run_at_once(const rnn *r, tn_tensor *x, int64_t room, tn_tensor **rets) {
+    tn_tensor *c = NULL, *reserve = NULL;
+    TN_TRY(tn__rnn_layers(x, r->start.h, r->start.c, r->params, tn_ints_of(r->sizes, r->steps),
+                          r->mode, r->has_biases, r->layers, r->bidirectional, room, &rets[0],
+                          &rets[1], &c, &reserve));
+    tn_tensor_unref(&reserve);
+    if (r->start.c)
+        rets[2] = c;
+    else
+        tn_tensor_unref(&c);
+    return TN_OK;
+}
+
+static tn_status run_plain(const rnn *r, tn_tensor *x, tn_tensor **rets) {
+    int64_t room;
+    TN_TRY(ask_room(r, x, &room));
+    return room >= 0 ? run_at_once(r, x, room, rets) : run_layers(r, x, rets);
+}
+
+/* ---- Dropout between layers --------------------------------------------------------------------*/
+
+/* Layer i alone, as a network; its states are the caller's to drop. */
+static tn_status take_layer(const rnn *r, int64_t i, rnn *ret) {
+    int64_t d = directions_of(r), each = d * per_direction(r);
+    *ret = *r;
+    ret->layers = 1;
+    ret->params = (tn_tensors){r->params.v + i * each, each};
+    ret->start = (state){NULL, NULL};
+    TN_TRY(tn_narrow(r->start.h, 0, i * d, d, &ret->start.h));
+    return r->start.c ? tn_narrow(r->start.c, 0, i * d, d, &ret->start.c) : TN_OK;
+}
+
+/* Takes over *x, the layer's input, and leaves its output there. */
+static tn_status run_one_layer(const rnn *r, int64_t i, tn_tensor **x, list *hs, list *cs) {
+    rnn one;
+    tn_tensor *out[3] = {NULL, NULL, NULL}, *dropped = NULL;
+    tn_status st = take_layer(r, i, &one);
+    if (st == TN_OK) st = run_plain(&one, *x, out);
+    drop(&one.start);
+    if (out[1]) hs->v[hs->n++] = out[1];
+    if (out[2]) cs->v[cs->n++] = out[2];
+    if (st == TN_OK && i + 1 < r->layers) {
+        st = tn_dropout(out[0], r->dropout, 1, &dropped);
+        tn_tensor_unref(&out[0]);
+        out[0] = dropped;
+    }
+    tn_tensor_unref(x);
+    *x = out[0];
+    return st;
+}
+
+static tn_status run_network(const rnn *r, tn_tensor *x, tn_tensor **rets) {
+    list hs = {NULL, 0}, cs = {NULL, 0};
+    if (r->dropout == 0 || r->layers == 1) return run_plain(r, x, rets);
+    tn_tensor *y = tn_tensor_ref(x);
+    tn_status st = list_make(&hs, r->layers);
+    if (st == TN_OK) st = list_make(&cs, r->layers);
+    for (int64_t i = 0; i < r->layers && st == TN_OK; i++) st = run_one_layer(r, i, &y, &hs, &cs);
+    if (st == TN_OK) st = list_join(&hs, 0, &rets[1]);
+    if (st == TN_OK && cs.n > 0) st = list_join(&cs, 0, &rets[2]);
+    return finish_layers(st, y, &hs, &cs, rets);
 }
 
 /* ---- Arguments ---------------------------------------------------------------------------------*/
@@ -504,15 +613,18 @@ static tn_tensor *as_rows(tni_scope *s, tn_tensor *x, bool batch_first) {
 
 static tn_status run_rows(rnn *r, tn_tensor *x, bool batch_first, tn_tensor **rets) {
     tni_scope s = {0};
-    tn_tensor *rows = as_rows(&s, x, batch_first), *y = NULL;
-    if (s.st == TN_OK) s.st = run_layers(r, rows, rets);
-    if (s.st != TN_OK) return scope_finish(&s, NULL, NULL);
-    y = scope_take(&s, TN_OK, rets[0]);
-    rets[0] = NULL;
+    tn_tensor *rows = as_rows(&s, x, batch_first), *all[3] = {NULL, NULL, NULL};
+    if (s.st == TN_OK) s.st = run_network(r, rows, all);
+    tn_tensor *y = scope_take(&s, s.st, all[0]);
     if (s.st == TN_OK)
         y = scope_reshape(&s, y, TN_INTS(r->steps, r->samples, tn_tensor_shape(y)[1]));
     if (batch_first) y = scope_transpose(&s, y, 0, 1);
-    return scope_finish(&s, y, &rets[0]);
+    tn_status st = scope_finish(&s, y, &rets[0]);
+    for (int i = 1; i < 3 && all[i]; i++) {
+        if (st == TN_OK) rets[i] = tn_tensor_ref(all[i]);
+        tn_tensor_unref(&all[i]);
+    }
+    return st;
 }
 
 static tn_status run_padded(rnn_mode mode, const tn_view *x, const options *o, bool batch_first,
@@ -570,7 +682,7 @@ static tn_status run_packed(rnn_mode mode, const tn_view *data, const tn_view *s
     TN_TRY(read_options(&r, o));
     TN_TRY(check_sizes(&r, data, sizes));
     TN_TRY(check(&r, data->shape[1]));
-    return run_layers(&r, tni_t(data), rets);
+    return run_network(&r, tni_t(data), rets);
 }
 
 /* ---- The operators -----------------------------------------------------------------------------*/

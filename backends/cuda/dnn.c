@@ -13,7 +13,7 @@ static const cuda_symbol symbols[] = {
 };
 static cuda_cudnn cudnn;
 static enum { NOT_ASKED, USABLE, UNUSABLE } state;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER, in_use = PTHREAD_MUTEX_INITIALIZER;
 static cudnnHandle_t handles[CUDA_DEVICES];
 
 /* Which version it is, or what is wrong, for people. */
@@ -69,6 +69,9 @@ void cuda_cudnn_describe(char *ret_text, size_t room) {
                                "nvidia-cublas";
     snprintf(ret_text, room, "cuDNN %s%s\n", report, advice);
 }
+
+void cuda_dnn_lock(void) { pthread_mutex_lock(&in_use); }
+void cuda_dnn_unlock(void) { pthread_mutex_unlock(&in_use); }
 
 cudnnHandle_t cuda_cudnn_handle(const cuda_device *d, void *stream) {
     cudnnHandle_t *h = &handles[d->index];

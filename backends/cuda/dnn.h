@@ -11,8 +11,11 @@ const cuda_cudnn *cuda_cudnn_open(void);
 int32_t cuda_cudnn_version(void);
 /* A line for people: which version is there, or what is wrong. */
 void cuda_cudnn_describe(char *ret_text, size_t room);
+/* Whoever uses a handle holds the lock. */
+void cuda_dnn_lock(void);
+void cuda_dnn_unlock(void);
 /* The handle of a device, whose work goes to `stream`; NULL: cuDNN does not start. The device is
- * current, and the caller is the only one to use the handle. */
+ * current, and the lock is held. */
 cudnnHandle_t cuda_cudnn_handle(const cuda_device *d, void *stream);
 
 /* Descriptors that are made together. After the first failure nothing more is done; `status` keeps

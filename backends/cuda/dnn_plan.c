@@ -3,7 +3,6 @@
  * with `benchmark` the fastest. */
 #include "dnn_plan.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +27,6 @@ typedef struct dnn_plan {
 
 static dnn_plan *plans[PLACES];
 static int nplans;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 const cuda_cudnn *cuda_dnn_wanted(void) {
     return cuda_option_value(CUDA_CUDNN) ? cuda_cudnn_open() : NULL;
@@ -303,8 +301,8 @@ static tn_status run(const tn_call *call, const cuda_cudnn *api, cuda_device *d,
 tn_status cuda_dnn_run(const tn_call *call, cuda_device *d, const cuda_dnn_problem *problem) {
     const cuda_cudnn *api = cuda_dnn_wanted();
     if (!api || problem->operands > MOST_OPERANDS) return TN_DECLINE;
-    pthread_mutex_lock(&lock);
+    cuda_dnn_lock();
     tn_status st = run(call, api, d, problem);
-    pthread_mutex_unlock(&lock);
+    cuda_dnn_unlock();
     return st;
 }

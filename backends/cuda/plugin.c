@@ -5,7 +5,8 @@
 #define CUDA_FAMILIES(X) X(conv) X(copy) X(softmax) X(loss) X(matmul) X(norm) X(scan) X(take)
 #define CUDA_DATA_FAMILIES(X)                                                                      \
     X(element_loss) X(join) X(optim) X(order) X(random) X(runs) X(sample) X(nonzero)
-#define CUDA_LAYER_FAMILIES(X) X(attention) X(linear) X(pad) X(pool) X(rnn) X(triangle) X(upsample)
+#define CUDA_LAYER_FAMILIES(X)                                                                     \
+    X(attention) X(linear) X(pad) X(pool) X(rnn) X(rnn_cudnn) X(triangle) X(upsample)
 #define CUDA_DTYPE_FAMILIES(X) X(map) X(reduce)
 
 const tn_host *cuda_host;

@@ -41,10 +41,6 @@ static const struct {
 } parts[] = {{conv_read, conv_run}, {attention_read, attention_run}, {norm_read, norm_run}};
 enum { PARTS = sizeof parts / sizeof parts[0] };
 
-struct cudnnContext {
-    CUstream stream;
-};
-
 size_t cudnnGetVersion(void) { return is_asked("old") ? 8907 : is_asked("9.9") ? 90900 : 92800; }
 size_t cudnnGetCudartVersion(void) { return 13000; }
 const char *cudnnGetErrorString(cudnnStatus_t status) {

@@ -15,6 +15,10 @@ typedef struct attribute {
     void *data;
 } attribute;
 
+struct cudnnContext {
+    CUstream stream;
+};
+
 /* A tensor of a graph: in memory, passing between operations, or a number that the host gives. */
 typedef struct operand {
     int64_t id, type, alignment, passing, by_value, dims, size[MOST_DIMS], stride[MOST_DIMS];

@@ -520,6 +520,18 @@ CUDNN_VALUE_LIST(VALUE)
 """
 
 
+CUDNN_RNN_FACTS = """
+#include <cudnn.h>
+#include "cudnn_rnn.h"
+#define FUNCTION(member, symbol, result, params) \\
+    _Static_assert(__builtin_types_compatible_p(__typeof__(&symbol), \\
+                   __typeof__(((cuda_cudnn_rnn *)0)->member)), #symbol);
+#define VALUE(ours, theirs, value) _Static_assert((int)(ours) == (int)(theirs), #theirs);
+CUDNN_RNN_LIST(FUNCTION)
+CUDNN_RNN_VALUE_LIST(VALUE)
+"""
+
+
 @pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler")
 @pytest.mark.parametrize(
     ("header", "facts"),
@@ -527,6 +539,7 @@ CUDNN_VALUE_LIST(VALUE)
         ("cublas_v2.h", CUBLAS_FACTS),
         ("cublasLt.h", CUBLASLT_FACTS),
         ("cudnn_graph.h", CUDNN_FACTS),
+        ("cudnn_adv.h", CUDNN_RNN_FACTS),
     ],
 )
 def test_our_facts_are_those_of_the_library(tmp_path: Path, header: str, facts: str) -> None:
