@@ -39,6 +39,14 @@ for order in (1.0, 2.0, float("inf")):
         kept = [p.grad.cpu() for p in params]
         clip(params, 1e9, order)  # small already: not a bit changes
         assert all(tn.equal(p.grad.cpu(), k) for p, k in zip(params, kept))
+few = [tn.ones(n, device="cuda").requires_grad_() for n in range(1, 41)]
+for p in few:
+    p.grad = tn.ones_like(p)
+for i in range(2):
+    tn.cuda.reset_counters()
+    clip(few, 0.5)
+counted = tn.cuda.counters()
+assert counted["launches"] <= 10 and counted["waits"] == 0, counted
 bad = tn.ones(5, device="cuda").requires_grad_()
 bad.grad = tn.tensor([1.0, float("nan"), 2.0, 3.0, 4.0], device="cuda")
 for order in (1.0, 2.0, float("inf")):

@@ -32,9 +32,9 @@ def get_total_norm(
     norm_type = float(norm_type)
     if norm_type in _FUSED_NORMS and all(t.is_floating_point() for t in tensors):
         norms = _ops._norms([t.detach() for t in tensors], norm_type)
+        total = _ops._norms([norms], norm_type)[0]
     else:
-        norms = tenon.stack([t.detach().norm(norm_type) for t in tensors])
-    total = norms.norm(norm_type)
+        total = tenon.stack([t.detach().norm(norm_type) for t in tensors]).norm(norm_type)
     if error_if_nonfinite and not bool(total.isfinite()):
         raise RuntimeError(
             f"The total norm of order {norm_type} for gradients from "
