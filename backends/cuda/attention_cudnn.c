@@ -269,7 +269,8 @@ static cudnnBackendDescriptor_t describe(cuda_dnn_build *b, const cuda_dnn_key *
 
 /* ---- What cuDNN takes --------------------------------------------------------------------------*/
 
-/* Rows that are packed and lie on multiples of 16 bytes; strides of single entries say nothing. */
+/* Rows that are packed and lie on multiples of 16 bytes, all of them within what 32 bits count; strides
+ * of single entries say nothing. */
 static bool read_layout(const tn_view *v, layout *ret) {
     bool fine = (uintptr_t)v->data % 16 == 0 && v->strides[3] == 1;
     int64_t extent = v->shape[3];
@@ -281,7 +282,7 @@ static bool read_layout(const tn_view *v, layout *ret) {
         fine &= ret->stride[d] > 0 && ret->stride[d] % GROUP == 0;
         extent = ret->stride[d] * v->shape[d];
     }
-    return fine;
+    return fine && extent <= INT32_MAX;
 }
 
 /* One call; `call` and the key's direction are set first. */
@@ -323,7 +324,8 @@ static bool has_widths(const tn_view *q, const tn_view *v) {
 /* TN_DECLINE: engines have no way for these. */
 static tn_status start(attention_call *a, const tn_view *q, const tn_view *k, const tn_view *v,
                        const tn_view *lse, bool is_causal, double scale) {
-    bool fine = q->numel > 0 && v->numel > 0 && has_widths(q, v) && tn_view_is_contiguous(lse) &&
+    bool fine = q->numel > 0 && q->numel <= INT32_MAX && v->numel > 0 && v->numel <= INT32_MAX &&
+                k->numel <= INT32_MAX && has_widths(q, v) && tn_view_is_contiguous(lse) &&
                 (uintptr_t)lse->data % 16 == 0;
     tn_status st = fine ? cuda_enter(a->call->device_index, &a->d) : TN_DECLINE;
     if (st == TN_OK && a->d->major < LEAST_MAJOR) st = TN_DECLINE;
