@@ -319,7 +319,7 @@ tn_status tni_run_fallback(const tn_op *op, void *args, tn_tensor **rets) {
     tn_device device = tni_tls.declined_device;
     int32_t dtype = tni_tls.declined_dtype;
     TN_TRY(tni_device_ready(device.slot));
-    if (tni_can_widen(op, device.slot, dtype) && !tni_kernel_find(op, device.slot, dtype)) {
+    if (tni_can_widen(op, device.slot, dtype)) {
         count_call(op, device, false);
         return run_elsewhere(op, args, device, dtype, rets);
     }

@@ -7,6 +7,7 @@ from pathlib import Path
 from subprocess import CompletedProcess
 
 import as_user
+import cases
 import pytest
 
 pytestmark = pytest.mark.skipif(not as_user.HAVE_CC, reason="there is no C compiler")
@@ -130,3 +131,29 @@ def test_warns_once(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("'exp' has no kernel") == 1, done.stderr
     assert done.stderr.count("'sin' has no kernel") == 1, done.stderr
+
+
+DECLINES = """
+static tn_status declines(const tn_call *call, const void *args) {
+    (void)call, (void)args;
+    return TN_DECLINE;
+}
+
+static const tn_kernel_row rows[] = {
+    {.op = "neg", .sig = TN_SIG_neg, .fn = declines, .dtype = TN_F16},
+"""
+
+
+def test_what_a_kernel_declines_goes_on_in_the_wider_dtype(tmp_path: Path) -> None:
+    """As if it had no kernel, so not over the CPU."""
+    source = cases.edited("static const tn_kernel_row rows[] = {\n", DECLINES)
+    cases.add(tmp_path, "acme", source)
+    script = """
+import tenon as tn
+x = tn.tensor([1.0, -2.0], dtype=tn.float16).to("acme")
+y = -x
+assert y.dtype is tn.float16 and y.cpu().tolist() == [-1.0, 2.0]
+assert tn.acme.fallback_count("neg") == (1, 0), tn.acme.fallback_count("neg")
+"""
+    done = run(tmp_path, "-c", script)
+    assert done.returncode == 0, done.stderr
