@@ -8,7 +8,7 @@
 
 #include "images.h"
 
-enum { MODULES = 256 };
+enum { MODULES = 512 };
 static struct {
     const char *name;
     CUmodule on[CUDA_DEVICES];
@@ -28,7 +28,9 @@ static tn_status load(cuda_device *d, const char *name, CUmodule *ret_module) {
 /* Lock held. */
 static tn_status find_module(cuda_device *d, const char *name, CUmodule *ret_module) {
     int i = 0;
-    while (i < MODULES - 1 && modules[i].name && strcmp(modules[i].name, name) != 0) i++;
+    while (i < MODULES && modules[i].name && strcmp(modules[i].name, name) != 0) i++;
+    if (i == MODULES)
+        return cuda_host->fail(TN_E_INTERNAL, -1, "the table of %d modules is full", MODULES);
     modules[i].name = name;
     CUmodule *at = &modules[i].on[d->index];
     tn_status st = *at ? TN_OK : load(d, name, at);
