@@ -1,0 +1,11 @@
+"""For all tests: what is drawn at random is the same in every run, whichever tests are run."""
+
+from __future__ import annotations
+
+import pytest
+import tenon
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    tenon.manual_seed(0)
