@@ -10,7 +10,7 @@ with them, then says what the compiler makes of each. A lock is a list of lines:
     struct tn_view 64                       size
     field tn_view.word 0 8 uint64_t         offset, size, type
     const TN_MAX_DIMS 64
-    because REASON                          of each change of the draft
+    because REASON                          of each change while it was a draft
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def breaks(old: list[str], new: list[str]) -> list[str]:
     if "draft" in old or version(new)[0] > version(old)[0]:
         return []
     grown = {line.split()[1] for line in old if line.startswith("struct ")}
-    lasting = [line for line in old if not line.startswith(("abi ", "struct "))]
+    lasting = [line for line in facts(old) if not line.startswith(("abi ", "struct "))]
     faults = [f"changed or removed: {line}" for line in lasting if line not in new]
     added = [line for line in new if line not in old and not line.startswith(("abi ", "struct "))]
     if version(new) <= version(old):
