@@ -45,10 +45,7 @@ class DeviceModule(ModuleType):
         """The types of tensors on these devices: `tenon.acme.FloatTensor`."""
         from tenon import _tensor_types
 
-        kind = _tensor_types.find(name, self._kind)
-        if kind is None:
-            raise AttributeError(f"module '{self.__name__}' has no attribute '{name}'", name=name)
-        return kind
+        return _tensor_types.member(self.__name__, name, self._kind)
 
     def _name(self, device: Any = None) -> str:
         """One device by name; a number is an index, None the current one."""

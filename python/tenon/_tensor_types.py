@@ -74,6 +74,14 @@ def find(name: str, kind: str) -> TensorType | None:
     return _known[name, kind]
 
 
+def member(module: str, name: str, kind: str) -> TensorType:
+    """`find` for a module's __getattr__."""
+    found = find(name, kind)
+    if found is None:
+        raise AttributeError(f"module '{module}' has no attribute '{name}'", name=name)
+    return found
+
+
 def parse(text: str) -> TensorType | None:
     """The type that is written "torch.FloatTensor" or "torch.cuda.FloatTensor", if it is one."""
     package, _, rest = text.partition(".")

@@ -6,7 +6,6 @@ A device is given as an index, a `tenon.device` or its name; None is the current
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Any
 
 import tenon
@@ -67,22 +66,9 @@ def set_device_index(device: Any, /) -> None:
 current_device_idx, set_device_idx = current_device_index, set_device_index  # older names
 
 
-class device_index:  # noqa: N801 - PyTorch's name
+def device_index(device: int | None, /) -> Any:
     """A with statement inside which another device is the current one; None: the same."""
-
-    def __init__(self, device: int | None, /) -> None:
-        self._chosen = _module().device(device)
-
-    def __enter__(self) -> None:
-        self._chosen.__enter__()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._chosen.__exit__(kind, value, trace)
+    return _module().device(device)
 
 
 def get_device_capability(device: Any = None, /) -> dict[str, set[tenon.dtype]]:

@@ -34,6 +34,17 @@ TMPL_INLINE void rnn_store(const cuda_rnn_args &a, int k, int64_t at, A v) {
     ((T *)a.out[k])[at] = STORE(v);
 }
 
+/* The gradients of the four kept numbers, operand `grad`, and the numbers, which are the next one. */
+TMPL_INLINE void rnn_load_kept(const cuda_rnn_args &a, const rnn_place &p, int grad, A *ret_y,
+                               A *ret_more) {
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        int64_t at = rnn_gate(a, p, 4, k);
+        ret_y[k] = rnn_load(a, grad + 1, at);
+        ret_more[k] = rnn_load_some(a, grad, at);
+    }
+}
+
 /* ---- LSTM: gates in the order input, forget, cell, output --------------------------------------*/
 
 KERNEL(TN_(lstm_step), cuda_rnn_args) {
@@ -60,12 +71,7 @@ KERNEL(TN_(lstm_step_backward), cuda_rnn_args) {
     rnn_place p;
     if (!rnn_find(a, &p)) return;
     A y[4], more[4];
-#pragma unroll
-    for (int k = 0; k < 4; k++) {
-        int64_t at = rnn_gate(a, p, 4, k);
-        y[k] = rnn_load(a, 3, at);
-        more[k] = rnn_load_some(a, 2, at);
-    }
+    rnn_load_kept(a, p, 2, y, more);
     A top = f_tanh(rnn_load(a, 5, p.i)), gh = rnn_load_some(a, 0, p.i);
     A gc = f__tanh_backward(gh * y[3], top) + rnn_load_some(a, 1, p.i);
     A gi = gc * y[2] + more[0], gf = gc * rnn_load(a, 4, p.i) + more[1];
@@ -102,12 +108,7 @@ KERNEL(TN_(gru_step_backward), cuda_rnn_args) {
     rnn_place p;
     if (!rnn_find(a, &p)) return;
     A y[4], more[4];
-#pragma unroll
-    for (int k = 0; k < 4; k++) {
-        int64_t at = rnn_gate(a, p, 4, k);
-        y[k] = rnn_load(a, 2, at);
-        more[k] = rnn_load_some(a, 1, at);
-    }
+    rnn_load_kept(a, p, 1, y, more);
     A g = rnn_load_some(a, 0, p.i), r = y[0], z = y[1], fresh = y[2];
     A gn = f__tanh_backward(g - g * z + more[2], fresh);
     A gz = f__sigmoid_backward(g * (rnn_load(a, 3, p.i) - fresh) + more[1], z);

@@ -55,10 +55,7 @@ def __getattr__(name: str) -> Any:
     """The types of tensors on GPUs: `tenon.cuda.FloatTensor`."""
     from tenon import _tensor_types
 
-    kind = _tensor_types.find(name, "cuda")
-    if kind is None:
-        raise AttributeError(f"module 'tenon.cuda' has no attribute '{name}'", name=name)
-    return kind
+    return _tensor_types.member(__name__, name, "cuda")
 
 
 # What the plugin says of a device, by PyTorch's names.
