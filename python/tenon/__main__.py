@@ -34,7 +34,7 @@ def show_gradient(row: dict[str, Any]) -> str:
         parts = "through its parts" if row["composite"] and not grad else "none: not differentiable"
         return f"  gradient   {parts}"
     if isinstance(grad, str):
-        return f"  gradient   hand-written, autograd/grad_*.c: tni_grad_{row['name']}"
+        return f"  gradient   by hand: tni_grad_{row['name']}"
     return "\n".join(f"  grad.{name:<6} {formula}" for name, formula in grad.items())
 
 

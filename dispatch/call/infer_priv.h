@@ -1,5 +1,5 @@
-/* infer_priv.h: what shape and dtype rules are written with. Generated glue and dispatch/infer_*.c
- * call these; each fills entries of tn_infer. */
+/* infer_priv.h: what shape and dtype rules are written with. Generated glue and the families'
+ * files call these; each fills entries of tn_infer. */
 #ifndef TENON_INFER_PRIV_H
 #define TENON_INFER_PRIV_H
 

@@ -226,7 +226,7 @@ enum tni_result_rule {
     TNI_RESULT_DTYPE /* plus a slot: always that dtype; only operators that plugins add */
 };
 
-/* What a gradient function sees: generated code and autograd/grad_*.c. */
+/* What a gradient function sees: generated code and the functions by hand. */
 typedef struct tn_gctx {
     const tn_op *op;
     const void *args;    /* the call's tn_<op>_args; saved tensors are set, others are NULL */

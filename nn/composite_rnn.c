@@ -1,5 +1,5 @@
 /* composite_rnn.c: a step of recurrent networks out of simpler operators: for devices without a kernel
- * for it, and for gradients that are recorded themselves (autograd/grad_rnn.c). */
+ * for it, and for gradients that are recorded themselves (grad_rnn.c). */
 #include "scope_priv.h"
 
 tn_status tni_composite__lstm_step(const void *args, tn_tensor **rets);

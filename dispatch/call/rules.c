@@ -1,4 +1,4 @@
-/* infer.c: the shape and dtype rules that many operators share. */
+/* rules.c: the shape and dtype rules that many operators share. */
 #include <ctype.h>
 #include <stdio.h>
 
