@@ -301,7 +301,7 @@ tn_status tni_composite_interpolate(const void *args, tn_tensor **rets) {
                        "%d dimensions",
                        a->mode, (int)a->input->ndim);
     }
-    if (a->align_corners.has && !linear) {
+    if (a->align_corners && !linear) {
         return tn_fail(TN_E_VALUE, 4,
                        "align_corners option can only be set with the interpolating "
                        "modes: linear | bilinear");
@@ -322,9 +322,8 @@ tn_status tni_composite_interpolate(const void *args, tn_tensor **rets) {
     tn_ints to = tn_ints_of(size, 2);
     if (s.st == TN_OK) {
         tn_status st = nearest ? tn_upsample_nearest2d(x, to, tall, scale, &y)
-                       : area
-                           ? tn_adaptive_avg_pool2d(x, to, &y)
-                           : tn_upsample_bilinear2d(x, to, a->align_corners.value, tall, scale, &y);
+                       : area  ? tn_adaptive_avg_pool2d(x, to, &y)
+                               : tn_upsample_bilinear2d(x, to, a->align_corners, tall, scale, &y);
         y = scope_take(&s, st, y);
     }
     if (n == 1) y = scope_select(&s, y, -2, 0);

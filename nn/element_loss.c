@@ -2,6 +2,7 @@
  *
  * A device may have a kernel for the whole, `_element_loss`; elsewhere, and where more than the input
  * wants a gradient, a loss is made of its parts. */
+#include "dispatch_priv.h"
 #include "loss_priv.h"
 #include "op_ids.h"
 #include "scope_priv.h"
@@ -200,13 +201,10 @@ static tn_status reduce(const comparison *c, const char *reduction, const tn_vie
     tni_scope s = {0};
     int kind = REDUCE_NONE;
     TN_TRY(tni_reduction_of(reduction, &kind));
-    bool counted = kind != REDUCE_BATCH_MEAN || c->x->ndim > 0;
-    if (kind != REDUCE_NONE && !shares && counted && has_kernel(c)) {
-        double divisor = kind == REDUCE_MEAN  ? (double)c->x->numel
-                         : kind == REDUCE_SUM ? 1.0
-                                              : (double)c->x->shape[0];
-        return at_once(c, divisor, ret);
-    }
+    if (shares && !tni_shape_is(tni_t(shares), c->x->ndim, c->x->shape))
+        return tn_fail(TN_E_VALUE, 3, "Weights and input must have the same size.");
+    if (kind != REDUCE_NONE && !shares && has_kernel(c))
+        return at_once(c, kind == REDUCE_MEAN ? (double)c->x->numel : 1.0, ret);
     tn_tensor *y = terms(&s, c), *r = NULL;
     if (c->weight) y = scope_mul(&s, y, tni_t(c->weight));
     if (s.st == TN_OK) {
@@ -253,9 +251,16 @@ tn_status tni_composite_binary_cross_entropy_with_logits(const void *args, tn_te
     return reduce(&c, a->reduction, NULL, rets);
 }
 
+/* 'batchmean' is the sum over the number of samples, which is the first size. */
 tn_status tni_composite_kl_div(const void *args, tn_tensor **rets) {
     const tn_kl_div_args *a = args;
     int64_t how = a->log_target ? TN_ELEMENT_LOSS_LOG_DIVERGENCE : TN_ELEMENT_LOSS_DIVERGENCE;
     comparison c = {how, 0.0, a->input, a->target, NULL, NULL};
-    return reduce(&c, a->reduction, NULL, rets);
+    if (strcmp(a->reduction, "batchmean") != 0) return reduce(&c, a->reduction, NULL, rets);
+    if (a->input->ndim == 0) return reduce(&c, "sum", NULL, rets);
+    double samples = (double)a->input->shape[0];
+    if (has_kernel(&c)) return at_once(&c, samples, rets);
+    tni_scope s = {0};
+    tn_tensor *y = scope_sum(&s, terms(&s, &c), tn_ints_none(), 0);
+    return scope_finish(&s, scope_mul_number(&s, y, 1.0 / samples), rets);
 }

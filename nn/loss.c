@@ -7,7 +7,7 @@ tn_status tni_composite_nll_loss(const void *args, tn_tensor **rets);
 tn_status tni_composite_cross_entropy(const void *args, tn_tensor **rets);
 
 tn_status tni_reduction_of(const char *text, int *ret) {
-    static const char *const names[] = {"none", "mean", "sum", "batchmean"};
+    static const char *const names[] = {"none", "mean", "sum"};
     for (int i = 0; i < TN_COUNT(names); i++) {
         if (strcmp(text, names[i]) == 0) {
             *ret = i;
@@ -31,9 +31,6 @@ tn_status tni_composite__reduce_loss(const void *args, tn_tensor **rets) {
         x = scope_true_divide(&s, scope_sum(&s, x, all, 0), scope_sum(&s, w, all, 0));
     } else if (kind == REDUCE_MEAN) {
         x = scope_mean(&s, x, all, 0);
-    } else if (kind == REDUCE_BATCH_MEAN) {
-        int64_t n = tni_size_at(tni_t(a->input), 0);
-        x = scope_mul_number(&s, scope_sum(&s, x, all, 0), 1.0 / (double)n);
     }
     return scope_finish(&s, x, rets);
 }
@@ -43,9 +40,6 @@ tn_status tni_composite_nll_loss(const void *args, tn_tensor **rets) {
     tn_tensor *total = NULL;
     int kind = REDUCE_NONE;
     TN_TRY(tni_reduction_of(a->reduction, &kind));
-    if (kind == REDUCE_BATCH_MEAN) {
-        return tn_fail(TN_E_VALUE, 4, "%s is not a valid value for reduction", a->reduction);
-    }
     TN_TRY(tn__nll_loss(tni_t(a->input), tni_t(a->target), tni_t(a->weight), kind, a->ignore_index,
                         &rets[0], &total));
     tn_tensor_unref(&total);
@@ -143,9 +137,6 @@ tn_status tni_composite_cross_entropy(const void *args, tn_tensor **rets) {
     const tn_view *x = a->input, *target = a->target;
     int kind = REDUCE_NONE;
     TN_TRY(tni_reduction_of(a->reduction, &kind));
-    if (kind == REDUCE_BATCH_MEAN) {
-        return tn_fail(TN_E_VALUE, 4, "%s is not a valid value for reduction", a->reduction);
-    }
     if (a->label_smoothing < 0.0 || a->label_smoothing > 1.0) {
         return tn_fail(TN_E_VALUE, 5, "label_smoothing must be between 0.0 and 1.0. Got: %g",
                        a->label_smoothing);

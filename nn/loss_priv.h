@@ -4,9 +4,9 @@
 
 #include <tenon/tensor.h>
 
-enum { REDUCE_NONE, REDUCE_MEAN, REDUCE_SUM, REDUCE_BATCH_MEAN };
+enum { REDUCE_NONE, REDUCE_MEAN, REDUCE_SUM };
 
-/* The number of 'none', 'mean', 'sum' or 'batchmean'. */
+/* The number of 'none', 'mean' or 'sum'. */
 tn_status tni_reduction_of(const char *text, int *ret);
 
 #endif

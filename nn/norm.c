@@ -212,19 +212,17 @@ tn_status tni_composite_instance_norm(const void *args, tn_tensor **rets) {
     shape[1] = n * c;
     tn_tensor *flat = scope_reshape(&s, tni_t(x), tn_ints_of(shape, x->ndim)), *y = NULL;
     tn_tensor *mean = repeated(&s, a->running_mean, n), *var = repeated(&s, a->running_var, n);
+    tn_tensor *weight = repeated(&s, a->weight, n), *bias = repeated(&s, a->bias, n);
     if (s.st == TN_OK) {
-        tn_status st =
-            tn_batch_norm(flat, mean, var, NULL, NULL, a->use_input_stats, a->momentum, a->eps, &y);
+        tn_status st = tn_batch_norm(flat, mean, var, weight, bias, a->use_input_stats, a->momentum,
+                                     a->eps, &y);
         y = scope_take(&s, st, y);
     }
     if (a->use_input_stats) {
         write_back(&s, a->running_mean, mean, n);
         write_back(&s, a->running_var, var, n);
     }
-    y = scope_reshape(&s, y, tn_ints_of(x->shape, x->ndim));
-    if (a->weight) y = scope_mul(&s, y, by_channel(&s, a->weight, x->ndim));
-    if (a->bias) y = scope_add(&s, y, by_channel(&s, a->bias, x->ndim));
-    return scope_finish(&s, y, rets);
+    return scope_finish(&s, scope_reshape(&s, y, tn_ints_of(x->shape, x->ndim)), rets);
 }
 
 /* log(sum(exp(x - m))) + m, where m is the maximum, or 0 where that is infinite. m is a constant

@@ -12,6 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import emit_c
+import emit_forms
 import emit_py
 from table import TableError, load
 
@@ -25,7 +26,7 @@ def main() -> int:
     opts = parser.parse_args()
     try:
         ops = load([p.resolve() for p in opts.tables], opts.root.resolve())
-        files = {**emit_c.emit(ops), **emit_py.emit(ops)}
+        files = {**emit_c.emit(ops), **emit_py.emit(ops), **emit_forms.emit(ops)}
     except TableError as err:
         print(f"opgen: {err}", file=sys.stderr)
         return 1

@@ -38,7 +38,7 @@ def rows_inc(ops: list[Op]) -> str:
     lines = []
     for name, overloads in grouped(ops).items():
         for op in overloads:
-            flags = " | ".join(FLAGS[w] for w in op.where) or "0"
+            flags = " | ".join(FLAGS[w] for w in op.where if w in FLAGS) or "0"
             lines.append(f'TN_PY_ROW("{name}", {flags}, "{op.name}")')
     return HEAD + "\n".join(lines) + "\n"
 

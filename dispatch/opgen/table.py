@@ -17,10 +17,10 @@ KEYS = {
     "grad", "save", "save_shape", "where", "alias", "ref", "samples", "domain", "grad_samples",
     "tests", "doc",
     "tol", "dynamic", "random", "cast", "takes_out", "node", "version", "parts", "choices",
-    "autocast", "zeros",
+    "autocast", "zeros", "size_average", "warn",
 }  # fmt: skip
 KINDS = ("pointwise", "reduction", "structured", "composite", "view")
-WHERE = ("torch", "method", "nn.functional", "inplace", "out")
+WHERE = ("torch", "method", "nn.functional", "inplace", "out", "def", "inplace=")
 DTYPE_SETS = {
     "bool": ["bool"],
     "int": ["uint8", "int8", "int16", "int32", "int64"],
@@ -273,6 +273,23 @@ def check_no_result(op: Op) -> None:
         )
 
 
+def check_forms(op: Op) -> None:
+    """Keys of the functions that Python writes around an operator."""
+    if "inplace=" in op.where and not {"nn.functional", "inplace"} <= set(op.where):
+        raise op.fail("'inplace=' chooses between the forms 'nn.functional' and 'inplace'")
+    if "size_average" in op.entry:
+        names = [a.name for a in op.args]
+        if op.entry["size_average"] not in names or "reduction" not in names:
+            raise op.fail("size_average names the argument that it stands before, and there is a "
+                          "'reduction'")  # fmt: skip
+    if (
+        op.entry.get("warn", "sizes") != "sizes"
+        or "warn" in op.entry
+        and "size_average" not in op.entry
+    ):
+        raise op.fail("warn is 'sizes', and goes with size_average")
+
+
 def check_version(op: Op, seen: dict[str, Op]) -> None:
     """An adapter stands behind the entry that it adapts, and is older."""
     version = op.entry.get("version", 1)
@@ -306,6 +323,7 @@ def check(op: Op) -> None:
         if name not in ALL_DTYPES:
             raise op.fail(f"dtypes names '{name}', which is no dtype")
     parse_sig(op)
+    check_forms(op)
     tensor_names = {a.name for a in op.tensors}
     if not op.outs:
         check_no_result(op)

@@ -283,6 +283,14 @@ PyMethodDef *tnp_op_methods(PyMethodDef *const *extra, int nextra) {
     return defs;
 }
 
+/* Puts a module among the imported ones: pickle looks its functions up there. */
+static bool add_part(PyObject *module, const char *name, PyObject *part) {
+    PyObject *full = PyModule_GetNameObject(part);
+    int st = full ? PyDict_SetItem(PyImport_GetModuleDict(), full, part) : -1;
+    Py_XDECREF(full);
+    return st == 0 && PyModule_AddObjectRef(module, name, part) == 0;
+}
+
 /* Functions: those of torch into the module, those of nn.functional into its _nn. */
 bool tnp_ops_init(PyObject *module) {
     if (!group_count && !build_groups()) return false;
@@ -301,6 +309,5 @@ bool tnp_ops_init(PyObject *module) {
                 py_calls[i].function_inplace, g->doc);
     }
     return PyModule_AddFunctions(ops, defs) == 0 && PyModule_AddFunctions(nn, nn_defs) == 0 &&
-           PyModule_AddObjectRef(module, "_ops", ops) == 0 &&
-           PyModule_AddObjectRef(module, "_nn", nn) == 0;
+           add_part(module, "_ops", ops) && add_part(module, "_nn", nn);
 }

@@ -204,7 +204,7 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
 
 def split(tensor: Tensor, split_size_or_sections: Any, dim: builtins.int = 0) -> tuple[Tensor, ...]:
     """Views of equal or given sizes along `dim`."""
-    return tensor.split(split_size_or_sections, dim)
+    return _C._ops.split(tensor, split_size_or_sections, dim)
 
 
 def get_device_module(device: Any = None) -> Any:

@@ -88,7 +88,12 @@ def make_case(row: dict[str, Any], sample: dict[str, Any], dtype: str) -> Case:
     types = {a["name"]: a["type"] for a in row["args"]}
     args: dict[str, Any] = {}
     for name, value in sample.items():
-        if is_tensor_type(types[name]) and isinstance(value, dict):
+        if is_tensor_type(types[name]) and value == "none":
+            args[name] = None
+        elif is_tensor_type(types[name]) and isinstance(value, dict) and "shape" in value:
+            bounds = [float(value.get("low", -3)), float(value.get("high", 3))]
+            args[name] = fill(value["shape"], value.get("dtype", dtype), bounds, rng)
+        elif is_tensor_type(types[name]) and isinstance(value, dict):
             args[name] = np.array(value["data"], dtype=NP_DTYPES[value.get("dtype", dtype)])
         elif is_tensor_type(types[name]) and "[]" in types[name]:
             args[name] = [fill(s, dtype, row["domain"].get(name), rng) for s in value]
@@ -121,11 +126,12 @@ def tensor_args(case: Case) -> dict[str, Any]:
 
 
 def function_of(row: dict[str, Any]) -> Any:
-    """The Python function of an operator, or its method with the tensor as first argument."""
+    """The extension's own function of an operator, or its method: nothing of Python's stands
+    between a test and the entry."""
     if "torch" in row["where"]:
-        return getattr(tn, row["py_name"])
+        return getattr(tn._C._ops, row["py_name"])
     if "nn.functional" in row["where"]:
-        return getattr(tn.nn.functional, row["py_name"])
+        return getattr(tn._C._nn, row["py_name"])
     return getattr(tn.Tensor, row["py_name"])
 
 

@@ -625,6 +625,14 @@ def test_pad_by_nothing(shape: tuple[int, ...]) -> None:
         (lambda: tn_f.cross_entropy(tn.ones(2, 3), tn.tensor([0, 5])), "out of bounds"),
         (lambda: tn.einsum("ij,jk", tn.ones(2, 3)), "fewer operands"),
         (lambda: tn_f.mse_loss(tn.ones(2), tn.ones(2), reduction="other"), "not a valid value"),
+        (
+            lambda: tn_f.soft_margin_loss(tn.ones(2), tn.ones(2), reduction="batchmean"),
+            "batchmean is not a valid value",
+        ),
+        (
+            lambda: tn_f.l1_loss(tn.ones(2), tn.ones(2), weight=tn.ones(1)),
+            "Weights and input must have the same size",
+        ),
     ],
 )
 def test_errors(fn: Callable[[], Any], text: str) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
 
 import tenon
 from tenon import Tensor
 from tenon._C import _nn
-from tenon.nn._reduction import legacy_get_string
+from tenon.nn._reduction import legacy_get_string, warn_sizes
 
 
 def _reduction(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
@@ -28,100 +27,6 @@ def _reduced(loss: Tensor, reduction: str) -> Tensor:
     raise ValueError(f"{reduction} is not a valid value for reduction")
 
 
-def _warn_sizes(input: Tensor, target: Tensor) -> None:
-    if input.shape != target.shape:
-        warnings.warn(
-            f"Using a target size ({target.size()}) that is different to the input size "
-            f"({input.size()}). This will likely lead to incorrect results due to broadcasting. "
-            "Please ensure they have the same size.",
-            stacklevel=3,
-        )
-
-
-def cross_entropy(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None = None,
-    size_average: bool | None = None,
-    ignore_index: int = -100,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-    label_smoothing: float = 0.0,
-) -> Tensor:
-    """Negative log likelihood of the target classes (or class probabilities) under softmax."""
-    if size_average is not None or reduce is not None:
-        reduction = legacy_get_string(size_average, reduce)
-    return _nn.cross_entropy(
-        input,
-        target,
-        weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
-        label_smoothing=label_smoothing,
-    )
-
-
-def nll_loss(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None = None,
-    size_average: bool | None = None,
-    ignore_index: int = -100,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-) -> Tensor:
-    """Negative log likelihood of the target classes; input holds log probabilities."""
-    reduction = _reduction(size_average, reduce, reduction)
-    return _nn.nll_loss(input, target, weight, ignore_index=ignore_index, reduction=reduction)
-
-
-def _weighted(
-    op: Callable[..., Tensor],
-    input: Tensor,
-    target: Tensor,
-    reduction: str,
-    weight: Tensor | None,
-    **options: float,
-) -> Tensor:
-    """An element-wise loss; with a weight, the mean is divided by the sum of the weights."""
-    if weight is None:
-        return op(input, target, reduction=reduction, **options)
-    if weight.shape != input.shape:
-        raise ValueError("Weights and input must have the same size.")
-    loss = op(input, target, reduction="none", **options) * weight
-    if reduction == "mean":
-        return loss.sum() / weight.sum()
-    return _reduced(loss, reduction)
-
-
-def mse_loss(
-    input: Tensor,
-    target: Tensor,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-    weight: Tensor | None = None,
-) -> Tensor:
-    """(input - target) squared."""
-    _warn_sizes(input, target)
-    reduction = _reduction(size_average, reduce, reduction)
-    return _weighted(_nn.mse_loss, input, target, reduction, weight)
-
-
-def l1_loss(
-    input: Tensor,
-    target: Tensor,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-    weight: Tensor | None = None,
-) -> Tensor:
-    """|input - target|."""
-    _warn_sizes(input, target)
-    reduction = _reduction(size_average, reduce, reduction)
-    return _weighted(_nn.l1_loss, input, target, reduction, weight)
-
-
 def smooth_l1_loss(
     input: Tensor,
     target: Tensor,
@@ -131,10 +36,8 @@ def smooth_l1_loss(
     beta: float = 1.0,
 ) -> Tensor:
     """Quadratic below beta, linear above."""
-    _warn_sizes(input, target)
+    warn_sizes(input, target)
     reduction = _reduction(size_average, reduce, reduction)
-    if beta == 0.0:
-        return _nn.l1_loss(input, target, reduction=reduction)
     return _nn.smooth_l1_loss(input, target, reduction=reduction, beta=beta)
 
 
@@ -146,8 +49,8 @@ def huber_loss(
     weight: Tensor | None = None,
 ) -> Tensor:
     """delta times smooth_l1_loss with beta = delta."""
-    _warn_sizes(input, target)
-    return _weighted(_nn.huber_loss, input, target, reduction, weight, delta=delta)
+    warn_sizes(input, target)
+    return _nn.huber_loss(input, target, reduction, delta, weight)
 
 
 def binary_cross_entropy(
@@ -206,32 +109,7 @@ def kl_div(
             "major release.",
             stacklevel=2,
         )
-    if reduction == "batchmean":
-        loss = _nn.kl_div(input, target, reduction="sum", log_target=log_target)
-        return loss / input.size(0) if input.dim() else loss
     return _nn.kl_div(input, target, reduction=reduction, log_target=log_target)
-
-
-def poisson_nll_loss(
-    input: Tensor,
-    target: Tensor,
-    log_input: bool = True,
-    full: bool = False,
-    size_average: bool | None = None,
-    eps: float = 1e-8,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-) -> Tensor:
-    """Negative log likelihood of Poisson counts."""
-    reduction = _reduction(size_average, reduce, reduction)
-    if log_input:
-        loss = tenon.exp(input) - target * input
-    else:
-        loss = input - target * tenon.log(input + eps)
-    if full:
-        stirling = target * tenon.log(target) - target + 0.5 * tenon.log(2 * math.pi * target)
-        loss = loss + stirling.masked_fill(target <= 1, 0)
-    return _reduced(loss, reduction)
 
 
 def gaussian_nll_loss(
@@ -254,42 +132,7 @@ def gaussian_nll_loss(
             raise ValueError("var is of incorrect size")
     if (var < 0).any():
         raise ValueError("var has negative entry/entries")
-    var = var.clone()
-    with tenon.no_grad():
-        var.clamp_(min=eps)
-    loss = 0.5 * (tenon.log(var) + (input - target) ** 2 / var)
-    if full:
-        loss = loss + 0.5 * math.log(2 * math.pi)
-    return _reduced(loss, reduction)
-
-
-def margin_ranking_loss(
-    input1: Tensor,
-    input2: Tensor,
-    target: Tensor,
-    margin: float = 0,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-) -> Tensor:
-    """max(0, -target * (input1 - input2) + margin)."""
-    reduction = _reduction(size_average, reduce, reduction)
-    return _reduced((-target * (input1 - input2) + margin).clamp(min=0), reduction)
-
-
-def hinge_embedding_loss(
-    input: Tensor,
-    target: Tensor,
-    margin: float = 1.0,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-) -> Tensor:
-    """input where target is 1, max(0, margin - input) where it is -1."""
-    reduction = _reduction(size_average, reduce, reduction)
-    near = tenon.where(target != 1, (margin - input).clamp(min=0), 0.0)
-    far = tenon.where(target != -1, input, 0.0)
-    return _reduced(near + far, reduction)
+    return _nn.gaussian_nll_loss(input, target, var, full, eps, reduction)
 
 
 def cosine_embedding_loss(
@@ -311,18 +154,6 @@ def cosine_embedding_loss(
     near = tenon.where(target == 1, 1 - cos, zeros)
     far = tenon.where(target == -1, (cos - margin).clamp(min=0), zeros)
     return _reduced(near + far, reduction)
-
-
-def soft_margin_loss(
-    input: Tensor,
-    target: Tensor,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-) -> Tensor:
-    """log(1 + exp(-target * input))."""
-    reduction = _reduction(size_average, reduce, reduction)
-    return _reduced(tenon.log1p(tenon.exp(-target * input)), reduction)
 
 
 def multilabel_soft_margin_loss(

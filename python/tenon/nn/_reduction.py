@@ -1,8 +1,10 @@
-"""The old size_average and reduce arguments of losses, as a `reduction` string."""
+"""What losses look at before they compute: old flags of reduction, sizes that differ."""
 
 from __future__ import annotations
 
 import warnings
+
+from tenon import Tensor
 
 
 def legacy_get_string(
@@ -19,3 +21,14 @@ def legacy_get_string(
             stacklevel=3,
         )
     return reduction
+
+
+def warn_sizes(input: Tensor, target: Tensor) -> None:
+    """Sizes that differ are broadcast, which is hardly ever meant."""
+    if input.shape != target.shape:
+        warnings.warn(
+            f"Using a target size ({target.size()}) that is different to the input size "
+            f"({input.size()}). This will likely lead to incorrect results due to broadcasting. "
+            "Please ensure they have the same size.",
+            stacklevel=3,
+        )

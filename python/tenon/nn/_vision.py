@@ -20,10 +20,8 @@ def max_pool1d(
     return_indices: bool = False,
 ) -> Any:
     """The largest value of each window."""
-    values, indices = max_pool1d_with_indices(
-        input, kernel_size, stride, padding, dilation, ceil_mode
-    )
-    return (values, indices) if return_indices else values
+    places = max_pool1d_with_indices if return_indices else _nn.max_pool1d
+    return places(input, kernel_size, stride, padding, dilation, ceil_mode)
 
 
 def max_pool1d_with_indices(
@@ -87,16 +85,7 @@ def avg_pool1d(
     count_include_pad: bool = True,
 ) -> Tensor:
     """The mean of each window."""
-    (kernel,) = _single(kernel_size)
-    (step,) = _single(kernel if stride is None else stride)
-    return _nn.avg_pool2d(
-        input.unsqueeze(-2),
-        (1, kernel),
-        (1, step),
-        (0, *_single(padding)),
-        ceil_mode,
-        count_include_pad,
-    ).squeeze(-2)
+    return _nn.avg_pool1d(input, kernel_size, stride, padding, ceil_mode, count_include_pad)
 
 
 def avg_pool2d(
@@ -117,8 +106,7 @@ def avg_pool2d(
 
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
     """Means of windows chosen so that the result has `output_size` elements."""
-    size = (1, *_single(output_size))
-    return _nn.adaptive_avg_pool2d(input.unsqueeze(-2), size).squeeze(-2)
+    return _nn.adaptive_avg_pool1d(input, output_size)
 
 
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
@@ -198,24 +186,16 @@ def interpolate(
         size = listed
     if antialias:
         raise NotImplementedError("interpolate: antialias is not there yet")
+    if spatial < 3 and mode in ("nearest", "area", "linear" if spatial == 1 else "bilinear"):
+        if factors is None or mode == "area":
+            return _nn.interpolate(input, size, None, mode, bool(align_corners))
+        if len(set(factors)) == 1:
+            return _nn.interpolate(input, None, factors[0], mode, bool(align_corners))
+        return _upsample2d(mode, input, size, align_corners, factors)
     if mode == "area":
         from tenon.nn._pooling import adaptive_avg_pool3d
 
-        pools = {1: adaptive_avg_pool1d, 2: adaptive_avg_pool2d, 3: adaptive_avg_pool3d}
-        return pools[spatial](input, size)
-    if mode in ("nearest", "linear") and spatial == 1:
-        # A row is an image of height 1.
-        wide = [None, factors[0]] if factors else None
-        result = _upsample2d(
-            "nearest" if mode == "nearest" else "bilinear",
-            input.unsqueeze(2),
-            [1, size[0]],
-            align_corners,
-            wide,
-        )
-        return result.squeeze(2)
-    if mode in ("nearest", "bilinear") and spatial == 2:
-        return _upsample2d(mode, input, size, align_corners, factors)
+        return adaptive_avg_pool3d(input, size)
     if mode == "bicubic" and spatial == 2:
         scales = factors or [None, None]
         rows = _cubic_weights(input, -2, size[0], bool(align_corners), scales[0])

@@ -16,118 +16,11 @@ from tenon._C import _nn
 # What is plain comes first, so that everything below may replace an operator of the same name.
 globals().update({name: getattr(_nn, name) for name in dir(_nn) if not name.startswith("__")})
 
-from tenon.nn._attention import (  # noqa: E402
-    multi_head_attention_forward,
-    scaled_dot_product_attention,
-)
-from tenon.nn._losses import (  # noqa: E402
-    binary_cross_entropy,
-    binary_cross_entropy_with_logits,
-    cosine_embedding_loss,
-    cross_entropy,
-    ctc_loss,
-    gaussian_nll_loss,
-    hinge_embedding_loss,
-    huber_loss,
-    kl_div,
-    l1_loss,
-    margin_ranking_loss,
-    mse_loss,
-    multi_margin_loss,
-    multilabel_margin_loss,
-    multilabel_soft_margin_loss,
-    nll_loss,
-    poisson_nll_loss,
-    smooth_l1_loss,
-    soft_margin_loss,
-    triplet_margin_loss,
-)
-from tenon.nn._pooling import (  # noqa: E402
-    adaptive_avg_pool3d,
-    adaptive_max_pool3d,
-    avg_pool3d,
-    fold,
-    lp_pool1d,
-    lp_pool2d,
-    lp_pool3d,
-    max_pool3d,
-    max_pool3d_with_indices,
-    max_unpool1d,
-    max_unpool2d,
-    max_unpool3d,
-)
-from tenon.nn._vision import (  # noqa: E402
-    adaptive_avg_pool1d,
-    adaptive_avg_pool2d,
-    adaptive_max_pool1d,
-    adaptive_max_pool2d,
-    avg_pool1d,
-    avg_pool2d,
-    interpolate,
-    max_pool1d,
-    max_pool1d_with_indices,
-    max_pool2d,
-    max_pool2d_with_indices,
-    pad,
-    pixel_shuffle,
-    pixel_unshuffle,
-    unfold,
-    upsample,
-)
-
-__all__ = [
-    "adaptive_avg_pool1d",
-    "adaptive_avg_pool2d",
-    "adaptive_avg_pool3d",
-    "adaptive_max_pool1d",
-    "adaptive_max_pool2d",
-    "adaptive_max_pool3d",
-    "avg_pool1d",
-    "avg_pool2d",
-    "avg_pool3d",
-    "binary_cross_entropy",
-    "binary_cross_entropy_with_logits",
-    "cosine_embedding_loss",
-    "cross_entropy",
-    "ctc_loss",
-    "fold",
-    "gaussian_nll_loss",
-    "hinge_embedding_loss",
-    "huber_loss",
-    "interpolate",
-    "kl_div",
-    "l1_loss",
-    "lp_pool1d",
-    "lp_pool2d",
-    "lp_pool3d",
-    "margin_ranking_loss",
-    "max_pool1d",
-    "max_pool1d_with_indices",
-    "max_pool2d",
-    "max_pool2d_with_indices",
-    "max_pool3d",
-    "max_pool3d_with_indices",
-    "max_unpool1d",
-    "max_unpool2d",
-    "max_unpool3d",
-    "mse_loss",
-    "multi_head_attention_forward",
-    "multi_margin_loss",
-    "multilabel_margin_loss",
-    "multilabel_soft_margin_loss",
-    "nll_loss",
-    "pad",
-    "pixel_shuffle",
-    "pixel_unshuffle",
-    "poisson_nll_loss",
-    "scaled_dot_product_attention",
-    "smooth_l1_loss",
-    "soft_margin_loss",
-    "triplet_margin_loss",
-    "unfold",
-    "upsample",
-]
-
+from tenon._forms import *  # noqa: E402, F403
+from tenon.nn._attention import *  # noqa: E402, F403
+from tenon.nn._losses import *  # noqa: E402, F403
+from tenon.nn._pooling import *  # noqa: E402, F403
+from tenon.nn._vision import *  # noqa: E402, F403
 
 # ---- Activations that may work in place ----------------------------------------------------------
 
@@ -144,84 +37,14 @@ def _give(input: Tensor, result: Tensor, inplace: bool) -> Tensor:
     return input.copy_(result) if inplace else result
 
 
-def relu(input: Tensor, inplace: bool = False) -> Tensor:
-    """input where it is positive, else 0."""
-    return input.relu_() if inplace else _nn.relu(input)
-
-
-def relu_(input: Tensor) -> Tensor:
-    """relu in place."""
-    return input.relu_()
-
-
-def relu6(input: Tensor, inplace: bool = False) -> Tensor:
-    """input cut to [0, 6]."""
-    return hardtanh(input, 0.0, 6.0, inplace)
-
-
-def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
-    """input where it is positive, else negative_slope * input."""
-    return _give(input, _nn.leaky_relu(_source(input, inplace), negative_slope), inplace)
-
-
-def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """input where it is positive, else alpha * (exp(input) - 1)."""
-    return _give(input, _nn.elu(_source(input, inplace), alpha), inplace)
-
-
-def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """max(0, input) + min(0, alpha * (exp(input / alpha) - 1))."""
-    x = _source(input, inplace)
-    result = x.clamp(min=0) + (alpha * tenon.expm1(x / alpha)).clamp(max=0)
-    return _give(input, result, inplace)
-
-
-_SELU_ALPHA = 1.6732632423543772848170429916717
-_SELU_SCALE = 1.0507009873554804934193349852946
-
-
-def selu(input: Tensor, inplace: bool = False) -> Tensor:
-    """The self-normalising form of elu, with its two constants."""
-    x = _source(input, inplace)
-    negative = _SELU_SCALE * _SELU_ALPHA * tenon.expm1(x.clamp(max=0))
-    return _give(input, _SELU_SCALE * x.clamp(min=0) + negative, inplace)
-
-
-def silu(input: Tensor, inplace: bool = False) -> Tensor:
-    """input * sigmoid(input)."""
-    return _give(input, _nn.silu(_source(input, inplace)), inplace)
-
-
-def mish(input: Tensor, inplace: bool = False) -> Tensor:
-    """input * tanh(softplus(input))."""
-    x = _source(input, inplace)
-    return _give(input, x * tenon.tanh(_nn.softplus(x)), inplace)
-
-
 def hardtanh(
     input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
 ) -> Tensor:
     """input cut to [min_val, max_val]."""
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
-    return _give(input, _nn.hardtanh(_source(input, inplace), min_val, max_val), inplace)
-
-
-def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
-    """(input + 3) / 6 cut to [0, 1]."""
-    return _give(input, _nn.hardsigmoid(_source(input, inplace)), inplace)
-
-
-def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
-    """input * hardsigmoid(input)."""
-    return _give(input, _nn.hardswish(_source(input, inplace)), inplace)
-
-
-def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
-    """input where it is above the threshold, else `value`."""
-    x = _source(input, inplace)
-    result = tenon.where(x > threshold, x, value)
-    return _give(input, result, inplace)
+    function = _nn.hardtanh_ if inplace else _nn.hardtanh
+    return function(input, min_val, max_val)
 
 
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
@@ -250,41 +73,11 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     return first * tenon.sigmoid(second)
 
 
-def logsigmoid(input: Tensor) -> Tensor:
-    """log(sigmoid(input)), without overflow."""
-    return input.clamp(max=0) - tenon.log1p(tenon.exp(-tenon.abs(input)))
-
-
-def softsign(input: Tensor) -> Tensor:
-    """input / (1 + |input|)."""
-    return input / (input.abs() + 1)
-
-
-def tanhshrink(input: Tensor) -> Tensor:
-    """input - tanh(input)."""
-    return input - input.tanh()
-
-
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """input moved towards zero by lambd."""
     if lambd < 0:
         raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd}.")
-    return input - input.clamp(-lambd, lambd)
-
-
-def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """input where |input| > lambd, else 0."""
-    return tenon.where(input.abs() <= lambd, 0.0, input)
-
-
-def tanh(input: Tensor) -> Tensor:
-    """Hyperbolic tangent."""
-    return tenon.tanh(input)
-
-
-def sigmoid(input: Tensor) -> Tensor:
-    """1 / (1 + exp(-input))."""
-    return tenon.sigmoid(input)
+    return _nn.softshrink(input, lambd)
 
 
 def _softmax_dim(ndim: int) -> int:
@@ -303,7 +96,7 @@ def softmin(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
 ) -> Tensor:
     """softmax of -input."""
-    return softmax(-input, dim, dtype=dtype)
+    return _nn.softmin(input, _softmax_dim(input.dim()) if dim is None else dim, dtype)
 
 
 def log_softmax(
@@ -378,6 +171,10 @@ def dropout3d(
 ) -> Tensor:
     """dropout of whole channels of (N, C, D, H, W)."""
     return _channel_dropout(input, p, training, inplace, 2)
+
+
+_SELU_ALPHA = 1.6732632423543772848170429916717
+_SELU_SCALE = 1.0507009873554804934193349852946
 
 
 def alpha_dropout(
@@ -547,25 +344,6 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     return split.transpose(1, 2).reshape(input.shape)
 
 
-def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
-    """A new last dimension with a 1 at the place that each element names."""
-    if tensor.dtype != tenon.int64:
-        raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
-    if tensor.numel() == 0:
-        if num_classes <= 0:
-            raise RuntimeError("Can not infer total number of classes from empty tensor.")
-        return tensor.new_zeros([*tensor.shape, num_classes])
-    if int(tensor.min()) < 0:
-        raise RuntimeError("Class values must be non-negative.")
-    largest = int(tensor.max())
-    if num_classes == -1:
-        num_classes = largest + 1
-    elif num_classes <= largest:
-        raise RuntimeError("Class values must be smaller than num_classes.")
-    result = tensor.new_zeros([*tensor.shape, num_classes])
-    return result.scatter_(-1, tensor.unsqueeze(-1), 1)
-
-
 def _checked_batch(shape: Any) -> None:
     values = shape[0]
     for size in shape[2:]:
@@ -609,25 +387,7 @@ def instance_norm(
         raise ValueError(
             f"Expected more than 1 spatial element when training, got input size {input.size()}"
         )
-    n, c = input.shape[:2]
-    # Every (sample, channel) pair becomes a channel of one sample.
-    mean = running_mean.repeat(n) if running_mean is not None else None
-    var = running_var.repeat(n) if running_var is not None else None
-    result = _nn.batch_norm(
-        input.reshape(1, n * c, *input.shape[2:]),
-        mean,
-        var,
-        weight.repeat(n) if weight is not None else None,
-        bias.repeat(n) if bias is not None else None,
-        True,
-        momentum,
-        eps,
-    )
-    if running_mean is not None:
-        with tenon.no_grad():
-            running_mean.copy_(mean.view(n, c).mean(0))
-            running_var.copy_(var.view(n, c).mean(0))
-    return result.view(input.shape)
+    return _nn.instance_norm(input, running_mean, running_var, weight, bias, True, momentum, eps)
 
 
 def local_response_norm(
@@ -638,7 +398,7 @@ def local_response_norm(
         raise ValueError(
             f"Expected 3D or higher dimensionality input (got {input.dim()} dimensions)"
         )
-    squares = pad(input.mul(input).movedim(1, -1), (size // 2, (size - 1) // 2))
+    squares = _nn.pad(input.mul(input).movedim(1, -1), (size // 2, (size - 1) // 2))
     mean = squares.unfold(-1, size, 1).mean(-1).movedim(-1, 1)
     return input / mean.mul(alpha).add(k).pow(beta)
 
@@ -656,9 +416,7 @@ def normalize(
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """The cosine of the angle between x1 and x2 along dim."""
     x1, x2 = tenon.broadcast_tensors(x1, x2)
-    n1 = x1.norm(2, dim, keepdim=True).clamp_min(eps)
-    n2 = x2.norm(2, dim, keepdim=True).clamp_min(eps)
-    return ((x1 / n1) * (x2 / n2)).sum(dim)
+    return _nn.cosine_similarity(x1, x2, dim, eps)
 
 
 def pairwise_distance(
@@ -666,9 +424,3 @@ def pairwise_distance(
 ) -> Tensor:
     """The p-norm of x1 - x2 + eps along the last dimension."""
     return (x1 - x2 + eps).norm(p, -1, keepdim)
-
-
-def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """input1 @ weight[k] @ input2 for every output k."""
-    result = tenon.einsum("...i,kij,...j->...k", input1, weight, input2)
-    return result if bias is None else result + bias

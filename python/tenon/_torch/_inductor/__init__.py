@@ -1,1 +1,0 @@
-"""PyTorch's compiler of kernels, which Tenon does not have: its settings are accepted."""
