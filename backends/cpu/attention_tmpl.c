@@ -181,9 +181,10 @@ static void forward_block(const forward_job *j, int64_t b, int64_t h, int64_t q0
 static tn_status forward_items(void *arg, int64_t begin, int64_t end) {
     const forward_job *j = arg;
     int64_t w = j->q.w + j->v.w;
-    uint64_t bytes = (uint64_t)(BQ * BK + BQ * w + BK * w) * sizeof(A);
+    uint64_t bytes;
     void *room;
-    tn_status st = cpu_alloc(NULL, 0, bytes, &room);
+    tn_status st =
+        cpu_room(room_add(BQ * BK, room_mul(BQ + BK, w)), sizeof(A), &bytes, &room);
     if (st) return st;
     for (int64_t i = begin; i < end; i++) {
         int64_t bh = i / j->blocks;
@@ -232,16 +233,26 @@ typedef struct backward_room {
     A *gq, *gk, *gv, *d; /* of one head: (lq, w), (lk, w), (lk, w), (lq) */
 } backward_room;
 
-static int64_t backward_bytes(const backward_job *j, A *base, backward_room *r) {
+/* How many numbers that room has, and its parts if it begins at `base`. */
+static int64_t backward_parts(const backward_job *j, A *base, backward_room *r) {
     int64_t at = 0, w = j->q.w, wv = j->v.w;
     A **part[] = {&r->s, &r->ds, &r->q, &r->g, &r->k, &r->v, &r->gq, &r->gk, &r->gv, &r->d};
-    int64_t size[] = {BQ * BK, BQ * BK,    BQ * w,     BQ * wv,     BK * w,
-                      BK * wv, j->q.l * w, j->k.l * w, j->k.l * wv, j->q.l};
+    int64_t size[] = {BQ * BK,
+                      BQ * BK,
+                      room_mul(BQ, w),
+                      room_mul(BQ, wv),
+                      room_mul(BK, w),
+                      room_mul(BK, wv),
+                      room_mul(j->q.l, w),
+                      room_mul(j->k.l, w),
+                      room_mul(j->k.l, wv),
+                      j->q.l};
     for (int i = 0; i < (int)(sizeof size / sizeof size[0]); i++) {
         if (base) *part[i] = base + at;
-        at += (size[i] + 15) / 16 * 16;
+        at = room_add(at, size[i]);
+        at = room_add(at, -at & 15);
     }
-    return at * (int64_t)sizeof(A);
+    return at;
 }
 
 /* rowsum(g * y) of one head. */
@@ -308,11 +319,11 @@ static void backward_head(const backward_job *j, int64_t b, int64_t h, const bac
 static tn_status backward_items(void *arg, int64_t begin, int64_t end) {
     const backward_job *j = arg;
     backward_room r;
-    uint64_t bytes = (uint64_t)backward_bytes(j, NULL, &r);
+    uint64_t bytes;
     void *room;
-    tn_status st = cpu_alloc(NULL, 0, bytes, &room);
+    tn_status st = cpu_room(backward_parts(j, NULL, &r), sizeof(A), &bytes, &room);
     if (st) return st;
-    backward_bytes(j, room, &r);
+    backward_parts(j, room, &r);
     int64_t share = j->q.h / j->k.h;
     for (int64_t i = begin; i < end; i++) {
         int64_t b = i / j->k.h, kh = i % j->k.h;

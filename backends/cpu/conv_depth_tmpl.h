@@ -40,13 +40,15 @@ static bool depth_fits(const geometry *g) {
 }
 
 static void depth_plane_init(depth_plane *p, const int64_t *size, const int64_t *low,
-                             const int64_t *high, int64_t phases) {
+                             const int64_t *high, int64_t stride) {
+    int64_t width = size[2] + low[2] + high[2];
+    int64_t phases = stride < width ? stride : width; /* a longer one makes no second output */
     memcpy(p->size, size, sizeof p->size);
     memcpy(p->low, low, sizeof p->low);
     p->phases = phases;
     p->rows = size[1] + low[1] + high[1];
-    p->pitch = (size[2] + low[2] + high[2] + phases - 1) / phases;
-    p->elements = (size[0] + low[0] + high[0]) * p->rows * phases * p->pitch;
+    p->pitch = (width + phases - 1) / phases;
+    p->elements = room_mul4(size[0] + low[0] + high[0], p->rows, p->phases, p->pitch);
 }
 
 static int64_t depth_offset(const depth_plane *p, int64_t z, int64_t y, int64_t x) {
@@ -77,10 +79,10 @@ static void depth_take(const depth_plane *p, const T *from, A *to) {
 static tn_status depth_pass_init(const tn_call *call, depth_pass *p, const int64_t *count,
                                  int64_t sums) {
     void *room;
-    p->vectors = count[0] * count[1] * ((count[2] + W - 1) / W);
+    p->vectors = room_mul3(count[0], count[1], (count[2] + W - 1) / W);
     p->sums = 0;
-    uint64_t n = (uint64_t)(3 * (p->vectors + R) + 2 * sums + R);
-    tn_status st = call->host->scratch(call, n * sizeof(int64_t), &room);
+    int64_t n = room_add(room_mul(3, p->vectors + R), room_mul(2, sums) + R);
+    tn_status st = room_scratch(call, n, sizeof(int64_t), &room);
     if (st) return st;
     p->base = room;
     p->place = p->base + p->vectors + R;
@@ -140,10 +142,9 @@ static void depth_vectors(const depth_pass *p, const A *x, const A *w, A bias, T
 /* Room of a chunk: zeroed planes with a vector behind them, then `more` elements. */
 static tn_status depth_room(const depth_job *j, int64_t planes, int64_t more, uint64_t *ret_bytes,
                             A **ret_room) {
-    int64_t n = planes * j->plane.elements + W;
+    int64_t n = room_add(room_mul(planes, j->plane.elements), W);
     void *room;
-    *ret_bytes = (uint64_t)(n + more) * sizeof(A);
-    tn_status st = cpu_alloc(NULL, 0, *ret_bytes, &room);
+    tn_status st = cpu_room(room_add(n, more), sizeof(A), ret_bytes, &room);
     if (st) return st;
     memset(room, 0, (size_t)n * sizeof(A));
     *ret_room = room;
@@ -255,7 +256,7 @@ static tn_status depth_weights(void *arg, int64_t begin, int64_t end) {
     depth_mask tail = {0};
     uint64_t bytes;
     A *room;
-    tn_status st = depth_room(j, 1, p->vectors * W + sums, &bytes, &room);
+    tn_status st = depth_room(j, 1, room_add(room_mul(p->vectors, W), sums), &bytes, &room);
     if (st) return st;
     A *grad = room + j->plane.elements + W, *sum = grad + p->vectors * W;
     for (int64_t c = 0; c < g->out[2] % W; c++) tail[c] = -1;

@@ -165,17 +165,16 @@ static tn_status widen(const tn_call *call, const tn_view *v, const int64_t *siz
     int64_t planes = v->shape[0] * v->shape[1], room = 0;
     tn_status st = cpu_packed(call, v, &p);
     if (st) return st;
-    ret->plane = 1;
     for (int d = 0; d < 3; d++) {
         ret->size[d] = size[d] + low[d] + high[d];
-        ret->plane *= ret->size[d];
         room += low[d] + high[d];
     }
-    ret->image = ret->plane * v->shape[1];
+    ret->plane = room_mul3(ret->size[0], ret->size[1], ret->size[2]);
+    ret->image = room_mul(ret->plane, v->shape[1]);
     ret->data = (const A *)p;
     if (room == 0 && sizeof(T) == sizeof(A)) return TN_OK;
     void *wide;
-    st = call->host->scratch(call, (uint64_t)(planes * ret->plane) * sizeof(A), &wide);
+    st = room_scratch(call, room_mul(planes, ret->plane), sizeof(A), &wide);
     if (st) return st;
     widen_job j = {.from = p, .to = wide, .im = ret};
     memcpy(j.size, size, sizeof j.size);
@@ -253,14 +252,14 @@ static tn_status correlate(const phase *ph, int64_t n, correlate_job *j) {
 static tn_status phase_init(const tn_call *call, phase *ph, int64_t pixels, int64_t sums,
                             int64_t panels) {
     void *p;
-    uint64_t lists = (uint64_t)(2 * (pixels + R) + sums) * sizeof(int64_t);
-    tn_status st = call->host->scratch(call, lists, &p);
+    int64_t lists = room_add(room_mul(2, pixels + R), sums);
+    tn_status st = room_scratch(call, lists, sizeof(int64_t), &p);
     if (st) return st;
     ph->pixels = ph->sums = 0;
     ph->row = p;
     ph->place = ph->row + pixels + R;
     ph->red = ph->place + pixels + R;
-    st = call->host->scratch(call, (uint64_t)(panels * sums * PW) * sizeof(A), &p);
+    st = room_scratch(call, room_mul3(panels, sums, PW), sizeof(A), &p);
     ph->panels = p;
     return st;
 }
@@ -332,6 +331,19 @@ static tn_status forward(const tn_call *call, const void *args) {
 
 /* ---- The gradient of the input, one phase at a time -------------------------------------------*/
 
+/* Note [Residues]: pixels whose position leaves the same rest when divided by the stride. There are as many
+ * kinds as the stride is long, but no more than there are pixels, however long the stride. */
+static int64_t residues(const geometry *g, int64_t *ret_each) {
+    for (int d = 0; d < 3; d++) ret_each[d] = g->stride[d] < g->in[d] ? g->stride[d] : g->in[d];
+    return room_mul3(ret_each[0], ret_each[1], ret_each[2]);
+}
+
+static void residue_at(const int64_t *each, int64_t r, int64_t *ret_residue) {
+    ret_residue[0] = r / each[2] / each[1];
+    ret_residue[1] = r / each[2] % each[1];
+    ret_residue[2] = r % each[2];
+}
+
 /* Taps k of one dimension that pixels of residue r meet, with their offsets in the gradient. */
 static int64_t residue_taps(const geometry *g, int d, int64_t r, int64_t *tap, int64_t *offset) {
     int64_t n = 0;
@@ -360,7 +372,7 @@ static tn_status depth_residue(const tn_call *call, const geometry *g, const dep
     static const int64_t one[3] = {1, 1, 1};
     int64_t *tap[3], *offset[3], n[3], count[3], kmax = g->k[0] + g->k[1] + g->k[2];
     void *room;
-    tn_status st = call->host->scratch(call, 2 * (uint64_t)kmax * sizeof(int64_t), &room);
+    tn_status st = room_scratch(call, kmax, 2 * sizeof(int64_t), &room);
     if (st) return st;
     int64_t *next = room, taps = 1;
     for (int d = 0; d < 3; d++, taps *= n[d - 1]) {
@@ -368,7 +380,7 @@ static tn_status depth_residue(const tn_call *call, const geometry *g, const dep
         offset[d] = next + g->k[d];
         next += 2 * g->k[d];
         n[d] = residue_taps(g, d, residue[d], tap[d], offset[d]);
-        count[d] = g->in[d] > residue[d] ? (g->in[d] - residue[d] - 1) / g->stride[d] + 1 : 0;
+        count[d] = (g->in[d] - residue[d] - 1) / g->stride[d] + 1;
     }
     st = depth_pass_init(call, p, count, g->co * taps);
     if (st) return st;
@@ -388,14 +400,14 @@ static tn_status depth_backward_input(const tn_call *call, const geometry *g, co
                                       const int64_t *high, const void *grad, const void *w,
                                       const void *bias, T *y) {
     depth_job j = {.g = *g, .x = grad, .w = w, .bias = bias, .y = y, .from = g->co, .to = 1};
-    int64_t passes = g->stride[0] * g->stride[1] * g->stride[2];
+    int64_t each[3], passes = residues(g, each);
     void *room;
-    tn_status st = call->host->scratch(call, (uint64_t)passes * sizeof(depth_pass), &room);
+    tn_status st = room_scratch(call, passes, sizeof(depth_pass), &room);
     depth_pass *pass = room;
     depth_plane_init(&j.plane, g->out, low, high, 1);
     for (int64_t r = 0; r < passes && !st; r++) {
-        int64_t residue[3] = {r / g->stride[2] / g->stride[1], r / g->stride[2] % g->stride[1],
-                              r % g->stride[2]};
+        int64_t residue[3];
+        residue_at(each, r, residue);
         st = depth_residue(call, g, &j.plane, residue, pass + r);
     }
     if (st) return st;
@@ -413,7 +425,7 @@ static tn_status backward_phase(const tn_call *call, const geometry *g, correlat
     void *room;
     phase ph;
     int64_t kmax = g->k[0] + g->k[1] + g->k[2];
-    tn_status st = call->host->scratch(call, 2 * (uint64_t)kmax * sizeof(int64_t), &room);
+    tn_status st = room_scratch(call, kmax, 2 * sizeof(int64_t), &room);
     if (st) return st;
     int64_t *next = room, pixels = 1, sums = g->co;
     for (int d = 0; d < 3; d++) {
@@ -421,7 +433,7 @@ static tn_status backward_phase(const tn_call *call, const geometry *g, correlat
         offset[d] = next + g->k[d];
         next += 2 * g->k[d];
         n[d] = residue_taps(g, d, residue[d], tap[d], offset[d]);
-        count[d] = g->in[d] > residue[d] ? (g->in[d] - residue[d] - 1) / g->stride[d] + 1 : 0;
+        count[d] = (g->in[d] - residue[d] - 1) / g->stride[d] + 1;
         pixels *= count[d];
         sums *= n[d];
     }
@@ -481,9 +493,10 @@ static tn_status backward_input(const tn_call *call, const void *args) {
     if (!st) st = cpu_packed(call, a->weight, &w);
     if (!st && a->bias) st = cpu_packed(call, a->bias, &bias);
     j.bias = bias;
-    for (int64_t r = 0; r < g.stride[0] * g.stride[1] * g.stride[2] && !st; r++) {
-        int64_t residue[3] = {r / g.stride[2] / g.stride[1], r / g.stride[2] % g.stride[1],
-                              r % g.stride[2]};
+    int64_t each[3], phases = residues(&g, each);
+    for (int64_t r = 0; r < phases && !st; r++) {
+        int64_t residue[3];
+        residue_at(each, r, residue);
         st = backward_phase(call, &g, &j, residue, low, w);
     }
     return st;
@@ -601,18 +614,17 @@ static tn_status backward_weight(const tn_call *call, const void *args) {
     tn_status st = widen(call, a->input, g->in, g->pad, high, &j.im);
     if (!st) st = cpu_packed(call, a->grad, &grad);
     if (!st) {
-        uint64_t bytes = (uint64_t)(j.rows + g->out_size) * sizeof(int64_t);
-        st = call->host->scratch(call, bytes, &p);
+        st = room_scratch(call, room_add(j.rows, g->out_size), sizeof(int64_t), &p);
         j.row = lists = p;
     }
     if (!st) {
-        uint64_t bytes = (uint64_t)(g->n * panels * g->out_size * PW) * sizeof(A);
-        st = call->host->scratch(call, bytes, &p);
+        int64_t n = room_mul4(g->n, panels, g->out_size, PW);
+        st = room_scratch(call, n, sizeof(A), &p);
         j.panels = p;
     }
     if (!st) {
-        uint64_t bytes = (uint64_t)(j.chunks * panels * j.rows * PW) * sizeof(A);
-        st = call->host->scratch(call, bytes, &p);
+        int64_t n = room_mul4(j.chunks, panels, j.rows, PW);
+        st = room_scratch(call, n, sizeof(A), &p);
         j.part = p;
     }
     if (st) return st;

@@ -10,6 +10,8 @@
 
 #include <tenon/plugin.h>
 
+#include "../common/room.h"
+
 #if defined(__GNUC__)
 #define CPU_LIKELY(x) __builtin_expect(!!(x), 1)
 #define CPU_UNLIKELY(x) __builtin_expect(!!(x), 0)
@@ -49,6 +51,12 @@ extern const tn_threads_iface cpu_threads_iface;
 /* ---- alloc.c -----------------------------------------------------------------------------------*/
 tn_status cpu_alloc(void *ctx, int32_t device, uint64_t bytes, void **ret_data);
 void cpu_free(void *ctx, int32_t device, void *data, uint64_t bytes);
+/* Work memory of a body: cpu_free(NULL, 0, room, bytes) ends it. What lives as long as the call is
+ * room_scratch's. */
+static inline tn_status cpu_room(int64_t count, size_t item, uint64_t *ret_bytes, void **ret_room) {
+    tn_status st = room_bytes(cpu_host, count, item, ret_bytes);
+    return st == TN_OK ? cpu_alloc(NULL, 0, *ret_bytes, ret_room) : st;
+}
 extern const tn_memory_iface cpu_memory_iface;
 
 /* ---- isa.c -------------------------------------------------------------------------------------*/

@@ -30,7 +30,7 @@ static tn_status read_indices(const tn_call *call, const tn_view *v, int64_t row
     if (st) return st;
     if (tn_view_dtype(v) == TN_I32) {
         void *wide;
-        st = call->host->scratch(call, (uint64_t)(v->numel + 1) * sizeof(int64_t), &wide);
+        st = room_scratch(call, v->numel + 1, sizeof(int64_t), &wide);
         if (st) return st;
         for (int64_t i = 0; i < v->numel; i++) ((int64_t *)wide)[i] = ((const int32_t *)p)[i];
         p = wide;
@@ -89,7 +89,7 @@ static tn_status embedding_gather(const tn_call *call, const void *args) {
     tn_status st = gather(call, a->weight, a->indices, a->padding_idx, a->out);
     if (st || !a->scale_grad_by_freq) return st;
     st = read_indices(call, a->indices, rows, &index);
-    if (!st) st = call->host->scratch(call, (uint64_t)(rows + 1) * sizeof(int64_t), &room);
+    if (!st) st = room_scratch(call, rows + 1, sizeof(int64_t), &room);
     if (st) return st;
     int64_t *count = room, n = a->indices->numel;
     T *out = a->out->data;
@@ -105,9 +105,9 @@ static tn_status embedding_gather(const tn_call *call, const void *args) {
 static tn_status sum_rows(void *arg, int64_t begin, int64_t end) {
     const job *j = arg;
     int64_t width = j->width;
-    uint64_t bytes = (uint64_t)width * sizeof(A);
+    uint64_t bytes;
     void *room;
-    tn_status st = cpu_alloc(NULL, 0, bytes, &room);
+    tn_status st = cpu_room(width, sizeof(A), &bytes, &room);
     if (st) return st;
     for (int64_t r = begin; r < end; r++) {
         int64_t first = j->start[r], last = r == j->padding ? first : j->start[r + 1];
@@ -146,8 +146,7 @@ static tn_status embedding_backward(const tn_call *call, const void *args) {
     tn_status st = read_indices(call, a->indices, j.rows, &j.index);
     if (!st) st = cpu_packed(call, a->grad, &g);
     if (!st) {
-        uint64_t words = (uint64_t)(j.rows + 2 + j.n);
-        st = call->host->scratch(call, words * sizeof(int64_t), &room);
+        st = room_scratch(call, room_add(j.rows, j.n + 2), sizeof(int64_t), &room);
     }
     if (st) return st;
     int64_t *start = room, *order = start + j.rows + 2;

@@ -237,7 +237,7 @@ static tn_status of_all(const tn_call *call, const tn_view *x, tn_view *out, boo
     int64_t blocks = (x->numel + BLOCK - 1) / BLOCK;
     whole j = {.x = x, .largest = largest};
     void *room = NULL;
-    tn_status st = call->host->scratch(call, (uint64_t)blocks * sizeof(best), &room);
+    tn_status st = room_scratch(call, blocks, sizeof(best), &room);
     if (st != TN_OK) return st;
     j.blocks = room;
     walk_init(&j.w, 1);

@@ -236,7 +236,7 @@ static tn_status pack(const tn_call *call, int32_t dtype, int32_t work, int64_t 
     int across = gemm_across(mat, rows, cols);
     pack_job j = {.from = mat->data, .dtype = dtype, .work = work, .bs = mat->bs};
     void *dst;
-    tn_status st = call->host->scratch(call, (uint64_t)(e * rows * cols * to), &dst);
+    tn_status st = room_scratch(call, room_mul3(e, rows, cols), (size_t)to, &dst);
     if (st) return st;
     j.to = dst;
     j.lines = across ? cols : rows;
@@ -255,7 +255,7 @@ static tn_status run_through(const tn_call *call, const gemm_args *g, int32_t wo
     gemm_args t = *g;
     int64_t from = gemm_item(work), to = gemm_item(g->dtype);
     void *c;
-    tn_status st = call->host->scratch(call, (uint64_t)(g->batch * g->m * g->n * from), &c);
+    tn_status st = room_scratch(call, room_mul3(g->batch, g->m, g->n), (size_t)from, &c);
     if (st) return st;
     gemm_mat init = g->init;
     if (!init.data && (g->beta.re != 0.0 || g->beta.im != 0.0)) {

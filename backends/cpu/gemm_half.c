@@ -69,9 +69,9 @@ static void take_init(const gemm_args *g, int64_t e, int64_t j0, int64_t n, floa
 static tn_status run_panels(void *arg, int64_t begin, int64_t end) {
     const job *j = arg;
     const gemm_args *g = j->g;
-    uint64_t bytes = (uint64_t)((j->kb + g->m) * j->nb) * sizeof(float);
+    uint64_t bytes;
     void *room;
-    tn_status st = cpu_alloc(NULL, 0, bytes, &room);
+    tn_status st = cpu_room(room_mul(room_add(j->kb, g->m), j->nb), sizeof(float), &bytes, &room);
     if (st) return st;
     float *panel = room, *sum = panel + j->kb * j->nb;
     for (int64_t t = begin; t < end; t++) {

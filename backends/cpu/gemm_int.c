@@ -88,9 +88,9 @@ void gemm_convert_row(int32_t from, const char *src, int64_t ss, int32_t to, cha
 /* Rows [begin, end) of all batch entries. */
 static tn_status run_rows(void *arg, int64_t begin, int64_t end) {
     const gemm_args *g = arg;
-    uint64_t bytes = (uint64_t)g->n * sizeof(uint64_t);
+    uint64_t bytes;
     void *acc;
-    tn_status st = cpu_alloc(NULL, 0, bytes, &acc);
+    tn_status st = cpu_room(g->n, sizeof(uint64_t), &bytes, &acc);
     if (st) return st;
     for (int64_t r = begin; r < end; r++) {
         int64_t e = r / g->m, i = r % g->m;

@@ -14,7 +14,7 @@ enum { GRAIN_BYTES = 1 << 15 };
 
 static tn_status offsets_new(const tn_call *call, int64_t n, int64_t **ret) {
     void *p = NULL;
-    tn_status st = call->host->scratch(call, (uint64_t)(n > 0 ? n : 1) * sizeof **ret, &p);
+    tn_status st = room_scratch(call, n > 0 ? n : 1, sizeof **ret, &p);
     if (st == TN_OK) *ret = p;
     return st;
 }

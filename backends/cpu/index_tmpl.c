@@ -277,7 +277,7 @@ static tn_status TN_(nonzero)(const tn_call *call, const void *args) {
     int64_t blocks = (a->input->numel + BLOCK - 1) / BLOCK, total = 0;
     search s = {.x = a->input};
     void *found = NULL;
-    tn_status st = call->host->scratch(call, (uint64_t)(blocks + 1) * sizeof *s.found, &found);
+    tn_status st = room_scratch(call, blocks + 1, sizeof *s.found, &found);
     if (st != TN_OK) return st;
     s.found = found;
     plain_walk(&s.w, a->input);

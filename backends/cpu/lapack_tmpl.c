@@ -371,7 +371,7 @@ static tn_status prepare(const tn_call *call, job *j, const tn_view *a, const tn
 static tn_status run(const tn_call *call, job *j, int64_t room, bool batched) {
     void *info;
     j->room = (uint64_t)room + (uint64_t)j->lwork * sizeof(T);
-    tn_status st = call->host->scratch(call, (uint64_t)(j->batch + 1) * sizeof(int), &info);
+    tn_status st = room_scratch(call, j->batch + 1, sizeof(int), &info);
     if (st || j->batch == 0) return st;
     j->info = info;
     int64_t cost = area(j->m, j->n) * least(j->m, j->n);

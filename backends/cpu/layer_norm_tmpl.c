@@ -62,9 +62,9 @@ typedef struct forward_job {
 static tn_status forward_rows(void *arg, int64_t begin, int64_t end) {
     const forward_job *j = arg;
     int64_t n = j->n;
-    uint64_t bytes = (uint64_t)n * sizeof(A);
+    uint64_t bytes;
     void *room;
-    tn_status st = cpu_alloc(NULL, 0, bytes, &room);
+    tn_status st = cpu_room(n, sizeof(A), &bytes, &room);
     if (st) return st;
     for (int64_t r = begin; r < end; r++) {
         const A *x = widen(j->x + r * n, n, room);
@@ -101,7 +101,7 @@ static tn_status parameter(const tn_call *call, const tn_view *p, const A **ret)
     return TN_OK;
 #else
     void *room;
-    tn_status st = call->host->scratch(call, (uint64_t)p->numel * sizeof(A), &room);
+    tn_status st = room_scratch(call, p->numel, sizeof(A), &room);
     if (st) return st;
     if (tn_view_dtype(p) == TN_F32) {
         *ret = p->data;
@@ -180,9 +180,9 @@ static void backward_row(const backward_job *j, int64_t r, const A *g, const A *
 static tn_status backward_blocks(void *arg, int64_t begin, int64_t end) {
     const backward_job *j = arg;
     int64_t n = j->n;
-    uint64_t bytes = 2 * (uint64_t)n * sizeof(A);
+    uint64_t bytes;
     void *room;
-    tn_status st = cpu_alloc(NULL, 0, bytes, &room);
+    tn_status st = cpu_room(n, 2 * sizeof(A), &bytes, &room);
     if (st) return st;
     for (int64_t b = begin; b < end; b++) {
         int64_t last = (b + 1) * j->block < j->m ? (b + 1) * j->block : j->m;
@@ -233,7 +233,7 @@ static tn_status layer_norm_backward(const tn_call *call, const void *args) {
     tn_status st = parameter(call, a->weight, &j.weight);
     if (!st && sums) {
         void *p;
-        st = call->host->scratch(call, 2 * (uint64_t)(blocks * n) * sizeof(A), &p);
+        st = room_scratch(call, room_mul(blocks, n), 2 * sizeof(A), &p);
         j.gw = p;
     }
     if (!st && m > 0 && n > 0)

@@ -167,7 +167,7 @@ static tn_status dot(const tn_call *call, const void *args) {
     tn_status st = TN_OK;
     if (chunks > 1) {
         void *p;
-        st = call->host->scratch(call, (uint64_t)chunks * sizeof(double), &p);
+        st = room_scratch(call, chunks, sizeof(double), &p);
         if (st) return st;
         job.partial = p;
         st = cpu_parallel(chunks, 1, dot_chunk, &job);

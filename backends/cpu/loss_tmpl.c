@@ -106,7 +106,7 @@ static tn_status nll_loss(const tn_call *call, const void *args) {
     void *sums;
     tn_status st = prepare(call, a->input->ndim, a->input->shape, a->target, a->weight, &j);
     if (!st) st = cpu_packed(call, a->input, &x);
-    if (!st) st = call->host->scratch(call, 2 * (uint64_t)(j.n + 1) * sizeof(double), &sums);
+    if (!st) st = room_scratch(call, j.n + 1, 2 * sizeof(double), &sums);
     if (st) return st;
     j.x = x;
     j.sums = sums;
@@ -160,7 +160,7 @@ static tn_status nll_gather(const tn_call *call, const void *args) {
     T unused[1];
     tn_status st = prepare(call, a->input->ndim, a->input->shape, a->target, a->weight, &j);
     if (!st) st = cpu_packed(call, a->input, &x);
-    if (!st) st = call->host->scratch(call, 2 * (uint64_t)(j.n + 1) * sizeof(double), &sums);
+    if (!st) st = room_scratch(call, j.n + 1, 2 * sizeof(double), &sums);
     if (st) return st;
     j.x = x;
     j.sums = sums;
@@ -255,7 +255,7 @@ static tn_status cross_entropy(const tn_call *call, const void *args) {
     void *sums;
     tn_status st = prepare(call, a->input->ndim, a->input->shape, a->target, NULL, &j);
     if (!st) st = cpu_packed(call, a->input, &x);
-    if (!st) st = call->host->scratch(call, 2 * (uint64_t)(j.n + 1) * sizeof(double), &sums);
+    if (!st) st = room_scratch(call, j.n + 1, 2 * sizeof(double), &sums);
     if (st) return st;
     j.x = x;
     j.sums = sums;

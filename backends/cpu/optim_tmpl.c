@@ -101,8 +101,7 @@ static tn_status sgd_body(void *arg, int64_t begin, int64_t end) {
 static tn_status sgd_step(const tn_call *call, const void *args) {
     const tn__sgd_step_args *a = args;
     void *start;
-    uint64_t bytes = sizeof(int64_t) * (uint64_t)(a->params.n + 1);
-    tn_status st = call->host->scratch(call, bytes, &start);
+    tn_status st = room_scratch(call, a->params.n + 1, sizeof(int64_t), &start);
     if (st != TN_OK) return st;
     sgd_job j = {.r = {.list = {a->params, a->grads, a->momenta}, .start = start},
                  .sign = (A)(a->maximize ? -1 : 1),
@@ -179,9 +178,9 @@ static tn_status adam_step(const tn_call *call, const void *args) {
     const tn__adam_step_args *a = args;
     int64_t n = a->params.n;
     void *start, *room;
-    tn_status st = call->host->scratch(call, sizeof(int64_t) * (uint64_t)(n + 1), &start);
+    tn_status st = room_scratch(call, n + 1, sizeof(int64_t), &start);
     if (st != TN_OK) return st;
-    st = call->host->scratch(call, sizeof(adam_size) * (uint64_t)n, &room);
+    st = room_scratch(call, n, sizeof(adam_size), &room);
     if (st != TN_OK) return st;
     adam_size *size = room;
     bool decoupled = a->decoupled != 0;
@@ -287,9 +286,9 @@ static tn_status rule_step(const tn_call *call, const void *args) {
     const tn__rule_step_args *a = args;
     int64_t n = a->params.n;
     void *start, *room;
-    tn_status st = call->host->scratch(call, sizeof(int64_t) * (uint64_t)(n + 1), &start);
+    tn_status st = room_scratch(call, n + 1, sizeof(int64_t), &start);
     if (st != TN_OK) return st;
-    st = call->host->scratch(call, sizeof(rule_size) * (uint64_t)n, &room);
+    st = room_scratch(call, n, sizeof(rule_size), &room);
     if (st != TN_OK) return st;
     rule_size *size = room;
     rule_job j = {
@@ -336,8 +335,7 @@ static tn_status scale_step(const tn_call *call, const void *args) {
     double factor = *(const double *)a->factor->data;
     void *start;
     if (factor == 1.0) return TN_OK;
-    uint64_t bytes = sizeof(int64_t) * (uint64_t)(a->tensors.n + 1);
-    tn_status st = call->host->scratch(call, bytes, &start);
+    tn_status st = room_scratch(call, a->tensors.n + 1, sizeof(int64_t), &start);
     if (st != TN_OK) return st;
     scale_job j = {.r = {.list = {a->tensors}, .start = start}, .factor = (A)factor};
     return cpu_parallel(measure(a->tensors, start), 2 * GRAIN, scale_body, &j);
@@ -375,8 +373,7 @@ static tn_status unscale_step(const tn_call *call, const void *args) {
     const tn__unscale_step_args *a = args;
     void *start;
     _Atomic bool found = false;
-    uint64_t bytes = sizeof(int64_t) * (uint64_t)(a->tensors.n + 1);
-    tn_status st = call->host->scratch(call, bytes, &start);
+    tn_status st = room_scratch(call, a->tensors.n + 1, sizeof(int64_t), &start);
     if (st != TN_OK) return st;
     unscale_job j = {
         .r = {.list = {a->tensors}, .start = start}, .factor = (A)a->factor, .found = &found};
@@ -440,7 +437,7 @@ static tn_status norms_step(const tn_call *call, const void *args) {
     const tn__norms_step_args *a = args;
     int64_t n = a->tensors.n, blocks = 0, total = 0;
     void *room, *sums;
-    tn_status st = call->host->scratch(call, sizeof(int64_t) * (uint64_t)(n + 1), &room);
+    tn_status st = room_scratch(call, n + 1, sizeof(int64_t), &room);
     if (st != TN_OK) return st;
     int64_t *start = room;
     for (int64_t i = 0; i < n; i++) {
@@ -449,7 +446,7 @@ static tn_status norms_step(const tn_call *call, const void *args) {
         total += a->tensors.v[i]->numel;
     }
     start[n] = blocks;
-    st = call->host->scratch(call, sizeof(double) * (uint64_t)(blocks + 1), &sums);
+    st = room_scratch(call, blocks + 1, sizeof(double), &sums);
     if (st != TN_OK) return st;
     norm_kind kind = isinf(a->p) ? LARGEST : a->p == 2.0 ? SUM_SQUARES : SUM_ABS;
     norm_job j = {.r = {.list = {a->tensors}, .start = start}, .sum = sums, .kind = kind};

@@ -3,7 +3,6 @@
  * A row is turned into pairs (key, position): unsigned keys in the order of the elements, NaN
  * last, both zeros alike. Pairs are all different, so every algorithm here is stable and gives one
  * answer. */
-#include <stdlib.h>
 #include <string.h>
 
 #include <tenon/args_index.h>
@@ -239,9 +238,11 @@ static tn_status one_row(const job *j, const T *x, const target *to, item *v, it
 
 static tn_status some_rows(void *arg, int64_t begin, int64_t end) {
     const job *j = arg;
-    item *room = malloc(2 * (size_t)j->ax.n * sizeof *room);
-    if (!room) return j->call->host->fail(TN_E_MEMORY, -1, "out of memory");
-    tn_status st = TN_OK;
+    uint64_t bytes;
+    void *p;
+    tn_status st = cpu_room(j->ax.n, 2 * sizeof(item), &bytes, &p);
+    if (st != TN_OK) return st;
+    item *room = p;
     for (int64_t r = begin; r < end && st == TN_OK; r++) {
         int64_t at[AXIS_MAX];
         axis_offset(&j->ax, r, at);
@@ -254,7 +255,7 @@ static tn_status some_rows(void *arg, int64_t begin, int64_t end) {
         }
         st = one_row(j, j->x + at[0], &to, room, room + j->ax.n);
     }
-    free(room);
+    cpu_free(NULL, 0, p, bytes);
     return st;
 }
 

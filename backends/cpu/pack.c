@@ -10,7 +10,7 @@ tn_status cpu_packed(const tn_call *call, const tn_view *v, const void **ret_dat
     int32_t last = v->ndim - 1;
     int64_t n = v->shape[last];
     void *p;
-    tn_status st = call->host->scratch(call, (uint64_t)(v->numel * item), &p);
+    tn_status st = room_scratch(call, v->numel, (size_t)item, &p);
     if (st) return st;
     char *dst = p;
     for (int64_t row = 0; row < v->numel / n; row++, dst += n * item) {

@@ -46,7 +46,7 @@ static tn_status pad_prepare(const tn_call *call, const tn_view *wide, const int
     /* The last dimension counts as touched even if it is not, so that there are rows. */
     j->first = j->ndim - (pad.n > 2 ? (int32_t)(pad.n / 2) : 1);
     for (int32_t d = 0; d < j->ndim; d++) total += wide->shape[d];
-    tn_status st = call->host->scratch(call, (uint64_t)(total + 1) * sizeof(int64_t), &p);
+    tn_status st = room_scratch(call, total + 1, sizeof(int64_t), &p);
     if (st) return st;
     int64_t *map = p;
     j->lead = j->wide_size = j->narrow_size = 1;

@@ -55,11 +55,13 @@ static int64_t planes_of(const tn_view *v) {
 /* Whether v takes the place of best: larger, or the first NaN. */
 TMPL_INLINE int beats(A v, A best) { return (int)!(v <= best) & (int)(best == best); }
 
-/* One window: taps ys[0], ys[0] + dh, .. below ys[1], by the same for columns. */
+/* One window: taps ys[0], ys[0] + dh, .. below ys[1], by the same for columns. One that is spread so wide
+ * that all its taps lie in the padding has nothing to offer: -inf, from no place. */
 static void max_window(const T *x, int64_t w, const int64_t *ys, const int64_t *xs, int64_t dh,
                        int64_t dw, T *ret, int64_t *ret_at) {
-    int64_t at = ys[0] * w + xs[0];
-    A best = LOAD(x[at]);
+    bool inside = ys[0] < ys[1] && xs[0] < xs[1];
+    int64_t at = inside ? ys[0] * w + xs[0] : -1;
+    A best = inside ? LOAD(x[at]) : (A)-INFINITY;
     for (int64_t iy = ys[0]; iy < ys[1]; iy += dh) {
         for (int64_t ix = xs[0]; ix < xs[1]; ix += dw) {
             A v = LOAD(x[iy * w + ix]);
@@ -164,8 +166,8 @@ static tn_status places_failed(tn_status st) {
 
 /* ---- Gradients are added in A: half precision would round at every step -----------------------*/
 
-static tn_status plane_room(const job *j, void **ret_room) {
-    return cpu_alloc(NULL, 0, (uint64_t)(j->h * j->w) * sizeof(A), ret_room);
+static tn_status plane_room(const job *j, uint64_t *ret_bytes, void **ret_room) {
+    return cpu_room(room_mul(j->h, j->w), sizeof(A), ret_bytes, ret_room);
 }
 
 static void plane_done(const job *j, const A *sum, T *to) {
@@ -175,8 +177,9 @@ static void plane_done(const job *j, const A *sum, T *to) {
 static tn_status max_backward_planes(void *arg, int64_t begin, int64_t end) {
     const job *j = arg;
     int64_t n = j->oh * j->ow, size = j->h * j->w;
+    uint64_t bytes;
     void *room;
-    tn_status st = plane_room(j, &room);
+    tn_status st = plane_room(j, &bytes, &room);
     if (st) return st;
     A *sum = room;
     for (int64_t p = begin; p < end; p++) {
@@ -190,7 +193,7 @@ static tn_status max_backward_planes(void *arg, int64_t begin, int64_t end) {
         for (int64_t i = 0; i < n; i++) sum[index[i]] += LOAD(g[i]);
         plane_done(j, sum, j->y + p * size);
     }
-    cpu_free(NULL, 0, room, (uint64_t)size * sizeof(A));
+    cpu_free(NULL, 0, room, bytes);
     return st;
 }
 
@@ -282,8 +285,9 @@ static tn_status average_planes(void *arg, int64_t begin, int64_t end) {
 static tn_status average_backward_planes(void *arg, int64_t begin, int64_t end) {
     const job *j = arg;
     int64_t at[4], size = j->h * j->w;
+    uint64_t bytes;
     void *room;
-    tn_status st = plane_room(j, &room);
+    tn_status st = plane_room(j, &bytes, &room);
     if (st) return st;
     A *sum = room;
     for (int64_t p = begin; p < end; p++) {
@@ -297,7 +301,7 @@ static tn_status average_backward_planes(void *arg, int64_t begin, int64_t end) 
         }
         plane_done(j, sum, j->y + p * size);
     }
-    cpu_free(NULL, 0, room, (uint64_t)size * sizeof(A));
+    cpu_free(NULL, 0, room, bytes);
     return TN_OK;
 }
 

@@ -194,9 +194,9 @@ static tn_status multinomial(const tn_call *call, const void *args) {
     tn_status st = check_weights(call, v, rows, columns, search);
     if (st != TN_OK) return st;
     if (search)
-        st = call->host->scratch(call, sizeof *sums * (uint64_t)columns, (void **)(void *)&sums);
+        st = room_scratch(call, columns, sizeof *sums, (void **)(void *)&sums);
     else
-        st = call->host->scratch(call, sizeof *heap * (uint64_t)k, (void **)(void *)&heap);
+        st = room_scratch(call, k, sizeof *heap, (void **)(void *)&heap);
     if (st != TN_OK) return st;
     st = open_source(call, a->generator, rows * (search ? k : columns), &s);
     if (st != TN_OK) return st;

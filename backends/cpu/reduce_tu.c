@@ -290,10 +290,10 @@ static tn_status reduce_lanes(job *j, A *results) {
     j->span = SPAN;
     j->spans = (j->gone.count + SPAN - 1) / SPAN;
     int64_t items = j->kept.count * j->spans, per_item = j->gone.count / j->spans + 1;
-    uint64_t bytes = (uint64_t)items * sizeof(A);
+    uint64_t bytes = 0;
     void *partial = results;
     tn_status st = TN_OK;
-    if (j->spans > 1) st = cpu_alloc(NULL, 0, bytes, &partial);
+    if (j->spans > 1) st = cpu_room(items, sizeof(A), &bytes, &partial);
     if (st != TN_OK) return st;
     j->partial = partial;
     st = cpu_parallel(items, SPAN / 4 / per_item + 1, span_items, j);
@@ -314,9 +314,9 @@ static tn_status reduce_columns(job *j, A *results, int64_t times) {
     j->spans = (j->gone.count + j->span - 1) / j->span;
     int64_t bands = j->tiles * (j->kept.count / j->width), items = bands * j->spans;
     int64_t rows = j->gone.count < j->span ? j->gone.count : j->span;
-    uint64_t bytes = (uint64_t)(items * TILE) * sizeof(A);
+    uint64_t bytes;
     void *partial;
-    tn_status st = cpu_alloc(NULL, 0, bytes, &partial);
+    tn_status st = cpu_room(items, TILE * sizeof(A), &bytes, &partial);
     if (st != TN_OK) return st;
     j->partial = partial;
     st = cpu_parallel(items, SPAN / 4 / (tile * rows) + 1, column_items, j);
@@ -391,19 +391,19 @@ static int64_t kept_count(const tn_plan *p) {
 static tn_status reduce_to(const tn_plan *p, const red_op *op, finish how, double correction) {
     A near[FEW], *results = near;
     int64_t n = kept_count(p);
-    uint64_t bytes = (uint64_t)n * sizeof(A);
+    uint64_t bytes = 0;
     tn_status st = TN_OK;
     void *far = NULL, *centers = NULL;
     if (n == 0) return TN_OK;
     if (n > FEW) {
-        st = cpu_alloc(NULL, 0, bytes, &far);
+        st = cpu_room(n, sizeof(A), &bytes, &far);
         if (st != TN_OK) return st;
         results = far;
     }
     double divisor = (double)(p->numel / n);
 #if TMPL_IS_FLOAT || TMPL_IS_COMPLEX
     if (how == VARIANCE) {
-        st = cpu_alloc(NULL, 0, bytes, &centers);
+        st = cpu_room(n, sizeof(A), &bytes, &centers);
         if (st != TN_OK) goto out;
         A *mean = centers;
         st = reduce_all(p, &op_sum, NULL, mean);

@@ -172,10 +172,10 @@ static tn_status rows_of(void *arg, int64_t begin, int64_t end) {
     const axis *ax = &j->ax;
     int last = ax->count - 1;
     int side = ax->step[0] != 1 && ax->next[0] == 1 && ax->next[last] == 1 && ax->next[1] == 1;
-    uint64_t bytes = 3 * (uint64_t)ax->n * sizeof(A);
+    uint64_t bytes;
     int64_t at[AXIS_MAX];
     void *room;
-    tn_status st = cpu_alloc(NULL, 0, bytes, &room);
+    tn_status st = cpu_room(ax->n, 3 * sizeof(A), &bytes, &room);
     if (st) return st;
     for (int64_t r = begin; r < end;) {
         axis_offset(ax, r, at);

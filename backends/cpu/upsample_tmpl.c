@@ -96,7 +96,7 @@ static tn_status taps_for(const tn_call *call, const tn_view *small, const tn_vi
     j->w = small->shape[3];
     j->oh = large->shape[2];
     j->ow = large->shape[3];
-    tn_status st = call->host->scratch(call, (uint64_t)(j->oh + j->ow) * sizeof(tap), &p);
+    tn_status st = room_scratch(call, j->oh + j->ow, sizeof(tap), &p);
     if (st) return st;
     *ret_y = p;
     *ret_x = *ret_y + j->oh;
@@ -129,8 +129,9 @@ static tn_status upsample_nearest2d(const tn_call *call, const void *args) {
 static tn_status down_planes(void *arg, int64_t begin, int64_t end) {
     const resample_job *j = arg;
     int64_t size = j->h * j->w;
+    uint64_t bytes;
     void *room;
-    tn_status st = cpu_alloc(NULL, 0, (uint64_t)size * sizeof(A), &room);
+    tn_status st = cpu_room(size, sizeof(A), &bytes, &room);
     if (st) return st;
     A *sum = room;
     for (int64_t p = begin; p < end; p++) {
@@ -151,7 +152,7 @@ static tn_status down_planes(void *arg, int64_t begin, int64_t end) {
         }
         for (int64_t i = 0; i < size; i++) y[i] = STORE(sum[i]);
     }
-    cpu_free(NULL, 0, room, (uint64_t)size * sizeof(A));
+    cpu_free(NULL, 0, room, bytes);
     return TN_OK;
 }
 

@@ -102,7 +102,7 @@ static tn_status backward(const tn_call *call, const void *args) {
     a.lse = in->lse->data;
     a.causal = in->is_causal != 0;
     a.scale = in->scale;
-    st = call->host->scratch(call, (uint64_t)(a.rows * item_of_sums(call)), &a.delta);
+    st = room_scratch(call, a.rows, (size_t)item_of_sums(call), &a.delta);
     if (st != TN_OK) return st;
     st = launch_tiles(call, delta_kernels, a.rows, CUDA_BLOCK / 32, 1, &a);
     if (st == TN_OK)

@@ -368,8 +368,8 @@ tn_status cuda_attention_by_cudnn(const tn_call *call, const tn__flash_attention
 /* Float numbers in scratch memory. */
 static tn_status put_scratch(attention_call *a, int64_t id, layout of) {
     void *data = NULL;
-    uint64_t bytes = sizeof(float) * (uint64_t)(of.size[0] * of.stride[0]);
-    tn_status st = a->call->host->scratch(a->call, bytes, &data);
+    int64_t n = room_mul(of.size[0], of.stride[0]);
+    tn_status st = room_scratch(a->call, n, sizeof(float), &data);
     a->key.of[id] = of;
     a->data[id] = data;
     return st;

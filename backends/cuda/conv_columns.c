@@ -94,16 +94,16 @@ typedef struct piece {
     int64_t image, images, place, places;
 } piece;
 
-static int64_t columns_of(const piece *p) { return p->images * p->places; }
+static int64_t columns_of(const piece *p) { return room_mul(p->images, p->places); }
 
 /* The largest piece: what there is room for. */
 static tn_status start_piece(const tn_call *call, const cuda_conv *c, piece *ret_piece) {
-    int64_t column = at_least_one(c->groups * c->ci * c->taps) * item_of(call);
+    int64_t column = room_mul(at_least_one(room_mul3(c->groups, c->ci, c->taps)), item_of(call));
     int64_t room = least(at_least_one(most_bytes / column), INT32_MAX);
     piece *p = ret_piece;
     *p = (piece){NULL, 0, at_least_one(least(room / c->places, c->images)), 0, c->places};
     if (room < c->places) p->places = room;
-    return call->host->scratch(call, (uint64_t)(columns_of(p) * column), &p->matrix);
+    return room_scratch(call, columns_of(p), (size_t)column, &p->matrix);
 }
 
 /* The piece from an image and place on, no larger than `most`. */
@@ -195,7 +195,7 @@ typedef struct slab {
 } slab;
 
 static tn_status start_slab(const tn_call *call, const cuda_conv *c, slab *ret_slab) {
-    int64_t channel = c->taps * c->places * sum_item_of(call), all = c->groups * c->ci;
+    int64_t channel = room_mul3(c->taps, c->places, sum_item_of(call)), all = c->groups * c->ci;
     int64_t room = at_least_one(most_bytes / channel); /* channels of an image */
     slab *s = ret_slab;
     *s = (slab){NULL, 0, least(room / all, c->images), 0, c->groups, 0, c->ci};
@@ -204,8 +204,8 @@ static tn_status start_slab(const tn_call *call, const cuda_conv *c, slab *ret_s
         s->groups = 1;
         s->channels = least(room, c->ci);
     }
-    return call->host->scratch(call, (uint64_t)(s->images * s->groups * s->channels * channel),
-                               &s->matrix);
+    return room_scratch(call, room_mul3(s->images, s->groups, s->channels), (size_t)channel,
+                        &s->matrix);
 }
 
 static tn_status fold(const tn_call *call, const cuda_conv *c, const slab *s, const void *bias) {
@@ -331,14 +331,14 @@ static tn_status start_gradient(const tn_call *call, const cuda_conv *c, const p
                                 gradient *ret_gradient) {
     gradient *g = ret_gradient;
     void *y = NULL;
-    uint64_t room = (uint64_t)(c->groups * c->co * columns_of(most) * item_of(call));
+    int64_t room = room_mul3(c->groups, c->co, columns_of(most));
     bool once = most->images >= c->images && most->places == c->places;
     *g = (gradient){c->w->data, NULL, NULL, is_half(call) && !once};
     tn_status st = cuda_conv_packed(call, c->y, &y);
     g->y = y;
     if (st == TN_OK && g->widened)
-        st = call->host->scratch(call, (uint64_t)(c->w->numel * sum_item_of(call)), &g->sum);
-    if (st == TN_OK && most->images > 1) st = call->host->scratch(call, room, &g->room);
+        st = room_scratch(call, c->w->numel, (size_t)sum_item_of(call), &g->sum);
+    if (st == TN_OK && most->images > 1) st = room_scratch(call, room, (size_t)item_of(call), &g->room);
     return st;
 }
 

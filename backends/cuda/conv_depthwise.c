@@ -57,7 +57,7 @@ tn_status cuda_depthwise_weight(const tn_call *call, const cuda_conv *c) {
     a.span = (c->images + parts - 1) / parts;
     a.parts = (uint32_t)parts;
     a.w = c->w->data;
-    tn_status st = call->host->scratch(call, (uint64_t)(parts * elements * item), &a.partial);
+    tn_status st = room_scratch(call, room_mul(parts, elements), (size_t)item, &a.partial);
     if (st != TN_OK) return st;
     uint32_t threads = cuda_conv_threads(c->places, &tiles);
     st = cuda_launch(call, cuda_float_kernel(call, weight_kernels), elements * parts, threads, &a);

@@ -21,8 +21,7 @@ tn_status cuda_packed(const tn_call *call, const tn_view *v, const void **ret_da
         numel *= v->shape[d];
     }
     packed.strides = strides;
-    uint64_t bytes = (uint64_t)(v->numel * tn_view_itemsize(v));
-    tn_status st = call->host->scratch(call, bytes, &packed.data);
+    tn_status st = room_scratch(call, v->numel, (size_t)tn_view_itemsize(v), &packed.data);
     if (st == TN_OK) st = cuda_plan_views(views, 2, &plan);
     if (st == TN_OK) st = cuda_copy_plan(call, tn_view_itemsize(v), &plan);
     *ret_data = packed.data;

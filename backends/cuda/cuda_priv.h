@@ -10,6 +10,7 @@
 
 #include <tenon/plugin.h>
 
+#include "../common/room.h"
 #include "driver.h"
 #include "kernels/args.h"
 

@@ -97,7 +97,7 @@ typedef struct attempt {
 static bool make_room(attempt *a, int64_t bytes) {
     void *workspace = NULL;
     if (bytes <= a->room) return true;
-    if (a->call->host->scratch(a->call, (uint64_t)bytes, &workspace) != TN_OK) return false;
+    if (room_scratch(a->call, bytes, 1, &workspace) != TN_OK) return false;
     a->workspace = workspace;
     a->room = bytes;
     return true;

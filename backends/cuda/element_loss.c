@@ -43,7 +43,7 @@ static tn_status element_loss(const tn_call *call, const void *args) {
     a.span = (a.groups + a.parts - 1) / a.parts;
     if (a.parts > 1) {
         void *partial = NULL;
-        st = call->host->scratch(call, sizeof *a.partial * (uint64_t)a.parts, &partial);
+        st = room_scratch(call, a.parts, sizeof *a.partial, &partial);
         a.partial = partial;
     }
     if (st == TN_OK)

@@ -39,7 +39,7 @@ static void *take_workspace(const tn_call *call, const cuda_device *d, void **ro
     *ret_bytes = (size_t)(d->major < 9 ? 8 : 32) << 20;
     if (workspace) return workspace;
     bool kept = cuda_settings_keeps_memory(); /* else every product would ask the driver for it */
-    if (!kept || cuda_host->scratch(call, *ret_bytes, &workspace) != TN_OK) *ret_bytes = 0;
+    if (!kept || room_scratch(call, 1, *ret_bytes, &workspace) != TN_OK) *ret_bytes = 0;
     if (!*ret_bytes) return NULL;
     if (room) *room = workspace;
     return workspace;

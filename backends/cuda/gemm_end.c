@@ -151,7 +151,7 @@ static tn_status multiply(const tn_call *call, cuda_device *d, cublasLtHandle_t 
     int i = find_algorithm(handle, s, p);
     if (i < 0) return TN_DECLINE;
     size_t bytes = remembered[i].workspace;
-    tn_status st = bytes ? call->host->scratch(call, bytes, &workspace) : TN_OK;
+    tn_status st = bytes ? room_scratch(call, 1, bytes, &workspace) : TN_OK;
     if (st != TN_OK) return st;
     cuda_count(d, CUDA_LIBRARY_CALLS, 1);
     int r = lt.multiply(handle, p->product, &one, y, p->a, x, p->b, &zero, c, p->c, c, p->c,

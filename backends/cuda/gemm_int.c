@@ -25,8 +25,7 @@ static tn_status run_sums(const tn_call *call, cuda_gemm_args *a, int64_t result
     a->span = (a->deep + parts - 1) / parts;
     a->parts = a->deep ? (a->deep + a->span - 1) / a->span : 1;
     if (a->parts > 1)
-        st = call->host->scratch(call, sizeof *a->partial * (uint64_t)(results * a->parts),
-                                 &partial);
+        st = room_scratch(call, room_mul(results, a->parts), sizeof *a->partial, &partial);
     a->partial = partial;
     if (st == TN_OK)
         st = cuda_launch(call, &sums[call->dtype], results * a->parts,

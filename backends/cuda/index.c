@@ -88,7 +88,7 @@ static tn_status make_offsets(const tn_call *call, const cuda_index_job *j, int6
     cuda_take_args a;
     *ret_offsets = j->index->data;
     if (j->ready) return TN_OK;
-    tn_status st = call->host->scratch(call, (uint64_t)n * sizeof(int64_t), ret_offsets);
+    tn_status st = room_scratch(call, n, sizeof(int64_t), ret_offsets);
     if (st == TN_OK) st = start(call, j, &a);
     cuda_plan_start(&a.plan);
     a.plan.data[0] = *ret_offsets;
@@ -136,8 +136,8 @@ static tn_status sort_offsets(const tn_call *call, void *offsets, int64_t n,
                               cuda_combine_args *ret_args) {
     void *sorted = NULL, *position = NULL;
     tn_view keys = {.word = TN_I64 | TN_W_CONTIGUOUS, .numel = n, .data = offsets, .dl_bits = 64};
-    tn_status st = call->host->scratch(call, (uint64_t)n * sizeof(int64_t), &sorted);
-    if (st == TN_OK) st = call->host->scratch(call, (uint64_t)n * sizeof(int64_t), &position);
+    tn_status st = room_scratch(call, n, sizeof(int64_t), &sorted);
+    if (st == TN_OK) st = room_scratch(call, n, sizeof(int64_t), &position);
     ret_args->offset = sorted;
     ret_args->position = position;
     return st == TN_OK ? cuda_sort(call, &keys, sorted, position) : st;
@@ -179,8 +179,7 @@ tn_status cuda_index_put(const tn_call *call, const cuda_index_job *j,
 tn_status cuda_index_offsets(const tn_call *call, const tn_view *reached, tn_views indices,
                              int64_t first, void **ret_offsets) {
     const int32_t bytes[] = {8, 8, 1};
-    uint64_t room = (uint64_t)indices.v[0]->numel * sizeof(int64_t);
-    tn_status st = call->host->scratch(call, room, ret_offsets);
+    tn_status st = room_scratch(call, indices.v[0]->numel, sizeof(int64_t), ret_offsets);
     for (int64_t k = 0; k < indices.n && st == TN_OK; k++) {
         const tn_view *index = indices.v[k];
         cuda_index_job j = {.index = index, .reached = reached, .wrap = true};

@@ -55,7 +55,7 @@ static tn_status run(const tn_call *call, cuda_float_kernels kernels, int32_t wi
     void *partial = NULL;
     a->width = width;
     a->parts = (a->rows + width - 1) / width;
-    tn_status st = call->host->scratch(call, (uint64_t)(a->parts + 1) * 16, &partial);
+    tn_status st = room_scratch(call, a->parts + 1, 16, &partial);
     a->partial = partial;
     if (st == TN_OK && a->parts > 0)
         st = cuda_launch(call, cuda_float_kernel(call, kernels), a->parts, threads, a);

@@ -60,8 +60,8 @@ static tn_status make_readable(const tn_call *call, cuda_matrix *m, int64_t n) {
     cuda_matrix packed = {NULL, m->rows, m->columns, m->columns, 1, m->rows * m->columns};
     if (cuda_gemm_takes(m)) return TN_OK;
     if (m->batch == 0) n = 1;
-    uint64_t bytes = (uint64_t)(n * packed.batch * item_of(call));
-    tn_status st = call->host->scratch(call, bytes, &packed.data);
+    tn_status st =
+        room_scratch(call, room_mul(n, packed.batch), (size_t)item_of(call), &packed.data);
     if (st == TN_OK) st = copy(call, &packed, m, n);
     if (n == 1) packed.batch = 0;
     *m = packed;

@@ -22,7 +22,7 @@ static tn_status read_elements(const tn_view *x, cuda_nonzero_args *ret_args) {
 static tn_status count(const tn_call *call, cuda_nonzero_args *a, int64_t parts,
                        int64_t *ret_total) {
     void *before = NULL;
-    tn_status st = call->host->scratch(call, sizeof(int64_t) * (uint64_t)(parts + 1), &before);
+    tn_status st = room_scratch(call, parts + 1, sizeof(int64_t), &before);
     if (st != TN_OK) return st;
     a->before = before;
     cuda_runs_args sum = {.before = before, .parts = parts};

@@ -73,8 +73,8 @@ static tn_status launch_channels(const tn_call *call, cuda_float_kernels kernels
 
 /* Room for `numbers` numbers of every part of every channel. */
 static tn_status make_partial(const tn_call *call, cuda_batch_norm_args *a, uint64_t numbers) {
-    uint64_t bytes = numbers * wide_item(call) * (uint64_t)(a->channels * a->parts);
-    return call->host->scratch(call, bytes, &a->partial);
+    int64_t n = room_mul3((int64_t)numbers, a->channels, a->parts);
+    return room_scratch(call, n, wide_item(call), &a->partial);
 }
 
 static tn_status run_forward(const tn_call *call, cuda_batch_norm_args *a) {
@@ -222,11 +222,10 @@ static tn_status layer_norm(const tn_call *call, const void *args) {
 static tn_status layer_norm_columns(const tn_call *call, cuda_layer_norm_args *a) {
     int64_t blocks = (a->n + COLUMNS - 1) / COLUMNS;
     int64_t parts = cuda_parts(a->rows, CUDA_BLOCK / COLUMNS, blocks);
-    uint64_t bytes = 2 * wide_item(call) * (uint64_t)(parts * a->n);
     tn_status st = TN_OK;
     a->span = (a->rows + parts - 1) / parts;
     a->parts = (int32_t)parts;
-    if (parts > 1) st = call->host->scratch(call, bytes, &a->partial);
+    if (parts > 1) st = room_scratch(call, room_mul(parts, a->n), 2 * wide_item(call), &a->partial);
     if (st == TN_OK)
         st = cuda_launch(call, cuda_float_kernel(call, layer_columns_kernels), blocks * parts,
                          CUDA_BLOCK, a);

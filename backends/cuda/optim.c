@@ -74,7 +74,7 @@ static tn_status run_counted_steps(const tn_call *call, cuda_float_kernels advan
                                    cuda_float_kernels kernels, cuda_step_args *a,
                                    const step_lists *l) {
     void *sizes = NULL;
-    tn_status st = call->host->scratch(call, sizeof *a->sizes * CUDA_TENSORS, &sizes);
+    tn_status st = room_scratch(call, CUDA_TENSORS, sizeof *a->sizes, &sizes);
     a->sizes = sizes;
     for (int64_t i = 0; i < l->list[0]->n && st == TN_OK;) {
         if (!take_tensors(a, l, &i)) return TN_DECLINE;
@@ -305,8 +305,7 @@ static tn_status norms_step(const tn_call *call, const void *args) {
                                                : CUDA_NORM_ABS};
     step_lists l = {.list = {&in->tensors}};
     void *parts = NULL;
-    uint64_t bytes = sizeof *a.parts * (uint64_t)count_chunks(in->tensors);
-    tn_status st = call->host->scratch(call, bytes, &parts);
+    tn_status st = room_scratch(call, count_chunks(in->tensors), sizeof *a.parts, &parts);
     a.parts = parts;
     for (int64_t i = 0, begin = 0; i < in->tensors.n && st == TN_OK; begin = i) {
         if (!take_tensors(&a, &l, &i)) return TN_DECLINE;

@@ -44,8 +44,8 @@ static tn_status read_rows(const tn_view *x, const tn_view *values, const tn_vie
 /* A key has as many bytes as an element. */
 static tn_status take_items(const tn_call *call, int64_t item, int64_t n, cuda_items *ret) {
     void *at = NULL;
-    tn_status st = call->host->scratch(call, (uint64_t)(n * item), &ret->key);
-    if (st == TN_OK) st = call->host->scratch(call, (uint64_t)n * sizeof *ret->at, &at);
+    tn_status st = room_scratch(call, n, (size_t)item, &ret->key);
+    if (st == TN_OK) st = room_scratch(call, n, sizeof *ret->at, &at);
     ret->at = at;
     return st;
 }

@@ -62,7 +62,7 @@ static tn_status max_pool_backward(const tn_call *call, const void *args) {
     if (!cuda_planes_of(in->indices, &a.places)) return TN_DECLINE;
     a.sums = a.y;
     if (call->dtype == TN_F16 || call->dtype == TN_BF16)
-        st = call->host->scratch(call, (uint64_t)a.numel * sizeof(float), &a.sums);
+        st = room_scratch(call, a.numel, sizeof(float), &a.sums);
     if (st != TN_OK) return st;
     while (threads < CUDA_BLOCK && threads < a.pooled[0] * a.pooled[1]) threads *= 2;
     return cuda_launch(call, cuda_float_kernel(call, max_backward_kernels),

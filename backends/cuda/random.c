@@ -228,7 +228,7 @@ static tn_status packed_like(const tn_call *call, const tn_view *self, const tn_
         strides[d] = numel;
         numel *= self->shape[d];
     }
-    return call->host->scratch(call, (uint64_t)(numel * tn_view_itemsize(v)), &v->data);
+    return room_scratch(call, numel, (size_t)tn_view_itemsize(v), &v->data);
 }
 
 static tn_status bernoulli_each(const tn_call *call, const void *args) {

@@ -49,7 +49,7 @@ static tn_status run(const tn_call *call, cuda_reduction *r, cuda_reduce_args *a
     uint32_t threads = cuda_rows_threads(a->span, a->width);
     int64_t blocks = (a->kept + a->width - 1) / a->width * a->parts;
     if (a->parts > 1)
-        st = call->host->scratch(call, (uint64_t)(a->kept * a->parts * r->item), &a->partial);
+        st = room_scratch(call, room_mul(a->kept, a->parts), (size_t)r->item, &a->partial);
     if (st == TN_OK) st = cuda_launch(call, &r->reduce, blocks, threads, a);
     if (st != TN_OK || a->parts == 1) return st;
     return cuda_launch(call, &r->finish, a->kept, cuda_rows_threads(a->parts, 1), a);
@@ -74,7 +74,7 @@ tn_status cuda_reduce_var(const tn_call *call, const tn_plan *plan, double corre
     tn_status st = read_plan(plan, &a);
     if (st != TN_OK || a.kept == 0) return st;
     cut(plan, &a);
-    st = call->host->scratch(call, (uint64_t)(a.kept * r->item), &centers);
+    st = room_scratch(call, a.kept, (size_t)r->item, &centers);
     if (st != TN_OK) return st;
     mean = a;
     mean.out = centers;

@@ -236,7 +236,7 @@ static tn_status move_weights(transfer *t) {
 
 static tn_status scratch(const tn_call *call, size_t bytes, void **ret) {
     *ret = NULL;
-    return bytes ? call->host->scratch(call, bytes, ret) : TN_OK;
+    return bytes ? room_scratch(call, 1, bytes, ret) : TN_OK;
 }
 
 static tn_status zeros(const tn_call *call, size_t bytes, void **ret) {

@@ -13,9 +13,8 @@ static cuda_real_kernels counts = KERNELS(count), sums = KERNELS(sum), numbers =
 /* Numbers the runs, and waits for their number. */
 static tn_status find_runs(const tn_call *call, cuda_runs_args *a) {
     void *before = NULL, *first = NULL;
-    uint64_t room = sizeof(int64_t) * (uint64_t)(a->parts + 1);
-    tn_status st = call->host->scratch(call, room, &before);
-    if (st == TN_OK) st = call->host->scratch(call, sizeof(int64_t) * (uint64_t)a->n, &first);
+    tn_status st = room_scratch(call, a->parts + 1, sizeof(int64_t), &before);
+    if (st == TN_OK) st = room_scratch(call, a->n, sizeof(int64_t), &first);
     a->before = before;
     a->first = first;
     if (st == TN_OK) st = cuda_launch(call, &counts[call->dtype], a->parts, CUDA_BLOCK, a);

@@ -18,7 +18,7 @@ static tn_status randperm(const tn_call *call, const void *args) {
     void *holder = NULL;
     if (a.n == 0) return TN_OK;
     if (!tn_view_is_contiguous(in->self) || a.n >= UINT32_MAX) return TN_DECLINE;
-    tn_status st = call->host->scratch(call, (uint64_t)a.n * sizeof *a.holder, &holder);
+    tn_status st = room_scratch(call, a.n, sizeof *a.holder, &holder);
     a.holder = holder;
     if (st == TN_OK)
         st = cuda_reserve_random(call, in->generator, rnd_blocks(a.n, 2), &a.draws, &a.launch);
@@ -38,7 +38,7 @@ static tn_status search(const tn_call *call, cuda_sample_args *a) {
     void *room = NULL;
     int64_t blocks = (a->rows * a->k + CUDA_BLOCK - 1) / CUDA_BLOCK;
     tn_status st =
-        call->host->scratch(call, (uint64_t)(a->rows * a->columns) * sizeof *a->sums, &room);
+        room_scratch(call, room_mul(a->rows, a->columns), sizeof *a->sums, &room);
     a->sums = room;
     if (st == TN_OK) st = cuda_launch(call, cuda_float_kernel(call, sums), a->rows, CUDA_BLOCK, a);
     if (st != TN_OK) return st;
@@ -48,9 +48,8 @@ static tn_status search(const tn_call *call, cuda_sample_args *a) {
 /* Without: the columns with the largest scores. */
 static tn_status pick_largest(const tn_call *call, cuda_sample_args *a, int64_t item) {
     void *values = NULL;
-    uint64_t bytes = (uint64_t)(a->rows * a->columns * item);
-    tn_status st = call->host->scratch(call, bytes, &a->scores);
-    if (st == TN_OK) st = call->host->scratch(call, (uint64_t)(a->rows * a->k * item), &values);
+    tn_status st = room_scratch(call, room_mul(a->rows, a->columns), (size_t)item, &a->scores);
+    if (st == TN_OK) st = room_scratch(call, room_mul(a->rows, a->k), (size_t)item, &values);
     if (st == TN_OK)
         st = cuda_launch(call, cuda_float_kernel(call, scores), a->rows, CUDA_BLOCK, a);
     if (st != TN_OK) return st;

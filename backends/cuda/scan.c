@@ -51,7 +51,7 @@ static tn_status scan(const tn_call *call, scan_kernels *kernels, const tn_view 
     cut(&a.rows, threads, &a.parts, &a.span);
     int64_t blocks = blocks_of(&a.rows, a.parts);
     if (a.parts > 1) {
-        st = call->host->scratch(call, bytes * (uint64_t)(a.rows.rows * a.parts), &a.partial);
+        st = room_scratch(call, room_mul(a.rows.rows, a.parts), bytes, &a.partial);
         if (st == TN_OK) st = cuda_launch(call, &kernels->parts[call->dtype], blocks, threads, &a);
     }
     if (st != TN_OK) return st;
@@ -106,7 +106,7 @@ static tn_status extreme(const tn_call *call, extreme_kernels *kernels, const tn
     uint32_t threads = cuda_rows_threads(a.rows.n, a.rows.width);
     cut(&a.rows, threads, &a.parts, &a.span);
     if (a.parts > 1)
-        st = call->host->scratch(call, PLACE_BYTES * (uint64_t)(a.rows.rows * a.parts), &a.partial);
+        st = room_scratch(call, room_mul(a.rows.rows, a.parts), PLACE_BYTES, &a.partial);
     if (st == TN_OK)
         st = cuda_launch(call, &kernels->rows[call->dtype], blocks_of(&a.rows, a.parts), threads,
                          &a);

@@ -26,8 +26,10 @@ KERNEL(TN_(pool_max), cuda_pool_args) {
     const T *x = planes_plane<T>(a.x, p.image, p.channel);
     pool_taps(a, 0, p.row, &y0, &y1);
     pool_taps(a, 1, p.column, &x0, &x1);
-    T best = x[y0 * a.x.stride[2] + x0 * a.x.stride[3]];
-    int64_t at = y0 * a.size[1] + x0;
+    /* A window that is spread wide may have all its taps in the padding: -inf, from no place. */
+    bool inside = y0 < y1 && x0 < x1;
+    T best = inside ? x[y0 * a.x.stride[2] + x0 * a.x.stride[3]] : STORE((A)-INFINITY);
+    int64_t at = inside ? y0 * a.size[1] + x0 : -1;
     for (int64_t iy = y0; iy < y1; iy += a.dilation[0]) {
         const T *row = x + iy * a.x.stride[2];
         for (int64_t ix = x0; ix < x1; ix += a.dilation[1]) {
