@@ -73,8 +73,8 @@ static uint32_t *table_slot(const pass *p, uintptr_t key) {
 
 /* Doubles an array that starts in the pass itself. */
 static tn_status grow(void **array, const void *inside, uint32_t *room, size_t each) {
-    size_t bytes = each * *room;
-    void *bigger = *array == inside ? malloc(2 * bytes) : realloc(*array, 2 * bytes);
+    size_t bytes = each * *room; /* there is an array of this size */
+    void *bigger = *array == inside ? calloc(2, bytes) : realloc(*array, 2 * bytes);
     if (!bigger) return tn_fail(TN_E_MEMORY, -1, "out of memory");
     if (*array == inside) memcpy(bigger, inside, bytes);
     *array = bigger;
@@ -466,7 +466,7 @@ static tn_status hold(pass *p, tn_tensor *t, uint32_t *ret_stop, uint32_t *ret_n
 }
 
 static tn_status mark_targets(pass *p, tn_tensor *const *inputs, int64_t n) {
-    p->targets = malloc(sizeof *p->targets * (size_t)n);
+    p->targets = calloc((size_t)n, sizeof *p->targets);
     if (!p->targets) return tn_fail(TN_E_MEMORY, -1, "out of memory");
     for (int64_t i = 0; i < n; i++) {
         uint32_t at;

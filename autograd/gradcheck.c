@@ -72,7 +72,7 @@ static tn_status difference(check *c, int64_t k, int64_t i, int64_t m, double *r
 static tn_status row(check *c, tn_tensor *y, int64_t r, tn_tensor **ret_grads) {
     uint64_t bytes = (uint64_t)y->v.numel * sizeof(double);
     double *one = calloc((size_t)y->v.numel, sizeof *one);
-    tn_tensor *g = NULL, **want = malloc(sizeof *want * (size_t)c->n);
+    tn_tensor *g = NULL, **want = calloc((size_t)c->n, sizeof *want);
     tn_tensor **grads = calloc((size_t)c->n, sizeof *grads);
     int64_t n = 0;
     tn_status st = one && want && grads ? TN_OK : tn_fail(TN_E_MEMORY, -1, "out of memory");
@@ -108,7 +108,7 @@ static tn_status compare(check *c, int64_t k, int64_t i, int64_t r, double have,
 /* Checks all columns of input k against `jacobian`, its analytical rows. */
 static tn_status check_input(check *c, int64_t k, int64_t m, const double *jacobian) {
     int64_t n = c->inputs[k]->v.numel;
-    double *column = malloc(sizeof *column * (size_t)(m + 1));
+    double *column = calloc((size_t)m + 1, sizeof *column);
     tn_status st = column ? TN_OK : tn_fail(TN_E_MEMORY, -1, "out of memory");
     for (int64_t i = 0; st == TN_OK && i < n; i++) {
         st = difference(c, k, i, m, column);
@@ -125,7 +125,8 @@ static tn_status run(check *c, tn_tensor *y, double **jacobians) {
     tn_status st = grads ? TN_OK : tn_fail(TN_E_MEMORY, -1, "out of memory");
     for (int64_t k = 0; st == TN_OK && k < c->n; k++) {
         if (!tn_requires_grad(c->inputs[k])) continue;
-        jacobians[k] = calloc((size_t)(m * c->inputs[k]->v.numel) + 1, sizeof(double));
+        size_t row = (size_t)c->inputs[k]->v.numel * sizeof(double); /* a tensor has that size */
+        jacobians[k] = calloc((size_t)m + 1, row);
         if (!jacobians[k]) st = tn_fail(TN_E_MEMORY, -1, "out of memory");
     }
     for (int64_t r = 0; st == TN_OK && r < m; r++) {

@@ -112,7 +112,7 @@ tn_status tni_hooks_snapshot(tn_hook *const *list, int kind, tn_hook ***ret_hook
     if (!*list) return TN_OK;
     tni_ag_lock();
     for (const tn_hook *h = *list; h; h = h->next) n += h->kind == kind && !h->removed;
-    tn_hook **found = n ? malloc(sizeof *found * (size_t)n) : NULL;
+    tn_hook **found = n ? calloc((size_t)n, sizeof *found) : NULL;
     for (tn_hook *h = *list; found && h; h = h->next)
         if (h->kind == kind && !h->removed) found[k++] = hook_ref(h);
     tni_ag_unlock();

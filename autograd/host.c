@@ -141,7 +141,7 @@ tn_status tni_host_apply(tn_node *n, tn_tensor **g, uint64_t needs, tn_tensor **
     tn_status st = TN_OK;
     uint32_t made = 0;
     (void)needs; /* a host function asks the edges */
-    tn_tensor **all = malloc(sizeof *all * ((size_t)n->nouts + 1));
+    tn_tensor **all = calloc((size_t)n->nouts + 1, sizeof *all);
     if (!all) return tn_fail(TN_E_MEMORY, -1, "out of memory");
     for (; made < n->nouts && st == TN_OK; made++) {
         const tni_out *o = tni_node_out(n, made);

@@ -23,7 +23,10 @@ tn_status tni_infer_constant_pad_nd(tn_infer *inf, const void *args);
 tn_status tni_infer__pad(tn_infer *inf, const void *args);
 tn_status tni_infer__pad_backward(tn_infer *inf, const void *args);
 
-/* Sizes past this cannot be real and would overflow the arithmetic below. */
+/* Note [Sizes of windows]: images, windows, strides, padding and dilation are at most 2^31 each, checked before
+ * they meet. A padded image is then at most 3 * 2^31, the reach of a window at most 2^62 + 1, and every
+ * sum and product of one axis below is smaller than 2^63. Products over axes are left to
+ * tni_infer_set, which checks them, and in kernels to room_mul. */
 #define SIZE_LIMIT (INT64_C(1) << 31)
 
 static tn_status check_list(tn_ints v, int64_t n, int64_t least, int32_t arg, const char *name) {
@@ -41,7 +44,7 @@ static tn_status check_list(tn_ints v, int64_t n, int64_t least, int32_t arg, co
     return TN_OK;
 }
 
-/* A tensor that repeats one element may be larger than memory; no product below may overflow. */
+/* A tensor that repeats one element may be larger than memory. */
 static tn_status check_sides(int64_t image, int64_t window) {
     if (image <= SIZE_LIMIT && window <= SIZE_LIMIT) return TN_OK;
     return tn_fail(TN_E_VALUE, 0, "sizes of images and windows must be at most 2^31");

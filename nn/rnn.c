@@ -639,7 +639,7 @@ static tn_status run_padded(rnn_mode mode, const tn_view *x, const options *o, b
     if (r.steps == 0)
         return tn_fail(TN_E_SHAPE, 0, "Expected sequence length to be larger than 0 in RNN");
     TN_TRY(check(&r, x->shape[2]));
-    int64_t *sizes = malloc((size_t)r.steps * sizeof *sizes);
+    int64_t *sizes = calloc((size_t)r.steps, sizeof *sizes);
     if (!sizes) return tn_fail(TN_E_MEMORY, -1, "out of memory");
     for (int64_t i = 0; i < r.steps; i++) sizes[i] = r.samples;
     r.sizes = sizes;

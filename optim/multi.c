@@ -93,7 +93,8 @@ tn_status tni_multi_begin(tni_multi *m) {
     m->used = m->temps = NULL;
     TN_TRY(check_lists(m));
     if (m->n == 0) return TN_OK;
-    m->used = calloc((size_t)(2 * m->roles * m->n), sizeof *m->used);
+    size_t each = 2 * (size_t)m->roles * sizeof *m->used;
+    m->used = calloc((size_t)m->n, each);
     if (!m->used) return tn_fail(TN_E_MEMORY, -1, "%s: no memory for lists of tensors", m->op);
     m->temps = m->used + m->roles * m->n;
     for (int64_t i = 0; i < m->n; i++) TN_TRY(lay_out(m, i));

@@ -183,8 +183,7 @@ static tn_status forward_items(void *arg, int64_t begin, int64_t end) {
     int64_t w = j->q.w + j->v.w;
     uint64_t bytes;
     void *room;
-    tn_status st =
-        cpu_room(room_add(BQ * BK, room_mul(BQ + BK, w)), sizeof(A), &bytes, &room);
+    tn_status st = cpu_room(room_add(BQ * BK, room_mul(BQ + BK, w)), sizeof(A), &bytes, &room);
     if (st) return st;
     for (int64_t i = begin; i < end; i++) {
         int64_t bh = i / j->blocks;

@@ -162,7 +162,7 @@ static tn_status widen_planes(void *arg, int64_t begin, int64_t end) {
 static tn_status widen(const tn_call *call, const tn_view *v, const int64_t *size,
                        const int64_t *low, const int64_t *high, images *ret) {
     const void *p;
-    int64_t planes = v->shape[0] * v->shape[1], room = 0;
+    int64_t planes = room_mul(v->shape[0], v->shape[1]), room = 0;
     tn_status st = cpu_packed(call, v, &p);
     if (st) return st;
     for (int d = 0; d < 3; d++) {

@@ -289,7 +289,7 @@ static tn_status reduce_lanes(job *j, A *results) {
     }
     j->span = SPAN;
     j->spans = (j->gone.count + SPAN - 1) / SPAN;
-    int64_t items = j->kept.count * j->spans, per_item = j->gone.count / j->spans + 1;
+    int64_t items = room_mul(j->kept.count, j->spans), per_item = j->gone.count / j->spans + 1;
     uint64_t bytes = 0;
     void *partial = results;
     tn_status st = TN_OK;
@@ -312,7 +312,7 @@ static tn_status reduce_columns(job *j, A *results, int64_t times) {
     int64_t tile = j->width < TILE ? j->width : TILE;
     j->span = SPAN / tile;
     j->spans = (j->gone.count + j->span - 1) / j->span;
-    int64_t bands = j->tiles * (j->kept.count / j->width), items = bands * j->spans;
+    int64_t bands = j->tiles * (j->kept.count / j->width), items = room_mul(bands, j->spans);
     int64_t rows = j->gone.count < j->span ? j->gone.count : j->span;
     uint64_t bytes;
     void *partial;

@@ -128,7 +128,7 @@ static tn_status upsample_nearest2d(const tn_call *call, const void *args) {
 
 static tn_status down_planes(void *arg, int64_t begin, int64_t end) {
     const resample_job *j = arg;
-    int64_t size = j->h * j->w;
+    int64_t size = room_mul(j->h, j->w);
     uint64_t bytes;
     void *room;
     tn_status st = cpu_room(size, sizeof(A), &bytes, &room);

@@ -18,8 +18,7 @@ tn_status cuda_conv_packed(const tn_call *call, const tn_view *v, void **ret_dat
     cuda_plan plan;
     *ret_data = v->data;
     if (v->numel == 0 || tn_view_is_contiguous(v)) return TN_OK;
-    tn_status st =
-        room_scratch(call, v->numel, (size_t)tn_view_itemsize(v), &packed.data);
+    tn_status st = room_scratch(call, v->numel, (size_t)tn_view_itemsize(v), &packed.data);
     if (st != TN_OK) return st;
     for (int32_t d = v->ndim - 1; d >= 0; size *= v->shape[d--]) strides[d] = size;
     packed.strides = strides;

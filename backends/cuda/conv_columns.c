@@ -338,7 +338,8 @@ static tn_status start_gradient(const tn_call *call, const cuda_conv *c, const p
     g->y = y;
     if (st == TN_OK && g->widened)
         st = room_scratch(call, c->w->numel, (size_t)sum_item_of(call), &g->sum);
-    if (st == TN_OK && most->images > 1) st = room_scratch(call, room, (size_t)item_of(call), &g->room);
+    if (st == TN_OK && most->images > 1)
+        st = room_scratch(call, room, (size_t)item_of(call), &g->room);
     return st;
 }
 

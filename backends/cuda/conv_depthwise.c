@@ -48,8 +48,8 @@ tn_status cuda_depthwise_input(const tn_call *call, const cuda_conv *c) {
 /* Two stages, whose cut depends on sizes alone. */
 tn_status cuda_depthwise_weight(const tn_call *call, const cuda_conv *c) {
     cuda_depthwise_args a = read_args(c);
-    int64_t elements = c->groups * c->co * c->taps, item = call->dtype == TN_F64 ? 8 : 4;
-    int64_t parts = c->images * c->places / PART_PLACES;
+    int64_t elements = room_mul3(c->groups, c->co, c->taps), item = call->dtype == TN_F64 ? 8 : 4;
+    int64_t parts = room_mul(c->images, c->places) / PART_PLACES;
     uint32_t tiles;
     if (parts > MOST_PARTS) parts = MOST_PARTS;
     if (parts > c->images) parts = c->images;

@@ -106,7 +106,7 @@ static void describe_network(session *s) {
 /* How many steps each sample has. */
 static int *lengths_of(tn_ints sizes) {
     int64_t samples = sizes.v[0], t = sizes.n;
-    int *lengths = malloc((size_t)samples * sizeof *lengths);
+    int *lengths = calloc((size_t)samples, sizeof *lengths);
     for (int64_t b = 0; lengths && b < samples; b++) {
         while (sizes.v[t - 1] <= b) t--;
         lengths[b] = (int)t;

@@ -37,8 +37,7 @@ static cuda_float_kernels scores = CUDA_FLOAT_KERNELS(sample, sample_scores),
 static tn_status search(const tn_call *call, cuda_sample_args *a) {
     void *room = NULL;
     int64_t blocks = (a->rows * a->k + CUDA_BLOCK - 1) / CUDA_BLOCK;
-    tn_status st =
-        room_scratch(call, room_mul(a->rows, a->columns), sizeof *a->sums, &room);
+    tn_status st = room_scratch(call, room_mul(a->rows, a->columns), sizeof *a->sums, &room);
     a->sums = room;
     if (st == TN_OK) st = cuda_launch(call, cuda_float_kernel(call, sums), a->rows, CUDA_BLOCK, a);
     if (st != TN_OK) return st;

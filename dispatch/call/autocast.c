@@ -77,7 +77,7 @@ static tn_status cast(casts *c, tn_tensor *t, int32_t dtype, tn_tensor **ret) {
 }
 
 static tn_status cast_list(casts *c, tn_views *list, int32_t dtype) {
-    tn_tensor **v = malloc(sizeof(tn_tensor *) * (size_t)(list->n > 0 ? list->n : 1));
+    tn_tensor **v = calloc((size_t)(list->n > 0 ? list->n : 1), sizeof(tn_tensor *));
     if (!v) return tn_fail(TN_E_MEMORY, -1, "out of memory");
     c->lists[c->nlists++] = v;
     for (int64_t i = 0; i < list->n; i++) TN_TRY(cast(c, tni_t(list->v[i]), dtype, &v[i]));

@@ -109,7 +109,7 @@ static tn_status fill_args(elsewhere *c) {
             continue;
         }
         const tn_views *list = list_of(c, i);
-        c->lists[i] = malloc(sizeof *c->lists[i] * (size_t)(list->n > 0 ? list->n : 1));
+        c->lists[i] = calloc((size_t)(list->n > 0 ? list->n : 1), sizeof *c->lists[i]);
         if (!c->lists[i]) return tn_fail(TN_E_MEMORY, -1, "out of memory");
         for (int64_t k = 0; k < list->n; k++)
             c->lists[i][k] = tni_stage_of(&c->stage, tni_t(list->v[k]));

@@ -70,7 +70,7 @@ static tn_status check_members(const tn_device *devices, int32_t n, int32_t worl
 }
 
 static tn_status create_native(tn_group *g, const void *id) {
-    int32_t *indices = malloc(sizeof *indices * (size_t)g->n);
+    int32_t *indices = calloc((size_t)g->n, sizeof *indices);
     if (!indices) return tn_fail(TN_E_MEMORY, -1, "out of memory");
     for (int32_t i = 0; i < g->n; i++) indices[i] = g->devices[i].index;
     tn_status st = g->native->create(ctx_of(g), g->world, g->first, g->n, indices, id, &g->handle);

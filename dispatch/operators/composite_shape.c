@@ -239,7 +239,7 @@ static tn_status split_into(const tn_view *v, int64_t n, int64_t *sizes, int64_t
 }
 
 static tn_status new_sizes(int64_t n, int64_t **ret_sizes) {
-    *ret_sizes = n < INT32_MAX ? malloc((size_t)(n > 0 ? n : 1) * sizeof **ret_sizes) : NULL;
+    *ret_sizes = n < INT32_MAX ? calloc((size_t)(n > 0 ? n : 1), sizeof **ret_sizes) : NULL;
     if (!*ret_sizes) return tn_fail(TN_E_MEMORY, -1, "out of memory");
     return TN_OK;
 }

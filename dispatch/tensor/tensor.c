@@ -76,7 +76,7 @@ static inline void header_free(tn_tensor *t) {
 static tn_status set_dims(tn_tensor *t, int32_t ndim, const int64_t *shape) {
     int64_t *dims = t->inline_dims;
     if (TN_UNLIKELY(ndim > TNI_INLINE_DIMS)) {
-        dims = malloc(2 * sizeof *dims * (size_t)ndim);
+        dims = calloc((size_t)ndim, 2 * sizeof *dims);
         if (!dims) return tn_fail(TN_E_MEMORY, -1, "out of memory");
     }
     t->v.ndim = ndim;

@@ -136,7 +136,7 @@ static int descending(const void *left, const void *right) {
 static void sort_line(sim_work *w, int64_t *index, int64_t dim) {
     const sim_view *values = &w->view[0], *places = &w->view[1], *in = &w->view[2];
     int64_t n = length(in, dim);
-    item *items = malloc((size_t)n * sizeof *items);
+    item *items = calloc((size_t)n, sizeof *items);
     if (!items) {
         sim_work_fail(w, "'%s' has no memory for a line of %lld", w->op, (long long)n);
         return;

@@ -27,6 +27,13 @@ BANNED = re.compile(
     r"sprintf|vsprintf|gets|strtok|rand|srand|system|popen|setjmp|longjmp|alloca)\s*\("
 )
 STD_STREAMS = re.compile(r"\b(stdout|stderr)\b")
+# Who lends memory of a size that somebody computed, and the files that may ask for bytes.
+LENDERS = re.compile(r"\b(room_scratch|room_bytes|cpu_room|malloc|calloc)\(")
+RAW_LENDERS = re.compile(r"(\bhost->scratch|(?<!\w)cpu_alloc)\s*\(")
+RAW_FILES = {"room.h", "cpu_priv.h", "alloc.c"}
+# A product that nothing checks: not of constants, and not what rounds a quotient up.
+CONSTANT = r"(?:\d+|[A-Z][A-Z_0-9]*|sizeof(?:\([^()]*\)| \**[\w.>\[\]-]+))"
+PRODUCT = re.compile(r"[\w\])] \* [\w(]")
 # Words in capitals that stand for work left undone; put together here so as not to find themselves.
 UNDONE = re.compile("|".join(rf"\b{word}\b" for word in ("TO" + "DO", "FIX" + "ME", "X" * 3)))
 # Headers of ours that the files of a room may include, besides those of the room itself.
@@ -212,6 +219,43 @@ def room_includes() -> Iterator[str]:
                     yield at(path, n, f'room {own} may not know "{m[1]}" of another room')
 
 
+def enclosed(text: str, start: int) -> str:
+    """What stands between the parenthesis at `start` and the one that closes it."""
+    depth = 0
+    for i in range(start, len(text)):
+        depth += {"(": 1, ")": -1}.get(text[i], 0)
+        if depth == 0:
+            return " ".join(text[start + 1 : i].split())
+    return ""
+
+
+def is_bare_product(expression: str) -> bool:
+    """Whether sizes are multiplied in it without a check."""
+    rest = re.sub(r"\((?:size_t|u?int\d+_t|const [\w ]+\*|[\w ]+\*)\)", "", expression)
+    rest = re.sub(rf"{CONSTANT}(?: \* {CONSTANT})+|/ (\w+) \* \1\b", "1", rest)
+    return PRODUCT.search(rest) is not None
+
+
+def bare_products() -> Iterator[str]:
+    """Sizes of memory are products that room_mul or calloc checks: in the call that asks for the
+    memory and, for kernels, in the local variables that the call names."""
+    for path in product():
+        text = "\n".join(code_lines(path))
+        if room(path) == "backends" and path.name not in RAW_FILES:
+            yield from matches(path, RAW_LENDERS, "{} takes bytes; room_scratch and cpu_room check")
+        for m in LENDERS.finditer(text):
+            line = text.count("\n", 0, m.start()) + 1
+            size = enclosed(text, m.end() - 1)
+            body = text[text.rfind("\n}", 0, m.start()) + 1 : m.start()]
+            parts = [] if size.startswith(("sizeof *", "1, sizeof *")) else [size]
+            if m[1] not in ("malloc", "calloc"):  # count, then bytes of an element
+                parts = [re.split(r", (?![^(]*\))", size)[m[1] != "cpu_room"]]
+                for name in re.findall(r"(?<![\w.>&])[a-z]\w*(?![\w(])", parts[0]):
+                    parts += re.findall(rf"(?<![\w.>]){name} [+*]?= ([^;,]*)[;,]", body)
+            if any(is_bare_product(part) for part in parts):
+                yield at(path, line, f"the size for {m[1]} is a product that nothing checks")
+
+
 def undone_work() -> Iterator[str]:
     for path in [
         *C_FILES,
@@ -287,9 +331,9 @@ def system_calls_in_one_file() -> Iterator[str]:
 
 
 RULES = (
-    file_length, head_comment, banned_calls, macro_length, room_includes, rooms_look_down,
-    undone_work, no_generated_files, room_readmes, unique_operators, unique_test_files, whitespace,
-    system_calls_in_one_file,
+    file_length, head_comment, banned_calls, macro_length, bare_products, room_includes,
+    rooms_look_down, undone_work, no_generated_files, room_readmes, unique_operators,
+    unique_test_files, whitespace, system_calls_in_one_file,
 )  # fmt: skip
 
 

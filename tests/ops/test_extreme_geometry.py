@@ -1,5 +1,5 @@
-"""Windows whose strides, padding and dilation lie far outside of their images: results are those of the
-definition, or an error; no size wraps around. Work follows the elements, not the numbers."""
+"""Windows whose strides, padding and dilation lie far outside of their images: results are those of
+the definition, or an error; no size wraps around. Work follows the elements, not the numbers."""
 
 from collections.abc import Callable
 from typing import Any
@@ -96,7 +96,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "avg_pool2d ceil": lambda x: F.avg_pool2d(x, 2, stride=FAR, ceil_mode=True),
     "adaptive_avg_pool2d": lambda x: F.adaptive_avg_pool2d(x, FAR),
     "adaptive_max_pool2d": lambda x: F.adaptive_max_pool2d(x, FAR),
-    "adaptive_max_pool1d": lambda x: F.adaptive_max_pool1d(x[0], FAR),
+    "adaptive_max_pool1d": lambda x: F.adaptive_max_pool1d(x[0], 2**61),
     "adaptive_max_pool3d": lambda x: F.adaptive_max_pool3d(x, FAR),
     "interpolate": lambda x: F.interpolate(x, size=FAR),
     "interpolate bilinear": lambda x: F.interpolate(x, size=FAR, mode="bilinear"),

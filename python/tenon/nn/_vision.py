@@ -114,23 +114,26 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     return _nn.adaptive_avg_pool2d(input, _pair(_list_with_default(output_size, input.shape)))
 
 
+def _taps(input: Tensor, size: int, count: int) -> Tensor:
+    """Places of `count` windows over an axis, a row each; short ones repeat their last place."""
+    at = tenon.arange(count, device=input.device).unsqueeze(-1)
+    begin, end = at * size // max(count, 1), ((at + 1) * size + count - 1) // max(count, 1)
+    most = -(-size // max(count, 1)) + (size % max(count, 1) != 0)
+    return (begin + tenon.arange(most, device=input.device)).minimum(end - 1)
+
+
 def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """Largest values of windows chosen so that the result has `output_size`."""
     rows, cols = _pair(_list_with_default(output_size, input.shape))
     height, width = input.shape[-2:]
-    values, indices = [], []
-    for r in range(rows):
-        top, bottom = r * height // rows, -(-(r + 1) * height // rows)
-        for c in range(cols):
-            left, right = c * width // cols, -(-(c + 1) * width // cols)
-            window = input[..., top:bottom, left:right].flatten(-2)
-            value, place = window.max(-1)
-            down = place // (right - left)
-            values.append(value)
-            indices.append((top + down) * width + left + place - down * (right - left))
-    shape = (*input.shape[:-2], rows, cols)
-    result = tenon.stack(values, -1).view(shape)
-    return (result, tenon.stack(indices, -1).view(shape)) if return_indices else result
+    input.new_empty((*input.shape[:-2], rows, cols))  # refuses what no memory holds
+    down, across = _taps(input, height, rows), _taps(input, width, cols)
+    down, across = down[:, None, :, None], across[None, :, None, :]
+    values, place = input[..., down, across].flatten(-2).max(-1)
+    if not return_indices:
+        return values
+    places = (down * width + across).flatten(-2).expand(*values.shape, -1)
+    return values, places.gather(-1, place.unsqueeze(-1)).squeeze(-1)
 
 
 def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
