@@ -1,0 +1,164 @@
+"""Values of PyTorch as values of Tenon and back, and PyTorch's functions by Tenon's names."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import tenon as tn
+import torch
+
+
+class Absent(Exception):
+    """Tenon has no function of that name, or no such dtype or layout."""
+
+
+def dtype_to_tenon(dtype: torch.dtype) -> Any:
+    name = str(dtype).removeprefix("torch.")
+    if not hasattr(tn, name):
+        raise Absent(f"there is no dtype {name}")
+    return getattr(tn, name)
+
+
+def tensor_to_tenon(t: torch.Tensor) -> tn.Tensor:
+    """A leaf with t's values, dtype, strides and requires_grad, in memory of its own."""
+    if t.layout is not torch.strided:
+        raise Absent(f"there is no layout {t.layout}")
+    dtype_to_tenon(t.dtype)
+    plain = t.detach().resolve_conj().resolve_neg()
+    size, stride = plain.shape, plain.stride()
+    reach = 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if plain.numel() else 0
+    memory = plain.as_strided((reach,), (1,)).clone()
+    out = tn.from_dlpack(memory).clone().as_strided(tuple(size), tuple(stride))
+    return out.requires_grad_(t.requires_grad)
+
+
+def to_tenon(value: Any) -> Any:
+    """Arguments of PyTorch as arguments of Tenon; what both share stays."""
+    if isinstance(value, torch.nn.Parameter):
+        return tn.nn.Parameter(tensor_to_tenon(value), requires_grad=value.requires_grad)
+    if isinstance(value, torch.Tensor):
+        return tensor_to_tenon(value)
+    if isinstance(value, torch.Size):
+        return tn.Size(value)
+    if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
+        return type(value)(map(to_tenon, value))
+    if isinstance(value, dict):
+        return type(value)((k, to_tenon(v)) for k, v in value.items())
+    if isinstance(value, torch.dtype):
+        return dtype_to_tenon(value)
+    if isinstance(value, torch.device):
+        return tn.device(str(value))
+    if isinstance(value, (torch.layout, torch.memory_format)):
+        name = str(value).removeprefix("torch.")
+        if not hasattr(tn, name):
+            raise Absent(f"there is no {name}")
+        return getattr(tn, name)
+    if isinstance(value, torch.Generator):
+        return tn.Generator()
+    if isinstance(value, torch.nn.Module):
+        return module_to_tenon(value)
+    if callable(value) and (getattr(value, "__module__", None) or "").startswith("torch"):
+        return function_to_tenon(value)
+    return value
+
+
+def module_to_tenon(module: torch.nn.Module) -> Any:
+    """A module without parameters, such as a distance, with the same settings."""
+    mine = find(f"nn.{type(module).__name__}")()
+    for name, value in vars(module).items():
+        if not name.startswith("_") and name != "training":
+            setattr(mine, name, to_tenon(value))
+    return mine
+
+
+def tensor_to_torch(t: tn.Tensor) -> torch.Tensor:
+    plain = t.detach().resolve_conj()
+    return (
+        torch.from_dlpack(plain.clone())
+        if plain.numel()
+        else torch.empty(tuple(t.shape), dtype=getattr(torch, str(t.dtype).split(".")[-1]))
+    )
+
+
+def find(path: str) -> Any:
+    """tn's attribute of that dotted path."""
+    at: Any = tn
+    for part in path.split("."):
+        if not hasattr(at, part):
+            raise Absent(f"there is no {path}")
+        at = getattr(at, part)
+    return at
+
+
+def rebound(function: types.FunctionType) -> types.FunctionType:
+    """The same code, in which `torch` is Tenon."""
+    scope = dict(function.__globals__)
+    scope["torch"] = tn
+    scope["wrapper_set_seed"] = seeded
+    copy = types.FunctionType(
+        function.__code__, scope, function.__name__, function.__defaults__, function.__closure__
+    )
+    copy.__kwdefaults__ = function.__kwdefaults__
+    return copy
+
+
+def processed(process: Any) -> Any:
+    """What a sample makes of its result before gradients are taken, for Tenon's result."""
+    return rebound(process) if ".testing." in (process.__module__ or "") else process
+
+
+def seeded(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    tn.manual_seed(42)
+    return op(*args, **kwargs)
+
+
+def function_to_tenon(function: Any) -> Any:
+    """What a function of PyTorch or of its databases is called in Tenon."""
+    module = getattr(function, "__module__", None) or ""
+    if isinstance(function, types.FunctionType) and ".testing." in module:
+        return rebound(function)
+    name = getattr(function, "__qualname__", getattr(function, "__name__", ""))
+    if module in ("torch.functional", "torch._tensor"):
+        module = "torch"
+    return find(".".join([*module.split(".")[1:], name]))
+
+
+def operator(info: Any) -> Callable[..., Any]:
+    """Tenon's function for an entry of op_db: by its code, its name, or as a method."""
+    if isinstance(info.op, types.FunctionType) and ".testing." in info.op.__module__:
+        return rebound(info.op)
+    name = info.name.removeprefix("torch.")
+    if name.startswith("ops."):
+        raise Absent(f"{name} is PyTorch's own")
+    try:
+        return find(name)
+    except Absent:
+        method = getattr(tn.Tensor, name, None)
+        if method is None:
+            raise
+        return method
+
+
+def variant(info: Any, theirs: Any) -> Callable[..., Any]:
+    """Tenon's method or in-place form for one of PyTorch's."""
+    if isinstance(theirs, types.FunctionType) and ".testing." in theirs.__module__:
+        return rebound(theirs)
+    name = theirs.__name__
+    mine = getattr(tn.Tensor, name, None)
+    if mine is None:
+        raise Absent(f"there is no Tensor.{name}")
+    return mine
+
+
+def tensors(value: Any, kind: type) -> Iterator[Any]:
+    """Every tensor in a nest of tuples, lists and dicts, in order."""
+    if isinstance(value, kind):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for v in value:
+            yield from tensors(v, kind)
+    elif isinstance(value, dict):
+        for v in value.values():
+            yield from tensors(v, kind)

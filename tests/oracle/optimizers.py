@@ -1,0 +1,124 @@
+"""One optimizer of PyTorch's optim_db against Tenon's: ten steps of every setting, state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import tenon as tn
+import torch
+from bridge import find, to_tenon
+from compare import Different, Verdict, check, refusal, verdict
+from operators import words
+from torch.testing._internal.common_optimizers import OptimizerErrorEnum, optim_db
+
+STEPS = 10
+
+
+def entries() -> list[Any]:
+    return list(optim_db)
+
+
+def title(info: Any) -> str:
+    return info.optim_cls.__name__
+
+
+def start(lib: Any) -> list[Any]:
+    """A matrix and a vector; matrices alone are what some optimizers take."""
+    torch.manual_seed(3)
+    values = [torch.randn(6, 5, dtype=torch.float64), torch.randn(5, dtype=torch.float64)]
+    made = values if lib is torch else to_tenon(values)
+    return [v.requires_grad_() for v in made]
+
+
+def loss(lib: Any, params: list[Any]) -> Any:
+    out = lib.zeros((), dtype=lib.float64)
+    for p in params:
+        out = out + (p * p * p).sin().sum() + (p * p).sum()
+    return out
+
+
+def make(lib: Any, info: Any, kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
+    name = info.optim_cls.__name__
+    cls = info.optim_cls if lib is torch else find(f"optim.{name}")
+    params = start(lib)
+    if name == "Muon":
+        params = params[:1]
+    return cls(params, **(kwargs if lib is torch else to_tenon(kwargs))), params
+
+
+def go(lib: Any, optimizer: Any, params: list[Any], steps: int) -> None:
+    def closure() -> Any:
+        optimizer.zero_grad()
+        value = loss(lib, params)
+        value.backward()
+        if type(optimizer).__name__ == "SparseAdam":
+            for p in params:
+                p.grad = p.grad.to_sparse()
+        return value
+
+    for _ in range(steps):
+        optimizer.step(closure)
+
+
+def settings(info: Any) -> list[Any]:
+    return [c for c in info.optim_inputs_func(device="cpu") if "capturable" not in c.kwargs]
+
+
+def steps(info: Any) -> Iterator[Verdict]:
+    for case in settings(info):
+
+        def ask(case: Any = case) -> None:
+            theirs, want = make(torch, info, case.kwargs)
+            go(torch, theirs, want, STEPS)
+            mine, got = make(tn, info, case.kwargs)
+            go(tn, mine, got, STEPS)
+            check(got, want)
+
+        yield verdict(case.desc or words(case.kwargs), ask)
+
+
+def state(info: Any) -> Iterator[Verdict]:
+    """PyTorch's state_dict loads into Tenon's optimizer, which goes on as PyTorch's does."""
+    for case in settings(info):
+
+        def ask(case: Any = case) -> None:
+            theirs, want = make(torch, info, case.kwargs)
+            go(torch, theirs, want, 3)
+            mine, got = make(tn, info, case.kwargs)
+            for a, b in zip(got, want, strict=True):
+                a.detach().copy_(to_tenon(b.detach()))
+            mine.load_state_dict(to_tenon(theirs.state_dict()))
+            go(torch, theirs, want, 3)
+            go(tn, mine, got, 3)
+            check(got, want)
+            ours, his = mine.state_dict(), theirs.state_dict()
+            for index, entry in his["state"].items():
+                if sorted(ours["state"][index]) != sorted(entry):
+                    raise Different(f"state {sorted(ours['state'][index])}, not {sorted(entry)}")
+            for a, b in zip(ours["param_groups"], his["param_groups"], strict=True):
+                if set(b) - set(a):
+                    raise Different(f"groups lack {sorted(set(b) - set(a))}")
+
+        yield verdict(case.desc or words(case.kwargs), ask)
+
+
+def errors(info: Any) -> Iterator[Verdict]:
+    for error in info.optim_error_inputs_func(device="cpu", dtype=torch.float32):
+        case = error.optimizer_error_input
+
+        def call(lib: Any, case: Any = case, error: Any = error) -> None:
+            turn = to_tenon if lib is tn else (lambda v: v)
+            cls = find(f"optim.{info.optim_cls.__name__}") if lib is tn else info.optim_cls
+            optimizer = cls(turn(case.params), **turn(case.kwargs))
+            if error.error_on == OptimizerErrorEnum.STEP_ERROR:
+                optimizer.step()
+
+        try:
+            call(torch)
+        except Exception as expected:
+            what = f"{case.desc} {words(case.kwargs)}"
+            yield refusal(what, lambda call=call: call(tn), expected)
+
+
+SECTIONS = {"steps": steps, "state": state, "errors": errors}
