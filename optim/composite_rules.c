@@ -1,6 +1,6 @@
 /* composite_rules.c: optimizer steps out of simpler operators, for devices that have kernels for these
  * parts and none for the whole. What each computes is stated at its kernels, backends/common/rules.h
- * and backends/cpu/optim_tmpl.c. Counters of Adam are not read, so that a graph can hold its step; those
+ * and backends/cpu/ops/optim_tmpl.c. Counters of Adam are not read, so that a graph can hold its step; those
  * of the other rules are. */
 #include <math.h>
 

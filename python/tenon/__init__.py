@@ -88,6 +88,7 @@ from tenon._random import (
 )
 
 __version__ = _C._version
+_HOME = __name__  # `tenon run` gives the module another name
 
 newaxis = None
 
@@ -97,7 +98,7 @@ _SUBMODULES = frozenset({
     "functional", "hub", "jit", "linalg", "multiprocessing", "nn", "onnx", "ops", "optim",
     "overrides", "profiler", "random", "return_types", "serialization", "sparse", "special",
     "testing", "types", "utils", "version", "compiler", "mps", "xpu", "array_api", "cpu", "fx",
-    "export", "library", "ffi",
+    "futures", "__config__", "export", "library", "ffi",
 })  # fmt: skip
 
 # Names of submodules that are functions of the package.
@@ -106,8 +107,8 @@ _LATER = {
     "retire_plugin": "_inline",
     "save": "serialization", "load": "serialization", "compile": "compiler",
     "autocast": "amp", "Storage": "_storage", "UntypedStorage": "_storage",
-    "set_printoptions": "_print", "Stream": "_streams", "Event": "_streams",
-    "stream": "_streams", "current_stream": "_streams",
+    "set_printoptions": "_print", "get_printoptions": "_print",
+    "Stream": "_streams", "Event": "_streams", "stream": "_streams", "current_stream": "_streams",
     "Graph": "_capture", "graph": "_capture",
     "vmap": "_vmap",
     **dict.fromkeys((
@@ -145,24 +146,24 @@ _addmm_activation = _C._ops._addmm_activation  # a name that programs know from 
 
 def __getattr__(name: str) -> Any:
     if name.startswith(("_foreach_", "_amp_foreach_")):
-        return getattr(importlib.import_module(f"{__name__}._foreach"), name)
+        return getattr(importlib.import_module(f"{_HOME}._foreach"), name)
     if name in _SUBMODULES:
         try:
-            return importlib.import_module(f"{__name__}.{name}")
+            return importlib.import_module(f"{_HOME}.{name}")
         except ModuleNotFoundError as err:
-            if err.name != f"{__name__}.{name}":
+            if err.name != f"{_HOME}.{name}":
                 raise
     if name in _LATER:
         try:
-            value = getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
+            value = getattr(importlib.import_module(f"{_HOME}.{_LATER[name]}"), name)
         except ModuleNotFoundError as err:
-            if err.name != f"{__name__}.{_LATER[name]}":
+            if err.name != f"{_HOME}.{_LATER[name]}":
                 raise
         else:
             globals()[name] = value
             return value
     if name.endswith("Tensor"):
-        kind = importlib.import_module(f"{__name__}._tensor_types").find(name, "cpu")
+        kind = importlib.import_module(f"{_HOME}._tensor_types").find(name, "cpu")
         if kind is not None:
             globals()[name] = kind
             return kind
@@ -176,7 +177,7 @@ def __getattr__(name: str) -> Any:
         except RuntimeError:
             pass
         else:
-            globals()[name] = importlib.import_module(f"{__name__}._devices").DeviceModule(name)
+            globals()[name] = importlib.import_module(f"{_HOME}._devices").DeviceModule(name)
             return globals()[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

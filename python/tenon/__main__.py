@@ -107,10 +107,19 @@ def command_conform(arguments: list[str]) -> int:
     return 2
 
 
-def command_run(options: argparse.Namespace) -> int:
+def command_run(words: list[str]) -> int:
+    """Runs a program, whose words are its own from the first on."""
     from tenon import _run
 
-    _run.run(options.script, options.args)
+    if not words:
+        raise SystemExit("tenon run: which program? tenon run FILE | -m MODULE | -c TEXT | -")
+    program, *args = words
+    module, text = program == "-m", program == "-c"
+    if module or text:
+        if not args:
+            raise SystemExit(f"tenon run: {program} needs an argument")
+        program, *args = args
+    _run.run(program, args, module, text)
     return 0
 
 
@@ -206,10 +215,9 @@ def parser() -> argparse.ArgumentParser:
 
     commands.add_parser("conform", help="test a device plugin", add_help=False)
 
-    run = commands.add_parser("run", help="run a program that imports torch on Tenon")
-    run.add_argument("script", help="a Python file")
-    run.add_argument("args", nargs=argparse.REMAINDER, help="arguments of the program")
-    run.set_defaults(call=command_run)
+    usage = "tenon run [-h] FILE | -m MODULE | -c TEXT | - [arguments]"
+    text = "run a program that imports torch on Tenon"
+    commands.add_parser("run", help=text, usage=usage, description=text)
 
     doctor = commands.add_parser("doctor", help="check the installation and say what is wrong")
     doctor.set_defaults(call=command_doctor)
@@ -233,6 +241,8 @@ def main(argv: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
     if arguments[:1] == ["conform"]:
         return command_conform(arguments[1:])
+    if arguments[:1] == ["run"] and arguments[1:2] not in (["-h"], ["--help"]):
+        return command_run(arguments[1:])
     top = parser()
     options = top.parse_args(arguments)
     if options.version:

@@ -59,6 +59,11 @@ def set_printoptions(
     OPTIONS.sci_mode = sci_mode
 
 
+def get_printoptions() -> dict[str, Any]:
+    """What `set_printoptions` has set, as its keyword arguments."""
+    return dict(vars(OPTIONS))
+
+
 # ---- Elements ------------------------------------------------------------------------------------
 
 

@@ -1,4 +1,5 @@
-"""`tenon run script.py`: runs a program that was written for `import torch`, unmodified.
+"""`tenon run script.py` (or `-m module`, `-c text`, `-`): runs a program that was written for
+`import torch`, unmodified.
 
 Inside this process `torch` and its submodules are other names of `tenon` and its submodules, the
 very same module objects. Nothing is installed and no other process is affected. Random numbers
@@ -11,9 +12,12 @@ from __future__ import annotations
 import importlib
 import importlib.abc
 import importlib.machinery
+import importlib.metadata
 import importlib.util
 import io
+import runpy
 import sys
+import zipfile
 from collections.abc import Sequence
 from multiprocessing import spawn
 from pathlib import Path
@@ -21,6 +25,7 @@ from types import ModuleType, TracebackType
 from typing import Any
 
 THEIRS, OURS = "torch", "tenon"
+INSIDE = "_torch"  # our package of modules that stand for their private ones
 
 # The release whose names and numbers are meant; programs compare it with others.
 VERSION = "2.13.0+tenon"
@@ -35,12 +40,7 @@ class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         del path, target
         if fullname != THEIRS and not fullname.startswith(THEIRS + "."):
             return None
-        ours = OURS + fullname.removeprefix(THEIRS)
-        try:
-            known = ours in sys.modules or importlib.util.find_spec(ours) is not None
-        except ModuleNotFoundError:
-            known = False
-        if not known:
+        if _ours(fullname) is None:
             # Going on to the next finder could give half of another library.
             raise ModuleNotFoundError(
                 f"No module named '{fullname}': Tenon does not have it yet", name=fullname
@@ -48,7 +48,7 @@ class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.machinery.ModuleSpec(fullname, self)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        module = importlib.import_module(OURS + spec.name.removeprefix(THEIRS))
+        module = importlib.import_module(_ours(spec.name) or OURS)
         # The import system writes the alias's spec into the module; exec_module puts this back.
         spec.loader_state = module.__spec__
         return module
@@ -58,16 +58,58 @@ class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         if alias is not None and alias.loader is self:
             module.__spec__ = alias.loader_state
 
+    def find_distributions(
+        self, context: importlib.metadata.DistributionFinder.Context
+    ) -> list[importlib.metadata.Distribution]:
+        """`importlib.metadata` finds a distribution of their name, in this process alone."""
+        return [_Metadata()] if context.name in (None, THEIRS) else []
+
+
+class _Metadata(importlib.metadata.Distribution):
+    """What packages read to see which release is installed."""
+
+    _FILES = {
+        "METADATA": f"Metadata-Version: 2.1\nName: {THEIRS}\nVersion: {VERSION}\n",
+        "top_level.txt": f"{THEIRS}\n",
+    }
+
+    def read_text(self, filename: str) -> str | None:
+        return self._FILES.get(filename)
+
+    def locate_file(self, path: Any) -> Path:
+        return Path(__file__).parent.parent / path
+
+
+def _ours(fullname: str) -> str | None:
+    """The module of ours that stands for a module of theirs; None: there is none."""
+    rest = fullname.removeprefix(THEIRS)
+    inside = rest.startswith("._") and rest != "._C"
+    for name in [f"{OURS}.{INSIDE}{rest}"] * inside + [OURS + rest]:
+        try:
+            if name in sys.modules or importlib.util.find_spec(name) is not None:
+                return name
+        except ModuleNotFoundError:
+            pass
+    return None
+
 
 def _name_what_is_missing(package: ModuleType) -> None:
     """Errors about the package's names speak of the module that the program imported."""
     look = package.__getattr__
 
     def look_up(name: str) -> Any:
+        if name == THEIRS:
+            return package
+        if name.startswith("_") and not name.startswith("__"):
+            try:
+                return importlib.import_module(f"{OURS}.{INSIDE}.{name}")
+            except ModuleNotFoundError as err:
+                if err.name != f"{OURS}.{INSIDE}.{name}":
+                    raise
         try:
             return look(name)
         except AttributeError as err:
-            if str(err).startswith(f"module '{OURS}'"):
+            if str(err).startswith((f"module '{OURS}'", f"module '{THEIRS}'")):
                 raise AttributeError(
                     f"module '{THEIRS}' has no attribute '{name}': Tenon does not have it yet",
                     name=name,
@@ -101,9 +143,11 @@ def install() -> None:
             f"{THEIRS} is already imported in this process; `tenon run` must come first"
         )
     package = importlib.import_module(OURS)
+    package.__name__ = THEIRS
     package.set_rng(THEIRS)
     package._C._set_prefix(THEIRS)
     package.__version__ = VERSION
+    importlib.import_module(f"{OURS}.{INSIDE}._C_names").add()
     _name_what_is_missing(package)
     sys.meta_path.insert(0, _Alias())
     _follow_into_children()
@@ -116,22 +160,42 @@ def _program_frames(tb: TracebackType | None) -> TracebackType | None:
     return tb
 
 
-def run(script: str, args: list[str]) -> None:
-    """Runs `script` as the main program with `args`, and ends as Python would."""
+def _main(name: str | None) -> dict[str, Any]:
+    """A fresh main module, whose names the program gets."""
+    main = ModuleType("__main__")
+    main.__builtins__ = __builtins__
+    if name is not None:
+        main.__file__ = name
+    sys.modules["__main__"] = main
+    return main.__dict__
+
+
+def run(script: str, args: list[str], module: bool = False, text: bool = False) -> None:
+    """Runs a program as the main one with `args`, and ends as Python would.
+
+    script is a file, `-` for standard input, a folder or archive with a `__main__`; with `module`
+    the name of a module (`python -m`), with `text` the program itself (`python -c`).
+    """
     path = Path(script)
-    if not path.is_file():
+    named = not module and not text and script != "-"
+    if named and not path.exists():
         raise SystemExit(f"tenon run: there is no file {script}")
     install()
-    sys.argv = [script, *args]
-    sys.path[0:1] = [str(path.resolve().parent)]
-    main = ModuleType("__main__")
-    main.__file__ = script
-    main.__builtins__ = __builtins__
-    sys.modules["__main__"] = main
+    sys.argv = ["-c" if text else script, *args]
     try:
-        with io.open_code(str(path.resolve())) as file:
-            code = compile(file.read(), script, "exec")
-        exec(code, main.__dict__)
+        if module:
+            sys.path[0:1] = [str(Path.cwd())]
+            runpy.run_module(script, run_name="__main__", alter_sys=True)
+        elif named and (path.is_dir() or zipfile.is_zipfile(path)):
+            runpy.run_path(script, run_name="__main__")
+        elif named:
+            sys.path[0:1] = [str(path.resolve().parent)]
+            with io.open_code(str(path.resolve())) as file:
+                exec(compile(file.read(), script, "exec"), _main(script))
+        else:
+            sys.path[0:1] = [""]
+            source, name = (script, "<string>") if text else (sys.stdin.read(), "<stdin>")
+            exec(compile(source, name, "exec"), _main(None))
     except SystemExit:
         raise
     except BaseException as err:

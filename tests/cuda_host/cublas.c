@@ -1,6 +1,6 @@
 /* cublas.c: the stand-in for cuBLAS: plain loops in double. Operands are looked at before: what a
  * product would read or write must be live device memory. */
-#include "../../backends/cuda/cublas.h"
+#include "../../backends/cuda/libs/cublas.h"
 
 #include <complex.h>
 #include <math.h>

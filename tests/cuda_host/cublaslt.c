@@ -1,6 +1,6 @@
 /* cublaslt.c: the stand-in for cuBLASLt: products and what may follow on them, in plain loops.
  * TENON_CUBLASLT_HOST makes it misbehave: "no-handle", "no-algorithm", "unsupported", "broken". */
-#include "../../backends/cuda/cublaslt.h"
+#include "../../backends/cuda/libs/cublaslt.h"
 
 #include <math.h>
 #include <stdlib.h>

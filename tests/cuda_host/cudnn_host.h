@@ -3,7 +3,7 @@
 #ifndef CUDNN_HOST_H
 #define CUDNN_HOST_H
 
-#include "../../backends/cuda/cudnn.h"
+#include "../../backends/cuda/libs/cudnn.h"
 #include "number.h"
 #include "queue.h"
 

@@ -7,7 +7,7 @@
  * output, GRU reset, update, new; 8 is LSTM's projection. What the forward pass keeps is a mark, room for
  * the gradients of the weights, and x: the pass over the data leaves those gradients there, the one over
  * the weights adds them up. */
-#include "../../backends/cuda/cudnn_rnn.h"
+#include "../../backends/cuda/libs/cudnn_rnn.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* driver.c: the rest of the driver's entry points that the plugin calls: devices, copies,
  * launches. What is missing here is missing when the plugin looks for it, which it reports. */
-#include "../../backends/cuda/driver.h"
+#include "../../backends/cuda/host/driver.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

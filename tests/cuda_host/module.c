@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "../../backends/cuda/driver.h"
+#include "../../backends/cuda/host/driver.h"
 #include "cubin.h"
 #include "grid.h"
 

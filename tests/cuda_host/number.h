@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "../../backends/common/tmpl.h"
-#include "../../backends/cuda/cublas.h"
+#include "../../backends/cuda/libs/cublas.h"
 
 static inline size_t number_bytes(int type) {
     switch (type) {

@@ -1,5 +1,5 @@
 /* pages.c: the driver's entry points for ranges of addresses and the memory that is mapped there. */
-#include "../../backends/cuda/driver.h"
+#include "../../backends/cuda/host/driver.h"
 
 #include <pthread.h>
 #include <stdlib.h>

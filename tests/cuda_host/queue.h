@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "../../backends/cuda/driver.h"
+#include "../../backends/cuda/host/driver.h"
 
 /* Queues run(payload) on a stream of the calling thread's current device (NULL: the default one);
  * the payload is copied. Work that finds a fault returns false and fills `problem`. */

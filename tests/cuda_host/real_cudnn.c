@@ -8,9 +8,9 @@
 
 #include <dlfcn.h>
 
-#include "../../backends/cuda/attention.h"
-#include "../../backends/cuda/dnn_plan.h"
-#include "../../backends/cuda/norm.h"
+#include "../../backends/cuda/libs/attention.h"
+#include "../../backends/cuda/libs/dnn_plan.h"
+#include "../../backends/cuda/libs/norm.h"
 
 /* The first cuDNN that reads such a text, and what is returned to say that this one is older. */
 enum { OLDEST = 91100, TOO_OLD = 3 };

@@ -549,7 +549,8 @@ def test_our_facts_are_those_of_the_library(tmp_path: Path, header: str, facts: 
 @pytest.mark.skipif(not shutil.which("nvcc"), reason="no nvcc")
 @pytest.mark.parametrize("options", [["copy.cu"], ["cast.cu", "-DTMPL_DTYPE=7"]])
 def test_nvcc_has_no_complaint(tmp_path: Path, options: list[str]) -> None:
-    includes = [f"-I{CUDA / 'kernels'}", f"-I{CUDA.parent / 'common'}"]
+    folders = (CUDA / "kernels", CUDA / "kernels" / "args", CUDA.parent / "common")
+    includes = [f"-I{folder}" for folder in folders]
     source, *defines = options
     command = [sys.executable, CUDA / "compile.py", shutil.which("nvcc")]
     command += [CUDA / "kernels" / source, tmp_path / "out.fatbin", *includes, *defines]

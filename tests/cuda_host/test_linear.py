@@ -1,5 +1,5 @@
 """Linear maps and their ends on CUDA: bias, relu and gelu, and their gradients, in the step that
-multiplies (`backends/cuda/linear.c`)."""
+multiplies (`backends/cuda/ops/linear.c`)."""
 
 from __future__ import annotations
 

@@ -18,7 +18,9 @@ import tenon as tn
 HERE = Path(__file__).resolve().parent
 CUDA = harness.ROOT / "backends" / "cuda"
 INCLUDE = Path(tn.__file__).absolute().parent / "include"
-SOURCES = ["attention_cudnn.c", "cache.c", "dnn.c", "dnn_plan.c", "norm_cudnn.c"]
+SOURCES = ["libs/attention_cudnn.c", "host/cache.c", "libs/dnn.c", "libs/dnn_plan.c"]
+SOURCES += ["libs/norm_cudnn.c"]
+ROOMS = (".", "host", "libs")
 
 TOO_OLD = 3  # what the program returns
 # By version: processors, shared memory of a block.
@@ -48,7 +50,10 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     commands = [["-shared", "-fPIC", driver, "-o", str(folder / name)] for name in names]
     sources = [HERE / "real_cudnn.c", *(CUDA / name for name in SOURCES)]
     links = ["-o", str(folder / "real_cudnn"), "-ldl", "-lpthread", "-lm"]
-    commands.append([f"-I{INCLUDE}", "-D_GNU_SOURCE", *map(str, sources), *links])
+    folders = [INCLUDE, *(CUDA / room for room in ROOMS)]
+    commands.append(
+        [*(f"-I{folder}" for folder in folders), "-D_GNU_SOURCE", *map(str, sources), *links]
+    )
     for command in commands:
         done = subprocess.run(["cc", *command], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr

@@ -136,3 +136,65 @@ if __name__ == "__main__":
 """
     out = run(tmp_path, text)
     assert out.stdout.split("\n")[0] == "[1.0, 2.0] True", out.stderr
+
+
+NAMES = """
+import importlib.metadata as metadata, importlib.util, sys
+import torch
+print(torch.__name__, metadata.version("torch"), "torch" in metadata.packages_distributions())
+print(torch.torch is torch, importlib.util.find_spec("torch") is not None)
+import torch._dynamo.config, torch._inductor.config
+torch._dynamo.config.cache_size_limit = 8
+print(torch._dynamo.config.cache_size_limit, bool(torch._inductor.config.anything.deeper))
+with torch._dynamo.config.patch(cache_size_limit=9, verbose=True):
+    print(torch._dynamo.config.cache_size_limit)
+print(torch._dynamo.config.cache_size_limit)
+torch._C._log_api_usage_once("event")
+from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
+flat = _flatten_dense_tensors([torch.ones(2, 2), torch.zeros(3)])
+like = [torch.ones(2, 2), torch.zeros(3)]
+print(flat.tolist(), [tuple(t.shape) for t in _unflatten_dense_tensors(flat, like)])
+try:
+    import torch._not_there
+except ModuleNotFoundError as err:
+    print(err)
+"""
+
+
+def test_what_packages_look_for_is_there(tmp_path):
+    result = run(tmp_path, NAMES)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines() == [
+        "torch 2.13.0+tenon True",
+        "True True",
+        "8 False",
+        "9",
+        "8",
+        "[1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0] [(2, 2), (3,)]",
+        "No module named 'torch._not_there': Tenon does not have it yet",
+    ]
+
+
+def test_programs_as_python_takes_them(tmp_path):
+    (tmp_path / "part.py").write_text(
+        "import sys, torch\nprint(__name__, sys.argv[1:], torch.ones(1).sum())\n"
+    )
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "__main__.py").write_text("import torch\nprint(__name__, torch.e > 2)\n")
+
+    def tenon(*words: str, text: str | None = None) -> str:
+        command = [sys.executable, "-m", "tenon", "run", *words]
+        done = subprocess.run(
+            command, input=text, capture_output=True, text=True, cwd=tmp_path, timeout=120
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    assert tenon("-m", "part", "-x", "1") == "__main__ ['-x', '1'] tensor(1.)"
+    assert tenon("-c", "import sys, torch; print(torch.ones(2).sum().item(), sys.argv)", "a") == (
+        "2.0 ['-c', 'a']"
+    )
+    assert tenon("-", text="import torch; print(torch.zeros(1).item())") == "0.0"
+    assert tenon("folder") == "__main__ True"
+    bare = subprocess.run([sys.executable, "-m", "tenon", "run"], capture_output=True, text=True)
+    assert bare.returncode == 1 and "which program" in bare.stderr

@@ -2,7 +2,7 @@
  * groups of one channel without a matrix. Every result is one thread's or one block's own sum. */
 #include "device.h"
 
-#include "conv_args.h"
+#include "args_conv.h"
 #include "scalar.h"
 
 typedef struct conv_place {

@@ -1,0 +1,183 @@
+/* map_tmpl.h: one pointwise operator for one element type: inner loops and the kernel. Included once
+ * per operator by the generated pointwise_ops.inc (its macros: backends/README.md).
+ *
+ * Operators with a habit define a macro (map_habits.h): FIX_<op> tests operand 0 for values that the
+ * vector formula does not serve, CHECK_<op> asks for a test for integer zero divisors, SLOW_<op>
+ * says that an element takes about a nanosecond or more, WIDE_<op> that map_wide.h has the formula
+ * for whole vectors. */
+
+#define MAP_NAME(x) TN_(TMPL_PASTE2(x, OP))
+#include "common/map_op.h"
+
+#if OP_NIN == 1
+#define MAP_SIZES sizeof(MAP_T0)
+#elif OP_NIN == 2
+#define MAP_SIZES sizeof(MAP_T0), sizeof(MAP_T1)
+#elif OP_NIN == 3
+#define MAP_SIZES sizeof(MAP_T0), sizeof(MAP_T1), sizeof(T)
+#else
+#define MAP_SIZES sizeof(MAP_T0), sizeof(MAP_T1), sizeof(T), sizeof(T)
+#endif
+
+#if OP_NIN == 1
+#define MAP_WIDE(a, b) TMPL_PASTE2(wide, OP)(a)
+#else
+#define MAP_WIDE(a, b) TMPL_PASTE2(wide, OP)(a, b)
+#endif
+
+static int MAP_NAME(flat)(int64_t n, void *out, const void *const *in, const cpu_param *params) {
+    MAP_OUT *o = out;
+    const MAP_T0 *x0 = in[0];
+#if OP_NIN > 1
+    const MAP_T1 *x1 = in[1];
+#endif
+#if OP_NIN > 2
+    const T *x2 = in[2];
+#endif
+#if OP_NIN > 3
+    const T *x3 = in[3];
+#endif
+#if OP_NPARAMS > 0
+    const MAP_KIND(OP_P0_KIND) p0 = *(const MAP_KIND(OP_P0_KIND) *)(const void *)&params[0];
+#endif
+#if OP_NPARAMS > 1
+    const MAP_KIND(OP_P1_KIND) p1 = *(const MAP_KIND(OP_P1_KIND) *)(const void *)&params[1];
+#endif
+#if OP_NPARAMS > 2
+    const MAP_KIND(OP_P2_KIND) p2 = *(const MAP_KIND(OP_P2_KIND) *)(const void *)&params[2];
+#endif
+#if OP_NPARAMS > 3
+    const MAP_KIND(OP_P3_KIND) p3 = *(const MAP_KIND(OP_P3_KIND) *)(const void *)&params[3];
+#endif
+    (void)params;
+#if TMPL_IS_INT && TMPL_PASTE2(CHECK, OP)
+    int zero = 0;
+    for (int64_t i = 0; i < n; i++) zero |= x1[i] == 0;
+    if (zero) return 1;
+#endif
+#if TMPL_IS_FLOAT && TMPL_DTYPE != TMPL_F64 && TMPL_PASTE2(FIX, OP)
+    int odd = 0;
+    for (int64_t i = 0; i < n; i++) odd |= MAP_FIX_TEST(LOAD(x0[i]));
+    if (odd) {
+        for (int64_t i = 0; i < n; i++) o[i] = STORE(TMPL_PASTE2(fix, OP)(LOAD(x0[i])));
+        return 0;
+    }
+#endif
+#if TMPL_PASTE2(WIDE, OP)
+    int64_t i = 0;
+    for (; i + VL <= n; i += VL)
+        vec_store_t(o + i, MAP_WIDE(vec_load_t(x0 + i), vec_load_t(x1 + i)));
+    if (i < n) {
+        vec v = MAP_WIDE(vec_load_t_n(x0 + i, n - i, 0), vec_load_t_n(x1 + i, n - i, 0));
+        vec_store_t_n(o + i, v, n - i);
+    }
+#else
+    TMPL_VECTOR
+    for (int64_t i = 0; i < n; i++) o[i] = MAP_STORE(MAP_F(MAP_IN(i) MAP_P));
+#endif
+    return 0;
+}
+
+/* A number as second or first operand is the rule in scripts; half-width and complex types go
+ * through a block of copies instead. */
+#if OP_NIN == 2 && !TMPL_IS_HALF && !TMPL_IS_COMPLEX && !TMPL_PASTE2(SLOW, OP) &&                  \
+    !defined(OP_IN0_BOOL) && !defined(OP_IN1_BOOL) && OP_NPARAMS < 2
+#define MAP_SCALARS 1
+static int MAP_NAME(scalar_b)(int64_t n, void *out, const void *const *in,
+                              const cpu_param *params) {
+    MAP_OUT *o = out;
+    const T *x0 = in[0];
+    const A b = LOAD(*(const T *)in[1]);
+#if OP_NPARAMS > 0
+    const MAP_KIND(OP_P0_KIND) p0 = *(const MAP_KIND(OP_P0_KIND) *)(const void *)&params[0];
+#endif
+    (void)params;
+#if TMPL_IS_INT && TMPL_PASTE2(CHECK, OP)
+    if (b == 0) return 1;
+#endif
+    TMPL_VECTOR
+    for (int64_t i = 0; i < n; i++) o[i] = MAP_STORE(MAP_F(LOAD(x0[i]), b MAP_P));
+    return 0;
+}
+
+static int MAP_NAME(scalar_a)(int64_t n, void *out, const void *const *in,
+                              const cpu_param *params) {
+    MAP_OUT *o = out;
+    const T *x1 = in[1];
+    const A a = LOAD(*(const T *)in[0]);
+#if OP_NPARAMS > 0
+    const MAP_KIND(OP_P0_KIND) p0 = *(const MAP_KIND(OP_P0_KIND) *)(const void *)&params[0];
+#endif
+    (void)params;
+#if TMPL_IS_INT && TMPL_PASTE2(CHECK, OP)
+    int zero = 0;
+    for (int64_t i = 0; i < n; i++) zero |= x1[i] == 0;
+    if (zero) return 1;
+#endif
+    TMPL_VECTOR
+    for (int64_t i = 0; i < n; i++) o[i] = MAP_STORE(MAP_F(a, LOAD(x1[i]) MAP_P));
+    return 0;
+}
+#endif
+
+#if TMPL_PASTE2(SLOW, OP) || TMPL_IS_COMPLEX
+#define MAP_GRAIN 2048
+#else
+#define MAP_GRAIN 16384
+#endif
+
+static const cpu_map_op MAP_NAME(op) = {
+    .flat = MAP_NAME(flat),
+#ifdef MAP_SCALARS
+    .scalar_b = MAP_NAME(scalar_b),
+    .scalar_a = MAP_NAME(scalar_a),
+#endif
+    .grain = MAP_GRAIN,
+    .nin = OP_NIN,
+    .out_size = sizeof(MAP_OUT),
+    .in_size = {MAP_SIZES},
+};
+
+static tn_status MAP_NAME(k)(const tn_call *call, const void *args) {
+    const OP_ARGS *a = args;
+    const tn_plan *plan = a->plan;
+#if OP_NPARAMS > 0
+    cpu_param params[OP_NPARAMS];
+#else
+    const cpu_param *params = NULL;
+#endif
+    (void)call;
+#if OP_NPARAMS > 0
+    MAP_PARAM(0, OP_P0_KIND, OP_P0(a));
+#endif
+#if OP_NPARAMS > 1
+    MAP_PARAM(1, OP_P1_KIND, OP_P1(a));
+#endif
+#if OP_NPARAMS > 2
+    MAP_PARAM(2, OP_P2_KIND, OP_P2(a));
+#endif
+#if OP_NPARAMS > 3
+    MAP_PARAM(3, OP_P3_KIND, OP_P3(a));
+#endif
+    if (CPU_LIKELY((plan->flags & TN_PLAN_FLAT) && plan->numel <= CPU_MAP_SMALL)) {
+        const void *const *in = (const void *const *)&plan->data[1];
+        int zero;
+        if (CPU_LIKELY(plan->scalar_mask == 0))
+            zero = MAP_NAME(flat)(plan->numel, plan->data[0], in, params);
+#ifdef MAP_SCALARS
+        else if (plan->scalar_mask == 1u << 2)
+            zero = MAP_NAME(scalar_b)(plan->numel, plan->data[0], in, params);
+        else if (plan->scalar_mask == 1u << 1)
+            zero = MAP_NAME(scalar_a)(plan->numel, plan->data[0], in, params);
+#endif
+        else
+            return cpu_map_run(plan, &MAP_NAME(op), params);
+        return CPU_LIKELY(!zero) ? TN_OK : cpu_map_zero_division();
+    }
+    return cpu_map_run(plan, &MAP_NAME(op), params);
+}
+
+#undef MAP_SIZES
+#undef MAP_WIDE
+#undef MAP_SCALARS
+#undef MAP_GRAIN

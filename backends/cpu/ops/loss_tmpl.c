@@ -1,0 +1,340 @@
+/* loss_tmpl.c: negative log likelihood and cross entropy with class indices, for one element type.
+ *
+ * The input is seen as (n, c, s): n samples, c classes with stride s, s positions (1 for a
+ * matrix of logits). _cross_entropy reads the logits once: maximum and sum of exponentials are
+ * kept together, block by block, and the gradient needs the logits and the kept logsumexp only. */
+#include <tenon/args_loss.h>
+
+#include "common/tmpl.h"
+
+#include "cpu_priv.h"
+#include "pack.h"
+#include "vec.h"
+
+/* Values of the `reduction` argument. */
+enum { REDUCE_NONE, REDUCE_MEAN, REDUCE_SUM };
+
+typedef struct job {
+    int64_t n, c, s;
+    int64_t ignore;
+    int reduction;
+    const T *x;
+    const int64_t *target; /* (n, s) */
+    const T *weight;       /* by class, or NULL */
+    const T *g;            /* incoming gradient: one, or (n, s) without reduction */
+    A scale;               /* of the gradient with a reduction */
+    const A *lse_in;
+    A *lse;       /* (n, s) */
+    T *y;         /* forward without reduction: (n, s); backward: like x */
+    double *sums; /* (n, 2): loss and weight of each sample */
+} job;
+
+static const char bad_target[] = "Target %lld is out of bounds.";
+
+static tn_status check_targets(const tn_call *call, const job *j) {
+    for (int64_t i = 0; i < j->n * j->s; i++) {
+        int64_t t = j->target[i];
+        if (t != j->ignore && (t < 0 || t >= j->c)) {
+            return call->host->fail(TN_E_INDEX, 1, bad_target, (long long)t);
+        }
+    }
+    return TN_OK;
+}
+
+static int64_t grain_of(const job *j) { return 1 + 16384 / (j->c * j->s + 1); }
+
+/* Sizes, packed operands and range checks that all of these operators share. A 1-d input is one
+ * sample. */
+static tn_status prepare(const tn_call *call, int32_t ndim, const int64_t *shape,
+                         const tn_view *target, const tn_view *weight, job *j) {
+    const void *p;
+    j->n = ndim == 1 ? 1 : shape[0];
+    j->c = shape[ndim == 1 ? 0 : 1];
+    j->s = 1;
+    for (int32_t d = 2; d < ndim; d++) j->s *= shape[d];
+    tn_status st = cpu_packed(call, target, &p);
+    j->target = p;
+    if (!st && weight) {
+        st = cpu_packed(call, weight, &p);
+        j->weight = p;
+    }
+    return st ? st : check_targets(call, j);
+}
+
+/* Adds the samples' sums in order and writes loss and total weight. */
+static void finish(const job *j, T *y, T *total) {
+    double loss = 0.0, weight = 0.0;
+    for (int64_t i = 0; i < j->n; i++) {
+        loss += j->sums[2 * i];
+        weight += j->sums[2 * i + 1];
+    }
+    if (j->reduction != REDUCE_NONE) {
+        A v = (A)(j->reduction == REDUCE_MEAN ? loss / weight : loss);
+        *y = STORE(v);
+    }
+    A w = (A)weight;
+    *total = STORE(w);
+}
+
+/* ---- nll_loss ---------------------------------------------------------------------------------*/
+
+static tn_status nll_rows(void *arg, int64_t begin, int64_t end) {
+    const job *j = arg;
+    for (int64_t i = begin; i < end; i++) {
+        double loss = 0.0, weight = 0.0;
+        for (int64_t k = 0; k < j->s; k++) {
+            int64_t t = j->target[i * j->s + k];
+            A v = 0;
+            if (t != j->ignore) {
+                A w = j->weight ? LOAD(j->weight[t]) : (A)1;
+                v = -w * LOAD(j->x[(i * j->c + t) * j->s + k]);
+                loss += (double)v;
+                weight += (double)w;
+            }
+            if (j->reduction == REDUCE_NONE) j->y[i * j->s + k] = STORE(v);
+        }
+        j->sums[2 * i] = loss;
+        j->sums[2 * i + 1] = weight;
+    }
+    return TN_OK;
+}
+
+static tn_status nll_loss(const tn_call *call, const void *args) {
+    const tn__nll_loss_args *a = args;
+    job j = {.ignore = a->ignore_index, .reduction = (int)a->reduction, .y = a->y->data};
+    const void *x;
+    void *sums;
+    tn_status st = prepare(call, a->input->ndim, a->input->shape, a->target, a->weight, &j);
+    if (!st) st = cpu_packed(call, a->input, &x);
+    if (!st) st = room_scratch(call, j.n + 1, 2 * sizeof(double), &sums);
+    if (st) return st;
+    j.x = x;
+    j.sums = sums;
+    st = cpu_parallel(j.n, 1 + 4096 / (j.s + 1), nll_rows, &j);
+    if (!st) finish(&j, a->y->data, a->total_weight->data);
+    return st;
+}
+
+/* The gradient's factor with a reduction: g, over the total weight for the mean. */
+static A reduced_scale(int reduction, const tn_view *g, const tn_view *total) {
+    A scale = LOAD(*(const T *)g->data);
+    return reduction == REDUCE_MEAN ? scale / LOAD(*(const T *)total->data) : scale;
+}
+
+static tn_status nll_backward_rows(void *arg, int64_t begin, int64_t end) {
+    const job *j = arg;
+    int64_t row = j->c * j->s;
+    for (int64_t i = begin; i < end; i++) {
+        T *y = j->y + i * row;
+        for (int64_t k = 0; k < row; k++) y[k] = STORE((A)0);
+        for (int64_t k = 0; k < j->s; k++) {
+            int64_t t = j->target[i * j->s + k];
+            if (t == j->ignore) continue;
+            A w = j->weight ? LOAD(j->weight[t]) : (A)1;
+            A g = j->reduction == REDUCE_NONE ? LOAD(j->g[i * j->s + k]) : j->scale;
+            A v = -w * g;
+            y[t * j->s + k] = STORE(v);
+        }
+    }
+    return TN_OK;
+}
+
+static tn_status nll_backward(const tn_call *call, const void *args) {
+    const tn__nll_loss_backward_args *a = args;
+    job j = {.ignore = a->ignore_index, .reduction = (int)a->reduction, .y = a->out->data};
+    const void *g;
+    tn_status st = prepare(call, a->out->ndim, a->out->shape, a->target, a->weight, &j);
+    if (!st) st = cpu_packed(call, a->grad, &g);
+    if (st) return st;
+    j.g = g;
+    if (j.reduction != REDUCE_NONE) j.scale = reduced_scale(j.reduction, a->grad, a->total_weight);
+    return cpu_parallel(j.n, grain_of(&j), nll_backward_rows, &j);
+}
+
+/* The derivative of nll_loss in the direction of `input`: with a mean, over the given total. */
+static tn_status nll_gather(const tn_call *call, const void *args) {
+    const tn__nll_loss_gather_args *a = args;
+    job j = {.ignore = a->ignore_index, .reduction = (int)a->reduction, .y = a->out->data};
+    const void *x;
+    void *sums;
+    T unused[1];
+    tn_status st = prepare(call, a->input->ndim, a->input->shape, a->target, a->weight, &j);
+    if (!st) st = cpu_packed(call, a->input, &x);
+    if (!st) st = room_scratch(call, j.n + 1, 2 * sizeof(double), &sums);
+    if (st) return st;
+    j.x = x;
+    j.sums = sums;
+    st = cpu_parallel(j.n, 1 + 4096 / (j.s + 1), nll_rows, &j);
+    if (st || j.reduction == REDUCE_NONE) return st;
+    T total = *(const T *)a->total_weight->data;
+    j.reduction = REDUCE_SUM;
+    finish(&j, a->out->data, unused);
+    if (a->reduction == REDUCE_MEAN) {
+        A v = LOAD(*(T *)a->out->data) / LOAD(total);
+        *(T *)a->out->data = STORE(v);
+    }
+    return TN_OK;
+}
+
+/* ---- cross_entropy ----------------------------------------------------------------------------*/
+
+/* log(sum(exp(x))) of c elements with stride s, reading each once: a block's maximum rescales
+ * the sum so far. A block's elements are in cache for the second look. */
+#define BLOCK (64 * VL)
+static A logsumexp(const T *x, int64_t c, int64_t s, A *room) {
+    A max = -(A)INFINITY;
+    vec sum = vec_all(0);
+    for (int64_t at = 0; at < c; at += BLOCK) {
+        int64_t n = c - at < BLOCK ? c - at : BLOCK, i = 0;
+        const A *b = room;
+#if TMPL_DTYPE == TMPL_F32 || TMPL_DTYPE == TMPL_F64
+        if (s == 1) b = x + at;
+#endif
+        if (b == room) {
+            for (i = 0; i < n; i++) room[i] = LOAD(x[(at + i) * s]);
+        }
+        vec m = vec_all(max), m2 = m;
+        for (i = 0; i + 2 * VL <= n; i += 2 * VL) {
+            m = vec_max(vec_load(b + i), m);
+            m2 = vec_max(vec_load(b + i + VL), m2);
+        }
+        for (; i < n; i += VL) m = vec_max(vec_load_n(b + i, n - i, -(A)INFINITY), m);
+        A top = vec_max_of(vec_max(m, m2));
+        if (top == -(A)INFINITY) {
+            for (i = 0; i < n; i++) {
+                if (b[i] != b[i]) return b[i];
+            }
+            continue;
+        }
+        if (max != top) {
+            sum *= (A)exp((double)(max - top));
+            max = top;
+        }
+        vec e = vec_all(0), shift = vec_all(max);
+        for (i = 0; i + 2 * VL <= n; i += 2 * VL) {
+            sum += vec_exp(vec_load(b + i) - shift);
+            e += vec_exp(vec_load(b + i + VL) - shift);
+        }
+        for (; i + VL <= n; i += VL) sum += vec_exp(vec_load(b + i) - shift);
+        if (i < n) e += vec_exp(vec_load_n(b + i, n - i, -(A)INFINITY) - shift);
+        sum += e;
+    }
+    return max == -(A)INFINITY ? max : max + (A)log((double)vec_sum(sum));
+}
+
+static tn_status entropy_rows(void *arg, int64_t begin, int64_t end) {
+    const job *j = arg;
+    A room[BLOCK];
+    for (int64_t i = begin; i < end; i++) {
+        double loss = 0.0, count = 0.0;
+        for (int64_t k = 0; k < j->s; k++) {
+            const T *x = j->x + i * j->c * j->s + k;
+            int64_t t = j->target[i * j->s + k];
+            A lse = logsumexp(x, j->c, j->s, room), v = 0;
+            j->lse[i * j->s + k] = lse;
+            if (t != j->ignore) {
+                v = lse - LOAD(x[t * j->s]);
+                loss += (double)v;
+                count += 1.0;
+            }
+            if (j->reduction == REDUCE_NONE) j->y[i * j->s + k] = STORE(v);
+        }
+        j->sums[2 * i] = loss;
+        j->sums[2 * i + 1] = count;
+    }
+    return TN_OK;
+}
+
+static tn_status cross_entropy(const tn_call *call, const void *args) {
+    const tn__cross_entropy_args *a = args;
+    job j = {.ignore = a->ignore_index,
+             .reduction = (int)a->reduction,
+             .y = a->y->data,
+             .lse = a->lse->data};
+    const void *x;
+    void *sums;
+    tn_status st = prepare(call, a->input->ndim, a->input->shape, a->target, NULL, &j);
+    if (!st) st = cpu_packed(call, a->input, &x);
+    if (!st) st = room_scratch(call, j.n + 1, 2 * sizeof(double), &sums);
+    if (st) return st;
+    j.x = x;
+    j.sums = sums;
+    st = cpu_parallel(j.n, grain_of(&j), entropy_rows, &j);
+    if (st) return st;
+    T count;
+    finish(&j, a->y->data, &count);
+    double total = 0.0;
+    for (int64_t i = 0; i < j.n; i++) total += j.sums[2 * i + 1];
+    *(A *)a->count->data = (A)total;
+    return TN_OK;
+}
+
+/* gx = (exp(x - lse) - [class is the target]) * g, for a packed row. */
+static void entropy_row_backward(const T *x, A lse, A g, int64_t c, T *y) {
+    int64_t i = 0;
+    vec shift = vec_all(lse), scale = vec_all(g);
+    for (; i + VL <= c; i += VL) vec_store_t(y + i, vec_exp(vec_load_t(x + i) - shift) * scale);
+    if (i < c) {
+        vec_store_t_n(y + i, vec_exp(vec_load_t_n(x + i, c - i, lse) - shift) * scale, c - i);
+    }
+}
+
+static tn_status entropy_backward_rows(void *arg, int64_t begin, int64_t end) {
+    const job *j = arg;
+    int64_t c = j->c, s = j->s;
+    for (int64_t i = begin; i < end; i++) {
+        const T *x = j->x + i * c * s;
+        T *y = j->y + i * c * s;
+        for (int64_t k = 0; k < s; k++) {
+            int64_t t = j->target[i * s + k];
+            A lse = j->lse_in[i * s + k];
+            A g = j->reduction == REDUCE_NONE ? LOAD(j->g[i * s + k]) : j->scale;
+            if (t == j->ignore) {
+                for (int64_t q = 0; q < c; q++) y[q * s + k] = STORE((A)0);
+                continue;
+            }
+            if (s == 1) {
+                entropy_row_backward(x, lse, g, c, y);
+            } else {
+                for (int64_t q = 0; q < c; q++) {
+                    A v = (A)exp((double)(LOAD(x[q * s + k]) - lse)) * g;
+                    y[q * s + k] = STORE(v);
+                }
+            }
+            A v = ((A)exp((double)(LOAD(x[t * s + k]) - lse)) - 1) * g;
+            y[t * s + k] = STORE(v);
+        }
+    }
+    return TN_OK;
+}
+
+static tn_status cross_entropy_backward(const tn_call *call, const void *args) {
+    const tn__cross_entropy_backward_args *a = args;
+    job j = {.ignore = a->ignore_index,
+             .reduction = (int)a->reduction,
+             .y = a->out->data,
+             .lse_in = a->lse->data};
+    const void *x, *g;
+    tn_status st = prepare(call, a->input->ndim, a->input->shape, a->target, NULL, &j);
+    if (!st) st = cpu_packed(call, a->input, &x);
+    if (!st) st = cpu_packed(call, a->grad, &g);
+    if (st) return st;
+    j.x = x;
+    j.g = g;
+    if (j.reduction != REDUCE_NONE) {
+        j.scale = LOAD(*(const T *)g);
+        if (j.reduction == REDUCE_MEAN) j.scale /= *(const A *)a->count->data;
+    }
+    return cpu_parallel(j.n, grain_of(&j), entropy_backward_rows, &j);
+}
+
+#define ROW(op, fn)                                                                                \
+    { #op, TN_SIG_##op, fn, NULL, TMPL_DTYPE, 0, TN_K_CAPTURE_SAFE, 0 }
+static const tn_kernel_row rows[] = {
+    ROW(_nll_loss, nll_loss),
+    ROW(_nll_loss_backward, nll_backward),
+    ROW(_nll_loss_gather, nll_gather),
+    ROW(_cross_entropy, cross_entropy),
+    ROW(_cross_entropy_backward, cross_entropy_backward),
+};
+const cpu_rows TN_(cpu_loss_rows) = CPU_ROWS_OF(rows);

@@ -1,0 +1,331 @@
+/* order_tmpl.c: sorting and its relatives along a dimension, for one element type with an order.
+ *
+ * A row is turned into pairs (key, position): unsigned keys in the order of the elements, NaN
+ * last, both zeros alike. Pairs are all different, so every algorithm here is stable and gives one
+ * answer. */
+#include <string.h>
+
+#include <tenon/args_index.h>
+
+#include "common/order.h"
+
+#include "axis.h"
+#include "cpu_priv.h"
+
+enum { GRAIN = 1 << 12, SMALL = 40, DIGITS = 256 };
+enum { STRETCH = 1 << 17 }; /* elements between looks for an interrupt */
+
+/* ---- Items ------------------------------------------------------------------------------------*/
+
+static inline bool is_nan(T x) {
+#if TMPL_IS_FLOAT
+    A a = LOAD(x);
+    return a != a;
+#else
+    (void)x;
+    return false;
+#endif
+}
+
+typedef struct item {
+    K key;
+    uint32_t at;
+} item;
+
+static inline bool before(item a, item b) {
+    return a.key < b.key || (a.key == b.key && a.at < b.at);
+}
+
+/* ---- Sorting items -----------------------------------------------------------------------------*/
+
+static void insertion(item *v, int64_t n) {
+    for (int64_t i = 1; i < n; i++) {
+        item x = v[i];
+        int64_t j = i;
+        for (; j > 0 && before(x, v[j - 1]); j--) v[j] = v[j - 1];
+        v[j] = x;
+    }
+}
+
+/* Byte b of a key, from the lowest. */
+static inline uint32_t digit(K key, size_t b) { return (uint32_t)((uint64_t)key >> 8 * b & 255u); }
+
+/* By bytes from the lowest; a byte that is the same everywhere costs nothing. Positions must rise.
+ * spare: room for n more. Returns where the result is, or NULL when interrupted. */
+static item *radix(item *v, item *spare, int64_t n) {
+    uint32_t counts[sizeof(K)][DIGITS];
+    memset(counts, 0, sizeof counts);
+    for (int64_t i = 0; i < n; i++)
+        for (size_t b = 0; b < sizeof(K); b++) counts[b][digit(v[i].key, b)]++;
+    for (size_t b = 0; b < sizeof(K); b++) {
+        uint32_t *c = counts[b], sum = 0;
+        if (c[digit(v[0].key, b)] == (uint32_t)n) continue;
+        for (int d = 0; d < DIGITS; d++) {
+            uint32_t here = c[d];
+            c[d] = sum;
+            sum += here;
+        }
+        for (int64_t i = 0; i < n;) {
+            int64_t stop = n - i < STRETCH ? n : i + STRETCH;
+            for (; i < stop; i++) spare[c[digit(v[i].key, b)]++] = v[i];
+            if (i < n && cpu_poll() != TN_OK) return NULL;
+        }
+        item *t = v;
+        v = spare;
+        spare = t;
+    }
+    return v;
+}
+
+static item *sort_items(item *v, item *spare, int64_t n) {
+    if (n > SMALL) return radix(v, spare, n);
+    insertion(v, n);
+    return v;
+}
+
+/* Merging runs of twice the length each time: for items whose positions are in no order. */
+static item *merge_items(item *v, item *spare, int64_t n) {
+    for (int64_t i = 0; i < n; i += SMALL) insertion(v + i, n - i < SMALL ? n - i : SMALL);
+    for (int64_t run = SMALL; run < n; run *= 2) {
+        for (int64_t i = 0; i < n; i += 2 * run) {
+            int64_t mid = i + run < n ? i + run : n, end = i + 2 * run < n ? i + 2 * run : n;
+            for (int64_t a = i, b = mid, k = i; k < end; k++)
+                spare[k] = b == end || (a < mid && before(v[a], v[b])) ? v[a++] : v[b++];
+        }
+        item *t = v;
+        v = spare;
+        spare = t;
+    }
+    return v;
+}
+
+/* Brings the k smallest items to the front, the k-th of them to v[k - 1]. */
+static void select_items(item *v, int64_t n, int64_t k) {
+    int64_t lo = 0, hi = n - 1, at = k - 1;
+    while (hi - lo > SMALL) {
+        int64_t mid = lo + (hi - lo) / 2;
+        item a = v[lo], b = v[mid], c = v[hi];
+        item pivot = before(a, b) ? (before(b, c)   ? b
+                                     : before(a, c) ? c
+                                                    : a)
+                                  : (before(a, c)   ? a
+                                     : before(b, c) ? c
+                                                    : b);
+        int64_t i = lo, j = hi;
+        while (i <= j) {
+            while (before(v[i], pivot)) i++;
+            while (before(pivot, v[j])) j--;
+            if (i > j) break;
+            item t = v[i];
+            v[i++] = v[j];
+            v[j--] = t;
+        }
+        if (at <= j)
+            hi = j;
+        else if (at >= i)
+            lo = i;
+        else
+            return;
+    }
+    insertion(v + lo, hi - lo + 1);
+}
+
+/* ---- Rows --------------------------------------------------------------------------------------*/
+
+typedef enum task { SORT, TOPK, KTH, MEDIAN, NANMEDIAN, MODE } task;
+
+typedef struct job {
+    const tn_call *call;
+    axis ax; /* of the input; for SORT, where all shapes agree, of the results too */
+    const T *x;
+    T *values;
+    int64_t *indices;
+    task what;
+    int64_t k;
+    int64_t inner, length; /* packed results: elements below dim, size along dim */
+    bool reversed, sorted;
+} job;
+
+/* Where a row's results go. */
+typedef struct target {
+    T *values;
+    int64_t *indices;
+    int64_t step_v, step_i;
+} target;
+
+static void fill(const job *j, const T *x, item *v) {
+    int64_t step = j->ax.step[0];
+    K flip = j->reversed ? KEY_LAST : 0;
+    for (int64_t i = 0; i < j->ax.n; i++) {
+        v[i].key = (K)(key_of(x[i * step]) ^ flip);
+        v[i].at = (uint32_t)i;
+    }
+}
+
+/* The k smallest items in order, for few of many: most elements only meet the last one kept. */
+static void keep_few(const job *j, const T *x, item *v) {
+    int64_t step = j->ax.step[0], kept = 0;
+    K flip = j->reversed ? KEY_LAST : 0;
+    for (int64_t i = 0; i < j->ax.n; i++) {
+        item t = {(K)(key_of(x[i * step]) ^ flip), (uint32_t)i};
+        if (kept == j->k && t.key >= v[kept - 1].key) continue;
+        int64_t at = kept < j->k ? kept++ : kept - 1;
+        for (; at > 0 && before(t, v[at - 1]); at--) v[at] = v[at - 1];
+        v[at] = t;
+    }
+}
+
+static void store(const job *j, const T *x, const target *to, int64_t i, uint32_t at) {
+    to->values[i * to->step_v] = x[(int64_t)at * j->ax.step[0]];
+    to->indices[i * to->step_i] = at;
+}
+
+/* The longest run of equal keys; of runs of one length the first, and its last item. */
+static uint32_t most_frequent(const item *v, int64_t n) {
+    int64_t best = 0;
+    uint32_t at = 0;
+    for (int64_t i = 0, run = 0; i < n; i++) {
+        run = i > 0 && v[i].key == v[i - 1].key ? run + 1 : 1;
+        if (run > best) {
+            best = run;
+            at = v[i].at;
+        }
+    }
+    return at;
+}
+
+static uint32_t median_of(const job *j, const T *x, item *v) {
+    int64_t n = j->ax.n, numbers = n;
+    for (int64_t i = 0; i < n; i++) {
+        if (!is_nan(x[i * j->ax.step[0]])) continue;
+        if (j->what == MEDIAN) return (uint32_t)i;
+        numbers--;
+    }
+    if (numbers == 0) return 0;
+    select_items(v, n, (numbers - 1) / 2 + 1);
+    return v[(numbers - 1) / 2].at;
+}
+
+static tn_status one_row(const job *j, const T *x, const target *to, item *v, item *spare) {
+    int64_t n = j->ax.n;
+    bool few = j->what == TOPK && j->k <= 64 && j->k * 8 <= n && j->k > 0;
+    if (few)
+        keep_few(j, x, v);
+    else
+        fill(j, x, v);
+    switch (j->what) {
+    case SORT:
+        v = sort_items(v, spare, n);
+        for (int64_t i = 0; v && i < n; i++) store(j, x, to, i, v[i].at);
+        break;
+    case TOPK:
+        if (!few && j->k < n) select_items(v, n, j->k);
+        if (!few && j->sorted) v = merge_items(v, spare, j->k);
+        for (int64_t i = 0; i < j->k; i++) store(j, x, to, i, v[i].at);
+        break;
+    case KTH:
+        select_items(v, n, j->k);
+        store(j, x, to, 0, v[j->k - 1].at);
+        break;
+    case MODE:
+        v = sort_items(v, spare, n);
+        if (v) store(j, x, to, 0, most_frequent(v, n));
+        break;
+    default: store(j, x, to, 0, median_of(j, x, v));
+    }
+    return v ? TN_OK : TN_E_INTERRUPTED;
+}
+
+static tn_status some_rows(void *arg, int64_t begin, int64_t end) {
+    const job *j = arg;
+    uint64_t bytes;
+    void *p;
+    tn_status st = cpu_room(j->ax.n, 2 * sizeof(item), &bytes, &p);
+    if (st != TN_OK) return st;
+    item *room = p;
+    for (int64_t r = begin; r < end && st == TN_OK; r++) {
+        int64_t at[AXIS_MAX];
+        axis_offset(&j->ax, r, at);
+        target to;
+        if (j->what == SORT) {
+            to = (target){j->values + at[1], j->indices + at[2], j->ax.step[1], j->ax.step[2]};
+        } else {
+            int64_t first = r / j->inner * j->inner * j->length + r % j->inner;
+            to = (target){j->values + first, j->indices + first, j->inner, j->inner};
+        }
+        st = one_row(j, j->x + at[0], &to, room, room + j->ax.n);
+    }
+    cpu_free(NULL, 0, p, bytes);
+    return st;
+}
+
+static tn_status run(const tn_call *call, job *j, const tn_view *x, tn_view *values,
+                     tn_view *indices, int64_t dim) {
+    const tn_view *views[] = {x, values, indices};
+    j->call = call;
+    j->x = x->data;
+    j->values = values->data;
+    j->indices = indices->data;
+    axis_init(&j->ax, j->what == SORT ? 3 : 1, views, dim);
+    if (j->ax.n > (int64_t)UINT32_MAX)
+        return call->host->fail(TN_E_UNSUPPORTED, 0,
+                                "rows of more than 2^32 elements cannot be sorted");
+    j->inner = 1;
+    for (int32_t d = (int32_t)dim + 1; d < x->ndim; d++) j->inner *= x->shape[d];
+    if (x->numel == 0 || values->numel == 0) return TN_OK;
+    return cpu_parallel(j->ax.rows, GRAIN / j->ax.n + 1, some_rows, j);
+}
+
+/* ---- Kernels -----------------------------------------------------------------------------------*/
+
+static tn_status sort(const tn_call *call, const void *args) {
+    const tn_sort_args *a = args;
+    job j = {.what = SORT, .reversed = a->descending != 0};
+    return run(call, &j, a->input, a->values, a->indices, a->dim);
+}
+
+static tn_status mode(const tn_call *call, const void *args) {
+    const tn_mode_args *a = args;
+    job j = {.what = MODE, .length = 1};
+    return run(call, &j, a->input, a->values, a->indices, a->dim);
+}
+
+#if !TMPL_IS_BOOL
+static tn_status topk(const tn_call *call, const void *args) {
+    const tn_topk_args *a = args;
+    job j = {.what = TOPK,
+             .k = a->k,
+             .length = a->k,
+             .reversed = a->largest != 0,
+             .sorted = a->sorted != 0};
+    return run(call, &j, a->input, a->values, a->indices, a->dim);
+}
+
+static tn_status kthvalue(const tn_call *call, const void *args) {
+    const tn_kthvalue_args *a = args;
+    job j = {.what = KTH, .k = a->k, .length = 1};
+    return run(call, &j, a->input, a->values, a->indices, a->dim);
+}
+
+static tn_status median_dim(const tn_call *call, const void *args) {
+    const tn_median_dim_args *a = args;
+    job j = {.what = MEDIAN, .length = 1};
+    return run(call, &j, a->input, a->values, a->indices, a->dim);
+}
+
+static tn_status nanmedian_dim(const tn_call *call, const void *args) {
+    const tn_nanmedian_dim_args *a = args;
+    job j = {.what = NANMEDIAN, .length = 1};
+    return run(call, &j, a->input, a->values, a->indices, a->dim);
+}
+#endif
+
+#define ROW(op)                                                                                    \
+    { #op, TN_SIG_##op, op, NULL, TMPL_DTYPE, 0, 0, 0 }
+static const tn_kernel_row rows[] = {
+    ROW(sort), ROW(mode),
+#if !TMPL_IS_BOOL
+    ROW(topk), ROW(kthvalue), ROW(median_dim), ROW(nanmedian_dim),
+#endif
+};
+const cpu_rows TN_(cpu_order_rows) = CPU_ROWS_OF(rows);

@@ -1,0 +1,365 @@
+/* pool_tmpl.c: windows over planes: max_pool2d, avg_pool2d, adaptive_avg_pool2d and their
+ * gradients, for one floating element type. Each plane (h, w) is one work item; gradients are
+ * scattered inside a plane, so that planes never share memory. */
+#include <math.h>
+
+#include <tenon/args_conv.h>
+
+#include "common/tmpl.h"
+
+#include "cpu_priv.h"
+#include "pack.h"
+
+typedef struct job {
+    int64_t h, w, oh, ow; /* sizes of the input's and of the output's planes */
+    int64_t kh, kw, sh, sw, ph, pw, dh, dw;
+    int64_t divisor; /* of averages; 0: what the window covers */
+    int count_pad;
+    int adaptive;
+    const T *x; /* forward: input planes; backward: gradients of the output planes */
+    T *y;
+    int64_t *index;
+    const int64_t *index_in;
+} job;
+
+static void plane_sizes(job *j, const tn_view *in, const tn_view *out) {
+    j->h = in->shape[in->ndim - 2];
+    j->w = in->shape[in->ndim - 1];
+    j->oh = out->shape[out->ndim - 2];
+    j->ow = out->shape[out->ndim - 1];
+}
+
+static void window_sizes(job *j, tn_ints kernel, tn_ints stride, tn_ints padding) {
+    j->kh = kernel.v[0];
+    j->kw = kernel.v[1];
+    j->sh = stride.n > 0 ? stride.v[0] : j->kh;
+    j->sw = stride.n > 0 ? stride.v[1] : j->kw;
+    j->ph = padding.v[0];
+    j->pw = padding.v[1];
+    j->dh = j->dw = 1;
+}
+
+static tn_status run(job *j, int64_t planes, cpu_body body) {
+    int64_t work = j->h * j->w + j->oh * j->ow * 4;
+    return cpu_parallel(planes, 1 + 8192 / (work + 1), body, j);
+}
+
+static int64_t planes_of(const tn_view *v) {
+    int64_t n = 1;
+    for (int32_t d = 0; d < v->ndim - 2; d++) n *= v->shape[d];
+    return n;
+}
+
+/* ---- Maximum ----------------------------------------------------------------------------------*/
+
+/* Whether v takes the place of best: larger, or the first NaN. */
+TMPL_INLINE int beats(A v, A best) { return (int)!(v <= best) & (int)(best == best); }
+
+/* One window: taps ys[0], ys[0] + dh, .. below ys[1], by the same for columns. One that is spread so wide
+ * that all its taps lie in the padding has nothing to offer: -inf, from no place. */
+static void max_window(const T *x, int64_t w, const int64_t *ys, const int64_t *xs, int64_t dh,
+                       int64_t dw, T *ret, int64_t *ret_at) {
+    bool inside = ys[0] < ys[1] && xs[0] < xs[1];
+    int64_t at = inside ? ys[0] * w + xs[0] : -1;
+    A best = inside ? LOAD(x[at]) : (A)-INFINITY;
+    for (int64_t iy = ys[0]; iy < ys[1]; iy += dh) {
+        for (int64_t ix = xs[0]; ix < xs[1]; ix += dw) {
+            A v = LOAD(x[iy * w + ix]);
+            int64_t better = beats(v, best);
+            best = better ? v : best;
+            at ^= (at ^ (iy * w + ix)) & -better;
+        }
+    }
+    *ret = STORE(best);
+    *ret_at = at;
+}
+
+/* The part of window o inside [0, size). */
+static void max_range(int64_t o, int64_t k, int64_t stride, int64_t pad, int64_t dilation,
+                      int64_t size, int64_t *ret) {
+    int64_t begin = o * stride - pad, end = begin + (k - 1) * dilation + 1;
+    ret[0] = begin < 0 ? begin + (-begin + dilation - 1) / dilation * dilation : begin;
+    ret[1] = end > size ? size : end;
+}
+
+/* Windows of two by two that neither overlap nor leave the plane. Each step compares and selects in
+ * loops without branches, which become vector code. */
+static void max_plane_2x2(const job *j, const T *x, T *y, int64_t *index) {
+    enum { RUN = 64 };
+    A best[RUN];
+    int32_t tap[RUN];
+    for (int64_t oy = 0; oy < j->oh; oy++, y += j->ow, index += j->ow) {
+        const T *top = x + 2 * oy * j->w, *low = top + j->w;
+        for (int64_t o = 0; o < j->ow; o += RUN, top += 2 * RUN, low += 2 * RUN) {
+            int64_t n = j->ow - o < RUN ? j->ow - o : RUN, at = 2 * oy * j->w + 2 * o;
+            for (int64_t i = 0; i < n; i++) {
+                A a = LOAD(top[2 * i]), b = LOAD(top[2 * i + 1]);
+                int better = beats(b, a);
+                best[i] = better ? b : a;
+                tap[i] = better;
+            }
+            for (int64_t i = 0; i < n; i++) {
+                A a = LOAD(low[2 * i]), b = LOAD(low[2 * i + 1]);
+                int right = beats(b, a);
+                A m = right ? b : a;
+                int better = beats(m, best[i]);
+                best[i] = better ? m : best[i];
+                tap[i] = better ? (int)j->w + right : tap[i];
+            }
+            for (int64_t i = 0; i < n; i++) y[o + i] = STORE(best[i]);
+            for (int64_t i = 0; i < n; i++) index[o + i] = at + 2 * i + tap[i];
+        }
+    }
+}
+
+static tn_status max_planes(void *arg, int64_t begin, int64_t end) {
+    const job *j = arg;
+    int simple = j->kh == 2 && j->kw == 2 && j->sh == 2 && j->sw == 2 && j->ph == 0 && j->pw == 0 &&
+                 j->dh == 1 && j->dw == 1 && 2 * j->oh <= j->h && 2 * j->ow <= j->w;
+    for (int64_t p = begin; p < end; p++) {
+        const T *x = j->x + p * j->h * j->w;
+        T *y = j->y + p * j->oh * j->ow;
+        int64_t *index = j->index + p * j->oh * j->ow;
+        if (simple) {
+            max_plane_2x2(j, x, y, index);
+            continue;
+        }
+        for (int64_t oy = 0; oy < j->oh; oy++) {
+            int64_t ys[2], xs[2];
+            max_range(oy, j->kh, j->sh, j->ph, j->dh, j->h, ys);
+            for (int64_t ox = 0; ox < j->ow; ox++) {
+                int64_t i = oy * j->ow + ox;
+                max_range(ox, j->kw, j->sw, j->pw, j->dw, j->w, xs);
+                max_window(x, j->w, ys, xs, j->dh, j->dw, y + i, index + i);
+            }
+        }
+    }
+    return TN_OK;
+}
+
+static tn_status max_pool2d(const tn_call *call, const void *args) {
+    const tn_max_pool2d_with_indices_args *a = args;
+    job j = {.y = a->y->data, .index = a->indices->data};
+    const void *x;
+    tn_status st = cpu_packed(call, a->input, &x);
+    if (st || a->y->numel == 0) return st;
+    j.x = x;
+    plane_sizes(&j, a->input, a->y);
+    window_sizes(&j, a->kernel_size, a->stride, a->padding);
+    j.dh = a->dilation.v[0];
+    j.dw = a->dilation.v[1];
+    return run(&j, planes_of(a->y), max_planes);
+}
+
+/* Places in a plane as somebody gave them: none may lie outside. */
+static bool places_fit(const int64_t *index, int64_t n, int64_t size) {
+    bool fit = true;
+    for (int64_t i = 0; i < n; i++) fit &= index[i] >= 0 && index[i] < size;
+    return fit;
+}
+
+/* Failures are recorded on the calling thread, not where a worker found them. */
+static tn_status places_failed(tn_status st) {
+    if (st != TN_E_INDEX) return st;
+    return cpu_host->fail(TN_E_INDEX, 1, "indices must lie within the plane that was pooled");
+}
+
+/* ---- Gradients are added in A: half precision would round at every step -----------------------*/
+
+static tn_status plane_room(const job *j, uint64_t *ret_bytes, void **ret_room) {
+    return cpu_room(room_mul(j->h, j->w), sizeof(A), ret_bytes, ret_room);
+}
+
+static void plane_done(const job *j, const A *sum, T *to) {
+    for (int64_t i = 0; i < j->h * j->w; i++) to[i] = STORE(sum[i]);
+}
+
+static tn_status max_backward_planes(void *arg, int64_t begin, int64_t end) {
+    const job *j = arg;
+    int64_t n = j->oh * j->ow, size = j->h * j->w;
+    uint64_t bytes;
+    void *room;
+    tn_status st = plane_room(j, &bytes, &room);
+    if (st) return st;
+    A *sum = room;
+    for (int64_t p = begin; p < end; p++) {
+        const T *g = j->x + p * n;
+        const int64_t *index = j->index_in + p * n;
+        if (!places_fit(index, n, size)) {
+            st = TN_E_INDEX;
+            break;
+        }
+        memset(sum, 0, (size_t)size * sizeof(A));
+        for (int64_t i = 0; i < n; i++) sum[index[i]] += LOAD(g[i]);
+        plane_done(j, sum, j->y + p * size);
+    }
+    cpu_free(NULL, 0, room, bytes);
+    return st;
+}
+
+static tn_status max_pool2d_backward(const tn_call *call, const void *args) {
+    const tn__max_pool2d_backward_args *a = args;
+    job j = {.y = a->out->data};
+    const void *g, *index;
+    tn_status st = cpu_packed(call, a->grad, &g);
+    if (!st) st = cpu_packed(call, a->indices, &index);
+    if (st || a->out->numel == 0) return st;
+    j.x = g;
+    j.index_in = index;
+    plane_sizes(&j, a->out, a->grad);
+    return places_failed(run(&j, planes_of(a->out), max_backward_planes));
+}
+
+static tn_status gather_planes(void *arg, int64_t begin, int64_t end) {
+    const job *j = arg;
+    int64_t n = j->oh * j->ow;
+    if (!places_fit(j->index_in + begin * n, (end - begin) * n, j->h * j->w)) return TN_E_INDEX;
+    for (int64_t i = begin * n; i < end * n; i++) {
+        j->y[i] = j->x[i / n * j->h * j->w + j->index_in[i]];
+    }
+    return TN_OK;
+}
+
+static tn_status max_pool2d_gather(const tn_call *call, const void *args) {
+    const tn__max_pool2d_gather_args *a = args;
+    job j = {.y = a->out->data};
+    const void *x, *index;
+    tn_status st = cpu_packed(call, a->input, &x);
+    if (!st) st = cpu_packed(call, a->indices, &index);
+    if (st || a->out->numel == 0) return st;
+    j.x = x;
+    j.index_in = index;
+    plane_sizes(&j, a->input, a->out);
+    return places_failed(run(&j, planes_of(a->out), gather_planes));
+}
+
+/* ---- Averages ---------------------------------------------------------------------------------*/
+
+/* The part of window o that lies inside [0, size), and what the sum is divided by along this axis
+ * when the padding counts. */
+static void window(int64_t o, int64_t k, int64_t s, int64_t pad, int64_t size, int64_t *ret_begin,
+                   int64_t *ret_end, int64_t *ret_count) {
+    int64_t begin = o * s - pad, end = begin + k < size + pad ? begin + k : size + pad;
+    *ret_count = end - begin;
+    *ret_begin = begin < 0 ? 0 : begin;
+    *ret_end = end > size ? size : end;
+}
+
+static void adaptive_window(int64_t o, int64_t from, int64_t to, int64_t *ret_begin,
+                            int64_t *ret_end) {
+    *ret_begin = o * from / to;
+    *ret_end = ((o + 1) * from + to - 1) / to;
+}
+
+/* The window of output (oy, ox) and the factor of its average. */
+static A average_window(const job *j, int64_t oy, int64_t ox, int64_t at[4]) {
+    int64_t ch, cw;
+    if (j->adaptive) {
+        adaptive_window(oy, j->h, j->oh, &at[0], &at[1]);
+        adaptive_window(ox, j->w, j->ow, &at[2], &at[3]);
+        return (A)1 / (A)((at[1] - at[0]) * (at[3] - at[2]));
+    }
+    window(oy, j->kh, j->sh, j->ph, j->h, &at[0], &at[1], &ch);
+    window(ox, j->kw, j->sw, j->pw, j->w, &at[2], &at[3], &cw);
+    int64_t inside = (at[1] - at[0]) * (at[3] - at[2]);
+    return (A)1 / (A)(j->divisor ? j->divisor : j->count_pad ? ch * cw : inside);
+}
+
+static tn_status average_planes(void *arg, int64_t begin, int64_t end) {
+    const job *j = arg;
+    int64_t at[4];
+    for (int64_t p = begin; p < end; p++) {
+        const T *x = j->x + p * j->h * j->w;
+        T *y = j->y + p * j->oh * j->ow;
+        for (int64_t i = 0; i < j->oh * j->ow; i++) {
+            A scale = average_window(j, i / j->ow, i % j->ow, at), sum = 0;
+            for (int64_t iy = at[0]; iy < at[1]; iy++) {
+                for (int64_t ix = at[2]; ix < at[3]; ix++) sum += LOAD(x[iy * j->w + ix]);
+            }
+            y[i] = STORE(sum * scale);
+        }
+    }
+    return TN_OK;
+}
+
+static tn_status average_backward_planes(void *arg, int64_t begin, int64_t end) {
+    const job *j = arg;
+    int64_t at[4], size = j->h * j->w;
+    uint64_t bytes;
+    void *room;
+    tn_status st = plane_room(j, &bytes, &room);
+    if (st) return st;
+    A *sum = room;
+    for (int64_t p = begin; p < end; p++) {
+        const T *g = j->x + p * j->oh * j->ow;
+        memset(sum, 0, (size_t)size * sizeof(A));
+        for (int64_t i = 0; i < j->oh * j->ow; i++) {
+            A scale = average_window(j, i / j->ow, i % j->ow, at), v = LOAD(g[i]) * scale;
+            for (int64_t iy = at[0]; iy < at[1]; iy++) {
+                for (int64_t ix = at[2]; ix < at[3]; ix++) sum[iy * j->w + ix] += v;
+            }
+        }
+        plane_done(j, sum, j->y + p * size);
+    }
+    cpu_free(NULL, 0, room, bytes);
+    return TN_OK;
+}
+
+static tn_status average(const tn_call *call, job *j, const tn_view *x, const tn_view *y) {
+    const void *p;
+    tn_status st = cpu_packed(call, x, &p);
+    if (st || y->numel == 0) return st;
+    j->x = p;
+    j->y = y->data;
+    plane_sizes(j, x, y);
+    return run(j, planes_of(y), average_planes);
+}
+
+static tn_status average_backward(const tn_call *call, job *j, const tn_view *g, const tn_view *y) {
+    const void *p;
+    tn_status st = cpu_packed(call, g, &p);
+    if (st || y->numel == 0) return st;
+    j->x = p;
+    j->y = y->data;
+    plane_sizes(j, y, g);
+    return run(j, planes_of(y), average_backward_planes);
+}
+
+static tn_status avg_pool2d(const tn_call *call, const void *args) {
+    const tn_avg_pool2d_args *a = args;
+    job j = {.count_pad = a->count_include_pad != 0, .divisor = a->divisor_override.value};
+    window_sizes(&j, a->kernel_size, a->stride, a->padding);
+    return average(call, &j, a->input, a->out);
+}
+
+static tn_status avg_pool2d_backward(const tn_call *call, const void *args) {
+    const tn__avg_pool2d_backward_args *a = args;
+    job j = {.count_pad = a->count_include_pad != 0, .divisor = a->divisor_override.value};
+    window_sizes(&j, a->kernel_size, a->stride, a->padding);
+    return average_backward(call, &j, a->grad, a->out);
+}
+
+static tn_status adaptive_avg_pool2d(const tn_call *call, const void *args) {
+    const tn__adaptive_avg_pool2d_args *a = args;
+    job j = {.adaptive = 1};
+    return average(call, &j, a->input, a->out);
+}
+
+static tn_status adaptive_avg_pool2d_backward(const tn_call *call, const void *args) {
+    const tn__adaptive_avg_pool2d_backward_args *a = args;
+    job j = {.adaptive = 1};
+    return average_backward(call, &j, a->grad, a->out);
+}
+
+#define ROW(op, fn)                                                                                \
+    { #op, TN_SIG_##op, fn, NULL, TMPL_DTYPE, 0, TN_K_CAPTURE_SAFE, 0 }
+static const tn_kernel_row rows[] = {
+    ROW(max_pool2d_with_indices, max_pool2d),
+    ROW(_max_pool2d_backward, max_pool2d_backward),
+    ROW(_max_pool2d_gather, max_pool2d_gather),
+    ROW(avg_pool2d, avg_pool2d),
+    ROW(_avg_pool2d_backward, avg_pool2d_backward),
+    ROW(_adaptive_avg_pool2d, adaptive_avg_pool2d),
+    ROW(_adaptive_avg_pool2d_backward, adaptive_avg_pool2d_backward),
+};
+const cpu_rows TN_(cpu_pool_rows) = CPU_ROWS_OF(rows);

@@ -1,0 +1,488 @@
+/* reduce_tu.c: reductions of one element type: sum, mean, prod, amax, amin, all, any, var.
+ *
+ * Note [Order of summation]
+ * The elements behind one result are cut into spans of fixed size. Within a span LANES accumulators
+ * take turns; every 16 turns they move up a level, so that no accumulator takes more than a few
+ * terms of similar size. Partial results of spans are joined in pairs. None of this depends
+ * on the number of threads, so neither do the bits of the result.
+ *
+ * Where the fastest dimension is kept, whole rows of accumulators (columns) run down instead. */
+#include <math.h>
+
+#include <tenon/args_reduce.h>
+
+#include "common/scalar.h"
+#include "copy.h"
+#include "cpu_priv.h"
+
+#define LANES ((int)(256 / sizeof(A)))
+#define TURNS 16          /* of an accumulator before it moves up a level */
+#define FEED (LANES * 96) /* elements per call of lanes() */
+#define LEVELS 4
+#define SPAN 65536                     /* elements per unit of work */
+#define TILE ((int)(2048 / sizeof(A))) /* columns per unit of work */
+
+#if TMPL_DTYPE == TMPL_F64
+typedef uint64_t red_mask;
+#elif TMPL_IS_FLOAT
+typedef uint32_t red_mask;
+#endif
+
+/* Asks for what lanes() reads a kilobyte after its turn at x; processors by themselves look less
+ * far ahead than the caches are slow. */
+TMPL_INLINE void red_ahead(const T *x) {
+#if defined(__GNUC__)
+    for (size_t b = 0; b < LANES * sizeof(T); b += 64)
+        __builtin_prefetch((const void *)((uintptr_t)x + 1024 + b));
+#else
+    (void)x;
+#endif
+}
+
+typedef struct red_op {
+    void (*lanes)(A *acc, const T *x, int64_t n, A center);
+    void (*columns)(A *acc, const T *x, int64_t n, const A *centers);
+    void (*join)(A *a, const A *b, int64_t n);
+    A (*fold)(A *a);
+    A (*row)(const T *x, int64_t n, A center);
+    A (*few)(const T *x, int64_t n, int64_t stride, A center);
+    void (*clear)(A *a, int64_t n);
+} red_op;
+
+#include "common/reduce.h"
+
+/* ---- The job -----------------------------------------------------------------------------------*/
+
+/* A set of dimensions: which of the plan's, in its order. */
+typedef struct dims {
+    int32_t n;
+    int64_t count; /* product of the sizes */
+    int64_t size[TN_MAX_DIMS], in[TN_MAX_DIMS], out[TN_MAX_DIMS];
+} dims;
+
+typedef struct job {
+    const red_op *op;
+    dims kept, gone;
+    const char *in;
+    char *out;
+    const A *centers; /* by result, in the order of kept; or NULL */
+    A *partial;       /* (results, spans), or (bands, spans, TILE) */
+    int64_t spans, span;
+    int64_t width, tiles; /* columns: how many along kept dimension 0, and in tiles */
+} job;
+
+static int64_t offset_in(const dims *d, int32_t first, int64_t index) {
+    int64_t offset = 0;
+    for (int32_t i = first; i < d->n; i++) {
+        offset += index % d->size[i] * d->in[i];
+        index /= d->size[i];
+    }
+    return offset;
+}
+
+static int64_t offset_out(const dims *d, int32_t first, int64_t index) {
+    int64_t offset = 0;
+    for (int32_t i = first; i < d->n; i++) {
+        offset += index % d->size[i] * d->out[i];
+        index /= d->size[i];
+    }
+    return offset;
+}
+
+/* ---- Lanes: the fastest dimension goes ---------------------------------------------------------*/
+
+typedef struct cascade {
+    const red_op *op;
+    A center;
+    int32_t used; /* levels that hold something */
+    int32_t fill[LEVELS];
+    A level[LEVELS][LANES];
+} cascade;
+
+static void feed(cascade *c, const T *x, int64_t n) {
+    A turn[LANES];
+    c->op->clear(turn, LANES);
+    c->op->lanes(turn, x, n, c->center);
+    A *up = turn;
+    for (int32_t k = 0; k < LEVELS; k++) {
+        if (k == c->used) {
+            c->op->clear(c->level[k], LANES);
+            c->fill[k] = 0;
+            c->used++;
+        }
+        c->op->join(c->level[k], up, LANES);
+        if (++c->fill[k] < TURNS || k == LEVELS - 1) return;
+        if (k + 1 == c->used) {
+            c->op->clear(c->level[k + 1], LANES);
+            c->fill[k + 1] = 0;
+            c->used++;
+        }
+        memcpy(turn, c->level[k], sizeof turn);
+        c->op->clear(c->level[k], LANES);
+        c->fill[k] = 0;
+    }
+}
+
+/* Elements [begin, end) of the gone dimensions, from `at` on. */
+static A reduce_span(const job *j, const char *at, int64_t begin, int64_t end, A center) {
+    const dims *g = &j->gone;
+    int64_t n0 = g->size[0], stride = g->in[0];
+    if (end - begin <= LANES && (g->n == 1 || end - begin <= n0 - begin % n0)) {
+        const char *x = at + offset_in(g, 0, begin);
+        return j->op->few((const T *)(const void *)x, end - begin, stride, center);
+    }
+    cascade c; /* large: nothing is set that is not used */
+    c.op = j->op;
+    c.center = center;
+    c.used = 0;
+    if (g->n == 1 && stride == (int64_t)sizeof(T) && end - begin <= FEED)
+        return j->op->row((const T *)(const void *)(at + begin * stride), end - begin, center);
+    _Alignas(64) T packed[FEED];
+    int64_t fill = 0, col = begin % n0, row = begin / n0;
+    bool direct = stride == (int64_t)sizeof(T) && (n0 >= LANES || g->n == 1);
+    while (begin < end) {
+        const char *x = at + offset_in(g, 1, row) + col * stride;
+        int64_t n = n0 - col < end - begin ? n0 - col : end - begin;
+        if (!direct && n > FEED - fill) n = FEED - fill;
+        if (direct && n > FEED) n = FEED;
+        if (direct) {
+            feed(&c, (const T *)(const void *)x, n);
+        } else {
+            cpu_gather(packed + fill, x, n, stride, (int32_t)sizeof(T));
+            fill += n;
+        }
+        begin += n;
+        col += n;
+        if (col == n0) {
+            col = 0;
+            row++;
+        }
+        if (fill == FEED || (fill && begin == end)) {
+            feed(&c, packed, fill);
+            fill = 0;
+        }
+    }
+    for (int32_t k = 1; k < c.used; k++) c.op->join(c.level[0], c.level[k], LANES);
+    return c.op->fold(c.level[0]);
+}
+
+static tn_status span_items(void *arg, int64_t begin, int64_t end) {
+    const job *j = arg;
+    for (int64_t item = begin; item < end; item++) {
+        int64_t result = item / j->spans, first = item % j->spans * j->span;
+        int64_t last = j->gone.count - first < j->span ? j->gone.count : first + j->span;
+        const char *at = j->in;
+        at += j->kept.n == 1 ? result * j->kept.in[0] : offset_in(&j->kept, 0, result);
+        A center = j->centers ? j->centers[result] : (A)0;
+        j->partial[item] = reduce_span(j, at, first, last, center);
+    }
+    return TN_OK;
+}
+
+/* Joins n neighbouring rows of `width` partial results in pairs; the first row holds the result. */
+static void join_pairs(const red_op *op, A *rows, int64_t n, int64_t width) {
+    for (int64_t step = 1; step < n; step *= 2)
+        for (int64_t i = 0; i + step < n; i += 2 * step)
+            op->join(rows + i * width, rows + (i + step) * width, width);
+}
+
+/* ---- Columns: the fastest dimension stays ------------------------------------------------------*/
+
+static void run_columns(const job *j, const char *at, int64_t width, int64_t begin, int64_t end,
+                        const A *centers, A *acc) {
+    A level[2][TILE];
+    const red_op *op = j->op;
+    const dims *g = &j->gone;
+    T packed[TILE];
+    int64_t stride = j->kept.in[0], in_first = 0, in_second = 0;
+    int64_t i0 = begin % g->size[0], row = begin / g->size[0];
+    const char *base = at + offset_in(g, 1, row);
+    op->clear(acc, width);
+    op->clear(level[0], width);
+    op->clear(level[1], width);
+    for (; begin < end; begin++) {
+        const char *x = base + i0 * g->in[0];
+        if (stride != (int64_t)sizeof(T)) {
+            cpu_gather(packed, x, width, stride, (int32_t)sizeof(T));
+            x = (const char *)packed;
+        }
+        op->columns(level[0], (const T *)(const void *)x, width, centers);
+        if (++i0 == g->size[0]) {
+            i0 = 0;
+            base = at + offset_in(g, 1, ++row);
+        }
+        if (++in_first < TURNS) continue;
+        in_first = 0;
+        op->join(level[1], level[0], width);
+        op->clear(level[0], width);
+        if (++in_second < TURNS) continue;
+        in_second = 0;
+        op->join(acc, level[1], width);
+        op->clear(level[1], width);
+    }
+    op->join(level[1], level[0], width);
+    op->join(acc, level[1], width);
+}
+
+/* Item: (band, span); a band is one tile of columns at one place of the other kept dimensions. */
+static tn_status column_items(void *arg, int64_t begin, int64_t end) {
+    const job *j = arg;
+    for (int64_t item = begin; item < end; item++) {
+        int64_t band = item / j->spans, first = item % j->spans * j->span;
+        int64_t last = j->gone.count - first < j->span ? j->gone.count : first + j->span;
+        int64_t outer = band / j->tiles, c0 = band % j->tiles * TILE;
+        int64_t width = j->width - c0 < TILE ? j->width - c0 : TILE;
+        const char *at = j->in + offset_in(&j->kept, 1, outer) + c0 * j->kept.in[0];
+        const A *centers = j->centers ? j->centers + outer * j->width + c0 : NULL;
+        run_columns(j, at, width, first, last, centers, j->partial + item * TILE);
+    }
+    return TN_OK;
+}
+
+/* ---- All results -------------------------------------------------------------------------------*/
+
+static void read_plan(job *j, const tn_plan *p) {
+    j->in = p->data[1];
+    j->out = p->data[0];
+    j->kept.n = j->gone.n = 0;
+    j->kept.count = j->gone.count = 1;
+    for (int32_t d = 0; d < p->ndim; d++) {
+        dims *to = p->reduce_mask >> d & 1 ? &j->gone : &j->kept;
+        to->size[to->n] = p->shape[d];
+        to->in[to->n] = p->stride[d][1];
+        to->out[to->n++] = p->stride[d][0];
+        to->count *= p->shape[d];
+    }
+    if (j->gone.n == 0) {
+        j->gone.n = 1;
+        j->gone.size[0] = 1;
+        j->gone.in[0] = sizeof(T);
+    }
+    if (j->kept.n == 0) {
+        j->kept.n = 1;
+        j->kept.size[0] = 1;
+        j->kept.in[0] = j->kept.out[0] = sizeof(T);
+    }
+}
+
+/* Few columns of a packed matrix: several rows count as one wide row, whose columns are joined
+ * afterwards. Returns how many. */
+static int64_t widen(job *j) {
+    dims *k = &j->kept, *g = &j->gone;
+    int64_t n0 = k->size[0], item = (int64_t)sizeof(T);
+    if (k->n != 1 || g->n != 1 || k->in[0] != item || g->in[0] != n0 * item || n0 > TILE / 4)
+        return 1;
+    int64_t times = TILE / n0;
+    while (g->size[0] % times) times--;
+    k->size[0] = k->count = n0 * times;
+    g->size[0] = g->count = g->size[0] / times;
+    g->in[0] *= times;
+    return times;
+}
+
+/* Writes results[0 .. kept.count), in the order of the kept dimensions. */
+static tn_status reduce_lanes(job *j, A *results) {
+    if (j->gone.count <= LANES && j->kept.count == 1 && j->gone.n == 1) {
+        *results = j->op->few((const T *)(const void *)j->in, j->gone.count, j->gone.in[0],
+                              j->centers ? *j->centers : (A)0);
+        return TN_OK;
+    }
+    j->span = SPAN;
+    j->spans = (j->gone.count + SPAN - 1) / SPAN;
+    int64_t items = room_mul(j->kept.count, j->spans), per_item = j->gone.count / j->spans + 1;
+    uint64_t bytes = 0;
+    void *partial = results;
+    tn_status st = TN_OK;
+    if (j->spans > 1) st = cpu_room(items, sizeof(A), &bytes, &partial);
+    if (st != TN_OK) return st;
+    j->partial = partial;
+    st = cpu_parallel(items, SPAN / 4 / per_item + 1, span_items, j);
+    if (j->spans == 1) return st;
+    for (int64_t r = 0; r < j->kept.count && st == TN_OK; r++) {
+        join_pairs(j->op, j->partial + r * j->spans, j->spans, 1);
+        results[r] = j->partial[r * j->spans];
+    }
+    cpu_free(NULL, 0, partial, bytes);
+    return st;
+}
+
+static tn_status reduce_columns(job *j, A *results, int64_t times) {
+    j->width = j->kept.size[0];
+    j->tiles = (j->width + TILE - 1) / TILE;
+    int64_t tile = j->width < TILE ? j->width : TILE;
+    j->span = SPAN / tile;
+    j->spans = (j->gone.count + j->span - 1) / j->span;
+    int64_t bands = j->tiles * (j->kept.count / j->width), items = room_mul(bands, j->spans);
+    int64_t rows = j->gone.count < j->span ? j->gone.count : j->span;
+    uint64_t bytes;
+    void *partial;
+    tn_status st = cpu_room(items, TILE * sizeof(A), &bytes, &partial);
+    if (st != TN_OK) return st;
+    j->partial = partial;
+    st = cpu_parallel(items, SPAN / 4 / (tile * rows) + 1, column_items, j);
+    for (int64_t b = 0; b < bands && st == TN_OK; b++) {
+        A *acc = j->partial + b * j->spans * TILE;
+        int64_t c0 = b % j->tiles * TILE, n = j->width - c0 < TILE ? j->width - c0 : TILE;
+        join_pairs(j->op, acc, j->spans, TILE);
+        n /= times;
+        for (int64_t t = 1; t < times; t++) j->op->join(acc, acc + t * n, n);
+        memcpy(results + b / j->tiles * j->width + c0, acc, (size_t)n * sizeof(A));
+    }
+    cpu_free(NULL, 0, partial, bytes);
+    return st;
+}
+
+static tn_status reduce_all(const tn_plan *p, const red_op *op, const A *centers, A *results) {
+    job j; /* large: nothing is set that is not used */
+    j.op = op;
+    j.centers = centers;
+    read_plan(&j, p);
+    if (p->numel == 0) {
+        op->clear(results, j.kept.count);
+        return TN_OK;
+    }
+    /* Short rows are columns, too: neighbouring results are worked on at once. */
+    bool columns = !(p->reduce_mask & 1) && p->reduce_mask != 0;
+    bool short_rows = j.gone.n == 1 && j.gone.count <= 32 && j.kept.size[0] >= 16;
+    if (!columns && !short_rows) return reduce_lanes(&j, results);
+    int64_t times = centers || !columns ? 1 : widen(&j);
+    return j.kept.size[0] < 4 ? reduce_lanes(&j, results) : reduce_columns(&j, results, times);
+}
+
+/* ---- Kernels -----------------------------------------------------------------------------------*/
+
+typedef enum finish { AS_IS, MEAN, VARIANCE } finish;
+
+static void write_results(const tn_plan *p, const A *results, finish how, double divisor) {
+    job j;
+    read_plan(&j, p);
+    int64_t n0 = j.kept.size[0];
+    (void)how;
+    (void)divisor;
+    for (int64_t i = 0; i < j.kept.count; i += n0) {
+        char *out = j.out + offset_out(&j.kept, 1, i / n0);
+        for (int64_t c = 0; c < n0; c++) {
+            char *to = out + c * j.kept.out[0];
+            A r = results[i + c];
+#if TMPL_IS_FLOAT || TMPL_IS_COMPLEX
+            if (how != AS_IS) r = r / (RA)divisor;
+#endif
+#if TMPL_IS_COMPLEX
+            if (how == VARIANCE) {
+                *(R *)(void *)to = RE_(r);
+                continue;
+            }
+#endif
+            *(T *)(void *)to = STORE(r);
+        }
+    }
+}
+
+static int64_t kept_count(const tn_plan *p) {
+    int64_t n = 1;
+    for (int32_t d = 0; d < p->ndim; d++)
+        if (!(p->reduce_mask >> d & 1)) n *= p->shape[d];
+    return n;
+}
+
+/* Results live on the stack when they are few. */
+#define FEW 64
+
+static tn_status reduce_to(const tn_plan *p, const red_op *op, finish how, double correction) {
+    A near[FEW], *results = near;
+    int64_t n = kept_count(p);
+    uint64_t bytes = 0;
+    tn_status st = TN_OK;
+    void *far = NULL, *centers = NULL;
+    if (n == 0) return TN_OK;
+    if (n > FEW) {
+        st = cpu_room(n, sizeof(A), &bytes, &far);
+        if (st != TN_OK) return st;
+        results = far;
+    }
+    double divisor = (double)(p->numel / n);
+#if TMPL_IS_FLOAT || TMPL_IS_COMPLEX
+    if (how == VARIANCE) {
+        st = cpu_room(n, sizeof(A), &bytes, &centers);
+        if (st != TN_OK) goto out;
+        A *mean = centers;
+        st = reduce_all(p, &op_sum, NULL, mean);
+        if (st != TN_OK) goto out;
+        for (int64_t i = 0; i < n; i++) mean[i] = mean[i] / (RA)divisor;
+        divisor = divisor > correction ? divisor - correction : 0;
+    }
+#endif
+    (void)correction;
+    st = reduce_all(p, op, centers, results);
+    if (st != TN_OK) goto out;
+    write_results(p, results, how, divisor);
+out:
+    cpu_free(NULL, 0, far, bytes);
+    cpu_free(NULL, 0, centers, bytes);
+    return st;
+}
+
+#if TMPL_IS_BOOL
+static tn_status all(const tn_call *call, const void *args) {
+    (void)call;
+    return reduce_to(((const tn__all_args *)args)->plan, &op_all, AS_IS, 0);
+}
+
+static tn_status any(const tn_call *call, const void *args) {
+    (void)call;
+    return reduce_to(((const tn__any_args *)args)->plan, &op_any, AS_IS, 0);
+}
+#else
+static tn_status sum(const tn_call *call, const void *args) {
+    (void)call;
+    return reduce_to(((const tn_sum_args *)args)->plan, &op_sum, AS_IS, 0);
+}
+
+static tn_status prod(const tn_call *call, const void *args) {
+    (void)call;
+    return reduce_to(((const tn__prod_args *)args)->plan, &op_prod, AS_IS, 0);
+}
+#endif
+
+#if TMPL_IS_FLOAT || TMPL_IS_COMPLEX
+static tn_status mean(const tn_call *call, const void *args) {
+    (void)call;
+    return reduce_to(((const tn_mean_args *)args)->plan, &op_sum, MEAN, 0);
+}
+
+static tn_status var(const tn_call *call, const void *args) {
+    const tn__var_args *a = args;
+    (void)call;
+    return reduce_to(a->plan, &op_spread, VARIANCE, a->correction);
+}
+#endif
+
+#if !TMPL_IS_COMPLEX
+static tn_status amax(const tn_call *call, const void *args) {
+    (void)call;
+    return reduce_to(((const tn_amax_args *)args)->plan, &op_amax, AS_IS, 0);
+}
+
+static tn_status amin(const tn_call *call, const void *args) {
+    (void)call;
+    return reduce_to(((const tn_amin_args *)args)->plan, &op_amin, AS_IS, 0);
+}
+#endif
+
+#define ROW(op, fn)                                                                                \
+    { #op, TN_SIG_##op, fn, NULL, TMPL_DTYPE, 0, TN_K_CAPTURE_SAFE, 0 }
+static const tn_kernel_row rows[] = {
+#if TMPL_IS_BOOL
+    ROW(_all, all),  ROW(_any, any),
+#else
+    ROW(sum, sum),
+    ROW(_prod, prod),
+#endif
+#if TMPL_IS_FLOAT || TMPL_IS_COMPLEX
+    ROW(mean, mean), ROW(_var, var),
+#endif
+#if !TMPL_IS_COMPLEX
+    ROW(amax, amax), ROW(amin, amin),
+#endif
+};
+const cpu_rows TN_(cpu_reduce_rows) = CPU_ROWS_OF(rows);

@@ -1,0 +1,150 @@
+/* scan_tmpl.c: running sums, products and logsumexps along a dimension, for one element type.
+ *
+ * Where neighbouring rows lie side by side, the walk goes along the dimension with all of them
+ * abreast, so that memory is read in order. */
+#include <complex.h>
+#include <math.h>
+
+#include <tenon/args_norm.h>
+
+#include "common/tmpl.h"
+
+#include "axis.h"
+#include "cpu_priv.h"
+
+enum { CUMSUM, CUMPROD, LOGCUMSUMEXP };
+
+typedef struct job {
+    axis ax;
+    int kind;
+    const T *x;
+    T *y;
+} job;
+
+/* Integers wrap: unsigned arithmetic has no overflow. */
+#if TMPL_IS_INT
+static A plus(A a, A b) { return (A)((uint64_t)(int64_t)a + (uint64_t)(int64_t)b); }
+static A times(A a, A b) { return (A)((uint64_t)(int64_t)a * (uint64_t)(int64_t)b); }
+#else
+static A plus(A a, A b) { return a + b; }
+static A times(A a, A b) { return a * b; }
+#endif
+
+#if TMPL_IS_COMPLEX
+static A log_plus(A a, A b) {
+    double _Complex top = creal(a) > creal(b) ? a : b, low = creal(a) > creal(b) ? b : a;
+    return (A)(top + clog(1.0 + cexp(low - top)));
+}
+#elif TMPL_IS_FLOAT
+static A log_plus(A a, A b) {
+    A top = a > b || a != a ? a : b, low = a > b || a != a ? b : a;
+    if (top == low && isinf(top)) return top;
+    return (A)((double)top + log1p(exp((double)low - (double)top)));
+}
+#endif
+
+static A step(int kind, A sum, A x) {
+#if TMPL_IS_FLOAT || TMPL_IS_COMPLEX
+    if (kind == LOGCUMSUMEXP) return log_plus(sum, x);
+#endif
+    return kind == CUMSUM ? plus(sum, x) : times(sum, x);
+}
+
+enum { STRETCH = 1 << 16 }; /* elements between looks for an interrupt */
+
+static tn_status one_row(const job *j, const T *x, T *y) {
+    int64_t sx = j->ax.step[0], sy = j->ax.step[1], n = j->ax.n;
+    A sum = LOAD(x[0]);
+    y[0] = x[0];
+    for (int64_t i = 1; i < n;) {
+        int64_t stop = n - i < STRETCH ? n : i + STRETCH;
+        for (; i < stop; i++) {
+            sum = step(j->kind, sum, LOAD(x[i * sx]));
+            y[i * sy] = STORE(sum);
+        }
+        tn_status st = i < n ? cpu_poll() : TN_OK;
+        if (st != TN_OK) return st;
+    }
+    return TN_OK;
+}
+
+/* `count` rows abreast; sums in A so that half precision does not round at every step. */
+enum { ABREAST = 64 };
+static void side_by_side(const job *j, const T *x, T *y, int64_t count) {
+    int64_t sx = j->ax.step[0], sy = j->ax.step[1];
+    A sum[ABREAST];
+    for (int64_t c = 0; c < count; c++) {
+        sum[c] = LOAD(x[c]);
+        y[c] = x[c];
+    }
+    for (int64_t i = 1; i < j->ax.n; i++) {
+        const T *from = x + i * sx;
+        T *to = y + i * sy;
+        for (int64_t c = 0; c < count; c++) {
+            sum[c] = step(j->kind, sum[c], LOAD(from[c]));
+            to[c] = STORE(sum[c]);
+        }
+    }
+}
+
+static tn_status rows_of(void *arg, int64_t begin, int64_t end) {
+    const job *j = arg;
+    const axis *ax = &j->ax;
+    int64_t at[AXIS_MAX];
+    for (int64_t r = begin; r < end;) {
+        axis_offset(ax, r, at);
+        int64_t count = ax->run - r % ax->run;
+        if (count > end - r) count = end - r;
+        if (count > ABREAST) count = ABREAST;
+        if (count > 1 && ax->next[0] == 1 && ax->next[1] == 1) {
+            side_by_side(j, j->x + at[0], j->y + at[1], count);
+            r += count;
+        } else {
+            tn_status st = one_row(j, j->x + at[0], j->y + at[1]);
+            if (st != TN_OK) return st;
+            r++;
+        }
+    }
+    return TN_OK;
+}
+
+static tn_status run(int kind, const tn_view *x, const tn_view *y, int64_t dim) {
+    if (y->numel == 0) return TN_OK;
+    const tn_view *views[2] = {x, y};
+    job j = {.kind = kind, .x = x->data, .y = y->data};
+    axis_init(&j.ax, 2, views, dim);
+    int64_t grain = 1 + 8192 / j.ax.n;
+    if (j.ax.step[0] != 1 && grain < ABREAST) grain = ABREAST;
+    return cpu_parallel(j.ax.rows, grain, rows_of, &j);
+}
+
+static tn_status cumsum(const tn_call *call, const void *args) {
+    const tn_cumsum_args *a = args;
+    (void)call;
+    return run(CUMSUM, a->input, a->out, a->dim);
+}
+
+static tn_status cumprod(const tn_call *call, const void *args) {
+    const tn_cumprod_args *a = args;
+    (void)call;
+    return run(CUMPROD, a->input, a->out, a->dim);
+}
+
+#if TMPL_IS_FLOAT || TMPL_IS_COMPLEX
+static tn_status logcumsumexp(const tn_call *call, const void *args) {
+    const tn_logcumsumexp_args *a = args;
+    (void)call;
+    return run(LOGCUMSUMEXP, a->input, a->out, a->dim);
+}
+#endif
+
+#define ROW(op, fn)                                                                                \
+    { #op, TN_SIG_##op, fn, NULL, TMPL_DTYPE, 0, TN_K_CAPTURE_SAFE, 0 }
+static const tn_kernel_row rows[] = {
+    ROW(cumsum, cumsum),
+    ROW(cumprod, cumprod),
+#if TMPL_IS_FLOAT || TMPL_IS_COMPLEX
+    ROW(logcumsumexp, logcumsumexp),
+#endif
+};
+const cpu_rows TN_(cpu_scan_rows) = CPU_ROWS_OF(rows);

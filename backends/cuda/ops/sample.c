@@ -1,0 +1,87 @@
+/* sample.c: permutations and draws of column numbers: host side of kernels/permute.cu and
+ * kernels/sample.cu. */
+#include "cuda_priv.h"
+
+#include <tenon/args_random.h>
+
+#include "common/philox.h"
+#include "kernels/args/args_sample.h"
+
+/* ---- randperm ----------------------------------------------------------------------------------*/
+
+static cuda_kernel permute_start = {.module = "permute", .name = "permute_start"},
+                   permute_run = {.module = "permute", .name = "permute_run"};
+
+static tn_status randperm(const tn_call *call, const void *args) {
+    const tn__randperm__args *in = args;
+    cuda_permute_args a = {.data = in->self->data, .n = in->self->numel};
+    void *holder = NULL;
+    if (a.n == 0) return TN_OK;
+    if (!tn_view_is_contiguous(in->self) || a.n >= UINT32_MAX) return TN_DECLINE;
+    tn_status st = room_scratch(call, a.n, sizeof *a.holder, &holder);
+    a.holder = holder;
+    if (st == TN_OK)
+        st = cuda_reserve_random(call, in->generator, rnd_blocks(a.n, 2), &a.draws, &a.launch);
+    int64_t blocks = (a.n + CUDA_BLOCK - 1) / CUDA_BLOCK;
+    if (st == TN_OK) st = cuda_launch(call, &permute_start, blocks, CUDA_BLOCK, &a);
+    return st == TN_OK ? cuda_launch(call, &permute_run, 1, CUDA_BLOCK, &a) : st;
+}
+
+/* ---- multinomial -------------------------------------------------------------------------------*/
+
+static cuda_float_kernels scores = CUDA_FLOAT_KERNELS(sample, sample_scores),
+                          sums = CUDA_FLOAT_KERNELS(sample, sample_sums),
+                          finds = CUDA_FLOAT_KERNELS(sample, sample_find);
+
+/* With replacement: numbers fall between running sums. */
+static tn_status search(const tn_call *call, cuda_sample_args *a) {
+    void *room = NULL;
+    int64_t blocks = (a->rows * a->k + CUDA_BLOCK - 1) / CUDA_BLOCK;
+    tn_status st = room_scratch(call, room_mul(a->rows, a->columns), sizeof *a->sums, &room);
+    a->sums = room;
+    if (st == TN_OK) st = cuda_launch(call, cuda_float_kernel(call, sums), a->rows, CUDA_BLOCK, a);
+    if (st != TN_OK) return st;
+    return cuda_launch(call, cuda_float_kernel(call, finds), blocks, CUDA_BLOCK, a);
+}
+
+/* Without: the columns with the largest scores. */
+static tn_status pick_largest(const tn_call *call, cuda_sample_args *a, int64_t item) {
+    void *values = NULL;
+    tn_status st = room_scratch(call, room_mul(a->rows, a->columns), (size_t)item, &a->scores);
+    if (st == TN_OK) st = room_scratch(call, room_mul(a->rows, a->k), (size_t)item, &values);
+    if (st == TN_OK)
+        st = cuda_launch(call, cuda_float_kernel(call, scores), a->rows, CUDA_BLOCK, a);
+    if (st != TN_OK) return st;
+    return cuda_largest(call, a->scores, a->rows, a->columns, a->k, values, a->drawn);
+}
+
+static tn_status multinomial(const tn_call *call, const void *args) {
+    const tn_multinomial_args *in = args;
+    const tn_view *v = in->input;
+    cuda_sample_args a = {.weights = v->data,
+                          .drawn = in->out->data,
+                          .rows = v->ndim == 2 ? v->shape[0] : 1,
+                          .columns = v->shape[v->ndim - 1],
+                          .k = in->num_samples,
+                          .op = (uint64_t)(uintptr_t)call->op->name};
+    bool replaces = in->replacement && a.k > 1; /* a single draw is one without replacement */
+    int64_t numbers = a.rows * (replaces ? a.k : a.columns);
+    if (in->out->numel == 0) return TN_OK;
+    if (!tn_view_is_contiguous(v) || a.columns >= UINT32_MAX) return TN_DECLINE;
+    tn_status st = cuda_fault_of(call, &a.fault);
+    if (st == TN_OK)
+        st = cuda_reserve_random(call, in->generator, rnd_blocks(numbers, 2), &a.draws, &a.launch);
+    if (st != TN_OK) return st;
+    return replaces ? search(call, &a) : pick_largest(call, &a, tn_view_itemsize(v));
+}
+
+#define ROW(op, dtype)                                                                             \
+    { #op, TN_SIG_##op, op, NULL, dtype, 0, TN_K_CAPTURE_SAFE, 0 }
+static const tn_kernel_row rows[] = {
+    {"_randperm_", TN_SIG__randperm_, randperm, NULL, TN_I64, 0, TN_K_CAPTURE_SAFE, 0},
+    ROW(multinomial, TN_F16),
+    ROW(multinomial, TN_BF16),
+    ROW(multinomial, TN_F32),
+    ROW(multinomial, TN_F64),
+};
+const cuda_rows cuda_sample_rows = CUDA_ROWS_OF(rows);

@@ -1,0 +1,167 @@
+/* scan.c: running sums, products and extremes, and the places of extremes: host side of
+ * kernels/scan.cu and kernels/extreme.cu. */
+#include "cuda_priv.h"
+
+#include <tenon/args_index.h>
+#include <tenon/args_norm.h>
+#include <tenon/args_reduce.h>
+
+#include "kernels/args/args_scan.h"
+
+/* How rows are cut: from sizes alone. */
+static void cut(const cuda_rows_args *rows, uint32_t threads, int64_t *ret_parts,
+                int64_t *ret_span) {
+    int64_t blocks = (rows->rows + rows->width - 1) / rows->width;
+    int64_t parts = cuda_parts(rows->n, (int64_t)threads / rows->width, blocks);
+    *ret_span = (rows->n + parts - 1) / parts;
+    *ret_parts = (rows->n + *ret_span - 1) / *ret_span;
+}
+
+static int64_t blocks_of(const cuda_rows_args *rows, int64_t parts) {
+    return (rows->rows + rows->width - 1) / rows->width * parts;
+}
+
+/* Bytes of what is kept of a part: a number of the type computed in, or that and its place. */
+static uint64_t number_bytes(const tn_call *call) {
+    bool half = call->dtype == TN_F16 || call->dtype == TN_BF16;
+    return half ? 4 : (uint64_t)cuda_item_bytes(call->dtype);
+}
+enum { PLACE_BYTES = 16 };
+
+/* ---- Running values ----------------------------------------------------------------------------*/
+
+typedef struct scan_kernels {
+    cuda_dtype_kernels parts, rows;
+} scan_kernels;
+#define SCAN_KERNELS(name)                                                                         \
+    { CUDA_DTYPE_KERNELS(scan, name##_parts), CUDA_DTYPE_KERNELS(scan, name##_rows) }
+static scan_kernels sums = SCAN_KERNELS(cumsum), products = SCAN_KERNELS(cumprod),
+                    logsumexps = SCAN_KERNELS(logcumsumexp), maxima = SCAN_KERNELS(cummax),
+                    minima = SCAN_KERNELS(cummin);
+
+/* The input, then the results. */
+static tn_status scan(const tn_call *call, scan_kernels *kernels, const tn_view *const *views,
+                      int32_t n, int64_t dim) {
+    uint64_t bytes = n > 2 ? PLACE_BYTES : number_bytes(call);
+    cuda_scan_args a = {.partial = NULL};
+    if (views[0]->numel == 0) return TN_OK;
+    tn_status st = cuda_rows_read(views, n, dim, &a.rows);
+    if (st != TN_OK) return st;
+    uint32_t threads = cuda_rows_threads(a.rows.n, a.rows.width);
+    cut(&a.rows, threads, &a.parts, &a.span);
+    int64_t blocks = blocks_of(&a.rows, a.parts);
+    if (a.parts > 1) {
+        st = room_scratch(call, room_mul(a.rows.rows, a.parts), bytes, &a.partial);
+        if (st == TN_OK) st = cuda_launch(call, &kernels->parts[call->dtype], blocks, threads, &a);
+    }
+    if (st != TN_OK) return st;
+    return cuda_launch(call, &kernels->rows[call->dtype], blocks, threads, &a);
+}
+
+static tn_status cumsum(const tn_call *call, const void *args) {
+    const tn_cumsum_args *a = args;
+    const tn_view *views[] = {a->input, a->out};
+    return scan(call, &sums, views, 2, a->dim);
+}
+
+static tn_status cumprod(const tn_call *call, const void *args) {
+    const tn_cumprod_args *a = args;
+    const tn_view *views[] = {a->input, a->out};
+    return scan(call, &products, views, 2, a->dim);
+}
+
+static tn_status logcumsumexp(const tn_call *call, const void *args) {
+    const tn_logcumsumexp_args *a = args;
+    const tn_view *views[] = {a->input, a->out};
+    return scan(call, &logsumexps, views, 2, a->dim);
+}
+
+static tn_status cummax(const tn_call *call, const void *args) {
+    const tn_cummax_args *a = args;
+    const tn_view *views[] = {a->input, a->values, a->indices};
+    return scan(call, &maxima, views, 3, a->dim);
+}
+
+static tn_status cummin(const tn_call *call, const void *args) {
+    const tn_cummin_args *a = args;
+    const tn_view *views[] = {a->input, a->values, a->indices};
+    return scan(call, &minima, views, 3, a->dim);
+}
+
+/* ---- Places of extremes ------------------------------------------------------------------------*/
+
+typedef struct extreme_kernels {
+    cuda_real_kernels rows, finish;
+} extreme_kernels;
+#define EXTREME_KERNELS(name)                                                                      \
+    { CUDA_REAL_KERNELS(extreme, name##_rows), CUDA_REAL_KERNELS(extreme, name##_finish) }
+static extreme_kernels largest = EXTREME_KERNELS(max), smallest = EXTREME_KERNELS(min);
+
+static tn_status extreme(const tn_call *call, extreme_kernels *kernels, const tn_view *x,
+                         const tn_view *values, const tn_view *indices, int64_t dim) {
+    cuda_extreme_args a = {.values = values ? values->data : NULL, .indices = indices->data};
+    if (x->numel == 0) return TN_OK;
+    tn_status st = cuda_rows_read(&x, 1, dim, &a.rows);
+    if (st != TN_OK) return st;
+    uint32_t threads = cuda_rows_threads(a.rows.n, a.rows.width);
+    cut(&a.rows, threads, &a.parts, &a.span);
+    if (a.parts > 1)
+        st = room_scratch(call, room_mul(a.rows.rows, a.parts), PLACE_BYTES, &a.partial);
+    if (st == TN_OK)
+        st = cuda_launch(call, &kernels->rows[call->dtype], blocks_of(&a.rows, a.parts), threads,
+                         &a);
+    if (st != TN_OK || a.parts == 1) return st;
+    return cuda_launch(call, &kernels->finish[call->dtype], a.rows.rows,
+                       cuda_rows_threads(a.parts, 1), &a);
+}
+
+/* Of all elements, in logical order: one row. */
+static tn_status extreme_of_all(const tn_call *call, extreme_kernels *kernels, const tn_view *x,
+                                const tn_view *indices) {
+    int64_t one = 1;
+    const void *data = NULL;
+    tn_view row = *x;
+    tn_status st = cuda_packed(call, x, &data);
+    row.data = (void *)(uintptr_t)data;
+    row.ndim = 1;
+    row.shape = &row.numel;
+    row.strides = &one;
+    return st == TN_OK ? extreme(call, kernels, &row, NULL, indices, 0) : st;
+}
+
+static tn_status argmax(const tn_call *call, const void *args) {
+    const tn_argmax_args *a = args;
+    if (!a->dim.has) return extreme_of_all(call, &largest, a->input, a->out);
+    return extreme(call, &largest, a->input, NULL, a->out, a->dim.value);
+}
+
+static tn_status argmin(const tn_call *call, const void *args) {
+    const tn_argmin_args *a = args;
+    if (!a->dim.has) return extreme_of_all(call, &smallest, a->input, a->out);
+    return extreme(call, &smallest, a->input, NULL, a->out, a->dim.value);
+}
+
+static tn_status max_dim(const tn_call *call, const void *args) {
+    const tn_max_dim_args *a = args;
+    return extreme(call, &largest, a->input, a->values, a->indices, a->dim);
+}
+
+static tn_status min_dim(const tn_call *call, const void *args) {
+    const tn_min_dim_args *a = args;
+    return extreme(call, &smallest, a->input, a->values, a->indices, a->dim);
+}
+
+static const tn_kernel_row rows[] = {
+    CUDA_NUMBER_ROWS(cumsum, cumsum),
+    CUDA_COMPLEX_ROWS(cumsum, cumsum),
+    CUDA_NUMBER_ROWS(cumprod, cumprod),
+    CUDA_COMPLEX_ROWS(cumprod, cumprod),
+    CUDA_FLOAT_ROWS(logcumsumexp, logcumsumexp),
+    CUDA_REAL_ROWS(cummax, cummax),
+    CUDA_REAL_ROWS(cummin, cummin),
+    CUDA_NUMBER_ROWS(argmax, argmax),
+    CUDA_NUMBER_ROWS(argmin, argmin),
+    CUDA_REAL_ROWS(max_dim, max_dim),
+    CUDA_REAL_ROWS(min_dim, min_dim),
+};
+const cuda_rows cuda_scan_rows = CUDA_ROWS_OF(rows);

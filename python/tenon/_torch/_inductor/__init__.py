@@ -1,0 +1,1 @@
+"""PyTorch's compiler of kernels, which Tenon does not have: its settings are accepted."""

@@ -1,0 +1,233 @@
+"""assert_close: whether two values, or containers of values, agree up to a tolerance.
+
+actual and expected are close where |actual - expected| <= atol + rtol * |expected|. Tolerances that
+are not given follow from the dtypes. Messages are worded as PyTorch's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Number
+from typing import Any
+
+import tenon
+from tenon import Tensor
+
+__all__ = ["assert_allclose", "assert_close"]
+
+# rtol, atol; of other dtypes both are 0.
+TOLERANCES = {
+    "float16": (1e-3, 1e-5), "bfloat16": (1.6e-2, 1e-5), "float32": (1.3e-6, 1e-5),
+    "float64": (1e-7, 1e-7), "complex64": (1.3e-6, 1e-5), "complex128": (1e-7, 1e-7),
+}  # fmt: skip
+
+
+@dataclass
+class _Rules:
+    """The keyword arguments of assert_close."""
+
+    rtol: float | None
+    atol: float | None
+    equal_nan: bool
+    allow_subclasses: bool
+    check_device: bool
+    check_dtype: bool
+    check_layout: bool
+    check_stride: bool
+    msg: str | Callable[[str], str] | None
+
+    def fail(self, text: str, place: str, kind: type[Exception] = AssertionError) -> None:
+        if place:
+            text += f"\n\nThe failure occurred for item {place}"
+        if isinstance(self.msg, str):
+            text = self.msg
+        elif self.msg is not None:
+            text = self.msg(text)
+        raise kind(text)
+
+    def tolerances(self, *dtypes: tenon.dtype) -> tuple[float, float]:
+        """rtol and atol: as given, else the widest of the dtypes'."""
+        if self.rtol is not None and self.atol is not None:
+            return self.rtol, self.atol
+        rows = [TOLERANCES.get(repr(d).rpartition(".")[2], (0.0, 0.0)) for d in dtypes]
+        return max(r for r, _ in rows), max(a for _, a in rows)
+
+
+def _tensor_of(value: Any) -> Tensor | None:
+    """The value as a tensor, where assert_close compares it as one."""
+    if isinstance(value, Tensor):
+        return value
+    if hasattr(value, "__array__"):
+        return tenon.as_tensor(value)
+    return None
+
+
+def _check_attributes(actual: Tensor, expected: Tensor, rules: _Rules, place: str) -> None:
+    def differ(name: str, a: Any, b: Any) -> None:
+        if a != b:
+            rules.fail(f"The values for attribute '{name}' do not match: {a} != {b}.", place)
+
+    differ("shape", actual.shape, expected.shape)
+    if rules.check_layout:
+        differ("layout", actual.layout, expected.layout)
+    if rules.check_device:
+        differ("device", actual.device, expected.device)
+    if rules.check_dtype:
+        differ("dtype", actual.dtype, expected.dtype)
+    if rules.check_stride:
+        differ("stride()", actual.stride(), expected.stride())
+
+
+def _greatest(kind: str, diff: Tensor, allowed: float) -> str:
+    """The line of the greatest difference and its place."""
+    flat = diff.flatten()
+    worst = int(flat.argmax())
+    value, at = flat[worst].item(), []
+    for size in reversed(diff.shape):
+        at.append(worst % size)
+        worst //= size
+    where = f" at index {tuple(reversed(at))}" if diff.ndim else ""
+    return f"Greatest {kind} difference: {value}{where} (up to {allowed} allowed)"
+
+
+def _compare_tensors(actual: Tensor, expected: Tensor, rules: _Rules, place: str) -> None:
+    _check_attributes(actual, expected, rules, place)
+    rtol, atol = rules.tolerances(actual.dtype, expected.dtype)
+    actual, expected = actual.detach().cpu(), expected.detach().cpu()
+    if actual.dtype != expected.dtype:
+        both = tenon.promote_types(actual.dtype, expected.dtype)
+        actual, expected = actual.to(both), expected.to(both)
+    if actual.dtype == tenon.bool:
+        actual, expected = actual.to(tenon.uint8), expected.to(tenon.uint8)
+    if rtol == atol == 0 and not rules.equal_nan:
+        close = actual == expected  # whole numbers beyond 2**53 differ by 1, too
+    else:
+        close = tenon.isclose(actual, expected, rtol=rtol, atol=atol, equal_nan=rules.equal_nan)
+    if bool(close.all()):
+        return
+    total, wrong = close.numel(), int((~close).sum())
+    wide = tenon.float64 if not actual.dtype.is_complex else tenon.complex128
+    diff = (actual.to(wide) - expected.to(wide)).abs().masked_fill(close, 0)
+    relative = diff / expected.to(wide).abs()
+    relative = relative.masked_fill(close, 0)
+    title = "Tensor-likes are not equal!" if rtol == atol == 0 else "Tensor-likes are not close!"
+    if actual.ndim == 0:
+        title = title.replace("Tensor-likes", "Scalars")
+        lines = [
+            f"Expected {expected.item()} but got {actual.item()}.",
+            f"Absolute difference: {diff.item()} (up to {atol} allowed)",
+            f"Relative difference: {relative.item()} (up to {rtol} allowed)",
+        ]
+    else:
+        lines = [
+            f"Mismatched elements: {wrong} / {total} ({wrong / total:.1%})",
+            _greatest("absolute", diff, atol),
+            _greatest("relative", relative, rtol),
+        ]
+    rules.fail(title + "\n\n" + "\n".join(lines), place)
+
+
+def _compare(actual: Any, expected: Any, rules: _Rules, place: str) -> None:
+    if isinstance(actual, Mapping) and isinstance(expected, Mapping):
+        if set(actual) != set(expected):
+            rules.fail(
+                "The keys of the mappings do not match:\n"
+                f"Missing keys in the actual mapping: {sorted(set(expected) - set(actual))}\n"
+                f"Additional keys in the actual mapping: {sorted(set(actual) - set(expected))}",
+                place,
+            )
+        for key in expected:
+            _compare(actual[key], expected[key], rules, f"{place}[{key!r}]")
+        return
+    if _is_sequence(actual) and _is_sequence(expected):
+        if len(actual) != len(expected):
+            rules.fail(
+                f"The length of the sequences mismatch: {len(actual)} != {len(expected)}", place
+            )
+        for i, (a, e) in enumerate(zip(actual, expected, strict=True)):
+            _compare(a, e, rules, f"{place}[{i}]")
+        return
+    _compare_leaves(actual, expected, rules, place)
+
+
+def _compare_leaves(actual: Any, expected: Any, rules: _Rules, place: str) -> None:
+    if actual is None or expected is None:
+        if actual is not expected:
+            rules.fail(f"None mismatch: {actual} is not {expected}", place)
+        return
+    if isinstance(actual, Number) and isinstance(expected, Number):
+        if rules.check_dtype and rules.rtol is None and type(actual) is not type(expected):
+            _fail_types(actual, expected, rules, place)
+        wide = tenon.complex128 if complex in (type(actual), type(expected)) else tenon.float64
+        whole = all(isinstance(v, int) for v in (actual, expected))
+        a, e = (tenon.tensor(v, dtype=tenon.int64 if whole else wide) for v in (actual, expected))
+        _compare_tensors(a, e, rules, place)
+        return
+    pair = _tensor_of(actual), _tensor_of(expected)
+    alike = type(actual) is type(expected) or rules.allow_subclasses
+    if pair[0] is None or pair[1] is None or not alike:
+        _fail_types(actual, expected, rules, place)
+    else:
+        _compare_tensors(pair[0], pair[1], rules, place)
+
+
+def _fail_types(actual: Any, expected: Any, rules: _Rules, place: str) -> None:
+    rules.fail(
+        f"No comparison pair was able to handle inputs of type {type(actual)} and "
+        f"{type(expected)}.",
+        place,
+        TypeError,
+    )
+
+
+def _is_sequence(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)
+
+
+def assert_close(
+    actual: Any,
+    expected: Any,
+    *,
+    allow_subclasses: bool = True,
+    rtol: float | None = None,
+    atol: float | None = None,
+    equal_nan: bool = False,
+    check_device: bool = True,
+    check_dtype: bool = True,
+    check_layout: bool = True,
+    check_stride: bool = False,
+    msg: str | Callable[[str], str] | None = None,
+) -> None:
+    """Raises AssertionError where the two are not close, TypeError where they cannot be compared.
+
+    Tensors, arrays, numbers, None, and sequences and mappings of them, nested to any depth. rtol
+    and atol are given together or not at all. msg replaces the text, or makes it of the text.
+    """
+    __tracebackhide__ = True
+    if (rtol is None) != (atol is None):
+        raise ValueError(
+            "Both 'rtol' and 'atol' must be either specified or unspecified, but got "
+            f"rtol={rtol} and atol={atol} instead."
+        )
+    rules = _Rules(
+        rtol, atol, equal_nan, allow_subclasses, check_device, check_dtype, check_layout,
+        check_stride, msg,
+    )  # fmt: skip
+    _compare(actual, expected, rules, "")
+
+
+def assert_allclose(
+    actual: Any,
+    expected: Any,
+    rtol: float | None = None,
+    atol: float | None = None,
+    equal_nan: bool = True,
+    msg: str = "",
+) -> None:
+    """The old form of assert_close: converts, and compares neither devices nor dtypes."""
+    a, e = (v if isinstance(v, Tensor) else tenon.tensor(v) for v in (actual, expected))
+    assert_close(
+        a, e, rtol=rtol, atol=atol, equal_nan=equal_nan, check_device=False, check_dtype=False,
+        msg=msg or None,
+    )  # fmt: skip
