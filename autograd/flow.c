@@ -6,7 +6,11 @@
  * nowhere else. */
 #include <stdlib.h>
 
-#include <tenon/ops.h>
+#include <tenon/ops_compare.h>
+#include <tenon/ops_create.h>
+#include <tenon/ops_pointwise.h>
+#include <tenon/ops_reduce.h>
+#include <tenon/ops_shape.h>
 
 #include "infer_priv.h"
 #include "os_priv.h"

@@ -1,17 +1,18 @@
 /* grad_shape.c: gradients of operators that join, cut and re-stride. */
 #include <stdlib.h>
 
-#include <tenon/op_args.h>
-#include <tenon/ops.h>
+#include <tenon/args_index.h>
+#include <tenon/args_shape.h>
+#include <tenon/ops_create.h>
+#include <tenon/ops_index.h>
+#include <tenon/ops_pointwise.h>
+#include <tenon/ops_reduce.h>
+#include <tenon/ops_shape.h>
 
-#include "formula_priv.h"
+#include "ask_priv.h"
+#include "op_index.h"
+#include "op_shape.h"
 #include "tape_priv.h"
-
-tn_status tni_grad_cat(tn_gctx *c);
-tn_status tni_grad_stack(tn_gctx *c);
-tn_status tni_grad_unbind(tn_gctx *c);
-tn_status tni_grad_split_with_sizes(tn_gctx *c);
-tn_status tni_grad__as_strided(tn_gctx *c);
 
 /* Beyond 64 inputs everything is computed; the engine drops what nobody wants. */
 static bool wanted(const tn_gctx *c, int64_t i) { return i >= 64 || TN_GNEEDS(c, i); }

@@ -7,8 +7,9 @@
  * made, and whoever asks for it next gets one made anew, as_strided of the base as it is now. */
 #include <stdlib.h>
 
-#include <tenon/op_args.h>
-#include <tenon/ops.h>
+#include <tenon/args_shape.h>
+#include <tenon/ops_create.h>
+#include <tenon/ops_shape.h>
 
 #include "tape_priv.h"
 

@@ -2,10 +2,80 @@
  * masks with a gradient and second derivatives, which go through matrix products. */
 #include <math.h>
 
-#include "scope_priv.h"
+#include <tenon/args_nn.h>
+#include <tenon/ops_compare.h>
+#include <tenon/ops_create.h>
+#include <tenon/ops_nn.h>
+#include <tenon/ops_norm.h>
+#include <tenon/ops_random.h>
 
-tn_status tni_composite_scaled_dot_product_attention(const void *args, tn_tensor **rets);
-tn_status tni_composite_bilinear(const void *args, tn_tensor **rets);
+#include "nn_priv.h"
+#include "op_nn.h"
+
+/* ---- Shape rules ------------------------------------------------------------------------------*/
+
+/* Output i like x, with the heads inside of the length where x's memory has them so: merging heads
+ * afterwards is then a view. */
+static tn_status set_heads(tn_infer *inf, int i, const tn_view *x, int64_t width) {
+    int64_t n[4] = {x->shape[0], x->shape[1], x->shape[2], width};
+    TN_TRY(tni_infer_set(inf, i, 4, n));
+    if (x->strides[1] < x->strides[2]) {
+        int64_t strides[4] = {n[1] * n[2] * width, width, n[1] * width, 1};
+        memcpy(inf->out[i].strides, strides, sizeof strides);
+        inf->out[i].strided = 1;
+    }
+    return TN_OK;
+}
+
+/* ---- Attention: (batch, heads, length, width), checked by the composite above them ------------*/
+
+static tn_status check_heads(const tn_view *q, const tn_view *k, const tn_view *v) {
+    bool fits = q->ndim == 4 && k->ndim == 4 && v->ndim == 4 && q->shape[0] == k->shape[0] &&
+                k->shape[0] == v->shape[0] && k->shape[1] == v->shape[1] && k->shape[1] > 0 &&
+                q->shape[1] % k->shape[1] == 0 && k->shape[2] == v->shape[2] &&
+                q->shape[3] == k->shape[3];
+    if (!fits) {
+        return tn_fail(TN_E_SHAPE, 0, "attention: shapes %s, %s and %s do not fit together",
+                       tni_shape_text_of(q), tni_shape_text_of(k), tni_shape_text_of(v));
+    }
+    if (tn_view_dtype(k) != tn_view_dtype(q) || tn_view_dtype(v) != tn_view_dtype(q)) {
+        return tn_fail(TN_E_DTYPE, 1, "attention: query, key and value must be of one dtype");
+    }
+    return TN_OK;
+}
+
+/* One entry for each score; true keeps it, and a number of the query's dtype is added to it. */
+static tn_status check_mask(tn_infer *inf, int32_t arg, const tn_view *mask, const tn_view *q,
+                            const tn_view *k) {
+    if (!mask) return TN_OK;
+    const int64_t shape[4] = {q->shape[0], q->shape[1], q->shape[2], k->shape[2]};
+    int32_t dtype = tn_view_dtype(mask) == TN_BOOL ? TN_BOOL : tn_view_dtype(q);
+    return tni_infer_expect(inf, arg, mask, 4, shape, dtype);
+}
+
+tn_status tni_infer__flash_attention(tn_infer *inf, const void *args) {
+    const tn__flash_attention_args *a = args;
+    const tn_view *q = a->query, *k = a->key, *v = a->value;
+    TN_TRY(check_heads(q, k, v));
+    TN_TRY(check_mask(inf, 3, a->attn_mask, q, k));
+    TN_TRY(set_heads(inf, 0, q, v->shape[3]));
+    return nn_infer_set_as(inf, 1, nn_wide_dtype(tn_view_dtype(q)), 3, q->shape);
+}
+
+tn_status tni_infer__flash_attention_backward(tn_infer *inf, const void *args) {
+    const tn__flash_attention_backward_args *a = args;
+    const tn_view *q = a->query;
+    int32_t dtype = tn_view_dtype(q);
+    TN_TRY(check_heads(q, a->key, a->value));
+    int64_t n[4] = {q->shape[0], q->shape[1], q->shape[2], a->value->shape[3]};
+    TN_TRY(tni_infer_expect(inf, 0, a->grad, 4, n, dtype));
+    TN_TRY(check_mask(inf, 4, a->attn_mask, q, a->key));
+    TN_TRY(tni_infer_expect(inf, 5, a->y, 4, n, dtype));
+    TN_TRY(tni_infer_expect(inf, 6, a->lse, 3, n, nn_wide_dtype(dtype)));
+    TN_TRY(set_heads(inf, 0, a->query, a->query->shape[3]));
+    TN_TRY(set_heads(inf, 1, a->key, a->key->shape[3]));
+    return set_heads(inf, 2, a->value, a->value->shape[3]);
+}
 
 typedef tn_scaled_dot_product_attention_args sdpa_args;
 
@@ -186,4 +256,94 @@ tn_status tni_composite_bilinear(const void *args, tn_tensor **rets) {
     tn_tensor *r = scope_reshape(&s, scope_matmul(&s, left, right), tn_ints_of(shape, x->ndim));
     if (a->bias) r = scope_add(&s, r, tni_t(a->bias));
     return scope_finish(&s, r, rets);
+}
+
+/* ---- Attention --------------------------------------------------------------------------------*/
+
+/* Heads of a key or value gradient, summed over the query heads that share them. */
+static tn_tensor *sum_heads(tni_scope *s, tn_tensor *t, const tn_view *like) {
+    const int64_t *n = like->shape;
+    if (s->st != TN_OK || tn_tensor_shape(t)[1] == n[1]) return t;
+    int64_t share = tn_tensor_shape(t)[1] / n[1];
+    tn_tensor *wide = scope_reshape(s, t, TN_INTS(n[0], n[1], share, n[2], n[3]));
+    return scope_sum(s, wide, TN_INTS(2), 0);
+}
+
+/* The key or value repeated for the query heads that share its heads. */
+static tn_tensor *share_heads(tni_scope *s, const tn_view *t, int64_t heads) {
+    const int64_t *n = t->shape;
+    if (n[1] == heads) return tni_t(t);
+    tn_tensor *wide = scope_expand(s, scope_unsqueeze(s, tni_t(t), 2),
+                                   TN_INTS(n[0], n[1], heads / n[1], n[2], n[3]));
+    return scope_reshape(s, wide, TN_INTS(n[0], heads, n[2], n[3]));
+}
+
+/* Scores with the mask of _flash_attention, as softmax takes them. */
+static tn_tensor *mask_scores(tni_scope *s, tn_tensor *score, const tn_view *mask) {
+    tn_scalar_box low;
+    tn_tensor *r = NULL;
+    if (s->st != TN_OK) return NULL;
+    if (tn_view_dtype(mask) != TN_BOOL) return scope_add(s, score, tni_t(mask));
+    tn_status st =
+        tn_where(tni_t(mask), score, tn_scalar_box_init(&low, tn_scalar_float(-INFINITY)), &r);
+    return scope_take(s, st, r);
+}
+
+/* The gradients written with matrix products, for a recorded backward pass. */
+static tn_status attention_formula(tn_gctx *c) {
+    const tn__flash_attention_args *a = c->args;
+    tni_scope s = {0};
+    int64_t heads = a->query->shape[1];
+    tn_tensor *q = tni_t(a->query), *k = share_heads(&s, a->key, heads), *p = NULL, *ds = NULL;
+    tn_tensor *v = share_heads(&s, a->value, heads), *g = c->g[0];
+    if (s.st != TN_OK) return scope_finish(&s, NULL, NULL);
+    tn_tensor *score =
+        scope_matmul(&s, scope_mul_number(&s, q, a->scale), scope_transpose(&s, k, -2, -1));
+    if (a->is_causal && s.st == TN_OK) {
+        tn_tensor *full = NULL, *upper = NULL;
+        tn_status st =
+            tn_full_like(score, tn_scalar_float(-INFINITY), -1, -1, TN_FORMAT_PRESERVE, &full);
+        full = scope_take(&s, st, full);
+        if (s.st == TN_OK) {
+            st = tn_triu(full, 1, &upper);
+            upper = scope_take(&s, st, upper);
+        }
+        score = scope_add(&s, score, upper);
+    }
+    if (a->attn_mask) {
+        p = scope_softmax_seen(&s, mask_scores(&s, score, a->attn_mask));
+    } else if (s.st == TN_OK) {
+        tn_status st = tn_softmax(score, -1, -1, &p);
+        p = scope_take(&s, st, p);
+    }
+    tn_tensor *gp = scope_matmul(&s, g, scope_transpose(&s, v, -2, -1));
+    if (s.st == TN_OK) {
+        tn_status st = tn__softmax_backward(gp, p, -1, &ds);
+        ds = scope_take(&s, st, ds);
+    }
+    ds = scope_mul_number(&s, ds, a->scale);
+    tn_tensor *gk = scope_matmul(&s, scope_transpose(&s, ds, -2, -1), q);
+    tn_tensor *gv = scope_matmul(&s, scope_transpose(&s, p, -2, -1), g);
+    tn_tensor *grads[3] = {scope_matmul(&s, ds, k), sum_heads(&s, gk, a->key),
+                           sum_heads(&s, gv, a->value)};
+    return scope_give(&s, c, grads, 3);
+}
+
+tn_status tni_grad__flash_attention(tn_gctx *c) {
+    const tn__flash_attention_args *a = c->args;
+    if (!c->g[0]) return TN_OK;
+    if (tn_grad_enabled()) return attention_formula(c);
+    tn_tensor *grads[3] = {NULL};
+    TN_TRY(tn__flash_attention_backward(c->g[0], tni_t(a->query), tni_t(a->key), tni_t(a->value),
+                                        a->attn_mask ? tni_t(a->attn_mask) : NULL, tni_t(a->y),
+                                        tni_t(a->lse), a->is_causal, a->scale, &grads[0], &grads[1],
+                                        &grads[2]));
+    for (int i = 0; i < 3; i++) {
+        if (TN_GNEEDS(c, i)) {
+            c->ret[i] = grads[i];
+        } else {
+            tn_tensor_unref(&grads[i]);
+        }
+    }
+    return TN_OK;
 }

@@ -1,27 +1,159 @@
-/* conv.c: convolutions, pooling, resampling and padding in the forms that users call: unbatched
- * inputs, padding by name, one-dimensional windows. The operators below them take what is left. */
+/* conv.c: convolutions: the forms that users call (unbatched inputs, padding by name), shape rules, and
+ * gradients, which are convolutions themselves. The messages are PyTorch's, because that is what people
+ * search for. */
 #include <math.h>
 
-#include "scope_priv.h"
+#include <tenon/args_conv.h>
+#include <tenon/ops_conv.h>
+#include <tenon/ops_linalg.h>
 
-tn_status tni_composite_conv1d(const void *args, tn_tensor **rets);
-tn_status tni_composite_conv2d(const void *args, tn_tensor **rets);
-tn_status tni_composite_conv3d(const void *args, tn_tensor **rets);
-tn_status tni_composite_conv1d_padding(const void *args, tn_tensor **rets);
-tn_status tni_composite_conv2d_padding(const void *args, tn_tensor **rets);
-tn_status tni_composite_conv3d_padding(const void *args, tn_tensor **rets);
-tn_status tni_composite_conv_transpose1d(const void *args, tn_tensor **rets);
-tn_status tni_composite_conv_transpose2d(const void *args, tn_tensor **rets);
-tn_status tni_composite_conv_transpose3d(const void *args, tn_tensor **rets);
-tn_status tni_composite_max_pool2d(const void *args, tn_tensor **rets);
-tn_status tni_composite_max_pool1d(const void *args, tn_tensor **rets);
-tn_status tni_composite_avg_pool1d(const void *args, tn_tensor **rets);
-tn_status tni_composite_adaptive_avg_pool2d(const void *args, tn_tensor **rets);
-tn_status tni_composite_adaptive_avg_pool1d(const void *args, tn_tensor **rets);
-tn_status tni_composite_interpolate(const void *args, tn_tensor **rets);
-tn_status tni_composite_pad(const void *args, tn_tensor **rets);
+#include "nn_priv.h"
+#include "op_conv.h"
 
-/* ---- Convolution ------------------------------------------------------------------------------*/
+/* ---- Shape rules ------------------------------------------------------------------------------*/
+
+tn_status tni_infer__conv(tn_infer *inf, const void *args) {
+    const tn__conv_args *a = args;
+    const tn_view *x = a->input, *w = a->weight;
+    int32_t n = x->ndim - 2;
+    if (x->ndim < 3 || x->ndim > 5 || w->ndim != x->ndim) {
+        return tn_fail(TN_E_SHAPE, 0,
+                       "expected %d-dimensional input for %d-dimensional weight %s, but "
+                       "got %d-dimensional input of size %s instead",
+                       (int)w->ndim, (int)w->ndim, tni_shape_text_of(w), (int)x->ndim,
+                       tni_shape_text_of(x));
+    }
+    TN_TRY(nn_check_list(a->stride, n, 1, 3, "stride"));
+    TN_TRY(nn_check_list(a->padding, n, 0, 4, "padding"));
+    TN_TRY(nn_check_list(a->dilation, n, 1, 5, "dilation"));
+    if (a->groups <= 0) return tn_fail(TN_E_SHAPE, 6, "non-positive groups is not supported");
+    if (w->shape[0] < a->groups || w->shape[0] % a->groups != 0) {
+        return tn_fail(TN_E_SHAPE, 1,
+                       "Given groups=%lld, expected weight to be at least %lld at dimension 0 and "
+                       "divisible by it, but got weight of size %s instead",
+                       (long long)a->groups, (long long)a->groups, tni_shape_text_of(w));
+    }
+    if (x->shape[1] != w->shape[1] * a->groups) {
+        return tn_fail(
+            TN_E_SHAPE, 0,
+            "Given groups=%lld, weight of size %s, expected input%s to have %lld channels, "
+            "but got %lld channels instead",
+            (long long)a->groups, tni_shape_text_of(w), tni_shape_text_of(x),
+            (long long)(w->shape[1] * a->groups), (long long)x->shape[1]);
+    }
+    if (a->bias && (a->bias->ndim != 1 || a->bias->shape[0] != w->shape[0])) {
+        return tn_fail(
+            TN_E_SHAPE, 2,
+            "Given weight of size %s, expected bias to be 1-dimensional with %lld elements, "
+            "but got bias of size %s instead",
+            tni_shape_text_of(w), (long long)w->shape[0], tni_shape_text_of(a->bias));
+    }
+    if (tn_view_dtype(w) != tn_view_dtype(x) ||
+        (a->bias && tn_view_dtype(a->bias) != tn_view_dtype(x))) {
+        bool bias = tn_view_dtype(w) == tn_view_dtype(x);
+        return tn_fail(TN_E_DTYPE, bias ? 2 : 1,
+                       "Input type (%s) and %s type (%s) should be the same",
+                       tni_type_text(tn_view_dtype(x)), bias ? "bias" : "weight",
+                       tni_type_text(tn_view_dtype(bias ? a->bias : w)));
+    }
+    int64_t shape[TN_MAX_DIMS] = {x->shape[0], w->shape[0]};
+    for (int32_t d = 0; d < n; d++) {
+        TN_TRY(nn_check_sides(x->shape[d + 2], w->shape[d + 2]));
+        int64_t in = x->shape[d + 2] + 2 * a->padding.v[d];
+        int64_t k = a->dilation.v[d] * (w->shape[d + 2] - 1) + 1;
+        if (w->shape[d + 2] < 1 || in < k) {
+            return tn_fail(TN_E_SHAPE, 1,
+                           "Calculated padded input size per channel: (%lld). Kernel size: (%lld). "
+                           "Kernel size can't be greater than actual input size",
+                           (long long)in, (long long)k);
+        }
+        shape[d + 2] = (in - k) / a->stride.v[d] + 1;
+    }
+    return tni_infer_set(inf, 0, x->ndim, shape);
+}
+
+tn_status tni_infer__conv_backward_input(tn_infer *inf, const void *args) {
+    const tn__conv_backward_input_args *a = args;
+    int32_t ndim = a->grad->ndim;
+    if (ndim < 3 || ndim > 5 || a->weight->ndim != ndim) {
+        return tn_fail(TN_E_SHAPE, 0,
+                       "expected %d-dimensional input for %d-dimensional weight %s, but "
+                       "got %d-dimensional input of size %s instead",
+                       (int)a->weight->ndim, (int)a->weight->ndim, tni_shape_text_of(a->weight),
+                       (int)ndim, tni_shape_text_of(a->grad));
+    }
+    TN_TRY(nn_check_list(a->input_size, ndim, 0, 3, "input_size"));
+    if (a->input_size.v[0] != a->grad->shape[0] ||
+        (a->groups > 0 && a->input_size.v[1] != a->weight->shape[1] * a->groups)) {
+        return tn_fail(TN_E_SHAPE, 3, "input size %s does not belong to weight %s and gradient %s",
+                       tni_shape_text(ndim, a->input_size.v), tni_shape_text_of(a->weight),
+                       tni_shape_text_of(a->grad));
+    }
+    TN_TRY(nn_check_list(a->stride, ndim - 2, 1, 4, "stride"));
+    TN_TRY(nn_check_list(a->padding, ndim - 2, 0, 5, "padding"));
+    TN_TRY(nn_check_list(a->dilation, ndim - 2, 1, 6, "dilation"));
+    if (a->groups <= 0 || a->grad->shape[1] % a->groups != 0 ||
+        a->weight->shape[0] != a->grad->shape[1]) {
+        return tn_fail(
+            TN_E_SHAPE, 0,
+            "Given transposed=1, weight of size %s, expected input%s to have %lld channels, "
+            "but got %lld channels instead",
+            tni_shape_text_of(a->weight), tni_shape_text_of(a->grad),
+            (long long)a->weight->shape[0], (long long)a->grad->shape[1]);
+    }
+    if (tn_view_dtype(a->weight) != tn_view_dtype(a->grad)) {
+        return tn_fail(TN_E_DTYPE, 1, "Input type (%s) and weight type (%s) should be the same",
+                       tni_type_text(tn_view_dtype(a->grad)),
+                       tni_type_text(tn_view_dtype(a->weight)));
+    }
+    if (a->bias && (a->bias->ndim != 1 || a->bias->shape[0] != a->input_size.v[1])) {
+        return tn_fail(
+            TN_E_SHAPE, 2,
+            "expected bias to be 1-dimensional with %lld elements, but got bias of size %s",
+            (long long)a->input_size.v[1], tni_shape_text_of(a->bias));
+    }
+    for (int32_t d = 0; d < ndim - 2; d++) {
+        TN_TRY(nn_check_sides(a->input_size.v[d + 2], a->weight->shape[d + 2]));
+        int64_t in = a->input_size.v[d + 2] + 2 * a->padding.v[d];
+        int64_t k = a->dilation.v[d] * (a->weight->shape[d + 2] - 1) + 1;
+        if (in < k || (in - k) / a->stride.v[d] + 1 != a->grad->shape[d + 2]) {
+            return tn_fail(TN_E_SHAPE, 3, "a convolution of input size %s does not give size %s",
+                           tni_shape_text(ndim, a->input_size.v), tni_shape_text_of(a->grad));
+        }
+    }
+    return tni_infer_set(inf, 0, ndim, a->input_size.v);
+}
+
+tn_status tni_infer__conv_backward_weight(tn_infer *inf, const void *args) {
+    const tn__conv_backward_weight_args *a = args;
+    const tn_view *g = a->grad, *x = a->input;
+    int32_t n = g->ndim;
+    if (n < 3 || n > 5) return tn_fail(TN_E_SHAPE, 0, "a convolution has 3 to 5 dimensions");
+    TN_TRY(nn_check_list(a->weight_size, n, 1, 2, "weight_size"));
+    TN_TRY(nn_check_list(a->stride, n - 2, 1, 3, "stride"));
+    TN_TRY(nn_check_list(a->padding, n - 2, 0, 4, "padding"));
+    TN_TRY(nn_check_list(a->dilation, n - 2, 1, 5, "dilation"));
+    const int64_t *w = a->weight_size.v;
+    if (a->groups <= 0 || a->groups > NN_SIZE_LIMIT || g->shape[1] != w[0] ||
+        w[0] % a->groups != 0) {
+        return tn_fail(TN_E_SHAPE, 2, "%lld groups of a weight of size %s do not give gradient %s",
+                       (long long)a->groups, tni_shape_text(n, w), tni_shape_text_of(g));
+    }
+    int64_t shape[5] = {g->shape[0], w[1] * a->groups};
+    for (int32_t d = 2; d < n; d++) shape[d] = x->ndim == n ? x->shape[d] : 0;
+    TN_TRY(tni_infer_expect(inf, 1, x, n, shape, tn_view_dtype(g)));
+    for (int32_t d = 0; d < n - 2; d++) {
+        TN_TRY(nn_check_sides(shape[d + 2], w[d + 2]));
+        int64_t in = shape[d + 2] + 2 * a->padding.v[d], k = a->dilation.v[d] * (w[d + 2] - 1) + 1;
+        if (in < k || (in - k) / a->stride.v[d] + 1 != g->shape[d + 2]) {
+            return tn_fail(TN_E_SHAPE, 0, "a convolution of input size %s does not give size %s",
+                           tni_shape_text_of(x), tni_shape_text_of(g));
+        }
+    }
+    return tni_infer_set(inf, 0, n, w);
+}
+
+/* ---- The forms that users call ----------------------------------------------------------------*/
 
 typedef struct conv {
     const char *name;
@@ -199,149 +331,94 @@ tn_status tni_composite_conv_transpose3d(const void *args, tn_tensor **rets) {
     return backward(&c, &rets[0]);
 }
 
-/* ---- Pooling ----------------------------------------------------------------------------------*/
+/* ---- Gradients --------------------------------------------------------------------------------*/
 
-tn_status tni_composite_max_pool2d(const void *args, tn_tensor **rets) {
-    const tn_max_pool2d_args *a = args;
-    tn_tensor *indices = NULL;
-    TN_TRY(tn_max_pool2d_with_indices(tni_t(a->input), a->kernel_size, a->stride, a->padding,
-                                      a->dilation, a->ceil_mode, &rets[0], &indices));
-    tn_tensor_unref(&indices);
-    return TN_OK;
+/* For complex numbers each gradient takes the conjugate of the other factor. */
+
+/* The sum over all but the channel dimension: the gradient of a bias. */
+static tn_tensor *bias_sum(tni_scope *s, tn_tensor *g) {
+    int64_t dims[TN_MAX_DIMS];
+    int32_t n = 0;
+    for (int32_t d = 0; d < tn_tensor_ndim(g); d++) {
+        if (d != 1) dims[n++] = d;
+    }
+    return scope_sum(s, g, tn_ints_of(dims, n), 0);
 }
 
-/* One-dimensional windows are two-dimensional ones of height 1. */
-#define WIDE(list, fill) ((list).n > 0 ? TN_INTS((fill), (list).v[0]) : tn_ints_none())
-
-tn_status tni_composite_max_pool1d(const void *args, tn_tensor **rets) {
-    const tn_max_pool1d_args *a = args;
+tn_status tni_grad__conv(tn_gctx *c) {
+    const tn__conv_args *a = c->args;
     tni_scope s = {0};
-    tn_tensor *x = scope_unsqueeze(&s, tni_t(a->input), -2), *y = NULL;
-    if (s.st == TN_OK) {
-        tn_status st = tn_max_pool2d(x, WIDE(a->kernel_size, 1), WIDE(a->stride, 1),
-                                     WIDE(a->padding, 0), WIDE(a->dilation, 1), a->ceil_mode, &y);
-        y = scope_take(&s, st, y);
-    }
-    return scope_finish(&s, scope_select(&s, y, -2, 0), rets);
-}
-
-tn_status tni_composite_avg_pool1d(const void *args, tn_tensor **rets) {
-    const tn_avg_pool1d_args *a = args;
-    tni_scope s = {0};
-    tn_tensor *x = scope_unsqueeze(&s, tni_t(a->input), -2), *y = NULL;
-    if (s.st == TN_OK) {
-        tn_status st =
-            tn_avg_pool2d(x, WIDE(a->kernel_size, 1), WIDE(a->stride, 1), WIDE(a->padding, 0),
-                          a->ceil_mode, a->count_include_pad, tn_no_int(), &y);
-        y = scope_take(&s, st, y);
-    }
-    return scope_finish(&s, scope_select(&s, y, -2, 0), rets);
-}
-
-tn_status tni_composite_adaptive_avg_pool2d(const void *args, tn_tensor **rets) {
-    const tn_adaptive_avg_pool2d_args *a = args;
-    tn_tensor *x = tni_t(a->input);
-    int32_t n = a->input->ndim;
-    if (n != 3 && n != 4) {
-        return tn_fail(TN_E_SHAPE, 0,
-                       "adaptive_avg_pool2d(): Expected 3D or 4D tensor, but got %d "
-                       "dimensions",
-                       (int)n);
-    }
-    if (a->output_size.n != 2) {
-        return tn_fail(TN_E_SHAPE, 1, "adaptive_avg_pool2d(): output_size must have 2 elements");
-    }
-    int64_t size[2] = {a->output_size.v[0], a->output_size.v[1]};
-    for (int i = 0; i < 2; i++) {
-        if (size[i] == -1) size[i] = a->input->shape[n - 2 + i];
-    }
-    if (size[0] == 1 && size[1] == 1) return tn_mean(x, TN_INTS(-2, -1), 1, -1, &rets[0]);
-    return tn__adaptive_avg_pool2d(x, tn_ints_of(size, 2), &rets[0]);
-}
-
-tn_status tni_composite_adaptive_avg_pool1d(const void *args, tn_tensor **rets) {
-    const tn_adaptive_avg_pool1d_args *a = args;
-    tni_scope s = {0};
-    tn_tensor *x = scope_unsqueeze(&s, tni_t(a->input), -2), *y = NULL;
-    if (s.st == TN_OK) {
-        tn_status st = tn_adaptive_avg_pool2d(x, WIDE(a->output_size, 1), &y);
-        y = scope_take(&s, st, y);
-    }
-    return scope_finish(&s, scope_select(&s, y, -2, 0), rets);
-}
-
-/* ---- Resampling and padding -------------------------------------------------------------------*/
-
-/* The size of one resampled dimension; the factor is kept where it was given instead. */
-static tn_status target_size(const tn_interpolate_args *a, int32_t i, int64_t in, int64_t *ret) {
-    if (a->size.n > 0) {
-        *ret = a->size.v[a->size.n == 1 ? 0 : i];
-        return TN_OK;
-    }
-    double size = floor((double)in * a->scale_factor.value);
-    if (!(size >= 1.0 && size < 1e12)) {
-        return tn_fail(TN_E_VALUE, 2, "Input and output sizes should be greater than 0");
-    }
-    *ret = (int64_t)size;
-    return TN_OK;
-}
-
-tn_status tni_composite_interpolate(const void *args, tn_tensor **rets) {
-    const tn_interpolate_args *a = args;
-    int32_t n = a->input->ndim - 2;
-    bool nearest = strcmp(a->mode, "nearest") == 0, area = strcmp(a->mode, "area") == 0;
-    bool linear = strcmp(a->mode, n == 1 ? "linear" : "bilinear") == 0;
-    int64_t size[2] = {1, 1};
-    if ((a->size.n > 0) == (a->scale_factor.has != 0)) {
-        return tn_fail(TN_E_VALUE, 1, "only one of size or scale_factor should be defined");
-    }
-    if ((n != 1 && n != 2) || !(nearest || linear || area)) {
-        return tn_fail(TN_E_UNSUPPORTED, 3,
-                       "interpolate: mode '%s' is not supported for an input of "
-                       "%d dimensions",
-                       a->mode, (int)a->input->ndim);
-    }
-    if (a->align_corners && !linear) {
-        return tn_fail(TN_E_VALUE, 4,
-                       "align_corners option can only be set with the interpolating "
-                       "modes: linear | bilinear");
-    }
-    if (a->size.n > 0 && a->size.n != 1 && a->size.n != n) {
-        return tn_fail(TN_E_VALUE, 1,
-                       "Input and output must have the same number of spatial "
-                       "dimensions, but got output size of %lld",
-                       (long long)a->size.n);
-    }
-    for (int32_t i = 0; i < n; i++) {
-        TN_TRY(target_size(a, i, a->input->shape[2 + i], &size[2 - n + i]));
-    }
-    tni_scope s = {0};
-    tn_tensor *x = tni_t(a->input), *y = NULL;
-    if (n == 1) x = scope_unsqueeze(&s, x, -2);
-    tn_opt_float scale = a->scale_factor, tall = n == 1 ? tn_no_float() : scale;
-    tn_ints to = tn_ints_of(size, 2);
-    if (s.st == TN_OK) {
-        tn_status st = nearest ? tn_upsample_nearest2d(x, to, tall, scale, &y)
-                       : area  ? tn_adaptive_avg_pool2d(x, to, &y)
-                               : tn_upsample_bilinear2d(x, to, a->align_corners, tall, scale, &y);
-        y = scope_take(&s, st, y);
-    }
-    if (n == 1) y = scope_select(&s, y, -2, 0);
-    return scope_finish(&s, y, rets);
-}
-
-tn_status tni_composite_pad(const void *args, tn_tensor **rets) {
-    const tn_pad_args *a = args;
-    static const char *const modes[] = {"constant", "reflect", "replicate", "circular"};
-    for (int i = 0; i < TN_COUNT(modes); i++) {
-        if (strcmp(a->mode, modes[i]) != 0) continue;
-        if (i > 0 && a->value.has && a->value.value != 0.0) {
-            return tn_fail(TN_E_VALUE, 3, "Padding mode \"%s\" doesn't take in value argument",
-                           a->mode);
+    tn_tensor *g = c->g[0], *grads[3] = {NULL};
+    if (TN_GNEEDS(c, 0)) {
+        tn_tensor *w = scope_unary(&s, tn_conj, tni_t(a->weight));
+        if (s.st == TN_OK) {
+            tn_status st =
+                tn__conv_backward_input(g, w, NULL, tni_shape_ints(tni_t(a->input)), a->stride,
+                                        a->padding, a->dilation, a->groups, &grads[0]);
+            grads[0] = scope_take(&s, st, grads[0]);
         }
-        if (i > 0) return tn__pad(tni_t(a->input), a->pad, i, &rets[0]);
-        tn_scalar value = tn_scalar_float(a->value.has ? a->value.value : 0.0);
-        return tn_constant_pad_nd(tni_t(a->input), a->pad, value, &rets[0]);
     }
-    return tn_fail(TN_E_UNSUPPORTED, 2, "Unrecognised padding mode %s", a->mode);
+    if (TN_GNEEDS(c, 1)) {
+        tn_tensor *x = scope_unary(&s, tn_conj, tni_t(a->input));
+        if (s.st == TN_OK) {
+            tn_status st =
+                tn__conv_backward_weight(g, x, tni_shape_ints(tni_t(a->weight)), a->stride,
+                                         a->padding, a->dilation, a->groups, &grads[1]);
+            grads[1] = scope_take(&s, st, grads[1]);
+        }
+    }
+    if (TN_GNEEDS(c, 2)) grads[2] = bias_sum(&s, g);
+    return scope_give(&s, c, grads, 3);
+}
+
+/* y = the input gradient of a convolution (or a transposed convolution), inputs grad, weight,
+ * bias */
+tn_status tni_grad__conv_backward_input(tn_gctx *c) {
+    const tn__conv_backward_input_args *a = c->args;
+    tni_scope s = {0};
+    tn_tensor *g = c->g[0], *grads[3] = {NULL};
+    if (TN_GNEEDS(c, 0)) {
+        tn_tensor *w = scope_unary(&s, tn_conj, tni_t(a->weight));
+        if (s.st == TN_OK) {
+            tn_status st =
+                tn__conv(g, w, NULL, a->stride, a->padding, a->dilation, a->groups, &grads[0]);
+            grads[0] = scope_take(&s, st, grads[0]);
+        }
+    }
+    if (TN_GNEEDS(c, 1)) {
+        tn_tensor *from = scope_unary(&s, tn_conj, tni_t(a->grad));
+        if (s.st == TN_OK) {
+            tn_status st =
+                tn__conv_backward_weight(from, g, tni_shape_ints(tni_t(a->weight)), a->stride,
+                                         a->padding, a->dilation, a->groups, &grads[1]);
+            grads[1] = scope_take(&s, st, grads[1]);
+        }
+    }
+    if (TN_GNEEDS(c, 2)) grads[2] = bias_sum(&s, g);
+    return scope_give(&s, c, grads, 3);
+}
+
+/* y = the weight gradient of a convolution, inputs grad, input */
+tn_status tni_grad__conv_backward_weight(tn_gctx *c) {
+    const tn__conv_backward_weight_args *a = c->args;
+    tni_scope s = {0};
+    tn_tensor *g = c->g[0], *grads[3] = {NULL};
+    if (TN_GNEEDS(c, 0)) {
+        tn_tensor *x = scope_unary(&s, tn_conj, tni_t(a->input));
+        if (s.st == TN_OK) {
+            tn_status st =
+                tn__conv(x, g, NULL, a->stride, a->padding, a->dilation, a->groups, &grads[0]);
+            grads[0] = scope_take(&s, st, grads[0]);
+        }
+    }
+    if (TN_GNEEDS(c, 1)) {
+        tn_tensor *from = scope_unary(&s, tn_conj, tni_t(a->grad));
+        if (s.st == TN_OK) {
+            tn_status st =
+                tn__conv_backward_input(from, g, NULL, tni_shape_ints(tni_t(a->input)), a->stride,
+                                        a->padding, a->dilation, a->groups, &grads[1]);
+            grads[1] = scope_take(&s, st, grads[1]);
+        }
+    }
+    return scope_give(&s, c, grads, 3);
 }

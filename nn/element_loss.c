@@ -2,20 +2,40 @@
  *
  * A device may have a kernel for the whole, `_element_loss`; elsewhere, and where more than the input
  * wants a gradient, a loss is made of its parts. */
-#include "dispatch_priv.h"
-#include "loss_priv.h"
-#include "op_ids.h"
-#include "scope_priv.h"
+#include <math.h>
 
-tn_status tni_composite_mse_loss(const void *args, tn_tensor **rets);
-tn_status tni_composite_l1_loss(const void *args, tn_tensor **rets);
-tn_status tni_composite_smooth_l1_loss(const void *args, tn_tensor **rets);
-tn_status tni_composite_huber_loss(const void *args, tn_tensor **rets);
-tn_status tni_composite_binary_cross_entropy(const void *args, tn_tensor **rets);
-tn_status tni_composite_binary_cross_entropy_with_logits(const void *args, tn_tensor **rets);
-tn_status tni_composite_kl_div(const void *args, tn_tensor **rets);
-tn_status tni_composite__element_loss(const void *args, tn_tensor **rets);
-tn_status tni_composite__element_loss_backward(const void *args, tn_tensor **rets);
+#include <tenon/args_loss.h>
+#include <tenon/ops_activation.h>
+#include <tenon/ops_compare.h>
+#include <tenon/ops_loss.h>
+#include <tenon/ops_pointwise.h>
+
+#include "dispatch_priv.h"
+#include "nn_priv.h"
+#include "op_loss.h"
+
+/* ---- Shape rules ------------------------------------------------------------------------------*/
+
+tn_status tni_infer__element_loss(tn_infer *inf, const void *args) {
+    const tn__element_loss_args *a = args;
+    const tn_view *x = a->input, *others[] = {a->target, a->weight, a->pos_weight};
+    for (int i = 0; i < TN_COUNT(others); i++)
+        if (others[i])
+            TN_TRY(tni_infer_expect(inf, 1 + i, others[i], x->ndim, x->shape, tn_view_dtype(x)));
+    return tni_infer_set(inf, 0, 0, x->shape);
+}
+
+tn_status tni_infer__element_loss_backward(tn_infer *inf, const void *args) {
+    const tn__element_loss_backward_args *a = args;
+    const tn_view *x = a->input, *others[] = {a->target, a->weight, a->pos_weight};
+    TN_TRY(tni_infer_expect(inf, 0, a->grad, 0, x->shape, tn_view_dtype(x)));
+    for (int i = 0; i < TN_COUNT(others); i++)
+        if (others[i])
+            TN_TRY(tni_infer_expect(inf, 2 + i, others[i], x->ndim, x->shape, tn_view_dtype(x)));
+    return tni_infer_set(inf, 0, x->ndim, x->shape);
+}
+
+/* ---- The kernel, or the parts ------------------------------------------------------------------*/
 
 /* How a loss compares; `number` is beta or delta. */
 typedef struct comparison {
@@ -23,8 +43,6 @@ typedef struct comparison {
     double number;
     const tn_view *x, *target, *weight, *pos_weight; /* the last two may be NULL */
 } comparison;
-
-/* ---- Of elements -------------------------------------------------------------------------------*/
 
 static tn_tensor *number_of(tn_scalar_box *box, double number) {
     return tn_scalar_box_init(box, tn_scalar_float(number));
@@ -170,8 +188,7 @@ static bool has_kernel(const comparison *c) {
     const tn_view *x = c->x;
     if (tn_dtype_category(tn_view_dtype(x)) != TN_CAT_FLOAT || (x->word & TN_W_SPECIAL))
         return false;
-    if (!tni_kernel_find(&tni_ops[TNI_OP__element_loss], tn_view_device(x), tn_view_dtype(x)))
-        return false;
+    if (!tni_kernel_find(&tni_op__element_loss, tn_view_device(x), tn_view_dtype(x))) return false;
     return is_constant_beside(c->target, x) && is_constant_beside(c->weight, x) &&
            is_constant_beside(c->pos_weight, x);
 }
@@ -263,4 +280,25 @@ tn_status tni_composite_kl_div(const void *args, tn_tensor **rets) {
     tni_scope s = {0};
     tn_tensor *y = scope_sum(&s, terms(&s, &c), tn_ints_none(), 0);
     return scope_finish(&s, scope_mul_number(&s, y, 1.0 / samples), rets);
+}
+
+/* ---- Gradients --------------------------------------------------------------------------------*/
+
+/* The losses that call it see to it that nothing but the input wants a gradient. */
+tn_status tni_grad__element_loss(tn_gctx *c) {
+    const tn__element_loss_args *a = c->args;
+    if (!TN_GNEEDS(c, 0)) return TN_OK;
+    if (!tn_grad_enabled())
+        return tn__element_loss_backward(c->g[0], tni_t(a->input), tni_t(a->target),
+                                         tni_t(a->weight), tni_t(a->pos_weight), a->how, a->number,
+                                         a->divisor, &c->ret[0]);
+    tn__element_loss_backward_args b = {.grad = tni_v(c->g[0]),
+                                        .input = a->input,
+                                        .target = a->target,
+                                        .weight = a->weight,
+                                        .pos_weight = a->pos_weight,
+                                        .how = a->how,
+                                        .number = a->number,
+                                        .divisor = a->divisor};
+    return tni_composite__element_loss_backward(&b, &c->ret[0]);
 }

@@ -6,19 +6,17 @@
 
 #include <tenon/args_init.h>
 #include <tenon/nn.h>
+#include <tenon/ops_compare.h>
+#include <tenon/ops_create.h>
+#include <tenon/ops_index.h>
+#include <tenon/ops_linalg.h>
+#include <tenon/ops_random.h>
+#include <tenon/ops_reduce.h>
+#include <tenon/ops_shape.h>
 #include <tenon/runtime.h>
 
+#include "op_init.h"
 #include "scope_priv.h"
-
-tn_status tni_composite__init_trunc_normal_(const void *args, tn_tensor **rets);
-tn_status tni_composite__init_xavier_uniform_(const void *args, tn_tensor **rets);
-tn_status tni_composite__init_xavier_normal_(const void *args, tn_tensor **rets);
-tn_status tni_composite__init_kaiming_uniform_(const void *args, tn_tensor **rets);
-tn_status tni_composite__init_kaiming_normal_(const void *args, tn_tensor **rets);
-tn_status tni_composite__init_orthogonal_(const void *args, tn_tensor **rets);
-tn_status tni_composite__init_eye_(const void *args, tn_tensor **rets);
-tn_status tni_composite__init_dirac_(const void *args, tn_tensor **rets);
-tn_status tni_composite__init_sparse_(const void *args, tn_tensor **rets);
 
 static tn_status no_tensor(void) { return tn_fail(TN_E_TYPE, 0, "the tensor is NULL"); }
 static tn_status no_place(int32_t arg) {

@@ -1,10 +1,110 @@
 /* loss.c: losses with class targets, and the reduction that all losses end with. */
-#include "loss_priv.h"
-#include "scope_priv.h"
+#include <math.h>
 
-tn_status tni_composite__reduce_loss(const void *args, tn_tensor **rets);
-tn_status tni_composite_nll_loss(const void *args, tn_tensor **rets);
-tn_status tni_composite_cross_entropy(const void *args, tn_tensor **rets);
+#include <tenon/args_loss.h>
+#include <tenon/ops_compare.h>
+#include <tenon/ops_create.h>
+#include <tenon/ops_index.h>
+#include <tenon/ops_loss.h>
+#include <tenon/ops_norm.h>
+
+#include "nn_priv.h"
+#include "op_loss.h"
+
+/* ---- Shape rules ------------------------------------------------------------------------------*/
+
+/* input (C), (N, C) or (N, C, d1, ...) and target without the class dimension. */
+static tn_status check_classes(int32_t ndim, const int64_t *shape, const tn_view *target,
+                               const tn_view *weight) {
+    if (ndim < 1) return tn_fail(TN_E_SHAPE, 0, "Expected 1 or more dimensions (got 0)");
+    if (tn_view_dtype(target) != TN_I64) {
+        return tn_fail(TN_E_DTYPE, 1, "expected scalar type Long but found %s",
+                       tni_type_text(tn_view_dtype(target)));
+    }
+    if (ndim == 1 ? target->ndim > 1 || target->numel != 1 : target->ndim != ndim - 1) {
+        return tn_fail(TN_E_SHAPE, 1,
+                       "Expected target of shape %s to have the dimensions of input %s without the "
+                       "class dimension",
+                       tni_shape_text_of(target), tni_shape_text(ndim, shape));
+    }
+    for (int32_t d = 0; ndim > 1 && d < target->ndim; d++) {
+        int64_t want = shape[d == 0 ? 0 : d + 1];
+        if (target->shape[d] == want) continue;
+        if (d == 0) {
+            return tn_fail(TN_E_VALUE, 1,
+                           "Expected input batch_size (%lld) to match target batch_size (%lld).",
+                           (long long)want, (long long)target->shape[0]);
+        }
+        return tn_fail(TN_E_SHAPE, 1, "Expected target size %s, got input of shape %s",
+                       tni_shape_text_of(target), tni_shape_text(ndim, shape));
+    }
+    int64_t c = shape[ndim == 1 ? 0 : 1];
+    if (weight && (weight->ndim != 1 || weight->shape[0] != c)) {
+        return tn_fail(
+            TN_E_SHAPE, 2,
+            "weight tensor should be defined either for all %lld classes or no classes but "
+            "got weight tensor of shape: %s",
+            (long long)c, tni_shape_text_of(weight));
+    }
+    return TN_OK;
+}
+
+/* The gradient that comes back to a loss. */
+static tn_status expect_loss(const tn_infer *inf, const tn_view *grad, int64_t reduction,
+                             const tn_view *target) {
+    return tni_infer_expect(inf, 0, grad, reduction == REDUCE_NONE ? target->ndim : 0,
+                            target->shape, -1);
+}
+
+/* Shape of a loss: target's without reduction, else a number. */
+static tn_status set_loss(tn_infer *inf, int i, int64_t reduction, const tn_view *target) {
+    if (reduction == REDUCE_NONE) return tni_infer_set(inf, i, target->ndim, target->shape);
+    return tni_infer_set(inf, i, 0, target->shape);
+}
+
+tn_status tni_infer__nll_loss(tn_infer *inf, const void *args) {
+    const tn__nll_loss_args *a = args;
+    TN_TRY(check_classes(a->input->ndim, a->input->shape, a->target, a->weight));
+    TN_TRY(set_loss(inf, 0, a->reduction, a->target));
+    return tni_infer_set(inf, 1, 0, a->target->shape);
+}
+
+tn_status tni_infer__nll_loss_backward(tn_infer *inf, const void *args) {
+    const tn__nll_loss_backward_args *a = args;
+    int32_t ndim = (int32_t)a->input_size.n;
+    int64_t numel;
+    TN_TRY(tni_numel(ndim, a->input_size.v, 1, &numel));
+    TN_TRY(check_classes(ndim, a->input_size.v, a->target, a->weight));
+    TN_TRY(expect_loss(inf, a->grad, a->reduction, a->target));
+    return tni_infer_set(inf, 0, ndim, a->input_size.v);
+}
+
+tn_status tni_infer__nll_loss_gather(tn_infer *inf, const void *args) {
+    const tn__nll_loss_gather_args *a = args;
+    TN_TRY(check_classes(a->input->ndim, a->input->shape, a->target, a->weight));
+    return set_loss(inf, 0, a->reduction, a->target);
+}
+
+tn_status tni_infer__cross_entropy(tn_infer *inf, const void *args) {
+    const tn__cross_entropy_args *a = args;
+    int32_t wide = nn_wide_dtype(tn_view_dtype(a->input));
+    TN_TRY(check_classes(a->input->ndim, a->input->shape, a->target, NULL));
+    TN_TRY(set_loss(inf, 0, a->reduction, a->target));
+    TN_TRY(nn_infer_set_as(inf, 1, wide, a->target->ndim, a->target->shape));
+    return nn_infer_set_as(inf, 2, wide, 0, a->target->shape);
+}
+
+tn_status tni_infer__cross_entropy_backward(tn_infer *inf, const void *args) {
+    const tn__cross_entropy_backward_args *a = args;
+    const tn_view *target = a->target;
+    int32_t dtype = tn_view_dtype(a->input), wide = nn_wide_dtype(dtype);
+    TN_TRY(check_classes(a->input->ndim, a->input->shape, target, NULL));
+    TN_TRY(expect_loss(inf, a->grad, a->reduction, target));
+    TN_TRY(tni_infer_expect(inf, 0, a->grad, a->grad->ndim, a->grad->shape, dtype));
+    TN_TRY(tni_infer_expect(inf, 3, a->lse, target->ndim, target->shape, wide));
+    TN_TRY(tni_infer_expect(inf, 4, a->count, 0, target->shape, wide));
+    return tni_infer_set(inf, 0, a->input->ndim, a->input->shape);
+}
 
 tn_status tni_reduction_of(const char *text, int *ret) {
     static const char *const names[] = {"none", "mean", "sum"};
@@ -154,4 +254,93 @@ tn_status tni_composite_cross_entropy(const void *args, tn_tensor **rets) {
     tn_tensor_unref(&lse);
     tn_tensor_unref(&count);
     return TN_OK;
+}
+
+/* ---- Out of simpler operators -----------------------------------------------------------------*/
+
+static int64_t class_dim(const tn_view *input) { return input->ndim == 1 ? 0 : 1; }
+
+tn_status tni_composite__cross_entropy(const void *args, tn_tensor **rets) {
+    const tn__cross_entropy_args *a = args;
+    tni_scope s = {0};
+    tn_tensor *x = tni_t(a->input), *target = tni_t(a->target), *picked = NULL;
+    tn_ints shape = tn_ints_of(a->target->shape, a->target->ndim);
+    int64_t dim = class_dim(a->input);
+    tn_tensor *counts = scope_differs(&s, target, a->ignore_index);
+    tn_tensor *index =
+        scope_unsqueeze(&s, scope_only_where(&s, counts, target, tn_scalar_int(0)), dim);
+    if (s.st == TN_OK) {
+        tn_status st = tn_gather(x, dim, index, 0, &picked);
+        picked = scope_take(&s, st, picked);
+    }
+    tn_tensor *lse = scope_reshape(&s, scope_log_sum(&s, x, dim), shape);
+    picked = scope_reshape(&s, picked, shape);
+    tn_tensor *loss = scope_only_where(&s, counts, scope_sub(&s, lse, picked), tn_scalar_float(0));
+    tn_tensor *count =
+        scope_sum(&s, scope_convert(&s, counts, tn_view_dtype(a->input)), tn_ints_none(), 0);
+    if (a->reduction != REDUCE_NONE) loss = scope_sum(&s, loss, tn_ints_none(), 0);
+    if (a->reduction == REDUCE_MEAN) loss = scope_true_divide(&s, loss, count);
+    if (s.st == TN_OK) {
+        rets[1] = tn_tensor_ref(lse);
+        rets[2] = tn_tensor_ref(count);
+    }
+    return scope_finish(&s, loss, rets);
+}
+
+/* softmax(input) - 1 at the target, times the incoming gradient; nothing where it is ignored. */
+tn_status tni_composite__cross_entropy_backward(const void *args, tn_tensor **rets) {
+    const tn__cross_entropy_backward_args *a = args;
+    tni_scope s = {0};
+    tn_tensor *x = tni_t(a->input), *target = tni_t(a->target), *g = tni_t(a->grad);
+    tn_tensor *classes = NULL, *hit = NULL;
+    int64_t dim = class_dim(a->input), shape[TN_MAX_DIMS];
+    for (int32_t d = 0; d < a->input->ndim; d++) shape[d] = d == dim ? a->input->shape[d] : 1;
+    tn_tensor *counts = scope_unsqueeze(&s, scope_differs(&s, target, a->ignore_index), dim);
+    tn_tensor *p = scope_exp(&s, scope_sub(&s, x, scope_unsqueeze(&s, tni_t(a->lse), dim)));
+    if (s.st == TN_OK) {
+        tn_status st =
+            tn_arange(tn_scalar_int(a->input->shape[dim]), TN_I64, tni_device_of(x), &classes);
+        classes = scope_reshape(&s, scope_take(&s, st, classes), tn_ints_of(shape, a->input->ndim));
+    }
+    tn_tensor *at = scope_unsqueeze(&s, target, dim);
+    if (s.st == TN_OK) {
+        tn_status st = tn_eq(classes, at, &hit);
+        hit = scope_take(&s, st, hit);
+    }
+    p = scope_sub(&s, p, scope_convert(&s, hit, tn_view_dtype(a->input)));
+    if (a->reduction == REDUCE_MEAN) g = scope_true_divide(&s, g, tni_t(a->count));
+    if (a->reduction == REDUCE_NONE) g = scope_unsqueeze(&s, g, dim);
+    tn_tensor *r = scope_only_where(&s, counts, scope_mul(&s, p, g), tn_scalar_float(0));
+    return scope_finish(&s, r, rets);
+}
+
+/* ---- Gradients --------------------------------------------------------------------------------*/
+
+tn_status tni_grad__cross_entropy(tn_gctx *c) {
+    const tn__cross_entropy_args *a = c->args;
+    if (!TN_GNEEDS(c, 0)) return TN_OK;
+    tn_tensor *x = tni_t(a->input), *target = tni_t(a->target), *g = c->g[0];
+    if (!tn_grad_enabled()) {
+        return tn__cross_entropy_backward(g, x, target, tni_t(a->lse), tni_t(a->count),
+                                          a->reduction, a->ignore_index, &c->ret[0]);
+    }
+    tni_scope s = {0};
+    tn_tensor *logp = NULL, *total = NULL, *gx = NULL, *r = NULL;
+    int64_t axis = a->input->ndim == 1 ? 0 : 1;
+    tn_status st = tn_log_softmax(x, axis, -1, &logp);
+    logp = scope_take(&s, st, logp);
+    if (s.st == TN_OK) {
+        st = tn__to_copy(tni_t(a->count), tn_tensor_dtype(g), -1, 0, TN_FORMAT_PRESERVE, &total);
+        total = scope_take(&s, st, total);
+    }
+    if (s.st == TN_OK) {
+        st = tn__nll_loss_backward(g, target, NULL, total, tni_shape_ints(x), a->reduction,
+                                   a->ignore_index, &gx);
+        gx = scope_take(&s, st, gx);
+    }
+    if (s.st == TN_OK) {
+        st = tn__log_softmax_backward(gx, logp, axis, &r);
+        r = scope_take(&s, st, r);
+    }
+    return scope_finish(&s, r, &c->ret[0]);
 }

@@ -1,14 +1,189 @@
-/* norm.c: normalisation layers over the fused kernels, logsumexp, the gradient of cumprod. */
-#include "op_ids.h"
-#include "scope_priv.h"
+/* norm.c: normalisation layers over the fused kernels: shape rules, what they are made of on a device
+ * without the kernel, gradients.
+ *
+ * When no graph is recorded a gradient calls the fused backward kernel. When one is (create_graph), the
+ * same formula is written with differentiable operators, so that it can be differentiated again. */
+#include <math.h>
 
-tn_status tni_composite_layer_norm(const void *args, tn_tensor **rets);
-tn_status tni_composite_rms_norm(const void *args, tn_tensor **rets);
-tn_status tni_composite_group_norm(const void *args, tn_tensor **rets);
-tn_status tni_composite_instance_norm(const void *args, tn_tensor **rets);
-tn_status tni_composite_batch_norm(const void *args, tn_tensor **rets);
-tn_status tni_composite_logsumexp(const void *args, tn_tensor **rets);
-tn_status tni_composite__cumprod_backward(const void *args, tn_tensor **rets);
+#include <tenon/args_norm.h>
+#include <tenon/ops_create.h>
+#include <tenon/ops_norm.h>
+
+#include "nn_priv.h"
+#include "op_norm.h"
+
+/* ---- Shape rules ------------------------------------------------------------------------------*/
+
+/* An output that exists only when `wanted`, shaped like v. */
+static tn_status set_wanted(tn_infer *inf, int i, bool wanted, int32_t ndim, const int64_t *shape) {
+    if (wanted) return tni_infer_set(inf, i, ndim, shape);
+    tni_infer_absent(inf, i);
+    return TN_OK;
+}
+
+static bool ends_with(const tn_view *x, tn_ints shape) {
+    if (shape.n > x->ndim) return false;
+    return memcmp(x->shape + x->ndim - shape.n, shape.v, (size_t)shape.n * sizeof(int64_t)) == 0;
+}
+
+static tn_status check_parameter(const tn_view *p, tn_ints shape, int32_t arg, const char *name,
+                                 int32_t dtype) {
+    if (!p) return TN_OK;
+    if (p->ndim != shape.n || !ends_with(p, shape)) {
+        return tn_fail(
+            TN_E_SHAPE, arg,
+            "Expected %s to be of same shape as normalized_shape, but got %s of shape %s "
+            "and normalized_shape = %s",
+            name, name, tni_shape_text_of(p), tni_shape_text((int32_t)shape.n, shape.v));
+    }
+    if (tn_view_dtype(p) != dtype && tn_view_dtype(p) != nn_wide_dtype(dtype)) {
+        return tn_fail(TN_E_DTYPE, arg, "expected %s of dtype %s, but got %s", name,
+                       tni_type_text(dtype), tni_type_text(tn_view_dtype(p)));
+    }
+    return TN_OK;
+}
+
+/* Whether an input can be normalized over dimensions of that shape. */
+static tn_status check_normalized(const tn_view *x, tn_ints shape) {
+    if (shape.n < 1) {
+        return tn_fail(TN_E_SHAPE, 1,
+                       "Expected normalized_shape to be at least 1-dimensional, i.e., "
+                       "containing at least one element, but got normalized_shape = ()");
+    }
+    if (!ends_with(x, shape)) {
+        return tn_fail(
+            TN_E_SHAPE, 0,
+            "Given normalized_shape=%s, expected input with shape [*, %s, but got input of "
+            "size%s",
+            tni_shape_text((int32_t)shape.n, shape.v),
+            tni_shape_text((int32_t)shape.n, shape.v) + 1, tni_shape_text_of(x));
+    }
+    return TN_OK;
+}
+
+/* The sizes of what there is one of for each row. */
+static void rows_of(const tn_view *x, tn_ints normalized, int64_t *ret_rows) {
+    for (int32_t d = 0; d < x->ndim; d++)
+        ret_rows[d] = d < x->ndim - normalized.n ? x->shape[d] : 1;
+}
+
+tn_status tni_infer_native_layer_norm(tn_infer *inf, const void *args) {
+    const tn_native_layer_norm_args *a = args;
+    const tn_view *x = a->input;
+    int32_t dtype = tn_view_dtype(x), wide = nn_wide_dtype(dtype);
+    int64_t rows[TN_MAX_DIMS];
+    TN_TRY(check_normalized(x, a->normalized_shape));
+    TN_TRY(check_parameter(a->weight, a->normalized_shape, 2, "weight", dtype));
+    TN_TRY(check_parameter(a->bias, a->normalized_shape, 3, "bias", dtype));
+    rows_of(x, a->normalized_shape, rows);
+    TN_TRY(nn_infer_set_as(inf, 0, dtype, x->ndim, x->shape));
+    TN_TRY(nn_infer_set_as(inf, 1, wide, x->ndim, rows));
+    return nn_infer_set_as(inf, 2, wide, x->ndim, rows);
+}
+
+tn_status tni_infer__layer_norm_backward(tn_infer *inf, const void *args) {
+    const tn__layer_norm_backward_args *a = args;
+    const tn_view *x = a->input;
+    int32_t n = (int32_t)a->normalized_shape.n, dtype = tn_view_dtype(x);
+    int64_t rows[TN_MAX_DIMS];
+    TN_TRY(check_normalized(x, a->normalized_shape));
+    rows_of(x, a->normalized_shape, rows);
+    TN_TRY(tni_infer_expect(inf, 0, a->grad, x->ndim, x->shape, dtype));
+    TN_TRY(tni_infer_expect(inf, 3, a->mean, x->ndim, rows, nn_wide_dtype(dtype)));
+    TN_TRY(tni_infer_expect(inf, 4, a->rstd, x->ndim, rows, nn_wide_dtype(dtype)));
+    TN_TRY(check_parameter(a->weight, a->normalized_shape, 5, "weight", dtype));
+    TN_TRY(set_wanted(inf, 0, a->need_input, a->input->ndim, a->input->shape));
+    TN_TRY(set_wanted(inf, 1, a->need_weight, n, a->normalized_shape.v));
+    return set_wanted(inf, 2, a->need_bias, n, a->normalized_shape.v);
+}
+
+tn_status tni_infer__rms_norm(tn_infer *inf, const void *args) {
+    const tn__rms_norm_args *a = args;
+    const tn_view *x = a->input;
+    int32_t dtype = tn_view_dtype(x);
+    int64_t rows[TN_MAX_DIMS];
+    TN_TRY(check_normalized(x, a->normalized_shape));
+    TN_TRY(check_parameter(a->weight, a->normalized_shape, 2, "weight", dtype));
+    rows_of(x, a->normalized_shape, rows);
+    TN_TRY(nn_infer_set_as(inf, 0, dtype, x->ndim, x->shape));
+    return nn_infer_set_as(inf, 1, nn_wide_dtype(dtype), x->ndim, rows);
+}
+
+tn_status tni_infer__rms_norm_backward(tn_infer *inf, const void *args) {
+    const tn__rms_norm_backward_args *a = args;
+    const tn_view *x = a->input;
+    int32_t n = (int32_t)a->normalized_shape.n, dtype = tn_view_dtype(x);
+    int64_t rows[TN_MAX_DIMS];
+    TN_TRY(check_normalized(x, a->normalized_shape));
+    rows_of(x, a->normalized_shape, rows);
+    TN_TRY(tni_infer_expect(inf, 0, a->grad, x->ndim, x->shape, dtype));
+    TN_TRY(tni_infer_expect(inf, 3, a->rstd, x->ndim, rows, nn_wide_dtype(dtype)));
+    TN_TRY(check_parameter(a->weight, a->normalized_shape, 4, "weight", dtype));
+    TN_TRY(set_wanted(inf, 0, a->need_input, x->ndim, x->shape));
+    return set_wanted(inf, 1, a->need_weight, n, a->normalized_shape.v);
+}
+
+static tn_status check_channels(const tn_view *p, int64_t channels, int32_t arg, const char *name,
+                                int32_t dtype) {
+    if (!p) return TN_OK;
+    if (p->ndim != 1 || p->shape[0] != channels) {
+        return tn_fail(TN_E_SHAPE, arg, "%s should contain %lld elements not %lld", name,
+                       (long long)channels, (long long)p->numel);
+    }
+    if (tn_view_dtype(p) != dtype) {
+        return tn_fail(TN_E_DTYPE, arg, "expected %s of dtype %s, but got %s", name,
+                       tni_type_text(dtype), tni_type_text(tn_view_dtype(p)));
+    }
+    if (p->shape[0] > 1 && p->strides[0] != 1) {
+        return tn_fail(TN_E_SHAPE, arg, "%s must be contiguous", name);
+    }
+    return TN_OK;
+}
+
+tn_status tni_infer_native_batch_norm(tn_infer *inf, const void *args) {
+    const tn_native_batch_norm_args *a = args;
+    const tn_view *x = a->input;
+    int32_t dtype = tn_view_dtype(x);
+    if (x->ndim < 2) {
+        return tn_fail(TN_E_SHAPE, 0,
+                       "batch_norm expects an input of at least 2 dimensions, got %s",
+                       tni_shape_text_of(x));
+    }
+    int64_t c = x->shape[1];
+    TN_TRY(check_channels(a->weight, c, 1, "weight", dtype));
+    TN_TRY(check_channels(a->bias, c, 2, "bias", dtype));
+    TN_TRY(check_channels(a->running_mean, c, 3, "running_mean", dtype));
+    TN_TRY(check_channels(a->running_var, c, 4, "running_var", dtype));
+    if (!a->training && (!a->running_mean || !a->running_var)) {
+        return tn_fail(TN_E_VALUE, 3,
+                       "Expected running_mean and running_var to be defined when "
+                       "training=False");
+    }
+    inf->out[0].dtype = dtype;
+    tni_infer_same(inf, 0, x);
+    if (!(x->word & TN_W_CHANNELS_LAST)) inf->out[0].strided = 0;
+    TN_TRY(nn_infer_set_as(inf, 1, nn_wide_dtype(dtype), 1, &c));
+    return nn_infer_set_as(inf, 2, nn_wide_dtype(dtype), 1, &c);
+}
+
+tn_status tni_infer__batch_norm_backward(tn_infer *inf, const void *args) {
+    const tn__batch_norm_backward_args *a = args;
+    const tn_view *x = a->input;
+    int32_t dtype = tn_view_dtype(x);
+    if (x->ndim < 2) return tn_fail(TN_E_SHAPE, 1, "an input of at least 2 dimensions is needed");
+    TN_TRY(tni_infer_expect(inf, 0, a->grad, x->ndim, x->shape, dtype));
+    TN_TRY(check_channels(a->weight, x->shape[1], 2, "weight", dtype));
+    TN_TRY(check_channels(a->mean, x->shape[1], 3, "mean", nn_wide_dtype(dtype)));
+    TN_TRY(check_channels(a->invstd, x->shape[1], 4, "invstd", nn_wide_dtype(dtype)));
+    if (a->need_input) {
+        tni_infer_same(inf, 0, a->input);
+        if (!(a->input->word & TN_W_CHANNELS_LAST)) inf->out[0].strided = 0;
+    } else {
+        tni_infer_absent(inf, 0);
+    }
+    TN_TRY(set_wanted(inf, 1, a->need_weight, 1, a->input->shape + 1));
+    return set_wanted(inf, 2, a->need_bias, 1, a->input->shape + 1);
+}
 
 tn_status tni_composite_layer_norm(const void *args, tn_tensor **rets) {
     const tn_layer_norm_args *a = args;
@@ -46,7 +221,7 @@ static bool has_rms_kernel(const tn_rms_norm_args *a) {
     if (w && w->ndim != shape.n) return false;
     if (w && memcmp(w->shape, shape.v, sizeof *shape.v * (size_t)shape.n) != 0) return false;
     return tn_dtype_category(dtype) == TN_CAT_FLOAT &&
-           tni_kernel_find(&tni_ops[TNI_OP__rms_norm], tn_view_device(x), dtype);
+           tni_kernel_find(&tni_op__rms_norm, tn_view_device(x), dtype);
 }
 
 static tn_status rms_norm_at_once(const tn_rms_norm_args *a, double eps, tn_tensor **rets) {
@@ -225,90 +400,215 @@ tn_status tni_composite_instance_norm(const void *args, tn_tensor **rets) {
     return scope_finish(&s, scope_reshape(&s, y, tn_ints_of(x->shape, x->ndim)), rets);
 }
 
-/* log(sum(exp(x - m))) + m, where m is the maximum, or 0 where that is infinite. m is a constant
- * for the gradient: the terms that it adds cancel. */
-tn_status tni_composite_logsumexp(const void *args, tn_tensor **rets) {
-    const tn_logsumexp_args *a = args;
+/* ---- Layer norm out of simpler operators ------------------------------------------------------*/
+
+/* The last dimensions, which are normalized, and those in front of them. */
+typedef struct sides {
+    int64_t dims[TN_MAX_DIMS];
+    tn_ints inner, outer;
+} sides;
+
+static void split(const tn_view *x, tn_ints normalized, sides *ret) {
+    int64_t n = x->ndim - normalized.n;
+    for (int32_t d = 0; d < x->ndim; d++) ret->dims[d] = d;
+    ret->outer = tn_ints_of(ret->dims, n);
+    ret->inner = tn_ints_of(ret->dims + n, normalized.n);
+}
+
+tn_status tni_composite_native_layer_norm(const void *args, tn_tensor **rets) {
+    const tn_native_layer_norm_args *a = args;
     tni_scope s = {0};
-    tn_tensor *x = tni_t(a->input), *m = NULL, *inf = NULL, *plain = NULL;
-    tn_scalar_box zero;
-    tn_status st = TN_OK;
-    if (tn_dtype_category(tn_tensor_dtype(x)) < TN_CAT_FLOAT) {
-        tn_tensor *real = NULL;
-        st = tn__to_copy(x, tn_dtype_default(), -1, 0, TN_FORMAT_PRESERVE, &real);
-        x = scope_take(&s, st, real);
-    }
+    tn_tensor *x = tni_t(a->input);
+    sides at;
+    split(a->input, a->normalized_shape, &at);
+    tn_tensor *mean = scope_mean(&s, x, at.inner, 1), *d = scope_sub(&s, x, mean);
+    tn_tensor *var = scope_mean(&s, scope_square(&s, d), at.inner, 1);
+    tn_tensor *rstd = scope_rsqrt(&s, scope_add_number(&s, var, a->eps));
+    tn_tensor *y = scope_mul(&s, d, rstd);
+    if (a->weight) y = scope_mul(&s, y, tni_t(a->weight));
+    if (a->bias) y = scope_add(&s, y, tni_t(a->bias));
     if (s.st == TN_OK) {
-        st = tn_detach(x, &plain);
-        plain = scope_take(&s, st, plain);
+        rets[1] = tn_tensor_ref(mean);
+        rets[2] = tn_tensor_ref(rstd);
     }
-    if (s.st == TN_OK) {
-        st = tn_amax(plain, a->dim, 1, &m);
-        m = scope_take(&s, st, m);
-    }
-    if (s.st == TN_OK) {
-        st = tn_isinf(m, &inf);
-        inf = scope_take(&s, st, inf);
-    }
-    if (s.st == TN_OK) {
-        tn_tensor *finite = NULL;
-        st = tn_where(inf, tn_scalar_box_init(&zero, tn_scalar_int(0)), m, &finite);
-        m = scope_take(&s, st, finite);
-    }
-    tn_tensor *sum =
-        scope_log(&s, scope_sum(&s, scope_exp(&s, scope_sub(&s, x, m)), a->dim, a->keepdim));
-    if (!a->keepdim && s.st == TN_OK) m = scope_reshape(&s, m, tni_shape_ints(sum));
-    return scope_finish(&s, scope_add(&s, sum, m), rets);
+    return scope_finish(&s, y, rets);
 }
 
-static tn_tensor *joined(tni_scope *s, tn_tensor *a, tn_tensor *b, int64_t dim) {
-    tn_tensor *both[2] = {a, b}, *r = NULL;
-    if (s->st != TN_OK) return NULL;
-    tn_status st = tn_cat((tn_tensors){both, 2}, dim, &r);
-    return scope_take(s, st, r);
+/* A parameter's gradient: the sum over the rows. */
+static void sum_rows(tni_scope *s, tn_tensor *x, tn_ints outer, tn_tensor **ret) {
+    tn_tensor *r = outer.n > 0 ? scope_sum(s, x, outer, 0) : x;
+    if (s->st == TN_OK) *ret = tn_tensor_ref(r);
 }
 
-/* Slice k of the gradient: y_(k-1) * sum over i >= k of g_i * prod(x_j, k < j <= i). Dividing the
- * running product by x_k instead would lose everything behind a zero. */
-static tn_status cumprod_slice(const tn__cumprod_backward_args *a, int64_t k, int64_t n,
-                               tn_tensor **ret) {
+tn_status tni_composite__layer_norm_backward(const void *args, tn_tensor **rets) {
+    const tn__layer_norm_backward_args *a = args;
     tni_scope s = {0};
-    tn_tensor *ones = NULL, *run = NULL, *x = tni_t(a->input),
-              *head = scope_narrow(&s, x, a->dim, k, 1);
-    if (s.st == TN_OK) {
-        tn_status st = tn_ones_like(head, -1, -1, TN_FORMAT_PRESERVE, &ones);
-        ones = scope_take(&s, st, ones);
+    tn_tensor *g = tni_t(a->grad), *rstd = tni_t(a->rstd), *gx = g;
+    sides at;
+    split(a->input, a->normalized_shape, &at);
+    tn_tensor *hat = scope_mul(&s, scope_sub(&s, tni_t(a->input), tni_t(a->mean)), rstd);
+    if (a->need_weight) sum_rows(&s, scope_mul(&s, g, hat), at.outer, &rets[1]);
+    if (a->need_bias) sum_rows(&s, g, at.outer, &rets[2]);
+    if (a->need_input) {
+        if (a->weight) gx = scope_mul(&s, g, tni_t(a->weight));
+        tn_tensor *along = scope_mean(&s, scope_mul(&s, gx, hat), at.inner, 1);
+        tn_tensor *r = scope_sub(&s, gx, scope_mean(&s, gx, at.inner, 1));
+        r = scope_mul(&s, scope_sub(&s, r, scope_mul(&s, hat, along)), rstd);
+        if (s.st == TN_OK) rets[0] = tn_tensor_ref(r);
     }
-    tn_tensor *factors = joined(&s, ones, scope_narrow(&s, x, a->dim, k + 1, n - k - 1), a->dim);
-    if (s.st == TN_OK) {
-        tn_status st = tn_cumprod(factors, a->dim, -1, &run);
-        run = scope_take(&s, st, run);
-    }
-    tn_tensor *g = scope_narrow(&s, tni_t(a->grad), a->dim, k, n - k);
-    tn_tensor *part = scope_sum(&s, scope_mul(&s, g, run), TN_INTS(a->dim), 1);
-    if (k > 0) part = scope_mul(&s, part, scope_narrow(&s, tni_t(a->y), a->dim, k - 1, 1));
-    return scope_finish(&s, part, ret);
-}
-
-tn_status tni_composite__cumprod_backward(const void *args, tn_tensor **rets) {
-    const tn__cumprod_backward_args *a = args;
-    int64_t n = a->input->ndim == 0 ? 0 : a->input->shape[a->dim];
-    tn_tensor *sum = n == 0 ? tn_tensor_ref(tni_t(a->grad)) : NULL;
-    tn_status st = TN_OK;
-    for (int64_t k = 0; k < n && st == TN_OK; k++) {
-        tni_scope s = {0};
-        tn_tensor *part = NULL, *both = NULL;
-        st = cumprod_slice(a, k, n, &part);
-        if (st != TN_OK) break;
-        st = scope_finish(&s, sum ? joined(&s, sum, part, a->dim) : part, &both);
-        tn_tensor_unref(&part);
-        tn_tensor_unref(&sum);
-        sum = both;
-    }
-    if (st == TN_OK) {
-        rets[0] = sum;
-    } else {
-        tn_tensor_unref(&sum);
-    }
+    tn_status st = scope_finish(&s, NULL, NULL);
+    for (int i = 0; i < 3 && st != TN_OK; i++) tn_tensor_unref(&rets[i]);
     return st;
+}
+
+/* ---- RMS norm out of simpler operators --------------------------------------------------------*/
+
+tn_status tni_composite__rms_norm(const void *args, tn_tensor **rets) {
+    const tn__rms_norm_args *a = args;
+    tni_scope s = {0};
+    tn_tensor *x = tni_t(a->input);
+    sides at;
+    split(a->input, a->normalized_shape, &at);
+    tn_tensor *square = scope_mean(&s, scope_square(&s, x), at.inner, 1);
+    tn_tensor *rstd = scope_rsqrt(&s, scope_add_number(&s, square, a->eps));
+    tn_tensor *y = scope_mul(&s, x, rstd);
+    if (a->weight) y = scope_mul(&s, y, tni_t(a->weight));
+    if (s.st == TN_OK) rets[1] = tn_tensor_ref(rstd);
+    return scope_finish(&s, y, rets);
+}
+
+tn_status tni_composite__rms_norm_backward(const void *args, tn_tensor **rets) {
+    const tn__rms_norm_backward_args *a = args;
+    tni_scope s = {0};
+    tn_tensor *g = tni_t(a->grad), *rstd = tni_t(a->rstd), *gx = g;
+    sides at;
+    split(a->input, a->normalized_shape, &at);
+    tn_tensor *hat = scope_mul(&s, tni_t(a->input), rstd);
+    if (a->need_weight) sum_rows(&s, scope_mul(&s, g, hat), at.outer, &rets[1]);
+    if (a->need_input) {
+        if (a->weight) gx = scope_mul(&s, g, tni_t(a->weight));
+        tn_tensor *along = scope_mean(&s, scope_mul(&s, gx, hat), at.inner, 1);
+        tn_tensor *r = scope_mul(&s, scope_sub(&s, gx, scope_mul(&s, hat, along)), rstd);
+        if (s.st == TN_OK) rets[0] = tn_tensor_ref(r);
+    }
+    tn_status st = scope_finish(&s, NULL, NULL);
+    for (int i = 0; i < 2 && st != TN_OK; i++) tn_tensor_unref(&rets[i]);
+    return st;
+}
+
+/* ---- Gradients --------------------------------------------------------------------------------*/
+
+/* Gradients of y = (x - mean) * rstd * w + b, with mean and rstd taken over `dims` of x, or
+ * constant when `stats` is off. x, g and the parameters have shapes that broadcast. */
+typedef struct norm_parts {
+    tn_tensor *x, *g, *weight; /* weight may be NULL */
+    tn_tensor *mean, *rstd;    /* used when stats is off */
+    tn_ints dims;              /* of the statistics */
+    bool stats;
+    double eps;
+} norm_parts;
+
+typedef struct norm_grads {
+    tn_tensor *x, *weight; /* owned by the scope; weight not yet summed */
+} norm_grads;
+
+static norm_grads norm_formula(tni_scope *s, const norm_parts *p) {
+    tn_tensor *mean = p->mean, *rstd = p->rstd;
+    if (p->stats) mean = scope_mean(s, p->x, p->dims, 1);
+    tn_tensor *centred = scope_sub(s, p->x, mean);
+    if (p->stats) {
+        tn_tensor *var = scope_mean(s, scope_square(s, centred), p->dims, 1);
+        rstd = scope_rsqrt(s, scope_add_number(s, var, p->eps));
+    }
+    tn_tensor *xhat = scope_mul(s, centred, rstd);
+    tn_tensor *gw = p->weight ? scope_mul(s, p->g, p->weight) : p->g;
+    norm_grads r = {NULL, scope_mul(s, p->g, xhat)};
+    if (p->stats) {
+        tn_tensor *dot = scope_mean(s, scope_mul(s, gw, xhat), p->dims, 1);
+        gw = scope_sub(s, gw, scope_mean(s, gw, p->dims, 1));
+        gw = scope_sub(s, gw, scope_mul(s, xhat, dot));
+    }
+    r.x = scope_mul(s, gw, rstd);
+    return r;
+}
+
+tn_status tni_grad_native_layer_norm(tn_gctx *c) {
+    const tn_native_layer_norm_args *a = c->args;
+    if (!c->g[0]) return TN_OK;
+    if (!tn_grad_enabled()) {
+        tn_tensor *grads[3] = {NULL};
+        TN_TRY(tn__layer_norm_backward(c->g[0], tni_t(a->input), a->normalized_shape,
+                                       tni_t(a->mean), tni_t(a->rstd), tni_t(a->weight),
+                                       TN_GNEEDS(c, 0), TN_GNEEDS(c, 1), TN_GNEEDS(c, 2), &grads[0],
+                                       &grads[1], &grads[2]));
+        for (int i = 0; i < 3; i++) c->ret[i] = grads[i];
+        return TN_OK;
+    }
+    tni_scope s = {0};
+    int64_t dims[TN_MAX_DIMS], lead[TN_MAX_DIMS], n = a->normalized_shape.n;
+    int64_t nlead = a->input->ndim - n;
+    for (int64_t i = 0; i < n; i++) dims[i] = nlead + i;
+    for (int64_t i = 0; i < nlead; i++) lead[i] = i;
+    norm_parts p = {
+        tni_t(a->input), c->g[0], tni_t(a->weight), NULL, NULL, tn_ints_of(dims, n), true, a->eps};
+    norm_grads r = norm_formula(&s, &p);
+    tn_tensor *grads[3] = {r.x, r.weight, c->g[0]};
+    if (nlead > 0) {
+        grads[1] = scope_sum(&s, grads[1], tn_ints_of(lead, nlead), 0);
+        grads[2] = scope_sum(&s, grads[2], tn_ints_of(lead, nlead), 0);
+    }
+    return scope_give(&s, c, grads, 3);
+}
+
+tn_status tni_grad__rms_norm(tn_gctx *c) {
+    const tn__rms_norm_args *a = c->args;
+    tn_tensor *x = tni_t(a->input), *rstd = tni_t(a->rstd);
+    if (!tn_grad_enabled())
+        return tn__rms_norm_backward(c->g[0], x, a->normalized_shape, rstd, tni_t(a->weight),
+                                     TN_GNEEDS(c, 0), TN_GNEEDS(c, 1), &c->ret[0], &c->ret[1]);
+    tni_scope s = {0};
+    int64_t dims[TN_MAX_DIMS], n = a->normalized_shape.n, nlead = a->input->ndim - n;
+    for (int32_t d = 0; d < a->input->ndim; d++) dims[d] = d;
+    tn_ints inner = tn_ints_of(dims + nlead, n), lead = tn_ints_of(dims, nlead);
+    tn_tensor *square = scope_mean(&s, scope_square(&s, x), inner, 1);
+    rstd = scope_rsqrt(&s, scope_add_number(&s, square, a->eps));
+    tn_tensor *hat = scope_mul(&s, x, rstd), *g = c->g[0];
+    tn_tensor *by_weight = scope_mul(&s, g, hat);
+    if (nlead > 0) by_weight = scope_sum(&s, by_weight, lead, 0);
+    if (a->weight) g = scope_mul(&s, g, tni_t(a->weight));
+    tn_tensor *along = scope_mean(&s, scope_mul(&s, g, hat), inner, 1);
+    tn_tensor *gx = scope_mul(&s, scope_sub(&s, g, scope_mul(&s, hat, along)), rstd);
+    tn_tensor *grads[3] = {gx, by_weight, NULL};
+    return scope_give(&s, c, grads, 3);
+}
+
+tn_status tni_grad_native_batch_norm(tn_gctx *c) {
+    const tn_native_batch_norm_args *a = c->args;
+    if (!c->g[0]) return TN_OK;
+    if (!tn_grad_enabled()) {
+        tn_tensor *grads[3] = {NULL};
+        TN_TRY(tn__batch_norm_backward(c->g[0], tni_t(a->input), tni_t(a->weight),
+                                       tni_t(a->save_mean), tni_t(a->save_invstd), a->training,
+                                       TN_GNEEDS(c, 0), TN_GNEEDS(c, 1), TN_GNEEDS(c, 2), &grads[0],
+                                       &grads[1], &grads[2]));
+        for (int i = 0; i < 3; i++) c->ret[i] = grads[i];
+        return TN_OK;
+    }
+    tni_scope s = {0};
+    int64_t dims[TN_MAX_DIMS];
+    int32_t n = 0, ndim = a->input->ndim;
+    for (int32_t d = 0; d < ndim; d++) {
+        if (d != 1) dims[n++] = d;
+    }
+    tn_ints over = tn_ints_of(dims, n);
+    norm_parts p = {
+        .x = tni_t(a->input), .g = c->g[0], .dims = over, .stats = a->training != 0, .eps = a->eps};
+    if (a->weight) p.weight = by_channel(&s, a->weight, ndim);
+    if (!p.stats) {
+        p.mean = by_channel(&s, a->save_mean, ndim);
+        p.rstd = by_channel(&s, a->save_invstd, ndim);
+    }
+    norm_grads r = norm_formula(&s, &p);
+    tn_tensor *grads[3] = {r.x, scope_sum(&s, r.weight, over, 0), scope_sum(&s, c->g[0], over, 0)};
+    return scope_give(&s, c, grads, 3);
 }

@@ -5,22 +5,17 @@
  * the longest ones, so sizes never grow. The backward direction walks the same steps from the last one. */
 #include <stdlib.h>
 
-#include "infer_priv.h"
-#include "op_ids.h"
-#include "scope_priv.h"
+#include <tenon/args_rnn.h>
+#include <tenon/ops_create.h>
+#include <tenon/ops_index.h>
+#include <tenon/ops_nn.h>
+#include <tenon/ops_pointwise.h>
+#include <tenon/ops_random.h>
+#include <tenon/ops_rnn.h>
+#include <tenon/ops_shape.h>
 
-tn_status tni_composite_lstm_cell(const void *args, tn_tensor **rets);
-tn_status tni_composite_gru_cell(const void *args, tn_tensor **rets);
-tn_status tni_composite_rnn_tanh_cell(const void *args, tn_tensor **rets);
-tn_status tni_composite_rnn_relu_cell(const void *args, tn_tensor **rets);
-tn_status tni_composite_lstm(const void *args, tn_tensor **rets);
-tn_status tni_composite_gru(const void *args, tn_tensor **rets);
-tn_status tni_composite_rnn_tanh(const void *args, tn_tensor **rets);
-tn_status tni_composite_rnn_relu(const void *args, tn_tensor **rets);
-tn_status tni_composite_lstm_packed(const void *args, tn_tensor **rets);
-tn_status tni_composite_gru_packed(const void *args, tn_tensor **rets);
-tn_status tni_composite_rnn_tanh_packed(const void *args, tn_tensor **rets);
-tn_status tni_composite_rnn_relu_packed(const void *args, tn_tensor **rets);
+#include "nn_priv.h"
+#include "op_rnn.h"
 
 typedef enum rnn_mode {
     RNN_RELU,
@@ -28,6 +23,7 @@ typedef enum rnn_mode {
     RNN_LSTM,
     RNN_GRU
 } rnn_mode; /* as in op `_rnn_layers` */
+
 static const int64_t gate_counts[] = {
     [RNN_TANH] = 1, [RNN_RELU] = 1, [RNN_LSTM] = 4, [RNN_GRU] = 3};
 
@@ -135,9 +131,6 @@ tn_status tni_composite_lstm_cell(const void *args, tn_tensor **rets) {
 
 /* The other cells have one kind of arguments under three names. */
 typedef tn_gru_cell_args cell_args;
-_Static_assert(sizeof(cell_args) == sizeof(tn_rnn_tanh_cell_args) &&
-                   sizeof(cell_args) == sizeof(tn_rnn_relu_cell_args),
-               "one struct for three operators");
 
 static tn_status plain_cell(rnn_mode mode, const char *name, const cell_args *a, tn_tensor **rets) {
     weights w = {tni_t(a->w_ih), tni_t(a->w_hh), tni_t(a->b_ih), tni_t(a->b_hh), NULL};
@@ -153,9 +146,11 @@ static tn_status plain_cell(rnn_mode mode, const char *name, const cell_args *a,
 tn_status tni_composite_gru_cell(const void *args, tn_tensor **rets) {
     return plain_cell(RNN_GRU, "gru_cell", args, rets);
 }
+
 tn_status tni_composite_rnn_tanh_cell(const void *args, tn_tensor **rets) {
     return plain_cell(RNN_TANH, "rnn_tanh_cell", args, rets);
 }
+
 tn_status tni_composite_rnn_relu_cell(const void *args, tn_tensor **rets) {
     return plain_cell(RNN_RELU, "rnn_relu_cell", args, rets);
 }
@@ -347,6 +342,7 @@ static tn_status run_direction(const rnn *r, const weights *w, bool backward, tn
 /* ---- All layers --------------------------------------------------------------------------------*/
 
 static int64_t directions_of(const rnn *r) { return r->bidirectional ? 2 : 1; }
+
 static int64_t per_direction(const rnn *r) { return 2 + 2 * r->has_biases + r->projects; }
 
 static weights weights_of(const rnn *r, int64_t i) {
@@ -423,7 +419,7 @@ static bool is_alike(const tn_tensor *x, const tn_tensor *t) {
 
 /* Whether there is a kernel to be asked, and all tensors are of the input's device and dtype. */
 static bool has_kernel(const rnn *r, const tn_tensor *x) {
-    const tn_op *op = &tni_ops[TNI_OP__rnn_layers];
+    const tn_op *op = &tni_op__rnn_layers;
     int64_t inputs = 3 + r->params.n;
     if (inputs > 64 || !tni_kernel_find(op, tn_view_device(&x->v), tn_view_dtype(&x->v)))
         return false;
@@ -698,12 +694,14 @@ static tn_views only(const tn_view *const *hx) {
         .num_layers = (a)->num_layers, .train = (a)->train, .bidirectional = (a)->bidirectional,   \
         .dropout = (a)->dropout                                                                    \
     }
+
 #define PADDED(name, mode, states)                                                                 \
     tn_status tni_composite_##name(const void *args, tn_tensor **rets) {                           \
         const tn_##name##_args *a = args;                                                          \
         const options o = OPTIONS_OF(a, states);                                                   \
         return run_padded(mode, a->input, &o, a->batch_first != 0, rets);                          \
     }
+
 #define PACKED(name, mode, states)                                                                 \
     tn_status tni_composite_##name(const void *args, tn_tensor **rets) {                           \
         const tn_##name##_args *a = args;                                                          \

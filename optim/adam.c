@@ -1,12 +1,17 @@
 /* adam.c: Adam and AdamW over lists of tensors. */
+#include <math.h>
+
 #include <tenon/args_optim.h>
-#include <tenon/ops.h>
+#include <tenon/ops_compare.h>
+#include <tenon/ops_create.h>
+#include <tenon/ops_optim.h>
+#include <tenon/ops_pointwise.h>
 #include <tenon/optim.h>
 
+#include "capture_priv.h"
 #include "multi_priv.h"
-
-tn_status tni_composite__adam_(const void *args, tn_tensor **rets);
-tn_status tni_infer__adam_step(tn_infer *inf, const void *args);
+#include "op_optim.h"
+#include "scope_priv.h"
 
 static tn_status update(tn_tensors params, tn_tensors grads, tn_tensors exp_avgs,
                         tn_tensors exp_avg_sqs, tn_tensors max_exp_avg_sqs, tn_tensors steps,
@@ -80,4 +85,63 @@ tn_status tni_infer__adam_step(tn_infer *inf, const void *args) {
     TN_TRY(tni_multi_infer(inf, &m));
     TN_TRY(tni_multi_check_rate(&m, a->rate, a->params.v[0], a->steps.v[0]));
     return tni_multi_check_capture(&m, a->params.v[0], a->steps.v[0]);
+}
+
+/* ---- Adam --------------------------------------------------------------------------------------*/
+
+/* x in the dtype and on the device of y. */
+static tn_tensor *beside(tni_scope *s, tn_tensor *x, const tn_tensor *y) {
+    tn_tensor *r = NULL;
+    if (s->st != TN_OK) return NULL;
+    tn_status st = tn__move(x, tn_tensor_dtype(y), tni_device_of(y), &r);
+    return scope_take(s, st, r);
+}
+
+/* 1 - beta^step, of a tensor: the step is not read, so that a graph can hold all of this. */
+static tn_tensor *bias_correction(tni_scope *s, tn_tensor *step, double beta) {
+    tn_tensor *r = NULL, *log_power = scope_mul_number(s, step, log(beta));
+    if (s->st != TN_OK) return NULL;
+    tn_status st = tn_expm1(log_power, &r);
+    return scope_neg(s, scope_take(s, st, r));
+}
+
+static tn_status adam_one(const tn__adam_step_args *a, double lr, int64_t i) {
+    tni_scope s = {0};
+    tn_tensor *w = tni_t(a->params.v[i]), *p = w;
+    tn_tensor *m = tni_t(a->exp_avgs.v[i]), *v = tni_t(a->exp_avg_sqs.v[i]);
+    tn_tensor *g = scope_mul_number(&s, tni_t(a->grads.v[i]), a->maximize ? -1 : 1);
+    tn_tensor *steps = tni_t(a->steps.v[i]);
+    scope_assign(&s, steps, scope_add_number(&s, steps, 1));
+    tn_tensor *step = beside(&s, steps, w); /* steps are counted on the CPU */
+    tn_tensor *first = bias_correction(&s, step, a->beta1);
+    tn_tensor *second = bias_correction(&s, step, a->beta2);
+    if (a->weight_decay != 0 && a->decoupled) p = scope_mul_number(&s, w, 1 - lr * a->weight_decay);
+    if (a->weight_decay != 0 && !a->decoupled) g = scope_scaled_sum(&s, g, w, a->weight_decay);
+    tn_tensor *mean = scope_scaled_sum(&s, m, scope_sub(&s, g, m), 1 - a->beta1);
+    tn_tensor *square = scope_mul_number(&s, v, a->beta2);
+    square = scope_scaled_sum(&s, square, scope_square(&s, g), 1 - a->beta2);
+    scope_assign(&s, m, mean);
+    scope_assign(&s, v, square);
+    if (a->amsgrad) {
+        tn_tensor *top = tni_t(a->max_exp_avg_sqs.v[i]);
+        square = scope_binary(&s, tn_maximum, top, square);
+        scope_assign(&s, top, square);
+    }
+    tn_tensor *under =
+        scope_true_divide(&s, scope_unary(&s, tn_sqrt, square), scope_unary(&s, tn_sqrt, second));
+    tn_tensor *d = scope_true_divide(&s, mean, scope_add_number(&s, under, a->eps));
+    scope_assign(&s, w, scope_scaled_sum(&s, p, scope_true_divide(&s, d, first), -lr));
+    return scope_finish(&s, NULL, NULL);
+}
+
+tn_status tni_composite__adam_step(const void *args, tn_tensor **rets) {
+    const tn__adam_step_args *a = args;
+    tn_status st = TN_OK;
+    double lr;
+    (void)rets;
+    TN_TRY(tni_rate_of(a->lr, a->rate, &lr));
+    tni_tls.no_grad++;
+    for (int64_t i = 0; i < a->params.n && st == TN_OK; i++) st = adam_one(a, lr, i);
+    tni_tls.no_grad--;
+    return st;
 }

@@ -2,17 +2,13 @@
 #include <math.h>
 
 #include <tenon/args_optim.h>
-#include <tenon/ops.h>
+#include <tenon/ops_create.h>
+#include <tenon/ops_index.h>
+#include <tenon/ops_optim.h>
 #include <tenon/optim.h>
 
 #include "multi_priv.h"
-
-tn_status tni_composite__norms(const void *args, tn_tensor **rets);
-tn_status tni_composite__scale_(const void *args, tn_tensor **rets);
-tn_status tni_composite__unscale_(const void *args, tn_tensor **rets);
-tn_status tni_infer__norms_step(tn_infer *inf, const void *args);
-tn_status tni_infer__scale_step(tn_infer *inf, const void *args);
-tn_status tni_infer__unscale_step(tn_infer *inf, const void *args);
+#include "op_optim.h"
 
 static tni_multi of_one_list(const char *op, tn_views tensors, bool written) {
     tni_multi m = {.op = op, .role = {{"tensors", tensors, written, false}}, .roles = 1};

@@ -1,13 +1,11 @@
 /* lists.c: changes of lists of tensors, element by element. What each is says the entry of `_lists_`. */
 #include <tenon/args_optim.h>
-#include <tenon/ops.h>
+#include <tenon/ops_create.h>
+#include <tenon/ops_optim.h>
 
 #include "multi_priv.h"
+#include "op_optim.h"
 #include "scope_priv.h"
-
-tn_status tni_composite__lists_(const void *args, tn_tensor **rets);
-tn_status tni_composite__lists_step(const void *args, tn_tensor **rets);
-tn_status tni_infer__lists_step(tn_infer *inf, const void *args);
 
 static const struct {
     const char *name;

@@ -1,11 +1,10 @@
 /* multi.c: checks and layouts of parallel lists of tensors; see multi_priv.h. */
-#include "multi_priv.h"
-
 #include <stdlib.h>
 
-#include <tenon/ops.h>
+#include <tenon/ops_create.h>
 
 #include "capture_priv.h"
+#include "multi_priv.h"
 
 static bool same_shape(const tn_view *a, const tn_view *b) {
     return a->ndim == b->ndim &&

@@ -5,7 +5,7 @@
 #ifndef TENON_OPTIM_MULTI_PRIV_H
 #define TENON_OPTIM_MULTI_PRIV_H
 
-#include "core_priv.h"
+#include "scope_priv.h"
 
 #define TNI_MULTI_ROLES 6
 
@@ -55,5 +55,28 @@ tn_status tni_multi_check_capture(const tni_multi *m, const tn_view *param, cons
 /* The rule of a structured step, whose kernel takes the lists as they are: checks them and sets the
  * compute dtype, the first tensor's. Fills in m->op; there is nothing to release. */
 tn_status tni_multi_infer(tn_infer *inf, tni_multi *m);
+
+/* ---- Steps out of simpler operators ------------------------------------------------------------
+ * For devices that have kernels for these parts and none for the whole. What each step computes is stated
+ * at its kernels, backends/common/rules.h and the CPU's. Counters of Adam are not read, so that a graph can
+ * hold its step; those of the other rules are. */
+static inline tn_tensor *scope_scaled_sum(tni_scope *s, tn_tensor *x, tn_tensor *y, double factor) {
+    return scope_add(s, x, scope_mul_number(s, y, factor));
+}
+
+static inline void scope_assign(tni_scope *s, tn_tensor *to, tn_tensor *value) {
+    tn_tensor *same = NULL;
+    if (s->st != TN_OK) return;
+    s->st = tn_copy_(to, value, 0, &same);
+    tn_tensor_unref(&same);
+}
+
+/* The learning rate of a call, which the host reads where it is a tensor. */
+static inline tn_status tni_rate_of(double lr, const tn_view *rate, double *ret_lr) {
+    tn_scalar value = tn_scalar_float(lr);
+    if (rate) TN_TRY(tn_tensor_item(tni_t(rate), &value));
+    *ret_lr = value.re;
+    return TN_OK;
+}
 
 #endif

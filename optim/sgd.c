@@ -1,12 +1,14 @@
 /* sgd.c: gradient descent with momentum over lists of tensors. */
+#include <math.h>
+
 #include <tenon/args_optim.h>
-#include <tenon/ops.h>
+#include <tenon/ops_optim.h>
 #include <tenon/optim.h>
 
+#include "capture_priv.h"
 #include "multi_priv.h"
-
-tn_status tni_composite__sgd_(const void *args, tn_tensor **rets);
-tn_status tni_infer__sgd_step(tn_infer *inf, const void *args);
+#include "op_optim.h"
+#include "scope_priv.h"
 
 static tn_status update(tn_tensors params, tn_tensors grads, tn_tensors momenta,
                         const tn_view *rate, const tn_sgd_options *o) {
@@ -71,4 +73,36 @@ tn_status tni_infer__sgd_step(tn_infer *inf, const void *args) {
                    .roles = 3};
     TN_TRY(tni_multi_infer(inf, &m));
     return tni_multi_check_rate(&m, a->rate, a->params.v[0], NULL);
+}
+
+/* ---- SGD ---------------------------------------------------------------------------------------*/
+
+static tn_status sgd_one(const tn__sgd_step_args *a, double lr, int64_t i) {
+    tni_scope s = {0};
+    tn_tensor *w = tni_t(a->params.v[i]);
+    tn_tensor *d = scope_mul_number(&s, tni_t(a->grads.v[i]), a->maximize ? -1 : 1);
+    if (a->weight_decay != 0) d = scope_scaled_sum(&s, d, w, a->weight_decay);
+    if (a->momentum != 0) {
+        tn_tensor *b = tni_t(a->momenta.v[i]), *m = d;
+        if (!a->first) {
+            m = scope_mul_number(&s, b, a->momentum);
+            m = scope_scaled_sum(&s, m, d, 1 - a->dampening);
+        }
+        scope_assign(&s, b, m);
+        d = a->nesterov ? scope_scaled_sum(&s, d, m, a->momentum) : m;
+    }
+    scope_assign(&s, w, scope_scaled_sum(&s, w, d, -lr));
+    return scope_finish(&s, NULL, NULL);
+}
+
+tn_status tni_composite__sgd_step(const void *args, tn_tensor **rets) {
+    const tn__sgd_step_args *a = args;
+    tn_status st = TN_OK;
+    double lr;
+    (void)rets;
+    TN_TRY(tni_rate_of(a->lr, a->rate, &lr));
+    tni_tls.no_grad++;
+    for (int64_t i = 0; i < a->params.n && st == TN_OK; i++) st = sgd_one(a, lr, i);
+    tni_tls.no_grad--;
+    return st;
 }

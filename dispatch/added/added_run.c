@@ -2,11 +2,11 @@
  * rules, composites, gradients. */
 #include <stdlib.h>
 
+#include <tenon/ops_create.h>
+
 #include "codegen_priv.h"
 #include "dispatch_priv.h"
 #include "infer_priv.h"
-
-#include <tenon/ops.h>
 
 enum { MAX_LIST = 1 << 16 }; /* tensors of one result */
 

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "formula_priv.h"
+#include "ask_priv.h"
 #include "scan_priv.h"
 #include "steps_priv.h"
 
@@ -211,7 +211,7 @@ static bool has_value(const tn_op *op) {
 static const tn_op *next_overload(const char *name, int *at) {
     size_t n = strlen(name);
     while (*at < tni_op_count) {
-        const tn_op *op = &tni_ops[(*at)++];
+        const tn_op *op = tni_ops[(*at)++];
         const char *schema = op->info.schema;
         if (strncmp(schema, name, n) == 0 && schema[n] == '(' && has_value(op) &&
             !strchr(op->info.name, '@'))

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "formula_priv.h"
+#include "ask_priv.h"
 #include "steps_priv.h"
 
 enum { MAX_INTS = 128, MAX_LISTED = 64 };

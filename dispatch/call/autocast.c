@@ -6,9 +6,9 @@
  * through its parts. Conversions are recorded, so gradients arrive in the dtype of the parameter. */
 #include <stdlib.h>
 
-#include "dispatch_priv.h"
+#include <tenon/ops_create.h>
 
-#include <tenon/ops.h>
+#include "dispatch_priv.h"
 
 enum { MAX_CASTS = 512 };
 

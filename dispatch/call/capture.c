@@ -1,11 +1,10 @@
 /* capture.c: records the work of a thread into a graph (capture_priv.h). */
-#include "capture_priv.h"
-
 #include <stdlib.h>
 
+#include "capture_priv.h"
 #include "dispatch_priv.h"
 #include "memory_priv.h"
-#include "op_ids.h"
+#include "op_pointwise.h"
 
 /* What a storage held before the capture first wrote to it. */
 typedef struct saved {
@@ -242,7 +241,7 @@ static tn_status restore_storages(struct tni_capture *c) {
 /* Whether a result was made for this very call, so that nobody knows what it held. A given one is
  * held by its owner and by the call; copies do not count on that. */
 static bool is_fresh(const tn_op *op, const tn_tensor *out) {
-    bool copies = op == &tni_ops[TNI_OP__copy] || op == &tni_ops[TNI_OP__cast];
+    bool copies = op == &tni_op__copy || op == &tni_op__cast;
     return !copies &&
            atomic_load_explicit(&((tn_tensor *)(uintptr_t)out)->refs, memory_order_relaxed) == 1;
 }

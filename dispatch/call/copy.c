@@ -1,13 +1,13 @@
 /* copy.c: values from one tensor into another: strided, converted, between devices. The kernels are
  * those of `copy` (same dtype) and `cast` (two dtypes). */
+#include <tenon/args_pointwise.h>
+
 #include "capture_priv.h"
 #include "dispatch_priv.h"
-#include "op_ids.h"
+#include "op_pointwise.h"
 #include "plan_priv.h"
 #include "shape_priv.h"
 #include "stage_priv.h"
-
-#include <tenon/op_args.h>
 
 /* By way of the host, for a device that cannot pack or convert: the bytes come over as they lie, and
  * what was written goes back. */
@@ -15,8 +15,7 @@ static tn_status through_host(tn_tensor *dst, const tn_tensor *src) {
     tni_stage s = {0};
     tn_tensor *from = tni_t(&src->v);
     if (tn_view_device(&dst->v) == 0 && tn_view_device(&src->v) == 0)
-        return tni_kernel_missing(&tni_ops[TNI_OP__copy], tn_tensor_device(dst),
-                                  tn_view_dtype(&dst->v));
+        return tni_kernel_missing(&tni_op__copy, tn_tensor_device(dst), tn_view_dtype(&dst->v));
     tn_status st = tni_stage_add(&s, dst);
     if (st == TN_OK) st = tni_stage_add(&s, from);
     if (st == TN_OK) st = tni_stage_load(&s);
@@ -40,7 +39,7 @@ static tn_status copy_units(tn_tensor *dst, const tn_tensor *src) {
 }
 
 static tn_status same_dtype(tn_tensor *dst, const tn_tensor *src) {
-    const tn_op *op = &tni_ops[TNI_OP__copy];
+    const tn_op *op = &tni_op__copy;
     tn_plan plan;
     tn_tensor *ts[2] = {dst, tni_t(&src->v)};
     int32_t dtype = tn_view_dtype(&dst->v);
@@ -55,7 +54,7 @@ static tn_status same_dtype(tn_tensor *dst, const tn_tensor *src) {
 }
 
 static tn_status other_dtype(tn_tensor *dst, const tn_tensor *src) {
-    const tn_op *op = &tni_ops[TNI_OP__cast];
+    const tn_op *op = &tni_op__cast;
     int32_t dtype = tn_view_dtype(&src->v);
     if (dst->v.numel == 0) return TN_OK;
     bool foreign =
@@ -70,7 +69,6 @@ static tn_status other_dtype(tn_tensor *dst, const tn_tensor *src) {
 }
 
 /* The kernel walks a plan, which only same_dtype makes: a call from outside has none. */
-tn_status tni_infer__copy(tn_infer *inf, const void *args);
 tn_status tni_infer__copy(tn_infer *inf, const void *args) {
     (void)args;
     return tn_fail(TN_E_UNSUPPORTED, -1, "%s is for kernels; copy_ copies", inf->op->info.name);
@@ -113,7 +111,7 @@ static tn_status copy_shaped(tn_tensor *dst, const tn_tensor *src, bool queued) 
     if (alike && same_layout(&dst->v, &src->v)) return between_devices(dst, src, queued);
     if (queued && !alike && (src->v.word & TN_W_CONTIGUOUS) && tn_tensor_is_pinned(src))
         return convert_there(dst, src);
-    const tn_op *op = &tni_ops[alike ? TNI_OP__copy : TNI_OP__cast];
+    const tn_op *op = alike ? &tni_op__copy : &tni_op__cast;
     if (tn_view_device(&dst->v) == 0 && !tni_kernel_find(op, tn_view_device(&src->v), from))
         return through_host(dst, src);
     /* Convert and pack on the source's side, unpack on the other. */

@@ -2,11 +2,11 @@
  * of composite and view operators. Pointwise, reduction and structured have files of their own. */
 #include <stdlib.h>
 
+#include <tenon/ops_create.h>
+
 #include "capture_priv.h"
 #include "dispatch_priv.h"
 #include "plan_priv.h"
-
-#include <tenon/ops.h>
 
 tni_autograd_hooks tni_ag;
 

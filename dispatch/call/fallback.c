@@ -40,7 +40,7 @@ bool tni_composite_serves(const tn_op *op, int32_t device_slot, int32_t dtype) {
     if (op->nparts == 0) return true;
     if (tni_category(dtype) != TN_CAT_FLOAT || wider(dtype) >= 0) return false;
     for (int32_t i = 0; i < op->nparts; i++) {
-        const tn_op *part = &tni_ops[op->parts[i]];
+        const tn_op *part = op->parts[i];
         if (tni_kernel_find(part, device_slot, dtype)) continue;
         if (part->nparts == 0 || !tni_composite_serves(part, device_slot, dtype)) return false;
     }

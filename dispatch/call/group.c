@@ -3,7 +3,8 @@
 #include <stdlib.h>
 
 #include <tenon/device_ext.h>
-#include <tenon/ops.h>
+#include <tenon/ops_compare.h>
+#include <tenon/ops_pointwise.h>
 
 #include "catch_priv.h"
 #include "memory_priv.h"

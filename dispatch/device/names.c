@@ -76,7 +76,7 @@ static void insert(tn_op *op) {
 }
 
 static void insert_table(void) {
-    for (int i = 0; i < tni_op_count; i++) insert(&tni_ops[i]);
+    for (int i = 0; i < tni_op_count; i++) insert(tni_ops[i]);
 }
 
 static void fill(void) {

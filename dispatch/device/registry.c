@@ -564,7 +564,7 @@ tn_status tni_registry_withdraw(tni_plugin *plugin) {
         return st;
     }
     tni_layers_withdraw(plugin);
-    for (int i = 0; i < tni_op_count; i++) withdraw_op(&tni_ops[i], plugin);
+    for (int i = 0; i < tni_op_count; i++) withdraw_op(tni_ops[i], plugin);
     for (tni_added *o = atomic_load_explicit(&added, memory_order_relaxed); o; o = o->next) {
         withdraw_op(&o->op, plugin);
         if (o->plugin == plugin) atomic_store_explicit(&o->retired, true, memory_order_release);
@@ -642,7 +642,7 @@ tn_status tn_plugin_prefer(const char *plugin, const char *name, int32_t device_
     tni_os_lock(&registry_lock);
     if (one) n = prefer_op(one, plugin, device_slot, &st);
     for (int i = 0; i < tni_op_count && !one; i++)
-        n += prefer_op(&tni_ops[i], plugin, device_slot, &st);
+        n += prefer_op(tni_ops[i], plugin, device_slot, &st);
     for (tni_added *o = atomic_load_explicit(&added, memory_order_relaxed); o && !one; o = o->next)
         n += prefer_op(&o->op, plugin, device_slot, &st);
     tni_os_unlock(&registry_lock);

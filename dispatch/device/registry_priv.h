@@ -2,8 +2,6 @@
 #ifndef TENON_REGISTRY_PRIV_H
 #define TENON_REGISTRY_PRIV_H
 
-#include <stdarg.h>
-
 #include "core_priv.h"
 #include "ifaces_priv.h"
 
@@ -123,6 +121,5 @@ void tni_rng_release(const tn_call *call, tn_generator *gen, tn_rng *rng);
 /* What a call of a device that runs on the CPU and names no generator draws from: the device's
  * default one where it has a method of its own, else NULL, the CPU's. */
 tn_generator *tni_generator_of_staged(tn_device device);
-tn_status tni_fail_v(tn_status code, int32_t arg, const char *fmt, va_list ap);
 
 #endif

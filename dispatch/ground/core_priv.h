@@ -3,6 +3,7 @@
 #ifndef TENON_CORE_PRIV_H
 #define TENON_CORE_PRIV_H
 
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
@@ -107,9 +108,12 @@ tn_status tni_error_add_op(tn_status st, const tn_op *op, const void *args);
  * plugin and `what`, the operator or file that it was asked for. */
 tn_status tni_error_of_plugin(tn_status st, const char *what, const char *plugin);
 
-/* The thread's record as it is now (NULL: nothing was recorded), and back to that. */
+/* tn_fail for functions that take arguments like it. */
+tn_status tni_fail_v(tn_status code, int32_t arg, const char *fmt, va_list ap);
+
 /* A failure whose text is that of an exception; tni_error_of_plugin says whose. Returns the code. */
 tn_status tni_error_thrown(tn_status code, const char *exception);
+/* The thread's record as it is now (NULL: nothing was recorded), and back to that. */
 struct tni_error *tni_error_copy(void);
 void tni_error_restore(struct tni_error *copy);
 
@@ -280,7 +284,6 @@ struct tn_op {
     uint16_t in_offset[TN_MAX_OPERANDS]; /* the same, as offsets in the argument struct */
     uint16_t out_offset[TNI_MAX_OUTS];
     uint32_t flags; /* TNI_OP_* */
-    uint16_t id;
     uint16_t line;
     uint16_t version;    /* from 1 */
     uint8_t autocast[2]; /* TNI_AUTOCAST_*: on the CPU, elsewhere */
@@ -288,7 +291,7 @@ struct tn_op {
     const char *formula; /* gradient text, for people */
     const char *node;    /* names of its node, where they are not the operator's; see op-table.md */
     const char *doc;
-    const uint16_t *parts; /* see tni_composite_serves */
+    struct tn_op *const *parts; /* see tni_composite_serves */
     int32_t nparts;
     _Atomic(tn_row *) row[TN_DEVICE_SLOTS]; /* NULL: no kernel on this device */
     _Atomic(tn_op *) older;                 /* the version before this one */
@@ -300,7 +303,7 @@ static inline bool tni_has_composite(const tn_op *op) { return op->composite || 
  * the dtype, a floating one that is not computed in a wider one; else one call on the CPU is better
  * than many. */
 bool tni_composite_serves(const tn_op *op, int32_t device_slot, int32_t dtype);
-extern tn_op tni_ops[]; /* generated */
+extern tn_op *const tni_ops[]; /* generated: those of the table */
 extern const int tni_op_count;
 tn_op *tni_op_find(const char *name);
 

@@ -3,12 +3,131 @@
  * index stand side by side; the kernels `_index` and `_index_put_` see nothing else. */
 #include <stdio.h>
 
+#include <tenon/args_index.h>
+#include <tenon/ops_create.h>
+#include <tenon/ops_index.h>
+#include <tenon/ops_pointwise.h>
+#include <tenon/ops_shape.h>
+
 #include "dispatch_priv.h"
+#include "infer_priv.h"
+#include "op_index.h"
 #include "plan_priv.h"
+#include "rule_priv.h"
 #include "shape_priv.h"
 
-#include <tenon/op_args.h>
-#include <tenon/ops.h>
+/* ---- Shape rules ------------------------------------------------------------------------------*/
+
+static tn_status index_vector(const char *op, const tn_view *index) {
+    if (index->ndim <= 1) return TN_OK;
+    return tn_fail(TN_E_INDEX, -1, "%s(): Index is supposed to be a vector, but got dim: %d", op,
+                   (int)index->ndim);
+}
+
+/* ---- Advanced indexing -------------------------------------------------------------------------*/
+
+/* The shape of v[:, ..., indices, ...] with indices of one shape in place of the dimensions from
+ * `first` on. */
+static tn_status indexed_shape(const tn_infer *inf, const tn_view *v, tn_views indices,
+                               int64_t first, tn_ints dims, int32_t *ret_ndim, int64_t *shape) {
+    int32_t n = 0;
+    if (indices.n < 1 || dims.n != indices.n || first < 0 || first > v->ndim ||
+        indices.n > v->ndim - first)
+        return tn_fail(TN_E_INDEX, 1, "%lld indices from dimension %lld on do not fit %s",
+                       (long long)indices.n, (long long)first, tni_shape_text_of(v));
+    const tn_view *index = indices.v[0];
+    for (int64_t i = 0; i < indices.n; i++) {
+        if (!indices.v[i]) return tn_fail(TN_E_TYPE, 1, "an index is missing");
+        TN_TRY(tni_infer_expect(inf, 1, indices.v[i], index->ndim, index->shape, TN_I64));
+    }
+    if (v->ndim - (int32_t)indices.n + index->ndim > TN_MAX_DIMS)
+        return tn_fail(TN_E_VALUE, 1, "a tensor has at most %d dimensions", TN_MAX_DIMS);
+    for (int32_t d = 0; d < first; d++) shape[n++] = v->shape[d];
+    for (int32_t d = 0; d < index->ndim; d++) shape[n++] = index->shape[d];
+    for (int32_t d = (int32_t)(first + indices.n); d < v->ndim; d++) shape[n++] = v->shape[d];
+    *ret_ndim = n;
+    return TN_OK;
+}
+
+tn_status tni_infer__index(tn_infer *inf, const void *args) {
+    const tn__index_args *a = args;
+    int64_t shape[TN_MAX_DIMS];
+    int32_t n = 0;
+    TN_TRY(indexed_shape(inf, a->input, a->indices, a->first, a->dims, &n, shape));
+    return tni_infer_set(inf, 0, n, shape);
+}
+
+tn_status tni_infer__index_put_(tn_infer *inf, const void *args) {
+    const tn__index_put__args *a = args;
+    int64_t shape[TN_MAX_DIMS];
+    int32_t n = 0;
+    TN_TRY(indexed_shape(inf, a->self, a->indices, a->first, a->dims, &n, shape));
+    tni_infer_same(inf, 0, a->self);
+    return tni_infer_expect(inf, 2, a->values, n, shape, tn_view_dtype(a->self));
+}
+
+tn_status tni_infer_index_select(tn_infer *inf, const void *args) {
+    const tn_index_select_args *a = args;
+    const tn_view *v = a->input;
+    int64_t shape[TN_MAX_DIMS];
+    TN_TRY(rule_index_dtype("index_select", a->index));
+    TN_TRY(index_vector("index_select", a->index));
+    memcpy(shape, v->shape, sizeof *shape * (size_t)v->ndim);
+    if (v->ndim == 0 && a->index->numel != 1)
+        return tn_fail(TN_E_SHAPE, 2,
+                       "index_select(): Index to scalar can have only 1 value, got %lld value(s)",
+                       (long long)a->index->numel);
+    if (v->ndim) shape[a->dim] = a->index->numel;
+    return tni_infer_set(inf, 0, v->ndim, shape);
+}
+
+/* source must be self with index's length along dim. */
+static tn_status slices_match(const char *op, const tn_view *self, int64_t dim,
+                              const tn_view *index, const tn_view *source) {
+    TN_TRY(rule_index_dtype(op, index));
+    TN_TRY(index_vector(op, index));
+    if (tn_view_dtype(self) != tn_view_dtype(source))
+        return tn_fail(TN_E_DTYPE, 3,
+                       "%s(): self (%s) and source (%s) must have the same scalar type", op,
+                       tni_type_text(tn_view_dtype(self)), tni_type_text(tn_view_dtype(source)));
+    if (index->numel != rule_size_at(source, source->ndim ? dim : 0))
+        return tn_fail(
+            TN_E_SHAPE, 2,
+            "%s(): Number of indices (%lld) should be equal to source.size(dim): (%lld), "
+            "for dim: %lld",
+            op, (long long)index->numel, (long long)rule_size_at(source, dim), (long long)dim);
+    bool fits = self->ndim == source->ndim || (self->ndim <= 1 && source->ndim <= 1);
+    for (int32_t d = 0; fits && d < self->ndim && d < source->ndim; d++)
+        fits = d == dim || self->shape[d] == source->shape[d];
+    if (!fits)
+        return tn_fail(TN_E_SHAPE, 3,
+                       "%s(): source tensor shape must match self tensor shape, excluding the "
+                       "specified dimension. Got self.shape = %s source.shape = %s",
+                       op, tni_shape_text_of(self), tni_shape_text_of(source));
+    return TN_OK;
+}
+
+tn_status tni_infer_index_add_(tn_infer *inf, const void *args) {
+    const tn_index_add__args *a = args;
+    TN_TRY(slices_match("index_add", a->self, a->dim, a->index, a->source));
+    tni_infer_same(inf, 0, a->self);
+    return TN_OK;
+}
+
+tn_status tni_infer_index_copy_(tn_infer *inf, const void *args) {
+    const tn_index_copy__args *a = args;
+    TN_TRY(slices_match("index_copy_", a->self, a->dim, a->index, a->source));
+    tni_infer_same(inf, 0, a->self);
+    return TN_OK;
+}
+
+/* ---- Results whose size depends on values ------------------------------------------------------*/
+
+tn_status tni_infer_nonzero(tn_infer *inf, const void *args) {
+    const tn_nonzero_args *a = args;
+    int64_t shape[2] = {0, a->input->ndim};
+    return tni_infer_set(inf, 0, 2, shape);
+}
 
 /* What a kernel call needs. The tensors are owned. */
 typedef struct prepared {

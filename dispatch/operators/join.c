@@ -2,14 +2,21 @@
  * device's kernel for joining, or with the copy kernels, one part of the result after the other. */
 #include <stdlib.h>
 
+#include <tenon/args_create.h>
+#include <tenon/args_index.h>
+#include <tenon/ops_compare.h>
+#include <tenon/ops_create.h>
+#include <tenon/ops_index.h>
+#include <tenon/ops_pointwise.h>
+#include <tenon/ops_reduce.h>
+#include <tenon/ops_shape.h>
+
+#include "ask_priv.h"
 #include "dispatch_priv.h"
-#include "formula_priv.h"
-#include "op_ids.h"
+#include "op_create.h"
+#include "op_index.h"
 #include "plan_priv.h"
 #include "shape_priv.h"
-
-#include <tenon/op_args.h>
-#include <tenon/ops.h>
 
 /* ---- Lists of tensors --------------------------------------------------------------------------*/
 
@@ -52,7 +59,6 @@ static tn_status map_list(tn_views ts, tn_status (*f)(tn_tensor *, tn_tensor **)
 /* An empty vector joins with anything, whatever the other ranks. */
 static bool skipped(const tn_view *v) { return v->ndim == 1 && v->numel == 0; }
 
-tn_status tni_infer__join(tn_infer *inf, const void *args);
 tn_status tni_infer__join(tn_infer *inf, const void *args) {
     (void)args;
     return tn_fail(TN_E_UNSUPPORTED, -1, "%s is for kernels; cat and stack join",
@@ -95,7 +101,7 @@ static bool all_have(tn_views ts, int32_t dtype) {
 /* Writes the tensors into `whole`: at once where the device can and nothing is to be converted. */
 static tn_status join(tn_tensor *whole, tn_views ts, int64_t dim, bool stacked) {
     tn__join_args args = {.whole = &whole->v, .tensors = ts, .dim = dim, .stacked = stacked};
-    const tn_op *op = &tni_ops[TNI_OP__join];
+    const tn_op *op = &tni_op__join;
     const tn_cell *cell = NULL;
     int32_t dtype = tn_tensor_dtype(whole);
     tn_status st = TN_DECLINE;

@@ -9,11 +9,16 @@
 
 #include <math.h>
 
-#include <tenon/op_args.h>
-#include <tenon/ops.h>
+#include <tenon/ops_compare.h>
+#include <tenon/ops_create.h>
+#include <tenon/ops_linalg.h>
+#include <tenon/ops_norm.h>
+#include <tenon/ops_pointwise.h>
+#include <tenon/ops_reduce.h>
+#include <tenon/ops_shape.h>
 
+#include "ask_priv.h"
 #include "core_priv.h"
-#include "formula_priv.h"
 
 #define TNI_SCOPE_MAX 48
 typedef struct tni_scope {

@@ -1,4 +1,4 @@
-/* shape_priv.h: what the shape operators share: views.c, composite_shape.c, factory.c, index.c. */
+/* shape_priv.h: what the shape operators share: views.c, shape.c, create.c, index.c. */
 #ifndef TENON_SHAPE_PRIV_H
 #define TENON_SHAPE_PRIV_H
 

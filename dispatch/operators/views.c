@@ -3,10 +3,11 @@
  * PyTorch's, because that is what people search for. */
 #include <stdlib.h>
 
+#include <tenon/args_shape.h>
+
+#include "op_shape.h"
 #include "shape_priv.h"
 #include "tensor_priv.h"
-
-#include <tenon/op_args.h>
 
 /* ---- Helpers -----------------------------------------------------------------------------------*/
 

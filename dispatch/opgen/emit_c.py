@@ -17,18 +17,32 @@ def emit(ops: list[Op]) -> dict[str, str]:
     for op in ops:
         second = op.args[1].type if len(op.args) > 1 else ""
         op.scalar_form = second == "Operand" and f"{op.name}_scalar" not in table
-    grads = grads_c(ops, table)  # also finds out what each gradient saves
-    return {
+    formulas = {op.name: formulas_c(op, table) for op in ops}  # finds out what gradients save
+    families: dict[str, list[Op]] = {}
+    for op in ops:
+        families.setdefault(family(op), []).append(op)
+    files = {
         **args_headers(ops),
-        "tenon/ops.h": ops_h(ops),
-        "op_ids.h": ids_h(ops),
-        "op_table.c": table_c(ops),
-        "op_api.c": api_c(ops),
-        "op_grads.c": grads,
-        "op_composites.c": composites_c(ops, table),
+        "tenon/ops.h": ops_h(families),
+        "op_list.c": list_c(families),
         "pointwise_ops.inc": pointwise_inc(ops),
         "pointwise_rows.inc": pointwise_rows(ops),
     }
+    for name, group in families.items():
+        files[f"tenon/ops_{name}.h"] = family_api_h(name, group)
+        files[f"op_{name}.h"] = family_h(name, group)
+        files[f"op_{name}.c"] = family_c(name, group, table, formulas)
+    return files
+
+
+def family(op: Op) -> str:
+    """The operators of one table file."""
+    return Path(op.file).stem
+
+
+def guarded(name: str, lines: list[str]) -> str:
+    guard = f"TENON_{name.upper()}_H"
+    return "\n".join([f"#ifndef {guard}\n#define {guard}\n", *lines, "\n#endif"]) + "\n"
 
 
 # -- tenon/op_args.h, tenon/args_*.h -----------------------------------------------------------
@@ -52,12 +66,12 @@ def layout_text(op: Op) -> str:
 def args_group(op: Op) -> str:
     """The header of an operator's argument struct. Pointwise operators share one, because all
     their kernels come from one template; the others go by table file."""
-    return "pointwise" if op.kind == "pointwise" else Path(op.file).stem
+    return "pointwise" if op.kind == "pointwise" else family(op)
 
 
 def args_headers(ops: list[Op]) -> dict[str, str]:
     """One header per group, so that a changed signature recompiles the kernels of its group."""
-    groups: dict[str, list[str]] = {Path(op.file).stem: [] for op in ops}
+    groups: dict[str, list[str]] = {family(op): [] for op in ops}
     for op in ops:
         groups[args_group(op)] += args_struct(op)
     files = {}
@@ -106,7 +120,7 @@ def args_struct(op: Op) -> list[str]:
     ]
 
 
-# -- tenon/ops.h, op_api.c ---------------------------------------------------------------------
+# -- tenon/ops.h, tenon/ops_*.h ----------------------------------------------------------------
 
 
 def params(args: list[Arg]) -> list[str]:
@@ -139,22 +153,29 @@ def prototypes(op: Op) -> list[tuple[str, list[str]]]:
     return protos
 
 
-def ops_h(ops: list[Op]) -> str:
-    out = [
+def prototype(name: str, ps: list[str]) -> str:
+    return f"tn_status {name}({', '.join(ps)})"
+
+
+def ops_h(families: dict[str, list[Op]]) -> str:
+    return "\n".join([
         HEAD,
-        "/* tenon/ops.h: every operator as a C function. Arguments are borrowed, results are new",
-        " * references, left untouched on failure. docs: `tenon op NAME`. */",
-        "#ifndef TENON_OPS_H\n#define TENON_OPS_H\n\n#include <tenon/tensor.h>\n",
-        '#ifdef __cplusplus\nextern "C" {\n#endif\n',
-    ]
+        "/* tenon/ops.h: every operator as a C function, by families. Arguments are borrowed,",
+        " * results are new references, left untouched on failure. docs: `tenon op NAME`. */",
+        guarded("ops", [f"#include <tenon/ops_{name}.h>" for name in families]),
+    ])  # fmt: skip
+
+
+def family_api_h(name: str, ops: list[Op]) -> str:
+    lines = ["#include <tenon/tensor.h>\n", '#ifdef __cplusplus\nextern "C" {\n#endif\n']
     for op in ops:
         doc = " ".join(op.entry.get("doc", op.entry["sig"]).split()).replace("*/", "* /")
-        out.append(f"/* {doc} */")
-        for name, ps in prototypes(op):
-            out.append(f"TN_API tn_status {name}({', '.join(ps)});")
-        out.append("")
-    out.append("#ifdef __cplusplus\n}\n#endif\n#endif")
-    return "\n".join(out) + "\n"
+        lines.append(f"/* {doc} */")
+        lines += [f"TN_API {prototype(c_name, ps)};" for c_name, ps in prototypes(op)]
+        lines.append("")
+    lines.append("#ifdef __cplusplus\n}\n#endif")
+    head = f"{HEAD}\n/* tenon/ops_{name}.h: a part of tenon/ops.h. */\n"
+    return head + guarded(f"ops_{name}", lines)
 
 
 def initialisers(op: Op) -> list[str]:
@@ -167,15 +188,6 @@ def initialisers(op: Op) -> list[str]:
         else:
             out.append(f".{a.name} = {a.name}")
     return out
-
-
-def api_c(ops: list[Op]) -> str:
-    out = [HEAD, '#include "core_priv.h"', '#include "op_ids.h"', "#include <tenon/op_args.h>",
-           "#include <tenon/ops.h>", ""]  # fmt: skip
-    for op in ops:
-        for name, ps in prototypes(op):
-            out += api_function(op, name, ps)
-    return "\n".join(out) + "\n"
 
 
 def null_checks(op: Op, name: str, ps: list[str]) -> list[str]:
@@ -198,7 +210,7 @@ def null_checks(op: Op, name: str, ps: list[str]) -> list[str]:
 
 
 def api_function(op: Op, name: str, ps: list[str]) -> list[str]:
-    id_ = f"&tni_ops[TNI_OP_{op.name}]"
+    id_ = f"&tni_op_{op.name}"
     inits = initialisers(op)
     body = []
     if name == f"tn_{op.name}_out":
@@ -219,7 +231,7 @@ def api_function(op: Op, name: str, ps: list[str]) -> list[str]:
                 f"    TN_TRY(tn_op_call({id_}, &args, rets));"]  # fmt: skip
         body += [f"    *ret_{o} = rets[{i}];" for i, o in enumerate(op.outs)]
         body.append("    return TN_OK;")
-    lines = [f"tn_status {name}({', '.join(ps)}) {{"]
+    lines = [f"{prototype(name, ps)} {{"]
     if checks := null_checks(op, name, ps):
         lines.append(f"    if (TN_UNLIKELY({' || '.join(checks)})) return tni_fail_pointer({id_});")
     if name == f"tn_{op.name}_scalar":
@@ -230,13 +242,61 @@ def api_function(op: Op, name: str, ps: list[str]) -> list[str]:
     return [*lines, *body, "}", ""]
 
 
-# -- op_ids.h, op_table.c ----------------------------------------------------------------------
+# -- op_*.h, op_*.c, op_list.c -----------------------------------------------------------------
 
 
-def ids_h(ops: list[Op]) -> str:
-    out = [HEAD, "#ifndef TENON_OP_IDS_H\n#define TENON_OP_IDS_H\n", "enum tni_op_id {"]
-    out += [f"    TNI_OP_{op.name}," for op in ops]
-    out += ["    TNI_OP_COUNT", "};\n", "#endif"]
+def by_hand(op: Op) -> list[str]:
+    """Prototypes of the functions of an entry that somebody has to write."""
+    composite = "forward" in op.entry or op.kind == "view"
+    protos = []
+    if op.kind == "structured" and op.entry["shape"] == "custom":
+        protos.append(f"tn_status tni_infer_{op.name}(tn_infer *inf, const void *args);")
+    if composite and op.entry.get("forward", "custom") == "custom":
+        protos.append(f"tn_status tni_composite_{op.name}(const void *args, tn_tensor **rets);")
+    if op.grads == "custom":
+        protos.append(f"tn_status tni_grad_{op.name}(tn_gctx *c);")
+    return protos
+
+
+def family_h(name: str, ops: list[Op]) -> str:
+    lines = ['#include "core_priv.h"\n']
+    for op in ops:
+        lines += [f"extern tn_op tni_op_{op.name};", *by_hand(op)]
+    head = f"{HEAD}\n/* op_{name}.h: descriptors of a family, and its functions by hand. */\n"
+    return head + guarded(f"op_{name}", lines)
+
+
+def family_c(name: str, ops: list[Op], table: dict[str, Op], formulas: dict[str, list[str]]) -> str:
+    """The family's C functions, formulas and descriptors. What formulas call is declared here, so
+    that a change of another family, or of a doc text, does not compile this one anew."""
+    called = sorted({c for op in ops for c in op.called} - {op.name for op in ops})
+    parts = sorted({p for op in ops for p in parts_of(op, table)} - {op.name for op in ops})
+    groups = sorted({args_group(op) for op in ops})
+    out = [
+        HEAD,
+        "#include <math.h>\n",
+        '#include "ask_priv.h"',
+        '#include "infer_priv.h"',
+        f'#include "op_{name}.h"',
+        *[f"#include <tenon/args_{g}.h>" for g in groups],
+        f"#include <tenon/ops_{name}.h>\n",
+        *[f"{prototype(*prototypes(table[c])[0])};" for c in called],
+        *[f"extern tn_op tni_op_{p};" for p in parts],
+        "",
+    ]
+    for op in ops:
+        out += [line for c_name, ps in prototypes(op) for line in api_function(op, c_name, ps)]
+        out += formulas[op.name]
+        out += infer_glue(op)
+        out += tables(op, table)
+        out += descriptor(op, len(parts_of(op, table)))
+    return "\n".join(out) + "\n"
+
+
+def list_c(families: dict[str, list[Op]]) -> str:
+    out = [HEAD, *[f'#include "op_{name}.h"' for name in families], "\ntn_op *const tni_ops[] = {"]
+    out += [f"    &tni_op_{op.name}," for ops in families.values() for op in ops]
+    out.append("};\nconst int tni_op_count = sizeof tni_ops / sizeof tni_ops[0];")
     return "\n".join(out) + "\n"
 
 
@@ -329,9 +389,9 @@ def op_flags(op: Op) -> str:
 
 def infer_glue(op: Op) -> list[str]:
     """The function that applies a structured operator's dtype and shape rules."""
-    rule = op.entry["shape"]
     if op.kind != "structured":
         return []
+    rule = op.entry["shape"]
     lines = [f"static tn_status infer_{op.name}(tn_infer *inf, const void *args) {{"]
     dtype = op.entry.get("dtype", "same(" + op.tensors[0].name + ")" if op.tensors else "custom")
     if dtype != "custom":
@@ -407,57 +467,31 @@ def calls_of(op: Op, text: str, table: dict[str, Op]) -> set[str]:
     return f.called
 
 
-def table_c(ops: list[Op]) -> str:
-    table = {op.name: op for op in ops}
-    out = [
-        HEAD,
-        "#include <math.h>",
-        '#include "infer_priv.h"',
-        '#include "core_priv.h"',
-        '#include "op_ids.h"',
-        "#include <tenon/op_args.h>",
-        "",
-    ]
-    for op in ops:
-        if op.grads and op.grads != "missing":
-            out.append(f"tn_status tni_grad_{op.name}(tn_gctx *c);")
-        if "forward" in op.entry or op.kind == "view":
-            out.append(f"tn_status tni_composite_{op.name}(const void *args, tn_tensor **rets);")
-        if op.kind == "structured" and op.entry["shape"] == "custom":
-            out.append(f"tn_status tni_infer_{op.name}(tn_infer *inf, const void *args);")
-    out.append("")
-    for op in ops:
-        out += infer_glue(op) if op.kind == "structured" else []
-        out.append(f"static const tn_field fields_{op.name}[] = {{")
-        struct = f"tn_{op.name}_args"
-        for a in op.args:
-            flags = field_flags(op, a)
-            out.append(
-                f'    {{"{a.name}", {TYPES[a.type][0]}, offsetof({struct}, {a.name}), {a.fixed}, '
-                f"{flags}, {c_string(a.default)}}},"
-            )
-        kind = "TN_F_OUTS" if op.list_out else "TN_F_OUT"
-        for o in op.outs:
-            words = ["TNI_FIELD_SAVED"] if o in op.saved else []
-            words += ["TNI_FIELD_SAVED_SHAPE"] if o in op.saved_shape else []
-            flags = " | ".join(words + readers(op, o)) or "0"
-            out.append(f'    {{"{o}", {kind}, offsetof({struct}, {o}), 0, {flags}, NULL}},')
-        out.append("};\n")
-        parts = ", ".join(f"TNI_OP_{name}" for name in parts_of(op, table))
-        if parts:
-            out.append(f"static const uint16_t parts_{op.name}[] = {{{parts}}};\n")
-    out.append("tn_op tni_ops[] = {")
-    for i, op in enumerate(ops):
-        out += descriptor(op, i, len(parts_of(op, table)))
-    out.append("};\n\nconst int tni_op_count = TNI_OP_COUNT;")
-    return "\n".join(out) + "\n"
+def tables(op: Op, table: dict[str, Op]) -> list[str]:
+    """What a descriptor points to."""
+    struct = f"tn_{op.name}_args"
+    out = [f"static const tn_field fields_{op.name}[] = {{"]
+    for a in op.args:
+        out.append(
+            f'    {{"{a.name}", {TYPES[a.type][0]}, offsetof({struct}, {a.name}), {a.fixed}, '
+            f"{field_flags(op, a)}, {c_string(a.default)}}},"
+        )
+    kind = "TN_F_OUTS" if op.list_out else "TN_F_OUT"
+    for o in op.outs:
+        words = ["TNI_FIELD_SAVED"] if o in op.saved else []
+        words += ["TNI_FIELD_SAVED_SHAPE"] if o in op.saved_shape else []
+        flags = " | ".join(words + readers(op, o)) or "0"
+        out.append(f'    {{"{o}", {kind}, offsetof({struct}, {o}), 0, {flags}, NULL}},')
+    out.append("};")
+    parts = ", ".join(f"&tni_op_{name}" for name in parts_of(op, table))
+    return [*out, f"static tn_op *const parts_{op.name}[] = {{{parts}}};"] if parts else out
 
 
 def offsets(op: Op, names: list[str]) -> str:
     return ", ".join(f"offsetof(tn_{op.name}_args, {n})" for n in names) or "0"
 
 
-def descriptor(op: Op, i: int, nparts: int) -> list[str]:
+def descriptor(op: Op, nparts: int) -> list[str]:
     e = op.entry
     tensors = [k for k, a in enumerate(op.args) if a.is_tensor]
     result = e.get("result", "compute")
@@ -466,46 +500,48 @@ def descriptor(op: Op, i: int, nparts: int) -> list[str]:
     if isinstance(formula, dict):
         formula = "; ".join(f"{k}: {v}" for k, v in formula.items())
     lines = [
-        f"    [TNI_OP_{op.name}] = {{",
-        f'        .info = {{sizeof(tn_op_info), TN_OP_{op.kind.upper()}, "{op.call_name}",',
-        f"                 {c_string(e['sig'])}, UINT64_C(0x{fnv1a(layout_text(op)):016x})}},",
-        f"        .run = {RUN[op.kind]},",
-        f"        .fields = fields_{op.name},",
-        f"        .nfields = {len(op.args) + len(op.outs)},",
-        f"        .args_bytes = sizeof(tn_{op.name}_args),",
-        f"        .nin = {len(tensors)},",
-        f"        .nout = {len(op.outs)},",
-        f"        .in_field = {{{', '.join(map(str, tensors)) or '0'}}},",
-        f"        .out_field = {{{outs}}},",
-        f"        .in_offset = {{{offsets(op, [op.args[k].name for k in tensors])}}},",
-        f"        .out_offset = {{{offsets(op, op.outs)}}},",
-        f"        .flags = {op_flags(op)},",
-        f"        .id = {i},",
-        f"        .line = {op.line},",
-        f"        .version = {op.version},",
-        f'        .file = "{op.file}",',
-        f"        .formula = {c_string(formula)},",
-        f"        .node = {c_string(e.get('node'))},",
-        f"        .doc = {c_string(e.get('doc'))},",
+        f"tn_op tni_op_{op.name} = {{",
+        f'    .info = {{sizeof(tn_op_info), TN_OP_{op.kind.upper()}, "{op.call_name}",',
+        f"             {c_string(e['sig'])}, UINT64_C(0x{fnv1a(layout_text(op)):016x})}},",
+        f"    .run = {RUN[op.kind]},",
+        f"    .fields = fields_{op.name},",
+        f"    .nfields = {len(op.args) + len(op.outs)},",
+        f"    .args_bytes = sizeof(tn_{op.name}_args),",
+        f"    .nin = {len(tensors)},",
+        f"    .nout = {len(op.outs)},",
+        f"    .in_field = {{{', '.join(map(str, tensors)) or '0'}}},",
+        f"    .out_field = {{{outs}}},",
+        f"    .in_offset = {{{offsets(op, [op.args[k].name for k in tensors])}}},",
+        f"    .out_offset = {{{offsets(op, op.outs)}}},",
+        f"    .flags = {op_flags(op)},",
+        f"    .line = {op.line},",
+        f"    .version = {op.version},",
+        f'    .file = "{op.file}",',
+        f"    .formula = {c_string(formula)},",
+        f"    .node = {c_string(e.get('node'))},",
+        f"    .doc = {c_string(e.get('doc'))},",
     ]
     if op.autocast:
         rules = [op.autocast.get(where, "none").upper() for where in ("cpu", "other")]
-        lines.append(f"        .autocast = {{{', '.join('TNI_AUTOCAST_' + r for r in rules)}}},")
+        lines.append(f"    .autocast = {{{', '.join('TNI_AUTOCAST_' + r for r in rules)}}},")
     if op.kind in ("pointwise", "reduction"):
         first = result[0] if isinstance(result, list) else result
-        lines.append(f"        .compute_rule = TNI_COMPUTE_{rule_name(e['dtype'])},")
-        lines.append(f"        .result_rule = {result_name(op, first)},")
+        lines.append(f"    .compute_rule = TNI_COMPUTE_{rule_name(e['dtype'])},")
+        lines.append(f"    .result_rule = {result_name(op, first)},")
     if op.kind == "structured":
-        lines.append(f"        .infer = infer_{op.name},")
+        lines.append(f"    .infer = infer_{op.name},")
     if op.grads:
-        name = "tni_no_derivative" if op.grads == "missing" else f"tni_grad_{op.name}"
-        lines.append(f"        .grad = {name},")
+        name = {"missing": "tni_no_derivative", "custom": f"tni_grad_{op.name}"}.get(
+            op.grads if isinstance(op.grads, str) else "", f"grad_{op.name}"
+        )
+        lines.append(f"    .grad = {name},")
     if "forward" in e or op.kind == "view":
-        lines.append(f"        .composite = tni_composite_{op.name},")
+        own = e.get("forward", "custom") == "custom"
+        lines.append(f"    .composite = {'tni_' if own else ''}composite_{op.name},")
     if nparts:
-        lines.append(f"        .parts = parts_{op.name},")
-        lines.append(f"        .nparts = {nparts},")
-    return [*lines, "    },"]
+        lines.append(f"    .parts = parts_{op.name},")
+        lines.append(f"    .nparts = {nparts},")
+    return [*lines, "};\n"]
 
 
 # -- formulas ----------------------------------------------------------------------------------
@@ -524,16 +560,6 @@ def scope(op: Op, tensor: str) -> dict[str, Value]:
     return names
 
 
-FORMULA_HEAD = [
-    "#include <math.h>",
-    '#include "core_priv.h"',
-    '#include "formula_priv.h"',
-    "#include <tenon/op_args.h>",
-    "#include <tenon/ops.h>",
-    "",
-]
-
-
 def input_position(op: Op, i: int) -> str:
     """Where the i-th tensor argument stands among the inputs when lists are flattened, as C."""
     before = op.tensors[:i]
@@ -541,70 +567,68 @@ def input_position(op: Op, i: int) -> str:
     return " + ".join([*lists, str(len(before) - len(lists))])
 
 
-def grads_c(ops: list[Op], table: dict[str, Op]) -> str:
-    out = [HEAD, *FORMULA_HEAD]
-    for op in ops:
-        grads = op.grads
-        if grads == "custom":
-            default = [a.name for a in op.tensors if not a.mutated]
-            op.saved = set(op.entry.get("save", default))
-            op.saved_shape = set(op.entry.get("save_shape", []))
-        if not isinstance(grads, dict):
-            continue
-        names = scope(op, "tni_t(a->{})")
-        for o in op.outs:
-            names[o] = Value("tensor", f"tni_t(a->{o})")
-        if len(op.outs) == 1:
-            names["g"] = Value("tensor", "c->g[0]")
-        for i, o in enumerate(op.outs):
-            names[f"g_{o}"] = Value("tensor", f"c->g[{i}]")
-        f = Formula(op, table, names)
-        for i, a in enumerate(op.tensors):
-            text = grads.get(a.name, "none")
-            if text == "none":
-                continue
-            at = input_position(op, i)
-            f.emit(f"if (TN_GNEEDS(c, {at})) {{")
-            f.indent += 1
-            seen, f.used = f.used, set()
-            v = f.value(parse(op, text))
-            for name in f.used:
-                op.readers.setdefault(name, set()).add(i)
-            f.used |= seen
-            f.move(f"c->ret[{at}]", v)
-            f.indent -= 1
-            f.emit("}")
-        mine = {a.name for a in op.tensors} | set(op.outs)
-        op.saved = f.used & mine
-        op.saved_shape = f.used_shape & mine
-        op.readers = {k: v for k, v in op.readers.items() if k in mine}
-        out.append(f"/* {op.file}:{op.line} */")
-        out += [f"/*   {k}: {v} */" for k, v in grads.items()]
-        out.append(f"tn_status tni_grad_{op.name}(tn_gctx *c);")
-        out.append(f"tn_status tni_grad_{op.name}(tn_gctx *c) {{")
-        if any("a->" in line for line in f.lines):
-            out.append(f"    const tn_{op.name}_args *a = c->args;")
-        out += [*f.declarations(), *f.lines, *f.ending(), "}", ""]
-    return "\n".join(out) + "\n"
+def formulas_c(op: Op, table: dict[str, Op]) -> list[str]:
+    """The entry's formulas as C functions."""
+    return [*gradient_c(op, table), *composite_c(op, table)]
 
 
-def composites_c(ops: list[Op], table: dict[str, Op]) -> str:
-    out = [HEAD, *FORMULA_HEAD]
-    for op in ops:
-        text = op.entry.get("forward")
-        if text is None or text == "custom":
+def gradient_c(op: Op, table: dict[str, Op]) -> list[str]:
+    grads = op.grads
+    if grads == "custom":
+        default = [a.name for a in op.tensors if not a.mutated]
+        op.saved = set(op.entry.get("save", default))
+        op.saved_shape = set(op.entry.get("save_shape", []))
+    if not isinstance(grads, dict):
+        return []
+    names = scope(op, "tni_t(a->{})")
+    for o in op.outs:
+        names[o] = Value("tensor", f"tni_t(a->{o})")
+    if len(op.outs) == 1:
+        names["g"] = Value("tensor", "c->g[0]")
+    for i, o in enumerate(op.outs):
+        names[f"g_{o}"] = Value("tensor", f"c->g[{i}]")
+    f = Formula(op, table, names)
+    for i, a in enumerate(op.tensors):
+        text = grads.get(a.name, "none")
+        if text == "none":
             continue
-        f = Formula(op, table, scope(op, "tni_t(a->{})"))
-        f.move("rets[0]", f.value(parse(op, text)))
-        out.append(f"/* {op.file}:{op.line}  {text} */")
-        out.append(f"tn_status tni_composite_{op.name}(const void *args, tn_tensor **rets);")
-        out.append(f"tn_status tni_composite_{op.name}(const void *args, tn_tensor **rets) {{")
-        if any("a->" in line for line in f.lines):
-            out.append(f"    const tn_{op.name}_args *a = args;")
-        else:
-            out.append("    (void)args;")
-        out += [*f.declarations(), *f.lines, *f.ending(), "}", ""]
-    return "\n".join(out) + "\n"
+        at = input_position(op, i)
+        f.emit(f"if (TN_GNEEDS(c, {at})) {{")
+        f.indent += 1
+        seen, f.used = f.used, set()
+        v = f.value(parse(op, text))
+        for name in f.used:
+            op.readers.setdefault(name, set()).add(i)
+        f.used |= seen
+        f.move(f"c->ret[{at}]", v)
+        f.indent -= 1
+        f.emit("}")
+    mine = {a.name for a in op.tensors} | set(op.outs)
+    op.saved = f.used & mine
+    op.saved_shape = f.used_shape & mine
+    op.readers = {k: v for k, v in op.readers.items() if k in mine}
+    op.called |= f.called
+    out = [f"/* {op.file}:{op.line} */", *[f"/*   {k}: {v} */" for k, v in grads.items()]]
+    out.append(f"static tn_status grad_{op.name}(tn_gctx *c) {{")
+    if any("a->" in line for line in f.lines):
+        out.append(f"    const tn_{op.name}_args *a = c->args;")
+    return [*out, *f.declarations(), *f.lines, *f.ending(), "}", ""]
+
+
+def composite_c(op: Op, table: dict[str, Op]) -> list[str]:
+    text = op.entry.get("forward")
+    if text is None or text == "custom":
+        return []
+    f = Formula(op, table, scope(op, "tni_t(a->{})"))
+    f.move("rets[0]", f.value(parse(op, text)))
+    op.called |= f.called
+    out = [f"/* {op.file}:{op.line}  {text} */"]
+    out.append(f"static tn_status composite_{op.name}(const void *args, tn_tensor **rets) {{")
+    if any("a->" in line for line in f.lines):
+        out.append(f"    const tn_{op.name}_args *a = args;")
+    else:
+        out.append("    (void)args;")
+    return [*out, *f.declarations(), *f.lines, *f.ending(), "}", ""]
 
 
 def parse(op: Op, text: str) -> ast.expr:

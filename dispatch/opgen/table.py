@@ -104,6 +104,7 @@ class Op:
     saved: set[str] = field(default_factory=set)
     saved_shape: set[str] = field(default_factory=set)
     readers: dict[str, set[int]] = field(default_factory=dict)  # saved name -> inputs
+    called: set[str] = field(default_factory=set)  # by its formulas, C names
 
     @property
     def name(self) -> str:

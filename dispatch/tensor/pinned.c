@@ -2,17 +2,16 @@
  * that nobody waits for. Every such copy leaves a mark (an event) in its stream; memory that is freed
  * before all of its marks have come up waits in a list, which is looked through whenever such memory
  * is made or freed. */
-#include "catch_priv.h"
-#include "pinned_priv.h"
-
 #include <stdlib.h>
 
+#include <tenon/ops_create.h>
+
+#include "catch_priv.h"
 #include "launch_priv.h"
 #include "memory_priv.h"
 #include "os_priv.h"
+#include "pinned_priv.h"
 #include "tensor_priv.h"
-
-#include <tenon/ops.h>
 
 enum { PAGE = 4096 };
 

@@ -5,6 +5,7 @@
 #include "core_priv.h"
 #include "memory_priv.h"
 #include "registry_priv.h"
+#include "tensor_priv.h"
 
 /* The members of every storage; those of foreign memory are set later. */
 static inline void fill(tn_storage *s, void *data, uint64_t bytes, tn_device device) {

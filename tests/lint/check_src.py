@@ -39,10 +39,11 @@ UNDONE = re.compile("|".join(rf"\b{word}\b" for word in ("TO" + "DO", "FIX" + "M
 # Headers of ours that the files of a room may include, besides those of the room itself.
 SDK = {"tenon/plugin.h", "tenon/op_args.h", "tenon/status.h", "tenon/dtype.h", "tenon/device.h"}
 SDK |= {"pointwise_ops.inc", "pointwise_rows.inc"}
-SDK |= {f"tenon/args_{p.stem}.h" for p in ROOT.glob("dispatch/ops/*.toml")}
+FAMILIES = sorted(p.stem for p in ROOT.glob("dispatch/ops/*.toml"))
+SDK |= {f"tenon/args_{name}.h" for name in FAMILIES}
 CORE = SDK | {"tenon/tensor.h", "tenon/error.h", "tenon/runtime.h", "tenon/ops.h"}
 CORE |= {"tenon/ops_meta.h", "tenon/device_ext.h"}
-CORE |= {"op_ids.h"}
+CORE |= {f"tenon/ops_{name}.h" for name in FAMILIES}
 KNOWS = {
     "backends": SDK,
     "dispatch": CORE,
@@ -81,11 +82,9 @@ UPWARD = {
     ("dispatch/call/copy.c", "shape_priv.h"),
     ("dispatch/call/structured.c", "added_priv.h"),
     ("dispatch/call/opmeta.c", "added_priv.h"),
-    ("dispatch/added/steps.c", "formula_priv.h"),
-    ("dispatch/added/formula.c", "formula_priv.h"),
 }
-GENERATED = {"op_args.h", "ops.h", "op_ids.h", "op_table.c", "op_api.c", "op_grads.c", "ops.json"}
-GENERATED |= {"op_composites.c", "py_rows.inc", "_ops.pyi", "ops.md"}
+GENERATED = {"op_args.h", "ops.h", "op_list.c", "ops.json", "py_rows.inc", "_ops.pyi", "ops.md"}
+GENERATED |= {f"op_{name}.{end}" for name in FAMILIES for end in ("c", "h")}
 
 
 def sources() -> list[Path]:

@@ -1,34 +1,36 @@
-/* composite_pointwise.c: pointwise operators that choose among others by their options. The chosen one
- * gets the caller's out tensor, so the in-place and out= forms need no copy. */
+/* options.c: pointwise operators that choose among others by their options. The chosen one gets the
+ * caller's out tensor, so the in-place and out= forms need no copy. */
 #include <float.h>
 #include <math.h>
 
+#include <tenon/args_activation.h>
+#include <tenon/args_compare.h>
+#include <tenon/args_pointwise.h>
+#include <tenon/ops_activation.h>
+#include <tenon/ops_create.h>
+#include <tenon/ops_pointwise.h>
+
 #include "core_priv.h"
-#include "op_ids.h"
-
-#include <tenon/op_args.h>
-#include <tenon/ops.h>
-
-static tn_status call(enum tni_op_id id, void *args, tn_tensor **rets) {
-    return tn_op_call(&tni_ops[id], args, rets);
-}
+#include "op_activation.h"
+#include "op_compare.h"
+#include "op_pointwise.h"
 
 tn_status tni_composite_div(const void *args, tn_tensor **rets) {
     const tn_div_args *a = args;
     const char *mode = a->rounding_mode;
     /* the three have the same argument struct: input, other, out */
     tn_true_divide_args inner = {.input = a->input, .other = a->other, .out = a->out};
-    if (!mode) return call(TNI_OP_true_divide, &inner, rets);
+    if (!mode) return tn_op_call(&tni_op_true_divide, &inner, rets);
     bool recorded = ((a->input->word | a->other->word) & TN_W_GRAD) && !tni_tls.no_grad;
     if (recorded && (strcmp(mode, "floor") == 0 || strcmp(mode, "trunc") == 0))
         return tn__div_rounded(tni_t(a->input), tni_t(a->other), mode, rets);
     if (strcmp(mode, "floor") == 0) {
         tn_floor_divide_args f = {.input = a->input, .other = a->other, .out = a->out};
-        return call(TNI_OP_floor_divide, &f, rets);
+        return tn_op_call(&tni_op_floor_divide, &f, rets);
     }
     if (strcmp(mode, "trunc") == 0) {
         tn__trunc_divide_args t = {.input = a->input, .other = a->other, .out = a->out};
-        return call(TNI_OP__trunc_divide, &t, rets);
+        return tn_op_call(&tni_op__trunc_divide, &t, rets);
     }
     return tn_fail(
         TN_E_STATE, 2,
@@ -48,15 +50,15 @@ static tn_status clamp(const tn_view *x, const tn_view *lo, const tn_view *hi, t
                        tn_tensor **rets) {
     if (lo && hi) {
         tn__clamp_args both = {.input = x, .min = lo, .max = hi, .out = out};
-        return call(TNI_OP__clamp, &both, rets);
+        return tn_op_call(&tni_op__clamp, &both, rets);
     }
     if (lo) {
         tn_clamp_min_args low = {.input = x, .min = lo, .out = out};
-        return call(TNI_OP_clamp_min, &low, rets);
+        return tn_op_call(&tni_op_clamp_min, &low, rets);
     }
     if (hi) {
         tn_clamp_max_args high = {.input = x, .max = hi, .out = out};
-        return call(TNI_OP_clamp_max, &high, rets);
+        return tn_op_call(&tni_op_clamp_max, &high, rets);
     }
     return tn_fail(TN_E_STATE, -1, "torch.clamp: At least one of 'min' or 'max' must not be None");
 }
@@ -101,5 +103,5 @@ tn_status tni_composite_nan_to_num(const void *args, tn_tensor **rets) {
         .neginf = a->neginf.has ? a->neginf.value : -most,
         .out = a->out,
     };
-    return call(TNI_OP__nan_to_num, &inner, rets);
+    return tn_op_call(&tni_op__nan_to_num, &inner, rets);
 }

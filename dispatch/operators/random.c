@@ -1,31 +1,14 @@
-/* factory_random.c: operators that allocate and then draw in place, dropout, and the shape rules of
+/* random.c: operators that allocate and then draw in place, dropout, and the shape rules of
  * the drawing operators that need one. */
+#include <tenon/args_random.h>
+#include <tenon/ops_create.h>
+#include <tenon/ops_pointwise.h>
+#include <tenon/ops_random.h>
+#include <tenon/ops_reduce.h>
+
 #include "dispatch_priv.h"
 #include "infer_priv.h"
-
-#include <tenon/op_args.h>
-#include <tenon/ops.h>
-
-tn_status tni_composite_rand(const void *args, tn_tensor **rets);
-tn_status tni_composite_randn(const void *args, tn_tensor **rets);
-tn_status tni_composite_randint(const void *args, tn_tensor **rets);
-tn_status tni_composite_randint_low(const void *args, tn_tensor **rets);
-tn_status tni_composite_randperm(const void *args, tn_tensor **rets);
-tn_status tni_composite_rand_like(const void *args, tn_tensor **rets);
-tn_status tni_composite_randn_like(const void *args, tn_tensor **rets);
-tn_status tni_composite_randint_like(const void *args, tn_tensor **rets);
-tn_status tni_composite_randint_like_low(const void *args, tn_tensor **rets);
-tn_status tni_composite_normal(const void *args, tn_tensor **rets);
-tn_status tni_composite_normal_mean(const void *args, tn_tensor **rets);
-tn_status tni_composite_normal_std(const void *args, tn_tensor **rets);
-tn_status tni_composite_normal_size(const void *args, tn_tensor **rets);
-tn_status tni_composite_bernoulli(const void *args, tn_tensor **rets);
-tn_status tni_composite_bernoulli_p(const void *args, tn_tensor **rets);
-tn_status tni_composite_dropout(const void *args, tn_tensor **rets);
-tn_status tni_composite_dropout_(const void *args, tn_tensor **rets);
-tn_status tni_composite_native_dropout(const void *args, tn_tensor **rets);
-tn_status tni_infer_bernoulli__tensor(tn_infer *inf, const void *args);
-tn_status tni_infer_multinomial(tn_infer *inf, const void *args);
+#include "op_random.h"
 
 /* ---- Allocate, then draw -----------------------------------------------------------------------*/
 

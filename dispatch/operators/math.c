@@ -1,21 +1,18 @@
-/* composite_math.c: products of vectors, integrals of samples, covariances, quantiles. */
+/* math.c: products of vectors, integrals of samples, covariances, quantiles. */
 #include <math.h>
 
-#include "scope_priv.h"
+#include <tenon/args_math.h>
+#include <tenon/ops_compare.h>
+#include <tenon/ops_create.h>
+#include <tenon/ops_index.h>
+#include <tenon/ops_linalg.h>
+#include <tenon/ops_math.h>
+#include <tenon/ops_norm.h>
+#include <tenon/ops_pointwise.h>
+#include <tenon/ops_shape.h>
 
-tn_status tni_composite_complex(const void *args, tn_tensor **rets);
-tn_status tni_composite_cross(const void *args, tn_tensor **rets);
-tn_status tni_composite_kron(const void *args, tn_tensor **rets);
-tn_status tni_composite_trapezoid(const void *args, tn_tensor **rets);
-tn_status tni_composite_trapezoid_x(const void *args, tn_tensor **rets);
-tn_status tni_composite_cumulative_trapezoid(const void *args, tn_tensor **rets);
-tn_status tni_composite_cumulative_trapezoid_x(const void *args, tn_tensor **rets);
-tn_status tni_composite_cov(const void *args, tn_tensor **rets);
-tn_status tni_composite_corrcoef(const void *args, tn_tensor **rets);
-tn_status tni_composite_quantile(const void *args, tn_tensor **rets);
-tn_status tni_composite_quantile_tensor(const void *args, tn_tensor **rets);
-tn_status tni_composite_nanquantile(const void *args, tn_tensor **rets);
-tn_status tni_composite_nanquantile_tensor(const void *args, tn_tensor **rets);
+#include "op_math.h"
+#include "scope_priv.h"
 
 /* ---- Products ----------------------------------------------------------------------------------*/
 
@@ -140,14 +137,17 @@ tn_status tni_composite_trapezoid(const void *args, tn_tensor **rets) {
     const tn_trapezoid_args *a = args;
     return integral(a->y, NULL, a->dx.re, a->dim, false, rets);
 }
+
 tn_status tni_composite_trapezoid_x(const void *args, tn_tensor **rets) {
     const tn_trapezoid_x_args *a = args;
     return integral(a->y, a->x, 1, a->dim, false, rets);
 }
+
 tn_status tni_composite_cumulative_trapezoid(const void *args, tn_tensor **rets) {
     const tn_cumulative_trapezoid_args *a = args;
     return integral(a->y, NULL, a->dx.re, a->dim, true, rets);
 }
+
 tn_status tni_composite_cumulative_trapezoid_x(const void *args, tn_tensor **rets) {
     const tn_cumulative_trapezoid_x_args *a = args;
     return integral(a->y, a->x, 1, a->dim, true, rets);
@@ -399,14 +399,17 @@ tn_status tni_composite_quantile(const void *args, tn_tensor **rets) {
     const tn_quantile_args *a = args;
     return of_number(a->input, a->q, a->dim, a->keepdim, a->interpolation, false, rets);
 }
+
 tn_status tni_composite_quantile_tensor(const void *args, tn_tensor **rets) {
     const tn_quantile_tensor_args *a = args;
     return of_vector(a->input, a->q, a->dim, a->keepdim, a->interpolation, false, rets);
 }
+
 tn_status tni_composite_nanquantile(const void *args, tn_tensor **rets) {
     const tn_nanquantile_args *a = args;
     return of_number(a->input, a->q, a->dim, a->keepdim, a->interpolation, true, rets);
 }
+
 tn_status tni_composite_nanquantile_tensor(const void *args, tn_tensor **rets) {
     const tn_nanquantile_tensor_args *a = args;
     return of_vector(a->input, a->q, a->dim, a->keepdim, a->interpolation, true, rets);

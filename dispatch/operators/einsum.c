@@ -1,20 +1,23 @@
-/* composite_einsum.c: einsum by pairwise contraction.
+/* einsum.c: einsum by pairwise contraction.
  *
  * Every dimension of an operand carries a label: a letter of the equation, or a number for one
  * dimension of an ellipsis. Repeated labels become diagonals. Then operands are contracted from
  * left to right: labels that nothing later needs are summed, and each pair becomes one batched
  * product. */
-#include <tenon/op_args.h>
-#include <tenon/ops.h>
+#include <tenon/args_linalg.h>
+#include <tenon/ops_linalg.h>
+#include <tenon/ops_pointwise.h>
+#include <tenon/ops_reduce.h>
+#include <tenon/ops_shape.h>
 
+#include "ask_priv.h"
 #include "core_priv.h"
-#include "formula_priv.h"
-
-tn_status tni_composite_einsum(const void *args, tn_tensor **rets);
+#include "op_linalg.h"
 
 /* Labels: 0..25 'A'..'Z', 26..51 'a'..'z', then the dimensions of the ellipsis, the last one being
  * LABELS - 1, so that ellipses of different rank line up at their right end. */
 #define LETTERS 52
+
 #define LABELS (LETTERS + TN_MAX_DIMS)
 
 typedef struct operand {

@@ -1,17 +1,21 @@
-/* factory.c: operators that make tensors out of sizes and numbers, fill, copy and convert them.
+/* create.c: operators that make tensors out of sizes and numbers, fill, copy and convert them.
  * They are composites: memory comes from the core, values from the kernels of `_copy` (a number
  * broadcast over a plan), `_arange_` and `_linspace_`. */
 #include <float.h>
 #include <math.h>
 
+#include <tenon/args_create.h>
+#include <tenon/args_pointwise.h>
+#include <tenon/ops_create.h>
+#include <tenon/ops_pointwise.h>
+#include <tenon/ops_shape.h>
+
 #include "dispatch_priv.h"
-#include "op_ids.h"
+#include "op_create.h"
+#include "op_pointwise.h"
 #include "pinned_priv.h"
 #include "plan_priv.h"
 #include "shape_priv.h"
-
-#include <tenon/op_args.h>
-#include <tenon/ops.h>
 
 static const tn_device cpu = {0, 0};
 
@@ -21,7 +25,7 @@ static const tn_device cpu = {0, 0};
 static tn_status fill_from_host(tn_tensor *t, tn_scalar value) {
     tn_tensor *number;
     if (tn_view_device(&t->v) == 0 && tn_view_dtype(&t->v) < TN_DTYPE_BUILTIN_COUNT)
-        return tni_kernel_missing(&tni_ops[TNI_OP__copy], cpu, tn_view_dtype(&t->v));
+        return tni_kernel_missing(&tni_op__copy, cpu, tn_view_dtype(&t->v));
     TN_TRY(tni_tensor_new_fast(tn_view_dtype(&t->v), cpu, 0, NULL, &number));
     tni_scalar_store(&value, tn_view_dtype(&t->v), number->v.data);
     tn_status st = tni_copy_into(t, number);
@@ -30,7 +34,7 @@ static tn_status fill_from_host(tn_tensor *t, tn_scalar value) {
 }
 
 tn_status tni_fill(tn_tensor *t, tn_scalar value) {
-    const tn_op *op = &tni_ops[TNI_OP__copy];
+    const tn_op *op = &tni_op__copy;
     _Alignas(16) unsigned char number[16];
     tn_plan plan;
     tn_tensor *ts[2] = {t, t};
@@ -92,8 +96,9 @@ static tn_status fill_places(tn_tensor *t, tn_scalar value) {
     return st;
 }
 
-static tn_status filled_inplace(int id, tn_tensor *self, tn_scalar value, tn_tensor **rets) {
-    TN_TRY(tni_check_writable(&tni_ops[id], self, tn_view_dtype(&self->v), true));
+static tn_status filled_inplace(const tn_op *op, tn_tensor *self, tn_scalar value,
+                                tn_tensor **rets) {
+    TN_TRY(tni_check_writable(op, self, tn_view_dtype(&self->v), true));
     TN_TRY(tni_check_scalar_fits(&value, tn_view_dtype(&self->v)));
     TN_TRY(fill_places(self, value));
     tni_bump_version(self);
@@ -103,7 +108,7 @@ static tn_status filled_inplace(int id, tn_tensor *self, tn_scalar value, tn_ten
 
 tn_status tni_composite_fill_(const void *args, tn_tensor **rets) {
     const tn_fill__args *a = args;
-    return filled_inplace(TNI_OP_fill_, tni_t(a->self), a->value, rets);
+    return filled_inplace(&tni_op_fill_, tni_t(a->self), a->value, rets);
 }
 
 tn_status tni_composite_fill__tensor(const void *args, tn_tensor **rets) {
@@ -115,7 +120,7 @@ tn_status tni_composite_fill__tensor(const void *args, tn_tensor **rets) {
                        "dimensions.",
                        (int)a->value->ndim);
     tn_scalar number;
-    TN_TRY(tni_check_writable(&tni_ops[TNI_OP_fill__tensor], self, tn_view_dtype(&self->v), true));
+    TN_TRY(tni_check_writable(&tni_op_fill__tensor, self, tn_view_dtype(&self->v), true));
     TN_TRY(tn_tensor_item(value, &number));
     TN_TRY(fill_places(self, number));
     tni_bump_version(self);
@@ -125,7 +130,7 @@ tn_status tni_composite_fill__tensor(const void *args, tn_tensor **rets) {
 
 tn_status tni_composite_zero_(const void *args, tn_tensor **rets) {
     const tn_zero__args *a = args;
-    return filled_inplace(TNI_OP_zero_, tni_t(a->self), tn_scalar_int(0), rets);
+    return filled_inplace(&tni_op_zero_, tni_t(a->self), tn_scalar_int(0), rets);
 }
 
 /* ---- New tensors -------------------------------------------------------------------------------*/
@@ -540,7 +545,7 @@ tn_status tni_composite_contiguous(const void *args, tn_tensor **rets) {
 tn_status tni_composite_copy_(const void *args, tn_tensor **rets) {
     const tn_copy__args *a = args;
     tn_tensor *self = tni_t(a->self), *src = tni_t(a->src);
-    TN_TRY(tni_check_writable(&tni_ops[TNI_OP_copy_], self, tn_view_dtype(&self->v), true));
+    TN_TRY(tni_check_writable(&tni_op_copy_, self, tn_view_dtype(&self->v), true));
     if (self != src) {
         TN_TRY(tni_check_no_internal_overlap(self));
         if (tni_overlap_of(self, src) == TNI_OVERLAP_PARTIAL)

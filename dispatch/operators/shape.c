@@ -1,14 +1,17 @@
-/* composite_shape.c: shape operators made of views: reshape and its relatives, the splits, the
+/* shape.c: shape operators made of views: reshape and its relatives, the splits, the
  * adjoints of the views that read a part (zeros with the part written), and the in-place forms that
  * change a tensor's own geometry. */
 #include <stdlib.h>
 
+#include <tenon/args_shape.h>
+#include <tenon/ops_create.h>
+#include <tenon/ops_pointwise.h>
+#include <tenon/ops_shape.h>
+
 #include "dispatch_priv.h"
+#include "op_shape.h"
 #include "plan_priv.h"
 #include "shape_priv.h"
-
-#include <tenon/op_args.h>
-#include <tenon/ops.h>
 
 /* ---- reshape -----------------------------------------------------------------------------------*/
 

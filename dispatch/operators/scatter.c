@@ -1,12 +1,72 @@
-/* composite_scatter.c: the forms of scatter over the one kernel `_scatter_`, their gradients, and
- * the operators that count with them: one_hot, bincount, histc, repeat_interleave by counts. */
+/* scatter.c: shape rules of the operators that index, sort and search. Shapes and dtypes are
+ * checked here; values of indices in the kernels. The messages are PyTorch's. */
+#include <tenon/args_index.h>
+#include <tenon/ops_compare.h>
+#include <tenon/ops_create.h>
+#include <tenon/ops_index.h>
+#include <tenon/ops_norm.h>
+#include <tenon/ops_pointwise.h>
+#include <tenon/ops_reduce.h>
+#include <tenon/ops_shape.h>
+
+#include "ask_priv.h"
 #include "dispatch_priv.h"
-#include "formula_priv.h"
+#include "infer_priv.h"
+#include "op_index.h"
 #include "plan_priv.h"
+#include "rule_priv.h"
 #include "shape_priv.h"
 
-#include <tenon/op_args.h>
-#include <tenon/ops.h>
+/* ---- gather, scatter ---------------------------------------------------------------------------*/
+
+/* `index` may not be larger than `other`, but along dim (none: -1). */
+static bool no_larger(const tn_view *index, const tn_view *other, int64_t dim) {
+    int32_t n = index->ndim ? index->ndim : 1;
+    for (int32_t d = 0; d < n; d++)
+        if (d != dim && rule_size_at(index, d) > rule_size_at(other, d)) return false;
+    return true;
+}
+
+static int32_t rank_of(const tn_view *v) { return v->ndim ? v->ndim : 1; }
+
+tn_status tni_infer_gather(tn_infer *inf, const void *args) {
+    const tn_gather_args *a = args;
+    TN_TRY(rule_index_dtype("gather", a->index));
+    if (a->index->numel == 0) return tni_infer_set(inf, 0, a->index->ndim, a->index->shape);
+    if (rank_of(a->index) != rank_of(a->input))
+        return tn_fail(TN_E_SHAPE, 2,
+                       "Index tensor must have the same number of dimensions as input tensor");
+    if (!no_larger(a->index, a->input, a->dim))
+        return tn_fail(
+            TN_E_SHAPE, 2,
+            "Size does not match at dimension expected index %s to be no larger than self "
+            "%s apart from dimension %lld",
+            tni_shape_text_of(a->index), tni_shape_text_of(a->input), (long long)a->dim);
+    return tni_infer_set(inf, 0, a->index->ndim, a->index->shape);
+}
+
+tn_status tni_infer__scatter_(tn_infer *inf, const void *args) {
+    const tn__scatter__args *a = args;
+    tni_infer_same(inf, 0, a->self);
+    TN_TRY(rule_index_dtype("scatter", a->index));
+    if (tn_view_dtype(a->self) != tn_view_dtype(a->src))
+        return tn_fail(TN_E_DTYPE, 3, "scatter(): Expected self.dtype to be equal to src.dtype");
+    if (a->index->numel == 0) return TN_OK;
+    if (rank_of(a->index) != rank_of(a->self))
+        return tn_fail(TN_E_SHAPE, 2,
+                       "Index tensor must have the same number of dimensions as self tensor");
+    if (rank_of(a->index) != rank_of(a->src))
+        return tn_fail(TN_E_SHAPE, 3,
+                       "Index tensor must have the same number of dimensions as src tensor");
+    if (!no_larger(a->index, a->self, a->dim) || !no_larger(a->index, a->src, -1))
+        return tn_fail(
+            TN_E_SHAPE, 2,
+            "Expected index %s to be no larger than self %s apart from dimension %lld and "
+            "to be no larger than src %s",
+            tni_shape_text_of(a->index), tni_shape_text_of(a->self), (long long)a->dim,
+            tni_shape_text_of(a->src));
+    return TN_OK;
+}
 
 /* ---- scatter -----------------------------------------------------------------------------------*/
 

@@ -1,17 +1,127 @@
-/* composite_linalg.c: matrix products that are made of others: matmul with its broadcasting rules,
- * inner, outer, tensordot. Folding batch dimensions into rows turns most of them into one mm. */
-#include <tenon/op_args.h>
-#include <tenon/ops.h>
+/* linalg.c: matrix products: shape rules, and those that are made of others: matmul with its
+ * broadcasting rules, inner, outer, tensordot. Folding batch dimensions into rows turns most of them
+ * into one mm. */
+#include <tenon/args_linalg.h>
+#include <tenon/ops_linalg.h>
+#include <tenon/ops_pointwise.h>
+#include <tenon/ops_shape.h>
 
+#include "ask_priv.h"
 #include "core_priv.h"
-#include "formula_priv.h"
+#include "infer_priv.h"
+#include "op_linalg.h"
+#include "rule_priv.h"
 
-tn_status tni_composite_adjoint(const void *args, tn_tensor **rets);
-tn_status tni_composite_conj(const void *args, tn_tensor **rets);
-tn_status tni_composite_outer(const void *args, tn_tensor **rets);
-tn_status tni_composite_matmul(const void *args, tn_tensor **rets);
-tn_status tni_composite_inner(const void *args, tn_tensor **rets);
-tn_status tni_composite_tensordot(const void *args, tn_tensor **rets);
+/* ---- Shape rules ------------------------------------------------------------------------------*/
+
+static tn_status product(tn_infer *inf, const tn_view *a, const tn_view *b, int32_t arg) {
+    if (a->ndim != 2) {
+        return tn_fail(TN_E_SHAPE, arg, "mat1 must be a matrix, got %d-D tensor", (int)a->ndim);
+    }
+    if (b->ndim != 2) {
+        return tn_fail(TN_E_SHAPE, arg + 1, "mat2 must be a matrix, got %d-D tensor", (int)b->ndim);
+    }
+    if (a->shape[1] != b->shape[0]) {
+        return tn_fail(TN_E_SHAPE, arg + 1,
+                       "mat1 and mat2 shapes cannot be multiplied (%lldx%lld and %lldx%lld)",
+                       (long long)a->shape[0], (long long)a->shape[1], (long long)b->shape[0],
+                       (long long)b->shape[1]);
+    }
+    TN_TRY(rule_same_dtype(a, b));
+    int64_t shape[2] = {a->shape[0], b->shape[1]};
+    return tni_infer_set(inf, 0, 2, shape);
+}
+
+tn_status tni_infer_mm(tn_infer *inf, const void *args) {
+    const tn_mm_args *a = args;
+    return product(inf, a->input, a->mat2, 0);
+}
+
+tn_status tni_infer_addmm(tn_infer *inf, const void *args) {
+    const tn_addmm_args *a = args;
+    TN_TRY(product(inf, a->mat1, a->mat2, 1));
+    TN_TRY(rule_same_dtype(a->input, a->mat1));
+    return rule_expandable(a->input, 2, inf->out[0].shape);
+}
+
+static tn_status check_batches(tn_infer *inf, const tn_view *a, const tn_view *b, int32_t arg) {
+    if (a->ndim != 3 || b->ndim != 3) {
+        return tn_fail(TN_E_SHAPE, a->ndim != 3 ? arg : arg + 1,
+                       "batch1 and batch2 must be 3D tensors, got %s and %s", tni_shape_text_of(a),
+                       tni_shape_text_of(b));
+    }
+    if (a->shape[0] != b->shape[0] || a->shape[2] != b->shape[1]) {
+        return tn_fail(
+            TN_E_SHAPE, arg + 1,
+            "Expected size for first two dimensions of batch2 tensor to be: [%lld, %lld] "
+            "but got: [%lld, %lld].",
+            (long long)a->shape[0], (long long)a->shape[2], (long long)b->shape[0],
+            (long long)b->shape[1]);
+    }
+    TN_TRY(rule_same_dtype(a, b));
+    int64_t shape[3] = {a->shape[0], a->shape[1], b->shape[2]};
+    return tni_infer_set(inf, 0, 3, shape);
+}
+
+tn_status tni_infer_bmm(tn_infer *inf, const void *args) {
+    const tn_bmm_args *a = args;
+    return check_batches(inf, a->input, a->mat2, 0);
+}
+
+tn_status tni_infer_baddbmm(tn_infer *inf, const void *args) {
+    const tn_baddbmm_args *a = args;
+    TN_TRY(check_batches(inf, a->batch1, a->batch2, 1));
+    TN_TRY(rule_same_dtype(a->input, a->batch1));
+    return rule_expandable(a->input, 3, inf->out[0].shape);
+}
+
+static tn_status matvec(tn_infer *inf, const tn_view *m, const tn_view *v, int32_t arg) {
+    if (m->ndim != 2 || v->ndim != 1) {
+        return tn_fail(TN_E_SHAPE, arg, "vector + matrix @ vector expected, got %d, %d",
+                       (int)m->ndim, (int)v->ndim);
+    }
+    if (m->shape[1] != v->shape[0]) {
+        return tn_fail(TN_E_SHAPE, arg + 1,
+                       "size mismatch, got input (%lld), mat (%lldx%lld), vec (%lld)",
+                       (long long)m->shape[0], (long long)m->shape[0], (long long)m->shape[1],
+                       (long long)v->shape[0]);
+    }
+    TN_TRY(rule_same_dtype(m, v));
+    return tni_infer_set(inf, 0, 1, m->shape);
+}
+
+tn_status tni_infer_mv(tn_infer *inf, const void *args) {
+    const tn_mv_args *a = args;
+    return matvec(inf, a->input, a->vec, 0);
+}
+
+tn_status tni_infer_addmv(tn_infer *inf, const void *args) {
+    const tn_addmv_args *a = args;
+    TN_TRY(matvec(inf, a->mat, a->vec, 1));
+    TN_TRY(rule_same_dtype(a->input, a->mat));
+    return rule_expandable(a->input, 1, inf->out[0].shape);
+}
+
+tn_status tni_infer_dot(tn_infer *inf, const void *args) {
+    const tn_dot_args *a = args;
+    if (a->input->ndim != 1 || a->tensor->ndim != 1) {
+        return tn_fail(TN_E_SHAPE, a->input->ndim != 1 ? 0 : 1,
+                       "1D tensors expected, but got %dD and %dD tensors", (int)a->input->ndim,
+                       (int)a->tensor->ndim);
+    }
+    if (a->input->shape[0] != a->tensor->shape[0]) {
+        return tn_fail(TN_E_SHAPE, 1,
+                       "inconsistent tensor size, expected tensor %s and src %s to have the same "
+                       "number of elements",
+                       tni_shape_text_of(a->input), tni_shape_text_of(a->tensor));
+    }
+    if (tn_view_dtype(a->input) != tn_view_dtype(a->tensor)) {
+        return tn_fail(
+            TN_E_DTYPE, 1, "dot : expected both vectors to have same dtype, but found %s and %s",
+            tn_dtype_name(tn_view_dtype(a->input)), tn_dtype_name(tn_view_dtype(a->tensor)));
+    }
+    return tni_infer_set(inf, 0, 0, NULL);
+}
 
 tn_status tni_composite_conj(const void *args, tn_tensor **rets) {
     const tn_conj_args *a = args;

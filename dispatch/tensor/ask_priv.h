@@ -1,6 +1,6 @@
-/* formula_priv.h: small helpers that generated formula code uses. */
-#ifndef TENON_FORMULA_PRIV_H
-#define TENON_FORMULA_PRIV_H
+/* ask_priv.h: what formulas and composites ask of tensors and numbers. */
+#ifndef TENON_ASK_PRIV_H
+#define TENON_ASK_PRIV_H
 
 #include "core_priv.h"
 

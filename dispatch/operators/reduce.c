@@ -1,11 +1,18 @@
-/* composite_reduce.c: what the reductions' gradients and overloads need beyond a formula: putting
+/* reduce.c: what the reductions' gradients and overloads need beyond a formula: putting
  * reduced dimensions back, products with zeros in them, extremes of everything, pairs of results. */
-#include "core_priv.h"
-#include "formula_priv.h"
-#include "infer_priv.h"
+#include <tenon/args_reduce.h>
+#include <tenon/ops_compare.h>
+#include <tenon/ops_create.h>
+#include <tenon/ops_index.h>
+#include <tenon/ops_norm.h>
+#include <tenon/ops_pointwise.h>
+#include <tenon/ops_reduce.h>
+#include <tenon/ops_shape.h>
 
-#include <tenon/op_args.h>
-#include <tenon/ops.h>
+#include "ask_priv.h"
+#include "core_priv.h"
+#include "infer_priv.h"
+#include "op_reduce.h"
 
 /* ---- Gradients ---------------------------------------------------------------------------------*/
 

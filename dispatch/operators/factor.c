@@ -1,0 +1,292 @@
+/* factor.c: factorisations of matrices, of which the last two dimensions are one and those in front a
+ * batch: shape rules, operators that take one result or put several together, gradients that depend on
+ * the shape of the matrix. */
+#include <math.h>
+
+#include <tenon/args_linalg.h>
+#include <tenon/ops_compare.h>
+#include <tenon/ops_index.h>
+#include <tenon/ops_linalg.h>
+#include <tenon/ops_pointwise.h>
+#include <tenon/ops_shape.h>
+
+#include "infer_priv.h"
+#include "op_linalg.h"
+#include "scope_priv.h"
+
+/* ---- Shape rules ------------------------------------------------------------------------------*/
+
+static tn_status matrices(const char *op, const tn_view *a) {
+    if (a->ndim < 2) {
+        return tn_fail(TN_E_SHAPE, 0, "%s: The input tensor A must have at least 2 dimensions.",
+                       op);
+    }
+    if (tn_dtype_category(tn_view_dtype(a)) < TN_CAT_FLOAT) {
+        return tn_fail(TN_E_DTYPE, 0,
+                       "%s: Expected a floating point or complex tensor as input. Got %s", op,
+                       tn_dtype_name(tn_view_dtype(a)));
+    }
+    return TN_OK;
+}
+
+static tn_status square(const char *op, const tn_view *a) {
+    TN_TRY(matrices(op, a));
+    const int64_t *size = a->shape + a->ndim - 2;
+    if (size[0] == size[1]) return TN_OK;
+    return tn_fail(TN_E_SHAPE, 0,
+                   "%s: A must be batches of square matrices, but they are %lld by %lld matrices",
+                   op, (long long)size[0], (long long)size[1]);
+}
+
+/* Output i has a's batch and `n` further sizes. */
+static tn_status set(tn_infer *inf, int i, const tn_view *a, int32_t n, int64_t x, int64_t y) {
+    int64_t shape[TN_MAX_DIMS];
+    int32_t batch = a->ndim - 2;
+    if (batch > 0) memcpy(shape, a->shape, (size_t)batch * sizeof(int64_t));
+    if (n > 0) shape[batch] = x;
+    if (n > 1) shape[batch + 1] = y;
+    return tni_infer_set(inf, i, batch + n, shape);
+}
+
+static int64_t rows_of(const tn_view *a) { return a->shape[a->ndim - 2]; }
+
+static int64_t columns_of(const tn_view *a) { return a->shape[a->ndim - 1]; }
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static tn_status alike(tn_infer *inf, int i, const tn_view *a) {
+    return set(inf, i, a, 2, rows_of(a), columns_of(a));
+}
+
+tn_status tni_infer_linalg_inv_ex(tn_infer *inf, const void *args) {
+    const tn_linalg_inv_ex_args *a = args;
+    TN_TRY(square("linalg.inv", a->A));
+    inf->out[1].dtype = TN_I32;
+    TN_TRY(alike(inf, 0, a->A));
+    return set(inf, 1, a->A, 0, 0, 0);
+}
+
+tn_status tni_infer__inverse(tn_infer *inf, const void *args) {
+    const tn__inverse_args *a = args;
+    TN_TRY(square("linalg.inv", a->A));
+    return alike(inf, 0, a->A);
+}
+
+tn_status tni_infer_det(tn_infer *inf, const void *args) {
+    const tn_det_args *a = args;
+    TN_TRY(square("linalg.det", a->input));
+    return set(inf, 0, a->input, 0, 0, 0);
+}
+
+tn_status tni_infer__cofactors(tn_infer *inf, const void *args) {
+    const tn__cofactors_args *a = args;
+    TN_TRY(square("linalg.det", a->A));
+    return alike(inf, 0, a->A);
+}
+
+tn_status tni_infer_slogdet(tn_infer *inf, const void *args) {
+    const tn_slogdet_args *a = args;
+    TN_TRY(square("linalg.slogdet", a->input));
+    TN_TRY(set(inf, 0, a->input, 0, 0, 0));
+    return set(inf, 1, a->input, 0, 0, 0);
+}
+
+/* b has a's batch and dtype, and as many rows. */
+static tn_status right_side(const char *op, const tn_view *a, const tn_view *b) {
+    if (tn_view_dtype(a) != tn_view_dtype(b)) {
+        return tn_fail(TN_E_DTYPE, 1,
+                       "%s: Expected A and B to have the same dtype, but found A of type %s and B "
+                       "of type %s instead",
+                       op, tn_dtype_name(tn_view_dtype(a)), tn_dtype_name(tn_view_dtype(b)));
+    }
+    bool fits = a->ndim == b->ndim && rows_of(a) == rows_of(b);
+    for (int32_t d = 0; fits && d + 2 < a->ndim; d++) fits = a->shape[d] == b->shape[d];
+    if (fits) return TN_OK;
+    return tn_fail(TN_E_SHAPE, 1,
+                   "%s: Incompatible shapes of A and B for the equation AX = B: %s, %s", op,
+                   tni_shape_text_of(a), tni_shape_text_of(b));
+}
+
+tn_status tni_infer__linalg_solve(tn_infer *inf, const void *args) {
+    const tn__linalg_solve_args *a = args;
+    TN_TRY(square("linalg.solve", a->A));
+    TN_TRY(right_side("linalg.solve", a->A, a->B));
+    return alike(inf, 0, a->B);
+}
+
+tn_status tni_infer__linalg_solve_triangular(tn_infer *inf, const void *args) {
+    const tn__linalg_solve_triangular_args *a = args;
+    TN_TRY(square("linalg.solve_triangular", a->A));
+    TN_TRY(right_side("linalg.solve_triangular", a->A, a->B));
+    return alike(inf, 0, a->B);
+}
+
+tn_status tni_infer__linalg_cholesky(tn_infer *inf, const void *args) {
+    const tn__linalg_cholesky_args *a = args;
+    TN_TRY(square("linalg.cholesky", a->A));
+    inf->out[1].dtype = TN_I32;
+    TN_TRY(alike(inf, 0, a->A));
+    return set(inf, 1, a->A, 0, 0, 0);
+}
+
+tn_status tni_infer__linalg_qr(tn_infer *inf, const void *args) {
+    const tn__linalg_qr_args *a = args;
+    TN_TRY(matrices("linalg.qr", a->A));
+    int64_t m = rows_of(a->A), n = columns_of(a->A), k = a->complete ? m : least(m, n);
+    TN_TRY(set(inf, 0, a->A, 2, m, k));
+    return set(inf, 1, a->A, 2, k, n);
+}
+
+tn_status tni_infer__linalg_svd(tn_infer *inf, const void *args) {
+    const tn__linalg_svd_args *a = args;
+    TN_TRY(matrices("linalg.svd", a->A));
+    int64_t m = rows_of(a->A), n = columns_of(a->A), k = least(m, n);
+    TN_TRY(set(inf, 0, a->A, 2, m, a->full_matrices ? m : k));
+    TN_TRY(set(inf, 1, a->A, 1, k, 0));
+    return set(inf, 2, a->A, 2, a->full_matrices ? n : k, n);
+}
+
+tn_status tni_infer__linalg_eigh(tn_infer *inf, const void *args) {
+    const tn__linalg_eigh_args *a = args;
+    TN_TRY(square("linalg.eigh", a->A));
+    TN_TRY(set(inf, 0, a->A, 1, rows_of(a->A), 0));
+    return alike(inf, 1, a->A);
+}
+
+tn_status tni_infer__linalg_lstsq(tn_infer *inf, const void *args) {
+    const tn__linalg_lstsq_args *a = args;
+    TN_TRY(matrices("torch.linalg.lstsq", a->A));
+    TN_TRY(right_side("torch.linalg.lstsq", a->A, a->B));
+    int64_t n = columns_of(a->A);
+    TN_TRY(set(inf, 0, a->A, 2, n, columns_of(a->B)));
+    TN_TRY(set(inf, 1, a->A, 0, 0, 0));
+    return set(inf, 2, a->A, 1, least(rows_of(a->A), n), 0);
+}
+
+tn_status tni_composite_inverse(const void *args, tn_tensor **rets) {
+    const tn_inverse_args *a = args;
+    tn_tensor *info = NULL;
+    tn_status st = tn_linalg_inv_ex(tni_t(a->input), 1, &rets[0], &info);
+    tn_tensor_unref(&info);
+    return st;
+}
+
+/* log|det|, with the NaN of a negative determinant from the logarithm of its sign. */
+tn_status tni_composite_logdet(const void *args, tn_tensor **rets) {
+    const tn_logdet_args *a = args;
+    tn_tensor *sign = NULL, *size = NULL, *negative = NULL;
+    tn_scalar_box nan;
+    tn_status st = tn_slogdet(tni_t(a->input), &sign, &size);
+    if (!st) st = tn_lt_scalar(sign, tn_scalar_int(0), &negative);
+    if (!st)
+        st = tn_masked_fill(size, negative, tn_scalar_box_init(&nan, tn_scalar_float((double)NAN)),
+                            &rets[0]);
+    tn_tensor_unref(&sign);
+    tn_tensor_unref(&size);
+    tn_tensor_unref(&negative);
+    return st;
+}
+
+/* An upper factor is that of the transpose, which reads the upper triangle. */
+tn_status tni_composite_cholesky(const void *args, tn_tensor **rets) {
+    const tn_cholesky_args *a = args;
+    tn_tensor *t = NULL, *lower = NULL, *info = NULL;
+    if (!a->upper || a->input->ndim < 2) {
+        tn_status st = tn__linalg_cholesky(tni_t(a->input), 1, &rets[0], &info);
+        tn_tensor_unref(&info);
+        return st;
+    }
+    tn_status st = tn_adjoint(tni_t(a->input), &t);
+    if (!st) st = tn__linalg_cholesky(t, 1, &lower, &info);
+    if (!st) st = tn_adjoint(lower, &rets[0]);
+    tn_tensor_unref(&t);
+    tn_tensor_unref(&lower);
+    tn_tensor_unref(&info);
+    return st;
+}
+
+/* V diag(1 / S) U^T, without the singular values that count as zero. */
+tn_status tni_composite__linalg_pinv(const void *args, tn_tensor **rets) {
+    const tn__linalg_pinv_args *a = args;
+    tn_tensor *u = NULL, *values = NULL, *vh = NULL, *t = NULL, *zero = NULL, *flipped = NULL;
+    tn_scalar_box box;
+    tni_scope s = {0};
+    tn_status st = tn__linalg_svd(tni_t(a->A), 0, &u, &values, &vh);
+    if (st) return st;
+    scope_take(&s, TN_OK, u);
+    scope_take(&s, TN_OK, values);
+    scope_take(&s, TN_OK, vh);
+    if (tn_tensor_numel(values) > 0) {
+        st = tn_narrow(values, -1, 0, 1, &t);
+        tn_tensor *cut = scope_take(&s, st, t);
+        if (!s.st) s.st = tn_mul_scalar(cut, tn_scalar_float(a->rtol), &t);
+        cut = scope_take(&s, s.st, t);
+        if (!s.st) s.st = tn_clamp(cut, tn_scalar_float(a->atol), tn_scalar_none(), &t);
+        cut = scope_take(&s, s.st, t);
+        if (!s.st) s.st = tn_le(values, cut, &zero);
+        scope_take(&s, s.st, zero);
+        if (!s.st) s.st = tn_reciprocal(values, &t);
+        tn_tensor *inverse = scope_take(&s, s.st, t);
+        if (!s.st) {
+            s.st =
+                tn_masked_fill(inverse, zero, tn_scalar_box_init(&box, tn_scalar_int(0)), &flipped);
+        }
+        values = scope_take(&s, s.st, flipped);
+    }
+    tn_tensor *v = scope_transpose(&s, vh, -2, -1), *ut = scope_transpose(&s, u, -2, -1);
+    tn_tensor *scaled = scope_mul(&s, v, scope_unsqueeze(&s, values, -2));
+    if (s.st == TN_OK) {
+        tn_status done = tn_matmul(scaled, ut, &t);
+        scope_take(&s, done, t);
+    }
+    return scope_finish(&s, t, &rets[0]);
+}
+
+/* ---- Gradients --------------------------------------------------------------------------------*/
+
+static tn_tensor *qr_backward(tni_scope *s, tn_tensor *gq, tn_tensor *gr, tn_tensor *q,
+                              tn_tensor *r) {
+    tn_tensor *ga = NULL;
+    if (s->st != TN_OK) return NULL;
+    tn_status st = tn__qr_backward(gq, gr, q, r, &ga);
+    return scope_take(s, st, ga);
+}
+
+/* A wide A = [X Y] has X = Q U and Y = Q V with R = [U V]: Y's gradient is Q gV, and what V = Q^T Y
+ * says of Q is added to Q's. */
+tn_status tni_grad__linalg_qr(tn_gctx *c) {
+    const tn__linalg_qr_args *a = c->args;
+    int64_t m = a->A->shape[a->A->ndim - 2], n = a->A->shape[a->A->ndim - 1];
+    if (a->complete && m > n) {
+        return tn_fail(TN_E_UNSUPPORTED, 0,
+                       "The QR decomposition is not differentiable when mode='complete' and "
+                       "nrows > ncols");
+    }
+    tn_tensor *q = tni_t(a->Q), *r = tni_t(a->R), *both[2];
+    if (m >= n) return tn__qr_backward(c->g[0], c->g[1], q, r, &c->ret[0]);
+    tni_scope s = {0};
+    tn_tensor *gv = scope_narrow(&s, c->g[1], -1, m, n - m),
+              *y = scope_narrow(&s, tni_t(a->A), -1, m, n - m);
+    tn_tensor *gvt = s.st == TN_OK ? scope_transpose(&s, gv, -2, -1) : NULL;
+    tn_tensor *gq = s.st == TN_OK ? scope_add(&s, c->g[0], scope_matmul(&s, y, gvt)) : NULL;
+    both[0] =
+        qr_backward(&s, gq, scope_narrow(&s, c->g[1], -1, 0, m), q, scope_narrow(&s, r, -1, 0, m));
+    both[1] = scope_matmul(&s, q, gv);
+    tn_tensor *joined = NULL;
+    if (s.st == TN_OK) {
+        tn_status st = tn_cat((tn_tensors){both, 2}, -1, &joined);
+        scope_take(&s, st, joined);
+    }
+    return scope_finish(&s, joined, &c->ret[0]);
+}
+
+tn_status tni_grad__linalg_svd(tn_gctx *c) {
+    const tn__linalg_svd_args *a = c->args;
+    if (a->full_matrices && a->A->shape[a->A->ndim - 2] != a->A->shape[a->A->ndim - 1]) {
+        return tn_fail(TN_E_UNSUPPORTED, 0,
+                       "svd_backward: the singular vectors of full_matrices=True have no "
+                       "derivative; use full_matrices=False");
+    }
+    return tn__svd_backward(c->g[0], c->g[1], c->g[2], tni_t(a->U), tni_t(a->S), tni_t(a->Vh),
+                            &c->ret[0]);
+}
