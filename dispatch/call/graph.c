@@ -5,6 +5,8 @@
 
 #include <stdlib.h>
 
+#include <tenon/program.h>
+
 tn_status tni_graph_own(tn_graph *g, void (*drop)(void *what), void *what) {
     tni_owned *o = malloc(sizeof *o);
     if (!o) {
@@ -148,6 +150,7 @@ tn_status tn_graph_reset(tn_graph *g) {
 
 tn_status tn_graph_check_read(const tn_tensor *t) {
     if (!t) return tn_fail(TN_E_TYPE, 0, "the tensor is NULL");
+    tn_program_note_read(t);
     return tni_capture_forbid(tn_tensor_device(t), "reading a value", NULL);
 }
 

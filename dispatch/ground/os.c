@@ -193,6 +193,55 @@ char *tni_os_read_file(const char *path, size_t limit, const char **ret_why) {
     return text;
 }
 
+void *tni_os_map_file(const char *path, uint64_t *ret_bytes, const char **ret_why) {
+    struct stat info;
+    void *data = MAP_FAILED;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        *ret_why = strerror(errno);
+        return NULL;
+    }
+    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
+        *ret_why = "it is not a regular file";
+    else if (info.st_size == 0)
+        *ret_why = "it is empty";
+    else if ((data = mmap(NULL, (size_t)info.st_size, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0)) ==
+             MAP_FAILED)
+        *ret_why = strerror(errno);
+    close(fd);
+    if (data == MAP_FAILED) return NULL;
+    *ret_bytes = (uint64_t)info.st_size;
+    return data;
+}
+
+void tni_os_unmap(void *data, uint64_t bytes) { munmap(data, (size_t)bytes); }
+
+static bool write_all(int fd, const char *at, size_t n) {
+    while (n > 0) {
+        ssize_t done = write(fd, at, n);
+        if (done < 0 && errno == EINTR) continue;
+        if (done <= 0) return false;
+        at += done;
+        n -= (size_t)done;
+    }
+    return true;
+}
+
+bool tni_os_replace_file(const char *path, const void *bytes, size_t n, const char **ret_why) {
+    char name[PATH_MAX];
+    int length = snprintf(name, sizeof name, "%s.%ld.part", path, (long)getpid());
+    int fd = length > 0 && length < (int)sizeof name
+                 ? open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)
+                 : -1;
+    if (length >= (int)sizeof name) errno = ENAMETOOLONG;
+    bool good = fd >= 0 && write_all(fd, bytes, n);
+    if (fd >= 0 && close(fd) != 0) good = false;
+    if (good && rename(name, path) == 0) return true;
+    *ret_why = strerror(errno);
+    if (fd >= 0) unlink(name);
+    return false;
+}
+
 bool tni_os_read_blocks(const char *path, void (*fn)(void *ctx, const void *block, size_t n),
                         void *ctx, const char **ret_why) {
     char block[1 << 14];

@@ -57,6 +57,12 @@ char *tni_os_read_file(const char *path, size_t limit, const char **ret_why);
 /* Calls fn for one block of a file after the other; false: *ret_why says why it ended early. */
 bool tni_os_read_blocks(const char *path, void (*fn)(void *ctx, const void *block, size_t n),
                         void *ctx, const char **ret_why);
+/* The whole of a file as memory, page by page when it is first touched; what is written there stays in
+ * the process. NULL: *ret_why says why. An empty file is refused. */
+void *tni_os_map_file(const char *path, uint64_t *ret_bytes, const char **ret_why);
+void tni_os_unmap(void *data, uint64_t bytes);
+/* Puts a file with these bytes in place of what is there, once all is written. */
+bool tni_os_replace_file(const char *path, const void *bytes, size_t n, const char **ret_why);
 /* Whether there is such a file or folder. */
 bool tni_os_exists(const char *path);
 /* Calls fn for every entry of a folder, in sorted order; false when it cannot be read. */

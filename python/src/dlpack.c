@@ -4,6 +4,8 @@
  * given other storage later. What comes in is a foreign storage whose release gives it back. */
 #include "binding_priv.h"
 
+#include <tenon/program.h>
+
 /* ---- Formats -----------------------------------------------------------------------------------*/
 
 static const char *const formats[TN_DTYPE_BUILTIN_COUNT] = {
@@ -52,6 +54,7 @@ int tnp_getbuffer(PyObject *self, Py_buffer *view, int flags) {
     const tn_view *v = tn_tensor_view(t);
     int32_t dtype = tn_view_dtype(v);
     bool packed = tn_view_is_contiguous(v);
+    tn_program_note_read(t);
     if (tn_view_device(v) != 0) return refuse(view, "the tensor is not in the memory of the CPU");
     if (v->word & TN_W_GRAD)
         return refuse(view, "the tensor requires a gradient; use tensor.detach()");
@@ -271,6 +274,7 @@ PyObject *tnp_to_dlpack(PyObject *self, PyObject *args, PyObject *kwargs) {
                         "Can't export tensors that require gradient, use tensor.detach()");
         return NULL;
     }
+    tn_program_note_read(t);
     if (device != Py_None) {
         long type = PyTuple_Check(device) && PyTuple_Size(device) == 2
                         ? PyLong_AsLong(PyTuple_GetItem(device, 0))

@@ -42,7 +42,7 @@ SDK |= {"pointwise_ops.inc", "pointwise_rows.inc"}
 FAMILIES = sorted(p.stem for p in ROOT.glob("dispatch/ops/*.toml"))
 SDK |= {f"tenon/args_{name}.h" for name in FAMILIES}
 CORE = SDK | {"tenon/tensor.h", "tenon/error.h", "tenon/runtime.h", "tenon/ops.h"}
-CORE |= {"tenon/ops_meta.h", "tenon/device_ext.h"}
+CORE |= {"tenon/ops_meta.h", "tenon/device_ext.h", "tenon/program.h"}
 CORE |= {f"tenon/ops_{name}.h" for name in FAMILIES}
 KNOWS = {
     "backends": SDK,
@@ -58,7 +58,7 @@ KNOWS = {
 # The rooms of libtenon from the bottom up: a room knows itself and those in front of it.
 ORDER = (
     "dispatch/ground", "dispatch/device", "dispatch/tensor", "dispatch/call", "dispatch/added",
-    "dispatch/door", "dispatch/operators", "autograd", "nn", "optim", "plugins", "plugins/ffi",
+    "dispatch/door", "dispatch/operators", "dispatch/program", "autograd", "nn", "optim", "plugins", "plugins/ffi",
 )  # fmt: skip
 # (file, header) that still look up.
 UPWARD = {

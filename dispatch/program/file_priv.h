@@ -1,0 +1,32 @@
+/* file_priv.h: the .tng file. All numbers are little-endian.
+ *
+ *     0   8  magic             8   4  version          12   4  bytes of this header (64)
+ *    16   8  place of the graph    24   8  its bytes
+ *    32   8  place of the data     40   8  its bytes
+ *    48   8  FNV-1a of the graph   56   8  zero
+ *
+ * The graph is a stream of 32-bit counts and numbers, 64-bit numbers, and texts (count, then bytes), in
+ * the order in which write.c puts them and read.c takes them. The data are the weights, row-major, each
+ * at a multiple of TNI_FILE_ALIGN from the file's start. docs/graphs.md says what is where. */
+#ifndef TENON_FILE_PRIV_H
+#define TENON_FILE_PRIV_H
+
+#include <stdint.h>
+#include <string.h>
+
+#define TNI_FILE_MAGIC "\x89TNG\r\n\x1a\n"
+enum { TNI_FILE_VERSION = 1, TNI_FILE_HEADER = 64, TNI_FILE_ALIGN = 64 };
+typedef struct tni_file_header {
+    unsigned char magic[8];
+    uint32_t version, bytes;
+    uint64_t graph_at, graph_n, data_at, data_n, hash, zero;
+} tni_file_header;
+
+static inline uint64_t tni_file_hash(const void *bytes, uint64_t n) {
+    const unsigned char *at = bytes;
+    uint64_t h = UINT64_C(14695981039346656037);
+    for (uint64_t i = 0; i < n; i++) h = (h ^ at[i]) * UINT64_C(1099511628211);
+    return h;
+}
+
+#endif

@@ -1,0 +1,280 @@
+/* generalize.c: makes a size of a program free, by comparison with a recording at another size. */
+#include "program_priv.h"
+
+#include <stdlib.h>
+
+typedef struct found {
+    int32_t node;
+    tni_pderived d;
+} found;
+
+typedef struct comparison {
+    tn_program *p;
+    const tn_program *other;
+    int64_t a, b; /* the size in either */
+    int32_t symbol;
+    found *item; /* numbers that differ */
+    int32_t n, room;
+} comparison;
+
+static tn_status refuse(const comparison *c, int32_t k, const char *what) {
+    return tn_fail(TN_E_UNSUPPORTED, -1,
+                   "size %lld cannot be made free: node %d (%s) %s when it is %lld",
+                   (long long)c->a, (int)k, c->p->node[k].op->info.name, what, (long long)c->b);
+}
+
+static int64_t divisor(int64_t a, int64_t b) {
+    while (b) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a < 0 ? -a : a;
+}
+
+/* x and y, the number in either recording. */
+static tn_status compare(comparison *c, int32_t k, int32_t field, int32_t index, int64_t x,
+                         int64_t y) {
+    int64_t rise, run = c->b - c->a, part;
+    if (x == y) return TN_OK;
+    const tni_pnode *n = &c->p->node[k];
+    for (int32_t i = 0; i < n->nderived; i++)
+        if (n->derived[i].field == field && n->derived[i].index == index)
+            return refuse(c, k, "has a number that follows from two sizes, which differs");
+    if (__builtin_sub_overflow(y, x, &rise)) return refuse(c, k, "has a number out of range");
+    int64_t by = divisor(rise, run);
+    tni_pderived d = {.field = field, .index = index, .symbol = c->symbol};
+    d.num = run < 0 ? -rise / by : rise / by;
+    d.den = run < 0 ? -run / by : run / by;
+    if (__builtin_mul_overflow(c->a, d.num, &part) || part % d.den != 0)
+        return refuse(c, k, "has a number that does not follow from it");
+    d.add = x - part / d.den;
+    TN_TRY(tni_p_grow(&c->item, c->n, &c->room, sizeof *c->item));
+    c->item[c->n++] = (found){k, d};
+    return TN_OK;
+}
+
+static tn_status compare_scalar(comparison *c, int32_t k, int32_t field, int32_t index,
+                                const tn_scalar *x, const tn_scalar *y) {
+    if (x->kind == TN_CAT_INT && y->kind == TN_CAT_INT)
+        return compare(c, k, field, index, x->i, y->i);
+    if (memcmp(x, y, sizeof *x) == 0) return TN_OK;
+    return refuse(c, k, "has another number that is no whole one");
+}
+
+static tn_status compare_field(comparison *c, int32_t k, int32_t i) {
+    const tni_pnode *n = &c->p->node[k], *o = &c->other->node[k];
+    const tn_field *f = &n->op->fields[i];
+    const void *x = tni_p_at(n, f), *y = tni_p_at(o, f);
+    switch (f->kind) {
+    case TN_F_INT:
+    case TN_F_DIM: return compare(c, k, i, 0, *(const int64_t *)x, *(const int64_t *)y);
+    case TN_F_INT_OPT:
+    case TN_F_DIM_OPT: {
+        const tn_opt_int *u = x, *v = y;
+        if (u->has != v->has) return refuse(c, k, "has another argument");
+        return u->has ? compare(c, k, i, 0, u->value, v->value) : TN_OK;
+    }
+    case TN_F_INTS:
+    case TN_F_DIMS: {
+        const tn_ints *u = x, *v = y;
+        if (u->n != v->n) return refuse(c, k, "has a list of another length");
+        for (int64_t j = 0; j < u->n; j++) TN_TRY(compare(c, k, i, (int32_t)j, u->v[j], v->v[j]));
+        return TN_OK;
+    }
+    case TN_F_SCALAR:
+    case TN_F_SCALAR_OPT: return compare_scalar(c, k, i, 0, x, y);
+    case TN_F_FLOAT:
+        return memcmp(x, y, sizeof(double)) == 0
+                   ? TN_OK
+                   : refuse(c, k, "has another number that is no whole one");
+    case TN_F_FLOAT_OPT:
+        return memcmp(x, y, sizeof(tn_opt_float)) == 0
+                   ? TN_OK
+                   : refuse(c, k, "has another number that is no whole one");
+    case TN_F_STR: {
+        const char *u = *(const char *const *)x, *v = *(const char *const *)y;
+        return u == v || (u && v && strcmp(u, v) == 0) ? TN_OK : refuse(c, k, "has another text");
+    }
+    case TN_F_BOOL:
+    case TN_F_DTYPE:
+    case TN_F_DEVICE:
+    case TN_F_FORMAT:
+    case TN_F_GENERATOR:
+        return memcmp(x, y, 8) == 0 ? TN_OK : refuse(c, k, "has another argument");
+    default: return TN_OK;
+    }
+}
+
+/* The field that the at-th tensor stands in. */
+static int32_t field_of(const tni_pnode *n, int32_t at) {
+    for (int i = 0; i < n->op->nin; i++) {
+        const tn_field *f = &n->op->fields[n->op->in_field[i]];
+        at -= f->kind == TN_F_TENSORS ? (int32_t)((const tn_views *)tni_p_at(n, f))->n : 1;
+        if (at < 0) return n->op->in_field[i];
+    }
+    return 0;
+}
+
+static tn_status compare_node(comparison *c, int32_t k) {
+    const tni_pnode *n = &c->p->node[k], *o = &c->other->node[k];
+    if (n->op != o->op || n->nin != o->nin || n->nout != o->nout)
+        return tn_fail(TN_E_UNSUPPORTED, -1,
+                       "size %lld cannot be made free: node %d is %s, and %s when it is %lld: the "
+                       "program's course depends on it",
+                       (long long)c->a, (int)k, n->op->info.name, o->op->info.name,
+                       (long long)c->b);
+    bool same = n->no_grad == o->no_grad && n->cast == o->cast;
+    for (int i = 0; i < n->op->nout; i++) same &= n->given[i] == o->given[i];
+    for (int32_t i = 0; i < n->nout; i++) same &= n->out[i] == o->out[i];
+    for (int32_t i = 0; i < n->nin; i++) same &= n->in[i] == o->in[i];
+    if (!same) return refuse(c, k, "takes other values");
+    for (int32_t i = 0; i < n->nin; i++)
+        if (n->in[i] == TNI_P_NUMBER)
+            TN_TRY(compare_scalar(c, k, field_of(n, i), i, &n->number[i], &o->number[i]));
+    for (int32_t i = 0; i < n->op->nfields; i++) TN_TRY(compare_field(c, k, i));
+    return TN_OK;
+}
+
+static tn_status same_data(const tn_tensor *a, const tn_tensor *b, bool *ret_same) {
+    *ret_same = a == b;
+    if (a == b || a->v.ndim != b->v.ndim || tn_view_dtype(&a->v) != tn_view_dtype(&b->v))
+        return TN_OK;
+    for (int32_t d = 0; d < a->v.ndim; d++)
+        if (a->v.shape[d] != b->v.shape[d]) return TN_OK;
+    if (tni_p_shares(a, b) && a->v.data == b->v.data) {
+        *ret_same = true;
+        return TN_OK;
+    }
+    uint64_t bytes = (uint64_t)(a->v.numel * tn_view_itemsize(&a->v));
+    void *x = malloc(bytes + 1), *y = malloc(bytes + 1);
+    tn_status st = x && y ? TN_OK : tni_p_memory();
+    if (st == TN_OK) st = tn_tensor_read(a, x, bytes);
+    if (st == TN_OK) st = tn_tensor_read(b, y, bytes);
+    if (st == TN_OK) *ret_same = memcmp(x, y, bytes) == 0;
+    free(x);
+    free(y);
+    return st;
+}
+
+static tn_status compare_values(comparison *c) {
+    const tn_program *p = c->p, *o = c->other;
+    if (p->nvalues != o->nvalues || p->nnodes != o->nnodes || p->ninputs != o->ninputs ||
+        p->noutputs != o->noutputs)
+        return tn_fail(TN_E_UNSUPPORTED, -1,
+                       "size %lld cannot be made free: the program has %d nodes, and %d when it is "
+                       "%lld: its course depends on it",
+                       (long long)c->a, (int)p->nnodes, (int)o->nnodes, (long long)c->b);
+    for (int32_t i = 0; i < p->nvalues; i++) {
+        const tni_pvalue *v = &p->value[i], *w = &o->value[i];
+        bool same = v->role == w->role && v->dtype == w->dtype && v->ndim == w->ndim;
+        if (same && v->role == TNI_P_WEIGHT) TN_TRY(same_data(v->t, w->t, &same));
+        if (!same)
+            return tn_fail(TN_E_UNSUPPORTED, -1,
+                           "size %lld cannot be made free: value %d is another one when it is "
+                           "%lld: a tensor is made of numbers, past the operators",
+                           (long long)c->a, (int)i, (long long)c->b);
+    }
+    for (int32_t i = 0; i < p->noutputs; i++)
+        if (p->output[i] != o->output[i])
+            return tn_fail(TN_E_UNSUPPORTED, -1, "size %lld cannot be made free: other outputs",
+                           (long long)c->a);
+    return TN_OK;
+}
+
+static int64_t size_at(const tn_program *p, const tni_pvalue *v, int32_t d) {
+    return v->shape[d] < 0 && v->symbol ? p->symbol[v->symbol[d]].seen : v->shape[d];
+}
+
+/* The size must be the only difference between the inputs. */
+static tn_status compare_inputs(comparison *c, uint64_t inputs, int32_t dim) {
+    for (int32_t i = 0; i < c->p->ninputs; i++) {
+        const tni_pvalue *v = &c->p->value[c->p->input[i]];
+        const tni_pvalue *w = &c->other->value[c->other->input[i]];
+        bool named = i < 64 && (inputs >> i & 1u);
+        if (named && (dim < 0 || dim >= v->ndim))
+            return tn_fail(TN_E_INDEX, 3, "input '%s' has no dimension %d", v->name, (int)dim);
+        for (int32_t d = 0; d < v->ndim && v->ndim == w->ndim; d++) {
+            bool freed = named && d == dim;
+            int64_t a = size_at(c->p, v, d), b = size_at(c->other, w, d);
+            if (freed && c->a < 0) {
+                c->a = a;
+                c->b = b;
+            }
+            if (freed && (a != c->a || b != c->b))
+                return tn_fail(TN_E_VALUE, 2, "the inputs have different sizes in dimension %d",
+                               (int)dim);
+            if (freed && v->symbol && v->symbol[d] >= 0)
+                return tn_fail(TN_E_STATE, 2, "dimension %d of '%s' is free already", (int)dim,
+                               v->name);
+            if (!freed && a != b)
+                return tn_fail(TN_E_VALUE, 1, "input '%s' differs in dimension %d, too", v->name,
+                               (int)d);
+        }
+    }
+    if (c->a < 0 || c->a == c->b)
+        return tn_fail(TN_E_VALUE, 1, "the other recording has the same sizes");
+    return TN_OK;
+}
+
+static tn_status note_inputs(tn_program *p, uint64_t inputs, int32_t dim, int32_t symbol) {
+    for (int32_t i = 0; i < p->ninputs && i < 64; i++) {
+        tni_pvalue *v = &p->value[p->input[i]];
+        if (!(inputs >> i & 1u)) continue;
+        if (!v->symbol) {
+            v->symbol = malloc(sizeof *v->symbol * (size_t)(v->ndim + 1));
+            if (!v->symbol) return tni_p_memory();
+            for (int32_t d = 0; d < v->ndim; d++) v->symbol[d] = -1;
+        }
+        v->symbol[dim] = symbol;
+    }
+    return TN_OK;
+}
+
+static tn_status apply(comparison *c, uint64_t inputs, int32_t dim) {
+    tn_program *p = c->p;
+    for (int32_t i = 0; i < c->n; i++) {
+        tni_pnode *n = &p->node[c->item[i].node];
+        tni_pderived *more = realloc(n->derived, sizeof *more * ((size_t)n->nderived + 1));
+        if (!more) return tni_p_memory();
+        more[n->nderived++] = c->item[i].d;
+        n->derived = more;
+    }
+    for (int32_t i = 0; i < p->nvalues; i++) {
+        tni_pvalue *v = &p->value[i];
+        for (int32_t d = 0; d < v->ndim && v->role != TNI_P_WEIGHT; d++)
+            if (v->shape[d] >= 0 && v->shape[d] != c->other->value[i].shape[d]) v->shape[d] = -1;
+    }
+    return note_inputs(p, inputs, dim, c->symbol);
+}
+
+static tn_status add_symbol(tn_program *p, const tni_psymbol *s) {
+    tni_psymbol *more = realloc(p->symbol, sizeof *more * ((size_t)p->nsymbols + 1));
+    if (!more) return tni_p_memory();
+    p->symbol = more;
+    more[p->nsymbols] = *s;
+    more[p->nsymbols].name = tni_p_text_copy(s->name);
+    if (!more[p->nsymbols].name) return tni_p_memory();
+    p->nsymbols++;
+    return TN_OK;
+}
+
+tn_status tn_program_generalize(tn_program *p, const tn_program *other, uint64_t inputs,
+                                int32_t dim, int64_t low, int64_t high, const char *name) {
+    if (!p || !other || !name || !p->recorded || !other->recorded)
+        return tn_fail(TN_E_TYPE, -1, "program_generalize() needs two recordings and a name");
+    if (low < 0 || high < low)
+        return tn_fail(TN_E_VALUE, 4, "no size is from %lld to %lld", (long long)low,
+                       (long long)high);
+    comparison c = {.p = p, .other = other, .a = -1, .b = -1, .symbol = p->nsymbols};
+    tn_status st = p->ninputs == other->ninputs
+                       ? compare_inputs(&c, inputs, dim)
+                       : tn_fail(TN_E_VALUE, 1, "the other recording has other inputs");
+    if (st == TN_OK) st = compare_values(&c);
+    for (int32_t k = 0; k < p->nnodes && st == TN_OK; k++) st = compare_node(&c, k);
+    tni_psymbol s = {(char *)(uintptr_t)name, low, high, c.a};
+    if (st == TN_OK) st = add_symbol(p, &s);
+    if (st == TN_OK) st = apply(&c, inputs, dim);
+    free(c.item);
+    return st;
+}

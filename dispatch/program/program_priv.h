@@ -1,0 +1,108 @@
+/* program_priv.h: what the files of this room share: values, nodes, programs. */
+#ifndef TENON_PROGRAM_PRIV_H
+#define TENON_PROGRAM_PRIV_H
+
+#include <tenon/program.h>
+
+#include "core_priv.h"
+
+enum { TNI_P_NONE = -1, TNI_P_NUMBER = -2 }; /* in place of a value's number */
+typedef enum tni_prole { TNI_P_NODE, TNI_P_INPUT, TNI_P_WEIGHT } tni_prole;
+
+/* Something that a run computes or is given, once. */
+typedef struct tni_pvalue {
+    tni_prole role;
+    int32_t kind;   /* of a weight: TN_PROGRAM_* */
+    int32_t place;  /* which input, or the node that makes it */
+    tn_tensor *t;   /* owned: a weight; while recording, what the value was */
+    char *name;     /* owned; of inputs and declared weights, else NULL */
+    int32_t dtype;  /* the rest as it was recorded */
+    int32_t ndim;
+    tn_device device;
+    int64_t *shape;  /* owned; -1: differs from run to run */
+    int32_t *symbol; /* of an input with free sizes: by dimension, or -1; owned */
+} tni_pvalue;
+
+/* A size that may differ. */
+typedef struct tni_psymbol {
+    char *name; /* owned */
+    int64_t low, high, seen;
+} tni_psymbol;
+
+/* A number among a node's arguments that follows from a free size: size * num / den + add. */
+typedef struct tni_pderived {
+    int32_t field, index; /* index: in a list; of an operand, the input */
+    int32_t symbol;
+    int32_t reserved;
+    int64_t num, den, add;
+} tni_pderived;
+
+typedef struct tni_pnode {
+    const tn_op *op;
+    unsigned char *args; /* the argument struct: tensors are NULL, texts and lists the node's own */
+    int32_t nin, nout;
+    int32_t *in;         /* values by tensor input, lists flattened; TNI_P_NONE, TNI_P_NUMBER */
+    tn_scalar *number;   /* by input; NULL where there is none */
+    uint8_t *wrote;      /* by input: 1 where the recording saw it change; NULL: nowhere */
+    int32_t *out;        /* values by result; TNI_P_NONE: it was absent */
+    int32_t *given;      /* op->nout: the value that result i is written into, or TNI_P_NONE */
+    tni_pderived *derived;
+    int32_t nderived;
+    uint8_t no_grad;     /* ran with gradients off, in a recording that began with them on */
+    uint8_t cast;        /* dtype + 1 of autocast, 0: off */
+    uint8_t fresh;       /* no result shared memory with an input when it was recorded */
+} tni_pnode;
+
+struct tn_program {
+    _Atomic uint32_t refs;
+    bool recording, recorded;
+    tni_pvalue *value;
+    int32_t nvalues, value_room;
+    tni_pnode *node;
+    int32_t nnodes, node_room;
+    int32_t *input, *output;
+    int32_t ninputs, noutputs;
+    tni_psymbol *symbol;
+    int32_t nsymbols;
+    int32_t *last_use; /* by value: the node after which nobody needs it; made when all is known */
+    char *note;
+    int64_t reads;
+    char *read_where;
+};
+
+/* ---- program.c ---------------------------------------------------------------------------------*/
+tn_status tni_p_memory(void); /* TN_E_MEMORY */
+tn_status tni_p_new(tn_program **ret_program);
+/* *array has room for n + 1 items afterwards. */
+tn_status tni_p_grow(void *array, int32_t n, int32_t *room, size_t item);
+/* A value with t's facts; it keeps t when `keep`. */
+tn_status tni_p_add_value(tn_program *p, tni_prole role, tn_tensor *t, bool keep, int32_t *ret_id);
+char *tni_p_text_copy(const char *text); /* NULL: out of memory */
+void tni_p_node_clear(tni_pnode *n);
+tn_status tni_p_append(int32_t **list, int32_t *n, int32_t id);
+/* Computes last_use; whoever changes nodes or outputs calls it. */
+tn_status tni_p_settle(tn_program *p);
+static inline void *tni_p_at(const tni_pnode *n, const tn_field *f) { return n->args + f->offset; }
+/* Calls fn with every value that the node writes, by its signature or as the recording has seen. */
+void tni_p_each_written(const tni_pnode *n, void (*fn)(void *ctx, int32_t id), void *ctx);
+
+/* Results that may look at the memory of an input, whatever the layout of the inputs. */
+bool tni_p_may_share(const tn_program *p, const tni_pnode *n, int32_t out, int32_t in);
+bool tni_p_is_random(const tn_op *op);
+bool tni_p_shares(const tn_tensor *a, const tn_tensor *b);
+
+/* ---- run.c -------------------------------------------------------------------------------------*/
+/* One node, on tensors by value; its results are new references there. */
+tn_status tni_p_run_node(const tn_program *p, const tni_pnode *n, const int64_t *sizes,
+                         tn_tensor **tensors);
+
+/* ---- text.c: a text or file that grows ---------------------------------------------------------*/
+typedef struct tni_sink {
+    char *at;
+    size_t n, room;
+    bool failed;
+} tni_sink;
+void tni_sink_bytes(tni_sink *s, const void *from, size_t n);
+void tni_sink_text(tni_sink *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,486 @@
+/* record.c: a layer that turns the operators of a thread into the nodes of a program.
+ *
+ * Every tensor that has been seen is held until the recording ends, so that an address means one
+ * tensor. Of a call in place the result is a new value with the old tensor: from then on the tensor
+ * means the new value, and order does the rest. */
+#include "program_priv.h"
+
+#include <stdlib.h>
+
+#include <tenon/op_args.h>
+#include <tenon/runtime.h>
+
+#include "os_priv.h"
+#include "tensor_priv.h"
+
+typedef struct recorder {
+    tn_program *p;
+    struct {
+        const tn_tensor *t;
+        int32_t id;
+    } *place; /* open addressing by address */
+    int32_t places, known;
+    tn_tensor **held;
+    int32_t nheld, held_room;
+    bool no_grad; /* gradients were off when it began */
+    tn_status broken;
+} recorder;
+
+static TN_TLS recorder *active;
+static int32_t layer_id = -1;
+
+/* ---- Which value a tensor is -------------------------------------------------------------------*/
+
+static int32_t *find(recorder *r, const tn_tensor *t) {
+    uint64_t h = (uint64_t)(uintptr_t)t * UINT64_C(0x9e3779b97f4a7c15);
+    for (int32_t i = (int32_t)(h >> 40) & (r->places - 1);; i = (i + 1) & (r->places - 1)) {
+        if (r->place[i].t == t) return &r->place[i].id;
+        if (!r->place[i].t) {
+            r->place[i].t = t;
+            r->place[i].id = TNI_P_NONE;
+            r->known++;
+            return &r->place[i].id;
+        }
+    }
+}
+
+static tn_status make_room(recorder *r) {
+    recorder bigger = *r;
+    if (r->places && r->known < r->places / 2) return TN_OK;
+    bigger.places = r->places ? r->places * 2 : 256;
+    bigger.known = 0;
+    bigger.place = calloc((size_t)bigger.places, sizeof *bigger.place);
+    if (!bigger.place) return tni_p_memory();
+    for (int32_t i = 0; i < r->places; i++)
+        if (r->place[i].t) *find(&bigger, r->place[i].t) = r->place[i].id;
+    free(r->place);
+    *r = bigger;
+    return TN_OK;
+}
+
+static tn_status set_value(recorder *r, const tn_tensor *t, int32_t id) {
+    TN_TRY(make_room(r));
+    *find(r, t) = id;
+    return TN_OK;
+}
+
+static tn_status add(recorder *r, tni_prole role, tn_tensor *t, int32_t *ret_id) {
+    TN_TRY(tni_p_add_value(r->p, role, t, true, ret_id));
+    return set_value(r, t, *ret_id);
+}
+
+/* Keeps an address from being used again. */
+static tn_status hold(recorder *r, tn_tensor *t) {
+    TN_TRY(tni_p_grow(&r->held, r->nheld, &r->held_room, sizeof *r->held));
+    r->held[r->nheld++] = tn_tensor_ref(t);
+    return TN_OK;
+}
+
+/* ---- Arguments into a node ---------------------------------------------------------------------*/
+
+static tn_status value_of(recorder *r, tn_tensor *t, int32_t *ret_id);
+
+static tn_status freeze_input(recorder *r, tni_pnode *n, int32_t at, tn_tensor *t) {
+    n->in[at] = TNI_P_NONE;
+    if (!t) return TN_OK;
+    if (!(t->flags & TNI_T_STACK)) return value_of(r, t, &n->in[at]);
+    if (!n->number) n->number = calloc((size_t)n->nin, sizeof *n->number);
+    if (!n->number) return tni_p_memory();
+    tni_scalar_load(tn_view_dtype(&t->v), t->v.data, &n->number[at]);
+    n->in[at] = TNI_P_NUMBER;
+    return TN_OK;
+}
+
+static tn_status freeze_inputs(recorder *r, tni_pnode *n, const void *args) {
+    const tn_op *op = n->op;
+    int32_t at = 0;
+    for (int i = 0; i < op->nin; i++) {
+        const tn_field *f = &op->fields[op->in_field[i]];
+        void *own = tni_p_at(n, f);
+        if (f->kind != TN_F_TENSORS) {
+            *(tn_view **)own = NULL;
+            tn_view *const *given = (const void *)((const char *)args + f->offset);
+            TN_TRY(freeze_input(r, n, at++, *given ? tni_t(*given) : NULL));
+            continue;
+        }
+        const tn_views *list = (const void *)((const char *)args + f->offset);
+        ((tn_views *)own)->v = NULL;
+        for (int64_t k = 0; k < list->n; k++)
+            TN_TRY(freeze_input(r, n, at++, list->v[k] ? tni_t(list->v[k]) : NULL));
+    }
+    return TN_OK;
+}
+
+/* Lists of numbers and texts become the node's own; on failure none of those that are left over are
+ * the caller's any more. */
+static tn_status freeze_rest(tni_pnode *n) {
+    tn_status st = TN_OK;
+    for (int i = 0; i < n->op->nfields; i++) {
+        const tn_field *f = &n->op->fields[i];
+        void *own = tni_p_at(n, f);
+        if (f->kind == TN_F_INTS || f->kind == TN_F_DIMS) {
+            tn_ints *list = own;
+            size_t bytes = list->n > 0 ? sizeof *list->v * (size_t)list->n : 0;
+            int64_t *copy = bytes ? malloc(bytes) : NULL;
+            if (bytes && !copy) st = tni_p_memory();
+            if (copy) memcpy(copy, list->v, bytes);
+            list->v = copy;
+        } else if (f->kind == TN_F_STR) {
+            const char **text = own;
+            char *copy = *text ? tni_p_text_copy(*text) : NULL;
+            if (*text && !copy) st = tni_p_memory();
+            *text = copy;
+        } else if (f->kind == TN_F_GENERATOR) {
+            tn_generator_ref(*(tn_generator **)own);
+        } else if (f->kind == TN_F_OUT) {
+            *(tn_view **)own = NULL;
+        } else if (f->kind == TN_F_OUTS) {
+            *(tn_views *)own = (tn_views){0};
+        }
+    }
+    return st;
+}
+
+/* A constant that nobody declared has the value it had at first, in every run. */
+static void refuse_write(void *ctx, int32_t id) {
+    recorder *r = ctx;
+    const tn_tensor *t = r->p->value[id].t;
+    for (int32_t i = 0; i < r->p->nvalues && r->broken == TN_OK; i++) {
+        const tni_pvalue *v = &r->p->value[i];
+        if (v->role == TNI_P_WEIGHT && v->kind == TN_PROGRAM_CONSTANT && tni_p_shares(v->t, t))
+            r->broken = TN_E_UNSUPPORTED;
+    }
+}
+
+static void set_modes(const recorder *r, tni_pnode *n, const void *args) {
+    tn_tensor *first = NULL;
+    tn_autocast region = {0};
+    n->no_grad = tni_tls.no_grad != 0 && !r->no_grad;
+    if (tni_op_inputs(n->op, args, &first, 1) < 1 || !first || (first->flags & TNI_T_STACK)) return;
+    if (tn_autocast_get(tn_view_device(&first->v), &region) == TN_OK && region.enabled)
+        n->cast = (uint8_t)(region.dtype + 1);
+}
+
+/* Appends the node of a call that is about to run; its results come later. */
+static tn_status freeze(recorder *r, const tn_op *op, const void *args, tni_pnode *ret_node) {
+    tni_pnode n = {.op = op};
+    bool list = op->flags & TNI_OP_LIST_OUT;
+    if (op->args_bytes > TNI_MAX_ARGS_BYTES)
+        return tn_fail(TN_E_UNSUPPORTED, -1, "%s has more arguments than a program can hold",
+                       op->info.name);
+    n.nin = tni_op_inputs(op, args, NULL, 0);
+    n.args = malloc(op->args_bytes);
+    n.in = malloc(sizeof *n.in * (size_t)(n.nin + 1));
+    n.given = malloc(sizeof *n.given * (size_t)(op->nout + 1));
+    if (!n.args || !n.in || !n.given) {
+        free(n.args);
+        n.args = NULL;
+        tni_p_node_clear(&n);
+        return tni_p_memory();
+    }
+    memcpy(n.args, args, op->args_bytes);
+    *(const void **)(void *)n.args = NULL; /* the plan */
+    tn_status st = freeze_rest(&n);
+    if (st == TN_OK) st = freeze_inputs(r, &n, args);
+    for (int i = 0; i < op->nout; i++) n.given[i] = TNI_P_NONE;
+    for (int i = 0; i < op->nout && !list && st == TN_OK; i++) {
+        tn_tensor *t = *(tn_tensor *const *)(const void *)((const char *)args + op->out_offset[i]);
+        if (t) st = value_of(r, t, &n.given[i]);
+    }
+    if (st == TN_OK) tni_p_each_written(&n, refuse_write, r);
+    if (st == TN_OK && r->broken != TN_OK)
+        st = tn_fail(r->broken, -1,
+                     "%s writes to a tensor that is no input, parameter or buffer of what is "
+                     "recorded: make it one (register_buffer), or work on a clone",
+                     op->info.name);
+    set_modes(r, &n, args);
+    if (st != TN_OK)
+        tni_p_node_clear(&n);
+    else
+        *ret_node = n;
+    return st;
+}
+
+/* The node of a call that went well. Takes over n. */
+static tn_status append(recorder *r, tni_pnode *n, tn_tensor *const *outs, int32_t nouts) {
+    tn_program *p = r->p;
+    tn_status st = tni_p_grow(&p->node, p->nnodes, &p->node_room, sizeof *p->node);
+    n->out = malloc(sizeof *n->out * (size_t)(nouts + 1));
+    n->nout = nouts;
+    if (st == TN_OK && !n->out) st = tni_p_memory();
+    n->fresh = 1;
+    for (int32_t i = 0; i < nouts && st == TN_OK; i++) {
+        n->out[i] = TNI_P_NONE;
+        if (!outs[i]) continue;
+        for (int32_t k = 0; k < n->nin; k++)
+            if (n->in[k] >= 0 && tni_p_shares(p->value[n->in[k]].t, outs[i])) n->fresh = 0;
+        st = add(r, TNI_P_NODE, outs[i], &n->out[i]);
+        if (st == TN_OK) p->value[n->out[i]].place = p->nnodes;
+    }
+    if (st != TN_OK)
+        tni_p_node_clear(n);
+    else
+        p->node[p->nnodes++] = *n;
+    return st;
+}
+
+/* Runs an operator of one result and records it, from within the layer. */
+static tn_status insert(recorder *r, const char *name, void *args, tn_tensor **ret) {
+    const tn_op *op = tni_op_find(name);
+    tni_pnode n;
+    tn_tensor *out = NULL;
+    TN_TRY(freeze(r, op, args, &n));
+    tn_status st = tn_op_call(op, args, &out);
+    if (st != TN_OK)
+        tni_p_node_clear(&n);
+    else
+        st = append(r, &n, &out, 1);
+    if (st == TN_OK)
+        *ret = out;
+    else
+        tn_tensor_unref(&out);
+    return st;
+}
+
+/* A tensor that nobody declared and no operator made, but which looks at the memory of a value: what
+ * programs get by `.data`. It becomes a view of that value, without history. */
+static tn_status add_alias(recorder *r, tn_tensor *t, int32_t of, int32_t *ret_id) {
+    tn_tensor *base = r->p->value[of].t, *view = NULL, *part = NULL;
+    bool same = base->v.ndim == t->v.ndim && base->v.data == t->v.data;
+    for (int32_t d = 0; same && d < t->v.ndim; d++)
+        same = base->v.shape[d] == t->v.shape[d] && base->v.strides[d] == t->v.strides[d];
+    if (tn_view_dtype(&base->v) != tn_view_dtype(&t->v))
+        return tn_fail(TN_E_UNSUPPORTED, -1,
+                       "a tensor looks at the memory of a computed one as another dtype, which no "
+                       "operator did");
+    tn_detach_args whole = {.input = &base->v};
+    TN_TRY(insert(r, "detach", &whole, &view));
+    if (!same) {
+        tn_as_strided_args rest = {
+            .input = &view->v,
+            .size = tn_ints_of(t->v.shape, t->v.ndim),
+            .stride = tn_ints_of(t->v.strides, t->v.ndim),
+            .storage_offset = tn_some_int(tn_tensor_storage_offset(t)),
+        };
+        tn_status st = insert(r, "as_strided", &rest, &part);
+        tn_tensor_unref(&view);
+        if (st != TN_OK) return st;
+        view = part;
+    }
+    *ret_id = *find(r, view);
+    tn_tensor_unref(&view);
+    TN_TRY(hold(r, t));
+    return set_value(r, t, *ret_id);
+}
+
+static tn_status value_of(recorder *r, tn_tensor *t, int32_t *ret_id) {
+    tn_program *p = r->p;
+    TN_TRY(make_room(r));
+    *ret_id = *find(r, t);
+    if (*ret_id >= 0) return TN_OK;
+    for (int32_t i = p->nvalues - 1; i >= 0; i--)
+        if (p->value[i].role != TNI_P_WEIGHT && tni_p_shares(p->value[i].t, t))
+            return add_alias(r, t, i, ret_id);
+    TN_TRY(add(r, TNI_P_WEIGHT, t, ret_id));
+    for (int32_t i = 0; i < p->nvalues; i++) /* a view of a declared weight is one, too */
+        if (p->value[i].role == TNI_P_WEIGHT && p->value[i].kind && tni_p_shares(p->value[i].t, t))
+            p->value[*ret_id].kind = TN_PROGRAM_BUFFER;
+    return TN_OK;
+}
+
+/* ---- The layer ---------------------------------------------------------------------------------*/
+
+static tn_status take(recorder *r, tni_pnode *n, tn_tensor **rets) {
+    bool list = n->op->flags & TNI_OP_LIST_OUT;
+    const tn_tensor_list *l = (const tn_tensor_list *)(const void *)rets;
+    return append(r, n, list ? l->v : rets, list ? (int32_t)l->n : n->op->nout);
+}
+
+static void drop_results(const tn_op *op, tn_tensor **rets) {
+    bool list = op->flags & TNI_OP_LIST_OUT;
+    if (list) tn_tensor_list_free((tn_tensor_list *)(void *)rets);
+    for (int i = 0; i < op->nout && !list; i++) tn_tensor_unref(&rets[i]);
+}
+
+/* Some operators write to arguments by what other arguments say (batch_norm): versions tell. */
+static tn_status versions_of(const recorder *r, const tni_pnode *n, uint32_t **ret_versions) {
+    uint32_t *v = calloc((size_t)n->nin + 1, sizeof *v);
+    if (!v) return tni_p_memory();
+    for (int32_t i = 0; i < n->nin; i++)
+        if (n->in[i] >= 0) v[i] = tn_tensor_version(r->p->value[n->in[i]].t);
+    *ret_versions = v;
+    return TN_OK;
+}
+
+static tn_status note_changes(recorder *r, tni_pnode *n, const uint32_t *versions) {
+    for (int32_t i = 0; i < n->nin; i++) {
+        if (n->in[i] < 0 || versions[i] == tn_tensor_version(r->p->value[n->in[i]].t)) continue;
+        if (!n->wrote) n->wrote = calloc((size_t)n->nin, 1);
+        if (!n->wrote) return tni_p_memory();
+        n->wrote[i] = 1;
+        refuse_write(r, n->in[i]);
+    }
+    return r->broken;
+}
+
+static tn_status call(void *ctx, tn_layer_call *next, const tn_op_info *info, void *args,
+                      tn_tensor **rets) {
+    const tn_op *op = (const void *)info;
+    recorder *r = active;
+    tni_pnode n;
+    (void)ctx;
+    if (!r) return tn_layer_next(next, info, args, rets);
+    uint32_t *versions = NULL;
+    tn_status st = freeze(r, op, args, &n);
+    if (st == TN_OK && (st = versions_of(r, &n, &versions)) != TN_OK) tni_p_node_clear(&n);
+    if (st == TN_OK) {
+        st = tn_layer_next(next, info, args, rets);
+        if (st != TN_OK) {
+            tni_p_node_clear(&n);
+            free(versions);
+            return st; /* the program goes on as if the call had not been */
+        }
+        st = note_changes(r, &n, versions);
+        tn_status added = take(r, &n, rets);
+        st = st != TN_OK ? st : added;
+        if (st != TN_OK) drop_results(op, rets);
+    }
+    free(versions);
+    r->broken = st != TN_OK ? st : r->broken;
+    return st;
+}
+
+static void add_layer(void) {
+    const tn_layer layer = {.name = "tn.program", .priority = INT32_MAX, .call = call};
+    if (tn_layer_register(&layer, &layer_id) != TN_OK) layer_id = -1;
+}
+
+/* ---- Beginning and end -------------------------------------------------------------------------*/
+
+static void stop(void) {
+    recorder *r = active;
+    active = NULL;
+    if (!r) return;
+    tn_layer_enable(layer_id, 0);
+    for (int32_t i = 0; i < r->nheld; i++) tn_tensor_unref(&r->held[i]);
+    r->p->recording = false;
+    tn_program_unref(&r->p);
+    free(r->held);
+    free(r->place);
+    free(r);
+}
+
+static void stop_at_exit(void *unused) {
+    (void)unused;
+    stop();
+}
+
+tn_status tn_program_begin(tn_program **ret_program) {
+    static tni_os_once once = TNI_OS_ONCE_INIT;
+    static TN_TLS bool hooked;
+    if (!ret_program) return tn_fail(TN_E_TYPE, -1, "program_begin(): no place for the program");
+    if (active) return tn_fail(TN_E_STATE, -1, "program_begin(): the thread is recording already");
+    tni_os_call_once(&once, add_layer);
+    if (layer_id < 0) return tn_fail(TN_E_STATE, -1, "program_begin(): too many layers are there");
+    recorder *r = calloc(1, sizeof *r);
+    if (!r) return tni_p_memory();
+    r->no_grad = tni_tls.no_grad != 0;
+    tn_status st = tni_p_new(&r->p);
+    if (st == TN_OK) st = make_room(r);
+    if (st != TN_OK) {
+        tn_program_unref(&r->p);
+        free(r);
+        return st;
+    }
+    if (!hooked) tni_os_at_thread_exit(stop_at_exit, NULL);
+    hooked = true;
+    r->p->recording = true;
+    active = r;
+    *ret_program = tn_program_ref(r->p);
+    tn_layer_enable(layer_id, 1);
+    return TN_OK;
+}
+
+int tn_program_is_recording(void) { return active != NULL; }
+
+static tn_status check_recording(const tn_program *p) {
+    if (p && active && active->p == p) return TN_OK;
+    return tn_fail(TN_E_STATE, 0, "the calling thread does not record this program");
+}
+
+static tn_status declare(tn_program *p, tn_tensor *t, const char *name, tni_prole role,
+                         int32_t *ret_id) {
+    TN_TRY(check_recording(p));
+    if (!t || !name) return tn_fail(TN_E_TYPE, 1, "a program's input or weight is NULL");
+    TN_TRY(make_room(active));
+    if (*find(active, t) >= 0)
+        return tn_fail(TN_E_VALUE, 1, "'%s' is an input or weight of the program already", name);
+    char *copy = tni_p_text_copy(name);
+    if (!copy) return tni_p_memory();
+    tn_status st = add(active, role, t, ret_id);
+    if (st != TN_OK)
+        free(copy);
+    else
+        p->value[*ret_id].name = copy;
+    return st;
+}
+
+tn_status tn_program_add_input(tn_program *p, tn_tensor *t, const char *name) {
+    int32_t id;
+    TN_TRY(declare(p, t, name, TNI_P_INPUT, &id));
+    p->value[id].place = p->ninputs;
+    return tni_p_append(&p->input, &p->ninputs, id);
+}
+
+tn_status tn_program_add_weight(tn_program *p, tn_tensor *t, const char *name, int32_t kind) {
+    int32_t id;
+    if (kind < TN_PROGRAM_CONSTANT || kind > TN_PROGRAM_BUFFER)
+        return tn_fail(TN_E_VALUE, 3, "there is no kind %d of weights", (int)kind);
+    TN_TRY(declare(p, t, name, TNI_P_WEIGHT, &id));
+    p->value[id].kind = kind;
+    return TN_OK;
+}
+
+static tn_status end(tn_program *p, tn_tensors outputs) {
+    if (active->broken != TN_OK)
+        return tn_fail(active->broken, -1,
+                       "the recording failed: a call could not be recorded, or wrote to a tensor that "
+                       "is no input, parameter or buffer of what is recorded");
+    for (int64_t i = 0; i < outputs.n; i++) {
+        int32_t id;
+        if (!outputs.v[i]) return tn_fail(TN_E_TYPE, 1, "output %lld is NULL", (long long)i);
+        TN_TRY(value_of(active, outputs.v[i], &id));
+        TN_TRY(tni_p_append(&p->output, &p->noutputs, id));
+    }
+    return tni_p_settle(p);
+}
+
+tn_status tn_program_end(tn_program *p, tn_tensors outputs) {
+    TN_TRY(check_recording(p));
+    tn_layer_enable(layer_id, 0);
+    tn_status st = end(p, outputs);
+    stop();
+    if (st != TN_OK) return st;
+    for (int32_t i = 0; i < p->nvalues; i++)
+        if (p->value[i].role != TNI_P_WEIGHT) tn_tensor_unref(&p->value[i].t);
+    p->recorded = true;
+    return TN_OK;
+}
+
+void tn_program_cancel(tn_program *p) {
+    if (p && active && active->p == p) stop();
+}
+
+/* ---- Values that are looked at -----------------------------------------------------------------*/
+
+void tn_program_note_read(const tn_tensor *t) {
+    recorder *r = active;
+    if (TN_LIKELY(!r) || !t || (t->flags & TNI_T_STACK) || make_room(r) != TN_OK) return;
+    int32_t id = *find(r, t);
+    bool computed = id >= 0 && r->p->value[id].role != TNI_P_WEIGHT;
+    for (int32_t i = 0; id < 0 && i < r->p->nvalues && !computed; i++)
+        computed = r->p->value[i].role != TNI_P_WEIGHT && tni_p_shares(r->p->value[i].t, t);
+    if (!computed) return;
+    r->p->reads++;
+    if (!r->p->read_where) r->p->read_where = tni_host_where();
+}

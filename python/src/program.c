@@ -1,0 +1,297 @@
+/* program.c: programs (tenon/program.h) for tenon/_program.py, as capsules. */
+#include "binding_priv.h"
+
+#include <tenon/program.h>
+
+#define CAPSULE "tenon.program"
+
+static void drop(PyObject *capsule) {
+    tn_program *p = PyCapsule_GetPointer(capsule, CAPSULE);
+    tn_program_cancel(p);
+    tn_program_unref(&p);
+}
+
+/* Takes over p. */
+static PyObject *wrap(tn_program *p) {
+    PyObject *capsule = PyCapsule_New(p, CAPSULE, drop);
+    if (!capsule) tn_program_unref(&p);
+    return capsule;
+}
+
+static int program_of(PyObject *o, void *ret_program) {
+    *(tn_program **)ret_program = PyCapsule_GetPointer(o, CAPSULE);
+    return *(tn_program **)ret_program != NULL;
+}
+
+/* The tensors of a tuple, borrowed; free with PyMem_Free. NULL: exception. */
+static tn_tensor **tensors_of(PyObject *tuple) {
+    Py_ssize_t n = PyTuple_Size(tuple);
+    tn_tensor **list = PyMem_Calloc((size_t)n + 1, sizeof *list);
+    if (!list) PyErr_NoMemory();
+    for (Py_ssize_t i = 0; list && i < n; i++) {
+        PyObject *o = PyTuple_GetItem(tuple, i);
+        if (!tnp_is_tensor(o)) {
+            PyMem_Free(list);
+            return tnp_type_error("a program takes and gives tensors, not %U", o);
+        }
+        list[i] = tnp_of(o);
+    }
+    return list;
+}
+
+static PyObject *none_or_raise(tn_status st) {
+    if (st != TN_OK) return tnp_raise(st);
+    Py_RETURN_NONE;
+}
+
+/* ---- Recording ---------------------------------------------------------------------------------*/
+
+static PyObject *begin(PyObject *unused, PyObject *none) {
+    tn_program *p;
+    (void)unused, (void)none;
+    tn_status st = tn_program_begin(&p);
+    return st == TN_OK ? wrap(p) : tnp_raise(st);
+}
+
+static PyObject *is_recording(PyObject *unused, PyObject *none) {
+    (void)unused, (void)none;
+    return PyBool_FromLong(tn_program_is_recording());
+}
+
+static PyObject *add_input(PyObject *unused, PyObject *args) {
+    tn_program *p;
+    PyObject *t;
+    const char *name;
+    (void)unused;
+    if (!PyArg_ParseTuple(args, "O&O!s:_program_input", program_of, &p, tnp.tensor, &t, &name))
+        return NULL;
+    return none_or_raise(tn_program_add_input(p, tnp_of(t), name));
+}
+
+static PyObject *add_weight(PyObject *unused, PyObject *args) {
+    tn_program *p;
+    PyObject *t;
+    const char *name;
+    int kind;
+    (void)unused;
+    if (!PyArg_ParseTuple(args, "O&O!si:_program_weight", program_of, &p, tnp.tensor, &t, &name,
+                          &kind))
+        return NULL;
+    return none_or_raise(tn_program_add_weight(p, tnp_of(t), name, kind));
+}
+
+static PyObject *end(PyObject *unused, PyObject *args) {
+    tn_program *p;
+    PyObject *outputs;
+    (void)unused;
+    if (!PyArg_ParseTuple(args, "O&O!:_program_end", program_of, &p, &PyTuple_Type, &outputs))
+        return NULL;
+    tn_tensor **list = tensors_of(outputs);
+    if (!list) return NULL;
+    tn_tensors all = {list, PyTuple_Size(outputs)};
+    tn_status st = tn_program_end(p, all);
+    PyMem_Free(list);
+    return none_or_raise(st);
+}
+
+static PyObject *cancel(PyObject *unused, PyObject *o) {
+    tn_program *p;
+    (void)unused;
+    if (!program_of(o, &p)) return NULL;
+    tn_program_cancel(p);
+    Py_RETURN_NONE;
+}
+
+static PyObject *reads(PyObject *unused, PyObject *o) {
+    tn_program *p;
+    (void)unused;
+    if (!program_of(o, &p)) return NULL;
+    return Py_BuildValue("Lz", (long long)tn_program_reads(p), tn_program_read_where(p));
+}
+
+static PyObject *generalize(PyObject *unused, PyObject *args) {
+    tn_program *p, *other;
+    unsigned long long inputs;
+    int dim;
+    long long low, high;
+    const char *name;
+    (void)unused;
+    if (!PyArg_ParseTuple(args, "O&O&KiLLs:_program_generalize", program_of, &p, program_of, &other,
+                          &inputs, &dim, &low, &high, &name))
+        return NULL;
+    return none_or_raise(tn_program_generalize(p, other, inputs, dim, low, high, name));
+}
+
+/* ---- Running and looking -----------------------------------------------------------------------*/
+
+static PyObject *run(PyObject *unused, PyObject *args) {
+    tn_program *p;
+    PyObject *inputs;
+    (void)unused;
+    if (!PyArg_ParseTuple(args, "O&O!:_program_run", program_of, &p, &PyTuple_Type, &inputs))
+        return NULL;
+    int32_t n = (int32_t)PyTuple_Size(inputs), m = tn_program_outputs(p);
+    tn_tensor **in = tensors_of(inputs);
+    tn_tensor **out = in ? PyMem_Calloc((size_t)m + 1, sizeof *out) : NULL;
+    if (!out) {
+        PyMem_Free(in);
+        return in ? PyErr_NoMemory() : NULL;
+    }
+    PyThreadState *state = PyEval_SaveThread();
+    tn_status st = tn_program_run(p, in, n, out, m);
+    PyEval_RestoreThread(state);
+    PyObject *result = st == TN_OK ? PyTuple_New(m) : tnp_raise(st);
+    for (int32_t i = 0; i < m; i++) {
+        PyObject *o = out[i] ? tnp_wrap(out[i]) : NULL;
+        if (result)
+            PyTuple_SetItem(result, i, o);
+        else
+            Py_XDECREF(o);
+    }
+    PyMem_Free(in);
+    PyMem_Free(out);
+    return result;
+}
+
+static PyObject *print(PyObject *unused, PyObject *args) {
+    tn_program *p;
+    int form;
+    char *text;
+    (void)unused;
+    if (!PyArg_ParseTuple(args, "O&i:_program_print", program_of, &p, &form)) return NULL;
+    tn_status st = tn_program_print(p, form, &text);
+    if (st != TN_OK) return tnp_raise(st);
+    PyObject *r = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+    tn_free(text);
+    return r;
+}
+
+static PyObject *slot_object(const tn_program_slot *s) {
+    PyObject *shape = PyTuple_New(s->ndim);
+    for (int32_t d = 0; shape && d < s->ndim; d++)
+        PyTuple_SetItem(shape, d, PyLong_FromLongLong(s->shape[d]));
+    if (!shape) return NULL;
+    return Py_BuildValue("NNNN", PyUnicode_DecodeUTF8(s->name, (Py_ssize_t)strlen(s->name), "replace"),
+                         tnp_dtype_object(s->dtype), shape, tnp_device_object_of(s->device));
+}
+
+static PyObject *slots_of(const tn_program *p, int32_t n,
+                          tn_status (*at)(const tn_program *, int32_t, tn_program_slot *)) {
+    PyObject *list = PyTuple_New(n);
+    for (int32_t i = 0; list && i < n; i++) {
+        tn_program_slot s;
+        tn_status st = at(p, i, &s);
+        PyObject *o = st == TN_OK ? slot_object(&s) : tnp_raise(st);
+        if (o)
+            PyTuple_SetItem(list, i, o);
+        else
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+static PyObject *slots(PyObject *unused, PyObject *o) {
+    tn_program *p;
+    (void)unused;
+    if (!program_of(o, &p)) return NULL;
+    PyObject *in = slots_of(p, tn_program_inputs(p), tn_program_input_at);
+    PyObject *out = in ? slots_of(p, tn_program_outputs(p), tn_program_output_at) : NULL;
+    if (out) return Py_BuildValue("NN", in, out);
+    Py_XDECREF(in);
+    return NULL;
+}
+
+static PyObject *weights(PyObject *unused, PyObject *o) {
+    tn_program *p;
+    tn_program_slot s;
+    tn_tensor *t;
+    (void)unused;
+    if (!program_of(o, &p)) return NULL;
+    PyObject *list = PyList_New(0);
+    for (int32_t i = 0; list && tn_program_weight_at(p, i, &s, &t) == TN_OK; i++) {
+        PyObject *name = PyUnicode_DecodeUTF8(s.name, (Py_ssize_t)strlen(s.name), "replace");
+        PyObject *row = Py_BuildValue("NiN", name, (int)s.kind, tnp_wrap(t));
+        if (!row || PyList_Append(list, row) < 0) Py_CLEAR(list);
+        Py_XDECREF(row);
+    }
+    return list;
+}
+
+static PyObject *optimize(PyObject *unused, PyObject *args) {
+    tn_program *p;
+    unsigned int passes;
+    (void)unused;
+    if (!PyArg_ParseTuple(args, "O&I:_program_optimize", program_of, &p, &passes)) return NULL;
+    tn_status st = tn_program_optimize(p, passes);
+    if (st == TN_OK) st = tn_program_verify(p);
+    return none_or_raise(st);
+}
+
+static PyObject *note(PyObject *unused, PyObject *args) {
+    tn_program *p;
+    const char *text = NULL;
+    (void)unused;
+    if (!PyArg_ParseTuple(args, "O&|z:_program_note", program_of, &p, &text)) return NULL;
+    if (text) return none_or_raise(tn_program_set_note(p, text));
+    text = tn_program_note(p);
+    return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+}
+
+/* ---- Files -------------------------------------------------------------------------------------*/
+
+static PyObject *load(PyObject *unused, PyObject *path) {
+    PyObject *bytes;
+    tn_program *p;
+    (void)unused;
+    if (!PyUnicode_FSConverter(path, &bytes)) return NULL;
+    tn_status st = tn_program_load(PyBytes_AsString(bytes), &p);
+    Py_DECREF(bytes);
+    return st == TN_OK ? wrap(p) : tnp_raise(st);
+}
+
+static PyObject *parse(PyObject *unused, PyObject *bytes) {
+    tn_program *p;
+    char *at;
+    Py_ssize_t n;
+    (void)unused;
+    if (PyBytes_AsStringAndSize(bytes, &at, &n) < 0) return NULL;
+    tn_status st = tn_program_parse(at, (uint64_t)n, &p);
+    return st == TN_OK ? wrap(p) : tnp_raise(st);
+}
+
+static PyObject *to_bytes(PyObject *unused, PyObject *o) {
+    tn_program *p;
+    void *bytes;
+    uint64_t n;
+    (void)unused;
+    if (!program_of(o, &p)) return NULL;
+    tn_status st = tn_program_write(p, &bytes, &n);
+    if (st != TN_OK) return tnp_raise(st);
+    PyObject *r = PyBytes_FromStringAndSize(bytes, (Py_ssize_t)n);
+    tn_free(bytes);
+    return r;
+}
+
+static PyMethodDef functions[] = {
+    {"_program_begin", begin, METH_NOARGS, "Starts recording the thread's operators."},
+    {"_program_is_recording", is_recording, METH_NOARGS, "Whether the thread records."},
+    {"_program_input", add_input, METH_VARARGS, "(program, tensor, name)"},
+    {"_program_weight", add_weight, METH_VARARGS, "(program, tensor, name, kind)"},
+    {"_program_end", end, METH_VARARGS, "(program, outputs)"},
+    {"_program_cancel", cancel, METH_O, "Gives the recording up."},
+    {"_program_reads", reads, METH_O, "How often values were looked at, and where first."},
+    {"_program_generalize", generalize, METH_VARARGS,
+     "(program, other, inputs, dim, low, high, name)"},
+    {"_program_run", run, METH_VARARGS, "(program, inputs): a tuple of outputs."},
+    {"_program_print", print, METH_VARARGS, "(program, form): 0 text, 1 DOT, 2 JSON."},
+    {"_program_slots", slots, METH_O, "Inputs and outputs: (name, dtype, shape, device) each."},
+    {"_program_weights", weights, METH_O, "A list of (name, kind, tensor)."},
+    {"_program_optimize", optimize, METH_VARARGS, "(program, passes)"},
+    {"_program_note", note, METH_VARARGS, "(program[, text])"},
+    {"_program_load", load, METH_O, "The program of a .tng file."},
+    {"_program_parse", parse, METH_O, "The program of a .tng file's bytes."},
+    {"_program_bytes", to_bytes, METH_O, "The bytes of a .tng file."},
+    {NULL, NULL, 0, NULL},
+};
+
+bool tnp_program_init(PyObject *module) { return PyModule_AddFunctions(module, functions) == 0; }
