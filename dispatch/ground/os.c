@@ -205,8 +205,8 @@ void *tni_os_map_file(const char *path, uint64_t *ret_bytes, const char **ret_wh
         *ret_why = "it is not a regular file";
     else if (info.st_size == 0)
         *ret_why = "it is empty";
-    else if ((data = mmap(NULL, (size_t)info.st_size, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0)) ==
-             MAP_FAILED)
+    else if ((data = mmap(NULL, (size_t)info.st_size, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd,
+                          0)) == MAP_FAILED)
         *ret_why = strerror(errno);
     close(fd);
     if (data == MAP_FAILED) return NULL;

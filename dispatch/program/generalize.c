@@ -100,8 +100,7 @@ static tn_status compare_field(comparison *c, int32_t k, int32_t i) {
     case TN_F_DTYPE:
     case TN_F_DEVICE:
     case TN_F_FORMAT:
-    case TN_F_GENERATOR:
-        return memcmp(x, y, 8) == 0 ? TN_OK : refuse(c, k, "has another argument");
+    case TN_F_GENERATOR: return memcmp(x, y, 8) == 0 ? TN_OK : refuse(c, k, "has another argument");
     default: return TN_OK;
     }
 }

@@ -4,7 +4,9 @@
 
 #include <stdlib.h>
 
-enum { FOLD_BYTES = 1 << 16 }; /* most that a constant in a node's place may be larger than its inputs */
+enum {
+    FOLD_BYTES = 1 << 16
+}; /* most that a constant in a node's place may be larger than its inputs */
 
 bool tni_p_shares(const tn_tensor *a, const tn_tensor *b) {
     return a && b && a->storage && a->storage == b->storage && a->storage->bytes > 0;
@@ -122,7 +124,8 @@ static tn_status verify(const tn_program *p, bool *made) {
         int32_t id = p->input[i];
         if (id < 0 || id >= p->nvalues || made[id] || p->value[id].role != TNI_P_INPUT ||
             p->value[id].place != i || !p->value[id].name)
-            return tn_fail(TN_E_VALUE, -1, "input %d of the program is no value of its own", (int)i);
+            return tn_fail(TN_E_VALUE, -1, "input %d of the program is no value of its own",
+                           (int)i);
         made[id] = true;
     }
     for (int32_t k = 0; k < p->nnodes; k++) TN_TRY(verify_node(p, k, made));
@@ -354,8 +357,7 @@ static bool same_field(const tn_field *f, const void *a, const void *b) {
     case TN_F_INTS:
     case TN_F_DIMS: {
         const tn_ints *x = a, *y = b;
-        return x->n == y->n &&
-               (x->n <= 0 || memcmp(x->v, y->v, sizeof *x->v * (size_t)x->n) == 0);
+        return x->n == y->n && (x->n <= 0 || memcmp(x->v, y->v, sizeof *x->v * (size_t)x->n) == 0);
     }
     case TN_F_STR: {
         const char *x = *(const char *const *)a, *y = *(const char *const *)b;
@@ -415,8 +417,7 @@ static bool is_foldable(const tn_program *p, memory *m, const tni_pnode *n) {
     for (int32_t i = 0; i < n->nin; i++) {
         if (n->in[i] < 0) continue;
         const tni_pvalue *v = &p->value[n->in[i]];
-        if (v->role != TNI_P_WEIGHT || v->kind != TN_PROGRAM_CONSTANT ||
-            (v->t->v.word & TN_W_GRAD))
+        if (v->role != TNI_P_WEIGHT || v->kind != TN_PROGRAM_CONSTANT || (v->t->v.word & TN_W_GRAD))
             return false;
         in += numel_of(v) * tn_dtype_size(v->dtype);
     }

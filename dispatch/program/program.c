@@ -21,7 +21,7 @@ tn_program *tn_program_ref(tn_program *p) {
 /* The lists of numbers and texts of a node's arguments are its own. */
 static void free_field(const tn_field *f, void *p) {
     if (f->kind == TN_F_INTS || f->kind == TN_F_DIMS) free((void *)(uintptr_t)((tn_ints *)p)->v);
-    if (f->kind == TN_F_STR) free((void *)(uintptr_t)*(const char **)p);
+    if (f->kind == TN_F_STR) free((void *)(uintptr_t) * (const char **)p);
     if (f->kind == TN_F_GENERATOR) tn_generator_unref(p);
 }
 
@@ -120,7 +120,8 @@ void tni_p_each_written(const tni_pnode *n, void (*fn)(void *ctx, int32_t id), v
         const tn_field *f = &op->fields[op->in_field[i]];
         bool list = f->kind == TN_F_TENSORS;
         int64_t count = list ? ((const tn_views *)tni_p_at(n, f))->n : 1;
-        bool written = (f->flags & TNI_FIELD_MUTATED) || (i == 0 && (op->flags & TNI_OP_INPLACE_ONLY));
+        bool written =
+            (f->flags & TNI_FIELD_MUTATED) || (i == 0 && (op->flags & TNI_OP_INPLACE_ONLY));
         for (int64_t k = 0; k < count; k++, at++)
             if ((written || (n->wrote && n->wrote[at])) && n->in[at] >= 0) fn(ctx, n->in[at]);
     }

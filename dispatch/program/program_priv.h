@@ -12,11 +12,11 @@ typedef enum tni_prole { TNI_P_NODE, TNI_P_INPUT, TNI_P_WEIGHT } tni_prole;
 /* Something that a run computes or is given, once. */
 typedef struct tni_pvalue {
     tni_prole role;
-    int32_t kind;   /* of a weight: TN_PROGRAM_* */
-    int32_t place;  /* which input, or the node that makes it */
-    tn_tensor *t;   /* owned: a weight; while recording, what the value was */
-    char *name;     /* owned; of inputs and declared weights, else NULL */
-    int32_t dtype;  /* the rest as it was recorded */
+    int32_t kind;  /* of a weight: TN_PROGRAM_* */
+    int32_t place; /* which input, or the node that makes it */
+    tn_tensor *t;  /* owned: a weight; while recording, what the value was */
+    char *name;    /* owned; of inputs and declared weights, else NULL */
+    int32_t dtype; /* the rest as it was recorded */
     int32_t ndim;
     tn_device device;
     int64_t *shape;  /* owned; -1: differs from run to run */
@@ -41,16 +41,16 @@ typedef struct tni_pnode {
     const tn_op *op;
     unsigned char *args; /* the argument struct: tensors are NULL, texts and lists the node's own */
     int32_t nin, nout;
-    int32_t *in;         /* values by tensor input, lists flattened; TNI_P_NONE, TNI_P_NUMBER */
-    tn_scalar *number;   /* by input; NULL where there is none */
-    uint8_t *wrote;      /* by input: 1 where the recording saw it change; NULL: nowhere */
-    int32_t *out;        /* values by result; TNI_P_NONE: it was absent */
-    int32_t *given;      /* op->nout: the value that result i is written into, or TNI_P_NONE */
+    int32_t *in;       /* values by tensor input, lists flattened; TNI_P_NONE, TNI_P_NUMBER */
+    tn_scalar *number; /* by input; NULL where there is none */
+    uint8_t *wrote;    /* by input: 1 where the recording saw it change; NULL: nowhere */
+    int32_t *out;      /* values by result; TNI_P_NONE: it was absent */
+    int32_t *given;    /* op->nout: the value that result i is written into, or TNI_P_NONE */
     tni_pderived *derived;
     int32_t nderived;
-    uint8_t no_grad;     /* ran with gradients off, in a recording that began with them on */
-    uint8_t cast;        /* dtype + 1 of autocast, 0: off */
-    uint8_t fresh;       /* no result shared memory with an input when it was recorded */
+    uint8_t no_grad; /* ran with gradients off, in a recording that began with them on */
+    uint8_t cast;    /* dtype + 1 of autocast, 0: off */
+    uint8_t fresh;   /* no result shared memory with an input when it was recorded */
 } tni_pnode;
 
 struct tn_program {

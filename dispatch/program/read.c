@@ -250,15 +250,16 @@ static const tn_op *take_operator(reader *r) {
     for (int32_t i = 0; i < n && r->st == TN_OK; i++) {
         char *field = take_text(r);
         uint32_t kind = take_u32(r);
-        same = same && field && strcmp(field, meta.fields[i].name) == 0 &&
-               kind == meta.fields[i].kind;
+        same =
+            same && field && strcmp(field, meta.fields[i].name) == 0 && kind == meta.fields[i].kind;
         free(field);
     }
     if (r->st == TN_OK && !same)
         r->st = tn_fail(TN_E_VALUE, -1, "the file calls %s with other arguments than it has here",
                         name);
     if (r->st == TN_OK && meta.args_bytes > TNI_MAX_ARGS_BYTES)
-        r->st = tn_fail(TN_E_UNSUPPORTED, -1, "%s has more arguments than a program can hold", name);
+        r->st =
+            tn_fail(TN_E_UNSUPPORTED, -1, "%s has more arguments than a program can hold", name);
     free(name);
     return r->st == TN_OK ? (const void *)meta.info : NULL;
 }

@@ -18,7 +18,7 @@ typedef struct recorder {
     struct {
         const tn_tensor *t;
         int32_t id;
-    } *place; /* open addressing by address */
+    } * place; /* open addressing by address */
     int32_t places, known;
     tn_tensor **held;
     int32_t nheld, held_room;
@@ -443,9 +443,10 @@ tn_status tn_program_add_weight(tn_program *p, tn_tensor *t, const char *name, i
 
 static tn_status end(tn_program *p, tn_tensors outputs) {
     if (active->broken != TN_OK)
-        return tn_fail(active->broken, -1,
-                       "the recording failed: a call could not be recorded, or wrote to a tensor that "
-                       "is no input, parameter or buffer of what is recorded");
+        return tn_fail(
+            active->broken, -1,
+            "the recording failed: a call could not be recorded, or wrote to a tensor that "
+            "is no input, parameter or buffer of what is recorded");
     for (int64_t i = 0; i < outputs.n; i++) {
         int32_t id;
         if (!outputs.v[i]) return tn_fail(TN_E_TYPE, 1, "output %lld is NULL", (long long)i);

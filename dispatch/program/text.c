@@ -261,7 +261,8 @@ static void put_args(printer *w, const tni_pnode *n) {
                 put_input(w, n, i, at++);
             }
             tni_sink_text(&w->s, "]");
-        } else if (f->kind == TN_F_TENSOR || f->kind == TN_F_TENSOR_OPT || f->kind == TN_F_OPERAND) {
+        } else if (f->kind == TN_F_TENSOR || f->kind == TN_F_TENSOR_OPT ||
+                   f->kind == TN_F_OPERAND) {
             put_input(w, n, i, at++);
         } else {
             put_field(w, n, i);

@@ -234,10 +234,11 @@ static tn_status check_shared(const tn_program *p) {
         shared c = {p, NULL};
         tni_p_each_written(&p->node[k], look_shared, &c);
         if (c.op)
-            return tn_fail(TN_E_UNSUPPORTED, -1,
-                           "%s writes to a weight that shares memory with another one, which a file "
-                           "cannot hold",
-                           p->node[k].op->info.name);
+            return tn_fail(
+                TN_E_UNSUPPORTED, -1,
+                "%s writes to a weight that shares memory with another one, which a file "
+                "cannot hold",
+                p->node[k].op->info.name);
     }
     return TN_OK;
 }
@@ -246,7 +247,8 @@ tn_status tn_program_write(const tn_program *p, void **ret_bytes, uint64_t *ret_
     const uint16_t one = 1;
     tni_sink s = {0};
     tni_file_header h = {.version = TNI_FILE_VERSION, .bytes = TNI_FILE_HEADER};
-    if (!p || !ret_bytes || !ret_n) return tn_fail(TN_E_TYPE, -1, "program_write() needs a program");
+    if (!p || !ret_bytes || !ret_n)
+        return tn_fail(TN_E_TYPE, -1, "program_write() needs a program");
     if (!p->recorded) return tn_fail(TN_E_STATE, 0, "the program is still being recorded");
     if (*(const unsigned char *)&one != 1)
         return tn_fail(TN_E_UNSUPPORTED, -1, "files of programs are for little-endian machines");

@@ -171,7 +171,8 @@ static PyObject *slot_object(const tn_program_slot *s) {
     for (int32_t d = 0; shape && d < s->ndim; d++)
         PyTuple_SetItem(shape, d, PyLong_FromLongLong(s->shape[d]));
     if (!shape) return NULL;
-    return Py_BuildValue("NNNN", PyUnicode_DecodeUTF8(s->name, (Py_ssize_t)strlen(s->name), "replace"),
+    return Py_BuildValue("NNNN",
+                         PyUnicode_DecodeUTF8(s->name, (Py_ssize_t)strlen(s->name), "replace"),
                          tnp_dtype_object(s->dtype), shape, tnp_device_object_of(s->device));
 }
 

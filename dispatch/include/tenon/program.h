@@ -90,7 +90,8 @@ TN_API tn_status tn_program_generalize(tn_program *p, const tn_program *other, u
 #define TN_PROGRAM_DEAD 0x1u   /* drops what no output and no write needs */
 #define TN_PROGRAM_COMMON 0x2u /* computes equal things once */
 #define TN_PROGRAM_FOLD 0x4u   /* computes in advance what depends on constants alone */
-#define TN_PROGRAM_FREEZE 0x8u /* first makes constants of weights that the program does not write */
+#define TN_PROGRAM_FREEZE                                                                          \
+    0x8u /* first makes constants of weights that the program does not write */
 /* Nothing that changes what a run does. Not while another thread uses the program. */
 TN_API tn_status tn_program_optimize(tn_program *p, uint32_t passes);
 /* Whether everything is defined before it is used and fits its operator; TN_E_VALUE names the node. */

@@ -9,6 +9,7 @@
 #include <tenon/nn.h>
 #include <tenon/ops.h>
 #include <tenon/optim.h>
+#include <tenon/program.h>
 #include <tenon/runtime.h>
 #include <tenon/tensor.h>
 

@@ -1,0 +1,106 @@
+"""Programs: graphs of operators as Python sees them (tenon/program.h)."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from tenon import _C
+
+CONSTANT, PARAMETER, BUFFER = range(3)
+DEAD, COMMON, FOLD, FREEZE = 1, 2, 4, 8
+_FORMS = {"text": 0, "dot": 1, "json": 2}
+
+
+class Program:
+    """What a thread's operators computed, to be run again on other inputs."""
+
+    def __init__(self, capsule: Any) -> None:
+        self._program = capsule
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        return _C._program_run(self._program, inputs)
+
+    def __str__(self) -> str:
+        return self.print("text")
+
+    def print(self, form: str) -> str:
+        """As "text", as a picture for Graphviz ("dot"), as data ("json")."""
+        return _C._program_print(self._program, _FORMS[form])
+
+    @cached_property
+    def data(self) -> dict[str, Any]:
+        """The graph as dicts and lists; not changed by later passes."""
+        return json.loads(self.print("json"))
+
+    @property
+    def inputs(self) -> tuple[tuple[str, Any, tuple[int, ...], Any], ...]:
+        """Name, dtype, shape (-1: any size) and device of each."""
+        return _C._program_slots(self._program)[0]
+
+    @property
+    def outputs(self) -> tuple[tuple[str, Any, tuple[int, ...], Any], ...]:
+        return _C._program_slots(self._program)[1]
+
+    @property
+    def weights(self) -> list[tuple[str, int, Any]]:
+        """Name, kind and tensor of each; constants that nobody declared have no name."""
+        return _C._program_weights(self._program)
+
+    @property
+    def note(self) -> str:
+        """Text that travels with the program."""
+        return _C._program_note(self._program)
+
+    @note.setter
+    def note(self, text: str) -> None:
+        _C._program_note(self._program, text)
+
+    @property
+    def reads(self) -> tuple[int, str | None]:
+        """How often computed values were looked at while it was recorded, and where first."""
+        return _C._program_reads(self._program)
+
+    def optimize(self, passes: int = DEAD | COMMON | FOLD) -> None:
+        _C._program_optimize(self._program, passes)
+        self.__dict__.pop("data", None)
+
+    def generalize(
+        self, other: Program, inputs: Iterable[int], dim: int, low: int, high: int, name: str
+    ) -> None:
+        """Makes a size free: `other` is a recording in which only that size was another one."""
+        mask = sum(1 << i for i in inputs)
+        _C._program_generalize(self._program, other._program, mask, dim, low, high, name)
+        self.__dict__.pop("data", None)
+
+    def to_bytes(self) -> bytes:
+        """The bytes of a .tng file."""
+        return _C._program_bytes(self._program)
+
+
+def load(source: str | os.PathLike[str] | bytes) -> Program:
+    """A program from a .tng file, whose weights are mapped, or from the bytes of one."""
+    read = _C._program_parse if isinstance(source, bytes) else _C._program_load
+    return Program(read(source))
+
+
+def record(
+    fn: Callable[[], Sequence[Any]],
+    inputs: Mapping[str, Any],
+    weights: Iterable[tuple[str, int, Any]] = (),
+) -> tuple[Program, Sequence[Any]]:
+    """Calls `fn`, whose results are tensors; the program that it ran, and its results."""
+    program = _C._program_begin()
+    try:
+        for name, tensor in inputs.items():
+            _C._program_input(program, tensor, name)
+        for name, kind, tensor in weights:
+            _C._program_weight(program, tensor, name, kind)
+        results = fn()
+        _C._program_end(program, tuple(results))
+    finally:
+        _C._program_cancel(program)
+    return Program(program), results

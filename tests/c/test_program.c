@@ -1,0 +1,309 @@
+/* test_program.c: programs through the public C API: recording, passes, files, and files that are
+ * damaged in every way. */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <tenon/error.h>
+#include <tenon/ops.h>
+#include <tenon/program.h>
+#include <tenon/runtime.h>
+
+static tn_tensor *row(const float *data, int64_t n) {
+    tn_tensor *t = NULL;
+    assert_int_equal(tn_tensor_from_data(TN_F32, 1, &n, data, &t), TN_OK);
+    return t;
+}
+
+static tn_tensor *pair(float a, float b) {
+    const float data[2] = {a, b};
+    return row(data, 2);
+}
+
+static void assert_pair(const tn_tensor *t, float a, float b) {
+    float data[2];
+    assert_int_equal(tn_tensor_read(t, data, sizeof data), TN_OK);
+    assert_true(data[0] == a && data[1] == b);
+}
+
+static void run_pair(const tn_program *p, float a, float b, float c, float d) {
+    tn_tensor *x = pair(a, b), *y = NULL;
+    assert_int_equal(tn_program_run(p, &x, 1, &y, 1), TN_OK);
+    assert_pair(y, c, d);
+    tn_tensor_unref(&x);
+    tn_tensor_unref(&y);
+}
+
+/* y = (x * w + w) with x * w computed twice, something that nobody needs, and 2 + 3 of constants. */
+static tn_program *record(void) {
+    tn_tensor *x = pair(1, 2), *w = pair(3, 4), *k = pair(2, 2);
+    tn_tensor *a = NULL, *b = NULL, *c = NULL, *dead = NULL, *five = NULL, *y = NULL;
+    tn_program *p = NULL;
+    assert_int_equal(tn_program_begin(&p), TN_OK);
+    assert_true(tn_program_is_recording());
+    assert_int_equal(tn_program_add_input(p, x, "x"), TN_OK);
+    assert_int_equal(tn_program_add_weight(p, w, "w", TN_PROGRAM_PARAMETER), TN_OK);
+    assert_int_equal(tn_mul(x, w, &a), TN_OK);
+    assert_int_equal(tn_exp(a, &dead), TN_OK);
+    assert_int_equal(tn_mul(x, w, &b), TN_OK);
+    assert_int_equal(tn_add(k, k, tn_scalar_int(1), &five), TN_OK);
+    assert_int_equal(tn_add(a, b, tn_scalar_int(1), &c), TN_OK);
+    assert_int_equal(tn_add(c, five, tn_scalar_int(2), &y), TN_OK);
+    tn_tensors outputs = {&y, 1};
+    assert_int_equal(tn_program_end(p, outputs), TN_OK);
+    assert_false(tn_program_is_recording());
+    tn_tensor *all[] = {x, w, k, a, b, c, dead, five, y};
+    for (int i = 0; i < 9; i++) tn_tensor_unref(&all[i]);
+    return p;
+}
+
+static void test_record_and_run(void **state) {
+    tn_program *p = record();
+    tn_program_slot slot;
+    (void)state;
+    assert_int_equal(tn_program_nodes(p), 6);
+    run_pair(p, 1, 2, 2 * 3 + 8, 2 * 8 + 8);
+    run_pair(p, -1, 0, -6 + 8, 8);
+    assert_int_equal(tn_program_input_at(p, 0, &slot), TN_OK);
+    assert_string_equal(slot.name, "x");
+    assert_true(slot.ndim == 1 && slot.shape[0] == 2 && slot.dtype == TN_F32);
+    assert_int_equal(tn_program_input_at(p, 1, &slot), TN_E_INDEX);
+    tn_program_unref(&p);
+    assert_null(p);
+}
+
+static void test_passes(void **state) {
+    tn_program *p = record();
+    (void)state;
+    assert_int_equal(tn_program_optimize(p, TN_PROGRAM_DEAD), TN_OK);
+    assert_int_equal(tn_program_nodes(p), 5); /* without exp */
+    assert_int_equal(tn_program_optimize(p, TN_PROGRAM_FOLD), TN_OK);
+    assert_int_equal(tn_program_nodes(p), 4); /* without k + k */
+    assert_int_equal(tn_program_optimize(p, TN_PROGRAM_COMMON | TN_PROGRAM_DEAD), TN_OK);
+    assert_int_equal(tn_program_nodes(p), 3); /* with one product */
+    assert_int_equal(tn_program_verify(p), TN_OK);
+    run_pair(p, 1, 2, 2 * 3 + 8, 2 * 8 + 8);
+    tn_program_unref(&p);
+}
+
+/* A view of x is written between two equal products: both are computed, and x has changed. */
+static void test_writes_stay(void **state) {
+    tn_tensor *x = pair(1, 2), *first = NULL, *a = NULL, *same = NULL, *b = NULL, *y = NULL;
+    tn_program *p = NULL;
+    (void)state;
+    assert_int_equal(tn_program_begin(&p), TN_OK);
+    assert_int_equal(tn_program_add_input(p, x, "x"), TN_OK);
+    assert_int_equal(tn_mul(x, x, &a), TN_OK);
+    assert_int_equal(tn_narrow(x, 0, 0, 1, &first), TN_OK);
+    assert_int_equal(tn_fill_(first, tn_scalar_float(10), &same), TN_OK);
+    assert_int_equal(tn_mul(x, x, &b), TN_OK);
+    assert_int_equal(tn_add(a, b, tn_scalar_int(1), &y), TN_OK);
+    tn_tensors outputs = {&y, 1};
+    assert_int_equal(tn_program_end(p, outputs), TN_OK);
+    assert_int_equal(tn_program_optimize(p, TN_PROGRAM_DEAD | TN_PROGRAM_COMMON | TN_PROGRAM_FOLD),
+                     TN_OK);
+    tn_tensor *z = pair(3, 4), *out = NULL;
+    assert_int_equal(tn_program_run(p, &z, 1, &out, 1), TN_OK);
+    assert_pair(out, 9 + 100, 16 + 16);
+    assert_pair(z, 10, 4);
+    tn_tensor *all[] = {x, first, a, same, b, y, z, out};
+    for (int i = 0; i < 8; i++) tn_tensor_unref(&all[i]);
+    tn_program_unref(&p);
+}
+
+static void test_bad_calls(void **state) {
+    tn_program *p = record(), *q = NULL;
+    tn_tensor *x = pair(1, 2), *y = NULL, *wide = NULL;
+    const int64_t three = 3;
+    const float data[3] = {1, 2, 3};
+    (void)state;
+    assert_int_equal(tn_program_run(NULL, &x, 1, &y, 1), TN_E_TYPE);
+    assert_int_equal(tn_program_run(p, &x, 2, &y, 1), TN_E_VALUE);
+    assert_int_equal(tn_program_run(p, &x, 1, &y, 0), TN_E_VALUE);
+    assert_int_equal(tn_tensor_from_data(TN_F32, 1, &three, data, &wide), TN_OK);
+    assert_int_equal(tn_program_run(p, &wide, 1, &y, 1), TN_E_SHAPE);
+    assert_non_null(strstr(tn_error_last()->message, "'x'"));
+    assert_null(y);
+    assert_int_equal(tn_program_begin(&q), TN_OK);
+    assert_int_equal(tn_program_run(q, &x, 1, &y, 1), TN_E_STATE);
+    tn_program *r = NULL;
+    assert_int_equal(tn_program_begin(&r), TN_E_STATE);
+    assert_null(r);
+    tn_program_cancel(q);
+    assert_false(tn_program_is_recording());
+    tn_program_unref(&q);
+    assert_int_equal(tn_program_load("/nowhere/at/all.tng", &q), TN_E_VALUE);
+    assert_int_equal(tn_program_load(NULL, &q), TN_E_TYPE);
+    assert_int_equal(tn_program_print(p, 99, NULL), TN_E_TYPE);
+    tn_tensor_unref(&x);
+    tn_tensor_unref(&wide);
+    tn_program_unref(&p);
+}
+
+/* A write to a tensor that nobody declared could not be made again. */
+static void test_constant_is_written(void **state) {
+    tn_tensor *x = pair(1, 2), *hidden = pair(0, 0), *same = NULL;
+    tn_program *p = NULL;
+    (void)state;
+    assert_int_equal(tn_program_begin(&p), TN_OK);
+    assert_int_equal(tn_program_add_input(p, x, "x"), TN_OK);
+    assert_int_equal(tn_copy_(hidden, x, 0, &same), TN_E_UNSUPPORTED);
+    tn_tensors outputs = {&hidden, 1};
+    assert_int_equal(tn_program_end(p, outputs), TN_E_UNSUPPORTED);
+    assert_false(tn_program_is_recording());
+    tn_program_unref(&p);
+    tn_tensor_unref(&x);
+    tn_tensor_unref(&hidden);
+}
+
+static void test_text(void **state) {
+    static const char *const expected[] = {"program(%x: float32[2])", "digraph program",
+                                           "\"nodes\""};
+    tn_program *p = record();
+    (void)state;
+    for (int form = TN_PROGRAM_TEXT; form <= TN_PROGRAM_JSON; form++) {
+        char *text = NULL;
+        assert_int_equal(tn_program_print(p, form, &text), TN_OK);
+        assert_non_null(strstr(text, expected[form]));
+        tn_free(text);
+    }
+    tn_program_unref(&p);
+}
+
+/* ---- Files -------------------------------------------------------------------------------------*/
+
+static unsigned char *file_of(const tn_program *p, uint64_t *ret_n) {
+    void *bytes = NULL;
+    assert_int_equal(tn_program_write(p, &bytes, ret_n), TN_OK);
+    return bytes;
+}
+
+static void test_file(void **state) {
+    char path[] = "/tmp/tenon-program-XXXXXX";
+    tn_program *p = record(), *q = NULL;
+    uint64_t n, m;
+    (void)state;
+    assert_int_equal(tn_program_set_note(p, "by hand"), TN_OK);
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    assert_int_equal(tn_program_save(p, path), TN_OK);
+    assert_int_equal(tn_program_load(path, &q), TN_OK);
+    assert_int_equal(unlink(path), 0);
+    run_pair(q, 1, 2, 2 * 3 + 8, 2 * 8 + 8);
+    assert_string_equal(tn_program_note(q), "by hand");
+    unsigned char *a = file_of(p, &n), *b = file_of(q, &m);
+    assert_true(n == m && memcmp(a, b, n) == 0);
+    tn_program_unref(&p);
+    tn_program_unref(&q);
+    assert_int_equal(tn_program_parse(a, n, &q), TN_OK);
+    free(a);
+    run_pair(q, -1, 0, -6 + 8, 8);
+    tn_program_unref(&q);
+    free(b);
+}
+
+static uint64_t u64_at(const unsigned char *f, int at) {
+    uint64_t v;
+    memcpy(&v, f + at, sizeof v);
+    return v;
+}
+
+/* The hash is no protection: the reader has to look at everything itself. */
+static void sign(unsigned char *f) {
+    uint64_t h = UINT64_C(14695981039346656037), at = u64_at(f, 16), n = u64_at(f, 24);
+    for (uint64_t i = 0; i < n; i++) h = (h ^ f[at + i]) * UINT64_C(1099511628211);
+    memcpy(f + 48, &h, sizeof h);
+}
+
+/* Whatever comes of it, it is a program that can be run, or an error with a text. */
+static void try_file(const unsigned char *f, uint64_t n) {
+    tn_program *p = NULL;
+    tn_tensor *x = pair(1, 2), *y[4] = {NULL};
+    tn_status st = tn_program_parse(f, n, &p);
+    assert_int_equal(st == TN_OK, p != NULL);
+    if (p && tn_program_inputs(p) <= 1 && tn_program_outputs(p) <= 4)
+        tn_program_run(p, &x, tn_program_inputs(p), y, tn_program_outputs(p));
+    if (st != TN_OK) assert_true(tn_error_last()->message[0] != 0);
+    for (int i = 0; i < 4; i++) tn_tensor_unref(&y[i]);
+    tn_tensor_unref(&x);
+    tn_program_unref(&p);
+}
+
+static void test_damaged_files(void **state) {
+    tn_program *p = record(), *q = NULL;
+    uint64_t n, seed = 1;
+    (void)state;
+    unsigned char *good = file_of(p, &n), *bad = malloc(n);
+    assert_non_null(bad);
+    for (uint64_t k = 0; k < n; k++) { /* cut off anywhere */
+        assert_int_equal(tn_program_parse(good, k, &q), TN_E_VALUE);
+        assert_null(q);
+    }
+    uint64_t graph = u64_at(good, 16), length = u64_at(good, 24);
+    for (uint64_t k = 0; k < graph + length; k++) { /* a byte wrong, with and without the hash */
+        for (int how = 0; how < 4; how++) {
+            memcpy(bad, good, n);
+            bad[k] = (unsigned char)(how == 0   ? bad[k] ^ 0xff
+                                     : how == 1 ? bad[k] + 1
+                                     : how == 2 ? 0x80
+                                                : bad[k] ^ 1);
+            if (memcmp(bad, good, n) == 0) continue;
+            if (k >= graph) assert_int_equal(tn_program_parse(bad, n, &q), TN_E_VALUE);
+            if (k >= graph) sign(bad);
+            try_file(bad, n);
+        }
+    }
+    for (int round = 0; round < 20000; round++) { /* several wrong */
+        memcpy(bad, good, n);
+        for (int i = 0; i < 1 + round % 5; i++) {
+            seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+            bad[graph + (seed >> 33) % length] = (unsigned char)(seed >> 25);
+        }
+        sign(bad);
+        try_file(bad, n);
+    }
+    free(good);
+    free(bad);
+    tn_program_unref(&p);
+}
+
+static void test_versions_and_names(void **state) {
+    tn_program *p = record(), *q = NULL;
+    uint64_t n;
+    (void)state;
+    unsigned char *f = file_of(p, &n);
+    f[8] = 2;
+    assert_int_equal(tn_program_parse(f, n, &q), TN_E_VALUE);
+    assert_non_null(strstr(tn_error_last()->message, "version 2"));
+    f[8] = 1;
+    for (uint64_t k = 64; k + 5 < n; k++) /* an operator that is not there */
+        if (memcmp(f + k, "mul@1", 5) == 0) memcpy(f + k, "mux@1", 5);
+    sign(f);
+    assert_int_equal(tn_program_parse(f, n, &q), TN_E_VALUE);
+    assert_non_null(strstr(tn_error_last()->message, "mux"));
+    free(f);
+    tn_program_unref(&p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_record_and_run),
+        cmocka_unit_test(test_passes),
+        cmocka_unit_test(test_writes_stay),
+        cmocka_unit_test(test_bad_calls),
+        cmocka_unit_test(test_constant_is_written),
+        cmocka_unit_test(test_text),
+        cmocka_unit_test(test_file),
+        cmocka_unit_test(test_damaged_files),
+        cmocka_unit_test(test_versions_and_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
