@@ -58,7 +58,8 @@ KNOWS = {
 # The rooms of libtenon from the bottom up: a room knows itself and those in front of it.
 ORDER = (
     "dispatch/ground", "dispatch/device", "dispatch/tensor", "dispatch/call", "dispatch/added",
-    "dispatch/door", "dispatch/operators", "dispatch/program", "autograd", "nn", "optim", "plugins", "plugins/ffi",
+    "dispatch/door", "dispatch/operators", "dispatch/program", "autograd", "nn", "optim", "plugins",
+    "plugins/ffi",
 )  # fmt: skip
 # (file, header) that still look up.
 UPWARD = {
