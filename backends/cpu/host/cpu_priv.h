@@ -10,7 +10,8 @@
 
 #include <tenon/plugin.h>
 
-#include "../common/room.h"
+#include "common/room.h"
+#include "common/rows.h"
 
 #if defined(__GNUC__)
 #define CPU_LIKELY(x) __builtin_expect(!!(x), 1)
@@ -28,13 +29,9 @@
 extern const tn_host *cpu_host;
 
 /* ---- Kernel rows -------------------------------------------------------------------------------
- * Every kernel file ends with one cpu_rows, which plugin.c lists by name. */
-typedef struct cpu_rows {
-    const tn_kernel_row *rows;
-    uint32_t n;
-} cpu_rows;
-#define CPU_ROWS_OF(array)                                                                         \
-    { array, (uint32_t)(sizeof(array) / sizeof((array)[0])) }
+ * Every kernel file ends with one cpu_rows, whose name follows from its head. */
+typedef kernel_rows cpu_rows;
+#define CPU_ROWS_OF(array) KERNEL_ROWS_OF(array)
 
 /* ---- threads.c ---------------------------------------------------------------------------------*/
 typedef tn_status (*cpu_body)(void *arg, int64_t begin, int64_t end);
@@ -63,7 +60,6 @@ extern const tn_memory_iface cpu_memory_iface;
 typedef enum cpu_isa { CPU_ISA_BASELINE, CPU_ISA_AVX2, CPU_ISA_AVX512 } cpu_isa;
 cpu_isa cpu_isa_pick(void); /* what runs here, or what TENON_CPU_ISA asks for if lower */
 const char *cpu_isa_name(cpu_isa isa);
-const char *cpu_describe(void *ctx, int32_t device);
 void cpu_warn_environment(void);
 
 /* ---- copy.c ------------------------------------------------------------------------------------*/

@@ -1,10 +1,7 @@
-/* isa.c: which instruction set the kernels are taken from, and the one-line description of the
- * device. TENON_CPU_ISA=baseline|avx2|avx512 picks a lower one than the machine has, for tests. */
-#include <stdio.h>
+/* isa.c: which instruction set the kernels are taken from. TENON_CPU_ISA=baseline|avx2|avx512 picks a lower one than the machine has, for tests. */
 #include <string.h>
 
 #include "cpu_priv.h"
-#include "gemm.h"
 
 static const char *const names[] = {"baseline", "avx2", "avx512"};
 
@@ -43,13 +40,4 @@ void cpu_warn_environment(void) {
             cpu_host->log(2, "%s=%s is set: OpenBLAS may run with kernels for another processor",
                           risky[i], value);
     }
-}
-
-const char *cpu_describe(void *ctx, int32_t device) {
-    static CPU_TLS char text[160];
-    (void)ctx;
-    (void)device;
-    snprintf(text, sizeof text, "tenon-cpu, %s, %d thread%s, BLAS %s", names[cpu_isa_pick()],
-             (int)cpu_threads_get(), cpu_threads_get() == 1 ? "" : "s", cpu_blas_core());
-    return text;
 }

@@ -4,7 +4,9 @@
  * factorisation of the transpose serves as well (inverse, Cholesky, singular values) nothing is
  * moved; QR, solving and eigenvectors go through transposed copies. One item of work is one matrix;
  * its LAPACK result code is kept, and the first failure is reported after all are done, so that
- * what is reported does not depend on the number of threads. */
+ * what is reported does not depend on the number of threads.
+ *
+ * family: lapack; types: f32 f64 */
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>

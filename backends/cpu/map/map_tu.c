@@ -1,4 +1,6 @@
-/* map_tu.c: the pointwise kernels of one element type and instruction set, and their rows. */
+/* map_tu.c: the pointwise kernels of one element type and instruction set, and their rows.
+ *
+ * family: map; types: all; isa: each */
 #include "map.h"
 
 #include <tenon/args_pointwise.h>

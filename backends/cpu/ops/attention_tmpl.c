@@ -4,7 +4,9 @@
  * so far and is rescaled when a later tile raises the maximum. Tiles above the causal diagonal are
  * skipped; another mask is looked at tile by tile. The backward pass recomputes the scores and needs each row's logsumexp only. One
  * thread owns a block of queries going forward, and all heads that share a key head going
- * backward, so that no sum depends on the number of threads. */
+ * backward, so that no sum depends on the number of threads.
+ *
+ * family: attention; types: float; isa: each; fused */
 #include <tenon/args_nn.h>
 
 #include "common/tmpl.h"

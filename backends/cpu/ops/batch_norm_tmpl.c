@@ -2,7 +2,9 @@
  *
  * x is (n, c, s): samples, channels, positions. Planes (s in memory order, the usual layout) are
  * summed channel by channel; channels-last tensors and matrices, where channels lie side by side,
- * are summed in blocks of channels that walk down all rows. */
+ * are summed in blocks of channels that walk down all rows.
+ *
+ * family: batch_norm; types: float; isa: each; fused */
 #include <tenon/args_norm.h>
 
 #include "common/tmpl.h"

@@ -7,7 +7,9 @@
  * the gradient) is packed into panels of PW columns. Forward and the gradient of the input put
  * pixels in rows and taps in the sum; the gradient of the weight puts taps in rows and pixels in
  * the sum. With a stride, the pixels of an input gradient fall into phases that meet different
- * taps. */
+ * taps.
+ *
+ * family: conv; types: float; isa: each; fused */
 #include <tenon/args_conv.h>
 
 #include "common/tmpl.h"

@@ -1,7 +1,9 @@
 /* embedding_tmpl.c: gathering rows of a table, and the gradient of that.
  *
  * The gradient sorts the positions by row (a counting sort keeps their order), so that each row is
- * summed by one thread, in the order of the indices, whatever the number of threads. */
+ * summed by one thread, in the order of the indices, whatever the number of threads.
+ *
+ * family: embedding; types: all; isa: each */
 #include <tenon/args_nn.h>
 
 #include "common/tmpl.h"

@@ -3,7 +3,9 @@
  * search.
  *
  * A NaN counts as larger and as smaller than everything; of equal elements the first is named (the
- * last in running extremes). */
+ * last in running extremes).
+ *
+ * family: extreme; types: real; isa: each */
 #include <math.h>
 #include <stdlib.h>
 

@@ -1,6 +1,8 @@
 /* index.c: moving elements to and from positions that index tensors give. No element is looked at,
  * only its size matters, so these kernels serve every dtype. All indices are checked, and turned
- * into byte offsets, before anything is written. */
+ * into byte offsets, before anything is written.
+ *
+ * family: index */
 #include <string.h>
 
 #include <tenon/args_create.h>

@@ -1,5 +1,7 @@
 /* index_tmpl.c: indexed writes that compute, for one element type: index_put_ and index_add_,
- * scatter; and the small kernels that make or look for values: _arange_, _linspace_, nonzero. */
+ * scatter; and the small kernels that make or look for values: _arange_, _linspace_, nonzero.
+ *
+ * family: indexed; types: all */
 #include <complex.h>
 
 #include <tenon/args_create.h>

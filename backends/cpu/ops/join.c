@@ -1,4 +1,6 @@
-/* join.c: tensors beside each other: strided copies into one result, part after part. */
+/* join.c: tensors beside each other: strided copies into one result, part after part.
+ *
+ * family: join */
 #include "copy.h"
 
 #include <tenon/args_create.h>

@@ -1,5 +1,7 @@
 /* linalg.c: the operators that are matrix products: mm, bmm, mv, dot, linear and the forms that
- * add to something. Each describes its operands as strided matrices and hands them to cpu_gemm. */
+ * add to something. Each describes its operands as strided matrices and hands them to cpu_gemm.
+ *
+ * family: linalg */
 #include <limits.h>
 
 #include <tenon/args_linalg.h>

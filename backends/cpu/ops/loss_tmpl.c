@@ -2,7 +2,9 @@
  *
  * The input is seen as (n, c, s): n samples, c classes with stride s, s positions (1 for a
  * matrix of logits). _cross_entropy reads the logits once: maximum and sum of exponentials are
- * kept together, block by block, and the gradient needs the logits and the kept logsumexp only. */
+ * kept together, block by block, and the gradient needs the logits and the kept logsumexp only.
+ *
+ * family: loss; types: float; isa: each; fused */
 #include <tenon/args_loss.h>
 
 #include "common/tmpl.h"

@@ -3,7 +3,9 @@
  * The elements of all tensors count as one long row, cut among the threads wherever it falls; `start`
  * says where each tensor begins. Tensors of one parameter are dense and in one axis order, so element
  * i of the memory of each belongs together. Arithmetic follows the single-tensor definition of each
- * optimizer, operation by operation. */
+ * optimizer, operation by operation.
+ *
+ * family: optim; types: float; isa: each */
 #include <math.h>
 #include <stdatomic.h>
 

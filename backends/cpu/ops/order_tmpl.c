@@ -2,7 +2,9 @@
  *
  * A row is turned into pairs (key, position): unsigned keys in the order of the elements, NaN
  * last, both zeros alike. Pairs are all different, so every algorithm here is stable and gives one
- * answer. */
+ * answer.
+ *
+ * family: order; types: real */
 #include <string.h>
 
 #include <tenon/args_index.h>

@@ -2,7 +2,9 @@
  *
  * A gather through one table of source positions per dimension; the gradient scatters through the
  * same tables. Work is cut along the leading dimensions that no padding touches, so that a scatter
- * never meets another one's memory. */
+ * never meets another one's memory.
+ *
+ * family: pad; types: all; isa: each */
 #include <complex.h>
 
 #include <tenon/args_conv.h>

@@ -1,6 +1,8 @@
 /* pool_tmpl.c: windows over planes: max_pool2d, avg_pool2d, adaptive_avg_pool2d and their
  * gradients, for one floating element type. Each plane (h, w) is one work item; gradients are
- * scattered inside a plane, so that planes never share memory. */
+ * scattered inside a plane, so that planes never share memory.
+ *
+ * family: pool; types: float; isa: each; fused */
 #include <math.h>
 
 #include <tenon/args_conv.h>

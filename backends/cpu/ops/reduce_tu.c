@@ -6,7 +6,9 @@
  * terms of similar size. Partial results of spans are joined in pairs. None of this depends
  * on the number of threads, so neither do the bits of the result.
  *
- * Where the fastest dimension is kept, whole rows of accumulators (columns) run down instead. */
+ * Where the fastest dimension is kept, whole rows of accumulators (columns) run down instead.
+ *
+ * family: reduce; types: all; isa: each */
 #include <math.h>
 
 #include <tenon/args_reduce.h>

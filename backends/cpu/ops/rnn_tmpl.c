@@ -1,5 +1,7 @@
 /* rnn_tmpl.c: the pointwise part of a step of recurrent networks for one element type: LSTM and GRU,
- * forward and backward. All operands are packed; a state has n elements to a row, gates 3 n or 4 n. */
+ * forward and backward. All operands are packed; a state has n elements to a row, gates 3 n or 4 n.
+ *
+ * family: rnn; types: float; isa: each */
 #include <tenon/args_rnn.h>
 
 #include "common/tmpl.h"

@@ -1,7 +1,9 @@
 /* scan_tmpl.c: running sums, products and logsumexps along a dimension, for one element type.
  *
  * Where neighbouring rows lie side by side, the walk goes along the dimension with all of them
- * abreast, so that memory is read in order. */
+ * abreast, so that memory is read in order.
+ *
+ * family: scan; types: all; isa: each */
 #include <complex.h>
 #include <math.h>
 

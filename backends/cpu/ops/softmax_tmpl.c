@@ -2,7 +2,9 @@
  *
  * Rows that lie in memory one element after the other are worked on in place. Where instead
  * neighbouring rows lie side by side (softmax over a leading dimension), VL rows are computed at
- * once, one per vector lane. Anything else is gathered into a row first. */
+ * once, one per vector lane. Anything else is gathered into a row first.
+ *
+ * family: softmax; types: float; isa: each; fused */
 #include <tenon/args_norm.h>
 
 #include "common/tmpl.h"

@@ -1,7 +1,9 @@
 /* upsample_tmpl.c: upsampling of planes and its gradient, for one floating element type.
  *
  * A gather through two small tables of source positions and weights, by row and by column; the
- * gradient scatters through the same tables, one plane per work item. */
+ * gradient scatters through the same tables, one plane per work item.
+ *
+ * family: upsample; types: float; isa: each; fused */
 #include <math.h>
 
 #include <tenon/args_conv.h>

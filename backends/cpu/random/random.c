@@ -3,7 +3,9 @@
  * Each has two sources. Philox: a fill function makes RND_BATCH numbers from their index alone, the
  * pool makes batches in any order. mt19937: a draw function makes the next numbers of the one stream
  * in PyTorch's order, under the generator's lock and therefore on the calling thread; it never
- * polls, since whoever answers a poll may be waiting for that lock. */
+ * polls, since whoever answers a poll may be waiting for that lock.
+ *
+ * family: random; isa: each */
 #include "random_priv.h"
 
 #include <float.h>

@@ -1,5 +1,7 @@
 /* random_index.c: permutations and draws of column numbers. Both are serial: every draw depends on
- * those before it, or on a whole row. */
+ * those before it, or on a whole row.
+ *
+ * family: random_index */
 #include "random_priv.h"
 
 #include <math.h>

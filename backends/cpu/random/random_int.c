@@ -1,5 +1,7 @@
 /* random_int.c: whole numbers, coin tosses and dropout, compiled per instruction set. How the two
- * sources of random numbers are used: random.c. */
+ * sources of random numbers are used: random.c.
+ *
+ * family: random_int; isa: each */
 #include "random_priv.h"
 
 #include <float.h>

@@ -1,6 +1,8 @@
 /* copy.c: strided copies. Packed runs become memcpy, a transposed operand is moved in square tiles
  * through the caches (transpose.c), everything else goes element by element along the fastest dimension. Also the
- * gather, scatter and streaming services of the pointwise driver. */
+ * gather, scatter and streaming services of the pointwise driver.
+ *
+ * family: copy */
 #include "copy.h"
 
 #include <string.h>

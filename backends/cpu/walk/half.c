@@ -1,4 +1,6 @@
-/* half.c: packed rows between half precision and f32, compiled per instruction set. */
+/* half.c: packed rows between half precision and f32, compiled per instruction set.
+ *
+ * isa: each */
 #include "half.h"
 
 #include "common/tmpl.h"

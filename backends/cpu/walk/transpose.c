@@ -1,7 +1,9 @@
 /* transpose.c: moves a rectangle between memory that is packed along the one dimension and memory
  * that is packed along the other. Compiled per instruction set: with AVX-512 squares of 64 bytes by
  * 64 bytes turn around in registers, so that each cache line is touched once; strides that are
- * powers of two would otherwise drive the lines of a square out of the first cache. */
+ * powers of two would otherwise drive the lines of a square out of the first cache.
+ *
+ * isa: each */
 #include "copy.h"
 
 #include <string.h>

@@ -1,4 +1,6 @@
-/* copy.c: _copy, which also fills, and _cast: host side of kernels/copy.cu and kernels/cast.cu. */
+/* copy.c: _copy, which also fills, and _cast: host side of kernels/copy.cu and kernels/cast.cu.
+ *
+ * family: copy */
 #include "cuda_priv.h"
 
 #include <tenon/args_pointwise.h>

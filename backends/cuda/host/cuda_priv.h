@@ -10,7 +10,8 @@
 
 #include <tenon/plugin.h>
 
-#include "../common/room.h"
+#include "common/room.h"
+#include "common/rows.h"
 #include "driver.h"
 #include "kernels/args/args.h"
 
@@ -357,11 +358,9 @@ tn_status cuda_zero(const tn_call *call, const tn_view *v);
 tn_status cuda_reserve_random(const tn_call *call, tn_generator *gen, uint64_t blocks,
                               cuda_draws *ret_draws, const cuda_draws **ret_launch);
 
-/* ---- Rows: one list per family, named in plugin.c ----------------------------------------------*/
-typedef struct cuda_rows {
-    const tn_kernel_row *rows;
-    uint32_t n;
-} cuda_rows;
+/* ---- Rows: one array per family, whose name follows from the file's head -----------------------*/
+typedef kernel_rows cuda_rows;
+#define CUDA_ROWS_OF(rows) KERNEL_ROWS_OF(rows)
 /* The rows of an operator that has a kernel for each floating type. */
 #define CUDA_FLOAT_ROW(op, fn, dtype)                                                              \
     { #op, TN_SIG_##op, fn, NULL, dtype, 0, TN_K_CAPTURE_SAFE, 0 }
@@ -374,7 +373,5 @@ typedef struct cuda_rows {
         CUDA_FLOAT_ROW(op, fn, TN_I32), CUDA_FLOAT_ROW(op, fn, TN_I64), CUDA_FLOAT_ROWS(op, fn)
 #define CUDA_COMPLEX_ROWS(op, fn) CUDA_FLOAT_ROW(op, fn, TN_C64), CUDA_FLOAT_ROW(op, fn, TN_C128)
 #define CUDA_REAL_ROWS(op, fn) CUDA_FLOAT_ROW(op, fn, TN_BOOL), CUDA_NUMBER_ROWS(op, fn)
-#define CUDA_ROWS_OF(rows)                                                                         \
-    { (rows), (uint32_t)(sizeof(rows) / sizeof((rows)[0])) }
 
 #endif

@@ -6,7 +6,9 @@
  * Going forward a block owns a tile of queries and walks over the keys; each row keeps its maximum and
  * its sum so far and is rescaled when a later tile raises the maximum. Going backward the scores are
  * computed again, once by the blocks that own a tile of keys and once by those that own queries, so
- * that every sum has one owner and one order. */
+ * that every sum has one owner and one order.
+ *
+ * types: float */
 #include "args_attention.h"
 #include "device.h"
 

@@ -1,4 +1,6 @@
-/* cast.cu: conversions from one real element type to every other one (common/cast.h). */
+/* cast.cu: conversions from one real element type to every other one (common/cast.h).
+ *
+ * types: all */
 #include "device.h"
 
 #include "cast.h"

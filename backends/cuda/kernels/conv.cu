@@ -1,5 +1,7 @@
 /* conv.cu: convolutions of one element type: images unfolded into the columns of a matrix and back, and
- * groups of one channel without a matrix. Every result is one thread's or one block's own sum. */
+ * groups of one channel without a matrix. Every result is one thread's or one block's own sum.
+ *
+ * types: float */
 #include "device.h"
 
 #include "args_conv.h"

@@ -1,5 +1,7 @@
 /* element_loss.cu: losses of one floating type that compare element by element: their sum, and the
- * gradient of the input. */
+ * gradient of the input.
+ *
+ * types: float */
 #include "device.h"
 
 #include "args_element_loss.h"

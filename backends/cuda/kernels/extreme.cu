@@ -1,4 +1,6 @@
-/* extreme.cu: max, min, argmax and argmin along a dimension, of one element type. */
+/* extreme.cu: max, min, argmax and argmin along a dimension, of one element type.
+ *
+ * types: real */
 #include "device.h"
 
 #include "args_scan.h"

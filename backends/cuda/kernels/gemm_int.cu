@@ -1,5 +1,7 @@
 /* gemm_int.cu: products of integer matrices of one element type. Sums wrap, as integers do elsewhere, so
- * their order does not matter. */
+ * their order does not matter.
+ *
+ * types: int */
 #include "device.h"
 
 #include "args_gemm.h"

@@ -1,5 +1,7 @@
 /* index.cu: indexed writes that compute, of one element type: atomically, or in the order of positions.
- * Both say the same of integers; of floats, sums differ in their last places. */
+ * Both say the same of integers; of floats, sums differ in their last places.
+ *
+ * types: real */
 #include "take.h"
 
 #include "scalar.h"

@@ -1,4 +1,6 @@
-/* loss.cu: negative log likelihood and cross entropy with classes as targets, of one floating type. */
+/* loss.cu: negative log likelihood and cross entropy with classes as targets, of one floating type.
+ *
+ * types: float */
 #include "device.h"
 
 #include "args_loss.h"

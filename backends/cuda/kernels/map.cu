@@ -1,4 +1,6 @@
-/* map.cu: the pointwise kernels of one element type, from the formulas in common/scalar*.h. */
+/* map.cu: the pointwise kernels of one element type, from the formulas in common/scalar*.h.
+ *
+ * types: all */
 #include "device.h"
 
 #include "scalar.h"

@@ -1,4 +1,6 @@
-/* norm.cu: layer_norm and batch_norm of one floating type, forward and backward. */
+/* norm.cu: layer_norm and batch_norm of one floating type, forward and backward.
+ *
+ * types: float */
 #include "device.h"
 
 #include "args_norm.h"

@@ -1,4 +1,6 @@
-/* optim.cu: kernels of one floating type over lists of tensors: optimizer steps, norms, scaling. */
+/* optim.cu: kernels of one floating type over lists of tensors: optimizer steps, norms, scaling.
+ *
+ * types: float */
 #include "device.h"
 
 #include "adam.h"

@@ -2,7 +2,9 @@
  *
  * A row becomes items, pairs of a key and a position, which are all different: every order of working
  * gives one answer, and it is stable. Blocks sort tiles in shared memory; longer rows are merged run by
- * run. Where only the first items are wanted, tiles leave those and the rest is sorted again. */
+ * run. Where only the first items are wanted, tiles leave those and the rest is sorted again.
+ *
+ * types: real */
 #include "device.h"
 
 #include "args_order.h"

@@ -1,5 +1,7 @@
 /* pad_backward.cu: the gradient of padding, for one floating element type: gathered from the padded
- * positions that read an element. */
+ * positions that read an element.
+ *
+ * types: float */
 #include "planes.h"
 
 #include "scalar.h"

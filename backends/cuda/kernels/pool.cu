@@ -1,6 +1,8 @@
 /* pool.cu: pooling of planes and its gradients, for one floating element type. A thread computes one
  * element; gradients are gathered from the windows that hold the element, so that no two threads
- * write the same place and sums have one order. */
+ * write the same place and sums have one order.
+ *
+ * types: float */
 #include "planes.h"
 
 #include "scalar.h"

@@ -1,5 +1,7 @@
 /* random.cu: random numbers of one element type from Philox words (common/philox.h): the numbers that
- * every device draws from the same seed and offset. */
+ * every device draws from the same seed and offset.
+ *
+ * types: real */
 #include "device.h"
 
 #include "philox.h"

@@ -1,4 +1,6 @@
-/* range.cu: sequences of one element type. */
+/* range.cu: sequences of one element type.
+ *
+ * types: real */
 #include "device.h"
 
 #include "scalar.h"

@@ -1,4 +1,6 @@
-/* reduce.cu: reductions of one element type, in two stages (cuda_reduce_args). */
+/* reduce.cu: reductions of one element type, in two stages (cuda_reduce_args).
+ *
+ * types: all */
 #include "device.h"
 
 #include "scalar.h"

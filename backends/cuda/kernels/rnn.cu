@@ -1,5 +1,7 @@
 /* rnn.cu: the pointwise part of a step of LSTM and GRU, forward and backward, of one floating type. A
- * thread has one element of the state, and those of the gates that belong to it. */
+ * thread has one element of the state, and those of the gates that belong to it.
+ *
+ * types: float */
 #include "device.h"
 
 #include "args_rnn.h"

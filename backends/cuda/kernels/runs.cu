@@ -1,5 +1,7 @@
 /* runs.cu: runs of equal neighbours in a packed row of one element type, and elements that are not zero:
- * counted by parts, numbered, and written once the host knows how many there are. */
+ * counted by parts, numbered, and written once the host knows how many there are.
+ *
+ * types: all */
 #include "device.h"
 
 #include "args_runs.h"

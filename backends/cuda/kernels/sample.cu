@@ -1,4 +1,6 @@
-/* sample.cu: column numbers drawn from rows of weights of one floating type, as on the CPU. */
+/* sample.cu: column numbers drawn from rows of weights of one floating type, as on the CPU.
+ *
+ * types: float */
 #include "device.h"
 
 #include "args_sample.h"

@@ -1,7 +1,9 @@
 /* scan.cu: running sums, products, logsumexps and extremes along a dimension, of one element type.
  *
  * A block takes `span` elements of each of its rows. Where a row has several parts, a first kernel adds
- * up every part, and each block of the second one begins with the parts in front of its own. */
+ * up every part, and each block of the second one begins with the parts in front of its own.
+ *
+ * types: all */
 #include "device.h"
 
 #include "args_scan.h"

@@ -1,4 +1,6 @@
-/* softmax.cu: softmax and its kin, of one floating type. */
+/* softmax.cu: softmax and its kin, of one floating type.
+ *
+ * types: float */
 #include "device.h"
 
 #include "rows.h"

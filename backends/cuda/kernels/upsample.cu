@@ -1,5 +1,7 @@
 /* upsample.cu: nearest and bilinear upsampling of planes and its gradient, for one floating element
- * type. The gradient of an element is gathered from the positions that read it. */
+ * type. The gradient of an element is gathered from the positions that read it.
+ *
+ * types: float */
 #include "planes.h"
 
 #include "scalar.h"

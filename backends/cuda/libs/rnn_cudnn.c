@@ -1,6 +1,8 @@
 /* rnn_cudnn.c: all layers of a recurrent network at once, by cuDNN. Rows are grouped by time step, which
  * is cuDNN's packed layout. Weights are separate tensors of the user: they are copied to where cuDNN
- * wants them, and their gradients back into one row of all weights. */
+ * wants them, and their gradients back into one row of all weights.
+ *
+ * family: rnn_cudnn */
 #include "dnn_plan.h"
 
 #include <limits.h>

@@ -1,4 +1,6 @@
-/* attention.c: softmax(q k^T * scale) v and its gradients: host side of kernels/attention.cu. */
+/* attention.c: softmax(q k^T * scale) v and its gradients: host side of kernels/attention.cu.
+ *
+ * family: attention */
 #include "attention.h"
 
 #include <string.h>

@@ -1,4 +1,6 @@
-/* conv.c: convolutions and their gradients: reads a call, and picks the way that serves it. */
+/* conv.c: convolutions and their gradients: reads a call, and picks the way that serves it.
+ *
+ * family: conv */
 #include "conv.h"
 
 #include <tenon/args_conv.h>

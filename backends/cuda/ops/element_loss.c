@@ -1,4 +1,6 @@
-/* element_loss.c: losses that compare element by element: host side of kernels/element_loss.cu. */
+/* element_loss.c: losses that compare element by element: host side of kernels/element_loss.cu.
+ *
+ * family: element_loss */
 #include "cuda_priv.h"
 
 #include <tenon/args_loss.h>

@@ -1,4 +1,6 @@
-/* join.c: tensors beside each other, many of them in one launch: host side of kernels/join.cu. */
+/* join.c: tensors beside each other, many of them in one launch: host side of kernels/join.cu.
+ *
+ * family: join */
 #include "cuda_priv.h"
 
 #include <tenon/args_create.h>

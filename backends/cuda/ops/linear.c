@@ -2,7 +2,9 @@
  * (gemm_end.c). What it does not serve goes back to core, which takes the parts one by one.
  *
  * The library's relu makes 0 of NaN, so nothing but _addmm_activation calls it. It has no gradient here:
- * the library's mask lets gradients through where relu's argument is 0, and ours are 0 there. */
+ * the library's mask lets gradients through where relu's argument is 0, and ours are 0 there.
+ *
+ * family: linear */
 #include <tenon/args_nn.h>
 
 #include "cublaslt.h"

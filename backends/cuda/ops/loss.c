@@ -1,5 +1,7 @@
 /* loss.c: negative log likelihood and cross entropy with classes as targets: host side of
- * kernels/loss.cu. */
+ * kernels/loss.cu.
+ *
+ * family: loss */
 #include "cuda_priv.h"
 
 #include <string.h>

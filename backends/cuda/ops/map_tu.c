@@ -1,5 +1,7 @@
 /* map_tu.c: the pointwise kernels of one element type, host side: their rows, and how the numbers of
- * a call reach the device. The device's side is kernels/map.cu; both come from pointwise_ops.inc. */
+ * a call reach the device. The device's side is kernels/map.cu; both come from pointwise_ops.inc.
+ *
+ * family: map; types: all */
 #include "cuda_priv.h"
 
 #include <string.h>

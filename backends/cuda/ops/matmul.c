@@ -1,6 +1,8 @@
 /* matmul.c: the operators that are matrix products: mm, bmm, mv, dot, linear and the forms that add to
  * something. Each describes its operands as matrices; those that cuBLAS cannot read are packed first.
- * Integers have a kernel of ours, which reads any strides. */
+ * Integers have a kernel of ours, which reads any strides.
+ *
+ * family: matmul */
 #include <tenon/args_linalg.h>
 #include <tenon/args_nn.h>
 

@@ -1,5 +1,7 @@
 /* nonzero.c: the coordinates of elements that are not zero: host side of kernels/runs.cu. How many there
- * are is waited for, since the result's size depends on it. */
+ * are is waited for, since the result's size depends on it.
+ *
+ * family: nonzero */
 #include "cuda_priv.h"
 
 #include <tenon/args_index.h>

@@ -1,4 +1,6 @@
-/* norm.c: layer_norm, rms_norm and batch_norm: host side of kernels/norm.cu. */
+/* norm.c: layer_norm, rms_norm and batch_norm: host side of kernels/norm.cu.
+ *
+ * family: norm */
 #include "norm.h"
 
 #include <string.h>

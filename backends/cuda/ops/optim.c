@@ -1,5 +1,7 @@
 /* optim.c: optimizer steps, norms and scaling over lists of tensors, many of them in one launch: host
- * side of kernels/optim.cu. */
+ * side of kernels/optim.cu.
+ *
+ * family: optim */
 #include "cuda_priv.h"
 
 #include <math.h>

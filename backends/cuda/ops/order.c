@@ -1,4 +1,6 @@
-/* order.c: sorting along a dimension and its relatives: host side of kernels/order.cu. */
+/* order.c: sorting along a dimension and its relatives: host side of kernels/order.cu.
+ *
+ * family: order */
 #include "cuda_priv.h"
 
 #include <string.h>

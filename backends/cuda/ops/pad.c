@@ -1,4 +1,6 @@
-/* pad.c: constant_pad_nd, _pad and their gradient: host side of kernels/pad.cu and pad_backward.cu. */
+/* pad.c: constant_pad_nd, _pad and their gradient: host side of kernels/pad.cu and pad_backward.cu.
+ *
+ * family: pad */
 #include "image.h"
 
 #include <string.h>

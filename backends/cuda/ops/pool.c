@@ -1,5 +1,7 @@
 /* pool.c: max_pool2d, avg_pool2d, adaptive_avg_pool2d and their gradients: host side of
- * kernels/pool.cu. */
+ * kernels/pool.cu.
+ *
+ * family: pool */
 #include "image.h"
 
 #include <string.h>

@@ -1,6 +1,8 @@
 /* random.c: random numbers, host side of kernels/random.cu: reserves Philox blocks of the generator
  * and queues one launch that draws them, in the order of the CPU. Parameters that are out of range,
- * and bounds that a floating type does not hold, are left to the CPU, which says what is wrong. */
+ * and bounds that a floating type does not hold, are left to the CPU, which says what is wrong.
+ *
+ * family: random */
 #include "cuda_priv.h"
 
 #include <float.h>

@@ -1,5 +1,7 @@
 /* reduce_tu.c: the reductions of one element type, host side: their kernels and rows. The device's side
- * is kernels/reduce.cu. */
+ * is kernels/reduce.cu.
+ *
+ * family: reduce; types: all */
 #include <tenon/args_reduce.h>
 
 #include "common/tmpl.h"

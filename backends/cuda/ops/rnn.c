@@ -1,4 +1,6 @@
-/* rnn.c: the pointwise part of a step of recurrent networks: host side of kernels/rnn.cu. */
+/* rnn.c: the pointwise part of a step of recurrent networks: host side of kernels/rnn.cu.
+ *
+ * family: rnn */
 #include "cuda_priv.h"
 
 #include <tenon/args_rnn.h>

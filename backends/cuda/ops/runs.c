@@ -1,5 +1,7 @@
 /* runs.c: runs of equal neighbours, which unique and unique_consecutive are made of: host side of
- * kernels/runs.cu. How many there are is waited for, since the results' sizes depend on it. */
+ * kernels/runs.cu. How many there are is waited for, since the results' sizes depend on it.
+ *
+ * family: runs */
 #include "cuda_priv.h"
 
 #include <tenon/args_index.h>

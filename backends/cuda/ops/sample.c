@@ -1,5 +1,7 @@
 /* sample.c: permutations and draws of column numbers: host side of kernels/permute.cu and
- * kernels/sample.cu. */
+ * kernels/sample.cu.
+ *
+ * family: sample */
 #include "cuda_priv.h"
 
 #include <tenon/args_random.h>

@@ -1,5 +1,7 @@
 /* scan.c: running sums, products and extremes, and the places of extremes: host side of
- * kernels/scan.cu and kernels/extreme.cu. */
+ * kernels/scan.cu and kernels/extreme.cu.
+ *
+ * family: scan */
 #include "cuda_priv.h"
 
 #include <tenon/args_index.h>

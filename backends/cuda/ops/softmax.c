@@ -1,4 +1,6 @@
-/* softmax.c: softmax and its kin: host side of kernels/softmax.cu. */
+/* softmax.c: softmax and its kin: host side of kernels/softmax.cu.
+ *
+ * family: softmax */
 #include "cuda_priv.h"
 
 #include <tenon/args_norm.h>

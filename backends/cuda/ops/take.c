@@ -1,5 +1,7 @@
 /* take.c: the operators that read and write at indices, as jobs for index.c; and sequences. Indices are
- * looked at by the GPU; one that is out of range is a late failure. */
+ * looked at by the GPU; one that is out of range is a late failure.
+ *
+ * family: take */
 #include "index.h"
 
 #include <tenon/args_create.h>

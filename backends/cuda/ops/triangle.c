@@ -1,4 +1,6 @@
-/* triangle.c: tril and triu: host side of kernels/triangle.cu. */
+/* triangle.c: tril and triu: host side of kernels/triangle.cu.
+ *
+ * family: triangle */
 #include "image.h"
 
 #include <string.h>

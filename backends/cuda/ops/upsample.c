@@ -1,4 +1,6 @@
-/* upsample.c: nearest and bilinear upsampling and their gradients: host side of kernels/upsample.cu. */
+/* upsample.c: nearest and bilinear upsampling and their gradients: host side of kernels/upsample.cu.
+ *
+ * family: upsample */
 #include "image.h"
 
 #include <string.h>
