@@ -121,7 +121,8 @@ def stubs(ops: list[Op]) -> str:
     head = (
         "# Generated from dispatch/ops by dispatch/opgen.\n"
         "from collections.abc import Sequence\n\n"
-        "from tenon._types import Generator, Number, Tensor, device, dtype, memory_format\n\n"
+        "from tenon._tensor.types import Generator, Number, Tensor, device, dtype, memory_format\n"
+        "\n"
     )
     counts: dict[str, int] = {}
     functions = [op for op in ops if "torch" in op.where or "nn.functional" in op.where]

@@ -53,7 +53,7 @@ static void log_message(int32_t level, const char *text) {
 static char *where(void) {
     if (!Py_IsInitialized()) return NULL;
     PyGILState_STATE gil = PyGILState_Ensure();
-    PyObject *f = tnp_helper("_graph", "where");
+    PyObject *f = tnp_helper("_tape.graph", "where");
     PyObject *text = f ? PyObject_CallFunctionObjArgs(f, NULL) : NULL;
     Py_ssize_t n;
     const char *s = text ? PyUnicode_AsUTF8AndSize(text, &n) : NULL;

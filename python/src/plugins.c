@@ -28,7 +28,7 @@ tn_status tnp_admit_plugin(const char *name, const char *path, int32_t ours) {
     PyObject *r =
         audit ? PyObject_CallFunction(audit, "sss", "tenon.load_plugin", name, path) : NULL;
     if (r && !ours) {
-        PyObject *admit = tnp_helper("_plugins", "admit");
+        PyObject *admit = tnp_helper("_plugin.trial", "admit");
         Py_DECREF(r);
         r = admit ? PyObject_CallFunction(admit, "s", path) : NULL;
     }
@@ -44,7 +44,7 @@ void tnp_find_plugins(void) {
     PyGILState_STATE gil = PyGILState_Ensure();
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
-    PyObject *find = tnp_helper("_installed", "installed");
+    PyObject *find = tnp_helper("_plugin.installed", "installed");
     PyObject *list = find ? PyObject_CallFunctionObjArgs(find, NULL) : NULL;
     for (Py_ssize_t i = 0, n = list ? PyList_Size(list) : 0; i < n; i++) {
         PyObject *path;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tenon import _C, get_num_threads
-from tenon._native import Library
+from tenon._plugin.native import Library
 
 
 def show() -> str:

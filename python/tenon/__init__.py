@@ -11,7 +11,7 @@ import importlib
 from math import e, inf, nan, pi, tau
 from typing import Any
 
-from tenon import _C, _tensor
+from tenon import _C
 from tenon._C import (
     Generator,
     OutOfMemoryError,
@@ -70,7 +70,8 @@ from tenon._C import (
     tensor,
     uint8,
 )
-from tenon._indexed import (
+from tenon._tensor import methods as _methods
+from tenon._tensor.indexed import (
     allclose,
     block_diag,
     equal,
@@ -79,7 +80,7 @@ from tenon._indexed import (
     unique,
     unique_consecutive,
 )
-from tenon._random import (
+from tenon._tensor.random import (
     get_rng_state,
     initial_seed,
     manual_seed,
@@ -103,14 +104,15 @@ _SUBMODULES = frozenset({
 
 # Names of submodules that are functions of the package.
 _LATER = {
-    "load_inline": "_inline", "load_library": "_inline", "load_plugin": "_inline",
-    "retire_plugin": "_inline",
+    **dict.fromkeys(
+        ("load_inline", "load_library", "load_plugin", "retire_plugin"), "_plugin.inline"
+    ),
     "save": "serialization", "load": "serialization", "compile": "compiler",
-    "autocast": "amp", "Storage": "_storage", "UntypedStorage": "_storage",
-    "set_printoptions": "_print", "get_printoptions": "_print",
-    "Stream": "_streams", "Event": "_streams", "stream": "_streams", "current_stream": "_streams",
-    "Graph": "_capture", "graph": "_capture",
-    "vmap": "_vmap",
+    "autocast": "amp", "Storage": "_tensor.storage", "UntypedStorage": "_tensor.storage",
+    "set_printoptions": "_tensor.print", "get_printoptions": "_tensor.print",
+    **dict.fromkeys(("Stream", "Event", "stream", "current_stream"), "_device.streams"),
+    "Graph": "_device.capture", "graph": "_device.capture",
+    "vmap": "_transform.vmap",
     **dict.fromkeys((
         "is_autocast_available", "is_autocast_enabled", "set_autocast_enabled",
         "get_autocast_dtype", "set_autocast_dtype", "get_autocast_gpu_dtype",
@@ -121,19 +123,19 @@ _LATER = {
     **dict.fromkeys((
         "chain_matmul", "cholesky_inverse", "cholesky_solve", "matrix_power", "pinverse", "qr",
         "svd", "triangular_solve",
-    ), "_matrix"),
+    ), "_tensor.matrix"),
     **dict.fromkeys((
         "can_cast", "einsum", "finfo", "get_device_module", "iinfo", "is_complex",
         "is_floating_point", "is_nonzero", "is_storage", "meshgrid", "numel", "result_type",
         "split", "typename",
-    ), "_functions"),
+    ), "_tensor.functions"),
     **dict.fromkeys((
         "set_fallback_policy", "get_fallback_policy",
         "set_float32_matmul_precision", "get_float32_matmul_precision",
         "use_deterministic_algorithms", "are_deterministic_algorithms_enabled",
         "set_default_device", "get_default_device", "set_default_tensor_type", "layer",
         "set_num_interop_threads", "get_num_interop_threads", "scalar_tensor",
-    ), "_settings"),
+    ), "_tensor.settings"),
 }  # fmt: skip
 
 # Functions of the op table; what is defined above or comes later keeps its name.
@@ -146,7 +148,7 @@ _addmm_activation = _C._ops._addmm_activation  # a name that programs know from 
 
 def __getattr__(name: str) -> Any:
     if name.startswith(("_foreach_", "_amp_foreach_")):
-        return getattr(importlib.import_module(f"{_HOME}._foreach"), name)
+        return getattr(importlib.import_module(f"{_HOME}._tensor.foreach"), name)
     if name in _SUBMODULES:
         try:
             return importlib.import_module(f"{_HOME}.{name}")
@@ -163,7 +165,7 @@ def __getattr__(name: str) -> Any:
             globals()[name] = value
             return value
     if name.endswith("Tensor"):
-        kind = importlib.import_module(f"{_HOME}._tensor_types").find(name, "cpu")
+        kind = importlib.import_module(f"{_HOME}._tensor.tensor_types").find(name, "cpu")
         if kind is not None:
             globals()[name] = kind
             return kind
@@ -177,7 +179,7 @@ def __getattr__(name: str) -> Any:
         except RuntimeError:
             pass
         else:
-            globals()[name] = importlib.import_module(f"{_HOME}._devices").DeviceModule(name)
+            globals()[name] = importlib.import_module(f"{_HOME}._device.devices").DeviceModule(name)
             return globals()[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from tenon import _native, _plugin_command
+from tenon._plugin import command, native
 
 # Variables that change which kernels run, and so what a report about speed or results must name.
 VARIABLES = (
@@ -21,7 +21,7 @@ VARIABLES = (
 
 def op_rows(name: str) -> list[dict[str, Any]]:
     """Entries of the op table under a name as Python or C spells it."""
-    rows = json.loads((_native.PACKAGE / "ops.json").read_text(encoding="utf-8"))
+    rows = json.loads((native.PACKAGE / "ops.json").read_text(encoding="utf-8"))
     names = {name, name.replace(".", "_")}
     return [r for r in rows if names & {r["name"], r["py_name"], *r["alias"]}]
 
@@ -59,7 +59,7 @@ def command_added_op(options: argparse.Namespace) -> int:
     namespace, _, name = options.name.partition("::")
     plain = name.isidentifier()
     print(f"  Python     tenon.ops.{namespace}" + (f".{name}" if plain else f'["{name}"]'))
-    for device in [options.device] if options.device else _native.Library().devices():
+    for device in [options.device] if options.device else native.Library().devices():
         for dtype in [options.dtype] if options.dtype else ADDED_DTYPES:
             text = tenon.explain(options.name, device, getattr(tenon, dtype)).strip()
             print(f"  {device} {dtype}: {text}")
@@ -73,7 +73,7 @@ def command_op(options: argparse.Namespace) -> int:
     if not rows:
         print(f"tenon: there is no operator '{options.name}'", file=sys.stderr)
         return 1
-    library = _native.Library()
+    library = native.Library()
     for row in rows:
         print(f"{row['sig']}\n  {row['doc']}")
         print(f"  entry      {row['file']}:{row['line']}, {row['kind']}")
@@ -90,7 +90,7 @@ def command_op(options: argparse.Namespace) -> int:
 
 
 def command_coverage(options: argparse.Namespace) -> int:
-    from tenon import _coverage
+    from tenon._command import coverage as _coverage
 
     report = _coverage.measure(options.device)
     print(json.dumps(report, indent=1) if options.json else _coverage.text(report))
@@ -99,7 +99,7 @@ def command_coverage(options: argparse.Namespace) -> int:
 
 def command_conform(arguments: list[str]) -> int:
     """Becomes the program that came with the package, which reads its own arguments."""
-    program = str(_native.PACKAGE / "tenon-conform")
+    program = str(native.PACKAGE / "tenon-conform")
     try:
         os.execv(program, [program, *arguments])
     except OSError as err:
@@ -109,7 +109,7 @@ def command_conform(arguments: list[str]) -> int:
 
 def command_run(words: list[str]) -> int:
     """Runs a program, whose words are its own from the first on."""
-    from tenon import _run
+    from tenon._command import run
 
     if not words:
         raise SystemExit("tenon run: which program? tenon run FILE | -m MODULE | -c TEXT | -")
@@ -119,7 +119,7 @@ def command_run(words: list[str]) -> int:
         if not args:
             raise SystemExit(f"tenon run: {program} needs an argument")
         program, *args = args
-    _run.run(program, args, module, text)
+    run.run(program, args, module, text)
     return 0
 
 
@@ -152,9 +152,9 @@ def cuda_libraries() -> list[str]:
 def command_doctor(options: argparse.Namespace) -> int:
     del options
     good = report("python", lambda: f"{sys.version.split()[0]} at {sys.executable}")
-    good &= report("package", lambda: str(_native.PACKAGE))
+    good &= report("package", lambda: str(native.PACKAGE))
     try:
-        library = _native.Library()
+        library = native.Library()
     except OSError as err:
         print(f"libtenon    PROBLEM: {err}; reinstall tenon")
         return 1
@@ -162,7 +162,7 @@ def command_doctor(options: argparse.Namespace) -> int:
     good &= report("cpu", lambda: library.describe("cpu"))
     broken = 0
     for plugin in library.plugins():
-        health = _plugin_command.health(plugin)
+        health = command.health(plugin)
         broken += health.startswith("PROBLEM")
         print(f"plugin      {plugin.name} {plugin.version}: {health}")
     for line in cuda_libraries():
@@ -181,13 +181,13 @@ def command_doctor(options: argparse.Namespace) -> int:
 
 
 def command_config(options: argparse.Namespace) -> int:
-    package = _native.PACKAGE
+    package = native.PACKAGE
     answers = {
         "include": f"-I{package / 'include'}",
         "cflags": f"-I{package / 'include'}",
         "libs": f"-L{package} -ltenon -Wl,-rpath,{package}",
         "pkgconfigdir": str(package / "pkgconfig"),
-        "plugindir": str(_native.PLUGINS),
+        "plugindir": str(native.PLUGINS),
     }
     asked = [text for name, text in answers.items() if getattr(options, name)]
     if asked:
@@ -233,7 +233,7 @@ def parser() -> argparse.ArgumentParser:
         config.add_argument(f"--{name}", action="store_true", help=text)
     config.set_defaults(call=command_config)
 
-    _plugin_command.add_parsers(commands)
+    command.add_parsers(commands)
     return top
 
 
@@ -246,7 +246,7 @@ def main(argv: list[str] | None = None) -> int:
     top = parser()
     options = top.parse_args(arguments)
     if options.version:
-        print(f"tenon {_native.Library().version()}")
+        print(f"tenon {native.Library().version()}")
         return 0
     if not hasattr(options, "call"):
         top.print_help()

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import tenon
-from tenon import _native, _streams
-from tenon._capture import Graph
+from tenon._device import streams
+from tenon._device.capture import Graph
+from tenon._plugin import native
 
 __all__ = [
     "Graph", "current_accelerator", "current_device_idx", "current_device_index", "current_stream",
@@ -20,7 +21,7 @@ __all__ = [
     "set_device_index", "set_stream", "synchronize",
 ]  # fmt: skip
 
-_library = _native.Library()
+_library = native.Library()
 
 
 def current_accelerator(check_available: bool = False) -> tenon.device | None:
@@ -85,12 +86,12 @@ def synchronize(device: Any = None, /) -> None:
     _module().synchronize(device)
 
 
-def current_stream(device: Any = None, /) -> _streams.Stream:
+def current_stream(device: Any = None, /) -> streams.Stream:
     """The stream that the calling thread's work on a device goes to."""
     return _module().current_stream(device)
 
 
-def set_stream(stream: _streams.Stream) -> None:
+def set_stream(stream: streams.Stream) -> None:
     """Sends the calling thread's work on the stream's device there from now on."""
     stream._set()
 

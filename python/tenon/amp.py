@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tenon import _C
-from tenon._scaler import GradScaler
+from tenon._device.scaler import GradScaler
 
 __all__ = [
     "GradScaler", "autocast", "custom_bwd", "custom_fwd", "is_autocast_available",

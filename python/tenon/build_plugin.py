@@ -32,7 +32,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tenon import _compile, _elf, _manifest, _packaging
+from tenon._plugin import compile, elf as _elf, manifest, packaging
 
 LISTS = ("sources", "flags", "libraries", "files")  # the settings, by what they are
 SWITCHES = ("openmp", "debug")
@@ -74,7 +74,7 @@ class Plugin:
 
     @property
     def stem(self) -> str:
-        return _packaging.stem(self.project)
+        return packaging.stem(self.project)
 
 
 # ---- Reading ------------------------------------------------------------------------------------
@@ -85,7 +85,7 @@ def _project(table: Any) -> Mapping[str, Any]:
         raise BuildError("pyproject.toml has no table [project]")
     if table.get("dynamic"):
         raise BuildError("[project] dynamic: write the values into pyproject.toml")
-    for key, pattern in (("name", _packaging.NAME), ("version", _packaging.VERSION)):
+    for key, pattern in (("name", packaging.NAME), ("version", packaging.VERSION)):
         value = table.get(key)
         if not isinstance(value, str) or not pattern.fullmatch(value):
             raise BuildError(f"[project] {key} must be a {key} as PyPI knows it, not {value!r}")
@@ -142,7 +142,7 @@ def read(root: Path) -> Plugin:
     settings = _settings(tools.get("tenon") if isinstance(tools, dict) else None)
     path = _manifest_path(root, settings.pop("manifest", None))
     try:
-        manifest = _manifest.read(path)
+        manifest = manifest.read(path)
     except ValueError as err:
         raise BuildError(str(err)) from None
     if manifest.version != project["version"]:
@@ -163,14 +163,14 @@ def read(root: Path) -> Plugin:
 
 def compile_plugin(plugin: Plugin, library: Path) -> None:
     """Makes the plugin's library. CFLAGS or CXXFLAGS and LDFLAGS have their usual place."""
-    variable = "CXXFLAGS" if _compile.language_of(plugin.sources) == "c++" else "CFLAGS"
+    variable = "CXXFLAGS" if compile.language_of(plugin.sources) == "c++" else "CFLAGS"
     flags = [
         flag for name in (variable, "LDFLAGS") for flag in shlex.split(os.environ.get(name, ""))
     ]
     flags += ["-g"] if plugin.debug else ["-s"]
     flags += ["-fopenmp"] if plugin.openmp else []
-    command = _compile.command_line(plugin.sources, [*flags, *plugin.flags], plugin.libraries)
-    _compile.shared_library(command, library, plugin.root)
+    command = compile.command_line(plugin.sources, [*flags, *plugin.flags], plugin.libraries)
+    compile.shared_library(command, library, plugin.root)
 
 
 def _built(plugin: Plugin) -> bytes:
@@ -178,7 +178,7 @@ def _built(plugin: Plugin) -> bytes:
         library = Path(work, plugin.library)
         try:
             compile_plugin(plugin, library)
-        except _compile.CompileError as err:
+        except compile.CompileError as err:
             raise BuildError(f"{plugin.project['name']} does not compile: {err}") from None
         return library.read_bytes()
 
@@ -196,7 +196,7 @@ def _beside(plugin: Plugin) -> dict[str, Path]:
 
 def _metadata(plugin: Plugin) -> str:
     try:
-        return _packaging.metadata(plugin.project, plugin.root)
+        return packaging.metadata(plugin.project, plugin.root)
     except (OSError, AttributeError, KeyError, TypeError, ValueError) as err:
         raise BuildError(f"[project] in pyproject.toml: {type(err).__name__}: {err}") from None
 
@@ -212,7 +212,7 @@ def _info(plugin: Plugin) -> dict[str, str]:
     groups.setdefault(GROUP, {name: f"{plugin.package}:{plugin.manifest.name}"})
     return {
         "METADATA": _metadata(plugin),
-        "entry_points.txt": _packaging.entry_points(groups),
+        "entry_points.txt": packaging.entry_points(groups),
     }
 
 
@@ -229,7 +229,7 @@ def tag(library: bytes) -> str:
 
 
 def _wheel(plugin: Plugin, library: bytes, members: Mapping[str, bytes], folder: str) -> str:
-    return _packaging.write_wheel(Path(folder), plugin.stem, tag(library), members, _info(plugin))
+    return packaging.write_wheel(Path(folder), plugin.stem, tag(library), members, _info(plugin))
 
 
 # ---- The hooks that pip calls -------------------------------------------------------------------
@@ -303,4 +303,4 @@ def build_sdist(sdist_directory: str, config_settings: Settings = None) -> str:
         for name in names:
             if not name.startswith(".") and Path(name).suffix not in PRODUCTS:
                 members.setdefault(str(inner / name), Path(folder, name).read_bytes())
-    return _packaging.write_sdist(Path(sdist_directory), plugin.stem, members)
+    return packaging.write_sdist(Path(sdist_directory), plugin.stem, members)

@@ -6,8 +6,8 @@ from typing import Any
 
 import tenon
 from tenon import Tensor
-from tenon._transforms import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vjp
-from tenon._vmap import vmap
+from tenon._transform.gradients import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vjp
+from tenon._transform.vmap import vmap
 
 __all__ = [
     "functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp",

@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tenon import _C, _opcheck, _schema, ops
-from tenon._function import Function
-from tenon._tensor import Tensor
+from tenon import _C, ops
+from tenon._plugin import opcheck as _opcheck
+from tenon._plugin import schema as _schema
+from tenon._tape.function import Function
+from tenon._tensor.methods import Tensor
 
 __all__ = [
     "CustomOpDef", "custom_op", "infer_schema", "opcheck", "register_autograd", "register_fake",
@@ -92,11 +94,11 @@ class CustomOpDef:
             values = self._bind(args, kwargs)
         except TypeError as err:
             raise TypeError(f"{self._qualname}(): {err}") from None
-        if "tenon._vmap" in sys.modules:
-            from tenon import _vmap
+        if "tenon._transform.vmap" in sys.modules:
+            from tenon._transform import vmap
 
-            if _vmap.any_batched(values):
-                return _vmap.run_own(self._qualname, self._by_position, self._vmap, values)
+            if vmap.any_batched(values):
+                return vmap.run_own(self._qualname, self._by_position, self._vmap, values)
         return self._by_position(*values)
 
     def _by_position(self, *values: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from tenon import _C
 from tenon._C import Tensor
-from tenon._functions import finfo
+from tenon._tensor.functions import finfo
 
 _ops = _C._ops
 

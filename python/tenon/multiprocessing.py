@@ -19,7 +19,7 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from tenon import _C, Tensor
-from tenon._reduce import rebuild_subclass
+from tenon._tensor.reduce import rebuild_subclass
 from tenon.nn import Parameter
 
 __all__ = [

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tenon import _C
-from tenon._inline import load_library as load_library
+from tenon._plugin.inline import load_library as load_library
 
 _namespaces: dict[str, Namespace] = {}
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import tenon
 from tenon import _C
-from tenon._tensor import DisableTorchFunctionSubclass
+from tenon._tensor.methods import DisableTorchFunctionSubclass
 
 __all__ = [
     "get_default_nowrap_functions",

@@ -12,7 +12,7 @@ from enum import Enum
 from types import TracebackType
 from typing import Any
 
-from tenon._native import Library
+from tenon._plugin.native import Library
 
 __all__ = ["ProfilerActivity", "profile", "record_function", "supported_activities"]
 

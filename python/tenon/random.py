@@ -1,4 +1,4 @@
-"""The random state of the process; see _random.py."""
+"""The random state of the process; see _tensor/random.py."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import tenon
-from tenon._random import get_rng_state, initial_seed, manual_seed, seed, set_rng_state
+from tenon._tensor.random import get_rng_state, initial_seed, manual_seed, seed, set_rng_state
 
 __all__ = [
     "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state",

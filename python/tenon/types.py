@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from tenon._C import Size, Tensor, device, dtype
-from tenon._storage import UntypedStorage as Storage
+from tenon._tensor.storage import UntypedStorage as Storage
 
 _int, _float, _bool = builtins.int, builtins.float, builtins.bool
 _dtype, _device, _size = dtype, device, Size | Sequence[builtins.int]

@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import tenon as tn
-from tenon import _compile, _packaging
+from tenon._plugin import compile, packaging
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "plugins" / "examples"
-SDK = _compile.INCLUDE
+SDK = compile.INCLUDE
 HAVE_CC = shutil.which("cc") is not None
 # What the build tree, the developer's settings and earlier runs must not change.
 OURS = ("TENON_", "PYTHON", "PIP_", "XDG_", "CFLAGS", "CXXFLAGS", "LDFLAGS", "LD_", "PKG_CONFIG")
@@ -81,19 +81,19 @@ def pack_tenon(folder: Path) -> Path:
     with tempfile.TemporaryDirectory() as root:
         command = [*meson(), "install", "-C", str(BUILD), "--no-rebuild", "--destdir", root]
         subprocess.run([*command, "--quiet"], check=True, capture_output=True)
-        (package,) = (p.parent for p in Path(root).rglob("tenon/_native.py"))
+        (package,) = (p.parents[1] for p in Path(root).rglob("tenon/_plugin/native.py"))
         members = {
             str(path.relative_to(package.parent)): path.read_bytes()
             for path in package.rglob("*")
             if path.is_file() and "__pycache__" not in path.parts
         }
     info = {
-        "METADATA": _packaging.metadata(project, ROOT),
-        "entry_points.txt": _packaging.entry_points({"console_scripts": project["scripts"]}),
+        "METADATA": packaging.metadata(project, ROOT),
+        "entry_points.txt": packaging.entry_points({"console_scripts": project["scripts"]}),
     }
     platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
-    name = _packaging.write_wheel(
-        folder, _packaging.stem(project), f"cp311-abi3-{platform}", members, info
+    name = packaging.write_wheel(
+        folder, packaging.stem(project), f"cp311-abi3-{platform}", members, info
     )
     return folder / name
 

@@ -53,14 +53,14 @@ def script(folder: Path, text: str, cache: int = 1, **switches: str | int) -> st
 # Python source: launches(op) says how many kernels of an operator ran on the device.
 COUNTS = """
 import ctypes
-from tenon import _native
+from tenon._plugin import native
 
 class Counts(ctypes.Structure):
     _fields_ = [("size", ctypes.c_uint32), ("reserved", ctypes.c_uint32),
                 ("launches", ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_char_p))]
 
 def counter():
-    library = _native.Library()
+    library = native.Library()
     query = library.lib.tn_device_query
     query.restype = ctypes.POINTER(Counts)
     query.argtypes = [ctypes.c_int32, ctypes.c_char_p, ctypes.POINTER(ctypes.c_void_p)]

@@ -181,8 +181,8 @@ def test_import_reads_no_metadata(tmp_path: Path) -> None:
 import sys
 import tenon as tn
 tn.ones(2).exp()
-assert "importlib.metadata" not in sys.modules and "tenon._plugins" not in sys.modules
-assert "tenon._installed" not in sys.modules
+assert "importlib.metadata" not in sys.modules and "tenon._plugin.trial" not in sys.modules
+assert "tenon._plugin.installed" not in sys.modules
 """
     done = tenon("-c", script, PYTHONPATH=with_site(tmp_path))
     assert done.returncode == 0, done.stderr
@@ -195,7 +195,7 @@ import sys
 import tenon as tn
 before = set(sys.modules)
 assert not hasattr(tn, "zeors")
-assert set(sys.modules) - before <= {"tenon._installed"}, set(sys.modules) - before
+assert set(sys.modules) - before <= {"tenon._plugin.installed"}, set(sys.modules) - before
 """
     done = tenon("-S", "-c", script, PYTHONPATH=str(PACKAGES))
     assert done.returncode == 0, done.stderr
@@ -204,11 +204,11 @@ assert set(sys.modules) - before <= {"tenon._installed"}, set(sys.modules) - bef
 ELEVATED = """
 import os, sys
 script = '''
-from tenon import _environment, _plugins
+from tenon._plugin import environment, trial
 import tenon as tn
-assert _environment.elevated() and _environment.variable("TENON_PROBE") == ""
-assert _plugins.limit() == _plugins.SECONDS
-assert str(_environment.cache_folder()) != "/nowhere"
+assert environment.elevated() and environment.variable("TENON_PROBE") == ""
+assert trial.limit() == trial.SECONDS
+assert str(environment.cache_folder()) != "/nowhere"
 assert not any(p["name"] == "fine" for p in tn.plugins())
 '''
 os.setresuid(65534, 0, 0)

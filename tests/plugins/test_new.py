@@ -11,12 +11,12 @@ from pathlib import Path
 import as_user
 import pytest
 import tenon as tn
-from tenon import _skeleton
+from tenon._plugin import skeleton
 
 needs_cc = pytest.mark.skipif(not as_user.HAVE_CC, reason="there is no C compiler")
 PACKAGES = Path(tn.__file__).absolute().parents[1]
 LANGUAGES = ("c", "c++")
-KINDS = [(kind, language, False) for kind in _skeleton.KINDS for language in LANGUAGES]
+KINDS = [(kind, language, False) for kind in skeleton.KINDS for language in LANGUAGES]
 KINDS += [("ops", language, True) for language in LANGUAGES]
 FILES = {"README.md", "pyproject.toml", "meson.build", "CMakeLists.txt"}
 FILES |= {"tenon_mine.json", "test_mine.py"}

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import as_user
 import pytest
-from tenon import _elf, build_plugin
+from tenon import build_plugin
+from tenon._plugin import elf as _elf
 
 pytestmark = [
     pytest.mark.skipif(not as_user.HAVE_CC, reason="there is no C compiler"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tenon as tn
-from tenon import _foreach
 from tenon._C import _ops
+from tenon._tensor import foreach
 
 RNG = np.random.default_rng(3)
 
@@ -15,7 +15,7 @@ def tensors(low: float = 0.5, high: float = 0.9) -> list[tn.Tensor]:
     return [tn.from_numpy(RNG.uniform(low, high, shape)) for shape in ((2, 3), (4,), ())]
 
 
-@pytest.mark.parametrize("op", _foreach.UNARY)
+@pytest.mark.parametrize("op", foreach.UNARY)
 def test_one_list(op: str) -> None:
     xs = tensors()
     want = [getattr(x, op)().tolist() for x in xs]
@@ -25,7 +25,7 @@ def test_one_list(op: str) -> None:
     assert [t.tolist() for t in xs] == want
 
 
-@pytest.mark.parametrize("op", _foreach.BINARY)
+@pytest.mark.parametrize("op", foreach.BINARY)
 def test_two_lists_and_numbers(op: str) -> None:
     xs, ys = tensors(), tensors()
     functions = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,

@@ -82,7 +82,7 @@ def test_a_traceback_starts_in_the_program(tmp_path):
     out = run(tmp_path, "def f():\n    raise ValueError('no')\nf()\n")
     assert out.stderr.splitlines()[1].strip().startswith('File "')
     assert "program.py" in out.stderr.splitlines()[1]
-    assert "_run.py" not in out.stderr
+    assert "_command" not in out.stderr
 
 
 def test_what_is_missing_is_named(tmp_path):
@@ -105,7 +105,7 @@ def test_submodules_are_the_same_objects(tmp_path):
 
 def test_it_refuses_after_the_real_one():
     text = "import types, sys; sys.modules['torch'] = types.ModuleType('torch')\n"
-    text += "from tenon import _run\n_run.install()\n"
+    text += "from tenon._command import run\nrun.install()\n"
     out = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
     assert "already imported in this process" in out.stderr
 

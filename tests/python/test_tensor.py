@@ -642,7 +642,7 @@ def test_gradient_modes():
 
 
 def test_autograd_function():
-    from tenon._function import Function, once_differentiable
+    from tenon._tape.function import Function, once_differentiable
 
     class Scale(Function):
         @staticmethod
@@ -711,7 +711,7 @@ def test_autograd_function():
 
 
 def test_function_is_released():
-    from tenon._function import Function
+    from tenon._tape.function import Function
 
     class Keep(Function):
         @staticmethod

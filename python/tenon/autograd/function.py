@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenon._function import (
+from tenon._tape.function import (
     BackwardCFunction,
     Function,
     FunctionCtx,

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from tenon import _C
 from tenon._C import Node, Tensor
-from tenon._graph import AccumulateGrad, accumulate_grad
-from tenon._hooks import Handles, RemovableHandle
+from tenon._tape.graph import AccumulateGrad, accumulate_grad
+from tenon._tape.hooks import Handles, RemovableHandle
 
 __all__ = [
     "AccumulateGrad",

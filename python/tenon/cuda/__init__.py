@@ -53,9 +53,9 @@ from tenon.cuda.streams import (
 
 def __getattr__(name: str) -> Any:
     """The types of tensors on GPUs: `tenon.cuda.FloatTensor`."""
-    from tenon import _tensor_types
+    from tenon._tensor import tensor_types
 
-    return _tensor_types.member(__name__, name, "cuda")
+    return tensor_types.member(__name__, name, "cuda")
 
 
 # What the plugin says of a device, by PyTorch's names.

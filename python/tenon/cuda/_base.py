@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenon import _C, _devices, _native
+from tenon import _C
+from tenon._device import devices
+from tenon._plugin import native
 from tenon.cuda import _table
 
-library = _native.Library()
+library = native.Library()
 # What every device of a plugin offers, for this one.
-module = _devices.DeviceModule("cuda")
+module = devices.DeviceModule("cuda")
 
 
 def device_count() -> int:

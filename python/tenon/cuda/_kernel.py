@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tenon import _C, _streams
+from tenon import _C
+from tenon._device import streams
 from tenon.cuda import _base, _table
 
 LOG_BYTES = 1 << 16
@@ -160,8 +161,8 @@ class Kernel:
             raise ValueError(f"kernel(): block has more than {MOST_THREADS} threads: {block}")
         self._check_shared("shared_mem", shared_mem)
         if stream is None:
-            stream = _streams.current_stream(_C.device("cuda", self.device))
-        elif not isinstance(stream, _streams.Stream) or str(stream.device) != f"cuda:{self.device}":
+            stream = streams.current_stream(_C.device("cuda", self.device))
+        elif not isinstance(stream, streams.Stream) or str(stream.device) != f"cuda:{self.device}":
             raise ValueError(f"kernel(): stream must be one of cuda:{self.device}, not {stream!r}")
         args = list(args or ())
         values = [_argument(i, value, self.device) for i, value in enumerate(args)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tenon import _random
 from tenon._C import Tensor
+from tenon._tensor import random
 from tenon.cuda import _base
 
 __all__ = [
@@ -29,12 +29,12 @@ def manual_seed_all(seed: int) -> None:
 
 def seed() -> None:
     """Seeds the generator of the current GPU from the system."""
-    manual_seed(_random.fresh_seed())
+    manual_seed(random.fresh_seed())
 
 
 def seed_all() -> None:
     """Seeds the generators of all GPUs from the system, with one number."""
-    manual_seed_all(_random.fresh_seed())
+    manual_seed_all(random.fresh_seed())
 
 
 def initial_seed() -> int:

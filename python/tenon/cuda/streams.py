@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from types import TracebackType
 from typing import Any
 
-from tenon import _streams
+from tenon._device import streams
 from tenon.cuda import _base
 
 __all__ = [
@@ -14,7 +14,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class Stream(_streams.Stream):
+class Stream(streams.Stream):
     """A queue of work on a GPU, the current one if none is given."""
 
     def __init__(self, device: Any = None, priority: int = 0) -> None:
@@ -30,7 +30,7 @@ class Stream(_streams.Stream):
         return f"<tenon.cuda.Stream device={self.device} cuda_stream={self.stream_id:#x}>"
 
 
-class Event(_streams.Event):
+class Event(streams.Event):
     """A mark in a queue of work. It belongs to the GPU where it is recorded first."""
 
     def __init__(
@@ -46,7 +46,7 @@ class Event(_streams.Event):
         self._timing, self._recorded = enable_timing, False
         super().__init__(_base.module._name(), enable_timing=enable_timing)
 
-    def record(self, stream: _streams.Stream | None = None) -> None:
+    def record(self, stream: streams.Stream | None = None) -> None:
         """Puts the mark into a stream, the current one if none is given."""
         stream = stream if stream is not None else current_stream()
         if stream.device != self.device and not self._recorded:
@@ -59,11 +59,11 @@ class Event(_streams.Event):
 class StreamContext:
     """Work inside goes to a stream, and "cuda" stands for its device."""
 
-    def __init__(self, stream: _streams.Stream) -> None:
+    def __init__(self, stream: streams.Stream) -> None:
         self._stream = stream
         self._device = _base.module.device(stream.device)
 
-    def __enter__(self) -> _streams.Stream:
+    def __enter__(self) -> streams.Stream:
         self._device.__enter__()
         return self._stream.__enter__()
 
@@ -77,7 +77,7 @@ class StreamContext:
         self._device.__exit__()
 
 
-def stream(stream: _streams.Stream | None) -> Any:
+def stream(stream: streams.Stream | None) -> Any:
     """A with statement inside which work goes to a stream; None changes nothing."""
     return nullcontext() if stream is None else StreamContext(stream)
 

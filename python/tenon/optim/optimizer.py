@@ -11,8 +11,9 @@ from itertools import chain
 from typing import Any
 
 import tenon
-from tenon import Tensor, _capture
-from tenon._hooks import RemovableHandle, add_hook
+from tenon import Tensor
+from tenon._device import capture
+from tenon._tape.hooks import RemovableHandle, add_hook
 
 
 class _Required:
@@ -246,7 +247,7 @@ class Optimizer:
 
     def _check_new_state(self) -> None:
         """A replay would make the state of a parameter anew, where a capture has made it."""
-        if _capture.is_current_stream_capturing():
+        if capture.is_current_stream_capturing():
             raise RuntimeError(
                 f"{type(self).__name__}: the state of a parameter cannot be made inside a capture; "
                 "call step() once before it"

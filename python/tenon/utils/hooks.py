@@ -1,5 +1,5 @@
 """Handles of registered hooks."""
 
-from tenon._hooks import BackwardHook, RemovableHandle
+from tenon._tape.hooks import BackwardHook, RemovableHandle
 
 __all__ = ["BackwardHook", "RemovableHandle"]

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from tenon import Tensor
-from tenon._hooks import BackwardHook, RemovableHandle, add_hook
+from tenon._tape.hooks import BackwardHook, RemovableHandle, add_hook
 
 _global_pre_hooks: OrderedDict[int, Callable] = OrderedDict()
 _global_hooks: OrderedDict[int, Callable] = OrderedDict()

@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import tenon
-from tenon import Tensor, _native
+from tenon import Tensor
 from tenon._C import _nn
+from tenon._plugin import native
 from tenon.nn import functional as F
 from tenon.nn.modules._calls import CallMixin, is_hooked
 from tenon.nn.modules.activation import GELU
@@ -30,7 +31,7 @@ _DTYPES = {tenon.float16: "float16", tenon.bfloat16: "bfloat16"}
 
 @functools.cache
 def _has_kernel(device: str, dtype: str) -> bool:
-    return _native.Library().way("_linear_gelu", device, dtype) == "kernel"
+    return native.Library().way("_linear_gelu", device, dtype) == "kernel"
 
 
 def may_serve(input: Any) -> bool:

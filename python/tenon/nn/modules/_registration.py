@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from tenon._hooks import RemovableHandle, add_hook
+from tenon._tape.hooks import RemovableHandle, add_hook
 
 _parameter_hooks: OrderedDict[int, Callable] = OrderedDict()
 _buffer_hooks: OrderedDict[int, Callable] = OrderedDict()

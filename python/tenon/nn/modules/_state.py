@@ -9,7 +9,7 @@ from typing import Any
 
 import tenon
 from tenon import Tensor
-from tenon._hooks import RemovableHandle, add_hook
+from tenon._tape.hooks import RemovableHandle, add_hook
 from tenon.nn.parameter import Parameter
 
 EXTRA_STATE = "_extra_state"

@@ -1,0 +1,384 @@
+/* tensor_type.c: the type Tensor: the life of its objects, and its slots.
+ *
+ * See binding_priv.h for how an object and its tensor share one block. Objects are tracked by the
+ * garbage collector only once they hold Python references; results of operators never do. */
+#include "binding_priv.h"
+
+enum { HEAD_BYTES = 16 /* of the garbage collector, in front of PyObject */ };
+_Static_assert(sizeof(PyObject) + HEAD_BYTES == TN_HOST_PREFIX, "the head fits its place");
+
+/* tn_host_slots.reserved */
+enum { TRACKED = 1 };
+
+/* ---- Life --------------------------------------------------------------------------------------*/
+
+void tnp_track(PyObject *self) {
+    tn_host_slots *h = tnp_host(tnp_of(self));
+    if (h->reserved & TRACKED) return;
+    h->reserved |= TRACKED;
+    PyObject_GC_Track(self);
+}
+
+static PyObject *revive(tn_tensor *t, tn_host_slots *h) {
+    PyObject *o = tnp_object(t);
+    PyTypeObject *type = h->type;
+    h->type = NULL;
+    h->alive = 1;
+    h->reserved = 0;
+    PyObject_Init(o, type);
+    Py_DECREF(type); /* the dormant head held one */
+    if (h->dict) tnp_track(o);
+    return o;
+}
+
+static PyObject *head_new(tn_tensor *t, tn_host_slots *h, PyTypeObject *type) {
+    PyObject *o = tnp_object(t);
+    memset((char *)o - HEAD_BYTES, 0, HEAD_BYTES); /* a block may have been another object's */
+    h->alive = 1;
+    return PyObject_Init(o, type);
+}
+
+PyObject *tnp_wrap(tn_tensor *t) {
+    tn_host_slots *h = tnp_host(t);
+    if (TNP_LIKELY(!h->alive)) {
+        if (TNP_LIKELY(!h->type)) return head_new(t, h, tnp.tensor);
+        return revive(t, h);
+    }
+    PyObject *o = tnp_object(t);
+    Py_INCREF(o);
+    tn_tensor_unref(&t);
+    return o;
+}
+
+PyObject *tnp_wrap_opt(tn_tensor *t) {
+    if (t) return tnp_wrap(t);
+    Py_RETURN_NONE;
+}
+
+PyObject *tnp_wrap_as(tn_tensor *t, PyTypeObject *type) {
+    tn_host_slots *h = tnp_host(t);
+    if (h->alive || h->type) {
+        tn_tensor_unref(&t);
+        PyErr_SetString(PyExc_RuntimeError, "the tensor has a Python object already");
+        return NULL;
+    }
+    return head_new(t, h, type);
+}
+
+bool tnp_check_layout(PyTypeObject *type) {
+    if (type == tnp.tensor) return true;
+    PyObject *size = PyObject_GetAttrString((PyObject *)type, "__basicsize__");
+    if (!size) return false;
+    size_t bytes = PyLong_AsSize_t(size);
+    Py_DECREF(size);
+    if (bytes == sizeof(PyObject) + tn_tensor_struct_bytes()) return true;
+    PyErr_SetString(PyExc_TypeError, "a subclass of Tensor cannot have non-empty __slots__");
+    return false;
+}
+
+static void tensor_dealloc(PyObject *self) {
+    tn_tensor *t = tnp_of(self);
+    tn_host_slots *h = tnp_host(t);
+    PyTypeObject *type = Py_TYPE(self);
+    /* A subclass's own dealloc leaves the object tracked. */
+    if (TNP_UNLIKELY(type != tnp.tensor || h->reserved)) PyObject_GC_UnTrack(self);
+    h->reserved = 0;
+    if (TNP_UNLIKELY(type != tnp.tensor || h->dict || h->weak)) {
+        if (tn_tensor_is_shared(t)) {
+            h->alive = 0;
+            h->type = type; /* dormant: keeps the reference to its class */
+            tn_tensor_unref(&t);
+            return;
+        }
+        if (h->weak) PyObject_ClearWeakRefs(self);
+        PyObject *dict = h->dict;
+        h->dict = NULL;
+        Py_XDECREF(dict);
+    }
+    h->alive = 0;
+    Py_DECREF(type);
+    tn_tensor_unref(&t);
+}
+
+/* The core drops the last reference to a tensor with a dormant head. */
+void tnp_tensor_dying(tn_tensor *t) {
+    if (!Py_IsInitialized()) return; /* the interpreter took its objects with it */
+    PyGILState_STATE gil = PyGILState_Ensure();
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    tn_host_slots *h = tnp_host(t);
+    PyTypeObject *cls = h->type;
+    h->type = NULL;
+    if (h->weak) PyObject_ClearWeakRefs(tnp_object(t));
+    PyObject *dict = h->dict;
+    h->dict = NULL;
+    Py_XDECREF(dict);
+    Py_XDECREF((PyObject *)cls);
+    PyErr_Restore(type, value, trace);
+    PyGILState_Release(gil);
+}
+
+typedef struct visitor {
+    visitproc visit;
+    void *arg;
+    int result;
+} visitor;
+
+static void visit_reached(void *arg, void *data, void (*release)(void *data)) {
+    visitor *v = arg;
+    if (v->result == 0 && (release == tnp_release_object || release == tnp_release_ctx))
+        v->result = v->visit(data, v->arg);
+}
+
+static int tensor_traverse(PyObject *self, visitproc visit, void *arg) {
+    tn_tensor *t = tnp_of(self);
+    /* What the core holds too (a graph, an optimizer) must stay whole. */
+    if (tn_tensor_is_shared(t)) return 0;
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT((PyObject *)tnp_host(t)->dict);
+    visitor v = {visit, arg, 0};
+    tn_tensor_reach(t, visit_reached, &v);
+    return v.result;
+}
+
+static int tensor_clear(PyObject *self) {
+    tn_host_slots *h = tnp_host(tnp_of(self));
+    PyObject *dict = h->dict;
+    h->dict = NULL;
+    Py_XDECREF(dict);
+    return 0;
+}
+
+static int tensor_setattro(PyObject *self, PyObject *name, PyObject *value) {
+    int r = PyObject_GenericSetAttr(self, name, value);
+    if (tnp_host(tnp_of(self))->dict) tnp_track(self);
+    return r;
+}
+
+static PyObject *get_dict(PyObject *self, void *unused) {
+    PyObject *dict = PyObject_GenericGetDict(self, unused);
+    if (dict) tnp_track(self);
+    return dict;
+}
+
+/* ---- Making from Python ------------------------------------------------------------------------*/
+
+/* Tensor(2, 3) is uninitialised, Tensor([1, 2]) holds data of the default dtype, Tensor(t) is an
+ * alias: what the class itself has always meant when it is called. */
+static tn_tensor *construct(PyObject *args) {
+    Py_ssize_t n = PyTuple_Size(args);
+    PyObject *first = n > 0 ? PyTuple_GetItem(args, 0) : NULL;
+    tn_device cpu = {0, 0};
+    tn_tensor *t = NULL;
+    if (n == 1 && tnp_is_tensor(first)) {
+        tn_tensor *src = tnp_of(first);
+        tn_status st =
+            tn_tensor_alias(src, tn_tensor_dtype(src), tn_tensor_ndim(src), tn_tensor_shape(src),
+                            tn_tensor_strides(src), tn_tensor_storage_offset(src), &t);
+        return st == TN_OK ? t : tnp_raise(st);
+    }
+    if (n == 1 && !PyLong_Check(first) && Py_TYPE(first) != tnp.size)
+        return tnp_tensor_from(first, tn_dtype_default(), 1);
+    if (n == 1 && Py_TYPE(first) == tnp.size) {
+        args = first;
+        n = PyTuple_Size(args);
+    }
+    int64_t shape[TN_MAX_DIMS] = {0};
+    if (n > TN_MAX_DIMS) {
+        PyErr_Format(PyExc_ValueError, "a tensor has at most %d dimensions", TN_MAX_DIMS);
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        int r = tnp_int_from(PyTuple_GetItem(args, i), &shape[i]);
+        if (r == 0)
+            PyErr_SetString(PyExc_TypeError,
+                            "Tensor() takes sizes, a sequence of data, or a tensor");
+        if (r <= 0) return NULL;
+    }
+    bool sized = PyTuple_Size(args) > 0 || Py_TYPE(args) == tnp.size;
+    tn_status st = tn_tensor_new(tn_dtype_default(), cpu, sized ? (int32_t)n : 1, shape, &t);
+    return st == TN_OK ? t : tnp_raise(st);
+}
+
+static PyObject *tensor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    static const char *const known[] = {"device", "dtype", "requires_grad"};
+    if (!tnp_check_layout(type)) return NULL;
+    PyObject *key, *value;
+    Py_ssize_t at = 0;
+    /* Keywords are a subclass's own unless it is Tensor itself that is called. */
+    while (type == tnp.tensor && kwargs && PyDict_Next(kwargs, &at, &key, &value)) {
+        bool ok = false;
+        for (int i = 0; i < TNP_COUNT(known); i++)
+            ok = ok || PyUnicode_CompareWithASCIIString(key, known[i]) == 0;
+        if (!ok)
+            return PyErr_Format(PyExc_TypeError, "new() got an unexpected keyword argument '%U'",
+                                key);
+    }
+    tn_tensor *t = construct(args);
+    return t ? tnp_wrap_as(t, type) : NULL;
+}
+
+/* ---- Protocols ---------------------------------------------------------------------------------*/
+
+Py_ssize_t tnp_len(PyObject *self) {
+    tn_tensor *t = tnp_of(self);
+    if (tn_tensor_ndim(t) > 0) return (Py_ssize_t)tn_tensor_shape(t)[0];
+    PyErr_SetString(PyExc_TypeError, "len() of a 0-d tensor");
+    return -1;
+}
+
+static Py_hash_t tensor_hash(PyObject *self) {
+    Py_hash_t h = (Py_hash_t)((uintptr_t)self >> 6); /* blocks are 64-byte aligned */
+    return h == -1 ? -2 : h;
+}
+
+static PyObject *tensor_iter(PyObject *self) {
+    if (tn_tensor_ndim(tnp_of(self)) == 0) {
+        PyErr_SetString(PyExc_TypeError, "iteration over a 0-d tensor");
+        return NULL;
+    }
+    PyObject *parts = PyObject_CallMethod(self, "unbind", NULL);
+    if (!parts) return NULL;
+    PyObject *it = PyObject_GetIter(parts);
+    Py_DECREF(parts);
+    return it;
+}
+
+static int tensor_contains(PyObject *self, PyObject *value) {
+    tn_scalar s;
+    int r = tnp_is_tensor(value) ? 1 : tnp_scalar_from(value, &s);
+    if (r == 0)
+        PyErr_Format(PyExc_RuntimeError,
+                     "Tensor.__contains__ only supports Tensor or scalar, but you passed in a %R.",
+                     (PyObject *)Py_TYPE(value));
+    if (r <= 0) return -1;
+    PyObject *equal = tnp_richcompare(self, value, Py_EQ);
+    PyObject *any = equal ? PyObject_CallMethod(equal, "any", NULL) : NULL;
+    Py_XDECREF(equal);
+    if (!any) return -1;
+    int found = PyObject_IsTrue(any);
+    Py_DECREF(any);
+    return found;
+}
+
+static PyObject *tensor_repr(PyObject *self) {
+    PyObject *f = tnp_helper("_tensor.print", "tensor_repr");
+    return f ? PyObject_CallFunctionObjArgs(f, self, NULL) : NULL;
+}
+
+/* ---- The type ----------------------------------------------------------------------------------*/
+
+static PyMemberDef members[3];
+static PyGetSetDef dict_getset = {"__dict__", get_dict, PyObject_GenericSetDict, NULL, NULL};
+
+static PyType_Slot slots[] = {
+    TNP_SLOT(Py_tp_dealloc, tensor_dealloc),
+    TNP_SLOT(Py_tp_traverse, tensor_traverse),
+    TNP_SLOT(Py_tp_clear, tensor_clear),
+    TNP_SLOT(Py_tp_setattro, tensor_setattro),
+    TNP_SLOT(Py_tp_new, tensor_new),
+    TNP_SLOT(Py_tp_hash, tensor_hash),
+    TNP_SLOT(Py_tp_iter, tensor_iter),
+    TNP_SLOT(Py_tp_repr, tensor_repr),
+    TNP_SLOT(Py_tp_richcompare, tnp_richcompare),
+    {Py_tp_doc, "An n-dimensional array of one dtype on one device, with its gradient history."},
+    TNP_SLOT(Py_mp_length, tnp_len),
+    TNP_SLOT(Py_mp_subscript, tnp_getitem),
+    TNP_SLOT(Py_mp_ass_subscript, tnp_setitem),
+    TNP_SLOT(Py_sq_contains, tensor_contains),
+    TNP_SLOT(Py_bf_getbuffer, tnp_getbuffer),
+    TNP_SLOT(Py_bf_releasebuffer, tnp_releasebuffer),
+    TNP_SLOT(Py_nb_add, tnp_add),
+    TNP_SLOT(Py_nb_subtract, tnp_sub),
+    TNP_SLOT(Py_nb_multiply, tnp_mul),
+    TNP_SLOT(Py_nb_true_divide, tnp_truediv),
+    TNP_SLOT(Py_nb_floor_divide, tnp_floordiv),
+    TNP_SLOT(Py_nb_remainder, tnp_mod),
+    TNP_SLOT(Py_nb_power, tnp_pow),
+    TNP_SLOT(Py_nb_matrix_multiply, tnp_matmul),
+    TNP_SLOT(Py_nb_and, tnp_and),
+    TNP_SLOT(Py_nb_or, tnp_or),
+    TNP_SLOT(Py_nb_xor, tnp_xor),
+    TNP_SLOT(Py_nb_lshift, tnp_lshift),
+    TNP_SLOT(Py_nb_rshift, tnp_rshift),
+    TNP_SLOT(Py_nb_inplace_add, tnp_iadd),
+    TNP_SLOT(Py_nb_inplace_subtract, tnp_isub),
+    TNP_SLOT(Py_nb_inplace_multiply, tnp_imul),
+    TNP_SLOT(Py_nb_inplace_true_divide, tnp_itruediv),
+    TNP_SLOT(Py_nb_inplace_floor_divide, tnp_ifloordiv),
+    TNP_SLOT(Py_nb_inplace_remainder, tnp_imod),
+    TNP_SLOT(Py_nb_inplace_power, tnp_ipow),
+    TNP_SLOT(Py_nb_inplace_and, tnp_iand),
+    TNP_SLOT(Py_nb_inplace_or, tnp_ior),
+    TNP_SLOT(Py_nb_inplace_xor, tnp_ixor),
+    TNP_SLOT(Py_nb_inplace_lshift, tnp_ilshift),
+    TNP_SLOT(Py_nb_inplace_rshift, tnp_irshift),
+    TNP_SLOT(Py_nb_negative, tnp_neg),
+    TNP_SLOT(Py_nb_positive, tnp_pos),
+    TNP_SLOT(Py_nb_absolute, tnp_abs),
+    TNP_SLOT(Py_nb_invert, tnp_invert),
+    TNP_SLOT(Py_nb_bool, tnp_bool),
+    TNP_SLOT(Py_nb_int, tnp_int),
+    TNP_SLOT(Py_nb_float, tnp_float),
+    TNP_SLOT(Py_nb_index, tnp_index),
+    TNP_SLOT(Py_tp_members, members),
+    {Py_tp_getset, NULL},  /* filled below, at GETSET_SLOT */
+    {Py_tp_methods, NULL}, /* filled below, at METHODS_SLOT */
+    {0, NULL},
+};
+
+enum { METHODS_SLOT = TNP_COUNT(slots) - 2, GETSET_SLOT = TNP_COUNT(slots) - 3 };
+
+/* The attributes of tensor_attrs.c and __dict__ in one table, as a type wants it. */
+static PyGetSetDef *all_getset(void) {
+    size_t n = 0;
+    while (tnp_tensor_getset[n].name) n++;
+    PyGetSetDef *all = PyMem_Malloc((n + 2) * sizeof *all);
+    if (!all) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    memcpy(all, tnp_tensor_getset, n * sizeof *all);
+    all[n] = dict_getset;
+    all[n + 1] = (PyGetSetDef){NULL, NULL, NULL, NULL, NULL};
+    return all;
+}
+
+/* The block in front of a tensor has room for CPython's usual head only. */
+static bool check_interpreter(void) {
+    PyObject *probe = PyList_New(0);
+    PyObject *whole = probe ? PyObject_CallMethod(probe, "__sizeof__", NULL) : NULL;
+    PyObject *sys_size = NULL, *getsizeof = PySys_GetObject("getsizeof");
+    if (probe && getsizeof) sys_size = PyObject_CallFunctionObjArgs(getsizeof, probe, NULL);
+    bool ok = whole && sys_size && PyLong_AsLong(sys_size) - PyLong_AsLong(whole) == HEAD_BYTES;
+    Py_XDECREF(probe);
+    Py_XDECREF(whole);
+    Py_XDECREF(sys_size);
+    if (!ok && !PyErr_Occurred())
+        PyErr_SetString(PyExc_ImportError,
+                        "tenon needs a standard CPython build: this interpreter's objects have a "
+                        "different head (free-threaded and debug builds are not supported)");
+    return ok;
+}
+
+bool tnp_tensor_init(PyObject *module) {
+    if (!check_interpreter()) return false;
+    tnp.host_offset = tn_tensor_host_offset();
+    Py_ssize_t host = (Py_ssize_t)(sizeof(PyObject) + tnp.host_offset);
+    members[0] = (PyMemberDef){"__dictoffset__", T_PYSSIZET,
+                               host + (Py_ssize_t)offsetof(tn_host_slots, dict), READONLY, NULL};
+    members[1] = (PyMemberDef){"__weaklistoffset__", T_PYSSIZET,
+                               host + (Py_ssize_t)offsetof(tn_host_slots, weak), READONLY, NULL};
+    PyMethodDef *const extra[] = {tnp_tensor_methods, tnp_conversion_methods, tnp_autograd_methods};
+    slots[METHODS_SLOT].pfunc = tnp_op_methods(extra, TNP_COUNT(extra));
+    slots[GETSET_SLOT].pfunc = all_getset();
+    if (!slots[METHODS_SLOT].pfunc || !slots[GETSET_SLOT].pfunc) return false;
+    PyType_Spec spec = {
+        .name = "tenon.Tensor",
+        .basicsize = (int)(sizeof(PyObject) + tn_tensor_struct_bytes()),
+        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+        .slots = slots,
+    };
+    tnp.tensor = (PyTypeObject *)PyType_FromSpec(&spec);
+    return tnp.tensor && PyModule_AddObjectRef(module, "Tensor", (PyObject *)tnp.tensor) == 0;
+}

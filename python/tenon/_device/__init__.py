@@ -1,0 +1,1 @@
+"""Devices, streams, captured graphs, scaled losses."""

@@ -1,0 +1,1 @@
+"""Plugins: found, compiled, packed, tried out."""

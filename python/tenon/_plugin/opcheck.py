@@ -1,0 +1,108 @@
+"""What `tenon.library.opcheck` tries on an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tenon import _C
+from tenon._tensor.methods import Tensor
+
+TESTS = ("test_schema", "test_autograd_registration", "test_faketensor")
+
+
+class OpCheckError(Exception):
+    """An operator does not do what it says."""
+
+
+def _tensors(values: Any) -> list[Tensor]:
+    if isinstance(values, Tensor):
+        return [values]
+    if isinstance(values, dict):
+        values = values.values()
+    elif not isinstance(values, list | tuple):
+        return []
+    return [t for v in values for t in _tensors(v)]
+
+
+def _fresh(value: Any) -> Any:
+    """Copies of tensors, so that a test may write to them."""
+    if isinstance(value, Tensor):
+        return value.detach().clone().requires_grad_(value.requires_grad)
+    if isinstance(value, list | tuple):
+        return type(value)(_fresh(v) for v in value)
+    return {k: _fresh(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+
+def _same(a: Tensor, b: Tensor) -> bool:
+    return bool((a.detach() == b.detach()).logical_or((a != a).logical_and(b != b)).all())
+
+
+def test_schema(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Only announced arguments are written, and no result is one of the arguments."""
+    with _C.no_grad():
+        used, used_kw = _fresh(args), _fresh(kwargs)
+        out = op(*used, **used_kw)
+    written = getattr(op, "_written", frozenset())
+    bound = op._signature.bind(*used, **used_kw).arguments
+    before = op._signature.bind(*args, **kwargs).arguments
+    for name, value in bound.items():
+        for now, then in zip(_tensors(value), _tensors(before[name]), strict=True):
+            if name not in written and not _same(now, then):
+                raise OpCheckError(f"argument '{name}' was written to, which mutates_args omits")
+            if any(now.untyped_storage().data_ptr() == t.untyped_storage().data_ptr()
+                   for t in _tensors(out) if t.numel() and now.numel()):  # fmt: skip
+                raise OpCheckError(f"a result shares memory with argument '{name}'; return a copy")
+
+
+def test_autograd_registration(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Where an argument requires grad, there is a backward, and it gives gradients that fit."""
+    used, used_kw = _fresh(args), _fresh(kwargs)
+    inputs = [t for t in _tensors((used, used_kw)) if t.requires_grad]
+    if not inputs:
+        return
+    out = [t for t in _tensors(op(*used, **used_kw)) if t.requires_grad]
+    if not out:
+        raise OpCheckError("no result requires grad although an argument does")
+    total = sum(t.real.sum() if t.is_complex() else t.sum() for t in out)
+    total.backward()
+    for t in inputs:
+        if t.grad is not None and t.grad.shape != t.shape:
+            raise OpCheckError(f"a gradient has shape {tuple(t.grad.shape)} for {tuple(t.shape)}")
+
+
+def test_faketensor(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """What register_fake was given makes results of the shapes and dtypes of the real ones."""
+    fake = getattr(op, "_fake", None)
+    if fake is None:
+        return
+    with _C.no_grad():
+        real = _tensors(op(*_fresh(args), **_fresh(kwargs)))
+        made = _tensors(fake(*_fresh(args), **_fresh(kwargs)))
+    facts = [[(tuple(t.shape), t.dtype, t.device) for t in some] for some in (real, made)]
+    if facts[0] != facts[1]:
+        raise OpCheckError(
+            f"the operator makes {facts[0]}, what register_fake was given {facts[1]}"
+        )
+
+
+def run(
+    op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], names: list[str], raising: bool
+) -> dict[str, str]:
+    known: dict[str, Callable[..., None]] = {
+        "test_schema": test_schema,
+        "test_autograd_registration": test_autograd_registration,
+        "test_faketensor": test_faketensor,
+    }
+    found = {}
+    for name in names:
+        if name not in known:
+            raise ValueError(f"opcheck(): there is no test {name!r}, only {', '.join(known)}")
+        try:
+            known[name](op, args, kwargs)
+            found[name] = "SUCCESS"
+        except Exception as err:
+            if raising:
+                raise OpCheckError(f"opcheck(): {name} of {op}: {err}") from err
+            found[name] = str(err)
+    return found

@@ -1,0 +1,1 @@
+"""What is recorded, as Python sees it: Function, nodes, hooks, modes."""

@@ -1,0 +1,132 @@
+"""autograd.Function: operators whose forward and backward are written in Python."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from tenon import _C
+from tenon._C import FunctionCtx
+
+__all__ = [
+    "BackwardCFunction",
+    "Function",
+    "FunctionCtx",
+    "FunctionMeta",
+    "once_differentiable",
+]
+
+
+class BackwardCFunction(FunctionCtx):
+    """Base of the classes of ctx objects, which are also the nodes of Functions in the graph."""
+
+    _forward_cls: type
+
+
+class FunctionMeta(type):
+    """Gives every Function the class of its ctx: SquareBackward for Square."""
+
+    def __init__(cls, name: str, bases: tuple[type, ...], attrs: dict[str, Any]) -> None:
+        names = {"_forward_cls": cls, "__module__": "tenon.autograd.function"}
+        cls._backward_cls = type(f"{name}Backward", (BackwardCFunction,), names)
+        super().__init__(name, bases, attrs)
+
+
+class Function(metaclass=FunctionMeta):
+    """Base of operators written in Python.
+
+    A subclass has the static methods `forward(ctx, *args)` and `backward(ctx, *grads)`, or
+    `forward(*args)` and `setup_context(ctx, inputs, output)`. Call it through `apply`.
+    """
+
+    setup_context: Callable[..., None] | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(
+            "Legacy autograd function with non-static forward method is deprecated. "
+            "Please use new-style autograd function with static forward method. "
+            "(Example: https://pytorch.org/docs/stable/autograd.html#torch.autograd.Function)"
+        )
+
+    @staticmethod
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(
+            "You must implement the forward function for custom autograd.Function."
+        )
+
+    @staticmethod
+    def backward(ctx: FunctionCtx, *grad_outputs: Any) -> Any:
+        raise NotImplementedError(
+            "You must implement either the backward or vjp method for your custom "
+            "autograd.Function to use it with backward mode AD."
+        )
+
+    vjp = backward
+
+    @classmethod
+    def _run_backward(cls, ctx: FunctionCtx, *grads: Any) -> Any:
+        """What the graph calls: backward, or vjp, which is another name for it."""
+        if cls.vjp is Function.vjp:
+            return cls.backward(ctx, *grads)
+        if cls.backward is not Function.backward:
+            raise RuntimeError(
+                "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. "
+                "You should only implement one of them."
+            )
+        return cls.vjp(ctx, *grads)
+
+    @classmethod
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+        """Runs forward and records the call."""
+        if kwargs:
+            own = () if cls.setup_context is not None else (None,)
+            bound = inspect.signature(cls.forward).bind(*own, *args, **kwargs)
+            bound.apply_defaults()
+            args = bound.args[len(own) :]
+        if "tenon._transform.vmap" in sys.modules:
+            from tenon._transform import vmap
+
+            if vmap.any_batched(args):
+                return vmap.run_own(cls.__name__, cls.apply, getattr(cls, "vmap", None), args)
+        return _C._apply(cls, args)
+
+
+def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A backward that cannot itself be differentiated: doing so raises."""
+
+    @functools.wraps(fn)
+    def wrapper(ctx: FunctionCtx, *grads: Any) -> Any:
+        recording = _C.is_grad_enabled()
+        with _C.no_grad():
+            results = fn(ctx, *grads)
+        wanted = any(isinstance(g, _C.Tensor) and g.requires_grad for g in grads)
+        if not recording or not wanted:
+            return results
+        single = not isinstance(results, tuple)
+        marked = [_Refuse.apply(r, *_roots(grads)) if isinstance(r, _C.Tensor) else r
+                  for r in ((results,) if single else results)]  # fmt: skip
+        return marked[0] if single else tuple(marked)
+
+    return wrapper
+
+
+def _roots(grads: tuple[Any, ...]) -> list[Any]:
+    return [g for g in grads if isinstance(g, _C.Tensor) and g.requires_grad]
+
+
+class _Refuse(Function):
+    """Passes a tensor on; differentiating it fails."""
+
+    @staticmethod
+    def forward(ctx: FunctionCtx, value: Any, *roots: Any) -> Any:
+        ctx.count = 1 + len(roots)
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx: FunctionCtx, *grads: Any) -> Any:
+        raise RuntimeError(
+            "trying to differentiate twice a function that was marked with @once_differentiable"
+        )

@@ -1,0 +1,214 @@
+"""Functions of the package that are no operators, or wrap one for Python's sake."""
+
+from __future__ import annotations
+
+import builtins
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from tenon import _C
+from tenon._C import Tensor, dtype
+
+__all__ = [
+    "can_cast", "einsum", "finfo", "get_device_module", "iinfo",
+    "is_complex", "is_floating_point", "is_nonzero", "is_storage", "meshgrid", "numel",
+    "result_type", "split", "typename",
+]  # fmt: skip
+
+_CATEGORY = {"b": 0, "i": 1, "f": 2, "c": 3}
+
+
+# ---- Facts about dtypes --------------------------------------------------------------------------
+
+
+class finfo:
+    """Limits of a floating-point dtype."""
+
+    # exponent of the largest power of two, bits of the fraction, exponent of the smallest normal
+    _LIMITS = {
+        "float16": (15, 10, -14), "bfloat16": (127, 7, -126), "float32": (127, 23, -126),
+        "float64": (1023, 52, -1022),
+    }  # fmt: skip
+
+    def __init__(self, type: dtype | None = None) -> None:
+        kind = _C.get_default_dtype() if type is None else type
+        if not isinstance(kind, dtype) or not (kind.is_floating_point or kind.is_complex):
+            raise TypeError(
+                f"finfo() requires a floating point input type. Use iinfo to handle '{kind}'"
+            )
+        self.dtype = repr(kind.to_real()).partition(".")[2]
+        top, fraction, bottom = self._LIMITS[self.dtype]
+        self.bits = kind.to_real().itemsize * 8
+        self.eps = math.ldexp(1.0, -fraction)
+        self.max = math.ldexp(2.0 - self.eps, top)
+        self.min = -self.max
+        self.tiny = self.smallest_normal = math.ldexp(1.0, bottom)
+        self.resolution = 10.0 ** -math.floor(fraction * math.log10(2.0))
+
+    def __repr__(self) -> str:
+        parts = ("resolution", "min", "max", "eps", "smallest_normal", "tiny")
+        text = ", ".join(f"{name}={getattr(self, name):g}" for name in parts)
+        return f"finfo({text}, dtype={self.dtype})"
+
+    def __eq__(self, other: object) -> builtins.bool:
+        return isinstance(other, finfo) and self.dtype == other.dtype
+
+    def __hash__(self) -> builtins.int:
+        return hash(self.dtype)
+
+
+class iinfo:
+    """Limits of an integer dtype."""
+
+    def __init__(self, type: dtype) -> None:
+        if not isinstance(type, dtype) or type.is_floating_point or type.is_complex:
+            raise TypeError(f"iinfo() requires an integer input type. Use finfo to handle '{type}'")
+        if type is _C.bool:
+            raise TypeError(f"\"bool\" is not supported by iinfo (got '{type}')")
+        self.dtype = repr(type).partition(".")[2]
+        self.bits = type.itemsize * 8
+        self.max = 2 ** (self.bits - type.is_signed) - 1
+        self.min = -(2 ** (self.bits - 1)) if type.is_signed else 0
+
+    def __repr__(self) -> str:
+        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"
+
+    def __eq__(self, other: object) -> builtins.bool:
+        return isinstance(other, iinfo) and self.dtype == other.dtype
+
+    def __hash__(self) -> builtins.int:
+        return hash(self.dtype)
+
+
+def _category(kind: dtype) -> builtins.int:
+    if kind is _C.bool:
+        return 0
+    return 3 if kind.is_complex else 2 if kind.is_floating_point else 1
+
+
+def _number_dtype(value: Any) -> dtype:
+    if isinstance(value, builtins.bool):
+        return _C.bool
+    if isinstance(value, builtins.int):
+        return _C.int64
+    default = _C.get_default_dtype()
+    return default.to_complex() if isinstance(value, complex) else default
+
+
+def result_type(tensor1: Any, tensor2: Any) -> dtype:
+    """The dtype of an operator on two tensors or numbers."""
+    ranks: list[list[dtype]] = [[], [], []]
+    for value in (tensor1, tensor2):
+        if isinstance(value, Tensor):
+            ranks[0 if value.ndim else 1].append(value.dtype)
+        else:
+            ranks[2].append(_number_dtype(value))
+    result: dtype | None = None
+    for kinds in ranks:
+        for rank, kind in enumerate(kinds):
+            if rank:
+                kinds[0] = _C.promote_types(kinds[0], kind)
+        if kinds and (result is None or _category(kinds[0]) > _category(result)):
+            result = kinds[0] if result is None else _raise_category(result, kinds[0])
+    assert result is not None
+    return result
+
+
+def _raise_category(low: dtype, high: dtype) -> dtype:
+    """A dimensionless operand of a higher category gives the category, not its width."""
+    return _C.promote_types(low, high) if low.is_floating_point and high.is_complex else high
+
+
+def can_cast(from_: dtype, to: dtype) -> builtins.bool:
+    """True when a conversion loses no category: complex to real, float to int, number to bool."""
+    return _category(from_) <= _category(to)
+
+
+# ---- Facts about objects -------------------------------------------------------------------------
+
+
+def is_floating_point(input: Tensor) -> builtins.bool:
+    """True for real floating-point tensors."""
+    return input.is_floating_point()
+
+
+def is_complex(input: Tensor) -> builtins.bool:
+    """True for complex tensors."""
+    return input.is_complex()
+
+
+def is_nonzero(input: Tensor) -> builtins.bool:
+    """`bool(input)` of a tensor with one element."""
+    return input.is_nonzero()
+
+
+def is_storage(obj: object) -> builtins.bool:
+    """True for the memory behind a tensor."""
+    from tenon._tensor.storage import UntypedStorage
+
+    return isinstance(obj, UntypedStorage)
+
+
+def numel(input: Tensor) -> builtins.int:
+    """Number of elements."""
+    return input.numel()
+
+
+def typename(obj: object) -> str:
+    """The name of an object's type; of a tensor, that of its elements too."""
+    if isinstance(obj, Tensor):
+        return obj.type()
+    kind = obj if isinstance(obj, type) else type(obj)
+    return (
+        kind.__qualname__
+        if kind.__module__ == "builtins"
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )
+
+
+# ---- Operators with a Python face ----------------------------------------------------------------
+
+
+def einsum(equation: Any, *operands: Any) -> Tensor:
+    """Sums of products by Einstein's convention: `einsum("ij,jk->ik", a, b)`, or operands and lists
+    of axis numbers in turn."""
+    if not isinstance(equation, str):
+        equation, operands = _einsum_text((equation, *operands))
+    if len(operands) == 1 and isinstance(operands[0], list | tuple):
+        operands = tuple(operands[0])
+    return _C._ops.einsum(equation, operands)
+
+
+def _einsum_text(parts: Sequence[Any]) -> tuple[str, tuple[Tensor, ...]]:
+    """The equation of `einsum(a, [0, 1], b, [1, 2], [0, 2])`."""
+
+    def letters(axes: Sequence[Any]) -> str:
+        return "".join(
+            "..." if a is ... else chr(a + (ord("A") if a < 26 else ord("a") - 26)) for a in axes
+        )
+
+    pairs = len(parts) // 2
+    text = ",".join(letters(parts[2 * i + 1]) for i in range(pairs))
+    if len(parts) % 2:
+        text += "->" + letters(parts[-1])
+    return text, tuple(parts[2 * i] for i in range(pairs))
+
+
+def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
+    """Grids of coordinates; `indexing` is 'ij' or 'xy'."""
+    if len(tensors) == 1 and isinstance(tensors[0], list | tuple):
+        tensors = tuple(tensors[0])
+    return tuple(_C._ops.meshgrid(tensors, indexing=indexing or "ij"))
+
+
+def split(tensor: Tensor, split_size_or_sections: Any, dim: builtins.int = 0) -> tuple[Tensor, ...]:
+    """Views of equal or given sizes along `dim`."""
+    return _C._ops.split(tensor, split_size_or_sections, dim)
+
+
+def get_device_module(device: Any = None) -> Any:
+    """The submodule that serves a kind of device."""
+    import tenon
+
+    return getattr(tenon, "cpu" if device is None else _C.device(device).type)

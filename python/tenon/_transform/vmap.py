@@ -1,0 +1,421 @@
+"""`vmap`: a function of single elements, run on all of them at once.
+
+Inside, each mapped tensor is a `Batched`: to the function it looks like one element (shape, dtype
+and device are those of an element); behind it stands the tensor of all elements, whose dimension 0
+is the mapped one. Calls of operators arrive here through `__torch_function__` or a method of the
+class and go by the rules of tenon/vmap_rules.py; where there is none, the operator is called for
+each element and the results are stacked. Regions nest: a level is a number, and a call belongs to
+the innermost level among its arguments.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import tenon
+from tenon import _C
+from tenon._transform import vmap_rules
+from tenon.overrides import DisableTorchFunctionSubclass
+
+RANDOMNESS = ("error", "different", "same")
+
+
+@dataclass
+class Level:
+    """A vmap that is running."""
+
+    number: int
+    size: int
+    randomness: str
+
+
+@dataclass
+class Info:
+    """What a vmap rule of a custom operator or Function is told."""
+
+    batch_size: int
+    randomness: str
+
+
+_running = threading.local()
+
+
+def levels() -> list[Level]:
+    """The vmaps of this thread, the outermost first."""
+    if not hasattr(_running, "levels"):
+        _running.levels = []
+    return _running.levels
+
+
+def flat(value: Any) -> Iterator[Any]:
+    """The leaves of nested lists, tuples and dicts."""
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, list | tuple) or isinstance(value, tenon.Size):
+        yield value
+        return
+    for v in value:
+        yield from flat(v)
+
+
+def lift(value: Any, some: list[Level]) -> Any:
+    """The tensor of all elements at these levels, theirs being its first dimensions."""
+    if not some:
+        return value
+    inner = some[-1]
+    own = is_batched(value, inner.number)
+    return lift(value._batch if own else value.expand(inner.size, *value.shape), some[:-1])
+
+
+def lower(value: Any, some: list[Level]) -> Any:
+    """The opposite of lift."""
+    for level in some:
+        value = batched(value, level.number)
+    return value
+
+
+def mapped(fn: Callable[[Any], Any], value: Any) -> Any:
+    """The same structure with fn of its leaves."""
+    if isinstance(value, dict):
+        return {k: mapped(fn, v) for k, v in value.items()}
+    if isinstance(value, list | tuple) and not isinstance(value, tenon.Size):
+        items = [mapped(fn, v) for v in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    return fn(value)
+
+
+class Batched(tenon.Tensor):
+    """One element to look at, all elements behind it."""
+
+    _batch: tenon.Tensor
+    _level: int
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return run(func, args, kwargs or {})
+
+    def __repr__(self) -> str:
+        return f"Batched(level={self._level}, {self._batch!r})"
+
+    def __bool__(self) -> bool:
+        raise RuntimeError(
+            "vmap: a mapped tensor has no single truth value: data-dependent control flow is not "
+            "possible under vmap; use where()"
+        )
+
+    def _no_value(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(
+            "vmap: It looks like you're calling .item() on a Tensor. We don't support vmap over "
+            "calling .item() on a Tensor: a mapped tensor has no single value"
+        )
+
+    item = tolist = numpy = __int__ = __float__ = __index__ = __complex__ = __array__ = _no_value
+
+    @property
+    def requires_grad(self) -> bool:  # type: ignore[override]
+        return self._batch.requires_grad
+
+    def detach(self) -> Batched:
+        return batched(self._batch.detach(), self._level)
+
+    @property
+    def data(self) -> Any:  # type: ignore[override]
+        return self.detach()
+
+    @property
+    def T(self) -> Any:  # noqa: N802
+        return self.permute(*range(self.dim() - 1, -1, -1))
+
+    @property
+    def mT(self) -> Any:  # noqa: N802
+        return self.transpose(-2, -1)
+
+    @property
+    def real(self) -> Any:  # type: ignore[override]
+        return batched(self._batch.real, self._level)
+
+    @property
+    def imag(self) -> Any:  # type: ignore[override]
+        return batched(self._batch.imag, self._level)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.unbind(0))
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+# Facts that an element tells by itself, and what the class defines above.
+_OWN = {
+    "size", "dim", "ndimension", "numel", "nelement", "element_size", "is_floating_point", "stride",
+    "is_complex", "is_signed", "get_device", "as_subclass", "backward", "requires_grad_",
+    "is_contiguous", "__len__", "__repr__", "__str__", "__format__", "__new__", "__init__",
+    "__init_subclass__", "__subclasshook__", "__getattribute__", "__setattr__", "__delattr__",
+    "__class__", "__dir__", "__reduce__", "__reduce_ex__", "__getstate__", "__sizeof__",
+    "__torch_function__", "__deepcopy__", "__dlpack__", "__dlpack_device__", "__class_getitem__",
+}  # fmt: skip
+
+
+def _method(name: str) -> Callable[..., Any]:
+    func = getattr(tenon.Tensor, name)
+
+    @functools.wraps(func)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return run(func, (self, *args), kwargs)
+
+    return method
+
+
+for _name in dir(tenon.Tensor):
+    if callable(getattr(tenon.Tensor, _name)) and _name not in _OWN | set(vars(Batched)):
+        setattr(Batched, _name, _method(_name))
+
+
+def batched(batch: Any, level: int) -> Batched:
+    """The tensor whose dimension 0 is mapped, as one element."""
+    with DisableTorchFunctionSubclass(), _C.no_grad():
+        plain = tenon.Tensor.detach(batch)
+        first = plain.select(0, 0) if batch.shape[0] else plain.new_empty(batch.shape[1:])
+        element = first.as_subclass(Batched)
+    element._batch = batch
+    element._level = level
+    return element
+
+
+def is_batched(value: Any, level: int) -> bool:
+    return isinstance(value, Batched) and value._level == level
+
+
+def run(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A call with a mapped tensor among its arguments."""
+    numbers = [v._level for v in flat((args, kwargs)) if isinstance(v, Batched)]
+    if not numbers:
+        return func(*args, **kwargs)
+    level = next((lv for lv in levels() if lv.number == max(numbers)), None)
+    if level is None:
+        raise RuntimeError("vmap: a tensor is used outside of the vmap that made it")
+    name = getattr(func, "__name__", "")
+    space = getattr(func, "__module__", None) or ""
+    if space.startswith("tenon.ops."):
+        name = f"{space.removeprefix('tenon.ops.')}::{name}"
+    if name in vmap_rules.RANDOM and level.randomness == "error":
+        raise RuntimeError(
+            f"vmap: called random operation '{name}' while in randomness error mode. Please "
+            "either use the 'same' or 'different' randomness flags on vmap or perform the "
+            "randomness operation out of vmap"
+        )
+    call = call_of(name, func, args, kwargs, level)
+    out = vmap_rules.apply(call)
+    return one_by_one(call) if out is NotImplemented else out
+
+
+def call_of(name: str, func: Any, args: Any, kwargs: Any, level: Level) -> vmap_rules.Call:
+    number, size = level.number, level.size
+    if not args and "input" in kwargs:  # rules look at the first argument
+        args, kwargs = (kwargs["input"],), {k: v for k, v in kwargs.items() if k != "input"}
+    # what is mapped by an outer vmap goes the same way; methods in C would not notice by themselves
+    inner = (lambda *a, **k: run(func, a, k)) if len(levels()) > 1 else func
+    return vmap_rules.Call(
+        name, inner, args, kwargs, number, size, batched, is_batched, level.randomness
+    )
+
+
+def run_own(name: str, func: Any, own_rule: Any, args: tuple[Any, ...]) -> Any:
+    """A function of the program that autograd or a registry knows: by its own vmap rule, which gets
+    the mapped tensors whole, (info, in_dims, *args) -> (result, out_dims), or for each element."""
+    number = max(v._level for v in flat(args) if isinstance(v, Batched))
+    level = next(lv for lv in levels() if lv.number == number)
+    call = call_of(name, func, args, {}, level)
+    if own_rule is None:
+        return one_by_one(call)
+    dims = mapped(lambda v: 0 if call.maps(v) else None, args)
+    out, places = own_rule(Info(level.size, level.randomness), dims, *mapped(call.all, args))
+    if places is None or isinstance(places, int):
+        places = mapped(lambda v: places, out)
+    where = iter(list(flat(places)))
+
+    def wrapped(value: Any) -> Any:
+        dim = next(where)
+        return value if dim is None else batched(value.movedim(dim, 0), number)
+
+    return mapped(wrapped, out)
+
+
+def any_batched(args: Any) -> bool:
+    """Whether a mapped tensor is among them."""
+    return bool(levels()) and any(isinstance(v, Batched) for v in flat(args))
+
+
+def one_by_one(call: Any) -> Any:
+    """The operator for each element, the results stacked; in-place forms write into elements."""
+    outs = []
+    if not call.size:
+        raise RuntimeError(f"vmap: '{call.name}' has no rule for no elements at all")
+    state = tenon.get_rng_state() if call.randomness == "same" else None
+    for i in range(call.size):
+        if state is not None:
+            tenon.set_rng_state(state)
+        args, kwargs = mapped(lambda v, i=i: call.element(v, i), (call.args, call.kwargs))
+        outs.append(call.func(*args, **kwargs))
+    if call.is_inplace:
+        return call.args[0]
+    return stacked(call, outs)
+
+
+def stacked(call: Any, outs: list[Any]) -> Any:
+    first = outs[0]
+    if isinstance(first, tenon.Tensor):
+        return call.wrap(tenon.stack(outs))
+    if isinstance(first, list | tuple) and not isinstance(first, tenon.Size):
+        items = [stacked(call, [o[k] for o in outs]) for k in range(len(first))]
+        return type(first)(items)
+    return first  # a fact that all elements share
+
+
+# ---- vmap ----------------------------------------------------------------------------------------
+
+
+def _dims_of(args: Any, in_dims: Any, name: str = "in_dims") -> Any:
+    """in_dims in the structure of args."""
+    if in_dims is None or isinstance(in_dims, int):
+        return mapped(lambda v: in_dims, args)
+    if isinstance(args, dict) and isinstance(in_dims, dict) and args.keys() == in_dims.keys():
+        return {k: _dims_of(args[k], in_dims[k]) for k in args}
+    same = isinstance(args, list | tuple) and isinstance(in_dims, list | tuple)
+    if same and len(args) == len(in_dims):
+        return type(args)(_dims_of(a, d) for a, d in zip(args, in_dims, strict=True))
+    raise ValueError(
+        f"vmap({name}, ...): {name} is not compatible with the structure of inputs: got "
+        f"{name} {in_dims!r} for inputs of the form {mapped(type, args)!r}"
+    )
+
+
+def _pairs(args: Any, dims: Any) -> Iterator[tuple[Any, Any]]:
+    yield from zip(flat(args), flat(dims), strict=True)
+
+
+def _check(args: Any, dims: Any) -> int:
+    """The size that all mapped dimensions share."""
+    sizes = []
+    for value, dim in _pairs(args, dims):
+        if dim is None:
+            continue
+        if not isinstance(value, tenon.Tensor):
+            raise ValueError(
+                f"vmap: Got in_dim={dim} for an input but the input is of type {type(value)}. We "
+                "cannot vmap over non-Tensor arguments, please use None as the respective in_dim"
+            )
+        if not -value.dim() <= dim < value.dim():
+            raise ValueError(
+                f"vmap: Got in_dim={dim} for some input, but that input is a Tensor of "
+                f"dimensionality {value.dim()} so expected in_dim to satisfy "
+                f"-{value.dim()} <= in_dim < {value.dim()}."
+            )
+        sizes.append(value.shape[dim])
+    if not sizes:
+        raise ValueError("vmap: at least one input must be a Tensor with a mapped dimension")
+    if len(set(sizes)) > 1:
+        raise ValueError(
+            "vmap: Expected all tensors to have the same size in the mapped dimension, got sizes "
+            f"{sizes} for the mapped dimension"
+        )
+    return sizes[0]
+
+
+def _take_out(value: Any, level: Level, dim: Any) -> Any:
+    """A result of the function with its mapped dimension at `dim`."""
+    if not isinstance(value, tenon.Tensor):
+        raise ValueError(
+            f"vmap: `func` must only return Tensors, got type {type(value)}. Did you mean to "
+            "return a Tensor?"
+        )
+    if dim is None:
+        if is_batched(value, level.number):
+            raise ValueError("vmap: out_dims is None for a result that depends on mapped inputs")
+        return value
+    if is_batched(value, level.number):
+        batch = value._batch
+    else:
+        batch = value.expand(level.size, *value.shape)
+    return batch.movedim(0, dim) if dim % max(batch.dim(), 1) else batch
+
+
+def _out_dims_of(out: Any, out_dims: Any) -> Any:
+    if out_dims is None or isinstance(out_dims, int):
+        return mapped(lambda v: out_dims, out)
+    return _dims_of(out, out_dims, "out_dims")
+
+
+def map_once(
+    func: Callable[..., Any], args: Any, kwargs: Any, dims: Any, out_dims: Any, size: int,
+    randomness: str,
+) -> Any:  # fmt: skip
+    level = Level(levels()[-1].number + 1 if levels() else 1, size, randomness)
+    values = iter([
+        v if d is None else batched(v.movedim(d, 0), level.number) for v, d in _pairs(args, dims)
+    ])  # fmt: skip
+    keyed = mapped(lambda v: batched(v, level.number) if isinstance(v, tenon.Tensor) else v, kwargs)
+    levels().append(level)
+    try:
+        out = func(*mapped(lambda v: next(values), args), **keyed)
+        places = iter(list(flat(_out_dims_of(out, out_dims))))
+        return mapped(lambda v: _take_out(v, level, next(places)), out)
+    finally:
+        levels().pop()
+
+
+def _joined(parts: list[Any], out_dims: Any) -> Any:
+    """The results of chunks, side by side."""
+    places = iter(list(flat(_out_dims_of(parts[0], out_dims))))
+    columns = zip(*[list(flat(p)) for p in parts], strict=True)
+    items = iter([c[0] if d is None else tenon.cat(c, dim=d) for c, d in zip(columns, places)])
+    return mapped(lambda v: next(items), parts[0])
+
+
+def vmap(
+    func: Callable[..., Any],
+    in_dims: Any = 0,
+    out_dims: Any = 0,
+    randomness: str = "error",
+    *,
+    chunk_size: int | None = None,
+) -> Callable[..., Any]:
+    """A function like func for inputs that have one dimension more, which func never sees.
+
+    in_dims: which dimension of each input is mapped; None: the input is the same for all. out_dims:
+    where it goes in the results. chunk_size: so many elements at a time. Keyword arguments are
+    mapped along dimension 0. Operators without a rule run for each element.
+    """
+    if randomness not in RANDOMNESS:
+        raise RuntimeError(
+            f"Only allowed values for randomness are 'error', 'different', or 'same'. Got "
+            f"{randomness}"
+        )
+    if chunk_size is not None and chunk_size <= 0:
+        raise ValueError(f"vmap: chunk_size should be None or greater than 0. (got {chunk_size})")
+
+    @functools.wraps(func)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        dims = _dims_of(args, tuple(in_dims) if isinstance(in_dims, list) else in_dims)
+        keyed = {k: mapped(lambda v: 0 if isinstance(v, tenon.Tensor) else None, v)
+                 for k, v in kwargs.items()}  # fmt: skip
+        size = _check([args, kwargs], [dims, keyed])
+        if chunk_size is None or size <= chunk_size:
+            return map_once(func, args, kwargs, dims, out_dims, size, randomness)
+        parts = []
+        for at in range(0, size, chunk_size):
+            n = min(chunk_size, size - at)
+            some = iter([v if d is None else v.narrow(d, at, n) for v, d in _pairs(args, dims)])
+            rest = mapped(
+                lambda v, at=at, n=n: v.narrow(0, at, n) if isinstance(v, tenon.Tensor) else v,
+                kwargs,
+            )
+            now = mapped(lambda v, some=some: next(some), args)
+            parts.append(map_once(func, now, rest, dims, out_dims, n, randomness))
+        return _joined(parts, out_dims)
+
+    return wrapped
