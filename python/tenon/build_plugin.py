@@ -32,7 +32,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tenon._plugin import compile, elf as _elf, manifest, packaging
+from tenon._plugin import compile, packaging
+from tenon._plugin import elf as _elf
+from tenon._plugin import manifest as _manifest
 
 LISTS = ("sources", "flags", "libraries", "files")  # the settings, by what they are
 SWITCHES = ("openmp", "debug")
@@ -142,7 +144,7 @@ def read(root: Path) -> Plugin:
     settings = _settings(tools.get("tenon") if isinstance(tools, dict) else None)
     path = _manifest_path(root, settings.pop("manifest", None))
     try:
-        manifest = manifest.read(path)
+        manifest = _manifest.read(path)
     except ValueError as err:
         raise BuildError(str(err)) from None
     if manifest.version != project["version"]:
