@@ -6,7 +6,7 @@ The first comment of a file may end with a line such as
 
     family   the file ends with rows, <backend>_softmax_rows, which the plugin registers
     types    compiled once per element type: words and names of TYPES and SLOTS; without: once
-    isa      `each`: compiled once per instruction set; rare element types for the first one alone
+    isa      `each`: compiled once per instruction set; rare element types for the baseline alone
     fused    sums of products may be contracted, which is faster and closer
 
     families.py lists FOLDER ISA...     for Meson, one thing a line:
@@ -29,6 +29,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 RARE = ("b8", "i8", "i16", "c64", "c128")
+BASELINE = "baseline"
 KEYS = {"family", "types", "isa", "fused"}
 
 
@@ -123,10 +124,10 @@ def sources(folder: Path) -> list[Source]:
 
 def variants(source: Source, isas: list[str]) -> list[tuple[str, str]]:
     """(element type, instruction set) of each time that the file is compiled; "" for none."""
-    sets = isas if source.each_isa else isas[:1]
+    sets = isas if source.each_isa else [BASELINE]
     if not source.types:
         return [("", isa) for isa in sets] if source.each_isa else [("", "")]
-    return [(t, isa) for isa in sets for t in source.types if t not in RARE or isa == isas[0]]
+    return [(t, isa) for isa in sets for t in source.types if t not in RARE or isa == BASELINE]
 
 
 def units(folder: Path, isas: list[str]) -> list[str]:
@@ -193,6 +194,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--digest")
     args = parser.parse_args()
+    args.isas.sort(key=lambda isa: isa != BASELINE)  # Meson sorts the names as it likes
     now = lists(args.folder, args.isas)
     if args.command == "lists":
         print("\n".join(now))

@@ -8,8 +8,6 @@
 #include "cpu_rows_list.h"
 #include "gemm.h"
 
-const tn_host *cpu_host;
-
 /* ---- Rows --------------------------------------------------------------------------------------*/
 
 enum { SET_ANY = KERNEL_SET_ANY };

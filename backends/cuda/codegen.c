@@ -2,6 +2,7 @@
  * formulas of common/scalar*.h and compiled by NVRTC. Each value is rounded to its dtype, as between
  * kernels, so that the result has the bits of operator by operator. */
 #include "images.h"
+#include "tables.h"
 
 #include <math.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* nvtx.c: named spans of time for NVIDIA's tools, by whichever of NVTX's libraries is there; without
  * one they go nowhere. The named interface "tn.profiler/1" and what runtime.c offers. */
-#include "cuda_priv.h"
+#include "tables.h"
 
 #include <pthread.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* runtime.c: the named interface "tenon.cuda.runtime/1": what the Python package asks of devices. */
-#include "cuda_priv.h"
+#include "tables.h"
 
 #include <string.h>
 

@@ -1,5 +1,6 @@
 /* user_kernel.c: the named interface "tenon.cuda.kernel/1": kernels whose source the user brings. */
 #include "images.h"
+#include "tables.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -12,7 +12,7 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 FAMILIES = HERE.parents[1] / "backends" / "families.py"
-ISAS = ("baseline", "wide")
+ISAS = ("advanced", "baseline")
 ROWS = "const acme_rows {} = ROWS_OF(rows);\n"
 FILES = {
     "plugin.c": "/* plugin.c: the entry. */\n",
@@ -49,10 +49,11 @@ def test_heads_become_lists(folder: Path) -> None:
     lines = done.stdout.splitlines()
     assert "unit;acme;-1;;;ops/join.c,plugin.c" in lines
     assert "unit;acme_baseline;-1;baseline;;host/half.c" in lines
-    assert "unit;acme_f32_wide_fused;8;wide;fused;ops/map.c" in lines
+    assert "unit;acme_f32_advanced_fused;8;advanced;fused;ops/map.c" in lines
     assert "unit;acme_b8_baseline_fused;0;baseline;fused;ops/map.c" in lines
     # rare element types are compiled once, whatever there are of instruction sets
     assert len([s for s in lines if "ops/map.c" in s]) == 2 * 4 + 1
+    assert not any("b8_advanced" in s for s in lines)
 
 
 def test_rows_are_registered_by_set(folder: Path, tmp_path: Path) -> None:
@@ -63,7 +64,7 @@ def test_rows_are_registered_by_set(folder: Path, tmp_path: Path) -> None:
     text = out.read_text(encoding="utf-8")
     assert text.count("X(") == 1 + 1 + 2 * 4  # join; map, rarely for bool
     assert "X(acme_join_rows, ANY)" in text and "X(acme_map_rows_b8_baseline, ANY)" in text
-    assert "X(acme_map_rows_f64_wide, WIDE)" in text
+    assert "X(acme_map_rows_f64_advanced, ADVANCED)" in text
     edit(folder, "ops/map.c", "float b8", "float")
     done = run(FAMILIES, "rows", folder, *ISAS, "--out", out, "--digest", digest)
     assert done.returncode == 1 and "changed after the build was configured" in done.stderr

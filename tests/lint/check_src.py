@@ -61,6 +61,11 @@ ORDER = (
     "dispatch/door", "dispatch/operators", "dispatch/program", "autograd", "nn", "optim", "plugins",
     "plugins/ffi",
 )  # fmt: skip
+BACKENDS = {
+    "backends/cpu": ("host", "walk", "libs", "map", "random", "ops", "."),
+    "backends/cuda": ("kernels/args", "host", "libs", "ops", "."),
+}
+HOUSES = (ORDER, *(tuple(str(Path(b, r)) for r in rooms) for b, rooms in BACKENDS.items()))
 # (file, header) that still look up.
 UPWARD = {
     ("dispatch/ground/dtype.c", "registry_priv.h"),
@@ -184,22 +189,26 @@ def macro_length() -> Iterator[str]:
 
 
 def floor(path: Path) -> str:
-    """The room of ORDER that a file of libtenon lies in; "" for others."""
+    """The room of a house that a file lies in; "" for others."""
     folder = str(path.relative_to(ROOT).parent)
-    return folder if folder in ORDER else ""
+    return folder if any(folder in house for house in HOUSES) else ""
 
 
 def rooms_look_down() -> Iterator[str]:
     """A file includes headers of its own room and of those below."""
-    homes = {p.name: floor(p) for p in C_FILES if p.suffix == ".h" and floor(p)}
-    for path in (p for p in C_FILES if floor(p)):
-        for n, line in enumerate(text_of(path).split("\n"), 1):
-            m = re.match(r'\s*#\s*include "([\w.]+)"', line)
-            home = homes.get(m[1]) if m else None
-            if not m or not home or ORDER.index(home) <= ORDER.index(floor(path)):
-                continue
-            if (str(path.relative_to(ROOT)), m[1]) not in UPWARD:
-                yield at(path, n, f'room {floor(path)} may not know "{m[1]}" of {home} above it')
+    for house in HOUSES:
+        files = [p for p in C_FILES if floor(p) in house]
+        homes = {p.name: floor(p) for p in files if p.suffix == ".h"}
+        for path in files:
+            for n, line in enumerate(text_of(path).split("\n"), 1):
+                m = re.match(r'\s*#\s*include "(?:kernels/args/)?([\w.]+)"', line)
+                home = homes.get(m[1]) if m else None
+                if not m or not home or house.index(home) <= house.index(floor(path)):
+                    continue
+                if (str(path.relative_to(ROOT)), m[1]) not in UPWARD:
+                    yield at(
+                        path, n, f'room {floor(path)} may not know "{m[1]}" of {home} above it'
+                    )
 
 
 def room_includes() -> Iterator[str]:
@@ -212,7 +221,9 @@ def room_includes() -> Iterator[str]:
                 continue
             if m[1].startswith("tenon/"):
                 yield at(path, n, f"room {own} may not know <{m[1]}>")
-            elif floor(path) and any(p.name == m[1] and floor(p) for p in C_FILES):
+            elif floor(path) in ORDER and any(
+                p.name == m[1] and floor(p) in ORDER for p in C_FILES
+            ):
                 continue  # rooms_look_down judges it
             elif any(p.name == Path(m[1]).name and room(p) not in (own, "tests") for p in C_FILES):
                 if not any(p.name == Path(m[1]).name and room(p) == own for p in C_FILES):

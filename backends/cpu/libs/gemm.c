@@ -121,7 +121,7 @@ static void fill_init(const gemm_args *g, int64_t item, int64_t e, int64_t i0, i
         if (g->init.cs == 1 && g->c_cs == 1) {
             memcpy(d, s, (size_t)((j1 - j0) * item));
         } else {
-            gemm_copy_row(item, s, g->init.cs, d, g->c_cs, j1 - j0);
+            cpu_row_copy(item, s, g->init.cs, d, g->c_cs, j1 - j0);
         }
     }
 }
@@ -195,7 +195,7 @@ static tn_status run_chunk(void *arg, int64_t begin, int64_t end) {
 
 /* Every size and leading dimension fits the BLAS here. */
 static tn_status run_blas(const gemm_args *g, layout a, layout b) {
-    plan p = {.g = g, .a = a, .b = b, .item = gemm_item(g->dtype)};
+    plan p = {.g = g, .a = a, .b = b, .item = cpu_row_item(g->dtype)};
     p.ldc = g->m == 1 ? (int)g->n : (int)g->c_rs;
     choose_grid(&p);
     int64_t n = g->batch * p.gm * p.gn;
@@ -220,10 +220,10 @@ typedef struct pack_job {
 
 static tn_status pack_lines(void *arg, int64_t begin, int64_t end) {
     const pack_job *j = arg;
-    int64_t item = gemm_item(j->dtype), line = gemm_item(j->work) * j->length;
+    int64_t item = cpu_row_item(j->dtype), line = cpu_row_item(j->work) * j->length;
     for (int64_t i = begin; i < end; i++) {
         const char *s = j->from + item * (i / j->lines * j->bs + i % j->lines * j->down);
-        gemm_convert_row(j->dtype, s, j->along, j->work, j->to + i * line, 1, j->length);
+        cpu_row_convert(j->dtype, s, j->along, j->work, j->to + i * line, 1, j->length);
     }
     return TN_OK;
 }
@@ -232,7 +232,7 @@ static tn_status pack_lines(void *arg, int64_t begin, int64_t end) {
  * columns after columns where that is how they lie in memory. */
 static tn_status pack(const tn_call *call, int32_t dtype, int32_t work, int64_t batch, int64_t rows,
                       int64_t cols, gemm_mat *mat) {
-    int64_t e = mat->bs == 0 ? 1 : batch, to = gemm_item(work);
+    int64_t e = mat->bs == 0 ? 1 : batch, to = cpu_row_item(work);
     int across = gemm_across(mat, rows, cols);
     pack_job j = {.from = mat->data, .dtype = dtype, .work = work, .bs = mat->bs};
     void *dst;
@@ -253,7 +253,7 @@ static tn_status pack(const tn_call *call, int32_t dtype, int32_t work, int64_t 
 /* Computes in a packed C of dtype `work` and copies the result out. */
 static tn_status run_through(const tn_call *call, const gemm_args *g, int32_t work) {
     gemm_args t = *g;
-    int64_t from = gemm_item(work), to = gemm_item(g->dtype);
+    int64_t from = cpu_row_item(work), to = cpu_row_item(g->dtype);
     void *c;
     tn_status st = room_scratch(call, room_mul3(g->batch, g->m, g->n), (size_t)from, &c);
     if (st) return st;
@@ -277,7 +277,7 @@ static tn_status run_through(const tn_call *call, const gemm_args *g, int32_t wo
     if (st) return st;
     for (int64_t i = 0; i < g->batch * g->m; i++) {
         char *d = (char *)g->c + to * (i / g->m * g->c_bs + i % g->m * g->c_rs);
-        gemm_convert_row(work, (char *)c + i * g->n * from, 1, g->dtype, d, g->c_cs, g->n);
+        cpu_row_convert(work, (char *)c + i * g->n * from, 1, g->dtype, d, g->c_cs, g->n);
     }
     return TN_OK;
 }
@@ -345,7 +345,7 @@ tn_status cpu_gemm(const tn_call *call, const gemm_args *g) {
 
 void cpu_blas_init(void) {
     BLAS(openblas_set_num_threads)(1);
-    gemm_half_init(cpu_isa_pick());
+    cpu_row_init(cpu_isa_pick());
 }
 
 const char *cpu_blas_core(void) { return BLAS(openblas_get_corename)(); }

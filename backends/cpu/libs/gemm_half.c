@@ -27,8 +27,8 @@ static void take_panel(const job *j, const uint16_t *b, int64_t k0, int64_t k, i
     int64_t down = j->across ? m->cs : m->rs, along = j->across ? m->rs : m->cs;
     const uint16_t *from = b + k0 * m->rs + j0 * m->cs;
     for (int64_t i = 0; i < lines; i++) {
-        gemm_convert_row(j->g->dtype, (const char *)(from + i * down), along, TN_F32,
-                         (char *)(to + i * length), 1, length);
+        cpu_row_convert(j->g->dtype, (const char *)(from + i * down), along, TN_F32,
+                        (char *)(to + i * length), 1, length);
     }
 }
 
@@ -61,7 +61,7 @@ static void take_init(const gemm_args *g, int64_t e, int64_t j0, int64_t n, floa
     for (int64_t i = 0; i < g->m; i++) {
         const uint16_t *row =
             (const uint16_t *)from.data + e * from.bs + i * from.rs + j0 * from.cs;
-        gemm_convert_row(g->dtype, (const char *)row, from.cs, TN_F32, (char *)(sum + i * n), 1, n);
+        cpu_row_convert(g->dtype, (const char *)row, from.cs, TN_F32, (char *)(sum + i * n), 1, n);
         for (int64_t c = 0; c < n; c++) sum[i * n + c] *= beta;
     }
 }
@@ -87,8 +87,8 @@ static tn_status run_panels(void *arg, int64_t begin, int64_t end) {
         }
         for (int64_t i = 0; i < g->m; i++) {
             uint16_t *row = (uint16_t *)g->c + e * g->c_bs + i * g->c_rs + j0 * g->c_cs;
-            gemm_convert_row(TN_F32, (const char *)(sum + i * n), 1, g->dtype, (char *)row, g->c_cs,
-                             n);
+            cpu_row_convert(TN_F32, (const char *)(sum + i * n), 1, g->dtype, (char *)row, g->c_cs,
+                            n);
         }
     }
     cpu_free(NULL, 0, room, bytes);

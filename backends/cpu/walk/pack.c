@@ -1,7 +1,7 @@
 /* pack.c: packed copies of strided tensors. */
 #include "pack.h"
 
-#include "gemm_priv.h"
+#include "row.h"
 
 tn_status cpu_packed(const tn_call *call, const tn_view *v, const void **ret_data) {
     *ret_data = v->data;
@@ -16,7 +16,7 @@ tn_status cpu_packed(const tn_call *call, const tn_view *v, const void **ret_dat
     for (int64_t row = 0; row < v->numel / n; row++, dst += n * item) {
         int64_t at = 0;
         for (int32_t d = 0; d < last; d++) at += index[d] * v->strides[d];
-        gemm_copy_row(item, (const char *)v->data + at * item, v->strides[last], dst, 1, n);
+        cpu_row_copy(item, (const char *)v->data + at * item, v->strides[last], dst, 1, n);
         for (int32_t d = last - 1; d >= 0 && ++index[d] == v->shape[d]; d--) index[d] = 0;
     }
     *ret_data = p;

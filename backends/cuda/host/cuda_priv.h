@@ -17,12 +17,17 @@
 
 enum { CUDA_DEVICES = 16 /* most devices of one process */ };
 
+typedef struct cuda_device cuda_device;
+
+/* ---- host.c ------------------------------------------------------------------------------------*/
 extern const tn_host *cuda_host;
+extern cuda_driver cuda;
+/* NULL where the process has more rights than its user. */
+const char *cuda_getenv(const char *name);
+/* Turns a result that is not CUDA_OK into a failure; `what` was attempted; d may be NULL. */
+tn_status cuda_fail(const cuda_device *d, CUresult r, const char *what);
 
 /* ---- library.c: NVIDIA's libraries, opened at run time ------------------------------------------*/
-extern cuda_driver cuda;
-const char *
-cuda_getenv(const char *name); /* NULL where the process has more rights than its user */
 /* The driver, initialised; *ret_count of its devices is at least 1. Fails with what to install. */
 tn_status cuda_open_driver(int *ret_count);
 /* Opens one of "libX.so.N" for the N of a list that ends with 0, newest first, in the loader's path,
@@ -56,7 +61,7 @@ bool cuda_cache_path(const char *file, char ret_path[CUDA_CACHE_PATH]);
 bool cuda_cache_read(const char *path, void **ret_data, size_t *ret_bytes);
 void cuda_cache_write(const char *path, const void *data, size_t bytes);
 
-/* ---- device.c: devices and the functions of tn_device_desc --------------------------------------*/
+/* ---- device.c ----------------------------------------------------------------------------------*/
 /* What is counted for every device. */
 enum cuda_counted {
     CUDA_LAUNCHES,      /* kernels of ours */
@@ -69,7 +74,7 @@ enum cuda_counted {
     CUDA_COUNTED
 };
 
-typedef struct cuda_device {
+struct cuda_device {
     int32_t index;
     CUdevice id;
     CUcontext context; /* the primary one, once it is in use */
@@ -79,13 +84,14 @@ typedef struct cuda_device {
     char text[160];      /* for people */
     atomic_int captures; /* graphs that are being captured */
     _Atomic uint64_t counts[CUDA_COUNTED];
-} cuda_device;
+};
 
 static inline void cuda_count(cuda_device *d, enum cuda_counted what, uint64_t n) {
     atomic_fetch_add_explicit(&d->counts[what], n, memory_order_relaxed);
 }
 
-tn_status cuda_register_device(const tn_host *host, tn_txn *txn, int count, int32_t *ret_slot);
+/* Reads the properties of the driver's first devices. */
+tn_status cuda_find_devices(int32_t count);
 /* The device of an index, which need not be in use; NULL: there is none. */
 cuda_device *cuda_device_at(int32_t index);
 /* Makes the device current on the calling thread. Fails in a process that was forked after the
@@ -93,8 +99,6 @@ cuda_device *cuda_device_at(int32_t index);
 tn_status cuda_enter(int32_t index, cuda_device **ret_device);
 /* The same for giving something back: false where nothing of the device is in use. */
 bool cuda_reenter(int32_t index, cuda_device **ret_device);
-/* Turns a result that is not CUDA_OK into a failure; `what` was attempted. */
-tn_status cuda_fail(cuda_device *d, CUresult r, const char *what);
 /* After somebody waited: reports what failed, or what kernels found wrong in their input. */
 tn_status cuda_checked(cuda_device *d, CUresult r, const char *what);
 
@@ -102,27 +106,14 @@ tn_status cuda_checked(cuda_device *d, CUresult r, const char *what);
 CUresult cuda_wait_stream(cuda_device *d, CUstream stream);
 CUresult cuda_wait_device(cuda_device *d);
 
-/* Copies what earlier work of the call's stream left on the device to the host: waits. */
+/* Copies what earlier work of a stream, or that of a call, left on the device to the host: waits. */
+tn_status cuda_copy_out(int32_t index, void *dst, CUdeviceptr src, uint64_t bytes, void *stream);
 tn_status cuda_read(const tn_call *call, void *dst, const void *src, uint64_t bytes);
 
 /* Where a kernel of the call reports bad input: the host's next check turns it into a failure. */
 tn_status cuda_fault_of(const tn_call *call, cuda_fault **ret_fault);
 
 /* ---- settings.c --------------------------------------------------------------------------------*/
-/* Named interface "tenon.cuda/1" of the device, for the Python package. */
-typedef struct cuda_settings_iface {
-    uint32_t struct_size;
-    uint32_t reserved;
-    void (*allow_tf32)(int32_t allow); /* products of float32 */
-    int32_t (*is_tf32_allowed)(void);
-    /* NVIDIA's libraries: which version is there, or what to install. A line for each. */
-    const char *(*libraries)(void);
-    /* A number of the list below by its name ("cudnn_benchmark"). */
-    void (*set_option)(const char *name, int32_t value);
-    int32_t (*option)(const char *name);
-    int32_t (*cudnn_version)(void); /* 92800 for 9.28.0; 0 where cuDNN is not to be had */
-} cuda_settings_iface;
-extern const cuda_settings_iface cuda_settings;
 /* X(constant, name, environment variable, default); defaults are those of PyTorch */
 #define CUDA_OPTION_LIST(X)                                                                        \
     X(CUDA_REDUCED_F16, "reduced_f16", "TENON_CUDA_REDUCED_F16", 1)                                \
@@ -138,6 +129,14 @@ extern const cuda_settings_iface cuda_settings;
 typedef enum cuda_option { CUDA_OPTION_LIST(CUDA_OPTION_ENUMERATOR) CUDA_OPTIONS } cuda_option;
 #undef CUDA_OPTION_ENUMERATOR
 int32_t cuda_option_value(cuda_option option);
+/* The same by name; what has no such name is 0, and not set. */
+void cuda_set_option(const char *name, int32_t value);
+int32_t cuda_option_named(const char *name);
+/* Whether products of float32 may be computed in TF32. */
+void cuda_allow_tf32(int32_t allow);
+int32_t cuda_is_tf32_allowed(void);
+/* The most bytes of an unfolded matrix (TENON_CUDA_CONV_BYTES). */
+int64_t cuda_settings_conv_bytes(void);
 /* Reads the environment. */
 void cuda_read_settings(void);
 /* Whether freed memory is kept for reuse, and whether in ranges that grow (TENON_CUDA_ALLOC). */
@@ -189,42 +188,6 @@ bool cuda_graph_keeps(void *stream);
 /* For a kernel that is recorded and draws: its part of the numbers that each launch reserves. */
 tn_status cuda_graph_draw(const tn_call *call, tn_generator *gen, uint64_t blocks,
                           cuda_draws *ret_draws, const cuda_draws **ret_launch);
-
-/* ---- nvtx.c: spans of time for NVIDIA's tools; nothing without their library -------------------*/
-extern const tn_profiler_iface cuda_profiler_iface;
-/* How deep the thread's spans are nested, or a negative number. */
-int32_t cuda_range_push(const char *name);
-int32_t cuda_range_pop(void);
-void cuda_mark(const char *name);
-/* Spans that need not nest, by a number. */
-uint64_t cuda_range_start(const char *name);
-void cuda_range_end(uint64_t range);
-
-/* ---- runtime.c ---------------------------------------------------------------------------------*/
-/* Named interface "tenon.cuda.runtime/1" of the device, for the Python package. */
-typedef struct cuda_runtime_iface {
-    uint32_t struct_size;
-    uint32_t reserved;
-    /* A property of a device by its name, "warp_size"; TN_E_VALUE: there is none of that name. */
-    tn_status (*property)(int32_t device, const char *name, int64_t *ret_value);
-    const char *(*name)(int32_t device);
-    tn_status (*memory_info)(int32_t device, int64_t *ret_free, int64_t *ret_total);
-    uint64_t (*memory_snapshot)(int32_t device, cuda_block_info *ret_blocks, uint64_t room);
-    void (*memory_counts)(int32_t device, uint64_t *ret_retries, uint64_t *ret_failures);
-    tn_status (*set_memory_limit)(int32_t device, uint64_t bytes);
-    tn_status (*can_access_peer)(int32_t device, int32_t peer, int32_t *ret_can);
-    /* The counter of a device by its name, "launches"; NULL after the last. */
-    const char *(*counter_name)(int32_t i);
-    uint64_t (*counter)(int32_t device, int32_t i);
-    void (*reset_counters)(int32_t device);
-    int32_t (*is_started)(void); /* whether a device is in use by this process */
-    int32_t (*range_push)(const char *name);
-    int32_t (*range_pop)(void);
-    void (*mark)(const char *name);
-    uint64_t (*range_start)(const char *name);
-    void (*range_end)(uint64_t range);
-} cuda_runtime_iface;
-extern const cuda_runtime_iface cuda_runtime;
 
 /* ---- module.c: kernels -------------------------------------------------------------------------*/
 /* A kernel by name, in the module of that name; found at its first launch on each device. */
@@ -281,24 +244,6 @@ typedef cuda_kernel cuda_dtype_kernels[TN_DTYPE_BUILTIN_COUNT];
         CUDA_WHOLE_LIST(family, stem), CUDA_FLOAT_LIST(family, stem),                              \
             CUDA_FLOAT_KERNEL(family, stem, c64), CUDA_FLOAT_KERNEL(family, stem, c128)            \
     }
-
-/* ---- codegen.c, user_kernel.c: kernels that are made while the process runs ---------------------*/
-extern const tn_codegen_iface cuda_codegen_iface;
-/* Named interface "tenon.cuda.kernel/1" of the device: kernels whose source the user brings. */
-typedef struct cuda_kernel_iface {
-    uint32_t struct_size;
-    uint32_t reserved;
-    /* Compiles a source and finds the kernel `name` in it. The kernel stays for the life of the
-     * process; the same source, name and options give the same one. When NVRTC refuses the source,
-     * ret_log gets what it says, up to `room` bytes, else an empty text. */
-    tn_status (*compile)(int32_t device, const char *source, const char *name,
-                         const char *const *options, int32_t noptions, void **ret_kernel,
-                         char *ret_log, uint64_t room);
-    /* Queues it; params: the address of each argument. */
-    tn_status (*launch)(int32_t device, void *kernel, const uint32_t grid[3],
-                        const uint32_t block[3], uint32_t shared, void *stream, void **params);
-} cuda_kernel_iface;
-extern const cuda_kernel_iface cuda_kernels_of_users;
 
 /* ---- plan.c ------------------------------------------------------------------------------------*/
 /* For kernels. TN_DECLINE: too many dimensions. */

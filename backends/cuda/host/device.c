@@ -1,4 +1,4 @@
-/* device.c: devices, their contexts, and the six functions that core asks of every device.
+/* device.c: devices, their contexts, and what kernels found wrong in their input.
  *
  * The context is the device's primary one, which NVIDIA's libraries use too. It is made current on
  * every entry, since others in the process may have changed it. */
@@ -14,33 +14,6 @@ static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool forked; /* this process is a child of the one that initialised the driver */
 
 /* ---- Failures ----------------------------------------------------------------------------------*/
-
-static const char *text_of(CUresult r) {
-    const char *text = NULL;
-    return cuda.error_text && cuda.error_text(r, &text) == CUDA_OK && text ? text : "unknown error";
-}
-
-/* Failures of work that ran behind the host's back, and of the device itself; core adds which
- * operators that may have been. */
-static bool is_late(CUresult r) {
-    return (r >= 700 && r <= 720 && r != CUDA_PEER_ENABLED) || r == CUDA_ECC ||
-           r == CUDA_CONTAINED || r == CUDA_UNKNOWN;
-}
-
-tn_status cuda_fail(cuda_device *d, CUresult r, const char *what) {
-    if (r == CUDA_NO_MEMORY)
-        return cuda_host->fail(TN_E_MEMORY, -1, "cuda:%d: %s: out of memory", d ? d->index : 0,
-                               what);
-    if (!d) return cuda_host->fail(TN_E_DEVICE, -1, "%s: %s (CUDA error %d)", what, text_of(r), r);
-    if (is_late(r))
-        return cuda_host->fail(
-            TN_ASYNC, -1,
-            "cuda:%d: %s (CUDA error %d), found by %s; nothing on this device can "
-            "be used any more",
-            d->index, text_of(r), r, what);
-    return cuda_host->fail(TN_E_DEVICE, -1, "cuda:%d: %s: %s (CUDA error %d)", d->index, what,
-                           text_of(r), r);
-}
 
 /* Takes what a kernel reported, which is then forgotten. */
 static tn_status take_fault(cuda_device *d) {
@@ -140,109 +113,23 @@ bool cuda_reenter(int32_t index, cuda_device **ret_device) {
     return true;
 }
 
-/* ---- The six functions -------------------------------------------------------------------------*/
+/* ---- Reading back ------------------------------------------------------------------------------*/
 
-static CUdeviceptr place(const void *data, uint64_t offset) {
-    return (CUdeviceptr)(uintptr_t)data + offset;
-}
-
-static tn_status dev_alloc(void *ctx, int32_t index, uint64_t bytes, void **ret_data) {
+tn_status cuda_copy_out(int32_t index, void *dst, CUdeviceptr src, uint64_t bytes, void *stream) {
     cuda_device *d = NULL;
-    CUdeviceptr data;
-    (void)ctx;
     tn_status st = cuda_enter(index, &d);
     if (st != TN_OK) return st;
-    CUresult r = cuda.memory_alloc(&data, bytes ? bytes : 1);
-    if (r != CUDA_OK) {
-        char what[64];
-        snprintf(what, sizeof what, "allocating %llu bytes", (unsigned long long)bytes);
-        return cuda_fail(d, r, what);
-    }
-    *ret_data = (void *)(uintptr_t)data;
-    return TN_OK;
-}
-
-/* There is nobody to report to: what went wrong comes back from the next call. */
-static void dev_free(void *ctx, int32_t index, void *data, uint64_t bytes) {
-    cuda_device *d = NULL;
-    (void)ctx, (void)bytes;
-    if (data && cuda_reenter(index, &d)) cuda_memory_release(d, place(data, 0));
-}
-
-/* The source may be pinned memory, which the device would read late: wait. While a graph is recorded
- * core keeps the source for it. */
-static tn_status dev_copy_in(void *ctx, int32_t index, void *dst, uint64_t offset, const void *src,
-                             uint64_t bytes, void *stream) {
-    cuda_device *d = NULL;
-    (void)ctx;
-    tn_status st = cuda_enter(index, &d);
-    if (st != TN_OK || bytes == 0) return st;
-    CUresult r = cuda.copy_in(place(dst, offset), src, bytes, stream);
-    cuda_count(d, CUDA_BYTES_IN, bytes);
-    if (r == CUDA_OK && !cuda_is_recording(stream)) r = cuda_wait_stream(d, stream);
-    return cuda_checked(d, r, "copying to the device");
-}
-
-static tn_status dev_copy_out(void *ctx, int32_t index, void *dst, const void *src, uint64_t offset,
-                              uint64_t bytes, void *stream) {
-    cuda_device *d = NULL;
-    (void)ctx;
-    tn_status st = cuda_enter(index, &d);
-    if (st != TN_OK) return st;
-    CUresult r = bytes ? cuda.copy_out(dst, place(src, offset), bytes, stream) : CUDA_OK;
+    CUresult r = bytes ? cuda.copy_out(dst, src, bytes, stream) : CUDA_OK;
     cuda_count(d, CUDA_BYTES_OUT, bytes);
     if (r == CUDA_OK) r = cuda_wait_stream(d, stream);
     return cuda_checked(d, r, "copying from the device");
 }
 
 tn_status cuda_read(const tn_call *call, void *dst, const void *src, uint64_t bytes) {
-    return dev_copy_out(NULL, call->device_index, dst, src, 0, bytes, call->stream);
+    return cuda_copy_out(call->device_index, dst, (CUdeviceptr)(uintptr_t)src, bytes, call->stream);
 }
 
-static tn_status dev_copy_within(void *ctx, int32_t index, void *dst, uint64_t dst_offset,
-                                 const void *src, uint64_t src_offset, uint64_t bytes,
-                                 void *stream) {
-    cuda_device *d = NULL;
-    (void)ctx;
-    tn_status st = cuda_enter(index, &d);
-    if (st != TN_OK || bytes == 0) return st;
-    cuda_count(d, CUDA_BYTES_WITHIN, bytes);
-    CUresult r = cuda.copy_within(place(dst, dst_offset), place(src, src_offset), bytes, stream);
-    return r == CUDA_OK ? TN_OK : cuda_fail(d, r, "copying within the device");
-}
-
-static tn_status dev_sync(void *ctx, int32_t index) {
-    cuda_device *d = NULL;
-    (void)ctx;
-    tn_status st = cuda_enter(index, &d);
-    if (st != TN_OK) return st;
-    return cuda_checked(d, cuda_wait_device(d), "waiting for the device");
-}
-
-static const char *dev_describe(void *ctx, int32_t index) {
-    (void)ctx;
-    return devices[index].text;
-}
-
-static const void *dev_query(void *ctx, const char *iface) {
-    (void)ctx;
-    if (cuda_settings_keeps_memory()) {
-        if (strcmp(iface, "tn.allocator/1") == 0) return &cuda_allocator_iface;
-        if (strcmp(iface, "tn.memory/1") == 0) return &cuda_memory_iface;
-    }
-    if (strcmp(iface, "tn.stream/1") == 0) return &cuda_stream_iface;
-    if (strcmp(iface, "tn.peer/1") == 0) return &cuda_peer_iface;
-    if (strcmp(iface, "tn.pinned/1") == 0) return &cuda_pinned_iface;
-    if (strcmp(iface, "tn.graph/1") == 0) return &cuda_graph_iface;
-    if (strcmp(iface, "tn.profiler/1") == 0) return &cuda_profiler_iface;
-    if (strcmp(iface, "tenon.cuda/1") == 0) return &cuda_settings;
-    if (strcmp(iface, "tenon.cuda.kernel/1") == 0) return &cuda_kernels_of_users;
-    if (strcmp(iface, "tn.codegen/1") == 0) return &cuda_codegen_iface;
-    if (strcmp(iface, "tenon.cuda.runtime/1") == 0) return &cuda_runtime;
-    return NULL;
-}
-
-/* ---- Registration ------------------------------------------------------------------------------*/
+/* ---- Finding devices ---------------------------------------------------------------------------*/
 
 static CUresult look_at(cuda_device *d, int32_t index) {
     char name[100] = "";
@@ -262,33 +149,15 @@ static CUresult look_at(cuda_device *d, int32_t index) {
 }
 
 static void note_fork(void) { forked = true; }
-static void prepare(void) {
-    pthread_atfork(NULL, NULL, note_fork);
-    cuda_memory_start();
-}
+static void watch_forks(void) { pthread_atfork(NULL, NULL, note_fork); }
 
-tn_status cuda_register_device(const tn_host *host, tn_txn *txn, int count, int32_t *ret_slot) {
-    const tn_device_desc desc = {
-        .struct_size = sizeof desc,
-        .flags = TN_DEV_ADDRESSABLE,
-        .name = "cuda",
-        .dl_device = 2,
-        .count = count,
-        .alloc = dev_alloc,
-        .free = dev_free,
-        .copy_in = dev_copy_in,
-        .copy_out = dev_copy_out,
-        .copy_within = dev_copy_within,
-        .sync = dev_sync,
-        .describe = dev_describe,
-        .query = dev_query,
-    };
+tn_status cuda_find_devices(int32_t count) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, prepare);
+    pthread_once(&once, watch_forks);
     ndevices = count;
     for (int32_t i = 0; i < count; i++) {
         CUresult r = look_at(&devices[i], i);
         if (r != CUDA_OK) return cuda_fail(&devices[i], r, "reading the device's properties");
     }
-    return host->register_device(txn, &desc, ret_slot);
+    return TN_OK;
 }

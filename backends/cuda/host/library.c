@@ -5,14 +5,9 @@
 
 #include <dlfcn.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-cuda_driver cuda;
 const int cuda_toolkit_versions[] = {13, 12, 0};
-
-/* A process with rights of its own does not take files from where its user's variables say. */
-const char *cuda_getenv(const char *name) { return secure_getenv(name); }
 
 /* ---- Folders -----------------------------------------------------------------------------------*/
 

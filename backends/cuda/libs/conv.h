@@ -15,23 +15,11 @@ typedef struct cuda_conv {
     void **room;                    /* workspace of the products */
 } cuda_conv;
 
-/* conv_columns.c: products with a matrix of columns, by cuBLAS. The matrix has bounded memory: work
- * that needs more is cut into pieces. */
-tn_status cuda_columns_forward(const tn_call *call, const cuda_conv *c);
-tn_status cuda_columns_input(const tn_call *call, const cuda_conv *c);
-tn_status cuda_columns_weight(const tn_call *call, const cuda_conv *c);
-/* Reads TENON_CUDA_CONV_BYTES. */
-void cuda_columns_settings(void);
-
-/* conv_depthwise.c: groups of one channel of x, by kernels of their own. */
-tn_status cuda_depthwise_forward(const tn_call *call, const cuda_conv *c);
-tn_status cuda_depthwise_input(const tn_call *call, const cuda_conv *c);
-tn_status cuda_depthwise_weight(const tn_call *call, const cuda_conv *c);
-
 /* conv_cudnn.c: by cuDNN. TN_DECLINE: there is none, or it has no way for this one. */
 typedef enum cuda_conv_kind { CUDA_CONV_FORWARD, CUDA_CONV_INPUT, CUDA_CONV_WEIGHT } cuda_conv_kind;
 tn_status cuda_conv_by_cudnn(const tn_call *call, cuda_conv_kind kind, const cuda_conv *c);
 
+/* ---- conv_parts.c ------------------------------------------------------------------------------*/
 /* Adds the bias of the channels, if there is one, to what was made. */
 tn_status cuda_conv_add_bias(const tn_call *call, const cuda_conv *c, const tn_view *made);
 /* v as kernels take images; missing dimensions have stride 0. */

@@ -12,10 +12,6 @@ static cuda_cublas cublas;
 static const cuda_symbol symbols[] = {CUBLAS_LIST(SYMBOL)};
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static cublasHandle_t handles[CUDA_DEVICES];
-static atomic_int tf32_allowed;
-
-void cuda_allow_tf32(int32_t allow) { atomic_store(&tf32_allowed, allow); }
-int32_t cuda_is_tf32_allowed(void) { return atomic_load(&tf32_allowed); }
 
 /* ---- The library -------------------------------------------------------------------------------*/
 

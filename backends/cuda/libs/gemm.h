@@ -71,8 +71,4 @@ cuda_number_type cuda_number_type_of(int32_t dtype, bool tf32);
 /* Whether partial sums of a half precision product may be rounded to half precision. */
 bool cuda_gemm_reduces(int32_t dtype);
 
-/* Whether products of float32 may be computed in TF32. */
-void cuda_allow_tf32(int32_t allow);
-int32_t cuda_is_tf32_allowed(void);
-
 #endif

@@ -6,23 +6,11 @@
  *     gradient of w       w = y @ transposed columns
  *
  * A window of one tap and stride leaves the images as they are. */
-#include "conv.h"
-
-#include <stdlib.h>
-
+#include "conv_ways.h"
 #include "gemm.h"
 
 static cuda_float_kernels unfold_kernels = CUDA_FLOAT_KERNELS(conv, conv_unfold),
                           fold_kernels = CUDA_FLOAT_KERNELS(conv, conv_fold);
-
-/* What a matrix of columns may take, where not even a single row or column takes more. */
-static int64_t most_bytes = INT64_C(64) << 20;
-
-void cuda_columns_settings(void) {
-    const char *text = cuda_getenv("TENON_CUDA_CONV_BYTES");
-    long long bytes = text ? atoll(text) : 0;
-    if (bytes > 0) most_bytes = bytes;
-}
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t at_least_one(int64_t x) { return x > 1 ? x : 1; }
@@ -99,7 +87,7 @@ static int64_t columns_of(const piece *p) { return room_mul(p->images, p->places
 /* The largest piece: what there is room for. */
 static tn_status start_piece(const tn_call *call, const cuda_conv *c, piece *ret_piece) {
     int64_t column = room_mul(at_least_one(room_mul3(c->groups, c->ci, c->taps)), item_of(call));
-    int64_t room = least(at_least_one(most_bytes / column), INT32_MAX);
+    int64_t room = least(at_least_one(cuda_settings_conv_bytes() / column), INT32_MAX);
     piece *p = ret_piece;
     *p = (piece){NULL, 0, at_least_one(least(room / c->places, c->images)), 0, c->places};
     if (room < c->places) p->places = room;
@@ -196,7 +184,7 @@ typedef struct slab {
 
 static tn_status start_slab(const tn_call *call, const cuda_conv *c, slab *ret_slab) {
     int64_t channel = room_mul3(c->taps, c->places, sum_item_of(call)), all = c->groups * c->ci;
-    int64_t room = at_least_one(most_bytes / channel); /* channels of an image */
+    int64_t room = at_least_one(cuda_settings_conv_bytes() / channel); /* channels of an image */
     slab *s = ret_slab;
     *s = (slab){NULL, 0, least(room / all, c->images), 0, c->groups, 0, c->ci};
     s->images = least(at_least_one(s->images), at_least_one(INT32_MAX / c->places));

@@ -1,6 +1,6 @@
 /* conv_depthwise.c: convolutions whose groups have one channel, host side of kernels/conv.cu: a product
  * of matrices would have a single row there. */
-#include "conv.h"
+#include "conv_ways.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-"""The tables of the CUDA plugin (backends/cuda/host/cuda_priv.h)."""
+"""The tables of the CUDA plugin (backends/cuda/tables.h)."""
 
 from __future__ import annotations
 
