@@ -195,16 +195,40 @@ tn_status tn_program_output_at(const tn_program *p, int32_t i, tn_program_slot *
     return slot_at(p, p ? p->output : NULL, tn_program_outputs(p), i, ret_slot);
 }
 
+/* The i-th weight, or NULL; *ret_count: how many there are. */
+static tni_pvalue *weight_at(const tn_program *p, int32_t i, int32_t *ret_count) {
+    tni_pvalue *found = NULL;
+    *ret_count = 0;
+    for (int32_t k = 0; k < p->nvalues; k++)
+        if (p->value[k].role == TNI_P_WEIGHT && (*ret_count)++ == i) found = &p->value[k];
+    return found;
+}
+
 tn_status tn_program_weight_at(const tn_program *p, int32_t i, tn_program_slot *ret_slot,
                                tn_tensor **ret_tensor) {
-    int32_t at = 0;
+    int32_t count;
     if (!p || !ret_slot) return tn_fail(TN_E_TYPE, -1, "a program and a place for the slot");
-    for (int32_t k = 0; k < p->nvalues; k++) {
-        const tni_pvalue *v = &p->value[k];
-        if (v->role != TNI_P_WEIGHT || at++ != i) continue;
-        slot_of(v, ret_slot);
-        if (ret_tensor) *ret_tensor = tn_tensor_ref(v->t);
-        return TN_OK;
-    }
-    return tn_fail(TN_E_INDEX, 1, "the program has %d weights", (int)at);
+    const tni_pvalue *v = weight_at(p, i, &count);
+    if (!v) return tn_fail(TN_E_INDEX, 1, "the program has %d weights", (int)count);
+    slot_of(v, ret_slot);
+    if (ret_tensor) *ret_tensor = tn_tensor_ref(v->t);
+    return TN_OK;
+}
+
+tn_status tn_program_set_weight(tn_program *p, int32_t i, tn_tensor *t) {
+    int32_t count;
+    if (!p || !t)
+        return tn_fail(TN_E_TYPE, -1, "program_set_weight() needs a program and a tensor");
+    tni_pvalue *v = weight_at(p, i, &count);
+    if (!v) return tn_fail(TN_E_INDEX, 1, "the program has %d weights", (int)count);
+    tn_device device = tn_tensor_device(t);
+    bool same = tn_view_dtype(&t->v) == v->dtype && t->v.ndim == v->ndim &&
+                device.slot == v->device.slot && device.index == v->device.index;
+    for (int32_t d = 0; same && d < v->ndim; d++) same = t->v.shape[d] == v->shape[d];
+    if (!same)
+        return tn_fail(TN_E_VALUE, 2, "weight '%s' has another dtype, shape or device",
+                       v->name ? v->name : "");
+    tn_tensor_unref(&v->t);
+    v->t = tn_tensor_ref(t);
+    return TN_OK;
 }

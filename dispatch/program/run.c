@@ -208,7 +208,7 @@ static tn_status call_node(const tn_program *p, const tni_pnode *n, frame *f, tn
 static tn_status call_in_modes(const tn_program *p, const tni_pnode *n, frame *f,
                                tn_tensor **tensors) {
     int32_t slot = n->nin > 0 && n->in[0] >= 0 ? tn_view_device(&tensors[n->in[0]]->v) : 0;
-    tn_autocast old = {0}, region = {.enabled = 1, .dtype = n->cast - 1};
+    tn_autocast old = {0}, region = {.enabled = 1, .dtype = n->cast - 1, .cache = 1};
     if (n->cast) {
         TN_TRY(tn_autocast_get(slot, &old));
         TN_TRY(tn_autocast_set(slot, &region));
@@ -253,10 +253,22 @@ static void drop(const tn_program *p, int32_t id, int32_t k, tn_tensor **tensors
         tn_tensor_unref(&tensors[id]);
 }
 
+/* A region of the caller's own keeps what it has converted. */
+static bool is_casting(void) {
+    tn_autocast region = {0};
+    for (int32_t slot = 0; slot < TN_DEVICE_SLOTS; slot++)
+        if (tn_device_name(slot) && tn_autocast_get(slot, &region) == TN_OK && region.enabled)
+            return true;
+    return false;
+}
+
 static tn_status run_nodes(const tn_program *p, const int64_t *sizes, tn_tensor **tensors) {
     for (int32_t k = 0; k < p->nnodes; k++) {
         const tni_pnode *n = &p->node[k];
         TN_TRY(tni_p_run_node(p, n, sizes, tensors));
+        /* parameters are converted once in a region, which ends with its last call */
+        bool last = n->cast && (k + 1 == p->nnodes || !p->node[k + 1].cast);
+        if (last && !is_casting()) tn_autocast_clear();
         for (int32_t i = 0; i < n->nin; i++) drop(p, n->in[i], k, tensors);
         for (int32_t i = 0; i < n->op->nout; i++) drop(p, n->given[i], k, tensors);
         for (int32_t i = 0; i < n->nout; i++) drop(p, n->out[i], k, tensors);

@@ -218,6 +218,16 @@ static PyObject *weights(PyObject *unused, PyObject *o) {
     return list;
 }
 
+static PyObject *set_weight(PyObject *unused, PyObject *args) {
+    tn_program *p;
+    PyObject *t;
+    int i;
+    (void)unused;
+    if (!PyArg_ParseTuple(args, "O&iO:_program_set_weight", program_of, &p, &i, &t)) return NULL;
+    if (!tnp_is_tensor(t)) return tnp_type_error("a weight is a tensor, not %U", t);
+    return none_or_raise(tn_program_set_weight(p, i, tnp_of(t)));
+}
+
 static PyObject *optimize(PyObject *unused, PyObject *args) {
     tn_program *p;
     unsigned int passes;
@@ -287,6 +297,7 @@ static PyMethodDef functions[] = {
     {"_program_print", print, METH_VARARGS, "(program, form): 0 text, 1 DOT, 2 JSON."},
     {"_program_slots", slots, METH_O, "Inputs and outputs: (name, dtype, shape, device) each."},
     {"_program_weights", weights, METH_O, "A list of (name, kind, tensor)."},
+    {"_program_set_weight", set_weight, METH_VARARGS, "(program, i, tensor)"},
     {"_program_optimize", optimize, METH_VARARGS, "(program, passes)"},
     {"_program_note", note, METH_VARARGS, "(program[, text])"},
     {"_program_load", load, METH_O, "The program of a .tng file."},

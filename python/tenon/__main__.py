@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from tenon._command import graph
 from tenon._plugin import command, native
 
 # Variables that change which kernels run, and so what a report about speed or results must name.
@@ -234,6 +235,7 @@ def parser() -> argparse.ArgumentParser:
     config.set_defaults(call=command_config)
 
     command.add_parsers(commands)
+    graph.add_parsers(commands)
     return top
 
 

@@ -1,9 +1,39 @@
-"""Names of the script compiler: code runs eagerly, so compiling returns it as it is."""
+"""jit: functions and modules as programs that are recorded, kept in files, run without Python.
+
+`trace` calls a function once and keeps the operators that it called (docs/graphs.md). `script` has
+no compiler behind it: it returns the function or module as it is, and only what was traced can be
+saved.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NoReturn
+import json
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import tenon
+from tenon import _C, _program
+from tenon._program import BUFFER, COMMON, DEAD, FOLD, FREEZE, PARAMETER, Program
+from tenon._program.traced import Layout, Recording, TracerWarning, free_size, unchanged
+from tenon.nn import Module
+from tenon.nn.parameter import Parameter
+from tenon.utils import _pytree
+
+__all__ = [
+    "Final", "RecursiveScriptModule", "ScriptFunction", "ScriptModule", "TopLevelTracedModule",
+    "TracedModule", "TracerWarning", "annotate", "export", "freeze", "ignore", "is_scripting",
+    "is_tracing", "load", "optimize_for_inference", "save", "script", "script_method", "trace",
+    "trace_module", "unused",
+]  # fmt: skip
+
+_ANY_SIZE = (1 << 62) - 1
+
+
+class TracingCheckError(RuntimeError):
+    """A traced program computes something else than the function."""
 
 
 def is_scripting() -> bool:
@@ -12,12 +42,346 @@ def is_scripting() -> bool:
 
 
 def is_tracing() -> bool:
-    """Whether the caller is being traced: never."""
-    return False
+    """Whether the calling thread's operators are being recorded."""
+    return _C._program_is_recording()
+
+
+# ---- What was traced -----------------------------------------------------------------------------
+
+
+class _Runs:
+    """A program with structured inputs and outputs."""
+
+    program: Program
+    _inputs: Layout
+    _outputs: Layout
+    original_name: str
+
+    def _adopt(self, program: Program, note: dict[str, Any]) -> None:
+        self.__dict__["program"] = program
+        self.__dict__["_inputs"] = Layout.load(note["inputs"])
+        self.__dict__["_outputs"] = Layout.load(note["outputs"])
+        self.__dict__["original_name"] = note.get("name", "")
+        self.__dict__["_names"] = note.get("arguments", [])
+
+    def _run(self, *args: Any, **kwargs: Any) -> Any:
+        layout, tensors = Layout.of(self._arguments(args, kwargs), "inputs of a program")
+        if not layout.matches(self._inputs):
+            wanted = _pytree.treespec_pprint(self._inputs.spec)
+            raise RuntimeError(
+                f"{self.original_name}: the program was recorded for arguments like {wanted} (* is "
+                f"a tensor or {[v for v in self._inputs.fixed if v is not None]}), and was called "
+                f"with {_pytree.treespec_pprint(layout.spec)}"
+            )
+        return self._outputs.build(self.program(*tensors))
+
+    def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Named arguments go where they were when the program was recorded."""
+        args, kwargs = list(args), dict(kwargs)
+        recorded = self._inputs.spec.child(1)
+        for name in self._names[len(args) :]:
+            if name in kwargs and name not in recorded.context:
+                args.append(kwargs.pop(name))
+        if recorded.context and set(recorded.context) == set(kwargs):
+            kwargs = {k: kwargs[k] for k in recorded.context}
+        return tuple(args), kwargs
+
+    @property
+    def graph(self) -> Program:
+        """The program, whose text shows every operator."""
+        return self.program
+
+    inlined_graph = graph
+
+    @property
+    def code(self) -> str:
+        return str(self.program)
+
+    def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
+        save(self, f, _extra_files)
+
+
+class ScriptFunction(_Runs):
+    """A function that was traced."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._run(*args, **kwargs)
+
+    @property
+    def name(self) -> str:
+        return self.original_name
+
+    def __repr__(self) -> str:
+        return f"<ScriptFunction {self.original_name}>"
+
+
+class ScriptModule(_Runs, Module):
+    """A module that was traced: parameters and buffers have the names they had."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self._run(*args, **kwargs)
+
+    def _set_weights(self, program: Program) -> None:
+        for i, (name, kind, tensor) in enumerate(program.weights):
+            if not name:
+                continue
+            owner: Module = self
+            *path, last = name.split(".")
+            for part in path:
+                if part not in owner._modules:
+                    owner.add_module(part, Module())
+                owner = owner._modules[part]
+            if kind == PARAMETER and not isinstance(tensor, Parameter):
+                tensor = Parameter(tensor)
+                program.set_weight(i, tensor)
+            if kind == PARAMETER:
+                owner.register_parameter(last, tensor)
+            elif kind == BUFFER:
+                owner.register_buffer(last, tensor)
+
+    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Any:
+        raise RuntimeError(
+            f"{self.original_name}: a program keeps the device and dtype it was recorded with; "
+            "move the module and trace it again"
+        )
+
+    def extra_repr(self) -> str:
+        return f"original_name={self.original_name}"
+
+
+RecursiveScriptModule = TracedModule = TopLevelTracedModule = ScriptModule
+
+
+# ---- Tracing -------------------------------------------------------------------------------------
+
+
+def _as_tuple(example: Any) -> tuple[Any, ...]:
+    return tuple(example) if isinstance(example, (tuple, list)) else (example,)
+
+
+def _closest(a: Any, b: Any, tolerance: float) -> bool:
+    if not (a.is_floating_point() or a.is_complex()):
+        return tenon.equal(a, b)
+    return tenon.allclose(a.detach(), b.detach(), rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+def _check(
+    recording: Recording, fn: Callable[..., Any], example: tuple[Any, ...], tolerance: float
+) -> None:
+    """Calls the function again and compares."""
+    _, tensors = Layout.of((example, {}), "inputs of a trace")
+    fresh = [t.detach().clone() for t in tensors]
+    args, kwargs = recording.layout.build([t.detach().clone() for t in tensors])
+    with tenon.no_grad(), unchanged(fn):
+        expected = Layout.of(fn(*args, **kwargs), "outputs of a trace")[1]
+    with tenon.no_grad(), unchanged(fn):
+        got = recording.program(*fresh)
+    for i, (a, b) in enumerate(zip(got, expected, strict=True)):
+        if a.shape != b.shape or not _closest(a, b, tolerance):
+            warnings.warn(
+                f"Output nr {i + 1} of the traced function does not match the corresponding output "
+                "of the Python function: the function draws random numbers, keeps state that is no "
+                "parameter or buffer, or takes another course for these inputs",
+                TracerWarning,
+                stacklevel=4,
+            )
+
+
+def _free_batch(recording: Recording, fn: Any, example: tuple[Any, ...]) -> None:
+    """Makes the first size of the inputs free where they share it and the function allows it."""
+    _, tensors = Layout.of((example, {}), "inputs of a trace")
+    sizes = {t.shape[0] for t in tensors if t.ndim}
+    chosen = [(i, 0) for i, t in enumerate(tensors) if t.ndim]
+    if len(sizes) != 1 or 0 in sizes:
+        return
+    kept = recording.program
+    plain = kept.to_bytes
+    try:
+        before = plain()
+    except NotImplementedError:
+        return
+    try:
+        free_size(recording, fn, tensors, chosen, "batch", 1, _ANY_SIZE)
+    except Exception:
+        # The function does not take other sizes: those that were traced stay. A failed check
+        # leaves a program with a free size behind.
+        if kept.to_bytes() != before:
+            recording.program = Recording(fn, *recording.layout.build(tensors)).program
+
+
+def trace(
+    func: Callable[..., Any],
+    example_inputs: Any = None,
+    optimize: Any = None,
+    check_trace: bool = True,
+    check_inputs: Sequence[Any] | None = None,
+    check_tolerance: float = 1e-5,
+    strict: bool = True,
+    _force_outplace: bool = False,
+    _module_class: Any = None,
+    _compilation_unit: Any = None,
+    example_kwarg_inputs: dict[str, Any] | None = None,
+    _store_inputs: bool = True,
+) -> Any:
+    """Calls `func` with the example inputs, and returns what runs the operators that it called.
+
+    Python is left out from then on: its conditions and loops are what they were. The first size of
+    the inputs may differ where it is the same for all of them and the function takes another.
+    """
+    if isinstance(func, _Runs):
+        return func
+    if example_inputs is None and example_kwarg_inputs is None:
+        raise RuntimeError("trace() needs example_inputs")
+    args = () if example_inputs is None else _as_tuple(example_inputs)
+    kwargs = example_kwarg_inputs or {}
+    recording = Recording(func, args, kwargs)
+    count, where = recording.program.reads
+    if count:
+        warnings.warn(
+            "Converting a tensor to a Python number or array might cause the trace to be "
+            "incorrect: what was computed with it is a constant of the program"
+            + (f" ({where})" if where else ""),
+            TracerWarning,
+            stacklevel=2,
+        )
+    elif check_trace and not kwargs:
+        with unchanged(func if isinstance(func, Module) else None):
+            _free_batch(recording, func, args)
+    if check_trace and not kwargs:
+        _check(recording, func, args, check_tolerance)
+        for more in check_inputs or ():
+            _check(recording, func, _as_tuple(more), check_tolerance)
+    recording.program.optimize(DEAD)
+    return _wrap(func, recording)
+
+
+def _argument_names(func: Any) -> list[str]:
+    import inspect
+
+    target = func.forward if isinstance(func, Module) else func
+    try:
+        return [
+            p.name
+            for p in inspect.signature(target).parameters.values()
+            if p.kind is p.POSITIONAL_OR_KEYWORD
+        ]
+    except (TypeError, ValueError):
+        return []
+
+
+def _wrap(func: Any, recording: Recording) -> Any:
+    is_module = isinstance(func, Module)
+    name = type(func).__name__ if is_module else getattr(func, "__name__", type(func).__name__)
+    note = recording.note(
+        kind="module" if is_module else "function",
+        name=name,
+        arguments=_argument_names(func),
+        training=bool(getattr(func, "training", False)),
+        grads=[n for n, p in func.named_parameters() if p.requires_grad] if is_module else [],
+        extra={},
+    )
+    recording.program.note = note
+    return _of_program(recording.program)
+
+
+def _of_program(program: Program) -> Any:
+    try:
+        note = json.loads(program.note)
+        kind = note["kind"]
+    except (ValueError, KeyError, TypeError):
+        raise RuntimeError("the file holds a program that jit has not made") from None
+    made = ScriptModule() if kind == "module" else ScriptFunction()
+    made._adopt(program, note)
+    if isinstance(made, ScriptModule):
+        made._set_weights(program)
+        made.train(note.get("training", False))
+    return made
+
+
+def trace_module(mod: Module, inputs: dict[str, Any], **options: Any) -> Any:
+    """trace of a module's forward; other methods cannot be traced."""
+    if set(inputs) != {"forward"}:
+        raise NotImplementedError("trace_module: only 'forward' can be traced")
+    return trace(mod, inputs["forward"], **options)
+
+
+# ---- Files ---------------------------------------------------------------------------------------
+
+
+def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
+    """Writes what was traced as a .tng file, to a path or a file object."""
+    if not isinstance(m, _Runs):
+        what = getattr(m, "__name__", type(m).__name__)
+        raise RuntimeError(
+            f"jit.save: {what} was not traced, and script makes no program: use jit.trace"
+        )
+    note = json.loads(m.program.note)
+    texts = {k: v.decode() if isinstance(v, bytes) else v for k, v in (_extra_files or {}).items()}
+    m.program.note = json.dumps({**note, "extra": texts}, sort_keys=True)
+    try:
+        data = m.program.to_bytes()
+    finally:
+        m.program.note = json.dumps(note, sort_keys=True)
+    if isinstance(f, (str, os.PathLike)):
+        Path(f).write_bytes(data)
+    else:
+        f.write(data)
+
+
+def load(
+    f: Any, map_location: Any = None, _extra_files: dict[str, Any] | None = None, **options: Any
+) -> Any:
+    """What save wrote. Weights of a path are mapped, and read when they are used."""
+    if map_location is not None and tenon.device(map_location).type != "cpu":
+        raise NotImplementedError(
+            "jit.load: a program keeps its device; map_location can only be 'cpu'"
+        )
+    source = f.read() if hasattr(f, "read") else f
+    try:
+        program = _program.load(source)
+    except ValueError as err:
+        name = "the file" if isinstance(source, bytes) else os.fspath(source)
+        raise RuntimeError(f"jit.load: {name}: {err}") from None
+    made = _of_program(program)
+    note = json.loads(program.note)
+    if isinstance(made, ScriptModule):
+        wanted = set(note.get("grads", ()))
+        for name, p in made.named_parameters():
+            p.requires_grad_(name in wanted)
+    if _extra_files is not None:
+        for name in _extra_files:
+            _extra_files[name] = note.get("extra", {}).get(name, "")
+    return made
+
+
+def freeze(
+    mod: Any, preserved_attrs: list[str] | None = None, optimize_numerics: bool = True
+) -> Any:
+    """A copy whose parameters are constants, with what depends on them alone computed."""
+    if not isinstance(mod, ScriptModule):
+        raise RuntimeError("jit.freeze: only what was traced can be frozen: use jit.trace")
+    if mod.training:
+        raise RuntimeError(
+            "Freezing is currently only implemented for modules in eval mode. Please call .eval() "
+            "on your module before freezing."
+        )
+    program = _program.load(mod.program.to_bytes())
+    program.optimize(FREEZE | FOLD | COMMON | DEAD)
+    made = _of_program(program)
+    made.eval()
+    return made
+
+
+def optimize_for_inference(mod: Any, other_methods: list[str] | None = None) -> Any:
+    """freeze."""
+    return freeze(mod)
+
+
+# ---- Names of the script compiler ----------------------------------------------------------------
 
 
 def script(obj: Any, *args: Any, **kwargs: Any) -> Any:
-    """Returns the function or module as it is."""
+    """Returns the function or module as it is: it runs as Python."""
     return obj
 
 
@@ -39,10 +403,3 @@ class Final:
 
     def __class_getitem__(cls, item: Any) -> Any:
         return item
-
-
-def _missing(*args: Any, **kwargs: Any) -> NoReturn:
-    raise NotImplementedError("jit: compiled programs and their files are not there yet")
-
-
-trace = save = load = freeze = _missing

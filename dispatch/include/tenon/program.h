@@ -57,6 +57,8 @@ TN_API tn_status tn_program_output_at(const tn_program *p, int32_t i, tn_program
 #define TN_PROGRAM_BUFFER 2
 TN_API tn_status tn_program_weight_at(const tn_program *p, int32_t i, tn_program_slot *ret_slot,
                                       tn_tensor **ret_tensor);
+/* Puts a tensor of the same dtype, shape and device in a weight's place. Not while the program runs. */
+TN_API tn_status tn_program_set_weight(tn_program *p, int32_t i, tn_tensor *t);
 /* Text that whoever made the program keeps with it; "" at first. */
 TN_API const char *tn_program_note(const tn_program *p);
 TN_API tn_status tn_program_set_note(tn_program *p, const char *text);

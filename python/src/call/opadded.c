@@ -86,6 +86,22 @@ static char *doc_of(const char *name, const tn_op_meta *meta) {
 
 /* ---- Functions of the module -------------------------------------------------------------------*/
 
+/* The operator as a function of module `space`, called `name` there. */
+static PyObject *function_of(const tn_op_meta *meta, const char *name, PyObject *space) {
+    added_object *a = PyObject_New(added_object, added_type);
+    if (!a) return NULL;
+    memset((char *)a + sizeof(PyObject), 0, sizeof *a - sizeof(PyObject));
+    a->doc = doc_of(name, meta);
+    a->overload.op_name = meta->info->name;
+    a->overload.meta = *meta;
+    a->overload.forms = TN_PY_TORCH;
+    a->group = (tnp_group){meta->info->name, NULL, a->doc, TN_PY_TORCH, 1, &a->overload};
+    a->def = (PyMethodDef){name, TNP_CFUNC(added_call), METH_FASTCALL | METH_KEYWORDS, a->doc};
+    PyObject *fn = a->doc ? PyCFunction_NewEx(&a->def, (PyObject *)a, space) : NULL;
+    Py_DECREF(a); /* the function keeps it */
+    return fn;
+}
+
 static PyObject *added_op(PyObject *unused, PyObject *arg) {
     tn_op_meta meta;
     (void)unused;
@@ -94,24 +110,26 @@ static PyObject *added_op(PyObject *unused, PyObject *arg) {
     tn_status st = tn_op_meta_find(name, &meta);
     if (st == TN_E_PLUGIN) return tnp_raise(st);
     if (st != TN_OK || !(meta.flags & TNI_OP_ADDED)) Py_RETURN_NONE;
-    added_object *a = PyObject_New(added_object, added_type);
-    if (!a) return NULL;
-    memset((char *)a + sizeof(PyObject), 0, sizeof *a - sizeof(PyObject));
     const char *short_name = strstr(meta.info->name, "::") + 2;
-    a->doc = doc_of(short_name, &meta);
-    a->overload.op_name = meta.info->name;
-    a->overload.meta = meta;
-    a->overload.forms = TN_PY_TORCH;
-    a->group = (tnp_group){meta.info->name, NULL, a->doc, TN_PY_TORCH, 1, &a->overload};
-    a->def =
-        (PyMethodDef){short_name, TNP_CFUNC(added_call), METH_FASTCALL | METH_KEYWORDS, a->doc};
     PyObject *space =
         PyUnicode_FromStringAndSize(meta.info->name, short_name - 2 - meta.info->name);
     PyObject *module = space ? PyUnicode_FromFormat("tenon.ops.%U", space) : NULL;
-    PyObject *fn = a->doc && module ? PyCFunction_NewEx(&a->def, (PyObject *)a, module) : NULL;
+    PyObject *fn = module ? function_of(&meta, short_name, module) : NULL;
     Py_XDECREF(module);
     Py_XDECREF(space);
-    Py_DECREF(a); /* the function keeps it */
+    return fn;
+}
+
+static PyObject *table_op(PyObject *unused, PyObject *arg) {
+    tn_op_meta meta;
+    (void)unused;
+    const char *name = PyUnicode_AsUTF8AndSize(arg, NULL);
+    if (!name) return NULL;
+    tn_status st = tn_op_meta_find(name, &meta);
+    if (st != TN_OK) return tnp_raise(st);
+    PyObject *module = PyUnicode_FromString("tenon.ops");
+    PyObject *fn = module ? function_of(&meta, meta.info->name, module) : NULL;
+    Py_XDECREF(module);
     return fn;
 }
 
@@ -141,6 +159,7 @@ static PyObject *added_vmap(PyObject *unused, PyObject *arg) {
 static PyMethodDef functions[] = {
     {"_added_vmap", added_vmap, METH_O, "How a plugin's operator goes through vmap, or None."},
     {"_added_op", added_op, METH_O, "The function of a plugin's operator 'ns::name'."},
+    {"_op", table_op, METH_O, "The function of any operator, by its C name: no overloads."},
     {"_added_names", added_names, METH_NOARGS, "Names of all operators that plugins added."},
     {NULL, NULL, 0, NULL},
 };

@@ -50,6 +50,10 @@ class Program:
         """Name, kind and tensor of each; constants that nobody declared have no name."""
         return _C._program_weights(self._program)
 
+    def set_weight(self, i: int, tensor: Any) -> None:
+        """Puts another tensor of the same kind in a weight's place."""
+        _C._program_set_weight(self._program, i, tensor)
+
     @property
     def note(self) -> str:
         """Text that travels with the program."""

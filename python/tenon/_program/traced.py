@@ -1,0 +1,198 @@
+"""Functions and modules as programs, with inputs and outputs in any containers."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import tenon
+from tenon import _program
+from tenon._program import BUFFER, PARAMETER
+from tenon.utils import _pytree
+
+
+class TracerWarning(Warning):
+    """A traced program may not be what the function is."""
+
+
+# ---- Structures of tensors and other values ------------------------------------------------------
+
+_PLAIN = (bool, int, float, str, type(None))
+
+
+class Layout:
+    """Where the tensors of a structure stand, and what else is in it."""
+
+    def __init__(self, spec: _pytree.TreeSpec, fixed: list[Any], tensors: list[int]) -> None:
+        self.spec, self.fixed, self.tensors = spec, fixed, tensors
+
+    @classmethod
+    def of(cls, tree: Any, what: str) -> tuple[Layout, list[Any]]:
+        leaves, spec = _pytree.tree_flatten(tree)
+        tensors = [i for i, leaf in enumerate(leaves) if isinstance(leaf, tenon.Tensor)]
+        found = [leaves[i] for i in tensors]
+        fixed = [None if isinstance(leaf, tenon.Tensor) else leaf for leaf in leaves]
+        for leaf in fixed:
+            if not isinstance(leaf, _PLAIN):
+                raise RuntimeError(
+                    f"{what} may hold tensors, numbers, texts and None in tuples, lists and "
+                    f"dicts, and here is a {type(leaf).__name__}"
+                )
+        return cls(spec, fixed, tensors), found
+
+    def build(self, tensors: Sequence[Any]) -> Any:
+        leaves = list(self.fixed)
+        for i, t in zip(self.tensors, tensors, strict=True):
+            leaves[i] = t
+        return self.spec.unflatten(leaves)
+
+    def matches(self, other: Layout) -> bool:
+        same = [type(v) for v in self.fixed] == [type(v) for v in other.fixed]
+        return (
+            same
+            and self.spec == other.spec
+            and self.fixed == other.fixed
+            and self.tensors == other.tensors
+        )
+
+    def dump(self) -> dict[str, Any]:
+        return {
+            "spec": _pytree.treespec_dumps(self.spec),
+            "fixed": self.fixed,
+            "tensors": self.tensors,
+        }
+
+    @classmethod
+    def load(cls, data: dict[str, Any]) -> Layout:
+        return cls(_pytree.treespec_loads(data["spec"]), data["fixed"], data["tensors"])
+
+
+# ---- Recording -----------------------------------------------------------------------------------
+
+
+def weights_of(module: Any) -> list[tuple[str, int, Any]]:
+    """Parameters and buffers by name, those that several names mean once."""
+    if not isinstance(module, tenon.nn.Module):
+        return []
+    found = [(n, PARAMETER, p) for n, p in module.named_parameters()]
+    return found + [(n, BUFFER, b) for n, b in module.named_buffers()]
+
+
+def input_names(fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:
+    """A name for each tensor among the arguments, from the function's own."""
+    target = fn.forward if isinstance(fn, tenon.nn.Module) else fn
+    try:
+        bound = inspect.signature(target).bind(*args, **kwargs)
+        top = list(bound.arguments.items())
+    except (TypeError, ValueError):
+        top = [(f"x{i}", a) for i, a in enumerate(args)] + list(kwargs.items())
+    names: list[str] = []
+    for name, value in top:
+        for path, leaf in _pytree.tree_leaves_with_path(value):
+            if isinstance(leaf, tenon.Tensor):
+                text = name + "".join(f"_{getattr(k, 'idx', getattr(k, 'key', ''))}" for k in path)
+                names.append(text)
+    return [n if names.count(n) == 1 else f"{n}_{i}" for i, n in enumerate(names)]
+
+
+@contextlib.contextmanager
+def unchanged(module: Any) -> Iterator[None]:
+    """What a call changes in a module's buffers, and the random numbers it draws, is taken back."""
+    saved = [(b, b.detach().clone()) for _, kind, b in weights_of(module) if kind == BUFFER]
+    state = tenon.get_rng_state()
+    try:
+        yield
+    finally:
+        tenon.set_rng_state(state)
+        with tenon.no_grad():
+            for buffer, before in saved:
+                buffer.copy_(before)
+
+
+class Recording:
+    """One call as a program, with what it took and gave."""
+
+    def __init__(
+        self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        self.layout, tensors = Layout.of((args, kwargs), "inputs of a trace")
+        names = input_names(fn, args, kwargs)
+        if len(names) != len(tensors):
+            names = [f"x{i}" for i in range(len(tensors))]
+        self.names = names
+        # Tensors of its own, so that one that comes twice is two inputs.
+        own = [t.detach().requires_grad_(t.requires_grad) for t in tensors]
+        args, kwargs = self.layout.build(own)
+
+        def call() -> list[Any]:
+            self.outputs, flat = Layout.of(fn(*args, **kwargs), "outputs of a trace")
+            return flat
+
+        self.program, self.results = _program.record(
+            call, dict(zip(names, own, strict=True)), weights_of(fn)
+        )
+        if not self.outputs.tensors:
+            raise RuntimeError("a trace needs a tensor among its outputs")
+
+    def run(self, tensors: Sequence[Any]) -> Any:
+        return self.outputs.build(self.program(*tensors))
+
+    def note(self, **more: Any) -> str:
+        return json.dumps(
+            {"inputs": self.layout.dump(), "outputs": self.outputs.dump(), **more}, sort_keys=True
+        )
+
+
+def resized(tensors: Sequence[Any], chosen: Sequence[tuple[int, int]], size: int) -> list[Any]:
+    """The tensors with `size` in the chosen (tensor, dimension), their own values over again."""
+    out = list(tensors)
+    for i, dim in chosen:
+        t = out[i]
+        index = tenon.arange(size, device=t.device) % t.shape[dim]
+        out[i] = t.detach().index_select(dim, index).requires_grad_(t.requires_grad)
+    return out
+
+
+def free_size(
+    recording: Recording,
+    fn: Callable[..., Any],
+    tensors: Sequence[Any],
+    chosen: Sequence[tuple[int, int]],
+    name: str,
+    low: int,
+    high: int,
+) -> None:
+    """Makes one size of a recording free: that of each (tensor, dimension).
+
+    The function is called with two other sizes: one to see what follows from it, one to check.
+    RuntimeError says why it cannot be free.
+    """
+    seen = tensors[chosen[0][0]].shape[chosen[0][1]]
+    sizes = [s for s in (seen + 1, seen + 2, seen - 1, seen - 2) if max(low, 1) <= s <= high]
+    if len(sizes) < 2:
+        raise RuntimeError(f"{name}: a size between {low} and {high} that is not {seen} is needed")
+    module = fn if isinstance(fn, tenon.nn.Module) else getattr(fn, "__self__", None)
+    dims = {d for _, d in chosen}
+    if len(dims) != 1:
+        raise RuntimeError(f"{name}: a size must be in the same dimension of all its inputs")
+
+    def again(size: int) -> tuple[Recording, list[Any]]:
+        other = resized(tensors, chosen, size)
+        args, kwargs = recording.layout.build(other)
+        with unchanged(module):
+            return Recording(fn, args, kwargs), other
+
+    second, _ = again(sizes[0])
+    recording.program.generalize(
+        second.program, [i for i, _ in chosen], dims.pop(), low, high, name
+    )
+    third, other = again(sizes[1])
+    with unchanged(module):
+        got = recording.program(*other)
+    for a, b in zip(got, third.results, strict=True):
+        same = a.shape == b.shape and a.dtype == b.dtype and a.device == b.device
+        if not same or not tenon.allclose(a, b, rtol=1e-4, atol=1e-5, equal_nan=True):
+            raise RuntimeError(f"{name}: with {sizes[1]} the program gives something else")

@@ -1,0 +1,450 @@
+"""Graphs of calls, and the Python code that they stand for."""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import keyword
+import math
+import operator
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import tenon
+from tenon.fx.node import Argument, Node, Target, map_arg, qualified_name, target_text
+
+_INFIX = {
+    operator.add: "{} + {}", operator.sub: "{} - {}", operator.mul: "{} * {}",
+    operator.truediv: "{} / {}", operator.floordiv: "{} // {}", operator.mod: "{} % {}",
+    operator.matmul: "{} @ {}", operator.pow: "{} ** {}", operator.lt: "{} < {}",
+    operator.le: "{} <= {}", operator.gt: "{} > {}", operator.ge: "{} >= {}",
+    operator.eq: "{} == {}", operator.ne: "{} != {}", operator.and_: "{} & {}",
+    operator.or_: "{} | {}", operator.xor: "{} ^ {}", operator.lshift: "{} << {}",
+    operator.rshift: "{} >> {}", operator.getitem: "{}[{}]", operator.neg: "-{}",
+    operator.pos: "+{}", operator.invert: "~{}",
+}  # fmt: skip
+_IN_PLACE = {
+    operator.iadd: "+=", operator.isub: "-=", operator.imul: "*=", operator.itruediv: "/=",
+    operator.ifloordiv: "//=", operator.imod: "%=", operator.iand: "&=", operator.ior: "|=",
+    operator.ixor: "^=", operator.ipow: "**=",
+}  # fmt: skip
+
+
+@dataclass
+class PythonCode:
+    """Source of a forward function, and the globals that it needs."""
+
+    src: str
+    globals: dict[str, Any]
+    _lineno_map: dict[int, int | None] | None = None
+
+
+@dataclass
+class CodeGen:
+    """How signature and results are written."""
+
+    names: list[str] = field(default_factory=list)
+
+
+class _Namespace:
+    """Names of values, none of them twice."""
+
+    def __init__(self) -> None:
+        self.used: set[str] = set()
+
+    def name(self, wanted: str) -> str:
+        wanted = re.sub(r"\W", "_", wanted) or "_"
+        if wanted[0].isdigit():
+            wanted = f"_{wanted}"
+        base, count = wanted, 0
+        if match := re.fullmatch(r"(.*)_(\d+)", wanted):
+            base, count = match[1], int(match[2])
+        taken = keyword.iskeyword(wanted) or hasattr(builtins, wanted) or wanted in _RESERVED
+        while wanted in self.used or taken:
+            count += 1
+            wanted, taken = f"{base}_{count}", False
+        self.used.add(wanted)
+        return wanted
+
+
+_RESERVED = {"self", "torch", "tenon", "inf", "nan", "operator"}
+
+
+def _snake(text: str) -> str:
+    return re.sub(r"(?<=[a-z])([A-Z])", r"_\1", text).lower()
+
+
+class _Nodes:
+    """The nodes in order."""
+
+    def __init__(self, graph: Graph, backwards: bool = False) -> None:
+        self._graph, self._backwards = graph, backwards
+
+    def __len__(self) -> int:
+        return self._graph._count
+
+    def __iter__(self) -> Iterator[Node]:
+        root = self._graph._root
+        node = root._prev if self._backwards else root._next
+        while node is not root:
+            if not node._erased:
+                yield node
+            node = node._prev if self._backwards else node._next
+
+    def __reversed__(self) -> _Nodes:
+        return _Nodes(self._graph, not self._backwards)
+
+
+class Graph:
+    """Calls in order, from placeholders to the output."""
+
+    def __init__(
+        self, owning_module: Any = None, tracer_cls: Any = None, tracer_extras: Any = None
+    ) -> None:
+        self._root = Node(self, "", "placeholder", "", (), {})
+        self._count = 0
+        self._insert: Callable[[Node], None] = self._root.prepend
+        self._namespace = _Namespace()
+        self.owning_module = owning_module
+        self._tracer_cls = tracer_cls
+
+    @property
+    def nodes(self) -> _Nodes:
+        return _Nodes(self)
+
+    def find_nodes(self, *, op: str, target: Target | None = None, sort: bool = True) -> list[Node]:
+        return [n for n in self.nodes if n.op == op and target in (None, n.target)]
+
+    def output_node(self) -> Node:
+        last = self._root._prev
+        if last.op != "output":
+            raise RuntimeError("the graph has no output")
+        return last
+
+    # ---- Building --------------------------------------------------------------------------------
+
+    def create_node(
+        self,
+        op: str,
+        target: Target,
+        args: tuple[Argument, ...] | None = None,
+        kwargs: dict[str, Argument] | None = None,
+        name: str | None = None,
+        type_expr: Any = None,
+    ) -> Node:
+        """A new node at the place of insertion: the end, unless inserting_before or _after."""
+        args, kwargs = () if args is None else args, {} if kwargs is None else kwargs
+        for a in (args, kwargs):
+            map_arg(a, self._check_member)
+        own = self._namespace.name(name or self._default_name(op, target))
+        node = Node(self, own, op, target, args, kwargs, type_expr)
+        self._insert(node)
+        self._count += 1
+        return node
+
+    def _check_member(self, node: Node) -> Node:
+        if node.graph is not self or node._erased:
+            raise RuntimeError(f"argument {node.name} belongs to another graph, or was erased")
+        return node
+
+    def _default_name(self, op: str, target: Target) -> str:
+        if isinstance(target, str):
+            return _snake(target.replace("*", "").replace(".", "_"))
+        return _snake(getattr(target, "__name__", "call").strip("_"))
+
+    def placeholder(self, name: str, type_expr: Any = None, default_value: Any = ...) -> Node:
+        args = () if default_value is ... else (default_value,)
+        return self.create_node("placeholder", name, args, name=name.lstrip("*"), type_expr=type_expr)
+
+    def get_attr(self, qualified_name: str, type_expr: Any = None) -> Node:
+        return self.create_node("get_attr", qualified_name, type_expr=type_expr)
+
+    def call_function(
+        self,
+        the_function: Callable[..., Any],
+        args: tuple[Argument, ...] | None = None,
+        kwargs: dict[str, Argument] | None = None,
+        type_expr: Any = None,
+        name: str | None = None,
+    ) -> Node:
+        return self.create_node("call_function", the_function, args, kwargs, name, type_expr)
+
+    def call_method(
+        self,
+        method_name: str,
+        args: tuple[Argument, ...] | None = None,
+        kwargs: dict[str, Argument] | None = None,
+        type_expr: Any = None,
+    ) -> Node:
+        return self.create_node("call_method", method_name, args, kwargs, type_expr=type_expr)
+
+    def call_module(
+        self,
+        module_name: str,
+        args: tuple[Argument, ...] | None = None,
+        kwargs: dict[str, Argument] | None = None,
+        type_expr: Any = None,
+    ) -> Node:
+        return self.create_node("call_module", module_name, args, kwargs, type_expr=type_expr)
+
+    def output(self, result: Argument, type_expr: Any = None) -> Node:
+        return self.create_node("output", "output", (result,), type_expr=type_expr)
+
+    @contextlib.contextmanager
+    def _inserting(self, insert: Callable[[Node], None]) -> Iterator[None]:
+        before, self._insert = self._insert, insert
+        try:
+            yield
+        finally:
+            self._insert = before
+
+    def inserting_before(self, n: Node | None = None) -> Any:
+        """New nodes come in front of n (the first node) inside the `with`."""
+        if n is None:
+            return self._inserting(self._root._next.prepend)
+        self._check_member(n)
+        return self._inserting(n.prepend)
+
+    def inserting_after(self, n: Node | None = None) -> Any:
+        """New nodes come behind n (at the beginning), in order, inside the `with`."""
+        if n is None:
+            return self.inserting_before(None)
+        self._check_member(n)
+        place = [n]
+
+        def insert(node: Node) -> None:
+            place[0].append(node)
+            place[0] = node
+
+        return self._inserting(insert)
+
+    def node_copy(self, node: Node, arg_transform: Callable[[Node], Argument] = lambda x: x) -> Node:
+        """A copy of another graph's node; arg_transform says what its inputs are here."""
+        args = map_arg(node.args, arg_transform)
+        kwargs = map_arg(node.kwargs, arg_transform)
+        copy = self.create_node(node.op, node.target, args, kwargs, node.name, node.type)
+        copy.meta = dict(node.meta)
+        return copy
+
+    def graph_copy(
+        self, g: Graph, val_map: dict[Node, Node], return_output_node: bool = False
+    ) -> Argument:
+        """Copies all nodes of g but its output; what g returns, here. val_map is filled."""
+        for node in g.nodes:
+            if node in val_map:
+                continue
+            if node.op == "output":
+                result = map_arg(node.args[0], lambda n: val_map[n])
+                return (result, node) if return_output_node else result
+            val_map[node] = self.node_copy(node, lambda n: val_map[n])
+        return None
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Graph:
+        copy = Graph(tracer_cls=self._tracer_cls)
+        values: dict[Node, Node] = {}
+        for node in self.nodes:
+            values[node] = copy.node_copy(node, lambda n: values[n])
+        return copy
+
+    def erase_node(self, to_erase: Node) -> None:
+        """Removes a node that nobody uses."""
+        if to_erase.users:
+            raise RuntimeError(
+                f"Tried to erase Node {to_erase} but it still had {len(to_erase.users)} users in "
+                f"the graph: {to_erase.users}!"
+            )
+        if to_erase.graph is not self:
+            raise RuntimeError(f"Attempting to remove {to_erase} from wrong graph!")
+        if to_erase._erased:
+            return
+        to_erase._set((), {})
+        to_erase._unlink()
+        to_erase._erased = True
+        self._count -= 1
+
+    def eliminate_dead_code(
+        self, is_impure_node: Callable[[Node], bool] | None = None
+    ) -> bool:
+        """Removes nodes that nobody uses and that change nothing; whether there were any."""
+        before = self._count
+        impure = is_impure_node or Node.is_impure
+        for node in reversed(self.nodes):
+            if not node.users and not impure(node):
+                self.erase_node(node)
+        return self._count < before
+
+    def lint(self) -> None:
+        """RuntimeError when the graph is not well formed."""
+        seen: dict[Node, None] = {}
+        names: set[str] = set()
+        for node in self.nodes:
+            for used in node.all_input_nodes:
+                if used.graph is not self or used not in seen:
+                    raise RuntimeError(
+                        f"Argument '{used}' of Node '{node}' was used before it has been defined! "
+                        f"Please check that Nodes in the graph are topologically ordered\n{self}"
+                    )
+            if node.name in names:
+                raise RuntimeError(f"Node redefined name {node.name}!")
+            seen[node] = None
+            names.add(node.name)
+            if self.owning_module is not None and node.op in ("get_attr", "call_module"):
+                self._check_target(node)
+
+    def _check_target(self, node: Node) -> None:
+        found = self.owning_module
+        for part in str(node.target).split("."):
+            if not hasattr(found, part):
+                raise RuntimeError(
+                    f"Node {node} target {node.target} references nonexistent attribute {part} of "
+                    f"{type(found).__name__}"
+                )
+            found = getattr(found, part)
+
+    # ---- Text ------------------------------------------------------------------------------------
+
+    def __str__(self) -> str:
+        names = ", ".join(f"%{n.name}" for n in self.nodes if n.op == "placeholder")
+        lines = "\n".join(f"    {n.format_node()}" for n in self.nodes)
+        return f"graph({names}):\n{lines}" if names else f"graph():\n{lines}"
+
+    def print_tabular(self) -> None:
+        rows = [("opcode", "name", "target", "args", "kwargs")]
+        rows += [
+            (n.op, n.name, target_text(n.target), str(n.args), str(n.kwargs)) for n in self.nodes
+        ]
+        widths = [max(len(r[i]) for r in rows) for i in range(5)]
+        lines = ["  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)) for r in rows]
+        lines.insert(1, "  ".join("-" * w for w in widths))
+        print("\n".join(line.rstrip() for line in lines))
+
+    def python_code(self, root_module: str = "self", *, verbose: bool = False) -> PythonCode:
+        """The forward function of a module with this graph."""
+        return _Writer(self, root_module).write()
+
+
+class _Writer:
+    """Writes one graph as a function."""
+
+    def __init__(self, graph: Graph, root: str) -> None:
+        self.graph, self.root = graph, root
+        self.globals: dict[str, Any] = {"inf": math.inf, "nan": math.nan}
+        self.last_use: dict[Node, Node] = {}
+        for node in graph.nodes:
+            for used in node.all_input_nodes:
+                self.last_use[used] = node
+
+    def named(self, fn: Any) -> str:
+        """What stands for an object in the code."""
+        name = qualified_name(fn)
+        if name is None or (name in vars(builtins) and vars(builtins)[name] is not fn):
+            wanted = re.sub(r"\W", "_", getattr(fn, "__name__", type(fn).__name__))
+            return self.add_global(wanted, fn)
+        head = name.split(".")[0]
+        if "." in name:
+            self.globals[head] = operator if head == "operator" else tenon
+        return name
+
+    def add_global(self, wanted: str, value: Any) -> str:
+        name, count = wanted, 0
+        while (name in self.globals and self.globals[name] is not value) or (
+            name in self.graph._namespace.used or name in _RESERVED or hasattr(builtins, name)
+        ):
+            count += 1
+            name = f"{wanted}_{count}"
+        self.globals[name] = value
+        return name
+
+    def text(self, a: Argument) -> str:
+        if isinstance(a, Node):
+            return a.name
+        if isinstance(a, tuple) and hasattr(a, "_fields"):
+            return f"{self.add_global(type(a).__name__, type(a))}({', '.join(map(self.text, a))})"
+        if isinstance(a, tenon.Size):
+            return "(" + ", ".join(map(str, a)) + ("," if len(a) == 1 else "") + ")"
+        if isinstance(a, tuple):
+            return "(" + ", ".join(map(self.text, a)) + ("," if len(a) == 1 else "") + ")"
+        if isinstance(a, list):
+            return "[" + ", ".join(map(self.text, a)) + "]"
+        if isinstance(a, dict):
+            return "{" + ", ".join(f"{k!r}: {self.text(v)}" for k, v in a.items()) + "}"
+        if isinstance(a, slice):
+            return f"slice({self.text(a.start)}, {self.text(a.stop)}, {self.text(a.step)})"
+        if isinstance(a, tenon.dtype):
+            self.globals[repr(a).split(".")[0]] = tenon
+            return repr(a)
+        if isinstance(a, tenon.device):
+            return self.add_global("device_" + re.sub(r"\W", "_", str(a)), a)
+        if isinstance(a, (bool, int, float, complex, str, type(None), type(...), range)):
+            return repr(a)
+        if callable(a):
+            return self.named(a)
+        return self.add_global(f"_{type(a).__name__.lower()}", a)
+
+    def arguments(self, node: Node, args: tuple[Argument, ...] | None = None) -> str:
+        parts = [self.text(a) for a in (node.args if args is None else args)]
+        return ", ".join(parts + [f"{k} = {self.text(v)}" for k, v in node.kwargs.items()])
+
+    def attribute(self, path: str) -> str:
+        text = self.root
+        for part in path.split("."):
+            text += f".{part}" if part.isidentifier() and not keyword.iskeyword(part) else ""
+            if not part.isidentifier() or keyword.iskeyword(part):
+                text = f'getattr({text}, "{part}")'
+        return text
+
+    def call(self, node: Node) -> str:
+        if node.op == "get_attr":
+            return self.attribute(str(node.target))
+        if node.op == "call_module":
+            return f"{self.attribute(str(node.target))}({self.arguments(node)})"
+        if node.op == "call_method":
+            owner = self.text(node.args[0])
+            owner = owner if isinstance(node.args[0], Node) else f"({owner})"
+            return f"{owner}.{node.target}({self.arguments(node, node.args[1:])})"
+        pattern = _INFIX.get(node.target)
+        if pattern is not None and not node.kwargs and len(node.args) == pattern.count("{}"):
+            return pattern.format(*(self.text(a) for a in node.args))
+        if node.target is getattr and len(node.args) == 2 and isinstance(node.args[1], str):
+            if node.args[1].isidentifier() and isinstance(node.args[0], Node):
+                return f"{self.text(node.args[0])}.{node.args[1]}"
+        return f"{self.named(node.target)}({self.arguments(node)})"
+
+    def statement(self, node: Node) -> str | None:
+        if node.op == "placeholder":
+            raw = str(node.target).lstrip("*")
+            return None if raw == node.name else f"{node.name} = {raw}"
+        if node.op == "output":
+            return f"return {self.text(node.args[0])}"
+        sign = _IN_PLACE.get(node.target) if node.op == "call_function" else None
+        if sign and len(node.args) == 2 and isinstance(node.args[0], Node):
+            left, right = node.args[0].name, self.text(node.args[1])
+            return f"{left} {sign} {right};  {node.name} = {left}"
+        return f"{node.name} = {self.call(node)}"
+
+    def released(self, node: Node) -> list[str]:
+        """Values that nobody needs after the node."""
+        if node.op in ("placeholder", "output"):
+            return []
+        done = [n.name for n in node.all_input_nodes if self.last_use[n] is node]
+        return done if node.users else [*done, node.name]
+
+    def parameter(self, node: Node) -> str:
+        name = str(node.target)
+        return f"{name} = {self.text(node.args[0])}" if node.args else name
+
+    def write(self) -> PythonCode:
+        lines = []
+        for node in self.graph.nodes:
+            line = self.statement(node)
+            if line is None:
+                continue
+            free = self.released(node)
+            lines.append(f"    {line}" + (f";  {' = '.join(free)} = None" if free else ""))
+        if not lines:
+            lines.append("    pass")
+        wanted = [self.parameter(n) for n in self.graph.nodes if n.op == "placeholder"]
+        head = f"def forward({', '.join([self.root, *wanted])}):"
+        return PythonCode("\n".join([head, *lines]) + "\n", self.globals)

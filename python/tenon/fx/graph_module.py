@@ -1,0 +1,197 @@
+"""GraphModule: a module whose forward is generated from a graph."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import linecache
+from typing import Any
+
+import tenon
+from tenon.fx.graph import Graph, PythonCode
+from tenon.nn import Module
+
+_count = itertools.count()
+
+
+def _compiled(code: PythonCode) -> Any:
+    """The forward function of a source, with lines that tracebacks can show."""
+    name = f"<eval_with_key>.{next(_count)}"
+    linecache.cache[name] = (len(code.src), None, code.src.splitlines(True), name)
+    space = dict(code.globals)
+    exec(compile(code.src, name, "exec"), space)
+    return space["forward"]
+
+
+def _copy_attribute(source: Any, target: Module, path: str) -> None:
+    """Gives target what source has at a path, with modules on the way."""
+    *prefix, name = path.split(".")
+    for part in prefix:
+        source = getattr(source, part)
+        if not hasattr(target, part):
+            target.add_module(part, Module())
+        target = getattr(target, part)
+    value = getattr(source, name)
+    plain = isinstance(value, tenon.Tensor) and not isinstance(value, tenon.nn.Parameter)
+    if plain and name not in getattr(target, "_buffers", {}):
+        target.register_buffer(name, value)
+    else:
+        setattr(target, name, value)
+
+
+class GraphModule(Module):
+    """A module that runs a graph: `graph` is what it does, `code` the Python of it.
+
+    After changes of the graph, `recompile()` makes forward anew.
+    """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        # A class of its own, since forward is looked up in the class.
+        own = type(cls.__name__, (cls,), {"__module__": cls.__module__, "_generated": True})
+        return super().__new__(own)
+
+    def __init__(
+        self, root: Module | dict[str, Any], graph: Graph, class_name: str = "GraphModule"
+    ) -> None:
+        super().__init__()
+        type(self).__name__ = class_name
+        wanted = [str(n.target) for n in graph.nodes if n.op in ("get_attr", "call_module")]
+        if isinstance(root, Module):
+            self.training = root.training
+            for path in sorted(set(wanted), key=lambda p: p.count(".")):
+                self._take(root, path)
+        else:
+            missing = sorted(set(wanted) - set(root))
+            if missing:
+                raise RuntimeError(
+                    f"Node referenced target {missing[0]} but that target was not provided in root!"
+                )
+            for path in sorted(set(wanted), key=lambda p: p.count(".")):
+                self._put(path, root[path])
+        self.meta: dict[str, Any] = {}
+        self.graph = graph
+
+    def _take(self, root: Module, path: str) -> None:
+        try:
+            _copy_attribute(root, self, path)
+        except AttributeError:
+            raise RuntimeError(f"the graph names '{path}', which {type(root).__name__} has not") from None
+
+    def _put(self, path: str, value: Any) -> None:
+        owner: Any = self
+        *prefix, name = path.split(".")
+        for part in prefix:
+            if not hasattr(owner, part):
+                owner.add_module(part, Module())
+            owner = getattr(owner, part)
+        plain = isinstance(value, tenon.Tensor) and not isinstance(value, tenon.nn.Parameter)
+        if plain:
+            owner.register_buffer(name, value)
+        else:
+            setattr(owner, name, value)
+
+    @property
+    def graph(self) -> Graph:
+        return self.__dict__["_graph"]
+
+    @graph.setter
+    def graph(self, g: Graph) -> None:
+        if not isinstance(g, Graph):
+            raise AssertionError(f"Expected a Graph instance, but got {type(g)}")
+        g = g if g.owning_module is None else copy.deepcopy(g)
+        g.owning_module = self
+        self.__dict__["_graph"] = g
+        self.recompile()
+
+    @property
+    def code(self) -> str:
+        return self.__dict__["_code"]
+
+    def recompile(self) -> PythonCode:
+        """Makes forward of the graph as it is now."""
+        code = self.graph.python_code()
+        self.__dict__["_code"] = code.src
+        type(self).forward = _compiled(code)
+        return code
+
+    def add_submodule(self, target: str, m: Module) -> bool:
+        """Puts a module at a path, with empty modules on the way."""
+        self._put(target, m)
+        return True
+
+    def delete_submodule(self, target: str) -> bool:
+        """Removes the module at a path; False: there is none."""
+        owner: Any = self
+        *prefix, name = target.split(".")
+        for part in prefix:
+            owner = getattr(owner, part, None)
+        if not isinstance(owner, Module) or name not in owner._modules:
+            return False
+        delattr(owner, name)
+        return True
+
+    def delete_all_unused_submodules(self) -> None:
+        used = {str(n.target) for n in self.graph.nodes if n.op in ("call_module", "get_attr")}
+        for name, _ in list(self.named_modules()):
+            held = any(u == name or u.startswith(f"{name}.") or name.startswith(f"{u}.") for u in used)
+            if name and not held:
+                self.delete_submodule(name)
+
+    def print_readable(self, print_output: bool = True, **_: Any) -> str:
+        body = "".join(f"    {line}\n" for line in self.code.splitlines())
+        text = f"class {type(self).__name__}(torch.nn.Module):\n{body}"
+        if print_output:
+            print(text)
+        return text
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> GraphModule:
+        root = Module()
+        root.__dict__.update(
+            {k: copy.deepcopy(v, memo) for k, v in self.__dict__.items() if k not in ("_graph", "_code")}
+        )
+        made = GraphModule(root, copy.deepcopy(self.graph), type(self).__name__)
+        made.meta = dict(self.meta)
+        memo[id(self)] = made
+        return made
+
+    def __copy__(self) -> GraphModule:
+        made = GraphModule(self, self.graph, type(self).__name__)
+        made.meta = dict(self.meta)
+        return made
+
+    def __reduce__(self) -> Any:
+        state = {k: v for k, v in self.__dict__.items() if k not in ("_graph", "_code", "meta")}
+        code = self.graph.python_code()
+        return _restore, (state, code.src, _names_of(code.globals), type(self).__name__)
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}\n\n\n{self.code}"
+
+
+def _names_of(space: dict[str, Any]) -> dict[str, Any]:
+    """Globals of generated code, as pickle can write them."""
+    import types
+
+    return {
+        k: ("module", v.__name__) if isinstance(v, types.ModuleType) else ("value", v)
+        for k, v in space.items()
+    }
+
+
+def _restore(state: dict[str, Any], src: str, names: dict[str, Any], class_name: str) -> GraphModule:
+    """A pickled GraphModule: its code, traced again with modules as they are."""
+    import importlib
+
+    from tenon.fx._symbolic_trace import Tracer
+
+    class KeepModules(Tracer):
+        def is_leaf_module(self, m: Module, module_qualified_name: str) -> bool:
+            return True
+
+    space = {
+        k: importlib.import_module(v) if kind == "module" else v for k, (kind, v) in names.items()
+    }
+    body = type(class_name, (Module,), {"forward": _compiled(PythonCode(src, space))})
+    root = body()
+    root.__dict__.update(state)
+    return GraphModule(root, KeepModules().trace(root), class_name)

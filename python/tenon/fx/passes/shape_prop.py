@@ -1,0 +1,41 @@
+"""ShapeProp: runs a graph and notes what every node gave."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import tenon
+from tenon.fx.interpreter import Interpreter
+from tenon.fx.node import Node
+from tenon.utils import _pytree
+
+
+class TensorMetadata(NamedTuple):
+    """What is known of a tensor beside its values."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+    requires_grad: bool
+    stride: tuple[int, ...]
+    memory_format: Any
+    is_quantized: bool
+    qparams: dict[str, Any]
+
+
+def _metadata(t: Any) -> TensorMetadata:
+    form = tenon.contiguous_format if t.is_contiguous() else None
+    return TensorMetadata(t.shape, t.dtype, t.requires_grad, t.stride(), form, False, {})
+
+
+class ShapeProp(Interpreter):
+    """`ShapeProp(gm).propagate(x)` sets `meta["tensor_meta"]` and `meta["type"]` of all nodes."""
+
+    def run_node(self, n: Node) -> Any:
+        result = super().run_node(n)
+        if any(isinstance(leaf, tenon.Tensor) for leaf in _pytree.tree_leaves(result)):
+            n.meta["tensor_meta"] = _pytree.tree_map_only(tenon.Tensor, _metadata, result)
+        n.meta["type"] = type(result)
+        return result
+
+    def propagate(self, *args: Any) -> Any:
+        return self.run(*args)

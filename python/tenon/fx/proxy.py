@@ -1,0 +1,194 @@
+"""Proxies: values of a function that is being traced; what is done to them becomes nodes."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import tenon
+from tenon.fx.graph import Graph
+from tenon.fx.node import BASE_TYPES, Argument, Node, Target, map_aggregate
+
+
+class TraceError(ValueError):
+    """The function does what a graph has no node for."""
+
+
+class TracerBase:
+    """Makes nodes of what is called on proxies."""
+
+    graph: Graph
+    record_stack_traces = False
+    param_shapes_constant = False
+    trace_asserts = False
+
+    def create_node(
+        self,
+        kind: str,
+        target: Target,
+        args: tuple[Argument, ...],
+        kwargs: dict[str, Argument],
+        name: str | None = None,
+        type_expr: Any = None,
+    ) -> Node:
+        return self.graph.create_node(kind, target, args, kwargs, name, type_expr)
+
+    def proxy(self, node: Node) -> Proxy:
+        return Proxy(node, self)
+
+    def create_proxy(
+        self,
+        kind: str,
+        target: Target,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        name: str | None = None,
+        type_expr: Any = None,
+        proxy_factory_fn: Callable[[Node], Proxy] | None = None,
+    ) -> Proxy:
+        """A node of a call on proxies, as a proxy."""
+        args_, kwargs_ = self.create_arg(args), self.create_arg(kwargs)
+        node = self.create_node(kind, target, args_, kwargs_, name, type_expr)
+        return (proxy_factory_fn or self.proxy)(node)
+
+    def create_arg(self, a: Any) -> Argument:
+        """What stands for a value among a node's arguments."""
+        return map_aggregate(a, self._leaf)
+
+    def _leaf(self, a: Any) -> Argument:
+        if isinstance(a, Proxy):
+            return a.node
+        known = (tenon.dtype, tenon.device, tenon.layout, tenon.memory_format, Node)
+        if isinstance(a, BASE_TYPES + known) or callable(a):
+            return a
+        raise NotImplementedError(f"argument of type: {type(a)}")
+
+    def to_bool(self, obj: Proxy) -> bool:
+        raise TraceError("symbolically traced variables cannot be used as inputs to control flow")
+
+    def iter(self, obj: Proxy) -> Iterator[Any]:
+        raise TraceError(
+            "Proxy object cannot be iterated. This can be attempted when the Proxy is used in a "
+            "loop or as a *args or **kwargs function argument."
+        )
+
+    def keys(self, obj: Proxy) -> Any:
+        return Attribute(obj, "keys")()
+
+
+class GraphAppendingTracer(TracerBase):
+    """Appends what is called on its proxies to a graph."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+
+
+class Proxy:
+    """Stands for a value that is not there yet."""
+
+    def __init__(self, node: Node, tracer: TracerBase | None = None) -> None:
+        self.node = node
+        self.tracer = GraphAppendingTracer(node.graph) if tracer is None else tracer
+
+    def __repr__(self) -> str:
+        return f"Proxy({self.node.name})"
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(name)
+        return Attribute(self, name)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Proxy:
+        return self.tracer.create_proxy("call_method", "__call__", (self, *args), kwargs)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.tracer.iter(self)
+
+    def __bool__(self) -> bool:
+        return self.tracer.to_bool(self)
+
+    def __index__(self) -> int:
+        raise TraceError("a traced value cannot be used as an index or as the end of a range")
+
+    def __int__(self) -> int:
+        raise TraceError("a traced value is no number: int() cannot be traced")
+
+    def __float__(self) -> float:
+        raise TraceError("a traced value is no number: float() cannot be traced")
+
+    def __len__(self) -> int:
+        raise RuntimeError(
+            "'len' is not supported in symbolic tracing by default. If you want this call to be "
+            "recorded, please call torch.fx.wrap('len') at module scope"
+        )
+
+    def __contains__(self, item: Any) -> bool:
+        raise TraceError("'in' asks for a value, and a traced one has none")
+
+    def keys(self) -> Any:
+        return self.tracer.keys(self)
+
+    @classmethod
+    def __torch_function__(
+        cls, orig_method: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        tracer = _tracer_of((args, kwargs))
+        name = getattr(orig_method, "__name__", "")
+        if _is_tensor_method(orig_method, name):
+            return tracer.create_proxy("call_method", name, args, kwargs)
+        return tracer.create_proxy("call_function", orig_method, args, kwargs)
+
+
+def _is_tensor_method(fn: Any, name: str) -> bool:
+    return bool(name) and getattr(tenon.Tensor, name, None) is fn
+
+
+def _tracer_of(tree: Any) -> TracerBase:
+    found: list[TracerBase] = []
+    map_aggregate(tree, lambda a: found.append(a.tracer) if isinstance(a, Proxy) else None)
+    return found[0]
+
+
+class Attribute(Proxy):
+    """An attribute of a proxy; called, it is a method and needs no node of its own."""
+
+    def __init__(self, root: Proxy, attr: str) -> None:
+        self.root, self.attr, self.tracer = root, attr, root.tracer
+        self._node: Node | None = None
+
+    @property
+    def node(self) -> Node:  # type: ignore[override]
+        if self._node is None:
+            self._node = self.tracer.create_proxy(
+                "call_function", getattr, (self.root, self.attr), {}
+            ).node
+        return self._node
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Proxy:
+        return self.tracer.create_proxy("call_method", self.attr, (self.root, *args), kwargs)
+
+
+def _operator(name: str, target: Any, reflected: bool = False) -> None:
+    def method(self: Proxy, *others: Any) -> Proxy:
+        args = (*others, self) if reflected else (self, *others)
+        return self.tracer.create_proxy("call_function", target, args, {})
+
+    setattr(Proxy, name, method)
+
+
+for _name in (
+    "add", "sub", "mul", "truediv", "floordiv", "mod", "matmul", "pow", "and_", "or_", "xor",
+    "lshift", "rshift",
+):  # fmt: skip
+    _plain = _name.rstrip("_")
+    _operator(f"__{_plain}__", getattr(operator, _name))
+    _operator(f"__r{_plain}__", getattr(operator, _name), reflected=True)
+for _name in (
+    "lt", "le", "gt", "ge", "eq", "ne", "neg", "pos", "invert", "getitem", "setitem", "iadd",
+    "isub", "imul", "itruediv", "ifloordiv",
+):  # fmt: skip
+    _operator(f"__{_name}__", getattr(operator, _name))
+_operator("__abs__", abs)
+Proxy.__hash__ = object.__hash__  # type: ignore[method-assign]

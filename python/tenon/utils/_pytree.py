@@ -1,0 +1,479 @@
+"""Trees of containers with anything at their leaves: taken apart and put together again.
+
+Tuples, lists, dicts, named tuples, OrderedDict, defaultdict and deque are nodes, and whatever is
+registered; all else is a leaf, None too.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+Context = Any
+
+
+# ---- Paths ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SequenceKey:
+    idx: int
+
+    def __str__(self) -> str:
+        return f"[{self.idx!r}]"
+
+    def get(self, sequence: Any) -> Any:
+        return sequence[self.idx]
+
+
+@dataclass(frozen=True)
+class MappingKey:
+    key: Any
+
+    def __str__(self) -> str:
+        return f"[{self.key!r}]"
+
+    def get(self, mapping: Any) -> Any:
+        return mapping[self.key]
+
+
+@dataclass(frozen=True)
+class GetAttrKey:
+    name: str
+
+    def __str__(self) -> str:
+        return f".{self.name}"
+
+    def get(self, obj: Any) -> Any:
+        return getattr(obj, self.name)
+
+
+KeyPath = tuple[Any, ...]
+
+
+def keystr(kp: KeyPath) -> str:
+    """A path as text: "['layer'][0]"."""
+    return "".join(str(k) for k in kp)
+
+
+def key_get(obj: Any, kp: KeyPath) -> Any:
+    """What lies at a path."""
+    for k in kp:
+        obj = k.get(obj)
+    return obj
+
+
+# ---- Kinds of nodes ------------------------------------------------------------------------------
+
+
+class NodeDef(NamedTuple):
+    """How a type is taken apart and put together; `name` stands for it in files."""
+
+    type: type
+    flatten_fn: Callable[[Any], tuple[list[Any], Context]]
+    unflatten_fn: Callable[[Iterable[Any], Context], Any]
+    keys_fn: Callable[[Any, Context], list[Any]] | None
+    name: str
+    to_dumpable: Callable[[Context], Any] | None
+    from_dumpable: Callable[[Any], Context] | None
+
+
+SUPPORTED_NODES: dict[type, NodeDef] = {}
+
+
+def register_pytree_node(
+    cls: type,
+    flatten_fn: Callable[[Any], tuple[list[Any], Context]],
+    unflatten_fn: Callable[[Iterable[Any], Context], Any],
+    *,
+    serialized_type_name: str | None = None,
+    to_dumpable_context: Callable[[Context], Any] | None = None,
+    from_dumpable_context: Callable[[Any], Context] | None = None,
+    flatten_with_keys_fn: Callable[[Any], tuple[list[tuple[Any, Any]], Context]] | None = None,
+) -> None:
+    """Makes a class a node: `flatten_fn(x)` gives its children and what else it is made of."""
+    if cls in SUPPORTED_NODES:
+        raise ValueError(f"{cls} is already registered as pytree node.")
+    if (to_dumpable_context is None) != (from_dumpable_context is None):
+        raise ValueError(
+            f"Both to_dumpable_context and from_dumpable_context for {cls} must be None or "
+            "registered."
+        )
+
+    def keys(obj: Any, context: Context) -> list[Any]:
+        if flatten_with_keys_fn is None:
+            return [SequenceKey(i) for i in range(len(flatten_fn(obj)[0]))]
+        return [k for k, _ in flatten_with_keys_fn(obj)[0]]
+
+    name = serialized_type_name or f"{cls.__module__}.{cls.__qualname__}"
+    SUPPORTED_NODES[cls] = NodeDef(
+        cls, flatten_fn, unflatten_fn, keys, name, to_dumpable_context, from_dumpable_context
+    )
+
+
+def _add(
+    cls: type, name: str, flatten: Any, unflatten: Any, keys: Any, dump: Any, load: Any
+) -> None:
+    SUPPORTED_NODES[cls] = NodeDef(cls, flatten, unflatten, keys, name, dump, load)
+
+
+def _positions(obj: Any, context: Context) -> list[Any]:
+    return [SequenceKey(i) for i in range(len(obj))]
+
+
+def _same(context: Context) -> Any:
+    return context
+
+
+def _path_of(cls: type) -> str:
+    return f"{cls.__module__}:{cls.__qualname__}"
+
+
+def _class_at(path: str) -> type:
+    module, _, names = path.partition(":")
+    found: Any = importlib.import_module(module)
+    for name in names.split("."):
+        found = getattr(found, name)
+    if not is_namedtuple_class(found):
+        raise TypeError(f"{path} is no named tuple")
+    return found
+
+
+_add(tuple, "tuple", lambda x: (list(x), None), lambda v, _: tuple(v), _positions, _same, _same)
+_add(list, "list", lambda x: (list(x), None), lambda v, _: list(v), _positions, _same, _same)
+_add(
+    dict,
+    "dict",
+    lambda x: (list(x.values()), list(x)),
+    lambda v, keys: dict(zip(keys, v, strict=True)),
+    lambda x, keys: [MappingKey(k) for k in keys],
+    _same,
+    _same,
+)
+_add(
+    OrderedDict,
+    "OrderedDict",
+    lambda x: (list(x.values()), list(x)),
+    lambda v, keys: OrderedDict(zip(keys, v, strict=True)),
+    lambda x, keys: [MappingKey(k) for k in keys],
+    _same,
+    _same,
+)
+_add(
+    defaultdict,
+    "defaultdict",
+    lambda x: (list(x.values()), [x.default_factory, list(x)]),
+    lambda v, c: defaultdict(c[0], zip(c[1], v, strict=True)),
+    lambda x, c: [MappingKey(k) for k in c[1]],
+    None,
+    None,
+)
+_add(
+    deque,
+    "deque",
+    lambda x: (list(x), x.maxlen),
+    lambda v, n: deque(v, maxlen=n),
+    _positions,
+    _same,
+    _same,
+)
+_NAMED = NodeDef(
+    tuple,
+    lambda x: (list(x), type(x)),
+    lambda v, cls: cls(*v),
+    lambda x, cls: [GetAttrKey(f) for f in cls._fields],
+    "namedtuple",
+    _path_of,
+    _class_at,
+)
+
+
+def is_namedtuple_class(cls: type) -> bool:
+    fields = getattr(cls, "_fields", None)
+    return isinstance(cls, type) and issubclass(cls, tuple) and isinstance(fields, tuple)
+
+
+def is_namedtuple(obj: Any) -> bool:
+    return is_namedtuple_class(obj if isinstance(obj, type) else type(obj))
+
+
+def _node_of(tree: Any) -> NodeDef | None:
+    known = SUPPORTED_NODES.get(type(tree))
+    return _NAMED if known is None and is_namedtuple(tree) else known
+
+
+# ---- Structures ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class TreeSpec:
+    """The shape of a tree: its node's type, what that is made of, and the children's shapes."""
+
+    type: Any
+    context: Context
+    children_specs: list[TreeSpec]
+
+    @property
+    def num_children(self) -> int:
+        return len(self.children_specs)
+
+    @property
+    def num_leaves(self) -> int:
+        return 1 if self.is_leaf() else sum(c.num_leaves for c in self.children_specs)
+
+    @property
+    def num_nodes(self) -> int:
+        return 1 + sum(c.num_nodes for c in self.children_specs)
+
+    def children(self) -> list[TreeSpec]:
+        return list(self.children_specs)
+
+    def child(self, index: int) -> TreeSpec:
+        return self.children_specs[index]
+
+    def is_leaf(self) -> bool:
+        return self.type is None
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, TreeSpec)
+            and self.type == other.type
+            and self.context == other.context
+            and self.children_specs == other.children_specs
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.type, self.num_leaves, self.num_nodes))
+
+    def __repr__(self) -> str:
+        if self.is_leaf():
+            return "*"
+        inside = ", ".join(map(repr, self.children_specs))
+        return f"TreeSpec({self.type.__name__}, {self.context}, [{inside}])"
+
+    def unflatten(self, leaves: Iterable[Any]) -> Any:
+        return tree_unflatten(leaves, self)
+
+    def flatten_up_to(self, tree: Any) -> list[Any]:
+        """The parts of `tree` that stand where this shape has leaves; ValueError: it has others."""
+        if self.is_leaf():
+            return [tree]
+        node = _node_of(tree)
+        kind = type(tree) if node is not None else None
+        if node is None or kind is not self.type:
+            raise ValueError(f"expected a {self.type.__name__}, and got {type(tree)}: {tree!r}")
+        parts, context = node.flatten_fn(tree)
+        if isinstance(tree, dict) and set(tree) == set(_keys_of(self)):
+            parts = [tree[k] for k in _keys_of(self)]
+        elif context != self.context or len(parts) != self.num_children:
+            raise ValueError(f"expected {self}, and got another {kind.__name__}: {tree!r}")
+        return [
+            leaf
+            for part, spec in zip(parts, self.children_specs, strict=True)
+            for leaf in spec.flatten_up_to(part)
+        ]
+
+
+def _keys_of(spec: TreeSpec) -> list[Any]:
+    return spec.context[1] if spec.type is defaultdict else spec.context
+
+
+def LeafSpec() -> TreeSpec:
+    """The shape of a leaf."""
+    return _LEAF
+
+
+_LEAF = TreeSpec(None, None, [])
+
+
+# ---- Apart and together --------------------------------------------------------------------------
+
+IsLeaf = Callable[[Any], bool] | None
+
+
+def _flatten(tree: Any, leaves: list[Any], is_leaf: IsLeaf) -> TreeSpec:
+    node = None if is_leaf is not None and is_leaf(tree) else _node_of(tree)
+    if node is None:
+        leaves.append(tree)
+        return _LEAF
+    parts, context = node.flatten_fn(tree)
+    return TreeSpec(type(tree), context, [_flatten(p, leaves, is_leaf) for p in parts])
+
+
+def tree_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], TreeSpec]:
+    """The leaves, and the shape that puts them together again."""
+    leaves: list[Any] = []
+    spec = _flatten(tree, leaves, is_leaf)
+    return leaves, spec
+
+
+def _unflatten(leaves: Any, spec: TreeSpec) -> Any:
+    if spec.is_leaf():
+        return next(leaves)
+    node = SUPPORTED_NODES.get(spec.type, _NAMED)
+    return node.unflatten_fn([_unflatten(leaves, c) for c in spec.children_specs], spec.context)
+
+
+def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> Any:
+    """The tree of that shape with these leaves."""
+    if not isinstance(treespec, TreeSpec):
+        raise TypeError(
+            f"tree_unflatten(leaves, treespec): Expected `treespec` to be instance of TreeSpec but "
+            f"got item of type {type(treespec)}."
+        )
+    leaves = list(leaves)
+    if len(leaves) != treespec.num_leaves:
+        raise ValueError(
+            f"tree_unflatten(leaves, treespec): `leaves` has length {len(leaves)} but the spec "
+            f"refers to a pytree that holds {treespec.num_leaves} items ({treespec})."
+        )
+    return _unflatten(iter(leaves), treespec)
+
+
+def tree_leaves(tree: Any, is_leaf: IsLeaf = None) -> list[Any]:
+    return tree_flatten(tree, is_leaf)[0]
+
+
+def tree_iter(tree: Any, is_leaf: IsLeaf = None) -> Iterable[Any]:
+    return iter(tree_leaves(tree, is_leaf))
+
+
+def tree_structure(tree: Any, is_leaf: IsLeaf = None) -> TreeSpec:
+    return tree_flatten(tree, is_leaf)[1]
+
+
+def tree_map(fn: Callable[..., Any], tree: Any, *rests: Any, is_leaf: IsLeaf = None) -> Any:
+    """The tree with fn of each leaf, and of what stands in its place in `rests`."""
+    leaves, spec = tree_flatten(tree, is_leaf)
+    others = [spec.flatten_up_to(r) for r in rests]
+    return spec.unflatten(map(fn, leaves, *others))
+
+
+def tree_map_(fn: Callable[..., Any], tree: Any, *rests: Any, is_leaf: IsLeaf = None) -> Any:
+    """Calls fn as tree_map does, and returns the tree itself."""
+    leaves, spec = tree_flatten(tree, is_leaf)
+    for parts in zip(leaves, *[spec.flatten_up_to(r) for r in rests], strict=True):
+        fn(*parts)
+    return tree
+
+
+def _tester(kind: Any) -> Callable[[Any], bool]:
+    if isinstance(kind, type | tuple) or hasattr(kind, "__args__"):
+        return lambda x: isinstance(x, kind)
+    return kind
+
+
+def map_only(kind: Any, /) -> Callable[[Callable[..., Any]], Callable[[Any], Any]]:
+    """A decorator: the function for what is of that type, all else as it is."""
+    test = _tester(kind)
+    return lambda fn: lambda x: fn(x) if test(x) else x
+
+
+def tree_map_only(kind: Any, /, fn: Callable[..., Any], tree: Any, is_leaf: IsLeaf = None) -> Any:
+    return tree_map(map_only(kind)(fn), tree, is_leaf=is_leaf)
+
+
+def tree_map_only_(kind: Any, /, fn: Callable[..., Any], tree: Any, is_leaf: IsLeaf = None) -> Any:
+    return tree_map_(map_only(kind)(fn), tree, is_leaf=is_leaf)
+
+
+def tree_all(pred: Callable[[Any], bool], tree: Any, is_leaf: IsLeaf = None) -> bool:
+    return all(map(pred, tree_leaves(tree, is_leaf)))
+
+
+def tree_any(pred: Callable[[Any], bool], tree: Any, is_leaf: IsLeaf = None) -> bool:
+    return any(map(pred, tree_leaves(tree, is_leaf)))
+
+
+def tree_all_only(kind: Any, /, pred: Any, tree: Any, is_leaf: IsLeaf = None) -> bool:
+    return all(pred(x) for x in tree_leaves(tree, is_leaf) if isinstance(x, kind))
+
+
+def tree_any_only(kind: Any, /, pred: Any, tree: Any, is_leaf: IsLeaf = None) -> bool:
+    return any(pred(x) for x in tree_leaves(tree, is_leaf) if isinstance(x, kind))
+
+
+def tree_is_leaf(tree: Any, is_leaf: IsLeaf = None) -> bool:
+    return (is_leaf is not None and is_leaf(tree)) or _node_of(tree) is None
+
+
+# ---- With paths ----------------------------------------------------------------------------------
+
+
+def _walk(tree: Any, path: KeyPath, found: list[Any], is_leaf: IsLeaf) -> None:
+    node = None if is_leaf is not None and is_leaf(tree) else _node_of(tree)
+    if node is None:
+        found.append((path, tree))
+        return
+    parts, context = node.flatten_fn(tree)
+    for key, part in zip(node.keys_fn(tree, context), parts, strict=True):
+        _walk(part, (*path, key), found, is_leaf)
+
+
+def tree_leaves_with_path(tree: Any, is_leaf: IsLeaf = None) -> list[tuple[KeyPath, Any]]:
+    found: list[tuple[KeyPath, Any]] = []
+    _walk(tree, (), found, is_leaf)
+    return found
+
+
+def tree_flatten_with_path(
+    tree: Any, is_leaf: IsLeaf = None
+) -> tuple[list[tuple[KeyPath, Any]], TreeSpec]:
+    return tree_leaves_with_path(tree, is_leaf), tree_structure(tree, is_leaf)
+
+
+def tree_map_with_path(
+    fn: Callable[..., Any], tree: Any, *rests: Any, is_leaf: IsLeaf = None
+) -> Any:
+    pairs, spec = tree_flatten_with_path(tree, is_leaf)
+    others = [spec.flatten_up_to(r) for r in rests]
+    return spec.unflatten(fn(*parts) for parts in zip(*zip(*pairs), *others, strict=True))
+
+
+# ---- Files ---------------------------------------------------------------------------------------
+
+
+def _dump(spec: TreeSpec) -> Any:
+    if spec.is_leaf():
+        return None
+    node = SUPPORTED_NODES.get(spec.type, _NAMED)
+    if node.to_dumpable is None:
+        raise NotImplementedError(
+            f"Serializing {spec.type} in pytree is not supported: register it with "
+            "to_dumpable_context and from_dumpable_context"
+        )
+    return [node.name, node.to_dumpable(spec.context), [_dump(c) for c in spec.children_specs]]
+
+
+def _load(data: Any) -> TreeSpec:
+    if data is None:
+        return _LEAF
+    name, context, children = data
+    nodes = {n.name: n for n in (*SUPPORTED_NODES.values(), _NAMED)}
+    if name not in nodes or nodes[name].from_dumpable is None:
+        raise NotImplementedError(f"'{name}' is not registered as a pytree node")
+    node = nodes[name]
+    context = node.from_dumpable(context)
+    kind = context if node is _NAMED else node.type
+    return TreeSpec(kind, context, [_load(c) for c in children])
+
+
+def treespec_dumps(treespec: TreeSpec, protocol: int | None = None) -> str:
+    """A shape as text."""
+    return json.dumps([1 if protocol is None else protocol, _dump(treespec)])
+
+
+def treespec_loads(serialized: str) -> TreeSpec:
+    """The shape of a text."""
+    protocol, data = json.loads(serialized)
+    if protocol != 1:
+        raise ValueError(f"Unknown protocol {protocol} of a TreeSpec")
+    return _load(data)
+
+
+def treespec_pprint(treespec: TreeSpec) -> str:
+    return repr(tree_unflatten(["*"] * treespec.num_leaves, treespec)).replace("'*'", "*")

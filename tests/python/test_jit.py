@@ -1,0 +1,385 @@
+"""Traced functions and modules: against the Python they come from, in files, in C programs."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tenon as tn
+from tenon import _program, jit, nn
+from tenon._plugin import native
+
+F = nn.functional
+
+
+def cnn() -> nn.Module:
+    tn.manual_seed(1)
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(4 * 16, 10),
+    ).eval()  # fmt: skip
+
+
+class Block(nn.Module):
+    """A small language model over bytes; T is at most 16."""
+
+    def __init__(self, width: int = 16, heads: int = 2) -> None:
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(256, width), nn.Embedding(16, width)
+        self.norm, self.heads = nn.LayerNorm(width), heads
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, 256)
+
+    def forward(self, ids: tn.Tensor) -> tn.Tensor:
+        b, t = ids.shape
+        x = self.tokens(ids) + self.places(tn.arange(t))
+        q, k, v = self.qkv(self.norm(x)).chunk(3, dim=-1)
+        q, k, v = (z.view(b, t, self.heads, -1).transpose(1, 2) for z in (q, k, v))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.out(x + y.transpose(1, 2).reshape(b, t, -1))
+
+
+# ---- Numbers -------------------------------------------------------------------------------------
+
+
+def test_module_with_other_batches() -> None:
+    model = cnn()
+    traced = jit.trace(model, tn.randn(2, 1, 8, 8))
+    for n in (1, 2, 7):
+        x = tn.randn(n, 1, 8, 8)
+        assert tn.equal(traced(x), model(x))
+    assert list(traced.state_dict()) == list(model.state_dict())
+    assert "conv2d" in traced.code and "batch" in traced.code
+
+
+def test_gradients_go_through() -> None:
+    model = cnn()
+    traced = jit.trace(model, tn.randn(2, 1, 8, 8))
+    x = tn.randn(3, 1, 8, 8, requires_grad=True)
+    model(x).square().sum().backward()
+    wanted = [x.grad, *[p.grad for p in model.parameters()]]
+    x.grad = None
+    model.zero_grad()
+    traced(x).square().sum().backward()
+    for a, b in zip([x.grad, *[p.grad for p in traced.parameters()]], wanted, strict=True):
+        assert tn.equal(a, b)
+
+
+def test_training_updates_statistics() -> None:
+    """What the trace calls again for its checks leaves no trace in the module."""
+    model, twin = cnn().train(), cnn().train()
+    x = tn.randn(4, 1, 8, 8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        traced = jit.trace(model, x)
+    twin(x)
+    assert tn.equal(model[1].running_mean, twin[1].running_mean)
+    assert model[1].num_batches_tracked == 1
+    y = tn.randn(4, 1, 8, 8)
+    assert tn.equal(traced(y), twin(y))
+    assert tn.equal(model[1].running_var, twin[1].running_var)
+
+
+def test_structures() -> None:
+    def fn(x: Any, scale: float = 2.0, *, other: dict[str, Any]) -> Any:
+        return {"sum": x * scale + other["y"], "rest": (x, [scale, None])}
+
+    x, y = tn.randn(3), tn.randn(3)
+    traced = jit.trace(fn, (x, 3.0), example_kwarg_inputs={"other": {"y": y}})
+    out = traced(y, 3.0, other={"y": x})
+    assert tn.equal(out["sum"], y * 3.0 + x) and out["rest"][1] == [3.0, None]
+    assert tn.equal(out["rest"][0], y)
+    with pytest.raises(RuntimeError, match="recorded for arguments"):
+        traced(y, 4.0, other={"y": x})
+
+
+def test_writes_and_views() -> None:
+    def fn(x: tn.Tensor) -> tuple[tn.Tensor, tn.Tensor]:
+        y = x.clone()
+        y[:, 0] = 7
+        y.t()[1].add_(x[:, 1])
+        z = y.view(-1)
+        z.mul_(2)
+        return y, z[::2]
+
+    traced = jit.trace(fn, (tn.randn(3, 4),))
+    x = tn.randn(5, 4)
+    for a, b in zip(traced(x), fn(x), strict=True):
+        assert tn.equal(a, b)
+
+
+def test_an_input_that_is_written_is_written() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        traced = jit.trace(lambda x: x.add_(1) * 2, (tn.zeros(2),))
+    x = tn.ones(2)
+    assert traced(x).tolist() == [4, 4] and x.tolist() == [2, 2]
+
+
+def test_random_numbers_are_drawn_again() -> None:
+    def fn(x: tn.Tensor) -> tn.Tensor:
+        return F.dropout(x, 0.5) + tn.randn(3)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        traced = jit.trace(fn, (tn.ones(3),))
+    tn.manual_seed(3)
+    wanted = [fn(tn.ones(3)), fn(tn.ones(3))]
+    tn.manual_seed(3)
+    assert all(tn.equal(traced(tn.ones(3)), w) for w in wanted)
+
+
+def test_modes_are_part_of_it() -> None:
+    def fn(x: tn.Tensor) -> tn.Tensor:
+        with tn.no_grad():
+            a = x * 2
+        with tn.autocast("cpu"):
+            b = x @ x
+        return a + b.float() + x
+
+    traced = jit.trace(fn, (tn.randn(4, 4),))
+    x = tn.randn(4, 4, requires_grad=True)
+    fn(x).sum().backward()
+    wanted, x.grad = x.grad, None
+    out = traced(x)
+    assert tn.equal(out, fn(x))
+    out.sum().backward()
+    assert tn.equal(x.grad, wanted)
+
+
+# ---- Warnings and errors -------------------------------------------------------------------------
+
+
+def test_branches_on_values_warn_with_the_line() -> None:
+    def fn(x: tn.Tensor) -> tn.Tensor:
+        return x * 2 if x.sum() > 0 else x * 3
+
+    with pytest.warns(jit.TracerWarning, match=r"test_jit\.py"):
+        traced = jit.trace(fn, (tn.ones(2),), check_trace=False)
+    assert traced(tn.ones(2)).tolist() == [2, 2]
+    with pytest.warns(jit.TracerWarning, match="does not match"):
+        jit.trace(fn, (tn.ones(2),), check_inputs=[(-tn.ones(2),)])
+
+
+def test_arrays_of_computed_values_warn() -> None:
+    with pytest.warns(jit.TracerWarning, match="constant"):
+        jit.trace(lambda x: x + tn.tensor((x * 2).numpy() + 1), (tn.ones(2),), check_trace=False)
+
+
+def test_hidden_state_is_refused() -> None:
+    hidden = tn.zeros(2)
+    with pytest.raises(NotImplementedError, match="register_buffer"):
+        jit.trace(lambda x: hidden.add_(x), (tn.ones(2),))
+    assert not jit.is_tracing()
+
+
+def test_wrong_inputs_are_named() -> None:
+    traced = jit.trace(lambda image: image.mean((1, 2)), (tn.randn(2, 4, 4),))
+    with pytest.raises(RuntimeError, match=r"'image'.*\[batch.*4, 4\], not \[2, 5, 4\]"):
+        traced(tn.randn(2, 5, 4))
+    with pytest.raises((RuntimeError, TypeError), match="'image'.*float32, not float64"):
+        traced(tn.randn(2, 4, 4, dtype=tn.float64))
+    with pytest.raises(RuntimeError, match="recorded for arguments"):
+        traced(tn.randn(2, 4, 4), 1)
+
+
+def test_sizes_that_follow_from_values() -> None:
+    x = tn.tensor([1.0, -1.0, 2.0])
+    traced = jit.trace(lambda x: x[x > 0].sum(), (x,), check_trace=False)
+    assert traced(tn.tensor([3.0, 4.0, -1.0])).item() == 7
+    with pytest.raises(RuntimeError, match="recorded"):
+        traced(tn.tensor([3.0, 4.0, 5.0]))
+
+
+def test_sizes_stay_where_numbers_depend_on_them() -> None:
+    """The mean's divisor is a float that follows from the size: the size is fixed."""
+    traced = jit.trace(lambda x: x.sum() * (1.0 / x.shape[0]), (tn.ones(4),))
+    assert traced(tn.ones(4)).item() == 1
+    with pytest.raises(RuntimeError, match=r"\[4\], not \[5\]"):
+        traced(tn.ones(5))
+
+
+def test_what_cannot_be_saved(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="not traced"):
+        jit.save(nn.Linear(2, 2), tmp_path / "x.tng")
+    gen = tn.Generator()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        traced = jit.trace(lambda x: x + tn.rand(2, generator=gen), (tn.ones(2),))
+    with pytest.raises(NotImplementedError, match="generator"):
+        traced.save(tmp_path / "x.tng")
+    bad = tmp_path / "bad.tng"
+    bad.write_bytes(b"no program")
+    with pytest.raises(RuntimeError, match=r"bad\.tng.*no program"):
+        jit.load(bad)
+    moved = jit.trace(nn.Linear(2, 2), (tn.ones(1, 2),))
+    with pytest.raises(RuntimeError, match="trace it again"):
+        moved.double()
+
+
+# ---- Files ---------------------------------------------------------------------------------------
+
+
+def test_save_and_load(tmp_path: Path) -> None:
+    model = cnn()
+    traced = jit.trace(model, tn.randn(2, 1, 8, 8))
+    x = tn.randn(3, 1, 8, 8)
+    path = tmp_path / "net.tng"
+    jit.save(traced, path, _extra_files={"labels": "a b"})
+    extra = {"labels": ""}
+    loaded = jit.load(path, _extra_files=extra)
+    assert extra["labels"] == "a b" and not loaded.training
+    assert tn.equal(loaded(x), model(x))
+    loaded(x).sum().backward()
+    model(x).sum().backward()
+    for (n, p), (m, q) in zip(loaded.named_parameters(), model.named_parameters(), strict=True):
+        assert n == m and tn.equal(p.grad, q.grad)
+    other = cnn()
+    with tn.no_grad():
+        for p in other.parameters():
+            p.mul_(0.5)
+    loaded.load_state_dict(other.state_dict())
+    assert tn.equal(loaded(x), other(x))
+    buffer = io.BytesIO()
+    traced.save(buffer)
+    again = io.BytesIO()
+    jit.trace(model, tn.randn(2, 1, 8, 8)).save(again)
+    assert buffer.getvalue() == again.getvalue()
+    buffer.seek(0)
+    assert tn.equal(jit.load(buffer)(x), model(x))
+
+
+def test_a_file_of_the_mapping_is_not_changed(tmp_path: Path) -> None:
+    path = tmp_path / "net.tng"
+    jit.trace(nn.Linear(2, 2), (tn.ones(1, 2),)).save(path)
+    before = path.read_bytes()
+    loaded = jit.load(path)
+    with tn.no_grad():
+        for p in loaded.parameters():
+            p.zero_()
+    assert loaded(tn.ones(1, 2)).tolist() == [[0, 0]]
+    assert path.read_bytes() == before
+
+
+def test_freeze() -> None:
+    model = cnn()
+    traced = jit.trace(model, tn.randn(2, 1, 8, 8))
+    frozen = jit.freeze(traced)
+    x = tn.randn(3, 1, 8, 8)
+    assert tn.equal(frozen(x), model(x)) and not list(frozen.parameters())
+    with pytest.raises(RuntimeError, match="eval"):
+        jit.freeze(traced.train())
+
+
+def test_tied_weights_stay_tied(tmp_path: Path) -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.Linear(3, 3), nn.Linear(3, 3)
+            self.b.weight = self.a.weight
+
+        def forward(self, x: tn.Tensor) -> tn.Tensor:
+            return self.b(self.a(x))
+
+    model = Tied()
+    jit.trace(model, (tn.ones(1, 3),)).save(tmp_path / "t.tng")
+    loaded = jit.load(tmp_path / "t.tng")
+    x = tn.randn(2, 3)
+    assert tn.equal(loaded(x), model(x))
+    assert len(list(loaded.parameters())) == 3
+
+
+# ---- The command, and C --------------------------------------------------------------------------
+
+
+def tenon(*args: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tenon", *args]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def test_command(tmp_path: Path) -> None:
+    path = tmp_path / "net.tng"
+    jit.trace(cnn(), tn.randn(2, 1, 8, 8)).save(path)
+    assert "conv2d(" in tenon("graph", "show", str(path)).stdout
+    assert tenon("graph", "show", "--dot", str(path)).stdout.startswith("digraph")
+    assert json.loads(tenon("graph", "show", "--json", str(path)).stdout)["nodes"]
+    assert "float32 [5, 10]" in tenon("graph", "run", "--size", "5", str(path)).stdout
+    assert "median" in tenon("graph", "time", "--count", "3", str(path)).stdout
+    path.write_bytes(path.read_bytes()[:100])
+    broken = tenon("graph", "show", str(path))
+    assert broken.returncode == 1 and "net.tng" in broken.stderr and not broken.stdout
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The C programs, built as a user builds them."""
+    if not shutil.which("cc"):
+        pytest.skip("there is no C compiler")
+    source = Path(__file__).resolve().parents[2] / "examples" / "c"
+    folder = tmp_path_factory.mktemp("c")
+    package = native.PACKAGE
+    flags = [f"-I{package / 'include'}", f"-L{package}", "-ltenon", f"-Wl,-rpath,{package}"]
+    for name in ("infer", "generate"):
+        line = ["cc", "-Wall", "-Werror", str(source / f"{name}.c"), "-o", str(folder / name)]
+        subprocess.run([*line, *flags], check=True)
+    return folder
+
+
+def empty_environment() -> dict[str, str]:
+    kept = ("LD_LIBRARY_PATH", "TENON_PLUGIN_PATH")
+    return {k: os.environ[k] for k in kept if k in os.environ}
+
+
+def test_c_runs_an_exported_network(programs: Path, tmp_path: Path) -> None:
+    model, image = cnn(), tn.randn(1, 1, 8, 8)
+    jit.trace(model, image).save(tmp_path / "net.tng")
+    image.numpy().tofile(tmp_path / "image.f32")
+    line = [str(programs / "infer"), "net.tng", "image.f32"]
+    out = subprocess.run(
+        line, cwd=tmp_path, env=empty_environment(), capture_output=True, text=True, timeout=60
+    )
+    assert out.returncode == 0, out.stderr
+    got = np.array(out.stdout.split(), dtype=np.float64)
+    np.testing.assert_allclose(got, model(image).detach().numpy()[0], rtol=1e-6)
+    (tmp_path / "net.tng").write_bytes((tmp_path / "net.tng").read_bytes()[:-70])
+    out = subprocess.run(line, cwd=tmp_path, env={}, capture_output=True, text=True, timeout=60)
+    assert out.returncode == 1 and "cut off" in out.stderr
+
+
+def test_c_lets_a_model_write(programs: Path, tmp_path: Path) -> None:
+    tn.manual_seed(0)
+    model = Block().eval()
+    ids = tn.randint(0, 256, (1, 9))
+    with tn.no_grad():
+        exported = tn.export.export(
+            model, (ids,), dynamic_shapes={"ids": {1: tn.export.Dim("t", min=1, max=16)}}
+        )
+    tn.export.save(exported, tmp_path / "gpt.tng")
+    text = list(b"abc")
+    for _ in range(8):
+        with tn.no_grad():
+            text.append(int(model(tn.tensor([text]))[0, -1].argmax()))
+    out = subprocess.run(
+        [str(programs / "generate"), "gpt.tng", "abc", "8"],
+        cwd=tmp_path,
+        env=empty_environment(),
+        capture_output=True,
+        timeout=60,
+    )
+    assert out.returncode == 0, out.stderr
+    assert list(out.stdout[:-1]) == text
+
+
+def test_programs_keep_their_note() -> None:
+    program = _program.record(lambda: [tn.ones(1)], {})[0]
+    program.note = "a note"
+    assert _program.load(program.to_bytes()).note == "a note"
