@@ -423,6 +423,14 @@ static void put_json_node(printer *w, const tni_pnode *n) {
     put_bool(w, n->no_grad);
     tni_sink_text(&w->s, ", \"random\": ");
     put_bool(w, n->op->flags & TNI_OP_RANDOM);
+    int32_t positional = 0;
+    for (int32_t i = 0; i < n->op->nfields; i++)
+        positional +=
+            is_argument(&n->op->fields[i]) && !(n->op->fields[i].flags & TNI_FIELD_KWONLY);
+    tni_sink_text(&w->s, ", \"positional\": %d, \"in_place\": ", (int)positional);
+    put_bool(w, n->op->flags & TNI_OP_INPLACE_ONLY);
+    tni_sink_text(&w->s, ", \"autocast\": ");
+    put_quoted(&w->s, n->cast ? tn_dtype_name(n->cast - 1) : "");
     tni_sink_text(&w->s, ", \"args\": {");
     put_args(w, n);
     tni_sink_text(&w->s, "}, ");

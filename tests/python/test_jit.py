@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 import tenon as tn
 from tenon import _program, jit, nn
 from tenon._plugin import native

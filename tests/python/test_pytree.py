@@ -6,7 +6,6 @@ from collections import OrderedDict, defaultdict, deque, namedtuple
 from typing import Any
 
 import pytest
-
 from tenon.utils import _pytree as tree
 
 Point = namedtuple("Point", "x y")

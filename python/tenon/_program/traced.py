@@ -167,13 +167,14 @@ def free_size(
 ) -> None:
     """Makes one size of a recording free: that of each (tensor, dimension).
 
-    The function is called with two other sizes: one to see what follows from it, one to check.
-    RuntimeError says why it cannot be free.
+    The function is called with other sizes: one to see what follows from it, two to check. They
+    lie apart, so that what is divided or cut off shows. RuntimeError says why it cannot be free.
     """
     seen = tensors[chosen[0][0]].shape[chosen[0][1]]
-    sizes = [s for s in (seen + 1, seen + 2, seen - 1, seen - 2) if max(low, 1) <= s <= high]
+    wanted = (2 * seen + 1, seen + 1, max(seen // 2, low), 3 * seen + 2, seen + 2)
+    sizes = [s for s in dict.fromkeys(wanted) if max(low, 1) <= s <= high and s != seen][:3]
     if len(sizes) < 2:
-        raise RuntimeError(f"{name}: a size between {low} and {high} that is not {seen} is needed")
+        raise RuntimeError(f"{name}: two sizes from {low} to {high} that are not {seen} are needed")
     module = fn if isinstance(fn, tenon.nn.Module) else getattr(fn, "__self__", None)
     dims = {d for _, d in chosen}
     if len(dims) != 1:
@@ -189,10 +190,14 @@ def free_size(
     recording.program.generalize(
         second.program, [i for i, _ in chosen], dims.pop(), low, high, name
     )
-    third, other = again(sizes[1])
-    with unchanged(module):
-        got = recording.program(*other)
-    for a, b in zip(got, third.results, strict=True):
-        same = a.shape == b.shape and a.dtype == b.dtype and a.device == b.device
-        if not same or not tenon.allclose(a, b, rtol=1e-4, atol=1e-5, equal_nan=True):
-            raise RuntimeError(f"{name}: with {sizes[1]} the program gives something else")
+    for size in sizes[1:]:
+        checked, other = again(size)
+        with unchanged(module):
+            got = recording.program(*other)
+        for a, b in zip(got, checked.results, strict=True):
+            same = a.shape == b.shape and a.dtype == b.dtype and a.device == b.device
+            if not same or not tenon.allclose(a, b, rtol=1e-4, atol=1e-5, equal_nan=True):
+                raise RuntimeError(
+                    f"{name}: with {size} the function gives something else than the program: "
+                    "numbers in it follow from the size by no rule that a program keeps"
+                )

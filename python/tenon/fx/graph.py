@@ -156,7 +156,9 @@ class Graph:
 
     def placeholder(self, name: str, type_expr: Any = None, default_value: Any = ...) -> Node:
         args = () if default_value is ... else (default_value,)
-        return self.create_node("placeholder", name, args, name=name.lstrip("*"), type_expr=type_expr)
+        return self.create_node(
+            "placeholder", name, args, name=name.lstrip("*"), type_expr=type_expr
+        )
 
     def get_attr(self, qualified_name: str, type_expr: Any = None) -> Node:
         return self.create_node("get_attr", qualified_name, type_expr=type_expr)
@@ -220,7 +222,9 @@ class Graph:
 
         return self._inserting(insert)
 
-    def node_copy(self, node: Node, arg_transform: Callable[[Node], Argument] = lambda x: x) -> Node:
+    def node_copy(
+        self, node: Node, arg_transform: Callable[[Node], Argument] = lambda x: x
+    ) -> Node:
         """A copy of another graph's node; arg_transform says what its inputs are here."""
         args = map_arg(node.args, arg_transform)
         kwargs = map_arg(node.kwargs, arg_transform)
@@ -264,9 +268,7 @@ class Graph:
         to_erase._erased = True
         self._count -= 1
 
-    def eliminate_dead_code(
-        self, is_impure_node: Callable[[Node], bool] | None = None
-    ) -> bool:
+    def eliminate_dead_code(self, is_impure_node: Callable[[Node], bool] | None = None) -> bool:
         """Removes nodes that nobody uses and that change nothing; whether there were any."""
         before = self._count
         impure = is_impure_node or Node.is_impure

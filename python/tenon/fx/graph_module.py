@@ -75,7 +75,9 @@ class GraphModule(Module):
         try:
             _copy_attribute(root, self, path)
         except AttributeError:
-            raise RuntimeError(f"the graph names '{path}', which {type(root).__name__} has not") from None
+            raise RuntimeError(
+                f"the graph names '{path}', which {type(root).__name__} has not"
+            ) from None
 
     def _put(self, path: str, value: Any) -> None:
         owner: Any = self
@@ -133,7 +135,9 @@ class GraphModule(Module):
     def delete_all_unused_submodules(self) -> None:
         used = {str(n.target) for n in self.graph.nodes if n.op in ("call_module", "get_attr")}
         for name, _ in list(self.named_modules()):
-            held = any(u == name or u.startswith(f"{name}.") or name.startswith(f"{u}.") for u in used)
+            held = any(
+                u == name or u.startswith(f"{name}.") or name.startswith(f"{u}.") for u in used
+            )
             if name and not held:
                 self.delete_submodule(name)
 
@@ -147,7 +151,11 @@ class GraphModule(Module):
     def __deepcopy__(self, memo: dict[int, Any]) -> GraphModule:
         root = Module()
         root.__dict__.update(
-            {k: copy.deepcopy(v, memo) for k, v in self.__dict__.items() if k not in ("_graph", "_code")}
+            {
+                k: copy.deepcopy(v, memo)
+                for k, v in self.__dict__.items()
+                if k not in ("_graph", "_code")
+            }
         )
         made = GraphModule(root, copy.deepcopy(self.graph), type(self).__name__)
         made.meta = dict(self.meta)
@@ -178,7 +186,9 @@ def _names_of(space: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _restore(state: dict[str, Any], src: str, names: dict[str, Any], class_name: str) -> GraphModule:
+def _restore(
+    state: dict[str, Any], src: str, names: dict[str, Any], class_name: str
+) -> GraphModule:
     """A pickled GraphModule: its code, traced again with modules as they are."""
     import importlib
 

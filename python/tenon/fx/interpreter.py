@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from tenon.fx._symbolic_trace import Tracer
 from tenon.fx.graph import Graph
 from tenon.fx.graph_module import GraphModule
 from tenon.fx.node import Argument, Node, Target, map_arg
 from tenon.fx.proxy import Proxy
-from tenon.fx._symbolic_trace import Tracer
 from tenon.nn import Module
 
 
@@ -59,7 +59,9 @@ class Interpreter:
         args, kwargs = self.fetch_args_kwargs_from_env(n)
         return getattr(self, n.op)(n.target, args, kwargs)
 
-    def placeholder(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
+    def placeholder(
+        self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]
+    ) -> Any:
         if isinstance(target, str) and target.startswith("*"):
             return list(self.args_iter)
         try:
@@ -79,11 +81,15 @@ class Interpreter:
     ) -> Any:
         return target(*args, **kwargs)  # type: ignore[operator]
 
-    def call_method(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
+    def call_method(
+        self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]
+    ) -> Any:
         owner, *rest = args
         return getattr(owner, str(target))(*rest, **kwargs)
 
-    def call_module(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
+    def call_module(
+        self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]
+    ) -> Any:
         return self.fetch_attr(str(target))(*args, **kwargs)
 
     def output(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
@@ -104,7 +110,9 @@ class Interpreter:
     def map_nodes_to_values(self, args: Argument, n: Node) -> Any:
         def value(used: Node) -> Any:
             if used not in self.env:
-                raise RuntimeError(f"Node {n} referenced nonexistent value {used}! Run Graph.lint()")
+                raise RuntimeError(
+                    f"Node {n} referenced nonexistent value {used}! Run Graph.lint()"
+                )
             return self.env[used]
 
         return map_arg(args, value)
@@ -125,14 +133,18 @@ class Transformer(Interpreter):
         self.tracer.root, self.tracer.graph = module, self.new_graph
         self.tracer.tensor_attrs = {}
 
-    def placeholder(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
+    def placeholder(
+        self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]
+    ) -> Any:
         default = args[0] if args else ...
         return Proxy(self.new_graph.placeholder(str(target), default_value=default), self.tracer)
 
     def get_attr(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
         return self.tracer.create_proxy("get_attr", target, args, kwargs)
 
-    def call_module(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
+    def call_module(
+        self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]
+    ) -> Any:
         return self.tracer.create_proxy("call_module", target, args, kwargs)
 
     def call_function(
@@ -140,7 +152,9 @@ class Transformer(Interpreter):
     ) -> Any:
         return self.tracer.create_proxy("call_function", target, args, kwargs)
 
-    def call_method(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
+    def call_method(
+        self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]
+    ) -> Any:
         return self.tracer.create_proxy("call_method", target, args, kwargs)
 
     def transform(self) -> GraphModule:

@@ -130,7 +130,9 @@ class Node:
         self.kwargs = {**self._kwargs, key: arg}
 
     def replace_input_with(self, old_input: Node, new_input: Node) -> None:
-        self._set(*map_arg((self._args, self._kwargs), lambda n: new_input if n is old_input else n))
+        self._set(
+            *map_arg((self._args, self._kwargs), lambda n: new_input if n is old_input else n)
+        )
 
     def replace_all_uses_with(
         self,
@@ -194,7 +196,8 @@ class Node:
         target = self.target if isinstance(self.target, str) else target_text(self.target)
         if self.op == "placeholder":
             default = f"(default={self.args[0]!r})" if self.args else ""
-            return f"%{self.name} : [num_users={len(self.users)}] = placeholder[target={target}]{default}"
+            users = f"[num_users={len(self.users)}]"
+            return f"%{self.name} : {users} = placeholder[target={target}]{default}"
         if self.op == "get_attr":
             return f"%{self.name} : [num_users={len(self.users)}] = get_attr[target={target}]"
         if self.op == "output":

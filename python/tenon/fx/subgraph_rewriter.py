@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import tenon
 from tenon.fx._symbolic_trace import symbolic_trace
 from tenon.fx.graph import Graph
 from tenon.fx.graph_module import GraphModule, _copy_attribute
@@ -160,5 +159,3 @@ def _replace(graph: Graph, match: Match, how: Any, renamed: dict[Node, Node]) ->
         n = match.nodes_map.get(p)
         if n is not None and p.op not in ("placeholder", "output") and not n.users:
             graph.erase_node(n)
-
-

@@ -1,0 +1,137 @@
+"""Programs as fx graphs: every node a call of an operator."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import tenon
+from tenon import _C, fx
+from tenon._program import Program
+
+_FORMATS = ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d")
+
+
+@cache
+def op(name: str) -> Callable[..., Any]:
+    """The function of an operator, the same one each time."""
+    return _C._op(name)
+
+
+def call_in_modes(
+    no_grad: bool, autocast: Any, fn: Callable[..., Any], *args: Any, **kw: Any
+) -> Any:
+    """Calls fn as the program did: with gradients off, under autocast."""
+    with tenon.set_grad_enabled(tenon.is_grad_enabled() and not no_grad):
+        if autocast is None:
+            return fn(*args, **kw)
+        first = next(a for a in (*args, *kw.values()) if isinstance(a, tenon.Tensor))
+        with tenon.autocast(first.device.type, dtype=autocast):
+            return fn(*args, **kw)
+
+
+def value(data: Any, special: Callable[[str, dict[str, Any]], Any]) -> Any:
+    """An argument of a node as Python has it; special(kind, data) for tensors and sizes."""
+    if isinstance(data, list):
+        return [value(d, special) for d in data]
+    if not isinstance(data, dict):
+        return data
+    kind = next(iter(data))
+    if kind in ("v", "s"):
+        return special(kind, data)
+    if kind == "dtype":
+        return getattr(tenon, data["dtype"])
+    if kind == "device":
+        return tenon.device(data["device"])
+    if kind == "format":
+        return getattr(tenon, _FORMATS[data["format"]])
+    if kind == "c":
+        return complex(*data["c"])
+    return float(data["f"])
+
+
+class _Builder:
+    def __init__(self, program: Program) -> None:
+        self.data, self.graph = program.data, fx.Graph()
+        self.nodes: dict[int, fx.Node] = {}
+        self.root: dict[str, Any] = {}
+        self.sizes: dict[str, fx.Node] = {}
+        self.weights = program.weights
+
+    def weight(self, i: int, name: str, tensor: Any) -> None:
+        path = name or f"_constant{len(self.root)}"
+        self.root[path] = tensor
+        self.nodes[i] = self.graph.get_attr(path)
+
+    def size(self, data: dict[str, Any]) -> Any:
+        name = data["s"]
+        if name not in self.sizes:
+            for i in self.data["inputs"]:
+                shape = self.data["values"][i]["shape"]
+                if name in shape and name not in self.sizes:
+                    at = (self.nodes[i], shape.index(name))
+                    self.sizes[name] = self.graph.call_method("size", at)
+        size: Any = self.sizes[name]
+        for fn, by, plain in (
+            (operator.mul, data["num"], 1),
+            (operator.floordiv, data["den"], 1),
+            (operator.add, data["add"], 0),
+        ):
+            if by != plain:
+                size = self.graph.call_function(fn, (size, by))
+        return size
+
+    def argument(self, data: Any) -> Any:
+        def special(kind: str, data: dict[str, Any]) -> Any:
+            return self.nodes[data["v"]] if kind == "v" else self.size(data)
+
+        return value(data, special)
+
+    def node(self, node: dict[str, Any]) -> None:
+        parts = list(node["args"].items())
+        count = node["positional"]
+        args = tuple(self.argument(v) for _, v in parts[:count])
+        kwargs = {k: self.argument(v) for k, v in parts[count:] if v is not None}
+        given = [None if g < 0 else self.nodes[g] for g in node["given"]]
+        if any(g is not None for g in given) and not node["in_place"]:
+            kwargs["out"] = given[0] if len(given) == 1 else tuple(given)
+        fn: Any = op(node["op"])
+        if node["no_grad"] or node["autocast"]:
+            dtype = getattr(tenon, node["autocast"]) if node["autocast"] else None
+            args, fn = (node["no_grad"], dtype, fn, *args), call_in_modes
+        made = self.graph.call_function(
+            fn, args, kwargs, name=node["op"].strip("_").split("::")[-1]
+        )
+        outs = node["outs"]
+        if not node["list"] and len(outs) == 1:
+            self.nodes[outs[0]] = made
+            self.note(made, outs[0])
+            return
+        for i, out in enumerate(outs):
+            if out >= 0:
+                self.nodes[out] = self.graph.call_function(operator.getitem, (made, i))
+                self.note(self.nodes[out], out)
+
+    def note(self, node: fx.Node, i: int) -> None:
+        fact = self.data["values"][i]
+        node.meta["tensor"] = {k: fact[k] for k in ("dtype", "shape", "device")}
+
+    def build(self) -> fx.GraphModule:
+        values = self.data["values"]
+        for i in self.data["inputs"]:
+            self.nodes[i] = self.graph.placeholder(values[i]["name"])
+            self.note(self.nodes[i], i)
+        places = [i for i, v in enumerate(values) if v["role"] == "weight"]
+        for i, (name, _, tensor) in zip(places, self.weights, strict=True):
+            self.weight(i, name, tensor)
+        for node in self.data["nodes"]:
+            self.node(node)
+        self.graph.output(tuple(self.nodes[i] for i in self.data["outputs"]))
+        return fx.GraphModule(self.root, self.graph)
+
+
+def graph_module(program: Program) -> fx.GraphModule:
+    """A GraphModule that takes the program's inputs and returns a tuple of its outputs."""
+    return _Builder(program).build()

@@ -1,0 +1,150 @@
+"""Exported programs: free sizes, refusals, graphs, files."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+import tenon as tn
+from tenon import nn
+from tenon.export import Dim, export, load, save
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(4, 3)
+        self.register_buffer("shift", tn.tensor([1.0, 2.0, 3.0]))
+
+    def forward(self, x: tn.Tensor, other: dict[str, tn.Tensor]) -> dict[str, Any]:
+        y = self.fc(x) + self.shift + other["y"]
+        return {"flat": y.view(x.shape[0] * 3), "rows": y.split(1, dim=1), "n": None}
+
+
+def example(n: int) -> tuple[Any, ...]:
+    return tn.randn(n, 4), {"y": tn.randn(n, 3)}
+
+
+def assert_same(a: Any, b: Any) -> None:
+    assert tn.equal(a["flat"], b["flat"]) and a["n"] is b["n"]
+    assert all(tn.equal(x, y) for x, y in zip(a["rows"], b["rows"], strict=True))
+
+
+def test_free_batch_in_modes_and_files() -> None:
+    net, batch = Net(), Dim("batch", min=1, max=64)
+    shapes = {"x": {0: batch}, "other": {"y": {0: batch}}}
+    ep = export(net, example(2), dynamic_shapes=shapes)
+    assert ep.range_constraints == {"batch": (1, 64)}
+    assert set(ep.state_dict) == {"fc.weight", "fc.bias", "shift"}
+    buffer = io.BytesIO()
+    save(ep, buffer)
+    buffer.seek(0)
+    again = load(buffer)
+    for n in (1, 2, 5, 64):
+        args = example(n)
+        for runs in (ep.module(), again.module()):
+            assert_same(runs(*args), net(*args))
+        flat = ep.graph_module(args[0], args[1]["y"])
+        assert tn.equal(flat[0], net(*args)["flat"])
+    with pytest.raises(RuntimeError, match=r"batch \(1 to 64\)"):
+        ep.module()(*example(65))
+    with pytest.raises(RuntimeError, match="batch"):
+        ep.module()(tn.randn(2, 4), {"y": tn.randn(3, 3)})
+    with pytest.raises(RuntimeError, match="directly"):
+        ep(*example(2))
+
+
+def test_fixed_sizes() -> None:
+    ep = export(Net(), example(2))
+    with pytest.raises(RuntimeError, match=r"\[2, 4\], not \[3, 4\]"):
+        ep.module()(*example(3))
+
+
+def test_two_sizes() -> None:
+    class Scores(nn.Module):
+        def forward(self, x: tn.Tensor) -> tn.Tensor:
+            b, t = x.shape[:2]
+            mask = tn.ones(t, t).tril()
+            return (x.reshape(b, t, -1) @ x.transpose(1, 2) * mask)[:, t - 1 :, : t // 1]
+
+    ep = export(
+        Scores(),
+        (tn.randn(2, 3, 4),),
+        dynamic_shapes=({0: Dim("b", min=1), 1: Dim("t", min=2, max=9)},),
+    )
+    for shape in ((1, 2, 4), (5, 9, 4), (2, 3, 4)):
+        x = tn.randn(*shape)
+        assert tn.equal(ep.module()(x), Scores()(x))
+
+
+def test_equal_bytes() -> None:
+    net = Net()
+    files = [io.BytesIO(), io.BytesIO()]
+    for f in files:
+        save(export(net, example(2)), f)
+    assert files[0].getvalue() == files[1].getvalue()
+
+
+class Branch(nn.Module):
+    def forward(self, x: tn.Tensor) -> tn.Tensor:
+        return x * 2 if x.sum() > 0 else x
+
+
+class Halves(nn.Module):
+    def forward(self, x: tn.Tensor) -> tn.Tensor:
+        return x[: x.shape[0] // 2]
+
+
+class Loop(nn.Module):
+    def forward(self, x: tn.Tensor) -> tn.Tensor:
+        for i in range(x.shape[0]):
+            x = x + i
+        return x
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(RuntimeError, match=r"looks at values(.|\n)*test_export\.py"):
+        export(Branch(), (tn.ones(2),))
+    free = ({0: Dim("n", min=2)},)
+    with pytest.raises(NotImplementedError, match="slice"):
+        export(Halves(), (tn.ones(8),), dynamic_shapes=free)
+    with pytest.raises(NotImplementedError, match="course"):
+        export(Loop(), (tn.ones(4),), dynamic_shapes=free)
+    with pytest.raises(ValueError, match=r"nn\.Module"):
+        export(lambda x: x, (tn.ones(2),))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="'z'"):
+        export(Branch(), (tn.ones(2),), dynamic_shapes={"z": {0: Dim("n")}})
+    with pytest.raises(ValueError, match="no dimension 3"):
+        export(Branch(), (tn.ones(2),), dynamic_shapes={"x": {3: Dim("n")}})
+    with pytest.raises(ValueError, match="identifier"):
+        Dim("a b")
+
+
+def test_graphs_are_changed_and_run() -> None:
+    """A graph module of an export is one like any other."""
+    net = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
+    gm = export(net, (tn.randn(2, 4),), dynamic_shapes=({0: Dim("n")},)).graph_module
+    for node in gm.graph.nodes:
+        if node.op == "call_function" and node.target.__name__ == "relu":
+            node.target = tn.tanh
+    gm.graph.lint()
+    gm.recompile()
+    x = tn.randn(5, 4)
+    assert tn.allclose(gm(x)[0], net[2](tn.tanh(net[0](x))))
+
+
+def test_graphs_with_writes_and_modes() -> None:
+    class Writes(nn.Module):
+        def forward(self, x: tn.Tensor) -> tuple[tn.Tensor, ...]:
+            y = x.clone()
+            y[0].mul_(3).clamp_(min=0)
+            with tn.no_grad():
+                z = y * 2
+            values, places = (y + z).max(dim=1)
+            return y, values, places
+
+    x = tn.randn(3, 4)
+    gm = export(Writes(), (x,)).graph_module
+    for a, b in zip(gm(x), Writes()(x), strict=True):
+        assert tn.equal(a, b)

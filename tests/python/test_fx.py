@@ -1,0 +1,195 @@
+"""fx: traced graphs against what they were traced from; changes, patterns, interpreters."""
+
+from __future__ import annotations
+
+import copy
+import operator
+import pickle
+from typing import Any
+
+import pytest
+import tenon as tn
+from tenon import fx, nn
+
+F = nn.functional
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin = nn.Linear(4, 4)
+        self.scale = nn.Parameter(tn.randn(4))
+        self.register_buffer("shift", tn.randn(4))
+        self.body = nn.Sequential(nn.Linear(4, 3), nn.ReLU())
+
+    def forward(self, x: tn.Tensor, bias: Any = None, *, p: float = 0.5) -> Any:
+        a = tn.relu(self.lin(x) * self.scale + self.shift)
+        b = a.sum(dim=-1, keepdim=True) / 3 - 2 ** (-a)
+        c = F.gelu(b).view(x.size(0), -1)[:, 0:4]
+        c += p
+        return {"out": self.body(c), "shape": c.shape, "parts": (c.t(), [a[..., 1], -c, abs(c)])}
+
+
+def leaves(tree: Any) -> list[Any]:
+    from tenon.utils import _pytree
+
+    return _pytree.tree_leaves(tree)
+
+
+def assert_same(a: Any, b: Any) -> None:
+    for x, y in zip(leaves(a), leaves(b), strict=True):
+        assert tn.equal(x, y) if isinstance(x, tn.Tensor) else x == y
+
+
+def test_every_way_to_run_a_graph() -> None:
+    net = Net()
+    gm = fx.symbolic_trace(net)
+    gm.graph.lint()
+    x = tn.randn(2, 4)
+    wanted = net(x)
+    assert_same(gm(x), wanted)
+    assert_same(fx.Interpreter(gm).run(x), wanted)
+    assert_same(fx.Transformer(gm).transform()(x), wanted)
+    assert_same(copy.deepcopy(gm)(x), wanted)
+    assert_same(pickle.loads(pickle.dumps(gm))(x), wanted)
+    assert_same(fx.symbolic_trace(gm)(x), wanted)
+    assert_same(gm(x, p=0.25), net(x, p=0.25))
+    assert set(gm.state_dict()) == set(net.state_dict())
+    assert {n.op for n in gm.graph.nodes} == {
+        "placeholder", "get_attr", "call_function", "call_method", "call_module", "output",
+    }  # fmt: skip
+
+
+def test_code_is_python() -> None:
+    def fn(x: tn.Tensor, y: tn.Tensor) -> tn.Tensor:
+        return tn.relu(x + y) * 2
+
+    code = fx.symbolic_trace(fn).code
+    assert "add = x + y;  x = y = None" in code and "relu = tenon.relu(add)" in code
+    assert "return mul" in code
+
+
+def test_graphs_by_hand() -> None:
+    graph = fx.Graph()
+    x, y = graph.placeholder("x"), graph.placeholder("y", default_value=3)
+    total = graph.call_function(operator.add, (x, y))
+    graph.call_function(operator.mul, (x, x))
+    graph.output({"a": graph.call_method("clamp", (total,), {"min": 0.0}), "b": [total]})
+    assert len(graph.nodes) == 6 and list(total.users)[0].name == "clamp"
+    assert graph.eliminate_dead_code() and len(graph.nodes) == 5
+    gm = fx.GraphModule(nn.Module(), graph)
+    assert gm(tn.tensor([-5.0, 1.0]))["a"].tolist() == [0, 4]
+    with pytest.raises(RuntimeError, match="still had 2 users"):
+        gm.graph.erase_node(list(gm.graph.nodes)[2])
+
+
+def test_nodes_are_replaced() -> None:
+    gm = fx.symbolic_trace(lambda x, y: tn.add(x, y) + tn.mul(x, y))
+    for node in gm.graph.nodes:
+        if node.target is tn.add:
+            with gm.graph.inserting_after(node):
+                new = gm.graph.call_function(tn.sub, node.args)
+            node.replace_all_uses_with(new)
+            gm.graph.erase_node(node)
+    gm.recompile()
+    x, y = tn.randn(3), tn.randn(3)
+    assert tn.equal(gm(x, y), x - y + x * y)
+
+
+def test_patterns() -> None:
+    def fn(x: tn.Tensor, w: tn.Tensor) -> tn.Tensor:
+        a = tn.relu(x + w)
+        return tn.relu(a + w) + x
+
+    gm = fx.symbolic_trace(fn)
+    found = fx.replace_pattern(gm, lambda a, b: tn.relu(a + b), lambda a, b: tn.sigmoid(a * b) - 1)
+    gm.graph.lint()
+    assert len(found) == 2 and found[0].anchor.name == "relu"
+    x, w = tn.randn(3), tn.randn(3)
+    inner = tn.sigmoid(x * w) - 1
+    assert tn.equal(gm(x, w), tn.sigmoid(inner * w) - 1 + x)
+    assert fx.replace_pattern(gm, lambda a: tn.tanh(a), lambda a: a) == []
+
+
+def test_a_value_that_is_used_elsewhere_is_no_inside() -> None:
+    gm = fx.symbolic_trace(lambda x, w: (tn.relu(x + w), x))
+    assert len(fx.replace_pattern(gm, lambda a, b: tn.relu(a + b), lambda a, b: a)) == 1
+
+    def shared(x: tn.Tensor, w: tn.Tensor) -> Any:
+        s = x + w
+        return tn.relu(s) * s
+
+    gm = fx.symbolic_trace(shared)
+    assert fx.replace_pattern(gm, lambda a, b: tn.relu(a + b), lambda a, b: a) == []
+
+
+def test_interpreters_and_transformers() -> None:
+    class Counted(fx.Interpreter):
+        seen: list[str] = []
+
+        def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+            self.seen.append(target.__name__)
+            return super().call_function(target, args, kwargs)
+
+    class Swapped(fx.Transformer):
+        def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+            return super().call_function(tn.mul if target is tn.add else target, args, kwargs)
+
+    gm = fx.symbolic_trace(lambda x: tn.add(tn.neg(x), x))
+    x = tn.randn(3)
+    assert_same(Counted(gm).run(x), gm(x))
+    assert Counted.seen == ["neg", "add"]
+    assert tn.equal(Swapped(gm).transform()(x), -x * x)
+    with pytest.raises(RuntimeError, match="not passed in"):
+        fx.Interpreter(gm).run()
+
+
+def test_leaves_and_concrete_arguments() -> None:
+    class Deep(fx.Tracer):
+        def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+            return False
+
+    net = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    graph = Deep().trace(net)
+    assert not any(n.op == "call_module" for n in graph.nodes)
+    x = tn.randn(1, 2)
+    assert tn.equal(fx.GraphModule(net, graph)(x), net(x))
+
+    def fn(x: tn.Tensor, flag: bool) -> tn.Tensor:
+        return x * 2 if flag else x * 3
+
+    assert fx.symbolic_trace(fn, {"flag": True})(x).tolist() == (x * 2).tolist()
+
+
+def test_what_cannot_be_traced() -> None:
+    with pytest.raises(fx.TraceError, match="control flow"):
+        fx.symbolic_trace(lambda x: x if x.sum() > 0 else -x)
+    with pytest.raises(fx.TraceError, match="iterated"):
+        fx.symbolic_trace(lambda x: [y for y in x])
+    with pytest.raises(RuntimeError, match="len"):
+        fx.symbolic_trace(lambda x: len(x))
+    with pytest.raises(fx.TraceError, match="range"):
+        fx.symbolic_trace(lambda x: sum(x[i] for i in range(x.shape[0])))
+    other = fx.Graph().placeholder("x")
+    with pytest.raises(RuntimeError, match="another graph"):
+        fx.Graph().output(other)
+
+
+def test_shapes_are_noted() -> None:
+    from tenon.fx.passes.shape_prop import ShapeProp
+
+    gm = fx.symbolic_trace(nn.Sequential(nn.Linear(4, 3), nn.ReLU()))
+    ShapeProp(gm).propagate(tn.randn(5, 4))
+    assert [tuple(n.meta["tensor_meta"].shape) for n in gm.graph.nodes] == [
+        (5, 4),
+        (5, 3),
+        (5, 3),
+        (5, 3),
+    ]
+
+
+def test_constants_become_attributes() -> None:
+    extra = tn.tensor([1.0, 2.0])
+    gm = fx.symbolic_trace(lambda x: x + extra)
+    assert tn.equal(gm(tn.ones(2)), tn.tensor([2.0, 3.0]))
+    assert "_tensor_constant0" in gm.code
