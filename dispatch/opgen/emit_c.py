@@ -580,6 +580,19 @@ def gradient_c(op: Op, table: dict[str, Op]) -> list[str]:
         op.saved_shape = set(op.entry.get("save_shape", []))
     if not isinstance(grads, dict):
         return []
+    f, function = gradient_function(op, table, grads, f"grad_{op.name}")
+    mine = {a.name for a in op.tensors} | set(op.outs)
+    op.saved = f.used & mine
+    op.saved_shape = f.used_shape & mine
+    op.readers = {k: v for k, v in f.readers.items() if k in mine}
+    op.called |= f.called
+    return [f"/* {op.file}:{op.line} */", *[f"/*   {k}: {v} */" for k, v in grads.items()], *function]
+
+
+def gradient_function(
+    op: Op, table: dict[str, Op], grads: dict[str, str], name: str
+) -> tuple[Formula, list[str]]:
+    """The C function `name` that computes the gradients of an operator by these formulas."""
     names = scope(op, "tni_t(a->{})")
     for o in op.outs:
         names[o] = Value("tensor", f"tni_t(a->{o})")
@@ -597,38 +610,39 @@ def gradient_c(op: Op, table: dict[str, Op]) -> list[str]:
         f.indent += 1
         seen, f.used = f.used, set()
         v = f.value(parse(op, text))
-        for name in f.used:
-            op.readers.setdefault(name, set()).add(i)
+        for read in f.used:
+            f.readers.setdefault(read, set()).add(i)
         f.used |= seen
         f.move(f"c->ret[{at}]", v)
         f.indent -= 1
         f.emit("}")
-    mine = {a.name for a in op.tensors} | set(op.outs)
-    op.saved = f.used & mine
-    op.saved_shape = f.used_shape & mine
-    op.readers = {k: v for k, v in op.readers.items() if k in mine}
-    op.called |= f.called
-    out = [f"/* {op.file}:{op.line} */", *[f"/*   {k}: {v} */" for k, v in grads.items()]]
-    out.append(f"static tn_status grad_{op.name}(tn_gctx *c) {{")
+    out = [f"static tn_status {name}(tn_gctx *c) {{"]
     if any("a->" in line for line in f.lines):
         out.append(f"    const tn_{op.name}_args *a = c->args;")
-    return [*out, *f.declarations(), *f.lines, *f.ending(), "}", ""]
+    return f, [*out, *f.declarations(), *f.lines, *f.ending(), "}", ""]
 
 
 def composite_c(op: Op, table: dict[str, Op]) -> list[str]:
     text = op.entry.get("forward")
     if text is None or text == "custom":
         return []
+    f, function = composite_function(op, table, text, f"composite_{op.name}")
+    op.called |= f.called
+    return [f"/* {op.file}:{op.line}  {text} */", *function]
+
+
+def composite_function(
+    op: Op, table: dict[str, Op], text: str, name: str
+) -> tuple[Formula, list[str]]:
+    """The C function `name` that computes an operator by this formula."""
     f = Formula(op, table, scope(op, "tni_t(a->{})"))
     f.move("rets[0]", f.value(parse(op, text)))
-    op.called |= f.called
-    out = [f"/* {op.file}:{op.line}  {text} */"]
-    out.append(f"static tn_status composite_{op.name}(const void *args, tn_tensor **rets) {{")
+    out = [f"static tn_status {name}(const void *args, tn_tensor **rets) {{"]
     if any("a->" in line for line in f.lines):
         out.append(f"    const tn_{op.name}_args *a = args;")
     else:
         out.append("    (void)args;")
-    return [*out, *f.declarations(), *f.lines, *f.ending(), "}", ""]
+    return f, [*out, *f.declarations(), *f.lines, *f.ending(), "}", ""]
 
 
 def parse(op: Op, text: str) -> ast.expr:

@@ -60,6 +60,7 @@ class Formula:
         self.indent = 1
         self.used: set[str] = set()  # names read as tensors
         self.used_shape: set[str] = set()  # names of which only the geometry is read
+        self.readers: dict[str, set[int]] = {}  # names and the inputs whose gradients read them
         self.called: set[str] = set()  # operators
         self.can_fail = False
 

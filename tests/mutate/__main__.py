@@ -1,0 +1,108 @@
+"""`./dev mutate`: small changes of operators that a test must notice. README.md beside this file."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+import tomllib
+from collections import Counter
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import points
+from build import Build
+from points import KINDS, ROOT, Mutant
+
+HERE = Path(__file__).resolve().parent
+
+
+def options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="./dev mutate", description="Mutation tests of the operators.")
+    parser.add_argument("entries", nargs="*", help="operators by name; default: all")
+    parser.add_argument("--kind", choices=KINDS, action="append", help="only such mutants")
+    parser.add_argument("--sample", type=int, metavar="N", help="N mutants, drawn with --seed")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--each", type=int, default=4, help="mutants of a formula at most (4)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2)
+    parser.add_argument("--json", type=Path, help="write the result of every mutant here")
+    parser.add_argument("--list", action="store_true", help="only print the mutants")
+    parser.add_argument("--build", type=Path, default=ROOT / os.environ.get("TENON_BUILD", "build"))
+    return parser.parse_args()
+
+
+def chosen(found: list[Mutant], opts: argparse.Namespace) -> list[Mutant]:
+    mutants = points.at_most(found, opts.each)
+    if opts.kind:
+        mutants = [m for m in mutants if m.kind in opts.kind]
+    if opts.entries:
+        mutants = [m for m in mutants if set(opts.entries) & set(m.entries)]
+    if opts.sample:
+        mutants = random.Random(opts.seed).sample(mutants, min(opts.sample, len(mutants)))
+    return mutants
+
+
+def allowed() -> dict[str, str]:
+    """The mutants that may live, with the reasons."""
+    rows = tomllib.loads((HERE / "living.toml").read_text(encoding="utf-8")).get("living", [])
+    return {m: row["reason"] for row in rows for m in row["mutants"]}
+
+
+def main() -> int:
+    opts = options()
+    build = Build(opts.build, opts.jobs)
+    found = build.collect()
+    may_live = allowed()
+    unknown = sorted(set(may_live) - {m.id for m in found})
+    mutants = chosen(found, opts)
+    if opts.list:
+        print("\n".join(f"{m.kind}: {m.id}" for m in mutants))
+        return 0
+    began = time.monotonic()
+    site = build.make(mutants)
+    print(f"mutate: built in {time.monotonic() - began:.0f} s", file=sys.stderr)
+    env = {**os.environ, "PYTHONPATH": str(site), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
+           "TENON_NUM_THREADS": "1"}  # fmt: skip
+    command = [sys.executable, str(HERE / "runner.py"), str(build.out), str(opts.jobs)]
+    (build.out / "results.json").unlink(missing_ok=True)
+    subprocess.run(command, cwd=ROOT, env=env, stdout=subprocess.DEVNULL, check=False)
+    results = json.loads((build.out / "results.json").read_text(encoding="utf-8"))
+    if opts.json:
+        opts.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
+    return report(build, results, may_live, unknown, began)
+
+
+def report(
+    build: Build, results: dict[str, object], may_live: dict[str, str], unknown: list[str], began: float
+) -> int:
+    """Prints the table and the living; 1 where living.toml and what lives differ."""
+    plan = json.loads((build.out / "mutants.json").read_text(encoding="utf-8"))["mutants"]
+    outcome: dict[str, str] = results["results"]  # type: ignore[assignment]
+    total, killed = Counter(m["kind"] for m in plan), Counter(
+        m["kind"] for m in plan if outcome[m["id"]] == "killed")  # fmt: skip
+    living = [m for m in plan if outcome[m["id"]] != "killed"]
+    new = [m for m in living if m["id"] not in may_live]
+    stale = [m["id"] for m in plan if outcome[m["id"]] == "killed" and m["id"] in may_live]
+    for m in new:
+        print(f"{outcome[m['id']]:9} {m['kind']:8} {m['id']}")
+    for text in stale:
+        print(f"killed, but living.toml lists it: {text}")
+    for text in unknown:
+        print(f"living.toml lists what is no mutant any more: {text}")
+    for test in results["failing"]:  # type: ignore[attr-defined]
+        print(f"fails without any mutant: {test}")
+    for kind in KINDS:
+        if total[kind]:
+            print(f"{kind:9} {killed[kind]:5} killed of {total[kind]}")
+    print(f"{sum(killed.values())} of {sum(total.values())} mutants killed, {len(living) - len(new)} may "
+          f"live, {len(new)} live, {time.monotonic() - began:.0f} s")  # fmt: skip
+    return int(bool(new or stale or unknown or results["failing"]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

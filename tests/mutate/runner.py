@@ -1,0 +1,240 @@
+"""Runs the tests once for each mutant, in forks of one process that has collected them.
+
+Started by __main__.py with the package of build/mutate/site: `runner.py FOLDER JOBS`; reads
+mutants.json and writes results.json there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+MEMORY = 6 << 30
+PATIENCE = 10.0  # seconds, and four times what the tests take unchanged
+
+
+class Libraries:
+    """The switches in libtenon and the CPU plugin."""
+
+    def __init__(self, site: Path, size: int) -> None:
+        self.parts: list[tuple[Any, int]] = []
+        self.size = max(size, 1)
+        for name, file in (("core", "libtenon.so"), ("cpu", "tenon_cpu.so")):
+            for path in site.rglob(file):
+                library = ctypes.CDLL(str(path))
+                if hasattr(library, f"tn_mutate_{name}"):
+                    switch = getattr(library, f"tn_mutate_{name}")
+                    reached = getattr(library, f"tn_mutate_{name}_reached")
+                    reached.restype = ctypes.c_void_p
+                    self.parts.append((switch, reached()))
+
+    def switch_on(self, number: int) -> None:
+        for switch, _ in self.parts:
+            switch(number)
+
+    def forget(self) -> None:
+        for _, reached in self.parts:
+            ctypes.memset(reached, 0, self.size)
+
+    def reached(self) -> list[int]:
+        found: set[int] = set()
+        for _, at in self.parts:
+            found |= {i for i, b in enumerate(ctypes.string_at(at, self.size)) if b}
+        return sorted(found)
+
+
+def quiet() -> None:
+    """For a child: no output, no core files, no more memory than a test can need."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (1, 2):
+        os.dup2(null, fd)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+
+
+def run_item(item: Any) -> str:
+    """"passed", "failed" or "skipped"."""
+    from _pytest.runner import runtestprotocol
+
+    reports = runtestprotocol(item, log=False, nextitem=None)
+    if any(r.failed for r in reports):
+        return "failed"
+    return "skipped" if any(r.skipped for r in reports) else "passed"
+
+
+class Runner:
+    """A pytest plugin whose loop is over mutants."""
+
+    def __init__(self, folder: Path, jobs: int) -> None:
+        import tenon
+
+        self.folder, self.jobs = folder, jobs
+        plan = json.loads((folder / "mutants.json").read_text(encoding="utf-8"))
+        self.mutants, self.callers = plan["mutants"], plan["callers"]
+        site = Path(tenon.__file__).parent
+        self.rows = {r["name"]: r for r in json.loads((site / "ops.json").read_text("utf-8"))}
+        tenon.ones(3).sum()  # the plugin is loaded before anything forks
+        self.libraries = Libraries(site, 1 + max((m["seen"] for m in self.mutants), default=0))
+        self.results: dict[str, str] = {}
+
+    # -- which tests ---------------------------------------------------------------------------
+
+    def candidates(self, entries: list[str]) -> list[int]:
+        """The tests of entries; of internal ones, those of the entries that call them."""
+        found: set[int] = set()
+        open_, done = list(entries), set[str]()
+        while open_:
+            name = open_.pop()
+            if name in done:
+                continue
+            done.add(name)
+            found |= self.own.get(name, set())
+            row = self.rows.get(name)
+            if row and row["tests"]:
+                found |= self.in_file.get(row["tests"], set())
+            if not row or not (row["tests"] or row["ref"]) or name.startswith("_"):
+                open_ += self.callers.get(name, [])
+        return sorted(found)
+
+    def pytest_runtestloop(self, session: Any) -> bool:
+        self.items = session.items
+        self.own: dict[str, set[int]] = {}
+        self.in_file: dict[str, set[int]] = {}
+        for i, item in enumerate(self.items):
+            row = item.callspec.params.get("row") if hasattr(item, "callspec") else None
+            if isinstance(row, dict) and "name" in row:
+                self.own.setdefault(row["name"], set()).add(i)
+            else:
+                file = item.path.relative_to(ROOT).as_posix()
+                self.in_file.setdefault(file, set()).add(i)
+        asked = {m["id"]: self.candidates(m["entries"]) for m in self.mutants}
+        started = time.monotonic()
+        self.facts = self.unchanged(sorted({i for many in asked.values() for i in many}))
+        self.say(f"{len(self.facts)} tests unchanged in {time.monotonic() - started:.0f} s")
+        self.run_mutants(asked)
+        out = {"results": self.results, "failing": [
+            self.items[i].nodeid for i, f in self.facts.items() if f["how"] == "failed"]}  # fmt: skip
+        (self.folder / "results.json").write_text(json.dumps(out, indent=1), encoding="utf-8")
+        return True
+
+    def say(self, text: str) -> None:
+        print(f"mutate: {text}", file=sys.stderr, flush=True)
+
+    # -- without a mutant ----------------------------------------------------------------------
+
+    def unchanged(self, wanted: list[int]) -> dict[int, dict[str, Any]]:
+        """Outcome, duration and reached functions of each test."""
+        children = []
+        for job in range(self.jobs):
+            pid = os.fork()
+            if pid == 0:
+                quiet()
+                facts = {}
+                for i in wanted[job :: self.jobs]:
+                    self.libraries.forget()
+                    before = time.monotonic()
+                    how = run_item(self.items[i])
+                    facts[i] = {"how": how, "seconds": time.monotonic() - before,
+                                "reached": self.libraries.reached()}  # fmt: skip
+                (self.folder / f"facts{job}.json").write_text(json.dumps(facts), encoding="utf-8")
+                os._exit(0)
+            children.append(pid)
+        found: dict[int, dict[str, Any]] = {}
+        for job, pid in enumerate(children):
+            if os.waitpid(pid, 0)[1]:
+                raise SystemExit("mutate: the tests crash without any mutant")
+            text = (self.folder / f"facts{job}.json").read_text(encoding="utf-8")
+            found |= {int(i): f | {"reached": set(f["reached"])} for i, f in json.loads(text).items()}
+        return found
+
+    # -- with one ------------------------------------------------------------------------------
+
+    def tests_of(self, mutant: dict[str, Any], asked: list[int]) -> list[int]:
+        """Those that pass without the mutant and reach it, shortest first."""
+        facts = self.facts
+        able = [i for i in asked if facts[i]["how"] == "passed"
+                and (mutant["seen"] < 0 or mutant["seen"] in facts[i]["reached"])]  # fmt: skip
+        return sorted(able, key=lambda i: facts[i]["seconds"])
+
+    def run_mutants(self, asked: dict[str, list[int]]) -> None:
+        running: dict[int, tuple[dict[str, Any], float]] = {}
+        for done, mutant in enumerate(self.mutants):
+            tests = self.tests_of(mutant, asked[mutant["id"]])
+            if not tests:
+                self.results[mutant["id"]] = "unreached"
+                continue
+            while len(running) >= self.jobs:
+                self.collect(running)
+            patience = PATIENCE + 4 * sum(self.facts[i]["seconds"] for i in tests)
+            running[self.start(mutant, tests)] = (mutant, time.monotonic() + patience)
+            if done % 250 == 249:
+                lives = sum(r != "killed" for r in self.results.values())
+                self.say(f"{done + 1} of {len(self.mutants)}, {lives} live so far")
+        while running:
+            self.collect(running)
+
+    def start(self, mutant: dict[str, Any], tests: list[int]) -> int:
+        pid = os.fork()
+        if pid:
+            return pid
+        quiet()
+        self.libraries.switch_on(mutant["number"])
+        for i in tests:
+            if run_item(self.items[i]) == "failed":
+                os._exit(1)
+        os._exit(0)
+
+    def collect(self, running: dict[int, tuple[dict[str, Any], float]]) -> None:
+        """Waits until a child ends, or ends one that takes too long."""
+        for pid in self.ended(running):
+            mutant, _ = running.pop(pid)
+            _, status = os.waitpid(pid, 0) if pid in self.late else (pid, self.status.pop(pid))
+            self.late.discard(pid)
+            self.results[mutant["id"]] = "killed" if status else "lives"
+
+    late: set[int] = set()
+    status: dict[int, int] = {}
+
+    def ended(self, running: dict[int, tuple[dict[str, Any], float]]) -> Iterator[int]:
+        while True:
+            found = []
+            for pid, (_, deadline) in list(running.items()):
+                got, status = os.waitpid(pid, os.WNOHANG)
+                if got:
+                    self.status[pid] = status
+                    found.append(pid)
+                elif time.monotonic() > deadline:
+                    os.kill(pid, signal.SIGKILL)
+                    self.late.add(pid)
+                    found.append(pid)
+            if found:
+                yield from found
+                return
+            time.sleep(0.002)
+
+
+def main() -> int:
+    sys.modules["torch"] = None  # type: ignore[assignment]  # an import of it fails
+    import pytest
+
+    folder, jobs = Path(sys.argv[1]), int(sys.argv[2])
+    runner = Runner(folder, jobs)
+    files = {r["tests"] for r in runner.rows.values() if r["tests"]}
+    files = {f for f in files if (ROOT / f).is_file() and not f.startswith("tests/ops/")}
+    return int(pytest.main(
+        ["-p", "no:cacheprovider", "--capture=no", "-q", "-m", "not slow", "tests/ops", *sorted(files)],
+        plugins=[runner],
+    ))  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(main())
