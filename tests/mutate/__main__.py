@@ -1,4 +1,4 @@
-"""`./dev mutate`: small changes of operators that a test must notice. README.md beside this file."""
+"""`./dev mutate`: small changes of operators that a test must notice: README.md beside this."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import points
-from build import Build
 from points import KINDS, ROOT, Mutant
+
+from build import Build
 
 HERE = Path(__file__).resolve().parent
 
 
 def options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="./dev mutate", description="Mutation tests of the operators.")
+    parser = argparse.ArgumentParser(
+        prog="./dev mutate", description="Mutation tests of the operators."
+    )
     parser.add_argument("entries", nargs="*", help="operators by name; default: all")
     parser.add_argument("--kind", choices=KINDS, action="append", help="only such mutants")
     parser.add_argument("--sample", type=int, metavar="N", help="N mutants, drawn with --seed")
@@ -66,8 +69,8 @@ def main() -> int:
     began = time.monotonic()
     site = build.make(mutants)
     print(f"mutate: built in {time.monotonic() - began:.0f} s", file=sys.stderr)
-    env = {**os.environ, "PYTHONPATH": str(site), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
-           "TENON_NUM_THREADS": "1"}  # fmt: skip
+    one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TENON_NUM_THREADS"), "1")
+    env = {**os.environ, **one, "PYTHONPATH": str(site)}
     command = [sys.executable, str(HERE / "runner.py"), str(build.out), str(opts.jobs)]
     (build.out / "results.json").unlink(missing_ok=True)
     subprocess.run(command, cwd=ROOT, env=env, stdout=subprocess.DEVNULL, check=False)
@@ -78,7 +81,11 @@ def main() -> int:
 
 
 def report(
-    build: Build, results: dict[str, object], may_live: dict[str, str], unknown: list[str], began: float
+    build: Build,
+    results: dict[str, object],
+    may_live: dict[str, str],
+    unknown: list[str],
+    began: float,
 ) -> int:
     """Prints the table and the living; 1 where living.toml and what lives differ."""
     plan = json.loads((build.out / "mutants.json").read_text(encoding="utf-8"))["mutants"]
@@ -99,8 +106,8 @@ def report(
     for kind in KINDS:
         if total[kind]:
             print(f"{kind:9} {killed[kind]:5} killed of {total[kind]}")
-    print(f"{sum(killed.values())} of {sum(total.values())} mutants killed, {len(living) - len(new)} may "
-          f"live, {len(new)} live, {time.monotonic() - began:.0f} s")  # fmt: skip
+    print(f"{sum(killed.values())} of {sum(total.values())} mutants killed, "
+          f"{len(living) - len(new)} may live, {len(new)} live, {time.monotonic() - began:.0f} s")  # fmt: skip
     return int(bool(new or stale or unknown or results["failing"]))
 
 

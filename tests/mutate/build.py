@@ -1,4 +1,4 @@
-"""A libtenon and a CPU plugin that hold all chosen mutants, beside the build that they come from."""
+"""A libtenon and a CPU plugin that hold all chosen mutants, beside the build they come from."""
 
 from __future__ import annotations
 

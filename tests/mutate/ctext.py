@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 _NO_CODE = re.compile(
-    r'/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|^[ \t]*#(?:[^\n]*\\\n)*[^\n]*', re.S | re.M
+    r'/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|^[ \t]*#(?:[^\n]*\\\n)*[^\n]*',
+    re.S | re.M,
 )
 _TOKEN = re.compile(
     r"0[xX][0-9a-fA-F.]+(?:[pP][-+]?\d+)?[uUlLfF]*|\d+\.?\d*(?:[eE][-+]?\d+)?[uUlLfF]*|\w+"
@@ -65,7 +66,11 @@ def functions(text: str) -> list[Function]:
         if m[0] == "}":
             head = code[start:brace]
             h = _HEADER.match(head.lstrip())
-            if h and "=" not in head and not re.match(r"\s*(typedef|struct|enum|union)\b[^(]*$", head):
+            if (
+                h
+                and "=" not in head
+                and not re.match(r"\s*(typedef|struct|enum|union)\b[^(]*$", head)
+            ):
                 start += len(head) - len(head.lstrip())
                 names = [re.search(r"(\w+)(?:\[\w*\])?\s*$", p) for p in h["params"].split(",")]
                 params = [n[1] for n in names if n and n[1] != "void"]
@@ -141,13 +146,20 @@ def edits(text: str, fn: Function, kernel: bool) -> Iterator[Edit]:
         elif token == "(" and before == "if":
             close = _matching(code, at)
             if not _muted(mute, at):
-                yield Edit(at, close + 1, f"(!{text[at : close + 1]})", f"not: {_short(text[at : close + 1])}")
+                yield Edit(
+                    at,
+                    close + 1,
+                    f"(!{text[at : close + 1]})",
+                    f"not: {_short(text[at : close + 1])}",
+                )
         elif token == "return" and kernel:
             stop = code.index(";", end)
             value = text[end:stop].strip()
             if fn.type.split()[-1] in ("A", "RA", "float", "double", "uint8_t", "bool", "int64_t"):
                 how = "MUTATE_NOT" if fn.type.split()[-1] in ("uint8_t", "bool") else "MUTATE_GROW"
-                yield Edit(at, stop, f"return {how}({value})", f"{how[7:].lower()}: return {_short(value)}")
+                yield Edit(
+                    at, stop, f"return {how}({value})", f"{how[7:].lower()}: return {_short(value)}"
+                )
         if new is not None and not _muted(mute, at):
             yield Edit(at, end, new, _around(text, at, end, new))
         before_that, before = before, token
@@ -155,7 +167,9 @@ def edits(text: str, fn: Function, kernel: bool) -> Iterator[Edit]:
 
 def _is_cast(code: str, at: int) -> bool:
     """Whether the sign at `at` stands behind `(type)`, so that it has one operand."""
-    m = re.search(r"\((const )?(A|RA|U|K|T|int|float|double|\w+_t|int\d+|size_t)\s*\**\)\s*$", code[:at])
+    m = re.search(
+        r"\((const )?(A|RA|U|K|T|int|float|double|\w+_t|int\d+|size_t)\s*\**\)\s*$", code[:at]
+    )
     return bool(m) and len(code[:at]) - m.start() < 40  # type: ignore[union-attr]
 
 

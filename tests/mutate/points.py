@@ -263,7 +263,9 @@ def _pasted(fn: ctext.Function, sources: dict[str, Source]) -> set[str]:
     return set()
 
 
-_MACRO = re.compile(r"^#define RED (\w+)$|^#define (RED_(?:STEP|JOIN|PICK))\((\w+), (\w+)\) (.+)$", re.M)
+_MACRO = re.compile(
+    r"^#define RED (\w+)$|^#define (RED_(?:STEP|JOIN|PICK))\((\w+), (\w+)\) (.+)$", re.M
+)
 
 
 def reduction_mutants() -> Iterator[Mutant]:
@@ -307,7 +309,9 @@ def callers(sources: list[Source], ops: list[Any]) -> dict[str, list[str]]:
         for fn in fns if roots else []:
             mine = {m[2] for r in owners[fn.name] if (m := _ROOT_NAME.match(r))}
             for callee in fn.calls:
-                found.setdefault(callee.removeprefix("tn_").removesuffix("_scalar"), set()).update(mine)
+                found.setdefault(callee.removeprefix("tn_").removesuffix("_scalar"), set()).update(
+                    mine
+                )
     return {k: sorted(v) for k, v in found.items() if k in names}
 
 

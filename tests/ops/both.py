@@ -1,6 +1,6 @@
 """One call on Tenon and on PyTorch with the same data: values, shapes, dtypes, strides, errors and
-gradients must agree. Without PyTorch the call alone is made (and compared with `want` where a test
-gives it).
+gradients must agree. Without PyTorch they are compared with what it answered when it was there
+(tests/stored.py).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import stored
 import tenon as tn
 
 try:
@@ -36,29 +37,8 @@ def flat(result: Any) -> list[Any]:
     return [result]
 
 
-def facts(t: Any) -> tuple[Any, ...]:
-    """What must agree exactly."""
-    if not hasattr(t, "dtype"):
-        return (type(t).__name__, t)
-    name = str(t.dtype).split(".")[-1]
-    return (name, tuple(t.shape))
-
-
 def as_numpy(t: Any) -> np.ndarray:
-    return (
-        t.detach().resolve_conj().numpy()
-        if torch and isinstance(t, torch.Tensor)
-        else (t.detach().numpy())
-    )
-
-
-def compare(ours: Any, theirs: Any, rtol: float = 1e-6) -> None:
-    mine, other = flat(ours), flat(theirs)
-    assert len(mine) == len(other), f"{len(mine)} results, PyTorch has {len(other)}"
-    for a, b in zip(mine, other, strict=True):
-        assert facts(a) == facts(b), f"{facts(a)}, PyTorch has {facts(b)}"
-        if hasattr(a, "dtype"):
-            np.testing.assert_allclose(as_numpy(a), as_numpy(b), rtol=rtol, atol=1e-7)
+    return stored.array_of(t)[1]
 
 
 def gradients(lib: Any, fn: Callable[..., Any], arrays: tuple[Any, ...], second: bool) -> list[Any]:
@@ -94,11 +74,11 @@ def both(fn: Callable[..., Any], *arrays: Any, grad: bool = True, want: Any = No
     if want is not None:
         for a, b in zip(flat(ours), flat(want), strict=True):
             np.testing.assert_allclose(as_numpy(a), b, rtol=1e-6)
-    if torch is None:
-        return
-    compare(ours, fn(torch, *tensors_of(torch, arrays, False)))
+    theirs = stored.of_torch(lambda torch: flat(fn(torch, *tensors_of(torch, arrays, False))))
+    stored.same(flat(ours), theirs, atol=1e-7)
     if grad and any(isinstance(a, np.ndarray) and a.dtype.kind == "f" for a in arrays):
-        compare(gradients(tn, fn, arrays, True), gradients(torch, fn, arrays, True), rtol=1e-5)
+        theirs = stored.of_torch(lambda torch: gradients(torch, fn, arrays, True))
+        stored.same(gradients(tn, fn, arrays, True), theirs, rtol=1e-5, atol=1e-7)
 
 
 def both_fail(fn: Callable[..., Any], *arrays: Any, words: str = "") -> None:

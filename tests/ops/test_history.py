@@ -10,15 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import stored
 import tenon as tn
 from both import flat
-from table import Case, as_array, call, entries, make_case, tensor_args
-
-try:
-    import torch
-    from test_torch import torch_args, torch_call, torch_function
-except ImportError:
-    torch = None
+from table import Case, call, entries, make_case, tensor_args
+from test_torch import torch_args, torch_call
 
 FLOATING = ("float64", "complex128")
 
@@ -39,9 +35,7 @@ def weights(lib: Any, t: Any) -> Any:
 
 
 def array(t: Any) -> np.ndarray:
-    if torch and isinstance(t, torch.Tensor):
-        return t.detach().resolve_conj().numpy(force=True)
-    return as_array(t)
+    return stored.array_of(t)[1]
 
 
 def square_sum(t: Any) -> Any:
@@ -54,14 +48,14 @@ def derivatives(lib: Any, results: list[Any], inputs: list[Any], orders: int) ->
     found: list[np.ndarray] = []
     for order in range(orders):
         if not live:
-            found += [np.zeros(tuple(x.shape)) for x in inputs]
+            found += [array(lib.zeros_like(x)) for x in inputs]
             continue
         seeds = [weights(lib, r) for r in live] if order == 0 else None
         sums = live if order == 0 else [square_sum(r) for r in live]
         grads = lib.autograd.grad(
             sums, inputs, seeds, create_graph=order + 1 < orders, allow_unused=True
         )
-        found += [np.zeros(tuple(x.shape)) if g is None else array(g)
+        found += [array(lib.zeros_like(x) if g is None else g)
                   for g, x in zip(grads, inputs, strict=True)]  # fmt: skip
         live = [g for g in grads if g is not None and g.requires_grad]
     return found
@@ -121,24 +115,29 @@ def test_in_place_gradients(row: dict[str, Any]) -> None:
 BEYOND = {"hardsigmoid"}
 
 
-@pytest.mark.skipif(torch is None, reason="PyTorch is not installed: no live comparison")
 @pytest.mark.parametrize("row", entries(), ids=lambda row: row["name"])
 def test_same_gradients_as_torch(row: dict[str, Any]) -> None:
-    if row["inplace_only"] or torch_function(row) is None:
-        pytest.skip(f"PyTorch has no {row['py_name']}")
-    for case in floating_cases(row):
-        theirs_args, ours_args = torch_args(case), tensor_args(case)
-        theirs_in, ours_in = roots(torch, theirs_args), roots(tn, ours_args)
-        if not theirs_in or row["name"] in BEYOND:
-            continue
+    """Of every result, both orders, wherever PyTorch has such a gradient."""
+    if row["inplace_only"] or row["name"] in BEYOND:
+        pytest.skip("PyTorch has no such gradient")
+    cases = floating_cases(row)
+
+    def theirs(torch: Any, case: Case) -> Any:
         try:
-            theirs = [r for r in flat(torch_call(row, theirs_args)) if hasattr(r, "dtype")]
-            want = derivatives(torch, theirs, theirs_in, 2)
-        except (RuntimeError, TypeError):
+            args = torch_args(torch, case)
+            inputs = roots(torch, args)
+            results = [r for r in flat(torch_call(torch, row, args)) if hasattr(r, "dtype")]
+            history = [r.requires_grad for r in results]
+            return [history, derivatives(torch, results, inputs, 2)] if inputs else None
+        except (RuntimeError, TypeError, AttributeError):
+            return None
+
+    answers = stored.of_torch(lambda torch: [theirs(torch, case) for case in cases])
+    for case, want in zip(cases, answers, strict=True):
+        args = tensor_args(case)
+        inputs = roots(tn, args)
+        if want is None or not inputs:
             continue
-        ours = flat(call(row, ours_args))
-        assert [r.requires_grad for r in ours] == [r.requires_grad for r in theirs], case.label()
-        for g, w in zip(derivatives(tn, ours, ours_in, 2), want, strict=True):
-            np.testing.assert_allclose(
-                g, w, rtol=1e-6, atol=1e-8, equal_nan=True, err_msg=case.label()
-            )
+        ours = flat(call(row, args))
+        assert [r.requires_grad for r in ours] == want[0], case.label()
+        stored.same(derivatives(tn, ours, inputs, 2), want[1], 1e-6, 1e-8, case.label())

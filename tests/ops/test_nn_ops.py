@@ -1,5 +1,5 @@
 """Layers, losses and matrix products that the table does not sample: values, gradients and second
-derivatives against a live PyTorch, and against finite differences and NumPy without it.
+derivatives against PyTorch, finite differences and NumPy.
 
 A case is a function of (library, its nn.functional, tensors); both libraries run the same one.
 """
@@ -12,15 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import stored
 import tenon as tn
 import tenon.nn.functional as tn_f
 from tolerances import tolerance
-
-try:
-    import torch
-    import torch.nn.functional as torch_f
-except ImportError:
-    torch = None
 
 
 @dataclass
@@ -446,19 +441,6 @@ def tensors(lib: Any, c: Case, dtype: str) -> list[Any]:
     return out
 
 
-def to_numpy(t: Any) -> np.ndarray:
-    lib = torch if torch is not None and isinstance(t, torch.Tensor) else tn
-    t = t.detach().to(lib.float64)
-    return t.numpy() if lib is tn else t.numpy(force=True)
-
-
-def same(ours: Any, theirs: Any, dtype: str, tol: float, what: str) -> None:
-    rtol, atol = (x * tol for x in tolerance(dtype))
-    a, b = to_numpy(ours), to_numpy(theirs)
-    assert a.shape == b.shape, what
-    np.testing.assert_allclose(a, b, rtol=rtol, atol=atol, err_msg=what)
-
-
 def weights_like(lib: Any, y: Any) -> Any:
     """Fixed numbers of y's shape, so that a weighted sum tells gradients apart."""
     w = np.cos(np.arange(y.numel())).reshape(tuple(y.shape))
@@ -485,17 +467,14 @@ def derivatives(lib: Any, functional: Any, c: Case, dtype: str, order: int) -> l
 @every_case
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
 def test_against_torch(c: Case, dtype: str) -> None:
-    if torch is None:
-        pytest.skip("PyTorch is not installed: no live comparison")
     order = (2 if c.second and c.torch_second else 1) if dtype == "float64" else 1
     if dtype == "bfloat16":
         order = 0
-    theirs = derivatives(torch, torch_f, c, dtype, order)
+    theirs = stored.of_torch(lambda torch: derivatives(torch, torch.nn.functional, c, dtype, order))
     ours = derivatives(tn, tn_f, c, dtype, order)
-    assert len(ours) == len(theirs)
     tol = c.tol * (10 if dtype == "float32" else 3 if dtype == "bfloat16" else 1)
-    for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
-        same(a, b, dtype, tol, f"{c.name}: result {i}")
+    rtol, atol = (x * tol for x in tolerance(dtype))
+    stored.same(ours, theirs, rtol, atol, c.name)
 
 
 @every_case

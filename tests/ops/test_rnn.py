@@ -1,5 +1,5 @@
-"""Recurrent networks: values, gradients and second derivatives of every option against a live
-PyTorch, and without it against NumPy and finite differences.
+"""Recurrent networks: values, gradients and second derivatives of every option against
+PyTorch, NumPy and finite differences.
 
 A network is run by one function for both libraries, with the same weights and inputs.
 """
@@ -11,13 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import stored
 import tenon as tn
 from tolerances import tolerance
-
-try:
-    import torch
-except ImportError:
-    torch = None
 
 STEPS, BATCH, FEATURES, HIDDEN = 5, 3, 3, 4
 LENGTHS = [2, 5, 3]
@@ -98,29 +94,25 @@ def all_numbers(lib: Any, kind: str, args: dict[str, Any], how: str) -> list[np.
     return [t.detach().numpy() for t in (*outs, *plain, *first, *second)]
 
 
-@pytest.mark.skipif(torch is None, reason="PyTorch is not installed")
 @pytest.mark.parametrize("kind", KINDS)
 def test_like_torch(kind: str) -> None:
     for which, args, how in options():
         if which != kind:
             continue
-        ours = all_numbers(tn, kind, args, how)
-        theirs = all_numbers(torch, kind, args, how)
-        for i, (a, b) in enumerate(zip(ours, theirs)):
-            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9, err_msg=f"{args} {how} {i}")
+        theirs = stored.of_torch(
+            lambda torch, args=args, how=how: all_numbers(torch, kind, args, how), brief=True
+        )
+        stored.same(all_numbers(tn, kind, args, how), theirs, 1e-9, 1e-9, f"{args} {how}")
 
 
-@pytest.mark.skipif(torch is None, reason="PyTorch is not installed")
 def test_functions_like_torch() -> None:
     rng = np.random.default_rng(2)
 
     def both(f: Any, *shapes: Any) -> None:
         arrays = [rng.standard_normal(s) for s in shapes]
         ours = f(tn, *[tn.tensor(a) for a in arrays])
-        theirs = f(torch, *[torch.tensor(a) for a in arrays])
-        for a, b in zip(ours, theirs):
-            assert tuple(a.shape) == tuple(b.shape)
-            np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-12, atol=1e-12)
+        theirs = stored.of_torch(lambda torch: f(torch, *[torch.tensor(a) for a in arrays]))
+        stored.same(ours, theirs, 1e-12, 1e-12)
 
     def weights(gates: int) -> list[tuple[int, ...]]:
         rows = gates * HIDDEN

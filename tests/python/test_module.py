@@ -1,7 +1,7 @@
 """Modules against PyTorch: texts, names of the state, initial weights, results and gradients.
 
-Every case is built twice from the same expression, once over each library, under the same stream
-of random numbers. Without PyTorch the comparisons are skipped and the rest still runs.
+Every case is a function of a library, which builds modules from an expression under the same stream
+of random numbers; without PyTorch its stored answers stand in.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ from collections import OrderedDict
 
 import numpy as np
 import pytest
+import stored
 import tenon
 from tenon import nn
-
-torch = pytest.importorskip("torch", reason="no PyTorch to compare with")
 
 
 @pytest.fixture(autouse=True)
@@ -28,26 +27,21 @@ def torch_stream():
         set_rng("philox")
 
 
-def both(text: str):
-    """The value of an expression in `nn` over both libraries, from the same seed."""
-    results = []
-    for lib in (tenon, torch):
-        lib.manual_seed(7)
-        results.append(eval(text, {"nn": lib.nn, "lib": lib, "OrderedDict": OrderedDict}))
-    return results
+def made(lib, text: str):
+    """The value of an expression in `nn` from a fixed seed."""
+    lib.manual_seed(7)
+    return eval(text, {"nn": lib.nn, "lib": lib, "OrderedDict": OrderedDict})
 
 
-def array(t) -> np.ndarray:
-    return t.detach().numpy()
-
-
-def same_state(ours, theirs) -> None:
-    left, right = ours.state_dict(), theirs.state_dict()
-    assert list(left) == list(right)
-    assert dict(left._metadata) == dict(right._metadata)
-    for name in left:
-        assert str(left[name].dtype).split(".")[-1] == str(right[name].dtype).split(".")[-1]
-        np.testing.assert_array_equal(array(left[name]), array(right[name]), err_msg=name)
+def described(module) -> dict:
+    """The text and the state of a module."""
+    state = module.state_dict()
+    return {
+        "text": repr(module).replace("torch.", "tenon."),
+        "state": {name: v.detach().clone() for name, v in state.items()},
+        "metadata": [[k, v] for k, v in state._metadata.items()],
+        "buffers": [n for n, _ in module.named_buffers()],
+    }
 
 
 def inputs(*shapes, whole: int | None = None):
@@ -195,27 +189,23 @@ def first(result):
 
 @pytest.mark.parametrize("text, shape", LAYERS, ids=[text for text, _ in LAYERS])
 def test_layer(text, shape):
-    ours, theirs = both(text)
-    assert repr(ours) == repr(theirs).replace("torch.", "tenon.")
-    same_state(ours, theirs)
-    if shape is None:
-        return
-    (x,) = inputs(shape)
-    values = []
-    for lib, module in ((tenon, ours), (torch, theirs)):
-        lib.manual_seed(11)
-        t = lib.from_numpy(x.copy()).requires_grad_()
-        y = first(module(t))
-        (y * y).sum().backward()
-        grads = {name: array(p.grad) for name, p in module.named_parameters()}
-        module.eval()
-        values.append((array(y), array(t.grad), grads, array(first(module(t)))))
-    for left, right in zip(values[0][:2] + values[0][3:], values[1][:2] + values[1][3:]):
-        np.testing.assert_allclose(left, right, rtol=2e-4, atol=2e-5)
-    for name, grad in values[0][2].items():
-        np.testing.assert_allclose(grad, values[1][2][name], rtol=2e-4, atol=5e-5, err_msg=name)
-    same_names = [n for n, _ in ours.named_buffers()] == [n for n, _ in theirs.named_buffers()]
-    assert same_names
+    def run(lib):
+        module = made(lib, text)
+        found = {"module": described(module)}
+        for x in inputs(shape) if shape else ():
+            lib.manual_seed(11)
+            t = lib.from_numpy(x.copy()).requires_grad_()
+            y = first(module(t))
+            (y * y).sum().backward()
+            grads = {name: p.grad for name, p in module.named_parameters()}
+            module.eval()
+            found |= {"y": y, "grad": t.grad, "eval": first(module(t)), "grads": grads}
+        return found
+
+    mine, theirs = run(tenon), stored.of_torch(run)
+    stored.same(mine.pop("module"), theirs.pop("module"), 0, 0)
+    stored.same(mine.pop("grads", {}), theirs.pop("grads", {}), 2e-4, 5e-5)
+    stored.same(mine, theirs, 2e-4, 2e-5)
 
 
 @pytest.mark.parametrize(
@@ -236,20 +226,19 @@ def test_layer(text, shape):
     ],
 )
 def test_inplace_activations(text):
-    ours, theirs = both(text)
-    assert repr(ours) == repr(theirs)
     (x,) = inputs((4, 6))
-    values = []
-    for lib, module in ((tenon, ours), (torch, theirs)):
+
+    def run(lib):
+        module = made(lib, text)
         lib.manual_seed(3)
         t = lib.from_numpy(x.copy()).requires_grad_()
         hidden = t * 2
         y = module(hidden)
         assert y is hidden
         (y * 3).sum().backward()
-        values.append((array(y), array(t.grad)))
-    for left, right in zip(*values):
-        np.testing.assert_allclose(left, right, rtol=1e-5, atol=1e-6)
+        return [repr(module), y, t.grad]
+
+    stored.same(run(tenon), stored.of_torch(run), 1e-5, 1e-6)
 
 
 LOSSES = [
@@ -275,7 +264,6 @@ LOSSES = [
 
 @pytest.mark.parametrize("text, kind", LOSSES, ids=[text for text, _ in LOSSES])
 def test_loss(text, kind):
-    ours, theirs = both(text)
     rng = np.random.default_rng(5)
     x = rng.standard_normal((6, 3)).astype(np.float32)
     if kind == "float":
@@ -289,14 +277,14 @@ def test_loss(text, kind):
     else:
         target = rng.random((6, 3)).astype(np.float32)
         target /= target.sum(1, keepdims=True)
-    values = []
-    for lib, loss in ((tenon, ours), (torch, theirs)):
+
+    def run(lib):
         t = lib.from_numpy(x.copy()).requires_grad_()
-        y = loss(t, lib.from_numpy(target.copy()))
+        y = made(lib, text)(t, lib.from_numpy(target.copy()))
         y.sum().backward()
-        values.append((array(y), array(t.grad)))
-    for left, right in zip(*values):
-        np.testing.assert_allclose(left, right, rtol=1e-5, atol=1e-6)
+        return [y, t.grad]
+
+    stored.same(run(tenon), stored.of_torch(run), 1e-5, 1e-6)
 
 
 LAZY = [
@@ -311,19 +299,20 @@ LAZY = [
 
 @pytest.mark.parametrize("text, shape", LAZY, ids=[text for text, _ in LAZY])
 def test_lazy_layer(text, shape):
-    ours, theirs = both(text)
-    assert repr(ours) == repr(theirs)
     (x,) = inputs(shape)
-    held = list(ours.parameters())
-    values = []
-    for lib, module in ((tenon, ours), (torch, theirs)):
+
+    def run(lib):
+        module = made(lib, text)
+        before, held = repr(module), list(module.parameters())
         lib.manual_seed(11)
-        values.append(array(module(lib.from_numpy(x))))
-    np.testing.assert_allclose(*values, rtol=1e-5, atol=1e-6)
-    assert repr(ours) == repr(theirs)
-    if not list(ours.buffers()):
-        same_state(ours, theirs)
-    assert all(a is b for a, b in zip(held, ours.parameters()))
+        y = module(lib.from_numpy(x))
+        assert all(a is b for a, b in zip(held, module.parameters()))
+        state = None if list(module.buffers()) else described(module)
+        return [before, repr(module), y, state]
+
+    mine, theirs = run(tenon), stored.of_torch(run)
+    stored.same(mine.pop(), theirs.pop(), 0, 0)
+    stored.same(mine, theirs, 1e-5, 1e-6)
 
 
 def test_results_name_pytorchs_nodes():
@@ -344,28 +333,28 @@ def test_lazy_layer_takes_its_shape_from_a_file():
 def test_embedding_bag(mode):
     table = np.random.default_rng(0).standard_normal((8, 3)).astype(np.float32)
     index, starts = np.array([1, 2, 4, 5, 4, 3, 2, 7]), np.array([0, 3, 3, 6])
-    values = []
-    for lib in (tenon, torch):
+
+    def run(lib):
         bag = lib.nn.EmbeddingBag.from_pretrained(
             lib.from_numpy(table.copy()), freeze=False, mode=mode, padding_idx=4
         )
         one = bag(lib.from_numpy(index), lib.from_numpy(starts))
         two = bag(lib.from_numpy(index.reshape(2, 4)))
         ((one * one).sum() + two.sum()).backward()
-        values.append((array(one), array(two), array(bag.weight.grad)))
-    for left, right in zip(*values):
-        np.testing.assert_allclose(left, right, rtol=1e-5, atol=1e-6)
+        return [one, two, bag.weight.grad]
+
+    stored.same(run(tenon), stored.of_torch(run), 1e-5, 1e-6)
 
 
 @pytest.mark.parametrize("need", [True, False])
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("padded", [True, False])
 def test_attention(need, causal, padded):
-    values = []
     x = np.random.default_rng(1).standard_normal((3, 5, 8)).astype(np.float32)
     hidden = np.zeros((3, 5), bool)
     hidden[:, 4] = True
-    for lib in (tenon, torch):
+
+    def run(lib):
         lib.manual_seed(2)
         layer = lib.nn.MultiheadAttention(8, 2, batch_first=True)
         t = lib.from_numpy(x)
@@ -379,15 +368,15 @@ def test_attention(need, causal, padded):
             need_weights=need,
             is_causal=causal,
         )
-        values.append((array(y), array(w) if w is not None else np.zeros(1)))
-    for left, right in zip(*values):
-        np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-6)
+        return [y, w]
+
+    stored.same(run(tenon), stored.of_torch(run), 1e-4, 1e-6)
 
 
 def test_packed_lstm():
-    values = []
     x = np.random.default_rng(1).standard_normal((3, 5, 4)).astype(np.float32)
-    for lib in (tenon, torch):
+
+    def run(lib):
         lib.manual_seed(2)
         rnn = lib.nn.utils.rnn
         layer = lib.nn.LSTM(4, 3, 2, bidirectional=True, batch_first=True)
@@ -396,9 +385,9 @@ def test_packed_lstm():
         )
         out, (h, c) = layer(packed)
         y, lengths = rnn.pad_packed_sequence(out, batch_first=True)
-        values.append([array(v) for v in (y, lengths, h, c)])
-    for left, right in zip(*values):
-        np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-6)
+        return [y, lengths, h, c]
+
+    stored.same(run(tenon), stored.of_torch(run), 1e-4, 1e-6)
 
 
 # ---- What a module is ----------------------------------------------------------------------------
@@ -549,14 +538,14 @@ def module_args(lib):
     ],
 )
 def test_errors_read_like_pytorch(fn):
-    assert error_text(tenon, fn) == error_text(torch, fn)
+    assert error_text(tenon, fn) == stored.of_torch(lambda torch: error_text(torch, fn))
 
 
 def test_load_state_dict():
     a, b = Net(), Net()
     answer = a.load_state_dict(b.state_dict())
     assert repr(answer) == "<All keys matched successfully>"
-    np.testing.assert_array_equal(array(a.fc.weight), array(b.fc.weight))
+    assert tenon.equal(a.fc.weight, b.fc.weight)
     kept = a.fc.weight
     state = b.state_dict()
     del state["scale"]
@@ -625,21 +614,20 @@ def test_global_forward_hook():
 
 
 def test_backward_hooks():
-    values = []
-    for lib in (tenon, torch):
+    def run(lib):
         lib.manual_seed(0)
         seen = []
         net = lib.nn.Linear(2, 2)
         net.register_full_backward_pre_hook(lambda m, gout: (gout[0] * 2,))
         net.register_full_backward_hook(
-            lambda m, gin, gout, seen=seen: seen.append([array(gin[0]), array(gout[0])])
+            lambda m, gin, gout, seen=seen: seen.append([gin[0], gout[0]])
         )
         net.register_full_backward_hook(lambda m, gin, gout: (gin[0] * 3,))
         x = lib.ones(1, 2).requires_grad_()
         net(x).sum().backward()
-        values.append([*seen[0], array(x.grad), array(net.weight.grad)])
-    for left, right in zip(*values):
-        np.testing.assert_allclose(left, right, rtol=1e-6)
+        return [*seen[0], x.grad, net.weight.grad]
+
+    stored.same(run(tenon), stored.of_torch(run), 1e-6)
 
 
 def test_dtype_and_modes():
@@ -684,18 +672,17 @@ INITS = [
 
 @pytest.mark.parametrize("text", INITS)
 def test_init(text):
-    values = []
-    for lib in (tenon, torch):
+    def run(lib):
         lib.manual_seed(4)
         t = lib.empty(8, 5)
         eval("init." + text, {"init": lib.nn.init, "t": t})
-        values.append(array(t))
-    np.testing.assert_allclose(values[0], values[1], rtol=1e-5, atol=1e-6)
+        return t
+
+    stored.same(run(tenon), stored.of_torch(run), 1e-5, 1e-6)
 
 
 def test_clip_and_vector():
-    values = []
-    for lib in (tenon, torch):
+    def run(lib):
         lib.manual_seed(4)
         net = lib.nn.Linear(4, 3)
         net(lib.ones(2, 4)).pow(2).sum().backward()
@@ -703,6 +690,6 @@ def test_clip_and_vector():
         lib.nn.utils.clip_grad_value_(net.parameters(), 0.1)
         vec = lib.nn.utils.parameters_to_vector(net.parameters())
         lib.nn.utils.vector_to_parameters(vec * 2, net.parameters())
-        values.append([array(total), array(net.weight.grad), array(net.bias)])
-    for left, right in zip(*values):
-        np.testing.assert_allclose(left, right, rtol=1e-5)
+        return [total, net.weight.grad, net.bias]
+
+    stored.same(run(tenon), stored.of_torch(run), 1e-5)

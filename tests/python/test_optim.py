@@ -8,9 +8,8 @@ import warnings
 
 import numpy as np
 import pytest
+import stored
 import tenon
-
-torch = pytest.importorskip("torch", reason="no PyTorch to compare with")
 
 OPTIMIZERS = [
     "SGD(p, lr=0.05)",
@@ -75,56 +74,55 @@ class Problem:
         return value
 
 
+def walked(lib, text: str, dtype: str, steps: int) -> dict:
+    """Losses, groups and states of some steps."""
+    problem = Problem(lib, text, dtype)
+    losses = [problem.step() for _ in range(steps)]
+    state = problem.opt.state_dict()
+    return {
+        "text": repr(problem.opt),
+        "losses": losses,
+        "groups": [{k: v for k, v in g.items()} for g in state["param_groups"]],
+        "state": state["state"],
+        "params": [p.detach() for p in problem.params],
+    }
+
+
 @pytest.mark.parametrize("text", OPTIMIZERS)
 def test_twenty_steps(text):
     # LBFGS magnifies the last places, so it is compared where there are many of them, for a while.
     # LBFGS keeps its state in the order in which it came to need it.
     quasi_newton = "LBFGS" in text
-    dtype = "float64" if quasi_newton else "float32"
-    ours, theirs = Problem(tenon, text, dtype), Problem(torch, text, dtype)
-    assert repr(ours.opt) == repr(theirs.opt)
-    for _ in range(4 if quasi_newton else 20):
-        a, b = ours.step(), theirs.step()
-        assert a == pytest.approx(b, rel=2e-4, abs=1e-6)
-    left, right = ours.opt.state_dict(), theirs.opt.state_dict()
-    assert left["param_groups"] == right["param_groups"]
-    assert list(left["state"]) == list(right["state"])
-    for i, state in right["state"].items():
-        mine = list(left["state"][i])
-        assert sorted(mine) == sorted(state) if quasi_newton else mine == list(state)
-        for key, value in state.items():
-            if isinstance(value, torch.Tensor):
-                mine = left["state"][i][key]
-                assert str(mine.dtype).split(".")[-1] == str(value.dtype).split(".")[-1]
-                np.testing.assert_allclose(
-                    array(mine), array(value), rtol=2e-3, atol=1e-5, err_msg=key
-                )
+    dtype, steps = ("float64", 4) if quasi_newton else ("float32", 20)
+    mine = walked(tenon, text, dtype, steps)
+    theirs = stored.of_torch(lambda torch: walked(torch, text, dtype, steps))
+    if quasi_newton:
+        for walk in (mine, theirs):
+            walk["state"] = {i: dict(sorted(s.items())) for i, s in walk["state"].items()}
+    for key in ("text", "groups"):
+        stored.same(mine[key], theirs[key])
+    stored.same(mine["losses"], theirs["losses"], 2e-4, 1e-6)
+    stored.same(mine["state"], theirs["state"], 2e-3, 1e-5)
 
 
 @pytest.mark.parametrize("text", OPTIMIZERS)
 def test_one_step_to_the_last_places(text):
-    ours, theirs = Problem(tenon, text, "float64"), Problem(torch, text, "float64")
-    for _ in range(3):
-        ours.step(), theirs.step()
-    rtol = 1e-6 if "LBFGS" in text else 1e-12
-    for a, b in zip(ours.params, theirs.params):
-        np.testing.assert_allclose(array(a), array(b), rtol=rtol, atol=1e-13)
+    mine = walked(tenon, text, "float64", 3)["params"]
+    theirs = stored.of_torch(lambda torch: walked(torch, text, "float64", 3)["params"])
+    stored.same(mine, theirs, 1e-6 if "LBFGS" in text else 1e-12, 1e-13)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_half_precision(dtype):
-    ours = Problem(tenon, "AdamW(p, lr=0.01)", dtype)
-    theirs = Problem(torch, "AdamW(p, lr=0.01)", dtype)
-    for _ in range(3):
-        ours.step(), theirs.step()
-    a, b = array(ours.w.float()), array(theirs.w.float())
-    np.testing.assert_allclose(a, b, rtol=0.05, atol=0.02)
+    mine = walked(tenon, "AdamW(p, lr=0.01)", dtype, 3)["params"]
+    theirs = stored.of_torch(lambda torch: walked(torch, "AdamW(p, lr=0.01)", dtype, 3)["params"])
+    stored.same(mine, theirs, 0.05, 0.02)
 
 
 def test_strided_parameters():
     """Parameters in another memory order than their gradients and states."""
-    results = []
-    for lib in (tenon, torch):
+
+    def moved(lib):
         lib.manual_seed(0)
         base = lib.tensor(np.arange(24.0, dtype=np.float32).reshape(4, 6).tolist())
         p = base.t().detach().requires_grad_()
@@ -133,12 +131,13 @@ def test_strided_parameters():
             opt = getattr(lib.optim, name)([p, q], lr=0.1)
             (p.pow(2).sum() + (q * 3).sum()).backward()
             opt.step()
-        results.append((array(p).copy(), array(q).copy()))
-    for a, b in zip(*results):
-        np.testing.assert_allclose(a, b, rtol=1e-6)
+        return [p, q]
+
+    stored.same(moved(tenon), stored.of_torch(moved), 1e-6)
 
 
 def test_state_goes_over_to_torch_and_back():
+    torch = pytest.importorskip("torch", reason="no PyTorch to exchange states with")
     ours, theirs = Problem(tenon, "Adam(p, lr=0.01)"), Problem(torch, "Adam(p, lr=0.01)")
     for _ in range(3):
         ours.step(), theirs.step()
@@ -167,15 +166,15 @@ def test_a_write_is_counted():
 
 
 def test_many_small_tensors():
-    results = []
-    for lib in (tenon, torch):
+    def moved(lib):
         params = [lib.nn.Parameter(lib.ones(i % 7)) for i in range(200)]
         opt = lib.optim.AdamW(params, lr=0.1)
         for p in params:
             p.grad = lib.ones(p.shape)
         opt.step()
-        results.append(np.concatenate([array(p) for p in params]))
-    np.testing.assert_allclose(*results, rtol=1e-6)
+        return lib.cat(params)
+
+    stored.same(moved(tenon), stored.of_torch(moved), 1e-6)
 
 
 def test_hooks_and_closure():
@@ -227,21 +226,21 @@ def test_errors_read_like_pytorch(text):
                 return f"{type(err).__name__}: {err}".replace("torch.", "tenon.")
         return "no error"
 
-    assert error(tenon) == error(torch)
+    assert error(tenon) == stored.of_torch(error)
 
 
 def test_clip_norm_of_several_dtypes():
     grads = [np.array([3.0, 4.0]), np.array([[12.0]]), np.array([-84.0])]
     for norm in (1.0, 2.0, math.inf, 3.0):
-        results = []
-        for lib in (tenon, torch):
+
+        def clipped(lib, norm=norm):
             params = [lib.nn.Parameter(lib.zeros(g.shape)) for g in grads]
             for p, g in zip(params, grads):
                 p.grad = lib.tensor(g.tolist(), dtype=lib.float32)
             total = lib.nn.utils.clip_grad_norm_(params, 10.0, norm)
-            results.append([float(total), *(array(p.grad) for p in params)])
-        for a, b in zip(*results):
-            np.testing.assert_allclose(a, b, rtol=1e-6)
+            return [float(total), *(p.grad for p in params)]
+
+        stored.same(clipped(tenon), stored.of_torch(clipped), 1e-6)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
@@ -285,8 +284,7 @@ SCHEDULES = [
 
 @pytest.mark.parametrize("text", SCHEDULES)
 def test_schedule(text):
-    paths = []
-    for lib in (tenon, torch):
+    def walk(lib):
         p = lib.nn.Parameter(lib.ones(1))
         o = lib.optim.SGD([{"params": [p]}, {"params": [], "lr": 0.3}], lr=0.1, momentum=0.9)
         schedulers = lib.optim.lr_scheduler
@@ -301,10 +299,9 @@ def test_schedule(text):
             if i == 9:
                 state = copy.deepcopy(scheduler.state_dict())
                 scheduler.load_state_dict(state)
-        paths.append((path, scheduler.state_dict(), scheduler.get_last_lr()))
-    np.testing.assert_allclose(paths[0][0], paths[1][0], rtol=1e-12)
-    assert set(paths[0][1]) == set(paths[1][1])
-    assert paths[0][2] == paths[1][2]
+        return [path, sorted(scheduler.state_dict()), scheduler.get_last_lr()]
+
+    stored.same(walk(tenon), stored.of_torch(walk), 1e-12, 0)
 
 
 def test_averaged_model():
