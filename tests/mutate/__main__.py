@@ -107,7 +107,8 @@ def report(
         if total[kind]:
             print(f"{kind:9} {killed[kind]:5} killed of {total[kind]}")
     print(f"{sum(killed.values())} of {sum(total.values())} mutants killed, "
-          f"{len(living) - len(new)} may live, {len(new)} live, {time.monotonic() - began:.0f} s")  # fmt: skip
+          f"{len(living) - len(new)} may live, {len(new)} live, "
+          f"{time.monotonic() - began:.0f} s")  # fmt: skip
     return int(bool(new or stale or unknown or results["failing"]))
 
 

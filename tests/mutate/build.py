@@ -219,7 +219,8 @@ class Build:
         objects = {}
         with ThreadPoolExecutor(self.jobs) as pool:
             units = self.units_of(originals)
-            for unit, (obj, messages) in zip(units, pool.map(lambda u: self.compile(*u), units), strict=True):
+            made = list(pool.map(lambda u: self.compile(*u), units))
+            for unit, (obj, messages) in zip(units, made, strict=True):
                 objects[unit[0]] = obj
                 if not messages:
                     continue
@@ -232,7 +233,7 @@ class Build:
     def blamed(self, messages: str) -> set[int]:
         """The mutants in whose text the errors are."""
         found = set()
-        for m in re.finditer(r"^(?:In file included from )?([^\s:]+):(\d+):\d+: (?:fatal )?error", messages, re.M):
+        for m in re.finditer(r"^([^\s:]+):(\d+):\d+: (?:fatal )?error", messages, re.M):
             name = os.path.normpath(self.folder / m[1])
             for first, last, mutant in self.ranges.get(name, []):
                 if first <= int(m[2]) <= last:

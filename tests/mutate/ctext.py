@@ -72,14 +72,27 @@ def functions(text: str) -> list[Function]:
                 and not re.match(r"\s*(typedef|struct|enum|union)\b[^(]*$", head)
             ):
                 start += len(head) - len(head.lstrip())
-                names = [re.search(r"(\w+)(?:\[\w*\])?\s*$", p) for p in h["params"].split(",")]
-                params = [n[1] for n in names if n and n[1] != "void"]
+                params = parameter_names(h["params"])
                 calls = set(re.findall(r"\b(\w+)\s*\(", code[brace : m.end()]))
                 found.append(
                     Function(h["name"], h["type"].strip(), params, start, brace, m.end(), calls)
                 )
         start = m.end()
     return found
+
+
+def parameter_names(text: str) -> list[str]:
+    """The names of a parameter list."""
+    names, depth, start = [], 0, 0
+    for i, ch in enumerate(text + ","):
+        depth += (ch == "(") - (ch == ")")
+        if ch != "," or depth:
+            continue
+        m = re.search(r"\(\*(\w+)\)|(\w+)(?:\[\w*\])?\s*$", text[start:i])
+        start = i + 1
+        if m and m[2] != "void":
+            names.append(m[1] or m[2])
+    return names
 
 
 def reached(fns: list[Function], roots: set[str]) -> dict[str, set[str]]:
