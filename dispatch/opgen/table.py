@@ -15,7 +15,7 @@ from typing import Any
 KEYS = {
     "sig", "kind", "dtype", "result", "shape", "dtypes", "params", "inputs", "layout", "forward",
     "grad", "save", "save_shape", "where", "alias", "ref", "samples", "domain", "grad_samples",
-    "tests", "doc",
+    "tests", "via", "doc",
     "tol", "dynamic", "random", "cast", "takes_out", "node", "version", "parts", "choices",
     "autocast", "zeros", "size_average", "warn",
 }  # fmt: skip
@@ -378,10 +378,33 @@ def check(op: Op) -> None:
         raise op.fail("needs 'doc'")
 
 
+def check_tests(op: Op, root: Path, texts: dict[str, str]) -> None:
+    """The file that `tests` names exists and says the operator's name, or what `via` says."""
+    name = op.entry.get("tests")
+    via = op.entry.get("via")
+    if name is None:
+        if via is not None:
+            raise op.fail("via goes with tests")
+        return
+    if name not in texts:
+        path = root / name
+        if not path.is_file():
+            raise op.fail(f"tests names '{name}', which is no file")
+        texts[name] = path.read_text(encoding="utf-8")
+    if via is not None and via not in texts[name]:
+        raise op.fail(f"tests names '{name}', where '{via}' is not called")
+    if via is None and not re.search(rf"(?<!\w){re.escape(op.py_name)}(?!\w)", texts[name]):
+        raise op.fail(
+            f"tests names '{name}', where '{op.py_name}' does not occur: test it there, or say with "
+            "'via' how it is called"
+        )
+
+
 def load(paths: list[Path], root: Path) -> list[Op]:
     """All entries of the given files, in file order."""
     ops: list[Op] = []
     seen: dict[str, Op] = {}
+    texts: dict[str, str] = {}
     for path in paths:
         text = path.read_text(encoding="utf-8")
         lines: dict[str, int] = {}
@@ -402,5 +425,6 @@ def load(paths: list[Path], root: Path) -> list[Op]:
             check_version(op, seen)
             seen[op.name] = op
             check(op)
+            check_tests(op, root, texts)
             ops.append(op)
     return ops

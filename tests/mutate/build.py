@@ -184,7 +184,8 @@ class Build:
             elif w not in drop and not w.startswith("-W") and w != "-O3":
                 made.append(w)
         folder = f"-I{source.parent}"
-        made += ["-O1", "-w", "-fdiagnostics-color=never", "-iquote", str(source.parent), folder,
+        level = "-O0" if output.startswith(LIBTENON) else "-O1"
+        made += [level, "-w", "-fdiagnostics-color=never", "-iquote", str(source.parent), folder,
                  "-o", str(obj), "-c", str(target)]  # fmt: skip
         done = subprocess.run(made, cwd=self.folder, capture_output=True, text=True, check=False)
         return str(obj), done.stderr if done.returncode else ""
@@ -299,16 +300,14 @@ class Build:
     def make(self, mutants: list[Mutant]) -> Path:
         """Builds, numbers the mutants, leaves out those that are no C; writes mutants.json."""
         self.out.mkdir(parents=True, exist_ok=True)
-        while True:
-            for number, m in enumerate(mutants, 1):
-                m.number = number
-            reached: dict[tuple[str, str], int] = {}
-            for m in mutants:
-                if m.code:
-                    m.seen = reached.setdefault((m.file, m.function), len(reached))
+        reached: dict[tuple[str, str], int] = {}
+        for number, m in enumerate(mutants, 1):
+            m.number = number
+            if m.code:
+                m.seen = reached.setdefault((m.file, m.function), len(reached))
+        bad: set[int] = {0}
+        while bad:  # what is compiled again without change comes from the compiler's cache
             objects, bad = self.compile_all(self.write(mutants, reached))
-            if not bad:
-                break
             mutants = [m for m in mutants if m.number not in bad]
         core = self.state("core", len(reached), mutants)
         made = [self.link(LIBTENON, objects, core)]

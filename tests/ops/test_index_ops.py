@@ -158,6 +158,26 @@ WRITING: dict[str, Case] = {
         (M, MASK, RNG.standard_normal(30)),
     ),
     "masked_fill": (lambda m, x, i: x.masked_fill(i, -1.0), (M, MASK)),
+    # in place, on a copy that has a history
+    "index_put_": (lambda m, x, i, v: (x * 1).index_put_((i,), v), (M, np.array([3, 1]), SRC[:2])),
+    "index_put_add_": (lambda m, x, i, v: (x * 1).index_put_((i,), v, True), (M, I1, N)),
+    "index_add_": (lambda m, x, i, v: (x * 1).index_add_(0, i, v, alpha=2), (M, I1, N)),
+    "index_copy_": (
+        lambda m, x, i, v: (x * 1).index_copy_(1, i, v),
+        (M, np.array([2, 0]), N[:, :2]),
+    ),
+    "index_fill_": (lambda m, x, i: (x * 1).index_fill_(1, i, 3.0), (M, I1)),
+    "scatter_": (lambda m, x, i, v: (x * 1).scatter_(0, i[:1], v), (M, PLACES, SRC[:1])),
+    "scatter_value_": (lambda m, x, i: (x * 1).scatter_(1, i, 1.5), (M, ALONG)),
+    "scatter_reduced_": (
+        lambda m, x, i, v: (x * 1).detach().scatter_(0, i, v.detach(), reduce="add"),
+        (M, PLACES, SRC),
+    ),
+    "scatter_value_reduced_": (
+        lambda m, x, i: (x * 1).detach().scatter_(1, i, 3.0, reduce="multiply"),
+        (M, ALONG),
+    ),
+    "scatter_add_": (lambda m, x, i, v: (x * 1).scatter_add_(1, i, v), (M, ALONG, SRC_ALONG)),
 }
 
 ORDER: dict[str, Case] = {

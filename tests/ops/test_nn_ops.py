@@ -193,6 +193,12 @@ for kw in [{}, {"stride": 2}, {"stride": 2, "padding": 1, "output_padding": 1}, 
         [(2, 3, 4, 3), (3, 2, 3, 3), (2,)],
         lambda m, f, x, w, b, kw=kw: f.conv_transpose2d(x, w, b, **kw),
     )
+for kw in [{}, {"stride": (2, 1, 3), "padding": (1, 0, 2), "output_padding": (1, 0, 2)}]:
+    case(
+        f"conv_transpose3d {kw}",
+        [(2, 3, 2, 4, 3), (3, 2, 3, 2, 4), (2,)],
+        lambda m, f, x, w, b, kw=kw: f.conv_transpose3d(x, w, b, **kw),
+    )
 for kw in [
     {"kernel_size": 2},
     {"kernel_size": 3, "stride": 2, "padding": 1},
@@ -200,6 +206,11 @@ for kw in [
     {"kernel_size": 3, "stride": 2, "ceil_mode": True},
 ]:
     case(f"max_pool2d {kw}", [(2, 3, 7, 6)], lambda m, f, x, kw=kw: f.max_pool2d(x, **kw))
+case(
+    "max_pool2d_with_indices",
+    [(2, 3, 7, 6)],
+    lambda m, f, x: f.max_pool2d_with_indices(x, (3, 2), (2, 1), (1, 0))[0],
+)
 case("max_pool1d", [(2, 3, 7)], lambda m, f, x: f.max_pool1d(x, 3, 2))
 for kw in [
     {"kernel_size": 2},
@@ -534,6 +545,48 @@ def test_batch_norm_updates_running_statistics() -> None:
     )
     np.testing.assert_allclose(mean.numpy(), 0.25 * x.mean((0, 2)), rtol=1e-12)
     np.testing.assert_allclose(var.numpy(), 0.75 + 0.25 * x.var((0, 2), ddof=1), rtol=1e-12)
+
+
+def test_norms_and_what_they_keep() -> None:
+    """native_layer_norm and native_batch_norm return the mean and 1 / the standard deviation."""
+    rng = np.random.default_rng(0)
+    x, w, b = rng.standard_normal((4, 3, 5)), rng.standard_normal(5), rng.standard_normal(5)
+    mean, rstd = x.mean(-1, keepdims=True), 1 / np.sqrt(x.var(-1, keepdims=True) + 1e-3)
+    got = tn.native_layer_norm(tn.tensor(x), [5], tn.tensor(w), tn.tensor(b), 1e-3)
+    for mine, want in zip(got, ((x - mean) * rstd * w + b, mean, rstd), strict=True):
+        np.testing.assert_allclose(mine.numpy(), want, rtol=1e-12, atol=1e-12)
+    c, d = rng.standard_normal((2, 3, 1))
+    mean, rstd = x.mean((0, 2)), 1 / np.sqrt(x.var((0, 2)) + 1e-3)
+    running = [tn.zeros(3, dtype=tn.float64), tn.ones(3, dtype=tn.float64)]
+    args = tn.tensor(x), tn.tensor(c[:, 0]), tn.tensor(d[:, 0]), *running
+    got = tn.native_batch_norm(*args, True, 0.25, 1e-3)
+    want = (x - mean[:, None]) * rstd[:, None] * c + d
+    for mine, other in zip(got, (want, mean, rstd), strict=True):
+        np.testing.assert_allclose(mine.numpy(), other, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(running[0].numpy(), 0.25 * mean, rtol=1e-12)
+    np.testing.assert_allclose(running[1].numpy(), 0.75 + 0.25 * x.var((0, 2), ddof=1), rtol=1e-12)
+
+
+@pytest.mark.parametrize("size", [(6, 5), (2, 9), (1, 1)], ids=str)
+def test_upsampling_by_name(size: tuple[int, int]) -> None:
+    """upsample_nearest2d and upsample_bilinear2d are what interpolate calls, and keep its sizes."""
+    x = np.random.default_rng(0).standard_normal((2, 3, 4, 3))
+    rows, columns = (np.arange(n) * m // n for n, m in zip(size, x.shape[2:], strict=True))
+    t = tn.tensor(x)
+    got = tn.upsample_nearest2d(t, size)
+    np.testing.assert_array_equal(got.numpy(), x[:, :, rows][:, :, :, columns])
+    want = np.zeros((2, 3, *size))
+    for i, j in np.ndindex(*size):
+        y, v = (max((k + 0.5) * m / n - 0.5, 0) for k, n, m in zip((i, j), size, (4, 3)))
+        y0, v0 = int(y), int(v)
+        y1, v1 = min(y0 + 1, 3), min(v0 + 1, 2)
+        p, q = y - y0, v - v0
+        want[:, :, i, j] = (
+            x[:, :, y0, v0] * (1 - p) * (1 - q) + x[:, :, y0, v1] * (1 - p) * q
+            + x[:, :, y1, v0] * p * (1 - q) + x[:, :, y1, v1] * p * q
+        )  # fmt: skip
+    got = tn.upsample_bilinear2d(t, size, False)
+    np.testing.assert_allclose(got.numpy(), want, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("shape", [(2, 5, 4, 3), (3, 70, 2, 2)])

@@ -52,6 +52,7 @@ BAD = {
 
 
 def load(text: str, folder: Path) -> list[Any]:
+    (folder / "here").write_text("f(x), f_(x), gelu(x)")
     path = folder / "trial.toml"
     path.write_text(text)
     return table.load([path], folder)
@@ -64,6 +65,27 @@ def test_refused(what: str, tmp_path: Path) -> None:
         load(text, tmp_path)
     assert message in str(caught.value)
     assert "trial.toml:2: [f" in str(caught.value)
+
+
+TESTS = {
+    "missing": ('"here"', '"nowhere.py"', "tests names 'nowhere.py', which is no file"),
+    "silent": ("f_(T", "g_(T", "tests names 'here', where 'g_' does not occur"),
+    "via": ('"here"', '"here"\nvia = "nn.f"', "tests names 'here', where 'nn.f' is not called"),
+    "alone": ('tests   = "here"', 'ref = "f"\nsamples = []\nvia = "f"', "via goes with tests"),
+}
+
+
+@pytest.mark.parametrize("what", TESTS)
+def test_tests_exist(what: str, tmp_path: Path) -> None:
+    """An entry names a file of tests that exists and calls the operator."""
+    old, new, message = TESTS[what]
+    text = COMPOSITE.replace(old, new)
+    if what == "silent":
+        text = text.replace("[f_]", "[g_]")
+    with pytest.raises(table.TableError) as caught:
+        load(text, tmp_path)
+    assert message in str(caught.value)
+    assert len(load(COMPOSITE.replace('"here"', '"here"\nvia = "f_(x)"'), tmp_path)) == 1
 
 
 def test_written_argument_without_result(tmp_path: Path) -> None:

@@ -121,11 +121,13 @@ def test_functions_like_torch() -> None:
     x, h = (STEPS, BATCH, FEATURES), (1, BATCH, HIDDEN)
     flipped, flat = (BATCH, STEPS, FEATURES), (sum(LENGTHS), FEATURES)
     last, sizes = (True, 1, 0.0, False, False), [3, 3, 2, 1, 1]
-    for name, gates in (("gru", 3), ("rnn_tanh", 1), ("rnn_relu", 1)):
+    for name, step, gates in (
+        ("gru", "gru_cell", 3), ("rnn_tanh", "rnn_tanh_cell", 1), ("rnn_relu", "rnn_relu_cell", 1),
+    ):  # fmt: skip
         w = weights(gates)
 
-        def cell(lib: Any, x: Any, h: Any, *w: Any, name: str = name) -> Any:
-            return [getattr(lib, name + "_cell")(x, h, *w)]
+        def cell(lib: Any, x: Any, h: Any, *w: Any, step: str = step) -> Any:
+            return [getattr(lib, step)(x, h, *w)]
 
         def whole(lib: Any, x: Any, h: Any, *w: Any, name: str = name) -> Any:
             return getattr(lib, name)(x, h, w, *last, True)

@@ -192,6 +192,35 @@ def test_failures(name: str) -> None:
     both_fail(fn, x, words=words)
 
 
+EMPTY: dict[str, Callable[[Any], Any]] = {
+    "empty_like": lambda m: m.empty_like(m.zeros(2, 3).t()),
+    "empty_like_dtype": lambda m: m.empty_like(m.zeros(2, 0, 3), dtype=m.int16),
+    "empty_like_packed": lambda m: m.empty_like(
+        m.zeros(2, 3).t(), memory_format=m.contiguous_format
+    ),
+    "empty_strided": lambda m: m.empty_strided((3, 4), (1, 3)),
+    "empty_strided_gaps": lambda m: m.empty_strided((2, 3), (9, 2), dtype=m.float64),
+    "new_empty": lambda m: m.zeros(2, 3, dtype=m.float16).new_empty((4, 5)),
+    "new_empty_dtype": lambda m: m.zeros(2).new_empty((), dtype=m.bool),
+    "new_empty_strided": lambda m: m.zeros(2, dtype=m.int8).new_empty_strided((2, 3), (1, 2)),
+}
+
+
+@pytest.mark.parametrize("name", EMPTY)
+def test_empty(name: str) -> None:
+    """Sizes, strides and dtype; every element has a place of its own."""
+
+    def facts(lib: Any) -> list[Any]:
+        t = EMPTY[name](lib)
+        return [str(t.dtype).split(".")[-1], [*t.shape], [*t.stride()], t.requires_grad]
+
+    stored.same(facts(tn), stored.of_torch(facts))
+    t = EMPTY[name](tn)
+    numbers = tn.arange(t.numel()).reshape(t.shape).to(t.dtype)
+    t.copy_(numbers)
+    assert tn.equal(t, numbers)
+
+
 CREATION: dict[str, Callable[[Any], Any]] = {
     "zeros": lambda m: m.zeros(2, 3),
     "zeros_list": lambda m: m.zeros([2, 0]),

@@ -347,6 +347,27 @@ def test_dropout_and_its_gradient(philox: None) -> None:
     np.testing.assert_array_equal(tenon.dropout(x, 1.0, True).detach().numpy(), 0.0)
 
 
+def test_forms_of_dropout(philox: None) -> None:
+    """native_dropout tells what it kept, dropout_ writes where it is."""
+    x = tenon.arange(1.0, 20001.0).reshape(100, 200).requires_grad_()
+    y, kept = tenon.native_dropout(x, 0.25, True)
+    assert kept.dtype == tenon.bool and abs(kept.double().mean().item() - 0.75) < 0.02
+    np.testing.assert_allclose(array(y), np.where(array(kept), array(x) / 0.75, 0), rtol=1e-6)
+    (y * 3).sum().backward()
+    np.testing.assert_allclose(array(x.grad), np.where(array(kept), 4, 0), rtol=1e-6)
+    y, kept = tenon.native_dropout(x, 0.25, False)
+    assert bool(kept.all())
+    same(y, x)
+    x.grad = None
+    hidden = x * 2
+    assert tenon.dropout_(hidden, 0.5, True) is hidden
+    factor = array(hidden) / array(x)
+    assert set(np.unique(factor.round(4))) == {0.0, 4.0}
+    hidden.sum().backward()
+    np.testing.assert_allclose(array(x.grad), factor, rtol=1e-6)
+    same(tenon.dropout_(x.detach().clone(), 0.5, False), x)
+
+
 def test_seed_from_the_system(philox: None) -> None:
     first, second = tenon.seed(), tenon.seed()
     assert first != second
