@@ -586,7 +586,11 @@ def gradient_c(op: Op, table: dict[str, Op]) -> list[str]:
     op.saved_shape = f.used_shape & mine
     op.readers = {k: v for k, v in f.readers.items() if k in mine}
     op.called |= f.called
-    return [f"/* {op.file}:{op.line} */", *[f"/*   {k}: {v} */" for k, v in grads.items()], *function]
+    return [
+        f"/* {op.file}:{op.line} */",
+        *[f"/*   {k}: {v} */" for k, v in grads.items()],
+        *function,
+    ]
 
 
 def gradient_function(

@@ -395,8 +395,8 @@ def check_tests(op: Op, root: Path, texts: dict[str, str]) -> None:
         raise op.fail(f"tests names '{name}', where '{via}' is not called")
     if via is None and not re.search(rf"(?<!\w){re.escape(op.py_name)}(?!\w)", texts[name]):
         raise op.fail(
-            f"tests names '{name}', where '{op.py_name}' does not occur: test it there, or say with "
-            "'via' how it is called"
+            f"tests names '{name}', where '{op.py_name}' does not occur: test it there, or say "
+            "with 'via' how it is called"
         )
 
 

@@ -45,7 +45,6 @@ void tn_mutate_{name}(int number) {{
 RESULTS = """
 #include <tenon/ops.h>
 #include "core_priv.h"
-#include "op_ids.h"
 tn_status tni_mutate_grow(tn_tensor **slot);
 tn_status tni_mutate_grow(tn_tensor **slot) {
     tn_tensor *t = *slot, *ret = NULL;
@@ -136,7 +135,8 @@ class Build:
                 ranges.append((line, last, mutant))
             line = last
 
-        add(HEAD + GROW)
+        generated = path.is_relative_to(self.folder)
+        add(HEAD + GROW + ("#include <tenon/ops.h>\n" if generated else ""))
         at = 0
         for key, group in sorted(by_function.items(), key=lambda x: _place(x[0], functions)):
             seen = f"tni_mutate_reached[{reached[(str(path), key)]}]"
@@ -182,13 +182,20 @@ class Build:
             elif w in ("-MQ", "-MF", "-o", "-c"):
                 skip = True
             elif w not in drop and not w.startswith("-W") and w != "-O3":
-                made.append(w)
-        folder = f"-I{source.parent}"
+                made.append(self.include(w))
         level = "-O0" if output.startswith(LIBTENON) else "-O1"
-        made += [level, "-w", "-fdiagnostics-color=never", "-iquote", str(source.parent), folder,
-                 "-o", str(obj), "-c", str(target)]  # fmt: skip
+        made += [level, "-w", "-fdiagnostics-color=never"]
+        made += ["-iquote", str(source.parent), "-o", str(obj), "-c", str(target)]
         done = subprocess.run(made, cwd=self.folder, capture_output=True, text=True, check=False)
         return str(obj), done.stderr if done.returncode else ""
+
+    def include(self, word: str) -> str:
+        """A word of a command; a folder of the backends is the copy's."""
+        if not word.startswith("-I"):
+            return word
+        path = Path(os.path.normpath(self.folder / word[2:]))
+        inside = path.is_relative_to(ROOT / "backends") and (self.out / "backends").exists()
+        return f"-I{self.target(path)}" if inside else word
 
     def units_of(self, originals: set[Path]) -> list[tuple[str, Path, Path]]:
         """(object, its source, what is compiled instead) for all that holds changed text."""
@@ -215,7 +222,7 @@ class Build:
         return {Path(os.path.normpath(self.folder / line.strip())) for line in lines}
 
     def compile_all(self, originals: set[Path]) -> tuple[dict[str, str], set[int]]:
-        """The new objects by the names of the old ones, and the numbers of mutants that are no C."""
+        """The new objects by the names of the old ones, and the mutants that are no C."""
         bad: set[int] = set()
         objects = {}
         with ThreadPoolExecutor(self.jobs) as pool:
@@ -244,18 +251,20 @@ class Build:
     def state(self, name: str, size: int, mutants: list[Mutant]) -> str:
         """The object that says which mutant is switched on."""
         rules = "\n".join(
-            f"    case {m.number}: tni_ops[TNI_OP_{m.rule[0]}].{m.rule[1]} = {m.rule[2]}; break;"
+            f"    case {m.number}: tni_op_{m.rule[0]}.{m.rule[1]} = {m.rule[2]}; break;"
             for m in mutants if m.rule[0]
         )  # fmt: skip
         core = name == "core"
-        text = (RESULTS if core else "") + STATE.format(
+        families = {p.name for p in map(self.path_of, self.units.values()) if p.stem[:3] == "op_"}
+        heads = "".join(f'#include "{Path(f).stem}.h"\n' for f in sorted(families - {"op_list.c"}))
+        text = (heads + RESULTS if core else "") + STATE.format(
             name=name, size=max(size, 1), rules=rules if core else ""
         )
         path = self.out / f"state_{name}.c"
         path.write_text(text, encoding="utf-8")
         prefix = LIBTENON + ".p/" if core else "backends/cpu/"
         like = next(o for o, r in self.units.items() if o.startswith(prefix)
-                    and (not core or "operators" in o or "dispatch" in o))  # fmt: skip
+                    and (not core or "operators" in o))  # fmt: skip
         obj = self.compile_as(like, path)
         return obj
 
@@ -286,7 +295,7 @@ class Build:
         shutil.copytree(self.folder / "site", target, symlinks=True)
         (target / "tenon" / "plugins").mkdir()
         for path in (self.folder / "plugins").glob("tenon_cpu.*"):
-            (target / "tenon" / "plugins" / path.name).symlink_to(path.resolve())
+            shutil.copy2(path, target / "tenon" / "plugins" / path.name)
         for path in target.rglob("*.so"):
             real = path.resolve()
             path.unlink()
@@ -325,13 +334,13 @@ class Build:
         by_name = {op.name: op for op in ops}
         found: list[Mutant] = []
         sources = {Path(s.path).name: s for s in self.sources()}
-        generated = Path(sources["op_grads.c"].path).parent
+        generated = Path(sources["op_list.c"].path).parent
         found += points.formula_mutants(ops, generated)
         for source in sources.values():
             if Path(source.path).is_relative_to(self.folder):
-                continue
-            found += points.function_mutants(source, by_name)
-        found += points.glue_mutants(sources["op_table.c"], by_name)
+                found += points.glue_mutants(source, by_name)
+            else:
+                found += points.function_mutants(source, by_name)
         found += points.descriptor_mutants(ops)
         found += points.kernel_mutants(by_name)
         found += points.reduction_mutants()

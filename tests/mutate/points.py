@@ -82,7 +82,7 @@ def formula_mutants(ops: list[Any], generated: Path) -> Iterator[Mutant]:
     table = {op.name: op for op in ops}
     emit_c.emit(ops)  # finds out which operators have a form with a number
     for op in ops:
-        grads = op.grads
+        grads, file = op.grads, str(generated / f"op_{emit_c.family(op)}.c")
         for arg, text in grads.items() if isinstance(grads, dict) else ():
             if text == "none":
                 continue
@@ -91,7 +91,7 @@ def formula_mutants(ops: list[Any], generated: Path) -> Iterator[Mutant]:
                 if code:
                     yield Mutant(
                         "gradient", f"gradient of {op.name} for {arg}", f"{text} -> {new}",
-                        [op.name], str(generated / "op_grads.c"), f"tni_grad_{op.name}", code,
+                        [op.name], file, f"grad_{op.name}", code,
                     )  # fmt: skip
         text = op.entry.get("forward", "custom")
         for new in formulas.mutants(text, True) if text != "custom" else ():
@@ -99,7 +99,7 @@ def formula_mutants(ops: list[Any], generated: Path) -> Iterator[Mutant]:
             if code:
                 yield Mutant(
                     "forward", f"formula of {op.name}", f"{text} -> {new}", [op.name],
-                    str(generated / "op_composites.c"), f"tni_composite_{op.name}", code,
+                    file, f"composite_{op.name}", code,
                 )  # fmt: skip
 
 
@@ -109,10 +109,10 @@ def _compiled(op: Any, table: dict[str, Any], grads: Any, forward: str | None) -
         if forward is None:
             lines = emit_c.gradient_function(op, table, grads, "{NAME}")[1]
         else:
-            lines = emit_c.composite_function(op, table, forward, "{NAME}")
+            lines = emit_c.composite_function(op, table, forward, "{NAME}")[1]
     except (optable.TableError, KeyError):
         return ""
-    return "static " + "\n".join(lines)
+    return "\n".join(lines)
 
 
 # -- functions by hand -------------------------------------------------------------------------

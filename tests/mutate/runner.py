@@ -239,7 +239,16 @@ def main() -> int:
     runner = Runner(folder, jobs)
     files = {r["tests"] for r in runner.rows.values() if r["tests"]}
     files = {f for f in files if (ROOT / f).is_file() and not f.startswith("tests/ops/")}
-    options = ["-p", "no:cacheprovider", "--capture=no", "-q", "-m", "not slow"]
+    options = [
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:faulthandler",
+        "--capture=no",
+        "-q",
+        "-m",
+        "not slow",
+    ]
     return int(pytest.main([*options, "tests/ops", *sorted(files)], plugins=[runner]))
 
 
