@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import IO, Any, BinaryIO
 
 from tenon.io import pt_reader, pt_writer
-from tenon.io.atomic import replacing
+from tenon.io.atomic import open_to_read, replacing
 from tenon.io.errors import FileFormatError, UnsafeContentError
 from tenon.io.pt_reader import MapLocation
 
@@ -65,7 +65,7 @@ def load(
     """
     del pickle_module, weights_only, ignored
     if isinstance(f, str | os.PathLike):
-        with open(f, "rb") as file:
+        with open_to_read(f) as file:
             return pt_reader.read(file, map_location, bool(mmap))
     if mmap:
         raise ValueError("load(): mmap=True needs a path")

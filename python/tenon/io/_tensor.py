@@ -18,6 +18,7 @@ ITEMSIZE = {
     "bfloat16": 2, "float32": 4, "float64": 8, "complex64": 8, "complex128": 16,
 }  # fmt: skip
 SWAP_UNIT = {"complex64": 4, "complex128": 8}  # the two parts are swapped one by one
+ALIGN = 16  # of memory that any element may lie in
 
 
 def dtype_of(name: str) -> dtype:
@@ -42,8 +43,11 @@ def raw_row(t: Tensor) -> Tensor:
 
 def from_raw(row: Tensor, name: str, plugin: str, shape: tuple[int, ...]) -> Tensor:
     """Bytes as elements of a plugin's dtype, which is loaded for it."""
-    kind = getattr(tenon, name, None) if name.isidentifier() else None
-    if not isinstance(kind, dtype):
+    try:
+        kind = tenon._C._named(name)
+    except ValueError:
+        kind = None
+    if not isinstance(kind, dtype) or plugin_of(kind) is None:
         raise FileFormatError(
             f"a tensor has the dtype {name[:40]!r}, which no plugin here offers: install the "
             f"plugin {plugin[:80]!r} that it was written with"
@@ -54,9 +58,11 @@ def from_raw(row: Tensor, name: str, plugin: str, shape: tuple[int, ...]) -> Ten
     size = tenon.empty(0, dtype=kind).element_size()
     if row.dim() != 1 or row.dtype != tenon.uint8 or row.numel() != count * size:
         raise FileFormatError(f"a tensor of size {shape} and dtype {name} has {row.numel()} bytes")
+    if not row.is_contiguous():  # which might be one byte a million times
+        raise FileFormatError(f"the bytes of a tensor of dtype {name} do not lie side by side")
     if not count:
         return tenon.empty(shape, dtype=kind, device=row.device)
-    return row.contiguous().clone().view(kind).reshape(shape)
+    return row.clone().view(kind).reshape(shape)
 
 
 def read_exactly(file: BinaryIO, size: int, what: str) -> memoryview:
@@ -86,16 +92,40 @@ def swapped(data: bytearray | memoryview, unit: int) -> bytearray | memoryview:
 
 
 class Block:
-    """Memory that tensors are cut from. `data` must stay writable if the tensors are to be."""
+    """Memory that tensors are cut from. `data` must stay writable if the tensors are to be.
 
-    def __init__(self, data: Any, where: device | None = None) -> None:
+    `foreign` bytes have the other byte order. They are turned around for the first dtype that is
+    cut from them; one with elements of another size would see nonsense, and is refused.
+    """
+
+    def __init__(self, data: Any, where: device | None = None, foreign: bool = False) -> None:
         self.data = data
         self.where = where
-        self.flat: dict[str, Tensor] = {}
+        self.foreign = foreign
+        self.unit = 0  # the bytes of an element, once they were turned around
+        self.flat: dict[tuple[str, tuple[str, ...]], Tensor] = {}
 
-    def _flat(self, kind: str) -> Tensor:
-        t = self.flat.get(kind)
-        if t is None:
+    def _turn(self, kind: str) -> None:
+        unit = SWAP_UNIT.get(kind, ITEMSIZE[kind])
+        if self.unit not in (0, unit):
+            raise FileFormatError(
+                "tensors with elements of different sizes share a storage of the other byte order"
+            )
+        if not self.unit:
+            self.data = swapped(self.data, unit)
+        self.unit = unit
+
+    def flat_of(self, kind: str, bits: tuple[str, ...] = ()) -> Tensor:
+        """The whole block as a row; `bits` are changes of every element, "conj" and "neg"."""
+        t = self.flat.get((kind, bits))
+        if t is not None:
+            return t
+        if bits:
+            t = self.flat_of(kind, bits[:-1])
+            t = t.conj().clone() if bits[-1] == "conj" else t.neg()
+        else:
+            if self.foreign:
+                self._turn(kind)
             count = len(self.data) // ITEMSIZE[kind]
             if count == 0:
                 t = tenon.empty(0, dtype=dtype_of(kind))
@@ -103,12 +133,15 @@ class Block:
                 t = tenon.frombuffer(self.data, dtype=dtype_of(kind), count=count)
             if self.where is not None and self.where.type != "cpu":
                 t = t.to(self.where)
-            self.flat[kind] = t
+        self.flat[kind, bits] = t
         return t
 
-    def cut(self, kind: str, shape: tuple[int, ...], strides: tuple[int, ...], at: int) -> Tensor:
+    def cut(
+        self, kind: str, shape: tuple[int, ...], strides: tuple[int, ...], at: int,
+        bits: tuple[str, ...] = (),
+    ) -> Tensor:  # fmt: skip
         """The tensor of that geometry, which the caller has checked against the block."""
-        flat = self._flat(kind)
+        flat = self.flat_of(kind, bits)
         result = tenon.empty(0, dtype=flat.dtype, device=flat.device)
         result.set_(flat, at, shape, strides)
         return result

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 import re
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import tenon
 from tenon.io import _tensor
-from tenon.io.atomic import replacing
+from tenon.io.atomic import open_to_read, replacing
 from tenon.io.errors import FileFormatError
 
 MAGIC = b"\x93NUMPY"
@@ -21,44 +21,77 @@ CODES = {
     "b1": "bool", "u1": "uint8", "i1": "int8", "i2": "int16", "i4": "int32", "i8": "int64",
     "f2": "float16", "f4": "float32", "f8": "float64", "c8": "complex64", "c16": "complex128",
 }  # fmt: skip
-_FIELD = re.compile(
-    r"\s*'(descr|fortran_order|shape)'\s*:\s*"
-    r"(?:'([^'\\]*)'|(True|False)|\(((?:\s*\d{1,19}L?\s*,?)*)\s*\))\s*(,|(?=\s*\}))"
-)
+# One piece of a header; no piece can be taken in two ways, so reading takes one pass.
+_TOKEN = re.compile(r"\s*(?:'([^'\\]*)'|(True|False)|([0-9]{1,19})L?|([{}():,])|$)", re.ASCII)
+_VALUES = {"descr": "text", "fortran_order": "word", "shape": "("}
 
 Path = str | os.PathLike[str]
 
 
-def _fields(text: str) -> tuple[str, bool, tuple[int, ...]]:
-    """descr, fortran_order and shape of a header, which is a Python dict as text."""
-    body = text.strip()
-    if not body.startswith("{") or not body.endswith("}"):
-        raise FileFormatError("npy: the header is no dict")
-    found: dict[str, tuple[str | None, ...]] = {}
-    at = 1
-    while body[at:-1].strip():
-        m = _FIELD.match(body, at)
+class _Header:
+    """The pieces of a header, which is a Python dict as text, one after the other."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self.kind = self.piece = ""
+        self.next()
+
+    def next(self) -> None:
+        m = _TOKEN.match(self.text, self.at)
         if not m:
+            raise FileFormatError(f"npy: the header is not understood from character {self.at} on")
+        self.at = m.end()
+        text, word, number, mark = m.groups()
+        kinds = ((text, "text"), (word, "word"), (number, "number"), (mark, mark), ("", "end"))
+        self.piece, self.kind = next((p, k) for p, k in kinds if p is not None)
+
+    def take(self, kind: str) -> str:
+        """The piece that is there, which must be of that kind."""
+        if self.kind != kind:
             raise FileFormatError(
                 "npy: the header has something other than descr, fortran_order and shape of a "
                 "plain array"
             )
-        if m[1] in found:
-            raise FileFormatError(f"npy: the header has {m[1]} twice")
-        found[m[1]] = (m[2], m[3], m[4])
-        at = m.end()
-    if set(found) != {"descr", "fortran_order", "shape"}:
-        raise FileFormatError("npy: the header lacks descr, fortran_order or shape")
-    descr, order, shape = found["descr"][0], found["fortran_order"][1], found["shape"][2]
-    if descr is None or order is None or shape is None:
-        raise FileFormatError("npy: the header has a value of the wrong type")
-    texts = [n.strip().removesuffix("L") for n in shape.split(",") if n.strip()]
-    if not all(n.isascii() and n.isdigit() and len(n) < 20 for n in texts):
-        raise FileFormatError(f"npy: the shape ({shape[:60]}) is not one")
-    sizes = [int(n) for n in texts]
-    if len(sizes) > MAX_DIMS:
-        raise FileFormatError(f"npy: an array of {len(sizes)} dimensions")
-    return descr, order == "True", tuple(sizes)
+        piece = self.piece
+        self.next()
+        return piece
+
+    def more(self, end: str) -> bool:
+        """Whether another member of a list follows: there is a comma, and then no end."""
+        if self.kind == ",":
+            self.next()
+            return self.kind != end
+        return False
+
+    def shape(self) -> tuple[int, ...]:
+        sizes: list[int] = []
+        self.take("(")
+        more = self.kind != ")"
+        while more:
+            if len(sizes) == MAX_DIMS:
+                raise FileFormatError(f"npy: an array of more than {MAX_DIMS} dimensions")
+            sizes.append(int(self.take("number")))
+            more = self.more(")")
+        self.take(")")
+        return tuple(sizes)
+
+    def fields(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        self.take("{")
+        more = self.kind != "}"
+        while more:
+            name = self.take("text")
+            self.take(":")
+            if name in found or name not in _VALUES:
+                raise FileFormatError(f"npy: the header has {name[:40]!r} twice or without need")
+            found[name] = self.shape() if name == "shape" else self.take(_VALUES[name])
+            more = self.more("}")
+        self.take("}")
+        self.take("end")
+        if len(found) != len(_VALUES):
+            raise FileFormatError("npy: the header lacks descr, fortran_order or shape")
+        return found
 
 
 def _read(file: BinaryIO) -> tenon.Tensor:
@@ -72,7 +105,8 @@ def _read(file: BinaryIO) -> tenon.Tensor:
     length = int.from_bytes(file.read(2 if head[6] == 1 else 4), "little")
     if length > MAX_HEADER or length > total - file.tell():
         raise FileFormatError(f"npy: a header of {length} bytes")
-    descr, fortran, shape = _fields(file.read(length).decode("latin-1"))
+    fields = _Header(file.read(length).decode("latin-1")).fields()
+    descr, fortran, shape = fields["descr"], fields["fortran_order"] == "True", fields["shape"]
     order, code = descr[:1], descr[1:]
     if order not in ("<", ">", "|", "=") or code not in CODES:
         raise FileFormatError(f"npy: elements of the type {descr[:40]!r} are not read")
@@ -98,7 +132,7 @@ def _read(file: BinaryIO) -> tenon.Tensor:
 
 def load(filename: Path) -> tenon.Tensor:
     """The array in a file, as a tensor."""
-    with open(filename, "rb") as file:
+    with open_to_read(filename) as file:
         return _read(file)
 
 

@@ -15,7 +15,15 @@ from typing import Any, BinaryIO
 import tenon
 from tenon.io import _tensor
 from tenon.io.errors import FileFormatError, UnsafeContentError
-from tenon.io.unpickle import Global, Reader, check_key, plain_globals
+from tenon.io.unpickle import (
+    Budget,
+    Filled,
+    Global,
+    Reader,
+    construct,
+    plain_globals,
+    shown,
+)  # fmt: skip
 from tenon.io.zip_reader import Archive, Member
 
 STORAGES = {
@@ -50,7 +58,7 @@ class Stored:
 
 def _whole(value: Any, what: str) -> int:
     if type(value) is not int or value < 0 or value >= 1 << 62:
-        raise FileFormatError(f"{what} is {value!r:.40}, not a number from 0 to 2^62")
+        raise FileFormatError(f"{what} is {shown(value)}, not a number from 0 to 2^62")
     return value
 
 
@@ -60,9 +68,22 @@ def _sizes(value: Any, what: str) -> tuple[int, ...]:
     return tuple(_whole(v, f"a number in {what}") for v in value)
 
 
+def _bits(metadata: Any) -> tuple[str, ...]:
+    """What PyTorch says of a view whose elements are to be conjugated or negated when read."""
+    if metadata is None:
+        return ()
+    if type(metadata) is not dict or not all(type(v) is bool for v in metadata.values()):
+        raise FileFormatError("a tensor's metadata is no dict of flags")
+    unknown = [name for name in metadata if name not in ("conj", "neg")]
+    if unknown:
+        raise FileFormatError(f"a tensor's metadata has the unknown flag {shown(unknown[0])}")
+    return tuple(name for name in ("conj", "neg") if metadata.get(name))
+
+
 def _rebuild(
-    stored: Any, offset: Any, size: Any, stride: Any, requires_grad: Any, kind: str | None
-) -> Any:
+    stored: Any, offset: Any, size: Any, stride: Any, requires_grad: Any, kind: str | None,
+    metadata: Any,
+) -> Any:  # fmt: skip
     """The tensor of that geometry in a storage, once all of it lies inside."""
     if not isinstance(stored, Stored):
         raise FileFormatError("a tensor without a storage")
@@ -85,7 +106,7 @@ def _rebuild(
         numel *= n
     if 0 not in shape and numel >= 1 << 60:
         raise FileFormatError(f"a tensor of size {shape} is too large")
-    t = stored.block.cut(kind, shape, strides, at)
+    t = stored.block.cut(kind, shape, strides, at, _bits(metadata))
     return t.requires_grad_() if requires_grad is True else t
 
 
@@ -106,8 +127,7 @@ def _tensor_v2(
     hooks: Any = None, metadata: Any = None,
 ) -> Any:  # fmt: skip
     _no_hooks(hooks)
-    del metadata
-    return _rebuild(stored, offset, size, stride, requires_grad, None)
+    return _rebuild(stored, offset, size, stride, requires_grad, None, metadata)
 
 
 def _tensor_v3(
@@ -115,10 +135,10 @@ def _tensor_v3(
     metadata: Any = None,
 ) -> Any:  # fmt: skip
     _no_hooks(hooks)
-    del metadata
     if not isinstance(kind, tenon.dtype):
         raise FileFormatError("a tensor whose dtype is no dtype")
-    return _rebuild(stored, offset, size, stride, requires_grad, _tensor.name_of(kind))
+    name = _tensor.name_of(kind)
+    return _rebuild(stored, offset, size, stride, requires_grad, name, metadata)
 
 
 def _parameter(data: Any, requires_grad: Any = True, hooks: Any = None) -> Any:
@@ -140,15 +160,17 @@ def _set_attributes(target: Any, state: Any) -> None:
     target.__dict__.update(state)
 
 
-def _from_type(rebuild: Any, cls: Any, args: Any, state: Any) -> Any:
+def _from_type(budget: Budget, rebuild: Any, cls: Any, args: Any, state: Any) -> Any:
     """A tensor with attributes, or a Parameter with them."""
-    if not isinstance(rebuild, Global) or rebuild.make is None or type(args) is not tuple:
-        raise UnsafeContentError("the file rebuilds a tensor with something that is no constructor")
     if not isinstance(cls, Global) or cls.name not in (
         "torch.Tensor", "torch._tensor.Tensor", "torch.nn.parameter.Parameter",
     ):  # fmt: skip
         raise UnsafeContentError("the file holds a tensor of a class of its own")
-    t = rebuild.make(*args)
+    if isinstance(rebuild, Global) and rebuild.make is _from_type:
+        raise UnsafeContentError("the file rebuilds a tensor with something that is no constructor")
+    t = construct(budget, rebuild, args)
+    if not isinstance(t, tenon.Tensor):
+        raise FileFormatError("a tensor that is rebuilt as something else")
     if state:
         _set_attributes(t, state)
     return t
@@ -168,41 +190,42 @@ KEY_TYPES = (tenon.dtype, tenon.device)
 FACTORIES = {"list": list, "dict": dict, "int": int, "float": float, "set": set, "str": str}
 
 
-def _defaultdict(factory: Any = None, items: Any = ()) -> Any:
-    if factory is None:
-        return defaultdict(None)
-    kind = FACTORIES.get(factory.name.rpartition(".")[2]) if isinstance(factory, Global) else None
-    if kind is None:
+def _defaultdict(budget: Budget, factory: Any = None, items: Any = None) -> Any:
+    name = factory.name.rpartition(".")[2] if isinstance(factory, Global) else ""
+    if factory is not None and name not in FACTORIES:
         raise UnsafeContentError("a defaultdict whose factory is no plain type")
-    result: defaultdict = defaultdict(kind)
-    for key, value in dict(items).items():
-        check_key(key, KEY_TYPES)
+    return _copied(budget, defaultdict(FACTORIES.get(name)), items)
+
+
+def _counter(budget: Budget, counts: Any = None) -> Counter:
+    return _copied(budget, Counter(), counts)
+
+
+def _copied(budget: Budget, result: Any, items: Any) -> Any:
+    if items is not None and type(items) is not dict:
+        raise FileFormatError(f"a {type(result).__name__} of something that is no dict")
+    for key, value in (items or {}).items():
+        budget.key(result, key, KEY_TYPES)
         result[key] = value
     return result
 
 
-def _counter(counts: Any = None) -> Counter:
-    if counts is not None and type(counts) is not dict:
-        raise FileFormatError("a Counter of something that is no dict")
-    return Counter(counts or {})
-
-
 def _globals() -> dict[str, Any]:
     """Every name that a checkpoint may use, with what it becomes."""
-    makers = {
-        "torch._utils._rebuild_tensor_v2": _tensor_v2,
-        "torch._utils._rebuild_tensor_v3": _tensor_v3,
-        "torch._utils._rebuild_parameter": _parameter,
-        "torch._utils._rebuild_parameter_with_state": _parameter_with_state,
-        "torch._tensor._rebuild_from_type_v2": _from_type,
-        "tenon._plugin_tensor": _plugin_tensor,
-        "torch.Size": _size,
-        "torch.device": _device,
-        "collections.defaultdict": _defaultdict,
-        "collections.Counter": _counter,
-    }
     names: dict[str, Any] = dict(plain_globals(KEY_TYPES))
-    names.update({name: Global(name, make) for name, make in makers.items()})
+    constructors = [
+        Global("torch._utils._rebuild_tensor_v2", _tensor_v2),
+        Global("torch._utils._rebuild_tensor_v3", _tensor_v3),
+        Global("torch._utils._rebuild_parameter", _parameter),
+        Global("torch._utils._rebuild_parameter_with_state", _parameter_with_state),
+        Filled("torch._tensor._rebuild_from_type_v2", _from_type),
+        Global("tenon._plugin_tensor", _plugin_tensor),
+        Global("torch.Size", _size),
+        Global("torch.device", _device),
+        Filled("collections.defaultdict", _defaultdict),
+        Filled("collections.Counter", _counter),
+    ]
+    names.update({entry.name: entry for entry in constructors})
     for name in ("torch.Tensor", "torch._tensor.Tensor", "torch.nn.parameter.Parameter"):
         names[name] = Global(name)
     for module in ("builtins", "__builtin__"):
@@ -270,7 +293,7 @@ class Checkpoint:
         """Where a storage goes."""
         rule = self.map_location
         if callable(rule) and not isinstance(rule, tenon.device):
-            storage = tenon.UntypedStorage(_tensor.Block(data)._flat("uint8"))
+            storage = tenon.UntypedStorage(_tensor.Block(data).flat_of("uint8"))
             result = rule(storage, location)
             if result is not None:
                 return result.device
@@ -281,7 +304,10 @@ class Checkpoint:
             return rule if isinstance(rule, tenon.device) else tenon.device(rule)
         if location == "cpu" or location == "":
             return tenon.device("cpu")
-        where = tenon.device(location)
+        try:
+            where = tenon.device(location)
+        except (RuntimeError, ValueError):
+            raise FileFormatError(f"the device {shown(location)} is not known here") from None
         if not tenon._C._device_count(where.type):
             raise RuntimeError(
                 f"Attempting to deserialize object on the device {location!r}, which is not "
@@ -290,12 +316,8 @@ class Checkpoint:
             )
         return where
 
-    def _bytes(self, member: Member, kind: str | None) -> Any:
-        unit = _tensor.ITEMSIZE.get(kind or "uint8", 1)
-        unit = _tensor.SWAP_UNIT.get(kind or "", unit)
-        if self.byteorder != _tensor.NATIVE and unit > 1:
-            return _tensor.swapped(self.archive.read(member), unit)
-        if self.mapped is not None and member.start % unit == 0:
+    def _bytes(self, member: Member) -> Any:
+        if self.mapped is not None and member.start % _tensor.ALIGN == 0:
             return memoryview(self.mapped)[member.start : member.start + member.size]
         return self.archive.read(member)
 
@@ -313,12 +335,13 @@ class Checkpoint:
         itemsize = _tensor.ITEMSIZE[kind.kind] if kind.kind else 1
         if _whole(count, "a storage's size") * itemsize != member.size:
             raise FileFormatError(
-                f"the storage {key[:80]!r} should have {count} elements of {itemsize} bytes, but "
-                f"has {member.size} bytes"
+                f"the storage {key[:80]!r} should have {shown(count)} elements of {itemsize} "
+                f"bytes, but has {member.size} bytes"
             )
         if block is None:
-            data = self._bytes(member, kind.kind)
-            block = _tensor.Block(data, self._place(data, location))
+            data = self._bytes(member)
+            foreign = self.byteorder != _tensor.NATIVE
+            block = _tensor.Block(data, self._place(data, location), foreign)
             self.blocks[key] = block
         return Stored(block, kind.kind)
 

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 import tenon
 from tenon.io import _tensor
-from tenon.io.atomic import replacing
+from tenon.io.atomic import open_to_read, replacing
 from tenon.io.errors import FileFormatError
 
 DTYPES = {
@@ -180,7 +180,7 @@ def _of_plugin(name: str, row: tenon.Tensor, text: str) -> tenon.Tensor:
 
 def load_file(filename: Path, device: Any = None) -> dict[str, tenon.Tensor]:
     """All tensors of a file by name."""
-    with open(filename, "rb") as file:
+    with open_to_read(filename) as file:
         return _read(file, device)
 
 
@@ -193,7 +193,7 @@ def load(data: bytes) -> dict[str, tenon.Tensor]:
 
 def metadata(filename: Path) -> dict[str, str]:
     """The texts that a file carries beside its tensors."""
-    with open(filename, "rb") as file:
+    with open_to_read(filename) as file:
         return _read_header(file)[0].metadata
 
 

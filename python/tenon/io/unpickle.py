@@ -2,22 +2,78 @@
 
 This is an interpreter of our own for the opcodes that build plain data. Names in the stream are
 never imported: `find` maps the few that are allowed to constructors, and refuses all others.
-Nothing recurses, every length is checked against the stream before memory is taken, and only plain
-values may become keys of a dict or members of a set.
+
+A stream takes time and memory in proportion to its size, whatever it says. An opcode costs little
+and is paid by its own byte; what copies or compares more than that pays from `Budget`. Lengths are
+checked against the stream before memory is taken. Objects are nested at most MAX_DEPTH deep: they
+are built from the inside out, because only an object that has stayed on the stack since it was made
+may be filled, so that the height of a finished one stays what it was.
 """
 
 from __future__ import annotations
 
 import struct
-from collections import OrderedDict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable
 from typing import Any
 
 from tenon.io.errors import FileFormatError, UnsafeContentError
 
+MAX_DEPTH = 500
 MAX_DEPTH_OF_KEYS = 8
+MAX_CYCLES = 16  # references from inside an object to itself
 MAX_INT_BYTES = 4096
+WORK_PER_BYTE = 16
+LEAST_WORK = 1 << 16
 PLAIN = (str, bytes, int, float, complex, bool, type(None))
+_PLAIN = frozenset(PLAIN)
+_SPREAD = (str, bytes, bool, type(None))  # their hashes are salted or few, so they do not collide
+_FILLABLE = frozenset((list, dict, set, OrderedDict, defaultdict, Counter))
+_COPIED = frozenset((str, bytes, bytearray, tuple, list, set, frozenset, dict, OrderedDict))
+
+
+def shown(value: Any) -> str:
+    """A value of the stream in a message: short, whatever it is."""
+    if type(value) is int and value.bit_length() > 64:
+        return f"an integer of {value.bit_length()} bits"
+    if type(value) in (str, bytes):
+        return repr(value[:40])
+    return repr(value) if type(value) in PLAIN else f"an object of type {type(value).__name__}"
+
+
+class Budget:
+    """The work that a stream may ask for, besides that of its opcodes."""
+
+    def __init__(self, stream_bytes: int) -> None:
+        self.left = LEAST_WORK + WORK_PER_BYTE * stream_bytes
+        self.hashes: dict[tuple[int, int], int] = {}
+
+    def charge(self, work: int) -> None:
+        """Takes from what is left: a unit is a byte that is copied or a member that is visited."""
+        self.left -= work
+        if self.left < 0:
+            raise FileFormatError("pickled data asks for more work than data of its size can mean")
+
+    def key(self, container: Any, value: Any, allowed: tuple[type, ...]) -> None:
+        """Checks what becomes a key of `container`, plain or of a type in `allowed`, and charges
+        what its place there costs."""
+        size = self._unfolded(value, allowed, 0)
+        if isinstance(value, _SPREAD) or (type(value) is int and -(1 << 60) < value < 1 << 60):
+            return
+        # Equal hashes are compared with each other: numbers and tuples can be made to have them.
+        place = (id(container), hash(value))
+        before = self.hashes.get(place, 0)
+        self.hashes[place] = before + 1
+        self.charge(before * size)
+
+    def _unfolded(self, value: Any, allowed: tuple[type, ...], depth: int) -> int:
+        """The number of values that hashing visits: one that is there twice is visited twice."""
+        self.charge(1)
+        if isinstance(value, (PLAIN, allowed)):
+            return 1
+        if type(value) in (tuple, frozenset) and depth < MAX_DEPTH_OF_KEYS:
+            return 1 + sum(self._unfolded(item, allowed, depth + 1) for item in value)
+        raise UnsafeContentError(f"an object of type {type(value).__name__} is used as a key")
 
 
 class Global:
@@ -29,23 +85,45 @@ class Global:
         self.name = name
         self.make = make
 
+    def call(self, budget: Budget, args: tuple[Any, ...]) -> Any:
+        """The object, once its arguments are paid for."""
+        del budget
+        assert self.make is not None
+        return self.make(*args)
+
+
+class Filled(Global):
+    """A constructor of something with keys: it gets the budget as its first argument."""
+
+    __slots__ = ()
+
+    def call(self, budget: Budget, args: tuple[Any, ...]) -> Any:
+        assert self.make is not None
+        return self.make(budget, *args)
+
+
+def construct(budget: Budget, target: Any, args: Any) -> Any:
+    """Calls an allowed constructor; whatever is wrong with the arguments is the file's fault."""
+    if not isinstance(target, Global) or target.make is None:
+        raise UnsafeContentError(
+            f"the file calls {describe(target)}; only constructors of plain data may be called"
+        )
+    if type(args) is not tuple:
+        raise FileFormatError(f"the arguments of {target.name} are no tuple")
+    budget.charge(sum(len(a) for a in args if type(a) in _COPIED))
+    try:
+        return target.call(budget, args)
+    except FileFormatError:
+        raise
+    except (TypeError, ValueError, ArithmeticError, LookupError, RuntimeError) as err:
+        raise FileFormatError(f"bad arguments of {target.name}: {err}") from err
+
 
 class _Mark:
     """Where the arguments of the next opcode begin."""
 
 
 _MARK = _Mark()
-
-
-def check_key(value: Any, allowed: tuple[type, ...], depth: int = 0) -> None:
-    """A key or member must be plain: hashing it must neither fail nor recurse without end."""
-    if isinstance(value, allowed):
-        return
-    if type(value) in (tuple, frozenset) and depth < MAX_DEPTH_OF_KEYS:
-        for item in value:
-            check_key(item, allowed, depth + 1)
-        return
-    raise UnsafeContentError(f"an object of type {type(value).__name__} is used as a key")
 
 
 class Reader:
@@ -62,10 +140,15 @@ class Reader:
         self.data = data
         self.at = 0
         self.stack: list[Any] = []
+        self.budget = Budget(len(data))
+        self.open: list[tuple[int, int]] = []  # what may be filled: place on the stack, id
+        self.open_ids: set[int] = set()
+        self.heights: dict[int, int] = {}  # by id, of what is no plain value
+        self.cycles = 0
         self.memo: dict[int, Any] = {}
         self.find = find
         self.persistent = persistent
-        self.key_types = PLAIN + key_types
+        self.key_types = key_types
         self.takes_state = takes_state
 
     # -- The stream --------------------------------------------------------------------------------
@@ -99,18 +182,52 @@ class Reader:
     def pop(self) -> Any:
         if not self.stack or self.stack[-1] is _MARK:
             raise FileFormatError(f"pickled data takes from an empty stack at byte {self.at}")
+        self.close(len(self.stack) - 1)
         return self.stack.pop()
 
-    def top(self, kind: type | tuple[type, ...]) -> Any:
+    def close(self, place: int) -> None:
+        """From now on nothing that lies on the stack from that place on can be filled."""
+        while self.open and self.open[-1][0] >= place:
+            self.open_ids.discard(self.open.pop()[1])
+
+    def push_open(self, value: Any, height: int = 1) -> None:
+        """Pushes an object that the next opcodes may fill."""
+        self.open.append((len(self.stack), id(value)))
+        self.open_ids.add(id(value))
+        self.stack.append(value)
+        self.grow(value, height)
+
+    def push_over(self, value: Any, items: Any) -> None:
+        """Pushes a finished object that holds `items`."""
+        self.stack.append(value)
+        self.grow(value, self.height(items) + 1)
+
+    def height(self, items: Any) -> int:
+        """How deep the deepest of some objects is nested."""
+        heights = [self.heights.get(id(v), 1) for v in items if type(v) not in _PLAIN]
+        return max(heights) if heights else 0
+
+    def grow(self, value: Any, height: int) -> None:
+        if height > MAX_DEPTH:
+            raise FileFormatError(f"pickled data is nested more than {MAX_DEPTH} deep")
+        self.heights[id(value)] = height
+
+    def top(self, kind: type | tuple[type, ...], items: Any) -> Any:
+        """The object on top of the stack, which is about to get `items`."""
         if not self.stack or not isinstance(self.stack[-1], kind):
             raise FileFormatError(f"pickled data fills an object of the wrong type at {self.at}")
-        return self.stack[-1]
+        value = self.stack[-1]
+        if not self.open or self.open[-1][0] != len(self.stack) - 1:
+            raise FileFormatError(f"pickled data fills an object that is in use at byte {self.at}")
+        self.grow(value, max(self.heights[id(value)], self.height(items) + 1))
+        return value
 
     def pop_mark(self) -> list[Any]:
         for i in range(len(self.stack) - 1, -1, -1):
             if self.stack[i] is _MARK:
                 items = self.stack[i + 1 :]
                 del self.stack[i:]
+                self.close(i)
                 return items
         raise FileFormatError(f"pickled data has no mark at byte {self.at}")
 
@@ -122,7 +239,12 @@ class Reader:
     def get(self, index: int) -> None:
         if index not in self.memo:
             raise FileFormatError(f"pickled data refers to an item {index} that is not there")
-        self.stack.append(self.memo[index])
+        value = self.memo[index]
+        if id(value) in self.open_ids:
+            self.cycles += 1  # its height is not known yet, so these are counted instead
+            if self.cycles > MAX_CYCLES:
+                raise FileFormatError("pickled data holds too many objects that hold themselves")
+        self.stack.append(value)
 
     # -- Opcodes -----------------------------------------------------------------------------------
 
@@ -141,6 +263,7 @@ class Reader:
     def op_pop(self) -> None:
         if not self.stack:
             raise FileFormatError(f"pickled data takes from an empty stack at byte {self.at}")
+        self.close(len(self.stack) - 1)
         self.stack.pop()
 
     def op_dup(self) -> None:
@@ -169,54 +292,62 @@ class Reader:
         self.stack.append(self.take(self.unsigned(size_bytes)).decode("latin-1"))
 
     def op_bytearray(self) -> None:
-        self.stack.append(bytearray(self.take(self.unsigned(8))))
+        self.push_over(bytearray(self.take(self.unsigned(8))), ())
 
     def op_tuple(self, n: int) -> None:
         items = [self.pop() for _ in range(n)]
-        self.stack.append(tuple(reversed(items)))
+        self.push_over(tuple(reversed(items)), items)
+
+    def op_marked_tuple(self) -> None:
+        items = self.pop_mark()
+        self.push_over(tuple(items), items)
+
+    def op_list(self) -> None:
+        items = self.pop_mark()
+        self.push_open(items, self.height(items) + 1)
 
     def op_append(self) -> None:
         value = self.pop()
-        self.top(list).append(value)
+        self.top(list, (value,)).append(value)
 
     def op_appends(self) -> None:
         items = self.pop_mark()
-        self.top(list).extend(items)
+        self.top(list, items).extend(items)
 
     def set_items(self, target: dict, items: list[Any]) -> None:
         if len(items) % 2:
             raise FileFormatError("pickled data has a key without a value")
         for key, value in zip(items[::2], items[1::2], strict=True):
-            check_key(key, self.key_types)
+            self.budget.key(target, key, self.key_types)
             target[key] = value
 
     def op_setitem(self) -> None:
         value = self.pop()
         key = self.pop()
-        self.set_items(self.top(dict), [key, value])
+        self.set_items(self.top(dict, (key, value)), [key, value])
 
     def op_setitems(self) -> None:
         items = self.pop_mark()
-        self.set_items(self.top(dict), items)
+        self.set_items(self.top(dict, items), items)
 
     def op_dict(self) -> None:
         items = self.pop_mark()
         result: dict = {}
+        self.push_open(result, self.height(items) + 1)
         self.set_items(result, items)
-        self.stack.append(result)
 
     def op_additems(self) -> None:
         items = self.pop_mark()
-        target = self.top(set)
+        target = self.top(set, items)
         for item in items:
-            check_key(item, self.key_types)
+            self.budget.key(target, item, self.key_types)
             target.add(item)
 
     def op_frozenset(self) -> None:
         items = self.pop_mark()
         for item in items:
-            check_key(item, self.key_types)
-        self.stack.append(frozenset(items))
+            self.budget.key(items, item, self.key_types)
+        self.push_over(frozenset(items), items)
 
     def op_global(self) -> None:
         module = self.line()
@@ -230,28 +361,20 @@ class Reader:
 
     def op_reduce(self) -> None:
         args, target = self.pop(), self.pop()
-        if not isinstance(target, Global) or target.make is None:
-            raise UnsafeContentError(
-                f"the file calls {describe(target)}; only constructors of plain data may be called"
-            )
-        if type(args) is not tuple:
-            raise FileFormatError(f"the arguments of {target.name} are no tuple")
-        try:
-            self.stack.append(target.make(*args))
-        except FileFormatError:
-            raise
-        except (TypeError, ValueError, OverflowError, IndexError, KeyError) as err:
-            raise FileFormatError(f"bad arguments of {target.name}: {err}") from err
+        value = construct(self.budget, target, args)
+        if type(value) in _FILLABLE:
+            self.push_open(value, self.height((args,)) + 1)
+        elif type(value) in _PLAIN:
+            self.stack.append(value)
+        else:
+            self.push_over(value, (args,))
 
     def op_build(self) -> None:
         state = self.pop()
-        if (
-            not self.stack
-            or self.takes_state is None
-            or not self.takes_state(self.stack[-1], state)
-        ):
-            what = describe(self.stack[-1]) if self.stack else "nothing"
-            raise UnsafeContentError(f"the file sets the state of {what}")
+        target = self.top(object, (state,))
+        self.budget.charge(len(state) if type(state) is dict else 1)
+        if self.takes_state is None or not self.takes_state(target, state):
+            raise UnsafeContentError(f"the file sets the state of {describe(target)}")
 
     def op_persistent(self) -> None:
         if self.persistent is None:
@@ -311,16 +434,16 @@ OPCODES: dict[int, Callable[[Reader], None]] = {
     0x85: lambda r: r.op_tuple(1),
     0x86: lambda r: r.op_tuple(2),
     0x87: lambda r: r.op_tuple(3),
-    ord("t"): lambda r: r.stack.append(tuple(r.pop_mark())),
-    ord("]"): lambda r: r.stack.append([]),
-    ord("l"): lambda r: r.stack.append(r.pop_mark()),
+    ord("t"): Reader.op_marked_tuple,
+    ord("]"): lambda r: r.push_open([]),
+    ord("l"): Reader.op_list,
     ord("a"): Reader.op_append,
     ord("e"): Reader.op_appends,
-    ord("}"): lambda r: r.stack.append({}),
+    ord("}"): lambda r: r.push_open({}),
     ord("d"): Reader.op_dict,
     ord("s"): Reader.op_setitem,
     ord("u"): Reader.op_setitems,
-    0x8F: lambda r: r.stack.append(set()),
+    0x8F: lambda r: r.push_open(set()),
     0x90: Reader.op_additems,
     0x91: Reader.op_frozenset,
     ord("q"): lambda r: r.put(r.unsigned(1)),
@@ -361,34 +484,37 @@ def _complex(real: float, imag: float) -> complex:
 
 
 def plain_globals(key_types: tuple[type, ...]) -> dict[str, Global]:
-    """Constructors of Python's own data types."""
-    allowed = PLAIN + key_types
+    """Constructors of Python's own data types; key_types: what else may be a key."""
 
-    def members(items: Any = ()) -> list[Any]:
+    def members(budget: Budget, items: Any = ()) -> list[Any]:
         if type(items) not in (list, tuple, set, frozenset):
             raise FileFormatError("a set of something that is no list")
         for item in items:
-            check_key(item, allowed)
+            budget.key(items, item, key_types)
         return list(items)
 
-    def ordered(items: Any = ()) -> OrderedDict:
+    def ordered(budget: Budget, items: Any = ()) -> OrderedDict:
         result: OrderedDict = OrderedDict()
         if type(items) not in (list, tuple):
             raise FileFormatError("an OrderedDict of something that is no list of pairs")
         for pair in items:
             if type(pair) not in (list, tuple) or len(pair) != 2:
                 raise FileFormatError("an OrderedDict of something that is no list of pairs")
-            check_key(pair[0], allowed)
+            budget.key(result, pair[0], key_types)
             result[pair[0]] = pair[1]
         return result
 
-    makers: dict[str, Callable[..., Any]] = {
-        "collections.OrderedDict": ordered,
-        "_codecs.encode": _encode,
-    }
+    names: list[Global] = [
+        Filled("collections.OrderedDict", ordered),
+        Global("_codecs.encode", _encode),
+    ]
     for module in ("builtins", "__builtin__"):
-        makers[f"{module}.set"] = lambda items=(): set(members(items))
-        makers[f"{module}.frozenset"] = lambda items=(): frozenset(members(items))
-        makers[f"{module}.complex"] = _complex
-        makers[f"{module}.bytearray"] = _bytearray
-    return {name: Global(name, make) for name, make in makers.items()}
+        names += [
+            Filled(f"{module}.set", lambda budget, items=(): set(members(budget, items))),
+            Filled(
+                f"{module}.frozenset", lambda budget, items=(): frozenset(members(budget, items))
+            ),
+            Global(f"{module}.complex", _complex),
+            Global(f"{module}.bytearray", _bytearray),
+        ]
+    return {entry.name: entry for entry in names}
