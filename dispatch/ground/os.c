@@ -9,6 +9,7 @@
 #include <limits.h>
 #include <signal.h>
 #include <link.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,42 @@
 
 void tni_os_lock(tni_os_mutex *m) { pthread_mutex_lock(m); }
 void tni_os_unlock(tni_os_mutex *m) { pthread_mutex_unlock(m); }
+void tni_os_mutex_init(tni_os_mutex *m) { pthread_mutex_init(m, NULL); }
+void tni_os_cond_init(tni_os_cond *c) { pthread_cond_init(c, NULL); }
+void tni_os_wait(tni_os_cond *c, tni_os_mutex *m) { pthread_cond_wait(c, m); }
+void tni_os_wake(tni_os_cond *c) { pthread_cond_signal(c); }
+void tni_os_yield(void) { sched_yield(); }
+
+void tni_os_sleep_ns(int64_t ns) {
+    struct timespec t = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+    nanosleep(&t, NULL);
+}
+
+typedef struct thread_job {
+    void (*fn)(void *arg);
+    void *arg;
+} thread_job;
+
+static void *run_thread(void *arg) {
+    thread_job job = *(thread_job *)arg;
+    free(arg);
+    job.fn(job.arg);
+    return NULL;
+}
+
+bool tni_os_thread_start(void (*fn)(void *arg), void *arg) {
+    thread_job *job = malloc(sizeof *job);
+    if (!job) return false;
+    *job = (thread_job){fn, arg};
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, run_thread, job) != 0) {
+        free(job);
+        return false;
+    }
+    pthread_detach(thread);
+    return true;
+}
+
 void tni_os_call_once(tni_os_once *once, void (*fn)(void)) { pthread_once(once, fn); }
 
 typedef struct exit_entry {

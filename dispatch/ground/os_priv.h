@@ -13,6 +13,17 @@ typedef pthread_mutex_t tni_os_mutex;
 void tni_os_lock(tni_os_mutex *m);
 void tni_os_unlock(tni_os_mutex *m);
 
+void tni_os_mutex_init(tni_os_mutex *m);
+/* A place to wait at, with the mutex held, until another thread wakes one that waits. */
+typedef pthread_cond_t tni_os_cond;
+void tni_os_cond_init(tni_os_cond *c);
+void tni_os_wait(tni_os_cond *c, tni_os_mutex *m);
+void tni_os_wake(tni_os_cond *c);
+/* Runs fn(arg) in a thread of its own, which nobody joins; false: there is none to be had. */
+bool tni_os_thread_start(void (*fn)(void *arg), void *arg);
+void tni_os_yield(void);
+void tni_os_sleep_ns(int64_t ns);
+
 typedef pthread_once_t tni_os_once;
 #define TNI_OS_ONCE_INIT PTHREAD_ONCE_INIT
 void tni_os_call_once(tni_os_once *once, void (*fn)(void));

@@ -124,6 +124,14 @@ def command_run(words: list[str]) -> int:
     return 0
 
 
+def command_launch(words: list[str]) -> int:
+    """Starts a program in several processes."""
+    from tenon.distributed import run
+
+    run.main(words, "tenon launch")
+    return 0
+
+
 def report(label: str, get: Callable[[], str]) -> bool:
     try:
         print(f"{label:<11} {get()}")
@@ -220,6 +228,8 @@ def parser() -> argparse.ArgumentParser:
     text = "run a program that imports torch on Tenon"
     commands.add_parser("run", help=text, usage=usage, description=text)
 
+    commands.add_parser("launch", help="run a program in several processes", add_help=False)
+
     doctor = commands.add_parser("doctor", help="check the installation and say what is wrong")
     doctor.set_defaults(call=command_doctor)
 
@@ -243,6 +253,8 @@ def main(argv: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
     if arguments[:1] == ["conform"]:
         return command_conform(arguments[1:])
+    if arguments[:1] == ["launch"]:
+        return command_launch(arguments[1:])
     if arguments[:1] == ["run"] and arguments[1:2] not in (["-h"], ["--help"]):
         return command_run(arguments[1:])
     top = parser()

@@ -38,11 +38,12 @@ PRODUCT = re.compile(r"[\w\])] \* [\w(]")
 UNDONE = re.compile("|".join(rf"\b{word}\b" for word in ("TO" + "DO", "FIX" + "ME", "X" * 3)))
 # Headers of ours that the files of a room may include, besides those of the room itself.
 SDK = {"tenon/plugin.h", "tenon/op_args.h", "tenon/status.h", "tenon/dtype.h", "tenon/device.h"}
+SDK |= {"tenon/engine.h"}
 SDK |= {"pointwise_ops.inc", "pointwise_rows.inc"}
 FAMILIES = sorted(p.stem for p in ROOT.glob("dispatch/ops/*.toml"))
 SDK |= {f"tenon/args_{name}.h" for name in FAMILIES}
 CORE = SDK | {"tenon/tensor.h", "tenon/error.h", "tenon/runtime.h", "tenon/ops.h"}
-CORE |= {"tenon/ops_meta.h", "tenon/device_ext.h", "tenon/program.h"}
+CORE |= {"tenon/ops_meta.h", "tenon/device_ext.h", "tenon/processes.h", "tenon/program.h"}
 CORE |= {f"tenon/ops_{name}.h" for name in FAMILIES}
 KNOWS = {
     "backends": SDK,
@@ -58,8 +59,8 @@ KNOWS = {
 # The rooms of libtenon from the bottom up: a room knows itself and those in front of it.
 ORDER = (
     "dispatch/ground", "dispatch/device", "dispatch/tensor", "dispatch/call", "dispatch/added",
-    "dispatch/door", "dispatch/operators", "dispatch/program", "autograd", "nn", "optim", "plugins",
-    "plugins/ffi",
+    "dispatch/processes", "dispatch/door", "dispatch/operators", "dispatch/program", "autograd",
+    "nn", "optim", "plugins", "plugins/ffi",
 )  # fmt: skip
 BACKENDS = {
     "backends/cpu": ("host", "walk", "libs", "map", "random", "ops", "."),

@@ -138,7 +138,11 @@ class BatchNorm3d(_BatchNorm):
 
 
 class SyncBatchNorm(_BatchNorm):
-    """BatchNorm over a process group; with one process it is the plain one."""
+    """BatchNorm whose mean and variance are those of the batches of all processes of a group.
+
+    In training each process gives the sums of its elements, then those of their squared distances
+    from the common mean; batches may differ in size. With one process it is the plain BatchNorm.
+    """
 
     def __init__(
         self,
@@ -161,6 +165,48 @@ class SyncBatchNorm(_BatchNorm):
     def _check_input_dim(self, input: Tensor) -> None:
         if input.dim() < 2:
             raise ValueError(f"expected at least 2D input (got {input.dim()}D input)")
+
+    def forward(self, input: Tensor) -> Tensor:
+        uses_batch = self.training or self.running_mean is None
+        if not (uses_batch and tenon.distributed.is_initialized()):
+            return super().forward(input)
+        if tenon.distributed.get_world_size(self.process_group) == 1:
+            return super().forward(input)
+        self._check_input_dim(input)
+        return self._normalize(input)
+
+    def _normalize(self, input: Tensor) -> Tensor:
+        """The input by the mean and variance of all processes, which the running ones follow."""
+        from tenon.distributed import nn as together
+
+        x = input.float() if input.dtype in (tenon.float16, tenon.bfloat16) else input
+        dims = [d for d in range(x.ndim) if d != 1]
+        shape = [1, -1] + [1] * (x.ndim - 2)
+        own = x.new_full((1,), x.numel() / x.shape[1])
+        sums = together.all_reduce(tenon.cat([x.sum(dims), own]), group=self.process_group)
+        count, mean = sums[-1].detach(), sums[:-1] / sums[-1].detach()
+        centered = x - mean.view(shape)
+        squares = together.all_reduce((centered * centered).sum(dims), group=self.process_group)
+        variance = squares / count
+        with tenon.no_grad():
+            self._follow(mean, squares / (count - 1))
+        result = centered * (variance + self.eps).rsqrt().view(shape)
+        if self.affine:
+            result = result * self.weight.view(shape)
+            if self.bias is not None:
+                result = result + self.bias.view(shape)
+        return result.to(input.dtype)
+
+    def _follow(self, mean: Tensor, variance: Tensor) -> None:
+        """Moves the running mean and variance; the latter is the unbiased one."""
+        if self.running_mean is None or not self.training:
+            return
+        self.num_batches_tracked.add_(1)
+        share = self.momentum
+        if share is None:
+            share = 1.0 / float(self.num_batches_tracked)
+        self.running_mean.lerp_(mean.to(self.running_mean.dtype), share)
+        self.running_var.lerp_(variance.to(self.running_var.dtype), share)
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:

@@ -1,0 +1,338 @@
+// gloo.cpp: Gloo as an engine (tenon/engine.h), for programs that start without a launcher of MPI.
+// Ranks find each other by files in the folder that they are given, then talk over TCP, on the
+// loopback interface unless another one is named. Exchanges of all ranks are done when they were
+// started, as Gloo's calls wait; a message between two ranks has a thread that waits for it.
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gloo/allgather.h>
+#include <gloo/allreduce.h>
+#include <gloo/alltoallv.h>
+#include <gloo/barrier.h>
+#include <gloo/broadcast.h>
+#include <gloo/math.h>
+#include <gloo/reduce.h>
+#include <gloo/rendezvous/context.h>
+#include <gloo/rendezvous/file_store.h>
+#include <gloo/rendezvous/prefix_store.h>
+#include <gloo/transport/tcp/device.h>
+
+#include <tenon/dtype.h>
+#include <tenon/engine.h>
+
+namespace {
+
+using Milliseconds = std::chrono::milliseconds;
+using Reduce = std::function<void(void *, const void *, const void *, size_t)>;
+
+struct Meeting {
+    std::string folder;
+    std::shared_ptr<gloo::transport::Device> device;
+};
+
+struct Group {
+    std::shared_ptr<gloo::rendezvous::Context> context;
+    std::shared_ptr<Meeting> meeting;
+    std::string name;
+    uint32_t calls = 0; // tells exchanges apart that follow each other
+};
+
+// A message on its way. The waiting thread holds it, too, so that it may be given up.
+struct Message {
+    std::unique_ptr<gloo::transport::UnboundBuffer> buffer;
+    std::atomic<bool> done{false};
+    std::string why;
+};
+
+struct Request {
+    std::shared_ptr<Message> message; // none: the exchange is done
+};
+
+void say(char *why, const char *text) { std::snprintf(why, TN_ENGINE_WHY, "%s", text); }
+
+// Runs fn; an exception becomes a status.
+template <typename F> tn_status guarded(char *why, F fn) {
+    try {
+        fn();
+        return TN_OK;
+    } catch (const std::bad_alloc &) {
+        say(why, "out of memory");
+        return TN_E_MEMORY;
+    } catch (const std::exception &e) {
+        say(why, e.what());
+    } catch (...) {
+        say(why, "an exception of an unknown kind");
+    }
+    return TN_E_IO;
+}
+
+// ---- Types and reductions ----
+
+size_t bytes_of(int32_t dtype) {
+    switch (dtype) {
+    case TN_I32:
+    case TN_F32: return 4;
+    case TN_I64:
+    case TN_F64: return 8;
+    default: return 1;
+    }
+}
+
+template <typename T, typename F>
+void each(void *out, const void *a, const void *b, size_t n, F f) {
+    auto *o = static_cast<T *>(out);
+    auto *x = static_cast<const T *>(a);
+    auto *y = static_cast<const T *>(b);
+    for (size_t i = 0; i < n; i++) o[i] = static_cast<T>(f(x[i], y[i]));
+}
+
+template <typename T> T bits(uint32_t op, T x, T y) {
+    return static_cast<T>(op == TN_EXCHANGE_BAND ? x & y : op == TN_EXCHANGE_BOR ? x | y : x ^ y);
+}
+
+template <typename T> Reduce arithmetic(uint32_t op) {
+    // A NaN of either side stays, as it does in the reductions of tensors.
+    auto less = [](T x, T y) { return x < y || x != x ? x : y; };
+    auto more = [](T x, T y) { return x > y || x != x ? x : y; };
+    switch (op) {
+    case TN_EXCHANGE_SUM:
+        return [](void *o, const void *a, const void *b, size_t n) {
+            each<T>(o, a, b, n, [](T x, T y) { return x + y; });
+        };
+    case TN_EXCHANGE_PRODUCT:
+        return [](void *o, const void *a, const void *b, size_t n) {
+            each<T>(o, a, b, n, [](T x, T y) { return x * y; });
+        };
+    case TN_EXCHANGE_MIN:
+        return
+            [less](void *o, const void *a, const void *b, size_t n) { each<T>(o, a, b, n, less); };
+    default:
+        return
+            [more](void *o, const void *a, const void *b, size_t n) { each<T>(o, a, b, n, more); };
+    }
+}
+
+template <typename T> Reduce integral(uint32_t op) {
+    if (op < TN_EXCHANGE_BAND) return arithmetic<T>(op);
+    return [op](void *o, const void *a, const void *b, size_t n) {
+        each<T>(o, a, b, n, [op](T x, T y) { return bits<T>(op, x, y); });
+    };
+}
+
+Reduce reduction(int32_t dtype, uint32_t op) {
+    switch (dtype) {
+    case TN_U8: return integral<uint8_t>(op);
+    case TN_I8: return integral<int8_t>(op);
+    case TN_I32: return integral<int32_t>(op);
+    case TN_I64: return integral<int64_t>(op);
+    case TN_F32: return arithmetic<float>(op);
+    default: return arithmetic<double>(op);
+    }
+}
+
+// ---- Groups ----
+
+Group *join(std::shared_ptr<Meeting> meeting, const std::string &name, int rank, int size,
+            int64_t timeout_ms) {
+    auto group = std::make_unique<Group>();
+    group->context = std::make_shared<gloo::rendezvous::Context>(rank, size);
+    group->context->setTimeout(Milliseconds(timeout_ms));
+    gloo::rendezvous::FileStore files(meeting->folder);
+    gloo::rendezvous::PrefixStore store(name, files);
+    group->context->connectFullMesh(store, meeting->device);
+    group->meeting = std::move(meeting);
+    group->name = name;
+    return group.release();
+}
+
+tn_status open_world(const tn_engine_place *place, void **ret_group, char *why) {
+    return guarded(why, [&] {
+        auto meeting = std::make_shared<Meeting>();
+        gloo::transport::tcp::attr where;
+        if (place->interface)
+            where.iface = place->interface;
+        else
+            where.hostname = "127.0.0.1";
+        meeting->folder = place->folder;
+        meeting->device = gloo::transport::tcp::CreateDevice(where);
+        *ret_group = join(meeting, "world", place->rank, place->size, place->timeout_ms);
+    });
+}
+
+tn_status part(void *group, const int32_t *ranks, int32_t n, uint32_t id, int64_t timeout_ms,
+               void **ret_group, char *why) {
+    auto *g = static_cast<Group *>(group);
+    return guarded(why, [&] {
+        int rank = 0;
+        for (int32_t i = 0; i < n; i++)
+            if (ranks[i] == g->context->rank) rank = i;
+        std::string name = g->name + "." + std::to_string(id);
+        *ret_group = join(g->meeting, name, rank, n, timeout_ms);
+    });
+}
+
+void close_group(void *group) { delete static_cast<Group *>(group); }
+
+// Other ranks notice that this one's connections have ended.
+void abort_group(void *group, int32_t code) {
+    (void)group;
+    (void)code;
+}
+
+// ---- Exchanges ----
+
+void all_reduce(Group *g, const tn_exchange *x, void *data, size_t count) {
+    gloo::AllreduceOptions o(g->context);
+    size_t size = bytes_of(x->dtype);
+    // Every rank passes memory of one type, so the bytes say enough.
+    switch (size) {
+    case 1: o.setOutput(static_cast<uint8_t *>(data), count); break;
+    case 4: o.setOutput(static_cast<uint32_t *>(data), count); break;
+    default: o.setOutput(static_cast<uint64_t *>(data), count);
+    }
+    o.setReduceFunction(reduction(x->dtype, x->op));
+    o.setTag(g->calls);
+    o.setTimeout(Milliseconds(x->timeout_ms));
+    gloo::allreduce(o);
+}
+
+void broadcast(Group *g, const tn_exchange *x) {
+    gloo::BroadcastOptions o(g->context);
+    o.setOutput(static_cast<uint8_t *>(x->out), static_cast<size_t>(x->count) * bytes_of(x->dtype));
+    o.setRoot(x->peer);
+    o.setTag(g->calls);
+    o.setTimeout(Milliseconds(x->timeout_ms));
+    gloo::broadcast(o);
+}
+
+void all_gather(Group *g, const tn_exchange *x) {
+    gloo::AllgatherOptions o(g->context);
+    size_t bytes = static_cast<size_t>(x->count) * bytes_of(x->dtype);
+    o.setInput(static_cast<uint8_t *>(const_cast<void *>(x->in)), bytes);
+    o.setOutput(static_cast<uint8_t *>(x->out), bytes * static_cast<size_t>(g->context->size));
+    o.setTag(g->calls);
+    o.setTimeout(Milliseconds(x->timeout_ms));
+    gloo::allgather(o);
+}
+
+// All of it is reduced, and a part taken: the bits are those of ALL_REDUCE.
+void reduce_scatter(Group *g, const tn_exchange *x) {
+    size_t count = static_cast<size_t>(x->count), size = bytes_of(x->dtype);
+    size_t ranks = static_cast<size_t>(g->context->size);
+    std::vector<char> all(ranks * count * size);
+    if (all.empty()) return;
+    std::memcpy(all.data(), x->in, all.size());
+    all_reduce(g, x, all.data(), ranks * count);
+    std::memcpy(x->out, all.data() + static_cast<size_t>(g->context->rank) * count * size,
+                count * size);
+}
+
+void all_to_all(Group *g, const tn_exchange *x) {
+    gloo::AlltoallvOptions o(g->context);
+    int64_t size = static_cast<int64_t>(bytes_of(x->dtype));
+    std::vector<int64_t> in(x->in_counts, x->in_counts + g->context->size);
+    std::vector<int64_t> out(x->out_counts, x->out_counts + g->context->size);
+    for (auto &n : in) n *= size;
+    for (auto &n : out) n *= size;
+    o.setInput(static_cast<uint8_t *>(const_cast<void *>(x->in)), in);
+    o.setOutput(static_cast<uint8_t *>(x->out), out);
+    o.setTag(g->calls);
+    o.setTimeout(Milliseconds(x->timeout_ms));
+    gloo::alltoallv(o);
+}
+
+void barrier(Group *g, const tn_exchange *x) {
+    gloo::BarrierOptions o(g->context);
+    o.setTag(g->calls);
+    o.setTimeout(Milliseconds(x->timeout_ms));
+    gloo::barrier(o);
+}
+
+void run(Group *g, const tn_exchange *x) {
+    if (x->kind == TN_EXCHANGE_BARRIER) return barrier(g, x);
+    if (x->count == 0 && x->kind != TN_EXCHANGE_ALL_TO_ALL) return;
+    switch (x->kind) {
+    case TN_EXCHANGE_BROADCAST: return broadcast(g, x);
+    case TN_EXCHANGE_ALL_GATHER: return all_gather(g, x);
+    case TN_EXCHANGE_REDUCE_SCATTER: return reduce_scatter(g, x);
+    case TN_EXCHANGE_ALL_TO_ALL: return all_to_all(g, x);
+    default: return all_reduce(g, x, x->out, static_cast<size_t>(x->count)); // REDUCE, too
+    }
+}
+
+// Slots of messages lie beside those of exchanges, whose tags go through the same numbers.
+uint64_t slot_of(int32_t tag) { return (uint64_t{1} << 40) + static_cast<uint64_t>(tag); }
+
+std::shared_ptr<Message> start_message(Group *g, const tn_exchange *x) {
+    auto message = std::make_shared<Message>();
+    bool sends = x->kind == TN_EXCHANGE_SEND;
+    void *data = sends ? const_cast<void *>(x->in) : x->out;
+    size_t bytes = static_cast<size_t>(x->count) * bytes_of(x->dtype);
+    message->buffer = g->context->createUnboundBuffer(data, bytes);
+    if (sends)
+        message->buffer->send(x->peer, slot_of(x->tag));
+    else
+        message->buffer->recv(x->peer, slot_of(x->tag));
+    auto timeout = Milliseconds(x->timeout_ms);
+    auto context = g->context;
+    std::thread([message, sends, timeout, context] {
+        char why[TN_ENGINE_WHY] = "";
+        tn_status st = guarded(why, [&] {
+            if (sends)
+                message->buffer->waitSend(timeout);
+            else
+                message->buffer->waitRecv(timeout);
+        });
+        if (st != TN_OK) message->why = why;
+        message->done.store(true, std::memory_order_release);
+    }).detach();
+    return message;
+}
+
+tn_status start(void *group, const tn_exchange *x, void **ret_request, char *why) {
+    auto *g = static_cast<Group *>(group);
+    return guarded(why, [&] {
+        auto request = std::make_unique<Request>();
+        if (x->kind == TN_EXCHANGE_SEND || x->kind == TN_EXCHANGE_RECV) {
+            request->message = start_message(g, x);
+        } else {
+            g->calls = (g->calls + 1) & 0xffffff;
+            if (g->context->size > 1)
+                run(g, x);
+            else if (x->in && x->out && x->in != x->out)
+                std::memcpy(x->out, x->in, static_cast<size_t>(x->count) * bytes_of(x->dtype));
+        }
+        *ret_request = request.release();
+    });
+}
+
+tn_status test(void *group, void *request, int32_t *ret_done, char *why) {
+    (void)group;
+    auto *r = static_cast<Request *>(request);
+    *ret_done = !r->message || r->message->done.load(std::memory_order_acquire);
+    if (!*ret_done) return TN_OK;
+    std::unique_ptr<Request> ended(r);
+    if (!r->message || r->message->why.empty()) return TN_OK;
+    say(why, r->message->why.c_str());
+    return TN_E_IO;
+}
+
+const tn_engine table = {
+    sizeof(tn_engine), TN_ENGINE_VERSION, "gloo", open_world, part, start, test,
+    close_group,       abort_group,
+};
+
+} // namespace
+
+extern "C" __attribute__((visibility("default"))) const tn_engine *
+tn_engine_main(uint32_t version) {
+    return version == TN_ENGINE_VERSION ? &table : nullptr;
+}

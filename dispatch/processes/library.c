@@ -1,0 +1,31 @@
+/* library.c: finds an engine in a library, and sees that its table can be used. */
+#include "world_priv.h"
+
+static tn_status fail_engine(const char *path, const char *why) {
+    return tn_fail(TN_E_PLUGIN, -1, "%s: %s", path, why);
+}
+
+static const char *missing_in(const tn_engine *e) {
+    if (e->struct_size < sizeof *e) return "its table is shorter than tenon/engine.h's";
+    if (e->version != TN_ENGINE_VERSION) return "its table has another version";
+    if (!e->name || !e->open || !e->part || !e->start || !e->test || !e->close || !e->abort)
+        return "a function of its table is missing";
+    return NULL;
+}
+
+tn_status tni_engine_find(const char *path, const tn_engine **ret_engine) {
+    const char *why = tni_os_untrusted(path);
+    if (why) return fail_engine(path, why);
+    void *library = tni_os_library_open(path, &why);
+    if (!library) return fail_engine(path, why);
+    void *symbol = tni_os_library_symbol(library, "tn_engine_main");
+    if (!symbol || !tni_os_is_code(symbol)) return fail_engine(path, "has no tn_engine_main");
+    tn_engine_main_fn enter;
+    memcpy(&enter, &symbol, sizeof enter);
+    const tn_engine *engine = enter(TN_ENGINE_VERSION);
+    if (!engine) return fail_engine(path, "serves no engine of this version");
+    why = missing_in(engine);
+    if (why) return fail_engine(path, why);
+    *ret_engine = engine;
+    return TN_OK;
+}

@@ -1,0 +1,464 @@
+/* world.c: groups of processes, their operations in order, deadlines, and who drives them. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "world_priv.h"
+
+typedef enum state { QUEUED, COMPARING, RUNNING, DONE } state;
+
+struct tn_work {
+    tn_world *world; /* a reference */
+    tn_work *next;
+    tn_exchange x;
+    int64_t *counts;    /* copies of in_counts and out_counts, or NULL */
+    int64_t offset;     /* elements that are done, where one exchange cannot do all */
+    int64_t started_ns; /* of the comparison or the exchange */
+    void *request;
+    state at;
+    bool unattended, lost;
+    _Atomic bool done;
+    tn_status status;
+    char why[TN_ENGINE_WHY + 128];
+    _Atomic int32_t refs; /* of the caller, and of the queue */
+};
+
+static bool is_between_two(const tn_exchange *x) {
+    return x->kind == TN_EXCHANGE_SEND || x->kind == TN_EXCHANGE_RECV;
+}
+
+/* ---- Counting ----------------------------------------------------------------------------------*/
+
+static void world_unref(tn_world *w) {
+    if (!w || atomic_fetch_sub(&w->refs, 1) != 1) return;
+    tni_engine_use *use = w->use;
+    tni_os_lock(&use->driver);
+    tn_world **at = &use->worlds;
+    while (*at && *at != w) at = &(*at)->next;
+    if (*at) *at = w->next;
+    if (!use->lost && w->group) use->engine->close(w->group);
+    tni_os_unlock(&use->driver);
+    free(w->all);
+    free(w);
+}
+
+void tn_work_unref(tn_work *k) {
+    if (!k || atomic_fetch_sub(&k->refs, 1) != 1) return;
+    tn_world *w = k->world;
+    free(k->counts);
+    free(k);
+    world_unref(w);
+}
+
+/* ---- One operation, under the driver's lock ----------------------------------------------------*/
+
+static void finish(tn_work *k, tn_status st, const char *why) {
+    tni_engine_use *use = k->world->use;
+    k->status = st;
+    if (st != TN_OK) snprintf(k->why, sizeof k->why, "%s", why);
+    k->at = DONE;
+    if (k->unattended) {
+        tni_os_lock(&use->lock);
+        use->unattended--;
+        tni_os_unlock(&use->lock);
+    }
+    atomic_store_explicit(&k->done, true, memory_order_release);
+}
+
+/* The engine has failed: nothing is known of the other ranks any more. */
+static void lose(tn_work *k, tn_status st, const char *why) {
+    tni_engine_use *use = k->world->use;
+    if (!use->lost) snprintf(use->why, sizeof use->why, "%s", why);
+    use->lost = true;
+    finish(k, st, why);
+}
+
+static tn_status start_request(tn_work *k, const tn_exchange *x) {
+    tn_world *w = k->world;
+    char why[TN_ENGINE_WHY] = "";
+    k->started_ns = tni_os_clock_ns();
+    tn_status st = w->use->engine->start(w->group, x, &k->request, why);
+    if (st != TN_OK) lose(k, st, why[0] ? why : "the engine failed and did not say why");
+    return st;
+}
+
+/* Starts the exchange, or its next part. */
+static void start_exchange(tn_work *k) {
+    tn_exchange part = k->x;
+    if (part.count > TN_ENGINE_MAX_COUNT) {
+        size_t bytes = (size_t)k->offset * (size_t)tn_dtype_size(part.dtype);
+        part.count = k->x.count - k->offset;
+        if (part.count > TN_ENGINE_MAX_COUNT) part.count = TN_ENGINE_MAX_COUNT;
+        if (part.in) part.in = (const char *)part.in + bytes;
+        if (part.out) part.out = (char *)part.out + bytes;
+    }
+    k->at = RUNNING;
+    if (start_request(k, &part) == TN_OK) k->offset += part.count;
+}
+
+static void begin(tn_work *k) {
+    tn_world *w = k->world;
+    if (is_between_two(&k->x)) {
+        start_exchange(k);
+        return;
+    }
+    w->sequence++;
+    if (w->check == 0 || w->size == 1 || w->sequence % (uint64_t)w->check != 0) {
+        start_exchange(k);
+        return;
+    }
+    w->mine = tni_fingerprint_of(w, &k->x);
+    tn_exchange compare = {.kind = TN_EXCHANGE_ALL_GATHER,
+                           .dtype = TN_U8,
+                           .count = sizeof w->mine,
+                           .in = &w->mine,
+                           .out = w->all,
+                           .timeout_ms = k->x.timeout_ms};
+    k->at = COMPARING;
+    start_request(k, &compare);
+}
+
+static void ended_part(tn_work *k) {
+    tn_world *w = k->world;
+    char why[TN_ENGINE_WHY];
+    if (k->at == COMPARING) {
+        if (!tni_fingerprints_agree(w->all, w->size, why))
+            finish(k, TN_E_STATE, why);
+        else
+            start_exchange(k);
+    } else if (k->x.count > TN_ENGINE_MAX_COUNT && k->offset < k->x.count) {
+        start_exchange(k);
+    } else {
+        finish(k, TN_OK, NULL);
+    }
+}
+
+static void check_deadline(tn_work *k) {
+    int64_t waited = (tni_os_clock_ns() - k->started_ns) / 1000000;
+    if (waited <= k->x.timeout_ms) return;
+    char what[200], why[TN_ENGINE_WHY];
+    const tni_fingerprint f = tni_fingerprint_of(k->world, &k->x);
+    tni_fingerprint_text(&f, what, sizeof what);
+    snprintf(why, sizeof why, "rank %d waited %.1f s in %s; not all ranks have come",
+             (int)k->world->rank, (double)waited / 1e3, what);
+    k->lost = true;
+    lose(k, TN_E_STATE, why);
+}
+
+/* Does what can be done now for an operation. */
+static void advance(tn_work *k) {
+    if (k->at == QUEUED) begin(k);
+    while (k->at == COMPARING || k->at == RUNNING) {
+        char why[TN_ENGINE_WHY] = "";
+        int32_t done = 0;
+        tn_status st = k->world->use->engine->test(k->world->group, k->request, &done, why);
+        if (st != TN_OK) {
+            lose(k, st, why[0] ? why : "the engine failed and did not say why");
+        } else if (done) {
+            ended_part(k);
+        } else {
+            check_deadline(k);
+            return;
+        }
+    }
+}
+
+/* ---- Driving, under the driver's lock ----------------------------------------------------------*/
+
+/* Operations that were started since, to the ends of the driver's lists, in their order. */
+static void take_posted(tn_world *w) {
+    tni_os_lock(&w->use->lock);
+    tn_work *newest = w->posted;
+    w->posted = NULL;
+    tni_os_unlock(&w->use->lock);
+    tn_work *oldest = NULL;
+    while (newest) {
+        tn_work *next = newest->next;
+        newest->next = oldest;
+        oldest = newest;
+        newest = next;
+    }
+    while (oldest) {
+        tn_work *next = oldest->next;
+        tn_work **at = is_between_two(&oldest->x) ? &w->moving : &w->first;
+        while (*at) at = &(*at)->next;
+        oldest->next = NULL;
+        *at = oldest;
+        oldest = next;
+    }
+}
+
+static void fail_all(tni_engine_use *use, tn_work *first) {
+    char why[TN_ENGINE_WHY + 64];
+    snprintf(why, sizeof why, "the process group was lost before: %s", use->why);
+    for (tn_work *k = first; k; k = k->next) {
+        if (k->at == DONE) continue;
+        k->lost = k->at != QUEUED;
+        finish(k, TN_E_STATE, why);
+    }
+}
+
+/* Moves what is done from a list to another. */
+static void sweep(tn_work **at, tn_work **ended) {
+    while (*at) {
+        tn_work *k = *at;
+        if (k->at != DONE) {
+            at = &k->next;
+            continue;
+        }
+        *at = k->next;
+        k->next = *ended;
+        *ended = k;
+    }
+}
+
+static void drive_world(tn_world *w, tn_work **ended) {
+    take_posted(w);
+    for (tn_work *k = w->moving; k && !w->use->lost; k = k->next) advance(k);
+    for (tn_work *k = w->first; k && !w->use->lost; k = k->next) {
+        advance(k);
+        if (k->at != DONE) break; /* one after the other */
+    }
+    if (w->use->lost) {
+        fail_all(w->use, w->moving);
+        fail_all(w->use, w->first);
+    }
+    sweep(&w->moving, ended);
+    sweep(&w->first, ended);
+}
+
+/* ---- Driving -----------------------------------------------------------------------------------*/
+
+static void drive(tni_engine_use *use) {
+    tn_work *ended = NULL;
+    tni_os_lock(&use->driver);
+    for (tn_world *w = use->worlds; w; w = w->next) drive_world(w, &ended);
+    tni_os_unlock(&use->driver);
+    while (ended) {
+        tn_work *next = ended->next;
+        tn_work_unref(ended);
+        ended = next;
+    }
+}
+
+/* Between two looks at an engine: shorter at first, as most operations end soon. */
+static void pause_after(int32_t looks) {
+    if (looks < 1000)
+        tni_os_yield();
+    else
+        tni_os_sleep_ns(looks < 10000 ? 20000 : 200000);
+}
+
+/* Drives what nobody waits for. */
+static void attend(void *arg) {
+    tni_engine_use *use = arg;
+    for (int32_t looks = 0;; looks++) {
+        tni_os_lock(&use->lock);
+        if (use->unattended == 0) {
+            tni_os_wait(&use->posted, &use->lock);
+            looks = 0;
+        }
+        tni_os_unlock(&use->lock);
+        drive(use);
+        pause_after(looks + 500);
+    }
+}
+
+tn_status tn_work_wait(tn_work *k, int64_t max_ms) {
+    if (!k) return tn_fail(TN_E_TYPE, 0, "work_wait(): there is no operation");
+    int64_t start_ns = tni_os_clock_ns();
+    for (int32_t looks = 0; !tn_work_done(k); looks++) {
+        drive(k->world->use);
+        if (tn_work_done(k)) break;
+        if ((tni_os_clock_ns() - start_ns) / 1000000 >= max_ms) return TN_OK;
+        pause_after(looks);
+    }
+    return k->status == TN_OK ? TN_OK : tn_fail(k->status, -1, "%s", k->why);
+}
+
+int32_t tn_work_done(tn_work *k) {
+    return k && atomic_load_explicit(&k->done, memory_order_acquire);
+}
+
+int32_t tn_work_lost(const tn_work *k) { return k && k->lost; }
+
+/* ---- Operations --------------------------------------------------------------------------------*/
+
+static tn_status check_exchange(const tn_world *w, const tn_exchange *x) {
+    bool has_peer =
+        is_between_two(x) || x->kind == TN_EXCHANGE_BROADCAST || x->kind == TN_EXCHANGE_REDUCE;
+    if (x->kind >= TN_EXCHANGE_KINDS || x->op >= TN_EXCHANGE_OPS || x->count < 0)
+        return tn_fail(TN_E_VALUE, 1, "world_start(): an exchange that there is not");
+    if (has_peer && (x->peer < 0 || x->peer >= w->size))
+        return tn_fail(TN_E_VALUE, 1, "world_start(): rank %d of a group of %d", (int)x->peer,
+                       (int)w->size);
+    bool parts = x->kind == TN_EXCHANGE_ALL_GATHER || x->kind == TN_EXCHANGE_REDUCE_SCATTER ||
+                 x->kind == TN_EXCHANGE_ALL_TO_ALL;
+    if (parts && x->count > TN_ENGINE_MAX_COUNT / w->size)
+        return tn_fail(
+            TN_E_UNSUPPORTED, 1,
+            "world_start(): parts of %lld elements are more than an engine moves at once",
+            (long long)x->count);
+    if (x->kind == TN_EXCHANGE_ALL_TO_ALL && (!x->in_counts || !x->out_counts))
+        return tn_fail(TN_E_TYPE, 1, "world_start(): all_to_all needs the counts");
+    return TN_OK;
+}
+
+static tn_status copy_counts(tn_work *k, int32_t size) {
+    if (k->x.kind != TN_EXCHANGE_ALL_TO_ALL) return TN_OK;
+    size_t bytes = (size_t)size * sizeof(int64_t);
+    k->counts = calloc((size_t)size, sizeof(int64_t[2]));
+    if (!k->counts) return tn_fail(TN_E_MEMORY, -1, "out of memory");
+    memcpy(k->counts, k->x.in_counts, bytes);
+    memcpy(k->counts + size, k->x.out_counts, bytes);
+    k->x.in_counts = k->counts;
+    k->x.out_counts = k->counts + size;
+    return TN_OK;
+}
+
+static void post(tn_work *k) {
+    tn_world *w = k->world;
+    tni_engine_use *use = w->use;
+    tni_os_lock(&use->lock);
+    k->next = w->posted;
+    w->posted = k;
+    if (k->unattended) {
+        use->unattended++;
+        if (!use->has_thread) use->has_thread = tni_os_thread_start(attend, use);
+        tni_os_wake(&use->posted);
+    }
+    tni_os_unlock(&use->lock);
+}
+
+tn_status tn_world_start(tn_world *w, const tn_exchange *x, int32_t later, tn_work **ret_work) {
+    if (!w || !x || !ret_work) return tn_fail(TN_E_TYPE, 0, "world_start(): an argument is NULL");
+    TN_TRY(check_exchange(w, x));
+    tn_work *k = calloc(1, sizeof *k);
+    if (!k) return tn_fail(TN_E_MEMORY, -1, "out of memory");
+    k->x = *x;
+    tn_status st = copy_counts(k, w->size);
+    if (st != TN_OK) {
+        free(k);
+        return st;
+    }
+    k->world = w;
+    k->unattended = later;
+    atomic_fetch_add(&w->refs, 1);
+    atomic_init(&k->refs, 2);
+    post(k);
+    *ret_work = k;
+    return TN_OK;
+}
+
+/* ---- Groups ------------------------------------------------------------------------------------*/
+
+static tn_world *world_new(tni_engine_use *use, int32_t rank, int32_t size, int32_t check) {
+    tn_world *w = calloc(1, sizeof *w);
+    tni_fingerprint *all = calloc((size_t)size, sizeof *all);
+    if (!w || !all) {
+        free(w);
+        free(all);
+        return NULL;
+    }
+    w->use = use;
+    w->all = all;
+    w->rank = rank;
+    w->size = size;
+    w->check = check;
+    atomic_init(&w->refs, 1);
+    return w;
+}
+
+static void link_world(tn_world *w) {
+    w->next = w->use->worlds;
+    w->use->worlds = w;
+}
+
+tn_status tn_world_open(const char *path, const tn_engine_place *place, int32_t check,
+                        tn_world **ret_world) {
+    if (!path || !place || !ret_world)
+        return tn_fail(TN_E_TYPE, 0, "world_open(): an argument is NULL");
+    if (place->size < 1 || place->size > 1 << 20 || place->rank < 0 || place->rank >= place->size)
+        return tn_fail(TN_E_VALUE, 1, "world_open(): rank %d of %d processes", (int)place->rank,
+                       (int)place->size);
+    const tn_engine *engine;
+    TN_TRY(tni_engine_find(path, &engine));
+    tni_engine_use *use = calloc(1, sizeof *use);
+    tn_world *w = use ? world_new(use, place->rank, place->size, check) : NULL;
+    if (!w) {
+        free(use);
+        return tn_fail(TN_E_MEMORY, -1, "out of memory");
+    }
+    use->engine = engine;
+    tni_os_mutex_init(&use->driver);
+    tni_os_mutex_init(&use->lock);
+    tni_os_cond_init(&use->posted);
+    char why[TN_ENGINE_WHY] = "";
+    tn_status st = engine->open(place, &w->group, why);
+    if (st != TN_OK) {
+        free(w->all);
+        free(w);
+        free(use);
+        return tn_fail(st, -1, "%s: %s", engine->name, why);
+    }
+    w->number = use->groups++;
+    link_world(w);
+    *ret_world = w;
+    return TN_OK;
+}
+
+static int32_t find_rank(const tn_world *w, const int32_t *ranks, int32_t n) {
+    for (int32_t i = 0; i < n; i++)
+        if (ranks[i] == w->rank) return i;
+    return -1;
+}
+
+static tn_status check_ranks(const tn_world *w, const int32_t *ranks, int32_t n) {
+    if (n < 1 || n > w->size)
+        return tn_fail(TN_E_VALUE, 1, "world_part(): %d ranks of a group of %d", (int)n,
+                       (int)w->size);
+    for (int32_t i = 0; i < n; i++) {
+        bool again = false;
+        for (int32_t k = 0; k < i; k++) again |= ranks[k] == ranks[i];
+        if (again || ranks[i] < 0 || ranks[i] >= w->size)
+            return tn_fail(TN_E_VALUE, 1, "world_part(): rank %d is not there, or there twice",
+                           (int)ranks[i]);
+    }
+    return TN_OK;
+}
+
+tn_status tn_world_part(tn_world *w, const int32_t *ranks, int32_t n, int64_t timeout_ms,
+                        tn_world **ret_world) {
+    if (!w || !ranks || !ret_world)
+        return tn_fail(TN_E_TYPE, 0, "world_part(): an argument is NULL");
+    TN_TRY(check_ranks(w, ranks, n));
+    tni_engine_use *use = w->use;
+    int32_t rank = find_rank(w, ranks, n);
+    tn_world *part = rank >= 0 ? world_new(use, rank, n, w->check) : NULL;
+    if (rank >= 0 && !part) return tn_fail(TN_E_MEMORY, -1, "out of memory");
+    char why[TN_ENGINE_WHY] = "";
+    tn_status st = TN_OK;
+    tni_os_lock(&use->driver);
+    uint32_t number = use->groups++;
+    if (part) {
+        part->number = number;
+        st = use->engine->part(w->group, ranks, n, number, timeout_ms, &part->group, why);
+        if (st == TN_OK) link_world(part);
+    }
+    tni_os_unlock(&use->driver);
+    if (st != TN_OK) {
+        free(part->all);
+        free(part);
+        return tn_fail(st, -1, "%s: %s", use->engine->name, why);
+    }
+    *ret_world = part;
+    return TN_OK;
+}
+
+int32_t tn_world_rank(const tn_world *w) { return w ? w->rank : -1; }
+int32_t tn_world_size(const tn_world *w) { return w ? w->size : 0; }
+const char *tn_world_engine(const tn_world *w) { return w ? w->use->engine->name : ""; }
+void tn_world_close(tn_world *w) { world_unref(w); }
+
+void tn_world_abort(tn_world *w, int32_t code) {
+    if (w) w->use->engine->abort(w->group, code);
+}

@@ -1,0 +1,101 @@
+/* tenon/engine.h: how processes exchange data. A library that exports tn_engine_main is an engine:
+ * MPI, Gloo, NCCL or a vendor's own. Core looks for `tenon_NAME.so` beside the device plugins and in
+ * TENON_ENGINE_PATH, and calls nothing but the table below.
+ *
+ * Core does once for all engines: the order of operations, deadlines, the comparison of what the ranks
+ * call, asynchronous work. An engine starts an exchange and says when it is done. Its functions are
+ * never called by two threads at a time, but not always by the same thread. A function that fails
+ * writes the reason into `why` (TN_ENGINE_WHY bytes, ends with NUL) and returns a status of failure. */
+#ifndef TENON_ENGINE_H
+#define TENON_ENGINE_H
+
+#include <stdint.h>
+
+#include <tenon/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TN_ENGINE_VERSION 1u
+#define TN_ENGINE_WHY 512
+/* The largest number of elements that core asks for in one exchange of one rank. */
+#define TN_ENGINE_MAX_COUNT (INT64_C(1) << 30)
+
+/* `count` is that of one rank's part; `in` and `out` are host memory, packed, and may be the same
+ * where both have one size. */
+typedef enum tn_exchange_kind {
+    TN_EXCHANGE_BARRIER,
+    TN_EXCHANGE_BROADCAST,      /* out of rank `peer` -> out of all */
+    TN_EXCHANGE_ALL_REDUCE,     /* out = op over out of all */
+    TN_EXCHANGE_REDUCE,         /* the same, on rank `peer`; the others' out is undefined */
+    TN_EXCHANGE_ALL_GATHER,     /* out[i] = in of rank i */
+    TN_EXCHANGE_REDUCE_SCATTER, /* out = op over in[rank] of all */
+    TN_EXCHANGE_ALL_TO_ALL,     /* out[i] = in[rank] of rank i; sizes by rank in the counts */
+    TN_EXCHANGE_SEND,           /* in -> rank `peer`, with `tag` */
+    TN_EXCHANGE_RECV,           /* from rank `peer`, with `tag` -> out */
+    TN_EXCHANGE_KINDS
+} tn_exchange_kind;
+
+typedef enum tn_exchange_op {
+    TN_EXCHANGE_SUM,
+    TN_EXCHANGE_PRODUCT,
+    TN_EXCHANGE_MIN,
+    TN_EXCHANGE_MAX,
+    TN_EXCHANGE_BAND,
+    TN_EXCHANGE_BOR,
+    TN_EXCHANGE_BXOR,
+    TN_EXCHANGE_OPS
+} tn_exchange_op;
+
+typedef struct tn_exchange {
+    uint32_t kind;   /* tn_exchange_kind */
+    uint32_t op;     /* tn_exchange_op, of reductions */
+    int32_t dtype;   /* a slot of tenon/dtype.h: uint8, int8, int32, int64, float32 or float64 */
+    int32_t peer;    /* a rank of the group */
+    int32_t tag;     /* of SEND and RECV, from 0 to 32767 */
+    int32_t element; /* the slot that the caller's elements have, for the comparison of ranks */
+    int64_t count;   /* elements of one rank's part */
+    const void *in;
+    void *out;
+    const int64_t *in_counts,
+        *out_counts;    /* ALL_TO_ALL: elements for and from each rank; else NULL */
+    int64_t timeout_ms; /* how long the ranks may wait for each other */
+} tn_exchange;
+
+/* Where a process stands, as its launcher told it. */
+typedef struct tn_engine_place {
+    uint32_t struct_size;
+    int32_t rank, size;
+    int32_t reserved;
+    const char *folder;    /* exists, and is that of all ranks: for engines that meet by files */
+    const char *interface; /* of the network; NULL: the loopback one */
+    int64_t timeout_ms;    /* for all ranks to come */
+} tn_engine_place;
+
+typedef struct tn_engine {
+    uint32_t struct_size;
+    uint32_t version; /* TN_ENGINE_VERSION */
+    const char *name;
+    /* Joins all processes; the group of all of them. */
+    tn_status (*open)(const tn_engine_place *place, void **ret_group, char *why);
+    /* A group of some members of `group`, called by these alone; `ranks` are those of `group`, in the
+     * order of the new one. `id`: the same on all members, and of no other group. */
+    tn_status (*part)(void *group, const int32_t *ranks, int32_t n, uint32_t id, int64_t timeout_ms,
+                      void **ret_group, char *why);
+    /* Exchanges of one group are started in the same order on all ranks, SEND and RECV aside. */
+    tn_status (*start)(void *group, const tn_exchange *x, void **ret_request, char *why);
+    /* *ret_done = 1: it is done, and the request has ended; so it has after a failure. */
+    tn_status (*test)(void *group, void *request, int32_t *ret_done, char *why);
+    void (*close)(void *group);
+    /* Ends the other processes, too, where the engine can. */
+    void (*abort)(void *group, int32_t code);
+} tn_engine;
+
+/* NULL: this library serves no engine of that version. The table lives as long as the process. */
+typedef const tn_engine *(*tn_engine_main_fn)(uint32_t version);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,707 @@
+"""Operations of a process group on tensors.
+
+An engine sees packed memory of the CPU and few dtypes. What is elsewhere, strided, half precision
+or complex goes through a copy of its own, and the result comes back when the operation is waited
+for. Sums of half-precision numbers are computed in float32, those of bool and int16 in int32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from enum import Enum
+from typing import Any
+
+import tenon
+from tenon import Tensor
+from tenon.distributed import _engine
+from tenon.distributed._groups import GroupMember, ProcessGroup, _group, get_group_rank
+
+__all__ = [
+    "P2POp", "ReduceOp", "Work", "all_gather", "all_gather_coalesced", "all_gather_into_tensor",
+    "all_reduce", "all_reduce_coalesced", "all_to_all", "all_to_all_single", "barrier",
+    "batch_isend_irecv", "broadcast", "gather", "irecv", "isend", "monitored_barrier", "recv",
+    "reduce", "reduce_scatter", "reduce_scatter_tensor", "scatter", "send",
+]  # fmt: skip
+
+
+class ReduceOp(Enum):
+    """How the values of all processes become one."""
+
+    SUM = 0
+    AVG = 1
+    PRODUCT = 2
+    MIN = 3
+    MAX = 4
+    BAND = 5
+    BOR = 6
+    BXOR = 7
+    PREMUL_SUM = 8
+
+
+# PyTorch's classes of these names hold the members, and annotations name them.
+ReduceOp.RedOpType = ReduceOp  # type: ignore[attr-defined]
+_OPS = {
+    ReduceOp.SUM: _engine.SUM, ReduceOp.AVG: _engine.SUM, ReduceOp.PRODUCT: _engine.PRODUCT,
+    ReduceOp.MIN: _engine.MIN, ReduceOp.MAX: _engine.MAX, ReduceOp.BAND: _engine.BAND,
+    ReduceOp.BOR: _engine.BOR, ReduceOp.BXOR: _engine.BXOR,
+}  # fmt: skip
+_NATIVE = {
+    tenon.uint8: 1, tenon.int8: 2, tenon.int32: 4, tenon.int64: 5, tenon.float32: 8,
+    tenon.float64: 9,
+}  # fmt: skip
+# Reduced in another dtype: none of their sums is computed in less than float32.
+_WIDER = {
+    tenon.float16: tenon.float32, tenon.bfloat16: tenon.float32, tenon.int16: tenon.int32,
+    tenon.bool: tenon.int32,
+}  # fmt: skip
+
+
+class Work:
+    """An operation that was started."""
+
+    def __init__(self, operations: Sequence[_engine.Operation], result: Any = None) -> None:
+        self._operations, self._result = list(operations), result
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        """Waits until it is done; its results are there then. Raises what went wrong."""
+        seconds = None if timeout is None else timeout.total_seconds()
+        for operation in self._operations:
+            operation.wait(seconds)
+        return True
+
+    def is_completed(self) -> bool:
+        """Whether it is done, well or not."""
+        return all(operation.done() for operation in self._operations)
+
+    def is_success(self) -> bool:
+        """Whether it is done and nothing went wrong."""
+        return self.is_completed() and self.exception() is None
+
+    def exception(self) -> BaseException | None:
+        """What went wrong."""
+        return next((e for o in self._operations if (e := o.error()) is not None), None)
+
+    def result(self) -> Any:
+        """The tensors that it writes, when it is done."""
+        self.wait()
+        return self._result
+
+    def get_future(self) -> Any:
+        """A future of the list of tensors that it writes, which waits when it is asked."""
+        from tenon.futures import Future
+
+        future: Future[Any] = Future()
+        try:
+            self.wait()
+        except Exception as err:
+            future.set_exception(err)
+        else:
+            result = self._result
+            future.set_result(list(result) if isinstance(result, (list, tuple)) else [result])
+        return future
+
+
+def _finish(work: Work, async_op: bool) -> Work | None:
+    if async_op:
+        return work
+    work.wait()
+    return None
+
+
+# ---- Tensors as engines take them ----------------------------------------------------------------
+
+
+def _checked(name: str, tensor: Any, argument: str = "tensor") -> Tensor:
+    if not isinstance(tensor, Tensor):
+        raise TypeError(
+            f"{name}(): Invalid function argument. Expected parameter `{argument}` to be of type "
+            f"torch.Tensor, got {type(tensor).__name__}"
+        )
+    return tensor.detach()
+
+
+def _packed(tensor: Tensor) -> Tensor:
+    """The tensor itself where it is packed memory of the CPU, else a copy that is."""
+    return tensor.cpu().contiguous()
+
+
+def _back(target: Tensor, staged: Tensor) -> Callable[[], None] | None:
+    """Copies a result to where it belongs, unless it is there."""
+    if staged is target:
+        return None
+    return lambda: _copy(target, staged)
+
+
+def _copy(target: Tensor, source: Tensor) -> None:
+    with tenon.no_grad():
+        target.copy_(source)
+
+
+def _slot(tensor: Tensor) -> int:
+    """The number that the comparison of ranks knows a dtype by."""
+    return _engine.library().lib.tn_dtype_find(str(tensor.dtype).rpartition(".")[2].encode())
+
+
+def _moved(tensor: Tensor) -> dict[str, int]:
+    """How an engine that moves a packed tensor sees it: as bytes."""
+    return {"count": tensor.numel() * tensor.element_size(), "element": _slot(tensor)}
+
+
+def _start(group: ProcessGroup, kind: int, later: bool, **what: Any) -> _engine.Operation:
+    assert group._world is not None
+    return group._world.start(kind, group._seconds, later=later, **what)
+
+
+def _peer(group: ProcessGroup, rank: Any, group_rank: Any, name: str) -> int:
+    """The rank in the group of what was given as a rank of the default group, or of the group."""
+    if rank is None and group_rank is None:
+        raise ValueError(f"{name}(): expected a rank")
+    if rank is not None and group_rank is not None:
+        raise ValueError(f"{name}(): the rank is given twice")
+    if group_rank is not None:
+        if not 0 <= group_rank < group.size():
+            raise ValueError(f"{name}(): rank {group_rank} of a group of {group.size()}")
+        return int(group_rank)
+    return get_group_rank(group, rank)
+
+
+def _outside(group: Any) -> bool:
+    """Whether this process has no part in the group: operations then do nothing, as in PyTorch."""
+    return group is not None and group == GroupMember.NON_GROUP_MEMBER
+
+
+# ---- Reductions ----------------------------------------------------------------------------------
+
+
+def _operation(op: Any, tensor: Tensor, name: str) -> ReduceOp:
+    found = op if isinstance(op, ReduceOp) else ReduceOp.__members__.get(str(op).upper())
+    if found is None or found is ReduceOp.PREMUL_SUM:
+        raise ValueError(f"{name}(): expected an operation such as ReduceOp.SUM, got {op!r}")
+    bits = found in (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR)
+    if bits and tensor.dtype.is_floating_point:
+        raise RuntimeError(f"{name}(): cannot use {found} with a tensor of {tensor.dtype}")
+    if tensor.dtype.is_complex and found not in (ReduceOp.SUM, ReduceOp.AVG):
+        raise ValueError(f"{name} does not support {found} on complex tensors")
+    return found
+
+
+def _numbers(tensor: Tensor) -> Tensor:
+    """A packed tensor of a dtype that engines reduce, with the values of the tensor."""
+    real = tenon.view_as_real(tensor) if tensor.dtype.is_complex else tensor
+    return _packed(real.to(_WIDER.get(real.dtype, real.dtype)))
+
+
+def _write(target: Tensor, numbers: Tensor, op: ReduceOp, size: int) -> None:
+    """What came of a reduction, as the dtype and at the place of the target."""
+    if op is ReduceOp.AVG:
+        exact = numbers.dtype.is_floating_point
+        numbers.div_(size) if exact else numbers.div_(size, rounding_mode="trunc")
+    if target.dtype.is_complex:
+        numbers = tenon.view_as_complex(numbers)
+    if target.dtype == tenon.bool:
+        numbers = numbers != 0
+    if numbers.data_ptr() != target.data_ptr():
+        _copy(target, numbers.view(target.shape))
+
+
+def _reduced(
+    group: ProcessGroup, tensor: Tensor, op: ReduceOp, kind: int, peer: int, later: bool
+) -> _engine.Operation:
+    numbers = _numbers(tensor)
+    mine = kind == _engine.ALL_REDUCE or peer == group.rank()
+    plain = numbers is tensor and op is not ReduceOp.AVG
+    return _start(
+        group, kind, later, output=numbers, count=numbers.numel(), dtype=_NATIVE[numbers.dtype],
+        element=_slot(tensor), op=_OPS[op], peer=peer,
+        after=None if plain or not mine else lambda: _write(tensor, numbers, op, group.size()),
+    )  # fmt: skip
+
+
+def all_reduce(
+    tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False
+) -> Work | None:
+    """The reduction over all processes, in place."""
+    if _outside(group):
+        return None
+    target = _checked("all_reduce", tensor)
+    members, how = _group(group), _operation(op, target, "all_reduce")
+    if members._world is None:
+        return Work([], tensor) if async_op else None
+    work = Work([_reduced(members, target, how, _engine.ALL_REDUCE, 0, async_op)], tensor)
+    return _finish(work, async_op)
+
+
+def all_reduce_coalesced(
+    tensors: Sequence[Tensor], op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False
+) -> Work | None:
+    """all_reduce of each of the tensors."""
+    if _outside(group):
+        return None
+    works = [all_reduce(t, op, group, async_op=True) for t in tensors]
+    return _finish(Work([o for w in works if w for o in w._operations], list(tensors)), async_op)
+
+
+def reduce(
+    tensor: Tensor,
+    dst: int | None = None,
+    op: Any = ReduceOp.SUM,
+    group: Any = None,
+    async_op: bool = False,
+    group_dst: int | None = None,
+) -> Work | None:
+    """all_reduce whose result process dst gets; the others' tensors stay as they are."""
+    if _outside(group):
+        return None
+    target = _checked("reduce", tensor)
+    members, how = _group(group), _operation(op, target, "reduce")
+    peer = _peer(members, dst, group_dst, "reduce")
+    if members._world is None:
+        return Work([], tensor) if async_op else None
+    own = target if peer == members.rank() else target.clone()
+    work = Work([_reduced(members, own, how, _engine.REDUCE, peer, async_op)], tensor)
+    return _finish(work, async_op)
+
+
+def reduce_scatter_tensor(
+    output: Tensor,
+    input: Tensor,
+    op: Any = ReduceOp.SUM,
+    group: Any = None,
+    async_op: bool = False,
+) -> Work | None:
+    """The reduction of the input over all processes, of which each gets its part."""
+    if _outside(group):
+        return None
+    target, given = _checked("reduce_scatter", output, "output"), _checked("reduce_scatter", input)
+    members, how = _group(group), _operation(op, given, "reduce_scatter")
+    if given.numel() != target.numel() * members.size() or given.dtype != target.dtype:
+        raise ValueError(
+            f"reduce_scatter_tensor(): expected an input of {members.size()} times the output's "
+            f"{target.numel()} elements and of its dtype, got {given.numel()} of {given.dtype}"
+        )
+    if members._world is None:
+        _copy(target, given.reshape(target.shape))
+        return Work([], output) if async_op else None
+    numbers = _numbers(given)
+    part = tenon.empty(numbers.numel() // members.size(), dtype=numbers.dtype)
+
+    def write() -> None:
+        shape = (*target.shape, 2) if target.dtype.is_complex else target.shape
+        _write(target, part.view(shape), how, members.size())
+
+    started = _start(
+        members, _engine.REDUCE_SCATTER, async_op, input=numbers, output=part, count=part.numel(),
+        dtype=_NATIVE[numbers.dtype], element=_slot(given), op=_OPS[how], after=write,
+    )  # fmt: skip
+    return _finish(Work([started], output), async_op)
+
+
+def reduce_scatter(
+    output: Tensor,
+    input_list: Sequence[Tensor],
+    op: Any = ReduceOp.SUM,
+    group: Any = None,
+    async_op: bool = False,
+) -> Work | None:
+    """The reduction of the i-th tensor of each process's list, for process i."""
+    if _outside(group):
+        return None
+    if len(input_list) != _group(group).size():
+        raise ValueError("reduce_scatter(): expected one tensor for each process")
+    sizes = [t.numel() for t in input_list]
+    if len(set(sizes)) == 1:
+        flat = tenon.cat([_checked("reduce_scatter", t).reshape(-1) for t in input_list])
+        return reduce_scatter_tensor(output, flat, op, group, async_op)
+    works = [
+        reduce(t if i != get_rank_in(group) else output.copy_(t), None, op, group, True, i)
+        for i, t in enumerate(input_list)
+    ]
+    return _finish(Work([o for w in works if w for o in w._operations], output), async_op)
+
+
+def get_rank_in(group: Any) -> int:
+    """The number of this process in the group."""
+    return _group(group).rank()
+
+
+# ---- Movements -----------------------------------------------------------------------------------
+
+
+def broadcast(
+    tensor: Tensor,
+    src: int | None = None,
+    group: Any = None,
+    async_op: bool = False,
+    group_src: int | None = None,
+) -> Work | None:
+    """The tensor of process src, in all processes."""
+    if _outside(group):
+        return None
+    target, members = _checked("broadcast", tensor), _group(group)
+    peer = _peer(members, src, group_src, "broadcast")
+    if members._world is None:
+        return Work([], tensor) if async_op else None
+    staged = _packed(target)
+    started = _start(
+        members, _engine.BROADCAST, async_op, output=staged, peer=peer, **_moved(staged),
+        after=None if peer == members.rank() else _back(target, staged),
+    )  # fmt: skip
+    return _finish(Work([started], tensor), async_op)
+
+
+def all_gather_into_tensor(
+    output_tensor: Tensor, input_tensor: Tensor, group: Any = None, async_op: bool = False
+) -> Work | None:
+    """The tensors of all processes, one behind the other, in all processes."""
+    if _outside(group):
+        return None
+    target = _checked("all_gather_into_tensor", output_tensor, "output_tensor")
+    given, members = _checked("all_gather_into_tensor", input_tensor), _group(group)
+    if target.numel() != given.numel() * members.size() or target.dtype != given.dtype:
+        raise ValueError(
+            f"all_gather_into_tensor(): expected an output of {members.size()} times the input's "
+            f"{given.numel()} elements and of its dtype, got {target.numel()} of {target.dtype}"
+        )
+    if members._world is None:
+        _copy(target, given.reshape(target.shape))
+        return Work([], output_tensor) if async_op else None
+    source, staged = _packed(given), _packed(target)
+    started = _start(
+        members, _engine.ALL_GATHER, async_op, input=source, output=staged, **_moved(source),
+        after=_back(target, staged),
+    )  # fmt: skip
+    return _finish(Work([started], output_tensor), async_op)
+
+
+def _spread(parts: Sequence[Tensor], flat: Tensor) -> Callable[[], None]:
+    """Copies pieces of a flat tensor into tensors, one after the other."""
+
+    def copy() -> None:
+        at = 0
+        for part in parts:
+            _copy(part, flat[at : at + part.numel()].view(part.shape))
+            at += part.numel()
+
+    return copy
+
+
+def all_gather(
+    tensor_list: Sequence[Tensor], tensor: Tensor, group: Any = None, async_op: bool = False
+) -> Work | None:
+    """The tensors of all processes, in all processes. Each may have a size of its own, which the
+    tensors of the list have in all processes."""
+    if _outside(group):
+        return None
+    given, members = _checked("all_gather", tensor), _group(group)
+    targets = [_checked("all_gather", t, "tensor_list") for t in tensor_list]
+    if len(targets) != members.size():
+        raise ValueError("all_gather(): tensor list must have one tensor for each process")
+    mine = targets[members.rank()]
+    if mine.numel() != given.numel() or any(t.dtype != given.dtype for t in targets):
+        raise ValueError(
+            f"all_gather(): place {members.rank()} of the list has {mine.numel()} elements of "
+            f"{mine.dtype}, the tensor {given.numel()} of {given.dtype}"
+        )
+    if members._world is None:
+        _copy(mine, given.view_as(mine))
+        return Work([], list(tensor_list)) if async_op else None
+    sizes = [t.numel() * t.element_size() for t in targets]
+    flat = tenon.empty(sum(t.numel() for t in targets), dtype=given.dtype)
+    source = _packed(given)
+    after = _spread(targets, flat)
+    if len(set(sizes)) == 1:
+        started = _start(
+            members, _engine.ALL_GATHER, async_op, input=source, output=flat, after=after,
+            **_moved(source),
+        )  # fmt: skip
+    else:
+        repeated = source.reshape(-1).repeat(members.size())
+        started = _exchange_parts(
+            members, repeated, flat, [sizes[members.rank()]] * len(sizes), sizes, after, async_op
+        )
+    return _finish(Work([started], list(tensor_list)), async_op)
+
+
+def all_gather_coalesced(
+    output_tensor_lists: Sequence[Sequence[Tensor]],
+    input_tensor_list: Sequence[Tensor],
+    group: Any = None,
+    async_op: bool = False,
+) -> Work | None:
+    """all_gather of each of the tensors: output_tensor_lists[k] is what rank k gave."""
+    if _outside(group):
+        return None
+    lists = [[outputs[i] for outputs in output_tensor_lists] for i in range(len(input_tensor_list))]
+    works = [all_gather(o, t, group, True) for o, t in zip(lists, input_tensor_list, strict=True)]
+    done = Work([o for w in works if w for o in w._operations], list(output_tensor_lists))
+    return _finish(done, async_op)
+
+
+def _exchange_parts(
+    group: ProcessGroup, source: Tensor, target: Tensor, given: list[int], wanted: list[int],
+    after: Callable[[], None] | None, later: bool,
+) -> _engine.Operation:  # fmt: skip
+    """ALL_TO_ALL of packed tensors; sizes are bytes."""
+    return _start(
+        group, _engine.ALL_TO_ALL, later, input=source, output=target, in_counts=given,
+        out_counts=wanted, element=_slot(source), after=after,
+    )  # fmt: skip
+
+
+def all_to_all_single(
+    output: Tensor,
+    input: Tensor,
+    output_split_sizes: Sequence[int] | None = None,
+    input_split_sizes: Sequence[int] | None = None,
+    group: Any = None,
+    async_op: bool = False,
+) -> Work | None:
+    """Part i of the input goes to process i; the output is what came, by process. Parts are equal,
+    or of the given sizes along dimension 0."""
+    if _outside(group):
+        return None
+    target, given = _checked("all_to_all_single", output, "output"), _checked("all_to_all", input)
+    members = _group(group)
+    sizes = [
+        _part_bytes(t, split, members.size())
+        for t, split in ((given, input_split_sizes), (target, output_split_sizes))
+    ]
+    if given.dtype != target.dtype:
+        raise ValueError("all_to_all_single(): input and output are of different dtypes")
+    if members._world is None:
+        _copy(target, given.view_as(target))
+        return Work([], output) if async_op else None
+    source, staged = _packed(given), _packed(target)
+    started = _exchange_parts(members, source, staged, *sizes, _back(target, staged), async_op)
+    return _finish(Work([started], output), async_op)
+
+
+def _part_bytes(tensor: Tensor, split: Sequence[int] | None, parts: int) -> list[int]:
+    rows = tensor.shape[0] if tensor.ndim else 1
+    if not split:
+        if rows % parts:
+            raise ValueError(f"all_to_all_single(): {rows} rows are not {parts} equal parts")
+        split = [rows // parts] * parts
+    if len(split) != parts or sum(split) != rows or min(split) < 0:
+        raise ValueError(
+            f"all_to_all_single(): split sizes {list(split)} are not {parts} parts of {rows} rows"
+        )
+    row = tensor.numel() // rows * tensor.element_size() if rows else 0
+    return [n * row for n in split]
+
+
+def all_to_all(
+    output_tensor_list: Sequence[Tensor],
+    input_tensor_list: Sequence[Tensor],
+    group: Any = None,
+    async_op: bool = False,
+) -> Work | None:
+    """The i-th tensor of the input list goes to process i; the output list is what came."""
+    if _outside(group):
+        return None
+    members = _group(group)
+    outputs = [_checked("all_to_all", t, "output_tensor_list") for t in output_tensor_list]
+    inputs = [_checked("all_to_all", t, "input_tensor_list") for t in input_tensor_list]
+    if len(outputs) != members.size() or len(inputs) != members.size():
+        raise ValueError("all_to_all(): expected one tensor for each process in both lists")
+    if members._world is None:
+        _copy(outputs[0], inputs[0])
+        return Work([], list(output_tensor_list)) if async_op else None
+    source = tenon.cat([_packed(t).reshape(-1) for t in inputs])
+    flat = tenon.empty(sum(t.numel() for t in outputs), dtype=source.dtype)
+    sizes = [[t.numel() * t.element_size() for t in ts] for ts in (inputs, outputs)]
+    started = _exchange_parts(members, source, flat, *sizes, _spread(outputs, flat), async_op)
+    return _finish(Work([started], list(output_tensor_list)), async_op)
+
+
+def gather(
+    tensor: Tensor,
+    gather_list: Sequence[Tensor] | None = None,
+    dst: int | None = None,
+    group: Any = None,
+    async_op: bool = False,
+    group_dst: int | None = None,
+) -> Work | None:
+    """The tensors of all processes, in process dst, 0 unless said."""
+    if _outside(group):
+        return None
+    given, members = _checked("gather", tensor), _group(group)
+    peer = _peer(members, 0 if dst is None and group_dst is None else dst, group_dst, "gather")
+    mine = peer == members.rank()
+    if mine and (gather_list is None or len(gather_list) != members.size()):
+        raise ValueError("Argument ``gather_list`` must be specified on destination rank.")
+    if not mine and gather_list:
+        raise ValueError("Argument ``gather_list`` must NOT be specified on non-destination ranks.")
+    targets = [_checked("gather", t, "gather_list") for t in gather_list or ()]
+    if members._world is None:
+        _copy(targets[0], given)
+        return Work([], gather_list) if async_op else None
+    source = _packed(given)
+    flat = tenon.empty(sum(t.numel() for t in targets), dtype=source.dtype)
+    given_sizes = [0] * members.size()
+    given_sizes[peer] = source.numel() * source.element_size()
+    wanted = [t.numel() * t.element_size() for t in targets] or [0] * members.size()
+    after = _spread(targets, flat) if mine else None
+    started = _exchange_parts(members, source, flat, given_sizes, wanted, after, async_op)
+    return _finish(Work([started], gather_list), async_op)
+
+
+def scatter(
+    tensor: Tensor,
+    scatter_list: Sequence[Tensor] | None = None,
+    src: int | None = None,
+    group: Any = None,
+    async_op: bool = False,
+    group_src: int | None = None,
+) -> Work | None:
+    """One tensor of process src, 0 unless said, for each process."""
+    if _outside(group):
+        return None
+    target, members = _checked("scatter", tensor), _group(group)
+    peer = _peer(members, 0 if src is None and group_src is None else src, group_src, "scatter")
+    mine = peer == members.rank()
+    if mine and (scatter_list is None or len(scatter_list) != members.size()):
+        raise ValueError("Argument ``scatter_list`` must be specified on source rank.")
+    if not mine and scatter_list:
+        raise ValueError("Argument ``scatter_list`` must NOT be specified on non-source ranks.")
+    inputs = [_checked("scatter", t, "scatter_list") for t in scatter_list or ()]
+    if members._world is None:
+        _copy(target, inputs[0])
+        return Work([], tensor) if async_op else None
+    source = tenon.cat([_packed(t).reshape(-1) for t in inputs]) if mine else _packed(target)
+    staged = _packed(target)
+    size = target.numel() * target.element_size()
+    wanted = [size if i == peer else 0 for i in range(members.size())]
+    given = [size if mine else 0] * members.size()
+    started = _exchange_parts(
+        members, source, staged, given, wanted, _back(target, staged), async_op
+    )
+    return _finish(Work([started], tensor), async_op)
+
+
+def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Work | None:
+    """Waits for all processes."""
+    if _outside(group):
+        return None
+    members = _group(group)
+    started = [] if members._world is None else [_start(members, _engine.BARRIER, async_op)]
+    return _finish(Work(started), async_op)
+
+
+# ---- Between two processes -----------------------------------------------------------------------
+
+
+def _message(
+    kind: int, tensor: Tensor, rank: Any, group: Any, tag: int, group_rank: Any, later: bool
+) -> Work:
+    name = "send" if kind == _engine.SEND else "recv"
+    given, members = _checked(name, tensor), _group(group)
+    peer = _peer(members, rank, group_rank, name)
+    if peer == members.rank():
+        raise ValueError(f"{name}(): a process does not exchange messages with itself")
+    if not 0 <= tag <= 32767:
+        raise ValueError(f"{name}(): expected a tag from 0 to 32767, got {tag}")
+    staged = _packed(given)
+    sends = kind == _engine.SEND
+    started = _start(
+        members, kind, later, peer=peer, tag=tag, **_moved(staged),
+        **({"input": staged} if sends else {"output": staged}),
+        after=None if sends else _back(given, staged),
+    )  # fmt: skip
+    return Work([started], tensor)
+
+
+def isend(
+    tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0,
+    group_dst: int | None = None,
+) -> Work | None:  # fmt: skip
+    """Starts to send a tensor to process dst."""
+    if _outside(group):
+        return None
+    return _message(_engine.SEND, tensor, dst, group, tag, group_dst, True)
+
+
+def irecv(
+    tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0,
+    group_src: int | None = None,
+) -> Work | None:  # fmt: skip
+    """Starts to receive a tensor of process src."""
+    if _outside(group):
+        return None
+    return _message(_engine.RECV, tensor, src, group, tag, group_src, True)
+
+
+def send(
+    tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0,
+    group_dst: int | None = None,
+) -> None:  # fmt: skip
+    """Sends a tensor to process dst."""
+    if not _outside(group):
+        _message(_engine.SEND, tensor, dst, group, tag, group_dst, False).wait()
+
+
+def recv(
+    tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0,
+    group_src: int | None = None,
+) -> int:  # fmt: skip
+    """Receives a tensor of process src; returns src."""
+    if _outside(group):
+        return -1
+    if src is None and group_src is None:
+        raise NotImplementedError("recv(): say from which process; a message of any is not there")
+    _message(_engine.RECV, tensor, src, group, tag, group_src, False).wait()
+    return src if src is not None else _group(group)._ranks[int(group_src or 0)]
+
+
+class P2POp:
+    """A message of batch_isend_irecv: op is isend or irecv."""
+
+    def __init__(
+        self, op: Any, tensor: Tensor, peer: int | None = None, group: Any = None, tag: int = 0,
+        group_peer: int | None = None,
+    ) -> None:  # fmt: skip
+        if op not in (isend, irecv):
+            raise ValueError("Invalid ``op``. Expected ``op`` to be isend or irecv")
+        self.op, self.tensor, self.peer = op, tensor, peer
+        self.group, self.tag, self.group_peer = group, tag, group_peer
+
+
+def batch_isend_irecv(p2p_op_list: Sequence[P2POp]) -> list[Work]:
+    """Starts all of the messages."""
+    works = [(p.op(p.tensor, p.peer, p.group, p.tag, p.group_peer)) for p in p2p_op_list]
+    return [w for w in works if w is not None]
+
+
+def monitored_barrier(
+    group: Any = None, timeout: timedelta | None = None, wait_all_ranks: bool = False
+) -> None:
+    """A barrier whose error on rank 0 names the processes that have not come."""
+    if _outside(group):
+        return
+    members = _group(group)
+    if members._world is None:
+        return
+    seconds = members._seconds if timeout is None else timeout.total_seconds()
+    token = tenon.zeros(1)
+    if members.rank() != 0:
+        _message(_engine.SEND, token, None, group, 32767, 0, True).wait()
+        _message(_engine.RECV, token, None, group, 32767, 0, True).wait()
+        return
+    waiting = {
+        rank: _message(_engine.RECV, tenon.zeros(1), None, group, 32767, rank, True)
+        for rank in range(1, members.size())
+    }
+    missing = []
+    for rank, work in waiting.items():
+        try:
+            work.wait(timedelta(seconds=0.001 if missing and not wait_all_ranks else seconds))
+        except TimeoutError:
+            missing.append(rank)
+    if missing:
+        listed = ", ".join(map(str, missing))
+        raise RuntimeError(
+            f"[Rank 0]: Ranks {listed} failed to pass monitoredBarrier in {seconds * 1000:.0f} ms"
+        )
+    for rank in waiting:
+        _message(_engine.SEND, token, None, group, 32767, rank, True).wait()

@@ -1,0 +1,208 @@
+"""Groups of processes and their operations, as libtenon has them (`tenon/processes.h`)."""
+
+from __future__ import annotations
+
+import ctypes as c
+import os
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tenon import Tensor, _native
+
+BARRIER, BROADCAST, ALL_REDUCE, REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, SEND, RECV = range(
+    9
+)
+SUM, PRODUCT, MIN, MAX, BAND, BOR, BXOR = range(7)
+# Milliseconds between two looks for a signal such as Ctrl-C.
+_SLICE_MS = 100
+
+
+class _Place(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_uint32), ("rank", c.c_int32), ("size", c.c_int32),
+        ("reserved", c.c_int32), ("folder", c.c_char_p), ("interface", c.c_char_p),
+        ("timeout_ms", c.c_int64),
+    ]  # fmt: skip
+
+
+class _Exchange(c.Structure):
+    _fields_ = [
+        ("kind", c.c_uint32), ("op", c.c_uint32), ("dtype", c.c_int32), ("peer", c.c_int32),
+        ("tag", c.c_int32), ("element", c.c_int32), ("count", c.c_int64),
+        ("input", c.c_void_p), ("output", c.c_void_p),
+        ("in_counts", c.POINTER(c.c_int64)), ("out_counts", c.POINTER(c.c_int64)),
+        ("timeout_ms", c.c_int64),
+    ]  # fmt: skip
+
+
+@cache
+def library() -> _native.Library:
+    """libtenon with the types of what is called here."""
+    found = _native.Library()
+    lib = found.lib
+    lib.tn_world_open.argtypes = [c.c_char_p, c.POINTER(_Place), c.c_int32, c.POINTER(c.c_void_p)]
+    lib.tn_world_part.argtypes = [
+        c.c_void_p, c.POINTER(c.c_int32), c.c_int32, c.c_int64, c.POINTER(c.c_void_p),
+    ]  # fmt: skip
+    lib.tn_world_start.argtypes = [
+        c.c_void_p, c.POINTER(_Exchange), c.c_int32, c.POINTER(c.c_void_p),
+    ]  # fmt: skip
+    for name in ("tn_world_rank", "tn_world_size", "tn_world_close"):
+        getattr(lib, name).argtypes = [c.c_void_p]
+    lib.tn_world_abort.argtypes = [c.c_void_p, c.c_int32]
+    lib.tn_work_wait.argtypes = [c.c_void_p, c.c_int64]
+    for name in ("tn_work_done", "tn_work_lost", "tn_work_unref"):
+        getattr(lib, name).argtypes = [c.c_void_p]
+    lib.tn_world_close.restype = lib.tn_work_unref.restype = None
+    return found
+
+
+def find(name: str) -> Path | None:
+    """The library of an engine: `tenon_NAME.so` in TENON_ENGINE_PATH, or beside the plugins."""
+    folders = [Path(p) for p in os.environ.get("TENON_ENGINE_PATH", "").split(os.pathsep) if p]
+    for folder in [*folders, _native.PLUGINS]:
+        path = folder / f"tenon_{name}.so"
+        if path.exists():
+            return path.resolve()
+    return None
+
+
+# Memory that an engine may still write to, as its operation was given up: never freed.
+_lost: list[Any] = []
+# Operations that nobody may hold any more; what they work on has to stay until they are done.
+_running: set[Operation] = set()
+
+
+class Operation:
+    """One operation that was started. `after` runs once, when it was waited for."""
+
+    def __init__(self, handle: c.c_void_p, keep: Any, after: Callable[[], None] | None) -> None:
+        self._handle, self._keep, self._after = handle, keep, after
+        self._error: BaseException | None = None
+        self._ended = False
+
+    def done(self) -> bool:
+        """Whether it has ended, well or not."""
+        return self._ended or bool(library().lib.tn_work_done(self._handle))
+
+    def wait(self, seconds: float | None = None) -> None:
+        """Waits for its end; raises what went wrong, or TimeoutError when the seconds are over."""
+        left = None if seconds is None else int(seconds * 1000)
+        while not self._ended:
+            span = _SLICE_MS if left is None else max(min(_SLICE_MS, left), 0)
+            status = library().lib.tn_work_wait(self._handle, span)
+            if library().lib.tn_work_done(self._handle):
+                self._end(status)
+            elif left is not None:
+                left -= span
+                if left <= 0:
+                    raise TimeoutError(f"the operation did not end within {seconds} s")
+        if self._error is not None:
+            raise self._error
+
+    def error(self) -> BaseException | None:
+        """What went wrong, of an operation that has ended."""
+        if not self._ended and self.done():
+            self._end(library().lib.tn_work_wait(self._handle, 0))
+        return self._error
+
+    def _end(self, status: int) -> None:
+        self._ended = True
+        _running.discard(self)
+        try:
+            library().check(status)
+        except Exception as err:
+            self._error = err
+        if library().lib.tn_work_lost(self._handle):
+            _lost.append(self._keep)
+        elif self._error is None and self._after is not None:
+            self._after()
+        self._keep = self._after = None
+
+    def __del__(self) -> None:
+        library().lib.tn_work_unref(self._handle)
+
+
+class World:
+    """A group of processes through an engine."""
+
+    def __init__(self, handle: c.c_void_p) -> None:
+        self._handle = handle
+        self.rank: int = library().lib.tn_world_rank(handle)
+        self.size: int = library().lib.tn_world_size(handle)
+
+    @classmethod
+    def open(
+        cls, path: Path, rank: int, size: int, folder: str, interface: str | None, seconds: float,
+        check: int,
+    ) -> World:  # fmt: skip
+        """Joins all processes; every one of `size` calls it."""
+        place = _Place(
+            c.sizeof(_Place), rank, size, 0, folder.encode(),
+            None if interface is None else interface.encode(), int(seconds * 1000),
+        )  # fmt: skip
+        handle = c.c_void_p()
+        status = library().lib.tn_world_open(
+            str(path).encode(), c.byref(place), check, c.byref(handle)
+        )
+        library().check(status)
+        return cls(handle)
+
+    def part(self, ranks: list[int], seconds: float) -> World | None:
+        """The group of some ranks of this one; None on those that do not belong to it."""
+        numbers = (c.c_int32 * len(ranks))(*ranks)
+        handle = c.c_void_p()
+        status = library().lib.tn_world_part(
+            self._handle, numbers, len(ranks), int(seconds * 1000), c.byref(handle)
+        )
+        library().check(status)
+        return World(handle) if handle else None
+
+    def start(
+        self,
+        kind: int,
+        seconds: float,
+        *,
+        input: Tensor | None = None,
+        output: Tensor | None = None,
+        count: int = 0,
+        dtype: int = 1,
+        element: int = 1,
+        op: int = SUM,
+        peer: int = 0,
+        tag: int = 0,
+        in_counts: list[int] | None = None,
+        out_counts: list[int] | None = None,
+        later: bool = False,
+        after: Callable[[], None] | None = None,
+    ) -> Operation:
+        """Starts an operation on packed tensors of the CPU; count is that of one rank's part."""
+        lists = [None if n is None else (c.c_int64 * len(n))(*n) for n in (in_counts, out_counts)]
+        exchange = _Exchange(
+            kind, op, dtype, peer, tag, element, count,
+            None if input is None else input.data_ptr(),
+            None if output is None else output.data_ptr(), *lists, int(seconds * 1000),
+        )  # fmt: skip
+        handle = c.c_void_p()
+        status = library().lib.tn_world_start(
+            self._handle, c.byref(exchange), int(later), c.byref(handle)
+        )
+        library().check(status)
+        operation = Operation(handle, (input, output), after)
+        for ended in [o for o in _running if o.done()]:
+            _running.discard(ended)
+        if later:
+            _running.add(operation)
+        return operation
+
+    def abort(self, code: int) -> None:
+        """Ends all processes, where the engine can."""
+        library().lib.tn_world_abort(self._handle, code)
+
+    def close(self) -> None:
+        """Leaves the group."""
+        if self._handle:
+            library().lib.tn_world_close(self._handle)
+            self._handle = c.c_void_p()

@@ -1,0 +1,405 @@
+"""Process groups: init_process_group, the groups that are made of it, and who is in them."""
+
+from __future__ import annotations
+
+import atexit
+import os
+from datetime import timedelta
+from typing import Any
+
+from tenon.distributed import _engine, _place
+
+DEFAULT_TIMEOUT = timedelta(minutes=30)
+
+
+class Backend(str):
+    """The name of an engine, in small letters."""
+
+    UNDEFINED = "undefined"
+    GLOO = "gloo"
+    NCCL = "nccl"
+    UCC = "ucc"
+    MPI = "mpi"
+    XCCL = "xccl"
+    backend_list = [UNDEFINED, GLOO, NCCL, XCCL, UCC, MPI]
+    default_device_backend_map = {"cpu": GLOO, "cuda": NCCL}
+
+    def __new__(cls, name: str) -> Backend:
+        if not isinstance(name, str):
+            raise ValueError(f"Backend constructor parameter must be string-ish: {name!r}")
+        return super().__new__(cls, name.lower())
+
+
+class ProcessGroup:
+    """Processes that exchange data. `ranks` are their ranks in the default group, in order."""
+
+    def __init__(
+        self, world: _engine.World | None, ranks: list[int], backend: str, seconds: float, name: str
+    ) -> None:
+        self._world, self._ranks, self._backend = world, ranks, backend
+        self._seconds, self.group_name = seconds, name
+        self.group_desc = name
+
+    def rank(self) -> int:
+        """The number of this process in the group."""
+        return 0 if self._world is None else self._world.rank
+
+    def size(self) -> int:
+        """How many processes there are."""
+        return len(self._ranks)
+
+    def name(self) -> str:
+        """The engine."""
+        return self._backend
+
+    def __repr__(self) -> str:
+        return f"<ProcessGroup {self.group_name!r}: {self.size()} ranks over {self._backend}>"
+
+
+class GroupMember:
+    """Names of groups."""
+
+    WORLD: ProcessGroup | None = None
+    NON_GROUP_MEMBER: Any = -100
+
+
+class _State:
+    """What init_process_group has made."""
+
+    def __init__(self) -> None:
+        self.meeting: _place.Meeting | None = None
+        self.groups: list[ProcessGroup] = []
+        self.joined = 0  # how often this process has joined others
+
+
+_state = _State()
+
+
+# ---- Which engine --------------------------------------------------------------------------------
+
+
+def is_available() -> bool:
+    """Whether there are process groups at all."""
+    return True
+
+
+def is_initialized() -> bool:
+    """Whether init_process_group was called."""
+    return GroupMember.WORLD is not None
+
+
+def is_gloo_available() -> bool:
+    """Whether the engine for Gloo was built."""
+    return _engine.find("gloo") is not None
+
+
+def is_mpi_available() -> bool:
+    """Whether an engine for MPI was built."""
+    return any(_engine.find(f"mpi_{kind}") for kind in ("openmpi", "mpich"))
+
+
+def is_nccl_available() -> bool:
+    """Whether the engine for NCCL was built."""
+    return _engine.find("nccl") is not None
+
+
+def is_ucc_available() -> bool:
+    """There is no engine for UCC."""
+    return False
+
+
+is_xccl_available = is_ucc_available
+
+
+def is_backend_available(backend: str) -> bool:
+    """Whether the engine of a name was built."""
+    return backend.lower() in ("gloo", "mpi", "nccl") and {
+        "gloo": is_gloo_available, "mpi": is_mpi_available, "nccl": is_nccl_available,
+    }[backend.lower()]()  # fmt: skip
+
+
+def is_torchelastic_launched() -> bool:
+    """Whether a launcher that restarts processes has started this one."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
+
+
+def _names(backend: str | None) -> str:
+    """The engine that a backend's text asks for, on the CPU: "gloo", "cpu:gloo,cuda:nccl", None."""
+    if not backend:
+        return "mpi" if _place.mpi_launcher() and is_mpi_available() else "gloo"
+    if ":" in backend:
+        pairs = dict(part.split(":", 1) for part in backend.lower().split(","))
+        return pairs.get("cpu") or next(iter(pairs.values()))
+    return backend.lower()
+
+
+def _library(name: str) -> Any:
+    """The file of an engine."""
+    if name == "nccl" and not is_nccl_available():
+        raise RuntimeError("ProcessGroupNCCL is only supported with GPUs, no GPUs found!")
+    if name not in ("gloo", "mpi", "nccl"):
+        found = _engine.find(name)
+        if found is None:
+            raise ValueError(f"Invalid backend: '{name}': there is no engine tenon_{name}.so")
+        return found
+    wanted = [name]
+    if name == "mpi":
+        launcher = _place.mpi_launcher()
+        wanted = [f"mpi_{launcher}"] if launcher else ["mpi_openmpi", "mpi_mpich"]
+    for file in wanted:
+        found = _engine.find(file)
+        if found is not None:
+            return found
+    raise RuntimeError(
+        f"init_process_group: the engine '{name}' was not built; it needs "
+        + ("libgloo-dev and a C++ compiler" if name == "gloo" else "libopenmpi-dev or libmpich-dev")
+    )
+
+
+# ---- The default group ---------------------------------------------------------------------------
+
+
+def _seconds(timeout: Any) -> float:
+    if timeout is None:
+        return DEFAULT_TIMEOUT.total_seconds()
+    return timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
+
+
+def _where(init_method: str | None, rank: int, size: int, store: Any) -> tuple[int, int, str]:
+    """Rank, size and meeting place, of what was said here and what the launcher says."""
+    url = init_method or "env://"
+    if store is not None:
+        if rank < 0 or size < 1:
+            raise ValueError("init_process_group: a store needs rank and world_size")
+        return rank, size, store.url()
+    told = _place.ask_launcher()
+    if url.startswith("env://"):
+        in_url = _place.rank_and_size(url)
+        rank = in_url[0] if rank < 0 and in_url[0] is not None else rank
+        size = in_url[1] if size < 1 and in_url[1] is not None else size
+        if told is not None and ((rank >= 0 and rank != told[0]) or (size > 0 and size != told[1])):
+            raise ValueError(
+                f"init_process_group: rank {rank} of {size} was asked for, the launcher says rank "
+                f"{told[0]} of {told[1]}"
+            )
+        if told is None and (rank < 0 or size < 1):
+            missing = "RANK" if rank < 0 else "WORLD_SIZE"
+            raise ValueError(
+                "Error initializing torch.distributed using env:// rendezvous: environment "
+                f"variable {missing} expected, but not set"
+            )
+        place = told or (rank, size)
+        alone = place[1] == 1 or (_place.mpi_launcher() and "MASTER_ADDR" not in os.environ)
+        return (*place, "" if alone else _place.environment_url())
+    in_url = _place.rank_and_size(url)
+    rank = (
+        rank if rank >= 0 else next((r for r in (in_url[0], told and told[0]) if r is not None), -1)
+    )
+    size = (
+        size if size > 0 else next((s for s in (in_url[1], told and told[1]) if s is not None), -1)
+    )
+    if rank < 0 or size < 1:
+        missing = "rank" if rank < 0 else "world_size"
+        raise ValueError(f"Error initializing torch.distributed: {missing} parameter missing")
+    return rank, size, url
+
+
+def init_process_group(
+    backend: str | None = None,
+    init_method: str | None = None,
+    timeout: timedelta | None = None,
+    world_size: int = -1,
+    rank: int = -1,
+    store: Any = None,
+    group_name: str = "",
+    pg_options: Any = None,
+    device_id: Any = None,
+) -> None:
+    """Joins the processes of a run; all of them call it.
+
+    backend: "gloo", "mpi", "nccl", the name of another engine, or None: what fits the launcher.
+    init_method: env:// (MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE, or an MPI's launcher),
+    tcp://host:port or file:///path. TENON_CHECK_COLLECTIVES=k compares every k-th operation of the
+    ranks before it runs, 0 none; unless it says so, every one is.
+    """
+    del group_name, pg_options, device_id
+    if is_initialized():
+        raise ValueError("trying to initialize the default process group twice!")
+    if init_method is not None and store is not None:
+        raise ValueError("Cannot specify both init_method and store.")
+    name = _names(backend)
+    number, size, url = _where(init_method, rank, world_size, store)
+    if not 0 <= number < size:
+        raise ValueError(f"init_process_group: rank {number} is no rank of {size} processes")
+    seconds = _seconds(timeout)
+    world = None
+    if size > 1:
+        path = _library(name)
+        folder = ""
+        _state.joined += 1
+        if name != "mpi":
+            place = _place.meeting_place(url)
+            _state.meeting = _place.Meeting(place, number, size, _state.joined, seconds)
+            folder = str(_state.meeting.folder)
+        interface = os.environ.get("TENON_SOCKET_IFNAME") or os.environ.get("GLOO_SOCKET_IFNAME")
+        check = int(os.environ.get("TENON_CHECK_COLLECTIVES", "1"))
+        try:
+            world = _engine.World.open(path, number, size, folder, interface, seconds, check)
+        except BaseException:
+            _leave_meeting()
+            raise
+    elif name == "nccl" and not is_nccl_available():
+        _library(name)
+    GroupMember.WORLD = ProcessGroup(world, list(range(size)), name, seconds, "default_pg")
+    _state.groups.append(GroupMember.WORLD)
+
+
+def _leave_meeting() -> None:
+    if _state.meeting is not None:
+        _state.meeting.leave()
+        _state.meeting = None
+
+
+atexit.register(_leave_meeting)
+
+
+def destroy_process_group(group: Any = None) -> None:
+    """Leaves a group, or all of them."""
+    default = _group(None)
+    leaving = [default] if group is None else [_group(group)]
+    if leaving[0] is default:
+        leaving = _state.groups[::-1]
+        GroupMember.WORLD = None
+    for g in leaving:
+        if g._world is not None:
+            g._world.close()
+            g._world = None
+        _state.groups.remove(g)
+    if not _state.groups:
+        _leave_meeting()
+
+
+def _group(group: Any) -> ProcessGroup:
+    """The group that an argument means; one that this process is not in is an error."""
+    if group is None:
+        if GroupMember.WORLD is None:
+            raise ValueError(
+                "Default process group has not been initialized, "
+                "please make sure to call init_process_group."
+            )
+        return GroupMember.WORLD
+    if group == GroupMember.NON_GROUP_MEMBER:
+        raise ValueError("this process is not a member of the group")
+    if not isinstance(group, ProcessGroup):
+        raise TypeError(f"expected a process group, got {type(group).__name__}")
+    return group
+
+
+# ---- Other groups --------------------------------------------------------------------------------
+
+
+def new_group(
+    ranks: list[int] | None = None,
+    timeout: timedelta | None = None,
+    backend: str | None = None,
+    pg_options: Any = None,
+    use_local_synchronization: bool = False,
+    group_desc: str | None = None,
+    device_id: Any = None,
+) -> Any:
+    """A group of some ranks; all processes of the default group call it, in the same order.
+
+    Returns GroupMember.NON_GROUP_MEMBER to those that are not in it.
+    """
+    default = _group(None)
+    chosen = list(range(default.size())) if ranks is None else sorted(ranks)
+    if len(set(chosen)) != len(chosen) or any(not 0 <= r < default.size() for r in chosen):
+        raise ValueError(
+            f"new_group: {ranks} are not different ranks of the {default.size()} processes"
+        )
+    seconds = default._seconds if timeout is None else _seconds(timeout)
+    name = group_desc or f"group_{len(_state.groups)}"
+    world = None
+    if default._world is not None:
+        world = default._world.part(chosen, seconds)
+        if world is None:
+            return GroupMember.NON_GROUP_MEMBER
+    group = ProcessGroup(world, chosen, backend or default._backend, seconds, name)
+    _state.groups.append(group)
+    return group
+
+
+def new_subgroups(group_size: int | None = None, group: Any = None, **options: Any) -> Any:
+    """(the group of this process, all groups): the ranks in runs of group_size."""
+    size = _group(group).size()
+    part = group_size or size
+    if size % part:
+        raise ValueError(f"The world size {size} must be divisible by 'group_size={part}'")
+    return new_subgroups_by_enumeration(
+        [list(range(i, i + part)) for i in range(0, size, part)], **options
+    )
+
+
+def new_subgroups_by_enumeration(ranks_per_subgroup_list: Any, **options: Any) -> Any:
+    """(the group of this process, all groups), one for each list of ranks."""
+    options.pop("group_desc", None)
+    made = [new_group(list(ranks), **options) for ranks in ranks_per_subgroup_list]
+    mine = [g for g in made if g != GroupMember.NON_GROUP_MEMBER]
+    return (mine[0] if mine else None), made
+
+
+def get_rank(group: Any = None) -> int:
+    """The number of this process in the group; -1 where it is not in it."""
+    return -1 if group == GroupMember.NON_GROUP_MEMBER else _group(group).rank()
+
+
+def get_world_size(group: Any = None) -> int:
+    """How many processes the group has; -1 where this one is not in it."""
+    return -1 if group == GroupMember.NON_GROUP_MEMBER else _group(group).size()
+
+
+def get_backend(group: Any = None) -> Backend:
+    """The engine of the group."""
+    return Backend(_group(group)._backend)
+
+
+def get_process_group_ranks(group: Any) -> list[int]:
+    """The ranks of the default group that are in the group, in its order."""
+    return list(_group(group)._ranks)
+
+
+def get_global_rank(group: Any, group_rank: int) -> int:
+    """The rank of the default group that has a rank in the group."""
+    ranks = _group(group)._ranks
+    if not 0 <= group_rank < len(ranks):
+        raise ValueError(f"Group rank {group_rank} is not part of group {group}")
+    return ranks[group_rank]
+
+
+def get_group_rank(group: Any, global_rank: int) -> int:
+    """The rank in the group of a rank of the default group."""
+    ranks = _group(group)._ranks
+    if global_rank not in ranks:
+        raise ValueError(f"Global rank {global_rank} is not part of group {group}")
+    return ranks.index(global_rank)
+
+
+def get_node_local_rank(fallback_rank: int | None = None) -> int:
+    """The number of this process on its machine, as the launcher says."""
+    for _, _, local, _ in _place._LAUNCHERS.values():
+        if local in os.environ:
+            return int(os.environ[local])
+    if fallback_rank is not None:
+        return int(fallback_rank)
+    raise RuntimeError("LOCAL_RANK is not in the environment. Consider passing fallback_rank")
+
+
+def get_default_backend_for_device(device: Any) -> str:
+    """The engine that programs use for a kind of device."""
+    kind = str(getattr(device, "type", device)).split(":")[0]
+    return Backend.default_device_backend_map.get(kind, "gloo")
+
+
+def get_pg_count() -> int:
+    """How many groups there are."""
+    return len(_state.groups)

@@ -1,0 +1,129 @@
+"""Ranks as an array with named dimensions, and the groups along each of them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import tenon
+from tenon import distributed
+
+__all__ = ["DeviceMesh", "init_device_mesh"]
+
+
+class DeviceMesh:
+    """An array of ranks. The groups of a dimension: ranks that differ in this dimension alone."""
+
+    def __init__(
+        self, device_type: str, mesh: Any, *, mesh_dim_names: tuple[str, ...] | None = None,
+        backend_override: Any = None, _init_backend: bool = True, _groups: Any = None,
+    ) -> None:  # fmt: skip
+        self.device_type = device_type
+        self.mesh = tenon.as_tensor(mesh, dtype=tenon.int64)
+        self.mesh_dim_names = mesh_dim_names
+        if mesh_dim_names is not None and len(mesh_dim_names) != self.mesh.ndim:
+            raise RuntimeError(
+                f"mesh_dim_names must have one name for each of {self.mesh.ndim} dimensions, got "
+                f"{mesh_dim_names}"
+            )
+        if not distributed.is_initialized():
+            distributed.init_process_group()
+        found = (self.mesh == distributed.get_rank()).nonzero()
+        self._coordinate = found[0].tolist() if len(found) else None
+        self._groups = self._make_groups() if _groups is None else _groups
+
+    def _make_groups(self) -> list[Any]:
+        if self.mesh.ndim == 1 and self.mesh.numel() == distributed.get_world_size():
+            return [distributed.group.WORLD]
+        groups = []
+        for dim in range(self.mesh.ndim):
+            lines = self.mesh.movedim(dim, -1).reshape(-1, self.mesh.shape[dim])
+            groups.append(distributed.new_subgroups_by_enumeration(lines.tolist())[0])
+        return groups
+
+    def _dim(self, mesh_dim: int | str | None) -> int:
+        if isinstance(mesh_dim, str):
+            if self.mesh_dim_names is None or mesh_dim not in self.mesh_dim_names:
+                raise KeyError(f"Invalid mesh_dim_name {mesh_dim}: {self.mesh_dim_names} are there")
+            return self.mesh_dim_names.index(mesh_dim)
+        if mesh_dim is None:
+            if self.mesh.ndim > 1:
+                raise RuntimeError("the mesh has several dimensions: say which, by mesh_dim")
+            return 0
+        return mesh_dim
+
+    def get_group(self, mesh_dim: int | str | None = None) -> Any:
+        """The group of this process along a dimension."""
+        return self._groups[self._dim(mesh_dim)]
+
+    def get_all_groups(self) -> list[Any]:
+        """The groups of this process, by dimension."""
+        return list(self._groups)
+
+    def get_local_rank(self, mesh_dim: int | str | None = None) -> int:
+        """The place of this process along a dimension."""
+        return distributed.get_rank(self.get_group(mesh_dim))
+
+    def get_rank(self) -> int:
+        """The number of this process among all."""
+        return distributed.get_rank()
+
+    def get_coordinate(self) -> list[int] | None:
+        """The place of this process; None where it is not in the mesh."""
+        return self._coordinate
+
+    def size(self, mesh_dim: int | None = None) -> int:
+        """How many ranks there are, in all or along a dimension."""
+        return self.mesh.numel() if mesh_dim is None else self.mesh.shape[mesh_dim]
+
+    @property
+    def ndim(self) -> int:
+        """How many dimensions there are."""
+        return self.mesh.ndim
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes of the dimensions."""
+        return tuple(self.mesh.shape)
+
+    def __getitem__(self, names: str | tuple[str, ...]) -> DeviceMesh:
+        """The mesh of some dimensions that this process is in."""
+        wanted = (names,) if isinstance(names, str) else tuple(names)
+        dims = [self._dim(n) for n in wanted]
+        if self._coordinate is None:
+            raise RuntimeError("this process is not in the mesh")
+        index = tuple(
+            slice(None) if d in dims else self._coordinate[d] for d in range(self.mesh.ndim)
+        )
+        part = self.mesh[index]
+        order = sorted(dims)
+        part = part.permute([order.index(d) for d in dims]) if len(dims) > 1 else part
+        return DeviceMesh(
+            self.device_type, part, mesh_dim_names=wanted, _groups=[self._groups[d] for d in dims]
+        )
+
+    def __repr__(self) -> str:
+        names = f", mesh_dim_names={self.mesh_dim_names}" if self.mesh_dim_names else ""
+        return f"DeviceMesh('{self.device_type}', {self.mesh.tolist()}{names})"
+
+
+def init_device_mesh(
+    device_type: str,
+    mesh_shape: tuple[int, ...],
+    *,
+    mesh_dim_names: tuple[str, ...] | None = None,
+    backend_override: Any = None,
+) -> DeviceMesh:
+    """A mesh of all ranks, in order."""
+    if not distributed.is_initialized():
+        distributed.init_process_group()
+    size = distributed.get_world_size()
+    if math.prod(mesh_shape) != size:
+        raise RuntimeError(
+            f"Mesh should not be bigger than default world size {size}, but found "
+            f"{math.prod(mesh_shape)} ranks!"
+            if math.prod(mesh_shape) > size
+            else f"init_device_mesh: a mesh of {mesh_shape} has not the {size} ranks there are"
+        )
+    mesh = tenon.arange(size).view(mesh_shape)
+    return DeviceMesh(device_type, mesh, mesh_dim_names=mesh_dim_names)

@@ -1,0 +1,176 @@
+"""`tenon launch`, and `python -m torch.distributed.run` (torchrun) by its arguments: starts the
+processes of a program on this machine, watches them, and starts them again where that was asked
+for.
+
+A process that ends with an error, or is killed, takes the others down: they get SIGTERM, and
+SIGKILL after a while. A killed launcher takes its processes with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["main", "run"]
+
+_GRACE_SECONDS = 3.0
+_PR_SET_PDEATHSIG = 1
+
+
+def parser(prog: str) -> argparse.ArgumentParser:
+    """torchrun's arguments; those of other machines' rendezvous are refused where they are used."""
+    top = argparse.ArgumentParser(prog=prog, description=__doc__)
+    top.add_argument(
+        "-n", "--nproc-per-node", "--nproc_per_node", default="1", metavar="N",
+        help="processes, or auto/cpu: one for each core, gpu: one for each GPU",
+    )  # fmt: skip
+    top.add_argument("--max-restarts", "--max_restarts", type=int, default=0, metavar="K")
+    top.add_argument(
+        "--min-ranks", "--min_ranks", type=int, metavar="M",
+        help="a restart may have fewer processes, at least M",
+    )  # fmt: skip
+    top.add_argument("--nnodes", default="1", help="machines: 1; more need MPI's launcher")
+    top.add_argument("--node-rank", "--node_rank", type=int, default=0)
+    top.add_argument("--master-addr", "--master_addr", default="127.0.0.1")
+    top.add_argument("--master-port", "--master_port", type=int)
+    top.add_argument("--standalone", action="store_true", help="taken; there is no other way")
+    for name in ("rdzv-backend", "rdzv-endpoint", "rdzv-conf", "rdzv-id", "role", "run-path"):
+        top.add_argument(f"--{name}", f"--{name.replace('-', '_')}", help=argparse.SUPPRESS)
+    for name in ("monitor-interval", "start-method", "log-dir", "redirects", "tee", "local-addr"):
+        top.add_argument(f"--{name}", f"--{name.replace('-', '_')}", help=argparse.SUPPRESS)
+    top.add_argument("--use-env", "--use_env", action="store_true", help=argparse.SUPPRESS)
+    top.add_argument("-m", "--module", action="store_true", help="the program is a module")
+    top.add_argument(
+        "--no-python", "--no_python", action="store_true", help="the program is no Python file"
+    )
+    top.add_argument("program")
+    top.add_argument("args", nargs=argparse.REMAINDER)
+    return top
+
+
+def _count(text: str) -> int:
+    if text in ("auto", "cpu"):
+        return len(os.sched_getaffinity(0))
+    if text == "gpu":
+        import tenon
+
+        return tenon.cuda.device_count()
+    try:
+        return int(text)
+    except ValueError:
+        raise SystemExit(f"launch: expected a number of processes, got {text!r}") from None
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class Job:
+    """The processes of one start."""
+
+    def __init__(self, options: argparse.Namespace, size: int, restart: int) -> None:
+        words = [sys.executable, "-m", "tenon", "run", *(["-m"] if options.module else [])]
+        command = [*([] if options.no_python else words), options.program, *options.args]
+        # The port is a name: processes of one machine meet by files. A new start has a new one.
+        port = options.master_port or 20000 + uuid.uuid4().int % 40000
+        self.processes: list[subprocess.Popen[Any]] = []
+        for rank in range(size):
+            place = {
+                "RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size,
+                "GROUP_RANK": 0, "ROLE_RANK": rank, "ROLE_NAME": options.role or "default",
+                "ROLE_WORLD_SIZE": size, "GROUP_WORLD_SIZE": 1,
+                "MASTER_ADDR": options.master_addr, "MASTER_PORT": port,
+                "TORCHELASTIC_RESTART_COUNT": restart, "TENON_RESTART_COUNT": restart,
+                "TORCHELASTIC_MAX_RESTARTS": options.max_restarts,
+                "TORCHELASTIC_RUN_ID": options.rdzv_id or f"tenon-{os.getpid()}",
+            }  # fmt: skip
+            environment = {**os.environ, **{k: str(v) for k, v in place.items()}}
+            if size > 1:
+                environment.setdefault("TENON_NUM_THREADS", "1")
+            self.processes.append(
+                subprocess.Popen(command, env=environment, preexec_fn=_die_with_parent)
+            )
+
+    def wait(self) -> tuple[int, int] | None:
+        """Until all have ended well (None), or one has not: its rank and exit code."""
+        while True:
+            codes = [p.poll() for p in self.processes]
+            for rank, code in enumerate(codes):
+                if code:
+                    return rank, code
+            if all(code == 0 for code in codes):
+                return None
+            time.sleep(0.02)
+
+    def stop(self, first: int = signal.SIGTERM) -> None:
+        """Ends those that still run."""
+        for p in self.processes:
+            if p.poll() is None:
+                p.send_signal(first)
+        deadline = time.monotonic() + _GRACE_SECONDS
+        for p in self.processes:
+            try:
+                p.wait(max(deadline - time.monotonic(), 0.01))
+            except subprocess.TimeoutExpired:
+                p.kill()
+                p.wait()
+
+
+def _said(code: int) -> str:
+    if code < 0:
+        return f"was killed by {signal.Signals(-code).name}"
+    return f"ended with exit code {code}"
+
+
+def run(options: argparse.Namespace) -> int:
+    """Runs the job; the exit code."""
+    if str(options.nnodes).split(":")[-1] != "1":
+        raise SystemExit(
+            "launch: processes of several machines are started by MPI: "
+            "mpirun -n N --host a,b tenon run PROGRAM"
+        )
+    size = _count(options.nproc_per_node)
+    if size < 1:
+        raise SystemExit(f"launch: {size} processes")
+    least = size if options.min_ranks is None else options.min_ranks
+    for restart in range(options.max_restarts + 1):
+        job = Job(options, size, restart)
+        try:
+            failed = job.wait()
+        except BaseException as err:
+            job.stop(signal.SIGINT if isinstance(err, KeyboardInterrupt) else signal.SIGTERM)
+            if isinstance(err, KeyboardInterrupt):
+                return 130
+            raise
+        if failed is None:
+            return 0
+        rank, code = failed
+        pid = job.processes[rank].pid
+        job.stop()
+        again = restart < options.max_restarts
+        what = f"restart {restart + 1} of {options.max_restarts}" if again else "giving up"
+        print(f"launch: rank {rank} (process {pid}) {_said(code)}; {what}", file=sys.stderr)
+        size = max(least, size - 1) if options.min_ranks is not None else size
+    return code if code > 0 else 128 - code
+
+
+def main(args: Sequence[str] | None = None, prog: str = "torchrun") -> None:
+    """The program torchrun."""
+
+    def end(number: int, frame: Any) -> None:
+        raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGTERM, end)
+    raise SystemExit(run(parser(prog).parse_args(args)))
+
+
+if __name__ == "__main__":
+    main()

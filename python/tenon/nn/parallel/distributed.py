@@ -1,0 +1,269 @@
+"""DistributedDataParallel: one copy of a module in each process, whose gradients are averaged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import tenon
+from tenon import Tensor, distributed
+from tenon.nn.modules.module import Module
+from tenon.nn.parallel._reducer import GradBucket, Reducer
+
+__all__ = ["DistributedDataParallel"]
+
+
+def _tensors(obj: Any) -> Iterator[Tensor]:
+    """The tensors in nested lists, tuples, mappings and objects with attributes."""
+    if isinstance(obj, Tensor):
+        yield obj
+    elif isinstance(obj, dict):
+        for value in obj.values():
+            yield from _tensors(value)
+    elif isinstance(obj, (list, tuple, set)):
+        for value in obj:
+            yield from _tensors(value)
+    elif hasattr(obj, "__dataclass_fields__"):
+        for name in obj.__dataclass_fields__:
+            yield from _tensors(getattr(obj, name))
+
+
+class DistributedDataParallel(Module):
+    """Calls its module; backward averages the gradients over the processes of the group.
+
+    Every process makes it with the same module, whose parameters and buffers are those of rank 0
+    from then on. Averages are computed while backward goes on, in buckets of bucket_cap_mb.
+
+    find_unused_parameters: some passes use only a part of the module. A parameter that got no
+    gradient in any process keeps the one it has. broadcast_buffers: buffers are those of rank 0
+    before each forward. gradient_as_bucket_view: gradients are parts of the buckets, not copies.
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        device_ids: Any = None,
+        output_device: Any = None,
+        dim: int = 0,
+        broadcast_buffers: bool = True,
+        init_sync: bool = True,
+        process_group: Any = None,
+        bucket_cap_mb: float | None = None,
+        find_unused_parameters: bool = False,
+        check_reduction: bool = False,
+        gradient_as_bucket_view: bool = False,
+        static_graph: bool = False,
+        delay_all_reduce_named_params: Any = None,
+        param_to_hook_all_reduce: Any = None,
+        mixed_precision: Any = None,
+        device_mesh: Any = None,
+        skip_all_reduce_unused_params: bool = False,
+    ) -> None:
+        super().__init__()
+        del check_reduction, skip_all_reduce_unused_params
+        for name, value in (
+            ("delay_all_reduce_named_params", delay_all_reduce_named_params),
+            ("param_to_hook_all_reduce", param_to_hook_all_reduce),
+            ("mixed_precision", mixed_precision),
+        ):
+            if value is not None:
+                raise NotImplementedError(f"DistributedDataParallel: {name} is not there yet")
+        if not distributed.is_initialized():
+            raise ValueError(
+                "Default process group has not been initialized, "
+                "please make sure to call init_process_group."
+            )
+        if not any(p.requires_grad for p in module.parameters()):
+            raise RuntimeError(
+                "DistributedDataParallel is not needed when a module "
+                "doesn't have any parameter that requires a gradient."
+            )
+        self.module = module
+        self.device_ids = device_ids
+        self.output_device = output_device
+        self.dim = dim
+        self.broadcast_buffers = broadcast_buffers
+        if process_group is None and device_mesh is not None:
+            process_group = device_mesh.get_group()
+        self.process_group = process_group
+        self.find_unused_parameters = find_unused_parameters
+        self.gradient_as_bucket_view = gradient_as_bucket_view
+        self.static_graph = static_graph
+        self.require_backward_grad_sync = True
+        self.require_forward_param_sync = True
+        ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
+        self._named = [
+            (n, p) for n, p in module.named_parameters() if p.requires_grad and n not in ignored
+        ]
+        self._buffers_to_share = [
+            b for n, b in module.named_buffers() if b is not None and n not in ignored
+        ]
+        self._join: _Join | None = None
+        self._reducer: Reducer | None = None
+        if distributed.get_world_size(process_group) == 1:
+            return
+        if init_sync:
+            self._check_alike(ignored)
+            self._share([
+                *(p for n, p in module.named_parameters() if n not in ignored),
+                *self._buffers_to_share,
+            ])  # fmt: skip
+        cap = 25.0 if bucket_cap_mb is None else bucket_cap_mb
+        self._reducer = Reducer(
+            self._named, process_group, max(int(cap * (1 << 20)), 1), gradient_as_bucket_view,
+            find_unused_parameters or static_graph,
+        )  # fmt: skip
+
+    def _check_alike(self, ignored: set[str]) -> None:
+        """Every process has parameters of the same names, shapes and dtypes."""
+        mine = [
+            (n, tuple(p.shape), str(p.dtype))
+            for n, p in self.module.named_parameters()
+            if n not in ignored
+        ]
+        size = distributed.get_world_size(self.process_group)
+        everyone: list[Any] = [None] * size
+        distributed.all_gather_object(everyone, mine, self.process_group)
+        for rank, theirs in enumerate(everyone):
+            if theirs == everyone[0]:
+                continue
+            both = zip(everyone[0], theirs)
+            differ = next(((a, b) for a, b in both if a != b), None)
+            what = (
+                f"rank 0 has {differ[0]}, rank {rank} has {differ[1]}"
+                if differ
+                else f"rank 0 has {len(everyone[0])} parameters, rank {rank} {len(theirs)}"
+            )
+            raise RuntimeError(f"DistributedDataParallel: the modules are not alike: {what}")
+
+    def _share(self, tensors: list[Tensor]) -> None:
+        """All processes get the tensors of rank 0."""
+        works = [
+            distributed.broadcast(t.detach(), None, self.process_group, True, 0) for t in tensors
+        ]
+        for work in works:
+            work.wait()
+
+    # ---- Passes ----
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        if self._reducer is None:
+            return self.module(*inputs, **kwargs)
+        syncs = self.require_backward_grad_sync and tenon.is_grad_enabled()
+        if self._join is not None and syncs:
+            self._join.tell_active(self)
+        if self.broadcast_buffers and self.require_forward_param_sync and self._buffers_to_share:
+            if tenon.is_grad_enabled():
+                self._share(self._buffers_to_share)
+        output = self.module(*inputs, **kwargs)
+        if syncs:
+            finds = self._reducer.finds_unused
+            self._reducer.prepare(list(_tensors(output)) if finds else None)
+            self.require_forward_param_sync = True
+        else:
+            self._reducer.skip()
+        return output
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Gradients of several backward passes are summed before they are exchanged."""
+        old = self.require_backward_grad_sync
+        self.require_backward_grad_sync = False
+        try:
+            yield
+        finally:
+            self.require_backward_grad_sync = old
+
+    @contextmanager
+    def join(
+        self, divide_by_initial_world_size: bool = True, enable: bool = True,
+        throw_on_early_termination: bool = False,
+    ) -> Iterator[None]:  # fmt: skip
+        """Processes may have different numbers of inputs: one that has no more takes part in what
+        the others reduce, with zeros, until all have ended. In the end every process has the
+        parameters of the one that went on longest.
+
+        divide_by_initial_world_size: sums are divided by the number of all processes, else by that
+        of those that still have inputs.
+        """
+        if not enable or self._reducer is None:
+            yield
+            return
+        self._join = _Join(divide_by_initial_world_size, throw_on_early_termination)
+        try:
+            yield
+            self._join.shadow(self)
+        finally:
+            self._reducer.divisor = distributed.get_world_size(self.process_group)
+            self._join = None
+
+    def register_comm_hook(self, state: Any, hook: Callable[[Any, GradBucket], Any]) -> None:
+        """hook(state, bucket) -> Future of the average of the bucket's flat tensor, in place of
+        all_reduce. PyTorch's hooks are in `distributed.algorithms.ddp_comm_hooks`."""
+        if not callable(hook):
+            raise TypeError("Communication hook must be callable.")
+        if self._reducer is None:
+            return
+        if self._reducer.hook is not None:
+            raise RuntimeError("register_comm_hook can only be called once.")
+        self._reducer.hook_state, self._reducer.hook = state, hook
+
+    def _set_static_graph(self) -> None:
+        """Every pass uses the same parameters."""
+        self.static_graph = True
+        if self._reducer is not None:
+            self._reducer.finds_unused = True
+
+    @staticmethod
+    def _set_params_and_buffers_to_ignore_for_model(module: Module, names: Any) -> None:
+        module._ddp_params_and_buffers_to_ignore = list(names)  # type: ignore[assignment]
+
+    def train(self, mode: bool = True) -> DistributedDataParallel:
+        super().train(mode)
+        return self
+
+
+class _Join:
+    """Who still has inputs, asked before each pass that synchronises."""
+
+    def __init__(self, by_initial_size: bool, throws: bool) -> None:
+        self.by_initial_size, self.throws = by_initial_size, throws
+
+    def _count(self, ddp: DistributedDataParallel, active: int) -> int:
+        number = tenon.tensor([active], dtype=tenon.int64)
+        distributed.all_reduce(number, group=ddp.process_group)
+        found = int(number)
+        if self.throws and found < distributed.get_world_size(ddp.process_group):
+            raise RuntimeError(
+                "Detected at least one rank that exhausted inputs. Throwing across all ranks."
+            )
+        return found
+
+    def tell_active(self, ddp: DistributedDataParallel) -> None:
+        active = self._count(ddp, 1)
+        if not self.by_initial_size and ddp._reducer is not None:
+            ddp._reducer.divisor = active
+
+    def shadow(self, ddp: DistributedDataParallel) -> None:
+        reducer = ddp._reducer
+        assert reducer is not None
+        last = distributed.get_rank(ddp.process_group)
+        first_time = True
+        while True:
+            active = self._count(ddp, 0)
+            if active == 0:
+                break
+            first_time = False
+            if not self.by_initial_size:
+                reducer.divisor = active
+            if ddp.broadcast_buffers and ddp._buffers_to_share:
+                ddp._share(ddp._buffers_to_share)
+            reducer.shadow()
+        # The process with the highest rank of those that ended last has the final parameters.
+        ended_last = tenon.tensor([last if first_time else -1], dtype=tenon.int64)
+        distributed.all_reduce(ended_last, distributed.ReduceOp.MAX, ddp.process_group)
+        source = int(ended_last)
+        with tenon.no_grad():
+            for tensor in [*(p for _, p in ddp._named), *ddp._buffers_to_share]:
+                distributed.broadcast(tensor.detach(), None, ddp.process_group, False, source)

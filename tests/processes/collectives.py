@@ -1,0 +1,232 @@
+"""Every operation of a process group, on each dtype, against what NumPy computes of all ranks'
+inputs. Runs in several processes; `test_exchanges.py` starts it."""
+
+import sys
+from datetime import timedelta
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+dist.init_process_group(sys.argv[1], timeout=timedelta(seconds=60))
+RANK, SIZE = dist.get_rank(), dist.get_world_size()
+RANKS = range(SIZE)
+DTYPES = {
+    "bool": np.bool_, "uint8": np.uint8, "int8": np.int8, "int16": np.int16, "int32": np.int32,
+    "int64": np.int64, "float16": np.float16, "float32": np.float32, "float64": np.float64,
+    "complex64": np.complex64,
+}  # fmt: skip
+
+
+def given(rank: int, dtype: str, shape: tuple[int, ...] = (5, 3)) -> np.ndarray:
+    """What a rank puts in: any rank can compute it."""
+    numbers = np.random.default_rng(100 + rank).integers(0, 4, shape)
+    return numbers.astype(DTYPES[dtype])
+
+
+def tensor(rank: int, dtype: str, shape: tuple[int, ...] = (5, 3)) -> torch.Tensor:
+    return torch.from_numpy(given(rank, dtype, shape))
+
+
+def same(got: torch.Tensor, want: np.ndarray) -> None:
+    np.testing.assert_array_equal(got.numpy(), want.astype(got.numpy().dtype))
+
+
+def check_reductions() -> None:
+    functions = {"SUM": np.sum, "PRODUCT": np.prod, "MIN": np.min, "MAX": np.max}
+    for dtype in DTYPES:
+        everyone = np.stack([given(r, dtype) for r in RANKS])
+        for name, function in functions.items():
+            if dtype == "complex64" and name != "SUM":
+                continue
+            op = getattr(dist.ReduceOp, name)
+            want = function(everyone.astype(object) if dtype == "bool" else everyone, axis=0)
+            t = tensor(RANK, dtype)
+            dist.all_reduce(t, op)
+            same(t, np.asarray(want))
+            t = tensor(RANK, dtype)
+            dist.reduce(t, SIZE - 1, op)
+            same(t, np.asarray(want) if RANK == SIZE - 1 else given(RANK, dtype))
+    mean = torch.full((2,), float(RANK))
+    dist.all_reduce(mean, dist.ReduceOp.AVG)
+    same(mean, np.full(2, (SIZE - 1) / 2))
+    bits = torch.tensor([1 << RANK, 7])
+    dist.all_reduce(bits, dist.ReduceOp.BOR)
+    same(bits, np.array([(1 << SIZE) - 1, 7]))
+    half = torch.full((1,), 1.0, dtype=torch.bfloat16)
+    half += RANK * 256  # a sum in bfloat16 would lose the ones
+    dist.all_reduce(half)
+    assert half.item() == float(
+        torch.tensor(
+            sum(1.0 + 256 * r if r == 0 else 256.0 * r for r in RANKS), dtype=torch.bfloat16
+        )
+    ), half
+    strided = torch.zeros(3, 4).t()
+    strided += RANK
+    dist.all_reduce(strided)
+    same(strided, np.full((4, 3), sum(RANKS)))
+    # The parameters of a model are changed without a word from autograd.
+    leaf = torch.nn.Parameter(torch.ones(2))
+    dist.all_reduce(leaf)
+    same(leaf.detach(), np.full(2, SIZE))
+
+
+def check_movements() -> None:
+    for dtype in DTYPES:
+        t = tensor(RANK, dtype)
+        dist.broadcast(t, 1)
+        same(t, given(1, dtype))
+        mine = tensor(RANK, dtype)
+        places = [torch.zeros_like(mine) for _ in RANKS]
+        dist.all_gather(places, mine)
+        for r in RANKS:
+            same(places[r], given(r, dtype))
+        flat = torch.zeros(5 * SIZE, 3, dtype=mine.dtype)
+        dist.all_gather_into_tensor(flat, mine)
+        same(flat, np.concatenate([given(r, dtype) for r in RANKS]))
+        whole = tensor(RANK, dtype, (2 * SIZE, 3))
+        out = torch.zeros_like(whole)
+        dist.all_to_all_single(out, whole)
+        parts = [given(r, dtype, (2 * SIZE, 3))[2 * RANK : 2 * RANK + 2] for r in RANKS]
+        same(out, np.concatenate(parts))
+    uneven = [torch.zeros(r + 1) for r in RANKS]
+    dist.all_gather(uneven, torch.full((RANK + 1,), float(RANK)))
+    assert [t.tolist() for t in uneven] == [[float(r)] * (r + 1) for r in RANKS]
+    places = [torch.zeros(2) for _ in RANKS] if RANK == 1 else None
+    dist.gather(torch.full((2,), float(RANK)), places, dst=1)
+    assert RANK != 1 or [t[0].item() for t in places] == [float(r) for r in RANKS]
+    t = torch.zeros(2)
+    dist.scatter(t, [torch.full((2,), 10.0 + r) for r in RANKS] if RANK == 2 else None, src=2)
+    same(t, np.full(2, 10.0 + RANK))
+    sizes = [r + 1 for r in RANKS]
+    out = torch.zeros((RANK + 1) * SIZE)
+    dist.all_to_all_single(out, torch.arange(sum(sizes)) * 1.0, [RANK + 1] * SIZE, sizes)
+    at = sum(sizes[:RANK])
+    same(out, np.tile(np.arange(at, at + RANK + 1), SIZE))
+    dist.all_reduce(torch.zeros(0))
+    dist.broadcast(torch.zeros(0, 3), 0)
+
+
+def check_scattered_sums() -> None:
+    whole = [tensor(r, "float32", (2 * SIZE,)) for r in RANKS]
+    total = np.sum([w.numpy() for w in whole], axis=0)
+    part = torch.zeros(2)
+    dist.reduce_scatter_tensor(part, whole[RANK])
+    same(part, total[2 * RANK : 2 * RANK + 2])
+    part = torch.zeros(2)
+    dist.reduce_scatter(part, list(whole[RANK].split(2)))
+    same(part, total[2 * RANK : 2 * RANK + 2])
+
+
+def check_messages() -> None:
+    right, left = (RANK + 1) % SIZE, (RANK - 1) % SIZE
+    got = torch.zeros(4)
+    ops = [dist.P2POp(dist.isend, torch.full((4,), float(RANK)), right)]
+    ops.append(dist.P2POp(dist.irecv, got, left))
+    for work in dist.batch_isend_irecv(ops):
+        work.wait()
+    same(got, np.full(4, left))
+    if RANK == 0:  # tags tell messages apart, whatever their order
+        dist.isend(torch.tensor([1.0]), 1, tag=5)
+        dist.send(torch.tensor([2.0]), 1, tag=6)
+    elif RANK == 1:
+        first, second = torch.zeros(1), torch.zeros(1)
+        dist.recv(second, 0, tag=6)
+        assert dist.recv(first, 0, tag=5) == 0
+        assert (first.item(), second.item()) == (1.0, 2.0)
+
+
+def check_asynchronous() -> None:
+    tensors = [torch.full((1000,), float(RANK + i)) for i in range(20)]
+    works = [dist.all_reduce(t, async_op=True) for t in tensors]
+    for i, (work, t) in enumerate(zip(works, tensors)):
+        assert work.wait() and work.is_completed() and work.is_success()
+        same(t, np.full(1000, sum(RANKS) + i * SIZE))
+    future = dist.all_reduce(torch.ones(1), async_op=True).get_future()
+    assert future.then(lambda f: f.value()[0].item() + 1).wait() == SIZE + 1
+
+
+def check_objects() -> None:
+    places = [None] * SIZE
+    dist.all_gather_object(places, {"rank": RANK, "text": "x" * RANK})
+    assert places == [{"rank": r, "text": "x" * r} for r in RANKS]
+    shared = ["a", {"b": 2}] if RANK == 1 else [None, None]
+    dist.broadcast_object_list(shared, src=1)
+    assert shared == ["a", {"b": 2}]
+    mine = [None]
+    dist.scatter_object_list(mine, [("part", r) for r in RANKS] if RANK == 0 else None, src=0)
+    assert mine == [("part", RANK)]
+    everyone = [None] * SIZE if RANK == 0 else None
+    dist.gather_object(RANK * 2, everyone)
+    assert RANK != 0 or everyone == [2 * r for r in RANKS]
+
+
+def check_groups() -> None:
+    pair = dist.new_group([0, 2])
+    if RANK in (0, 2):
+        t = torch.tensor([float(RANK)])
+        dist.all_reduce(t, group=pair)
+        assert t.item() == 2.0 and dist.get_world_size(pair) == 2
+        assert dist.get_global_rank(pair, 1) == 2 and dist.get_group_rank(pair, 2) == 1
+        dist.broadcast(t.fill_(RANK), 2, group=pair)
+        assert t.item() == 2.0
+    else:
+        assert pair == dist.GroupMember.NON_GROUP_MEMBER and dist.get_rank(pair) == -1
+        dist.all_reduce(torch.ones(1), group=pair)
+    dist.barrier()
+    dist.monitored_barrier(timeout=timedelta(seconds=30))
+
+
+def check_differentiable() -> None:
+    import torch.distributed.nn as dnn
+
+    x = torch.full((2,), RANK + 1.0, requires_grad=True)
+    (dnn.all_reduce(x * x) * (RANK + 1)).sum().backward()
+    same(x.grad, np.full(2, sum(r + 1 for r in RANKS) * 2 * (RANK + 1.0)))
+    x = torch.full((2,), RANK + 1.0, requires_grad=True)
+    gathered = dnn.all_gather(x)
+    sum((i + 1) * t.sum() for i, t in enumerate(gathered)).backward()
+    same(x.grad, np.full(2, SIZE * (RANK + 1.0)))
+
+
+def expect(kind: type[Exception], text: str, call) -> None:
+    try:
+        call()
+    except kind as err:
+        assert text in str(err), err
+    else:
+        raise AssertionError(f"nothing was said of {text!r}")
+
+
+def check_mistakes() -> None:
+    """What ranks call in contradiction is an error on all of them, and nothing is lost by it."""
+    one = torch.ones(3)
+    different = "called different operations"
+    expect(RuntimeError, different, lambda: dist.all_reduce(torch.ones(3 + (RANK == 1))))
+    expect(
+        RuntimeError,
+        "product",
+        lambda: dist.all_reduce(
+            one.clone(), dist.ReduceOp.PRODUCT if RANK == 1 else dist.ReduceOp.SUM
+        ),
+    )
+    expect(RuntimeError, "root 1", lambda: dist.broadcast(one.clone(), 1 if RANK == 1 else 0))
+    expect(RuntimeError, "float64", lambda: dist.all_reduce(one.double() if RANK == 1 else one))
+    expect(RuntimeError, "barrier", lambda: dist.barrier() if RANK == 1 else dist.broadcast(one, 0))
+    expect(ValueError, "7", lambda: dist.broadcast(one, 7))
+    expect(TypeError, "torch.Tensor", lambda: dist.all_reduce([1.0]))
+    expect(RuntimeError, "cannot use", lambda: dist.all_reduce(one, dist.ReduceOp.BAND))
+    t = torch.ones(1)
+    dist.all_reduce(t)
+    assert t.item() == SIZE
+
+
+for name, check in list(globals().items()):
+    if name.startswith("check_"):
+        check()
+dist.destroy_process_group()
+if sys.argv[1] == "gloo":  # a second group after the first
+    dist.init_process_group("gloo")
+    dist.barrier()
+    dist.destroy_process_group()
+print("ok\n", end="")

@@ -1,0 +1,55 @@
+"""Starts programs in several processes, over each engine that was built."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tenon.distributed import _engine
+
+HERE = Path(__file__).parent
+ENGINES = ("gloo", "openmpi", "mpich")
+_AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+_MPIRUN = {
+    "openmpi": ["mpirun.openmpi", "--oversubscribe", "--bind-to", "none"],
+    "mpich": ["mpirun.mpich"],
+}
+
+
+def need(engine: str) -> None:
+    """Skips the test where an engine was not built or cannot be started."""
+    name = engine if engine == "gloo" else f"mpi_{engine}"
+    if _engine.find(name) is None:
+        pytest.skip(f"the engine tenon_{name}.so was not built")
+    if engine != "gloo" and shutil.which(_MPIRUN[engine][0]) is None:
+        pytest.skip(f"{_MPIRUN[engine][0]} is missing")
+
+
+def start(engine: str, size: int, program: str, *args: str, **variables: str) -> subprocess.Popen:
+    """A program of this folder in `size` processes; it gets the engine's name first."""
+    need(engine)
+    own = [str(HERE / program), engine if engine == "gloo" else "mpi", *args]
+    if engine == "gloo":
+        command = [sys.executable, "-m", "tenon", "launch", "-n", str(size), *own]
+    else:
+        command = [*_MPIRUN[engine], "-n", str(size), sys.executable, "-m", "tenon", "run", *own]
+    environment = {**os.environ, **_AS_ROOT, "TENON_NUM_THREADS": "1", **variables}
+    return subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def run(engine: str, size: int, program: str, *args: str, **variables: str) -> str:
+    """What the processes print, which end well within two minutes."""
+    job = start(engine, size, program, *args, **variables)
+    try:
+        out, err = job.communicate(timeout=120)
+    except subprocess.TimeoutExpired:
+        job.kill()
+        raise
+    assert job.returncode == 0, err
+    return out

@@ -1,0 +1,192 @@
+"""Where a process stands: launchers' environments, meeting places, contradictions."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from ranks import need
+from tenon import distributed
+from tenon.distributed import _place
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({"RANK": "1", "WORLD_SIZE": "3"}, (1, 3)),
+        ({"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4"}, (2, 4)),
+        ({"PMI_RANK": "0", "PMI_SIZE": "2"}, (0, 2)),
+        ({"SLURM_PROCID": "5", "SLURM_NTASKS": "8"}, (5, 8)),
+        ({}, None),
+    ],
+)
+def test_launchers(environment: dict[str, str], expected: tuple[int, int] | None) -> None:
+    assert _place.ask_launcher(environment) == expected
+
+
+@pytest.mark.parametrize(
+    ("environment", "text"),
+    [
+        ({"RANK": "1"}, "WORLD_SIZE is not"),
+        ({"WORLD_SIZE": "2"}, "RANK is not"),
+        ({"RANK": "3", "WORLD_SIZE": "3"}, "no rank of WORLD_SIZE=3"),
+        ({"RANK": "one", "WORLD_SIZE": "3"}, "expected a number"),
+        (
+            {
+                "RANK": "0", "WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "1",
+                "OMPI_COMM_WORLD_SIZE": "2",
+            },
+            "openmpi says rank 1",
+        ),
+    ],
+)  # fmt: skip
+def test_contradictions_are_refused(environment: dict[str, str], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        _place.ask_launcher(environment)
+
+
+def test_urls() -> None:
+    assert _place.meeting_place("file:///tmp/x") == Path("/tmp/x.tenon")
+    with pytest.raises(ValueError, match="another machine"):
+        _place.meeting_place("tcp://192.0.2.1:29500")
+    with pytest.raises(ValueError, match="env://, tcp:// or file://"):
+        _place.meeting_place("http://x")
+    with pytest.raises(ValueError, match="a host and a port"):
+        _place.meeting_place("tcp://localhost")
+
+
+def test_meeting_finds_the_living_and_names_the_doubled(tmp_path: Path) -> None:
+    dead = tmp_path / "1-dead"
+    dead.mkdir()
+    (dead / "owner").write_text("2")
+    first = _place.Meeting(tmp_path, 0, 2, 1, 5.0)
+    assert not dead.exists()
+    second = _place.Meeting(tmp_path, 1, 2, 1, 5.0)
+    assert second.folder == first.folder
+    with pytest.raises(TimeoutError, match="rank 0, which has not come"):
+        _place.Meeting(tmp_path, 1, 2, 1, 0.05)  # rank 1 is there already
+    with pytest.raises(ValueError, match="rank 0 one of 2"):
+        _place.Meeting(tmp_path, 2, 3, 1, 5.0)
+    first.leave()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_arguments_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ValueError, match="variable RANK expected"):
+        distributed.init_process_group("gloo")
+    with pytest.raises(ValueError, match="MASTER_ADDR"):
+        distributed.init_process_group("gloo", rank=0, world_size=2)
+    with pytest.raises(ValueError, match="no rank of 2"):
+        distributed.init_process_group("gloo", "file:///tmp/x", rank=2, world_size=2)
+    with pytest.raises(ValueError, match="Invalid backend"):
+        distributed.init_process_group("nonsense", "file:///tmp/x", rank=0, world_size=2)
+    with pytest.raises(RuntimeError, match="no GPUs found"):
+        distributed.init_process_group("nccl", "file:///tmp/x", rank=0, world_size=1)
+    monkeypatch.setenv("RANK", "0")
+    with pytest.raises(ValueError, match="WORLD_SIZE is not"):
+        distributed.init_process_group("gloo")
+    assert not distributed.is_initialized()
+
+
+FAULT = """
+import os, signal, sys, time, torch, torch.distributed as dist
+from datetime import timedelta
+dist.init_process_group("gloo", timeout=timedelta(seconds=float(sys.argv[2])))
+torch.ones(1)
+dist.barrier()
+if dist.get_rank() == 1:
+    if sys.argv[1] == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(60)
+t = torch.ones(4)
+try:
+    dist.all_reduce(t)
+except Exception as err:
+    print(f"{type(err).__name__}: {err}", flush=True)
+    try:
+        dist.all_reduce(t)
+    except RuntimeError as again:
+        print(f"again: {again}", flush=True)
+    os._exit(3)
+"""
+
+
+def spawn(tmp_path: Path, *words: str) -> list[subprocess.Popen]:
+    """Three processes without a launcher, which would end them all."""
+    need("gloo")
+    script = tmp_path / "fault.py"
+    script.write_text(FAULT)
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(os.getpid()), "WORLD_SIZE": "3"}
+    return [
+        subprocess.Popen(
+            [sys.executable, "-m", "tenon", "run", str(script), *words],
+            env={**os.environ, **place, "RANK": str(rank)},
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for rank in range(3)
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["killed", "asleep"])
+def test_a_rank_that_is_gone_is_an_error_of_the_others(tmp_path: Path, fault: str) -> None:
+    ranks = spawn(tmp_path, fault, "600" if fault == "killed" else "2")
+    began = time.monotonic()
+    for rank in (0, 2):
+        out, err = ranks[rank].communicate(timeout=60)
+        assert ranks[rank].returncode == 3, err
+        assert "again: the process group was lost before" in out
+    assert time.monotonic() - began < 40
+    ranks[1].kill()
+    ranks[1].communicate()
+
+
+@pytest.mark.slow
+def test_a_launcher_ends_and_restarts_its_processes(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import os, signal, sys, time\n"
+        "again = os.environ['TENON_RESTART_COUNT'] != '0'\n"
+        "line = f\"{os.environ['RANK']} {os.environ['WORLD_SIZE']} {again}\\n\"\n"
+        "os.write(1, line.encode())  # in one piece\n"
+        "if os.environ['RANK'] == '1' and not again: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "if not again: time.sleep(60)\n"
+    )
+    command = [sys.executable, "-m", "tenon", "launch", "-n", "3", "--max-restarts", "1"]
+    job = subprocess.run(
+        [*command, "--min-ranks", "2", str(program)], capture_output=True, text=True, timeout=60
+    )
+    assert job.returncode == 0, job.stderr
+    assert "rank 1" in job.stderr and "killed by SIGKILL; restart 1 of 1" in job.stderr
+    lines = set(job.stdout.splitlines())
+    assert {"1 3 False", "0 2 True", "1 2 True"} <= lines and "2 2 True" not in lines
+    once = subprocess.run(
+        [*command[:-2], "--no-python", "sh", "-c", "exit 7"], capture_output=True, text=True
+    )
+    assert once.returncode == 7 and "exit code 7; giving up" in once.stderr
+
+
+@pytest.mark.slow
+def test_a_killed_launcher_takes_its_processes_along(tmp_path: Path) -> None:
+    need("gloo")
+    program = tmp_path / "program.py"
+    program.write_text(f"import os, time\nopen('{tmp_path}/' + os.environ['RANK'], 'w').write("
+                       "str(os.getpid()))\ntime.sleep(60)\n")  # fmt: skip
+    job = subprocess.Popen([sys.executable, "-m", "tenon", "launch", "-n", "2", str(program)])
+    deadline = time.monotonic() + 30
+    files = [tmp_path / "0", tmp_path / "1"]
+    while not all(f.exists() and f.read_text() for f in files) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    job.send_signal(signal.SIGKILL)
+    job.wait()
+    pids = [int(f.read_text()) for f in files]
+    while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
