@@ -9,7 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tenon import Tensor, _native
+from tenon import Tensor
+from tenon._plugin import native
 
 BARRIER, BROADCAST, ALL_REDUCE, REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, SEND, RECV = range(
     9
@@ -38,9 +39,9 @@ class _Exchange(c.Structure):
 
 
 @cache
-def library() -> _native.Library:
+def library() -> native.Library:
     """libtenon with the types of what is called here."""
-    found = _native.Library()
+    found = native.Library()
     lib = found.lib
     lib.tn_world_open.argtypes = [c.c_char_p, c.POINTER(_Place), c.c_int32, c.POINTER(c.c_void_p)]
     lib.tn_world_part.argtypes = [
@@ -62,7 +63,7 @@ def library() -> _native.Library:
 def find(name: str) -> Path | None:
     """The library of an engine: `tenon_NAME.so` in TENON_ENGINE_PATH, or beside the plugins."""
     folders = [Path(p) for p in os.environ.get("TENON_ENGINE_PATH", "").split(os.pathsep) if p]
-    for folder in [*folders, _native.PLUGINS]:
+    for folder in [*folders, native.PLUGINS]:
         path = folder / f"tenon_{name}.so"
         if path.exists():
             return path.resolve()
