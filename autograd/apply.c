@@ -11,7 +11,7 @@ static const tn_tensor *input_at(const tn_op *op, const void *args, int i) {
 
 /* Copies of pointers that one gradient call sees instead of the saved ones. */
 typedef struct unpacked {
-    _Alignas(16) char args[768];
+    _Alignas(16) char args[TNI_MAX_ARGS_BYTES];
     tn_tensor **temps;
     uint32_t ntemps;
 } unpacked;
@@ -180,10 +180,6 @@ tn_status tni_op_apply(tn_node *n, tn_node *owner, tn_tensor **g, uint64_t needs
         if (made[i]) tn_tensor_unref(&g[i]);
     if (made != some) free(made);
     return st;
-}
-
-tn_status tni_no_derivative(tn_gctx *c) {
-    return tn_fail(TN_E_STATE, -1, "derivative for %s is not implemented", c->op->info.name);
 }
 
 tn_status tn_node_saved(tn_node *n, const char *name, tn_tensor **ret_tensor) {

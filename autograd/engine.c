@@ -6,7 +6,6 @@
  * graphs and leaves. Places are found by address in an open-addressing table. */
 #include <stdlib.h>
 
-#include "infer_priv.h"
 #include "tape_priv.h"
 
 enum { FEW = 48, TABLE = 128 }; /* a small graph needs no memory from the heap */
@@ -260,7 +259,7 @@ static tn_status deliver(pass *p, uint32_t at, uint32_t nr, tn_tensor *g) {
 static tn_status explain(const tn_node *n, tn_status st) {
     char name[96];
     const char *where = tn_node_where(n);
-    if (st == TN_OK || !tni_tls.detect_anomaly || st == TN_E_HOST || st == TN_E_INTERRUPTED)
+    if (st == TN_OK || !tni_agt.detect_anomaly || st == TN_E_HOST || st == TN_E_INTERRUPTED)
         return st;
     char *message = NULL;
     const char *old = tn_error_last()->message;
@@ -301,7 +300,7 @@ static tn_status run_pre_hooks(const tn_node *n, tn_tensor **g) {
         if (g[i]) st = tni_fit(&g[i], o->word, o->ndim, o->shape, n, i);
     }
     tni_ag_lock();
-    for (tni_cell *c = n->extra->cells; c && st == TN_OK; c = c->next) {
+    for (tni_grad_cell *c = n->extra->cells; c && st == TN_OK; c = c->next) {
         tn_tensor *old = c->grad;
         if (!g[c->nr]) continue;
         c->grad = tn_tensor_ref(g[c->nr]);

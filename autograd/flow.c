@@ -12,7 +12,6 @@
 #include <tenon/ops_reduce.h>
 #include <tenon/ops_shape.h>
 
-#include "infer_priv.h"
 #include "os_priv.h"
 #include "tape_priv.h"
 
@@ -26,10 +25,9 @@ tn_status tni_constant(double value, uint64_t word, int32_t ndim, const int64_t 
     tn_tensor *one, *number = tn_scalar_box_init(&box, tn_scalar_float(value));
     tn_tensor *same = NULL;
     TN_TRY(tn_tensor_new((int32_t)(word & TN_W_DTYPE), device, 0, NULL, &one));
-    uint32_t no_grad = tni_tls.no_grad;
-    tni_tls.no_grad = 1;
+    tni_grad_off();
     tn_status st = tn_copy_(one, number, 0, &same);
-    tni_tls.no_grad = no_grad;
+    tni_grad_on();
     tn_tensor_unref(&same);
     if (st == TN_OK && ndim > 0)
         st = tni_view_new(one, (int32_t)(word & TN_W_DTYPE), ndim, shape, no_strides, 0, &same);
@@ -138,12 +136,11 @@ tn_status tni_fit(tn_tensor **g, uint64_t word, int32_t ndim, const int64_t *sha
 tn_status tni_has_nan(tn_tensor *g, bool *ret_nan) {
     tn_tensor *each = NULL, *any = NULL;
     tn_scalar value = {0};
-    uint32_t no_grad = tni_tls.no_grad;
-    tni_tls.no_grad = 1;
+    tni_grad_off();
     tn_status st = tn_isnan(g, &each);
     if (st == TN_OK) st = tn_any(each, tn_ints_none(), 0, &any);
     if (st == TN_OK) st = tn_tensor_item(any, &value);
-    tni_tls.no_grad = no_grad;
+    tni_grad_on();
     tn_tensor_unref(&each);
     tn_tensor_unref(&any);
     *ret_nan = value.i != 0;

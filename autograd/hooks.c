@@ -248,7 +248,7 @@ void tn_tensor_reach(const tn_tensor *t, tn_reach_fn fn, void *arg) {
     reach_node(&r, t->grad_fn);
     while (r.n > 0) {
         const tn_node *n = r.left[--r.n];
-        const tni_host *h = n->kind == TNI_NODE_HOST ? tni_node_args(n) : NULL;
+        const tni_host_data *h = n->kind == TNI_NODE_HOST ? tni_node_args(n) : NULL;
         const tni_slices *s = n->kind == TNI_NODE_SLICES ? tni_node_args(n) : NULL;
         if (h && h->cb.release) fn(arg, h->cb.ctx, h->cb.release);
         if (s) reach_node(&r, s->inner);
@@ -264,18 +264,18 @@ void tn_tensor_reach(const tn_tensor *t, tn_reach_fn fn, void *arg) {
 
 /* ---- Kept gradients ----------------------------------------------------------------------------*/
 
-void tni_cell_unref(tni_cell *c) {
+void tni_cell_unref(tni_grad_cell *c) {
     if (atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) != 1) return;
     tn_tensor_unref(&c->grad);
     free(c);
 }
 
-tn_status tni_cell_move(tni_cell *c, tn_node *old, tn_node *n, uint32_t nr) {
+tn_status tni_cell_move(tni_grad_cell *c, tn_node *old, tn_node *n, uint32_t nr) {
     tni_extra *x = tni_node_extra(n);
     if (!x) return TN_E_MEMORY;
     tni_ag_lock();
     if (old && old->extra) {
-        tni_cell **p = &old->extra->cells;
+        tni_grad_cell **p = &old->extra->cells;
         while (*p && *p != c) p = &(*p)->next;
         if (*p) {
             *p = c->next;
@@ -300,7 +300,7 @@ tn_status tn_retain_grad(tn_tensor *t) {
     tn_agmeta *m = tni_meta(t);
     if (!m) return TN_E_MEMORY;
     if (m->cell) return TN_OK;
-    tni_cell *c = calloc(1, sizeof *c);
+    tni_grad_cell *c = calloc(1, sizeof *c);
     if (!c) return tn_fail(TN_E_MEMORY, -1, "out of memory");
     atomic_store_explicit(&c->refs, 1, memory_order_relaxed);
     tn_status st = tni_cell_move(c, NULL, n, (uint32_t)nr);

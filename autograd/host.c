@@ -18,9 +18,9 @@ tn_status tn_host_node_new(const tn_host_node *callbacks, tn_tensor *const *inpu
         return TN_OK;
     }
     tn_node *n = tni_node_new(TNI_NODE_HOST, NULL, (uint32_t)ninputs, 0, 0,
-                              sizeof(tni_host) + sizeof(void *) * (size_t)ninputs, 0, 0);
+                              sizeof(tni_host_data) + sizeof(void *) * (size_t)ninputs, 0, 0);
     if (!n) return TN_E_MEMORY;
-    tni_host *h = tni_node_args(n);
+    tni_host_data *h = tni_node_args(n);
     memset(h, 0, sizeof *h);
     tn_status st = TN_OK;
     for (int64_t i = 0; i < ninputs && st == TN_OK; i++) {
@@ -28,7 +28,7 @@ tn_status tn_host_node_new(const tn_host_node *callbacks, tn_tensor *const *inpu
         if (inputs[i] && tn_requires_grad(inputs[i]))
             st = tni_edge_of(inputs[i], &tni_node_edges(n)[i]);
     }
-    if (st == TN_OK && tni_tls.detect_anomaly) {
+    if (st == TN_OK && tni_agt.detect_anomaly) {
         tni_extra *x = tni_node_extra(n);
         if (x) x->where = tni_host_where();
         st = x ? TN_OK : TN_E_MEMORY;
@@ -44,14 +44,14 @@ tn_status tn_host_node_new(const tn_host_node *callbacks, tn_tensor *const *inpu
 }
 
 tni_out *tni_host_outs(const tn_node *n) {
-    const tni_host *h = tni_node_args(n);
+    const tni_host_data *h = tni_node_args(n);
     return h->outs;
 }
 
 /* ---- Outputs -----------------------------------------------------------------------------------*/
 
 static bool is_input(const tn_node *n, const tn_tensor *t) {
-    const tni_host *h = tni_node_args(n);
+    const tni_host_data *h = tni_node_args(n);
     for (uint32_t i = 0; i < n->nedges; i++)
         if (h->inputs[i] == t) return true;
     return false;
@@ -112,7 +112,7 @@ tn_status tn_host_node_finish(tn_node *n, tn_tensor *const *outputs, int64_t nou
     int32_t dims = 0;
     if (!n || n->kind != TNI_NODE_HOST || noutputs < 0 || noutputs > INT32_MAX)
         return tn_fail(TN_E_VALUE, 0, "this is no node of a host function");
-    tni_host *h = tni_node_args(n);
+    tni_host_data *h = tni_node_args(n);
     if (h->outs) return tn_fail(TN_E_STATE, 0, "%s has its outputs already", h->name);
     TN_TRY(check_outputs(n, outputs, noutputs, flags));
     for (int64_t i = 0; i < noutputs; i++)
@@ -137,7 +137,7 @@ tn_status tn_host_node_finish(tn_node *n, tn_tensor *const *outputs, int64_t nou
 /* ---- Backward ----------------------------------------------------------------------------------*/
 
 tn_status tni_host_apply(tn_node *n, tn_tensor **g, uint64_t needs, tn_tensor **ret) {
-    const tni_host *h = tni_node_args(n);
+    const tni_host_data *h = tni_node_args(n);
     tn_status st = TN_OK;
     uint32_t made = 0;
     (void)needs; /* a host function asks the edges */

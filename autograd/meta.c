@@ -1,7 +1,6 @@
 /* meta.c: what autograd keeps with a tensor: its gradient, whether it is a leaf, hooks of a leaf. */
 #include <stdlib.h>
 
-#include "infer_priv.h"
 #include "tape_priv.h"
 
 enum { MAX_FREE_METAS = 256 };

@@ -26,11 +26,11 @@ int tn_inference_set_enabled(int on) {
     return old;
 }
 
-int tn_anomaly_get(void) { return (tni_tls.detect_anomaly ? 1 : 0) | (tni_agt.check_nan ? 2 : 0); }
+int tn_anomaly_get(void) { return (tni_agt.detect_anomaly ? 1 : 0) | (tni_agt.check_nan ? 2 : 0); }
 
 int tn_anomaly_set(int on, int check_nan) {
     int old = tn_anomaly_get();
-    tni_tls.detect_anomaly = on != 0;
+    tni_agt.detect_anomaly = on != 0;
     tni_agt.check_nan = on && check_nan;
     return old;
 }

@@ -104,7 +104,7 @@ void tni_node_release_saved(tn_node *n) {
         const tni_slices *s = tni_node_args(n);
         tni_node_release_saved(s->inner);
     } else if (n->kind == TNI_NODE_HOST) {
-        const tni_host *h = tni_node_args(n);
+        const tni_host_data *h = tni_node_args(n);
         if (h->cb.release_saved) h->cb.release_saved(h->cb.ctx);
     } else if ((n->flags & TNI_NODE_HAS_SAVED) && !(n->flags & TNI_NODE_USED_UP)) {
         n->flags |= TNI_NODE_USED_UP;
@@ -120,7 +120,7 @@ static void destroy(tn_node *n) {
     if (TN_LIKELY(n->kind == TNI_NODE_OP)) {
         if (n->flags & TNI_NODE_OWNS) drop_args(n, true);
     } else if (n->kind == TNI_NODE_HOST) {
-        const tni_host *h = tni_node_args(n);
+        const tni_host_data *h = tni_node_args(n);
         if (h->cb.release) h->cb.release(h->cb.ctx);
         free(h->outs);
     } else {
@@ -198,7 +198,7 @@ tni_extra *tni_node_extra(tn_node *n) {
 void tni_extra_free(tni_extra *x) {
     tni_hooks_free(x->hooks);
     while (x->cells) {
-        tni_cell *c = x->cells;
+        tni_grad_cell *c = x->cells;
         x->cells = c->next;
         tni_cell_unref(c);
     }
@@ -254,7 +254,7 @@ static const char *named(const tn_node *n) {
 char *tn_node_short_name(const tn_node *n, char *dst, size_t size) {
     if (!n || size == 0) return dst;
     if (n->kind == TNI_NODE_HOST) {
-        const tni_host *h = tni_node_args(n);
+        const tni_host_data *h = tni_node_args(n);
         snprintf(dst, size, "%s", h->name);
     } else if (n->kind == TNI_NODE_SLICES) {
         snprintf(dst, size, "CopySlices");
@@ -310,6 +310,6 @@ tn_node_output tn_node_output_at(const tn_node *n, int64_t i) {
 
 void *tn_host_node_ctx(const tn_node *n) {
     if (!n || n->kind != TNI_NODE_HOST) return NULL;
-    const tni_host *h = tni_node_args(n);
+    const tni_host_data *h = tni_node_args(n);
     return h->cb.ctx;
 }

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "infer_priv.h"
 #include "tape_priv.h"
 
 /* ---- Versions ----------------------------------------------------------------------------------*/
@@ -23,7 +22,7 @@ tn_status tni_check_version(const tn_tensor *t, uint32_t version, const tn_node 
         "instead. Hint: %s",
         tni_type_text(tn_view_dtype(&t->v)), tni_shape_text_of(&t->v), of, (unsigned)now,
         (unsigned)version,
-        tni_tls.detect_anomaly
+        tni_agt.detect_anomaly
             ? "the operation named below failed to compute its gradient. The variable in "
               "question was changed in there or anywhere later."
             : "enable anomaly detection to find the operation that failed to compute its "

@@ -365,7 +365,7 @@ static tn_status fill(recorder *r, tn_tensor *const *outs, int nout) {
     }
     if (r->rc->nspecial) TN_TRY(copy_special(r));
     TN_TRY(save_all(r, outs));
-    if (TN_UNLIKELY(tni_tls.detect_anomaly)) TN_TRY(note_where(n));
+    if (TN_UNLIKELY(tni_agt.detect_anomaly)) TN_TRY(note_where(n));
     return set_outputs(r, outs, nout);
 }
 
@@ -433,7 +433,7 @@ tn_status tni_record(const tn_op *op, const void *args, tn_tensor *const *outs, 
     if (TN_UNLIKELY(tni_tls.inference)) return TN_OK;
     r.out0 = nout > 0 ? outs[0] : NULL;
     bool first = op->nin > 0 && !(r.rc->lists & 1u) && r.out0 && input_at(op, args, 0) == r.out0;
-    if (TN_LIKELY(r.rc->plain && !first && !tni_tls.detect_anomaly)) {
+    if (TN_LIKELY(r.rc->plain && !first && !tni_agt.detect_anomaly)) {
         r.from = args;
         r.hooks = tni_agt.saved_hooks;
         r.inplace = false;

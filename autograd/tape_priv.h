@@ -1,14 +1,14 @@
 /* tape_priv.h: what the files of autograd/ share: nodes, edges, what a tensor carries, hooks.
  *
  * A node is one block: struct tn_node, its edges, the metadata of its outputs, then either the call's
- * argument struct with what it saved (operators), tni_host (host functions) or tni_slices (in-place
+ * argument struct with what it saved (operators), tni_host_data (host functions) or tni_slices (in-place
  * changes of a view). Edges to leaves point at the tensor itself; there is no node for it. */
 #ifndef TENON_TAPE_PRIV_H
 #define TENON_TAPE_PRIV_H
 
 #include <tenon/autograd.h>
 
-#include "core_priv.h"
+#include "call_priv.h"
 
 /* ---- Edges -------------------------------------------------------------------------------------*/
 
@@ -118,12 +118,12 @@ void tni_node_release_saved(tn_node *n);
 tn_status tni_node_apply(tn_node *n, tn_tensor **g, uint64_t needs, tn_tensor **ret);
 
 /* A function of a host language; tail of a TNI_NODE_HOST. */
-typedef struct tni_host {
+typedef struct tni_host_data {
     tn_host_node cb;
     char name[64];
     tni_out *outs;             /* owned: what is known of the outputs, once there are any */
     const tn_tensor *inputs[]; /* as many as edges, only to be compared with; until the finish */
-} tni_host;
+} tni_host_data;
 tn_status tni_host_apply(tn_node *n, tn_tensor **g, uint64_t needs, tn_tensor **ret);
 
 /* Tail of a TNI_NODE_SLICES: a view of the base was changed in place by `inner`. */
@@ -159,12 +159,12 @@ struct tn_hook {
 };
 
 /* The gradient of a tensor that is no leaf: shared by the tensor and the node that computes it. */
-typedef struct tni_cell {
+typedef struct tni_grad_cell {
     _Atomic uint32_t refs;
     uint32_t nr;
     tn_tensor *grad;
-    struct tni_cell *next; /* in the node's list */
-} tni_cell;
+    struct tni_grad_cell *next; /* in the node's list */
+} tni_grad_cell;
 
 typedef struct tni_hook_set tni_hook_set; /* hooks of the thread's saved tensors */
 typedef struct tni_packed_tensor {        /* a saved tensor that went through them */
@@ -176,7 +176,7 @@ typedef struct tni_packed_tensor {        /* a saved tensor that went through th
 
 struct tni_extra {
     tn_hook *hooks;
-    tni_cell *cells;
+    tni_grad_cell *cells;
     char *where;
     tni_packed_tensor *packed;
     uint32_t npacked, packed_room;
@@ -185,9 +185,9 @@ struct tni_extra {
 tni_extra *tni_node_extra(tn_node *n); /* made when missing; NULL: out of memory */
 void tni_extra_free(tni_extra *x);
 void tni_hooks_free(tn_hook *list);
-void tni_cell_unref(tni_cell *c);
+void tni_cell_unref(tni_grad_cell *c);
 /* Keeps the gradient of output `nr` of n in c from now on; forgets c at `old` (may be NULL). */
-tn_status tni_cell_move(tni_cell *c, tn_node *old, tn_node *n, uint32_t nr);
+tn_status tni_cell_move(tni_grad_cell *c, tn_node *old, tn_node *n, uint32_t nr);
 
 /* The hooks of one kind as an array of references; *ret_n 0: none. Free with tni_hooks_done. */
 tn_status tni_hooks_snapshot(tn_hook *const *list, int kind, tn_hook ***ret_hooks, int *ret_n);
@@ -223,7 +223,7 @@ enum tni_view_origin {
 };
 struct tn_agmeta {
     tn_tensor *grad;      /* owned */
-    tni_cell *cell;       /* owned; set by tn_retain_grad */
+    tni_grad_cell *cell;  /* owned; set by tn_retain_grad */
     tn_node *cell_node;   /* owned: where the cell hangs */
     tn_hook *hooks;       /* of a leaf */
     tn_tensor *base;      /* owned; the root that this tensor is a view of */
@@ -305,6 +305,7 @@ typedef struct tni_ag_thread {
     tni_hook_set *saved_hooks;
     uint32_t exit_hook;
     uint32_t check_nan;
+    uint32_t detect_anomaly;
 } tni_ag_thread;
 extern TN_TLS tni_ag_thread tni_agt;
 void tni_ag_thread_exit_hook(void);

@@ -137,11 +137,10 @@ static bool needs_original(const tn_op *op, const void *args) {
 
 /* Second derivatives go through the copy, so it stands where t stands now. */
 tn_status tni_copy_original(tn_tensor *t, tn_tensor **ret_copy) {
-    uint32_t no_grad = tni_tls.no_grad;
     if (t->v.word & TN_W_GRAD) TN_TRY(tni_view_refresh(t));
-    tni_tls.no_grad = 1;
+    tni_grad_off();
     tn_status st = tni_clone_like(t, t, ret_copy);
-    tni_tls.no_grad = no_grad;
+    tni_grad_on();
     if (st == TN_OK && t->grad_fn) tni_set_grad_fn(*ret_copy, t->grad_fn, t->output_nr);
     return st;
 }

@@ -10,7 +10,7 @@
 #include <tenon/ops_loss.h>
 #include <tenon/ops_pointwise.h>
 
-#include "dispatch_priv.h"
+#include "call_priv.h"
 #include "nn_priv.h"
 #include "op_loss.h"
 

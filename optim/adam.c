@@ -8,7 +8,6 @@
 #include <tenon/ops_pointwise.h>
 #include <tenon/optim.h>
 
-#include "capture_priv.h"
 #include "multi_priv.h"
 #include "op_optim.h"
 #include "scope_priv.h"
@@ -140,8 +139,8 @@ tn_status tni_composite__adam_step(const void *args, tn_tensor **rets) {
     double lr;
     (void)rets;
     TN_TRY(tni_rate_of(a->lr, a->rate, &lr));
-    tni_tls.no_grad++;
+    tni_grad_off();
     for (int64_t i = 0; i < a->params.n && st == TN_OK; i++) st = adam_one(a, lr, i);
-    tni_tls.no_grad--;
+    tni_grad_on();
     return st;
 }

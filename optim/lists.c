@@ -104,8 +104,8 @@ tn_status tni_composite__lists_step(const void *args, tn_tensor **rets) {
     const tn__lists_step_args *a = args;
     tn_status st = TN_OK;
     (void)rets;
-    tni_tls.no_grad++;
+    tni_grad_off();
     for (int64_t i = 0; i < a->tensors.n && st == TN_OK; i++) st = change_one(a, i);
-    tni_tls.no_grad--;
+    tni_grad_on();
     return st;
 }

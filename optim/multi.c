@@ -3,7 +3,6 @@
 
 #include <tenon/ops_create.h>
 
-#include "capture_priv.h"
 #include "multi_priv.h"
 
 static bool same_shape(const tn_view *a, const tn_view *b) {
@@ -210,7 +209,6 @@ tn_status tni_multi_check_rate(const tni_multi *m, const tn_view *rate, const tn
 
 tn_status tni_multi_check_capture(const tni_multi *m, const tn_view *param, const tn_view *step) {
     if (tn_view_device(step) != 0) return TN_OK;
-    return tni_capture_forbid_native(tn_tensor_device(tni_t(param)),
-                                     "counting on the host (capturable=True counts on the device)",
-                                     m->op);
+    return tni_forbid_native(tn_tensor_device(tni_t(param)),
+                             "counting on the host (capturable=True counts on the device)", m->op);
 }

@@ -8,7 +8,6 @@
 #include <tenon/ops_optim.h>
 #include <tenon/ops_pointwise.h>
 
-#include "capture_priv.h"
 #include "multi_priv.h"
 #include "op_optim.h"
 #include "scope_priv.h"
@@ -155,8 +154,7 @@ static tn_tensor *by_root(tni_scope *s, tn_tensor *x, tn_tensor *square, double 
 static double number_of(rule_job *j, tn_tensor *t) {
     tn_scalar value = tn_scalar_float(0);
     if (j->s.st == TN_OK)
-        j->s.st =
-            tni_capture_forbid(tn_tensor_device(j->w), "counting steps on the host", "_rule_step");
+        j->s.st = tni_forbid(tn_tensor_device(j->w), "counting steps on the host", "_rule_step");
     if (j->s.st == TN_OK) j->s.st = tn_tensor_item(t, &value);
     return value.re;
 }
@@ -314,8 +312,8 @@ tn_status tni_composite__rule_step(const void *args, tn_tensor **rets) {
     double lr;
     (void)rets;
     TN_TRY(tni_rate_of(a->lr, a->rate, &lr));
-    tni_tls.no_grad++;
+    tni_grad_off();
     for (int64_t i = 0; i < a->params.n && st == TN_OK; i++) st = rule_one(a, lr, i);
-    tni_tls.no_grad--;
+    tni_grad_on();
     return st;
 }

@@ -5,7 +5,6 @@
 #include <tenon/ops_optim.h>
 #include <tenon/optim.h>
 
-#include "capture_priv.h"
 #include "multi_priv.h"
 #include "op_optim.h"
 #include "scope_priv.h"
@@ -101,8 +100,8 @@ tn_status tni_composite__sgd_step(const void *args, tn_tensor **rets) {
     double lr;
     (void)rets;
     TN_TRY(tni_rate_of(a->lr, a->rate, &lr));
-    tni_tls.no_grad++;
+    tni_grad_off();
     for (int64_t i = 0; i < a->params.n && st == TN_OK; i++) st = sgd_one(a, lr, i);
-    tni_tls.no_grad--;
+    tni_grad_on();
     return st;
 }

@@ -16,8 +16,8 @@
 #include "check_priv.h"
 #include "json_priv.h"
 #include "os_priv.h"
-#include "registry_priv.h"
 #include "sha256_priv.h"
+#include "txn_priv.h"
 
 enum { MANIFEST_BYTES = 64 << 10, LOCK_BYTES = 1 << 20, PATH_BYTES = 4096, TABLE_BYTES = 4096 };
 
@@ -52,6 +52,7 @@ static tni_os_mutex lock = TNI_OS_MUTEX_INIT;
 static found *all; /* in the order of discovery */
 static text_block *texts;
 static bool discovered;
+static TN_TLS int32_t loading; /* a plugin's entry or activate function runs on this thread */
 static atomic_bool host_asked;
 static const char *own_folder; /* `plugins` beside libtenon */
 static char no_memory[] = "out of memory";
@@ -423,11 +424,11 @@ static void load(found *f) {
     if (f->problem) return;
     f->tried = true;
     f->plugin.order = ++order;
-    tni_tls.loading++;
+    loading++;
     tni_check_at before = tni_check_enter((tni_check_at){f->library, "which was to start"});
     f->problem = activate(&f->plugin, f->library);
     tni_check_enter(before);
-    tni_tls.loading--;
+    loading--;
 }
 
 tn_status tn_plugin_load(const char *path) {
@@ -492,11 +493,11 @@ static bool load_one(tni_offer kind, const char *name, bool *ret_known, char *no
     return served;
 }
 
-tn_status tni_loader_load_for(tni_offer kind, const char *name) {
+static tn_status load_for(tni_offer kind, const char *name) {
     char note[NOTE_BYTES] = "";
     const char *word = offer_lists[kind].word;
     bool known = false;
-    if (tni_tls.loading) /* a plugin that starts calls an operator: the lock is this thread's */
+    if (loading) /* a plugin that starts calls an operator: the lock is this thread's */
         return tn_fail(TN_E_PLUGIN, -1,
                        "%s '%s' is not there, and nothing is loaded while a plugin starts", word,
                        name);
@@ -524,13 +525,13 @@ tn_status tni_loader_load_for(tni_offer kind, const char *name) {
                    word, name, note);
 }
 
-tn_status tni_loader_find(tni_offer kind, const char *name, int32_t (*find)(const char *name),
-                          int32_t *ret_id) {
+static tn_status find_offered(tni_offer kind, const char *name, int32_t (*find)(const char *name),
+                              int32_t *ret_id) {
     const char *word = offer_lists[kind].word;
     if (!name) return tn_fail(TN_E_TYPE, 0, "the %s's name is NULL", word);
     int32_t id = find(name);
     if (id < 0) {
-        TN_TRY(tni_loader_load_for(kind, name));
+        TN_TRY(load_for(kind, name));
         id = find(name);
     }
     if (id < 0) return tn_fail(TN_E_PLUGIN, 0, "its plugin did not register %s '%s'", word, name);
@@ -591,4 +592,10 @@ tn_status tn_plugin_at(int32_t i, tn_plugin_status *ret_status) {
     }
     leave();
     return f ? TN_OK : tn_fail(TN_E_INDEX, 0, "there is no plugin %d", (int)i);
+}
+
+/* Runs when the library is mapped, before anybody asks for a name. */
+__attribute__((constructor)) static void fill_hooks(void) {
+    tni_offers.load = load_for;
+    tni_offers.find = find_offered;
 }

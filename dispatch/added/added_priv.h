@@ -5,30 +5,17 @@
 #ifndef TENON_ADDED_PRIV_H
 #define TENON_ADDED_PRIV_H
 
-#include "registry_priv.h"
+#include "device_priv.h"
 
 /* ---- Memory of one operator --------------------------------------------------------------------*/
-typedef struct tni_block tni_block;
+typedef struct tni_arena_block tni_arena_block;
 typedef struct tni_arena {
-    tni_block *blocks;
+    tni_arena_block *blocks;
 } tni_arena;
 /* Zeroed bytes; NULL: out of memory, which is recorded as the failure. */
 void *tni_arena_take(tni_arena *a, size_t bytes);
 char *tni_arena_text(tni_arena *a, const char *from, size_t n);
 void tni_arena_free(tni_arena *a);
-
-/* ---- names.c -----------------------------------------------------------------------------------*/
-enum { TNI_NAME_BYTES = 112 };
-/* The operator has that name, and that version where the name ends in one. */
-bool tni_name_means(const char *name, const tn_op *op);
-/* "acme::gelu@1", also where the operator's name says no version. */
-void tni_name_write(const tn_op *op, char *name);
-void tni_name_publish(tn_op *op);
-/* There is room for one more when so many wait to be published. */
-bool tni_name_has_room(int32_t waiting);
-bool tni_op_is_retired(const tn_op *op);
-/* The next older version that is there, or NULL. */
-tn_op *tni_name_older(const tn_op *op);
 
 /* ---- schema.c ----------------------------------------------------------------------------------*/
 enum { TNI_SCHEMA_FIELDS = 40 };
@@ -53,11 +40,14 @@ typedef struct tni_formula tni_formula;
 
 /* What a formula is compiled for. */
 typedef enum tni_formula_use { TNI_FORMULA_FORWARD, TNI_FORMULA_GRADIENT } tni_formula_use;
-/* Finds an operator by name while the transaction that adds it runs. */
-tn_op *tni_txn_find_op(const tn_txn *txn, const char *name);
+/* Finds an operator by name, also one that the transaction adds which runs. */
+typedef struct tni_op_finder {
+    tn_op *(*find)(const void *ctx, const char *name);
+    const void *ctx;
+} tni_op_finder;
 /* Compiles the text and, for a gradient, marks what the tape has to save in the operator's fields. */
 tn_status tni_formula_compile(tni_added *o, tni_formula_use use, const char *text,
-                              const tn_txn *txn, tni_formula **ret_formula);
+                              tni_op_finder finder, tni_formula **ret_formula);
 /* Targets are the results and then the tensor inputs that are written, by input; of a gradient the
  * tensor inputs. Bit i: the text has a formula for target i. `none`: it says that no gradient flows
  * there. */
@@ -90,7 +80,6 @@ struct tni_added {
     uint8_t ndtype_of;
     int8_t same_as; /* the tensor input whose shape the results have; -1: broadcast or infer */
     tni_formula *forward, *backward;
-    _Atomic bool retired;
     bool published;
     uint8_t visit;     /* of the search for formulas that lead back to themselves */
     tni_added *next;   /* of all that were ever published */
@@ -99,14 +88,12 @@ struct tni_added {
 static inline tni_added *tni_added_of(const tn_op *op) {
     return (tni_added *)(uintptr_t)(const void *)op;
 }
-/* How it goes through vmap, NULL: unknown. */
-const char *tni_added_vmap(const tn_op *op);
 /* Makes it from a descriptor; nothing is published. */
 tn_status tni_added_new(const tni_plugin *plugin, const tn_op_desc *desc, tni_added **ret_op);
 /* The same plugin described the same operator. */
 bool tni_added_same(const tni_added *a, const tni_added *b);
 /* Compiles its formulas, when all operators of the transaction are known. */
-tn_status tni_added_link(tni_added *o, const tn_txn *txn);
+tn_status tni_added_link(tni_added *o, tni_op_finder finder);
 /* TN_E_PLUGIN when the formula of a linked operator leads back to it. */
 tn_status tni_added_check_cycle(tni_added *o);
 void tni_added_free(tni_added *o);

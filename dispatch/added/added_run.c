@@ -5,7 +5,7 @@
 #include <tenon/ops_create.h>
 
 #include "codegen_priv.h"
-#include "dispatch_priv.h"
+#include "call_priv.h"
 #include "infer_priv.h"
 
 enum { MAX_LIST = 1 << 16 }; /* tensors of one result */
@@ -13,8 +13,7 @@ enum { MAX_LIST = 1 << 16 }; /* tensors of one result */
 /* ---- Shapes and dtypes -------------------------------------------------------------------------*/
 
 static const tn_view *input_of(const tn_op *op, const void *args, int i) {
-    const char *p = (const char *)args + op->in_offset[i];
-    return *(const tn_view *const *)(const void *)p;
+    return tni_v(tni_in_slot(op, args, i));
 }
 
 static tn_status broadcast(const tn_op *op, const void *args, int32_t *ret_ndim, int64_t *shape) {
@@ -246,26 +245,19 @@ tn_status tni_added_compose(const tn_op *op, const void *args, tn_tensor **rets)
 
 /* ---- Gradients ---------------------------------------------------------------------------------*/
 
-/* How many tensors argument i is. */
-static int64_t width_of(const tn_op *op, const void *args, int i) {
-    const tn_field *f = &op->fields[op->in_field[i]];
-    const tn_views *list = (const void *)((const char *)args + f->offset);
-    return f->kind == TN_F_TENSORS ? list->n : 1;
-}
-
 /* The arguments that want a gradient, lists as a whole. */
 static uint64_t wanted_arguments(const tn_gctx *c) {
     uint64_t wanted = 0;
     int64_t at = 0;
     for (int i = 0; i < c->op->nin; i++)
-        for (int64_t n = width_of(c->op, c->args, i); n > 0; n--, at++)
+        for (int64_t n = tni_in_span(c->op, c->args, i).n; n > 0; n--, at++)
             if (at >= 64 || TN_GNEEDS(c, at)) wanted |= UINT64_C(1) << i;
     return wanted;
 }
 
 /* Hands a list of gradients over; there must be one for each tensor. */
 static tn_status give_list(const tn_gctx *c, int i, tn_tensor_list *list, tn_tensor **ret) {
-    int64_t n = width_of(c->op, c->args, i);
+    int64_t n = tni_in_span(c->op, c->args, i).n;
     if (list->n != n)
         return tn_fail(TN_E_SHAPE, -1, "%s: the gradient of '%s' has %lld tensors for %lld",
                        c->op->info.name, c->op->fields[c->op->in_field[i]].name, (long long)list->n,
@@ -289,9 +281,9 @@ tn_status tni_added_gradient(tn_gctx *c) {
                            "derivative for %s with respect to '%s' is not implemented",
                            c->op->info.name, c->op->fields[c->op->in_field[i]].name);
     TN_TRY(tni_formula_run(o->backward, c->args, (tni_incoming){c->g, c->nouts}, wanted, got));
-    for (int i = 0; i < c->op->nin && st == TN_OK; at += width_of(c->op, c->args, i), i++) {
+    for (int i = 0; i < c->op->nin && st == TN_OK; at += tni_in_span(c->op, c->args, i).n, i++) {
         if (!((wanted & given) >> i & 1u)) continue;
-        if (c->op->fields[c->op->in_field[i]].kind == TN_F_TENSORS) {
+        if (tni_is_list(tni_in_field(c->op, i))) {
             st = give_list(c, i, &got[i].list, &c->ret[at]);
         } else {
             c->ret[at] = got[i].t;

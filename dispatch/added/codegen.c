@@ -1,10 +1,12 @@
 /* codegen.c: a composite whose formula has only pointwise parts, as one kernel of a device that can make
  * one ("tn.codegen/1"). Whatever does not fit runs part by part, as it does without. */
+#include "infer_priv.h"
 #include "codegen_priv.h"
 
 #include <stdlib.h>
 
-#include "dispatch_priv.h"
+#include "call_priv.h"
+#include "copy_priv.h"
 #include "memory_priv.h"
 #include "os_priv.h"
 #include "plan_priv.h"
@@ -84,7 +86,7 @@ static bool take_inputs(builder *b) {
     const tn_op *op = &b->e.of->op;
     for (int i = 0; i < op->nin; i++) {
         const tn_tensor *t = tni_in_slot(op, b->args, i);
-        bool list = op->fields[op->in_field[i]].kind == TN_F_TENSORS;
+        bool list = tni_is_list(tni_in_field(op, i));
         b->input_of[i] = -1;
         if (list || !t || b->e.ninputs == MAX_INPUTS) return false;
         if (t->flags & TNI_T_STACK) continue;
@@ -319,11 +321,11 @@ static tn_status run_code(const builder *b, const code *c, tn_tensor **ret) {
 static const tni_device *maker_of(const tni_added *o, const void *args) {
     const tn_op *op = &o->op;
     const uint32_t many = TNI_OP_LIST_OUT | TNI_OP_WRITES;
-    if (op->nout != 1 || (op->flags & many) || tni_tls.capture) return NULL;
+    if (op->nout != 1 || (op->flags & many) || tni_tls.watcher) return NULL;
     for (int i = 0; i < op->nin; i++) {
         const tn_tensor *t = tni_in_slot(op, args, i);
-        if (op->fields[op->in_field[i]].kind == TN_F_TENSORS || !t) return NULL;
-        if ((t->v.word & TN_W_GRAD) && !tni_tls.no_grad) return NULL; /* the parts are recorded */
+        if (tni_is_list(tni_in_field(op, i)) || !t) return NULL;
+        if (tni_recording(t->v.word)) return NULL; /* the parts are recorded */
         if (t->flags & TNI_T_STACK) continue;
         const tni_device *dev = tni_device_at(tn_view_device(&t->v));
         return dev->ifaces.codegen ? dev : NULL;

@@ -3,7 +3,6 @@
 #define TENON_CODEGEN_PRIV_H
 
 #include "added_priv.h"
-#include "registry_priv.h"
 
 /* The forward formula of o as one kernel; TN_DECLINE: it has to run part by part. */
 tn_status tni_fused_run(const tni_added *o, const void *args, tn_tensor **ret);

@@ -15,7 +15,7 @@ enum { MAX_DEPTH = 50, WORD_BYTES = 104, MAX_PARTS = 40 };
 
 typedef struct compiler {
     tni_added *o;
-    const tn_txn *txn;
+    tni_op_finder finder;
     tni_formula_use use;
     tni_formula *f;
     const char *text, *at;
@@ -223,7 +223,7 @@ static const tn_op *next_overload(const char *name, int *at) {
 /* The operator of that name, or the first of its overloads. */
 static tn_status find_op(const compiler *c, const char *name, const tn_op **ret_op) {
     int at = 0;
-    const tn_op *op = tni_txn_find_op(c->txn, name);
+    const tn_op *op = c->finder.find(c->finder.ctx, name);
     if (!op) op = next_overload(name, &at);
     if (!op) return fault(c, "there is no operator '%s'", name);
     if (!has_value(op))
@@ -750,8 +750,8 @@ static tn_status all_formulas(compiler *c) {
 }
 
 tn_status tni_formula_compile(tni_added *o, tni_formula_use use, const char *text,
-                              const tn_txn *txn, tni_formula **ret_formula) {
-    compiler c = {.o = o, .txn = txn, .use = use, .text = text, .at = text};
+                              tni_op_finder finder, tni_formula **ret_formula) {
+    compiler c = {.o = o, .finder = finder, .use = use, .text = text, .at = text};
     c.f = tni_arena_take(&o->arena, sizeof *c.f);
     if (!c.f) return TN_E_MEMORY;
     c.f->fields = o->op.fields;

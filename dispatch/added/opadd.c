@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "added_priv.h"
+#include "call_priv.h"
 #include "infer_priv.h"
 
 /* ---- Descriptors -------------------------------------------------------------------------------*/
@@ -248,8 +249,10 @@ static tn_status read_rules(tni_added *o) {
     }
     TN_TRY(read_dtype_rule(o));
     if (d->kind == TN_OP_STRUCTURED) {
-        op->run = op->flags & TNI_OP_LIST_OUT ? tni_run_list : tni_run_structured;
-        op->infer = tni_added_infer;
+        bool list = op->flags & TNI_OP_LIST_OUT;
+        op->run = list ? tni_run_list : tni_run_structured;
+        op->infer = list ? tni_added_infer_dtype : tni_added_infer;
+        op->infer_list = list ? tni_added_infer_list : NULL;
         return read_shape_rule(o);
     }
     op->run = d->kind == TN_OP_POINTWISE ? tni_run_pointwise : tni_run_reduction;
@@ -279,16 +282,11 @@ static tn_status read_autocast(tni_added *o) {
     return TN_OK;
 }
 
-static tn_status check_vmap(const tni_added *o) {
+static tn_status read_vmap(tni_added *o) {
     const char *text = o->desc.vmap;
+    o->op.vmap = !text && o->op.info.kind == TN_OP_POINTWISE ? "pointwise" : text;
     if (!text || strcmp(text, "pointwise") == 0 || strcmp(text, "batch") == 0) return TN_OK;
     return fault(o, "vmap '%s' is none of pointwise, batch", text);
-}
-
-const char *tni_added_vmap(const tn_op *op) {
-    if (!(op->flags & TNI_OP_ADDED)) return NULL;
-    const char *text = tni_added_of(op)->desc.vmap;
-    return !text && op->info.kind == TN_OP_POINTWISE ? "pointwise" : text;
 }
 
 /* "acme::layer_norm" -> "LayerNormBackward0", as autograd names nodes. */
@@ -347,7 +345,7 @@ static tn_status fill(tni_added *o) {
                      (int)s.args_bytes, (unsigned)d->args_bytes);
     TN_TRY(read_rules(o));
     TN_TRY(read_autocast(o));
-    TN_TRY(check_vmap(o));
+    TN_TRY(read_vmap(o));
     set_flags(o);
     set_gradient(o);
     o->op.file = o->plugin->name;
@@ -386,13 +384,13 @@ bool tni_added_same(const tni_added *a, const tni_added *b) {
            same_text(x->autocast, y->autocast) && same_text(x->vmap, y->vmap);
 }
 
-tn_status tni_added_link(tni_added *o, const tn_txn *txn) {
+tn_status tni_added_link(tni_added *o, tni_op_finder finder) {
     const tn_op_desc *d = &o->desc;
     if (o->published) return TN_OK; /* linked when it was added the first time */
     if (d->formula)
-        TN_TRY(tni_formula_compile(o, TNI_FORMULA_FORWARD, d->formula, txn, &o->forward));
+        TN_TRY(tni_formula_compile(o, TNI_FORMULA_FORWARD, d->formula, finder, &o->forward));
     if (o->op.grad == tni_added_gradient)
-        TN_TRY(tni_formula_compile(o, TNI_FORMULA_GRADIENT, d->gradient, txn, &o->backward));
+        TN_TRY(tni_formula_compile(o, TNI_FORMULA_GRADIENT, d->gradient, finder, &o->backward));
     return TN_OK;
 }
 

@@ -10,13 +10,13 @@
 
 /* ---- Memory ------------------------------------------------------------------------------------*/
 
-struct tni_block {
-    tni_block *next;
+struct tni_arena_block {
+    tni_arena_block *next;
     _Alignas(16) char data[];
 };
 
 void *tni_arena_take(tni_arena *a, size_t bytes) {
-    tni_block *b = calloc(1, sizeof *b + bytes);
+    tni_arena_block *b = calloc(1, sizeof *b + bytes);
     if (!b) {
         tn_fail(TN_E_MEMORY, -1, "out of memory");
         return NULL;
@@ -34,7 +34,7 @@ char *tni_arena_text(tni_arena *a, const char *from, size_t n) {
 
 void tni_arena_free(tni_arena *a) {
     while (a->blocks) {
-        tni_block *b = a->blocks;
+        tni_arena_block *b = a->blocks;
         a->blocks = b->next;
         free(b);
     }

@@ -1,4 +1,5 @@
 /* steps.c: runs a compiled formula. */
+#include "call_priv.h"
 #include <math.h>
 #include <stdlib.h>
 

@@ -8,7 +8,8 @@
 
 #include <tenon/ops_create.h>
 
-#include "dispatch_priv.h"
+#include "call_priv.h"
+#include "layers_priv.h"
 
 enum { MAX_CASTS = 512 };
 
@@ -29,7 +30,7 @@ static _Atomic int32_t layer_id = -1;
 
 typedef struct casts {
     tn_tensor *made[MAX_CASTS]; /* to be dropped */
-    void *lists[TN_MAX_OPERANDS];
+    tn_tensor **lists[TN_MAX_OPERANDS];
     int nmade, nlists;
     bool keep; /* parameters go through the cache */
 } casts;
@@ -43,7 +44,7 @@ static tn_status convert(tn_tensor *t, int32_t dtype, tn_tensor **ret) {
 }
 
 static tn_status convert_parameter(tn_tensor *t, int32_t dtype, tn_tensor **ret) {
-    bool recorded = !tni_tls.no_grad;
+    bool recorded = tni_recording(TN_W_GRAD);
     for (cached *c = cache; c; c = c->next) {
         if (c->from != t || tn_view_dtype(&c->to->v) != dtype || c->recorded != recorded ||
             c->version != tn_tensor_version(t))
@@ -76,25 +77,19 @@ static tn_status cast(casts *c, tn_tensor *t, int32_t dtype, tn_tensor **ret) {
     return TN_OK;
 }
 
-static tn_status cast_list(casts *c, tn_views *list, int32_t dtype) {
-    tn_tensor **v = calloc((size_t)(list->n > 0 ? list->n : 1), sizeof(tn_tensor *));
-    if (!v) return tn_fail(TN_E_MEMORY, -1, "out of memory");
-    c->lists[c->nlists++] = v;
-    for (int64_t i = 0; i < list->n; i++) TN_TRY(cast(c, tni_t(list->v[i]), dtype, &v[i]));
-    *list = tni_views((tn_tensors){v, list->n});
-    return TN_OK;
-}
-
 /* The tensors of `args` that the rule is about, in the dtype. */
 static tn_status cast_all(casts *c, const tn_op *op, void *args, int32_t dtype) {
     for (int i = 0; i < op->nin; i++) {
-        const tn_field *f = &op->fields[op->in_field[i]];
-        void *p = (char *)args + f->offset;
+        const tn_field *f = tni_in_field(op, i);
+        tni_span in = tni_field_span(f, args), *own = tni_field_at(f, args);
+        tn_tensor **to = in.v;
         if (f->flags & TNI_FIELD_MUTATED) continue;
-        if (f->kind == TN_F_TENSORS)
-            TN_TRY(cast_list(c, p, dtype));
-        else
-            TN_TRY(cast(c, *(tn_tensor **)p, dtype, p));
+        if (tni_is_list(f)) {
+            to = c->lists[c->nlists++] = calloc((size_t)(in.n > 0 ? in.n : 1), sizeof *to);
+            if (!to) return tn_fail(TN_E_MEMORY, -1, "out of memory");
+            own->v = to;
+        }
+        for (int64_t k = 0; k < in.n; k++) TN_TRY(cast(c, in.v[k], dtype, &to[k]));
     }
     return TN_OK;
 }
@@ -119,8 +114,9 @@ static int32_t target(int rule, const tn_op *op, const void *args, int32_t low) 
 /* A call that writes where it is told has nothing to gain: its target has a dtype. */
 static bool writes(const tn_op *op, void *args) {
     if ((op->flags & TNI_OP_INPLACE_ONLY) || op->nout == 0) return true;
-    for (int i = 0; i < op->nout && !(op->flags & TNI_OP_LIST_OUT); i++)
-        if (*tni_out_slot(op, args, i)) return true;
+    tni_span given = tni_given(op, args);
+    for (int64_t i = 0; i < given.n; i++)
+        if (given.v[i]) return true;
     return false;
 }
 

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "capture_priv.h"
-#include "dispatch_priv.h"
+#include "call_priv.h"
 #include "memory_priv.h"
 #include "op_pointwise.h"
 
@@ -29,37 +29,35 @@ struct tni_capture {
     saved_generator *generators;
 };
 
+static TN_TLS struct tni_capture *now; /* of the thread; NULL: it captures nothing */
+
 static bool same(tn_device a, tn_device b) { return a.slot == b.slot && a.index == b.index; }
 
 /* The device that records by itself what the thread queues there. */
 static bool is_native(tn_device device) {
-    const struct tni_capture *c = tni_tls.capture;
+    const struct tni_capture *c = now;
     return c && c->graph->native && same(device, c->graph->device);
 }
 
-static bool records_steps(void) { return tni_tls.capture && !tni_tls.capture->graph->native; }
+static bool records_steps(void) { return now && !now->graph->native; }
 
-tn_graph *tni_capture_graph(void) { return tni_tls.capture ? tni_tls.capture->graph : NULL; }
+tn_graph *tni_capture_graph(void) { return now ? now->graph : NULL; }
 
 /* ---- What cannot be captured -------------------------------------------------------------------*/
 
 static tn_status refuse(const char *what, const char *op) {
-    tni_tls.capture->broken = what;
+    now->broken = what;
     return tn_fail(TN_E_STATE, -1, "%s%s%s is not possible while a graph is captured", op ? op : "",
                    op ? ": " : "", what);
 }
 
-tn_status tni_capture_forbid(tn_device device, const char *what, const char *op) {
-    return records_steps() || is_native(device) ? refuse(what, op) : TN_OK;
-}
-
-tn_status tni_capture_forbid_native(tn_device device, const char *what, const char *op) {
-    return is_native(device) ? refuse(what, op) : TN_OK;
+static tn_status forbid(tn_device device, bool native, const char *what, const char *op) {
+    return (!native && records_steps()) || is_native(device) ? refuse(what, op) : TN_OK;
 }
 
 /* A failure of the recording itself. */
 static tn_status checked(tn_status st) {
-    if (st != TN_OK) tni_tls.capture->broken = "recording more than there is memory for";
+    if (st != TN_OK) now->broken = "recording more than there is memory for";
     return st;
 }
 
@@ -207,7 +205,7 @@ static tn_status transfer(tn_storage *s, void *bytes, bool back) {
 }
 
 static tn_status save(tn_storage *s) {
-    struct tni_capture *c = tni_tls.capture;
+    struct tni_capture *c = now;
     if (!s || !s->bytes || !s->data || c->graph->native) return TN_OK;
     for (const saved *k = c->saved; k; k = k->next)
         if (k->storage == s) return TN_OK;
@@ -229,8 +227,8 @@ static tn_status restore_storages(struct tni_capture *c) {
     while (c->saved) {
         saved *k = c->saved;
         c->saved = k->next;
-        tn_status now = transfer(k->storage, k->bytes, true);
-        if (st == TN_OK) st = now;
+        tn_status each = transfer(k->storage, k->bytes, true);
+        if (st == TN_OK) st = each;
         drop_storage(k->storage);
         free(k->bytes);
         free(k);
@@ -246,30 +244,20 @@ static bool is_fresh(const tn_op *op, const tn_tensor *out) {
            atomic_load_explicit(&((tn_tensor *)(uintptr_t)out)->refs, memory_order_relaxed) == 1;
 }
 
-static tn_status save_list(const tn_views *list) {
-    for (int64_t i = 0; i < list->n; i++)
-        if (list->v[i]) TN_TRY(save(tni_t(list->v[i])->storage));
-    return TN_OK;
-}
-
 static tn_status save_written(const tn_op *op, const void *args) {
     for (int i = 0; i < op->nfields; i++) {
         const tn_field *f = &op->fields[i];
-        const void *p = (const char *)args + f->offset;
-        bool out = f->kind == TN_F_OUT || f->kind == TN_F_OUTS;
-        if (!out && !(f->flags & TNI_FIELD_MUTATED)) continue;
-        if (f->kind == TN_F_TENSORS || f->kind == TN_F_OUTS) {
-            TN_TRY(save_list(p));
-            continue;
-        }
-        const tn_tensor *t = *(tn_tensor *const *)p;
-        if (t && !(out && is_fresh(op, t))) TN_TRY(save(t->storage));
+        tni_span s = tni_field_span(f, args);
+        if (f->kind < TN_F_OUT && !(f->flags & TNI_FIELD_MUTATED)) continue;
+        for (int64_t k = 0; k < s.n; k++)
+            if (s.v[k] && !(f->kind == TN_F_OUT && is_fresh(op, s.v[k])))
+                TN_TRY(save(s.v[k]->storage));
     }
     return TN_OK;
 }
 
-tn_status tni_capture_draw(tn_generator *gen) {
-    struct tni_capture *c = tni_tls.capture;
+static tn_status draw(tn_generator *gen) {
+    struct tni_capture *c = now;
     uint64_t bytes = 0;
     if (!c || c->graph->native) return TN_OK;
     for (const saved_generator *k = c->generators; k; k = k->next)
@@ -294,8 +282,8 @@ static tn_status restore_generators(struct tni_capture *c) {
     while (c->generators) {
         saved_generator *k = c->generators;
         c->generators = k->next;
-        tn_status now = tn_generator_set_state(k->gen, k->state, k->bytes);
-        if (st == TN_OK) st = now;
+        tn_status each = tn_generator_set_state(k->gen, k->state, k->bytes);
+        if (st == TN_OK) st = each;
         tn_generator_unref(&k->gen);
         free(k);
     }
@@ -304,15 +292,15 @@ static tn_status restore_generators(struct tni_capture *c) {
 
 /* ---- Steps -------------------------------------------------------------------------------------*/
 
-static tn_status add_step(tn_graph *g, const tni_step *step) {
+static tn_status add_step(tn_graph *g, const tni_graph_step *step) {
     void *own = NULL;
     TN_TRY(room_for(g, step, sizeof *step, &own));
     *g->last = own;
-    g->last = &((tni_step *)own)->next;
+    g->last = &((tni_graph_step *)own)->next;
     return TN_OK;
 }
 
-static tn_status run_kernel(const tni_step *s) {
+static tn_status run_kernel(const tni_graph_step *s) {
     const tn_op *op = s->cell->op;
     tn_call call = {&tni_host, s->cell->ctx, tni_stream_of(s->device), &op->info, s->device.index,
                     s->dtype,  s->flags,     (uint32_t)s->device.slot};
@@ -323,7 +311,7 @@ static tn_status run_kernel(const tni_step *s) {
                        "retired",
                        op->info.name, s->cell->plugin->name);
     tn_status st = tni_caught(s->cell->fn(&call, s->args));
-    if (tni_tls.scratch) tni_scratch_release(&call);
+    if (tni_tls.scratch) tni_scratch_release();
     if (st == TN_DECLINE)
         st = tn_fail(TN_E_STATE, -1, "a kernel refuses what it did while it was captured");
     if (st != TN_OK)
@@ -337,10 +325,10 @@ static tn_status run_kernel(const tni_step *s) {
     return TN_OK;
 }
 
-static tn_status run_move(const tni_step *s) { return tni_move_bytes(&s->move); }
-static tn_status run_convert(const tni_step *s) { return s->convert(s->to, s->from); }
+static tn_status run_move(const tni_graph_step *s) { return tni_move_bytes(&s->move); }
+static tn_status run_convert(const tni_graph_step *s) { return s->convert(s->to, s->from); }
 
-static tn_status run_sync(const tni_step *s) {
+static tn_status run_sync(const tni_graph_step *s) {
     const tn_device_desc *d = &tni_device_at(s->device.slot)->desc;
     return tni_caught(d->sync(d->ctx, s->device.index));
 }
@@ -353,26 +341,11 @@ static tn_status keep_memory(tn_graph *g, const tn_tensor *t) {
 
 static tn_status keep_operands(tn_graph *g, const tn_op *op, const void *args) {
     for (int i = 0; i < op->nfields; i++) {
-        const void *p = (const char *)args + op->fields[i].offset;
-        switch (op->fields[i].kind) {
-        case TN_F_TENSOR:
-        case TN_F_TENSOR_OPT:
-        case TN_F_OPERAND:
-        case TN_F_OUT: TN_TRY(keep_memory(g, *(tn_tensor *const *)p)); break;
-        case TN_F_TENSORS:
-        case TN_F_OUTS: {
-            const tn_views *list = p;
-            for (int64_t k = 0; k < list->n; k++)
-                if (list->v[k]) TN_TRY(keep_memory(g, tni_t(list->v[k])));
-            break;
-        }
-        case TN_F_GENERATOR: {
-            tn_generator *gen = *(tn_generator *const *)p;
-            if (gen) TN_TRY(tni_graph_own(g, drop_generator, tn_generator_ref(gen)));
-            break;
-        }
-        default: break;
-        }
+        tni_span s = tni_field_span(&op->fields[i], args);
+        tn_generator *const *gen = tni_field_at(&op->fields[i], args);
+        for (int64_t k = 0; k < s.n; k++) TN_TRY(keep_memory(g, s.v[k]));
+        if (op->fields[i].kind == TN_F_GENERATOR && *gen)
+            TN_TRY(tni_graph_own(g, drop_generator, tn_generator_ref(*gen)));
     }
     return TN_OK;
 }
@@ -380,7 +353,8 @@ static tn_status keep_operands(tn_graph *g, const tn_op *op, const void *args) {
 static tn_status record_kernel(tn_graph *g, const tn_cell *cell, const tn_call *call,
                                const void *args) {
     if (g->native) return keep_operands(g, cell->op, args);
-    tni_step step = {.run = run_kernel, .cell = cell, .dtype = call->dtype, .flags = call->flags};
+    tni_graph_step step = {
+        .run = run_kernel, .cell = cell, .dtype = call->dtype, .flags = call->flags};
     step.device = (tn_device){(int32_t)call->device_slot, call->device_index};
     TN_TRY(freeze_args(g, cell->op, args, &step.args));
     return add_step(g, &step);
@@ -404,22 +378,21 @@ static tn_status run_candidates(const tn_cell *cell, tn_call *call, const void *
     return refuse("a kernel without TN_K_CAPTURE_SAFE", call->op->name);
 }
 
-tn_status tni_capture_run(const tn_op *op, const tn_cell *cell, tn_call *call, const void *args) {
-    tn_graph *g = tni_tls.capture->graph;
+static tn_status run(const tn_op *op, const tn_cell *cell, tn_call *call, const void *args) {
+    tn_graph *g = now->graph;
     tn_device device = {(int32_t)call->device_slot, call->device_index};
     TN_TRY(checked(save_written(op, args)));
     tn_status st = run_candidates(cell, call, args, is_native(device), &cell);
-    if (tni_tls.scratch) tni_scratch_release(call);
-    if (st == TN_DECLINE) return tni_decline(device, call->dtype);
+    if (tni_tls.scratch) tni_scratch_release();
     if (st != TN_OK || (g->native && !is_native(device))) return st;
     return checked(record_kernel(g, cell, call, args));
 }
 
-tn_status tni_capture_move(const tni_move *m) { return checked(save(m->dst)); }
+static tn_status move(const tni_move *m) { return checked(save(m->dst)); }
 
-tn_status tni_capture_moved(const tni_move *m) {
-    tn_graph *g = tni_tls.capture->graph;
-    tni_step step = {.run = run_move, .move = *m};
+static tn_status moved(const tni_move *m) {
+    tn_graph *g = now->graph;
+    tni_graph_step step = {.run = run_move, .move = *m};
     bool own = tni_graph_memory_has(g->memory, m->dst);
     tn_status st = own ? TN_OK : keep_storage(g, m->dst);
     if (st == TN_OK && !tni_graph_memory_has(g->memory, m->src)) st = keep_storage(g, m->src);
@@ -427,27 +400,38 @@ tn_status tni_capture_moved(const tni_move *m) {
     return checked(st);
 }
 
-tn_status tni_capture_convert(tn_status (*convert)(tn_tensor *to, const tn_tensor *from),
+static tn_status keep_convert(tn_status (*convert)(tn_tensor *to, const tn_tensor *from),
                               tn_tensor *to, const tn_tensor *from) {
-    tni_step step = {.run = run_convert, .convert = convert};
+    tni_graph_step step = {.run = run_convert, .convert = convert};
     if (!records_steps()) return TN_OK;
-    tn_graph *g = tni_tls.capture->graph;
+    tn_graph *g = now->graph;
     tn_status st = freeze_tensor(g, to, &step.to);
     if (st == TN_OK) st = freeze_tensor(g, from, &step.from);
     return checked(st == TN_OK ? add_step(g, &step) : st);
 }
 
-tn_status tni_capture_synced(tn_storage *far) {
-    tni_step step = {.run = run_sync, .device = far->device};
+static tn_status synced(tn_storage *far) {
+    tni_graph_step step = {.run = run_sync, .device = far->device};
     if (!records_steps()) return TN_OK;
-    tn_graph *g = tni_tls.capture->graph;
+    tn_graph *g = now->graph;
     tn_status st = keep_storage(g, far);
     return checked(st == TN_OK ? add_step(g, &step) : st);
 }
 
-struct tni_graph_memory *tni_capture_memory(tn_device device) {
-    return is_native(device) ? tni_tls.capture->graph->memory : NULL;
+static struct tni_graph_memory *memory(tn_device device) {
+    return is_native(device) ? now->graph->memory : NULL;
 }
+
+static const tni_watcher watcher = {
+    .run = run,
+    .move = move,
+    .moved = moved,
+    .convert = keep_convert,
+    .synced = synced,
+    .draw = draw,
+    .memory = memory,
+    .forbid = forbid,
+};
 
 /* ---- Begin and end -----------------------------------------------------------------------------*/
 
@@ -490,7 +474,8 @@ tn_status tni_capture_begin(tn_graph *g, tn_device device, tn_stream *stream) {
         release(c);
         return st;
     }
-    tni_tls.capture = c;
+    now = c;
+    tni_tls.watcher = &watcher;
     atomic_store(&tni_any_special, true);
     return TN_OK;
 }
@@ -505,15 +490,16 @@ static tn_status end_native(const struct tni_capture *c, bool keep) {
 }
 
 tn_status tni_capture_end(bool keep) {
-    struct tni_capture *c = tni_tls.capture;
+    struct tni_capture *c = now;
     const char *broken = c->broken;
-    tni_tls.capture = NULL;
-    tn_status st = end_native(c, keep && !broken), now = restore_storages(c);
-    if (st == TN_OK) st = now;
-    now = restore_generators(c);
-    if (st == TN_OK) st = now;
-    now = tn_stream_set_current(c->graph->device, c->before);
-    if (st == TN_OK) st = now;
+    now = NULL;
+    tni_tls.watcher = NULL;
+    tn_status st = end_native(c, keep && !broken), last = restore_storages(c);
+    if (st == TN_OK) st = last;
+    last = restore_generators(c);
+    if (st == TN_OK) st = last;
+    last = tn_stream_set_current(c->graph->device, c->before);
+    if (st == TN_OK) st = last;
     release(c);
     if (st == TN_OK && keep && broken)
         st = tn_fail(TN_E_STATE, -1, "nothing was captured, because of %s", broken);

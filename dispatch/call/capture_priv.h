@@ -12,11 +12,10 @@
 
 #include "move_priv.h"
 #include "os_priv.h"
-#include "registry_priv.h"
 
-typedef struct tni_step {
-    tn_status (*run)(const struct tni_step *step);
-    struct tni_step *next;
+typedef struct tni_graph_step {
+    tn_status (*run)(const struct tni_graph_step *step);
+    struct tni_graph_step *next;
     /* a kernel */
     const tn_cell *cell;
     tn_device device;
@@ -28,7 +27,7 @@ typedef struct tni_step {
     /* work of the host on two tensors */
     tn_status (*convert)(tn_tensor *to, const tn_tensor *from);
     tn_tensor *to, *from;
-} tni_step;
+} tni_graph_step;
 
 /* One thing that a graph releases when it is reset. */
 typedef struct tni_owned {
@@ -45,7 +44,7 @@ struct tn_graph {
     const tn_graph_iface *native;    /* NULL: the steps are the graph */
     void *handle;                    /* the device's graph */
     struct tni_graph_memory *memory; /* of a native one */
-    tni_step *steps, **last;
+    tni_graph_step *steps, **last;
     tni_owned *owned;
 };
 
@@ -58,26 +57,5 @@ tn_status tni_capture_begin(tn_graph *g, tn_device device, tn_stream *stream);
 /* Ends the thread's capture. keep: the graph gets what was recorded, unless something went wrong. */
 tn_status tni_capture_end(bool keep);
 tn_graph *tni_capture_graph(void); /* what the thread records into, or NULL */
-
-/* tni_kernel_run for a thread that captures. */
-tn_status tni_capture_run(const tn_op *op, const tn_cell *cell, tn_call *call, const void *args);
-/* Before and after bytes were copied. */
-tn_status tni_capture_move(const tni_move *m);
-tn_status tni_capture_moved(const tni_move *m);
-/* After convert(to, from), which does not go through a kernel. */
-tn_status tni_capture_convert(tn_status (*convert)(tn_tensor *to, const tn_tensor *from),
-                              tn_tensor *to, const tn_tensor *from);
-/* After the host waited for a device whose memory, `far`, it then reads in place. */
-tn_status tni_capture_synced(tn_storage *far);
-/* Before a generator is drawn from. */
-tn_status tni_capture_draw(tn_generator *gen);
-/* Where memory of the device comes from while the thread's work there is recorded by the device; NULL
- * when it is not. */
-struct tni_graph_memory *tni_capture_memory(tn_device device);
-/* TN_E_STATE when the thread's work on the device is captured; the capture has failed then. `op` is
- * the operator that asks for it, or NULL. */
-tn_status tni_capture_forbid(tn_device device, const char *what, const char *op);
-/* The same for what only a device that records by itself cannot do. */
-tn_status tni_capture_forbid_native(tn_device device, const char *what, const char *op);
 
 #endif

@@ -1,12 +1,13 @@
 /* copy.c: values from one tensor into another: strided, converted, between devices. The kernels are
  * those of `copy` (same dtype) and `cast` (two dtypes). */
+#include <tenon/device_ext.h>
+#include "move_priv.h"
 #include <tenon/args_pointwise.h>
 
-#include "capture_priv.h"
-#include "dispatch_priv.h"
+#include "call_priv.h"
+#include "copy_priv.h"
 #include "op_pointwise.h"
 #include "plan_priv.h"
-#include "shape_priv.h"
 #include "stage_priv.h"
 
 /* By way of the host, for a device that cannot pack or convert: the bytes come over as they lie, and
@@ -191,6 +192,37 @@ tn_status tni_packed(tn_tensor *t, tn_tensor **ret_tensor) {
         return TN_OK;
     }
     return tni_convert(t, tn_view_dtype(&t->v), ret_tensor);
+}
+
+/* ---- One number everywhere ----------------------------------------------------------------------*/
+
+/* For a device without a kernel that fills, and for dtypes that no kernel knows. */
+static tn_status fill_from_host(tn_tensor *t, tn_scalar value) {
+    tn_tensor *number;
+    if (tn_view_device(&t->v) == 0 && tn_view_dtype(&t->v) < TN_DTYPE_BUILTIN_COUNT)
+        return tni_kernel_missing(&tni_op__copy, (tn_device){0, 0}, tn_view_dtype(&t->v));
+    TN_TRY(tni_tensor_new_fast(tn_view_dtype(&t->v), (tn_device){0, 0}, 0, NULL, &number));
+    tni_scalar_store(&value, tn_view_dtype(&t->v), number->v.data);
+    tn_status st = tni_copy_into(t, number);
+    tn_tensor_unref(&number);
+    return st;
+}
+
+tn_status tni_fill(tn_tensor *t, tn_scalar value) {
+    const tn_op *op = &tni_op__copy;
+    _Alignas(16) unsigned char number[16];
+    tn_plan plan;
+    tn_tensor *ts[2] = {t, t};
+    void *numbers[2] = {NULL, number};
+    int32_t dtype = tn_view_dtype(&t->v);
+    if (t->v.numel == 0) return TN_OK;
+    const tn_cell *cell = tni_kernel_find(op, tn_view_device(&t->v), dtype);
+    if (!cell) return fill_from_host(t, value);
+    tni_scalar_store(&value, dtype, number);
+    tni_plan_build(&plan, 2, 1, ts, 2u, numbers, t->v.ndim, t->v.shape, 0);
+    tn__copy_args args = {.plan = &plan, .input = &t->v, .out = &t->v};
+    tn_status st = tni_kernel_run(op, cell, tn_tensor_device(t), dtype, &args);
+    return st == TN_DECLINE ? fill_from_host(t, value) : st;
 }
 
 /* ---- Element access of the C API ---------------------------------------------------------------*/

@@ -1,10 +1,10 @@
-/* explain.c: says in words which kernel would run for (op, device, dtype), and why. Walks the same
- * steps as the dispatcher: kernel, wider dtype, composite. */
+/* explain.c: says in words what would run for (op, device, dtype), and why. Which way a call goes is
+ * decided by tni_way_of alone. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "dispatch_priv.h"
+#include "call_priv.h"
 
 typedef struct text {
     char *data;
@@ -52,16 +52,6 @@ static bool list_kernels(text *t, const tn_op *op, int32_t slot, int32_t dtype) 
     return first != NULL;
 }
 
-static int32_t way_of(const tn_op *op, tn_device device, int32_t dtype) {
-    if (op->info.kind == TN_OP_VIEW) return TN_WAY_CORE;
-    if (tni_kernel_find(op, device.slot, dtype)) return TN_WAY_KERNEL;
-    if (op->info.kind == TN_OP_COMPOSITE) return TN_WAY_COMPOSITE;
-    if (tni_can_widen(op, device.slot, dtype)) return TN_WAY_WIDER;
-    if (tni_composite_serves(op, device.slot, dtype)) return TN_WAY_COMPOSITE;
-    bool host = device.slot != 0 && tn_fallback_policy() != TN_FALLBACK_ERROR;
-    return host ? TN_WAY_HOST : TN_WAY_NONE;
-}
-
 static void explain(text *t, const tn_op *op, tn_device device, int32_t dtype) {
     say(t, "%s on %s for %s\n", op->info.name, tn_device_name(device.slot), tn_dtype_name(dtype));
     if (op->flags & TNI_OP_ADDED)
@@ -72,7 +62,7 @@ static void explain(text *t, const tn_op *op, tn_device device, int32_t dtype) {
                                                : "none: not differentiable");
     else
         say(t, "  entry: %s:%d  %s\n", op->file, (int)op->line, op->info.schema);
-    switch (way_of(op, device, dtype)) {
+    switch (tni_way_of(op, device, dtype)) {
     case TN_WAY_CORE: say(t, "  runs: in the core, for every device (a view: no kernel)\n"); break;
     case TN_WAY_KERNEL: list_kernels(t, op, device.slot, dtype); break;
     case TN_WAY_COMPOSITE:
@@ -107,7 +97,7 @@ tn_status tn_explain_way(const char *name, tn_device device, int32_t dtype, int3
     const tn_op *op;
     if (!ret_way) return tn_fail(TN_E_TYPE, 3, "explain_way(): the result has no place to go");
     TN_TRY(find_all(name, device, dtype, &op));
-    *ret_way = way_of(op, device, dtype);
+    *ret_way = tni_way_of(op, device, dtype);
     return TN_OK;
 }
 
@@ -124,5 +114,3 @@ tn_status tn_explain(const char *name, tn_device device, int32_t dtype, char **r
     *ret_text = t.data;
     return TN_OK;
 }
-
-const char *tn_version(void) { return TN_VERSION; }

@@ -5,8 +5,8 @@
  * same arguments. The whole call is done anew, so everything it returns is recorded once. */
 #include <stdlib.h>
 
-#include "capture_priv.h"
-#include "dispatch_priv.h"
+#include "call_priv.h"
+#include "copy_priv.h"
 #include "os_priv.h"
 #include "plan_priv.h"
 #include "stage_priv.h"
@@ -24,10 +24,10 @@ typedef struct elsewhere {
     tni_stage stage; /* the stand-ins */
     _Alignas(16) unsigned char near_args[TNI_MAX_ARGS_BYTES];
     tn_tensor **lists[TN_MAX_OPERANDS]; /* near_args' lists point here */
-    union {
+    union results {
         tn_tensor *one[TNI_MAX_OUTS];
         tn_tensor_list list;
-    } near, far;
+    } near, far; /* see tni_results */
 } elsewhere;
 
 static int32_t wider(int32_t dtype) {
@@ -47,22 +47,13 @@ bool tni_composite_serves(const tn_op *op, int32_t device_slot, int32_t dtype) {
     return true;
 }
 
-bool tni_can_widen(const tn_op *op, int32_t device_slot, int32_t dtype) {
+/* The device could run the call in a wider dtype. */
+static bool can_widen(const tn_op *op, int32_t device_slot, int32_t dtype) {
     int32_t wide = wider(dtype);
     if (wide < 0) return false;
     return tni_kernel_find(op, device_slot, wide) ||
            (op->nparts > 0 && tni_composite_serves(op, device_slot, wide));
 }
-
-static const tn_views *list_of(const elsewhere *c, int i) {
-    return (const void *)((const char *)c->args + c->op->in_offset[i]);
-}
-
-static bool is_list(const tn_op *op, int i) {
-    return op->fields[op->in_field[i]].kind == TN_F_TENSORS;
-}
-
-static bool has_slots(const tn_op *op) { return !(op->flags & TNI_OP_LIST_OUT); }
 
 static tn_status add_wide(elsewhere *c, tn_tensor *t) {
     tn_tensor *near;
@@ -79,21 +70,19 @@ static tn_status add(elsewhere *c, tn_tensor *t) {
 static tn_status add_all(elsewhere *c) {
     const tn_op *op = c->op;
     for (int i = 0; i < op->nin; i++) {
-        tn_tensor *single = is_list(op, i) ? NULL : tni_in_slot(op, c->args, i);
-        if (single) c->any |= single->v.word;
-        TN_TRY(add(c, single));
-        for (int64_t k = 0; is_list(op, i) && k < list_of(c, i)->n; k++) {
-            tn_tensor *t = tni_t(list_of(c, i)->v[k]);
-            if (t) c->any |= t->v.word;
-            TN_TRY(add(c, t));
+        tni_span in = tni_in_span(op, c->args, i);
+        for (int64_t k = 0; k < in.n; k++) {
+            if (in.v[k]) c->any |= in.v[k]->v.word;
+            TN_TRY(add(c, in.v[k]));
         }
     }
-    for (int i = 0; i < op->nout && has_slots(op); i++) {
-        tn_tensor *given = *tni_out_slot(op, c->args, i);
-        if (!given) continue;
-        bool inplace = (op->flags & TNI_OP_INPLACE_ONLY) || given == tni_in_slot(op, c->args, 0);
-        TN_TRY(tni_check_given(op, c->args, given, inplace, c->any));
-        TN_TRY(add(c, given));
+    tni_span given = tni_given(op, c->args);
+    for (int64_t i = 0; i < given.n; i++) {
+        tn_tensor *t = given.v[i];
+        if (!t) continue;
+        bool inplace = (op->flags & TNI_OP_INPLACE_ONLY) || t == tni_in_slot(op, c->args, 0);
+        TN_TRY(tni_check_given(op, c->args, t, inplace, c->any));
+        TN_TRY(add(c, t));
     }
     return c->narrow < 0 ? tni_stage_load(&c->stage) : TN_OK;
 }
@@ -103,22 +92,18 @@ static tn_status fill_args(elsewhere *c) {
     const tn_op *op = c->op;
     memcpy(c->near_args, c->args, op->args_bytes);
     for (int i = 0; i < op->nin; i++) {
-        void *slot = c->near_args + op->in_offset[i];
-        if (!is_list(op, i)) {
-            *(tn_tensor **)slot = tni_stage_of(&c->stage, tni_in_slot(op, c->args, i));
-            continue;
+        tni_span in = tni_in_span(op, c->args, i);
+        tni_span *own = tni_field_at(tni_in_field(op, i), c->near_args);
+        tn_tensor **to = (tn_tensor **)(void *)own;
+        if (tni_is_list(tni_in_field(op, i))) {
+            to = c->lists[i] = calloc((size_t)(in.n > 0 ? in.n : 1), sizeof *to);
+            if (!to) return tn_fail(TN_E_MEMORY, -1, "out of memory");
+            own->v = to;
         }
-        const tn_views *list = list_of(c, i);
-        c->lists[i] = calloc((size_t)(list->n > 0 ? list->n : 1), sizeof *c->lists[i]);
-        if (!c->lists[i]) return tn_fail(TN_E_MEMORY, -1, "out of memory");
-        for (int64_t k = 0; k < list->n; k++)
-            c->lists[i][k] = tni_stage_of(&c->stage, tni_t(list->v[k]));
-        *(tn_views *)slot = tni_views((tn_tensors){c->lists[i], list->n});
+        for (int64_t k = 0; k < in.n; k++) to[k] = tni_stage_of(&c->stage, in.v[k]);
     }
-    for (int i = 0; i < op->nout && has_slots(op); i++) {
-        tn_tensor **slot = tni_out_slot(op, c->near_args, i);
-        *slot = tni_stage_of(&c->stage, *slot);
-    }
+    tni_span given = tni_given(op, c->near_args);
+    for (int64_t i = 0; i < given.n; i++) given.v[i] = tni_stage_of(&c->stage, given.v[i]);
     for (int i = 0; i < op->nfields && c->narrow >= 0; i++) {
         int64_t *dtype = (void *)(c->near_args + op->fields[i].offset);
         if (op->fields[i].kind == TN_F_DTYPE && *dtype == c->narrow) *dtype = TN_F32;
@@ -150,18 +135,18 @@ static tn_status store(const elsewhere *c, tn_tensor *t) {
 static tn_status store_changes(const elsewhere *c) {
     const tn_op *op = c->op;
     for (int i = 0; i < op->nin; i++) {
-        if (!(op->fields[op->in_field[i]].flags & TNI_FIELD_MUTATED)) continue;
-        if (!is_list(op, i)) TN_TRY(store(c, tni_in_slot(op, c->args, i)));
-        for (int64_t k = 0; is_list(op, i) && k < list_of(c, i)->n; k++)
-            TN_TRY(store(c, tni_t(list_of(c, i)->v[k])));
+        tni_span in = tni_in_span(op, c->args, i);
+        if (!(tni_in_field(op, i)->flags & TNI_FIELD_MUTATED)) continue;
+        for (int64_t k = 0; k < in.n; k++) TN_TRY(store(c, in.v[k]));
     }
-    for (int i = 0; i < op->nout && has_slots(op); i++)
-        if (!(op->flags & TNI_OP_INPLACE_ONLY)) TN_TRY(store(c, *tni_out_slot(op, c->args, i)));
+    tni_span given = tni_given(op, c->args);
+    for (int64_t i = 0; i < given.n && !(op->flags & TNI_OP_INPLACE_ONLY); i++)
+        TN_TRY(store(c, given.v[i]));
     return TN_OK;
 }
 
 /* The dtype that result i of the call has: as the operator's rule says, else narrow for wide. */
-static int32_t result_dtype(const elsewhere *c, const tn_infer *rule, int i,
+static int32_t result_dtype(const elsewhere *c, const tn_infer *rule, int64_t i,
                             const tn_tensor *near) {
     int32_t have = tn_view_dtype(&near->v);
     if (c->narrow < 0) return have;
@@ -191,24 +176,19 @@ static tn_status bring_back(const elsewhere *c, tn_tensor *near, int32_t dtype,
 static tn_status bring_back_all(elsewhere *c) {
     const tn_op *op = c->op;
     tn_infer inf = {.op = op, .device = c->device};
-    bool ruled = c->narrow >= 0 && op->info.kind == TN_OP_STRUCTURED;
-    if (has_slots(op)) {
-        if (ruled) TN_TRY(op->infer(&inf, c->args));
-        for (int i = 0; i < op->nout; i++) {
-            tn_tensor *near = c->near.one[i];
-            if (!near) continue;
-            int32_t dtype = result_dtype(c, ruled ? &inf : NULL, i, near);
-            TN_TRY(bring_back(c, near, dtype, &c->far.one[i]));
-        }
-        return TN_OK;
+    bool ruled = c->narrow >= 0 && op->info.kind == TN_OP_STRUCTURED && !tni_returns_list(op);
+    tni_span near = tni_results(op, c->near.one);
+    if (ruled) TN_TRY(op->infer(&inf, c->args));
+    if (tni_returns_list(op)) {
+        c->far.list.v = calloc((size_t)(near.n > 0 ? near.n : 1), sizeof *c->far.list.v);
+        if (!c->far.list.v) return tn_fail(TN_E_MEMORY, -1, "out of memory");
+        c->far.list.n = near.n;
     }
-    int64_t n = c->near.list.n;
-    c->far.list.v = calloc((size_t)(n > 0 ? n : 1), sizeof *c->far.list.v);
-    if (!c->far.list.v) return tn_fail(TN_E_MEMORY, -1, "out of memory");
-    c->far.list.n = n;
-    for (int64_t i = 0; i < n; i++) {
-        tn_tensor *near = c->near.list.v[i];
-        TN_TRY(bring_back(c, near, result_dtype(c, NULL, 0, near), &c->far.list.v[i]));
+    tni_span far = tni_results(op, c->far.one);
+    for (int64_t i = 0; i < near.n; i++) {
+        if (!near.v[i]) continue;
+        int32_t dtype = result_dtype(c, ruled ? &inf : NULL, i, near.v[i]);
+        TN_TRY(bring_back(c, near.v[i], dtype, &far.v[i]));
     }
     return TN_OK;
 }
@@ -216,23 +196,15 @@ static tn_status bring_back_all(elsewhere *c) {
 static tn_status steps(elsewhere *c) {
     TN_TRY(add_all(c));
     TN_TRY(fill_args(c));
-    tn_device outer = tni_tls.staged_device;
-    tni_tls.no_grad++;
-    if (c->narrow < 0) tni_tls.staged_device = c->device;
+    tn_device outer = {0, 0};
+    tni_grad_off();
+    if (c->narrow < 0) outer = tni_generator_stage(c->device);
     tn_status st = tni_op_run(c->op, c->near_args, c->near.one);
-    tni_tls.staged_device = outer;
+    if (c->narrow < 0) tni_generator_stage(outer);
     if (st == TN_OK) st = store_changes(c);
     if (st == TN_OK) st = bring_back_all(c);
-    tni_tls.no_grad--;
-    if (st != TN_OK) return st;
-    if (has_slots(c->op)) return tni_record_call(c->op, c->args, c->any, c->far.one);
-    if (!(c->any & TN_W_GRAD) || tni_tls.no_grad || !c->op->grad) return TN_OK;
-    return tni_ag.record(c->op, c->args, c->far.list.v, (int)c->far.list.n);
-}
-
-static void drop_results(const tn_op *op, tn_tensor **one, tn_tensor_list *list) {
-    if (!has_slots(op)) tn_tensor_list_free(list);
-    for (int i = 0; i < op->nout && has_slots(op); i++) tn_tensor_unref(&one[i]);
+    tni_grad_on();
+    return st == TN_OK ? tni_record_call(c->op, c->args, c->any, c->far.one) : st;
 }
 
 /* narrow -1: on the host, else in the wider dtype of `narrow`. */
@@ -240,12 +212,13 @@ static tn_status run_elsewhere(const tn_op *op, void *args, tn_device device, in
                                tn_tensor **rets) {
     elsewhere c = {.op = op, .args = args, .device = device, .narrow = narrow};
     tn_status st = steps(&c);
-    drop_results(op, c.near.one, &c.near.list);
+    tni_results_drop(op, c.near.one);
     if (st != TN_OK)
-        drop_results(op, c.far.one, &c.far.list);
-    else if (!has_slots(op))
+        tni_results_drop(op, c.far.one);
+    else if (tni_returns_list(op))
         *(tn_tensor_list *)(void *)rets = c.far.list;
-    for (int i = 0; i < op->nout && st == TN_OK && has_slots(op); i++) rets[i] = c.far.one[i];
+    else
+        memcpy(rets, c.far.one, sizeof *rets * op->nout);
     for (int i = 0; i < op->nin; i++) free(c.lists[i]);
     tni_stage_free(&c.stage);
     return st;
@@ -295,42 +268,51 @@ tn_status tn_fallback_count(const char *name, int32_t device_slot, uint64_t *ret
 
 /* ---- The decision ------------------------------------------------------------------------------*/
 
-tn_status tni_kernel_missing(const tn_op *op, tn_device device, int32_t dtype) {
-    const char *name = op->info.name, *on = tn_device_name(device.slot);
-    TN_TRY(tni_device_ready(device.slot));
-    if (device.slot == 0)
-        return tn_fail(TN_E_UNSUPPORTED, -1, "\"%s\" not implemented for '%s' on device '%s'", name,
-                       tni_type_text(dtype), on);
-    return tn_fail(TN_E_UNSUPPORTED, -1,
-                   "\"%s\" not implemented for '%s' on device '%s': it has no kernel for this "
-                   "dtype, none for any dtype, none for a wider one, %s, and running it on the CPU "
-                   "is switched off (TENON_FALLBACK=error)",
-                   name, tni_type_text(dtype), on,
-                   tni_has_composite(op) ? "its composite needs one" : "there is no composite");
+/* How a call runs that no kernel of the device takes. */
+static int32_t way_around(const tn_op *op, tn_device device, int32_t dtype) {
+    if (op->info.kind == TN_OP_COMPOSITE) return TN_WAY_COMPOSITE;
+    if (can_widen(op, device.slot, dtype)) return TN_WAY_WIDER;
+    if (tni_composite_serves(op, device.slot, dtype)) return TN_WAY_COMPOSITE;
+    bool host = device.slot != 0 && tn_fallback_policy() != TN_FALLBACK_ERROR;
+    return host ? TN_WAY_HOST : TN_WAY_NONE;
 }
 
-tn_status tni_decline(tn_device device, int32_t dtype) {
-    tni_tls.declined_device = device;
-    tni_tls.declined_dtype = dtype;
-    return TN_DECLINE;
+int32_t tni_way_of(const tn_op *op, tn_device device, int32_t dtype) {
+    if (op->info.kind == TN_OP_VIEW) return TN_WAY_CORE;
+    if (tni_kernel_find(op, device.slot, dtype)) return TN_WAY_KERNEL;
+    return way_around(op, device, dtype);
 }
 
-tn_status tni_run_fallback(const tn_op *op, void *args, tn_tensor **rets) {
-    tn_device device = tni_tls.declined_device;
-    int32_t dtype = tni_tls.declined_dtype;
-    TN_TRY(tni_device_ready(device.slot));
-    if (tni_can_widen(op, device.slot, dtype)) {
-        count_call(op, device, false);
-        return run_elsewhere(op, args, device, dtype, rets);
-    }
-    if (tni_composite_serves(op, device.slot, dtype)) return tni_run_composite(op, args, rets);
-    TN_TRY(tni_capture_forbid_native(device, "running on the CPU", op->info.name));
-    if (device.slot == 0 || tn_fallback_policy() == TN_FALLBACK_ERROR)
-        return tni_kernel_missing(op, device, dtype);
-    if (count_call(op, device, true) && tn_fallback_policy() == TN_FALLBACK_WARN)
+static tn_status run_on_host(const tn_op *op, void *args, tn_tensor **rets, tni_wanted wanted) {
+    const char *name = op->info.name, *on = tn_device_name(wanted.device.slot);
+    if (count_call(op, wanted.device, true) && tn_fallback_policy() == TN_FALLBACK_WARN)
         tni_host_log(2,
                      "'%s' has no kernel for %s on device '%s' and runs on the CPU, with copies "
                      "both ways; TENON_FALLBACK=allow silences this, =error forbids it",
-                     op->info.name, tn_dtype_name(dtype), tn_device_name(device.slot));
-    return run_elsewhere(op, args, device, -1, rets);
+                     name, tn_dtype_name(wanted.dtype), on);
+    return run_elsewhere(op, args, wanted.device, -1, rets);
+}
+
+/* Composites and views never decline. */
+static tn_status wanted_of(const tn_op *op, const void *args, tni_wanted *ret_wanted) {
+    switch (op->info.kind) {
+    case TN_OP_POINTWISE: return tni_wanted_pointwise(op, args, ret_wanted);
+    case TN_OP_REDUCTION: return tni_wanted_reduction(op, args, ret_wanted);
+    default: return tni_wanted_structured(op, args, ret_wanted);
+    }
+}
+
+tn_status tni_run_fallback(const tn_op *op, void *args, tn_tensor **rets) {
+    tni_wanted wanted;
+    TN_TRY(wanted_of(op, args, &wanted));
+    TN_TRY(tni_device_ready(wanted.device.slot));
+    int32_t way = way_around(op, wanted.device, wanted.dtype);
+    if (way == TN_WAY_WIDER) {
+        count_call(op, wanted.device, false);
+        return run_elsewhere(op, args, wanted.device, wanted.dtype, rets);
+    }
+    if (way == TN_WAY_COMPOSITE) return tni_run_composite(op, args, rets);
+    TN_TRY(tni_forbid_native(wanted.device, "running on the CPU", op->info.name));
+    return way == TN_WAY_HOST ? run_on_host(op, args, rets, wanted)
+                              : tni_kernel_missing(op, wanted.device, wanted.dtype);
 }

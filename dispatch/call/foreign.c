@@ -1,6 +1,6 @@
 /* foreign.c: values of dtypes that plugins add. No kernel knows them: they are copied as units of a
  * built-in dtype of the same size, and converted through the plugin's two functions to and from f32. */
-#include "capture_priv.h"
+#include "copy_priv.h"
 #include "plan_priv.h"
 
 enum { CHUNK = 4096 }; /* elements between two looks at whether the user wants to stop */
@@ -36,7 +36,7 @@ static tn_status convert(tn_tensor *dst, const tn_tensor *src) {
         int64_t n = src->v.numel - i < CHUNK ? src->v.numel - i : CHUNK;
         const void *s = (const char *)src->v.data + i * in;
         void *d = (char *)dst->v.data + i * out;
-        TN_TRY(tni_host.poll());
+        TN_TRY(tni_host_poll());
         if (from)
             from->to_f32(s, d, n);
         else
@@ -53,7 +53,7 @@ tn_status tni_foreign_cast(tn_tensor *dst, const tn_tensor *src) {
         st = tni_tensor_new_fast(decode ? TN_F32 : tn_view_dtype(&dst->v), tn_tensor_device(dst),
                                  dst->v.ndim, dst->v.shape, &made);
     if (st == TN_OK) st = convert(made, packed);
-    if (st == TN_OK) st = tni_capture_convert(convert, made, packed);
+    if (st == TN_OK && tni_tls.watcher) st = tni_tls.watcher->convert(convert, made, packed);
     if (st == TN_OK) st = tni_copy_into(dst, made);
     tn_tensor_unref(&packed);
     tn_tensor_unref(&made);

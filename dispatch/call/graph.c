@@ -5,8 +5,6 @@
 
 #include <stdlib.h>
 
-#include <tenon/program.h>
-
 tn_status tni_graph_own(tn_graph *g, void (*drop)(void *what), void *what) {
     tni_owned *o = malloc(sizeof *o);
     if (!o) {
@@ -79,7 +77,7 @@ tn_status tn_graph_begin(tn_graph *g, tn_device device, tn_stream *stream) {
     static TN_TLS bool hooked;
     TN_TRY(check_graph(g));
     TN_TRY(tni_check_device(device));
-    if (tni_tls.capture)
+    if (tni_tls.watcher)
         return tn_fail(TN_E_STATE, 0, "graph_begin(): the thread is capturing a graph already");
     tni_os_lock(&g->lock);
     tn_status st = TN_OK;
@@ -122,13 +120,13 @@ static tn_status replay(const tn_graph *g) {
         return tn_fail(TN_E_STATE, 0, "graph_replay(): nothing has been captured");
     TN_TRY(tni_device_ready(g->device.slot));
     if (g->native) return replay_native(g);
-    for (const tni_step *s = g->steps; s; s = s->next) TN_TRY(s->run(s));
+    for (const tni_graph_step *s = g->steps; s; s = s->next) TN_TRY(s->run(s));
     return TN_OK;
 }
 
 tn_status tn_graph_replay(tn_graph *g) {
     TN_TRY(check_graph(g));
-    if (tni_tls.capture)
+    if (tni_tls.watcher)
         return tn_fail(TN_E_STATE, 0, "graph_replay(): the thread is capturing a graph");
     tni_os_lock(&g->lock);
     tn_status st = replay(g);
@@ -150,8 +148,8 @@ tn_status tn_graph_reset(tn_graph *g) {
 
 tn_status tn_graph_check_read(const tn_tensor *t) {
     if (!t) return tn_fail(TN_E_TYPE, 0, "the tensor is NULL");
-    tn_program_note_read(t);
-    return tni_capture_forbid(tn_tensor_device(t), "reading a value", NULL);
+    tni_note_read(t);
+    return tni_forbid(tn_tensor_device(t), "reading a value", NULL);
 }
 
-int tn_graph_is_capturing(void) { return tni_tls.capture != NULL; }
+int tn_graph_is_capturing(void) { return tni_tls.watcher != NULL; }

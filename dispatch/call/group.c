@@ -1,5 +1,6 @@
 /* group.c: devices that exchange data. A kind with "tn.collectives/1" does so itself; for all others,
  * and for a group of different kinds, the members' tensors meet in host memory. */
+#include "call_priv.h"
 #include <stdlib.h>
 
 #include <tenon/device_ext.h>
@@ -8,8 +9,8 @@
 
 #include "catch_priv.h"
 #include "memory_priv.h"
+#include "copy_priv.h"
 #include "plan_priv.h"
-#include "registry_priv.h"
 
 struct tn_group {
     int32_t world, first, n;
@@ -323,13 +324,13 @@ static tn_status run(exchange e, tn_tensors src, tn_tensors dst) {
     e.src = src.v;
     e.dst = dst.v;
     TN_TRY(check(&e, src, dst));
-    tni_tls.no_grad++;
+    tni_grad_off();
     tn_status st = TN_OK;
     if (src.v[0]->v.numel > 0) {
         st = e.group->native ? run_native(&e) : TN_DECLINE;
         if (st == TN_DECLINE) st = over_host(&e);
     }
-    tni_tls.no_grad--;
+    tni_grad_on();
     for (int32_t i = 0; i < e.group->n && st == TN_OK; i++) tni_bump_version(dst.v[i]);
     return st;
 }

@@ -3,7 +3,7 @@
 #ifndef TENON_INFER_PRIV_H
 #define TENON_INFER_PRIV_H
 
-#include "core_priv.h"
+#include "tensor_priv.h"
 
 /* Sets inf->compute from the tensors by a TNI_COMPUTE_* rule; NULLs are skipped. */
 tn_status tni_infer_dtype(tn_infer *inf, int rule, const tn_view *const *of, int n);
@@ -22,8 +22,5 @@ tn_status tni_infer_expect(const tn_infer *inf, int32_t arg, const tn_view *t, i
                            const int64_t *shape, int32_t dtype);
 /* Output i is not produced. */
 static inline void tni_infer_absent(tn_infer *inf, int i) { inf->out[i].absent = 1; }
-/* "(2, 3)" for messages, in a per-thread ring of 8 buffers. */
-const char *tni_shape_text(int32_t ndim, const int64_t *shape);
-const char *tni_shape_text_of(const tn_view *v);
 
 #endif

@@ -4,9 +4,9 @@
  * is its place in the table, and a layer that is withdrawn leaves a place that runs nothing. */
 #include <stdlib.h>
 
-#include "dispatch_priv.h"
+#include "call_priv.h"
+#include "layers_priv.h"
 #include "os_priv.h"
-#include "profiler_priv.h"
 
 enum { MAX_LAYERS = 16 };
 
@@ -88,7 +88,7 @@ void tni_layers_withdraw(const tni_plugin *plugin) {
 }
 
 tn_status tn_layer_find(const char *name, int32_t *ret_id) {
-    return tni_loader_find(TNI_OFFER_LAYER, name, tni_layer_find, ret_id);
+    return tni_offers.find(TNI_OFFER_LAYER, name, tni_layer_find, ret_id);
 }
 
 int tn_layer_enable(int32_t id, int on) {
@@ -104,7 +104,7 @@ static tn_status check_layer(tn_status st, const entry *layer, bool went_on, con
                              tn_tensor *const *rets) {
     if (st != TN_OK)
         return layer->plugin ? tni_error_of_plugin(st, op->info.name, layer->plugin->name) : st;
-    if (went_on || op->nout == 0 || (op->flags & TNI_OP_LIST_OUT)) return TN_OK;
+    if (went_on || op->nout == 0 || tni_returns_list(op)) return TN_OK;
     for (int i = 0; i < op->nout; i++)
         if (rets[i]) return TN_OK;
     return tn_fail(TN_E_PLUGIN, -1, "%s: layer '%s' neither went on nor made a result",
@@ -128,8 +128,7 @@ tn_status tn_layer_next(tn_layer_call *next, const tn_op_info *op, void *args, t
 
 static tn_status call_layers(const tn_op *op, void *args, tn_tensor **rets) {
     tn_layer_call first = {.left = tni_tls.layers & ~TNI_LAYER_PROFILER};
-    if (op->flags & TNI_OP_LIST_OUT) *(tn_tensor_list *)(void *)rets = (tn_tensor_list){0};
-    for (int i = 0; i < op->nout && !(op->flags & TNI_OP_LIST_OUT); i++) rets[i] = NULL;
+    tni_results_clear(op, rets);
     /* what a layer itself computes is not seen by the layers again */
     tni_tls.layers &= TNI_LAYER_PROFILER;
     tn_status st = tn_layer_next(&first, &op->info, args, rets);
@@ -155,12 +154,9 @@ static int32_t iface_inputs(const tn_op_info *op, const void *args, tn_view **re
 
 static int32_t iface_results(const tn_op_info *op, tn_view *const *rets, tn_view **ret,
                              int32_t max) {
-    const tn_op *o = (const tn_op *)(const void *)op;
-    const tn_tensor_list *list = (const tn_tensor_list *)(const void *)rets;
-    bool is_list = o->flags & TNI_OP_LIST_OUT;
-    int32_t n = is_list ? (int32_t)list->n : o->nout;
-    for (int32_t i = 0; i < n && i < max; i++) ret[i] = is_list ? &list->v[i]->v : rets[i];
-    return n;
+    tni_span s = tni_results((const tn_op *)(const void *)op, (tn_tensor **)(uintptr_t)rets);
+    for (int64_t i = 0; i < s.n && i < max; i++) ret[i] = s.v[i] ? &s.v[i]->v : NULL;
+    return (int32_t)s.n;
 }
 
 const tn_layer_iface tni_layer_iface = {

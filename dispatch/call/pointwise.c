@@ -2,8 +2,9 @@
  *
  * Equal dtype, device and shape, packed: `packed` goes straight to the kernel with a one-dimensional
  * plan. Everything else takes `general`. */
-#include "capture_priv.h"
-#include "dispatch_priv.h"
+#include "call_priv.h"
+#include "copy_priv.h"
+#include "infer_priv.h"
 #include "plan_priv.h"
 
 static inline bool same_shape(const tn_view *a, const tn_view *b) {
@@ -28,7 +29,7 @@ static void store_number(const tn_tensor *number, int32_t dtype, void *dst) {
 static inline tn_status finish(const tn_op *op, void *args, uint64_t any, tn_tensor *given,
                                tn_tensor *out, tn_tensor **rets) {
     if (TN_UNLIKELY(given != NULL)) tni_bump_version(given);
-    if (TN_UNLIKELY(any & TN_W_GRAD) && !tni_tls.no_grad && op->grad) {
+    if (TN_UNLIKELY(any & TN_W_GRAD) && tni_recording(any) && op->grad) {
         *tni_out_slot(op, args, 0) = out;
         tn_status st = tni_ag.record(op, args, &out, 1);
         if (TN_UNLIKELY(st != TN_OK)) {
@@ -110,7 +111,7 @@ static tn_status make_output(call *c, int32_t ndim, const int64_t *shape) {
 /* Checks out= or the in-place target and says where the kernel writes. */
 static tn_status use_given(call *c, int32_t ndim, const int64_t *shape) {
     tn_tensor *o = c->given;
-    TN_TRY(tni_check_writable(c->op, o, c->result, c->inplace));
+    TN_TRY(tni_check_writable(c->op, o, c->result));
     if (!tni_shape_is(o, ndim, shape)) {
         if (c->inplace)
             return tn_fail(TN_E_SHAPE, -1,
@@ -141,7 +142,7 @@ static tn_status convert_inputs(call *c, uint32_t *ret_scalars, unsigned char (*
         bool far = tn_view_device(&t->v) != c->device.slot;
         c->use[i] = t;
         if (far && !(t->v.word & TN_W_SCALAR))
-            TN_TRY(tni_capture_forbid(c->device, "reading a value", c->op->info.name));
+            TN_TRY(tni_forbid(c->device, "reading a value", c->op->info.name));
         if ((t->v.word & TN_W_SCALAR) || far) {
             /* a 0-d CPU operand of a device call goes along as a number, too */
             store_number(t, want, numbers[i]);
@@ -170,7 +171,7 @@ static tn_status run_kernel(call *c, int32_t ndim, const int64_t *shape, uint32_
         if (scalars >> (i + 1) & 1u) plan.dtype[i + 1] = number_dtype[i];
     if (plan.numel == 0) return TN_OK;
     const tn_cell *cell = tni_kernel_find(c->op, c->device.slot, c->compute);
-    if (!cell) return tni_decline(c->device, c->compute);
+    if (!cell) return TN_DECLINE;
     *(const tn_plan **)c->args = &plan;
     *tni_out_slot(c->op, c->args, 0) = c->out;
     tn_status st = tni_kernel_run(c->op, cell, c->device, c->compute, c->args);
@@ -222,6 +223,16 @@ static tn_status general(const tn_op *op, void *args, tn_tensor **rets) {
     for (int i = 0; i < c.nin; i++) tn_tensor_unref(&c.temp[i]);
     tn_tensor_unref(&c.out);
     return st;
+}
+
+tn_status tni_wanted_pointwise(const tn_op *op, const void *args, tni_wanted *ret_wanted) {
+    call c = {.op = op, .nin = op->nin};
+    for (int i = 0; i < c.nin; i++) c.in[i] = tni_in_slot(op, args, i);
+    c.given = *tni_out_slot(op, (void *)(uintptr_t)args, 0);
+    TN_TRY(find_dtypes(&c));
+    TN_TRY(find_device(&c));
+    *ret_wanted = (tni_wanted){c.device, c.compute};
+    return TN_OK;
 }
 
 /* ---- The fast path -----------------------------------------------------------------------------*/

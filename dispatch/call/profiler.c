@@ -10,23 +10,23 @@
 #include <tenon/device_ext.h>
 
 #include "catch_priv.h"
+#include "layers_priv.h"
 #include "os_priv.h"
-#include "profiler_priv.h"
-#include "registry_priv.h"
 
 /* A span that the calling thread has entered and not left. */
-struct tni_open_span {
-    struct tni_open_span *outer;
+typedef struct open_span {
+    struct open_span *outer;
     int64_t start;
     uint32_t devices; /* bit i: the device in slot i was told */
     char name[];
-};
+} open_span;
 
 typedef struct owned_name {
     struct owned_name *next;
     char text[];
 } owned_name;
 
+static TN_TLS open_span *open_spans; /* of the thread, the innermost first */
 static tni_os_mutex lock = TNI_OS_MUTEX_INIT;
 static _Atomic int running;
 static tn_span *spans; /* guarded by the lock, as is what follows */
@@ -140,22 +140,22 @@ int tn_profiler_is_running(void) { return is_running(); }
 tn_status tn_profiler_push(const char *name) {
     if (!name) return tn_fail(TN_E_TYPE, 0, "profiler_push(): the name is NULL");
     size_t bytes = strlen(name) + 1;
-    tni_open_span *s = malloc(sizeof *s + bytes);
+    open_span *s = malloc(sizeof *s + bytes);
     if (!s) return tn_fail(TN_E_MEMORY, -1, "out of memory");
     memcpy(s->name, name, bytes);
     s->devices = tell_push(name);
-    s->outer = tni_tls.spans;
+    s->outer = open_spans;
     s->start = tni_os_clock_ns();
-    tni_tls.spans = s;
+    open_spans = s;
     if (is_running()) tni_tls.layers |= TNI_LAYER_PROFILER;
     return TN_OK;
 }
 
 tn_status tn_profiler_pop(void) {
-    tni_open_span *s = tni_tls.spans;
+    open_span *s = open_spans;
     if (!s) return tn_fail(TN_E_STATE, -1, "profiler_pop(): the thread has entered no span");
     if (is_running()) add(TN_SPAN_RANGE, s->name, s->start, tni_os_clock_ns());
-    tni_tls.spans = s->outer;
+    open_spans = s->outer;
     tell_pop(s->devices);
     free(s);
     return TN_OK;

@@ -1,5 +1,7 @@
 /* reduction.c: reductions over any set of dimensions: result shape, plan, kernel, record. */
-#include "dispatch_priv.h"
+#include "call_priv.h"
+#include "copy_priv.h"
+#include "infer_priv.h"
 #include "plan_priv.h"
 
 typedef struct reduction {
@@ -30,7 +32,7 @@ static tn_status check_some(const reduction *r) {
 }
 
 /* Reads dims, keepdim and dtype out of the arguments; they are recognised by their kinds. */
-static tn_status read_arguments(reduction *r) {
+static inline tn_status read_arguments(reduction *r) {
     const tn_op *op = r->op;
     int32_t dtype = -1;
     tn_ints dims = tn_ints_none();
@@ -77,7 +79,7 @@ static tn_status make_outputs(reduction *r) {
         tn_tensor *given = *tni_out_slot(op, r->args, i);
         if (given) {
             TN_TRY(tni_check_given(op, r->args, given, false, r->in->v.word));
-            TN_TRY(tni_check_writable(op, given, dtype, false));
+            TN_TRY(tni_check_writable(op, given, dtype));
             if (!tni_shape_is(given, ndim, shape)) TN_TRY(tni_resize_out(given, ndim, shape));
             TN_TRY(tni_check_no_internal_overlap(given));
         }
@@ -97,7 +99,7 @@ static tn_status run_kernel(reduction *r) {
     tn_tensor *ts[TN_MAX_OPERANDS], *aligned[TNI_MAX_OUTS] = {NULL};
     tn_status st = TN_OK;
     const tn_cell *cell = tni_kernel_find(op, r->inf.device.slot, r->inf.compute);
-    if (!cell) return tni_decline(r->inf.device, r->inf.compute);
+    if (!cell) return TN_DECLINE;
     for (int i = 0; i < op->nout && st == TN_OK; i++) {
         int64_t shape[TN_MAX_DIMS], strides[TN_MAX_DIMS];
         const tn_view *o = &r->outs[i]->v;
@@ -150,10 +152,7 @@ static tn_status steps(reduction *r, tn_tensor **rets) {
         }
         tni_bump_version(given);
     }
-    if ((r->in->v.word & TN_W_GRAD) && !tni_tls.no_grad && op->grad) {
-        for (int i = 0; i < op->nout; i++) *tni_out_slot(op, r->args, i) = r->outs[i];
-        TN_TRY(tni_ag.record(op, r->args, r->outs, op->nout));
-    }
+    TN_TRY(tni_record_call(op, r->args, r->in->v.word, r->outs));
     for (int i = 0; i < op->nout; i++) {
         rets[i] = r->outs[i];
         r->outs[i] = NULL;
@@ -161,14 +160,26 @@ static tn_status steps(reduction *r, tn_tensor **rets) {
     return TN_OK;
 }
 
+static void begin(reduction *r, const tn_op *op, const void *args) {
+    r->op = op;
+    r->args = (void *)(uintptr_t)args;
+    r->in = tni_in_slot(op, args, 0);
+    r->temp = NULL;
+    r->keepdim = false;
+    r->inf.op = op;
+}
+
+tn_status tni_wanted_reduction(const tn_op *op, const void *args, tni_wanted *ret_wanted) {
+    reduction r;
+    begin(&r, op, args);
+    TN_TRY(read_arguments(&r));
+    *ret_wanted = (tni_wanted){r.inf.device, r.inf.compute};
+    return TN_OK;
+}
+
 tn_status tni_run_reduction(const tn_op *op, void *args, tn_tensor **rets) {
     reduction r;
-    r.op = op;
-    r.args = args;
-    r.in = tni_in_slot(op, args, 0);
-    r.temp = NULL;
-    r.keepdim = false;
-    r.inf.op = op;
+    begin(&r, op, args);
     if (!r.in) return tni_fail_null(op, 0);
     for (int i = 0; i < op->nout; i++) r.outs[i] = NULL;
     tn_status st = steps(&r, rets);

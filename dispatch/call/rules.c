@@ -2,7 +2,7 @@
 #include <ctype.h>
 #include <stdio.h>
 
-#include "dispatch_priv.h"
+#include "infer_priv.h"
 
 int32_t tni_result_of(int32_t compute, int rule) {
     switch (rule) {
@@ -70,17 +70,4 @@ tn_status tni_infer_expect(const tn_infer *inf, int32_t arg, const tn_view *t, i
         return tn_fail(TN_E_DTYPE, arg, "%s(): argument '%s' must be %s, not %s", op->info.name,
                        op->fields[arg].name, tni_type_text(dtype), tni_type_text(tn_view_dtype(t)));
     return TN_OK;
-}
-
-/* The names PyTorch's messages use: Float, Long, BFloat16, ComplexFloat ... */
-const char *tni_type_text(int32_t dtype) {
-    static const char *const names[] = {
-        [TN_BOOL] = "Bool",  [TN_U8] = "Byte",          [TN_I8] = "Char",
-        [TN_I16] = "Short",  [TN_I32] = "Int",          [TN_I64] = "Long",
-        [TN_F16] = "Half",   [TN_BF16] = "BFloat16",    [TN_F32] = "Float",
-        [TN_F64] = "Double", [TN_C64] = "ComplexFloat", [TN_C128] = "ComplexDouble",
-    };
-    if (dtype >= 0 && dtype < TN_COUNT(names)) return names[dtype];
-    const char *name = tn_dtype_name(dtype);
-    return name ? name : "?";
 }

@@ -2,8 +2,7 @@
 #include <stdlib.h>
 
 #include "catch_priv.h"
-#include "capture_priv.h"
-#include "launch_priv.h"
+#include "move_priv.h"
 #include "stage_priv.h"
 
 /* Where a tensor's elements lie in its storage, in bytes; left alone for an empty tensor. */
@@ -71,10 +70,10 @@ static tn_status load_block(tni_stage_block *b) {
     uint64_t bytes = b->hi > b->lo ? b->hi - b->lo : 0;
     tn_storage *spare = NULL;
     if (dev->flags & TN_DEV_HOST) {
-        TN_TRY(tni_capture_forbid_native(b->far->device, "computing on the CPU", NULL));
+        TN_TRY(tni_forbid_native(b->far->device, "computing on the CPU", NULL));
         TN_TRY(tni_waited(b->far->device, true,
                           tni_caught(dev->sync(dev->ctx, b->far->device.index))));
-        TN_TRY(tni_capture_synced(b->far));
+        if (tni_tls.watcher) TN_TRY(tni_tls.watcher->synced(b->far));
         char *start = bytes ? (char *)b->far->data + b->lo : NULL;
         return tni_storage_foreign(cpu, start, bytes, 0, NULL, NULL, &b->near);
     }

@@ -1,18 +1,16 @@
 /* structured.c: operators whose kernels get whole tensors: shape and dtype rule, results, kernel, record. */
 #include <stdlib.h>
 
-#include "added_priv.h"
-#include "dispatch_priv.h"
+#include "call_priv.h"
+#include "copy_priv.h"
 #include "plan_priv.h"
-
-enum { MAX_TEMPS = 24 };
 
 typedef struct structured {
     const tn_op *op;
     void *args;
     tn_infer inf;
     tn_tensor *outs[TNI_MAX_OUTS];
-    tn_tensor *temps[MAX_TEMPS];
+    tn_tensor *temps[TN_MAX_OPERANDS]; /* inputs that are no list, converted */
     int ntemps;
     uint64_t any;
     _Alignas(
@@ -23,19 +21,12 @@ static tn_status look_at_inputs(structured *s) {
     const tn_op *op = s->op;
     const tn_tensor *first = NULL;
     for (int i = 0; i < op->nin; i++) {
-        const tn_field *f = &op->fields[op->in_field[i]];
-        tn_tensor *single = NULL, *const *list = &single;
-        int64_t n = 1;
-        if (f->kind == TN_F_TENSORS) {
-            const tn_views *views = (const void *)((const char *)s->args + f->offset);
-            list = tni_tensors_of(*views).v;
-            n = views->n;
-        } else {
-            single = tni_in_slot(op, s->args, i);
-            if (!single && f->kind != TN_F_TENSOR_OPT) return tni_fail_null(op, i);
-        }
-        for (int64_t k = 0; k < n; k++) {
-            const tn_tensor *t = list[k];
+        const tn_field *f = tni_in_field(op, i);
+        tni_span in = tni_field_span(f, s->args);
+        if (f->kind != TN_F_TENSORS && f->kind != TN_F_TENSOR_OPT && !in.v[0])
+            return tni_fail_null(op, i);
+        for (int64_t k = 0; k < in.n; k++) {
+            const tn_tensor *t = in.v[k];
             if (!t) continue;
             s->any |= t->v.word;
             if (t->v.word & TN_W_SCALAR) continue;
@@ -58,7 +49,6 @@ static tn_status prepare_input(structured *s, tn_tensor *t, tn_view **ret_slot) 
     bool pack = (op->flags & TNI_OP_CONTIGUOUS) && !(t->v.word & TN_W_CONTIGUOUS);
     bool copy = (op->flags & TNI_OP_WRITES) && tni_overlaps_written(op, s->args, t);
     if (!cast && !pack && !copy) return TN_OK;
-    if (s->ntemps >= MAX_TEMPS) return tn_fail(TN_E_UNSUPPORTED, -1, "too many tensors to convert");
     if (cast || copy)
         TN_TRY(tni_convert(t, cast ? s->inf.compute : tn_view_dtype(&t->v), &use));
     else
@@ -73,8 +63,8 @@ static tn_status prepare_inputs(structured *s) {
     memcpy(s->kargs, s->args, op->args_bytes);
     if (!(op->flags & (TNI_OP_CAST | TNI_OP_CONTIGUOUS | TNI_OP_WRITES))) return TN_OK;
     for (int i = 0; i < op->nin; i++) {
-        const tn_field *f = &op->fields[op->in_field[i]];
-        if (f->kind == TN_F_TENSORS || (f->flags & TNI_FIELD_MUTATED)) continue;
+        const tn_field *f = tni_in_field(op, i);
+        if (tni_is_list(f) || (f->flags & TNI_FIELD_MUTATED)) continue;
         tn_view **slot = (tn_view **)(void *)(s->kargs + f->offset);
         if (*slot) TN_TRY(prepare_input(s, tni_t(*slot), slot));
     }
@@ -91,7 +81,7 @@ static tn_status make_outputs(structured *s) {
             bool inplace =
                 (op->flags & TNI_OP_INPLACE_ONLY) || given == tni_in_slot(op, s->args, 0);
             TN_TRY(tni_check_given(op, s->args, given, inplace, s->any));
-            TN_TRY(tni_check_writable(op, given, m->dtype, inplace));
+            TN_TRY(tni_check_writable(op, given, m->dtype));
             if (!tni_shape_is(given, m->ndim, m->shape))
                 TN_TRY(tni_resize_out(given, m->ndim, m->shape));
             TN_TRY(tni_check_no_internal_overlap(given));
@@ -100,7 +90,7 @@ static tn_status make_outputs(structured *s) {
                       ((op->flags & TNI_OP_INPLACE_ONLY) || (given->v.word & TN_W_CONTIGUOUS));
         for (int k = 0; direct && !(op->flags & TNI_OP_INPLACE_ONLY) && k < op->nin; k++) {
             const tn_tensor *in = NULL;
-            if (op->fields[op->in_field[k]].kind != TN_F_TENSORS) in = tni_in_slot(op, s->args, k);
+            if (!tni_is_list(tni_in_field(op, k))) in = tni_in_slot(op, s->args, k);
             if (in && tni_overlap_of(given, in) != TNI_OVERLAP_NONE) direct = false;
         }
         if (direct) {
@@ -149,7 +139,7 @@ static tn_status structured_steps(structured *s, tn_tensor **rets) {
     TN_TRY(op->infer(&s->inf, s->args));
     const tn_cell *cell = tni_cell(op, s->inf.device.slot, s->inf.compute);
     if (!cell) cell = tni_kernel_find(op, s->inf.device.slot, s->inf.compute);
-    if (!cell) return tni_decline(s->inf.device, s->inf.compute);
+    if (!cell) return TN_DECLINE;
     TN_TRY(prepare_inputs(s));
     TN_TRY(make_outputs(s));
     TN_TRY(tni_kernel_run(op, cell, s->inf.device, s->inf.compute, s->kargs));
@@ -188,7 +178,7 @@ static tn_status list_outputs(const structured *s, const tn_out_shape *shapes,
 static tn_status list_kernel(structured *s, const tn_cell *cell, tn_tensor_list *list) {
     const tn_op *op = s->op;
     tn_out_shape *shapes = NULL;
-    tn_status st = tni_added_infer_list(&s->inf, s->args, &shapes, &list->n);
+    tn_status st = op->infer_list(&s->inf, s->args, &shapes, &list->n);
     if (st == TN_OK) st = list_outputs(s, shapes, list);
     free(shapes);
     if (st == TN_OK) st = prepare_inputs(s);
@@ -196,8 +186,7 @@ static tn_status list_kernel(structured *s, const tn_cell *cell, tn_tensor_list 
     *(tn_views *)(void *)(s->kargs + op->out_offset[0]) = tni_views((tn_tensors){list->v, list->n});
     TN_TRY(tni_kernel_run(op, cell, s->inf.device, s->inf.compute, s->kargs));
     if (op->flags & TNI_OP_WRITES) tni_bump_written(op, s->args);
-    if (!(s->any & TN_W_GRAD) || tni_tls.no_grad || !op->grad) return TN_OK;
-    return tni_ag.record(op, s->args, list->v, (int)list->n);
+    return tni_record_call(op, s->args, s->any, (tn_tensor **)(void *)list);
 }
 
 static tn_status list_steps(structured *s, tn_tensor_list *list) {
@@ -205,10 +194,10 @@ static tn_status list_steps(structured *s, tn_tensor_list *list) {
     s->inf.op = op;
     TN_TRY(look_at_inputs(s));
     if (op->flags & TNI_OP_WRITES) TN_TRY(tni_check_written(op, s->args, s->any));
-    TN_TRY(tni_added_infer_dtype(&s->inf, s->args));
+    TN_TRY(op->infer(&s->inf, s->args));
     const tn_cell *cell = tni_kernel_find(op, s->inf.device.slot, s->inf.compute);
     if (cell) return list_kernel(s, cell, list);
-    return tni_decline(s->inf.device, s->inf.compute);
+    return TN_DECLINE;
 }
 
 tn_status tni_run_list(const tn_op *op, void *args, tn_tensor **rets) {
@@ -225,4 +214,15 @@ tn_status tni_run_list(const tn_op *op, void *args, tn_tensor **rets) {
     else
         tn_tensor_list_free(&list);
     return st;
+}
+
+tn_status tni_wanted_structured(const tn_op *op, const void *args, tni_wanted *ret_wanted) {
+    structured s;
+    s.op = s.inf.op = op;
+    s.args = (void *)(uintptr_t)args; /* which is read alone */
+    s.any = 0;
+    TN_TRY(look_at_inputs(&s));
+    TN_TRY(op->infer(&s.inf, args));
+    *ret_wanted = (tni_wanted){s.inf.device, s.inf.compute};
+    return TN_OK;
 }

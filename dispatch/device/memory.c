@@ -12,8 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "capture_priv.h"
-#include "launch_priv.h"
 #include "os_priv.h"
 
 typedef struct tni_memory tni_memory;
@@ -165,7 +163,7 @@ static void drop_use(const tni_memory *m, use **at) {
 static bool mark_uses(const tni_memory *m, tni_block *b) {
     const tn_stream_iface *f = streams_of(m);
     void *ctx = m->device->desc.ctx;
-    if (tni_tls.capture) return false;
+    if (tni_tls.watcher) return false;
     for (use *u = b->uses; u; u = u->next) {
         if (tni_caught(f->event_create(ctx, m->index, 0, &u->event)) != TN_OK) return false;
         if (tni_caught(f->event_record(ctx, m->index, u->event, u->stream)) != TN_OK) return false;
@@ -465,7 +463,7 @@ bool tni_graph_memory_has(const tni_graph_memory *g, const tn_storage *s) {
 tn_status tni_block_new(tn_device device, uint64_t bytes, void *stream, tni_block **ret_block,
                         void **ret_data) {
     tni_memory *m = &tni_device_at(device.slot)->memory[device.index];
-    tni_graph_memory *graph = tni_tls.capture ? tni_capture_memory(device) : NULL;
+    tni_graph_memory *graph = tni_tls.watcher ? tni_tls.watcher->memory(device) : NULL;
     if (graph) {
         TN_TRY(block_of_graph(m, device, bytes, stream, graph, ret_block));
         *ret_data = (*ret_block)->data;
@@ -569,16 +567,4 @@ tn_status tn_memory_empty_cache(tn_device device) {
     if (dev->memory) trim(&dev->memory[device.index]);
     const tn_memory_iface *f = dev->ifaces.memory;
     return f ? tni_caught(f->empty_cache(dev->desc.ctx, device.index)) : TN_OK;
-}
-
-tn_status tn_tensor_record_stream(const tn_tensor *t, const tn_stream *s) {
-    if (!t || !s)
-        return tn_fail(TN_E_TYPE, t ? 1 : 0, "record_stream(): %s is NULL",
-                       t ? "the stream" : "the tensor");
-    tn_device have = tn_tensor_device(t), want = tn_stream_device(s);
-    if (have.slot != want.slot || have.index != want.index)
-        return tn_fail(
-            TN_E_DEVICE, 1, "record_stream(): the stream belongs to %s:%d, the tensor to %s:%d",
-            tn_device_name(want.slot), (int)want.index, tn_device_name(have.slot), (int)have.index);
-    return tni_storage_use(t->storage, tn_stream_handle(s));
 }

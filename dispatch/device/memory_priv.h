@@ -2,7 +2,7 @@
 #ifndef TENON_MEMORY_PRIV_H
 #define TENON_MEMORY_PRIV_H
 
-#include "registry_priv.h"
+#include "device_priv.h"
 
 /* One block of device memory in use. It knows the stream that it was made for, and which other
  * streams have work that uses it. */

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "added_priv.h"
+#include "device_priv.h"
 #include "os_priv.h"
 
 enum { HASH_SIZE = 8192, MAX_ADDED = 4096 };
@@ -90,11 +90,6 @@ void tni_name_publish(tn_op *op) {
 }
 
 bool tni_name_has_room(int32_t waiting) { return added_count + waiting < MAX_ADDED; }
-
-bool tni_op_is_retired(const tn_op *op) {
-    return (op->flags & TNI_OP_ADDED) &&
-           atomic_load_explicit(&tni_added_of(op)->retired, memory_order_acquire);
-}
 
 tn_op *tni_name_older(const tn_op *op) {
     tn_op *older = next_of(op);

@@ -4,8 +4,6 @@
 #include <stdlib.h>
 
 #include "catch_priv.h"
-#include "capture_priv.h"
-#include "launch_priv.h"
 #include "memory_priv.h"
 #include "os_priv.h"
 
@@ -34,8 +32,6 @@ static void *ctx_of(tn_device d) { return tni_device_at(d.slot)->desc.ctx; }
 static bool same(tn_device a, tn_device b) { return a.slot == b.slot && a.index == b.index; }
 
 /* ---- Streams -----------------------------------------------------------------------------------*/
-
-_Atomic uint32_t tni_streams_live;
 
 tn_status tn_stream_new(tn_device device, int32_t priority, tn_stream **ret_stream) {
     if (!ret_stream) return tn_fail(TN_E_TYPE, -1, "stream_new(): the result has no place to go");
@@ -93,7 +89,7 @@ void *tn_stream_handle(const tn_stream *s) { return s ? s->handle : NULL; }
 
 tn_status tn_stream_sync(const tn_stream *s) {
     if (!s) return tn_fail(TN_E_TYPE, 0, "the stream is NULL");
-    TN_TRY(tni_capture_forbid(s->device, "waiting for a stream", NULL));
+    TN_TRY(tni_forbid(s->device, "waiting for a stream", NULL));
     const tn_stream_iface *f = iface_of(s->device.slot);
     if (!f) return tn_device_sync(s->device);
     tn_status st = tni_caught(f->sync(ctx_of(s->device), s->device.index, s->handle));
@@ -163,7 +159,7 @@ tn_status tn_stream_set_current(tn_device device, tn_stream *stream) {
                        tn_device_name(stream->device.slot), (int)stream->device.index,
                        tn_device_name(device.slot), (int)device.index);
     if (!has_branches(device))
-        TN_TRY(tni_capture_forbid_native(device, "changing to another stream", NULL));
+        TN_TRY(tni_forbid_native(device, "changing to another stream", NULL));
     while (*at && !same((*at)->stream->device, device)) at = &(*at)->next;
     struct tni_current *c = *at;
     if (c && stream) {
@@ -228,7 +224,7 @@ tn_status tn_event_record(tn_event *e, const tn_stream *s) {
 
 tn_status tn_event_sync(const tn_event *e) {
     if (!e) return tn_fail(TN_E_TYPE, 0, "the event is NULL");
-    TN_TRY(tni_capture_forbid(e->device, "waiting for an event", NULL));
+    TN_TRY(tni_forbid(e->device, "waiting for an event", NULL));
     const tn_stream_iface *f = iface_of(e->device.slot);
     if (!f) return tn_device_sync(e->device);
     return tni_looked(e->device,

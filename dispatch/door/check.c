@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "check_priv.h"
-#include "dispatch_priv.h"
+#include "call_priv.h"
 #include "os_priv.h"
 
 enum { GUARD = 256, GUARD_BYTE = 0xa5, MAX_HASHED = 1 << 20, MAX_WATCHED = 32 };
@@ -128,14 +128,10 @@ static void watch_tensors(watch *w) {
     const tn_op *op = w->kernel->op;
     for (int i = 0; i < op->nfields; i++) {
         const tn_field *f = &op->fields[i];
-        const void *p = w->args + f->offset;
         bool read = f->kind <= TN_F_OPERAND && !(f->flags & TNI_FIELD_MUTATED);
-        if (f->kind == TN_F_TENSORS) {
-            const tn_views *list = p;
-            for (int64_t k = 0; k < list->n; k++) watch_tensor(w, list->v[k], f->name, read);
-        } else if (f->kind <= TN_F_OPERAND || f->kind == TN_F_OUT) {
-            watch_tensor(w, *(const tn_view *const *)p, f->name, read);
-        }
+        tni_span s = tni_field_span(f, w->args);
+        for (int64_t k = 0; k < s.n && f->kind != TN_F_OUTS; k++)
+            watch_tensor(w, tni_v(s.v[k]), f->name, read);
     }
 }
 

@@ -71,56 +71,44 @@ struct tn_tensor {
 #define TNI_T_NO_VERSION 0x1u /* made by .data: in-place writes are not counted */
 #define TNI_T_STACK 0x2u      /* lives on the stack (tni_scalar_tensor); never ref'd, only copied */
 
-/* ---- Thread state ------------------------------------------------------------------------------*/
+/* ---- Thread state ------------------------------------------------------------------------------
+ * What the call path reads, in one place. Everything else of a thread is its room's own. */
 typedef struct tni_thread {
     uint64_t layers;  /* bit i: layer i is on, bit 63: the profiler; not 0 = leave the fast path */
     uint32_t no_grad; /* != 0: recording is off */
     uint32_t inference;
-    uint32_t detect_anomaly;
-    uint32_t depth; /* nesting of calls that plugins make */
     tn_tensor *free_tensors;
     int32_t free_tensor_count;
-    uint32_t exit_hook;          /* the free list is emptied at thread exit */
-    struct tni_error *error;     /* allocated at the first failure */
-    struct tni_scratch *scratch; /* memory lent to the running kernel */
-    struct tn_txn *txn;          /* of the activation that this thread runs */
-    int32_t loading;             /* a plugin's entry or activate function runs on this thread */
-    struct tni_current *streams; /* the streams in force, where they are not the default */
-    struct tni_open_span *spans; /* of the profiler, the innermost first */
-    struct tni_capture *capture; /* the graph that this thread's work is recorded into, or NULL */
-    tn_device declined_device;   /* of the call that returns TN_DECLINE */
-    tn_device staged_device;     /* whose call runs on the CPU; slot 0: none */
-    int32_t declined_dtype;
-    char *text_ring; /* buffers of tni_shape_text */
-    uint32_t text_next;
-    int32_t log_held;
-    void *autograd;               /* autograd's own per-thread data (free nodes) */
-    struct tni_message *messages; /* that wait for tni_host_log_release */
+    uint32_t exit_hook;                /* the free list is emptied at thread exit */
+    struct tni_scratch *scratch;       /* memory lent to the running kernel */
+    struct tni_current *streams;       /* the streams in force, where they are not the default */
+    const struct tni_watcher *watcher; /* who sees the thread's work on its way; NULL: nobody */
 } tni_thread;
 extern TN_TLS tni_thread tni_tls;
 
+/* Whether a call whose inputs have these words, or-ed, is to be recorded, if its operator can be. */
+static inline bool tni_recording(uint64_t any) { return (any & TN_W_GRAD) && tni_tls.no_grad == 0; }
+/* Nothing is recorded between the two; they nest. */
+static inline void tni_grad_off(void) { tni_tls.no_grad++; }
+static inline void tni_grad_on(void) { tni_tls.no_grad--; }
+
 /* ---- status.c ----------------------------------------------------------------------------------*/
-/* Adds the operator's name and the arguments' shapes and dtypes to the thread's error record, once.
- * Returns st. */
-tn_status tni_error_add_op(tn_status st, const tn_op *op, const void *args);
 /* What a function of a plugin returned, as a status that the caller may see: a number that is none
  * of a failure, TN_DECLINE among them, and a failure without a text become errors that name the
  * plugin and `what`, the operator or file that it was asked for. */
 tn_status tni_error_of_plugin(tn_status st, const char *what, const char *plugin);
-
 /* tn_fail for functions that take arguments like it. */
 tn_status tni_fail_v(tn_status code, int32_t arg, const char *fmt, va_list ap);
-
 /* A failure whose text is that of an exception; tni_error_of_plugin says whose. Returns the code. */
 tn_status tni_error_thrown(tn_status code, const char *exception);
+/* Adds an operator's name to the record of a failure, once. Returns the place, of *ret_size bytes, for what
+ * it was called with; NULL: it has been added, or there is nothing to add to. */
+char *tni_error_detail(tn_status st, const char *op, size_t *ret_size);
 /* The thread's record as it is now (NULL: nothing was recorded), and back to that. */
 struct tni_error *tni_error_copy(void);
 void tni_error_restore(struct tni_error *copy);
 
-/* The names that PyTorch's messages use for dtypes: Float, Long, BFloat16 ... */
-const char *tni_type_text(int32_t dtype);
-
-/* ---- runtime.c ---------------------------------------------------------------------------------*/
+/* ---- host.c ------------------------------------------------------------------------------------*/
 /* A message for people, through the host language's hook: 0 debug, 1 info, 2 warning. */
 void tni_host_log(int32_t level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Between the two, messages of the calling thread wait. Whoever holds a lock while foreign code runs
@@ -134,8 +122,10 @@ tn_status tni_host_admit_plugin(const char *name, const char *path, int32_t ours
 bool tni_host_find_plugins(void);
 /* The host language's current source line; NULL when there is none; free with tn_free. */
 char *tni_host_where(void);
-tn_status tni_call_layered(const tn_op *op, void *args, tn_tensor **rets);
-void tni_scratch_release(const tn_call *call);
+/* Whether the user wants to stop: asked now and then by what runs long. */
+tn_status tni_host_poll(void);
+/* Tells the host language that a tensor with a dormant header goes away. */
+void tni_host_tensor_dying(tn_tensor *t);
 
 /* ---- Checked sizes -----------------------------------------------------------------------------*/
 /* Product of sizes; TN_E_VALUE when negative or numel * itemsize would pass 2^62. */
@@ -150,36 +140,24 @@ tn_status tni_broadcast_shapes(int32_t na, const int64_t *a, int32_t nb, const i
 /* Smallest and one past the largest element offset reached; false on overflow. */
 bool tni_reach(int32_t ndim, const int64_t *shape, const int64_t *strides, int64_t *ret_lo,
                int64_t *ret_hi);
+/* "(2, 3)" for messages, in a per-thread ring of 8 buffers. */
+const char *tni_shape_text(int32_t ndim, const int64_t *shape);
+const char *tni_shape_text_of(const tn_view *v);
 
-/* ---- storage.c, tensor.c -----------------------------------------------------------------------*/
-/* Both trade with *spare: a struct that is taken when there is one, and kept when there is none. */
-tn_status tni_storage_new(tn_device device, uint64_t bytes, tn_storage **spare,
-                          tn_storage **ret_storage);
-void tni_storage_unref(tn_storage *s, tn_storage **spare);
-static inline tn_storage *tni_storage_ref(tn_storage *s) {
-    atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
-    return s;
-}
-/* A tensor header without storage: geometry set, flags of the word computed. strides NULL: packed. */
-tn_status tni_header_new(int32_t dtype, tn_device device, int32_t ndim, const int64_t *shape,
-                         const int64_t *strides, tn_tensor **ret_tensor);
-/* A view header over t's storage; offset in elements relative to t's element 0. Not recorded. */
-tn_status tni_view_new(const tn_tensor *t, int32_t dtype, int32_t ndim, const int64_t *shape,
-                       const int64_t *strides, int64_t offset, tn_tensor **ret_tensor);
-/* The same data without history (shares the version counter). */
-tn_status tni_detach(const tn_tensor *t, tn_tensor **ret_tensor);
-/* Recomputes TN_W_CONTIGUOUS, TN_W_CHANNELS_LAST, TN_W_DENSE and numel from shape and strides. */
-void tni_tensor_refresh(tn_tensor *t);
-/* A number as a 0-d tensor in caller memory; valid as an operand while `ret` and s live. */
-void tni_scalar_tensor(tn_scalar s, tn_tensor *ret, void *payload16);
-/* Strides that `like` would give a dense tensor of this shape under `format`. */
-void tni_format_strides(int32_t format, const tn_view *like, int32_t ndim, const int64_t *shape,
-                        int64_t *strides);
 static inline void tni_bump_version(tn_tensor *t) {
     if (t->storage && !(t->flags & TNI_T_NO_VERSION))
         atomic_fetch_add_explicit(&t->storage->version, 1, memory_order_relaxed);
 }
 static inline tn_tensor *tni_t(const tn_view *v) { return (tn_tensor *)(uintptr_t)v; }
+static inline tn_view *tni_v(const tn_tensor *t) { return (tn_view *)(uintptr_t)t; }
+static inline tn_views tni_views(tn_tensors ts) {
+    tn_views v = {(tn_view *const *)(const void *)ts.v, ts.n};
+    return v;
+}
+static inline tn_tensors tni_tensors_of(tn_views vs) {
+    tn_tensors t = {(tn_tensor *const *)(const void *)vs.v, vs.n};
+    return t;
+}
 
 /* ---- dtype.c -----------------------------------------------------------------------------------*/
 /* Result dtype of operands by PyTorch's rules (dimensioned, then 0-d, then numbers). */
@@ -187,6 +165,17 @@ int32_t tni_result_dtype(tn_tensor *const *ts, int n);
 /* Writes a scalar as one element of dtype (round to nearest; bool: != 0). */
 void tni_scalar_store(const tn_scalar *s, int32_t dtype, void *dst);
 void tni_scalar_load(int32_t dtype, const void *src, tn_scalar *ret);
+/* The names that PyTorch's messages use for dtypes: Float, Long, BFloat16 ... */
+const char *tni_type_text(int32_t dtype);
+/* Category by slot, without a check. */
+extern uint8_t tni_categories[TN_DTYPE_SLOTS];
+static inline int32_t tni_category(int32_t dtype) { return tni_categories[dtype]; }
+tn_status tni_dtype_add(const tn_dtype_desc *desc, const char *plugin, int32_t *ret_slot);
+/* Of a plugin's dtype; NULL for others. */
+const tn_dtype_desc *tni_dtype_desc(int32_t dtype);
+uint8_t tni_dtype_dl_code(int32_t dtype);
+int32_t tni_dtype_to_complex(int32_t dtype);
+int32_t tni_dtype_to_real(int32_t dtype);
 
 /* ---- Operators: the descriptor the generator emits ---------------------------------------------*/
 #define TNI_MAX_OUTS 6
@@ -241,8 +230,6 @@ typedef struct tn_gctx {
     int64_t nouts;       /* entries of g */
 } tn_gctx;
 #define TN_GNEEDS(c, i) (((c)->needs >> (i)) & 1u)
-/* The gradient of operators whose entry says that it is missing: fails and names the operator. */
-tn_status tni_no_derivative(tn_gctx *c);
 
 typedef struct tn_cell {
     tn_kernel_fn fn; /* NULL: not resolved yet */
@@ -267,9 +254,13 @@ typedef struct tn_row {
 
 struct tn_op {
     tn_op_info info; /* first, so that a tn_op_info * is a tn_op * */
-    tn_status (*run)(const tn_op *op, void *args, tn_tensor **rets); /* by kind */
-    tn_status (*infer)(tn_infer *inf, const void *args);             /* structured, reduction */
-    tn_status (*composite)(const void *args, tn_tensor **rets);      /* composite, view */
+    /* By kind; TN_DECLINE: no kernel takes the call. */
+    tn_status (*run)(const tn_op *op, void *args, tn_tensor **rets);
+    tn_status (*infer)(tn_infer *inf, const void *args); /* structured, reduction */
+    /* How many results a list has, and their shapes (free them). */
+    tn_status (*infer_list)(const tn_infer *inf, const void *args, tn_out_shape **ret_shapes,
+                            int64_t *ret_n);
+    tn_status (*composite)(const void *args, tn_tensor **rets); /* composite, view */
     /* The composite of an operator that a plugin added. */
     tn_status (*compose)(const tn_op *op, const void *args, tn_tensor **rets);
     tn_status (*grad)(tn_gctx *c);
@@ -291,61 +282,42 @@ struct tn_op {
     const char *formula; /* gradient text, for people */
     const char *node;    /* names of its node, where they are not the operator's; see op-table.md */
     const char *doc;
+    const char *vmap; /* how it goes through vmap, "pointwise" or "batch"; NULL: unknown */
     struct tn_op *const *parts; /* see tni_composite_serves */
     int32_t nparts;
     _Atomic(tn_row *) row[TN_DEVICE_SLOTS]; /* NULL: no kernel on this device */
     _Atomic(tn_op *) older;                 /* the version before this one */
+    _Atomic bool retired;                   /* with the plugin that added it */
     _Atomic(const void *) recipe; /* autograd's digest of the fields, made at the first record */
 };
 static inline bool tni_has_composite(const tn_op *op) { return op->composite || op->compose; }
-/* Whether the operator's composite serves calls of a device that has no kernel for it. Where the
- * table knows what it is made of (`parts`, operators with kernels), the device must have these for
- * the dtype, a floating one that is not computed in a wider one; else one call on the CPU is better
- * than many. */
-bool tni_composite_serves(const tn_op *op, int32_t device_slot, int32_t dtype);
 extern tn_op *const tni_ops[]; /* generated: those of the table */
 extern const int tni_op_count;
-tn_op *tni_op_find(const char *name);
 
-/* The one entrance: checks dims, runs layers when any is on, then op->run. rets: op->nout new
- * references. args is scratch of the call and may be changed by it. */
-tn_status tn_op_call(const tn_op *op, void *args, tn_tensor **rets);
+/* ---- What higher rooms fill in at start --------------------------------------------------------*/
+/* The table that plugins get (door/host_table.c). */
+extern tn_host tni_host;
 
-/* What the C functions of operators ask of their arguments before anything is done. */
-static inline bool tni_lacks_ints(tn_ints list) { return list.n > 0 && !list.v; }
-bool tni_lacks_tensors(tn_tensors list, bool optional);
-tn_status tni_fail_pointer(const tn_op *op);
+/* What plugins offer by name (plugins/loader.c). */
+typedef enum tni_offer {
+    TNI_OFFER_DEVICE,
+    TNI_OFFER_DTYPE,
+    TNI_OFFER_OP,
+    TNI_OFFER_LAYER
+} tni_offer;
+typedef struct tni_offer_hooks {
+    /* Loads the plugin whose manifest lists `name`; TN_E_DEVICE or TN_E_PLUGIN with reasons. */
+    tn_status (*load)(tni_offer kind, const char *name);
+    /* What `find` (-1: not there) says of the name; loads the plugin that offers it when it must. */
+    tn_status (*find)(tni_offer kind, const char *name, int32_t (*find)(const char *name),
+                      int32_t *ret_id);
+} tni_offer_hooks;
+extern tni_offer_hooks tni_offers;
 
-/* The same, and drops the n results (in-place and out= forms). */
-tn_status tni_call_discard(const tn_op *op, void *args, int n);
+/* A program that is recorded sees which values are read (program/record.c). */
+extern void (*tni_note_read)(const tn_tensor *t);
 
-/* Finds the kernel of (op, device, dtype): the cell, or NULL. Loads the device's plugin. */
-const tn_cell *tni_kernel_find(const tn_op *op, int32_t device_slot, int32_t dtype);
-/* The error for a call that no candidate takes; says what was tried. */
-tn_status tni_kernel_missing(const tn_op *op, tn_device device, int32_t dtype);
-
-/* op->run, by kind. */
-tn_status tni_run_pointwise(const tn_op *op, void *args, tn_tensor **rets);
-tn_status tni_run_reduction(const tn_op *op, void *args, tn_tensor **rets);
-tn_status tni_run_structured(const tn_op *op, void *args, tn_tensor **rets);
-tn_status tni_run_list(const tn_op *op, void *args, tn_tensor **rets); /* the same, with a list */
-tn_status tni_run_composite(const tn_op *op, void *args, tn_tensor **rets);
-tn_status tni_run_view(const tn_op *op, void *args, tn_tensor **rets);
-
-static inline tn_view *tni_v(const tn_tensor *t) { return (tn_view *)(uintptr_t)t; }
-static inline tn_views tni_views(tn_tensors ts) {
-    tn_views v = {(tn_view *const *)(const void *)ts.v, ts.n};
-    return v;
-}
-static inline tn_tensors tni_tensors_of(tn_views vs) {
-    tn_tensors t = {(tn_tensor *const *)(const void *)vs.v, vs.n};
-    return t;
-}
-
-/* Tensor inputs of a call in signature order, lists flattened; returns the count (<= max). */
-int tni_op_inputs(const tn_op *op, const void *args, tn_tensor **ret, int max);
-
-/* ---- The autograd layer's hooks into dispatch (autograd/ fills them at start) ------------------*/
+/* The tape (autograd/). */
 typedef struct tni_autograd_hooks {
     /* After a call whose inputs require a gradient: make the node, attach it to the outputs. */
     tn_status (*record)(const tn_op *op, const void *args, tn_tensor *const *outs, int nout);

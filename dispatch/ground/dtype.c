@@ -3,8 +3,6 @@
 #include <stdlib.h>
 
 #include "core_priv.h"
-#include "registry_priv.h"
-#include "tensor_priv.h"
 
 typedef struct dtype_row {
     const char *name;
@@ -47,7 +45,7 @@ int32_t tn_dtype_find(const char *name) {
 }
 
 tn_status tn_dtype_parse(const char *name, int32_t *ret_dtype) {
-    return tni_loader_find(TNI_OFFER_DTYPE, name, tn_dtype_find, ret_dtype);
+    return tni_offers.find(TNI_OFFER_DTYPE, name, tn_dtype_find, ret_dtype);
 }
 
 int32_t tn_dtype_default(void) {
@@ -258,4 +256,18 @@ void tni_scalar_load(int32_t dtype, const void *src, tn_scalar *ret) {
         return;
     default: rows[dtype].desc.to_f32(src, &f, 1); *ret = tn_scalar_float((double)f);
     }
+}
+
+/* ---- Names --------------------------------------------------------------------------------------*/
+
+const char *tni_type_text(int32_t dtype) {
+    static const char *const names[] = {
+        [TN_BOOL] = "Bool",  [TN_U8] = "Byte",          [TN_I8] = "Char",
+        [TN_I16] = "Short",  [TN_I32] = "Int",          [TN_I64] = "Long",
+        [TN_F16] = "Half",   [TN_BF16] = "BFloat16",    [TN_F32] = "Float",
+        [TN_F64] = "Double", [TN_C64] = "ComplexFloat", [TN_C128] = "ComplexDouble",
+    };
+    if (dtype >= 0 && dtype < TN_COUNT(names)) return names[dtype];
+    const char *name = tn_dtype_name(dtype);
+    return name ? name : "?";
 }

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "core_priv.h"
-#include "infer_priv.h"
 #include "os_priv.h"
 
 /* No tensor reaches further than this many bytes. */
@@ -99,20 +98,24 @@ bool tni_reach(int32_t ndim, const int64_t *shape, const int64_t *strides, int64
     return !__builtin_add_overflow(hi, 1, ret_hi);
 }
 
+/* Buffers of tni_shape_text. */
+static TN_TLS char *ring;
+static TN_TLS uint32_t ring_next;
+
 static void free_ring(void *unused) {
     (void)unused;
-    free(tni_tls.text_ring);
-    tni_tls.text_ring = NULL;
+    free(ring);
+    ring = NULL;
 }
 
 const char *tni_shape_text(int32_t ndim, const int64_t *shape) {
     enum { BYTES = 160, BUFFERS = 8 };
-    if (!tni_tls.text_ring) {
-        tni_tls.text_ring = malloc(BYTES * BUFFERS);
-        if (!tni_tls.text_ring) return "[?]";
+    if (!ring) {
+        ring = malloc(BYTES * BUFFERS);
+        if (!ring) return "[?]";
         tni_os_at_thread_exit(free_ring, NULL);
     }
-    char *text = tni_tls.text_ring + BYTES * (tni_tls.text_next++ % BUFFERS);
+    char *text = ring + BYTES * (ring_next++ % BUFFERS);
     size_t at = 0;
     text[at++] = '[';
     for (int32_t i = 0; i < ndim && at < BYTES - 32; i++) {

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 
 #include "core_priv.h"
-#include "infer_priv.h"
 #include "os_priv.h"
 
 enum { MESSAGE_BYTES = 1024, DETAIL_BYTES = 512 };
@@ -23,37 +22,38 @@ struct tni_error {
 };
 
 TN_TLS tni_thread tni_tls;
+static TN_TLS struct tni_error *mine; /* allocated at the first failure */
 
 static const tn_error no_memory = {TN_E_MEMORY, -1, "", "out of memory", ""};
 static const tn_error no_error = {TN_OK, -1, "", "no error", ""};
 
 static void free_record(void *record) {
     free(record);
-    tni_tls.error = NULL;
+    mine = NULL;
 }
 
 static struct tni_error *record(void) {
-    if (!tni_tls.error) {
-        tni_tls.error = calloc(1, sizeof *tni_tls.error);
-        if (tni_tls.error) tni_os_at_thread_exit(free_record, tni_tls.error);
+    if (!mine) {
+        mine = calloc(1, sizeof *mine);
+        if (mine) tni_os_at_thread_exit(free_record, mine);
     }
-    return tni_tls.error;
+    return mine;
 }
 
 const tn_error *tn_error_last(void) {
-    if (!tni_tls.error) return &no_error;
-    tni_tls.error->told = true;
-    return tni_tls.error->pub.message ? &tni_tls.error->pub : &no_memory;
+    if (!mine) return &no_error;
+    mine->told = true;
+    return mine->pub.message ? &mine->pub : &no_memory;
 }
 
 struct tni_error *tni_error_copy(void) {
-    struct tni_error *copy = tni_tls.error ? malloc(sizeof *copy) : NULL;
-    if (copy) *copy = *tni_tls.error;
+    struct tni_error *copy = mine ? malloc(sizeof *copy) : NULL;
+    if (copy) *copy = *mine;
     return copy;
 }
 
 void tni_error_restore(struct tni_error *copy) {
-    if (copy) *tni_tls.error = *copy; /* its pointers lead to the thread's own record */
+    if (copy) *mine = *copy; /* its pointers lead to the thread's own record */
     free(copy);
 }
 
@@ -79,7 +79,7 @@ tn_status tn_fail(tn_status code, int32_t arg, const char *fmt, ...) {
 
 tn_status tni_error_thrown(tn_status code, const char *exception) {
     tn_fail(code, -1, "a C++ exception left a plugin's function: %s", exception);
-    if (tni_tls.error) tni_tls.error->thrown = true;
+    if (mine) mine->thrown = true;
     return code;
 }
 
@@ -98,7 +98,7 @@ const char *tn_status_text(tn_status code) {
 }
 
 tn_status tni_error_of_plugin(tn_status st, const char *what, const char *plugin) {
-    const struct tni_error *e = tni_tls.error;
+    const struct tni_error *e = mine;
     bool known = st == TN_ASYNC || (st > TN_OK && st <= TN_E_LINALG);
     if (st == TN_OK || st == TN_E_HOST || st == TN_E_INTERRUPTED) return st;
     if (!known)
@@ -114,32 +114,11 @@ tn_status tni_error_of_plugin(tn_status st, const char *what, const char *plugin
                    tn_status_text(st));
 }
 
-/* Appends "input: float32(2, 3), " for one tensor. */
-static size_t describe(char *dst, size_t size, const char *name, const tn_view *v) {
-    if (!v) return 0;
-    const char *dtype = tn_dtype_name(tn_view_dtype(v));
-    int n = snprintf(dst, size, "%s: %s%s, ", name, dtype ? dtype : "?", tni_shape_text_of(v));
-    return n < 0 ? 0 : (size_t)n < size ? (size_t)n : size - 1;
-}
-
-tn_status tni_error_add_op(tn_status st, const tn_op *op, const void *args) {
-    struct tni_error *e = tni_tls.error;
-    if (st == TN_OK || st == TN_E_HOST || st == TN_DECLINE || !e || e->has_op) return st;
+char *tni_error_detail(tn_status st, const char *op, size_t *ret_size) {
+    struct tni_error *e = mine;
+    if (st == TN_OK || st == TN_E_HOST || st == TN_DECLINE || !e || e->has_op) return NULL;
     e->has_op = true;
-    e->pub.op = op->info.name;
-    size_t at = 0;
-    for (int i = 0; i < op->nin; i++) {
-        const tn_field *f = &op->fields[op->in_field[i]];
-        const char *p = (const char *)args + f->offset;
-        if (f->kind == TN_F_TENSORS) {
-            const tn_views *list = (const void *)p;
-            for (int64_t k = 0; list->v && k < list->n && k < 8; k++)
-                at += describe(e->detail + at, sizeof e->detail - at, f->name, list->v[k]);
-        } else {
-            at += describe(e->detail + at, sizeof e->detail - at, f->name,
-                           *(const tn_view *const *)(const void *)p);
-        }
-    }
-    if (at >= 2) e->detail[at - 2] = '\0';
-    return st;
+    e->pub.op = op;
+    *ret_size = sizeof e->detail;
+    return e->detail;
 }

@@ -10,7 +10,8 @@
 #include <tenon/ops_pointwise.h>
 #include <tenon/ops_shape.h>
 
-#include "dispatch_priv.h"
+#include "call_priv.h"
+#include "copy_priv.h"
 #include "op_create.h"
 #include "op_pointwise.h"
 #include "pinned_priv.h"
@@ -20,35 +21,6 @@
 static const tn_device cpu = {0, 0};
 
 /* ---- Filling -----------------------------------------------------------------------------------*/
-
-/* For a device without a kernel that fills, and for dtypes that no kernel knows. */
-static tn_status fill_from_host(tn_tensor *t, tn_scalar value) {
-    tn_tensor *number;
-    if (tn_view_device(&t->v) == 0 && tn_view_dtype(&t->v) < TN_DTYPE_BUILTIN_COUNT)
-        return tni_kernel_missing(&tni_op__copy, cpu, tn_view_dtype(&t->v));
-    TN_TRY(tni_tensor_new_fast(tn_view_dtype(&t->v), cpu, 0, NULL, &number));
-    tni_scalar_store(&value, tn_view_dtype(&t->v), number->v.data);
-    tn_status st = tni_copy_into(t, number);
-    tn_tensor_unref(&number);
-    return st;
-}
-
-tn_status tni_fill(tn_tensor *t, tn_scalar value) {
-    const tn_op *op = &tni_op__copy;
-    _Alignas(16) unsigned char number[16];
-    tn_plan plan;
-    tn_tensor *ts[2] = {t, t};
-    void *numbers[2] = {NULL, number};
-    int32_t dtype = tn_view_dtype(&t->v);
-    if (t->v.numel == 0) return TN_OK;
-    const tn_cell *cell = tni_kernel_find(op, tn_view_device(&t->v), dtype);
-    if (!cell) return fill_from_host(t, value);
-    tni_scalar_store(&value, dtype, number);
-    tni_plan_build(&plan, 2, 1, ts, 2u, numbers, t->v.ndim, t->v.shape, 0);
-    tn__copy_args args = {.plan = &plan, .input = &t->v, .out = &t->v};
-    tn_status st = tni_kernel_run(op, cell, tn_tensor_device(t), dtype, &args);
-    return st == TN_DECLINE ? fill_from_host(t, value) : st;
-}
 
 tn_status tni_check_scalar_fits(const tn_scalar *value, int32_t dtype) {
     static const double most[] = {[TN_U8] = 255.0,
@@ -98,7 +70,7 @@ static tn_status fill_places(tn_tensor *t, tn_scalar value) {
 
 static tn_status filled_inplace(const tn_op *op, tn_tensor *self, tn_scalar value,
                                 tn_tensor **rets) {
-    TN_TRY(tni_check_writable(op, self, tn_view_dtype(&self->v), true));
+    TN_TRY(tni_check_writable(op, self, tn_view_dtype(&self->v)));
     TN_TRY(tni_check_scalar_fits(&value, tn_view_dtype(&self->v)));
     TN_TRY(fill_places(self, value));
     tni_bump_version(self);
@@ -120,7 +92,7 @@ tn_status tni_composite_fill__tensor(const void *args, tn_tensor **rets) {
                        "dimensions.",
                        (int)a->value->ndim);
     tn_scalar number;
-    TN_TRY(tni_check_writable(&tni_op_fill__tensor, self, tn_view_dtype(&self->v), true));
+    TN_TRY(tni_check_writable(&tni_op_fill__tensor, self, tn_view_dtype(&self->v)));
     TN_TRY(tn_tensor_item(value, &number));
     TN_TRY(fill_places(self, number));
     tni_bump_version(self);
@@ -545,7 +517,7 @@ tn_status tni_composite_contiguous(const void *args, tn_tensor **rets) {
 tn_status tni_composite_copy_(const void *args, tn_tensor **rets) {
     const tn_copy__args *a = args;
     tn_tensor *self = tni_t(a->self), *src = tni_t(a->src);
-    TN_TRY(tni_check_writable(&tni_op_copy_, self, tn_view_dtype(&self->v), true));
+    TN_TRY(tni_check_writable(&tni_op_copy_, self, tn_view_dtype(&self->v)));
     if (self != src) {
         TN_TRY(tni_check_no_internal_overlap(self));
         if (tni_overlap_of(self, src) == TNI_OVERLAP_PARTIAL)

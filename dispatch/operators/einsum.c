@@ -11,7 +11,6 @@
 #include <tenon/ops_shape.h>
 
 #include "ask_priv.h"
-#include "core_priv.h"
 #include "op_linalg.h"
 
 /* Labels: 0..25 'A'..'Z', 26..51 'a'..'z', then the dimensions of the ellipsis, the last one being

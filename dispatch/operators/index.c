@@ -9,7 +9,8 @@
 #include <tenon/ops_pointwise.h>
 #include <tenon/ops_shape.h>
 
-#include "dispatch_priv.h"
+#include "call_priv.h"
+#include "copy_priv.h"
 #include "infer_priv.h"
 #include "op_index.h"
 #include "plan_priv.h"

@@ -12,7 +12,8 @@
 #include <tenon/ops_shape.h>
 
 #include "ask_priv.h"
-#include "dispatch_priv.h"
+#include "call_priv.h"
+#include "copy_priv.h"
 #include "op_create.h"
 #include "op_index.h"
 #include "plan_priv.h"

@@ -1,5 +1,6 @@
 /* options.c: pointwise operators that choose among others by their options. The chosen one gets the
  * caller's out tensor, so the in-place and out= forms need no copy. */
+#include "call_priv.h"
 #include <float.h>
 #include <math.h>
 
@@ -10,7 +11,6 @@
 #include <tenon/ops_create.h>
 #include <tenon/ops_pointwise.h>
 
-#include "core_priv.h"
 #include "op_activation.h"
 #include "op_compare.h"
 #include "op_pointwise.h"
@@ -21,7 +21,7 @@ tn_status tni_composite_div(const void *args, tn_tensor **rets) {
     /* the three have the same argument struct: input, other, out */
     tn_true_divide_args inner = {.input = a->input, .other = a->other, .out = a->out};
     if (!mode) return tn_op_call(&tni_op_true_divide, &inner, rets);
-    bool recorded = ((a->input->word | a->other->word) & TN_W_GRAD) && !tni_tls.no_grad;
+    bool recorded = tni_recording(a->input->word | a->other->word);
     if (recorded && (strcmp(mode, "floor") == 0 || strcmp(mode, "trunc") == 0))
         return tn__div_rounded(tni_t(a->input), tni_t(a->other), mode, rets);
     if (strcmp(mode, "floor") == 0) {

@@ -6,7 +6,7 @@
 #include <tenon/ops_random.h>
 #include <tenon/ops_reduce.h>
 
-#include "dispatch_priv.h"
+#include "call_priv.h"
 #include "infer_priv.h"
 #include "op_random.h"
 

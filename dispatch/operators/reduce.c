@@ -10,7 +10,6 @@
 #include <tenon/ops_shape.h>
 
 #include "ask_priv.h"
-#include "core_priv.h"
 #include "infer_priv.h"
 #include "op_reduce.h"
 

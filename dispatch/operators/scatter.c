@@ -10,7 +10,7 @@
 #include <tenon/ops_shape.h>
 
 #include "ask_priv.h"
-#include "dispatch_priv.h"
+#include "call_priv.h"
 #include "infer_priv.h"
 #include "op_index.h"
 #include "plan_priv.h"

@@ -18,7 +18,6 @@
 #include <tenon/ops_shape.h>
 
 #include "ask_priv.h"
-#include "core_priv.h"
 
 #define TNI_SCOPE_MAX 48
 typedef struct tni_scope {

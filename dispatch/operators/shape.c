@@ -8,7 +8,8 @@
 #include <tenon/ops_pointwise.h>
 #include <tenon/ops_shape.h>
 
-#include "dispatch_priv.h"
+#include "call_priv.h"
+#include "copy_priv.h"
 #include "op_shape.h"
 #include "plan_priv.h"
 #include "shape_priv.h"

@@ -2,7 +2,6 @@
 #ifndef TENON_SHAPE_PRIV_H
 #define TENON_SHAPE_PRIV_H
 
-#include "core_priv.h"
 #include "infer_priv.h"
 
 /* Fills ret_shape (room for TN_MAX_DIMS) from a size list in which one entry may be -1. TN_E_SHAPE
@@ -24,8 +23,5 @@ tn_status tni_new_like(const tn_view *v, int32_t dtype, tn_device device, int64_
 
 /* TN_E_STATE when `value` has no place in dtype: out of range, or complex into real. */
 tn_status tni_check_scalar_fits(const tn_scalar *value, int32_t dtype);
-
-/* Every element of t = value. Nothing recorded, no version counted. */
-tn_status tni_fill(tn_tensor *t, tn_scalar value);
 
 #endif

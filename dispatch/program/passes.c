@@ -437,9 +437,9 @@ static tn_status fold(tn_program *p, memory *m) {
         if (!is_foldable(p, m, n)) continue;
         for (int32_t i = 0; i < n->nin; i++)
             if (n->in[i] >= 0) tensors[n->in[i]] = p->value[n->in[i]].t;
-        tni_tls.no_grad++;
+        tni_grad_off();
         st = tni_p_run_node(p, n, NULL, tensors);
-        tni_tls.no_grad--;
+        tni_grad_on();
         if (st != TN_OK) break;
         for (int32_t i = 0; i < n->nout; i++) {
             tni_pvalue *v = &p->value[n->out[i]];

@@ -4,7 +4,7 @@
 
 #include <tenon/program.h>
 
-#include "core_priv.h"
+#include "call_priv.h"
 
 enum { TNI_P_NONE = -1, TNI_P_NUMBER = -2 }; /* in place of a value's number */
 typedef enum tni_prole { TNI_P_NODE, TNI_P_INPUT, TNI_P_WEIGHT } tni_prole;

@@ -2,7 +2,7 @@
 #ifndef TENON_ASK_PRIV_H
 #define TENON_ASK_PRIV_H
 
-#include "core_priv.h"
+#include "tensor_priv.h"
 
 /* Sizes of a tensor as a list argument; valid while the tensor lives. */
 static inline tn_ints tni_shape_ints(const tn_tensor *t) {
@@ -30,8 +30,5 @@ static inline bool tni_scalar_is(tn_scalar s, double value) { return s.re == val
 
 /* A `Dim?` as a list of dimensions: none given = all. */
 #define TNI_OPT_DIMS(o) ((tn_ints){(o).has ? &(o).value : NULL, (o).has ? 1 : -1})
-
-/* A number as a 0-d tensor on the heap. */
-tn_status tni_scalar_heap(tn_scalar s, tn_tensor **ret_tensor);
 
 #endif

@@ -7,9 +7,8 @@
 #include <stdlib.h>
 
 #include "catch_priv.h"
-#include "capture_priv.h"
 #include "os_priv.h"
-#include "registry_priv.h"
+#include "tensor_priv.h"
 
 enum { MT_WORDS = 624, MT_STATE_BYTES = 5056, PHILOX_STATE_BYTES = 16 };
 /* What a generator starts with when nobody seeds it; PyTorch's number. */
@@ -349,12 +348,22 @@ tn_status tn_generator_set_state(tn_generator *gen, const void *src, uint64_t by
     return st;
 }
 
+/* ---- Calls of other devices on the CPU ---------------------------------------------------------*/
+
+static TN_TLS tn_device staged; /* whose call runs on the CPU; slot 0: none */
+
+tn_device tni_generator_stage(tn_device device) {
+    tn_device before = staged;
+    staged = device;
+    return before;
+}
+
 /* ---- Host services -----------------------------------------------------------------------------*/
 
 static tn_status pick(const tn_call *call, tn_generator *gen, tn_generator **ret_gen) {
     tn_device device = {(int32_t)call->device_slot, call->device_index};
-    bool staged = device.slot == 0 && gen && gen->device.slot == tni_tls.staged_device.slot;
-    if (gen && gen->device.slot != device.slot && !staged)
+    bool of_staged = device.slot == 0 && gen && gen->device.slot == staged.slot;
+    if (gen && gen->device.slot != device.slot && !of_staged)
         return tn_fail(TN_E_DEVICE, -1, "Expected a '%s' device type for generator but found '%s'",
                        tn_device_name(device.slot), tn_device_name(gen->device.slot));
     if (!gen) gen = tn_generator_default(device);
@@ -379,7 +388,7 @@ tn_generator *tni_generator_of_staged(tn_device device) {
 tn_status tni_rng_acquire(const tn_call *call, tn_generator *gen, uint64_t blocks,
                           tn_rng *ret_rng) {
     TN_TRY(pick(call, gen, &gen));
-    TN_TRY(tni_capture_draw(gen));
+    if (tni_tls.watcher) TN_TRY(tni_tls.watcher->draw(gen));
     memset(ret_rng, 0, sizeof *ret_rng);
     tni_os_lock(&gen->lock);
     ret_rng->kind = kind_of(gen);

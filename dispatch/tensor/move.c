@@ -1,7 +1,5 @@
 /* move.c: bytes between the storages of two devices. */
-#include "capture_priv.h"
 #include "catch_priv.h"
-#include "launch_priv.h"
 #include "memory_priv.h"
 #include "pinned_priv.h"
 #include "tensor_priv.h"
@@ -22,7 +20,7 @@ static tn_status copy_in(const tni_move *m) {
 static tn_status copy_out(const tni_move *m) {
     const tn_device_desc *d = desc_of(m->src);
     char *dst = (char *)m->dst->data + m->dst_at;
-    TN_TRY(tni_capture_forbid_native(m->src->device, "waiting for a copy to the host", NULL));
+    TN_TRY(tni_forbid_native(m->src->device, "waiting for a copy to the host", NULL));
     tn_status st = tni_caught(d->copy_out(d->ctx, m->src->device.index, dst, m->src->data,
                                           m->src_at, m->bytes, tni_stream_of(m->src->device)));
     return tni_waited(m->src->device, false, st);
@@ -64,14 +62,14 @@ static tn_status move(const tni_move *m) {
 
 tn_status tni_move_bytes(const tni_move *m) {
     if (m->bytes == 0) return TN_OK;
-    if (TN_LIKELY(!tni_tls.capture)) return move(m);
-    TN_TRY(tni_capture_move(m));
+    if (TN_LIKELY(!tni_tls.watcher)) return move(m);
+    TN_TRY(tni_tls.watcher->move(m));
     TN_TRY(move(m));
-    return tni_capture_moved(m);
+    return tni_tls.watcher->moved(m);
 }
 
 /* A stream that records takes no mark, so that a copy there waits. */
 tn_status tni_move_queued(const tni_move *m) {
-    tn_status st = m->bytes && !tni_tls.capture ? tni_pinned_move(m) : TN_DECLINE;
+    tn_status st = m->bytes && !tni_tls.watcher ? tni_pinned_move(m) : TN_DECLINE;
     return st == TN_DECLINE ? tni_move_bytes(m) : st;
 }

@@ -2,7 +2,7 @@
 #ifndef TENON_MOVE_PRIV_H
 #define TENON_MOVE_PRIV_H
 
-#include "core_priv.h"
+#include "tensor_priv.h"
 
 typedef struct tni_move {
     tn_storage *dst, *src; /* not the same device, unless that is the CPU */

@@ -7,7 +7,6 @@
 #include <tenon/ops_create.h>
 
 #include "catch_priv.h"
-#include "launch_priv.h"
 #include "memory_priv.h"
 #include "os_priv.h"
 #include "pinned_priv.h"

@@ -30,17 +30,4 @@ tni_overlap tni_overlap_of(const tn_tensor *out, const tn_tensor *in);
 /* TN_E_STATE when two elements of t share memory. */
 tn_status tni_check_no_internal_overlap(const tn_tensor *t);
 
-/* dst = src with broadcasting and conversion; nothing recorded, no version counted. */
-tn_status tni_copy_into(tn_tensor *dst, const tn_tensor *src);
-/* The same, and nobody waits for a copy between a device and its pinned memory. */
-tn_status tni_copy_queued(tn_tensor *dst, const tn_tensor *src);
-/* Foreign dtypes (foreign.c): t as elements of a built-in dtype, for copies; and dst = src, of the
- * same shape on the CPU, where one of the dtypes is a plugin's. */
-tn_status tni_as_units(const tn_tensor *t, tn_tensor **ret_tensor);
-tn_status tni_foreign_cast(tn_tensor *dst, const tn_tensor *src);
-/* A packed tensor with t's values in dtype. */
-tn_status tni_convert(const tn_tensor *t, int32_t dtype, tn_tensor **ret_tensor);
-/* t itself (a new reference) when packed, else a packed copy. */
-tn_status tni_packed(tn_tensor *t, tn_tensor **ret_tensor);
-
 #endif

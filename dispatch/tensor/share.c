@@ -9,7 +9,6 @@
 #include "memory_priv.h"
 #include "move_priv.h"
 #include "os_priv.h"
-#include "registry_priv.h"
 #include "tensor_priv.h"
 
 enum {

@@ -1,10 +1,8 @@
-/* storage.c: blocks of device memory, and the number boxes of the C API. */
+/* storage.c: blocks of device memory that tensors share. */
 #include <stdlib.h>
 
 #include "catch_priv.h"
-#include "core_priv.h"
 #include "memory_priv.h"
-#include "registry_priv.h"
 #include "tensor_priv.h"
 
 /* The members of every storage; those of foreign memory are set later. */
@@ -91,4 +89,16 @@ void tni_storage_unref(tn_storage *s, tn_storage **spare) {
         free(s);
     else
         *spare = s;
+}
+
+tn_status tn_tensor_record_stream(const tn_tensor *t, const tn_stream *s) {
+    if (!t || !s)
+        return tn_fail(TN_E_TYPE, t ? 1 : 0, "record_stream(): %s is NULL",
+                       t ? "the stream" : "the tensor");
+    tn_device have = tn_tensor_device(t), want = tn_stream_device(s);
+    if (have.slot != want.slot || have.index != want.index)
+        return tn_fail(
+            TN_E_DEVICE, 1, "record_stream(): the stream belongs to %s:%d, the tensor to %s:%d",
+            tn_device_name(want.slot), (int)want.index, tn_device_name(have.slot), (int)have.index);
+    return tni_storage_use(t->storage, tn_stream_handle(s));
 }

@@ -5,15 +5,15 @@
  * per-thread list. */
 #include <stdlib.h>
 
-#include "core_priv.h"
 #include "os_priv.h"
-#include "registry_priv.h"
 #include "tensor_priv.h"
 
 enum { LINE = 64, MAX_FREE = 256 };
 _Static_assert(sizeof(tn_view) == 64, "the prefix is frozen");
 _Static_assert(TN_HOST_PREFIX <= LINE, "the host's header fits in front");
 _Static_assert(sizeof(tn_scalar_box) >= sizeof(tn_tensor) + 16, "a box holds tensor and payload");
+
+tni_autograd_hooks tni_ag;
 
 /* ---- Blocks ------------------------------------------------------------------------------------*/
 
@@ -237,15 +237,6 @@ void tni_attach(tn_tensor *t, tn_storage *s, uint64_t offset) {
         t->v.byte_offset = offset;
     }
     if (s->flags & TNI_ST_READONLY) t->v.word |= TN_W_READONLY;
-}
-
-tn_status tni_check_device(tn_device device) {
-    TN_TRY(tni_device_ready(device.slot));
-    const tni_device *dev = tni_device_at(device.slot);
-    if (device.index < 0 || device.index >= dev->desc.count)
-        return tn_fail(TN_E_DEVICE, -1, "device %s has no index %d (there are %d)", dev->name,
-                       (int)device.index, (int)dev->desc.count);
-    return TN_OK;
 }
 
 tn_status tni_tensor_new_fast(int32_t dtype, tn_device device, int32_t ndim, const int64_t *shape,
@@ -511,6 +502,16 @@ void tn_tensor_list_free(tn_tensor_list *list) {
     if (!list) return;
     free(list->v);
     *list = (tn_tensor_list){NULL, 0};
+}
+
+bool tni_shape_is(const tn_tensor *t, int32_t ndim, const int64_t *shape) {
+    return t->v.ndim == ndim &&
+           (ndim == 0 || memcmp(t->v.shape, shape, sizeof *shape * (size_t)ndim) == 0);
+}
+
+void tni_like_layout(tn_tensor *t, const tn_view *like) {
+    tni_format_strides(TN_FORMAT_PRESERVE, like, t->v.ndim, t->v.shape, t->v.strides);
+    tni_tensor_refresh(t);
 }
 
 /* ---- Facts -------------------------------------------------------------------------------------*/

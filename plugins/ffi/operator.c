@@ -8,6 +8,7 @@
  * A thread may be inside a kernel while its operator is withdrawn, so what kernels look at is never
  * freed. Binding the same function in the same way again takes up what was there, so that binding
  * and unbinding over and over takes no memory; another binding of a name is its next version. */
+#include "txn_priv.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

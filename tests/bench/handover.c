@@ -8,7 +8,7 @@
 #include <tenon/op_args.h>
 #include <tenon/ops.h>
 
-#include "dispatch_priv.h"
+#include "call_priv.h"
 
 enum { ROUNDS = 100, CALLS = 100000 };
 

@@ -67,29 +67,8 @@ BACKENDS = {
     "backends/cuda": ("kernels/args", "host", "libs", "ops", "."),
 }
 HOUSES = (ORDER, *(tuple(str(Path(b, r)) for r in rooms) for b, rooms in BACKENDS.items()))
-# (file, header) that still look up.
-UPWARD = {
-    ("dispatch/ground/dtype.c", "registry_priv.h"),
-    ("dispatch/ground/dtype.c", "tensor_priv.h"),
-    ("dispatch/ground/sizes.c", "infer_priv.h"),
-    ("dispatch/ground/status.c", "infer_priv.h"),
-    ("dispatch/device/stream.c", "capture_priv.h"),
-    ("dispatch/device/memory.c", "capture_priv.h"),
-    ("dispatch/device/names.c", "added_priv.h"),
-    ("dispatch/device/launch.c", "capture_priv.h"),
-    ("dispatch/device/launch.c", "dispatch_priv.h"),
-    ("dispatch/device/registry.c", "added_priv.h"),
-    ("dispatch/device/registry.c", "check_priv.h"),
-    ("dispatch/device/registry.c", "codegen_priv.h"),
-    ("dispatch/device/registry.c", "dispatch_priv.h"),
-    ("dispatch/device/registry.c", "plan_priv.h"),
-    ("dispatch/tensor/move.c", "capture_priv.h"),
-    ("dispatch/tensor/generator.c", "capture_priv.h"),
-    ("dispatch/tensor/tensor_priv.h", "infer_priv.h"),
-    ("dispatch/call/copy.c", "shape_priv.h"),
-    ("dispatch/call/structured.c", "added_priv.h"),
-    ("dispatch/call/opmeta.c", "added_priv.h"),
-}
+# Rooms whose files may form a circle of more than two: one machine, cut into files to be read.
+CIRCLES = {"autograd"}
 GENERATED = {"op_args.h", "ops.h", "op_list.c", "ops.json", "py_rows.inc", "_ops.pyi", "ops.md"}
 GENERATED |= {f"op_{name}.{end}" for name in FAMILIES for end in ("c", "h")}
 
@@ -206,10 +185,53 @@ def rooms_look_down() -> Iterator[str]:
                 home = homes.get(m[1]) if m else None
                 if not m or not home or house.index(home) <= house.index(floor(path)):
                     continue
-                if (str(path.relative_to(ROOT)), m[1]) not in UPWARD:
-                    yield at(
-                        path, n, f'room {floor(path)} may not know "{m[1]}" of {home} above it'
-                    )
+                yield at(path, n, f'room {floor(path)} may not know "{m[1]}" of {home} above it')
+
+
+def calls() -> dict[Path, dict[Path, str]]:
+    """Which file of libtenon uses which others, and by what symbol, as the newest build folder's
+    objects say; empty where there is none. Generated files stand in no room and are left out."""
+    folders = sorted(ROOT.glob("build*/libtenon.so.p"), key=lambda p: p.stat().st_mtime)
+    if not folders or not shutil.which("nm"):
+        return {}
+    sources = {str(p.relative_to(ROOT)).replace("/", "_") + ".o": p for p in C_FILES if floor(p)}
+    objects = {folders[-1] / name: p for name, p in sources.items()}
+    found = [str(o) for o in objects if o.exists()]
+    listed = subprocess.run(["nm", "-A", *found], capture_output=True, text=True).stdout
+    symbols = re.findall(r"^(.*?):\s*[0-9a-f]* (\w) (\S+)$", listed, re.M)
+    homes = {name: objects[Path(o)] for o, kind, name in symbols if kind.isupper() and kind != "U"}
+    uses: dict[Path, dict[Path, str]] = {}
+    for o, kind, name in symbols:
+        if kind == "U" and name in homes:
+            uses.setdefault(objects[Path(o)], {})[homes[name]] = name
+    return uses
+
+
+def calls_look_down() -> Iterator[str]:
+    """No file uses a function or datum of a room above it. What a lower room needs of a higher one
+    is a table that the higher one fills at start."""
+    for path, used in calls().items():
+        for home, name in used.items():
+            if ORDER.index(floor(home)) > ORDER.index(floor(path)):
+                yield at(path, 1, f"uses {name} of {home.relative_to(ROOT)} above it")
+
+
+def small_circles() -> Iterator[str]:
+    """No more than two files use each other, directly or by way of others."""
+    uses = calls()
+    reach: dict[Path, set[Path]] = {}
+    for path in uses:
+        seen, open_ = set(), [path]
+        while open_:
+            more = set(uses.get(open_.pop(), ())) - seen
+            seen |= more
+            open_ += more
+        reach[path] = seen
+    circles = {frozenset(q for q in reach[p] if p in reach.get(q, ())) for p in reach}
+    for circle in circles:
+        if len(circle) > 2 and {floor(p) for p in circle} - CIRCLES:
+            names = ", ".join(sorted(p.name for p in circle))
+            yield at(min(circle), 1, f"{len(circle)} files use each other: {names}")
 
 
 def room_includes() -> Iterator[str]:
@@ -344,7 +366,8 @@ def system_calls_in_one_file() -> Iterator[str]:
 
 RULES = (
     file_length, head_comment, banned_calls, macro_length, bare_products, room_includes,
-    rooms_look_down, undone_work, no_generated_files, room_readmes, unique_operators,
+    rooms_look_down, calls_look_down,
+    small_circles, undone_work, no_generated_files, room_readmes, unique_operators,
     unique_test_files, whitespace, system_calls_in_one_file,
 )  # fmt: skip
 

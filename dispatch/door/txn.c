@@ -1,23 +1,15 @@
-/* registry.c: devices and kernels in force, and the transactions that change them.
+/* txn.c: transactions, which change what is in force: devices, dtypes, kernels, operators, layers.
  *
- * Readers take no lock: a row or cell is published by one atomic store and never freed. Writers hold
- * one lock from begin to commit. A transaction collects its kernels and publishes them all at commit. */
+ * One at a time: begin takes the registry's lock, commit and rollback drop it. A transaction collects its
+ * kernels and publishes them all at commit. */
 #include <stdlib.h>
 
-#include "added_priv.h"
 #include "check_priv.h"
 #include "codegen_priv.h"
-#include "dispatch_priv.h"
-#include "launch_priv.h"
+#include "layers_priv.h"
 #include "memory_priv.h"
 #include "os_priv.h"
-#include "plan_priv.h"
-
-static const tni_device cpu_unloaded = {
-    .desc = {.name = "cpu", .dl_device = 1, .count = 1, .flags = TN_DEV_ADDRESSABLE | TN_DEV_HOST},
-    .name = "cpu",
-};
-_Atomic(const tni_device *) tni_devices[TN_DEVICE_SLOTS] = {&cpu_unloaded};
+#include "txn_priv.h"
 
 typedef struct pending {
     tn_cell *cell; /* its dtype TN_DTYPE_ANY: the row's `any` cell */
@@ -37,12 +29,15 @@ struct tn_txn {
 };
 
 static tni_os_mutex registry_lock = TNI_OS_MUTEX_INIT;
+static TN_TLS tn_txn *current; /* of the activation that this thread runs */
 
-/* ---- Operators ---------------------------------------------------------------------------------*/
+/* ---- Operators --------------------------------------------------------------------------------*/
 
 static _Atomic(tni_added *) added; /* every operator that plugins have ever added */
 
-tn_op *tni_txn_find_op(const tn_txn *txn, const char *name) {
+/* Finds an operator by name, also one that the transaction adds. */
+static tn_op *find_op(const void *ctx, const char *name) {
+    const tn_txn *txn = ctx;
     tn_op *newest = NULL;
     for (tni_added *o = txn->ops; o; o = o->queued)
         if (tni_name_means(name, &o->op) && (!newest || o->op.version > newest->version))
@@ -56,7 +51,7 @@ static void publish_op(tni_added *o) {
         atomic_store_explicit(&added, o, memory_order_release);
     }
     o->published = true;
-    atomic_store_explicit(&o->retired, false, memory_order_release);
+    atomic_store_explicit(&o->op.retired, false, memory_order_release);
     tni_name_publish(&o->op);
 }
 
@@ -66,27 +61,29 @@ const char *tn_op_added_at(int32_t i) {
     return NULL;
 }
 
-/* ---- Transactions ------------------------------------------------------------------------------*/
+/* ---- Begin ------------------------------------------------------------------------------------*/
 
 tn_status tni_txn_begin(tni_plugin *plugin, tn_txn **ret_txn) {
     tn_txn *txn = calloc(1, sizeof *txn);
     if (!txn) return tn_fail(TN_E_MEMORY, -1, "out of memory");
     txn->plugin = plugin;
     tni_os_lock(&registry_lock);
-    tni_tls.txn = txn;
+    current = txn;
     *ret_txn = txn;
     return TN_OK;
 }
 
 /* A registration counts only on the thread that runs activate, and with the txn of that activation. */
 static tn_status check_open(const tn_txn *txn, const char *function, const void *what) {
-    if (!txn || txn != tni_tls.txn)
+    if (!txn || txn != current)
         return tn_fail(TN_E_PLUGIN, 0,
                        "%s: it is for activate, on the thread that runs it, with the txn given "
                        "there",
                        function);
     return what ? TN_OK : tn_fail(TN_E_PLUGIN, 1, "%s: an argument is NULL", function);
 }
+
+/* ---- Devices ----------------------------------------------------------------------------------*/
 
 /* The tables of a retired device are the same again: the same code, loaded once more. */
 static bool comes_back(const tni_device *retired, const tni_device *dev) {
@@ -136,7 +133,7 @@ static int32_t slot_for(const tn_txn *txn, const tni_device *fresh) {
 static tn_status check_device_name(const char *name) {
     static const char letters[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
-    if (!name || !name[0] || strlen(name) >= sizeof cpu_unloaded.name)
+    if (!name || !name[0] || strlen(name) >= sizeof((tni_device *)0)->name)
         return tn_fail(TN_E_PLUGIN, -1, "a device needs a name of at most 31 characters");
     if (name[strspn(name, letters)])
         return tn_fail(TN_E_PLUGIN, -1,
@@ -220,34 +217,14 @@ tn_status tni_register_dtype(tn_txn *txn, const tn_dtype_desc *desc, int32_t *re
     return tni_dtype_add(&d, txn->plugin->name, ret_slot);
 }
 
-/* Note [Withdrawn cells]
- * A reader may stand on a withdrawn cell at any later time, so it is never freed nor changed but for
- * its links. A plugin that is loaded again registers the same kernels: it gets the same cells, and
- * so loading and retiring a plugin over and over takes no memory. */
-static void put_idle(tni_plugin *plugin, tn_cell *cell) {
-    cell->idle = plugin->idle;
-    plugin->idle = cell;
-}
-
-static tn_cell *take_idle(tni_plugin *plugin, const tn_cell *like) {
-    for (tn_cell **at = &plugin->idle; *at; at = &(*at)->idle) {
-        tn_cell *c = *at;
-        if (c->fn != like->fn || c->ctx != like->ctx || c->op != like->op ||
-            c->device != like->device || c->dtype != like->dtype || c->priority != like->priority ||
-            c->flags != like->flags)
-            continue;
-        *at = c->idle;
-        return c;
-    }
-    return NULL;
-}
+/* ---- Operators and layers ---------------------------------------------------------------------*/
 
 static tn_status check_name(const tn_txn *txn, const tni_added *o) {
     const char *name = o->op.info.name, *mine = txn->plugin->name;
     int32_t waiting = 0;
     char exact[TNI_NAME_BYTES];
     tni_name_write(&o->op, exact);
-    const tn_op *have = tni_txn_find_op(txn, exact);
+    const tn_op *have = find_op(txn, exact);
     for (const tni_added *other = txn->ops; other; other = other->queued) waiting++;
     if (have)
         return tn_fail(
@@ -291,10 +268,12 @@ tn_status tni_register_layer(tn_txn *txn, const tn_layer_desc *desc) {
     return TN_OK;
 }
 
+/* ---- Kernels ----------------------------------------------------------------------------------*/
+
 /* A row without a version is of the newest one that its argument struct fits, so that the kernels of a
  * plugin that was built for an earlier version find it. */
 static tn_op *op_of_row(const tn_txn *txn, const tn_kernel_row *r) {
-    tn_op *newest = tni_txn_find_op(txn, r->op);
+    tn_op *newest = find_op(txn, r->op);
     if (!newest || r->sig == 0 || newest->info.sig == r->sig) return newest;
     for (tni_added *o = txn->ops; o; o = o->queued)
         if (tni_name_means(r->op, &o->op) && o->op.info.sig == r->sig) return &o->op;
@@ -328,12 +307,12 @@ static tn_status add_kernel(tn_txn *txn, int32_t device, const tn_kernel_row *r)
                     .device = device,
                     .dtype = r->dtype};
     TN_TRY(tni_check_wrap(&cell));
-    tn_cell *idle = take_idle(txn->plugin, &cell);
+    tn_cell *idle = tni_cell_take_idle(txn->plugin, &cell);
     pending *p = calloc(1, sizeof *p);
     tn_cell *c = idle ? idle : calloc(1, sizeof *c);
     if (!p || !c) {
         if (idle)
-            put_idle(txn->plugin, idle);
+            tni_cell_put_idle(txn->plugin, idle);
         else
             free(c);
         free(p);
@@ -391,30 +370,7 @@ tn_status tni_register_kernels_for(tn_txn *txn, const char *device, const tn_ker
     return tni_register_kernels(txn, slot, rows, row_size, n);
 }
 
-/* Where a published cell points to its successor: all of it that changes later. */
-static _Atomic(const tn_cell *) *link_of(const tn_cell *cell) {
-    return &((tn_cell *)(uintptr_t)cell)->next;
-}
-
-/* Puts a cell into its list: falling priority, then the plugin's name. */
-static void insert_cell(_Atomic(const tn_cell *) *head, tn_cell *cell) {
-    const tn_cell *at = atomic_load_explicit(head, memory_order_relaxed);
-    while (at && ((at->flags & TNI_CELL_PREFERRED) || at->priority > cell->priority ||
-                  (at->priority == cell->priority && at->plugin && cell->plugin &&
-                   strcmp(at->plugin->name, cell->plugin->name) <= 0))) {
-        head = link_of(at);
-        at = tni_cell_next(at);
-    }
-    atomic_store_explicit(&cell->next, at, memory_order_relaxed);
-    atomic_store_explicit(head, cell, memory_order_release);
-}
-
-/* The row is there already: commit makes the rows first. */
-static void publish(tn_cell *c) {
-    _Atomic(tn_row *) *at = &((tn_op *)(uintptr_t)c->op)->row[c->device];
-    tn_row *row = atomic_load_explicit(at, memory_order_relaxed);
-    insert_cell(c->dtype == TN_DTYPE_ANY ? &row->any : &row->cell[c->dtype], c);
-}
+/* ---- End --------------------------------------------------------------------------------------*/
 
 static void publish_device(const tni_device *dev, int32_t slot) {
     if (slot > 0) {
@@ -424,22 +380,12 @@ static void publish_device(const tni_device *dev, int32_t slot) {
     atomic_store_explicit(&tni_devices[slot], dev, memory_order_release);
 }
 
-tn_row *tni_row_make(const tn_op *op, int32_t device_slot) {
-    _Atomic(tn_row *) *at = &((tn_op *)(uintptr_t)op)->row[device_slot];
-    tn_row *row = atomic_load_explicit(at, memory_order_acquire), *none = NULL;
-    if (row) return row;
-    row = calloc(1, sizeof *row);
-    if (!row || atomic_compare_exchange_strong(at, &none, row)) return row;
-    free(row); /* another thread was faster */
-    return none;
-}
-
 static void end(tn_txn *txn, bool published) {
     while (txn->kernels) {
         pending *p = txn->kernels;
         txn->kernels = p->next;
         if (!published && p->again)
-            put_idle(txn->plugin, p->cell);
+            tni_cell_put_idle(txn->plugin, p->cell);
         else if (!published)
             free(p->cell);
         free(p);
@@ -455,13 +401,14 @@ static void end(tn_txn *txn, bool published) {
         if (txn->devices[i] && !txn->devices[i]->retired) device_free(txn->devices[i]);
     for (int32_t i = 0; i < TN_DEVICE_SLOTS; i++)
         if (!published || txn->devices[i]) free(txn->awaited[i]);
-    tni_tls.txn = NULL;
+    current = NULL;
     free(txn);
     tni_os_unlock(&registry_lock);
 }
 
 static tn_status link_ops(const tn_txn *txn) {
-    for (tni_added *o = txn->ops; o; o = o->queued) TN_TRY(tni_added_link(o, txn));
+    for (tni_added *o = txn->ops; o; o = o->queued)
+        TN_TRY(tni_added_link(o, (tni_op_finder){find_op, txn}));
     for (tni_added *o = txn->ops; o; o = o->queued) TN_TRY(tni_added_check_cycle(o));
     return TN_OK;
 }
@@ -487,7 +434,7 @@ tn_status tni_txn_commit(tn_txn *txn) {
         return st;
     }
     /* Operators after their kernels, devices last: whoever sees one finds what belongs to it. */
-    for (const pending *p = txn->kernels; p; p = p->next) publish(p->cell);
+    for (const pending *p = txn->kernels; p; p = p->next) tni_cell_publish(p->cell);
     for (tni_added *o = txn->ops; o; o = o->queued) publish_op(o);
     for (int32_t i = 0; i < TN_DEVICE_SLOTS; i++)
         if (txn->devices[i])
@@ -501,25 +448,7 @@ tn_status tni_txn_commit(tn_txn *txn) {
 
 void tni_txn_rollback(tn_txn *txn) { end(txn, false); }
 
-static void withdraw_from(_Atomic(const tn_cell *) *head, tni_plugin *plugin) {
-    const tn_cell *at = atomic_load_explicit(head, memory_order_relaxed);
-    for (; at; at = tni_cell_next(at)) {
-        if (at->plugin != plugin) {
-            head = link_of(at);
-        } else {
-            atomic_store_explicit(head, tni_cell_next(at), memory_order_release);
-            put_idle(plugin, (tn_cell *)(uintptr_t)at);
-        }
-    }
-}
-
-static void withdraw_op(tn_op *op, tni_plugin *plugin) {
-    for (int d = 0; d < TN_DEVICE_SLOTS; d++) {
-        tn_row *row = atomic_load_explicit(&op->row[d], memory_order_relaxed);
-        for (int k = 0; row && k < TN_DTYPE_SLOTS; k++) withdraw_from(&row->cell[k], plugin);
-        if (row) withdraw_from(&row->any, plugin);
-    }
-}
+/* ---- Withdrawal -------------------------------------------------------------------------------*/
 
 /* What stands in the place of a retired device: all but its allocator and its tables. */
 static tn_status make_retired(tni_device *dev) {
@@ -564,72 +493,16 @@ tn_status tni_registry_withdraw(tni_plugin *plugin) {
         return st;
     }
     tni_layers_withdraw(plugin);
-    for (int i = 0; i < tni_op_count; i++) withdraw_op(tni_ops[i], plugin);
+    for (int i = 0; i < tni_op_count; i++) tni_cells_withdraw(tni_ops[i], plugin);
     for (tni_added *o = atomic_load_explicit(&added, memory_order_relaxed); o; o = o->next) {
-        withdraw_op(&o->op, plugin);
-        if (o->plugin == plugin) atomic_store_explicit(&o->retired, true, memory_order_release);
+        tni_cells_withdraw(&o->op, plugin);
+        if (o->plugin == plugin) atomic_store_explicit(&o->op.retired, true, memory_order_release);
     }
     tni_os_unlock(&registry_lock);
     return TN_OK;
 }
 
-/* ---- Preferences -------------------------------------------------------------------------------*/
-
-/* Moves the plugin's last cell behind the first `skip` to the front, as a copy: a reader may be on the
- * old one. False when there is none. */
-static bool prefer_one(_Atomic(const tn_cell *) *head, const char *plugin, int32_t skip,
-                       tn_status *ret_status) {
-    _Atomic(const tn_cell *) *link = head, *found = NULL;
-    const tn_cell *at = atomic_load_explicit(head, memory_order_relaxed), *old = NULL;
-    for (; at; link = link_of(at), at = tni_cell_next(at)) {
-        if (skip-- > 0 || strcmp(at->plugin->name, plugin) != 0) continue;
-        found = link;
-        old = at;
-    }
-    if (!found) return false;
-    tn_cell like = {.fn = old->fn,
-                    .ctx = old->ctx,
-                    .plugin = old->plugin,
-                    .priority = old->priority,
-                    .flags = old->flags | TNI_CELL_PREFERRED,
-                    .op = old->op,
-                    .device = old->device,
-                    .dtype = old->dtype};
-    tni_plugin *owner = (tni_plugin *)(uintptr_t)old->plugin;
-    tn_cell *copy = take_idle(owner, &like);
-    if (!copy) {
-        copy = malloc(sizeof *copy);
-        if (copy) *copy = like;
-    }
-    if (!copy) {
-        *ret_status = tn_fail(TN_E_MEMORY, -1, "out of memory");
-        return false;
-    }
-    put_idle(owner, (tn_cell *)(uintptr_t)old);
-    atomic_store_explicit(found, tni_cell_next(old), memory_order_release);
-    atomic_store_explicit(&copy->next, atomic_load_explicit(head, memory_order_relaxed),
-                          memory_order_relaxed);
-    atomic_store_explicit(head, copy, memory_order_release);
-    return true;
-}
-
-static int32_t prefer_in(_Atomic(const tn_cell *) *head, const char *plugin,
-                         tn_status *ret_status) {
-    int32_t n = 0;
-    while (prefer_one(head, plugin, n, ret_status)) n++;
-    return n;
-}
-
-static int32_t prefer_op(tn_op *op, const char *plugin, int32_t device, tn_status *ret_status) {
-    int32_t n = 0;
-    for (int d = 0; d < TN_DEVICE_SLOTS; d++) {
-        tn_row *row = atomic_load_explicit(&op->row[d], memory_order_relaxed);
-        if (!row || (device >= 0 && d != device)) continue;
-        for (int k = 0; k < TN_DTYPE_SLOTS; k++) n += prefer_in(&row->cell[k], plugin, ret_status);
-        n += prefer_in(&row->any, plugin, ret_status);
-    }
-    return n;
-}
+/* ---- Preferences ------------------------------------------------------------------------------*/
 
 tn_status tn_plugin_prefer(const char *plugin, const char *name, int32_t device_slot) {
     tn_op *one = name ? tni_op_find(name) : NULL;
@@ -640,36 +513,14 @@ tn_status tn_plugin_prefer(const char *plugin, const char *name, int32_t device_
     if (device_slot >= TN_DEVICE_SLOTS)
         return tn_fail(TN_E_DEVICE, 2, "there is no device slot %d", (int)device_slot);
     tni_os_lock(&registry_lock);
-    if (one) n = prefer_op(one, plugin, device_slot, &st);
+    if (one) n = tni_cells_prefer(one, plugin, device_slot, &st);
     for (int i = 0; i < tni_op_count && !one; i++)
-        n += prefer_op(tni_ops[i], plugin, device_slot, &st);
+        n += tni_cells_prefer(tni_ops[i], plugin, device_slot, &st);
     for (tni_added *o = atomic_load_explicit(&added, memory_order_relaxed); o && !one; o = o->next)
-        n += prefer_op(&o->op, plugin, device_slot, &st);
+        n += tni_cells_prefer(&o->op, plugin, device_slot, &st);
     tni_os_unlock(&registry_lock);
     if (st != TN_OK || n > 0) return st;
     return tn_fail(TN_E_PLUGIN, -1, "plugin '%s' has no kernel %s%s%s%s", plugin,
                    name ? "of '" : "at all", name ? name : "", name ? "'" : "",
                    device_slot >= 0 ? " on that device" : "");
-}
-
-/* ---- Look-up -----------------------------------------------------------------------------------*/
-
-tn_status tni_device_ready(int32_t slot) {
-    const tni_device *dev = slot >= 0 && slot < TN_DEVICE_SLOTS ? tni_device_at(slot) : NULL;
-    if (!dev) return tn_fail(TN_E_DEVICE, -1, "there is no device in slot %d", (int)slot);
-    if (TN_LIKELY(dev->desc.alloc != NULL)) return TN_OK;
-    if (!dev->origin) return tni_loader_load_for(TNI_OFFER_DEVICE, dev->name);
-    return tn_fail(TN_E_DEVICE, -1,
-                   "device '%s' was retired with its plugin '%s': what its tensors hold can be "
-                   "copied away, and loading the plugin again brings the device back",
-                   dev->name, dev->plugin->name);
-}
-
-const tn_cell *tni_kernel_find(const tn_op *op, int32_t device_slot, int32_t dtype) {
-    if (dtype < 0 || dtype >= TN_DTYPE_SLOTS) return NULL;
-    if (tni_device_ready(device_slot) != TN_OK) return NULL;
-    const tn_row *row = atomic_load_explicit(&op->row[device_slot], memory_order_acquire);
-    if (!row) return NULL;
-    const tn_cell *c = atomic_load_explicit(&row->cell[dtype], memory_order_acquire);
-    return c ? c : atomic_load_explicit(&row->any, memory_order_acquire);
 }

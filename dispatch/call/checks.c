@@ -1,0 +1,145 @@
+/* checks.c: what several kinds of operators check before they run, and how a call is recorded. */
+#include "call_priv.h"
+#include "plan_priv.h"
+
+bool tni_lacks_tensors(tn_tensors list, bool optional) {
+    if (list.n < 0 || (list.n > 0 && !list.v)) return true;
+    for (int64_t i = 0; i < list.n && !optional; i++)
+        if (!list.v[i]) return true;
+    return false;
+}
+
+tn_status tni_fail_pointer(const tn_op *op) {
+    return tn_fail(TN_E_TYPE, -1, "%s(): a pointer that must be set is NULL", op->info.name);
+}
+
+tn_status tni_fail_null(const tn_op *op, int input) {
+    int field = op->in_field[input];
+    return tn_fail(TN_E_TYPE, field, "%s(): argument '%s' must be Tensor, not NULL", op->info.name,
+                   op->fields[field].name);
+}
+
+tn_status tni_fail_devices(tn_device a, tn_device b) {
+    return tn_fail(TN_E_DEVICE, -1,
+                   "Expected all tensors to be on the same device, but found at least two devices, "
+                   "%s:%d and %s:%d!",
+                   tn_device_name(a.slot), (int)a.index, tn_device_name(b.slot), (int)b.index);
+}
+
+tn_status tni_check_given(const tn_op *op, const void *args, tn_tensor *out, bool inplace,
+                          uint64_t any_input_word) {
+    uint64_t any = any_input_word | out->v.word;
+    if (tni_recording(any)) {
+        if (!inplace)
+            return tn_fail(TN_E_STATE, -1,
+                           "%s(): functions with out=... arguments don't support automatic "
+                           "differentiation, but one of the arguments requires grad.",
+                           op->info.name);
+        TN_TRY(tni_ag.check_inplace(op, args, out));
+    }
+    if ((out->v.word & TN_W_INFERENCE) && !tni_tls.inference)
+        return tn_fail(TN_E_STATE, -1,
+                       "Inplace update to inference tensor outside InferenceMode is not allowed. "
+                       "You can make a clone to get a normal tensor before doing inplace update.");
+    return TN_OK;
+}
+
+tn_status tni_check_writable(const tn_op *op, const tn_tensor *out, int32_t result) {
+    int32_t have = tn_view_dtype(&out->v);
+    if (out->v.word & TN_W_READONLY)
+        return tn_fail(TN_E_VALUE, -1, "%s: the output's memory is read-only", op->info.name);
+    if (out->flags & TNI_T_STACK)
+        return tn_fail(TN_E_TYPE, -1, "%s: a number cannot be written", op->info.name);
+    int32_t from = tn_dtype_category(result), to = tn_dtype_category(have);
+    if (from > to && !(from == TN_CAT_INT && to == TN_CAT_INT))
+        return tn_fail(TN_E_DTYPE, -1, "result type %s can't be cast to the desired output type %s",
+                       tni_type_text(result), tni_type_text(have));
+    return TN_OK;
+}
+
+tn_status tni_resize_out(tn_tensor *out, int32_t ndim, const int64_t *shape) {
+    tn_tensor *fresh;
+    if (out->v.numel != 0)
+        tni_host_log(2,
+                     "An output with one or more elements was resized since it had shape %s, "
+                     "which does not match the required output shape %s.",
+                     tni_shape_text_of(&out->v), tni_shape_text(ndim, shape));
+    TN_TRY(tni_tensor_new_fast(tn_view_dtype(&out->v), tn_tensor_device(out), ndim, shape, &fresh));
+    tn_status st = tn_tensor_set_data(out, fresh);
+    tn_tensor_unref(&fresh);
+    return st;
+}
+
+/* Note [Written arguments]
+ * An operator with a Tensor! argument (TNI_OP_WRITES) changes tensors of its caller. When it returns
+ * nothing and that argument comes first, it is an in-place form to the tape: the argument is what the
+ * call results in, and its history is replaced. Other written arguments have no history. */
+
+static bool is_written(const tn_op *op, int input) {
+    const tn_field *f = &op->fields[op->in_field[input]];
+    return (f->flags & TNI_FIELD_MUTATED) && f->kind != TN_F_TENSORS;
+}
+
+static tn_status fail_no_history(const tn_op *op, int input) {
+    int field = op->in_field[input];
+    return tn_fail(TN_E_STATE, field,
+                   "%s(): argument '%s' is written and cannot take part in automatic "
+                   "differentiation: only the first argument of an operator that returns nothing "
+                   "can. Call it under no_grad, or on detached tensors.",
+                   op->info.name, op->fields[field].name);
+}
+
+tn_status tni_check_written(const tn_op *op, const void *args, uint64_t any) {
+    bool recorded = tni_recording(TN_W_GRAD) && op->grad;
+    for (int i = 0; i < op->nin; i++) {
+        if (!is_written(op, i)) continue;
+        tn_tensor *t = tni_in_slot(op, args, i);
+        bool result = op->nout == 0 && is_written(op, 0) && i == 0;
+        bool lost = op->nout == 0 && !is_written(op, 0) && (any & TN_W_GRAD);
+        if (!t) continue;
+        if (recorded && !result && (lost || (t->v.word & TN_W_GRAD))) return fail_no_history(op, i);
+        TN_TRY(tni_check_given(op, args, t, true, result ? any : 0));
+        TN_TRY(tni_check_writable(op, t, tn_view_dtype(&t->v)));
+        TN_TRY(tni_check_no_internal_overlap(t));
+        for (int k = 0; k < i; k++) {
+            if (!is_written(op, k) || !tni_in_slot(op, args, k)) continue;
+            if (tni_overlap_of(t, tni_in_slot(op, args, k)) != TNI_OVERLAP_NONE)
+                return tn_fail(TN_E_STATE, op->in_field[i],
+                               "%s(): arguments '%s' and '%s' are written and share memory",
+                               op->info.name, op->fields[op->in_field[k]].name,
+                               op->fields[op->in_field[i]].name);
+        }
+    }
+    return TN_OK;
+}
+
+bool tni_overlaps_written(const tn_op *op, const void *args, const tn_tensor *t) {
+    for (int i = 0; i < op->nin; i++) {
+        const tn_tensor *w = is_written(op, i) ? tni_in_slot(op, args, i) : NULL;
+        if (w && tni_overlap_of(w, t) != TNI_OVERLAP_NONE) return true;
+    }
+    return false;
+}
+
+void tni_bump_written(const tn_op *op, const void *args) {
+    for (int i = 0; i < op->nin; i++)
+        if (is_written(op, i) && tni_in_slot(op, args, i))
+            tni_bump_version(tni_in_slot(op, args, i));
+}
+
+/* ---- Recording --------------------------------------------------------------------------------*/
+
+tn_status tni_record_results(const tn_op *op, void *args, tn_tensor **rets) {
+    if (op->nout == 0 && is_written(op, 0)) {
+        tn_tensor *first = tni_in_slot(op, args, 0);
+        return tni_ag.record(op, args, &first, 1);
+    }
+    tni_span outs = tni_results(op, rets);
+    for (int i = 0; i < op->nout && !tni_returns_list(op); i++)
+        *tni_out_slot(op, args, i) = outs.v[i];
+    return tni_ag.record(op, args, outs.v, (int)outs.n);
+}
+
+tn_status tni_no_derivative(tn_gctx *c) {
+    return tn_fail(TN_E_STATE, -1, "derivative for %s is not implemented", c->op->info.name);
+}

@@ -1,0 +1,113 @@
+/* composite.c: the run functions of composite and view operators. */
+#include "call_priv.h"
+#include "copy_priv.h"
+#include "plan_priv.h"
+
+#include <tenon/ops_create.h>
+
+static inline tn_status check_inputs(const tn_op *op, const void *args) {
+    for (int i = 0; i < op->nin; i++) {
+        const tn_field *f = &op->fields[op->in_field[i]];
+        if (f->kind != TN_F_TENSORS && f->kind != TN_F_TENSOR_OPT && !tni_in_slot(op, args, i))
+            return tni_fail_null(op, i);
+    }
+    return TN_OK;
+}
+
+static uint64_t input_words(const tn_op *op, const void *args) {
+    uint64_t any = 0;
+    for (int i = 0; i < op->nin; i++) {
+        tni_span s = tni_in_span(op, args, i);
+        for (int64_t k = 0; k < s.n; k++)
+            if (s.v[k]) any |= s.v[k]->v.word;
+    }
+    return any;
+}
+
+/* The in-place form of a composite: its result is written over the first input, and recorded as the
+ * copy that it is. */
+static tn_status take_inplace(const tn_op *op, tn_tensor *given, tn_tensor **rets) {
+    TN_TRY(tni_check_writable(op, given, tn_view_dtype(&rets[0]->v)));
+    if (!tni_shape_is(given, rets[0]->v.ndim, rets[0]->v.shape))
+        return tn_fail(TN_E_SHAPE, -1, "output with shape %s doesn't match the broadcast shape %s",
+                       tni_shape_text_of(&given->v), tni_shape_text_of(&rets[0]->v));
+    tn_tensor *same = NULL;
+    TN_TRY(tn_copy_(given, rets[0], 0, &same));
+    tn_tensor_unref(&rets[0]);
+    rets[0] = same;
+    return TN_OK;
+}
+
+/* The out= form: the result is moved into the tensor that was given. */
+static tn_status take_out(const tn_op *op, const void *args, tn_tensor *given, tn_tensor **rets) {
+    const tn_view *v = &rets[0]->v;
+    TN_TRY(tni_check_given(op, args, given, false, v->word));
+    TN_TRY(tni_check_writable(op, given, tn_view_dtype(v)));
+    if (!tni_shape_is(given, v->ndim, v->shape)) TN_TRY(tni_resize_out(given, v->ndim, v->shape));
+    TN_TRY(tni_copy_into(given, rets[0]));
+    tni_bump_version(given);
+    tn_tensor_unref(&rets[0]);
+    rets[0] = tn_tensor_ref(given);
+    return TN_OK;
+}
+
+/* A composite without a gradient of its own is recorded through its parts; one with a gradient runs
+ * unrecorded and makes one entry. */
+static tn_status run_composite(const tn_op *op, void *args, tn_tensor *given, bool inplace,
+                               uint64_t any, tn_tensor **rets) {
+    bool own = op->grad != NULL && tni_recording(any);
+    if (own && (op->flags & TNI_OP_WRITES)) TN_TRY(tni_check_written(op, args, any));
+    if (own) tni_grad_off();
+    tn_status st = op->compose ? op->compose(op, args, rets) : op->composite(args, rets);
+    if (own) tni_grad_on();
+    if (st != TN_OK) return st;
+    if (own) st = tni_record_call(op, args, any, rets);
+    if (st == TN_OK && inplace)
+        st = take_inplace(op, given, rets);
+    else if (st == TN_OK && given && rets[0] != given)
+        st = take_out(op, args, given, rets);
+    if (st != TN_OK) tni_results_drop(op, rets);
+    return st;
+}
+
+/* Note [Composites in place]: the result is copied over the target when everything is computed. What
+ * the parts saved of the target would be overwritten then, so a call that is recorded works on a copy
+ * of it, which has its history. */
+static tn_status run_on_copy(const tn_op *op, void *args, tn_tensor *given, uint64_t any,
+                             tn_tensor **rets) {
+    tn_tensor *copy;
+    tn_tensor **first = (tn_tensor **)(void *)((char *)args + op->in_offset[0]);
+    TN_TRY(tni_ag.copy_original(given, &copy));
+    *first = copy;
+    *tni_out_slot(op, args, 0) = NULL;
+    tn_status st = run_composite(op, args, given, true, any, rets);
+    *first = given;
+    tn_tensor_unref(&copy);
+    return st;
+}
+
+tn_status tni_run_composite(const tn_op *op, void *args, tn_tensor **rets) {
+    TN_TRY(check_inputs(op, args));
+    tni_span outs = tni_given(op, args);
+    tn_tensor *given = outs.n > 0 ? outs.v[0] : NULL;
+    uint64_t any = input_words(op, args);
+    if (op->flags & TNI_OP_INPLACE_ONLY)
+        TN_TRY(tni_check_given(op, args, tni_in_slot(op, args, 0), true, any));
+    bool inplace = given && given == tni_in_slot(op, args, 0);
+    if (inplace && tni_recording(any) && !(op->flags & TNI_OP_TAKES_OUT))
+        return run_on_copy(op, args, given, any, rets);
+    return run_composite(op, args, given, inplace, any, rets);
+}
+
+tn_status tni_run_view(const tn_op *op, void *args, tn_tensor **rets) {
+    TN_TRY(check_inputs(op, args));
+    tn_tensor *base = tni_in_slot(op, args, 0);
+    if (base->flags & TNI_T_STACK) return tni_fail_null(op, 0);
+    TN_TRY(op->composite(args, rets));
+    tn_status st = tni_record_call(op, args, base->v.word, rets);
+    tni_span outs = tni_results(op, rets);
+    for (int64_t i = 0; i < outs.n && st == TN_OK && tni_ag.note_view && !tni_tls.inference; i++)
+        if (outs.v[i] != base) st = tni_ag.note_view(op, args, base, outs.v[i]);
+    if (st != TN_OK) tni_results_drop(op, rets);
+    return st;
+}

@@ -1,0 +1,92 @@
+/* host.c: what libtenon asks of the language that it is used from (tn_host_set_hooks), and the tables that
+ * higher rooms fill at start. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core_priv.h"
+
+tni_offer_hooks tni_offers;
+void (*tni_note_read)(const tn_tensor *t);
+tn_host tni_host;
+
+static tn_host_hooks hooks;
+
+void tn_host_set_hooks(const tn_host_hooks *h) {
+    if (!h) return;
+    tn_host_hooks copy = {0};
+    memcpy(&copy, h, h->struct_size < sizeof copy ? h->struct_size : sizeof copy);
+    hooks = copy;
+}
+
+void tni_host_tensor_dying(tn_tensor *t) {
+    if (hooks.tensor_dying) hooks.tensor_dying(t);
+}
+
+char *tni_host_where(void) { return hooks.where ? hooks.where() : NULL; }
+
+/* ---- Messages ---------------------------------------------------------------------------------*/
+
+struct tni_message {
+    struct tni_message *next;
+    int32_t level;
+    char text[1024];
+};
+
+/* Messages that wait for tni_host_log_release, and whether they do. */
+static TN_TLS struct tni_message *messages;
+static TN_TLS int32_t log_held;
+
+/* At the end of the thread's list; lost when there is no memory for it. */
+static void keep_message(int32_t level, const char *text) {
+    struct tni_message *m = malloc(sizeof *m), **at = &messages;
+    if (!m) return;
+    m->next = NULL;
+    m->level = level;
+    memcpy(m->text, text, strlen(text) + 1);
+    while (*at) at = &(*at)->next;
+    *at = m;
+}
+
+void tni_host_log(int32_t level, const char *fmt, ...) {
+    char text[sizeof((struct tni_message *)0)->text];
+    va_list ap;
+    if (!hooks.log) return;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (log_held > 0)
+        keep_message(level, text);
+    else
+        hooks.log(level, text);
+}
+
+void tni_host_log_hold(void) { log_held++; }
+
+void tni_host_log_release(void) {
+    if (--log_held > 0) return;
+    while (messages) {
+        struct tni_message *m = messages;
+        messages = m->next;
+        if (hooks.log) hooks.log(m->level, m->text);
+        free(m);
+    }
+}
+
+/* ---- Plugins ----------------------------------------------------------------------------------*/
+
+tn_status tni_host_admit_plugin(const char *name, const char *path, int32_t ours) {
+    return hooks.admit_plugin ? hooks.admit_plugin(name, path, ours) : TN_OK;
+}
+
+bool tni_host_find_plugins(void) {
+    if (hooks.find_plugins) hooks.find_plugins();
+    return hooks.find_plugins != NULL;
+}
+
+/* ---- Others -----------------------------------------------------------------------------------*/
+
+tn_status tni_host_poll(void) { return hooks.poll ? hooks.poll() : TN_OK; }
+
+void tn_free(void *p) { free(p); }
+
+const char *tn_version(void) { return TN_VERSION; }
