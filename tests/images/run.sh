@@ -12,7 +12,8 @@ mirror=${MIRROR:-http://deb.debian.org/debian}
 
 # What a machine has before Tenon comes, beside Debian's smallest system.
 nothing="tar"
-python="python3 python3-venv python3-dev"
+interpreter="python3 python3-venv"
+python="$interpreter python3-dev"
 compiler="$python gcc libc6-dev"
 full="$compiler g++ pkg-config libopenblas-dev libffi-dev libcmocka-dev git"
 
@@ -20,14 +21,17 @@ full="$compiler g++ pkg-config libopenblas-dev libffi-dev libcmocka-dev git"
 # instruction sets, since a build for tests need not have them all.
 venv="python3 -m venv ~/env && py=~/env/bin/python"
 pip="\$py -m pip -q"
-isas="-Csetup-args=-Dcpu_isa=$isa"
+isas="--config-settings=setup-args=-Dcpu_isa=$isa"
 install="$venv && $pip install $isas ."
 wheel="$venv && $pip wheel $isas --no-deps -w ~/dist . && $pip install ~/dist/*.whl"
 editable="$venv && $pip install meson-python meson ninja scipy-openblas32 && $pip install --no-build-isolation $isas --editable ."
 sdist="$venv && $pip install build && \$py -m build -s -o ~/dist . && $pip install $isas ~/dist/*.tar.gz"
 dev="./dev build && py='./dev run python'"
 # What was installed once is enough for a second installation: without the network.
-offline="$venv && $pip install meson-python meson ninja scipy-openblas32 && unshare -n $pip install --no-build-isolation --no-deps $isas ."
+offline="$venv && $pip install meson-python meson ninja scipy-openblas32 && unshare -rn $pip install --no-build-isolation --no-deps $isas ."
+
+# What ./dev wheel left in dist/, where there is neither a compiler nor a network.
+release="$venv && unshare -rn $pip install --no-index dist/*.whl"
 
 # NAME DEBIAN USER PACKAGES HOW
 cases() {
@@ -45,6 +49,8 @@ cases() {
 13-editable|13|user|compiler|editable
 13-sdist-bare|13|root|compiler|sdist
 13-offline|13|root|full|offline
+12-release|12|user|interpreter|release
+13-release|13|root|interpreter|release
 13-dev-root|13|root|nothing|dev
 13-dev-user|13|user|full|dev
 END
@@ -62,8 +68,8 @@ base() {
     mkdir -p "$images"
     debootstrap --variant=minbase "$suite" "$root" "$mirror" >"$images/$1.log" 2>&1 || return 1
     chroot "$root" useradd -m -s /bin/bash user
-    mkdir -p "$root/etc/ssl/certs" # the certificates that this machine trusts
-    cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
+    mkdir -p "$root/etc/ssl" # the certificates that this machine trusts
+    cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/trusted.pem"
     cp -L /etc/resolv.conf /etc/hosts "$root/etc/"
     touch "$root/complete"
 }
@@ -87,9 +93,10 @@ one() {
     mkdir "$root$home/tenon"
     (cd "$source" && { git ls-files -co --exclude-standard 2>/dev/null || find . -type f; } |
         tar c -T - --ignore-failed-read) | tar x -C "$root$home/tenon"
+    [ ! -d "$source/dist" ] || cp -a "$source/dist" "$root$home/tenon/"
     chroot "$root" chown -R "$3" "$home/tenon"
-    export="export PIP_CERT=/etc/ssl/certs/ca-certificates.crt PIP_ROOT_USER_ACTION=ignore"
-    program='import tenon as tn; x = tn.randn(40, 40, requires_grad=True); (x @ x).relu().sum().backward(); assert x.grad.shape == (40, 40); assert tn.linalg.svdvals(tn.eye(3)).tolist() == [1, 1, 1]; print("works", tn.__version__)'
+    export="export PIP_CERT=/etc/ssl/trusted.pem PIP_ROOT_USER_ACTION=ignore"
+    cp "$here/program.py" "$root$home/"
     cat >"$root$home/try.sh" <<END
 set -e
 $export
@@ -97,7 +104,7 @@ cd ~/tenon
 $5
 cd ~/tenon/docs
 [ "\${py#./}" = "\$py" ] || cd ~/tenon
-\$py -c '$program'
+\$py ~/program.py
 END
     inside "$root" "$3" "sh -e ~/try.sh"
 }
