@@ -1,27 +1,232 @@
-"""compile: accepted, so that programs run; execution is eager."""
+"""compile: functions and modules for which a compiler may stand in.
+
+The named backends run the function as it is. A backend that is a function gets what was called as
+an fx.GraphModule with example inputs (docs/graphs.md), and what it returns stands for the function
+as long as nothing that the call depended on has changed.
+"""
 
 from __future__ import annotations
 
+import functools
+import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
+from tenon.nn import Module
 
-def compile(model: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """Returns the function or module as it is. Without one, returns a decorator that does so."""
-    if model is None:
-        return lambda fn: fn
-    return model
+__all__ = [
+    "OptimizedModule", "compile", "cudagraph_mark_step_begin", "disable", "explain", "is_compiling",
+    "is_dynamo_compiling", "is_exporting", "list_backends", "reset", "set_stance",
+]  # fmt: skip
+
+_BACKENDS = ("aot_eager", "cudagraphs", "eager", "inductor")
+_MODES = ("default", "max-autotune", "max-autotune-no-cudagraphs", "reduce-overhead")
+_state = threading.local()
+_compiled: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def disable(fn: Callable[..., Any] | None = None, recursive: bool = True) -> Any:
-    """Returns the function as it is."""
-    return (lambda f: f) if fn is None else fn
+def list_backends(exclude_tags: Any = ()) -> list[str]:
+    """Names that `compile(backend=...)` knows; each runs the function as it is."""
+    return list(_BACKENDS)
 
 
 def is_compiling() -> bool:
-    """Whether the caller is being compiled: never."""
-    return False
+    """Whether the caller is being recorded for a backend."""
+    from tenon import _C
+
+    return _C._program_is_recording()
+
+
+is_dynamo_compiling = is_compiling
+
+
+def is_exporting() -> bool:
+    """Whether the caller is being exported or traced."""
+    return is_compiling()
+
+
+class OptimizedModule(Module):
+    """A module whose calls a compiler may take over; all else is the module's."""
+
+    _orig_mod: Module
+
+    def __init__(self, mod: Module, call: Callable[..., Any] | None) -> None:
+        super().__init__()
+        self.__dict__.pop("training", None)  # the module's own is asked
+        self._modules["_orig_mod"] = mod
+        self.__dict__["_call"] = _chooser(mod, call)
+
+    @property
+    def training(self) -> bool:  # type: ignore[override]
+        return self._orig_mod.training
+
+    @training.setter
+    def training(self, value: bool) -> None:
+        modules = self.__dict__.get("_modules", {})
+        if "_orig_mod" in modules:
+            modules["_orig_mod"].training = value
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._call(*args, **kwargs)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self._call(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        modules = self.__dict__.get("_modules", {})
+        if name == "_orig_mod":
+            return modules["_orig_mod"]
+        return getattr(modules["_orig_mod"], name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        wrapping = "_orig_mod" not in self.__dict__.get("_modules", {})
+        if wrapping or name == "_orig_mod":
+            super().__setattr__(name, value)
+        else:
+            setattr(self._orig_mod, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self._orig_mod, name)
+
+    def __reduce__(self) -> Any:
+        return OptimizedModule, (self._orig_mod, None)
+
+    def __len__(self) -> int:
+        return len(self._orig_mod)  # type: ignore[arg-type]
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._orig_mod[key]  # type: ignore[index]
+
+
+def _check(backend: Any, mode: str | None, options: dict[str, Any] | None) -> None:
+    if isinstance(backend, str) and backend not in _BACKENDS:
+        raise RuntimeError(
+            f"Invalid backend: '{backend}', see `torch._dynamo.list_backends()` for available "
+            f"backends: {', '.join(_BACKENDS)}"
+        )
+    if not isinstance(backend, str) and not callable(backend):
+        raise TypeError(f"compile: backend is a name or a function, not {type(backend).__name__}")
+    if mode is not None and options is not None:
+        raise RuntimeError(
+            "Either mode or options can be specified, but both can't be specified at the same time."
+        )
+    if mode is not None and mode not in _MODES:
+        raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(_MODES)}")
+
+
+def compile(
+    model: Callable[..., Any] | None = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: str | Callable[..., Any] = "inductor",
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    disable: bool = False,
+) -> Any:
+    """The function or module, to be called as before. Without one, a decorator."""
+    _check(backend, mode, options)
+    if model is None:
+        return lambda fn: compile(
+            fn, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options,
+            disable=disable,
+        )  # fmt: skip
+    if not callable(model):
+        raise RuntimeError(f"compile: expected a function or module, got {type(model).__name__}")
+    if disable:
+        return model
+    call = None
+    if not isinstance(backend, str):
+        from tenon._program.compiled import Compiled
+
+        call = Compiled(model, backend, fullgraph, options)
+        _compiled.add(call)
+    if isinstance(model, Module):
+        return OptimizedModule(model, call)
+    return _function(model, call)
+
+
+def _chooser(fn: Callable[..., Any], call: Callable[..., Any] | None) -> Callable[..., Any]:
+    """Calls what was compiled, or the function itself where that is asked for."""
+
+    def chosen(*args: Any, **kwargs: Any) -> Any:
+        eager = call is None or getattr(_state, "stance", "default") == "force_eager"
+        return fn(*args, **kwargs) if eager else call(*args, **kwargs)
+
+    return chosen
+
+
+def _function(fn: Callable[..., Any], call: Callable[..., Any] | None) -> Callable[..., Any]:
+    compiled = functools.wraps(fn)(_chooser(fn, call))
+    compiled._torchdynamo_orig_callable = fn  # type: ignore[attr-defined]
+    compiled._compiled = call  # type: ignore[attr-defined]
+    return compiled
+
+
+def disable(
+    fn: Callable[..., Any] | None = None, recursive: bool = True, *, reason: str | None = None
+) -> Any:
+    """The function as it was before it was compiled."""
+    if fn is None:
+        return lambda f: disable(f, recursive)
+    if isinstance(fn, OptimizedModule):
+        return fn._orig_mod
+    return getattr(fn, "_torchdynamo_orig_callable", fn)
 
 
 def reset() -> None:
-    """Forgets compiled code; there is none."""
+    """Forgets all graphs."""
+    for call in list(_compiled):
+        call.entries.clear()
+        call.given_up = False
+
+
+class set_stance:  # noqa: N801 - PyTorch's name
+    """ "force_eager": compiled functions run as they are; "default": back to that. Also a `with`."""
+
+    def __init__(self, stance: str = "default", *, skip_guard_eval_unsafe: bool = False,
+                 force_backend: Any = None) -> None:  # fmt: skip
+        known = ("default", "eager_on_recompile", "fail_on_recompile", "force_eager")
+        if stance not in known:
+            raise RuntimeError(
+                f"invalid torch.compile stance '{stance}': one of {', '.join(known)}"
+            )
+        self.before = getattr(_state, "stance", "default")
+        _state.stance = stance
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_: object) -> None:
+        _state.stance = self.before
+
+
+def cudagraph_mark_step_begin() -> None:
+    """Says that a step begins: no memory is shared between steps here."""
+
+
+class Explanation:
+    """What became of a call: graphs, and why parts of it run as Python."""
+
+    def __init__(self, report: Any) -> None:
+        self.graphs, self.break_reasons = report.graphs, report.breaks
+        self.graph_count, self.graph_break_count = len(report.graphs), len(report.breaks)
+        self.op_count = report.op_count
+
+    def __str__(self) -> str:
+        lines = [f"Graph Count: {self.graph_count}", f"Graph Break Count: {self.graph_break_count}"]
+        lines.append(f"Op Count: {self.op_count}")
+        return "\n".join(lines + [f"  runs as Python: {r}" for r in self.break_reasons])
+
+
+def explain(fn: Callable[..., Any], *extra_args: Any, **extra_kwargs: Any) -> Any:
+    """`explain(fn)(x)`: what was recorded of the call, and what was not and why."""
+    from tenon._program.compiled import Compiled
+
+    def inner(*args: Any, **kwargs: Any) -> Explanation:
+        call = Compiled(disable(fn), lambda gm, inputs: gm.forward, False, None)
+        call(*args, **kwargs)
+        return Explanation(call.report)
+
+    return inner(*extra_args, **extra_kwargs) if extra_args or extra_kwargs else inner

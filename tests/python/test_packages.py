@@ -71,14 +71,3 @@ def test_settings_and_versions(monkeypatch):
     assert not tenon.backends.mkldnn.is_available()
     assert tenon.version.__version__ == tenon.__version__
     assert tenon.version.cuda is None
-
-
-def test_compile_returns_what_it_got():
-    net = tenon.nn.Linear(2, 2)
-    assert tenon.compile(net) is net
-
-    @tenon.compile(mode="max-autotune")
-    def double(x):
-        return x * 2
-
-    assert float(double(tenon.tensor(2.0))) == 4.0

@@ -6,7 +6,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tenon.compiler import disable, is_compiling, reset
+from tenon.compiler import (
+    OptimizedModule,
+    disable,
+    explain,
+    is_compiling,
+    list_backends,
+    reset,
+    set_stance,
+)
 
 
 def _same(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -30,14 +38,9 @@ def _mark(t: Any, index: Any = None, **bounds: Any) -> None:
 mark_dynamic = maybe_mark_dynamic = mark_static = mark_static_address = mark_unbacked = _mark
 
 
-def list_backends(exclude_tags: Any = ()) -> list[str]:
-    """Names that `compile(backend=...)` knows."""
-    return ["eager", "inductor"]
-
-
 __all__ = [
-    "allow_in_graph", "assume_constant_result", "disable", "disallow_in_graph", "forbid_in_graph",
-    "graph_break", "is_compiling", "list_backends", "mark_dynamic", "mark_static",
-    "mark_static_address", "mark_unbacked", "maybe_mark_dynamic", "nonstrict_trace", "reset",
-    "substitute_in_graph",
+    "OptimizedModule", "allow_in_graph", "assume_constant_result", "disable",
+    "disallow_in_graph", "explain", "forbid_in_graph", "graph_break", "is_compiling",
+    "list_backends", "mark_dynamic", "mark_static", "mark_static_address", "mark_unbacked",
+    "maybe_mark_dynamic", "nonstrict_trace", "reset", "set_stance", "substitute_in_graph",
 ]  # fmt: skip
