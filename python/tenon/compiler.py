@@ -183,7 +183,7 @@ def reset() -> None:
 
 
 class set_stance:  # noqa: N801 - PyTorch's name
-    """ "force_eager": compiled functions run as they are; "default": back to that. Also a `with`."""
+    """With "force_eager" compiled functions run as they are, until "default". Also a `with`."""
 
     def __init__(self, stance: str = "default", *, skip_guard_eval_unsafe: bool = False,
                  force_backend: Any = None) -> None:  # fmt: skip
