@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
+from batching import families
 from emit_c import HEAD, c_string
 from table import Arg, Op
 
@@ -140,9 +141,10 @@ def stubs(ops: list[Op]) -> str:
 
 
 def table_json(ops: list[Op]) -> str:
-    rows = []
+    rows, ways = [], families(ops)
     for op in [op for op in ops if not op.is_adapter]:
         e = op.entry
+        random = "random" in e or any(a.type.startswith("Generator") for a in op.args)
         rows.append({
             "name": op.name, "py_name": op.py_name, "sig": e["sig"], "kind": op.kind,
             "where": op.where, "alias": e.get("alias", []), "dtypes": op.dtypes,
@@ -154,6 +156,8 @@ def table_json(ops: list[Op]) -> str:
                                if op.grads == "custom"
                                or (isinstance(op.grads, dict)
                                    and op.grads.get(a.name, "none") != "none")],
+            "vmap": ways[op.name], "random": random, "autocast": op.autocast,
+            "forward": e["forward"] if ways[op.name] == "parts" else None,
             "grad": e.get("grad"), "composite": "forward" in e, "inputs": e.get("inputs", {}),
             "ref": e.get("ref"), "samples": e.get("samples", []), "domain": e.get("domain", {}),
             "grad_samples": e.get("grad_samples"), "tol": e.get("tol"), "tests": e.get("tests"),

@@ -39,6 +39,20 @@ def show_gradient(row: dict[str, Any]) -> str:
     return "\n".join(f"  grad.{name:<6} {formula}" for name, formula in grad.items())
 
 
+def show_batching(family: str) -> str:
+    if family == "each":
+        return "by element: called once for each"
+    return "its parts, all elements at once" if family == "parts" else f"{family}, all at once"
+
+
+def show_autocast(row: dict[str, Any]) -> str:
+    rule = row["autocast"]
+    if len(set(rule.values())) == 1 and len(rule) == 2:
+        return rule["cpu"]
+    absent = "as its parts" if row["kind"] == "composite" else "none"
+    return ", ".join(f"{place}: {to}" for place, to in rule.items()) or absent
+
+
 # Of operators of plugins, which do not say for which dtypes they have kernels.
 ADDED_DTYPES = ("bool", "int64", "float16", "bfloat16", "float32", "float64", "complex64")
 
@@ -79,6 +93,8 @@ def command_op(options: argparse.Namespace) -> int:
         print(f"{row['sig']}\n  {row['doc']}")
         print(f"  entry      {row['file']}:{row['line']}, {row['kind']}")
         print(f"  Python     {', '.join(row['where']) or 'internal'}")
+        print(f"  vmap       {show_batching(row['vmap'])}")
+        print(f"  autocast   {show_autocast(row)}")
         print(f"  dtypes     {', '.join(row['dtypes']) or 'any'}")
         print(show_gradient(row))
         if row["ref"]:

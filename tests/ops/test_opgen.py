@@ -15,7 +15,7 @@ OPGEN = Path(__file__).resolve().parents[2] / "dispatch" / "opgen"
 
 def generator() -> tuple[Any, ...]:
     """The generator's modules, whose names other modules of the tests have too."""
-    names = ("table", "expr", "emit_c", "emit_py")
+    names = ("table", "expr", "batching", "emit_c", "emit_py")
     before = {name: sys.modules.pop(name, None) for name in names}
     sys.path.insert(0, str(OPGEN))
     try:
@@ -147,3 +147,36 @@ def test_bad_versions(change: tuple[str, str], message: str, tmp_path: Path) -> 
     with pytest.raises(table.TableError) as caught:
         load(VERSIONS.replace(*change), tmp_path)
     assert message in str(caught.value)
+
+
+POINTWISE = """
+[double]
+sig     = "double(Tensor input) -> Tensor"
+kind    = "composite"
+forward = "input * 2"
+where   = ["torch"]
+tests   = "tests/ops/test_opgen.py"
+doc     = "d"
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "family"),
+    [
+        (POINTWISE, "pointwise"),
+        (POINTWISE.replace("input * 2", "input * input.ndim"), "parts"),
+        (POINTWISE.replace("input * 2", "input * input.ndim") + 'grad.input = "g"', "each"),
+        (POINTWISE + 'vmap = "last"', "last"),
+        (POINTWISE + 'vmap = "sideways"', "vmap 'sideways' is none of pointwise"),
+        (POINTWISE + 'vmap = "fold"', "has the rank of one sample behind it"),
+        (POINTWISE + 'vmap = "last other"', "names 'other', which is no argument"),
+    ],
+)
+def test_batching(text: str, family: str, tmp_path: Path) -> None:
+    """Derived where the entry says nothing, refused where it says what there is not."""
+    ops = load(text, tmp_path)
+    if " " in family:
+        with pytest.raises(table.TableError, match=re.escape(family)):
+            emit_py.families(ops)
+    else:
+        assert emit_py.families(ops) == {"double": family}

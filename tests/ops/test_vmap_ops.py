@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tenon as tn
 from table import entries, function_of, make_case, tensor_args
+from tenon.profiler import profile
 
 SIZE = 3
 
@@ -89,3 +90,39 @@ def test_against_a_loop(row: dict[str, Any]) -> None:
         check(row, args, names)
         for name in names[:2] if len(names) > 1 else []:
             check(row, args, [name])
+
+
+def calls(row: dict[str, Any], args: dict[str, Any], names: list[str], size: int) -> int:
+    """How many operators run for a batch of that size."""
+    function = function_of(row)
+
+    def run(*values: Any) -> Any:
+        first, rest = positional(row, {**args, **dict(zip(names, values, strict=True))})
+        return function(*first, **rest)
+
+    batches = [tn.stack([args[n]] * size) for n in names]
+    with profile() as recorded:
+        tn.vmap(run)(*batches)
+    return len(recorded.events())
+
+
+# These are made of operators that have no rule of their own: outer, diag_embed, addmm.
+BY_ELEMENT = {"addbmm", "addr", "diagflat"}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [r for r in entries() if r["vmap"] != "each" and r["name"] not in BY_ELEMENT],
+    ids=lambda row: row["name"],
+)
+def test_one_call_for_all_elements(row: dict[str, Any]) -> None:
+    """A pointwise operator, and a composite through its parts, is not called for each element."""
+    if row["inplace_only"] or row["random"]:
+        pytest.skip("the target of a loop is another one")
+    dtype = next((d for d in ("float64", "int64", "complex128", "bool") if d in row["dtypes"]), "")
+    args = tensor_args(make_case(row, row["samples"][0], dtype))
+    names = [n for n, v in args.items() if isinstance(v, tn.Tensor)]
+    if row["vmap"] in ("along", "last", "fold") or row["vmap"].startswith(("last", "fold")):
+        names = [row["vmap"].split()[-1]] if " indices" in row["vmap"] else names[:1]
+    counts = [calls(row, args, names, size) for size in (2, 7)]
+    assert counts[0] == counts[1]

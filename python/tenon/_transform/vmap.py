@@ -3,7 +3,7 @@
 Inside, each mapped tensor is a `Batched`: to the function it looks like one element (shape, dtype
 and device are those of an element); behind it stands the tensor of all elements, whose dimension 0
 is the mapped one. Calls of operators arrive here through `__torch_function__` or a method of the
-class and go by the rules of tenon/vmap_rules.py; where there is none, the operator is called for
+class and go by the rules of vmap_rules.py; where there is none, the operator is called for
 each element and the results are stacked. Regions nest: a level is a number, and a call belongs to
 the innermost level among its arguments.
 """
@@ -202,7 +202,7 @@ def run(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
     space = getattr(func, "__module__", None) or ""
     if space.startswith("tenon.ops."):
         name = f"{space.removeprefix('tenon.ops.')}::{name}"
-    if name in vmap_rules.RANDOM and level.randomness == "error":
+    if vmap_rules.is_random(name) and level.randomness == "error":
         raise RuntimeError(
             f"vmap: called random operation '{name}' while in randomness error mode. Please "
             "either use the 'same' or 'different' randomness flags on vmap or perform the "

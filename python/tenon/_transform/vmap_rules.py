@@ -8,7 +8,9 @@ more. What rules compute may itself be mapped by an outer vmap: they only call o
 
 from __future__ import annotations
 
+import ast
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -73,64 +75,89 @@ def _holds_mapped(call: Call, value: Any) -> bool:
     )
 
 
-INPLACE_SIGNS = {
-    "__iadd__", "__isub__", "__imul__", "__itruediv__", "__ifloordiv__", "__imod__", "__ipow__",
-    "__iand__", "__ior__", "__ixor__", "__ilshift__", "__irshift__", "__imatmul__",
-}  # fmt: skip
+# Python's own operators are no names of the table.
 SIGNS = {
     "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift",
     "rshift", "lt", "le", "gt", "ge", "eq", "ne",
 }  # fmt: skip
-# Composites that treat elements on their own, and what is not called like its entry.
-POINTWISE = {
-    "where", "clamp", "clamp_min", "clamp_max", "clip", "relu", "relu6", "gelu", "silu", "mish",
-    "elu", "selu", "celu", "leaky_relu", "softplus", "softsign", "logsigmoid", "hardtanh",
-    "hardswish", "hardsigmoid", "threshold", "tanhshrink", "softshrink", "hardshrink", "clone",
-    "contiguous", "to", "float", "double", "half", "bfloat16", "int", "long", "bool", "type_as",
-    "zeros_like", "ones_like", "full_like", "lerp", "addcmul", "addcdiv", "isfinite", "isinf",
-    "isnan", "isclose", "nan_to_num", "detach", "__neg__", "__abs__", "__invert__", "__pos__",
-    "square", "rsub", "divide", "multiply", "subtract", "true_divide",
-    *(f"__{s}__" for s in SIGNS), *(f"__r{s}__" for s in SIGNS),
-}  # fmt: skip
-# dim is the argument at this place; without it all dimensions are reduced.
-REDUCE = {
-    "sum": 1, "mean": 1, "prod": 1, "amax": 1, "amin": 1, "nansum": 1, "nanmean": 1, "any": 1,
-    "all": 1, "logsumexp": 1, "count_nonzero": 1, "max": 1, "min": 1, "var": 1, "std": 1,
-}  # fmt: skip
-# dim is the argument at this place and has this value where it is not given (... : must be).
-ALONG: dict[str, tuple[int, Any]] = {
-    "softmax": (1, ...), "log_softmax": (1, ...), "softmin": (1, ...), "cumsum": (1, ...),
-    "cumprod": (1, ...), "logcumsumexp": (1, ...), "unsqueeze": (1, ...), "flip": (1, ...),
-    "sort": (1, -1), "argsort": (1, -1), "unbind": (1, 0), "select": (1, ...),
-    "narrow": (1, ...), "chunk": (2, 0), "split": (2, 0), "topk": (2, -1), "glu": (1, -1),
-    "cummax": (1, ...), "cummin": (1, ...),
-}  # fmt: skip
-# These work on the last dimensions and leave those in front alone.
-LAST = {
-    "tril", "triu", "linalg_cholesky", "cholesky", "inverse", "layer_norm", "rms_norm", "embedding",
-    "one_hot", "dropout", "bernoulli", "rand_like", "randn_like", "linalg_inv_ex", "det", "logdet",
-}  # fmt: skip
-# Samples are dimension 0: the mapped dimension is folded into it. Rank of one sample's input.
-FOLD = {
-    "conv1d": 2, "conv2d": 3, "conv3d": 4, "conv_transpose1d": 2, "conv_transpose2d": 3,
-    "conv_transpose3d": 4, "max_pool1d": 2, "max_pool2d": 3, "max_pool3d": 4, "avg_pool1d": 2,
-    "avg_pool2d": 3, "avg_pool3d": 4, "adaptive_avg_pool1d": 2, "adaptive_avg_pool2d": 3,
-    "adaptive_max_pool2d": 3,
-}  # fmt: skip
-PRODUCTS = {"matmul", "mm", "bmm", "mv", "dot", "__matmul__", "__rmatmul__", "inner_product"}
-RANDOM = {
-    "dropout", "alpha_dropout", "feature_dropout", "bernoulli", "bernoulli_", "rand_like",
-    "randn_like", "randint_like", "normal", "normal_", "uniform_", "exponential_", "multinomial",
-    "poisson", "random_", "geometric_", "cauchy_", "log_normal_", "rrelu",
-}  # fmt: skip
+INPLACE_SIGNS = {f"__i{s}__" for s in (*SIGNS, "matmul")}
+UNARY_SIGNS = {"__neg__", "__abs__", "__invert__", "__pos__"}
+# Methods of the extension that change what numbers are made of.
+CONVERSIONS = {"to", "float", "double", "half", "bfloat16", "int", "long", "bool", "type_as"}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What the op table says of one overload."""
+
+    name: str
+    py_name: str
+    family: str
+    detail: str
+    args: tuple[dict[str, Any], ...]
+    forward: str | None
+
+    def place(self, *names: str) -> int | None:
+        return next((i for i, a in enumerate(self.args) if a["name"] in names), None)
+
+    def takes(self, call: Call) -> bool:
+        """Whether the arguments are of this overload's kinds, as far as vmap has to know."""
+        free = [a["name"] for a in self.args if not a["kwonly"]]
+        given = dict(zip(free, call.args))
+        if len(call.args) > len(free) or given.keys() & call.kwargs.keys():
+            return False
+        given |= {k: v for k, v in call.kwargs.items() if k != "out"}
+        types = {a["name"]: a["type"] for a in self.args}
+        if given.keys() - types.keys():
+            return False
+        if any(a["default"] is None and a["name"] not in given for a in self.args):
+            return False
+        return all(_is_of(value, types[name]) for name, value in given.items())
+
+
+def _is_of(value: Any, type_: str) -> bool:
+    if value is None:
+        return "?" in type_ or type_ == "Dims"
+    if type_.startswith("Tensor") and "[]" not in type_:
+        return isinstance(value, tenon.Tensor)
+    if type_ in ("int", "Dim", "float", "Scalar", "bool") and isinstance(value, list | tuple):
+        return False
+    if (type_ == "bool") != isinstance(value, bool) and type_ in ("bool", "int", "Dim", "Dims"):
+        return False
+    return type_ == "Operand" or not isinstance(value, tenon.Tensor)
+
+
+class Table:
+    """The entries by the names of Python and of C."""
+
+    def __init__(self) -> None:
+        path = Path(tenon.__file__).parent / "ops.json"
+        self.by_name: dict[str, list[Entry]] = {}
+        self.by_c_name: dict[str, Entry] = {}
+        self.random: set[str] = set()
+        for row in json.loads(path.read_text(encoding="utf-8")):
+            family, _, detail = row["vmap"].partition(" ")
+            entry = Entry(
+                row["name"], row["py_name"], family, detail, tuple(row["args"]), row["forward"]
+            )
+            self.by_c_name[row["name"]] = entry
+            for name in (row["py_name"], *row["alias"]):
+                self.by_name.setdefault(name, []).append(entry)
+                if row["random"]:
+                    self.random.add(name)
+
+    def find(self, name: str) -> list[Entry]:
+        plain = name.removesuffix("_") if not name.endswith("__") else name
+        return self.by_name.get(name) or self.by_name.get(plain) or []
 
 
 @cache
-def _table_pointwise() -> frozenset[str]:
-    path = Path(tenon.__file__).parent / "ops.json"
-    rows = json.loads(path.read_text(encoding="utf-8"))
-    names = [[r["py_name"], *r["alias"]] for r in rows if r["kind"] == "pointwise"]
-    return frozenset(n for row in names for n in row)
+def table() -> Table:
+    return Table()
+
+
+def is_random(name: str) -> bool:
+    return name in table().random
 
 
 # ---- Families ------------------------------------------------------------------------------------
@@ -141,7 +168,7 @@ def _tensors(call: Call) -> list[Any]:
     return [v for v in values if isinstance(v, tenon.Tensor)]
 
 
-def pointwise(call: Call) -> Any:
+def pointwise(call: Call, entry: Entry | None = None) -> Any:
     """Elements get as many dimensions as the one that has the most. A number that stands in a 0-d
     element must not win promotion because the batch has a dimension."""
     if "out" in call.kwargs or any(_holds_mapped(call, a) for a in call.args):
@@ -208,48 +235,57 @@ def _is_dim(dim: Any) -> bool:
     return isinstance(dim, int) and not isinstance(dim, bool)
 
 
-def reduce(call: Call) -> Any:
-    x, place = call.args[0], REDUCE[call.name]
-    dim = _given(call, place, "dim")
+def reduce(call: Call, entry: Entry) -> Any:
+    x, place = call.args[0], entry.place("dim")
+    dim = ... if place is None else _given(call, place, "dim")
     if call.others_mapped() or not call.maps(x) or "out" in call.kwargs:
         return NotImplemented
     if dim is ... or dim is None or dim == ():
-        if len(call.args) > place + 1 or "keepdim" in call.kwargs or call.name in ("var", "std"):
+        keep = entry.place("keepdim")
+        if keep is not None and _given(call, keep, "keepdim") not in (..., False):
             return NotImplemented
         flat = x._batch.reshape(call.size, -1)
         if call.name in ("max", "min"):
             return call.wrap(getattr(flat, "a" + call.name)(1)) if flat.shape[1] else NotImplemented
-        kwargs = {k: v for k, v in call.kwargs.items() if k != "dim"}
-        return call.wrap(getattr(tenon, call.name)(flat, 1, **kwargs))
+        if place is None:
+            return call.wrap(getattr(tenon, call.name)(flat, 1, *call.args[1:], **call.kwargs))
+        args, kwargs = _with(call, place, "dim", 1)
+        return call.wrap(call.func(flat, *args[1:], **kwargs))
     if not _is_dim(dim) or x.dim() == 0:
         return NotImplemented
     args, kwargs = _with(call, place, "dim", _shifted(dim))
     return call.wrap(call.func(*args, **kwargs))
 
 
-def along(call: Call) -> Any:
-    x = call.args[0]
-    place, default = ALONG[call.name]
-    dim = _given(call, place, "dims" if call.name == "flip" else "dim")
-    dim = default if dim is ... else dim
+def along(call: Call, entry: Entry) -> Any:
+    x, place = call.args[0], entry.place("dim", "dims")
+    name, default = entry.args[place]["name"], entry.args[place]["default"]
+    dim = _given(call, place, name)
+    if dim is ... and default is not None:
+        dim = int(default)
     first = x.dim() == 0 and call.name != "unsqueeze"
     if call.others_mapped() or not call.maps(x) or not _is_dim(dim) or first:
         return NotImplemented
-    if call.name == "flip" and len(call.args) != 2:
-        return NotImplemented
-    args, kwargs = _with(call, place, "dim", _shifted(dim))
+    args, kwargs = _with(call, place, name, _shifted(dim))
     return call.wrap(call.func(*args, **kwargs))
 
 
-def last(call: Call) -> Any:
-    if call.others_mapped() or not call.maps(call.args[0]) or call.args[0].dim() == 0:
+def last(call: Call, entry: Entry) -> Any:
+    """The last dimensions of one mapped argument are worked on, those in front left alone."""
+    place = entry.place(entry.detail) if entry.detail else 0
+    value = _given(call, place, entry.args[place]["name"])
+    rest = [v for v in [*call.args, *call.kwargs.values()] if v is not value]
+    if not call.maps(value) or value.dim() == 0 or any(
+        call.maps(v) or _holds_mapped(call, v) for v in rest
+    ):  # fmt: skip
         return NotImplemented
     args = [call.all(a) for a in call.args]
-    return call.wrap(call.func(*args, **call.kwargs))
+    return call.wrap(call.func(*args, **{k: call.all(v) for k, v in call.kwargs.items()}))
 
 
-def fold(call: Call) -> Any:
-    x, rank = call.args[0], FOLD[call.name]
+def fold(call: Call, entry: Entry) -> Any:
+    """Samples are dimension 0, which takes the mapped dimension in."""
+    x, rank = call.args[0], int(entry.detail)
     if call.others_mapped() or not call.maps(x) or x.dim() not in (rank, rank + 1):
         return NotImplemented
     batch = x._batch if x.dim() == rank else x._batch.flatten(0, 1)
@@ -270,7 +306,7 @@ def _matrices(call: Call, value: Any, rank: int, column: bool) -> Any:
     return t.reshape(call.size, *[1] * (rank - own), *t.shape[1:])
 
 
-def product(call: Call) -> Any:
+def product(call: Call, entry: Entry | None = None) -> Any:
     if (
         len(call.args) != 2
         or call.kwargs
@@ -289,7 +325,7 @@ def product(call: Call) -> Any:
     return call.wrap(out)
 
 
-def linear(call: Call) -> Any:
+def linear(call: Call, entry: Entry | None = None) -> Any:
     x, weight, bias = [*call.args, None][:3] if len(call.args) < 4 else (None, None, None)
     bias = call.kwargs.get("bias", bias)
     if x is None or call.kwargs.keys() - {"bias"} or weight.dim() != 2 or x.dim() == 0:
@@ -300,7 +336,7 @@ def linear(call: Call) -> Any:
     return out if bias is None else out + bias
 
 
-def reshape(call: Call) -> Any:
+def reshape(call: Call, entry: Entry | None = None) -> Any:
     x, sizes = call.args[0], call.args[1:]
     if len(sizes) == 1 and isinstance(sizes[0], list | tuple):
         sizes = tuple(sizes[0])
@@ -314,7 +350,7 @@ def reshape(call: Call) -> Any:
     return call.wrap(x._batch.reshape(call.size, *sizes))
 
 
-def flatten(call: Call) -> Any:
+def flatten(call: Call, entry: Entry | None = None) -> Any:
     x = call.args[0]
     start = _given(call, 1, "start_dim")
     end = _given(call, 2, "end_dim")
@@ -324,7 +360,7 @@ def flatten(call: Call) -> Any:
     return call.wrap(x._batch.flatten(_shifted(start), _shifted(end)))
 
 
-def permute(call: Call) -> Any:
+def permute(call: Call, entry: Entry | None = None) -> Any:
     dims = call.args[1:]
     if len(dims) == 1 and isinstance(dims[0], list | tuple):
         dims = tuple(dims[0])
@@ -333,15 +369,18 @@ def permute(call: Call) -> Any:
     return call.wrap(call.args[0]._batch.permute(0, *(d % rank + 1 for d in dims)))
 
 
-def transpose(call: Call) -> Any:
-    x = call.args[0]
-    dims = (0, 1) if call.name == "t" else call.args[1:]
-    if x.dim() < 2 or len(dims) != 2:
+def transpose(call: Call, entry: Entry | None = None) -> Any:
+    """Every argument behind the tensor is a dimension, or a list of them."""
+    x, dims = call.args[0], [*call.args[1:], *call.kwargs.values()]
+    if x.dim() == 0 or not all(_is_dim(d) for d in dims):
         return NotImplemented
-    return call.wrap(x._batch.transpose(_shifted(dims[0]), _shifted(dims[1])))
+    if call.name == "t":
+        return call.wrap(x._batch.transpose(1, 2)) if x.dim() == 2 else x
+    kwargs = {k: _shifted(v) for k, v in call.kwargs.items()}
+    return call.wrap(call.func(x._batch, *map(_shifted, call.args[1:]), **kwargs))
 
 
-def join(call: Call) -> Any:
+def join(call: Call, entry: Entry | None = None) -> Any:
     tensors = call.args[0]
     dim = _given(call, 1, "dim")
     dim = 0 if dim is ... else dim
@@ -361,7 +400,7 @@ def item(call: Call) -> Any:
     return call.wrap(x._batch[(slice(None), *parts)])
 
 
-def loss(call: Call) -> Any:
+def loss(call: Call, entry: Entry | None = None) -> Any:
     """Losses of pairs of elements: each on its own, then the mean or sum of those of an element."""
     reduction = call.kwargs.get("reduction", "mean")
     if len(call.args) != 2 or call.kwargs.keys() - {"reduction"} or call.args[0].dim() == 0:
@@ -375,12 +414,65 @@ def loss(call: Call) -> Any:
     return call.wrap(each)
 
 
-LOSSES = {"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"}
-SINGLE: dict[str, Callable[[Call], Any]] = {
-    "reshape": reshape, "view": reshape, "expand": reshape, "flatten": flatten, "permute": permute,
-    "transpose": transpose, "swapaxes": transpose, "t": transpose, "cat": join, "stack": join,
-    "concat": join, "__getitem__": item, "linear": linear,
-}  # fmt: skip
+def total(call: Call, entry: Entry) -> Any:
+    """What a loss ends with: (losses of the elements, reduction), each element's own."""
+    x, reduction, *rest = call.args
+    if rest != [None] * len(rest) or call.kwargs or not call.maps(x) or x.dim() == 0:
+        return NotImplemented
+    return x if reduction == "none" else call.wrap(getattr(x._batch.flatten(1), reduction)(1))
+
+
+def parts(call: Call, entry: Entry) -> Any:
+    """A formula of the table is an expression of Python: its operators run one after the other."""
+    if call.is_inplace or "out" in call.kwargs or tenon.is_autocast_enabled():
+        return NotImplemented
+    scope: dict[str, Any] = {
+        a["name"]: literal(a["default"]) for a in entry.args if a["default"] is not None
+    }
+    scope |= dict(zip((a["name"] for a in entry.args), call.args)) | call.kwargs
+    return eval(_compiled(entry.forward), {}, _Scope(scope))
+
+
+class _Marked(ast.NodeTransformer):
+    """Calls get names that no argument has."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:  # noqa: N802
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Name):
+            node.func.id = f"{_Scope.MARK}{node.func.id}"
+        return node
+
+
+@cache
+def _compiled(formula: str) -> Any:
+    tree = _Marked().visit(ast.parse(formula.strip(), mode="eval"))
+    return compile(tree, "<formula of the op table>", "eval")
+
+
+# Names that defaults of the table use.
+CONSTANTS = {"inf": math.inf, "nan": math.nan}
+
+
+def literal(text: str) -> Any:
+    return CONSTANTS[text] if text in CONSTANTS else ast.literal_eval(text)
+
+
+class _Scope(dict[str, Any]):
+    """The arguments, and behind a mark the operators by the names that formulas call them by."""
+
+    MARK = "op "
+
+    def __missing__(self, name: str) -> Any:
+        entry = table().by_c_name[name.removeprefix(self.MARK)]
+        owner = next(o for o in (_C._ops, _C._nn, tenon.Tensor) if hasattr(o, entry.py_name))
+        function = getattr(owner, entry.py_name)
+        free = sum(not a["kwonly"] for a in entry.args)
+        behind = [a["name"] for a in entry.args[free:]]
+
+        def operator(*args: Any, **kwargs: Any) -> Any:
+            return function(*args[:free], **dict(zip(behind, args[free:])), **kwargs)
+
+        return operator
 
 
 def batch(call: Call) -> Any:
@@ -398,32 +490,51 @@ def batch(call: Call) -> Any:
     return call.wrap(out.unflatten(0, (call.size, -1)))
 
 
-ADDED = {"pointwise": pointwise, "batch": batch}
+ADDED: dict[str, Callable[[Call], Any]] = {"pointwise": pointwise, "batch": batch}
+FAMILIES: dict[str, Callable[[Call, Entry], Any]] = {
+    "pointwise": pointwise, "reduce": reduce, "along": along, "last": last, "fold": fold,
+    "product": product, "linear": linear, "loss": loss, "total": total, "join": join,
+    "reshape": reshape, "flatten": flatten, "permute": permute, "transpose": transpose,
+    "parts": parts,
+}  # fmt: skip
+# These take their dimensions one by one, or look at every argument themselves.
+LOOSE = {"reshape", "permute", "product", "linear", "transpose"}
+ANY_PLACE = {"pointwise", "product", "linear", "join", "loss", "parts", "last"}
 
 
-def _rule(name: str) -> Callable[[Call], Any] | None:
+def _of_python(name: str) -> Callable[[Call], Any] | None:
+    """The rule of what is no operator of the table."""
     if "::" in name:  # of a plugin, which says it itself
         return ADDED.get(_C._added_vmap(name) or "")
-    if name in SINGLE:
-        return SINGLE[name]
-    families: list[tuple[Any, Callable[[Call], Any]]] = [
-        (PRODUCTS, product), (REDUCE, reduce), (ALONG, along), (LAST, last), (FOLD, fold),
-        (LOSSES, loss), (POINTWISE, pointwise), (INPLACE_SIGNS, pointwise),
-    ]  # fmt: skip
-    for names, rule in families:
-        if name in names:
-            return rule
-    plain = name.removesuffix("_") if not name.endswith("__") else name
-    return pointwise if plain in _table_pointwise() or plain in POINTWISE else None
+    if name == "__getitem__":
+        return item
+    if name in ("__matmul__", "__rmatmul__"):
+        return product
+    sign = name.strip("_").removeprefix("r") if name.startswith("__r") else name.strip("_")
+    dunder = name.startswith("__") and (sign in SIGNS or name.strip("_") in SIGNS)
+    known = dunder or name in INPLACE_SIGNS | UNARY_SIGNS | CONVERSIONS
+    return pointwise if known else None
+
+
+def _by_family(call: Call, entry: Entry) -> Any:
+    if is_random(call.name) and (entry.family != "last" or call.randomness == "same"):
+        return NotImplemented
+    if entry.family not in ANY_PLACE and not call.maps(call.args[0] if call.args else None):
+        return NotImplemented
+    family = FAMILIES.get(entry.family)
+    return family(call, entry) if family is not None else NotImplemented
 
 
 def apply(call: Call) -> Any:
     """The call on all elements; NotImplemented: there is no rule for it."""
-    rule = _rule(call.name)
-    random = call.name in RANDOM and (call.name not in LAST or call.randomness == "same")
-    if rule is None or random:
-        return NotImplemented
-    needs_first = rule not in (pointwise, product, linear, join, loss, batch)
-    if needs_first and not call.maps(call.args[0] if call.args else None):
-        return NotImplemented
-    return rule(call)
+    rule = _of_python(call.name)
+    if rule is not None:
+        first = rule is not item or call.maps(call.args[0] if call.args else None)
+        return rule(call) if first else NotImplemented
+    for entry in table().find(call.name):
+        if entry.family not in LOOSE and not entry.takes(call):
+            continue
+        out = _by_family(call, entry)
+        if out is not NotImplemented or entry.family not in LOOSE:
+            return out
+    return NotImplemented
