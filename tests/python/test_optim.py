@@ -314,3 +314,35 @@ def test_averaged_model():
         average.update_parameters(net)
         values.append(float(i))
     assert float(average.module.weight[0, 0]) == pytest.approx(sum(values) / 4)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "NAdam", "RAdam", "Adamax", "Rprop",
+     "ASGD"],
+)  # fmt: skip
+def test_differentiable_is_refused(name):
+    """No step keeps a history, and none says that it does."""
+    param = tenon.nn.Parameter(tenon.ones(2))
+    with pytest.raises(NotImplementedError, match="differentiable=True is not there yet"):
+        getattr(tenon.optim, name)([param], lr=0.1, differentiable=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "text"),
+    [
+        ("RMSprop", {"alpha": -1.0}, "Invalid alpha value: -1.0"),
+        ("Adagrad", {"lr_decay": -1.0}, "Invalid lr_decay value: -1.0"),
+        ("Adadelta", {"rho": 1.5}, "Invalid rho value: 1.5"),
+        ("NAdam", {"betas": (0.9, 1.0)}, "Invalid beta parameter at index 1: 1.0"),
+        ("NAdam", {"momentum_decay": -1.0}, "Invalid momentum_decay value: -1.0"),
+        ("RAdam", {"eps": -1.0}, "Invalid epsilon value: -1.0"),
+        ("Adamax", {"lr": -1.0}, "Invalid learning rate: -1.0"),
+        ("Rprop", {"etas": (1.5, 2.0)}, "Invalid eta values: 1.5, 2.0"),
+        ("ASGD", {"weight_decay": -1.0}, "Invalid weight_decay value: -1.0"),
+    ],
+)
+def test_options_are_checked(name, option, text):
+    param = tenon.nn.Parameter(tenon.ones(2))
+    with pytest.raises(ValueError, match=text):
+        getattr(tenon.optim, name)([param], **option)

@@ -11,7 +11,7 @@ from typing import Any
 import tenon
 from tenon import Tensor
 from tenon._C import _ops
-from tenon.optim._steps import _counter_device, _step_dtype
+from tenon.optim._steps import _counter_device, _step_dtype, refuse_differentiable
 from tenon.optim.optimizer import (
     Optimizer,
     as_real,
@@ -21,14 +21,11 @@ from tenon.optim.optimizer import (
 )
 
 
-def _check_betas(betas: tuple[float, float]) -> None:
-    for i, beta in enumerate(betas):
-        if not 0.0 <= beta < 1.0:
-            raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
-
-
 def _counter(p: Tensor, group: dict[str, Any], value: float = 0.0) -> Tensor:
     return tenon.full((), value, dtype=_step_dtype(), device=_counter_device(p, group))
+
+
+_TEXTS = {"lr": "learning rate", "eps": "epsilon value"}
 
 
 class Rule(Optimizer):
@@ -37,6 +34,8 @@ class Rule(Optimizer):
     _rule: str  # the name that `_rule_` knows it by
     _states: tuple[str, ...]  # keys of a parameter's state, in the order of the lists
 
+    # Options that are not negative.
+    _at_least_zero: tuple[str, ...] = ("lr", "eps", "weight_decay")
     # Options that old files lack.
     _late_options: dict[str, Any] = {
         "foreach": None,
@@ -44,6 +43,18 @@ class Rule(Optimizer):
         "differentiable": False,
         "capturable": False,
     }
+
+    def _begin(self, params: Any, given: dict[str, Any]) -> None:
+        """The constructor: its arguments are the options."""
+        options = {k: v for k, v in given.items() if k not in ("self", "params")}
+        for name in self._at_least_zero:
+            if name in options:
+                check_at_least(options[name], _TEXTS.get(name, f"{name} value"))
+        for i, beta in enumerate(options.get("betas", ())):
+            if not 0.0 <= beta < 1.0:
+                raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
+        refuse_differentiable(options)
+        super().__init__(params, options)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -113,6 +124,8 @@ class RMSprop(Rule):
     _rule = "rmsprop"
     _states = ("square_avg", "momentum_buffer", "grad_avg")
 
+    _at_least_zero = ("lr", "eps", "momentum", "weight_decay", "alpha")
+
     def __init__(
         self,
         params: Any,
@@ -127,24 +140,7 @@ class RMSprop(Rule):
         maximize: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check_at_least(lr, "learning rate")
-        check_at_least(eps, "epsilon value")
-        check_at_least(momentum, "momentum value")
-        check_at_least(weight_decay, "weight_decay value")
-        check_at_least(alpha, "alpha value")
-        defaults = {
-            "lr": lr,
-            "momentum": momentum,
-            "alpha": alpha,
-            "eps": eps,
-            "centered": centered,
-            "weight_decay": weight_decay,
-            "capturable": capturable,
-            "foreach": foreach,
-            "maximize": maximize,
-            "differentiable": differentiable,
-        }
-        super().__init__(params, defaults)
+        self._begin(params, locals())
 
     def _new_state(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         state = {"step": _counter(p, group), "square_avg": tenon.zeros_like(p)}
@@ -164,6 +160,8 @@ class Adagrad(Rule):
     _rule = "adagrad"
     _states = ("sum",)
 
+    _at_least_zero = ("lr", "lr_decay", "weight_decay", "initial_accumulator_value", "eps")
+
     def __init__(
         self,
         params: Any,
@@ -178,23 +176,7 @@ class Adagrad(Rule):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        check_at_least(lr, "learning rate")
-        check_at_least(lr_decay, "lr_decay value")
-        check_at_least(weight_decay, "weight_decay value")
-        check_at_least(initial_accumulator_value, "initial_accumulator_value value")
-        check_at_least(eps, "epsilon value")
-        defaults = {
-            "lr": lr,
-            "lr_decay": lr_decay,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "initial_accumulator_value": initial_accumulator_value,
-            "foreach": foreach,
-            "maximize": maximize,
-            "differentiable": differentiable,
-            "fused": fused,
-        }
-        super().__init__(params, defaults)
+        self._begin(params, locals())
         for group in self.param_groups:
             for p in group["params"]:
                 self.state[p] = self._new_state(p, group)
@@ -235,22 +217,9 @@ class Adadelta(Rule):
         maximize: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check_at_least(lr, "learning rate")
         if not 0.0 <= rho <= 1.0:
             raise ValueError(f"Invalid rho value: {rho}")
-        check_at_least(eps, "epsilon value")
-        check_at_least(weight_decay, "weight_decay value")
-        defaults = {
-            "lr": lr,
-            "rho": rho,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "maximize": maximize,
-            "capturable": capturable,
-            "foreach": foreach,
-            "differentiable": differentiable,
-        }
-        super().__init__(params, defaults)
+        self._begin(params, locals())
 
     def _new_state(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -285,6 +254,8 @@ class NAdam(_Moments):
     _states = ("exp_avg", "exp_avg_sq", "mu_product")
     _counters = ("step", "mu_product")
 
+    _at_least_zero = ("lr", "eps", "weight_decay", "momentum_decay")
+
     def __init__(
         self,
         params: Any,
@@ -300,24 +271,7 @@ class NAdam(_Moments):
         capturable: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check_at_least(lr, "learning rate")
-        check_at_least(eps, "epsilon value")
-        _check_betas(betas)
-        check_at_least(weight_decay, "weight_decay value")
-        check_at_least(momentum_decay, "momentum_decay value")
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "momentum_decay": momentum_decay,
-            "decoupled_weight_decay": decoupled_weight_decay,
-            "maximize": maximize,
-            "foreach": foreach,
-            "capturable": capturable,
-            "differentiable": differentiable,
-        }
-        super().__init__(params, defaults)
+        self._begin(params, locals())
 
     def _new_state(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         moments = super()._new_state(p, group)
@@ -347,22 +301,7 @@ class RAdam(_Moments):
         capturable: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check_at_least(lr, "learning rate")
-        check_at_least(eps, "epsilon value")
-        _check_betas(betas)
-        check_at_least(weight_decay, "weight_decay value")
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "maximize": maximize,
-            "foreach": foreach,
-            "capturable": capturable,
-            "decoupled_weight_decay": decoupled_weight_decay,
-            "differentiable": differentiable,
-        }
-        super().__init__(params, defaults)
+        self._begin(params, locals())
 
 
 class Adamax(Rule):
@@ -384,21 +323,7 @@ class Adamax(Rule):
         differentiable: bool = False,
         capturable: bool = False,
     ) -> None:
-        check_at_least(lr, "learning rate")
-        check_at_least(eps, "epsilon value")
-        _check_betas(betas)
-        check_at_least(weight_decay, "weight_decay value")
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "foreach": foreach,
-            "maximize": maximize,
-            "differentiable": differentiable,
-            "capturable": capturable,
-        }
-        super().__init__(params, defaults)
+        self._begin(params, locals())
 
     def _new_state(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -430,19 +355,9 @@ class Rprop(Rule):
         maximize: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check_at_least(lr, "learning rate")
         if not 0.0 < etas[0] < 1.0 < etas[1]:
             raise ValueError(f"Invalid eta values: {etas[0]}, {etas[1]}")
-        defaults = {
-            "lr": lr,
-            "etas": etas,
-            "step_sizes": step_sizes,
-            "foreach": foreach,
-            "maximize": maximize,
-            "differentiable": differentiable,
-            "capturable": capturable,
-        }
-        super().__init__(params, defaults)
+        self._begin(params, locals())
 
     def _new_state(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         lr = float(group["lr"])
@@ -478,20 +393,7 @@ class ASGD(Rule):
         differentiable: bool = False,
         capturable: bool = False,
     ) -> None:
-        check_at_least(lr, "learning rate")
-        check_at_least(weight_decay, "weight_decay value")
-        defaults = {
-            "lr": lr,
-            "lambd": lambd,
-            "alpha": alpha,
-            "t0": t0,
-            "weight_decay": weight_decay,
-            "foreach": foreach,
-            "maximize": maximize,
-            "differentiable": differentiable,
-            "capturable": capturable,
-        }
-        super().__init__(params, defaults)
+        self._begin(params, locals())
 
     def _new_state(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         return {

@@ -24,6 +24,10 @@ def _check_lr(lr: Any, options: dict[str, Any]) -> None:
         raise RuntimeError("`fused` does not support `differentiable`")
     if options.get("fused") and options.get("foreach"):
         raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+    refuse_differentiable(options)
+
+
+def refuse_differentiable(options: dict[str, Any]) -> None:
     if options.get("differentiable"):
         raise NotImplementedError(
             "differentiable=True is not there yet: the step runs in one pass without a history"
