@@ -34,6 +34,8 @@ class Rule(Optimizer):
     _rule: str  # the name that `_rule_` knows it by
     _states: tuple[str, ...]  # keys of a parameter's state, in the order of the lists
 
+    # PyTorch's order of the options in a state_dict, where it is not that of the arguments.
+    _options = ""
     # Options that are not negative.
     _at_least_zero: tuple[str, ...] = ("lr", "eps", "weight_decay")
     # Options that old files lack.
@@ -46,7 +48,8 @@ class Rule(Optimizer):
 
     def _begin(self, params: Any, given: dict[str, Any]) -> None:
         """The constructor: its arguments are the options."""
-        options = {k: v for k, v in given.items() if k not in ("self", "params")}
+        listed = self._options.split() or [k for k in given if k not in ("self", "params")]
+        options = {name: given[name] for name in listed}
         for name in self._at_least_zero:
             if name in options:
                 check_at_least(options[name], _TEXTS.get(name, f"{name} value"))
@@ -123,6 +126,9 @@ class RMSprop(Rule):
 
     _rule = "rmsprop"
     _states = ("square_avg", "momentum_buffer", "grad_avg")
+    _options = (
+        "lr momentum alpha eps centered weight_decay capturable foreach maximize differentiable"
+    )
 
     _at_least_zero = ("lr", "eps", "momentum", "weight_decay", "alpha")
 
@@ -159,6 +165,10 @@ class Adagrad(Rule):
 
     _rule = "adagrad"
     _states = ("sum",)
+    _options = (
+        "lr lr_decay eps weight_decay "
+        "initial_accumulator_value foreach maximize differentiable fused"
+    )
 
     _at_least_zero = ("lr", "lr_decay", "weight_decay", "initial_accumulator_value", "eps")
 
@@ -203,6 +213,7 @@ class Adadelta(Rule):
 
     _rule = "adadelta"
     _states = ("square_avg", "acc_delta")
+    _options = "lr rho eps weight_decay maximize capturable foreach differentiable"
 
     def __init__(
         self,
@@ -252,6 +263,10 @@ class NAdam(_Moments):
 
     _rule = "nadam"
     _states = ("exp_avg", "exp_avg_sq", "mu_product")
+    _options = (
+        "lr betas eps weight_decay momentum_decay "
+        "decoupled_weight_decay maximize foreach capturable differentiable"
+    )
     _counters = ("step", "mu_product")
 
     _at_least_zero = ("lr", "eps", "weight_decay", "momentum_decay")
@@ -286,6 +301,10 @@ class RAdam(_Moments):
 
     _rule = "radam"
     _states = ("exp_avg", "exp_avg_sq")
+    _options = (
+        "lr betas eps weight_decay "
+        "maximize foreach capturable decoupled_weight_decay differentiable"
+    )
 
     def __init__(
         self,
@@ -342,6 +361,7 @@ class Rprop(Rule):
 
     _rule = "rprop"
     _states = ("prev", "step_size")
+    _options = "lr etas step_sizes foreach maximize differentiable capturable"
 
     def __init__(
         self,
