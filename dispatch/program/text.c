@@ -429,9 +429,11 @@ static void put_json_node(printer *w, const tni_pnode *n) {
             is_argument(&n->op->fields[i]) && !(n->op->fields[i].flags & TNI_FIELD_KWONLY);
     tni_sink_text(&w->s, ", \"positional\": %d, \"in_place\": ", (int)positional);
     put_bool(w, n->op->flags & TNI_OP_INPLACE_ONLY);
-    tni_sink_text(&w->s, ", \"wrote\": ");
-    put_bool(w, n->wrote || (n->op->flags & TNI_OP_WRITES));
-    tni_sink_text(&w->s, ", \"autocast\": ");
+    tni_sink_text(&w->s, ", \"wrote\": [");
+    for (int32_t i = 0, some = 0; i < n->nin; i++)
+        if (n->wrote && n->wrote[i] && n->in[i] >= 0)
+            tni_sink_text(&w->s, "%s%d", some++ ? ", " : "", (int)n->in[i]);
+    tni_sink_text(&w->s, "], \"autocast\": ");
     put_quoted(&w->s, n->cast ? tn_dtype_name(n->cast - 1) : "");
     tni_sink_text(&w->s, ", \"args\": {");
     put_args(w, n);

@@ -101,6 +101,12 @@ def test_structures() -> None:
         traced(y, 4.0, other={"y": x})
 
 
+def test_results_with_names() -> None:
+    traced = jit.trace(lambda x: x.max(dim=1), (tn.randn(2, 3),))
+    x = tn.randn(4, 3)
+    assert tn.equal(traced(x)[0], x.max(dim=1).values) and len(traced(x)) == 2
+
+
 def test_writes_and_views() -> None:
     def fn(x: tn.Tensor) -> tuple[tn.Tensor, tn.Tensor]:
         y = x.clone()

@@ -201,9 +201,27 @@ def is_namedtuple(obj: Any) -> bool:
     return is_namedtuple_class(obj if isinstance(obj, type) else type(obj))
 
 
+def is_structseq_class(cls: type) -> bool:
+    """Whether it is a type of results such as those of max(dim)."""
+    return isinstance(cls, type) and issubclass(cls, tuple) and hasattr(cls, "n_sequence_fields")
+
+
+# What operators with several results return; in files it is a tuple.
+_RESULTS = NodeDef(
+    tuple, lambda x: (list(x), type(x)), lambda v, cls: cls(v), _positions, "tuple",
+    lambda cls: None, _same,
+)  # fmt: skip
+
+
+def _node_of_type(cls: Any) -> NodeDef | None:
+    known = SUPPORTED_NODES.get(cls)
+    if known is None and is_structseq_class(cls):
+        return _RESULTS
+    return _NAMED if known is None and is_namedtuple_class(cls) else known
+
+
 def _node_of(tree: Any) -> NodeDef | None:
-    known = SUPPORTED_NODES.get(type(tree))
-    return _NAMED if known is None and is_namedtuple(tree) else known
+    return _node_of_type(type(tree))
 
 
 # ---- Structures ----------------------------------------------------------------------------------
@@ -314,7 +332,7 @@ def tree_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], TreeSpec
 def _unflatten(leaves: Any, spec: TreeSpec) -> Any:
     if spec.is_leaf():
         return next(leaves)
-    node = SUPPORTED_NODES.get(spec.type, _NAMED)
+    node = _node_of_type(spec.type)
     return node.unflatten_fn([_unflatten(leaves, c) for c in spec.children_specs], spec.context)
 
 
@@ -440,7 +458,7 @@ def tree_map_with_path(
 def _dump(spec: TreeSpec) -> Any:
     if spec.is_leaf():
         return None
-    node = SUPPORTED_NODES.get(spec.type, _NAMED)
+    node = _node_of_type(spec.type)
     if node.to_dumpable is None:
         raise NotImplementedError(
             f"Serializing {spec.type} in pytree is not supported: register it with "

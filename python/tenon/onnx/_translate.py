@@ -1,0 +1,288 @@
+"""Programs into ONNX models: a translation for each operator, in _operators.py and _layers.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import tenon
+from tenon import onnx as _onnx
+from tenon._program import Program
+from tenon._program.as_fx import value
+
+try:
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+except ImportError as err:
+    raise ImportError("tenon.onnx needs the package onnx: pip install onnx") from err
+
+ELEMENT = {
+    "float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE, "float16": TensorProto.FLOAT16,
+    "int64": TensorProto.INT64, "int32": TensorProto.INT32, "int16": TensorProto.INT16,
+    "int8": TensorProto.INT8, "uint8": TensorProto.UINT8, "bool": TensorProto.BOOL,
+}  # fmt: skip
+TRANSLATIONS: dict[str, Callable[[Call], Any]] = {}
+
+
+def translates(*names: str) -> Callable[[Callable[[Call], Any]], Callable[[Call], Any]]:
+    """Marks the translation of operators. It returns the name of the result, or names."""
+
+    def mark(fn: Callable[[Call], Any]) -> Callable[[Call], Any]:
+        TRANSLATIONS.update(dict.fromkeys(names, fn))
+        return fn
+
+    return mark
+
+
+class Size(str):
+    """The name of a value [1] of int64 that is a size."""
+
+
+class Call:
+    """One call of an operator: its arguments, facts of its results, a way to add ONNX nodes."""
+
+    def __init__(self, writer: Writer, node: dict[str, Any]) -> None:
+        self.writer, self.node = writer, node
+        self.args = {k: writer.argument(v) for k, v in node["args"].items()}
+        self.outs = [writer.values[i] if i >= 0 else None for i in node["outs"]]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.args[name]
+
+    def fact(self, name: str) -> dict[str, Any]:
+        """dtype and shape of a tensor argument."""
+        return self.writer.values[self.node["args"][name]["v"]]
+
+    def rank(self, name: str) -> int:
+        return len(self.fact(name)["shape"])
+
+    def shape(self, name: str) -> list[Any]:
+        return self.fact(name)["shape"]
+
+    @property
+    def dtype(self) -> str:
+        return self.outs[0]["dtype"]
+
+    def is_tensor(self, name: str) -> bool:
+        given = self.node["args"][name]
+        return isinstance(given, dict) and "v" in given
+
+    def refuse(self, why: str) -> Any:
+        raise _onnx.OnnxExporterError(f"onnx.export: {self.node['op']}: {why}")
+
+    # ---- Nodes -----------------------------------------------------------------------------------
+
+    def emit(self, op: str, *inputs: str, outputs: int = 1, **attributes: Any) -> Any:
+        return self.writer.emit(op, inputs, outputs, attributes)
+
+    def const(self, data: Any, dtype: str | None = None) -> str:
+        return self.writer.const(np.asarray(data, dtype=dtype))
+
+    def ints(self, data: Any) -> str:
+        """A list of ints and sizes as a value."""
+        return self.writer.ints(data)
+
+    def number(self, data: Any, dtype: str) -> str:
+        return self.const(data, dtype)
+
+    def cast(self, name: str, to: str) -> str:
+        if to not in ELEMENT:
+            self.refuse(f"ONNX models of ours have no {to}")
+        return self.emit("Cast", name, to=ELEMENT[to])
+
+    def operand(self, name: str, dtype: str) -> str:
+        """An argument, a number too, in a dtype."""
+        if isinstance(self.args[name], Size):
+            flat = self.emit("Squeeze", self.args[name])
+            return flat if dtype == "int64" else self.cast(flat, dtype)
+        if not self.is_tensor(name):
+            return self.number(self.args[name], dtype)
+        given = self.args[name]
+        return given if self.fact(name)["dtype"] == dtype else self.cast(given, dtype)
+
+    def common(self, *names: str) -> str:
+        """The dtype that tensors and numbers are promoted to."""
+        parts = [
+            tenon.empty(
+                [1] * min(self.rank(n), 1), dtype=getattr(tenon, self.fact(n)["dtype"])
+            ) if self.is_tensor(n) else (0 if isinstance(self.args[n], Size) else self.args[n])
+            for n in names
+        ]  # fmt: skip
+        found = tenon.result_type(parts[0], parts[1]) if len(parts) == 2 else parts[0].dtype
+        return str(found).split(".")[-1]
+
+
+class Writer:
+    """A graph in the making."""
+
+    def __init__(self, program: Program) -> None:
+        self.program, self.data = program, program.data
+        self.values = self.data["values"]
+        self.names: dict[int, str] = {}
+        self.nodes: list[Any] = []
+        self.constants: dict[bytes, str] = {}
+        self.initializers: list[Any] = []
+        self.arrays: dict[int, Any] = {}
+        self.sizes: dict[str, str] = {}
+        self.count = 0
+
+    def fresh(self, hint: str) -> str:
+        self.count += 1
+        return f"{hint}_{self.count}"
+
+    def emit(self, op: str, inputs: Any, outputs: int, attributes: dict[str, Any]) -> Any:
+        names = [self.fresh(op.lower()) for _ in range(outputs)]
+        kept = {k: v for k, v in attributes.items() if v is not None}
+        self.nodes.append(helper.make_node(op, list(inputs), names, **kept))
+        return names[0] if outputs == 1 else names
+
+    def const(self, array: Any) -> str:
+        array = np.asarray(array)
+        key = f"{array.dtype}{array.shape}".encode() + array.tobytes()
+        if key not in self.constants:
+            self.constants[key] = name = self.fresh("const")
+            self.initializers.append(numpy_helper.from_array(array, name))
+        return self.constants[key]
+
+    def ints(self, data: Any) -> str:
+        if not any(isinstance(d, Size) for d in data):
+            return self.const(np.asarray(data, dtype=np.int64))
+        parts = [d if isinstance(d, Size) else self.const(np.asarray([d], np.int64)) for d in data]
+        return self.emit("Concat", parts, 1, {"axis": 0})
+
+    def size(self, data: dict[str, Any]) -> Size:
+        """A size that differs, out of the shape of the first input that has it."""
+        name = data["s"]
+        if name not in self.sizes:
+            at = next(i for i in self.data["inputs"] if name in self.values[i]["shape"])
+            dim = self.values[at]["shape"].index(name)
+            part = {"start": dim, "end": dim + 1}
+            self.sizes[name] = self.emit("Shape", [self.names[at]], 1, part)
+        made = self.sizes[name]
+        steps = (("Mul", data["num"], 1), ("Div", data["den"], 1), ("Add", data["add"], 0))
+        for op, by, plain in steps:
+            if by != plain:
+                made = self.emit(op, [made, self.const(np.asarray([by], np.int64))], 1, {})
+        return Size(made)
+
+    def argument(self, data: Any) -> Any:
+        def special(kind: str, data: dict[str, Any]) -> Any:
+            return self.names[data["v"]] if kind == "v" else self.size(data)
+
+        return value(data, special)
+
+    # ---- A whole program -------------------------------------------------------------------------
+
+    def weight(self, i: int, name: str, tensor: Any) -> None:
+        if self.values[i]["dtype"] not in ELEMENT:
+            raise _onnx.OnnxExporterError(f"onnx.export: a weight is {self.values[i]['dtype']}")
+        array = tensor.detach().cpu().contiguous().numpy()
+        self.arrays[i] = array
+        self.names[i] = name or self.fresh("constant")
+        self.initializers.append(numpy_helper.from_array(array, self.names[i]))
+
+    def check_writes(self) -> None:
+        """What is written must be seen under its new name alone."""
+        last: dict[int, int] = {}
+        for k, node in enumerate(self.data["nodes"]):
+            for i in _tensors(node):
+                last[i] = k
+        last.update(dict.fromkeys(self.data["outputs"], len(self.data["nodes"])))
+        base = list(range(len(self.values)))
+        for k, node in enumerate(self.data["nodes"]):
+            into = [g for g in node["given"] if g >= 0]
+            if node["in_place"]:
+                into += _tensors(node)[:1]
+            for i in into:
+                outer = self.values[base[i]]["role"] != "node"
+                others = [j for j, b in enumerate(base) if b == base[i] and last.get(j, -1) > k]
+                if outer or others:
+                    what = "an input or weight" if outer else "memory that others look at"
+                    raise _onnx.OnnxExporterError(
+                        f"onnx.export: {node['op']} writes to {what}: ONNX has no writes. Use the "
+                        "form that returns a new tensor"
+                    )
+            # Statistics count as written in eval(), too, where they stay as they are.
+            kept = node["op"] == "batch_norm" and not node["args"]["training"]
+            if set(node["wrote"]) - set(into) and not kept:
+                raise _onnx.OnnxExporterError(
+                    f"onnx.export: {node['op']} writes to a weight: export a module in eval()"
+                )
+            sources = _tensors(node)
+            for out in node["outs"]:
+                if out >= 0 and sources and (node["op"] in _SHARING or into):
+                    base[out] = base[sources[0]]
+
+    def run(self, inputs: list[str] | None) -> None:
+        for k, i in enumerate(self.data["inputs"]):
+            own = self.values[i]["name"]
+            self.names[i] = inputs[k] if inputs and k < len(inputs) else own
+        places = [i for i, v in enumerate(self.values) if v["role"] == "weight"]
+        for i, (name, _, tensor) in zip(places, self.program.weights, strict=True):
+            self.weight(i, name, tensor)
+        unknown = sorted({n["op"] for n in self.data["nodes"]} - set(TRANSLATIONS))
+        if unknown:
+            raise _onnx.OnnxExporterError(f"onnx.export has no translation of {', '.join(unknown)}")
+        self.check_writes()
+        for node in self.data["nodes"]:
+            call = Call(self, node)
+            made = TRANSLATIONS[node["op"]](call)
+            made = [made] if isinstance(made, str) else made
+            for out, name in zip(node["outs"], made, strict=False):
+                if out >= 0:
+                    self.names[out] = name
+
+
+_SHARING = {
+    "view_size", "reshape", "flatten", "transpose", "permute", "unsqueeze", "squeeze", "t",
+    "squeeze_dim", "squeeze_dims", "select", "slice", "narrow", "expand", "expand_as", "chunk",
+    "split", "split_sizes", "split_method", "split_method_sizes", "split_with_sizes", "unbind",
+    "unflatten", "detach", "_alias", "contiguous", "_to_copy", "dropout", "_move", "broadcast_to",
+}  # fmt: skip
+
+
+def _tensors(node: dict[str, Any]) -> list[int]:
+    found: list[int] = []
+    for given in node["args"].values():
+        for part in given if isinstance(given, list) else [given]:
+            if isinstance(part, dict) and "v" in part:
+                found.append(part["v"])
+    return found
+
+
+def _info(name: str, fact: dict[str, Any]) -> Any:
+    if fact["dtype"] not in ELEMENT:
+        raise _onnx.OnnxExporterError(f"onnx.export: '{name}' is {fact['dtype']}")
+    shape = [None if s == -1 else s for s in fact["shape"]]
+    return helper.make_tensor_value_info(name, ELEMENT[fact["dtype"]], shape)
+
+
+def translate(
+    program: Program, opset: int, inputs: list[str] | None, outputs: list[str] | None
+) -> Any:
+    """The model of a program."""
+    from tenon.onnx import _layers, _operators
+
+    assert _layers and _operators  # they fill TRANSLATIONS
+    w = Writer(program)
+    w.run(inputs)
+    results = []
+    for k, i in enumerate(w.data["outputs"]):
+        name = outputs[k] if outputs and k < len(outputs) else f"output_{k}"
+        w.nodes.append(helper.make_node("Identity", [w.names[i]], [name]))
+        results.append(_info(name, w.values[i]))
+    used = {name for node in w.nodes for name in node.input}
+    graph = helper.make_graph(
+        w.nodes,
+        "program",
+        [_info(w.names[i], w.values[i]) for i in w.data["inputs"]],
+        results,
+        [t for t in w.initializers if t.name in used],
+    )
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", opset)], producer_name="tenon", ir_version=9
+    )
+    onnx.checker.check_model(model, full_check=True)
+    return model
