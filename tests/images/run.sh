@@ -25,13 +25,15 @@ isas="--config-settings=setup-args=-Dcpu_isa=$isa"
 install="$venv && $pip install $isas ."
 wheel="$venv && $pip wheel $isas --no-deps -w ~/dist . && $pip install ~/dist/*.whl"
 editable="$venv && $pip install meson-python meson ninja scipy-openblas32 && $pip install --no-build-isolation $isas --editable ."
-sdist="$venv && $pip install build && \$py -m build -s -o ~/dist . && $pip install $isas ~/dist/*.tar.gz"
+# An archive of the sources is made of what git has.
+commit="git init -q && git add -A && git -c user.name=user -c user.email=user@localhost commit -qm all"
+sdist="$venv && $commit && $pip install build && \$py -m build -s -o ~/dist . && $pip install $isas ~/dist/*.tar.gz"
 dev="./dev build && py='./dev run python'"
-# What was installed once is enough for a second installation: without the network.
-offline="$venv && $pip install meson-python meson ninja scipy-openblas32 && unshare -rn $pip install --no-build-isolation --no-deps $isas ."
+# What was installed once is enough for a second installation: after @ there is no network.
+offline="$venv && $pip install meson-python meson ninja scipy-openblas32 @py=~/env/bin/python; $pip install --no-build-isolation --no-deps $isas ."
 
 # What ./dev wheel left in dist/, where there is neither a compiler nor a network.
-release="$venv && unshare -rn $pip install --no-index dist/*.whl"
+release="@$venv && $pip install --no-index dist/*.whl"
 
 # NAME DEBIAN USER PACKAGES HOW
 cases() {
@@ -47,7 +49,6 @@ cases() {
 13-pip-bare|13|root|compiler|install
 13-pip-full|13|user|full|install
 13-editable|13|user|compiler|editable
-13-sdist-bare|13|root|compiler|sdist
 13-offline|13|root|full|offline
 12-release|12|user|interpreter|release
 13-release|13|root|interpreter|release
@@ -74,11 +75,13 @@ base() {
     touch "$root/complete"
 }
 
-# inside ROOT USER COMMAND: in the system, with what a process expects there; the mounts end with it.
+# inside ROOT USER COMMAND [FLAG]: in the system, with what a process expects there; the mounts end with
+# it. The flag -n takes the network away.
 inside() {
-    unshare -m sh -c '
+    # shellcheck disable=SC2086
+    unshare -m ${4:-} sh -c '
         mount --bind /dev "$0/dev" && mount -t proc proc "$0/proc" || exit 1
-        exec chroot "$0" su - "$1" -c "$2"' "$1" "$2" "$3"
+        exec chroot "$0" su - "$1" -s /bin/bash -c "$2"' "$1" "$2" "$3"
 }
 
 # one NAME RELEASE USER PACKAGES HOW: the last line of its log says what came out.
@@ -97,16 +100,18 @@ one() {
     chroot "$root" chown -R "$3" "$home/tenon"
     export="export PIP_CERT=/etc/ssl/trusted.pem PIP_ROOT_USER_ACTION=ignore"
     cp "$here/program.py" "$root$home/"
-    cat >"$root$home/try.sh" <<END
-set -e
-$export
-cd ~/tenon
-$5
-cd ~/tenon/docs
-[ "\${py#./}" = "\$py" ] || cd ~/tenon
-\$py ~/program.py
-END
-    inside "$root" "$3" "sh -e ~/try.sh"
+    script="set -e; $export; cd ~/tenon"
+    network=
+    how=$5
+    case $5 in
+    *@*)
+        inside "$root" "$3" "$script; ${5%%@*}" || return 1
+        network=-n
+        how=${5#*@}
+        ;;
+    esac
+    # Beside the sources nothing is found but what was installed, or what ./dev runs.
+    inside "$root" "$3" "$script; $how; [ -f ./build/build.ninja ] || cd ..; \$py ~/program.py" "$network"
 }
 
 # trial NAME ...: runs one and prints its row.
