@@ -125,9 +125,9 @@ _LATER = {
         "svd", "triangular_solve",
     ), "_tensor.matrix"),
     **dict.fromkeys((
-        "can_cast", "einsum", "finfo", "get_device_module", "iinfo", "is_complex",
-        "is_floating_point", "is_nonzero", "is_storage", "meshgrid", "numel", "result_type",
-        "split", "typename",
+        "broadcast_shapes", "can_cast", "einsum", "finfo", "get_device_module", "iinfo",
+        "is_complex", "is_floating_point", "is_nonzero", "is_storage", "meshgrid", "numel",
+        "result_type", "split", "typename",
     ), "_tensor.functions"),
     **dict.fromkeys((
         "set_fallback_policy", "get_fallback_policy",

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from tenon import _C
-from tenon._C import Tensor, dtype
+from tenon._C import Size, Tensor, dtype
 
 __all__ = [
-    "can_cast", "einsum", "finfo", "get_device_module", "iinfo",
+    "broadcast_shapes", "can_cast", "einsum", "finfo", "get_device_module", "iinfo",
     "is_complex", "is_floating_point", "is_nonzero", "is_storage", "meshgrid", "numel",
     "result_type", "split", "typename",
 ]  # fmt: skip
@@ -200,6 +200,13 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     if len(tensors) == 1 and isinstance(tensors[0], list | tuple):
         tensors = tuple(tensors[0])
     return tuple(_C._ops.meshgrid(tensors, indexing=indexing or "ij"))
+
+
+def broadcast_shapes(*shapes: Any) -> Size:
+    """The shape that tensors of these shapes, or sizes, are broadcast to."""
+    sizes = [(s,) if isinstance(s, builtins.int) else tuple(s) for s in shapes]
+    number = _C.tensor(0)
+    return _C._ops.broadcast_tensors([number.expand(s) for s in sizes or [()]])[0].shape
 
 
 def split(tensor: Tensor, split_size_or_sections: Any, dim: builtins.int = 0) -> tuple[Tensor, ...]:

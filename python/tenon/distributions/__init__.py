@@ -16,6 +16,10 @@ from tenon.distributions._continuous import (
     Normal,
     Uniform,
 )
+from tenon.distributions._counts import (
+    Binomial,
+    MixtureSameFamily,
+)
 from tenon.distributions._derived import Independent, LogNormal, TransformedDistribution
 from tenon.distributions._discrete import (
     Bernoulli,
@@ -25,47 +29,44 @@ from tenon.distributions._discrete import (
     OneHotCategorical,
     OneHotCategoricalStraightThrough,
 )
+from tenon.distributions._heavy import (
+    Chi2,
+    HalfCauchy,
+    HalfNormal,
+    Pareto,
+    StudentT,
+    Weibull,
+)
+from tenon.distributions.constraint_registry import biject_to, transform_to
 from tenon.distributions.distribution import Distribution, ExponentialFamily
 from tenon.distributions.kl import kl_divergence, register_kl
+from tenon.distributions.multivariate_normal import MultivariateNormal
 from tenon.distributions.transforms import (
+    AbsTransform,
     AffineTransform,
     ComposeTransform,
     ExpTransform,
+    IndependentTransform,
+    LowerCholeskyTransform,
+    PowerTransform,
     SigmoidTransform,
+    SoftmaxTransform,
+    SoftplusTransform,
+    StickBreakingTransform,
     TanhTransform,
     Transform,
+    identity_transform,
 )
 
 __all__ = [
-    "AffineTransform",
-    "Bernoulli",
-    "Beta",
-    "Categorical",
-    "Cauchy",
-    "ComposeTransform",
-    "Dirichlet",
-    "Distribution",
-    "ExpTransform",
-    "Exponential",
-    "ExponentialFamily",
-    "Gamma",
-    "Geometric",
-    "Gumbel",
-    "Independent",
-    "Laplace",
-    "LogNormal",
-    "Multinomial",
-    "Normal",
-    "OneHotCategorical",
-    "OneHotCategoricalStraightThrough",
-    "SigmoidTransform",
-    "TanhTransform",
-    "Transform",
-    "TransformedDistribution",
-    "Uniform",
-    "constraints",
-    "kl",
-    "kl_divergence",
-    "register_kl",
-    "transforms",
-]
+    "AbsTransform", "AffineTransform", "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy",
+    "Chi2", "ComposeTransform", "Dirichlet", "Distribution", "ExpTransform", "Exponential",
+    "ExponentialFamily", "Gamma", "Geometric", "Gumbel", "HalfCauchy", "HalfNormal",
+    "Independent", "IndependentTransform", "Laplace", "LogNormal", "LowerCholeskyTransform",
+    "MixtureSameFamily", "Multinomial", "MultivariateNormal", "Normal",
+    "OneHotCategorical", "OneHotCategoricalStraightThrough", "Pareto",
+    "PowerTransform", "SigmoidTransform", "SoftmaxTransform", "SoftplusTransform",
+    "StickBreakingTransform", "StudentT", "TanhTransform", "Transform",
+    "TransformedDistribution", "Uniform", "Weibull", "biject_to", "constraints",
+    "identity_transform", "kl", "kl_divergence", "register_kl", "transform_to", "transforms",
+]  # fmt: skip

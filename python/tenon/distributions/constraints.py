@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import tenon
 from tenon import Tensor
 
 __all__ = [
@@ -24,8 +25,10 @@ __all__ = [
     "lower_cholesky",
     "nonnegative",
     "nonnegative_integer",
+    "multinomial",
     "one_hot",
     "positive",
+    "positive_definite",
     "real",
     "real_vector",
     "simplex",
@@ -93,6 +96,27 @@ class _LowerCholesky(Constraint):
     def check(self, value: Tensor) -> Tensor:
         lower = (value.tril() == value).flatten(-2).all(-1)
         return lower & (value.diagonal(dim1=-2, dim2=-1) > 0).all(-1)
+
+
+class _PositiveDefinite(Constraint):
+    event_dim = 2
+
+    def check(self, value: Tensor) -> Tensor:
+        symmetric = ((value - value.mT).abs() <= 1e-6).flatten(-2).all(-1)
+        return symmetric & (tenon.linalg.cholesky_ex(value).info == 0)
+
+
+class _Multinomial(Constraint):
+    """Counts of events that add up to a number, or less."""
+
+    is_discrete = True
+    event_dim = 1
+
+    def __init__(self, upper_bound: Any) -> None:
+        self.upper_bound = upper_bound
+
+    def check(self, value: Tensor) -> Tensor:
+        return (value >= 0).all(-1) & (value.sum(-1) <= self.upper_bound)
 
 
 class GreaterThan(Constraint):
@@ -193,6 +217,8 @@ boolean = _Boolean()
 one_hot = _OneHot()
 simplex = _Simplex()
 lower_cholesky = _LowerCholesky()
+positive_definite = _PositiveDefinite()
+multinomial = _Multinomial
 positive = GreaterThan(0.0)
 nonnegative = GreaterThanEq(0.0)
 nonnegative_integer = IntegerGreaterThan(0)

@@ -12,13 +12,11 @@ from tenon.distributions import constraints
 from tenon.nn.functional import softplus
 
 __all__ = [
-    "AffineTransform",
-    "ComposeTransform",
-    "ExpTransform",
-    "SigmoidTransform",
-    "TanhTransform",
-    "Transform",
-]
+    "AbsTransform", "AffineTransform", "ComposeTransform", "ExpTransform", "IndependentTransform",
+    "LowerCholeskyTransform", "PowerTransform", "SigmoidTransform", "SoftmaxTransform",
+    "SoftplusTransform", "StickBreakingTransform", "TanhTransform", "Transform",
+    "identity_transform",
+]  # fmt: skip
 
 
 class Transform:
@@ -48,11 +46,16 @@ class Transform:
             self._last = (x, self._call(x))
         return self._last[1]
 
-    def inv(self, y: Tensor) -> Tensor:
+    def _solve(self, y: Tensor) -> Tensor:
         """x with f(x) = y."""
         if self._cache_size and self._last[1] is y:
             return self._last[0]
         return self._inverse(y)
+
+    @property
+    def inv(self) -> Transform:
+        """The inverse function: inv(y) is the x with f(x) = y."""
+        return _Inverse(self)
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         """log |dy/dx|."""
@@ -60,6 +63,35 @@ class Transform:
 
     def __repr__(self) -> str:
         return type(self).__name__ + "()"
+
+
+class _Inverse(Transform):
+    """x = f^-1(y)."""
+
+    def __init__(self, forward: Transform) -> None:
+        super().__init__()
+        self._forward = forward
+        self.domain, self.codomain = forward.codomain, forward.domain
+
+    @property
+    def sign(self) -> Any:
+        return self._forward.sign
+
+    @property
+    def inv(self) -> Transform:
+        return self._forward
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self._forward._solve(x)
+
+    def _solve(self, y: Tensor) -> Tensor:
+        return self._forward(y)
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        return -self._forward.log_abs_det_jacobian(y, x)
+
+    def __repr__(self) -> str:
+        return f"{self._forward!r}.inv"
 
 
 class ComposeTransform(Transform):
@@ -168,3 +200,135 @@ class AffineTransform(Transform):
         else:
             result = tenon.full_like(x, math.log(abs(scale)))
         return result.sum(tuple(range(-self.event_dim, 0))) if self.event_dim else result
+
+
+class IndependentTransform(Transform):
+    """A transform whose last batch dimensions are parts of one event."""
+
+    def __init__(
+        self, base_transform: Transform, reinterpreted_batch_ndims: int, cache_size: int = 0
+    ) -> None:
+        super().__init__(cache_size)
+        self.base_transform = base_transform
+        self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
+        count = reinterpreted_batch_ndims
+        self.domain = constraints.independent(base_transform.domain, count)
+        self.codomain = constraints.independent(base_transform.codomain, count)
+
+    @property
+    def sign(self) -> Any:
+        return self.base_transform.sign
+
+    def _call(self, x: Tensor) -> Tensor:
+        return self.base_transform(x)
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return self.base_transform.inv(y)
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        result = self.base_transform.log_abs_det_jacobian(x, y)
+        return result.sum(tuple(range(-self.reinterpreted_batch_ndims, 0)))
+
+
+class PowerTransform(Transform):
+    """x ** exponent of positive numbers."""
+
+    domain = codomain = constraints.positive
+
+    def __init__(self, exponent: Any, cache_size: int = 0) -> None:
+        super().__init__(cache_size)
+        self.exponent = exponent if isinstance(exponent, Tensor) else tenon.tensor(exponent)
+
+    @property
+    def sign(self) -> Any:
+        return self.exponent.sign()
+
+    def _call(self, x: Tensor) -> Tensor:
+        return x.pow(self.exponent)
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return y.pow(1 / self.exponent)
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        return (self.exponent * y / x).abs().log()
+
+
+class SoftplusTransform(Transform):
+    """log(1 + exp(x))."""
+
+    codomain = constraints.positive
+
+    def _call(self, x: Tensor) -> Tensor:
+        return softplus(x)
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return (-y).expm1().neg().log() + y
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        return -softplus(-x)
+
+
+class AbsTransform(Transform):
+    """|x|, which has no inverse: inv gives the positive one."""
+
+    codomain = constraints.positive
+
+    def _call(self, x: Tensor) -> Tensor:
+        return x.abs()
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return y
+
+
+class SoftmaxTransform(Transform):
+    """Real vectors to probabilities; inv gives logarithms of them."""
+
+    domain, codomain = constraints.real_vector, constraints.simplex
+
+    def _call(self, x: Tensor) -> Tensor:
+        return x.softmax(-1)
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return y.log()
+
+
+class StickBreakingTransform(Transform):
+    """n real numbers to n + 1 probabilities: each takes its share of what is left of a stick."""
+
+    domain, codomain = constraints.real_vector, constraints.simplex
+
+    @staticmethod
+    def _offset(x: Tensor) -> Tensor:
+        count = x.shape[-1]
+        return tenon.arange(count, 0, -1, dtype=x.dtype, device=x.device).log()
+
+    def _call(self, x: Tensor) -> Tensor:
+        share = (x - self._offset(x)).sigmoid()
+        left = (1 - share).cumprod(-1)
+        pad = tenon.nn.functional.pad
+        return pad(share, [0, 1], value=1.0) * pad(left, [1, 0], value=1.0)
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        left = 1 - y[..., :-1].cumsum(-1)
+        left = left.clamp(min=tenon.finfo(y.dtype).tiny)
+        return y[..., :-1].log() - left.log() + self._offset(y[..., :-1])
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        z = x - self._offset(x)
+        return (-z + tenon.nn.functional.logsigmoid(z) + y[..., :-1].log()).sum(-1)
+
+
+class LowerCholeskyTransform(Transform):
+    """Matrices to lower triangles with positive diagonals: exp of the diagonal."""
+
+    domain = constraints.independent(constraints.real, 2)
+    codomain = constraints.lower_cholesky
+
+    def _call(self, x: Tensor) -> Tensor:
+        return x.tril(-1) + x.diagonal(dim1=-2, dim2=-1).exp().diag_embed()
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return y.tril(-1) + y.diagonal(dim1=-2, dim2=-1).log().diag_embed()
+
+
+identity_transform = ComposeTransform([])

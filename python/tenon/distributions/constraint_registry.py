@@ -1,0 +1,104 @@
+"""From a set to a function onto it: a parameter that must lie in a set is made of free numbers.
+
+`biject_to` gives functions that can be undone with a density, `transform_to` any that reach the
+set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tenon.distributions import constraints, transforms
+
+__all__ = ["ConstraintRegistry", "biject_to", "transform_to"]
+
+
+class ConstraintRegistry:
+    """Functions by the class of a constraint."""
+
+    def __init__(self) -> None:
+        self._makers: dict[type, Callable[[Any], transforms.Transform]] = {}
+
+    def register(self, constraint: Any, factory: Callable[[Any], Any] | None = None) -> Any:
+        """factory(constraint) makes the transform for constraints of a class; also a decorator."""
+        if factory is None:
+            return lambda f: self.register(constraint, f)
+        kind = constraint if isinstance(constraint, type) else type(constraint)
+        if not issubclass(kind, constraints.Constraint):
+            raise TypeError(
+                f"Expected constraint to be either a Constraint subclass or instance, but got "
+                f"{constraint}"
+            )
+        self._makers[kind] = factory
+        return factory
+
+    def __call__(self, constraint: Any) -> transforms.Transform:
+        try:
+            maker = self._makers[type(constraint)]
+        except KeyError:
+            raise NotImplementedError(
+                f"Cannot transform {type(constraint).__name__} constraints"
+            ) from None
+        return maker(constraint)
+
+
+biject_to = ConstraintRegistry()
+transform_to = ConstraintRegistry()
+
+
+def _both(kind: Any) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
+    def register(factory: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        biject_to.register(kind, factory)
+        transform_to.register(kind, factory)
+        return factory
+
+    return register
+
+
+@_both(constraints.real)
+def _to_real(constraint: Any) -> transforms.Transform:
+    return transforms.identity_transform
+
+
+@_both(constraints.IndependentConstraint)
+def _to_several(constraint: Any) -> transforms.Transform:
+    return transforms.IndependentTransform(biject_to(constraint.base), constraint.count)
+
+
+@_both(constraints.GreaterThanEq)
+@_both(constraints.GreaterThan)
+def _above(constraint: Any) -> transforms.Transform:
+    parts = [transforms.ExpTransform(), transforms.AffineTransform(constraint.lower_bound, 1)]
+    return transforms.ComposeTransform(parts)
+
+
+@_both(constraints.LessThan)
+def _below(constraint: Any) -> transforms.Transform:
+    parts = [transforms.ExpTransform(), transforms.AffineTransform(constraint.upper_bound, -1)]
+    return transforms.ComposeTransform(parts)
+
+
+@_both(constraints.HalfOpenInterval)
+@_both(constraints.Interval)
+def _between(constraint: Any) -> transforms.Transform:
+    low, high = constraint.lower_bound, constraint.upper_bound
+    if isinstance(low, (int, float)) and isinstance(high, (int, float)) and (low, high) == (0, 1):
+        return transforms.SigmoidTransform()
+    parts = [transforms.SigmoidTransform(), transforms.AffineTransform(low, high - low)]
+    return transforms.ComposeTransform(parts)
+
+
+@biject_to.register(constraints.simplex)
+def _sticks(constraint: Any) -> transforms.Transform:
+    return transforms.StickBreakingTransform()
+
+
+@transform_to.register(constraints.simplex)
+def _softmax(constraint: Any) -> transforms.Transform:
+    return transforms.SoftmaxTransform()
+
+
+@_both(constraints.lower_cholesky)
+def _cholesky(constraint: Any) -> transforms.Transform:
+    return transforms.LowerCholeskyTransform()

@@ -1,0 +1,120 @@
+"""Normal vectors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import tenon
+from tenon import Tensor
+from tenon.distributions import constraints
+from tenon.distributions.distribution import Distribution
+
+__all__ = ["MultivariateNormal"]
+
+
+class MultivariateNormal(Distribution):
+    """Vectors with a mean and a covariance, which is given as such, by its inverse (the precision),
+    or by its Cholesky factor."""
+
+    arg_constraints = {
+        "loc": constraints.real_vector,
+        "covariance_matrix": constraints.positive_definite,
+        "precision_matrix": constraints.positive_definite,
+        "scale_tril": constraints.lower_cholesky,
+    }
+    support = constraints.real_vector
+    has_rsample = True
+
+    def __init__(
+        self,
+        loc: Tensor,
+        covariance_matrix: Tensor | None = None,
+        precision_matrix: Tensor | None = None,
+        scale_tril: Tensor | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        if loc.dim() < 1:
+            raise ValueError("loc must be at least one-dimensional.")
+        given = {
+            "covariance_matrix": covariance_matrix, "precision_matrix": precision_matrix,
+            "scale_tril": scale_tril,
+        }  # fmt: skip
+        named = [(name, matrix) for name, matrix in given.items() if matrix is not None]
+        if len(named) != 1:
+            raise ValueError(
+                "Exactly one of covariance_matrix or precision_matrix or scale_tril may be "
+                "specified."
+            )
+        name, matrix = named[0]
+        if matrix.dim() < 2:
+            raise ValueError(f"{name} must be at least two-dimensional")
+        batch = tenon.broadcast_shapes(matrix.shape[:-2], loc.shape[:-1])
+        setattr(self, name, matrix.expand((*batch, -1, -1)))
+        self.loc = loc.expand((*batch, -1))
+        super().__init__(batch, self.loc.shape[-1:], validate_args)
+        if name == "precision_matrix":
+            matrix = tenon.linalg.inv(matrix)
+        self._factor = matrix if name == "scale_tril" else tenon.linalg.cholesky(matrix)
+
+    # The forms that were not given are computed when they are asked for.
+
+    @cached_property
+    def scale_tril(self) -> Tensor:
+        """The lower triangle L with L L^T = covariance."""
+        return self._whole(self._factor)
+
+    @cached_property
+    def covariance_matrix(self) -> Tensor:
+        """The covariance."""
+        return self._whole(self._factor @ self._factor.mT)
+
+    @cached_property
+    def precision_matrix(self) -> Tensor:
+        """The inverse of the covariance."""
+        return self._whole(tenon.linalg.inv(self._factor @ self._factor.mT))
+
+    def _whole(self, matrix: Tensor) -> Tensor:
+        return matrix.expand((*self._batch_shape, *self._event_shape, *self._event_shape))
+
+    def expand(self, batch_shape: Sequence[int]) -> MultivariateNormal:
+        size = self._event_shape[0]
+        matrix = self.scale_tril.expand((*batch_shape, size, size))
+        loc = self.loc.expand((*batch_shape, size))
+        return MultivariateNormal(loc, scale_tril=matrix, validate_args=False)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.loc
+
+    @property
+    def mode(self) -> Tensor:
+        return self.loc
+
+    @property
+    def variance(self) -> Tensor:
+        return self._factor.pow(2).sum(-1).expand(self._batch_shape + self._event_shape)
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        shape = self._extended_shape(sample_shape)
+        eps = tenon.empty(shape, dtype=self.loc.dtype, device=self.loc.device).normal_()
+        return self.loc + (self._factor @ eps.unsqueeze(-1)).squeeze(-1)
+
+    def _half_log_det(self) -> Tensor:
+        return self._factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        if self._validate_args:
+            self._validate_sample(value)
+        distance = (value - self.loc).unsqueeze(-1)
+        whitened = tenon.linalg.solve_triangular(self._factor, distance, upper=False)
+        square = whitened.squeeze(-1).pow(2).sum(-1)
+        size = self._event_shape[0]
+        return -0.5 * (size * math.log(2 * math.pi) + square) - self._half_log_det()
+
+    def entropy(self) -> Tensor:
+        size = self._event_shape[0]
+        value: Any = 0.5 * size * (1.0 + math.log(2 * math.pi)) + self._half_log_det()
+        return value.expand(self._batch_shape)
