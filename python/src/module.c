@@ -235,6 +235,13 @@ static PyObject *set_fallback_policy(PyObject *unused, PyObject *policy) {
     Py_RETURN_NONE;
 }
 
+static PyObject *hide_kernels(PyObject *unused, PyObject *on) {
+    int truth = PyObject_IsTrue(on);
+    (void)unused;
+    if (truth < 0 || tnp_check(tn_kernels_hide(truth)) < 0) return NULL;
+    Py_RETURN_NONE;
+}
+
 static PyObject *set_deterministic(PyObject *unused, PyObject *on) {
     int truth = PyObject_IsTrue(on);
     (void)unused;
@@ -281,6 +288,7 @@ static PyMethodDef functions[] = {
     {"_set_deterministic", set_deterministic, METH_O, "Sets use_deterministic_algorithms."},
     {"_is_deterministic", is_deterministic, METH_NOARGS, "Whether it is set."},
     {"_set_fallback_policy", set_fallback_policy, METH_O, "Sets the policy by its number."},
+    {"_hide_kernels", hide_kernels, METH_O, "Operators that have formulas run by them, or not."},
     {NULL, NULL, 0, NULL},
 };
 

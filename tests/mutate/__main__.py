@@ -31,7 +31,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--kind", choices=KINDS, action="append", help="only such mutants")
     parser.add_argument("--sample", type=int, metavar="N", help="N mutants, drawn with --seed")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--each", type=int, default=4, help="mutants of a formula at most (4)")
+    parser.add_argument("--each", type=int, default=2, help="mutants of a formula at most (2)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2)
     parser.add_argument("--json", type=Path, help="write the result of every mutant here")
     parser.add_argument("--list", action="store_true", help="only print the mutants")

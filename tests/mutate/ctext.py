@@ -74,6 +74,7 @@ def functions(text: str) -> list[Function]:
                 start += len(head) - len(head.lstrip())
                 params = parameter_names(h["params"])
                 calls = set(re.findall(r"\b(\w+)\s*\(", code[brace : m.end()]))
+                calls |= {f"tn_{n}" for n in re.findall(r"&tni_op_(\w+)", code[brace : m.end()])}
                 found.append(
                     Function(h["name"], h["type"].strip(), params, start, brace, m.end(), calls)
                 )
@@ -152,7 +153,7 @@ def edits(text: str, fn: Function, kernel: bool) -> Iterator[Edit]:
         elif token in _EDGES and operand:
             new = (_TURNS if kernel else _EDGES)[token]
         elif re.fullmatch(r"\d+", token) and not kernel:
-            if before not in ("[", "-", "{") and not before_that.startswith("TN_E_"):
+            if before not in ("[", "-", "{") and not _names_argument(code, at):
                 new = str(int(token) + 1)
         elif kernel and re.match(r"0[xX]|\d", token) and re.search(r"[.pP]", token):
             new = f"(1.01{'f' if token[-1] in 'fF' else ''} * {token})"
@@ -176,6 +177,12 @@ def edits(text: str, fn: Function, kernel: bool) -> Iterator[Edit]:
         if new is not None and not _muted(mute, at):
             yield Edit(at, end, new, _around(text, at, end, new))
         before_that, before = before, token
+
+
+def _names_argument(code: str, at: int) -> bool:
+    """Whether a number only says which argument a message is about."""
+    words = code[max(0, at - 48) : at]
+    return bool(re.search(r"(TN_E_\w+|tni_infer_expect\(inf), $|\.roles = $", words))
 
 
 def _is_cast(code: str, at: int) -> bool:

@@ -39,6 +39,8 @@ def changes(e: ast.expr) -> Iterator[ast.expr]:
             yield ast.Constant(i + 1)
         case ast.Constant(value=float(f)):
             yield ast.Constant(f * 1.01)
+        case ast.Call(func=ast.Name(id="zeros_like"), args=args, keywords=kws):
+            yield ast.Call(ast.Name("ones_like"), args, kws)
         case ast.Call(func=ast.Name(id=name), args=[x, y, *rest], keywords=kws):
             if name not in EITHER_WAY:
                 yield ast.Call(e.func, [y, x, *rest], kws)
@@ -63,7 +65,7 @@ def mutants(text: str, scaled: bool) -> list[str]:
     """Changed formulas, without repetition; `scaled`: also the whole times 1.01."""
     tree = ast.parse(text, mode="eval")
     found = {ast.unparse(tree): None}
-    if scaled:
+    if scaled and not text.startswith("zeros_like("):
         found[f"({text}) * 1.01"] = None
     holders = list(places(tree))
     for k, (_, _, _, node) in enumerate(holders):

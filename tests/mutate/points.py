@@ -188,6 +188,8 @@ def glue_mutants(source: Source, ops: dict[str, Any]) -> Iterator[Mutant]:
             if r[1] == "RESULT":
                 if not (new := RESULT_NEIGHBOURS.get(r[2])):
                     continue
+            elif word == "first" and not _whole(op):
+                continue  # floating numbers stay what they are under all rules
             else:
                 new = NEIGHBOURS.get(word, "")
             edit = ctext.Edit(r.start(2), r.end(2), new, f"{r[0]} -> {new}")
@@ -197,6 +199,11 @@ def glue_mutants(source: Source, ops: dict[str, Any]) -> Iterator[Mutant]:
         if op.entry["shape"] != "custom":
             unit = f"shape rule of {op.name}"
             yield from _wrapped(source, fn, op, "infer", "shape", unit)
+
+
+def _whole(op: Any) -> bool:
+    """Whether an operator takes integers."""
+    return any(name.startswith(("int", "uint", "bool")) for name in op.dtypes)
 
 
 def descriptor_mutants(ops: list[Any]) -> Iterator[Mutant]:

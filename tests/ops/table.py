@@ -33,11 +33,16 @@ CONSTANTS = {"inf": np.inf, "nan": np.nan, "contiguous_format": None, "preserve_
 
 
 @cache
+def rows() -> list[dict[str, Any]]:
+    """Every operator."""
+    path = Path(tn.__file__).parent / "ops.json"
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+@cache
 def entries() -> list[dict[str, Any]]:
     """Every operator with a reference and samples."""
-    path = Path(tn.__file__).parent / "ops.json"
-    rows = json.loads(path.read_text(encoding="utf-8"))
-    return [row for row in rows if row["ref"] and row["samples"] and row["where"]]
+    return [row for row in rows() if row["ref"] and row["samples"] and row["where"]]
 
 
 @dataclass

@@ -56,6 +56,9 @@ TN_API tn_status tn_explain_way(const char *op, tn_device device, int32_t dtype,
 #define TN_FALLBACK_ERROR 2
 TN_API int32_t tn_fallback_policy(void);
 TN_API tn_status tn_fallback_set_policy(int32_t policy); /* of the process */
+/* While `on`, operators that can be made of others have no kernels, so that their formulas run: to
+ * compare both. Not while another thread computes or a plugin is loaded. */
+TN_API tn_status tn_kernels_hide(int32_t on);
 /* How many calls of an operator on a device ran in a wider dtype, and on the CPU. */
 TN_API tn_status tn_fallback_count(const char *op, int32_t device_slot, uint64_t *ret_wide,
                                    uint64_t *ret_host);
