@@ -1,5 +1,5 @@
-"""Operators that have kernels and a formula over others: both compute the same, values and gradients
-of both orders. The formulas run with the kernels of all such operators hidden, as they do on a
+"""Operators that have kernels and a formula over others: both compute the same, and so do gradients
+of both orders. Formulas run here with the kernels of all such operators hidden, as they do on a
 device that has none of them."""
 
 from __future__ import annotations
