@@ -140,7 +140,7 @@ def edits(text: str, fn: Function, kernel: bool) -> Iterator[Edit]:
     """Changes of one token of a function. A kernel's are about values, others' about sizes too."""
     code = blank(text)
     mute = _mute_ranges(code, fn.brace, fn.end)
-    before, before_that = "", ""
+    before = ""
     for m in _TOKEN.finditer(code, fn.brace + 1, fn.end - 1):
         token, (at, end) = m[0], m.span()
         if token.isspace():
@@ -176,7 +176,7 @@ def edits(text: str, fn: Function, kernel: bool) -> Iterator[Edit]:
                 )
         if new is not None and not _muted(mute, at):
             yield Edit(at, end, new, _around(text, at, end, new))
-        before_that, before = before, token
+        before = token
 
 
 def _names_argument(code: str, at: int) -> bool:
