@@ -525,21 +525,23 @@ tn_status tn_plugin_prefer(const char *plugin, const char *name, int32_t device_
                    device_slot >= 0 ? " on that device" : "");
 }
 
-static tn_row **hidden; /* the rows of all operators while tn_kernels_hide holds them */
+typedef struct hidden_rows {
+    tn_row *on[TN_DEVICE_SLOTS];
+} hidden_rows;
+static hidden_rows *hidden; /* the rows of every operator while tn_kernels_hide holds them */
 
 tn_status tn_kernels_hide(int32_t on) {
     tn_status st = TN_OK;
     tni_os_lock(&registry_lock);
     const bool was = hidden != NULL;
     if (on && !was) {
-        hidden = calloc((size_t)tni_op_count * TN_DEVICE_SLOTS, sizeof *hidden);
+        hidden = calloc((size_t)tni_op_count, sizeof *hidden);
         if (!hidden) st = tn_fail(TN_E_MEMORY, -1, "out of memory");
     }
     for (int i = 0; i < tni_op_count && hidden && (on != 0) != was; i++) {
         if (tni_ops[i]->nparts == 0) continue;
         for (int32_t d = 0; d < TN_DEVICE_SLOTS; d++)
-            hidden[i * TN_DEVICE_SLOTS + d] =
-                atomic_exchange(&tni_ops[i]->row[d], hidden[i * TN_DEVICE_SLOTS + d]);
+            hidden[i].on[d] = atomic_exchange(&tni_ops[i]->row[d], hidden[i].on[d]);
     }
     if (!on) {
         free(hidden);

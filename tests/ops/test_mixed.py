@@ -1,0 +1,129 @@
+"""Operands of different dtypes: values and dtypes of every operator with several tensors, against
+PyTorch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import stored
+import tenon as tn
+from table import Case, call, entries, make_case, tensor_args
+from test_torch import answer, compare
+
+PAIRS = [("float32", "float64"), ("int32", "float32"), ("uint8", "int64"), ("bool", "int16"),
+         ("float32", "complex64")]  # fmt: skip
+# addr promotes bool with its numbers alpha and beta.
+GAPS = {"addr"}
+MANY = [r for r in entries() if sum(a["type"] in ("Tensor", "Operand") for a in r["args"]) > 1]
+
+
+def mixed(row: dict[str, Any]) -> list[Case]:
+    """Samples whose first tensor has one dtype and whose others have another, both ways round."""
+    found = []
+    for sample in row["samples"]:
+        for pair in PAIRS:
+            for low, high in (pair, pair[::-1]):
+                case, other = make_case(row, sample, low), make_case(row, sample, high)
+                names = [n for n in case.tensors if n not in row["inputs"]]
+                if len(names) < 2:
+                    continue
+                case.args.update({n: other.args[n] for n in names[1:]})
+                found.append(Case(row, high, case.args))
+    return found
+
+
+@pytest.mark.parametrize("row", MANY, ids=lambda row: row["name"])
+def test_same_as_torch(row: dict[str, Any]) -> None:
+    cases = mixed(row)
+    answers = stored.of_torch(lambda torch: [answer(torch, case) for case in cases], brief=True)
+    for case, want in zip(cases, answers, strict=True):
+        if isinstance(want, str):
+            continue
+        try:
+            got = call(row, tensor_args(case))
+        except (NotImplementedError, RuntimeError) as err:
+            assert "not implemented" in str(err) or "dtype" in str(err), case.label()
+            continue
+        if row["name"] not in GAPS:
+            compare(Case(row, "float32", case.args), got, want)
+
+
+# What writes numbers of its own making; none of them passes a gradient on.
+DRAWING = {
+    "uniform_": lambda x: x.uniform_(),
+    "normal_": lambda x: x.normal_(),
+    "cauchy_": lambda x: x.cauchy_(),
+    "log_normal_": lambda x: x.log_normal_(),
+    "exponential_": lambda x: x.exponential_(),
+    "geometric_": lambda x: x.geometric_(0.4),
+    "bernoulli_": lambda x: x.bernoulli_(0.4),
+    "random_": lambda x: x.random_(),
+    "random_to": lambda x: x.random_(7),
+    "random_from": lambda x: x.random_(3, 9),
+    "fill_": lambda x: x.fill_(2.0),
+    "zero_": lambda x: x.zero_(),
+}
+
+
+@pytest.mark.parametrize("name", DRAWING)
+def test_no_gradient_passes_what_is_overwritten(name: str) -> None:
+    x = tn.full((3, 5), 0.3, dtype=tn.float64, requires_grad=True)
+    hidden = x * 2
+    assert DRAWING[name](hidden) is hidden and hidden.requires_grad
+    (hidden * 3).sum().backward()
+    np.testing.assert_array_equal(x.grad.numpy(), np.zeros((3, 5)))
+
+
+def test_no_gradient_passes_a_draw() -> None:
+    """bernoulli and normal of tensors of parameters are drawn, not computed."""
+    p = tn.full((3, 5), 0.3, dtype=tn.float64, requires_grad=True)
+    mean = tn.zeros(3, 5, dtype=tn.float64, requires_grad=True)
+    for y in (tn.bernoulli(p), tn.normal(mean, 1.0), tn.normal(0.0, p), tn.normal(mean, p)):
+        assert y.shape == (3, 5) and y.dtype == tn.float64
+        if y.requires_grad:
+            for g in tn.autograd.grad(y.sum(), [p, mean], allow_unused=True):
+                assert g is None or not g.any()
+
+
+def test_value_of_a_fill_has_a_gradient() -> None:
+    """fill_ and index_fill_ with a tensor, masked_fill: the value's gradient is the sum over it."""
+    v = tn.tensor(2.0, dtype=tn.float64, requires_grad=True)
+    x = tn.arange(12.0, dtype=tn.float64).reshape(3, 4).requires_grad_()
+    w = tn.arange(1.0, 13.0, dtype=tn.float64).reshape(3, 4)
+    gx, gv = tn.autograd.grad(((x * 1).fill_(v) * w).sum(), [x, v])
+    assert not gx.any() and gv.item() == w.sum().item()
+    index = tn.tensor([2, 0])
+    gx, gv = tn.autograd.grad(((x * 1).index_fill_(1, index, v) * w).sum(), [x, v])
+    assert gv.item() == w[:, [0, 2]].sum().item() and gv.shape == ()
+    assert gx[:, 1].tolist() == w[:, 1].tolist() and not gx[:, [0, 2]].any()
+    mask = w > 4.5
+    gx, gv = tn.autograd.grad((tn.masked_fill(x, mask, v) * w).sum(), [x, v])
+    np.testing.assert_array_equal(gx.numpy(), np.where(mask.numpy(), 0, w.numpy()))
+    assert gv.item() == w.numpy()[mask.numpy()].sum() and gv.shape == ()
+
+
+CUTS = [(0, 1, 3, 1), (1, 0, 5, 2), (1, -3, None, 1), (0, 5, 2, 1)]
+
+
+@pytest.mark.parametrize("cut", CUTS, ids=str)
+def test_slice(cut: tuple[Any, ...]) -> None:
+    """Both orders of slice's gradient, and of narrow's, which is made of it."""
+    dim, start, end, step = cut
+    x = np.random.default_rng(1).standard_normal((4, 5))
+    index = [slice(None)] * 2
+    index[dim] = slice(start, end, step)
+    t = tn.tensor(x, requires_grad=True)
+    y = tn._C._ops.slice(t, dim, start, end, step)
+    np.testing.assert_array_equal(y.detach().numpy(), x[tuple(index)])
+    w = np.cos(np.arange(y.numel())).reshape(y.shape)
+    (g,) = tn.autograd.grad((y * y * tn.tensor(w)).sum(), t, create_graph=True)
+    want = np.zeros_like(x)
+    want[tuple(index)] = 2 * x[tuple(index)] * w
+    np.testing.assert_allclose(g.detach().numpy(), want, rtol=1e-12)
+    if y.numel():
+        (h,) = tn.autograd.grad((g * g).sum(), t)
+        want = np.zeros_like(x)
+        want[tuple(index)] = 8 * x[tuple(index)] * w * w
+        np.testing.assert_allclose(h.numpy(), want, rtol=1e-12)
