@@ -126,6 +126,16 @@ static bool left_out(const char *name) {
     return true;
 }
 
+/* NULL, or why a file must not be used. */
+static char *trust_problem(const char *path, const char *verb) {
+    const char *why = tni_os_untrusted(path);
+    if (!why) return NULL;
+    return format_text(
+        "%s was not %s: %s; make the file and the folders on its path yours or root's "
+        "and not writable by others",
+        path, verb, why);
+}
+
 /* ---- The lock file -----------------------------------------------------------------------------*/
 
 /* The file that names the libraries which may be loaded; false: there is none. */
@@ -221,14 +231,27 @@ static char *version_problem(const char *file, int64_t major, int64_t min_minor)
                        TN_ABI_MINOR);
 }
 
+/* "acme::gelu" stands for every version of an operator, in a manifest and in a question. */
+static bool is_offer(const offer *o, tni_offer kind, const char *name) {
+    if (o->kind != kind) return false;
+    if (strcmp(o->name, name) == 0) return true;
+    size_t mine = strcspn(o->name, "@"), other = strcspn(name, "@");
+    bool any = !o->name[mine] || !name[other];
+    return kind == TNI_OFFER_OP && any && mine == other && memcmp(o->name, name, mine) == 0;
+}
+
+static bool serves(const found *f, tni_offer kind, const char *name) {
+    const offer *o = f->offers;
+    while (o && !is_offer(o, kind, name)) o = o->next;
+    return o != NULL;
+}
+
 /* What is wrong with a manifest, or NULL; fills f from it. */
 static char *read_manifest(found *f, const char *folder, const char *path) {
     int line = 1;
-    const char *why = tni_os_untrusted(path);
-    if (why)
-        return format_text("%s was not read: %s; make file and folder yours or root's and not "
-                           "writable by others",
-                           path, why);
+    const char *why = NULL;
+    char *problem = trust_problem(path, "read");
+    if (problem) return problem;
     char *text = tni_os_read_file(path, MANIFEST_BYTES, &why);
     if (!text) return format_text("%s was not read: %s", path, why);
     char *file = f->name;
@@ -268,7 +291,10 @@ static void find_manifest(void *ctx, const char *file) {
     if (!f) return;
     f->manifest = copy_text(path);
     f->ours = own_folder && strcmp(folder, own_folder) == 0;
+    f->plugin.ours = f->ours;
     f->problem = read_manifest(f, folder, path);
+    if (!f->problem && !f->ours && serves(f, TNI_OFFER_DEVICE, "cpu"))
+        f->problem = format_text("%s: device 'cpu' is Tenon's own and cannot be offered", path);
     for (const found *other = all; other != f && !f->problem; other = other->next)
         if (!other->problem && strcmp(other->name, f->name) == 0)
             f->problem = format_text("%s is hidden by %s, which has the same name", path,
@@ -362,11 +388,9 @@ static char *activate(tni_plugin *p, const char *path) {
     } theirs = {.room = {0}};
     tn_plugin_entry_fn entry;
     tn_txn *txn;
-    const char *why = tni_os_untrusted(path);
-    if (why)
-        return format_text("%s was not loaded: %s; make file and folder yours or root's and not "
-                           "writable by others",
-                           path, why);
+    const char *why = NULL;
+    char *problem = trust_problem(path, "loaded");
+    if (problem) return problem;
     p->library = tni_os_library_open(path, &why);
     if (!p->library)
         return format_text(
@@ -411,6 +435,8 @@ static char *activate(tni_plugin *p, const char *path) {
 static void load(found *f) {
     static uint32_t order;
     if (f->tried || f->problem) return;
+    /* Before a process that tries it maps it. */
+    if ((f->problem = trust_problem(f->library, "loaded"))) return;
     leave();
     tn_status st = tni_host_admit_plugin(f->name, f->library, f->ours);
     enter();
@@ -449,21 +475,6 @@ tn_status tn_plugin_load(const char *path) {
     const char *problem = f ? f->problem : no_memory;
     leave();
     return problem ? tn_fail(TN_E_PLUGIN, -1, "%s", problem) : TN_OK;
-}
-
-/* "acme::gelu" stands for every version of an operator, in a manifest and in a question. */
-static bool is_offer(const offer *o, tni_offer kind, const char *name) {
-    if (o->kind != kind) return false;
-    if (strcmp(o->name, name) == 0) return true;
-    size_t mine = strcspn(o->name, "@"), other = strcspn(name, "@");
-    bool any = !o->name[mine] || !name[other];
-    return kind == TNI_OFFER_OP && any && mine == other && memcmp(o->name, name, mine) == 0;
-}
-
-static bool serves(const found *f, tni_offer kind, const char *name) {
-    const offer *o = f->offers;
-    while (o && !is_offer(o, kind, name)) o = o->next;
-    return o != NULL;
 }
 
 enum { NOTE_BYTES = 700 };

@@ -14,6 +14,7 @@ typedef struct tni_plugin {
     void *library;
     int32_t active;
     int32_t kernels;
+    bool ours;      /* lies beside libtenon */
     uint32_t order; /* in which it was activated */
     tn_cell *idle;  /* withdrawn cells; a registration of the same kernel takes one up again */
     struct tni_plugin *next;

@@ -188,6 +188,10 @@ tn_status tni_register_device(tn_txn *txn, const tn_device_desc *desc, int32_t *
     int32_t slot = slot_of_name(txn, d.name);
     if (slot >= 0 && device_in(txn, slot)->desc.alloc)
         return tn_fail(TN_E_PLUGIN, -1, "device '%s' is served by another plugin already", d.name);
+    if (slot == 0 && !txn->plugin->ours)
+        return tn_fail(
+            TN_E_PLUGIN, -1,
+            "device '%s' is Tenon's own: a plugin may bring kernels for it, not serve it", d.name);
     tni_device *dev = device_new(txn->plugin, &d);
     if (!dev) return tn_fail(TN_E_MEMORY, -1, "out of memory");
     slot = slot_for(txn, dev);

@@ -202,17 +202,27 @@ void tni_os_write_error(const char *text) {
 
 /* ---- Files and libraries -----------------------------------------------------------------------*/
 
+static const char not_regular[] = "it is not a regular file";
+
+/* An open regular file, or -1. A pipe or a device may make its readers wait for ever. */
+static int open_regular(const char *path, struct stat *ret_info, const char **ret_why) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) {
+        *ret_why = strerror(errno);
+        return -1;
+    }
+    if (fstat(fd, ret_info) == 0 && S_ISREG(ret_info->st_mode)) return fd;
+    *ret_why = not_regular;
+    close(fd);
+    return -1;
+}
+
 char *tni_os_read_file(const char *path, size_t limit, const char **ret_why) {
     char *text = NULL;
     struct stat info;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        *ret_why = strerror(errno);
-        return NULL;
-    }
-    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-        *ret_why = "it is not a regular file";
-    } else if ((uint64_t)info.st_size > limit) {
+    int fd = open_regular(path, &info, ret_why);
+    if (fd < 0) return NULL;
+    if ((uint64_t)info.st_size > limit) {
         *ret_why = "it is too large";
     } else if (!(text = malloc((size_t)info.st_size + 1))) {
         *ret_why = "out of memory";
@@ -282,14 +292,14 @@ bool tni_os_replace_file(const char *path, const void *bytes, size_t n, const ch
 bool tni_os_read_blocks(const char *path, void (*fn)(void *ctx, const void *block, size_t n),
                         void *ctx, const char **ret_why) {
     char block[1 << 14];
-    ssize_t n = -1;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd >= 0) {
-        while ((n = read(fd, block, sizeof block)) > 0 || (n < 0 && errno == EINTR))
-            if (n > 0) fn(ctx, block, (size_t)n);
-        close(fd);
-    }
+    struct stat info;
+    ssize_t n;
+    int fd = open_regular(path, &info, ret_why);
+    if (fd < 0) return false;
+    while ((n = read(fd, block, sizeof block)) > 0 || (n < 0 && errno == EINTR))
+        if (n > 0) fn(ctx, block, (size_t)n);
     if (n < 0) *ret_why = strerror(errno);
+    close(fd);
     return n == 0;
 }
 
@@ -307,31 +317,122 @@ bool tni_os_list(const char *folder, void (*fn)(void *ctx, const char *name), vo
     return true;
 }
 
-/* Who may own a plugin: root, the user, and whoever owns libtenon, whose code runs already. */
-static bool trusted_owner(uid_t owner) {
+/* ---- Trust -------------------------------------------------------------------------------------*/
+
+/* Note [Trusted paths]
+ * A file is trusted when nobody but root, the user and the owner of libtenon can change what its path
+ * leads to. So every folder and every link on the way from the root is looked at, not the file
+ * alone. Where all of them are trusted, only these three can exchange something between the look and
+ * the use, and they need not: a path is as good as a descriptor. Folders in which libtenon lies
+ * itself are not looked at, because who may write there can replace libtenon. */
+
+/* The file of libtenon; false when it is not known. */
+static bool own_file(struct stat *ret_info) {
     Dl_info info;
-    struct stat own;
-    if (owner == 0 || owner == geteuid()) return true;
     return dladdr((void *)(uintptr_t)tni_os_own_folder, &info) && info.dli_fname &&
-           stat(info.dli_fname, &own) == 0 && own.st_uid == owner;
+           stat(info.dli_fname, ret_info) == 0;
 }
 
-static const char *untrusted_one(const char *path) {
-    struct stat info;
-    if (stat(path, &info) != 0) return strerror(errno);
-    if (!trusted_owner(info.st_uid)) return "it belongs to another user";
-    if (info.st_mode & S_IWOTH) return "everybody may write it";
+static bool trusted_owner(uid_t owner) {
+    struct stat own;
+    return owner == 0 || owner == geteuid() || (own_file(&own) && own.st_uid == owner);
+}
+
+/* A group may write where it may write libtenon: in an environment of a user whose group is theirs. */
+static bool trusted_group(gid_t group) {
+    struct stat own;
+    return own_file(&own) && own.st_gid == group && (own.st_mode & S_IWGRP);
+}
+
+/* Why others could change a file or folder; NULL: they cannot. Where only owners may rename (a sticky
+ * folder), what lies there is as safe as its own owner. */
+static const char *open_to_others(const struct stat *info, bool may_be_sticky) {
+    if (!trusted_owner(info->st_uid)) return "it belongs to another user";
+    if (may_be_sticky && S_ISDIR(info->st_mode) && (info->st_mode & S_ISVTX)) return NULL;
+    if (info->st_mode & S_IWOTH) return "everybody may write it";
+    if ((info->st_mode & S_IWGRP) && !trusted_group(info->st_gid)) return "its group may write it";
     return NULL;
 }
 
+/* Whether libtenon lies in a folder or below it. */
+static bool holds_libtenon(const char *folder) {
+    char own[PATH_MAX];
+    size_t n = strlen(folder);
+    return tni_os_own_folder(own, sizeof own) && strncmp(own, folder, n) == 0 &&
+           (own[n] == '/' || own[n] == '\0');
+}
+
+/* A path that is walked: the folders behind, free of links, and what is still to come. */
+typedef struct walk {
+    char done[PATH_MAX], rest[PATH_MAX];
+    int links;
+} walk;
+
+static void leave_folder(walk *w) {
+    char *slash = strrchr(w->done, '/');
+    if (slash) *slash = '\0';
+}
+
+/* Puts what a link says in front of the rest. */
+static const char *follow(walk *w) {
+    char target[PATH_MAX], rest[PATH_MAX];
+    ssize_t n = readlink(w->done, target, sizeof target - 1);
+    if (n < 0) return strerror(errno);
+    target[n] = '\0';
+    if (++w->links > 40) return "there are too many links on its path";
+    if (snprintf(rest, sizeof rest, "%s/%s", target, w->rest) >= (int)sizeof rest)
+        return "its path is too long";
+    memcpy(w->rest, rest, strlen(rest) + 1);
+    leave_folder(w);
+    if (target[0] == '/') w->done[0] = '\0';
+    return NULL;
+}
+
+/* Takes one name from the rest; *ret_info: what it is, when it is neither a link nor a step up. */
+static const char *step(walk *w, struct stat *ret_info, bool *ret_known) {
+    char *name = w->rest + strspn(w->rest, "/"), *end = name + strcspn(name, "/");
+    size_t n = (size_t)(end - name), at = strlen(w->done);
+    bool up = n == 2 && memcmp(name, "..", 2) == 0, stay = n == 0 || (n == 1 && name[0] == '.');
+    *ret_known = false;
+    if (up) leave_folder(w);
+    if (!up && !stay) {
+        if (at + n + 2 > sizeof w->done) return "its path is too long";
+        w->done[at] = '/';
+        memcpy(w->done + at + 1, name, n);
+        w->done[at + 1 + n] = '\0';
+    }
+    memmove(w->rest, end, strlen(end) + 1);
+    if (up || stay) return NULL;
+    if (lstat(w->done, ret_info) != 0) return strerror(errno);
+    if (!S_ISLNK(ret_info->st_mode)) {
+        *ret_known = true;
+        return NULL;
+    }
+    return trusted_owner(ret_info->st_uid) ? follow(w)
+                                           : "a link on its path belongs to another user";
+}
+
 const char *tni_os_untrusted(const char *path) {
-    char folder[PATH_MAX];
-    const char *why = untrusted_one(path);
-    const char *slash = strrchr(path, '/');
-    if (why || !slash || slash == path || (size_t)(slash - path) >= sizeof folder) return why;
-    memcpy(folder, path, (size_t)(slash - path));
-    folder[slash - path] = '\0';
-    return untrusted_one(folder) ? "its folder may be written by others" : NULL;
+    walk w = {.done = ""};
+    struct stat info = {0};
+    bool known;
+    if (path[0] != '/') return "its path is not absolute";
+    if (snprintf(w.rest, sizeof w.rest, "%s", path) >= (int)sizeof w.rest)
+        return "its path is too long";
+    while (w.rest[strspn(w.rest, "/")]) {
+        const char *why = step(&w, &info, &known);
+        if (why) return why;
+        if (known && S_ISDIR(info.st_mode) && !holds_libtenon(w.done) &&
+            open_to_others(&info, true))
+            return "a folder on its path may be written by others";
+    }
+    if (!S_ISREG(info.st_mode)) return not_regular;
+    const char *why = open_to_others(&info, false);
+    if (why) return why;
+    leave_folder(&w);
+    if (holds_libtenon(w.done)) return NULL;
+    if (lstat(w.done[0] ? w.done : "/", &info) != 0) return strerror(errno);
+    return open_to_others(&info, false) ? "its folder may be written by others" : NULL;
 }
 
 bool tni_os_own_folder(char *dst, size_t size) {
@@ -359,6 +460,11 @@ bool tni_os_config_folder(char *dst, size_t size) {
 }
 
 void *tni_os_library_open(const char *path, const char **ret_why) {
+    struct stat info;
+    if (path && strchr(path, '/') && stat(path, &info) == 0 && !S_ISREG(info.st_mode)) {
+        *ret_why = not_regular; /* the dynamic loader would wait for a pipe */
+        return NULL;
+    }
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!library) *ret_why = dlerror();
     return library;

@@ -78,8 +78,8 @@ bool tni_os_replace_file(const char *path, const void *bytes, size_t n, const ch
 bool tni_os_exists(const char *path);
 /* Calls fn for every entry of a folder, in sorted order; false when it cannot be read. */
 bool tni_os_list(const char *folder, void (*fn)(void *ctx, const char *name), void *ctx);
-/* NULL when file and folder belong to root, the user or the owner of libtenon, and not everybody may
- * write them; else why not. */
+/* NULL when nobody but root, the user and the owner of libtenon can change a regular file or what its
+ * path leads to; else why not. */
 const char *tni_os_untrusted(const char *path);
 /* The folder that holds libtenon, without a trailing slash; false when unknown. */
 bool tni_os_own_folder(char *dst, size_t size);

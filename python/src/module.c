@@ -328,13 +328,33 @@ static bool init(PyObject *module) {
            PyModule_AddFunctions(module, functions) == 0;
 }
 
+/* The module belongs to the interpreter that the process began with: types, hooks and caches are
+ * there once. Another interpreter would free its objects with the wrong lock, so it gets an error
+ * before it shares anything. Python calls this for every interpreter, because of the slot. */
+static int start(PyObject *module) {
+    static PyObject *first; /* owned */
+    if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0) {
+        PyErr_SetString(PyExc_ImportError,
+                        "tenon cannot be imported in a subinterpreter: import it in the main one");
+        return -1;
+    }
+    if (first) /* somebody has removed it from sys.modules */
+        return PyDict_Update(PyModule_GetDict(module), PyModule_GetDict(first));
+    if (!init(module)) return -1;
+    Py_INCREF(module);
+    first = module;
+    return 0;
+}
+
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, NULL}, {0, NULL}};
+
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     "tenon._C",
     "Tenon's core, as Python sees it.",
-    -1,
+    0,
     NULL,
-    NULL,
+    slots,
     NULL,
     NULL,
     NULL,
@@ -342,7 +362,7 @@ static struct PyModuleDef definition = {
 
 PyMODINIT_FUNC PyInit__C(void);
 PyMODINIT_FUNC PyInit__C(void) {
-    PyObject *module = PyModule_Create(&definition);
-    if (module && !init(module)) Py_CLEAR(module);
-    return module;
+    int (*const run)(PyObject *) = start;
+    memcpy(&slots[0].value, &run, sizeof run); /* ISO C has no cast for it */
+    return PyModuleDef_Init(&definition);
 }

@@ -1,7 +1,9 @@
 /* cache.c: files that are kept from process to process: compiled kernels, plans of cuDNN. Nothing depends
  * on them: what is missing or unreadable is made again. */
+#define _GNU_SOURCE
 #include "cuda_priv.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -13,10 +15,15 @@ uint64_t cuda_cache_hash(uint64_t h, const void *data, size_t bytes) {
     return h;
 }
 
+/* What lies in these files runs on the device, so nobody else may have written them. */
+static bool theirs_alone(const struct stat *info) {
+    return info->st_uid == geteuid() && !(info->st_mode & (S_IWGRP | S_IWOTH));
+}
+
 static bool make_folder(const char *path) {
     struct stat info;
     mkdir(path, 0700);
-    return stat(path, &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == geteuid();
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode) && theirs_alone(&info);
 }
 
 bool cuda_cache_path(const char *file, char ret_path[CUDA_CACHE_PATH]) {
@@ -38,11 +45,16 @@ bool cuda_cache_path(const char *file, char ret_path[CUDA_CACHE_PATH]) {
 
 bool cuda_cache_read(const char *path, void **ret_data, size_t *ret_bytes) {
     struct stat info;
-    FILE *f = fopen(path, "rb");
-    bool fine = f && fstat(fileno(f), &info) == 0 && info.st_uid == geteuid() && info.st_size > 0;
+    int file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    FILE *f = file >= 0 ? fdopen(file, "rb") : NULL;
+    bool fine = f && fstat(file, &info) == 0 && S_ISREG(info.st_mode) && theirs_alone(&info) &&
+                info.st_size > 0;
     void *data = fine ? malloc((size_t)info.st_size) : NULL;
     fine = data && fread(data, 1, (size_t)info.st_size, f) == (size_t)info.st_size;
-    if (f) fclose(f);
+    if (f)
+        fclose(f);
+    else if (file >= 0)
+        close(file);
     if (!fine) {
         free(data);
         return false;
@@ -55,9 +67,13 @@ bool cuda_cache_read(const char *path, void **ret_data, size_t *ret_bytes) {
 /* Under another name first, so that nobody reads half a file. */
 void cuda_cache_write(const char *path, const void *data, size_t bytes) {
     char fresh[CUDA_CACHE_PATH + 32];
-    snprintf(fresh, sizeof fresh, "%s.%d", path, (int)getpid());
-    FILE *f = fopen(fresh, "wb");
-    if (!f) return;
+    snprintf(fresh, sizeof fresh, "%s.XXXXXX", path);
+    int file = mkostemp(fresh, O_CLOEXEC);
+    FILE *f = file >= 0 ? fdopen(file, "wb") : NULL;
+    if (!f) {
+        if (file >= 0) close(file);
+        return;
+    }
     bool fine = fwrite(data, 1, bytes, f) == bytes;
     if (fclose(f) == 0 && fine && rename(fresh, path) == 0) return;
     unlink(fresh);

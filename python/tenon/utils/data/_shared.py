@@ -1,81 +1,88 @@
-"""Large tensors from a worker process to its parent through memory that both map.
-
-The worker writes a tensor into a file of the memory file system and sends the name; the parent maps
-the file and removes the name at once, so that the memory goes with the tensor. What is small, or
-does not fit there, is pickled as usual.
+"""Batches as messages between processes. The memory of large tensors goes as an open file without a
+name, which the receiver maps: it lives as long as somebody has it, however its processes end. What
+is small, or finds no such memory, is pickled as usual.
 """
 
 from __future__ import annotations
 
-import itertools
+import errno
+import io
 import mmap
 import os
-from contextlib import suppress
+import threading
 from multiprocessing.reduction import ForkingPickler
-from pathlib import Path
 from typing import Any
 
 import tenon
 from tenon import Tensor
+from tenon.utils.data._channel import MAX_FILES, Message
 
-FOLDER = Path("/dev/shm")
-LEAST = 1 << 16  # bytes; a pipe takes less than this at once
+LEAST = 1 << 16  # bytes; a socket takes less than this at once
 
-_numbers = itertools.count()
-
-
-def _prefix(pid: int) -> str:
-    return f"tenon-{pid}-"
+_arriving = threading.local()
 
 
-def _attach(path: str, kind: tenon.dtype, shape: tuple[int, ...]) -> Tensor:
-    """The tensor that a worker left there; its memory is this process's alone from now on."""
-    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    try:
-        os.unlink(path)
-        memory = mmap.mmap(fd, 0)
-    finally:
-        os.close(fd)
+def _attach(place: int, kind: tenon.dtype, shape: tuple[int, ...]) -> Tensor:
+    """A tensor on the memory that came with the message that is being read."""
+    if place >= len(_arriving.files):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+    memory = mmap.mmap(_arriving.files[place], 0)
     return tenon.frombuffer(memory, dtype=kind).reshape(shape)
 
 
-def _write(data: memoryview) -> str:
-    """Puts bytes into a new file of the memory file system."""
-    path = str(FOLDER / f"{_prefix(os.getpid())}{next(_numbers)}")
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+def _filled(data: memoryview) -> int:
+    """An open file without a name that holds some bytes."""
+    fd = os.memfd_create("tenon-batch", os.MFD_CLOEXEC)
     try:
-        # Now, because a full file system would end the process when the memory is written.
+        # Now, because memory that runs out later would end the process that writes to it.
         os.posix_fallocate(fd, 0, len(data))
         done = 0
         while done < len(data):
             done += os.write(fd, data[done:])
     except BaseException:
-        os.unlink(path)
-        raise
-    finally:
         os.close(fd)
-    return path
+        raise
+    return fd
 
 
-def _reduce(t: Tensor) -> Any:
-    """What a queue sends for a tensor."""
-    plain = not t.requires_grad and not t.__dict__ and t.device.type == "cpu"
-    if not plain or not t.is_contiguous() or t.numel() * t.element_size() < LEAST:
-        return t.__reduce_ex__(2)
+class _Pickler(ForkingPickler):
+    """Pickles a batch, and collects the memory of its large tensors."""
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file)
+        self.files: list[int] = []
+        self.dispatch_table[Tensor] = self._reduce_tensor
+
+    def _reduce_tensor(self, t: Tensor) -> Any:
+        plain = not t.requires_grad and not t.__dict__ and t.device.type == "cpu"
+        small = t.numel() * t.element_size() < LEAST
+        if not plain or small or not t.is_contiguous() or len(self.files) == MAX_FILES:
+            return t.__reduce_ex__(2)
+        try:
+            self.files.append(_filled(memoryview(t.reshape(-1).view(tenon.uint8))))
+        except OSError:
+            return t.__reduce_ex__(2)
+        return _attach, (len(self.files) - 1, t.dtype, tuple(t.shape))
+
+
+def packed(value: Any) -> tuple[bytes, list[int]]:
+    """A value as bytes and open files; raises what pickling it raises."""
+    file = io.BytesIO()
+    pickler = _Pickler(file)
     try:
-        path = _write(memoryview(t.reshape(-1).view(tenon.uint8)))
-    except OSError:  # no such file system here, or it is full
-        return t.__reduce_ex__(2)
-    return _attach, (path, t.dtype, tuple(t.shape))
+        pickler.dump(value)
+    except BaseException:
+        for fd in pickler.files:
+            os.close(fd)
+        raise
+    return file.getvalue(), pickler.files
 
 
-def share_tensors() -> None:
-    """Queues of this process send large tensors through shared memory. For worker processes."""
-    ForkingPickler.register(Tensor, _reduce)
-
-
-def remove_leftovers(pid: int) -> None:
-    """Removes what a process has sent and nobody has received."""
-    for path in FOLDER.glob(_prefix(pid) + "*"):
-        with suppress(OSError):
-            path.unlink()
+def unpacked(message: Message) -> Any:
+    """The value of a message, whose files are closed."""
+    _arriving.files = message.files
+    try:
+        return ForkingPickler.loads(message.data)
+    finally:
+        del _arriving.files
+        message.close()

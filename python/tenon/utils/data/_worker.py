@@ -1,26 +1,33 @@
 """Worker processes of a DataLoader: what they run, and how the parent talks to them.
 
-Every worker has a queue of tasks and a queue of results of its own, so one that dies cannot hold a
-lock that others need. Task i goes to the next worker in turn, and results are taken in the order of
-the tasks.
+Every worker has a channel of its own, so one that dies takes nothing with it. Task i goes to the
+next worker in turn, and results are taken in the order of the tasks. Whatever goes wrong in a
+worker reaches the parent as the answer to its task: an exception, also one that cannot be pickled,
+or data that cannot; and the parent watches the processes themselves.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import os
-import queue
 import random
+import select
+import signal
+import socket
 import sys
 import time
 import traceback
 from collections import deque
+from contextlib import suppress
+from multiprocessing.reduction import ForkingPickler
 from typing import Any, NamedTuple
 
 import tenon
-from tenon.utils.data._shared import remove_leftovers, share_tensors
+from tenon.utils.data._channel import Channel, Closed, Message
+from tenon.utils.data._shared import packed, unpacked
 
 _CHECK_SECONDS = 1.0  # how often a waiting side looks whether the other is alive
+_NEW_PASS, _STOP = -1, -2  # in the place of a task's number
 
 
 class WorkerInfo(NamedTuple):
@@ -40,19 +47,41 @@ def get_worker_info() -> WorkerInfo | None:
     return _info
 
 
+def _samples(index: Any) -> str:
+    """What a task was about, for messages."""
+    if index is None or (isinstance(index, list) and all(i is None for i in index)):
+        return "the next samples of its stream"
+    try:
+        text = repr(index)
+    except Exception:
+        return f"samples whose index is a {type(index).__name__}"
+    return f"samples {text if len(text) <= 200 else text[:200] + '...'}"
+
+
 class _Failure:
     """An exception on its way from a worker to the parent."""
 
-    def __init__(self, worker: int) -> None:
-        kind, value, _ = sys.exc_info()
-        self.kind = kind
+    def __init__(self, worker: int, what: str) -> None:
+        kind, _, _ = sys.exc_info()
+        self.kind: Any = kind
+        self.name = kind.__name__ if kind else "an error"
         self.text = traceback.format_exc()
         self.where = f"in DataLoader worker process {worker}"
+        self.what = what
+
+    def packed(self) -> tuple[bytes, list[int]]:
+        """This as a message; a class that the parent cannot have becomes RuntimeError."""
+        try:
+            data = packed(self)
+            ForkingPickler.loads(data[0])
+            return data
+        except Exception:
+            self.kind = RuntimeError
+            return packed(self)
 
     def reraise(self) -> None:
         """Raises an exception of the same type with the worker's traceback in its text."""
-        name = self.kind.__name__
-        message = f"Caught {name} {self.where}.\nOriginal {self.text}"
+        message = f"Caught {self.name} {self.where}.\nOriginal {self.text}\nIt made {self.what}."
         if self.kind is KeyError:
             raise KeyError(_Quoted(message))
         try:
@@ -84,12 +113,57 @@ def _seed(base_seed: int, worker: int) -> int:
     return seed
 
 
-def _work(loader: Any, base_seed: int, worker: int, tasks: Any, results: Any, parent: int) -> None:
+# ---- In the worker -------------------------------------------------------------------------------
+
+
+class _Link:
+    """The worker's side: waits for the parent as long as it lives."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self.channel = Channel(end)
+        self.born_to = os.getppid()
+        self.poll = select.poll()
+        parent = multiprocessing.parent_process()
+        if parent is not None:
+            self.poll.register(parent.sentinel, select.POLLIN)
+
+    def _wait(self, event: int) -> None:
+        self.poll.register(self.channel, event)
+        ready = dict(self.poll.poll(_CHECK_SECONDS * 1000))
+        if os.getppid() != self.born_to or set(ready) - {self.channel.fileno()}:
+            raise Closed
+
+    def receive(self) -> Message:
+        while (message := self.channel.pull()) is None:
+            self._wait(select.POLLIN)
+        return message
+
+    def send(self, number: int, data: bytes, files: list[int]) -> None:
+        self.channel.add(number, data, files)
+        while not self.channel.push():
+            self._wait(select.POLLOUT)
+
+
+def _made(fetch: Any, task: Message, worker: int) -> tuple[bytes, list[int]]:
+    """The answer to a task, in a form that certainly can be sent."""
+    what = "its task"
+    try:
+        index = unpacked(task)
+        what = _samples(index)
+        try:
+            return packed(fetch(index))
+        except StopIteration:
+            return packed(_End())
+    except Exception:
+        return _Failure(worker, what).packed()
+
+
+def _work(loader: Any, base_seed: int, worker: int, end: socket.socket) -> None:
     """The body of a worker process."""
     global _info
-    try:
+    with suppress(KeyboardInterrupt, Closed):
+        link = _Link(end)
         tenon.set_num_threads(1)
-        share_tensors()
         seed = _seed(base_seed, worker)
         _info = WorkerInfo(worker, loader.num_workers, seed, loader.dataset)
         failure = None
@@ -99,42 +173,26 @@ def _work(loader: Any, base_seed: int, worker: int, tasks: Any, results: Any, pa
                 loader.worker_init_fn(worker)
             fetch = loader._fetcher()
         except Exception:
-            failure = _Failure(worker)
-        while True:
-            try:
-                task = tasks.get(timeout=_CHECK_SECONDS)
-            except queue.Empty:
-                if os.getppid() != parent:
-                    break
-                continue
-            if task is None:
-                break
-            number, index = task
-            if number is None:  # a new pass
+            failure = _Failure(worker, "itself ready")
+        while (task := link.receive()).number != _STOP:
+            if task.number == _NEW_PASS:
                 try:
                     fetch = loader._fetcher()
                 except Exception:
-                    failure = _Failure(worker)
+                    failure = _Failure(worker, "itself ready for a pass")
                 continue
-            if failure is not None:
-                results.put((number, failure))
-                failure = None
-                continue
-            try:
-                data = fetch(index)
-            except StopIteration:
-                data = _End()
-            except Exception:
-                data = _Failure(worker)
-            results.put((number, data))
-    except KeyboardInterrupt:
-        pass
-    finally:
-        # What nobody will read must not keep the process alive.
-        results.cancel_join_thread()
-        results.close()
-        if os.getppid() != parent:  # which else does this when it closes its workers
-            remove_leftovers(os.getpid())
+            answer = failure.packed() if failure is not None else _made(fetch, task, worker)
+            failure = None
+            link.send(task.number, *answer)
+
+
+# ---- In the parent -------------------------------------------------------------------------------
+
+
+class _Task(NamedTuple):
+    number: int
+    worker: int
+    index: Any
 
 
 class Workers:
@@ -144,34 +202,49 @@ class Workers:
         context = loader.multiprocessing_context or multiprocessing.get_context()
         self.timeout = loader.timeout
         self.prefetch = loader.prefetch_factor or 2
-        self.iterable = loader._iterable
-        self.tasks: list[Any] = []
-        self.results: list[Any] = []
+        self.channels: list[Channel] = []
         self.processes: list[Any] = []
+        self.arrived: dict[int, Message] = {}
+        self.waiting: deque[_Task] = deque()  # in order
+        self.gone: set[int] = set()  # workers that have closed their channels
+        self.sent = 0
+        self.first = 0  # number of this pass's first task; earlier answers are thrown away
         self.closed = False
         self.parent = os.getpid()
-        for worker in range(loader.num_workers):
-            tasks, results = context.Queue(), context.Queue()
-            tasks.cancel_join_thread()
+        try:
+            for worker in range(loader.num_workers):
+                self._start(context, loader, base_seed, worker)
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, context: Any, loader: Any, base_seed: int, worker: int) -> None:
+        own, other = socket.socketpair()
+        with other:
+            self.channels.append(Channel(own))
             process = context.Process(
-                target=_work,
-                args=(loader, base_seed, worker, tasks, results, os.getpid()),
-                daemon=True,
+                target=_work, args=(loader, base_seed, worker, other), daemon=True
             )
             process.start()
-            self.tasks.append(tasks)
-            self.results.append(results)
             self.processes.append(process)
 
     def begin(self, fresh: bool) -> None:
-        """Starts a pass."""
-        if not fresh:
-            for tasks in self.tasks:
-                tasks.put((None, None))
-        self.sent = 0
+        """Starts a pass; what an unfinished one has left is thrown away."""
+        self.waiting.clear()
+        for message in self.arrived.values():
+            message.close()
+        self.arrived.clear()
+        self.first = self.sent
         self.turn = 0
         self.active = [True] * len(self.processes)
-        self.waiting: deque[tuple[int, int]] = deque()  # (task, worker) in order
+        if not fresh:
+            for worker in range(len(self.channels)):
+                self._tell(worker, _NEW_PASS, b"")
+
+    def _tell(self, worker: int, number: int, data: bytes) -> None:
+        self.channels[worker].add(number, data)
+        with suppress(Closed):  # who waits for the answer sees why there is none
+            self.channels[worker].push()
 
     def send(self, index: Any) -> bool:
         """Gives a task to the next worker whose stream goes on; False: there is none."""
@@ -179,47 +252,98 @@ class Workers:
             worker = self.turn
             self.turn = (self.turn + 1) % len(self.processes)
             if self.active[worker]:
-                self.tasks[worker].put((self.sent, index))
-                self.waiting.append((self.sent, worker))
-                self.sent += 1
+                self._send_to(worker, index)
                 return True
         return False
+
+    def _send_to(self, worker: int, index: Any) -> None:
+        try:
+            data = bytes(ForkingPickler.dumps(index))
+        except Exception as err:
+            raise RuntimeError(
+                f"DataLoader cannot send {_samples(index)} to worker {worker}: "
+                f"{type(err).__name__}: {err}"
+            ) from err
+        self._tell(worker, self.sent, data)
+        self.waiting.append(_Task(self.sent, worker, index))
+        self.sent += 1
 
     def room(self) -> bool:
         """Whether more tasks may be sent ahead."""
         return len(self.waiting) < self.prefetch * sum(self.active)
 
-    def drain(self) -> None:
-        """Throws away what an unfinished pass has left."""
-        while self.waiting:
-            number, worker = self.waiting.popleft()
-            self._receive(number, worker)
+    def _take(self, worker: int) -> None:
+        """Keeps the messages of a worker that have arrived."""
+        try:
+            while (message := self.channels[worker].pull()) is not None:
+                if message.number < self.first:
+                    message.close()
+                else:
+                    self.arrived[message.number] = message
+        except Closed:
+            self.gone.add(worker)
 
-    def _receive(self, number: int, worker: int) -> Any:
-        limit = time.monotonic() + self.timeout if self.timeout > 0 else None
-        while True:
-            wait = _CHECK_SECONDS
-            if limit is not None:
-                wait = min(wait, max(limit - time.monotonic(), 0.001))
-            try:
-                got, data = self.results[worker].get(timeout=wait)
-            except queue.Empty:
-                if limit is not None and time.monotonic() >= limit:
-                    self.close()
-                    raise RuntimeError(
-                        f"DataLoader timed out after {self.timeout} seconds"
-                    ) from None
-                process = self.processes[worker]
-                if not process.is_alive():
-                    self.close()
-                    raise RuntimeError(
-                        f"DataLoader worker (pid(s) {process.pid}) exited unexpectedly "
-                        f"(exit code {process.exitcode})"
-                    ) from None
+    def _wait(self, seconds: float) -> None:
+        """Lets messages go both ways until something has come, for some seconds at most."""
+        poll = select.poll()
+        for worker, (channel, process) in enumerate(zip(self.channels, self.processes)):
+            if process.is_alive() and worker not in self.gone:
+                poll.register(channel, select.POLLIN | (select.POLLOUT if channel.outgoing else 0))
+                poll.register(process.sentinel, select.POLLIN)
+        poll.poll(seconds * 1000)
+        for worker, channel in enumerate(self.channels):
+            with suppress(Closed):
+                channel.push()
+            self._take(worker)
+
+    def _check(self) -> None:
+        """Raises when a worker that owes an answer is gone."""
+        for task in self.waiting:
+            process = self.processes[task.worker]
+            if process.is_alive() and task.worker not in self.gone:
                 continue
-            if got != number:
-                raise AssertionError(f"worker {worker} answered task {got}, expected {number}")
-            return data
+            self._take(task.worker)  # what it sent before it ended
+            if task.number in self.arrived:
+                continue
+            process.join(_CHECK_SECONDS)
+            code = process.exitcode
+            how = "closed its connection" if code is None else f"ended with exit code {code}"
+            if code is not None and code < 0:
+                with suppress(ValueError):
+                    how = f"was killed by {signal.Signals(-code).name}"
+            self._fail(
+                task,
+                f"DataLoader worker (pid(s) {process.pid}) exited unexpectedly: worker "
+                f"{task.worker} {how}",
+            )
+
+    def _fail(self, task: _Task, what: str) -> None:
+        self.close()
+        raise RuntimeError(f"{what}; it was to make {_samples(task.index)}")
+
+    def _receive(self) -> Any:
+        """The answer to the oldest task."""
+        task = self.waiting[0]
+        limit = time.monotonic() + self.timeout if self.timeout > 0 else None
+        self._take(task.worker)
+        while task.number not in self.arrived:
+            self._check()
+            left = _CHECK_SECONDS if limit is None else limit - time.monotonic()
+            if left <= 0:
+                self._fail(
+                    task,
+                    f"DataLoader timed out after {self.timeout} seconds: worker {task.worker} "
+                    "has not answered",
+                )
+            self._wait(min(left, _CHECK_SECONDS))
+        self.waiting.popleft()
+        try:
+            return unpacked(self.arrived.pop(task.number))
+        except Exception as err:
+            raise RuntimeError(
+                f"DataLoader cannot read what worker {task.worker} sent for "
+                f"{_samples(task.index)}: {type(err).__name__}: {err}"
+            ) from err
 
     def next(self, next_index: Any) -> Any:
         """The data of the next task; sends new tasks as there is room. StopIteration: all done."""
@@ -233,8 +357,8 @@ class Workers:
                     break
             if not self.waiting:
                 raise StopIteration
-            number, worker = self.waiting.popleft()
-            data = self._receive(number, worker)
+            worker = self.waiting[0].worker
+            data = self._receive()
             if isinstance(data, _End):
                 self.active[worker] = False
                 continue
@@ -243,24 +367,28 @@ class Workers:
             return data
 
     def close(self) -> None:
-        """Ends the processes; waits a little, then terminates them."""
+        """Ends the processes: asks, waits a little, terminates, kills."""
         if self.closed:
             return
         self.closed = True
-        for tasks in self.tasks:
-            try:
-                tasks.put(None)
-            except (OSError, ValueError):
-                continue
-        for process in self.processes:
-            process.join(timeout=0.5)
-            if process.is_alive():
-                process.terminate()
-                process.join(timeout=5)
-            remove_leftovers(process.pid)
-        for q in (*self.tasks, *self.results):
-            q.cancel_join_thread()
-            q.close()
+        for worker in range(len(self.processes)):
+            self._tell(worker, _STOP, b"")
+        for end, seconds in (
+            (None, 0.5),
+            ("terminate", 2.0),
+            ("kill", 5.0),  # also what is stopped, or blocks the signal
+        ):
+            limit = time.monotonic() + seconds
+            for process in self.processes:
+                if end is not None and process.is_alive():
+                    getattr(process, end)()
+            for process in self.processes:
+                process.join(max(0.0, limit - time.monotonic()))
+        for message in self.arrived.values():
+            message.close()
+        self.arrived.clear()
+        for channel in self.channels:
+            channel.close()
 
     def __del__(self) -> None:
         # A worker that was forked since has a copy of this; the processes are not its own.

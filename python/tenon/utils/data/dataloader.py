@@ -64,7 +64,18 @@ def _map_fetcher(loader: DataLoader) -> Callable[[Any], Any]:
     many = getattr(dataset, "__getitems__", None)
     if callable(many):
         return lambda indices: collate(many(indices))
-    return lambda indices: collate([dataset[i] for i in indices])
+
+    def each(indices: list[Any]) -> Any:
+        samples = []
+        for i in indices:
+            try:
+                samples.append(dataset[i])
+            except Exception as err:
+                err.add_note(f"It was raised by sample {i!r}.")
+                raise
+        return collate(samples)
+
+    return each
 
 
 def _columns(dataset: Any) -> tuple[tuple[Any, ...], Any] | None:
@@ -130,8 +141,6 @@ class _Iterator:
             fresh = workers is None
             if fresh:
                 self.workers = Workers(loader, self.base_seed)
-            else:
-                self.workers.drain()
             self.workers.begin(fresh)
         else:
             self.whole = _whole_batches(loader)
