@@ -33,6 +33,10 @@ def test_files() -> None:
     run(str(FUZZ / "files.py"), "--seed", "1", "--seconds", "3")
 
 
+def test_formats() -> None:
+    run(str(FUZZ / "formats.py"), "--seed", "1", "--cases", "400")
+
+
 @pytest.mark.slow
 def test_null_for_every_pointer() -> None:
     run(str(FUZZ / "nulls.py"))

@@ -34,6 +34,28 @@ def _fresh(value: Any) -> Any:
     return {k: _fresh(v) for k, v in value.items()} if isinstance(value, dict) else value
 
 
+def _bound(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Arguments by name. An operator of a plugin in C says their names in its schema."""
+    signature = getattr(op, "_signature", None)
+    if signature is not None:
+        return dict(signature.bind(*args, **kwargs).arguments)
+    return {**dict(zip(_declared(op), args)), **kwargs}
+
+
+def _declared(op: Any) -> dict[str, bool]:
+    """The arguments of a schema, "ns::f(Tensor! y, int n=1) -> Tensor", and which are written."""
+    inside = (op.__doc__ or "").partition("(")[2].partition(") ->")[0]
+    pieces = [p.partition("=")[0].split() for p in inside.split(",")]
+    return {words[-1]: "!" in words[0] for words in pieces if len(words) == 2}
+
+
+def _written(op: Any) -> frozenset[str]:
+    found = getattr(op, "_written", None)
+    if found is not None:
+        return frozenset(found)
+    return frozenset(name for name, written in _declared(op).items() if written)
+
+
 def _same(a: Tensor, b: Tensor) -> bool:
     return bool((a.detach() == b.detach()).logical_or((a != a).logical_and(b != b)).all())
 
@@ -43,9 +65,8 @@ def test_schema(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     with _C.no_grad():
         used, used_kw = _fresh(args), _fresh(kwargs)
         out = op(*used, **used_kw)
-    written = getattr(op, "_written", frozenset())
-    bound = op._signature.bind(*used, **used_kw).arguments
-    before = op._signature.bind(*args, **kwargs).arguments
+    written = _written(op)
+    bound, before = _bound(op, used, used_kw), _bound(op, args, kwargs)
     for name, value in bound.items():
         for now, then in zip(_tensors(value), _tensors(before[name]), strict=True):
             if name not in written and not _same(now, then):
