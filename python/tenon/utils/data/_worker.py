@@ -298,9 +298,11 @@ class Workers:
 
     def _check(self) -> None:
         """Raises when a worker that owes an answer is gone."""
+        # Asked once, so that the oldest task of a worker is the one that is named.
+        ended = {w for w, p in enumerate(self.processes) if w in self.gone or not p.is_alive()}
         for task in self.waiting:
             process = self.processes[task.worker]
-            if process.is_alive() and task.worker not in self.gone:
+            if task.worker not in ended:
                 continue
             self._take(task.worker)  # what it sent before it ended
             if task.number in self.arrived:
