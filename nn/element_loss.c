@@ -9,6 +9,7 @@
 #include <tenon/ops_compare.h>
 #include <tenon/ops_loss.h>
 #include <tenon/ops_pointwise.h>
+#include <tenon/ops_reduce.h>
 
 #include "call_priv.h"
 #include "nn_priv.h"
@@ -256,8 +257,27 @@ tn_status tni_composite_huber_loss(const void *args, tn_tensor **rets) {
     return reduce(&c, a->reduction, a->weight, rets);
 }
 
+/* All elements must lie in [0, 1]. Tensors of devices are not waited for. */
+static tn_status check_probabilities(const tn_view *v, int32_t arg, const char *name) {
+    tn_tensor *least = NULL, *most = NULL;
+    tn_scalar lo = {0}, hi = {0};
+    if (v->numel == 0 || tn_view_device(v) != 0) return TN_OK;
+    tni_tls.no_grad++;
+    tn_status st = tn_amin(tni_t(v), tn_ints_none(), 0, &least);
+    if (st == TN_OK) st = tn_amax(tni_t(v), tn_ints_none(), 0, &most);
+    tni_tls.no_grad--;
+    if (st == TN_OK) st = tn_tensor_item(least, &lo);
+    if (st == TN_OK) st = tn_tensor_item(most, &hi);
+    tn_tensor_unref(&least);
+    tn_tensor_unref(&most);
+    if (st != TN_OK || (lo.re >= 0.0 && hi.re <= 1.0)) return st;
+    return tn_fail(TN_E_STATE, arg, "all elements of %s should be between 0 and 1", name);
+}
+
 tn_status tni_composite_binary_cross_entropy(const void *args, tn_tensor **rets) {
     const tn_binary_cross_entropy_args *a = args;
+    TN_TRY(check_probabilities(a->input, 0, "input"));
+    TN_TRY(check_probabilities(a->target, 1, "target"));
     comparison c = {TN_ELEMENT_LOSS_ENTROPY, 0.0, a->input, a->target, a->weight, NULL};
     return reduce(&c, a->reduction, NULL, rets);
 }

@@ -89,7 +89,7 @@ TMPL_INLINE float f32_tanh(float x) {
     p = F32_FMA(p, z, -0x1.b833ecp-5f);
     p = F32_FMA(p, z, 0x1.1106fap-3f);
     p = F32_FMA(p, z, -0x1.555532p-2f);
-    float small = F32_FMA(x * z, p, x);
+    float small = x == 0.0f ? x : F32_FMA(x * z, p, x); /* the sum would lose the sign of -0 */
     float b = a > 10.0f ? 10.0f : a;
     float big = 1.0f - 2.0f / (f32_exp_parts(b + b, 0.0f) + 1.0f);
     big = x < 0.0f ? -big : big;

@@ -117,7 +117,7 @@ TMPL_INLINE A f_erfinv(A x) {
         double miss = a < 0.5 ? erf(y) - a : (1 - a) - erfc(y);
         y -= miss / (1.1283791670955126 * exp(-y * y));
     }
-    return (A)(v < 0 ? -y : y);
+    return C_(copysign)((A)y, x);
 }
 
 TMPL_INLINE A f_lgamma(A x) { return C_(lgamma)(x); }
@@ -201,7 +201,7 @@ TMPL_INLINE A f_sigmoid(A x) { return M_(sigmoid)(x); }
 TMPL_INLINE A f__sigmoid_backward(A g, A y) { return g * ((K_(1) - y) * y); }
 TMPL_INLINE A f__tanh_backward(A g, A y) { return g * (K_(1) - y * y); }
 TMPL_INLINE A f__tanh_step(A x, A h) { return M_(tanh)(x + h); }
-TMPL_INLINE A f_relu(A x) { return x <= 0 ? K_(0) : x; }
+TMPL_INLINE A f_relu(A x) { return x < 0 ? K_(0) : x; }
 TMPL_INLINE A f__relu_step(A x, A h) { return f_relu(x + h); }
 TMPL_INLINE A f__relu_backward(A g, A y) { return y <= 0 ? K_(0) : g; }
 TMPL_INLINE A f_threshold(A x, A t, A v) { return x <= t ? v : x; }

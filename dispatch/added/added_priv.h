@@ -71,6 +71,12 @@ tn_status tni_formula_run(const tni_formula *f, const void *args, tni_incoming g
 void tni_formula_drop(const tni_formula *f, uint64_t wanted, tni_result *rets);
 
 /* ---- opadd.c -----------------------------------------------------------------------------------*/
+/* What a structured kernel gets for an input of another dtype than it computes in. */
+enum {
+    TNI_TAKES_COMPUTE, /* a copy in the dtype that is computed in */
+    TNI_TAKES_KIN,     /* the same for one of the same category, int64 as it is, nothing else */
+    TNI_TAKES_OWN,     /* the input as it is */
+};
 struct tni_added {
     tn_op op; /* first: a tn_op with TNI_OP_ADDED is one of these */
     tni_arena arena;
@@ -78,6 +84,7 @@ struct tni_added {
     tn_op_desc desc;                   /* texts are copies in the arena */
     uint8_t dtype_of[TN_MAX_OPERANDS]; /* tensor inputs that the dtype rule looks at */
     uint8_t ndtype_of;
+    uint8_t takes[TN_MAX_OPERANDS]; /* TNI_TAKES_*, by tensor input */
     int8_t same_as; /* the tensor input whose shape the results have; -1: broadcast or infer */
     tni_formula *forward, *backward;
     bool published;
@@ -104,6 +111,9 @@ tn_status tni_added_compose(const tn_op *op, const void *args, tn_tensor **rets)
 tn_status tni_added_gradient(tn_gctx *c);
 /* The dtype rule, and the count and shapes (free them) of a result that is a list. */
 tn_status tni_added_infer_dtype(tn_infer *inf, const void *args);
+/* op->takes of a structured operator; note [Dtypes of inputs]. */
+tn_status tni_added_takes(const tn_op *op, int i, const tn_view *t, int32_t compute,
+                          int32_t *ret_dtype);
 tn_status tni_added_infer_list(const tn_infer *inf, const void *args, tn_out_shape **ret_shapes,
                                int64_t *ret_n);
 

@@ -70,11 +70,65 @@ static tn_status infer_foreign(tn_infer *inf, const void *args) {
     return st;
 }
 
+/* The tensors that input i consists of. */
+static tn_views views_of(const tn_op *op, const void *args, int i) {
+    const void *p = (const char *)args + op->in_offset[i];
+    if (op->fields[op->in_field[i]].kind == TN_F_TENSORS) return *(const tn_views *)p;
+    return (tn_views){(tn_view *const *)p, 1};
+}
+
+/* Are those inputs to which the schema gives a dtype of that dtype? */
+static tn_status check_own_dtypes(const tn_op *op, const void *args) {
+    for (int i = 0; i < op->nin; i++) {
+        const tn_field *f = &op->fields[op->in_field[i]];
+        if (f->fixed == 0 || f->fixed == TNI_FIXED_ANY) continue;
+        int32_t want = f->fixed - TNI_FIXED_DTYPE;
+        tn_views list = views_of(op, args, i);
+        for (int64_t k = 0; k < list.n; k++)
+            if (list.v[k] && tn_view_dtype(list.v[k]) != want)
+                return tn_fail(TN_E_DTYPE, op->in_field[i],
+                               "%s(): argument '%s' must be a tensor of %s, not %s", op->info.name,
+                               f->name, tn_dtype_name(want),
+                               tn_dtype_name(tn_view_dtype(list.v[k])));
+    }
+    return TN_OK;
+}
+
+tn_status tni_added_takes(const tn_op *op, int i, const tn_view *t, int32_t compute,
+                          int32_t *ret_dtype) {
+    const tn_field *f = &op->fields[op->in_field[i]];
+    int32_t have = tn_view_dtype(t), takes = tni_added_of(op)->takes[i];
+    int32_t from = tn_dtype_category(have), to = tn_dtype_category(compute);
+    bool number = t->word & TN_W_SCALAR, written = f->flags & TNI_FIELD_MUTATED;
+    *ret_dtype = have;
+    if (have == compute || takes == TNI_TAKES_OWN) return TN_OK;
+    bool index = takes == TNI_TAKES_KIN && have == TN_I64 && !number;
+    bool fits = takes == TNI_TAKES_COMPUTE || from == to || (number && from < to);
+    if (index) return TN_OK;
+    *ret_dtype = compute;
+    if (fits && !written) return TN_OK;
+    return tn_fail(TN_E_DTYPE, op->in_field[i],
+                   "%s(): argument '%s' is %s where the operator computes in %s; an argument of "
+                   "another dtype is declared, as in Tensor(%s) %s",
+                   op->info.name, f->name, tn_dtype_name(have), tn_dtype_name(compute),
+                   tn_dtype_name(have), f->name);
+}
+
 tn_status tni_added_infer_dtype(tn_infer *inf, const void *args) {
     const tni_added *o = tni_added_of(inf->op);
-    const tn_view *of[TN_MAX_OPERANDS];
-    for (int i = 0; i < o->ndtype_of; i++) of[i] = input_of(&o->op, args, o->dtype_of[i]);
-    TN_TRY(tni_infer_dtype(inf, o->op.compute_rule, of, o->ndtype_of));
+    const tn_view *few[2 * TN_MAX_OPERANDS], **of = few;
+    int64_t n = 0, room = 0;
+    TN_TRY(check_own_dtypes(&o->op, args));
+    for (int i = 0; i < o->ndtype_of; i++) room += views_of(&o->op, args, o->dtype_of[i]).n;
+    if (room > TN_COUNT(few) && !(of = calloc((size_t)room, sizeof *of)))
+        return tn_fail(TN_E_MEMORY, -1, "out of memory");
+    for (int i = 0; i < o->ndtype_of; i++) {
+        tn_views list = views_of(&o->op, args, o->dtype_of[i]);
+        for (int64_t k = 0; k < list.n; k++) of[n++] = list.v[k];
+    }
+    tn_status st = tni_infer_dtype(inf, o->op.compute_rule, of, (int)n);
+    if (of != few) free(of);
+    if (st != TN_OK) return st;
     for (int i = 0; i < o->op.nout; i++)
         inf->out[i].dtype = tni_result_of(inf->compute, o->op.result_rule);
     return TN_OK;
@@ -236,6 +290,7 @@ static tn_status compose_foreign(const tni_added *o, const void *args, tn_tensor
 
 tn_status tni_added_compose(const tn_op *op, const void *args, tn_tensor **rets) {
     const tni_added *o = tni_added_of(op);
+    TN_TRY(check_own_dtypes(op, args));
     tn_status st = o->forward ? tni_fused_run(o, args, rets) : TN_DECLINE;
     if (st != TN_DECLINE) return st;
     if (o->forward) return compose_formula(o, args, rets);

@@ -95,6 +95,29 @@ static bool names_dtype(const char *word, size_t n, uint8_t *ret_rule) {
     return dtype >= 0;
 }
 
+static bool has_own_dtype(const tni_added *o, int i) {
+    return o->op.fields[o->op.in_field[i]].fixed != 0;
+}
+
+/* Note [Dtypes of inputs]: a kernel reads memory as the dtype that it was found with, so an input of another
+ * one must not reach it as it is. What the dtype rule looks at is converted: the inputs that it
+ * names, or all but those that the schema gives a dtype. "same" looks at the first; the others
+ * are expected to be like it, but may also be indices, of int64. An input that a rule with names
+ * leaves out is the plugin's own affair. */
+static void set_takes(tni_added *o, bool listed) {
+    bool first = o->op.compute_rule == TNI_COMPUTE_FIRST && !(o->desc.flags & TN_OPF_CAST);
+    for (int i = 0; i < o->op.nin; i++) {
+        bool own = listed || has_own_dtype(o, i);
+        o->takes[i] = own ? TNI_TAKES_OWN : first ? TNI_TAKES_KIN : TNI_TAKES_COMPUTE;
+        if (!own) o->dtype_of[o->ndtype_of++] = (uint8_t)i;
+    }
+    for (int i = 0; i < o->ndtype_of && listed; i++)
+        o->takes[o->dtype_of[i]] =
+            has_own_dtype(o, o->dtype_of[i]) ? TNI_TAKES_OWN : TNI_TAKES_COMPUTE;
+    for (int i = 0; i < o->op.nin && o->ndtype_of == 0; i++) o->dtype_of[i] = (uint8_t)i;
+    if (o->ndtype_of == 0) o->ndtype_of = o->op.nin;
+}
+
 /* "promote(x, y) -> bool" */
 static tn_status read_dtype_rule(tni_added *o) {
     static const char *const rules[] = {
@@ -125,13 +148,7 @@ static tn_status read_dtype_rule(tni_added *o) {
         s += n;
     }
     s += listed;
-    bool first = o->op.compute_rule == TNI_COMPUTE_FIRST;
-    for (int i = 0; i < o->op.nin && !listed; i++)
-        if (!first || o->op.fields[o->op.in_field[i]].kind != TN_F_TENSORS)
-            o->dtype_of[o->ndtype_of++] = (uint8_t)i;
-    for (int i = 0; i < o->ndtype_of; i++)
-        if (o->op.fields[o->op.in_field[o->dtype_of[i]]].kind == TN_F_TENSORS)
-            return fault(o, "the dtype rule looks at a list of tensors; name others");
+    set_takes(o, listed);
     s += strspn(s, " ");
     if (strncmp(s, "->", 2) == 0) {
         s += 2 + strspn(s + 2, " ");
@@ -180,6 +197,15 @@ static tn_status check_reduction(const tni_added *o) {
     return dims ? TN_OK : fault(o, "a reduction has an argument 'Dims dim'");
 }
 
+/* A kernel that gets a plan gets all operands in its own dtype. */
+static tn_status check_no_own_dtype(const tni_added *o) {
+    for (int i = 0; i < o->op.nin; i++)
+        if (has_own_dtype(o, i))
+            return fault(o, "a dtype, as of argument '%s', goes with structured operators",
+                         o->op.fields[o->op.in_field[i]].name);
+    return TN_OK;
+}
+
 /* Pointwise operators and reductions: core knows the shape of what comes out. */
 static tn_status check_planned(const tni_added *o) {
     const tn_op_desc *d = &o->desc;
@@ -193,6 +219,7 @@ static tn_status check_planned(const tni_added *o) {
                      word);
     if (d->formula || d->composite)
         return fault(o, "a %s is computed by kernels; it takes no formula", word);
+    TN_TRY(check_no_own_dtype(o));
     return d->kind == TN_OP_POINTWISE ? check_pointwise(o) : check_reduction(o);
 }
 
@@ -264,7 +291,10 @@ static void set_flags(tni_added *o) {
     op->flags |= TNI_OP_ADDED | TNI_OP_NO_INPLACE;
     if (op->nout == 0 || (op->flags & TNI_OP_LIST_OUT)) op->flags |= TNI_OP_NO_OUT;
     if (o->desc.flags & TN_OPF_PACK) op->flags |= TNI_OP_CONTIGUOUS;
-    if (o->desc.flags & TN_OPF_CAST) op->flags |= TNI_OP_CAST;
+    if (op->info.kind == TN_OP_STRUCTURED) {
+        op->flags |= TNI_OP_CAST;
+        op->takes = tni_added_takes;
+    }
     if (op->info.kind == TN_OP_POINTWISE && op->compute_rule != TNI_COMPUTE_BOOL &&
         op->result_rule <= TNI_RESULT_BOOL)
         op->flags |= TNI_OP_PACKED;

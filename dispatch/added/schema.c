@@ -134,14 +134,33 @@ static tn_status read_name(reader *r) {
     return r->out->name ? TN_OK : TN_E_MEMORY;
 }
 
+/* Takes the dtype out of "Tensor(int64)", "Tensor(any)?". */
+static tn_status read_dtype(reader *r, tn_field *f, char *text) {
+    char *open = strchr(text, '('), *close = strchr(text, ')');
+    if (!open) return TN_OK;
+    if (!close || open - text != (long)strlen("Tensor") || strncmp(text, "Tensor", 6) != 0)
+        return fault(r, "a dtype goes with Tensor alone, as in Tensor(int64)");
+    *close = '\0';
+    int32_t dtype = tn_dtype_find(open + 1);
+    f->fixed = (uint16_t)(dtype + TNI_FIXED_DTYPE);
+    if (strcmp(open + 1, "any") == 0)
+        f->fixed = TNI_FIXED_ANY;
+    else if (dtype < 0)
+        return fault(r, "there is no dtype of that name");
+    memmove(open, close + 1, strlen(close + 1) + 1);
+    return TN_OK;
+}
+
 /* "Tensor?", "int[2]", "Scalar": what stands before the space. */
 static tn_status read_type(reader *r, tn_field *f, const struct type **ret_type) {
-    char text[24];
+    char text[48];
     tni_scan_skip(&r->at);
-    size_t n = strcspn(r->at, " \t\r\n,)=");
+    size_t n = strcspn(r->at, " \t\r\n,)=(");
+    if (r->at[n] == '(') n += strcspn(r->at + n, " \t\r\n,=");
     if (n == 0 || n >= sizeof text) return fault(r, "a type is expected");
     memcpy(text, r->at, n);
     text[n] = '\0';
+    TN_TRY(read_dtype(r, f, text));
     char *open = strchr(text, '[');
     if (open && isdigit((unsigned char)open[1])) { /* int[2] is an int[] of a known length */
         char *close;

@@ -78,6 +78,14 @@ tn_status tni_resize_out(tn_tensor *out, int32_t ndim, const int64_t *shape);
 tn_status tni_check_written(const tn_op *op, const void *args, uint64_t any);
 /* t shares memory with one of them. */
 bool tni_overlaps_written(const tn_op *op, const void *args, const tn_tensor *t);
+/* Note [Given outputs]: a tensor that is given with out= may be, or may lie within, one that the call reads. Until
+ * the kernel has run it keeps its memory and its shape; a kernel that cannot write it directly
+ * writes a result of its own, which tni_give then moves there. */
+tn_status tni_give(tn_tensor *given, tn_tensor *result);
+/* Two tensors that are given for results of one call must lie apart. */
+tn_status tni_check_outputs_apart(const tn_op *op, void *args);
+/* `out` shares memory with a tensor that the call reads, in lists as well. */
+bool tni_overlaps_input(const tn_op *op, const void *args, const tn_tensor *out);
 /* Counts the writes. */
 void tni_bump_written(const tn_op *op, const void *args);
 /* Records a call that returned `rets`, if it is to be recorded. */

@@ -1,5 +1,6 @@
 /* checks.c: what several kinds of operators check before they run, and how a call is recorded. */
 #include "call_priv.h"
+#include "copy_priv.h"
 #include "plan_priv.h"
 
 bool tni_lacks_tensors(tn_tensors list, bool optional) {
@@ -57,17 +58,52 @@ tn_status tni_check_writable(const tn_op *op, const tn_tensor *out, int32_t resu
     return TN_OK;
 }
 
+static void warn_resized(const tn_tensor *out, int32_t ndim, const int64_t *shape) {
+    if (out->v.numel == 0) return;
+    tni_host_log(2,
+                 "An output with one or more elements was resized since it had shape %s, "
+                 "which does not match the required output shape %s.",
+                 tni_shape_text_of(&out->v), tni_shape_text(ndim, shape));
+}
+
 tn_status tni_resize_out(tn_tensor *out, int32_t ndim, const int64_t *shape) {
     tn_tensor *fresh;
-    if (out->v.numel != 0)
-        tni_host_log(2,
-                     "An output with one or more elements was resized since it had shape %s, "
-                     "which does not match the required output shape %s.",
-                     tni_shape_text_of(&out->v), tni_shape_text(ndim, shape));
+    warn_resized(out, ndim, shape);
     TN_TRY(tni_tensor_new_fast(tn_view_dtype(&out->v), tn_tensor_device(out), ndim, shape, &fresh));
     tn_status st = tn_tensor_set_data(out, fresh);
     tn_tensor_unref(&fresh);
     return st;
+}
+
+tn_status tni_give(tn_tensor *given, tn_tensor *result) {
+    const tn_view *v = &result->v;
+    if (!tni_shape_is(given, v->ndim, v->shape)) {
+        bool alike = ((given->v.word ^ v->word) & TN_W_ALIKE) == 0;
+        if (alike && (v->word & TN_W_CONTIGUOUS) && !tni_may_meet(given, result)) {
+            warn_resized(given, v->ndim, v->shape);
+            return tn_tensor_set_data(given, result);
+        }
+        TN_TRY(tni_resize_out(given, v->ndim, v->shape));
+    }
+    if (!tni_may_meet(given, result)) return tni_copy_into(given, result);
+    tn_tensor *apart;
+    TN_TRY(tni_convert(result, tn_view_dtype(v), &apart));
+    tn_status st = tni_copy_into(given, apart);
+    tn_tensor_unref(&apart);
+    return st;
+}
+
+tn_status tni_check_outputs_apart(const tn_op *op, void *args) {
+    for (int i = 1; i < op->nout; i++)
+        for (int k = 0; k < i; k++) {
+            const tn_tensor *a = *tni_out_slot(op, args, i), *b = *tni_out_slot(op, args, k);
+            if (a && b && tni_overlap_of(a, b) != TNI_OVERLAP_NONE)
+                return tn_fail(TN_E_STATE, -1,
+                               "%s(): unsupported operation: two tensors that are given with "
+                               "out= share memory",
+                               op->info.name);
+        }
+    return TN_OK;
 }
 
 /* Note [Written arguments]
@@ -111,6 +147,21 @@ tn_status tni_check_written(const tn_op *op, const void *args, uint64_t any) {
         }
     }
     return TN_OK;
+}
+
+bool tni_overlaps_input(const tn_op *op, const void *args, const tn_tensor *out) {
+    for (int i = 0; i < op->nin; i++) {
+        const tn_tensor *single = tni_in_slot(op, args, i), *const *in = &single;
+        int64_t n = 1;
+        if (tni_is_list(tni_in_field(op, i))) {
+            const tn_views *list = (const void *)((const char *)args + op->in_offset[i]);
+            in = (const tn_tensor *const *)(const void *)list->v;
+            n = list->n;
+        }
+        for (int64_t k = 0; k < n; k++)
+            if (in[k] && tni_may_meet(out, in[k])) return true;
+    }
+    return false;
 }
 
 bool tni_overlaps_written(const tn_op *op, const void *args, const tn_tensor *t) {

@@ -43,8 +43,7 @@ static tn_status take_out(const tn_op *op, const void *args, tn_tensor *given, t
     const tn_view *v = &rets[0]->v;
     TN_TRY(tni_check_given(op, args, given, false, v->word));
     TN_TRY(tni_check_writable(op, given, tn_view_dtype(v)));
-    if (!tni_shape_is(given, v->ndim, v->shape)) TN_TRY(tni_resize_out(given, v->ndim, v->shape));
-    TN_TRY(tni_copy_into(given, rets[0]));
+    TN_TRY(tni_give(given, rets[0]));
     tni_bump_version(given);
     tn_tensor_unref(&rets[0]);
     rets[0] = tn_tensor_ref(given);

@@ -112,17 +112,15 @@ static tn_status make_output(call *c, int32_t ndim, const int64_t *shape) {
 static tn_status use_given(call *c, int32_t ndim, const int64_t *shape) {
     tn_tensor *o = c->given;
     TN_TRY(tni_check_writable(c->op, o, c->result));
-    if (!tni_shape_is(o, ndim, shape)) {
-        if (c->inplace)
-            return tn_fail(TN_E_SHAPE, -1,
-                           "output with shape %s doesn't match the broadcast shape %s",
-                           tni_shape_text_of(&o->v), tni_shape_text(ndim, shape));
-        TN_TRY(tni_resize_out(o, ndim, shape));
-    }
+    bool fits = tni_shape_is(o, ndim, shape);
+    if (!fits && c->inplace)
+        return tn_fail(TN_E_SHAPE, -1, "output with shape %s doesn't match the broadcast shape %s",
+                       tni_shape_text_of(&o->v), tni_shape_text(ndim, shape));
     TN_TRY(tni_check_no_internal_overlap(o));
-    bool through_copy = tn_view_dtype(&o->v) != c->result;
-    for (int i = 0; i < c->nin; i++) {
+    bool through_copy = tn_view_dtype(&o->v) != c->result || !fits;
+    for (int i = 0; i < c->nin && fits; i++) {
         tni_overlap rel = tni_overlap_of(o, c->in[i]);
+        if (rel == TNI_OVERLAP_NONE && tni_may_meet(o, c->in[i])) through_copy = true;
         if (rel == TNI_OVERLAP_PARTIAL)
             return tn_fail(TN_E_STATE, -1,
                            "unsupported operation: some elements of the input tensor and the "
@@ -199,7 +197,7 @@ static tn_status compute(call *c, tn_tensor **rets) {
     TN_TRY(convert_inputs(c, &scalars, numbers, scalar_ptrs));
     TN_TRY(run_kernel(c, ndim, shape, scalars, scalar_ptrs));
     if (c->given && c->out != c->given) {
-        TN_TRY(tni_copy_into(c->given, c->out));
+        TN_TRY(tni_give(c->given, c->out));
         tn_tensor_unref(&c->out);
         c->out = tn_tensor_ref(c->given);
     }

@@ -73,6 +73,7 @@ static tn_status make_outputs(reduction *r) {
         bool gone = r->inf.reduce_mask >> d & 1u;
         if (!gone || r->keepdim) shape[ndim++] = gone ? 1 : r->in->v.shape[d];
     }
+    if (op->nout > 1) TN_TRY(tni_check_outputs_apart(op, r->args));
     for (int i = 0; i < op->nout; i++) {
         /* further outputs of a reduction are indices */
         int32_t dtype = i == 0 ? tni_result_of(r->inf.compute, op->result_rule) : TN_I64;
@@ -80,11 +81,10 @@ static tn_status make_outputs(reduction *r) {
         if (given) {
             TN_TRY(tni_check_given(op, r->args, given, false, r->in->v.word));
             TN_TRY(tni_check_writable(op, given, dtype));
-            if (!tni_shape_is(given, ndim, shape)) TN_TRY(tni_resize_out(given, ndim, shape));
             TN_TRY(tni_check_no_internal_overlap(given));
         }
-        if (given && tn_view_dtype(&given->v) == dtype &&
-            tni_overlap_of(given, r->in) == TNI_OVERLAP_NONE)
+        if (given && tn_view_dtype(&given->v) == dtype && tni_shape_is(given, ndim, shape) &&
+            !tni_may_meet(given, r->in))
             r->outs[i] = tn_tensor_ref(given);
         else
             TN_TRY(tni_tensor_new_fast(dtype, r->inf.device, ndim, shape, &r->outs[i]));
@@ -146,7 +146,7 @@ static tn_status steps(reduction *r, tn_tensor **rets) {
         tn_tensor *given = *tni_out_slot(op, r->args, i);
         if (!given) continue;
         if (given != r->outs[i]) {
-            TN_TRY(tni_copy_into(given, r->outs[i]));
+            TN_TRY(tni_give(given, r->outs[i]));
             tn_tensor_unref(&r->outs[i]);
             r->outs[i] = tn_tensor_ref(given);
         }

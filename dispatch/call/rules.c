@@ -22,7 +22,7 @@ tn_status tni_infer_dtype(tn_infer *inf, int rule, const tn_view *const *of, int
             if (of[i]) d = tni_result_dtype(&ts[i], 1);
     }
     if (d < 0)
-        return tn_fail(TN_E_INTERNAL, -1, "%s: no tensor to take a dtype from", inf->op->info.name);
+        return tn_fail(TN_E_VALUE, -1, "%s: no tensor to take a dtype from", inf->op->info.name);
     if (rule == TNI_COMPUTE_FLOAT && tn_dtype_category(d) < TN_CAT_FLOAT) d = tn_dtype_default();
     if (rule == TNI_COMPUTE_SUM && tn_dtype_category(d) < TN_CAT_FLOAT) d = TN_I64;
     if (rule == TNI_COMPUTE_BOOL) d = TN_BOOL;

@@ -5,6 +5,13 @@
 #include "copy_priv.h"
 #include "plan_priv.h"
 
+/* A list whose members the kernel gets; `made` are those that were made for it. */
+typedef struct new_list {
+    tn_view **view;
+    tn_tensor **made;
+    int64_t n;
+} new_list;
+
 typedef struct structured {
     const tn_op *op;
     void *args;
@@ -12,6 +19,10 @@ typedef struct structured {
     tn_tensor *outs[TNI_MAX_OUTS];
     tn_tensor *temps[TN_MAX_OPERANDS]; /* inputs that are no list, converted */
     int ntemps;
+    new_list
+        lists[TN_MAX_OPERANDS]; /* in the place of lists that cannot go to the kernel as they are */
+    int nlists;
+    bool typed; /* the kernel reads memory as the dtype it was found with */
     uint64_t any;
     _Alignas(
         16) unsigned char kargs[TNI_MAX_ARGS_BYTES]; /* the arguments as the kernel gets them */
@@ -42,20 +53,67 @@ static tn_status look_at_inputs(structured *s) {
 
 /* Converts one kernel input to the compute dtype and packs it, as the entry asks; what the kernel would
  * overwrite while it reads is copied. */
-static tn_status prepare_input(structured *s, tn_tensor *t, tn_view **ret_slot) {
+static tn_status prepared(const structured *s, int i, tn_tensor *t, tn_tensor **ret_made) {
     const tn_op *op = s->op;
-    tn_tensor *use = NULL;
-    bool cast = (op->flags & TNI_OP_CAST) && tn_view_dtype(&t->v) != s->inf.compute;
+    int32_t dtype = tn_view_dtype(&t->v), takes = dtype;
+    if ((op->flags & TNI_OP_CAST) && !op->takes) takes = s->inf.compute;
+    if (op->takes && s->typed) TN_TRY(op->takes(op, i, &t->v, s->inf.compute, &takes));
     bool pack = (op->flags & TNI_OP_CONTIGUOUS) && !(t->v.word & TN_W_CONTIGUOUS);
     bool copy = (op->flags & TNI_OP_WRITES) && tni_overlaps_written(op, s->args, t);
-    if (!cast && !pack && !copy) return TN_OK;
-    if (cast || copy)
-        TN_TRY(tni_convert(t, cast ? s->inf.compute : tn_view_dtype(&t->v), &use));
-    else
-        TN_TRY(tni_packed(t, &use));
-    s->temps[s->ntemps++] = use;
-    *ret_slot = &use->v;
+    if (op->fields[op->in_field[i]].flags & TNI_FIELD_MUTATED) return TN_OK;
+    if (takes != dtype || copy) return tni_convert(t, takes, ret_made);
+    return pack ? tni_packed(t, ret_made) : TN_OK;
+}
+
+static tn_status prepare_input(structured *s, int i, tn_view **slot) {
+    tn_tensor *made = NULL;
+    TN_TRY(prepared(s, i, tni_t(*slot), &made));
+    if (!made) return TN_OK;
+    s->temps[s->ntemps++] = made;
+    *slot = &made->v;
     return TN_OK;
+}
+
+/* The list is the caller's, so one with another member is another list. */
+static tn_status replace_member(structured *s, tn_views *list, int64_t k, tn_tensor *made,
+                                new_list **own) {
+    if (!*own) {
+        new_list *l = &s->lists[s->nlists];
+        l->view = calloc((size_t)list->n, sizeof *l->view);
+        l->made = calloc((size_t)list->n, sizeof(tn_tensor *));
+        l->n = list->n;
+        s->nlists++;
+        if (!l->view || !l->made) {
+            tn_tensor_unref(&made);
+            return tn_fail(TN_E_MEMORY, -1, "out of memory");
+        }
+        memcpy(l->view, list->v, sizeof(tn_view *) * (size_t)list->n);
+        list->v = l->view;
+        *own = l;
+    }
+    (*own)->made[k] = made;
+    (*own)->view[k] = &made->v;
+    return TN_OK;
+}
+
+static tn_status prepare_list(structured *s, int i, tn_views *list) {
+    new_list *own = NULL;
+    for (int64_t k = 0; k < list->n; k++) {
+        tn_tensor *made = NULL;
+        if (list->v[k]) TN_TRY(prepared(s, i, tni_t(list->v[k]), &made));
+        if (made) TN_TRY(replace_member(s, list, k, made, &own));
+    }
+    return TN_OK;
+}
+
+static void end_inputs(structured *s) {
+    for (int i = 0; i < s->ntemps; i++) tn_tensor_unref(&s->temps[i]);
+    for (int i = 0; i < s->nlists; i++) {
+        new_list *l = &s->lists[i];
+        for (int64_t k = 0; l->made && k < l->n; k++) tn_tensor_unref(&l->made[k]);
+        free(l->made);
+        free(l->view);
+    }
 }
 
 static tn_status prepare_inputs(structured *s) {
@@ -64,15 +122,24 @@ static tn_status prepare_inputs(structured *s) {
     if (!(op->flags & (TNI_OP_CAST | TNI_OP_CONTIGUOUS | TNI_OP_WRITES))) return TN_OK;
     for (int i = 0; i < op->nin; i++) {
         const tn_field *f = tni_in_field(op, i);
-        if (tni_is_list(f) || (f->flags & TNI_FIELD_MUTATED)) continue;
-        tn_view **slot = (tn_view **)(void *)(s->kargs + f->offset);
-        if (*slot) TN_TRY(prepare_input(s, tni_t(*slot), slot));
+        void *at = s->kargs + f->offset;
+        if (tni_is_list(f)) { /* kernels of the table take lists as they come */
+            if (op->takes) TN_TRY(prepare_list(s, i, at));
+        } else if (*(tn_view **)at && (op->takes || !(f->flags & TNI_FIELD_MUTATED))) {
+            TN_TRY(prepare_input(s, i, at));
+        }
     }
     return TN_OK;
 }
 
+/* One that reads dtypes from its arguments needs no conversion, unless it may leave the call to others. */
+static bool is_typed(const tn_cell *cell) {
+    return cell->dtype != TN_DTYPE_ANY || tni_cell_next(cell) != NULL;
+}
+
 static tn_status make_outputs(structured *s) {
     const tn_op *op = s->op;
+    if (op->nout > 1) TN_TRY(tni_check_outputs_apart(op, s->args));
     for (int i = 0; i < op->nout; i++) {
         tn_out_meta *m = &s->inf.out[i];
         tn_tensor *given = *tni_out_slot(op, s->args, i);
@@ -82,17 +149,13 @@ static tn_status make_outputs(structured *s) {
                 (op->flags & TNI_OP_INPLACE_ONLY) || given == tni_in_slot(op, s->args, 0);
             TN_TRY(tni_check_given(op, s->args, given, inplace, s->any));
             TN_TRY(tni_check_writable(op, given, m->dtype));
-            if (!tni_shape_is(given, m->ndim, m->shape))
-                TN_TRY(tni_resize_out(given, m->ndim, m->shape));
             TN_TRY(tni_check_no_internal_overlap(given));
         }
-        bool direct = given && tn_view_dtype(&given->v) == m->dtype &&
-                      ((op->flags & TNI_OP_INPLACE_ONLY) || (given->v.word & TN_W_CONTIGUOUS));
-        for (int k = 0; direct && !(op->flags & TNI_OP_INPLACE_ONLY) && k < op->nin; k++) {
-            const tn_tensor *in = NULL;
-            if (!tni_is_list(tni_in_field(op, k))) in = tni_in_slot(op, s->args, k);
-            if (in && tni_overlap_of(given, in) != TNI_OVERLAP_NONE) direct = false;
-        }
+        bool direct =
+            given && tn_view_dtype(&given->v) == m->dtype && tni_shape_is(given, m->ndim, m->shape);
+        if (!(op->flags & TNI_OP_INPLACE_ONLY))
+            direct = direct && (given->v.word & TN_W_CONTIGUOUS) &&
+                     !tni_overlaps_input(op, s->args, given);
         if (direct) {
             s->outs[i] = tn_tensor_ref(given);
         } else {
@@ -115,7 +178,7 @@ static tn_status finish_structured(structured *s, tn_tensor **rets) {
         tn_tensor *given = *tni_out_slot(op, s->args, i);
         if (!given || !s->outs[i]) continue;
         if (given != s->outs[i]) {
-            TN_TRY(tni_copy_into(given, s->outs[i]));
+            TN_TRY(tni_give(given, s->outs[i]));
             tn_tensor_unref(&s->outs[i]);
             s->outs[i] = tn_tensor_ref(given);
         }
@@ -140,6 +203,7 @@ static tn_status structured_steps(structured *s, tn_tensor **rets) {
     const tn_cell *cell = tni_cell(op, s->inf.device.slot, s->inf.compute);
     if (!cell) cell = tni_kernel_find(op, s->inf.device.slot, s->inf.compute);
     if (!cell) return TN_DECLINE;
+    s->typed = is_typed(cell);
     TN_TRY(prepare_inputs(s));
     TN_TRY(make_outputs(s));
     TN_TRY(tni_kernel_run(op, cell, s->inf.device, s->inf.compute, s->kargs));
@@ -150,7 +214,7 @@ tn_status tni_run_structured(const tn_op *op, void *args, tn_tensor **rets) {
     structured s;
     s.op = op;
     s.args = args;
-    s.ntemps = 0;
+    s.ntemps = s.nlists = 0;
     s.any = 0;
     for (int i = 0; i < op->nout; i++) {
         s.outs[i] = NULL;
@@ -158,7 +222,7 @@ tn_status tni_run_structured(const tn_op *op, void *args, tn_tensor **rets) {
         s.inf.out[i].strided = 0;
     }
     tn_status st = structured_steps(&s, rets);
-    for (int i = 0; i < s.ntemps; i++) tn_tensor_unref(&s.temps[i]);
+    end_inputs(&s);
     for (int i = 0; i < op->nout; i++) tn_tensor_unref(&s.outs[i]);
     return st;
 }
@@ -181,6 +245,7 @@ static tn_status list_kernel(structured *s, const tn_cell *cell, tn_tensor_list 
     tn_status st = op->infer_list(&s->inf, s->args, &shapes, &list->n);
     if (st == TN_OK) st = list_outputs(s, shapes, list);
     free(shapes);
+    s->typed = is_typed(cell);
     if (st == TN_OK) st = prepare_inputs(s);
     if (st != TN_OK) return st;
     *(tn_views *)(void *)(s->kargs + op->out_offset[0]) = tni_views((tn_tensors){list->v, list->n});
@@ -205,10 +270,10 @@ tn_status tni_run_list(const tn_op *op, void *args, tn_tensor **rets) {
     tn_tensor_list list = {NULL, 0};
     s.op = op;
     s.args = args;
-    s.ntemps = 0;
+    s.ntemps = s.nlists = 0;
     s.any = 0;
     tn_status st = list_steps(&s, &list);
-    for (int i = 0; i < s.ntemps; i++) tn_tensor_unref(&s.temps[i]);
+    end_inputs(&s);
     if (st == TN_OK)
         *(tn_tensor_list *)(void *)rets = list;
     else

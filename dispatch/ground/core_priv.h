@@ -260,6 +260,10 @@ struct tn_op {
     /* How many results a list has, and their shapes (free them). */
     tn_status (*infer_list)(const tn_infer *inf, const void *args, tn_out_shape **ret_shapes,
                             int64_t *ret_n);
+    /* The dtype in which a kernel for dtype `compute` gets t, which is (in the list that is) input i;
+     * NULL: what TNI_OP_CAST says. */
+    tn_status (*takes)(const tn_op *op, int i, const tn_view *t, int32_t compute,
+                       int32_t *ret_dtype);
     tn_status (*composite)(const void *args, tn_tensor **rets); /* composite, view */
     /* The composite of an operator that a plugin added. */
     tn_status (*compose)(const tn_op *op, const void *args, tn_tensor **rets);

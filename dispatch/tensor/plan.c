@@ -127,7 +127,6 @@ void tni_plan_build(tn_plan *ret, int noperands, int noutputs, tn_tensor *const 
 /* ---- Overlap -----------------------------------------------------------------------------------*/
 
 tni_overlap tni_overlap_of(const tn_tensor *out, const tn_tensor *in) {
-    int64_t alo, ahi, blo, bhi;
     if (out == in) return TNI_OVERLAP_FULL;
     if (!out->storage || out->storage != in->storage || out->v.numel == 0 || in->v.numel == 0)
         return TNI_OVERLAP_NONE;
@@ -142,12 +141,18 @@ tni_overlap tni_overlap_of(const tn_tensor *out, const tn_tensor *in) {
     /* Views that interleave without meeting (even and odd columns) count as apart only when both
      * are not dense; as in PyTorch the test is by reach for dense ones. */
     if (!(out->v.word & TN_W_DENSE) || !(in->v.word & TN_W_DENSE)) return TNI_OVERLAP_NONE;
-    tni_reach(out->v.ndim, out->v.shape, out->v.strides, &alo, &ahi);
-    tni_reach(in->v.ndim, in->v.shape, in->v.strides, &blo, &bhi);
-    int64_t sa = tn_view_itemsize(&out->v), sb = tn_view_itemsize(&in->v);
-    int64_t oa = tn_tensor_storage_offset(out) * sa, ob = tn_tensor_storage_offset(in) * sb;
-    bool apart = oa + ahi * sa <= ob + blo * sb || ob + bhi * sb <= oa + alo * sa;
-    return apart ? TNI_OVERLAP_NONE : TNI_OVERLAP_PARTIAL;
+    return tni_may_meet(out, in) ? TNI_OVERLAP_PARTIAL : TNI_OVERLAP_NONE;
+}
+
+bool tni_may_meet(const tn_tensor *a, const tn_tensor *b) {
+    int64_t alo, ahi, blo, bhi;
+    if (a == b) return true;
+    if (!a->storage || a->storage != b->storage || a->v.numel == 0 || b->v.numel == 0) return false;
+    tni_reach(a->v.ndim, a->v.shape, a->v.strides, &alo, &ahi);
+    tni_reach(b->v.ndim, b->v.shape, b->v.strides, &blo, &bhi);
+    int64_t sa = tn_view_itemsize(&a->v), sb = tn_view_itemsize(&b->v);
+    int64_t oa = tn_tensor_storage_offset(a) * sa, ob = tn_tensor_storage_offset(b) * sb;
+    return oa + ahi * sa > ob + blo * sb && ob + bhi * sb > oa + alo * sa;
 }
 
 tn_status tni_check_no_internal_overlap(const tn_tensor *t) {

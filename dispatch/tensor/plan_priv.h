@@ -27,6 +27,8 @@ static inline void tni_plan_flat(tn_plan *p, int noperands, int noutputs, int64_
 /* Memory relations of an output with an input. */
 typedef enum tni_overlap { TNI_OVERLAP_NONE, TNI_OVERLAP_FULL, TNI_OVERLAP_PARTIAL } tni_overlap;
 tni_overlap tni_overlap_of(const tn_tensor *out, const tn_tensor *in);
+/* Whether their memory lies in the same range: views that interleave count as well. */
+bool tni_may_meet(const tn_tensor *a, const tn_tensor *b);
 /* TN_E_STATE when two elements of t share memory. */
 tn_status tni_check_no_internal_overlap(const tn_tensor *t);
 

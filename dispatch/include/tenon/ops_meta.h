@@ -41,11 +41,13 @@ typedef enum tn_field_kind {
 typedef struct tn_field {
     const char *name;
     uint16_t kind;
-    uint16_t offset;   /* in the argument struct */
-    uint16_t fixed;    /* int[N]: N (a single int is repeated), else 0 */
-    uint16_t flags;    /* TNI_FIELD_* */
+    uint16_t offset; /* in the argument struct */
+    uint16_t fixed; /* int[N]: N (a single int is repeated); Tensor(int8): TNI_FIXED_DTYPE + slot */
+    uint16_t flags; /* TNI_FIELD_* */
     const char *deflt; /* default as Python text, NULL: required */
 } tn_field;
+#define TNI_FIXED_DTYPE 1 /* of a tensor argument that has a dtype of its own */
+#define TNI_FIXED_ANY 0xffffu
 #define TNI_FIELD_KWONLY 0x1u
 #define TNI_FIELD_SAVED 0x2u        /* the gradient reads it */
 #define TNI_FIELD_DIFF 0x4u         /* a gradient flows to this input */

@@ -336,6 +336,7 @@ typedef struct tn_dtype_desc {
  *
  *     Tensor, Operand (a tensor or a number)  const tn_view *; Tensor? may be NULL
  *     Tensor[]                                tn_views
+ *     Tensor(int64), Tensor(bool)?, ...       the same; another dtype is an error. (any): no check
  *     int, bool, Dim, DType, Device?, Format  int64_t
  *     float                                   double
  *     int?, Dim? / float?                     tn_opt_int / tn_opt_float
@@ -365,7 +366,11 @@ typedef struct tn_op_desc {
     const char *schema;
     /* Which dtype to compute in, and so which kernel: "promote" (the operands' common dtype), "float"
      * (the same, integers become the default float), "same" (that of the first), "bool"; of some
-     * inputs only: "promote(x, y)"; with another result: "promote -> bool". NULL: "same". */
+     * inputs only: "promote(x, y)"; with another result: "promote -> bool". NULL: "same".
+     * A structured kernel gets what the rule looks at in the dtype that is computed in, lists
+     * included. "same" without names expects all inputs to be alike: those of the same category
+     * are converted, an int64 index arrives as it is, anything else is an error. What has a dtype
+     * in the schema, and what a rule with names leaves out, arrives as it is. */
     const char *dtype;
     /* Structured: "same(x)" or "broadcast", the shape of every result; else `infer`. */
     const char *shape;
@@ -393,7 +398,7 @@ typedef struct tn_op_desc {
     const char *vmap;
 } tn_op_desc;
 #define TN_OPF_PACK 0x1u /* structured: inputs arrive row-major without gaps */
-#define TN_OPF_CAST 0x2u /* structured: inputs arrive in the dtype that is computed in */
+#define TN_OPF_CAST 0x2u /* structured: "same" converts all inputs, across categories as well */
 
 /* Named interface "tn.call/1" of the host: operators called from C. */
 typedef struct tn_call_iface {

@@ -214,8 +214,11 @@ static int to_str(const tn_field *field, PyObject *value, const char **ret, tnp_
         return 1;
     }
     if (!PyUnicode_Check(value)) return bad_type(why, value);
-    *ret = PyUnicode_AsUTF8AndSize(value, NULL);
-    return *ret ? 1 : -1;
+    Py_ssize_t n;
+    *ret = PyUnicode_AsUTF8AndSize(value, &n);
+    if (!*ret || strlen(*ret) == (size_t)n) return *ret ? 1 : -1;
+    PyErr_SetString(PyExc_ValueError, "embedded null character"); /* C would read the front only */
+    return -1;
 }
 
 int tnp_convert(const tn_field *field, PyObject *value, tnp_frame *f, tnp_mismatch *why) {
