@@ -1,6 +1,9 @@
 """Calls operators with arguments that nobody meant: wrong types, shapes, dimensions, dtypes, sizes
-up to 2^63, empty and 0-d tensors, views that overlap, expanded or read-only outputs. An exception
-is a right answer; only the death of the process, a hang or a SystemError is wrong.
+up to 2^63, empty and 0-d tensors, views that overlap, expanded or read-only outputs. Half of the
+cases begin with a sample of the op table, which the operator takes, and spoil one argument or two:
+a stride of 2^31, a dimension that is not there, an output that is an input. An operator that is
+new in the table is in it at once. An exception is a right answer; only the death of the process, a
+hang or a SystemError is wrong.
 
     python tests/fuzz/ops.py --seed 7 --seconds 60 [--only NAME] [--log FILE]
 
@@ -48,6 +51,8 @@ FLOATS = (
 TEXTS = ("", "mean", "sum", "none", "batchmean", "constant", "reflect", "replicate", "circular",
          "ij", "floor", "trunc", "same", "valid", "max", "amax", "prod", "nearest", "bilinear",
          "tanh", "r", "ij,jk->ik", "...i,i->...", "ii", "i" * 300, "\udcff", "\0")  # fmt: skip
+# Strides, paddings, dilations and windows that no image has.
+FAR = (2**31, 2**31 - 1, 2**30, 2**20, 2**22, 2**16, 2**62, -1, 0, -(2**31))
 # Sizes that would be allocated if nothing refused them stay out of memory's reach or are small.
 SIZES = (0, 1, 2, 3, 4, -1, -2, 2**40, 2**62, 2**63 - 1)
 
@@ -112,6 +117,61 @@ class Pool:
         small = r.randrange(2)
         return [r.randrange(0, 4) if small else r.choice(SIZES) for _ in range(n)]
 
+    def of_sample(self, type_: str, value: Any) -> Any:
+        """What a value in a sample of the table stands for, with numbers drawn anew."""
+        if not type_.startswith(("Tensor", "Operand")):
+            return value
+        if value == "none":
+            return None
+        if isinstance(value, dict) and "data" in value:
+            return tn.tensor(value["data"], dtype=getattr(tn, value.get("dtype", "float32")))
+        if isinstance(value, dict):
+            return self.array(tuple(value["shape"]), value.get("dtype", "float32"))
+        if "[]" in type_:
+            return [self.of_sample("Tensor", member) for member in value]
+        return self.array(tuple(value), "float32") if isinstance(value, list) else value
+
+    def spoiled(self, type_: str, value: Any) -> Any:
+        """The same argument with one thing about it that is not as it should be."""
+        r = self.rng
+        if isinstance(value, bool) or value is None or r.randrange(8) == 0:
+            return self.of_type(type_)
+        if isinstance(value, int):
+            return r.choice((self.integer(), value + r.choice((-1, 1)), -value, FAR[0]))
+        if isinstance(value, float):
+            return r.choice(FLOATS)
+        if isinstance(value, tn.Tensor):
+            return self.spoiled_tensor(value)
+        if isinstance(value, list) and value:
+            place = r.randrange(len(value))
+            if r.randrange(6) == 0:
+                return r.choice((value[:place], [*value, value[place]], value * 9))
+            new = list(value)
+            far = isinstance(value[place], int) and r.randrange(2)
+            new[place] = r.choice(FAR) if far else self.spoiled(type_.replace("[]", ""), new[place])
+            return [r.choice(FAR)] * len(value) if far and r.randrange(3) == 0 else new
+        return self.of_type(type_)
+
+    def spoiled_tensor(self, t: Any) -> Any:
+        """Its elements in another dtype, order, or number."""
+        r = self.rng
+        change = r.randrange(9)
+        if change == 0:
+            return self.tensor()
+        if change == 1:
+            return t.to(getattr(tn, r.choice(DTYPES)))
+        if change == 2 and t.dim():
+            return t.transpose(0, -1)
+        if change == 3 and t.dim():
+            return t.narrow(r.randrange(t.dim()), 0, 0)
+        if change == 4 and t.dim() and t.shape[0]:
+            return t[:1].expand(r.choice((1, 3, 2**20, 2**31, 2**40)), *t.shape[1:])
+        if change == 5 and t.dim() and t.numel() < 1000:
+            return t.repeat_interleave(2, 0)[::2]
+        if change == 6 and t.is_floating_point():
+            return t.detach().requires_grad_()
+        return t.unsqueeze(0) if change == 7 else t.flatten()[:1]
+
     def anything(self) -> Any:
         r = self.rng
         makers: tuple[Callable[[], Any], ...] = (
@@ -153,7 +213,7 @@ class Pool:
         return simple.get(base, self.anything)()
 
 
-def targets(only: str | None) -> list[tuple[str, Any, list[dict[str, Any]]]]:
+def targets(only: str | None) -> list[tuple[str, Any, dict[str, Any]]]:
     """Every operator in every public form, and as the table has it."""
     rows = json.loads((Path(tn.__file__).parent / "ops.json").read_text(encoding="utf-8"))
     out = []
@@ -164,7 +224,7 @@ def targets(only: str | None) -> list[tuple[str, Any, list[dict[str, Any]]]]:
         for place, name in places:
             fn = getattr(place, name, None)
             if callable(fn) and only in (None, row["name"], row["py_name"]):
-                out.append((f"{getattr(place, '__name__', place)}.{name}", fn, row["args"]))
+                out.append((f"{getattr(place, '__name__', place)}.{name}", fn, row))
     return out
 
 
@@ -177,16 +237,45 @@ def text_of(value: Any) -> str:
     return ascii(value)
 
 
-def run_case(pool: Pool, what: list[Any], note: Callable[[str], None]) -> None:
-    r = pool.rng
-    name, fn, params = r.choice(what)
+Call = tuple[list[Any], dict[str, Any]]
+
+
+def drawn_call(pool: Pool, row: dict[str, Any]) -> Call:
+    """Arguments out of the air."""
+    r, params = pool.rng, row["args"]
     args = [pool.of_type(p["type"]) for p in params]
     cut = r.choice((len(args), len(args), len(args), r.randrange(len(args) + 1)))
     keys: dict[str, Any] = {}
     for p, value in zip(params[cut:], args[cut:], strict=True):
         if p["default"] is None or r.randrange(3) == 0:
             keys[p["name"]] = value
-    args = args[:cut]
+    return args[:cut], keys
+
+
+def sampled_call(pool: Pool, row: dict[str, Any]) -> Call:
+    """The arguments that a sample of the table gives, with one or two of them spoiled."""
+    r = pool.rng
+    sample = r.choice(row["samples"])
+    types = {p["name"]: p["type"] for p in row["args"]}
+    keys: dict[str, Any] = {}
+    for p in row["args"]:
+        name = p["name"]
+        if name in sample:
+            keys[name] = pool.of_sample(p["type"], sample[name])
+        elif p["default"] is None or r.randrange(4) == 0:
+            keys[name] = pool.of_type(p["type"])
+    for _ in range(r.choice((0, 1, 1, 2)) if keys else 0):
+        name = r.choice(list(keys))
+        keys[name] = pool.spoiled(types[name], keys[name])
+    first = row["args"][0]["name"] if row["args"] else ""
+    return ([keys.pop(first)], keys) if first in keys else ([], keys)
+
+
+def run_case(pool: Pool, what: list[Any], note: Callable[[str], None]) -> None:
+    r = pool.rng
+    name, fn, row = r.choice(what)
+    sampled = row["samples"] and r.randrange(2)
+    args, keys = sampled_call(pool, row) if sampled else drawn_call(pool, row)
     if r.randrange(6) == 0:
         keys["out"] = pool.tensor() if r.randrange(4) else r.choice([*args, None])
     named = ", ".join(f"{k}={text_of(v)}" for k, v in keys.items())

@@ -134,10 +134,12 @@ static PyObject *get_saved(PyObject *self, void *unused) {
     PyObject *tuple = PyTuple_New((Py_ssize_t)c->nsaved);
     for (int64_t i = 0; tuple && i < c->nsaved; i++) {
         tn_tensor *t = NULL;
-        if (c->saved[i] && tnp_check(tn_saved_unpack(c->saved[i], c->node, &t)) < 0)
-            Py_CLEAR(tuple);
+        bool whole = !c->saved[i] || tnp_check(tn_saved_unpack(c->saved[i], c->node, &t)) == 0;
+        PyObject *o = whole ? tnp_wrap_opt(t) : NULL;
+        if (o)
+            PyTuple_SetItem(tuple, (Py_ssize_t)i, o);
         else
-            PyTuple_SetItem(tuple, (Py_ssize_t)i, tnp_wrap_opt(t));
+            Py_CLEAR(tuple);
     }
     return tuple;
 }
@@ -343,6 +345,7 @@ static bool make_node(ctx_object *c, PyObject *args, tn_node **ret_node) {
     PyObject *full = py_name ? PyUnicode_FromFormat("%UBackward", py_name) : NULL;
     const char *text = full ? PyUnicode_AsUTF8AndSize(full, NULL) : NULL;
     bool ok = false;
+    if (!inputs) PyErr_NoMemory();
     if (inputs && text) {
         int64_t n = 0;
         PyOS_snprintf(name, sizeof name, "%s", text);
@@ -356,7 +359,10 @@ static bool make_node(ctx_object *c, PyObject *args, tn_node **ret_node) {
         c->node = ok ? *ret_node : NULL;
         tn_node_host *host = c->node ? tn_node_host_slots(c->node) : NULL;
         if (host) host->object = c;
-        ok = ok && (host || !c->node);
+        if (ok && c->node && !host) {
+            PyErr_NoMemory();
+            ok = false;
+        }
     }
     PyMem_Free(inputs);
     Py_XDECREF(py_name);
@@ -440,14 +446,15 @@ static PyObject *finish_outputs(ctx_object *c, PyObject *outputs) {
         PyObject *o = PyTuple_GetItem(outputs, i);
         if (tnp_is_tensor(o)) {
             o = tnp_wrap(out[k++]);
-            tnp_track(o); /* it may come to hang on ctx, which it keeps alive */
+            if (o) tnp_track(o); /* it may come to hang on ctx, which it keeps alive */
         } else {
             Py_INCREF(o);
         }
-        if (tuple)
+        if (tuple && o)
             PyTuple_SetItem(tuple, i, o);
         else
             Py_XDECREF(o);
+        if (!o) Py_CLEAR(tuple);
     }
 out:
     PyMem_Free(in);
