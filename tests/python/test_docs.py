@@ -1,0 +1,50 @@
+"""What a README or a page of docs/ names exists: files, folders and links."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted(
+    p for p in [*ROOT.glob("*.md"), *ROOT.glob("*/**/*.md"), *ROOT.glob(".github/*.md")]
+    if not re.search(r"/(build[^/]*|\.venv|\.cache|node_modules)/", p.as_posix())
+    and p.name != "CHANGELOG.md"
+)  # fmt: skip
+ROOMS = {p.name for p in ROOT.iterdir() if p.is_dir() and not p.name.startswith((".", "build"))}
+_CODE = re.compile(r"^```.*?^```|`([^`\n]+)`", re.S | re.M)
+
+
+def named(text: str) -> set[str]:
+    """Paths of the repository that stand in backquotes, without wildcards and placeholders."""
+    words = {w.strip("./") for m in _CODE.finditer(text) if m[1] for w in m[1].split()}
+    words = {w.split("#")[0].split(":")[0].rstrip(",;)") for w in words}
+    return {
+        w for w in words
+        if "/" in w and w.split("/")[0] in ROOMS and re.fullmatch(r"[\w./-]+", w)
+        and re.search(r"\.\w+$|/$", w)
+    }  # fmt: skip
+
+
+def beside(page: Path, name: str) -> bool:
+    """Whether a path exists in the repository, beside the page, or as a room of what is built."""
+    return (ROOT / name).exists() or (page.parent / name).exists()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_files_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    gone = {name for name in named(text) if not beside(page, name)}
+    links = {t.split("#")[0] for t in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in t}
+    gone |= {t for t in links if t and not beside(page, t)}
+    assert not gone, f"{page.relative_to(ROOT)} names what is not there: {sorted(gone)}"
+
+
+def test_keys_of_the_op_table_are_documented() -> None:
+    source = (ROOT / "dispatch/opgen/table.py").read_text(encoding="utf-8")
+    keys = re.findall(r'"(\w+)"', source[source.index("KEYS = {") : source.index("KINDS = ")])
+    page = (ROOT / "docs/op-table.md").read_text(encoding="utf-8")
+    assert len(keys) > 25
+    assert not [k for k in keys if not re.search(rf"`{k}[`.]", page)]
