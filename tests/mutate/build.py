@@ -297,11 +297,10 @@ class Build:
         for path in (self.folder / "plugins").glob("tenon_cpu.*"):
             shutil.copy2(path, target / "tenon" / "plugins" / path.name)
         for path in target.rglob("*.so"):
-            real = path.resolve()
-            path.unlink()
-            for made in libraries:
-                real = made if made.name == path.name else real
-            shutil.copy2(real, path)
+            real = next((made for made in libraries if made.name == path.name), path.resolve())
+            if real != path:
+                path.unlink()
+                shutil.copy2(real, path)
         return target
 
     # -- all of it -----------------------------------------------------------------------------
