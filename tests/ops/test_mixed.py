@@ -102,28 +102,3 @@ def test_value_of_a_fill_has_a_gradient() -> None:
     gx, gv = tn.autograd.grad((tn.masked_fill(x, mask, v) * w).sum(), [x, v])
     np.testing.assert_array_equal(gx.numpy(), np.where(mask.numpy(), 0, w.numpy()))
     assert gv.item() == w.numpy()[mask.numpy()].sum() and gv.shape == ()
-
-
-CUTS = [(0, 1, 3, 1), (1, 0, 5, 2), (1, -3, None, 1), (0, 5, 2, 1)]
-
-
-@pytest.mark.parametrize("cut", CUTS, ids=str)
-def test_slice(cut: tuple[Any, ...]) -> None:
-    """Both orders of slice's gradient, and of narrow's, which is made of it."""
-    dim, start, end, step = cut
-    x = np.random.default_rng(1).standard_normal((4, 5))
-    index = [slice(None)] * 2
-    index[dim] = slice(start, end, step)
-    t = tn.tensor(x, requires_grad=True)
-    y = tn._C._ops.slice(t, dim, start, end, step)
-    np.testing.assert_array_equal(y.detach().numpy(), x[tuple(index)])
-    w = np.cos(np.arange(y.numel())).reshape(y.shape)
-    (g,) = tn.autograd.grad((y * y * tn.tensor(w)).sum(), t, create_graph=True)
-    want = np.zeros_like(x)
-    want[tuple(index)] = 2 * x[tuple(index)] * w
-    np.testing.assert_allclose(g.detach().numpy(), want, rtol=1e-12)
-    if y.numel():
-        (h,) = tn.autograd.grad((g * g).sum(), t)
-        want = np.zeros_like(x)
-        want[tuple(index)] = 8 * x[tuple(index)] * w * w
-        np.testing.assert_allclose(h.numpy(), want, rtol=1e-12)

@@ -328,3 +328,28 @@ def test_detach_shares_memory_and_stops_gradients() -> None:
 def test_repeated_reshape_of_a_view_is_a_view() -> None:
     x = tn.arange(6)
     assert x.reshape(2, 3).reshape(6).data_ptr() == x.data_ptr()
+
+
+CUTS = [(0, 1, 3, 1), (1, 0, 5, 2), (1, -3, None, 1), (0, 5, 2, 1)]
+
+
+@pytest.mark.parametrize("cut", CUTS, ids=str)
+def test_slice(cut: tuple[Any, ...]) -> None:
+    """Both orders of slice's gradient, and of narrow's, which is made of it."""
+    dim, start, end, step = cut
+    x = np.random.default_rng(1).standard_normal((4, 5))
+    index = [slice(None)] * 2
+    index[dim] = slice(start, end, step)
+    t = tn.tensor(x, requires_grad=True)
+    y = tn._C._ops.slice(t, dim, start, end, step)
+    np.testing.assert_array_equal(y.detach().numpy(), x[tuple(index)])
+    w = np.cos(np.arange(y.numel())).reshape(y.shape)
+    (g,) = tn.autograd.grad((y * y * tn.tensor(w)).sum(), t, create_graph=True)
+    want = np.zeros_like(x)
+    want[tuple(index)] = 2 * x[tuple(index)] * w
+    np.testing.assert_allclose(g.detach().numpy(), want, rtol=1e-12)
+    if y.numel():
+        (h,) = tn.autograd.grad((g * g).sum(), t)
+        want = np.zeros_like(x)
+        want[tuple(index)] = 8 * x[tuple(index)] * w * w
+        np.testing.assert_allclose(h.numpy(), want, rtol=1e-12)
