@@ -46,7 +46,7 @@ def main() -> int:
     parser.add_argument("--complete", action="store_true")
     parser.add_argument("--but", nargs="*", default=[])
     args = parser.parse_args()
-    done = subprocess.run([args.program], capture_output=True, text=True, check=True)
+    done = subprocess.run([args.program], stdout=subprocess.PIPE, text=True, check=True)
     rows = [line.split() for line in done.stdout.splitlines()]
     wrong = twice(rows)
     if args.complete:
