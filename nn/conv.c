@@ -233,7 +233,8 @@ static tn_status forward_named(conv *c, const char *padding, tn_tensor **ret) {
 
 static tn_status backward(const conv *c, tn_tensor **ret) {
     TN_TRY(check_rank(c));
-    int64_t size[5];
+    int64_t size[5], further[6] = {0};
+    bool reaches = false;
     tni_scope s = {0};
     tn_tensor *x = batched(&s, c), *y = NULL;
     if (s.st != TN_OK) return scope_finish(&s, NULL, ret);
@@ -258,6 +259,15 @@ static tn_status backward(const conv *c, tn_tensor **ret) {
             break;
         }
         size[d + 2] = (n - 1) * st - 2 * pad + di * (k - 1) + op + 1;
+        further[2 * (c->n - 1 - d) + 1] = op / st;
+        reaches |= op >= st;
+    }
+    if (s.st == TN_OK && reaches) {
+        /* The output reaches beyond what the last input sees by more than a stride: zeros stand there. */
+        tn_tensor *longer = NULL;
+        tn_status st = tn_constant_pad_nd(x, tn_ints_of(further, 2 * (int64_t)c->n),
+                                          tn_scalar_int(0), &longer);
+        x = scope_take(&s, st, longer);
     }
     if (s.st == TN_OK) {
         tn_status st =

@@ -239,7 +239,6 @@ static tn_status rms_norm_at_once(const tn_rms_norm_args *a, double eps, tn_tens
 
 tn_status tni_composite_rms_norm(const void *args, tn_tensor **rets) {
     const tn_rms_norm_args *a = args;
-    tni_scope s = {0};
     tn_tensor *x = tni_t(a->input);
     int64_t dims[TN_MAX_DIMS], n = a->normalized_shape.n;
     int32_t dtype = tn_tensor_dtype(x);
@@ -256,11 +255,7 @@ tn_status tni_composite_rms_norm(const void *args, tn_tensor **rets) {
     }
     double eps = a->eps.has ? a->eps.value : epsilon_of(dtype);
     if (has_rms_kernel(a)) return rms_norm_at_once(a, eps, rets);
-    tn_tensor *ms = scope_mean(&s, scope_square(&s, x), tn_ints_of(dims, n), 1);
-    tn_tensor *r = scope_rsqrt(&s, scope_add_number(&s, ms, eps));
-    tn_tensor *y = scope_mul(&s, x, r);
-    if (a->weight) y = scope_mul(&s, y, tni_t(a->weight));
-    return scope_finish(&s, y, rets);
+    return tn__rms_scaled(x, tni_t(a->weight), tn_ints_of(dims, n), eps, rets);
 }
 
 /* A vector over channels, shaped to multiply (n, c, ...). */

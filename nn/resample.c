@@ -71,6 +71,7 @@ static tn_status padded(tn_infer *inf, const tn_view *x, tn_ints pad) {
 
 tn_status tni_infer_constant_pad_nd(tn_infer *inf, const void *args) {
     const tn_constant_pad_nd_args *a = args;
+    TN_TRY(tni_check_scalar_fits(&a->value, tn_view_dtype(a->input)));
     return padded(inf, a->input, a->pad);
 }
 
@@ -170,6 +171,26 @@ tn_status tni_composite_interpolate(const void *args, tn_tensor **rets) {
     return scope_finish(&s, y, rets);
 }
 
+/* A circle of what is left: negative amounts are cut off before anything goes round. */
+static tn_status pad_by_mode(const tn_pad_args *a, int64_t mode, tn_tensor **rets) {
+    enum { CIRCULAR = 3 };
+    int64_t cut[2 * TN_MAX_DIMS], rest[2 * TN_MAX_DIMS], n = a->pad.n;
+    bool cuts = false;
+    for (int64_t i = 0; i < n && n <= TN_COUNT(cut); i++) {
+        cut[i] = a->pad.v[i] < 0 ? a->pad.v[i] : 0;
+        rest[i] = a->pad.v[i] - cut[i];
+        cuts |= cut[i] < 0;
+    }
+    if (mode != CIRCULAR || !cuts) return tn__pad(tni_t(a->input), a->pad, mode, rets);
+    tni_scope s = {0};
+    tn_tensor *inner = NULL;
+    tn_status st =
+        tn_constant_pad_nd(tni_t(a->input), tn_ints_of(cut, n), tn_scalar_int(0), &inner);
+    inner = scope_take(&s, st, inner);
+    if (s.st == TN_OK) s.st = tn__pad(inner, tn_ints_of(rest, n), mode, rets);
+    return scope_finish(&s, NULL, NULL);
+}
+
 tn_status tni_composite_pad(const void *args, tn_tensor **rets) {
     const tn_pad_args *a = args;
     static const char *const modes[] = {"constant", "reflect", "replicate", "circular"};
@@ -179,7 +200,7 @@ tn_status tni_composite_pad(const void *args, tn_tensor **rets) {
             return tn_fail(TN_E_VALUE, 3, "Padding mode \"%s\" doesn't take in value argument",
                            a->mode);
         }
-        if (i > 0) return tn__pad(tni_t(a->input), a->pad, i, &rets[0]);
+        if (i > 0) return pad_by_mode(a, i, rets);
         tn_scalar value = tn_scalar_float(a->value.has ? a->value.value : 0.0);
         return tn_constant_pad_nd(tni_t(a->input), a->pad, value, &rets[0]);
     }

@@ -38,7 +38,7 @@ TMPL_INLINE A f_lerp(A x, A end, A w) {
 TMPL_INLINE A f_addcmul(A x, A a, A b, A value) { return x + value * a * b; }
 TMPL_INLINE A f_addcdiv(A x, A a, A b, A value) { return x + value * (a / b); }
 
-TMPL_INLINE A f_sign(A x) { return x > 0 ? K_(1) : x < 0 ? K_(-1) : x != x ? x : K_(0); }
+TMPL_INLINE A f_sign(A x) { return (A)((x > 0) - (x < 0)); }
 TMPL_INLINE A f_sgn(A x) { return f_sign(x); }
 TMPL_INLINE A f_angle(A x) { return x != x ? x : x < 0 ? K_(0x1.921fb54442d18p+1) : K_(0); }
 
@@ -146,6 +146,7 @@ TMPL_INLINE A f__polygamma(A x, int64_t n) {
     static const double bernoulli[] = {1.0 / 6,   -1.0 / 30, 1.0 / 42,
                                        -1.0 / 30, 5.0 / 66,  -691.0 / 2730};
     double v = (double)x, s = (double)n + 1, sum = 0;
+    if (v == (double)INFINITY) return K_(0);
     if (v <= 0 && v == floor(v)) return n % 2 ? (A)INFINITY : (A)NAN;
     for (int k = 0; k < 10 || v < 10; k++, v += 1) sum += pow(v, -s);
     double term = pow(v, -s), rise = s / (2 * v);
@@ -167,6 +168,18 @@ TMPL_INLINE A f__mul_log(A a, A x) {
     return x == 0 && B_(fabs)(a) <= K_(1e30) ? K_(0) : r;
 }
 
+/* The smaller one adds what is left of it beside the larger; infinities of one sign stay. */
+TMPL_INLINE A f_logaddexp(A x, A y) {
+    A most = x > y ? x : y, apart = B_(fabs)(x - y);
+    return x == y && B_(fabs)(x) == (A)INFINITY ? x : most + M_(log1p)(M_(exp)(-apart));
+}
+TMPL_INLINE A f_logaddexp2(A x, A y) {
+    A most = x > y ? x : y, apart = B_(fabs)(x - y);
+    A rest = M_(log1p)(M_(exp2)(-apart)) * K_(0x1.71547652b82fep+0); /* 1 / ln 2 */
+    return x == y && B_(fabs)(x) == (A)INFINITY ? x : most + rest;
+}
+TMPL_INLINE A f_xlogy(A x, A y) { return y != y ? y : x == 0 ? K_(0) : x * M_(log)(y); }
+
 /* ---- Comparison, choice ------------------------------------------------------------------------*/
 TMPL_INLINE A f_maximum(A x, A y) { return x > y || x != x ? x : y; }
 TMPL_INLINE A f_minimum(A x, A y) { return x < y || x != x ? x : y; }
@@ -178,7 +191,9 @@ TMPL_INLINE A f__maximum_backward(A g, A x, A y) {
 TMPL_INLINE A f_clamp_min(A x, A low) { return f_maximum(x, low); }
 TMPL_INLINE A f_clamp_max(A x, A high) { return f_minimum(x, high); }
 TMPL_INLINE A f__clamp(A x, A low, A high) { return f_minimum(f_maximum(x, low), high); }
-TMPL_INLINE A f__clamp_backward(A g, A x, A low, A high) { return x < low || x > high ? K_(0) : g; }
+TMPL_INLINE A f__clamp_backward(A g, A x, A low, A high) {
+    return x >= low && x <= high ? g : K_(0);
+}
 TMPL_INLINE uint8_t f_isnan(A x) { return x != x; }
 TMPL_INLINE uint8_t f_isinf(A x) { return B_(fabs)(x) == (A)INFINITY; }
 TMPL_INLINE uint8_t f_isfinite(A x) { return B_(fabs)(x) < (A)INFINITY; }
@@ -209,7 +224,7 @@ TMPL_INLINE A f__masked_scale(A x, uint8_t keep, A scale) { return x * (keep ? s
 TMPL_INLINE A f_leaky_relu(A x, A slope) { return x > 0 ? x : x * slope; }
 TMPL_INLINE A f__leaky_relu_backward(A g, A x, A slope) { return x > 0 ? g : g * slope; }
 TMPL_INLINE A f_elu(A x, A alpha) { return x > 0 ? x : alpha * M_(expm1)(x); }
-TMPL_INLINE A f__elu_backward(A g, A x, A alpha) { return x > 0 ? g : g * alpha * M_(exp)(x); }
+TMPL_INLINE A f__elu_backward(A g, A x, A alpha) { return x <= 0 ? g * alpha * M_(exp)(x) : g; }
 TMPL_INLINE A f_celu(A x, A alpha) { return x > 0 ? x : alpha * M_(expm1)(x / alpha); }
 TMPL_INLINE A f__gelu(A x) { return M_(gelu)(x); }
 TMPL_INLINE A f__gelu_backward(A g, A x) { return g * M_(gelu_slope)(x); }

@@ -20,6 +20,9 @@ tn_status tni_run_reduction(const tn_op *op, void *args, tn_tensor **rets);
 tn_status tni_run_structured(const tn_op *op, void *args, tn_tensor **rets);
 tn_status tni_run_list(const tn_op *op, void *args, tn_tensor **rets);
 tn_status tni_run_composite(const tn_op *op, void *args, tn_tensor **rets);
+/* A composite that computes half precision in float32 (wide.c): is there any, and the call. */
+bool tni_is_half_call(const tn_op *op, const void *args);
+tn_status tni_compose_wide(const tn_op *op, const void *args, tn_tensor **rets);
 tn_status tni_run_view(const tn_op *op, void *args, tn_tensor **rets);
 
 /* The kernel that a call looks for, by kind. */

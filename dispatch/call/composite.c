@@ -38,15 +38,22 @@ static tn_status take_inplace(const tn_op *op, tn_tensor *given, tn_tensor **ret
     return TN_OK;
 }
 
-/* The out= form: the result is moved into the tensor that was given. */
-static tn_status take_out(const tn_op *op, const void *args, tn_tensor *given, tn_tensor **rets) {
-    const tn_view *v = &rets[0]->v;
+static tn_status compose(const tn_op *op, const void *args, tn_tensor **rets) {
+    if ((op->flags & TNI_OP_WIDE) && tni_is_half_call(op, args))
+        return tni_compose_wide(op, args, rets);
+    return op->compose ? op->compose(op, args, rets) : op->composite(args, rets);
+}
+
+/* The out= form: a result is moved into the tensor that was given for it. */
+static tn_status take_out(const tn_op *op, const void *args, tn_tensor *given, tn_tensor **ret) {
+    if (!given || *ret == given) return TN_OK;
+    const tn_view *v = &(*ret)->v;
     TN_TRY(tni_check_given(op, args, given, false, v->word));
     TN_TRY(tni_check_writable(op, given, tn_view_dtype(v)));
-    TN_TRY(tni_give(given, rets[0]));
+    TN_TRY(tni_give(given, *ret));
     tni_bump_version(given);
-    tn_tensor_unref(&rets[0]);
-    rets[0] = tn_tensor_ref(given);
+    tn_tensor_unref(ret);
+    *ret = tn_tensor_ref(given);
     return TN_OK;
 }
 
@@ -55,16 +62,20 @@ static tn_status take_out(const tn_op *op, const void *args, tn_tensor *given, t
 static tn_status run_composite(const tn_op *op, void *args, tn_tensor *given, bool inplace,
                                uint64_t any, tn_tensor **rets) {
     bool own = op->grad != NULL && tni_recording(any);
+    tn_tensor *targets[TNI_MAX_OUTS] = {NULL};
+    int ntargets = op->flags & (TNI_OP_LIST_OUT | TNI_OP_INPLACE_ONLY) ? 0 : op->nout;
+    for (int i = 0; i < ntargets; i++) targets[i] = *tni_out_slot(op, args, i);
     if (own && (op->flags & TNI_OP_WRITES)) TN_TRY(tni_check_written(op, args, any));
     if (own) tni_grad_off();
-    tn_status st = op->compose ? op->compose(op, args, rets) : op->composite(args, rets);
+    tn_status st = compose(op, args, rets);
     if (own) tni_grad_on();
     if (st != TN_OK) return st;
     if (own) st = tni_record_call(op, args, any, rets);
     if (st == TN_OK && inplace)
         st = take_inplace(op, given, rets);
-    else if (st == TN_OK && given && rets[0] != given)
-        st = take_out(op, args, given, rets);
+    else
+        for (int i = 0; i < ntargets && st == TN_OK; i++)
+            st = take_out(op, args, targets[i], &rets[i]);
     if (st != TN_OK) tni_results_drop(op, rets);
     return st;
 }

@@ -41,6 +41,31 @@ static inline tn_status finish(const tn_op *op, void *args, uint64_t any, tn_ten
     return TN_OK;
 }
 
+/* Numbers that an integer dtype cannot hold, and factors that are no integers, as PyTorch refuses them. */
+static tn_status check_numbers(const tn_op *op, const void *args, int32_t dtype) {
+    bool operands = op->flags & TNI_OP_FITS;
+    for (int i = 0; i < op->nfields; i++) {
+        const tn_field *f = &op->fields[i];
+        const void *p = (const char *)args + f->offset;
+        tn_scalar s;
+        if (f->kind == TN_F_SCALAR && (f->flags & TNI_FIELD_PARAM)) {
+            s = *(const tn_scalar *)p;
+            if (s.kind >= TN_CAT_FLOAT && strcmp(f->name, "alpha") == 0)
+                return tn_fail(TN_E_STATE, i,
+                               "For integral input tensors, argument alpha must not be a floating "
+                               "point number.");
+        } else if (operands && f->kind == TN_F_OPERAND && !(f->flags & TNI_FIELD_BOOL_INPUT)) {
+            const tn_tensor *t = *(tn_tensor *const *)p;
+            if (!t || !(t->v.word & TN_W_SCALAR)) continue;
+            tni_scalar_load(tn_view_dtype(&t->v), t->v.data, &s);
+        } else {
+            continue;
+        }
+        TN_TRY(tni_check_scalar_fits(&s, dtype));
+    }
+    return TN_OK;
+}
+
 /* ---- The general path --------------------------------------------------------------------------*/
 
 /* What one call works on. Arrays are by plan operand: outputs first. */
@@ -63,6 +88,14 @@ static bool promotes(const call *c, int i) {
     return !(c->op->fields[c->op->in_field[i]].flags & TNI_FIELD_BOOL_INPUT);
 }
 
+/* Note [Numbers alone]: an operator of numbers, such as 1 - weight in a formula, computes them in double,
+ * and its result is a number again: what it is combined with decides on the dtype. */
+static bool only_numbers(const call *c) {
+    uint64_t all = TN_W_SCALAR;
+    for (int i = 0; i < c->nin; i++) all &= c->in[i]->v.word;
+    return all && !c->given;
+}
+
 static tn_status find_dtypes(call *c) {
     tn_tensor *of[TN_MAX_OPERANDS];
     int n = 0;
@@ -72,7 +105,11 @@ static tn_status find_dtypes(call *c) {
     tn_infer inf = {.op = c->op};
     TN_TRY(tni_infer_dtype(&inf, c->op->compute_rule, (const tn_view *const *)(void *)of, n));
     c->compute = inf.compute;
-    c->result = tni_result_of(inf.compute, c->op->result_rule);
+    if (only_numbers(c)) {
+        if (tni_category(c->compute) == TN_CAT_FLOAT) c->compute = TN_F64;
+        if (tni_category(c->compute) == TN_CAT_COMPLEX) c->compute = TN_C128;
+    }
+    c->result = tni_result_of(c->compute, c->op->result_rule);
     return TN_OK;
 }
 
@@ -185,6 +222,8 @@ static tn_status compute(call *c, tn_tensor **rets) {
     _Alignas(16) unsigned char numbers[TN_MAX_OPERANDS][16];
     void *scalar_ptrs[TN_MAX_OPERANDS + 1] = {NULL};
     TN_TRY(find_dtypes(c));
+    if ((c->op->flags & TNI_OP_NUMBERS) && tni_category(c->compute) < TN_CAT_FLOAT)
+        TN_TRY(check_numbers(c->op, c->args, c->compute));
     TN_TRY(find_device(c));
     for (int i = 0; i < c->nin; i++) {
         const tn_view *v = &c->in[i]->v;
@@ -202,6 +241,7 @@ static tn_status compute(call *c, tn_tensor **rets) {
         c->out = tn_tensor_ref(c->given);
     }
     tn_tensor *out = c->out;
+    if (only_numbers(c)) out->v.word |= TN_W_SCALAR;
     c->out = NULL;
     return finish(c->op, c->args, c->any, c->given, out, rets);
 }
@@ -278,6 +318,8 @@ static inline __attribute__((always_inline)) tn_status packed(const tn_op *op, v
     }
     const tn_cell *cell = tni_cell(op, tn_view_device(a), dtype);
     if (TN_UNLIKELY(!cell)) return general(op, args, rets);
+    if (TN_UNLIKELY(tni_category(dtype) < TN_CAT_FLOAT) && (op->flags & TNI_OP_NUMBERS))
+        TN_TRY(check_numbers(op, args, dtype));
 
     int32_t result = op->result_rule == TNI_RESULT_BOOL ? TN_BOOL : dtype;
     if (TN_UNLIKELY(given != NULL)) {

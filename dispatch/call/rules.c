@@ -26,6 +26,7 @@ tn_status tni_infer_dtype(tn_infer *inf, int rule, const tn_view *const *of, int
     if (rule == TNI_COMPUTE_FLOAT && tn_dtype_category(d) < TN_CAT_FLOAT) d = tn_dtype_default();
     if (rule == TNI_COMPUTE_SUM && tn_dtype_category(d) < TN_CAT_FLOAT) d = TN_I64;
     if (rule == TNI_COMPUTE_BOOL) d = TN_BOOL;
+    if (rule == TNI_COMPUTE_NUMBER && d == TN_BOOL) d = TN_I64;
     inf->compute = d;
     return TN_OK;
 }

@@ -164,6 +164,8 @@ static inline tn_tensors tni_tensors_of(tn_views vs) {
 int32_t tni_result_dtype(tn_tensor *const *ts, int n);
 /* Writes a scalar as one element of dtype (round to nearest; bool: != 0). */
 void tni_scalar_store(const tn_scalar *s, int32_t dtype, void *dst);
+/* TN_E_STATE when `value` has no place in dtype: out of range, or complex into real. */
+tn_status tni_check_scalar_fits(const tn_scalar *value, int32_t dtype);
 void tni_scalar_load(int32_t dtype, const void *src, tn_scalar *ret);
 /* The names that PyTorch's messages use for dtypes: Float, Long, BFloat16 ... */
 const char *tni_type_text(int32_t dtype);
@@ -203,7 +205,8 @@ enum tni_compute_rule {
     TNI_COMPUTE_FLOAT,   /* the same, integers and bool become the default float */
     TNI_COMPUTE_FIRST,   /* dtype of the first operand */
     TNI_COMPUTE_SUM,     /* bool and integers become int64; a dtype argument overrides */
-    TNI_COMPUTE_BOOL     /* everything is read as bool */
+    TNI_COMPUTE_BOOL,    /* everything is read as bool */
+    TNI_COMPUTE_NUMBER   /* promotion, bool becomes int64 */
 };
 enum tni_autocast_rule {
     TNI_AUTOCAST_NONE,

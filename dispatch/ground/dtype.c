@@ -1,4 +1,5 @@
 /* dtype.c: the dtype table, promotion, numbers to and from single elements. */
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -256,6 +257,39 @@ void tni_scalar_load(int32_t dtype, const void *src, tn_scalar *ret) {
         return;
     default: rows[dtype].desc.to_f32(src, &f, 1); *ret = tn_scalar_float((double)f);
     }
+}
+
+tn_status tni_check_scalar_fits(const tn_scalar *value, int32_t dtype) {
+    static const double most[] = {[TN_U8] = 255.0,
+                                  [TN_I8] = 127.0,
+                                  [TN_I16] = 32767.0,
+                                  [TN_I32] = 2147483647.0,
+                                  [TN_I64] = 9223372036854775807.0,
+                                  [TN_F16] = 65504.0,
+                                  [TN_BF16] = 3.3895313892515355e38,
+                                  [TN_F32] = FLT_MAX,
+                                  [TN_F64] = DBL_MAX};
+    static const char *const names[] = {[TN_U8] = "uint8_t",         [TN_I8] = "int8_t",
+                                        [TN_I16] = "short",          [TN_I32] = "int",
+                                        [TN_I64] = "int64_t",        [TN_F16] = "c10::Half",
+                                        [TN_BF16] = "c10::BFloat16", [TN_F32] = "float",
+                                        [TN_F64] = "double"};
+    int32_t to = tn_dtype_category(dtype);
+    bool fits = true;
+    if (to == TN_CAT_COMPLEX || to == TN_CAT_BOOL || dtype >= TN_COUNT(most)) return TN_OK;
+    if (value->kind == TN_CAT_COMPLEX && value->im != 0.0) fits = false;
+    if (to == TN_CAT_FLOAT) {
+        if (isfinite(value->re) && fabs(value->re) > most[dtype]) fits = false;
+    } else if (value->kind >= TN_CAT_FLOAT) {
+        bool below = dtype == TN_U8 ? value->re < 0.0 : trunc(value->re) < -most[dtype] - 1.0;
+        if (!(trunc(value->re) <= most[dtype]) || below) fits = false;
+    } else if (dtype != TN_I64) {
+        int64_t m = (int64_t)most[dtype];
+        if (value->i > m || value->i < (dtype == TN_U8 ? -m : -m - 1)) fits = false;
+    }
+    if (fits) return TN_OK;
+    return tn_fail(TN_E_STATE, -1, "value cannot be converted to type %s without overflow",
+                   names[dtype]);
 }
 
 /* ---- Names --------------------------------------------------------------------------------------*/

@@ -1,7 +1,6 @@
 /* create.c: operators that make tensors out of sizes and numbers, fill, copy and convert them.
  * They are composites: memory comes from the core, values from the kernels of `_copy` (a number
  * broadcast over a plan), `_arange_` and `_linspace_`. */
-#include <float.h>
 #include <math.h>
 
 #include <tenon/args_create.h>
@@ -21,39 +20,6 @@
 static const tn_device cpu = {0, 0};
 
 /* ---- Filling -----------------------------------------------------------------------------------*/
-
-tn_status tni_check_scalar_fits(const tn_scalar *value, int32_t dtype) {
-    static const double most[] = {[TN_U8] = 255.0,
-                                  [TN_I8] = 127.0,
-                                  [TN_I16] = 32767.0,
-                                  [TN_I32] = 2147483647.0,
-                                  [TN_I64] = 9223372036854775807.0,
-                                  [TN_F16] = 65504.0,
-                                  [TN_BF16] = 3.3895313892515355e38,
-                                  [TN_F32] = FLT_MAX,
-                                  [TN_F64] = DBL_MAX};
-    static const char *const names[] = {[TN_U8] = "uint8_t",         [TN_I8] = "int8_t",
-                                        [TN_I16] = "short",          [TN_I32] = "int",
-                                        [TN_I64] = "int64_t",        [TN_F16] = "c10::Half",
-                                        [TN_BF16] = "c10::BFloat16", [TN_F32] = "float",
-                                        [TN_F64] = "double"};
-    int32_t to = tn_dtype_category(dtype);
-    bool fits = true;
-    if (to == TN_CAT_COMPLEX || to == TN_CAT_BOOL || dtype >= TN_COUNT(most)) return TN_OK;
-    if (value->kind == TN_CAT_COMPLEX && value->im != 0.0) fits = false;
-    if (to == TN_CAT_FLOAT) {
-        if (isfinite(value->re) && fabs(value->re) > most[dtype]) fits = false;
-    } else if (value->kind >= TN_CAT_FLOAT) {
-        double lowest = dtype == TN_U8 ? -most[dtype] : -most[dtype] - 1.0;
-        if (!(trunc(value->re) <= most[dtype] && trunc(value->re) >= lowest)) fits = false;
-    } else if (dtype != TN_I64) {
-        int64_t m = (int64_t)most[dtype];
-        if (value->i > m || value->i < (dtype == TN_U8 ? -m : -m - 1)) fits = false;
-    }
-    if (fits) return TN_OK;
-    return tn_fail(TN_E_STATE, -1, "value cannot be converted to type %s without overflow",
-                   names[dtype]);
-}
 
 /* As tni_fill, for tensors whose elements may share memory: each place is written once. */
 static tn_status fill_places(tn_tensor *t, tn_scalar value) {
@@ -308,6 +274,13 @@ static tn_status count_of(const tn_scalar *start, const tn_scalar *end, const tn
     return TN_OK;
 }
 
+/* What an integer dtype keeps of a number: as an int64. */
+static tn_status whole(tn_scalar *s, int32_t dtype) {
+    TN_TRY(tni_check_scalar_fits(s, dtype));
+    if (s->kind >= TN_CAT_FLOAT) *s = tn_scalar_int((int64_t)s->re);
+    return TN_OK;
+}
+
 static tn_status sequence(tn_scalar start, tn_scalar end, tn_scalar step, bool closed,
                           int64_t dtype, int64_t device, tn_tensor **rets) {
     bool exact = start.kind < TN_CAT_FLOAT && end.kind < TN_CAT_FLOAT && step.kind < TN_CAT_FLOAT;
@@ -316,7 +289,18 @@ static tn_status sequence(tn_scalar start, tn_scalar end, tn_scalar step, bool c
     tn_tensor *t, *same = NULL;
     if (start.kind == TN_CAT_COMPLEX || end.kind == TN_CAT_COMPLEX || step.kind == TN_CAT_COMPLEX)
         return tn_fail(TN_E_TYPE, -1, "arange takes real numbers");
-    TN_TRY(count_of(&start, &end, &step, exact, closed, &n));
+    /* As PyTorch: an integer sequence has whole ends and a whole step; int64 counts with these. */
+    tn_scalar s = start, e = end, by = step;
+    if (dtype >= 0 && tn_dtype_category((int32_t)dtype) <= TN_CAT_INT) {
+        TN_TRY(whole(&start, (int32_t)dtype));
+        TN_TRY(whole(&end, (int32_t)dtype));
+        TN_TRY(whole(&step, (int32_t)dtype));
+    }
+    if (dtype == TN_I64) {
+        s = start, e = end, by = step;
+        exact = true;
+    }
+    TN_TRY(count_of(&s, &e, &by, exact, closed, &n));
     TN_TRY(sized(tn_ints_of(&n, 1), dtype, device, TN_FORMAT_CONTIGUOUS, fallback, &t));
     tn_status st = TN_OK;
     if (n > 0) st = tn__arange_(t, start, step, &same);
@@ -354,8 +338,10 @@ tn_status tni_composite_linspace(const void *args, tn_tensor **rets) {
     const tn_linspace_args *a = args;
     tn_tensor *t, *same = NULL;
     if (a->steps < 0) return tn_fail(TN_E_STATE, 2, "number of steps must be non-negative");
-    TN_TRY(sized(tn_ints_of(&a->steps, 1), linspace_dtype(&a->start, &a->end, a->dtype), a->device,
-                 TN_FORMAT_CONTIGUOUS, 0, &t));
+    int32_t dtype = linspace_dtype(&a->start, &a->end, a->dtype);
+    TN_TRY(tni_check_scalar_fits(&a->start, dtype));
+    TN_TRY(tni_check_scalar_fits(&a->end, dtype));
+    TN_TRY(sized(tn_ints_of(&a->steps, 1), dtype, a->device, TN_FORMAT_CONTIGUOUS, 0, &t));
     tn_status st = a->steps > 0 ? tn__linspace_(t, a->start, a->end, &same) : TN_OK;
     tn_tensor_unref(&same);
     if (st == TN_OK)
@@ -371,7 +357,12 @@ tn_status tni_composite_logspace(const void *args, tn_tensor **rets) {
     int32_t dtype = linspace_dtype(&a->start, &a->end, a->dtype);
     int64_t wide = tn_dtype_category(dtype) == TN_CAT_COMPLEX ? TN_C128 : TN_F64;
     tn_tensor *exponents = NULL, *base = NULL, *powers = NULL;
-    tn_status st = tn_linspace(a->start, a->end, a->steps, wide, a->device, &exponents);
+    tn_scalar start = a->start, end = a->end;
+    if (tn_dtype_category(dtype) <= TN_CAT_INT) {
+        TN_TRY(whole(&start, dtype));
+        TN_TRY(whole(&end, dtype));
+    }
+    tn_status st = tn_linspace(start, end, a->steps, wide, a->device, &exponents);
     if (st) goto out;
     st = tn_full((tn_ints){NULL, 0}, tn_scalar_float(a->base), wide, a->device, &base);
     if (st) goto out;

@@ -405,6 +405,11 @@ tn_status tni_composite_index_fill_(const void *args, tn_tensor **rets) {
             "index_fill_ only supports a 0-dimensional value tensor, but got tensor with %d "
             "dimension(s).",
             (int)a->value->ndim);
+    if (a->value->word & TN_W_SCALAR) {
+        tn_scalar number;
+        tni_scalar_load(tn_view_dtype(a->value), a->value->data, &number);
+        TN_TRY(tni_check_scalar_fits(&number, tn_view_dtype(&self->v)));
+    }
     memcpy(shape, self->v.shape, sizeof *shape * (size_t)self->v.ndim);
     if (self->v.ndim) shape[a->dim] = a->index->numel;
     tn_status st = tn_new_empty(self, (tn_ints){NULL, 0}, -1, -1, &value);

@@ -4,6 +4,7 @@
 #include <tenon/ops_compare.h>
 #include <tenon/ops_create.h>
 #include <tenon/ops_index.h>
+#include <tenon/ops_linalg.h>
 #include <tenon/ops_norm.h>
 #include <tenon/ops_pointwise.h>
 #include <tenon/ops_reduce.h>
@@ -198,9 +199,19 @@ static tn_status truth_of(tn_status st, tn_tensor *answer, const tn_view *v, tn_
     return st;
 }
 
+/* No dimension at all: every element answers for itself. */
+static bool is_by_element(tn_ints dim) { return dim.n == 0 && dim.v != NULL; }
+
+static tn_status by_element(const tn_view *v, tn_tensor **rets) {
+    tn_tensor *answer = NULL;
+    tn_status st = tn_ne_scalar(tni_t(v), tn_scalar_int(0), &answer);
+    return truth_of(st, answer, v, rets);
+}
+
 tn_status tni_composite_all(const void *args, tn_tensor **rets) {
     const tn_all_args *a = args;
     tn_tensor *answer = NULL;
+    if (is_by_element(a->dim)) return by_element(a->input, rets);
     tn_status st = tn__all(tni_t(a->input), a->dim, a->keepdim, &answer);
     return truth_of(st, answer, a->input, rets);
 }
@@ -208,6 +219,7 @@ tn_status tni_composite_all(const void *args, tn_tensor **rets) {
 tn_status tni_composite_any(const void *args, tn_tensor **rets) {
     const tn_any_args *a = args;
     tn_tensor *answer = NULL;
+    if (is_by_element(a->dim)) return by_element(a->input, rets);
     tn_status st = tn__any(tni_t(a->input), a->dim, a->keepdim, &answer);
     return truth_of(st, answer, a->input, rets);
 }
@@ -231,6 +243,11 @@ tn_status tni_composite_var_mean(const void *args, tn_tensor **rets) {
                            rets);
 }
 
+tn_status tni_composite_var_mean_unbiased(const void *args, tn_tensor **rets) {
+    const tn_var_mean_unbiased_args *a = args;
+    return spread_and_mean(a->input, tn_ints_none(), a->unbiased ? 1.0 : 0.0, 0, false, rets);
+}
+
 tn_status tni_composite_var_mean_dim(const void *args, tn_tensor **rets) {
     const tn_var_mean_dim_args *a = args;
     return spread_and_mean(a->input, a->dim, a->unbiased ? 1.0 : 0.0, a->keepdim, false, rets);
@@ -239,6 +256,11 @@ tn_status tni_composite_var_mean_dim(const void *args, tn_tensor **rets) {
 tn_status tni_composite_std_mean(const void *args, tn_tensor **rets) {
     const tn_std_mean_args *a = args;
     return spread_and_mean(a->input, a->dim, correction_of(&a->correction), a->keepdim, true, rets);
+}
+
+tn_status tni_composite_std_mean_unbiased(const void *args, tn_tensor **rets) {
+    const tn_std_mean_unbiased_args *a = args;
+    return spread_and_mean(a->input, tn_ints_none(), a->unbiased ? 1.0 : 0.0, 0, true, rets);
 }
 
 tn_status tni_composite_std_mean_dim(const void *args, tn_tensor **rets) {
@@ -276,10 +298,42 @@ tn_status tni_composite__squares(const void *args, tn_tensor **rets) {
     return st;
 }
 
+/* The sum of the singular values of the matrices in two dimensions. */
+static tn_status nuclear(const tn_norm_str_args *a, tn_tensor **rets) {
+    int64_t from[2] = {0, 1};
+    static const int64_t last[2] = {-2, -1};
+    tn_tensor *x = NULL, *u = NULL, *s = NULL, *vh = NULL, *sum = NULL;
+    if (a->dim.n == 2) memcpy(from, a->dim.v, sizeof from);
+    if (a->dim.n != 2 && a->input->ndim != 2)
+        return tn_fail(TN_E_STATE, 2, "norm: the nuclear norm is of two dimensions");
+    tn_status st = tn_movedim(tni_t(a->input), tn_ints_of(from, 2), tn_ints_of(last, 2), &x);
+    if (st == TN_OK) st = tn__linalg_svd(x, 0, &u, &s, &vh);
+    if (st == TN_OK) st = tn_sum(s, TN_INTS(-1), 0, a->dtype, &sum);
+    if (st == TN_OK && !a->keepdim) {
+        rets[0] = tn_tensor_ref(sum);
+    } else if (st == TN_OK) {
+        int64_t shape[TN_MAX_DIMS];
+        memcpy(shape, a->input->shape, sizeof shape[0] * (size_t)a->input->ndim);
+        for (int i = 0; i < 2 && st == TN_OK; i++) {
+            st = tni_wrap_dim(from[i], a->input->ndim, &from[i]);
+            if (st == TN_OK) shape[from[i]] = 1;
+        }
+        if (st == TN_OK) st = tn_reshape(sum, tn_ints_of(shape, a->input->ndim), rets);
+    }
+    tn_tensor_unref(&x);
+    tn_tensor_unref(&u);
+    tn_tensor_unref(&s);
+    tn_tensor_unref(&vh);
+    tn_tensor_unref(&sum);
+    return st;
+}
+
 tn_status tni_composite_norm_str(const void *args, tn_tensor **rets) {
     const tn_norm_str_args *a = args;
+    if (a->p && strcmp(a->p, "nuc") == 0) return nuclear(a, rets);
     if (!a->p || strcmp(a->p, "fro") != 0)
-        return tn_fail(TN_E_UNSUPPORTED, 1, "norm: only the norm 'fro' has a name, got '%s'",
+        return tn_fail(TN_E_UNSUPPORTED, 1,
+                       "norm: only the norms 'fro' and 'nuc' have names, got '%s'",
                        a->p ? a->p : "None");
     return tn_linalg_vector_norm(tni_t(a->input), tn_scalar_float(2.0), a->dim, a->keepdim,
                                  a->dtype, rets);

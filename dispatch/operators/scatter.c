@@ -352,16 +352,26 @@ out:
 
 /* ---- take_along_dim ----------------------------------------------------------------------------*/
 
+/* Negative indices count from the end. */
+static tn_status wrapped(tn_tensor *index, int64_t n, tn_tensor **ret) {
+    if (n == 0) {
+        *ret = tn_tensor_ref(index);
+        return TN_OK;
+    }
+    return tn_remainder_scalar(index, tn_scalar_int(n), ret);
+}
+
 tn_status tni_composite_take_along_dim(const void *args, tn_tensor **rets) {
     const tn_take_along_dim_args *a = args;
     tn_tensor *x = tni_t(a->input), *index = tni_t(a->indices), *flat = NULL, *flat_index = NULL;
-    tn_tensor *wide = NULL, *wide_index = NULL;
+    tn_tensor *wide = NULL, *wide_index = NULL, *from_end = NULL;
     int64_t shape[TN_MAX_DIMS], dim = 0;
     tn_status st = TN_OK;
     if (!a->dim.has) {
         if ((st = tn_reshape(x, TN_INTS(-1), &flat))) goto out;
         if ((st = tn_reshape(index, TN_INTS(-1), &flat_index))) goto out;
-        st = tn_gather(flat, 0, flat_index, 0, rets);
+        if ((st = wrapped(flat_index, x->v.numel, &from_end))) goto out;
+        st = tn_gather(flat, 0, from_end, 0, rets);
         goto out;
     }
     if (x->v.ndim != index->v.ndim) {
@@ -387,12 +397,14 @@ tn_status tni_composite_take_along_dim(const void *args, tn_tensor **rets) {
         st = tn_expand(t, tn_ints_of(shape, x->v.ndim), 0, pass ? &wide_index : &wide);
         if (st) goto out;
     }
-    st = tn_gather(wide, dim, wide_index, 0, rets);
+    if ((st = wrapped(wide_index, x->v.shape[dim], &from_end))) goto out;
+    st = tn_gather(wide, dim, from_end, 0, rets);
 out:
     tn_tensor_unref(&flat);
     tn_tensor_unref(&flat_index);
     tn_tensor_unref(&wide);
     tn_tensor_unref(&wide_index);
+    tn_tensor_unref(&from_end);
     return st;
 }
 

@@ -424,6 +424,12 @@ tn_status tni_composite_squeeze__dim(const void *args, tn_tensor **rets) {
     return become(st, tni_t(a->self), y, rets);
 }
 
+tn_status tni_composite_squeeze__dims(const void *args, tn_tensor **rets) {
+    const tn_squeeze__dims_args *a = args;
+    tn_tensor *y = NULL;
+    tn_status st = tn_squeeze_dims(tni_t(a->self), a->dim, &y);
+    return become(st, tni_t(a->self), y, rets);
+}
 tn_status tni_composite_unsqueeze_(const void *args, tn_tensor **rets) {
     const tn_unsqueeze__args *a = args;
     tn_tensor *y = NULL;

@@ -21,7 +21,4 @@ static inline tn_device tni_device_given(int64_t code, tn_device none) {
 tn_status tni_new_like(const tn_view *v, int32_t dtype, tn_device device, int64_t format,
                        tn_tensor **ret_tensor);
 
-/* TN_E_STATE when `value` has no place in dtype: out of range, or complex into real. */
-tn_status tni_check_scalar_fits(const tn_scalar *value, int32_t dtype);
-
 #endif

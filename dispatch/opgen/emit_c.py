@@ -372,6 +372,12 @@ def op_flags(op: Op) -> str:
         flags.append("TNI_OP_NO_OUT")
     if not e.get("zeros", True):
         flags.append("TNI_OP_NO_ZEROS")
+    if e.get("wide"):
+        flags.append("TNI_OP_WIDE")
+    if op.kind == "pointwise" and (e.get("fits") or "Scalar" in {a.type for a in op.args}):
+        flags.append("TNI_OP_NUMBERS")
+    if e.get("fits"):
+        flags.append("TNI_OP_FITS")
     if e.get("random"):
         flags.append("TNI_OP_RANDOM")
     if "bool" in e.get("inputs", {}).values():

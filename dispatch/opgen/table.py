@@ -17,7 +17,7 @@ KEYS = {
     "grad", "save", "save_shape", "where", "alias", "ref", "samples", "domain", "grad_samples",
     "tests", "via", "doc",
     "tol", "dynamic", "random", "cast", "takes_out", "node", "version", "parts", "choices",
-    "autocast", "zeros", "size_average", "warn", "vmap",
+    "autocast", "zeros", "wide", "fits", "size_average", "warn", "vmap",
 }  # fmt: skip
 KINDS = ("pointwise", "reduction", "structured", "composite", "view")
 WHERE = ("torch", "method", "nn.functional", "inplace", "out", "def", "inplace=")
@@ -28,7 +28,7 @@ DTYPE_SETS = {
     "complex": ["complex64", "complex128"],
 }
 ALL_DTYPES = [name for names in DTYPE_SETS.values() for name in names]
-COMPUTE_RULES = ("promote", "float", "first", "sum", "bool")
+COMPUTE_RULES = ("promote", "float", "first", "sum", "bool", "number")
 AUTOCAST = ("low", "float32", "widest")
 RESULTS = ("compute", "bool", "real", "int64")
 
@@ -341,6 +341,11 @@ def check(op: Op) -> None:
         raise op.fail("zeros goes with grad = 'custom'")
     if "parts" in e and (op.kind == "composite" or e.get("forward") != "custom"):
         raise op.fail("parts go with forward = 'custom' of an operator that has kernels")
+    if e.get("wide") and (op.kind != "composite" or op.list_out or e.get("takes_out") or
+                          any(a.is_list for a in op.args)):  # fmt: skip
+        raise op.fail("wide is for a composite without lists that leaves out= to its caller")
+    if "fits" in e and op.kind != "pointwise":
+        raise op.fail("fits is for pointwise operators")
     for p in e.get("params", []):
         if p not in {a.name for a in op.args}:
             raise op.fail(f"params names '{p}', which is no argument")

@@ -127,7 +127,7 @@ _LATER = {
     **dict.fromkeys((
         "broadcast_shapes", "can_cast", "einsum", "finfo", "get_device_module", "iinfo",
         "is_complex", "is_floating_point", "is_nonzero", "is_storage", "meshgrid", "numel",
-        "result_type", "split", "typename",
+        "result_type", "split", "tensor_split", "tensordot", "typename",
     ), "_tensor.functions"),
     **dict.fromkeys((
         "set_fallback_policy", "get_fallback_policy",

@@ -6,8 +6,9 @@ function that solves or inverts raises LinAlgError where a matrix has no solutio
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
@@ -62,7 +63,22 @@ class LstSq(NamedTuple):
 
 
 def _result(value: Tensor, out: Tensor | None) -> Tensor:
-    return value if out is None else out.copy_(value)
+    return value if out is None else _ops._given(value, out=out)
+
+
+def _writes_out(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with `out=`: a tensor, or as many as there are results."""
+
+    @functools.wraps(function)
+    def call(*args: Any, out: Any = None, **kwargs: Any) -> Any:
+        value = function(*args, **kwargs)
+        if out is None:
+            return value
+        if isinstance(value, Tensor):
+            return _result(value, out)
+        return type(value)(*map(_result, value, out))
+
+    return call
 
 
 def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
@@ -70,12 +86,14 @@ def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> T
     return A.diagonal(offset, dim1, dim2)
 
 
+@_writes_out
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     """Sum of products along dim, the first factor conjugated."""
     first = x.conj() if x.is_complex() else x
     return (first * y).sum(dim)
 
 
+@_writes_out
 def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
     """Cross products of vectors of three elements along dim."""
     if input.shape[dim] != 3 or other.shape[dim] != 3:
@@ -131,6 +149,7 @@ def multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor
     return _result(result.squeeze(0) if row else result, out)
 
 
+@_writes_out
 def matrix_norm(
     A: Tensor,
     ord: float | str = "fro",
@@ -161,6 +180,7 @@ def matrix_norm(
     return result if keepdim else result.squeeze((rows, columns))
 
 
+@_writes_out
 def norm(
     A: Tensor,
     ord: float | str | None = None,
@@ -201,6 +221,7 @@ def inv(A: Tensor, *, out: Tensor | None = None) -> Tensor:
 # ---- Factorisations ------------------------------------------------------------------------------
 
 
+@_writes_out
 def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> CholeskyEx:
     """cholesky that reports in info where a matrix is not positive-definite, without raising."""
     factor, info = _ops._linalg_cholesky(A.adjoint() if upper else A, check_errors)
@@ -212,6 +233,7 @@ def cholesky(A: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Te
     return _ops.cholesky(A, upper, out=out)
 
 
+@_writes_out
 def qr(A: Tensor, mode: str = "reduced") -> QR:
     """Q with orthogonal columns and upper triangular R; mode: 'reduced', 'complete' or 'r'."""
     if mode not in ("reduced", "complete", "r"):
@@ -223,11 +245,13 @@ def qr(A: Tensor, mode: str = "reduced") -> QR:
     return QR(A.new_empty(0) if mode == "r" else Q, R)
 
 
+@_writes_out
 def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> SVD:
     """(U, S, Vh) with A = U diag(S) Vh and S descending."""
     return SVD(*_ops._linalg_svd(A, full_matrices))
 
 
+@_writes_out
 def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
     """The singular values, descending."""
     return _ops._linalg_svd(A, False)[1]
@@ -239,11 +263,13 @@ def _is_upper(UPLO: str) -> bool:
     return UPLO.upper() == "U"
 
 
+@_writes_out
 def eigh(A: Tensor, UPLO: str = "L") -> Eigh:
     """Ascending eigenvalues and eigenvectors of symmetric matrices, from one triangle."""
     return Eigh(*_ops._linalg_eigh(A, _is_upper(UPLO)))
 
 
+@_writes_out
 def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
     """The eigenvalues of symmetric matrices, ascending."""
     return _ops._linalg_eigh(A, _is_upper(UPLO))[0]
@@ -299,6 +325,7 @@ def solve_triangular(
     return _result(_ops._linalg_solve_triangular(A, B, upper, unitriangular), out)
 
 
+@_writes_out
 def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> LstSq:
     """The smallest X of those that minimise the norm of A X - B."""
     if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):

@@ -281,3 +281,17 @@ def test_determinants_of_empty_matrices(dtype: tn.dtype, capfd: pytest.CaptureFi
     near(sign, np.ones(2))
     near(log, np.zeros(2))
     assert "illegal" not in "".join(capfd.readouterr())
+
+
+def test_functions_of_python_write_where_they_are_told() -> None:
+    """`_given` is what gives a function of tenon.linalg its out=."""
+    A = tn.tensor([[2.0, 1.0], [1.0, 3.0]])
+    out = tn.empty(0)
+    assert tn.linalg.norm(A, out=out) is out
+    assert out.item() == pytest.approx(np.sqrt(15.0))
+    pair = tn.empty(2), tn.empty(2, 2)
+    got = tn.linalg.eigh(A, out=pair)
+    assert all(a is b for a, b in zip(got, pair, strict=True))
+    np.testing.assert_allclose(pair[0].numpy(), np.linalg.eigvalsh(A.numpy()), rtol=1e-6)
+    with pytest.raises(RuntimeError, match="can't be cast"):
+        tn._C._ops._given(A, out=tn.empty(0, dtype=tn.int64))

@@ -27,7 +27,6 @@ GAPS = {
     "addr": ["bool"],
     "relu6": ["uint8"],
     "logsumexp": ["complex64", "complex128"],
-    "square": ["bool"],
     "inverse": ["complex64", "complex128"],
     "det": ["complex64", "complex128"],
     "slogdet": ["complex64", "complex128"],

@@ -34,18 +34,22 @@ def tensor_to_tenon(t: torch.Tensor) -> tn.Tensor:
     return out.requires_grad_(t.requires_grad)
 
 
-def to_tenon(value: Any) -> Any:
-    """Arguments of PyTorch as arguments of Tenon; what both share stays."""
-    if isinstance(value, torch.nn.Parameter):
-        return tn.nn.Parameter(tensor_to_tenon(value), requires_grad=value.requires_grad)
+def to_tenon(value: Any, known: dict[int, Any] | None = None) -> Any:
+    """Arguments of PyTorch as those of Tenon; what both share stays, and one tensor stays one."""
+    known = {} if known is None else known
     if isinstance(value, torch.Tensor):
-        return tensor_to_tenon(value)
+        if id(value) not in known:
+            made = tensor_to_tenon(value)
+            if isinstance(value, torch.nn.Parameter):
+                made = tn.nn.Parameter(made.detach(), requires_grad=value.requires_grad)
+            known[id(value)] = made
+        return known[id(value)]
     if isinstance(value, torch.Size):
         return tn.Size(value)
     if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
-        return type(value)(map(to_tenon, value))
+        return type(value)(to_tenon(v, known) for v in value)
     if isinstance(value, dict):
-        return type(value)((k, to_tenon(v)) for k, v in value.items())
+        return type(value)((k, to_tenon(v, known)) for k, v in value.items())
     if isinstance(value, torch.dtype):
         return dtype_to_tenon(value)
     if isinstance(value, torch.device):

@@ -110,7 +110,8 @@ def errors(info: Any) -> Iterator[Verdict]:
         def call(lib: Any, case: Any = case, error: Any = error) -> None:
             turn = to_tenon if lib is tn else (lambda v: v)
             cls = find(f"optim.{info.optim_cls.__name__}") if lib is tn else info.optim_cls
-            optimizer = cls(turn(case.params), **turn(case.kwargs))
+            params = case.params if case.params is not None else start(torch)
+            optimizer = cls(turn(params), **turn(case.kwargs))
             if error.error_on == OptimizerErrorEnum.STEP_ERROR:
                 optimizer.step()
 

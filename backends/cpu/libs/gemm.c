@@ -137,9 +137,9 @@ static void run_tile(const plan *p, int64_t e, int64_t i0, int64_t i1, int64_t j
     int m = (int)(i1 - i0), n = (int)(j1 - j0), k = (int)g->k;
     if (g->dtype == TN_C64 || g->dtype == TN_C128) {
         run_complex(p, m, n, a, b, c);
-    } else if (n == 1 && g->b.rs >= 1 && g->b.rs <= INT_MAX) {
+    } else if (n == 1 && k > 0 && g->b.rs >= 1 && g->b.rs <= INT_MAX) {
         run_gemv(g->dtype, p->a, m, k, g->alpha.re, a, b, g->b.rs, g->beta.re, c, p->ldc);
-    } else if (m == 1 && g->a.cs >= 1 && g->a.cs <= INT_MAX) {
+    } else if (m == 1 && k > 0 && g->a.cs >= 1 && g->a.cs <= INT_MAX) {
         layout bt = {!p->b.trans, p->b.ld};
         run_gemv(g->dtype, bt, n, k, g->alpha.re, b, a, g->a.cs, g->beta.re, c, 1);
     } else if (g->dtype == TN_F32) {

@@ -77,6 +77,10 @@ typedef struct tn_field {
 #define TNI_OP_ADDED 0x2000u     /* a plugin's */
 #define TNI_OP_WRITES 0x4000u    /* some argument is written, and is not the result */
 #define TNI_OP_POINTERS 0x8000u  /* some argument is a text or a list */
+#define TNI_OP_WIDE 0x20000u     /* composite: half precision is computed in float32 */
+#define TNI_OP_NUMBERS                                                                             \
+    0x40000u /* pointwise: takes Scalar arguments, which must fit the compute dtype */
+#define TNI_OP_FITS 0x80000u     /* pointwise: so must its operands that are numbers */
 #define TNI_OP_NO_ZEROS 0x10000u /* its gradient takes NULL for results that no gradient came to */
 
 typedef struct tn_op_meta {

@@ -195,6 +195,31 @@ def _einsum_text(parts: Sequence[Any]) -> tuple[str, tuple[Tensor, ...]]:
     return text, tuple(parts[2 * i] for i in range(pairs))
 
 
+def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) -> Tensor:
+    """Sums of products over dimensions: the last of a with the first of b, or two lists."""
+    if isinstance(dims, Tensor):
+        dims = dims.tolist()
+    if isinstance(dims, list | tuple) and dims and isinstance(dims[0], list | tuple):
+        ours, theirs = dims
+    elif isinstance(dims, list | tuple) and len(dims) == 2:
+        ours, theirs = [dims[0]], [dims[1]]
+    else:
+        count = dims[0] if isinstance(dims, list | tuple) else dims
+        if count < 0:
+            raise RuntimeError(f"tensordot expects dims >= 0, but got dims={count}")
+        if count > min(a.dim(), b.dim()):
+            raise RuntimeError(f"tensordot expects dims < ndim_a or ndim_b, but got dims={count}")
+        ours, theirs = list(range(a.dim() - count, a.dim())), list(range(count))
+    return _C._ops.tensordot(a, b, ours, theirs, out=out)
+
+
+def tensor_split(input: Tensor, indices_or_sections: Any, dim: builtins.int = 0) -> Any:
+    """Views along `dim`: so many, or cut at the given positions, which may be in a tensor."""
+    if isinstance(indices_or_sections, Tensor):
+        indices_or_sections = indices_or_sections.tolist()
+    return _C._ops.tensor_split(input, indices_or_sections, dim)
+
+
 def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     """Grids of coordinates; `indexing` is 'ij' or 'xy'."""
     if len(tensors) == 1 and isinstance(tensors[0], list | tuple):

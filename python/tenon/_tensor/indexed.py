@@ -106,8 +106,14 @@ def isin(
     *,
     assume_unique: builtins.bool = False,
     invert: builtins.bool = False,
+    out: Tensor | None = None,
 ) -> Tensor:
     """True where an element is one of test_elements."""
+    found = _found(elements, test_elements, invert)
+    return found if out is None else _ops._given(found, out=out)
+
+
+def _found(elements: Any, test_elements: Any, invert: builtins.bool) -> Tensor:
     if not isinstance(elements, Tensor):
         elements = _C.tensor(elements)
     if not isinstance(test_elements, Tensor):

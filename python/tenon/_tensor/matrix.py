@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from tenon import _C
 from tenon._C import Tensor
-from tenon.linalg import QR, _result, matrix_power, multi_dot, pinv, solve_triangular
+from tenon.linalg import QR, _result, _writes_out, matrix_power, multi_dot, pinv, solve_triangular
 
 __all__ = [
     "chain_matmul", "cholesky_inverse", "cholesky_solve", "matrix_power", "pinverse", "qr", "svd",
@@ -31,6 +31,7 @@ class TriangularSolve(NamedTuple):
     cloned_coefficient: Tensor
 
 
+@_writes_out
 def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> SVD:
     """linalg.svd with V in place of its transpose."""
     U, S, Vh = _ops._linalg_svd(input, not some)
@@ -41,11 +42,13 @@ def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> SVD:
     return SVD(U, S, Vh.mT)
 
 
+@_writes_out
 def qr(input: Tensor, some: bool = True) -> QR:
     """linalg.qr, reduced or complete."""
     return QR(*_ops._linalg_qr(input, not some))
 
 
+@_writes_out
 def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
     """linalg.pinv with a relative tolerance."""
     return pinv(input, rcond=rcond)
@@ -73,6 +76,7 @@ def cholesky_inverse(L: Tensor, upper: bool = False, *, out: Tensor | None = Non
     return cholesky_solve(unit.expand(L.shape), L, upper, out=out)
 
 
+@_writes_out
 def triangular_solve(
     b: Tensor,
     A: Tensor,

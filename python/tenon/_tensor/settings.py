@@ -110,6 +110,9 @@ def get_num_interop_threads() -> int:
     return 1
 
 
-def scalar_tensor(s: Any, *, dtype: dtype | None = None, device: Any = None) -> Tensor:
+def scalar_tensor(
+    s: Any, *, dtype: dtype | None = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
     """A number as a 0-d tensor of the default dtype."""
-    return _C._ops.full((), s, dtype=dtype or _C.get_default_dtype(), device=device)
+    made = _C._ops.full((), s, dtype=dtype or _C.get_default_dtype(), device=device)
+    return made.requires_grad_(requires_grad)

@@ -112,6 +112,13 @@ def kl_div(
     return _nn.kl_div(input, target, reduction=reduction, log_target=log_target)
 
 
+def _spreads_over(var: Tensor, input: Tensor) -> bool:
+    """The sizes are the same but for one, which is 1 in var."""
+    if var.dim() != input.dim():
+        return False
+    return [v for v, n in zip(var.size(), input.size(), strict=True) if v != n] == [1]
+
+
 def gaussian_nll_loss(
     input: Tensor,
     target: Tensor,
@@ -128,7 +135,7 @@ def gaussian_nll_loss(
     elif var.size() != input.size():
         if input.size()[:-1] == var.size():
             var = var.unsqueeze(-1)
-        elif input.size()[:-1] != var.size()[:-1] or var.size(-1) != 1:
+        elif not _spreads_over(var, input):
             raise ValueError("var is of incorrect size")
     if (var < 0).any():
         raise ValueError("var has negative entry/entries")
@@ -310,6 +317,10 @@ def ctc_loss(
     before = alpha.gather(1, (2 * lengths - 1).clamp(min=0).unsqueeze(1))
     before = tenon.where(lengths.unsqueeze(1) > 0, before, _NEVER)
     loss = -tenon.cat([last, before], 1).logsumexp(1)
+    # PyTorch's gradient takes log_probs for normalised: it is exp(log_probs) less what is expected.
+    valid = (tenon.arange(steps, device=place).unsqueeze(1) < times).unsqueeze(2)
+    total = tenon.where(valid, log_probs, -math.inf).exp().sum((0, 2))
+    loss = loss + (total - total.detach())
     lost = loss > -_NEVER / 10
     loss = tenon.where(lost, 0.0 if zero_infinity else math.inf, loss)
     if reduction == "mean":

@@ -57,6 +57,8 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
                 f"{weight.numel()} and channel size = {channels}."
             )
         weight = weight.view([-1 if d == 1 else 1 for d in range(input.dim())])
+    elif input.dim() == 0:
+        weight = weight.reshape(())
     return tenon.where(input > 0, input, weight * input)
 
 

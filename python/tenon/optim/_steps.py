@@ -17,9 +17,9 @@ from tenon.optim.optimizer import (
 
 
 def _check_lr(lr: Any, options: dict[str, Any]) -> None:
-    if isinstance(lr, Tensor) and lr.numel() != 1:
-        raise ValueError("Tensor lr must be 1-element")
     check_at_least(lr, "learning rate")
+    if isinstance(lr, Tensor) and options.get("foreach") and options.get("capturable") is False:
+        raise ValueError("lr as a Tensor is not supported for capturable=False and foreach=True")
     if options.get("fused") and options.get("differentiable"):
         raise RuntimeError("`fused` does not support `differentiable`")
     if options.get("fused") and options.get("foreach"):
@@ -32,6 +32,22 @@ def refuse_differentiable(options: dict[str, Any]) -> None:
         raise NotImplementedError(
             "differentiable=True is not there yet: the step runs in one pass without a history"
         )
+
+
+def _check_betas(betas: tuple[Any, Any], options: dict[str, Any]) -> None:
+    kinds = {isinstance(beta, Tensor) for beta in betas}
+    if len(kinds) > 1:
+        raise ValueError("betas must be either both floats or both Tensors")
+    for i, beta in enumerate(betas):
+        if isinstance(beta, Tensor):
+            if options["foreach"] and not options["capturable"]:
+                raise ValueError(
+                    f"betas[{i}] as a Tensor is not supported for capturable=False and foreach=True"
+                )
+            if beta.numel() != 1:
+                raise ValueError(f"Tensor betas[{i}] must be 1-element")
+        if not 0.0 <= beta < 1.0:
+            raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
 
 
 def _as_reals(name: str, grad: Tensor, *others: Tensor | None) -> list[Tensor | None]:
@@ -152,9 +168,7 @@ class Adam(Optimizer):
         }
         _check_lr(lr, modes)
         check_at_least(eps, "epsilon value")
-        for i, beta in enumerate(betas):
-            if not 0.0 <= beta < 1.0:
-                raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
+        _check_betas(betas, modes)
         check_at_least(weight_decay, "weight_decay value")
         defaults = {
             "lr": lr,

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import tenon
 from tenon import Tensor
-from tenon.optim.optimizer import Optimizer, as_real
+from tenon.optim.optimizer import Optimizer, as_real, check_at_least
 
 
 class _Point(NamedTuple):
@@ -125,8 +125,7 @@ class LBFGS(Optimizer):
         history_size: int = 100,
         line_search_fn: str | None = None,
     ) -> None:
-        if not 0.0 <= lr:
-            raise ValueError(f"Invalid learning rate: {lr}")
+        check_at_least(lr, "learning rate")
         defaults = {
             "lr": lr,
             "max_iter": max_iter,

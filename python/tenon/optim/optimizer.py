@@ -91,7 +91,10 @@ def as_real(t: Tensor) -> Tensor:
 
 
 def check_at_least(value: Any, name: str, low: float = 0.0) -> None:
-    """ValueError unless value >= low."""
+    """ValueError unless value is one number, and >= low."""
+    if isinstance(value, Tensor) and value.numel() != 1:
+        short = "lr" if name == "learning rate" else name
+        raise ValueError(f"Tensor {short} must be 1-element")
     if not low <= value:
         raise ValueError(f"Invalid {name}: {value}")
 
@@ -361,4 +364,11 @@ class Optimizer:
         known = {id(p) for group in self.param_groups for p in group["params"]}
         if any(id(p) in known for p in params):
             raise ValueError("some parameters appear in more than one parameter group")
+        has_names = ["with" if "param_names" in g else "without" for g in self.param_groups]
+        adds = "with" if "param_names" in param_group else "without"
+        if has_names and adds != has_names[0]:
+            raise ValueError(
+                "all optimizer param groups should be with/without names. cannot add param group "
+                f"{adds} names to the optimizer {has_names[0]} names"
+            )
         self.param_groups.append(param_group)
