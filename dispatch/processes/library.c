@@ -1,6 +1,11 @@
 /* library.c: finds an engine in a library, and sees that its table can be used. */
 #include "world_priv.h"
 
+/* Version 1 of the door: whoever changes a table raises TN_ENGINE_VERSION. */
+_Static_assert(TN_ENGINE_VERSION == 1 && sizeof(tn_engine) == 64 && sizeof(tn_exchange) == 72 &&
+                   sizeof(tn_engine_place) == 40,
+               "tables of tenon/engine.h have the sizes of their version");
+
 static tn_status fail_engine(const char *path, const char *why) {
     return tn_fail(TN_E_PLUGIN, -1, "%s: %s", path, why);
 }

@@ -24,7 +24,7 @@ extern "C" {
 
 /* `count` is that of one rank's part; `in` and `out` are host memory, packed, and may be the same
  * where both have one size. */
-typedef enum tn_exchange_kind {
+enum tn_exchange_kind {
     TN_EXCHANGE_BARRIER,
     TN_EXCHANGE_BROADCAST,      /* out of rank `peer` -> out of all */
     TN_EXCHANGE_ALL_REDUCE,     /* out = op over out of all */
@@ -35,9 +35,9 @@ typedef enum tn_exchange_kind {
     TN_EXCHANGE_SEND,           /* in -> rank `peer`, with `tag` */
     TN_EXCHANGE_RECV,           /* from rank `peer`, with `tag` -> out */
     TN_EXCHANGE_KINDS
-} tn_exchange_kind;
+};
 
-typedef enum tn_exchange_op {
+enum tn_exchange_op {
     TN_EXCHANGE_SUM,
     TN_EXCHANGE_PRODUCT,
     TN_EXCHANGE_MIN,
@@ -46,7 +46,7 @@ typedef enum tn_exchange_op {
     TN_EXCHANGE_BOR,
     TN_EXCHANGE_BXOR,
     TN_EXCHANGE_OPS
-} tn_exchange_op;
+};
 
 typedef struct tn_exchange {
     uint32_t kind;   /* tn_exchange_kind */
