@@ -50,7 +50,8 @@ def _write_in(code: CodeType) -> str | None:
     """Why the code may change what outlives it; None: it does not."""
     line = code.co_firstlineno
     for step in dis.get_instructions(code):
-        line = step.starts_line or line
+        # From 3.13 on `starts_line` says whether, and `line_number` which.
+        line = getattr(step, "line_number", None) or int(step.starts_line or 0) or line
         outer = step.opname == "STORE_DEREF" and step.argval in code.co_freevars
         if step.opname in _WRITES or outer:
             return f"{step.opname} at {_line(code, line)}"
