@@ -155,7 +155,8 @@ sig     = "double(Tensor input) -> Tensor"
 kind    = "composite"
 forward = "input * 2"
 where   = ["torch"]
-tests   = "tests/ops/test_opgen.py"
+ref     = "input * 2"
+samples = [{ input = [3] }]
 doc     = "d"
 """
 
