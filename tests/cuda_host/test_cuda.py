@@ -472,7 +472,8 @@ def compile_facts(folder: Path, text: str, *headers: str) -> None:
     source = folder / "facts.c"
     source.write_text(text, encoding="utf-8")
     # Some of our files are called like NVIDIA's: quotes mean ours.
-    command = ["cc", "-c", "-D__CUDA_API_VERSION_INTERNAL", "-iquote", CUDA]
+    command = ["cc", "-c", "-D__CUDA_API_VERSION_INTERNAL"]
+    command += [f"-iquote{CUDA / room}" for room in ("host", "libs")]
     command += [*(f"-I{at}" for at in folders), source]
     done = subprocess.run([*command, "-o", folder / "facts.o"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
