@@ -103,7 +103,8 @@ def _public(name: str, form: int) -> Callable[..., Any]:
     if form == _METHOD:
         return getattr(tenon.Tensor, name)
     for place in (tenon, tenon.nn.functional, _C._ops, _C._nn):
-        if hasattr(place, name):
+        # A function of Python that folds arguments would misread those of the operator.
+        if hasattr(place, name) and not hasattr(getattr(place, name), "_folds"):
             return getattr(place, name)
     raise AttributeError(name)
 

@@ -46,6 +46,8 @@ def call(function: Any, args: dict[str, Any]) -> Any:
     """A call by the names of the entry, where Python's function has them; a list for its *args, and
     what is left over in the order of the parameters that are left over."""
     params = inspect.signature(function).parameters
+    for folded, names in getattr(function, "_folds", {}).items():
+        args[folded] = tuple(args.pop(n) for n in names)
     if any(p.kind is p.VAR_POSITIONAL for p in params.values()):
         named = {
             n: args.pop(n) for n, p in params.items() if p.kind is p.KEYWORD_ONLY and n in args

@@ -213,6 +213,10 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) ->
     return _C._ops.tensordot(a, b, ours, theirs, out=out)
 
 
+# What Python takes as one argument and the operator as several (overrides._public).
+tensordot._folds = {"dims": ("dims_a", "dims_b")}
+
+
 def tensor_split(input: Tensor, indices_or_sections: Any, dim: builtins.int = 0) -> Any:
     """Views along `dim`: so many, or cut at the given positions, which may be in a tensor."""
     if isinstance(indices_or_sections, Tensor):
