@@ -25,7 +25,7 @@ LEFT_OUT = {"tn_fail", "tn_op_invoke", "tn_layer_next"}
 
 # Made by functions, or unknown here; anything else is memory that holds ones.
 OBJECTS = {"tn_generator", "tn_node", "tn_hook", "tn_saved", "tn_stream", "tn_event"}
-OBJECTS |= {"tn_graph", "tn_group"}
+OBJECTS |= {"tn_graph", "tn_group", "tn_program", "tn_world", "tn_work"}
 OBJECTS |= {"tn_ffi_scope", "tn_ffi_function", "tn_ffi_closure", "tn_ffi_op"}
 
 
@@ -136,7 +136,16 @@ class World:
             f = c.c_void_p(self.lib.tn_ffi_functions(scope))
             self.lib.tn_ffi_resolve(scope, f)
             return scope if word == "tn_ffi_scope" else f
-        return None
+        return self.program() if word == "tn_program" else None
+
+    def program(self) -> Any:
+        """The program of -x."""
+        made, x, result = c.c_void_p(), c.c_void_p(self.tensor()), c.c_void_p()
+        self.lib.tn_program_begin(c.byref(made))
+        self.lib.tn_program_add_input(made, x, b"x")
+        self.lib.tn_neg(x, c.byref(result))
+        self.lib.tn_program_end(made, Tensors((c.c_void_p * 1)(result.value), 1))
+        return made
 
     def value(self, word: str) -> Any:
         if word in NUMBERS:
