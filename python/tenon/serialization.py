@@ -21,6 +21,7 @@ __all__ = [
     "get_safe_globals", "load", "save",
 ]  # fmt: skip
 
+MAP_LOCATION = MapLocation  # PyTorch's name
 File = str | os.PathLike[str] | IO[bytes]
 
 

@@ -10,6 +10,7 @@ import time
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
+from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
 
 options = sys.argv[2:]
@@ -62,7 +63,7 @@ def step(x: torch.Tensor, y: torch.Tensor, i: int) -> None:
 
 
 if "join" in options:
-    with ddp.join():
+    with Join([ddp]):
         for i in range(3 + rank):  # ranks have different numbers of inputs
             step(inputs[i][rank * 2 : rank * 2 + 2], targets[i][rank * 2 : rank * 2 + 2], i)
 else:
