@@ -218,7 +218,7 @@ static tn_status run_elsewhere(const tn_op *op, void *args, tn_device device, in
     else if (tni_returns_list(op))
         *(tn_tensor_list *)(void *)rets = c.far.list;
     else
-        memcpy(rets, c.far.one, sizeof *rets * op->nout);
+        for (int i = 0; i < op->nout; i++) rets[i] = c.far.one[i];
     for (int i = 0; i < op->nin; i++) free(c.lists[i]);
     tni_stage_free(&c.stage);
     return st;
