@@ -527,6 +527,9 @@ def test_random_declarations() -> None:
 # -- memory ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.skipif(
+    "TENON_TEST_SANITIZE" in os.environ, reason="a sanitizer keeps memory that was freed"
+)
 def test_binding_over_and_over(path: str) -> None:
     def rounds(n: int) -> None:
         for _ in range(n):
