@@ -34,7 +34,6 @@ class Net(torch.nn.Module):
 
 
 net = Net().double()
-net.load_state_dict({k: v for k, v in net.state_dict().items()})
 if "batchnorm" in options:
     net = torch.nn.SyncBatchNorm.convert_sync_batchnorm(net)
 unused = "unused" in options

@@ -313,16 +313,12 @@ def reduce_scatter(
     if len(set(sizes)) == 1:
         flat = tenon.cat([_checked("reduce_scatter", t).reshape(-1) for t in input_list])
         return reduce_scatter_tensor(output, flat, op, group, async_op)
+    mine = _group(group).rank()
     works = [
-        reduce(t if i != get_rank_in(group) else output.copy_(t), None, op, group, True, i)
+        reduce(t if i != mine else output.copy_(t), None, op, group, True, i)
         for i, t in enumerate(input_list)
     ]
     return _finish(Work([o for w in works if w for o in w._operations], output), async_op)
-
-
-def get_rank_in(group: Any) -> int:
-    """The number of this process in the group."""
-    return _group(group).rank()
 
 
 # ---- Movements -----------------------------------------------------------------------------------

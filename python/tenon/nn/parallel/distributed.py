@@ -219,10 +219,6 @@ class DistributedDataParallel(Module):
     def _set_params_and_buffers_to_ignore_for_model(module: Module, names: Any) -> None:
         module._ddp_params_and_buffers_to_ignore = list(names)  # type: ignore[assignment]
 
-    def train(self, mode: bool = True) -> DistributedDataParallel:
-        super().train(mode)
-        return self
-
 
 class _Join:
     """Who still has inputs, asked before each pass that synchronises."""
