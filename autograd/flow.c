@@ -13,6 +13,7 @@
 #include <tenon/ops_shape.h>
 
 #include "os_priv.h"
+#include "sparse_priv.h"
 #include "tape_priv.h"
 
 /* ---- Constants and copies ----------------------------------------------------------------------*/
@@ -136,6 +137,9 @@ tn_status tni_fit(tn_tensor **g, uint64_t word, int32_t ndim, const int64_t *sha
 tn_status tni_has_nan(tn_tensor *g, bool *ret_nan) {
     tn_tensor *each = NULL, *any = NULL;
     tn_scalar value = {0};
+    *ret_nan = false;
+    if (tni_is_meta(&g->v)) return TN_OK;
+    if (tni_is_sparse(g)) g = tni_sparse_of(g)->values;
     tni_grad_off();
     tn_status st = tn_isnan(g, &each);
     if (st == TN_OK) st = tn_any(each, tn_ints_none(), 0, &any);
@@ -202,6 +206,9 @@ static bool same_strides(const tn_tensor *a, const tn_tensor *b) {
 
 /* The first gradient: taken over where it is ours and lies as the leaf does, else copied. */
 static tn_status first_grad(tn_agmeta *m, const tn_tensor *leaf, tn_tensor **g) {
+    if (TN_UNLIKELY(tni_is_sparse(*g)))
+        return tni_tls.no_grad ? tni_sparse_fork(*g, &m->grad)
+                               : tn_clone(*g, TN_FORMAT_PRESERVE, &m->grad);
     bool lies_right =
         leaf->v.word & TN_W_DENSE ? same_strides(*g, leaf) : ((*g)->v.word & TN_W_CONTIGUOUS) != 0;
     if (tni_tls.no_grad && ours(*g) && lies_right) {
@@ -223,10 +230,10 @@ tn_status tni_accumulate(tn_tensor *leaf, tn_tensor *g) {
     tni_os_lock(lock);
     if (!m->grad) {
         st = first_grad(m, leaf, &g);
-    } else if (tni_tls.no_grad) {
+    } else if (tni_tls.no_grad && (!tni_is_sparse(m->grad) || tni_is_sparse(g))) {
         st = tn_add_(m->grad, g, tn_scalar_int(1));
     } else {
-        tn_tensor *sum;
+        tn_tensor *sum; /* of a sparse and a strided one: strided */
         st = tn_add(m->grad, g, tn_scalar_int(1), &sum);
         if (st == TN_OK) {
             tn_tensor_unref(&m->grad);

@@ -5,6 +5,7 @@
 #include <tenon/args_nn.h>
 #include <tenon/ops_create.h>
 #include <tenon/ops_index.h>
+#include <tenon/ops_sparse.h>
 
 #include "nn_priv.h"
 #include "op_nn.h"
@@ -34,9 +35,10 @@ static tn_status lookup(tn_infer *inf, const tn_view *weight, const tn_view *ind
 
 tn_status tni_infer_embedding(tn_infer *inf, const void *args) {
     const tn_embedding_args *a = args;
-    if (a->sparse) {
-        return tn_fail(TN_E_UNSUPPORTED, 4, "embedding: sparse gradients are not supported");
-    }
+    if (a->sparse && a->scale_grad_by_freq)
+        return tn_fail(
+            TN_E_STATE, 3,
+            "embedding_backward: scale_grad_by_freq not supported with sparse gradients");
     return lookup(inf, a->weight, a->indices);
 }
 
@@ -111,4 +113,27 @@ tn_status tni_composite__embedding_backward(const void *args, tn_tensor **rets) 
     }
     g = scope_mul(&s, g, scope_unsqueeze(&s, kept, 1));
     return scope_finish(&s, sum_by_index(&s, a->num_weights, flat, g), rets);
+}
+
+/* The gradient as rows at their indices, for tables of which few rows are used. */
+tn_status tni_composite__embedding_sparse_backward(const void *args, tn_tensor **rets) {
+    const tn__embedding_sparse_backward_args *a = args;
+    tni_scope s = {0};
+    int64_t width = a->grad->ndim > 0 ? a->grad->shape[a->grad->ndim - 1] : 1;
+    int64_t n = a->indices->numel;
+    tn_tensor *flat = scope_convert(&s, scope_reshape(&s, tni_t(a->indices), TN_INTS(n)), TN_I64);
+    tn_tensor *g = scope_reshape(&s, tni_t(a->grad), TN_INTS(n, width)), *r = NULL;
+    if (a->padding_idx >= 0) {
+        tn_tensor *kept = NULL;
+        tn_tensor *differs = scope_differs(&s, flat, a->padding_idx);
+        if (s.st == TN_OK) s.st = tn_nonzero(differs, &kept);
+        kept = scope_take(&s, s.st, kept);
+        if (s.st == TN_OK) kept = scope_reshape(&s, kept, TN_INTS(tn_tensor_numel(kept)));
+        flat = rows_of(&s, flat, kept);
+        g = rows_of(&s, g, kept);
+    }
+    flat = scope_unsqueeze(&s, flat, 0);
+    if (s.st == TN_OK)
+        s.st = tn__sparse_make(flat, NULL, g, TN_INTS(a->num_weights, width), TN_LAYOUT_COO, 0, &r);
+    return scope_finish(&s, scope_take(&s, s.st, r), rets);
 }

@@ -185,7 +185,7 @@ static tn_tensor *scope_outside(tni_scope *s, tn_tensor *t, tn_tensor *low, tn_t
 static bool scope_any(tni_scope *s, tn_tensor *mask) {
     tn_tensor *r = NULL;
     tn_scalar value = {0};
-    if (s->st != TN_OK) return false;
+    if (s->st != TN_OK || tn_tensor_device(mask).slot == TN_META_SLOT) return false;
     tn_status st = tn_any(mask, tn_ints_none(), 0, &r);
     r = scope_take(s, st, r);
     if (r) s->st = tn_tensor_item(r, &value);

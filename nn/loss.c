@@ -17,10 +17,6 @@
 static tn_status check_classes(int32_t ndim, const int64_t *shape, const tn_view *target,
                                const tn_view *weight) {
     if (ndim < 1) return tn_fail(TN_E_SHAPE, 0, "Expected 1 or more dimensions (got 0)");
-    if (tn_view_dtype(target) != TN_I64) {
-        return tn_fail(TN_E_DTYPE, 1, "expected scalar type Long but found %s",
-                       tni_type_text(tn_view_dtype(target)));
-    }
     if (ndim == 1 ? target->ndim > 1 || target->numel != 1 : target->ndim != ndim - 1) {
         return tn_fail(TN_E_SHAPE, 1,
                        "Expected target of shape %s to have the dimensions of input %s without the "
@@ -37,6 +33,10 @@ static tn_status check_classes(int32_t ndim, const int64_t *shape, const tn_view
         }
         return tn_fail(TN_E_SHAPE, 1, "Expected target size %s, got input of shape %s",
                        tni_shape_text_of(target), tni_shape_text(ndim, shape));
+    }
+    if (tn_view_dtype(target) != TN_I64) {
+        return tn_fail(TN_E_DTYPE, 1, "expected scalar type Long but found %s",
+                       tni_type_text(tn_view_dtype(target)));
     }
     int64_t c = shape[ndim == 1 ? 0 : 1];
     if (weight && (weight->ndim != 1 || weight->shape[0] != c)) {
@@ -65,6 +65,10 @@ static tn_status set_loss(tn_infer *inf, int i, int64_t reduction, const tn_view
 tn_status tni_infer__nll_loss(tn_infer *inf, const void *args) {
     const tn__nll_loss_args *a = args;
     TN_TRY(check_classes(a->input->ndim, a->input->shape, a->target, a->weight));
+    if (a->weight && tn_view_dtype(a->weight) != tn_view_dtype(a->input))
+        return tn_fail(TN_E_STATE, 2, "expected scalar type %s but found %s",
+                       tni_type_text(tn_view_dtype(a->input)),
+                       tni_type_text(tn_view_dtype(a->weight)));
     TN_TRY(set_loss(inf, 0, a->reduction, a->target));
     return tni_infer_set(inf, 1, 0, a->target->shape);
 }
@@ -238,12 +242,15 @@ tn_status tni_composite_cross_entropy(const void *args, tn_tensor **rets) {
     int kind = REDUCE_NONE;
     TN_TRY(tni_reduction_of(a->reduction, &kind));
     if (a->label_smoothing < 0.0 || a->label_smoothing > 1.0) {
-        return tn_fail(TN_E_VALUE, 5, "label_smoothing must be between 0.0 and 1.0. Got: %g",
+        return tn_fail(TN_E_STATE, 5, "label_smoothing must be between 0.0 and 1.0. Got: %g",
                        a->label_smoothing);
     }
     bool same = x->ndim == target->ndim && x->ndim > 0 &&
                 memcmp(x->shape, target->shape, (size_t)x->ndim * sizeof(int64_t)) == 0;
     if (same && tn_dtype_category(tn_view_dtype(target)) == TN_CAT_FLOAT) {
+        if (a->ignore_index >= 0)
+            return tn_fail(TN_E_STATE, 3,
+                           "ignore_index is not supported for floating point target");
         return with_probabilities(a, kind, &rets[0]);
     }
     if (a->label_smoothing > 0.0 && x->ndim > 0) return smoothed(a, kind, &rets[0]);

@@ -208,7 +208,8 @@ static double epsilon_of(int32_t dtype) {
 /* The dtype of the result. */
 static int32_t rms_dtype(const tn_rms_norm_args *a) {
     int32_t dtype = tn_view_dtype(a->input);
-    return a->weight ? tn_dtype_promote(dtype, tn_view_dtype(a->weight)) : dtype;
+    int32_t both = a->weight ? tn_dtype_promote(dtype, tn_view_dtype(a->weight)) : dtype;
+    return both == TN_NO_DTYPE ? dtype : both;
 }
 
 /* Whether one kernel can do it all; weights have the normalized shape there. */
@@ -329,11 +330,21 @@ static tn_status run_mixed(const tn_batch_norm_args *a, tn_tensor **rets) {
     return st;
 }
 
+/* A vector without elements has no channels: what is left is the dependence on weight and bias. */
+static tn_status scaled_nothing(const tn_batch_norm_args *a, tn_tensor **rets) {
+    tni_scope s = {0};
+    tn_tensor *y = scope_mul_number(&s, tni_t(a->input), 1);
+    if (a->weight) y = scope_mul(&s, y, scope_select(&s, tni_t(a->weight), 0, 0));
+    if (a->bias) y = scope_add(&s, y, scope_select(&s, tni_t(a->bias), 0, 0));
+    return scope_finish(&s, y, rets);
+}
+
 tn_status tni_composite_batch_norm(const void *args, tn_tensor **rets) {
     const tn_batch_norm_args *a = args;
     tn_tensor *mean = NULL, *invstd = NULL;
     const tn_view *x = a->input;
     if (is_mixed(a)) return run_mixed(a, rets);
+    if (x->numel == 0 && x->ndim == 1) return scaled_nothing(a, rets);
     if (a->training && x->ndim >= 2 && x->shape[1] > 0 && x->numel / x->shape[1] == 1) {
         return tn_fail(TN_E_VALUE, 0,
                        "Expected more than 1 value per channel when training, got input size %s",

@@ -9,6 +9,7 @@
 
 #if TMPL_IS_FLOAT
 #include "scalar_float.h"
+#include "scalar_special.h"
 #elif TMPL_IS_COMPLEX
 #include "scalar_complex.h"
 #else

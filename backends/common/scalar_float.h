@@ -106,20 +106,6 @@ TMPL_INLINE A f_atanh(A x) { return C_(atanh)(x); }
 TMPL_INLINE A f_erf(A x) { return M_(erf)(x); }
 TMPL_INLINE A f_erfc(A x) { return M_(erfc)(x); }
 
-/* A start that is good to three digits, then two steps of Newton's method on erf or, near 1, on
- * erfc, whose relative error stays small there. */
-TMPL_INLINE A f_erfinv(A x) {
-    double v = (double)x, a = v < 0 ? -v : v;
-    if (!(a < 1)) return a == 1 ? C_(copysign)((A)INFINITY, x) : (A)NAN;
-    double l = log1p(-a * a), b = 4.3307467508 + 0.5 * l;
-    double y = sqrt(sqrt(b * b - l * 6.8027) - b);
-    for (int i = 0; i < 3; i++) {
-        double miss = a < 0.5 ? erf(y) - a : (1 - a) - erfc(y);
-        y -= miss / (1.1283791670955126 * exp(-y * y));
-    }
-    return C_(copysign)((A)y, x);
-}
-
 TMPL_INLINE A f_lgamma(A x) { return C_(lgamma)(x); }
 
 /* Reflection below 0, recurrence up to 10, then the asymptotic series. */
@@ -139,24 +125,6 @@ TMPL_INLINE A f_digamma(A x) {
                   z * (1.0 / 252 -
                        z * (1.0 / 240 - z * (1.0 / 132 - z * (691.0 / 32760 - z * (1.0 / 12)))))));
     return (A)(r + log(v) - 0.5 / v - s);
-}
-
-/* (-1)^(n+1) n! times the sum over k of (x + k)^-(n+1): ten terms, then Euler and Maclaurin. */
-TMPL_INLINE A f__polygamma(A x, int64_t n) {
-    static const double bernoulli[] = {1.0 / 6,   -1.0 / 30, 1.0 / 42,
-                                       -1.0 / 30, 5.0 / 66,  -691.0 / 2730};
-    double v = (double)x, s = (double)n + 1, sum = 0;
-    if (v == (double)INFINITY) return K_(0);
-    if (v <= 0 && v == floor(v)) return n % 2 ? (A)INFINITY : (A)NAN;
-    for (int k = 0; k < 10 || v < 10; k++, v += 1) sum += pow(v, -s);
-    double term = pow(v, -s), rise = s / (2 * v);
-    sum += term * (v / (s - 1) + 0.5);
-    for (int j = 0; j < 6; j++) {
-        sum += bernoulli[j] * rise * term;
-        rise *= (s + 2 * j + 1) * (s + 2 * j + 2) / ((2 * j + 3) * (2 * j + 4) * v * v);
-    }
-    double r = tgamma(s) * sum;
-    return (A)(n % 2 ? r : -r);
 }
 
 TMPL_INLINE A f_pow(A x, A y) { return M_(pow)(x, y); }
@@ -180,11 +148,39 @@ TMPL_INLINE A f_logaddexp2(A x, A y) {
 }
 TMPL_INLINE A f_xlogy(A x, A y) { return y != y ? y : x == 0 ? K_(0) : x * M_(log)(y); }
 
+/* ---- Signs, exponents, neighbours --------------------------------------------------------------*/
+TMPL_INLINE A f_copysign(A x, A y) { return B_(copysign)(x, y); }
+TMPL_INLINE A f_hypot(A x, A y) { return C_(hypot)(x, y); }
+TMPL_INLINE A f_heaviside(A x, A at) { return x == 0 ? at : (A)(x > 0); }
+TMPL_INLINE A f__frexp_mantissa(A x) {
+    int e;
+    return C_(frexp)(x, &e);
+}
+TMPL_INLINE A f__frexp_exponent(A x) {
+    int e = 0;
+    (void)C_(frexp)(x, &e);
+    return B_(fabs)(x) < (A)INFINITY ? (A)e : K_(0);
+}
+
+/* The next number of the storage type: one step of its bits. */
+TMPL_INLINE A f_nextafter(A x, A y) {
+#if TMPL_IS_HALF
+    T bits = STORE(x);
+    if (x != x || y != y) return x + y;
+    if (x == y) return y;
+    if (x == 0) return B_(copysign)(LOAD((T)1), y);
+    return LOAD((T)((x < y) == (x > 0) ? bits + 1 : bits - 1));
+#else
+    return C_(nextafter)(x, y);
+#endif
+}
+
 /* ---- Comparison, choice ------------------------------------------------------------------------*/
-TMPL_INLINE A f_maximum(A x, A y) { return x > y || x != x ? x : y; }
-TMPL_INLINE A f_minimum(A x, A y) { return x < y || x != x ? x : y; }
-TMPL_INLINE A f_fmax(A x, A y) { return x > y || y != y ? x : y; }
-TMPL_INLINE A f_fmin(A x, A y) { return x < y || y != y ? x : y; }
+/* Of equal ones the first, whose sign a zero keeps. */
+TMPL_INLINE A f_maximum(A x, A y) { return x < y || y != y ? (x != x ? x : y) : x; }
+TMPL_INLINE A f_minimum(A x, A y) { return x > y || y != y ? (x != x ? x : y) : x; }
+TMPL_INLINE A f_fmax(A x, A y) { return x < y || x != x ? y : x; }
+TMPL_INLINE A f_fmin(A x, A y) { return x > y || x != x ? y : x; }
 TMPL_INLINE A f__maximum_backward(A g, A x, A y) {
     return x == y ? g * K_(0.5) : x < y ? K_(0) : g;
 }
@@ -267,6 +263,6 @@ TMPL_INLINE A f_hardtanh(A x, A low, A high) { return x < low ? low : x > high ?
 TMPL_INLINE A f_hardsigmoid(A x) { return f_hardtanh(x + 3, K_(0), K_(6)) / K_(6); }
 TMPL_INLINE A f_hardswish(A x) { return x * f_hardtanh(x + 3, K_(0), K_(6)) / K_(6); }
 TMPL_INLINE A f_hardshrink(A x, A l) { return x >= -l && x <= l ? K_(0) : x; }
-TMPL_INLINE A f_softshrink(A x, A l) { return x > l ? x - l : x < -l ? x + l : x != x ? x : K_(0); }
+TMPL_INLINE A f_softshrink(A x, A l) { return x > l ? x - l : x < -l ? x + l : x * K_(0); }
 
 #endif

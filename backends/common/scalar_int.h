@@ -31,6 +31,7 @@ TMPL_INLINE A f_clamp_max(A x, A high) { return f_minimum(x, high); }
 TMPL_INLINE A f_fmax(A x, A y) { return f_maximum(x, y); }
 TMPL_INLINE A f_fmin(A x, A y) { return f_minimum(x, y); }
 TMPL_INLINE A f_conj_physical(A x) { return x; }
+TMPL_INLINE A f_heaviside(A x, A at) { return x == 0 ? at : (A)(x > 0); }
 TMPL_INLINE A f_bitwise_and(A x, A y) { return (A)(x & y); }
 TMPL_INLINE A f_bitwise_or(A x, A y) { return (A)(x | y); }
 TMPL_INLINE A f_bitwise_xor(A x, A y) { return (A)(x ^ y); }
@@ -114,6 +115,21 @@ TMPL_INLINE A f_pow(A x, A y) {
         base *= base;
     }
     return (A)r;
+}
+
+/* Euclid's algorithm on absolute values. */
+TMPL_INLINE A f_gcd(A x, A y) {
+    U a = (U)f_abs(x), b = (U)f_abs(y);
+    while (b != 0) {
+        U r = a % b;
+        a = b;
+        b = r;
+    }
+    return (A)a;
+}
+TMPL_INLINE A f_lcm(A x, A y) {
+    A g = f_gcd(x, y);
+    return g == 0 ? 0 : f_abs((A)((U)f__trunc_divide(x, g) * (U)y));
 }
 
 /* ---- Shifts ------------------------------------------------------------------------------------

@@ -35,6 +35,8 @@ tn_status tni_wanted_reduction(const tn_op *op, const void *args, tni_wanted *re
 tn_status tni_wanted_structured(const tn_op *op, const void *args, tni_wanted *ret_wanted);
 
 /* ---- kernel.c ----------------------------------------------------------------------------------*/
+/* The words of all tensor inputs, or-ed. */
+uint64_t tni_input_words(const tn_op *op, const void *args);
 /* What is left to do after a kernel that declined, failed or borrowed scratch memory. */
 tn_status tni_kernel_after(const tn_cell *cell, tn_call *call, const void *args, tn_status st);
 /* tni_kernel_run when there is: with streams, notes for failures that come late, and the capture of
@@ -72,6 +74,9 @@ tn_status tni_fail_devices(tn_device a, tn_device b);
 /* May `out` be given for this call? Leaves that require a gradient, out= with gradients, ... */
 tn_status tni_check_given(const tn_op *op, const void *args, tn_tensor *out, bool inplace,
                           uint64_t any_input_word);
+/* The same for an operator that takes sparse tensors; tni_check_given says TN_DECLINE to one. */
+tn_status tni_check_given_sparse(const tn_op *op, const void *args, tn_tensor *out, bool inplace,
+                                 uint64_t any_input_word);
 /* Read-only memory, and a result dtype that the output cannot hold. */
 tn_status tni_check_writable(const tn_op *op, const tn_tensor *out, int32_t result);
 /* Gives an out= tensor a new shape (and storage where its own is too small). */
@@ -99,6 +104,12 @@ static inline tn_status tni_record_call(const tn_op *op, void *args, uint64_t an
 }
 /* The gradient of operators whose entry says that it is missing: fails and names the operator. */
 tn_status tni_no_derivative(tn_gctx *c);
+
+/* ---- sparse.c ----------------------------------------------------------------------------------*/
+/* Whether a tensor of the call is sparse, and the call by the operator's rule for that. Dense calls pay
+ * nothing: a run function says TN_DECLINE when it meets such a tensor. */
+bool tni_has_sparse(const tn_op *op, const void *args);
+tn_status tni_run_sparse(const tn_op *op, void *args, tn_tensor **rets);
 
 /* ---- fallback.c --------------------------------------------------------------------------------*/
 /* Whether the operator's composite serves calls of a device that has no kernel for it. Where the

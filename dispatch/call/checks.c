@@ -2,6 +2,7 @@
 #include "call_priv.h"
 #include "copy_priv.h"
 #include "plan_priv.h"
+#include "sparse_priv.h"
 
 bool tni_lacks_tensors(tn_tensors list, bool optional) {
     if (list.n < 0 || (list.n > 0 && !list.v)) return true;
@@ -27,6 +28,13 @@ tn_status tni_fail_devices(tn_device a, tn_device b) {
                    tn_device_name(a.slot), (int)a.index, tn_device_name(b.slot), (int)b.index);
 }
 
+static tn_status check_inference(const tn_tensor *out) {
+    if (!(out->v.word & TN_W_INFERENCE) || tni_tls.inference) return TN_OK;
+    return tn_fail(TN_E_STATE, -1,
+                   "Inplace update to inference tensor outside InferenceMode is not allowed. "
+                   "You can make a clone to get a normal tensor before doing inplace update.");
+}
+
 tn_status tni_check_given(const tn_op *op, const void *args, tn_tensor *out, bool inplace,
                           uint64_t any_input_word) {
     uint64_t any = any_input_word | out->v.word;
@@ -38,11 +46,14 @@ tn_status tni_check_given(const tn_op *op, const void *args, tn_tensor *out, boo
                            op->info.name);
         TN_TRY(tni_ag.check_inplace(op, args, out));
     }
-    if ((out->v.word & TN_W_INFERENCE) && !tni_tls.inference)
-        return tn_fail(TN_E_STATE, -1,
-                       "Inplace update to inference tensor outside InferenceMode is not allowed. "
-                       "You can make a clone to get a normal tensor before doing inplace update.");
-    return TN_OK;
+    if (TN_LIKELY(!(out->v.word & (TN_W_INFERENCE | TN_W_LAYOUT)))) return TN_OK;
+    return tni_is_sparse(out) && !(op->flags & TNI_OP_SPARSE) ? TN_DECLINE : check_inference(out);
+}
+
+tn_status tni_check_given_sparse(const tn_op *op, const void *args, tn_tensor *out, bool inplace,
+                                 uint64_t any_input_word) {
+    tn_status st = tni_check_given(op, args, out, inplace, any_input_word);
+    return st == TN_DECLINE ? check_inference(out) : st;
 }
 
 tn_status tni_check_writable(const tn_op *op, const tn_tensor *out, int32_t result) {

@@ -14,7 +14,7 @@ static inline tn_status check_inputs(const tn_op *op, const void *args) {
     return TN_OK;
 }
 
-static uint64_t input_words(const tn_op *op, const void *args) {
+uint64_t tni_input_words(const tn_op *op, const void *args) {
     uint64_t any = 0;
     for (int i = 0; i < op->nin; i++) {
         tni_span s = tni_in_span(op, args, i);
@@ -50,6 +50,7 @@ static tn_status take_out(const tn_op *op, const void *args, tn_tensor *given, t
     const tn_view *v = &(*ret)->v;
     TN_TRY(tni_check_given(op, args, given, false, v->word));
     TN_TRY(tni_check_writable(op, given, tn_view_dtype(v)));
+    TN_TRY(tni_check_no_internal_overlap(given));
     TN_TRY(tni_give(given, *ret));
     tni_bump_version(given);
     tn_tensor_unref(ret);
@@ -100,7 +101,8 @@ tn_status tni_run_composite(const tn_op *op, void *args, tn_tensor **rets) {
     TN_TRY(check_inputs(op, args));
     tni_span outs = tni_given(op, args);
     tn_tensor *given = outs.n > 0 ? outs.v[0] : NULL;
-    uint64_t any = input_words(op, args);
+    uint64_t any = tni_input_words(op, args);
+    if (TN_UNLIKELY(any & TN_W_LAYOUT) && !(op->flags & TNI_OP_SPARSE)) return TN_DECLINE;
     if (op->flags & TNI_OP_INPLACE_ONLY)
         TN_TRY(tni_check_given(op, args, tni_in_slot(op, args, 0), true, any));
     bool inplace = given && given == tni_in_slot(op, args, 0);
@@ -113,11 +115,13 @@ tn_status tni_run_view(const tn_op *op, void *args, tn_tensor **rets) {
     TN_TRY(check_inputs(op, args));
     tn_tensor *base = tni_in_slot(op, args, 0);
     if (base->flags & TNI_T_STACK) return tni_fail_null(op, 0);
+    bool sparse = base->v.word & TN_W_LAYOUT;
+    if (TN_UNLIKELY(sparse) && !(op->flags & TNI_OP_SPARSE)) return TN_DECLINE;
     TN_TRY(op->composite(args, rets));
     tn_status st = tni_record_call(op, args, base->v.word, rets);
     tni_span outs = tni_results(op, rets);
     for (int64_t i = 0; i < outs.n && st == TN_OK && tni_ag.note_view && !tni_tls.inference; i++)
-        if (outs.v[i] != base) st = tni_ag.note_view(op, args, base, outs.v[i]);
+        if (outs.v[i] != base && !sparse) st = tni_ag.note_view(op, args, base, outs.v[i]);
     if (st != TN_OK) tni_results_drop(op, rets);
     return st;
 }

@@ -108,6 +108,8 @@ static tn_status convert_there(tn_tensor *dst, const tn_tensor *src) {
 static tn_status copy_shaped(tn_tensor *dst, const tn_tensor *src, bool queued) {
     int32_t to = tn_view_dtype(&dst->v), from = tn_view_dtype(&src->v);
     bool alike = to == from;
+    if (tni_is_meta(&dst->v)) return TN_OK;
+    if (tni_is_meta(&src->v)) return tni_meta_no_data();
     if (same_device(dst, src)) return alike ? same_dtype(dst, src) : other_dtype(dst, src);
     if (alike && same_layout(&dst->v, &src->v)) return between_devices(dst, src, queued);
     if (queued && !alike && (src->v.word & TN_W_CONTIGUOUS) && tn_tensor_is_pinned(src))
@@ -134,9 +136,15 @@ static tn_status copy_shaped(tn_tensor *dst, const tn_tensor *src, bool queued) 
     return st;
 }
 
+static tn_status fail_sparse(const tn_tensor *dst, const tn_tensor *src) {
+    return tn_fail(TN_E_UNSUPPORTED, -1, "elements of a %s tensor cannot be copied to a %s one",
+                   tn_layout_name(tn_tensor_layout(src)), tn_layout_name(tn_tensor_layout(dst)));
+}
+
 static tn_status copy_into(tn_tensor *dst, const tn_tensor *src, bool queued) {
     int64_t shape[TN_MAX_DIMS], strides[TN_MAX_DIMS];
     int32_t n, skip;
+    if (TN_UNLIKELY((dst->v.word | src->v.word) & TN_W_LAYOUT)) return fail_sparse(dst, src);
     if (src->v.word & TN_W_SCALAR) { /* a number may live on the stack */
         tn_scalar s;
         tn_tensor *heap;
@@ -215,6 +223,7 @@ tn_status tni_fill(tn_tensor *t, tn_scalar value) {
     tn_tensor *ts[2] = {t, t};
     void *numbers[2] = {NULL, number};
     int32_t dtype = tn_view_dtype(&t->v);
+    if (t->v.word & TN_W_LAYOUT) return fail_sparse(t, t);
     if (t->v.numel == 0) return TN_OK;
     const tn_cell *cell = tni_kernel_find(op, tn_view_device(&t->v), dtype);
     if (!cell) return fill_from_host(t, value);
@@ -244,10 +253,13 @@ static tn_status to_host(const tn_tensor *t, tn_tensor **ret_tensor) {
 
 tn_status tn_tensor_item(const tn_tensor *t, tn_scalar *ret_value) {
     if (!t) return tn_fail(TN_E_TYPE, 0, "item: the tensor is NULL");
+    if (TN_UNLIKELY(t->v.word & TN_W_LAYOUT)) return fail_sparse(t, t);
     if (t->v.numel != 1)
         return tn_fail(TN_E_STATE, 0, "a Tensor with %lld elements cannot be converted to Scalar",
                        (long long)t->v.numel);
     if (!(t->v.word & TN_W_SCALAR)) TN_TRY(tn_graph_check_read(t));
+    if (tni_is_meta(&t->v))
+        return tn_fail(TN_E_STATE, 0, "Tensor.item() cannot be called on meta tensors");
     if (tn_view_device(&t->v) == 0) {
         tni_scalar_load(tn_view_dtype(&t->v), t->v.data, ret_value);
         return TN_OK;
@@ -261,6 +273,7 @@ tn_status tn_tensor_item(const tn_tensor *t, tn_scalar *ret_value) {
 
 static tn_status check_bytes(const tn_tensor *t, const void *p, uint64_t bytes) {
     if (!t) return tn_fail(TN_E_TYPE, 0, "the tensor is NULL");
+    if (t->v.word & TN_W_LAYOUT) return fail_sparse(t, t);
     uint64_t want = (uint64_t)(t->v.numel * tn_view_itemsize(&t->v));
     if (bytes != want)
         return tn_fail(TN_E_VALUE, 2, "the tensor has %llu bytes, the buffer %llu",

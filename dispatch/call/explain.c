@@ -64,7 +64,10 @@ static void explain(text *t, const tn_op *op, tn_device device, int32_t dtype) {
         say(t, "  entry: %s:%d  %s\n", op->file, (int)op->line, op->info.schema);
     switch (tni_way_of(op, device, dtype)) {
     case TN_WAY_CORE: say(t, "  runs: in the core, for every device (a view: no kernel)\n"); break;
-    case TN_WAY_KERNEL: list_kernels(t, op, device.slot, dtype); break;
+    case TN_WAY_KERNEL:
+        if (!list_kernels(t, op, device.slot, dtype))
+            say(t, "  runs: shapes and dtypes are inferred, nothing is computed\n");
+        break;
     case TN_WAY_COMPOSITE:
         say(t, "  no kernel on this device; runs: composite of other operators\n");
         break;

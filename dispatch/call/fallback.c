@@ -7,6 +7,7 @@
 
 #include "call_priv.h"
 #include "copy_priv.h"
+#include "infer_priv.h"
 #include "os_priv.h"
 #include "plan_priv.h"
 #include "stage_priv.h"
@@ -30,15 +31,24 @@ typedef struct elsewhere {
     } near, far; /* see tni_results */
 } elsewhere;
 
-static int32_t wider(int32_t dtype) {
-    if (dtype == TN_F16 || dtype == TN_BF16 || dtype >= TN_DTYPE_BUILTIN_COUNT) return TN_F32;
-    return -1;
+/* Note [Unsigned 64 bits]
+ * uint64 is computed in int64. What an operator does with bits is right there, what compares is right
+ * once the sign bits of its arguments, and of such results, are turned, which keeps the order; the
+ * table says which operators do either (`unsigned`). Others have no call for uint64. */
+static int32_t wider(const tn_op *op, int32_t dtype, int32_t device_slot) {
+    if (dtype == TN_U64 && !(op->flags & (TNI_OP_BITS | TNI_OP_ORDER))) return -1;
+    if (dtype == TN_U64 && (op->flags & TNI_OP_ORDER) && device_slot != 0) return -1;
+    return tni_dtype_wider(dtype);
+}
+
+static bool turns(const tn_op *op, int32_t dtype) {
+    return dtype == TN_U64 && (op->flags & TNI_OP_ORDER);
 }
 
 bool tni_composite_serves(const tn_op *op, int32_t device_slot, int32_t dtype) {
     if (!tni_has_composite(op) || op->info.kind == TN_OP_VIEW) return false;
     if (op->nparts == 0) return true;
-    if (tni_category(dtype) != TN_CAT_FLOAT || wider(dtype) >= 0) return false;
+    if (tni_category(dtype) != TN_CAT_FLOAT || tni_dtype_wider(dtype) >= 0) return false;
     for (int32_t i = 0; i < op->nparts; i++) {
         const tn_op *part = op->parts[i];
         if (tni_kernel_find(part, device_slot, dtype)) continue;
@@ -49,17 +59,27 @@ bool tni_composite_serves(const tn_op *op, int32_t device_slot, int32_t dtype) {
 
 /* The device could run the call in a wider dtype. */
 static bool can_widen(const tn_op *op, int32_t device_slot, int32_t dtype) {
-    int32_t wide = wider(dtype);
+    int32_t wide = wider(op, dtype, device_slot);
     if (wide < 0) return false;
     return tni_kernel_find(op, device_slot, wide) ||
            (op->nparts > 0 && tni_composite_serves(op, device_slot, wide));
 }
 
+/* Of packed int64 elements in the memory of the CPU. */
+static void turn_signs(tn_tensor *t) {
+    uint64_t *bits = t->v.data;
+    for (int64_t i = 0; i < t->v.numel; i++) bits[i] ^= UINT64_C(1) << 63;
+}
+
 static tn_status add_wide(elsewhere *c, tn_tensor *t) {
     tn_tensor *near;
-    if (!t || (t->v.word & TN_W_SCALAR) || wider(tn_view_dtype(&t->v)) < 0) return TN_OK;
-    if (tni_stage_of(&c->stage, t) != t) return TN_OK;
-    TN_TRY(tni_convert(t, TN_F32, &near));
+    if (!t || tni_stage_of(&c->stage, t) != t) return TN_OK;
+    int32_t dtype = tn_view_dtype(&t->v);
+    bool number = t->v.word & TN_W_SCALAR, turned = turns(c->op, c->narrow);
+    if (number ? !turned || tni_category(dtype) != TN_CAT_INT : tni_dtype_wider(dtype) < 0)
+        return TN_OK;
+    TN_TRY(tni_convert(t, tni_dtype_wider(number ? TN_U64 : dtype), &near));
+    if (turned && (number || dtype == TN_U64)) turn_signs(near);
     return tni_stage_put(&c->stage, t, near);
 }
 
@@ -106,7 +126,8 @@ static tn_status fill_args(elsewhere *c) {
     for (int64_t i = 0; i < given.n; i++) given.v[i] = tni_stage_of(&c->stage, given.v[i]);
     for (int i = 0; i < op->nfields && c->narrow >= 0; i++) {
         int64_t *dtype = (void *)(c->near_args + op->fields[i].offset);
-        if (op->fields[i].kind == TN_F_DTYPE && *dtype == c->narrow) *dtype = TN_F32;
+        if (op->fields[i].kind == TN_F_DTYPE && *dtype == c->narrow)
+            *dtype = tni_dtype_wider(c->narrow);
     }
     for (int i = 0; i < op->nfields && c->narrow < 0; i++) {
         tn_generator **gen = (void *)(c->near_args + op->fields[i].offset);
@@ -114,6 +135,18 @@ static tn_status fill_args(elsewhere *c) {
             *gen = tni_generator_of_staged(c->device);
     }
     return TN_OK;
+}
+
+/* far = near, a stand-in or a result, where both have the same shape. */
+static tn_status copy_back(const elsewhere *c, tn_tensor *far, tn_tensor *near) {
+    tn_tensor *turned;
+    if (!turns(c->op, tn_view_dtype(&far->v)) || tn_view_dtype(&near->v) != TN_I64)
+        return tni_copy_into(far, near);
+    TN_TRY(tni_convert(near, TN_I64, &turned));
+    turn_signs(turned);
+    tn_status st = tni_copy_into(far, turned);
+    tn_tensor_unref(&turned);
+    return st;
 }
 
 /* t, an argument that the call wrote, gets what its stand-in holds. A kernel that sizes its result gave
@@ -124,9 +157,9 @@ static tn_status store(const elsewhere *c, tn_tensor *t) {
     if (near == t) return TN_OK;
     if (!tni_shape_is(t, near->v.ndim, near->v.shape)) {
         TN_TRY(tni_resize_out(t, near->v.ndim, near->v.shape));
-        TN_TRY(tni_copy_into(t, near));
+        TN_TRY(copy_back(c, t, near));
     } else {
-        TN_TRY(staged ? tni_stage_store(&c->stage, t) : tni_copy_into(t, near));
+        TN_TRY(staged ? tni_stage_store(&c->stage, t) : copy_back(c, t, near));
     }
     tni_bump_version(t);
     return TN_OK;
@@ -151,7 +184,10 @@ static int32_t result_dtype(const elsewhere *c, const tn_infer *rule, int64_t i,
     int32_t have = tn_view_dtype(&near->v);
     if (c->narrow < 0) return have;
     if (rule) return rule->out[i].dtype;
-    return have == TN_F32 ? c->narrow : have;
+    uint32_t kind = c->op->info.kind;
+    if (kind == TN_OP_POINTWISE || kind == TN_OP_REDUCTION)
+        return i == 0 ? tni_result_of(c->narrow, c->op->result_rule) : TN_I64;
+    return have == tni_dtype_wider(c->narrow) ? c->narrow : have;
 }
 
 /* A result as the caller expects it; an argument that came back is that argument. */
@@ -165,7 +201,7 @@ static tn_status bring_back(const elsewhere *c, tn_tensor *near, int32_t dtype,
     }
     TN_TRY(tni_tensor_new_fast(dtype, c->device, near->v.ndim, near->v.shape, &far));
     if (near->v.word & TN_W_DENSE) tni_like_layout(far, &near->v);
-    tn_status st = tni_copy_into(far, near);
+    tn_status st = copy_back(c, far, near);
     if (st != TN_OK)
         tn_tensor_unref(&far);
     else
@@ -273,7 +309,8 @@ static int32_t way_around(const tn_op *op, tn_device device, int32_t dtype) {
     if (op->info.kind == TN_OP_COMPOSITE) return TN_WAY_COMPOSITE;
     if (can_widen(op, device.slot, dtype)) return TN_WAY_WIDER;
     if (tni_composite_serves(op, device.slot, dtype)) return TN_WAY_COMPOSITE;
-    bool host = device.slot != 0 && tn_fallback_policy() != TN_FALLBACK_ERROR;
+    bool host = device.slot != 0 && device.slot != TN_META_SLOT &&
+                tn_fallback_policy() != TN_FALLBACK_ERROR;
     return host ? TN_WAY_HOST : TN_WAY_NONE;
 }
 
@@ -304,8 +341,10 @@ static tn_status wanted_of(const tn_op *op, const void *args, tni_wanted *ret_wa
 
 tn_status tni_run_fallback(const tn_op *op, void *args, tn_tensor **rets) {
     tni_wanted wanted;
+    if (tni_has_sparse(op, args)) return tni_run_sparse(op, args, rets);
     TN_TRY(wanted_of(op, args, &wanted));
     TN_TRY(tni_device_ready(wanted.device.slot));
+    if (wanted.device.slot == TN_META_SLOT) return tni_meta_needs_values(op->info.name);
     int32_t way = way_around(op, wanted.device, wanted.dtype);
     if (way == TN_WAY_WIDER) {
         count_call(op, wanted.device, false);

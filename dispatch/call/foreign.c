@@ -1,5 +1,5 @@
-/* foreign.c: values of dtypes that plugins add. No kernel knows them: they are copied as units of a
- * built-in dtype of the same size, and converted through the plugin's two functions to and from f32. */
+/* foreign.c: values of dtypes that no kernel knows, plugins' and some of the core's own: they are copied as
+ * units of a known dtype of the same size, and converted over their bridge (ground/bridge.c). */
 #include "copy_priv.h"
 #include "plan_priv.h"
 
@@ -27,31 +27,35 @@ tn_status tni_as_units(const tn_tensor *t, tn_tensor **ret_tensor) {
     return tni_view_new(t, unit, n, shape, strides, 0, ret_tensor);
 }
 
-/* dst, f32 and packed, from a packed foreign src; or the other way. */
+/* dst, of the bridge's dtype and packed, from a packed foreign src; or the other way. */
 static tn_status convert(tn_tensor *dst, const tn_tensor *src) {
-    const tn_dtype_desc *from = tni_dtype_desc(tn_view_dtype(&src->v));
-    const tn_dtype_desc *to = tni_dtype_desc(tn_view_dtype(&dst->v));
+    int32_t from = tn_view_dtype(&src->v), to = tn_view_dtype(&dst->v);
+    bool decodes = from >= TN_DTYPE_BUILTIN_COUNT;
+    tni_bridge b = decodes ? tni_dtype_bridge(from, to) : tni_dtype_bridge(to, from);
     int64_t in = tn_view_itemsize(&src->v), out = tn_view_itemsize(&dst->v);
     for (int64_t i = 0; i < src->v.numel; i += CHUNK) {
         int64_t n = src->v.numel - i < CHUNK ? src->v.numel - i : CHUNK;
         const void *s = (const char *)src->v.data + i * in;
         void *d = (char *)dst->v.data + i * out;
         TN_TRY(tni_host_poll());
-        if (from)
-            from->to_f32(s, d, n);
+        if (decodes)
+            tni_bridge_decode(&b, s, d, n);
         else
-            to->from_f32(s, d, n);
+            tni_bridge_encode(&b, s, d, n);
     }
     return TN_OK;
 }
 
 tn_status tni_foreign_cast(tn_tensor *dst, const tn_tensor *src) {
     tn_tensor *packed = NULL, *made = NULL;
-    const bool decode = tni_dtype_desc(tn_view_dtype(&src->v)) != NULL;
-    tn_status st = decode ? tni_packed(tni_t(&src->v), &packed) : tni_convert(src, TN_F32, &packed);
+    int32_t from = tn_view_dtype(&src->v), to = tn_view_dtype(&dst->v);
+    const bool decode = from >= TN_DTYPE_BUILTIN_COUNT;
+    int32_t between = decode ? tni_dtype_bridge(from, to).dtype : tni_dtype_bridge(to, from).dtype;
+    tn_status st =
+        decode ? tni_packed(tni_t(&src->v), &packed) : tni_convert(src, between, &packed);
     if (st == TN_OK)
-        st = tni_tensor_new_fast(decode ? TN_F32 : tn_view_dtype(&dst->v), tn_tensor_device(dst),
-                                 dst->v.ndim, dst->v.shape, &made);
+        st = tni_tensor_new_fast(decode ? between : to, tn_tensor_device(dst), dst->v.ndim,
+                                 dst->v.shape, &made);
     if (st == TN_OK) st = convert(made, packed);
     if (st == TN_OK && tni_tls.watcher) st = tni_tls.watcher->convert(convert, made, packed);
     if (st == TN_OK) st = tni_copy_into(dst, made);

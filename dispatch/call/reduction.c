@@ -13,6 +13,7 @@ typedef struct reduction {
     tn_tensor *outs[TNI_MAX_OUTS];
     tn_infer inf;
     bool keepdim;
+    bool whole; /* no dimension is named */
 } reduction;
 
 /* An extreme of nothing does not exist: no reduced dimension may have size 0. */
@@ -20,8 +21,8 @@ static tn_status check_some(const reduction *r) {
     const char *name = r->op->info.name;
     for (int32_t d = 0; d < r->in->v.ndim; d++) {
         if (!(r->inf.reduce_mask >> d & 1u) || r->in->v.shape[d] != 0) continue;
-        if (r->inf.reduce_mask == (UINT64_C(1) << r->in->v.ndim) - 1)
-            return tn_fail(TN_E_INDEX, 1,
+        if (r->whole)
+            return tn_fail(TN_E_STATE, 0,
                            "%s(): Expected reduction dim to be specified for input.numel() == 0. "
                            "Specify the reduction dim with the 'dim' argument.",
                            name);
@@ -46,6 +47,7 @@ static inline tn_status read_arguments(reduction *r) {
             r->keepdim = *(const int64_t *)p;
         if (f->kind == TN_F_DTYPE) dtype = (int32_t) * (const int64_t *)p;
     }
+    r->whole = dims.n <= 0;
     TN_TRY(tni_dim_mask(dims, r->in->v.ndim, &r->inf.reduce_mask));
     const tn_view *of[] = {&r->in->v};
     TN_TRY(tni_infer_dtype(&r->inf, op->compute_rule, of, 1));
@@ -181,6 +183,7 @@ tn_status tni_run_reduction(const tn_op *op, void *args, tn_tensor **rets) {
     reduction r;
     begin(&r, op, args);
     if (!r.in) return tni_fail_null(op, 0);
+    if (TN_UNLIKELY(r.in->v.word & TN_W_LAYOUT)) return TN_DECLINE;
     for (int i = 0; i < op->nout; i++) r.outs[i] = NULL;
     tn_status st = steps(&r, rets);
     tn_tensor_unref(&r.temp);

@@ -21,6 +21,7 @@ tn_status tni_infer_dtype(tn_infer *inf, int rule, const tn_view *const *of, int
         for (int i = 0; i < n && d < 0; i++)
             if (of[i]) d = tni_result_dtype(&ts[i], 1);
     }
+    if (TN_UNLIKELY(d == TN_NO_DTYPE)) return tni_fail_promotions(ts, n);
     if (d < 0)
         return tn_fail(TN_E_VALUE, -1, "%s: no tensor to take a dtype from", inf->op->info.name);
     if (rule == TNI_COMPUTE_FLOAT && tn_dtype_category(d) < TN_CAT_FLOAT) d = tn_dtype_default();

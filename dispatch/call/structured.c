@@ -40,7 +40,10 @@ static tn_status look_at_inputs(structured *s) {
             const tn_tensor *t = in.v[k];
             if (!t) continue;
             s->any |= t->v.word;
-            if (t->v.word & TN_W_SCALAR) continue;
+            if (t->v.word & (TN_W_SCALAR | TN_W_LAYOUT)) {
+                if (t->v.word & TN_W_LAYOUT) return TN_DECLINE;
+                continue;
+            }
             if (!first) first = t;
             bool loose = t->v.ndim == 0 && tn_view_device(&t->v) == 0;
             if (!loose && ((t->v.word ^ first->v.word) & (TN_W_DEVICE | TN_W_INDEX)))

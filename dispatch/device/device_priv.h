@@ -63,6 +63,15 @@ tn_status tni_check_device(tn_device device);
 /* Whether there is, or was, a device besides the CPU, or work that was captured. */
 extern _Atomic bool tni_any_special;
 
+/* ---- meta.c ------------------------------------------------------------------------------------*/
+extern const tni_device tni_meta_device;
+/* The kernel of every operator there, which does nothing; NULL: the operator's kernel sizes its result. */
+const tn_cell *tni_meta_cell(const tn_op *op);
+/* Fail: for a copy to another device, and for an operator whose result depends on values. */
+tn_status tni_meta_no_data(void);
+tn_status tni_meta_needs_values(const char *op);
+static inline bool tni_is_meta(const tn_view *v) { return tn_view_device(v) == TN_META_SLOT; }
+
 /* ---- kernels.c ---------------------------------------------------------------------------------*/
 /* Finds the kernel of (op, device, dtype): the cell, or NULL. Loads the device's plugin. */
 const tn_cell *tni_kernel_find(const tn_op *op, int32_t device_slot, int32_t dtype);

@@ -10,7 +10,10 @@ static const tni_device cpu_unloaded = {
     .name = "cpu",
 };
 
-_Atomic(const tni_device *) tni_devices[TN_DEVICE_SLOTS] = {&cpu_unloaded};
+_Atomic(const tni_device *) tni_devices[TN_DEVICE_SLOTS] = {
+    [0] = &cpu_unloaded,
+    [TN_META_SLOT] = &tni_meta_device,
+};
 
 tn_status tni_device_ready(int32_t slot) {
     const tni_device *dev = slot >= 0 && slot < TN_DEVICE_SLOTS ? tni_device_at(slot) : NULL;
@@ -108,6 +111,7 @@ tn_status tn_device_parse(const char *text, tn_device *ret_device) {
         if (slot < 0) return tn_fail(TN_E_DEVICE, -1, "no plugin serves device '%s'", name);
     }
     if (!has_index) index = current_index[slot];
+    if (slot == TN_META_SLOT) index = 0; /* there is one, whatever it is called */
     tn_device d = {slot, (int32_t)index};
     if (slot != 0) TN_TRY(tni_device_ready(slot));
     if (index >= tn_device_count(slot))

@@ -18,6 +18,7 @@ tn_row *tni_row_make(const tn_op *op, int32_t device_slot) {
 
 const tn_cell *tni_kernel_find(const tn_op *op, int32_t device_slot, int32_t dtype) {
     if (dtype < 0 || dtype >= TN_DTYPE_SLOTS) return NULL;
+    if (TN_UNLIKELY(device_slot == TN_META_SLOT)) return tni_meta_cell(op);
     if (tni_device_ready(device_slot) != TN_OK) return NULL;
     const tn_row *row = atomic_load_explicit(&op->row[device_slot], memory_order_acquire);
     if (!row) return NULL;

@@ -335,6 +335,9 @@ enum { MAX_ROWS = 1 << 16, MAX_ROW_SIZE = 1024 };
 tn_status tni_register_kernels(tn_txn *txn, int32_t device_slot, const tn_kernel_row *rows,
                                uint32_t row_size, uint32_t n) {
     TN_TRY(check_open(txn, "register_kernels", n > 0 ? rows : (const void *)txn));
+    if (device_slot == TN_META_SLOT)
+        return tn_fail(TN_E_PLUGIN, -1,
+                       "register_kernels: the device 'meta' has nothing to compute on");
     if (device_slot < 0 || device_slot >= TN_DEVICE_SLOTS || !device_in(txn, device_slot))
         return tn_fail(TN_E_PLUGIN, -1, "register_kernels: there is no device in slot %d",
                        (int)device_slot);

@@ -179,6 +179,26 @@ uint8_t tni_dtype_dl_code(int32_t dtype);
 int32_t tni_dtype_to_complex(int32_t dtype);
 int32_t tni_dtype_to_real(int32_t dtype);
 
+float tni_from_f16(uint16_t bits);
+uint16_t tni_to_f16(float value);
+/* tn_dtype_promote has no answer: fails with PyTorch's words; of tensors, for the first two. */
+tn_status tni_fail_promotion(int32_t a, int32_t b);
+tn_status tni_fail_promotions(tn_tensor *const *ts, int n);
+
+/* ---- bridge.c: dtypes that kernels do not know, from TN_DTYPE_BUILTIN_COUNT on ------------------*/
+typedef struct tni_bridge {
+    int32_t dtype; /* that is known */
+    void (*decode)(const void *src, void *dst, int64_t n);
+    void (*encode)(const void *src, void *dst, int64_t n);
+    const tn_dtype_desc *plugin; /* of a plugin's dtype: the two functions are its */
+} tni_bridge;
+/* Over which dtype, and how, values go between `dtype` and `other`. */
+tni_bridge tni_dtype_bridge(int32_t dtype, int32_t other);
+void tni_bridge_decode(const tni_bridge *b, const void *src, void *dst, int64_t n);
+void tni_bridge_encode(const tni_bridge *b, const void *src, void *dst, int64_t n);
+/* The dtype in which operators compute that have no kernel for this one; -1: there is none. */
+int32_t tni_dtype_wider(int32_t dtype);
+
 /* ---- Operators: the descriptor the generator emits ---------------------------------------------*/
 #define TNI_MAX_OUTS 6
 #define TNI_MAX_ARGS_BYTES 768
@@ -270,6 +290,8 @@ struct tn_op {
     tn_status (*composite)(const void *args, tn_tensor **rets); /* composite, view */
     /* The composite of an operator that a plugin added. */
     tn_status (*compose)(const tn_op *op, const void *args, tn_tensor **rets);
+    /* The call with sparse tensors among its arguments; NULL: it takes none (call/sparse.c). */
+    tn_status (*sparse)(const tn_op *op, void *args, tn_tensor **rets);
     tn_status (*grad)(tn_gctx *c);
     const tn_field *fields;
     uint16_t nfields;

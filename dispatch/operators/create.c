@@ -59,8 +59,10 @@ tn_status tni_composite_fill__tensor(const void *args, tn_tensor **rets) {
                        (int)a->value->ndim);
     tn_scalar number;
     TN_TRY(tni_check_writable(&tni_op_fill__tensor, self, tn_view_dtype(&self->v)));
-    TN_TRY(tn_tensor_item(value, &number));
-    TN_TRY(fill_places(self, number));
+    if (!tni_is_meta(&self->v)) {
+        TN_TRY(tn_tensor_item(value, &number));
+        TN_TRY(fill_places(self, number));
+    }
     tni_bump_version(self);
     rets[0] = tn_tensor_ref(self);
     return TN_OK;
@@ -373,6 +375,33 @@ out:
     tn_tensor_unref(&base);
     tn_tensor_unref(&powers);
     return st;
+}
+
+/* The numbers in tensors without dimensions. */
+static tn_status ends_of(const char *op, const tn_view *start, const tn_view *end,
+                         tn_scalar *ret_start, tn_scalar *ret_end) {
+    if (start->ndim != 0 || end->ndim != 0)
+        return tn_fail(
+            TN_E_STATE, 0,
+            "%s only supports 0-dimensional start and end tensors, but got start with %d "
+            "dimension(s) and end with %d dimension(s).",
+            op, (int)start->ndim, (int)end->ndim);
+    TN_TRY(tn_tensor_item(tni_t(start), ret_start));
+    return tn_tensor_item(tni_t(end), ret_end);
+}
+
+tn_status tni_composite_linspace_tensors(const void *args, tn_tensor **rets) {
+    const tn_linspace_tensors_args *a = args;
+    tn_scalar start, end;
+    TN_TRY(ends_of("linspace", a->start, a->end, &start, &end));
+    return tn_linspace(start, end, a->steps, a->dtype, a->device, rets);
+}
+
+tn_status tni_composite_logspace_tensors(const void *args, tn_tensor **rets) {
+    const tn_logspace_tensors_args *a = args;
+    tn_scalar start, end;
+    TN_TRY(ends_of("logspace", a->start, a->end, &start, &end));
+    return tn_logspace(start, end, a->steps, a->base, a->dtype, a->device, rets);
 }
 
 static tn_status identity(int64_t n, int64_t m, int64_t dtype, int64_t device, tn_tensor **rets) {

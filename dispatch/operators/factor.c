@@ -5,6 +5,7 @@
 
 #include <tenon/args_linalg.h>
 #include <tenon/ops_compare.h>
+#include <tenon/ops_create.h>
 #include <tenon/ops_index.h>
 #include <tenon/ops_linalg.h>
 #include <tenon/ops_pointwise.h>
@@ -163,6 +164,46 @@ tn_status tni_infer__linalg_lstsq(tn_infer *inf, const void *args) {
     return set(inf, 2, a->A, 1, least(rows_of(a->A), n), 0);
 }
 
+tn_status tni_infer__linalg_lu_factor(tn_infer *inf, const void *args) {
+    const tn__linalg_lu_factor_args *a = args;
+    TN_TRY(matrices("linalg.lu_factor", a->A));
+    inf->out[1].dtype = TN_I32;
+    inf->out[2].dtype = TN_I32;
+    TN_TRY(alike(inf, 0, a->A));
+    TN_TRY(set(inf, 1, a->A, 1, least(rows_of(a->A), columns_of(a->A)), 0));
+    return set(inf, 2, a->A, 0, 0, 0);
+}
+
+tn_status tni_infer__lu_permutation(tn_infer *inf, const void *args) {
+    const tn__lu_permutation_args *a = args;
+    int32_t ndim = a->pivots->ndim;
+    int64_t shape[TN_MAX_DIMS];
+    if (ndim < 1 || a->rows < a->pivots->shape[ndim - 1]) {
+        return tn_fail(TN_E_SHAPE, 0, "lu_unpack: pivots of shape %s do not belong to %lld rows",
+                       tni_shape_text_of(a->pivots), (long long)a->rows);
+    }
+    memcpy(shape, a->pivots->shape, (size_t)ndim * sizeof(int64_t));
+    shape[ndim - 1] = a->rows;
+    return tni_infer_set(inf, 0, ndim, shape);
+}
+
+tn_status tni_infer__linalg_eig(tn_infer *inf, const void *args) {
+    const tn__linalg_eig_args *a = args;
+    TN_TRY(square("linalg.eig", a->A));
+    int32_t dtype = tn_view_dtype(a->A);
+    dtype = dtype == TN_F32 ? TN_C64 : dtype == TN_F64 ? TN_C128 : dtype;
+    inf->out[0].dtype = dtype;
+    inf->out[1].dtype = dtype;
+    TN_TRY(set(inf, 0, a->A, 1, rows_of(a->A), 0));
+    return alike(inf, 1, a->A);
+}
+
+tn_status tni_infer_matrix_exp(tn_infer *inf, const void *args) {
+    const tn_matrix_exp_args *a = args;
+    TN_TRY(square("linalg.matrix_exp", a->input));
+    return alike(inf, 0, a->input);
+}
+
 tn_status tni_composite_inverse(const void *args, tn_tensor **rets) {
     const tn_inverse_args *a = args;
     tn_tensor *info = NULL;
@@ -171,12 +212,22 @@ tn_status tni_composite_inverse(const void *args, tn_tensor **rets) {
     return st;
 }
 
-/* log|det|, with the NaN of a negative determinant from the logarithm of its sign. */
+/* log|det|, with the NaN of a negative determinant from the logarithm of its sign; a complex sign's
+ * logarithm is the imaginary part. */
 tn_status tni_composite_logdet(const void *args, tn_tensor **rets) {
     const tn_logdet_args *a = args;
     tn_tensor *sign = NULL, *size = NULL, *negative = NULL;
     tn_scalar_box nan;
     tn_status st = tn_slogdet(tni_t(a->input), &sign, &size);
+    if (tn_dtype_category(tn_view_dtype(a->input)) == TN_CAT_COMPLEX) {
+        tn_tensor *angle = NULL;
+        if (!st) st = tn_log(sign, &angle);
+        if (!st) st = tn_add(angle, size, tn_scalar_int(1), &rets[0]);
+        tn_tensor_unref(&angle);
+        tn_tensor_unref(&sign);
+        tn_tensor_unref(&size);
+        return st;
+    }
     if (!st) st = tn_lt_scalar(sign, tn_scalar_int(0), &negative);
     if (!st)
         st = tn_masked_fill(size, negative, tn_scalar_box_init(&nan, tn_scalar_float((double)NAN)),
@@ -205,7 +256,11 @@ tn_status tni_composite_cholesky(const void *args, tn_tensor **rets) {
     return st;
 }
 
-/* V diag(1 / S) U^T, without the singular values that count as zero. */
+static tn_tensor *scope_adjoint(tni_scope *s, tn_tensor *a) {
+    return scope_unary(s, tn_adjoint, a);
+}
+
+/* V diag(1 / S) U^H, without the singular values that count as zero. */
 tn_status tni_composite__linalg_pinv(const void *args, tn_tensor **rets) {
     const tn__linalg_pinv_args *a = args;
     tn_tensor *u = NULL, *values = NULL, *vh = NULL, *t = NULL, *zero = NULL, *flipped = NULL;
@@ -233,10 +288,10 @@ tn_status tni_composite__linalg_pinv(const void *args, tn_tensor **rets) {
         }
         values = scope_take(&s, s.st, flipped);
     }
-    tn_tensor *v = scope_transpose(&s, vh, -2, -1), *ut = scope_transpose(&s, u, -2, -1);
+    tn_tensor *v = scope_adjoint(&s, vh), *uh = scope_adjoint(&s, u);
     tn_tensor *scaled = scope_mul(&s, v, scope_unsqueeze(&s, values, -2));
     if (s.st == TN_OK) {
-        tn_status done = tn_matmul(scaled, ut, &t);
+        tn_status done = tn_matmul(scaled, uh, &t);
         scope_take(&s, done, t);
     }
     return scope_finish(&s, t, &rets[0]);
@@ -252,7 +307,7 @@ static tn_tensor *qr_backward(tni_scope *s, tn_tensor *gq, tn_tensor *gr, tn_ten
     return scope_take(s, st, ga);
 }
 
-/* A wide A = [X Y] has X = Q U and Y = Q V with R = [U V]: Y's gradient is Q gV, and what V = Q^T Y
+/* A wide A = [X Y] has X = Q U and Y = Q V with R = [U V]: Y's gradient is Q gV, and what V = Q^H Y
  * says of Q is added to Q's. */
 tn_status tni_grad__linalg_qr(tn_gctx *c) {
     const tn__linalg_qr_args *a = c->args;
@@ -267,8 +322,8 @@ tn_status tni_grad__linalg_qr(tn_gctx *c) {
     tni_scope s = {0};
     tn_tensor *gv = scope_narrow(&s, c->g[1], -1, m, n - m),
               *y = scope_narrow(&s, tni_t(a->A), -1, m, n - m);
-    tn_tensor *gvt = s.st == TN_OK ? scope_transpose(&s, gv, -2, -1) : NULL;
-    tn_tensor *gq = s.st == TN_OK ? scope_add(&s, c->g[0], scope_matmul(&s, y, gvt)) : NULL;
+    tn_tensor *gvh = scope_adjoint(&s, gv);
+    tn_tensor *gq = s.st == TN_OK ? scope_add(&s, c->g[0], scope_matmul(&s, y, gvh)) : NULL;
     both[0] =
         qr_backward(&s, gq, scope_narrow(&s, c->g[1], -1, 0, m), q, scope_narrow(&s, r, -1, 0, m));
     both[1] = scope_matmul(&s, q, gv);
@@ -280,6 +335,79 @@ tn_status tni_grad__linalg_qr(tn_gctx *c) {
     return scope_finish(&s, joined, &c->ret[0]);
 }
 
+/* A = P X with X = L U, both of which LU holds. Of the square part, X's gradient is
+ * L^-H (tril(L^H gL, -1) + triu(gU U^H)) U^-H. The columns beyond are U2 = L^-1 X2: X2's gradient is
+ * L^-H gU2, and they say -gU2 U2^H of L^H gL. The rows beyond are L2 = X2 U^-1 in the same way. */
+tn_status tni_grad__linalg_lu_factor(tn_gctx *c) {
+    const tn__linalg_lu_factor_args *a = c->args;
+    int64_t m = rows_of(a->LU), n = columns_of(a->LU), k = least(m, n);
+    int dim = m > n ? -2 : -1;
+    tn_tensor *t = NULL, *permutation = NULL, *order = NULL, *both[2];
+    tni_scope s = {0};
+    tn_tensor *lu = scope_narrow(&s, scope_narrow(&s, tni_t(a->LU), -2, 0, k), -1, 0, k),
+              *g = scope_narrow(&s, scope_narrow(&s, c->g[0], -2, 0, k), -1, 0, k);
+    tn_tensor *lower = scope_unary(&s, tn__unit_lower, lu), *strict = NULL, *upper = NULL;
+    tn_status st = s.st ? s.st : tn_tril(g, -1, &t);
+    strict = scope_take(&s, st, t);
+    st = s.st ? s.st : tn_triu(g, 0, &t);
+    upper = scope_take(&s, st, t);
+    st = s.st ? s.st : tn_triu(lu, 0, &t);
+    tn_tensor *low = scope_matmul(&s, scope_adjoint(&s, lower), strict);
+    tn_tensor *up = scope_matmul(&s, upper, scope_adjoint(&s, scope_take(&s, st, t)));
+    tn_tensor *rest = NULL;
+    if (m != n) {
+        int64_t beyond = m > n ? m - n : n - m;
+        tn_tensor *x = scope_narrow(&s, tni_t(a->LU), dim, k, beyond);
+        rest = scope_narrow(&s, c->g[0], dim, k, beyond);
+        tn_tensor *xh = scope_adjoint(&s, x);
+        if (m > n) {
+            up = scope_sub(&s, up, scope_matmul(&s, xh, rest));
+            rest = scope_binary(&s, tn__right_of_upper, rest, lu);
+        } else {
+            low = scope_sub(&s, low, scope_matmul(&s, rest, xh));
+            tn_tensor *lh = scope_adjoint(&s, lu);
+            st = s.st ? s.st : tn__linalg_solve_triangular(lh, rest, 1, 1, &t);
+            rest = scope_take(&s, st, t);
+        }
+    }
+    st = s.st ? s.st : tn__lu_core(low, up, lu, &t);
+    both[0] = scope_take(&s, st, t);
+    both[1] = rest;
+    tn_tensor *x = both[0];
+    if (rest) {
+        st = s.st ? s.st : tn_cat((tn_tensors){both, 2}, dim, &t);
+        x = scope_take(&s, st, t);
+    }
+    st = s.st ? s.st : tn__lu_permutation(tni_t(a->pivots), m, &permutation);
+    scope_take(&s, st, permutation);
+    st = s.st ? s.st : tn_argsort(permutation, -1, 0, 0, &order);
+    order = scope_unsqueeze(&s, scope_take(&s, st, order), -1);
+    st = s.st ? s.st : tn_take_along_dim(x, order, tn_some_int(-2), &t);
+    return scope_finish(&s, scope_take(&s, st, t), &c->ret[0]);
+}
+
+/* The upper right quarter of the exponential of [[A^H, G], [0, A^H]]. */
+tn_status tni_composite__matrix_exp_backward(const void *args, tn_tensor **rets) {
+    const tn__matrix_exp_backward_args *a = args;
+    int64_t n = columns_of(a->input);
+    tn_tensor *t = NULL, *halves[2];
+    tni_scope s = {0};
+    tn_tensor *ah = scope_adjoint(&s, tni_t(a->input));
+    tn_tensor *zero = NULL;
+    tn_status st = s.st ? s.st : tn_zeros_like(ah, -1, -1, TN_FORMAT_PRESERVE, &t);
+    zero = scope_take(&s, st, t);
+    tn_tensor *top[2] = {ah, tni_t(a->grad)}, *bottom[2] = {zero, ah};
+    st = s.st ? s.st : tn_cat((tn_tensors){top, 2}, -1, &t);
+    halves[0] = scope_take(&s, st, t);
+    st = s.st ? s.st : tn_cat((tn_tensors){bottom, 2}, -1, &t);
+    halves[1] = scope_take(&s, st, t);
+    st = s.st ? s.st : tn_cat((tn_tensors){halves, 2}, -2, &t);
+    tn_tensor *whole = scope_unary(&s, tn_matrix_exp, scope_take(&s, st, t));
+    tn_tensor *r = scope_narrow(&s, scope_narrow(&s, whole, -2, 0, n), -1, n, n);
+    return scope_finish(&s, r, &rets[0]);
+}
+
+/* Complex vectors have phases besides, which U and V share. */
 tn_status tni_grad__linalg_svd(tn_gctx *c) {
     const tn__linalg_svd_args *a = c->args;
     if (a->full_matrices && a->A->shape[a->A->ndim - 2] != a->A->shape[a->A->ndim - 1]) {
@@ -287,6 +415,15 @@ tn_status tni_grad__linalg_svd(tn_gctx *c) {
                        "svd_backward: the singular vectors of full_matrices=True have no "
                        "derivative; use full_matrices=False");
     }
-    return tn__svd_backward(c->g[0], c->g[1], c->g[2], tni_t(a->U), tni_t(a->S), tni_t(a->Vh),
-                            &c->ret[0]);
+    tn_tensor *gs = NULL;
+    tn_status st = TN_OK;
+    if (tn_dtype_category(tn_view_dtype(a->A)) == TN_CAT_COMPLEX) {
+        st = tn__svd_phases(c->g[0], c->g[1], tni_t(a->U), tni_t(a->S), &gs);
+    }
+    if (!st) {
+        st = tn__svd_backward(c->g[0], gs ? gs : c->g[1], c->g[2], tni_t(a->U), tni_t(a->S),
+                              tni_t(a->Vh), &c->ret[0]);
+    }
+    tn_tensor_unref(&gs);
+    return st;
 }

@@ -324,6 +324,9 @@ static tn_status fit_values(const prepared *p, const tn_view *self, tn_tensor *v
 static tn_status put(tn_tensor *self, tn_views indices, tn_tensor *values, int64_t accumulate) {
     prepared p;
     tn_tensor *fit = NULL, *same = NULL;
+    /* Where a mask puts them is not known on meta, and nothing is to be written there */
+    for (int64_t i = 0; tni_is_meta(&self->v) && i < indices.n; i++)
+        if (indices.v[i] && is_mask(indices.v[i])) return TN_OK;
     tn_status st = prepare(&p, &self->v, indices);
     if (st) goto out;
     if (p.count == 0) {
@@ -505,6 +508,10 @@ tn_status tni_composite_masked_scatter(const void *args, tn_tensor **rets) {
     tn_status st = expand_both(tni_t(a->input), tni_t(a->mask), &x, &mask);
     if (st) goto out;
     if ((st = tn_clone(x, TN_FORMAT_CONTIGUOUS, &copy))) goto out;
+    if (tni_is_meta(&copy->v)) {
+        rets[0] = tn_tensor_ref(copy);
+        goto out;
+    }
     if ((st = tn_reshape(copy, TN_INTS(-1), &line))) goto out;
     if ((st = tn_reshape(mask, TN_INTS(-1), &flat_mask))) goto out;
     if ((st = tn_nonzero(flat_mask, &places))) goto out;

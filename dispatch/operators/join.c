@@ -21,11 +21,6 @@
 
 /* ---- Lists of tensors --------------------------------------------------------------------------*/
 
-static tn_status list_new(int64_t n, tn_tensor_list *ret) {
-    *ret = (tn_tensor_list){calloc((size_t)(n > 0 ? n : 1), sizeof *ret->v), 0};
-    return ret->v ? TN_OK : tn_fail(TN_E_MEMORY, -1, "out of memory");
-}
-
 static tn_tensors list_of(const tn_tensor_list *l) {
     tn_tensors t = {l->v, l->n};
     return t;
@@ -37,21 +32,6 @@ static tn_status check_list(const char *name, tn_views ts) {
         if (!ts.v[i])
             return tn_fail(TN_E_TYPE, 0, "%s(): tensor %lld of the list is missing", name,
                            (long long)i);
-    return TN_OK;
-}
-
-/* f(t) of every tensor of the list. */
-static tn_status map_list(tn_views ts, tn_status (*f)(tn_tensor *, tn_tensor **),
-                          tn_tensor_list *ret) {
-    TN_TRY(list_new(ts.n, ret));
-    for (int64_t i = 0; i < ts.n; i++) {
-        tn_status st = f(tni_t(ts.v[i]), &ret->v[i]);
-        if (st != TN_OK) {
-            tn_tensor_list_free(ret);
-            return st;
-        }
-        ret->n++;
-    }
     return TN_OK;
 }
 
@@ -120,7 +100,9 @@ static tn_status list_dtype(tn_views ts, int32_t *ret) {
     for (int64_t i = 0; i < ts.n; i++) {
         some[0] = tni_t(ts.v[i]);
         int32_t d = tni_result_dtype(some, 1);
-        dtype = dtype < 0 ? d : tn_dtype_promote(dtype, d);
+        int32_t both = dtype < 0 ? d : tn_dtype_promote(dtype, d);
+        if (both == TN_NO_DTYPE) return tni_fail_promotion(dtype, d);
+        dtype = both;
     }
     *ret = dtype;
     return TN_OK;
@@ -277,7 +259,7 @@ static tn_status cat_mapped(const char *name, tn_views ts,
                             int64_t dim, tn_tensor **rets) {
     tn_tensor_list list;
     TN_TRY(check_list(name, ts));
-    TN_TRY(map_list(ts, f, &list));
+    TN_TRY(tni_list_mapped(ts, f, &list));
     bool vectors = tn_tensor_ndim(list.v[0]) == 1;
     tn_status st = tn_cat(list_of(&list), vectors ? dim_of_vectors : dim, rets);
     tn_tensor_list_free(&list);
@@ -312,7 +294,7 @@ tn_status tni_composite_broadcast_tensors(const void *args, tn_tensor **rets) {
         const tn_view *v = a->tensors.v[i];
         TN_TRY(tni_broadcast_shapes(ndim, shape, v->ndim, v->shape, &ndim, shape));
     }
-    TN_TRY(list_new(a->tensors.n, list));
+    TN_TRY(tni_list_new(a->tensors.n, list));
     for (int64_t i = 0; i < a->tensors.n; i++) {
         tn_status st = tn_expand(tni_t(a->tensors.v[i]), tn_ints_of(shape, ndim), 0, &list->v[i]);
         if (st != TN_OK) {
@@ -359,7 +341,7 @@ tn_status tni_composite_meshgrid(const void *args, tn_tensor **rets) {
                 tni_shape_text_of(v));
         shape[i] = v->numel;
     }
-    TN_TRY(list_new(n, list));
+    TN_TRY(tni_list_new(n, list));
     for (int64_t i = 0; i < n; i++) {
         tn_status st = grid(tni_t(a->tensors.v[i]), i, n, shape, swap, &list->v[i]);
         if (st != TN_OK) {
@@ -385,7 +367,7 @@ tn_status tni_composite_cartesian_prod(const void *args, tn_tensor **rets) {
     }
     tn_status st = tn_meshgrid(tni_tensors_of(a->tensors), "ij", &grids);
     if (st) goto out;
-    if ((st = list_new(grids.n, &flat))) goto out;
+    if ((st = tni_list_new(grids.n, &flat))) goto out;
     for (int64_t i = 0; i < grids.n; i++) {
         if ((st = tn_reshape(grids.v[i], TN_INTS(-1), &flat.v[i]))) goto out;
         flat.n++;
@@ -646,19 +628,29 @@ tn_status tni_composite_trace(const void *args, tn_tensor **rets) {
     return st;
 }
 
+/* What stands before and behind input along dim, joined with it. */
+static tn_status with_ends(const tn_diff_args *a, tn_tensor **ret) {
+    tn_tensor *parts[3];
+    int64_t n = 0;
+    if (a->prepend) parts[n++] = tni_t(a->prepend);
+    parts[n++] = tni_t(a->input);
+    if (a->append) parts[n++] = tni_t(a->append);
+    if (n > 1) return tn_cat((tn_tensors){parts, n}, a->dim, ret);
+    *ret = tn_tensor_ref(parts[0]);
+    return TN_OK;
+}
+
 tn_status tni_composite_diff(const void *args, tn_tensor **rets) {
     const tn_diff_args *a = args;
-    tn_tensor *x = tn_tensor_ref(tni_t(a->input)), *high = NULL, *low = NULL, *next = NULL;
-    bool is_bool = tn_view_dtype(a->input) == TN_BOOL;
+    tn_tensor *x = NULL, *high = NULL, *low = NULL, *next = NULL;
     tn_status st = TN_OK;
-    if (x->v.ndim == 0) {
-        st = tn_fail(TN_E_SHAPE, 0, "diff expects input to be at least one-dimensional");
-        goto out;
-    }
-    if (a->n < 0) {
-        st = tn_fail(TN_E_SHAPE, 1, "order must be non-negative but got %lld", (long long)a->n);
-        goto out;
-    }
+    if (a->input->ndim == 0)
+        return tn_fail(TN_E_SHAPE, 0, "diff expects input to be at least one-dimensional");
+    if (a->n < 0)
+        return tn_fail(TN_E_SHAPE, 1, "order must be non-negative but got %lld", (long long)a->n);
+    if (a->n == 0) return tn_clone(tni_t(a->input), TN_FORMAT_PRESERVE, rets);
+    TN_TRY(with_ends(a, &x));
+    bool is_bool = tn_view_dtype(&x->v) == TN_BOOL;
     for (int64_t i = 0; i < a->n && x->v.shape[a->dim] > 0; i++) {
         int64_t most = x->v.shape[a->dim] - 1;
         if ((st = tn_narrow(x, a->dim, 1, most, &high))) goto out;

@@ -188,6 +188,7 @@ tn_status tni_composite_cov(const void *args, tn_tensor **rets) {
     if (s.st != TN_OK) return scope_finish(&s, NULL, NULL);
     if (w) {
         tn_tensor *both[] = {x, w};
+        if (tni_result_dtype(both, 2) == TN_NO_DTYPE) s.st = tni_fail_promotions(both, 2);
         w = scope_convert(&s, w, tni_result_dtype(both, 2));
         total = scope_sum(&s, w, tn_ints_none(), 0);
         mean = scope_sum(&s, scope_mul(&s, x, w), TN_INTS(1), 1);

@@ -244,6 +244,10 @@ tn_status tni_composite_searchsorted(const void *args, tn_tensor **rets) {
     }
     tn_tensor *both[] = {seq, tni_t(a->input)};
     int32_t dtype = tni_result_dtype(both, 2);
+    if (dtype == TN_NO_DTYPE) {
+        st = tni_fail_promotions(both, 2);
+        goto out;
+    }
     if ((st = tn__move(tni_t(a->input), dtype, -1, &x))) goto out;
     if ((st = tn__move(seq, dtype, -1, &next))) goto out;
     if ((st = tn__searchsorted(next, x, right, &found))) goto out;

@@ -111,7 +111,7 @@ static tn_status check_std(const tn_view *std) {
     tn_scalar value;
     if (tn_dtype_category(tn_view_dtype(std)) == TN_CAT_COMPLEX)
         return tn_fail(TN_E_STATE, 1, "normal expects standard deviation to be non-complex");
-    if (std->numel == 0) return TN_OK;
+    if (std->numel == 0 || tni_is_meta(std)) return TN_OK;
     TN_TRY(tn_amin(tni_t(std), tn_ints_none(), 0, &least));
     tn_status st = tn_tensor_item(least, &value);
     tn_tensor_unref(&least);
@@ -170,20 +170,78 @@ tn_status tni_composite_normal_size(const void *args, tn_tensor **rets) {
     return drawn(tn_normal_(t, a->mean, a->std, a->generator, &same), t, &same, rets);
 }
 
+/* ---- What draws go by ---------------------------------------------------------------------------*/
+
+static bool is_real(const tn_view *v) {
+    return tn_dtype_category(tn_view_dtype(v)) == TN_CAT_FLOAT && tn_view_dtype(v) <= TN_F64;
+}
+
+/* A parameter is broadcast to what is drawn. */
+static tn_status check_spreads(const tn_view *self, const tn_view *by, int32_t arg) {
+    int64_t shape[TN_MAX_DIMS];
+    int32_t ndim;
+    TN_TRY(tni_broadcast_shapes(self->ndim, self->shape, by->ndim, by->shape, &ndim, shape));
+    if (tni_shape_is(tni_t(self), ndim, shape)) return TN_OK;
+    return tn_fail(TN_E_SHAPE, arg, "output with shape %s doesn't match the broadcast shape %s",
+                   tni_shape_text_of(self), tni_shape_text(ndim, shape));
+}
+
+static tn_status infer_counts(tn_infer *inf, const tn_view *self, const tn_view *const *by, int n) {
+    for (int i = 0; i < n; i++) {
+        if (!is_real(by[i]))
+            return tn_fail(TN_E_DTYPE, i + 1, "expected a floating dtype up to double but found %s",
+                           tni_type_text(tn_view_dtype(by[i])));
+        TN_TRY(check_spreads(self, by[i], i + 1));
+    }
+    tni_infer_same(inf, 0, self);
+    return TN_OK;
+}
+
+tn_status tni_infer__poisson_(tn_infer *inf, const void *args) {
+    const tn__poisson__args *a = args;
+    return infer_counts(inf, a->self, (const tn_view *const[]){a->rate}, 1);
+}
+
+tn_status tni_infer__binomial_(tn_infer *inf, const void *args) {
+    const tn__binomial__args *a = args;
+    return infer_counts(inf, a->self, (const tn_view *const[]){a->count, a->prob}, 2);
+}
+
+/* ---- poisson, binomial -------------------------------------------------------------------------*/
+
+tn_status tni_composite_poisson(const void *args, tn_tensor **rets) {
+    const tn_poisson_args *a = args;
+    tn_tensor *input = tni_t(a->input), *t, *same = NULL;
+    TN_TRY(tn_empty_like(input, -1, -1, TN_FORMAT_CONTIGUOUS, &t));
+    return drawn(tn__poisson_(t, input, a->generator, &same), t, &same, rets);
+}
+
+tn_status tni_composite_binomial(const void *args, tn_tensor **rets) {
+    const tn_binomial_args *a = args;
+    int64_t shape[TN_MAX_DIMS];
+    int32_t ndim;
+    tn_tensor *t, *same = NULL;
+    int32_t dtype = tn_view_dtype(a->count);
+    if (dtype != tn_view_dtype(a->prob) || tn_dtype_category(dtype) != TN_CAT_FLOAT)
+        return tn_fail(TN_E_STATE, 1,
+                       "binomial only supports floating-point dtypes for count and prob, and one "
+                       "for both, got: %s and %s",
+                       tni_type_text(dtype), tni_type_text(tn_view_dtype(a->prob)));
+    TN_TRY(tni_broadcast_shapes(a->count->ndim, a->count->shape, a->prob->ndim, a->prob->shape,
+                                &ndim, shape));
+    TN_TRY(tn_new_empty(tni_t(a->count), tn_ints_of(shape, ndim), -1, -1, &t));
+    return drawn(tn__binomial_(t, tni_t(a->count), tni_t(a->prob), a->generator, &same), t, &same,
+                 rets);
+}
+
 /* ---- bernoulli, multinomial --------------------------------------------------------------------*/
 
 tn_status tni_infer_bernoulli__tensor(tn_infer *inf, const void *args) {
     const tn_bernoulli__tensor_args *a = args;
-    int64_t shape[TN_MAX_DIMS];
-    int32_t ndim;
-    if (tn_dtype_category(tn_view_dtype(a->p)) != TN_CAT_FLOAT || tn_view_dtype(a->p) > TN_F64)
+    if (!is_real(a->p))
         return tn_fail(TN_E_UNSUPPORTED, 1, "\"bernoulli_tensor_cpu_p_\" not implemented for '%s'",
                        tni_type_text(tn_view_dtype(a->p)));
-    TN_TRY(
-        tni_broadcast_shapes(a->self->ndim, a->self->shape, a->p->ndim, a->p->shape, &ndim, shape));
-    if (!tni_shape_is(tni_t(a->self), ndim, shape))
-        return tn_fail(TN_E_SHAPE, 1, "output with shape %s doesn't match the broadcast shape %s",
-                       tni_shape_text_of(a->self), tni_shape_text(ndim, shape));
+    TN_TRY(check_spreads(a->self, a->p, 1));
     tni_infer_same(inf, 0, a->self);
     return TN_OK;
 }

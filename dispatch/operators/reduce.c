@@ -74,6 +74,8 @@ out:
 static tn_status has_zero(tn_tensor *t, bool *ret) {
     tn_tensor *is_zero = NULL, *some = NULL;
     tn_scalar value = {0};
+    *ret = false;
+    if (tni_is_meta(&t->v)) return TN_OK;
     tn_status st = tn_eq_scalar(t, tn_scalar_int(0), &is_zero);
     if (st == TN_OK) st = tn_any(is_zero, tn_ints_none(), 0, &some);
     if (st == TN_OK) st = tn_tensor_item(some, &value);
@@ -346,6 +348,7 @@ tn_status tni_composite_equal(const void *args, tn_tensor **rets) {
     for (int32_t i = 0; fits && i < a->input->ndim; i++)
         fits = a->input->shape[i] == a->other->shape[i];
     if (!fits) return tn_full((tn_ints){NULL, 0}, tn_scalar_bool(0), TN_BOOL, -1, rets);
+    if (tni_is_meta(a->input)) return tni_meta_needs_values("equal");
     TN_TRY(tn_eq(tni_t(a->input), tni_t(a->other), &same));
     tn_status st = tn_all(same, tn_ints_none(), 0, rets);
     tn_tensor_unref(&same);

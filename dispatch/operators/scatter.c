@@ -133,6 +133,10 @@ tn_status tni_composite__gather_backward(const void *args, tn_tensor **rets) {
     const tn__gather_backward_args *a = args;
     tn_tensor *whole = NULL;
     TN_TRY(tn_new_zeros(tni_t(a->grad), a->size, -1, -1, &whole));
+    if (a->index->numel == 0) { /* whatever its dtype */
+        rets[0] = whole;
+        return TN_OK;
+    }
     tn_status st =
         tn__scatter_(whole, a->dim, tni_t(a->index), tni_t(a->grad), TN_SCATTER_ADD, rets);
     tn_tensor_unref(&whole);
@@ -436,7 +440,8 @@ tn_status tni_composite_one_hot(const void *args, tn_tensor **rets) {
         return tn_fail(TN_E_SHAPE, 1, "Can not infer total number of classes from empty tensor.");
     if (x->v.ndim >= TN_MAX_DIMS)
         return tn_fail(TN_E_VALUE, 0, "a tensor has at most %d dimensions", TN_MAX_DIMS);
-    if (x->v.numel) TN_TRY(extent(x, &low, &high));
+    bool told = tni_is_meta(&x->v) && classes > 0;
+    if (x->v.numel && !told) TN_TRY(extent(x, &low, &high));
     if (low < 0) return tn_fail(TN_E_STATE, 0, "Class values must be non-negative.");
     if (classes == -1) classes = high + 1;
     if (classes < 1) return tn_fail(TN_E_STATE, 1, "num_classes should be positive");
@@ -462,6 +467,7 @@ tn_status tni_composite_bincount(const void *args, tn_tensor **rets) {
     if (x->v.ndim != 1 || tn_dtype_category(tn_tensor_dtype(x)) > TN_CAT_INT)
         return tn_fail(TN_E_STATE, 0, "bincount only supports 1-d non-negative integral inputs.");
     if (a->minlength < 0) return tn_fail(TN_E_STATE, 2, "minlength should be >= 0");
+    if (tni_is_meta(&x->v)) return tni_meta_needs_values("bincount");
     if (weights && (weights->v.ndim != 1 || weights->v.numel != x->v.numel))
         return tn_fail(TN_E_STATE, 1, "weights should be 1-d and have the same length as input");
     if (x->v.numel) TN_TRY(extent(x, &low, &high));
@@ -497,7 +503,7 @@ tn_status tni_composite_histc(const void *args, tn_tensor **rets) {
                        (long long)a->bins);
     tn_status st = tn_reshape(x, TN_INTS(-1), &flat);
     if (st) goto out;
-    if (low.re == high.re && x->v.numel) {
+    if (low.re == high.re && x->v.numel && !tni_is_meta(&x->v)) {
         if ((st = tn_amin(flat, tn_ints_none(), 0, &above))) goto out;
         if ((st = tn_amax(flat, tn_ints_none(), 0, &below))) goto out;
         if ((st = tn_tensor_item(above, &low))) goto out;
@@ -514,6 +520,10 @@ tn_status tni_composite_histc(const void *args, tn_tensor **rets) {
                  ? tn_fail(TN_E_STATE, 2, "torch.histc: max must be larger than min")
                  : tn_fail(TN_E_STATE, 2, "torch.histc: range of [%g, %g] is not finite", low.re,
                            high.re);
+        goto out;
+    }
+    if (tni_is_meta(&x->v)) {
+        st = tn_new_empty(x, TN_INTS(a->bins), -1, -1, rets);
         goto out;
     }
     if ((st = tn_ge_scalar(flat, low, &above))) goto out;
@@ -559,6 +569,8 @@ tn_status tni_composite_repeat_interleave_counts(const void *args, tn_tensor **r
         return tn_fail(TN_E_DTYPE, 0, "repeats has to be Long or Int tensor");
     int64_t n = repeats->v.numel;
     if (n == 0) return tn_new_empty(repeats, TN_INTS(0), TN_I64, -1, rets);
+    if (tni_is_meta(&repeats->v) && a->output_size.has)
+        return tn_new_empty(repeats, TN_INTS(a->output_size.value), TN_I64, -1, rets);
     TN_TRY(extent(repeats, &low, &high));
     if (low < 0) return tn_fail(TN_E_STATE, 0, "repeats can not be negative");
     tn_device device = tn_tensor_device(repeats);

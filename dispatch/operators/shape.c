@@ -353,21 +353,6 @@ tn_status tni_composite_tensor_split_indices(const void *args, tn_tensor **rets)
     return TN_OK;
 }
 
-tn_status tni_composite_hsplit(const void *args, tn_tensor **rets) {
-    const tn_hsplit_args *a = args;
-    if (a->input->ndim < 1)
-        return tn_fail(TN_E_SHAPE, 0,
-                       "torch.hsplit requires a tensor with at least 1 dimension, but got a tensor "
-                       "with 0 dimensions!");
-    int64_t dim = a->input->ndim == 1 ? 0 : 1, size = a->input->shape[dim];
-    if (a->sections <= 0 || size % a->sections != 0)
-        return tn_fail(TN_E_SHAPE, 1,
-                       "torch.hsplit attempted to split along dimension %lld, but the size of the "
-                       "dimension %lld is not divisible by the split_size %lld!",
-                       (long long)dim, (long long)size, (long long)a->sections);
-    return tn_tensor_split(tni_t(a->input), a->sections, dim, (tn_tensor_list *)(void *)rets);
-}
-
 /* ---- Complex numbers ---------------------------------------------------------------------------*/
 
 static tn_status part_of_complex(const tn_view *v, int64_t which, tn_tensor **rets) {
@@ -441,6 +426,13 @@ tn_status tni_composite_transpose_(const void *args, tn_tensor **rets) {
     const tn_transpose__args *a = args;
     tn_tensor *y = NULL;
     tn_status st = tn_transpose(tni_t(a->self), a->dim0, a->dim1, &y);
+    return become(st, tni_t(a->self), y, rets);
+}
+
+tn_status tni_composite_as_strided_(const void *args, tn_tensor **rets) {
+    const tn_as_strided__args *a = args;
+    tn_tensor *y = NULL;
+    tn_status st = tn_as_strided(tni_t(a->self), a->size, a->stride, a->storage_offset, &y);
     return become(st, tni_t(a->self), y, rets);
 }
 

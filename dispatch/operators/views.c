@@ -516,7 +516,7 @@ tn_status tni_composite_view_as_real(const void *args, tn_tensor **rets) {
     for (int32_t i = 0; i < g.ndim; i++) g.strides[i] *= 2;
     g.shape[g.ndim] = 2;
     g.strides[g.ndim++] = 1;
-    int32_t dtype = tn_view_dtype(v) == TN_C64 ? TN_F32 : TN_F64;
+    int32_t dtype = tni_dtype_to_real(tn_view_dtype(v));
     return tni_view_new(tni_t(v), dtype, g.ndim, g.shape, g.strides, 0, rets);
 }
 
@@ -524,7 +524,7 @@ tn_status tni_composite_view_as_complex(const void *args, tn_tensor **rets) {
     const tn_view_as_complex_args *a = args;
     const tn_view *v = a->input;
     int32_t dtype = tn_view_dtype(v), last = v->ndim - 1;
-    if (dtype != TN_F32 && dtype != TN_F64)
+    if (dtype != TN_F16 && dtype != TN_F32 && dtype != TN_F64)
         return tn_fail(TN_E_DTYPE, 0,
                        "view_as_complex is only supported for half, float and double tensors, but "
                        "got a tensor of scalar type: %s",
@@ -546,6 +546,5 @@ tn_status tni_composite_view_as_complex(const void *args, tn_tensor **rets) {
     }
     if (tn_tensor_storage_offset(tni_t(v)) % 2 != 0)
         return tn_fail(TN_E_SHAPE, 0, "Tensor must have a storage_offset divisible by 2");
-    return tni_view_new(tni_t(v), dtype == TN_F32 ? TN_C64 : TN_C128, g.ndim, g.shape, g.strides, 0,
-                        rets);
+    return tni_view_new(tni_t(v), tni_dtype_to_complex(dtype), g.ndim, g.shape, g.strides, 0, rets);
 }

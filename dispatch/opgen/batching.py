@@ -9,7 +9,7 @@ from table import Op
 # With a number behind it: the rank of one sample's input; with a name: the argument that is mapped.
 FAMILIES = (
     "pointwise", "reduce", "along", "last", "fold", "product", "linear", "loss", "total", "join",
-    "reshape", "flatten", "permute", "transpose", "parts", "each",
+    "reshape", "flatten", "permute", "transpose", "parts", "each", "dims", "strided",
 )  # fmt: skip
 
 

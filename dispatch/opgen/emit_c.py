@@ -30,7 +30,7 @@ def emit(ops: list[Op]) -> dict[str, str]:
     }
     for name, group in families.items():
         files[f"tenon/ops_{name}.h"] = family_api_h(name, group)
-        files[f"op_{name}.h"] = family_h(name, group)
+        files[f"op_{name}.h"] = family_h(name, group, table)
         files[f"op_{name}.c"] = family_c(name, group, table, formulas)
     return files
 
@@ -217,7 +217,7 @@ def api_function(op: Op, name: str, ps: list[str]) -> list[str]:
         inits += [f".{o} = tni_v({o})" for o in op.outs]
         body = [f"    return tni_call_discard({id_}, &args, {len(op.outs)});"]
     elif name == f"tn_{op.name}_":
-        inits.append(f".{op.outs[0]} = tni_v({op.args[0].name})")
+        inits.append(f".{op.outs[0]} = tni_v({op.tensors[0].name})")
         body = [f"    return tni_call_discard({id_}, &args, {len(op.outs)});"]
     elif op.list_out:
         body = [f"    return tn_op_call({id_}, &args, (tn_tensor **)(void *)ret_list);"]
@@ -258,10 +258,24 @@ def by_hand(op: Op) -> list[str]:
     return protos
 
 
-def family_h(name: str, ops: list[Op]) -> str:
+def sparse_rule(op: Op) -> str | None:
+    """The function that runs calls with sparse tensors."""
+    rule = op.entry.get("sparse", "parts")
+    return None if rule == "parts" else f"tni_sparse_{rule}"
+
+
+def sparse_rules(ops: list[Op]) -> list[str]:
+    """Prototypes of what sparse_rule names."""
+    rules = sorted({rule for op in ops if (rule := sparse_rule(op))})
+    return [f"tn_status {r}(const tn_op *op, void *args, tn_tensor **rets);" for r in rules]
+
+
+def family_h(name: str, ops: list[Op], table: dict[str, Op]) -> str:
     lines = ['#include "core_priv.h"\n']
     for op in ops:
         lines += [f"extern tn_op tni_op_{op.name};", *by_hand(op)]
+    if name == "sparse":
+        lines += sparse_rules(list(table.values()))
     head = f"{HEAD}\n/* op_{name}.h: descriptors of a family, and its functions by hand. */\n"
     return head + guarded(f"op_{name}", lines)
 
@@ -283,6 +297,7 @@ def family_c(name: str, ops: list[Op], table: dict[str, Op], formulas: dict[str,
         f"#include <tenon/ops_{name}.h>\n",
         *[f"{prototype(*prototypes(table[c])[0])};" for c in called],
         *[f"extern tn_op tni_op_{p};" for p in parts],
+        *(sparse_rules(ops) if name != "sparse" else []),
         "",
     ]
     for op in ops:
@@ -360,6 +375,9 @@ def op_flags(op: Op) -> str:
         flags.append("TNI_OP_LIST_OUT")
     if e.get("cast"):
         flags.append("TNI_OP_CAST")
+    unsigned = e.get("unsigned", "bits" if op.kind == "structured" else None)
+    if unsigned:
+        flags.append("TNI_OP_ORDER" if unsigned == "order" else "TNI_OP_BITS")
     if e.get("dynamic"):
         flags.append("TNI_OP_DYNAMIC")
     if op.inplace_only:
@@ -374,6 +392,8 @@ def op_flags(op: Op) -> str:
         flags.append("TNI_OP_NO_ZEROS")
     if e.get("wide"):
         flags.append("TNI_OP_WIDE")
+    if e.get("sparse") == "parts":
+        flags.append("TNI_OP_SPARSE")
     if op.kind == "pointwise" and (e.get("fits") or "Scalar" in {a.type for a in op.args}):
         flags.append("TNI_OP_NUMBERS")
     if e.get("fits"):
@@ -537,6 +557,8 @@ def descriptor(op: Op, nparts: int) -> list[str]:
         lines.append(f"    .result_rule = {result_name(op, first)},")
     if op.kind == "structured":
         lines.append(f"    .infer = infer_{op.name},")
+    if rule := sparse_rule(op):
+        lines.append(f"    .sparse = {rule},")
     if op.grads:
         name = {"missing": "tni_no_derivative", "custom": f"tni_grad_{op.name}"}.get(
             op.grads if isinstance(op.grads, str) else "", f"grad_{op.name}"
@@ -619,6 +641,11 @@ def gradient_function(
         at = input_position(op, i)
         f.emit(f"if (TN_GNEEDS(c, {at})) {{")
         f.indent += 1
+        if text == "missing":
+            f.call("tni_no_derivative(c)")
+            f.indent -= 1
+            f.emit("}")
+            continue
         seen, f.used = f.used, set()
         v = f.value(parse(op, text))
         for read in f.used:

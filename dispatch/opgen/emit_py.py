@@ -35,12 +35,15 @@ def grouped(ops: list[Op]) -> dict[str, list[Op]]:
 
 
 def rows_inc(ops: list[Op]) -> str:
-    """TN_PY_ROW(python name, forms, C name): in file order, overloads of a name together."""
+    """TN_PY_ROW(python name, forms, numbers, C name): in file order, overloads of a name together.
+    Bit i of numbers: argument i may be given as a number; bit 31: all of them in one call."""
     lines = []
     for name, overloads in grouped(ops).items():
         for op in overloads:
             flags = " | ".join(FLAGS[w] for w in op.where if w in FLAGS) or "0"
-            lines.append(f'TN_PY_ROW("{name}", {flags}, "{op.name}")')
+            numbers = sum(1 << i for i, a in enumerate(op.args) if a.name in op.numbers)
+            numbers |= (op.entry.get("numbers") == "all") << 31
+            lines.append(f'TN_PY_ROW("{name}", {flags}, {numbers}u, "{op.name}")')
     return HEAD + "\n".join(lines) + "\n"
 
 
@@ -82,7 +85,7 @@ def calls_inc(ops: list[Op]) -> str:
 
 
 PY_TYPES = {
-    "Tensor": "Tensor", "Tensor!": "Tensor", "Operand": "Tensor | Number", "int": "int",
+    "Tensor": "Tensor", "Tensor!": "Tensor", "int": "int",
     "int[]": "Sequence[int] | int", "Dim": "int", "Dims": "int | Sequence[int] | None",
     "bool": "bool", "float": "float", "Scalar": "Number", "DType": "dtype",
     "Device": "device | str", "Format": "memory_format", "str": "str", "Generator": "Generator",
@@ -91,20 +94,22 @@ PY_TYPES = {
 }  # fmt: skip
 
 
-def py_type(a: Arg) -> str:
+def py_type(a: Arg, numbers: list[str]) -> str:
+    if a.type in ("Tensor", "Operand"):
+        return "Tensor | Number" if a.name in numbers else "Tensor"
     if a.type in PY_TYPES:
         return PY_TYPES[a.type]
     return PY_TYPES[a.type.rstrip("?").removesuffix("!")] + " | None"
 
 
-def py_params(args: Iterable[Arg], extra: list[str]) -> str:
+def py_params(args: Iterable[Arg], numbers: list[str], extra: list[str]) -> str:
     out, starred = [], False
     for a in args:
         if a.kwonly and not starred:
             out.append("*")
             starred = True
         default = "" if a.default is None else " = ..."
-        out.append(f"{a.name}: {py_type(a)}{default}")
+        out.append(f"{a.name}: {py_type(a, numbers)}{default}")
     if extra and not starred:
         out.append("*")
     return ", ".join([*out, *extra])
@@ -136,7 +141,8 @@ def stubs(ops: list[Op]) -> str:
         extra = ["out: Tensor | None = ..."] if "out" in op.where and not op.inplace_only else []
         if counts[op.py_name] > 1:
             lines.append("@overload")
-        lines.append(f"def {op.py_name}({py_params(op.args, extra)}) -> {result_type(op)}: ...")
+        params = py_params(op.args, op.numbers, extra)
+        lines.append(f"def {op.py_name}({params}) -> {result_type(op)}: ...")
     return head + "\n".join(lines) + "\n"
 
 
@@ -155,7 +161,7 @@ def table_json(ops: list[Op]) -> str:
             "differentiable": [a.name for a in op.tensors
                                if op.grads == "custom"
                                or (isinstance(op.grads, dict)
-                                   and op.grads.get(a.name, "none") != "none")],
+                                   and op.grads.get(a.name, "none") not in ("none", "missing"))],
             "vmap": ways[op.name], "random": random, "autocast": op.autocast,
             "forward": e["forward"] if ways[op.name] == "parts" else None,
             "grad": e.get("grad"), "composite": "forward" in e, "inputs": e.get("inputs", {}),

@@ -17,7 +17,8 @@ KEYS = {
     "grad", "save", "save_shape", "where", "alias", "ref", "samples", "domain", "grad_samples",
     "tests", "via", "doc",
     "tol", "dynamic", "random", "cast", "takes_out", "node", "version", "parts", "choices",
-    "autocast", "zeros", "wide", "fits", "size_average", "warn", "vmap",
+    "autocast", "zeros", "wide", "fits", "size_average", "warn", "vmap", "numbers",
+    "sparse", "unsigned",
 }  # fmt: skip
 KINDS = ("pointwise", "reduction", "structured", "composite", "view")
 WHERE = ("torch", "method", "nn.functional", "inplace", "out", "def", "inplace=")
@@ -136,6 +137,15 @@ class Op:
     @property
     def tensors(self) -> list[Arg]:
         return [a for a in self.args if a.is_tensor]
+
+    @property
+    def numbers(self) -> list[str]:
+        """The tensor arguments that Python callers may give as numbers."""
+        given = self.entry.get("numbers", [])
+        if given == "all":
+            return [a.name for a in self.tensors]
+        default = [a.name for a in self.args if a.type == "Operand"]
+        return given if "numbers" in self.entry else default
 
     @property
     def inplace_only(self) -> bool:
@@ -357,6 +367,9 @@ def check(op: Op) -> None:
             raise op.fail(f"choices names '{p}', which is no int argument")
         if not names or not all(re.fullmatch(r"[A-Z][A-Z0-9_]*", n) for n in names):
             raise op.fail(f"choices.{p} lists names of constants, such as SET")
+    for p in op.numbers:
+        if p not in {a.name for a in op.args if a.type in ("Tensor", "Operand")}:
+            raise op.fail(f"numbers names '{p}', which is no tensor argument")
     for p in e.get("inputs", {}):
         if p not in tensor_names:
             raise op.fail(f"inputs names '{p}', which is no tensor argument")
@@ -409,6 +422,7 @@ def load(paths: list[Path], root: Path) -> list[Op]:
     """All entries of the given files, in file order."""
     ops: list[Op] = []
     seen: dict[str, Op] = {}
+    rules: dict[str, list[str]] = {}
     texts: dict[str, str] = {}
     for path in paths:
         text = path.read_text(encoding="utf-8")
@@ -421,6 +435,7 @@ def load(paths: list[Path], root: Path) -> list[Op]:
             data = tomllib.loads(text)
         except tomllib.TOMLDecodeError as err:
             raise TableError(f"{rel}: {err}") from err
+        rules |= data.pop("sparse_rules", {})
         for key, entry in data.items():
             if key not in lines or not isinstance(entry, dict):
                 raise TableError(f"{rel}: '{key}' is not an entry [name]")
@@ -432,4 +447,16 @@ def load(paths: list[Path], root: Path) -> list[Op]:
             check(op)
             check_tests(op, root, texts)
             ops.append(op)
+    set_sparse_rules(rules, {op.key: op for op in ops})
     return ops
+
+
+def set_sparse_rules(rules: dict[str, list[str]], ops: dict[str, Op]) -> None:
+    """The key `sparse` of the entries that a table [sparse_rules] names."""
+    for rule, keys in rules.items():
+        for key in keys:
+            if key not in ops:
+                raise TableError(f"sparse_rules.{rule} names '{key}', which is no operator")
+            if "sparse" in ops[key].entry:
+                raise ops[key].fail("has two rules for sparse tensors")
+            ops[key].entry["sparse"] = rule

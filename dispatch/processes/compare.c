@@ -32,11 +32,20 @@ void tni_fingerprint_text(const tni_fingerprint *f, char *dst, size_t size) {
     const char *kind = f->kind < TN_EXCHANGE_KINDS ? kinds[f->kind] : "something unknown";
     const char *dtype = tn_dtype_name(f->dtype);
     char op[32] = "", root[32] = "";
+    int64_t count = f->count;
+    int64_t bytes = tn_dtype_size(f->dtype);
+    if (!reduces(f->kind) && bytes > 0) count /= bytes; /* what is moved is counted in bytes */
+    if (f->kind == TN_EXCHANGE_SEND || f->kind == TN_EXCHANGE_RECV) {
+        snprintf(dst, size, "%s(%" PRId64 " x %s) %s rank %" PRId32 " of group %" PRIu32, kind,
+                 count, dtype ? dtype : "?", f->kind == TN_EXCHANGE_SEND ? "to" : "from", f->peer,
+                 f->group);
+        return;
+    }
     if (reduces(f->kind) && f->op < TN_EXCHANGE_OPS) snprintf(op, sizeof op, ", %s", ops[f->op]);
     if (f->kind == TN_EXCHANGE_BROADCAST || f->kind == TN_EXCHANGE_REDUCE)
         snprintf(root, sizeof root, ", root %" PRId32, f->peer);
     snprintf(dst, size, "%s(%" PRId64 " x %s%s%s) as operation %" PRIu64 " of group %" PRIu32, kind,
-             f->count, dtype ? dtype : "?", op, root, f->sequence, f->group);
+             count, dtype ? dtype : "?", op, root, f->sequence, f->group);
 }
 
 bool tni_fingerprints_agree(const tni_fingerprint *all, int32_t n, char *why) {

@@ -69,7 +69,18 @@ static void lose(tn_work *k, tn_status st, const char *why) {
     tni_engine_use *use = k->world->use;
     if (!use->lost) snprintf(use->why, sizeof use->why, "%s", why);
     use->lost = true;
+    k->lost = true; /* the engine may still write to its memory */
     finish(k, st, why);
+}
+
+/* The engine has failed in an operation, and may have said why. */
+static void lose_by_engine(tn_work *k, tn_status st, const char *why) {
+    char what[200], text[TN_ENGINE_WHY];
+    const tni_fingerprint f = tni_fingerprint_of(k->world, &k->x);
+    tni_fingerprint_text(&f, what, sizeof what);
+    snprintf(text, sizeof text, "rank %d of %d in %s: %.240s", (int)k->world->rank,
+             (int)k->world->size, what, why[0] ? why : "the engine failed and did not say why");
+    lose(k, st, text);
 }
 
 static tn_status start_request(tn_work *k, const tn_exchange *x) {
@@ -77,7 +88,7 @@ static tn_status start_request(tn_work *k, const tn_exchange *x) {
     char why[TN_ENGINE_WHY] = "";
     k->started_ns = tni_os_clock_ns();
     tn_status st = w->use->engine->start(w->group, x, &k->request, why);
-    if (st != TN_OK) lose(k, st, why[0] ? why : "the engine failed and did not say why");
+    if (st != TN_OK) lose_by_engine(k, st, why);
     return st;
 }
 
@@ -140,7 +151,6 @@ static void check_deadline(tn_work *k) {
     tni_fingerprint_text(&f, what, sizeof what);
     snprintf(why, sizeof why, "rank %d waited %.1f s in %s; not all ranks have come",
              (int)k->world->rank, (double)waited / 1e3, what);
-    k->lost = true;
     lose(k, TN_E_STATE, why);
 }
 
@@ -152,7 +162,7 @@ static void advance(tn_work *k) {
         int32_t done = 0;
         tn_status st = k->world->use->engine->test(k->world->group, k->request, &done, why);
         if (st != TN_OK) {
-            lose(k, st, why[0] ? why : "the engine failed and did not say why");
+            lose_by_engine(k, st, why);
         } else if (done) {
             ended_part(k);
         } else {

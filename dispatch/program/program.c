@@ -47,6 +47,12 @@ static void free_all(tn_program *p) {
         free(p->value[i].symbol);
     }
     for (int32_t i = 0; i < p->nsymbols; i++) free(p->symbol[i].name);
+    for (int32_t i = 0; i < p->nlooks; i++) {
+        tn_tensor_unref(&p->look[i].t);
+        free(p->look[i].live);
+        free(p->look[i].where);
+    }
+    free(p->look);
     free(p->value);
     free(p->node);
     free(p->input);
@@ -157,6 +163,24 @@ int32_t tn_program_outputs(const tn_program *p) { return p ? p->noutputs : 0; }
 int32_t tn_program_nodes(const tn_program *p) { return p ? p->nnodes : 0; }
 int64_t tn_program_reads(const tn_program *p) { return p ? p->reads : 0; }
 const char *tn_program_read_where(const tn_program *p) { return p ? p->read_where : NULL; }
+
+tn_status tn_program_look_at(const tn_program *p, int32_t i, tn_program_look *ret_look) {
+    if (!p || !ret_look) return tn_fail(TN_E_TYPE, -1, "a program and a place for the look");
+    if (i < 0 || i >= p->nlooks)
+        return tn_fail(TN_E_INDEX, 1, "the program has %d looks", (int)p->nlooks);
+    const tni_plook *l = &p->look[i];
+    *ret_look = (tn_program_look){
+        .position = l->position,
+        .value = l->value,
+        .where = l->where,
+        .live = l->live,
+        .nlive = l->nlive,
+        .version = l->version,
+        .tensor = l->t,
+    };
+    return TN_OK;
+}
+
 const char *tn_program_note(const tn_program *p) { return p && p->note ? p->note : ""; }
 
 tn_status tn_program_set_note(tn_program *p, const char *text) {

@@ -53,6 +53,14 @@ typedef struct tni_pnode {
     uint8_t fresh;   /* no result shared memory with an input when it was recorded */
 } tni_pnode;
 
+typedef struct tni_plook {
+    int32_t position, value, nlive;
+    uint32_t version;
+    int32_t *live; /* owned, as the rest */
+    char *where;
+    tn_tensor *t;
+} tni_plook;
+
 struct tn_program {
     _Atomic uint32_t refs;
     bool recording, recorded;
@@ -68,6 +76,8 @@ struct tn_program {
     char *note;
     int64_t reads;
     char *read_where;
+    tni_plook *look;
+    int32_t nlooks, look_room;
 };
 
 /* ---- program.c ---------------------------------------------------------------------------------*/

@@ -23,7 +23,9 @@ typedef struct recorder {
     tn_tensor **held;
     int32_t nheld, held_room;
     bool no_grad; /* gradients were off when it began */
+    bool tolerant, paused;
     tn_status broken;
+    char *why; /* owned */
 } recorder;
 
 static TN_TLS recorder *active;
@@ -323,13 +325,20 @@ static tn_status note_changes(recorder *r, tni_pnode *n, const uint32_t *version
     return r->broken;
 }
 
+/* The recording failed: the first reason is what its end says. */
+static void keep_why(recorder *r, tn_status st) {
+    if (!r->why && tn_error_last()) r->why = tni_p_text_copy(tn_error_last()->message);
+    r->broken = st;
+}
+
 static tn_status call(void *ctx, tn_layer_call *next, const tn_op_info *info, void *args,
                       tn_tensor **rets) {
     const tn_op *op = (const void *)info;
     recorder *r = active;
     tni_pnode n;
     (void)ctx;
-    if (!r) return tn_layer_next(next, info, args, rets);
+    if (!r || r->paused || (r->tolerant && r->broken != TN_OK))
+        return tn_layer_next(next, info, args, rets);
     uint32_t *versions = NULL;
     tn_status st = freeze(r, op, args, &n);
     if (st == TN_OK && (st = versions_of(r, &n, &versions)) != TN_OK) tni_p_node_clear(&n);
@@ -343,11 +352,15 @@ static tn_status call(void *ctx, tn_layer_call *next, const tn_op_info *info, vo
         st = note_changes(r, &n, versions);
         tn_status added = take(r, &n, rets);
         st = st != TN_OK ? st : added;
-        if (st != TN_OK) drop_results(op, rets);
+        if (st != TN_OK && !r->tolerant) drop_results(op, rets);
+    } else if (r->tolerant) {
+        keep_why(r, st);
+        return tn_layer_next(next, info, args, rets);
     }
     free(versions);
-    r->broken = st != TN_OK ? st : r->broken;
-    return st;
+    if (st == TN_OK) return st;
+    keep_why(r, st);
+    return r->tolerant ? TN_OK : st;
 }
 
 static void add_layer(void) {
@@ -367,6 +380,7 @@ static void stop(void) {
     tn_program_unref(&r->p);
     free(r->held);
     free(r->place);
+    free(r->why);
     free(r);
 }
 
@@ -401,11 +415,30 @@ tn_status tn_program_begin(tn_program **ret_program) {
     return TN_OK;
 }
 
-int tn_program_is_recording(void) { return active != NULL; }
+int tn_program_is_recording(void) { return active && !active->paused; }
 
 static tn_status check_recording(const tn_program *p) {
     if (p && active && active->p == p) return TN_OK;
     return tn_fail(TN_E_STATE, 0, "the calling thread does not record this program");
+}
+
+tn_status tn_program_tolerate(tn_program *p) {
+    TN_TRY(check_recording(p));
+    active->tolerant = true;
+    return TN_OK;
+}
+
+tn_status tn_program_pause(tn_program *p, int on) {
+    TN_TRY(check_recording(p));
+    active->paused = on != 0;
+    return TN_OK;
+}
+
+tn_status tn_program_value(tn_program *p, tn_tensor *t, int32_t *ret_value) {
+    TN_TRY(check_recording(p));
+    if (!t || !ret_value)
+        return tn_fail(TN_E_TYPE, 1, "program_value() needs a tensor and a place for its result");
+    return value_of(active, t, ret_value);
 }
 
 static tn_status declare(tn_program *p, tn_tensor *t, const char *name, tni_prole role,
@@ -443,10 +476,10 @@ tn_status tn_program_add_weight(tn_program *p, tn_tensor *t, const char *name, i
 
 static tn_status end(tn_program *p, tn_tensors outputs) {
     if (active->broken != TN_OK)
-        return tn_fail(
-            active->broken, -1,
-            "the recording failed: a call could not be recorded, or wrote to a tensor that "
-            "is no input, parameter or buffer of what is recorded");
+        return tn_fail(active->broken, -1, "the recording failed: %s",
+                       active->why ? active->why
+                                   : "a call could not be recorded, or wrote to a tensor that is "
+                                     "no input, parameter or buffer of what is recorded");
     for (int64_t i = 0; i < outputs.n; i++) {
         int32_t id;
         if (!outputs.v[i]) return tn_fail(TN_E_TYPE, 1, "output %lld is NULL", (long long)i);
@@ -474,16 +507,45 @@ void tn_program_cancel(tn_program *p) {
 
 /* ---- Values that are looked at -----------------------------------------------------------------*/
 
+enum { MOST_LOOKS = 1000 };
+
+/* Computed values that are held by others than the recording. */
+static tn_status list_live(const tn_program *p, tni_plook *l) {
+    l->live = malloc(sizeof *l->live * (size_t)(p->nvalues + 1));
+    if (!l->live) return tni_p_memory();
+    for (int32_t i = 0; i < p->nvalues; i++) {
+        const tni_pvalue *v = &p->value[i];
+        if (v->role == TNI_P_NODE && atomic_load_explicit(&v->t->refs, memory_order_relaxed) > 1)
+            l->live[l->nlive++] = i;
+    }
+    return TN_OK;
+}
+
+static void keep_look(tn_program *p, const tn_tensor *t, int32_t id) {
+    if (p->nlooks >= MOST_LOOKS ||
+        tni_p_grow(&p->look, p->nlooks, &p->look_room, sizeof *p->look) != TN_OK)
+        return;
+    tni_plook *l = &p->look[p->nlooks];
+    *l = (tni_plook){.position = p->nnodes, .value = id, .version = tn_tensor_version(t)};
+    if (list_live(p, l) != TN_OK) return;
+    l->t = tn_tensor_ref((tn_tensor *)(uintptr_t)t);
+    l->where = tni_host_where();
+    p->nlooks++;
+}
+
 void tn_program_note_read(const tn_tensor *t) {
     recorder *r = active;
-    if (TN_LIKELY(!r) || !t || (t->flags & TNI_T_STACK) || make_room(r) != TN_OK) return;
+    if (TN_LIKELY(!r) || r->paused || !t || (t->flags & TNI_T_STACK) || make_room(r) != TN_OK)
+        return;
+    tn_program *p = r->p;
     int32_t id = *find(r, t);
-    bool computed = id >= 0 && r->p->value[id].role != TNI_P_WEIGHT;
-    for (int32_t i = 0; id < 0 && i < r->p->nvalues && !computed; i++)
-        computed = r->p->value[i].role != TNI_P_WEIGHT && tni_p_shares(r->p->value[i].t, t);
+    bool computed = id >= 0 && p->value[id].role != TNI_P_WEIGHT;
+    for (int32_t i = 0; id < 0 && i < p->nvalues && !computed; i++)
+        computed = p->value[i].role != TNI_P_WEIGHT && tni_p_shares(p->value[i].t, t);
+    keep_look(p, t, id);
     if (!computed) return;
-    r->p->reads++;
-    if (!r->p->read_where) r->p->read_where = tni_host_where();
+    p->reads++;
+    if (!p->read_where) p->read_where = tni_host_where();
 }
 
 /* Runs when the library is mapped, before anybody reads a value. */

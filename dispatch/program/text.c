@@ -421,6 +421,8 @@ static void put_json_node(printer *w, const tni_pnode *n) {
     put_bool(w, list);
     tni_sink_text(&w->s, ", \"no_grad\": ");
     put_bool(w, n->no_grad);
+    tni_sink_text(&w->s, ", \"fresh\": ");
+    put_bool(w, n->fresh);
     tni_sink_text(&w->s, ", \"random\": ");
     put_bool(w, n->op->flags & TNI_OP_RANDOM);
     int32_t positional = 0;

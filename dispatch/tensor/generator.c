@@ -151,6 +151,8 @@ static void init(tn_generator *gen, tn_device device, uint64_t seed) {
 tn_status tn_generator_new(tn_device device, tn_generator **ret_gen) {
     if (!ret_gen) return tn_fail(TN_E_TYPE, -1, "generator_new(): the result has no place to go");
     TN_TRY(tni_check_device(device));
+    if (device.slot == TN_META_SLOT)
+        return tn_fail(TN_E_DEVICE, 0, "Device type 'meta' has no random numbers");
     tn_generator *gen = calloc(1, sizeof *gen);
     if (!gen) return tn_fail(TN_E_MEMORY, -1, "no memory for a random number generator");
     init(gen, device, first_seed);

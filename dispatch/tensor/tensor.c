@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "os_priv.h"
-#include "tensor_priv.h"
+#include "sparse_priv.h"
 
 enum { LINE = 64, MAX_FREE = 256 };
 _Static_assert(sizeof(tn_view) == 64, "the prefix is frozen");
@@ -410,6 +410,7 @@ tn_status tni_view_new(const tn_tensor *t, int32_t dtype, int32_t ndim, const in
 }
 
 tn_status tni_detach(const tn_tensor *t, tn_tensor **ret_tensor) {
+    if (TN_UNLIKELY(t->v.word & TN_W_LAYOUT)) return tni_sparse_alias(t, ret_tensor);
     return tni_view_new(t, tn_view_dtype(&t->v), t->v.ndim, t->v.shape, t->v.strides, 0,
                         ret_tensor);
 }
@@ -419,6 +420,10 @@ tn_status tn_tensor_alias(const tn_tensor *t, int32_t dtype, int32_t ndim, const
     int64_t numel, lo, hi, first, last, size = tn_dtype_size(dtype);
     tn_tensor *r;
     if (!t || !t->storage) return tn_fail(TN_E_VALUE, 0, "the tensor has no storage");
+    if (tni_is_sparse(t))
+        return tn_fail(TN_E_UNSUPPORTED, 0,
+                       "a tensor of layout %s has no memory of its own to look at",
+                       tn_layout_name(tn_tensor_layout(t)));
     if (!ret_tensor || (ndim > 0 && (!shape || !strides)))
         return tn_fail(TN_E_TYPE, -1, "tensor_alias(): a pointer that must be set is NULL");
     if (!tn_dtype_name(dtype)) return tn_fail(TN_E_DTYPE, -1, "there is no dtype %d", (int)dtype);
@@ -527,6 +532,9 @@ int tn_tensor_same_storage(const tn_tensor *a, const tn_tensor *b) {
 }
 void *tn_tensor_storage_data(const tn_tensor *t) {
     return t && t->storage ? t->storage->data : NULL;
+}
+uint64_t tn_tensor_storage_id(const tn_tensor *t) {
+    return t ? (uint64_t)(uintptr_t)t->storage : 0;
 }
 uint64_t tn_tensor_storage_bytes(const tn_tensor *t) {
     return t && t->storage ? t->storage->bytes : 0;

@@ -15,7 +15,9 @@ from typing import Any
 
 CONSTANTS = {"inf": float("inf"), "nan": float("nan"), "contiguous_format": 0, "preserve_format": 1}
 # Operators whose results hold whatever was in memory.
-UNSET = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"}
+UNSET = {
+    "empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided",
+}  # fmt: skip
 
 
 def join(numbers: Any) -> str:

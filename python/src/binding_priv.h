@@ -42,16 +42,22 @@ enum { TNP_LOCK_FREE_NUMEL = 32768 };
 /* ---- module.c: one set of everything, made at import and kept ----------------------------------*/
 typedef struct tnp_state {
     PyTypeObject *tensor, *size, *dtype, *device, *layout, *format, *generator;
-    PyObject *prefix; /* "tenon", or "torch" for programs run as PyTorch ones */
-    PyObject *strided;
+    PyTypeObject *plain; /* the class whose instances nobody overrides: tensor, NULL under a mode */
+    PyObject *prefix;    /* "tenon", or "torch" for programs run as PyTorch ones */
     PyObject *str_out, *str_requires_grad, *str_pin_memory, *str_layout; /* interned */
     bool overrides; /* some class may override calls; see overrides.c */
     uint64_t host_offset;
-    tn_device new_device; /* where new tensors are made */
+    tn_device new_device; /* where new tensors are made, see tnp_new_device() */
+    int new_device_set;   /* it is not the CPU, or how many `with device` there are, or both */
 } tnp_state;
 extern tnp_state tnp;
 
 /* A Python function tenon.<module>.<name>, imported when first needed; borrowed. */
+/* Where the calling thread makes new tensors: the device of its innermost `with`, or the default.
+ * Asked only where tnp.new_device_set is not 0. */
+tn_device tnp_new_device(void);
+bool tnp_enter_device(tn_device device);
+void tnp_leave_device(void);
 PyObject *tnp_helper(const char *module, const char *name);
 
 /* ---- The tensor object -------------------------------------------------------------------------*/
@@ -64,7 +70,8 @@ static inline PyObject *tnp_object(tn_tensor *t) {
 static inline tn_host_slots *tnp_host(tn_tensor *t) {
     return (tn_host_slots *)(void *)((char *)t + tnp.host_offset);
 }
-static inline bool tnp_is_exact(PyObject *o) { return Py_TYPE(o) == tnp.tensor; }
+/* A tensor of no subclass, where no mode wants to see calls. */
+static inline bool tnp_is_plain(PyObject *o) { return Py_TYPE(o) == tnp.plain; }
 static inline bool tnp_is_tensor(PyObject *o) {
     return Py_TYPE(o) == tnp.tensor || PyType_IsSubtype(Py_TYPE(o), tnp.tensor);
 }
@@ -112,6 +119,18 @@ PyObject *tnp_dtype_object(int32_t slot);
 /* The slot of a dtype object or of Python's float, int, bool, complex; -1 when it is neither. */
 int32_t tnp_dtype_slot(PyObject *o);
 PyObject *tnp_device_object_of(tn_device device);
+/* ---- tensor_sparse.c ---------------------------------------------------------------------------*/
+/* The error for a sparse tensor where its memory was asked for; NULL. */
+PyObject *tnp_no_memory(PyObject *self, const char *what);
+/* The same elements without history, of any layout. */
+tn_status tnp_alias_of(tn_tensor *t, tn_tensor **ret_tensor);
+PyObject *tnp_nnz(PyObject *self, PyObject *unused);
+PyObject *tnp_sparse_dim(PyObject *self, PyObject *unused);
+PyObject *tnp_dense_dim(PyObject *self, PyObject *unused);
+PyObject *tnp_is_coalesced(PyObject *self, PyObject *unused);
+
+PyObject *tnp_layout_object(int32_t layout);
+int32_t tnp_layout_value(PyObject *o); /* -1 when it is none */
 PyObject *tnp_format_object(int32_t format);
 int32_t tnp_format_value(PyObject *o); /* -1 when it is none */
 /* A device from an object, a string or an index. False: exception set. */
@@ -128,6 +147,7 @@ bool tnp_program_init(PyObject *module);
 /* ---- convert.c ---------------------------------------------------------------------------------*/
 /* A number: float, int, bool, complex, NumPy scalar or 0-d tensor. 1: done; 0: not a number, no
  * exception; -1: exception. */
+bool tnp_is_element(int32_t dtype); /* Python has numbers for it */
 int tnp_scalar_from(PyObject *o, tn_scalar *ret_scalar);
 PyObject *tnp_scalar_to(const tn_scalar *s);
 /* An integer that is not a bool: int, NumPy integer, 0-d integer tensor. Results as above. */
@@ -184,6 +204,7 @@ typedef struct tnp_param {
     const tn_field *field;
     bool kwonly;
     bool required;
+    bool number; /* of a tensor: a number may stand for it */
 } tnp_param;
 
 typedef struct tnp_overload {
@@ -195,6 +216,7 @@ typedef struct tnp_overload {
     int32_t self_param;   /* which parameter a method's self is */
     int32_t spread[2];    /* as function, as method: the parameter that may be spread, or -1 */
     uint32_t forms;       /* TN_PY_* */
+    uint32_t numbers;     /* bit i: parameter i may be a number; bit 31: all tensors may be */
     bool creates;         /* takes requires_grad=, layout=, pin_memory= */
     bool ready;           /* defaults and names have been prepared */
     unsigned char *image; /* the argument struct filled with defaults */
@@ -291,7 +313,7 @@ void *tnp_bind_error(const tnp_group *g, const char *name, enum tnp_form form,
                      PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames,
                      const tnp_mismatch *why);
 /* One value into its field. Results as tnp_bind. */
-int tnp_convert(const tn_field *field, PyObject *value, tnp_frame *f, tnp_mismatch *why);
+int tnp_convert(const tnp_param *param, PyObject *value, tnp_frame *f, tnp_mismatch *why);
 
 /* ---- numbers.c ---------------------------------------------------------------------------------*/
 bool tnp_numbers_init(void);
@@ -362,6 +384,8 @@ PyObject *tnp_is_pinned(PyObject *self, PyObject *args, PyObject *kwargs);
 /* ---- modes.c, node_type.c, autograd_py.c, function.c, saved_hooks.c ----------------------------*/
 bool tnp_modes_init(PyObject *module);
 bool tnp_function_init(PyObject *module);
+bool tnp_crc32_init(PyObject *module);
+bool tnp_module_call_init(PyObject *module);
 bool tnp_autograd_init(PyObject *module);
 bool tnp_node_init(PyObject *module);
 bool tnp_saved_hooks_init(PyObject *module);

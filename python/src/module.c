@@ -90,13 +90,44 @@ static PyObject *set_default_dtype(PyObject *unused, PyObject *dtype) {
 }
 
 static PyObject *set_default_device(PyObject *unused, PyObject *device) {
+    bool before = tnp.new_device.slot != 0;
     (void)unused;
     if (!tnp_device_from(device, &tnp.new_device)) return NULL;
+    tnp.new_device_set += (tnp.new_device.slot != 0) - before;
     Py_RETURN_NONE;
 }
 static PyObject *get_default_device(PyObject *unused, PyObject *none) {
     (void)unused, (void)none;
-    return tnp_device_object_of(tnp.new_device);
+    return tnp_device_object_of(tnp_new_device());
+}
+
+/* The thread's `with device`, from the innermost outwards. */
+typedef struct device_region {
+    tn_device device;
+    struct device_region *outer;
+} device_region;
+static _Thread_local device_region *regions;
+
+tn_device tnp_new_device(void) { return regions ? regions->device : tnp.new_device; }
+
+bool tnp_enter_device(tn_device device) {
+    device_region *r = PyMem_Malloc(sizeof *r);
+    if (!r) {
+        PyErr_NoMemory();
+        return false;
+    }
+    *r = (device_region){device, regions};
+    regions = r;
+    tnp.new_device_set++;
+    return true;
+}
+
+void tnp_leave_device(void) {
+    device_region *r = regions;
+    if (!r) return;
+    regions = r->outer;
+    tnp.new_device_set--;
+    PyMem_Free(r);
 }
 
 static PyObject *promote_types(PyObject *unused, PyObject *args) {
@@ -106,7 +137,8 @@ static PyObject *promote_types(PyObject *unused, PyObject *args) {
     int32_t x = tnp_dtype_slot(a), y = tnp_dtype_slot(b);
     if (x < 0 || y < 0)
         return tnp_type_error("promote_types() takes dtypes, not %U", x < 0 ? a : b);
-    return tnp_dtype_object(tn_dtype_promote(x, y));
+    int32_t both = tn_dtype_promote(x, y);
+    return both == TN_NO_DTYPE ? tnp_raise(tn_dtype_check_promotes(x, y)) : tnp_dtype_object(both);
 }
 
 static PyObject *is_tensor(PyObject *unused, PyObject *o) {
@@ -323,7 +355,7 @@ static bool init(PyObject *module) {
            tnp_index_init() && tnp_memory_init(module) && tnp_program_init(module) &&
            tnp_factory_init(module) && tnp_modes_init(module) && tnp_saved_hooks_init(module) &&
            tnp_overrides_init(module) && tnp_node_init(module) && tnp_autograd_init(module) &&
-           tnp_function_init(module) &&
+           tnp_function_init(module) && tnp_crc32_init(module) && tnp_module_call_init(module) &&
            PyModule_AddStringConstant(module, "_version", tn_version()) == 0 &&
            PyModule_AddFunctions(module, functions) == 0;
 }

@@ -109,6 +109,60 @@ static PyObject *reads(PyObject *unused, PyObject *o) {
     return Py_BuildValue("Lz", (long long)tn_program_reads(p), tn_program_read_where(p));
 }
 
+static PyObject *tolerate(PyObject *unused, PyObject *o) {
+    tn_program *p;
+    (void)unused;
+    return program_of(o, &p) ? none_or_raise(tn_program_tolerate(p)) : NULL;
+}
+
+static PyObject *pause_(PyObject *unused, PyObject *args) {
+    tn_program *p;
+    int on;
+    (void)unused;
+    if (!PyArg_ParseTuple(args, "O&p:_program_pause", program_of, &p, &on)) return NULL;
+    return none_or_raise(tn_program_pause(p, on));
+}
+
+static PyObject *value(PyObject *unused, PyObject *args) {
+    tn_program *p;
+    PyObject *t;
+    int32_t id;
+    (void)unused;
+    if (!PyArg_ParseTuple(args, "O&O!:_program_value", program_of, &p, tnp.tensor, &t)) return NULL;
+    tn_status st = tn_program_value(p, tnp_of(t), &id);
+    return st == TN_OK ? PyLong_FromLong(id) : tnp_raise(st);
+}
+
+static PyObject *position(PyObject *unused, PyObject *o) {
+    tn_program *p;
+    (void)unused;
+    return program_of(o, &p) ? PyLong_FromLong(tn_program_nodes(p)) : NULL;
+}
+
+static PyObject *look_object(const tn_program_look *l) {
+    PyObject *live = PyList_New(l->nlive);
+    for (int32_t i = 0; live && i < l->nlive; i++)
+        PyList_SetItem(live, i, PyLong_FromLong(l->live[i]));
+    if (!live) return NULL;
+    return Py_BuildValue("iizNIN", (int)l->position, (int)l->value, l->where, live,
+                         (unsigned)l->version,
+                         tnp_wrap(tn_tensor_ref((tn_tensor *)(uintptr_t)l->tensor)));
+}
+
+static PyObject *looks(PyObject *unused, PyObject *o) {
+    tn_program *p;
+    tn_program_look l;
+    (void)unused;
+    if (!program_of(o, &p)) return NULL;
+    PyObject *list = PyList_New(0);
+    for (int32_t i = 0; list && tn_program_look_at(p, i, &l) == TN_OK; i++) {
+        PyObject *row = look_object(&l);
+        if (!row || PyList_Append(list, row) < 0) Py_CLEAR(list);
+        Py_XDECREF(row);
+    }
+    return list;
+}
+
 static PyObject *generalize(PyObject *unused, PyObject *args) {
     tn_program *p, *other;
     unsigned long long inputs;
@@ -291,6 +345,12 @@ static PyMethodDef functions[] = {
     {"_program_end", end, METH_VARARGS, "(program, outputs)"},
     {"_program_cancel", cancel, METH_O, "Gives the recording up."},
     {"_program_reads", reads, METH_O, "How often values were looked at, and where first."},
+    {"_program_tolerate", tolerate, METH_O, "What cannot be recorded runs all the same."},
+    {"_program_pause", pause_, METH_VARARGS, "(program, on)"},
+    {"_program_value", value, METH_VARARGS, "(program, tensor): which value it is."},
+    {"_program_position", position, METH_O, "How many nodes there are so far."},
+    {"_program_looks", looks, METH_O,
+     "Values looked at: (position, value, where, live, version, tensor) each."},
     {"_program_generalize", generalize, METH_VARARGS,
      "(program, other, inputs, dim, low, high, name)"},
     {"_program_run", run, METH_VARARGS, "(program, inputs): a tuple of outputs."},

@@ -53,6 +53,36 @@ class Eigh(NamedTuple):
     eigenvectors: Tensor
 
 
+class Eig(NamedTuple):
+    """A V = V diag(L) for complex eigenvalues L and eigenvectors V."""
+
+    eigenvalues: Tensor
+    eigenvectors: Tensor
+
+
+class LUFactor(NamedTuple):
+    """L below the diagonal and U from it on in one matrix, and the exchanges of rows, from 1."""
+
+    LU: Tensor
+    pivots: Tensor
+
+
+class LUFactorEx(NamedTuple):
+    """LUFactor, and 0 or the number of a zero on the diagonal of U."""
+
+    LU: Tensor
+    pivots: Tensor
+    info: Tensor
+
+
+class LU(NamedTuple):
+    """A = P L U."""
+
+    P: Tensor
+    L: Tensor
+    U: Tensor
+
+
 class LstSq(NamedTuple):
     """Solutions, sums of squared residuals of full-rank systems, ranks, singular values."""
 
@@ -149,6 +179,11 @@ def multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor
     return _result(result.squeeze(0) if row else result, out)
 
 
+def _largest(x: Tensor, dim: int, keepdim: bool = False) -> Tensor:
+    """The largest of norms or sums of magnitudes along dim; 0 where there are none."""
+    return x.amax(dim, keepdim) if x.shape[dim] else x.sum(dim, keepdim)
+
+
 @_writes_out
 def matrix_norm(
     A: Tensor,
@@ -170,13 +205,13 @@ def matrix_norm(
         if ord == "nuc":
             result = values.sum(-1)
         else:
-            result = values.amax(-1) if ord == 2 else values.amin(-1)
+            result = _largest(values, -1) if ord == 2 else values.amin(-1)
         for d in sorted((rows, columns)) if keepdim else ():
             result = result.unsqueeze(d)
         return result
     inner, outer = (rows, columns) if abs(ord) == 1 else (columns, rows)
     sums = A.abs().sum(inner, keepdim=True)
-    result = sums.amax(outer, keepdim=True) if ord > 0 else sums.amin(outer, keepdim=True)
+    result = _largest(sums, outer, True) if ord > 0 else sums.amin(outer, keepdim=True)
     return result if keepdim else result.squeeze((rows, columns))
 
 
@@ -275,6 +310,98 @@ def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
     return _ops._linalg_eigh(A, _is_upper(UPLO))[0]
 
 
+@_writes_out
+def eig(A: Tensor) -> Eig:
+    """Complex eigenvalues and eigenvectors of square matrices."""
+    return Eig(*_ops._linalg_eig(A))
+
+
+@_writes_out
+def eigvals(A: Tensor) -> Tensor:
+    """The complex eigenvalues of square matrices."""
+    return _ops._linalg_eig(A)[0]
+
+
+def _lu(A: Tensor, pivot: bool, check: bool) -> LUFactorEx:
+    if not pivot:
+        raise RuntimeError("linalg.lu_factor: LU without pivoting is not implemented on the CPU")
+    return LUFactorEx(*_ops._linalg_lu_factor(A, check))
+
+
+@_writes_out
+def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> LUFactorEx:
+    """lu_factor that reports in info where U has a zero on its diagonal, without raising."""
+    return _lu(A, pivot, check_errors)
+
+
+@_writes_out
+def lu_factor(A: Tensor, *, pivot: bool = True) -> LUFactor:
+    """L and U with A = P L U in one matrix, and the exchanges of rows that make P."""
+    return LUFactor(*_lu(A, pivot, True)[:2])
+
+
+def lu_parts(factors: Tensor) -> tuple[Tensor, Tensor]:
+    """L and U, from both in one matrix."""
+    rows, k = factors.shape[-2], min(factors.shape[-2:])
+    unit = _ops.eye(rows, k, dtype=factors.dtype, device=factors.device)
+    return factors[..., :k].tril(-1) + unit, factors[..., :k, :].triu()
+
+
+def lu_rows(factors: Tensor, pivots: Tensor, name: str) -> Tensor:
+    """The rows of A in the order of L's."""
+    if pivots.dtype != _C.int32:
+        raise RuntimeError(f"{name}: pivots should be a Tensor of scalar type torch.int32")
+    if pivots.shape != (*factors.shape[:-2], min(factors.shape[-2:])):
+        raise RuntimeError(
+            f"{name}: Number of pivots per batch should be same as the dimension of the matrix"
+        )
+    return _ops._lu_permutation(pivots, factors.shape[-2])
+
+
+@_writes_out
+def lu(A: Tensor, *, pivot: bool = True) -> LU:
+    """P, L and U with A = P L U."""
+    factors, pivots, _ = _lu(A, pivot, False)
+    return LU(permutation(lu_rows(factors, pivots, "linalg.lu"), A), *lu_parts(factors))
+
+
+def permutation(order: Tensor, like: Tensor) -> Tensor:
+    """The matrix that puts row i into place order[i]."""
+    places = _ops.arange(order.shape[-1], device=order.device)
+    return (places.unsqueeze(-1) == order.unsqueeze(-2)).to(like.dtype)
+
+
+@_writes_out
+def lu_solve(
+    LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False
+) -> Tensor:
+    """X with A X = B, or X A = B without left, for lu_factor's A or its adjoint."""
+    if LU.ndim < 2 or B.ndim < 2 or LU.shape[-1] != LU.shape[-2]:
+        raise RuntimeError("linalg.lu_solve: LU must be batches of square matrices, B of matrices")
+    if not left:
+        return lu_solve(LU, pivots, B.mH, adjoint=not adjoint).mH
+    if LU.shape[-1] != B.shape[-2]:
+        sizes = "x".join(map(str, LU.shape[-2:])), "x".join(map(str, B.shape[-2:]))
+        raise RuntimeError(
+            "linalg.lu_solve: Incompatible shapes of A and B for the equation AX = B "
+            f"({sizes[0]} and {sizes[1]})"
+        )
+    order = lu_rows(LU, pivots, "linalg.lu_solve")
+    LU, B = _broadcast(LU, B)
+    order = order.expand(B.shape[:-1]).unsqueeze(-1)
+    if adjoint:
+        half = _ops._linalg_solve_triangular(LU.mH, B, False, False)
+        half = _ops._linalg_solve_triangular(LU.mH, half, True, True)
+        return half.take_along_dim(order.argsort(-2), -2)
+    half = _ops._linalg_solve_triangular(LU, B.take_along_dim(order, -2), False, True)
+    return _ops._linalg_solve_triangular(LU, half, True, False)
+
+
+def matrix_exp(A: Tensor) -> Tensor:
+    """Exponentials of square matrices."""
+    return _ops.matrix_exp(A)
+
+
 # ---- Equations -----------------------------------------------------------------------------------
 
 
@@ -302,6 +429,49 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True, out: Tensor | None = None)
     A, right = _broadcast(A, right)
     X = _ops._linalg_solve(A, right)
     return _result(X.squeeze(-1) if vector else X, out)
+
+
+def tensorinv(A: Tensor, ind: int = 2, *, out: Tensor | None = None) -> Tensor:
+    """The inverse of tensordot with A over its first ind dimensions."""
+    if ind <= 0:
+        raise RuntimeError(f"Expected a strictly positive integer for 'ind', but got {ind}")
+    rows, columns = A.shape[:ind], A.shape[ind:]
+    if math.prod(rows) != math.prod(columns):
+        raise RuntimeError(
+            "Expected self to satisfy the requirement prod(self.shape[ind:]) == "
+            f"prod(self.shape[:ind]), but got {math.prod(columns)} != {math.prod(rows)}"
+        )
+    square = A.reshape(math.prod(rows), math.prod(columns))
+    return _result(inv(square).reshape(*columns, *rows), out)
+
+
+def tensorsolve(
+    A: Tensor, B: Tensor, dims: Sequence[int] | None = None, *, out: Tensor | None = None
+) -> Tensor:
+    """X with tensordot(A, X, X.ndim) = B; dims of A are moved to its end first."""
+    A = A if dims is None else A.movedim(tuple(dims), tuple(range(-len(dims), 0)))
+    unknown = A.shape[B.ndim :]
+    if math.prod(unknown) != math.prod(A.shape[: B.ndim]) or math.prod(unknown) != B.numel():
+        raise RuntimeError(
+            "Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == "
+            f"prod(self.shape[:other.ndim]), but got {math.prod(unknown)} != {B.numel()}"
+        )
+    X = solve(A.reshape(B.numel(), math.prod(unknown)), B.reshape(-1))
+    return _result(X.reshape(unknown), out)
+
+
+def vander(x: Tensor, N: int | None = None) -> Tensor:
+    """Powers 0 to N - 1 of vectors, along a new last dimension."""
+    if x.dtype == _C.bool:
+        raise RuntimeError(
+            "linalg.vander supports floating point, complex, and integer tensors, but got Bool"
+        )
+    x = x if x.ndim else x.unsqueeze(0)
+    n = x.shape[-1] if N is None else N
+    if n <= 1:
+        raise RuntimeError(f"linalg.vander: N must be greater than 1, but is {n}")
+    powers = x.unsqueeze(-1).expand(*x.shape, n - 1).cumprod(-1)
+    return _ops.cat([_ops.ones_like(powers[..., :1]), powers], -1)
 
 
 def solve_triangular(
@@ -342,7 +512,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     X, rank, values = _ops._linalg_lstsq(A, right, cut)
     residuals = A.new_empty(0)
     if m > n and driver != "gelsy" and bool((rank == n).all()):
-        residuals = (A @ X - right).square().sum(-2)
+        residuals = (A @ X - right).abs().square().sum(-2)
         residuals = residuals.squeeze(-1) if vector else residuals
     return LstSq(
         X.squeeze(-1) if vector else X,
@@ -376,7 +546,7 @@ def pinv(
     if A.ndim < 2:
         raise RuntimeError("linalg.pinv: The input tensor must have at least 2 dimensions.")
     if hermitian:
-        A = A.tril() + A.tril(-1).mT
+        A = A.tril() + A.tril(-1).adjoint()
     return _result(_ops._linalg_pinv(A, *_cut(A, atol, _rcond(rtol, rcond))), out)
 
 

@@ -74,7 +74,7 @@ static void test_failures(void **state) {
     assert_int_equal(tn_graph_end(g), TN_E_STATE);
     assert_non_null(strstr(tn_error_last()->message, "reading a value"));
     assert_row(x, 1, 2);
-    assert_int_equal(tn_graph_begin(g, (tn_device){31, 0}, NULL), TN_E_DEVICE);
+    assert_int_equal(tn_graph_begin(g, (tn_device){30, 0}, NULL), TN_E_DEVICE);
     assert_int_equal(tn_graph_reset(g), TN_OK);
     tn_graph_unref(&g);
     tn_tensor_unref(&x);

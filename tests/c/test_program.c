@@ -293,6 +293,60 @@ static void test_versions_and_names(void **state) {
     tn_program_unref(&p);
 }
 
+/* y = exp(x) is looked at between two multiplications, the second of which nobody sees. */
+static void test_looks_and_pauses(void **state) {
+    tn_tensor *x = pair(1, 2), *y = NULL, *hidden = NULL, *z = NULL;
+    tn_program *p = NULL;
+    tn_program_look look;
+    int32_t value = -7;
+    (void)state;
+    assert_int_equal(tn_program_begin(&p), TN_OK);
+    assert_int_equal(tn_program_add_input(p, x, "x"), TN_OK);
+    assert_int_equal(tn_exp(x, &y), TN_OK);
+    tn_program_note_read(y);
+    assert_int_equal(tn_program_pause(p, 1), TN_OK);
+    assert_false(tn_program_is_recording());
+    assert_int_equal(tn_mul(y, y, &hidden), TN_OK);
+    tn_program_note_read(hidden);
+    assert_int_equal(tn_program_pause(p, 0), TN_OK);
+    assert_int_equal(tn_program_add_input(p, hidden, "hidden"), TN_OK);
+    assert_int_equal(tn_mul(hidden, x, &z), TN_OK);
+    assert_int_equal(tn_program_value(p, y, &value), TN_OK);
+    assert_int_equal(value, 1);
+    tn_tensors outputs = {&z, 1};
+    assert_int_equal(tn_program_end(p, outputs), TN_OK);
+    assert_int_equal(tn_program_nodes(p), 2);
+    assert_int_equal(tn_program_look_at(p, 0, &look), TN_OK);
+    assert_true(look.position == 1 && look.value == 1 && look.tensor == y && look.version == 0);
+    assert_true(look.nlive == 1 && look.live[0] == 1);
+    assert_int_equal(tn_program_look_at(p, 1, &look), TN_E_INDEX);
+    assert_int_equal(tn_program_value(p, y, &value), TN_E_STATE);
+    assert_int_equal(tn_program_pause(p, 1), TN_E_STATE);
+    tn_tensor **all[] = {&x, &y, &hidden, &z};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) tn_tensor_unref(all[i]);
+    tn_program_unref(&p);
+}
+
+/* A write to a constant goes through where the recording tolerates it, and is what its end says. */
+static void test_tolerance(void **state) {
+    tn_tensor *x = pair(1, 2), *k = pair(0, 0), *y = NULL;
+    tn_program *p = NULL;
+    (void)state;
+    assert_int_equal(tn_program_tolerate(p), TN_E_STATE);
+    assert_int_equal(tn_program_begin(&p), TN_OK);
+    assert_int_equal(tn_program_add_input(p, x, "x"), TN_OK);
+    assert_int_equal(tn_program_tolerate(p), TN_OK);
+    assert_int_equal(tn_copy_(k, x, 0, &y), TN_OK);
+    assert_pair(k, 1, 2);
+    tn_tensors outputs = {&y, 1};
+    assert_int_equal(tn_program_end(p, outputs), TN_E_UNSUPPORTED);
+    assert_non_null(strstr(tn_error_last()->message, "copy_ writes to a tensor"));
+    tn_tensor_unref(&x);
+    tn_tensor_unref(&k);
+    tn_tensor_unref(&y);
+    tn_program_unref(&p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_record_and_run),
@@ -304,6 +358,8 @@ int main(void) {
         cmocka_unit_test(test_file),
         cmocka_unit_test(test_damaged_files),
         cmocka_unit_test(test_versions_and_names),
+        cmocka_unit_test(test_looks_and_pauses),
+        cmocka_unit_test(test_tolerance),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

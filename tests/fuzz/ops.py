@@ -105,7 +105,22 @@ class Pool:
             t = t.detach().requires_grad_() * 1
         elif change == 8 and t.dim() and t.shape[0]:
             t = t.unfold(0, 1, 1)
+        elif change == 9 and t.dim():
+            t = self.sparse(t)
         return t
+
+    def sparse(self, t: Any) -> Any:
+        """The same elements in a sparse layout, or no elements and a size that no memory holds."""
+        kind = self.rng.randrange(8)
+        if kind == 0:
+            return tn.sparse_coo_tensor((2**31, 2**30))
+        if kind == 1:
+            return tn.sparse_coo_tensor([[2, 0, 2], [1, 1, 1]], [1.0, 2.0, 3.0], (3, 3))
+        if kind == 2 or t.dim() != 2:
+            return t.to_sparse(self.rng.randrange(1, t.dim() + 1))
+        layout = self.rng.choice((tn.sparse_csr, tn.sparse_csc, tn.sparse_bsr, tn.sparse_bsc))
+        blocks = layout in (tn.sparse_bsr, tn.sparse_bsc)
+        return t.to_sparse(layout=layout, blocksize=(1, 1) if blocks else None)
 
     def integer(self) -> int:
         r = self.rng
@@ -155,6 +170,8 @@ class Pool:
     def spoiled_tensor(self, t: Any) -> Any:
         """Its elements in another dtype, order, or number."""
         r = self.rng
+        if t.layout is not tn.strided:
+            return t
         change = r.randrange(9)
         if change == 0 or t.numel() > 1000:  # the large ones repeat one element
             return self.tensor()
@@ -231,6 +248,8 @@ def targets(only: str | None) -> list[tuple[str, Any, dict[str, Any]]]:
 def text_of(value: Any) -> str:
     if isinstance(value, tn.Tensor):
         flags = "grad" if value.requires_grad else ""
+        if value.layout is not tn.strided:
+            return f"<{value.dtype} {list(value.shape)} {value.layout}>"
         return f"<{value.dtype} {list(value.shape)} strides {list(value.stride())} {flags}>"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(text_of(v) for v in value) + "]"

@@ -16,9 +16,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import points
+from libraries import Build
 from points import KINDS, ROOT, Mutant
-
-from build import Build
 
 HERE = Path(__file__).resolve().parent
 
@@ -33,6 +32,8 @@ def options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--each", type=int, default=2, help="mutants of a formula at most (2)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2)
+    parser.add_argument("--far", action="store_true", help="let the living meet all quick tests")
+    parser.add_argument("--again", type=Path, metavar="FILE", help="what lived in this --json")
     parser.add_argument("--json", type=Path, help="write the result of every mutant here")
     parser.add_argument("--list", action="store_true", help="only print the mutants")
     parser.add_argument("--build", type=Path, default=ROOT / os.environ.get("TENON_BUILD", "build"))
@@ -45,6 +46,9 @@ def chosen(found: list[Mutant], opts: argparse.Namespace) -> list[Mutant]:
         mutants = [m for m in mutants if m.kind in opts.kind]
     if opts.entries:
         mutants = [m for m in mutants if set(opts.entries) & set(m.entries)]
+    if opts.again:
+        before = json.loads(opts.again.read_text(encoding="utf-8"))["results"]
+        mutants = [m for m in mutants if before.get(m.id, "lives") != "killed"]
     if opts.sample:
         mutants = random.Random(opts.seed).sample(mutants, min(opts.sample, len(mutants)))
     return mutants
@@ -72,6 +76,7 @@ def main() -> int:
     one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TENON_NUM_THREADS"), "1")
     env = {**os.environ, **one, "PYTHONPATH": str(site)}
     command = [sys.executable, str(HERE / "runner.py"), str(build.out), str(opts.jobs)]
+    command += ["far"] if opts.far else []
     (build.out / "results.json").unlink(missing_ok=True)
     subprocess.run(command, cwd=ROOT, env=env, stdout=subprocess.DEVNULL, check=False)
     results = json.loads((build.out / "results.json").read_text(encoding="utf-8"))

@@ -35,6 +35,7 @@ REDUCTIONS = {
 }  # fmt: skip
 NEIGHBOURS = {
     "promote": "FIRST", "float": "PROMOTE", "first": "FLOAT", "sum": "PROMOTE", "bool": "PROMOTE",
+    "number": "PROMOTE",
 }  # fmt: skip
 
 

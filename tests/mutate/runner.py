@@ -1,7 +1,8 @@
 """Runs the tests once for each mutant, in forks of one process that has collected them.
 
-Started by __main__.py with the package of build/mutate/site: `runner.py FOLDER JOBS`; reads
-mutants.json and writes results.json there.
+Started by __main__.py with the package of build/mutate/site: `runner.py FOLDER JOBS [far]`; reads
+mutants.json and writes results.json there. `far`: mutants that the tests of their entries let live
+meet all quick tests that reach them, those of the Python package too.
 """
 
 from __future__ import annotations
@@ -82,10 +83,10 @@ def run_item(item: Any) -> str:
 class Runner:
     """A pytest plugin whose loop is over mutants."""
 
-    def __init__(self, folder: Path, jobs: int) -> None:
+    def __init__(self, folder: Path, jobs: int, far: bool) -> None:
         import tenon
 
-        self.folder, self.jobs = folder, jobs
+        self.folder, self.jobs, self.far = folder, jobs, far
         plan = json.loads((folder / "mutants.json").read_text(encoding="utf-8"))
         self.mutants, self.callers = plan["mutants"], plan["callers"]
         site = Path(tenon.__file__).parent
@@ -129,10 +130,23 @@ class Runner:
         self.facts = self.unchanged(sorted({i for many in asked.values() for i in many}))
         self.say(f"{len(self.facts)} tests unchanged in {time.monotonic() - started:.0f} s")
         self.run_mutants(asked)
+        if self.far:
+            self.run_far()
         failing = [self.items[i].nodeid for i, f in self.facts.items() if f["how"] == "failed"]
         out = {"results": self.results, "failing": failing}
         (self.folder / "results.json").write_text(json.dumps(out, indent=1), encoding="utf-8")
         return True
+
+    def run_far(self) -> None:
+        """All tests, for what still lives; descriptors say nothing about who reaches them."""
+        left = [m for m in self.mutants if self.results[m["id"]] != "killed" and m["seen"] >= 0]
+        if not left:
+            return
+        every = list(range(len(self.items)))
+        self.facts |= self.unchanged([i for i in every if i not in self.facts])
+        self.say(f"{len(left)} live and meet {len(every)} tests")
+        self.mutants = left
+        self.run_mutants({m["id"]: every for m in left})
 
     def say(self, text: str) -> None:
         print(f"mutate: {text}", file=sys.stderr, flush=True)
@@ -235,8 +249,8 @@ def main() -> int:
     sys.meta_path.insert(0, NoTorch())
     import pytest
 
-    folder, jobs = Path(sys.argv[1]), int(sys.argv[2])
-    runner = Runner(folder, jobs)
+    folder, jobs, far = Path(sys.argv[1]), int(sys.argv[2]), "far" in sys.argv[3:]
+    runner = Runner(folder, jobs, far)
     files = {r["tests"] for r in runner.rows.values() if r["tests"]}
     files = {f for f in files if (ROOT / f).is_file() and not f.startswith("tests/ops/")}
     options = [
@@ -249,6 +263,8 @@ def main() -> int:
         "-m",
         "not slow",
     ]
+    if far:
+        files.add("tests/python")
     return int(pytest.main([*options, "tests/ops", *sorted(files)], plugins=[runner]))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +27,15 @@ def unflatten(x: np.ndarray, dim: int, sizes: list[int]) -> np.ndarray:
     """Dimension dim as several."""
     dim %= x.ndim
     return x.reshape(*x.shape[:dim], *sizes, *x.shape[dim + 1 :])
+
+
+def fftn(fn: Callable[..., Any], x: np.ndarray, s: Any, dim: Any, norm: str | None) -> np.ndarray:
+    """A transform of NumPy or SciPy with the arguments of ours: a size of -1 is that of x."""
+    if dim is None:
+        dim = list(range(-(x.ndim if s is None else len(s)), 0))
+    if s is not None:
+        s = [x.shape[d] if n == -1 else n for d, n in zip(dim, s, strict=True)]
+    return np.asarray(fn(x, s, dim, norm=norm))
 
 
 def axes(dim: int | list[int] | None) -> int | tuple[int, ...] | None:
@@ -61,3 +71,81 @@ def trapezoid(y: np.ndarray, x: np.ndarray | None, dx: float, dim: int) -> np.nd
         x = np.moveaxis(x, dim, -1)
     steps = dx if x is None else np.diff(x, axis=-1)
     return np.asarray(((y[..., 1:] + y[..., :-1]) / 2 * steps).sum(-1))
+
+
+def cosine_embedding_loss(x1: Any, x2: Any, target: Any, margin: float) -> Any:
+    cos = (x1 * x2).sum(-1) / np.sqrt(((x1 * x1).sum(-1) + 1e-12) * ((x2 * x2).sum(-1) + 1e-12))
+    near, far = 1 - cos, np.maximum(cos - margin, 0)
+    return np.mean(np.where(target == 1, near, 0) + np.where(target == -1, far, 0))
+
+
+def triplet_margin_loss(
+    anchor: Any, positive: Any, negative: Any, margin: float, p: float, eps: float, swap: bool
+) -> Any:
+    def distance(x: Any, y: Any) -> Any:
+        return np.linalg.norm(x - y + eps, p, -1)
+
+    far = distance(anchor, negative)
+    far = np.minimum(far, distance(positive, negative)) if swap else far
+    return np.mean(np.maximum(distance(anchor, positive) - far + margin, 0))
+
+
+def multigammaln(x: np.ndarray, p: int) -> np.ndarray:
+    """The logarithm of the multivariate gamma function."""
+    from scipy.special import multigammaln as one
+
+    return np.vectorize(lambda v: float(one(v, p)))(x)
+
+
+def chebyshev_v(x: np.ndarray, n: Any) -> np.ndarray:
+    """The polynomial of the third kind, for |x| < 1; 0 where n is negative."""
+    angle = np.arccos(x)
+    return np.where(np.asarray(n) < 0, 0, np.cos((np.asarray(n) + 0.5) * angle) / np.cos(angle / 2))
+
+
+def chebyshev_w(x: np.ndarray, n: Any) -> np.ndarray:
+    """The polynomial of the fourth kind, for |x| < 1; 0 where n is negative."""
+    angle = np.arccos(x)
+    return np.where(np.asarray(n) < 0, 0, np.sin((np.asarray(n) + 0.5) * angle) / np.sin(angle / 2))
+
+
+def diff(x: np.ndarray, n: int, dim: int, prepend: Any, append: Any) -> np.ndarray:
+    """np.diff, for which an absent end is no end at all."""
+    ends = {"prepend": prepend, "append": append}
+    return np.diff(x, n, dim, **{k: v for k, v in ends.items() if v is not None})
+
+
+def renorm(x: np.ndarray, p: float, dim: int, maxnorm: float) -> np.ndarray:
+    """Slices along dim that are too long, scaled to a p-norm of maxnorm."""
+    others = tuple(d for d in range(x.ndim) if d != dim % x.ndim)
+    norm = (np.abs(x) ** p).sum(others, keepdims=True) ** (1 / p)
+    return x * np.where(norm > maxnorm, maxnorm / (norm + 1e-7), 1)
+
+
+def combinations(x: np.ndarray, r: int, again: bool) -> np.ndarray:
+    """Rows of r elements, as itertools has them."""
+    choose = itertools.combinations_with_replacement if again else itertools.combinations
+    return np.array(list(choose(x, r)), x.dtype).reshape(-1, r)
+
+
+REDUCE: dict[str, Callable[..., Any]] = {"mean": np.mean, "sum": np.sum, "none": np.asarray}
+
+
+def multi_margin_loss(
+    x: Any, target: Any, p: float, margin: float, weight: Any, reduction: str
+) -> Any:
+    losses = []
+    for row, k in zip(np.atleast_2d(x), np.ravel(target)):
+        gaps = np.maximum(margin - row[k] + row, 0) ** p * (1 if weight is None else weight[k])
+        losses.append(np.delete(gaps, k).sum() / row.size)
+    return REDUCE[reduction](np.reshape(losses, np.shape(target)))
+
+
+def multilabel_margin_loss(x: Any, target: Any, reduction: str) -> Any:
+    losses = []
+    for row, marks in zip(np.atleast_2d(x), np.atleast_2d(target)):
+        wanted = [*marks, -1]
+        wanted = wanted[: wanted.index(-1)]
+        others = np.delete(row, wanted)
+        losses.append(sum(np.maximum(1 - (row[k] - others), 0).sum() for k in wanted) / row.size)
+    return REDUCE[reduction](np.reshape(losses, np.shape(x)[:-1]))

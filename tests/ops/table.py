@@ -45,6 +45,15 @@ def entries() -> list[dict[str, Any]]:
     return [row for row in rows() if row["ref"] and row["samples"] and row["where"]]
 
 
+def sampled() -> list[dict[str, Any]]:
+    """Every operator with samples whose results are the same at each call, by its public names."""
+    return [
+        row for row in rows()
+        if row["samples"] and row["where"] and not row["random"]
+        and not row["name"].startswith(("_", "empty", "new_empty"))
+    ]  # fmt: skip
+
+
 @dataclass
 class Case:
     """One call: arguments as NumPy arrays (tensors) and plain values."""
@@ -88,6 +97,15 @@ def fill(
     return np.asarray(x).astype(NP_DTYPES[dtype])
 
 
+def described(value: dict[str, Any], dtype: str, rng: np.random.Generator) -> np.ndarray:
+    """The array of a sample that is more than a shape."""
+    kind = value.get("dtype", dtype)
+    if "shape" not in value:
+        return np.array(value["data"], dtype=NP_DTYPES[kind])
+    bounds = [float(value.get("low", -3)), float(value.get("high", 3))]
+    return fill(value["shape"], kind, bounds, rng)
+
+
 def make_case(row: dict[str, Any], sample: dict[str, Any], dtype: str) -> Case:
     rng = np.random.default_rng(zlib.crc32(f"{row['name']}{sample}".encode()))
     types = {a["name"]: a["type"] for a in row["args"]}
@@ -95,13 +113,14 @@ def make_case(row: dict[str, Any], sample: dict[str, Any], dtype: str) -> Case:
     for name, value in sample.items():
         if is_tensor_type(types[name]) and value == "none":
             args[name] = None
-        elif is_tensor_type(types[name]) and isinstance(value, dict) and "shape" in value:
-            bounds = [float(value.get("low", -3)), float(value.get("high", 3))]
-            args[name] = fill(value["shape"], value.get("dtype", dtype), bounds, rng)
         elif is_tensor_type(types[name]) and isinstance(value, dict):
-            args[name] = np.array(value["data"], dtype=NP_DTYPES[value.get("dtype", dtype)])
+            args[name] = described(value, dtype, rng)
         elif is_tensor_type(types[name]) and "[]" in types[name]:
-            args[name] = [fill(s, dtype, row["domain"].get(name), rng) for s in value]
+            domain = row["domain"].get(name)
+            args[name] = [
+                described(s, dtype, rng) if isinstance(s, dict) else fill(s, dtype, domain, rng)
+                for s in value
+            ]
         elif is_tensor_type(types[name]) and isinstance(value, list):
             own = row["inputs"].get(name, dtype)
             args[name] = fill(value, own, row["domain"].get(name), rng)

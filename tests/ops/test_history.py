@@ -13,7 +13,7 @@ import pytest
 import stored
 import tenon as tn
 from both import flat
-from table import Case, call, entries, make_case, tensor_args
+from table import Case, call, make_case, sampled, tensor_args
 from test_torch import torch_args, torch_call
 
 FLOATING = ("float64", "complex128")
@@ -67,11 +67,28 @@ def in_place(lib: Any, row: dict[str, Any], args: dict[str, Any]) -> Any:
     return getattr(target, row["py_name"] + "_")(**rest)
 
 
+# Composites that no complex numbers go through.
+REAL = {"scatter_reduce", "index_reduce", "searchsorted", "bucketize", "view_as_complex"}
+# Counts; numbers in tensors; arguments that are written, which have no history; no dtype as text.
+APART = {
+    "histc", "linspace_tensors", "logspace_tensors", "detach_copy", "batch_norm",
+    "native_batch_norm", "view_as_type", "view_copy_as_type",
+}  # fmt: skip
+# Differentiable in one argument alone.
+HALF = {"igamma", "igammac"}
+
+
 def floating_cases(row: dict[str, Any]) -> list[Case]:
-    return [make_case(row, s, d) for d in FLOATING if d in row["dtypes"] for s in row["samples"]]
+    dtypes = [d for d in FLOATING if d in row["dtypes"]]
+    dtypes = [d for d in dtypes if d == "float64" or row["name"] not in REAL]
+    return [make_case(row, s, d) for d in dtypes for s in row["samples"]]
 
 
-@pytest.mark.parametrize("row", entries(), ids=lambda row: row["name"])
+def apart() -> list[dict[str, Any]]:
+    return [row for row in sampled() if row["name"] not in APART]
+
+
+@pytest.mark.parametrize("row", apart(), ids=lambda row: row["name"])
 def test_every_floating_result_has_a_history(row: dict[str, Any]) -> None:
     """A floating result of floating tensors is differentiable, or its entry says "none"."""
     for case in floating_cases(row):
@@ -92,7 +109,9 @@ def test_every_floating_result_has_a_history(row: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "row", [r for r in entries() if "inplace" in r["where"]], ids=lambda row: row["name"]
+    "row",
+    [r for r in apart() if "inplace" in r["where"] and r["name"] not in HALF],
+    ids=lambda row: row["name"],
 )
 def test_in_place_gradients(row: dict[str, Any]) -> None:
     """Both orders of gradients of x.op_() are those of x.op()."""
@@ -111,11 +130,14 @@ def test_in_place_gradients(row: dict[str, Any]) -> None:
             np.testing.assert_allclose(g, w, rtol=1e-10, atol=1e-12, err_msg=case.label())
 
 
-# Where PyTorch has no gradient, a weaker one, or none of this dtype, and Tenon has one.
-BEYOND = {"hardsigmoid"}
+# Where PyTorch has no gradient, a weaker one, or none of this dtype, and Tenon has one; PyTorch's
+# of as_strided_scatter is at the elements that were replaced.
+BEYOND = {
+    "hardsigmoid", "ldexp", "native_layer_norm", "equal", "allclose", "as_strided_scatter",
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("row", entries(), ids=lambda row: row["name"])
+@pytest.mark.parametrize("row", sampled(), ids=lambda row: row["name"])
 def test_same_gradients_as_torch(row: dict[str, Any]) -> None:
     """Of every result, both orders, wherever PyTorch has such a gradient."""
     if row["inplace_only"] or row["name"] in BEYOND:

@@ -489,3 +489,22 @@ def test_long_rows_are_sorted(dtype: str) -> None:
     np.testing.assert_array_equal(order.numpy(), expect)
     np.testing.assert_array_equal(values.numpy(), x[expect])
     np.testing.assert_array_equal(tn.from_numpy(x).topk(100)[0].numpy(), np.sort(x)[::-1][:100])
+
+
+@pytest.mark.parametrize("order", ["random", "rising", "falling", "ties"])
+@pytest.mark.parametrize(("n", "k"), [(256, 32), (300, 1), (1000, 100), (5000, 65), (2056, 257)])
+def test_topk_of_few_among_many(n: int, k: int, order: str) -> None:
+    rng = np.random.default_rng(n)
+    x = rng.standard_normal((3, n))
+    if order == "ties":
+        x = np.round(x * 2)
+    elif order != "random":
+        x = np.sort(x, axis=1)[:, :: 1 if order == "rising" else -1].copy()
+    x[1, ::50] = np.nan
+    for largest in (True, False):
+        values, indices = tn.from_numpy(x).topk(k, dim=1, largest=largest)
+        rows = np.sort(x, axis=1)  # NaN last
+        expected = rows[:, ::-1][:, :k] if largest else rows[:, :k]
+        np.testing.assert_array_equal(values.numpy(), expected)
+        np.testing.assert_array_equal(np.take_along_axis(x, indices.numpy(), 1), expected)
+        assert all(np.unique(row).size == k for row in indices.numpy())

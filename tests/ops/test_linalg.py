@@ -3,6 +3,7 @@ orders by finite differences, empty matrices, and matrices that have no factoris
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -295,3 +296,19 @@ def test_functions_of_python_write_where_they_are_told() -> None:
     np.testing.assert_allclose(pair[0].numpy(), np.linalg.eigvalsh(A.numpy()), rtol=1e-6)
     with pytest.raises(RuntimeError, match="can't be cast"):
         tn._C._ops._given(A, out=tn.empty(0, dtype=tn.int64))
+
+
+def test_norms_of_matrices_without_elements() -> None:
+    for shape in ((0, 0), (0, 2), (2, 0), (3, 0, 2)):
+        for order in (1, 2, math.inf, "nuc", "fro"):
+            got = tn.linalg.matrix_norm(tn.zeros(shape), order)
+            assert got.equal(tn.zeros(shape[:-2])), (shape, order)
+    with pytest.raises(IndexError):
+        tn.linalg.matrix_norm(tn.zeros(0, 2), -2)
+
+
+def test_norms_of_the_main_module() -> None:
+    x = tn.tensor([[3.0, 0.0], [0.0, -4.0]])
+    assert tn.nuclear_norm(x).item() == pytest.approx(7)
+    assert tn.frobenius_norm(x).item() == pytest.approx(5)
+    assert tn.frobenius_norm(x, (1,), True).tolist() == [[3], [4]]

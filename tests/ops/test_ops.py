@@ -18,6 +18,7 @@ from table import (
     as_array,
     call,
     entries,
+    is_tensor_type,
     make_case,
     reference,
     tensor_args,
@@ -117,7 +118,7 @@ def test_inplace(row: dict[str, Any]) -> None:
     for case in cases(row, [dtype]):
         want = call(row, tensor_args(case))
         args = tensor_args(case)
-        target = args.pop(row["args"][0]["name"])
+        target = args.pop(next(a["name"] for a in row["args"] if is_tensor_type(a["type"])))
         if target.shape != want.shape or (want.dtype != target.dtype):
             continue
         got = getattr(target, row["py_name"] + "_")(**args)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import stored
 import tenon as tn
-from table import Case, call, entries, make_case, tensor_args
+from table import Case, call, make_case, sampled, tensor_args
 from tolerances import tolerance
 
 DTYPES = [
@@ -21,27 +21,47 @@ DTYPES = [
 
 # What PyTorch computes and Tenon does not yet, by operator: kernels of these dtypes are missing
 # (addr: the result's dtype differs). A gap that closes fails here until its line is taken out.
+INTEGERS = "uint8 int8 int16 int32 int64"
+COMPLEX = "complex64 complex128"
 GAPS = {
-    "complex": ["float16"],
-    "logaddexp": ["complex64", "complex128"],
-    "addr": ["bool"],
-    "relu6": ["uint8"],
-    "logsumexp": ["complex64", "complex128"],
-    "inverse": ["complex64", "complex128"],
-    "det": ["complex64", "complex128"],
-    "slogdet": ["complex64", "complex128"],
-    "logdet": ["complex64", "complex128"],
-    "cholesky": ["complex64", "complex128"],
+    "complex": "float16",
+    "logaddexp": COMPLEX,
+    "addr": "bool",
+    "relu6": "uint8",
+    "logsumexp": COMPLEX,
+    "native_layer_norm": "float16 bfloat16",
+    "native_batch_norm": "float16 bfloat16",
+    **dict.fromkeys(("conv1d", "conv2d", "conv3d"), f"{INTEGERS} {COMPLEX}"),
+    **dict.fromkeys((f"conv{n}d_padding" for n in (1, 2, 3)), f"{INTEGERS} {COMPLEX}"),
+    **dict.fromkeys((f"conv_transpose{n}d" for n in (1, 2, 3)), f"int64 {COMPLEX}"),
+    "max_pool2d_with_indices": INTEGERS,
+    "max_pool2d": INTEGERS,
+    "avg_pool2d": "int64",
+    "avg_pool1d": "int64",
+    "interpolate": "uint8",
+    "affine_grid_generator": INTEGERS,
+    "ldexp": "float16 bfloat16",
+    "lstm_cell": COMPLEX,
+    "gru_cell": COMPLEX,
+    "rnn_tanh_cell": f"{INTEGERS} {COMPLEX}",
+    "rnn_relu_cell": INTEGERS,
+    "matrix_exp": "float16 bfloat16",  # PyTorch's are NaN
 }
+
+# PyTorch's trigamma is good to 1e-9.
+ROUGH = {"polygamma": 4}
+
+# Which of equal elements is meant is not said: their places may differ.
+TIES = {"topk", "kthvalue"}
 
 
 def torch_function(torch: Any, row: dict[str, Any]) -> Any:
     """PyTorch's function of the same name and form."""
     name = row["py_name"]
-    if "torch" in row["where"]:
-        return getattr(torch, name)
     if "nn.functional" in row["where"]:
         return getattr(torch.nn.functional, name)
+    if "torch" in row["where"]:
+        return getattr(torch, name)
     return getattr(torch.Tensor, name)
 
 
@@ -88,25 +108,36 @@ def compare(case: Case, got: Any, want: Any) -> None:
         for g, w in zip(got, want, strict=True):
             compare(case, g, w)
         return
-    rtol, atol = tolerance(case.dtype)
+    rtol, atol = (t * ROUGH.get(case.row["name"], 1) for t in tolerance(case.dtype))
     dtype = str(getattr(got, "dtype", ""))
+    if dtype.endswith(("float32", "complex64")) and case.dtype in ("float64", "complex128"):
+        rtol, atol = tolerance("float32")  # a factory's default dtype
     if dtype.endswith(("float16", "bfloat16", "float32", "float64")):
         if case.dtype not in ("float16", "bfloat16", "float64"):
             rtol, atol = tolerance("float32")
     stored.same(got, want, 4 * rtol, 4 * atol, case.label())
 
 
-@pytest.mark.parametrize("row", entries(), ids=lambda row: row["name"])
+def case_of(row: dict[str, Any], sample: dict[str, Any], dtype: str) -> Case | None:
+    """The sample in that dtype, if its data fit."""
+    try:
+        return make_case(row, sample, dtype)
+    except OverflowError:
+        return None
+
+
+@pytest.mark.parametrize("row", sampled(), ids=lambda row: row["name"])
 def test_same_as_torch(row: dict[str, Any]) -> None:
-    gaps, met = GAPS.get(row["name"], []), set()
-    cases = [make_case(row, sample, dtype) for dtype in DTYPES for sample in row["samples"]]
+    gaps, met = GAPS.get(row["name"], "").split(), set()
+    cases = [c for c in (case_of(row, s, d) for d in DTYPES for s in row["samples"]) if c]
     answers = stored.of_torch(lambda torch: [answer(torch, case) for case in cases], brief=True)
     for case, want in zip(cases, answers, strict=True):
         if isinstance(want, str):
             continue
         try:
-            compare(case, call(row, tensor_args(case)), want)
-        except (NotImplementedError, AssertionError):
+            got = call(row, tensor_args(case))
+            compare(case, *((got[0], want[0]) if row["name"] in TIES else (got, want)))
+        except (NotImplementedError, AssertionError, RuntimeError):
             if case.dtype not in gaps:
                 raise
             met.add(case.dtype)

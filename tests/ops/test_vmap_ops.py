@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tenon as tn
-from table import entries, function_of, make_case, tensor_args
+from table import entries, function_of, make_case, sampled, tensor_args
 from tenon.profiler import profile
 
 SIZE = 3
@@ -77,7 +77,13 @@ def check(row: dict[str, Any], args: dict[str, Any], names: list[str]) -> None:
     same(tn.vmap(run)(*batches), want)
 
 
-@pytest.mark.parametrize("row", entries(), ids=lambda row: row["name"])
+# One gives no tensor, two need a dtype that is no text, one counts from where its memory begins.
+APART = {"equal", "view_as_type", "view_copy_as_type", "as_strided_scatter"}
+
+
+@pytest.mark.parametrize(
+    "row", [r for r in sampled() if r["name"] not in APART], ids=lambda row: row["name"]
+)
 def test_against_a_loop(row: dict[str, Any]) -> None:
     if row["inplace_only"]:
         pytest.skip("the target of a loop is another one")
@@ -106,8 +112,9 @@ def calls(row: dict[str, Any], args: dict[str, Any], names: list[str], size: int
     return len(recorded.events())
 
 
-# These are made of operators that have no rule of their own: outer, diag_embed, addmm.
-BY_ELEMENT = {"addbmm", "addr", "diagflat"}
+# These are made of operators that have no rule of their own: outer, diag_embed, addmm, one_hot,
+# scatter_add.
+BY_ELEMENT = {"addbmm", "addr", "diagflat", "multi_margin_loss", "multilabel_margin_loss"}
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,10 @@ LIES = {
         "is NULL", "return h->register_kernels(t, 0, NULL, sizeof(tn_kernel_row), 3);"
     ),
     "slot of no device": start_lie(
-        "no device in slot 31", f"{ROW} return h->register_kernels(t, 31, &row, sizeof row, 1);"
+        "no device in slot 30", f"{ROW} return h->register_kernels(t, 30, &row, sizeof row, 1);"
+    ),
+    "kernels of meta": start_lie(
+        "nothing to compute on", f"{ROW} return h->register_kernels(t, 31, &row, sizeof row, 1);"
     ),
     "dtype that is none": start_lie(
         "there is no dtype 200",

@@ -1,5 +1,6 @@
 /* gemm.c: matrix products. Floating and complex ones are cut into tiles that the BLAS computes,
- * each on one thread; half precision goes through f32 copies; integers have loops of their own.
+ * each on one thread; half precision goes through f32 copies, or where the
+ * processor multiplies bfloat16, through gemm_bf16.c; integers have loops of their own.
  *
  * What the BLAS cannot address (no stride of 1, sizes past 2^31) is packed or refused before any
  * tile runs, so that tiles cannot fail. */
@@ -301,6 +302,7 @@ static tn_status run_half(const tn_call *call, const gemm_args *g) {
         gemm_args t = transposed(g);
         return run_half(call, &t);
     }
+    if (cpu_gemm_has_bf16(g)) return cpu_gemm_bf16(call, g);
     if (g->m > HALF_FEW_ROWS || shared || g->k == 0 || g->k > INT_MAX) {
         return run_through(call, g, TN_F32);
     }

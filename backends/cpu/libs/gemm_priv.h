@@ -11,6 +11,9 @@ int gemm_across(const gemm_mat *mat, int64_t rows, int64_t cols);
 /* A product in half precision with few rows; a: its left operand in f32, packed by
  * rows or by columns. */
 tn_status cpu_gemm_half(const gemm_args *g, const gemm_mat *a);
+/* The product of bfloat16 matrices by the processor's instruction for it, and whether there is one. */
+bool cpu_gemm_has_bf16(const gemm_args *g);
+tn_status cpu_gemm_bf16(const tn_call *call, const gemm_args *g);
 /* The product of integer matrices, modulo 2^bits. */
 tn_status cpu_gemm_int(const gemm_args *g);
 

@@ -1,106 +1,37 @@
-/* lapack_tmpl.c: factorisations of batches of matrices with LAPACK, for float or double.
+/* lapack_tmpl.c: factorisations of batches of matrices with LAPACK, for float or double, real or
+ * complex.
  *
  * LAPACK is column-major, so a packed row-major matrix is its own transpose to it. Where the
  * factorisation of the transpose serves as well (inverse, Cholesky, singular values) nothing is
- * moved; QR, solving and eigenvectors go through transposed copies. One item of work is one matrix;
- * its LAPACK result code is kept, and the first failure is reported after all are done, so that
- * what is reported does not depend on the number of threads.
+ * moved (what is conjugate then too is said where it is so); QR, solving and eigenvectors go through
+ * transposed copies.
  *
- * family: lapack; types: f32 f64 */
-#include <limits.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-
+ * family: lapack; types: f32 f64 c64 c128 */
 #include <tenon/args_linalg.h>
 
-#include "common/tmpl.h"
+#include "lapack_tmpl.h"
 
-#include "blas.h"
-#include "cpu_priv.h"
-#include "pack.h"
-
-/* LAPACK(getrf) is scipy_dgetrf_ or sgetrf_: a Fortran procedure, where every argument is an
- * address and the lengths of texts come last. */
-#if TMPL_DTYPE == TMPL_F32
-#define LAPACK(name) BLAS(TMPL_JOIN_(s, name, _))
-#define TRSM BLAS(cblas_strsm)
-#define EPSILON 1.1920929e-07f
-#else
-#define LAPACK(name) BLAS(TMPL_JOIN_(d, name, _))
-#define TRSM BLAS(cblas_dtrsm)
-#define EPSILON 2.220446049250313e-16
-#endif
-#define TMPL_JOIN_(a, b, c) a##b##c
-
-void LAPACK(getrf)(const int *m, const int *n, T *a, const int *lda, int *pivots, int *info);
 void LAPACK(getri)(const int *n, T *a, const int *lda, const int *pivots, T *work, const int *lwork,
                    int *info);
-void LAPACK(getrs)(const char *trans, const int *n, const int *nrhs, const T *a, const int *lda,
-                   const int *pivots, T *b, const int *ldb, int *info, size_t);
 void LAPACK(potrf)(const char *uplo, const int *n, T *a, const int *lda, int *info, size_t);
 void LAPACK(geqrf)(const int *m, const int *n, T *a, const int *lda, T *tau, T *work,
                    const int *lwork, int *info);
 void LAPACK(orgqr)(const int *m, const int *n, const int *k, T *a, const int *lda, const T *tau,
                    T *work, const int *lwork, int *info);
-void LAPACK(gesdd)(const char *jobz, const int *m, const int *n, T *a, const int *lda, T *s, T *u,
-                   const int *ldu, T *vt, const int *ldvt, T *work, const int *lwork, int *iwork,
-                   int *info, size_t);
-void LAPACK(syevd)(const char *jobz, const char *uplo, const int *n, T *a, const int *lda, T *w,
-                   T *work, const int *lwork, int *iwork, const int *liwork, int *info, size_t,
-                   size_t);
+void LAPACK(gesdd)(const char *jobz, const int *m, const int *n, T *a, const int *lda, R *s, T *u,
+                   const int *ldu, T *vt, const int *ldvt, T *work, const int *lwork,
+                   COMPLEX_ONLY(R *rwork) int *iwork, int *info, size_t);
+void LAPACK(syevd)(const char *jobz, const char *uplo, const int *n, T *a, const int *lda, R *w,
+                   T *work, const int *lwork, COMPLEX_ONLY(R *rwork, const int *lrwork) int *iwork,
+                   const int *liwork, int *info, size_t, size_t);
 void LAPACK(gelsd)(const int *m, const int *n, const int *nrhs, T *a, const int *lda, T *b,
-                   const int *ldb, T *s, const T *rcond, int *rank, T *work, const int *lwork,
-                   int *iwork, int *info);
-void TRSM(int order, int side, int uplo, int trans, int diag, int m, int n, T alpha, const T *a,
-          int lda, T *b, int ldb);
+                   const int *ldb, R *s, const R *rcond, int *rank, T *work, const int *lwork,
+                   COMPLEX_ONLY(R *rwork) int *iwork, int *info);
+void TRSM(int order, int side, int uplo, int trans, int diag, int m, int n, factor alpha,
+          const T *a, int lda, T *b, int ldb);
 
 enum { CBLAS_UPPER = 121, CBLAS_LOWER = 122, CBLAS_NON_UNIT = 131, CBLAS_UNIT = 132 };
 enum { CBLAS_LEFT = 141 };
-/* Squares of sizes and a few of them together are counted in LAPACK's int. */
-enum { LARGEST = 20000 };
-
-typedef struct job job;
-struct job {
-    int (*one)(const job *j, int64_t i, char *room); /* factors matrix i, returns LAPACK's info */
-    const char *failure; /* what a result code means; NULL: never an error */
-    const char *ending;  /* what follows the code in the message; NULL: it has none */
-    const char *name;
-    int64_t batch;
-    int m, n, k; /* a is (m, n); k: columns of b */
-    const T *a, *b;
-    T *out[3];
-    int64_t *rank;
-    T rcond;
-    bool upper, unit, full;
-    int lwork;     /* elements */
-    uint64_t room; /* bytes of one thread's workspace */
-    int *info;     /* by matrix */
-};
-
-/* info of a matrix with an infinity or a NaN, which LAPACK must not see: it may not return. */
-#define NOT_FINITE INT_MAX
-
-static int least(int a, int b) { return a < b ? a : b; }
-static int most(int a, int b) { return a > b ? a : b; }
-static int64_t area(int m, int n) { return (int64_t)m * n; }
-
-/* to (n, m) = transpose of from (m, n), both row-major. */
-static void transpose(const T *from, int m, int n, T *to) {
-    for (int64_t r = 0; r < m; r++) {
-        for (int64_t c = 0; c < n; c++) to[c * m + r] = from[r * n + c];
-    }
-}
-
-static bool finite(const T *x, int64_t n) {
-    bool yes = true;
-    for (int64_t i = 0; i < n; i++) yes &= isfinite(x[i]) != 0;
-    return yes;
-}
-
-static void identity(T *x, int n) {
-    for (int64_t i = 0; i < area(n, n); i++) x[i] = i % (n + 1) == 0;
-}
 
 /* ---- LU ----------------------------------------------------------------------------------------*/
 
@@ -122,8 +53,8 @@ static int inverse_of(const job *j, int64_t i, char *room) {
     return info;
 }
 
-static T sign_of(const int *pivots, int n) {
-    T sign = 1;
+static R sign_of(const int *pivots, int n) {
+    R sign = 1;
     for (int r = 0; r < n; r++) sign = pivots[r] == r + 1 ? sign : -sign;
     return sign;
 }
@@ -138,51 +69,61 @@ static int det_of(const job *j, int64_t i, char *room) {
     return 0;
 }
 
+/* x divided by its size; 0 and NaN as they are. */
+static T direction(T x) {
+    R size = size_of(x);
+    return size > 0 ? x / size : x;
+}
+
 static int slogdet_of(const job *j, int64_t i, char *room) {
     int *pivots = (int *)(void *)room;
     T *lu = (T *)(void *)(room + 8 * (size_t)j->n);
     factor_lu(j, i, lu, pivots);
-    T sign = sign_of(pivots, j->n), sum = 0;
+    T sign = sign_of(pivots, j->n);
+    R sum = 0;
     for (int64_t r = 0; r < j->n; r++) {
         T d = lu[r * (j->n + 1)];
-        sign = d < 0 ? -sign : d > 0 ? sign : d * sign;
-        sum += (T)log(fabs((double)d));
+        sign *= direction(d);
+        sum += (R)log((double)size_of(d));
     }
     j->out[0][i] = sign;
-    j->out[1][i] = sum;
+    j->real[i] = sum;
     return 0;
 }
 
-/* The sign of the determinant of an orthogonal matrix, which is overwritten. */
+/* The determinant of an orthogonal matrix, which is overwritten. */
 static T orientation(T *q, int n, int *pivots) {
     int info;
     LAPACK(getrf)(&n, &n, q, &n, pivots, &info);
     T sign = sign_of(pivots, n);
-    for (int64_t r = 0; r < n; r++) sign = q[r * (n + 1)] < 0 ? -sign : sign;
+    for (int64_t r = 0; r < n; r++) sign *= direction(q[r * (n + 1)]);
     return sign;
 }
 
-/* Cofactors of a matrix that has no inverse: with A^T = U S V^T they are det(U) det(V) times
- * V diag(products of the other singular values) U^T. The room holds five matrices and the work. */
+/* Cofactors of a matrix that has no inverse: with A^T = U S V^H they are det(U) det(V^H)
+ * times V diag(products of the other singular values) U^H. The room holds five matrices and the work. */
 static int cofactors_by_svd(const job *j, int64_t i, char *room) {
     int n = j->n, info = 0;
     int64_t size = area(n, n);
     int *iwork = (int *)(void *)room;
-    T *a = (T *)(void *)(room + 32 * (size_t)n), *u = a + size, *vt = u + size, *s = vt + size;
-    T *spare = s + n, *work = spare + size, *out = j->out[0] + i * size;
+    T *a = (T *)(void *)(room + 32 * (size_t)n), *u = a + size, *vt = u + size;
+    T *spare = vt + size, *work = spare + size, *out = j->out[0] + i * size;
+    R *s = (R *)(void *)(work + j->lwork), *rwork = s + n;
+    (void)rwork;
     memcpy(a, j->a + i * size, (size_t)size * sizeof(T));
     if (!finite(a, size)) {
         for (int64_t e = 0; e < size; e++) out[e] = (T)NAN;
         return 0;
     }
-    LAPACK(gesdd)("A", &n, &n, a, &n, s, u, &n, vt, &n, work, &j->lwork, iwork, &info, 1);
+    LAPACK(gesdd)
+    ("A", &n, &n, a, &n, s, u, &n, vt, &n, work, &j->lwork, COMPLEX_ONLY(rwork) iwork, &info, 1);
     if (info != 0) return info;
     memcpy(spare, u, (size_t)size * sizeof(T));
     T sign = orientation(spare, n, iwork);
     memcpy(spare, vt, (size_t)size * sizeof(T));
     sign *= orientation(spare, n, iwork);
     for (int64_t d = 0; d < n; d++) {
-        T others = sign;
+        R others = 1;
         for (int64_t e = 0; e < n; e++) others *= e == d ? 1 : s[e];
         for (int64_t c = 0; c < n; c++) u[d * n + c] *= others;
     }
@@ -190,7 +131,7 @@ static int cofactors_by_svd(const job *j, int64_t i, char *room) {
         for (int64_t c = 0; c < n; c++) {
             T sum = 0;
             for (int64_t d = 0; d < n; d++) sum += vt[r * n + d] * u[d * n + c];
-            out[r * n + c] = sum;
+            out[r * n + c] = sign * conjugate(sum);
         }
     }
     return 0;
@@ -202,14 +143,16 @@ static int cofactors_of(const job *j, int64_t i, char *room) {
     int *pivots = (int *)(void *)room;
     T *lu = (T *)(void *)(room + 32 * (size_t)n), *work = lu + area(n, n);
     factor_lu(j, i, lu, pivots);
-    T det = sign_of(pivots, n), low = (T)INFINITY, high = 0;
+    T det = sign_of(pivots, n);
+    R low = (R)INFINITY, high = 0;
     for (int64_t r = 0; r < n; r++) {
-        T d = lu[r * (n + 1)], size = d < 0 ? -d : d;
+        T d = lu[r * (n + 1)];
+        R size = size_of(d);
         det *= d;
         low = size < low ? size : low;
         high = size > high ? size : high;
     }
-    if (!(low > high * 64 * (T)n * EPSILON)) return cofactors_by_svd(j, i, room);
+    if (!(low > high * 64 * (R)n * (R)EPSILON)) return cofactors_by_svd(j, i, room);
     LAPACK(getri)(&n, lu, &n, pivots, work, &j->lwork, &info);
     T *out = j->out[0] + i * area(n, n);
     transpose(lu, n, n, out);
@@ -230,7 +173,8 @@ static int solution_of(const job *j, int64_t i, char *room) {
 
 /* ---- The other factorisations ------------------------------------------------------------------*/
 
-/* The lower triangle by rows is the upper one by columns. */
+/* The lower triangle by rows is the upper one by columns, of the conjugate: that is U^H U, and A is
+ * U^T and its adjoint. */
 static int cholesky_of(const job *j, int64_t i, char *room) {
     int n = j->n, info = 0;
     T *out = j->out[0] + i * area(n, n);
@@ -245,11 +189,12 @@ static int cholesky_of(const job *j, int64_t i, char *room) {
 
 static int triangular_solution_of(const job *j, int64_t i, char *room) {
     T *out = j->out[0] + i * area(j->n, j->k);
+    T one = 1;
     (void)room;
     memcpy(out, j->b + i * area(j->n, j->k), (size_t)area(j->n, j->k) * sizeof(T));
     TRSM(BLAS_ROWS, CBLAS_LEFT, j->upper ? CBLAS_UPPER : CBLAS_LOWER, BLAS_PLAIN,
-         j->unit ? CBLAS_UNIT : CBLAS_NON_UNIT, j->n, j->k, 1, j->a + i * area(j->n, j->n), j->n,
-         out, j->k);
+         j->unit ? CBLAS_UNIT : CBLAS_NON_UNIT, j->n, j->k, FACTOR(one),
+         j->a + i * area(j->n, j->n), j->n, out, j->k);
     return 0;
 }
 
@@ -267,37 +212,44 @@ static int qr_of(const job *j, int64_t i, char *room) {
     return info;
 }
 
-/* A^T = V S U^T, and LAPACK's V and U^T by columns are V^T and U by rows. */
+/* A^T = V* S U^T, and LAPACK's V* and U^T by columns are V^H and U by rows. */
 static int svd_of(const job *j, int64_t i, char *room) {
     int m = j->m, n = j->n, k = least(m, n), info = 0;
     int rows = j->full ? n : k, cols = j->full ? m : k;
     int *iwork = (int *)(void *)room;
     T *a = (T *)(void *)(room + 32 * (size_t)k), *work = a + area(m, n);
+    R *rwork = (R *)(void *)(work + j->lwork);
+    (void)rwork;
     memcpy(a, j->a + i * area(m, n), (size_t)area(m, n) * sizeof(T));
     if (!finite(a, area(m, n))) return NOT_FINITE;
     LAPACK(gesdd)
-    (j->full ? "A" : "S", &n, &m, a, &n, j->out[1] + i * k, j->out[2] + i * area(rows, n), &n,
-     j->out[0] + i * area(m, cols), &cols, work, &j->lwork, iwork, &info, 1);
+    (j->full ? "A" : "S", &n, &m, a, &n, j->real + i * k, j->out[2] + i * area(rows, n), &n,
+     j->out[0] + i * area(m, cols), &cols, work, &j->lwork, COMPLEX_ONLY(rwork) iwork, &info, 1);
     return info;
 }
 
+/* A^T is A's conjugate, with the same eigenvalues and the conjugate vectors. */
 static int eigh_of(const job *j, int64_t i, char *room) {
     int n = j->n, liwork = 3 + 5 * n, info = 0;
     int *iwork = (int *)(void *)room;
     T *a = (T *)(void *)(room + 24 * (size_t)(n + 1)), *work = a + area(n, n);
+    R *rwork = (R *)(void *)(work + j->lwork);
+    (void)rwork;
     memcpy(a, j->a + i * area(n, n), (size_t)area(n, n) * sizeof(T));
     if (!finite(a, area(n, n))) return NOT_FINITE;
     LAPACK(syevd)
-    ("V", j->upper ? "L" : "U", &n, a, &n, j->out[0] + i * n, work, &j->lwork, iwork, &liwork,
-     &info, 1, 1);
-    transpose(a, n, n, j->out[1] + i * area(n, n));
+    ("V", j->upper ? "L" : "U", &n, a, &n, j->real + i * n, work, &j->lwork,
+     COMPLEX_ONLY(rwork, &j->lrwork) iwork, &liwork, &info, 1, 1);
+    for (int64_t e = 0; e < area(n, n); e++) a[e] = conjugate(a[e]);
+    transpose(a, n, n, j->out[0] + i * area(n, n));
     return info;
 }
 
 static int least_squares_of(const job *j, int64_t i, char *room) {
     int m = j->m, n = j->n, ldb = most(m, n), k = j->k, rank = 0, info = 0;
     T *a = (T *)(void *)room, *b = a + area(m, n), *work = b + area(ldb, k);
-    int *iwork = (int *)(void *)(work + j->lwork);
+    R *rwork = (R *)(void *)(work + j->lwork);
+    int *iwork = (int *)(void *)(rwork + j->lrwork);
     const T *from = j->b + i * area(m, k);
     T *to = j->out[0] + i * area(n, k);
     if (!finite(j->a + i * area(m, n), area(m, n)) || !finite(from, area(m, k))) return NOT_FINITE;
@@ -306,91 +258,14 @@ static int least_squares_of(const job *j, int64_t i, char *room) {
         for (int64_t r = 0; r < ldb; r++) b[c * ldb + r] = r < m ? from[r * k + c] : 0;
     }
     LAPACK(gelsd)
-    (&m, &n, &k, a, &m, b, &ldb, j->out[1] + i * least(m, n), &j->rcond, &rank, work, &j->lwork,
-     iwork, &info);
+    (&m, &n, &k, a, &m, b, &ldb, j->real + i * least(m, n), &j->rcond, &rank, work, &j->lwork,
+     COMPLEX_ONLY(rwork) iwork, &info);
     for (int64_t r = 0; r < n; r++) {
         for (int64_t c = 0; c < k; c++) to[r * k + c] = b[c * ldb + r];
     }
     j->rank[i] = rank;
     return info;
 }
-
-/* ---- Running over the batch --------------------------------------------------------------------*/
-
-static tn_status some(void *arg, int64_t begin, int64_t end) {
-    const job *j = arg;
-    char *room = malloc((size_t)j->room + 1);
-    if (!room) return cpu_host->fail(TN_E_MEMORY, -1, "out of memory");
-    tn_status st = TN_OK;
-    for (int64_t i = begin; i < end && st == TN_OK; i++) {
-        j->info[i] = j->one(j, i, room);
-        st = cpu_poll();
-    }
-    free(room);
-    return st;
-}
-
-static tn_status report(const job *j, int64_t i, bool batched) {
-    char where[48] = "";
-    if (batched) snprintf(where, sizeof where, "(Batch element %lld): ", (long long)i);
-    if (j->info[i] == NOT_FINITE) {
-        return cpu_host->fail(TN_E_LINALG, 0,
-                              "%s: %sThe algorithm failed to converge because the input matrix "
-                              "contained non-finite values.",
-                              j->name, where);
-    }
-    char code[16] = "";
-    if (j->ending) snprintf(code, sizeof code, "%d", j->info[i]);
-    return cpu_host->fail(TN_E_LINALG, 0, "%s: %s%s%s%s", j->name, where, j->failure, code,
-                          j->ending ? j->ending : "");
-}
-
-/* Fills in sizes and packed operands; b may be NULL. */
-static tn_status prepare(const tn_call *call, job *j, const tn_view *a, const tn_view *b) {
-    const int64_t *size = a->shape + a->ndim - 2;
-    const void *p;
-    int64_t k = b ? b->shape[b->ndim - 1] : 0;
-    if (size[0] > LARGEST || size[1] > LARGEST || k > LARGEST) {
-        return call->host->fail(TN_E_UNSUPPORTED, 0,
-                                "%s: no more than %d rows or columns are supported", j->name,
-                                (int)LARGEST);
-    }
-    j->m = (int)size[0];
-    j->n = (int)size[1];
-    j->k = (int)k;
-    j->batch = 1;
-    for (int32_t d = 0; d + 2 < a->ndim; d++) j->batch *= a->shape[d];
-    tn_status st = cpu_packed(call, a, &p);
-    j->a = p;
-    if (!st && b) {
-        st = cpu_packed(call, b, &p);
-        j->b = p;
-    }
-    return st;
-}
-
-/* `room`: bytes of workspace besides j->lwork elements. Matrices that are empty never come here. */
-static tn_status run(const tn_call *call, job *j, int64_t room, bool batched) {
-    void *info;
-    j->room = (uint64_t)room + (uint64_t)j->lwork * sizeof(T);
-    tn_status st = room_scratch(call, j->batch + 1, sizeof(int), &info);
-    if (st || j->batch == 0) return st;
-    j->info = info;
-    int64_t cost = area(j->m, j->n) * least(j->m, j->n);
-    st = cpu_parallel(j->batch, 1 + 16384 / (cost + 1), some, j);
-    for (int64_t i = 0; st == TN_OK && j->failure && i < j->batch; i++) {
-        if (j->info[i] != 0) st = report(j, i, batched);
-    }
-    return st;
-}
-
-/* What a workspace query answered, safe from the rounding of a float. */
-static int elements(T answer) {
-    double n = (double)answer * 1.0001 + 64.0;
-    return n < (double)INT_MAX ? (int)n : INT_MAX;
-}
-
-static int64_t bytes(int64_t n) { return n * (int64_t)sizeof(T); }
 
 /* ---- Kernels -----------------------------------------------------------------------------------*/
 
@@ -405,9 +280,16 @@ static int gesdd_work(int m, int n, bool full) {
     int query = -1, info, cols = full ? n : least(m, n);
     T answer = 0;
     LAPACK(gesdd)
-    (full ? "A" : "S", &m, &n, NULL, &m, NULL, NULL, &m, NULL, &cols, &answer, &query, NULL, &info,
-     1);
+    (full ? "A" : "S", &m, &n, NULL, &m, NULL, NULL, &m, NULL, &cols, &answer, &query,
+     COMPLEX_ONLY(NULL) NULL, &info, 1);
     return elements(answer);
+}
+
+/* Real numbers that gesdd needs, below 2^31 because LARGEST is what it is. */
+static int gesdd_real(int m, int n) {
+    int64_t low = least(m, n), high = most(m, n);
+    int64_t need = most64(5 * low * low + 5 * low, 2 * high * low + 2 * low * low + low);
+    return TMPL_IS_COMPLEX ? (int)need : 0;
 }
 
 static tn_status invert(const tn_call *call, const tn_view *a, const tn_view *out, int32_t *codes,
@@ -448,8 +330,10 @@ static tn_status det(const tn_call *call, const void *args) {
 
 static tn_status slogdet(const tn_call *call, const void *args) {
     const tn_slogdet_args *a = args;
-    job j = {
-        .one = slogdet_of, .name = "linalg.slogdet", .out = {a->sign->data, a->logabsdet->data}};
+    job j = {.one = slogdet_of,
+             .name = "linalg.slogdet",
+             .out = {a->sign->data},
+             .real = a->logabsdet->data};
     tn_status st = prepare(call, &j, a->input, NULL);
     return st ? st : run(call, &j, 8 * (int64_t)j.n + bytes(area(j.n, j.n)), false);
 }
@@ -462,7 +346,8 @@ static tn_status cofactors(const tn_call *call, const void *args) {
     j.failure = "The singular values did not converge (error code: ";
     j.ending = ").";
     j.lwork = most(getri_work(j.n), gesdd_work(j.n, j.n, true));
-    return run(call, &j, 32 * (int64_t)j.n + bytes(4 * area(j.n, j.n) + j.n), a->A->ndim > 2);
+    j.lrwork = j.n + gesdd_real(j.n, j.n);
+    return run(call, &j, 32 * (int64_t)j.n + bytes(4 * area(j.n, j.n)), a->A->ndim > 2);
 }
 
 static tn_status solve(const tn_call *call, const void *args) {
@@ -526,7 +411,8 @@ static tn_status svd(const tn_call *call, const void *args) {
     job j = {.one = svd_of,
              .name = "linalg.svd",
              .full = a->full_matrices != 0,
-             .out = {a->U->data, a->S->data, a->Vh->data}};
+             .out = {a->U->data, NULL, a->Vh->data},
+             .real = a->S->data};
     tn_status st = prepare(call, &j, a->A, NULL);
     if (st) return st;
     if (a->A->numel == 0) {
@@ -540,6 +426,7 @@ static tn_status svd(const tn_call *call, const void *args) {
                 "has too many repeated singular values (error code: ";
     j.ending = ").";
     j.lwork = gesdd_work(j.n, j.m, j.full);
+    j.lrwork = gesdd_real(j.n, j.m);
     return run(call, &j, 32 * (int64_t)least(j.m, j.n) + bytes(area(j.m, j.n)), a->A->ndim > 2);
 }
 
@@ -548,13 +435,16 @@ static tn_status eigh(const tn_call *call, const void *args) {
     job j = {.one = eigh_of,
              .name = "linalg.eigh",
              .upper = a->upper != 0,
-             .out = {a->eigenvalues->data, a->eigenvectors->data}};
+             .out = {a->eigenvectors->data},
+             .real = a->eigenvalues->data};
     tn_status st = prepare(call, &j, a->A, NULL);
     if (st || a->A->numel == 0) return st;
     j.failure = "The algorithm failed to converge because the input matrix is ill-conditioned or "
                 "has too many repeated eigenvalues (error code: ";
     j.ending = ").";
-    j.lwork = 1 + 6 * j.n + 2 * j.n * j.n;
+    int need = 1 + 6 * j.n + 2 * j.n * j.n; /* of real numbers */
+    j.lwork = TMPL_IS_COMPLEX ? 2 * j.n + j.n * j.n : need;
+    j.lrwork = TMPL_IS_COMPLEX ? need : 0;
     return run(call, &j, 24 * (int64_t)(j.n + 1) + bytes(area(j.n, j.n)), a->A->ndim > 2);
 }
 
@@ -562,14 +452,15 @@ static tn_status least_squares(const tn_call *call, const void *args) {
     const tn__linalg_lstsq_args *a = args;
     job j = {.one = least_squares_of,
              .name = "torch.linalg.lstsq",
-             .rcond = (T)a->rcond,
+             .rcond = (R)a->rcond,
              .rank = a->rank->data,
-             .out = {a->solution->data, a->singular_values->data}};
+             .out = {a->solution->data},
+             .real = a->singular_values->data};
     tn_status st = prepare(call, &j, a->A, a->B);
     if (st) return st;
     if (a->A->numel == 0 || j.k == 0) {
         for (int64_t i = 0; i < a->solution->numel; i++) j.out[0][i] = 0;
-        for (int64_t i = 0; i < a->singular_values->numel; i++) j.out[1][i] = 0;
+        for (int64_t i = 0; i < a->singular_values->numel; i++) j.real[i] = 0;
         for (int64_t i = 0; i < j.batch; i++) j.rank[i] = 0;
         return TN_OK;
     }
@@ -578,16 +469,16 @@ static tn_status least_squares(const tn_call *call, const void *args) {
     j.ending = ").";
     int query = -1, info, ldb = most(j.m, j.n), count = 0, rank;
     T answer = 0;
+    R reals = 0;
     LAPACK(gelsd)
-    (&j.m, &j.n, &j.k, NULL, &j.m, NULL, &ldb, NULL, &j.rcond, &rank, &answer, &query, &count,
-     &info);
+    (&j.m, &j.n, &j.k, NULL, &j.m, NULL, &ldb, NULL, &j.rcond, &rank, &answer, &query,
+     COMPLEX_ONLY(&reals) & count, &info);
     j.lwork = elements(answer);
+    j.lrwork = TMPL_IS_COMPLEX ? elements((T)reals) : 0;
     return run(call, &j, bytes(area(j.m, j.n) + area(ldb, j.k)) + 4 * (int64_t)(count + 64),
                a->A->ndim > 2);
 }
 
-#define ROW(op, fn)                                                                                \
-    { #op, TN_SIG_##op, fn, NULL, TMPL_DTYPE, 0, 0, 0 }
 static const tn_kernel_row rows[] = {
     ROW(linalg_inv_ex, inv_ex),
     ROW(_inverse, inverse_or_infinity),

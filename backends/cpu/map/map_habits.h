@@ -9,7 +9,8 @@
 #define CHECK_remainder 1
 #define CHECK_fmod 1
 
-/* Angles too large for the vector formulas. */
+/* Angles too large for the vector formulas; only they go through the library. */
+#define MAP_FIX_BLOCK 256
 #define FIX_sin 1
 #define FIX_cos 1
 #define FIX_tan 1
@@ -41,6 +42,43 @@ TMPL_INLINE A fix_tan(A x) { return tanf(x); }
 #define SLOW_lgamma 1
 #define SLOW_digamma 1
 #define SLOW__polygamma 1
+#define SLOW_hypot 1
+#define SLOW__frexp_mantissa 1
+#define SLOW__frexp_exponent 1
+#define SLOW_nextafter 1
+#define SLOW_gcd 1
+#define SLOW_lcm 1
+#define SLOW_igamma 1
+#define SLOW_igammac 1
+#define SLOW_i0 1
+#define SLOW_special_entr 1
+#define SLOW_special_erfcx 1
+#define SLOW_special_ndtr 1
+#define SLOW_special_log_ndtr 1
+#define SLOW_special_ndtri 1
+#define SLOW_special_i0e 1
+#define SLOW_special_i1 1
+#define SLOW_special_i1e 1
+#define SLOW_special_modified_bessel_k0 1
+#define SLOW_special_modified_bessel_k1 1
+#define SLOW_special_scaled_modified_bessel_k0 1
+#define SLOW_special_scaled_modified_bessel_k1 1
+#define SLOW_special_bessel_j0 1
+#define SLOW_special_bessel_j1 1
+#define SLOW_special_bessel_y0 1
+#define SLOW_special_bessel_y1 1
+#define SLOW_special_spherical_bessel_j0 1
+#define SLOW_special_airy_ai 1
+#define SLOW_special_xlog1py 1
+#define SLOW_special_zeta 1
+#define SLOW_special_chebyshev_polynomial_t 1
+#define SLOW_special_chebyshev_polynomial_u 1
+#define SLOW_special_chebyshev_polynomial_v 1
+#define SLOW_special_chebyshev_polynomial_w 1
+#define SLOW_special_hermite_polynomial_h 1
+#define SLOW_special_hermite_polynomial_he 1
+#define SLOW_special_laguerre_polynomial_l 1
+#define SLOW_special_legendre_polynomial_p 1
 #define SLOW_mish 1
 #define SLOW_softplus 1
 #define SLOW__gelu 1

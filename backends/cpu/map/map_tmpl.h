@@ -56,12 +56,18 @@ static int MAP_NAME(flat)(int64_t n, void *out, const void *const *in, const cpu
     if (zero) return 1;
 #endif
 #if TMPL_IS_FLOAT && TMPL_DTYPE != TMPL_F64 && TMPL_PASTE2(FIX, OP)
-    int odd = 0;
-    for (int64_t i = 0; i < n; i++) odd |= MAP_FIX_TEST(LOAD(x0[i]));
-    if (odd) {
-        for (int64_t i = 0; i < n; i++) o[i] = STORE(TMPL_PASTE2(fix, OP)(LOAD(x0[i])));
-        return 0;
+    A y[MAP_FIX_BLOCK];
+    for (int64_t at = 0, m; at < n; at += m, x0 += m, o += m) {
+        int odd = 0;
+        m = n - at < MAP_FIX_BLOCK ? n - at : MAP_FIX_BLOCK;
+        for (int64_t i = 0; i < m; i++) odd |= MAP_FIX_TEST(LOAD(x0[i]));
+        TMPL_VECTOR
+        for (int64_t i = 0; i < m; i++) y[i] = MAP_F(MAP_IN(i) MAP_P);
+        for (int64_t i = 0; odd && i < m; i++)
+            if (MAP_FIX_TEST(LOAD(x0[i]))) y[i] = TMPL_PASTE2(fix, OP)(LOAD(x0[i]));
+        for (int64_t i = 0; i < m; i++) o[i] = STORE(y[i]);
     }
+    return 0;
 #endif
 #if TMPL_PASTE2(WIDE, OP)
     int64_t i = 0;

@@ -354,10 +354,8 @@ static tn_status check_places(const tn_call *call, const tn_view *index, int64_t
     return TN_OK;
 }
 
-tn_status places_of(places *p, const tn_call *call, const tn_view *self, const tn_view *src,
-                    const tn_view *index, int64_t dim) {
-    tn_status st = check_places(call, index, self->ndim ? self->shape[dim] : 1, dim);
-    if (st != TN_OK) return st;
+static void find_places(places *p, const tn_view *self, const tn_view *src, const tn_view *index,
+                        int64_t dim) {
     int32_t fast = -1; /* the fastest dimension */
     for (int32_t d = index->ndim - 1; d >= 0 && fast < 0; d--)
         if (index->shape[d] > 1) fast = d;
@@ -380,12 +378,19 @@ tn_status places_of(places *p, const tn_call *call, const tn_view *self, const t
         for (int k = 0; k < 3; k++) step[k] = views[k] ? stride_bytes(views[k], d) : 0;
         walk_add(&p->outer, index->shape[d], step);
     }
-    return TN_OK;
+}
+
+tn_status places_of(places *p, const tn_call *call, const tn_view *self, const tn_view *src,
+                    const tn_view *index, int64_t dim) {
+    tn_status st = check_places(call, index, self->ndim ? self->shape[dim] : 1, dim);
+    if (st == TN_OK) find_places(p, self, src, index, dim);
+    return st;
 }
 
 typedef struct gather_job {
     places p;
-    int64_t item;
+    int64_t item, size;
+    bool check; /* each line of indices when it is read for the first time */
 } gather_job;
 
 /* A line of the result; inlined for every item size and index type. */
@@ -420,6 +425,8 @@ static tn_status gather_range(void *arg, int64_t begin, int64_t end) {
         const char *self = p->self + at.offset[0];
         char *out = p->src + at.offset[1] + j * p->step[1];
         const char *index = p->index + at.offset[2] + j * p->step[2];
+        if (g->check && !all_within((const int64_t *)(const void *)index, p->last, g->size))
+            return TN_E_INDEX;
         if (g->item == 4 && !p->is32)
             gather_line(p, 4, 0, out, self, index);
         else if (g->item == 8 && !p->is32)
@@ -437,10 +444,13 @@ static tn_status gather_any(const tn_call *call, const void *args) {
     gather_job g;
     g.item = tn_view_itemsize(a->input);
     if (a->index->numel == 0) return TN_OK;
-    tn_status st = places_of(&g.p, call, a->input, a->out, a->index, a->dim);
+    g.size = a->input->ndim ? a->input->shape[a->dim] : 1;
+    find_places(&g.p, a->input, a->out, a->index, a->dim);
+    g.check = !g.p.is32 && g.p.last_step[2] == 8;
+    tn_status st = g.check ? TN_OK : check_places(call, a->index, g.size, a->dim);
     if (st != TN_OK) return st;
-    return cpu_parallel(g.p.outer.numel * g.p.n, GRAIN_BYTES / (g.p.last * 8) + 1, gather_range,
-                        &g);
+    st = cpu_parallel(g.p.outer.numel * g.p.n, GRAIN_BYTES / (g.p.last * 8) + 1, gather_range, &g);
+    return st == TN_E_INDEX ? check_places(call, a->index, g.size, a->dim) : st;
 }
 
 /* ---- tril, triu --------------------------------------------------------------------------------*/

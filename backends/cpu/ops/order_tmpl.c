@@ -14,7 +14,7 @@
 #include "axis.h"
 #include "cpu_priv.h"
 
-enum { GRAIN = 1 << 12, SMALL = 40, DIGITS = 256 };
+enum { GRAIN = 1 << 12, SMALL = 40, DIGITS = 256, FEW_ROOM = 256 };
 enum { STRETCH = 1 << 17 }; /* elements between looks for an interrupt */
 
 /* ---- Items ------------------------------------------------------------------------------------*/
@@ -164,17 +164,24 @@ static void fill(const job *j, const T *x, item *v) {
     }
 }
 
-/* The k smallest items in order, for few of many: most elements only meet the last one kept. */
-static void keep_few(const job *j, const T *x, item *v) {
-    int64_t step = j->ax.step[0], kept = 0;
+/* For few of many: the items among which the k smallest are, at the front; returns how many. They gather
+ * until there is no more room; then the k smallest of them stay, and what follows must be smaller than the
+ * last of these, so most elements only meet that one, and none is moved often. */
+static int64_t keep_few(const job *j, const T *x, item *v) {
+    int64_t step = j->ax.step[0], n = j->ax.n, kept = 0, i = 0;
+    int64_t room = j->k * 4 > FEW_ROOM ? j->k * 4 : FEW_ROOM; /* no more than n */
     K flip = j->reversed ? KEY_LAST : 0;
-    for (int64_t i = 0; i < j->ax.n; i++) {
-        item t = {(K)(key_of(x[i * step]) ^ flip), (uint32_t)i};
-        if (kept == j->k && t.key >= v[kept - 1].key) continue;
-        int64_t at = kept < j->k ? kept++ : kept - 1;
-        for (; at > 0 && before(t, v[at - 1]); at--) v[at] = v[at - 1];
-        v[at] = t;
+    for (; i < room; i++) v[kept++] = (item){(K)(key_of(x[i * step]) ^ flip), (uint32_t)i};
+    while (kept == room) {
+        select_items(v, kept, j->k);
+        K limit = v[j->k - 1].key;
+        for (kept = j->k; i < n && kept < room; i++) {
+            K key = (K)(key_of(x[i * step]) ^ flip);
+            if (CPU_LIKELY(key >= limit)) continue;
+            v[kept++] = (item){key, (uint32_t)i};
+        }
     }
+    return kept;
 }
 
 static void store(const job *j, const T *x, const target *to, int64_t i, uint32_t at) {
@@ -210,9 +217,9 @@ static uint32_t median_of(const job *j, const T *x, item *v) {
 
 static tn_status one_row(const job *j, const T *x, const target *to, item *v, item *spare) {
     int64_t n = j->ax.n;
-    bool few = j->what == TOPK && j->k <= 64 && j->k * 8 <= n && j->k > 0;
+    bool few = j->what == TOPK && j->k > 0 && j->k <= n / 8 && n >= FEW_ROOM;
     if (few)
-        keep_few(j, x, v);
+        n = keep_few(j, x, v);
     else
         fill(j, x, v);
     switch (j->what) {
@@ -221,8 +228,8 @@ static tn_status one_row(const job *j, const T *x, const target *to, item *v, it
         for (int64_t i = 0; v && i < n; i++) store(j, x, to, i, v[i].at);
         break;
     case TOPK:
-        if (!few && j->k < n) select_items(v, n, j->k);
-        if (!few && j->sorted) v = merge_items(v, spare, j->k);
+        if (j->k < n) select_items(v, n, j->k);
+        if (j->sorted) v = merge_items(v, spare, j->k);
         for (int64_t i = 0; i < j->k; i++) store(j, x, to, i, v[i].at);
         break;
     case KTH:

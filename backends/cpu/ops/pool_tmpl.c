@@ -267,10 +267,47 @@ static A average_window(const job *j, int64_t oy, int64_t ox, int64_t at[4]) {
     return (A)1 / (A)(j->divisor ? j->divisor : j->count_pad ? ch * cw : inside);
 }
 
+/* Windows that do not touch the padding and lie side by side: rows are added up as wholes, in the
+ * order of a single window's sum, and then neighbours. */
+#define STRIP 256
+
+TMPL_INLINE void average_strip(const T *x, int64_t w, int64_t kh, int64_t kw, int64_t n, A scale,
+                               T *y) {
+    A sum[STRIP] = {0};
+    for (int64_t iy = 0; iy < kh; iy++) {
+        for (int64_t ix = 0; ix < kw; ix++) {
+            TMPL_VECTOR
+            for (int64_t o = 0; o < n; o++) sum[o] += LOAD(x[iy * w + o * kw + ix]);
+        }
+    }
+    TMPL_VECTOR
+    for (int64_t o = 0; o < n; o++) y[o] = STORE(sum[o] * scale);
+}
+
+static void average_side_by_side(const job *j, const T *x, T *y) {
+    A scale = (A)1 / (A)(j->divisor ? j->divisor : j->kh * j->kw);
+    for (int64_t oy = 0; oy < j->oh; oy++) {
+        const T *row = x + oy * j->sh * j->w;
+        for (int64_t ox = 0; ox < j->ow; ox += STRIP) {
+            int64_t n = j->ow - ox < STRIP ? j->ow - ox : STRIP;
+            if (j->kw == 2 && j->kh == 2)
+                average_strip(row + ox * 2, j->w, 2, 2, n, scale, y + oy * j->ow + ox);
+            else
+                average_strip(row + ox * j->kw, j->w, j->kh, j->kw, n, scale, y + oy * j->ow + ox);
+        }
+    }
+}
+
 static tn_status average_planes(void *arg, int64_t begin, int64_t end) {
     const job *j = arg;
     int64_t at[4];
+    bool whole = !j->adaptive && !j->ph && !j->pw && j->sw == j->kw &&
+                 (j->oh - 1) * j->sh + j->kh <= j->h && j->ow * j->kw <= j->w;
     for (int64_t p = begin; p < end; p++) {
+        if (whole) {
+            average_side_by_side(j, j->x + p * j->h * j->w, j->y + p * j->oh * j->ow);
+            continue;
+        }
         const T *x = j->x + p * j->h * j->w;
         T *y = j->y + p * j->oh * j->ow;
         for (int64_t i = 0; i < j->oh * j->ow; i++) {

@@ -10,7 +10,6 @@ TMPL_INLINE void RED_NAME(take)(A *a, const T *x, int64_t n, A center) {
 #ifdef RED_PICK
     red_mask bad[LANES] = {0};
     for (; i + LANES <= n; i += LANES) {
-        red_ahead(x + i);
         TMPL_VECTOR
         for (int j = 0; j < LANES; j++) {
             A v = LOAD(x[i + j]);
@@ -25,7 +24,6 @@ TMPL_INLINE void RED_NAME(take)(A *a, const T *x, int64_t n, A center) {
         int64_t stop = n - i < TURNS * LANES ? n : i + TURNS * LANES;
         for (int j = 0; j < LANES; j++) b[j] = RED_INIT;
         for (; i + LANES <= stop; i += LANES) {
-            red_ahead(x + i);
             TMPL_VECTOR
             for (int j = 0; j < LANES; j++) b[j] = RED_STEP(b[j], LOAD(x[i + j]));
         }

@@ -30,17 +30,6 @@ typedef uint64_t red_mask;
 typedef uint32_t red_mask;
 #endif
 
-/* Asks for what lanes() reads a kilobyte after its turn at x; processors by themselves look less
- * far ahead than the caches are slow. */
-TMPL_INLINE void red_ahead(const T *x) {
-#if defined(__GNUC__)
-    for (size_t b = 0; b < LANES * sizeof(T); b += 64)
-        __builtin_prefetch((const void *)((uintptr_t)x + 1024 + b));
-#else
-    (void)x;
-#endif
-}
-
 typedef struct red_op {
     void (*lanes)(A *acc, const T *x, int64_t n, A center);
     void (*columns)(A *acc, const T *x, int64_t n, const A *centers);

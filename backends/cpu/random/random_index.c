@@ -1,7 +1,7 @@
 /* random_index.c: permutations and draws of column numbers. Both are serial: every draw depends on
  * those before it, or on a whole row.
  *
- * family: random_index */
+ * family: random_index; isa: each */
 #include "random_priv.h"
 
 #include <math.h>
@@ -59,6 +59,9 @@ static double next_exponential(source *s) {
 
 /* ---- randperm ----------------------------------------------------------------------------------*/
 
+/* Exchanges whose places are drawn, and asked of the memory, ahead of time. */
+#define AHEAD 32
+
 static tn_status randperm(const tn_call *call, const void *args) {
     const tn__randperm__args *a = args;
     int64_t n = a->self->numel, *p = a->self->data;
@@ -67,11 +70,19 @@ static tn_status randperm(const tn_call *call, const void *args) {
     tn_status st = open_source(call, a->generator, n, &s);
     if (st != TN_OK) return st;
     for (int64_t i = 0; i < n; i++) p[i] = i;
-    for (int64_t i = 0; i < n - 1 && st == TN_OK; i++) {
-        if (i % 65536 == 65535) st = cpu_poll();
-        int64_t k = i + (int64_t)next_below(&s, (uint64_t)(n - i)), t = p[i];
-        p[i] = p[k];
-        p[k] = t;
+    int64_t place[AHEAD];
+    for (int64_t i = 0; i < n - 1 && st == TN_OK; i += AHEAD) {
+        int64_t count = n - 1 - i < AHEAD ? n - 1 - i : AHEAD;
+        if (i % 65536 == 0) st = cpu_poll();
+        for (int64_t j = 0; j < count; j++) {
+            place[j] = i + j + (int64_t)next_below(&s, (uint64_t)(n - i - j));
+            __builtin_prefetch(&p[place[j]], 1);
+        }
+        for (int64_t j = 0; j < count; j++) {
+            int64_t t = p[i + j];
+            p[i + j] = p[place[j]];
+            p[place[j]] = t;
+        }
     }
     close_source(call, a->generator, &s);
     return st;
@@ -221,4 +232,4 @@ static const tn_kernel_row rows[] = {
     {"multinomial", TN_SIG_multinomial, multinomial, NULL, TN_F32, 0, 0, 0},
     {"multinomial", TN_SIG_multinomial, multinomial, NULL, TN_F64, 0, 0, 0},
 };
-const cpu_rows cpu_random_index_rows = CPU_ROWS_OF(rows);
+const cpu_rows ISA_(cpu_random_index_rows) = CPU_ROWS_OF(rows);

@@ -140,6 +140,9 @@ VEC_INLINE vec vec_exp(vec x) {
 VEC_INLINE vec vec_load_t(const T *p) {
 #if TMPL_DTYPE == TMPL_F32 || TMPL_DTYPE == TMPL_F64
     return vec_load(p);
+#elif TMPL_DTYPE == TMPL_BF16 && defined(__AVX512F__)
+    __m256i x = _mm256_loadu_si256((const __m256i *)(const void *)p);
+    return (vec)_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16);
 #else
     A t[VL];
     for (int i = 0; i < VL; i++) t[i] = LOAD(p[i]);
@@ -149,6 +152,15 @@ VEC_INLINE vec vec_load_t(const T *p) {
 VEC_INLINE void vec_store_t(T *p, vec v) {
 #if TMPL_DTYPE == TMPL_F32 || TMPL_DTYPE == TMPL_F64
     vec_store(p, v);
+#elif TMPL_DTYPE == TMPL_BF16 && defined(__AVX512F__)
+    /* To the nearest, of two the even one; NaN becomes the quiet one, as STORE makes it. */
+    __m512i x = (__m512i)v, odd = _mm512_and_si512(_mm512_srli_epi32(x, 16), _mm512_set1_epi32(1));
+    __m512i up = _mm512_add_epi32(x, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+    __mmask16 nan = _mm512_cmp_ps_mask((__m512)v, (__m512)v, _CMP_UNORD_Q);
+    __m512i sign = _mm512_and_si512(x, _mm512_set1_epi32(INT32_MIN));
+    up = _mm512_mask_or_epi32(up, nan, sign, _mm512_set1_epi32(0x7fc00000));
+    __m256i y = _mm512_cvtepi32_epi16(_mm512_srli_epi32(up, 16));
+    _mm256_storeu_si256((__m256i *)(void *)p, y);
 #else
     A t[VL];
     vec_store(t, v);

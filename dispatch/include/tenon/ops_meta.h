@@ -81,6 +81,9 @@ typedef struct tn_field {
 #define TNI_OP_NUMBERS                                                                             \
     0x40000u /* pointwise: takes Scalar arguments, which must fit the compute dtype */
 #define TNI_OP_FITS 0x80000u     /* pointwise: so must its operands that are numbers */
+#define TNI_OP_SPARSE 0x1000000u /* takes sparse tensors as they come */
+#define TNI_OP_BITS 0x100000u    /* right on the bits of unsigned numbers, taken for signed ones */
+#define TNI_OP_ORDER 0x200000u   /* compares its arguments: see [Unsigned 64 bits] in fallback.c */
 #define TNI_OP_NO_ZEROS 0x10000u /* its gradient takes NULL for results that no gradient came to */
 
 typedef struct tn_op_meta {

@@ -73,13 +73,32 @@ TN_API tn_status tn_program_add_weight(tn_program *p, tn_tensor *t, const char *
 /* Ends the recording: these tensors are what the program computes. On failure it is cancelled. */
 TN_API tn_status tn_program_end(tn_program *p, tn_tensors outputs);
 TN_API void tn_program_cancel(tn_program *p);
-TN_API int tn_program_is_recording(void); /* on the calling thread */
+TN_API int tn_program_is_recording(void); /* on the calling thread; not while it pauses */
+/* From here on a call that cannot be recorded runs all the same, and tn_program_end says why not. */
+TN_API tn_status tn_program_tolerate(tn_program *p);
+/* Whether operators are left out for a while: their results may be declared as inputs afterwards. */
+TN_API tn_status tn_program_pause(tn_program *p, int on);
+/* Which value t is, as JSON counts them. */
+TN_API tn_status tn_program_value(tn_program *p, tn_tensor *t, int32_t *ret_value);
 /* Somebody is about to look at t's values: counted when they depend on inputs or random numbers. */
 TN_API void tn_program_note_read(const tn_tensor *t);
 /* How often values were looked at while the program was recorded: its course may depend on them. */
 TN_API int64_t tn_program_reads(const tn_program *p);
 /* The host language's line of the first such look, or NULL. */
 TN_API const char *tn_program_read_where(const tn_program *p);
+
+/* One look at a value: at weights, too. */
+typedef struct tn_program_look {
+    int32_t position; /* nodes before it */
+    int32_t value;    /* -1: a tensor that is no value of the program */
+    const char *where;
+    const int32_t *live; /* computed values that somebody beside the recording still held */
+    int32_t nlive;
+    uint32_t version; /* of the tensor when it was looked at */
+    const tn_tensor *tensor;
+} tn_program_look;
+/* 0 .. until TN_E_INDEX; they live as long as the program. No more than a thousand are kept. */
+TN_API tn_status tn_program_look_at(const tn_program *p, int32_t i, tn_program_look *ret_look);
 
 /* Makes sizes free. `other` is a recording of the same function in which dimension `dim` of the inputs
  * named by the bits of `inputs` had another size: whatever differs between the two must follow from it

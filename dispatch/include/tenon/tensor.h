@@ -28,6 +28,8 @@ typedef struct tn_device {
     int32_t slot;
     int32_t index;
 } tn_device;
+/* "meta", whose tensors have no memory: operators infer shapes and dtypes there, and no kernel runs. */
+#define TN_META_SLOT (TN_DEVICE_SLOTS - 1)
 
 static inline const tn_view *tn_tensor_view(const tn_tensor *t) {
     return (const tn_view *)(const void *)t;
@@ -47,6 +49,29 @@ static inline tn_device tn_tensor_device(const tn_tensor *t) {
     tn_device d = {tn_view_device(tn_tensor_view(t)), tn_view_index(tn_tensor_view(t))};
     return d;
 }
+
+/* How a tensor keeps its elements: with strides, or sparse, by the components that sparse operators
+ * read (tenon/ops.h). A sparse tensor has no memory of its own: its view's data is NULL. */
+enum tn_layout {
+    TN_LAYOUT_STRIDED = 0,
+    TN_LAYOUT_COO = 1,
+    TN_LAYOUT_CSR = 2,
+    TN_LAYOUT_CSC = 3,
+    TN_LAYOUT_BSR = 4,
+    TN_LAYOUT_BSC = 5,
+    TN_LAYOUT_COUNT = 6
+};
+#define TN_W_LAYOUT UINT64_C(0x0000070000000000) /* in the dispatch word; 0: strided */
+static inline int32_t tn_tensor_layout(const tn_tensor *t) {
+    return (int32_t)((tn_tensor_view(t)->word & TN_W_LAYOUT) >> 40);
+}
+TN_API const char *tn_layout_name(int32_t layout); /* "sparse_coo"; NULL: there is none */
+/* Of a sparse tensor; -1 for others: elements that are kept, dimensions that are indexed, and those
+ * behind them. Its components are what tn__indices, tn__values, tn_crow_indices ... return. */
+TN_API int64_t tn_sparse_nnz(const tn_tensor *t);
+TN_API int32_t tn_sparse_dim(const tn_tensor *t);
+TN_API int32_t tn_sparse_dense_dim(const tn_tensor *t);
+TN_API int tn_sparse_is_coalesced(const tn_tensor *t);
 
 /* ---- Arguments and results of operators --------------------------------------------------------*/
 typedef struct tn_tensors { /* a list of tensors, borrowed */
@@ -140,6 +165,8 @@ TN_API void tn_tensor_note_write(tn_tensor *t);
 TN_API int tn_tensor_same_storage(const tn_tensor *a, const tn_tensor *b);
 /* Storage: address of its first byte, its size in bytes, offset of element 0 in elements. */
 TN_API void *tn_tensor_storage_data(const tn_tensor *t);
+/* The same for tensors of one memory, and for no others while they live; 0: it has none. */
+TN_API uint64_t tn_tensor_storage_id(const tn_tensor *t);
 TN_API uint64_t tn_tensor_storage_bytes(const tn_tensor *t);
 TN_API int64_t tn_tensor_storage_offset(const tn_tensor *t);
 
@@ -182,10 +209,28 @@ TN_API int32_t tn_dtype_find(const char *name);    /* -1 when unknown */
 TN_API const char *tn_dtype_plugin(int32_t dtype); /* that brought it; NULL: it is built in */
 /* The same, and loads the plugin that offers the dtype; TN_E_PLUGIN when there is none. */
 TN_API tn_status tn_dtype_parse(const char *name, int32_t *ret_dtype);
-TN_API int64_t tn_dtype_size(int32_t dtype);           /* bytes */
-TN_API int32_t tn_dtype_category(int32_t dtype);       /* tn_category */
-TN_API int32_t tn_dtype_promote(int32_t a, int32_t b); /* PyTorch's table */
-TN_API int32_t tn_dtype_default(void);                 /* of new floating tensors; float32 */
+TN_API int64_t tn_dtype_size(int32_t dtype);     /* bytes */
+TN_API int32_t tn_dtype_category(int32_t dtype); /* tn_category */
+/* PyTorch's table; TN_NO_DTYPE where it has none. */
+TN_API int32_t tn_dtype_promote(int32_t a, int32_t b);
+#define TN_NO_DTYPE (-2)
+TN_API int32_t tn_dtype_dlpack_code(int32_t dtype);             /* -1: there is no such dtype */
+TN_API int tn_dtype_is_signed(int32_t dtype);                   /* its values may be negative */
+TN_API tn_status tn_dtype_check_promotes(int32_t a, int32_t b); /* TN_E_DTYPE where it has none */
+/* The core's dtypes beside those that tenon/dtype.h numbers for plugins, which know them by name. */
+enum {
+    TN_U16 = TN_DTYPE_BUILTIN_COUNT,
+    TN_U32,
+    TN_U64,
+    TN_F8_E4M3FN,
+    TN_F8_E5M2,
+    TN_F8_E4M3FNUZ,
+    TN_F8_E5M2FNUZ,
+    TN_F8_E8M0FNU,
+    TN_C32,
+    TN_DTYPE_CORE_COUNT
+};
+TN_API int32_t tn_dtype_default(void); /* of new floating tensors; float32 */
 TN_API tn_status tn_dtype_set_default(int32_t dtype);
 
 /* "cpu", "acme", "acme:1". Loads the plugin that serves the name. TN_E_DEVICE with the reason. */

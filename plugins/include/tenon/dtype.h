@@ -1,8 +1,8 @@
 /* tenon/dtype.h: element types, shared by the core, plugins and language bindings.
  *
  * A dtype is a small slot number. The twelve built-in slots below are fixed for ever; slots from
- * TN_DTYPE_BUILTIN_COUNT up to TN_DTYPE_SLOTS are handed out per process to dtypes that plugins
- * add, whose stable identity is their name. */
+ * TN_DTYPE_BUILTIN_COUNT up to TN_DTYPE_SLOTS are handed out per process to further dtypes of the host
+ * and those that plugins add, whose stable identity is their name. */
 #ifndef TENON_DTYPE_H
 #define TENON_DTYPE_H
 

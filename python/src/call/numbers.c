@@ -110,7 +110,7 @@ static PyObject *call2(const tnp_direct *d, tn_tensor *a, tn_tensor *b, PyObject
 
 static PyObject *call1(const tnp_direct *d, PyObject *self) {
     PyObject *taken;
-    if (TNP_UNLIKELY(!tnp_is_exact(self)) && tnp.overrides &&
+    if (TNP_UNLIKELY(!tnp_is_plain(self)) && tnp.overrides &&
         tnp_override(d->name, TNP_FORM_METHOD, self, NULL, 0, NULL, &taken))
         return taken;
     number_args args;
@@ -145,12 +145,26 @@ static const char *const methods[OP_COUNT][3] = {
     [GE] = {"__ge__", "__le__", NULL},
 };
 
+static PyObject *binary(enum number_op op, PyObject *a, PyObject *b, PyObject *target);
+
+/* A comparison with an array of NumPy's, which gives way to tensors; the other operators are
+ * NumPy's, whose results become tensors in __array_wrap__. */
+static PyObject *compare_array(enum number_op op, PyObject *self, PyObject *other) {
+    PyObject *f = tnp_helper("_tensor.methods", "from_array");
+    PyObject *t = f ? PyObject_CallFunctionObjArgs(f, other, NULL) : NULL;
+    PyObject *result = t && t != Py_None ? binary(op, self, t, NULL) : NULL;
+    if (t == Py_None) result = Py_NotImplemented, Py_INCREF(result);
+    Py_XDECREF(t);
+    return result;
+}
+
 /* One of the operands is no plain tensor and no number. */
 static PyObject *foreign(enum number_op op, PyObject *a, PyObject *b, bool inplace) {
     bool reversed = !tnp_is_tensor(a);
     const char *name = methods[op][inplace ? 2 : reversed];
     PyObject *taken, *self = reversed ? b : a, *other = reversed ? a : b;
     if (tnp_override(name, TNP_FORM_METHOD, self, &other, 1, NULL, &taken)) return taken;
+    if (op >= LT && !reversed && !tnp_is_tensor(b)) return compare_array(op, a, b);
     Py_RETURN_NOTIMPLEMENTED;
 }
 
@@ -158,7 +172,7 @@ static PyObject *foreign(enum number_op op, PyObject *a, PyObject *b, bool inpla
  * overrides the operators; -1: exception. */
 static int operand(PyObject *o, tn_scalar_box *box, tn_tensor **ret_tensor) {
     tn_scalar s;
-    if (TNP_LIKELY(tnp_is_exact(o))) {
+    if (TNP_LIKELY(tnp_is_plain(o))) {
         *ret_tensor = tnp_of(o);
         return 1;
     }

@@ -95,6 +95,8 @@ static PyObject *function_of(const tn_op_meta *meta, const char *name, PyObject 
     a->overload.op_name = meta->info->name;
     a->overload.meta = *meta;
     a->overload.forms = TN_PY_TORCH;
+    for (int32_t i = 0; i < meta->nfields && i < 32; i++)
+        if (meta->fields[i].kind == TN_F_OPERAND) a->overload.numbers |= 1u << i;
     a->group = (tnp_group){meta->info->name, NULL, a->doc, TN_PY_TORCH, 1, &a->overload};
     a->def = (PyMethodDef){name, TNP_CFUNC(added_call), METH_FASTCALL | METH_KEYWORDS, a->doc};
     PyObject *fn = a->doc ? PyCFunction_NewEx(&a->def, (PyObject *)a, space) : NULL;

@@ -8,9 +8,10 @@
 static const struct py_row {
     const char *name;
     uint32_t forms;
+    uint32_t numbers;
     const char *op;
 } rows[] = {
-#define TN_PY_ROW(name, forms, op) {name, forms, op},
+#define TN_PY_ROW(name, forms, numbers, op) {name, forms, numbers, op},
 #include "py_rows.inc"
 #undef TN_PY_ROW
 };
@@ -102,11 +103,12 @@ static PyObject *finish(const tnp_overload *o, tn_tensor **rets, const tnp_extra
 
 /* A factory that was told no device makes its tensor on the default one. */
 static void set_device(const tnp_overload *o, tnp_frame *f) {
+    tn_device there = tnp_new_device();
     for (int32_t i = 0; i < o->nparams; i++) {
         const tn_field *field = o->params[i].field;
         int64_t *device = (int64_t *)(void *)(f->args + field->offset);
         if (field->kind == TN_F_DEVICE && *device < 0)
-            *device = (int64_t)tnp.new_device.slot << 8 | tnp.new_device.index;
+            *device = (int64_t)there.slot << 8 | there.index;
     }
 }
 
@@ -136,7 +138,7 @@ static PyObject *run(tnp_overload *o, enum tnp_form form, PyObject *self, tnp_fr
         const tn_field *field = &o->meta.fields[o->meta.out_field[0]];
         *(tn_tensor **)(void *)(f->args + field->offset) = tnp_of(self);
     }
-    if (TNP_UNLIKELY(tnp.new_device.slot != 0) && o->creates && o->meta.nin == 0) set_device(o, f);
+    if (TNP_UNLIKELY(tnp.new_device_set != 0) && o->creates && o->meta.nin == 0) set_device(o, f);
     int64_t work = o->meta.nin == 0 ? factory_work(o, f) : f->work;
     tn_status st = tnp_invoke(o->meta.info, f->args, rets, work);
     if (TNP_UNLIKELY(st != TN_OK)) return tnp_raise(st);
@@ -240,6 +242,7 @@ static bool build_group(int32_t *row) {
             return false;
         }
         o->forms = rows[first + i].forms;
+        o->numbers = rows[first + i].numbers;
         g->forms |= o->forms;
     }
     g->doc = doc_of(g);

@@ -103,7 +103,8 @@ static bool make_result(tnp_overload *o) {
         return true;
     const char *first = m->fields[m->out_field[0]].name, *second = m->fields[m->out_field[1]].name;
     if (strcmp(second, "indices") != 0 && strcmp(first, "min") != 0 &&
-        strcmp(second, "logabsdet") != 0 && strcmp(second, "info") != 0)
+        strcmp(second, "logabsdet") != 0 && strcmp(second, "info") != 0 &&
+        strcmp(second, "exponent") != 0)
         return true;
     PyStructSequence_Field *fields = PyMem_Calloc((size_t)m->nout + 1, sizeof *fields);
     char *name = PyMem_Malloc(strlen(o->op_name) + 24);
@@ -119,8 +120,9 @@ static bool make_result(tnp_overload *o) {
 
 /* Functions whose tensors may be listed without a tuple: einsum("ij,jk", a, b). */
 static bool lists_tensors(const tnp_overload *o) {
-    static const char *const names[] = {"einsum", "broadcast_tensors", "meshgrid", "cartesian_prod",
-                                        "block_diag"};
+    static const char *const names[] = {"einsum",         "broadcast_tensors", "meshgrid",
+                                        "cartesian_prod", "block_diag",        "atleast_1d",
+                                        "atleast_2d",     "atleast_3d"};
     for (int i = 0; i < TNP_COUNT(names); i++)
         if (strcmp(names[i], o->op_name) == 0) return true;
     return false;
@@ -157,6 +159,7 @@ bool tnp_overload_prepare(tnp_overload *o) {
         p->field = f;
         p->kwonly = (f->flags & TNI_FIELD_KWONLY) != 0;
         p->required = f->deflt == NULL;
+        p->number = o->nparams < 32 && (o->numbers >> o->nparams & 1u);
         if (!p->name) return false;
         if (f->deflt && !fill_default(f, o->image, &at)) return PyErr_NoMemory() != NULL;
         if (f->kind == TN_F_DEVICE) o->creates = true;

@@ -158,10 +158,12 @@ static int to_int_list(const tn_field *field, PyObject *value, tnp_frame *f, tnp
     return bad_type(why, value);
 }
 
-/* A number that gradients do not flow through: a tensor that requires them is no number. */
+/* A number that gradients do not flow through: a tensor that requires them is no number, nor is one
+ * without elements. */
 static int to_scalar(PyObject *value, tn_scalar *ret, tnp_mismatch *why) {
-    bool recorded = tnp_is_tensor(value) && tn_requires_grad(tnp_of(value));
-    int r = recorded ? 0 : tnp_scalar_from(value, ret);
+    tn_tensor *t = tnp_is_tensor(value) ? tnp_of(value) : NULL;
+    bool stays = t && (tn_requires_grad(t) || tn_tensor_device(t).slot == TN_META_SLOT);
+    int r = stays ? 0 : tnp_scalar_from(value, ret);
     return r ? r : bad_type(why, value);
 }
 
@@ -223,7 +225,8 @@ static int to_str(const tn_field *field, PyObject *value, const char **ret, tnp_
     return -1;
 }
 
-int tnp_convert(const tn_field *field, PyObject *value, tnp_frame *f, tnp_mismatch *why) {
+int tnp_convert(const tnp_param *param, PyObject *value, tnp_frame *f, tnp_mismatch *why) {
+    const tn_field *field = param->field;
     void *p = f->args + field->offset;
     int r = 1;
     switch (field->kind) {
@@ -233,7 +236,7 @@ int tnp_convert(const tn_field *field, PyObject *value, tnp_frame *f, tnp_mismat
         if (TNP_LIKELY(tnp_is_tensor(value))) {
             *(tn_tensor **)p = tnp_of(value);
             note_work(f, tnp_of(value));
-        } else if (field->kind == TN_F_OPERAND) {
+        } else if (param->number) {
             r = to_operand(value, p, f, why);
         } else if (value == Py_None && field->kind == TN_F_TENSOR_OPT) {
             *(tn_tensor **)p = NULL;
@@ -329,7 +332,8 @@ static int take_extra(const tnp_overload *o, PyObject *name, PyObject *value, tn
         extras->pin_memory = on > 0;
         return on < 0 ? -1 : 1;
     }
-    return name == tnp.str_layout && (value == Py_None || value == tnp.strided);
+    return name == tnp.str_layout &&
+           (value == Py_None || tnp_layout_value(value) == TN_LAYOUT_STRIDED);
 }
 
 static int take_extras(const tnp_overload *o, keywords *k, tnp_extras *extras, tnp_mismatch *why) {
@@ -390,7 +394,7 @@ static int bind_once(tnp_overload *o, enum tnp_form form, PyObject *self, PyObje
             if (p->required) return mismatch(why, TNP_MISSING, i, 0);
             continue;
         }
-        r = tnp_convert(p->field, value, f, why);
+        r = tnp_convert(p, value, f, why);
         if (TNP_UNLIKELY(r <= 0)) {
             why->param = i;
             why->position = position;
@@ -398,6 +402,10 @@ static int bind_once(tnp_overload *o, enum tnp_form form, PyObject *self, PyObje
         }
     }
     if (at < nargs) return mismatch(why, TNP_TOO_MANY, -1, 0);
+    if (TNP_UNLIKELY(f->nboxes == o->meta.nin && f->nboxes && !(o->numbers >> 31))) {
+        why->value = nargs ? args[0] : k->value[0]; /* something has to be a tensor */
+        return mismatch(why, TNP_BAD_TYPE, 0, 1);
+    }
     return k->used == k->n ? 1 : take_extras(o, k, extras, why);
 }
 

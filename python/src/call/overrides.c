@@ -7,6 +7,8 @@
 #include "binding_priv.h"
 
 static _Thread_local int disabled; /* depth of DisableTorchFunctionSubclass */
+static _Thread_local int modes;    /* how many modes want to see the thread's calls */
+static int all_modes;              /* those of all threads */
 static PyObject *str_protocol, *off;
 
 /* Classes of arguments that never override, by far the most. */
@@ -18,6 +20,7 @@ static bool is_plain(PyObject *o) {
 }
 
 bool tnp_overrides(PyObject *o) {
+    if (modes && Py_TYPE(o) == tnp.tensor) return true;
     if (disabled || is_plain(o)) return false;
     PyObject *f = PyObject_GetAttr((PyObject *)Py_TYPE(o), str_protocol);
     if (!f) PyErr_Clear();
@@ -64,10 +67,11 @@ int tnp_override(const char *name, enum tnp_form form, PyObject *self, PyObject 
                  Py_ssize_t nargs, PyObject *kwnames, PyObject **ret_result) {
     PyObject *found = NULL, *packed = NULL, *kwargs = NULL;
     Py_ssize_t nkw = kwnames ? PyTuple_Size(kwnames) : 0;
-    if (disabled) return 0;
+    if (disabled && !modes) return 0;
     bool ok = !self || collect(self, &found);
     for (Py_ssize_t i = 0; ok && i < nargs + nkw; i++) ok = collect(args[i], &found);
-    if (ok && !found) return 0;
+    if (ok && !found && !modes) return 0;
+    if (ok && !found) ok = (found = PyList_New(0)) != NULL;
     *ret_result = NULL;
     PyObject *f = ok ? tnp_helper("overrides", "_call") : NULL;
     if (f && pack(self, args, nargs, kwnames, &packed, &kwargs))
@@ -79,7 +83,8 @@ int tnp_override(const char *name, enum tnp_form form, PyObject *self, PyObject 
 }
 
 PyObject *tnp_same_class(PyObject *self, PyObject *result) {
-    if (!result || result == self || !tnp_overrides(self)) return result;
+    if (!result || result == self || Py_TYPE(self) == tnp.tensor || !tnp_overrides(self))
+        return result;
     PyObject *f = tnp_helper("overrides", "_convert");
     PyObject *type = (PyObject *)Py_TYPE(self);
     PyObject *r = f ? PyObject_CallFunctionObjArgs(f, result, type, NULL) : NULL;
@@ -91,6 +96,17 @@ static PyObject *disable(PyObject *unused, PyObject *delta) {
     (void)unused;
     disabled += (int)PyLong_AsLong(delta);
     return PyLong_FromLong(disabled);
+}
+/* A mode of this thread begins (1) or ends (-1) to see calls. While there is one in any thread no
+ * tensor is plain, so that the short ways of numbers.c ask like all others. */
+static PyObject *mode_depth(PyObject *unused, PyObject *delta) {
+    (void)unused;
+    int step = (int)PyLong_AsLong(delta);
+    modes += step;
+    all_modes += step;
+    tnp.plain = all_modes ? NULL : tnp.tensor;
+    if (all_modes) tnp.overrides = true;
+    return PyLong_FromLong(modes);
 }
 /* A subclass of Tensor was made. */
 static PyObject *watch(PyObject *unused, PyObject *none) {
@@ -105,6 +121,7 @@ static PyObject *disabled_protocol(PyObject *unused, PyObject *args) {
 
 static PyMethodDef methods[] = {
     {"_disable_overrides", disable, METH_O, "Adds to the thread's depth; returns it."},
+    {"_mode_depth", mode_depth, METH_O, "Adds to the number of the thread's modes; returns it."},
     {"_watch_overrides", watch, METH_NOARGS, "From here on calls look at their arguments."},
     {"_disabled_torch_function_impl", disabled_protocol, METH_VARARGS,
      "As a class's __torch_function__: it takes no part in the protocol."},

@@ -8,18 +8,19 @@
 
 /* ---- Formats -----------------------------------------------------------------------------------*/
 
-static const char *const formats[TN_DTYPE_BUILTIN_COUNT] = {
-    [TN_BOOL] = "?", [TN_U8] = "B",   [TN_I8] = "b",    [TN_I16] = "h",
-    [TN_I32] = "i",  [TN_I64] = "q",  [TN_F16] = "e",   [TN_F32] = "f",
-    [TN_F64] = "d",  [TN_C64] = "Zf", [TN_C128] = "Zd",
+static const char *const formats[TN_DTYPE_CORE_COUNT] = {
+    [TN_BOOL] = "?",  [TN_U8] = "B",  [TN_I8] = "b",  [TN_I16] = "h", [TN_I32] = "i",
+    [TN_I64] = "q",   [TN_F16] = "e", [TN_F32] = "f", [TN_F64] = "d", [TN_C64] = "Zf",
+    [TN_C128] = "Zd", [TN_U16] = "H", [TN_U32] = "I", [TN_U64] = "Q",
 };
 
 static int32_t dtype_of_format(const char *format, Py_ssize_t itemsize) {
     if (!format) return itemsize == 1 ? TN_U8 : -1;
     if (*format == '@' || *format == '=' || *format == '<') format++;
     if (format[0] == 'l' && format[1] == '\0') return itemsize == 8 ? TN_I64 : TN_I32;
+    if (format[0] == 'L' && format[1] == '\0') return itemsize == 8 ? TN_U64 : TN_U32;
     if (format[0] == 'c' && format[1] == '\0') return TN_U8;
-    for (int32_t i = 0; i < TN_DTYPE_BUILTIN_COUNT; i++)
+    for (int32_t i = 0; i < TN_DTYPE_CORE_COUNT; i++)
         if (formats[i] && strcmp(formats[i], format) == 0 && tn_dtype_size(i) == itemsize) return i;
     return -1;
 }
@@ -56,9 +57,10 @@ int tnp_getbuffer(PyObject *self, Py_buffer *view, int flags) {
     bool packed = tn_view_is_contiguous(v);
     tn_program_note_read(t);
     if (tn_view_device(v) != 0) return refuse(view, "the tensor is not in the memory of the CPU");
+    if (v->word & TN_W_LAYOUT) return refuse(view, "a sparse tensor has no memory of its own");
     if (v->word & TN_W_GRAD)
         return refuse(view, "the tensor requires a gradient; use tensor.detach()");
-    if (dtype >= TN_DTYPE_BUILTIN_COUNT || !formats[dtype])
+    if (dtype >= TN_DTYPE_CORE_COUNT || !formats[dtype])
         return refuse(view, "buffers have no format for this dtype");
     if ((flags & PyBUF_WRITABLE) && (v->word & TN_W_READONLY))
         return refuse(view, "the tensor's memory is read-only");
@@ -269,12 +271,21 @@ PyObject *tnp_to_dlpack(PyObject *self, PyObject *args, PyObject *kwargs) {
         return NULL;
     tn_tensor *t = tnp_of(self);
     const tn_view *v = tn_tensor_view(t);
+    if (v->word & TN_W_LAYOUT) {
+        PyErr_SetString(PyExc_BufferError,
+                        "Can't export a sparse tensor, use tensor.to_dense() or its components");
+        return NULL;
+    }
     if (v->word & TN_W_GRAD) {
         PyErr_SetString(PyExc_BufferError,
                         "Can't export tensors that require gradient, use tensor.detach()");
         return NULL;
     }
     tn_program_note_read(t);
+    if (tn_view_device(v) == TN_META_SLOT) {
+        PyErr_SetString(PyExc_BufferError, "Cannot pack tensors on meta");
+        return NULL;
+    }
     if (device != Py_None) {
         long type = PyTuple_Check(device) && PyTuple_Size(device) == 2
                         ? PyLong_AsLong(PyTuple_GetItem(device, 0))
@@ -301,6 +312,8 @@ PyObject *tnp_to_dlpack(PyObject *self, PyObject *args, PyObject *kwargs) {
 PyObject *tnp_dlpack_device(PyObject *self, PyObject *unused) {
     const tn_view *v = tn_tensor_view(tnp_of(self));
     (void)unused;
+    if (tn_view_device(v) == TN_META_SLOT)
+        return PyErr_Format(PyExc_ValueError, "Unknown device type meta for Dlpack");
     return Py_BuildValue("(ii)", (int)v->dl_device, (int)v->dl_index);
 }
 
@@ -326,7 +339,7 @@ enum { DL_OPAQUE = 3 };
 /* The dtype of plugins that has so many bits, when there is only one: opaque elements say no more. */
 static int32_t opaque_of(int bits) {
     int32_t found = -1;
-    for (int32_t slot = TN_DTYPE_BUILTIN_COUNT; tn_dtype_name(slot); slot++) {
+    for (int32_t slot = TN_DTYPE_CORE_COUNT; tn_dtype_name(slot); slot++) {
         if (tn_dtype_size(slot) * 8 != bits) continue;
         if (found >= 0) return -1;
         found = slot;
@@ -335,16 +348,8 @@ static int32_t opaque_of(int bits) {
 }
 
 static int32_t dtype_of_dl(const dl_tensor *d) {
-    static const struct {
-        uint8_t code, bits;
-        int32_t slot;
-    } known[] = {
-#define TNP_DL(ID, slot, name, bytes, dl, cat, ctype) {dl, (bytes)*8, slot},
-        TN_DTYPE_LIST(TNP_DL)
-#undef TNP_DL
-    };
-    for (int i = 0; d->lanes == 1 && i < TNP_COUNT(known); i++)
-        if (known[i].code == d->code && known[i].bits == d->bits) return known[i].slot;
+    for (int32_t i = 0; d->lanes == 1 && i < TN_DTYPE_CORE_COUNT; i++)
+        if (tn_dtype_dlpack_code(i) == d->code && tn_dtype_size(i) * 8 == d->bits) return i;
     return d->code == DL_OPAQUE && d->lanes == 1 ? opaque_of(d->bits) : -1;
 }
 

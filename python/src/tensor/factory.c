@@ -58,6 +58,7 @@ static tn_tensor *detached(tn_tensor *t) {
 
 typedef struct scan {
     int32_t ndim, dtype; /* dtype: -1 before the first number */
+    int32_t want;        /* what is asked for, or -1 */
     int64_t shape[TN_MAX_DIMS];
 } scan;
 
@@ -118,6 +119,26 @@ static bool bad_length(int64_t want, int32_t dim, Py_ssize_t got) {
     return false;
 }
 
+/* The number that an object is, as tnp_scalar_from; for uint64 its bits where int64 does not hold it.
+ * Other integers beyond 64 bits are marked by an imaginary part: beside a float they become one, alone
+ * they are refused when they are stored. */
+static int number_of(PyObject *o, int32_t dtype, tn_scalar *ret) {
+    int beyond = 0;
+    if (!PyLong_Check(o) || PyBool_Check(o)) return tnp_scalar_from(o, ret);
+    if (dtype == TN_U64) {
+        unsigned long long bits = PyLong_AsUnsignedLongLong(o);
+        *ret = tn_scalar_int((int64_t)bits);
+        if (!PyErr_Occurred()) return 1;
+        PyErr_Clear();
+    }
+    long long v = PyLong_AsLongLongAndOverflow(o, &beyond);
+    *ret = tn_scalar_int((int64_t)v);
+    if (!beyond) return v == -1 && PyErr_Occurred() ? -1 : 1;
+    ret->re = PyLong_AsDouble(o);
+    ret->im = 1;
+    return ret->re == -1 && PyErr_Occurred() ? -1 : 1;
+}
+
 /* The shape, from the first elements. */
 static bool scan_shape(PyObject *o, scan *s) {
     tn_scalar number;
@@ -130,7 +151,7 @@ static bool scan_shape(PyObject *o, scan *s) {
         s->shape[s->ndim++] = n;
         return n == 0 || scan_shape(item(o, 0), s);
     }
-    int r = tnp_scalar_from(o, &number);
+    int r = number_of(o, s->want, &number);
     if (r) return r > 0;
     int32_t dtype;
     PyObject *list = as_list(o, &dtype);
@@ -142,7 +163,7 @@ static bool scan_shape(PyObject *o, scan *s) {
 static bool scan_numbers(PyObject *o, int32_t dim, scan *s) {
     tn_scalar number;
     if (!is_sequence(o)) {
-        int r = tnp_scalar_from(o, &number);
+        int r = number_of(o, s->want, &number);
         if (r < 0) return false;
         if (r > 0) {
             if (dim != s->ndim) return bad_length(s->shape[dim], dim, 1);
@@ -194,15 +215,22 @@ static bool store_int(int32_t dtype, int64_t v, char *p) {
                  [TN_I16] = {INT16_MIN, INT16_MAX},
                  [TN_I32] = {INT32_MIN, INT32_MAX},
                  [TN_I64] = {INT64_MIN, INT64_MAX}};
-    if (v < range[dtype].lo || v > range[dtype].hi) return overflow(dtype);
+    /* beyond those, as in PyTorch, numbers wrap */
+    if (dtype < TN_DTYPE_BUILTIN_COUNT && (v < range[dtype].lo || v > range[dtype].hi))
+        return overflow(dtype);
     memcpy(p, &v, (size_t)tn_dtype_size(dtype)); /* little-endian, as DLPack's CPUs are */
     return true;
 }
 
 /* dtype is one of those that can be stored here: all built-in ones but f16 and bf16. */
 static bool store(int32_t dtype, const tn_scalar *s, char *p) {
-    float f[2] = {(float)s->re, (float)s->im};
-    double d[2] = {s->re, s->im};
+    bool beyond = s->kind == TN_CAT_INT && s->im != 0;
+    double d[2] = {s->re, beyond ? 0 : s->im};
+    float f[2] = {(float)d[0], (float)d[1]};
+    if (beyond && tn_dtype_category(dtype) < TN_CAT_FLOAT) {
+        PyErr_SetString(PyExc_ValueError, "Overflow when unpacking long long");
+        return false;
+    }
     if (s->kind == TN_CAT_COMPLEX && tn_dtype_category(dtype) < TN_CAT_COMPLEX &&
         dtype != TN_BOOL) {
         PyErr_SetString(PyExc_TypeError, "must be real number, not complex");
@@ -234,7 +262,7 @@ static bool store_all(PyObject *o, sink *k) {
             if (!store_all(item(o, i), k)) return false;
         return true;
     }
-    int r = tnp_scalar_from(o, &s);
+    int r = number_of(o, k->dtype, &s);
     if (r < 0) return false;
     if (r == 0) {
         int32_t unused;
@@ -253,13 +281,14 @@ static bool store_all(PyObject *o, sink *k) {
 }
 
 static tn_tensor *from_sequence(PyObject *data, int32_t dtype) {
-    scan s = {.dtype = -1};
+    scan s = {.dtype = -1, .want = dtype};
     tn_device cpu = {0, 0};
     tn_tensor *t = NULL;
     if (!scan_shape(data, &s) || !scan_numbers(data, 0, &s)) return NULL;
     int32_t want = dtype >= 0 ? dtype : s.dtype >= 0 ? s.dtype : tn_dtype_default();
-    bool direct = want < TN_DTYPE_BUILTIN_COUNT && want != TN_F16 && want != TN_BF16;
-    int32_t stored = direct ? want : TN_F32;
+    bool direct = tnp_is_element(want) && want != TN_F16 && want != TN_BF16;
+    bool complex_ = tn_dtype_category(want) == TN_CAT_COMPLEX;
+    int32_t stored = direct ? want : complex_ ? TN_C64 : TN_F32;
     if (tnp_check(tn_tensor_new(stored, cpu, s.ndim, s.shape, &t)) < 0) return NULL;
     const tn_view *v = tn_tensor_view(t);
     int32_t bytes = (int32_t)tn_view_itemsize(v);
@@ -313,8 +342,9 @@ static PyObject *finish(tn_tensor *t, PyObject *device, bool requires_grad) {
         if (tnp_device_from(device, &d)) moved = tnp_to(t, -1, &d, false, TN_FORMAT_PRESERVE);
         tn_tensor_unref(&t);
         t = moved;
-    } else if (t && !device && tnp.new_device.slot != 0) {
-        tn_tensor *moved = tnp_to(t, -1, &tnp.new_device, false, TN_FORMAT_PRESERVE);
+    } else if (t && !device && tnp.new_device_set != 0) {
+        d = tnp_new_device();
+        tn_tensor *moved = tnp_to(t, -1, &d, false, TN_FORMAT_PRESERVE);
         tn_tensor_unref(&t);
         t = moved;
     }

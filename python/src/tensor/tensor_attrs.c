@@ -23,9 +23,8 @@ ATTR(get_device) {
     return tnp_device_object_of(tn_tensor_device(tnp_of(self)));
 }
 ATTR(get_layout) {
-    (void)self, (void)unused;
-    Py_INCREF(tnp.strided);
-    return tnp.strided;
+    (void)unused;
+    return tnp_layout_object(tn_tensor_layout(tnp_of(self)));
 }
 ATTR(get_itemsize) {
     (void)unused;
@@ -34,6 +33,8 @@ ATTR(get_itemsize) {
 ATTR(get_nbytes) {
     (void)unused;
     const tn_view *v = tn_tensor_view(tnp_of(self));
+    if (TNP_UNLIKELY(tn_tensor_layout(tnp_of(self)) != TN_LAYOUT_STRIDED))
+        return tnp_no_memory(self, "nbytes");
     return PyLong_FromLongLong(v->numel * tn_view_itemsize(v));
 }
 ATTR(get_is_cuda) {
@@ -45,7 +46,19 @@ ATTR(get_is_cpu) {
     (void)unused;
     return PyBool_FromLong(tn_tensor_device(tnp_of(self)).slot == 0);
 }
+ATTR(get_is_sparse) {
+    (void)unused;
+    return PyBool_FromLong(tn_tensor_layout(tnp_of(self)) == TN_LAYOUT_COO);
+}
+ATTR(get_is_sparse_csr) {
+    (void)unused;
+    return PyBool_FromLong(tn_tensor_layout(tnp_of(self)) == TN_LAYOUT_CSR);
+}
 /* Kinds of tensors that there are none of. */
+ATTR(get_is_meta) {
+    (void)unused;
+    return PyBool_FromLong(tn_tensor_device(tnp_of(self)).slot == TN_META_SLOT);
+}
 ATTR(get_false) {
     (void)self, (void)unused;
     Py_RETURN_FALSE;
@@ -208,15 +221,17 @@ PyGetSetDef tnp_tensor_getset[] = {
     {"ndim", get_ndim, NULL, "Number of dimensions.", NULL},
     {"dtype", get_dtype, NULL, "Type of the elements.", NULL},
     {"device", get_device, NULL, "Where the elements are.", NULL},
-    {"layout", get_layout, NULL, "Always strided.", NULL},
+    {"layout", get_layout, NULL,
+     "How its elements are kept: strided, or one of the sparse layouts.", NULL},
     {"itemsize", get_itemsize, NULL, "Bytes of one element.", NULL},
     {"nbytes", get_nbytes, NULL, "Bytes of all elements.", NULL},
     {"is_cuda", get_is_cuda, NULL, "True on a CUDA device.", NULL},
     {"is_cpu", get_is_cpu, NULL, "True on the CPU.", NULL},
-    {"is_sparse", get_false, NULL, "Always False.", NULL},
-    {"is_sparse_csr", get_false, NULL, "Always False.", NULL},
+    {"is_sparse", get_is_sparse, NULL, "True for the layout sparse_coo.", NULL},
+    {"is_sparse_csr", get_is_sparse_csr, NULL, "True for the layout sparse_csr.", NULL},
     {"is_quantized", get_false, NULL, "Always False.", NULL},
-    {"is_meta", get_false, NULL, "Always False.", NULL},
+    {"is_meta", get_is_meta, NULL, "True on the meta device, where tensors have no elements.",
+     NULL},
     {"is_mkldnn", get_false, NULL, "Always False.", NULL},
     {"is_mps", get_false, NULL, "Always False.", NULL},
     {"is_xpu", get_false, NULL, "Always False.", NULL},

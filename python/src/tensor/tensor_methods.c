@@ -48,6 +48,7 @@ static PyObject *stride(PyObject *self, PyObject *args, PyObject *kwargs) {
     const tn_tensor *t = tnp_of(self);
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:stride", names, &dim)) return NULL;
     if (dim != Py_None) return one_dim(self, dim, tn_tensor_strides(t), "stride");
+    if (tn_tensor_layout(t) > TN_LAYOUT_COO) return tnp_no_memory(self, "stride()");
     int32_t n = tn_tensor_ndim(t);
     PyObject *tuple = PyTuple_New(n);
     for (int32_t i = 0; tuple && i < n; i++)
@@ -73,6 +74,8 @@ METHOD(storage_offset) {
 }
 METHOD(data_ptr) {
     (void)unused;
+    if (tn_tensor_layout(tnp_of(self)) != TN_LAYOUT_STRIDED)
+        return tnp_no_memory(self, "data_ptr()");
     return PyLong_FromVoidPtr(tn_tensor_view(tnp_of(self))->data);
 }
 METHOD(is_floating_point) {
@@ -85,8 +88,7 @@ METHOD(is_complex) {
 }
 METHOD(is_signed) {
     (void)unused;
-    int32_t d = tn_tensor_dtype(tnp_of(self));
-    return PyBool_FromLong(d != TN_BOOL && d != TN_U8);
+    return PyBool_FromLong(tn_dtype_is_signed(tn_tensor_dtype(tnp_of(self))));
 }
 METHOD(is_inference) {
     (void)unused;
@@ -95,7 +97,7 @@ METHOD(is_inference) {
 METHOD(get_device) {
     (void)unused;
     tn_device d = tn_tensor_device(tnp_of(self));
-    return PyLong_FromLong(d.slot == 0 ? -1 : d.index);
+    return PyLong_FromLong(d.slot == 0 || d.slot == TN_META_SLOT ? -1 : d.index);
 }
 
 static PyObject *is_contiguous(PyObject *self, PyObject *args, PyObject *kwargs) {
@@ -132,7 +134,9 @@ METHOD(item) {
         return PyErr_Format(PyExc_RuntimeError,
                             "a Tensor with %lld elements cannot be converted to Scalar",
                             (long long)tn_tensor_numel(t));
-    return tnp_check(tn_tensor_item(t, &s)) == 0 ? tnp_scalar_to(&s) : NULL;
+    if (tnp_check(tn_tensor_item(t, &s)) < 0) return NULL;
+    if (tn_tensor_dtype(t) == TN_U64) return PyLong_FromUnsignedLongLong((uint64_t)s.i);
+    return tnp_scalar_to(&s);
 }
 
 METHOD(tolist) {
@@ -171,6 +175,11 @@ static PyObject *format(PyObject *self, PyObject *spec) {
 
 static PyObject *array_of(PyObject *self) {
     const tn_view *v = tn_tensor_view(tnp_of(self));
+    if (v->word & TN_W_LAYOUT)
+        return PyErr_Format(PyExc_TypeError,
+                            "can't convert a tensor of layout %s to numpy. Use Tensor.to_dense() "
+                            "first.",
+                            tn_layout_name(tn_tensor_layout(tnp_of(self))));
     if (v->word & TN_W_GRAD) {
         PyErr_SetString(PyExc_RuntimeError, "Can't call numpy() on Tensor that requires grad. Use "
                                             "tensor.detach().numpy() instead.");
@@ -181,7 +190,7 @@ static PyObject *array_of(PyObject *self) {
                             "can't convert %s:%d device type tensor to numpy. Use Tensor.cpu() to "
                             "copy the tensor to host memory first.",
                             tn_device_name(tn_view_device(v)), (int)tn_view_index(v));
-    if (tn_view_dtype(v) == TN_BF16 || tn_view_dtype(v) >= TN_DTYPE_BUILTIN_COUNT)
+    if (tn_view_dtype(v) == TN_BF16 || !tnp_is_element(tn_view_dtype(v)))
         return PyErr_Format(PyExc_TypeError, "NumPy has no dtype for %s",
                             tn_dtype_name(tn_view_dtype(v)));
     PyObject *np = tnp_numpy("Tensor.numpy()");
@@ -218,12 +227,26 @@ static PyObject *array_protocol(PyObject *self, PyObject *args, PyObject *kwargs
 
 METHOD(untyped_storage) {
     (void)unused;
+    if (tn_tensor_layout(tnp_of(self)) != TN_LAYOUT_STRIDED) {
+        PyErr_Format(PyExc_NotImplementedError, "a tensor of layout %s has no storage of its own",
+                     tn_layout_name(tn_tensor_layout(tnp_of(self))));
+        return NULL;
+    }
     PyObject *f = tnp_helper("_tensor.storage", "UntypedStorage");
+    return f ? PyObject_CallFunctionObjArgs(f, self, NULL) : NULL;
+}
+METHOD(typed_storage) {
+    (void)unused;
+    PyObject *f = tnp_helper("_tensor.storage", "typed_of");
     return f ? PyObject_CallFunctionObjArgs(f, self, NULL) : NULL;
 }
 METHOD(storage_ptr) {
     (void)unused;
     return PyLong_FromVoidPtr(tn_tensor_storage_data(tnp_of(self)));
+}
+METHOD(storage_id) {
+    (void)unused;
+    return PyLong_FromUnsignedLongLong(tn_tensor_storage_id(tnp_of(self)));
 }
 METHOD(storage_bytes) {
     (void)unused;
@@ -236,14 +259,19 @@ static PyObject *is_view(PyObject *self, PyObject *unused) {
     return PyBool_FromLong(tn_view_base(tnp_of(self)) != NULL);
 }
 
-static PyObject *set_(PyObject *self, PyObject *args) {
-    PyObject *source = NULL, *sizes = NULL, *strides = NULL;
-    long long offset = 0;
+/* The tensor that a storage object sees its bytes through: a new reference, NULL for others. */
+static PyObject *row_of(PyObject *storage) {
+    PyObject *row = PyObject_GetAttrString(storage, "_row");
+    if (row && tnp_is_tensor(row)) return row;
+    PyErr_Clear();
+    Py_XDECREF(row);
+    return NULL;
+}
+
+static PyObject *set_from(PyObject *self, const tn_tensor *src, bool whole, long long offset,
+                          PyObject *sizes, PyObject *strides) {
     int64_t shape[TN_MAX_DIMS], steps[TN_MAX_DIMS];
     tn_tensor *t = tnp_of(self), *view = NULL;
-    if (!PyArg_ParseTuple(args, "O|LOO:set_", &source, &offset, &sizes, &strides)) return NULL;
-    if (!tnp_is_tensor(source)) return tnp_type_error("set_() takes a Tensor, not %U", source);
-    const tn_tensor *src = tnp_of(source);
     tn_status st = TN_OK;
     if (sizes) {
         Py_ssize_t n = PySequence_Size(sizes);
@@ -264,6 +292,11 @@ static PyObject *set_(PyObject *self, PyObject *args) {
             if (PyErr_Occurred()) return NULL;
         }
         st = tn_tensor_alias(src, tn_tensor_dtype(t), (int32_t)n, shape, steps, offset, &view);
+    } else if (whole) {
+        shape[0] =
+            (int64_t)(tn_tensor_storage_bytes(src) / (uint64_t)tn_view_itemsize(tn_tensor_view(t)));
+        steps[0] = 1;
+        st = tn_tensor_alias(src, tn_tensor_dtype(t), 1, shape, steps, offset, &view);
     } else {
         st = tn_tensor_alias(src, tn_tensor_dtype(src), tn_tensor_ndim(src), tn_tensor_shape(src),
                              tn_tensor_strides(src), tn_tensor_storage_offset(src), &view);
@@ -275,11 +308,32 @@ static PyObject *set_(PyObject *self, PyObject *args) {
     return self;
 }
 
+static PyObject *set_(PyObject *self, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"source", "storage_offset", "size", "stride", NULL};
+    PyObject *source = NULL, *sizes = NULL, *strides = NULL;
+    long long offset = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|LOO:set_", names, &source, &offset, &sizes,
+                                     &strides))
+        return NULL;
+    bool tensor = tnp_is_tensor(source);
+    PyObject *row = tensor ? source : row_of(source);
+    if (!row) return tnp_type_error("set_() takes a Tensor or a storage, not %U", source);
+    if (tensor) Py_INCREF(row);
+    PyObject *result = set_from(self, tnp_of(row), !tensor, offset, sizes, strides);
+    Py_DECREF(row);
+    return result;
+}
+
 /* ---- Copies and pickles ------------------------------------------------------------------------*/
 
 static PyObject *deepcopy(PyObject *self, PyObject *memo) {
     PyObject *f = tnp_helper("_tensor.reduce", "deepcopy_tensor");
     return f ? PyObject_CallFunctionObjArgs(f, self, memo, NULL) : NULL;
+}
+METHOD(shallow_copy) {
+    (void)unused;
+    PyObject *f = tnp_helper("_tensor.reduce", "copy_tensor");
+    return f ? PyObject_CallFunctionObjArgs(f, self, NULL) : NULL;
 }
 static PyObject *reduce_ex(PyObject *self, PyObject *protocol) {
     PyObject *f = tnp_helper("_tensor.reduce", "reduce_tensor");
@@ -289,6 +343,7 @@ static PyObject *reduce_ex(PyObject *self, PyObject *protocol) {
 METHOD(to_bytes) {
     (void)unused;
     const tn_view *v = tn_tensor_view(tnp_of(self));
+    if (v->word & TN_W_LAYOUT) return tnp_no_memory(self, "_to_bytes()");
     int64_t n = v->numel * tn_view_itemsize(v);
     PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)n);
     if (!bytes) return NULL;
@@ -322,10 +377,8 @@ static PyObject *instance_of(PyObject *cls, PyObject *data, bool requires_grad) 
     }
     if (!tnp_is_tensor(data)) return tnp_type_error("data must be a Tensor, not %U", data);
     if (!tnp_check_layout((PyTypeObject *)cls)) return NULL;
-    tn_tensor *src = tnp_of(data), *t = NULL;
-    tn_status st =
-        tn_tensor_alias(src, tn_tensor_dtype(src), tn_tensor_ndim(src), tn_tensor_shape(src),
-                        tn_tensor_strides(src), tn_tensor_storage_offset(src), &t);
+    tn_tensor *t = NULL;
+    tn_status st = tnp_alias_of(tnp_of(data), &t);
     if (st == TN_OK && requires_grad) st = tn_set_requires_grad(t, 1);
     if (st != TN_OK) {
         tn_tensor_unref(&t);
@@ -367,6 +420,11 @@ PyMethodDef tnp_tensor_methods[] = {
     {"element_size", element_size, METH_NOARGS, "Bytes of one element."},
     {"storage_offset", storage_offset, METH_NOARGS, "Where element 0 is in the storage."},
     {"data_ptr", data_ptr, METH_NOARGS, "Address of element 0."},
+    {"_nnz", tnp_nnz, METH_NOARGS, "How many elements a sparse tensor keeps."},
+    {"sparse_dim", tnp_sparse_dim, METH_NOARGS, "Dimensions of a sparse tensor that have indices."},
+    {"dense_dim", tnp_dense_dim, METH_NOARGS, "Dimensions behind those that have indices."},
+    {"is_coalesced", tnp_is_coalesced, METH_NOARGS,
+     "True when the indices of a tensor of layout sparse_coo are known to be sorted and distinct."},
     {"is_floating_point", is_floating_point, METH_NOARGS, "True for real floating dtypes."},
     {"is_complex", is_complex, METH_NOARGS, "True for complex dtypes."},
     {"is_signed", is_signed, METH_NOARGS, "True when elements may be negative."},
@@ -389,8 +447,13 @@ PyMethodDef tnp_tensor_methods[] = {
     {"__dlpack_device__", tnp_dlpack_device, METH_NOARGS, NULL},
     {"untyped_storage", untyped_storage, METH_NOARGS, "The memory behind the tensor."},
     {"_storage_ptr", storage_ptr, METH_NOARGS, NULL},
+    {"_storage_id", storage_id, METH_NOARGS, NULL},
     {"_storage_bytes", storage_bytes, METH_NOARGS, NULL},
-    {"set_", set_, METH_VARARGS, "set_(source, storage_offset, size, stride)"},
+    {"storage", typed_storage, METH_NOARGS, "The memory behind the tensor, in elements."},
+    {"_typed_storage", typed_storage, METH_NOARGS, NULL},
+    {"set_", (PyCFunction)(void (*)(void))set_, METH_VARARGS | METH_KEYWORDS,
+     "set_(source, storage_offset, size, stride)"},
+    {"__copy__", shallow_copy, METH_NOARGS, NULL},
     {"__deepcopy__", deepcopy, METH_O, NULL},
     {"__reduce_ex__", reduce_ex, METH_O, NULL},
     {"_to_bytes", to_bytes, METH_NOARGS, NULL},

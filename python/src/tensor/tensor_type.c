@@ -171,10 +171,7 @@ static tn_tensor *construct(PyObject *args) {
     tn_device cpu = {0, 0};
     tn_tensor *t = NULL;
     if (n == 1 && tnp_is_tensor(first)) {
-        tn_tensor *src = tnp_of(first);
-        tn_status st =
-            tn_tensor_alias(src, tn_tensor_dtype(src), tn_tensor_ndim(src), tn_tensor_shape(src),
-                            tn_tensor_strides(src), tn_tensor_storage_offset(src), &t);
+        tn_status st = tnp_alias_of(tnp_of(first), &t);
         return st == TN_OK ? t : tnp_raise(st);
     }
     if (n == 1 && !PyLong_Check(first) && Py_TYPE(first) != tnp.size)
@@ -379,6 +376,6 @@ bool tnp_tensor_init(PyObject *module) {
         .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
         .slots = slots,
     };
-    tnp.tensor = (PyTypeObject *)PyType_FromSpec(&spec);
+    tnp.plain = tnp.tensor = (PyTypeObject *)PyType_FromSpec(&spec);
     return tnp.tensor && PyModule_AddObjectRef(module, "Tensor", (PyObject *)tnp.tensor) == 0;
 }

@@ -14,6 +14,7 @@ typedef struct named_object { /* dtype, layout, memory_format */
 
 static PyObject *dtypes[TN_DTYPE_SLOTS];
 static PyObject *formats[4];
+static PyObject *layouts[TN_LAYOUT_COUNT];
 static PyObject *cpu_device;
 
 static void plain_dealloc(PyObject *self) {
@@ -78,7 +79,7 @@ static PyObject *dtype_is_complex(PyObject *self, void *unused) {
 }
 static PyObject *dtype_is_signed(PyObject *self, void *unused) {
     (void)unused;
-    return PyBool_FromLong(slot_of(self) != TN_BOOL && slot_of(self) != TN_U8);
+    return PyBool_FromLong(tn_dtype_is_signed(slot_of(self)));
 }
 static PyObject *dtype_itemsize(PyObject *self, void *unused) {
     (void)unused;
@@ -87,12 +88,17 @@ static PyObject *dtype_itemsize(PyObject *self, void *unused) {
 static PyObject *dtype_to_real(PyObject *self, PyObject *unused) {
     (void)unused;
     int32_t s = slot_of(self);
-    return tnp_dtype_object(s == TN_C64 ? TN_F32 : s == TN_C128 ? TN_F64 : s);
+    return tnp_dtype_object(s == TN_C64    ? TN_F32
+                            : s == TN_C128 ? TN_F64
+                            : s == TN_C32  ? TN_F16
+                                           : s);
 }
 static PyObject *dtype_to_complex(PyObject *self, PyObject *unused) {
     (void)unused;
     int32_t s = slot_of(self);
-    return tnp_dtype_object(s == TN_F64 || s == TN_C128 ? TN_C128 : TN_C64);
+    return tnp_dtype_object(s == TN_F64 || s == TN_C128  ? TN_C128
+                            : s == TN_F16 || s == TN_C32 ? TN_C32
+                                                         : TN_C64);
 }
 
 static PyObject *dtype_plugin(PyObject *self, void *unused) {
@@ -153,6 +159,15 @@ static PyType_Spec format_spec = {"tenon.memory_format", sizeof(named_object), 0
 PyObject *tnp_format_object(int32_t format) {
     Py_INCREF(formats[format]);
     return formats[format];
+}
+
+PyObject *tnp_layout_object(int32_t layout) {
+    Py_INCREF(layouts[layout]);
+    return layouts[layout];
+}
+
+int32_t tnp_layout_value(PyObject *o) {
+    return Py_TYPE(o) == tnp.layout ? ((named_object *)o)->value : -1;
 }
 
 int32_t tnp_format_value(PyObject *o) {
@@ -273,6 +288,26 @@ static PyObject *device_reduce(PyObject *self, PyObject *unused) {
     return Py_BuildValue("O(N)", (PyObject *)tnp.device, device_str(self));
 }
 
+/* with device: new tensors are made there. */
+static PyObject *device_enter(PyObject *self, PyObject *unused) {
+    tn_device d;
+    (void)unused;
+    if (!tnp_device_from(self, &d) || !tnp_enter_device(d)) return NULL;
+    Py_INCREF(self);
+    return self;
+}
+static PyObject *device_exit(PyObject *self, PyObject *unused) {
+    (void)self, (void)unused;
+    tnp_leave_device();
+    Py_RETURN_NONE;
+}
+/* @device: the function runs in such a block. */
+static PyObject *device_call(PyObject *self, PyObject *args, PyObject *kwargs) {
+    PyObject *function, *wrap = tnp_helper("_tensor.settings", "run_on_device");
+    if (kwargs || !PyArg_ParseTuple(args, "O:device", &function) || !wrap) return NULL;
+    return PyObject_CallFunctionObjArgs(wrap, self, function, NULL);
+}
+
 static PyGetSetDef device_getset[] = {
     {"type", device_type, NULL, "The kind of device: 'cpu', 'cuda', ...", NULL},
     {"index", device_index, NULL, "Its number, or None.", NULL},
@@ -280,18 +315,16 @@ static PyGetSetDef device_getset[] = {
 };
 static PyMethodDef device_methods[] = {
     {"__reduce__", device_reduce, METH_NOARGS, NULL},
+    {"__enter__", device_enter, METH_NOARGS, NULL},
+    {"__exit__", device_exit, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 static PyType_Slot device_slots[] = {
-    TNP_SLOT(Py_tp_dealloc, plain_dealloc),
-    TNP_SLOT(Py_tp_new, device_new),
-    TNP_SLOT(Py_tp_str, device_str),
-    TNP_SLOT(Py_tp_repr, device_repr),
-    TNP_SLOT(Py_tp_hash, device_hash),
-    TNP_SLOT(Py_tp_richcompare, device_compare),
-    TNP_SLOT(Py_tp_getset, device_getset),
-    TNP_SLOT(Py_tp_methods, device_methods),
-    {0, NULL},
+    TNP_SLOT(Py_tp_dealloc, plain_dealloc),      TNP_SLOT(Py_tp_new, device_new),
+    TNP_SLOT(Py_tp_call, device_call),           TNP_SLOT(Py_tp_str, device_str),
+    TNP_SLOT(Py_tp_repr, device_repr),           TNP_SLOT(Py_tp_hash, device_hash),
+    TNP_SLOT(Py_tp_richcompare, device_compare), TNP_SLOT(Py_tp_getset, device_getset),
+    TNP_SLOT(Py_tp_methods, device_methods),     {0, NULL},
 };
 static PyType_Spec device_spec = {"tenon.device", sizeof(tnp_device_object), 0, Py_TPFLAGS_DEFAULT,
                                   device_slots};
@@ -303,7 +336,7 @@ PyObject *tnp_device_object_of(tn_device device) {
     }
     const char *name = tn_device_name(device.slot);
     if (!name) return PyErr_Format(PyExc_RuntimeError, "there is no device %d", (int)device.slot);
-    return device_make(name, strlen(name), device.index);
+    return device_make(name, strlen(name), device.slot == TN_META_SLOT ? -1 : device.index);
 }
 
 bool tnp_device_from(PyObject *o, tn_device *ret_device) {
@@ -337,10 +370,9 @@ bool tnp_device_from(PyObject *o, tn_device *ret_device) {
 
 static PyObject *find_named(PyObject *unused, PyObject *name) {
     (void)unused;
-    if (PyUnicode_CompareWithASCIIString(name, "strided") == 0) {
-        Py_INCREF(tnp.strided);
-        return tnp.strided;
-    }
+    for (int i = 0; i < TN_LAYOUT_COUNT; i++)
+        if (PyUnicode_CompareWithASCIIString(name, tn_layout_name(i)) == 0)
+            return tnp_layout_object(i);
     for (int i = 0; i < TNP_COUNT(formats); i++)
         if (PyUnicode_CompareWithASCIIString(name, ((named_object *)formats[i])->name) == 0)
             return tnp_format_object(i);
@@ -369,10 +401,11 @@ static bool add_dtypes(PyObject *module) {
         const char *alias;
         int32_t slot;
     } aliases[] = {
-        {"half", TN_F16}, {"float", TN_F32}, {"double", TN_F64}, {"short", TN_I16},
-        {"int", TN_I32},  {"long", TN_I64},  {"cfloat", TN_C64}, {"cdouble", TN_C128},
+        {"half", TN_F16},   {"float", TN_F32},    {"double", TN_F64},
+        {"short", TN_I16},  {"int", TN_I32},      {"long", TN_I64},
+        {"cfloat", TN_C64}, {"cdouble", TN_C128}, {"chalf", TN_C32},
     };
-    for (int32_t i = 0; i < TN_DTYPE_BUILTIN_COUNT; i++) {
+    for (int32_t i = 0; i < TN_DTYPE_CORE_COUNT; i++) {
         PyObject *o = tnp_dtype_object(i);
         if (!o || PyModule_AddObjectRef(module, tn_dtype_name(i), o) < 0) return false;
         Py_DECREF(o);
@@ -391,8 +424,11 @@ bool tnp_dtype_init(PyObject *module) {
     tnp.format = add_type(module, &format_spec, "memory_format");
     tnp.device = add_type(module, &device_spec, "device");
     if (!tnp.dtype || !tnp.layout || !tnp.format || !tnp.device) return false;
-    tnp.strided = named_new(tnp.layout, 0, "strided");
-    if (!tnp.strided || PyModule_AddObjectRef(module, "strided", tnp.strided) < 0) return false;
+    for (int i = 0; i < TN_LAYOUT_COUNT; i++) {
+        layouts[i] = named_new(tnp.layout, i, tn_layout_name(i));
+        if (!layouts[i] || PyModule_AddObjectRef(module, tn_layout_name(i), layouts[i]) < 0)
+            return false;
+    }
     for (int i = 0; i < TNP_COUNT(formats); i++) {
         formats[i] = named_new(tnp.format, i, format_names[i]);
         if (!formats[i] || PyModule_AddObjectRef(module, format_names[i], formats[i]) < 0)

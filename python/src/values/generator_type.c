@@ -120,12 +120,26 @@ static PyObject *get_device(PyObject *self, void *unused) {
     return tnp_device_object_of(tn_generator_device(((generator_object *)self)->gen));
 }
 
+static PyObject *reduce(PyObject *self, PyObject *unused) {
+    (void)unused;
+    PyObject *f = tnp_helper("_tensor.reduce", "reduce_generator");
+    return f ? PyObject_CallFunctionObjArgs(f, self, NULL) : NULL;
+}
+
+static PyObject *clone_state(PyObject *self, PyObject *unused) {
+    (void)unused;
+    PyObject *f = tnp_helper("_tensor.reduce", "clone_generator");
+    return f ? PyObject_CallFunctionObjArgs(f, self, NULL) : NULL;
+}
+
 static PyMethodDef methods[] = {
     {"manual_seed", manual_seed, METH_O, "Seeds the generator; returns it."},
     {"seed", seed, METH_NOARGS, "Seeds it from the system; returns the seed."},
     {"initial_seed", initial_seed, METH_NOARGS, "The seed it was last given."},
     {"get_state", get_state, METH_NOARGS, "The state as a uint8 tensor."},
     {"set_state", set_state, METH_O, "Restores what get_state gave."},
+    {"clone_state", clone_state, METH_NOARGS, "Another generator in the same state."},
+    {"__reduce__", reduce, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 static PyGetSetDef getset[] = {

@@ -81,6 +81,11 @@ class Function(metaclass=FunctionMeta):
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Runs forward and records the call."""
+        if _C._program_is_recording():
+            from tenon._program import foreign
+
+            if foreign.is_open():
+                return foreign.whole(cls.apply, args, kwargs)
         if kwargs:
             own = () if cls.setup_context is not None else (None,)
             bound = inspect.signature(cls.forward).bind(*own, *args, **kwargs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from tenon import _C
 from tenon._C import Size, Tensor, dtype
@@ -28,7 +28,9 @@ class finfo:
     # exponent of the largest power of two, bits of the fraction, exponent of the smallest normal
     _LIMITS = {
         "float16": (15, 10, -14), "bfloat16": (127, 7, -126), "float32": (127, 23, -126),
-        "float64": (1023, 52, -1022),
+        "float64": (1023, 52, -1022), "float8_e4m3fn": (8, 3, -6), "float8_e5m2": (15, 2, -14),
+        "float8_e4m3fnuz": (7, 3, -7), "float8_e5m2fnuz": (15, 2, -15),
+        "float8_e8m0fnu": (127, 0, -127),
     }  # fmt: skip
 
     def __init__(self, type: dtype | None = None) -> None:
@@ -42,8 +44,14 @@ class finfo:
         self.bits = kind.to_real().itemsize * 8
         self.eps = math.ldexp(1.0, -fraction)
         self.max = math.ldexp(2.0 - self.eps, top)
+        if self.dtype == "float8_e4m3fn":
+            self.max = 448.0  # the code above it is not a number
         self.min = -self.max
         self.tiny = self.smallest_normal = math.ldexp(1.0, bottom)
+        if self.dtype == "float8_e5m2fnuz":
+            self.eps = 0.125  # PyTorch's number; the format's is twice that
+        if self.dtype == "float8_e8m0fnu":
+            self.min = self.tiny  # there are no negative numbers
         self.resolution = 10.0 ** -math.floor(fraction * math.log10(2.0))
 
     def __repr__(self) -> str:
@@ -248,3 +256,55 @@ def get_device_module(device: Any = None) -> Any:
     import tenon
 
     return getattr(tenon, "cpu" if device is None else _C.device(device).type)
+
+
+class Histogram(NamedTuple):
+    """What `histogram` returns."""
+
+    hist: Tensor
+    bin_edges: Tensor
+
+
+# ---- Samples -------------------------------------------------------------------------------------
+
+
+def gradient(
+    input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: builtins.int = 1
+) -> tuple[Tensor, ...]:
+    """Slopes along each of the dimensions. spacing: a distance for all of them, or for each its
+    own, or the coordinates of its samples."""
+    dims = range(input.dim()) if dim is None else [dim] if isinstance(dim, builtins.int) else dim
+    several = isinstance(spacing, list | tuple)
+    if several and len(spacing) != len(dims):
+        raise RuntimeError(
+            "torch.gradient expected spacing to be unspecified, a scalar, or a list of "
+            f"{len(dims)} entries, one for each dimension, but got {len(spacing)}"
+        )
+    if len({d % max(input.dim(), 1) for d in dims}) != len(dims):
+        raise RuntimeError("dim appears multiple times in the list of dims")
+    steps = spacing if several else [spacing] * len(dims)
+    return tuple(
+        _C._ops._gradient(input, d, step, edge_order) for d, step in zip(dims, steps, strict=True)
+    )
+
+
+def histogram(
+    input: Tensor,
+    bins: Any,
+    *,
+    range: Any = None,
+    weight: Tensor | None = None,
+    density: builtins.bool = False,
+    out: Any = None,
+) -> Any:
+    """(hist, bin_edges): how many elements lie in each bin. bins: their number, or their edges."""
+    if isinstance(bins, Tensor):
+        edges = bins
+    else:
+        low, high = (None, None) if range is None else range
+        edges = _C._ops._histogram_edges(input, bins, low, high)
+    hist = _C._ops._histogram(input, edges, weight, density)
+    result = Histogram(hist, edges)
+    if out is None:
+        return result
+    return Histogram(*(_C._ops._given(r, out=o) for r, o in zip(result, out, strict=True)))

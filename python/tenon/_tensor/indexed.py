@@ -60,7 +60,7 @@ def _unique_slices(
     input: Tensor, dim: builtins.int, in_order: builtins.bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     moved = input.movedim(dim, 0)
-    rows = moved.reshape(moved.shape[0], -1)
+    rows = moved.flatten(1) if moved.ndim > 1 else moved.unsqueeze(1)
     order = _ops.arange(rows.shape[0], device=input.device)
     for column in range(rows.shape[1] - 1, -1, -1) if in_order else ():
         order = order[rows[order, column].argsort(stable=True)]

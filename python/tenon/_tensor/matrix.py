@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from tenon import _C
+from tenon import _C, linalg
 from tenon._C import Tensor
-from tenon.linalg import QR, _result, _writes_out, matrix_power, multi_dot, pinv, solve_triangular
+from tenon.linalg import (
+    QR,
+    _result,
+    _writes_out,
+    lu_parts,
+    lu_rows,
+    matrix_norm,
+    matrix_power,
+    multi_dot,
+    permutation,
+    pinv,
+    solve_triangular,
+    vector_norm,
+)
 
 __all__ = [
-    "chain_matmul", "cholesky_inverse", "cholesky_solve", "matrix_power", "pinverse", "qr", "svd",
-    "triangular_solve",
+    "chain_matmul", "cholesky_inverse", "cholesky_solve", "frobenius_norm", "lu_solve",
+    "lu_unpack", "matrix_power", "nuclear_norm", "pinverse", "qr", "svd", "triangular_solve",
 ]  # fmt: skip
 
 _ops = _C._ops
@@ -33,13 +46,13 @@ class TriangularSolve(NamedTuple):
 
 @_writes_out
 def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> SVD:
-    """linalg.svd with V in place of its transpose."""
+    """linalg.svd with V in place of its adjoint."""
     U, S, Vh = _ops._linalg_svd(input, not some)
     if not compute_uv:
         m, n = input.shape[-2:]
         batch = input.shape[:-2]
         return SVD(input.new_zeros(*batch, m, m), S, input.new_zeros(*batch, n, n))
-    return SVD(U, S, Vh.mT)
+    return SVD(U, S, Vh.mH)
 
 
 @_writes_out
@@ -64,14 +77,14 @@ def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
 def cholesky_solve(
     input: Tensor, L: Tensor, upper: bool = False, *, out: Tensor | None = None
 ) -> Tensor:
-    """X with A X = input for A = L L^T, or L^T L where L is upper."""
-    first = L.mT if upper else L
+    """X with A X = input for A = L L^H, or L^H L where L is upper."""
+    first = L.mH if upper else L
     half = solve_triangular(first, input, upper=False)
-    return _result(solve_triangular(first.mT, half, upper=True), out)
+    return _result(solve_triangular(first.mH, half, upper=True), out)
 
 
 def cholesky_inverse(L: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
-    """The inverse of A = L L^T, or of L^T L where L is upper."""
+    """The inverse of A = L L^H, or of L^H L where L is upper."""
     unit = _ops.eye(L.shape[-1], dtype=L.dtype, device=L.device)
     return cholesky_solve(unit.expand(L.shape), L, upper, out=out)
 
@@ -88,3 +101,39 @@ def triangular_solve(
     matrix, is_upper = (A.mT, not upper) if transpose else (A, upper)
     X = solve_triangular(matrix, b, upper=is_upper, unitriangular=unitriangular)
     return TriangularSolve(X, A.clone())
+
+
+def nuclear_norm(input: Tensor, dim: Any = (-2, -1), keepdim: bool = False) -> Tensor:
+    """The sum of the singular values of matrices."""
+    return matrix_norm(input, "nuc", dim, keepdim)
+
+
+def frobenius_norm(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
+    """The root of the sum of squares along dim, of all elements without it."""
+    return vector_norm(input, 2, dim or None, keepdim)
+
+
+class LUParts(NamedTuple):
+    """A = P L U; empty what was not asked for."""
+
+    P: Tensor
+    L: Tensor
+    U: Tensor
+
+
+@_writes_out
+def lu_unpack(
+    LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True
+) -> LUParts:
+    """P, L and U of what linalg.lu_factor gives."""
+    P = L = U = LU_data.new_empty(0)
+    if unpack_pivots:
+        P = permutation(lu_rows(LU_data, LU_pivots, "lu_unpack"), LU_data)
+    if unpack_data:
+        L, U = lu_parts(LU_data)
+    return LUParts(P, L, U)
+
+
+def lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """linalg.lu_solve with the right side first."""
+    return linalg.lu_solve(LU_data, LU_pivots, b, out=out)

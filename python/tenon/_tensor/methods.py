@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import Any
 
@@ -52,6 +53,49 @@ def new(self: Tensor, *data: Any, device: Any = None) -> Tensor:
     return types.make(data, self.dtype, self.device if device is None else device)
 
 
+def __rdiv__(self: Tensor, other: Any) -> Tensor:
+    """other / self, by the name that Python 2 had for it."""
+    return self.reciprocal() * other
+
+
+def tensor_split(self: Tensor, indices_or_sections: Any, dim: int = 0) -> Any:
+    """See tenon.tensor_split."""
+    from tenon._tensor import functions
+
+    return functions.tensor_split(self, indices_or_sections, dim)
+
+
+def histogram(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """See tenon.histogram."""
+    from tenon._tensor import functions
+
+    return functions.histogram(self, *args, **kwargs)
+
+
+def resize_(self: Tensor, *sizes: Any, memory_format: Any = _C.contiguous_format) -> Tensor:
+    """Gives self other sizes over its memory, which moves where it is too small; what is new in it
+    is not set."""
+    shape = tuple(sizes[0]) if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
+    if self.requires_grad:
+        raise RuntimeError("cannot resize variables that require grad")
+    if shape == tuple(self.shape) and self.is_contiguous(memory_format=memory_format):
+        return self
+    shown = _C._ops.empty(shape, dtype=self.dtype, device=self.device, memory_format=memory_format)
+    start = self.storage_offset()
+    held = self.untyped_storage().nbytes() // self.element_size()
+    if start + shown.numel() <= held:
+        return self.set_(self, start, shape, shown.stride())
+    memory = self.new_empty(start + shown.numel())
+    memory[:held].copy_(self.as_strided((held,), (1,), 0))
+    return self.set_(memory, start, shape, shown.stride())
+
+
+def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
+    """resize_ to the sizes of another tensor."""
+    chosen = _C.contiguous_format if memory_format is None else memory_format
+    return self.resize_(tuple(the_template.shape), memory_format=chosen)
+
+
 def record_stream(self: Tensor, stream: Any) -> None:
     """Says that work on `stream` uses the tensor's memory: it is not given to others before that is
     done. Tenon's own operators and copies need no such note."""
@@ -86,24 +130,49 @@ def __torch_function__(cls: type, func: Any, types: Any, args: Any = (), kwargs:
     return overrides._default(cls, func, types, args, kwargs)
 
 
+def __array_wrap__(
+    self: Tensor, array: Any, context: Any = None, return_scalar: bool = False
+) -> Tensor:
+    """What NumPy makes of its results where a tensor took part: a tensor again."""
+    import numpy as np
+
+    return _C.from_numpy(np.asarray(array))
+
+
+def from_array(o: Any) -> Any:
+    """The tensor over a NumPy array, None for anything else."""
+    numpy = sys.modules.get("numpy")
+    return _C.from_numpy(o) if numpy is not None and isinstance(o, numpy.ndarray) else None
+
+
 def __dir__(self: Tensor) -> list[str]:
     return sorted({*dir(type(self)), *self.__dict__})
 
 
-def _matrix_method(name: str) -> Any:
+def _later(module: str, name: str) -> Any:
+    """A method that is a function of a module that is imported when it is first called."""
+
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
-        return getattr(import_module("tenon._tensor.matrix"), name)(self, *args, **kwargs)
+        return getattr(import_module(f"tenon._tensor.{module}"), name)(self, *args, **kwargs)
 
     method.__name__ = name
     method.__doc__ = f"See tenon.{name}."
     return method
 
 
-for _name in ("cholesky_inverse", "cholesky_solve", "matrix_power", "pinverse", "qr", "svd",
-              "triangular_solve"):  # fmt: skip
-    setattr(Tensor, _name, _matrix_method(_name))
+for _name in ("cholesky_inverse", "cholesky_solve", "lu_solve", "matrix_power", "pinverse",
+              "qr", "svd", "triangular_solve"):  # fmt: skip
+    setattr(Tensor, _name, _later("matrix", _name))
+for _name in ("stft", "istft"):
+    setattr(Tensor, _name, _later("signal", _name))
+for _name in ("to_sparse", "to_sparse_coo", "to_sparse_csr", "to_sparse_csc", "to_sparse_bsr",
+              "to_sparse_bsc"):  # fmt: skip
+    setattr(Tensor, _name, _later("sparse", _name))
 del _name
-for _method in (new_tensor, new, apply_, record_stream, __dir__):
+for _method in (__array_wrap__, __rdiv__, new_tensor, new, apply_, histogram, record_stream,
+                resize_, resize_as_,
+                tensor_split,
+                __dir__):  # fmt: skip
     setattr(Tensor, _method.__name__, _method)
 type_or_convert.__name__ = "type"  # a name that this file needs itself
 Tensor.type = type_or_convert

@@ -164,11 +164,13 @@ def array_text(data: Any, ndim: int, indent: int, form: Format | ComplexFormat) 
     return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
 
 
-def add_suffixes(text: str, suffixes: list[str], indent: int) -> str:
-    """Appends what follows the elements, on the same line while there is room."""
+def add_suffixes(text: str, suffixes: list[str], indent: int, apart: bool = False) -> str:
+    """Appends what follows the elements, on the same line while there is room; `apart`: on another
+    one in any case."""
     length = len(text) - text.rfind("\n") + 1
     for suffix in suffixes:
-        if length + len(suffix) + 2 > OPTIONS.linewidth:
+        if apart or length + len(suffix) + 2 > OPTIONS.linewidth:
+            apart = False
             text += ",\n" + " " * indent + suffix
             length = indent + len(suffix)
         else:
@@ -183,6 +185,49 @@ def usual_dtypes() -> tuple[Any, ...]:
     return default, default.to_complex(), _C.int64, _C.bool
 
 
+def history(t: Tensor) -> list[str]:
+    """What the text says of gradients."""
+    node = t.grad_fn
+    if node is not None:
+        return [f"grad_fn=<{node.name()}>"]
+    return ["requires_grad=True"] if t.requires_grad else []
+
+
+def elements_text(t: Tensor, indent: int) -> str:
+    """The elements of a strided tensor."""
+    if t.numel() == 0:
+        return "[]"
+    data = shown(t, t.numel() > OPTIONS.threshold)
+    values = list(numbers(data))
+    form: Format | ComplexFormat
+    if t.dtype.is_complex:
+        form = ComplexFormat(values)
+    else:
+        form = Format(values, t.dtype.is_floating_point)
+    return array_text(data, t.ndim, indent, form)
+
+
+def components(t: Tensor) -> dict[str, Tensor]:
+    """What a sparse tensor is made of, by PyTorch's names."""
+    if t.is_sparse:
+        return {"indices": t._indices(), "values": t._values()}
+    if t.layout in (_C.sparse_csr, _C.sparse_bsr):
+        places = {"crow_indices": t.crow_indices(), "col_indices": t.col_indices()}
+    else:
+        places = {"ccol_indices": t.ccol_indices(), "row_indices": t.row_indices()}
+    return {**places, "values": t.values()}
+
+
+def components_text(t: Tensor, indent: int) -> str:
+    """The components of a sparse tensor, each as a tensor on lines of its own."""
+    lines = []
+    for name, part in components(t).items():
+        prefix = f"{name}=tensor("
+        text = prefix + elements_text(part, indent + len(prefix))
+        lines.append(text + (f", size={tuple(part.shape)})" if part.numel() == 0 else ")"))
+    return (",\n" + " " * indent).join(lines)
+
+
 def tensor_repr(t: Tensor) -> str:
     """`repr(t)`."""
     kind = type(t)
@@ -190,8 +235,19 @@ def tensor_repr(t: Tensor) -> str:
     prefix = "tensor(" if kind is Tensor or parameter else f"{kind.__name__}("
     indent = len(prefix)
     plain = t.detach()
+    if t.is_meta:
+        suffixes = [f"device='{t.device}'", f"size={tuple(t.shape)}"]
+        if t.dtype is not _C.get_default_dtype():
+            suffixes.append(f"dtype={t.dtype}")
+        return add_suffixes(prefix + "...", suffixes + history(t), indent)
     suffixes = [] if t.is_cpu else [f"device='{t.device}'"]
-    if t.numel() == 0:
+    if t.layout is not _C.strided:
+        suffixes += [f"size={tuple(t.shape)}", f"nnz={t._nnz()}"]
+        if t.dtype not in usual_dtypes():
+            suffixes.append(f"dtype={t.dtype}")
+        suffixes.append(f"layout={t.layout}")
+        body = components_text(plain, indent)
+    elif t.numel() == 0:
         if t.ndim != 1:
             suffixes.append(f"size={tuple(t.shape)}")
         if t.dtype is not _C.get_default_dtype():
@@ -202,20 +258,8 @@ def tensor_repr(t: Tensor) -> str:
             suffixes.append(f"size={tuple(t.shape)}")
         if t.dtype not in usual_dtypes():
             suffixes.append(f"dtype={t.dtype}")
-        data = shown(plain, t.numel() > OPTIONS.threshold)
-        values = list(numbers(data))
-        form: Format | ComplexFormat
-        if t.dtype.is_complex:
-            form = ComplexFormat(values)
-        else:
-            form = Format(values, t.dtype.is_floating_point)
-        body = array_text(data, t.ndim, indent, form)
-    node = t.grad_fn
-    if node is not None:
-        suffixes.append(f"grad_fn=<{node.name()}>")
-    elif t.requires_grad:
-        suffixes.append("requires_grad=True")
-    return add_suffixes(prefix + body, suffixes, indent)
+        body = elements_text(plain, indent)
+    return add_suffixes(prefix + body, suffixes + history(t), indent, t.is_sparse)
 
 
 def named_result_repr(result: Any) -> str:

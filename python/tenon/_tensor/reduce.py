@@ -1,7 +1,9 @@
-"""Pickling and copying of tensors.
+"""Pickling and copying of tensors and generators.
 
-A tensor is pickled as its elements; tensors that share memory inside one pickle do not share it
-afterwards. Subclasses keep their class and attributes.
+A tensor is pickled as the part of its memory that it looks at, with its strides; tensors that share
+memory inside one pickle do not share it afterwards. Subclasses keep their class and attributes.
+Copies share memory as the tensors do: `copy.copy` with the original, what one `copy.deepcopy` made
+among themselves.
 """
 
 from __future__ import annotations
@@ -9,22 +11,53 @@ from __future__ import annotations
 from typing import Any
 
 from tenon import _C
-from tenon._C import Tensor, device, dtype
+from tenon._C import Generator, Tensor, device, dtype
 
 
 def rebuild(
     kind: dtype, shape: tuple[int, ...], strides: tuple[int, ...] | None, data: bytes,
     where: str, requires_grad: bool,
 ) -> Tensor:  # fmt: skip
-    """The tensor that `reduce_tensor` took apart."""
-    if strides is None:
+    """The tensor that `reduce_tensor` took apart; the data are those of a packed tensor where there
+    are no strides."""
+    if where == "meta":
+        place = device("meta")
+        if strides is None:
+            t = _C._ops.empty(shape, dtype=kind, device=place)
+        else:
+            t = _C._ops.empty_strided(shape, strides, dtype=kind, device=place)
+    elif strides is None:
         t = _C._ops.empty(shape, dtype=kind)
+        t._from_bytes(data)
     else:
-        t = _C._ops.empty_strided(shape, strides, dtype=kind)
-    t._from_bytes(data)
-    if where != "cpu":
+        row = _C._ops.empty(len(data) // kind.itemsize, dtype=kind)
+        row._from_bytes(data)
+        t = _C._ops.empty(0, dtype=kind).set_(row, 0, shape, strides)
+    if where not in ("cpu", "meta"):
         t = t.to(device(where))
     return t.requires_grad_() if requires_grad else t
+
+
+def rebuild_sparse(
+    layout: Any, parts: tuple[Tensor, ...], shape: tuple[int, ...], coalesced: bool,
+    requires_grad: bool,
+) -> Tensor:  # fmt: skip
+    """The sparse tensor that `reduce_tensor` took apart; its indices are checked."""
+    from tenon._tensor import sparse
+
+    if layout is _C.sparse_coo:
+        t = sparse.sparse_coo_tensor(*parts, shape, is_coalesced=coalesced, check_invariants=True)
+    else:
+        t = sparse.sparse_compressed_tensor(*parts, shape, layout=layout)
+    return t.requires_grad_() if requires_grad else t
+
+
+def _sparse_parts(t: Tensor, requires_grad: bool) -> tuple:
+    """The arguments of rebuild_sparse."""
+    from tenon._tensor import print as printing
+
+    parts = tuple(printing.components(t.detach()).values())
+    return t.layout, parts, tuple(t.shape), t.is_sparse and t.is_coalesced(), requires_grad
 
 
 def rebuild_subclass(cls: type, t: Tensor, requires_grad: bool, state: dict[str, Any]) -> Tensor:
@@ -35,25 +68,62 @@ def rebuild_subclass(cls: type, t: Tensor, requires_grad: bool, state: dict[str,
     return result
 
 
+def _seen(t: Tensor) -> Tensor:
+    """The memory from a tensor's first element to its last, as a row."""
+    span = 1 + sum((n - 1) * step for n, step in zip(t.shape, t.stride(), strict=True))
+    row = _C._ops.empty(0, dtype=t.dtype, device=t.device)
+    return row.set_(t, t.storage_offset(), (span if t.numel() else 0,), (1,))
+
+
 def reduce_tensor(t: Tensor, protocol: int) -> tuple:
     """`Tensor.__reduce_ex__`."""
     del protocol
+    requires_grad = t.requires_grad and type(t) is Tensor
+    if t.layout is not _C.strided:
+        return _reduced(t, rebuild_sparse, _sparse_parts(t, requires_grad))
     plain = t.detach()
-    dense = not t.is_contiguous() and _is_dense(t)
-    strides = t.stride() if dense else None
-    subclass = type(t) is not Tensor
+    strides, packed = None, plain
+    if not t.is_contiguous():
+        strides, packed = t.stride(), _seen(plain)
+    data = b"" if t.is_meta else packed.cpu()._to_bytes()
     parts = (
-        t.dtype, tuple(t.shape), strides, plain.cpu()._to_bytes(), str(t.device),
-        t.requires_grad and not subclass,
+        t.dtype, tuple(t.shape), strides, data, str(t.device), requires_grad,
     )  # fmt: skip
+    return _reduced(t, rebuild, parts)
+
+
+def _reduced(t: Tensor, make: Any, parts: tuple) -> tuple:
+    """What a pickle keeps of a tensor that `make(*parts)` makes."""
     state = t.__dict__
-    if subclass:
-        return rebuild_subclass, (type(t), rebuild(*parts), t.requires_grad, state)
-    return (rebuild, parts, state) if state else (rebuild, parts)
+    if type(t) is not Tensor:
+        return rebuild_subclass, (type(t), make(*parts), t.requires_grad, state)
+    return (make, parts, state) if state else (make, parts)
+
+
+def copy_tensor(t: Tensor) -> Tensor:
+    """`Tensor.__copy__`: a leaf over the same memory, with the same attributes."""
+    if type(t) is Tensor:
+        copy = t.detach().requires_grad_(t.requires_grad)
+    else:
+        copy = Tensor._make_subclass(type(t), t.detach(), t.requires_grad)
+    if t.__dict__:
+        copy.__dict__.update(t.__dict__)
+    return copy
+
+
+def _own_memory(t: Tensor, memo: dict[Any, Any]) -> Tensor:
+    """The tensor over a copy of its whole memory, the same for all tensors there."""
+    copies = memo.setdefault("tenon", {})
+    key = t._storage_id()
+    if key not in copies:
+        row = _C._ops.empty(0, dtype=_C.uint8, device=t.device)
+        copies[key] = row.set_(t, 0, (t._storage_bytes(),), (1,)).clone()
+    copy = _C._ops.empty(0, dtype=t.dtype, device=t.device)
+    return copy.set_(copies[key], t.storage_offset(), tuple(t.shape), t.stride())
 
 
 def deepcopy_tensor(t: Tensor, memo: dict[int, Any]) -> Tensor:
-    """`Tensor.__deepcopy__`: new memory, same class and attributes; leaves only."""
+    """`Tensor.__deepcopy__`: new memory, same geometry, class and attributes; leaves only."""
     if id(t) in memo:
         return memo[id(t)]
     if not t.is_leaf:
@@ -64,7 +134,8 @@ def deepcopy_tensor(t: Tensor, memo: dict[int, Any]) -> Tensor:
         )
     from copy import deepcopy
 
-    copy = t.detach().clone()
+    plain = t.detach()
+    copy = _own_memory(plain, memo) if t._storage_bytes() else plain.clone()
     if type(t) is not Tensor:
         copy = Tensor._make_subclass(type(t), copy, t.requires_grad)
     elif t.requires_grad:
@@ -77,11 +148,16 @@ def deepcopy_tensor(t: Tensor, memo: dict[int, Any]) -> Tensor:
     return copy
 
 
-def _is_dense(t: Tensor) -> bool:
-    """No gaps and no overlap, in some order of the dimensions."""
-    expect = 1
-    for step, size in sorted((s, n) for s, n in zip(t.stride(), t.shape) if n != 1):
-        if step != expect:
-            return False
-        expect *= size
-    return True
+def rebuild_generator(where: str, seed: int, state: Tensor) -> Generator:
+    """The generator that `reduce_generator` took apart."""
+    return Generator(device(where)).manual_seed(seed).set_state(state)
+
+
+def reduce_generator(g: Generator) -> tuple:
+    """`Generator.__reduce__`: device, seed and state."""
+    return rebuild_generator, (str(g.device), g.initial_seed(), g.get_state())
+
+
+def clone_generator(g: Generator) -> Generator:
+    """`Generator.clone_state`."""
+    return rebuild_generator(*reduce_generator(g)[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from tenon import _C
@@ -62,12 +63,16 @@ def get_float32_matmul_precision() -> str:
     return _precision
 
 
+_warn_only = False
+
+
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
     """True: kernels, and the libraries of a GPU, give the same bits every time. Those of the CPU
     always do."""
     from tenon.backends import _options
 
-    del warn_only
+    global _warn_only
+    _warn_only = bool(warn_only)
     _C._set_deterministic(mode)
     _options.put("deterministic", "TENON_CUDA_DETERMINISTIC", bool(mode))
 
@@ -77,9 +82,25 @@ def are_deterministic_algorithms_enabled() -> bool:
     return _C._is_deterministic()
 
 
+def is_deterministic_algorithms_warn_only_enabled() -> bool:
+    """The `warn_only` that `use_deterministic_algorithms` was given; nothing here has to warn."""
+    return _warn_only
+
+
 def set_default_device(device: Any) -> None:
     """Where new tensors are made unless a call says otherwise; None: the CPU."""
     _C._set_default_device("cpu" if device is None else device)
+
+
+def run_on_device(where: device, function: Any) -> Any:
+    """A device as a decorator: what the function makes is made there."""
+
+    @functools.wraps(function)
+    def inside(*args: Any, **kwargs: Any) -> Any:
+        with where:
+            return function(*args, **kwargs)
+
+    return inside
 
 
 def get_default_device() -> device:

@@ -14,6 +14,10 @@ ELEMENTS = {
     "Float": _C.float32, "Double": _C.float64, "Half": _C.float16, "BFloat16": _C.bfloat16,
     "Byte": _C.uint8, "Char": _C.int8, "Short": _C.int16, "Int": _C.int32, "Long": _C.int64,
     "Bool": _C.bool, "ComplexFloat": _C.complex64, "ComplexDouble": _C.complex128,
+    "UInt16": _C.uint16, "UInt32": _C.uint32, "UInt64": _C.uint64, "ComplexHalf": _C.complex32,
+    "Float8_e4m3fn": _C.float8_e4m3fn, "Float8_e5m2": _C.float8_e5m2,
+    "Float8_e4m3fnuz": _C.float8_e4m3fnuz, "Float8_e5m2fnuz": _C.float8_e5m2fnuz,
+    "Float8_e8m0fnu": _C.float8_e8m0fnu,
 }  # fmt: skip
 
 

@@ -131,11 +131,48 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     return (value, vjp_fn, _plain(aux, keep)) if has_aux else (value, vjp_fn)
 
 
-def jvp(func: Callable[..., Any], primals: Any, tangents: Any) -> Any:
-    """func's value and its directional derivative."""
-    return tenon.autograd.functional.jvp(
-        func, tuple(primals), tuple(tangents), create_graph=_recorded(primals)
+def jvp(
+    func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool = False,
+    has_aux: bool = False,
+) -> Any:  # fmt: skip
+    """func's value and its directional derivative, by two backward passes; it nests."""
+    rest: list[Any] = []
+
+    def value(*args: Any) -> Any:
+        out = func(*args)
+        rest[:] = out[1:] if has_aux else []
+        return out[0] if has_aux else out
+
+    found = tenon.autograd.functional.jvp(
+        value, tuple(primals), tuple(tangents), create_graph=_recorded(primals), strict=strict
     )
+    return (*found, _plain(rest[0], _recorded(primals))) if has_aux else found
+
+
+def linearize(func: Callable[..., Any], *primals: Any) -> Any:
+    """func's value and its derivative there, a function of tangents that may be called often."""
+    keep = _recorded(primals)
+    some = list(levels())
+    with tenon.enable_grad():
+        fresh, variables = _variables(primals)
+        value = func(*fresh)
+        outs = [lift(t, some) for t in flat(value)]
+        seeds = [tenon.ones_like(o).requires_grad_() for o in outs]
+        rows = _gradients(outs, variables, seeds, True)
+
+    def push(*tangents: Any) -> Any:
+        given = [lift(t, some).expand_as(r) for t, r in zip(flat(tangents), rows, strict=True)]
+        pairs = [(r, t) for r, t in zip(rows, given) if r.requires_grad]
+        found: Any = [None] * len(seeds)
+        if pairs:
+            found = tenon.autograd.grad(
+                [r for r, _ in pairs], seeds, [t for _, t in pairs], retain_graph=True,
+                create_graph=keep or _recorded(tangents), allow_unused=True,
+            )  # fmt: skip
+        filled = [tenon.zeros_like(o) if f is None else f for o, f in zip(outs, found)]
+        return _refilled(value, [lower(f, some) for f in filled])
+
+    return _plain(value, keep), push
 
 
 def jacrev(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> Callable[..., Any]:
@@ -166,8 +203,43 @@ def jacrev(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) ->
 
 
 def jacfwd(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> Callable[..., Any]:
-    """The same as jacrev: derivatives are taken backwards."""
-    return jacrev(func, argnums, has_aux)
+    """jacrev's result, column by column: fewer steps where the result is larger than the
+    arguments."""
+
+    @functools.wraps(func)
+    def wrapped(*args: Any) -> Any:
+        if levels():
+            return jacrev(func, argnums, has_aux)(*args)
+        chosen = _chosen(args, argnums)
+        rest: list[Any] = []
+
+        def of_chosen(*values: Any) -> Any:
+            given = values if isinstance(argnums, tuple) else values[0]
+            out = func(*_replaced(args, argnums, given))
+            rest[:] = out[1:] if has_aux else []
+            return out[0] if has_aux else out
+
+        primals = chosen if isinstance(argnums, tuple) else (chosen,)
+        value, push = linearize(of_chosen, *primals)
+        blocks = [_columns(value, push, primals, k) for k in range(len(primals))]
+        jacobian = tuple(blocks) if isinstance(argnums, tuple) else blocks[0]
+        return (jacobian, _plain(rest[0], _recorded(args))) if has_aux else jacobian
+
+    return wrapped
+
+
+def _columns(value: Any, push: Any, primals: Any, k: int) -> Any:
+    """The derivatives by the elements of argument k, one pushed tangent for each."""
+    if not isinstance(value, tenon.Tensor):
+        raise RuntimeError(f"jacfwd: Expected func to return a Tensor, got {type(value)}")
+    columns = []
+    for i in range(primals[k].numel()):
+        tangents = [tenon.zeros_like(p) for p in primals]
+        tangents[k].view(-1)[i] = 1
+        columns.append(push(*tangents))
+    if not columns:
+        return value.new_zeros((*value.shape, *primals[k].shape))
+    return tenon.stack(columns, -1).reshape(*value.shape, *primals[k].shape)
 
 
 def hessian(func: Callable[..., Any], argnums: Any = 0) -> Callable[..., Any]:

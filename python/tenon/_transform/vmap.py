@@ -209,6 +209,7 @@ def run(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
             "randomness operation out of vmap"
         )
     call = call_of(name, func, args, kwargs, level)
+    call.check_target()
     out = vmap_rules.apply(call)
     return one_by_one(call) if out is NotImplemented else out
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import json
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -62,6 +63,14 @@ class Call:
             items = [self.wrap(r) for r in result]
             return type(result)(items)
         return result
+
+    def check_target(self) -> None:
+        """What is written by each element must have a place for each."""
+        if self.is_inplace and not self.maps(self.args[0]):
+            raise RuntimeError(
+                f"vmap: inplace arithmetic(self, *extra_args) is not possible because '{self.name}'"
+                " would write different elements into a tensor that is not mapped"
+            )
 
     def others_mapped(self) -> bool:
         """Some argument behind the first is mapped."""
@@ -124,6 +133,8 @@ def _is_of(value: Any, type_: str) -> bool:
         return False
     if (type_ == "bool") != isinstance(value, bool) and type_ in ("bool", "int", "Dim", "Dims"):
         return False
+    if isinstance(value, str) and not type_.startswith(("str", "DType", "Device", "Format")):
+        return False
     return type_ == "Operand" or not isinstance(value, tenon.Tensor)
 
 
@@ -175,12 +186,6 @@ def pointwise(call: Call, entry: Entry | None = None) -> Any:
         return NotImplemented
     tensors = _tensors(call)
     rank = max(t.dim() for t in tensors)
-    target = call.args[0]
-    if call.is_inplace and not call.maps(target):
-        raise RuntimeError(
-            f"vmap: inplace arithmetic(self, *extra_args) is not possible because '{call.name}' "
-            "would write different elements into a tensor that is not mapped"
-        )
     full = [t for t in tensors if t.dim() > 0]
     common = tenon.result_type(*full[:1], *full[1:2]) if len(full) > 1 else None
     common = full[0].dtype if common is None and full else common
@@ -197,7 +202,7 @@ def pointwise(call: Call, entry: Entry | None = None) -> Any:
 
     args = [aligned(a) for a in call.args]
     out = call.func(*args, **{k: aligned(v) for k, v in call.kwargs.items()})
-    return target if call.is_inplace else call.wrap(out)
+    return call.args[0] if call.is_inplace else call.wrap(out)
 
 
 def _same_kind(a: Any, b: Any) -> bool:
@@ -267,6 +272,20 @@ def along(call: Call, entry: Entry) -> Any:
     if call.others_mapped() or not call.maps(x) or not _is_dim(dim) or first:
         return NotImplemented
     args, kwargs = _with(call, place, name, _shifted(dim))
+    return call.wrap(call.func(*args, **kwargs))
+
+
+def dims(call: Call, entry: Entry) -> Any:
+    """Some dimensions, by default the last of them: as many as a list of sizes `s` has, or all."""
+    x, place, sizes = call.args[0], entry.place("dim"), entry.place("s")
+    dim = _given(call, place, "dim")
+    dim = literal(entry.args[place]["default"]) if dim is ... else dim
+    if dim is None:
+        s = None if sizes is None else _given(call, sizes, "s")
+        dim = tuple(range(-(len(s) if isinstance(s, list | tuple) else x.dim()), 0))
+    if call.others_mapped() or not call.maps(x) or not _is_dim(dim) or x.dim() == 0:
+        return NotImplemented
+    args, kwargs = _with(call, place, "dim", _shifted(dim))
     return call.wrap(call.func(*args, **kwargs))
 
 
@@ -400,18 +419,36 @@ def item(call: Call) -> Any:
     return call.wrap(x._batch[(slice(None), *parts)])
 
 
-def loss(call: Call, entry: Entry | None = None) -> Any:
+def loss(call: Call, entry: Entry) -> Any:
     """Losses of pairs of elements: each on its own, then the mean or sum of those of an element."""
-    reduction = call.kwargs.get("reduction", "mean")
-    if len(call.args) != 2 or call.kwargs.keys() - {"reduction"} or call.args[0].dim() == 0:
+    given = dict(zip((a["name"] for a in entry.args[2:]), call.args[2:])) | call.kwargs
+    given = {name: value for name, value in given.items() if value is not None}
+    reduction = given.pop("reduction", "mean")
+    if given or len(call.args) < 2 or call.args[0].dim() == 0:
         return NotImplemented
     if call.args[0].shape != call.args[1].shape or reduction not in ("mean", "sum", "none"):
         return NotImplemented
-    a, b = (call.spread(t) for t in call.args)
+    a, b = (call.spread(t) for t in call.args[:2])
     each = call.func(a, b, reduction="none")
     if reduction != "none":
         each = getattr(each.flatten(1), reduction)(1)
     return call.wrap(each)
+
+
+def strided(call: Call, entry: Entry) -> Any:
+    """Views by strides count from the element's own beginning, not from the batch's."""
+    names = [a["name"] for a in entry.args]
+    given = dict(zip(names, call.args)) | call.kwargs
+    x, offset = given.pop("input"), given.pop("storage_offset", None)
+    if not call.maps(x):
+        return NotImplemented
+    batch, views = x._batch, []
+    for i in range(call.size):
+        element = batch.select(0, i)
+        start = element.storage_offset()
+        start += 0 if offset is None else offset - batch.storage_offset()
+        views.append(call.func(element, **given, storage_offset=start))
+    return call.wrap(tenon.stack(views))
 
 
 def total(call: Call, entry: Entry) -> Any:
@@ -430,7 +467,19 @@ def parts(call: Call, entry: Entry) -> Any:
         a["name"]: literal(a["default"]) for a in entry.args if a["default"] is not None
     }
     scope |= dict(zip((a["name"] for a in entry.args), call.args)) | call.kwargs
+    if _writes(entry.forward):  # into copies of arguments, which each element needs
+        for name, value in scope.items():
+            if isinstance(value, tenon.Tensor) and not call.maps(value):
+                scope[name] = call.wrap(call.spread(value))
     return eval(_compiled(entry.forward), {}, _Scope(scope))
+
+
+@cache
+def _writes(formula: str | None) -> bool:
+    """Whether a formula calls an in-place form."""
+    names = re.findall(r"(\w+)\(", formula or "")
+    entries = [table().by_c_name[n] for n in names if n in table().by_c_name]
+    return any(e.py_name.endswith("_") for e in entries)
 
 
 class _Marked(ast.NodeTransformer):
@@ -492,10 +541,10 @@ def batch(call: Call) -> Any:
 
 ADDED: dict[str, Callable[[Call], Any]] = {"pointwise": pointwise, "batch": batch}
 FAMILIES: dict[str, Callable[[Call, Entry], Any]] = {
-    "pointwise": pointwise, "reduce": reduce, "along": along, "last": last, "fold": fold,
-    "product": product, "linear": linear, "loss": loss, "total": total, "join": join,
+    "pointwise": pointwise, "reduce": reduce, "along": along, "dims": dims, "last": last,
+    "fold": fold, "product": product, "linear": linear, "loss": loss, "total": total, "join": join,
     "reshape": reshape, "flatten": flatten, "permute": permute, "transpose": transpose,
-    "parts": parts,
+    "parts": parts, "strided": strided,
 }  # fmt: skip
 # These take their dimensions one by one, or look at every argument themselves.
 LOOSE = {"reshape", "permute", "product", "linear", "transpose"}

@@ -1,15 +1,265 @@
-"""Forward-mode differentiation: named here, so that a program learns what is missing."""
+"""Forward-mode differentiation: tensors that carry a tangent through the operators they meet.
+
+Note [Forward rules]: an operator's entry in the table says how a gradient g of its results becomes
+gradients of its arguments, which is linear in g. So the derivative of that by g, taken in the
+direction of the arguments' tangents, is the tangent of the results: every operator with a gradient
+has a forward rule, with nothing written twice. It is applied call by call, by a mode that sees
+them, so that nothing of a call is kept once its tangents are known.
+
+What no mode sees has no tangents: attributes such as `.T`, and values that are written into one of
+several views of a dual tensor's memory, which raises.
+"""
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+import weakref
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import tenon
+from tenon import Tensor
+from tenon._tape.call_modes import TorchFunctionMode
+
+__all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual",
+           "unpack_dual"]  # fmt: skip
 
 
-def _missing(*args: Any, **kwargs: Any) -> NoReturn:
-    raise NotImplementedError(
-        "forward-mode differentiation is not there yet; autograd.functional.jvp computes the "
-        "same products by two backward passes"
-    )
+class UnpackedDualTensor(NamedTuple):
+    """What unpack_dual returns; without a tangent there is None."""
+
+    primal: Tensor
+    tangent: Tensor | None
 
 
-dual_level = make_dual = unpack_dual = enter_dual_level = exit_dual_level = _missing
+def _takes_tangent(t: Any) -> bool:
+    return isinstance(t, Tensor) and (t.is_floating_point() or t.is_complex())
+
+
+def _mapped(change: Callable[[Tensor], Any], value: Any) -> Any:
+    """The same arguments or results, with other tensors in lists and tuples as well."""
+    if isinstance(value, Tensor):
+        return change(value)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_mapped(change, v) for v in value))
+    if isinstance(value, (list, tuple)):
+        parts = [_mapped(change, v) for v in value]
+        named = type(value) not in (list, tuple)
+        return type(value)(parts) if named or isinstance(value, list) else tuple(parts)
+    if isinstance(value, dict):
+        return {k: _mapped(change, v) for k, v in value.items()}
+    return value
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    found: list[Tensor] = []
+    _mapped(lambda t: found.append(t) or t, value)
+    return found
+
+
+def _pushed(
+    outs: list[Tensor], variables: list[Tensor], tangents: list[Tensor], keep: bool
+) -> list[Tensor]:
+    """The tangents of results, as the note above says."""
+    # linear in the seeds, but some formulas look at signs: not at 0
+    seeds = [tenon.ones_like(o).requires_grad_() for o in outs]
+    rows = tenon.autograd.grad(outs, variables, seeds, create_graph=True, allow_unused=True)
+    linear = [(r, t) for r, t in zip(rows, tangents) if r is not None and r.requires_grad]
+    found: Any = [None] * len(seeds)
+    if linear:
+        found = tenon.autograd.grad(
+            [r for r, _ in linear], seeds, [t for _, t in linear], create_graph=keep,
+            retain_graph=True, allow_unused=True,
+        )  # fmt: skip
+    return [tenon.zeros_like(o) if f is None else f for o, f in zip(outs, found)]
+
+
+class _Level(TorchFunctionMode):
+    """The tangents of one level, by the identity of the tensors that carry them."""
+
+    def __init__(self) -> None:
+        self.held: dict[int, tuple[Any, Tensor]] = {}
+
+    def put(self, t: Tensor, tangent: Tensor) -> None:
+        key = id(t)
+
+        def forget(ref: Any) -> None:
+            if self.held.get(key, (None,))[0] is ref:
+                del self.held[key]
+
+        self.held[key] = (weakref.ref(t, forget), tangent)
+
+    def get(self, t: Any) -> Tensor | None:
+        ref, tangent = self.held.get(id(t), (None, None))
+        return tangent if ref is not None and ref() is t else None
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        duals = {id(t): t for t in _tensors((args, kwargs)) if self.get(t) is not None}
+        if not duals:
+            return func(*args, **kwargs)
+        if kwargs.get("out") is not None:
+            raise RuntimeError(
+                f"{func.__name__}(): functions with out=... arguments don't support forward-mode "
+                "differentiation, but one of the arguments has a tangent"
+            )
+        name = getattr(func, "__name__", "")
+        writes = name == "__setitem__" or (name.endswith("_") and not name.endswith("__"))
+        writes = writes or (name.startswith("__i") and name[3:-2] in _IN_PLACE)
+        return self._written(func, args, kwargs) if writes else self._called(func, args, kwargs)
+
+    def _run(self, func: Any, args: Any, kwargs: Any, fresh: Any) -> tuple[Any, Any, Any, bool]:
+        """func on variables: its result, these, their tangents, and whether to go on recording."""
+        made: dict[int, tuple[Tensor, Tensor]] = {}
+        given = [t for t in _tensors((args, kwargs))]
+        given += [g for g in map(self.get, given) if g is not None]
+        keep = tenon.is_grad_enabled() and any(t.requires_grad for t in given)
+
+        def variable(t: Tensor) -> Tensor:
+            tangent = self.get(t)
+            if tangent is None:
+                return t
+            if id(t) not in made:
+                v = t.view_as(t) if keep and t.requires_grad else t.detach().requires_grad_()
+                made[id(t)] = (v, tangent)
+            return made[id(t)][0]
+
+        with tenon.enable_grad():
+            new_args, new_kwargs = _mapped(variable, args), _mapped(variable, kwargs)
+            result = fresh(func, new_args, new_kwargs)
+        pairs = list(made.values())
+        return result, [v for v, _ in pairs], [t for _, t in pairs], keep
+
+    def _called(self, func: Any, args: Any, kwargs: Any) -> Any:
+        result, variables, tangents, keep = self._run(
+            func, args, kwargs, lambda f, a, k: f(*a, **k)
+        )
+        outs = [t for t in _tensors(result) if t.requires_grad and _takes_tangent(t)]
+        with tenon.enable_grad():
+            pushed = _pushed(outs, variables, tangents, keep) if outs else []
+        found = {id(o): t for o, t in zip(outs, pushed, strict=True)}
+
+        def handed(t: Tensor) -> Tensor:
+            back = t if keep or not t.requires_grad else t.detach()
+            if id(t) in found:
+                self.put(back, found[id(t)])
+            return back
+
+        return _mapped(handed, result)
+
+    def _written(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """A call that writes its first argument: computed on a copy, which is written there."""
+        target = args[0]
+        for ref, _ in list(self.held.values()):
+            other = ref()
+            if other is not None and other is not target:
+                if other._storage_id() == target._storage_id():
+                    raise NotImplementedError(
+                        f"{func.__name__}(): forward-mode differentiation does not follow writes "
+                        "into memory that several tensors with tangents look at; clone it first"
+                    )
+        had = self.get(target)
+        if had is None:
+            self.put(target, tenon.zeros_like(target))
+
+        def on_copy(f: Any, a: Any, k: Any) -> Tensor:
+            copy = a[0].clone()
+            f(copy, *a[1:], **k)
+            return copy
+
+        try:
+            result, variables, tangents, keep = self._run(func, args, kwargs, on_copy)
+            with tenon.enable_grad():
+                (pushed,) = _pushed([result], variables, tangents, keep)
+        except BaseException:
+            if had is None:
+                self.held.pop(id(target), None)
+            raise
+        if keep:
+            target.copy_(result)
+        else:
+            target.detach().copy_(result.detach())
+        self.put(target, pushed)
+        return target
+
+
+_IN_PLACE = ("add", "sub", "mul", "truediv", "pow", "matmul")
+_current: list[_Level] = []
+
+
+def enter_dual_level() -> int:
+    """Starts a level, in which tensors carry tangents; returns its number."""
+    if _current:
+        raise RuntimeError("Nested forward mode AD is not supported at the moment")
+    level = _Level()
+    level.__enter__()
+    _current.append(level)
+    return 0
+
+
+def exit_dual_level(*, level: int | None = None) -> None:
+    """Ends the level; its tangents are gone."""
+    if not _current or level not in (None, 0):
+        raise RuntimeError(
+            "Trying to exit a forward AD level that was not the last one that was created. "
+            "This is not supported."
+        )
+    _current.pop().__exit__()
+
+
+class dual_level:
+    """`with dual_level(): ...`: a level for the block."""
+
+    def __enter__(self) -> int:
+        return enter_dual_level()
+
+    def __exit__(self, *exc: object) -> None:
+        exit_dual_level()
+
+
+def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
+    """A view of the tensor that carries the tangent through what is computed with it."""
+    if not _current or level not in (None, 0):
+        raise RuntimeError(
+            "Trying to create a dual Tensor for forward AD but no level exists, make sure to "
+            "enter_dual_level() first."
+        )
+    for value, what in ((tensor, "primal"), (tangent, "tangent")):
+        if not _takes_tangent(value):
+            raise ValueError(
+                f"Expected {what} to be floating point or complex, but got: {value.dtype}"
+            )
+    if tensor.shape != tangent.shape:
+        raise RuntimeError(
+            f"Expected tangent to have the shape {tuple(tensor.shape)} of its primal, but it has "
+            f"{tuple(tangent.shape)}"
+        )
+    if tensor.dtype != tangent.dtype or tensor.device != tangent.device:
+        raise RuntimeError(
+            f"Expected tangent to have the dtype and device of its primal, {tensor.dtype} on "
+            f"{tensor.device}, but it has {tangent.dtype} on {tangent.device}"
+        )
+    mode = _current[-1]
+    mode.__exit__()  # the view is not to carry what `tensor` may carry
+    try:
+        dual = tensor.view_as(tensor)
+    finally:
+        mode.__enter__()
+    mode.put(dual, tangent)
+    return dual
+
+
+def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
+    """The tensor without its tangent, and that tangent."""
+    if not _current or level not in (None, 0):
+        return UnpackedDualTensor(tensor, None)
+    mode = _current[-1]
+    tangent = mode.get(tensor)
+    if tangent is None:
+        return UnpackedDualTensor(tensor, None)
+    mode.__exit__()
+    try:
+        return UnpackedDualTensor(tensor.view_as(tensor), tangent)
+    finally:
+        mode.__enter__()

@@ -114,7 +114,7 @@ def jvp(
         _, xs = _fresh(inputs, create_graph)
         vs = _checked_v(v, xs, "the input to the user-provided function is")
         many, ys = _outputs(func(*xs), strict)
-        seeds = tuple(tenon.zeros_like(y).requires_grad_() for y in ys)
+        seeds = tuple(tenon.ones_like(y).requires_grad_() for y in ys)  # formulas look at signs
         rows = _filled(_grad(ys, xs, seeds, True), xs, strict)
     with tenon.set_grad_enabled(create_graph or tenon.is_grad_enabled()):
         answer = _filled(_grad(rows, seeds, vs, create_graph), ys, strict)

@@ -14,6 +14,7 @@ from typing import Any
 
 import tenon
 from tenon import Tensor
+from tenon.autograd import forward_ad
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 
@@ -108,6 +109,25 @@ def _compare(
                 )
 
 
+def _check_forward(
+    func: Callable[..., Any], inputs: Sequence[Any], chosen: Sequence[Tensor], numerical: Any,
+    rtol: float, atol: float,
+) -> None:  # fmt: skip
+    """Tangents of every result in the direction of every real number of the inputs."""
+    for i, x in enumerate(chosen):
+        for n in range(_count(x)):
+            direction = tenon.zeros(tuple(x.shape), dtype=x.dtype, device=x.device)
+            flat = tenon.view_as_real(direction) if x.is_complex() else direction
+            flat.view(-1)[n] = 1.0
+            with forward_ad.dual_level():
+                dual = forward_ad.make_dual(x.detach(), direction)
+                outputs = _outputs(func, [dual if t is x else t for t in inputs])
+                tangents = [forward_ad.unpack_dual(o).tangent for o in outputs]
+            for k, (output, tangent) in enumerate(zip(outputs, tangents)):
+                row = [0.0] * _count(output) if tangent is None else _real_row(tangent)
+                _compare([row], [[value] for value in numerical[i][k][n]], rtol, atol, (k, i))
+
+
 def _checked_inputs(inputs: Sequence[Any], raise_exception: bool) -> list[Tensor] | None:
     chosen = [x for x in _differentiable(inputs) if x.requires_grad]
     if chosen:
@@ -171,8 +191,8 @@ def gradcheck(
     masked: bool | None = None,
 ) -> bool:
     """Whether backward of func agrees with finite differences for the inputs (float64 is best)."""
-    if check_forward_ad or check_batched_grad or check_batched_forward_grad:
-        raise NotImplementedError("gradcheck: forward-mode and batched gradients are not there yet")
+    if check_batched_grad or check_batched_forward_grad:
+        raise NotImplementedError("gradcheck: batched gradients are not there yet")
     inputs = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
     try:
         chosen = _checked_inputs(inputs, raise_exception)
@@ -180,10 +200,14 @@ def gradcheck(
             return False
         for x in chosen:
             x.retain_grad()
-        if not check_backward_ad:
+        if not check_backward_ad and not check_forward_ad:
             return True
         # Recording stays on: func may itself ask for gradients.
         numerical = [_numerical(func, inputs, x, eps) for x in chosen]
+        if check_forward_ad:
+            _check_forward(func, inputs, chosen, numerical, rtol, atol)
+        if not check_backward_ad:
+            return True
         every = _outputs(func, inputs)
         recorded = [(k, o) for k, o in enumerate(every) if o.requires_grad]
         outputs = [o for _, o in recorded]

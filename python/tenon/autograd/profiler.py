@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
-from tenon.profiler import profile, record_function
+from tenon.distributed._absent import absent
+from tenon.profiler import EventList, profile, record_function
 
-__all__ = ["profile", "record_function"]
+__all__ = ["EventList", "emit_nvtx", "profile", "record_function"]
+
+emit_nvtx = absent("torch.autograd.profiler", "emit_nvtx", "cuda.nvtx marks ranges")

@@ -1,0 +1,60 @@
+/* scalar_special.h: pointwise formulas of special.h for the floating types. All of them are computed in
+ * double: what lies between would overflow or lose digits in less. */
+#ifndef SCALAR_SPECIAL_H
+#define SCALAR_SPECIAL_H
+
+#include "special.h"
+
+/* Of the C library, though not of C's standard. */
+#if !defined(TMPL_CUDA)
+double j0(double x);
+double j1(double x);
+double y0(double x);
+double y1(double x);
+#endif
+
+#define SPECIAL_1(op, f)                                                                           \
+    TMPL_INLINE A f_##op(A x) { return (A)f((double)x); }
+#define SPECIAL_2(op, f)                                                                           \
+    TMPL_INLINE A f_##op(A x, A y) { return (A)f((double)x, (double)y); }
+
+SPECIAL_1(erfinv, special_erfinv)
+SPECIAL_1(special_entr, special_entr)
+SPECIAL_1(special_erfcx, special_erfcx)
+SPECIAL_1(special_ndtr, special_ndtr)
+SPECIAL_1(special_log_ndtr, special_log_ndtr)
+SPECIAL_1(special_ndtri, special_ndtri)
+SPECIAL_1(i0, bessel_i0)
+SPECIAL_1(special_i0e, bessel_i0e)
+SPECIAL_1(special_i1, bessel_i1)
+SPECIAL_1(special_i1e, bessel_i1e)
+SPECIAL_1(special_modified_bessel_k0, bessel_k0)
+SPECIAL_1(special_modified_bessel_k1, bessel_k1)
+SPECIAL_1(special_scaled_modified_bessel_k0, bessel_k0e)
+SPECIAL_1(special_scaled_modified_bessel_k1, bessel_k1e)
+SPECIAL_1(special_bessel_j0, j0)
+SPECIAL_1(special_bessel_j1, j1)
+SPECIAL_1(special_bessel_y0, y0)
+SPECIAL_1(special_bessel_y1, y1)
+SPECIAL_1(special_spherical_bessel_j0, bessel_spherical_j0)
+SPECIAL_1(special_airy_ai, airy_ai)
+SPECIAL_2(special_xlog1py, special_xlog1py)
+SPECIAL_2(special_zeta, special_zeta)
+SPECIAL_2(special_chebyshev_polynomial_t, special_chebyshev_t)
+SPECIAL_2(special_chebyshev_polynomial_u, special_chebyshev_u)
+SPECIAL_2(special_chebyshev_polynomial_v, special_chebyshev_v)
+SPECIAL_2(special_chebyshev_polynomial_w, special_chebyshev_w)
+SPECIAL_2(special_laguerre_polynomial_l, special_laguerre)
+SPECIAL_2(special_legendre_polynomial_p, special_legendre)
+
+TMPL_INLINE A f_igamma(A a, A x) { return (A)special_gamma_part((double)a, (double)x, false); }
+TMPL_INLINE A f_igammac(A a, A x) { return (A)special_gamma_part((double)a, (double)x, true); }
+TMPL_INLINE A f_special_hermite_polynomial_h(A x, A n) {
+    return (A)special_hermite((double)x, (double)n, 2);
+}
+TMPL_INLINE A f_special_hermite_polynomial_he(A x, A n) {
+    return (A)special_hermite((double)x, (double)n, 1);
+}
+TMPL_INLINE A f__polygamma(A x, int64_t n) { return (A)special_polygamma((double)x, n); }
+
+#endif

@@ -1,0 +1,212 @@
+/* lapack_general_tmpl.c: LU factors, eigenvalues and exponentials of matrices of no special form.
+ *
+ * LU factors and eigenvectors go through transposed copies. The exponential is that of the transpose
+ * to LAPACK, transposed, and moves nothing: a quotient of two polynomials of degree 13 of the matrix
+ * divided by a power of two, squared as often.
+ *
+ * family: lapack_general; types: f32 f64 c64 c128 */
+#include <tenon/args_linalg.h>
+
+#include "lapack_tmpl.h"
+
+#if TMPL_IS_COMPLEX
+void LAPACK(geev)(const char *jobvl, const char *jobvr, const int *n, T *a, const int *lda, T *w,
+                  T *vl, const int *ldvl, T *vr, const int *ldvr, T *work, const int *lwork,
+                  R *rwork, int *info, size_t, size_t);
+#else
+void LAPACK(geev)(const char *jobvl, const char *jobvr, const int *n, T *a, const int *lda, T *wr,
+                  T *wi, T *vl, const int *ldvl, T *vr, const int *ldvr, T *work, const int *lwork,
+                  int *info, size_t, size_t);
+#endif
+
+/* ---- LU ----------------------------------------------------------------------------------------*/
+
+static int lu_of(const job *j, int64_t i, char *room) {
+    int m = j->m, n = j->n, info = 0;
+    T *w = (T *)(void *)room;
+    transpose(j->a + i * area(m, n), m, n, w);
+    LAPACK(getrf)(&m, &n, w, &m, j->pivots + i * least(m, n), &info);
+    transpose(w, n, m, j->out[0] + i * area(m, n));
+    return info;
+}
+
+static tn_status lu_factor(const tn_call *call, const void *args) {
+    const tn__linalg_lu_factor_args *a = args;
+    int32_t *codes = a->info->data;
+    job j = {.one = lu_of,
+             .name = "torch.linalg.lu_factor",
+             .pivots = a->pivots->data,
+             .out = {a->LU->data}};
+    tn_status st = prepare(call, &j, a->A, NULL);
+    if (a->check) {
+        j.failure = "The diagonal element ";
+        j.ending = " of U is zero, and lu_solve would divide by it. linalg.lu and "
+                   "linalg.lu_factor_ex give the factors in any case.";
+    }
+    if (!st && a->LU->numel > 0) st = run(call, &j, bytes(area(j.m, j.n)), a->A->ndim > 2);
+    for (int64_t i = 0; !st && i < j.batch; i++) codes[i] = j.info ? j.info[i] : 0;
+    return st;
+}
+
+/* ---- Eigenvalues -------------------------------------------------------------------------------*/
+
+/* Results are pairs of real numbers. Of real matrices LAPACK gives a vector's real parts in one column
+ * and its imaginary parts in the next, where the next value is its conjugate. */
+static int eig_of(const job *j, int64_t i, char *room) {
+    int n = j->n, info = 0, one = 1;
+    T *a = (T *)(void *)room, *v = a + area(n, n), *work = v + area(n, n);
+    R *rest = (R *)(void *)(work + j->lwork);
+    R *values = j->real + 2 * i * n, *vectors = j->second + 2 * i * area(n, n);
+    if (!finite(j->a + i * area(n, n), area(n, n))) return NOT_FINITE;
+    transpose(j->a + i * area(n, n), n, n, a);
+#if TMPL_IS_COMPLEX
+    LAPACK(geev)
+    ("N", "V", &n, a, &n, (T *)(void *)values, NULL, &one, v, &n, work, &j->lwork, rest, &info, 1,
+     1);
+    transpose(v, n, n, (T *)(void *)vectors);
+#else
+    R *im = rest + n;
+    LAPACK(geev)
+    ("N", "V", &n, a, &n, rest, im, NULL, &one, v, &n, work, &j->lwork, &info, 1, 1);
+    for (int64_t c = 0; c < n; c++) {
+        bool first = im[c] > 0, second = im[c] < 0;
+        const T *x = v + (c - second) * n, *y = x + n;
+        values[2 * c] = rest[c];
+        values[2 * c + 1] = im[c];
+        for (int64_t r = 0; r < n; r++) {
+            R *to = vectors + 2 * (r * n + c);
+            to[0] = x[r];
+            to[1] = first ? y[r] : second ? -y[r] : 0;
+        }
+    }
+#endif
+    return info;
+}
+
+static int geev_work(int n) {
+    int query = -1, info, one = 1;
+    T answer = 0;
+#if TMPL_IS_COMPLEX
+    R reals = 0; /* is written to */
+    LAPACK(geev)
+    ("N", "V", &n, NULL, &n, NULL, NULL, &one, NULL, &n, &answer, &query, &reals, &info, 1, 1);
+#else
+    LAPACK(geev)
+    ("N", "V", &n, NULL, &n, NULL, NULL, NULL, &one, NULL, &n, &answer, &query, &info, 1, 1);
+#endif
+    return elements(answer);
+}
+
+static tn_status eig(const tn_call *call, const void *args) {
+    const tn__linalg_eig_args *a = args;
+    job j = {.one = eig_of,
+             .name = "linalg.eig",
+             .real = a->eigenvalues->data,
+             .second = a->eigenvectors->data};
+    tn_status st = prepare(call, &j, a->A, NULL);
+    if (st || a->A->numel == 0) return st;
+    j.failure = "The eigenvalues did not converge (error code: ";
+    j.ending = ").";
+    j.lwork = geev_work(j.n);
+    j.lrwork = 2 * j.n;
+    return run(call, &j, bytes(2 * area(j.n, j.n)), a->A->ndim > 2);
+}
+
+/* ---- Exponential -------------------------------------------------------------------------------*/
+
+/* Coefficients of Pade's quotient of degree 13, and the largest norm for which it is exact to the last
+ * bit of a double (Higham 2005). */
+static const double PADE[14] = {64764752532480000.,
+                                32382376266240000.,
+                                7771770303897600.,
+                                1187353796428800.,
+                                129060195264000.,
+                                10559470521600.,
+                                670442572800.,
+                                33522128640.,
+                                1323241920.,
+                                40840800.,
+                                960960.,
+                                16380.,
+                                182.,
+                                1.};
+static const double PADE_NORM = 5.371920351148152;
+
+static void multiply(const T *x, const T *y, int n, T *to) {
+    T one = 1, zero = 0;
+    GEMM(BLAS_ROWS, BLAS_PLAIN, BLAS_PLAIN, n, n, n, FACTOR(one), x, n, y, n, FACTOR(zero), to, n);
+}
+
+/* to = c[6] a6 + c[4] a4 + c[2] a2, + c[0] where that is added to the diagonal. */
+static void combine(const double *c, const T *a2, int n, bool diagonal, T *to) {
+    int64_t size = area(n, n);
+    const T *a4 = a2 + size, *a6 = a4 + size;
+    for (int64_t e = 0; e < size; e++) {
+        T sum = (R)c[6] * a6[e] + (R)c[4] * a4[e] + (R)c[2] * a2[e];
+        to[e] = diagonal && e % (n + 1) == 0 ? sum + (R)c[0] : sum;
+    }
+}
+
+static double norm_of(const T *a, int n) {
+    double largest = 0;
+    for (int64_t r = 0; r < n; r++) {
+        double sum = 0;
+        for (int64_t c = 0; c < n; c++) sum += (double)size_of(a[r * n + c]);
+        largest = sum > largest || sum != sum ? sum : largest;
+    }
+    return largest;
+}
+
+static int exponential_of(const job *j, int64_t i, char *room) {
+    int n = j->n, info = 0, times = 0;
+    int64_t size = area(n, n);
+    int *pivots = (int *)(void *)room;
+    T *a = (T *)(void *)(room + 8 * (size_t)n), *a2 = a + size, *a4 = a2 + size, *a6 = a4 + size;
+    T *odd = a6 + size, *even = odd + size, *out = j->out[0] + i * size;
+    const T *from = j->a + i * size;
+    double norm = norm_of(from, n);
+    if (!isfinite(norm)) {
+        for (int64_t e = 0; e < size; e++) out[e] = (T)NAN;
+        return 0;
+    }
+    if (norm > PADE_NORM) frexp(norm / PADE_NORM, &times);
+    for (int64_t e = 0; e < size; e++) a[e] = from[e] * (R)ldexp(1.0, -times);
+    multiply(a, a, n, a2);
+    multiply(a2, a2, n, a4);
+    multiply(a4, a2, n, a6);
+    combine(PADE + 7, a2, n, false, out); /* of degrees 13, 11, 9 */
+    multiply(a6, out, n, even);
+    combine(PADE + 1, a2, n, true, out);
+    for (int64_t e = 0; e < size; e++) even[e] += out[e];
+    multiply(a, even, n, odd);
+    combine(PADE + 6, a2, n, false, out); /* of degrees 12, 10, 8 */
+    multiply(a6, out, n, even);
+    combine(PADE, a2, n, true, out);
+    for (int64_t e = 0; e < size; e++) {
+        T plus = even[e] + out[e];
+        out[e] = plus + odd[e];
+        even[e] = plus - odd[e];
+    }
+    LAPACK(getrf)(&n, &n, even, &n, pivots, &info);
+    LAPACK(getrs)("N", &n, &n, even, &n, pivots, out, &n, &info, 1);
+    for (int t = 0; t < times; t++) {
+        memcpy(a, out, (size_t)size * sizeof(T));
+        multiply(a, a, n, out);
+    }
+    return 0;
+}
+
+static tn_status matrix_exp(const tn_call *call, const void *args) {
+    const tn_matrix_exp_args *a = args;
+    job j = {.one = exponential_of, .name = "linalg.matrix_exp", .out = {a->out->data}};
+    tn_status st = prepare(call, &j, a->input, NULL);
+    if (st || a->input->numel == 0) return st;
+    return run(call, &j, 8 * (int64_t)j.n + bytes(6 * area(j.n, j.n)), false);
+}
+
+static const tn_kernel_row rows[] = {
+    ROW(_linalg_lu_factor, lu_factor),
+    ROW(_linalg_eig, eig),
+    ROW(matrix_exp, matrix_exp),
+};
+const cpu_rows TN_(cpu_lapack_general_rows) = CPU_ROWS_OF(rows);

@@ -1,0 +1,477 @@
+/* fft_plan_tmpl.h: transforms of a tile: LANES columns of n complex numbers, side by side in vectors.
+ *
+ * Stockham's passes of radix 8, 4, 2 and odd primes, between two buffers, need no reordering, and every
+ * lane does the same. A prime that is too large is done by Bluestein's sum: a convolution with a chirp.
+ * Factors are computed in double precision. Plans are kept: the last few, and no more than KEEP_BYTES. */
+#ifndef TENON_CPU_FFT_PLAN_TMPL_H
+#define TENON_CPU_FFT_PLAN_TMPL_H
+
+#include "fft_vec_tmpl.h"
+
+enum { PASSES = 40, BLOCKS = 6, LARGEST_PRIME = 31, LARGEST_TILE_PRIME = 256, KEEP = 32 };
+#define KEEP_BYTES (INT64_C(64) << 20)
+
+typedef struct pass {
+    int64_t radix;
+    const T *w;    /* per group of radix numbers, radix - 1 complex factors */
+    const T *trig; /* cos and sin of the multiples of 2 pi / radix, of an odd radix */
+} pass;
+
+typedef struct plan plan;
+struct plan {
+    int64_t n;
+    bool line; /* for numbers that follow each other; else for the columns of a tile */
+    bool real; /* it has `half` */
+    bool kept;
+    int64_t rows; /* of a tile that it is done in */
+    int32_t passes;
+    pass pass[PASSES];
+    plan *conv; /* Bluestein's sum: the transforms of its convolution */
+    T *chirp, *spectrum;
+    plan *one, *two; /* a line of n = one->n * two->n */
+    T *edge, *inner; /* the factors between the two: product of a block's and a lane's */
+    T *half;         /* exp(-2 pi i k / 2n), k <= n / 2: what a real transform of 2n ends with */
+    uint32_t users;
+    uint64_t last;
+    int64_t bytes;
+    int32_t blocks;
+    void *block[BLOCKS];
+    uint64_t size[BLOCKS];
+};
+
+/* exp(-2 pi i k / n), by an angle below pi / 4. */
+static void unit(int64_t k, int64_t n, double *ret_re, double *ret_im) {
+    int64_t a = k % n * 8, eighth = n;
+    double re_sign = 1, im_sign = -1;
+    if (a > 4 * eighth) {
+        a = 8 * eighth - a;
+        im_sign = 1;
+    }
+    if (a > 2 * eighth) {
+        a = 4 * eighth - a;
+        re_sign = -1;
+    }
+    bool swap = a > eighth;
+    if (swap) a = 2 * eighth - a;
+    double x = 0.78539816339744830962 * (double)a / (double)eighth;
+    *ret_re = re_sign * (swap ? sin(x) : cos(x));
+    *ret_im = im_sign * (swap ? cos(x) : sin(x));
+}
+
+static void put_unit(T *to, int64_t k, int64_t n) {
+    double re, im;
+    unit(k, n, &re, &im);
+    to[0] = (T)re;
+    to[1] = (T)im;
+}
+
+/* Memory of a plan for `count` numbers. */
+static tn_status plan_room(plan *p, int64_t count, T **ret) {
+    void *room;
+    tn_status st = cpu_room(count, sizeof(T), &p->size[p->blocks], &room);
+    if (st != TN_OK) return st;
+    p->bytes += (int64_t)p->size[p->blocks];
+    p->block[p->blocks++] = room;
+    *ret = room;
+    return TN_OK;
+}
+
+/* ---- Tiles -------------------------------------------------------------------------------------*/
+
+typedef struct tile {
+    lanes *re, *im;
+} tile;
+
+FFT_INLINE wave tile_get(tile t, int64_t k) { return (wave){t.re[k], t.im[k]}; }
+FFT_INLINE void tile_put(tile t, int64_t k, wave v) {
+    t.re[k] = v.re;
+    t.im[k] = v.im;
+}
+
+FFT_INLINE void four(wave *a) {
+    wave s = wave_add(a[0], a[2]), d = wave_sub(a[0], a[2]);
+    wave t = wave_add(a[1], a[3]), e = wave_back(wave_sub(a[1], a[3]));
+    a[0] = wave_add(s, t);
+    a[1] = wave_add(d, e);
+    a[2] = wave_sub(s, t);
+    a[3] = wave_sub(d, e);
+}
+
+FFT_INLINE void eight(wave *a) {
+    const T r = (T)0.70710678118654752440;
+    wave even[4] = {a[0], a[2], a[4], a[6]}, odd[4] = {a[1], a[3], a[5], a[7]};
+    four(even);
+    four(odd);
+    odd[1] = (wave){(odd[1].re + odd[1].im) * r, (odd[1].im - odd[1].re) * r};
+    odd[2] = wave_back(odd[2]);
+    odd[3] = (wave){(odd[3].im - odd[3].re) * r, (odd[3].re + odd[3].im) * -r};
+    TMPL_UNROLL
+    for (int k = 0; k < 4; k++) {
+        a[k] = wave_add(even[k], odd[k]);
+        a[k + 4] = wave_sub(even[k], odd[k]);
+    }
+}
+
+/* An odd prime: sums and differences of the numbers k and radix - k, times cosines and sines. */
+FFT_INLINE void odd_prime(int radix, const T *trig, wave *a) {
+    wave sum[(LARGEST_PRIME + 1) / 2] = {{{0}, {0}}}, dif[(LARGEST_PRIME + 1) / 2] = {{{0}, {0}}};
+    wave all = a[0];
+    TMPL_UNROLL
+    for (int k = 1; k <= radix / 2; k++) {
+        sum[k] = wave_add(a[k], a[radix - k]);
+        dif[k] = wave_back(wave_sub(a[k], a[radix - k]));
+        all = wave_add(all, sum[k]);
+    }
+    TMPL_UNROLL
+    for (int j = 1; j <= radix / 2; j++) {
+        wave s = a[0], d = {{0}, {0}};
+        TMPL_UNROLL
+        for (int k = 1; k <= radix / 2; k++) {
+            const T *t = trig + 2 * (j * k % radix);
+            s = wave_add(s, wave_scale(sum[k], t[0]));
+            d = wave_add(d, wave_scale(dif[k], t[1]));
+        }
+        a[j] = wave_add(s, d);
+        a[radix - j] = wave_sub(s, d);
+    }
+    a[0] = all;
+}
+
+FFT_INLINE void butterfly(int radix, const T *trig, wave *a) {
+    if (radix == 2) {
+        wave s = wave_add(a[0], a[1]);
+        a[1] = wave_sub(a[0], a[1]);
+        a[0] = s;
+    } else if (radix == 4) {
+        four(a);
+    } else if (radix == 8) {
+        eight(a);
+    } else {
+        odd_prime(radix, trig, a);
+    }
+}
+
+/* x[q + s (p + k m)] -> y[q + s (radix p + k)] for q < s, p < m, k < radix. */
+FFT_INLINE void pass_of(int radix, const pass *at, int64_t m, int64_t s, tile x, tile y) {
+    wave a[LARGEST_PRIME + 1];
+    for (int64_t p = 0; p < m; p++) {
+        const T *w = at->w + 2 * (radix - 1) * p;
+        for (int64_t q = 0; q < s; q++) {
+            TMPL_UNROLL
+            for (int k = 0; k < radix; k++) a[k] = tile_get(x, q + s * (p + k * m));
+            butterfly(radix, at->trig, a);
+            tile_put(y, q + s * radix * p, a[0]);
+            if (p == 0) {
+                TMPL_UNROLL
+                for (int k = 1; k < radix; k++) tile_put(y, q + s * k, a[k]);
+            } else {
+                TMPL_UNROLL
+                for (int k = 1; k < radix; k++)
+                    tile_put(y, q + s * (radix * p + k),
+                             wave_turn(a[k], w[2 * k - 2], w[2 * k - 1]));
+            }
+        }
+    }
+}
+
+static __attribute__((noinline)) void pass_run(const pass *at, int64_t m, int64_t s, tile x,
+                                               tile y) {
+    switch (at->radix) {
+    case 2: pass_of(2, at, m, s, x, y); break;
+    case 3: pass_of(3, at, m, s, x, y); break;
+    case 4: pass_of(4, at, m, s, x, y); break;
+    case 5: pass_of(5, at, m, s, x, y); break;
+    case 7: pass_of(7, at, m, s, x, y); break;
+    case 8: pass_of(8, at, m, s, x, y); break;
+    default: pass_of((int)at->radix, at, m, s, x, y); break;
+    }
+}
+
+/* Transforms x, which has p->rows rows; y is work memory of the same size. Returns the one that holds
+ * the result. */
+static tile tile_run(const plan *p, tile x, tile y) {
+    if (p->conv) {
+        int64_t m = p->conv->n;
+        for (int64_t j = 0; j < p->n; j++)
+            tile_put(x, j, wave_turn(tile_get(x, j), p->chirp[2 * j], p->chirp[2 * j + 1]));
+        for (int64_t j = p->n; j < m; j++) tile_put(x, j, (wave){{0}, {0}});
+        tile r = tile_run(p->conv, x, y), other = r.re == x.re ? y : x;
+        for (int64_t j = 0; j < m; j++)
+            tile_put(r, j, wave_turn(tile_get(r, j), p->spectrum[2 * j], p->spectrum[2 * j + 1]));
+        tile back = tile_run(p->conv, (tile){r.im, r.re}, (tile){other.im, other.re});
+        r = (tile){back.im, back.re};
+        for (int64_t j = 0; j < p->n; j++)
+            tile_put(r, j, wave_turn(tile_get(r, j), p->chirp[2 * j], p->chirp[2 * j + 1]));
+        return r;
+    }
+    int64_t m = p->n, s = 1;
+    for (int32_t i = 0; i < p->passes; i++) {
+        m /= p->pass[i].radix;
+        pass_run(&p->pass[i], m, s, x, y);
+        s *= p->pass[i].radix;
+        tile t = x;
+        x = y;
+        y = t;
+    }
+    return x;
+}
+
+/* ---- Plans -------------------------------------------------------------------------------------*/
+
+static int64_t largest_prime(int64_t n) {
+    int64_t most = 1;
+    for (int64_t f = 2; f * f <= n; f++) {
+        for (; n % f == 0; n /= f) most = f;
+    }
+    return n > most ? n : most;
+}
+
+/* The smallest length from n on that has the factors 2, and one 3 or 5. */
+static int64_t easy_length(int64_t n) {
+    int64_t best = 1;
+    while (best < n) best *= 2;
+    const int64_t parts[] = {3, 5, 9, 15};
+    for (int i = 0; i < 4; i++) {
+        int64_t c = parts[i];
+        while (c < n) c *= 2;
+        best = c < best ? c : best;
+    }
+    return best;
+}
+
+static tn_status plan_make(int64_t n, bool line, bool real, plan **ret);
+
+static void plan_free(plan *p) {
+    if (!p) return;
+    plan_free(p->conv);
+    plan_free(p->one);
+    plan_free(p->two);
+    for (int32_t i = 0; i < p->blocks; i++) cpu_free(NULL, 0, p->block[i], p->size[i]);
+    cpu_free(NULL, 0, p, sizeof *p);
+}
+
+/* The radices of n, largest first, for powers of two 8 with one or two 4. */
+static int32_t radices(int64_t n, int64_t *ret) {
+    int32_t count = 0, twos = 0;
+    for (; n % 2 == 0; n /= 2) twos++;
+    while (twos >= 5 || twos == 3) {
+        ret[count++] = 8;
+        twos -= 3;
+    }
+    for (; twos >= 2; twos -= 2) ret[count++] = 4;
+    if (twos) ret[count++] = 2;
+    for (int64_t f = 3; n > 1; f += 2) {
+        for (; n % f == 0; n /= f) ret[count++] = f;
+    }
+    return count;
+}
+
+static tn_status make_passes(plan *p) {
+    int64_t radix[PASSES], total = 0, m = p->n;
+    T *at;
+    p->passes = radices(p->n, radix);
+    for (int32_t i = 0; i < p->passes; i++) {
+        m /= radix[i];
+        total += 2 * m * (radix[i] - 1) + 2 * radix[i];
+    }
+    tn_status st = plan_room(p, total + 1, &at);
+    if (st != TN_OK) return st;
+    m = p->n;
+    for (int32_t i = 0; i < p->passes; i++) {
+        int64_t r = radix[i], whole = m;
+        m /= r;
+        p->pass[i] = (pass){r, at, at + 2 * m * (r - 1)};
+        for (int64_t g = 0; g < m; g++) {
+            for (int64_t k = 1; k < r; k++, at += 2) put_unit(at, g * k, whole);
+        }
+        for (int64_t k = 0; k < r; k++, at += 2) {
+            put_unit(at, k, r);
+            at[1] = -at[1];
+        }
+    }
+    return TN_OK;
+}
+
+/* Transforms one column of m numbers, interleaved, in a tile: what plans are made with. */
+static tn_status one_column(const plan *p, T *z) {
+    void *room;
+    uint64_t bytes;
+    tn_status st = cpu_room(room_mul(4, p->rows), sizeof(lanes), &bytes, &room);
+    if (st != TN_OK) return st;
+    lanes *v = room;
+    tile x = {v, v + p->rows}, y = {v + 2 * p->rows, v + 3 * p->rows};
+    memset(room, 0, bytes);
+    for (int64_t j = 0; j < p->n; j++) {
+        x.re[j][0] = z[2 * j];
+        x.im[j][0] = z[2 * j + 1];
+    }
+    x = tile_run(p, x, y);
+    for (int64_t j = 0; j < p->n; j++) {
+        z[2 * j] = x.re[j][0];
+        z[2 * j + 1] = x.im[j][0];
+    }
+    cpu_free(NULL, 0, room, bytes);
+    return TN_OK;
+}
+
+static tn_status line_run(const plan *p, const T *x, T *y, bool inverse, T scale);
+
+/* jk = (j^2 + k^2 - (k - j)^2) / 2: times a chirp, a convolution with its conjugate, times the chirp. */
+static tn_status make_chirp(plan *p) {
+    tn_status st = plan_make(easy_length(2 * p->n - 1), p->line, false, &p->conv);
+    if (st == TN_OK) st = plan_room(p, room_mul(2, p->n), &p->chirp);
+    if (st == TN_OK) st = plan_room(p, room_mul(2, p->conv->n), &p->spectrum);
+    if (st != TN_OK) return st;
+    int64_t m = p->conv->n, square = 0;
+    double scale = 1.0 / (double)m;
+    memset(p->spectrum, 0, (size_t)m * 2 * sizeof(T));
+    for (int64_t j = 0; j < p->n; j++) {
+        double re, im;
+        unit(square, 2 * p->n, &re, &im);
+        p->chirp[2 * j] = (T)re;
+        p->chirp[2 * j + 1] = (T)im;
+        T *a = p->spectrum + 2 * j, *b = p->spectrum + 2 * (m - j);
+        a[0] = (T)(re * scale);
+        a[1] = (T)(-im * scale);
+        if (j > 0) memcpy(b, a, 2 * sizeof(T));
+        square = (square + 2 * j + 1) % (2 * p->n);
+    }
+    p->rows = m;
+    return p->conv->one ? line_run(p->conv, p->spectrum, p->spectrum, false, 1)
+                        : one_column(p->conv, p->spectrum);
+}
+
+static int64_t whole_lanes(int64_t n) { return (n + LANES - 1) / LANES * LANES; }
+
+/* A line is done as a matrix of one->n rows: columns, factors, then rows, in the lanes of tiles. */
+static tn_status make_line(plan *p) {
+    int64_t best = 0, least = INT64_MAX;
+    for (int64_t d = 2; d <= p->n / d; d++) {
+        if (p->n % d != 0) continue;
+        for (int turn = 0; turn < 2; turn++) {
+            int64_t a = turn ? p->n / d : d, b = p->n / a;
+            int64_t cost = whole_lanes(a) * b + whole_lanes(b) * a;
+            if (a + b > 4096) cost += (a + b) * 64; /* tiles beyond the caches */
+            if (cost > least) continue;
+            least = cost;
+            best = a;
+        }
+    }
+    int64_t a = best, b = p->n / a, blocks = whole_lanes(b) / LANES;
+    tn_status st = plan_make(a, false, false, &p->one);
+    if (st == TN_OK) st = plan_make(b, false, false, &p->two);
+    if (st == TN_OK) st = plan_room(p, room_mul3(2, blocks, a), &p->edge);
+    if (st == TN_OK) st = plan_room(p, room_mul3(2, a, LANES), &p->inner);
+    if (st != TN_OK) return st;
+    for (int64_t i = 0; i < blocks; i++) {
+        for (int64_t k = 0; k < a; k++)
+            put_unit(p->edge + 2 * (i * a + k), k * (i * LANES) % p->n, p->n);
+    }
+    for (int64_t k = 0; k < a; k++) {
+        for (int64_t l = 0; l < LANES; l++) {
+            double re, im;
+            unit(k * l, p->n, &re, &im);
+            p->inner[2 * k * LANES + l] = (T)re;
+            p->inner[(2 * k + 1) * LANES + l] = (T)im;
+        }
+    }
+    return TN_OK;
+}
+
+/* From this length on a line is cut in two. */
+enum { SHORT = 32 };
+
+static tn_status make_parts(plan *p) {
+    int64_t prime = largest_prime(p->n);
+    bool cut = p->line && prime <= LARGEST_TILE_PRIME && prime < p->n;
+    tn_status st = cut ? make_line(p) : prime <= LARGEST_PRIME ? make_passes(p) : make_chirp(p);
+    if (st != TN_OK || !p->real) return st;
+    st = plan_room(p, p->n + 2, &p->half);
+    for (int64_t k = 0; st == TN_OK && k <= p->n / 2; k++) put_unit(p->half + 2 * k, k, 2 * p->n);
+    return st;
+}
+
+static tn_status plan_make(int64_t n, bool line, bool real, plan **ret) {
+    void *room;
+    uint64_t bytes;
+    tn_status st = cpu_room(1, sizeof(plan), &bytes, &room);
+    if (st != TN_OK) return st;
+    plan *p = room;
+    memset(p, 0, sizeof *p);
+    p->n = p->rows = n;
+    p->line = line;
+    p->real = real;
+    p->bytes = (int64_t)bytes;
+    st = make_parts(p);
+    if (st == TN_OK)
+        *ret = p;
+    else
+        plan_free(p);
+    return st;
+}
+
+/* ---- Plans that are kept -----------------------------------------------------------------------*/
+
+static struct {
+    cpu_lock lock;
+    uint64_t clock;
+    plan *plan[KEEP];
+} kept;
+
+static int64_t plan_bytes(const plan *p) {
+    return p ? p->bytes + plan_bytes(p->conv) + plan_bytes(p->one) + plan_bytes(p->two) : 0;
+}
+
+/* Ends the place of the plan that was not used for longest, until there is room for `more` bytes. */
+static int place_for(int64_t more) {
+    for (;;) {
+        int64_t bytes = more;
+        int empty = -1, oldest = -1;
+        for (int i = 0; i < KEEP; i++) {
+            plan *p = kept.plan[i];
+            bytes += plan_bytes(p);
+            if (!p)
+                empty = i;
+            else if (p->users == 0 && (oldest < 0 || p->last < kept.plan[oldest]->last))
+                oldest = i;
+        }
+        if (empty >= 0 && (bytes <= KEEP_BYTES || oldest < 0))
+            return bytes <= KEEP_BYTES ? empty : -1;
+        if (oldest < 0) return -1;
+        plan_free(kept.plan[oldest]);
+        kept.plan[oldest] = NULL;
+    }
+}
+
+/* A plan to be given back with plan_drop. One that finds no place among those kept is freed then. */
+static tn_status plan_take(int64_t n, bool line, bool real, plan **ret) {
+    plan *found = NULL;
+    tn_status st = TN_OK;
+    cpu_lock_take(&kept.lock);
+    for (int i = 0; i < KEEP && !found; i++) {
+        plan *p = kept.plan[i];
+        if (p && p->n == n && p->line == line && p->real == real) found = p;
+    }
+    if (!found) {
+        st = plan_make(n, line, real, &found);
+        int place = st == TN_OK ? place_for(plan_bytes(found)) : -1;
+        if (place >= 0) kept.plan[place] = found;
+        if (st == TN_OK) found->kept = place >= 0;
+    }
+    if (found) {
+        found->users++;
+        found->last = ++kept.clock;
+    }
+    cpu_lock_drop(&kept.lock);
+    *ret = found;
+    return st;
+}
+
+static void plan_drop(plan *p) {
+    cpu_lock_take(&kept.lock);
+    bool end = --p->users == 0 && !p->kept;
+    cpu_lock_drop(&kept.lock);
+    if (end) plan_free(p);
+}
+
+#endif

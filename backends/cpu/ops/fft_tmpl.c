@@ -1,0 +1,607 @@
+/* fft_tmpl.c: Fourier transforms of lines, complex, from real and to real, for float or double.
+ *
+ * Lines beside each other, and short ones, go LANES at a time through a tile (fft_plan_tmpl.h). A
+ * longer line is cut in two: its n numbers are a matrix, whose columns are transformed LANES at a time,
+ * multiplied by factors, and whose rows follow in the same way; squares are transposed in between, so
+ * that every step works on whole vectors. 2n real numbers are n complex ones and a pass over the result.
+ * An inverse exchanges real and imaginary parts on the way in and out. Several dimensions are done one
+ * after the other, in the result. Nothing depends on how work is divided among threads.
+ *
+ * Written here because no library under a free licence that machines have under a name of its own does
+ * this: FFTW is under the GPL, PocketFFT is copied into programs and not installed as a library.
+ *
+ * family: fft; types: f32 f64; isa: each; fused */
+#include <math.h>
+
+#include <tenon/args_fft.h>
+
+#include "common/tmpl.h"
+
+#include "axis.h"
+#include "cpu_priv.h"
+#include "fft_plan_tmpl.h"
+
+#if TMPL_DTYPE == TMPL_F32
+#define FFT_DTYPE TMPL_C64
+#else
+#define FFT_DTYPE TMPL_C128
+#endif
+
+/* ---- A line of complex numbers that follow each other ------------------------------------------*/
+
+typedef struct line_job {
+    const plan *p;
+    const T *x;
+    T *y;
+    tile between; /* the two halves: [block of LANES rows][column] */
+    bool inverse;
+    T scale;
+} line_job;
+
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* Two tiles of so many rows: cpu_free(NULL, 0, ret[0].re, bytes) ends them. */
+static tn_status tiles_take(int64_t rows, uint64_t *ret_bytes, tile *ret) {
+    void *room;
+    tn_status st = cpu_room(room_mul(4, rows), sizeof(lanes), ret_bytes, &room);
+    if (st != TN_OK) return st;
+    lanes *v = room;
+    ret[0] = (tile){v, v + rows};
+    ret[1] = (tile){v + 2 * rows, v + 3 * rows};
+    return TN_OK;
+}
+
+static tile turned(tile t, bool inverse) { return inverse ? (tile){t.im, t.re} : t; }
+
+/* `count` < LANES numbers. */
+static wave wave_load_part(const T *p, int64_t count) {
+    T part[2 * LANES] = {0};
+    memcpy(part, p, (size_t)count * 2 * sizeof(T));
+    return wave_load(part);
+}
+
+static void wave_store_part(T *p, wave v, int64_t count) {
+    T part[2 * LANES];
+    wave_store(part, v);
+    memcpy(p, part, (size_t)count * 2 * sizeof(T));
+}
+
+/* Blocks of LANES columns: transformed, multiplied by their factors, and turned into rows. */
+static void columns_of(const line_job *j, const tile *tiles, int64_t begin, int64_t end) {
+    const plan *p = j->p;
+    int64_t a = p->one->n, b = p->two->n;
+    tile x = tiles[0], y = tiles[1];
+    for (int64_t i = begin; i < end; i++) {
+        int64_t first = i * LANES, count = b - first < LANES ? b - first : LANES;
+        tile to = turned(x, j->inverse);
+        for (int64_t k = 0; k < a; k++) {
+            const T *from = j->x + 2 * (k * b + first);
+            tile_put(to, k, count == LANES ? wave_load(from) : wave_load_part(from, count));
+        }
+        tile r = tile_run(p->one, x, y);
+        const T *edge = p->edge + 2 * i * a;
+        for (int64_t k = 0; k < a; k += LANES) {
+            lanes re[LANES], im[LANES];
+            for (int64_t l = 0; l < LANES; l++) {
+                int64_t row = k + l < a ? k + l : a - 1;
+                const T *inner = p->inner + 2 * row * LANES;
+                wave w = {lanes_load(inner), lanes_load(inner + LANES)};
+                w = wave_mul(tile_get(r, row), wave_turn(w, edge[2 * row], edge[2 * row + 1]));
+                re[l] = w.re;
+                im[l] = w.im;
+            }
+            lanes_transpose(re);
+            lanes_transpose(im);
+            int64_t at = k / LANES * b + first;
+            for (int64_t l = 0; l < count; l++) {
+                j->between.re[at + l] = re[l];
+                j->between.im[at + l] = im[l];
+            }
+        }
+    }
+}
+
+/* Blocks of LANES rows: transformed, and put where they belong. */
+static void rows_of(const line_job *j, const tile *tiles, int64_t begin, int64_t end) {
+    const plan *p = j->p;
+    int64_t a = p->one->n, b = p->two->n;
+    tile x = tiles[0], y = tiles[1];
+    for (int64_t i = begin; i < end; i++) {
+        int64_t first = i * LANES, count = a - first < LANES ? a - first : LANES;
+        tile from = {j->between.re + i * b, j->between.im + i * b};
+        if (p->two->rows > b) {
+            memcpy(x.re, from.re, (size_t)b * sizeof(lanes));
+            memcpy(x.im, from.im, (size_t)b * sizeof(lanes));
+            from = x;
+        }
+        tile r = turned(tile_run(p->two, from, y), j->inverse);
+        for (int64_t k = 0; k < b; k++) {
+            T *to = j->y + 2 * (k * a + first);
+            wave v = wave_scale(tile_get(r, k), j->scale);
+            if (count == LANES)
+                wave_store(to, v);
+            else
+                wave_store_part(to, v, count);
+        }
+    }
+}
+
+/* Rows of the tiles that a line of p goes through. */
+static int64_t tile_rows(const plan *p) { return whole_lanes(most(p->one->rows, p->two->rows)); }
+
+static tn_status in_tiles(const line_job *j,
+                          void (*body)(const line_job *, const tile *, int64_t, int64_t),
+                          int64_t begin, int64_t end) {
+    uint64_t bytes;
+    tile t[2];
+    tn_status st = tiles_take(tile_rows(j->p), &bytes, t);
+    if (st != TN_OK) return st;
+    body(j, t, begin, end);
+    cpu_free(NULL, 0, t[0].re, bytes);
+    return TN_OK;
+}
+
+static tn_status columns_part(void *arg, int64_t begin, int64_t end) {
+    return in_tiles(arg, columns_of, begin, end);
+}
+
+static tn_status rows_part(void *arg, int64_t begin, int64_t end) {
+    return in_tiles(arg, rows_of, begin, end);
+}
+
+/* Bluestein's sum of one long line. */
+static tn_status line_by_chirp(const plan *p, const T *x, T *y, bool inverse, T scale) {
+    int64_t m = p->conv->n, re = inverse, im = !inverse;
+    uint64_t bytes;
+    void *room;
+    tn_status st = cpu_room(room_mul(2, m), sizeof(T), &bytes, &room);
+    if (st != TN_OK) return st;
+    T *z = room;
+    for (int64_t k = 0; k < p->n; k++) {
+        T a = x[2 * k + re], b = x[2 * k + im], c = p->chirp[2 * k], s = p->chirp[2 * k + 1];
+        z[2 * k] = a * c - b * s;
+        z[2 * k + 1] = a * s + b * c;
+    }
+    memset(z + 2 * p->n, 0, (size_t)(m - p->n) * 2 * sizeof(T));
+    st = line_run(p->conv, z, z, false, 1);
+    for (int64_t k = 0; k < m; k++) {
+        T a = z[2 * k], b = z[2 * k + 1], c = p->spectrum[2 * k], s = p->spectrum[2 * k + 1];
+        z[2 * k] = a * c - b * s;
+        z[2 * k + 1] = a * s + b * c;
+    }
+    if (st == TN_OK) st = line_run(p->conv, z, z, true, 1);
+    for (int64_t k = 0; k < p->n; k++) {
+        T a = z[2 * k] * scale, b = z[2 * k + 1] * scale;
+        T c = p->chirp[2 * k], s = p->chirp[2 * k + 1];
+        y[2 * k + re] = a * c - b * s;
+        y[2 * k + im] = a * s + b * c;
+    }
+    cpu_free(NULL, 0, room, bytes);
+    return st;
+}
+
+/* From this length on threads share a line. */
+enum { LONG = 1 << 15 };
+
+/* p is a line's; y may be x. */
+static tn_status line_run(const plan *p, const T *x, T *y, bool inverse, T scale) {
+    if (p->conv) return line_by_chirp(p, x, y, inverse, scale);
+    int64_t a = whole_lanes(p->one->n), b = p->two->n, columns = whole_lanes(b) / LANES;
+    int64_t rows = p->n < LONG ? tile_rows(p) : 0, count = room_mul(a / LANES, b);
+    int64_t vectors = room_add(room_mul(2, count), room_mul(4, rows));
+    uint64_t bytes;
+    void *room;
+    tn_status st = cpu_room(vectors, sizeof(lanes), &bytes, &room);
+    if (st != TN_OK) return st;
+    lanes *v = room;
+    line_job j = {p, x, y, {v, v + count}, inverse, scale};
+    v += 2 * count;
+    if (p->n < LONG) {
+        tile t[2] = {{v, v + rows}, {v + 2 * rows, v + 3 * rows}};
+        columns_of(&j, t, 0, columns);
+        rows_of(&j, t, 0, a / LANES);
+    } else {
+        st = cpu_parallel(columns, 1 + 16384 / (LANES * p->one->n), columns_part, &j);
+        if (st == TN_OK) st = cpu_parallel(a / LANES, 1 + 16384 / (LANES * b), rows_part, &j);
+    }
+    cpu_free(NULL, 0, room, bytes);
+    return st;
+}
+
+/* ---- Between n complex numbers and 2n real ones ------------------------------------------------*/
+
+/* The numbers k and n - k of a transform of pairs -> those of the transform of 2n real numbers; w are the
+ * factors of number k. */
+FFT_INLINE void join_pair(wave *a, wave *b, wave w) {
+    wave even = {(a->re + b->re) * (T)0.5, (a->im - b->im) * (T)0.5};
+    wave odd = {(a->im + b->im) * (T)0.5, (b->re - a->re) * (T)0.5};
+    odd = wave_mul(odd, w);
+    *a = wave_add(even, odd);
+    *b = (wave){even.re - odd.re, odd.im - even.im};
+}
+
+/* The way back, times two. */
+FFT_INLINE void part_pair(wave *a, wave *b, wave w) {
+    wave even = {a->re + b->re, a->im - b->im};
+    wave odd = wave_mul((wave){a->re - b->re, a->im + b->im}, (wave){w.re, -w.im});
+    *a = (wave){even.re - odd.im, even.im + odd.re};
+    *b = (wave){even.re + odd.im, odd.re - even.im};
+}
+
+/* In a tile of n + 1 rows, of which n come in (joined) or go out. */
+static void tile_halves(const plan *p, tile z, bool joined) {
+    wave a = tile_get(z, 0), b = joined ? a : tile_get(z, p->n);
+    if (joined) {
+        tile_put(z, 0, (wave){a.re + a.im, (lanes){0}});
+        tile_put(z, p->n, (wave){a.re - a.im, (lanes){0}});
+    } else {
+        tile_put(z, 0, (wave){a.re + b.re, a.re - b.re});
+    }
+    for (int64_t k = 1; k <= p->n - k; k++) {
+        wave w = wave_all(p->half[2 * k], p->half[2 * k + 1]);
+        a = tile_get(z, k);
+        b = tile_get(z, p->n - k);
+        if (joined)
+            join_pair(&a, &b, w);
+        else
+            part_pair(&a, &b, w);
+        tile_put(z, p->n - k, b);
+        tile_put(z, k, a);
+    }
+}
+
+/* The same in a line, from x to y, which may be x. */
+FFT_INLINE void line_halves(const plan *p, const T *x, T *y, bool joined) {
+    int64_t n = p->n, k = 1;
+    T first = x[0], other = joined ? x[1] : x[2 * n];
+    y[0] = first + other;
+    y[1] = joined ? 0 : first - other;
+    if (joined) {
+        y[2 * n] = first - other;
+        y[2 * n + 1] = 0;
+    }
+    for (; k + LANES - 1 < n - k - (LANES - 1); k += LANES) {
+        wave a = wave_load(x + 2 * k), b = wave_load_back(x + 2 * (n - k));
+        wave w = wave_load(p->half + 2 * k);
+        if (joined)
+            join_pair(&a, &b, w);
+        else
+            part_pair(&a, &b, w);
+        wave_store(y + 2 * k, a);
+        wave_store_back(y + 2 * (n - k), b);
+    }
+    for (; k <= n - k; k++) {
+        wave a = wave_all(x[2 * k], x[2 * k + 1]), b = wave_all(x[2 * (n - k)], x[2 * (n - k) + 1]);
+        wave w = wave_all(p->half[2 * k], p->half[2 * k + 1]);
+        if (joined)
+            join_pair(&a, &b, w);
+        else
+            part_pair(&a, &b, w);
+        y[2 * (n - k)] = b.re[0];
+        y[2 * (n - k) + 1] = b.im[0];
+        y[2 * k] = a.re[0];
+        y[2 * k + 1] = a.im[0];
+    }
+}
+
+/* ---- Lines of tensors --------------------------------------------------------------------------*/
+
+enum { COMPLEX, FROM_REAL, TO_REAL };
+
+/* Where the numbers of LANES lines stand: number k of line l has its real part at at[l] + k * step, the
+ * imaginary one `im` behind it, or none where that is 0. `next`: from a line to the next one, where it is
+ * the same for all of them. */
+typedef struct place {
+    T *at[LANES];
+    int64_t step, im, next;
+    int64_t count; /* lines */
+} place;
+
+typedef struct fft_job {
+    axis ax;
+    const plan *p;
+    int kind;
+    int64_t n;    /* numbers of a whole line */
+    int64_t wave; /* complex numbers that the plan takes: n, or n / 2 pairs of real ones */
+    int64_t rows; /* of tiles */
+    bool inverse;
+    bool
+        mirrored; /* FROM_REAL: all n numbers are written, not the half that determines the others */
+    T scale;
+    T *x, *y;
+} fft_job;
+
+static bool in_pairs(const fft_job *j) { return j->wave < j->n; }
+static int64_t half_of(const fft_job *j) { return j->n / 2 + 1; }
+/* Complex numbers, or pairs, that come in and go out. */
+static int64_t taken(const fft_job *j) { return j->kind == TO_REAL ? half_of(j) : j->wave; }
+static int64_t given(const fft_job *j) {
+    if (j->kind == FROM_REAL) return j->mirrored ? j->n : half_of(j);
+    return j->wave;
+}
+
+/* Lines first .. of the input (v = 0) or the result (v = 1). */
+static place place_of(const fft_job *j, int v, int64_t first, int64_t count) {
+    bool real = (v == 0 && j->kind == FROM_REAL) || (v == 1 && j->kind == TO_REAL);
+    int64_t unit = real ? 1 : 2, step = unit * j->ax.step[v];
+    place r = {.step = step, .im = 1, .next = unit * j->ax.next[v], .count = count};
+    if (real) {
+        r.im = in_pairs(j) ? step : 0;
+        r.step = in_pairs(j) ? 2 * step : step;
+    }
+    T *base = v == 0 ? j->x : j->y;
+    int64_t at[AXIS_MAX];
+    bool run = first % j->ax.run + count <= j->ax.run;
+    axis_offset(&j->ax, first, at);
+    for (int64_t l = 0; l < LANES; l++)
+        r.at[l] = base + unit * at[v] + (l < count ? l * r.next : 0);
+    if (run) return r;
+    r.next = 0;
+    for (int64_t l = 1; l < count; l++) {
+        axis_offset(&j->ax, first + l, at);
+        r.at[l] = base + unit * at[v];
+    }
+    return r;
+}
+
+/* Rows [0, n) of a tile, from memory. */
+static void tile_load(const place *from, int64_t n, tile to) {
+    int64_t k = 0;
+    if (from->count == LANES && from->next == 2 && from->im == 1) {
+        for (; k < n; k++) tile_put(to, k, wave_load(from->at[0] + k * from->step));
+    } else if (from->count == LANES && from->next == 1) {
+        for (; k < n; k++) {
+            const T *p = from->at[0] + k * from->step;
+            tile_put(to, k,
+                     (wave){lanes_load(p), from->im ? lanes_load(p + from->im) : (lanes){0}});
+        }
+    } else if (from->step == 2 && from->im == 1) {
+        for (; k + LANES <= n; k += LANES) {
+            lanes *re = to.re + k, *im = to.im + k;
+            for (int l = 0; l < LANES; l++) {
+                wave w = wave_load(from->at[l] + 2 * k);
+                re[l] = w.re;
+                im[l] = w.im;
+            }
+            lanes_transpose(re);
+            lanes_transpose(im);
+        }
+    }
+    for (; k < n; k++) {
+        for (int l = 0; l < LANES; l++) {
+            const T *p = from->at[l] + k * from->step;
+            to.re[k][l] = p[0];
+            to.im[k][l] = from->im ? p[from->im] : 0;
+        }
+    }
+}
+
+/* Rows [0, n) of a tile, times scale, to memory. */
+static void tile_store(const place *to, int64_t n, tile from, T scale) {
+    int64_t k = 0;
+    if (to->count == LANES && to->next == 2 && to->im == 1) {
+        for (; k < n; k++)
+            wave_store(to->at[0] + k * to->step, wave_scale(tile_get(from, k), scale));
+    } else if (to->count == LANES && to->next == 1) {
+        for (; k < n; k++) {
+            T *p = to->at[0] + k * to->step;
+            lanes_store(p, from.re[k] * scale);
+            if (to->im) lanes_store(p + to->im, from.im[k] * scale);
+        }
+    } else if (to->step == 2 && to->im == 1) {
+        for (; k + LANES <= n; k += LANES) {
+            lanes re[LANES], im[LANES];
+            for (int l = 0; l < LANES; l++) {
+                re[l] = from.re[k + l] * scale;
+                im[l] = from.im[k + l] * scale;
+            }
+            lanes_transpose(re);
+            lanes_transpose(im);
+            for (int64_t l = 0; l < to->count; l++)
+                wave_store(to->at[l] + 2 * k, (wave){re[l], im[l]});
+        }
+    }
+    for (; k < n; k++) {
+        wave v = wave_scale(tile_get(from, k), scale);
+        for (int64_t l = 0; l < to->count; l++) {
+            T *p = to->at[l] + k * to->step;
+            p[0] = v.re[l];
+            if (to->im) p[to->im] = v.im[l];
+        }
+    }
+}
+
+/* The second half of a transform of n real numbers follows from the first: rows n - k are conjugate to
+ * rows k. */
+static void tile_mirror(tile t, int64_t n) {
+    for (int64_t k = 1; k < n - k; k++) tile_put(t, n - k, (wave){t.re[k], -t.im[k]});
+}
+
+static tn_status tiles_of(void *arg, int64_t begin, int64_t end) {
+    const fft_job *j = arg;
+    uint64_t bytes;
+    tile x, y, both[2];
+    tn_status st = tiles_take(j->rows, &bytes, both);
+    if (st != TN_OK) return st;
+    x = both[0];
+    y = both[1];
+    for (int64_t i = begin; i < end; i++) {
+        int64_t first = i * LANES, left = j->ax.rows - first;
+        place from = place_of(j, 0, first, left < LANES ? left : LANES);
+        place to = place_of(j, 1, first, from.count);
+        tile_load(&from, taken(j), x);
+        if (j->kind == TO_REAL && in_pairs(j)) tile_halves(j->p, x, false);
+        if (j->kind == TO_REAL && !in_pairs(j)) {
+            x.im[0] = (lanes){0};
+            tile_mirror(x, j->n);
+        }
+        tile r = turned(tile_run(j->p, turned(x, j->inverse), turned(y, j->inverse)), j->inverse);
+        if (j->kind == FROM_REAL && in_pairs(j)) tile_halves(j->p, r, true);
+        if (j->mirrored) tile_mirror(r, j->n);
+        tile_store(&to, given(j), r, j->scale);
+    }
+    cpu_free(NULL, 0, x.re, bytes);
+    return TN_OK;
+}
+
+/* A line between strided memory and numbers in a row. */
+static void line_gather(const place *from, int64_t n, T *z) {
+    for (int64_t k = 0; k < n; k++) {
+        z[2 * k] = from->at[0][k * from->step];
+        z[2 * k + 1] = from->im ? from->at[0][k * from->step + from->im] : 0;
+    }
+}
+
+static void line_scatter(const place *to, int64_t n, const T *z) {
+    for (int64_t k = 0; k < n; k++) {
+        to->at[0][k * to->step] = z[2 * k];
+        if (to->im) to->at[0][k * to->step + to->im] = z[2 * k + 1];
+    }
+}
+
+/* Number n - k is the conjugate of number k. */
+static void line_mirror(T *z, int64_t n) {
+    for (int64_t k = 1; k < n - k; k++) {
+        z[2 * (n - k)] = z[2 * k];
+        z[2 * (n - k) + 1] = -z[2 * k + 1];
+    }
+}
+
+/* z: work memory for n + 1 numbers. */
+static tn_status line_one(const fft_job *j, int64_t line, T *z) {
+    place from = place_of(j, 0, line, 1), to = place_of(j, 1, line, 1);
+    bool near = from.step == 2 && from.im == 1;
+    bool direct = to.step == 2 && to.im == 1 && j->wave <= given(j);
+    const T *x = near ? from.at[0] : z;
+    T *y = direct ? to.at[0] : z;
+    if (!near) line_gather(&from, taken(j), z);
+    if (j->kind == TO_REAL) {
+        if (in_pairs(j)) {
+            line_halves(j->p, x, z, false);
+        } else {
+            if (near) memcpy(z, x, (size_t)taken(j) * 2 * sizeof(T));
+            z[1] = 0;
+            line_mirror(z, j->n);
+        }
+        x = z;
+    }
+    tn_status st = line_run(j->p, x, y, j->inverse, j->scale);
+    if (st != TN_OK) return st;
+    if (j->kind == FROM_REAL && in_pairs(j)) line_halves(j->p, y, y, true);
+    if (j->mirrored) line_mirror(y, j->n);
+    if (!direct) line_scatter(&to, given(j), y);
+    return TN_OK;
+}
+
+static tn_status lines_of(void *arg, int64_t begin, int64_t end) {
+    const fft_job *j = arg;
+    uint64_t bytes;
+    void *room;
+    tn_status st = cpu_room(room_mul(2, j->n + 1), sizeof(T), &bytes, &room);
+    if (st != TN_OK) return st;
+    for (int64_t i = begin; st == TN_OK && i < end; i++) st = line_one(j, i, room);
+    cpu_free(NULL, 0, room, bytes);
+    return st;
+}
+
+/* ---- Operators ---------------------------------------------------------------------------------*/
+
+/* From this length on the columns of a tile leave the caches. */
+enum { LONG_TILE = 1 << 13 };
+
+static tn_status along(fft_job *j, const tn_view *x, const tn_view *y, int64_t dim) {
+    const tn_view *views[2] = {x, y};
+    plan *p = NULL;
+    axis_init(&j->ax, 2, views, dim);
+    j->x = x->data;
+    j->y = y->data;
+    j->n = j->kind == TO_REAL ? y->shape[dim] : x->shape[dim];
+    j->wave = j->kind != COMPLEX && j->n % 2 == 0 ? j->n / 2 : j->n;
+    bool beside = j->ax.next[0] == 1 && j->ax.run >= LANES && j->wave <= LONG_TILE;
+    bool full = j->ax.rows >= LANES / 2 && j->wave < LANES * LANES;
+    bool line = j->wave > SHORT && !beside && !full;
+    tn_status st = plan_take(j->wave, line, in_pairs(j), &p);
+    if (st != TN_OK) return st;
+    j->p = p;
+    j->rows = most(p->rows, j->n + 1);
+    if (line && j->wave >= LONG)
+        st = lines_of(j, 0, j->ax.rows);
+    else if (line)
+        st = cpu_parallel(j->ax.rows, 1 + 8192 / j->wave, lines_of, j);
+    else
+        st = cpu_parallel((j->ax.rows + LANES - 1) / LANES, 1 + 8192 / (LANES * j->wave), tiles_of,
+                          j);
+    plan_drop(p);
+    return st;
+}
+
+enum { BY_ROOT = 1, BY_ALL }; /* `normalization` */
+
+static T scale_of(int64_t normalization, const tn_view *signal, tn_ints dims) {
+    double n = 1;
+    for (int64_t i = 0; i < dims.n; i++) n *= (double)signal->shape[dims.v[i]];
+    return (T)(normalization == BY_ALL ? 1 / n : normalization == BY_ROOT ? 1 / sqrt(n) : 1);
+}
+
+/* Complex to complex along dims, the last one first, from x to y and then in y; the first of them scales. */
+static tn_status complex_dims(const tn_view *x, const tn_view *y, tn_ints dims, bool inverse,
+                              T scale) {
+    tn_status st = TN_OK;
+    for (int64_t i = dims.n - 1; st == TN_OK && i >= 0; i--) {
+        fft_job j = {.kind = COMPLEX, .inverse = inverse, .scale = scale};
+        st = along(&j, x, y, dims.v[i]);
+        x = y;
+        scale = 1;
+    }
+    return st;
+}
+
+static tn_status fft_c2c(const tn_call *call, const void *args) {
+    const tn__fft_c2c_args *a = args;
+    (void)call;
+    if (a->out->numel == 0) return TN_OK;
+    T scale = scale_of(a->normalization, a->out, a->dim);
+    return complex_dims(a->input, a->out, a->dim, !a->forward, scale);
+}
+
+static tn_status fft_r2c(const tn_call *call, const void *args) {
+    const tn__fft_r2c_args *a = args;
+    (void)call;
+    if (a->out->numel == 0) return TN_OK;
+    fft_job j = {.kind = FROM_REAL,
+                 .mirrored = !a->onesided,
+                 .scale = scale_of(a->normalization, a->input, a->dim)};
+    tn_ints others = {a->dim.v, a->dim.n - 1};
+    tn_status st = along(&j, a->input, a->out, a->dim.v[others.n]);
+    return st == TN_OK ? complex_dims(a->out, a->out, others, false, 1) : st;
+}
+
+static tn_status fft_c2r(const tn_call *call, const void *args) {
+    const tn__fft_c2r_args *a = args;
+    if (a->out->numel == 0) return TN_OK;
+    tn_ints others = {a->dim.v, a->dim.n - 1};
+    tn_view half = *a->input;
+    int64_t strides[TN_MAX_DIMS], step = 1;
+    if (others.n > 0) {
+        for (int32_t d = half.ndim - 1; d >= 0; d--) {
+            strides[d] = step;
+            step *= half.shape[d];
+        }
+        half.strides = strides;
+        tn_status st = room_scratch(call, half.numel, 2 * sizeof(T), &half.data);
+        if (st == TN_OK) st = complex_dims(a->input, &half, others, true, 1);
+        if (st != TN_OK) return st;
+    }
+    fft_job j = {
+        .kind = TO_REAL, .inverse = true, .scale = scale_of(a->normalization, a->out, a->dim)};
+    return along(&j, &half, a->out, a->dim.v[others.n]);
+}
+
+#define ROW(op, fn, dtype)                                                                         \
+    { #op, TN_SIG_##op, fn, NULL, dtype, 0, TN_K_CAPTURE_SAFE, 0 }
+static const tn_kernel_row rows[] = {
+    ROW(_fft_c2c, fft_c2c, FFT_DTYPE),
+    ROW(_fft_r2c, fft_r2c, TMPL_DTYPE),
+    ROW(_fft_c2r, fft_c2r, FFT_DTYPE),
+};
+const cpu_rows TN_(cpu_fft_rows) = CPU_ROWS_OF(rows);

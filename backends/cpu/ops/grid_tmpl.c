@@ -1,0 +1,337 @@
+/* grid_tmpl.c: images at the places of a grid, and the derivatives of that, for float or double.
+ *
+ * A place has taps along each dimension: 1, 2 or 4 neighbours, their weights, and the first and second
+ * derivatives of these. A block of places is prepared once, as offsets into a plane and weights of
+ * products of taps, and then applied to every channel. What is outside has the offset -1 and counts as
+ * zero. With `along` a weight is replaced by its change when the place moves that way.
+ *
+ * family: grid; types: f32 f64; isa: each; fused */
+#include <limits.h>
+#include <math.h>
+
+#include <tenon/args_vision.h>
+
+#include "common/tmpl.h"
+
+#include "cpu_priv.h"
+#include "pack.h"
+
+enum { BILINEAR = TN_GRID_SAMPLE_BILINEAR, NEAREST, BICUBIC };
+enum { ZEROS = TN_GRID_SAMPLE_ZEROS, BORDER, REFLECTION };
+enum { AXES = 3, TAPS = 4, PRODUCTS = 16, BLOCK = 64 };
+
+typedef struct grid_job {
+    const T *image, *grad, *grid, *along;
+    T *to;
+    int64_t batch, channels, size[AXES]; /* of images, the last dimension first */
+    int64_t plane, points;               /* elements of a channel, places of an image */
+    int axes;
+    int64_t mode, padding;
+    bool corners;
+} grid_job;
+
+/* ---- One place along one dimension -------------------------------------------------------------*/
+
+typedef struct taps {
+    int32_t count, at[TAPS];
+    T w[TAPS], d[TAPS], dd[TAPS];
+} taps;
+
+/* Within [0, size - 1]; *ret_turn: how x moves with its argument. */
+static T clipped(T x, int64_t size, T *ret_turn) {
+    T last = (T)(size - 1);
+    if (!(x > 0)) *ret_turn = 0;
+    if (!(x > 0)) return 0;
+    if (x >= last) *ret_turn = 0;
+    return x >= last ? last : x;
+}
+
+static T reflected(T x, int64_t size, bool corners, T *ret_turn) {
+    T least = corners ? 0 : (T)-0.5, span = corners ? (T)(size - 1) : (T)size;
+    if (span == 0) *ret_turn = 0;
+    if (span == 0) return 0;
+    x -= least;
+    if (x < 0) *ret_turn = -*ret_turn;
+    x = x < 0 ? -x : x;
+    T rest = (T)fmod((double)x, (double)span), flips = (T)floor((double)(x / span));
+    bool odd = fmod((double)flips, 2) != 0;
+    if (odd) *ret_turn = -*ret_turn;
+    return odd ? span - rest + least : rest + least;
+}
+
+static T inside(const grid_job *j, T x, int64_t size, T *ret_turn) {
+    if (j->padding == REFLECTION) x = reflected(x, size, j->corners, ret_turn);
+    if (j->padding != ZEROS) x = clipped(x, size, ret_turn);
+    /* What no int holds, and NaN, is far outside. */
+    return x < (T)INT_MAX - 1 && x > (T)INT_MIN + 1 ? x : -100;
+}
+
+static int32_t within(int64_t at, int64_t size) { return at >= 0 && at < size ? (int32_t)at : -1; }
+
+static void cubic_taps(const grid_job *j, T x, T slope, int64_t size, taps *ret) {
+    const T a = (T)-0.75;
+    T low = (T)floor((double)x), t = x - low, turn = 1;
+    ret->count = 4;
+    for (int i = 0; i < 4; i++) {
+        bool far = i == 0 || i == 3;
+        T side = i < 2 ? 1 : -1, u = i == 0 ? t + 1 : i == 1 ? t : i == 2 ? 1 - t : 2 - t;
+        ret->w[i] =
+            far ? ((a * u - 5 * a) * u + 8 * a) * u - 4 * a : ((a + 2) * u - (a + 3)) * u * u + 1;
+        T d = far ? (3 * a * u - 10 * a) * u + 8 * a : (3 * (a + 2) * u - 2 * (a + 3)) * u;
+        ret->d[i] = d * side * slope;
+        ret->dd[i] = (far ? 6 * a * u - 10 * a : 6 * (a + 2) * u - 2 * (a + 3)) * slope * slope;
+        ret->at[i] = within((int64_t)inside(j, low + (T)(i - 1), size, &turn), size);
+    }
+}
+
+static void taps_of(const grid_job *j, T g, int64_t size, taps *ret) {
+    T slope = j->corners ? (T)(size - 1) / 2 : (T)size / 2;
+    T x = j->corners ? (g + 1) / 2 * (T)(size - 1) : ((g + 1) * (T)size - 1) / 2;
+    memset(ret, 0, sizeof *ret);
+    if (j->mode == BICUBIC) {
+        x = x < (T)INT_MAX - 4 && x > (T)INT_MIN + 4 ? x : -100;
+        cubic_taps(j, x, slope, size, ret);
+        return;
+    }
+    x = inside(j, x, size, &slope);
+    if (j->mode == NEAREST) {
+        ret->count = 1;
+        ret->w[0] = 1;
+        ret->at[0] = within((int64_t)nearbyint((double)x), size);
+        return;
+    }
+    int64_t low = (int64_t)floor((double)x);
+    ret->count = 2;
+    ret->w[1] = x - (T)low;
+    ret->w[0] = 1 - ret->w[1];
+    ret->d[0] = -slope;
+    ret->d[1] = slope;
+    ret->at[0] = within(low, size);
+    ret->at[1] = within(low + 1, size);
+}
+
+/* ---- A block of places -------------------------------------------------------------------------*/
+
+typedef struct block {
+    int64_t n;
+    int32_t products;
+    int32_t at[PRODUCTS][BLOCK];
+    T w[PRODUCTS][BLOCK];       /* of values */
+    T d[AXES][PRODUCTS][BLOCK]; /* of derivatives, where they are asked for */
+} block;
+
+/* The product of the axes' taps, of which those in `once` and `twice` are derivatives. */
+static T product(const grid_job *j, const taps *t, const int *tap, int once, int twice) {
+    T w = 1;
+    for (int a = 0; a < j->axes; a++) {
+        bool d = a == once, e = a == twice;
+        const taps *of = &t[a];
+        w *= d && e ? of->dd[tap[a]] : d || e ? of->d[tap[a]] : of->w[tap[a]];
+    }
+    return w;
+}
+
+/* Places first .. of image n. `slopes`: with derivatives. */
+static void prepare(const grid_job *j, int64_t n, int64_t first, bool slopes, block *b) {
+    taps t[AXES];
+    b->n = j->points - first < BLOCK ? j->points - first : BLOCK;
+    for (int64_t p = 0; p < b->n; p++) {
+        int64_t place = (n * j->points + first + p) * j->axes;
+        const T *v = j->along ? j->along + place : NULL;
+        b->products = 1;
+        for (int a = 0; a < j->axes; a++) {
+            taps_of(j, j->grid[place + a], j->size[a], &t[a]);
+            b->products *= t[a].count;
+        }
+        for (int32_t k = 0; k < b->products; k++) {
+            int32_t rest = k;
+            int tap[AXES] = {0};
+            int64_t at = 0, step = 1;
+            bool out = false;
+            for (int a = 0; a < j->axes; a++) {
+                tap[a] = rest % t[a].count;
+                rest /= t[a].count;
+                out |= t[a].at[tap[a]] < 0;
+                at += t[a].at[tap[a]] * step;
+                step *= j->size[a];
+            }
+            b->at[k][p] = out ? -1 : (int32_t)at;
+            T w = v ? 0 : product(j, t, tap, -1, -1);
+            for (int a = 0; v && a < j->axes; a++) w += v[a] * product(j, t, tap, a, -1);
+            b->w[k][p] = w;
+            for (int a = 0; slopes && a < j->axes; a++) {
+                T d = v ? 0 : product(j, t, tap, a, -1);
+                for (int e = 0; v && e < j->axes; e++) d += v[e] * product(j, t, tap, a, e);
+                b->d[a][k][p] = d;
+            }
+        }
+    }
+}
+
+/* ---- Kernels -----------------------------------------------------------------------------------*/
+
+static int64_t blocks_of(const grid_job *j) { return (j->points + BLOCK - 1) / BLOCK; }
+
+/* Blocks of places of all images. */
+static tn_status look(void *arg, int64_t begin, int64_t end) {
+    const grid_job *j = arg;
+    block b;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t n = i / blocks_of(j), first = i % blocks_of(j) * BLOCK;
+        prepare(j, n, first, false, &b);
+        for (int64_t c = n * j->channels; c < (n + 1) * j->channels; c++) {
+            const T *x = j->image + c * j->plane;
+            T *y = j->to + c * j->points + first, sum[BLOCK] = {0};
+            for (int32_t k = 0; k < b.products; k++) {
+                const int32_t *at = b.at[k];
+                const T *w = b.w[k];
+                TMPL_VECTOR
+                for (int64_t p = 0; p < b.n; p++) sum[p] += w[p] * (at[p] < 0 ? 0 : x[at[p]]);
+            }
+            memcpy(y, sum, (size_t)b.n * sizeof(T));
+        }
+    }
+    return TN_OK;
+}
+
+/* Channels of all images, a few at a time: what was read is written to. */
+enum { ABREAST = 8 };
+static int64_t groups_of(const grid_job *j) { return (j->channels + ABREAST - 1) / ABREAST; }
+
+static tn_status spread(void *arg, int64_t begin, int64_t end) {
+    const grid_job *j = arg;
+    block b;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t n = i / groups_of(j), from = i % groups_of(j) * ABREAST;
+        int64_t to = from + ABREAST < j->channels ? from + ABREAST : j->channels;
+        memset(j->to + (n * j->channels + from) * j->plane, 0,
+               (size_t)(to - from) * (size_t)j->plane * sizeof(T));
+        for (int64_t first = 0; first < j->points; first += BLOCK) {
+            prepare(j, n, first, false, &b);
+            for (int64_t c = n * j->channels + from; c < n * j->channels + to; c++) {
+                const T *g = j->grad + c * j->points + first;
+                T *y = j->to + c * j->plane;
+                for (int32_t k = 0; k < b.products; k++) {
+                    for (int64_t p = 0; p < b.n; p++)
+                        if (b.at[k][p] >= 0) y[b.at[k][p]] += b.w[k][p] * g[p];
+                }
+            }
+        }
+        tn_status st = cpu_poll();
+        if (st != TN_OK) return st;
+    }
+    return TN_OK;
+}
+
+/* How the places move: sums over the channels of gradient times image, tap by tap. */
+static tn_status move(void *arg, int64_t begin, int64_t end) {
+    const grid_job *j = arg;
+    block b;
+    T sum[PRODUCTS][BLOCK];
+    for (int64_t i = begin; i < end; i++) {
+        int64_t n = i / blocks_of(j), first = i % blocks_of(j) * BLOCK;
+        prepare(j, n, first, true, &b);
+        memset(sum, 0, sizeof sum);
+        for (int64_t c = n * j->channels; c < (n + 1) * j->channels; c++) {
+            const T *x = j->image + c * j->plane, *g = j->grad + c * j->points + first;
+            for (int32_t k = 0; k < b.products; k++) {
+                const int32_t *at = b.at[k];
+                T *s = sum[k];
+                TMPL_VECTOR
+                for (int64_t p = 0; p < b.n; p++) s[p] += g[p] * (at[p] < 0 ? 0 : x[at[p]]);
+            }
+        }
+        for (int64_t p = 0; p < b.n; p++) {
+            T *y = j->to + (n * j->points + first + p) * j->axes;
+            for (int a = 0; a < j->axes; a++) {
+                T d = 0;
+                for (int32_t k = 0; k < b.products; k++) d += b.d[a][k][p] * sum[k][p];
+                y[a] = d;
+            }
+        }
+    }
+    return TN_OK;
+}
+
+/* Packs v; a tensor that is not there stays so. */
+static tn_status packed(const tn_call *call, const tn_view *v, const T **ret) {
+    const void *p = NULL;
+    tn_status st = v ? cpu_packed(call, v, &p) : TN_OK;
+    *ret = p;
+    return st;
+}
+
+/* What all kernels have: `sizes` are the image's. */
+static tn_status job_init(const tn_call *call, grid_job *j, const int64_t *sizes,
+                          const tn_view *grid, const tn_view *along, tn_view *to) {
+    j->axes = grid->ndim - 2;
+    j->batch = sizes[0];
+    j->channels = sizes[1];
+    j->plane = j->points = 1;
+    for (int a = 0; a < j->axes; a++) {
+        j->size[a] = sizes[1 + j->axes - a];
+        j->plane = room_mul(j->plane, j->size[a]);
+        j->points *= grid->shape[1 + a];
+    }
+    j->to = to->data;
+    if (j->plane > INT32_MAX)
+        return call->host->fail(TN_E_UNSUPPORTED, 0,
+                                "grid_sampler(): a channel has more than 2^31 elements");
+    tn_status st = packed(call, grid, &j->grid);
+    return st == TN_OK ? packed(call, along, &j->along) : st;
+}
+
+static tn_status by_blocks(const grid_job *j, cpu_body body) {
+    if (j->batch == 0 || j->points == 0) return TN_OK;
+    int64_t grain = 1 + 256 / (4 + j->channels);
+    return cpu_parallel(j->batch * blocks_of(j), grain, body, (void *)(uintptr_t)j);
+}
+
+static tn_status grid_sample(const tn_call *call, const void *args) {
+    const tn__grid_sample_args *a = args;
+    grid_job j = {.mode = a->mode, .padding = a->padding, .corners = a->align_corners != 0};
+    if (a->out->numel == 0) return TN_OK;
+    tn_status st = job_init(call, &j, a->input->shape, a->grid, a->along, a->out);
+    if (st == TN_OK) st = packed(call, a->input, &j.image);
+    return st == TN_OK ? by_blocks(&j, look) : st;
+}
+
+static tn_status grid_sample_input(const tn_call *call, const void *args) {
+    const tn__grid_sample_input_args *a = args;
+    grid_job j = {.mode = a->mode, .padding = a->padding, .corners = a->align_corners != 0};
+    if (a->out->numel == 0) return TN_OK;
+    tn_status st = job_init(call, &j, a->out->shape, a->grid, a->along, a->out);
+    if (st == TN_OK) st = packed(call, a->grad, &j.grad);
+    return st == TN_OK ? cpu_parallel(j.batch * groups_of(&j), 1, spread, &j) : st;
+}
+
+static tn_status moved(const tn_call *call, grid_job *j, const tn_view *grad, const tn_view *image,
+                       const tn_view *grid, const tn_view *along, tn_view *out) {
+    if (out->numel == 0) return TN_OK;
+    tn_status st = job_init(call, j, image->shape, grid, along, out);
+    if (st == TN_OK) st = packed(call, grad, &j->grad);
+    if (st == TN_OK) st = packed(call, image, &j->image);
+    return st == TN_OK ? by_blocks(j, move) : st;
+}
+
+static tn_status grid_sample_grid(const tn_call *call, const void *args) {
+    const tn__grid_sample_grid_args *a = args;
+    grid_job j = {.mode = a->mode, .padding = a->padding, .corners = a->align_corners != 0};
+    return moved(call, &j, a->grad, a->input, a->grid, NULL, a->out);
+}
+
+static tn_status grid_sample_curve(const tn_call *call, const void *args) {
+    const tn__grid_sample_curve_args *a = args;
+    grid_job j = {.mode = a->mode, .padding = a->padding, .corners = a->align_corners != 0};
+    return moved(call, &j, a->grad, a->input, a->grid, a->along, a->out);
+}
+
+#define ROW(op, fn)                                                                                \
+    { #op, TN_SIG_##op, fn, NULL, TMPL_DTYPE, 0, TN_K_CAPTURE_SAFE, 0 }
+static const tn_kernel_row rows[] = {
+    ROW(_grid_sample, grid_sample),
+    ROW(_grid_sample_input, grid_sample_input),
+    ROW(_grid_sample_grid, grid_sample_grid),
+    ROW(_grid_sample_curve, grid_sample_curve),
+};
+const cpu_rows TN_(cpu_grid_rows) = CPU_ROWS_OF(rows);

@@ -1,0 +1,84 @@
+/* number.c: powers in double precision, mantissas and exponents, derivatives of the gamma function. */
+#include <math.h>
+
+#include <tenon/args_number.h>
+#include <tenon/args_special.h>
+#include <tenon/ops_create.h>
+#include <tenon/ops_number.h>
+#include <tenon/ops_special.h>
+
+#include "infer_priv.h"
+#include "op_number.h"
+#include "op_special.h"
+#include "scope_priv.h"
+
+static bool complex_view(const tn_view *v) {
+    return tn_dtype_category(tn_view_dtype(v)) == TN_CAT_COMPLEX;
+}
+
+/* The tensor in the dtype of the power; a number stays one. */
+static tn_tensor *widened(tni_scope *s, const tn_view *v, int32_t dtype) {
+    return v->word & TN_W_SCALAR ? tni_t(v) : scope_convert(s, tni_t(v), dtype);
+}
+
+tn_status tni_composite_float_power(const void *args, tn_tensor **rets) {
+    const tn_float_power_args *a = args;
+    tni_scope s = {0};
+    int32_t dtype = complex_view(a->input) || complex_view(a->exponent) ? TN_C128 : TN_F64;
+    if (a->out && tn_view_dtype(a->out) != dtype)
+        return tn_fail(TN_E_STATE, -1,
+                       "the output given to float_power has dtype %s but the operation's result "
+                       "type requires dtype %s",
+                       tni_type_text(tn_view_dtype(a->out)), tni_type_text(dtype));
+    tn_tensor *x = widened(&s, a->input, dtype), *y = widened(&s, a->exponent, dtype);
+    return scope_finish(&s, scope_binary(&s, tn_pow, x, y), rets);
+}
+
+tn_status tni_composite_frexp(const void *args, tn_tensor **rets) {
+    const tn_frexp_args *a = args;
+    tni_scope s = {0};
+    if (tn_dtype_category(tn_view_dtype(a->input)) != TN_CAT_FLOAT)
+        return tn_fail(TN_E_STATE, 0,
+                       "torch.frexp() only supports floating-point dtypes, but got %s",
+                       tni_type_text(tn_view_dtype(a->input)));
+    tn_tensor *mantissa = scope_unary(&s, tn__frexp_mantissa, tni_t(a->input));
+    tn_tensor *exponent = scope_unary(&s, tn__frexp_exponent, tni_t(a->input));
+    exponent = scope_convert(&s, exponent, TN_I32);
+    if (s.st == TN_OK) {
+        rets[0] = tn_tensor_ref(mantissa);
+        rets[1] = tn_tensor_ref(exponent);
+    }
+    return scope_finish(&s, NULL, NULL);
+}
+
+tn_status tni_composite_polygamma(const void *args, tn_tensor **rets) {
+    const tn_polygamma_args *a = args;
+    if (a->n < 0) return tn_fail(TN_E_STATE, 0, "polygamma(n, x) does not support negative n.");
+    return a->n == 0 ? tn_digamma(tni_t(a->input), rets)
+                     : tn__polygamma(tni_t(a->input), a->n, rets);
+}
+
+/* The sum over j < p of lgamma(input - j / 2), and a constant. The terms are computed one by one. */
+#define MVLGAMMA_MOST 65536
+tn_status tni_composite_mvlgamma(const void *args, tn_tensor **rets) {
+    const tn_mvlgamma_args *a = args;
+    tni_scope s = {0};
+    tn_tensor *sum = NULL;
+    if (a->p < 1) return tn_fail(TN_E_STATE, 1, "p has to be greater than or equal to 1");
+    if (a->p > MVLGAMMA_MOST)
+        return tn_fail(TN_E_VALUE, 1, "p has to be at most %d, got %lld", MVLGAMMA_MOST,
+                       (long long)a->p);
+    for (int64_t j = 0; j < a->p && s.st == TN_OK; j++) {
+        tni_scope step = {0};
+        tn_tensor *t = scope_unary(&step, tn_lgamma,
+                                   scope_add_number(&step, tni_t(a->input), -0.5 * (double)j));
+        tn_tensor *next = NULL;
+        t = sum ? scope_add(&step, sum, t) : t;
+        s.st = scope_finish(&step, t, &next);
+        tn_tensor_unref(&sum);
+        sum = next;
+    }
+    double p = (double)a->p, constant = p * (p - 1) * 0.25 * log(0x1.921fb54442d18p+1);
+    sum = scope_take(&s, s.st, sum);
+    return scope_finish(&s, scope_add_number(&s, sum, constant), rets);
+}

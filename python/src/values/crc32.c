@@ -1,0 +1,119 @@
+/* crc32.c: the checksum of zip archives, at the rate at which memory is read.
+ *
+ * Note [Folding]
+ * The checksum is the rest of a division of polynomials over GF(2), so 128 bits of the message may be
+ * moved n bits on: their halves are multiplied by x^(n + 32) and x^(n - 32), taken modulo the divisor,
+ * and added there. Four such blocks go side by side 512 bits at a time; what remains of 128 bits goes
+ * through the table, as does a tail. All numbers are written with their lowest power first, which
+ * costs a shift by one in each product: the constants have it. */
+#include "binding_priv.h"
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <immintrin.h>
+#define HAS_FOLDING 1
+#endif
+
+#define DIVISOR UINT32_C(0xEDB88320) /* of the zip format, lowest power first */
+
+static uint32_t table[256];
+
+static void make_table(void) {
+    for (uint32_t i = 0; i < 256; i++) {
+        uint32_t c = i;
+        for (int k = 0; k < 8; k++) c = c >> 1 ^ (c & 1 ? DIVISOR : 0);
+        table[i] = c;
+    }
+}
+
+static uint32_t by_table(uint32_t crc, const unsigned char *p, size_t n) {
+    for (size_t i = 0; i < n; i++) crc = table[(crc ^ p[i]) & 255u] ^ crc >> 8;
+    return crc;
+}
+
+#ifdef HAS_FOLDING
+enum { LANES = 4, BLOCK = 16, STEP = LANES * BLOCK };
+
+static uint64_t far_low, far_high, near_low, near_high;
+
+/* x^n modulo the divisor, with the shift of a product. */
+static uint64_t power(int n) {
+    uint32_t p = UINT32_C(1) << 31;
+    for (; n > 0; n--) p = p >> 1 ^ (p & 1 ? DIVISOR : 0);
+    return (uint64_t)p << 1;
+}
+
+static void make_powers(void) {
+    far_low = power(8 * STEP + 32);
+    far_high = power(8 * STEP - 32);
+    near_low = power(8 * BLOCK + 32);
+    near_high = power(8 * BLOCK - 32);
+}
+
+__attribute__((target("pclmul,sse4.1"))) static inline __m128i moved(__m128i x, __m128i by,
+                                                                     __m128i to) {
+    __m128i low = _mm_clmulepi64_si128(x, by, 0x00), high = _mm_clmulepi64_si128(x, by, 0x11);
+    return _mm_xor_si128(_mm_xor_si128(low, high), to);
+}
+
+static inline __m128i block_at(const unsigned char *p) {
+    return _mm_loadu_si128((const __m128i *)(const void *)p);
+}
+
+/* n: STEP or more; returns what of it is left to the table. */
+__attribute__((target("pclmul,sse4.1"))) static uint32_t
+by_folding(uint32_t crc, const unsigned char **p, size_t *n) {
+    const __m128i far = _mm_set_epi64x((long long)far_high, (long long)far_low);
+    const __m128i near = _mm_set_epi64x((long long)near_high, (long long)near_low);
+    const unsigned char *at = *p, *end = at + *n;
+    __m128i x[LANES];
+    for (int k = 0; k < LANES; k++) x[k] = block_at(at + k * BLOCK);
+    x[0] = _mm_xor_si128(x[0], _mm_cvtsi32_si128((int)crc));
+    for (at += STEP; end - at >= STEP; at += STEP) {
+        _mm_prefetch((const char *)at + 1024, _MM_HINT_T0);
+        for (int k = 0; k < LANES; k++) x[k] = moved(x[k], far, block_at(at + k * BLOCK));
+    }
+    for (int k = 1; k < LANES; k++) x[k] = moved(x[k - 1], near, x[k]);
+    unsigned char rest[BLOCK];
+    memcpy(rest, &x[LANES - 1], sizeof rest);
+    *p = at;
+    *n = (size_t)(end - at);
+    return by_table(0, rest, sizeof rest);
+}
+#endif
+
+static uint32_t checksum(uint32_t crc, const unsigned char *p, size_t n) {
+    crc = ~crc;
+#ifdef HAS_FOLDING
+    if (n >= STEP && __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1"))
+        crc = by_folding(crc, &p, &n);
+#endif
+    return ~by_table(crc, p, n);
+}
+
+static PyObject *crc32(PyObject *unused, PyObject *args) {
+    PyObject *data;
+    unsigned int start = 0;
+    Py_buffer view;
+    (void)unused;
+    if (!PyArg_ParseTuple(args, "O|I:_crc32", &data, &start)) return NULL;
+    if (PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) < 0) return NULL;
+    uint32_t crc;
+    Py_BEGIN_ALLOW_THREADS;
+    crc = checksum(start, view.buf, (size_t)view.len);
+    Py_END_ALLOW_THREADS;
+    PyBuffer_Release(&view);
+    return PyLong_FromUnsignedLong(crc);
+}
+
+static PyMethodDef functions[] = {
+    {"_crc32", crc32, METH_VARARGS, "_crc32(data, start=0): as zlib.crc32, which is slower."},
+    {NULL, NULL, 0, NULL},
+};
+
+bool tnp_crc32_init(PyObject *module) {
+    make_table();
+#ifdef HAS_FOLDING
+    make_powers();
+#endif
+    return PyModule_AddFunctions(module, functions) == 0;
+}

@@ -1,0 +1,140 @@
+"""Modes that see calls: TorchFunctionMode, and TorchDispatchMode below it.
+
+A mode sees what Python code calls while it is entered: functions and methods that are operators,
+and what handle_torch_function is asked about. Inside its method the modes outside of it see the
+calls. What the core does by itself, in a backward pass or in a composite operator, is no call.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tenon import _C
+
+_METHOD, _INPLACE = 1, 2
+
+
+class _Stacks(threading.local):
+    def __init__(self) -> None:
+        self.functions: list[Any] = []
+        self.dispatch: list[Any] = []
+
+
+_stacks = _Stacks()
+
+
+def functions() -> list[Any]:
+    """The thread's function modes, the innermost last."""
+    return _stacks.functions
+
+
+def dispatch() -> list[Any]:
+    """The thread's dispatch modes, the innermost last."""
+    return _stacks.dispatch
+
+
+def _push(stack: list[Any], mode: Any) -> None:
+    stack.append(mode)
+    _C._mode_depth(1)
+
+
+def _pop(stack: list[Any]) -> Any:
+    _C._mode_depth(-1)
+    return stack.pop()
+
+
+@contextmanager
+def outside(stack: list[Any]) -> Iterator[Any]:
+    """The innermost mode, which does not see what is called meanwhile."""
+    mode = _pop(stack)
+    try:
+        yield mode
+    finally:
+        _push(stack, mode)
+
+
+class TorchFunctionMode:
+    """Sees calls as `__torch_function__(func, types, args, kwargs)` while it is entered, and says
+    what they give: `func(*args, **kwargs)`, or anything else."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        raise NotImplementedError
+
+    def __enter__(self) -> Any:
+        _push(_stacks.functions, self)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _pop(_stacks.functions)
+
+    @classmethod
+    def push(cls, *args: Any, **kwargs: Any) -> Any:
+        """A new instance."""
+        return cls(*args, **kwargs)
+
+
+class BaseTorchFunctionMode(TorchFunctionMode):
+    """A mode that changes nothing."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+class TorchDispatchMode:
+    """Sees operators that Python code calls as `__torch_dispatch__(func, types, args, kwargs)`,
+    where func is one of `ops.aten`, after function modes and classes that override."""
+
+    def __torch_dispatch__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        raise NotImplementedError
+
+    def __enter__(self) -> Any:
+        _push(_stacks.dispatch, self)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _pop(_stacks.dispatch)
+
+    @classmethod
+    def push(cls, *args: Any, **kwargs: Any) -> Any:
+        """A new instance."""
+        return cls(*args, **kwargs)
+
+
+# Methods of Python's operators, and those of the op table that they stand for.
+_SPOKEN = {
+    f"__{sign}__": f"bitwise_{name}"
+    for sign, name in (("and", "and"), ("or", "or"), ("xor", "xor"), ("lshift", "left_shift"),
+                       ("rshift", "right_shift"))
+} | {f"__{name}__": name for name in ("lt", "le", "gt", "ge", "eq", "ne")}  # fmt: skip
+# With a number in front; which side it stands on matters to the others, which no mode sees.
+_REVERSED = {
+    "__radd__": "add", "__rmul__": "mul", "__rsub__": "rsub", "__rand__": "bitwise_and",
+    "__ror__": "bitwise_or", "__rxor__": "bitwise_xor",
+}  # fmt: skip
+
+
+def dispatched(
+    name: str, form: int, public: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """The result of an operator: the innermost dispatch mode's, or the operator's own."""
+    if not _stacks.dispatch:
+        return public(*args, **kwargs)
+    name = _REVERSED.get(name) or _SPOKEN.get(name, name)
+    if form == _INPLACE:
+        name += "_"
+    from tenon._tensor.aten import overload_for
+
+    func = overload_for(name, args, kwargs)
+    with outside(_stacks.dispatch) as mode:
+        if func is None:  # what is no operator of the table, indexing for one
+            return public(*args, **kwargs)
+        return mode.__torch_dispatch__(func, (), args, kwargs)

@@ -1,0 +1,176 @@
+"""`ops.aten`: the operators of the op table under the names that PyTorch's library has for them.
+
+`ops.aten.add` is all forms of an operator, `ops.aten.add.Tensor` one of them. Which form a call
+takes follows from its arguments, here as everywhere; the name of the form says what is meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tenon
+from tenon import _C, Tensor
+
+# Names that PyTorch gives to forms. Those of the op table come on top of them.
+_FORMS = frozenset((
+    "default", "Tensor", "Scalar", "out", "self", "int", "float", "dim", "dim_IntList", "other",
+    "Tensor_Scalar", "Tensor_Tensor", "Scalar_Tensor", "Tensor_out", "Scalar_out", "correction",
+    "Tensor_mode", "Scalar_mode", "ScalarOther", "ScalarSelf", "value", "vec", "stable", "start",
+    "start_step", "source", "dtype", "memory_format", "unary_out", "sizes", "IntList", "divisor",
+    "using_ints", "List", "reduce", "two", "padding", "dim_int",
+))  # fmt: skip
+_ARITHMETIC = frozenset(
+    f"{name}{end}"
+    for name in ("add", "sub", "rsub", "mul", "div", "remainder", "fmod", "bitwise_and",
+                 "bitwise_or", "bitwise_xor", "maximum")
+    for end in ("", "_")
+)  # fmt: skip
+_COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "floor_divide"))
+_REDUCED = {"sum": "dim_IntList", "mean": "dim", "prod": "dim_int", "any": "dim", "all": "dim"}
+
+
+def _to_copy(x: Tensor, *, dtype: Any = None, device: Any = None, **kwargs: Any) -> Tensor:
+    """A copy with another dtype, on another device."""
+    kwargs = {k: v for k, v in kwargs.items() if k in ("non_blocking", "memory_format")}
+    return x.to(device=device or x.device, dtype=dtype or x.dtype, copy=True, **kwargs)
+
+
+def _slice(
+    x: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Tensor:
+    """Every step-th element of a dimension, from start up to end."""
+    return x[(slice(None),) * (dim % x.dim()) + (slice(start, end, step),)]
+
+
+# Operators that have no name of their own here.
+_PARTS: dict[str, Callable[..., Any]] = {
+    "alias": lambda x: x.view_as(x),
+    "_to_copy": _to_copy,
+    "_pin_memory": lambda x, device=None: x.pin_memory(),
+    "slice": _slice,
+    "index": lambda x, indices: x[tuple(slice(None) if i is None else i for i in indices)],
+}
+
+
+def _find(name: str) -> Callable[..., Any] | None:
+    """The function or method of an operator."""
+    if name in _PARTS:
+        return _PARTS[name]
+    for place in (_C._ops, _C._nn):
+        if hasattr(place, name):
+            return getattr(place, name)
+    if isinstance(getattr(Tensor, name, None), type(Tensor.add)):
+        return getattr(Tensor, name)
+    found = getattr(tenon.nn.functional, name, None)
+    return _absent(name) if found is None and name.startswith("_") else found
+
+
+def _absent(name: str) -> Callable[..., Any]:
+    """A part of PyTorch's library that packages name without calling it."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(f"Tenon has no operator 'aten::{name}'")
+
+    return call
+
+
+class OpOverload:
+    """One form of an operator."""
+
+    def __init__(self, packet: OpOverloadPacket, form: str) -> None:
+        self.overloadpacket = packet
+        self.namespace = packet.namespace
+        self._overloadname = form
+        self.__name__ = f"{packet.__name__}.{form}"
+        self.__module__ = f"tenon.ops.{packet.namespace}"
+        self.__doc__ = packet.__doc__
+
+    @property
+    def op(self) -> Callable[..., Any]:
+        """The function that it calls."""
+        return self.overloadpacket.op
+
+    def name(self) -> str:
+        """'aten::add.Tensor'; the default form has no name."""
+        packet = self.overloadpacket
+        end = "" if self._overloadname == "default" else f".{self._overloadname}"
+        return f"{packet.namespace}::{packet.__name__}{end}"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.overloadpacket.op(*args, **kwargs)
+
+    def __str__(self) -> str:
+        return f"{self.namespace}.{self.__name__}"
+
+    def __repr__(self) -> str:
+        return f"<OpOverload(op='{self}')>"
+
+
+class OpOverloadPacket:
+    """All forms of an operator."""
+
+    def __init__(self, namespace: str, name: str, op: Callable[..., Any]) -> None:
+        self.namespace = namespace
+        self.op = op
+        self.__name__ = name
+        self.__doc__ = op.__doc__
+        self._forms: dict[str, OpOverload] = {}
+
+    def overloads(self) -> list[str]:
+        """Forms that were named so far, and the default one."""
+        return sorted({"default", *self._forms})
+
+    def __getattr__(self, form: str) -> OpOverload:
+        if form.startswith("_") or (
+            form not in _FORMS and not hasattr(_C._ops, f"{self.__name__}.{form}")
+        ):
+            raise AttributeError(
+                f"The underlying op of '{self}' has no overload name '{form}'", name=form, obj=self
+            )
+        return self._forms.setdefault(form, OpOverload(self, form))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.op(*args, **kwargs)
+
+    def __str__(self) -> str:
+        return f"{self.namespace}.{self.__name__}"
+
+    def __repr__(self) -> str:
+        return f"<OpOverloadPacket(op='{self}')>"
+
+
+class Aten:
+    """The namespace `ops.aten`."""
+
+    __name__ = "aten"
+
+    def __getattr__(self, name: str) -> OpOverloadPacket:
+        op = None if name.startswith("__") else _find(name)
+        if op is None:
+            raise AttributeError(f"there is no operator 'aten::{name}'", name=name, obj=self)
+        self.__dict__[name] = OpOverloadPacket("aten", name, op)
+        return self.__dict__[name]
+
+    def __dir__(self) -> list[str]:
+        return sorted(n for n in {*dir(_C._ops), *dir(_C._nn)} if n.isidentifier())
+
+
+namespace = Aten()
+
+
+def overload_for(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> OpOverload | None:
+    """The form that PyTorch names for a call; None: the name is not an operator's."""
+    packet = getattr(namespace, name, None)
+    if packet is None:
+        return None
+    other = args[1] if len(args) > 1 else kwargs.get("other")
+    if name in _ARITHMETIC:
+        return packet.Tensor
+    if name in _COMPARISONS:
+        return packet.Tensor if isinstance(other, Tensor) else packet.Scalar
+    if name == "pow":
+        return packet.Tensor_Tensor if isinstance(other, Tensor) else packet.Tensor_Scalar
+    if name in _REDUCED and (other is not None or "dim" in kwargs):
+        return getattr(packet, _REDUCED[name])
+    return packet.default

@@ -1,0 +1,241 @@
+"""Making sparse tensors from data, and the conversions that are methods of Tensor."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from tenon import _C
+from tenon._C import Tensor
+
+_ops = _C._ops
+
+# The numbers of the layouts in C.
+NUMBERS = {
+    layout: number
+    for number, layout in enumerate(
+        (_C.strided, _C.sparse_coo, _C.sparse_csr, _C.sparse_csc, _C.sparse_bsr, _C.sparse_bsc)
+    )
+}
+_checks = threading.local()
+
+
+def checking(given: bool | None) -> bool:
+    """Whether a tensor that is made now is checked in full."""
+    return getattr(_checks, "on", False) if given is None else given
+
+
+class check_sparse_tensor_invariants:  # noqa: N801 -- PyTorch's name
+    """Sparse tensors are checked in full when they are made: as a context, a decorator, or with
+    `enable()` and `disable()`. That indices lie within the sizes is checked in any case."""
+
+    @staticmethod
+    def is_enabled() -> bool:
+        return checking(None)
+
+    @staticmethod
+    def enable() -> None:
+        _checks.on = True
+
+    @staticmethod
+    def disable() -> None:
+        _checks.on = False
+
+    def __init__(self, enable: bool = True) -> None:
+        self.state = enable
+        self.saved: list[bool] = []
+
+    def __enter__(self) -> None:
+        self.saved.append(checking(None))
+        _checks.on = self.state
+
+    def __exit__(self, *exc: object) -> None:
+        _checks.on = self.saved.pop()
+
+    def __call__(self, function: Any) -> Any:
+        import functools
+
+        @functools.wraps(function)
+        def checked(*args: Any, **kwargs: Any) -> Any:
+            with type(self)(self.state):
+                return function(*args, **kwargs)
+
+        return checked
+
+
+def _index(data: Any, device: Any) -> Tensor:
+    if isinstance(data, Tensor):
+        return data if device is None else data.to(device)
+    t = _C.tensor(data, device=device)
+    return t.to(_C.int64) if t.numel() == 0 else t
+
+
+def _values(data: Any, dtype: Any, device: Any) -> Tensor:
+    if isinstance(data, Tensor):
+        return data.detach().to(device=device or data.device, dtype=dtype or data.dtype)
+    return _C.tensor(data, dtype=dtype, device=device)
+
+
+def _finished(t: Tensor, requires_grad: bool, pin_memory: bool) -> Tensor:
+    if pin_memory:
+        raise NotImplementedError("pin_memory is not there for sparse tensors")
+    return t.requires_grad_() if requires_grad else t
+
+
+def sparse_coo_tensor(
+    indices: Any = None,
+    values: Any = None,
+    size: Any = None,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+    is_coalesced: bool | None = None,
+) -> Tensor:
+    """A tensor of layout sparse_coo: values[k] at indices[:, k]; equal places add up."""
+    if values is None and size is None and indices is not None:
+        indices, size = None, indices
+    if indices is None or values is None:
+        if size is None:
+            raise TypeError("sparse_coo_tensor() needs indices and values, or a size")
+        size = tuple(size)
+        indices = _ops.zeros((len(size), 0), dtype=_C.int64, device=device)
+        values = _ops.zeros((0,), dtype=dtype, device=device)
+        is_coalesced = True
+    elements = _values(values, dtype, device)
+    places = _index(indices, elements.device)
+    if places.ndim == 1 and places.numel() == 0:
+        places = places.reshape(1 if size is None else len(size) - elements.ndim + 1, 0)
+    if elements.ndim == 0:
+        elements = elements.expand(places.shape[-1])
+    made = _ops._sparse_coo(
+        places, elements, None if size is None else tuple(size), bool(is_coalesced),
+        checking(check_invariants),
+    )  # fmt: skip
+    return _finished(made, requires_grad, pin_memory)
+
+
+def _compressed(
+    compressed: Any, plain: Any, values: Any, size: Any, layout: Any, dtype: Any, device: Any,
+    pin_memory: bool, requires_grad: bool, check: bool | None,
+) -> Tensor:  # fmt: skip
+    if layout not in NUMBERS:
+        raise TypeError("layout must be one of the compressed sparse layouts")
+    elements = _values(values, dtype, device)
+    made = _ops._sparse_compressed(
+        _index(compressed, elements.device), _index(plain, elements.device), elements,
+        None if size is None else tuple(size), NUMBERS[layout], checking(check),
+    )  # fmt: skip
+    return _finished(made, requires_grad, pin_memory)
+
+
+def sparse_compressed_tensor(
+    compressed_indices: Any,
+    plain_indices: Any,
+    values: Any,
+    size: Any = None,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+) -> Tensor:
+    """A tensor of the layout sparse_csr, sparse_csc, sparse_bsr or sparse_bsc."""
+    if layout is None:
+        raise RuntimeError("sparse_compressed_tensor() needs a layout")
+    return _compressed(
+        compressed_indices, plain_indices, values, size, layout, dtype, device, pin_memory,
+        requires_grad, check_invariants,
+    )  # fmt: skip
+
+
+def _maker(layout: Any, name: str, first: str, second: str) -> Any:
+    def make(
+        compressed: Any,
+        plain: Any,
+        values: Any,
+        size: Any = None,
+        *,
+        dtype: Any = None,
+        device: Any = None,
+        pin_memory: bool = False,
+        requires_grad: bool = False,
+        check_invariants: bool | None = None,
+    ) -> Tensor:
+        return _compressed(
+            compressed, plain, values, size, layout, dtype, device, pin_memory, requires_grad,
+            check_invariants,
+        )  # fmt: skip
+
+    def named(*args: Any, **kwargs: Any) -> Tensor:
+        for own, theirs in (("compressed", first), ("plain", second)):
+            if theirs in kwargs:
+                kwargs[own] = kwargs.pop(theirs)
+        return make(*args, **kwargs)
+
+    named.__name__ = named.__qualname__ = name
+    named.__doc__ = f"A tensor of layout {layout} with these {first}, {second} and values."
+    return named
+
+
+sparse_csr_tensor = _maker(_C.sparse_csr, "sparse_csr_tensor", "crow_indices", "col_indices")
+sparse_csc_tensor = _maker(_C.sparse_csc, "sparse_csc_tensor", "ccol_indices", "row_indices")
+sparse_bsr_tensor = _maker(_C.sparse_bsr, "sparse_bsr_tensor", "crow_indices", "col_indices")
+sparse_bsc_tensor = _maker(_C.sparse_bsc, "sparse_bsc_tensor", "ccol_indices", "row_indices")
+
+
+# ---- Conversions ---------------------------------------------------------------------------------
+
+
+def to_sparse(
+    self: Tensor,
+    sparse_dim: int | None = None,
+    *,
+    layout: Any = None,
+    blocksize: Any = None,
+    dense_dim: int | None = None,
+) -> Tensor:
+    """The tensor in a sparse layout, sparse_coo unless another is given."""
+    if layout is None:
+        layout = _C.sparse_coo
+    if layout not in NUMBERS or layout is _C.strided:
+        raise RuntimeError(f"to_sparse() makes sparse layouts, not {layout}")
+    if layout is not _C.sparse_coo:
+        if sparse_dim is not None:
+            raise RuntimeError(f"to_sparse(): layout {layout} takes no sparse_dim")
+        return _ops._to_compressed(self, NUMBERS[layout], tuple(blocksize or ()), dense_dim or 0)
+    if blocksize is not None:
+        raise RuntimeError("to_sparse(): layout sparse_coo takes no blocksize")
+    if sparse_dim is None:
+        sparse_dim = -1 if dense_dim is None else self.ndim - dense_dim
+    return _ops._to_sparse_coo(self, sparse_dim)
+
+
+def to_sparse_coo(self: Tensor) -> Tensor:
+    """The tensor in the layout sparse_coo."""
+    return to_sparse(self)
+
+
+def _to(layout: Any, blocks: bool) -> Any:
+    if blocks:
+
+        def convert(self: Tensor, blocksize: Any, dense_dim: int | None = None) -> Tensor:
+            return to_sparse(self, layout=layout, blocksize=blocksize, dense_dim=dense_dim)
+    else:
+
+        def convert(self: Tensor, dense_dim: int | None = None) -> Tensor:
+            return to_sparse(self, layout=layout, dense_dim=dense_dim)
+
+    convert.__name__ = f"to_{str(layout).rpartition('.')[2]}"
+    convert.__doc__ = f"The tensor in the layout {str(layout).rpartition('.')[2]}."
+    return convert
+
+
+to_sparse_csr = _to(_C.sparse_csr, False)
+to_sparse_csc = _to(_C.sparse_csc, False)
+to_sparse_bsr = _to(_C.sparse_bsr, True)
+to_sparse_bsc = _to(_C.sparse_bsc, True)

@@ -1,0 +1,154 @@
+"""Neighbours of numbers, numbers in the place of tensors, signs of zero."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tenon as tn
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_nextafter_is_numpys(dtype: str) -> None:
+    x = np.array([0, 0, 1, 1, -1, np.inf, np.nan, 2, -0.0], dtype)
+    y = np.array([1, -1, 2, 0, 0, 0, 1, 2, 0.0], dtype)
+    got = tn.nextafter(tn.from_numpy(x), tn.from_numpy(y)).numpy()
+    np.testing.assert_array_equal(got, np.nextafter(x, y))
+
+
+def test_nextafter_of_half_precision_is_one_step_of_its_bits() -> None:
+    x = np.array([0, 1, -1, 65504, 2, -0.0], np.float16)
+    y = np.array([-1, 2, 0, np.inf, 2, 1], np.float16)
+    got = tn.nextafter(tn.from_numpy(x), tn.from_numpy(y)).numpy()
+    np.testing.assert_array_equal(got.view(np.int16), np.nextafter(x, y).view(np.int16))
+    one = tn.nextafter(tn.ones(1, dtype=tn.bfloat16), tn.full((1,), 2, dtype=tn.bfloat16))
+    assert one.item() == 1 + 2**-7
+
+
+def test_gradient_of_nextafter() -> None:
+    x = tn.tensor([1.5, -2.0], dtype=tn.float64, requires_grad=True)
+    y = tn.tensor([2.0, -2.0], dtype=tn.float64, requires_grad=True)
+    tn.nextafter(x, y).sum().backward()
+    assert x.grad.tolist() == [1, 0]
+    assert y.grad.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("name", "want"),
+    [
+        ("add", [3, 5]),
+        ("sub", [1, -1]),
+        ("mul", [2, 6]),
+        ("multiply", [2, 6]),
+        ("floor_divide", [2, 0]),
+        ("remainder", [0, 2]),
+        ("bitwise_and", [0, 2]),
+        ("bitwise_or", [3, 3]),
+        ("bitwise_xor", [3, 1]),
+        ("bitwise_left_shift", [4, 16]),
+        ("bitwise_right_shift", [1, 0]),
+        ("pow", [2, 8]),
+        ("float_power", [2, 8]),
+        ("div", [2, 2 / 3]),
+    ],
+)
+def test_a_number_may_come_first(name: str, want: list[float]) -> None:
+    x = tn.tensor([1, 3])
+    np.testing.assert_allclose(getattr(tn, name)(2, x).numpy(), want, rtol=1e-6)
+
+
+def test_a_first_number_decides_the_category_alone() -> None:
+    assert tn.add(2.5, tn.ones(2, dtype=tn.float16)).dtype is tn.float16
+    assert tn.mul(2.5, tn.ones(2, dtype=tn.int8)).dtype is tn.float32
+    assert tn.sub(2, tn.ones(2, dtype=tn.uint8)).dtype is tn.uint8
+
+
+def test_gradients_with_a_number_first() -> None:
+    x = tn.tensor([1.0, 4.0], requires_grad=True)
+    (tn.sub(3, x) * tn.div(2, x)).sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), [-6, -3 / 8], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["maximum", "minimum", "fmax", "fmin", "logical_and", "logical_or", "logical_xor", "atan2"],
+)
+def test_what_takes_tensors_alone_refuses_numbers(name: str) -> None:
+    with pytest.raises(TypeError, match="other"):
+        getattr(tn, name)(tn.ones(2), 2)
+
+
+@pytest.mark.parametrize("zero", [0.0, -0.0])
+@pytest.mark.parametrize("n", [1, 3, 40])
+def test_the_first_of_equal_zeros_keeps_its_sign(zero: float, n: int) -> None:
+    x, other = tn.full((n,), zero), tn.full((n,), -zero)
+    want = [np.signbit(zero)] * n
+    for name in ("maximum", "minimum", "fmax", "fmin"):
+        assert tn.signbit(getattr(tn, name)(x, other)).tolist() == want, name
+    for got in (x.clamp(min=-zero), x.clamp(max=-zero), x.clamp(-zero, -zero), x.clamp_min(other),
+                tn.nn.functional.softshrink(x)):  # fmt: skip
+        assert tn.signbit(got).tolist() == want
+
+
+def test_extremes_of_numbers_and_nan() -> None:
+    x = np.array([1, np.nan, 2, np.nan, -0.0])
+    y = np.array([3, 1, np.nan, np.nan, 0.0])
+    for name in ("maximum", "minimum", "fmax", "fmin"):
+        got = getattr(tn, name)(tn.from_numpy(x), tn.from_numpy(y)).numpy()
+        np.testing.assert_array_equal(got, getattr(np, name)(x, y))
+
+
+def test_frexp() -> None:
+    x = tn.tensor([0.0, 5.0, -0.375, 2.0**40], dtype=tn.float64, requires_grad=True)
+    mantissa, exponent = tn.frexp(x)
+    assert exponent.dtype is tn.int32
+    assert exponent.tolist() == [0, 3, -1, 41]
+    assert mantissa.tolist() == [0.0, 0.625, -0.75, 0.5]
+    mantissa.sum().backward()
+    assert x.grad.tolist() == [1.0, 0.125, 2.0, 2.0**-41]
+    with pytest.raises(RuntimeError, match="floating-point"):
+        tn.frexp(tn.tensor([1, 2]))
+
+
+def test_float_power_computes_in_double() -> None:
+    assert tn.float_power(tn.tensor([2]), 0.5).dtype is tn.float64
+    assert tn.float_power(tn.tensor([2.0]), 2j).dtype is tn.complex128
+    with pytest.raises(RuntimeError, match="Double"):
+        tn.ones(2).float_power_(2)
+
+
+def test_gcd_and_lcm_of_extremes() -> None:
+    low = tn.tensor([-128, -128, 0], dtype=tn.int8)
+    assert tn.gcd(low, tn.tensor([0, 12, 0], dtype=tn.int8)).tolist() == [-128, 4, 0]
+    assert tn.lcm(tn.tensor([-4, 0]), tn.tensor([6, 0])).tolist() == [12, 0]
+
+
+def test_of_numbers_alone_only_arithmetic_makes_a_tensor() -> None:
+    assert tn.add(2, 3).item() == 5
+    assert tn.div(1, 4).item() == 0.25
+    for f in (tn.xlogy, tn.float_power, tn.special.zeta, tn.bitwise_and, tn.remainder):
+        with pytest.raises(TypeError, match="Tensor"):
+            f(2, 3)
+
+
+def test_integers_beyond_64_bits_beside_floats() -> None:
+    got = tn.tensor([1.5, 2**63, -(2**70)], dtype=tn.float64)
+    assert got.tolist() == [1.5, 2.0**63, -(2.0**70)]
+    assert tn.tensor([1.5, 2**63]).dtype is tn.float32
+    assert tn.tensor([[2**64, 1j]]).tolist() == [[2.0**64, 1j]]
+    assert tn.tensor([1.5, 2**63 - 1], dtype=tn.float64)[1].item() == 2.0**63
+    assert tn.tensor([2**63 - 1, -(2**63)]).tolist() == [2**63 - 1, -(2**63)]
+    for bad in (2**63, [2**63], [True, -(2**63) - 1]):
+        with pytest.raises(ValueError, match="Overflow"):
+            tn.tensor(bad)
+    with pytest.raises(OverflowError):
+        tn.tensor([1.5, 10**400])
+
+
+def test_an_extreme_of_nothing() -> None:
+    for f in (tn.amax, tn.amin):
+        with pytest.raises(RuntimeError, match="to be specified"):
+            f(tn.zeros(5, 0, 5))
+        with pytest.raises(IndexError, match="dim 1"):
+            f(tn.zeros(5, 0, 5), 1)
+        with pytest.raises(IndexError, match="dim 0"):
+            f(tn.zeros(0), 0)
