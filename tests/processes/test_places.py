@@ -50,6 +50,18 @@ def test_contradictions_are_refused(environment: dict[str, str], text: str) -> N
         _place.ask_launcher(environment)
 
 
+def test_mpi_is_for_its_own_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packages take MPI where it is available: processes of torchrun could not meet through it."""
+    monkeypatch.setattr(distributed._groups._engine, "find", lambda name: Path(name))
+    for name in ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    assert distributed.is_mpi_available()
+    monkeypatch.setenv("RANK", "0")
+    assert not distributed.is_mpi_available()
+    monkeypatch.setenv("PMI_RANK", "0")
+    assert distributed.is_mpi_available()
+
+
 def test_urls() -> None:
     assert _place.meeting_place("file:///tmp/x") == Path("/tmp/x.tenon")
     with pytest.raises(ValueError, match="another machine"):

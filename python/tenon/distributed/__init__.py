@@ -4,6 +4,11 @@ Engines exchange the data (`tenon/engine.h`): Gloo and MPI where they were built
 no engine is needed.
 """
 
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
 from tenon.distributed._collectives import (
     P2POp,
     ReduceOp,
@@ -28,6 +33,13 @@ from tenon.distributed._collectives import (
     reduce_scatter_tensor,
     scatter,
     send,
+)
+from tenon.distributed._errors import (
+    DistBackendError,
+    DistError,
+    DistNetworkError,
+    DistStoreError,
+    QueueEmptyError,
 )
 from tenon.distributed._groups import (
     Backend,
@@ -65,8 +77,14 @@ from tenon.distributed._objects import (
     scatter_object_list,
     send_object_list,
 )
+from tenon.distributed._store import FileStore, HashStore, PrefixStore, Store, TCPStore
+from tenon.distributed.constants import default_pg_timeout
 from tenon.distributed.device_mesh import DeviceMesh, init_device_mesh
 
+_SUBMODULES = frozenset((
+    "algorithms", "checkpoint", "constants", "device_mesh", "distributed_c10d", "elastic", "fsdp",
+    "launch", "launcher", "nn", "optim", "pipelining", "rpc", "run", "tensor", "utils",
+))  # fmt: skip
 group = GroupMember
 reduce_op = ReduceOp
 # Names of earlier releases.
@@ -74,10 +92,13 @@ _all_gather_base = all_gather_into_tensor
 _reduce_scatter_base = reduce_scatter_tensor
 
 __all__ = [
-    "Backend", "DeviceMesh", "GroupMember", "P2POp", "ProcessGroup", "ReduceOp", "Work",
+    "Backend", "DeviceMesh", "DistBackendError", "DistError", "DistNetworkError", "DistStoreError",
+    "FileStore", "GroupMember", "HashStore", "P2POp", "PrefixStore", "ProcessGroup",
+    "QueueEmptyError", "ReduceOp", "Store", "TCPStore", "Work",
     "all_gather", "all_gather_coalesced", "all_gather_into_tensor", "all_gather_object",
     "all_reduce", "all_reduce_coalesced", "all_to_all", "all_to_all_single", "barrier",
-    "batch_isend_irecv", "broadcast", "broadcast_object_list", "destroy_process_group", "gather",
+    "batch_isend_irecv", "broadcast", "broadcast_object_list", "default_pg_timeout",
+    "destroy_process_group", "gather",
     "gather_object", "get_backend", "get_default_backend_for_device", "get_global_rank",
     "get_group_rank", "get_node_local_rank", "get_pg_count", "get_process_group_ranks",
     "get_rank", "get_world_size", "group", "init_device_mesh", "init_process_group", "irecv",
@@ -88,3 +109,9 @@ __all__ = [
     "reduce_scatter", "reduce_scatter_tensor", "scatter", "scatter_object_list", "send",
     "send_object_list",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        return importlib.import_module(f"tenon.distributed.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

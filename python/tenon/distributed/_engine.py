@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes as c
 import os
+import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -70,6 +71,23 @@ def find(name: str) -> Path | None:
     return None
 
 
+# Says which processes have ended, where that can be known.
+who_is_gone: Callable[[], list[str]] | None = None
+# The kernel closes a process's connections a little before it lets go of its locks.
+_LOOK_SECONDS = 0.3
+
+
+def _told_who_is_gone(err: BaseException) -> BaseException:
+    """An error of a group that was lost, with the processes that have ended."""
+    if who_is_gone is None:
+        return err
+    deadline = time.monotonic() + _LOOK_SECONDS
+    while not (gone := who_is_gone()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    err.args = (f"{err}; {', '.join(gone) if gone else 'the processes of all ranks still run'}",)
+    return err
+
+
 # Memory that an engine may still write to, as its operation was given up: never freed.
 _lost: list[Any] = []
 # Operations that nobody may hold any more; what they work on has to stay until they are done.
@@ -112,11 +130,12 @@ class Operation:
     def _end(self, status: int) -> None:
         self._ended = True
         _running.discard(self)
+        lost = library().lib.tn_work_lost(self._handle)
         try:
             library().check(status)
         except Exception as err:
-            self._error = err
-        if library().lib.tn_work_lost(self._handle):
+            self._error = _told_who_is_gone(err) if lost else err
+        if lost:
             _lost.append(self._keep)
         elif self._error is None and self._after is not None:
             self._after()

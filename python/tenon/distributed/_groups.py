@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from tenon.distributed import _engine, _place
+from tenon.distributed._store import meeting_url
 
 DEFAULT_TIMEOUT = timedelta(minutes=30)
 
@@ -94,7 +95,9 @@ def is_gloo_available() -> bool:
 
 
 def is_mpi_available() -> bool:
-    """Whether an engine for MPI was built."""
+    """Whether an engine for MPI was built, and no launcher but MPI's has started this process."""
+    if "RANK" in os.environ and _place.mpi_launcher() is None:
+        return False
     return any(_engine.find(f"mpi_{kind}") for kind in ("openmpi", "mpich"))
 
 
@@ -171,7 +174,7 @@ def _where(init_method: str | None, rank: int, size: int, store: Any) -> tuple[i
     if store is not None:
         if rank < 0 or size < 1:
             raise ValueError("init_process_group: a store needs rank and world_size")
-        return rank, size, store.url()
+        return rank, size, meeting_url(store, rank) if size > 1 else ""
     told = _place.ask_launcher()
     if url.startswith("env://"):
         in_url = _place.rank_and_size(url)
@@ -241,6 +244,7 @@ def init_process_group(
             place = _place.meeting_place(url)
             _state.meeting = _place.Meeting(place, number, size, _state.joined, seconds)
             folder = str(_state.meeting.folder)
+            _engine.who_is_gone = _state.meeting.gone
         interface = os.environ.get("TENON_SOCKET_IFNAME") or os.environ.get("GLOO_SOCKET_IFNAME")
         check = int(os.environ.get("TENON_CHECK_COLLECTIVES", "1"))
         try:
@@ -256,6 +260,7 @@ def init_process_group(
 
 def _leave_meeting() -> None:
     if _state.meeting is not None:
+        _engine.who_is_gone = None
         _state.meeting.leave()
         _state.meeting = None
 

@@ -85,8 +85,14 @@ def _is_here(host: str) -> bool:
     return True
 
 
-def _own_folder() -> Path:
-    """A folder for files of this user's processes on this machine, which is nobody else's."""
+def own_folder(host: str) -> Path:
+    """A folder for files of this user's processes on this machine, which is nobody else's. Another
+    machine's host is an error."""
+    if not _is_here(host):
+        raise ValueError(
+            f"init_method: {host} is another machine. Processes of several machines meet "
+            "through MPI, or by init_method='file:///a/folder/of/all/machines/name'"
+        )
     base = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
     folder = Path(base) / f"tenon-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -109,12 +115,7 @@ def meeting_place(url: str) -> Path:
         raise ValueError(f"init_method: expected env://, tcp:// or file://, not {url!r}")
     if parts.hostname is None or parts.port is None:
         raise ValueError(f"init_method: {url!r} needs a host and a port")
-    if not _is_here(parts.hostname):
-        raise ValueError(
-            f"init_method: {parts.hostname} is another machine. Processes of several machines meet "
-            "through MPI, or by init_method='file:///a/folder/of/all/machines/name'"
-        )
-    return _own_folder() / f"{parts.hostname}-{parts.port}"
+    return own_folder(parts.hostname) / f"{parts.hostname}-{parts.port}"
 
 
 def rank_and_size(url: str) -> tuple[int | None, int | None]:
@@ -143,6 +144,7 @@ class Meeting:
     def __init__(self, place: Path, rank: int, size: int, number: int, seconds: float) -> None:
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock: int | None = None
+        self._own: int | None = None
         prefix = f"{number}-"
         if rank == 0:
             self._remove_dead(place)
@@ -151,8 +153,15 @@ class Meeting:
         else:
             self.folder = self._find(place, prefix, size, rank, time.monotonic() + seconds)
         try:
-            os.close(os.open(self.folder / f"rank-{rank}", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+            # Locked before it has its name, and as long as the process lives.
+            own = self.folder / f".rank-{rank}-{uuid.uuid4().hex}"
+            self._own = os.open(own, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._own, fcntl.LOCK_EX)
+            os.write(self._own, str(os.getpid()).encode())
+            os.link(own, self.folder / f"rank-{rank}")
+            own.unlink()
         except FileExistsError:
+            own.unlink()
             self.leave()
             raise ValueError(f"there are two processes of rank {rank}") from None
 
@@ -164,11 +173,23 @@ class Meeting:
         os.write(self._lock, str(size).encode())
         hidden.rename(self.folder)
 
+    def gone(self) -> list[str]:
+        """The ranks whose processes have ended or left the group."""
+        if not self.folder.exists():
+            return ["rank 0 has ended or left"]
+        found = []
+        for file in sorted(self.folder.glob("rank-*"), key=lambda p: int(p.name[5:])):
+            if not self._alive(self.folder, file.name):
+                found.append(
+                    f"{file.name.replace('-', ' ')} (process {file.read_text()}) has ended"
+                )
+        return found
+
     @staticmethod
-    def _alive(folder: Path) -> bool:
-        """Whether the process that has made it still lives."""
+    def _alive(folder: Path, name: str = "owner") -> bool:
+        """Whether the process that has made a file still lives."""
         try:
-            file = os.open(folder / "owner", os.O_RDWR | os.O_CLOEXEC)
+            file = os.open(folder / name, os.O_RDWR | os.O_CLOEXEC)
         except OSError:
             return False
         try:
@@ -209,6 +230,9 @@ class Meeting:
 
     def leave(self) -> None:
         """Removes the folder, on rank 0."""
+        if self._own is not None:
+            os.close(self._own)
+            self._own = None
         if self._lock is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
             os.close(self._lock)

@@ -102,6 +102,20 @@ class DeviceMesh:
             self.device_type, part, mesh_dim_names=wanted, _groups=[self._groups[d] for d in dims]
         )
 
+    def _key(self) -> Any:
+        return (
+            self.device_type,
+            tuple(self.mesh.shape),
+            tuple(self.mesh.flatten().tolist()),
+            (self.mesh_dim_names),
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, DeviceMesh) and self._key() == other._key())
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
     def __repr__(self) -> str:
         names = f", mesh_dim_names={self.mesh_dim_names}" if self.mesh_dim_names else ""
         return f"DeviceMesh('{self.device_type}', {self.mesh.tolist()}{names})"

@@ -1,1 +1,14 @@
 """Ways to exchange gradients."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_SUBMODULES = ("ddp_comm_hooks", "join", "model_averaging")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        return importlib.import_module(f"tenon.distributed.algorithms.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,5 @@
+"""The earlier name of torch.distributed.tensor.placement_types."""
+
+from tenon.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard
+
+__all__ = ["Partial", "Placement", "Replicate", "Shard"]

@@ -1,0 +1,1 @@
+"""What PyTorch's launcher shares with the programs that it starts."""

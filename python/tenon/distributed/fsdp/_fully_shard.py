@@ -1,0 +1,270 @@
+"""fully_shard: a module whose parameters are DTensors, cut along their first dimension."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import tenon
+from tenon import distributed
+from tenon.distributed.device_mesh import DeviceMesh, init_device_mesh
+from tenon.distributed.fsdp import _unit
+from tenon.distributed.fsdp._unit import Groups, Piece, Precision, Unit
+from tenon.distributed.fsdp.api import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy
+from tenon.distributed.tensor._api import DParameter, DTensor, leaf
+from tenon.distributed.tensor._redistribute import Spec
+from tenon.distributed.tensor.placement_types import Replicate, Shard
+from tenon.nn.modules.module import Module
+from tenon.nn.parameter import Parameter
+
+__all__ = ["FSDPModule", "UnshardHandle", "fully_shard", "register_fsdp_forward_method"]
+
+
+class _State:
+    """The unit of a module, and whether its parameters are whole just now."""
+
+    def __init__(
+        self, owned: list[_unit.Owned], unit: Unit, policy: MixedPrecisionPolicy, reshards: bool
+    ) -> None:
+        self.owned, self.unit, self.policy, self.reshards = owned, unit, policy, reshards
+        self.sharded = [o.param for o in owned]
+        self.wholes: list[Any] | None = None
+        self.reshards_after_backward = True
+        self.depth = 0
+
+    def show(self, wholes: list[Any]) -> None:
+        self.wholes = wholes
+        _unit.place(self.owned, wholes)
+
+    def hide(self) -> None:
+        self.wholes = None
+        _unit.place(self.owned, self.sharded)
+        self.unit.let_go()
+
+    def show_for_backward(self) -> None:
+        """What runs again in backward finds whole parameters."""
+        if self.wholes is None and self.owned:
+            whole = [self.unit.again(i) for i in range(len(self.owned))]
+            self.show([w.detach().requires_grad_(o.param.requires_grad)
+                       for w, o in zip(whole, self.owned, strict=True)])  # fmt: skip
+
+    def received(self) -> None:
+        if self.reshards_after_backward:
+            self.hide()
+
+
+class UnshardHandle:
+    """What unshard(async_op=True) returns: the parameters are there already."""
+
+    def wait(self) -> None:
+        """Returns at once."""
+
+
+class FSDPModule:
+    """What a module is, too, after fully_shard."""
+
+    _fsdp_state: _State
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return _run(self, super().__call__, args, kwargs)  # type: ignore[misc]
+
+    def unshard(self, async_op: bool = False) -> UnshardHandle | None:
+        """Gathers the parameters of this module until reshard()."""
+        state = self._fsdp_state
+        if state.wholes is None:
+            state.show(state.unit.unshard())
+        return UnshardHandle() if async_op else None
+
+    def reshard(self) -> None:
+        """Lets go of the gathered parameters."""
+        self._fsdp_state.hide()
+
+    def _states(self, recurse: bool) -> Iterator[_State]:
+        modules: Any = self.modules() if recurse else [self]  # type: ignore[attr-defined]
+        for m in modules:
+            if isinstance(m, FSDPModule):
+                yield m._fsdp_state
+
+    def set_requires_gradient_sync(
+        self, requires_gradient_sync: bool, *, recurse: bool = True
+    ) -> None:
+        """Whether backward exchanges gradients, or keeps them whole for a later one."""
+        for state in self._states(recurse):
+            state.unit.syncs = requires_gradient_sync
+
+    def set_requires_all_reduce(self, requires_all_reduce: bool, *, recurse: bool = True) -> None:
+        """Whether ranks that have the same part add their gradients, on a mesh of two
+        dimensions."""
+        for state in self._states(recurse):
+            state.unit.reduces_copies = requires_all_reduce
+
+    def set_reshard_after_forward(self, reshard_after_forward: bool, recurse: bool = True) -> None:
+        """Whether forward lets go of the parameters."""
+        for state in self._states(recurse):
+            state.reshards = reshard_after_forward
+
+    def set_reshard_after_backward(
+        self, reshard_after_backward: bool, *, recurse: bool = True
+    ) -> None:
+        """Whether backward lets go of the parameters."""
+        for state in self._states(recurse):
+            state.reshards_after_backward = reshard_after_backward
+
+    def set_gradient_divide_factor(self, factor: float) -> None:
+        """What sums of gradients are divided by, the number of ranks unless said."""
+        self._fsdp_state.unit.divisor = factor
+
+    set_reduce_scatter_divide_factor = set_gradient_divide_factor
+
+    def set_is_last_backward(self, is_last_backward: bool) -> None:
+        """Taken: every backward ends what it began."""
+
+    def set_modules_to_forward_prefetch(self, modules: list[Any]) -> None:
+        """Taken: parameters are gathered when they are needed."""
+
+    def set_modules_to_backward_prefetch(self, modules: list[Any]) -> None:
+        """Taken: parameters are gathered when they are needed."""
+
+
+def _run(module: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """A call of a module with whole parameters."""
+    state: _State = module._fsdp_state
+    if state.policy.cast_forward_inputs and state.policy.param_dtype is not None:
+        args, kwargs = _unit.cast((args, kwargs), state.policy.param_dtype)
+    if state.depth or not state.owned or (state.wholes is not None and not state.reshards):
+        return _cast_output(state, call(*args, **kwargs))
+    keep = state.wholes is not None  # by unshard()
+    if not keep:
+        state.show(state.unit.unshard())
+    state.depth += 1
+    try:
+        with ExitStack() as stack:
+            if state.reshards and not keep and tenon.is_grad_enabled():
+                stack.enter_context(state.unit.keeping_places(state.wholes or []))
+            output = call(*args, **kwargs)
+    finally:
+        state.depth -= 1
+        if state.reshards or not tenon.is_grad_enabled():
+            state.hide()
+    output = _cast_output(state, output)
+    for t in _unit.tensors_of(output):
+        if t.requires_grad and tenon.is_grad_enabled():
+            t.register_hook(lambda grad: state.show_for_backward())
+    return output
+
+
+def _cast_output(state: _State, output: Any) -> Any:
+    return _unit.cast(output, state.policy.output_dtype)
+
+
+class _Receiving(Unit):
+    """A unit that says when its gradients have come."""
+
+    after: Callable[[], None]
+
+    def receive(self, numbers: Any, grads: Any) -> list[Any]:
+        result = super().receive(numbers, grads)
+        self.after()
+        return result
+
+
+def _groups(mesh: DeviceMesh) -> tuple[Groups, list[Any]]:
+    if mesh.ndim == 1:
+        return Groups(mesh.get_group(0)), [Shard(0)]
+    if mesh.ndim == 2:
+        return Groups(mesh.get_group(1), mesh.get_group(0)), [Replicate(), Shard(0)]
+    raise ValueError(f"fully_shard expects a 1D or 2D DeviceMesh but got {mesh}")
+
+
+def _taken(module: Module) -> bool:
+    return isinstance(module, FSDPModule)
+
+
+_AS_IT_IS, _ON_DEVICE = MixedPrecisionPolicy(), OffloadPolicy()
+
+
+def fully_shard(
+    module: Any,
+    *,
+    mesh: DeviceMesh | None = None,
+    reshard_after_forward: bool | int | None = None,
+    shard_placement_fn: Any = None,
+    mp_policy: MixedPrecisionPolicy = _AS_IT_IS,
+    offload_policy: OffloadPolicy = _ON_DEVICE,
+    ignored_params: set[Parameter] | None = None,
+    dp_mesh_dims: Any = None,
+) -> Any:
+    """Cuts the parameters of a module along their first dimension, but for those of modules inside
+    it that were cut before. They are gathered for forward and backward of the module.
+
+    On a mesh of two dimensions the second one cuts, and ranks along the first have the same parts.
+    reshard_after_forward=False: the parameters stay whole between forward and backward.
+    """
+    if shard_placement_fn is not None or dp_mesh_dims is not None:
+        raise NotImplementedError(
+            "fully_shard: shard_placement_fn and dp_mesh_dims are not there yet"
+        )
+    modules: Sequence[Module] = list(module) if isinstance(module, (list, tuple)) else [module]
+    for m in modules:
+        if isinstance(m, FSDPModule):
+            raise AssertionError("Each distinct composable distributed API can only be applied to "
+                                 "a module once: fully_shard was")  # fmt: skip
+    if len(modules) != 1:
+        raise NotImplementedError("fully_shard: one module is cut at a time")
+    if mesh is None:
+        if not distributed.is_initialized():
+            distributed.init_process_group()
+        mesh = init_device_mesh("cpu", (distributed.get_world_size(),))
+    groups, placements = _groups(mesh)
+    ignored = {id(p) for p in ignored_params or ()}
+    owned = _unit.owned_parameters(modules, _taken, ignored)
+    for own in owned:
+        if isinstance(own.param, DTensor):
+            raise NotImplementedError(
+                f"fully_shard: {own.name} is a DTensor already; both at once is not there yet"
+            )
+        if own.param.ndim == 0:
+            raise ValueError(
+                "fully_shard doesn't support scalar parameters. Change "
+                f"{own.name} to a 1D tensor with numel equal to 1."
+            )
+    pieces = []
+    device = owned[0].param.device if owned else None
+    for own in owned:
+        whole = own.param
+        part = _unit.own_rows(whole.detach(), groups)
+        if isinstance(offload_policy, CPUOffloadPolicy):
+            part = part.cpu()
+        spec = Spec(mesh, tuple(placements), tuple(whole.shape))
+        own.param = leaf(part, spec, whole.requires_grad, DParameter)
+        pieces.append(
+            Piece(tuple(whole.shape), own.param.to_local, whole.dtype, whole.requires_grad)
+        )
+    precision = Precision(mp_policy.param_dtype, mp_policy.reduce_dtype)
+    unit = _Receiving(pieces, groups, precision, device)
+    reshards = True if reshard_after_forward is None else bool(reshard_after_forward)
+    state = _State(owned, unit, mp_policy, reshards)
+    unit.after = state.received
+    _unit.place(owned, state.sharded)
+    target = modules[0]
+    cls = type(target)
+    target.__class__ = type(f"FSDP{cls.__name__}", (FSDPModule, cls), {"_fsdp_class": cls})
+    target.__dict__["_fsdp_state"] = state
+    return module
+
+
+def register_fsdp_forward_method(module: Any, method_name: str) -> None:
+    """Gathers the parameters for another method than forward, too."""
+    if not isinstance(module, FSDPModule):
+        return
+    if not hasattr(module, method_name):
+        raise ValueError(f"{type(module)} does not have a method {method_name}")
+    plain = getattr(module, method_name)
+
+    @functools.wraps(plain)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return _run(module, plain, args, kwargs)
+
+    module.__dict__[method_name] = run

@@ -1,0 +1,342 @@
+"""A unit of sharded parameters: gathered before they are used, let go of after, and the sums of
+their gradients cut among the ranks.
+
+Note [What backward keeps]: a layer saves its weights for backward. While a unit that is let go of
+after forward runs, saved tensors that lie in gathered memory are replaced by their place in it, and
+backward gathers the unit again when it asks for the first of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import tenon
+from tenon import Tensor, distributed
+from tenon.autograd import Function
+from tenon.autograd.graph import saved_tensors_hooks
+from tenon.distributed._collectives import ReduceOp
+from tenon.distributed.tensor.placement_types import Shard
+from tenon.nn.modules.module import Module
+
+__all__: list[str] = []
+
+
+@dataclass
+class Piece:
+    """A tensor that is cut along its first dimension; `part` gives that of this rank."""
+
+    shape: tuple[int, ...]
+    part: Callable[[], Tensor]
+    dtype: tenon.dtype
+    trainable: bool
+
+
+@dataclass
+class Precision:
+    """Dtypes of gathered parameters and of reductions; None: the parameters' own."""
+
+    param: tenon.dtype | None = None
+    reduce: tenon.dtype | None = None
+    keeps_low: bool = False
+
+
+@dataclass
+class Groups:
+    """Ranks that share a cut, and ranks that have the same part. None: this one alone."""
+
+    cut: Any
+    same: Any = None
+
+    @property
+    def parts(self) -> int:
+        return 1 if self.cut is None else distributed.get_world_size(self.cut)
+
+    @property
+    def rank(self) -> int:
+        return 0 if self.cut is None else distributed.get_rank(self.cut)
+
+    @property
+    def copies(self) -> int:
+        return 1 if self.same is None else distributed.get_world_size(self.same)
+
+
+def _rows(shape: Sequence[int], groups: Groups) -> tuple[int, int, int]:
+    """(rows of any full part, rows of this rank's, elements of a row)"""
+    full = -(-shape[0] // groups.parts)
+    mine, _ = Shard.local_shard_size_and_offset(shape[0], groups.parts, groups.rank)
+    row = 1
+    for n in shape[1:]:
+        row *= n
+    return full, mine, row
+
+
+def own_rows(whole: Tensor, groups: Groups) -> Tensor:
+    """This rank's part of a tensor, as memory of its own."""
+    size, start = Shard.local_shard_size_and_offset(whole.shape[0], groups.parts, groups.rank)
+    return whole.narrow(0, start, size).clone(memory_format=tenon.contiguous_format)
+
+
+@dataclass
+class Unit:
+    """Parameters that are gathered together."""
+
+    pieces: list[Piece]
+    groups: Groups
+    precision: Precision = field(default_factory=Precision)
+    device: Any = None  # where gathered tensors lie; None: where the parts do
+    syncs: bool = True
+    reduces_copies: bool = True
+    divisor: float | None = None
+    hook: Any = None  # hook(state, gradient) of register_comm_hook
+
+    def __post_init__(self) -> None:
+        self._pending: dict[int, Tensor] = {}  # gradients that were not exchanged yet
+        self._again: dict[int, Tensor] = {}  # what backward has gathered
+        self._live: dict[int, tuple[int, int]] = {}  # piece -> (address, bytes) of this forward
+
+    # ---- Exchange ----
+
+    def _gathered(self, numbers: Sequence[int], parts: Sequence[Tensor]) -> list[Tensor]:
+        """The whole of some pieces, in one exchange for each dtype."""
+        result: dict[int, Tensor] = {}
+        kinds: dict[Any, list[int]] = {}
+        for at, i in enumerate(numbers):
+            kinds.setdefault(self.precision.param or self.pieces[i].dtype, []).append(at)
+        for dtype, places in kinds.items():
+            sizes = []
+            for at in places:
+                full, _, row = _rows(self.pieces[numbers[at]].shape, self.groups)
+                sizes.append(full * row)
+            device = self.device or parts[places[0]].device
+            flat = tenon.zeros(sum(sizes), dtype=dtype, device=device)
+            for at, room in zip(places, flat.split(sizes), strict=True):
+                room[: parts[at].numel()].copy_(parts[at].reshape(-1))
+            everyone = flat
+            if self.groups.parts > 1:
+                everyone = flat.new_empty(self.groups.parts * flat.numel())
+                distributed.all_gather_into_tensor(everyone, flat, self.groups.cut)
+            table = everyone.view(self.groups.parts, -1)
+            start = 0
+            for at, size in zip(places, sizes, strict=True):
+                shape = self.pieces[numbers[at]].shape
+                rows = table[:, start : start + size].reshape(-1, *shape[1:])
+                result[at] = rows[: shape[0]]
+                start += size
+        return [result[at] for at in range(len(numbers))]
+
+    def gather(self, numbers: Sequence[int]) -> list[Tensor]:
+        """The whole of some pieces; nothing is recorded for backward."""
+        with tenon.no_grad():
+            return self._gathered(numbers, [self.pieces[i].part().detach() for i in numbers])
+
+    def _scattered(self, numbers: Sequence[int], grads: Sequence[Tensor]) -> list[Tensor]:
+        """This rank's parts of the averages of gradients."""
+        result: dict[int, Tensor] = {}
+        kinds: dict[Any, list[int]] = {}
+        for at, g in enumerate(grads):
+            kinds.setdefault(self.precision.reduce or g.dtype, []).append(at)
+        for dtype, places in kinds.items():
+            layout = [_rows(self.pieces[numbers[at]].shape, self.groups) for at in places]
+            sizes = [full * row for full, _, row in layout]
+            table = grads[places[0]].new_zeros((self.groups.parts, sum(sizes)), dtype=dtype)
+            start = 0
+            for at, size, (full, _, row) in zip(places, sizes, layout, strict=True):
+                whole = grads[at].reshape(-1).to(dtype)
+                for rank in range(self.groups.parts):
+                    piece = whole[rank * full * row : (rank + 1) * full * row]
+                    table[rank, start : start + piece.numel()].copy_(piece)
+                start += size
+            mine = self._reduced(table)
+            start = 0
+            for at, size, (_, rows, row) in zip(places, sizes, layout, strict=True):
+                piece = self.pieces[numbers[at]]
+                part = mine[start : start + rows * row].view(rows, *piece.shape[1:])
+                kept = grads[at].dtype if self.precision.keeps_low else piece.dtype
+                result[at] = part.to(dtype=kept, device=piece.part().device).clone()
+                start += size
+        return [result[at] for at in range(len(numbers))]
+
+    def _reduced(self, table: Tensor) -> Tensor:
+        divisor = self.divisor or self.groups.parts * self.groups.copies
+        if self.groups.parts > 1:
+            mine = table.new_empty(table.shape[1])
+            distributed.reduce_scatter_tensor(mine, table.view(-1), ReduceOp.SUM, self.groups.cut)
+        else:
+            mine = table[0]
+        if self.groups.copies > 1 and self.reduces_copies:
+            distributed.all_reduce(mine, ReduceOp.SUM, self.groups.same)
+        return mine.div_(divisor)
+
+    # ---- Forward and backward ----
+
+    def unshard(self) -> list[Tensor]:
+        """The whole of all pieces, through which gradients come back to the parts."""
+        taped = [i for i, p in enumerate(self.pieces) if p.trainable] * tenon.is_grad_enabled()
+        rest = [i for i in range(len(self.pieces)) if i not in taped]
+        whole: dict[int, Tensor] = {}
+        if rest:
+            whole.update(zip(rest, self.gather(rest), strict=True))
+        if taped:
+            results = _Unshard.apply(self, taped, *(self.pieces[i].part() for i in taped))
+            whole.update(zip(taped, results, strict=True))
+        return [whole[i] for i in range(len(self.pieces))]
+
+    def receive(self, numbers: Sequence[int], grads: Sequence[Tensor | None]) -> list[Any]:
+        """What backward has for the whole pieces, as gradients of the parts."""
+        self._again.clear()
+        whole = []
+        for i, g in zip(numbers, grads, strict=True):
+            piece = self.pieces[i]
+            if g is None:
+                dtype = self.precision.param or piece.dtype
+                g = tenon.zeros(piece.shape, dtype=dtype, device=self.device)
+            if i in self._pending:
+                g = g + self._pending.pop(i)
+            whole.append(g)
+        if not self.syncs:
+            self._pending.update(zip(numbers, whole, strict=True))
+            return [None] * len(numbers)
+        with tenon.no_grad():
+            return self._scattered(numbers, whole)
+
+    @contextmanager
+    def keeping_places(self, wholes: Sequence[Tensor]) -> Iterator[None]:
+        """See Note [What backward keeps]."""
+        for i, t in enumerate(wholes):
+            self._live[i] = (t.data_ptr(), t.numel() * t.element_size())
+        _inside.append(self)
+        try:
+            with saved_tensors_hooks(_pack, _unpack):
+                yield
+        finally:
+            _inside.remove(self)
+            self._live.clear()
+
+    def place(self, t: Tensor) -> _Place | None:
+        """Where a tensor lies in what was gathered."""
+        at = t.data_ptr()
+        for i, (start, size) in self._live.items():
+            if start <= at < start + size:
+                offset = (at - start) // t.element_size()
+                return _Place(self, i, offset, tuple(t.shape), tuple(t.stride()), t.dtype)
+        return None
+
+    def again(self, number: int) -> Tensor:
+        """The whole of a piece, in backward."""
+        if number not in self._again:
+            numbers = list(range(len(self.pieces)))
+            self._again.update(zip(numbers, self.gather(numbers), strict=True))
+        return self._again[number]
+
+    def let_go(self) -> None:
+        """Forgets what backward has gathered."""
+        self._again.clear()
+
+
+@dataclass
+class _Place:
+    unit: Unit
+    piece: int
+    offset: int
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: tenon.dtype
+
+
+_inside: list[Unit] = []
+
+
+def _pack(t: Tensor) -> Any:
+    for unit in _inside:
+        found = unit.place(t)
+        if found is not None and found.dtype == t.dtype:
+            return found
+    return t
+
+
+def _unpack(saved: Any) -> Tensor:
+    if not isinstance(saved, _Place):
+        return saved
+    whole = saved.unit.again(saved.piece)
+    return whole.as_strided(saved.shape, saved.stride, whole.storage_offset() + saved.offset)
+
+
+class _Unshard(Function):
+    @staticmethod
+    def forward(ctx: Any, unit: Unit, numbers: list[int], *parts: Tensor) -> Any:
+        ctx.unit, ctx.numbers = unit, numbers
+        return tuple(unit._gathered(numbers, parts))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        return None, None, *ctx.unit.receive(ctx.numbers, grads)
+
+
+# ---- Places of parameters in modules -------------------------------------------------------------
+
+
+@dataclass
+class Owned:
+    """A parameter of a unit, and the names that modules have for it."""
+
+    name: str
+    param: Any
+    places: list[tuple[Module, str]]
+
+
+def owned_parameters(
+    modules: Sequence[Module], taken: Callable[[Module], bool], ignored: set[int]
+) -> list[Owned]:
+    """The parameters of modules that no unit inside them has."""
+    found: dict[int, Owned] = {}
+
+    def visit(module: Module, prefix: str) -> None:
+        for name, param in module._parameters.items():
+            if param is not None and id(param) not in ignored:
+                own = found.setdefault(id(param), Owned(prefix + name, param, []))
+                if (module, name) not in own.places:
+                    own.places.append((module, name))
+        for name, child in module._modules.items():
+            if child is not None and not taken(child):
+                visit(child, f"{prefix}{name}.")
+
+    for module in modules:
+        visit(module, "")
+    return list(found.values())
+
+
+def place(owned: Sequence[Owned], tensors: Sequence[Any]) -> None:
+    """Puts tensors where modules look for their parameters."""
+    for own, tensor in zip(owned, tensors, strict=True):
+        for module, name in own.places:
+            module._parameters[name] = tensor
+
+
+def cast(value: Any, dtype: tenon.dtype | None) -> Any:
+    """Floating-point tensors in nested arguments as another dtype."""
+    if dtype is None:
+        return value
+    if isinstance(value, Tensor):
+        return value.to(dtype) if value.dtype.is_floating_point else value
+    if isinstance(value, dict):
+        return type(value)((k, cast(v, dtype)) for k, v in value.items())
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(cast(v, dtype) for v in value))
+    if isinstance(value, (list, tuple)):
+        return type(value)(cast(v, dtype) for v in value)
+    return value
+
+
+def tensors_of(value: Any) -> Iterator[Tensor]:
+    """The tensors in nested results."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for v in value.values():
+            yield from tensors_of(v)
+    elif isinstance(value, (list, tuple)):
+        for v in value:
+            yield from tensors_of(v)

@@ -1,0 +1,451 @@
+"""DTensor: one tensor whose parts lie in several processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tenon
+from tenon import _C, Tensor, distributed
+from tenon._tensor.methods import DisableTorchFunctionSubclass
+from tenon.distributed.device_mesh import DeviceMesh
+from tenon.distributed.tensor import _dispatch
+from tenon.distributed.tensor._redistribute import Layout, Spec, dual, normal, redistribute
+from tenon.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard
+from tenon.nn.modules.module import Module
+from tenon.nn.parameter import Parameter
+
+__all__ = [
+    "DTensor", "distribute_module", "distribute_tensor", "empty", "full", "ones", "rand", "randn",
+    "zeros",
+]  # fmt: skip
+
+# While no DTensor was made, calls of operators do not look at their arguments for one.
+_watching = False
+
+
+class DTensor(Tensor):
+    """A tensor of all processes of a mesh. Its memory is the part of this one; shape and meaning
+    are those of the whole. `placements` says for each dimension of the mesh how the tensor lies
+    along it.
+
+    Operators work on parts where the layouts let them, and bring the tensors to layouts that do
+    where they do not.
+    """
+
+    _spec: Spec
+    # The protocol is switched on with the first DTensor.
+    __torch_function__ = _C._disabled_torch_function_impl
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> DTensor:
+        raise TypeError("DTensor: use DTensor.from_local or distribute_tensor")
+
+    # ---- Layout ----
+
+    @property
+    def device_mesh(self) -> DeviceMesh:
+        """The processes."""
+        return self._spec.mesh
+
+    @property
+    def placements(self) -> Layout:
+        """How the tensor lies along each dimension of the mesh."""
+        return self._spec.placements
+
+    @property
+    def _local_tensor(self) -> Tensor:
+        return self.to_local().detach()
+
+    @staticmethod
+    def from_local(
+        local_tensor: Tensor,
+        device_mesh: DeviceMesh | None = None,
+        placements: Sequence[Placement] | None = None,
+        *,
+        run_check: bool = False,
+        shape: Sequence[int] | None = None,
+        stride: Sequence[int] | None = None,
+        grad_placements: Sequence[Placement] | None = None,
+    ) -> DTensor:
+        """The tensor whose part of this process is given. Backward passes through it.
+
+        Parts are of one size unless a shape is given. run_check: what is replicated is that of
+        the first process.
+        """
+        del stride
+        mesh = _mesh(device_mesh)
+        if placements is None:
+            placements = [Replicate()] * mesh.ndim
+        layout = normal(placements, local_tensor.ndim)
+        whole = list(local_tensor.shape)
+        for size, p in zip(mesh.shape, layout, strict=True):
+            if isinstance(p, Shard):
+                whole[p.dim] *= size
+        if shape is not None:
+            whole = list(shape)
+        if run_check:
+            for d, p in enumerate(layout):
+                if p.is_replicate():
+                    distributed.broadcast(local_tensor.detach(), group=mesh.get_group(d),
+                                          group_src=0)  # fmt: skip
+        spec = Spec(mesh, layout, tuple(whole))
+        if spec.local[0] != tuple(local_tensor.shape):
+            raise ValueError(
+                f"DTensor.from_local: this rank's part of {tuple(whole)} as {layout} is "
+                f"{spec.local[0]}, the tensor is {tuple(local_tensor.shape)}"
+            )
+        if grad_placements is not None:
+            received = normal(grad_placements, local_tensor.ndim)
+            local_tensor = _Received.apply(local_tensor, spec, received)
+        return make(local_tensor, spec)
+
+    def to_local(self, *, grad_placements: Sequence[Placement] | None = None) -> Tensor:
+        """The part of this process, which is the DTensor's memory. grad_placements: how the
+        gradient will lie, where not like the tensor."""
+        local = self.as_subclass(Tensor)
+        if grad_placements is not None:
+            local = _Received.apply(local, self._spec, normal(grad_placements, self.ndim))
+        return local
+
+    def redistribute(
+        self,
+        device_mesh: DeviceMesh | None = None,
+        placements: Sequence[Placement] | None = None,
+        *,
+        async_op: bool = False,
+        forward_dtype: Any = None,
+        backward_dtype: Any = None,
+    ) -> DTensor:
+        """The same tensor in another layout."""
+        if device_mesh is not None and device_mesh != self.device_mesh:
+            raise NotImplementedError("redistribute: another mesh is not possible yet")
+        if placements is None:
+            raise RuntimeError("placements is needed for redistribute!")
+        if len(placements) != self.device_mesh.ndim:
+            raise ValueError(
+                f"redistribute: {len(placements)} placements for a mesh of "
+                f"{self.device_mesh.ndim} dimensions"
+            )
+        if any(isinstance(p, Partial) and p != q for p, q in zip(placements, self.placements)):
+            raise RuntimeError("Can not redistribute to Partial, redistributing to Partial is for "
+                               "internal use only!")  # fmt: skip
+        target = normal(placements, self.ndim)
+        given = self if forward_dtype is None else self.to(forward_dtype)
+        with DisableTorchFunctionSubclass():
+            local = redistribute(given.as_subclass(Tensor), given._spec, target)
+            return make(local, self._spec.with_layout(target))
+
+    def full_tensor(self, *, grad_placements: Sequence[Placement] | None = None) -> Tensor:
+        """All of the tensor."""
+        whole = self.redistribute(placements=[Replicate()] * self.device_mesh.ndim)
+        return whole.to_local(grad_placements=grad_placements)
+
+    # ---- What a tensor says of itself ----
+
+    @property
+    def shape(self) -> tenon.Size:  # type: ignore[override]
+        """That of the whole."""
+        return tenon.Size(self._spec.shape)
+
+    def size(self, dim: int | None = None) -> Any:  # type: ignore[override]
+        """That of the whole."""
+        return self.shape if dim is None else self.shape[dim]
+
+    def numel(self) -> int:
+        """How many elements the whole has."""
+        return self.shape.numel()
+
+    nelement = numel
+
+    def stride(self, dim: int | None = None) -> Any:  # type: ignore[override]
+        """That of the whole, packed."""
+        steps, step = [], 1
+        for n in reversed(self._spec.shape):
+            steps.insert(0, step)
+            step *= max(n, 1)
+        return tuple(steps) if dim is None else steps[dim]
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise TypeError("len() of a 0-d tensor")
+        return self._spec.shape[0]
+
+    def __repr__(self, **kwargs: Any) -> str:  # type: ignore[override]
+        return (
+            f"DTensor(local_tensor={self._local_tensor!r}, device_mesh={self.device_mesh!r}, "
+            f"placements={self.placements!r})"
+        )
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def item(self) -> Any:
+        """The number of a tensor of one element."""
+        return self.full_tensor().item()
+
+    def tolist(self) -> Any:
+        """The numbers of the whole."""
+        return self.full_tensor().tolist()
+
+    def __bool__(self) -> bool:
+        return bool(self.full_tensor())
+
+    def __float__(self) -> float:
+        return float(self.full_tensor())
+
+    def __int__(self) -> int:
+        return int(self.full_tensor())
+
+    def numpy(self, *args: Any, **kwargs: Any) -> Any:
+        """Refused: which numbers are meant, the part or the whole?"""
+        raise RuntimeError("DTensor.numpy(): use to_local() or full_tensor() first")
+
+    @property
+    def grad(self) -> DTensor | None:  # type: ignore[override]
+        """The gradient, cut as the tensor is."""
+        found = Tensor.grad.__get__(self)
+        return None if found is None else make(found, self._grad_spec())
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        if isinstance(value, DTensor):
+            value = value.redistribute(placements=self._grad_spec().placements).to_local()
+        Tensor.grad.__set__(self, value)
+
+    def _grad_spec(self) -> Spec:
+        return self._spec.with_layout(dual(self.placements))
+
+    @property
+    def data(self) -> DTensor:  # type: ignore[override]
+        """The tensor without its history."""
+        return make(Tensor.data.__get__(self).as_subclass(Tensor), self._spec)
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        if isinstance(value, DTensor):
+            self._spec = value._spec
+            value = value._local_tensor
+        Tensor.data.__set__(self, value)
+
+    def detach(self) -> DTensor:
+        """The tensor without its history."""
+        with DisableTorchFunctionSubclass():
+            return make(Tensor.detach(self).as_subclass(Tensor), self._spec)
+
+    def backward(self, gradient: Any = None, *args: Any, **kwargs: Any) -> None:
+        """Computes the gradients of what the tensor was made of."""
+        if isinstance(gradient, DTensor):
+            gradient = gradient.redistribute(placements=self._grad_spec().placements).to_local()
+        with DisableTorchFunctionSubclass():
+            Tensor.backward(self, gradient, *args, **kwargs)
+
+    def register_hook(self, hook: Callable[[Any], Any]) -> Any:
+        """hook(gradient) runs when the gradient is there; it is a DTensor."""
+        spec = self._grad_spec()
+
+        def run(grad: Tensor) -> Any:
+            answer = hook(make(grad, spec))
+            return answer.to_local() if isinstance(answer, DTensor) else answer
+
+        with DisableTorchFunctionSubclass():
+            return Tensor.register_hook(self, run)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> DTensor:
+        if id(self) not in memo:
+            copied = leaf(self._local_tensor.clone(), self._spec, self.requires_grad, type(self))
+            memo[id(self)] = copied
+        return memo[id(self)]
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return _rebuild, (self._local_tensor, self._spec, self.requires_grad, type(self))
+
+    def _as_parameter(self, requires_grad: bool) -> DTensor:
+        return leaf(self._local_tensor, self._spec, requires_grad, DParameter)
+
+    @classmethod
+    def _protocol(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return _dispatch.run(func, args, kwargs or {})
+
+
+class DParameter(DTensor, Parameter):
+    """A module's parameter that is a DTensor."""
+
+    def __repr__(self, **kwargs: Any) -> str:  # type: ignore[override]
+        return "Parameter containing:\n" + super().__repr__(**kwargs)
+
+
+def _convert(name: str) -> Any:
+    plain = getattr(Tensor, name)
+
+    def method(self: DTensor, *args: Any, **kwargs: Any) -> Any:
+        args = tuple(a.to_local() if isinstance(a, DTensor) else a for a in args)
+        with DisableTorchFunctionSubclass():
+            result = plain(self, *args, **kwargs)
+        return make(result, self._spec) if isinstance(result, Tensor) else result
+
+    method.__name__, method.__doc__ = name, plain.__doc__
+    return method
+
+
+for _name in ("to", "cpu", "cuda", "float", "double", "half", "bfloat16", "int", "long", "bool",
+              "type", "type_as", "pin_memory"):  # fmt: skip
+    setattr(DTensor, _name, _convert(_name))
+del _name
+
+
+class _Received(tenon.autograd.Function):
+    """Says how the gradient of a part lies, where it does not lie like the part."""
+
+    @staticmethod
+    def forward(ctx: Any, local: Tensor, spec: Spec, received: Layout) -> Tensor:
+        ctx.spec, ctx.received = spec, received
+        return local.view_as(local)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        given = ctx.spec.with_layout(ctx.received)
+        return redistribute(grad, given, dual(ctx.spec.placements)), None, None
+
+
+# ---- Making them ---------------------------------------------------------------------------------
+
+
+def _watch() -> None:
+    global _watching
+    if not _watching:
+        _watching = True
+        DTensor.__torch_function__ = DTensor._protocol  # type: ignore[assignment]
+        _C._watch_overrides()
+
+
+def make(local: Tensor, spec: Spec) -> DTensor:
+    """The DTensor of a part; backward passes through it."""
+    _watch()
+    made = Tensor.as_subclass(local, DTensor)
+    made._spec = spec
+    return made
+
+
+def leaf(local: Tensor, spec: Spec, requires_grad: bool, cls: type = DTensor) -> DTensor:
+    """A DTensor without a history."""
+    _watch()
+    with DisableTorchFunctionSubclass():
+        made = Tensor._make_subclass(cls, local.detach(), requires_grad)
+    made._spec = spec
+    return made
+
+
+def _rebuild(local: Tensor, spec: Spec, requires_grad: bool, cls: type) -> DTensor:
+    return leaf(local, spec, requires_grad, cls)
+
+
+def _mesh(given: DeviceMesh | None) -> DeviceMesh:
+    if given is not None:
+        return given
+    from tenon.distributed.device_mesh import init_device_mesh
+
+    return init_device_mesh("cpu", (distributed.get_world_size(),))
+
+
+def distribute_tensor(
+    tensor: Tensor,
+    device_mesh: DeviceMesh | None = None,
+    placements: Sequence[Placement] | None = None,
+    *,
+    src_data_rank: int | None = 0,
+) -> DTensor:
+    """The DTensor of a tensor that every process has; the numbers are those of one of them, unless
+    src_data_rank is None."""
+    mesh = _mesh(device_mesh)
+    wanted = [Replicate()] * mesh.ndim if placements is None else list(placements)
+    if len(wanted) != mesh.ndim:
+        raise ValueError(
+            "`placements` must have the same length as `device_mesh.ndim`! Found placements "
+            f"length: {len(wanted)}, and device_mesh.ndim: {mesh.ndim}."
+        )
+    layout = normal(wanted, tensor.ndim)
+    if isinstance(tensor, DTensor):
+        if tensor.device_mesh != mesh or tensor.placements != layout:
+            raise ValueError(
+                f"Cannot distribute a DTensor with {tensor.placements} to {layout}: "
+                "use redistribute"
+            )
+        return tensor
+    if not tensor.is_leaf:
+        raise RuntimeError("`distribute_tensor` should be used to distribute leaf tensors! but "
+                           "found non-leaf tensor!")  # fmt: skip
+    local = tensor.detach()
+    if mesh.get_coordinate() is not None and src_data_rank is not None:
+        local = local.clone(memory_format=tenon.contiguous_format)
+        for d in range(mesh.ndim):
+            distributed.broadcast(local, group=mesh.get_group(d), group_src=src_data_rank)
+    whole = Spec(mesh, (Replicate(),) * mesh.ndim, tuple(tensor.shape))
+    from tenon.distributed.tensor._redistribute import move
+
+    part = move(local, whole, layout)
+    if part is local and src_data_rank is None:
+        part = local.clone()
+    made = leaf(part, whole.with_layout(layout), tensor.requires_grad)
+    return made._as_parameter(tensor.requires_grad) if isinstance(tensor, Parameter) else made
+
+
+def distribute_module(
+    module: Module,
+    device_mesh: DeviceMesh | None = None,
+    partition_fn: Callable[[str, Module, DeviceMesh], None] | None = None,
+    input_fn: Callable[..., Any] | None = None,
+    output_fn: Callable[..., Any] | None = None,
+) -> Module:
+    """A module whose parameters and buffers are DTensors: partition_fn(name, module, mesh) makes
+    those that are cut, the others are replicated. input_fn(module, inputs, mesh) and
+    output_fn(module, outputs, mesh) convert what goes in and comes out."""
+    mesh = _mesh(device_mesh)
+    for name, part in module.named_modules():
+        if partition_fn is not None:
+            partition_fn(name, part, mesh)
+        for key, param in part._parameters.items():
+            if param is not None and not isinstance(param, DTensor):
+                part.register_parameter(key, Parameter(distribute_tensor(param.detach(), mesh),
+                                                       param.requires_grad))  # fmt: skip
+        for key, buffer in part._buffers.items():
+            if buffer is not None and not isinstance(buffer, DTensor):
+                part._buffers[key] = distribute_tensor(buffer, mesh)
+    if input_fn is not None:
+        module.register_forward_pre_hook(lambda m, inputs: input_fn(m, inputs, mesh))
+    if output_fn is not None:
+        module.register_forward_hook(lambda m, inputs, outputs: output_fn(m, outputs, mesh))
+    return module
+
+
+def _factory(name: str, fills: bool = False) -> Any:
+    make_whole = getattr(tenon, name)
+
+    def factory(
+        *size: Any,
+        device_mesh: DeviceMesh | None = None,
+        placements: Sequence[Placement] | None = None,
+        requires_grad: bool = False,
+        **options: Any,
+    ) -> DTensor:
+        mesh = _mesh(device_mesh)
+        extra: tuple[Any, ...] = ()
+        if fills:
+            size, extra = size[:1], (options.pop("fill_value", None) or size[1],)
+        shape = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
+        options.pop("layout", None)
+        wanted = [Replicate()] * mesh.ndim if placements is None else placements
+        spec = Spec(mesh, normal(wanted, len(shape)), tuple(shape))
+        # Random numbers are those of one process with the same seed.
+        whole = name in ("rand", "randn")
+        local = make_whole(shape if whole else spec.local[0], *extra, **options)
+        if whole:
+            local = _dispatch.own_part(local, spec)
+        return leaf(local, spec, requires_grad)
+
+    factory.__name__ = name
+    factory.__doc__ = f"tenon.{name} as a DTensor."
+    return factory
+
+
+empty, zeros, ones = _factory("empty"), _factory("zeros"), _factory("ones")
+rand, randn, full = _factory("rand"), _factory("randn"), _factory("full", fills=True)

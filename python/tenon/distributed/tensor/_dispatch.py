@@ -1,0 +1,241 @@
+"""Calls of operators on DTensors.
+
+A rule looks at layouts and says which layout each tensor needs, and which the results have; then
+the operator runs on the parts. An operator without a rule runs on the whole tensors, in every
+process. Either way the numbers are those of one process.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import tenon
+from tenon import Tensor
+from tenon._tensor.methods import DisableTorchFunctionSubclass
+from tenon.distributed.tensor._redistribute import Layout, Spec, move, redistribute, spread
+from tenon.distributed.tensor.placement_types import Placement, Replicate
+
+__all__: list[str] = []
+
+_modes = threading.local()
+
+
+@contextmanager
+def implicit_replication() -> Iterator[None]:
+    """Inside it tensors beside DTensors count as replicated."""
+    before = getattr(_modes, "implicit", False)
+    _modes.implicit = True
+    try:
+        yield
+    finally:
+        _modes.implicit = before
+
+
+@dataclass
+class Call:
+    """One call of an operator: its name without the underscore of in-place forms, and arguments."""
+
+    func: Callable[..., Any]
+    name: str
+    inplace: bool
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    tensors: list[Any]  # DTensors among the arguments, in order
+    mesh: Any
+
+    def argument(self, position: int, name: str, default: Any = None) -> Any:
+        """An argument by its place or its name."""
+        if position < len(self.args):
+            return self.args[position]
+        return self.kwargs.get(name, default)
+
+
+@dataclass
+class Plan:
+    """What a rule says. `wanted`: a layout for each tensor; `layout` and `shape`: those of each
+    result; `run`: what is called with the parts instead of the operator."""
+
+    wanted: list[Layout]
+    layout: Layout
+    shape: tuple[int, ...] | list[tuple[int, ...]]
+    run: Callable[..., Any] | None = None
+
+
+EQUAL_PARTS: Any = object()  # as the shape of a plan: a batch of equal parts
+
+# A rule returns a plan, or None: the whole tensors are needed. A composite returns the result.
+RULES: dict[str, Callable[[Call], Plan | None]] = {}
+COMPOSITES: dict[str, Callable[..., Any]] = {}
+# Operators that work element by element on lists, or on what has one layout.
+_ON_PARTS = frozenset((
+    "_adam_", "_sgd_", "_lists_", "_rule_", "_scale_", "_unscale_", "requires_grad_", "detach_",
+    "retain_grad", "is_same_size", "is_pinned", "is_shared", "share_memory_", "is_set_to",
+    "record_stream",
+))  # fmt: skip
+_LIKE = frozenset(("zeros_like", "ones_like", "empty_like", "full_like"))
+_RANDOM = frozenset((
+    "normal_", "uniform_", "random_", "bernoulli_", "exponential_", "cauchy_", "geometric_",
+    "log_normal_",
+))  # fmt: skip
+
+
+def _dtensor() -> Any:
+    from tenon.distributed.tensor import _api
+
+    return _api
+
+
+def _mapped(value: Any, fn: Callable[[Any], Any]) -> Any:
+    if isinstance(value, Tensor):
+        return fn(value)
+    if isinstance(value, dict):
+        return {k: _mapped(v, fn) for k, v in value.items()}
+    if isinstance(value, (list, tuple)) and type(value) is not tenon.Size:
+        items = [_mapped(v, fn) for v in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    return value
+
+
+def _as_dtensor(t: Tensor, mesh: Any, name: str) -> Any:
+    api = _dtensor()
+    if isinstance(t, api.DTensor):
+        if t.device_mesh is not mesh and t.device_mesh != mesh:
+            raise RuntimeError(f"{name}(): the DTensors lie on different meshes")
+        return t
+    if t.ndim == 0 or getattr(_modes, "implicit", False):
+        return api.make(t, Spec(mesh, (Replicate(),) * mesh.ndim, tuple(t.shape)))
+    raise RuntimeError(
+        f"{name}(): got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to "
+        "DTensor before calling distributed operators!"
+    )
+
+
+def own_part(whole: Tensor, spec: Spec) -> Tensor:
+    """This rank's part of what every rank has."""
+    replicated = spec.with_layout((Replicate(),) * len(spec.placements))
+    return move(whole, replicated, spec.placements)
+
+
+def wrap(result: Any, mesh: Any, layout: Layout, shape: Any = None) -> Any:
+    """The tensors of a result as DTensors of a layout; shapes are the parts' unless given."""
+    make = _dtensor().make
+    if isinstance(result, Tensor):
+        if shape is EQUAL_PARTS:  # dimension 0 is cut into them
+            parts = math.prod(n for n, p in zip(mesh.shape, layout, strict=True) if p.is_shard(0))
+            shape = (result.shape[0] * parts, *result.shape[1:])
+        return make(result, Spec(mesh, layout, tuple(result.shape) if shape is None else shape))
+    if isinstance(result, (list, tuple)) and type(result) is not tenon.Size:
+        shapes = shape if isinstance(shape, list) else [shape] * len(result)
+        items = [wrap(r, mesh, layout, s) for r, s in zip(result, shapes, strict=True)]
+        return type(result)(items)
+    return result
+
+
+def _prepare(call: Call, plan: Plan) -> list[Tensor]:
+    """The parts of the tensors as the plan wants them."""
+    prepared = []
+    for t, wanted in zip(call.tensors, plan.wanted, strict=True):
+        local = redistribute(t.as_subclass(Tensor), t._spec, wanted)
+        groups = [
+            call.mesh.get_group(d)
+            for d, (mine, out) in enumerate(zip(wanted, plan.layout, strict=True))
+            if mine.is_replicate() and not out.is_replicate()
+        ]
+        prepared.append(spread(local, groups))
+    return prepared
+
+
+def execute(call: Call, plan: Plan) -> Any:
+    """Runs the operator on parts."""
+    run = plan.run or call.func
+    with DisableTorchFunctionSubclass():
+        parts = _prepare(call, plan)
+        if call.inplace:
+            parts[0] = call.args[0]
+        rest = iter(parts)
+        args, kwargs = _mapped((call.args, call.kwargs), lambda t: next(rest))
+        result = run(*args, **kwargs)
+        if call.inplace:
+            return call.args[0]
+        return wrap(result, call.mesh, plan.layout, plan.shape)
+
+
+def whole_plan(call: Call) -> Plan:
+    """Every process has all of the tensors."""
+    layout: Layout = (Replicate(),) * call.mesh.ndim
+    return Plan([layout] * len(call.tensors), layout, None)  # type: ignore[arg-type]
+
+
+def _execute_whole(call: Call) -> Any:
+    """An operator without a rule."""
+    if not call.inplace:
+        return execute(call, whole_plan(call))
+    target = call.args[0]
+    with DisableTorchFunctionSubclass():
+        whole = (Replicate(),) * call.mesh.ndim
+        wholes = [redistribute(t.as_subclass(Tensor), t._spec, whole) for t in call.tensors]
+        wholes[0] = wholes[0].clone()
+        rest = iter(wholes)
+        args, kwargs = _mapped((call.args, call.kwargs), lambda t: next(rest))
+        changed = call.func(*args, **kwargs)
+        changed = args[0] if changed is None else changed
+        if tuple(changed.shape) != target._spec.shape:
+            raise RuntimeError(f"{call.name}_(): the shape of a DTensor cannot change in place")
+        spec = Spec(call.mesh, (Replicate(),) * call.mesh.ndim, tuple(changed.shape))
+        Tensor.copy_(target, redistribute(changed, spec, target.placements))
+    return None if call.name == "__setitem__" else target
+
+
+def _fill_like_one_process(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Random numbers in place: those that one process with the same seed would draw."""
+    target = args[0]
+    with DisableTorchFunctionSubclass():
+        whole = tenon.empty(target._spec.shape, dtype=target.dtype, device=target.device)
+        func(whole, *args[1:], **kwargs)
+        Tensor.copy_(target, own_part(whole, target._spec))
+    return target
+
+
+def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """DTensor.__torch_function__."""
+    api = _dtensor()
+    name = getattr(func, "__name__", str(func))
+    if name in _ON_PARTS:
+        with DisableTorchFunctionSubclass():
+            return func(*args, **kwargs)
+    first = args[0] if args else None
+    if name in _LIKE and isinstance(first, api.DTensor):
+        with DisableTorchFunctionSubclass():
+            result = func(*args, **kwargs)
+        return api.leaf(result, first._spec, result.requires_grad)
+    if name in _RANDOM or name.startswith("_init_"):
+        return _fill_like_one_process(func, args, kwargs)
+    if name in COMPOSITES:
+        found = COMPOSITES[name](*args, **kwargs)
+        if found is not NotImplemented:
+            return found
+    tensors: list[Any] = []
+    _mapped((args, kwargs), tensors.append)
+    mesh = next(t.device_mesh for t in tensors if isinstance(t, api.DTensor))
+    tensors = [_as_dtensor(t, mesh, name) for t in tensors]
+    rest = iter(tensors)
+    args, kwargs = _mapped((args, kwargs), lambda t: next(rest))
+    inplace = name == "__setitem__" or (name.endswith("_") and not name.startswith("__"))
+    call = Call(func, name.rstrip("_") if inplace and name != "__setitem__" else name, inplace,
+                args, kwargs, tensors, mesh)  # fmt: skip
+    rule = RULES.get(call.name)
+    plan = rule(call) if rule is not None else None
+    return _execute_whole(call) if plan is None else execute(call, plan)
+
+
+def replicated(placements: tuple[Placement, ...]) -> bool:
+    """Whether every process has all of it."""
+    return all(p.is_replicate() for p in placements)
+
+
+from tenon.distributed.tensor import _rules, _rules_shape  # noqa: E402, F401 - they fill RULES

@@ -1,0 +1,384 @@
+"""Rules of operators on DTensors: element by element, products of matrices, reductions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tenon
+from tenon import Tensor
+from tenon.distributed.tensor._dispatch import COMPOSITES, RULES, Call, Plan
+from tenon.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard
+
+__all__: list[str] = []
+
+R = Replicate()
+P = Partial()
+
+
+def rule(*names: str) -> Callable[[Any], Any]:
+    """Registers a rule for operators."""
+
+    def register(fn: Any) -> Any:
+        RULES.update(dict.fromkeys(names, fn))
+        return fn
+
+    return register
+
+
+# ---- Element by element --------------------------------------------------------------------------
+
+_UNARY = """
+abs absolute neg negative positive exp exp2 expm1 log log2 log10 log1p sqrt rsqrt square sin cos tan
+asin acos atan sinh cosh tanh asinh acosh atanh sigmoid relu relu6 gelu silu mish elu selu celu
+leaky_relu hardtanh hardswish hardsigmoid softplus softsign tanhshrink logsigmoid erf erfc erfinv
+ceil floor round trunc frac sign sgn reciprocal clone contiguous detach isnan isinf isfinite
+logical_not bitwise_not nan_to_num alias conj deg2rad rad2deg threshold hardshrink softshrink
+fill zero view_as clamp clamp_min clamp_max clip digamma lgamma sinc logit bernoulli
+""".split()
+_BINARY = """
+add sub subtract mul multiply div divide true_divide pow __rsub__ __rpow__ __rdiv__ __rtruediv__
+rsub maximum minimum fmax fmin fmod remainder floor_divide atan2 eq ne lt le gt ge __eq__ __ne__
+__lt__ __le__ __gt__ __ge__ logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor
+__and__ __or__ __xor__ where lerp addcmul addcdiv masked_fill copy prelu xlogy hypot copysign
+logaddexp isclose float_power __pow__ __add__ __sub__ __mul__ __truediv__ threshold_backward
+""".split()
+# Of a sum's terms: f(a) + f(b) = f(a + b).
+_LINEAR = frozenset(("neg", "negative", "positive", "clone", "contiguous", "detach", "alias",
+                     "conj", "zero"))  # fmt: skip
+_SUMS = frozenset(("add", "sub", "subtract", "__add__", "__sub__"))
+_PRODUCTS = frozenset(("mul", "multiply", "__mul__"))
+_QUOTIENTS = frozenset(("div", "divide", "true_divide", "__truediv__"))
+
+
+def _broadcast(shapes: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    return tuple(tenon.broadcast_shapes(*[tuple(s) for s in shapes]))
+
+
+def _keeps_sum(call: Call, here: list[Placement]) -> bool:
+    """Whether the operator on terms gives the terms of the result."""
+    partial = [p.is_partial("sum") for p in here]
+    if not any(partial) or any(p.is_shard() or (p.is_partial() and not p.is_partial("sum"))
+                               for p in here):  # fmt: skip
+        return False
+    if call.name in _LINEAR:
+        return True
+    positional = call.args[:2]
+    plain = any(not isinstance(a, Tensor) for a in positional)
+    if call.name in _SUMS:
+        return not plain and "alpha" not in call.kwargs
+    if call.name in _PRODUCTS:
+        return sum(partial) == 1
+    if call.name in _QUOTIENTS and "rounding_mode" not in call.kwargs:
+        return partial[0] and sum(partial) == 1 and isinstance(call.args[0], Tensor)
+    return False
+
+
+def _elementwise_dim(
+    call: Call, here: list[Placement], shapes: list[tuple[int, ...]], out: tuple[int, ...],
+    forced: Placement | None,
+) -> tuple[list[Placement], Placement]:  # fmt: skip
+    """(what each tensor needs, what the result is) along one dimension of the mesh"""
+    n = len(out)
+    if _keeps_sum(call, here) and (forced is None or forced.is_partial("sum")):
+        if call.name in _SUMS:
+            return [P] * len(here), P
+        return here, P
+    goal = forced
+    if goal is None:
+        found = [
+            p.dim + n - len(s)
+            for p, s in zip(here, shapes, strict=True)
+            if isinstance(p, Shard) and s[p.dim] == out[p.dim + n - len(s)]
+        ]
+        goal = Shard(found[0]) if found else R
+    if not isinstance(goal, Shard):
+        return [R] * len(here), R
+    wanted: list[Placement] = []
+    for s in shapes:
+        dim = goal.dim - (n - len(s))
+        wanted.append(Shard(dim) if dim >= 0 and s[dim] == out[goal.dim] else R)
+    return wanted, goal
+
+
+def _transposed(columns: list[list[Placement]]) -> list[tuple[Placement, ...]]:
+    """Layouts of tensors of what they need along each dimension of the mesh."""
+    return [tuple(c[i] for c in columns) for i in range(len(columns[0]))]
+
+
+@rule(*_UNARY, *_BINARY)
+def elementwise(call: Call) -> Plan | None:
+    if call.name == "view_as":
+        return None
+    shapes = [t._spec.shape for t in call.tensors]
+    out = shapes[0] if call.inplace else _broadcast(shapes)
+    columns, layout = [], []
+    for d in range(call.mesh.ndim):
+        here = [t.placements[d] for t in call.tensors]
+        forced = here[0] if call.inplace else None
+        if forced is not None and forced.is_partial() and not _keeps_sum(call, here):
+            return None
+        wanted, got = _elementwise_dim(call, here, shapes, out, forced)
+        columns.append(wanted)
+        layout.append(got)
+    return Plan(_transposed(columns), tuple(layout), out)
+
+
+# ---- Products of matrices ------------------------------------------------------------------------
+
+
+def _product_dim(
+    a: Placement, b: Placement, sa: tuple[int, ...], sb: tuple[int, ...], out: tuple[int, ...]
+) -> tuple[Placement, Placement, Placement]:
+    """(a's, b's, the result's) along one dimension of the mesh; sb is (..., k, n)."""
+    n = len(out)
+    na, nb = len(sa), len(sb)
+    if isinstance(a, Partial) or isinstance(b, Partial):
+        if a.is_partial("sum") and b.is_replicate():
+            return a, b, P
+        if b.is_partial("sum") and a.is_replicate():
+            return a, b, P
+        a, b = (R if p.is_partial() else p for p in (a, b))
+    for mine, nd, shape, other, swap in (
+        (a, na, sa, nb, False),
+        (b, nb, sb, na, True),
+    ):
+        if isinstance(mine, Shard) and mine.dim < nd - 2:  # a dimension of the batch
+            dim = mine.dim + n - nd
+            match = dim - (n - other)
+            fits = match >= 0 and (sa if swap else sb)[match] == shape[mine.dim]
+            if shape[mine.dim] != out[dim]:
+                continue
+            partner = Shard(match) if fits else R
+            return (partner, mine, Shard(dim)) if swap else (mine, partner, Shard(dim))
+    inner_a, rows = a.is_shard(na - 1), a.is_shard(na - 2)
+    inner_b, columns = b.is_shard(nb - 2), b.is_shard(nb - 1)
+    if inner_a and not columns or inner_b and not rows:
+        return Shard(na - 1), Shard(nb - 2), P
+    if rows and (not columns or math.prod(sa) >= math.prod(sb)):
+        return a, R, Shard(n - 2)
+    if columns:
+        return R, b, Shard(n - 1)
+    if rows:
+        return a, R, Shard(n - 2)
+    return R, R, R
+
+
+def _product(call: Call, sa: tuple[int, ...], sb: tuple[int, ...], swapped: bool) -> Plan | None:
+    """swapped: the second tensor is (n, k), as linear's weight."""
+    if len(sa) < 2 or len(sb) < 2:
+        return None
+
+    def flipped(p: Placement) -> Placement:
+        return Shard(1 - p.dim) if swapped and isinstance(p, Shard) else p
+
+    out = (*_broadcast([sa[:-2], sb[:-2]]), sa[-2], sb[-1])
+    columns, layout = [], []
+    for d in range(call.mesh.ndim):
+        a, b = call.tensors[0].placements[d], flipped(call.tensors[1].placements[d])
+        wa, wb, got = _product_dim(a, b, sa, sb, out)
+        columns.append([wa, flipped(wb)])
+        layout.append(got)
+    return Plan(_transposed(columns), tuple(layout), out)
+
+
+@rule("matmul", "mm", "bmm", "__matmul__")
+def matmul(call: Call) -> Plan | None:
+    return _product(call, *(t._spec.shape for t in call.tensors), False)
+
+
+def _linear(input: Any, weight: Any, bias: Any = None) -> Any:
+    if bias is None:
+        return NotImplemented
+    return tenon.nn.functional.linear(input, weight) + bias
+
+
+COMPOSITES["linear"] = _linear
+
+
+@rule("linear")
+def linear(call: Call) -> Plan | None:
+    a, w = call.tensors[0]._spec.shape, call.tensors[1]._spec.shape
+    if len(a) < 2 or len(w) != 2:
+        return None
+    return _product(call, a, (w[1], w[0]), True)
+
+
+def _addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    product = tenon.matmul(mat1, mat2)
+    return (product if alpha == 1 else product * alpha) + (input if beta == 1 else input * beta)
+
+
+COMPOSITES["addmm"] = COMPOSITES["baddbmm"] = _addmm
+
+# ---- Reductions ----------------------------------------------------------------------------------
+
+
+def _dims(call: Call, name: str = "dim", position: int = 1) -> list[int] | None:
+    """The dimensions that are reduced; None: the arguments say something else."""
+    n = call.tensors[0].ndim
+    given = call.argument(position, name)
+    if given is None or given == () or given == []:
+        return list(range(n))
+    if isinstance(given, bool) or not isinstance(given, (int, tuple, list)):
+        return None
+    dims = [given] if isinstance(given, int) else list(given)
+    if any(not isinstance(d, int) or not -n <= d < n for d in dims):
+        return None
+    return [d % n for d in dims]
+
+
+def _reduced_shape(shape: tuple[int, ...], dims: list[int], keep: bool) -> tuple[int, ...]:
+    if keep:
+        return tuple(1 if d in dims else n for d, n in enumerate(shape))
+    return tuple(n for d, n in enumerate(shape) if d not in dims)
+
+
+def _after(dim: int, dims: list[int], keep: bool) -> Shard:
+    return Shard(dim if keep else dim - sum(d < dim for d in dims))
+
+
+def _reduction(call: Call, dims: list[int], keep: bool, op: str | None, linear: bool) -> Plan:
+    t = call.tensors[0]
+    wanted, layout = [], []
+    for p in t.placements:
+        if isinstance(p, Shard) and p.dim not in dims:
+            wanted.append(p)
+            layout.append(_after(p.dim, dims, keep))
+        elif isinstance(p, Shard) and op is not None:
+            wanted.append(p)
+            layout.append(Partial(op))
+        elif p.is_partial("sum") and linear:
+            wanted.append(p)
+            layout.append(p)
+        else:
+            wanted.append(R)
+            layout.append(R)
+    shape = _reduced_shape(t._spec.shape, dims, keep)
+    return Plan([tuple(wanted)], tuple(layout), shape)
+
+
+def _keep(call: Call, position: int = 2) -> bool:
+    return bool(call.argument(position, "keepdim", False))
+
+
+@rule("sum", "nansum")
+def total(call: Call) -> Plan | None:
+    dims = _dims(call)
+    if dims is None:
+        return None
+    return _reduction(call, dims, _keep(call), "sum", call.name == "sum")
+
+
+@rule("mean")
+def mean(call: Call) -> Plan | None:
+    dims = _dims(call)
+    t = call.tensors[0]
+    cut = dims is not None and any(isinstance(p, Shard) and p.dim in dims for p in t.placements)
+    if dims is None:
+        return None
+    plan = _reduction(call, dims, _keep(call), "sum", True)
+    if cut:  # parts may be of different sizes
+        count, keep = math.prod(t._spec.shape[d] for d in dims), _keep(call)
+        dtype = call.kwargs.get("dtype")
+        plan.run = lambda x, *args, **kwargs: x.sum(dims, keep, dtype=dtype) / count
+    return plan
+
+
+@rule("amax", "amin")
+def extreme(call: Call) -> Plan | None:
+    dims, t = _dims(call), call.tensors[0]
+    cut = dims is not None and any(isinstance(p, Shard) and p.dim in dims for p in t.placements)
+    # A part may be empty, and ties share the gradient among all ranks.
+    if dims is None or (cut and (t.requires_grad or not _even(t))):
+        return None
+    return _reduction(call, dims, _keep(call), call.name[1:], False)
+
+
+def _even(t: Any) -> bool:
+    return all(
+        t._spec.shape[p.dim] % t.device_mesh.size(d) == 0
+        for d, p in enumerate(t.placements)
+        if isinstance(p, Shard)
+    )
+
+
+@rule("max", "min")
+def extreme_with_index(call: Call) -> Plan | None:
+    t = call.tensors[0]
+    if len(call.tensors) > 1 or call.argument(1, "dim") is None:
+        return None
+    dims = _dims(call)
+    if dims is None or any(isinstance(p, Shard) and p.dim in dims for p in t.placements):
+        return None
+    plan = _reduction(call, dims, _keep(call), None, False)
+    plan.shape = [plan.shape, plan.shape]  # type: ignore[list-item]
+    return plan
+
+
+@rule(
+    "argmax", "argmin", "prod", "any", "all", "var", "std", "logsumexp", "count_nonzero", "median"
+)
+def within_parts(call: Call) -> Plan | None:
+    t = call.tensors[0]
+    if call.argument(1, "dim") is None:
+        return None
+    dims = _dims(call)
+    if dims is None or call.name == "median":
+        return None
+    keep = bool(call.kwargs.get("keepdim", call.argument(2, "keepdim", False)
+                                if call.name not in ("var", "std") else False))  # fmt: skip
+    if any(isinstance(p, Shard) and p.dim in dims for p in t.placements):
+        return None
+    return _reduction(call, dims, keep, None, False)
+
+
+# ---- Norms ---------------------------------------------------------------------------------------
+
+
+def _vector_norm(
+    x: Any, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Any:
+    """Of parts: the norm of their norms."""
+    cut = [d for d, p in enumerate(x.placements) if not p.is_replicate()]
+    order = 2.0 if ord is None else ord
+    if dim is not None or not cut or isinstance(order, str) or order in (0, -math.inf):
+        return NotImplemented
+    if any(p.is_partial() for p in x.placements):
+        x = x.redistribute(placements=[R if p.is_partial() else p for p in x.placements])
+    plain = x if dtype is None else x.to(dtype)
+    if order == math.inf:
+        local = plain.abs().redistribute(placements=[R] * x.device_mesh.ndim)
+        result = local.amax()
+    else:
+        local = tenon.linalg.vector_norm(plain.to_local(), order)
+        terms = _from_local(local**order, x, [P if d in cut else R
+                                              for d in range(x.device_mesh.ndim)])  # fmt: skip
+        result = terms.redistribute(placements=[R] * x.device_mesh.ndim) ** (1.0 / order)
+    return result.reshape([1] * x.ndim) if keepdim else result
+
+
+def _from_local(local: Tensor, like: Any, layout: Sequence[Placement]) -> Any:
+    return type(like).from_local(local, like.device_mesh, layout)
+
+
+def _norm(x: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+    if p in ("fro", None):
+        p = 2
+    if dim is not None or isinstance(p, str):
+        return NotImplemented
+    return _vector_norm(x, p, None, keepdim, dtype=dtype)
+
+
+def _norms(tensors: Any, order: float) -> Any:
+    """The norm of each tensor of a list."""
+    found = [tenon.linalg.vector_norm(t, order) for t in tensors]
+    mesh = found[0].device_mesh
+    whole = [f.full_tensor() for f in found]
+    return type(found[0]).from_local(tenon.stack(whole), mesh, [R] * mesh.ndim)
+
+
+COMPOSITES["linalg_vector_norm"] = COMPOSITES["vector_norm"] = _vector_norm
+COMPOSITES["norm"] = _norm
+COMPOSITES["_norms"] = _norms

@@ -1,0 +1,234 @@
+"""DTensor: every layout of the inputs of many computations, results and gradients against plain
+tensors. Runs in two or four processes (a mesh of 2 x 2); `test_sharding.py` starts it."""
+
+import itertools
+import sys
+
+import numpy as np
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+
+dist.init_process_group(sys.argv[1])
+RANK, SIZE = dist.get_rank(), dist.get_world_size()
+MESH = init_device_mesh("cpu", (SIZE,) if SIZE < 4 else (2, 2))
+
+
+def numbers(*shape: int) -> torch.Tensor:
+    values = np.random.default_rng(sum(shape) + 7 * len(shape)).standard_normal(shape)
+    return torch.from_numpy(values)
+
+
+def layouts(ndim: int) -> list[tuple]:
+    one = [Replicate(), *(Shard(d) for d in range(ndim))]
+    if MESH.ndim == 1:
+        return [(p,) for p in one]
+    pairs = list(itertools.product(one, one))
+    return pairs[::2] if ndim < 2 else pairs[ndim % 3 :: 4]
+
+
+def close(got: torch.Tensor, want: torch.Tensor, what: str) -> None:
+    assert tuple(got.shape) == tuple(want.shape), (what, got.shape, want.shape)
+    np.testing.assert_allclose(
+        got.detach().numpy(), want.detach().numpy(), 1e-9, 1e-11, err_msg=what
+    )
+
+
+def compare(what: str, fn, *shapes: tuple[int, ...]) -> None:
+    """fn of DTensors in every layout is fn of the plain tensors, and so are its gradients."""
+    plain = [numbers(*s).requires_grad_() for s in shapes]
+    want = fn(*plain)
+    weights = torch.linspace(1.0, 2.0, want.numel(), dtype=torch.float64).view(want.shape)
+    (want * weights).sum().backward()
+    for some in itertools.product(*(layouts(len(s)) for s in shapes)):
+        text = f"{what} of {some}"
+        given = [
+            distribute_tensor(p.detach(), MESH, q).requires_grad_() for p, q in zip(plain, some)
+        ]
+        got = fn(*given)
+        assert isinstance(got, DTensor), text
+        close(got.full_tensor(), want, text)
+        factor = distribute_tensor(weights, MESH, [Replicate()] * MESH.ndim)
+        (got * factor).sum().backward()
+        for p, g in zip(plain, given):
+            assert g.grad.placements == g.placements
+            close(g.grad.full_tensor(), p.grad, f"gradient of {text}")
+
+
+def check_elementwise() -> None:
+    compare("add", lambda a, b: a + b * 2, (4, 5), (4, 5))
+    compare("broadcast", lambda a, b: (a - b) / (b * b + 1), (3, 4, 5), (4, 1))
+    compare("chain", lambda a: F.gelu(torch.tanh(1 - a) * 3).pow(2), (5, 3))
+    compare("where", lambda a, b: torch.where(a > 0, a, b), (4, 3), (3,))
+    compare("dtype", lambda a: a.float().double() * 2, (4,))
+
+
+def check_products() -> None:
+    compare("matmul", lambda a, b: a @ b, (5, 4), (4, 6))
+    compare("batch", lambda a, b: torch.matmul(a, b), (4, 5, 2), (2, 3))
+    compare("linear", lambda x, w, b: F.linear(x, w, b), (4, 6), (8, 6), (8,))
+    compare("addmm", lambda c, a, b: torch.addmm(c, a, b, beta=0.5, alpha=2), (3,), (4, 5), (5, 3))
+    compare("sum of a product", lambda a, b: (a @ b) + (a @ b), (4, 4), (4, 3))
+    if SIZE < 4:
+        compare("bmm", lambda a, b: torch.bmm(a, b), (4, 3, 2), (4, 2, 5))
+        compare("einsum", lambda a, b: torch.einsum("ij,kj->ik", a, b), (4, 3), (5, 3))
+
+
+def check_reductions() -> None:
+    compare("sum", lambda a: a.sum(), (5, 4))
+    compare("sum 0", lambda a: a.sum(0), (5, 4))
+    compare("mean", lambda a: a.mean(1, keepdim=True), (4, 5))
+    compare("mean of all", lambda a: (a * a).mean(), (3, 5))
+    compare("norm", lambda a: torch.linalg.vector_norm(a), (5, 4))
+    compare("norm 3", lambda a: a.norm(3), (5, 4))
+    compare("amax", lambda a: a.amax(0), (5, 4))
+    compare("var", lambda a: a.var(0), (5, 4))
+    compare("max", lambda a: a.max(1)[0], (4, 5))
+    compare("logsumexp", lambda a: a.logsumexp(1), (4, 5))
+    compare("cumsum", lambda a: a.cumsum(0), (4, 5))
+
+
+def check_shapes() -> None:
+    compare("view", lambda a: a.view(2, 2, 6), (4, 6))
+    compare("heads", lambda a: a.view(3, 4, 2, 3).transpose(1, 2), (3, 4, 6))
+    compare("merge", lambda a: a.reshape(3, -1), (3, 4, 2))
+    compare("uneven", lambda a: a.view(6, 5), (2, 3, 5))
+    compare("flatten", lambda a: a.flatten(1), (2, 4, 3))
+    compare("transposed", lambda a: a.t() * 2, (4, 3))
+    compare("permute", lambda a: a.permute(2, 0, 1), (4, 3, 2))
+    compare("unsqueeze", lambda a: a.unsqueeze(1).expand(4, 3, 5) * 1, (4, 5))
+    compare("squeeze", lambda a: a.squeeze(1), (4, 1, 3))
+    compare(
+        "chunk", lambda a: torch.cat([c * (i + 1) for i, c in enumerate(a.chunk(2, 1))]), (4, 6)
+    )
+    compare("split", lambda a: a.split([1, 3])[1], (4, 6))
+    compare("stack", lambda a, b: torch.stack([a, b], 1), (4, 3), (4, 3))
+    compare("index", lambda a: a[1:3, None, 0], (4, 3))
+
+
+def loss(x: torch.Tensor) -> torch.Tensor:
+    target = torch.tensor([1, 0, 2, 1])
+    return F.cross_entropy(x, distribute_tensor(target, MESH) if isinstance(x, DTensor) else target)
+
+
+def check_along_dimensions() -> None:
+    compare("softmax", lambda a: a.softmax(-1), (4, 6))
+    compare("layer_norm", lambda a, w, b: F.layer_norm(a, (6,), w, b), (4, 6), (6,), (6,))
+    compare("rms_norm", lambda a, w: F.rms_norm(a, (6,), w), (4, 6), (6,))
+    index = torch.tensor([[0, 3, 5], [2, 6, 0]])
+    for where in layouts(2):
+        fixed = distribute_tensor(index, MESH, where)
+        plain = numbers(7, 4).requires_grad_()
+        want = F.embedding(index, plain)
+        (want * want).sum().backward()
+        for q in layouts(2):
+            table = distribute_tensor(plain.detach(), MESH, q).requires_grad_()
+            got = F.embedding(fixed, table)
+            close(got.full_tensor(), want, f"embedding {where} {q}")
+            (got * got).sum().backward()
+            close(table.grad.full_tensor(), plain.grad, f"gradient of embedding {where} {q}")
+    if SIZE < 4:
+        compare("attention",
+                lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
+                *[(2, 4, 3, 2)] * 3)  # fmt: skip
+        compare("conv", lambda x, w: F.conv1d(x, w), (4, 2, 5), (3, 2, 2))
+        compare("cross_entropy", loss, (4, 3))
+        compare("mse_loss", F.mse_loss, (4, 3), (4, 3))
+
+
+def check_in_place() -> None:
+    for q in layouts(2):
+        d = distribute_tensor(numbers(5, 4), MESH, q)
+        other = distribute_tensor(numbers(5, 4) * 2, MESH)
+        d.mul_(3).add_(other)
+        d[0, 1] = 7.0
+        want = numbers(5, 4) * 3 + numbers(5, 4) * 2
+        want[0, 1] = 7.0
+        assert d.placements == q
+        close(d.full_tensor(), want, f"in place {q}")
+        torch.manual_seed(3)
+        d.normal_()
+        torch.manual_seed(3)
+        close(d.full_tensor(), torch.empty(5, 4, dtype=torch.float64).normal_(), "normal_")
+        torch.manual_seed(4)
+        dropped = F.dropout(d, 0.4)
+        torch.manual_seed(4)
+        close(dropped.full_tensor(), F.dropout(d.full_tensor(), 0.4), "dropout")
+
+
+def check_layouts() -> None:
+    whole = numbers(5, 7)
+    for p, q in itertools.product(layouts(2), reversed(layouts(2))):
+        d = distribute_tensor(whole, MESH, p)
+        moved = d.redistribute(placements=q)
+        assert moved.placements == q and moved.shape == (5, 7)
+        close(moved.full_tensor(), whole, f"{p} to {q}")
+        want = distribute_tensor(whole, MESH, q).to_local()
+        close(moved.to_local(), want, f"part of {p} to {q}")
+    leaf = torch.full((3, 2), RANK + 1.0, dtype=torch.float64, requires_grad=True)
+    terms = DTensor.from_local(leaf, MESH, [Partial()] * MESH.ndim)
+    total = terms.redistribute(placements=[Shard(0), *[Replicate()] * (MESH.ndim - 1)])
+    close(total.full_tensor(), torch.full((3, 2), SIZE * (SIZE + 1) / 2.0).double(), "sum of terms")
+    (total * total).sum().backward()
+    close(leaf.grad, torch.full((3, 2), SIZE * (SIZE + 1.0)).double(), "gradient of a term")
+    mean = DTensor.from_local(leaf.detach(), MESH, [Partial("avg")] * MESH.ndim).full_tensor()
+    close(mean, torch.full((3, 2), (SIZE + 1) / 2.0).double(), "average")
+    # What a program computes with its part, and says of the gradient.
+    x = distribute_tensor(torch.ones(4).double(), MESH).requires_grad_()
+    (x.to_local(grad_placements=[Partial()] * MESH.ndim) * (RANK + 1)).sum().backward()
+    close(x.grad.to_local(), torch.full((4,), SIZE * (SIZE + 1) / 2.0).double(), "grad_placements")
+
+
+def check_sources() -> None:
+    """Numbers are those of the first process, unless nobody's are asked for."""
+    own = torch.full((4, 2), RANK + 1.0)
+    first = distribute_tensor(own, MESH, [Shard(0)] * MESH.ndim)
+    assert first.full_tensor().tolist() == [[1.0, 1.0]] * 4 and own[0, 0] == RANK + 1
+    each = distribute_tensor(own, MESH, [Shard(0)] * MESH.ndim, src_data_rank=None)
+    assert each.to_local().unique().tolist() == [RANK + 1.0]
+    checked = DTensor.from_local(own.clone(), MESH, [Replicate()] * MESH.ndim, run_check=True)
+    assert checked.to_local().unique().tolist() == [1.0]
+
+
+def check_mistakes() -> None:
+    d = distribute_tensor(torch.ones(4, 2), MESH, [Shard(0)] * MESH.ndim)
+
+    def expect(kind, text, call):
+        try:
+            call()
+        except kind as err:
+            assert text in str(err), err
+        else:
+            raise AssertionError(f"nothing was said of {text!r}")
+
+    expect(RuntimeError, "got mixed torch.Tensor and DTensor", lambda: d + torch.ones(4, 2))
+    expect(
+        ValueError,
+        "the tensor has 2 dimensions",
+        lambda: d.redistribute(placements=[Shard(2)] * MESH.ndim),
+    )
+    expect(
+        ValueError,
+        "must have the same length",
+        lambda: distribute_tensor(torch.ones(2), MESH, [Shard(0)] * 3),
+    )
+    expect(RuntimeError, "to_local() or full_tensor()", lambda: d.numpy())
+    expect(
+        ValueError,
+        "this rank's part",
+        lambda: DTensor.from_local(torch.ones(2), MESH, [Shard(0)] * MESH.ndim, shape=(40,)),
+    )
+    expect(
+        IndexError,
+        "out of the table's 4 rows",
+        lambda: F.embedding(distribute_tensor(torch.tensor([4]), MESH), d),
+    )
+
+
+for name, check in list(globals().items()):
+    if name.startswith("check_") and name[6:].startswith(tuple(sys.argv[2:]) or ""):
+        check()
+dist.destroy_process_group()
+print("ok\n", end="")

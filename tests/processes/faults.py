@@ -1,0 +1,86 @@
+"""What goes wrong between ranks, and what those that are left say. `test_faults.py` starts it:
+ENGINE FAULT."""
+
+import os
+import sys
+import time
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor, Shard
+
+fault = sys.argv[2]
+dist.init_process_group(sys.argv[1], timeout=timedelta(seconds=1.0 if fault == "hang" else 30))
+RANK, SIZE = dist.get_rank(), dist.get_world_size()
+LAST = SIZE - 1
+
+
+def said(call) -> str:
+    try:
+        call()
+    except Exception as err:
+        return str(err)
+    raise AssertionError("nothing was said")
+
+
+def needs(text: str, *words: str) -> None:
+    missing = [w for w in words if w not in text]
+    assert not missing, (missing, text)
+
+
+def die() -> None:
+    pids = [None] * SIZE
+    dist.all_gather_object(pids, os.getpid())
+    if RANK == LAST:
+        os.kill(os.getpid(), 9)
+    text = said(lambda: dist.all_reduce(torch.ones(3)))
+    needs(text, f"rank {RANK} of {SIZE}", "all_reduce(3 x float32, sum)",
+          f"rank {LAST} (process {pids[LAST]}) has ended")  # fmt: skip
+    needs(said(lambda: dist.barrier()), "was lost before", "all_reduce(3 x float32, sum)")
+
+
+def die_while_sending() -> None:
+    dist.barrier()
+    if RANK == 1:
+        os.kill(os.getpid(), 9)
+    if RANK == 0:
+        text = said(lambda: dist.recv(torch.zeros(2, 3), 1))
+        needs(text, "recv(6 x float32) from rank 1", "rank 1 (process", "has ended")
+
+
+def hang() -> None:
+    dist.barrier()
+    if RANK == LAST:
+        time.sleep(2.0)
+        return
+    text = said(lambda: dist.all_gather([torch.zeros(4)] * SIZE, torch.ones(4)))
+    needs(text, f"rank {RANK} ", "all_gather(4 x float32)", "all ranks still run")
+    assert "waited" in text or "Timed out" in text, text  # whoever notices first
+
+
+def differ() -> None:
+    """Parameters, parts of DTensors and orders that differ; the group goes on after each."""
+    wide = torch.nn.Linear(4 + 2 * (RANK == LAST), 4)
+    fully_shard(wide)
+    text = said(lambda: wide(torch.ones(1, 4 + 2 * (RANK == LAST))))
+    needs(text, "different operations", "rank 0 all_gather(", f"rank {LAST} all_gather(")
+    part = torch.ones(2 + (RANK == LAST), 3)
+    mesh = dist.device_mesh.init_device_mesh("cpu", (SIZE,))
+    text = said(DTensor.from_local(part, mesh, [Shard(0)]).full_tensor)
+    needs(text, "rank 0 all_gather(6 x float32)", f"rank {LAST} all_gather(9 x float32)")
+    first, second = torch.ones(2), torch.ones(3)
+    for t in (first, second) if RANK else (second, first):
+        needs(said(lambda t=t: dist.all_reduce(t)), "different operations", "x float32, sum")
+    value = torch.ones(1)
+    dist.all_reduce(value)
+    assert value.item() == SIZE
+
+
+globals()[fault]()
+print("ok", flush=True)
+if fault in ("differ",):
+    dist.destroy_process_group()
+else:
+    os._exit(0)  # the group is lost

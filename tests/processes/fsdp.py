@@ -1,0 +1,363 @@
+"""Sharded parameters in two processes against the same training unsharded, which every rank does
+for itself; `test_sharding.py` starts it."""
+
+import copy
+import sys
+
+import numpy as np
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
+    apply_activation_checkpointing,
+)
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import (
+    FSDPModule,
+    FullStateDictConfig,
+    MixedPrecision,
+    MixedPrecisionPolicy,
+    ShardingStrategy,
+    StateDictType,
+    fully_shard,
+)
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+from torch.distributed.tensor import DTensor, Shard
+
+dist.init_process_group(sys.argv[1])
+RANK, SIZE = dist.get_rank(), dist.get_world_size()
+
+
+class Layer(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = torch.nn.Linear(5, 7), torch.nn.Linear(7, 5, bias=False)
+        self.norm = torch.nn.LayerNorm(5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.down(torch.tanh(self.up(self.norm(x))))
+
+
+class Net(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = torch.nn.Embedding(9, 5)
+        self.layers = torch.nn.ModuleList(Layer() for _ in range(3))
+        self.head = torch.nn.Linear(5, 9, bias=False)
+        self.head.weight = self.embed.weight  # one parameter of two modules
+        self.register_buffer("scale", torch.tensor([2.0]))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = self.embed(x)
+        for layer in self.layers:
+            h = layer(h)
+        return self.head(h) * self.scale
+
+
+def net() -> torch.nn.Module:
+    torch.manual_seed(1)
+    return Net().double()
+
+
+def batch(i: int, size: int = 4) -> tuple[torch.Tensor, torch.Tensor]:
+    numbers = torch.Generator().manual_seed(i)
+    x = torch.randint(0, 9, (size, 3), generator=numbers)
+    return x, torch.randint(0, 9, (size * 3,), generator=numbers)
+
+
+def mine(t: torch.Tensor) -> torch.Tensor:
+    return t.chunk(SIZE)[RANK]
+
+
+def whole(p: torch.Tensor) -> torch.Tensor:
+    return (p.full_tensor() if isinstance(p, DTensor) else p).detach()
+
+
+def close(got: torch.Tensor, want: torch.Tensor, what: str = "", tol: float = 1e-9) -> None:
+    np.testing.assert_allclose(
+        whole(got).numpy(), whole(want).numpy(), tol, tol * 1e-2, err_msg=what
+    )
+
+
+def train(alone, cut, clip=None, steps=3, accumulate=None, kind=torch.optim.AdamW) -> None:
+    """Both train with the same batches, of which each rank has its part."""
+    options = {"lr": 0.02} if kind is torch.optim.AdamW else {"lr": 0.1, "momentum": 0.9}
+    plain, own = (kind(m.parameters(), **options) for m in (alone, cut))
+    for i in range(steps):
+        for last in (False, True) if accumulate else (True,):
+            x, y = batch(i + 10 * last)
+            F.cross_entropy(alone(x).flatten(0, 1), y).backward()
+            loss = F.cross_entropy(cut(mine(x)).flatten(0, 1), mine(y))
+            if accumulate:
+                accumulate(last, loss.backward)
+            else:
+                loss.backward()
+        if clip:
+            want = torch.nn.utils.clip_grad_norm_(alone.parameters(), 0.3)
+            close(torch.as_tensor(clip(cut)), want, "norm")
+        for o in (plain, own):
+            o.step()
+            o.zero_grad()
+    return plain, own
+
+
+def check_fully_shard() -> None:
+    for reshard in (True, False):
+        alone, cut = net(), net()
+        for layer in cut.layers:
+            fully_shard(layer, reshard_after_forward=reshard)
+        fully_shard(cut)
+        assert isinstance(cut, FSDPModule) and isinstance(cut, Net)
+        p = cut.layers[0].up.weight
+        assert p.placements == (Shard(0),) and p.shape == (7, 5)
+        assert p.to_local().shape == (4 - RANK, 5) and isinstance(p, torch.nn.Parameter)
+        assert cut.head.weight is cut.embed.weight
+        train(
+            alone, cut, lambda m: torch.nn.utils.clip_grad_norm_(m.parameters(), 0.3).full_tensor()
+        )
+        assert cut.layers[0].up.weight is p
+        for (n, a), (m, b) in zip(alone.named_parameters(), cut.named_parameters()):
+            assert n == m
+            close(b, a, n)
+        # What is kept for backward is let go of: no whole weight lives between the passes.
+        state = cut.state_dict()
+        assert state["layers.1.up.weight"].placements == (Shard(0),)
+        other = net()
+        fully_shard(other)
+        other.load_state_dict(state)
+        close(other.layers[1].up.weight, alone.layers[1].up.weight)
+        with torch.no_grad():
+            close(cut(batch(3)[0]), alone(batch(3)[0]))
+        handle = cut.layers[0].unshard(async_op=True)
+        handle.wait()
+        assert not isinstance(cut.layers[0].up.weight, DTensor)
+        cut.layers[0].reshard()
+        assert cut.layers[0].up.weight is p
+
+
+def check_memory_between_passes() -> None:
+    """Saved weights are places in gathered memory, which is not there until backward needs it."""
+    from tenon.distributed.fsdp import _unit
+
+    model = torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(2)))
+    for layer in model:
+        fully_shard(layer)
+    made = []
+    gathered = _unit.Unit._gathered
+    _unit.Unit._gathered = lambda self, *args: made.append(self) or gathered(self, *args)
+    try:
+        loss = model(torch.ones(2, 64)).sum()
+        assert len(made) == 2 and all(m._fsdp_state.wholes is None for m in model)
+        loss.backward()
+        # The first layer's weight is not needed: no gradient of the input is.
+        assert len(made) in (3, 4), len(made)
+        assert all(not m._fsdp_state.unit._again for m in model)
+    finally:
+        _unit.Unit._gathered = gathered
+
+
+def check_accumulation_without_exchange() -> None:
+    alone, cut = net(), net()
+    fully_shard(cut.layers[1])
+    fully_shard(cut)
+
+    def step(last, run):
+        cut.set_requires_gradient_sync(last)
+        run()
+
+    train(alone, cut, accumulate=step)
+    close(cut.layers[1].up.weight, alone.layers[1].up.weight)
+    wrapped = FSDP(net(), auto_wrap_policy=ModuleWrapPolicy({Layer}), use_orig_params=True)
+    alone = net()
+
+    def unsynced(last, run):
+        if last:
+            return run()
+        with wrapped.no_sync():
+            run()
+
+    train(alone, wrapped, accumulate=unsynced)
+    with FSDP.summon_full_params(wrapped, writeback=False):
+        close(wrapped.module.layers[1].up.weight, alone.layers[1].up.weight)
+
+
+def check_flat_parameters() -> None:
+    for strategy in (ShardingStrategy.FULL_SHARD, ShardingStrategy.SHARD_GRAD_OP,
+                     ShardingStrategy.NO_SHARD):  # fmt: skip
+        for orig in (False, True):
+            alone = net()
+            cut = FSDP(net(), sharding_strategy=strategy, use_orig_params=orig,
+                       auto_wrap_policy=ModuleWrapPolicy({Layer}))  # fmt: skip
+            count = sum(p.numel() for p in cut.parameters())
+            total = sum(p.numel() for p in alone.parameters())
+            parts = 1 if strategy is ShardingStrategy.NO_SHARD else SIZE
+            assert abs(total - count * parts) <= 8 * parts, (count, total)
+            train(alone, cut, lambda m: m.clip_grad_norm_(0.3))
+            with FSDP.summon_full_params(cut):
+                for (n, a), (m, b) in zip(alone.named_parameters(), cut.named_parameters()):
+                    assert n == m
+                    close(b, a, f"{n} {strategy} {orig}")
+            x, _ = batch(1)
+            with torch.no_grad():
+                close(cut(x), alone(x))
+
+
+def check_states() -> None:
+    for orig in (False, True):
+        units = ModuleWrapPolicy({Layer})
+        alone, cut = net(), FSDP(net(), auto_wrap_policy=units, use_orig_params=orig)
+        plain, own = train(alone, cut)
+        want = alone.state_dict()
+        got = cut.state_dict()
+        assert list(got) == list(want) or set(got) == set(want), (list(got), list(want))
+        for name, value in want.items():
+            assert not isinstance(got[name], DTensor)
+            close(got[name], value, name)
+        first = FullStateDictConfig(offload_to_cpu=True, rank0_only=True)
+        with FSDP.state_dict_type(cut, StateDictType.FULL_STATE_DICT, first):
+            assert len(cut.state_dict()) == (len(want) if RANK == 0 else 0)
+        with FSDP.state_dict_type(cut, StateDictType.SHARDED_STATE_DICT):
+            shards = cut.state_dict()
+            assert shards["layers.0.up.weight"].placements == (Shard(0),)
+            close(shards["layers.0.up.weight"], want["layers.0.up.weight"])
+            saved = FSDP.optim_state_dict(cut, own)
+        fresh = FSDP(
+            Net().double(), auto_wrap_policy=ModuleWrapPolicy({Layer}), use_orig_params=not orig
+        )
+        with FSDP.state_dict_type(fresh, StateDictType.SHARDED_STATE_DICT):
+            fresh.load_state_dict(shards)
+        full = FSDP.full_optim_state_dict(cut, own, rank0_only=False)
+        names = [n for n, _ in alone.named_parameters()]
+        for i, values in plain.state_dict()["state"].items():
+            for key, value in values.items():
+                close(
+                    torch.as_tensor(full["state"][names[i]][key]), torch.as_tensor(value), names[i]
+                )
+        again = torch.optim.AdamW(fresh.parameters(), lr=0.5)
+        for source in (full, saved):
+            again.load_state_dict(
+                FSDP.optim_state_dict_to_load(fresh, again, copy.deepcopy(source))
+            )
+        assert again.param_groups[0]["lr"] == 0.02
+        x, y = batch(7)
+        F.cross_entropy(alone(x).flatten(0, 1), y).backward()
+        F.cross_entropy(fresh(mine(x)).flatten(0, 1), mine(y)).backward()
+        plain.step()
+        again.step()
+        for name, value in alone.state_dict().items():
+            close(fresh.state_dict()[name], value, name)
+
+
+def check_mixed_precision() -> None:
+    seen = []
+    cut, alone = net().float(), net().float()
+    cut.layers[0].up.register_forward_hook(lambda m, i, o: seen.append((i[0].dtype, o.dtype)))
+    policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32, torch.float32)
+    for layer in cut.layers:
+        fully_shard(layer, mp_policy=MixedPrecisionPolicy(torch.bfloat16, torch.float32))
+    fully_shard(cut, mp_policy=policy)
+    train(alone, cut, kind=torch.optim.SGD)
+    assert seen[0] == (torch.bfloat16, torch.bfloat16)
+    assert cut.layers[0].up.weight.dtype == torch.float32
+    close(cut.layers[0].up.weight, alone.layers[0].up.weight, "bfloat16", 0.05)
+    wrapped = FSDP(
+        net().float(), mixed_precision=MixedPrecision(torch.bfloat16, torch.float32, torch.bfloat16)
+    )
+    out = wrapped(batch(0)[0])
+    assert out.dtype == torch.bfloat16
+    out.float().sum().backward()
+    assert next(wrapped.parameters()).grad.dtype == torch.float32
+
+
+def check_checkpointed_layers() -> None:
+    alone, cut = net(), net()
+    for layer in cut.layers:
+        apply_activation_checkpointing(layer, check_fn=lambda m: isinstance(m, torch.nn.Linear))
+        fully_shard(layer)
+    fully_shard(cut)
+    train(alone, cut)
+    names = dict(alone.named_parameters())
+    for n, p in cut.named_parameters():
+        close(p, names[n.replace("_checkpoint_wrapped_module.", "")], n)
+    inner = net()
+    apply_activation_checkpointing(inner, check_fn=lambda m: isinstance(m, Layer))
+    wrapped = FSDP(inner, use_orig_params=True)
+    alone = net()
+    train(alone, wrapped)
+    close(wrapped.state_dict()["layers.2.down.weight"], alone.layers[2].down.weight)
+
+
+def check_frozen_parameters_and_hybrid() -> None:
+    def frozen():
+        model = net()
+        model.layers[0].up.weight.requires_grad_(False)
+        return model
+
+    for make in (
+        lambda m: fully_shard(m) and m,
+        lambda m: FSDP(m),
+        lambda m: fully_shard(m, mesh=init_device_mesh("cpu", (SIZE, 1))),
+        lambda m: FSDP(m, device_mesh=init_device_mesh("cpu", (1, SIZE)), use_orig_params=True,
+                       sharding_strategy=ShardingStrategy.HYBRID_SHARD),
+    ):  # fmt: skip
+        alone, cut = frozen(), make(frozen())
+        train(alone, cut, kind=torch.optim.SGD)
+        state = cut.state_dict()
+        for n, p in alone.state_dict().items():
+            close(state[n], p, n)
+
+
+def check_gradient_scaler() -> None:
+    """An overflow on one rank alone is one for all: no rank steps."""
+    from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
+
+    model = FSDP(torch.nn.Linear(3, 5, bias=False))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    scaler = ShardedGradScaler(device="cpu", init_scale=8.0, growth_interval=1)
+    before = [p.detach().clone() for p in model.parameters()]
+    for bad in (True, False):
+        optimizer.zero_grad()
+        scaler.scale(model(torch.ones(2, 3)).sum()).backward()
+        if bad and RANK == 1:
+            next(model.parameters()).grad[0] = float("inf")
+        scaler.step(optimizer)
+        scaler.update()
+        same = all(torch.equal(p, q) for p, q in zip(model.parameters(), before))
+        assert same == bad and scaler.get_scale() == (4.0 if bad else 8.0), (bad, same)
+    # 15 numbers are two parts of 8, of which the last one is nobody's.
+    close(next(model.parameters())[:7], before[0][:7] - 2.0, "a step", 1e-6)
+
+
+def check_states_of_the_first_rank() -> None:
+    torch.manual_seed(RANK)
+    different = Net().double()
+    cut = FSDP(different, sync_module_states=True, use_orig_params=True)
+    torch.manual_seed(0)
+    for name, value in Net().double().state_dict().items():
+        close(cut.state_dict()[name], value, name)
+
+
+def check_mistakes() -> None:
+    def expect(kind, text, call):
+        try:
+            call()
+        except kind as err:
+            assert text in str(err), err
+        else:
+            raise AssertionError(f"nothing was said of {text!r}")
+
+    scalar = torch.nn.Module()
+    scalar.register_parameter("a", torch.nn.Parameter(torch.tensor(1.0)))
+    expect(ValueError, "scalar parameters", lambda: fully_shard(scalar))
+    model = fully_shard(torch.nn.Linear(2, 2))
+    expect(AssertionError, "only be applied to a module once", lambda: fully_shard(model))
+    expect(ValueError, "requires explicit specification",
+           lambda: FSDP(net(), sharding_strategy=ShardingStrategy.HYBRID_SHARD))  # fmt: skip
+
+
+for name, check in list(globals().items()):
+    if name.startswith("check_") and name[6:].startswith(tuple(sys.argv[2:]) or ""):
+        check()
+dist.destroy_process_group()
+print("ok\n", end="")

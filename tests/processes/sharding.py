@@ -1,0 +1,171 @@
+"""State, parameters and tensors that are cut among processes, against the same computation without
+cuts, which every rank does for itself. Runs in two processes; `test_sharding.py` starts it."""
+
+import copy
+import os
+import sys
+from datetime import timedelta
+
+import numpy as np
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
+from torch.distributed.optim import PostLocalSGDOptimizer, ZeroRedundancyOptimizer
+from torch.nn.parallel import DistributedDataParallel
+
+store = dist.TCPStore(
+    "localhost", int(os.environ["MASTER_PORT"]), int(os.environ["WORLD_SIZE"]),
+    os.environ["RANK"] == "0", timedelta(seconds=60),
+)  # fmt: skip
+dist.init_process_group(
+    sys.argv[1], timeout=timedelta(seconds=60), store=dist.PrefixStore("first", store),
+    rank=int(os.environ["RANK"]), world_size=int(os.environ["WORLD_SIZE"]),
+)  # fmt: skip
+RANK, SIZE = dist.get_rank(), dist.get_world_size()
+
+
+def net(seed: int = 0) -> torch.nn.Module:
+    torch.manual_seed(seed)
+    layers = [torch.nn.Linear(5, 7), torch.nn.Tanh(), torch.nn.Linear(7, 7), torch.nn.Tanh(),
+              torch.nn.Linear(7, 3, bias=False)]  # fmt: skip
+    return torch.nn.Sequential(*layers).double()
+
+
+def batches(steps: int = 4) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    numbers = torch.Generator().manual_seed(5)
+    return [
+        (
+            torch.randn(4 * SIZE, 5, generator=numbers, dtype=torch.float64),
+            torch.randint(0, 3, (4 * SIZE,), generator=numbers),
+        )
+        for _ in range(steps)
+    ]
+
+
+def mine(t: torch.Tensor) -> torch.Tensor:
+    return t[RANK * len(t) // SIZE : (RANK + 1) * len(t) // SIZE]
+
+
+def close(got: torch.Tensor, want: torch.Tensor) -> None:
+    np.testing.assert_allclose(got.detach().numpy(), want.detach().numpy(), rtol=1e-9, atol=1e-12)
+
+
+def check_zero_redundancy_optimizer() -> None:
+    for kind, options in ((torch.optim.AdamW, {"lr": 0.05}),
+                          (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9})):  # fmt: skip
+        alone, shared = net(), DistributedDataParallel(net())
+        groups = [{"params": list(alone[0].parameters())},
+                  {"params": list(alone[2:].parameters()), "lr": 0.02}]  # fmt: skip
+        plain = kind(groups, **options)
+        inner = shared.module
+        zero = ZeroRedundancyOptimizer(
+            [{"params": list(inner[0].parameters())},
+             {"params": list(inner[2:].parameters()), "lr": 0.02}],
+            kind, **options,
+        )  # fmt: skip
+        schedule = [torch.optim.lr_scheduler.StepLR(o, 2, 0.5) for o in (plain, zero)]
+        for x, y in batches():
+            for model, optimizer, xs, ys in (
+                (alone, plain, x, y), (shared, zero, mine(x), mine(y)),
+            ):  # fmt: skip
+                optimizer.zero_grad()
+                F.cross_entropy(model(xs), ys).backward()
+                optimizer.step()
+            for s in schedule:
+                s.step()
+        for p, q in zip(alone.parameters(), inner.parameters()):
+            close(q, p)
+        owned = {id(p) for p in zero.state}
+        counts = [None] * SIZE
+        dist.all_gather_object(counts, len(owned))
+        assert sum(counts) == len(list(inner.parameters())) and min(counts) > 0
+        zero.consolidate_state_dict(to=1)
+        if RANK != 1:
+            try:
+                zero.state_dict()
+            except RuntimeError as err:
+                assert "has not been consolidated on this rank" in str(err)
+            else:
+                raise AssertionError("a state that is not there was returned")
+        states = [zero.state_dict() if RANK == 1 else None]
+        dist.broadcast_object_list(states, src=1)
+        want = plain.state_dict()
+        assert states[0]["param_groups"] == want["param_groups"], states[0]["param_groups"]
+        assert states[0]["state"].keys() == want["state"].keys()
+        for number, values in want["state"].items():
+            for key, value in values.items():
+                got = states[0]["state"][number][key]
+                close(torch.as_tensor(got), torch.as_tensor(value))
+        fresh = ZeroRedundancyOptimizer(
+            [{"params": list(inner[0].parameters())}, {"params": list(inner[2:].parameters())}],
+            kind, **options,
+        )  # fmt: skip
+        fresh.load_state_dict(states[0])
+        assert fresh.param_groups[1]["lr"] == zero.param_groups[1]["lr"]
+        x, y = batches(5)[-1]
+        for model, optimizer, xs, ys in ((alone, plain, x, y), (shared, fresh, mine(x), mine(y))):
+            optimizer.zero_grad()
+            F.cross_entropy(model(xs), ys).backward()
+            optimizer.step()
+        for p, q in zip(alone.parameters(), inner.parameters()):
+            close(q, p)
+    try:
+        ZeroRedundancyOptimizer([torch.ones(2 + RANK)], torch.optim.SGD, lr=1.0)
+    except ValueError as err:
+        assert "ranks 0 and 1 have different parameters" in str(err)
+    else:
+        raise AssertionError("ranks with different parameters were taken")
+
+
+def check_local_steps_with_averages() -> None:
+    model = net(RANK)
+    optimizer = PostLocalSGDOptimizer(
+        torch.optim.SGD(model.parameters(), lr=0.1), PeriodicModelAverager(2, warmup_steps=1)
+    )
+    twins = [net(r) for r in range(SIZE)]
+    plain = [torch.optim.SGD(t.parameters(), lr=0.1) for t in twins]
+    for i, (x, y) in enumerate(batches()):
+        optimizer.zero_grad()
+        F.cross_entropy(model(mine(x)), mine(y)).backward()
+        optimizer.step()
+        for r, (twin, each) in enumerate(zip(twins, plain)):
+            part = slice(r * len(x) // SIZE, (r + 1) * len(x) // SIZE)
+            each.zero_grad()
+            F.cross_entropy(twin(x[part]), y[part]).backward()
+            each.step()
+        if i >= 1 and (i - 1) % 2 == 0:
+            with torch.no_grad():
+                for ps in zip(*(t.parameters() for t in twins)):
+                    average = torch.stack([p.detach() for p in ps]).mean(0)
+                    for p in ps:
+                        p.copy_(average)
+        for p, q in zip(model.parameters(), twins[RANK].parameters()):
+            close(p, q)
+    state = copy.deepcopy(optimizer.state_dict())
+    assert state["step"] == 4
+
+
+def check_functional_collectives() -> None:
+    import torch.distributed._functional_collectives as funcol
+
+    group = dist.group.WORLD
+    x = torch.arange(6.0).view(2, 3) + 10 * RANK
+    everyone = [torch.arange(6.0).view(2, 3) + 10 * r for r in range(SIZE)]
+    close(funcol.all_reduce(x, "sum", group), sum(everyone))
+    close(funcol.all_gather_tensor(x, 1, group), torch.cat(everyone, 1))
+    part = funcol.reduce_scatter_tensor(x, "avg", 0, group)
+    close(part, (sum(everyone) / SIZE)[RANK : RANK + 1])
+    leaf = x.clone().requires_grad_()
+    (funcol.reduce_scatter_tensor_autograd(leaf, "sum", 0, group) * (RANK + 1)).sum().backward()
+    close(leaf.grad, torch.tensor([1.0, 2.0])[:, None].expand(2, 3))
+    close(funcol.permute_tensor(x, [1, 0], group), everyone[1 - RANK])
+    close(funcol.wait_tensor(funcol.broadcast(x, 1, group)), everyone[1])
+
+
+if __name__ == "__main__":
+    for name, check in list(globals().items()):
+        if name.startswith("check_") and name[6:].startswith(tuple(sys.argv[2:]) or ""):
+            check()
+    dist.destroy_process_group()
+    print("ok\n", end="")

@@ -1,0 +1,37 @@
+"""Ranks that die, hang or do something else: the others say who, and in which operation."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import uuid
+
+import pytest
+from ranks import HERE, need, run
+
+
+@pytest.mark.slow
+def test_ranks_that_differ() -> None:
+    assert run("gloo", 3, "faults.py", "differ").count("ok") == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("fault", "size", "killed"), [("die", 3, 2), ("die_while_sending", 2, 1), ("hang", 2, None)]
+)
+def test_those_that_are_left_say_what_happened(fault: str, size: int, killed: int | None) -> None:
+    """Without a launcher, which would take the others down."""
+    need("gloo")
+    port = str(20000 + uuid.uuid4().int % 40000)
+    jobs = []
+    for rank in range(size):
+        place = {"RANK": str(rank), "WORLD_SIZE": str(size), "MASTER_ADDR": "localhost",
+                 "MASTER_PORT": port, "TENON_NUM_THREADS": "1"}  # fmt: skip
+        jobs.append(subprocess.Popen(
+            [sys.executable, "-m", "tenon", "run", str(HERE / "faults.py"), "gloo", fault],
+            env={**os.environ, **place}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        ))  # fmt: skip
+    for rank, job in enumerate(jobs):
+        out, err = job.communicate(timeout=60)
+        assert (job.returncode, out) == ((-9, "") if rank == killed else (0, "ok\n")), err

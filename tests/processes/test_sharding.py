@@ -1,0 +1,51 @@
+"""What is cut among processes: optimizers' state, parameters, tensors."""
+
+from __future__ import annotations
+
+import pytest
+from ranks import run
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("program", "check"),
+    [
+        ("sharding.py", "zero"),
+        ("sharding.py", "local_steps"),
+        ("sharding.py", "functional"),
+        ("dtensors.py", "elementwise"),
+        ("dtensors.py", "products"),
+        ("dtensors.py", "reductions"),
+        ("dtensors.py", "shapes"),
+        ("dtensors.py", "along"),
+        ("dtensors.py", "in_place"),
+        ("dtensors.py", "layouts"),
+        ("dtensors.py", "sources"),
+        ("dtensors.py", "mistakes"),
+        ("tensor_parallel.py", "tensor"),
+        ("tensor_parallel.py", "sequence"),
+        ("tensor_parallel.py", "inputs"),
+        ("fsdp.py", "fully"),
+        ("fsdp.py", "memory"),
+        ("fsdp.py", "accumulation"),
+        ("fsdp.py", "flat"),
+        ("fsdp.py", "states"),
+        ("fsdp.py", "mixed"),
+        ("fsdp.py", "checkpointed"),
+        ("fsdp.py", "frozen"),
+        ("fsdp.py", "gradient_scaler"),
+        ("fsdp.py", "states_of_the_first_rank"),
+        ("fsdp.py", "mistakes"),
+        ("pipelines.py", "one"),
+        ("pipelines.py", "several"),
+        ("pipelines.py", "orders"),
+        ("pipelines.py", "mistakes"),
+    ],
+)
+def test_two_processes_compute_what_one_does(program: str, check: str) -> None:
+    assert run("gloo", 2, program, check).count("ok") == 2
+
+
+@pytest.mark.slow
+def test_a_mesh_of_two_dimensions() -> None:
+    assert run("gloo", 4, "dtensors.py", "products", "layouts").count("ok") == 4
