@@ -1,72 +1,106 @@
 """Probability distributions: draws, probabilities, entropies and divergences.
 
-Draws follow PyTorch's stream of random numbers where tenon.set_rng("torch") is on, except those of
-Gamma, Beta and Dirichlet, which have the right distribution but other numbers and no gradient.
+Draws follow PyTorch's stream of random numbers where tenon.set_rng("torch") is on, except those
+made of Gamma and Poisson numbers, which have the right distribution but other values.
 """
 
+# ruff: noqa: F401, F403
 from tenon.distributions import constraints, kl, transforms
-from tenon.distributions._continuous import (
-    Beta,
-    Cauchy,
-    Dirichlet,
-    Exponential,
-    Gamma,
-    Gumbel,
-    Laplace,
-    Normal,
-    Uniform,
-)
-from tenon.distributions._counts import (
-    Binomial,
-    MixtureSameFamily,
-)
-from tenon.distributions._derived import Independent, LogNormal, TransformedDistribution
-from tenon.distributions._discrete import (
-    Bernoulli,
-    Categorical,
-    Geometric,
-    Multinomial,
+from tenon.distributions.bernoulli import Bernoulli
+from tenon.distributions.beta import Beta
+from tenon.distributions.binomial import Binomial
+from tenon.distributions.categorical import Categorical
+from tenon.distributions.cauchy import Cauchy
+from tenon.distributions.chi2 import Chi2
+from tenon.distributions.constraint_registry import biject_to, transform_to
+from tenon.distributions.continuous_bernoulli import ContinuousBernoulli
+from tenon.distributions.dirichlet import Dirichlet
+from tenon.distributions.distribution import Distribution, ExponentialFamily
+from tenon.distributions.exponential import Exponential
+from tenon.distributions.fishersnedecor import FisherSnedecor
+from tenon.distributions.gamma import Gamma
+from tenon.distributions.generalized_pareto import GeneralizedPareto
+from tenon.distributions.geometric import Geometric
+from tenon.distributions.gumbel import Gumbel
+from tenon.distributions.half_cauchy import HalfCauchy
+from tenon.distributions.half_normal import HalfNormal
+from tenon.distributions.independent import Independent
+from tenon.distributions.inverse_gamma import InverseGamma
+from tenon.distributions.kl import kl_divergence, register_kl
+from tenon.distributions.kumaraswamy import Kumaraswamy
+from tenon.distributions.laplace import Laplace
+from tenon.distributions.lkj_cholesky import LKJCholesky
+from tenon.distributions.log_normal import LogNormal
+from tenon.distributions.logistic_normal import LogisticNormal
+from tenon.distributions.lowrank_multivariate_normal import LowRankMultivariateNormal
+from tenon.distributions.mixture_same_family import MixtureSameFamily
+from tenon.distributions.multinomial import Multinomial
+from tenon.distributions.multivariate_normal import MultivariateNormal
+from tenon.distributions.negative_binomial import NegativeBinomial
+from tenon.distributions.normal import Normal
+from tenon.distributions.one_hot_categorical import (
     OneHotCategorical,
     OneHotCategoricalStraightThrough,
 )
-from tenon.distributions._heavy import (
-    Chi2,
-    HalfCauchy,
-    HalfNormal,
-    Pareto,
-    StudentT,
-    Weibull,
-)
-from tenon.distributions.constraint_registry import biject_to, transform_to
-from tenon.distributions.distribution import Distribution, ExponentialFamily
-from tenon.distributions.kl import kl_divergence, register_kl
-from tenon.distributions.multivariate_normal import MultivariateNormal
-from tenon.distributions.transforms import (
-    AbsTransform,
-    AffineTransform,
-    ComposeTransform,
-    ExpTransform,
-    IndependentTransform,
-    LowerCholeskyTransform,
-    PowerTransform,
-    SigmoidTransform,
-    SoftmaxTransform,
-    SoftplusTransform,
-    StickBreakingTransform,
-    TanhTransform,
-    Transform,
-    identity_transform,
-)
+from tenon.distributions.pareto import Pareto
+from tenon.distributions.poisson import Poisson
+from tenon.distributions.relaxed_bernoulli import RelaxedBernoulli
+from tenon.distributions.relaxed_categorical import RelaxedOneHotCategorical
+from tenon.distributions.studentT import StudentT
+from tenon.distributions.transformed_distribution import TransformedDistribution
+from tenon.distributions.transforms import *
+from tenon.distributions.uniform import Uniform
+from tenon.distributions.von_mises import VonMises
+from tenon.distributions.weibull import Weibull
+from tenon.distributions.wishart import Wishart
 
 __all__ = [
-    "AbsTransform", "AffineTransform", "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy",
-    "Chi2", "ComposeTransform", "Dirichlet", "Distribution", "ExpTransform", "Exponential",
-    "ExponentialFamily", "Gamma", "Geometric", "Gumbel", "HalfCauchy", "HalfNormal",
-    "Independent", "IndependentTransform", "Laplace", "LogNormal", "LowerCholeskyTransform",
-    "MixtureSameFamily", "Multinomial", "MultivariateNormal", "Normal",
-    "OneHotCategorical", "OneHotCategoricalStraightThrough", "Pareto",
-    "PowerTransform", "SigmoidTransform", "SoftmaxTransform", "SoftplusTransform",
-    "StickBreakingTransform", "StudentT", "TanhTransform", "Transform",
-    "TransformedDistribution", "Uniform", "Weibull", "biject_to", "constraints",
-    "identity_transform", "kl", "kl_divergence", "register_kl", "transform_to", "transforms",
-]  # fmt: skip
+    "Bernoulli",
+    "Beta",
+    "Binomial",
+    "Categorical",
+    "Cauchy",
+    "Chi2",
+    "ContinuousBernoulli",
+    "Dirichlet",
+    "Distribution",
+    "Exponential",
+    "ExponentialFamily",
+    "FisherSnedecor",
+    "Gamma",
+    "GeneralizedPareto",
+    "Geometric",
+    "Gumbel",
+    "HalfCauchy",
+    "HalfNormal",
+    "Independent",
+    "InverseGamma",
+    "Kumaraswamy",
+    "LKJCholesky",
+    "Laplace",
+    "LogNormal",
+    "LogisticNormal",
+    "LowRankMultivariateNormal",
+    "MixtureSameFamily",
+    "Multinomial",
+    "MultivariateNormal",
+    "NegativeBinomial",
+    "Normal",
+    "OneHotCategorical",
+    "OneHotCategoricalStraightThrough",
+    "Pareto",
+    "Poisson",
+    "RelaxedBernoulli",
+    "RelaxedOneHotCategorical",
+    "StudentT",
+    "TransformedDistribution",
+    "Uniform",
+    "VonMises",
+    "Weibull",
+    "Wishart",
+    "biject_to",
+    "kl_divergence",
+    "register_kl",
+    "transform_to",
+]
+__all__ += transforms.__all__

@@ -61,26 +61,33 @@ def _to_real(constraint: Any) -> transforms.Transform:
     return transforms.identity_transform
 
 
-@_both(constraints.IndependentConstraint)
-def _to_several(constraint: Any) -> transforms.Transform:
-    return transforms.IndependentTransform(biject_to(constraint.base), constraint.count)
+@biject_to.register(constraints.independent)
+def _biject_to_several(constraint: Any) -> transforms.Transform:
+    base = biject_to(constraint.base_constraint)
+    return transforms.IndependentTransform(base, constraint.reinterpreted_batch_ndims)
 
 
-@_both(constraints.GreaterThanEq)
-@_both(constraints.GreaterThan)
+@transform_to.register(constraints.independent)
+def _transform_to_several(constraint: Any) -> transforms.Transform:
+    base = transform_to(constraint.base_constraint)
+    return transforms.IndependentTransform(base, constraint.reinterpreted_batch_ndims)
+
+
+@_both(constraints.nonnegative)
+@_both(constraints.positive)
 def _above(constraint: Any) -> transforms.Transform:
     parts = [transforms.ExpTransform(), transforms.AffineTransform(constraint.lower_bound, 1)]
     return transforms.ComposeTransform(parts)
 
 
-@_both(constraints.LessThan)
+@_both(constraints.less_than)
 def _below(constraint: Any) -> transforms.Transform:
     parts = [transforms.ExpTransform(), transforms.AffineTransform(constraint.upper_bound, -1)]
     return transforms.ComposeTransform(parts)
 
 
-@_both(constraints.HalfOpenInterval)
-@_both(constraints.Interval)
+@_both(constraints.half_open_interval)
+@_both(constraints.interval)
 def _between(constraint: Any) -> transforms.Transform:
     low, high = constraint.lower_bound, constraint.upper_bound
     if isinstance(low, (int, float)) and isinstance(high, (int, float)) and (low, high) == (0, 1):
@@ -102,3 +109,36 @@ def _softmax(constraint: Any) -> transforms.Transform:
 @_both(constraints.lower_cholesky)
 def _cholesky(constraint: Any) -> transforms.Transform:
     return transforms.LowerCholeskyTransform()
+
+
+@_both(constraints.positive_semidefinite)
+@_both(constraints.positive_definite)
+def _definite(constraint: Any) -> transforms.Transform:
+    return transforms.PositiveDefiniteTransform()
+
+
+@_both(constraints.corr_cholesky)
+def _correlations(constraint: Any) -> transforms.Transform:
+    return transforms.CorrCholeskyTransform()
+
+
+@biject_to.register(constraints.cat)
+def _biject_parts(constraint: Any) -> transforms.Transform:
+    parts = [biject_to(c) for c in constraint.cseq]
+    return transforms.CatTransform(parts, constraint.dim, constraint.lengths)
+
+
+@transform_to.register(constraints.cat)
+def _transform_parts(constraint: Any) -> transforms.Transform:
+    parts = [transform_to(c) for c in constraint.cseq]
+    return transforms.CatTransform(parts, constraint.dim, constraint.lengths)
+
+
+@biject_to.register(constraints.stack)
+def _biject_slices(constraint: Any) -> transforms.Transform:
+    return transforms.StackTransform([biject_to(c) for c in constraint.cseq], constraint.dim)
+
+
+@transform_to.register(constraints.stack)
+def _transform_slices(constraint: Any) -> transforms.Transform:
+    return transforms.StackTransform([transform_to(c) for c in constraint.cseq], constraint.dim)

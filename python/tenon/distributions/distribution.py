@@ -2,34 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
-from numbers import Number
 from typing import Any
 
 import tenon
 from tenon import Size, Tensor
 from tenon.distributions import constraints
-
-
-def broadcast(*values: Any) -> list[Tensor]:
-    """Numbers and tensors as tensors of one shape; numbers take the tensors' dtype."""
-    if not all(isinstance(v, (Tensor, Number)) for v in values):
-        raise ValueError(
-            "Input arguments must all be instances of Number, "
-            "torch.Tensor or objects implementing __torch_function__."
-        )
-    like = next((v for v in values if isinstance(v, Tensor)), None)
-    kind = tenon.get_default_dtype() if like is None else like.dtype
-    where = None if like is None else like.device
-    tensors = [
-        v if isinstance(v, Tensor) else tenon.tensor(v, dtype=kind, device=where) for v in values
-    ]
-    return list(tenon.broadcast_tensors(*tensors))
-
-
-def shape_of(*values: Any) -> Size:
-    """The shape of one parameter: of all of them when they are plain numbers, ()."""
-    return values[0].size() if isinstance(values[0], Tensor) else Size()
 
 
 class Distribution:
@@ -62,7 +41,16 @@ class Distribution:
             self._check_parameters()
 
     def _check_parameters(self) -> None:
-        for name, constraint in self.arg_constraints.items():
+        try:
+            sets = self.arg_constraints
+        except NotImplementedError:
+            warnings.warn(
+                f"{type(self)} does not define `arg_constraints`: say `arg_constraints = {{}}`, or "
+                "`validate_args=False` where one is made",
+                stacklevel=4,
+            )
+            return
+        for name, constraint in sets.items():
             # What is computed from another parameter on demand is right if that one is.
             lazy = name not in self.__dict__ and hasattr(type(self), name)
             if lazy or constraints.is_dependent(constraint):
@@ -89,9 +77,19 @@ class Distribution:
     def _extended_shape(self, sample_shape: Sequence[int] = ()) -> Size:
         return Size((*sample_shape, *self._batch_shape, *self._event_shape))
 
-    def expand(self, batch_shape: Sequence[int]) -> Distribution:
+    def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
+        """An instance to fill in `expand` of cls; a subclass with an __init__ of its own must bring
+        one."""
+        if _instance is None and type(self).__init__ != cls.__init__:
+            raise NotImplementedError(
+                f"Subclass {type(self).__name__} of {cls.__name__} that defines a custom __init__ "
+                "method must also define a custom .expand() method."
+            )
+        return type(self).__new__(type(self)) if _instance is None else _instance
+
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
         """The same distributions with their parameters expanded to another batch shape."""
-        new = type(self).__new__(type(self))
+        new = type(self).__new__(type(self)) if _instance is None else _instance
         for name in self.arg_constraints:
             if name in self.__dict__:
                 value = self.__dict__[name]
@@ -99,6 +97,13 @@ class Distribution:
                 new.__dict__[name] = value.expand((*batch_shape, *event))
         self._expand_rest(new)
         Distribution.__init__(new, batch_shape, self._event_shape, validate_args=False)
+        new._validate_args = self._validate_args
+        return new
+
+    def _expand_anew(self, cls: type, _instance: Any, *parameters: Any) -> Any:
+        """`expand` of a class whose __init__ takes these parameters."""
+        new = self._get_checked_instance(cls, _instance)
+        cls.__init__(new, *parameters, validate_args=False)  # type: ignore[misc]
         new._validate_args = self._validate_args
         return new
 
@@ -178,7 +183,15 @@ class Distribution:
                     f"Value is not broadcastable with batch_shape+event_shape: {actual} vs "
                     f"{Size(expected)}."
                 )
-        support = self.support
+        try:
+            support = self.support
+        except NotImplementedError:
+            warnings.warn(
+                f"{type(self)} does not define `support` to check samples with: say "
+                "`validate_args=False` where one is made",
+                stacklevel=4,
+            )
+            return
         if not support.check(value).all():
             raise ValueError(
                 "Expected value argument "
@@ -199,3 +212,28 @@ class Distribution:
 
 class ExponentialFamily(Distribution):
     """Distributions whose density is exp of a product of statistics and natural parameters."""
+
+    @property
+    def _natural_params(self) -> tuple[Tensor, ...]:
+        raise NotImplementedError
+
+    def _log_normalizer(self, *natural_params: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    @property
+    def _mean_carrier_measure(self) -> Any:
+        raise NotImplementedError
+
+    def entropy(self) -> Tensor:
+        """By the derivative of the normalizer, where there is no shorter form."""
+        natural = [p.detach().requires_grad_() for p in self._natural_params]
+        normalizer = self._log_normalizer(*natural)
+        slopes = tenon.autograd.grad(normalizer.sum(), natural, create_graph=True)
+        result = normalizer - self._mean_carrier_measure
+        events = len(self._event_shape)
+        for p, slope in zip(natural, slopes, strict=True):
+            term = p * slope
+            result = (
+                result - term.reshape((*self._batch_shape, -1)).sum(-1) if events else result - term
+            )
+        return result

@@ -7,24 +7,46 @@ from typing import Any
 
 import tenon
 from tenon import Tensor
-from tenon.distributions._continuous import Exponential, Gamma, Laplace, Normal, Uniform
-from tenon.distributions._derived import Independent, sum_last
-from tenon.distributions._discrete import Bernoulli, Categorical, Geometric, OneHotCategorical
+from tenon.distributions.bernoulli import Bernoulli
+from tenon.distributions.beta import Beta
+from tenon.distributions.binomial import Binomial
+from tenon.distributions.categorical import Categorical
+from tenon.distributions.cauchy import Cauchy
+from tenon.distributions.continuous_bernoulli import ContinuousBernoulli
+from tenon.distributions.dirichlet import Dirichlet
 from tenon.distributions.distribution import Distribution
+from tenon.distributions.exponential import Exponential
+from tenon.distributions.gamma import Gamma
+from tenon.distributions.geometric import Geometric
+from tenon.distributions.gumbel import Gumbel
+from tenon.distributions.half_normal import HalfNormal
+from tenon.distributions.independent import Independent
+from tenon.distributions.laplace import Laplace
+from tenon.distributions.lowrank_multivariate_normal import LowRankMultivariateNormal
+from tenon.distributions.multivariate_normal import MultivariateNormal
+from tenon.distributions.normal import Normal
+from tenon.distributions.one_hot_categorical import OneHotCategorical
+from tenon.distributions.pareto import Pareto
+from tenon.distributions.poisson import Poisson
+from tenon.distributions.transformed_distribution import TransformedDistribution
+from tenon.distributions.uniform import Uniform
+from tenon.distributions.utils import LOG_2PI, _sum_rightmost, euler_constant
 from tenon.nn.functional import softplus
 
 _Formula = Callable[[Any, Any], Tensor]
-_table: dict[tuple[type, type], _Formula] = {}
+__all__ = ["kl_divergence", "register_kl"]
+
+_KL_REGISTRY: dict[tuple[type, type], _Formula] = {}
 
 
 def register_kl(type_p: type, type_q: type) -> Callable[[_Formula], _Formula]:
     """Decorator: this function is the divergence of instances of two classes."""
     for kind in (type_p, type_q):
-        if not (isinstance(kind, type) and issubclass(kind, Distribution)):
+        if not isinstance(kind, type):  # classes that only behave like a distribution are welcome
             raise TypeError(f"Expected a Distribution subclass but got {kind}")
 
     def decorator(fn: _Formula) -> _Formula:
-        _table[type_p, type_q] = fn
+        _KL_REGISTRY[type_p, type_q] = fn
         return fn
 
     return decorator
@@ -34,7 +56,7 @@ def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
     """The expectation under p of log p - log q."""
     found = [
         (type(p).__mro__.index(a) + type(q).__mro__.index(b), fn)
-        for (a, b), fn in _table.items()
+        for (a, b), fn in _KL_REGISTRY.items()
         if isinstance(p, a) and isinstance(q, b)
     ]
     if not found:
@@ -108,4 +130,168 @@ def _uniform(p: Uniform, q: Uniform) -> Tensor:
 def _independent(p: Independent, q: Independent) -> Tensor:
     if p.reinterpreted_batch_ndims != q.reinterpreted_batch_ndims:
         raise NotImplementedError
-    return sum_last(kl_divergence(p.base_dist, q.base_dist), p.reinterpreted_batch_ndims)
+    return _sum_rightmost(kl_divergence(p.base_dist, q.base_dist), p.reinterpreted_batch_ndims)
+
+
+@register_kl(TransformedDistribution, TransformedDistribution)
+def _transformed(p: Any, q: Any) -> Tensor:
+    if p.transforms != q.transforms or p.event_shape != q.event_shape:
+        raise NotImplementedError
+    return kl_divergence(p.base_dist, q.base_dist)
+
+
+@register_kl(Beta, Beta)
+def _beta(p: Beta, q: Beta) -> Tensor:
+    a, b, c, d = p.concentration1, p.concentration0, q.concentration1, q.concentration0
+    weights = (a - c) * a.digamma() + (b - d) * b.digamma() + (c + d - a - b) * (a + b).digamma()
+    return q._log_beta() - p._log_beta() + weights
+
+
+@register_kl(Binomial, Binomial)
+def _binomial(p: Binomial, q: Binomial) -> Tensor:
+    if (p.total_count < q.total_count).any():
+        raise NotImplementedError(
+            "KL between Binomials where q.total_count > p.total_count is not implemented"
+        )
+    result = p.probs * (p.logits - q.logits) + (-p.probs).log1p() - (-q.probs).log1p()
+    return tenon.where(p.total_count > q.total_count, float("inf"), p.total_count * result)
+
+
+@register_kl(Cauchy, Cauchy)
+def _cauchy(p: Cauchy, q: Cauchy) -> Tensor:
+    distance = (p.scale + q.scale).pow(2) + (p.loc - q.loc).pow(2)
+    return distance.log() - (4 * p.scale * q.scale).log()
+
+
+@register_kl(ContinuousBernoulli, ContinuousBernoulli)
+def _continuous_bernoulli(p: ContinuousBernoulli, q: ContinuousBernoulli) -> Tensor:
+    own = p._cont_bern_log_norm() + (-p.probs).log1p()
+    return p.mean * (p.logits - q.logits) + own - q._cont_bern_log_norm() - (-q.probs).log1p()
+
+
+@register_kl(Dirichlet, Dirichlet)
+def _dirichlet(p: Dirichlet, q: Dirichlet) -> Tensor:
+    a, b = p.concentration, q.concentration
+    total = a.sum(-1)
+    norms = total.lgamma() - b.sum(-1).lgamma() - (a.lgamma() - b.lgamma()).sum(-1)
+    return norms + ((a - b) * (a.digamma() - total.digamma().unsqueeze(-1))).sum(-1)
+
+
+@register_kl(Gumbel, Gumbel)
+def _gumbel(p: Gumbel, q: Gumbel) -> Tensor:
+    ratio, distance = p.scale / q.scale, (p.loc - q.loc) / q.scale
+    tail = ((1 + ratio).lgamma() - distance).exp()
+    return -ratio.log() + distance + ratio * euler_constant + tail - (1 + euler_constant)
+
+
+@register_kl(HalfNormal, HalfNormal)
+def _half_normal(p: HalfNormal, q: HalfNormal) -> Tensor:
+    return _normal(p.base_dist, q.base_dist)
+
+
+@register_kl(Pareto, Pareto)
+def _pareto(p: Pareto, q: Pareto) -> Tensor:
+    ratio = q.alpha / p.alpha
+    result = q.alpha * (p.scale / q.scale).log() - ratio.log() + ratio - 1
+    return tenon.where(p.support.lower_bound < q.support.lower_bound, float("inf"), result)
+
+
+@register_kl(Poisson, Poisson)
+def _poisson(p: Poisson, q: Poisson) -> Tensor:
+    return p.rate * (p.rate.log() - q.rate.log()) - (p.rate - q.rate)
+
+
+@register_kl(Bernoulli, Poisson)
+def _bernoulli_poisson(p: Bernoulli, q: Poisson) -> Tensor:
+    return -p.entropy() - (p.probs * q.rate.log() - q.rate)
+
+
+# ---- Vectors -------------------------------------------------------------------------------------
+
+
+@register_kl(MultivariateNormal, MultivariateNormal)
+@register_kl(MultivariateNormal, LowRankMultivariateNormal)
+@register_kl(LowRankMultivariateNormal, MultivariateNormal)
+@register_kl(LowRankMultivariateNormal, LowRankMultivariateNormal)
+def _vectors(p: Any, q: Any) -> Tensor:
+    if p.event_shape != q.event_shape:
+        raise ValueError(
+            "KL-divergence between two Multivariate Normals with different event shapes cannot be "
+            "computed"
+        )
+    size = p.event_shape[0]
+    batch = tenon.broadcast_shapes(p.batch_shape, q.batch_shape)
+    own, other = (d.scale_tril.expand((*batch, size, size)) for d in (p, q))
+    solve = tenon.linalg.solve_triangular
+    spread = solve(other, own, upper=False).pow(2).sum((-2, -1))
+    distance = solve(other, (q.loc - p.loc).expand((*batch, size)).unsqueeze(-1), upper=False)
+    dets = [m.diagonal(dim1=-2, dim2=-1).log().sum(-1) for m in (other, own)]
+    return dets[0] - dets[1] + 0.5 * (spread + distance.pow(2).sum((-2, -1)) - size)
+
+
+# ---- Pairs of families ---------------------------------------------------------------------------
+# The divergence is what p expects of -log q, less p's entropy.
+
+
+def _to_normal(p: Any, q: Normal) -> Tensor:
+    spread = (p.variance + (p.mean - q.loc).pow(2)) / q.scale.pow(2)
+    return 0.5 * (LOG_2PI + spread) + q.scale.log() - p.entropy()
+
+
+def _to_exponential(p: Any, q: Exponential) -> Tensor:
+    return q.rate * p.mean - q.rate.log() - p.entropy()
+
+
+def _mean_log(p: Any) -> Tensor:
+    """What p expects of a number's logarithm."""
+    if isinstance(p, Exponential):
+        return -p.rate.log() - euler_constant
+    if isinstance(p, Beta):
+        total = p.concentration1 + p.concentration0
+        return p.concentration1.digamma() - total.digamma()
+    return p.scale.log() + p.alpha.reciprocal()  # Pareto
+
+
+def _to_gamma(p: Any, q: Gamma) -> Tensor:
+    a, b = q.concentration, q.rate
+    norm = a * b.log() - a.lgamma()
+    return b * p.mean - (a - 1) * _mean_log(p) - norm - p.entropy()
+
+
+@register_kl(Normal, Laplace)
+def _normal_laplace(p: Normal, q: Laplace) -> Tensor:
+    gap = (p.loc - q.loc) / p.scale
+    half = (-0.5 * gap.pow(2)).exp() * (2 / tenon.pi) ** 0.5
+    mean = p.scale * (half + gap * (gap * 0.5**0.5).erf())
+    return mean / q.scale + (2 * q.scale).log() - p.entropy()
+
+
+@register_kl(Normal, Gumbel)
+def _normal_gumbel(p: Normal, q: Gumbel) -> Tensor:
+    distance = (p.loc - q.loc) / q.scale
+    tail = (0.5 * (p.scale / q.scale).pow(2) - distance).exp()
+    return q.scale.log() + distance + tail - p.entropy()
+
+
+def _infinite(p: Any, q: Any) -> Tensor:
+    """p draws what q never does."""
+    shape = tenon.broadcast_shapes(p.batch_shape, q.batch_shape)
+    return tenon.full(shape, float("inf"), dtype=p.mean.dtype, device=p.mean.device)
+
+
+for _p in (Beta, Exponential, Gamma, Gumbel, Laplace, Pareto, Uniform):
+    register_kl(_p, Normal)(_to_normal)
+for _p in (Beta, Gamma, Pareto):
+    register_kl(_p, Exponential)(_to_exponential)
+for _p in (Beta, Exponential, Pareto):
+    register_kl(_p, Gamma)(_to_gamma)
+for _p in (Normal, Laplace, Gumbel, Exponential, Gamma, Pareto, Poisson):
+    if _p is Poisson:
+        _tighter: tuple[type, ...] = (Bernoulli, Binomial)
+    elif _p in (Normal, Laplace, Gumbel):
+        _tighter = (Beta, ContinuousBernoulli, Exponential, Gamma, Pareto, Uniform)
+    else:
+        _tighter = (Beta, ContinuousBernoulli, Uniform)
+    for _q in _tighter:
+        register_kl(_p, _q)(_infinite)
+del _p, _q, _tighter

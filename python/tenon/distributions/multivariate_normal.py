@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 import tenon
 from tenon import Tensor
 from tenon.distributions import constraints
 from tenon.distributions.distribution import Distribution
+from tenon.distributions.utils import lazy_property
 
 __all__ = ["MultivariateNormal"]
 
@@ -57,33 +57,43 @@ class MultivariateNormal(Distribution):
         super().__init__(batch, self.loc.shape[-1:], validate_args)
         if name == "precision_matrix":
             matrix = tenon.linalg.inv(matrix)
-        self._factor = matrix if name == "scale_tril" else tenon.linalg.cholesky(matrix)
+        self._unbroadcasted_scale_tril = (
+            matrix if name == "scale_tril" else tenon.linalg.cholesky(matrix)
+        )
 
     # The forms that were not given are computed when they are asked for.
 
-    @cached_property
+    @lazy_property
     def scale_tril(self) -> Tensor:
         """The lower triangle L with L L^T = covariance."""
-        return self._whole(self._factor)
+        return self._whole(self._unbroadcasted_scale_tril)
 
-    @cached_property
+    @lazy_property
     def covariance_matrix(self) -> Tensor:
         """The covariance."""
-        return self._whole(self._factor @ self._factor.mT)
+        return self._whole(self._unbroadcasted_scale_tril @ self._unbroadcasted_scale_tril.mT)
 
-    @cached_property
+    @lazy_property
     def precision_matrix(self) -> Tensor:
         """The inverse of the covariance."""
-        return self._whole(tenon.linalg.inv(self._factor @ self._factor.mT))
+        return self._whole(
+            tenon.linalg.inv(self._unbroadcasted_scale_tril @ self._unbroadcasted_scale_tril.mT)
+        )
 
     def _whole(self, matrix: Tensor) -> Tensor:
         return matrix.expand((*self._batch_shape, *self._event_shape, *self._event_shape))
 
-    def expand(self, batch_shape: Sequence[int]) -> MultivariateNormal:
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
+        new = self._get_checked_instance(MultivariateNormal, _instance)
         size = self._event_shape[0]
-        matrix = self.scale_tril.expand((*batch_shape, size, size))
-        loc = self.loc.expand((*batch_shape, size))
-        return MultivariateNormal(loc, scale_tril=matrix, validate_args=False)
+        new.loc = self.loc.expand((*batch_shape, size))
+        new._unbroadcasted_scale_tril = self._unbroadcasted_scale_tril
+        for name in ("covariance_matrix", "precision_matrix", "scale_tril"):
+            if name in self.__dict__:
+                setattr(new, name, self.__dict__[name].expand((*batch_shape, size, size)))
+        Distribution.__init__(new, batch_shape, self._event_shape, validate_args=False)
+        new._validate_args = self._validate_args
+        return new
 
     @property
     def mean(self) -> Tensor:
@@ -95,21 +105,27 @@ class MultivariateNormal(Distribution):
 
     @property
     def variance(self) -> Tensor:
-        return self._factor.pow(2).sum(-1).expand(self._batch_shape + self._event_shape)
+        return (
+            self._unbroadcasted_scale_tril.pow(2)
+            .sum(-1)
+            .expand(self._batch_shape + self._event_shape)
+        )
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         eps = tenon.empty(shape, dtype=self.loc.dtype, device=self.loc.device).normal_()
-        return self.loc + (self._factor @ eps.unsqueeze(-1)).squeeze(-1)
+        return self.loc + (self._unbroadcasted_scale_tril @ eps.unsqueeze(-1)).squeeze(-1)
 
     def _half_log_det(self) -> Tensor:
-        return self._factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        return self._unbroadcasted_scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         distance = (value - self.loc).unsqueeze(-1)
-        whitened = tenon.linalg.solve_triangular(self._factor, distance, upper=False)
+        whitened = tenon.linalg.solve_triangular(
+            self._unbroadcasted_scale_tril, distance, upper=False
+        )
         square = whitened.squeeze(-1).pow(2).sum(-1)
         size = self._event_shape[0]
         return -0.5 * (size * math.log(2 * math.pi) + square) - self._half_log_det()

@@ -7,127 +7,49 @@ from collections.abc import Sequence
 from typing import Any
 
 import tenon
-from tenon import Tensor
+from tenon import Size, Tensor
 from tenon.distributions import constraints
-from tenon.nn.functional import softplus
+from tenon.distributions._transform import (
+    CatTransform,
+    ComposeTransform,
+    IndependentTransform,
+    ReshapeTransform,
+    StackTransform,
+    Transform,
+    _as_events,
+    identity_transform,
+)
+from tenon.distributions.utils import (
+    _sum_rightmost,
+    broadcast_all,
+    tril_matrix_to_vec,
+    vec_to_tril_matrix,
+)
+from tenon.nn.functional import pad, softplus
 
 __all__ = [
-    "AbsTransform", "AffineTransform", "ComposeTransform", "ExpTransform", "IndependentTransform",
-    "LowerCholeskyTransform", "PowerTransform", "SigmoidTransform", "SoftmaxTransform",
-    "SoftplusTransform", "StickBreakingTransform", "TanhTransform", "Transform",
+    "AbsTransform", "AffineTransform", "CatTransform", "ComposeTransform",
+    "CorrCholeskyTransform", "CumulativeDistributionTransform", "ExpTransform",
+    "IndependentTransform", "LowerCholeskyTransform", "PositiveDefiniteTransform",
+    "PowerTransform", "ReshapeTransform", "SigmoidTransform", "SoftplusTransform", "TanhTransform",
+    "SoftmaxTransform", "StackTransform", "StickBreakingTransform", "Transform",
     "identity_transform",
 ]  # fmt: skip
 
 
-class Transform:
-    """y = f(x) with an inverse."""
-
-    domain: constraints.Constraint = constraints.real
-    codomain: constraints.Constraint = constraints.real
-    sign: Any = 1
-
-    def __init__(self, cache_size: int = 0) -> None:
-        # The last pair is kept on demand: the inverse of what was just computed is then exact.
-        if cache_size not in (0, 1):
-            raise ValueError("cache_size must be 0 or 1")
-        self._cache_size = cache_size
-        self._last: tuple[Any, Any] = (None, None)
-
-    def _call(self, x: Tensor) -> Tensor:
-        raise NotImplementedError
-
-    def _inverse(self, y: Tensor) -> Tensor:
-        raise NotImplementedError
-
-    def __call__(self, x: Tensor) -> Tensor:
-        if self._cache_size == 0:
-            return self._call(x)
-        if self._last[0] is not x:
-            self._last = (x, self._call(x))
-        return self._last[1]
-
-    def _solve(self, y: Tensor) -> Tensor:
-        """x with f(x) = y."""
-        if self._cache_size and self._last[1] is y:
-            return self._last[0]
-        return self._inverse(y)
-
-    @property
-    def inv(self) -> Transform:
-        """The inverse function: inv(y) is the x with f(x) = y."""
-        return _Inverse(self)
-
-    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        """log |dy/dx|."""
-        raise NotImplementedError
-
-    def __repr__(self) -> str:
-        return type(self).__name__ + "()"
-
-
-class _Inverse(Transform):
-    """x = f^-1(y)."""
-
-    def __init__(self, forward: Transform) -> None:
-        super().__init__()
-        self._forward = forward
-        self.domain, self.codomain = forward.codomain, forward.domain
-
-    @property
-    def sign(self) -> Any:
-        return self._forward.sign
-
-    @property
-    def inv(self) -> Transform:
-        return self._forward
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return self._forward._solve(x)
-
-    def _solve(self, y: Tensor) -> Tensor:
-        return self._forward(y)
-
-    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        return -self._forward.log_abs_det_jacobian(y, x)
-
-    def __repr__(self) -> str:
-        return f"{self._forward!r}.inv"
-
-
-class ComposeTransform(Transform):
-    """One transform after the other."""
-
-    def __init__(self, parts: Sequence[Transform], cache_size: int = 0) -> None:
-        super().__init__(cache_size)
-        self.parts = list(parts)
-
-    @property
-    def sign(self) -> int:
-        return math.prod(part.sign for part in self.parts)
-
-    def _call(self, x: Tensor) -> Tensor:
-        for part in self.parts:
-            x = part(x)
-        return x
-
-    def _inverse(self, y: Tensor) -> Tensor:
-        for part in reversed(self.parts):
-            y = part.inv(y)
-        return y
-
-    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        total: Any = tenon.zeros_like(x)
-        for part in self.parts:
-            y = part(x)
-            total = total + part.log_abs_det_jacobian(x, y)
-            x = y
-        return total
+# ---- Functions of numbers ------------------------------------------------------------------------
 
 
 class ExpTransform(Transform):
     """exp(x)."""
 
-    codomain = constraints.positive
+    domain, codomain = constraints.real, constraints.positive
+    bijective, sign = True, 1
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ExpTransform)
+
+    __hash__ = object.__hash__
 
     def _call(self, x: Tensor) -> Tensor:
         return x.exp()
@@ -139,10 +61,55 @@ class ExpTransform(Transform):
         return x
 
 
+class PowerTransform(Transform):
+    """x ** exponent of positive numbers."""
+
+    domain = codomain = constraints.positive
+    bijective = True
+
+    def __init__(self, exponent: Any, cache_size: int = 0) -> None:
+        super().__init__(cache_size=cache_size)
+        (self.exponent,) = broadcast_all(exponent)
+
+    def with_cache(self, cache_size: int = 1) -> Transform:
+        if self._cache_size == cache_size:
+            return self
+        return PowerTransform(self.exponent, cache_size=cache_size)
+
+    @property
+    def sign(self) -> Any:
+        return self.exponent.sign()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PowerTransform) and bool(self.exponent.eq(other.exponent).all())
+
+    __hash__ = object.__hash__
+
+    def _call(self, x: Tensor) -> Tensor:
+        return x.pow(self.exponent)
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return y.pow(1 / self.exponent)
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        return (self.exponent * y / x).abs().log()
+
+    def forward_shape(self, shape: Sequence[int]) -> Sequence[int]:
+        return tenon.broadcast_shapes(shape, self.exponent.shape)
+
+    inverse_shape = forward_shape
+
+
 class SigmoidTransform(Transform):
     """sigmoid(x)."""
 
-    codomain = constraints.unit_interval
+    domain, codomain = constraints.real, constraints.unit_interval
+    bijective, sign = True, 1
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SigmoidTransform)
+
+    __hash__ = object.__hash__
 
     def _call(self, x: Tensor) -> Tensor:
         info = tenon.finfo(x.dtype)
@@ -157,29 +124,108 @@ class SigmoidTransform(Transform):
         return -softplus(-x) - softplus(x)
 
 
+class SoftplusTransform(Transform):
+    """log(1 + exp(x))."""
+
+    domain, codomain = constraints.real, constraints.positive
+    bijective, sign = True, 1
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SoftplusTransform)
+
+    __hash__ = object.__hash__
+
+    def _call(self, x: Tensor) -> Tensor:
+        return softplus(x)
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return (-y).expm1().neg().log() + y
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        return -softplus(-x)
+
+
 class TanhTransform(Transform):
     """tanh(x)."""
 
-    codomain = constraints.interval(-1.0, 1.0)
+    domain, codomain = constraints.real, constraints.interval(-1.0, 1.0)
+    bijective, sign = True, 1
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TanhTransform)
+
+    __hash__ = object.__hash__
 
     def _call(self, x: Tensor) -> Tensor:
         return x.tanh()
 
     def _inverse(self, y: Tensor) -> Tensor:
-        return tenon.atanh(y)
+        return y.atanh()
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         return 2.0 * (math.log(2.0) - x - softplus(-2.0 * x))
 
 
+class AbsTransform(Transform):
+    """|x|, which has no inverse: inv gives the positive one."""
+
+    domain, codomain = constraints.real, constraints.positive
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AbsTransform)
+
+    __hash__ = object.__hash__
+
+    def _call(self, x: Tensor) -> Tensor:
+        return x.abs()
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return y
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether two numbers or tensors are equal everywhere."""
+    return bool(tenon.as_tensor(a == b).all())
+
+
 class AffineTransform(Transform):
     """loc + scale * x."""
 
+    bijective = True
+
     def __init__(self, loc: Any, scale: Any, event_dim: int = 0, cache_size: int = 0) -> None:
-        super().__init__(cache_size)
+        super().__init__(cache_size=cache_size)
         self.loc = loc
         self.scale = scale
-        self.event_dim = event_dim
+        self._event_dim = event_dim
+
+    @property
+    def event_dim(self) -> int:
+        return self._event_dim
+
+    def _numbers(self) -> constraints.Constraint:
+        return _as_events(constraints.real, self._event_dim)
+
+    @property
+    def domain(self) -> constraints.Constraint:  # type: ignore[override]
+        """Numbers, or events of them."""
+        return self._numbers()
+
+    @property
+    def codomain(self) -> constraints.Constraint:  # type: ignore[override]
+        """Numbers, or events of them."""
+        return self._numbers()
+
+    def with_cache(self, cache_size: int = 1) -> Transform:
+        if self._cache_size == cache_size:
+            return self
+        return AffineTransform(self.loc, self.scale, self._event_dim, cache_size)
+
+    def __eq__(self, other: object) -> bool:
+        alike = isinstance(other, AffineTransform) and _same(self.loc, other.loc)
+        return alike and _same(self.scale, other.scale)
+
+    __hash__ = object.__hash__
 
     @property
     def sign(self) -> Any:
@@ -194,90 +240,56 @@ class AffineTransform(Transform):
         return (y - self.loc) / self.scale
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        scale = self.scale
+        scale, shape = self.scale, x.shape
         if isinstance(scale, Tensor):
-            result = scale.abs().log().expand(x.shape)
+            result = scale.abs().log()
         else:
             result = tenon.full_like(x, math.log(abs(scale)))
-        return result.sum(tuple(range(-self.event_dim, 0))) if self.event_dim else result
+        if self._event_dim:
+            # One number for an event stands for each of its elements.
+            result = result.expand(tenon.broadcast_shapes(result.shape, shape))
+            result = _sum_rightmost(result, self._event_dim)
+            shape = shape[: -self._event_dim]
+        return result.expand(shape)
+
+    def forward_shape(self, shape: Sequence[int]) -> Sequence[int]:
+        sizes = [getattr(v, "shape", ()) for v in (self.loc, self.scale)]
+        return tenon.broadcast_shapes(shape, *sizes)
+
+    inverse_shape = forward_shape
 
 
-class IndependentTransform(Transform):
-    """A transform whose last batch dimensions are parts of one event."""
+class CumulativeDistributionTransform(Transform):
+    """Numbers to shares: the distribution's function, whose inverse gives its quantiles."""
 
-    def __init__(
-        self, base_transform: Transform, reinterpreted_batch_ndims: int, cache_size: int = 0
-    ) -> None:
-        super().__init__(cache_size)
-        self.base_transform = base_transform
-        self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
-        count = reinterpreted_batch_ndims
-        self.domain = constraints.independent(base_transform.domain, count)
-        self.codomain = constraints.independent(base_transform.codomain, count)
+    bijective, sign = True, 1
+    codomain = constraints.unit_interval
 
-    @property
-    def sign(self) -> Any:
-        return self.base_transform.sign
-
-    def _call(self, x: Tensor) -> Tensor:
-        return self.base_transform(x)
-
-    def _inverse(self, y: Tensor) -> Tensor:
-        return self.base_transform.inv(y)
-
-    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        result = self.base_transform.log_abs_det_jacobian(x, y)
-        return result.sum(tuple(range(-self.reinterpreted_batch_ndims, 0)))
-
-
-class PowerTransform(Transform):
-    """x ** exponent of positive numbers."""
-
-    domain = codomain = constraints.positive
-
-    def __init__(self, exponent: Any, cache_size: int = 0) -> None:
-        super().__init__(cache_size)
-        self.exponent = exponent if isinstance(exponent, Tensor) else tenon.tensor(exponent)
+    def __init__(self, distribution: Any, cache_size: int = 0) -> None:
+        super().__init__(cache_size=cache_size)
+        self.distribution = distribution
 
     @property
-    def sign(self) -> Any:
-        return self.exponent.sign()
+    def domain(self) -> constraints.Constraint:  # type: ignore[override]
+        """What the distribution draws."""
+        return self.distribution.support
+
+    def with_cache(self, cache_size: int = 1) -> Transform:
+        if self._cache_size == cache_size:
+            return self
+        return CumulativeDistributionTransform(self.distribution, cache_size=cache_size)
 
     def _call(self, x: Tensor) -> Tensor:
-        return x.pow(self.exponent)
+        return self.distribution.cdf(x)
 
     def _inverse(self, y: Tensor) -> Tensor:
-        return y.pow(1 / self.exponent)
+        return self.distribution.icdf(y)
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        return (self.exponent * y / x).abs().log()
+        return self.distribution.log_prob(x)
 
 
-class SoftplusTransform(Transform):
-    """log(1 + exp(x))."""
-
-    codomain = constraints.positive
-
-    def _call(self, x: Tensor) -> Tensor:
-        return softplus(x)
-
-    def _inverse(self, y: Tensor) -> Tensor:
-        return (-y).expm1().neg().log() + y
-
-    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        return -softplus(-x)
-
-
-class AbsTransform(Transform):
-    """|x|, which has no inverse: inv gives the positive one."""
-
-    codomain = constraints.positive
-
-    def _call(self, x: Tensor) -> Tensor:
-        return x.abs()
-
-    def _inverse(self, y: Tensor) -> Tensor:
-        return y
+# ---- Functions of vectors and matrices -----------------------------------------------------------
 
 
 class SoftmaxTransform(Transform):
@@ -285,17 +297,35 @@ class SoftmaxTransform(Transform):
 
     domain, codomain = constraints.real_vector, constraints.simplex
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SoftmaxTransform)
+
+    __hash__ = object.__hash__
+
     def _call(self, x: Tensor) -> Tensor:
         return x.softmax(-1)
 
     def _inverse(self, y: Tensor) -> Tensor:
         return y.log()
 
+    def forward_shape(self, shape: Sequence[int]) -> Sequence[int]:
+        if len(shape) < 1:
+            raise ValueError("Too few dimensions on input")
+        return shape
+
+    inverse_shape = forward_shape
+
 
 class StickBreakingTransform(Transform):
     """n real numbers to n + 1 probabilities: each takes its share of what is left of a stick."""
 
     domain, codomain = constraints.real_vector, constraints.simplex
+    bijective = True
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StickBreakingTransform)
+
+    __hash__ = object.__hash__
 
     @staticmethod
     def _offset(x: Tensor) -> Tensor:
@@ -305,7 +335,6 @@ class StickBreakingTransform(Transform):
     def _call(self, x: Tensor) -> Tensor:
         share = (x - self._offset(x)).sigmoid()
         left = (1 - share).cumprod(-1)
-        pad = tenon.nn.functional.pad
         return pad(share, [0, 1], value=1.0) * pad(left, [1, 0], value=1.0)
 
     def _inverse(self, y: Tensor) -> Tensor:
@@ -317,12 +346,27 @@ class StickBreakingTransform(Transform):
         z = x - self._offset(x)
         return (-z + tenon.nn.functional.logsigmoid(z) + y[..., :-1].log()).sum(-1)
 
+    def forward_shape(self, shape: Sequence[int]) -> Sequence[int]:
+        if len(shape) < 1:
+            raise ValueError("Too few dimensions on input")
+        return Size((*shape[:-1], shape[-1] + 1))
+
+    def inverse_shape(self, shape: Sequence[int]) -> Sequence[int]:
+        if len(shape) < 1:
+            raise ValueError("Too few dimensions on input")
+        return Size((*shape[:-1], shape[-1] - 1))
+
 
 class LowerCholeskyTransform(Transform):
     """Matrices to lower triangles with positive diagonals: exp of the diagonal."""
 
     domain = constraints.independent(constraints.real, 2)
     codomain = constraints.lower_cholesky
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LowerCholeskyTransform)
+
+    __hash__ = object.__hash__
 
     def _call(self, x: Tensor) -> Tensor:
         return x.tril(-1) + x.diagonal(dim1=-2, dim2=-1).exp().diag_embed()
@@ -331,4 +375,64 @@ class LowerCholeskyTransform(Transform):
         return y.tril(-1) + y.diagonal(dim1=-2, dim2=-1).log().diag_embed()
 
 
-identity_transform = ComposeTransform([])
+class PositiveDefiniteTransform(Transform):
+    """Matrices to positive definite ones: L L^T of their lower triangle."""
+
+    domain = constraints.independent(constraints.real, 2)
+    codomain = constraints.positive_definite
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PositiveDefiniteTransform)
+
+    __hash__ = object.__hash__
+
+    def _call(self, x: Tensor) -> Tensor:
+        lower = LowerCholeskyTransform()(x)
+        return lower @ lower.mT
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return LowerCholeskyTransform().inv(tenon.linalg.cholesky(y))
+
+
+class CorrCholeskyTransform(Transform):
+    """n (n - 1) / 2 numbers to the Cholesky factor of a correlation matrix: row by row the tanh of
+    a number takes its share of what the ones in front of it leave of the row's length, 1."""
+
+    domain, codomain = constraints.real_vector, constraints.corr_cholesky
+    bijective = True
+
+    def _call(self, x: Tensor) -> Tensor:
+        eps = tenon.finfo(x.dtype).eps
+        r = vec_to_tril_matrix(x.tanh().clamp(min=-1 + eps, max=1 - eps), diag=-1)
+        left = (1 - r.pow(2)).sqrt().cumprod(-1)
+        r = r + tenon.eye(r.shape[-1], dtype=r.dtype, device=r.device)
+        return r * pad(left[..., :-1], [1, 0], value=1.0)
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        left = 1 - y.pow(2).cumsum(-1)
+        before = pad(left[..., :-1], [1, 0], value=1.0)
+        t = tril_matrix_to_vec(y, diag=-1) / tril_matrix_to_vec(before, diag=-1).sqrt()
+        return (t.log1p() - (-t).log1p()) / 2  # atanh
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor, intermediates: Any = None) -> Tensor:
+        left = 1 - y.pow(2).cumsum(-1)
+        roots = 0.5 * tril_matrix_to_vec(left, diag=-2).log().sum(-1)
+        slopes = -2 * (x + softplus(-2 * x) - math.log(2.0)).sum(-1)
+        return roots + slopes
+
+    def forward_shape(self, shape: Sequence[int]) -> Sequence[int]:
+        if len(shape) < 1:
+            raise ValueError("Too few dimensions on input")
+        count = shape[-1]
+        size = round((0.25 + 2 * count) ** 0.5 + 0.5)
+        if size * (size - 1) // 2 != count:
+            raise ValueError("Input is not a flattened lower-diagonal number")
+        return Size((*shape[:-1], size, size))
+
+    def inverse_shape(self, shape: Sequence[int]) -> Sequence[int]:
+        if len(shape) < 2:
+            raise ValueError("Too few dimensions on input")
+        if shape[-2] != shape[-1]:
+            raise ValueError("Input is not square")
+        size = shape[-1]
+        return Size((*shape[:-2], size * (size - 1) // 2))

@@ -1,0 +1,76 @@
+"""Counts of successes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tenon
+from tenon import Tensor
+from tenon.distributions import constraints
+from tenon.distributions.distribution import Distribution
+from tenon.distributions.utils import broadcast_all, lazy_property
+
+__all__ = ["Binomial"]
+
+
+class Binomial(Distribution):
+    """How many of total_count trials succeed."""
+
+    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
+
+    def __init__(
+        self, total_count: Any = 1, probs: Any = None, logits: Any = None,
+        validate_args: bool | None = None,
+    ) -> None:  # fmt: skip
+        if (probs is None) == (logits is None):
+            raise ValueError("Either `probs` or `logits` must be specified, but not both.")
+        name, value = ("probs", probs) if logits is None else ("logits", logits)
+        self.total_count, parameter = broadcast_all(total_count, value)
+        self.total_count = self.total_count.to(parameter.dtype)
+        setattr(self, name, parameter)
+        super().__init__(parameter.shape, (), validate_args)
+
+    @lazy_property
+    def logits(self) -> Tensor:
+        """log(probs / (1 - probs))."""
+        return tenon.logit(self.probs)
+
+    @lazy_property
+    def probs(self) -> Tensor:
+        """How probable it is that a trial succeeds."""
+        return self.logits.sigmoid()
+
+    def _expand_rest(self, new: Any) -> None:
+        parameter = new.__dict__.get("probs", new.__dict__.get("logits"))
+        new.total_count = self.total_count.expand(parameter.shape)
+
+    @constraints.dependent_property(is_discrete=True, event_dim=0)
+    def support(self) -> constraints.Constraint:
+        return constraints.integer_interval(0, self.total_count)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.total_count * self.probs
+
+    @property
+    def mode(self) -> Tensor:
+        return ((self.total_count + 1) * self.probs).floor().minimum(self.total_count)
+
+    @property
+    def variance(self) -> Tensor:
+        return self.total_count * self.probs * (1 - self.probs)
+
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        shape = self._extended_shape(sample_shape)
+        count = self.total_count.to(self.probs.dtype).expand(shape)
+        with tenon.no_grad():
+            return tenon.binomial(count, self.probs.expand(shape))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        if self._validate_args:
+            self._validate_sample(value)
+        n, logits = self.total_count, self.logits
+        ways = (n + 1).lgamma() - (value + 1).lgamma() - (n - value + 1).lgamma()
+        # n log(1 + exp(logits)), whose exp cannot overflow
+        return ways + value * logits - n * tenon.nn.functional.softplus(logits)
