@@ -1,0 +1,24 @@
+"""Networks for pictures, whose parameters have the names of the published checkpoints."""
+
+# ruff: noqa: F403
+from __future__ import annotations
+
+from typing import Any
+
+from tenon.vision.models._weights import Weights, get_model, get_model_builder, list_models
+from tenon.vision.models.alexnet import *
+from tenon.vision.models.densenet import *
+from tenon.vision.models.mobilenetv2 import *
+from tenon.vision.models.resnet import *
+from tenon.vision.models.squeezenet import *
+from tenon.vision.models.vgg import *
+from tenon.vision.models.vision_transformer import *
+
+
+def __getattr__(name: str) -> Any:
+    if name.endswith("_Weights"):
+        return Weights
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+__all__ = ["Weights", "get_model", "get_model_builder", "list_models"]
