@@ -16,19 +16,43 @@ from typing import Any
 from tenon.nn import Module
 
 __all__ = [
-    "OptimizedModule", "compile", "cudagraph_mark_step_begin", "disable", "explain", "is_compiling",
-    "is_dynamo_compiling", "is_exporting", "list_backends", "reset", "set_stance",
+    "OptimizedModule", "allow_in_graph", "assume_constant_result", "compile",
+    "cudagraph_mark_step_begin", "disable", "explain", "is_compiling",
+    "is_dynamo_compiling", "is_exporting", "list_backends", "register_backend", "reset",
+    "set_stance",
 ]  # fmt: skip
 
 _BACKENDS = ("aot_eager", "cudagraphs", "eager", "inductor")
 _MODES = ("default", "max-autotune", "max-autotune-no-cudagraphs", "reduce-overhead")
 _state = threading.local()
+_registered: dict[str, Callable[..., Any]] = {}
 _compiled: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def list_backends(exclude_tags: Any = ()) -> list[str]:
-    """Names that `compile(backend=...)` knows; each runs the function as it is."""
-    return list(_BACKENDS)
+    """Names that `compile(backend=...)` knows."""
+    return sorted((*_BACKENDS, *_registered))
+
+
+def register_backend(
+    compiler_fn: Callable[..., Any] | None = None, name: str | None = None, tags: Any = ()
+) -> Any:
+    """Gives a backend a name for `compile(backend=...)`; a decorator, too."""
+    if compiler_fn is None:
+        return lambda fn: register_backend(fn, name, tags)
+    known = name or compiler_fn.__name__
+    if known in list_backends(()):
+        raise RuntimeError(f"register_backend: there is a backend '{known}' already")
+    _registered[known] = compiler_fn
+    return compiler_fn
+
+
+def lookup_backend(compiler_fn: Any) -> Any:
+    """The function behind a backend's name."""
+    if not isinstance(compiler_fn, str):
+        return compiler_fn
+    _check(compiler_fn, None, None)
+    return _registered.get(compiler_fn, lambda gm, example_inputs: gm.forward)
 
 
 def is_compiling() -> bool:
@@ -39,6 +63,14 @@ def is_compiling() -> bool:
 
 
 is_dynamo_compiling = is_compiling
+
+
+def allow_in_graph(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns the function: whatever operators it calls are recorded."""
+    return fn
+
+
+assume_constant_result = allow_in_graph
 
 
 def is_exporting() -> bool:
@@ -99,11 +131,33 @@ class OptimizedModule(Module):
         return self._orig_mod[key]  # type: ignore[index]
 
 
+class CompiledForward:
+    """What Module.compile puts in the place of forward. A copy of the module compiles its own; a
+    pickled one is not compiled."""
+
+    def __init__(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.module, self.args, self.kwargs = module, args, kwargs
+        self.call = compile(_forward_of(module), *args, **kwargs)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.call(*args, **kwargs)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> CompiledForward:
+        return CompiledForward(memo[id(self.module)], self.args, self.kwargs)
+
+    def __reduce__(self) -> Any:
+        return _forward_of, (self.module,)
+
+
+def _forward_of(module: Module) -> Any:
+    return type(module).forward.__get__(module)
+
+
 def _check(backend: Any, mode: str | None, options: dict[str, Any] | None) -> None:
-    if isinstance(backend, str) and backend not in _BACKENDS:
+    if isinstance(backend, str) and backend not in list_backends(()):
         raise RuntimeError(
             f"Invalid backend: '{backend}', see `torch._dynamo.list_backends()` for available "
-            f"backends: {', '.join(_BACKENDS)}"
+            f"backends: {', '.join(list_backends(()))}"
         )
     if not isinstance(backend, str) and not callable(backend):
         raise TypeError(f"compile: backend is a name or a function, not {type(backend).__name__}")
@@ -137,10 +191,11 @@ def compile(
     if disable:
         return model
     call = None
+    backend = _registered.get(backend, backend) if isinstance(backend, str) else backend
     if not isinstance(backend, str):
         from tenon._program.compiled import Compiled
 
-        call = Compiled(model, backend, fullgraph, options)
+        call = Compiled(model, backend, fullgraph, options, dynamic)
         _compiled.add(call)
     if isinstance(model, Module):
         return OptimizedModule(model, call)
@@ -151,7 +206,7 @@ def _chooser(fn: Callable[..., Any], call: Callable[..., Any] | None) -> Callabl
     """Calls what was compiled, or the function itself where that is asked for."""
 
     def chosen(*args: Any, **kwargs: Any) -> Any:
-        eager = call is None or getattr(_state, "stance", "default") == "force_eager"
+        eager = call is None or _stance() == "force_eager"
         return fn(*args, **kwargs) if eager else call(*args, **kwargs)
 
     return chosen
@@ -167,9 +222,33 @@ def _function(fn: Callable[..., Any], call: Callable[..., Any] | None) -> Callab
 def disable(
     fn: Callable[..., Any] | None = None, recursive: bool = True, *, reason: str | None = None
 ) -> Any:
-    """The function as it was before it was compiled."""
+    """The function as it was before it was compiled; whoever calls it runs as Python, too."""
     if fn is None:
-        return lambda f: disable(f, recursive)
+        return lambda f: disable(f, recursive, reason=reason)
+    if isinstance(fn, OptimizedModule):
+        return fn._orig_mod
+    inner = _inner(fn)
+    if isinstance(inner, (Module, type)) or not callable(inner):
+        return inner
+
+    @functools.wraps(inner)
+    def as_python(*args: Any, **kwargs: Any) -> Any:
+        from tenon import _C
+
+        if _C._program_is_recording():
+            from tenon._program import foreign
+
+            name = getattr(inner, "__qualname__", type(inner).__name__)
+            foreign.give_up(f"{name} is not to be compiled{f' ({reason})' if reason else ''},")
+        return inner(*args, **kwargs)
+
+    as_python._torchdynamo_orig_callable = inner  # type: ignore[attr-defined]
+    as_python._torchdynamo_disable = True  # type: ignore[attr-defined]
+    return as_python
+
+
+def _inner(fn: Any) -> Any:
+    """The function under what compile and disable have made of it."""
     if isinstance(fn, OptimizedModule):
         return fn._orig_mod
     return getattr(fn, "_torchdynamo_orig_callable", fn)
@@ -178,12 +257,12 @@ def disable(
 def reset() -> None:
     """Forgets all graphs."""
     for call in list(_compiled):
-        call.entries.clear()
-        call.given_up = False
+        call.reset()
 
 
 class set_stance:  # noqa: N801 - PyTorch's name
-    """With "force_eager" compiled functions run as they are, until "default". Also a `with`."""
+    """What compiled functions do from here on, or in a `with`: "default"; "force_eager" runs them
+    as they are; "eager_on_recompile" and "fail_on_recompile" where a call has no graph yet."""
 
     def __init__(self, stance: str = "default", *, skip_guard_eval_unsafe: bool = False,
                  force_backend: Any = None) -> None:  # fmt: skip
@@ -200,6 +279,10 @@ class set_stance:  # noqa: N801 - PyTorch's name
 
     def __exit__(self, *_: object) -> None:
         _state.stance = self.before
+
+
+def _stance() -> str:
+    return getattr(_state, "stance", "default")
 
 
 def cudagraph_mark_step_begin() -> None:
@@ -225,7 +308,7 @@ def explain(fn: Callable[..., Any], *extra_args: Any, **extra_kwargs: Any) -> An
     from tenon._program.compiled import Compiled
 
     def inner(*args: Any, **kwargs: Any) -> Explanation:
-        call = Compiled(disable(fn), lambda gm, inputs: gm.forward, False, None)
+        call = Compiled(_inner(fn), lambda gm, inputs: gm.forward, False, None)
         call(*args, **kwargs)
         return Explanation(call.report)
 

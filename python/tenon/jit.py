@@ -1,12 +1,12 @@
 """jit: functions and modules as programs that are recorded, kept in files, run without Python.
 
-`trace` calls a function once and keeps the operators that it called (docs/graphs.md). `script` has
-no compiler behind it: it returns the function or module as it is, and only what was traced can be
-saved.
+`trace` calls a function once and keeps the operators that it called (docs/graphs.md). `script`
+looks through a function's source and runs it as Python; only what was traced can be saved.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import warnings
@@ -17,15 +17,18 @@ from typing import Any
 import tenon
 from tenon import _C, _program
 from tenon._program import BUFFER, COMMON, DEAD, FOLD, FREEZE, PARAMETER, Program
+from tenon._program import script as _script
+from tenon._program.script import NotSupportedError, UnsupportedNodeError
 from tenon._program.traced import Layout, Recording, TracerWarning, free_size, unchanged
 from tenon.nn import Module
 from tenon.nn.parameter import Parameter
 from tenon.utils import _pytree
 
 __all__ = [
-    "Final", "RecursiveScriptModule", "ScriptFunction", "ScriptModule", "TopLevelTracedModule",
-    "TracedModule", "TracerWarning", "annotate", "export", "freeze", "ignore", "is_scripting",
-    "is_tracing", "load", "optimize_for_inference", "save", "script", "script_method", "trace",
+    "Final", "NotSupportedError", "RecursiveScriptModule", "ScriptFunction", "ScriptModule",
+    "TopLevelTracedModule", "TracedModule", "TracerWarning", "UnsupportedNodeError", "annotate",
+    "export", "freeze", "ignore", "is_scripting", "is_tracing", "load",
+    "optimize_for_inference", "save", "script", "script_if_tracing", "script_method", "trace",
     "trace_module", "unused",
 ]  # fmt: skip
 
@@ -228,7 +231,7 @@ def trace(
     Python is left out from then on: its conditions and loops are what they were. The first size of
     the inputs may differ where it is the same for all of them and the function takes another.
     """
-    if isinstance(func, _Runs):
+    if isinstance(func, _Runs) and not isinstance(func, (_Script, _ScriptedModule)):
         return func
     if example_inputs is None and example_kwarg_inputs is None:
         raise RuntimeError("trace() needs example_inputs")
@@ -310,11 +313,11 @@ def trace_module(mod: Module, inputs: dict[str, Any], **options: Any) -> Any:
 
 def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
     """Writes what was traced as a .tng file, to a path or a file object."""
+    if isinstance(m, (_Script, _ScriptedModule)):
+        _no_file(m.original_name)
     if not isinstance(m, _Runs):
         what = getattr(m, "__name__", type(m).__name__)
-        raise RuntimeError(
-            f"jit.save: {what} was not traced, and script makes no program: use jit.trace"
-        )
+        raise RuntimeError(f"jit.save: {what} was not traced: use jit.trace")
     note = json.loads(m.program.note)
     texts = {k: v.decode() if isinstance(v, bytes) else v for k, v in (_extra_files or {}).items()}
     m.program.note = json.dumps({**note, "extra": texts}, sort_keys=True)
@@ -357,7 +360,8 @@ def load(
 def freeze(
     mod: Any, preserved_attrs: list[str] | None = None, optimize_numerics: bool = True
 ) -> Any:
-    """A copy whose parameters are constants, with what depends on them alone computed."""
+    """A copy whose parameters are constants, with what depends on them alone computed. What was
+    scripted comes back as it is."""
     if not isinstance(mod, ScriptModule):
         raise RuntimeError("jit.freeze: only what was traced can be frozen: use jit.trace")
     if mod.training:
@@ -365,6 +369,8 @@ def freeze(
             "Freezing is currently only implemented for modules in eval mode. Please call .eval() "
             "on your module before freezing."
         )
+    if isinstance(mod, _ScriptedModule):
+        return mod
     program = _program.load(mod.program.to_bytes())
     program.optimize(FREEZE | FOLD | COMMON | DEAD)
     made = _of_program(program)
@@ -377,20 +383,130 @@ def optimize_for_inference(mod: Any, other_methods: list[str] | None = None) -> 
     return freeze(mod)
 
 
-# ---- Names of the script compiler ----------------------------------------------------------------
+# ---- Scripts -------------------------------------------------------------------------------------
+
+
+class _Script(ScriptFunction):
+    """A function whose source is sound."""
+
+    def __init__(self, fn: Callable[..., Any], source: Any) -> None:
+        functools.update_wrapper(self, fn)
+        self._fn, self._source = fn, source
+        self.original_name = fn.__name__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._fn(*args, **kwargs)
+
+    @property
+    def name(self) -> str:
+        return self.original_name
+
+    @property
+    def code(self) -> str:
+        return _script.text_of(self._source)
+
+    @property
+    def graph(self) -> Any:
+        return _script.ScriptGraph(self._source.tree)
+
+    inlined_graph = graph
+
+    def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
+        _no_file(self.original_name)
+
+    def __reduce__(self) -> Any:
+        raise _pickle_error(self.original_name)
+
+    def __deepcopy__(self, memo: Any) -> _Script:
+        return self
+
+
+class _ScriptedModule:
+    """What a scripted module has beside what its class gives it."""
+
+    _apply = Module._apply
+
+    @property
+    def original_name(self) -> str:
+        return type(self).__name__
+
+    @property
+    def code(self) -> str:
+        return _script.text_of(_script.forward_source(type(self).forward))
+
+    @property
+    def graph(self) -> Any:
+        return _script.ScriptGraph(_script.forward_source(type(self).forward).tree)
+
+    inlined_graph = graph
+
+    def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
+        _no_file(self.original_name)
+
+
+@functools.cache
+def _scripted_class(kind: type) -> type:
+    return type(
+        kind.__name__, (_ScriptedModule, kind, ScriptModule), {"__module__": kind.__module__}
+    )
+
+
+def _no_file(name: str) -> None:
+    raise RuntimeError(
+        f"jit.save: {name} was scripted, and runs as Python: only what was traced can be kept in a "
+        "file: use jit.trace"
+    )
+
+
+def _pickle_error(name: str) -> Exception:
+    return TypeError(f"{name} was scripted, and cannot be pickled")
 
 
 def script(obj: Any, *args: Any, **kwargs: Any) -> Any:
-    """Returns the function or module as it is: it runs as Python."""
-    return obj
+    """The function, or a module with the same parameters, once its source has been looked through.
+
+    It runs as Python. What TorchScript has no words for is an error that shows the line.
+    """
+    if isinstance(obj, (_Runs, _ScriptedModule, type)):
+        return obj
+    if isinstance(obj, Module):
+        _script.check_module(obj, set())
+        return _script.copy_of(obj, _scripted_class, {})
+    fn = _script.function_of(obj)
+    return _Script(obj, _script.check(fn, set()))
 
 
-def _as_it_is(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """Marks that the compiler would read; returns the function as it is."""
-    return (lambda f: f) if fn is None or not callable(fn) else fn
+def _marked(modifier: str, fn: Any) -> Any:
+    if callable(fn) and hasattr(fn, "__dict__"):
+        fn._torchscript_modifier = modifier
+        return fn
+    return lambda f: _marked(modifier, f)
 
 
-ignore = unused = export = script_method = _as_it_is
+def ignore(drop: Any = False, **options: Any) -> Any:
+    """Marks a function that a script may call whatever it is made of."""
+    return _marked("ignore", drop)
+
+
+def unused(fn: Any) -> Any:
+    """The same for one that is not called."""
+    return _marked("unused", fn)
+
+
+def export(fn: Any) -> Any:
+    """Marks a method that is looked through although forward does not call it."""
+    return _marked("export", fn)
+
+
+def script_method(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Marks a method of a ScriptModule, whose source is looked through."""
+    _script.Source(_script.function_of(fn)).check()
+    return fn
+
+
+def script_if_tracing(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns the function: a trace follows the course that it takes."""
+    return fn
 
 
 def annotate(the_type: Any, the_value: Any) -> Any:
@@ -403,3 +519,11 @@ class Final:
 
     def __class_getitem__(cls, item: Any) -> Any:
         return item
+
+
+def _overload(fn: Any) -> Any:
+    """Declares another signature of the function that follows, for the script compiler."""
+    return fn
+
+
+_overload_method = _overload

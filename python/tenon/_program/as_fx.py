@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
 import tenon
 from tenon import _C, fx
 from tenon._program import Program
+from tenon._program.foreign import Call
 
 _FORMATS = ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d")
 
@@ -59,6 +60,7 @@ class _Builder:
         self.root: dict[str, Any] = {}
         self.sizes: dict[str, fx.Node] = {}
         self.weights = program.weights
+        self.acting: list[fx.Node] = []  # whatever becomes of their results
 
     def weight(self, i: int, name: str, tensor: Any) -> None:
         path = name or f"_constant{len(self.root)}"
@@ -95,9 +97,13 @@ class _Builder:
         args = tuple(self.argument(v) for _, v in parts[:count])
         kwargs = {k: self.argument(v) for k, v in parts[count:] if v is not None}
         given = [None if g < 0 else self.nodes[g] for g in node["given"]]
-        if any(g is not None for g in given) and not node["in_place"]:
+        # relu_ is relu that is given its own input, and takes no `out`.
+        own = f"{node['op']}_"
+        itself = len(given) == 1 and given[0] is not None and args and given[0] is args[0]
+        in_place = itself and hasattr(tenon.Tensor, own) and not node["in_place"]
+        if any(g is not None for g in given) and not node["in_place"] and not in_place:
             kwargs["out"] = given[0] if len(given) == 1 else tuple(given)
-        fn: Any = op(node["op"])
+        fn: Any = getattr(tenon.Tensor, own) if in_place else op(node["op"])
         if node["no_grad"] or node["autocast"]:
             dtype = getattr(tenon, node["autocast"]) if node["autocast"] else None
             args, fn = (node["no_grad"], dtype, fn, *args), call_in_modes
@@ -105,6 +111,8 @@ class _Builder:
             fn, args, kwargs, name=node["op"].strip("_").split("::")[-1]
         )
         outs = node["outs"]
+        if node["random"] or node["in_place"] or node["wrote"] or any(given):
+            self.acting.append(made)
         if not node["list"] and len(outs) == 1:
             self.nodes[outs[0]] = made
             self.note(made, outs[0])
@@ -118,20 +126,63 @@ class _Builder:
         fact = self.data["values"][i]
         node.meta["tensor"] = {k: fact[k] for k in ("dtype", "shape", "device")}
 
-    def build(self) -> fx.GraphModule:
+    def call(self, call: Call) -> None:
+        """A call that was taken whole: of a custom operator, of an autograd.Function."""
+        args, kwargs = call.arguments.build([self.nodes[i] for i in call.takes])
+        name = getattr(call.fn, "__name__", type(call.fn).__name__)
+        made = self.graph.call_function(call.fn, tuple(args), dict(kwargs), name=name)
+        self.acting.append(made)
+        for path, at in zip(call.results.paths(), call.gives, strict=True):
+            part = made
+            for key in path:
+                part = self.graph.call_function(operator.getitem, (part, key))
+            self.nodes[at] = part
+            self.note(part, at)
+
+    def build(
+        self,
+        begin: int,
+        end: int,
+        takes: Sequence[int],
+        gives: Sequence[int],
+        calls: Sequence[Call],
+    ) -> fx.GraphModule:
         values = self.data["values"]
-        for i in self.data["inputs"]:
-            self.nodes[i] = self.graph.placeholder(values[i]["name"])
+        for i in takes:
+            name = values[i]["name"] or f"v{i}"
+            self.nodes[i] = self.graph.placeholder(name)
             self.note(self.nodes[i], i)
         places = [i for i, v in enumerate(values) if v["role"] == "weight"]
         for i, (name, _, tensor) in zip(places, self.weights, strict=True):
             self.weight(i, name, tensor)
-        for node in self.data["nodes"]:
-            self.node(node)
-        self.graph.output(tuple(self.nodes[i] for i in self.data["outputs"]))
+        for position in range(begin, end + 1):
+            for call in calls:
+                if call.position == position:
+                    self.call(call)
+            if position < end:
+                self.node(self.data["nodes"][position])
+        self.graph.output(tuple(self.nodes[i] for i in gives))
         return fx.GraphModule(self.root, self.graph)
 
 
 def graph_module(program: Program) -> fx.GraphModule:
     """A GraphModule that takes the program's inputs and returns a tuple of its outputs."""
-    return _Builder(program).build()
+    data = program.data
+    return _Builder(program).build(0, len(data["nodes"]), data["inputs"], data["outputs"], ())
+
+
+def part_module(
+    program: Program,
+    begin: int,
+    end: int,
+    takes: Sequence[int],
+    gives: Sequence[int],
+    calls: Sequence[Call],
+) -> fx.GraphModule:
+    """Nodes from `begin` to `end` as a GraphModule that takes and gives these values."""
+    builder = _Builder(program)
+    made = builder.build(begin, end, takes, gives, calls)
+    stays = (*builder.acting, *made.graph.find_nodes(op="placeholder"), made.graph.output_node())
+    made.graph.eliminate_dead_code(set(stays).__contains__)
+    made.recompile()
+    return made

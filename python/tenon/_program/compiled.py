@@ -1,33 +1,67 @@
-"""Compiled functions with a backend: graphs that stand for calls as long as guards hold."""
+"""Compiled functions with a backend: graphs that stand for calls as long as guards hold.
+
+The first call is recorded while it runs as Python. Later calls for which all guards hold walk the
+recording's graphs (parts.py); where a value that was looked at is another one, the call runs as
+Python once more and its new part is added. Sizes that differ from call to call become free.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import tenon
-from tenon import _program
-from tenon._program import COMMON, DEAD
-from tenon._program.as_fx import graph_module
-from tenon._program.traced import Layout, input_names, weights_of
-from tenon._program.watch import Watch, closure_token, token
+from tenon import _C, _program
+from tenon._program import foreign, guards, parts
+from tenon._program.parts import Recorded, Unfit
+from tenon._program.traced import Layout, input_names, resized, unchanged, weights_of
+from tenon._program.watch import Watch
 
 _MOST = 8  # graphs of one function; beyond that it runs as Python
+_ANY = (1 << 62) - 1
+_busy = threading.local()  # .on: a call is being recorded
 
 
 @dataclass
 class Entry:
-    """A graph and when it stands for a call."""
+    """Graphs of a call, and when they stand for another one."""
 
-    key: Any
+    static: Any
+    shapes: list[list[Any]]  # a text: a free size
+    own: Any
     globals: list[tuple[dict[str, Any], str, Any]]
-    outputs: Layout
-    run: Callable[..., Any]
-    graph: Any
+    program: Any
+    weights: dict[int, Any]
+    ids: list[int]
+    steps: Any
+    acts: bool
+    sized: bool
+    held: dict[int, int]  # memory of a weight: which
+    inside: list[int]  # what `shared` said of the first call
 
-    def holds(self, key: Any) -> bool:
-        return self.key == key and all(token(g.get(n)) == t for g, n, t in self.globals)
+    def holds(self, static: Any, shapes: Sequence[Any], own: Any, places: Sequence[int]) -> bool:
+        return (
+            self.static == static
+            and self._fits(shapes)
+            and self.own == own
+            and self.inside == self.shared(places)
+            and all(guards.token(g.get(n)) == t for g, n, t in self.globals)
+        )
+
+    def _fits(self, shapes: Sequence[Any]) -> bool:
+        sizes: dict[str, int] = {}
+        for wanted, shape in zip(self.shapes, shapes, strict=True):
+            for w, s in zip(wanted, shape, strict=True):
+                same = sizes.setdefault(w, s) == s and s >= 2 if isinstance(w, str) else w == s
+                if not same:
+                    return False
+        return True
+
+    def shared(self, places: Sequence[int]) -> list[int]:
+        """For each input the weight in whose memory it lies, or -1."""
+        return [self.held.get(p, -1) if p else -1 for p in places]
 
 
 @dataclass
@@ -38,123 +72,304 @@ class Report:
     breaks: list[str] = field(default_factory=list)
     op_count: int = 0
 
-
-def _tensor_key(t: Any) -> Any:
-    return t.dtype, tuple(t.shape), t.stride(), t.device, t.requires_grad
-
-
-def _modes() -> Any:
-    cast = tenon.is_autocast_enabled("cpu") and tenon.get_autocast_dtype("cpu")
-    return (
-        tenon.is_grad_enabled(),
-        tenon.is_inference_mode_enabled(),
-        cast,
-        tenon.get_default_dtype(),
-    )
+    def broke(self, reason: str) -> None:
+        if reason not in self.breaks:
+            self.breaks.append(reason)
 
 
-def _has_effects(program: Any) -> bool:
-    """Whether a second run would change something again: writes, random numbers."""
-    return any(
-        node["random"] or node["in_place"] or node["wrote"] or any(g >= 0 for g in node["given"])
-        for node in program.data["nodes"]
-    )
+@dataclass
+class Call:
+    """One call, taken apart."""
+
+    args: Any
+    kwargs: Any
+    tensors: list[Any]
+    static: Any
+    shapes: list[list[Any]]
+    own: Any
+    places: list[int]
+    layout: Layout
 
 
 class Compiled:
     """Calls of one function by graphs that a backend has seen."""
 
     def __init__(
-        self, fn: Callable[..., Any], backend: Callable[..., Any], fullgraph: bool, options: Any
+        self,
+        fn: Callable[..., Any],
+        backend: Callable[..., Any],
+        fullgraph: bool,
+        options: Any,
+        dynamic: bool | None = None,
     ) -> None:
         self.fn, self.backend, self.fullgraph, self.options = fn, backend, fullgraph, options
+        self.dynamic = dynamic
         self.entries: list[Entry] = []
         self.report = Report()
         self.given_up = False
 
+    def reset(self) -> None:
+        self.entries.clear()
+        self.report = Report()
+        self.given_up = False
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self.given_up or tenon._C._program_is_recording():
+        if self.given_up or getattr(_busy, "on", False) or _C._program_is_recording():
             return self.fn(*args, **kwargs)
         try:
-            layout, tensors = Layout.of((args, kwargs), "arguments")
+            call = self._take_apart(args, kwargs)
         except RuntimeError as err:
             return self._as_python(str(err), args, kwargs)
-        if len({id(t) for t in tensors}) != len(tensors):
-            return self._as_python("one tensor comes twice", args, kwargs)
-        key = (
-            layout.spec, [(type(v), v) for v in layout.fixed], layout.tensors,
-            [_tensor_key(t) for t in tensors], _modes(), closure_token(self.fn),
-        )  # fmt: skip
         for entry in self.entries:
-            if entry.holds(key):
-                return entry.outputs.build(entry.run(*tensors))
-        if len(self.entries) >= _MOST:
-            self.given_up = True
-            return self.fn(*args, **kwargs)
-        return self._record(key, args, kwargs, tensors)
+            if entry.holds(call.static, call.shapes, call.own, call.places):
+                return self._replay(entry, call)
+        return self._first(call)
+
+    def _take_apart(self, args: Any, kwargs: Any) -> Call:
+        layout, found = Layout.of((args, kwargs), "arguments")
+        tensors: list[Any] = []
+        at: dict[int, int] = {}
+        for t in found:
+            if at.setdefault(id(t), len(tensors)) == len(tensors):
+                tensors.append(t)
+        places = [guards.memory(t) for t in tensors]
+        static = (
+            layout.spec, [guards.token(v) for v in layout.fixed], layout.tensors,
+            [at[id(t)] for t in found], guards.sharing(places),
+            [guards.of_tensor(t) for t in tensors], guards.of_modes(tensors),
+        )  # fmt: skip
+        shapes = [list(t.shape) for t in tensors]
+        own = guards.of_function(self.fn)
+        return Call(args, kwargs, tensors, static, shapes, own, places, layout)
 
     def _as_python(self, reason: str, args: Any, kwargs: Any) -> Any:
+        self._refuse(reason)
+        return self.fn(*args, **kwargs)
+
+    def _refuse(self, reason: str) -> None:
         if self.fullgraph:
             from tenon._torch._dynamo.exc import Unsupported
 
             raise Unsupported(f"fullgraph=True, and the function is no graph: {reason}")
-        if reason not in self.report.breaks:
-            self.report.breaks.append(reason)
-        return self.fn(*args, **kwargs)
+        self.report.broke(reason)
 
-    def _record(self, key: Any, args: Any, kwargs: Any, tensors: Sequence[Any]) -> Any:
-        kept: list[Any] = []
+    # ---- Later calls -----------------------------------------------------------------------------
 
-        def call() -> list[Any]:
-            with watch:
-                result = self.fn(*args, **kwargs)
-            kept.append(result)
-            layout, flat = Layout.of(result, "results")
-            kept.append(layout)
-            return flat
-
-        watch = Watch()
-        owner = getattr(self.fn, "__self__", self.fn)
-        names = input_names(self.fn, args, kwargs)
-        if len(names) != len(tensors):
-            names = [f"x{i}" for i in range(len(tensors))]
-        known = {id(t) for t in tensors}
-        weights = [w for w in weights_of(owner) if id(w[2]) not in known]
+    def _replay(self, entry: Entry, call: Call) -> Any:
+        values = dict(zip(entry.ids, call.tensors, strict=True))
         try:
-            program, flat = _program.record(call, dict(zip(names, tensors, strict=True)), weights)
-        except RuntimeError as err:
+            result = parts.walk(entry.steps, values, entry.weights)
+        except Unfit as err:
+            self.given_up = True
+            return self._as_python(str(err), call.args, call.kwargs)
+        except Exception:
+            if entry.acts:
+                raise
+            self.fn(*call.args, **call.kwargs)  # fails in the user's lines
+            raise
+        if not isinstance(result, parts.Look):
+            return result
+        return self._first(call, entry)
+
+    # ---- Recording -------------------------------------------------------------------------------
+
+    def _first(self, call: Call, entry: Entry | None = None) -> Any:
+        stance = tenon.compiler._stance()
+        if stance == "eager_on_recompile":
+            return self.fn(*call.args, **call.kwargs)
+        if stance == "fail_on_recompile":
+            raise RuntimeError(
+                "Detected recompile when torch.compile stance is 'fail_on_recompile': "
+                f"{getattr(self.fn, '__qualname__', type(self.fn).__name__)} has no graph for "
+                "this call"
+            )
+        if len(self.report.graphs) >= _MOST:
+            self.given_up = True
+            return self.fn(*call.args, **call.kwargs)
+        rec, reason, watch, result = self._record(call.args, call.kwargs, call.tensors)
+        if reason is not None or rec is None:
+            return self._give_up(str(reason), result)
+        try:
+            return self._keep(call, rec, watch, entry)
+        except Unfit as err:
+            return self._give_up(str(err), result)
+
+    def _give_up(self, reason: str, result: Any) -> Any:
+        self.given_up = True
+        self._refuse(reason)
+        return result
+
+    def _record(
+        self, args: Any, kwargs: Any, tensors: Sequence[Any]
+    ) -> tuple[Recorded | None, str | None, Watch, Any]:
+        """Calls the function; its recording or why there is none, and what it returned."""
+        kept: list[Any] = []
+        watch = Watch()
+        program = _C._program_begin()
+        calls = foreign.Calls(program, watch)
+        try:
+            names = input_names(self.fn, args, kwargs)
+            if len(names) != len(tensors):
+                names = [f"x{i}" for i in range(len(tensors))]
+            for name, t in zip(names, tensors, strict=True):
+                _C._program_input(program, t, name)
+            known = {id(t) for t in tensors}
+            for name, kind, t in weights_of(getattr(self.fn, "__self__", self.fn)):
+                if id(t) not in known:
+                    _C._program_weight(program, t, name, kind)
+            _C._program_tolerate(program)
+            _busy.on, foreign.state.calls = True, calls
+            with watch:
+                kept.append(self.fn(*args, **kwargs))
+            foreign.state.calls = None
+            layout, flat = Layout.of(kept[0], "results")
+            looks = _C._program_looks(program)
+            _C._program_end(program, tuple(flat))
+        except (RuntimeError, NotImplementedError) as err:
             if not kept:
                 raise
-            watch.reason = watch.reason or str(err)
-        else:
-            count, where = program.reads
-            if count:
-                watch.reason = f"a value was looked at: {where}"
-        if watch.reason is not None:
-            if self.fullgraph:
-                return self._as_python(watch.reason, args, kwargs)
-            if watch.reason not in self.report.breaks:
-                self.report.breaks.append(watch.reason)
-            self.given_up = True
-            return kept[0]
-        if not program.data["nodes"]:
-            return kept[0]
-        return self._compile(key, program, kept, tensors, watch)
+            return None, watch.reason or calls.reason or str(err), watch, kept[0]
+        finally:
+            _busy.on, foreign.state.calls = False, None
+            _C._program_cancel(program)
+        reason = watch.reason or calls.reason
+        rec = Recorded(_program.Program(program), looks, calls.made, layout, kept[0])
+        return rec, reason, watch, kept[0]
 
-    def _compile(
-        self, key: Any, program: Any, kept: list[Any], tensors: Sequence[Any], watch: Watch
-    ) -> Any:
-        effects = _has_effects(program)
-        program.optimize(COMMON | DEAD)
-        gm = graph_module(program)
-        run = self.backend(gm, list(tensors), **({"options": self.options} if self.options else {}))
-        if not callable(run):
-            raise TypeError(
-                f"the backend returned {type(run).__name__}, and not what can be called"
-            )
-        seen = [(g, n, token(g.get(n))) for g, n, _ in watch.values()]
-        entry = Entry(key, seen, kept[1], run, gm)
+    def _keep(self, call: Call, rec: Recorded, watch: Watch, entry: Entry | None) -> Any:
+        sizes = rec.sizes()
+        cuts = [lk[2] or "an unknown place" for lk in rec.looks] + [s.where for _, s in sizes]
+        cuts += [c.where for c in rec.calls if c.fn is None]
+        for where in cuts:
+            self._refuse(f"the graph ends at {where}")
+        ends = [lk[0] for lk in rec.looks] + [at for at, _ in sizes]
+        why = rec.acts_before(max(ends)) if ends else None
+        if why is not None:
+            raise Unfit(f"a value was looked at after {why}: {cuts[0]}")
+        around = [call.own, *(guards.token(g.get(n)) for g, n, _ in watch.values())]
+        if {guards.memory(t) for t in guards.tensors_in(around)} & (set(call.places) - {0}):
+            self._refuse("an argument is a weight, too")
+            return rec.result
+        shapes: Any = call.shapes
+        if entry is None and not cuts and not rec.calls:
+            rec, shapes = self._free_sizes(call, rec, watch)
+            if shapes is None:
+                return rec.result
+        steps = parts.path(rec)
+        fresh: Any = steps if entry is None else parts.merge(entry.steps, steps)
+        if fresh is None:
+            raise Unfit(f"the way to {cuts[-1]} is another one each time")
+        self._compile(rec, fresh, call.tensors, entry is None)
+        if entry is None:
+            entry = self._add(call, rec, watch, steps, shapes)
+        if entry.acts or cuts or rec.calls:
+            return rec.result
+        return parts.walk(steps, dict(zip(entry.ids, call.tensors, strict=True)), entry.weights)
+
+    def _compile(self, rec: Recorded, steps: Any, tensors: Sequence[Any], begins: bool) -> None:
+        options = {"options": self.options} if self.options else {}
+
+        def backend(gm: Any, inputs: list[Any]) -> Any:
+            from tenon._torch._dynamo.utils import counters
+
+            counters["stats"]["unique_graphs"] += 1
+            return self.backend(gm, inputs, **options)
+
+        graphs = parts.compile_path(rec, steps, tensors, begins, backend)
+        self.report.graphs += graphs
+        self.report.op_count += sum(
+            n.op == "call_function" for gm in graphs for n in gm.graph.nodes
+        )
+        parts.settle(steps)
+
+    def _add(self, call: Call, rec: Recorded, watch: Watch, steps: Any, shapes: Any) -> Entry:
+        data = rec.program.data
+        ids = [i for i, v in enumerate(data["values"]) if v["role"] == "weight"]
+        weights = dict(zip(ids, (t for _, _, t in rec.program.weights), strict=True))
+        entry = Entry(
+            call.static, shapes, call.own,
+            [(g, n, guards.token(g.get(n))) for g, n, _ in watch.values()], rec.program, weights,
+            data["inputs"][: len(call.tensors)], steps, parts.acts(rec.program) or bool(rec.calls),
+            watch.sized, {guards.memory(t): i for i, t in weights.items()}, [],
+        )  # fmt: skip
+        entry.inside = entry.shared(call.places)
         self.entries.append(entry)
-        self.report.graphs.append(gm)
-        self.report.op_count += len(program.data["nodes"])
-        return kept[0] if effects else kept[1].build(run(*tensors))
+        return entry
+
+    # ---- Sizes that differ -----------------------------------------------------------------------
+
+    def _free_sizes(self, call: Call, rec: Recorded, watch: Watch) -> tuple[Recorded, Any]:
+        """A recording for many sizes in place of one for these, if there can be one, and what
+        shapes it is for; None: for none any more."""
+        marked = [
+            (i, d) for i, t in enumerate(call.tensors)
+            for d in sorted(getattr(t, "_dynamo_dynamic_indices", ()))
+        ]  # fmt: skip
+        if self.dynamic or marked:
+            return self._free_at_once(call, rec, watch, marked)
+        general = self._free_what_differs(call, rec, watch) if self.dynamic is None else None
+        return (rec, call.shapes) if general is None else (general, _shapes(general))
+
+    def _free_what_differs(self, call: Call, rec: Recorded, watch: Watch) -> Recorded | None:
+        for entry in self.entries:
+            if entry.static != call.static or entry.own != call.own or entry.sized or watch.sized:
+                continue
+            by: dict[tuple[int, Any, int], list[int]] = {}
+            for i, (old, new) in enumerate(zip(entry.shapes, call.shapes, strict=True)):
+                for d, (a, b) in enumerate(zip(old, new, strict=True)):
+                    if a != b:
+                        by.setdefault((d, a, b), []).append(i)
+            (dim, a, b), inputs = next(iter(by.items()), ((0, 0, 0), []))
+            if len(by) != 1 or isinstance(a, str) or a < 2 or b < 2:
+                continue
+            if _generalize(entry.program, rec.program, inputs, dim):
+                entry.sized = True  # its program is another one now
+                if not _divides(entry.program.data["nodes"]):
+                    return Recorded(entry.program, [], [], rec.outputs, rec.result)
+        return None
+
+    def _free_at_once(
+        self, call: Call, rec: Recorded, watch: Watch, marked: list[tuple[int, int]]
+    ) -> tuple[Recorded, Any]:
+        wanted: dict[tuple[int, int], list[int]] = {}
+        for i, shape in enumerate(call.shapes):
+            for d, size in enumerate(shape):
+                if size >= 2 and (not marked or (i, d) in marked):
+                    wanted.setdefault((d, size), []).append(i)
+        if watch.sized or parts.acts(rec.program):
+            return rec, call.shapes
+        owner = getattr(self.fn, "__self__", self.fn)
+        for (dim, size), inputs in wanted.items():
+            other = resized(call.tensors, [(i, dim) for i in inputs], 2 * size + 1)
+            args, kwargs = call.layout.build([other[i] for i in call.static[3]])
+            try:
+                with unchanged(owner):
+                    second, reason, _, _ = self._record(args, kwargs, other)
+            except Exception:  # noqa: BLE001, S112 - the function does not take the size
+                continue
+            if second is not None and reason is None:
+                _generalize(rec.program, second.program, inputs, dim)
+        if _divides(rec.program.data["nodes"]):
+            self.dynamic = False
+            return rec, None
+        return rec, _shapes(rec)
+
+
+def _generalize(program: Any, other: Any, inputs: Iterable[int], dim: int) -> bool:
+    try:
+        program.generalize(other, inputs, dim, 2, _ANY, f"s{len(program.data['symbols'])}")
+    except (RuntimeError, ValueError):
+        return False
+    return True
+
+
+def _shapes(rec: Recorded) -> list[list[Any]]:
+    data = rec.program.data
+    return [data["values"][i]["shape"] for i in data["inputs"]]
+
+
+def _divides(data: Any) -> bool:
+    """Whether a number among the arguments is a quotient of a free size."""
+    if isinstance(data, dict):
+        return data.get("den", 1) != 1 or any(_divides(v) for v in data.values())
+    return isinstance(data, list) and any(_divides(v) for v in data)

@@ -49,6 +49,15 @@ class Layout:
             leaves[i] = t
         return self.spec.unflatten(leaves)
 
+    def paths(self) -> list[tuple[Any, ...]]:
+        """How each tensor is reached by indexing."""
+        marked = self.spec.unflatten(list(range(len(self.fixed))))
+        found = {i: path for path, i in _pytree.tree_leaves_with_path(marked)}
+        return [
+            tuple(getattr(k, "idx", getattr(k, "key", None)) for k in found[i])
+            for i in self.tensors
+        ]
+
     def matches(self, other: Layout) -> bool:
         same = [type(v) for v in self.fixed] == [type(v) for v in other.fixed]
         return (

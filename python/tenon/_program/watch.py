@@ -10,30 +10,74 @@ from __future__ import annotations
 
 import builtins
 import dis
+import linecache
 import math
 import operator
 import sys
-from collections.abc import Callable
+import sysconfig
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
-from types import CodeType, FrameType, FunctionType, ModuleType
+from types import CodeType, FrameType
 from typing import Any
 
 import tenon
-from tenon.nn import Module
 
 PACKAGE = str(Path(tenon.__file__).parent)
-_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+_LIBRARY = sysconfig.get_path("stdlib")
+_ASIDE = ("<frozen importlib", linecache.__file__, traceback.__file__)
 
 # Functions of C that only compute.
 _PURE = {
     getattr(builtins, n)
     for n in (
         "abs", "all", "any", "bin", "callable", "chr", "divmod", "getattr", "hasattr", "hash",
-        "id", "isinstance", "issubclass", "iter", "len", "max", "min", "next", "ord", "pow", "repr",
+        "id", "isinstance", "issubclass", "iter", "len", "max", "min", "ord", "pow", "repr",
         "round", "sorted", "sum",
     )
 } | {f for m in (math, operator) for f in vars(m).values() if callable(f)}  # fmt: skip
+_PURE -= {
+    f for n, f in vars(operator).items()
+    if n in ("setitem", "delitem") or (n.startswith("i") and f"__{n}__" in vars(operator)
+                                       and n not in ("index", "inv", "invert"))
+}  # fmt: skip
 _PURE_METHODS = (str, bytes, tuple, int, float, frozenset, range, type(None))
+
+# Methods of tensors that change what no operator knows of: gradients, memory, hooks.
+_HIDDEN = {
+    "backward", "data", "pin_memory", "register_hook", "register_post_accumulate_grad_hook",
+    "requires_grad_", "retain_grad", "set_", "share_memory_",
+}  # fmt: skip
+# Functions of the package that keep something from call to call, or differentiate.
+_KEEPERS = {"backward", "grad", "step", "zero_grad", "clip_grad_norm_"}
+_KEEPING = tuple(str(Path(PACKAGE, p)) for p in ("optim", "autograd", "amp"))
+
+
+# Methods of modules that change them.
+_CHANGES = {
+    "add_module", "apply", "bfloat16", "cpu", "cuda", "double", "eval", "float", "half",
+    "load_state_dict", "requires_grad_", "to", "train", "zero_grad",
+}  # fmt: skip
+_BUILDS = ("BUILD_LIST", "BUILD_MAP", "BUILD_SET")
+_MODULES = str(Path(PACKAGE, "nn", "modules"))
+
+
+def _sets(name: str) -> bool:
+    """Whether a function of the package, called by the program, changes a state of the thread."""
+    return name.startswith(("set_", "_set_")) or name in (
+        "manual_seed",
+        "seed",
+        "use_deterministic",
+    )
+
+
+# Steps of size arithmetic that are no sums and products, and choices: from one size to the next
+# they may lead elsewhere.
+_ROUNDS = {"//", "%", "&", "|", "^", "<<", ">>", "**"}
+_ROUNDING = {"min", "max", "round", "divmod", "math", "bool", "range", "sqrt", "ceil", "floor"}
+_SIZES = {"shape", "size", "len", "numel", "nelement", "__len__"}
 
 # What changes more than a local variable.
 _WRITES = {
@@ -58,11 +102,45 @@ def _write_in(code: CodeType) -> str | None:
     return None
 
 
+def _depends_on_sizes(code: CodeType) -> bool:
+    """Whether the code may take another course, or round, because of a size."""
+    if not _SIZES & set(code.co_names):
+        return False
+    return bool(_ROUNDING & set(code.co_names)) or any(
+        "JUMP_IF" in step.opname
+        or step.opname in ("COMPARE_OP", "CONTAINS_OP")
+        or (step.opname.startswith("BINARY") and step.argrepr.rstrip("=") in _ROUNDS)
+        for step in dis.get_instructions(code)
+    )
+
+
+@cache
+def _made_here(code: CodeType) -> frozenset[str]:
+    """Local names that stand for nothing but containers written out there: `rows = []`."""
+    found: set[str] = set()
+    others = set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+    before = ""
+    for step in dis.get_instructions(code):
+        if step.opname.startswith("STORE_FAST"):
+            (found if before in _BUILDS else others).add(str(step.argval))
+        before = step.opname
+    return frozenset(found - others)
+
+
+def _is_own_container(frame: FrameType, owner: Any) -> bool:
+    """Whether a list, dict or set is one that the running function made, and makes each time."""
+    if not isinstance(owner, (list, dict, set)):
+        return False
+    made = _made_here(frame.f_code)
+    return any(v is owner for n, v in frame.f_locals.items() if n in made)
+
+
 class Watch:
     """Sees the functions that run while it is open."""
 
     def __init__(self) -> None:
         self.reason: str | None = None
+        self.sized = False  # the course, or a number, may depend on sizes
         self.read: dict[tuple[int, str], tuple[Any, str, Any]] = {}
         self._codes: set[CodeType] = set()
         self._before: Any = None
@@ -75,18 +153,78 @@ class Watch:
     def __exit__(self, *_: object) -> None:
         sys.setprofile(self._before)
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """What runs meanwhile is nobody's concern."""
+        before = sys.getprofile()
+        sys.setprofile(None)
+        try:
+            yield
+        finally:
+            sys.setprofile(before)
+
     def _event(self, frame: FrameType, event: str, arg: Any) -> None:
-        if self.reason is not None or frame.f_code.co_filename.startswith(PACKAGE):
+        if self.reason is None and event in ("call", "c_call"):
+            self._look(frame, event, arg)
+            if self.reason is not None and self._is_aside(frame):
+                self.reason = None
+
+    @staticmethod
+    def _is_aside(frame: FrameType | None) -> bool:
+        """Whether a module is being loaded, or a line of source text looked up: what the package
+        does when it needs them first, and no later call depends on."""
+        while frame is not None and not frame.f_code.co_filename.startswith(_ASIDE):
+            frame = frame.f_back
+        return frame is not None
+
+    def _look(self, frame: FrameType, event: str, arg: Any) -> None:
+        code = frame.f_code
+        if code.co_filename.startswith(PACKAGE):
+            if event == "call":
+                self._own(frame)
+            elif arg.__name__ == "backward":
+                self.reason = f"a backward pass at {self._user(frame)}"
+        elif code.co_filename.startswith(_LIBRARY) and self._serves_package(frame):
             return
-        if event == "call":
+        elif event == "call":
             self._python(frame)
-        elif event == "c_call" and not self._is_pure(arg):
+        elif not self._is_pure(arg) and not _is_own_container(
+            frame, getattr(arg, "__self__", None)
+        ):
             name = getattr(arg, "__qualname__", repr(arg))
-            self.reason = f"a call of {name} at {_line(frame.f_code, frame.f_lineno)}"
+            self.reason = f"a call of {name} at {_line(code, frame.f_lineno)}"
+
+    def _own(self, frame: FrameType) -> None:
+        """A function of the package: it calls operators, unless it keeps something."""
+        code = frame.f_code
+        name = code.co_name
+        keeps = name in _KEEPERS and code.co_filename.startswith(_KEEPING)
+        caller = frame.f_back.f_code.co_filename if frame.f_back else ""
+        changes = (name in _CHANGES or name.startswith("register_")) and (
+            code.co_filename.startswith(_MODULES)
+        )
+        if keeps or ((changes or _sets(name)) and not caller.startswith(PACKAGE)):
+            self.reason = f"{name} at {self._user(frame)}"
+
+    @staticmethod
+    def _serves_package(frame: FrameType) -> bool:
+        """Whether a function of Python's library was called by the package."""
+        at: FrameType | None = frame
+        while at is not None and at.f_code.co_filename.startswith(_LIBRARY):
+            at = at.f_back
+        return at is not None and at.f_code.co_filename.startswith(PACKAGE)
+
+    @staticmethod
+    def _user(frame: FrameType | None) -> str:
+        while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
+            frame = frame.f_back
+        return _line(frame.f_code, frame.f_lineno) if frame else "an unknown place"
 
     def _is_pure(self, fn: Any) -> bool:
         module = getattr(fn, "__module__", None) or ""
         owner = getattr(fn, "__self__", None)
+        if fn.__name__ in _HIDDEN or _sets(fn.__name__):
+            return False
         if isinstance(owner, (tenon.Tensor, tenon.Size)) or module.startswith(("tenon", "torch")):
             return True
         if type(owner).__module__.startswith("tenon._C"):
@@ -98,58 +236,10 @@ class Watch:
         if code not in self._codes:
             self._codes.add(code)
             self.reason = _write_in(code)
+            self.sized = self.sized or _depends_on_sizes(code)
         for name in code.co_names:
             if name in frame.f_globals:
                 self.read[id(frame.f_globals), name] = (frame.f_globals, name, None)
 
     def values(self) -> list[tuple[Any, str, Any]]:
         return list(self.read.values())
-
-
-# ---- Values that guards compare ------------------------------------------------------------------
-
-
-def token(value: Any, depth: int = 4) -> Any:
-    """Something that is equal for values with which a call takes the same course."""
-    if isinstance(value, _PLAIN):
-        return type(value), value
-    if isinstance(value, tenon.Tensor):
-        return id(value), value.dtype, tuple(value.shape), value.requires_grad
-    if isinstance(value, (ModuleType, type)) or depth == 0:
-        return id(value)
-    if isinstance(value, (tuple, list)):
-        return type(value), tuple(token(v, depth - 1) for v in value)
-    if isinstance(value, dict):
-        return dict, tuple((token(k, 1), token(v, depth - 1)) for k, v in value.items())
-    if isinstance(value, Module):
-        return tuple(_module_token(m, depth - 1) for m in value.modules())
-    if isinstance(value, FunctionType):
-        cells = tuple(_cell(c, depth - 1) for c in value.__closure__ or ())
-        return id(value.__code__), cells, token(value.__defaults__, depth - 1)
-    fields = getattr(value, "__dict__", None)
-    if isinstance(fields, dict) and not callable(value):
-        return id(value), token(fields, depth - 1)
-    return id(value)
-
-
-def _cell(cell: Any, depth: int) -> Any:
-    try:
-        return token(cell.cell_contents, depth)
-    except ValueError:  # not filled yet
-        return None
-
-
-_MEMBERS = ("_parameters", "_buffers", "_modules")
-
-
-def _module_token(module: Module, depth: int) -> Any:
-    own = {k: v for k, v in module.__dict__.items() if k not in _MEMBERS}
-    held = [(k, token(v)) for kind in _MEMBERS[:2] for k, v in getattr(module, kind).items()]
-    return id(module), token(own, depth), tuple(held)
-
-
-def closure_token(fn: Callable[..., Any]) -> Any:
-    """What a function or method holds by itself."""
-    owner = getattr(fn, "__self__", None)
-    inner = getattr(fn, "__func__", fn)
-    return token(owner), token(inner)

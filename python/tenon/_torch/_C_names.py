@@ -66,6 +66,9 @@ _jit_override_can_fuse_on_cpu = _jit_override_can_fuse_on_gpu = _setting
 _jit_can_fuse_on_cpu = _jit_can_fuse_on_gpu = _setting
 
 
+_TensorMeta = type(_C.Tensor)
+
+
 class Graph:
     """The script compiler's graph, in annotations."""
 
@@ -85,6 +88,7 @@ def add() -> None:
     """Adds the names above to the extension module."""
     for name, value in list(globals().items()):
         ours = getattr(value, "__module__", __name__) == __name__
+        ours = ours or name == "_TensorMeta"
         if name not in ("add", "Any", "annotations") and not name.startswith("__") and ours:
             if not hasattr(_C, name):
                 setattr(_C, name, value)

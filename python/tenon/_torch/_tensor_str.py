@@ -8,6 +8,7 @@ from typing import Any
 
 import tenon
 from tenon import Tensor
+from tenon._tensor.print import OPTIONS as PRINT_OPTS
 
 
 def _tensor_str(self: Tensor, indent: int) -> str:
@@ -23,6 +24,22 @@ def _str(self: Tensor, *, tensor_contents: str | None = None) -> str:
 
 
 _str_intern = _str
+
+
+def _add_suffixes(
+    tensor_str: str, suffixes: list[str], indent: int, force_newline: bool = False
+) -> str:
+    """The text with what follows it, on new lines where one is full."""
+    parts = [tensor_str]
+    last = len(tensor_str) - tensor_str.rfind("\n")
+    for suffix in suffixes:
+        if force_newline or last + len(suffix) + 2 > PRINT_OPTS.linewidth:
+            parts.append(",\n" + " " * indent + suffix)
+            last, force_newline = indent + len(suffix), False
+        else:
+            parts.append(", " + suffix)
+            last += len(suffix) + 2
+    return "".join([*parts, ")"])
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from tenon.export import Dim, ExportedProgram
 from tenon.export import export as _export
 from tenon.nn import Module
 
-__all__ = ["ONNXProgram", "OnnxExporterError", "export", "is_in_onnx_export"]
+__all__ = ["ONNXProgram", "OnnxExporterError", "export", "is_in_onnx_export", "load"]
 
 _OPSETS = range(18, 22)
 
@@ -37,6 +37,16 @@ class ONNXProgram:
 
     def save(self, destination: str | os.PathLike[str]) -> None:
         Path(destination).write_bytes(self.model_proto.SerializeToString())
+
+
+def load(source: str | os.PathLike[str] | bytes) -> Module:
+    """The module of an ONNX model, which is called with the model's inputs and can be trained.
+
+    Initialisers are its parameters, under their names. Several outputs come as a tuple.
+    """
+    from tenon.onnx import _load
+
+    return _load.load(source)
 
 
 def _shapes(

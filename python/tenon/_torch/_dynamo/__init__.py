@@ -1,17 +1,22 @@
-"""What programs say to PyTorch's tracer of bytecode, which Tenon does not have and does not need:
-marks on functions and tensors, which are taken and change nothing."""
+"""What programs say to PyTorch's tracer of bytecode, and what of it compiled functions heed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+import tenon
+from tenon._program import foreign
+from tenon._torch._dynamo import eval_frame as eval_frame
+from tenon._torch._dynamo import exc, testing, utils
 from tenon.compiler import (
     OptimizedModule,
     disable,
     explain,
     is_compiling,
     list_backends,
+    lookup_backend,
+    register_backend,
     reset,
     set_stance,
 )
@@ -27,20 +32,42 @@ nonstrict_trace = substitute_in_graph = _same
 
 
 def graph_break(msg: str = "") -> None:
-    """Ends a graph: there is none that could end here."""
+    """Ends a graph: what follows is another one."""
+    foreign.end_graph()
 
 
-def _mark(t: Any, index: Any = None, **bounds: Any) -> None:
-    pass
+def mark_dynamic(
+    t: Any, index: Any, *, hint_override: Any = None, min: Any = None, max: Any = None,
+    specialize_on: Any = None,
+) -> None:  # fmt: skip
+    """A compiled function is recorded for any size in these dimensions (from 2 on)."""
+    dims = index if isinstance(index, (tuple, list)) else (index,)
+    for dim in dims:
+        if not -t.ndim <= dim < t.ndim:
+            raise IndexError(f"mark_dynamic: there is no dimension {dim} of {t.ndim}")
+    found = getattr(t, "_dynamo_dynamic_indices", set())
+    t._dynamo_dynamic_indices = found | {dim % t.ndim for dim in dims}
 
 
-# Sizes and addresses that a compiler may or may not rely on.
-mark_dynamic = maybe_mark_dynamic = mark_static = mark_static_address = mark_unbacked = _mark
+def mark_static(t: Any, index: Any = None) -> None:
+    """Takes mark_dynamic back."""
+    if isinstance(t, tenon.Tensor):
+        found = getattr(t, "_dynamo_dynamic_indices", set())
+        dims = index if isinstance(index, (tuple, list)) else [index]
+        t._dynamo_dynamic_indices = set() if index is None else found - set(dims)
+
+
+def mark_static_address(t: Any, guard: bool = True) -> None:
+    """Says that a tensor's memory stays where it is, which no graph needs to know."""
+
+
+maybe_mark_dynamic = mark_unbacked = mark_dynamic
 
 
 __all__ = [
     "OptimizedModule", "allow_in_graph", "assume_constant_result", "disable",
-    "disallow_in_graph", "explain", "forbid_in_graph", "graph_break", "is_compiling",
-    "list_backends", "mark_dynamic", "mark_static", "mark_static_address", "mark_unbacked",
-    "maybe_mark_dynamic", "nonstrict_trace", "reset", "set_stance", "substitute_in_graph",
+    "disallow_in_graph", "exc", "explain", "forbid_in_graph", "graph_break", "is_compiling",
+    "list_backends", "lookup_backend", "mark_dynamic", "mark_static", "mark_static_address",
+    "mark_unbacked", "maybe_mark_dynamic", "nonstrict_trace", "register_backend", "reset",
+    "set_stance", "substitute_in_graph", "testing", "utils",
 ]  # fmt: skip

@@ -1,0 +1,1 @@
+"""What packages ask about PyTorch's tracers of tensors and sizes."""
