@@ -82,7 +82,7 @@ def array_of(t: Any) -> tuple[str, np.ndarray]:
     name = str(t.dtype).split(".")[-1]
     t = t.detach().cpu()
     if name in ("bfloat16", "complex32"):
-        t = t.float() if name == "bfloat16" else t.to(torch.complex64)
+        t = t.float() if name == "bfloat16" else t.cfloat()
     return name, t.numpy(force=True) if torch is not None and isinstance(
         t, torch.Tensor
     ) else t.numpy()

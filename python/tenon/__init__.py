@@ -23,8 +23,10 @@ from tenon._C import (
     bool,
     cdouble,
     cfloat,
+    chalf,
     channels_last,
     channels_last_3d,
+    complex32,
     complex64,
     complex128,
     contiguous_format,
@@ -35,6 +37,11 @@ from tenon._C import (
     enable_grad,
     explain,
     float,
+    float8_e4m3fn,
+    float8_e4m3fnuz,
+    float8_e5m2,
+    float8_e5m2fnuz,
+    float8_e8m0fnu,
     float16,
     float32,
     float64,
@@ -66,9 +73,17 @@ from tenon._C import (
     set_num_threads,
     set_rng,
     short,
+    sparse_bsc,
+    sparse_bsr,
+    sparse_coo,
+    sparse_csc,
+    sparse_csr,
     strided,
     tensor,
     uint8,
+    uint16,
+    uint32,
+    uint64,
 )
 from tenon._tensor import methods as _methods
 from tenon._tensor.indexed import (
@@ -97,9 +112,9 @@ _SUBMODULES = frozenset({
     "accelerator", "amp", "comm", "autograd", "backends", "cuda", "distributed", "distributions",
     "fft", "func",
     "functional", "hub", "jit", "linalg", "multiprocessing", "nn", "onnx", "ops", "optim",
-    "overrides", "profiler", "random", "return_types", "serialization", "sparse", "special",
-    "testing", "types", "utils", "version", "compiler", "mps", "xpu", "array_api", "cpu", "fx",
-    "futures", "__config__", "export", "library", "ffi",
+    "overrides", "profiler", "random", "return_types", "serialization", "signal", "sparse",
+    "special", "testing", "types", "utils", "version", "compiler", "mps", "xpu", "array_api", "cpu",
+    "fx", "futures", "__config__", "export", "library", "ffi", "storage",
 })  # fmt: skip
 
 # Names of submodules that are functions of the package.
@@ -108,11 +123,18 @@ _LATER = {
         ("load_inline", "load_library", "load_plugin", "retire_plugin"), "_plugin.inline"
     ),
     "save": "serialization", "load": "serialization", "compile": "compiler",
-    "autocast": "amp", "Storage": "_tensor.storage", "UntypedStorage": "_tensor.storage",
+    "PyTorchFileReader": "io.zip_reader",
+    "autocast": "amp",
+    **dict.fromkeys((
+        "Storage", "TypedStorage", "UntypedStorage", "from_file", "DoubleStorage", "FloatStorage",
+        "HalfStorage", "BFloat16Storage", "LongStorage", "IntStorage", "ShortStorage",
+        "CharStorage", "ByteStorage", "BoolStorage", "ComplexDoubleStorage", "ComplexFloatStorage",
+    ), "_tensor.storage"),
     "set_printoptions": "_tensor.print", "get_printoptions": "_tensor.print",
     **dict.fromkeys(("Stream", "Event", "stream", "current_stream"), "_device.streams"),
+    "SymInt": "types", "SymFloat": "types", "SymBool": "types", "ScriptModule": "jit",
     "Graph": "_device.capture", "graph": "_device.capture",
-    "vmap": "_transform.vmap",
+    "vmap": "_transform.vmap", "cond": "_program.control",
     **dict.fromkeys((
         "is_autocast_available", "is_autocast_enabled", "set_autocast_enabled",
         "get_autocast_dtype", "set_autocast_dtype", "get_autocast_gpu_dtype",
@@ -121,26 +143,44 @@ _LATER = {
     "is_anomaly_enabled": "autograd.anomaly_mode",
     "is_anomaly_check_nan_enabled": "autograd.anomaly_mode",
     **dict.fromkeys((
-        "chain_matmul", "cholesky_inverse", "cholesky_solve", "matrix_power", "pinverse", "qr",
-        "svd", "triangular_solve",
+        "chain_matmul", "cholesky_inverse", "cholesky_solve", "frobenius_norm", "lu_solve",
+        "lu_unpack", "matrix_power", "nuclear_norm", "pinverse", "qr", "svd", "triangular_solve",
     ), "_tensor.matrix"),
+    "pca_lowrank": "_tensor.lowrank", "svd_lowrank": "_tensor.lowrank",
     **dict.fromkeys((
-        "broadcast_shapes", "can_cast", "einsum", "finfo", "get_device_module", "iinfo",
+        "sparse_coo_tensor", "sparse_compressed_tensor", "sparse_csr_tensor", "sparse_csc_tensor",
+        "sparse_bsr_tensor", "sparse_bsc_tensor",
+    ), "_tensor.sparse"),
+    **dict.fromkeys((
+        "broadcast_shapes", "can_cast", "einsum", "finfo", "get_device_module", "gradient",
+        "histogram", "iinfo",
         "is_complex", "is_floating_point", "is_nonzero", "is_storage", "meshgrid", "numel",
         "result_type", "split", "tensor_split", "tensordot", "typename",
     ), "_tensor.functions"),
+    **dict.fromkeys(("stft", "istft"), "_tensor.signal"),
+    **dict.fromkeys((
+        "adaptive_max_pool1d", "alpha_dropout", "alpha_dropout_", "batch_norm", "celu_",
+        "channel_shuffle", "cosine_embedding_loss", "ctc_loss", "feature_alpha_dropout",
+        "feature_alpha_dropout_", "instance_norm", "kl_div", "max_pool1d_with_indices",
+        "native_channel_shuffle", "pairwise_distance", "pixel_shuffle", "pixel_unshuffle",
+        "poisson_nll_loss", "prelu", "relu_", "resize_as_", "rrelu", "rrelu_", "selu_",
+        "sigmoid_", "tanh_",
+        "threshold_", "triplet_margin_loss",
+    ), "_tensor.twins"),
     **dict.fromkeys((
         "set_fallback_policy", "get_fallback_policy",
         "set_float32_matmul_precision", "get_float32_matmul_precision",
         "use_deterministic_algorithms", "are_deterministic_algorithms_enabled",
+        "is_deterministic_algorithms_warn_only_enabled",
         "set_default_device", "get_default_device", "set_default_tensor_type", "layer",
         "set_num_interop_threads", "get_num_interop_threads", "scalar_tensor",
     ), "_tensor.settings"),
 }  # fmt: skip
 
-# Functions of the op table; what is defined above or comes later keeps its name.
+# Functions of the op table; what is defined above or comes later keeps its name. Those of special
+# have their names there.
 for _name in dir(_C._ops):
-    if not _name.startswith("_") and _name not in globals() and _name not in _LATER:
+    if not _name.startswith(("_", "special_")) and _name not in globals() and _name not in _LATER:
         globals()[_name] = getattr(_C._ops, _name)
 del _name
 _addmm_activation = _C._ops._addmm_activation  # a name that programs know from PyTorch

@@ -29,7 +29,7 @@ def current_accelerator(check_available: bool = False) -> tenon.device | None:
     del check_available  # what is not available is not an accelerator here
     if tenon.cuda.is_available():
         return tenon.device("cuda")
-    kinds = [kind for kind in _library.devices() if kind not in ("cpu", "cuda")]
+    kinds = [kind for kind in _library.devices() if kind not in ("cpu", "cuda", "meta")]
     return tenon.device(kinds[0]) if kinds else None
 
 

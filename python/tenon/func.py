@@ -6,12 +6,21 @@ from typing import Any
 
 import tenon
 from tenon import Tensor
-from tenon._transform.gradients import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vjp
+from tenon._transform.gradients import (
+    grad,
+    grad_and_value,
+    hessian,
+    jacfwd,
+    jacrev,
+    jvp,
+    linearize,
+    vjp,
+)
 from tenon._transform.vmap import vmap
 
 __all__ = [
     "functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp",
-    "stack_module_state", "vjp", "vmap",
+    "linearize", "stack_module_state", "vjp", "vmap",
 ]  # fmt: skip
 
 

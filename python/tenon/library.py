@@ -94,6 +94,11 @@ class CustomOpDef:
             values = self._bind(args, kwargs)
         except TypeError as err:
             raise TypeError(f"{self._qualname}(): {err}") from None
+        if _C._program_is_recording():
+            from tenon._program import foreign
+
+            if foreign.is_open():
+                return foreign.whole(self, args, kwargs)
         if "tenon._transform.vmap" in sys.modules:
             from tenon._transform import vmap
 

@@ -1,4 +1,5 @@
-"""Operators that plugins add: `tenon.ops.acme.gelu(x)` calls the operator "acme::gelu".
+"""Operators that plugins add: `tenon.ops.acme.gelu(x)` calls the operator "acme::gelu". Those of
+the op table stand in `tenon.ops.aten`.
 
 A namespace is there as soon as it is named; its operators appear when their plugin is loaded: by
 `load_library`, `tenon.load_inline`, or when an operator that an installed plugin offers is named.
@@ -53,6 +54,10 @@ class Namespace:
 def __getattr__(name: str) -> Namespace:
     if name.startswith("__"):
         raise AttributeError(name)
+    if name == "aten":
+        from tenon._tensor.aten import namespace
+
+        return namespace
     if name not in _namespaces:
         _namespaces[name] = Namespace(name)
         globals()[name] = _namespaces[name]

@@ -1,8 +1,8 @@
-"""The protocol `__torch_function__`: classes that take part in calls of operators.
+"""The protocol `__torch_function__`: classes and modes that take part in calls of operators.
 
 A class with a class method `__torch_function__(func, types, args, kwargs)` among the arguments of a
 call decides what the call does. Subclasses of Tensor have one that runs the call and makes the
-results instances of the subclass.
+results instances of the subclass. A mode (TorchFunctionMode) sees every call while it is entered.
 """
 
 from __future__ import annotations
@@ -13,14 +13,19 @@ from typing import Any
 
 import tenon
 from tenon import _C
+from tenon._tape import call_modes
+from tenon._tape.call_modes import BaseTorchFunctionMode, TorchFunctionMode
 from tenon._tensor.methods import DisableTorchFunctionSubclass
 
 __all__ = [
+    "BaseTorchFunctionMode",
+    "TorchFunctionMode",
     "get_default_nowrap_functions",
     "handle_torch_function",
     "has_torch_function",
     "is_tensor_like",
     "is_tensor_method_or_property",
+    "resolve_name",
     "wrap_torch_function",
 ]
 
@@ -40,7 +45,9 @@ def _protocol(o: Any) -> Any:
 
 
 def has_torch_function(relevant_args: Iterable[Any]) -> bool:
-    """Whether some argument's class overrides what is called."""
+    """Whether some argument's class, or a mode, overrides what is called."""
+    if call_modes.functions():
+        return True
     return _C._disable_overrides(0) == 0 and any(_protocol(a) is not None for a in relevant_args)
 
 
@@ -77,9 +84,20 @@ def _overloaded(relevant: Iterable[Any]) -> list[Any]:
 def handle_torch_function(
     public_api: Callable[..., Any], relevant_args: Iterable[Any], *args: Any, **kwargs: Any
 ) -> Any:
-    """Asks the classes of the relevant arguments, in turn, for the result of public_api."""
+    """Asks the innermost mode, then the classes of the relevant arguments, for the result of
+    public_api."""
     overloaded = _overloaded(relevant_args)
     types = tuple(type(a) for a in overloaded)
+    if call_modes.functions():
+        with call_modes.outside(call_modes.functions()) as mode:
+            result = mode.__torch_function__(public_api, types, args, kwargs)
+        if result is not NotImplemented:
+            return result
+        if not overloaded:
+            raise TypeError(
+                f"{type(mode).__name__}.__torch_function__ returned NotImplemented for "
+                f"{resolve_name(public_api)}"
+            )
     for arg in overloaded:
         result = arg.__torch_function__(public_api, types, args, kwargs)
         if result is not NotImplemented:
@@ -112,8 +130,44 @@ def _public(name: str, form: int) -> Callable[..., Any]:
 def _call(
     name: str, form: int, relevant: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """What the extension calls when an argument of an operator overrides."""
-    return handle_torch_function(_public(name, form), relevant, *args, **kwargs)
+    """What the extension calls when an argument of an operator overrides, or a mode is entered."""
+    function = _public(name, form)
+    if not call_modes.functions() and not _overloaded(relevant):
+        return call_modes.dispatched(name, form, function, args, kwargs)
+    names = _named_behind(function)
+    if names is not None:  # the arguments come in the operator's order
+        first, rest = names
+        kwargs = {**dict(zip(rest, args[first:])), **kwargs}
+        args = args[:first]
+    return handle_torch_function(function, relevant, *args, **kwargs)
+
+
+_LEGACY = ("size_average", "reduce")  # of losses, which no operator has
+
+
+@cache
+def _named_behind(function: Callable[..., Any]) -> tuple[int, list[str]] | None:
+    """How many arguments come before PyTorch's former ones, and the names of the others."""
+    code = getattr(function, "__code__", None)
+    names = list(code.co_varnames[: code.co_argcount]) if code is not None else []
+    if _LEGACY[0] not in names:
+        return None
+    first = names.index(_LEGACY[0])
+    return first, [n for n in names[first:] if n not in _LEGACY]
+
+
+def resolve_name(f: Callable[..., Any]) -> str:
+    """The name by which programs call a function: "torch.add", "torch.Tensor.add"."""
+    package = str(tenon.float32).split(".")[0]
+    name = getattr(f, "__name__", repr(f))
+    for place, owner in (
+        (tenon, ""),
+        (tenon.nn.functional, "nn.functional."),
+        (tenon.Tensor, "Tensor."),
+    ):
+        if getattr(place, name, None) is f:
+            return f"{package}.{owner}{name}"
+    return name
 
 
 def wrap_torch_function(dispatcher: Callable[..., Iterable[Any]]) -> Callable[..., Any]:

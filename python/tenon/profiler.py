@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes as c
 import json
 import os
+import socket
+import time
 from collections.abc import Callable, Iterable
 from contextlib import ContextDecorator
 from dataclasses import dataclass, field
@@ -14,7 +16,14 @@ from typing import Any
 
 from tenon._plugin.native import Library
 
-__all__ = ["ProfilerActivity", "profile", "record_function", "supported_activities"]
+__all__ = [
+    "ProfilerAction",
+    "ProfilerActivity",
+    "profile",
+    "record_function",
+    "supported_activities",
+    "tensorboard_trace_handler",
+]
 
 _library = Library()
 _lib = _library.lib
@@ -43,6 +52,31 @@ class ProfilerActivity(Enum):
     CUDA = 1
     XPU = 2
     PrivateUse1 = 3
+
+
+class ProfilerAction(Enum):
+    """What a schedule says about a step, by PyTorch's names."""
+
+    NONE = 0
+    WARMUP = 1
+    RECORD = 2
+    RECORD_AND_SAVE = 3
+
+
+def tensorboard_trace_handler(
+    dir_name: str, worker_name: str | None = None, use_gzip: bool = False
+) -> Callable[[profile], None]:
+    """A function that writes a profile into a folder, as a trace under the worker's name."""
+    if use_gzip:
+        raise NotImplementedError("tensorboard_trace_handler: traces are not compressed")
+    worker = worker_name or f"{socket.gethostname()}_{os.getpid()}"
+
+    def write(prof: profile) -> None:
+        os.makedirs(dir_name, exist_ok=True)
+        name = f"{worker}.{time.time_ns()}.pt.trace.json"
+        prof.export_chrome_trace(os.path.join(dir_name, name))
+
+    return write
 
 
 def supported_activities() -> set[ProfilerActivity]:

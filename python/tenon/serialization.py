@@ -1,19 +1,21 @@
 """`save` and `load`: checkpoints in PyTorch's zip format, read and written as data.
 
 Reading executes nothing: no class is imported, no function is called that the file names. What is
-not plain data is refused by name, in both directions.
+not plain data is refused by name, unless the program says weights_only=False, or named its classes
+by add_safe_globals: `_tensor/pickled.py`.
 """
 
 from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterable
+import sys
+from importlib import import_module
 from typing import IO, Any, BinaryIO
 
 from tenon.io import pt_reader, pt_writer
 from tenon.io.atomic import open_to_read, replacing
-from tenon.io.errors import FileFormatError, UnsafeContentError
+from tenon.io.errors import FileFormatError, NotPlainError, UnsafeContentError
 from tenon.io.pt_reader import MapLocation
 
 __all__ = [
@@ -21,6 +23,7 @@ __all__ = [
     "get_safe_globals", "load", "save",
 ]  # fmt: skip
 
+_NAMING = "tenon._tensor.pickled"
 MAP_LOCATION = MapLocation  # PyTorch's name
 File = str | os.PathLike[str] | IO[bytes]
 
@@ -31,17 +34,29 @@ def save(
 ) -> None:  # fmt: skip
     """Writes obj to a path or an open file.
 
-    A path is replaced only when the new file is complete. The last three arguments are those of
-    torch.save and have no effect: there is one format.
+    A path is replaced only when the new file is complete. Objects of importable classes are
+    written by pickle. The last three arguments are those of torch.save and have no effect: there is
+    one format.
     """
     del pickle_module, pickle_protocol, _use_new_zipfile_serialization
     if isinstance(f, str | os.PathLike):
         with replacing(f) as file:
-            pt_writer.write(obj, file)
+            _write(obj, file)
         return
     if not hasattr(f, "write"):
         raise TypeError(f"save(): expected a path or a file to write, not {type(f).__name__}")
-    pt_writer.write(obj, f)  # type: ignore[arg-type]
+    _write(obj, f)
+
+
+def _pickled() -> Any:
+    return import_module(_NAMING)
+
+
+def _write(obj: Any, file: Any) -> None:
+    try:
+        pt_writer.write(obj, file)
+    except NotPlainError:
+        _pickled().write(obj, file)
 
 
 def _seekable(f: Any) -> BinaryIO:
@@ -62,27 +77,44 @@ def load(
 
     map_location says where storages go: a device, a dict from location to device, or a function of
     storage and location. mmap (paths only) leaves the storages in the file until they are used; the
-    file must not change meanwhile. weights_only=False is accepted, but nothing more is read.
+    file must not change meanwhile. With weights_only=False a file that holds more than plain data
+    is read by pickle, which runs what the file says: only for files that you trust.
     """
-    del pickle_module, weights_only, ignored
+    del pickle_module, ignored
     if isinstance(f, str | os.PathLike):
         with open_to_read(f) as file:
-            return pt_reader.read(file, map_location, bool(mmap))
+            return _read(file, map_location, bool(mmap), weights_only is False)
     if mmap:
         raise ValueError("load(): mmap=True needs a path")
-    return pt_reader.read(_seekable(f), map_location)
+    return _read(_seekable(f), map_location, False, weights_only is False)
 
 
-def add_safe_globals(safe_globals: Iterable[Any]) -> None:
-    """Refused: the list of what is read is fixed."""
-    names = ", ".join(getattr(g, "__name__", str(g)) for g in safe_globals)
-    raise NotImplementedError(f"load() reads plain data only; {names} cannot be added to it")
+def _read(file: BinaryIO, map_location: MapLocation, mmap: bool, everything: bool) -> Any:
+    try:
+        return pt_reader.read(file, map_location, mmap)
+    except UnsafeContentError:
+        if not everything and not (_NAMING in sys.modules and _pickled().get_safe_globals()):
+            raise
+    return _pickled().read(file, map_location, named_only=not everything)
+
+
+def add_safe_globals(safe_globals: list[Any]) -> None:
+    """Names classes and functions that files may use, and that `load` then makes by pickle; an
+    entry (object, "module.name") says under which name files speak of it."""
+    _pickled().add_safe_globals(safe_globals)
 
 
 def get_safe_globals() -> list[Any]:
-    """Nothing can be added, so nothing is there."""
-    return []
+    """What was named."""
+    return _pickled().get_safe_globals()
 
 
 def clear_safe_globals() -> None:
-    """Nothing can be added, so nothing is to be done."""
+    """Nothing is named from here on."""
+    _pickled().clear_safe_globals()
+
+
+def __getattr__(name: str) -> Any:
+    if name == "safe_globals":
+        return _pickled().safe_globals
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -22,4 +22,34 @@ FloatLikeType: TypeAlias = float
 BoolLikeType: TypeAlias = bool
 py_sym_types = ()
 
-__all__ = ["Device", "FileLike", "Number", "Size", "Storage", "Tensor"]
+
+class _Symbol:
+    """A number that is not known yet: the class of none, since sizes here are numbers."""
+
+    def __init__(self, *args: Any) -> None:
+        raise TypeError(f"{type(self).__name__}: sizes are numbers here, never symbols")
+
+
+class SymInt(_Symbol):
+    """A whole number that is not known yet."""
+
+
+class SymFloat(_Symbol):
+    """A float that is not known yet."""
+
+
+class SymBool(_Symbol):
+    """A condition that is not known yet."""
+
+
+__all__ = [
+    "Device",
+    "FileLike",
+    "Number",
+    "Size",
+    "Storage",
+    "SymBool",
+    "SymFloat",
+    "SymInt",
+    "Tensor",
+]

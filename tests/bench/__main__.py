@@ -75,7 +75,7 @@ class Bench:
 
     def run_case(self, case: Case, threads: int, workers: dict[str, Worker], rates: Rates) -> Row:
         limit = case.limit(rates) if rates else math.nan
-        row = Row(case.name, case.group, threads, case.goal, limit, case.share)
+        row = Row(case.name, case.family, case.group, threads, case.goal, limit, case.share)
         checks: dict[str, list[float]] = {}
         # A GPU's memory may be too small for the work of two frameworks: each has it for itself.
         turns = [{n: w} for n, w in workers.items()] if self.opts.cuda else [workers]
@@ -233,6 +233,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--slice", type=float, help="seconds of one round; default: 0.05")
     parser.add_argument("--no-instructions", action="store_true", help="do not run valgrind")
     parser.add_argument("--json", type=Path, help="write all figures there")
+    parser.add_argument("--compare", type=Path, nargs=2, metavar=("OLD", "NEW"), help="of --json")
     parser.add_argument("--list", action="store_true", help="name the cases and stop")
     opts = parser.parse_args()
     opts.rounds = opts.rounds or (3 if opts.quick else 9)
@@ -261,6 +262,9 @@ def choose(opts: argparse.Namespace) -> list[Case]:
 
 def main() -> int:
     opts = options()
+    if opts.compare:
+        print(report.compare(*(json.loads(path.read_text()) for path in opts.compare)))
+        return 0
     chosen = choose(opts)
     if opts.list:
         print("\n".join(f"{c.group}: {c.name}" for c in chosen))
@@ -294,7 +298,7 @@ def main() -> int:
             "rows": [r.as_dict() for r in bench.rows],
         }
         opts.json.write_text(json.dumps(report.finite(record), indent=1) + "\n")
-    print(f"\n{summary(bench.rows, taken)}")
+    print(f"\n{report.standings(bench.rows)}\n\n{summary(bench.rows, taken)}")
     return 0
 
 

@@ -42,6 +42,7 @@ class Case:
     quick: bool
     share: float
     host: bool
+    family: str  # the name without the form of the data
 
     def maker(self, framework: str) -> Make | None:
         return self.numpy if framework == "numpy" else self.make
@@ -60,7 +61,7 @@ def case(
     group: str,
     goal: float = math.nan,
     *,
-    numpy: bool | Make = False,
+    numpy: bool | Callable[..., Run] = False,
     bytes: float = 0.0,
     flops: float = 0.0,
     threads: tuple[int, ...] = (1, 2),
@@ -69,42 +70,116 @@ def case(
     name: str = "",
     share: float = math.nan,
     host: bool = False,
-) -> Callable[[Make], Make]:
+    forms: tuple[str, ...] = (),
+) -> Callable[[Callable[..., Run]], Callable[..., Run]]:
     """Adds a function to the list, by its own name unless another is given. `numpy` is the NumPy
-    form, True where the function itself serves NumPy too; `rtol` is how far digests may differ."""
+    form, True where the function itself serves NumPy too; `rtol` is how far digests may differ.
+    With `forms` there is a case for each, `name[form]`, and the functions take the form, too."""
 
-    def add(make: Make) -> Make:
-        key = name or make.__name__
-        assert key not in CASES, key
-        form = make if numpy is True else numpy or None
-        CASES[key] = Case(
-            key, group, make, goal, form, bytes, flops, threads, rtol, quick, share, host
-        )  # fmt: skip
+    def add(make: Callable[..., Run]) -> Callable[..., Run]:
+        family = name or make.__name__
+        peer = make if numpy is True else numpy or None
+        for form in forms or ("",):
+            key = f"{family}[{form}]" if form else family
+            assert key not in CASES, key
+            ours, theirs = (
+                (lambda T, f=f, form=form: f(T, form)) if form and f else f for f in (make, peer)
+            )
+            CASES[key] = Case(
+                key, group, ours, goal, theirs, bytes, flops, threads, rtol,
+                quick and form in ("", *forms[:1]), share, host, family,
+            )  # fmt: skip
         return make
 
     return add
 
 
-def ramp(T: Any, *shape: int) -> Any:
-    """Reproducible float32 values in [-2, 2) that every framework makes bit for bit."""
+# -- data --------------------------------------------------------------------------------------
+#
+# All frameworks get the same bytes: every draw of a case has a seed of its own, its place in the
+# case. Data that repeats, lies in a narrow range or is easy to predict hides what a kernel does
+# with other data; cases whose time may depend on it have several forms, and the worst counts.
+
+VALUES = ("normal", "wide", "odd")  # of an elementwise function
+ORDERS = ("random", "sorted", "constant", "skewed")  # of keys and indices
+FEW = 1 << 22  # so many values are all distinct
+
+_draws = 0
+
+
+def begin() -> None:
+    """A case starts: its draws are counted anew."""
+    global _draws
+    _draws = 0
+
+
+def generator() -> np.random.Generator:
+    global _draws
+    _draws += 1
+    return np.random.default_rng(_draws)
+
+
+def apart(x: np.ndarray) -> np.ndarray:
+    """The same values, moved as far as it takes for no two to be equal."""
+    order = np.argsort(x, kind="stable")
+    bits = x[order].view(np.int32).astype(np.int64)
+    keys = np.where(bits < 0, -(bits & 0x7FFFFFFF), bits)  # in the order of the numbers
+    steps = np.arange(x.size)
+    keys = np.maximum.accumulate(keys - steps) + steps
+    bits = np.where(keys < 0, 0x80000000 - keys, keys).astype(np.uint32)
+    result = np.empty_like(x)
+    result[order] = bits.view(np.float32)
+    return result
+
+
+def given(T: Any, values: np.ndarray) -> Any:
+    return values if T is np else T.tensor(values)
+
+
+def normal(T: Any, *shape: int, form: str = "normal") -> Any:
+    """Normally distributed float32. `wide` ones have a deviation of three, and `odd` ones have NaN,
+    infinities and denormals among them; the orders are those of keys."""
+    draw = generator()
     n = math.prod(shape)
-    if T is np:
-        return ((np.arange(n) * 7919 % 1009).astype(np.float32) / np.float32(252.25) - 2).reshape(
-            shape
-        )
-    return ((T.arange(n) * 7919 % 1009).to(T.float32) / 252.25 - 2.0).reshape(*shape)
+    x = draw.standard_normal(n, np.float32)
+    if n <= FEW:
+        x = apart(x)
+    match form:
+        case "wide" | "odd":
+            x *= np.float32(3)
+        case "sorted":
+            x.sort()
+        case "constant":
+            x[:] = x[0]
+        case "skewed":  # nine of ten are equal
+            x[draw.random(n) < 0.9] = 0.5
+    if form == "odd":
+        x[draw.integers(0, n, n // 64)] = np.float32(1e-41)
+        x[draw.integers(0, n, n // 256)] = np.inf
+        x[draw.integers(0, n, n // 256)] = -np.inf
+        x[draw.integers(0, n, n // 256)] = np.nan
+    return given(T, x.reshape(shape))
 
 
-def whole(T: Any, n: int, below: int) -> Any:
-    """Reproducible int64 values in [0, below)."""
-    return T.arange(n) * 7919 % below
+def whole(T: Any, n: int, below: int, form: str = "random") -> Any:
+    """int64 values in [0, below), in one of the orders; skewed ones are mostly small."""
+    draw = generator()
+    x = draw.integers(0, below, n)
+    match form:
+        case "sorted":
+            x.sort()
+        case "constant":
+            x[:] = x[0]
+        case "skewed":
+            x = (below * draw.random(n) ** 4).astype(np.int64)
+    return given(T, x)
 
 
 def fill(T: Any, module: Any, scale: float = 0.05) -> Any:
     """Gives the parameters of a module the same values in every framework."""
     with T.no_grad():
         for p in module.parameters():
-            p.copy_(ramp(T, *p.shape) * scale)
+            p.copy_(normal(T, *p.shape) * scale)
     return module
 
 
@@ -115,8 +190,11 @@ def digest(x: Any) -> list[float]:
     if isinstance(x, int | float | np.generic):
         x = np.float64(x)
     elif not isinstance(x, np.ndarray):
-        x = x.detach().double().cpu().contiguous().numpy()
-    flat = np.asarray(x, dtype=np.float64).reshape(-1)
+        x = x.detach().cpu()
+        x = (x if x.is_complex() else x.double()).contiguous().numpy()
+    if np.iscomplexobj(x):
+        x = np.stack([x.real, x.imag], -1)
+    flat = np.nan_to_num(np.asarray(x, np.float64).reshape(-1), nan=3.0, posinf=5.0, neginf=-5.0)
     if flat.size == 0:
         return [0.0, 0.0]
     period = 101

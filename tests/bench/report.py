@@ -6,6 +6,7 @@ import hashlib
 import math
 import os
 import platform
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +22,7 @@ class Row:
     """One case at one number of threads; times in seconds."""
 
     case: str
+    family: str
     group: str
     threads: int
     goal: float
@@ -129,6 +131,78 @@ def taken_line(taken: Taken) -> str:
     return line(
         (figure.name, "-", *values, number(taken.ratio), number(figure.goal), "-", "; ".join(notes))
     )
+
+
+# -- standings -------------------------------------------------------------------------------------
+
+
+def worst_forms(rows: list[Row]) -> list[Row]:
+    """One row for each family of cases and number of threads: the form with the worst ratio."""
+    worst: dict[tuple[str, int], Row] = {}
+    for row in rows:
+        key = row.family, row.threads
+        if key not in worst or not row.ratio <= worst[key].ratio:
+            worst[key] = row
+    return list(worst.values())
+
+
+def mean(values: list[float]) -> float:
+    """The geometric mean of those that are numbers."""
+    logs = [math.log(v) for v in values if v > 0]
+    return math.exp(math.fsum(logs) / len(logs)) if logs else math.nan
+
+
+def means(rows: list[Row]) -> dict[str, float]:
+    """The geometric mean of the ratios by group, and of all."""
+    groups = dict.fromkeys(r.group for r in rows)
+    by_group = {g: mean([r.ratio for r in rows if r.group == g]) for g in groups}
+    return {**by_group, "all": mean([r.ratio for r in rows])}
+
+
+def standings(rows: list[Row]) -> str:
+    """The means by group, and the ten that are furthest from their goals and from the limits."""
+    rows = worst_forms(rows)
+    lines = ["geometric means of the ratios, by the worst form of each case:"]
+    lines += [f"  {group:24} {number(m)}" for group, m in means(rows).items()]
+
+    def ten(title: str, what: str, measure: Callable[[Row], float]) -> None:
+        known = sorted((r for r in rows if measure(r) > 0), key=measure, reverse=True)
+        lines.append(f"{title}:")
+        lines.extend(f"  {r.case:34} {r.threads}T {measure(r):8.3g} {what}" for r in known[:10])
+
+    ten("furthest behind PyTorch", "of its time", lambda r: r.ratio)
+    ten("furthest from the goal", "x goal", lambda r: r.excess)
+    ten("furthest from the limit", "x limit", lambda r: 1 / r.reached)
+    return "\n".join(lines)
+
+
+MOVED = 1.1  # times that differ by less are weather
+
+
+def compare(old: dict[str, Any], new: dict[str, Any]) -> str:
+    """Two records of --json: what moved, by our time and by the ratio, and the means."""
+    before, after = ({(r["case"], r["threads"]): r for r in f["rows"]} for f in (old, new))
+    moved: list[tuple[float, str]] = []
+    ratios: list[float] = []
+    for key in [k for k in after if k in before]:
+        a, b = before[key], after[key]
+        if not a["times"].get("tenon") or not b["times"].get("tenon"):
+            continue
+        change = b["times"]["tenon"] / a["times"]["tenon"]
+        ratios.append(change)
+        if not 1 / MOVED < change < MOVED:
+            times = " -> ".join(duration(r["times"]["tenon"]) for r in (a, b))
+            beside = " -> ".join(number(r["ratio"] or math.nan) for r in (a, b))
+            moved.append((change, f"{key[0]:34} {key[1]}T {times:24} {change:6.2f}x  {beside}"))
+    lines = [text for _, text in sorted(moved, reverse=True)]
+    lines.append(f"{len(ratios)} cases in both; geometric mean of the changes {mean(ratios):.3f}")
+    for what, keys in (
+        ("only before", before.keys() - after),
+        ("only after", after.keys() - before),
+    ):
+        if keys:
+            lines.append(f"{what}: {', '.join(sorted({k[0] for k in keys}))}")
+    return "\n".join(lines)
 
 
 def machine() -> dict[str, Any]:

@@ -64,10 +64,11 @@ class Bench:
 
     def make(self, case: str, slice_: float) -> dict[str, Any]:
         """Prepares a case. Its check is the result of the third call."""
-        from registry import CASES, digest
+        from registry import CASES, begin, digest
 
         make = CASES[case].maker(self.framework.__name__)
         assert make
+        begin()
         fn = make(self.framework)
         once = min(seconds(fn, 1, self.wait) for _ in range(2))
         start = time.perf_counter()

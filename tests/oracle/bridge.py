@@ -69,11 +69,21 @@ def to_tenon(value: Any, known: dict[int, Any] | None = None) -> Any:
 
 
 def module_to_tenon(module: torch.nn.Module) -> Any:
-    """A module without parameters, such as a distance, with the same settings."""
-    mine = find(f"nn.{type(module).__name__}")()
+    """A module with the same settings, parameters and parts, made without its constructor."""
+    names = [c.__name__ for c in type(module).__mro__ if c is not torch.nn.Module]
+    cls = find(f"nn.{next((n for n in names if hasattr(tn.nn, n)), names[0])}")
+    mine = cls.__new__(cls)
+    tn.nn.Module.__init__(mine)
+    own = vars(torch.nn.Module())
     for name, value in vars(module).items():
-        if not name.startswith("_") and name != "training":
+        if name not in own or name == "training":
             setattr(mine, name, to_tenon(value))
+    for name, value in module._parameters.items():
+        mine.register_parameter(name, to_tenon(value))
+    for name, value in module._buffers.items():
+        mine.register_buffer(name, to_tenon(value))
+    for name, part in module._modules.items():
+        mine.add_module(name, None if part is None else module_to_tenon(part))
     return mine
 
 

@@ -111,7 +111,11 @@ def errors(info: Any) -> Iterator[Verdict]:
             turn = to_tenon if lib is tn else (lambda v: v)
             cls = find(f"optim.{info.optim_cls.__name__}") if lib is tn else info.optim_cls
             params = case.params if case.params is not None else start(torch)
-            optimizer = cls(turn(params), **turn(case.kwargs))
+            own = turn(params)
+            for mine, theirs in zip(own, params, strict=True) if lib is tn else ():
+                if isinstance(theirs, torch.Tensor) and theirs.grad is not None:
+                    mine.grad = turn(theirs.grad)
+            optimizer = cls(own, **turn(case.kwargs))
             if error.error_on == OptimizerErrorEnum.STEP_ERROR:
                 optimizer.step()
 

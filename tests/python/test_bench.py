@@ -44,13 +44,68 @@ def test_a_run_prints_a_table_and_keeps_a_record(tmp_path):
 
 
 def test_the_check_sees_values_and_places(registry):
-    values = registry.ramp(np, 30, 40)
-    same = registry.ramp(tenon, 30, 40)
+    registry.begin()
+    values = registry.normal(np, 30, 40)
+    registry.begin()
+    same = registry.normal(tenon, 30, 40)
     digest = registry.digest(values)
     assert registry.agree(digest, registry.digest(same), 1e-6)
     assert not registry.agree(digest, registry.digest(same * 1.01), 1e-3)
     assert not registry.agree(digest, registry.digest(same.flip(0)), 1e-3)
     assert registry.digest(np.zeros(0)) == [0.0, 0.0]
+
+
+def test_data_is_distinct_and_has_the_forms_that_kernels_may_mind(registry):
+    n = 1 << 16
+    registry.begin()
+    first, second = registry.normal(np, n), registry.normal(np, n)
+    assert np.unique(first).size == n and not np.array_equal(first, second)
+    assert abs(first.std() - 1) < 0.02 and np.abs(first).max() > 3.5
+    wide, odd = (registry.normal(np, n, form=f) for f in ("wide", "odd"))
+    assert abs(wide.std() - 3) < 0.06 and np.isfinite(wide).all()
+    assert np.isnan(odd).any() and (odd == np.inf).any() and (odd == -np.inf).any()
+    tiny = np.abs(odd[odd != 0])
+    assert (tiny < np.finfo(np.float32).tiny).any()
+    crowded = np.float32([1.5, 1.5, 1.5, -2.0, -2.0, 0.0])
+    assert np.unique(registry.apart(crowded)).size == 6
+    assert np.abs(registry.apart(crowded) - crowded).max() < 1e-6
+    for draw in (lambda f: registry.normal(np, n, form=f), lambda f: registry.whole(np, n, 50, f)):
+        ordered, same, skewed = (draw(f) for f in ("sorted", "constant", "skewed"))
+        assert (np.diff(ordered) >= 0).all() and np.unique(same).size == 1
+        assert np.unique(skewed, return_counts=True)[1].max() > n / 5
+
+
+def test_a_case_with_forms_counts_by_its_worst(registry, monkeypatch):
+    seen = []
+    registry.case("group", forms=("a", "b"), numpy=True, name="x")(lambda T, f: seen.append((T, f)))
+    for form in ("a", "b"):
+        case = registry.CASES.pop(f"x[{form}]")
+        assert case.family == "x"
+        case.make(1), case.numpy(2)
+    assert seen == [(1, "a"), (2, "a"), (1, "b"), (2, "b")]
+    monkeypatch.syspath_prepend(str(BENCH))
+    report = importlib.import_module("report")
+
+    def row(name: str, group: str, ours: float, peer: float) -> object:
+        made = report.Row(name, name.split("[")[0], group, 1, 0.5, 1.0)
+        made.times.update(tenon=ours, torch=peer)
+        return made
+
+    rows = [
+        row("x[a]", "g", 2, 1),
+        row("x[b]", "g", 8, 1),
+        row("y", "g", 2, 1),
+        row("z", "h", 1, 2),
+    ]
+    assert [r.case for r in report.worst_forms(rows)] == ["x[b]", "y", "z"]
+    means = report.means(report.worst_forms(rows))
+    assert means == pytest.approx({"g": 4.0, "h": 0.5, "all": 2.0})
+    text = report.standings(rows)
+    assert "x[b]" in text and "x[a]" not in text
+    old, new = ({"rows": [r.as_dict() for r in rows]} for _ in range(2))
+    new["rows"][2]["times"] = {"tenon": 4.0, "torch": 1.0}
+    shown = report.compare(old, new)
+    assert "2.00x" in shown and "y " in shown and "x[b]" not in shown and "4 cases" in shown
 
 
 def test_a_limit_is_the_slower_of_bytes_and_operations(registry):

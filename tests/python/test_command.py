@@ -111,6 +111,74 @@ def test_run_reports_missing_modules_by_their_name(tmp_path: Path, name: str) ->
     assert name in out.stderr
 
 
+def test_names_that_packages_import_without_using_them(tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text(
+        "import torch\n"
+        "from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex\n"
+        "from torch._subclasses.fake_tensor import is_fake\n"
+        "from torch.autograd.profiler import EventList, emit_nvtx, profile\n"
+        "from torch.utils.flop_counter import FlopCounterMode\n"
+        "from torch.fx.experimental import symbolic_shapes as shapes\n"
+        "from torch.fx.experimental.proxy_tensor import get_proxy_mode\n"
+        "from torch.nn.modules.module import _EXTRA_STATE_KEY_SUFFIX\n"
+        "from torch.nn.utils import prune\n"
+        "from torch.utils.checkpoint import get_device_states, set_device_states\n"
+        "x = torch.arange(6).reshape(2, 3)\n"
+        "print(issubclass(torch.ScriptModule, torch.nn.Module), _EXTRA_STATE_KEY_SUFFIX)\n"
+        "print(isinstance(x.shape[0], (torch.SymInt, torch.SymFloat, torch.SymBool)))\n"
+        "print([f(n > 1) for f in (shapes.guard_or_false, shapes.guard_or_true,\n"
+        "      shapes.statically_known_true) for n in x.shape if n != 3], get_proxy_mode())\n"
+        "print([f(0) for f in (shapes.guard_or_false, shapes.guard_or_true,\n"
+        "      shapes.statically_known_true)])\n"
+        "print(get_device_states(x, [x]), set_device_states([], []))\n"
+        "for refused in (prune.remove, emit_nvtx, torch.SymInt):\n"
+        "    try:\n"
+        "        refused(torch.nn.Linear(1, 1), 'weight')\n"
+        "    except (NotImplementedError, TypeError) as err:\n"
+        "        print(err)\n"
+        "with TransformGetItemToIndex():\n"
+        "    print(torch.vmap(lambda i: x[1, i])(torch.arange(3)).tolist(), is_fake(x))\n"
+        "with profile() as p:\n"
+        "    x + x\n"
+        "print(isinstance(p.key_averages(), EventList))\n"
+        "import json, os\n"
+        "torch.profiler.tensorboard_trace_handler('traces', 'me')(p)\n"
+        "(trace,) = os.listdir('traces')\n"
+        "print(trace.split('.')[0], trace.endswith('.pt.trace.json'),\n"
+        "      len(json.load(open('traces/' + trace))['traceEvents']) > 0)\n"
+        "print([a.name for a in torch.profiler.ProfilerAction])\n"
+        "torch.use_deterministic_algorithms(True, warn_only=True)\n"
+        "print(torch.is_deterministic_algorithms_warn_only_enabled())\n"
+        "torch.use_deterministic_algorithms(False)\n"
+        "print(torch.is_deterministic_algorithms_warn_only_enabled())\n"
+        "counter = FlopCounterMode(display=False)\n"
+        "print(counter.get_total_flops(), counter.get_flop_counts())\n"
+        "try:\n"
+        "    counter.__enter__()\n"
+        "except NotImplementedError as err:\n"
+        "    print(err)\n"
+    )
+    done = tenon("run", "main.py", cwd=tmp_path)
+    assert done.stdout.splitlines() == [
+        "True _extra_state",
+        "False",
+        "[True, True, True] None",
+        "[False, False, False]",
+        "([], []) None",
+        "torch.nn.utils.prune.remove: Tenon does not have it yet; parametrize can mask a parameter",
+        "torch.autograd.profiler.emit_nvtx: Tenon does not have it yet; cuda.nvtx marks ranges",
+        "SymInt: sizes are numbers here, never symbols",
+        "[3, 4, 5] False",
+        "True",
+        "me True True",
+        "['NONE', 'WARMUP', 'RECORD', 'RECORD_AND_SAVE']",
+        "True",
+        "False",
+        "0 {}",
+        "torch.utils.flop_counter.FlopCounterMode: Tenon does not count operations yet",
+    ], done.stderr
+
+
 def test_run_without_a_file() -> None:
     out = tenon("run", "/nonexistent.py")
     assert out.returncode == 1

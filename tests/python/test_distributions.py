@@ -27,11 +27,19 @@ CONTINUOUS = [
     ("Weibull(1.5, 2.5)", "weibull_min(2.5, scale=1.5)", [0.1, 1.0, 2.0]),
     ("Pareto(1.5, 3.5)", "pareto(3.5, scale=1.5)", [1.6, 2.0, 9.0]),
     ("StudentT(4.5, 0.3, 1.2)", "t(4.5, 0.3, 1.2)", [-2.0, 0.3, 5.0]),
+    ("FisherSnedecor(5.0, 7.0)", "f(5.0, 7.0)", [0.2, 1.0, 3.0]),
+    ("InverseGamma(4.5, 2.0)", "invgamma(4.5, scale=2.0)", [0.2, 0.6, 3.0]),
+    ("GeneralizedPareto(0.5, 2.0, 0.2)", "genpareto(0.2, 0.5, 2.0)", [0.6, 2.0, 9.0]),
+    ("GeneralizedPareto(0.5, 2.0, -0.3)", "genpareto(-0.3, 0.5, 2.0)", [0.6, 2.0, 5.0]),
+    ("GeneralizedPareto(0.5, 2.0, 0.0)", "genpareto(0.0, 0.5, 2.0)", [0.6, 2.0, 5.0]),
 ]
 DISCRETE = [
     ("Bernoulli(0.3)", "bernoulli(0.3)", [0.0, 1.0]),
     ("Geometric(0.4)", "geom(0.4, loc=-1)", [0.0, 1.0, 5.0]),
     ("Binomial(9, 0.3)", "binom(9, 0.3)", [0.0, 4.0, 9.0]),
+    ("Poisson(3.5)", "poisson(3.5)", [0.0, 3.0, 11.0]),
+    ("Poisson(130.0)", "poisson(130.0)", [90.0, 130.0]),
+    ("NegativeBinomial(4.0, 0.3)", "nbinom(4.0, 0.7)", [0.0, 2.0, 7.0]),
     ("Binomial(9, logits=-0.4)", "binom(9, 1 / (1 + np.exp(0.4)))", [0.0, 4.0, 9.0]),
 ]
 
@@ -43,6 +51,13 @@ def double():
     tenon.set_default_dtype(tenon.float32)
 
 
+def _or_none(read):
+    try:
+        return read()
+    except (NotImplementedError, AttributeError):
+        return None
+
+
 @pytest.mark.parametrize(("ours", "theirs", "values"), CONTINUOUS + DISCRETE)
 def test_against_scipy(ours, theirs, values):
     d = eval("D." + ours)
@@ -50,16 +65,18 @@ def test_against_scipy(ours, theirs, values):
     x = tenon.tensor(values)
     want = s.logpdf(values) if (ours, theirs, values) in CONTINUOUS else s.logpmf(values)
     np.testing.assert_allclose(d.log_prob(x).numpy(), want, rtol=1e-9)
-    if type(d).entropy is not D.Distribution.entropy:
-        np.testing.assert_allclose(float(d.entropy()), s.entropy(), rtol=1e-9)
+    entropy, share = _or_none(d.entropy), _or_none(lambda: d.cdf(x))
+    if entropy is not None:
+        np.testing.assert_allclose(float(entropy), s.entropy(), rtol=1e-9)
     if np.isfinite(s.mean()):
         np.testing.assert_allclose(float(d.mean), s.mean(), rtol=1e-9)
         np.testing.assert_allclose(float(d.variance), s.var(), rtol=1e-9)
-    if type(d).cdf is not D.Distribution.cdf:
-        np.testing.assert_allclose(d.cdf(x).numpy(), s.cdf(values), rtol=1e-9)
-    if type(d).icdf is not D.Distribution.icdf:
-        q = tenon.tensor([0.1, 0.5, 0.8])
-        np.testing.assert_allclose(d.icdf(q).numpy(), s.ppf(q.numpy()), rtol=1e-9)
+    if share is not None:
+        np.testing.assert_allclose(share.numpy(), s.cdf(values), rtol=1e-9)
+    q = tenon.tensor([0.1, 0.5, 0.8])
+    quantiles = _or_none(lambda: d.icdf(q))
+    if quantiles is not None:
+        np.testing.assert_allclose(quantiles.numpy(), s.ppf(q.numpy()), rtol=1e-9)
 
 
 @pytest.mark.parametrize(("ours", "theirs", "values"), CONTINUOUS)
@@ -309,3 +326,164 @@ def test_jacobians_of_transforms(text):
     else:
         want = jacobian.diagonal().abs().log()
     np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-8)
+
+
+FAMILIES = [
+    "Kumaraswamy(lib.tensor([0.7, 2.5]), lib.tensor([1.3, 0.8]))",
+    "ContinuousBernoulli(lib.tensor([0.3, 0.5, 0.9]))",
+    "ContinuousBernoulli(logits=lib.tensor([-1.3, 2.5]))",
+    "VonMises(lib.tensor([0.3, -1.0]), lib.tensor([0.7, 9.0]))",
+    "RelaxedBernoulli(lib.tensor(0.7), lib.tensor([0.3, 0.9]))",
+    "RelaxedOneHotCategorical(lib.tensor(0.7), lib.tensor([0.3, 0.5, 0.2]))",
+    "LogisticNormal(lib.tensor([0.3, -0.5]), lib.tensor([0.7, 1.5]))",
+    "LKJCholesky(3, lib.tensor([0.7, 2.0]))",
+    "Wishart(lib.tensor(5.0), lib.tensor([[2.0, 0.3], [0.3, 1.0]]))",
+    "Wishart(lib.tensor([4.0, 5.0]), precision_matrix=lib.tensor([[2.0, 0.3], [0.3, 1.0]]))",
+    "LowRankMultivariateNormal(lib.zeros(3), lib.tensor([[1.0], [0.5], [-2.0]]), lib.ones(3) / 2)",
+    "Independent(Kumaraswamy(lib.ones(2, 3), 2.0), 1)",
+    "TransformedDistribution(Normal(lib.zeros(2, 6), 1.0), [ReshapeTransform((6,), (2, 3))])",
+    "TransformedDistribution(Normal(lib.zeros(3), 1.0), [CorrCholeskyTransform()])",
+    "TransformedDistribution(Uniform(lib.zeros(2), 1.0), [SigmoidTransform().inv,"
+    " AffineTransform(lib.ones(3, 2), -2.0)])",
+    "MixtureSameFamily(Categorical(lib.ones(2)), Beta(lib.tensor([1.5, 2.0]), 3.0))",
+]
+
+
+@pytest.mark.parametrize("text", FAMILIES)
+def test_families_are_those_of_pytorch(text):
+    torch = pytest.importorskip("torch", reason="no PyTorch to compare with")
+    ours = eval(text, {"lib": tenon, **vars(D)})
+    torch.set_default_dtype(torch.float64)
+    try:
+        theirs = eval(text, {"lib": torch, **vars(torch.distributions)})
+        assert ours.batch_shape == theirs.batch_shape and ours.event_shape == theirs.event_shape
+        assert repr(ours.support) == repr(theirs.support)
+        assert ours.has_rsample == theirs.has_rsample
+        torch.manual_seed(3)
+        values = theirs.sample((4,))
+        x = tenon.tensor(values.numpy())
+        reads = {
+            "log_prob": (lambda: ours.log_prob(x), lambda: theirs.log_prob(values)),
+            "cdf": (lambda: ours.cdf(x), lambda: theirs.cdf(values)),
+            "wide": (
+                lambda: ours.expand((3, *ours.batch_shape)).log_prob(x.unsqueeze(1)),
+                lambda: theirs.expand((3, *theirs.batch_shape)).log_prob(values.unsqueeze(1)),
+            ),
+        }
+        for name in ("mean", "mode", "variance"):
+            reads[name] = (lambda n=name: getattr(ours, n), lambda n=name: getattr(theirs, n))
+        reads["entropy"] = (ours.entropy, theirs.entropy)
+        for name, (mine, want) in reads.items():
+            got, expected = _or_none(mine), _or_none(want)
+            assert (got is None) == (expected is None), name
+            if got is not None:
+                np.testing.assert_allclose(
+                    got.detach().numpy(), expected.numpy(), rtol=1e-7, atol=1e-10, err_msg=name
+                )
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize("text", [t for t in FAMILIES if "Transformed" not in t])
+def test_draws_of_families(text):
+    tenon.manual_seed(0)
+    d = eval(text, {"lib": tenon, **vars(D)})
+    draws = d.sample((6000,))
+    assert d.support.check(draws).all()
+    mean = _or_none(lambda: d.mean)
+    if mean is not None:
+        angles = isinstance(d, D.VonMises)
+        got = tenon.atan2(draws.sin().mean(0), draws.cos().mean(0)) if angles else draws.mean(0)
+        np.testing.assert_allclose(got.numpy(), mean.numpy(), atol=0.35 if "Wish" in text else 0.09)
+
+
+def test_correlations_are_spread_as_they_should():
+    tenon.manual_seed(0)
+    factor = D.LKJCholesky(3, 2.0).sample((8000,))
+    r = (factor @ factor.mT)[:, 0, 1].numpy()
+    # One correlation of a matrix of size n: Beta(a, a) on (-1, 1), a = concentration - 1 + n / 2.
+    assert stats.kstest((r + 1) / 2, stats.beta(2.5, 2.5).cdf).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("a", [0.3, 1.0, 4.0, 250.0])
+def test_gradients_of_gamma_draws_keep_the_share(a):
+    from scipy.special import gammainc, gammaincinv
+
+    tenon.manual_seed(1)
+    shape = tenon.full((50,), a, requires_grad=True)
+    z = D.Gamma(shape, 1.0).rsample()
+    z.sum().backward()
+    share, h = gammainc(a, z.detach().numpy()), 1e-5 * a
+    inside = (share > 1e-6) & (share < 1 - 1e-6)
+    want = (gammaincinv(a + h, share) - gammaincinv(a - h, share)) / (2 * h)
+    np.testing.assert_allclose(shape.grad.numpy()[inside], want[inside], rtol=1e-5)
+
+
+CONSTRAINTS = {
+    "corr_cholesky": [[[1.0, 0.0], [0.6, 0.8]], [[1.0, 0.0], [0.6, 0.7]]],
+    "lower_triangular": [[[1.0, 0.0], [0.6, -0.8]], [[1.0, 0.1], [0.6, 0.7]]],
+    "symmetric": [[[1.0, 2.0], [2.0, 0.0]], [[1.0, 2.0], [2.1, 0.0]]],
+    "positive_semidefinite": [[[1.0, 1.0], [1.0, 1.0]], [[1.0, 2.0], [2.0, 1.0]]],
+    "positive_integer": [3.0, 0.0],
+}
+
+
+@pytest.mark.parametrize("name", CONSTRAINTS)
+def test_members_of_sets(name):
+    inside, outside = CONSTRAINTS[name]
+    constraint = getattr(D.constraints, name)
+    assert bool(constraint.check(tenon.tensor(inside)))
+    assert not bool(constraint.check(tenon.tensor(outside)))
+
+
+def test_sets_of_parts():
+    c = D.constraints
+    parts = c.cat([c.positive, c.real], dim=-1, lengths=[1, 2])
+    assert parts.check(tenon.tensor([1.0, -1.0, 2.0])).tolist() == [True] * 3
+    assert parts.check(tenon.tensor([-1.0, -1.0, 2.0])).tolist() == [False, True, True]
+    rows = c.stack([c.positive, c.real], dim=0)
+    assert rows.check(tenon.tensor([[-1.0], [-1.0]])).tolist() == [[False], [True]]
+    tenon.manual_seed(0)
+    for constraint, shape in ((parts, (5, 3)), (rows, (2, 4)), (c.corr_cholesky, (6,)),
+                              (c.positive_definite, (3, 3))):  # fmt: skip
+        function = D.transform_to(constraint)
+        y = function(tenon.randn(shape))
+        assert constraint.check(y).all()
+        np.testing.assert_allclose(function(function.inv(y)).numpy(), y.numpy(), atol=1e-8)
+    with pytest.raises(NotImplementedError, match="event_dim cannot be determined"):
+        _ = c.dependent.event_dim
+    assert c.dependent(event_dim=1).event_dim == 1
+    assert D.Uniform.support.event_dim == 0 and not D.Uniform.support.is_discrete
+
+
+VECTOR_PAIRS = [
+    ("MultivariateNormal(zeros(3), 2 * eye(3))", "MultivariateNormal(ones(3), eye(3))"),
+    ("MultivariateNormal(zeros(3), 2 * eye(3))",
+     "LowRankMultivariateNormal(ones(3), ones(3, 1), ones(3))"),
+    ("Dirichlet(tensor([0.5, 2.0, 1.0]))", "Dirichlet(tensor([1.5, 1.0, 3.0]))"),
+    ("Beta(2.0, 3.0)", "Beta(1.0, 0.5)"), ("Cauchy(0.0, 1.0)", "Cauchy(1.0, 2.0)"),
+    ("Poisson(2.0)", "Poisson(3.0)"), ("Binomial(4, 0.3)", "Binomial(4, 0.6)"),
+    ("Gumbel(0.0, 1.0)", "Gumbel(1.0, 2.0)"), ("HalfNormal(1.0)", "HalfNormal(2.0)"),
+    ("Pareto(2.0, 3.0)", "Pareto(1.0, 2.0)"), ("LogNormal(0.0, 1.0)", "LogNormal(1.0, 2.0)"),
+    ("Normal(0.3, 1.0)", "Laplace(1.0, 2.0)"), ("Normal(0.3, 1.0)", "Gumbel(1.0, 2.0)"),
+    ("Beta(2.0, 3.0)", "Gamma(2.0, 3.0)"), ("Uniform(0.0, 2.0)", "Normal(1.0, 3.0)"),
+    ("Pareto(2.0, 3.0)", "Normal(1.0, 3.0)"), ("Exponential(2.0)", "Gamma(2.0, 3.0)"),
+    ("Normal(0.0, 1.0)", "Beta(2.0, 3.0)"), ("Poisson(2.0)", "Bernoulli(0.3)"),
+    ("Bernoulli(0.3)", "Poisson(2.0)"), ("Gamma(2.0, 3.0)", "Exponential(1.5)"),
+    ("ContinuousBernoulli(0.3)", "ContinuousBernoulli(0.8)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("p", "q"), VECTOR_PAIRS)
+def test_divergences_are_those_of_pytorch(p, q):
+    torch = pytest.importorskip("torch", reason="no PyTorch to compare with")
+    results = []
+    torch.set_default_dtype(torch.float64)
+    try:
+        for lib in (tenon, torch):
+            names = {n: getattr(lib, n) for n in ("zeros", "ones", "eye", "tensor")}
+            names |= vars(lib.distributions)
+            results.append(lib.distributions.kl_divergence(eval(p, names), eval(q, names)).numpy())
+    finally:
+        torch.set_default_dtype(torch.float32)
+    np.testing.assert_allclose(results[0], results[1], rtol=1e-7)

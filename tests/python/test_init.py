@@ -121,3 +121,11 @@ def test_bits_are_those_of_pytorch(text, dtype):
     finally:
         tenon.set_rng("philox")
     stored.same(mine, stored.of_torch(drawn), 0, 0)
+
+
+def test_the_fan_of_a_name():
+    weight = tenon.empty(2, 3, 5)
+    assert nn.init._calculate_correct_fan(weight, "FAN_IN") == 15
+    assert nn.init._calculate_correct_fan(weight, "fan_out") == 10
+    with pytest.raises(ValueError, match="Mode fan not supported"):
+        nn.init._calculate_correct_fan(weight, "fan")

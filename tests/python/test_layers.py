@@ -55,6 +55,36 @@ def test_ctc_gradient():
     assert tenon.autograd.gradcheck(loss, (x,))
 
 
+def test_ctc_gradient_where_nothing_aligns():
+    log_probs = tenon.randn(2, 2, 3, dtype=tenon.float64).log_softmax(-1).requires_grad_()
+    targets, times, lengths = tenon.tensor([[1, 1], [2, 0]]), (2, 1), (2, 1)
+    F.ctc_loss(log_probs, targets, times, lengths, reduction="sum", zero_infinity=True).backward()
+    grad = log_probs.grad.numpy()
+    assert np.all(grad[:, 0] == 0)  # two equal labels need three steps
+    want = np.exp(log_probs.detach().numpy()[0, 1]) - np.array([0, 0, 1])
+    np.testing.assert_allclose(grad[0, 1], want, atol=1e-12)
+    assert np.all(grad[1, 1] == 0)  # behind the end of the second sample
+
+
+@pytest.mark.parametrize(
+    ("targets", "times", "lengths", "message"),
+    [
+        ([[1, 2]], [5], [2], "input_lengths"),
+        ([[1, 2]], [-1], [2], "input_lengths"),
+        ([[1, 2]], [4], [3], "target_lengths"),
+        ([1, 2], [4], [3], "target_lengths"),
+        ([[1, 2]], [4], [-1], "target_lengths"),
+        ([[1, 3]], [4], [2], "Target 3 is out of bounds"),
+        ([[1, -1]], [4], [2], "Target -1 is out of bounds"),
+        ([[1, 2]], [4, 4], [2], "input_lengths"),
+    ],
+)
+def test_ctc_refuses_what_does_not_fit(targets, times, lengths, message):
+    log_probs = tenon.zeros(4, 1, 3)
+    with pytest.raises((RuntimeError, IndexError), match=message):
+        F.ctc_loss(log_probs, tenon.tensor(targets), tenon.tensor(times), tenon.tensor(lengths))
+
+
 def test_pooling_of_volumes():
     x = np.random.default_rng(0).standard_normal((2, 5, 6, 7))
     windows = np.lib.stride_tricks.sliding_window_view(x, (2, 3, 2), (1, 2, 3))
@@ -86,3 +116,75 @@ def test_cubic_resizing_keeps_what_a_cubic_filter_keeps():
     np.testing.assert_allclose(same.numpy(), ramp.numpy(), atol=1e-5)
     flat = F.interpolate(tenon.full((1, 1, 3, 4), 2.5), scale_factor=3, mode="bicubic")
     np.testing.assert_allclose(flat.numpy(), 2.5, rtol=1e-6)
+
+
+LONG, HALF = tenon.tensor([0, 1, 2]), tenon.ones(4, dtype=tenon.float16)
+REFUSED = {
+    "input of another dtype": (
+        ValueError,
+        "RNN input dtype",
+        lambda nn: nn.GRU(3, 5)(tenon.ones(2, 3, dtype=tenon.float64)),
+    ),
+    "flags that are numbers": (
+        TypeError,
+        "bias should be of type bool",
+        lambda nn: nn.LSTM(3, 5, bias=1),
+    ),
+    "batch_first": (TypeError, "batch_first should be", lambda nn: nn.RNN(3, 5, batch_first=0)),
+    "a size that is no int": (TypeError, "input_size should be", lambda nn: nn.GRU(3.0, 5)),
+    "no input": (ValueError, "input_size must be greater", lambda nn: nn.GRU(0, 5)),
+    "no state": (ValueError, "hidden_size must be greater", lambda nn: nn.GRU(3, -1)),
+    "weights of another dtype": (
+        RuntimeError,
+        "expected scalar type Float but found Half",
+        lambda nn: nn.functional.nll_loss(tenon.ones(3, 4), LONG, HALF),
+    ),
+    "ignore_index of probabilities": (
+        RuntimeError,
+        "ignore_index is not supported",
+        lambda nn: nn.CrossEntropyLoss(ignore_index=1)(tenon.ones(3, 4), tenon.ones(3, 4)),
+    ),
+    "label_smoothing": (
+        RuntimeError,
+        "label_smoothing must be",
+        lambda nn: nn.CrossEntropyLoss(label_smoothing=1.5)(tenon.ones(3, 4), LONG),
+    ),
+    "eps of a batch": (
+        ValueError,
+        "positive during training",
+        lambda nn: nn.BatchNorm1d(2, eps=0.0)(tenon.ones(3, 2)),
+    ),
+    "eps below zero": (
+        ValueError,
+        "non-negative",
+        lambda nn: nn.BatchNorm1d(2, eps=-1.0).eval()(tenon.ones(3, 2)),
+    ),
+    "a complex delta": (TypeError, "delta must be a float", lambda nn: nn.HuberLoss(delta=1j)),
+    "rank of a circular pad": (
+        ValueError,
+        "expected 3D or 4D input",
+        lambda nn: nn.CircularPad2d(1)(tenon.ones(2, 3)),
+    ),
+    "rank of a circular pad, too high": (
+        ValueError,
+        "expected 2D or 3D input",
+        lambda nn: nn.CircularPad1d(1)(tenon.ones(1, 2, 3, 3)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_layers_refuse(name):
+    kind, text, call = REFUSED[name]
+    with pytest.raises(kind, match=text):
+        call(tenon.nn)
+
+
+def test_what_layers_do_not_refuse():
+    x, p = tenon.ones(3, 4), tenon.full((3, 4), 0.25)
+    assert tenon.nn.CrossEntropyLoss(ignore_index=-1)(x, p).isfinite()
+    norm = tenon.nn.BatchNorm1d(4, eps=0.0).eval()
+    assert tenon.equal(norm(x), x)
+    assert tenon.nn.CircularPad2d(1)(tenon.ones(1, 2, 2)).shape == (1, 4, 4)
+    with tenon.autocast("cpu"):
+        tenon.nn.GRU(4, 5)(x.bfloat16())

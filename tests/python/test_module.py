@@ -693,3 +693,55 @@ def test_clip_and_vector():
         return [total, net.weight.grad, net.bias]
 
     stored.same(run(tenon), stored.of_torch(run), 1e-5)
+
+
+# ---- Classes with a __getattr__ of their own -----------------------------------------------------
+
+
+class Asked(nn.Module):
+    """Notes which names it was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+        self.weight = nn.Parameter(tenon.ones(2))
+        self.register_buffer("mean", tenon.zeros(2))
+        self.inner = nn.Linear(2, 3)
+
+    def __getattr__(self, name: str):
+        found = super().__getattr__(name)
+        self.asked.append(name)
+        return found
+
+
+def test_a_getattr_of_ones_own_is_asked_at_each_reading():
+    module = Asked()
+    module.asked.clear()
+    for name in ("weight", "mean", "inner", "weight"):
+        getattr(module, name)
+    assert module.asked == ["weight", "mean", "inner", "weight"]
+    module.weight = nn.Parameter(tenon.full((2,), 3.0))
+    assert module.weight.tolist() == [3.0, 3.0]
+    assert list(module.state_dict()) == ["weight", "mean", "inner.weight", "inner.bias"]
+    del module.weight
+    with pytest.raises(AttributeError, match="'Asked' object has no attribute 'weight'"):
+        module.weight  # noqa: B018
+    assert not hasattr(module, "weight")
+    again = copy.deepcopy(module)
+    assert again.mean is not module.mean and again.asked[-1] == "mean"
+
+
+def test_a_getattr_of_ones_own_comes_and_goes_with_the_class():
+    class Upper(nn.Linear):
+        def __getattr__(self, name: str):
+            found = super().__getattr__(name)
+            return found * 2 if name == "weight" else found
+
+    module = nn.Linear(1, 1)
+    weight = module.weight.item()
+    module.__class__ = Upper
+    assert module.weight.item() == 2 * weight
+    module.weight = nn.Parameter(tenon.full((1, 1), 5.0))
+    assert module.weight.item() == 10.0
+    module.__class__ = nn.Linear
+    assert module.weight.item() == 5.0 and vars(module)["weight"] is module.weight

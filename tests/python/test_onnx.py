@@ -30,7 +30,17 @@ def run_runtime(model: Any, feeds: dict[str, Any]) -> list[Any]:
     return runtime.InferenceSession(data, options, ["CPUExecutionProvider"]).run(None, feeds)
 
 
-def check(model: nn.Module, *args: Any, runs: Any = (run_reference, run_runtime)) -> None:
+def run_loaded(model: Any, feeds: dict[str, Any]) -> list[Any]:
+    loaded = tn.onnx.load(model.SerializeToString())
+    with tn.no_grad():
+        got = loaded(**{n: tn.from_numpy(a.copy()) for n, a in feeds.items()})
+    return [t.numpy() for t in (got if isinstance(got, tuple) else (got,))]
+
+
+ALL = (run_reference, run_runtime, run_loaded)
+
+
+def check(model: nn.Module, *args: Any, runs: Any = ALL) -> None:
     model.eval()
     exported = tn.onnx.export(model, args)
     flat = leaves(args)
@@ -116,7 +126,7 @@ def test_layers(make: Any, shape: tuple[int, ...]) -> None:
             buffer.uniform_(0.5, 2.0)
     x = tn.randn(*shape)
     recursive = isinstance(layer, nn.RNNBase)
-    runs = (run_runtime,) if recursive else (run_reference, run_runtime)
+    runs = (run_runtime, run_loaded) if recursive else ALL
     check(layer, *((x, x, x) if isinstance(layer, nn.MultiheadAttention) else (x,)), runs=runs)
 
 

@@ -32,6 +32,9 @@ OPTIMIZERS = [
     "Adamax(p, lr=0.01, weight_decay=0.1)",
     "Rprop(p, lr=0.01)",
     "ASGD(p, lr=0.05, lambd=0.01, t0=8, weight_decay=0.1)",
+    "Adafactor(p, lr=0.1)",
+    "Adafactor(p, lr=0.1, beta2_decay=-0.5, eps=(1e-5, 1e-2), d=1.5, weight_decay=0.1)",
+    "Adafactor(p, maximize=True)",
     "LBFGS(p, lr=0.3, max_iter=5)",
     "LBFGS(p, max_iter=6, line_search_fn='strong_wolfe')",
 ]
@@ -175,6 +178,25 @@ def test_many_small_tensors():
         return lib.cat(params)
 
     stored.same(moved(tenon), stored.of_torch(moved), 1e-6)
+
+
+def test_a_class_around_an_optimizer():
+    """Packages derive from Optimizer, call no __init__ of it and pass everything on."""
+
+    class Around(tenon.optim.Optimizer):
+        def __init__(self, inner):
+            self.inner = inner
+
+        def step(self, closure=None):
+            return self.inner.step(closure)
+
+    p = tenon.nn.Parameter(tenon.ones(1))
+    p.grad = tenon.ones(1)
+    seen = []
+    inner = tenon.optim.SGD([p], lr=0.5)
+    inner.register_step_post_hook(lambda o, args, kwargs: seen.append(o))
+    Around(inner).step()
+    assert p.item() == 0.5 and seen == [inner]
 
 
 def test_hooks_and_closure():
@@ -346,3 +368,75 @@ def test_options_are_checked(name, option, text):
     param = tenon.nn.Parameter(tenon.ones(2))
     with pytest.raises(ValueError, match=text):
         getattr(tenon.optim, name)([param], **option)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"nesterov": False, "momentum": 0.5}, {"adjust_lr_fn": "match_rms_adamw", "lr": 0.1},
+     {"ns_coefficients": (2.0, -1.5, 0.5), "ns_steps": 7, "weight_decay": 0.0}],
+)  # fmt: skip
+@pytest.mark.parametrize("shape", [(6, 4), (3, 5)])
+def test_muon(shape, options):
+    """Three steps, next to the definition in double precision; it rounds to bfloat16 inside."""
+    rng = np.random.default_rng(3)
+    want = rng.standard_normal(shape)
+    p = tenon.nn.Parameter(tenon.tensor(want, dtype=tenon.float32))
+    opt = tenon.optim.Muon([p], **options)
+    given = {**opt.defaults}
+    a, b, c = given["ns_coefficients"]
+    buffer = np.zeros(shape)
+    for _ in range(3):
+        grad = rng.standard_normal(shape)
+        p.grad = tenon.tensor(grad, dtype=tenon.float32)
+        opt.step()
+        momentum = given["momentum"]
+        buffer += (1 - momentum) * (grad - buffer)
+        x = grad + momentum * (buffer - grad) if given["nesterov"] else buffer
+        x = x / np.linalg.norm(x)
+        for _ in range(given["ns_steps"]):
+            gram = x @ x.T
+            x = a * x + (b * gram + c * gram @ gram) @ x
+        most = {"match_rms_adamw": 0.2 * max(shape) ** 0.5}
+        lr = given["lr"] * most.get(given["adjust_lr_fn"], max(1, shape[0] / shape[1]) ** 0.5)
+        want = want * (1 - given["lr"] * given["weight_decay"]) - lr * x
+        np.testing.assert_allclose(array(p), want, atol=0.1 * lr)
+    np.testing.assert_allclose(array(opt.state[p]["momentum_buffer"]), buffer, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "text"),
+    [
+        ("Muon", {"lr": -1.0}, "Learning rate should be >= 0"),
+        ("Muon", {"momentum": -1.0}, "momentum should be >= 0"),
+        ("Muon", {"weight_decay": -1.0}, "weight decay should be >= 0"),
+        ("Muon", {"adjust_lr_fn": "no"}, "no is not supported"),
+        ("Muon", {"lr": tenon.ones(2)}, "1-element"),
+        ("Adafactor", {"lr": -1.0}, "Learning rate should be >= 0"),
+        ("Adafactor", {"lr": tenon.ones(2)}, "1-element"),
+        ("Adafactor", {"beta2_decay": 1.0}, "beta2_decay should be <= 0"),
+        ("Adafactor", {"eps": (-1.0, 1.0)}, "epsilon1 should be >= 0"),
+        ("Adafactor", {"eps": (None, -1.0)}, "epsilon2 should be >= 0"),
+        ("Adafactor", {"d": 0.5}, "Clipping threshold d should be >= 1"),
+        ("Adafactor", {"weight_decay": -1.0}, "weight_decay should be >= 0"),
+    ],
+)
+def test_options_of_matrix_optimizers_are_checked(name, option, text):
+    with pytest.raises(ValueError, match=text):
+        getattr(tenon.optim, name)([tenon.nn.Parameter(tenon.ones(2, 2))], **option)
+
+
+@pytest.mark.parametrize("name", ["Muon", "Adafactor"])
+def test_matrix_optimizers_refuse(name):
+    p = tenon.nn.Parameter(tenon.ones(2, 2, dtype=tenon.complex64))
+    p.grad = tenon.ones_like(p)
+    with pytest.raises(RuntimeError, match="does not support complex parameters"):
+        getattr(tenon.optim, name)([p]).step()
+    if name == "Muon":
+        p = tenon.nn.Parameter(tenon.ones(2, 2))
+        p.grad = tenon.ones(2, 2)
+        with pytest.raises(ValueError, match="only supports 2D"):
+            tenon.optim.Muon([tenon.nn.Parameter(tenon.ones(2))])
+        with pytest.raises(ValueError, match="less than 100"):
+            tenon.optim.Muon([p], ns_steps=100).step()
+        with pytest.raises(ValueError, match="exactly 3"):
+            tenon.optim.Muon([p], ns_coefficients=(1.0, 2.0)).step()

@@ -130,3 +130,37 @@ def test_functions_of_a_program() -> None:
     Duck.known = {wrapped: lambda x: "theirs"}
     assert (wrapped(tn.ones(1)), wrapped(Duck())) == ("own", "theirs")
     assert [overrides.is_tensor_like(o) for o in (Duck(), tn.ones(1), 3)] == [True, True, False]
+
+
+def test_losses_with_former_arguments() -> None:
+    values, classes = tn.arange(6.0).view(2, 3), tn.tensor([1, 0])
+    F = tn.nn.functional  # noqa: N806 - its name everywhere
+    for loss, target in (
+        (F.cross_entropy, classes),
+        (F.nll_loss, classes),
+        (F.mse_loss, values + 1),
+    ):
+        for reduction in ("mean", "sum"):
+            got = loss(values.as_subclass(Plain), target, reduction=reduction)
+            want = loss(values, target, reduction=reduction)
+            assert type(got) is Plain and got.item() == want.item()
+
+
+def test_functions_with_twins_of_other_arguments() -> None:
+    """F.batch_norm is not shown as tn.batch_norm, whose arguments stand in another order."""
+    functional = tn.nn.functional
+    x, mean, var = tn.randn(4, 3), tn.zeros(3), tn.ones(3)
+    y = tn.randn(4, 3)
+    calls: list[Callable[[Any], Any]] = [
+        lambda x: functional.batch_norm(x, mean, var, training=False),
+        lambda x: functional.instance_norm(x[None], momentum=0.2),
+        lambda x: functional.kl_div(x, y.exp(), reduction="sum"),
+        lambda x: functional.poisson_nll_loss(x, y.abs()),
+        lambda x: functional.triplet_margin_loss(x, y, y + 1, reduction="none"),
+        lambda x: functional.cosine_embedding_loss(x, y, tn.ones(4), reduction="none"),
+    ]
+    for call in calls:
+        got = call(x.as_subclass(Plain))
+        assert type(got) is Plain
+        assert tn.equal(got.as_subclass(tn.Tensor), call(x))
+        assert tn.allclose(tn.vmap(call)(tn.stack([x, y + 2])), tn.stack([call(x), call(y + 2)]))

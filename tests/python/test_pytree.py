@@ -92,3 +92,24 @@ def test_as_pytorch(value: Any) -> None:
     assert tree.tree_structure(value).num_leaves == spec.num_leaves
     paths = [theirs.keystr(p) for p, _ in theirs.tree_flatten_with_path(value)[0]]
     assert [tree.keystr(p) for p, _ in tree.tree_flatten_with_path(value)[0]] == paths
+
+
+def test_classes_registered_as_dicts() -> None:
+    class Output(OrderedDict):
+        pass
+
+    tree.register_pytree_node(
+        Output,
+        tree._dict_flatten,
+        lambda values, keys: Output(tree._dict_unflatten(values, keys)),
+        flatten_with_keys_fn=tree._dict_flatten_with_keys,
+    )
+    value = Output(b=1, a=[2, 3])
+    leaves, spec = tree.tree_flatten_with_path(value)
+    assert [(tree.keystr(k), v) for k, v in leaves] == [
+        ("['b']", 1),
+        ("['a'][0]", 2),
+        ("['a'][1]", 3),
+    ]
+    again = tree.tree_unflatten([4, 5, 6], spec)
+    assert type(again) is Output and again == Output(b=4, a=[5, 6])

@@ -395,3 +395,63 @@ def test_fork_rng() -> None:
     with pytest.raises(RuntimeError, match="no devices but the CPU"):  # noqa: SIM117
         with tenon.random.fork_rng(devices=[0], device_type="cpu"):
             pass
+
+
+# ---- Counts ------------------------------------------------------------------------------------
+
+RATES = [0.0, 0.25, 1.0, 9.99, 10.0, 40.0, 1e5]
+PROBABILITIES = [0.0, 1e-3, 0.1, 0.5, 0.75, 0.999, 1.0]
+
+
+@needs_torch
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_counts_are_pytorchs(seed: int, dtype: str) -> None:
+    def draws(lib: Any) -> list[Any]:
+        kind = getattr(lib, dtype)
+        rate = lib.tensor(RATES, dtype=kind).reshape(-1, 1).expand(-1, 30)
+        count = lib.tensor([0.0, 3.0, 50.0, 1e6], dtype=kind).reshape(-1, 1).expand(-1, 7)
+        prob = lib.tensor(PROBABILITIES, dtype=kind).expand(4, 7).contiguous()
+        return [lib.poisson(rate), lib.binomial(count, prob), lib.poisson(rate.contiguous().t()),
+                lib.rand(3)]  # fmt: skip
+
+    for mine, theirs in zip(draws(tenon), draws(torch), strict=True):
+        same(mine, theirs)
+
+
+def test_counts_have_their_means_and_variances(philox: None) -> None:
+    n = 40000
+    for rate in (0.5, 7.0, 12.0, 300.0):
+        x = tenon.poisson(tenon.full((n,), rate, dtype=tenon.float64)).numpy()
+        assert (x == np.floor(x)).all()
+        assert abs(x.mean() - rate) < 5 * math.sqrt(rate / n)
+        assert abs(x.var() / rate - 1) < 0.06
+    for count, p in ((5.0, 0.3), (40.0, 0.9), (1000.0, 0.4)):
+        args = (tenon.full((n,), count, dtype=tenon.float64), tenon.tensor(p, dtype=tenon.float64))
+        x = tenon.binomial(*args).numpy()
+        assert x.min() >= 0 and x.max() <= count
+        assert abs(x.mean() - count * p) < 5 * math.sqrt(count * p * (1 - p) / n)
+        assert abs(x.var() / (count * p * (1 - p)) - 1) < 0.06
+
+
+def test_counts_depend_on_the_place_alone(philox: None) -> None:
+    rate = tenon.full((5000,), 15.0)
+    tenon.manual_seed(3)
+    first = tenon.poisson(rate)
+    tenon.manual_seed(3)
+    assert tenon.poisson(rate[:700]).equal(first[:700])
+    assert not tenon.poisson(rate).equal(first)
+
+
+def test_counts_at_their_ends(philox: None) -> None:
+    inf, nan = math.inf, math.nan
+    assert tenon.poisson(tenon.tensor([0.0, inf])).tolist() == [0, inf]
+    for bad in (-1.0, nan):
+        with pytest.raises(RuntimeError, match="rate"):
+            tenon.poisson(tenon.tensor([bad]))
+    got = tenon.binomial(tenon.tensor([4.0, 4.0, inf, 0.0]), tenon.tensor([1.5, -1.0, 0.5, 0.5]))
+    np.testing.assert_array_equal(got.numpy(), [4, 0, nan, 0])
+    with pytest.raises(RuntimeError, match="floating-point"):
+        tenon.binomial(tenon.tensor([4]), tenon.tensor([0.5]))
+    x = tenon.tensor([2.0], requires_grad=True)
+    tenon.poisson(x).sum().backward()
+    assert x.grad.item() == 0

@@ -82,6 +82,27 @@ def test_in_place() -> None:
     close(tn.vmap(f)(x), want)
     with pytest.raises(RuntimeError, match="inplace arithmetic"):
         tn.vmap(lambda t: rand(4).add_(t))(x)
+    index = tn.tensor([0, 3, 1, 1])
+    with pytest.raises(RuntimeError, match="inplace arithmetic"):
+        tn.vmap(lambda t: rand(4).scatter_add_(0, index, t))(x)
+
+
+def test_copies_that_are_written_are_the_elements_own() -> None:
+    """scatter_add and kin write into a copy of a tensor that is the same for all elements."""
+    own, index = rand(3, 2), tn.tensor([[0, 3], [1, 1], [2, 0]])
+    same = rand(4)
+    calls: list[Any] = [
+        lambda i, v: same.scatter_add(0, i, v),
+        lambda i, v: same.scatter(0, i, v),
+        lambda i, v: same.index_add(0, i, v),
+        lambda i, v: same.index_copy(0, i, v),
+        lambda i, v: same.index_fill(0, i, 3.0) + v.sum(),
+        lambda i, v: same.index_put((i,), v, accumulate=True),
+        lambda i, v: same.scatter_reduce(0, i, v, "amax"),
+    ]
+    for call in calls:
+        want = tn.stack([call(i, v) for i, v in zip(index, own)])
+        close(tn.vmap(call)(index, own), want)
 
 
 def test_numbers_do_not_win_promotion() -> None:

@@ -25,10 +25,17 @@ from types import ModuleType, TracebackType
 from typing import Any
 
 THEIRS, OURS = "torch", "tenon"
+VISION = "torchvision"  # a package beside theirs, which ours has inside
 INSIDE = "_torch"  # our package of modules that stand for their private ones
 
 # The release whose names and numbers are meant; programs compare it with others.
 VERSION = "2.13.0+tenon"
+
+# Modules that stand elsewhere here.
+_ELSEWHERE = {"torch.jit.annotations": f"{OURS}.{INSIDE}.jit_annotations"}
+
+# The packages that this process imports from here, with the releases that they seem to be.
+_SERVED: dict[str, str] = {}
 
 
 class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -38,7 +45,7 @@ class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         del path, target
-        if fullname != THEIRS and not fullname.startswith(THEIRS + "."):
+        if fullname.partition(".")[0] not in _SERVED:
             return None
         if _ours(fullname) is None:
             # Going on to the next finder could give half of another library.
@@ -49,6 +56,8 @@ class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
         module = importlib.import_module(_ours(spec.name) or OURS)
+        if any(name.startswith(spec.name + ".") for name in _ELSEWHERE):
+            module.__dict__.setdefault("__path__", [])  # or nobody asks for what is inside
         # The import system writes the alias's spec into the module; exec_module puts this back.
         spec.loader_state = module.__spec__
         return module
@@ -62,19 +71,19 @@ class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         self, context: importlib.metadata.DistributionFinder.Context
     ) -> list[importlib.metadata.Distribution]:
         """`importlib.metadata` finds a distribution of their name, in this process alone."""
-        return [_Metadata()] if context.name in (None, THEIRS) else []
+        names = [n for n in _SERVED if context.name in (None, n)]
+        return [_Metadata(name) for name in names]
 
 
 class _Metadata(importlib.metadata.Distribution):
     """What packages read to see which release is installed."""
 
-    _FILES = {
-        "METADATA": f"Metadata-Version: 2.1\nName: {THEIRS}\nVersion: {VERSION}\n",
-        "top_level.txt": f"{THEIRS}\n",
-    }
+    def __init__(self, name: str) -> None:
+        self._of = name
 
     def read_text(self, filename: str) -> str | None:
-        return self._FILES.get(filename)
+        head = f"Metadata-Version: 2.1\nName: {self._of}\nVersion: {_SERVED[self._of]}\n"
+        return {"METADATA": head, "top_level.txt": f"{self._of}\n"}.get(filename)
 
     def locate_file(self, path: Any) -> Path:
         return Path(__file__).parent.parent / path
@@ -82,7 +91,10 @@ class _Metadata(importlib.metadata.Distribution):
 
 def _ours(fullname: str) -> str | None:
     """The module of ours that stands for a module of theirs; None: there is none."""
-    rest = fullname.removeprefix(THEIRS)
+    if fullname in _ELSEWHERE:
+        return _ELSEWHERE[fullname]
+    top, dot, rest = fullname.partition(".")
+    rest = (".vision" if top == VISION else "") + dot + rest
     inside = rest.startswith("._") and rest != "._C"
     for name in [f"{OURS}.{INSIDE}{rest}"] * inside + [OURS + rest]:
         try:
@@ -146,6 +158,9 @@ def install() -> None:
     package.__name__ = THEIRS
     package.set_rng(THEIRS)
     package._C._set_prefix(THEIRS)
+    _SERVED[THEIRS] = VERSION
+    if importlib.util.find_spec(VISION) is None:
+        _SERVED[VISION] = importlib.import_module(f"{OURS}.vision").__version__
     package.__version__ = VERSION
     importlib.import_module(f"{OURS}.{INSIDE}._C_names").add()
     _name_what_is_missing(package)

@@ -7,6 +7,7 @@ share its memory.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any, BinaryIO
 
 import tenon
@@ -16,8 +17,11 @@ from tenon.io.errors import FileFormatError
 ITEMSIZE = {
     "bool": 1, "uint8": 1, "int8": 1, "int16": 2, "int32": 4, "int64": 8, "float16": 2,
     "bfloat16": 2, "float32": 4, "float64": 8, "complex64": 8, "complex128": 16,
+    "uint16": 2, "uint32": 4, "uint64": 8, "float8_e4m3fn": 1, "float8_e5m2": 1,
+    "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1, "float8_e8m0fnu": 1, "complex32": 4,
 }  # fmt: skip
-SWAP_UNIT = {"complex64": 4, "complex128": 8}  # the two parts are swapped one by one
+SWAP_UNIT = {"complex32": 2, "complex64": 4, "complex128": 8}  # the parts are swapped one by one
+PART = 1 << 18  # bytes that are read and looked at in turn
 ALIGN = 16  # of memory that any element may lie in
 
 
@@ -65,18 +69,24 @@ def from_raw(row: Tensor, name: str, plugin: str, shape: tuple[int, ...]) -> Ten
     return row.clone().view(kind).reshape(shape)
 
 
-def read_exactly(file: BinaryIO, size: int, what: str) -> memoryview:
-    """The next bytes of a file, in memory that tensors can be cut from.
+def read_exactly(
+    file: BinaryIO, size: int, what: str, seen: Callable[[memoryview], None] | None = None
+) -> memoryview:
+    """The next bytes of a file, in memory that tensors can be cut from. `seen` is called with each
+    part while it is in the processor's caches.
 
     The memory is a tensor's, because it comes from an allocator that keeps pages at hand and does
     not fill them with zeros first: with a fresh bytearray, that takes longer than the reading.
     """
     data = bytes_of(tenon.empty(size, dtype=tenon.uint8))
     done = 0
+    part = PART if seen else size
     while done < size:
-        n = file.readinto(data[done:])  # type: ignore[attr-defined]
+        n = file.readinto(data[done : done + part])  # type: ignore[attr-defined]
         if not n:
             raise FileFormatError(f"{what} is cut off")
+        if seen:
+            seen(data[done : done + n])
         done += n
     return data
 

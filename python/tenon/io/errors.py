@@ -9,3 +9,7 @@ class FileFormatError(RuntimeError):
 
 class UnsafeContentError(FileFormatError):
     """A file that wants to run code or build objects outside the list of plain data types."""
+
+
+class NotPlainError(TypeError):
+    """An object that is no plain data was to be written as such."""

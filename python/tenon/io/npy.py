@@ -19,6 +19,7 @@ MAX_HEADER = 1 << 16
 MAX_DIMS = 64
 CODES = {
     "b1": "bool", "u1": "uint8", "i1": "int8", "i2": "int16", "i4": "int32", "i8": "int64",
+    "u2": "uint16", "u4": "uint32", "u8": "uint64",
     "f2": "float16", "f4": "float32", "f8": "float64", "c8": "complex64", "c16": "complex128",
 }  # fmt: skip
 # One piece of a header; no piece can be taken in two ways, so reading takes one pass.

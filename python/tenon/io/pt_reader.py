@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, BinaryIO
 
 import tenon
+from tenon._tensor import sparse
 from tenon.io import _tensor
 from tenon.io.errors import FileFormatError, UnsafeContentError
 from tenon.io.unpickle import (
@@ -108,6 +109,49 @@ def _rebuild(
         raise FileFormatError(f"a tensor of size {shape} is too large")
     t = stored.block.cut(kind, shape, strides, at, _bits(metadata))
     return t.requires_grad_() if requires_grad is True else t
+
+
+def _meta_tensor(kind: Any, size: Any, stride: Any, requires_grad: Any) -> Any:
+    """A tensor of the device meta, which takes no memory however large it is."""
+    shape, strides = _sizes(size, "a size"), _sizes(stride, "a stride")
+    if not isinstance(kind, tenon.dtype) or len(shape) != len(strides):
+        raise FileFormatError("a tensor without elements that has no dtype or no strides")
+    try:
+        t = tenon.empty_strided(shape, strides, dtype=kind, device="meta")
+    except (RuntimeError, ValueError) as error:
+        raise FileFormatError(f"a tensor without elements: {error}") from None
+    return t.requires_grad_() if requires_grad is True else t
+
+
+def _layout(name: Any) -> Any:
+    found = [
+        layout for layout in sparse.NUMBERS if f"torch.{str(layout).rpartition('.')[2]}" == name
+    ]
+    if not found:
+        raise FileFormatError(f"there is no layout {shown(name)}")
+    return found[0]
+
+
+def _sparse_tensor(layout: Any, parts: Any) -> Any:
+    """A sparse tensor of components that the file says belong together: all of it is checked."""
+    coo = layout is tenon.sparse_coo
+    if layout not in sparse.NUMBERS or layout is tenon.strided or type(parts) is not tuple:
+        raise FileFormatError("a sparse tensor without layout or components")
+    tensors, rest = parts[: 2 if coo else 3], parts[2 if coo else 3 :]
+    if not all(isinstance(t, tenon.Tensor) for t in tensors) or not 1 <= len(rest) <= 2:
+        raise FileFormatError("a sparse tensor whose components are no tensors")
+    size = _sizes(rest[0], "a size")
+    try:
+        if not coo:
+            return sparse.sparse_compressed_tensor(
+                *tensors, size, layout=layout, check_invariants=True
+            )
+        coalesced = len(rest) == 2 and rest[1] is True
+        return sparse.sparse_coo_tensor(
+            *tensors, size, is_coalesced=coalesced, check_invariants=True
+        )
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        raise FileFormatError(f"a sparse tensor: {error}") from None
 
 
 def _plugin_tensor(row: Any, name: Any, plugin: Any, shape: Any, requires_grad: Any) -> Any:
@@ -216,6 +260,9 @@ def _globals() -> dict[str, Any]:
     constructors = [
         Global("torch._utils._rebuild_tensor_v2", _tensor_v2),
         Global("torch._utils._rebuild_tensor_v3", _tensor_v3),
+        Global("torch._utils._rebuild_meta_tensor_no_storage", _meta_tensor),
+        Global("torch._utils._rebuild_sparse_tensor", _sparse_tensor),
+        Global("torch.serialization._get_layout", _layout),
         Global("torch._utils._rebuild_parameter", _parameter),
         Global("torch._utils._rebuild_parameter_with_state", _parameter_with_state),
         Filled("torch._tensor._rebuild_from_type_v2", _from_type),
@@ -243,15 +290,21 @@ def _globals() -> dict[str, Any]:
 _NAMES: dict[str, Any] = {}
 
 
-def _find(module: str, name: str) -> Any:
+def is_plain(full: str) -> bool:
+    """Whether a name is among those that every file may use."""
     if not _NAMES:
         _NAMES.update(_globals())
+    return full in _NAMES
+
+
+def _find(module: str, name: str) -> Any:
     full = f"{module}.{name}"
-    if full in _NAMES:
+    if is_plain(full):
         return _NAMES[full]
     raise UnsafeContentError(
         f"the file refers to {full[:200]!r}, which is not plain data. Only tensors, numbers, text, "
-        "lists, tuples, sets and dicts are read; save a state_dict instead of an object."
+        "lists, tuples, sets and dicts are read; save a state_dict instead of an object, or, where "
+        "the file is to be trusted, say weights_only=False."
     )
 
 
@@ -345,13 +398,17 @@ class Checkpoint:
             self.blocks[key] = block
         return Stored(block, kind.kind)
 
-    def read(self) -> Any:
+    def structure(self) -> bytes:
+        """What says how the storages belong together."""
         member = self._member("data.pkl")
         assert member is not None
         if member.size > MAX_STRUCTURE:
             raise FileFormatError(f"the file's structure takes {member.size} bytes")
-        data = bytes(self.archive.read(member))
-        return Reader(data, _find, self.storage, KEY_TYPES, _takes_state).run()
+        return bytes(self.archive.read(member))
+
+    def read(self) -> Any:
+        """The object, if it is plain data."""
+        return Reader(self.structure(), _find, self.storage, KEY_TYPES, _takes_state).run()
 
 
 def read(file: BinaryIO, map_location: MapLocation = None, mmap: bool = False) -> Any:

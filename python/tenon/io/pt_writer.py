@@ -12,7 +12,9 @@ from collections import Counter, OrderedDict, defaultdict
 from typing import Any, BinaryIO
 
 import tenon
+from tenon._tensor.print import components
 from tenon.io import _tensor
+from tenon.io.errors import NotPlainError
 from tenon.io.pt_reader import STORAGES
 from tenon.io.zip_writer import ArchiveWriter
 
@@ -99,14 +101,25 @@ class StructureWriter:
             )
         self.out += b"("
         self.text("storage")
-        self.name("torch", STORAGE_OF[kind])
+        if kind in STORAGE_OF:
+            self.name("torch", STORAGE_OF[kind])
+        else:
+            self.name("torch.storage", "UntypedStorage")
         self.text(entry[0])
         self.text(str(t.device))
-        self.number(t._storage_bytes() // t.element_size())
+        self.number(t._storage_bytes() // (t.element_size() if kind in STORAGE_OF else 1))
         self.out += b"tQ"
 
     def tensor(self, t: tenon.Tensor, requires_grad: bool) -> None:
-        self.name("torch._utils", "_rebuild_tensor_v2")
+        if t.layout is not tenon.strided:
+            self.sparse_tensor(t)
+            return
+        if t.is_meta:
+            self.meta_tensor(t, requires_grad)
+            return
+        kind = _tensor.name_of(t.dtype)
+        typed = kind in STORAGE_OF  # else the storage is bytes, and the tensor says what they are
+        self.name("torch._utils", "_rebuild_tensor_v2" if typed else "_rebuild_tensor_v3")
         self.out += b"("
         self.storage(t)
         self.number(t.storage_offset())
@@ -114,7 +127,28 @@ class StructureWriter:
         self.sizes(t.stride())
         self.flag(requires_grad)
         self.no_hooks()
+        if not typed:
+            self.name("torch", kind)
         self.out += b"tR"
+
+    def sparse_tensor(self, t: tenon.Tensor) -> None:
+        """A sparse tensor: its layout, its components, and its size."""
+        self.name("torch._utils", "_rebuild_sparse_tensor")
+        self.out += b"("
+        self.name("torch.serialization", "_get_layout")
+        self.out += b"("
+        self.text("torch." + str(t.layout).rpartition(".")[2])
+        self.out += b"tR("
+        for part in components(t.detach()).values():
+            self.keep.append(part)
+            self.tensor(part, False)
+        self.name("torch", "Size")
+        self.out += b"("
+        self.sizes(t.shape)
+        self.out += b"tR"
+        if t.is_sparse:
+            self.flag(t.is_coalesced())
+        self.out += b"ttR"
 
     def plugin_tensor(self, t: tenon.Tensor, requires_grad: bool) -> None:
         """A tensor of a plugin's dtype: its bytes, and what they are."""
@@ -126,6 +160,16 @@ class StructureWriter:
         self.text(_tensor.name_of(t.dtype))
         self.text(_tensor.plugin_of(t.dtype) or "")
         self.sizes(t.shape)
+        self.flag(requires_grad)
+        self.out += b"tR"
+
+    def meta_tensor(self, t: tenon.Tensor, requires_grad: bool) -> None:
+        """A tensor without elements: what there is to know of it."""
+        self.name("torch._utils", "_rebuild_meta_tensor_no_storage")
+        self.out += b"("
+        self.name("torch", _tensor.name_of(t.dtype))
+        self.sizes(t.shape)
+        self.sizes(t.stride())
         self.flag(requires_grad)
         self.out += b"tR"
 
@@ -206,7 +250,7 @@ class StructureWriter:
         elif isinstance(value, tenon.device):
             self.device(value)
         else:
-            raise TypeError(
+            raise NotPlainError(
                 f"save(): {path} is a {kind.__module__}.{kind.__qualname__}. Checkpoints hold data "
                 "only: tensors, numbers, text, lists, tuples, sets and dicts; save a state_dict "
                 "instead of an object"

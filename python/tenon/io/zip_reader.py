@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import io
 import struct
-import zlib
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
+from tenon import _C
 from tenon.io._tensor import read_exactly
+from tenon.io.atomic import open_to_read
 from tenon.io.errors import FileFormatError
 
 END = b"PK\x05\x06"
@@ -148,7 +149,37 @@ class Archive:
     def read(self, member: Member) -> memoryview:
         """The contents of a member, checked against its checksum."""
         self.file.seek(member.start)
-        data = read_exactly(self.file, member.size, repr(member.name))
-        if zlib.crc32(data) != member.crc:
+        crc = 0
+
+        def take(part: memoryview) -> None:
+            nonlocal crc
+            crc = _C._crc32(part, crc)
+
+        data = read_exactly(self.file, member.size, repr(member.name), take)
+        if crc != member.crc:
             raise FileFormatError(f"{member.name!r} does not match its checksum")
         return data
+
+
+class PyTorchFileReader:
+    """The records of a checkpoint by name, from a path or an open file."""
+
+    def __init__(self, name_or_buffer: Any) -> None:
+        opened = hasattr(name_or_buffer, "read")
+        self._archive = Archive(name_or_buffer if opened else open_to_read(name_or_buffer))
+        first = next(iter(self._archive.members), "")
+        self._root = first.partition("/")[0] + "/"
+
+    def has_record(self, name: str) -> bool:
+        """Whether there is a record of that name."""
+        return self._root + name in self._archive.members
+
+    def get_all_records(self) -> list[str]:
+        """All names."""
+        return [name.removeprefix(self._root) for name in self._archive.members]
+
+    def get_record(self, name: str) -> bytes:
+        """The bytes of a record."""
+        if not self.has_record(name):
+            raise FileFormatError(f"the file has no record {name[:80]!r}")
+        return bytes(self._archive.read(self._archive.members[self._root + name]))

@@ -7,8 +7,9 @@ go into zip64 fields.
 from __future__ import annotations
 
 import struct
-import zlib
 from typing import BinaryIO
+
+from tenon import _C
 
 ALIGN = 64
 WIDE = 0xFFFFFFFF
@@ -36,7 +37,7 @@ class ArchiveWriter:
     def add(self, name: str, data: bytes | bytearray | memoryview) -> None:
         """Writes one member."""
         view = memoryview(data).cast("B")
-        raw, size, crc, header = name.encode(), len(view), zlib.crc32(view), self.at
+        raw, size, crc, header = name.encode(), len(view), _C._crc32(view), self.at
         wide = struct.pack("<2H2Q", 1, 16, size, size) if size >= WIDE else b""
         shown = WIDE if wide else size
         gap = -(header + 30 + len(raw) + len(wide) + 4) % ALIGN

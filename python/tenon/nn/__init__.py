@@ -1,5 +1,6 @@
 """Networks: modules, functions without state, initial values, and helpers around them."""
 
+from tenon.nn import _plans as _plans
 from tenon.nn import functional, init, modules, parallel, parameter, utils
 from tenon.nn.modules import *  # noqa: F403
 from tenon.nn.modules import __all__ as _modules

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import tenon
 from tenon import Tensor
 from tenon._C import _nn
 from tenon.nn._vision import adaptive_max_pool2d, avg_pool1d, avg_pool2d
@@ -283,3 +284,85 @@ def fold(
             bottom, right = top + sh * (down - 1) + 1, left + sw * (across - 1) + 1
             result[:, :, top:bottom:sh, left:right:sw] += windows[:, :, i, j]
     return result[:, :, ph : ph + rows, pw : pw + cols]
+
+
+def _fractional(
+    pool: Callable[..., tuple[Tensor, Tensor]],
+    input: Tensor,
+    kernel_size: tuple[int, ...],
+    output_size: tuple[int, ...] | None,
+    output_ratio: tuple[float, ...] | None,
+    samples: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    axes, name = len(kernel_size), pool.__name__
+    if output_size is None:
+        if output_ratio is None:
+            raise ValueError(f"{name} requires specifying either an output_size or an output_ratio")
+        sizes = input.shape[-axes:]
+        output_size = tuple(int(n * r) for n, r in zip(sizes, output_ratio, strict=True))
+    if samples is None:
+        batch = 1 if input.dim() == axes + 1 else input.size(0)
+        samples = tenon.rand(
+            batch, input.size(-axes - 1), axes, dtype=input.dtype, device=input.device
+        )
+    return pool(input, kernel_size, output_size, samples)
+
+
+def fractional_max_pool2d_with_indices(
+    input: Tensor,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The largest values of windows whose places are drawn, and their own places in the planes."""
+    size = None if output_size is None else _pair(output_size)
+    ratio = None if output_ratio is None else _pair(output_ratio)
+    pool = tenon.fractional_max_pool2d
+    return _fractional(pool, input, _pair(kernel_size), size, ratio, _random_samples)
+
+
+def fractional_max_pool2d(
+    input: Tensor,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> Any:
+    """The largest values of windows whose places are drawn, so that sizes shrink by any factor."""
+    both = fractional_max_pool2d_with_indices(
+        input, kernel_size, output_size, output_ratio, return_indices, _random_samples
+    )
+    return both if return_indices else both[0]
+
+
+def fractional_max_pool3d_with_indices(
+    input: Tensor,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """fractional_max_pool2d_with_indices of volumes."""
+    size = None if output_size is None else _triple(output_size)
+    ratio = None if output_ratio is None else _triple(output_ratio)
+    pool = tenon.fractional_max_pool3d
+    return _fractional(pool, input, _triple(kernel_size), size, ratio, _random_samples)
+
+
+def fractional_max_pool3d(
+    input: Tensor,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> Any:
+    """fractional_max_pool2d of volumes."""
+    both = fractional_max_pool3d_with_indices(
+        input, kernel_size, output_size, output_ratio, return_indices, _random_samples
+    )
+    return both if return_indices else both[0]

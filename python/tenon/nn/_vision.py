@@ -188,7 +188,15 @@ def interpolate(
     else:
         size = listed
     if antialias:
-        raise NotImplementedError("interpolate: antialias is not there yet")
+        if mode not in _FILTERS or spatial != 2:
+            raise ValueError(
+                "Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D "
+                "tensor as input"
+            )
+        scales = factors or [None, None]
+        rows = _smooth_weights(input, -2, size[0], bool(align_corners), scales[0], mode)
+        cols = _smooth_weights(input, -1, size[1], bool(align_corners), scales[1], mode)
+        return rows @ (input @ cols.t())
     if spatial < 3 and mode in ("nearest", "area", "linear" if spatial == 1 else "bilinear"):
         if factors is None or mode == "area":
             return _nn.interpolate(input, size, None, mode, bool(align_corners))
@@ -250,6 +258,39 @@ def _cubic_weights(
         far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
         place = (base.long() + offset).clamp(0, old - 1).unsqueeze(1)
         weights.scatter_add_(1, place, tenon.where(x <= 1, near, far).unsqueeze(1))
+    return weights.to(input.device, input.dtype)
+
+
+def _cubic(x: Tensor) -> Tensor:
+    a = -0.5
+    x = x.abs()
+    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+    return tenon.where(x < 1, near, tenon.where(x < 2, far, 0.0))
+
+
+# Kernels of smoothing resizes, with how far they reach.
+_FILTERS = {"bilinear": (lambda x: (1 - x.abs()).clamp(min=0), 1.0), "bicubic": (_cubic, 2.0)}
+
+
+def _smooth_weights(
+    input: Tensor, dim: int, new: int, align_corners: bool, factor: float | None, mode: str
+) -> Tensor:
+    """(new, old): the weights of a kernel that is as wide as an element of the smaller side."""
+    old = input.size(dim)
+    kernel, reach = _FILTERS[mode]
+    if align_corners:
+        scale = (old - 1) / (new - 1) if new > 1 else 0.0
+    else:
+        scale = _ratio(old, new, factor)
+    wide = max(scale, 1.0)
+    center = (scale * (tenon.arange(new, dtype=tenon.float64) + 0.5)).unsqueeze(1)
+    first = (center - reach * wide + 0.5).trunc().clamp(min=0)
+    last = (center + reach * wide + 0.5).trunc().clamp(max=old)
+    place = tenon.arange(old, dtype=tenon.float64)
+    weights = kernel((place - center + 0.5) / wide)
+    weights = tenon.where((place >= first) & (place < last), weights, 0.0)
+    weights = weights / weights.sum(1, keepdim=True)
     return weights.to(input.device, input.dtype)
 
 

@@ -2,7 +2,7 @@
 
 Operators of the table that say `nn.functional` are here by their own names. Python functions stand
 only where there is argument logic to do: modes, old flags, arguments that may be left out. They
-live in _losses.py, _vision.py and _attention.py beside this file, and below.
+live in _losses.py, _vision.py, _grid.py and _attention.py beside this file, and below.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ globals().update({name: getattr(_nn, name) for name in dir(_nn) if not name.star
 
 from tenon._forms import *  # noqa: E402, F403
 from tenon.nn._attention import *  # noqa: E402, F403
+from tenon.nn._grid import *  # noqa: E402, F403
+from tenon.nn._linear_loss import *  # noqa: E402, F403
 from tenon.nn._losses import *  # noqa: E402, F403
 from tenon.nn._pooling import *  # noqa: E402, F403
 from tenon.nn._vision import *  # noqa: E402, F403
@@ -240,8 +242,6 @@ def embedding(
     sparse: bool = False,
 ) -> Tensor:
     """Rows of weight, picked by input. max_norm: those rows are first cut to that norm."""
-    if sparse:
-        raise NotImplementedError("embedding: sparse gradients are not there yet")
     if padding_idx is None:
         padding_idx = -1
     else:
@@ -369,6 +369,10 @@ def batch_norm(
     """Normalises each channel, by the batch (training) or by the running statistics."""
     if training:
         _checked_batch(input.size())
+        if eps <= 0.0:
+            raise ValueError(f"batch_norm eps must be positive during training, but got {eps}")
+    elif eps < 0.0:
+        raise ValueError(f"batch_norm eps must be non-negative, but got {eps}")
     return _nn.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
 
 
@@ -419,10 +423,3 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     """The cosine of the angle between x1 and x2 along dim."""
     x1, x2 = tenon.broadcast_tensors(x1, x2)
     return _nn.cosine_similarity(x1, x2, dim, eps)
-
-
-def pairwise_distance(
-    x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
-) -> Tensor:
-    """The p-norm of x1 - x2 + eps along the last dimension."""
-    return (x1 - x2 + eps).norm(p, -1, keepdim)

@@ -5,19 +5,32 @@ The numbers come from nn/init.c, which C programs call too (tenon/nn.h).
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import tenon
-from tenon import Tensor
+from tenon import Tensor, overrides
 from tenon._C import _ops
 
 _LINEAR = frozenset(
     ("linear", "conv1d", "conv2d", "conv3d")
     + ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "sigmoid")
 )
+
+
+def _seen(fn: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The function, which modes and subclasses see as one call."""
+
+    @functools.wraps(fn)
+    def seen(tensor: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if overrides.has_torch_function_unary(tensor):
+            return overrides.handle_torch_function(seen, (tensor,), tensor, *args, **kwargs)
+        return fn(tensor, *args, **kwargs)
+
+    return seen
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
@@ -41,18 +54,21 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     raise ValueError(f"Unsupported nonlinearity {nonlinearity}")
 
 
+@_seen
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
     """Uniform on [a, b)."""
     with tenon.no_grad():
         return tensor.uniform_(a, b, generator=generator)
 
 
+@_seen
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
     """Normal with the given mean and standard deviation."""
     with tenon.no_grad():
         return tensor.normal_(mean, std, generator=generator)
 
 
+@_seen
 def trunc_normal_(
     tensor: Tensor,
     mean: float = 0.0,
@@ -73,23 +89,27 @@ def trunc_normal_(
     return tensor
 
 
+@_seen
 def constant_(tensor: Tensor, val: float) -> Tensor:
     """Every element is val."""
     with tenon.no_grad():
         return tensor.fill_(val)
 
 
+@_seen
 def ones_(tensor: Tensor) -> Tensor:
     """Every element is 1."""
     return constant_(tensor, 1.0)
 
 
+@_seen
 def zeros_(tensor: Tensor) -> Tensor:
     """Every element is 0."""
     with tenon.no_grad():
         return tensor.zero_()
 
 
+@_seen
 def eye_(tensor: Tensor) -> Tensor:
     """The identity matrix."""
     with tenon.no_grad():
@@ -97,6 +117,7 @@ def eye_(tensor: Tensor) -> Tensor:
     return tensor
 
 
+@_seen
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     """A convolution that returns its input: as many channels as possible."""
     with tenon.no_grad():
@@ -113,6 +134,16 @@ def _calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
     return tensor.size(1) * field, tensor.size(0) * field
 
 
+def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
+    """One of the two, by its name."""
+    if mode.lower() not in ("fan_in", "fan_out"):
+        raise ValueError(
+            f"Mode {mode.lower()} not supported, please use one of ['fan_in', 'fan_out']"
+        )
+    return _calculate_fan_in_and_fan_out(tensor)[mode.lower() == "fan_out"]
+
+
+@_seen
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """Uniform, with the variance 2 gain^2 / (fan_in + fan_out)."""
     with tenon.no_grad():
@@ -120,6 +151,7 @@ def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) ->
     return tensor
 
 
+@_seen
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """Normal, with the variance 2 gain^2 / (fan_in + fan_out)."""
     with tenon.no_grad():
@@ -143,6 +175,7 @@ def _kaiming(
     return tensor
 
 
+@_seen
 def kaiming_uniform_(
     tensor: Tensor,
     a: float = 0,
@@ -154,6 +187,7 @@ def kaiming_uniform_(
     return _kaiming(_ops._init_kaiming_uniform_, tensor, a, mode, nonlinearity, generator)
 
 
+@_seen
 def kaiming_normal_(
     tensor: Tensor,
     a: float = 0,
@@ -165,6 +199,7 @@ def kaiming_normal_(
     return _kaiming(_ops._init_kaiming_normal_, tensor, a, mode, nonlinearity, generator)
 
 
+@_seen
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
     """Rows (or columns, where there are fewer) that are orthonormal, times gain."""
     with tenon.no_grad():
@@ -172,6 +207,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
     return tensor
 
 
+@_seen
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
     """Normal, with the given share of zeros in every column."""
     with tenon.no_grad():

@@ -22,6 +22,9 @@ class Parameter(Tensor):
             data = tenon.empty(0)
         if not isinstance(data, Tensor):
             raise TypeError(f"Parameter data must be a tensor, not {type(data).__name__}")
+        own = getattr(type(data), "_as_parameter", None)  # a class with parameters of its own
+        if own is not None and cls is Parameter:
+            return own(data, requires_grad)
         return Tensor._make_subclass(cls, data, requires_grad)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:

@@ -1,7 +1,10 @@
 """Optimizers and schedules of learning rates."""
 
 from tenon.optim import lr_scheduler, swa_utils
+from tenon.optim._adafactor import Adafactor
+from tenon.optim._muon import Muon
 from tenon.optim._rules import ASGD, Adadelta, Adagrad, Adamax, NAdam, RAdam, RMSprop, Rprop
+from tenon.optim._sparse_adam import SparseAdam
 from tenon.optim._steps import SGD, Adam, AdamW
 from tenon.optim.lbfgs import LBFGS
 from tenon.optim.optimizer import Optimizer
@@ -11,15 +14,18 @@ __all__ = [
     "LBFGS",
     "SGD",
     "Adadelta",
+    "Adafactor",
     "Adagrad",
     "Adam",
     "AdamW",
     "Adamax",
+    "Muon",
     "NAdam",
     "Optimizer",
     "RAdam",
     "RMSprop",
     "Rprop",
+    "SparseAdam",
     "lr_scheduler",
     "swa_utils",
 ]

@@ -99,6 +99,23 @@ class SGD(Optimizer):
             group.setdefault("foreach", None)
             group.setdefault("fused", False)
 
+    def _step_sparse(self, p: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
+        """A gradient of a few rows changes these alone, unless there is momentum."""
+        momentum, lr = float(group["momentum"]), float(group["lr"])
+        if group["weight_decay"] != 0:
+            raise RuntimeError("SGD: weight_decay is not possible with sparse gradients")
+        if group["maximize"]:
+            grad = -grad
+        if momentum != 0:
+            state = self.state[p]
+            buffer = state.get("momentum_buffer")
+            if buffer is None:
+                buffer = state["momentum_buffer"] = grad.detach().clone()
+            else:
+                buffer.mul_(momentum).add_(grad, alpha=1 - float(group["dampening"]))
+            grad = grad.add(buffer, alpha=momentum) if group["nesterov"] else buffer
+        p.add_(grad, alpha=-lr)
+
     @step_with_closure
     def step(self) -> None:
         for group in self.param_groups:
@@ -109,6 +126,9 @@ class SGD(Optimizer):
                 grad = p.grad
                 if grad is None:
                     continue
+                if grad.is_sparse:
+                    self._step_sparse(p, grad, group)
+                    continue
                 lists = going
                 buffer = None
                 if momentum != 0:
@@ -118,7 +138,7 @@ class SGD(Optimizer):
                         self._check_new_state()
                         lists = fresh
                         buffer = state["momentum_buffer"] = tenon.empty_like(p)
-                if grad.is_sparse or p.is_complex():
+                if p.is_complex():
                     grad, p, buffer = _as_reals("SGD", grad, p, buffer)
                 lists[0].append(p)
                 lists[1].append(grad)

@@ -62,7 +62,9 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     def run(*args: Any, **kwargs: Any) -> Any:
         self = args[0]
         self._opt_called = True  # schedules warn when they are stepped first
-        before = self._optimizer_step_pre_hooks
+        before = self.__dict__.get("_optimizer_step_pre_hooks")
+        if before is None:  # a class around an optimizer, which has no hooks of its own
+            return step(*args, **kwargs)
         if not (before or self._optimizer_step_post_hooks or _global_pre_hooks):
             if not _global_post_hooks:
                 return step(*args, **kwargs)

@@ -7,12 +7,13 @@ are not given follow from the dtypes. Messages are worded as PyTorch's.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Number
 from typing import Any
 
 import tenon
 from tenon import Tensor
+from tenon._tensor.print import components
 
 __all__ = ["assert_allclose", "assert_close"]
 
@@ -91,8 +92,28 @@ def _greatest(kind: str, diff: Tensor, allowed: float) -> str:
     return f"Greatest {kind} difference: {value}{where} (up to {allowed} allowed)"
 
 
+def _compare_components(actual: Tensor, expected: Tensor, rules: _Rules, place: str) -> None:
+    """Sparse tensors of one layout: indices are equal, values close."""
+    if actual.is_sparse:
+        actual, expected = actual.coalesce(), expected.coalesce()
+    if actual._nnz() != expected._nnz():
+        rules.fail(
+            "The number of specified values in sparse tensors does not match: "
+            f"{actual._nnz()} != {expected._nnz()}",
+            place,
+        )
+    theirs = components(expected)
+    for name, part in components(actual).items():
+        exact = {} if name == "values" else {"rtol": 0.0, "atol": 0.0}
+        _compare_tensors(part, theirs[name], replace(rules, **exact), f"{place} ({name})".strip())
+
+
 def _compare_tensors(actual: Tensor, expected: Tensor, rules: _Rules, place: str) -> None:
     _check_attributes(actual, expected, rules, place)
+    if tenon.strided not in (actual.layout, expected.layout) and actual.layout == expected.layout:
+        _compare_components(actual, expected, rules, place)
+        return
+    actual, expected = actual.to_dense(), expected.to_dense()
     rtol, atol = rules.tolerances(actual.dtype, expected.dtype)
     actual, expected = actual.detach().cpu(), expected.detach().cpu()
     if actual.dtype != expected.dtype:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections import OrderedDict, defaultdict, deque
+from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-Context = Any
+Context = PyTree = Any
 
 
 # ---- Paths ---------------------------------------------------------------------------------------
@@ -143,13 +143,28 @@ def _class_at(path: str) -> type:
     return found
 
 
+def _dict_flatten(d: dict[Any, Any]) -> tuple[list[Any], Context]:
+    """A dict's values, and its keys. PyTorch's name, for classes that are registered as dicts."""
+    return list(d.values()), list(d)
+
+
+def _dict_flatten_with_keys(d: dict[Any, Any]) -> tuple[list[tuple[Any, Any]], Context]:
+    """A dict's values with the paths to them, and its keys."""
+    return [(MappingKey(k), v) for k, v in d.items()], list(d)
+
+
+def _dict_unflatten(values: Iterable[Any], context: Context) -> dict[Any, Any]:
+    """The dict of these values and keys."""
+    return dict(zip(context, values, strict=True))
+
+
 _add(tuple, "tuple", lambda x: (list(x), None), lambda v, _: tuple(v), _positions, _same, _same)
 _add(list, "list", lambda x: (list(x), None), lambda v, _: list(v), _positions, _same, _same)
 _add(
     dict,
     "dict",
-    lambda x: (list(x.values()), list(x)),
-    lambda v, keys: dict(zip(keys, v, strict=True)),
+    _dict_flatten,
+    _dict_unflatten,
     lambda x, keys: [MappingKey(k) for k in keys],
     _same,
     _same,
@@ -157,7 +172,7 @@ _add(
 _add(
     OrderedDict,
     "OrderedDict",
-    lambda x: (list(x.values()), list(x)),
+    _dict_flatten,
     lambda v, keys: OrderedDict(zip(keys, v, strict=True)),
     lambda x, keys: [MappingKey(k) for k in keys],
     _same,
@@ -218,6 +233,13 @@ def _node_of_type(cls: Any) -> NodeDef | None:
     if known is None and is_structseq_class(cls):
         return _RESULTS
     return _NAMED if known is None and is_namedtuple_class(cls) else known
+
+
+def _get_node_type(tree: Any) -> Any:
+    """The class under which a node is registered: `namedtuple` for all of those."""
+    if is_namedtuple(tree) and type(tree) not in SUPPORTED_NODES:
+        return namedtuple
+    return type(tree)
 
 
 def _node_of(tree: Any) -> NodeDef | None:

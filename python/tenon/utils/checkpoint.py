@@ -16,12 +16,15 @@ from typing import Any
 import tenon
 from tenon import _C, Tensor
 from tenon.autograd.graph import saved_tensors_hooks
+from tenon.utils._pytree import tree_leaves
 
 __all__ = [
     "CheckpointError",
     "CheckpointFunction",
     "checkpoint",
     "checkpoint_sequential",
+    "get_device_states",
+    "set_device_states",
     "set_checkpoint_early_stop",
 ]
 
@@ -46,6 +49,22 @@ def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
         yield
     finally:
         _early_stop = before
+
+
+def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
+    """The GPUs on which tensors among the arguments are, and the states of their generators."""
+    leaves = [x for x in tree_leaves(args) if isinstance(x, Tensor)]
+    devices = [x.device.index or 0 for x in leaves if x.device.type == "cuda"]
+    return devices, [tenon.cuda.get_rng_state(d) for d in devices]
+
+
+def set_device_states(
+    devices: Sequence[int], states: Sequence[Tensor], *, device_type: str | None = None
+) -> None:
+    """Restores what `get_device_states` gave."""
+    if device_type in (None, "cuda"):
+        for device, state in zip(devices, states, strict=False):
+            tenon.cuda.set_rng_state(state, device)
 
 
 class _Run:

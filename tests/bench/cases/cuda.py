@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from registry import Run, case, ramp
+from registry import Run, case, normal
 
 from cases.training import digits_mlp_step, gpt, optimizer, stepper
 
@@ -36,7 +36,7 @@ COLUMNS = 1024
 
 
 def add_8(T: Any) -> Run:
-    a, b = ramp(T, 8), ramp(T, 8)
+    a, b = normal(T, 8), normal(T, 8)
     return lambda: a + b
 
 
@@ -94,7 +94,7 @@ def stream(name: str, shape: tuple[int, ...], bytes_: int, call: Callable[[Any, 
     """A case whose goal is a share of the rate of a copy; `bytes_` are moved for each element."""
 
     def make(T: Any) -> Run:
-        x = ramp(T, *shape)
+        x = normal(T, *shape)
         if name.endswith("bf16"):
             x = x.to(T.bfloat16)
         return lambda: call(T, x)

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from registry import case, ramp, whole
+from registry import case, normal, whole
 
 inout = partial(case, "input and output", threads=(1,))
 
@@ -19,7 +19,7 @@ SIZE = 256 << 20  # bytes of a checkpoint
 @inout(0.10, bytes=2 * 4.0 * SAMPLES * FEATURES)
 def dataloader_20000x784_b64(T):
     data = importlib.import_module(f"{T.__name__}.utils.data")
-    set_ = data.TensorDataset(ramp(T, SAMPLES, FEATURES), whole(T, SAMPLES, 10))
+    set_ = data.TensorDataset(normal(T, SAMPLES, FEATURES), whole(T, SAMPLES, 10))
     loader = data.DataLoader(set_, batch_size=BATCH, shuffle=True)
 
     def run():
@@ -35,7 +35,7 @@ class Pictures:
     """Ready-made samples of a decoded picture's size."""
 
     def __init__(self, T: Any) -> None:
-        self.picture = ramp(T, 3, 224, 224)
+        self.picture = normal(T, 3, 224, 224)
 
     def __len__(self) -> int:
         return 256
@@ -59,7 +59,7 @@ class Checkpoint:
         self.framework = T
         self.folder = tempfile.TemporaryDirectory(prefix="tenon-bench-")
         self.path = Path(self.folder.name) / "state.pt"
-        self.state = {f"layer{i}.weight": ramp(T, SIZE // 4 // count) for i in range(count)}
+        self.state = {f"layer{i}.weight": normal(T, SIZE // 4 // count) for i in range(count)}
 
     def save(self) -> float:
         self.framework.save(self.state, str(self.path))

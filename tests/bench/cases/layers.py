@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from registry import case, fill, ramp, whole
+from registry import ORDERS, case, fill, normal, whole
 
 conv = partial(case, "conv")
 norm = partial(case, "norm and pooling")
@@ -29,12 +29,12 @@ def convolution(
     """The limit is that of direct convolution; Winograd's method may halve that of a 3 x 3 one."""
 
     def make(T: Any) -> Callable[[], Any]:
-        x, w = ramp(T, *image), ramp(T, *kernel) * 0.1
+        x, w = normal(T, *image), normal(T, *kernel) * 0.1
         conv2d = T.nn.functional.conv2d
         if not backward:
             return lambda: conv2d(x, w, None, stride, padding, 1, groups)
         x, w = x.requires_grad_(), w.detach().requires_grad_()
-        g = ramp(T, *conv2d(x, w, None, stride, padding, 1, groups).shape)
+        g = normal(T, *conv2d(x, w, None, stride, padding, 1, groups).shape)
 
         def run():
             x.grad = w.grad = None
@@ -66,7 +66,7 @@ convolution(
 
 @norm(0.3, bytes=3.0 * M26)
 def batchnorm_train_32x64x56(T):
-    x, layer = ramp(T, 32, 64, 56, 56), T.nn.BatchNorm2d(64)
+    x, layer = normal(T, 32, 64, 56, 56), T.nn.BatchNorm2d(64)
 
     def run():
         with T.no_grad():
@@ -77,8 +77,8 @@ def batchnorm_train_32x64x56(T):
 
 @norm(0.3, bytes=5.0 * M26 / 4)
 def batchnorm_train_8x64x56_fwd_bwd(T):
-    x, layer = ramp(T, 8, 64, 56, 56).requires_grad_(), T.nn.BatchNorm2d(64)
-    g = ramp(T, 8, 64, 56, 56)
+    x, layer = normal(T, 8, 64, 56, 56).requires_grad_(), T.nn.BatchNorm2d(64)
+    g = normal(T, 8, 64, 56, 56)
 
     def run():
         x.grad = layer.weight.grad = layer.bias.grad = None
@@ -90,13 +90,13 @@ def batchnorm_train_8x64x56_fwd_bwd(T):
 
 @norm(0.15, bytes=1.25 * M26)
 def maxpool2_32x64x56(T):
-    x = ramp(T, 32, 64, 56, 56)
+    x = normal(T, 32, 64, 56, 56)
     return lambda: T.nn.functional.max_pool2d(x, 2)
 
 
 @norm(0.3, bytes=1.25 * M26)
 def avgpool2_32x64x56(T):
-    x = ramp(T, 32, 64, 56, 56)
+    x = normal(T, 32, 64, 56, 56)
     return lambda: T.nn.functional.avg_pool2d(x, 2)
 
 
@@ -107,14 +107,14 @@ CAUSAL = 2.0 * 12 * 1024**2 * 64  # half of two products of (1024, 64) with (64,
 
 @attention(0.7, flops=CAUSAL)
 def sdpa_causal_fwd(T):
-    q, k, v = (ramp(T, 1, 12, 1024, 64) + 0.1 * i for i in range(3))
+    q, k, v = (normal(T, 1, 12, 1024, 64) + 0.1 * i for i in range(3))
     return lambda: T.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
 @attention(0.7, flops=3.5 * CAUSAL)
 def sdpa_causal_fwd_bwd(T):
-    q, k, v = ((ramp(T, 1, 12, 1024, 64) + 0.1 * i).requires_grad_() for i in range(3))
-    g = ramp(T, 1, 12, 1024, 64)
+    q, k, v = ((normal(T, 1, 12, 1024, 64) + 0.1 * i).requires_grad_() for i in range(3))
+    g = normal(T, 1, 12, 1024, 64)
 
     def run():
         q.grad = k.grad = v.grad = None
@@ -126,14 +126,14 @@ def sdpa_causal_fwd_bwd(T):
 
 @attention(0.7, bytes=2 * 4.0 * 12 * 4096 * 64)
 def sdpa_decode_kv4096(T):
-    q, k, v = ramp(T, 1, 12, 1, 64), ramp(T, 1, 12, 4096, 64), ramp(T, 1, 12, 4096, 64)
+    q, k, v = normal(T, 1, 12, 1, 64), normal(T, 1, 12, 4096, 64), normal(T, 1, 12, 4096, 64)
     return lambda: T.nn.functional.scaled_dot_product_attention(q, k, v)
 
 
 @attention(0.5, flops=8.0 * 512 * 128**2 + 4.0 * 8 * 64**2 * 128)
 def multihead_attention_8x64x128(T):
     layer = fill(T, T.nn.MultiheadAttention(128, 4, batch_first=True))
-    x = ramp(T, 8, 64, 128)
+    x = normal(T, 8, 64, 128)
     return lambda: layer(x, x, x)
 
 
@@ -142,43 +142,43 @@ def multihead_attention_8x64x128(T):
 TABLE, WIDTH, TOKENS = 50257, 768, 4096
 
 
-def numpy_embedding(N):
-    table, ids = ramp(N, TABLE, WIDTH), whole(N, TOKENS, TABLE)
+def numpy_embedding(N, form):
+    table, ids = normal(N, TABLE, WIDTH), whole(N, TOKENS, TABLE, form)
     return lambda: table[ids]
 
 
-@gather(0.9, numpy=numpy_embedding, bytes=8.0 * TOKENS * WIDTH)
-def embedding_fwd(T):
-    table, ids = ramp(T, TABLE, WIDTH), whole(T, TOKENS, TABLE)
+@gather(0.9, numpy=numpy_embedding, bytes=8.0 * TOKENS * WIDTH, forms=ORDERS)
+def embedding_fwd(T, form):
+    table, ids = normal(T, TABLE, WIDTH), whole(T, TOKENS, TABLE, form)
     return lambda: T.nn.functional.embedding(ids, table)
 
 
-@gather(0.2, bytes=4.0 * (TABLE + TOKENS) * WIDTH)
-def embedding_bwd(T):
+@gather(0.2, bytes=4.0 * (TABLE + TOKENS) * WIDTH, forms=ORDERS)
+def embedding_bwd(T, form):
     """The dense gradient of the whole table."""
-    table, ids = ramp(T, TABLE, WIDTH).requires_grad_(), whole(T, TOKENS, TABLE)
-    g = ramp(T, TOKENS, WIDTH)
+    table, ids = normal(T, TABLE, WIDTH).requires_grad_(), whole(T, TOKENS, TABLE, form)
+    g = normal(T, TOKENS, WIDTH)
     out = T.nn.functional.embedding(ids, table)
     return lambda: T.autograd.grad(out, table, g, retain_graph=True)
 
 
-def numpy_gather(N):
-    a, index = ramp(N, 1024, 1024), whole(N, 1 << 20, 1024).reshape(1024, 1024)
+def numpy_gather(N, form):
+    a, index = normal(N, 1024, 1024), whole(N, 1 << 20, 1024, form).reshape(1024, 1024)
     return lambda: N.take_along_axis(a, index, 1)
 
 
-@gather(0.5, numpy=numpy_gather, bytes=16.0 * (1 << 20))
-def gather_1M(T):
-    a, index = ramp(T, 1024, 1024), whole(T, 1 << 20, 1024).reshape(1024, 1024)
+@gather(0.5, numpy=numpy_gather, bytes=16.0 * (1 << 20), forms=ORDERS)
+def gather_1M(T, form):
+    a, index = normal(T, 1024, 1024), whole(T, 1 << 20, 1024, form).reshape(1024, 1024)
     return lambda: T.gather(a, 1, index)
 
 
 def numpy_rows(N):
-    a, index = ramp(N, 1024, 1024), whole(N, 1024, 1024)
+    a, index = normal(N, 1024, 1024), whole(N, 1024, 1024)
     return lambda: a.take(index, 0)
 
 
 @gather(0.6, numpy=numpy_rows, bytes=8.0 * (1 << 20))
 def index_select_rows(T):
-    a, index = ramp(T, 1024, 1024), whole(T, 1024, 1024)
+    a, index = normal(T, 1024, 1024), whole(T, 1024, 1024)
     return lambda: T.index_select(a, 0, index)

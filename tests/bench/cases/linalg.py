@@ -6,14 +6,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from registry import case, ramp
+from registry import case, normal
 
 linalg = partial(case, "linalg")
 
 
 def gemm(n: int, name: str = "", dtype: str = "float32", numpy: bool = True) -> None:
     def make(T: Any) -> Callable[[], Any]:
-        a, b = ramp(T, n, n), ramp(T, n, n)
+        a, b = normal(T, n, n), normal(T, n, n)
         if dtype != "float32":
             kind = getattr(T, dtype)
             a, b = (x.to(kind) if hasattr(x, "to") else x.astype(kind) for x in (a, b))
@@ -42,7 +42,7 @@ gemm(1024, "matmul_bf16_1024", "bfloat16", numpy=False)
 
 def numpy_bmm(count: int, n: int) -> Callable[[Any], Callable[[], Any]]:
     def make(N: Any) -> Callable[[], Any]:
-        a, b = ramp(N, count, n, n), ramp(N, count, n, n)
+        a, b = normal(N, count, n, n), normal(N, count, n, n)
         return lambda: a @ b
 
     return make
@@ -50,37 +50,41 @@ def numpy_bmm(count: int, n: int) -> Callable[[Any], Callable[[], Any]]:
 
 @linalg(0.6, numpy=numpy_bmm(64, 32), flops=2.0 * 64 * 32**3, quick=True)
 def bmm_64x32(T):
-    a, b = ramp(T, 64, 32, 32), ramp(T, 64, 32, 32)
+    a, b = normal(T, 64, 32, 32), normal(T, 64, 32, 32)
     return lambda: T.bmm(a, b)
 
 
 @linalg(0.3, numpy=numpy_bmm(1024, 16), flops=2.0 * 1024 * 16**3)
 def bmm_1024x16(T):
-    a, b = ramp(T, 1024, 16, 16), ramp(T, 1024, 16, 16)
+    a, b = normal(T, 1024, 16, 16), normal(T, 1024, 16, 16)
     return lambda: T.bmm(a, b)
 
 
 def numpy_decode(N):
-    x, w = ramp(N, 1, 4096), ramp(N, 4096, 4096)
+    x, w = normal(N, 1, 4096), normal(N, 4096, 4096)
     return lambda: x @ w.T
 
 
 @linalg(0.9, numpy=numpy_decode, bytes=4.0 * 4096**2)
 def decode_linear_4096_f32(T):
-    x, w = ramp(T, 1, 4096), ramp(T, 4096, 4096)
+    x, w = normal(T, 1, 4096), normal(T, 4096, 4096)
     return lambda: T.nn.functional.linear(x, w)
 
 
 @linalg(0.9, bytes=2.0 * 4096**2, rtol=2e-2)
 def decode_linear_4096_bf16(T):
-    x, w = ramp(T, 1, 4096).to(T.bfloat16), ramp(T, 4096, 4096).to(T.bfloat16)
+    x, w = normal(T, 1, 4096).to(T.bfloat16), normal(T, 4096, 4096).to(T.bfloat16)
     return lambda: T.nn.functional.linear(x, w)
 
 
 def linear_gelu(name: str, dtype: str, goal: float, rtol: float) -> None:
     def make(T: Any) -> Callable[[], Any]:
         kind = getattr(T, dtype)
-        x, w, b = ramp(T, 256, 768).to(kind), ramp(T, 3072, 768).to(kind), ramp(T, 3072).to(kind)
+        x, w, b = (
+            normal(T, 256, 768).to(kind),
+            normal(T, 3072, 768).to(kind),
+            normal(T, 3072).to(kind),
+        )
         F = T.nn.functional
         return lambda: F.gelu(F.linear(x, w, b))
 

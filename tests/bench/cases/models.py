@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from registry import case, fill, ramp
+from registry import case, fill, normal
 
 models = partial(case, "models")
 
@@ -62,7 +62,7 @@ def infer(T: Any, model: Any, x: Any) -> Callable[[], Any]:
 
 @models(0.7, flops=3.6e9)
 def resnet18_b1_infer(T):
-    return infer(T, resnet18(T), ramp(T, 1, 3, 224, 224))
+    return infer(T, resnet18(T), normal(T, 1, 3, 224, 224))
 
 
 @models(0.7, flops=3 * 2 * 3.6e9, rtol=1e-2)
@@ -70,7 +70,7 @@ def resnet18_b2_train_step(T):
     """Batch 2, to stay under a second."""
     model = resnet18(T)
     opt = T.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
-    x, y = ramp(T, 2, 3, 224, 224), T.tensor([1, 2])
+    x, y = normal(T, 2, 3, 224, 224), T.tensor([1, 2])
 
     def run():
         loss = T.nn.functional.cross_entropy(model(x), y)
@@ -88,13 +88,13 @@ LSTM = 2.0 * 64 * 16 * 4 * 256 * (128 + 256)
 @models(0.4, flops=LSTM)
 def lstm_64x16x128_256_fwd(T):
     layer = fill(T, T.nn.LSTM(128, 256, batch_first=True))
-    return infer(T, layer, ramp(T, 64, 16, 128))
+    return infer(T, layer, normal(T, 64, 16, 128))
 
 
 @models(0.4, flops=3 * LSTM)
 def lstm_64x16x128_256_fwd_bwd(T):
     layer = fill(T, T.nn.LSTM(128, 256, batch_first=True))
-    x, g = ramp(T, 64, 16, 128), ramp(T, 64, 16, 256)
+    x, g = normal(T, 64, 16, 128), normal(T, 64, 16, 256)
 
     def run():
         layer.zero_grad()
@@ -127,7 +127,7 @@ def tiny_dscnn_b1(T):
     model = fill(
         T, nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 12))
     )
-    return infer(T, model, ramp(T, 1, 1, 49, 10))
+    return infer(T, model, normal(T, 1, 1, 49, 10))
 
 
 @models(0.2, flops=25e6)
@@ -139,7 +139,7 @@ def tiny_resnet8_b1(T):
         residual(T, 16, 16, 1), residual(T, 16, 32, 2), residual(T, 32, 64, 2),
         nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10),
     )  # fmt: skip
-    return infer(T, fill(T, model), ramp(T, 1, 3, 32, 32))
+    return infer(T, fill(T, model), normal(T, 1, 3, 32, 32))
 
 
 @models(0.2, flops=15e6)
@@ -153,7 +153,7 @@ def tiny_mobilenet025_b1(T):
         layers += separable(T, inputs, outputs, stride)
         inputs = outputs
     model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(256, 2))
-    return infer(T, fill(T, model, 0.2), ramp(T, 1, 3, 96, 96))
+    return infer(T, fill(T, model, 0.2), normal(T, 1, 3, 96, 96))
 
 
 @models(0.2, flops=2.0 * 264_192, quick=True)
@@ -165,4 +165,4 @@ def tiny_autoencoder_b1(T):
         layers += [nn.Linear(inputs, outputs), nn.BatchNorm1d(outputs), nn.ReLU()]
         inputs = outputs
     model = fill(T, nn.Sequential(*layers, nn.Linear(128, 640)))
-    return infer(T, model, ramp(T, 1, 640))
+    return infer(T, model, normal(T, 1, 640))

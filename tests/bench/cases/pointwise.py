@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from registry import Make, case, ramp
+from registry import VALUES, Make, case, normal
 
 K = 1024
 M1, M16 = 1 << 20, 1 << 24
@@ -22,20 +22,20 @@ SIMPLE, COMPOSED = 24.0, 48.0
 
 @memory(0.25, numpy=True, bytes=12 * M16)
 def add_16M(T):
-    a, b = ramp(T, M16), ramp(T, M16)
+    a, b = normal(T, M16), normal(T, M16)
     return lambda: a + b
 
 
 @memory(1.0, numpy=True, bytes=12 * M16)
 def add_16M_out(T):
-    a, b = ramp(T, M16), ramp(T, M16)
+    a, b = normal(T, M16), normal(T, M16)
     c = a + b
     return lambda: T.add(a, b, out=c)
 
 
-@memory(0.30, numpy=lambda N: ramp(N, M16).copy, bytes=8 * M16)
+@memory(0.30, numpy=lambda N: normal(N, M16).copy, bytes=8 * M16)
 def clone_16M(T):
-    a = ramp(T, M16)
+    a = normal(T, M16)
     return lambda: a.clone()
 
 
@@ -45,19 +45,17 @@ def zeros_4M(T):
 
 
 def unary(name: str, goal: float, work: float, quick: bool = False, positive: bool = False) -> None:
-    def prepare(T: Any) -> Any:
-        a = ramp(T, M1)
-        return abs(a) + 0.5 if positive else a
-
-    def make(T: Any) -> Callable[[], Any]:
-        a = prepare(T)
+    def make(T: Any, form: str) -> Callable[[], Any]:
+        a = normal(T, M1, form=form)
+        a = abs(a) + 0.5 if positive else a
         fn = getattr(T, name, None) or getattr(T.nn.functional, name)
         return lambda: fn(a)
 
     numpy = name in ("exp", "log", "sin", "tanh")
     add = pointwise(
-        goal, name=f"{name}_1M", numpy=numpy, bytes=8 * M1, flops=work * M1, quick=quick
-    )
+        goal, name=f"{name}_1M", numpy=numpy, bytes=8 * M1, flops=work * M1, quick=quick,
+        forms=VALUES,
+    )  # fmt: skip
     add(make)
 
 
@@ -71,21 +69,21 @@ unary("silu", 0.25, COMPOSED)
 unary("erf", 0.25, COMPOSED)
 
 
-@pointwise(0.25, bytes=8 * M1, flops=COMPOSED * M1)
-def gelu_tanh_1M(T):
-    a = ramp(T, M1)
+@pointwise(0.25, bytes=8 * M1, flops=COMPOSED * M1, forms=VALUES)
+def gelu_tanh_1M(T, form):
+    a = normal(T, M1, form=form)
     return lambda: T.nn.functional.gelu(a, approximate="tanh")
 
 
-@pointwise(0.45, numpy=True, bytes=8 * M1, flops=2 * SIMPLE * M1)
-def pow_1M(T):
-    a = abs(ramp(T, M1)) + 0.5
+@pointwise(0.45, numpy=True, bytes=8 * M1, flops=2 * SIMPLE * M1, forms=VALUES)
+def pow_1M(T, form):
+    a = abs(normal(T, M1, form=form)) + 0.5
     return lambda: a**1.7
 
 
 def numpy_fusion(n: int) -> Make:
     def make(N: Any) -> Callable[[], Any]:
-        a, b, c, d = (ramp(N, n) + 0.1 * i for i in range(4))
+        a, b, c, d = (normal(N, n) + 0.1 * i for i in range(4))
         return lambda: N.maximum(a * b + c, 0) * d - a
 
     return make
@@ -93,7 +91,7 @@ def numpy_fusion(n: int) -> Make:
 
 def fusion(name: str, n: int) -> None:
     def make(T: Any) -> Callable[[], Any]:
-        a, b, c, d = (ramp(T, n) + 0.1 * i for i in range(4))
+        a, b, c, d = (normal(T, n) + 0.1 * i for i in range(4))
         return lambda: T.relu(a * b + c) * d - a
 
     pointwise(0.3, name=name, numpy=numpy_fusion(n), bytes=20 * n)(make)
@@ -105,25 +103,25 @@ fusion("fusion_16M", M16)
 
 @pointwise(0.6, numpy=True, bytes=8 * M1)
 def add_row_broadcast_1024(T):
-    a, b = ramp(T, K, K), ramp(T, K)
+    a, b = normal(T, K, K), normal(T, K)
     return lambda: a + b
 
 
 @pointwise(0.6, numpy=True, bytes=8 * M1)
 def add_col_broadcast_1024(T):
-    a, b = ramp(T, K, K), ramp(T, K, 1)
+    a, b = normal(T, K, K), normal(T, K, 1)
     return lambda: a + b
 
 
 @pointwise(0.6, numpy=True, bytes=12 * M1)
 def add_transposed_1024(T):
-    a, b = ramp(T, K, K), ramp(T, K, K).T
+    a, b = normal(T, K, K), normal(T, K, K).T
     return lambda: a + b
 
 
 @pointwise(0.6, bytes=6 * M1, rtol=1e-2)
 def add_bf16_1M(T):
-    a, b = ramp(T, M1).to(T.bfloat16), ramp(T, M1).to(T.bfloat16)
+    a, b = normal(T, M1).to(T.bfloat16), normal(T, M1).to(T.bfloat16)
     return lambda: a + b
 
 
@@ -131,39 +129,39 @@ def add_bf16_1M(T):
 
 
 def numpy_transpose(N):
-    a = ramp(N, K, K)
+    a = normal(N, K, K)
     return lambda: N.ascontiguousarray(a.T)
 
 
 @copies(0.35, numpy=numpy_transpose, bytes=8 * M1, quick=True)
 def transpose_1024(T):
-    a = ramp(T, K, K)
+    a = normal(T, K, K)
     return lambda: a.t().contiguous()
 
 
 def numpy_nhwc(N):
-    a = ramp(N, 32, 64, 56, 56)
+    a = normal(N, 32, 64, 56, 56)
     return lambda: N.ascontiguousarray(a.transpose(0, 2, 3, 1))
 
 
 @copies(0.35, numpy=numpy_nhwc, bytes=8 * 32 * 64 * 56 * 56)
 def nchw_nhwc_32x64x56(T):
-    a = ramp(T, 32, 64, 56, 56)
+    a = normal(T, 32, 64, 56, 56)
     return lambda: a.permute(0, 2, 3, 1).contiguous()
 
 
 def numpy_cat(N):
-    parts = [ramp(N, M1 // 8) for _ in range(8)]
+    parts = [normal(N, M1 // 8) for _ in range(8)]
     return lambda: N.concatenate(parts)
 
 
 @copies(0.6, numpy=numpy_cat, bytes=8 * M1)
 def cat_8x128K(T):
-    parts = [ramp(T, M1 // 8) for _ in range(8)]
+    parts = [normal(T, M1 // 8) for _ in range(8)]
     return lambda: T.cat(parts)
 
 
 @copies(0.6, bytes=6 * M1, rtol=1e-2)
 def cast_f32_bf16_1M(T):
-    a = ramp(T, M1)
+    a = normal(T, M1)
     return lambda: a.to(T.bfloat16)

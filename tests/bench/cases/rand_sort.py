@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from registry import case, ramp, whole
+from registry import ORDERS, case, normal, whole
 
 M1 = 1 << 20
 VOCABULARY = 64 * 50257
@@ -44,7 +44,7 @@ def bernoulli_1M(T):
 @random(0.10)
 def dropout_1M(T):
     T.manual_seed(1)
-    a = ramp(T, M1)
+    a = normal(T, M1)
     return lambda: T.nn.functional.dropout(a, 0.5, True)
 
 
@@ -64,29 +64,29 @@ def randint_1M(T):
 
 
 def numpy_sort(*shape: int) -> Any:
-    def make(N: Any) -> Any:
-        a = ramp(N, *shape)
+    def make(N: Any, form: str) -> Any:
+        a = normal(N, *shape, form=form)
         return lambda: N.sort(a)
 
     return make
 
 
 # A radix sort of 32-bit keys with their places passes over its data four times.
-@sort(0.5, numpy=numpy_sort(M1), bytes=4 * 2 * 8 * M1)
-def sort_1M(T):
-    a = ramp(T, M1)
+@sort(0.5, numpy=numpy_sort(M1), bytes=4 * 2 * 8 * M1, forms=ORDERS)
+def sort_1M(T, form):
+    a = normal(T, M1, form=form)
     return lambda: T.sort(a)
 
 
-@sort(0.5, numpy=numpy_sort(64, 4096), bytes=4 * 2 * 8 * 64 * 4096, quick=True)
-def sort_64x4096(T):
-    a = ramp(T, 64, 4096)
+@sort(0.5, numpy=numpy_sort(64, 4096), bytes=4 * 2 * 8 * 64 * 4096, quick=True, forms=ORDERS)
+def sort_64x4096(T, form):
+    a = normal(T, 64, 4096, form=form)
     return lambda: T.sort(a)
 
 
-@sort(0.5, bytes=4 * VOCABULARY)
-def topk50_64x50257(T):
-    a = ramp(T, 64, 50257)
+@sort(0.5, bytes=4 * VOCABULARY, forms=ORDERS)
+def topk50_64x50257(T, form):
+    a = normal(T, 64, 50257, form=form)
     return lambda: T.topk(a, 50)
 
 
@@ -94,55 +94,58 @@ def topk50_64x50257(T):
 
 
 def numpy_argmax(N):
-    a = ramp(N, 64, 50257)
+    a = normal(N, 64, 50257)
     return lambda: a.argmax(1)
 
 
 @scan(0.15, numpy=numpy_argmax, bytes=4 * VOCABULARY)
 def argmax_64x50257(T):
-    a = ramp(T, 64, 50257)
+    a = normal(T, 64, 50257)
     return lambda: T.argmax(a, 1)
 
 
 def numpy_cumsum(N):
-    a = ramp(N, M1)
+    a = normal(N, M1)
     return lambda: a.cumsum()
 
 
 @scan(0.15, numpy=numpy_cumsum, bytes=8 * M1)
 def cumsum_1M(T):
-    a = ramp(T, M1)
+    a = normal(T, M1)
     return lambda: T.cumsum(a, 0)
 
 
-def numpy_nonzero(N):
-    a = ramp(N, M1) > 0.5
+def numpy_nonzero(N, form):
+    a = normal(N, M1, form=form) > 0.4
     return lambda: N.flatnonzero(a)
 
 
-@scan(0.10, numpy=numpy_nonzero, bytes=M1 + 8 * M1 * 3 / 8)
-def nonzero_1M(T):
-    a = ramp(T, M1) > 0.5
+@scan(0.10, numpy=numpy_nonzero, bytes=M1 + 8 * M1 * 3 / 8, forms=ORDERS)
+def nonzero_1M(T, form):
+    a = normal(T, M1, form=form) > 0.4
     return lambda: T.nonzero(a)
 
 
-def numpy_select(N):
-    a = ramp(N, M1)
-    return lambda: a[a > 0.5]
+def numpy_select(N, form):
+    a = normal(N, M1, form=form)
+    return lambda: a[a > 0.4]
 
 
-@scan(0.10, numpy=numpy_select, bytes=6 * M1 + 4 * M1 * 3 / 8, quick=True)
-def masked_select_1M(T):
-    a = ramp(T, M1)
-    return lambda: a[a > 0.5]
+@scan(0.10, numpy=numpy_select, bytes=6 * M1 + 4 * M1 * 3 / 8, quick=True, forms=ORDERS)
+def masked_select_1M(T, form):
+    a = normal(T, M1, form=form)
+    return lambda: a[a > 0.4]
 
 
-def numpy_unique(N):
-    a = whole(N, M1, 1000)
-    return lambda: N.unique(a)
+def unique(name: str, below: int) -> None:
+    """Of whole numbers, few or nearly all of which are different."""
+
+    def make(T: Any, form: str) -> Any:
+        a = whole(T, M1, below, form)
+        return lambda: T.unique(a)
+
+    scan(0.10, name=name, numpy=True, bytes=8 * M1, forms=ORDERS)(make)
 
 
-@scan(0.10, numpy=numpy_unique, bytes=8 * M1)
-def unique_1M(T):
-    a = whole(T, M1, 1000)
-    return lambda: T.unique(a)
+unique("unique_1M", 1000)
+unique("unique_1M_of_many", 1 << 40)

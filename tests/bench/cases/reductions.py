@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from registry import Make, case, ramp
+from registry import Make, case, normal
 
 K = 1024
 M1, M16 = 1 << 20, 1 << 24
@@ -21,11 +21,11 @@ def reduction(
     large = name.endswith("16M")
 
     def make(T: Any) -> Callable[[], Any]:
-        a = ramp(T, M16) if large else ramp(T, K, K)
+        a = normal(T, M16) if large else normal(T, K, K)
         return lambda: fn(a)
 
     def make_numpy(N: Any) -> Callable[[], Any]:
-        a = ramp(N, M16) if large else ramp(N, K, K)
+        a = normal(N, M16) if large else normal(N, K, K)
         assert numpy
         return lambda: numpy(a)
 
@@ -58,31 +58,31 @@ EXP = 24.0  # operations of a vector exponential, for an element
 
 @rows(0.35, bytes=8 * M1, flops=EXP * M1)
 def softmax_1024_fwd(T):
-    a = ramp(T, K, K)
+    a = normal(T, K, K)
     return lambda: T.softmax(a, 1)
 
 
 @rows(0.35, bytes=8 * M1, flops=EXP * M1)
 def log_softmax_1024_fwd(T):
-    a = ramp(T, K, K)
+    a = normal(T, K, K)
     return lambda: T.log_softmax(a, 1)
 
 
 @rows(0.35, bytes=8 * M1)
 def layernorm_1024_fwd(T):
-    a, w, b = ramp(T, K, K), ramp(T, K), ramp(T, K)
+    a, w, b = normal(T, K, K), normal(T, K), normal(T, K)
     return lambda: T.nn.functional.layer_norm(a, (K,), w, b)
 
 
 @rows(0.35, bytes=8 * M1)
 def rmsnorm_1024_fwd(T):
-    a, w = ramp(T, K, K), ramp(T, K)
+    a, w = normal(T, K, K), normal(T, K)
     return lambda: T.nn.functional.rms_norm(a, (K,), w)
 
 
 @rows(0.6, bytes=20 * M1, flops=EXP * M1, quick=True)
 def softmax_1024_fwd_bwd(T):
-    a, g = ramp(T, K, K).requires_grad_(), ramp(T, K, K)
+    a, g = normal(T, K, K).requires_grad_(), normal(T, K, K)
 
     def run():
         a.grad = None
@@ -95,7 +95,7 @@ def softmax_1024_fwd_bwd(T):
 @rows(0.6, bytes=20 * M1)
 def layernorm_1024_fwd_bwd(T):
     # The incoming gradient is not a multiple of the input, for which the outgoing one vanishes.
-    a, g = ramp(T, K, K).requires_grad_(), ramp(T, K, K).cos()
+    a, g = normal(T, K, K).requires_grad_(), normal(T, K, K).cos()
     w, b = T.ones(K).requires_grad_(), T.zeros(K).requires_grad_()
 
     def run():
@@ -108,7 +108,7 @@ def layernorm_1024_fwd_bwd(T):
 
 @rows(0.3, bytes=12 * 256 * 50257)
 def cross_entropy_256x50257(T):
-    a = ramp(T, 256, 50257).requires_grad_()
+    a = normal(T, 256, 50257).requires_grad_()
     y = T.arange(256) * 190
 
     def run():

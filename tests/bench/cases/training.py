@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from registry import case, fill, ramp
+from registry import case, fill, normal
 
 optim = partial(case, "optim")
 training = partial(case, "training")
@@ -28,9 +28,9 @@ def optimizer(
     """`moved` is how many floats a step reads and writes for a parameter."""
 
     def make(T: Any) -> Callable[[], Any]:
-        params = [ramp(T, *s).requires_grad_() for s in shapes]
+        params = [normal(T, *s).requires_grad_() for s in shapes]
         for p in params:
-            p.grad = ramp(T, *p.shape) * 0.01
+            p.grad = normal(T, *p.shape) * 0.01
         opt = make_optimizer(T, params)
 
         def run():
@@ -56,9 +56,9 @@ optimizer("sgd_momentum_14M", LARGE, lambda T, p: T.optim.SGD(p, 1e-3, momentum=
 
 @optim(0.6, bytes=12.0 * sum(a * b for a, b in LARGE))
 def clip_grad_norm_14M(T):
-    params = [ramp(T, *s).requires_grad_() for s in LARGE]
+    params = [normal(T, *s).requires_grad_() for s in LARGE]
     for p in params:
-        p.grad = ramp(T, *p.shape)
+        p.grad = normal(T, *p.shape)
     return lambda: T.nn.utils.clip_grad_norm_(params, 1.0)
 
 
@@ -84,7 +84,7 @@ def micrograd_mlp_step(T):
     )
     fill(T, model, 0.2)
     opt = T.optim.SGD(model.parameters(), lr=0.01)
-    x, y = ramp(T, 100, 2), ramp(T, 100, 1)
+    x, y = normal(T, 100, 2), normal(T, 100, 1)
     return stepper(opt, lambda: ((model(x) - y) ** 2).mean())
 
 
@@ -93,7 +93,7 @@ def digits_mlp_step(T):
     nn, F = T.nn, T.nn.functional
     model = fill(T, nn.Sequential(nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10)))
     opt = T.optim.SGD(model.parameters(), lr=0.01)
-    x, y = ramp(T, 64, 784), T.arange(64) % 10
+    x, y = normal(T, 64, 784), T.arange(64) % 10
     return stepper(opt, lambda: F.cross_entropy(model(x), y))
 
 
@@ -109,7 +109,7 @@ def digits_cnn(T: Any) -> Any:
 def digits_cnn_step(T):
     model = fill(T, digits_cnn(T))
     opt = T.optim.SGD(model.parameters(), lr=0.01)
-    x, y = ramp(T, 64, 1, 28, 28), T.arange(64) % 10
+    x, y = normal(T, 64, 1, 28, 28), T.arange(64) % 10
     return stepper(opt, lambda: T.nn.functional.cross_entropy(model(x), y))
 
 

@@ -1,5 +1,6 @@
 """All module classes, by the files they stand in."""
 
+from tenon.nn._linear_loss import LinearCrossEntropyOptions
 from tenon.nn.modules.activation import (
     CELU,
     ELU,
@@ -91,6 +92,7 @@ from tenon.nn.modules.loss import (
     HuberLoss,
     KLDivLoss,
     L1Loss,
+    LinearCrossEntropyLoss,
     MarginRankingLoss,
     MSELoss,
     MultiLabelMarginLoss,
@@ -132,6 +134,8 @@ from tenon.nn.modules.pooling import (
     AvgPool1d,
     AvgPool2d,
     AvgPool3d,
+    FractionalMaxPool2d,
+    FractionalMaxPool3d,
     LPPool1d,
     LPPool2d,
     LPPool3d,
@@ -259,6 +263,10 @@ __all__ = [
     "MaxPool1d",
     "MaxPool2d",
     "MaxPool3d",
+    "FractionalMaxPool2d",
+    "FractionalMaxPool3d",
+    "LinearCrossEntropyLoss",
+    "LinearCrossEntropyOptions",
     "MaxUnpool1d",
     "MaxUnpool2d",
     "MaxUnpool3d",

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from tenon import Tensor
+from tenon import _C, Tensor
 from tenon._tape.hooks import BackwardHook, RemovableHandle, add_hook
 
 _global_pre_hooks: OrderedDict[int, Callable] = OrderedDict()
@@ -21,7 +21,6 @@ _global_backward_hooks: OrderedDict[int, Callable] = OrderedDict()
 _global_any: OrderedDict[int, bool] = OrderedDict()
 _global_full_backward: bool | None = None
 
-_ABSENT: Any = object()
 _MIXED_BACKWARD = (
     "Cannot use both regular backward hooks and full backward hooks on a {}. "
     "Please use only one of them."
@@ -86,8 +85,14 @@ def is_hooked(module: Any) -> bool:
     )
 
 
-class CallMixin:
-    """The part of Module that is called: forward and the hooks around it."""
+_C._module_hooks(_global_any)
+
+
+class CallMixin(_C._ModuleCall):
+    """The part of Module that is called: forward and the hooks around it.
+
+    A call without hooks never comes here: the base class goes to forward itself.
+    """
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the module computes; every subclass defines it."""
@@ -95,24 +100,10 @@ class CallMixin:
             f'Module [{type(self).__name__}] is missing the required "forward" function'
         )
 
-    # The first argument stands apart because most calls have just one, and handing that on costs a
-    # third less than unpacking a tuple and a dictionary; so is_hooked is written out, too.
-    def _call_impl(self, first: Any = _ABSENT, /, *rest: Any, **kwargs: Any) -> Any:
-        if (
-            self._forward_hooks
-            or self._forward_pre_hooks
-            or self._backward_hooks
-            or self._backward_pre_hooks
-            or _global_any
-        ):
-            return self._hooked_call(() if first is _ABSENT else (first, *rest), kwargs)
-        if rest or kwargs or first is _ABSENT:
-            if first is _ABSENT:
-                return self.forward(**kwargs)
-            return self.forward(first, *rest, **kwargs)
-        return self.forward(first)
-
-    __call__ = _call_impl
+    def _call_impl(self, /, *args: Any, **kwargs: Any) -> Any:
+        if is_hooked(self):
+            return self._hooked_call(args, kwargs)
+        return self.forward(*args, **kwargs)
 
     # ---- Registration ----------------------------------------------------------------------------
 

@@ -5,6 +5,8 @@ __getattr__, which Python tries only after a failed look-up. Here each of the th
 also writes its entries into the module's own __dict__, so that reading a parameter is an ordinary
 attribute access. The dictionary stays the authority: every change goes through it, whoever makes
 it. It refers to its module weakly, so a module is still freed by its last reference.
+A class with a __getattr__ of its own expects to be asked for parameters, buffers and children at
+each reading: nothing is mirrored in its modules, and its super().__getattr__ finds the entries.
 """
 
 from __future__ import annotations
@@ -17,6 +19,17 @@ SLOT_NAMES = frozenset(("_parameters", "_buffers", "_modules"))
 _MISSING = object()
 
 
+class SlotsMixin:
+    """The look-up of names that are no attributes; see Note [Mirrored attributes]."""
+
+    def __getattr__(self, name: str) -> Any:
+        own = self.__dict__
+        for slot in SLOT_NAMES:
+            if name in own.get(slot, ()):
+                return own[slot][name]
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+
 class Slots(dict):
     """A dictionary whose entries are also attributes of the module that owns it."""
 
@@ -24,12 +37,13 @@ class Slots(dict):
 
     def __init__(self, owner: Any, entries: Mapping[str, Any] | Iterable = ()) -> None:
         super().__init__(entries)
-        self._owner = weakref.ref(owner)
+        mirrored = type(owner).__getattr__ is SlotsMixin.__getattr__
+        self._owner = weakref.ref(owner) if mirrored else None
         if self:
-            owner.__dict__.update(self)
+            self._attributes().update(self)
 
     def _attributes(self) -> dict[str, Any]:
-        owner = self._owner()
+        owner = None if self._owner is None else self._owner()
         return {} if owner is None else owner.__dict__
 
     def __setitem__(self, name: str, value: Any) -> None:

@@ -133,8 +133,16 @@ class StateMixin:
         """hook(module, incompatible_keys) runs after this module's entries were read."""
         return add_hook(self._load_state_dict_post_hooks, hook)
 
-    def _load_entry(self, name: str, param: Tensor, value: Tensor, assign: bool) -> None:
+    def _load_entry(self, name: str, key: str, param: Tensor, value: Tensor, assign: bool) -> None:
         if not assign:
+            if param.is_meta and not value.is_meta:
+                warnings.warn(
+                    f"for {key}: copying from a non-meta parameter in the checkpoint to a meta "
+                    "parameter in the current model, which is a no-op. (Did you mean to pass "
+                    "`assign=True` to assign items in the state dictionary to their corresponding "
+                    "key in the module instead of copying them in place?)",
+                    stacklevel=2,
+                )
             param.copy_(value)
             return
         if isinstance(param, Parameter):
@@ -193,7 +201,7 @@ class StateMixin:
                 continue
             try:
                 with tenon.no_grad():
-                    self._load_entry(name, param, value, assign)
+                    self._load_entry(name, key, param, value, assign)
             except Exception as error:
                 error_msgs.append(
                     f'While copying the parameter named "{key}", whose dimensions in the model '

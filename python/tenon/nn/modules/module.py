@@ -29,12 +29,14 @@ from tenon.nn.modules._registration import (
     registered_module,
     registered_parameter,
 )
-from tenon.nn.modules._slots import SLOT_NAMES, Slots
+from tenon.nn.modules._slots import SLOT_NAMES, Slots, SlotsMixin
+from tenon.nn.modules._state import EXTRA_STATE as _EXTRA_STATE_KEY_SUFFIX
 from tenon.nn.modules._state import StateMixin, _IncompatibleKeys
 from tenon.nn.parameter import Buffer, Parameter
 
 __all__ = [
     "Module",
+    "_EXTRA_STATE_KEY_SUFFIX",
     "_IncompatibleKeys",
     "register_module_backward_hook",
     "register_module_buffer_registration_hook",
@@ -104,7 +106,7 @@ def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
     return device, dtype, non_blocking, kwargs.get("memory_format")
 
 
-class Module(StateMixin, CallMixin):
+class Module(StateMixin, CallMixin, SlotsMixin):
     """A piece of a network: parameters, buffers, child modules, and `forward`.
 
     Subclasses call super().__init__() first, assign parameters and modules to attributes, and
@@ -264,6 +266,9 @@ class Module(StateMixin, CallMixin):
         object.__setattr__(self, name, value)
         if name == "__dict__":
             self.__setstate__({})
+        elif name == "__class__":  # which may read attributes in another way
+            for slot in SLOT_NAMES.intersection(own):
+                self._replace_slots(slot, own[slot])
 
     def _set_buffer(self, name: str, value: Any, marked: bool) -> None:
         if value is not None and not isinstance(value, Tensor):
@@ -286,10 +291,6 @@ class Module(StateMixin, CallMixin):
             for key in old:
                 self.__dict__.pop(key, None)
         self.__dict__[name] = Slots(self, entries)
-
-    def __getattr__(self, name: str) -> Any:
-        # Only reached for names that are no attributes; see Note [Mirrored attributes].
-        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def __delattr__(self, name: str) -> None:
         for slot in ("_parameters", "_buffers", "_modules"):
@@ -399,6 +400,11 @@ class Module(StateMixin, CallMixin):
             )
 
         def convert(t: Tensor) -> Tensor:
+            if t.is_meta and device is not None and device.type != "meta":
+                raise NotImplementedError(
+                    "Cannot copy out of meta tensor; no data! Please use Module.to_empty() instead "
+                    "of Module.to() when moving a module from meta to a different device."
+                )
             kind = dtype if t.is_floating_point() or t.is_complex() else None
             if memory_format is not None and t.dim() in (4, 5):
                 return t.to(device, kind, non_blocking, memory_format=memory_format)
@@ -571,7 +577,10 @@ class Module(StateMixin, CallMixin):
                 grad.zero_()
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Accepted for programs that call it; execution stays eager."""
+        """Compiles the module's forward in place, with the arguments of `tenon.compile`."""
+        from tenon.compiler import CompiledForward
+
+        self.__dict__["forward"] = CompiledForward(self, args, kwargs)
 
     # ---- Text ------------------------------------------------------------------------------------
 

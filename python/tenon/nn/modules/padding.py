@@ -120,19 +120,28 @@ class ReplicationPad3d(_Pad):
     _dims, _mode = 3, "replicate"
 
 
-class CircularPad1d(_Pad):
+class _CircularPad(_Pad):
+    def forward(self, input: Tensor) -> Tensor:
+        if input.dim() not in (self._dims + 1, self._dims + 2):
+            raise ValueError(
+                f"expected {self._dims + 1}D or {self._dims + 2}D input (got {input.dim()}D input)"
+            )
+        return super().forward(input)
+
+
+class CircularPad1d(_CircularPad):
     """Pads the last dimension with its other end."""
 
     _dims, _mode = 1, "circular"
 
 
-class CircularPad2d(_Pad):
+class CircularPad2d(_CircularPad):
     """Pads the last two dimensions with their other ends."""
 
     _dims, _mode = 2, "circular"
 
 
-class CircularPad3d(_Pad):
+class CircularPad3d(_CircularPad):
     """Pads the last three dimensions with their other ends."""
 
     _dims, _mode = 3, "circular"

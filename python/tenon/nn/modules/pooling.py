@@ -7,7 +7,7 @@ from typing import Any
 from tenon import Tensor
 from tenon.nn import functional as F
 from tenon.nn.modules.module import Module
-from tenon.nn.modules.utils import _pair, _single, _triple
+from tenon.nn.modules.utils import _ntuple, _pair, _single, _triple
 
 
 class _MaxPoolNd(Module):
@@ -349,3 +349,55 @@ class MaxUnpool3d(_MaxUnpoolNd):
 
     def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
         return self._put(F.max_unpool3d, input, indices, output_size)
+
+
+class _FractionalMaxPool(Module):
+    __constants__ = ["kernel_size", "return_indices", "output_size", "output_ratio"]
+
+    def __init__(
+        self,
+        kernel_size: Any,
+        output_size: Any = None,
+        output_ratio: Any = None,
+        return_indices: bool = False,
+        _random_samples: Tensor | None = None,
+    ) -> None:
+        super().__init__()
+        several = _ntuple(self._axes)
+        self.kernel_size = several(kernel_size)
+        self.return_indices = return_indices
+        self.register_buffer("_random_samples", _random_samples)
+        self.output_size = None if output_size is None else several(output_size)
+        self.output_ratio = None if output_ratio is None else several(output_ratio)
+        if output_size is None and output_ratio is None:
+            raise ValueError(
+                f"{type(self).__name__} requires specifying either an output size, or a pooling "
+                "ratio"
+            )
+        if output_size is not None and output_ratio is not None:
+            raise ValueError("only one of output_size and output_ratio may be specified")
+        if output_ratio is not None and not all(0 < r < 1 for r in self.output_ratio):
+            raise ValueError(f"output_ratio must be between 0 and 1 (got {output_ratio})")
+
+    def forward(self, input: Tensor) -> Any:
+        pool = F.fractional_max_pool2d if self._axes == 2 else F.fractional_max_pool3d
+        return pool(
+            input,
+            self.kernel_size,
+            self.output_size,
+            self.output_ratio,
+            self.return_indices,
+            self._random_samples,
+        )
+
+
+class FractionalMaxPool2d(_FractionalMaxPool):
+    """The largest value of each window; the places of windows are drawn at every call."""
+
+    _axes = 2
+
+
+class FractionalMaxPool3d(_FractionalMaxPool):
+    """FractionalMaxPool2d of volumes."""
+
+    _axes = 3

@@ -70,10 +70,17 @@ class RNNBase(Module):
                 f"num_layers={num_layers}",
                 stacklevel=2,
             )
-        if not isinstance(hidden_size, int):
-            raise TypeError(f"hidden_size should be of type int, got: {type(hidden_size).__name__}")
-        if hidden_size <= 0:
-            raise ValueError("hidden_size must be greater than zero")
+        sizes = {"input_size": input_size, "hidden_size": hidden_size}
+        flags = {"bias": bias, "batch_first": batch_first}
+        for kind, given in ((int, sizes), (bool, flags)):
+            for name, value in given.items():
+                if not isinstance(value, kind):
+                    raise TypeError(
+                        f"{name} should be of type {kind.__name__}, got: {type(value).__name__}"
+                    )
+        for name, value in sizes.items():
+            if value <= 0:
+                raise ValueError(f"{name} must be greater than zero")
         if num_layers <= 0:
             raise ValueError("num_layers must be greater than zero")
         if proj_size < 0 or proj_size >= hidden_size:
@@ -179,6 +186,12 @@ class RNNBase(Module):
             batch_first = batched and self.batch_first
             x = input if batched else input.unsqueeze(1)
             samples = x.size(0 if batch_first else 1)
+        dtype = getattr(self, self._all_weights[0][0]).dtype
+        if x.dtype != dtype and not tenon.is_autocast_enabled(x.device.type):
+            raise ValueError(
+                f"RNN input dtype ({x.dtype}) does not match weight dtype ({dtype}). Convert "
+                f"input: input.to({dtype}), or convert model: model.to({x.dtype})"
+            )
         if x.size(-1) != self.input_size:
             raise RuntimeError(
                 "input.size(-1) must be equal to input_size. "

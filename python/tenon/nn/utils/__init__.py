@@ -1,6 +1,13 @@
 """Helpers around networks: gradient clipping, parameters as vectors, sequences, weight norm."""
 
-from tenon.nn.utils import clip_grad, convert_parameters, parametrizations, parametrize, rnn
+from tenon.nn.utils import (
+    clip_grad,
+    convert_parameters,
+    fusion,
+    parametrizations,
+    parametrize,
+    rnn,
+)
 from tenon.nn.utils._weight_norm import remove_weight_norm, weight_norm
 from tenon.nn.utils.clip_grad import (
     clip_grad_norm_,
@@ -9,6 +16,12 @@ from tenon.nn.utils.clip_grad import (
     get_total_norm,
 )
 from tenon.nn.utils.convert_parameters import parameters_to_vector, vector_to_parameters
+from tenon.nn.utils.fusion import (
+    fuse_conv_bn_eval,
+    fuse_conv_bn_weights,
+    fuse_linear_bn_eval,
+    fuse_linear_bn_weights,
+)
 
 __all__ = [
     "clip_grad",
@@ -16,6 +29,11 @@ __all__ = [
     "clip_grad_value_",
     "clip_grads_with_norm_",
     "convert_parameters",
+    "fuse_conv_bn_eval",
+    "fuse_conv_bn_weights",
+    "fuse_linear_bn_eval",
+    "fuse_linear_bn_weights",
+    "fusion",
     "get_total_norm",
     "parameters_to_vector",
     "parametrizations",

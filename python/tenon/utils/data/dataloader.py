@@ -126,7 +126,7 @@ def _whole_batches(loader: DataLoader) -> Iterator[list[Any]] | None:
     return run()
 
 
-class _Iterator:
+class _BaseDataLoaderIter:
     """One pass over a loader."""
 
     def __init__(self, loader: DataLoader, workers: Workers | None = None) -> None:
@@ -146,7 +146,7 @@ class _Iterator:
             self.whole = _whole_batches(loader)
             self.fetch = loader._fetcher() if self.whole is None else None
 
-    def __iter__(self) -> _Iterator:
+    def __iter__(self) -> _BaseDataLoaderIter:
         return self
 
     def __len__(self) -> int:
@@ -174,6 +174,17 @@ class _Iterator:
             if not self.loader.persistent_workers:
                 self.workers.close()
             raise
+
+
+class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
+    """A pass in this process."""
+
+
+class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
+    """A pass through workers."""
+
+    def _shutdown_workers(self) -> None:
+        self.workers.close()
 
 
 class DataLoader:
@@ -303,10 +314,12 @@ class DataLoader:
         return {**self.__dict__, "_workers": None}
 
     def __iter__(self) -> Iterator[Any]:
-        if not (self.persistent_workers and self.num_workers > 0):
-            return _Iterator(self)
+        if self.num_workers == 0:
+            return _SingleProcessDataLoaderIter(self)
+        if not self.persistent_workers:
+            return _MultiProcessingDataLoaderIter(self)
         alive = self._workers if self._workers is not None and not self._workers.closed else None
-        iterator = _Iterator(self, alive)
+        iterator = _MultiProcessingDataLoaderIter(self, alive)
         self._workers = iterator.workers
         return iterator
 

@@ -1,0 +1,32 @@
+"""Operators between tensors and NumPy's arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tenon as tn
+
+
+@pytest.mark.parametrize("text", ["x + a", "x - a", "x * a", "x / a", "x ** a", "x @ a", "x % a"])
+def test_a_tensor_in_front_gives_a_tensor(text):
+    values, a = np.array([1.0, 2.0, 4.0]), np.array([3.0, 5.0, 0.5])
+    got = eval(text, {"x": tn.tensor(values), "a": a})
+    assert isinstance(got, tn.Tensor) and got.dtype is tn.float64
+    np.testing.assert_allclose(got.numpy(), eval(text, {"x": values, "a": a}))
+
+
+@pytest.mark.parametrize("text", ["x == a", "x != a", "x < a", "x <= a", "x > a", "x >= a"])
+def test_comparisons_look_at_every_element(text):
+    values, a = np.array([1.0, 5.0, 4.0]), np.array([3.0, 5.0, 0.5])
+    got = eval(text, {"x": tn.tensor(values), "a": a})
+    assert got.dtype is tn.bool and got.tolist() == eval(text, {"x": values, "a": a}).tolist()
+    assert (tn.ones(2) == "text") is False and (tn.ones(2) != None) is True  # noqa: E711
+
+
+def test_in_place_and_functions_of_numpy():
+    x = tn.ones(3)
+    x += np.arange(3.0)
+    assert isinstance(x, tn.Tensor) and x.tolist() == [1, 2, 3]
+    assert isinstance(np.sin(x), tn.Tensor) and isinstance(np.add(x, x), tn.Tensor)
+    np.testing.assert_allclose(np.sin(x).numpy(), np.sin([1.0, 2.0, 3.0]))
+    assert isinstance(np.asarray(x), np.ndarray) and isinstance(np.stack([x, x]), np.ndarray)

@@ -1,0 +1,204 @@
+"""Forward-mode differentiation: dual tensors through every operator, against finite differences
+and gradients; func.jvp, jacfwd, linearize; gradcheck's forward check."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tenon as tn
+import tenon.autograd.forward_ad as fwd
+from tenon import func
+from tenon.autograd import gradcheck
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "ops"))
+import table  # noqa: E402
+
+
+def tangent_of(f: Callable[..., Any], *pairs: Any) -> Any:
+    with fwd.dual_level():
+        return fwd.unpack_dual(f(*(fwd.make_dual(x, v) for x, v in pairs))).tangent
+
+
+def difference(f: Callable[..., Any], x: tn.Tensor, v: tn.Tensor, eps: float = 1e-6) -> tn.Tensor:
+    return (f(x + eps * v) - f(x - eps * v)) / (2 * eps)
+
+
+def in_place(x: tn.Tensor) -> tn.Tensor:
+    y = x.clone()
+    y.mul_(3).add_(x)
+    y += x * x
+    y[0] = x[1] * 2
+    return y
+
+
+FUNCTIONS: dict[str, Callable[[tn.Tensor], tn.Tensor]] = {
+    "chain": lambda x: (x.sin() * 2 + 1).exp() / (x * x + 1),
+    "attributes": lambda x: x.T @ x + (x.mT @ x).T,
+    "index": lambda x: x[1:] * x[:2] + x[tn.tensor([0, 1])],
+    "numbers": lambda x: (1 - x) * (2 / (x + 9)) + 2**x - (-x) ** 3,
+    "in place": in_place,
+    "lists": lambda x: tn.cat([x, x * x]) + tn.stack(x.split(2, 1), 1).sum(1).repeat(2, 2),
+    "results": lambda x: x.max(1).values * x.sort(1)[0].sum(1) + x.topk(2, 1)[0].sum(1),
+    "loop": lambda x: sum(row.sum() * i for i, row in enumerate(x)),
+    "layers": lambda x: tn.nn.functional.layer_norm(x, (4,)).softmax(-1).logsumexp(1),
+    "where": lambda x: tn.where(x > 0, x, x * x).prod(1),
+    "convolution": lambda x: tn.nn.functional.conv1d(x[None], x[None, :, :2].clone()),
+    "linear algebra": lambda x: tn.linalg.inv(x @ x.T + tn.eye(3, dtype=x.dtype)),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_against_differences(name: str) -> None:
+    tn.manual_seed(1)
+    x, v = tn.randn(3, 4, dtype=tn.float64), tn.randn(3, 4, dtype=tn.float64)
+    f = FUNCTIONS[name]
+    got, want = tangent_of(f, (x, v)), difference(f, x, v)
+    assert got.shape == want.shape
+    assert tn.allclose(got, want, rtol=1e-6, atol=1e-7)
+    with tn.no_grad():  # which is about the other mode
+        assert tn.equal(tangent_of(f, (x, v)), got)
+
+
+def differentiable() -> list[dict[str, Any]]:
+    return [
+        row for row in table.entries()
+        if row["differentiable"] and "float64" in row["dtypes"] and not row["inplace_only"]
+        and not row["random"] and ("torch" in row["where"] or "nn.functional" in row["where"])
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", differentiable(), ids=lambda row: row["name"])
+def test_every_operator_pushes_what_it_pulls(row: dict[str, Any]) -> None:
+    """u . J v is the same, whether the tangent v was pushed or the gradient u was pulled."""
+    for sample in row["samples"]:
+        args = table.tensor_args(table.make_case(row, sample, "float64"))
+        named = set(row["differentiable"])
+        chosen = {
+            n: t for n, t in args.items()
+            if n in named and isinstance(t, tn.Tensor) and t.is_floating_point() and t.numel()
+        }  # fmt: skip
+        written = any("!" in a["type"] for a in row["args"])
+        if not chosen or written:
+            continue
+        tn.manual_seed(2)
+        tangents = {n: tn.randn_like(t) for n, t in chosen.items()}
+        leaves = {n: t.detach().clone().requires_grad_() for n, t in chosen.items()}
+        results = table.call(row, {**args, **leaves})
+        results = [results] if isinstance(results, tn.Tensor) else list(results)
+        results = [r for r in results if r.requires_grad]
+        seeds = [tn.randn_like(r) for r in results]
+        try:
+            grads = tn.autograd.grad(results, list(leaves.values()), seeds, allow_unused=True)
+        except RuntimeError as error:
+            assert "derivative" in str(error)
+            continue
+        pulled = sum(
+            (g * t).sum().item() for g, t in zip(grads, tangents.values()) if g is not None
+        )
+        with fwd.dual_level():
+            duals = {n: fwd.make_dual(t, tangents[n]) for n, t in chosen.items()}
+            out = table.call(row, {**args, **duals})
+            parts = [fwd.unpack_dual(r) for r in ([out] if isinstance(out, tn.Tensor) else out)]
+        pushed = [p.tangent for p in parts if p.tangent is not None]
+        assert len(pushed) == len(seeds), sample
+        got = sum((s * t).real.sum().item() for s, t in zip(seeds, pushed))
+        assert got == pytest.approx(float(pulled), rel=1e-7, abs=1e-9), sample
+
+
+def test_levels_and_errors() -> None:
+    x = tn.ones(2)
+    with pytest.raises(RuntimeError, match="no level exists"):
+        fwd.make_dual(x, x)
+    assert fwd.unpack_dual(x).tangent is None
+    with fwd.dual_level():
+        with pytest.raises(RuntimeError, match="Nested"):
+            fwd.enter_dual_level()
+        with pytest.raises(ValueError, match="floating point or complex"):
+            fwd.make_dual(x.long(), x)
+        with pytest.raises(RuntimeError, match="shape"):
+            fwd.make_dual(x, tn.ones(3))
+        with pytest.raises(RuntimeError, match="dtype"):
+            fwd.make_dual(x, x.double())
+        dual = fwd.make_dual(x, x * 3)
+        assert fwd.unpack_dual(dual).tangent.tolist() == [3, 3]
+        assert fwd.unpack_dual(x).tangent is None
+        assert fwd.unpack_dual(dual.detach()).primal.tolist() == [1, 1]
+        assert fwd.unpack_dual(dual > 0).tangent is None
+        with pytest.raises(RuntimeError, match="out="):
+            tn.add(dual, 1, out=tn.empty(2))
+        view = dual * 1
+        part = view[:1]
+        assert fwd.unpack_dual(part).tangent.tolist() == [3]
+        with pytest.raises(NotImplementedError, match="several tensors"):
+            part.add_(1)
+    assert fwd.unpack_dual(dual).tangent is None
+    with pytest.raises(RuntimeError, match="exit"):
+        fwd.exit_dual_level()
+
+
+def test_forward_over_reverse_and_back() -> None:
+    tn.manual_seed(3)
+    x = tn.randn(4, dtype=tn.float64, requires_grad=True)
+    v = tn.randn(4, dtype=tn.float64)
+    with fwd.dual_level():
+        tangent = fwd.unpack_dual((fwd.make_dual(x, v) ** 3).sum()).tangent
+        (grad,) = tn.autograd.grad(tangent, x)
+    assert tn.allclose(grad, 6 * x * v)
+
+
+def test_complex() -> None:
+    tn.manual_seed(4)
+    z, v = tn.randn(5, dtype=tn.complex128), tn.randn(5, dtype=tn.complex128)
+    for f in (lambda t: t * t.conj(), lambda t: t.exp() / (t + 5), lambda t: t.abs()):
+        assert tn.allclose(tangent_of(f, (z, v)), difference(f, z, v), rtol=1e-6)
+
+
+def test_gradcheck_forward() -> None:
+    tn.manual_seed(5)
+    x = tn.randn(2, 3, dtype=tn.float64, requires_grad=True)
+    y = tn.randn(3, dtype=tn.float64, requires_grad=True)
+    assert gradcheck(lambda a, b: (a * b).tanh(), (x, y), check_forward_ad=True)
+    assert gradcheck(
+        lambda a, b: (a @ b, a.sum()), (x, y), check_forward_ad=True, check_backward_ad=False
+    )
+    z = tn.randn(3, dtype=tn.complex128, requires_grad=True)
+    assert gradcheck(lambda a: a * a.conj() + a.real, (z,), check_forward_ad=True)
+
+    class Wrong(tn.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, t: tn.Tensor) -> tn.Tensor:
+            ctx.save_for_backward(t)
+            return t * t
+
+        @staticmethod
+        def backward(ctx: Any, g: tn.Tensor) -> tn.Tensor:
+            return g * 3 * ctx.saved_tensors[0]
+
+    with pytest.raises(RuntimeError, match="mismatch"):
+        gradcheck(Wrong.apply, (x,), check_forward_ad=True)
+
+
+def test_functions() -> None:
+    tn.manual_seed(6)
+    x, v = tn.randn(3, dtype=tn.float64), tn.randn(3, dtype=tn.float64)
+
+    def f(t: tn.Tensor) -> tn.Tensor:
+        return tn.stack([t.sin(), t * t]).sum(1) * t[0]
+
+    out, tangent = func.jvp(f, (x,), (v,))
+    assert tn.allclose(tangent, difference(f, x, v), rtol=1e-6)
+    value, push = func.linearize(f, x)
+    assert tn.equal(value, out) and tn.allclose(push(v), tangent)
+    assert tn.allclose(push(2 * v), 2 * tangent)
+    assert tn.allclose(func.jacfwd(f)(x), func.jacrev(f)(x))
+    assert tn.allclose(func.jacfwd(func.jacrev(f))(x), func.jacrev(func.jacrev(f))(x))
+    both = func.jacfwd(lambda a, b: a @ b, argnums=(0, 1))(tn.eye(3, dtype=x.dtype), x)
+    assert tn.equal(both[1], tn.eye(3, dtype=x.dtype)) and both[0].shape == (3, 3, 3)
+    jac, aux = func.jacfwd(lambda t: (t * t, t.sum()), has_aux=True)(x)
+    assert tn.allclose(jac, tn.diag(2 * x)) and tn.allclose(aux, x.sum())
+    value, tangent, aux = func.jvp(lambda t: (t * t, t), (x,), (v,), has_aux=True)
+    assert tn.allclose(tangent, 2 * x * v) and tn.equal(aux, x)

@@ -1,0 +1,298 @@
+"""tenon.vision against Pillow, NumPy, plain loops, and itself: pictures of Pillow's and tensors."""
+
+from __future__ import annotations
+
+import gzip
+import pickle
+
+import numpy as np
+import pytest
+import tenon as tn
+from tenon.vision import datasets, io, models, ops, utils
+from tenon.vision import transforms as T
+from tenon.vision.transforms import functional as F
+
+Image = pytest.importorskip("PIL.Image", reason="no Pillow")
+
+
+def picture(h: int = 37, w: int = 50) -> tn.Tensor:
+    tn.manual_seed(0)
+    return tn.randint(0, 256, (3, h, w), dtype=tn.uint8)
+
+
+SAME = [
+    "F.crop(x, -2, 3, 10, 60)", "F.center_crop(x, [15, 70])", "F.center_crop(x, 10)", "F.hflip(x)",
+    "F.vflip(x)", "F.pad(x, [1, 2, 3, 4], fill=3)", "F.pad(x, 5, padding_mode='reflect')",
+    "F.five_crop(x, 9)[3]", "F.ten_crop(x, 9)[7]", "F.invert(x)", "F.posterize(x, 3)",
+    "F.solarize(x, 100)", "F.equalize(x)",
+    "F.resize(x, (40, 60), T.InterpolationMode.NEAREST_EXACT)",
+]  # fmt: skip
+NEAR = [
+    "F.resize(x, 16)", "F.resize(x, (9, 60), T.InterpolationMode.BICUBIC)",
+    "F.adjust_brightness(x, 1.3)", "F.adjust_contrast(x, 0.6)", "F.adjust_saturation(x, 1.6)",
+    "F.rgb_to_grayscale(x, 3)", "F.autocontrast(x)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", SAME + NEAR)
+def test_tensors_are_treated_as_pillow_does(text):
+    x = picture()
+    names = {"F": F, "T": T}
+    got = eval(text, {**names, "x": x}).numpy()
+    want = np.array(eval(text, {**names, "x": F.to_pil_image(x)})).transpose(2, 0, 1)
+    assert got.shape == want.shape
+    room = 2 if text in NEAR else 0
+    assert np.abs(got.astype(int) - want.astype(int)).max() <= room
+
+
+def test_turns_of_quarters_are_turns_of_the_array():
+    x = tn.rand(3, 9, 9)
+    for count in range(4):
+        for mode in (T.InterpolationMode.NEAREST, T.InterpolationMode.BILINEAR):
+            got = F.rotate(x, 90.0 * count, mode)
+            np.testing.assert_allclose(got.numpy(), np.rot90(x.numpy(), count, (1, 2)), atol=1e-5)
+    moved = F.affine(x, 0, [2, -1], 1.0, [0.0, 0.0], fill=0.5)
+    np.testing.assert_allclose(moved[:, :8, 2:].numpy(), x[:, 1:, :7].numpy(), atol=1e-6)
+    assert (moved[:, 8] == 0.5).all()
+
+
+def test_hue_is_that_of_the_color_circle():
+    import colorsys
+
+    x = tn.rand(3, 4, 5)
+    got = F.adjust_hue(x, 0.2).numpy()
+    for i in np.ndindex(4, 5):
+        h, s, v = colorsys.rgb_to_hsv(*x[:, i[0], i[1]].tolist())
+        want = colorsys.hsv_to_rgb((h + 0.2) % 1, s, v)
+        np.testing.assert_allclose(got[:, i[0], i[1]], want, atol=1e-5)
+
+
+def test_conversions():
+    x = picture()
+    back = F.pil_to_tensor(F.to_pil_image(x))
+    assert back.equal(x) and F.to_tensor(F.to_pil_image(x)).equal(x.float() / 255)
+    assert F.convert_image_dtype(F.convert_image_dtype(x), tn.uint8).equal(x)
+    assert F.convert_image_dtype(x, tn.int16).max() == int(x.max()) * 128
+    y = F.normalize(x.float(), [1.0, 2.0, 3.0], [4.0, 5.0, 6.0])
+    assert float(y[2, 0, 0]) == pytest.approx((float(x[2, 0, 0]) - 3) / 6)
+    with pytest.raises(TypeError, match="float tensor"):
+        F.normalize(x, [0.0], [1.0])
+    with pytest.raises(TypeError, match="Unexpected type"):
+        F.hflip([1, 2])
+
+
+def test_random_transforms_keep_what_they_promise():
+    tn.manual_seed(0)
+    x = picture()
+    assert T.RandomCrop(20, padding=2)(x).shape == (3, 20, 20)
+    assert T.RandomResizedCrop((24, 20))(F.to_pil_image(x)).size == (20, 24)
+    flips = [T.RandomHorizontalFlip(0.3)(x).equal(x) for _ in range(300)]
+    assert 170 < sum(flips) < 250
+    assert T.RandomGrayscale(1.0)(x)[0].equal(T.RandomGrayscale(1.0)(x)[2])
+    erased = T.RandomErasing(1.0, value=7)(x.float())
+    share = float((erased == 7).all(0).float().mean())
+    assert 0.005 < share < 0.4
+    steps = T.Compose([T.ToPILImage(), T.ColorJitter(0.4, 0.4, 0.4, 0.1), T.ToTensor()])
+    assert steps(x).shape == x.shape and "ColorJitter(" in repr(steps)
+    assert T.RandomApply([T.RandomVerticalFlip(1.0)], 1.0)(x).equal(x.flip(1))
+
+
+def boxes(n: int) -> tn.Tensor:
+    t = tn.rand(n, 4) * 10
+    t[:, 2:] += t[:, :2]
+    return t
+
+
+def iou(a, b):
+    w = min(a[2], b[2]) - max(a[0], b[0])
+    h = min(a[3], b[3]) - max(a[1], b[1])
+    inter = max(w, 0) * max(h, 0)
+    area = [(c[2] - c[0]) * (c[3] - c[1]) for c in (a, b)]
+    return inter / (area[0] + area[1] - inter)
+
+
+def test_boxes():
+    tn.manual_seed(0)
+    a, b = boxes(6), boxes(5)
+    want = [[iou(p, q) for q in b.tolist()] for p in a.tolist()]
+    np.testing.assert_allclose(ops.box_iou(a, b).numpy(), want, rtol=1e-4, atol=1e-6)
+    for fmt in ("xywh", "cxcywh"):
+        there = ops.box_convert(a, "xyxy", fmt)
+        np.testing.assert_allclose(
+            ops.box_convert(there, fmt, "xyxy").numpy(), a.numpy(), rtol=1e-5
+        )
+    apart = tn.tensor([[0.0, 0, 1, 1], [3, 0, 4, 1]])
+    assert float(ops.generalized_box_iou(apart[:1], apart[1:])) == pytest.approx(-0.5)
+    assert float(ops.distance_box_iou(apart[:1], apart[1:])) == pytest.approx(-9 / 17)
+    assert ops.clip_boxes_to_image(tn.tensor([[-1.0, 2, 9, 4]]), (3, 5)).tolist() == [[0, 2, 5, 3]]
+    masks = tn.zeros(1, 5, 6)
+    masks[0, 1:3, 2:5] = 1
+    assert ops.masks_to_boxes(masks).tolist() == [[2, 1, 4, 2]]
+
+
+def test_suppression_is_the_loop_over_ranks():
+    tn.manual_seed(0)
+    t, scores, classes = boxes(40), tn.rand(40), tn.randint(0, 3, (40,))
+
+    def loop(members):
+        keep = []
+        for i in sorted(members, key=lambda i: -float(scores[i])):
+            if all(iou(t[i].tolist(), t[j].tolist()) <= 0.3 for j in keep):
+                keep.append(i)
+        return keep
+
+    assert ops.nms(t, scores, 0.3).tolist() == loop(range(40))
+    each = [k for c in range(3) for k in loop([i for i in range(40) if classes[i] == c])]
+    assert sorted(ops.batched_nms(t, scores, classes, 0.3).tolist()) == sorted(each)
+    with pytest.raises(RuntimeError, match="same number of elements"):
+        ops.nms(t, scores[:3], 0.5)
+
+
+def test_regions_are_means_of_samples():
+    # Of a plane, samples are exact and means lie in the middle of a cell.
+    y, x = tn.meshgrid(tn.arange(12.0), tn.arange(16.0), indexing="ij")
+    plane = (2 * x - 3 * y).expand(1, 1, 12, 16).clone().requires_grad_()
+    rois = tn.tensor([[0.0, 2.0, 1.0, 10.0, 7.0]])
+    got = ops.roi_align(plane, rois, (3, 4), 1.0, 2, aligned=True)
+    middle_x = 2 - 0.5 + 8 / 4 * (np.arange(4) + 0.5)
+    middle_y = 1 - 0.5 + 6 / 3 * (np.arange(3) + 0.5)
+    want = 2 * middle_x[None] - 3 * middle_y[:, None]
+    np.testing.assert_allclose(got[0, 0].detach().numpy(), want, rtol=1e-5)
+    got.sum().backward()
+    assert float(plane.grad.sum()) == pytest.approx(12.0)
+    listed = ops.roi_align(plane, [rois[:, 1:]], (3, 4), 1.0, -1, aligned=True)
+    np.testing.assert_allclose(listed[0, 0].detach().numpy(), want, rtol=1e-5)
+
+
+def test_layers():
+    frozen, bn = ops.FrozenBatchNorm2d(3), tn.nn.BatchNorm2d(3).eval()
+    tn.manual_seed(0)
+    for t in (bn.weight.data, bn.bias.data, bn.running_mean, bn.running_var):
+        t.uniform_(0.5, 1.5)
+    frozen.load_state_dict(bn.state_dict())
+    x = tn.randn(2, 3, 4, 4)
+    np.testing.assert_allclose(frozen(x).numpy(), bn(x).detach().numpy(), rtol=1e-5, atol=1e-6)
+    assert not list(frozen.parameters())
+    loss = ops.sigmoid_focal_loss(x, (x > 0).float(), alpha=-1, gamma=0)
+    want = tn.nn.functional.binary_cross_entropy_with_logits(x, (x > 0).float(), reduction="none")
+    assert tn.allclose(loss, want)
+    kept = ops.stochastic_depth(tn.ones(1000, 2), 0.25, "row")
+    assert kept.unique().tolist() == pytest.approx([0.0, 4 / 3])
+    assert kept[:, 0].equal(kept[:, 1])
+
+
+SIZES = {
+    "resnet18": (11_689_512, 62), "resnet50": (25_557_032, 161),
+    "resnext50_32x4d": (25_028_904, 161), "mobilenet_v2": (3_504_872, 158),
+    "alexnet": (61_100_840, 16), "squeezenet1_1": (1_235_496, 52),
+    "densenet121": (7_978_856, 364),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SIZES)
+def test_models_have_the_published_sizes(name):
+    model = models.get_model(name)
+    counts = [p.numel() for p in model.parameters()]
+    assert (sum(counts), len(counts)) == SIZES[name]
+    assert model.eval()(tn.zeros(1, 3, 64, 64)).shape == (1, 1000)
+
+
+def test_a_model_trains(tmp_path, monkeypatch):
+    tn.manual_seed(0)
+    model = models.ResNet(models.resnet.BasicBlock, [1, 1, 1, 1], num_classes=3)
+    assert "layer2.0.downsample.0.weight" in model.state_dict()
+    x, y = tn.randn(6, 3, 32, 32), tn.tensor([0, 1, 2, 0, 1, 2])
+    optimizer = tn.optim.SGD(model.parameters(), lr=0.01)
+    losses = []
+    for _ in range(6):
+        loss = tn.nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss))
+    assert losses[-1] < losses[0]
+    vit = models.VisionTransformer(16, 8, 1, 2, 8, 16, num_classes=3)
+    assert vit(tn.rand(2, 3, 16, 16)).shape == (2, 3)
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match=r"squeezenet1_1-\*\.pth into"):
+        models.squeezenet1_1(weights="DEFAULT")
+    assert "vgg16_bn" in models.list_models()
+
+
+def test_grids():
+    x = tn.arange(7 * 2 * 3, dtype=tn.float32).view(7, 1, 2, 3)
+    grid = utils.make_grid(x, nrow=3, padding=1, pad_value=-1)
+    assert grid.shape == (3, 10, 13) and (grid[:, 0] == -1).all()
+    assert grid[1, 4:6, 5:8].equal(x[4, 0])
+    low = utils.make_grid(x, normalize=True)
+    assert float(low.min()) == 0 and float(low.max()) == 1
+
+
+def test_files_of_pictures(tmp_path):
+    x = picture()
+    io.write_png(x, tmp_path / "a.png")
+    assert io.read_image(str(tmp_path / "a.png")).equal(x)
+    assert io.decode_image(io.encode_png(x[:1])).equal(x[:1])
+    assert io.read_image(tmp_path / "a.png", io.ImageReadMode.GRAY).shape == (1, 37, 50)
+    assert (io.decode_jpeg(io.encode_jpeg(x, 95)).shape) == x.shape
+    utils.save_image(x.float() / 255, tmp_path / "b.png")
+    assert io.read_image(tmp_path / "b.png").equal(x)
+
+
+def test_data_sets(tmp_path):
+    raw = tmp_path / "MNIST" / "raw"
+    with pytest.raises(RuntimeError, match="train-images-idx3-ubyte.*MNIST/raw"):
+        datasets.MNIST(tmp_path)
+    raw.mkdir(parents=True)
+    rng = np.random.default_rng(0)
+    pixels, labels = rng.integers(0, 256, (5, 28, 28), np.uint8), np.arange(5, dtype=np.uint8)
+    head = b"\0\0\x08\x03" + b"".join(n.to_bytes(4, "big") for n in pixels.shape)
+    with gzip.open(raw / "train-images-idx3-ubyte.gz", "wb") as file:
+        file.write(head + pixels.tobytes())
+    (raw / "train-labels-idx1-ubyte").write_bytes(
+        b"\0\0\x08\x01" + (5).to_bytes(4, "big") + labels.tobytes()
+    )
+    data = datasets.MNIST(tmp_path, transform=T.ToTensor())
+    x, y = data[3]
+    assert y == 3 and np.array_equal((x[0] * 255).round().numpy(), pixels[3]) and len(data) == 5
+    assert "Split: Train" in repr(data)
+    (raw / "train-labels-idx1-ubyte").write_bytes(b"\0\0\x08\x01" + (9).to_bytes(4, "big"))
+    with pytest.raises(ValueError, match="holds 0 numbers, not 9"):
+        datasets.MNIST(tmp_path)
+
+    folder = tmp_path / "cifar-10-batches-py"
+    folder.mkdir()
+    rows = rng.integers(0, 256, (2, 3072), np.uint8)
+    for name in (*datasets.CIFAR10.train_list, "test_batch"):
+        (folder / name).write_bytes(pickle.dumps({"data": rows, "labels": [4, 7]}, protocol=2))
+    (folder / "batches.meta").write_bytes(pickle.dumps({"label_names": list("abcdefghij")}))
+    cifar = datasets.CIFAR10(tmp_path)
+    image, target = cifar[1]
+    assert target == 7 and len(cifar) == 10 and cifar.class_to_idx["c"] == 2
+    assert np.array_equal(np.array(image), rows[1].reshape(3, 32, 32).transpose(1, 2, 0))
+    (folder / "test_batch").write_bytes(pickle.dumps(tn.nn.Linear))
+    with pytest.raises(pickle.UnpicklingError, match="has no place"):
+        datasets.CIFAR10(tmp_path, train=False)
+
+    for name in ("cat", "dog"):
+        (tmp_path / "pets" / name).mkdir(parents=True)
+        io.write_png(picture(4, 4), tmp_path / "pets" / name / "1.png")
+    pets = datasets.ImageFolder(tmp_path / "pets")
+    assert pets.classes == ["cat", "dog"] and pets[1][1] == 1 and pets[1][0].size == (4, 4)
+    fake = datasets.FakeData(4, (3, 8, 8), transform=T.ToTensor())
+    assert fake[2][0].equal(fake[2][0]) and not fake[2][0].equal(fake[3][0])
+    loader = tn.utils.data.DataLoader(fake, batch_size=2)
+    assert [b[0].shape for b in loader] == [(2, 3, 8, 8)] * 2
+
+
+def test_conversions_of_the_second_form():
+    from tenon.vision.transforms import v2
+
+    picture = np.arange(24, dtype=np.uint8).reshape(2, 4, 3)
+    image = v2.ToImage()(picture)
+    assert image.tolist() == picture.transpose(2, 0, 1).tolist()
+    assert v2.functional.to_image(picture[..., 0]).tolist() == [picture[..., 0].tolist()]
+    scaled = v2.ToDtype(tn.float32, scale=True)(image)
+    np.testing.assert_allclose(scaled.numpy(), image.numpy() / 255.0, rtol=1e-6)
+    assert v2.functional.to_dtype(image, tn.float64).tolist() == image.tolist()
