@@ -20,6 +20,25 @@ from libraries import Build
 from points import KINDS, ROOT, Mutant
 
 HERE = Path(__file__).resolve().parent
+PYTHON = "tests/python/test_"
+LAYERS = [f"{PYTHON}{n}.py" for n in ("module", "layers", "module_call", "parametrize")]
+STEPS = [f"{PYTHON}{n}.py" for n in ("optim", "foreach", "amp")]
+# Which tests look at a room's code, the first that fits.
+ROOMS = {
+    "optim": STEPS,
+    "nn": ["tests/ops", *LAYERS, f"{PYTHON}init.py"],
+    "autograd": [f"{PYTHON}{n}.py" for n in
+                 ("tensor", "gradcheck", "graph", "forward_ad", "call_modes", "meta")],
+    "dispatch/operators/sparse": [f"{PYTHON}sparse.py"],
+    "dispatch": ["tests/ops", f"{PYTHON}tensor.py", f"{PYTHON}index.py", f"{PYTHON}random.py"],
+    "backends/cpu": ["tests/ops", *STEPS, f"{PYTHON}random.py", f"{PYTHON}sparse.py"],
+    "python/tenon/optim": STEPS,
+    "python/tenon/distributions": [f"{PYTHON}distributions.py"],
+    "python/tenon/vision": [f"{PYTHON}vision.py", "tests/ops/test_vision_ops.py"],
+    "python/tenon/utils/data": [f"{PYTHON}data.py"],
+    "python/tenon/nn": [*LAYERS, "tests/ops/test_nn_ops.py", "tests/ops/test_rnn.py"],
+    "python/tenon": ["tests/python"],
+}  # fmt: skip
 
 
 def options() -> argparse.Namespace:
@@ -27,6 +46,10 @@ def options() -> argparse.Namespace:
         prog="./dev mutate", description="Mutation tests of the operators."
     )
     parser.add_argument("entries", nargs="*", help="operators by name; default: all")
+    parser.add_argument("--code", nargs="+", type=Path, metavar="FILE",
+                        help="not the table but these files, C of the library and the CPU plugin "
+                        "or modules of Python")  # fmt: skip
+    parser.add_argument("--tests", nargs="+", metavar="PATH", help="with --code: what may kill")
     parser.add_argument("--kind", choices=KINDS, action="append", help="only such mutants")
     parser.add_argument("--sample", type=int, metavar="N", help="N mutants, drawn with --seed")
     parser.add_argument("--seed", type=int, default=0)
@@ -54,6 +77,18 @@ def chosen(found: list[Mutant], opts: argparse.Namespace) -> list[Mutant]:
     return mutants
 
 
+def tests_of(files: list[Path]) -> list[str]:
+    """What looks at files that belong to no entry, by their rooms."""
+    found: dict[str, None] = {}
+    for path in files:
+        name = path.relative_to(points.ROOT).as_posix()
+        for room, tests in ROOMS.items():
+            if name.startswith(room):
+                found |= dict.fromkeys(tests)
+                break
+    return list(found)
+
+
 def allowed() -> dict[str, str]:
     """The mutants that may live, with the reasons."""
     rows = tomllib.loads((HERE / "living.toml").read_text(encoding="utf-8")).get("living", [])
@@ -63,15 +98,18 @@ def allowed() -> dict[str, str]:
 def main() -> int:
     opts = options()
     build = Build(opts.build, opts.jobs)
-    found = build.collect()
+    files = [path.resolve() for path in opts.code or []]
+    found = build.collect() if not files else points.distinct(
+        m for path in files for m in points.code_mutants(path))  # fmt: skip
     may_live = allowed()
-    unknown = sorted(set(may_live) - {m.id for m in found})
+    unknown = sorted(set(may_live) - {m.id for m in found}) if not files else []
+    tests = opts.tests or tests_of(files)
     mutants = chosen(found, opts)
     if opts.list:
         print("\n".join(f"{m.kind}: {m.id}" for m in mutants))
         return 0
     began = time.monotonic()
-    site = build.make(mutants)
+    site = build.make(mutants, tests)
     print(f"mutate: built in {time.monotonic() - began:.0f} s", file=sys.stderr)
     one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TENON_NUM_THREADS"), "1")
     env = {**os.environ, **one, "PYTHONPATH": str(site)}
@@ -95,6 +133,7 @@ def report(
     """Prints the table and the living; 1 where living.toml and what lives differ."""
     plan = json.loads((build.out / "mutants.json").read_text(encoding="utf-8"))["mutants"]
     outcome: dict[str, str] = results["results"]  # type: ignore[assignment]
+    plan = [m for m in plan if outcome[m["id"]] != "void"]
     total, killed = Counter(m["kind"] for m in plan), Counter(
         m["kind"] for m in plan if outcome[m["id"]] == "killed")  # fmt: skip
     living = [m for m in plan if outcome[m["id"]] != "killed"]

@@ -179,6 +179,19 @@ def edits(text: str, fn: Function, kernel: bool) -> Iterator[Edit]:
         before = token
 
 
+def left_out(text: str, fn: Function) -> Iterator[Edit]:
+    """The function without one of its statements, assignments and calls."""
+    code = blank(text)
+    mute = _mute_ranges(code, fn.brace, fn.end)
+    for m in re.finditer(r"(?<=[;{}])(\s*)([^;{}]+);", code[fn.brace : fn.end]):
+        at, end = fn.brace + m.start(2), fn.brace + m.end(2)
+        if m[2].count("(") != m[2].count(")") or _muted(mute, at):
+            continue
+        if re.match(r"[\w.>\[\]*+-]+(\s*[-+*/|&]?=[^=]|\()|\w+(\+\+|--)", m[2]):
+            if not re.match(r"(return|if|for|while|goto|switch|case|else|do)\b", m[2]):
+                yield Edit(at, end, "(void)0", f"without {_short(text[at:end])}")
+
+
 def _names_argument(code: str, at: int) -> bool:
     """Whether a number only says which argument a message is about."""
     words = code[max(0, at - 48) : at]

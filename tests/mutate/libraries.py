@@ -98,7 +98,7 @@ class Build:
                 files.setdefault(m.file, []).append(m)
         self.ranges: dict[str, list[tuple[int, int, Mutant]]] = {}
         shutil.rmtree(self.out / "backends", ignore_errors=True)
-        if any(m.kind == "kernel" for m in mutants):
+        if any(self.in_plugin(m) for m in mutants):
             shutil.copytree(ROOT / "backends", self.out / "backends")
         for name, group in files.items():
             target = self.target(Path(name))
@@ -106,6 +106,9 @@ class Build:
             text = self.changed(Path(name), group, reached, str(target))
             target.write_text(text, encoding="utf-8")
         return {Path(name) for name in files}
+
+    def in_plugin(self, mutant: Mutant) -> bool:
+        return Path(mutant.file).is_relative_to(ROOT / "backends")
 
     def target(self, path: Path) -> Path:
         """Where the changed copy of a file goes."""
@@ -205,9 +208,12 @@ class Build:
             path = self.path_of(row)
             if output.startswith(LIBTENON + ".p/") and path in originals:
                 found.append((output, path, self.target(path)))
-            elif output.startswith("backends/cpu/") and headers:
+            elif output.startswith("backends/cpu/") and (headers or path in originals):
                 slot = re.search(r"-DTMPL_DTYPE=(\d+)", row["command"])
                 if slot and slot[1] not in SLOTS or "TMPL_ISA=avx" in row["command"]:
+                    continue
+                if path in originals:
+                    found.append((output, path, self.target(path)))
                     continue
                 used = self.headers_of(output) & headers
                 scalar = {h for h in used if h.name.startswith("scalar")}
@@ -305,8 +311,9 @@ class Build:
 
     # -- all of it -----------------------------------------------------------------------------
 
-    def make(self, mutants: list[Mutant]) -> Path:
-        """Builds, numbers the mutants, leaves out those that are no C; writes mutants.json."""
+    def make(self, mutants: list[Mutant], tests: list[str] | None = None) -> Path:
+        """Builds, numbers the mutants, leaves out those that are no C; writes mutants.json, with
+        the tests to collect where mutants belong to no entry."""
         self.out.mkdir(parents=True, exist_ok=True)
         reached: dict[tuple[str, str], int] = {}
         for number, m in enumerate(mutants, 1):
@@ -319,11 +326,12 @@ class Build:
             mutants = [m for m in mutants if m.number not in bad]
         core = self.state("core", len(reached), mutants)
         made = [self.link(LIBTENON, objects, core)]
-        if any(m.kind == "kernel" for m in mutants):
+        if any(self.in_plugin(m) for m in mutants):
             made.append(self.link(CPU, objects, self.state("cpu", len(reached), mutants)))
         site = self.site(made)
         rows = [{k: v for k, v in asdict(m).items() if k != "code"} | {"id": m.id} for m in mutants]
         plan = {"mutants": rows, "callers": points.callers(self.sources(), points.read_table())}
+        plan["tests"] = tests or []
         (self.out / "mutants.json").write_text(json.dumps(plan, indent=1), encoding="utf-8")
         return site
 

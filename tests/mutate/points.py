@@ -13,13 +13,14 @@ from typing import Any
 
 import ctext
 import formulas
+import pycode
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "dispatch" / "opgen"))
 import emit_c  # noqa: E402
 import table as optable  # noqa: E402
 
-KINDS = ("gradient", "forward", "shape", "dtype", "kernel")
+KINDS = ("gradient", "forward", "shape", "dtype", "kernel", "code")
 OF_PREFIX = {"grad": "gradient", "composite": "forward", "infer": "shape"}
 COMMON = "backends/common"
 # Formulas of the headers that do not belong to one f_<op>: the entries that they serve.
@@ -53,6 +54,7 @@ class Mutant:
     function: str = ""
     code: str = ""
     rule: tuple[str, str, str] = ("", "", "")
+    span: tuple[int, int, str] = (0, 0, "")  # of a module of Python: what becomes what
     number: int = 0
     seen: int = -1
 
@@ -296,6 +298,26 @@ def reduction_mutants() -> Iterator[Mutant]:
             yield Mutant(
                 "kernel", unit, note, REDUCTIONS[what], str(path), f"{m[2]}@{m.start()}", code
             )
+
+
+# -- code that belongs to no entry -------------------------------------------------------------
+
+
+def code_mutants(path: Path) -> Iterator[Mutant]:
+    """Of all functions of a file, in C or Python."""
+    text = path.read_text(encoding="utf-8")
+    name = path.relative_to(ROOT).as_posix()
+    if path.suffix == ".py":
+        for e in pycode.edits(text):
+            unit = f"{e.name} in {name}"
+            span = (e.start, e.end, e.new)
+            yield Mutant("code", unit, e.note, [], str(path), e.name, span=span)
+        return
+    for fn in ctext.functions(text):
+        for edit in [*ctext.edits(text, fn, False), *ctext.left_out(text, fn)]:
+            code = ctext.copy_of(text, fn, "{NAME}", edit)
+            unit = f"{fn.name} in {name}"
+            yield Mutant("code", unit, edit.note, [], str(path), fn.key, code)
 
 
 # -- who calls whom ----------------------------------------------------------------------------

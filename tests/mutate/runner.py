@@ -15,11 +15,17 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import pycode
+
 ROOT = Path(__file__).resolve().parents[2]
 MEMORY = 6 << 30
+VOID = 17  # what a child says of a mutant that cannot be switched on
 PATIENCE = 10.0  # seconds, and four times what the tests take unchanged
 
 
@@ -89,6 +95,8 @@ class Runner:
         self.folder, self.jobs, self.far = folder, jobs, far
         plan = json.loads((folder / "mutants.json").read_text(encoding="utf-8"))
         self.mutants, self.callers = plan["mutants"], plan["callers"]
+        self.tests = plan["tests"]
+        self.modules = {m["file"] for m in self.mutants if m["span"][2]}
         site = Path(tenon.__file__).parent
         self.rows = {r["name"]: r for r in json.loads((site / "ops.json").read_text("utf-8"))}
         tenon.ones(3).sum()  # the plugin is loaded before anything forks
@@ -125,7 +133,8 @@ class Runner:
             else:
                 file = item.path.relative_to(ROOT).as_posix()
                 self.in_file.setdefault(file, set()).add(i)
-        asked = {m["id"]: self.candidates(m["entries"]) for m in self.mutants}
+        every = list(range(len(self.items))) if self.tests else []
+        asked = {m["id"]: every or self.candidates(m["entries"]) for m in self.mutants}
         started = time.monotonic()
         self.facts = self.unchanged(sorted({i for many in asked.values() for i in many}))
         self.say(f"{len(self.facts)} tests unchanged in {time.monotonic() - started:.0f} s")
@@ -164,9 +173,11 @@ class Runner:
                 for i in wanted[job :: self.jobs]:
                     self.libraries.forget()
                     before = time.monotonic()
-                    how = run_item(self.items[i])
+                    with self.called() as called:
+                        how = run_item(self.items[i])
+                    reached = [*self.libraries.reached(), *called]
                     facts[i] = {"how": how, "seconds": time.monotonic() - before,
-                                "reached": self.libraries.reached()}  # fmt: skip
+                                "reached": reached}  # fmt: skip
                 (self.folder / f"facts{job}.json").write_text(json.dumps(facts), encoding="utf-8")
                 os._exit(0)
             children.append(pid)
@@ -179,13 +190,37 @@ class Runner:
                 found[int(i)] = fact | {"reached": set(fact["reached"])}
         return found
 
+    @contextmanager
+    def called(self) -> Iterator[set[str]]:
+        """The functions of changed modules that run meanwhile."""
+        found: set[str] = set()
+        codes: dict[Any, bool] = {}
+
+        def note(frame: Any, event: str, _: Any) -> None:
+            if event == "call" and frame.f_code not in codes:
+                codes[frame.f_code] = True
+                name = os.path.realpath(frame.f_code.co_filename)
+                if name in self.modules:
+                    found.add(f"{name}:{frame.f_code.co_qualname}")
+
+        if self.modules:
+            sys.setprofile(note)
+        try:
+            yield found
+        finally:
+            if self.modules:
+                sys.setprofile(None)
+
     # -- with one ------------------------------------------------------------------------------
 
     def tests_of(self, mutant: dict[str, Any], asked: list[int]) -> list[int]:
         """Those that pass without the mutant and reach it, shortest first."""
         facts = self.facts
+        seen = mutant["seen"]
+        if mutant["span"][2]:
+            seen = f"{mutant['file']}:{mutant['function']}"
         able = [i for i in asked if facts[i]["how"] == "passed"
-                and (mutant["seen"] < 0 or mutant["seen"] in facts[i]["reached"])]  # fmt: skip
+                and (seen == -1 or seen in facts[i]["reached"])]  # fmt: skip
         return sorted(able, key=lambda i: facts[i]["seconds"])
 
     def run_mutants(self, asked: dict[str, list[int]]) -> None:
@@ -210,7 +245,11 @@ class Runner:
         if pid:
             return pid
         quiet()
-        self.libraries.switch_on(mutant["number"])
+        if mutant["span"][2]:
+            if not pycode.switch_on(Path(mutant["file"]), *mutant["span"]):
+                os._exit(VOID)
+        else:
+            self.libraries.switch_on(mutant["number"])
         for i in tests:
             if run_item(self.items[i]) == "failed":
                 os._exit(1)
@@ -222,7 +261,8 @@ class Runner:
             mutant, _ = running.pop(pid)
             _, status = os.waitpid(pid, 0) if pid in self.late else (pid, self.status.pop(pid))
             self.late.discard(pid)
-            self.results[mutant["id"]] = "killed" if status else "lives"
+            void = os.WIFEXITED(status) and os.WEXITSTATUS(status) == VOID
+            self.results[mutant["id"]] = "void" if void else "killed" if status else "lives"
 
     late: set[int] = set()
     status: dict[int, int] = {}
@@ -265,7 +305,8 @@ def main() -> int:
     ]
     if far:
         files.add("tests/python")
-    return int(pytest.main([*options, "tests/ops", *sorted(files)], plugins=[runner]))
+    paths = runner.tests or ["tests/ops", *sorted(files)]
+    return int(pytest.main([*options, *paths], plugins=[runner]))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,144 @@
+"""Mutants of Python: one expression or statement of a function of a module."""
+
+from __future__ import annotations
+
+import ast
+import gc
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, FunctionType
+
+_TURNED = {
+    ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==",
+    ast.Is: "is not", ast.IsNot: "is", ast.In: "not in", ast.NotIn: "in",
+}  # fmt: skip
+_OTHER = {
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult,
+    ast.FloorDiv: ast.Mult, ast.Mod: ast.Mult, ast.Pow: ast.Mult,
+}  # fmt: skip
+_MESSAGES = ("warn", "debug", "info", "format")
+
+
+@dataclass
+class Edit:
+    """In the function `name`, text[start:end] becomes `new`."""
+
+    name: str
+    start: int
+    end: int
+    new: str
+    note: str
+
+
+def edits(text: str) -> Iterator[Edit]:
+    """All edits of the functions of a module."""
+    lines = [0]
+    for line in text.encode().split(b"\n"):
+        lines.append(lines[-1] + len(line) + 1)
+
+    def walk(node: ast.AST, inside: str) -> Iterator[Edit]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.FunctionDef | ast.ClassDef):
+                name = f"{inside}.{child.name}".lstrip(".")
+                if isinstance(child, ast.ClassDef):
+                    yield from walk(child, name)
+                else:
+                    yield from of_function(child, name)
+
+    def of_function(fn: ast.FunctionDef, name: str) -> Iterator[Edit]:
+        for statement in fn.body:
+            for node in [statement, *inner(statement)]:
+                for new in changes(node):
+                    start = lines[node.lineno - 1] + node.col_offset
+                    end = lines[node.end_lineno - 1] + node.end_col_offset
+                    old = text.encode()[start:end].decode()
+                    note = f"{short(old)} -> {short(new)} (line {node.lineno - fn.lineno})"
+                    yield Edit(name, start, end, new + "\n" * old.count("\n"), note)
+
+    return walk(ast.parse(text), "")
+
+
+def inner(node: ast.AST) -> Iterator[ast.AST]:
+    """What is below a node; not annotations, messages of errors and texts."""
+    if isinstance(node, ast.Raise | ast.Assert | ast.JoinedStr):
+        return
+    for field, value in ast.iter_fields(node):
+        if field in ("annotation", "returns", "decorator_list"):
+            continue
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.AST):
+                yield child
+                yield from inner(child)
+
+
+def changes(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.stmt) and not isinstance(node, ast.Return):
+        documents = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if isinstance(node, ast.Assign | ast.AugAssign | ast.Expr | ast.Raise) and not documents:
+            if not any(f".{m}(" in ast.unparse(node) for m in _MESSAGES):
+                yield "pass"
+        return
+    match node:
+        case ast.Compare(left=x, ops=[op], comparators=[y]) if type(op) in _TURNED:
+            yield f"({ast.unparse(x)} {_TURNED[type(op)]} {ast.unparse(y)})"
+        case ast.BinOp(left=x, op=op, right=y) if type(op) in _OTHER:
+            if not any(isinstance(v, ast.Constant) and isinstance(v.value, str) for v in (x, y)):
+                yield f"({ast.unparse(ast.BinOp(x, _OTHER[type(op)](), y))})"
+        case ast.BoolOp(op=op, values=values):
+            other = ast.Or() if isinstance(op, ast.And) else ast.And()
+            yield f"({ast.unparse(ast.BoolOp(other, values))})"
+        case ast.UnaryOp(op=ast.Not() | ast.USub(), operand=x):
+            yield f"({ast.unparse(x)})"
+        case ast.IfExp(test=test, body=x, orelse=y):
+            yield f"({ast.unparse(ast.IfExp(test, y, x))})"
+        case ast.Constant(value=bool(b)):
+            yield str(not b)
+        case ast.Constant(value=int(i)):
+            yield f"({i} + 1)"
+        case ast.Constant(value=float(f)):
+            yield f"({f!r} * 1.01)"
+        case _:
+            return
+
+
+def short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+# -- in the process that runs the tests ---------------------------------------------------------
+
+
+def place(code: CodeType) -> str:
+    """A function by its file's name and its own."""
+    return f"{code.co_filename}:{code.co_qualname}"
+
+
+def switch_on(path: Path, start: int, end: int, new: str) -> bool:
+    """Gives all functions of a module the code of the changed text; whether that was possible."""
+    text = path.read_bytes()
+    changed = text[:start] + new.encode() + text[end:]
+    fresh: dict[tuple[str, int], CodeType] = {}
+
+    def note(code: CodeType) -> None:
+        fresh[code.co_qualname, code.co_firstlineno] = code
+        for const in code.co_consts:
+            if isinstance(const, CodeType):
+                note(const)
+
+    flags = 0x1000000  # from __future__ import annotations, as the modules have it
+    note(compile(changed, str(path), "exec", flags=flags, dont_inherit=True))
+    for fn in [o for o in gc.get_objects() if isinstance(o, FunctionType)]:
+        code = fn.__code__
+        other = fresh.get((code.co_qualname, code.co_firstlineno))
+        if code.co_filename.endswith(str(path.name)) and other and _same_file(code, path):
+            if other.co_freevars != code.co_freevars:
+                return False
+            if other.co_code != code.co_code or other.co_consts != code.co_consts:
+                fn.__code__ = other
+    return True
+
+
+def _same_file(code: CodeType, path: Path) -> bool:
+    return Path(code.co_filename).resolve() == path
