@@ -71,7 +71,7 @@ def chosen(found: list[Mutant], opts: argparse.Namespace) -> list[Mutant]:
         mutants = [m for m in mutants if set(opts.entries) & set(m.entries)]
     if opts.again:
         before = json.loads(opts.again.read_text(encoding="utf-8"))["results"]
-        mutants = [m for m in mutants if before.get(m.id, "lives") != "killed"]
+        mutants = [m for m in mutants if before.get(m.id, "killed") != "killed"]
     if opts.sample:
         mutants = random.Random(opts.seed).sample(mutants, min(opts.sample, len(mutants)))
     return mutants
