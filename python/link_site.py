@@ -1,10 +1,12 @@
-"""Lays out the package inside the build tree: `link_site.py BUILD_ROOT PACKAGE_SOURCE FILE...`.
+"""Lays out the package inside the build tree:
+`link_site.py STAMP DEPFILE BUILD_ROOT PACKAGE_SOURCE FILE...`.
 
 BUILD_ROOT/site/tenon gets a link to each Python source and to each FILE, headers in include/tenon,
 as an installation would have copies, so that PYTHONPATH=BUILD_ROOT/site runs what was just built.
 Plugins, manifests and a BLAS that is brought along go to BUILD_ROOT/plugins, beside libtenon. A
 .pc file is copied because pkg-config may look for the rest beside the file that a link leads to.
-Links whose source is gone are removed.
+Links whose source is gone are removed. DEPFILE names the folders of the source, which change when a
+file comes or goes.
 """
 
 from __future__ import annotations
@@ -58,5 +60,14 @@ def main(build: Path, source: Path, files: list[Path]) -> None:
                 path.unlink()
 
 
+def write_depfile(depfile: Path, stamp: str, source: Path) -> None:
+    folders = [p for p in source.rglob("*") if p.is_dir() and p.name != "__pycache__"]
+    names = [str(p).replace(" ", "\\ ") for p in [source, *sorted(folders)]]
+    depfile.write_text(f"{stamp}: {' '.join(names)}\n", encoding="utf-8")
+
+
 if __name__ == "__main__":
-    main(*(Path(arg).resolve() for arg in sys.argv[1:3]), [Path(p).resolve() for p in sys.argv[3:]])
+    build, source, *files = (Path(arg).resolve() for arg in sys.argv[3:])
+    main(build, source, files)
+    write_depfile(Path(sys.argv[2]), sys.argv[1], source)
+    Path(sys.argv[1]).touch()
