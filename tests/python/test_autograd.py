@@ -1,0 +1,100 @@
+"""Gradients from end to end, in seconds: what any change may break. Values against closed forms and
+differences of the function itself, in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import tenon as tn
+from tenon.nn import functional as F
+
+RNG = np.random.default_rng(11)
+
+
+def leaf(*shape: int) -> tn.Tensor:
+    return tn.tensor(RNG.standard_normal(shape), requires_grad=True)
+
+
+def slopes(
+    fn: Callable[..., tn.Tensor], *inputs: tn.Tensor, step: float = 1e-6
+) -> list[np.ndarray]:
+    """Central differences of a function with one value."""
+    found, step = [], 1e-6
+    for t in inputs:
+        each = np.zeros(t.numel())
+        flat = t.detach().reshape(-1)
+        for i in range(t.numel()):
+            with tn.no_grad():
+                flat[i] += step
+                above = fn(*inputs).item()
+                flat[i] -= 2 * step
+                below = fn(*inputs).item()
+                flat[i] += step
+            each[i] = (above - below) / (2 * step)
+        found.append(each.reshape(t.shape))
+    return found
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda a, b: (a @ b).tanh().sum(),
+        lambda a, b: F.softmax(a @ b, -1).square().sum(),
+        lambda a, b: (a * b.t()).cumsum(1).sigmoid().mean(),
+        lambda a, b: tn.cat([a[:, 1:], b.t()], 1).logsumexp(1).sum(),
+        lambda a, b: F.layer_norm(a, (4,), b[:, 0], b[:, 1]).pow(3).sum(),
+        lambda a, b: tn.where(a > 0, a.exp(), a * b.t()).sum(),
+    ],
+)
+def test_gradients_are_slopes(fn: Callable[..., tn.Tensor]) -> None:
+    a, b = leaf(3, 4), leaf(4, 3)
+    got = tn.autograd.grad(fn(a, b), (a, b))
+    for g, want in zip(got, slopes(fn, a, b), strict=True):
+        np.testing.assert_allclose(g.numpy(), want, rtol=1e-6, atol=1e-8)
+
+
+def test_second_derivatives() -> None:
+    x = leaf(5)
+    (first,) = tn.autograd.grad(x.sin().mul(x).sum(), x, create_graph=True)
+    (second,) = tn.autograd.grad(first.sum(), x)
+    v = x.detach().numpy()
+    np.testing.assert_allclose(first.detach().numpy(), np.sin(v) + v * np.cos(v))
+    np.testing.assert_allclose(second.numpy(), 2 * np.cos(v) - v * np.sin(v))
+
+
+def test_gradients_add_up_and_are_asked_for() -> None:
+    x = leaf(3)
+    y = x * 2
+    assert y.requires_grad
+    assert not y.is_leaf
+    y.sum().backward(retain_graph=True)
+    y.sum().backward()
+    assert x.grad.tolist() == [4, 4, 4]
+    assert y.detach().grad is None
+    with pytest.raises(RuntimeError, match="second time|freed"):
+        (z := (x.exp() * x).sum()).backward()
+        z.backward()
+    with tn.no_grad():
+        assert not (x * 2).requires_grad
+    with pytest.raises(RuntimeError, match="does not require grad"):
+        (x.detach() * 2).sum().backward()
+
+
+def test_what_a_gradient_needs_may_not_be_written() -> None:
+    x = leaf(3)
+    y = x.exp()
+    y.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_hooks_see_and_change_gradients() -> None:
+    x, seen = leaf(2), []
+    y = x * 3
+    y.register_hook(lambda g: g * 10)
+    x.register_hook(lambda g: seen.append(g.tolist()))
+    y.sum().backward()
+    assert seen == [[30, 30]]
+    assert x.grad.tolist() == [30, 30]
