@@ -260,6 +260,18 @@ TMPL_INLINE A f__softplus_backward(A g, A x, A beta, A threshold) {
 }
 TMPL_INLINE A f_log_sigmoid(A x) { return (x < 0 ? x : K_(0)) - M_(log1p)(M_(exp)(-B_(fabs)(x))); }
 TMPL_INLINE A f_hardtanh(A x, A low, A high) { return x < low ? low : x > high ? high : x; }
+/* The whole number that stands for x on a grid; NaN counts as the lowest. */
+TMPL_INLINE A f_grid_number(A x, A scale, A zero) {
+    return float_round_even(x * (K_(1) / scale)) + zero;
+}
+TMPL_INLINE A f__fake_quantize(A x, A scale, A zero, A low, A high) {
+    A q = f_grid_number(x, scale, zero);
+    return ((q > low ? q < high ? q : high : low) - zero) * scale;
+}
+TMPL_INLINE A f__fake_quantize_backward(A g, A x, A scale, A zero, A low, A high) {
+    A q = f_grid_number(x, scale, zero);
+    return q >= low && q <= high ? g : 0;
+}
 TMPL_INLINE A f_hardsigmoid(A x) { return f_hardtanh(x + 3, K_(0), K_(6)) / K_(6); }
 TMPL_INLINE A f_hardswish(A x) { return x * f_hardtanh(x + 3, K_(0), K_(6)) / K_(6); }
 TMPL_INLINE A f_hardshrink(A x, A l) { return x >= -l && x <= l ? K_(0) : x; }

@@ -114,7 +114,7 @@ _SUBMODULES = frozenset({
     "functional", "hub", "jit", "linalg", "multiprocessing", "nn", "onnx", "ops", "optim",
     "overrides", "profiler", "random", "return_types", "serialization", "signal", "sparse",
     "special", "testing", "types", "utils", "version", "compiler", "mps", "xpu", "array_api", "cpu",
-    "fx", "futures", "__config__", "export", "library", "ffi", "storage",
+    "fx", "futures", "__config__", "export", "library", "ffi", "storage", "ao", "quantization",
 })  # fmt: skip
 
 # Names of submodules that are functions of the package.
@@ -130,6 +130,10 @@ _LATER = {
         "HalfStorage", "BFloat16Storage", "LongStorage", "IntStorage", "ShortStorage",
         "CharStorage", "ByteStorage", "BoolStorage", "ComplexDoubleStorage", "ComplexFloatStorage",
     ), "_tensor.storage"),
+    **dict.fromkeys((
+        "qint8", "quint8", "qint32", "quint4x2", "per_tensor_affine", "per_tensor_symmetric",
+        "per_channel_affine", "per_channel_symmetric", "per_channel_affine_float_qparams",
+    ), "ao.quantization._grids"),
     "set_printoptions": "_tensor.print", "get_printoptions": "_tensor.print",
     **dict.fromkeys(("Stream", "Event", "stream", "current_stream"), "_device.streams"),
     "SymInt": "types", "SymFloat": "types", "SymBool": "types", "ScriptModule": "jit",
@@ -183,7 +187,8 @@ for _name in dir(_C._ops):
     if not _name.startswith(("_", "special_")) and _name not in globals() and _name not in _LATER:
         globals()[_name] = getattr(_C._ops, _name)
 del _name
-_addmm_activation = _C._ops._addmm_activation  # a name that programs know from PyTorch
+_addmm_activation = _C._ops._addmm_activation  # names that programs know from PyTorch
+_int_mm, _weight_int8pack_mm = _C._ops._int_mm, _C._ops._weight_int8pack_mm
 
 
 def __getattr__(name: str) -> Any:

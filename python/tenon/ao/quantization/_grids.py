@@ -1,0 +1,51 @@
+"""Names of grids: which whole numbers there are, and how scale and zero point follow from a range.
+
+A tensor on a grid is a float tensor whose values are (q - zero_point) * scale; these are no dtypes
+of tensors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class QType:
+    """A kind of whole numbers."""
+
+    name: str
+    low: int
+    high: int
+    is_floating_point = False
+    is_complex = False
+
+    def __repr__(self) -> str:
+        return f"torch.{self.name}"
+
+    def __reduce__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class QScheme:
+    """How a grid is laid."""
+
+    name: str
+    symmetric: bool
+    per_channel: bool
+
+    def __repr__(self) -> str:
+        return f"torch.{self.name}"
+
+    def __reduce__(self) -> str:
+        return self.name
+
+
+qint8 = QType("qint8", -128, 127)
+quint8 = QType("quint8", 0, 255)
+qint32 = QType("qint32", -(1 << 31), (1 << 31) - 1)
+quint4x2 = QType("quint4x2", 0, 15)
+per_tensor_affine = QScheme("per_tensor_affine", False, False)
+per_tensor_symmetric = QScheme("per_tensor_symmetric", True, False)
+per_channel_affine = QScheme("per_channel_affine", False, True)
+per_channel_symmetric = QScheme("per_channel_symmetric", True, True)
+per_channel_affine_float_qparams = QScheme("per_channel_affine_float_qparams", False, True)

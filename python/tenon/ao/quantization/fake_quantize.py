@@ -1,0 +1,116 @@
+"""Modules that lay values on a grid while a model is trained."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tenon
+from tenon import Tensor
+from tenon.ao.quantization._grids import per_channel_symmetric, per_tensor_symmetric, qint8, quint8
+from tenon.ao.quantization.observer import (
+    Factory,
+    MovingAverageMinMaxObserver,
+    MovingAveragePerChannelMinMaxObserver,
+)
+from tenon.nn import Module
+
+
+class FakeQuantizeBase(Module):
+    """Two switches: whether values are observed, whether they are laid on the grid."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("fake_quant_enabled", tenon.tensor([1], dtype=tenon.uint8))
+        self.register_buffer("observer_enabled", tenon.tensor([1], dtype=tenon.uint8))
+
+    def enable_fake_quant(self, enabled: bool = True) -> None:
+        self.fake_quant_enabled[0] = 1 if enabled else 0
+
+    def disable_fake_quant(self) -> None:
+        self.enable_fake_quant(False)
+
+    def enable_observer(self, enabled: bool = True) -> None:
+        self.observer_enabled[0] = 1 if enabled else 0
+
+    def disable_observer(self) -> None:
+        self.enable_observer(False)
+
+    @classmethod
+    def with_args(cls, **kwargs: Any) -> Any:
+        return Factory(cls, **kwargs)
+
+
+class FakeQuantize(FakeQuantizeBase):
+    """An observer, and its grid. The gradient passes where nothing is cut off."""
+
+    def __init__(self, observer: Any = MovingAverageMinMaxObserver, quant_min: int | None = None,
+                 quant_max: int | None = None, is_dynamic: bool = False,
+                 **observer_kwargs: Any) -> None:  # fmt: skip
+        super().__init__()
+        if quant_min is not None and quant_max is not None:
+            observer_kwargs.update(quant_min=quant_min, quant_max=quant_max)
+        self.activation_post_process = seen = observer(**observer_kwargs)
+        self.quant_min, self.quant_max = seen.quant_min, seen.quant_max
+        self.dtype, self.qscheme = seen.dtype, seen.qscheme
+        self.ch_axis = getattr(seen, "ch_axis", -1)
+        self.is_per_channel = self.qscheme.per_channel
+        self.register_buffer("scale", tenon.tensor([1.0]))
+        self.register_buffer("zero_point", tenon.tensor([0], dtype=tenon.int32))
+
+    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
+        return self.activation_post_process.calculate_qparams()
+
+    def forward(self, X: Tensor) -> Tensor:
+        if self.observer_enabled[0] == 1:
+            self.activation_post_process(X.detach())
+            self.scale, self.zero_point = self.calculate_qparams()
+        if self.fake_quant_enabled[0] != 1:
+            return X
+        if self.is_per_channel:
+            return tenon.fake_quantize_per_channel_affine(
+                X, self.scale, self.zero_point, self.ch_axis, self.quant_min, self.quant_max
+            )
+        return tenon.fake_quantize_per_tensor_affine(
+            X, self.scale, self.zero_point, self.quant_min, self.quant_max
+        )
+
+    def extra_repr(self) -> str:
+        return (
+            f"quant_min={self.quant_min}, quant_max={self.quant_max}, dtype={self.dtype}, "
+            f"qscheme={self.qscheme}, scale={self.scale}, zero_point={self.zero_point}"
+        )
+
+
+def disable_fake_quant(mod: Module) -> None:
+    """For `model.apply`."""
+    if isinstance(mod, FakeQuantizeBase):
+        mod.disable_fake_quant()
+
+
+def enable_fake_quant(mod: Module) -> None:
+    if isinstance(mod, FakeQuantizeBase):
+        mod.enable_fake_quant()
+
+
+def disable_observer(mod: Module) -> None:
+    if isinstance(mod, FakeQuantizeBase):
+        mod.disable_observer()
+
+
+def enable_observer(mod: Module) -> None:
+    if isinstance(mod, FakeQuantizeBase):
+        mod.enable_observer()
+
+
+default_fake_quant = FakeQuantize.with_args(
+    observer=MovingAverageMinMaxObserver, quant_min=0, quant_max=255, dtype=quint8,
+    reduce_range=True,
+)  # fmt: skip
+default_weight_fake_quant = FakeQuantize.with_args(
+    observer=MovingAverageMinMaxObserver, quant_min=-128, quant_max=127, dtype=qint8,
+    qscheme=per_tensor_symmetric, reduce_range=False,
+)  # fmt: skip
+default_per_channel_weight_fake_quant = FakeQuantize.with_args(
+    observer=MovingAveragePerChannelMinMaxObserver, quant_min=-128, quant_max=127, dtype=qint8,
+    qscheme=per_channel_symmetric, reduce_range=False, ch_axis=0,
+)  # fmt: skip

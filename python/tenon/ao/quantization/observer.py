@@ -1,0 +1,270 @@
+"""Observers: modules that see what values pass, and say which grid fits them."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import tenon
+from tenon import Tensor
+from tenon.ao.quantization._grids import (
+    QScheme,
+    QType,
+    per_channel_affine,
+    per_channel_symmetric,
+    per_tensor_affine,
+    per_tensor_symmetric,
+    qint8,
+    quint8,
+)
+from tenon.nn import Module
+
+_EPS = 1.1920928955078125e-07  # of float32
+
+
+class Factory(functools.partial):
+    """Makes observers; takes further arguments."""
+
+    def with_args(self, **kwargs: Any) -> Any:
+        return Factory(self.func, *self.args, **{**self.keywords, **kwargs})
+
+
+class ObserverBase(Module):
+    """What observers share: the numbers of the grid. Subclasses: forward, calculate_qparams."""
+
+    def __init__(self, dtype: QType, is_dynamic: bool = False) -> None:
+        super().__init__()
+        self.dtype, self.is_dynamic = dtype, is_dynamic
+
+    def calculate_qparams(self, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        raise NotImplementedError
+
+    @classmethod
+    def with_args(cls, **kwargs: Any) -> Any:
+        """A factory with these arguments."""
+        return Factory(cls, **kwargs)
+
+
+class UniformQuantizationObserverBase(ObserverBase):
+    """Grids of equal steps from the least and the largest value."""
+
+    def __init__(
+        self, dtype: QType = quint8, qscheme: QScheme = per_tensor_affine,
+        reduce_range: bool = False, quant_min: int | None = None, quant_max: int | None = None,
+        factory_kwargs: Any = None, eps: float = _EPS, is_dynamic: bool = False, **kwargs: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(dtype, is_dynamic)
+        if not isinstance(dtype, QType):
+            raise ValueError(f"an observer's dtype is one of qint8, quint8, got {dtype!r}")
+        self.qscheme, self.reduce_range, self.eps = qscheme, reduce_range, eps
+        self.has_customized_qrange = quant_min is not None and quant_max is not None
+        if self.has_customized_qrange:
+            if not quant_min <= 0 <= quant_max or quant_min >= quant_max:
+                raise ValueError("quant_min and quant_max must be ordered and include zero")
+            self.quant_min, self.quant_max = quant_min, quant_max
+        elif reduce_range:
+            self.quant_min, self.quant_max = dtype.low // 2, dtype.high // 2
+        else:
+            self.quant_min, self.quant_max = dtype.low, dtype.high
+
+    def _calculate_qparams(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        if not bool((low <= high).all()):
+            raise AssertionError(f"min {low} should be less than max {high}")
+        low, high = low.clamp(max=0.0), high.clamp(min=0.0)
+        least, most = self.quant_min, self.quant_max
+        if self.qscheme.symmetric:
+            high = tenon.maximum(-low, high)
+            scale = (high / (float(most - least) / 2)).clamp(min=self.eps)
+            middle = (least + most) // 2 if self.has_customized_qrange else 128
+            zero = tenon.full_like(scale, 0 if self.dtype.low < 0 else middle)
+        else:
+            scale = ((high - low) / float(most - least)).clamp(min=self.eps)
+            zero = (least - tenon.round(low / scale)).clamp(least, most)
+        return scale.reshape(-1), zero.reshape(-1).to(tenon.int32)
+
+    def reset_min_max_vals(self) -> None:
+        raise NotImplementedError
+
+
+class MinMaxObserver(UniformQuantizationObserverBase):
+    """The least and the largest value of all that pass."""
+
+    def __init__(self, dtype: QType = quint8, qscheme: QScheme = per_tensor_affine,
+                 **kwargs: Any) -> None:  # fmt: skip
+        super().__init__(dtype, qscheme, **kwargs)
+        if qscheme.per_channel and type(self)._channels is False:
+            raise NotImplementedError("this observer's grid is one per tensor")
+        self.register_buffer("min_val", tenon.tensor(float("inf")))
+        self.register_buffer("max_val", tenon.tensor(float("-inf")))
+
+    _channels = False
+
+    def _ends(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return tenon.aminmax(x)
+
+    def _merge(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        return tenon.minimum(low, self.min_val), tenon.maximum(high, self.max_val)
+
+    def forward(self, x_orig: Tensor) -> Tensor:
+        if x_orig.numel() == 0:
+            return x_orig
+        low, high = self._ends(x_orig.detach().float())
+        if self.seen:
+            low, high = self._merge(low, high)
+        self.min_val, self.max_val = low, high
+        return x_orig
+
+    @property
+    def seen(self) -> bool:
+        """Whether any value has passed."""
+        return bool((self.min_val <= self.max_val).all()) and self.min_val.numel() > 0
+
+    def calculate_qparams(self, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        if not self.seen:
+            return tenon.tensor([1.0]), tenon.tensor([0], dtype=tenon.int32)
+        return self._calculate_qparams(self.min_val, self.max_val)
+
+    def extra_repr(self) -> str:
+        return f"min_val={self.min_val.tolist()}, max_val={self.max_val.tolist()}"
+
+    def reset_min_max_vals(self) -> None:
+        """Forgets what passed."""
+        self.min_val, self.max_val = tenon.tensor(float("inf")), tenon.tensor(float("-inf"))
+
+
+class MovingAverageMinMaxObserver(MinMaxObserver):
+    """Averages of the ends of batches, with less weight for what is long ago."""
+
+    def __init__(self, averaging_constant: float = 0.01, dtype: QType = quint8,
+                 qscheme: QScheme = per_tensor_affine, **kwargs: Any) -> None:  # fmt: skip
+        self.averaging_constant = averaging_constant
+        super().__init__(dtype, qscheme, **kwargs)
+        self.averaging_constant = averaging_constant
+
+    def _merge(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        c = self.averaging_constant
+        return self.min_val + c * (low - self.min_val), self.max_val + c * (high - self.max_val)
+
+
+class PerChannelMinMaxObserver(MinMaxObserver):
+    """A grid for each place along ch_axis."""
+
+    _channels = True
+
+    def __init__(self, ch_axis: int = 0, dtype: QType = quint8,
+                 qscheme: QScheme = per_channel_affine, **kwargs: Any) -> None:  # fmt: skip
+        if not qscheme.per_channel:
+            raise NotImplementedError("this observer's grid is one per channel")
+        super().__init__(dtype, qscheme, **kwargs)
+        self.ch_axis = ch_axis
+
+    def _ends(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        rows = x.movedim(self.ch_axis, 0).reshape(x.shape[self.ch_axis], -1)
+        return rows.amin(1), rows.amax(1)
+
+    def _load_from_state_dict(self, state: Any, prefix: str, *args: Any) -> None:
+        for name in ("min_val", "max_val"):  # a fresh one has seen no channel
+            if prefix + name in state:
+                setattr(self, name, tenon.empty_like(state[prefix + name]))
+        super()._load_from_state_dict(state, prefix, *args)
+
+
+class MovingAveragePerChannelMinMaxObserver(PerChannelMinMaxObserver):
+    """The same over averages."""
+
+    def __init__(self, averaging_constant: float = 0.01, ch_axis: int = 0, **kwargs: Any) -> None:
+        super().__init__(ch_axis, **kwargs)
+        self.averaging_constant = averaging_constant
+
+    _merge = MovingAverageMinMaxObserver._merge
+
+
+class HistogramObserver(MinMaxObserver):
+    """Counts of values; the grid leaves out what is so rare that finer steps are worth more."""
+
+    def __init__(self, bins: int = 2048, dtype: QType = quint8,
+                 qscheme: QScheme = per_tensor_affine, **kwargs: Any) -> None:  # fmt: skip
+        super().__init__(dtype, qscheme, **kwargs)
+        self.bins = bins
+        self.register_buffer("histogram", tenon.zeros(bins))
+
+    def forward(self, x_orig: Tensor) -> Tensor:
+        x = x_orig.detach().float()
+        if x.numel() == 0:
+            return x_orig
+        old, low, high = self.seen, self.min_val, self.max_val
+        super().forward(x)
+        counts = self._counts(x.reshape(-1), None)
+        if old:
+            middles = low + (tenon.arange(self.bins) + 0.5) * ((high - low) / self.bins)
+            counts = counts + self._counts(middles, self.histogram)
+        self.histogram = counts
+        return x_orig
+
+    def _counts(self, values: Tensor, weight: Tensor | None) -> Tensor:
+        width = ((self.max_val - self.min_val) / self.bins).clamp(min=_EPS)
+        places = ((values - self.min_val) / width).long().clamp(0, self.bins - 1)
+        return tenon.bincount(places, weight, self.bins).float()
+
+    def calculate_qparams(self, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        if not self.seen:
+            return super().calculate_qparams()
+        step = (self.max_val - self.min_val) / self.bins
+        middles = self.min_val + (tenon.arange(self.bins) + 0.5) * step
+        best = (float("inf"), self.min_val, self.max_val)
+        for cut_low in (0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6):
+            for cut_high in (0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6):
+                low = self.min_val * (1 - cut_low) if self.min_val < 0 else self.min_val
+                high = self.max_val * (1 - cut_high) if self.max_val > 0 else self.max_val
+                scale, zero = self._calculate_qparams(low, high)
+                near = tenon.fake_quantize_per_tensor_affine(
+                    middles, scale, zero, self.quant_min, self.quant_max
+                )
+                cut = (near - middles).square() * ((near - middles).abs() > scale / 2)
+                error = float((self.histogram * (cut + scale.square() / 12)).sum())
+                if error < best[0]:
+                    best = (error, low, high)
+        return self._calculate_qparams(*best[1:])
+
+    def reset_min_max_vals(self) -> None:
+        super().reset_min_max_vals()
+        self.histogram = tenon.zeros(self.bins)
+
+
+class PlaceholderObserver(ObserverBase):
+    """Sees nothing; says that the grid is found when the model runs, or what dtype is wanted."""
+
+    def __init__(self, dtype: Any = tenon.float32, custom_op_name: str = "",
+                 compute_dtype: Any = None, quant_min: int | None = None,
+                 quant_max: int | None = None, qscheme: QScheme | None = None,
+                 eps: float | None = None, is_dynamic: bool = False) -> None:  # fmt: skip
+        super().__init__(dtype, is_dynamic)
+        self.qscheme, self.quant_min, self.quant_max = qscheme, quant_min, quant_max
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x
+
+    def calculate_qparams(self, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        raise RuntimeError("calculate_qparams should not be called for PlaceholderObserver")
+
+
+class NoopObserver(PlaceholderObserver):
+    """Sees nothing."""
+
+
+default_observer = MinMaxObserver.with_args(quant_min=0, quant_max=127)
+default_placeholder_observer = PlaceholderObserver
+default_weight_observer = MinMaxObserver.with_args(dtype=qint8, qscheme=per_tensor_symmetric)
+weight_observer_range_neg_127_to_127 = default_weight_observer.with_args(
+    quant_min=-127, quant_max=127, eps=2**-12
+)
+default_histogram_observer = HistogramObserver.with_args(quant_min=0, quant_max=127)
+default_per_channel_weight_observer = PerChannelMinMaxObserver.with_args(
+    dtype=qint8, qscheme=per_channel_symmetric
+)
+per_channel_weight_observer_range_neg_127_to_127 = default_per_channel_weight_observer.with_args(
+    quant_min=-127, quant_max=127, eps=2**-12
+)
+default_dynamic_quant_observer = PlaceholderObserver.with_args(
+    dtype=quint8, quant_min=0, quant_max=255, is_dynamic=True
+)

@@ -1,0 +1,4 @@
+"""The older name of `ao.quantization`."""
+
+from tenon.ao.quantization import *  # noqa: F403
+from tenon.ao.quantization import __all__  # noqa: F401
