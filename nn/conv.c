@@ -186,18 +186,42 @@ static tn_status unbatched(tni_scope *s, const conv *c, tn_tensor *y, tn_tensor 
     return scope_finish(s, y, ret);
 }
 
-static tn_tensor *run_conv(tni_scope *s, const conv *c, tn_tensor *x) {
+/* One convolution, or with a size its way back, which makes that size. */
+static tn_tensor *convolve(tni_scope *s, const conv *c, tn_tensor *x, tn_tensor *w, tn_tensor *bias,
+                           const int64_t *size) {
     tn_tensor *y = NULL;
     if (s->st != TN_OK) return NULL;
-    tn_status st =
-        tn__conv(x, tni_t(c->w), tni_t(c->bias), c->stride, c->padding, c->dilation, c->groups, &y);
+    tn_status st = size ? tn__conv_backward_input(x, w, bias, tn_ints_of(size, c->n + 2), c->stride,
+                                                  c->padding, c->dilation, c->groups, &y)
+                        : tn__conv(x, w, bias, c->stride, c->padding, c->dilation, c->groups, &y);
+    return scope_take(s, st, y);
+}
+
+/* The product of two complex numbers, with convolutions for its four products of real ones. */
+static tn_tensor *run_conv(tni_scope *s, const conv *c, tn_tensor *x, const int64_t *size) {
+    tn_tensor *w = tni_t(c->w), *bias = tni_t(c->bias), *y = NULL;
+    if (s->st != TN_OK) return NULL;
+    int32_t dtype = tn_tensor_dtype(x);
+    bool is_complex = tn_dtype_category(dtype) == TN_CAT_COMPLEX && tn_view_dtype(c->w) == dtype &&
+                      (!bias || tn_view_dtype(c->bias) == dtype);
+    if (!is_complex) return convolve(s, c, x, w, bias, size);
+    tn_tensor *xr = scope_unary(s, tn_real, x), *xi = scope_unary(s, tn_imag, x),
+              *wr = scope_unary(s, tn_real, w), *wi = scope_unary(s, tn_imag, w),
+              *br = bias ? scope_unary(s, tn_real, bias) : NULL,
+              *bi = bias ? scope_unary(s, tn_imag, bias) : NULL;
+    tn_tensor *re = scope_sub(s, convolve(s, c, xr, wr, br, size),
+                              convolve(s, c, xi, wi, NULL, size)),
+              *im = scope_add(s, convolve(s, c, xr, wi, bi, size),
+                              convolve(s, c, xi, wr, NULL, size));
+    if (s->st != TN_OK) return NULL;
+    tn_status st = tn_complex(re, im, &y);
     return scope_take(s, st, y);
 }
 
 static tn_status forward(const conv *c, tn_tensor **ret) {
     TN_TRY(check_rank(c));
     tni_scope s = {0};
-    return unbatched(&s, c, run_conv(&s, c, batched(&s, c)), ret);
+    return unbatched(&s, c, run_conv(&s, c, batched(&s, c), NULL), ret);
 }
 
 /* 'same' pads so that a convolution of stride 1 keeps the size; an odd rest goes to the end. */
@@ -228,7 +252,7 @@ static tn_status forward_named(conv *c, const char *padding, tn_tensor **ret) {
             tn_constant_pad_nd(x, tn_ints_of(extra, 2 * (int64_t)c->n), tn_scalar_int(0), &wide);
         x = scope_take(&s, st, wide);
     }
-    return unbatched(&s, c, run_conv(&s, c, x), ret);
+    return unbatched(&s, c, run_conv(&s, c, x, NULL), ret);
 }
 
 static tn_status backward(const conv *c, tn_tensor **ret) {
@@ -236,7 +260,7 @@ static tn_status backward(const conv *c, tn_tensor **ret) {
     int64_t size[5], further[6] = {0};
     bool reaches = false;
     tni_scope s = {0};
-    tn_tensor *x = batched(&s, c), *y = NULL;
+    tn_tensor *x = batched(&s, c);
     if (s.st != TN_OK) return scope_finish(&s, NULL, ret);
     const int64_t *shape = tn_tensor_shape(x), limit = INT64_C(1) << 30; /* no sum can overflow */
     if (c->groups < 1 || c->groups > limit || c->w->shape[1] > limit) {
@@ -269,13 +293,7 @@ static tn_status backward(const conv *c, tn_tensor **ret) {
                                           tn_scalar_int(0), &longer);
         x = scope_take(&s, st, longer);
     }
-    if (s.st == TN_OK) {
-        tn_status st =
-            tn__conv_backward_input(x, tni_t(c->w), tni_t(c->bias), tn_ints_of(size, c->n + 2),
-                                    c->stride, c->padding, c->dilation, c->groups, &y);
-        y = scope_take(&s, st, y);
-    }
-    return unbatched(&s, c, y, ret);
+    return unbatched(&s, c, run_conv(&s, c, x, size), ret);
 }
 
 tn_status tni_composite_conv1d(const void *args, tn_tensor **rets) {

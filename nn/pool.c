@@ -71,7 +71,7 @@ tn_status tni_infer_avg_pool2d(tn_infer *inf, const void *args) {
     const tn_avg_pool2d_args *a = args;
     const int64_t ones[2] = {1, 1};
     if (a->divisor_override.has && a->divisor_override.value == 0) {
-        return tn_fail(TN_E_VALUE, 6, "divisor must be not zero");
+        return tn_fail(TN_E_STATE, 6, "divisor must be not zero");
     }
     return pool_shape(inf, 1, a->input, a->kernel_size, a->stride, a->padding, ones, a->ceil_mode,
                       "avg_pool2d");
@@ -177,6 +177,12 @@ tn_status tni_composite_adaptive_avg_pool2d(const void *args, tn_tensor **rets) 
     int64_t size[2] = {a->output_size.v[0], a->output_size.v[1]};
     for (int i = 0; i < 2; i++) {
         if (size[i] == -1) size[i] = a->input->shape[n - 2 + i];
+        if (size[i] < 0) {
+            return tn_fail(TN_E_SHAPE, 1,
+                           "adaptive_avg_pool2d(): elements of output_size must not be negative, "
+                           "but received (%lld, %lld)",
+                           (long long)a->output_size.v[0], (long long)a->output_size.v[1]);
+        }
     }
     if (size[0] == 1 && size[1] == 1) return tn_mean(x, TN_INTS(-2, -1), 1, -1, &rets[0]);
     return tn__adaptive_avg_pool2d(x, tn_ints_of(size, 2), &rets[0]);

@@ -187,6 +187,28 @@ tn_status tni_infer__lu_permutation(tn_infer *inf, const void *args) {
     return tni_infer_set(inf, 0, ndim, shape);
 }
 
+tn_status tni_infer__linalg_ldl_factor(tn_infer *inf, const void *args) {
+    const tn__linalg_ldl_factor_args *a = args;
+    TN_TRY(square("torch.linalg.ldl_factor_ex", a->A));
+    inf->out[1].dtype = TN_I32;
+    inf->out[2].dtype = TN_I32;
+    TN_TRY(alike(inf, 0, a->A));
+    TN_TRY(set(inf, 1, a->A, 1, rows_of(a->A), 0));
+    return set(inf, 2, a->A, 0, 0, 0);
+}
+
+tn_status tni_infer__linalg_ldl_solve(tn_infer *inf, const void *args) {
+    const tn__linalg_ldl_solve_args *a = args;
+    TN_TRY(square("torch.linalg.ldl_solve", a->LD));
+    TN_TRY(right_side("torch.linalg.ldl_solve", a->LD, a->B));
+    if (tn_view_dtype(a->pivots) != TN_I32)
+        return tn_fail(TN_E_DTYPE, 1,
+                       "torch.linalg.ldl_solve: Expected pivots to be integers. Got %s",
+                       tn_dtype_name(tn_view_dtype(a->pivots)));
+    TN_TRY(tni_infer_expect(inf, 1, a->pivots, a->LD->ndim - 1, a->LD->shape, TN_I32));
+    return alike(inf, 0, a->B);
+}
+
 tn_status tni_infer__linalg_eig(tn_infer *inf, const void *args) {
     const tn__linalg_eig_args *a = args;
     TN_TRY(square("linalg.eig", a->A));
@@ -407,23 +429,24 @@ tn_status tni_composite__matrix_exp_backward(const void *args, tn_tensor **rets)
     return scope_finish(&s, r, &rets[0]);
 }
 
-/* Complex vectors have phases besides, which U and V share. */
+/* Complex vectors have phases besides, which U and V share. The vectors that complete a basis are any
+ * that do: what is asked of them does not count. */
 tn_status tni_grad__linalg_svd(tn_gctx *c) {
     const tn__linalg_svd_args *a = c->args;
-    if (a->full_matrices && a->A->shape[a->A->ndim - 2] != a->A->shape[a->A->ndim - 1]) {
-        return tn_fail(TN_E_UNSUPPORTED, 0,
-                       "svd_backward: the singular vectors of full_matrices=True have no "
-                       "derivative; use full_matrices=False");
+    int64_t k = least(rows_of(a->A), columns_of(a->A));
+    tni_scope s = {0};
+    tn_tensor *u = scope_narrow(&s, tni_t(a->U), -1, 0, k),
+              *gu = scope_narrow(&s, c->g[0], -1, 0, k),
+              *vh = scope_narrow(&s, tni_t(a->Vh), -2, 0, k),
+              *gvh = scope_narrow(&s, c->g[2], -2, 0, k), *gs = c->g[1], *ga = NULL;
+    if (s.st == TN_OK && tn_dtype_category(tn_view_dtype(a->A)) == TN_CAT_COMPLEX) {
+        tn_status st = tn__svd_phases(gu, gs, u, tni_t(a->S), &ga);
+        gs = scope_take(&s, st, ga);
+        ga = NULL;
     }
-    tn_tensor *gs = NULL;
-    tn_status st = TN_OK;
-    if (tn_dtype_category(tn_view_dtype(a->A)) == TN_CAT_COMPLEX) {
-        st = tn__svd_phases(c->g[0], c->g[1], tni_t(a->U), tni_t(a->S), &gs);
+    if (s.st == TN_OK) {
+        tn_status st = tn__svd_backward(gu, gs, gvh, u, tni_t(a->S), vh, &ga);
+        ga = scope_take(&s, st, ga);
     }
-    if (!st) {
-        st = tn__svd_backward(c->g[0], gs ? gs : c->g[1], c->g[2], tni_t(a->U), tni_t(a->S),
-                              tni_t(a->Vh), &c->ret[0]);
-    }
-    tn_tensor_unref(&gs);
-    return st;
+    return scope_finish(&s, ga, &c->ret[0]);
 }

@@ -529,7 +529,10 @@ tn_status tni_composite_roll(const void *args, tn_tensor **rets) {
     if (a->dims.n != a->shifts.n)
         return tn_fail(TN_E_SHAPE, 2, "shifts and dimensions must align. shifts: %lld, dims:%lld",
                        (long long)a->shifts.n, (long long)(a->dims.n > 0 ? a->dims.n : 0));
-    if (x->v.ndim == 0) return tn_clone(x, TN_FORMAT_PRESERVE, rets);
+    if (x->v.ndim == 0)
+        return tn_fail(TN_E_INDEX, 2,
+                       "roll(): Dimension specified as %lld but tensor has no dimensions",
+                       (long long)a->dims.v[0]);
     at = tn_tensor_ref(x);
     for (int64_t i = 0; i < a->dims.n; i++) {
         int64_t dim = 0;

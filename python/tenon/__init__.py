@@ -147,7 +147,7 @@ _LATER = {
     "is_anomaly_enabled": "autograd.anomaly_mode",
     "is_anomaly_check_nan_enabled": "autograd.anomaly_mode",
     **dict.fromkeys((
-        "chain_matmul", "cholesky_inverse", "cholesky_solve", "frobenius_norm", "lu_solve",
+        "chain_matmul", "cholesky_inverse", "cholesky_solve", "frobenius_norm", "lu", "lu_solve",
         "lu_unpack", "matrix_power", "nuclear_norm", "pinverse", "qr", "svd", "triangular_solve",
     ), "_tensor.matrix"),
     "pca_lowrank": "_tensor.lowrank", "svd_lowrank": "_tensor.lowrank",

@@ -22,6 +22,7 @@ LinAlgError = _C.LinAlgError
 matmul = _ops.matmul
 vector_norm = _ops.linalg_vector_norm
 inv_ex = _ops.linalg_inv_ex
+householder_product = _ops.linalg_householder_product
 
 
 class CholeskyEx(NamedTuple):
@@ -83,6 +84,28 @@ class LU(NamedTuple):
     U: Tensor
 
 
+class LDL(NamedTuple):
+    """L below the diagonal and D on it in one matrix, and the exchanges, from 1."""
+
+    LD: Tensor
+    pivots: Tensor
+
+
+class LDLEx(NamedTuple):
+    """LDL, and 0 or the number of a zero on the diagonal of D."""
+
+    LD: Tensor
+    pivots: Tensor
+    info: Tensor
+
+
+class SolveEx(NamedTuple):
+    """The solution, and 0 or the number of a zero on the diagonal of U."""
+
+    result: Tensor
+    info: Tensor
+
+
 class LstSq(NamedTuple):
     """Solutions, sums of squared residuals of full-rank systems, ranks, singular values."""
 
@@ -126,6 +149,8 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
 @_writes_out
 def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
     """Cross products of vectors of three elements along dim."""
+    if input.ndim != other.ndim:
+        raise RuntimeError("linalg.cross: inputs must have the same number of dimensions.")
     if input.shape[dim] != 3 or other.shape[dim] != 3:
         raise RuntimeError(
             f"linalg.cross: inputs dimension {dim} must have length 3. "
@@ -397,6 +422,37 @@ def lu_solve(
     return _ops._linalg_solve_triangular(LU, half, True, False)
 
 
+@_writes_out
+def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = False) -> LDLEx:
+    """ldl_factor that reports in info where D has a zero on its diagonal, without raising."""
+    return LDLEx(*_ops._linalg_ldl_factor(A, hermitian, check_errors))
+
+
+@_writes_out
+def ldl_factor(A: Tensor, *, hermitian: bool = False) -> LDL:
+    """L and D with A = L D L^T for symmetric A, or L D L^H for Hermitian A, from its lower half."""
+    return LDL(*_ops._linalg_ldl_factor(A, hermitian, True)[:2])
+
+
+def ldl_solve(
+    LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False, out: Tensor | None = None
+) -> Tensor:
+    """X with A X = B for ldl_factor's A."""
+    if B.ndim < 2:
+        raise RuntimeError(
+            "torch.linalg.ldl_solve: Expected B to have at least 2 dimensions, "
+            f"but it has {B.ndim} dimensions instead"
+        )
+    if pivots.shape != LD.shape[:-1]:
+        raise RuntimeError(
+            f"torch.linalg.ldl_solve: Expected LD.shape[:-1] and pivots.shape to be the same, "
+            f"but got pivots with shape {tuple(pivots.shape)} instead"
+        )
+    factors, B = _broadcast(LD, B)
+    pivots = pivots.expand(factors.shape[:-1])
+    return _result(_ops._linalg_ldl_solve(factors, pivots, B, hermitian), out)
+
+
 def matrix_exp(A: Tensor) -> Tensor:
     """Exponentials of square matrices."""
     return _ops.matrix_exp(A)
@@ -429,6 +485,19 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True, out: Tensor | None = None)
     A, right = _broadcast(A, right)
     X = _ops._linalg_solve(A, right)
     return _result(X.squeeze(-1) if vector else X, out)
+
+
+@_writes_out
+def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> SolveEx:
+    """solve, and in info the number of a zero on the diagonal of U, without raising."""
+    if check_errors:
+        return SolveEx(solve(A, B, left=left), A.new_zeros(A.shape[:-2], dtype=_C.int32))
+    if A.ndim < 2:
+        raise RuntimeError("linalg.solve: The input tensor A must have at least 2 dimensions.")
+    vector = _is_vector(A, B)
+    factors, pivots, info = _lu(A, True, False)
+    X = lu_solve(factors, pivots, B.unsqueeze(-1) if vector else B, left=left or vector)
+    return SolveEx(X.squeeze(-1) if vector else X, info)
 
 
 def tensorinv(A: Tensor, ind: int = 2, *, out: Tensor | None = None) -> Tensor:
@@ -546,7 +615,7 @@ def pinv(
     if A.ndim < 2:
         raise RuntimeError("linalg.pinv: The input tensor must have at least 2 dimensions.")
     if hermitian:
-        A = A.tril() + A.tril(-1).adjoint()
+        A = _ops._from_lower(A)
     return _result(_ops._linalg_pinv(A, *_cut(A, atol, _rcond(rtol, rcond))), out)
 
 
@@ -579,7 +648,7 @@ def matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
         )
     if n == 0:
         unit = _ops.eye(A.shape[-1], dtype=A.dtype, device=A.device)
-        return _result(unit.expand(A.shape).clone(), out)
+        return _result(A.clone().copy_(unit.expand(A.shape)), out)
     square, power, n = (inv(A) if n < 0 else A), None, abs(n)
     while n:
         if n & 1:

@@ -102,10 +102,10 @@ def test_every_floating_result_has_a_history(row: dict[str, Any]) -> None:
             known = row["grad"] != "none" and (row["grad"] or row["composite"])
             assert r.requires_grad == (floating and bool(known)), case.label()
         if row["grad"] == "missing":
-            for r in results:
+            for r in (r for r in results if r.requires_grad):
                 assert "NotImplemented" in repr(r.grad_fn)
                 with pytest.raises(RuntimeError, match=f"derivative for {row['name']} is not"):
-                    r.sum().backward()
+                    r.abs().sum().backward()
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.linalg
+import stored
 import tenon as tn
 
 LA = tn.linalg
@@ -312,3 +313,41 @@ def test_norms_of_the_main_module() -> None:
     assert tn.nuclear_norm(x).item() == pytest.approx(7)
     assert tn.frobenius_norm(x).item() == pytest.approx(5)
     assert tn.frobenius_norm(x, (1,), True).tolist() == [[3], [4]]
+
+
+def test_gradients_of_symmetric_input_are_pytorchs() -> None:
+    """Of eigenvectors only what turns them counts, of a Hermitian pseudo-inverse all of A, and a
+    triangular factor stands for its whole product."""
+    a, c = np.random.default_rng(4).normal(size=(2, 4, 4))
+    a = a + a.T
+
+    def answers(lib: Any) -> list[Any]:
+        x, g = lib.from_numpy(a).requires_grad_(), lib.from_numpy(c)
+        out = []
+        for function in (
+            lambda x: lib.linalg.eigh(x)[1].abs(),
+            lambda x: lib.linalg.eigh(x, UPLO="U")[1].abs(),
+            lambda x: lib.linalg.pinv(x, hermitian=True),
+            lambda x: lib.cholesky_solve(g, x),
+            lambda x: lib.cholesky_solve(g, x, upper=True),
+            lambda x: lib.cholesky_inverse(x),
+            lambda x: lib.linalg.svd(x[:3])[0].abs() @ lib.linalg.svd(x[:3])[2][:3].abs(),
+        ):
+            y = function(x)
+            (first,) = lib.autograd.grad(y, x, g[: len(y)], create_graph=True)
+            (second,) = lib.autograd.grad(first, x, g)
+            out += [first.detach().numpy(), second.numpy()]
+        return out
+
+    theirs = stored.of_torch(lambda torch: answers(torch))
+    stored.same(answers(tn), theirs, rtol=1e-8)
+
+
+def test_singular_vectors_have_lapacks_signs() -> None:
+    for shape in ((3, 3), (5, 3), (2, 6, 4), (1, 1)):
+        a = np.random.default_rng(5).normal(size=shape)
+        for full in (False, True):
+            for mine, theirs in zip(
+                tn.linalg.svd(tn.from_numpy(a), full), np.linalg.svd(a, full), strict=True
+            ):
+                np.testing.assert_allclose(mine.numpy(), theirs, atol=1e-12)

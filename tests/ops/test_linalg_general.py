@@ -225,3 +225,112 @@ def test_vander() -> None:
         LA.vander(tn.tensor([True]), 3)
     x = tn.from_numpy(a).requires_grad_()
     assert tn.autograd.gradcheck(lambda t: LA.vander(t, 4), (x,))
+
+
+@pytest.mark.parametrize(("dtype", "tol"), DTYPES)
+@pytest.mark.parametrize("shape", [(4, 4), (5, 3), (3, 5), (2, 4, 3), (0, 3), (3, 0), (2, 0, 2)])
+def test_reflections(shape: tuple[int, ...], dtype: tn.dtype, tol: float) -> None:
+    """geqrf's factors make A again: by their columns, and multiplied from either side."""
+    a = matrix(shape, dtype)
+    x = tn.from_numpy(a).to(dtype)
+    factors, tau = tn.geqrf(x)
+    m, k = shape[-2], min(shape[-2:])
+    assert tau.shape == (*shape[:-2], k)
+    Q = LA.householder_product(factors[..., :k], tau)
+    near(Q @ factors.triu()[..., :k, :], a, 10 * tol)
+    near(Q.mH @ Q, np.broadcast_to(np.eye(k), (*shape[:-2], k, k)), 10 * tol)
+    other = matrix((*shape[:-2], m, 2), dtype)
+    B = tn.from_numpy(other).to(dtype)
+    whole = tn.ormqr(factors, tau, tn.eye(m, dtype=dtype).expand(*shape[:-2], m, m))
+    near(whole[..., :k], Q.resolve_conj().numpy(), 10 * tol)
+    near(tn.ormqr(factors, tau, B), (whole @ B).numpy(), 10 * tol)
+    near(factors.ormqr(tau, B, transpose=True), (whole.mH @ B).numpy(), 10 * tol)
+    near(tn.ormqr(factors, tau, B.mH, left=False), (B.mH @ whole).numpy(), 10 * tol)
+    near(tn.ormqr(factors, tau, B.mH, False, True), (B.mH @ whole.mH).numpy(), 10 * tol)
+
+
+@pytest.mark.parametrize("dtype", [tn.float64, tn.complex128])
+def test_reflections_gradients(dtype: tn.dtype) -> None:
+    """Of vectors and factors that are anybody's, zero among them."""
+    v, tau, b = (tn.from_numpy(matrix(s, dtype)) for s in ((2, 4, 3), (2, 3), (2, 4, 2)))
+    tau[0, 1] = 0
+    for t in (v, tau, b):
+        t.requires_grad_()
+    for fn, args in (
+        (LA.householder_product, (v, tau)),
+        (tn.ormqr, (v, tau, b)),
+        (lambda v, t, b: tn.ormqr(v, t, b, transpose=True), (v, tau, b)),
+    ):
+        assert tn.autograd.gradcheck(fn, args)
+        assert tn.autograd.gradgradcheck(fn, args)
+
+
+def test_reflections_refusals() -> None:
+    x, tau = tn.ones(4, 3), tn.ones(3)
+    for call, words in (
+        (lambda: tn.geqrf(tn.ones(3)), "at least 2 dimensions"),
+        (lambda: LA.householder_product(tn.ones(3, 4), tau), "greater than or equal to"),
+        (lambda: LA.householder_product(x, tn.ones(4)), "tau.shape"),
+        (lambda: LA.householder_product(x, tn.ones(2, 3)), "one dimension less"),
+        (lambda: LA.householder_product(x, tau.double()), "does not match"),
+        (lambda: tn.ormqr(x, tau, tn.ones(3, 2)), "equal to input.shape"),
+        (lambda: tn.ormqr(x, tau, tn.ones(2, 3), left=False), "equal to input.shape"),
+        (lambda: tn.ormqr(x, tau, tn.ones(2, 2)), "greater than or equal to"),
+        (lambda: tn.ormqr(x, tau, tn.ones(4)), "at least 2 dimensions"),
+        (lambda: tn.ormqr(x, tau, tn.ones(2, 4, 2)), "batch dimensions"),
+        (lambda: tn.ormqr(x, tau, tn.ones(4, 2).double()), "dtype"),
+    ):
+        with pytest.raises(RuntimeError, match=words):
+            call()
+    with pytest.raises((NotImplementedError, RuntimeError), match="geqrf"):
+        tn.geqrf(tn.ones(3, 3, requires_grad=True)).a.sum().backward()
+
+
+@pytest.mark.parametrize(("dtype", "tol"), DTYPES)
+@pytest.mark.parametrize("shape", [(4, 4), (2, 3, 3), (1, 1), (0, 0), (0, 2, 2)])
+@pytest.mark.parametrize("hermitian", [False, True])
+def test_ldl(shape: tuple[int, ...], dtype: tn.dtype, tol: float, hermitian: bool) -> None:
+    a = matrix(shape, dtype)
+    a = a + (a.conj() if hermitian else a).swapaxes(-1, -2)
+    if shape[-1] > 1:  # a block of two rows
+        a[..., range(shape[-1]), range(shape[-1])] = 0
+    b = matrix((*shape[:-1], 2), dtype)
+    LD, pivots = LA.ldl_factor(tn.from_numpy(a).to(dtype), hermitian=hermitian)
+    assert pivots.dtype == tn.int32 and pivots.shape == shape[:-1]
+    assert not LD.triu(1).abs().sum()
+    X = LA.ldl_solve(LD, pivots, tn.from_numpy(b).to(dtype), hermitian=hermitian)
+    near(tn.from_numpy(a).to(dtype) @ X, b, 100 * tol)
+    if a.size:
+        assert (pivots < 0).any().item() == (shape[-1] > 1)
+
+
+def test_ldl_refusals() -> None:
+    LD, pivots, info = LA.ldl_factor_ex(tn.zeros(2, 2))
+    assert info.item() == 1
+    with pytest.raises(RuntimeError, match="diagonal element 1"):
+        LA.ldl_factor(tn.zeros(2, 2))
+    for bad in ([-1, 1], [3, 1], [0, 1], [1, -2], [-2, -1]):
+        with pytest.raises(RuntimeError, match="not those of ldl_factor"):
+            LA.ldl_solve(tn.eye(2), tn.tensor(bad, dtype=tn.int32), tn.ones(2, 1))
+    with pytest.raises(RuntimeError, match="to be integers"):
+        LA.ldl_solve(tn.eye(2), tn.ones(2), tn.ones(2, 1))
+    with pytest.raises(RuntimeError, match="at least 2 dimensions"):
+        LA.ldl_solve(LD, pivots, tn.ones(2))
+    with pytest.raises(RuntimeError, match="pivots.shape"):
+        LA.ldl_solve(LD, pivots[:1], tn.ones(2, 1))
+
+
+def test_solve_ex_and_lu() -> None:
+    a, b = matrix((2, 3, 3), tn.float64), matrix((2, 3), tn.float64)
+    x, y = tn.from_numpy(a).requires_grad_(), tn.from_numpy(b)
+    X, info = LA.solve_ex(x, y)
+    near(X, np.linalg.solve(a, b[..., None])[..., 0])
+    assert info.tolist() == [0, 0]
+    near(LA.solve_ex(x, x, left=False).result, np.broadcast_to(np.eye(3), (2, 3, 3)))
+    assert tn.autograd.gradcheck(lambda t: LA.solve_ex(t, y).result, (x,))
+    assert LA.solve_ex(tn.zeros(2, 2), tn.ones(2)).info.item() == 1
+    with pytest.raises(RuntimeError, match="singular"):
+        LA.solve_ex(tn.zeros(2, 2), tn.ones(2), check_errors=True)
+    LU, pivots = x.lu()
+    near(LA.lu_solve(LU, pivots, y.unsqueeze(-1)).squeeze(-1), X.detach().numpy())
+    assert len(tn.lu(x, get_infos=True)) == 3

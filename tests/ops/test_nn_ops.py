@@ -6,6 +6,7 @@ A case is a function of (library, its nn.functional, tensors); both libraries ru
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -732,3 +733,62 @@ def test_groups_of_one_channel(
     for actual, exact in zip((y, tx.grad, tw.grad), expected, strict=True):
         rounded = tn.tensor(exact).to(kind).double().numpy()
         np.testing.assert_array_equal(actual.detach().double().numpy(), rounded)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_complex_convolutions(transposed: bool) -> None:
+    """Values and gradients are those of the four real convolutions that the product stands for."""
+    rng = np.random.default_rng(11)
+    shapes = ((2, 4, 5, 6), (4, 2, 3, 2), (4,))
+
+    def number(shape: tuple[int, ...]) -> tn.Tensor:
+        return tn.from_numpy(rng.normal(size=shape) + 1j * rng.normal(size=shape))
+
+    x, w, b = (number(s).requires_grad_() for s in shapes)
+    name = "conv_transpose2d" if transposed else "conv2d"
+    conv = functools.partial(getattr(tn_f, name), stride=(2, 1), padding=1, groups=2)
+    got = conv(x, w, b)
+    (xr, xi), (wr, wi), (br, bi) = ((t.real, t.imag) for t in (x, w, b))
+    want = tn.complex(conv(xr, wr, br) - conv(xi, wi), conv(xr, wi, bi) + conv(xi, wr))
+    assert got.dtype == tn.complex128
+    np.testing.assert_allclose(got.detach().numpy(), want.detach().numpy(), atol=1e-12)
+    assert tn.autograd.gradcheck(conv, (x, w, b))
+    with pytest.raises(RuntimeError, match="should be the same"):
+        conv(x, w.real)
+
+
+def test_refusals_of_layers() -> None:
+    """What no formula takes is refused, and what misses `out` writes to it."""
+    x = tn.ones(1, 1, 4, 4)
+    for call, words in (
+        (lambda: tn_f.huber_loss(x, x, delta=0.0), "non-positive"),
+        (lambda: tn_f.rrelu(x, 0.3, 0.1), "less than or equal"),
+        (lambda: tn_f.prelu(x, tn.ones(1, 1)), "scalar or 1D"),
+        (lambda: tn_f.max_unpool2d(x, tn.zeros(1, 1, 4, 1, dtype=tn.int64), 2), "shape of indices"),
+        (lambda: tn_f.adaptive_avg_pool2d(x, (-2, 1)), "must not be negative"),
+        (lambda: tn_f.avg_pool2d(x, 2, divisor_override=0), "not zero"),
+        (lambda: tn_f.triplet_margin_with_distance_loss(x, x, x[0]), "number of dimensions"),
+        (lambda: tn.linalg.cross(tn.ones(2, 3), tn.ones(3)), "same number of dimensions"),
+    ):
+        with pytest.raises(RuntimeError, match=words):
+            call()
+    for words, given in (("margin", {"margin": 0.0}), ("reduction", {"reduction": "abc"})):
+        with pytest.raises(ValueError, match=words):
+            tn_f.triplet_margin_with_distance_loss(x, x, x, **given)
+    with pytest.raises(IndexError, match="no dimensions"):
+        tn.roll(tn.tensor(1.0), 0, 0)
+    for call in (
+        functools.partial(tn_f.softshrink, x, 0.5),
+        functools.partial(tn_f.avg_pool2d, x, 2),
+        functools.partial(tn_f.avg_pool3d, x, (1, 2, 2)),
+    ):
+        given = tn.empty(0)
+        assert call(out=given) is given
+        assert tn.equal(given, call())
+
+
+def test_volumes_without_batch_lose_whole_channels() -> None:
+    kept = tn_f.dropout3d(tn.ones(64, 2, 2, 2)).flatten(1)
+    assert (kept == kept[:, :1]).all() and 0 < (kept[:, 0] == 0).sum() < 64
+    assert tn.linalg.matrix_power(tn.eye(2, requires_grad=True), 0).requires_grad
+    assert len(tn.gradient(tn.arange(4.0), spacing=None)) == 1

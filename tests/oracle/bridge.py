@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -23,15 +24,25 @@ def dtype_to_tenon(dtype: torch.dtype) -> Any:
 
 def tensor_to_tenon(t: torch.Tensor) -> tn.Tensor:
     """A leaf with t's values, dtype, strides and requires_grad, in memory of its own."""
-    if t.layout is not torch.strided:
-        raise Absent(f"there is no layout {t.layout}")
     dtype_to_tenon(t.dtype)
     plain = t.detach().resolve_conj().resolve_neg()
-    size, stride = plain.shape, plain.stride()
-    reach = 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if plain.numel() else 0
-    memory = plain.as_strided((reach,), (1,)).clone()
-    out = tn.from_dlpack(memory).clone().as_strided(tuple(size), tuple(stride))
+    if t.layout is not torch.strided:
+        return sparse_to_tenon(plain).requires_grad_(t.requires_grad)
+    memory = plain.as_strided((plain.untyped_storage().nbytes() // plain.itemsize,), (1,), 0)
+    out = tn.from_dlpack(memory.clone()).clone()
+    out = out.as_strided(tuple(plain.shape), tuple(plain.stride()), plain.storage_offset())
     return out.requires_grad_(t.requires_grad)
+
+
+def sparse_to_tenon(t: torch.Tensor) -> tn.Tensor:
+    if t.layout is torch.sparse_coo:
+        parts = [tensor_to_tenon(part) for part in (t._indices(), t._values())]
+        return tn.sparse_coo_tensor(*parts, tuple(t.shape), is_coalesced=t.is_coalesced())
+    by_rows = t.layout in (torch.sparse_csr, torch.sparse_bsr)
+    parts = [t.crow_indices(), t.col_indices()] if by_rows else [t.ccol_indices(), t.row_indices()]
+    layout = getattr(tn, str(t.layout).removeprefix("torch."))
+    given = [tensor_to_tenon(part) for part in (*parts, t.values())]
+    return tn.sparse_compressed_tensor(*given, tuple(t.shape), layout=layout)
 
 
 def to_tenon(value: Any, known: dict[int, Any] | None = None) -> Any:
@@ -89,6 +100,7 @@ def module_to_tenon(module: torch.nn.Module) -> Any:
 
 def tensor_to_torch(t: tn.Tensor) -> torch.Tensor:
     plain = t.detach().resolve_conj()
+    plain = plain if plain.layout == tn.strided else plain.to_dense()
     return (
         torch.from_dlpack(plain.clone())
         if plain.numel()
@@ -146,19 +158,22 @@ def operator(info: Any) -> Callable[..., Any]:
     name = info.name.removeprefix("torch.")
     if name.startswith("ops."):
         raise Absent(f"{name} is PyTorch's own")
+    method = getattr(tn.Tensor, name, None)
     try:
-        return find(name)
+        function = find(name)
     except Absent:
-        method = getattr(tn.Tensor, name, None)
         if method is None:
             raise
         return method
+    return function if callable(function) or method is None else method
 
 
 def variant(info: Any, theirs: Any) -> Callable[..., Any]:
     """Tenon's method or in-place form for one of PyTorch's."""
     if isinstance(theirs, types.FunctionType) and ".testing." in theirs.__module__:
         return rebound(theirs)
+    if isinstance(theirs, functools.partial):
+        return functools.partial(function_to_tenon(theirs.func), *theirs.args, **theirs.keywords)
     name = theirs.__name__
     mine = getattr(tn.Tensor, name, None)
     if mine is None:

@@ -6,13 +6,14 @@ that PyTorch itself refuses are left out.
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import tenon as tn
 import torch
-from bridge import operator, processed, tensor_to_tenon, tensors, to_tenon, variant
+from bridge import operator, processed, rebound, tensor_to_tenon, tensors, to_tenon, variant
 from compare import Different, Verdict, check, refusal, verdict
 from torch.testing._internal.common_methods_invocations import op_db
 
@@ -36,7 +37,7 @@ def title(info: Any) -> str:
 
 
 def main_dtype(info: Any) -> torch.dtype:
-    return next((d for d in MAIN if d in info.dtypes), min(info.dtypes, key=str))
+    return next((d for d in MAIN if d in info.dtypes), min(info.dtypes, key=str, default=MAIN[0]))
 
 
 def words(value: Any) -> str:
@@ -183,6 +184,8 @@ def pulled(lib: Any, outs: list[Any], cots: list[Any], ins: list[Any], create: b
 
 def with_history(info: Any, sample: Any, lib: Any, mine: Any) -> tuple[list[Any], list[Any]]:
     """The results with history, and the inputs that gradients are asked for."""
+    wrap = info.gradcheck_wrapper  # makes inputs Hermitian or triangular that have to be
+    mine = functools.partial(wrap if lib is torch else rebound(wrap), mine)
     if lib is torch:
         args, kwargs = [sample.input, *sample.args], sample.kwargs
         kind, process = torch.Tensor, sample.output_process_fn_grad

@@ -1,4 +1,4 @@
-/* lapack_general_tmpl.c: LU factors, eigenvalues and exponentials of matrices of no special form.
+/* lapack_general_tmpl.c: LU and LDL factors, reflections, eigenvalues and exponentials of matrices.
  *
  * LU factors and eigenvectors go through transposed copies. The exponential is that of the transpose
  * to LAPACK, transposed, and moves nothing: a quotient of two polynomials of degree 13 of the matrix
@@ -17,6 +17,22 @@ void LAPACK(geev)(const char *jobvl, const char *jobvr, const int *n, T *a, cons
 void LAPACK(geev)(const char *jobvl, const char *jobvr, const int *n, T *a, const int *lda, T *wr,
                   T *wi, T *vl, const int *ldvl, T *vr, const int *ldvr, T *work, const int *lwork,
                   int *info, size_t, size_t);
+#endif
+
+void LAPACK(geqrf)(const int *m, const int *n, T *a, const int *lda, T *tau, T *work,
+                   const int *lwork, int *info);
+void LAPACK(sytrf)(const char *uplo, const int *n, T *a, const int *lda, int *pivots, T *work,
+                   const int *lwork, int *info, size_t);
+void LAPACK(sytrs)(const char *uplo, const int *n, const int *nrhs, const T *a, const int *lda,
+                   const int *pivots, T *b, const int *ldb, int *info, size_t);
+#if TMPL_IS_COMPLEX
+void LAPACK(hetrf)(const char *uplo, const int *n, T *a, const int *lda, int *pivots, T *work,
+                   const int *lwork, int *info, size_t);
+void LAPACK(hetrs)(const char *uplo, const int *n, const int *nrhs, const T *a, const int *lda,
+                   const int *pivots, T *b, const int *ldb, int *info, size_t);
+#else
+#define hetrf sytrf
+#define hetrs sytrs
 #endif
 
 /* ---- LU ----------------------------------------------------------------------------------------*/
@@ -46,6 +62,109 @@ static tn_status lu_factor(const tn_call *call, const void *args) {
     if (!st && a->LU->numel > 0) st = run(call, &j, bytes(area(j.m, j.n)), a->A->ndim > 2);
     for (int64_t i = 0; !st && i < j.batch; i++) codes[i] = j.info ? j.info[i] : 0;
     return st;
+}
+
+/* ---- QR, not unpacked --------------------------------------------------------------------------*/
+
+static int reflections_of(const job *j, int64_t i, char *room) {
+    int m = j->m, n = j->n, info = 0;
+    T *w = (T *)(void *)room, *work = w + area(m, n);
+    transpose(j->a + i * area(m, n), m, n, w);
+    LAPACK(geqrf)(&m, &n, w, &m, j->out[1] + i * least(m, n), work, &j->lwork, &info);
+    transpose(w, n, m, j->out[0] + i * area(m, n));
+    return info;
+}
+
+static tn_status reflections(const tn_call *call, const void *args) {
+    const tn_geqrf_args *a = args;
+    job j = {.one = reflections_of, .name = "torch.geqrf", .out = {a->a->data, a->tau->data}};
+    tn_status st = prepare(call, &j, a->input, NULL);
+    if (st || a->input->numel == 0) return st;
+    int query = -1, info;
+    T answer = 0;
+    LAPACK(geqrf)(&j.m, &j.n, NULL, &j.m, NULL, &answer, &query, &info);
+    j.lwork = elements(answer);
+    return run(call, &j, bytes(area(j.m, j.n)), false);
+}
+
+/* ---- LDL ---------------------------------------------------------------------------------------*/
+
+/* `full`: of Hermitian matrices. The other triangle of the result is zero. */
+static int ldl_of(const job *j, int64_t i, char *room) {
+    int n = j->n, info = 0;
+    T *w = (T *)(void *)room, *work = w + area(n, n), *out = j->out[0] + i * area(n, n);
+    transpose(j->a + i * area(n, n), n, n, w);
+    if (j->full) {
+        LAPACK(hetrf)("L", &n, w, &n, j->pivots + i * n, work, &j->lwork, &info, 1);
+    } else {
+        LAPACK(sytrf)("L", &n, w, &n, j->pivots + i * n, work, &j->lwork, &info, 1);
+    }
+    for (int64_t r = 0; r < n; r++) {
+        for (int64_t c = 0; c < n; c++) out[r * n + c] = c > r ? 0 : w[c * n + r];
+    }
+    return info;
+}
+
+static tn_status ldl_factor(const tn_call *call, const void *args) {
+    const tn__linalg_ldl_factor_args *a = args;
+    int32_t *codes = a->info->data;
+    job j = {.one = ldl_of,
+             .name = "torch.linalg.ldl_factor",
+             .full = a->hermitian != 0,
+             .pivots = a->pivots->data,
+             .out = {a->LD->data}};
+    tn_status st = prepare(call, &j, a->A, NULL);
+    if (a->check) {
+        j.failure = "The diagonal element ";
+        j.ending = " of D is zero, and ldl_solve would divide by it. ldl_factor_ex gives the "
+                   "factors in any case.";
+    }
+    j.lwork = 64 * most(j.n, 1);
+    if (!st && a->LD->numel > 0) st = run(call, &j, bytes(area(j.n, j.n)), a->A->ndim > 2);
+    for (int64_t i = 0; !st && i < j.batch; i++) codes[i] = j.info ? j.info[i] : 0;
+    return st;
+}
+
+static int ldl_solution_of(const job *j, int64_t i, char *room) {
+    int n = j->n, k = j->k, info = 0;
+    T *w = (T *)(void *)room, *b = w + area(n, n);
+    transpose(j->a + i * area(n, n), n, n, w);
+    transpose(j->b + i * area(n, k), n, k, b);
+    if (j->full) {
+        LAPACK(hetrs)("L", &n, &k, w, &n, j->pivots + i * n, b, &n, &info, 1);
+    } else {
+        LAPACK(sytrs)("L", &n, &k, w, &n, j->pivots + i * n, b, &n, &info, 1);
+    }
+    transpose(b, k, n, j->out[0] + i * area(n, k));
+    return info;
+}
+
+/* LAPACK takes pivots at their word: blocks of two rows have equal negative ones. */
+static bool are_pivots(const int *p, int n) {
+    for (int r = 0; r<n; r += p[r]> 0 ? 1 : 2) {
+        int64_t row = p[r] < 0 ? -(int64_t)p[r] : p[r];
+        if (row < 1 || row > n || (p[r] < 0 && (r + 1 == n || p[r + 1] != p[r]))) return false;
+    }
+    return true;
+}
+
+static tn_status ldl_solve(const tn_call *call, const void *args) {
+    const tn__linalg_ldl_solve_args *a = args;
+    job j = {.one = ldl_solution_of,
+             .name = "torch.linalg.ldl_solve",
+             .full = a->hermitian != 0,
+             .out = {a->out->data}};
+    const void *pivots = NULL;
+    tn_status st = prepare(call, &j, a->LD, a->B);
+    if (!st) st = cpu_packed(call, a->pivots, &pivots);
+    for (int64_t i = 0; !st && i < j.batch && j.n > 0; i++) {
+        if (!are_pivots((const int *)pivots + i * j.n, j.n))
+            return call->host->fail(TN_E_STATE, 1, "%s: pivots are not those of ldl_factor",
+                                    j.name);
+    }
+    if (st || a->out->numel == 0) return st;
+    j.pivots = (int *)(uintptr_t)pivots; /* are read */
+    return run(call, &j, bytes(area(j.n, j.n) + area(j.n, j.k)), false);
 }
 
 /* ---- Eigenvalues -------------------------------------------------------------------------------*/
@@ -205,8 +324,7 @@ static tn_status matrix_exp(const tn_call *call, const void *args) {
 }
 
 static const tn_kernel_row rows[] = {
-    ROW(_linalg_lu_factor, lu_factor),
-    ROW(_linalg_eig, eig),
-    ROW(matrix_exp, matrix_exp),
+    ROW(_linalg_lu_factor, lu_factor), ROW(geqrf, reflections), ROW(_linalg_ldl_factor, ldl_factor),
+    ROW(_linalg_ldl_solve, ldl_solve), ROW(_linalg_eig, eig),   ROW(matrix_exp, matrix_exp),
 };
 const cpu_rows TN_(cpu_lapack_general_rows) = CPU_ROWS_OF(rows);

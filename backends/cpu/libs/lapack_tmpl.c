@@ -212,35 +212,36 @@ static int qr_of(const job *j, int64_t i, char *room) {
     return info;
 }
 
-/* A^T = V* S U^T, and LAPACK's V* and U^T by columns are V^H and U by rows. */
+/* Which of x and -x are the singular vectors is LAPACK's choice for A, not for its transpose. */
 static int svd_of(const job *j, int64_t i, char *room) {
     int m = j->m, n = j->n, k = least(m, n), info = 0;
     int rows = j->full ? n : k, cols = j->full ? m : k;
     int *iwork = (int *)(void *)room;
-    T *a = (T *)(void *)(room + 32 * (size_t)k), *work = a + area(m, n);
+    T *a = (T *)(void *)(room + 32 * (size_t)k), *u = a + area(m, n), *vh = u + area(m, cols);
+    T *work = vh + area(rows, n);
     R *rwork = (R *)(void *)(work + j->lwork);
     (void)rwork;
-    memcpy(a, j->a + i * area(m, n), (size_t)area(m, n) * sizeof(T));
+    transpose(j->a + i * area(m, n), m, n, a);
     if (!finite(a, area(m, n))) return NOT_FINITE;
     LAPACK(gesdd)
-    (j->full ? "A" : "S", &n, &m, a, &n, j->real + i * k, j->out[2] + i * area(rows, n), &n,
-     j->out[0] + i * area(m, cols), &cols, work, &j->lwork, COMPLEX_ONLY(rwork) iwork, &info, 1);
+    (j->full ? "A" : "S", &m, &n, a, &m, j->real + i * k, u, &m, vh, &rows, work, &j->lwork,
+     COMPLEX_ONLY(rwork) iwork, &info, 1);
+    transpose(u, cols, m, j->out[0] + i * area(m, cols));
+    transpose(vh, n, rows, j->out[2] + i * area(rows, n));
     return info;
 }
 
-/* A^T is A's conjugate, with the same eigenvalues and the conjugate vectors. */
 static int eigh_of(const job *j, int64_t i, char *room) {
     int n = j->n, liwork = 3 + 5 * n, info = 0;
     int *iwork = (int *)(void *)room;
     T *a = (T *)(void *)(room + 24 * (size_t)(n + 1)), *work = a + area(n, n);
     R *rwork = (R *)(void *)(work + j->lwork);
     (void)rwork;
-    memcpy(a, j->a + i * area(n, n), (size_t)area(n, n) * sizeof(T));
+    transpose(j->a + i * area(n, n), n, n, a);
     if (!finite(a, area(n, n))) return NOT_FINITE;
     LAPACK(syevd)
-    ("V", j->upper ? "L" : "U", &n, a, &n, j->real + i * n, work, &j->lwork,
+    ("V", j->upper ? "U" : "L", &n, a, &n, j->real + i * n, work, &j->lwork,
      COMPLEX_ONLY(rwork, &j->lrwork) iwork, &liwork, &info, 1, 1);
-    for (int64_t e = 0; e < area(n, n); e++) a[e] = conjugate(a[e]);
     transpose(a, n, n, j->out[0] + i * area(n, n));
     return info;
 }
@@ -425,9 +426,11 @@ static tn_status svd(const tn_call *call, const void *args) {
     j.failure = "The algorithm failed to converge because the input matrix is ill-conditioned or "
                 "has too many repeated singular values (error code: ";
     j.ending = ").";
-    j.lwork = gesdd_work(j.n, j.m, j.full);
-    j.lrwork = gesdd_real(j.n, j.m);
-    return run(call, &j, 32 * (int64_t)least(j.m, j.n) + bytes(area(j.m, j.n)), a->A->ndim > 2);
+    int k = least(j.m, j.n);
+    int64_t vectors = j.full ? area(j.m, j.m) + area(j.n, j.n) : area(j.m, k) + area(k, j.n);
+    j.lwork = gesdd_work(j.m, j.n, j.full);
+    j.lrwork = gesdd_real(j.m, j.n);
+    return run(call, &j, 32 * (int64_t)k + bytes(area(j.m, j.n) + vectors), a->A->ndim > 2);
 }
 
 static tn_status eigh(const tn_call *call, const void *args) {

@@ -104,7 +104,7 @@ static bool make_result(tnp_overload *o) {
     const char *first = m->fields[m->out_field[0]].name, *second = m->fields[m->out_field[1]].name;
     if (strcmp(second, "indices") != 0 && strcmp(first, "min") != 0 &&
         strcmp(second, "logabsdet") != 0 && strcmp(second, "info") != 0 &&
-        strcmp(second, "exponent") != 0)
+        strcmp(second, "tau") != 0 && strcmp(second, "exponent") != 0)
         return true;
     PyStructSequence_Field *fields = PyMem_Calloc((size_t)m->nout + 1, sizeof *fields);
     char *name = PyMem_Malloc(strlen(o->op_name) + 24);

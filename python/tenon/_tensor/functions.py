@@ -282,7 +282,7 @@ def gradient(
         )
     if len({d % max(input.dim(), 1) for d in dims}) != len(dims):
         raise RuntimeError("dim appears multiple times in the list of dims")
-    steps = spacing if several else [spacing] * len(dims)
+    steps = spacing if several else [1 if spacing is None else spacing] * len(dims)
     return tuple(
         _C._ops._gradient(input, d, step, edge_order) for d, step in zip(dims, steps, strict=True)
     )

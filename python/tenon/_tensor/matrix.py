@@ -8,8 +8,10 @@ from tenon import _C, linalg
 from tenon._C import Tensor
 from tenon.linalg import (
     QR,
+    _broadcast,
     _result,
     _writes_out,
+    lu_factor_ex,
     lu_parts,
     lu_rows,
     matrix_norm,
@@ -22,7 +24,7 @@ from tenon.linalg import (
 )
 
 __all__ = [
-    "chain_matmul", "cholesky_inverse", "cholesky_solve", "frobenius_norm", "lu_solve",
+    "chain_matmul", "cholesky_inverse", "cholesky_solve", "frobenius_norm", "lu", "lu_solve",
     "lu_unpack", "matrix_power", "nuclear_norm", "pinverse", "qr", "svd", "triangular_solve",
 ]  # fmt: skip
 
@@ -78,9 +80,10 @@ def cholesky_solve(
     input: Tensor, L: Tensor, upper: bool = False, *, out: Tensor | None = None
 ) -> Tensor:
     """X with A X = input for A = L L^H, or L^H L where L is upper."""
-    first = L.mH if upper else L
-    half = solve_triangular(first, input, upper=False)
-    return _result(solve_triangular(first.mH, half, upper=True), out)
+    if L.ndim < 2 or input.ndim < 2:
+        raise RuntimeError("cholesky_solve: input and L should have at least 2 dimensions")
+    L, input = _broadcast(L, input)
+    return _result(_ops._cholesky_solve(input, L, upper), out)
 
 
 def cholesky_inverse(L: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
@@ -111,6 +114,16 @@ def nuclear_norm(input: Tensor, dim: Any = (-2, -1), keepdim: bool = False) -> T
 def frobenius_norm(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
     """The root of the sum of squares along dim, of all elements without it."""
     return vector_norm(input, 2, dim or None, keepdim)
+
+
+def lu(
+    A: Tensor, pivot: bool = True, get_infos: bool = False, *, out: Any = None
+) -> tuple[Tensor, ...]:
+    """linalg.lu_factor; get_infos: with the numbers of zeros on the diagonal of U."""
+    if out is not None and len(out) != 2 + get_infos:
+        raise TypeError(f"expected tuple of {2 + get_infos} elements but got {len(out)}")
+    factors = tuple(lu_factor_ex(A, pivot=pivot))[: 2 + get_infos]
+    return factors if out is None else tuple(map(_result, factors, out))
 
 
 class LUParts(NamedTuple):

@@ -160,7 +160,7 @@ def _later(module: str, name: str) -> Any:
     return method
 
 
-for _name in ("cholesky_inverse", "cholesky_solve", "lu_solve", "matrix_power", "pinverse",
+for _name in ("cholesky_inverse", "cholesky_solve", "lu", "lu_solve", "matrix_power", "pinverse",
               "qr", "svd", "triangular_solve"):  # fmt: skip
     setattr(Tensor, _name, _later("matrix", _name))
 for _name in ("stft", "istft"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import tenon
 from tenon import Tensor
@@ -33,6 +33,38 @@ def smooth_l1_loss(
     return _nn.smooth_l1_loss(input, target, reduction=reduction, beta=beta)
 
 
+def triplet_margin_with_distance_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    *,
+    distance_function: Callable[[Tensor, Tensor], Tensor] | None = None,
+    margin: float = 1.0,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> Tensor:
+    """triplet_margin_loss with a distance of the caller's choice."""
+    if reduction not in ("mean", "sum", "none"):
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    if margin <= 0:
+        raise ValueError(f"margin must be greater than 0, got {margin}")
+    if not anchor.dim() == positive.dim() == negative.dim():
+        raise RuntimeError(
+            "The anchor, positive, and negative tensors are expected to have the same number of "
+            f"dimensions, but got: anchor {anchor.dim()}D, positive {positive.dim()}D, and "
+            f"negative {negative.dim()}D inputs"
+        )
+    if distance_function is None:
+        from tenon.nn.functional import pairwise_distance as distance_function
+    near, far = distance_function(anchor, positive), distance_function(anchor, negative)
+    if swap:
+        far = far.minimum(distance_function(positive, negative))
+    loss = (near - far + margin).clamp(min=0)
+    if reduction == "none":
+        return loss
+    return loss.mean() if reduction == "mean" else loss.sum()
+
+
 def huber_loss(
     input: Tensor,
     target: Tensor,
@@ -41,6 +73,8 @@ def huber_loss(
     weight: Tensor | None = None,
 ) -> Tensor:
     """delta times smooth_l1_loss with beta = delta."""
+    if delta <= 0:
+        raise RuntimeError("huber_loss does not support non-positive values for delta.")
     warn_sizes(input, target)
     return _nn.huber_loss(input, target, reduction, delta, weight)
 

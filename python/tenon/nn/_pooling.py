@@ -96,6 +96,8 @@ def avg_pool3d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
+    *,
+    out: Tensor | None = None,
 ) -> Tensor:
     """The mean of each window of a volume."""
     k, p = _triple(kernel_size), _triple(padding)
@@ -109,7 +111,8 @@ def avg_pool3d(
         lambda x: _nn.avg_pool2d(x, k[1:], s[1:], p[1:], *rest),
         lambda x: _nn.avg_pool2d(x, (k[0], 1), (s[0], 1), (p[0], 0), *rest),
     )
-    return result if divisor_override is None else result / divisor_override
+    result = result if divisor_override is None else result / divisor_override
+    return result if out is None else tenon._C._ops._given(result, out=out)
 
 
 def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
@@ -195,6 +198,11 @@ def _unpool(
     total = 1
     for size in wanted:
         total *= size
+    if indices.shape != input.shape:
+        raise RuntimeError(
+            "Expected shape of indices to be same as that of the input tensor "
+            f"({list(input.shape)}) but got indices tensor with shape: {list(indices.shape)}"
+        )
     places = indices.flatten(-n)
     if places.numel() and not (0 <= int(places.min()) and int(places.max()) < total):
         raise RuntimeError(

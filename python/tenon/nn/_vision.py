@@ -96,12 +96,13 @@ def avg_pool2d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
+    *,
+    out: Tensor | None = None,
 ) -> Tensor:
     """The mean of each window."""
     stride = kernel_size if stride is None else stride
-    return _nn.avg_pool2d(
-        input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
-    )
+    rest = (padding, ceil_mode, count_include_pad, divisor_override)
+    return _nn.avg_pool2d(input, kernel_size, stride, *rest, out=out)
 
 
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:

@@ -51,6 +51,10 @@ def hardtanh(
 
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """input where it is positive, else weight * input, one weight for all or one per channel."""
+    if weight.dim() > 1:
+        raise RuntimeError(
+            f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.dim()}"
+        )
     if weight.numel() != 1:
         channels = input.size(1) if input.dim() > 1 else 1
         if weight.numel() != channels:
@@ -77,11 +81,11 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     return first * tenon.sigmoid(second)
 
 
-def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+def softshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Tensor:
     """input moved towards zero by lambd."""
     if lambd < 0:
         raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd}.")
-    return _nn.softshrink(input, lambd)
+    return _nn.softshrink(input, lambd, out=out)
 
 
 def _softmax_dim(ndim: int) -> int:
@@ -174,7 +178,7 @@ def dropout3d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
     """dropout of whole channels of (N, C, D, H, W)."""
-    return _channel_dropout(input, p, training, inplace, 2)
+    return _channel_dropout(input, p, training, inplace, 1 if input.dim() == 4 else 2)
 
 
 _SELU_ALPHA = 1.6732632423543772848170429916717
@@ -220,6 +224,8 @@ def rrelu(
     inplace: bool = False,
 ) -> Tensor:
     """leaky_relu with slopes drawn from [lower, upper) in training, their mean otherwise."""
+    if lower > upper:
+        raise RuntimeError("Lower bound should be less than or equal to the upper bound")
     x = _source(input, inplace)
     if not training:
         return _give(input, _nn.leaky_relu(x, (lower + upper) / 2), inplace)

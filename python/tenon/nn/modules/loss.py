@@ -409,14 +409,15 @@ class TripletMarginWithDistanceLoss(_Loss):
         self.swap = swap
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
-        near = self.distance_function(anchor, positive)
-        far = self.distance_function(anchor, negative)
-        if self.swap:
-            far = far.minimum(self.distance_function(positive, negative))
-        loss = (near - far + self.margin).clamp(min=0)
-        if self.reduction == "none":
-            return loss
-        return loss.mean() if self.reduction == "mean" else loss.sum()
+        return F.triplet_margin_with_distance_loss(
+            anchor,
+            positive,
+            negative,
+            distance_function=self.distance_function,
+            margin=self.margin,
+            swap=self.swap,
+            reduction=self.reduction,
+        )
 
 
 class MultiLabelMarginLoss(_Loss):
