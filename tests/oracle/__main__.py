@@ -121,6 +121,7 @@ def main() -> int:
     parser.add_argument("--tiers", help="tiers to run, such as 1,2")
     parser.add_argument("--groups", help="operators, modules, optimizers")
     parser.add_argument("--json", type=Path, help="write every record there")
+    parser.add_argument("--keep", type=Path, help="records of a run before, for what does not run")
     parser.add_argument("--coverage", type=Path, help="write the report in Markdown there")
     parser.add_argument("--jobs", type=int, default=min(4, os.cpu_count() or 1))
     parser.add_argument("--show", type=int, default=1, help="failures to show of each section")
@@ -143,6 +144,10 @@ def main() -> int:
     for t in threads:
         t.join()
     print(file=sys.stderr)
+    if options.keep:
+        ran = {(r["group"], r["title"], r["section"]) for r in records}
+        before = json.loads(options.keep.read_text())["records"]
+        records += [r for r in before if (r["group"], r["title"], r["section"]) not in ran]
     print(report.missing(records, options.show))
     print(report.table(records))
     if options.json:
