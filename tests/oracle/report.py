@@ -67,6 +67,10 @@ def missing(records: list[dict[str, Any]], per_entry: int = 1) -> str:
     return "\n".join(lines)
 
 
+def shortened(text: str, most: int) -> str:
+    return text if len(text) < most else text[: most - 3] + "..."
+
+
 def coverage(records: list[dict[str, Any]]) -> str:
     """docs/coverage.md: the totals, then by operator what Tenon does otherwise."""
     parts = ["# What PyTorch's databases say about Tenon", "", *PREFACE, "", table(records)]
@@ -80,8 +84,8 @@ def coverage(records: list[dict[str, Any]]) -> str:
         for r in sorted(records, key=lambda r: (r["group"], r["title"])):
             if r["tier"] == level and r["failures"]:
                 what, wrong = r["failures"][0]
-                cause = f"`{what}`: {wrong}".replace("|", "\\|").replace("\n", " ")
+                cause = f"`{shortened(what, 160)}`: {shortened(wrong, 200)}".replace("|", "\\|").replace("\n", " ")
                 count = f"{len(r['failures'])} of {r['samples']}"
                 parts.append(f"| {r['title']} | {r['section']} | {count} | {cause} |")
         parts.append("")
-    return "\n".join(parts)
+    return "\n".join(parts).rstrip() + "\n"
