@@ -22,7 +22,7 @@ def wanted_links(build: Path, source: Path, files: list[Path]) -> dict[Path, Pat
     links = {
         site / path.relative_to(source): path
         for path in source.rglob("*")
-        if path.suffix in (".py", ".pyi", ".typed") or path.name == "py.typed"
+        if path.suffix in (".py", ".pyi", ".typed", ".bin") or path.name == "py.typed"
     }
     for path in files:
         folder = site

@@ -110,7 +110,7 @@ newaxis = None
 
 _SUBMODULES = frozenset({
     "accelerator", "amp", "comm", "autograd", "backends", "cuda", "distributed", "distributions",
-    "fft", "func",
+    "fft", "func", "quasirandom",
     "functional", "hub", "jit", "linalg", "multiprocessing", "nn", "onnx", "ops", "optim",
     "overrides", "profiler", "random", "return_types", "serialization", "signal", "sparse",
     "special", "testing", "types", "utils", "version", "compiler", "mps", "xpu", "array_api", "cpu",
@@ -153,7 +153,7 @@ _LATER = {
     "pca_lowrank": "_tensor.lowrank", "svd_lowrank": "_tensor.lowrank",
     **dict.fromkeys((
         "sparse_coo_tensor", "sparse_compressed_tensor", "sparse_csr_tensor", "sparse_csc_tensor",
-        "sparse_bsr_tensor", "sparse_bsc_tensor",
+        "sparse_bsr_tensor", "sparse_bsc_tensor", "spmm", "dsmm", "hspmm", "smm",
     ), "_tensor.sparse"),
     **dict.fromkeys((
         "broadcast_shapes", "can_cast", "einsum", "finfo", "get_device_module", "gradient",

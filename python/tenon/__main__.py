@@ -148,6 +148,12 @@ def command_launch(words: list[str]) -> int:
     return 0
 
 
+def command_missing(options: argparse.Namespace) -> int:
+    from tenon._command import missing
+
+    return missing.command(options.script)
+
+
 def report(label: str, get: Callable[[], str]) -> bool:
     try:
         print(f"{label:<11} {get()}")
@@ -243,6 +249,10 @@ def parser() -> argparse.ArgumentParser:
     usage = "tenon run [-h] FILE | -m MODULE | -c TEXT | - [arguments]"
     text = "run a program that imports torch on Tenon"
     commands.add_parser("run", help=text, usage=usage, description=text)
+
+    absent = commands.add_parser("missing", help="names of PyTorch that a program lacks here")
+    absent.add_argument("script", metavar="FILE")
+    absent.set_defaults(call=command_missing)
 
     commands.add_parser("launch", help="run a program in several processes", add_help=False)
 

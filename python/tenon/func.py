@@ -104,3 +104,7 @@ def functional_call(
     finally:
         for slot, leaf, value in reversed(before):
             slot[leaf] = value
+
+
+for _name in __all__:
+    globals()[_name].__module__ = __name__

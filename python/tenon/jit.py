@@ -20,6 +20,7 @@ from tenon._program import BUFFER, COMMON, DEAD, FOLD, FREEZE, PARAMETER, Progra
 from tenon._program import script as _script
 from tenon._program.script import NotSupportedError, UnsupportedNodeError
 from tenon._program.traced import Layout, Recording, TracerWarning, free_size, unchanged
+from tenon.futures import Future
 from tenon.nn import Module
 from tenon.nn.parameter import Parameter
 from tenon.utils import _pytree
@@ -27,9 +28,9 @@ from tenon.utils import _pytree
 __all__ = [
     "Final", "NotSupportedError", "RecursiveScriptModule", "ScriptFunction", "ScriptModule",
     "TopLevelTracedModule", "TracedModule", "TracerWarning", "UnsupportedNodeError", "annotate",
-    "export", "freeze", "ignore", "is_scripting", "is_tracing", "load",
+    "export", "fork", "freeze", "ignore", "is_scripting", "is_tracing", "load",
     "optimize_for_inference", "save", "script", "script_if_tracing", "script_method", "trace",
-    "trace_module", "unused",
+    "trace_module", "unused", "wait",
 ]  # fmt: skip
 
 _ANY_SIZE = (1 << 62) - 1
@@ -42,6 +43,18 @@ class TracingCheckError(RuntimeError):
 def is_scripting() -> bool:
     """Whether the caller is being compiled: never."""
     return False
+
+
+def fork(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Future[Any]:
+    """A future of func(*args, **kwargs), which runs at once: as PyTorch's outside a script."""
+    future: Future[Any] = Future()
+    future.set_result(func(*args, **kwargs))
+    return future
+
+
+def wait(future: Future[Any]) -> Any:
+    """What `fork` began, when it is there."""
+    return future.wait()
 
 
 def is_tracing() -> bool:

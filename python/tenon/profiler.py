@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes as c
+import gzip
 import json
 import os
 import socket
 import time
+import warnings
 from collections.abc import Callable, Iterable
 from contextlib import ContextDecorator
 from dataclasses import dataclass, field
@@ -19,8 +21,10 @@ from tenon._plugin.native import Library
 __all__ = [
     "ProfilerAction",
     "ProfilerActivity",
+    "kineto_available",
     "profile",
     "record_function",
+    "schedule",
     "supported_activities",
     "tensorboard_trace_handler",
 ]
@@ -67,16 +71,59 @@ def tensorboard_trace_handler(
     dir_name: str, worker_name: str | None = None, use_gzip: bool = False
 ) -> Callable[[profile], None]:
     """A function that writes a profile into a folder, as a trace under the worker's name."""
-    if use_gzip:
-        raise NotImplementedError("tensorboard_trace_handler: traces are not compressed")
     worker = worker_name or f"{socket.gethostname()}_{os.getpid()}"
 
     def write(prof: profile) -> None:
         os.makedirs(dir_name, exist_ok=True)
-        name = f"{worker}.{time.time_ns()}.pt.trace.json"
+        name = f"{worker}.{time.time_ns()}.pt.trace.json" + (".gz" if use_gzip else "")
         prof.export_chrome_trace(os.path.join(dir_name, name))
 
     return write
+
+
+def schedule(
+    *,
+    wait: int,
+    warmup: int,
+    active: int,
+    repeat: int = 0,
+    skip_first: int = 0,
+    skip_first_wait: int = 0,
+) -> Callable[[int], ProfilerAction]:
+    """What to do at each step: rounds of steps that wait, warm up and record, after skip_first
+    steps. `repeat` is how many rounds there are, 0 for no end; skip_first_wait leaves out the
+    waiting of the first round."""
+    if wait < 0 or warmup < 0 or active <= 0 or repeat < 0 or skip_first < 0:
+        raise AssertionError(
+            f"Invalid profiler schedule arguments. Got wait={wait} (need >= 0), warmup={warmup} "
+            f"(need >= 0), active={active} (need > 0), repeat={repeat} (need >= 0), "
+            f"skip_first={skip_first} (need >= 0)."
+        )
+    length = wait + warmup + active
+
+    def action(step: int) -> ProfilerAction:
+        if step < 0:
+            raise AssertionError(f"Step must be non-negative. Got {step}.")
+        step -= skip_first
+        if step < 0:
+            return ProfilerAction.NONE
+        step += wait if skip_first_wait else 0
+        if repeat and step // length >= repeat:
+            return ProfilerAction.NONE
+        place = step % length
+        if place < wait:
+            return ProfilerAction.NONE
+        if place < wait + warmup:
+            return ProfilerAction.WARMUP
+        last = place == length - 1
+        return ProfilerAction.RECORD_AND_SAVE if last else ProfilerAction.RECORD
+
+    return action
+
+
+def kineto_available() -> bool:
+    """Whether `profile` with its schedules and traces is there."""
+    return True
 
 
 def supported_activities() -> set[ProfilerActivity]:
@@ -118,6 +165,12 @@ class FunctionEvent:
     start: float
     cpu_time_total: float
     self_cpu_time_total: float = 0.0
+    input_shapes: list[Any] = field(default_factory=list)
+    stack: list[str] = field(default_factory=list)
+    cpu_memory_usage: int = 0
+    self_cpu_memory_usage: int = 0
+    device_time_total: float = 0.0
+    self_device_time_total: float = 0.0
 
     @property
     def key(self) -> str:
@@ -136,6 +189,12 @@ class FunctionEventAvg:
     count: int = 0
     cpu_time_total: float = 0.0
     self_cpu_time_total: float = 0.0
+    input_shapes: list[Any] = field(default_factory=list)
+    stack: list[str] = field(default_factory=list)
+    cpu_memory_usage: int = 0
+    self_cpu_memory_usage: int = 0
+    device_time_total: float = 0.0
+    self_device_time_total: float = 0.0
 
     def add(self, event: FunctionEvent | FunctionEventAvg) -> None:
         self.count += getattr(event, "count", 1)
@@ -155,8 +214,23 @@ def _time(microseconds: float) -> str:
     return f"{microseconds:.3f}us"
 
 
+# Columns by which PyTorch's tables can be sorted and that have no clock or counter here.
+_UNMEASURED = {
+    f"{own}{place}_{what}"
+    for own in ("", "self_")
+    for place in ("cpu", "cuda", "xpu", "device", "privateuse1")
+    for what in ("memory_usage", "time_total", "time")
+}
+_COLUMNS = ("count", "cpu_time", "cpu_time_total", "self_cpu_time_total")
+
+
 class EventList(list[FunctionEventAvg]):
     """Averages by name, in the order of first appearance."""
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        """Times that contain others count once."""
+        return sum(average.self_cpu_time_total for average in self)
 
     def total_average(self) -> FunctionEventAvg:
         """All of them as one; times that contain others count once."""
@@ -166,11 +240,22 @@ class EventList(list[FunctionEventAvg]):
         total.cpu_time_total = total.self_cpu_time_total
         return total
 
-    def table(self, sort_by: str | None = None, row_limit: int = 100, header: str = "") -> str:
-        """As text; `sort_by` is count, cpu_time, cpu_time_total or self_cpu_time_total."""
+    def table(
+        self,
+        sort_by: str | None = None,
+        row_limit: int = 100,
+        max_src_column_width: int = 75,
+        max_name_column_width: int = 55,
+        max_shapes_column_width: int = 80,
+        header: str | None = None,
+        top_level_events_only: bool = False,
+    ) -> str:
+        """As text; `sort_by` is count, cpu_time, cpu_time_total or self_cpu_time_total. By a
+        column that is not measured, such as the times of a GPU, the order stays."""
+        del max_src_column_width, max_shapes_column_width, top_level_events_only
         rows = list(self)
-        if sort_by is not None:
-            if sort_by not in ("count", "cpu_time", "cpu_time_total", "self_cpu_time_total"):
+        if sort_by is not None and (sort_by in _COLUMNS or sort_by not in _UNMEASURED):
+            if sort_by not in _COLUMNS:
                 raise ValueError(f"table: there is no column '{sort_by}' to sort by")
             rows.sort(key=lambda average: getattr(average, sort_by), reverse=True)
         total = sum(average.self_cpu_time_total for average in self)
@@ -179,7 +264,10 @@ class EventList(list[FunctionEventAvg]):
         for a in rows[: row_limit if row_limit >= 0 else None]:
             share = 100 * a.self_cpu_time_total / total if total else 0.0
             times = [_time(t) for t in (a.self_cpu_time_total, a.cpu_time_total, a.cpu_time)]
-            cells.append((a.key, f"{share:.2f}%", *times, str(a.count)))
+            name = a.key
+            if 3 < max_name_column_width < len(name):
+                name = name[: max_name_column_width - 3] + "..."
+            cells.append((name, f"{share:.2f}%", *times, str(a.count)))
         widths = [max(len(row[i]) for row in cells) for i in range(len(titles))]
         rule = "  ".join("-" * width for width in widths)
         lines = [
@@ -234,32 +322,83 @@ class profile:  # noqa: N801 - PyTorch's name
     with_stack: bool = False
     with_flops: bool = False
     with_modules: bool = False
+    experimental_config: Any = None
+    execution_trace_observer: Any = None
+    acc_events: bool = False
+    use_cuda: bool | None = None
+    custom_trace_id_callback: Any = None
+    step_num: int = field(default=0, init=False)
     _events: list[FunctionEvent] = field(default_factory=list, init=False, repr=False)
-    _steps: int = field(default=0, init=False, repr=False)
+    _metadata: dict[str, str] = field(default_factory=dict, init=False, repr=False)
+    _action: ProfilerAction = field(default=ProfilerAction.NONE, init=False, repr=False)
+    _recording: bool = field(default=False, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        for name in ("schedule", "record_shapes", "profile_memory", "with_stack", "with_flops"):
-            if getattr(self, name):
-                raise NotImplementedError(
-                    f"profile: {name} is not there; it records names and times"
-                )
+        ignored = ("record_shapes", "profile_memory", "with_stack", "with_flops")
+        asked = [name for name in ignored if getattr(self, name)]
+        if asked:
+            warnings.warn(
+                f"profile: {', '.join(asked)}: not measured; it records names and times",
+                stacklevel=3,
+            )
+
+    def _planned(self) -> ProfilerAction:
+        """What this step asks for."""
+        if self.schedule is None:
+            return ProfilerAction.RECORD
+        return ProfilerAction(self.schedule(self.step_num))
+
+    def _record(self, wanted: bool) -> None:
+        """Starts or ends the recording, of which there is one at a time."""
+        if wanted and not self._recording:
+            _library.check(_lib.tn_profiler_start())
+        elif self._recording and not wanted:
+            _library.check(_lib.tn_profiler_stop())
+            self._events = _read()
+            _find_self_times(self._events)
+        self._recording = wanted
+
+    def _go_to(self, action: ProfilerAction) -> None:
+        """From one step's action to the next one's; a round that ends hands over what it has."""
+        if self._action is ProfilerAction.RECORD_AND_SAVE:
+            self._record(False)
+            if self.on_trace_ready is not None:
+                self.on_trace_ready(self)
+        self._record(action in (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE))
+        self._action = action
 
     def start(self) -> None:
-        """Starts the recording, of which there is one at a time."""
-        _library.check(_lib.tn_profiler_start())
+        """Starts with the first step."""
+        self._go_to(self._planned())
 
     def stop(self) -> None:
-        """Ends the recording, and calls on_trace_ready."""
-        _library.check(_lib.tn_profiler_stop())
-        self._events = _read()
-        _find_self_times(self._events)
-        if self.on_trace_ready is not None:
+        """Ends the recording, and calls on_trace_ready where something was being recorded."""
+        busy = self._recording
+        if not busy and self.schedule is None:
+            _library.check(_lib.tn_profiler_stop())
+        self._record(False)
+        self._action = ProfilerAction.NONE
+        if busy and self.on_trace_ready is not None:
             self.on_trace_ready(self)
 
     def step(self) -> None:
-        """Marks the end of a step of the program."""
-        mark(f"ProfilerStep#{self._steps}")
-        self._steps += 1
+        """Marks the end of a step of the program, and goes on to what the schedule says."""
+        if self._recording:
+            mark(f"ProfilerStep#{self.step_num}")
+        self.step_num += 1
+        self._go_to(self._planned())
+
+    def add_metadata(self, key: str, value: str) -> None:
+        """Text for the trace."""
+        self._metadata[key] = value
+
+    def add_metadata_json(self, key: str, value: str) -> None:
+        """Text for the trace that is JSON."""
+        self._metadata[key] = value
+
+    def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
+        """Stacks are not recorded: raises."""
+        raise NotImplementedError("profile.export_stacks: no stacks are recorded")
 
     def __enter__(self) -> profile:
         self.start()
@@ -277,8 +416,10 @@ class profile:  # noqa: N801 - PyTorch's name
         """All events in the order of their start."""
         return self._events
 
-    def key_averages(self, group_by_input_shape: bool = False) -> EventList:
-        """Sums and means by name."""
+    def key_averages(
+        self, group_by_input_shape: bool = False, group_by_stack_n: int = 0
+    ) -> EventList:
+        """Sums and means by name; shapes and stacks, which are not recorded, make no groups."""
         averages: dict[str, FunctionEventAvg] = {}
         for event in self._events:
             if event.kind != "mark":
@@ -295,5 +436,10 @@ class profile:  # noqa: N801 - PyTorch's name
             }
             for e in self._events
         ]  # fmt: skip
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump({"traceEvents": trace, "displayTimeUnit": "ms"}, file)
+        text = json.dumps({"traceEvents": trace, "displayTimeUnit": "ms", **self._metadata})
+        if os.fspath(path).endswith(".gz"):
+            with gzip.open(path, "wt", encoding="utf-8") as packed:
+                packed.write(text)
+        else:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)

@@ -30,3 +30,13 @@ def test_in_place_and_functions_of_numpy():
     assert isinstance(np.sin(x), tn.Tensor) and isinstance(np.add(x, x), tn.Tensor)
     np.testing.assert_allclose(np.sin(x).numpy(), np.sin([1.0, 2.0, 3.0]))
     assert isinstance(np.asarray(x), np.ndarray) and isinstance(np.stack([x, x]), np.ndarray)
+
+
+def test_arrays_of_tensors_with_gradients_are_those_that_no_backward_follows():
+    x = tn.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="requires grad"):
+        x.numpy()
+    with tn.no_grad():
+        assert x.numpy().tolist() == [1.0, 1.0]
+    with pytest.raises(RuntimeError, match="requires grad"):
+        x.numpy()

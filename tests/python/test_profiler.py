@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import threading
 import time
@@ -127,8 +128,8 @@ def test_mistakes() -> None:
         profile().stop()
     with pytest.raises(RuntimeError, match="entered no span"):
         record_function("x").__exit__(None, None, None)
-    with pytest.raises(NotImplementedError, match="with_stack"):
-        profile(with_stack=True)
+    with pytest.warns(UserWarning, match="record_shapes, with_stack: not measured"):
+        profile(record_shapes=True, with_stack=True)
     with pytest.raises(RuntimeError, match="shape"), profile() as p:
         tn.ones(2, 3) @ tn.ones(2, 3)
     assert "matmul" in names(p) or "mm" in names(p)
@@ -141,3 +142,39 @@ def test_layers_and_graphs_go_on() -> None:
             x += 1
         graph.replay()
     assert x.tolist() == [1.0, 1.0] and "add" in names(p)
+
+
+def test_schedule_records_rounds(tmp_path: Path) -> None:
+    plan = tn.profiler.schedule(skip_first=1, wait=1, warmup=1, active=2, repeat=2)
+    assert "".join(str(plan(step).value) for step in range(11)) == "00123012300"
+    first = tn.profiler.schedule(wait=2, warmup=0, active=1, skip_first_wait=1)
+    assert [first(step).value for step in range(4)] == [3, 0, 0, 3]
+    with pytest.raises(AssertionError, match="active=0"):
+        tn.profiler.schedule(wait=0, warmup=1, active=0)
+    found: list[tuple[int, list[str]]] = []
+    with profile(schedule=plan, on_trace_ready=lambda p: found.append((p.step_num, names(p)))) as p:
+        for step in range(11):
+            with record_function(f"step {step}"):
+                tn.ones(2).exp()
+            p.step()
+    steps = [(at, [n for n in seen if n.startswith("step")]) for at, seen in found]
+    assert steps == [(5, ["step 3", "step 4"]), (9, ["step 7", "step 8"])]
+    tn.profiler.tensorboard_trace_handler(str(tmp_path), "me", use_gzip=True)(p)
+    (trace,) = tmp_path.iterdir()
+    p.add_metadata("kind", "test")
+    p.export_chrome_trace(tmp_path / "plain.json")
+    text = json.loads((tmp_path / "plain.json").read_text())
+    assert trace.name.endswith(".pt.trace.json.gz") and text["kind"] == "test"
+    assert json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"] == text["traceEvents"]
+
+
+def test_columns_that_are_not_measured() -> None:
+    with tn.autograd.profiler.profile(use_cuda=False) as p:
+        tn.ones(2).exp()
+    assert "exp" in p.key_averages().table(sort_by="cuda_time_total", row_limit=5)
+    assert "exp" in p.table(sort_by="self_cpu_memory_usage") and p.self_cpu_time_total > 0
+    with pytest.raises(ValueError, match="no column 'speed'"):
+        p.table(sort_by="speed")
+    with tn.autograd.profiler.profile(enabled=False) as off:
+        tn.ones(2).exp()
+    assert off.function_events == []

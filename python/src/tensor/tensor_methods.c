@@ -180,10 +180,16 @@ static PyObject *array_of(PyObject *self) {
                             "can't convert a tensor of layout %s to numpy. Use Tensor.to_dense() "
                             "first.",
                             tn_layout_name(tn_tensor_layout(tnp_of(self))));
-    if (v->word & TN_W_GRAD) {
+    if ((v->word & TN_W_GRAD) && tn_grad_enabled()) {
         PyErr_SetString(PyExc_RuntimeError, "Can't call numpy() on Tensor that requires grad. Use "
                                             "tensor.detach().numpy() instead.");
         return NULL;
+    }
+    if (v->word & TN_W_GRAD) { /* the buffer protocol lends no memory that a tape watches */
+        PyObject *plain = PyObject_CallMethod(self, "detach", NULL);
+        PyObject *array = plain ? array_of(plain) : NULL;
+        Py_XDECREF(plain);
+        return array;
     }
     if (tn_view_device(v) != 0)
         return PyErr_Format(PyExc_TypeError,

@@ -104,7 +104,9 @@ def sparse_coo_tensor(
         indices = _ops.zeros((len(size), 0), dtype=_C.int64, device=device)
         values = _ops.zeros((0,), dtype=dtype, device=device)
         is_coalesced = True
-    elements = _values(values, dtype, device)
+    elements = values if isinstance(values, Tensor) else _values(values, dtype, device)
+    if isinstance(values, Tensor):
+        elements = elements.to(device=device or values.device, dtype=dtype or values.dtype)
     places = _index(indices, elements.device)
     if places.ndim == 1 and places.numel() == 0:
         places = places.reshape(1 if size is None else len(size) - elements.ndim + 1, 0)
@@ -115,6 +117,24 @@ def sparse_coo_tensor(
         checking(check_invariants),
     )  # fmt: skip
     return _finished(made, requires_grad, pin_memory)
+
+
+def spmm(input: Tensor, mat2: Tensor) -> Tensor:
+    """The product of a sparse matrix and another one."""
+    return _ops.mm(input, mat2)
+
+
+dsmm = spmm
+
+
+def hspmm(mat1: Tensor, mat2: Tensor) -> Tensor:
+    """The product of a sparse matrix and a dense one, as a sparse tensor."""
+    return _ops.mm(mat1, mat2).to_sparse(1)
+
+
+def smm(input: Tensor, mat: Tensor) -> Tensor:
+    """The product of a sparse matrix and a dense one, as a sparse tensor."""
+    return _ops.mm(input, mat).to_sparse()
 
 
 def _compressed(

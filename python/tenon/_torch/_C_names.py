@@ -84,8 +84,16 @@ _functorch = SimpleNamespace(
 )
 
 
+def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
+    """What `Module.to` was asked for: device, dtype, non_blocking, memory_format."""
+    from tenon.nn.modules import module
+
+    return module._parse_to(*args, **kwargs)
+
+
 def add() -> None:
     """Adds the names above to the extension module."""
+    _C._nn._parse_to = _parse_to
     for name, value in list(globals().items()):
         ours = getattr(value, "__module__", __name__) == __name__
         ours = ours or name == "_TensorMeta"

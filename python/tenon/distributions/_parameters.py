@@ -32,6 +32,11 @@ class _Binary(ExponentialFamily):
     def _param(self) -> Tensor:
         return self.__dict__["probs"] if "probs" in self.__dict__ else self.__dict__["logits"]
 
+    @property
+    def param_shape(self) -> Size:
+        """The shape of the parameter that was given."""
+        return self._param.size()
+
     @lazy_property
     def logits(self) -> Tensor:
         """log(probs / (1 - probs))."""
@@ -65,6 +70,11 @@ class _Classes(Distribution):
     @property
     def _param(self) -> Tensor:
         return self.__dict__["probs"] if "probs" in self.__dict__ else self.__dict__["logits"]
+
+    @property
+    def param_shape(self) -> Size:
+        """The shape of the parameter that was given."""
+        return self._param.size()
 
     @lazy_property
     def logits(self) -> Tensor:

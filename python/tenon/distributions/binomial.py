@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import tenon
-from tenon import Tensor
+from tenon import Size, Tensor
 from tenon.distributions import constraints
 from tenon.distributions.distribution import Distribution
 from tenon.distributions.utils import broadcast_all, lazy_property
@@ -17,6 +17,7 @@ __all__ = ["Binomial"]
 class Binomial(Distribution):
     """How many of total_count trials succeed."""
 
+    has_enumerate_support = True
     arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
 
     def __init__(
@@ -66,6 +67,27 @@ class Binomial(Distribution):
         count = self.total_count.to(self.probs.dtype).expand(shape)
         with tenon.no_grad():
             return tenon.binomial(count, self.probs.expand(shape))
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        most = int(self.total_count.max())
+        if self.total_count.min() != most:
+            raise NotImplementedError(
+                "Inhomogeneous total count not supported by `enumerate_support`."
+            )
+        values = tenon.arange(1 + most, dtype=self.probs.dtype, device=self.probs.device)
+        values = values.view(-1, *(1 for _ in self._batch_shape))
+        return values.expand(-1, *self._batch_shape) if expand else values
+
+    def entropy(self) -> Tensor:
+        if self.total_count.min() != self.total_count.max():
+            raise NotImplementedError("Inhomogeneous total count not supported by `entropy`.")
+        logs = self.log_prob(self.enumerate_support(False))
+        return -(logs.exp() * logs).sum(0)
+
+    @property
+    def param_shape(self) -> Size:
+        """The shape of the parameter that was given."""
+        return self.__dict__.get("probs", self.__dict__.get("logits")).size()
 
     def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:

@@ -96,6 +96,11 @@ class Gamma(ExponentialFamily):
         power = tenon.where(a == 1, tenon.zeros_like(value), (a - 1) * value.log())
         return a * b.log() + power - b * value - tenon.lgamma(a)
 
+    def cdf(self, value: Any) -> Tensor:
+        if self._validate_args:
+            self._validate_sample(value)
+        return tenon.special.gammainc(self.concentration, self.rate * value)
+
     def entropy(self) -> Tensor:
         a = self.concentration
         return a - self.rate.log() + tenon.lgamma(a) + (1.0 - a) * tenon.digamma(a)

@@ -81,3 +81,7 @@ class MixtureSameFamily(Distribution):
             at = which.reshape(which.shape + (1,) * (1 + len(self._event_shape)))
             at = at.expand(which.shape + (1, *self._event_shape))
             return draws.gather(dim, at).squeeze(dim)
+
+    def __repr__(self) -> str:
+        parts = (self.mixture_distribution, self.component_distribution)
+        return "MixtureSameFamily(\n  " + ",\n  ".join(map(repr, parts)) + ")"

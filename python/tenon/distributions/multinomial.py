@@ -9,6 +9,8 @@ import tenon
 from tenon import Size, Tensor
 from tenon.distributions import constraints
 from tenon.distributions._parameters import _Classes
+from tenon.distributions.binomial import Binomial
+from tenon.distributions.categorical import Categorical
 
 __all__ = ["Multinomial"]
 
@@ -53,6 +55,14 @@ class Multinomial(_Classes):
             counts = self._param.new_zeros(self._extended_shape(sample_shape))
             ones = tenon.ones_like(index, dtype=counts.dtype)
             return counts.scatter_add_(-1, index, ones)
+
+    def entropy(self) -> Tensor:
+        draws = tenon.tensor(float(self.total_count), dtype=self._param.dtype)
+        single = Binomial(self.total_count, probs=self.probs)
+        counts = single.enumerate_support(expand=False)[1:]
+        repeats = (single.log_prob(counts).exp() * (counts + 1).lgamma()).sum([0, -1])
+        alone = Categorical(probs=self.probs).entropy()
+        return draws * alone - (draws + 1).lgamma() + repeats
 
     def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:

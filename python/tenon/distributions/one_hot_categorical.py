@@ -16,6 +16,7 @@ class OneHotCategorical(_Classes):
     """One class, as a vector with a single one."""
 
     support = constraints.one_hot
+    has_enumerate_support = True
 
     def __init__(
         self,
@@ -29,6 +30,15 @@ class OneHotCategorical(_Classes):
     @property
     def mean(self) -> Tensor:
         return self.probs
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        n = self._event_shape[0]
+        values = tenon.eye(n, dtype=self.probs.dtype, device=self.probs.device)
+        values = values.view(n, *(1 for _ in self._batch_shape), n)
+        return values.expand(n, *self._batch_shape, n) if expand else values
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
 
     @property
     def mode(self) -> Tensor:

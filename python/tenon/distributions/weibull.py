@@ -43,6 +43,11 @@ class Weibull(TransformedDistribution):
     def variance(self) -> Tensor:
         return self.scale.pow(2) * (self._moment(2).exp() - (2 * self._moment(1)).exp())
 
+    @property
+    def mode(self) -> Tensor:
+        inverse = self.concentration.reciprocal()
+        return self.scale * (1 - inverse) ** inverse
+
     def entropy(self) -> Tensor:
         inverse = self.concentration.reciprocal()
         euler = euler_constant

@@ -308,9 +308,7 @@ class Graph:
     # ---- Text ------------------------------------------------------------------------------------
 
     def __str__(self) -> str:
-        names = ", ".join(f"%{n.name}" for n in self.nodes if n.op == "placeholder")
-        lines = "\n".join(f"    {n.format_node()}" for n in self.nodes)
-        return f"graph({names}):\n{lines}" if names else f"graph():\n{lines}"
+        return "\n".join(["graph():", *(f"    {n.format_node()}" for n in self.nodes)])
 
     def print_tabular(self) -> None:
         rows = [("opcode", "name", "target", "args", "kwargs")]
@@ -449,4 +447,4 @@ class _Writer:
             lines.append("    pass")
         wanted = [self.parameter(n) for n in self.graph.nodes if n.op == "placeholder"]
         head = f"def forward({', '.join([self.root, *wanted])}):"
-        return PythonCode("\n".join([head, *lines]) + "\n", self.globals)
+        return PythonCode("\n\n\n" + "\n".join([head, *lines]) + "\n", self.globals)

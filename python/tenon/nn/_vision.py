@@ -148,7 +148,7 @@ def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = 
 def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = None) -> Tensor:
     """Grows the last dimensions; `pad` holds (before, after) pairs, the last dimension first."""
     if mode == "constant":
-        return _nn.pad(input, pad, mode, 0.0 if value is None else value)
+        return _nn.pad(input, pad, mode, 0.0 if value is None else float(value))
     return _nn.pad(input, pad, mode, value)
 
 

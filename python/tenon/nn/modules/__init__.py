@@ -32,6 +32,7 @@ from tenon.nn.modules.activation import (
     Tanhshrink,
     Threshold,
 )
+from tenon.nn.modules.adaptive import AdaptiveLogSoftmaxWithLoss
 from tenon.nn.modules.batchnorm import (
     BatchNorm1d,
     BatchNorm2d,
@@ -172,6 +173,7 @@ from tenon.nn.modules.vision import (
 )
 
 __all__ = [
+    "AdaptiveLogSoftmaxWithLoss",
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
     "AdaptiveAvgPool3d",

@@ -35,9 +35,10 @@ class Slots(dict):
 
     __slots__ = ("_owner",)
 
-    def __init__(self, owner: Any, entries: Mapping[str, Any] | Iterable = ()) -> None:
-        super().__init__(entries)
-        mirrored = type(owner).__getattr__ is SlotsMixin.__getattr__
+    def __init__(self, owner: Any = (), entries: Mapping[str, Any] | Iterable = ()) -> None:
+        alone = not isinstance(owner, SlotsMixin)  # type(slots)(entries): a dictionary, as any
+        super().__init__(owner if alone else entries)
+        mirrored = not alone and type(owner).__getattr__ is SlotsMixin.__getattr__
         self._owner = weakref.ref(owner) if mirrored else None
         if self:
             self._attributes().update(self)

@@ -6,8 +6,10 @@ from tenon.nn.utils import (
     fusion,
     parametrizations,
     parametrize,
+    prune,
     rnn,
 )
+from tenon.nn.utils._spectral_norm import remove_spectral_norm, spectral_norm
 from tenon.nn.utils._weight_norm import remove_weight_norm, weight_norm
 from tenon.nn.utils.clip_grad import (
     clip_grad_norm_,
@@ -38,8 +40,11 @@ __all__ = [
     "parameters_to_vector",
     "parametrizations",
     "parametrize",
+    "prune",
+    "remove_spectral_norm",
     "remove_weight_norm",
     "rnn",
+    "spectral_norm",
     "vector_to_parameters",
     "weight_norm",
 ]

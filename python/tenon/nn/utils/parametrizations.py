@@ -1,4 +1,5 @@
-"""Ready-made parametrisations: weights of a given length or a given largest singular value."""
+"""Ready-made parametrisations: weights of a given length, of a given largest singular value, and
+orthogonal ones."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from tenon.nn.modules.module import Module
 from tenon.nn.utils._weight_norm import _norm_except
 from tenon.nn.utils.parametrize import register_parametrization
 
-__all__ = ["spectral_norm", "weight_norm"]
+__all__ = ["orthogonal", "spectral_norm", "weight_norm"]
 
 
 class _WeightNorm(Module):
@@ -103,3 +104,125 @@ def spectral_norm(
         dim = 1 if isinstance(module, _ConvTransposeNd) else 0
     function = _SpectralNorm(weight, n_power_iterations, dim, eps)
     return register_parametrization(module, name, function)
+
+
+def _near_orthogonal(q: Tensor) -> bool:
+    """Whether the columns are orthonormal, up to rounding."""
+    eye = tenon.eye(q.size(-1), dtype=q.dtype, device=q.device)
+    return tenon.allclose(q.mH @ q, eye, atol=10 * q.size(-2) * tenon.finfo(q.dtype).eps)
+
+
+def _made_orthogonal(matrix: Tensor) -> Tensor:
+    """Q of the decomposition whose R has a positive diagonal."""
+    q, r = tenon.linalg.qr(matrix)
+    return q * r.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
+
+
+def _reflected(vectors: Tensor, factors: Tensor) -> Tensor:
+    """The first columns of the product of reflections I - factor v v^H, where v has zeros above
+    its one on the diagonal."""
+    rows, columns = vectors.shape[-2:]
+    lower = vectors.tril(-1) + tenon.eye(rows, columns, dtype=vectors.dtype, device=vectors.device)
+    eye = tenon.eye(rows, columns, dtype=vectors.dtype, device=vectors.device)
+    q = eye.expand(*vectors.shape[:-2], -1, -1)
+    for k in reversed(range(columns)):
+        v = lower[..., k : k + 1]
+        q = q - factors[..., k, None, None] * (v @ (v.mH @ q))
+    return q
+
+
+class _Orthogonal(Module):
+    """An orthogonal matrix for each lower triangular or skew-symmetric one, times a base that is
+    chosen when a value is assigned."""
+
+    base: Tensor
+
+    def __init__(
+        self, weight: Tensor, orthogonal_map: str, *, use_trivialization: bool = True
+    ) -> None:
+        super().__init__()
+        if weight.is_complex() and orthogonal_map == "householder":
+            raise ValueError("The householder parametrization does not support complex tensors.")
+        self.shape = weight.shape
+        self.orthogonal_map = orthogonal_map
+        if use_trivialization:
+            self.register_buffer("base", None)
+
+    def forward(self, X: Tensor) -> Tensor:  # noqa: N803 - PyTorch's name
+        wide = X.size(-2) < X.size(-1)
+        matrix = X.mT if wide else X
+        rows, columns = matrix.shape[-2:]
+        if self.orthogonal_map == "householder":
+            below = matrix.tril(-1)
+            factors = 2.0 / (1.0 + (below * below).sum(-2))
+            q = _reflected(below, factors)
+            q = q * matrix.diagonal(dim1=-2, dim2=-1).int().unsqueeze(-2)
+        else:
+            lower = matrix.tril()
+            if rows != columns:
+                zeros = lower.new_zeros(*lower.shape[:-1], rows - columns)
+                lower = tenon.cat([lower, zeros], dim=-1)
+            skew = lower - lower.mH
+            if self.orthogonal_map == "matrix_exp":
+                q = tenon.matrix_exp(skew)
+            else:
+                eye = tenon.eye(rows, dtype=skew.dtype, device=skew.device)
+                q = tenon.linalg.solve(eye - skew / 2, eye + skew / 2)
+            q = q[..., :columns]
+        if hasattr(self, "base"):
+            q = self.base @ q
+        return q.mT if wide else q
+
+    @tenon.no_grad()
+    def right_inverse(self, Q: Tensor) -> Tensor:  # noqa: N803 - PyTorch's name
+        """The matrix that stands for a given one, which becomes the base."""
+        if self.shape != Q.shape:
+            raise ValueError(
+                f"Expected a matrix or batch of matrices of shape {self.shape}. Got a tensor of "
+                f"shape {Q.shape}."
+            )
+        if not hasattr(self, "base"):
+            raise NotImplementedError(
+                "It is not possible to assign to the matrix exponential or the Cayley "
+                "parametrizations when use_trivialization=False."
+            )
+        matrix = Q.mT if Q.size(-2) < Q.size(-1) else Q
+        rows, columns = matrix.shape[-2:]
+        if rows != columns:
+            more = tenon.randn(
+                *matrix.shape[:-1], rows - columns, dtype=matrix.dtype, device=matrix.device
+            )
+            matrix = _made_orthogonal(tenon.cat([matrix, more], dim=-1))
+        elif not _near_orthogonal(matrix):
+            matrix = _made_orthogonal(matrix)
+        self.base = matrix.clone()
+        minus = tenon.zeros_like(Q)
+        minus.diagonal(dim1=-2, dim2=-1).fill_(-1.0)
+        return minus
+
+
+def orthogonal(
+    module: Any,
+    name: str = "weight",
+    orthogonal_map: str | None = None,
+    *,
+    use_trivialization: bool = True,
+) -> Any:
+    """Keeps the columns of a weight, or its rows where there are fewer of them, orthonormal."""
+    weight = getattr(module, name, None)
+    if not isinstance(weight, Tensor):
+        raise ValueError(f"Module '{module}' has no parameter or buffer with name '{name}'")
+    if weight.ndim < 2:
+        raise ValueError(
+            f"Expected a matrix or batch of matrices. Got a tensor of {weight.ndim} dimensions."
+        )
+    if orthogonal_map is None:
+        square = weight.size(-2) == weight.size(-1)
+        orthogonal_map = "matrix_exp" if square or weight.is_complex() else "householder"
+    if orthogonal_map not in ("matrix_exp", "cayley", "householder"):
+        raise ValueError(
+            'orthogonal_map has to be one of "matrix_exp", "cayley", "householder". '
+            f"Got: {orthogonal_map}"
+        )
+    function = _Orthogonal(weight, orthogonal_map, use_trivialization=use_trivialization)
+    return register_parametrization(module, name, function, unsafe=True)

@@ -132,11 +132,12 @@ class _BaseDataLoaderIter:
     def __init__(self, loader: DataLoader, workers: Workers | None = None) -> None:
         self.loader = loader
         self.index_iter = iter(loader._index_sampler)
-        seed = tenon.empty((), dtype=tenon.int64).random_(generator=loader.generator)
-        self.base_seed = int(seed.item())
         self.taken = 0
         self.workers = workers
         self.whole = None
+        if workers is None:  # workers that go on keep the seed they started with
+            seed = tenon.empty((), dtype=tenon.int64).random_(generator=loader.generator)
+            self.base_seed = int(seed.item())
         if loader.num_workers > 0:
             fresh = workers is None
             if fresh:

@@ -1,0 +1,5 @@
+"""Channels in another order."""
+
+from tenon.nn.modules.vision import ChannelShuffle
+
+__all__ = ["ChannelShuffle"]
