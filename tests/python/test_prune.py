@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-
 import pytest
 import tenon as tn
 from tenon import nn
@@ -25,9 +23,8 @@ def test_the_smallest_go_and_what_is_left_is_trained():
     assert tn.equal(layer.weight_orig.grad, layer.weight_mask)
     with tn.no_grad():
         layer.weight_orig.fill_(2.0)
-    assert layer(tn.ones(1, 4)).tolist() == pytest.approx(
-        (2.0 * layer.weight_mask.sum(1) + layer.bias)[None].tolist()
-    )
+    expected = 2.0 * layer.weight_mask.sum(1) + layer.bias
+    assert tn.allclose(layer(tn.ones(1, 4))[0], expected)
 
 
 def test_a_second_method_prunes_what_the_first_left():
@@ -66,7 +63,6 @@ def test_several_parameters_as_one():
     pairs = [(small, "weight"), (large, "weight")]
     prune.global_unstructured(pairs, prune.L1Unstructured, amount=13)
     assert (small.weight_mask.sum(), large.weight_mask.sum()) == (0, 11)
-    assert not hasattr(copy.deepcopy(small), "missing")
     with pytest.raises(TypeError, match="unstructured"):
         prune.global_unstructured(pairs, prune.LnStructured, amount=1, n=1)
 

@@ -41,7 +41,7 @@ print("removed", prune.is_pruned(layer), (layer.weight == 0).sum().item())
 edges = torch.tensor([[0, 1, 2, 2], [1, 2, 0, 1]])
 strength = torch.ones(4, requires_grad=True)
 nodes = torch.arange(6.0).view(3, 2)
-for step in range(3):
+for _ in range(3):
     graph = torch.sparse_coo_tensor(edges, strength, (3, 3))
     error = (torch.spmm(graph, nodes) - nodes).pow(2).mean()
     (gradient,) = torch.autograd.grad(error, strength)
