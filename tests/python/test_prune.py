@@ -31,8 +31,8 @@ def test_a_second_method_prunes_what_the_first_left():
     layer = prune.l1_unstructured(_layer(), "weight", 4)
     prune.l1_unstructured(layer, "weight", 0.5)
     assert layer.weight_mask.sum() == 4
-    prune.ln_structured(layer, "weight", 1, n=2, dim=0, importance_scores=layer.weight_orig)
-    assert layer.weight_mask.sum(1).tolist() == [0.0, 0.0, 4.0]
+    prune.ln_structured(layer, "weight", 1, n=2, dim=1, importance_scores=layer.weight_orig)
+    assert layer.weight_mask.tolist() == [[0.0] * 4, [0.0] * 4, [0.0, 1.0, 1.0, 1.0]]
     (hook,) = layer._forward_pre_hooks.values()
     assert isinstance(hook, prune.PruningContainer) and len(hook) == 3
 
