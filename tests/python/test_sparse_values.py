@@ -1,0 +1,15 @@
+"""Sparse tensors and the values that they were made of."""
+
+from __future__ import annotations
+
+import tenon as tn
+
+
+def test_gradients_reach_the_values_a_tensor_was_made_of():
+    places, values = tn.tensor([[0, 1, 1], [2, 0, 2]]), tn.tensor([3.0, 4.0, 5.0])
+    values.requires_grad_()
+    dense = tn.arange(6.0).view(3, 2)
+    tn.spmm(tn.sparse_coo_tensor(places, values * 2, (2, 3)), dense).sum().backward()
+    assert values.grad.tolist() == [18.0, 2.0, 18.0]
+    made = tn.sparse_coo_tensor(places, values, (2, 3), dtype=tn.float64)
+    assert made.requires_grad and made.dtype == tn.float64
