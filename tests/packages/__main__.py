@@ -4,7 +4,7 @@ differs.
 
 PYTHON is an interpreter whose environment has the packages of requirements.txt and no PyTorch;
 ./dev test --packages makes one. PyTorch is the one of the interpreter that runs this file. --write
-makes docs/packages.md of what came out.
+makes docs/packages.md of what came out; with --only it renews the rows of these jobs.
 """
 
 from __future__ import annotations
@@ -110,6 +110,17 @@ Made by `./dev test --packages`: packages from PyPI, unmodified, in small jobs
     return head + body
 
 
+def written() -> dict[str, tuple[str, str, int, str]]:
+    """The rows of docs/packages.md, by package."""
+    rows = {}
+    for line in PAGE.read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == 4 and cells[2].isdecimal():
+            fault = "" if cells[3] == "same" else cells[3]
+            rows[cells[0]] = (cells[0], cells[1], int(cells[2]), fault)
+    return rows
+
+
 def main() -> int:
     """Runs the jobs; 1 if one differs."""
     parser = argparse.ArgumentParser(prog="python -m tests.packages", description=__doc__)
@@ -139,8 +150,10 @@ def main() -> int:
             count = sum(len(numbers) for *_, numbers in got)
             rows.append((name, releases.get(NAMES.get(name, name), "?"), count, fault))
             print(f"{name:24} {count:6} {fault or 'same'}", flush=True)
-    if options.write and not options.only:
-        PAGE.write_text(page(rows, torch), encoding="utf-8")
+    if options.write:
+        table = written() if options.only else {}
+        table |= {row[0]: row for row in rows}
+        PAGE.write_text(page([table[name] for name in sorted(table)], torch), encoding="utf-8")
     return any(fault for *_, fault in rows)
 
 
