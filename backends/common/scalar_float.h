@@ -108,25 +108,6 @@ TMPL_INLINE A f_erfc(A x) { return M_(erfc)(x); }
 
 TMPL_INLINE A f_lgamma(A x) { return C_(lgamma)(x); }
 
-/* Reflection below 0, recurrence up to 10, then the asymptotic series. */
-TMPL_INLINE A f_digamma(A x) {
-    double v = (double)x, r = 0;
-    if (v == 0) return C_(copysign)((A)INFINITY, -x);
-    if (v < 0) {
-        if (v == floor(v)) return (A)NAN;
-        r = -0x1.921fb54442d18p+1 / tan(0x1.921fb54442d18p+1 * (v - floor(v)));
-        v = 1 - v;
-    }
-    for (; v < 10; v += 1) r -= 1 / v;
-    double z = 1 / (v * v);
-    double s =
-        z * (1.0 / 12 -
-             z * (1.0 / 120 -
-                  z * (1.0 / 252 -
-                       z * (1.0 / 240 - z * (1.0 / 132 - z * (691.0 / 32760 - z * (1.0 / 12)))))));
-    return (A)(r + log(v) - 0.5 / v - s);
-}
-
 TMPL_INLINE A f_pow(A x, A y) { return M_(pow)(x, y); }
 TMPL_INLINE A f__pow_backward(A g, A x, A p) {
     return p == 0 ? K_(0) : g * (p * M_(pow)(x, p - 1));

@@ -38,6 +38,7 @@ SPECIAL_1(special_bessel_y0, y0)
 SPECIAL_1(special_bessel_y1, y1)
 SPECIAL_1(special_spherical_bessel_j0, bessel_spherical_j0)
 SPECIAL_1(special_airy_ai, airy_ai)
+SPECIAL_2(_standard_gamma_grad, special_gamma_draw_slope)
 SPECIAL_2(special_xlog1py, special_xlog1py)
 SPECIAL_2(special_zeta, special_zeta)
 SPECIAL_2(special_chebyshev_polynomial_t, special_chebyshev_t)
@@ -46,6 +47,10 @@ SPECIAL_2(special_chebyshev_polynomial_v, special_chebyshev_v)
 SPECIAL_2(special_chebyshev_polynomial_w, special_chebyshev_w)
 SPECIAL_2(special_laguerre_polynomial_l, special_laguerre)
 SPECIAL_2(special_legendre_polynomial_p, special_legendre)
+
+TMPL_INLINE A f_digamma(A x) {
+    return x == 0 ? C_(copysign)((A)INFINITY, -x) : (A)special_digamma((double)x);
+}
 
 TMPL_INLINE A f_igamma(A a, A x) { return (A)special_gamma_part((double)a, (double)x, false); }
 TMPL_INLINE A f_igammac(A a, A x) { return (A)special_gamma_part((double)a, (double)x, true); }

@@ -129,6 +129,24 @@ TMPL_INLINE double special_zeta(double s, double q) {
     return all - sign * special_zeta_right(s, 1 - q);
 }
 
+/* Reflection below 0, recurrence up to 10, then the asymptotic series. */
+TMPL_INLINE double special_digamma(double v) {
+    double r = 0;
+    if (v < 0) {
+        if (v == floor(v)) return (double)NAN;
+        r = -0x1.921fb54442d18p+1 / tan(0x1.921fb54442d18p+1 * (v - floor(v)));
+        v = 1 - v;
+    }
+    for (; v < 10; v += 1) r -= 1 / v;
+    double z = 1 / (v * v);
+    double s =
+        z * (1.0 / 12 -
+             z * (1.0 / 120 -
+                  z * (1.0 / 252 -
+                       z * (1.0 / 240 - z * (1.0 / 132 - z * (691.0 / 32760 - z * (1.0 / 12)))))));
+    return r + log(v) - 0.5 / v - s;
+}
+
 /* The n-th derivative of digamma, n >= 1. */
 TMPL_INLINE double special_polygamma(double x, int64_t n) {
     double r = tgamma((double)n + 1) * special_zeta((double)n + 1, x);
@@ -181,6 +199,27 @@ TMPL_INLINE double special_lgamma_1p(double a) {
         0x1.3b15d2b2fc10cp-31,  -0x1.2f69a9fabe3e0p-32, 0x1.24932a337434cp-33,
         -0x1.1a7c26ec2523cp-34, 0x1.11116e693ed98p-35,  -0x1.08424cbc543d8p-36};
     return a * (1 - BESSEL_GAMMA) - log1p(a) + a * a * BESSEL_POWERS(c, a);
+}
+
+/* dz/da of z(a), the draw of the gamma distribution with shape a that keeps its share P(a, z) of smaller
+ * ones: -(dP/da) / (dP/dz), with the series of P, the sum of z^(a+n) e^-z / Gamma(a+n+1), derived term by
+ * term and taken relative to the density. For large shapes Cornish's and Fisher's expansion
+ * around the normal distribution, whose next term is below a^-2. */
+TMPL_INLINE double special_gamma_draw_slope(double a, double z) {
+    if (!(a > 0 && z > 0 && a < (double)INFINITY && z < (double)INFINITY)) return (double)NAN;
+    if (a > 1e6) {
+        double root = sqrt(a), x = 3 * root * (cbrt(z / a) - 1 + 1 / (9 * a));
+        return 1 + x / (2 * root) - (x * x - 7) * x / (72 * a * root);
+    }
+    double term = z / a, slope = log(z) - special_digamma(a + 1), sum = 0;
+    for (double n = 1;; n++) {
+        double part = term * slope;
+        sum += part;
+        if (slope < 0 && a + n > z && fabs(part) < fabs(sum) * 1e-17) return -sum;
+        slope -= 1 / (a + n);
+        term *= z / (a + n);
+        if (!(term > 0)) return -sum;
+    }
 }
 
 /* The lower function's series. */

@@ -202,18 +202,30 @@ tn_status tni_infer__poisson_(tn_infer *inf, const void *args) {
     return infer_counts(inf, a->self, (const tn_view *const[]){a->rate}, 1);
 }
 
+tn_status tni_infer__standard_gamma_(tn_infer *inf, const void *args) {
+    const tn__standard_gamma__args *a = args;
+    return infer_counts(inf, a->self, (const tn_view *const[]){a->concentration}, 1);
+}
+
 tn_status tni_infer__binomial_(tn_infer *inf, const void *args) {
     const tn__binomial__args *a = args;
     return infer_counts(inf, a->self, (const tn_view *const[]){a->count, a->prob}, 2);
 }
 
-/* ---- poisson, binomial -------------------------------------------------------------------------*/
+/* ---- poisson, binomial, gamma ------------------------------------------------------------------*/
 
 tn_status tni_composite_poisson(const void *args, tn_tensor **rets) {
     const tn_poisson_args *a = args;
     tn_tensor *input = tni_t(a->input), *t, *same = NULL;
     TN_TRY(tn_empty_like(input, -1, -1, TN_FORMAT_CONTIGUOUS, &t));
     return drawn(tn__poisson_(t, input, a->generator, &same), t, &same, rets);
+}
+
+tn_status tni_composite__standard_gamma(const void *args, tn_tensor **rets) {
+    const tn__standard_gamma_args *a = args;
+    tn_tensor *input = tni_t(a->input), *t, *same = NULL;
+    TN_TRY(tn_empty_like(input, -1, -1, TN_FORMAT_CONTIGUOUS, &t));
+    return drawn(tn__standard_gamma_(t, input, a->generator, &same), t, &same, rets);
 }
 
 tn_status tni_composite_binomial(const void *args, tn_tensor **rets) {

@@ -187,8 +187,11 @@ for _name in dir(_C._ops):
     if not _name.startswith(("_", "special_")) and _name not in globals() and _name not in _LATER:
         globals()[_name] = getattr(_C._ops, _name)
 del _name
-_addmm_activation = _C._ops._addmm_activation  # names that programs know from PyTorch
+# Names that programs know from PyTorch.
+_addmm_activation = _C._ops._addmm_activation
 _int_mm, _weight_int8pack_mm = _C._ops._int_mm, _C._ops._weight_int8pack_mm
+_standard_gamma = _C._ops._standard_gamma
+_standard_gamma_grad = _C._ops._standard_gamma_grad
 
 
 def __getattr__(name: str) -> Any:

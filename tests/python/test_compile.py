@@ -41,7 +41,9 @@ def net() -> nn.Module:
 # ---- Modules and functions -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("backend", ["inductor", "eager", Counted()], ids=str)
+@pytest.mark.parametrize(
+    "backend", ["inductor", "eager", Counted()], ids=["name", "eager", "callable"]
+)
 def test_modules(backend: Any) -> None:
     model = net()
     fast = tn.compile(model, backend=backend)

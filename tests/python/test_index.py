@@ -173,7 +173,7 @@ def test_gradient_of_assignment():
         ("a", TypeError),
         (1.5, TypeError),
         ({}, TypeError),
-        (object(), TypeError),
+        pytest.param(object(), TypeError, id="object"),
         (slice(None, None, 0), ValueError),
         (slice(1.5), TypeError),
         (2**70, (IndexError, OverflowError)),

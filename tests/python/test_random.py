@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.special
+import scipy.stats
 import tenon
 
 torch: Any
@@ -416,6 +418,46 @@ def test_counts_are_pytorchs(seed: int, dtype: str) -> None:
 
     for mine, theirs in zip(draws(tenon), draws(torch), strict=True):
         same(mine, theirs)
+
+
+@needs_torch
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_waiting_times_are_pytorchs(seed: int, dtype: str) -> None:
+    def draws(lib: Any) -> list[Any]:
+        kind = getattr(lib, dtype)
+        a = lib.tensor([1e-3, 0.2, 0.999, 1.0, 2.5, 40.0, 1e5], dtype=kind).reshape(-1, 1)
+        return [lib._standard_gamma(a.expand(-1, 30)), lib.randn(3),
+                lib._standard_gamma(a.expand(-1, 3).t()), lib.rand(3)]  # fmt: skip
+
+    for mine, theirs in zip(draws(tenon), draws(torch), strict=True):
+        np.testing.assert_allclose(
+            mine.numpy(), theirs.numpy(), rtol=4e-7 if dtype == "float32" else 1e-13
+        )
+
+
+@pytest.mark.parametrize("a", [0.05, 0.7, 1.0, 4.0, 300.0])
+def test_waiting_times_have_their_distribution(philox: None, a: float) -> None:
+    x = tenon._standard_gamma(tenon.full((20000,), a, dtype=tenon.float64)).numpy()
+    assert scipy.stats.kstest(x, scipy.stats.gamma(a).cdf).pvalue > 1e-3
+    first = tenon._standard_gamma(tenon.full((9,), a, dtype=tenon.float16)).numpy()
+    assert (first >= np.finfo(np.float16).tiny).all()
+
+
+def test_waiting_times_at_their_ends(philox: None) -> None:
+    got = tenon._standard_gamma(tenon.tensor([0.0, -1.0, math.nan])).tolist()
+    assert got[0] == np.finfo(np.float32).tiny and math.isnan(got[1]) and math.isnan(got[2])
+
+
+@pytest.mark.parametrize("a", [0.3, 3.0, 80.0, 2e4, 9e5, 2e6, 1e9])
+def test_slopes_of_waiting_times(a: float) -> None:
+    """Against SciPy's inverse at constant shares."""
+    share = np.array([0.01, 0.3, 0.6, 0.99])
+    z, h = scipy.special.gammaincinv(a, share), 1e-3 * math.sqrt(a) if a > 1 else 1e-5
+    want = (scipy.special.gammaincinv(a + h, share) - scipy.special.gammaincinv(a - h, share)) / (
+        2 * h
+    )
+    got = tenon._standard_gamma_grad(tenon.tensor(a, dtype=tenon.float64), tenon.tensor(z))
+    np.testing.assert_allclose(got.numpy(), want, rtol=2e-6)
 
 
 def test_counts_have_their_means_and_variances(philox: None) -> None:

@@ -54,11 +54,11 @@ def test_tensor_from_nested_data():
         ([[1], 2], (ValueError, TypeError)),
         ("text", TypeError),
         ([None], TypeError),
-        (object(), TypeError),
+        pytest.param(object(), TypeError, id="object"),
         ([2**70], ValueError),
         ({1: 2}, TypeError),
         (np.array(["a"]), TypeError),
-        (np.array([object()]), TypeError),
+        pytest.param(np.array([object()]), TypeError, id="objects"),
     ],
     ids=str,
 )

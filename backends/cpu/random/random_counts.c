@@ -1,10 +1,10 @@
-/* random_counts.c: numbers of events, drawn by the Poisson and the binomial distribution whose parameters
- * stand in other tensors.
+/* random_counts.c: numbers of events, drawn by the Poisson and the binomial distribution, and sums of
+ * waiting times, by the gamma distribution, whose parameters stand in other tensors.
  *
  * Hoermann's transformed rejection (PTRS, BTRS) where many events are expected, products and sums
- * of uniform numbers where few are; with mt19937 the numbers are PyTorch's. An element takes as
- * many uniform numbers as it needs: with Philox they come from a stream of its own, whose start is the
- * element's number of two words.
+ * of uniform numbers where few are; Marsaglia's and Tsang's cube of a normal number for the gamma
+ * distribution. With mt19937 the numbers are PyTorch's. An element takes as many numbers as it
+ * needs: with Philox they come from a stream of its own, whose start is the element's number of two words.
  *
  * family: counts; isa: each */
 #include <math.h>
@@ -104,21 +104,67 @@ static double binomial_one(source *s, double count, double p) {
     return p <= 0.5 ? successes(s, count, p) : count - successes(s, count, 1 - p);
 }
 
+/* ---- Gamma -------------------------------------------------------------------------------------*/
+
+static double normal(source *s) {
+    if (s->rng) return rnd_mt_normal(s->rng);
+    double radius = sqrt(-2 * log1p(-uniform(s)));
+    return radius * cos(2 * 3.14159265358979323846 * uniform(s));
+}
+
+/* A draw for a shape below 1 is one for the next shape, made smaller by a power of a uniform number. */
+static double gamma_one(source *s, double shape) {
+    double scale = 1;
+    if (shape == 0) return 0;
+    if (!(shape > 0)) return (double)NAN;
+    if (shape < 1) {
+        scale = pow(1 - uniform(s), 1 / shape);
+        shape += 1;
+    }
+    double d = shape - 1.0 / 3, c = 1 / sqrt(9 * d);
+    for (;;) {
+        double x = normal(s), y = 1 + c * x;
+        if (y <= 0) continue;
+        double v = y * y * y, u = 1 - uniform(s), square = x * x;
+        /* The squeeze, whose factor PyTorch has in single precision. */
+        if (u < 1 - (double)0.0331f * square * square) return scale * d * v;
+        if (log(u) < 0.5 * square + d * (1 - v + log(v))) return scale * d * v;
+    }
+}
+
+/* The smallest normal number: what a draw that underflows becomes. */
+static double least(int32_t dtype) {
+    return dtype == TN_F64 ? 0x1p-1022 : dtype == TN_F16 ? 0x1p-14 : 0x1p-126;
+}
+
 /* ---- Jobs --------------------------------------------------------------------------------------*/
+
+enum law { POISSON, BINOMIAL, GAMMA };
 
 typedef struct counts {
     rnd_job job;
     rnd_walk second; /* the binomial's probabilities */
-    bool binomial;
+    enum law law;
 } counts;
+
+static double one(const counts *c, source *s, double first, double second) {
+    switch (c->law) {
+    case BINOMIAL: return binomial_one(s, first, second);
+    case GAMMA: {
+        double x = gamma_one(s, first), low = least(c->job.walk.dtype);
+        return x < low ? low : x;
+    }
+    default: return poisson_one(s, first);
+    }
+}
 
 static void one_batch(const counts *c, tn_rng *rng, int64_t at, int64_t n, double *x) {
     double first[RND_BATCH], second[RND_BATCH];
     rnd_load_other(&c->job.walk, at, n, first);
-    if (c->binomial) rnd_load_other(&c->second, at, n, second);
+    if (c->law == BINOMIAL) rnd_load_other(&c->second, at, n, second);
     for (int64_t i = 0; i < n; i++) {
         source s = {rng, rng ? 0 : rnd_word64(c->job.seed, c->job.offset, at + i)};
-        x[i] = c->binomial ? binomial_one(&s, first[i], second[i]) : poisson_one(&s, first[i]);
+        x[i] = one(c, &s, first[i], c->law == BINOMIAL ? second[i] : 0);
     }
 }
 
@@ -128,6 +174,15 @@ static void counts_fill(const rnd_job *j, int64_t at, int64_t n, void *numbers) 
 
 static void counts_draw(const rnd_job *j, tn_rng *rng, int64_t at, int64_t n, void *numbers) {
     one_batch((const counts *)(const void *)j, rng, at, n, numbers);
+}
+
+static counts counts_of(enum law law) {
+    return (counts){.job = {.fill_kind = RND_F64,
+                            .draw_kind = RND_F64,
+                            .fill = counts_fill,
+                            .draw = counts_draw,
+                            .words = 2},
+                    .law = law};
 }
 
 static tn_status check(const tn_call *call, const tn_view *v, const char *text) {
@@ -145,34 +200,39 @@ static tn_status check(const tn_call *call, const tn_view *v, const char *text) 
 
 static tn_status poisson(const tn_call *call, const void *args) {
     const tn__poisson__args *a = args;
-    counts c = {.job = {.fill_kind = RND_F64,
-                        .draw_kind = RND_F64,
-                        .fill = counts_fill,
-                        .draw = counts_draw,
-                        .words = 2}};
+    counts c = counts_of(POISSON);
     tn_status st = check(call, a->rate, "invalid Poisson rate, expected rate to be non-negative");
     return st != TN_OK ? st : rnd_run(call, a->generator, &c.job, a->self, a->rate);
 }
 
 static tn_status binomial(const tn_call *call, const void *args) {
     const tn__binomial__args *a = args;
-    counts c = {.job = {.fill_kind = RND_F64,
-                        .draw_kind = RND_F64,
-                        .fill = counts_fill,
-                        .draw = counts_draw,
-                        .words = 2},
-                .binomial = true};
+    counts c = counts_of(BINOMIAL);
     rnd_walk_init(&c.second, a->self, a->prob, false); /* self is packed: one order for both */
     return rnd_run(call, a->generator, &c.job, a->self, a->count);
+}
+
+static tn_status standard_gamma(const tn_call *call, const void *args) {
+    const tn__standard_gamma__args *a = args;
+    counts c = counts_of(GAMMA);
+    return rnd_run(call, a->generator, &c.job, a->self, a->concentration);
 }
 
 #define ROW(op, fn, dtype)                                                                         \
     { op, TN_SIG__##fn##_, fn, NULL, dtype, 0, 0, 0 }
 static const tn_kernel_row rows[] = {
-    ROW("_poisson_", poisson, TN_F16),   ROW("_poisson_", poisson, TN_BF16),
-    ROW("_poisson_", poisson, TN_F32),   ROW("_poisson_", poisson, TN_F64),
-    ROW("_binomial_", binomial, TN_F16), ROW("_binomial_", binomial, TN_BF16),
-    ROW("_binomial_", binomial, TN_F32), ROW("_binomial_", binomial, TN_F64),
+    ROW("_poisson_", poisson, TN_F16),
+    ROW("_poisson_", poisson, TN_BF16),
+    ROW("_poisson_", poisson, TN_F32),
+    ROW("_poisson_", poisson, TN_F64),
+    ROW("_binomial_", binomial, TN_F16),
+    ROW("_binomial_", binomial, TN_BF16),
+    ROW("_binomial_", binomial, TN_F32),
+    ROW("_binomial_", binomial, TN_F64),
+    ROW("_standard_gamma_", standard_gamma, TN_F16),
+    ROW("_standard_gamma_", standard_gamma, TN_BF16),
+    ROW("_standard_gamma_", standard_gamma, TN_F32),
+    ROW("_standard_gamma_", standard_gamma, TN_F64),
 };
 #undef ROW
 const cpu_rows ISA_(cpu_counts_rows) = CPU_ROWS_OF(rows);

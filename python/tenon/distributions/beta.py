@@ -9,8 +9,8 @@ from typing import Any
 import tenon
 from tenon import Tensor
 from tenon.distributions import constraints
+from tenon.distributions.dirichlet import sample_dirichlet
 from tenon.distributions.distribution import ExponentialFamily
-from tenon.distributions.gamma import _StandardGamma
 from tenon.distributions.utils import broadcast_all, shape_of
 
 __all__ = ["Beta"]
@@ -44,10 +44,8 @@ class Beta(ExponentialFamily):
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
-        one = _StandardGamma.apply(self.concentration1.expand(shape))
-        zero = _StandardGamma.apply(self.concentration0.expand(shape))
-        info = tenon.finfo(one.dtype)
-        return (one / (one + zero)).clamp(min=info.tiny, max=1 - info.eps)
+        both = tenon.stack([self.concentration1, self.concentration0], -1)
+        return sample_dirichlet(both.expand(*shape, 2)).select(-1, 0)
 
     @property
     def mode(self) -> Tensor:

@@ -8,9 +8,16 @@ import tenon
 from tenon import Tensor
 from tenon.distributions import constraints
 from tenon.distributions.distribution import ExponentialFamily
-from tenon.distributions.gamma import _StandardGamma
 
 __all__ = ["Dirichlet"]
+
+
+def sample_dirichlet(a: Tensor) -> Tensor:
+    """Shares that sum to 1 along the last dimension, from gamma draws in double precision."""
+    info = tenon.finfo(a.dtype)
+    parts = tenon._standard_gamma(a.double())
+    shares = (parts / parts.sum(-1, keepdim=True)).to(a.dtype)
+    return shares.clamp(min=info.tiny, max=1 - info.eps / 2)
 
 
 class Dirichlet(ExponentialFamily):
@@ -38,8 +45,7 @@ class Dirichlet(ExponentialFamily):
         return self.concentration * rest / (total.pow(2) * (total + 1))
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        parts = _StandardGamma.apply(self.concentration.expand(self._extended_shape(sample_shape)))
-        return parts / parts.sum(-1, keepdim=True)
+        return sample_dirichlet(self.concentration.expand(self._extended_shape(sample_shape)))
 
     @property
     def mode(self) -> Tensor:

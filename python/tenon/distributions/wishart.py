@@ -9,8 +9,8 @@ from typing import Any
 import tenon
 from tenon import Tensor
 from tenon.distributions import constraints
+from tenon.distributions.chi2 import Chi2
 from tenon.distributions.distribution import Distribution, ExponentialFamily
-from tenon.distributions.gamma import _StandardGamma
 from tenon.distributions.utils import lazy_property, multigammaln
 
 __all__ = ["Wishart"]
@@ -117,11 +117,13 @@ class Wishart(ExponentialFamily):
         # Bartlett: a triangle of normal numbers with roots of chi-squared ones on its diagonal.
         size = self._event_shape[-1]
         steps = tenon.arange(size, dtype=self.df.dtype, device=self.df.device)
-        shape = (*sample_shape, *self._batch_shape, size)
-        halves = (0.5 * (self.df.unsqueeze(-1) - steps)).expand(shape)
-        diagonal = (2 * _StandardGamma.apply(halves)).clamp(min=tenon.finfo(self.df.dtype).tiny)
-        below = tenon.randn((*shape, size), dtype=self.df.dtype, device=self.df.device).tril(-1)
-        chol = self._unbroadcasted_scale_tril @ (below + diagonal.sqrt().diag_embed())
+        diagonal = Chi2(self.df.unsqueeze(-1) - steps).rsample(sample_shape).sqrt()
+        rows, columns = tenon.tril_indices(size, size, offset=-1, device=self.df.device)
+        below = diagonal.diag_embed()
+        below[..., rows, columns] = tenon.randn(
+            (*diagonal.shape[:-1], len(rows)), dtype=self.df.dtype, device=self.df.device
+        )
+        chol = self._unbroadcasted_scale_tril @ below
         return chol @ chol.mT
 
     def _half_log_det(self) -> Tensor:
