@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import gc
+import importlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,6 +118,9 @@ def place(code: CodeType) -> str:
 
 def switch_on(path: Path, start: int, end: int, new: str) -> bool:
     """Gives all functions of a module the code of the changed text; whether that was possible."""
+    parts = path.with_suffix("").parts
+    name = ".".join(parts[parts.index("python") + 1 :]).removesuffix(".__init__")
+    importlib.import_module(name)  # what is loaded at first use is changed, too
     text = path.read_bytes()
     changed = text[:start] + new.encode() + text[end:]
     fresh: dict[tuple[str, int], CodeType] = {}
@@ -129,6 +133,7 @@ def switch_on(path: Path, start: int, end: int, new: str) -> bool:
 
     flags = 0x1000000  # from __future__ import annotations, as the modules have it
     note(compile(changed, str(path), "exec", flags=flags, dont_inherit=True))
+    found = False
     for fn in [o for o in gc.get_objects() if isinstance(o, FunctionType)]:
         code = fn.__code__
         other = fresh.get((code.co_qualname, code.co_firstlineno))
@@ -137,7 +142,8 @@ def switch_on(path: Path, start: int, end: int, new: str) -> bool:
                 return False
             if other.co_code != code.co_code or other.co_consts != code.co_consts:
                 fn.__code__ = other
-    return True
+                found = True
+    return found
 
 
 def _same_file(code: CodeType, path: Path) -> bool:

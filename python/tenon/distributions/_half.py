@@ -32,6 +32,8 @@ class _Half(TransformedDistribution):
         return tenon.where(value >= 0, result, -math.inf)
 
     def cdf(self, value: Tensor) -> Tensor:
+        if self._validate_args:
+            self._validate_sample(value)
         return 2 * self.base_dist.cdf(value) - 1
 
     def icdf(self, prob: Tensor) -> Tensor:

@@ -59,7 +59,7 @@ class Dirichlet(ExponentialFamily):
         if self._validate_args:
             self._validate_sample(value)
         a = self.concentration
-        powers = ((a - 1) * value.log()).sum(-1)
+        powers = tenon.xlogy(a - 1, value).sum(-1)
         return powers + tenon.lgamma(a.sum(-1)) - tenon.lgamma(a).sum(-1)
 
     def entropy(self) -> Tensor:

@@ -65,6 +65,12 @@ class OneHotCategorical(_Classes):
     def entropy(self) -> Tensor:
         return self._entropy()
 
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        n = self._event_shape[0]
+        values = tenon.eye(n, dtype=self._param.dtype, device=self._param.device)
+        values = values.view((n,) + (1,) * len(self._batch_shape) + (n,))
+        return values.expand((n, *self._batch_shape, n)) if expand else values
+
 
 class OneHotCategoricalStraightThrough(OneHotCategorical):
     """One-hot draws whose gradient is that of the probabilities."""
