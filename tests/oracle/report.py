@@ -84,9 +84,8 @@ def coverage(records: list[dict[str, Any]]) -> str:
         for r in sorted(records, key=lambda r: (r["group"], r["title"])):
             if r["tier"] == level and r["failures"]:
                 what, wrong = r["failures"][0]
-                cause = f"`{shortened(what, 160)}`: {shortened(wrong, 200)}".replace(
-                    "|", "\\|"
-                ).replace("\n", " ")
+                cause = f"`{shortened(what, 160)}`: {shortened(wrong, 200)}"
+                cause = cause.replace("|", "\\|").replace("\n", " ")
                 count = f"{len(r['failures'])} of {r['samples']}"
                 parts.append(f"| {r['title']} | {r['section']} | {count} | {cause} |")
         parts.append("")
