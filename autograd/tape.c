@@ -472,6 +472,7 @@ tn_status tni_record(const tn_op *op, const void *args, tn_tensor *const *outs, 
 /* Runs when the library is mapped, before any call can record. */
 __attribute__((constructor)) static void fill_hooks(void) {
     tni_ag.record = tni_record;
+    tni_ag.recompute = tni_recompute;
     tni_ag.check_inplace = tni_check_inplace;
     tni_ag.copy_original = tni_copy_original;
     tni_ag.note_view = tni_note_view;

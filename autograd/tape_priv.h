@@ -271,6 +271,8 @@ tn_status tni_copy_original(tn_tensor *t, tn_tensor **ret_copy);
 void tni_set_grad_fn(tn_tensor *t, tn_node *n, uint32_t nr);
 
 tn_status tni_record(const tn_op *op, const void *args, tn_tensor *const *outs, int nout);
+/* A gradient function: the composite runs again (recompute.c). */
+tn_status tni_recompute(tn_gctx *c);
 
 /* ---- Gradients in motion (flow.c) --------------------------------------------------------------*/
 

@@ -42,7 +42,14 @@ static tn_status check_shape(const tni_added *o, int64_t i, const tn_out_shape *
     int64_t numel;
     bool sound = tn_dtype_name(s->dtype) && s->ndim >= 0 && s->ndim <= TN_MAX_DIMS;
     for (int32_t d = 0; sound && d < s->ndim; d++) sound = s->shape[d] >= 0;
-    if (sound) return tni_numel(s->ndim, s->shape, tn_dtype_size(s->dtype), &numel);
+    if (sound && tni_numel(s->ndim, s->shape, tn_dtype_size(s->dtype), &numel) == TN_OK)
+        return TN_OK;
+    if (sound)
+        return tn_fail(
+            TN_E_VALUE, -1,
+            "%s: the shape rule of plugin '%s' gives result %lld more elements than there "
+            "can be, %s",
+            o->op.info.name, o->plugin->name, (long long)i, tni_shape_text(s->ndim, s->shape));
     return tn_fail(
         TN_E_PLUGIN, -1,
         "%s: the shape rule of plugin '%s' gives result %lld an impossible shape or dtype",

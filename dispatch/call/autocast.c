@@ -150,7 +150,7 @@ static tn_status run(void *ctx, tn_layer_call *next, const tn_op_info *info, voi
     int rule = op->autocast[slot != 0];
     if (rule != TNI_AUTOCAST_NONE && !writes(op, args)) dtype = target(rule, op, args, r->dtype);
     if (dtype < 0) {
-        bool parts = op->run == tni_run_composite && !op->grad && rule == TNI_AUTOCAST_NONE;
+        bool parts = op->info.kind == TN_OP_COMPOSITE && !op->grad && rule == TNI_AUTOCAST_NONE;
         return parts ? through_parts(op, args, rets) : tn_layer_next(next, info, args, rets);
     }
     casts c = {.keep = r->cache && dtype == r->dtype};

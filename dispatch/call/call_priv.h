@@ -20,6 +20,13 @@ tn_status tni_run_reduction(const tn_op *op, void *args, tn_tensor **rets);
 tn_status tni_run_structured(const tn_op *op, void *args, tn_tensor **rets);
 tn_status tni_run_list(const tn_op *op, void *args, tn_tensor **rets);
 tn_status tni_run_composite(const tn_op *op, void *args, tn_tensor **rets);
+/* A composite for which somebody has registered kernels (composed.c): by one of them, or like this. */
+typedef tn_status (*tni_composer)(const tn_op *op, const void *args, tn_tensor **rets);
+tn_status tni_compose(const tn_op *op, const void *args, tn_tensor **rets);
+tn_status tni_run_composite_by(const tn_op *op, void *args, tn_tensor **rets, tni_composer make);
+tn_status tni_run_composed(const tn_op *op, void *args, tn_tensor **rets);
+/* Whether kernels for the operator can be called; why not. */
+bool tni_takes_kernels(const tn_op *op, const char **ret_why);
 /* A composite that computes half precision in float32 (wide.c): is there any, and the call. */
 bool tni_is_half_call(const tn_op *op, const void *args);
 tn_status tni_compose_wide(const tn_op *op, const void *args, tn_tensor **rets);
@@ -123,7 +130,7 @@ int32_t tni_way_of(const tn_op *op, tn_device device, int32_t dtype);
 tn_status tni_run_fallback(const tn_op *op, void *args, tn_tensor **rets);
 /* op->run, or what can be done when there is no kernel. */
 static inline tn_status tni_op_run(const tn_op *op, void *args, tn_tensor **rets) {
-    tn_status st = op->run(op, args, rets);
+    tn_status st = atomic_load_explicit(&op->run, memory_order_relaxed)(op, args, rets);
     return TN_UNLIKELY(st == TN_DECLINE) ? tni_run_fallback(op, args, rets) : st;
 }
 

@@ -38,7 +38,7 @@ static tn_status take_inplace(const tn_op *op, tn_tensor *given, tn_tensor **ret
     return TN_OK;
 }
 
-static tn_status compose(const tn_op *op, const void *args, tn_tensor **rets) {
+tn_status tni_compose(const tn_op *op, const void *args, tn_tensor **rets) {
     if ((op->flags & TNI_OP_WIDE) && tni_is_half_call(op, args))
         return tni_compose_wide(op, args, rets);
     return op->compose ? op->compose(op, args, rets) : op->composite(args, rets);
@@ -58,17 +58,20 @@ static tn_status take_out(const tn_op *op, const void *args, tn_tensor *given, t
     return TN_OK;
 }
 
+/* Each is compiled twice, for tni_compose and for what is not known before. */
+#define ALWAYS static inline __attribute__((always_inline))
+
 /* A composite without a gradient of its own is recorded through its parts; one with a gradient runs
  * unrecorded and makes one entry. */
-static tn_status run_composite(const tn_op *op, void *args, tn_tensor *given, bool inplace,
-                               uint64_t any, tn_tensor **rets) {
+ALWAYS tn_status run_made(const tn_op *op, void *args, tn_tensor *given, bool inplace, uint64_t any,
+                          tn_tensor **rets, tni_composer make) {
     bool own = op->grad != NULL && tni_recording(any);
     tn_tensor *targets[TNI_MAX_OUTS] = {NULL};
     int ntargets = op->flags & (TNI_OP_LIST_OUT | TNI_OP_INPLACE_ONLY) ? 0 : op->nout;
     for (int i = 0; i < ntargets; i++) targets[i] = *tni_out_slot(op, args, i);
     if (own && (op->flags & TNI_OP_WRITES)) TN_TRY(tni_check_written(op, args, any));
     if (own) tni_grad_off();
-    tn_status st = compose(op, args, rets);
+    tn_status st = make(op, args, rets);
     if (own) tni_grad_on();
     if (st != TN_OK) return st;
     if (own) st = tni_record_call(op, args, any, rets);
@@ -84,20 +87,20 @@ static tn_status run_composite(const tn_op *op, void *args, tn_tensor *given, bo
 /* Note [Composites in place]: the result is copied over the target when everything is computed. What
  * the parts saved of the target would be overwritten then, so a call that is recorded works on a copy
  * of it, which has its history. */
-static tn_status run_on_copy(const tn_op *op, void *args, tn_tensor *given, uint64_t any,
-                             tn_tensor **rets) {
+ALWAYS tn_status run_on_copy(const tn_op *op, void *args, tn_tensor *given, uint64_t any,
+                             tn_tensor **rets, tni_composer make) {
     tn_tensor *copy;
     tn_tensor **first = (tn_tensor **)(void *)((char *)args + op->in_offset[0]);
     TN_TRY(tni_ag.copy_original(given, &copy));
     *first = copy;
     *tni_out_slot(op, args, 0) = NULL;
-    tn_status st = run_composite(op, args, given, true, any, rets);
+    tn_status st = run_made(op, args, given, true, any, rets, make);
     *first = given;
     tn_tensor_unref(&copy);
     return st;
 }
 
-tn_status tni_run_composite(const tn_op *op, void *args, tn_tensor **rets) {
+ALWAYS tn_status run(const tn_op *op, void *args, tn_tensor **rets, tni_composer make) {
     TN_TRY(check_inputs(op, args));
     tni_span outs = tni_given(op, args);
     tn_tensor *given = outs.n > 0 ? outs.v[0] : NULL;
@@ -107,8 +110,16 @@ tn_status tni_run_composite(const tn_op *op, void *args, tn_tensor **rets) {
         TN_TRY(tni_check_given(op, args, tni_in_slot(op, args, 0), true, any));
     bool inplace = given && given == tni_in_slot(op, args, 0);
     if (inplace && tni_recording(any) && !(op->flags & TNI_OP_TAKES_OUT))
-        return run_on_copy(op, args, given, any, rets);
-    return run_composite(op, args, given, inplace, any, rets);
+        return run_on_copy(op, args, given, any, rets, make);
+    return run_made(op, args, given, inplace, any, rets, make);
+}
+
+tn_status tni_run_composite(const tn_op *op, void *args, tn_tensor **rets) {
+    return run(op, args, rets, tni_compose);
+}
+
+tn_status tni_run_composite_by(const tn_op *op, void *args, tn_tensor **rets, tni_composer make) {
+    return run(op, args, rets, make);
 }
 
 tn_status tni_run_view(const tn_op *op, void *args, tn_tensor **rets) {

@@ -67,6 +67,9 @@ static void explain(text *t, const tn_op *op, tn_device device, int32_t dtype) {
     case TN_WAY_KERNEL:
         if (!list_kernels(t, op, device.slot, dtype))
             say(t, "  runs: shapes and dtypes are inferred, nothing is computed\n");
+        else if (op->info.kind == TN_OP_COMPOSITE)
+            say(t, "  then: composite of other operators%s\n",
+                op->grad ? "" : ", which a gradient runs again");
         break;
     case TN_WAY_COMPOSITE:
         say(t, "  no kernel on this device; runs: composite of other operators\n");

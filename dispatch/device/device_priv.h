@@ -90,7 +90,8 @@ tn_cell *tni_cell_take_idle(tni_plugin *plugin, const tn_cell *like);
 void tni_cell_put_idle(tni_plugin *plugin, tn_cell *cell);
 /* Takes the plugin's cells out of all lists of the operator. */
 void tni_cells_withdraw(tn_op *op, tni_plugin *plugin);
-/* Puts the plugin's cells first, on one device or (-1) on all; returns how many there are. */
+/* Puts the plugin's cells first, on one device or (-1) on all; returns how many there are. NULL: those that
+ * were put first go back to their places. */
 int32_t tni_cells_prefer(tn_op *op, const char *plugin, int32_t device, tn_status *ret_status);
 
 /* ---- names.c -----------------------------------------------------------------------------------*/

@@ -98,6 +98,25 @@ void tni_cells_withdraw(tn_op *op, tni_plugin *plugin) {
 
 /* ---- Preferences ------------------------------------------------------------------------------*/
 
+/* A cell like this one with other flags; NULL: out of memory. */
+static tn_cell *copy_of(const tn_cell *cell, uint32_t flags, tn_status *ret_status) {
+    tn_cell like = {.fn = cell->fn,
+                    .ctx = cell->ctx,
+                    .plugin = cell->plugin,
+                    .priority = cell->priority,
+                    .flags = flags,
+                    .op = cell->op,
+                    .device = cell->device,
+                    .dtype = cell->dtype};
+    tn_cell *copy = tni_cell_take_idle((tni_plugin *)(uintptr_t)cell->plugin, &like);
+    if (!copy) {
+        copy = malloc(sizeof *copy);
+        if (copy) *copy = like;
+    }
+    if (!copy) *ret_status = tn_fail(TN_E_MEMORY, -1, "out of memory");
+    return copy;
+}
+
 /* Moves the plugin's last cell behind the first `skip` to the front, as a copy: a reader may be on the
  * old one. False when there is none. */
 static bool prefer_one(_Atomic(const tn_cell *) *head, const char *plugin, int32_t skip,
@@ -110,25 +129,9 @@ static bool prefer_one(_Atomic(const tn_cell *) *head, const char *plugin, int32
         old = at;
     }
     if (!found) return false;
-    tn_cell like = {.fn = old->fn,
-                    .ctx = old->ctx,
-                    .plugin = old->plugin,
-                    .priority = old->priority,
-                    .flags = old->flags | TNI_CELL_PREFERRED,
-                    .op = old->op,
-                    .device = old->device,
-                    .dtype = old->dtype};
-    tni_plugin *owner = (tni_plugin *)(uintptr_t)old->plugin;
-    tn_cell *copy = tni_cell_take_idle(owner, &like);
-    if (!copy) {
-        copy = malloc(sizeof *copy);
-        if (copy) *copy = like;
-    }
-    if (!copy) {
-        *ret_status = tn_fail(TN_E_MEMORY, -1, "out of memory");
-        return false;
-    }
-    tni_cell_put_idle(owner, (tn_cell *)(uintptr_t)old);
+    tn_cell *copy = copy_of(old, old->flags | TNI_CELL_PREFERRED, ret_status);
+    if (!copy) return false;
+    tni_cell_put_idle((tni_plugin *)(uintptr_t)old->plugin, (tn_cell *)(uintptr_t)old);
     atomic_store_explicit(found, tni_cell_next(old), memory_order_release);
     atomic_store_explicit(&copy->next, atomic_load_explicit(head, memory_order_relaxed),
                           memory_order_relaxed);
@@ -136,9 +139,25 @@ static bool prefer_one(_Atomic(const tn_cell *) *head, const char *plugin, int32
     return true;
 }
 
+/* Puts preferred cells back to where their priority says, as copies; returns how many there were. */
+static int32_t forget_in(_Atomic(const tn_cell *) *head, tn_status *ret_status) {
+    int32_t n = 0;
+    for (const tn_cell *at = atomic_load_explicit(head, memory_order_relaxed);
+         at && (at->flags & TNI_CELL_PREFERRED); n++) {
+        tn_cell *copy = copy_of(at, at->flags & ~TNI_CELL_PREFERRED, ret_status);
+        if (!copy) return n;
+        tni_cell_put_idle((tni_plugin *)(uintptr_t)at->plugin, (tn_cell *)(uintptr_t)at);
+        atomic_store_explicit(head, tni_cell_next(at), memory_order_release);
+        insert_cell(head, copy);
+        at = atomic_load_explicit(head, memory_order_relaxed);
+    }
+    return n;
+}
+
 static int32_t prefer_in(_Atomic(const tn_cell *) *head, const char *plugin,
                          tn_status *ret_status) {
     int32_t n = 0;
+    if (!plugin) return forget_in(head, ret_status);
     while (prefer_one(head, plugin, n, ret_status)) n++;
     return n;
 }

@@ -318,7 +318,11 @@ static tn_status ask_device(const tni_memory *m, tn_device device, uint64_t byte
     const tn_allocator_iface *own = m->device->ifaces.allocator;
     tn_status st = own ? tni_caught(own->alloc(d->ctx, m->index, bytes, stream, ret_data))
                        : tni_caught(d->alloc(d->ctx, m->index, bytes, ret_data));
-    return st == TN_ASYNC ? tni_looked(device, st) : st; /* it found what a kernel had done */
+    if (st == TN_OK && !*ret_data && bytes > 0)
+        return tn_fail(TN_E_PLUGIN, -1, "device '%s': alloc of %llu bytes returned TN_OK and NULL",
+                       m->device->name, (unsigned long long)bytes);
+    return st == TN_ASYNC ? tni_looked(device, st)
+                          : tni_error_of_plugin(st, "alloc", m->device->name);
 }
 
 /* The device's own words are in the error record. */

@@ -4,6 +4,7 @@
  * kernels and publishes them all at commit. */
 #include <stdlib.h>
 
+#include "call_priv.h"
 #include "check_priv.h"
 #include "codegen_priv.h"
 #include "layers_priv.h"
@@ -299,6 +300,11 @@ static tn_status add_kernel(tn_txn *txn, int32_t device, const tn_kernel_row *r)
                      op ? "its signature differs" : "there is no such operator");
         return TN_OK; /* one row does not fit: the others still work */
     }
+    const char *why;
+    if (!tni_takes_kernels(op, &why)) {
+        tni_host_log(1, "%s: kernel of '%s' left out: %s", txn->plugin->name, r->op, why);
+        return TN_OK;
+    }
     if (r->dtype != TN_DTYPE_ANY && !tn_dtype_name(r->dtype))
         return tn_fail(TN_E_PLUGIN, -1, "kernel of '%s': there is no dtype %d", r->op,
                        (int)r->dtype);
@@ -441,7 +447,11 @@ tn_status tni_txn_commit(tn_txn *txn) {
         return st;
     }
     /* Operators after their kernels, devices last: whoever sees one finds what belongs to it. */
-    for (const pending *p = txn->kernels; p; p = p->next) tni_cell_publish(p->cell);
+    for (const pending *p = txn->kernels; p; p = p->next) {
+        tni_cell_publish(p->cell);
+        if (p->cell->op->info.kind == TN_OP_COMPOSITE)
+            atomic_store(&((tn_op *)(uintptr_t)p->cell->op)->run, tni_run_composed);
+    }
     for (tni_added *o = txn->ops; o; o = o->queued) publish_op(o);
     for (int32_t i = 0; i < TN_DEVICE_SLOTS; i++)
         if (txn->devices[i])
@@ -515,7 +525,6 @@ tn_status tn_plugin_prefer(const char *plugin, const char *name, int32_t device_
     tn_op *one = name ? tni_op_find(name) : NULL;
     tn_status st = TN_OK;
     int32_t n = 0;
-    if (!plugin) return tn_fail(TN_E_VALUE, 0, "a plugin is preferred by its name");
     if (name && !one) return tn_fail(TN_E_VALUE, 1, "there is no operator '%s'", name);
     if (device_slot >= TN_DEVICE_SLOTS)
         return tn_fail(TN_E_DEVICE, 2, "there is no device slot %d", (int)device_slot);
@@ -526,7 +535,7 @@ tn_status tn_plugin_prefer(const char *plugin, const char *name, int32_t device_
     for (tni_added *o = atomic_load_explicit(&added, memory_order_relaxed); o && !one; o = o->next)
         n += tni_cells_prefer(&o->op, plugin, device_slot, &st);
     tni_os_unlock(&registry_lock);
-    if (st != TN_OK || n > 0) return st;
+    if (st != TN_OK || n > 0 || !plugin) return st;
     return tn_fail(TN_E_PLUGIN, -1, "plugin '%s' has no kernel %s%s%s%s", plugin,
                    name ? "of '" : "at all", name ? name : "", name ? "'" : "",
                    device_slot >= 0 ? " on that device" : "");

@@ -80,6 +80,7 @@ typedef struct tni_thread {
     tn_tensor *free_tensors;
     int32_t free_tensor_count;
     uint32_t exit_hook;                /* the free list is emptied at thread exit */
+    uint32_t drew, unused;             /* a random operator has run on meta (meta.c) */
     struct tni_scratch *scratch;       /* memory lent to the running kernel */
     struct tni_current *streams;       /* the streams in force, where they are not the default */
     const struct tni_watcher *watcher; /* who sees the thread's work on its way; NULL: nobody */
@@ -277,8 +278,9 @@ typedef struct tn_row {
 
 struct tn_op {
     tn_op_info info; /* first, so that a tn_op_info * is a tn_op * */
-    /* By kind; TN_DECLINE: no kernel takes the call. */
-    tn_status (*run)(const tn_op *op, void *args, tn_tensor **rets);
+    /* By kind; TN_DECLINE: no kernel takes the call. Of a composite it changes, once, when somebody
+     * registers a kernel for it (call/composed.c). */
+    tn_status (*_Atomic run)(const tn_op *op, void *args, tn_tensor **rets);
     tn_status (*infer)(tn_infer *inf, const void *args); /* structured, reduction */
     /* How many results a list has, and their shapes (free them). */
     tn_status (*infer_list)(const tn_infer *inf, const void *args, tn_out_shape **ret_shapes,
@@ -317,6 +319,7 @@ struct tn_op {
     _Atomic(tn_row *) row[TN_DEVICE_SLOTS]; /* NULL: no kernel on this device */
     _Atomic(tn_op *) older;                 /* the version before this one */
     _Atomic bool retired;                   /* with the plugin that added it */
+    _Atomic(tn_op *) recorded;              /* of a composite with kernels: see composed.c */
     _Atomic(const void *) recipe; /* autograd's digest of the fields, made at the first record */
 };
 static inline bool tni_has_composite(const tn_op *op) { return op->composite || op->compose; }
@@ -358,6 +361,8 @@ typedef struct tni_autograd_hooks {
     tn_status (*note_view)(const tn_op *op, const void *args, tn_tensor *base, tn_tensor *view);
     /* Calls fn for t, the tensor that it is a view of, and that one's other views. */
     void (*each_alias)(tn_tensor *t, void (*fn)(void *ctx, tn_tensor *alias), void *ctx);
+    /* The gradient of a composite that is not recorded through its parts: it runs again. */
+    tn_status (*recompute)(tn_gctx *c);
     void (*node_unref)(tn_node *n);
     void (*meta_free)(tn_agmeta *m);
 } tni_autograd_hooks;

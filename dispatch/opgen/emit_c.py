@@ -365,6 +365,18 @@ def field_flags(op: Op, a: Arg) -> str:
     return " | ".join(flags) or "0"
 
 
+# Tensors beside those that a composite computes with: where, whether, how many; class numbers.
+APART = {"index", "indices", "mask", "attn_mask", "condition", "sorter", "batch_sizes", "repeats",
+         "targets", "input_lengths", "target_lengths", "offsets"}  # fmt: skip
+CLASSES = {"nll_loss", "cross_entropy", "multi_margin_loss", "multilabel_margin_loss"}
+
+
+def is_apart(op: Op, a: Arg) -> bool:
+    """A composite's kernel gets it as it is, and it does not choose the kernel."""
+    classes = a.name == "target" and op.name in CLASSES
+    return op.kind == "composite" and a.is_tensor and (a.name in APART or classes)
+
+
 def op_flags(op: Op) -> str:
     e, flags = op.entry, []
     if e.get("layout") == "contiguous":
@@ -498,9 +510,10 @@ def tables(op: Op, table: dict[str, Op]) -> list[str]:
     """What a descriptor points to."""
     struct = f"tn_{op.name}_args"
     out = [f"static const tn_field fields_{op.name}[] = {{"]
-    for a in op.args:
+    for k, a in enumerate(op.args):
+        fixed = "TNI_FIXED_ANY" if k > 0 and is_apart(op, a) else a.fixed
         out.append(
-            f'    {{"{a.name}", {TYPES[a.type][0]}, offsetof({struct}, {a.name}), {a.fixed}, '
+            f'    {{"{a.name}", {TYPES[a.type][0]}, offsetof({struct}, {a.name}), {fixed}, '
             f"{field_flags(op, a)}, {c_string(a.default)}}},"
         )
     kind = "TN_F_OUTS" if op.list_out else "TN_F_OUT"

@@ -227,7 +227,7 @@ static PyObject *prefer(PyObject *unused, PyObject *args, PyObject *kwargs) {
     PyObject *device = NULL;
     tn_device d = {-1, 0};
     (void)unused;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|zO:prefer", names, &plugin, &op, &device))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "z|zO:prefer", names, &plugin, &op, &device))
         return NULL;
     if (device && device != Py_None && !tnp_device_from(device, &d)) return NULL;
     if (tnp_check(tn_plugin_prefer(plugin, op, d.slot)) < 0) return NULL;
@@ -290,8 +290,14 @@ static PyObject *is_deterministic(PyObject *unused, PyObject *none) {
 static PyObject *device_count(PyObject *unused, PyObject *name) {
     tn_device d;
     (void)unused;
-    if (!tnp_device_from(name, &d)) return NULL;
-    return PyLong_FromLong(tn_device_count(d.slot));
+    if (tnp_device_from(name, &d)) return PyLong_FromLong(tn_device_count(d.slot));
+    /* a kind of which there is no device */
+    for (int32_t i = 0; PyUnicode_Check(name) && i < TN_DEVICE_SLOTS; i++)
+        if (tn_device_name(i) && PyUnicode_CompareWithASCIIString(name, tn_device_name(i)) == 0) {
+            PyErr_Clear();
+            return PyLong_FromLong(tn_device_count(i));
+        }
+    return NULL;
 }
 
 static PyMethodDef functions[] = {
@@ -312,7 +318,8 @@ static PyMethodDef functions[] = {
      "retire_plugin(name): withdraws a plugin's kernels and devices; load_plugin brings them "
      "back."},
     {"prefer", TNP_CFUNC(prefer), METH_VARARGS | METH_KEYWORDS,
-     "prefer(plugin, op=None, device=None): its kernels run before those of other plugins."},
+     "prefer(plugin, op=None, device=None): its kernels run before those of other plugins; None: "
+     "as without."},
     {"_describe", describe, METH_O, "One line about a device."},
     {"_synchronize", synchronize, METH_O, "Waits for a device."},
     {"_device_count", device_count, METH_O, "Devices of that kind."},

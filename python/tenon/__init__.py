@@ -223,7 +223,7 @@ def __getattr__(name: str) -> Any:
         except ValueError:
             pass
         try:
-            _C.device(name)
+            _C._device_count(name)
         except RuntimeError:
             pass
         else:

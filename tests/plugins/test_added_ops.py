@@ -327,6 +327,15 @@ def test_priority_preference_and_decline() -> None:
     assert ops.f(x)[0] == 1
     tn.prefer("many_high", op="many::f")
     assert ops.f(x)[0] == 5
+    tn.prefer("many_low", op="many::f")
+    for _ in range(2):  # it is undone, and undone again
+        tn.prefer(None, op="many::f")
+        assert ops.f(x)[0] == 5 and ops.f(long)[0] == 1
+        assert "preferred" not in tn.explain("many::f")
+    tn.prefer("many_low", op="many::f")
+    assert ops.f(x)[0] == -5
+    tn.prefer(None)
+    assert ops.f(x)[0] == 5
     with pytest.raises(ImportError, match="plugin 'many_low' has no kernel of 'exp'"):
         tn.prefer("many_low", op="exp")
 

@@ -42,8 +42,9 @@ typedef struct tn_field {
     const char *name;
     uint16_t kind;
     uint16_t offset; /* in the argument struct */
-    uint16_t fixed; /* int[N]: N (a single int is repeated); Tensor(int8): TNI_FIXED_DTYPE + slot */
-    uint16_t flags; /* TNI_FIELD_* */
+    uint16_t fixed;  /* int[N]: N (a single int is repeated); Tensor(int8): TNI_FIXED_DTYPE + slot;
+                     * a composite's index or mask: TNI_FIXED_ANY */
+    uint16_t flags;  /* TNI_FIELD_* */
     const char *deflt; /* default as Python text, NULL: required */
 } tn_field;
 #define TNI_FIXED_DTYPE 1 /* of a tensor argument that has a dtype of its own */

@@ -14,7 +14,7 @@ TN_API const char *tn_version(void);
 TN_API tn_status tn_plugin_load(const char *path);
 /* The kernels of an active plugin run before those of all others, whatever their priority: for one
  * operator, or all (NULL), on one device, or all (-1). A later preference goes first. TN_E_PLUGIN when
- * it has no such kernel. */
+ * it has no such kernel. plugin NULL: what was preferred there is no longer. */
 TN_API tn_status tn_plugin_prefer(const char *plugin, const char *op, int32_t device_slot);
 /* Withdraws every kernel of a plugin and the operators it added, and retires its devices: their tensors can be copied away and
  * freed, and nothing new can be made there. The library stays mapped. tn_plugin_load loads it again;
