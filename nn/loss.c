@@ -35,7 +35,7 @@ static tn_status check_classes(int32_t ndim, const int64_t *shape, const tn_view
                        tni_shape_text_of(target), tni_shape_text(ndim, shape));
     }
     if (tn_view_dtype(target) != TN_I64) {
-        return tn_fail(TN_E_DTYPE, 1, "expected scalar type Long but found %s",
+        return tn_fail(TN_E_DTYPE, 1, "expected target dtype to be Long or Byte, but got %s",
                        tni_type_text(tn_view_dtype(target)));
     }
     int64_t c = shape[ndim == 1 ? 0 : 1];
@@ -139,9 +139,19 @@ tn_status tni_composite__reduce_loss(const void *args, tn_tensor **rets) {
     return scope_finish(&s, x, rets);
 }
 
+/* Classes as int64, which is what kernels read; bytes are accepted as PyTorch does. */
+static bool byte_classes(const tn_view *target) { return tn_view_dtype(target) == TN_U8; }
+
 tn_status tni_composite_nll_loss(const void *args, tn_tensor **rets) {
     const tn_nll_loss_args *a = args;
     tn_tensor *total = NULL;
+    if (byte_classes(a->target)) {
+        tni_scope s = {0};
+        tn_nll_loss_args wide = *a;
+        wide.target = tni_v(scope_convert(&s, tni_t(a->target), TN_I64));
+        tn_status st = s.st == TN_OK ? tni_composite_nll_loss(&wide, rets) : s.st;
+        return scope_finish(&s, scope_take(&s, st, rets[0]), rets);
+    }
     int kind = REDUCE_NONE;
     TN_TRY(tni_reduction_of(a->reduction, &kind));
     TN_TRY(tn__nll_loss(tni_t(a->input), tni_t(a->target), tni_t(a->weight), kind, a->ignore_index,
@@ -247,6 +257,13 @@ tn_status tni_composite_cross_entropy(const void *args, tn_tensor **rets) {
     }
     bool same = x->ndim == target->ndim && x->ndim > 0 &&
                 memcmp(x->shape, target->shape, (size_t)x->ndim * sizeof(int64_t)) == 0;
+    if (byte_classes(target)) {
+        tni_scope s = {0};
+        tn_cross_entropy_args wide = *a;
+        wide.target = tni_v(scope_convert(&s, tni_t(target), TN_I64));
+        tn_status st = s.st == TN_OK ? tni_composite_cross_entropy(&wide, rets) : s.st;
+        return scope_finish(&s, scope_take(&s, st, rets[0]), rets);
+    }
     if (same && tn_dtype_category(tn_view_dtype(target)) == TN_CAT_FLOAT) {
         if (a->ignore_index >= 0)
             return tn_fail(TN_E_STATE, 3,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from collections.abc import Iterable
 
@@ -56,6 +57,9 @@ CALLS = {
 }  # fmt: skip
 
 
+SIGNATURES = ("function", "method", "inplace")
+
+
 def call_forms(overloads: list[Op]) -> list[str]:
     where = {form for op in overloads for form in op.where}
     forms = []
@@ -70,17 +74,73 @@ def call_forms(overloads: list[Op]) -> list[str]:
     return forms
 
 
+ANY_CALL = "*args, **kwargs"
+
+
+def plain_default(text: str) -> str:
+    """A default of the table where Python reads it as a literal, None for names of the table."""
+    try:
+        ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return "None"
+    return text
+
+
+def one_signature(overloads: list[Op], form: str) -> str:
+    """The parameters of a Python name for inspect.signature: those of its longest overload, the
+    ones that another lacks with a default; any parameters where no such list takes every call."""
+    skip = form in ("method", "inplace")
+    overloads = [op for op in overloads if not op.where or form_of(form, op)] or overloads
+    longest = max(overloads, key=lambda op: len(op.args))
+    every = [{a.name: a for a in op.args[skip:]} for op in overloads]
+    names = {a.name for a in longest.args[skip:]}
+    any_call = "$self, " * skip + ANY_CALL
+    if any(set(args) - names for args in every):
+        return any_call
+    parts, starred, optional = ["$self"] if skip else [], False, False
+    last = [a for a in longest.args[skip:] if not a.kwonly]
+    for i, a in enumerate(longest.args[skip:]):
+        default = next((plain_default(o[a.name].default) for o in every
+                        if a.name in o and o[a.name].default is not None), None)
+        if default is None and any(a.name not in o for o in every):
+            default = "None"
+        if a.kwonly and not starred:
+            parts.append("*")
+            starred = True
+        if i == 0 and a.type == "int[]" and last == [a] and default is None:
+            parts.append(f"*{a.name}")
+            starred = True
+        elif default is None and optional and not starred:
+            return any_call
+        else:
+            parts.append(a.name if default is None else f"{a.name}={default}")
+            optional |= default is not None
+    if form == "function" and any("out" in op.where and not op.inplace_only for op in overloads):
+        parts += ["out=None"] if starred else ["*", "out=None"]
+    try:
+        ast.parse(f"def f({', '.join(parts).replace('$', '')}): pass")
+    except SyntaxError:
+        return any_call
+    return ", ".join(parts)
+
+
+def form_of(form: str, op: Op) -> bool:
+    wanted = {"function": {"torch", "nn.functional"}, "method": {"method"}}
+    return bool(wanted.get(form, {"inplace"}) & set(op.where))
+
+
 def calls_inc(ops: list[Op]) -> str:
-    """One C function per Python name and form, which only says which group of rows it is."""
+    """One C function per Python name and form, which only says which group of rows it is, and what
+    inspect.signature says of functions, of methods and of functions in place."""
     functions, table = [], []
     for i, overloads in enumerate(grouped(ops).values()):
         forms = call_forms(overloads)
         for form in forms:
             body = CALLS[form].format(i)
             functions.append(f"static PyObject *{form}_{i}{PARAMS} {{ {body} }}")
-        table.append(
-            "    {" + ", ".join(f"{f}_{i}" if f in forms else "NULL" for f in CALLS) + "},"
-        )
+        cells = [f"{f}_{i}" if f in forms else "NULL" for f in CALLS]
+        cells += [c_string(one_signature(overloads, f)) for f in SIGNATURES]
+        table.append("    {" + ", ".join(cells) + "},")
     return "\n".join([HEAD, *functions, "static const tnp_calls py_calls[] = {", *table, "};\n"])
 
 

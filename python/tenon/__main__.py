@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 import os
 import sys
@@ -25,6 +26,14 @@ def op_rows(name: str) -> list[dict[str, Any]]:
     rows = json.loads((native.PACKAGE / "ops.json").read_text(encoding="utf-8"))
     names = {name, name.replace(".", "_")}
     return [r for r in rows if names & {r["name"], r["py_name"], *r["alias"]}]
+
+
+def unknown_op(name: str) -> str:
+    """That there is no such operator, and those whose names are like it."""
+    rows = json.loads((native.PACKAGE / "ops.json").read_text(encoding="utf-8"))
+    names = {n for r in rows if r["where"] for n in (r["py_name"], *r["alias"])}
+    close = difflib.get_close_matches(name, sorted(names), 3)
+    return f"there is no operator '{name}'" + (f"; close: {', '.join(close)}" if close else "")
 
 
 def show_gradient(row: dict[str, Any]) -> str:
@@ -86,7 +95,7 @@ def command_op(options: argparse.Namespace) -> int:
         return command_added_op(options)
     rows = op_rows(options.name)
     if not rows:
-        print(f"tenon: there is no operator '{options.name}'", file=sys.stderr)
+        print(f"tenon: {unknown_op(options.name)}", file=sys.stderr)
         return 1
     library = native.Library()
     for row in rows:
@@ -103,6 +112,21 @@ def command_op(options: argparse.Namespace) -> int:
             for dtype in [options.dtype] if options.dtype else row["dtypes"]:
                 text = library.explain(row["name"], device, dtype).strip()
                 print(f"  {device} {dtype}: {text}")
+    return 0
+
+
+def command_explain(options: argparse.Namespace) -> int:
+    """Which kernel or way runs for an operator, for each device and dtype."""
+    rows = op_rows(options.name)
+    if not rows:
+        print(f"tenon: {unknown_op(options.name)}", file=sys.stderr)
+        return 1
+    library = native.Library()
+    for row in rows:
+        for device in [options.device] if options.device else library.devices():
+            for dtype in [options.dtype] if options.dtype else row["dtypes"] or library.dtypes():
+                way = library.explain(row["name"], device, dtype).strip()
+                print(f"{row['name']} {device} {dtype}: {way}")
     return 0
 
 
@@ -239,6 +263,12 @@ def parser() -> argparse.ArgumentParser:
     op.add_argument("--dtype", help="only this dtype (default: every one of the entry)")
     op.set_defaults(call=command_op)
 
+    explain = commands.add_parser("explain", help="show which kernels run for an operator")
+    explain.add_argument("name", metavar="NAME")
+    explain.add_argument("--device", help="only this device (default: every known one)")
+    explain.add_argument("--dtype", help="only this dtype (default: every one of the entry)")
+    explain.set_defaults(call=command_explain)
+
     coverage = commands.add_parser("coverage", help="what a device computes by itself")
     coverage.add_argument("device", metavar="DEVICE")
     coverage.add_argument("--json", action="store_true", help="the same for programs")
@@ -293,6 +323,9 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     try:
         return options.call(options)
+    except (RuntimeError, ValueError, ImportError) as err:  # what a command was asked for is wrong
+        print(f"tenon: {err}", file=sys.stderr)
+        return 1
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

@@ -115,6 +115,19 @@ static PyObject *call_long_way(PyObject *self, PyObject *args, PyObject *kwargs)
     return result;
 }
 
+/* A note to the exception that is set: which module it came up in. */
+static void note_module(PyObject *self) {
+    PyObject *kind, *value, *trace;
+    PyErr_Fetch(&kind, &value, &trace);
+    PyErr_NormalizeException(&kind, &value, &trace);
+    PyObject *note = value ? tnp_helper("nn.modules._calls", "note_module") : NULL;
+    PyObject *done = note ? PyObject_CallFunctionObjArgs(note, self, value, NULL) : NULL;
+    if (!done) PyErr_Clear(); /* the first error is the one to tell */
+    Py_XDECREF(done);
+    Py_XDECREF(note);
+    PyErr_Restore(kind, value, trace);
+}
+
 static PyObject *call_module(PyObject *self, PyObject *args, PyObject *kwargs) {
     PyObject *own = PyObject_GenericGetDict(self, NULL), *result = NULL;
     if (!own) return NULL;
@@ -129,6 +142,7 @@ static PyObject *call_module(PyObject *self, PyObject *args, PyObject *kwargs) {
     }
     result = call_forward(self, args, kwargs);
 out:
+    if (TNP_UNLIKELY(!result)) note_module(self);
     Py_DECREF(own);
     return result;
 }

@@ -250,8 +250,40 @@ static bool build_group(int32_t *row) {
     return g->doc || PyErr_NoMemory();
 }
 
-static void put(PyMethodDef *def, const char *name, tnp_call_fn fn, const char *doc) {
-    *def = (PyMethodDef){name, TNP_CFUNC(fn), METH_FASTCALL | METH_KEYWORDS, doc};
+/* A text behind the line that Python takes a signature from; the text alone without memory. Kept
+ * for ever, as methods are. */
+static const char *signed_doc(const char *name, size_t nsig, const char *sig, const char *doc) {
+    size_t bytes = strlen(name) + nsig + strlen(doc) + 12;
+    char *all = PyMem_Malloc(bytes);
+    if (!all) return doc;
+    snprintf(all, bytes, "%s(%.*s)\n--\n\n%s", name, (int)nsig, sig, doc);
+    return all;
+}
+
+static void put(PyMethodDef *def, const char *name, tnp_call_fn fn, const char *sig,
+                const char *doc) {
+    *def = (PyMethodDef){name, TNP_CFUNC(fn), METH_FASTCALL | METH_KEYWORDS,
+                         signed_doc(name, strlen(sig), sig, doc)};
+}
+
+/* A method written by hand, whose text begins with its parameters where it has any. */
+static PyMethodDef with_signature(const PyMethodDef *method) {
+    PyMethodDef def = *method;
+    const char *doc = def.ml_doc ? def.ml_doc : "", *end;
+    size_t n = strlen(def.ml_name);
+    char sig[256];
+    if (def.ml_flags & METH_NOARGS) {
+        snprintf(sig, sizeof sig, "$self, /");
+    } else if (def.ml_flags & METH_O) {
+        snprintf(sig, sizeof sig, "$self, other, /");
+    } else if (strncmp(doc, def.ml_name, n) == 0 && doc[n] == '(' && (end = strchr(doc, ')'))) {
+        int width = (int)(end - doc - (ptrdiff_t)n - 1);
+        snprintf(sig, sizeof sig, width ? "$self, %.*s" : "$self%.*s", width, doc + n + 1);
+    } else {
+        snprintf(sig, sizeof sig, "$self, *args, **kwargs");
+    }
+    def.ml_doc = signed_doc(def.ml_name, strlen(sig), sig, doc);
+    return def;
 }
 
 static bool build_groups(void) {
@@ -274,15 +306,16 @@ PyMethodDef *tnp_op_methods(PyMethodDef *const *extra, int nextra) {
     }
     for (int32_t i = 0; i < group_count; i++) {
         const tnp_group *g = &groups[i];
-        if (g->forms & TN_PY_METHOD) put(&defs[at++], g->name, py_calls[i].method, g->doc);
+        if (g->forms & TN_PY_METHOD)
+            put(&defs[at++], g->name, py_calls[i].method, py_calls[i].method_sig, g->doc);
         if (g->forms & TN_PY_INPLACE)
-            put(&defs[at++], g->inplace_name, py_calls[i].inplace, g->doc);
+            put(&defs[at++], g->inplace_name, py_calls[i].inplace, py_calls[i].inplace_sig, g->doc);
     }
     /* A type keeps the first of two methods with one name; the hand-written ones come first. */
     memmove(defs + n, defs, at * sizeof *defs);
     at = 0;
     for (int k = 0; k < nextra; k++)
-        for (const PyMethodDef *d = extra[k]; d->ml_name; d++) defs[at++] = *d;
+        for (const PyMethodDef *d = extra[k]; d->ml_name; d++) defs[at++] = with_signature(d);
     return defs;
 }
 
@@ -304,12 +337,14 @@ bool tnp_ops_init(PyObject *module) {
     size_t n = 0, nnn = 0;
     for (int32_t i = 0; i < group_count; i++) {
         const tnp_group *g = &groups[i];
+        const tnp_calls *c = &py_calls[i];
         if ((g->forms & TN_PY_TORCH) || g->forms == 0)
-            put(&defs[n++], g->name, py_calls[i].function, g->doc);
-        if (g->forms & TN_PY_NN) put(&nn_defs[nnn++], g->name, py_calls[i].function, g->doc);
+            put(&defs[n++], g->name, c->function, c->function_sig, g->doc);
+        if (g->forms & TN_PY_NN)
+            put(&nn_defs[nnn++], g->name, c->function, c->function_sig, g->doc);
         if ((g->forms & TN_PY_INPLACE) && (g->forms & (TN_PY_TORCH | TN_PY_NN)))
             put(g->forms & TN_PY_NN ? &nn_defs[nnn++] : &defs[n++], g->inplace_name,
-                py_calls[i].function_inplace, g->doc);
+                c->function_inplace, c->inplace_sig + 1, g->doc);
     }
     return PyModule_AddFunctions(ops, defs) == 0 && PyModule_AddFunctions(nn, nn_defs) == 0 &&
            add_part(module, "_ops", ops) && add_part(module, "_nn", nn);

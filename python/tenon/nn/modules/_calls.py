@@ -74,6 +74,32 @@ def _first_tensor(result: Any) -> Tensor:
     return result
 
 
+_NOTED = (RuntimeError, ValueError, TypeError, IndexError)
+
+
+def note_module(module: Any, err: BaseException) -> None:
+    """Says in a note of an error which module it came up in, by its path from the outermost one
+    that is being called. Each module that the error passes on its way out comes here."""
+    if not isinstance(err, _NOTED):
+        return
+    own = err.__dict__
+    known = own.get("_tenon_module")
+    if known is None:
+        path, text = "", f"{module._get_name()}({module.extra_repr()})"
+        notes = own.setdefault("__notes__", [])
+        place = len(notes)
+        notes.append(f"in {text}")
+    else:
+        inner, path, text, place = known
+        found = (name for name, child in module.named_modules() if id(child) == inner and name)
+        step = next(found, None)
+        if step is None:
+            return
+        path = f"{step}.{path}" if path else step
+        own["__notes__"][place] = f"in module {path}, {text}, of {module._get_name()}"
+    own["_tenon_module"] = (id(module), path, text, place)
+
+
 def is_hooked(module: Any) -> bool:
     """Whether a call of the module runs hooks."""
     return bool(

@@ -315,6 +315,16 @@ class Module(StateMixin, CallMixin, SlotsMixin):
         names.update(self._parameters, self._buffers, self._modules)
         return sorted(n for n in names if not n[:1].isdigit())
 
+    def summary(self, *args: Any, **kwargs: Any) -> str:
+        """A table of the modules and their parameters; with arguments for forward also of the
+        shapes of their results, for which it is called once in eval mode without gradients.
+
+        >>> print(nn.Sequential(nn.Linear(3, 4), nn.ReLU()).summary(tn.zeros(2, 3)))
+        """
+        from tenon.nn.modules._summary import summary
+
+        return summary(self, args, kwargs)
+
     # ---- Looking things up by dotted name --------------------------------------------------------
 
     def get_submodule(self, target: str) -> Module:
