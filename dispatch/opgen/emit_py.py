@@ -100,8 +100,14 @@ def one_signature(overloads: list[Op], form: str) -> str:
     parts, starred, optional = ["$self"] if skip else [], False, False
     last = [a for a in longest.args[skip:] if not a.kwonly]
     for i, a in enumerate(longest.args[skip:]):
-        default = next((plain_default(o[a.name].default) for o in every
-                        if a.name in o and o[a.name].default is not None), None)
+        default = next(
+            (
+                plain_default(o[a.name].default)
+                for o in every
+                if a.name in o and o[a.name].default is not None
+            ),
+            None,
+        )
         if default is None and any(a.name not in o for o in every):
             default = "None"
         if a.kwonly and not starred:

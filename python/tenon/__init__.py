@@ -113,7 +113,7 @@ _SUBMODULES = frozenset({
     "fft", "func", "quasirandom",
     "functional", "hub", "jit", "linalg", "multiprocessing", "nn", "onnx", "ops", "optim",
     "overrides", "profiler", "random", "return_types", "serialization", "signal", "sparse",
-    "special", "testing", "types", "utils", "version", "compiler", "mps", "xpu", "array_api", "cpu",
+    "special", "testing", "types", "utils", "version", "compiler", "cpu",
     "fx", "futures", "__config__", "export", "library", "ffi", "storage", "ao", "quantization",
 })  # fmt: skip
 

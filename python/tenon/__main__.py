@@ -90,6 +90,14 @@ def command_added_op(options: argparse.Namespace) -> int:
     return 0
 
 
+def asked_library(options: argparse.Namespace) -> native.Library:
+    """The library, which must know the dtype that is asked for."""
+    library = native.Library()
+    if options.dtype and options.dtype not in library.dtypes():
+        raise ValueError(f"there is no dtype '{options.dtype}'")
+    return library
+
+
 def command_op(options: argparse.Namespace) -> int:
     if "::" in options.name:
         return command_added_op(options)
@@ -97,7 +105,7 @@ def command_op(options: argparse.Namespace) -> int:
     if not rows:
         print(f"tenon: {unknown_op(options.name)}", file=sys.stderr)
         return 1
-    library = native.Library()
+    library = asked_library(options)
     for row in rows:
         print(f"{row['sig']}\n  {row['doc']}")
         print(f"  entry      {row['file']}:{row['line']}, {row['kind']}")
@@ -121,7 +129,7 @@ def command_explain(options: argparse.Namespace) -> int:
     if not rows:
         print(f"tenon: {unknown_op(options.name)}", file=sys.stderr)
         return 1
-    library = native.Library()
+    library = asked_library(options)
     for row in rows:
         for device in [options.device] if options.device else library.devices():
             for dtype in [options.dtype] if options.dtype else row["dtypes"] or library.dtypes():

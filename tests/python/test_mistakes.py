@@ -5,12 +5,10 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 import sys
-import traceback
 from types import ModuleType
 from typing import Any
 
 import pytest
-
 import tenon as tn
 
 MISTAKES: list[tuple[str, type[Exception], list[str]]] = [
@@ -152,10 +150,13 @@ def test_classes_may_be_bytes() -> None:
     ("tn.softma", "softmax"), ("tn.nn.Linaer", "Linear"), ("tn.zeros(1).softma", "softmax"),
     ("tn.nn.functional.rleu", "relu"), ("tn.nn.Linear(1, 1).weigth", "weight"),
 ])  # fmt: skip
-def test_a_misspelt_name_is_put_right(code: str, meant: str) -> None:
+def test_a_misspelt_name_is_put_right(
+    code: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(AttributeError) as caught:
         eval(code)
-    assert f"Did you mean: '{meant}'?" in "".join(traceback.format_exception(caught.value))
+    sys.__excepthook__(type(caught.value), caught.value, None)
+    assert f"Did you mean: '{meant}'?" in capsys.readouterr().err
 
 
 def test_a_wrong_shape_names_the_module() -> None:

@@ -163,7 +163,7 @@ def _later(module: str, name: str) -> Any:
 for _name in ("cholesky_inverse", "cholesky_solve", "lu", "lu_solve", "matrix_power", "pinverse",
               "qr", "svd", "triangular_solve"):  # fmt: skip
     setattr(Tensor, _name, _later("matrix", _name))
-setattr(Tensor, "_repr_html_", _later("html", "_repr_html_"))
+Tensor._repr_html_ = _later("html", "_repr_html_")
 for _name in ("stft", "istft"):
     setattr(Tensor, _name, _later("signal", _name))
 for _name in ("to_sparse", "to_sparse_coo", "to_sparse_csr", "to_sparse_csc", "to_sparse_bsr",

@@ -227,6 +227,7 @@ def _old_name(fn: Callable[..., Tensor]) -> Callable[..., Tensor]:
         return fn(*args, **kwargs)
 
     old.__name__ = name
+    old.__doc__ = f"The older name of {name}_, which warns."
     return old
 
 
