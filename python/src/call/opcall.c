@@ -3,6 +3,8 @@
  * Every operator of the op table is a Python function, method or both through the rows of
  * py_rows.inc. There is no generated code per operator but a trampoline that says which row it is:
  * arguments are bound by opparse.c from the table's fields. */
+#include <stdio.h>
+
 #include "binding_priv.h"
 
 static const struct py_row {
