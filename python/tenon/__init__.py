@@ -111,8 +111,8 @@ newaxis = None
 _SUBMODULES = frozenset({
     "accelerator", "amp", "comm", "autograd", "backends", "cuda", "distributed", "distributions",
     "fft", "func", "quasirandom",
-    "functional", "hub", "jit", "linalg", "multiprocessing", "nn", "onnx", "ops", "optim",
-    "overrides", "profiler", "random", "return_types", "serialization", "signal", "sparse",
+    "hub", "jit", "linalg", "multiprocessing", "nn", "onnx", "ops", "optim",
+    "overrides", "profiler", "random", "serialization", "signal", "sparse",
     "special", "testing", "types", "utils", "version", "compiler", "cpu",
     "fx", "futures", "__config__", "export", "library", "ffi", "storage", "ao", "quantization",
 })  # fmt: skip

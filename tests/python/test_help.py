@@ -55,12 +55,12 @@ def test_every_operator_and_method_has_a_signature(owner: Any) -> None:
 
 
 @pytest.mark.parametrize(("function", "parameters"), [
-    (tn.softmax, "(input, dim, dtype=None)"),
+    (tn.softmax, "(input, dim, dtype=None, *, out=None)"),
     (tn.Tensor.softmax, "(self, /, dim, dtype=None)"),
     (tn.add, "(input, other, *, alpha=1, out=None)"),
     (tn.Tensor.add_, "(self, /, other, *, alpha=1)"),
-    (tn.nn.functional.linear, "(input, weight, bias=None)"),
-    (tn.randn, "(*size, generator=None, dtype=None, device=None)"),
+    (tn.nn.functional.linear, "(input, weight, bias=None, *, out=None)"),
+    (tn.randn, "(*size, generator=None, dtype=None, device=None, out=None)"),
     (tn.Tensor.size, "(self, /, dim=None)"),
     (tn.Tensor.numel, "(self, /)"),
 ])  # fmt: skip
