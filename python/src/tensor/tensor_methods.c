@@ -440,7 +440,7 @@ PyMethodDef tnp_tensor_methods[] = {
     {"is_inference", is_inference, METH_NOARGS, "True when made in inference mode."},
     {"get_device", get_device, METH_NOARGS, "Index of the device; -1 for the CPU."},
     {"is_contiguous", TNP_CFUNC(is_contiguous), KEYWORDS,
-     "is_contiguous(memory_format=tenon.contiguous_format)"},
+     "is_contiguous(memory_format=...): whether elements lie in the order of that format."},
     {"is_set_to", is_set_to, METH_O, "True when both are the same view of one storage."},
     {"item", item, METH_NOARGS, "The one element as a Python number."},
     {"tolist", tolist, METH_NOARGS, "The elements as nested lists, or a number for a 0-d tensor."},
