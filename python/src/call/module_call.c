@@ -124,7 +124,6 @@ static void note_module(PyObject *self) {
     PyObject *done = note ? PyObject_CallFunctionObjArgs(note, self, value, NULL) : NULL;
     if (!done) PyErr_Clear(); /* the first error is the one to tell */
     Py_XDECREF(done);
-    Py_XDECREF(note);
     PyErr_Restore(kind, value, trace);
 }
 
