@@ -229,7 +229,21 @@ def __getattr__(name: str) -> Any:
         else:
             globals()[name] = importlib.import_module(f"{_HOME}._device.devices").DeviceModule(name)
             return globals()[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise _NoName(f"module {__name__!r} has no attribute {name!r}", name=name)
+
+
+class _NoName(AttributeError):
+    """Looks for a name that is spelt alike when it is shown: Python does so for small modules."""
+
+    def __str__(self) -> str:
+        import difflib
+
+        close = difflib.get_close_matches(self.name, __dir__(), 1)
+        return super().__str__() + (f". Did you mean: '{close[0]}'?" if close else "")
+
+
+_NoName.__name__ = _NoName.__qualname__ = "AttributeError"
+_NoName.__module__ = "builtins"  # what a traceback shows
 
 
 def __dir__() -> list[str]:

@@ -148,7 +148,7 @@ def test_classes_may_be_bytes() -> None:
 
 @pytest.mark.parametrize(("code", "meant"), [
     ("tn.softma", "softmax"), ("tn.nn.Linaer", "Linear"), ("tn.zeros(1).softma", "softmax"),
-    ("tn.nn.functional.rleu", "relu"), ("tn.nn.Linear(1, 1).weigth", "weight"),
+    ("tn.nn.functional.soft_max", "softmax"), ("tn.nn.Linear(1, 1).weigth", "weight"),
 ])  # fmt: skip
 def test_a_misspelt_name_is_put_right(
     code: str, meant: str, capsys: pytest.CaptureFixture[str]
