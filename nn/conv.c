@@ -6,6 +6,7 @@
 #include <tenon/args_conv.h>
 #include <tenon/ops_conv.h>
 #include <tenon/ops_linalg.h>
+#include <tenon/ops_math.h>
 
 #include "nn_priv.h"
 #include "op_conv.h"

@@ -31,12 +31,6 @@ class OneHotCategorical(_Classes):
     def mean(self) -> Tensor:
         return self.probs
 
-    def enumerate_support(self, expand: bool = True) -> Tensor:
-        n = self._event_shape[0]
-        values = tenon.eye(n, dtype=self.probs.dtype, device=self.probs.device)
-        values = values.view(n, *(1 for _ in self._batch_shape), n)
-        return values.expand(n, *self._batch_shape, n) if expand else values
-
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
 
