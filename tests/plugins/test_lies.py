@@ -114,7 +114,7 @@ LIES = {
     "rule: status": rule_lie("plugin 'lie' returned status 77", "return 77;"),
     "rule: declines": rule_lie("plugin 'lie' returned status 100", "return TN_DECLINE;"),
     "rule: huge": rule_lie(
-        "larger than the address space",
+        "the shape rule of plugin 'lie' gives result 0 more elements than there can be",
         "outs->ndim = 2; outs->shape[0] = outs->shape[1] = INT64_MAX; return TN_OK;",
     ),
     "rule: more memory than there is": rule_lie(
