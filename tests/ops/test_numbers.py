@@ -160,7 +160,7 @@ def weighted(out: Any) -> Any:
     return total if total.requires_grad else total.item()
 
 
-# Flat, or without a gradient, or of symmetric matrices alone, or too steep for differences, or steps
+# Flat, without a gradient, of symmetric matrices alone, too steep for differences, or steps
 # that gradients pass as if there were none.
 ROUGH = {"round", "floor_divide", "cholesky", "inverse", "fake_quantize_per_tensor_affine"}
 
