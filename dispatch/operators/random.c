@@ -214,18 +214,22 @@ tn_status tni_infer__binomial_(tn_infer *inf, const void *args) {
 
 /* ---- poisson, binomial, gamma ------------------------------------------------------------------*/
 
+/* A tensor like the parameters, filled by them. */
+static tn_status draw_like(tn_status (*fill)(tn_tensor *, tn_tensor *, tn_generator *, tn_tensor **),
+                           const tn_view *input, tn_generator *gen, tn_tensor **rets) {
+    tn_tensor *t, *same = NULL;
+    TN_TRY(tn_empty_like(tni_t(input), -1, -1, TN_FORMAT_CONTIGUOUS, &t));
+    return drawn(fill(t, tni_t(input), gen, &same), t, &same, rets);
+}
+
 tn_status tni_composite_poisson(const void *args, tn_tensor **rets) {
     const tn_poisson_args *a = args;
-    tn_tensor *input = tni_t(a->input), *t, *same = NULL;
-    TN_TRY(tn_empty_like(input, -1, -1, TN_FORMAT_CONTIGUOUS, &t));
-    return drawn(tn__poisson_(t, input, a->generator, &same), t, &same, rets);
+    return draw_like(tn__poisson_, a->input, a->generator, rets);
 }
 
 tn_status tni_composite__standard_gamma(const void *args, tn_tensor **rets) {
     const tn__standard_gamma_args *a = args;
-    tn_tensor *input = tni_t(a->input), *t, *same = NULL;
-    TN_TRY(tn_empty_like(input, -1, -1, TN_FORMAT_CONTIGUOUS, &t));
-    return drawn(tn__standard_gamma_(t, input, a->generator, &same), t, &same, rets);
+    return draw_like(tn__standard_gamma_, a->input, a->generator, rets);
 }
 
 tn_status tni_composite_binomial(const void *args, tn_tensor **rets) {

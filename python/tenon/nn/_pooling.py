@@ -296,24 +296,28 @@ def fold(
 
 def _fractional(
     pool: Callable[..., tuple[Tensor, Tensor]],
+    each: Callable[[Any], tuple[Any, ...]],
     input: Tensor,
-    kernel_size: tuple[int, ...],
-    output_size: tuple[int, ...] | None,
-    output_ratio: tuple[float, ...] | None,
+    kernel_size: Any,
+    output_size: Any,
+    output_ratio: Any,
     samples: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    axes, name = len(kernel_size), pool.__name__
-    if output_size is None:
-        if output_ratio is None:
-            raise ValueError(f"{name} requires specifying either an output_size or an output_ratio")
-        sizes = input.shape[-axes:]
-        output_size = tuple(int(n * r) for n, r in zip(sizes, output_ratio, strict=True))
+    windows, name = each(kernel_size), pool.__name__
+    axes = len(windows)
+    if output_size is not None:
+        sizes = each(output_size)
+    elif output_ratio is not None:
+        ratios = each(output_ratio)
+        sizes = tuple(int(n * r) for n, r in zip(input.shape[-axes:], ratios, strict=True))
+    else:
+        raise ValueError(f"{name} requires specifying either an output_size or an output_ratio")
     if samples is None:
         batch = 1 if input.dim() == axes + 1 else input.size(0)
         samples = tenon.rand(
             batch, input.size(-axes - 1), axes, dtype=input.dtype, device=input.device
         )
-    return pool(input, kernel_size, output_size, samples)
+    return pool(input, windows, sizes, samples)
 
 
 def fractional_max_pool2d_with_indices(
@@ -325,10 +329,8 @@ def fractional_max_pool2d_with_indices(
     _random_samples: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The largest values of windows whose places are drawn, and their own places in the planes."""
-    size = None if output_size is None else _pair(output_size)
-    ratio = None if output_ratio is None else _pair(output_ratio)
     pool = tenon.fractional_max_pool2d
-    return _fractional(pool, input, _pair(kernel_size), size, ratio, _random_samples)
+    return _fractional(pool, _pair, input, kernel_size, output_size, output_ratio, _random_samples)
 
 
 def fractional_max_pool2d(
@@ -355,10 +357,8 @@ def fractional_max_pool3d_with_indices(
     _random_samples: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """fractional_max_pool2d_with_indices of volumes."""
-    size = None if output_size is None else _triple(output_size)
-    ratio = None if output_ratio is None else _triple(output_ratio)
     pool = tenon.fractional_max_pool3d
-    return _fractional(pool, input, _triple(kernel_size), size, ratio, _random_samples)
+    return _fractional(pool, _triple, input, kernel_size, output_size, output_ratio, _random_samples)
 
 
 def fractional_max_pool3d(
