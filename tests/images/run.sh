@@ -25,8 +25,8 @@ isas="--config-settings=setup-args=-Dcpu_isa=$isa"
 install="$venv && $pip install $isas ."
 wheel="$venv && $pip wheel $isas --no-deps -w ~/dist . && $pip install ~/dist/*.whl"
 editable="$venv && $pip install meson-python meson ninja scipy-openblas32 && $pip install --no-build-isolation $isas --editable ."
-# An archive of the sources is made of what git has.
-commit="git init -q && git add -A && git -c user.name=user -c user.email=user@localhost commit -qm all"
+# An archive of the sources is made of what git has. (No @ here: it has a meaning below.)
+commit="git init -q && git add -A && git -c user.name=user -c user.email=user commit -qm all"
 sdist="$venv && $commit && $pip install build && \$py -m build -s -o ~/dist . && $pip install $isas ~/dist/*.tar.gz"
 dev="./dev build && py='./dev run python'"
 # What was installed once is enough for a second installation: after @ there is no network.
