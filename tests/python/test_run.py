@@ -103,6 +103,27 @@ def test_submodules_are_the_same_objects(tmp_path):
     assert out.stdout == "2.13.0+tenon torch.float32 torch.FloatTensor\n", out.stderr
 
 
+CLASSES = """
+import pickle
+import torch
+from torch import nn
+from torch.autograd import Function
+print(type(torch.ones(1)), nn.Linear, nn.Parameter, Function, torch.utils.data.DataLoader)
+print(type(torch.float32), torch.Size, torch.distributions.Normal, repr(nn.Parameter(torch.ones(1))))
+print(type(pickle.loads(pickle.dumps(nn.ReLU()))), b"tenon" in pickle.dumps(nn.ReLU()))
+"""
+
+
+def test_classes_say_the_names_that_programs_print(tmp_path):
+    places = ["Tensor", "nn.modules.linear.Linear", "nn.parameter.Parameter"]
+    places += ["autograd.function.Function", "utils.data.dataloader.DataLoader"]
+    more = ["dtype", "Size", "distributions.normal.Normal"]
+    first, second = (" ".join(f"<class 'torch.{p}'>" for p in row) for row in (places, more))
+    parameter = "Parameter containing:\ntensor([1.], requires_grad=True)"
+    end = "<class 'torch.nn.modules.activation.ReLU'> False"
+    assert run(tmp_path, CLASSES).stdout == f"{first}\n{second} {parameter}\n{end}\n"
+
+
 def test_it_refuses_after_the_real_one():
     text = "import types, sys; sys.modules['torch'] = types.ModuleType('torch')\n"
     text += "from tenon._command import run\nrun.install()\n"

@@ -44,7 +44,8 @@ class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        del path, target
+        if fullname.startswith(f"{OURS}."):
+            return _renaming(importlib.machinery.PathFinder.find_spec(fullname, path, target))
         if fullname.partition(".")[0] not in _SERVED:
             return None
         if _ours(fullname) is None:
@@ -73,6 +74,39 @@ class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         """`importlib.metadata` finds a distribution of their name, in this process alone."""
         names = [n for n in _SERVED if context.name in (None, n)]
         return [_Metadata(name) for name in names]
+
+
+class _Renaming(importlib.machinery.SourceFileLoader):
+    """Loads a module of ours; its classes say that they are of theirs, as `type(x)` prints."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        super().exec_module(module)
+        _rename_classes(module)
+
+
+def _renaming(
+    spec: importlib.machinery.ModuleSpec | None,
+) -> importlib.machinery.ModuleSpec | None:
+    if spec is not None and type(spec.loader) is importlib.machinery.SourceFileLoader:
+        spec.loader = _Renaming(spec.loader.name, spec.loader.path)
+    return spec
+
+
+def _is_public(module: str) -> bool:
+    return not any(part.startswith("_") for part in module.split("."))
+
+
+def _rename_classes(module: ModuleType) -> None:
+    """The classes of a module, and those of private ones that it shows, are named as theirs."""
+    names = vars(module)
+    public = _is_public(module.__name__) and names.get("__all__", ())
+    for name, value in list(names.items()):
+        if not isinstance(value, type):
+            continue
+        if f"{value.__module__}.".startswith(f"{OURS}."):
+            value.__module__ = THEIRS + value.__module__.removeprefix(OURS)
+        if public and name in public and value.__module__.startswith(THEIRS) and not _is_public(value.__module__):
+            value.__module__ = THEIRS + module.__name__.removeprefix(OURS)
 
 
 class _Metadata(importlib.metadata.Distribution):
@@ -164,6 +198,9 @@ def install() -> None:
     package.__version__ = VERSION
     importlib.import_module(f"{OURS}.{INSIDE}._C_names").add()
     _name_what_is_missing(package)
+    for name, module in list(sys.modules.items()):
+        if f"{name}.".startswith(f"{OURS}.") and name != __name__:
+            _rename_classes(module)
     sys.meta_path.insert(0, _Alias())
     _follow_into_children()
 

@@ -227,7 +227,7 @@ class Watch:
             return False
         if isinstance(owner, (tenon.Tensor, tenon.Size)) or module.startswith(("tenon", "torch")):
             return True
-        if type(owner).__module__.startswith("tenon._C"):
+        if type(owner).__module__.startswith(("tenon._C", "torch._C")):
             return True
         return fn in _PURE or isinstance(owner, _PURE_METHODS) or owner is sys.setprofile
 

@@ -231,7 +231,7 @@ def components_text(t: Tensor, indent: int) -> str:
 def tensor_repr(t: Tensor) -> str:
     """`repr(t)`."""
     kind = type(t)
-    parameter = kind.__name__ == "Parameter" and kind.__module__.startswith("tenon.")
+    parameter = kind.__name__ == "Parameter" and kind.__module__.startswith(("tenon.", "torch."))
     prefix = "tensor(" if kind is Tensor or parameter else f"{kind.__name__}("
     indent = len(prefix)
     plain = t.detach()
