@@ -104,13 +104,18 @@ def test_submodules_are_the_same_objects(tmp_path):
 
 
 CLASSES = """
-import pickle
+import io, pickle
 import torch
 from torch import nn
 from torch.autograd import Function
 print(type(torch.ones(1)), nn.Linear, nn.Parameter, Function, torch.utils.data.DataLoader)
 print(type(torch.float32), torch.Size, torch.distributions.Normal, repr(nn.Parameter(torch.ones(1))))
 print(type(pickle.loads(pickle.dumps(nn.ReLU()))), b"tenon" in pickle.dumps(nn.ReLU()))
+file = io.BytesIO()
+torch.save(nn.ReLU(), file)
+print(b"torch.nn.modules.activation\\nReLU" in file.getvalue(), b"torchtorch" in file.getvalue())
+file.seek(0)
+print(torch.load(file, weights_only=False))
 """
 
 
@@ -120,7 +125,7 @@ def test_classes_say_the_names_that_programs_print(tmp_path):
     more = ["dtype", "Size", "distributions.normal.Normal"]
     first, second = (" ".join(f"<class 'torch.{p}'>" for p in row) for row in (places, more))
     parameter = "Parameter containing:\ntensor([1.], requires_grad=True)"
-    end = "<class 'torch.nn.modules.activation.ReLU'> False"
+    end = "<class 'torch.nn.modules.activation.ReLU'> False\nTrue False\nReLU()"
     assert run(tmp_path, CLASSES).stdout == f"{first}\n{second} {parameter}\n{end}\n"
 
 

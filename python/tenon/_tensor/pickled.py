@@ -35,9 +35,9 @@ _NAMED = {
 
 
 def _their_module(module: str) -> str:
-    """The name of one of our modules in PyTorch."""
-    rest = module.removeprefix(OURS).removeprefix("._torch").removeprefix("._tensor.storage")
-    return THEIRS + rest
+    """The name of one of our modules in PyTorch; `tenon run` has given some classes theirs."""
+    rest = module.removeprefix(OURS).removeprefix(THEIRS)
+    return THEIRS + rest.removeprefix("._torch").removeprefix("._tensor.storage")
 
 
 class _Pickler(pickle._Pickler):  # the one in Python: names of classes are changed on their way
@@ -106,7 +106,7 @@ _safe: dict[str, Any] = {}
 def full_name(obj: Any) -> str:
     """By which name files speak of a class or function."""
     module = pickle.whichmodule(obj, obj.__qualname__)
-    ours = module.partition(".")[0] == OURS
+    ours = module.partition(".")[0] in (OURS, THEIRS)
     return f"{_their_module(module) if ours else module}.{obj.__qualname__}"
 
 
