@@ -215,7 +215,8 @@ tn_status tni_infer__binomial_(tn_infer *inf, const void *args) {
 /* ---- poisson, binomial, gamma ------------------------------------------------------------------*/
 
 /* A tensor like the parameters, filled by them. */
-static tn_status draw_like(tn_status (*fill)(tn_tensor *, tn_tensor *, tn_generator *, tn_tensor **),
+static tn_status draw_like(tn_status (*fill)(tn_tensor *, tn_tensor *, tn_generator *,
+                                             tn_tensor **),
                            const tn_view *input, tn_generator *gen, tn_tensor **rets) {
     tn_tensor *t, *same = NULL;
     TN_TRY(tn_empty_like(tni_t(input), -1, -1, TN_FORMAT_CONTIGUOUS, &t));

@@ -109,7 +109,7 @@ import torch
 from torch import nn
 from torch.autograd import Function
 print(type(torch.ones(1)), nn.Linear, nn.Parameter, Function, torch.utils.data.DataLoader)
-print(type(torch.float32), torch.Size, torch.distributions.Normal, repr(nn.Parameter(torch.ones(1))))
+print(type(torch.float32), torch.Size, torch.distributions.Normal, nn.Parameter(torch.ones(1)))
 print(type(pickle.loads(pickle.dumps(nn.ReLU()))), b"tenon" in pickle.dumps(nn.ReLU()))
 file = io.BytesIO()
 torch.save(nn.ReLU(), file)

@@ -99,13 +99,14 @@ def _is_public(module: str) -> bool:
 def _rename_classes(module: ModuleType) -> None:
     """The classes of a module, and those of private ones that it shows, are named as theirs."""
     names = vars(module)
-    public = _is_public(module.__name__) and names.get("__all__", ())
+    shown = names.get("__all__", ()) if _is_public(module.__name__) else ()
     for name, value in list(names.items()):
         if not isinstance(value, type):
             continue
         if f"{value.__module__}.".startswith(f"{OURS}."):
             value.__module__ = THEIRS + value.__module__.removeprefix(OURS)
-        if public and name in public and value.__module__.startswith(THEIRS) and not _is_public(value.__module__):
+        place = value.__module__
+        if name in shown and place.startswith(THEIRS) and not _is_public(place):
             value.__module__ = THEIRS + module.__name__.removeprefix(OURS)
 
 

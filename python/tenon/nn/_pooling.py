@@ -358,7 +358,9 @@ def fractional_max_pool3d_with_indices(
 ) -> tuple[Tensor, Tensor]:
     """fractional_max_pool2d_with_indices of volumes."""
     pool = tenon.fractional_max_pool3d
-    return _fractional(pool, _triple, input, kernel_size, output_size, output_ratio, _random_samples)
+    return _fractional(
+        pool, _triple, input, kernel_size, output_size, output_ratio, _random_samples
+    )
 
 
 def fractional_max_pool3d(
