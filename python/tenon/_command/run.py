@@ -10,22 +10,23 @@ torch.float32. A name that is not there raises where the program uses it, and sa
 from __future__ import annotations
 
 import importlib
-import importlib.abc
 import importlib.machinery
-import importlib.metadata
 import importlib.util
 import io
 import runpy
 import sys
-import zipfile
-from collections.abc import Sequence
-from multiprocessing import spawn
+import zipimport
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution, DistributionFinder
 
 THEIRS, OURS = "torch", "tenon"
 VISION = "torchvision"  # a package beside theirs, which ours has inside
+SPAWN = "multiprocessing.spawn"
 INSIDE = "_torch"  # our package of modules that stand for their private ones
 
 # The release whose names and numbers are meant; programs compare it with others.
@@ -38,14 +39,17 @@ _ELSEWHERE = {"torch.jit.annotations": f"{OURS}.{INSIDE}.jit_annotations"}
 _SERVED: dict[str, str] = {}
 
 
-class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+class _Alias:
     """Answers imports of `torch...` with the module `tenon...`."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname.startswith(f"{OURS}."):
-            return _renaming(importlib.machinery.PathFinder.find_spec(fullname, path, target))
+            return _and_then(_rename_classes, fullname, path)
+        if fullname == SPAWN:
+            return _and_then(_follow_into_children, fullname, path)
+        del target
         if fullname.partition(".")[0] not in _SERVED:
             return None
         if _ours(fullname) is None:
@@ -68,27 +72,32 @@ class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         if alias is not None and alias.loader is self:
             module.__spec__ = alias.loader_state
 
-    def find_distributions(
-        self, context: importlib.metadata.DistributionFinder.Context
-    ) -> list[importlib.metadata.Distribution]:
+    def find_distributions(self, context: DistributionFinder.Context) -> list[Distribution]:
         """`importlib.metadata` finds a distribution of their name, in this process alone."""
+        from tenon._command.metadata import Seeming
+
         names = [n for n in _SERVED if context.name in (None, n)]
-        return [_Metadata(name) for name in names]
+        return [Seeming(name, _SERVED[name]) for name in names]
 
 
-class _Renaming(importlib.machinery.SourceFileLoader):
-    """Loads a module of ours; its classes say that they are of theirs, as `type(x)` prints."""
+class _AndThen(importlib.machinery.SourceFileLoader):
+    """Loads a module and does something with it."""
+
+    def __init__(self, name: str, path: str, act: Callable[[ModuleType], None]) -> None:
+        super().__init__(name, path)
+        self._act = act
 
     def exec_module(self, module: ModuleType) -> None:
         super().exec_module(module)
-        _rename_classes(module)
+        self._act(module)
 
 
-def _renaming(
-    spec: importlib.machinery.ModuleSpec | None,
+def _and_then(
+    act: Callable[[ModuleType], None], fullname: str, path: Sequence[str] | None
 ) -> importlib.machinery.ModuleSpec | None:
+    spec = importlib.machinery.PathFinder.find_spec(fullname, path)
     if spec is not None and type(spec.loader) is importlib.machinery.SourceFileLoader:
-        spec.loader = _Renaming(spec.loader.name, spec.loader.path)
+        spec.loader = _AndThen(spec.loader.name, spec.loader.path, act)
     return spec
 
 
@@ -108,20 +117,6 @@ def _rename_classes(module: ModuleType) -> None:
         place = value.__module__
         if name in shown and place.startswith(THEIRS) and not _is_public(place):
             value.__module__ = THEIRS + module.__name__.removeprefix(OURS)
-
-
-class _Metadata(importlib.metadata.Distribution):
-    """What packages read to see which release is installed."""
-
-    def __init__(self, name: str) -> None:
-        self._of = name
-
-    def read_text(self, filename: str) -> str | None:
-        head = f"Metadata-Version: 2.1\nName: {self._of}\nVersion: {_SERVED[self._of]}\n"
-        return {"METADATA": head, "top_level.txt": f"{self._of}\n"}.get(filename)
-
-    def locate_file(self, path: Any) -> Path:
-        return Path(__file__).parent.parent / path
 
 
 def _ours(fullname: str) -> str | None:
@@ -167,7 +162,7 @@ def _name_what_is_missing(package: ModuleType) -> None:
     package.__getattr__ = look_up
 
 
-def _follow_into_children() -> None:
+def _follow_into_children(spawn: Any) -> None:
     """Processes that multiprocessing spawns start with the same aliases."""
     plain = spawn.get_command_line
 
@@ -203,7 +198,8 @@ def install() -> None:
         if f"{name}.".startswith(f"{OURS}.") and name != __name__:
             _rename_classes(module)
     sys.meta_path.insert(0, _Alias())
-    _follow_into_children()
+    if SPAWN in sys.modules:
+        _follow_into_children(sys.modules[SPAWN])
 
 
 def _program_frames(tb: TracebackType | None) -> TracebackType | None:
@@ -223,6 +219,14 @@ def _main(name: str | None) -> dict[str, Any]:
     return main.__dict__
 
 
+def _is_archive(path: str) -> bool:
+    try:
+        zipimport.zipimporter(path)
+    except zipimport.ZipImportError:
+        return False
+    return True
+
+
 def run(script: str, args: list[str], module: bool = False, text: bool = False) -> None:
     """Runs a program as the main one with `args`, and ends as Python would.
 
@@ -239,7 +243,7 @@ def run(script: str, args: list[str], module: bool = False, text: bool = False) 
         if module:
             sys.path[0:1] = [str(Path.cwd())]
             runpy.run_module(script, run_name="__main__", alter_sys=True)
-        elif named and (path.is_dir() or zipfile.is_zipfile(path)):
+        elif named and (path.is_dir() or _is_archive(script)):
             runpy.run_path(script, run_name="__main__")
         elif named:
             sys.path[0:1] = [str(path.resolve().parent)]

@@ -8,7 +8,6 @@ from typing import Any
 
 from tenon import _C
 from tenon._C import Tensor, device, dtype
-from tenon._device import streams
 
 
 def new_tensor(
@@ -99,7 +98,9 @@ def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None)
 def record_stream(self: Tensor, stream: Any) -> None:
     """Says that work on `stream` uses the tensor's memory: it is not given to others before that is
     done. Tenon's own operators and copies need no such note."""
-    if not isinstance(stream, streams.Stream):
+    from tenon._device.streams import Stream  # few programs have one, and it costs time to import
+
+    if not isinstance(stream, Stream):
         raise TypeError(f"record_stream() takes a Stream, not {type(stream).__name__}")
     _C._record_stream(self, stream._stream.value)
 
