@@ -13,7 +13,7 @@ import sys
 from importlib import import_module
 from typing import IO, Any, BinaryIO
 
-from tenon.io import pt_reader, pt_writer
+from tenon.io import pt_old, pt_writer
 from tenon.io.atomic import open_to_read, replacing
 from tenon.io.errors import FileFormatError, NotPlainError, UnsafeContentError
 from tenon.io.pt_reader import MapLocation
@@ -35,37 +35,43 @@ def save(
     """Writes obj to a path or an open file.
 
     A path is replaced only when the new file is complete. Objects of importable classes are
-    written by pickle. The last three arguments are those of torch.save and have no effect: there is
-    one format.
+    written by pickle. _use_new_zipfile_serialization=False writes what PyTorch before 1.6 reads.
+    pickle_module and pickle_protocol are those of torch.save and have no effect.
     """
-    del pickle_module, pickle_protocol, _use_new_zipfile_serialization
+    del pickle_module, pickle_protocol
+    old = not _use_new_zipfile_serialization
     if isinstance(f, str | os.PathLike):
         with replacing(f) as file:
-            _write(obj, file)
+            _write(obj, file, old)
         return
     if not hasattr(f, "write"):
         raise TypeError(f"save(): expected a path or a file to write, not {type(f).__name__}")
-    _write(obj, f)
+    _write(obj, f, old)
 
 
 def _pickled() -> Any:
     return import_module(_NAMING)
 
 
-def _write(obj: Any, file: Any) -> None:
+def _write(obj: Any, file: Any, old: bool) -> None:
     try:
-        pt_writer.write(obj, file)
+        (pt_writer.write_old if old else pt_writer.write)(obj, file)
     except NotPlainError:
-        _pickled().write(obj, file)
+        _pickled().write(obj, file, old)
 
 
 def _seekable(f: Any) -> BinaryIO:
-    """f itself where positions in it can be sought, else its contents."""
+    """f itself where positions in it can be sought, else its contents. An archive begins where its
+    file does; other checkpoints may follow each other in one file."""
     if not hasattr(f, "read"):
         raise TypeError(f"load(): expected a path or a file to read, not {type(f).__name__}")
     seekable = getattr(f, "seekable", None)
-    if seekable is not None and seekable() and hasattr(f, "readinto") and f.tell() == 0:
-        return f
+    if seekable is not None and seekable() and hasattr(f, "readinto"):
+        start = f.tell()
+        head = f.read(2) if start else b""
+        f.seek(start)
+        if head != b"PK":
+            return f
     return io.BytesIO(f.read())
 
 
@@ -73,7 +79,7 @@ def load(
     f: File, map_location: MapLocation = None, pickle_module: Any = None, *,
     weights_only: bool | None = None, mmap: bool | None = None, **ignored: Any,
 ) -> Any:  # fmt: skip
-    """The object in a checkpoint.
+    """The object in a checkpoint, or the tensors of a GGUF file.
 
     map_location says where storages go: a device, a dict from location to device, or a function of
     storage and location. mmap (paths only) leaves the storages in the file until they are used; the
@@ -90,11 +96,17 @@ def load(
 
 
 def _read(file: BinaryIO, map_location: MapLocation, mmap: bool, everything: bool) -> Any:
+    start = file.tell()
+    head = file.read(4)
+    file.seek(start)
+    if head == b"GGUF":
+        return import_module("tenon.io.gguf").read(file, map_location)
     try:
-        return pt_reader.read(file, map_location, mmap)
+        return pt_old.open_checkpoint(file, map_location, mmap).read()
     except UnsafeContentError:
         if not everything and not (_NAMING in sys.modules and _pickled().get_safe_globals()):
             raise
+    file.seek(start)
     return _pickled().read(file, map_location, named_only=not everything)
 
 

@@ -21,6 +21,7 @@ import signal
 import struct
 import subprocess
 import sys
+import tarfile
 import tempfile
 import warnings
 import zipfile
@@ -199,6 +200,58 @@ def checkpoint(rng: random.Random) -> bytes:
     return bytes(data)
 
 
+def old_checkpoint(rng: random.Random) -> bytes:
+    """Pickles in a row, with two storages behind them."""
+    writer = Pickle(rng)
+    writer.value(5)
+    value = {"x": [tn.ones(16), tn.ones(8).double()], "n": 1}
+    file = io.BytesIO()
+    tn.save(value, file, _use_new_zipfile_serialization=False)
+    data = bytearray(file.getvalue())
+    if rng.random() < 0.5:  # what the structure says is any
+        start = data.index(b"\x80\x02}", data.index(b"type_sizes") + 40)
+        data[start : data.index(b"\x80\x02]", start)] = writer.out + b"."
+    for _ in range(rng.randrange(4)):
+        at = rng.randrange(len(data))
+        piece = rng.choice((b"", bytes([rng.randrange(256)]), rng.randbytes(4), b"Q", b"t", b"("))
+        data[at : at + rng.randrange(len(piece) + 2)] = piece
+    return bytes(data)
+
+
+def tar_checkpoint(rng: random.Random) -> bytes:
+    """A tar archive of storages, tensors and a structure."""
+    kind = b"ctorch\nFloatStorage\n"
+    rows, tensors = rng.randrange(3), rng.randrange(3)
+    storages = pickled_number(rng, rows)
+    for i in range(rows):
+        storages += b"\x80\x02K" + bytes([i]) + pickled_text("cpu") + kind + b"\x87."
+        storages += struct.pack("<q", 4 if rng.random() < 0.8 else edge(rng) % 2**63) + bytes(16)
+    storages += b"\x80\x02](" + pickled_int(9) + b"K\x00" + pickled_int(edge(rng)) + b"K\x01te."
+    shapes = pickled_number(rng, tensors)
+    for i in range(tensors):
+        shapes += b"\x80\x02K" + bytes([20 + i]) + b"K" + bytes([rng.choice((0, 1, 9))])
+        shapes += b"ctorch\nFloatTensor\n\x87." + struct.pack("<q", 1)
+        shapes += struct.pack("<3q", *(edge(rng) % 2**63 for _ in range(3)))
+    structure = b"\x80\x02](" + b"".join(
+        pickled_text(str(20 + i)) + b"Q" for i in range(rng.randrange(4))
+    )
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w:", format=tarfile.PAX_FORMAT) as archive:
+        for name, data in (("storages", storages), ("tensors", shapes), ("pickle", structure)):
+            info = tarfile.TarInfo(name)
+            whole = data + (b"e." if name == "pickle" else b"")
+            info.size, info.mtime = len(whole), rng.choice((0, 1.5))
+            archive.addfile(info, io.BytesIO(whole))
+    data = bytearray(file.getvalue())
+    for _ in range(rng.randrange(3)):
+        data[rng.randrange(len(data))] = rng.randrange(256)
+    return bytes(data)
+
+
+def pickled_number(rng: random.Random, value: int) -> bytes:
+    return b"\x80\x02" + pickled_int(value if rng.random() < 0.9 else edge(rng)) + b"."
+
+
 # ---- Other files ---------------------------------------------------------------------------------
 
 
@@ -252,6 +305,34 @@ def array_file(rng: random.Random) -> bytes:
         else (length % 2**32).to_bytes(4, "little")
     )
     return b"\x93NUMPY" + bytes([version, 0]) + head + raw + bytes(size * rng.choice((1, 4, 8)))
+
+
+def blocks_file(rng: random.Random) -> bytes:
+    def text(value: str) -> bytes:
+        return struct.pack("<Q", len(value.encode())) + value.encode()
+
+    def number() -> int:
+        return rng.choice((1, 1, 2, 32, 256)) if rng.random() < 0.9 else edge(rng)
+
+    settings, tensors = rng.randrange(3), rng.randrange(4)
+    out = b"GGUF" + struct.pack(
+        "<IQQ", rng.choice((2, 3, 3, 3, 1)), tensors,
+        settings if rng.random() < 0.9 else edge(rng) % 2**64,
+    )  # fmt: skip
+    for i in range(settings):
+        out += text(rng.choice((f"k{i}", "general.alignment")))
+        kind = rng.choice((0, 4, 4, 6, 7, 8, 9, 9, 12, 13))
+        out += struct.pack("<I", kind)
+        out += text("v") if kind == 8 else struct.pack("<IQ", rng.choice((0, 8, 9)), number())
+        out += rng.randbytes(8) if kind != 4 else b""
+    offset = 0
+    for i in range(tensors):
+        dims = [number() for _ in range(rng.randrange(3))]
+        out += text(f"t{i}") + struct.pack("<I", len(dims))
+        out += struct.pack(f"<{len(dims)}Q", *(n % 2**64 for n in dims))
+        out += struct.pack("<IQ", rng.choice((0, 1, 2, 3, 6, 7, 8, 12, 13, 14, 24, 30, 99)), offset)
+        offset += rng.choice((0, 32, 1024))
+    return out + rng.randbytes(rng.choice((0, 64, 5000)))
 
 
 def manifest(rng: random.Random) -> bytes:
@@ -328,6 +409,9 @@ FILES: dict[str, tuple[Callable[[random.Random], bytes], Callable[[Path], Any]]]
     "pt": (checkpoint, tn.load),
     "safetensors": (tensors_file, safetensors.load_file),
     "npy": (array_file, npy.load),
+    "pth": (old_checkpoint, tn.load),
+    "tar": (tar_checkpoint, tn.load),
+    "gguf": (blocks_file, tn.load),
 }
 SAID = (FileFormatError, OSError)  # what readers of files raise on purpose
 # Texts are arguments: what is wrong with them is the caller's mistake.
@@ -387,7 +471,18 @@ def main() -> None:
     for path in sorted(CORPUS.iterdir()):
         signal.alarm(SECONDS)
         read_file(path)
-    kinds = ["pt", "pt", "safetensors", "npy", "json", "formula", "schema", "declaration"]
+    kinds = [
+        "pt",
+        "pth",
+        "tar",
+        "gguf",
+        "safetensors",
+        "npy",
+        "json",
+        "formula",
+        "schema",
+        "declaration",
+    ]
     for n in range(options.first, options.first + options.cases):
         rng = random.Random(f"{options.seed}:{n}")
         kind = kinds[n % len(kinds)]

@@ -40,3 +40,15 @@ def test_arrays_of_tensors_with_gradients_are_those_that_no_backward_follows():
         assert x.numpy().tolist() == [1.0, 1.0]
     with pytest.raises(RuntimeError, match="requires grad"):
         x.numpy()
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_npz_archives_by_numpy(save, tmp_path):
+    path = tmp_path / "a.npz"
+    want = {"x": tn.arange(6.0).view(2, 3).t(), "n": tn.tensor([1, 2]), "flag": tn.tensor(True)}
+    save(path, **want)
+    with np.load(path) as found:
+        assert set(found) == set(want)
+        for name, t in want.items():
+            twin = tn.from_numpy(found[name])
+            assert twin.dtype is t.dtype and twin.equal(t)

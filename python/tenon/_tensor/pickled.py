@@ -20,7 +20,7 @@ import tenon
 from tenon import Tensor
 from tenon._tensor import storage as storages
 from tenon._torch import _utils
-from tenon.io import _tensor, pt_reader
+from tenon.io import _tensor, pt_old, pt_reader, pt_writer
 from tenon.io.errors import FileFormatError, UnsafeContentError
 from tenon.io.pt_writer import ROOT
 from tenon.io.zip_writer import ArchiveWriter
@@ -41,18 +41,20 @@ def _their_module(module: str) -> str:
 
 
 class _Pickler(pickle._Pickler):  # the one in Python: names of classes are changed on their way
-    def __init__(self, file: io.BytesIO) -> None:
+    def __init__(self, file: io.BytesIO, old: bool) -> None:
         super().__init__(file, protocol=2)
-        self.rows: dict[Any, tuple[str, Tensor]] = {}
+        self.old = old
+        self.rows: dict[Any, tuple[str, int, Tensor]] = {}  # place, bytes of an element, bytes
 
     def persistent_id(self, obj: Any) -> Any:
         if not isinstance(obj, storages.TypedStorage):
             return None
         row = obj._row
         key = _tensor.storage_key(row)
-        place, _ = self.rows.setdefault(key, (str(len(self.rows)), row))
+        place, _, _ = self.rows.setdefault(key, (str(len(self.rows)), obj.element_size(), row))
         kind = getattr(storages, storages._NAMES[obj.dtype])
-        return ("storage", kind, place, str(obj.device), obj.size())
+        reference = "storage", kind, place, str(obj.device), obj.size()
+        return (*reference, None) if self.old else reference
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, tenon.nn.Parameter):
@@ -83,15 +85,22 @@ class _Pickler(pickle._Pickler):  # the one in Python: names of classes are chan
     dispatch = {**pickle._Pickler.dispatch, tenon.dtype: save_dtype, FunctionType: save_global}
 
 
-def write(value: Any, file: BinaryIO) -> None:
+def write(value: Any, file: BinaryIO, old: bool = False) -> None:
     """Writes any object that pickle takes."""
     text = io.BytesIO()
-    pickler = _Pickler(text)
+    pickler = _Pickler(text, old)
     pickler.dump(value)
+    if old:
+        rows = [
+            (place, unit, _tensor.bytes_of(_tensor.elements_of(row)))
+            for place, unit, row in pickler.rows.values()
+        ]
+        pt_writer.write_row(text.getvalue(), rows, file)
+        return
     archive = ArchiveWriter(file)
     archive.add(ROOT + "data.pkl", text.getvalue())
     archive.add(ROOT + "byteorder", _tensor.NATIVE.encode())
-    for place, row in pickler.rows.values():
+    for place, _, row in pickler.rows.values():
         archive.add(f"{ROOT}data/{place}", _tensor.bytes_of(_tensor.elements_of(row)))
     archive.add(ROOT + "version", b"3\n")
     archive.add(ROOT + ".data/serialization_id", hashlib.sha1(text.getvalue()).hexdigest().encode())
@@ -144,19 +153,23 @@ class _Unpickler(pickle.Unpickler):
         return super().find_class(module, name)
 
     def persistent_load(self, reference: Any) -> Any:
-        if type(reference) is not tuple or len(reference) < 5:
+        if type(reference) is tuple and reference[:1] == ("module",):
+            return reference[1]
+        if type(reference) is not tuple:
+            found = self.checkpoint.storage(reference)
+            return found if isinstance(found, Tensor) else storages.typed_of(found.row(found.kind))
+        if len(reference) < 5:
             raise FileFormatError("the file refers to something that is no storage")
         kind = getattr(reference[1], "dtype", tenon.uint8)
         name = _tensor.name_of(kind)
         known = pt_reader.StorageType(getattr(reference[1], "__name__", "storage"), name)
         stored = self.checkpoint.storage((reference[0], known, *reference[2:]))
-        return storages.typed_of(stored.block.flat_of(name))
+        return storages.typed_of(stored.row(name))
 
 
 def read(file: BinaryIO, map_location: Any, named_only: bool) -> Any:
     """The object in a checkpoint, made by pickle. named_only: of plain data and named classes."""
-    file.seek(0)
-    checkpoint = pt_reader.Checkpoint(file, map_location, None)
+    checkpoint = pt_old.open_checkpoint(file, map_location)
     unpickler = _Unpickler(checkpoint.structure(), checkpoint, named_only)
     try:
         return unpickler.load()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import mmap
 import os
+from collections.abc import Callable
 from typing import Any
 
 import tenon
@@ -50,6 +51,17 @@ class _Memory:
     """What both kinds of storage have in common; `_row` are the bytes."""
 
     _row: Tensor
+    _read: Callable[[], Tensor]
+
+    def __getattr__(self, name: str) -> Any:
+        """The bytes of a storage that `later` made, at the first look at them."""
+        if name != "_row" or "_read" not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        self._row = self._read()
+        return self._row
+
+    def __sizeof__(self) -> int:
+        return super().__sizeof__() + self.nbytes()
 
     def data_ptr(self) -> int:
         """The address of the first byte."""
@@ -278,6 +290,16 @@ class TypedStorage(_Memory):
         lines = "".join(f" {v}\n" for v in self.tolist())
         name = f"{type(self).__module__}.TypedStorage"
         return f"{lines}[{name}(dtype={self.dtype}, device={self.device}) of size {self.size()}]"
+
+
+def later(read: Callable[[], Tensor], kind: dtype | None) -> TypedStorage | UntypedStorage:
+    """A storage over the memory of what `read` returns, once that is looked at; None: of bytes."""
+    cls = UntypedStorage if kind is None else TypedStorage
+    storage = cls.__new__(cls)
+    if kind is not None:
+        storage.dtype = kind
+    storage._read = read
+    return storage
 
 
 def typed_of(t: Tensor) -> TypedStorage:

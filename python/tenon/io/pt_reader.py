@@ -1,5 +1,5 @@
 """Reads PyTorch's checkpoint files (`.pt`, `.pth`): a zip archive of one pickled structure and the
-bytes of the storages it refers to.
+bytes of the storages it refers to. Files of before PyTorch 1.6 are `pt_old`'s.
 
 The structure is read by tenon.io.unpickle, which runs nothing. Sizes, strides and offsets of every
 tensor are checked against the bytes that are there before a tensor is made.
@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 
 import tenon
 from tenon._tensor import sparse
+from tenon._tensor import storage as storages
 from tenon.io import _tensor
 from tenon.io.errors import FileFormatError, UnsafeContentError
 from tenon.io.unpickle import (
@@ -50,14 +51,34 @@ class StorageType(Global):
 
 
 class Stored:
-    """A storage of the archive, with the dtype its reference claims."""
+    """A storage of the file, or a part of one, with the dtype its reference claims."""
 
-    def __init__(self, block: _tensor.Block, kind: str | None) -> None:
+    def __init__(
+        self, block: _tensor.Block, kind: str | None, first: int = 0, size: int | None = None
+    ) -> None:
         self.block = block
         self.kind = kind
+        self.first = first  # bytes before the part
+        self.size = len(block.data) if size is None else size
+
+    def start(self, kind: str) -> int:
+        """The elements before the part, counted in a dtype."""
+        start, rest = divmod(self.first, _tensor.ITEMSIZE[kind])
+        if rest:
+            raise FileFormatError(f"a part of a storage does not begin at an element of {kind}")
+        return start
+
+    def row(self, kind: str) -> Any:
+        """All elements, as a tensor."""
+        count = self.size // _tensor.ITEMSIZE[kind]
+        return self.block.cut(kind, (count,), (1,), self.start(kind))
+
+    def __call__(self) -> Any:
+        """All bytes, as a tensor."""
+        return storages.UntypedStorage(self.row(self.kind or "uint8"))._row
 
 
-def _whole(value: Any, what: str) -> int:
+def whole(value: Any, what: str) -> int:
     if type(value) is not int or value < 0 or value >= 1 << 62:
         raise FileFormatError(f"{what} is {shown(value)}, not a number from 0 to 2^62")
     return value
@@ -66,7 +87,7 @@ def _whole(value: Any, what: str) -> int:
 def _sizes(value: Any, what: str) -> tuple[int, ...]:
     if not isinstance(value, tuple | list) or len(value) > MAX_DIMS:
         raise FileFormatError(f"{what} is no list of at most {MAX_DIMS} numbers")
-    return tuple(_whole(v, f"a number in {what}") for v in value)
+    return tuple(whole(v, f"a number in {what}") for v in value)
 
 
 def _bits(metadata: Any) -> tuple[str, ...]:
@@ -81,21 +102,23 @@ def _bits(metadata: Any) -> tuple[str, ...]:
     return tuple(name for name in ("conj", "neg") if metadata.get(name))
 
 
-def _rebuild(
+def rebuild(
     stored: Any, offset: Any, size: Any, stride: Any, requires_grad: Any, kind: str | None,
     metadata: Any,
 ) -> Any:  # fmt: skip
     """The tensor of that geometry in a storage, once all of it lies inside."""
+    if isinstance(stored, storages.TypedStorage | storages.UntypedStorage):
+        stored = stored._read
     if not isinstance(stored, Stored):
         raise FileFormatError("a tensor without a storage")
     kind = kind or stored.kind
     if kind is None:
         raise FileFormatError("a tensor without a dtype")
-    at = _whole(offset, "a storage offset")
+    at = whole(offset, "a storage offset")
     shape, strides = _sizes(size, "a size"), _sizes(stride, "a stride")
     if len(shape) != len(strides):
         raise FileFormatError(f"a tensor with {len(shape)} sizes and {len(strides)} strides")
-    have = len(stored.block.data) // _tensor.ITEMSIZE[kind]
+    have = stored.size // _tensor.ITEMSIZE[kind]
     last = at + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
     if (0 not in shape and last >= have) or (0 in shape and at > have):
         raise FileFormatError(
@@ -107,7 +130,7 @@ def _rebuild(
         numel *= n
     if 0 not in shape and numel >= 1 << 60:
         raise FileFormatError(f"a tensor of size {shape} is too large")
-    t = stored.block.cut(kind, shape, strides, at, _bits(metadata))
+    t = stored.block.cut(kind, shape, strides, stored.start(kind) + at, _bits(metadata))
     return t.requires_grad_() if requires_grad is True else t
 
 
@@ -166,12 +189,16 @@ def _no_hooks(hooks: Any) -> None:
         raise UnsafeContentError("the file holds hooks, which are code")
 
 
+def _tensor_v1(stored: Any, offset: Any, size: Any, stride: Any) -> Any:
+    return rebuild(stored, offset, size, stride, False, None, None)
+
+
 def _tensor_v2(
     stored: Any, offset: Any, size: Any, stride: Any, requires_grad: Any = False,
     hooks: Any = None, metadata: Any = None,
 ) -> Any:  # fmt: skip
     _no_hooks(hooks)
-    return _rebuild(stored, offset, size, stride, requires_grad, None, metadata)
+    return rebuild(stored, offset, size, stride, requires_grad, None, metadata)
 
 
 def _tensor_v3(
@@ -182,7 +209,7 @@ def _tensor_v3(
     if not isinstance(kind, tenon.dtype):
         raise FileFormatError("a tensor whose dtype is no dtype")
     name = _tensor.name_of(kind)
-    return _rebuild(stored, offset, size, stride, requires_grad, name, metadata)
+    return rebuild(stored, offset, size, stride, requires_grad, name, metadata)
 
 
 def _parameter(data: Any, requires_grad: Any = True, hooks: Any = None) -> Any:
@@ -258,6 +285,7 @@ def _globals() -> dict[str, Any]:
     """Every name that a checkpoint may use, with what it becomes."""
     names: dict[str, Any] = dict(plain_globals(KEY_TYPES))
     constructors = [
+        Global("torch._utils._rebuild_tensor", _tensor_v1),
         Global("torch._utils._rebuild_tensor_v2", _tensor_v2),
         Global("torch._utils._rebuild_tensor_v3", _tensor_v3),
         Global("torch._utils._rebuild_meta_tensor_no_storage", _meta_tensor),
@@ -281,7 +309,8 @@ def _globals() -> dict[str, Any]:
     for name in _tensor.ITEMSIZE:
         names[f"torch.{name}"] = _tensor.dtype_of(name)
     for name, kind in STORAGES.items():
-        names[f"torch.{name}"] = StorageType(f"torch.{name}", kind)
+        for module in ("torch", "torch.cuda"):  # the latter until PyTorch 1.6
+            names[f"{module}.{name}"] = StorageType(f"{module}.{name}", kind)
     for name in ("torch.storage.UntypedStorage", "torch.UntypedStorage"):
         names[name] = StorageType(name, None)
     return names
@@ -297,7 +326,7 @@ def is_plain(full: str) -> bool:
     return full in _NAMES
 
 
-def _find(module: str, name: str) -> Any:
+def find(module: str, name: str) -> Any:
     full = f"{module}.{name}"
     if is_plain(full):
         return _NAMES[full]
@@ -308,7 +337,7 @@ def _find(module: str, name: str) -> Any:
     )
 
 
-def _takes_state(target: Any, state: Any) -> bool:
+def takes_state(target: Any, state: Any) -> bool:
     """An OrderedDict may carry attributes (a state_dict's `_metadata`)."""
     if type(target) is not OrderedDict or type(state) is not dict:
         return False
@@ -319,30 +348,15 @@ def _takes_state(target: Any, state: Any) -> bool:
 
 
 class Checkpoint:
-    """One open archive."""
+    """An open file with a structure and the storages that it refers to."""
 
-    def __init__(self, file: BinaryIO, map_location: MapLocation, mapped: mmap_module.mmap | None):
-        self.archive = Archive(file)
+    byteorder = "little"
+
+    def __init__(self, map_location: MapLocation) -> None:
         self.map_location = map_location
-        self.mapped = mapped
-        self.blocks: dict[str, _tensor.Block] = {}
-        roots = [n[: -len("data.pkl")] for n in self.archive.members if n.endswith("/data.pkl")]
-        if len(roots) != 1:
-            raise FileFormatError("this zip archive is no checkpoint: it has no single data.pkl")
-        self.root = roots[0]
-        if self._member("constants.pkl"):
-            raise UnsafeContentError(
-                "this is a TorchScript archive, which holds code; save a state_dict instead"
-            )
-        order = self._member("byteorder")
-        self.byteorder = str(self.archive.read(order), "latin-1") if order else "little"
-        if self.byteorder not in ("little", "big"):
-            raise FileFormatError(f"the byte order {self.byteorder[:40]!r} is not known")
+        self.blocks: dict[Any, _tensor.Block] = {}
 
-    def _member(self, name: str) -> Member | None:
-        return self.archive.members.get(self.root + name)
-
-    def _place(self, data: Any, location: str) -> tenon.device:
+    def place(self, data: Any, location: str) -> tenon.device:
         """Where a storage goes."""
         rule = self.map_location
         if callable(rule) and not isinstance(rule, tenon.device):
@@ -369,6 +383,55 @@ class Checkpoint:
             )
         return where
 
+    def block(self, data: Any, location: str) -> _tensor.Block:
+        """The bytes of a storage, on the device where they go."""
+        return _tensor.Block(data, self.place(data, location), self.byteorder != _tensor.NATIVE)
+
+    def storage(self, reference: Any) -> Any:
+        """What a reference of the structure stands for."""
+        raise NotImplementedError
+
+    def structure(self) -> bytes:
+        """What says how the storages belong together."""
+        raise NotImplementedError
+
+    def read(self) -> Any:
+        """The object, if it is plain data."""
+        return Reader(self.structure(), find, self._referred, KEY_TYPES, takes_state).run()
+
+    def _referred(self, reference: Any) -> Any:
+        """A storage as the program sees it; tensors are cut from what is behind."""
+        found = self.storage(reference)
+        if not isinstance(found, Stored):
+            return found
+        return storages.later(found, _tensor.dtype_of(found.kind) if found.kind else None)
+
+
+class ZipCheckpoint(Checkpoint):
+    """One open archive."""
+
+    def __init__(self, file: BinaryIO, map_location: MapLocation, mmap: bool = False) -> None:
+        super().__init__(map_location)
+        self.archive = Archive(file)
+        self.mapped = None
+        if mmap:
+            self.mapped = mmap_module.mmap(file.fileno(), 0, access=mmap_module.ACCESS_COPY)
+        roots = [n[: -len("data.pkl")] for n in self.archive.members if n.endswith("/data.pkl")]
+        if len(roots) != 1:
+            raise FileFormatError("this zip archive is no checkpoint: it has no single data.pkl")
+        self.root = roots[0]
+        if self._member("constants.pkl"):
+            raise UnsafeContentError(
+                "this is a TorchScript archive, which holds code; save a state_dict instead"
+            )
+        order = self._member("byteorder")
+        self.byteorder = str(self.archive.read(order), "latin-1") if order else "little"
+        if self.byteorder not in ("little", "big"):
+            raise FileFormatError(f"the byte order {self.byteorder[:40]!r} is not known")
+
+    def _member(self, name: str) -> Member | None:
+        return self.archive.members.get(self.root + name)
+
     def _bytes(self, member: Member) -> Any:
         if self.mapped is not None and member.start % _tensor.ALIGN == 0:
             return memoryview(self.mapped)[member.start : member.start + member.size]
@@ -376,27 +439,14 @@ class Checkpoint:
 
     def storage(self, reference: Any) -> Stored:
         """What a reference of the structure stands for."""
-        if type(reference) is not tuple or len(reference) < 5 or reference[0] != "storage":
-            raise FileFormatError("the file refers to something that is no storage")
-        _, kind, key, location, count = reference[:5]
-        if not isinstance(kind, StorageType) or type(key) is not str or type(location) is not str:
-            raise FileFormatError("the file refers to a storage in a way that is not known")
-        block = self.blocks.get(key)
+        kind, key, location, count = parts_of(reference)
         member = self._member("data/" + key)
         if member is None:
             raise FileFormatError(f"the storage {key[:80]!r} is not in the file")
-        itemsize = _tensor.ITEMSIZE[kind.kind] if kind.kind else 1
-        if _whole(count, "a storage's size") * itemsize != member.size:
-            raise FileFormatError(
-                f"the storage {key[:80]!r} should have {shown(count)} elements of {itemsize} "
-                f"bytes, but has {member.size} bytes"
-            )
-        if block is None:
-            data = self._bytes(member)
-            foreign = self.byteorder != _tensor.NATIVE
-            block = _tensor.Block(data, self._place(data, location), foreign)
-            self.blocks[key] = block
-        return Stored(block, kind.kind)
+        check_bytes(key, kind, count, member.size)
+        if key not in self.blocks:
+            self.blocks[key] = self.block(self._bytes(member), location)
+        return Stored(self.blocks[key], kind)
 
     def structure(self) -> bytes:
         """What says how the storages belong together."""
@@ -406,21 +456,22 @@ class Checkpoint:
             raise FileFormatError(f"the file's structure takes {member.size} bytes")
         return bytes(self.archive.read(member))
 
-    def read(self) -> Any:
-        """The object, if it is plain data."""
-        return Reader(self.structure(), _find, self.storage, KEY_TYPES, _takes_state).run()
+
+def parts_of(reference: Any) -> tuple[str | None, str, str, int]:
+    """Dtype, key, location and number of elements of a storage that the structure refers to."""
+    if type(reference) is not tuple or len(reference) < 5 or reference[0] != "storage":
+        raise FileFormatError("the file refers to something that is no storage")
+    _, kind, key, location, count = reference[:5]
+    if not isinstance(kind, StorageType) or type(key) is not str or type(location) is not str:
+        raise FileFormatError("the file refers to a storage in a way that is not known")
+    return kind.kind, key, location, whole(count, "a storage's size")
 
 
-def read(file: BinaryIO, map_location: MapLocation = None, mmap: bool = False) -> Any:
-    """The object in an open checkpoint."""
-    head = file.read(2)
-    if head != b"PK":
-        what = "an old checkpoint or a pickle" if head[:1] in (b"\x80", b"(") else "no checkpoint"
+def check_bytes(key: str, kind: str | None, count: int, have: int) -> None:
+    """Whether a storage has the size that the structure claims."""
+    itemsize = _tensor.ITEMSIZE[kind] if kind else 1
+    if count * itemsize != have:
         raise FileFormatError(
-            f"this file is {what}; only checkpoints that are zip archives are read "
-            "(torch.save writes them since PyTorch 1.6)"
+            f"the storage {key[:80]!r} should have {shown(count)} elements of {itemsize} "
+            f"bytes, but has {have} bytes"
         )
-    mapped = None
-    if mmap:
-        mapped = mmap_module.mmap(file.fileno(), 0, access=mmap_module.ACCESS_COPY)
-    return Checkpoint(file, map_location, mapped).read()

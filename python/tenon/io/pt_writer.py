@@ -12,6 +12,7 @@ from collections import Counter, OrderedDict, defaultdict
 from typing import Any, BinaryIO
 
 import tenon
+from tenon._tensor import storage as storages
 from tenon._tensor.print import components
 from tenon.io import _tensor
 from tenon.io.errors import NotPlainError
@@ -19,6 +20,8 @@ from tenon.io.pt_reader import STORAGES
 from tenon.io.zip_writer import ArchiveWriter
 
 STORAGE_OF = {kind: name for name, kind in STORAGES.items()}
+MAGIC = 0x1950A86A20F9469CFC6C  # of files that are no archives
+PROTOCOL = 1001
 MAX_DEPTH = 200
 ROOT = "archive/"
 
@@ -26,8 +29,9 @@ ROOT = "archive/"
 class StructureWriter:
     """Turns one object into pickle opcodes of protocol 2, and collects its storages."""
 
-    def __init__(self) -> None:
+    def __init__(self, old: bool = False) -> None:
         self.out = bytearray(b"\x80\x02")
+        self.old = old  # references end with the part of the storage that is meant: none
         self.memo: dict[Any, int] = {}
         self.keep: list[Any] = []  # keeps the ids in the memo valid
         self.storages: dict[Any, tuple[str, str, Any]] = {}
@@ -84,7 +88,8 @@ class StructureWriter:
 
     # -- Tensors -----------------------------------------------------------------------------------
 
-    def storage(self, t: tenon.Tensor) -> None:
+    def storage(self, t: tenon.Tensor, typed: bool = True) -> None:
+        """The storage of a tensor; not `typed`: counted in bytes."""
         kind = _tensor.name_of(t.dtype)
         key: Any = _tensor.storage_key(t)
         if t._storage_bytes() == 0:
@@ -101,14 +106,15 @@ class StructureWriter:
             )
         self.out += b"("
         self.text("storage")
-        if kind in STORAGE_OF:
+        typed = typed and kind in STORAGE_OF
+        if typed:
             self.name("torch", STORAGE_OF[kind])
         else:
             self.name("torch.storage", "UntypedStorage")
         self.text(entry[0])
         self.text(str(t.device))
-        self.number(t._storage_bytes() // (t.element_size() if kind in STORAGE_OF else 1))
-        self.out += b"tQ"
+        self.number(t._storage_bytes() // (t.element_size() if typed else 1))
+        self.out += b"NtQ" if self.old else b"tQ"
 
     def tensor(self, t: tenon.Tensor, requires_grad: bool) -> None:
         if t.layout is not tenon.strided:
@@ -249,6 +255,12 @@ class StructureWriter:
             return
         elif isinstance(value, tenon.device):
             self.device(value)
+        elif isinstance(value, storages.TypedStorage):
+            self.storage(value._elements())
+            return
+        elif isinstance(value, storages.UntypedStorage):
+            self.storage(value._row, typed=False)
+            return
         else:
             raise NotPlainError(
                 f"save(): {path} is a {kind.__module__}.{kind.__qualname__}. Checkpoints hold data "
@@ -316,14 +328,19 @@ class StructureWriter:
             self.out += b"\x86R"
 
 
-def write(value: Any, file: BinaryIO) -> None:
-    """Writes one object to an open file."""
-    structure = StructureWriter()
+def _structure_of(value: Any, old: bool = False) -> StructureWriter:
+    structure = StructureWriter(old)
     try:
         structure.write(value)
     except RecursionError:
         raise ValueError("save(): the object is nested too deep for this stack") from None
     structure.out += b"."
+    return structure
+
+
+def write(value: Any, file: BinaryIO) -> None:
+    """Writes one object to an open file."""
+    structure = _structure_of(value)
     archive = ArchiveWriter(file)
     archive.add(ROOT + "data.pkl", structure.out)
     archive.add(ROOT + ".format_version", b"1")
@@ -337,3 +354,33 @@ def write(value: Any, file: BinaryIO) -> None:
     number = int.from_bytes(digest.digest()[:16], "little")
     archive.add(ROOT + ".data/serialization_id", f"{number:040d}".encode())
     archive.finish()
+
+
+def write_old(value: Any, file: BinaryIO) -> None:
+    """Writes one object as PyTorch did before 1.6."""
+    structure = _structure_of(value, old=True)
+    rows = []
+    for key, kind, t in structure.storages.values():
+        row = _tensor.storage_row(t)
+        unit = row.element_size() if kind in STORAGE_OF else 1
+        rows.append((key, unit, _tensor.bytes_of(row)))
+    write_row(structure.out, rows, file)
+
+
+def write_row(
+    structure: bytes | bytearray, rows: list[tuple[str, int, memoryview]], file: BinaryIO
+) -> None:
+    """A mark, a version, the machine, the structure, the keys of the storages; then these. rows:
+    key, bytes of an element, and bytes of every storage."""
+    machine = {
+        "protocol_version": PROTOCOL,
+        "little_endian": _tensor.NATIVE == "little",
+        "type_sizes": {"short": 2, "int": 4, "long": 4},
+    }
+    for value in (MAGIC, PROTOCOL, machine):
+        file.write(_structure_of(value).out)
+    file.write(structure)
+    file.write(_structure_of([key for key, _, _ in rows]).out)
+    for _, unit, data in rows:
+        file.write((len(data) // unit).to_bytes(8, "little"))
+        file.write(data if _tensor.NATIVE == "little" else _tensor.swapped(data, unit))
