@@ -1,6 +1,9 @@
-/* apply.c: runs the gradient of one recorded operator call: checks what was saved, puts back the history of
- * results where the pass is recorded itself, fills in zeros where no gradient came. */
+/* apply.c: runs the gradient of one node. Of an operator's: checks what was saved, puts back the history of results
+ * where the pass is recorded itself, fills in zeros where no gradient came. */
 #include <stdlib.h>
+
+#include <tenon/ops_create.h>
+#include <tenon/ops_shape.h>
 
 #include "tape_priv.h"
 
@@ -154,7 +157,9 @@ static tn_status zeros_where_none(const tn_node *n, tn_tensor **g, bool *made) {
     return TN_OK;
 }
 
-tn_status tni_op_apply(tn_node *n, tn_node *owner, tn_tensor **g, uint64_t needs, tn_tensor **ret) {
+/* Runs an operator's gradient; `owner` is the node that the outside knows (n itself, or its slices). */
+static tn_status op_apply(tn_node *n, tn_node *owner, tn_tensor **g, uint64_t needs,
+                          tn_tensor **ret) {
     const tn_op *op = n->op;
     if (n->flags & TNI_NODE_USED_UP) return fail_used_up();
     if (n->flags & TNI_NODE_HAS_SAVED) TN_TRY(check_versions(n, owner));
@@ -180,6 +185,58 @@ tn_status tni_op_apply(tn_node *n, tn_node *owner, tn_tensor **g, uint64_t needs
         if (made[i]) tn_tensor_unref(&g[i]);
     if (made != some) free(made);
     return st;
+}
+
+/* ---- Backward of a change through a view -------------------------------------------------------*/
+
+/* dst's elements become src's, or zero; recorded when recording is on. */
+static tn_status overwrite(tn_tensor *dst, tn_tensor *src) {
+    tn_tensor *same = NULL;
+    tn_status st = src ? tn_copy_(dst, src, 0, &same) : tn_zero_(dst, &same);
+    tn_tensor_unref(&same);
+    return st;
+}
+
+static tn_status slices_apply(tn_node *n, tn_tensor *g, uint64_t needs, tn_tensor **ret) {
+    const tni_slices *s = tni_node_args(n);
+    tn_tensor *whole = NULL, *window = NULL, *mine = NULL;
+    tn_tensor **inner = calloc(n->nedges ? n->nedges : 1, sizeof *inner);
+    if (!inner) return tn_fail(TN_E_MEMORY, -1, "out of memory");
+    const tni_out *o = tni_node_out(s->inner, 0);
+    tn_status st;
+    if ((st = tni_clone_like(g, s->base, &whole))) goto out;
+    if ((st = tni_slices_part(s, whole, &window))) goto out;
+    if ((st = tni_clone_like(window, window, &mine))) goto out;
+    if (s->inner->kind == TNI_NODE_HOST)
+        st = tni_host_apply(s->inner, &mine, needs, inner);
+    else
+        st = op_apply(s->inner, n, &mine, needs, inner);
+    if (st) goto out;
+    if (needs & 1u) {
+        if (inner[0] && (st = tni_fit(&inner[0], o->word, o->ndim, o->shape, n, 0))) goto out;
+        if ((st = overwrite(window, inner[0]))) goto out;
+        ret[0] = whole;
+        whole = NULL;
+    }
+    for (uint32_t i = 1; i < n->nedges; i++) {
+        ret[i] = inner[i];
+        inner[i] = NULL;
+    }
+out:
+    tn_tensor_unref(&whole);
+    tn_tensor_unref(&window);
+    tn_tensor_unref(&mine);
+    for (uint32_t i = 0; i < n->nedges; i++) tn_tensor_unref(&inner[i]);
+    free(inner);
+    return st;
+}
+
+/* ---- Any node -----------------------------------------------------------------------------------*/
+
+tn_status tni_node_apply(tn_node *n, tn_tensor **g, uint64_t needs, tn_tensor **ret) {
+    if (n->kind == TNI_NODE_OP) return op_apply(n, n, g, needs, ret);
+    if (n->kind == TNI_NODE_HOST) return tni_host_apply(n, g, needs, ret);
+    return g[0] ? slices_apply(n, g[0], needs, ret) : TN_OK;
 }
 
 tn_status tn_node_saved(tn_node *n, const char *name, tn_tensor **ret_tensor) {

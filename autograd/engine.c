@@ -349,12 +349,6 @@ static tn_status run_post_hooks(const tn_node *n, tn_tensor **g, tn_tensor **ret
     return st;
 }
 
-tn_status tni_node_apply(tn_node *n, tn_tensor **g, uint64_t needs, tn_tensor **ret) {
-    if (n->kind == TNI_NODE_OP) return tni_op_apply(n, n, g, needs, ret);
-    if (n->kind == TNI_NODE_HOST) return tni_host_apply(n, g, needs, ret);
-    return g[0] ? tni_slices_apply(n, g[0], needs, ret) : TN_OK;
-}
-
 /* Which inputs want a gradient; more than 64 are all computed. */
 static uint64_t needs_of(const pass *p, const tn_node *n) {
     const tni_edge *e = tni_node_edges(n);

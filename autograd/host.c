@@ -43,11 +43,6 @@ tn_status tn_host_node_new(const tn_host_node *callbacks, tn_tensor *const *inpu
     return TN_OK;
 }
 
-tni_out *tni_host_outs(const tn_node *n) {
-    const tni_host_data *h = tni_node_args(n);
-    return h->outs;
-}
-
 /* ---- Outputs -----------------------------------------------------------------------------------*/
 
 static bool is_input(const tn_node *n, const tn_tensor *t) {

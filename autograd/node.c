@@ -178,42 +178,6 @@ tni_edge tni_edge_copy(tni_edge e) {
     return e;
 }
 
-/* ---- Rarely needed parts -----------------------------------------------------------------------*/
-
-tni_extra *tni_node_extra(tn_node *n) {
-    if (n->extra) return n->extra;
-    tni_extra *x = calloc(1, sizeof *x);
-    if (!x) {
-        tn_fail(TN_E_MEMORY, -1, "out of memory");
-        return NULL;
-    }
-    tni_ag_lock();
-    tni_extra *have = n->extra;
-    if (!have) n->extra = x;
-    tni_ag_unlock();
-    if (have) free(x);
-    return n->extra;
-}
-
-void tni_extra_free(tni_extra *x) {
-    tni_hooks_free(x->hooks);
-    while (x->cells) {
-        tni_grad_cell *c = x->cells;
-        x->cells = c->next;
-        tni_cell_unref(c);
-    }
-    for (uint32_t i = 0; i < x->npacked; i++) tni_packed_drop(&x->packed[i]);
-    free(x->packed);
-    tn_free(x->where);
-    if (x->host.release) x->host.release(x->host.data);
-    free(x);
-}
-
-tn_node_host *tn_node_host_slots(tn_node *n) {
-    tni_extra *x = n ? tni_node_extra(n) : NULL;
-    return x ? &x->host : NULL;
-}
-
 /* ---- What a binding may ask --------------------------------------------------------------------*/
 
 /* The operator's name in camel case, without an overload's suffix: "log_softmax" -> LogSoftmax. */
@@ -312,4 +276,17 @@ void *tn_host_node_ctx(const tn_node *n) {
     if (!n || n->kind != TNI_NODE_HOST) return NULL;
     const tni_host_data *h = tni_node_args(n);
     return h->cb.ctx;
+}
+
+void tni_set_grad_fn(tn_tensor *t, tn_node *n, uint32_t nr) {
+    tn_node *old = t->grad_fn;
+    t->grad_fn = tn_node_ref(n);
+    t->output_nr = nr;
+    if (n) t->v.word |= TN_W_GRAD;
+    if (old) tni_node_unref(old);
+}
+
+tn_node_host *tn_node_host_slots(tn_node *n) {
+    tni_extra *x = n ? tni_node_extra(n) : NULL;
+    return x ? &x->host : NULL;
 }

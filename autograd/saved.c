@@ -31,18 +31,6 @@ tn_status tni_check_version(const tn_tensor *t, uint32_t version, const tn_node 
 
 /* ---- Hooks -------------------------------------------------------------------------------------*/
 
-struct tni_hook_set {
-    _Atomic uint32_t refs; /* the stack, and every packed tensor */
-    tn_saved_hooks cb;
-    tni_hook_set *below;
-};
-
-static void set_unref(tni_hook_set *s) {
-    if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
-    if (s->cb.release) s->cb.release(s->cb.ctx);
-    free(s);
-}
-
 tn_status tn_saved_hooks_push(const tn_saved_hooks *hooks) {
     if (!hooks || !hooks->pack || !hooks->unpack || !hooks->drop)
         return tn_fail(TN_E_VALUE, 0, "hooks of saved tensors need pack, unpack and drop");
@@ -59,7 +47,7 @@ void tn_saved_hooks_pop(void) {
     tni_hook_set *s = tni_agt.saved_hooks;
     if (!s) return;
     tni_agt.saved_hooks = s->below;
-    set_unref(s);
+    tni_hook_set_unref(s);
 }
 
 /* What pack itself computes is not packed again. */
@@ -108,13 +96,6 @@ tn_status tni_unpacked_history(tni_edge e, tn_tensor **t) {
     tn_tensor_unref(st == TN_OK ? t : &alias);
     if (st == TN_OK) *t = alias;
     return st;
-}
-
-void tni_packed_drop(tni_packed_tensor *p) {
-    if (!p->hooks) return;
-    p->hooks->cb.drop(p->hooks->cb.ctx, p->handle);
-    set_unref(p->hooks);
-    p->hooks = NULL;
 }
 
 /* ---- Tensors that host functions keep ----------------------------------------------------------*/

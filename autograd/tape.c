@@ -8,43 +8,6 @@
 
 #include "tape_priv.h"
 
-/* ---- Recipes -----------------------------------------------------------------------------------
- * A digest of an operator's field table, so that a record looks at nothing twice. Made once per
- * operator; two threads may both make one, and one of them is thrown away. */
-
-const tni_recipe *tni_recipe_make(const tn_op *op) {
-    tni_recipe *r = calloc(1, sizeof *r + sizeof r->special[0] * op->nfields);
-    const void *none = NULL;
-    if (!r) {
-        tn_fail(TN_E_MEMORY, -1, "out of memory");
-        return NULL;
-    }
-    for (int i = 0; i < op->nin; i++) {
-        const tn_field *f = &op->fields[op->in_field[i]];
-        r->in_flags[i] = f->flags;
-        if (f->kind == TN_F_TENSORS) r->lists |= (uint8_t)(1u << i);
-    }
-    for (int i = 0; i < op->nout; i++) r->out_flags[i] = op->fields[op->out_field[i]].flags;
-    for (int i = 0; i < op->nfields; i++) {
-        const tn_field *f = &op->fields[i];
-        bool ints = f->kind == TN_F_INTS || f->kind == TN_F_DIMS;
-        if (!ints && f->kind != TN_F_STR && f->kind != TN_F_GENERATOR) continue;
-        r->special[r->nspecial].offset = f->offset;
-        r->special[r->nspecial++].kind = f->kind;
-    }
-    r->plain = !r->lists && op->nout == 1 && !(op->flags & TNI_OP_LIST_OUT);
-    bool made_of_others = op->info.kind == TN_OP_COMPOSITE || op->info.kind == TN_OP_VIEW;
-    r->list_out = (op->flags & TNI_OP_LIST_OUT) != 0;
-    r->may_return_input = made_of_others && op->nin > 0 && op->nout == 1 && !(r->lists & 1u) &&
-                          !r->list_out && !(r->in_flags[0] & TNI_FIELD_MUTATED);
-    _Atomic(const void *) *slot = (_Atomic(const void *) *)(uintptr_t)&op->recipe;
-    if (atomic_compare_exchange_strong_explicit(slot, &none, r, memory_order_acq_rel,
-                                                memory_order_acquire))
-        return r;
-    free(r);
-    return none;
-}
-
 /* ---- Sizes -------------------------------------------------------------------------------------*/
 
 static inline tn_tensor *input_at(const tn_op *op, const void *args, int i) {
@@ -123,8 +86,7 @@ static tn_status save_number(recorder *r, const tn_tensor *t, tn_tensor **ret_sl
 
 static tn_status save_geometry(recorder *r, const tn_tensor *t, tn_tensor **ret_slot) {
     r->n->flags |= TNI_NODE_OWNS;
-    return tni_header_new(tn_view_dtype(&t->v), tn_tensor_device(t), t->v.ndim, t->v.shape,
-                          t->v.strides, ret_slot);
+    return tni_geometry(t, ret_slot);
 }
 
 static inline bool gradient_reads(uint32_t flags, unsigned active) {
@@ -319,14 +281,6 @@ static tn_status make_edges(recorder *r) {
     return TN_OK;
 }
 
-void tni_set_grad_fn(tn_tensor *t, tn_node *n, uint32_t nr) {
-    tn_node *old = t->grad_fn;
-    t->grad_fn = tn_node_ref(n);
-    t->output_nr = nr;
-    if (n) t->v.word |= TN_W_GRAD;
-    if (old) tni_node_unref(old);
-}
-
 static tn_status set_outputs(recorder *r, tn_tensor *const *outs, int nout) {
     for (int i = 0; i < nout; i++) {
         tn_tensor *o = outs[i];
@@ -465,18 +419,4 @@ tn_status tni_record(const tn_op *op, const void *args, tn_tensor *const *outs, 
     tn_tensor_unref(&r.original);
     tni_node_unref(r.n);
     return st;
-}
-
-/* ---- Hooks into dispatch -----------------------------------------------------------------------*/
-
-/* Runs when the library is mapped, before any call can record. */
-__attribute__((constructor)) static void fill_hooks(void) {
-    tni_ag.record = tni_record;
-    tni_ag.recompute = tni_recompute;
-    tni_ag.check_inplace = tni_check_inplace;
-    tni_ag.copy_original = tni_copy_original;
-    tni_ag.note_view = tni_note_view;
-    tni_ag.each_alias = tni_each_alias;
-    tni_ag.node_unref = tni_node_unref;
-    tni_ag.meta_free = tni_meta_free;
 }

@@ -95,11 +95,18 @@ typedef struct tni_out {
 static inline void *tni_node_at(const tn_node *n, uint32_t at) { return (char *)(uintptr_t)n + at; }
 static inline tni_edge *tni_node_edges(const tn_node *n) { return tni_node_at(n, sizeof(tn_node)); }
 static inline void *tni_node_args(const tn_node *n) { return tni_node_at(n, n->args_at); }
-tni_out *tni_host_outs(const tn_node *n);
+/* A function of a host language; tail of a TNI_NODE_HOST. */
+typedef struct tni_host_data {
+    tn_host_node cb;
+    char name[64];
+    tni_out *outs;             /* owned: what is known of the outputs, once there are any */
+    const tn_tensor *inputs[]; /* as many as edges, only to be compared with; until the finish */
+} tni_host_data;
 static inline tni_out *tni_node_out(const tn_node *n, uint32_t i) {
     size_t each = sizeof(tni_out) + sizeof(int64_t) * n->dims;
-    char *first = TN_UNLIKELY(n->kind == TNI_NODE_HOST) ? (char *)tni_host_outs(n)
-                                                        : (char *)tni_node_at(n, n->metas_at);
+    char *first = tni_node_at(n, n->metas_at);
+    if (TN_UNLIKELY(n->kind == TNI_NODE_HOST))
+        first = (char *)((const tni_host_data *)tni_node_args(n))->outs;
     return (tni_out *)(void *)(first + i * each);
 }
 /* By edge, then by output: the version a saved tensor had. */
@@ -117,13 +124,6 @@ void tni_node_release_saved(tn_node *n);
 /* Runs the node: g by output (NULL where none came), results by edge into ret (NULL at entry). */
 tn_status tni_node_apply(tn_node *n, tn_tensor **g, uint64_t needs, tn_tensor **ret);
 
-/* A function of a host language; tail of a TNI_NODE_HOST. */
-typedef struct tni_host_data {
-    tn_host_node cb;
-    char name[64];
-    tni_out *outs;             /* owned: what is known of the outputs, once there are any */
-    const tn_tensor *inputs[]; /* as many as edges, only to be compared with; until the finish */
-} tni_host_data;
 tn_status tni_host_apply(tn_node *n, tn_tensor **g, uint64_t needs, tn_tensor **ret);
 
 /* Tail of a TNI_NODE_SLICES: a view of the base was changed in place by `inner`. */
@@ -135,9 +135,8 @@ typedef struct tni_slices {
 } tni_slices;
 /* Makes t, an alias of the changed view, a window of the base after the change. */
 tn_status tni_slices_history(tn_node *n, tn_tensor *t);
-tn_status tni_slices_apply(tn_node *n, tn_tensor *g, uint64_t needs, tn_tensor **ret);
-/* Runs an operator's gradient; `owner` is the node that the outside knows (n itself, or its slices). */
-tn_status tni_op_apply(tn_node *n, tn_node *owner, tn_tensor **g, uint64_t needs, tn_tensor **ret);
+/* The part of `whole`, which has the base's geometry, that the view covers. */
+tn_status tni_slices_part(const tni_slices *s, tn_tensor *whole, tn_tensor **ret_part);
 
 /* ---- Rarely needed parts of a node, hooks ------------------------------------------------------*/
 
@@ -167,7 +166,13 @@ typedef struct tni_grad_cell {
 } tni_grad_cell;
 
 typedef struct tni_hook_set tni_hook_set; /* hooks of the thread's saved tensors */
-typedef struct tni_packed_tensor {        /* a saved tensor that went through them */
+struct tni_hook_set {
+    _Atomic uint32_t refs; /* the stack, and every packed tensor */
+    tn_saved_hooks cb;
+    tni_hook_set *below;
+};
+void tni_hook_set_unref(tni_hook_set *s);
+typedef struct tni_packed_tensor { /* a saved tensor that went through them */
     tni_hook_set *hooks;
     void *handle;
     uint32_t slot; /* as for versions */
@@ -185,6 +190,8 @@ struct tni_extra {
 tni_extra *tni_node_extra(tn_node *n); /* made when missing; NULL: out of memory */
 void tni_extra_free(tni_extra *x);
 void tni_hooks_free(tn_hook *list);
+/* Appends a copy of h to a list of hooks. */
+tn_status tni_hook_add(tn_hook **list, tn_hook h, tn_hook **ret_hook);
 void tni_cell_unref(tni_grad_cell *c);
 /* Keeps the gradient of output `nr` of n in c from now on; forgets c at `old` (may be NULL). */
 tn_status tni_cell_move(tni_grad_cell *c, tn_node *old, tn_node *n, uint32_t nr);
@@ -267,6 +274,11 @@ tn_status tni_view_refresh(tn_tensor *t);
 tn_status tni_rebase(tn_tensor *t, tn_node *n, uint32_t nr);
 tn_status tni_check_inplace(const tn_op *op, const void *args, tn_tensor *out);
 tn_status tni_copy_original(tn_tensor *t, tn_tensor **ret_copy);
+/* A header of t's dtype, device, shape and strides, without data. */
+static inline tn_status tni_geometry(const tn_tensor *t, tn_tensor **ret_tensor) {
+    return tni_header_new(tn_view_dtype(&t->v), tn_tensor_device(t), t->v.ndim, t->v.shape,
+                          t->v.strides, ret_tensor);
+}
 /* Drops t's grad_fn and sets another (a reference is taken). */
 void tni_set_grad_fn(tn_tensor *t, tn_node *n, uint32_t nr);
 

@@ -66,9 +66,9 @@ BACKENDS = {
     "backends/cpu": ("host", "walk", "libs", "map", "random", "ops", "."),
     "backends/cuda": ("kernels/args", "host", "libs", "ops", "."),
 }
+# Targets whose files still form a circle.
+CIRCLES = {"python"}
 HOUSES = (ORDER, *(tuple(str(Path(b, r)) for r in rooms) for b, rooms in BACKENDS.items()))
-# Rooms whose files may form a circle of more than two: one machine, cut into files to be read.
-CIRCLES = {"autograd"}
 GENERATED = {"op_args.h", "ops.h", "op_list.c", "ops.json", "py_rows.inc", "_ops.pyi", "ops.md"}
 GENERATED |= {f"op_{name}.{end}" for name in FAMILIES for end in ("c", "h")}
 
@@ -188,48 +188,84 @@ def rooms_look_down() -> Iterator[str]:
                 yield at(path, n, f'room {floor(path)} may not know "{m[1]}" of {home} above it')
 
 
-def calls() -> dict[Path, dict[Path, str]]:
-    """Which file of libtenon uses which others, and by what symbol, as the newest build folder's
-    objects say; empty where there is none. Generated files stand in no room and are left out."""
+def compiled() -> dict[str, dict[Path, list[Path]]]:
+    """By target folder of the newest build: its objects of files of ours. Templates and what is
+    compiled by dtype or instruction set have several. Generated files stand in no room."""
     folders = sorted(ROOT.glob("build*/libtenon.so.p"), key=lambda p: p.stat().st_mtime)
+    groups: dict[str, dict[Path, list[Path]]] = {}
     if not folders or not shutil.which("nm"):
-        return {}
-    sources = {str(p.relative_to(ROOT)).replace("/", "_") + ".o": p for p in C_FILES if floor(p)}
-    objects = {folders[-1] / name: p for name, p in sources.items()}
-    found = [str(o) for o in objects if o.exists()]
-    listed = subprocess.run(["nm", "-A", *found], capture_output=True, text=True).stdout
+        return groups
+    build = folders[-1].parent
+    sources = [p for p in product() if p.suffix != ".h"]
+    for folder in build.glob("**/*.p"):
+        base = str(folder.parent.relative_to(build))
+        if base.startswith("tests"):
+            continue
+        for path in sources:
+            named = path.relative_to(ROOT / base) if path.is_relative_to(ROOT / base) else None
+            one = folder / (str(named).replace("/", "_") + ".o")
+            if named and one.exists():
+                groups.setdefault(base, {}).setdefault(path, []).append(one)
+    return groups
+
+
+def calls(group: dict[Path, list[Path]]) -> dict[Path, dict[Path, str]]:
+    """Which file of a target uses which others, and by what symbol, as its objects say."""
+    owner = {o: path for path, objects in group.items() for o in objects}
+    command = ["nm", "-A", *map(str, owner)]
+    listed = subprocess.run(command, capture_output=True, text=True).stdout
     symbols = re.findall(r"^(.*?):\s*[0-9a-f]* (\w) (\S+)$", listed, re.M)
-    homes = {name: objects[Path(o)] for o, kind, name in symbols if kind.isupper() and kind != "U"}
+    homes = {name: owner[Path(o)] for o, kind, name in symbols if kind.isupper() and kind != "U"}
     uses: dict[Path, dict[Path, str]] = {}
     for o, kind, name in symbols:
-        if kind == "U" and name in homes:
-            uses.setdefault(objects[Path(o)], {})[homes[name]] = name
+        if kind == "U" and name in homes and homes[name] != owner[Path(o)]:
+            uses.setdefault(owner[Path(o)], {})[homes[name]] = name
+    return uses
+
+
+def includes() -> dict[Path, dict[Path, str]]:
+    """Which file includes which of ours, as the compiler looks: beside it first, then by name."""
+    files = list(product())
+    homes: dict[str, list[Path]] = {}
+    for path in files:
+        homes.setdefault(path.name, []).append(path)
+    uses: dict[Path, dict[Path, str]] = {}
+    for path in files:
+        for name in re.findall(r'^\s*#\s*include\s+["<]([\w/.+-]+)[">]', text_of(path), re.M):
+            beside = path.parent / name
+            found = [q for q in homes.get(Path(name).name, []) if str(q).endswith("/" + name)]
+            near = [q for q in found if room(q) == room(path)] or found
+            for q in [beside] if beside in files else near[:1]:
+                uses.setdefault(path, {})[q] = name
     return uses
 
 
 def calls_look_down() -> Iterator[str]:
     """No file uses a function or datum of a room above it. What a lower room needs of a higher one
     is a table that the higher one fills at start."""
-    for path, used in calls().items():
-        for home, name in used.items():
-            if ORDER.index(floor(home)) > ORDER.index(floor(path)):
-                yield at(path, 1, f"uses {name} of {home.relative_to(ROOT)} above it")
+    for group in compiled().values():
+        for path, used in calls(group).items():
+            for home, name in used.items():
+                both = floor(home) in ORDER and floor(path) in ORDER
+                if both and ORDER.index(floor(home)) > ORDER.index(floor(path)):
+                    yield at(path, 1, f"uses {name} of {home.relative_to(ROOT)} above it")
 
 
 def small_circles() -> Iterator[str]:
-    """No more than two files use each other, directly or by way of others."""
-    uses = calls()
-    reach: dict[Path, set[Path]] = {}
-    for path in uses:
-        seen, open_ = set(), [path]
-        while open_:
-            more = set(uses.get(open_.pop(), ())) - seen
-            seen |= more
-            open_ += more
-        reach[path] = seen
-    circles = {frozenset(q for q in reach[p] if p in reach.get(q, ())) for p in reach}
-    for circle in circles:
-        if len(circle) > 2 and {floor(p) for p in circle} - CIRCLES:
+    """No more than two files use each other, directly or by way of others: by what their objects
+    call, and by what they include."""
+    groups = [group for base, group in compiled().items() if base not in CIRCLES]
+    for uses in (includes(), *map(calls, groups)):
+        reach: dict[Path, set[Path]] = {}
+        for path in uses:
+            seen, open_ = set(), [path]
+            while open_:
+                more = set(uses.get(open_.pop(), ())) - seen
+                seen |= more
+                open_ += more
+            reach[path] = seen
+        circles = {frozenset(q for q in reach[p] if p in reach.get(q, ())) for p in reach}
+        for circle in (c for c in circles if len(c) > 2):
             names = ", ".join(sorted(p.name for p in circle))
             yield at(min(circle), 1, f"{len(circle)} files use each other: {names}")
 
