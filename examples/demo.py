@@ -9,7 +9,10 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -20,13 +23,10 @@ import tenon as tn
 
 def draw(path: Path, seen: digits.Result, read: shakespeare.Result) -> bool:
     """Writes the page; False without matplotlib."""
-    try:
-        import matplotlib
-
-        matplotlib.use("Agg")
-        import matplotlib.pyplot as plt
-    except ImportError:
+    if find_spec("matplotlib") is None:
         return False
+    import_module("matplotlib").use("Agg")
+    plt: Any = import_module("matplotlib.pyplot")
     fig = plt.figure(figsize=(11, 8.5))
     grid = fig.add_gridspec(2, 2, height_ratios=[1, 1.25])
     axis = fig.add_subplot(grid[0, 0])

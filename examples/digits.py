@@ -8,17 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import tenon as tn
+from progress import Progress
 from tenon import nn
 from tenon.nn import functional as F
 from tenon.utils.data import DataLoader, TensorDataset
-
-try:
-    from tqdm import tqdm
-except ImportError:  # the demo's own environment has it; elsewhere there are no bars
-
-    def tqdm(iterable=None, **_):  # type: ignore[no-untyped-def]
-        return iterable
-
 
 DATA = Path(__file__).parent / "data"
 TRAINED = 8500  # of the 10,000 images; the rest is never seen in training
@@ -57,11 +50,14 @@ class Net(nn.Module):
 
 @dataclass
 class Result:
-    losses: list[float] = field(default_factory=list)
-    accuracy: float = 0.0
-    images: tn.Tensor | None = None  # of the test part
-    labels: tn.Tensor | None = None
-    guesses: tn.Tensor | None = None
+    images: tn.Tensor  # of the test part
+    labels: tn.Tensor
+    guesses: tn.Tensor
+    losses: list[float] = field(default_factory=list[float])
+
+    @property
+    def accuracy(self) -> float:
+        return (self.guesses == self.labels).float().mean().item()
 
 
 def shifted(batch: tn.Tensor) -> tn.Tensor:
@@ -82,31 +78,25 @@ def train(epochs: int = 6, device: str = "cpu") -> Result:
     images, labels = load()
     order = tn.randperm(len(images))
     images, labels = images[order], labels[order]
-    result = Result(images=images[TRAINED:], labels=labels[TRAINED:])
     model = Net().to(device)
     optimizer = tn.optim.AdamW(model.parameters(), lr=2e-3)
     loader = DataLoader(
         TensorDataset(images[:TRAINED], labels[:TRAINED]), batch_size=64, shuffle=True
     )
     schedule = tn.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs * len(loader))
-    bar = tqdm(total=epochs * len(loader), desc="digits", unit="step") if epochs else None
-    for _ in range(epochs):
-        model.train()
-        for x, y in loader:
-            loss = F.cross_entropy(model(shifted(x).to(device)), y.to(device))
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            schedule.step()
-            result.losses.append(loss.item())
-            if hasattr(bar, "update"):
-                bar.update(1)
-                bar.set_postfix(loss=f"{result.losses[-1]:.3f}", refresh=False)
-    if hasattr(bar, "close"):
-        bar.close()
-    result.guesses = evaluate(model, result.images.to(device))
-    result.accuracy = (result.guesses == result.labels).float().mean().item()
-    return result
+    batches = (batch for _ in range(epochs) for batch in loader)
+    steps = Progress(batches, "digits", total=epochs * len(loader), shown=epochs > 0)
+    losses: list[float] = []
+    for x, y in steps:
+        loss = F.cross_entropy(model(shifted(x).to(device)), y.to(device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+        losses.append(loss.item())
+        steps.note(loss=f"{losses[-1]:.3f}")
+    seen, labels = images[TRAINED:], labels[TRAINED:]
+    return Result(seen, labels, evaluate(model, seen.to(device)), losses)
 
 
 if __name__ == "__main__":

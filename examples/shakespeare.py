@@ -8,16 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import tenon as tn
+from progress import Progress
 from tenon import nn
 from tenon.nn import functional as F
-
-try:
-    from tqdm import trange
-except ImportError:  # the demo's own environment has it; elsewhere there are no bars
-
-    def trange(n, **_):  # type: ignore[no-untyped-def]
-        return range(n)
-
 
 DATA = Path(__file__).parent / "data" / "tinyshakespeare.txt.gz"
 LAYERS, HEADS, WIDTH, BLOCK, BATCH = 4, 4, 128, 64, 12
@@ -74,8 +67,8 @@ class Model(nn.Module):
 
 @dataclass
 class Result:
-    losses: list[float] = field(default_factory=list)
-    validation: list[tuple[int, float]] = field(default_factory=list)
+    losses: list[float] = field(default_factory=list[float])
+    validation: list[tuple[int, float]] = field(default_factory=list[tuple[int, float]])
     sample: str = ""
 
 
@@ -127,7 +120,7 @@ def train(steps: int = 1500, device: str = "cpu") -> Result:
     model = Model(len(alphabet)).to(device)
     optimizer = tn.optim.AdamW(model.parameters(), lr=2e-3, betas=(0.9, 0.99), weight_decay=0.1)
     result = Result()
-    bar = trange(steps, desc="shakespeare", unit="step")
+    bar = Progress(range(steps), "shakespeare")
     for step in bar:
         for group in optimizer.param_groups:
             group["lr"] = rate(step, steps)
@@ -139,10 +132,9 @@ def train(steps: int = 1500, device: str = "cpu") -> Result:
         result.losses.append(loss.item())
         if step % 250 == 249 or step == steps - 1:
             result.validation.append((step + 1, validate(model, held)))
-            if hasattr(bar, "set_postfix"):
-                bar.set_postfix(validation=f"{result.validation[-1][1]:.3f}")
+            bar.note(validation=f"{result.validation[-1][1]:.3f}")
     start = tn.tensor([[number["\n"]]], device=device)
-    ids = generate(model, start, 400)[0].tolist()
+    ids: list[int] = generate(model, start, 400)[0].tolist()
     result.sample = "".join(alphabet[i] for i in ids).strip()
     return result
 

@@ -28,6 +28,8 @@ def wanted_links(build: Path, source: Path, files: list[Path]) -> dict[Path, Pat
         folder = site
         if path.name.startswith(("tenon_", "libscipy_")):
             folder = build / "plugins"
+        elif path.name == "functional.pyi":
+            folder = site / "nn"
         elif path.suffix == ".h":
             folder = site / "include" / "tenon"
         elif path.suffix == ".pc":

@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import emit_c
 import emit_forms
 import emit_py
+import emit_stubs
 from table import TableError, load
 
 
@@ -26,7 +27,9 @@ def main() -> int:
     opts = parser.parse_args()
     try:
         ops = load([p.resolve() for p in opts.tables], opts.root.resolve())
-        files = {**emit_c.emit(ops), **emit_py.emit(ops), **emit_forms.emit(ops)}
+        files = {}
+        for part in (emit_c, emit_py, emit_forms, emit_stubs):
+            files |= part.emit(ops)
     except TableError as err:
         print(f"opgen: {err}", file=sys.stderr)
         return 1

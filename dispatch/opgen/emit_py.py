@@ -1,14 +1,13 @@
-"""Writes the Python side of the op table: binding rows, stubs, the test table, the reference."""
+"""Writes the Python side of the op table: binding rows, the test table, the reference."""
 
 from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Iterable
 
 from batching import families
 from emit_c import HEAD, c_string
-from table import Arg, Op
+from table import Op
 
 FLAGS = {
     "torch": "TN_PY_TORCH", "method": "TN_PY_METHOD", "nn.functional": "TN_PY_NN",
@@ -20,7 +19,6 @@ def emit(ops: list[Op]) -> dict[str, str]:
     return {
         "py_rows.inc": rows_inc(ops),
         "py_calls.inc": calls_inc(ops),
-        "_ops.pyi": stubs(ops),
         "ops.json": table_json(ops),
         "ops.md": reference(ops),
     }
@@ -150,66 +148,12 @@ def calls_inc(ops: list[Op]) -> str:
     return "\n".join([HEAD, *functions, "static const tnp_calls py_calls[] = {", *table, "};\n"])
 
 
-PY_TYPES = {
-    "Tensor": "Tensor", "Tensor!": "Tensor", "int": "int",
-    "int[]": "Sequence[int] | int", "Dim": "int", "Dims": "int | Sequence[int] | None",
-    "bool": "bool", "float": "float", "Scalar": "Number", "DType": "dtype",
-    "Device": "device | str", "Format": "memory_format", "str": "str", "Generator": "Generator",
-    "Tensor[]": "Sequence[Tensor]", "Tensor[]!": "Sequence[Tensor]",
-    "Tensor?[]": "Sequence[Tensor | None]",
-}  # fmt: skip
-
-
-def py_type(a: Arg, numbers: list[str]) -> str:
-    if a.type in ("Tensor", "Operand"):
-        return "Tensor | Number" if a.name in numbers else "Tensor"
-    if a.type in PY_TYPES:
-        return PY_TYPES[a.type]
-    return PY_TYPES[a.type.rstrip("?").removesuffix("!")] + " | None"
-
-
-def py_params(args: Iterable[Arg], numbers: list[str], extra: list[str]) -> str:
-    out, starred = [], False
-    for a in args:
-        if a.kwonly and not starred:
-            out.append("*")
-            starred = True
-        default = "" if a.default is None else " = ..."
-        out.append(f"{a.name}: {py_type(a, numbers)}{default}")
-    if extra and not starred:
-        out.append("*")
-    return ", ".join([*out, *extra])
-
-
-def result_type(op: Op) -> str:
-    if op.list_out:
-        return "tuple[Tensor, ...]"
-    if len(op.outs) == 1:
-        return "Tensor"
-    return f"tuple[{', '.join(['Tensor'] * len(op.outs))}]" if op.outs else "None"
-
-
-def stubs(ops: list[Op]) -> str:
-    head = (
-        "# Generated from dispatch/ops by dispatch/opgen.\n"
-        "from collections.abc import Sequence\n\n"
-        "from tenon._tensor.types import Generator, Number, Tensor, device, dtype, memory_format\n"
-        "\n"
-    )
-    counts: dict[str, int] = {}
-    functions = [op for op in ops if "torch" in op.where or "nn.functional" in op.where]
-    for op in functions:
-        counts[op.py_name] = counts.get(op.py_name, 0) + 1
-    lines = []
-    if any(c > 1 for c in counts.values()):
-        head = head.replace("\n\nfrom tenon", "\nfrom typing import overload\n\nfrom tenon", 1)
-    for op in functions:
-        extra = ["out: Tensor | None = ..."] if "out" in op.where and not op.inplace_only else []
-        if counts[op.py_name] > 1:
-            lines.append("@overload")
-        params = py_params(op.args, op.numbers, extra)
-        lines.append(f"def {op.py_name}({params}) -> {result_type(op)}: ...")
-    return head + "\n".join(lines) + "\n"
+def result_names(op: Op) -> list[str]:
+    """The names of several results where the tuple that Python gets has them: see opdefaults.c."""
+    if len(op.outs) < 2 or op.py_name.startswith("_") or op.outs[0] in ("y", "out"):
+        return []
+    ends = ("indices", "logabsdet", "info", "tau", "exponent")
+    return op.outs if op.outs[0] == "min" or op.outs[1] in ends else []
 
 
 def table_json(ops: list[Op]) -> str:

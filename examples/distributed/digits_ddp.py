@@ -18,7 +18,8 @@ from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from digits import TRAINED, Net, evaluate, load, tqdm
+from digits import TRAINED, Net, evaluate, load
+from progress import Progress
 
 
 def main() -> None:
@@ -40,7 +41,7 @@ def main() -> None:
     for epoch in range(options.epochs):
         sampler.set_epoch(epoch)
         model.train()
-        for x, y in tqdm(loader, desc=f"epoch {epoch + 1}", disable=rank != 0):
+        for x, y in Progress(loader, f"epoch {epoch + 1}", shown=rank == 0):
             loss = F.cross_entropy(model(x), y)
             optimizer.zero_grad()
             loss.backward()

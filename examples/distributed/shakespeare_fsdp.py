@@ -11,15 +11,22 @@ import argparse
 import gzip
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from shakespeare import DATA, Model, loss_of, rate, trange
+from progress import Progress
+from shakespeare import DATA, Model, loss_of, rate
+
+
+def held_here(p: torch.Tensor) -> int:
+    return p.to_local().numel() if isinstance(p, DTensor) else p.numel()
 
 
 def main() -> None:
@@ -41,11 +48,11 @@ def main() -> None:
     fully_shard(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3, betas=(0.9, 0.99))
 
-    def state() -> dict:
+    def state() -> dict[str, Any]:
         weights, moments = get_state_dict(model, optimizer)
         return {"model": weights, "optimizer": moments, "step": first}
 
-    first = 0
+    first: int = 0
     if (options.folder / ".metadata").exists():
         saved = state()
         dcp.load(saved, checkpoint_id=options.folder)
@@ -53,10 +60,11 @@ def main() -> None:
                        optim_state_dict=saved["optimizer"])  # fmt: skip
         first = saved["step"]
     if rank == 0:
-        own = sum(p.to_local().numel() for p in model.parameters())
+        own = sum(held_here(p) for p in model.parameters())
         total = sum(p.numel() for p in model.parameters())
         print(f"from step {first}: {own} of {total} parameters in each of {size} processes")
-    for step in trange(first, options.steps, desc="shakespeare", disable=rank != 0):
+    loss = torch.zeros(())
+    for step in Progress(range(first, options.steps), "shakespeare", shown=rank == 0):
         for group in optimizer.param_groups:
             group["lr"] = rate(step, options.steps)
         torch.manual_seed(1000 * step + rank)  # each process has lines of its own

@@ -33,7 +33,7 @@ def main() -> None:
     for step in range(5):
         torch.manual_seed(step)
         x, y = torch.randn(8, 64), torch.randn(8, 64)
-        losses = []
+        losses: list[float] = []
         for m, optimizer in pairs:
             loss = torch.nn.functional.mse_loss(m(x), y)
             optimizer.zero_grad()

@@ -148,7 +148,7 @@ def _devices(devices: Any) -> list[Any]:
     return [d if d.index is not None else _C.device(d.type, 0) for d in found]
 
 
-def broadcast_coalesced(tensors: Any, devices: Any, buffer_size: int = 10485760) -> tuple:
+def broadcast_coalesced(tensors: Any, devices: Any, buffer_size: int = 10485760) -> tuple[Any, ...]:
     """A list of tensors on each of the devices."""
     given = _checked("broadcast_coalesced", tensors)
     return tuple(tuple(t.to(device) for t in given) for device in _devices(devices))

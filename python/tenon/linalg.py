@@ -10,13 +10,14 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from tenon import _C
 from tenon._C import Tensor
 from tenon._tensor.functions import finfo
 
 _ops = _C._ops
+_R = TypeVar("_R")
 
 LinAlgError = _C.LinAlgError
 matmul = _ops.matmul
@@ -119,7 +120,7 @@ def _result(value: Tensor, out: Tensor | None) -> Tensor:
     return value if out is None else _ops._given(value, out=out)
 
 
-def _writes_out(function: Callable[..., Any]) -> Callable[..., Any]:
+def _writes_out(function: Callable[..., _R]) -> Callable[..., _R]:
     """The function with `out=`: a tensor, or as many as there are results."""
 
     @functools.wraps(function)

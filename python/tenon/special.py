@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tenon import _C
 from tenon._C import Tensor
+
+if TYPE_CHECKING:
+    from tenon._special import *  # noqa: F403
 
 _ops = _C._ops
 

@@ -6,7 +6,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tenon import _C
 from tenon._C import FunctionCtx
@@ -35,21 +35,8 @@ class FunctionMeta(type):
         super().__init__(name, bases, attrs)
 
 
-class Function(metaclass=FunctionMeta):
-    """Base of operators written in Python.
-
-    A subclass has the static methods `forward(ctx, *args)` and `backward(ctx, *grads)`, or
-    `forward(*args)` and `setup_context(ctx, inputs, output)`. Call it through `apply`.
-    """
-
-    setup_context: Callable[..., None] | None = None
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise RuntimeError(
-            "Legacy autograd function with non-static forward method is deprecated. "
-            "Please use new-style autograd function with static forward method. "
-            "(Example: https://pytorch.org/docs/stable/autograd.html#torch.autograd.Function)"
-        )
+class _Unwritten:
+    """What a Function has where its class does not say it."""
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
@@ -65,6 +52,28 @@ class Function(metaclass=FunctionMeta):
         )
 
     vjp = backward
+
+
+class Function(_Unwritten, metaclass=FunctionMeta):
+    """Base of operators written in Python.
+
+    A subclass has the static methods `forward(ctx, *args)` and `backward(ctx, *grads)`, or
+    `forward(*args)` and `setup_context(ctx, inputs, output)`. Call it through `apply`.
+    """
+
+    setup_context: Callable[..., None] | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(
+            "Legacy autograd function with non-static forward method is deprecated. "
+            "Please use new-style autograd function with static forward method. "
+            "(Example: https://pytorch.org/docs/stable/autograd.html#torch.autograd.Function)"
+        )
+
+    if TYPE_CHECKING:
+        # Any functions will do in a subclass.
+        forward: Callable[..., Any]
+        backward: Callable[..., Any]
 
     @classmethod
     def _run_backward(cls, ctx: FunctionCtx, *grads: Any) -> Any:

@@ -27,7 +27,7 @@ class AccumulateGrad:
         return "torch::autograd::AccumulateGrad"
 
     @property
-    def next_functions(self) -> tuple:
+    def next_functions(self) -> tuple[Any, ...]:
         return ()
 
     def register_prehook(self, fn: Callable[..., Any]) -> RemovableHandle:

@@ -15,6 +15,7 @@ class RemovableHandle:
     """Removes a hook from the dictionary it was put into; also a context manager."""
 
     next_id: int = 0
+    _dicts: tuple[weakref.ref[Any], ...]
 
     def __init__(self, hooks_dict: Any, *, extra_dict: Any = None) -> None:
         extras = extra_dict if isinstance(extra_dict, list) else [extra_dict]
@@ -67,8 +68,8 @@ class Handles(RemovableHandle):
 
 
 def add_hook(
-    hooks: OrderedDict[int, Callable],
-    hook: Callable,
+    hooks: OrderedDict[int, Callable[..., Any]],
+    hook: Callable[..., Any],
     extra: dict[int, Any] | tuple[dict[int, Any], ...] = (),
     prepend: bool = False,
 ) -> RemovableHandle:
@@ -88,7 +89,7 @@ def _make_identity() -> type:
         """Returns its tensors; backward hands the gradients to `receive` and returns its answer."""
 
         @staticmethod
-        def forward(ctx: Any, receive: Callable, *tensors: Tensor) -> tuple[Tensor, ...]:
+        def forward(ctx: Any, receive: Callable[..., Any], *tensors: Tensor) -> tuple[Tensor, ...]:
             ctx.receive = receive
             ctx.mark_non_differentiable(*[t for t in tensors if not t.requires_grad])
             ctx.set_materialize_grads(False)
@@ -112,7 +113,12 @@ class BackwardHook:
     gradients of the outputs; that of the arguments' identity sees the gradients of the inputs.
     """
 
-    def __init__(self, module: Any, hooks: Sequence[Callable], pre_hooks: Sequence[Callable]):
+    def __init__(
+        self,
+        module: Any,
+        hooks: Sequence[Callable[..., Any]],
+        pre_hooks: Sequence[Callable[..., Any]],
+    ):
         self.module = module
         self.hooks = list(hooks)
         self.pre_hooks = list(pre_hooks)
@@ -130,7 +136,7 @@ class BackwardHook:
         return tuple(spread)
 
     def _pass_through(
-        self, args: tuple[Any, ...], receive: Callable
+        self, args: tuple[Any, ...], receive: Callable[..., Any]
     ) -> tuple[tuple[Any, ...], list[int] | None]:
         global _identity
         places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]

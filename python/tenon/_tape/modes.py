@@ -24,9 +24,11 @@ def decorate(mode: Any, fn: Any) -> Any:
     return wrapper
 
 
-def _decorate_generator(mode: Any, fn: Callable[..., Generator]) -> Callable[..., Generator]:
+def _decorate_generator(
+    mode: Any, fn: Callable[..., Generator[Any, Any, Any]]
+) -> Callable[..., Generator[Any, Any, Any]]:
     @functools.wraps(fn)
-    def wrapper(*args: Any, **kwargs: Any) -> Generator:
+    def wrapper(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         generator = fn(*args, **kwargs)
         with mode.clone():
             step = _step(generator.send, None)

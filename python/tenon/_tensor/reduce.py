@@ -52,7 +52,7 @@ def rebuild_sparse(
     return t.requires_grad_() if requires_grad else t
 
 
-def _sparse_parts(t: Tensor, requires_grad: bool) -> tuple:
+def _sparse_parts(t: Tensor, requires_grad: bool) -> tuple[Any, ...]:
     """The arguments of rebuild_sparse."""
     from tenon._tensor import print as printing
 
@@ -75,7 +75,7 @@ def _seen(t: Tensor) -> Tensor:
     return row.set_(t, t.storage_offset(), (span if t.numel() else 0,), (1,))
 
 
-def reduce_tensor(t: Tensor, protocol: int) -> tuple:
+def reduce_tensor(t: Tensor, protocol: int) -> tuple[Any, ...]:
     """`Tensor.__reduce_ex__`."""
     del protocol
     requires_grad = t.requires_grad and type(t) is Tensor
@@ -92,7 +92,7 @@ def reduce_tensor(t: Tensor, protocol: int) -> tuple:
     return _reduced(t, rebuild, parts)
 
 
-def _reduced(t: Tensor, make: Any, parts: tuple) -> tuple:
+def _reduced(t: Tensor, make: Any, parts: tuple[Any, ...]) -> tuple:
     """What a pickle keeps of a tensor that `make(*parts)` makes."""
     state = t.__dict__
     if type(t) is not Tensor:
@@ -153,7 +153,7 @@ def rebuild_generator(where: str, seed: int, state: Tensor) -> Generator:
     return Generator(device(where)).manual_seed(seed).set_state(state)
 
 
-def reduce_generator(g: Generator) -> tuple:
+def reduce_generator(g: Generator) -> tuple[Any, ...]:
     """`Generator.__reduce__`: device, seed and state."""
     return rebuild_generator, (str(g.device), g.initial_seed(), g.get_state())
 

@@ -311,6 +311,18 @@ def _rebuild_typed(storage: UntypedStorage, kind: dtype) -> TypedStorage:
     return TypedStorage(wrap_storage=storage, dtype=kind)
 
 
+DoubleStorage: type[TypedStorage]
+FloatStorage: type[TypedStorage]
+HalfStorage: type[TypedStorage]
+BFloat16Storage: type[TypedStorage]
+LongStorage: type[TypedStorage]
+IntStorage: type[TypedStorage]
+ShortStorage: type[TypedStorage]
+CharStorage: type[TypedStorage]
+ByteStorage: type[TypedStorage]
+BoolStorage: type[TypedStorage]
+ComplexDoubleStorage: type[TypedStorage]
+ComplexFloatStorage: type[TypedStorage]
 _NAMES = {getattr(tenon, kind): f"{name}Storage" for name, kind in _KINDS.items()}
 for _kind, _name in _NAMES.items():
     globals()[_name] = _ByKind(_name, (TypedStorage,), {"dtype": _kind, "__module__": __name__})

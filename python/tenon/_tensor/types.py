@@ -2,8 +2,24 @@
 
 from __future__ import annotations
 
-from tenon._C import Generator, Tensor, device, dtype, memory_format
+from typing import Any, Protocol, TypeAlias
 
-__all__ = ["Generator", "Number", "Tensor", "device", "dtype", "memory_format"]
+from tenon._C import Generator, Tensor, device, dtype, layout, memory_format
 
-Number = bool | int | float | complex
+__all__ = [
+    "DTypeLike", "DeviceLike", "Generator", "Number", "Operand", "SupportsArray", "Tensor",
+    "device", "dtype", "layout", "memory_format",
+]  # fmt: skip
+
+Number: TypeAlias = bool | int | float | complex
+DTypeLike: TypeAlias = dtype | type[bool] | type[int] | type[float] | type[complex]
+DeviceLike: TypeAlias = device | str | int
+
+
+class SupportsArray(Protocol):
+    """An array of another library."""
+
+    def __array__(self) -> Any: ...
+
+
+Operand: TypeAlias = Tensor | Number | SupportsArray

@@ -126,7 +126,7 @@ def grad(
     allow_unused: bool | None = None,
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
-) -> tuple[Tensor | None, ...]:
+) -> tuple[Tensor, ...]:
     """The gradients of `outputs` with respect to `inputs`; .grad is left alone."""
     if materialize_grads and allow_unused is False:
         raise ValueError(

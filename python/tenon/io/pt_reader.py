@@ -268,7 +268,7 @@ def _defaultdict(budget: Budget, factory: Any = None, items: Any = None) -> Any:
     return _copied(budget, defaultdict(FACTORIES.get(name)), items)
 
 
-def _counter(budget: Budget, counts: Any = None) -> Counter:
+def _counter(budget: Budget, counts: Any = None) -> Counter[Any]:
     return _copied(budget, Counter(), counts)
 
 

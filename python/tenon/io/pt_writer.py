@@ -278,7 +278,7 @@ class StructureWriter:
             self.write(item, f"{path}[{i}]", depth + 1)
         self.out += opcode
 
-    def mapping(self, value: dict, path: str, depth: int) -> None:
+    def mapping(self, value: dict[Any, Any], path: str, depth: int) -> None:
         kind = type(value)
         if kind is dict:
             self.out += b"}"

@@ -314,7 +314,7 @@ class Reader:
         items = self.pop_mark()
         self.top(list, items).extend(items)
 
-    def set_items(self, target: dict, items: list[Any]) -> None:
+    def set_items(self, target: dict[Any, Any], items: list[Any]) -> None:
         if len(items) % 2:
             raise FileFormatError("pickled data has a key without a value")
         for key, value in zip(items[::2], items[1::2], strict=True):
@@ -332,7 +332,7 @@ class Reader:
 
     def op_dict(self) -> None:
         items = self.pop_mark()
-        result: dict = {}
+        result: dict[Any, Any] = {}
         self.push_open(result, self.height(items) + 1)
         self.set_items(result, items)
 
@@ -493,8 +493,8 @@ def plain_globals(key_types: tuple[type, ...]) -> dict[str, Global]:
             budget.key(items, item, key_types)
         return list(items)
 
-    def ordered(budget: Budget, items: Any = ()) -> OrderedDict:
-        result: OrderedDict = OrderedDict()
+    def ordered(budget: Budget, items: Any = ()) -> OrderedDict[Any, Any]:
+        result: OrderedDict[Any, Any] = OrderedDict()
         if type(items) not in (list, tuple):
             raise FileFormatError("an OrderedDict of something that is no list of pairs")
         for pair in items:

@@ -101,7 +101,7 @@ class Archive:
             if start < end:
                 raise FileFormatError("members of the zip archive overlap")
 
-    def _member(self, raw: bytes, f: tuple, extra: bytes, directory: int) -> Member:
+    def _member(self, raw: bytes, f: tuple[Any, ...], extra: bytes, directory: int) -> Member:
         try:
             name = raw.decode("utf-8")
         except UnicodeDecodeError:

@@ -58,7 +58,7 @@ def max_pool3d(
     dilation: Any = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
-) -> Any:
+) -> Tensor:
     """The largest value of each window of a volume."""
     k, p, d = _triple(kernel_size), _triple(padding), _triple(dilation)
     s = k if stride is None else _triple(stride)
@@ -125,7 +125,7 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     )
 
 
-def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Tensor:
     """Largest values of windows chosen so that the result has `output_size`."""
     size = _triple(_list_with_default(output_size, input.shape))
     values, places = _with_places(
@@ -340,7 +340,7 @@ def fractional_max_pool2d(
     output_ratio: Any = None,
     return_indices: bool = False,
     _random_samples: Tensor | None = None,
-) -> Any:
+) -> Tensor:
     """The largest values of windows whose places are drawn, so that sizes shrink by any factor."""
     both = fractional_max_pool2d_with_indices(
         input, kernel_size, output_size, output_ratio, return_indices, _random_samples
@@ -370,7 +370,7 @@ def fractional_max_pool3d(
     output_ratio: Any = None,
     return_indices: bool = False,
     _random_samples: Tensor | None = None,
-) -> Any:
+) -> Tensor:
     """fractional_max_pool2d of volumes."""
     both = fractional_max_pool3d_with_indices(
         input, kernel_size, output_size, output_ratio, return_indices, _random_samples

@@ -18,7 +18,7 @@ def max_pool1d(
     dilation: Any = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
-) -> Any:
+) -> Tensor:
     """The largest value of each window."""
     places = max_pool1d_with_indices if return_indices else _nn.max_pool1d
     return places(input, kernel_size, stride, padding, dilation, ceil_mode)
@@ -55,7 +55,7 @@ def max_pool2d(
     dilation: Any = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
-) -> Any:
+) -> Tensor:
     """The largest value of each window."""
     stride = kernel_size if stride is None else stride
     if return_indices:
@@ -123,7 +123,7 @@ def _taps(input: Tensor, size: int, count: int) -> Tensor:
     return (begin + tenon.arange(most, device=input.device)).minimum(end - 1)
 
 
-def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Tensor:
     """Largest values of windows chosen so that the result has `output_size`."""
     rows, cols = _pair(_list_with_default(output_size, input.shape))
     height, width = input.shape[-2:]
@@ -137,7 +137,7 @@ def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = 
     return values, places.gather(-1, place.unsqueeze(-1)).squeeze(-1)
 
 
-def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Tensor:
     """Largest values of windows chosen so that the result has `output_size` elements."""
     size = (1, *_single(output_size))
     values, indices = adaptive_max_pool2d(input.unsqueeze(-2), size, True)

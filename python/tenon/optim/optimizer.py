@@ -25,16 +25,16 @@ class _Required:
 
 required = _Required()
 
-_global_pre_hooks: OrderedDict[int, Callable] = OrderedDict()
-_global_post_hooks: OrderedDict[int, Callable] = OrderedDict()
+_global_pre_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+_global_post_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
 
 
-def register_optimizer_step_pre_hook(hook: Callable) -> RemovableHandle:
+def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """hook(optimizer, args, kwargs) runs before the step of every optimizer."""
     return add_hook(_global_pre_hooks, hook)
 
 
-def register_optimizer_step_post_hook(hook: Callable) -> RemovableHandle:
+def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """hook(optimizer, args, kwargs) runs after the step of every optimizer."""
     return add_hook(_global_post_hooks, hook)
 
@@ -117,8 +117,8 @@ class Optimizer:
     # Keys of states that keep their dtype and are placed by __setstate__.
     _counters: tuple[str, ...] = ("step",)
 
-    _optimizer_step_pre_hooks: OrderedDict[int, Callable]
-    _optimizer_step_post_hooks: OrderedDict[int, Callable]
+    _optimizer_step_pre_hooks: OrderedDict[int, Callable[..., Any]]
+    _optimizer_step_post_hooks: OrderedDict[int, Callable[..., Any]]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -178,34 +178,34 @@ class Optimizer:
 
     # ---- Hooks -----------------------------------------------------------------------------------
 
-    def register_step_pre_hook(self, hook: Callable) -> RemovableHandle:
+    def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """hook(optimizer, args, kwargs) runs before step and may return new arguments."""
         return add_hook(self._optimizer_step_pre_hooks, hook)
 
-    def register_step_post_hook(self, hook: Callable) -> RemovableHandle:
+    def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """hook(optimizer, args, kwargs) runs after step."""
         return add_hook(self._optimizer_step_post_hooks, hook)
 
     def register_state_dict_pre_hook(
-        self, hook: Callable, prepend: bool = False
+        self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
         """hook(optimizer) runs before the state is collected."""
         return add_hook(self._optimizer_state_dict_pre_hooks, hook, (), prepend)
 
     def register_state_dict_post_hook(
-        self, hook: Callable, prepend: bool = False
+        self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
         """hook(optimizer, state_dict) runs afterwards and may return another dictionary."""
         return add_hook(self._optimizer_state_dict_post_hooks, hook, (), prepend)
 
     def register_load_state_dict_pre_hook(
-        self, hook: Callable, prepend: bool = False
+        self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
         """hook(optimizer, state_dict) runs before loading and may return another dictionary."""
         return add_hook(self._optimizer_load_state_dict_pre_hooks, hook, (), prepend)
 
     def register_load_state_dict_post_hook(
-        self, hook: Callable, prepend: bool = False
+        self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
         """hook(optimizer) runs after loading."""
         return add_hook(self._optimizer_load_state_dict_post_hooks, hook, (), prepend)

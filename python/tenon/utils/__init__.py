@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tenon.utils import checkpoint, data, hooks
 
 _SUBMODULES = frozenset(("checkpoint", "data", "hooks"))
 
-__all__ = sorted(_SUBMODULES)
+__all__ = ["checkpoint", "data", "hooks"]
 
 
 def __getattr__(name: str) -> Any:

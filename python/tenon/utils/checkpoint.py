@@ -295,7 +295,7 @@ def checkpoint_sequential(
     size = len(steps) // segments
     checkpointed = size * (segments - 1)
 
-    def part(chosen: Sequence[Callable]) -> Callable[[Any], Any]:
+    def part(chosen: Sequence[Callable[..., Any]]) -> Callable[[Any], Any]:
         def run(x: Any) -> Any:
             for step in chosen:
                 x = step(x)

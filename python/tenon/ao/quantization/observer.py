@@ -22,7 +22,7 @@ from tenon.nn import Module
 _EPS = 1.1920928955078125e-07  # of float32
 
 
-class Factory(functools.partial):
+class Factory(functools.partial[Any]):
     """Makes observers; takes further arguments."""
 
     def with_args(self, **kwargs: Any) -> Any:

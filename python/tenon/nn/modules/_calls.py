@@ -11,12 +11,12 @@ from typing import Any
 from tenon import _C, Tensor
 from tenon._tape.hooks import BackwardHook, RemovableHandle, add_hook
 
-_global_pre_hooks: OrderedDict[int, Callable] = OrderedDict()
-_global_hooks: OrderedDict[int, Callable] = OrderedDict()
+_global_pre_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+_global_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
 _global_with_kwargs: OrderedDict[int, bool] = OrderedDict()
 _global_always: OrderedDict[int, bool] = OrderedDict()
-_global_backward_pre_hooks: OrderedDict[int, Callable] = OrderedDict()
-_global_backward_hooks: OrderedDict[int, Callable] = OrderedDict()
+_global_backward_pre_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+_global_backward_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
 # Every global hook leaves its id here too, so that a call asks one question about all of them.
 _global_any: OrderedDict[int, bool] = OrderedDict()
 _global_full_backward: bool | None = None
@@ -27,13 +27,13 @@ _MIXED_BACKWARD = (
 )
 
 
-def register_module_forward_pre_hook(hook: Callable) -> RemovableHandle:
+def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """hook(module, args) runs before the forward of every module."""
     return add_hook(_global_pre_hooks, hook, _global_any)
 
 
 def register_module_forward_hook(
-    hook: Callable, *, with_kwargs: bool = False, always_call: bool = False
+    hook: Callable[..., Any], *, with_kwargs: bool = False, always_call: bool = False
 ) -> RemovableHandle:
     """hook(module, args, output) runs after the forward of every module."""
     extra = [_global_any]
@@ -42,7 +42,7 @@ def register_module_forward_hook(
     return add_hook(_global_hooks, hook, tuple(extra))
 
 
-def _register_global_backward(hook: Callable, full: bool) -> RemovableHandle:
+def _register_global_backward(hook: Callable[..., Any], full: bool) -> RemovableHandle:
     global _global_full_backward
     if _global_full_backward is (not full):
         raise RuntimeError(_MIXED_BACKWARD.format("Module") + " (global)")
@@ -50,17 +50,17 @@ def _register_global_backward(hook: Callable, full: bool) -> RemovableHandle:
     return add_hook(_global_backward_hooks, hook, _global_any)
 
 
-def register_module_backward_hook(hook: Callable) -> RemovableHandle:
+def register_module_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """The older form of register_module_full_backward_hook."""
     return _register_global_backward(hook, False)
 
 
-def register_module_full_backward_hook(hook: Callable) -> RemovableHandle:
+def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """hook(module, grad_input, grad_output) runs in the backward of every module."""
     return _register_global_backward(hook, True)
 
 
-def register_module_full_backward_pre_hook(hook: Callable) -> RemovableHandle:
+def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """hook(module, grad_output) runs before the backward of every module."""
     return add_hook(_global_backward_pre_hooks, hook, _global_any)
 
@@ -134,7 +134,7 @@ class CallMixin(_C._ModuleCall):
     # ---- Registration ----------------------------------------------------------------------------
 
     def register_forward_pre_hook(
-        self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
     ) -> RemovableHandle:
         """hook(module, args[, kwargs]) runs before forward and may return new arguments."""
         extra = (self._forward_pre_hooks_with_kwargs,) if with_kwargs else ()
@@ -142,7 +142,7 @@ class CallMixin(_C._ModuleCall):
 
     def register_forward_hook(
         self,
-        hook: Callable,
+        hook: Callable[..., Any],
         *,
         prepend: bool = False,
         with_kwargs: bool = False,
@@ -161,28 +161,30 @@ class CallMixin(_C._ModuleCall):
             raise RuntimeError(_MIXED_BACKWARD.format("single Module"))
         self._is_full_backward_hook = full
 
-    def register_backward_hook(self, hook: Callable) -> RemovableHandle:
+    def register_backward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """The older form: sees the gradients of the last operation only."""
         self._claim_backward_kind(False)
         return add_hook(self._backward_hooks, hook)
 
-    def register_full_backward_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
+    def register_full_backward_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
         """hook(module, grad_input, grad_output) runs in backward; may return a new grad_input."""
         self._claim_backward_kind(True)
         return add_hook(self._backward_hooks, hook, (), prepend)
 
     def register_full_backward_pre_hook(
-        self, hook: Callable, prepend: bool = False
+        self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
         """hook(module, grad_output) runs before backward; may return a new grad_output."""
         return add_hook(self._backward_pre_hooks, hook, (), prepend)
 
     # ---- The long way ----------------------------------------------------------------------------
 
-    def _backward_hook_lists(self) -> tuple[list[Callable], list[Callable]]:
+    def _backward_hook_lists(self) -> tuple[list[Callable[..., Any]], list[Callable]]:
         """Full and older backward hooks, the global ones first."""
-        full: list[Callable] = []
-        older: list[Callable] = []
+        full: list[Callable[..., Any]] = []
+        older: list[Callable[..., Any]] = []
         (full if _global_full_backward else older).extend(_global_backward_hooks.values())
         (full if self._is_full_backward_hook else older).extend(self._backward_hooks.values())
         return full, older
@@ -207,7 +209,7 @@ class CallMixin(_C._ModuleCall):
         return args, kwargs
 
     def _run_forward_hook(
-        self, key: int, hook: Callable, args: Any, kwargs: Any, result: Any
+        self, key: int, hook: Callable[..., Any], args: Any, kwargs: Any, result: Any
     ) -> Any:
         if key in self._forward_hooks_with_kwargs or key in _global_with_kwargs:
             answer = hook(self, args, kwargs, result)

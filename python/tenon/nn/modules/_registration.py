@@ -8,12 +8,14 @@ from typing import Any
 
 from tenon._tape.hooks import RemovableHandle, add_hook
 
-_parameter_hooks: OrderedDict[int, Callable] = OrderedDict()
-_buffer_hooks: OrderedDict[int, Callable] = OrderedDict()
-_module_hooks: OrderedDict[int, Callable] = OrderedDict()
+_parameter_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+_buffer_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+_module_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
 
 
-def _registered(hooks: OrderedDict[int, Callable], module: Any, name: str, value: Any) -> Any:
+def _registered(
+    hooks: OrderedDict[int, Callable[..., Any]], module: Any, name: str, value: Any
+) -> Any:
     for hook in hooks.values():
         answer = hook(module, name, value)
         if answer is not None:
@@ -36,16 +38,16 @@ def registered_module(module: Any, name: str, child: Any) -> Any:
     return _registered(_module_hooks, module, name, child)
 
 
-def register_module_parameter_registration_hook(hook: Callable) -> RemovableHandle:
+def register_module_parameter_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """hook(module, name, param) runs at every registration and may return a replacement."""
     return add_hook(_parameter_hooks, hook)
 
 
-def register_module_buffer_registration_hook(hook: Callable) -> RemovableHandle:
+def register_module_buffer_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """hook(module, name, buffer) runs at every registration and may return a replacement."""
     return add_hook(_buffer_hooks, hook)
 
 
-def register_module_module_registration_hook(hook: Callable) -> RemovableHandle:
+def register_module_module_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """hook(module, name, child) runs at every registration and may return a replacement."""
     return add_hook(_module_hooks, hook)

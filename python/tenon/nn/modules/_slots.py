@@ -30,12 +30,12 @@ class SlotsMixin:
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
 
-class Slots(dict):
+class Slots(dict[Any, Any]):
     """A dictionary whose entries are also attributes of the module that owns it."""
 
     __slots__ = ("_owner",)
 
-    def __init__(self, owner: Any = (), entries: Mapping[str, Any] | Iterable = ()) -> None:
+    def __init__(self, owner: Any = (), entries: Mapping[str, Any] | Iterable[Any] = ()) -> None:
         alone = not isinstance(owner, SlotsMixin)  # type(slots)(entries): a dictionary, as any
         super().__init__(owner if alone else entries)
         mirrored = not alone and type(owner).__getattr__ is SlotsMixin.__getattr__

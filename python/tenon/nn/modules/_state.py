@@ -29,7 +29,7 @@ class _IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpec
 class _ModuleHook:
     """A load pre-hook that is also given its module."""
 
-    def __init__(self, hook: Callable, module: Any | None = None) -> None:
+    def __init__(self, hook: Callable[..., Any], module: Any | None = None) -> None:
         self.hook = hook
         self.module = module
 
@@ -53,12 +53,12 @@ class StateMixin:
 
     # ---- Saving ----------------------------------------------------------------------------------
 
-    def register_state_dict_post_hook(self, hook: Callable) -> RemovableHandle:
+    def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """hook(module, state_dict, prefix, local_metadata) runs after the entries are written."""
         hook._from_public_api = True
         return add_hook(self._state_dict_hooks, hook)
 
-    def _register_state_dict_hook(self, hook: Callable) -> RemovableHandle:
+    def _register_state_dict_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         if getattr(hook, "_from_public_api", False):
             raise RuntimeError(
                 "Cannot register the same function as the state dict post hook that was "
@@ -66,7 +66,7 @@ class StateMixin:
             )
         return add_hook(self._state_dict_hooks, hook)
 
-    def register_state_dict_pre_hook(self, hook: Callable) -> RemovableHandle:
+    def register_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """hook(module, prefix, keep_vars) runs before the entries are written."""
         return add_hook(self._state_dict_pre_hooks, hook)
 
@@ -118,18 +118,18 @@ class StateMixin:
 
     # ---- Loading ---------------------------------------------------------------------------------
 
-    def register_load_state_dict_pre_hook(self, hook: Callable) -> RemovableHandle:
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """hook(module, state_dict, prefix, local_metadata, strict, missing_keys,
         unexpected_keys, error_msgs) runs before this module's entries are read."""
         return self._register_load_state_dict_pre_hook(hook, with_module=True)
 
     def _register_load_state_dict_pre_hook(
-        self, hook: Callable, with_module: bool = False
+        self, hook: Callable[..., Any], with_module: bool = False
     ) -> RemovableHandle:
         bound = _ModuleHook(hook, self if with_module else None)
         return add_hook(self._load_state_dict_pre_hooks, bound)
 
-    def register_load_state_dict_post_hook(self, hook: Callable) -> RemovableHandle:
+    def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """hook(module, incompatible_keys) runs after this module's entries were read."""
         return add_hook(self._load_state_dict_post_hooks, hook)
 

@@ -48,7 +48,7 @@ class _Numbered(Module):
 class Sequential(_Numbered):
     """Calls its modules one after the other."""
 
-    def __init__(self, *args: Any) -> None:
+    def __init__(self, *args: Module | OrderedDict[str, Module]) -> None:
         super().__init__()
         if len(args) == 1 and isinstance(args[0], OrderedDict):
             for name, module in args[0].items():
@@ -102,7 +102,7 @@ class Sequential(_Numbered):
     def __imul__(self, other: int) -> Sequential:
         return self.extend(list(self * other)[len(self) :])
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Any) -> Tensor:
         if _fused.may_serve(input):
             return _fused.run(self._modules.values(), input)
         for module in self._modules.values():
@@ -263,7 +263,7 @@ class ModuleDict(Module):
                 "iterable of key/value pairs, but got " + type(modules).__name__
             )
         if isinstance(modules, (Mapping, ModuleDict)):
-            pairs: Iterable = modules.items()
+            pairs: Iterable[Any] = modules.items()
         else:
             pairs = _checked_pairs("ModuleDict", modules)
         for key, module in pairs:
@@ -467,7 +467,7 @@ class ParameterDict(Module):
                 "iterable of key/value pairs, but got " + type(parameters).__name__
             )
         if isinstance(parameters, (OrderedDict, ParameterDict)):
-            pairs: Iterable = parameters.items()
+            pairs: Iterable[Any] = parameters.items()
         elif isinstance(parameters, Mapping):
             pairs = sorted(parameters.items())
         else:

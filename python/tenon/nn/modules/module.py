@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar
 
 import tenon
 from tenon import Tensor
@@ -106,6 +106,16 @@ def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
     return device, dtype, non_blocking, kwargs.get("memory_format")
 
 
+_P = ParamSpec("_P")
+_R_co = TypeVar("_R_co", covariant=True)
+
+
+class _Forward(Protocol[_P, _R_co]):
+    """What has a forward: a call takes its arguments and gives its result."""
+
+    def forward(self, *args: _P.args, **kwargs: _P.kwargs) -> _R_co: ...
+
+
 class Module(StateMixin, CallMixin, SlotsMixin):
     """A piece of a network: parameters, buffers, child modules, and `forward`.
 
@@ -121,6 +131,12 @@ class Module(StateMixin, CallMixin, SlotsMixin):
 
     # A class that sets it gets the constructor's arguments passed along (several base classes).
     call_super_init: bool = False
+
+    if TYPE_CHECKING:
+        # Any function will do in a subclass.
+        forward: Callable[..., Any]
+
+        def __call__(self: _Forward[_P, _R_co], *args: _P.args, **kwargs: _P.kwargs) -> _R_co: ...
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if not self.call_super_init:
@@ -375,7 +391,7 @@ class Module(StateMixin, CallMixin, SlotsMixin):
 
     # ---- Changing every tensor -------------------------------------------------------------------
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Module:
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Replaces every parameter's and buffer's data by fn(data); parameters stay the same."""
         if recurse:
             for module in self.children():
@@ -393,14 +409,14 @@ class Module(StateMixin, CallMixin, SlotsMixin):
                 self._buffers[name] = fn(buf)
         return self
 
-    def apply(self, fn: Callable[[Module], None]) -> Module:
+    def apply(self, fn: Callable[[Module], None]) -> Self:
         """Calls fn on every module below, then on this one."""
         for module in self.children():
             module.apply(fn)
         fn(self)
         return self
 
-    def to(self, *args: Any, **kwargs: Any) -> Module:
+    def to(self, *args: Any, **kwargs: Any) -> Self:
         """Moves tensors to a device, and floating point tensors to a dtype, in place."""
         device, dtype, non_blocking, memory_format = _parse_to(*args, **kwargs)
         if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
@@ -422,42 +438,42 @@ class Module(StateMixin, CallMixin, SlotsMixin):
 
         return self._apply(convert)
 
-    def cpu(self) -> Module:
+    def cpu(self) -> Self:
         """Moves all parameters and buffers to the CPU."""
         return self._apply(lambda t: t.cpu())
 
-    def cuda(self, device: Any = None) -> Module:
+    def cuda(self, device: Any = None) -> Self:
         """Moves all parameters and buffers to a GPU."""
         return self._apply(lambda t: t.cuda(device))
 
-    def type(self, dst_type: Any) -> Module:
+    def type(self, dst_type: Any) -> Self:
         """Converts all parameters and buffers to `dst_type`."""
         return self._apply(lambda t: t.type(dst_type))
 
-    def _float_to(self, dtype: Any) -> Module:
+    def _float_to(self, dtype: Any) -> Self:
         return self._apply(lambda t: t.to(dtype) if t.is_floating_point() else t)
 
-    def float(self) -> Module:
+    def float(self) -> Self:
         """Converts floating point parameters and buffers to float32."""
         return self._float_to(tenon.float32)
 
-    def double(self) -> Module:
+    def double(self) -> Self:
         """Converts floating point parameters and buffers to float64."""
         return self._float_to(tenon.float64)
 
-    def half(self) -> Module:
+    def half(self) -> Self:
         """Converts floating point parameters and buffers to float16."""
         return self._float_to(tenon.float16)
 
-    def bfloat16(self) -> Module:
+    def bfloat16(self) -> Self:
         """Converts floating point parameters and buffers to bfloat16."""
         return self._float_to(tenon.bfloat16)
 
-    def to_empty(self, *, device: Any, recurse: bool = True) -> Module:
+    def to_empty(self, *, device: Any, recurse: bool = True) -> Self:
         """Gives every tensor new memory on `device` without copying values."""
         return self._apply(lambda t: tenon.empty_like(t, device=device), recurse=recurse)
 
-    def share_memory(self) -> Module:
+    def share_memory(self) -> Self:
         """Moves tensors to memory that other processes can map."""
         for tensor in (*self.parameters(), *self.buffers()):
             tensor.share_memory_()
@@ -547,7 +563,7 @@ class Module(StateMixin, CallMixin, SlotsMixin):
 
     # ---- Modes -----------------------------------------------------------------------------------
 
-    def train(self, mode: bool = True) -> Module:
+    def train(self, mode: bool = True) -> Self:
         """Switches this module and all below it to training mode, or out of it."""
         if not isinstance(mode, bool):
             raise ValueError("training mode is expected to be boolean")
@@ -556,11 +572,11 @@ class Module(StateMixin, CallMixin, SlotsMixin):
             module.train(mode)
         return self
 
-    def eval(self) -> Module:
+    def eval(self) -> Self:
         """The same as train(False)."""
         return self.train(False)
 
-    def requires_grad_(self, requires_grad: bool = True) -> Module:
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
         """Says whether the parameters record gradients."""
         for param in self.parameters():
             param.requires_grad_(requires_grad)

@@ -58,14 +58,14 @@ class _MaxPoolNd(Module):
 class MaxPool1d(_MaxPoolNd):
     """The largest value of each window of (N, C, L)."""
 
-    def forward(self, input: Tensor) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return self._pool(F.max_pool1d, input)
 
 
 class MaxPool2d(_MaxPoolNd):
     """The largest value of each window of (N, C, H, W)."""
 
-    def forward(self, input: Tensor) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return self._pool(F.max_pool2d, input)
 
 
@@ -191,21 +191,21 @@ class _AdaptiveMaxPoolNd(Module):
 class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
     """Largest values of windows chosen so that the result has output_size elements."""
 
-    def forward(self, input: Tensor) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.adaptive_max_pool1d(input, self.output_size, self.return_indices)
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
     """Largest values of windows chosen so that the result has output_size."""
 
-    def forward(self, input: Tensor) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.adaptive_max_pool2d(input, self.output_size, self.return_indices)
 
 
 class MaxPool3d(_MaxPoolNd):
     """The largest value of each window of (N, C, D, H, W)."""
 
-    def forward(self, input: Tensor) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return self._pool(F.max_pool3d, input)
 
 
@@ -263,7 +263,7 @@ class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
 class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
     """Maxima that make (N, C, D, H, W) the wanted size."""
 
-    def forward(self, input: Tensor) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         return F.adaptive_max_pool3d(input, self.output_size, self.return_indices)
 
 
@@ -379,7 +379,7 @@ class _FractionalMaxPool(Module):
         if output_ratio is not None and not all(0 < r < 1 for r in self.output_ratio):
             raise ValueError(f"output_ratio must be between 0 and 1 (got {output_ratio})")
 
-    def forward(self, input: Tensor) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         pool = F.fractional_max_pool2d if self._axes == 2 else F.fractional_max_pool3d
         return pool(
             input,

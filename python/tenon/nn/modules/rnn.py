@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tenon
 from tenon import Tensor
@@ -240,12 +240,24 @@ class RNN(RNNBase):
         super().__init__(f"RNN_{nonlinearity.upper()}", *args, **kwargs)
         self.nonlinearity = nonlinearity
 
+    if TYPE_CHECKING:  # a packed sequence gives a packed sequence
+
+        def forward(
+            self, input: Tensor | PackedSequence, hx: Tensor | None = None
+        ) -> tuple[Any, Tensor]: ...
+
 
 class LSTM(RNNBase):
     """Long short-term memory."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__("LSTM", *args, **kwargs)
+
+    if TYPE_CHECKING:  # a packed sequence gives a packed sequence
+
+        def forward(
+            self, input: Tensor | PackedSequence, hx: tuple[Tensor, Tensor] | None = None
+        ) -> tuple[Any, tuple[Tensor, Tensor]]: ...
 
 
 class GRU(RNNBase):
@@ -255,6 +267,12 @@ class GRU(RNNBase):
         if "proj_size" in kwargs:
             raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
         super().__init__("GRU", *args, **kwargs)
+
+    if TYPE_CHECKING:  # a packed sequence gives a packed sequence
+
+        def forward(
+            self, input: Tensor | PackedSequence, hx: Tensor | None = None
+        ) -> tuple[Any, Tensor]: ...
 
 
 class RNNCellBase(Module):

@@ -193,11 +193,11 @@ class DataLoader:
 
     def __init__(
         self,
-        dataset: Dataset,
+        dataset: Dataset[Any],
         batch_size: int | None = 1,
         shuffle: bool | None = None,
-        sampler: Iterable | None = None,
-        batch_sampler: Iterable | None = None,
+        sampler: Iterable[Any] | None = None,
+        batch_sampler: Iterable[Any] | None = None,
         num_workers: int = 0,
         collate_fn: Callable[[list[Any]], Any] | None = None,
         pin_memory: bool = False,

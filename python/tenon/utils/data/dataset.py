@@ -22,14 +22,14 @@ class Dataset(Generic[T_co]):
     def __getitem__(self, index: Any) -> T_co:
         raise NotImplementedError("Subclasses of Dataset should implement __getitem__.")
 
-    def __add__(self, other: Dataset) -> ConcatDataset:
+    def __add__(self, other: Dataset[Any]) -> ConcatDataset[Any]:
         return ConcatDataset([self, other])
 
 
 class IterableDataset(Dataset[T_co], Iterable[T_co]):
     """A stream of samples. Subclasses define __iter__."""
 
-    def __add__(self, other: Dataset) -> ChainDataset:
+    def __add__(self, other: Dataset[Any]) -> ChainDataset:
         return ChainDataset([self, other])
 
 
@@ -50,10 +50,10 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
         return self.tensors[0].size(0)
 
 
-class StackDataset(Dataset):
+class StackDataset(Dataset[Any]):
     """Datasets side by side: samples are tuples, or dictionaries of keyword datasets."""
 
-    def __init__(self, *args: Dataset, **kwargs: Dataset) -> None:
+    def __init__(self, *args: Dataset[Any], **kwargs: Dataset) -> None:
         if args and kwargs:
             raise ValueError(
                 "Supported either ``tuple``- (via ``args``) or"
@@ -94,7 +94,7 @@ class StackDataset(Dataset):
 class ConcatDataset(Dataset[T_co]):
     """Datasets one after the other."""
 
-    def __init__(self, datasets: Iterable[Dataset]) -> None:
+    def __init__(self, datasets: Iterable[Dataset[Any]]) -> None:
         self.datasets = list(datasets)
         if not self.datasets:
             raise AssertionError("datasets should not be an empty iterable")
@@ -120,10 +120,10 @@ class ConcatDataset(Dataset[T_co]):
         return self.datasets[which][idx - before]
 
 
-class ChainDataset(IterableDataset):
+class ChainDataset(IterableDataset[Any]):
     """Streams one after the other."""
 
-    def __init__(self, datasets: Iterable[Dataset]) -> None:
+    def __init__(self, datasets: Iterable[Dataset[Any]]) -> None:
         super().__init__()
         self.datasets = datasets
 

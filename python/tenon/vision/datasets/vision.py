@@ -24,7 +24,7 @@ class StandardTransform:
         return input, target
 
 
-class VisionDataset(Dataset):
+class VisionDataset(Dataset[Any]):
     """Pictures and targets below a folder."""
 
     def __init__(
