@@ -61,6 +61,7 @@ void tnp_leave_device(void);
 PyObject *tnp_helper(const char *module, const char *name);
 
 /* ---- The tensor object -------------------------------------------------------------------------*/
+enum { TNP_HEAD_BYTES = 16 /* of the garbage collector, in front of PyObject */ };
 static inline tn_tensor *tnp_of(PyObject *o) {
     return (tn_tensor *)(void *)((char *)o + sizeof(PyObject));
 }
@@ -147,19 +148,21 @@ bool tnp_program_init(PyObject *module);
 /* ---- convert.c ---------------------------------------------------------------------------------*/
 /* A number: float, int, bool, complex, NumPy scalar or 0-d tensor. 1: done; 0: not a number, no
  * exception; -1: exception. */
-bool tnp_is_element(int32_t dtype); /* Python has numbers for it */
 int tnp_scalar_from(PyObject *o, tn_scalar *ret_scalar);
 PyObject *tnp_scalar_to(const tn_scalar *s);
 /* An integer that is not a bool: int, NumPy integer, 0-d integer tensor. Results as above. */
 int tnp_int_from(PyObject *o, int64_t *ret_value);
 /* The generator in a Generator object, or NULL; borrowed, no exception. */
 tn_generator *tnp_generator_of(PyObject *o);
-/* The element of `dtype` at p as a Python number. */
-PyObject *tnp_element(int32_t dtype, const void *p);
 bool tnp_is_numpy_scalar(PyObject *o);
 bool tnp_is_numpy_array(PyObject *o);
 /* numpy, or NULL with ImportError naming what needs it; borrowed. */
 PyObject *tnp_numpy(const char *what);
+
+/* ---- elements.c: tensors as Python numbers -----------------------------------------------------*/
+bool tnp_is_element(int32_t dtype); /* Python has numbers for it */
+/* The element of `dtype` at p as a Python number. */
+PyObject *tnp_element(int32_t dtype, const void *p);
 PyObject *tnp_tolist(const tn_tensor *t);
 
 /* ---- factory.c: tensors out of Python data -----------------------------------------------------*/
@@ -167,6 +170,8 @@ PyObject *tnp_tolist(const tn_tensor *t);
  * when needed. */
 tn_tensor *tnp_tensor_from(PyObject *data, int32_t dtype, int copy);
 bool tnp_factory_init(PyObject *module);
+
+/* ---- to.c --------------------------------------------------------------------------------------*/
 /* What Tensor.to() makes of a tensor. */
 typedef struct tnp_target {
     int32_t dtype; /* -1: as it is */
@@ -178,6 +183,8 @@ typedef struct tnp_target {
 /* NULL on failure. */
 tn_tensor *tnp_to_target(tn_tensor *t, const tnp_target *to);
 tn_tensor *tnp_to(tn_tensor *t, int32_t dtype, const tn_device *device, bool copy, int32_t format);
+/* An alias without history. */
+tn_tensor *tnp_detached(tn_tensor *t);
 
 /* ---- dlpack.c ----------------------------------------------------------------------------------*/
 tn_tensor *tnp_from_buffer(PyObject *o, bool copy);

@@ -66,8 +66,6 @@ BACKENDS = {
     "backends/cpu": ("host", "walk", "libs", "map", "random", "ops", "."),
     "backends/cuda": ("kernels/args", "host", "libs", "ops", "."),
 }
-# Targets whose files still form a circle.
-CIRCLES = {"python"}
 HOUSES = (ORDER, *(tuple(str(Path(b, r)) for r in rooms) for b, rooms in BACKENDS.items()))
 GENERATED = {"op_args.h", "ops.h", "op_list.c", "ops.json", "py_rows.inc", "_ops.pyi", "ops.md"}
 GENERATED |= {f"op_{name}.{end}" for name in FAMILIES for end in ("c", "h")}
@@ -254,8 +252,7 @@ def calls_look_down() -> Iterator[str]:
 def small_circles() -> Iterator[str]:
     """No more than two files use each other, directly or by way of others: by what their objects
     call, and by what they include."""
-    groups = [group for base, group in compiled().items() if base not in CIRCLES]
-    for uses in (includes(), *map(calls, groups)):
+    for uses in (includes(), *map(calls, compiled().values())):
         reach: dict[Path, set[Path]] = {}
         for path in uses:
             seen, open_ = set(), [path]

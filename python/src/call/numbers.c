@@ -59,23 +59,6 @@ static tnp_direct ops[OP_COUNT] = {
     [GE] = {.name = "ge"},
 };
 
-bool tnp_direct_ready(tnp_direct *d) {
-    if (TNP_LIKELY(d->o.ready)) return true;
-    d->o.op_name = d->name;
-    if (tn_op_meta_find(d->name, &d->o.meta) != TN_OK) {
-        PyErr_Format(PyExc_NotImplementedError, "this build has no operator '%s'", d->name);
-        return false;
-    }
-    const tn_op_meta *m = &d->o.meta;
-    if (m->args_bytes > TNP_DIRECT_ARGS_BYTES) {
-        PyErr_Format(PyExc_ImportError, "operator %s has too many arguments", d->name);
-        return false;
-    }
-    for (int32_t i = 0; i < 3 && i < m->nin; i++) d->in[i] = m->fields[m->in_field[i]].offset;
-    d->out = m->fields[m->out_field[0]].offset;
-    return tnp_overload_prepare(&d->o);
-}
-
 bool tnp_numbers_init(void) {
     for (int i = 0; i < OP_COUNT; i++)
         if (!tnp_direct_ready(&ops[i])) return false;

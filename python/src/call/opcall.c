@@ -26,20 +26,6 @@ static int32_t group_count;
 
 /* ---- Running -----------------------------------------------------------------------------------*/
 
-tn_status tnp_invoke(const tn_op_info *op, void *args, tn_tensor **rets, int64_t work) {
-    tn_status st;
-    if (TNP_LIKELY(work < TNP_LOCK_FREE_NUMEL)) return tn_op_invoke(op, args, rets);
-    PyThreadState *state = PyEval_SaveThread();
-    st = tn_op_invoke(op, args, rets);
-    PyEval_RestoreThread(state);
-    return st;
-}
-
-void tnp_frame_free(tnp_frame *f) {
-    for (int32_t i = 0; i < f->nheld; i++) Py_DECREF(f->held[i]);
-    for (int32_t i = 0; i < f->nblocks; i++) PyMem_Free(f->blocks[i]);
-}
-
 /* ---- Results -----------------------------------------------------------------------------------*/
 
 static PyObject *wrap_list(tn_tensor_list *list) {
@@ -153,14 +139,6 @@ static PyObject *run(tnp_overload *o, enum tnp_form form, PyObject *self, tnp_fr
         return result;
     }
     return finish(o, rets, extras);
-}
-
-bool tnp_overload_has(const tnp_overload *o, enum tnp_form form) {
-    switch (form) {
-    case TNP_FORM_METHOD: return (o->forms & TN_PY_METHOD) != 0;
-    case TNP_FORM_INPLACE: return (o->forms & TN_PY_INPLACE) != 0;
-    default: return (o->forms & (TN_PY_TORCH | TN_PY_NN)) || o->forms == 0;
-    }
 }
 
 PyObject *tnp_group_call(int32_t group, enum tnp_form form, PyObject *self, PyObject *const *args,

@@ -173,3 +173,11 @@ bool tnp_overload_prepare(tnp_overload *o) {
     o->ready = true;
     return true;
 }
+
+bool tnp_overload_has(const tnp_overload *o, enum tnp_form form) {
+    switch (form) {
+    case TNP_FORM_METHOD: return (o->forms & TN_PY_METHOD) != 0;
+    case TNP_FORM_INPLACE: return (o->forms & TN_PY_INPLACE) != 0;
+    default: return (o->forms & (TN_PY_TORCH | TN_PY_NN)) || o->forms == 0;
+    }
+}

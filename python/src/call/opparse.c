@@ -6,6 +6,11 @@
  * they are compared as pointers; names that are spelt otherwise are looked at in a second round. */
 #include "binding_priv.h"
 
+void tnp_frame_free(tnp_frame *f) {
+    for (int32_t i = 0; i < f->nheld; i++) Py_DECREF(f->held[i]);
+    for (int32_t i = 0; i < f->nblocks; i++) PyMem_Free(f->blocks[i]);
+}
+
 enum { MAX_KEYWORDS = 24 };
 
 /* ---- One value ---------------------------------------------------------------------------------*/

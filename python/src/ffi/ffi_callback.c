@@ -5,8 +5,6 @@
  * is not called again; at other times it is printed, as there is nobody to raise it to. */
 #include "ffi_priv.h"
 
-PyTypeObject *tnp_ffi_callback_type;
-
 static tnp_ffi_callback_object *callback_of(PyObject *o) { return (tnp_ffi_callback_object *)o; }
 
 /* The C arguments as a tuple. Pointers among them end with the callback. */

@@ -1,58 +1,7 @@
-/* factory.c: tensors out of Python data: tensor(), as_tensor(), asarray(), from_numpy(),
- * frombuffer(), and the conversion behind Tensor.to().
+/* factory.c: tensors out of Python data: tensor(), as_tensor(), asarray(), from_numpy(), frombuffer().
  *
  * Nested sequences are walked twice: once for shape and dtype, once to store. */
 #include "binding_priv.h"
-
-static tnp_direct to_copy = {.name = "_to_copy"};
-static tnp_direct detach = {.name = "detach"};
-
-/* ---- Conversion --------------------------------------------------------------------------------*/
-
-static void *field_at(unsigned char *args, const tnp_direct *d, const char *name) {
-    for (int32_t i = 0; i < d->o.meta.nfields; i++)
-        if (strcmp(d->o.meta.fields[i].name, name) == 0) return args + d->o.meta.fields[i].offset;
-    return NULL;
-}
-
-static tn_tensor *call_one(tnp_direct *d, unsigned char *args, tn_tensor *t) {
-    tn_tensor *ret[2] = {NULL};
-    *(tn_tensor **)(void *)(args + d->in[0]) = t;
-    tn_status st = tnp_invoke(d->o.meta.info, args, ret, tn_tensor_numel(t));
-    return st == TN_OK ? ret[0] : tnp_raise(st);
-}
-
-tn_tensor *tnp_to_target(tn_tensor *t, const tnp_target *to) {
-    _Alignas(16) unsigned char args[TNP_DIRECT_ARGS_BYTES];
-    tn_device here = tn_tensor_device(t), there = to->device;
-    bool moves = to->moves && (there.slot != here.slot || there.index != here.index);
-    bool converts = to->dtype >= 0 && to->dtype != tn_tensor_dtype(t);
-    uint64_t word = tn_tensor_view(t)->word;
-    bool formats = (to->format == TN_FORMAT_CONTIGUOUS && !(word & TN_W_CONTIGUOUS)) ||
-                   (to->format >= TN_FORMAT_CHANNELS_LAST && !(word & TN_W_CHANNELS_LAST));
-    if (!moves && !converts && !formats && !to->copy) return tn_tensor_ref(t);
-    if (!tnp_direct_ready(&to_copy)) return NULL;
-    memcpy(args, to_copy.o.image, (size_t)to_copy.o.meta.args_bytes);
-    *(int64_t *)field_at(args, &to_copy, "dtype") = to->dtype;
-    *(int64_t *)field_at(args, &to_copy, "memory_format") = to->format;
-    *(int64_t *)field_at(args, &to_copy, "non_blocking") = to->non_blocking;
-    if (to->moves)
-        *(int64_t *)field_at(args, &to_copy, "device") = (int64_t)there.slot << 8 | there.index;
-    return call_one(&to_copy, args, t);
-}
-
-tn_tensor *tnp_to(tn_tensor *t, int32_t dtype, const tn_device *device, bool copy, int32_t format) {
-    tnp_target to = {.dtype = dtype, .moves = device != NULL, .copy = copy, .format = format};
-    if (device) to.device = *device;
-    return tnp_to_target(t, &to);
-}
-
-static tn_tensor *detached(tn_tensor *t) {
-    _Alignas(16) unsigned char args[TNP_DIRECT_ARGS_BYTES];
-    if (!tnp_direct_ready(&detach)) return NULL;
-    memcpy(args, detach.o.image, (size_t)detach.o.meta.args_bytes);
-    return call_one(&detach, args, t);
-}
 
 /* ---- Nested sequences --------------------------------------------------------------------------*/
 
@@ -311,7 +260,7 @@ tn_tensor *tnp_tensor_from(PyObject *data, int32_t dtype, int copy) {
     tn_tensor *t = NULL;
     bool shares = true; /* t looks at memory of `data` */
     if (tnp_is_tensor(data)) {
-        t = copy == 1 ? detached(tnp_of(data)) : tn_tensor_ref(tnp_of(data));
+        t = copy == 1 ? tnp_detached(tnp_of(data)) : tn_tensor_ref(tnp_of(data));
     } else if (tnp_is_numpy_array(data) ||
                (!is_sequence(data) && !tnp_is_numpy_scalar(data) && PyObject_CheckBuffer(data))) {
         t = tnp_from_buffer(data, false);

@@ -1,80 +1,7 @@
-/* tensor_type.c: the type Tensor: the life of its objects, and its slots.
- *
- * See binding_priv.h for how an object and its tensor share one block. Objects are tracked by the
- * garbage collector only once they hold Python references; results of operators never do. */
+/* tensor_type.c: the type Tensor: how its objects end, and its slots. */
 #include "binding_priv.h"
 
-enum { HEAD_BYTES = 16 /* of the garbage collector, in front of PyObject */ };
-_Static_assert(sizeof(PyObject) + HEAD_BYTES == TN_HOST_PREFIX, "the head fits its place");
-
-/* tn_host_slots.reserved */
-enum { TRACKED = 1 };
-
 /* ---- Life --------------------------------------------------------------------------------------*/
-
-void tnp_track(PyObject *self) {
-    tn_host_slots *h = tnp_host(tnp_of(self));
-    if (h->reserved & TRACKED) return;
-    h->reserved |= TRACKED;
-    PyObject_GC_Track(self);
-}
-
-static PyObject *revive(tn_tensor *t, tn_host_slots *h) {
-    PyObject *o = tnp_object(t);
-    PyTypeObject *type = h->type;
-    h->type = NULL;
-    h->alive = 1;
-    h->reserved = 0;
-    PyObject_Init(o, type);
-    Py_DECREF(type); /* the dormant head held one */
-    if (h->dict) tnp_track(o);
-    return o;
-}
-
-static PyObject *head_new(tn_tensor *t, tn_host_slots *h, PyTypeObject *type) {
-    PyObject *o = tnp_object(t);
-    memset((char *)o - HEAD_BYTES, 0, HEAD_BYTES); /* a block may have been another object's */
-    h->alive = 1;
-    return PyObject_Init(o, type);
-}
-
-PyObject *tnp_wrap(tn_tensor *t) {
-    tn_host_slots *h = tnp_host(t);
-    if (TNP_LIKELY(!h->alive)) {
-        if (TNP_LIKELY(!h->type)) return head_new(t, h, tnp.tensor);
-        return revive(t, h);
-    }
-    PyObject *o = tnp_object(t);
-    Py_INCREF(o);
-    tn_tensor_unref(&t);
-    return o;
-}
-
-PyObject *tnp_wrap_opt(tn_tensor *t) {
-    if (t) return tnp_wrap(t);
-    Py_RETURN_NONE;
-}
-
-PyObject *tnp_wrap_as(tn_tensor *t, PyTypeObject *type) {
-    tn_host_slots *h = tnp_host(t);
-    if (h->alive || h->type) {
-        tn_tensor_unref(&t);
-        PyErr_SetString(PyExc_RuntimeError, "the tensor has a Python object already");
-        return NULL;
-    }
-    return head_new(t, h, type);
-}
-
-bool tnp_check_layout(PyTypeObject *type) {
-    if (type == tnp.tensor) return true;
-    PyObject *size = PyObject_GetAttrString((PyObject *)type, "__basicsize__");
-    if (!size) return false;
-    size_t bytes = PyLong_AsSize_t(size);
-    Py_DECREF(size);
-    if (bytes == sizeof(PyObject) + tn_tensor_struct_bytes()) return true;
-    PyErr_SetString(PyExc_TypeError, "a subclass of Tensor cannot have non-empty __slots__");
-    return false;
-}
 
 static void tensor_dealloc(PyObject *self) {
     tn_tensor *t = tnp_of(self);
@@ -347,7 +274,7 @@ static bool check_interpreter(void) {
     PyObject *whole = probe ? PyObject_CallMethod(probe, "__sizeof__", NULL) : NULL;
     PyObject *sys_size = NULL, *getsizeof = PySys_GetObject("getsizeof");
     if (probe && getsizeof) sys_size = PyObject_CallFunctionObjArgs(getsizeof, probe, NULL);
-    bool ok = whole && sys_size && PyLong_AsLong(sys_size) - PyLong_AsLong(whole) == HEAD_BYTES;
+    bool ok = whole && sys_size && PyLong_AsLong(sys_size) - PyLong_AsLong(whole) == TNP_HEAD_BYTES;
     Py_XDECREF(probe);
     Py_XDECREF(whole);
     Py_XDECREF(sys_size);
