@@ -289,6 +289,45 @@ static tn_status check_nan(const tn_node *n, tn_tensor *const *ret) {
     return TN_OK;
 }
 
+/* The cell at a place of the node's list and what it holds, both owned; NULL: there are no more. */
+static tni_grad_cell *cell_at(const tni_extra *x, int64_t place, tn_tensor **ret_grad) {
+    *ret_grad = NULL;
+    tni_ag_lock();
+    tni_grad_cell *c = x->cells;
+    while (c && place-- > 0) c = c->next;
+    if (c) {
+        atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
+        if (c->grad) *ret_grad = tn_tensor_ref(c->grad);
+    }
+    tni_ag_unlock();
+    return c;
+}
+
+/* Adds the gradients of a node's outputs to those that tensors keep; each has memory of its own. */
+static tn_status keep_cells(const tni_extra *x, tn_tensor *const *g) {
+    tni_grad_cell *c;
+    tn_tensor *before;
+    tn_status st = TN_OK;
+    for (int64_t i = 0; st == TN_OK && (c = cell_at(x, i, &before)); i++) {
+        tn_tensor *fresh = g[c->nr], *kept = NULL;
+        if (fresh && before)
+            st = tn_add(before, fresh, tn_scalar_int(1), &kept);
+        else if (fresh)
+            st = tn_clone(fresh, tni_is_sparse(fresh) ? TN_FORMAT_PRESERVE : TN_FORMAT_CONTIGUOUS,
+                          &kept);
+        tn_tensor_unref(&before);
+        if (kept) {
+            tni_ag_lock();
+            before = c->grad;
+            c->grad = kept;
+            tni_ag_unlock();
+            tn_tensor_unref(&before);
+        }
+        tni_cell_unref(c);
+    }
+    return st;
+}
+
 static tn_status run_pre_hooks(const tn_node *n, tn_tensor **g) {
     tn_hook **hooks;
     int count;
@@ -299,14 +338,7 @@ static tn_status run_pre_hooks(const tn_node *n, tn_tensor **g) {
         const tni_out *o = tni_node_out(n, i);
         if (g[i]) st = tni_fit(&g[i], o->word, o->ndim, o->shape, n, i);
     }
-    tni_ag_lock();
-    for (tni_grad_cell *c = n->extra->cells; c && st == TN_OK; c = c->next) {
-        tn_tensor *old = c->grad;
-        if (!g[c->nr]) continue;
-        c->grad = tn_tensor_ref(g[c->nr]);
-        tn_tensor_unref(&old);
-    }
-    tni_ag_unlock();
+    if (st == TN_OK && n->extra->cells) st = keep_cells(n->extra, g);
     TN_TRY(st);
     TN_TRY(tni_hooks_snapshot(&n->extra->hooks, TNI_HOOK_PRE, &hooks, &count));
     tn_tensor **other = count ? calloc((size_t)n->nouts + 1, sizeof *other) : NULL;

@@ -108,6 +108,8 @@ void *tnp_raise(tn_status st);
 int tnp_check(tn_status st);
 /* TypeError with the name of o's type in place of the text's %U; NULL always. */
 void *tnp_type_error(const char *text, PyObject *o);
+void *tnp_error_about(PyObject *kind, const char *text,
+                      PyObject *o); /* the same, of another class */
 bool tnp_error_init(PyObject *module);
 
 /* ---- dtype_type.c ------------------------------------------------------------------------------*/

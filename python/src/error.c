@@ -86,9 +86,13 @@ int tnp_check(tn_status st) {
     return -1;
 }
 
-void *tnp_type_error(const char *text, PyObject *o) {
+void *tnp_error_about(PyObject *kind, const char *text, PyObject *o) {
     PyObject *name = PyType_GetName(Py_TYPE(o));
-    if (name) PyErr_Format(PyExc_TypeError, text, name);
+    if (name) PyErr_Format(kind, text, name);
     Py_XDECREF(name);
     return NULL;
+}
+
+void *tnp_type_error(const char *text, PyObject *o) {
+    return tnp_error_about(PyExc_TypeError, text, o);
 }

@@ -149,6 +149,7 @@ _LATER = {
     **dict.fromkeys((
         "chain_matmul", "cholesky_inverse", "cholesky_solve", "frobenius_norm", "lu", "lu_solve",
         "lu_unpack", "matrix_power", "nuclear_norm", "pinverse", "qr", "svd", "triangular_solve",
+        "vander",
     ), "_tensor.matrix"),
     "pca_lowrank": "_tensor.lowrank", "svd_lowrank": "_tensor.lowrank",
     **dict.fromkeys((

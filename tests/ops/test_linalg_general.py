@@ -210,6 +210,20 @@ def test_tensors_as_matrices(dtype: tn.dtype, tol: float) -> None:
         LA.tensorsolve(x, tn.ones(2, dtype=dtype))
 
 
+def test_vander_of_numpy() -> None:
+    a = np.array([2.0, -1.5, 3.0])
+    for n in (None, 0, 1, 5):
+        for increasing in (False, True):
+            got = tn.vander(tn.from_numpy(a), n, increasing)
+            assert got.shape == (3, 3 if n is None else n)
+            near(got, np.vander(a, n, increasing))
+    assert tn.vander(tn.tensor([2, 3]), 3).tolist() == [[4, 2, 1], [9, 3, 1]]
+    assert tn.vander(tn.tensor([True]), 2).dtype == tn.int64
+    for x, n in ((tn.ones(2, 2), 2), (tn.ones(2), -1)):
+        with pytest.raises(RuntimeError, match="vander"):
+            tn.vander(x, n)
+
+
 def test_vander() -> None:
     a = RNG.normal(size=(2, 3))
     want = np.stack([np.vander(row, 5, increasing=True) for row in a])

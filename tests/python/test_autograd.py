@@ -90,6 +90,26 @@ def test_what_a_gradient_needs_may_not_be_written() -> None:
         y.sum().backward()
 
 
+def test_gradients_that_are_kept_add_up_in_memory_of_their_own() -> None:
+    x = leaf(3)
+    y = x * 2
+    y.retain_grad()
+    total = y.sum()
+    y.register_hook(lambda g: g * 5)
+    total.backward(retain_graph=True)
+    assert y.grad.tolist() == [5, 5, 5]
+    assert y.grad.stride() == (1,)
+    y.grad.mul_(2)
+    assert x.grad.tolist() == [10, 10, 10]
+    total.backward()
+    assert y.grad.tolist() == [15, 15, 15]
+    assert x.grad.tolist() == [20, 20, 20]
+    z = leaf(2).exp()
+    z.retain_grad()
+    (z**2).sum().backward(create_graph=True)
+    assert z.grad.requires_grad
+
+
 def test_hooks_see_and_change_gradients() -> None:
     x, seen = leaf(2), []
     y = x * 3

@@ -70,6 +70,18 @@ MISTAKES: list[tuple[str, type[Exception], list[str]]] = [
     ("t.zeros(2)[0, 0]", IndexError, ["too many indices", "1"]),
     ("t.zeros(3).gather(0, t.tensor([7]))", RuntimeError, ["7", "size 3"]),
     ("nn.Embedding(3, 4)(t.tensor([3]))", IndexError, ["out of range"]),
+    ("t.zeros(3)[1.5]", IndexError, ["integers, slices", "float"]),
+    ("t.zeros(3)[{}]", IndexError, ["integers, slices", "dict"]),
+    ("t.zeros(3)['a']", TypeError, ["str"]),
+    # data
+    ("t.tensor(None)", RuntimeError, ["Could not infer dtype", "NoneType"]),
+    ("t.tensor([1, {}])", RuntimeError, ["Could not infer dtype", "dict"]),
+    ("t.tensor('a')", TypeError, ["invalid data type 'str'"]),
+    ("t.tensor([1, 'a'])", TypeError, ["invalid data type 'str'"]),
+    ("t.tensor(['a'])", ValueError, ["too many dimensions 'str'"]),
+    ("t.tensor([[1], 2])", TypeError, ["not a sequence"]),
+    ("t.ones(2) + 'a'", TypeError, ["'Tensor' and 'str'"]),
+    ("t.ones(2).no_such_name", AttributeError, ["'Tensor' object has no attribute"]),
     # gradients
     ("t.ones(3, requires_grad=True).add_(1)", RuntimeError, ["leaf", "in-place"]),
     ("backward_twice(t)", RuntimeError, ["second time", "retain_graph"]),

@@ -32,8 +32,10 @@ static PyObject *as_list(PyObject *o, int32_t *ret_dtype) {
         tn_tensor_unref(&t);
         return list;
     }
-    if (PyUnicode_Check(o) || PyBytes_Check(o) || !PySequence_Check(o))
+    if (PyUnicode_Check(o) || PyBytes_Check(o))
         return tnp_type_error("new(): invalid data type '%U'", o);
+    if (!PySequence_Check(o))
+        return tnp_error_about(PyExc_RuntimeError, "Could not infer dtype of %U", o);
     return PySequence_List(o);
 }
 
@@ -102,6 +104,8 @@ static bool scan_shape(PyObject *o, scan *s) {
     }
     int r = number_of(o, s->want, &number);
     if (r) return r > 0;
+    if (PyUnicode_Check(o) && s->ndim > 0) /* a sequence, too */
+        return tnp_error_about(PyExc_ValueError, "too many dimensions '%U'", o) != NULL;
     int32_t dtype;
     PyObject *list = as_list(o, &dtype);
     bool ok = list && scan_shape(list, s);
@@ -115,7 +119,7 @@ static bool scan_numbers(PyObject *o, int32_t dim, scan *s) {
         int r = number_of(o, s->want, &number);
         if (r < 0) return false;
         if (r > 0) {
-            if (dim != s->ndim) return bad_length(s->shape[dim], dim, 1);
+            if (dim != s->ndim) return tnp_type_error("not a sequence: %U", o) != NULL;
             promote(s, tnp_is_tensor(o) ? tn_tensor_dtype(tnp_of(o)) : number_dtype(o, &number));
             return true;
         }

@@ -236,10 +236,11 @@ static bool put_part(plan *p, PyObject *part) {
         tn_tensor *index = tnp_tensor_from(part, empty ? TN_I64 : -1, -1);
         return index && put_tensor(p, index);
     }
-    PyErr_Format(PyExc_TypeError,
-                 "only integers, slices (`:`), ellipsis (`...`), None and long or byte tensors "
-                 "are valid indices (got %R)",
-                 (PyObject *)Py_TYPE(part));
+    tnp_error_about(
+        PyUnicode_Check(part) ? PyExc_TypeError : PyExc_IndexError,
+        "only integers, slices (`:`), ellipsis (`...`), None and long or byte tensors are "
+        "valid indices (got %U)",
+        part);
     return false;
 }
 

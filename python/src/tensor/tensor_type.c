@@ -303,6 +303,11 @@ bool tnp_tensor_init(PyObject *module) {
         .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
         .slots = slots,
     };
-    tnp.plain = tnp.tensor = (PyTypeObject *)PyType_FromSpec(&spec);
-    return tnp.tensor && PyModule_AddObjectRef(module, "Tensor", (PyObject *)tnp.tensor) == 0;
+    PyObject *type = PyType_FromSpec(&spec);
+    tnp.plain = tnp.tensor = (PyTypeObject *)type;
+    /* Interpreters' own messages say 'Tensor' then, without the module. */
+    PyObject *name = type ? PyObject_GetAttrString(type, "__name__") : NULL;
+    bool ok = name && PyObject_SetAttrString(type, "__name__", name) == 0;
+    Py_XDECREF(name);
+    return ok && PyModule_AddObjectRef(module, "Tensor", type) == 0;
 }

@@ -26,6 +26,7 @@ from tenon.linalg import (
 __all__ = [
     "chain_matmul", "cholesky_inverse", "cholesky_solve", "frobenius_norm", "lu", "lu_solve",
     "lu_unpack", "matrix_power", "nuclear_norm", "pinverse", "qr", "svd", "triangular_solve",
+    "vander",
 ]  # fmt: skip
 
 _ops = _C._ops
@@ -150,3 +151,16 @@ def lu_unpack(
 def lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | None = None) -> Tensor:
     """linalg.lu_solve with the right side first."""
     return linalg.lu_solve(LU_data, LU_pivots, b, out=out)
+
+
+def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
+    """Powers of the elements of a vector, each row from N - 1 down to 0, or up with increasing."""
+    if x.ndim != 1:
+        raise RuntimeError(f"vander(): x must be a one-dimensional tensor, but has {x.ndim}")
+    n = len(x) if N is None else N
+    if n < 0:
+        raise RuntimeError(f"vander(): N must be non-negative, but is {n}")
+    column = x.unsqueeze(1)
+    factors = _ops.cat([_ops.ones_like(column), column.expand(-1, max(n - 1, 0))], 1)
+    powers = factors.cumprod(1)[:, :n]
+    return powers if increasing else powers.flip(1)

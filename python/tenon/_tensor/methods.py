@@ -95,6 +95,11 @@ def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None)
     return self.resize_(tuple(the_template.shape), memory_format=chosen)
 
 
+def __reversed__(self: Tensor) -> Tensor:
+    """The elements along the first dimension from the last to the first."""
+    return self.flip(0) if self.ndim else self
+
+
 def record_stream(self: Tensor, stream: Any) -> None:
     """Says that work on `stream` uses the tensor's memory: it is not given to others before that is
     done. Tenon's own operators and copies need no such note."""
@@ -171,7 +176,7 @@ for _name in ("to_sparse", "to_sparse_coo", "to_sparse_csr", "to_sparse_csc", "t
               "to_sparse_bsc"):  # fmt: skip
     setattr(Tensor, _name, _later("sparse", _name))
 del _name
-for _method in (__array_wrap__, __rdiv__, new_tensor, new, apply_, histogram, record_stream,
+for _method in (__array_wrap__, __rdiv__, __reversed__, new_tensor, new, apply_, histogram, record_stream,
                 resize_, resize_as_,
                 tensor_split,
                 __dir__):  # fmt: skip
