@@ -19,7 +19,8 @@ full="$compiler g++ pkg-config libopenblas-dev libffi-dev libcmocka-dev git"
 
 # How Tenon is installed: each a line of shell that leaves an interpreter in $py. pip is told the
 # instruction sets, since a build for tests need not have them all.
-venv="python3 -m venv ~/env && py=~/env/bin/python"
+enter="PATH=~/env/bin:\$PATH; py=~/env/bin/python"
+venv="python3 -m venv ~/env && { $enter; }"
 pip="\$py -m pip -q"
 isas="--config-settings=setup-args=-Dcpu_isa=$isa"
 install="$venv && $pip install $isas ."
@@ -30,7 +31,7 @@ commit="git init -q && git add -A && git -c user.name=user -c user.email=user co
 sdist="$venv && $commit && $pip install build && \$py -m build -s -o ~/dist . && $pip install $isas ~/dist/*.tar.gz"
 dev="./dev build && py='./dev run python'"
 # What was installed once is enough for a second installation: after @ there is no network.
-offline="$venv && $pip install meson-python meson ninja scipy-openblas32 @py=~/env/bin/python; $pip install --no-build-isolation --no-deps $isas ."
+offline="$venv && $pip install meson-python meson ninja scipy-openblas32 @$enter; $pip install --no-build-isolation --no-deps $isas ."
 
 # What ./dev wheel left in dist/, where there is neither a compiler nor a network.
 release="@$venv && $pip install --no-index dist/*.whl"

@@ -247,3 +247,9 @@ def test_empty_tensors_keep_their_offset() -> None:
     for source, offset in ((base[4:4], 4), (base[10:], 10)):
         assert tenon.zeros(3).set_(source).storage_offset() == offset
     assert tenon.zeros(3).set_(base, 7, (0, 2)).storage_offset() == 7
+
+
+def test_reversed():
+    assert list(reversed(tenon.arange(3))) == [2, 1, 0]
+    assert reversed(tenon.tensor([[1, 2], [3, 4]])).tolist() == [[3, 4], [1, 2]]
+    assert reversed(tenon.tensor(5)).item() == 5

@@ -237,12 +237,6 @@ def test_conversions():
         iter(tenon.tensor(1))
 
 
-def test_reversed():
-    assert list(reversed(tenon.arange(3))) == [2, 1, 0]
-    assert reversed(tenon.tensor([[1, 2], [3, 4]])).tolist() == [[3, 4], [1, 2]]
-    assert reversed(tenon.tensor(5)).item() == 5
-
-
 def test_iteration_and_membership():
     x = tenon.arange(6.0).view(3, 2)
     assert len(x) == 3 and [r.tolist() for r in x] == x.tolist()
