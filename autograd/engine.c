@@ -6,6 +6,7 @@
  * graphs and leaves. Places are found by address in an open-addressing table. */
 #include <stdlib.h>
 
+#include "sparse_priv.h"
 #include "tape_priv.h"
 
 enum { FEW = 48, TABLE = 128 }; /* a small graph needs no memory from the heap */

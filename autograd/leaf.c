@@ -49,7 +49,8 @@ tn_status tn_set_requires_grad(tn_tensor *t, int on) {
     if (!t) return tn_fail(TN_E_TYPE, 0, "the tensor is NULL");
     if (t->flags & TNI_T_STACK) return tn_fail(TN_E_TYPE, 0, "a number cannot require a gradient");
     if (on && tn_dtype_category(tn_view_dtype(&t->v)) < TN_CAT_FLOAT)
-        return tn_fail(TN_E_STATE, 0, "only Tensors of floating point and complex dtype can require gradients");
+        return tn_fail(TN_E_STATE, 0,
+                       "only Tensors of floating point and complex dtype can require gradients");
     if (!tn_is_leaf(t)) {
         if (on) return TN_OK;
         return tn_fail(TN_E_STATE, 0,

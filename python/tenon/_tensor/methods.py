@@ -176,10 +176,8 @@ for _name in ("to_sparse", "to_sparse_coo", "to_sparse_csr", "to_sparse_csc", "t
               "to_sparse_bsc"):  # fmt: skip
     setattr(Tensor, _name, _later("sparse", _name))
 del _name
-for _method in (__array_wrap__, __rdiv__, __reversed__, new_tensor, new, apply_, histogram, record_stream,
-                resize_, resize_as_,
-                tensor_split,
-                __dir__):  # fmt: skip
+for _method in (__array_wrap__, __rdiv__, __reversed__, new_tensor, new, apply_, histogram,
+                record_stream, resize_, resize_as_, tensor_split, __dir__):  # fmt: skip
     setattr(Tensor, _method.__name__, _method)
 type_or_convert.__name__ = "type"  # a name that this file needs itself
 Tensor.type = type_or_convert
