@@ -5,6 +5,8 @@
  * of a pass lives in the pass, none in the graph: passes may be nested in hooks, and threads may share
  * graphs and leaves. Places are found by address in an open-addressing table. */
 #include <stdlib.h>
+#include <tenon/ops_create.h>
+#include <tenon/ops_pointwise.h>
 
 #include "sparse_priv.h"
 #include "tape_priv.h"

@@ -236,7 +236,7 @@ static void test_messages(void **state) {
     tn_tensor *ints = NULL;
     OK(tn_tensor_from_data(TN_I64, 0, NULL, &(int64_t){1}, &ints));
     expect_failure(tn_set_requires_grad(ints, 1), TN_E_STATE,
-                   "only Tensors of floating point dtype");
+                   "only Tensors of floating point and complex dtype");
     expect_failure(tn_set_requires_grad(y, 0), TN_E_STATE,
                    "you can only change requires_grad flags");
     drop(a, b, y, s);
