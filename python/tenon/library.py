@@ -14,8 +14,8 @@ from tenon._tape.function import Function
 from tenon._tensor.methods import Tensor
 
 __all__ = [
-    "CustomOpDef", "custom_op", "infer_schema", "opcheck", "register_autograd", "register_fake",
-    "register_kernel", "register_vmap",
+    "CustomOpDef", "Library", "custom_op", "define", "impl", "impl_abstract", "infer_schema",
+    "opcheck", "register_autograd", "register_fake", "register_kernel", "register_vmap",
 ]  # fmt: skip
 
 infer_schema = _schema.infer
@@ -29,14 +29,14 @@ class CustomOpDef:
     def __init__(
         self,
         name: str,
-        fn: Callable[..., Any],
+        fn: Callable[..., Any] | None,
         device_types: Iterable[str],
         mutates_args: str | Iterable[str] = (),
         schema: str | None = None,
     ) -> None:
         self._qualname = name
-        self._kernels = dict.fromkeys(device_types, fn)
-        self._fn = fn
+        self._kernels = {} if fn is None else dict.fromkeys(device_types, fn)
+        self._recorded: Callable[..., Any] | None = None  # runs in place of a recorded call
         self._signature, written = _schema.signature_of(name, fn, schema, mutates_args)
         self._written = written
         self._function: type[Function] | None = None
@@ -49,8 +49,13 @@ class CustomOpDef:
             if p.kind == p.KEYWORD_ONLY:
                 self._kwonly.append(p.name)
         self.__name__ = name.split("::")[1]
-        self.__doc__ = fn.__doc__
+        self.__doc__ = fn.__doc__ if fn is not None else f"{name}{schema}"
         self.__signature__ = self._signature
+
+    @property
+    def default(self) -> CustomOpDef:
+        """The one form that it has."""
+        return self
 
     def __repr__(self) -> str:
         return f"<CustomOpDef({self._qualname})>"
@@ -118,6 +123,9 @@ class CustomOpDef:
         if not wants or not _C.is_grad_enabled():
             with _C.no_grad():
                 return self._run(*values)
+        if self._recorded is not None:
+            n = len(values) - len(self._kwonly)
+            return self._recorded(*values[:n], **dict(zip(self._kwonly, values[n:], strict=True)))
         return (self._function or _underivable(self)).apply(*values)
 
     def register_autograd(
@@ -155,6 +163,7 @@ class CustomOpDef:
             "backward": staticmethod(run_backward),
         }
         self._function = type(self.__name__, (Function,), parts)
+        self._recorded = None
 
     def register_kernel(
         self, device_types: str | Iterable[str], fn: Callable[..., Any] | None = None, /
@@ -214,21 +223,29 @@ def custom_op(
     arguments are those of the function, or of `schema`, "(Tensor x, float scale=1.0) -> Tensor",
     where an argument that is written is a "Tensor(a!)".
     """
-    parts = name.split("::")
-    if len(parts) != 2 or not all(p.isidentifier() for p in parts):
-        raise ValueError(f"custom_op: a name is of the form 'namespace::name', not {name!r}")
-    if name in _C._added_names():
-        raise ValueError(f"custom_op: a plugin has added the operator '{name}'")
     devices = [""] if device_types is None else device_types
     names = [devices] if isinstance(devices, str) else list(devices)
 
-    def define(f: Callable[..., Any]) -> CustomOpDef:
-        op = CustomOpDef(name, f, names, mutates_args, schema)
-        _defined[name] = op
-        ops.define(parts[0], parts[1], op)
-        return op
+    def made(f: Callable[..., Any]) -> CustomOpDef:
+        _check_name("custom_op", name)
+        return _add(CustomOpDef(name, f, names, mutates_args, schema))
 
-    return define if fn is None else define(fn)
+    _check_name("custom_op", name)
+    return made if fn is None else made(fn)
+
+
+def _check_name(caller: str, name: str) -> None:
+    parts = name.split("::")
+    if len(parts) != 2 or not all(p.isidentifier() for p in parts):
+        raise ValueError(f"{caller}: a name is of the form 'namespace::name', not {name!r}")
+    if name in _C._added_names():
+        raise ValueError(f"{caller}: a plugin has added the operator '{name}'")
+
+
+def _add(op: CustomOpDef) -> CustomOpDef:
+    _defined[op._qualname] = op
+    ops.define(*op._qualname.split("::"), op)
+    return op
 
 
 def _find(op: str | CustomOpDef) -> CustomOpDef:
@@ -264,6 +281,135 @@ def register_fake(op: str | CustomOpDef, fn: Callable[..., Any] | None = None, /
 def register_vmap(op: str | CustomOpDef, fn: Callable[..., Any] | None = None, /) -> Any:
     """CustomOpDef.register_vmap, by name."""
     return _find(op).register_vmap(fn)
+
+
+impl_abstract = register_fake
+
+
+# ---- Operators by schema, kernels by dispatch key ------------------------------------------------
+
+# Where the kernels of PyTorch's dispatch keys go: to the tensors of a device, "" to those of all.
+_DEVICES = {
+    "": "", "CPU": "cpu", "CUDA": "cuda", "default": "",
+    "CompositeExplicitAutograd": "", "CompositeExplicitAutogradNonFunctional": "",
+}  # fmt: skip
+_RECORDED = ("Autograd", "AutogradCPU", "AutogradCUDA", "CompositeImplicitAutograd")
+
+
+def _implement(caller: str, op: CustomOpDef, fn: Callable[..., Any], key: str) -> None:
+    if key == "Meta":
+        op.register_fake(fn)
+    elif key in _RECORDED:
+        op._recorded = fn
+        if key == "CompositeImplicitAutograd":
+            op._kernels[""] = fn
+    elif key in _DEVICES or key.islower():
+        op._kernels[_DEVICES.get(key, key)] = fn
+    else:
+        known = sorted({*_DEVICES, *_RECORDED, "Meta"} - {""})
+        raise ValueError(f"{caller}: no dispatch key {key!r}; there are {', '.join(known)}")
+
+
+def _split_schema(caller: str, text: str) -> tuple[str, str]:
+    name, brace, rest = text.partition("(")
+    if not brace:
+        raise ValueError(f"{caller}: a schema is of the form 'name(Tensor x) -> Tensor': {text!r}")
+    return name.strip().removesuffix(".default"), brace + rest
+
+
+class Library:
+    """Operators of a namespace: `define` adds one by its schema, `impl` a kernel for a dispatch
+    key.
+
+    `kind` is "DEF" or "FRAGMENT" where operators are defined, "IMPL" where kernels are added to
+    operators that are there. Those of the op table get kernels from plugins (docs/plugins.md).
+    """
+
+    def __init__(self, ns: str, kind: str, dispatch_key: str = "") -> None:
+        if kind not in ("DEF", "FRAGMENT", "IMPL"):
+            raise ValueError(f"Unsupported library kind: {kind!r}; it is DEF, FRAGMENT or IMPL")
+        if not ns.isidentifier() or ns in ("aten", "prims"):
+            raise ValueError(
+                f"Library: {ns!r} is no namespace for operators in Python; those of 'aten' get "
+                "kernels from plugins"
+            )
+        self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
+        self._own: list[str] = []
+
+    def __repr__(self) -> str:
+        return f"Library(kind={self.kind}, ns={self.ns}, dispatch_key={self.dispatch_key})"
+
+    def define(self, schema: str, alias_analysis: str = "", *, tags: Any = ()) -> str:
+        """Adds an operator: "name(Tensor x, float scale=1.0) -> Tensor". Returns its name."""
+        del alias_analysis, tags  # compilers of PyTorch's read them
+        if self.kind == "IMPL":
+            raise RuntimeError("Library.define: a library of kind IMPL only adds kernels")
+        name, arguments = _split_schema("Library.define", schema)
+        full = f"{self.ns}::{name.removeprefix(self.ns + '::')}"
+        _check_name("Library.define", full)
+        if full in _defined:
+            raise RuntimeError(f"Library.define: the operator '{full}' is there already")
+        _add(CustomOpDef(full, None, (), (), arguments))
+        self._own.append(full)
+        return name
+
+    def impl(
+        self,
+        op_name: Any,
+        fn: Callable[..., Any],
+        dispatch_key: str = "",
+        *,
+        with_keyset: bool = False,
+        allow_override: bool = False,
+    ) -> None:
+        """Adds a kernel to an operator of the namespace."""
+        if with_keyset:
+            raise NotImplementedError("Library.impl: Tenon's kernels take no key sets")
+        if not callable(fn):
+            raise TypeError(f"Library.impl: the kernel must be callable, not {type(fn).__name__}")
+        del allow_override  # the last one counts
+        name = op_name._qualname if isinstance(op_name, CustomOpDef) else str(op_name)
+        name = f"{self.ns}::{name.removeprefix(self.ns + '::').removesuffix('.default')}"
+        key = dispatch_key or self.dispatch_key or "CompositeImplicitAutograd"
+        _implement("Library.impl", _find(name), fn, key)
+
+    def _destroy(self) -> None:
+        """Takes the operators away that it has defined."""
+        for full in self._own:
+            _defined.pop(full, None)
+            ops.undefine(*full.split("::"))
+        self._own.clear()
+
+
+def define(qualname: str, schema: str, *, lib: Library | None = None, tags: Any = ()) -> None:
+    """Adds an operator "namespace::name" by its schema, "(Tensor x) -> Tensor", for `impl`."""
+    del lib, tags
+    _check_name("define", qualname)
+    name, arguments = _split_schema("define", schema)
+    if name:
+        raise ValueError(
+            f"define: the schema of {qualname} starts with its arguments, not {name!r}"
+        )
+    _add(CustomOpDef(qualname, None, (), (), arguments))
+
+
+def impl(
+    qualname: str | CustomOpDef,
+    types: str | Iterable[str],
+    func: Callable[..., Any] | None = None,
+    *,
+    lib: Library | None = None,
+) -> Any:
+    """Adds a kernel for devices ("cpu", "cuda", "default": all); a decorator without `func`."""
+    del lib
+    keys = [types] if isinstance(types, str) else list(types)
+
+    def register(fn: Callable[..., Any]) -> Callable[..., Any]:
+        for key in keys:
+            _implement("impl", _find(qualname), fn, key)
+        return fn
+
+    return register if func is None else register(func)
 
 
 def opcheck(

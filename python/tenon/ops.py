@@ -75,6 +75,13 @@ def define(space: str, name: str, op: Callable[..., Any]) -> None:
     vars(namespace).pop(name, None)
 
 
+def undefine(space: str, name: str) -> None:
+    """Takes such an operator out of its namespace."""
+    namespace = __getattr__(space)
+    namespace._python.pop(name, None)
+    vars(namespace).pop(name, None)
+
+
 def forget() -> None:
     """Looks operators up anew, after plugins were loaded or retired."""
     for namespace in _namespaces.values():

@@ -197,3 +197,105 @@ def test_opcheck(cube: Any) -> None:
         raise_exception=False,
     )
     assert "shares memory with argument 'x'" in found["test_schema"]
+
+
+@pytest.fixture
+def space() -> Any:
+    lib = tn.library.Library("pytest_fragment", "FRAGMENT")
+    yield lib
+    lib._destroy()
+
+
+def test_operators_by_schema(space: Any) -> None:
+    assert space.define("scaled(Tensor x, float by=2.0, *, bool flip=False) -> Tensor") == "scaled"
+    with pytest.raises(NotImplementedError, match="pytest_fragment::scaled"):
+        tn.ops.pytest_fragment.scaled(tn.ones(1))
+
+    def kernel(x: tn.Tensor, by: float, *, flip: bool) -> tn.Tensor:
+        return tn.from_numpy(x.detach().numpy() * (-by if flip else by))
+
+    space.impl("scaled", kernel, "CPU")
+    scaled = tn.ops.pytest_fragment.scaled
+    assert scaled(tn.ones(2)).tolist() == [2, 2]
+    assert scaled.default(tn.ones(2), 3.0, flip=True).tolist() == [-3, -3]
+    with pytest.raises(TypeError, match="scaled"):
+        scaled(tn.ones(2), factor=3)
+    x = tn.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="register_autograd"):
+        scaled(x).sum().backward()
+    tn.library.register_autograd(
+        "pytest_fragment::scaled",
+        lambda ctx, g: (g * ctx.by, None),
+        setup_context=lambda ctx, inputs, **more: setattr(ctx, "by", inputs[1]),
+    )
+    scaled(x, 5.0).sum().backward()
+    assert x.grad.tolist() == [5, 5]
+    space._destroy()
+    with pytest.raises(AttributeError, match="scaled"):
+        _ = tn.ops.pytest_fragment.scaled
+
+
+def test_kernels_that_are_recorded(space: Any) -> None:
+    space.define("cubed(Tensor x) -> Tensor")
+    parts = tn.library.Library("pytest_fragment", "IMPL", "CompositeImplicitAutograd")
+    parts.impl("cubed", lambda x: x**3)
+    x = tn.tensor([2.0], requires_grad=True)
+    tn.ops.pytest_fragment.cubed(x).backward()
+    assert x.grad.item() == 12
+    space.define("own(Tensor x) -> Tensor")
+
+    class Own(tn.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: tn.Tensor) -> tn.Tensor:
+            with tn.no_grad():
+                return tn.ops.pytest_fragment.own(x)
+
+        @staticmethod
+        def backward(ctx: Any, g: tn.Tensor) -> tn.Tensor:
+            return g * 7
+
+    space.impl("own", lambda x: x + 1, "CPU")
+    space.impl("own", Own.apply, "Autograd")
+    x.grad = None
+    y = tn.ops.pytest_fragment.own(x)
+    y.backward()
+    assert (y.item(), x.grad.item()) == (3, 7)
+
+
+def test_define_and_impl_by_name() -> None:
+    tn.library.define("pytest_fragment::plus", "(Tensor x, int n) -> Tensor")
+
+    @tn.library.impl("pytest_fragment::plus", ["cpu", "Meta"])
+    def plus(x: tn.Tensor, n: int) -> tn.Tensor:
+        return x + n
+
+    @tn.library.impl_abstract("pytest_fragment::plus")
+    def shape(x: tn.Tensor, n: int) -> tn.Tensor:
+        return tn.empty_like(x)
+
+    assert tn.ops.pytest_fragment.plus(tn.zeros(2), 4).tolist() == [4, 4]
+    tn.library.opcheck("pytest_fragment::plus", (tn.zeros(2), 4))
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda lib: tn.library.Library("aten", "IMPL"), ValueError, "aten"),
+        (lambda lib: tn.library.Library("pytest_fragment", "ADD"), ValueError, "FRAGMENT"),
+        (lambda lib: lib.define("no schema"), ValueError, "of the form"),
+        (lambda lib: [lib.define("twice(Tensor x) -> Tensor") for _ in range(2)], RuntimeError,
+         "already"),
+        (lambda lib: lib.impl("absent", abs), ValueError, "absent"),
+        (lambda lib: lib.impl("absent", 3), TypeError, "callable"),
+        (lambda lib: tn.library.Library("pytest_fragment", "IMPL").define("f(Tensor x) -> Tensor"),
+         RuntimeError, "IMPL"),
+        (lambda lib: (lib.define("f(Tensor x) -> Tensor"), lib.impl("f", abs, "Sparse")),
+         ValueError, "no dispatch key 'Sparse'"),
+        (lambda lib: tn.library.define("pytest_fragment::g", "g(Tensor x) -> Tensor"), ValueError,
+         "starts with"),
+        (lambda lib: tn.library.define("g", "(Tensor x) -> Tensor"), ValueError, "namespace::name"),
+    ],
+)  # fmt: skip
+def test_what_a_library_refuses(space: Any, call: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        call(space)

@@ -77,6 +77,10 @@ class Value:
     """A value of that graph, in annotations."""
 
 
+class _AutoDispatchBelowAutograd(_C.no_grad):
+    """Inside it operators compute and nothing is recorded: kernels for Autograd call them so."""
+
+
 _functorch = SimpleNamespace(
     is_legacy_batchedtensor=lambda tensor: False,
     is_batchedtensor=lambda tensor: False,
