@@ -77,8 +77,15 @@ class Value:
     """A value of that graph, in annotations."""
 
 
-class _AutoDispatchBelowAutograd(_C.no_grad):
+class _AutoDispatchBelowAutograd:
     """Inside it operators compute and nothing is recorded: kernels for Autograd call them so."""
+
+    def __enter__(self) -> None:
+        self._mode = _C.no_grad()
+        self._mode.__enter__()
+
+    def __exit__(self, *exc: object) -> None:
+        self._mode.__exit__(*exc)
 
 
 _functorch = SimpleNamespace(
