@@ -3,6 +3,7 @@ request, and PyTorch's old flags of losses. They choose the operator's form and 
 
 from __future__ import annotations
 
+import emit_docs
 from table import Arg, Op
 
 HEAD = '''"""Functions of nn.functional that choose a form of their operator.
@@ -42,7 +43,8 @@ def given(args: list[Arg]) -> str:
 
 
 def function(op: Op) -> str:
-    params, body = [], [f'"""{op.entry["doc"]}"""']
+    facts = emit_docs.text(op, []).splitlines()
+    params, body = [], [f'"""{op.entry["doc"]}', "", *facts, '"""']
     if op.entry.get("warn") == "sizes":
         body.append(f"warn_sizes({op.args[0].name}, {op.args[1].name})")
     for a in op.args:
@@ -58,7 +60,7 @@ def function(op: Op) -> str:
         params.append("inplace: bool = False")
         call = f"_nn.{op.py_name}_({given(op.args)}) if inplace else {call}"
     lines = [f"def {op.py_name}(", *(f"    {p}," for p in params), ") -> Tensor:"]
-    return "\n".join([*lines, *(f"    {line}" for line in body), f"    return {call}"])
+    return "\n".join([*lines, *(f"    {line}".rstrip() for line in body), f"    return {call}"])
 
 
 def emit(ops: list[Op]) -> dict[str, str]:

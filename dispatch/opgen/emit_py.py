@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 
+import emit_docs
 from batching import families
 from emit_c import HEAD, c_string
 from table import Op
@@ -144,6 +145,7 @@ def calls_inc(ops: list[Op]) -> str:
             functions.append(f"static PyObject *{form}_{i}{PARAMS} {{ {body} }}")
         cells = [f"{f}_{i}" if f in forms else "NULL" for f in CALLS]
         cells += [c_string(one_signature(overloads, f)) for f in SIGNATURES]
+        cells.append(c_string(emit_docs.text(overloads[0], overloads[1:])))
         table.append("    {" + ", ".join(cells) + "},")
     return "\n".join([HEAD, *functions, "static const tnp_calls py_calls[] = {", *table, "};\n"])
 

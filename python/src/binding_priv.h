@@ -275,11 +275,11 @@ PyObject *tnp_group_call_inplace(int32_t group, PyObject *const *args, Py_ssize_
                                  PyObject *kwnames);
 typedef PyObject *(*tnp_call_fn)(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
                                  PyObject *kwnames);
-/* The trampolines of one group, NULL where there is no such form, and the parameters of its
- * functions and methods as inspect.signature reads them. */
+/* The trampolines of one group, NULL where there is no such form, the parameters of its functions
+ * and methods as inspect.signature reads them, and what help() says behind the first sentence. */
 typedef struct tnp_calls {
     tnp_call_fn function, method, inplace, function_inplace;
-    const char *function_sig, *method_sig, *inplace_sig;
+    const char *function_sig, *method_sig, *inplace_sig, *facts;
 } tnp_calls;
 /* overrides.c. 1: an argument's class has taken the call, *ret_result is its result or NULL for an
  * exception; 0: none does. self may be NULL. */

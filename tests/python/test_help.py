@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import doctest
 import importlib
 import inspect
+import pydoc
 import re
 import struct
 import zlib
@@ -126,3 +128,80 @@ def test_a_model_has_a_summary() -> None:
     assert net[1].training
     assert not net._forward_hooks
     assert "[5" not in net.summary()
+
+
+# Base classes and wrappers, whose shapes are those of what they are made into.
+WITHOUT_SHAPES = {"Module", "RNNBase", "RNNCellBase", "SyncBatchNorm", "DataParallel"}
+UNEXPLAINED = {"args", "kwargs"}
+EXAMPLE = {"tn": tn, "nn": tn.nn, "F": tn.nn.functional}
+
+
+def classes(module: Any, base: type) -> dict[str, type]:
+    return {name: value for name, value in public(module)
+            if isinstance(value, type) and issubclass(value, base)}  # fmt: skip
+
+
+LAYERS = classes(tn.nn, tn.nn.Module)
+OPTIMIZERS = classes(tn.optim, tn.optim.Optimizer)
+SCHEDULES = classes(tn.optim.lr_scheduler, tn.optim.lr_scheduler.LRScheduler)
+BASES = {"Module", "Optimizer", "LRScheduler"}
+
+
+def run_examples(name: str, text: str) -> int:
+    """Runs what stands behind >>> in a text; how many lines that are."""
+    example = doctest.DocTestParser().get_doctest(text, dict(EXAMPLE), name, None, None)
+    said: list[str] = []
+    doctest.DocTestRunner(verbose=False).run(example, out=said.append)
+    assert not said, "".join(said)
+    return len(example.examples)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", sorted({*LAYERS, *OPTIMIZERS, *SCHEDULES} - BASES))
+def test_help_of_a_class_has_arguments_shapes_and_an_example(name: str) -> None:
+    cls = {**SCHEDULES, **OPTIMIZERS, **LAYERS}[name]
+    text = cls.__doc__ or ""
+    if name in WITHOUT_SHAPES:
+        return
+    for parameter in inspect.signature(cls).parameters:
+        if not parameter.startswith("_") and parameter not in UNEXPLAINED:
+            assert f"    {parameter}: " in text
+    assert "Shapes: " in text or name not in LAYERS
+    assert "Step: " in text or name not in OPTIMIZERS
+    assert run_examples(name, text) > 0
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("where", ["ops", "nn"])
+def test_examples_of_operators_run(where: str) -> None:
+    """They come from the table, and so do the facts beside them."""
+    module = getattr(tn._C, f"_{where}")
+    home = tn if where == "ops" else tn.nn.functional
+    names = [n for n in dir(module) if not n.startswith("_") and getattr(home, n, None)]
+    ran = 0
+    for name in names:
+        text = getattr(module, name).__doc__
+        assert "\nArguments:\n" in text or "()" in text.splitlines()[0], name
+        assert "\nDtypes: " in text, name
+        if getattr(home, name) is getattr(module, name):
+            ran += run_examples(name, text) > 0
+    assert ran > (500 if where == "ops" else 30)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("where", ["nn.functional", ""])
+def test_examples_of_functions_run(where: str) -> None:
+    module = importlib.import_module(f"tenon.{where}" if where else "tenon")
+    functions = {name: value for name, value in public(module) if inspect.isfunction(value)
+                 and value.__module__ != "tenon.nn._reduction" and name[-1] != "_"}  # fmt: skip
+    without = [n for n, f in functions.items() if not run_examples(n, f.__doc__ or "")]
+    # Of the package's own, those that set or tell something have none.
+    assert len(without) <= (0 if where else len(functions) - 30)
+
+
+def test_help_of_linear_is_for_beginners() -> None:
+    text = pydoc.render_doc(tn.nn.Linear, renderer=pydoc.plaintext)
+    facts = ("in_features: size of the last dimension", "(*, out_features)", "RuntimeError")
+    for fact in (*facts, ">>> nn.Linear(20, 30)", "bias: has an additive parameter (True unless"):
+        assert fact in text
+    assert "Arguments:" not in (type("Own", (tn.nn.Linear,), {}).__doc__ or "")

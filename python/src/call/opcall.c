@@ -183,19 +183,20 @@ PyObject *tnp_group_call_inplace(int32_t group, PyObject *const *args, Py_ssize_
 
 /* ---- Tables ------------------------------------------------------------------------------------*/
 
-/* Signatures of all overloads, then the text of the first. */
-static char *doc_of(const tnp_group *g) {
-    size_t bytes = 8;
+/* Signatures of all overloads, the text of the first, and facts about arguments with an example. */
+static char *doc_of(const tnp_group *g, const char *facts) {
+    size_t bytes = 8 + strlen(facts);
     for (int32_t i = 0; i < g->n; i++) bytes += strlen(g->overloads[i].meta.info->schema) + 1;
     const char *text = g->overloads[0].meta.doc ? g->overloads[0].meta.doc : "";
-    char *doc = PyMem_Malloc(bytes + strlen(text)), *p = doc;
+    bytes += strlen(text);
+    char *doc = PyMem_Malloc(bytes), *p = doc;
     for (int32_t i = 0; doc && i < g->n; i++) {
         size_t n = strlen(g->overloads[i].meta.info->schema);
         memcpy(p, g->overloads[i].meta.info->schema, n);
         p[n] = '\n';
         p += n + 1;
     }
-    if (doc) memcpy(p, "\n", 1), memcpy(p + 1, text, strlen(text) + 1);
+    if (doc) snprintf(p, bytes - (size_t)(p - doc), "\n%s\n\n%s", text, facts);
     return doc;
 }
 
@@ -225,7 +226,7 @@ static bool build_group(int32_t *row) {
         o->numbers = rows[first + i].numbers;
         g->forms |= o->forms;
     }
-    g->doc = doc_of(g);
+    g->doc = doc_of(g, py_calls[group_count].facts);
     group_count++;
     return g->doc || PyErr_NoMemory();
 }
@@ -267,7 +268,7 @@ static PyMethodDef with_signature(const PyMethodDef *method) {
 }
 
 static bool build_groups(void) {
-    for (int32_t row = 0; row < TNP_COUNT(rows);)
+    for (int32_t row = 0; row < TNP_COUNT(rows) && group_count < TNP_COUNT(py_calls);)
         if (!build_group(&row)) return false;
     if (group_count == TNP_COUNT(py_calls)) return true;
     PyErr_SetString(PyExc_ImportError, "py_rows.inc and py_calls.inc do not belong together");

@@ -105,7 +105,11 @@ def _number_dtype(value: Any) -> dtype:
 
 
 def result_type(tensor1: Any, tensor2: Any) -> dtype:
-    """The dtype of an operator on two tensors or numbers."""
+    """The dtype of an operator on two tensors or numbers.
+
+    >>> tn.result_type(tn.ones(1), 2)
+    tenon.float32
+    """
     ranks: list[list[dtype]] = [[], [], []]
     for value in (tensor1, tensor2):
         if isinstance(value, Tensor):
@@ -129,7 +133,11 @@ def _raise_category(low: dtype, high: dtype) -> dtype:
 
 
 def can_cast(from_: dtype, to: dtype) -> builtins.bool:
-    """True when a conversion loses no category: complex to real, float to int, number to bool."""
+    """True when a conversion loses no category: complex to real, float to int, number to bool.
+
+    >>> tn.can_cast(tn.float32, tn.int64)
+    False
+    """
     return _category(from_) <= _category(to)
 
 
@@ -137,17 +145,29 @@ def can_cast(from_: dtype, to: dtype) -> builtins.bool:
 
 
 def is_floating_point(input: Tensor) -> builtins.bool:
-    """True for real floating-point tensors."""
+    """True for real floating-point tensors.
+
+    >>> tn.is_floating_point(tn.ones(1))
+    True
+    """
     return input.is_floating_point()
 
 
 def is_complex(input: Tensor) -> builtins.bool:
-    """True for complex tensors."""
+    """True for complex tensors.
+
+    >>> tn.is_complex(tn.ones(1))
+    False
+    """
     return input.is_complex()
 
 
 def is_nonzero(input: Tensor) -> builtins.bool:
-    """`bool(input)` of a tensor with one element."""
+    """`bool(input)` of a tensor with one element.
+
+    >>> tn.is_nonzero(tn.tensor([1.0]))
+    True
+    """
     return input.is_nonzero()
 
 
@@ -159,7 +179,11 @@ def is_storage(obj: object) -> builtins.bool:
 
 
 def numel(input: Tensor) -> builtins.int:
-    """Number of elements."""
+    """Number of elements.
+
+    >>> tn.numel(tn.ones(2, 3))
+    6
+    """
     return input.numel()
 
 
@@ -180,7 +204,11 @@ def typename(obj: object) -> str:
 
 def einsum(equation: Any, *operands: Any) -> Tensor:
     """Sums of products by Einstein's convention: `einsum("ij,jk->ik", a, b)`, or operands and lists
-    of axis numbers in turn."""
+    of axis numbers in turn.
+
+    >>> tn.einsum("ij,jk->ik", tn.ones(2, 3), tn.ones(3, 4)).shape
+    tenon.Size([2, 4])
+    """
     if not isinstance(equation, str):
         equation, operands = _einsum_text((equation, *operands))
     if len(operands) == 1 and isinstance(operands[0], list | tuple):
@@ -204,7 +232,13 @@ def _einsum_text(parts: Sequence[Any]) -> tuple[str, tuple[Tensor, ...]]:
 
 
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) -> Tensor:
-    """Sums of products over dimensions: the last of a with the first of b, or two lists."""
+    """Sums of products over dimensions: the last of a with the first of b, or two lists.
+
+    Shapes: a and b share dims; the others stay.
+
+    >>> tn.tensordot(tn.ones(2, 3), tn.ones(3, 4), dims=1).shape
+    tenon.Size([2, 4])
+    """
     if isinstance(dims, Tensor):
         dims = dims.tolist()
     if isinstance(dims, list | tuple) and dims and isinstance(dims[0], list | tuple):
@@ -226,28 +260,51 @@ tensordot._folds = {"dims": ("dims_a", "dims_b")}
 
 
 def tensor_split(input: Tensor, indices_or_sections: Any, dim: builtins.int = 0) -> Any:
-    """Views along `dim`: so many, or cut at the given positions, which may be in a tensor."""
+    """Views along `dim`: so many, or cut at the given positions, which may be in a tensor.
+
+    Shapes: any; parts as views.
+
+    >>> tn.tensor_split(tn.arange(5), 2)
+    (tensor([0, 1, 2]), tensor([3, 4]))
+    """
     if isinstance(indices_or_sections, Tensor):
         indices_or_sections = indices_or_sections.tolist()
     return _C._ops.tensor_split(input, indices_or_sections, dim)
 
 
 def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
-    """Grids of coordinates; `indexing` is 'ij' or 'xy'."""
+    """Grids of coordinates; `indexing` is 'ij' or 'xy'.
+
+    Shapes: rows of sizes a, b, ... to tensors (a, b, ...).
+
+    >>> tn.meshgrid(tn.arange(2), tn.arange(3), indexing="ij")[0]
+    tensor([[0, 0, 0],
+            [1, 1, 1]])
+    """
     if len(tensors) == 1 and isinstance(tensors[0], list | tuple):
         tensors = tuple(tensors[0])
     return tuple(_C._ops.meshgrid(tensors, indexing=indexing or "ij"))
 
 
 def broadcast_shapes(*shapes: Any) -> Size:
-    """The shape that tensors of these shapes, or sizes, are broadcast to."""
+    """The shape that tensors of these shapes, or sizes, are broadcast to.
+
+    >>> tn.broadcast_shapes((3, 1), (2,))
+    tenon.Size([3, 2])
+    """
     sizes = [(s,) if isinstance(s, builtins.int) else tuple(s) for s in shapes]
     number = _C.tensor(0)
     return _C._ops.broadcast_tensors([number.expand(s) for s in sizes or [()]])[0].shape
 
 
 def split(tensor: Tensor, split_size_or_sections: Any, dim: builtins.int = 0) -> tuple[Tensor, ...]:
-    """Views of equal or given sizes along `dim`."""
+    """Views of equal or given sizes along `dim`.
+
+    Shapes: any; parts as views.
+
+    >>> tn.split(tn.arange(5), 2)
+    (tensor([0, 1]), tensor([2, 3]), tensor([4]))
+    """
     return _C._ops.split(tensor, split_size_or_sections, dim)
 
 
@@ -272,7 +329,13 @@ def gradient(
     input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: builtins.int = 1
 ) -> tuple[Tensor, ...]:
     """Slopes along each of the dimensions. spacing: a distance for all of them, or for each its
-    own, or the coordinates of its samples."""
+    own, or the coordinates of its samples.
+
+    Shapes: any; a tuple of tensors of the same.
+
+    >>> tn.gradient(tn.tensor([1.0, 4.0, 9.0]))
+    (tensor([3., 4., 5.]),)
+    """
     dims = range(input.dim()) if dim is None else [dim] if isinstance(dim, builtins.int) else dim
     several = isinstance(spacing, list | tuple)
     if several and len(spacing) != len(dims):
@@ -297,7 +360,13 @@ def histogram(
     density: builtins.bool = False,
     out: Any = None,
 ) -> Any:
-    """(hist, bin_edges): how many elements lie in each bin. bins: their number, or their edges."""
+    """(hist, bin_edges): how many elements lie in each bin. bins: their number, or their edges.
+
+    Shapes: any; counts (bins,) and edges (bins + 1,).
+
+    >>> tn.histogram(tn.tensor([1.0, 2.0, 1.0]), bins=2).hist
+    tensor([2., 1.])
+    """
     if isinstance(bins, Tensor):
         edges = bins
     else:

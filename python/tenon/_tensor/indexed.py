@@ -17,14 +17,25 @@ _ops = _C._ops
 def nonzero(
     input: Tensor, *, out: Tensor | None = None, as_tuple: builtins.bool = False
 ) -> Tensor | tuple[Tensor, ...]:
-    """Coordinates of the elements that are not zero: rows of a matrix, or one tensor each."""
+    """Coordinates of the elements that are not zero: rows of a matrix, or one tensor each.
+
+    Shapes: any, to (how many, dimensions).
+
+    >>> tn.nonzero(tn.tensor([0, 5, 7]))
+    tensor([[1],
+            [2]])
+    """
     if as_tuple:
         return _ops._nonzero_tuple(input)
     return _ops.nonzero(input) if out is None else _ops.nonzero(input, out=out)
 
 
 def equal(input: Tensor, other: Tensor) -> builtins.bool:
-    """True when both tensors have the same shape and elements."""
+    """True when both tensors have the same shape and elements.
+
+    >>> tn.equal(tn.ones(2), tn.ones(3))
+    False
+    """
     return builtins.bool(_ops.equal(input, other))
 
 
@@ -35,7 +46,13 @@ def allclose(
     atol: builtins.float = 1e-08,
     equal_nan: builtins.bool = False,
 ) -> builtins.bool:
-    """True when every pair of elements is close."""
+    """True when every pair of elements is close.
+
+    Shapes: two that broadcast.
+
+    >>> tn.allclose(tn.ones(2), tn.ones(2) + 1e-9)
+    True
+    """
     return builtins.bool(_ops.allclose(input, other, rtol, atol, equal_nan))
 
 
@@ -76,7 +93,13 @@ def unique(
     return_counts: builtins.bool = False,
     dim: builtins.int | None = None,
 ) -> Any:
-    """The different elements (or slices along dim), in order; the place of each; how many."""
+    """The different elements (or slices along dim), in order; the place of each; how many.
+
+    Shapes: any, to a row.
+
+    >>> tn.unique(tn.tensor([3, 1, 3]))
+    tensor([1, 3])
+    """
     if dim is not None:
         parts = _unique_slices(input, dim, True)
     elif return_inverse:
@@ -92,7 +115,13 @@ def unique_consecutive(
     return_counts: builtins.bool = False,
     dim: builtins.int | None = None,
 ) -> Any:
-    """The elements (or slices along dim) that differ from the one before."""
+    """The elements (or slices along dim) that differ from the one before.
+
+    Shapes: any, to a row.
+
+    >>> tn.unique_consecutive(tn.tensor([1, 1, 3, 1]))
+    tensor([1, 3, 1])
+    """
     if dim is None:
         parts = _ops._unique_consecutive(input.contiguous())
     else:
@@ -108,7 +137,11 @@ def isin(
     invert: builtins.bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
-    """True where an element is one of test_elements."""
+    """True where an element is one of test_elements.
+
+    >>> tn.isin(tn.tensor([1, 2]), tn.tensor([2, 3]))
+    tensor([False,  True])
+    """
     found = _found(elements, test_elements, invert)
     return found if out is None else _ops._given(found, out=out)
 
@@ -129,7 +162,12 @@ def _found(elements: Any, test_elements: Any, invert: builtins.bool) -> Tensor:
 
 
 def block_diag(*tensors: Tensor) -> Tensor:
-    """A matrix with the given matrices along its diagonal."""
+    """A matrix with the given matrices along its diagonal.
+
+    >>> tn.block_diag(tn.ones(1, 1), tn.ones(1, 2))
+    tensor([[1., 0., 0.],
+            [0., 1., 1.]])
+    """
     blocks = [_ops.atleast_2d(t) for t in tensors]
     rows, columns = sum(b.shape[0] for b in blocks), sum(b.shape[1] for b in blocks)
     dtype = blocks[0].dtype

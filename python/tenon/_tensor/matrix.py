@@ -49,7 +49,13 @@ class TriangularSolve(NamedTuple):
 
 @_writes_out
 def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> SVD:
-    """linalg.svd with V in place of its adjoint."""
+    """linalg.svd with V in place of its adjoint.
+
+    Shapes: (..., m, n) to (..., m, k), (..., k) and (..., n, k).
+
+    >>> tn.svd(tn.eye(2))[1]
+    tensor([1., 1.])
+    """
     U, S, Vh = _ops._linalg_svd(input, not some)
     if not compute_uv:
         m, n = input.shape[-2:]
@@ -60,18 +66,34 @@ def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> SVD:
 
 @_writes_out
 def qr(input: Tensor, some: bool = True) -> QR:
-    """linalg.qr, reduced or complete."""
+    """linalg.qr, reduced or complete.
+
+    Shapes: (..., m, n) to (..., m, k) and (..., k, n).
+
+    >>> tn.qr(tn.rand(3, 2))[0].shape
+    tenon.Size([3, 2])
+    """
     return QR(*_ops._linalg_qr(input, not some))
 
 
 @_writes_out
 def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
-    """linalg.pinv with a relative tolerance."""
+    """linalg.pinv with a relative tolerance.
+
+    Shapes: (..., m, n) to (..., n, m).
+
+    >>> tn.pinverse(tn.tensor([[2.0]]))
+    tensor([[0.5000]])
+    """
     return pinv(input, rcond=rcond)
 
 
 def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
-    """The product of matrices."""
+    """The product of matrices.
+
+    >>> tn.chain_matmul(tn.rand(2, 3), tn.rand(3, 4), tn.rand(4, 5)).shape
+    tenon.Size([2, 5])
+    """
     if len(matrices) == 1:
         return _result(matrices[0], out)
     return multi_dot(matrices, out=out)
@@ -80,7 +102,13 @@ def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
 def cholesky_solve(
     input: Tensor, L: Tensor, upper: bool = False, *, out: Tensor | None = None
 ) -> Tensor:
-    """X with A X = input for A = L L^H, or L^H L where L is upper."""
+    """X with A X = input for A = L L^H, or L^H L where L is upper.
+
+    Shapes: input (..., n, k), L (..., n, n) to input's.
+
+    >>> tn.cholesky_solve(tn.tensor([[4.0]]), tn.tensor([[2.0]]))
+    tensor([[1.]])
+    """
     if L.ndim < 2 or input.ndim < 2:
         raise RuntimeError("cholesky_solve: input and L should have at least 2 dimensions")
     L, input = _broadcast(L, input)
@@ -88,7 +116,13 @@ def cholesky_solve(
 
 
 def cholesky_inverse(L: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
-    """The inverse of A = L L^H, or of L^H L where L is upper."""
+    """The inverse of A = L L^H, or of L^H L where L is upper.
+
+    Shapes: (..., n, n) to the same.
+
+    >>> tn.cholesky_inverse(tn.tensor([[2.0]]))
+    tensor([[0.2500]])
+    """
     unit = _ops.eye(L.shape[-1], dtype=L.dtype, device=L.device)
     return cholesky_solve(unit.expand(L.shape), L, upper, out=out)
 
@@ -101,26 +135,47 @@ def triangular_solve(
     transpose: bool = False,
     unitriangular: bool = False,
 ) -> TriangularSolve:
-    """X with A X = b for a triangular A, or its transpose; and A."""
+    """X with A X = b for a triangular A, or its transpose; and A.
+
+    Shapes: b (..., n, k), A (..., n, n) to b's.
+
+    >>> tn.triangular_solve(tn.tensor([[4.0]]), tn.tensor([[2.0]]))[0]
+    tensor([[2.]])
+    """
     matrix, is_upper = (A.mT, not upper) if transpose else (A, upper)
     X = solve_triangular(matrix, b, upper=is_upper, unitriangular=unitriangular)
     return TriangularSolve(X, A.clone())
 
 
 def nuclear_norm(input: Tensor, dim: Any = (-2, -1), keepdim: bool = False) -> Tensor:
-    """The sum of the singular values of matrices."""
+    """The sum of the singular values of matrices.
+
+    >>> tn.nuclear_norm(tn.eye(3))
+    tensor(3.)
+    """
     return matrix_norm(input, "nuc", dim, keepdim)
 
 
 def frobenius_norm(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
-    """The root of the sum of squares along dim, of all elements without it."""
+    """The root of the sum of squares along dim, of all elements without it.
+
+    >>> tn.frobenius_norm(tn.tensor([3.0, 4.0]))
+    tensor(5.)
+    """
     return vector_norm(input, 2, dim or None, keepdim)
 
 
 def lu(
     A: Tensor, pivot: bool = True, get_infos: bool = False, *, out: Any = None
 ) -> tuple[Tensor, ...]:
-    """linalg.lu_factor; get_infos: with the numbers of zeros on the diagonal of U."""
+    """linalg.lu_factor; get_infos: with the numbers of zeros on the diagonal of U.
+
+    Shapes: (..., m, n) to the factors in one matrix and the exchanges.
+
+    >>> tn.lu(tn.eye(2))[0]
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
     if out is not None and len(out) != 2 + get_infos:
         raise TypeError(f"expected tuple of {2 + get_infos} elements but got {len(out)}")
     factors = tuple(lu_factor_ex(A, pivot=pivot))[: 2 + get_infos]

@@ -24,7 +24,13 @@ def stft(
     align_to_window: bool | None = None,
 ) -> Tensor:
     """Fourier transforms of pieces of n_fft elements that are hop_length apart, each times window:
-    (frequencies, pieces), of a batch (batch, frequencies, pieces)."""
+    (frequencies, pieces), of a batch (batch, frequencies, pieces).
+
+    Shapes: (..., L) to (..., n_fft // 2 + 1, frames), complex.
+
+    >>> tn.stft(tn.rand(400), 64, return_complex=True).shape
+    tenon.Size([33, 26])
+    """
     if center and align_to_window is not None:
         raise RuntimeError("stft align_to_window should only be set when center = false")
     if window is None:

@@ -120,7 +120,14 @@ def sparse_coo_tensor(
 
 
 def spmm(input: Tensor, mat2: Tensor) -> Tensor:
-    """The product of a sparse matrix and another one."""
+    """The product of a sparse matrix and another one.
+
+    Shapes: (m, k) and (k, n) to (m, n).
+
+    >>> tn.spmm(tn.eye(2).to_sparse(), tn.ones(2, 1))
+    tensor([[1.],
+            [1.]])
+    """
     return _ops.mm(input, mat2)
 
 

@@ -20,7 +20,14 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """softmax(query @ key.T * scale + mask) @ value."""
+    """softmax(query @ key.T * scale + mask) @ value.
+
+    Shapes: query (..., L, E), key (..., S, E), value (..., S, V) to (..., L, V); the mask
+        broadcasts to (..., L, S).
+
+    >>> F.scaled_dot_product_attention(*[tn.rand(2, 4, 5, 8)] * 3, is_causal=True).shape
+    tenon.Size([2, 4, 5, 8])
+    """
     return _nn.scaled_dot_product_attention(
         query,
         key,
@@ -94,7 +101,16 @@ def multi_head_attention_forward(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """Multi-head attention of (length, batch, width) or (length, width) inputs."""
+    """Multi-head attention of (length, batch, width) or (length, width) inputs.
+
+    Shapes: query (L, N, E), key and value (S, N, E); gives (L, N, E) and the weights (N, L, S).
+
+    >>> result, weights = F.multi_head_attention_forward(*[tn.rand(5, 2, 8)] * 3, 8, 2,
+    ...     tn.rand(24, 8), None, None, None, False, 0.0, tn.eye(8), None
+    ... )
+    >>> result.shape
+    tenon.Size([5, 2, 8])
+    """
     batched = query.dim() == 3
     if not batched:
         if query.dim() != 2:

@@ -32,7 +32,13 @@ def grid_sample(
     padding_mode: str = "zeros",
     align_corners: bool | None = None,
 ) -> Tensor:
-    """`input` at the places of `grid`, whose numbers go from -1 to 1 across an image."""
+    """`input` at the places of `grid`, whose numbers go from -1 to 1 across an image.
+
+    Shapes: input (N, C, H, W), grid (N, h, w, 2) to (N, C, h, w); volumes with one more.
+
+    >>> F.grid_sample(tn.rand(1, 3, 4, 4), tn.zeros(1, 2, 2, 2), align_corners=False).shape
+    tenon.Size([1, 3, 2, 2])
+    """
     if mode not in _MODES:
         raise ValueError(
             "nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', "
@@ -50,7 +56,14 @@ def grid_sample(
 
 
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
-    """The grid of an affine map for an output of `size`, to be used with grid_sample."""
+    """The grid of an affine map for an output of `size`, to be used with grid_sample.
+
+    Shapes: theta (N, 2, 3), size (N, C, H, W) to (N, H, W, 2); volumes with one more.
+
+    >>> F.affine_grid(tn.eye(2, 3)[None], (1, 1, 2, 2), align_corners=True)[0, 0]
+    tensor([[-1., -1.],
+            [ 1., -1.]])
+    """
     corners = _corners(align_corners)
     if not theta.is_floating_point():
         raise ValueError(f"Expected theta to have floating point type, but got {theta.dtype}")

@@ -48,7 +48,13 @@ def linear_cross_entropy(
     options: LinearCrossEntropyOptions | None = None,
 ) -> Tensor:
     """cross_entropy(linear(input, linear_weight, linear_bias), target). Dimensions of the weight
-    between classes and features are positions, each with a loss of its own."""
+    between classes and features are positions, each with a loss of its own.
+
+    Shapes: input (N, in_features), linear_weight (classes, in_features), target (N,).
+
+    >>> F.linear_cross_entropy(tn.zeros(2, 8), tn.zeros(4, 8), tn.tensor([1, 3]))
+    tensor(1.3863)
+    """
     if input.dim() not in (1, 2):
         raise RuntimeError(f"expected input with dimensionality 1 or 2, got {input.dim()}")
     if linear_weight.dim() < 2:

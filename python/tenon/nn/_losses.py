@@ -27,7 +27,13 @@ def smooth_l1_loss(
     reduction: str = "mean",
     beta: float = 1.0,
 ) -> Tensor:
-    """Quadratic below beta, linear above."""
+    """Quadratic below beta, linear above.
+
+    Shapes: input and target alike; a number, or theirs with reduction "none".
+
+    >>> F.smooth_l1_loss(tn.tensor([3.0]), tn.tensor([0.0]))
+    tensor(2.5000)
+    """
     warn_sizes(input, target)
     reduction = _reduction(size_average, reduce, reduction)
     return _nn.smooth_l1_loss(input, target, reduction=reduction, beta=beta)
@@ -43,7 +49,13 @@ def triplet_margin_with_distance_loss(
     swap: bool = False,
     reduction: str = "mean",
 ) -> Tensor:
-    """triplet_margin_loss with a distance of the caller's choice."""
+    """triplet_margin_loss with a distance of the caller's choice.
+
+    Shapes: three (N, D); a number, or (N,) with reduction "none".
+
+    >>> F.triplet_margin_with_distance_loss(tn.zeros(1, 2), tn.zeros(1, 2), tn.ones(1, 2)).shape
+    tenon.Size([])
+    """
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(f"{reduction} is not a valid value for reduction")
     if margin <= 0:
@@ -72,7 +84,13 @@ def huber_loss(
     delta: float = 1.0,
     weight: Tensor | None = None,
 ) -> Tensor:
-    """delta times smooth_l1_loss with beta = delta."""
+    """delta times smooth_l1_loss with beta = delta.
+
+    Shapes: input and target alike; a number, or theirs with reduction "none".
+
+    >>> F.huber_loss(tn.tensor([3.0]), tn.tensor([0.0]))
+    tensor(2.5000)
+    """
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     warn_sizes(input, target)
@@ -87,7 +105,13 @@ def binary_cross_entropy(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """Cross entropy of probabilities against targets in [0, 1]."""
+    """Cross entropy of probabilities against targets in [0, 1].
+
+    Shapes: input and target alike; a number, or theirs with reduction "none".
+
+    >>> F.binary_cross_entropy(tn.tensor([0.5]), tn.tensor([1.0]))
+    tensor(0.6931)
+    """
     reduction = _reduction(size_average, reduce, reduction)
     if target.size() != input.size():
         raise ValueError(
@@ -106,7 +130,13 @@ def binary_cross_entropy_with_logits(
     reduction: str = "mean",
     pos_weight: Tensor | None = None,
 ) -> Tensor:
-    """Cross entropy of sigmoid(input) against targets in [0, 1], without overflow."""
+    """Cross entropy of sigmoid(input) against targets in [0, 1], without overflow.
+
+    Shapes: input and target alike; a number, or theirs with reduction "none".
+
+    >>> F.binary_cross_entropy_with_logits(tn.tensor([0.0]), tn.tensor([1.0]))
+    tensor(0.6931)
+    """
     reduction = _reduction(size_average, reduce, reduction)
     if target.size() != input.size():
         raise ValueError(
@@ -125,7 +155,13 @@ def kl_div(
     reduction: str = "mean",
     log_target: bool = False,
 ) -> Tensor:
-    """Kullback-Leibler divergence; input holds log probabilities."""
+    """Kullback-Leibler divergence; input holds log probabilities.
+
+    Shapes: input and target alike; a number, or theirs with reduction "none".
+
+    >>> F.kl_div(tn.zeros(1, 2), tn.ones(1, 2), reduction="batchmean")
+    tensor(0.)
+    """
     reduction = _reduction(size_average, reduce, reduction)
     if reduction == "mean":
         warnings.warn(
@@ -153,7 +189,13 @@ def gaussian_nll_loss(
     eps: float = 1e-6,
     reduction: str = "mean",
 ) -> Tensor:
-    """Negative log likelihood of a normal distribution with mean `input` and variance `var`."""
+    """Negative log likelihood of a normal distribution with mean `input` and variance `var`.
+
+    Shapes: input and target alike, var like them or with one size less.
+
+    >>> F.gaussian_nll_loss(tn.zeros(2), tn.ones(2), tn.ones(2))
+    tensor(0.5000)
+    """
     if not isinstance(var, Tensor):
         if var < 0:
             raise ValueError("var has negative entry/entries")
@@ -178,7 +220,13 @@ def multi_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """Mean over the other classes of max(0, margin - input[target] + input) ** p."""
+    """Mean over the other classes of max(0, margin - input[target] + input) ** p.
+
+    Shapes: input (N, C), target (N,); a number, or (N,) with reduction "none".
+
+    >>> F.multi_margin_loss(tn.zeros(1, 4), tn.tensor([2]))
+    tensor(0.7500)
+    """
     reduction = _reduction(size_average, reduce, reduction)
     if p not in (1, 2):
         raise ValueError("only p == 1 and p == 2 supported")
@@ -197,7 +245,13 @@ def triplet_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """max(0, d(anchor, positive) - d(anchor, negative) + margin)."""
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin).
+
+    Shapes: three (N, D); a number, or (N,) with reduction "none".
+
+    >>> F.triplet_margin_loss(tn.zeros(1, 2), tn.zeros(1, 2), tn.zeros(1, 2))
+    tensor(1.)
+    """
     reduction = _reduction(size_average, reduce, reduction)
     if margin <= 0:
         raise ValueError(f"margin must be greater than 0, got {margin}")
@@ -211,7 +265,13 @@ def multilabel_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """Margin of every target class over every other one; targets end at the first -1."""
+    """Margin of every target class over every other one; targets end at the first -1.
+
+    Shapes: input and target (N, C); a number, or (N,) with reduction "none".
+
+    >>> F.multilabel_margin_loss(tn.zeros(1, 3), tn.tensor([[2, -1, 0]]))
+    tensor(0.6667)
+    """
     if input.shape != target.shape:
         raise RuntimeError(
             f"inconsistent target size: {list(target.size())} for input of size: "
@@ -230,7 +290,13 @@ def ctc_loss(
     reduction: str = "mean",
     zero_infinity: bool = False,
 ) -> Tensor:
-    """-log of the probability of all alignments of the targets; log_probs is (T, N, C)."""
+    """-log of the probability of all alignments of the targets; log_probs is (T, N, C).
+
+    Shapes: log_probs (T, N, C), targets (N, S) or all in one row, lengths (N,).
+
+    >>> F.ctc_loss(tn.zeros(4, 1, 2).log_softmax(2), tn.tensor([[1]]), (4,), (1,))
+    tensor(0.4700)
+    """
     place = log_probs.device
     times = tenon.as_tensor(input_lengths, dtype=tenon.int64, device=place)
     lengths = tenon.as_tensor(target_lengths, dtype=tenon.int64, device=place)

@@ -59,7 +59,13 @@ def max_pool3d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Tensor:
-    """The largest value of each window of a volume."""
+    """The largest value of each window of a volume.
+
+    Shapes: (N, C, D, H, W); sizes as those of max_pool1d; return_indices adds the places.
+
+    >>> F.max_pool3d(tn.rand(1, 3, 4, 8, 8), 2).shape
+    tenon.Size([1, 3, 2, 4, 4])
+    """
     k, p, d = _triple(kernel_size), _triple(padding), _triple(dilation)
     s = k if stride is None else _triple(stride)
     flat = ((k[0], 1), (s[0], 1), (p[0], 0), (d[0], 1), ceil_mode)
@@ -84,7 +90,13 @@ def max_pool3d_with_indices(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """max_pool3d with the places of the values in their volumes."""
+    """max_pool3d with the places of the values in their volumes.
+
+    Shapes: (N, C, D, H, W); sizes as those of max_pool1d.
+
+    >>> F.max_pool3d_with_indices(tn.rand(1, 3, 4, 8, 8), 2)[1].shape
+    tenon.Size([1, 3, 2, 4, 4])
+    """
     return max_pool3d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
 
 
@@ -99,7 +111,13 @@ def avg_pool3d(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """The mean of each window of a volume."""
+    """The mean of each window of a volume.
+
+    Shapes: (N, C, D, H, W); sizes as those of avg_pool1d.
+
+    >>> F.avg_pool3d(tn.rand(1, 3, 4, 8, 8), 2).shape
+    tenon.Size([1, 3, 2, 4, 4])
+    """
     k, p = _triple(kernel_size), _triple(padding)
     s = k if stride is None else _triple(stride)
     if divisor_override == 0:
@@ -116,7 +134,13 @@ def avg_pool3d(
 
 
 def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
-    """Means of windows chosen so that the result has `output_size`; None keeps a size."""
+    """Means of windows chosen so that the result has `output_size`; None keeps a size.
+
+    Shapes: (N, C, D, H, W) to (N, C, *output_size).
+
+    >>> F.adaptive_avg_pool3d(tn.rand(1, 3, 4, 6, 8), 2).shape
+    tenon.Size([1, 3, 2, 2, 2])
+    """
     size = _triple(_list_with_default(output_size, input.shape))
     return _in_two_steps(
         input,
@@ -126,7 +150,13 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
 
 
 def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Tensor:
-    """Largest values of windows chosen so that the result has `output_size`."""
+    """Largest values of windows chosen so that the result has `output_size`.
+
+    Shapes: (N, C, D, H, W) to (N, C, *output_size); return_indices adds the places.
+
+    >>> F.adaptive_max_pool3d(tn.rand(1, 3, 4, 6, 8), 2).shape
+    tenon.Size([1, 3, 2, 2, 2])
+    """
     size = _triple(_list_with_default(output_size, input.shape))
     values, places = _with_places(
         input,
@@ -147,7 +177,13 @@ def _root(mean: Tensor, count: int, norm_type: float) -> Tensor:
 def lp_pool1d(
     input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
 ) -> Tensor:
-    """The p-norm of each window."""
+    """The p-norm of each window.
+
+    Shapes: (N, C, L); sizes as those of avg_pool1d.
+
+    >>> F.lp_pool1d(tn.tensor([[3.0, 4.0]]), 2, 2)
+    tensor([[5.]])
+    """
     (count,) = _single(kernel_size)
     mean = avg_pool1d(input.pow(norm_type), kernel_size, stride, 0, ceil_mode)
     return _root(mean, count, norm_type)
@@ -156,7 +192,13 @@ def lp_pool1d(
 def lp_pool2d(
     input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
 ) -> Tensor:
-    """The p-norm of each window of a plane."""
+    """The p-norm of each window of a plane.
+
+    Shapes: (N, C, H, W); sizes as those of avg_pool1d.
+
+    >>> F.lp_pool2d(tn.rand(1, 3, 8, 8), 2, 2).shape
+    tenon.Size([1, 3, 4, 4])
+    """
     rows, cols = _pair(kernel_size)
     mean = avg_pool2d(input.pow(norm_type), kernel_size, stride, 0, ceil_mode)
     return _root(mean, rows * cols, norm_type)
@@ -165,7 +207,13 @@ def lp_pool2d(
 def lp_pool3d(
     input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
 ) -> Tensor:
-    """The p-norm of each window of a volume."""
+    """The p-norm of each window of a volume.
+
+    Shapes: (N, C, D, H, W); sizes as those of avg_pool1d.
+
+    >>> F.lp_pool3d(tn.rand(1, 3, 4, 8, 8), 2, 2).shape
+    tenon.Size([1, 3, 2, 4, 4])
+    """
     depth, rows, cols = _triple(kernel_size)
     mean = avg_pool3d(input.pow(norm_type), kernel_size, stride, 0, ceil_mode)
     return _root(mean, depth * rows * cols, norm_type)
@@ -220,7 +268,13 @@ def max_unpool1d(
     padding: Any = 0,
     output_size: Any = None,
 ) -> Tensor:
-    """Puts maxima back where max_pool1d found them, zeros elsewhere."""
+    """Puts maxima back where max_pool1d found them, zeros elsewhere.
+
+    Shapes: maxima and their places (N, C, L) to (N, C, output_size).
+
+    >>> F.max_unpool1d(tn.tensor([[[5.0, 7.0]]]), tn.tensor([[[1, 2]]]), 2)
+    tensor([[[0., 5., 7., 0.]]])
+    """
     step = None if stride is None else _single(stride)
     return _unpool(input, indices, _single(kernel_size), step, _single(padding), output_size)
 
@@ -233,7 +287,13 @@ def max_unpool2d(
     padding: Any = 0,
     output_size: Any = None,
 ) -> Tensor:
-    """Puts maxima back where max_pool2d found them, zeros elsewhere."""
+    """Puts maxima back where max_pool2d found them, zeros elsewhere.
+
+    Shapes: maxima and their places (N, C, H, W) to (N, C, *output_size).
+
+    >>> F.max_unpool2d(*F.max_pool2d(tn.rand(1, 3, 8, 8), 2, return_indices=True), 2).shape
+    tenon.Size([1, 3, 8, 8])
+    """
     step = None if stride is None else _pair(stride)
     return _unpool(input, indices, _pair(kernel_size), step, _pair(padding), output_size)
 
@@ -246,7 +306,13 @@ def max_unpool3d(
     padding: Any = 0,
     output_size: Any = None,
 ) -> Tensor:
-    """Puts maxima back where max_pool3d found them, zeros elsewhere."""
+    """Puts maxima back where max_pool3d found them, zeros elsewhere.
+
+    Shapes: maxima and their places (N, C, D, H, W) to (N, C, *output_size).
+
+    >>> F.max_unpool3d(*F.max_pool3d(tn.rand(1, 3, 4, 8, 8), 2, return_indices=True), 2).shape
+    tenon.Size([1, 3, 4, 8, 8])
+    """
     step = None if stride is None else _triple(stride)
     return _unpool(input, indices, _triple(kernel_size), step, _triple(padding), output_size)
 
@@ -259,7 +325,11 @@ def fold(
     padding: Any = 0,
     stride: Any = 1,
 ) -> Tensor:
-    """Adds up the windows that unfold took apart: (N, C * kernel, L) to (N, C, H, W)."""
+    """Adds up the windows that unfold took apart: (N, C * kernel, L) to (N, C, H, W).
+
+    >>> F.fold(tn.rand(1, 3 * 4, 4), (4, 4), 2, stride=2).shape
+    tenon.Size([1, 3, 4, 4])
+    """
     (rows, cols), (kh, kw) = _pair(output_size), _pair(kernel_size)
     (dh, dw), (ph, pw), (sh, sw) = _pair(dilation), _pair(padding), _pair(stride)
     if input.dim() == 2:
@@ -328,7 +398,13 @@ def fractional_max_pool2d_with_indices(
     return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The largest values of windows whose places are drawn, and their own places in the planes."""
+    """The largest values of windows whose places are drawn, and their own places in the planes.
+
+    Shapes: (N, C, H, W) to twice (N, C, *output_size).
+
+    >>> F.fractional_max_pool2d_with_indices(tn.rand(1, 3, 8, 8), 2, output_size=3)[1].shape
+    tenon.Size([1, 3, 3, 3])
+    """
     pool = tenon.fractional_max_pool2d
     return _fractional(pool, _pair, input, kernel_size, output_size, output_ratio, _random_samples)
 
@@ -341,7 +417,13 @@ def fractional_max_pool2d(
     return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> Tensor:
-    """The largest values of windows whose places are drawn, so that sizes shrink by any factor."""
+    """The largest values of windows whose places are drawn, so that sizes shrink by any factor.
+
+    Shapes: (N, C, H, W) to (N, C, *output_size); return_indices adds the places.
+
+    >>> F.fractional_max_pool2d(tn.rand(1, 3, 8, 8), 2, output_size=3).shape
+    tenon.Size([1, 3, 3, 3])
+    """
     both = fractional_max_pool2d_with_indices(
         input, kernel_size, output_size, output_ratio, return_indices, _random_samples
     )
@@ -356,7 +438,13 @@ def fractional_max_pool3d_with_indices(
     return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """fractional_max_pool2d_with_indices of volumes."""
+    """fractional_max_pool2d_with_indices of volumes.
+
+    Shapes: (N, C, D, H, W) to twice (N, C, *output_size).
+
+    >>> F.fractional_max_pool3d_with_indices(tn.rand(1, 3, 8, 8, 8), 2, output_size=3)[1].shape
+    tenon.Size([1, 3, 3, 3, 3])
+    """
     pool = tenon.fractional_max_pool3d
     return _fractional(
         pool, _triple, input, kernel_size, output_size, output_ratio, _random_samples
@@ -371,7 +459,13 @@ def fractional_max_pool3d(
     return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> Tensor:
-    """fractional_max_pool2d of volumes."""
+    """fractional_max_pool2d of volumes.
+
+    Shapes: (N, C, D, H, W) to (N, C, *output_size); return_indices adds the places.
+
+    >>> F.fractional_max_pool3d(tn.rand(1, 3, 8, 8, 8), 2, output_size=3).shape
+    tenon.Size([1, 3, 3, 3, 3])
+    """
     both = fractional_max_pool3d_with_indices(
         input, kernel_size, output_size, output_ratio, return_indices, _random_samples
     )

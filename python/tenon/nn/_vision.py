@@ -19,7 +19,14 @@ def max_pool1d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Tensor:
-    """The largest value of each window."""
+    """The largest value of each window.
+
+    Shapes: (N, C, L) to (N, C, (L + 2 padding - dilation (kernel_size - 1) - 1) // stride + 1);
+        return_indices adds the places.
+
+    >>> F.max_pool1d(tn.tensor([[1.0, 3.0, 5.0, 9.0]]), 2)
+    tensor([[3., 9.]])
+    """
     places = max_pool1d_with_indices if return_indices else _nn.max_pool1d
     return places(input, kernel_size, stride, padding, dilation, ceil_mode)
 
@@ -33,7 +40,13 @@ def max_pool1d_with_indices(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """max_pool1d with the places of the values, by way of a second dimension of size 1."""
+    """max_pool1d with the places of the values, by way of a second dimension of size 1.
+
+    Shapes: (N, C, L); sizes as those of max_pool1d.
+
+    >>> F.max_pool1d_with_indices(tn.tensor([[1.0, 3.0, 5.0, 9.0]]), 2)[1]
+    tensor([[1, 3]])
+    """
     (kernel,) = _single(kernel_size)
     (step,) = _single(kernel if stride is None else stride)
     values, indices = _nn.max_pool2d_with_indices(
@@ -56,7 +69,13 @@ def max_pool2d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Tensor:
-    """The largest value of each window."""
+    """The largest value of each window.
+
+    Shapes: (N, C, H, W); sizes as those of max_pool1d; return_indices adds the places.
+
+    >>> F.max_pool2d(tn.rand(1, 3, 8, 8), 2).shape
+    tenon.Size([1, 3, 4, 4])
+    """
     stride = kernel_size if stride is None else stride
     if return_indices:
         return _nn.max_pool2d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
@@ -72,7 +91,13 @@ def max_pool2d_with_indices(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """max_pool2d with the places of the values in their planes."""
+    """max_pool2d with the places of the values in their planes.
+
+    Shapes: (N, C, H, W); sizes as those of max_pool1d.
+
+    >>> F.max_pool2d_with_indices(tn.rand(1, 3, 8, 8), 2)[1].shape
+    tenon.Size([1, 3, 4, 4])
+    """
     return max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
 
 
@@ -84,7 +109,13 @@ def avg_pool1d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Tensor:
-    """The mean of each window."""
+    """The mean of each window.
+
+    Shapes: (N, C, L) to (N, C, (L + 2 padding - kernel_size) // stride + 1).
+
+    >>> F.avg_pool1d(tn.tensor([[1.0, 3.0, 5.0, 9.0]]), 2)
+    tensor([[2., 7.]])
+    """
     return _nn.avg_pool1d(input, kernel_size, stride, padding, ceil_mode, count_include_pad)
 
 
@@ -99,19 +130,37 @@ def avg_pool2d(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """The mean of each window."""
+    """The mean of each window.
+
+    Shapes: (N, C, H, W); sizes as those of avg_pool1d.
+
+    >>> F.avg_pool2d(tn.rand(1, 3, 8, 8), 2).shape
+    tenon.Size([1, 3, 4, 4])
+    """
     stride = kernel_size if stride is None else stride
     rest = (padding, ceil_mode, count_include_pad, divisor_override)
     return _nn.avg_pool2d(input, kernel_size, stride, *rest, out=out)
 
 
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
-    """Means of windows chosen so that the result has `output_size` elements."""
+    """Means of windows chosen so that the result has `output_size` elements.
+
+    Shapes: (N, C, L) to (N, C, output_size).
+
+    >>> F.adaptive_avg_pool1d(tn.rand(2, 3, 10), 4).shape
+    tenon.Size([2, 3, 4])
+    """
     return _nn.adaptive_avg_pool1d(input, output_size)
 
 
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
-    """Means of windows chosen so that the result has `output_size`; None keeps a size."""
+    """Means of windows chosen so that the result has `output_size`; None keeps a size.
+
+    Shapes: (N, C, H, W) to (N, C, *output_size).
+
+    >>> F.adaptive_avg_pool2d(tn.rand(2, 3, 10, 7), (4, None)).shape
+    tenon.Size([2, 3, 4, 7])
+    """
     return _nn.adaptive_avg_pool2d(input, _pair(_list_with_default(output_size, input.shape)))
 
 
@@ -124,7 +173,13 @@ def _taps(input: Tensor, size: int, count: int) -> Tensor:
 
 
 def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Tensor:
-    """Largest values of windows chosen so that the result has `output_size`."""
+    """Largest values of windows chosen so that the result has `output_size`.
+
+    Shapes: (N, C, H, W) to (N, C, *output_size); return_indices adds the places.
+
+    >>> F.adaptive_max_pool2d(tn.rand(2, 3, 10, 7), 4).shape
+    tenon.Size([2, 3, 4, 4])
+    """
     rows, cols = _pair(_list_with_default(output_size, input.shape))
     height, width = input.shape[-2:]
     input.new_empty((*input.shape[:-2], rows, cols))  # refuses what no memory holds
@@ -138,7 +193,13 @@ def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = 
 
 
 def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Tensor:
-    """Largest values of windows chosen so that the result has `output_size` elements."""
+    """Largest values of windows chosen so that the result has `output_size` elements.
+
+    Shapes: (N, C, L) to (N, C, output_size); return_indices adds the places.
+
+    >>> F.adaptive_max_pool1d(tn.rand(2, 3, 10), 4).shape
+    tenon.Size([2, 3, 4])
+    """
     size = (1, *_single(output_size))
     values, indices = adaptive_max_pool2d(input.unsqueeze(-2), size, True)
     values, indices = values.squeeze(-2), indices.squeeze(-2)
@@ -146,7 +207,13 @@ def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = 
 
 
 def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = None) -> Tensor:
-    """Grows the last dimensions; `pad` holds (before, after) pairs, the last dimension first."""
+    """Grows the last dimensions; `pad` holds (before, after) pairs, the last dimension first.
+
+    Shapes: (..., W) to (..., W + left + right), and so on for the dimensions in front.
+
+    >>> F.pad(tn.tensor([1.0, 2.0]), (1, 2), value=9.0)
+    tensor([9., 1., 2., 9., 9.])
+    """
     if mode == "constant":
         return _nn.pad(input, pad, mode, 0.0 if value is None else float(value))
     return _nn.pad(input, pad, mode, value)
@@ -161,7 +228,13 @@ def interpolate(
     recompute_scale_factor: bool | None = None,
     antialias: bool = False,
 ) -> Tensor:
-    """Resizes the dimensions behind the second to `size`, or by `scale_factor`."""
+    """Resizes the dimensions behind the second to `size`, or by `scale_factor`.
+
+    Shapes: (N, C, *), one to three sizes behind, to (N, C, *size).
+
+    >>> F.interpolate(tn.tensor([[[1.0, 2.0]]]), scale_factor=2)
+    tensor([[[1., 1., 2., 2.]]])
+    """
     if mode in ("nearest", "area", "nearest-exact"):
         if align_corners is not None:
             raise ValueError(
@@ -322,12 +395,22 @@ def upsample(
     mode: str = "nearest",
     align_corners: bool | None = None,
 ) -> Tensor:
-    """The older name of interpolate."""
+    """The older name of interpolate.
+
+    Shapes: (N, C, *), one to three sizes behind, to (N, C, *size).
+
+    >>> F.upsample(tn.tensor([[[1.0, 2.0]]]), scale_factor=2)
+    tensor([[[1., 1., 2., 2.]]])
+    """
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
-    """(..., C r r, H, W) -> (..., C, H r, W r)."""
+    """(..., C r r, H, W) -> (..., C, H r, W r).
+
+    >>> F.pixel_shuffle(tn.rand(1, 12, 3, 3), 2).shape
+    tenon.Size([1, 3, 6, 6])
+    """
     r = upscale_factor
     *lead, channels, height, width = input.shape
     if r <= 0 or channels % (r * r):
@@ -342,7 +425,11 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 
 
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
-    """(..., C, H r, W r) -> (..., C r r, H, W)."""
+    """(..., C, H r, W r) -> (..., C r r, H, W).
+
+    >>> F.pixel_unshuffle(tn.rand(1, 3, 6, 6), 2).shape
+    tenon.Size([1, 12, 3, 3])
+    """
     r = downscale_factor
     *lead, channels, height, width = input.shape
     if r <= 0 or height % r or width % r:
@@ -359,7 +446,11 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
 def unfold(
     input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
 ) -> Tensor:
-    """Every window of (N, C, H, W) as a column of (N, C * kh * kw, windows)."""
+    """Every window of (N, C, H, W) as a column of (N, C * kh * kw, windows).
+
+    >>> F.unfold(tn.rand(1, 3, 4, 4), 2).shape
+    tenon.Size([1, 12, 9])
+    """
     (kh, kw), (dh, dw) = _pair(kernel_size), _pair(dilation)
     (ph, pw), (sh, sw) = _pair(padding), _pair(stride)
     batched = input if input.dim() == 4 else input.unsqueeze(0)

@@ -42,7 +42,13 @@ def _give(input: Tensor, result: Tensor, inplace: bool) -> Tensor:
 def hardtanh(
     input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
 ) -> Tensor:
-    """input cut to [min_val, max_val]."""
+    """input cut to [min_val, max_val].
+
+    Shapes: any.
+
+    >>> F.hardtanh(tn.tensor([-4.0, 0.5, 4.0]))
+    tensor([-1.0000,  0.5000,  1.0000])
+    """
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
     function = _nn.hardtanh_ if inplace else _nn.hardtanh
@@ -50,7 +56,13 @@ def hardtanh(
 
 
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
-    """input where it is positive, else weight * input, one weight for all or one per channel."""
+    """input where it is positive, else weight * input, one weight for all or one per channel.
+
+    Shapes: input (N, C, *), weight (1,) or (C,).
+
+    >>> F.prelu(tn.tensor([-2.0, 3.0]), tn.tensor([0.5]))
+    tensor([-1.,  3.])
+    """
     if weight.dim() > 1:
         raise RuntimeError(
             f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.dim()}"
@@ -69,7 +81,13 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
 
 
 def glu(input: Tensor, dim: int = -1) -> Tensor:
-    """The first half of input times the sigmoid of the second half."""
+    """The first half of input times the sigmoid of the second half.
+
+    Shapes: an even size along dim, half of which is left.
+
+    >>> F.glu(tn.zeros(2, 6)).shape
+    tenon.Size([2, 3])
+    """
     if input.dim() == 0:
         raise RuntimeError("glu does not support scalars because halving size must be even")
     if input.size(dim) % 2:
@@ -82,7 +100,13 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
 
 
 def softshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Tensor:
-    """input moved towards zero by lambd."""
+    """input moved towards zero by lambd.
+
+    Shapes: any.
+
+    >>> F.softshrink(tn.tensor([0.25, 1.0]))
+    tensor([0.0000, 0.5000])
+    """
     if lambd < 0:
         raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd}.")
     return _nn.softshrink(input, lambd, out=out)
@@ -96,28 +120,52 @@ def _softmax_dim(ndim: int) -> int:
 def softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
 ) -> Tensor:
-    """exp(input), normalised along dim."""
+    """exp(input), normalised along dim.
+
+    Shapes: any.
+
+    >>> F.softmax(tn.zeros(1, 2), dim=1)
+    tensor([[0.5000, 0.5000]])
+    """
     return tenon.softmax(input, _softmax_dim(input.dim()) if dim is None else dim, dtype=dtype)
 
 
 def softmin(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
 ) -> Tensor:
-    """softmax of -input."""
+    """softmax of -input.
+
+    Shapes: any.
+
+    >>> F.softmin(tn.zeros(1, 2), dim=1)
+    tensor([[0.5000, 0.5000]])
+    """
     return _nn.softmin(input, _softmax_dim(input.dim()) if dim is None else dim, dtype)
 
 
 def log_softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
 ) -> Tensor:
-    """The logarithm of softmax."""
+    """The logarithm of softmax.
+
+    Shapes: any.
+
+    >>> F.log_softmax(tn.zeros(1, 2), dim=1)
+    tensor([[-0.6931, -0.6931]])
+    """
     return tenon.log_softmax(input, _softmax_dim(input.dim()) if dim is None else dim, dtype=dtype)
 
 
 def gumbel_softmax(
     logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
 ) -> Tensor:
-    """A sample of the Gumbel-softmax distribution; hard: one-hot with the soft gradient."""
+    """A sample of the Gumbel-softmax distribution; hard: one-hot with the soft gradient.
+
+    Shapes: any.
+
+    >>> F.gumbel_softmax(tn.zeros(2, 3), hard=True).sum(1)
+    tensor([1., 1.])
+    """
     gumbels = -tenon.empty_like(logits).exponential_().log()
     soft = ((logits + gumbels) / tau).softmax(dim)
     if not hard:
@@ -136,7 +184,13 @@ def _check_probability(p: float) -> None:
 
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Zeroes elements with probability p and scales the rest by 1 / (1 - p)."""
+    """Zeroes elements with probability p and scales the rest by 1 / (1 - p).
+
+    Shapes: any.
+
+    >>> F.dropout(tn.ones(3), 0.5, training=False)
+    tensor([1., 1., 1.])
+    """
     _check_probability(p)
     if not training or p == 0.0:
         return input
@@ -161,7 +215,11 @@ def _channel_dropout(
 def dropout1d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
-    """dropout of whole rows of (N, C, L) or (C, L)."""
+    """dropout of whole rows of (N, C, L) or (C, L).
+
+    >>> F.dropout1d(tn.ones(2, 3, 4)).shape
+    tenon.Size([2, 3, 4])
+    """
     if input.dim() not in (2, 3):
         raise RuntimeError(f"dropout1d: Expected 2D or 3D input, but received a {input.dim()}D")
     return _channel_dropout(input, p, training, inplace, input.dim() - 1)
@@ -170,14 +228,22 @@ def dropout1d(
 def dropout2d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
-    """dropout of whole channels of (N, C, H, W)."""
+    """dropout of whole channels of (N, C, H, W).
+
+    >>> F.dropout2d(tn.ones(2, 3, 4, 4)).shape
+    tenon.Size([2, 3, 4, 4])
+    """
     return _channel_dropout(input, p, training, inplace, 2)
 
 
 def dropout3d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
-    """dropout of whole channels of (N, C, D, H, W)."""
+    """dropout of whole channels of (N, C, D, H, W).
+
+    >>> F.dropout3d(tn.ones(2, 3, 2, 4, 4)).shape
+    tenon.Size([2, 3, 2, 4, 4])
+    """
     return _channel_dropout(input, p, training, inplace, 1 if input.dim() == 4 else 2)
 
 
@@ -188,7 +254,13 @@ _SELU_SCALE = 1.0507009873554804934193349852946
 def alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Tensor:
-    """dropout that keeps mean and variance after selu."""
+    """dropout that keeps mean and variance after selu.
+
+    Shapes: any.
+
+    >>> F.alpha_dropout(tn.ones(2), training=False)
+    tensor([1., 1.])
+    """
     _check_probability(p)
     if not training or p == 0.0:
         return input
@@ -204,7 +276,13 @@ def alpha_dropout(
 def feature_alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Tensor:
-    """alpha_dropout of whole channels."""
+    """alpha_dropout of whole channels.
+
+    Shapes: (N, C, *).
+
+    >>> F.feature_alpha_dropout(tn.ones(2, 3), training=False).shape
+    tenon.Size([2, 3])
+    """
     _check_probability(p)
     if not training or p == 0.0:
         return input
@@ -223,7 +301,13 @@ def rrelu(
     training: bool = False,
     inplace: bool = False,
 ) -> Tensor:
-    """leaky_relu with slopes drawn from [lower, upper) in training, their mean otherwise."""
+    """leaky_relu with slopes drawn from [lower, upper) in training, their mean otherwise.
+
+    Shapes: any.
+
+    >>> F.rrelu(tn.tensor([3.0]))
+    tensor([3.])
+    """
     if lower > upper:
         raise RuntimeError("Lower bound should be less than or equal to the upper bound")
     x = _source(input, inplace)
@@ -247,7 +331,14 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Tensor:
-    """Rows of weight, picked by input. max_norm: those rows are first cut to that norm."""
+    """Rows of weight, picked by input. max_norm: those rows are first cut to that norm.
+
+    Shapes: integers (*) and weight (rows, width) to (*, width).
+
+    >>> F.embedding(tn.tensor([1, 0]), tn.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([[3., 4.],
+            [1., 2.]])
+    """
     if padding_idx is None:
         padding_idx = -1
     else:
@@ -297,7 +388,13 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> Tensor:
-    """Sum, mean or maximum of the rows of weight that each bag of indices names."""
+    """Sum, mean or maximum of the rows of weight that each bag of indices names.
+
+    Shapes: integers (N, L), or (L,) with offsets (N,), and weight (rows, width) to (N, width).
+
+    >>> F.embedding_bag(tn.tensor([[0, 1]]), tn.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([[2., 3.]])
+    """
     if mode not in ("sum", "mean", "max"):
         raise ValueError("mode has to be one of sum, mean or max")
     if per_sample_weights is not None and mode != "sum":
@@ -341,7 +438,11 @@ def embedding_bag(
 
 
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
-    """Takes channels from the groups in turn: (N, g c, ...) as (N, c g, ...)."""
+    """Takes channels from the groups in turn: (N, g c, ...) as (N, c g, ...).
+
+    >>> F.channel_shuffle(tn.arange(4.0).reshape(1, 4, 1, 1), 2).flatten()
+    tensor([0., 2., 1., 3.])
+    """
     channels = input.size(1)
     if groups <= 0 or channels % groups:
         raise RuntimeError(
@@ -372,7 +473,13 @@ def batch_norm(
     momentum: float = 0.1,
     eps: float = 1e-05,
 ) -> Tensor:
-    """Normalises each channel, by the batch (training) or by the running statistics."""
+    """Normalises each channel, by the batch (training) or by the running statistics.
+
+    Shapes: input (N, C, *), the others (C,) or None.
+
+    >>> F.batch_norm(tn.rand(8, 3), None, None, training=True).shape
+    tenon.Size([8, 3])
+    """
     if training:
         _checked_batch(input.size())
         if eps <= 0.0:
@@ -392,7 +499,13 @@ def instance_norm(
     momentum: float = 0.1,
     eps: float = 1e-05,
 ) -> Tensor:
-    """Normalises each channel of each sample by itself."""
+    """Normalises each channel of each sample by itself.
+
+    Shapes: (N, C, *); the result has the same.
+
+    >>> F.instance_norm(tn.rand(2, 3, 5)).shape
+    tenon.Size([2, 3, 5])
+    """
     if not use_input_stats:
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
     if input.shape[2:].numel() == 1:
@@ -405,7 +518,13 @@ def instance_norm(
 def local_response_norm(
     input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
 ) -> Tensor:
-    """Divides by a power of the mean square of the neighbouring channels."""
+    """Divides by a power of the mean square of the neighbouring channels.
+
+    Shapes: (N, C, *); the result has the same.
+
+    >>> F.local_response_norm(tn.rand(1, 4, 3), 2).shape
+    tenon.Size([1, 4, 3])
+    """
     if input.dim() < 3:
         raise ValueError(
             f"Expected 3D or higher dimensionality input (got {input.dim()} dimensions)"
@@ -418,7 +537,13 @@ def local_response_norm(
 def normalize(
     input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Tensor | None = None
 ) -> Tensor:
-    """input divided by its p-norm along dim, which counts as eps at least."""
+    """input divided by its p-norm along dim, which counts as eps at least.
+
+    Shapes: any.
+
+    >>> F.normalize(tn.tensor([[3.0, 4.0]]))
+    tensor([[0.6000, 0.8000]])
+    """
     denominator = input.norm(p, dim, keepdim=True).clamp_min(eps).expand_as(input)
     if out is None:
         return input / denominator
@@ -426,6 +551,12 @@ def normalize(
 
 
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
-    """The cosine of the angle between x1 and x2 along dim."""
+    """The cosine of the angle between x1 and x2 along dim.
+
+    Shapes: two that broadcast, to theirs without dim.
+
+    >>> F.cosine_similarity(tn.tensor([1.0, 0.0]), tn.tensor([0.0, 2.0]), dim=0)
+    tensor(0.)
+    """
     x1, x2 = tenon.broadcast_tensors(x1, x2)
     return _nn.cosine_similarity(x1, x2, dim, eps)

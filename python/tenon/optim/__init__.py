@@ -1,5 +1,6 @@
 """Optimizers and schedules of learning rates."""
 
+from tenon._help import describe
 from tenon.optim import lr_scheduler, swa_utils
 from tenon.optim._adafactor import Adafactor
 from tenon.optim._muon import Muon
@@ -29,3 +30,5 @@ __all__ = [
     "lr_scheduler",
     "swa_utils",
 ]
+describe(*(globals()[name] for name in __all__))
+describe(*vars(lr_scheduler).values())

@@ -17,7 +17,18 @@ def _root_mean_square(x: Tensor) -> float:
 
 
 class Adafactor(Optimizer):
-    """Steps relative to the size of the parameters, divided by factored root variances."""
+    """Steps relative to the size of the parameters, divided by factored root variances.
+
+    Step: Matrices keep means of g g for rows and columns only; the step has at most the size d,
+        times max(eps[1], rms(p)) and min(lr, 1 / sqrt(t)).
+
+    >>> p = nn.Parameter(tn.ones(1))
+    >>> optimizer = tn.optim.Adafactor([p], lr=0.1)
+    >>> (p * p).sum().backward()
+    >>> optimizer.step()
+    >>> p.data
+    tensor([0.9000])
+    """
 
     def __init__(
         self,

@@ -20,7 +20,18 @@ def _linear(start: float, end: float, share: float) -> float:
 
 
 class OneCycleLR(LRScheduler):
-    """Up to max_lr and down to almost nothing, with momentum the other way round."""
+    """Up to max_lr and down to almost nothing, with momentum the other way round.
+
+    >>> optimizer = tn.optim.SGD([nn.Parameter(tn.ones(1))], lr=1.0, momentum=0.9)
+    >>> schedule = tn.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.0, total_steps=4)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     optimizer.step()
+    ...     schedule.step()
+    ...     rates.append(round(schedule.get_last_lr()[0], 4))
+    >>> rates
+    [0.8117, 0.2831, 0.0, 0.2831]
+    """
 
     def __init__(
         self,
@@ -136,7 +147,20 @@ def _set_momentum(group: dict[str, Any], value: float, use_beta1: bool) -> None:
 
 
 class CyclicLR(LRScheduler):
-    """Back and forth between two rates."""
+    """Back and forth between two rates.
+
+    >>> optimizer = tn.optim.SGD([nn.Parameter(tn.ones(1))], lr=1.0, momentum=0.9)
+    >>> schedule = tn.optim.lr_scheduler.CyclicLR(optimizer,
+    ...     base_lr=0.0, max_lr=1.0, step_size_up=2
+    ... )
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     optimizer.step()
+    ...     schedule.step()
+    ...     rates.append(round(schedule.get_last_lr()[0], 4))
+    >>> rates
+    [0.5, 1.0, 0.5, 0.0]
+    """
 
     def __init__(
         self,

@@ -58,7 +58,20 @@ def _undo(scheduler: Any) -> None:
 
 
 class SequentialLR(_Several):
-    """One schedule after the other, changing at the milestones."""
+    """One schedule after the other, changing at the milestones.
+
+    >>> optimizer = tn.optim.SGD([nn.Parameter(tn.ones(1))], lr=1.0)
+    >>> first = tn.optim.lr_scheduler.ConstantLR(optimizer)
+    >>> second = tn.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+    >>> schedule = tn.optim.lr_scheduler.SequentialLR(optimizer, [first, second], milestones=[2])
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     optimizer.step()
+    ...     schedule.step()
+    ...     rates.append(round(schedule.get_last_lr()[0], 4))
+    >>> rates
+    [0.3333, 1.0, 0.5, 0.25]
+    """
 
     def __init__(
         self,
@@ -103,7 +116,20 @@ class SequentialLR(_Several):
 
 
 class ChainedScheduler(_Several):
-    """Several chainable schedules at once."""
+    """Several chainable schedules at once.
+
+    >>> optimizer = tn.optim.SGD([nn.Parameter(tn.ones(1))], lr=1.0)
+    >>> first = tn.optim.lr_scheduler.StepLR(optimizer, 2)
+    >>> second = tn.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+    >>> schedule = tn.optim.lr_scheduler.ChainedScheduler([first, second])
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     optimizer.step()
+    ...     schedule.step()
+    ...     rates.append(round(schedule.get_last_lr()[0], 4))
+    >>> rates
+    [0.5, 0.025, 0.0125, 0.0006]
+    """
 
     def __init__(
         self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None
@@ -127,7 +153,18 @@ class ChainedScheduler(_Several):
 
 
 class ReduceLROnPlateau(LRScheduler):
-    """Times factor when a measure has not got better for `patience` epochs."""
+    """Times factor when a measure has not got better for `patience` epochs.
+
+    >>> optimizer = tn.optim.SGD([nn.Parameter(tn.ones(1))], lr=1.0)
+    >>> schedule = tn.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     optimizer.step()
+    ...     schedule.step(1.0)
+    ...     rates.append(round(schedule.get_last_lr()[0], 4))
+    >>> rates
+    [1.0, 0.1, 0.01, 0.001]
+    """
 
     def __init__(
         self,

@@ -41,7 +41,19 @@ def _rate(lr: float, rule: str | None, shape: tuple[int, ...]) -> float:
 
 
 class Muon(Optimizer):
-    """Momentum made orthogonal. Parameters are matrices; others need another optimizer."""
+    """Momentum made orthogonal. Parameters are matrices; others need another optimizer.
+
+    Step: m = momentum m + (1 - momentum) g, made orthogonal by a few Newton-Schulz iterations; p =
+        p (1 - lr weight_decay) - lr' m.
+
+    >>> p = nn.Parameter(tn.eye(2))
+    >>> optimizer = tn.optim.Muon([p], lr=0.1)
+    >>> (p * p).sum().backward()
+    >>> optimizer.step()
+    >>> p.data
+    tensor([[0.8775, 0.0000],
+            [0.0000, 0.8775]])
+    """
 
     def __init__(
         self,

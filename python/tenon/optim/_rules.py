@@ -122,7 +122,18 @@ class Rule(Optimizer):
 
 
 class RMSprop(Rule):
-    """Divides by a running root mean square of the gradient."""
+    """Divides by a running root mean square of the gradient.
+
+    Step: v = alpha v + (1 - alpha) g g; p = p - lr g / (sqrt(v) + eps); with momentum the
+        quotients are added up first.
+
+    >>> p = nn.Parameter(tn.ones(1))
+    >>> optimizer = tn.optim.RMSprop([p], lr=0.1)
+    >>> (p * p).sum().backward()
+    >>> optimizer.step()
+    >>> p.data
+    tensor([5.9605e-08])
+    """
 
     _rule = "rmsprop"
     _states = ("square_avg", "momentum_buffer", "grad_avg")
@@ -161,7 +172,17 @@ class RMSprop(Rule):
 
 
 class Adagrad(Rule):
-    """Divides by the root of the sum of all squared gradients."""
+    """Divides by the root of the sum of all squared gradients.
+
+    Step: s = s + g g; p = p - lr / (1 + (t - 1) lr_decay) g / (sqrt(s) + eps).
+
+    >>> p = nn.Parameter(tn.ones(1))
+    >>> optimizer = tn.optim.Adagrad([p], lr=0.1)
+    >>> (p * p).sum().backward()
+    >>> optimizer.step()
+    >>> p.data
+    tensor([0.9000])
+    """
 
     _rule = "adagrad"
     _states = ("sum",)
@@ -209,7 +230,18 @@ class Adagrad(Rule):
 
 
 class Adadelta(Rule):
-    """Scales by the ratio of running means of updates and gradients."""
+    """Scales by the ratio of running means of updates and gradients.
+
+    Step: v = rho v + (1 - rho) g g; step = g sqrt((u + eps) / (v + eps)); u = rho u + (1 - rho)
+        step step; p = p - lr step.
+
+    >>> p = nn.Parameter(tn.ones(1))
+    >>> optimizer = tn.optim.Adadelta([p])
+    >>> (p * p).sum().backward()
+    >>> optimizer.step()
+    >>> p.data
+    tensor([0.9968])
+    """
 
     _rule = "adadelta"
     _states = ("square_avg", "acc_delta")
@@ -259,7 +291,17 @@ class _Moments(Rule):
 
 
 class NAdam(_Moments):
-    """Adam with Nesterov momentum."""
+    """Adam with Nesterov momentum.
+
+    Step: Adam's step with the mean as it will be one step later.
+
+    >>> p = nn.Parameter(tn.ones(1))
+    >>> optimizer = tn.optim.NAdam([p], lr=0.1)
+    >>> (p * p).sum().backward()
+    >>> optimizer.step()
+    >>> p.data
+    tensor([0.8944])
+    """
 
     _rule = "nadam"
     _states = ("exp_avg", "exp_avg_sq", "mu_product")
@@ -297,7 +339,18 @@ class NAdam(_Moments):
 
 
 class RAdam(_Moments):
-    """Adam that waits until the variance of its step is known."""
+    """Adam that waits until the variance of its step is known.
+
+    Step: Adam's step times a factor that makes up for the variance of v; while that is unknown, p
+        = p - lr m / (1 - b1**t).
+
+    >>> p = nn.Parameter(tn.ones(1))
+    >>> optimizer = tn.optim.RAdam([p], lr=0.1)
+    >>> (p * p).sum().backward()
+    >>> optimizer.step()
+    >>> p.data
+    tensor([0.8000])
+    """
 
     _rule = "radam"
     _states = ("exp_avg", "exp_avg_sq")
@@ -324,7 +377,17 @@ class RAdam(_Moments):
 
 
 class Adamax(Rule):
-    """Adam with the largest gradient in the place of the root mean square."""
+    """Adam with the largest gradient in the place of the root mean square.
+
+    Step: m = b1 m + (1 - b1) g; u = max(b2 u, abs(g) + eps); p = p - lr / (1 - b1**t) m / u.
+
+    >>> p = nn.Parameter(tn.ones(1))
+    >>> optimizer = tn.optim.Adamax([p], lr=0.1)
+    >>> (p * p).sum().backward()
+    >>> optimizer.step()
+    >>> p.data
+    tensor([0.9000])
+    """
 
     _rule = "adamax"
     _states = ("exp_avg", "exp_inf")
@@ -357,7 +420,18 @@ class Adamax(Rule):
 
 
 class Rprop(Rule):
-    """Looks at the signs of the gradients only; every element has a step size of its own."""
+    """Looks at the signs of the gradients only; every element has a step size of its own.
+
+    Step: p = p - sign(g) s; each s grows by etas[1] where the sign stays and shrinks by etas[0]
+        where it changes.
+
+    >>> p = nn.Parameter(tn.ones(1))
+    >>> optimizer = tn.optim.Rprop([p], lr=0.1)
+    >>> (p * p).sum().backward()
+    >>> optimizer.step()
+    >>> p.data
+    tensor([0.9000])
+    """
 
     _rule = "rprop"
     _states = ("prev", "step_size")
@@ -394,7 +468,18 @@ class Rprop(Rule):
 
 
 class ASGD(Rule):
-    """Steps that get shorter, and beside them the average of where they led."""
+    """Steps that get shorter, and beside them the average of where they led.
+
+    Step: The gradient step with lr / (1 + lambd lr t)**alpha; from step t0 on `ax` in the state is
+        the mean of the parameters.
+
+    >>> p = nn.Parameter(tn.ones(1))
+    >>> optimizer = tn.optim.ASGD([p], lr=0.1)
+    >>> (p * p).sum().backward()
+    >>> optimizer.step()
+    >>> p.data
+    tensor([0.8000])
+    """
 
     _rule = "asgd"
     _states = ("ax", "eta", "mu")

@@ -11,7 +11,18 @@ from tenon.optim.optimizer import Optimizer, step_with_closure
 
 
 class SparseAdam(Optimizer):
-    """Moments and parameters change where the gradient has elements; all else stays as it is."""
+    """Moments and parameters change where the gradient has elements; all else stays as it is.
+
+    Step: Adam's step for the rows that a sparse gradient names.
+
+    >>> table = nn.Embedding(3, 1, sparse=True)
+    >>> _ = nn.init.ones_(table.weight)
+    >>> optimizer = tn.optim.SparseAdam(table.parameters(), lr=0.1)
+    >>> table(tn.tensor([2])).sum().backward()
+    >>> optimizer.step()
+    >>> table.weight.data.flatten()
+    tensor([1.0000, 1.0000, 0.9000])
+    """
 
     def __init__(
         self,

@@ -58,7 +58,17 @@ def _as_reals(name: str, grad: Tensor, *others: Tensor | None) -> list[Tensor | 
 
 
 class SGD(Optimizer):
-    """Gradient descent, with momentum."""
+    """Gradient descent, with momentum.
+
+    Step: v = momentum v + (1 - dampening) g; p = p - lr v, where g has weight_decay p added.
+
+    >>> p = nn.Parameter(tn.ones(1))
+    >>> optimizer = tn.optim.SGD([p], lr=0.1)
+    >>> (p * p).sum().backward()
+    >>> optimizer.step()
+    >>> p.data
+    tensor([0.8000])
+    """
 
     def __init__(
         self,
@@ -159,7 +169,18 @@ class SGD(Optimizer):
 
 
 class Adam(Optimizer):
-    """Adam; with decoupled_weight_decay it is AdamW."""
+    """Adam; with decoupled_weight_decay it is AdamW.
+
+    Step: m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g g; p = p - lr (m / (1 - b1**t)) / (sqrt(v /
+        (1 - b2**t)) + eps), where g has weight_decay p added.
+
+    >>> p = nn.Parameter(tn.ones(1))
+    >>> optimizer = tn.optim.Adam([p], lr=0.1)
+    >>> (p * p).sum().backward()
+    >>> optimizer.step()
+    >>> p.data
+    tensor([0.9000])
+    """
 
     _decoupled = False
 
@@ -279,7 +300,17 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """Adam whose weights decay by themselves, not through the gradient."""
+    """Adam whose weights decay by themselves, not through the gradient.
+
+    Step: p = p (1 - lr weight_decay), then Adam's step without decay in the gradient.
+
+    >>> p = nn.Parameter(tn.ones(1))
+    >>> optimizer = tn.optim.AdamW([p], lr=0.1)
+    >>> (p * p).sum().backward()
+    >>> optimizer.step()
+    >>> p.data
+    tensor([0.8990])
+    """
 
     _decoupled = True
 

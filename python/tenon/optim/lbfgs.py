@@ -112,7 +112,21 @@ class _LineSearch:
 
 
 class LBFGS(Optimizer):
-    """step() needs a closure that computes the loss anew and returns it."""
+    """step() needs a closure that computes the loss anew and returns it.
+
+    Step: The direction follows from the last history_size changes of parameters and gradients.
+
+    >>> p = nn.Parameter(tn.ones(1))
+    >>> optimizer = tn.optim.LBFGS([p], lr=0.1)
+    >>> def loss():
+    ...     optimizer.zero_grad()
+    ...     value = (p * p).sum()
+    ...     value.backward()
+    ...     return value
+    >>> _ = optimizer.step(loss)
+    >>> p.data
+    tensor([0.1216])
+    """
 
     def __init__(
         self,

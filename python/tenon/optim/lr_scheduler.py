@@ -80,14 +80,36 @@ class _ByFunction(LRScheduler):
 
 
 class LambdaLR(_ByFunction):
-    """The initial rate times a function of the epoch."""
+    """The initial rate times a function of the epoch.
+
+    >>> optimizer = tn.optim.SGD([nn.Parameter(tn.ones(1))], lr=1.0)
+    >>> schedule = tn.optim.lr_scheduler.LambdaLR(optimizer, lambda epoch: 1 / (1 + epoch))
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     optimizer.step()
+    ...     schedule.step()
+    ...     rates.append(round(schedule.get_last_lr()[0], 4))
+    >>> rates
+    [0.5, 0.3333, 0.25, 0.2]
+    """
 
     def get_lr(self) -> list[Any]:
         return [base * fn(self.last_epoch) for fn, base in zip(self.lr_lambdas, self.base_lrs)]
 
 
 class MultiplicativeLR(_ByFunction):
-    """The present rate times a function of the epoch."""
+    """The present rate times a function of the epoch.
+
+    >>> optimizer = tn.optim.SGD([nn.Parameter(tn.ones(1))], lr=1.0)
+    >>> schedule = tn.optim.lr_scheduler.MultiplicativeLR(optimizer, lambda epoch: 0.5)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     optimizer.step()
+    ...     schedule.step()
+    ...     rates.append(round(schedule.get_last_lr()[0], 4))
+    >>> rates
+    [0.5, 0.25, 0.125, 0.0625]
+    """
 
     def get_lr(self) -> list[Any]:
         lrs = _values(self.optimizer, "lr")
@@ -97,7 +119,18 @@ class MultiplicativeLR(_ByFunction):
 
 
 class StepLR(_Closed):
-    """Times gamma every step_size epochs."""
+    """Times gamma every step_size epochs.
+
+    >>> optimizer = tn.optim.SGD([nn.Parameter(tn.ones(1))], lr=1.0)
+    >>> schedule = tn.optim.lr_scheduler.StepLR(optimizer, step_size=2)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     optimizer.step()
+    ...     schedule.step()
+    ...     rates.append(round(schedule.get_last_lr()[0], 4))
+    >>> rates
+    [1.0, 0.1, 0.1, 0.01]
+    """
 
     def __init__(
         self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1
@@ -116,7 +149,18 @@ class StepLR(_Closed):
 
 
 class MultiStepLR(_Closed):
-    """Times gamma at each milestone."""
+    """Times gamma at each milestone.
+
+    >>> optimizer = tn.optim.SGD([nn.Parameter(tn.ones(1))], lr=1.0)
+    >>> schedule = tn.optim.lr_scheduler.MultiStepLR(optimizer, milestones=[1, 3])
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     optimizer.step()
+    ...     schedule.step()
+    ...     rates.append(round(schedule.get_last_lr()[0], 4))
+    >>> rates
+    [0.1, 0.1, 0.01, 0.01]
+    """
 
     def __init__(
         self,
@@ -140,7 +184,18 @@ class MultiStepLR(_Closed):
 
 
 class ConstantLR(_Closed):
-    """Times factor for the first total_iters epochs."""
+    """Times factor for the first total_iters epochs.
+
+    >>> optimizer = tn.optim.SGD([nn.Parameter(tn.ones(1))], lr=1.0)
+    >>> schedule = tn.optim.lr_scheduler.ConstantLR(optimizer, factor=0.5, total_iters=2)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     optimizer.step()
+    ...     schedule.step()
+    ...     rates.append(round(schedule.get_last_lr()[0], 4))
+    >>> rates
+    [0.5, 1.0, 1.0, 1.0]
+    """
 
     def __init__(
         self,
@@ -168,7 +223,18 @@ class ConstantLR(_Closed):
 
 
 class LinearLR(_Closed):
-    """A factor that moves from start_factor to end_factor in total_iters epochs."""
+    """A factor that moves from start_factor to end_factor in total_iters epochs.
+
+    >>> optimizer = tn.optim.SGD([nn.Parameter(tn.ones(1))], lr=1.0)
+    >>> schedule = tn.optim.lr_scheduler.LinearLR(optimizer, start_factor=0.25, total_iters=3)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     optimizer.step()
+    ...     schedule.step()
+    ...     rates.append(round(schedule.get_last_lr()[0], 4))
+    >>> rates
+    [0.5, 0.75, 1.0, 1.0]
+    """
 
     def __init__(
         self,
@@ -206,7 +272,18 @@ class LinearLR(_Closed):
 
 
 class ExponentialLR(_Closed):
-    """Times gamma every epoch."""
+    """Times gamma every epoch.
+
+    >>> optimizer = tn.optim.SGD([nn.Parameter(tn.ones(1))], lr=1.0)
+    >>> schedule = tn.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     optimizer.step()
+    ...     schedule.step()
+    ...     rates.append(round(schedule.get_last_lr()[0], 4))
+    >>> rates
+    [0.5, 0.25, 0.125, 0.0625]
+    """
 
     def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
         self.gamma = gamma
@@ -220,7 +297,18 @@ class ExponentialLR(_Closed):
 
 
 class PolynomialLR(_Closed):
-    """Falls to zero as a power of the epochs that are left."""
+    """Falls to zero as a power of the epochs that are left.
+
+    >>> optimizer = tn.optim.SGD([nn.Parameter(tn.ones(1))], lr=1.0)
+    >>> schedule = tn.optim.lr_scheduler.PolynomialLR(optimizer, total_iters=4)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     optimizer.step()
+    ...     schedule.step()
+    ...     rates.append(round(schedule.get_last_lr()[0], 4))
+    >>> rates
+    [0.75, 0.5, 0.25, 0.0]
+    """
 
     def __init__(
         self,
@@ -246,7 +334,18 @@ class PolynomialLR(_Closed):
 
 
 class CosineAnnealingLR(_Closed):
-    """Half a cosine from the initial rate to eta_min in T_max epochs, and back."""
+    """Half a cosine from the initial rate to eta_min in T_max epochs, and back.
+
+    >>> optimizer = tn.optim.SGD([nn.Parameter(tn.ones(1))], lr=1.0)
+    >>> schedule = tn.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=4)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     optimizer.step()
+    ...     schedule.step()
+    ...     rates.append(round(schedule.get_last_lr()[0], 4))
+    >>> rates
+    [0.8536, 0.5, 0.1464, 0.0]
+    """
 
     def __init__(
         self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1
@@ -274,7 +373,18 @@ class CosineAnnealingLR(_Closed):
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """Half a cosine that starts again after T_0, T_0 * T_mult, ... epochs."""
+    """Half a cosine that starts again after T_0, T_0 * T_mult, ... epochs.
+
+    >>> optimizer = tn.optim.SGD([nn.Parameter(tn.ones(1))], lr=1.0)
+    >>> schedule = tn.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, T_0=2)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     optimizer.step()
+    ...     schedule.step()
+    ...     rates.append(round(schedule.get_last_lr()[0], 4))
+    >>> rates
+    [0.5, 1.0, 0.5, 1.0]
+    """
 
     def __init__(
         self,

@@ -1,5 +1,6 @@
 """All module classes, by the files they stand in."""
 
+from tenon._help import describe
 from tenon.nn._linear_loss import LinearCrossEntropyOptions
 from tenon.nn.modules.activation import (
     CELU,
@@ -334,3 +335,4 @@ __all__ = [
     "ZeroPad2d",
     "ZeroPad3d",
 ]
+describe(*(globals()[name] for name in __all__))

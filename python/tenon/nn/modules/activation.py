@@ -29,35 +29,65 @@ class _Inplace(Module):
 
 
 class ReLU(_Inplace):
-    """max(0, input)."""
+    """max(0, input).
+
+    Shapes: any.
+
+    >>> nn.ReLU()(tn.tensor([-2.0, 3.0]))
+    tensor([0., 3.])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.relu(input, inplace=self.inplace)
 
 
 class SELU(_Inplace):
-    """The self-normalising form of ELU."""
+    """The self-normalising form of ELU.
+
+    Shapes: any.
+
+    >>> nn.SELU()(tn.tensor([0.0]))
+    tensor([0.])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.selu(input, self.inplace)
 
 
 class SiLU(_Inplace):
-    """input * sigmoid(input)."""
+    """input * sigmoid(input).
+
+    Shapes: any.
+
+    >>> nn.SiLU()(tn.tensor([0.0]))
+    tensor([0.])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.silu(input, inplace=self.inplace)
 
 
 class Mish(_Inplace):
-    """input * tanh(softplus(input))."""
+    """input * tanh(softplus(input)).
+
+    Shapes: any.
+
+    >>> nn.Mish()(tn.tensor([0.0, 100.0]))
+    tensor([  0., 100.])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.mish(input, inplace=self.inplace)
 
 
 class Hardswish(_Inplace):
-    """input * hardsigmoid(input)."""
+    """input * hardsigmoid(input).
+
+    Shapes: any.
+
+    >>> nn.Hardswish()(tn.tensor([-4.0, 0.0, 4.0]))
+    tensor([-0., 0., 4.])
+    """
 
     def extra_repr(self) -> str:
         return ""
@@ -67,7 +97,13 @@ class Hardswish(_Inplace):
 
 
 class Hardsigmoid(_Inplace):
-    """(input + 3) / 6 cut to [0, 1]."""
+    """(input + 3) / 6 cut to [0, 1].
+
+    Shapes: any.
+
+    >>> nn.Hardsigmoid()(tn.tensor([-4.0, 0.0, 4.0]))
+    tensor([0.0000, 0.5000, 1.0000])
+    """
 
     def extra_repr(self) -> str:
         return ""
@@ -77,35 +113,65 @@ class Hardsigmoid(_Inplace):
 
 
 class Sigmoid(Module):
-    """1 / (1 + exp(-input))."""
+    """1 / (1 + exp(-input)).
+
+    Shapes: any.
+
+    >>> nn.Sigmoid()(tn.tensor([0.0]))
+    tensor([0.5000])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return tenon.sigmoid(input)
 
 
 class Tanh(Module):
-    """Hyperbolic tangent."""
+    """Hyperbolic tangent.
+
+    Shapes: any.
+
+    >>> nn.Tanh()(tn.tensor([0.0]))
+    tensor([0.])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return tenon.tanh(input)
 
 
 class LogSigmoid(Module):
-    """log(sigmoid(input))."""
+    """log(sigmoid(input)).
+
+    Shapes: any.
+
+    >>> nn.LogSigmoid()(tn.tensor([0.0]))
+    tensor([-0.6931])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.logsigmoid(input)
 
 
 class Softsign(Module):
-    """input / (1 + |input|)."""
+    """input / (1 + |input|).
+
+    Shapes: any.
+
+    >>> nn.Softsign()(tn.tensor([0.0, 1.0]))
+    tensor([0.0000, 0.5000])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softsign(input)
 
 
 class Tanhshrink(Module):
-    """input - tanh(input)."""
+    """input - tanh(input).
+
+    Shapes: any.
+
+    >>> nn.Tanhshrink()(tn.tensor([0.0]))
+    tensor([0.])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.tanhshrink(input)
@@ -124,21 +190,39 @@ class _WithAlpha(Module):
 
 
 class ELU(_WithAlpha):
-    """input where it is positive, else alpha * (exp(input) - 1)."""
+    """input where it is positive, else alpha * (exp(input) - 1).
+
+    Shapes: any.
+
+    >>> nn.ELU()(tn.tensor([0.0, 1.0]))
+    tensor([0., 1.])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.elu(input, self.alpha, self.inplace)
 
 
 class CELU(_WithAlpha):
-    """ELU of input / alpha, times alpha."""
+    """ELU of input / alpha, times alpha.
+
+    Shapes: any.
+
+    >>> nn.CELU()(tn.tensor([0.0, 1.0]))
+    tensor([0., 1.])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.celu(input, self.alpha, self.inplace)
 
 
 class LeakyReLU(Module):
-    """input where it is positive, else negative_slope * input."""
+    """input where it is positive, else negative_slope * input.
+
+    Shapes: any.
+
+    >>> nn.LeakyReLU(0.5)(tn.tensor([-2.0, 3.0]))
+    tensor([-1.,  3.])
+    """
 
     __constants__ = ["inplace", "negative_slope"]
 
@@ -156,7 +240,13 @@ class LeakyReLU(Module):
 
 
 class Threshold(Module):
-    """input where it is above the threshold, else value."""
+    """input where it is above the threshold, else value.
+
+    Shapes: any.
+
+    >>> nn.Threshold(1.0, 20.0)(tn.tensor([0.5, 3.0]))
+    tensor([20.,  3.])
+    """
 
     __constants__ = ["threshold", "value", "inplace"]
 
@@ -175,7 +265,13 @@ class Threshold(Module):
 
 
 class Hardtanh(Module):
-    """input cut to [min_val, max_val]."""
+    """input cut to [min_val, max_val].
+
+    Shapes: any.
+
+    >>> nn.Hardtanh()(tn.tensor([-4.0, 0.5, 4.0]))
+    tensor([-1.0000,  0.5000,  1.0000])
+    """
 
     __constants__ = ["min_val", "max_val", "inplace"]
 
@@ -212,7 +308,13 @@ class Hardtanh(Module):
 
 
 class ReLU6(Hardtanh):
-    """input cut to [0, 6]."""
+    """input cut to [0, 6].
+
+    Shapes: any.
+
+    >>> nn.ReLU6()(tn.tensor([-2.0, 3.0, 9.0]))
+    tensor([0., 3., 6.])
+    """
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__(0.0, 6.0, inplace)
@@ -222,7 +324,13 @@ class ReLU6(Hardtanh):
 
 
 class GLU(Module):
-    """The first half of input times the sigmoid of the second."""
+    """The first half of input times the sigmoid of the second.
+
+    Shapes: an even size along dim, half of which is left.
+
+    >>> nn.GLU()(tn.zeros(2, 6)).shape
+    tenon.Size([2, 3])
+    """
 
     __constants__ = ["dim"]
 
@@ -238,7 +346,13 @@ class GLU(Module):
 
 
 class GELU(Module):
-    """input times the normal distribution function of input; "tanh" for the approximation."""
+    """input times the normal distribution function of input; "tanh" for the approximation.
+
+    Shapes: any.
+
+    >>> nn.GELU()(tn.tensor([0.0, 100.0]))
+    tensor([  0., 100.])
+    """
 
     __constants__ = ["approximate"]
 
@@ -254,7 +368,13 @@ class GELU(Module):
 
 
 class Softplus(Module):
-    """log(1 + exp(beta * input)) / beta; linear above the threshold."""
+    """log(1 + exp(beta * input)) / beta; linear above the threshold.
+
+    Shapes: any.
+
+    >>> nn.Softplus()(tn.tensor([0.0]))
+    tensor([0.6931])
+    """
 
     __constants__ = ["beta", "threshold"]
 
@@ -282,21 +402,39 @@ class _Shrink(Module):
 
 
 class Softshrink(_Shrink):
-    """input moved towards zero by lambd."""
+    """input moved towards zero by lambd.
+
+    Shapes: any.
+
+    >>> nn.Softshrink()(tn.tensor([0.25, 1.0]))
+    tensor([0.0000, 0.5000])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softshrink(input, self.lambd)
 
 
 class Hardshrink(_Shrink):
-    """input where |input| > lambd, else 0."""
+    """input where |input| > lambd, else 0.
+
+    Shapes: any.
+
+    >>> nn.Hardshrink()(tn.tensor([0.25, 1.0]))
+    tensor([0., 1.])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.hardshrink(input, self.lambd)
 
 
 class PReLU(Module):
-    """LeakyReLU with a trained slope, one for all channels or one for each."""
+    """LeakyReLU with a trained slope, one for all channels or one for each.
+
+    Shapes: (N, C, *), or any with one parameter.
+
+    >>> nn.PReLU(init=0.5)(tn.tensor([-2.0, 3.0])).detach()
+    tensor([-1.,  3.])
+    """
 
     __constants__ = ["num_parameters"]
 
@@ -331,28 +469,52 @@ class _AlongDim(Module):
 
 
 class Softmax(_AlongDim):
-    """exp(input), normalised along dim."""
+    """exp(input), normalised along dim.
+
+    Shapes: any.
+
+    >>> nn.Softmax(dim=1)(tn.zeros(1, 2))
+    tensor([[0.5000, 0.5000]])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softmax(input, self.dim, _stacklevel=5)
 
 
 class LogSoftmax(_AlongDim):
-    """The logarithm of Softmax."""
+    """The logarithm of Softmax.
+
+    Shapes: any.
+
+    >>> nn.LogSoftmax(dim=1)(tn.zeros(1, 2))
+    tensor([[-0.6931, -0.6931]])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.log_softmax(input, self.dim, _stacklevel=5)
 
 
 class Softmin(_AlongDim):
-    """Softmax of -input."""
+    """Softmax of -input.
+
+    Shapes: any.
+
+    >>> nn.Softmin(dim=1)(tn.zeros(1, 2))
+    tensor([[0.5000, 0.5000]])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softmin(input, self.dim, _stacklevel=5)
 
 
 class Softmax2d(Module):
-    """Softmax over the channels of (N, C, H, W) or (C, H, W)."""
+    """Softmax over the channels of (N, C, H, W) or (C, H, W).
+
+    Shapes: (N, C, H, W) or (C, H, W).
+
+    >>> nn.Softmax2d()(tn.zeros(2, 1, 1)).flatten()
+    tensor([0.5000, 0.5000])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         if input.dim() not in (3, 4):
@@ -363,7 +525,14 @@ class Softmax2d(Module):
 
 
 class MultiheadAttention(Module):
-    """Attention of several heads with input and output projections."""
+    """Attention of several heads with input and output projections.
+
+    Shapes: query (L, N, embed_dim), key and value (S, N, ...), or N first with batch_first; gives
+        (L, N, embed_dim) and the weights (N, L, S).
+
+    >>> nn.MultiheadAttention(8, 2, batch_first=True)(*[tn.rand(4, 5, 8)] * 3)[0].shape
+    tenon.Size([4, 5, 8])
+    """
 
     __constants__ = ["batch_first"]
     bias_k: Tensor | None
@@ -489,7 +658,13 @@ class MultiheadAttention(Module):
 
 
 class RReLU(Module):
-    """Leaky ReLU with slopes drawn anew for every element while training."""
+    """Leaky ReLU with slopes drawn anew for every element while training.
+
+    Shapes: any.
+
+    >>> nn.RReLU().eval()(tn.tensor([3.0]))
+    tensor([3.])
+    """
 
     __constants__ = ["lower", "upper", "inplace"]
 

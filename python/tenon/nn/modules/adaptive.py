@@ -25,6 +25,13 @@ class AdaptiveLogSoftmaxWithLoss(Module):
     others stand in clusters, each with one output in the head and a small network in the `tail`.
 
     Calling it gives the log-probability of each target, and their mean, negative.
+
+    Shapes: input (N, in_features), target (N,); gives log probabilities of the targets (N,) and
+        their mean loss.
+
+    >>> layer = nn.AdaptiveLogSoftmaxWithLoss(8, 20, cutoffs=[5, 10])
+    >>> layer(tn.rand(4, 8), tn.tensor([0, 4, 7, 19])).output.shape
+    tenon.Size([4])
     """
 
     def __init__(

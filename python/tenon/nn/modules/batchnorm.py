@@ -117,21 +117,39 @@ class _BatchNorm(_NormBase):
 
 
 class BatchNorm1d(_BatchNorm):
-    """Batch normalisation of (N, C) or (N, C, L)."""
+    """Batch normalisation of (N, C) or (N, C, L).
+
+    Shapes: (N, C) or (N, C, L), C is num_features; the result has the same.
+
+    >>> nn.BatchNorm1d(3)(tn.rand(8, 3)).shape
+    tenon.Size([8, 3])
+    """
 
     def _check_input_dim(self, input: Tensor) -> None:
         self._expect_dims(input, 2, 3)
 
 
 class BatchNorm2d(_BatchNorm):
-    """Batch normalisation of (N, C, H, W)."""
+    """Batch normalisation of (N, C, H, W).
+
+    Shapes: (N, C, H, W), C is num_features; the result has the same.
+
+    >>> nn.BatchNorm2d(3)(tn.rand(8, 3, 4, 4)).shape
+    tenon.Size([8, 3, 4, 4])
+    """
 
     def _check_input_dim(self, input: Tensor) -> None:
         self._expect_dims(input, 4)
 
 
 class BatchNorm3d(_BatchNorm):
-    """Batch normalisation of (N, C, D, H, W)."""
+    """Batch normalisation of (N, C, D, H, W).
+
+    Shapes: (N, C, D, H, W), C is num_features; the result has the same.
+
+    >>> nn.BatchNorm3d(3)(tn.rand(8, 3, 2, 4, 4)).shape
+    tenon.Size([8, 3, 2, 4, 4])
+    """
 
     def _check_input_dim(self, input: Tensor) -> None:
         self._expect_dims(input, 5)
@@ -279,18 +297,36 @@ class _InstanceNorm(_NormBase):
 
 
 class InstanceNorm1d(_InstanceNorm):
-    """Instance normalisation of (N, C, L) or (C, L)."""
+    """Instance normalisation of (N, C, L) or (C, L).
+
+    Shapes: (N, C, L) or (C, L); the result has the same.
+
+    >>> nn.InstanceNorm1d(3)(tn.rand(2, 3, 5)).shape
+    tenon.Size([2, 3, 5])
+    """
 
     _samples = 2
 
 
 class InstanceNorm2d(_InstanceNorm):
-    """Instance normalisation of (N, C, H, W) or (C, H, W)."""
+    """Instance normalisation of (N, C, H, W) or (C, H, W).
+
+    Shapes: (N, C, H, W) or (C, H, W); the result has the same.
+
+    >>> nn.InstanceNorm2d(3)(tn.rand(2, 3, 5, 5)).shape
+    tenon.Size([2, 3, 5, 5])
+    """
 
     _samples = 3
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """Instance normalisation of (N, C, D, H, W) or (C, D, H, W)."""
+    """Instance normalisation of (N, C, D, H, W) or (C, D, H, W).
+
+    Shapes: (N, C, D, H, W) or (C, D, H, W); the result has the same.
+
+    >>> nn.InstanceNorm3d(3)(tn.rand(2, 3, 2, 5, 5)).shape
+    tenon.Size([2, 3, 2, 5, 5])
+    """
 
     _samples = 4

@@ -46,7 +46,13 @@ class _Numbered(Module):
 
 
 class Sequential(_Numbered):
-    """Calls its modules one after the other."""
+    """Calls its modules one after the other.
+
+    Shapes: what the first module takes, to what the last one gives.
+
+    >>> nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))(tn.rand(3, 4)).shape
+    tenon.Size([3, 2])
+    """
 
     def __init__(self, *args: Module | OrderedDict[str, Module]) -> None:
         super().__init__()
@@ -134,7 +140,13 @@ class Sequential(_Numbered):
 
 
 class ModuleList(_Numbered):
-    """Modules in a list; it is not called."""
+    """Modules in a list; it is not called.
+
+    Shapes: none of its own.
+
+    >>> len(nn.ModuleList([nn.Linear(2, 3), nn.ReLU()]))
+    2
+    """
 
     def __init__(self, modules: Iterable[Module] | None = None) -> None:
         super().__init__()
@@ -210,7 +222,13 @@ class ModuleList(_Numbered):
 
 
 class ModuleDict(Module):
-    """Modules by name; it is not called."""
+    """Modules by name; it is not called.
+
+    Shapes: none of its own.
+
+    >>> nn.ModuleDict({"a": nn.Linear(2, 3)})["a"](tn.rand(1, 2)).shape
+    tenon.Size([1, 3])
+    """
 
     def __init__(self, modules: Mapping[str, Module] | None = None) -> None:
         super().__init__()
@@ -306,7 +324,13 @@ def _kept(value: Any) -> Any:
 
 
 class ParameterList(Module):
-    """Parameters in a list; other values may stand between them."""
+    """Parameters in a list; other values may stand between them.
+
+    Shapes: none of its own.
+
+    >>> len(nn.ParameterList([tn.ones(1), tn.ones(2)]))
+    2
+    """
 
     def __init__(self, values: Iterable[Any] | None = None) -> None:
         super().__init__()
@@ -360,7 +384,13 @@ class ParameterList(Module):
 
 
 class ParameterDict(Module):
-    """Parameters by name; other values may stand between them."""
+    """Parameters by name; other values may stand between them.
+
+    Shapes: none of its own.
+
+    >>> list(nn.ParameterDict({"scale": tn.ones(1)}))
+    ['scale']
+    """
 
     def __init__(self, parameters: Any = None) -> None:
         super().__init__()

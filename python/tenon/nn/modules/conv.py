@@ -182,7 +182,14 @@ class _Convolution(_ConvNd):
 
 
 class Conv1d(_Convolution):
-    """Convolution of (N, C, L)."""
+    """Convolution of (N, C, L).
+
+    Shapes: (N, in_channels, L) to (N, out_channels, (L + 2 padding - dilation (kernel_size - 1) -
+        1) // stride + 1).
+
+    >>> nn.Conv1d(3, 8, 5, padding=2)(tn.rand(2, 3, 20)).shape
+    tenon.Size([2, 8, 20])
+    """
 
     _n = 1
 
@@ -192,7 +199,13 @@ class Conv1d(_Convolution):
 
 
 class Conv2d(_Convolution):
-    """Convolution of (N, C, H, W)."""
+    """Convolution of (N, C, H, W).
+
+    Shapes: (N, in_channels, H, W) to (N, out_channels, H', W'); sizes as those of Conv1d.
+
+    >>> nn.Conv2d(3, 16, kernel_size=3, padding=1)(tn.rand(8, 3, 32, 32)).shape
+    tenon.Size([8, 16, 32, 32])
+    """
 
     _n = 2
 
@@ -202,7 +215,13 @@ class Conv2d(_Convolution):
 
 
 class Conv3d(_Convolution):
-    """Convolution of (N, C, D, H, W)."""
+    """Convolution of (N, C, D, H, W).
+
+    Shapes: (N, in_channels, D, H, W) to (N, out_channels, D', H', W'); sizes as those of Conv1d.
+
+    >>> nn.Conv3d(3, 4, 3, stride=2)(tn.rand(1, 3, 9, 9, 9)).shape
+    tenon.Size([1, 4, 4, 4, 4])
+    """
 
     _n = 3
 
@@ -292,21 +311,41 @@ class _ConvTransposeNd(_ConvNd):
 
 
 class ConvTranspose1d(_ConvTransposeNd):
-    """The gradient of Conv1d with respect to its input, as a layer."""
+    """The gradient of Conv1d with respect to its input, as a layer.
+
+    Shapes: (N, in_channels, L) to (N, out_channels, (L - 1) stride - 2 padding + dilation
+        (kernel_size - 1) + output_padding + 1).
+
+    >>> nn.ConvTranspose1d(8, 3, 4, stride=2)(tn.rand(2, 8, 10)).shape
+    tenon.Size([2, 3, 22])
+    """
 
     _n = 1
     _function = "conv_transpose1d"
 
 
 class ConvTranspose2d(_ConvTransposeNd):
-    """The gradient of Conv2d with respect to its input, as a layer."""
+    """The gradient of Conv2d with respect to its input, as a layer.
+
+    Shapes: (N, in_channels, H, W) to (N, out_channels, H', W'); sizes as those of ConvTranspose1d.
+
+    >>> nn.ConvTranspose2d(8, 3, 4, stride=2, padding=1)(tn.rand(2, 8, 16, 16)).shape
+    tenon.Size([2, 3, 32, 32])
+    """
 
     _n = 2
     _function = "conv_transpose2d"
 
 
 class ConvTranspose3d(_ConvTransposeNd):
-    """The gradient of Conv3d with respect to its input, as a layer."""
+    """The gradient of Conv3d with respect to its input, as a layer.
+
+    Shapes: (N, in_channels, D, H, W) to (N, out_channels, D', H', W'); sizes as those of
+        ConvTranspose1d.
+
+    >>> nn.ConvTranspose3d(4, 2, 2, stride=2)(tn.rand(1, 4, 3, 3, 3)).shape
+    tenon.Size([1, 2, 6, 6, 6])
+    """
 
     _n = 3
     _function = "conv_transpose3d"

@@ -9,7 +9,13 @@ from tenon.nn.modules.module import Module
 
 
 class Flatten(Module):
-    """Joins the dimensions start_dim .. end_dim into one."""
+    """Joins the dimensions start_dim .. end_dim into one.
+
+    Shapes: (N, *) to (N, product of the others).
+
+    >>> nn.Flatten()(tn.rand(8, 3, 4)).shape
+    tenon.Size([8, 12])
+    """
 
     __constants__ = ["start_dim", "end_dim"]
 
@@ -26,7 +32,13 @@ class Flatten(Module):
 
 
 class Unflatten(Module):
-    """Splits one dimension into several."""
+    """Splits one dimension into several.
+
+    Shapes: (*, product, *) to (*, *unflattened_size, *).
+
+    >>> nn.Unflatten(1, (2, 3))(tn.rand(4, 6)).shape
+    tenon.Size([4, 2, 3])
+    """
 
     __constants__ = ["dim", "unflattened_size"]
 

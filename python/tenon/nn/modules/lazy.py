@@ -85,7 +85,13 @@ class LazyModuleMixin:
 
 
 class LazyLinear(LazyModuleMixin, Linear):
-    """Linear whose in_features is the last size of the first input."""
+    """Linear whose in_features is the last size of the first input.
+
+    Shapes: (*, any) to (*, out_features).
+
+    >>> nn.LazyLinear(30)(tn.rand(8, 20)).shape
+    tenon.Size([8, 30])
+    """
 
     cls_to_become = Linear
 
@@ -200,78 +206,150 @@ class _LazyNorm(LazyModuleMixin):
 
 
 class LazyConv1d(_LazyConv, Conv1d):
-    """Conv1d that reads in_channels from the first input."""
+    """Conv1d that reads in_channels from the first input.
+
+    Shapes: those of Conv1d.
+
+    >>> nn.LazyConv1d(8, 5)(tn.rand(2, 3, 20)).shape
+    tenon.Size([2, 8, 16])
+    """
 
     cls_to_become = Conv1d
 
 
 class LazyConv2d(_LazyConv, Conv2d):
-    """Conv2d that reads in_channels from the first input."""
+    """Conv2d that reads in_channels from the first input.
+
+    Shapes: those of Conv2d.
+
+    >>> nn.LazyConv2d(16, 3)(tn.rand(8, 3, 32, 32)).shape
+    tenon.Size([8, 16, 30, 30])
+    """
 
     cls_to_become = Conv2d
 
 
 class LazyConv3d(_LazyConv, Conv3d):
-    """Conv3d that reads in_channels from the first input."""
+    """Conv3d that reads in_channels from the first input.
+
+    Shapes: those of Conv3d.
+
+    >>> nn.LazyConv3d(4, 3)(tn.rand(1, 3, 9, 9, 9)).shape
+    tenon.Size([1, 4, 7, 7, 7])
+    """
 
     cls_to_become = Conv3d
 
 
 class LazyConvTranspose1d(_LazyConv, ConvTranspose1d):
-    """ConvTranspose1d that reads in_channels from the first input."""
+    """ConvTranspose1d that reads in_channels from the first input.
+
+    Shapes: those of ConvTranspose1d.
+
+    >>> nn.LazyConvTranspose1d(3, 4)(tn.rand(2, 8, 10)).shape
+    tenon.Size([2, 3, 13])
+    """
 
     cls_to_become = ConvTranspose1d
 
 
 class LazyConvTranspose2d(_LazyConv, ConvTranspose2d):
-    """ConvTranspose2d that reads in_channels from the first input."""
+    """ConvTranspose2d that reads in_channels from the first input.
+
+    Shapes: those of ConvTranspose2d.
+
+    >>> nn.LazyConvTranspose2d(3, 4)(tn.rand(2, 8, 16, 16)).shape
+    tenon.Size([2, 3, 19, 19])
+    """
 
     cls_to_become = ConvTranspose2d
 
 
 class LazyConvTranspose3d(_LazyConv, ConvTranspose3d):
-    """ConvTranspose3d that reads in_channels from the first input."""
+    """ConvTranspose3d that reads in_channels from the first input.
+
+    Shapes: those of ConvTranspose3d.
+
+    >>> nn.LazyConvTranspose3d(2, 2)(tn.rand(1, 4, 3, 3, 3)).shape
+    tenon.Size([1, 2, 4, 4, 4])
+    """
 
     cls_to_become = ConvTranspose3d
 
 
 class LazyBatchNorm1d(_LazyNorm, BatchNorm1d):
-    """BatchNorm1d that reads num_features from the first input."""
+    """BatchNorm1d that reads num_features from the first input.
+
+    Shapes: those of BatchNorm1d.
+
+    >>> nn.LazyBatchNorm1d()(tn.rand(8, 3)).shape
+    tenon.Size([8, 3])
+    """
 
     cls_to_become = BatchNorm1d
     _unbatched = 1
 
 
 class LazyBatchNorm2d(_LazyNorm, BatchNorm2d):
-    """BatchNorm2d that reads num_features from the first input."""
+    """BatchNorm2d that reads num_features from the first input.
+
+    Shapes: those of BatchNorm2d.
+
+    >>> nn.LazyBatchNorm2d()(tn.rand(8, 3, 4, 4)).shape
+    tenon.Size([8, 3, 4, 4])
+    """
 
     cls_to_become = BatchNorm2d
     _unbatched = 3
 
 
 class LazyBatchNorm3d(_LazyNorm, BatchNorm3d):
-    """BatchNorm3d that reads num_features from the first input."""
+    """BatchNorm3d that reads num_features from the first input.
+
+    Shapes: those of BatchNorm3d.
+
+    >>> nn.LazyBatchNorm3d()(tn.rand(8, 3, 2, 4, 4)).shape
+    tenon.Size([8, 3, 2, 4, 4])
+    """
 
     cls_to_become = BatchNorm3d
     _unbatched = 4
 
 
 class LazyInstanceNorm1d(_LazyNorm, InstanceNorm1d):
-    """InstanceNorm1d that reads num_features from the first input."""
+    """InstanceNorm1d that reads num_features from the first input.
+
+    Shapes: those of InstanceNorm1d.
+
+    >>> nn.LazyInstanceNorm1d()(tn.rand(2, 3, 5)).shape
+    tenon.Size([2, 3, 5])
+    """
 
     cls_to_become = InstanceNorm1d
     _unbatched = 2
 
 
 class LazyInstanceNorm2d(_LazyNorm, InstanceNorm2d):
-    """InstanceNorm2d that reads num_features from the first input."""
+    """InstanceNorm2d that reads num_features from the first input.
+
+    Shapes: those of InstanceNorm2d.
+
+    >>> nn.LazyInstanceNorm2d()(tn.rand(2, 3, 5, 5)).shape
+    tenon.Size([2, 3, 5, 5])
+    """
 
     cls_to_become = InstanceNorm2d
     _unbatched = 3
 
 
 class LazyInstanceNorm3d(_LazyNorm, InstanceNorm3d):
-    """InstanceNorm3d that reads num_features from the first input."""
+    """InstanceNorm3d that reads num_features from the first input.
+
+    Shapes: those of InstanceNorm3d.
+
+    >>> nn.LazyInstanceNorm3d()(tn.rand(2, 3, 2, 5, 5)).shape
+    tenon.Size([2, 3, 2, 5, 5])
+    """
 
     cls_to_become = InstanceNorm3d
     _unbatched = 4

@@ -14,7 +14,13 @@ from tenon.nn.parameter import Parameter
 
 
 class Identity(Module):
-    """Returns its input; takes any arguments."""
+    """Returns its input; takes any arguments.
+
+    Shapes: any.
+
+    >>> nn.Identity(54)(tn.ones(2))
+    tensor([1., 1.])
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
@@ -24,7 +30,15 @@ class Identity(Module):
 
 
 class Linear(Module):
-    """input @ weight.T + bias."""
+    """input @ weight.T + bias.
+
+    Shapes: (*, in_features) to (*, out_features); weight (out_features, in_features), bias
+        (out_features,). RuntimeError where the last size is not in_features, or the dtype is not
+        the weight's.
+
+    >>> nn.Linear(20, 30)(tn.rand(128, 20)).shape
+    tenon.Size([128, 30])
+    """
 
     __constants__ = ["in_features", "out_features"]
 
@@ -71,7 +85,13 @@ class NonDynamicallyQuantizableLinear(Linear):
 
 
 class Bilinear(Module):
-    """input1 @ weight[k] @ input2 + bias[k]."""
+    """input1 @ weight[k] @ input2 + bias[k].
+
+    Shapes: (*, in1_features) and (*, in2_features) to (*, out_features).
+
+    >>> nn.Bilinear(2, 3, 4)(tn.rand(8, 2), tn.rand(8, 3)).shape
+    tenon.Size([8, 4])
+    """
 
     __constants__ = ["in1_features", "in2_features", "out_features"]
 

@@ -45,7 +45,13 @@ class _WeightedLoss(_Loss):
 
 
 class L1Loss(_Loss):
-    """|input - target|."""
+    """|input - target|.
+
+    Shapes: input and target alike; a number, or theirs with reduction "none".
+
+    >>> nn.L1Loss()(tn.tensor([3.0, 1.0]), tn.tensor([0.0, 0.0]))
+    tensor(2.)
+    """
 
     __constants__ = ["reduction"]
 
@@ -54,7 +60,13 @@ class L1Loss(_Loss):
 
 
 class MSELoss(_Loss):
-    """(input - target) squared."""
+    """(input - target) squared.
+
+    Shapes: input and target alike; a number, or theirs with reduction "none".
+
+    >>> nn.MSELoss()(tn.tensor([3.0, 1.0]), tn.tensor([0.0, 0.0]))
+    tensor(5.)
+    """
 
     __constants__ = ["reduction"]
 
@@ -63,7 +75,13 @@ class MSELoss(_Loss):
 
 
 class SmoothL1Loss(_Loss):
-    """Quadratic below beta, linear above."""
+    """Quadratic below beta, linear above.
+
+    Shapes: input and target alike; a number, or theirs with reduction "none".
+
+    >>> nn.SmoothL1Loss()(tn.tensor([3.0]), tn.tensor([0.0]))
+    tensor(2.5000)
+    """
 
     __constants__ = ["reduction"]
 
@@ -82,7 +100,13 @@ class SmoothL1Loss(_Loss):
 
 
 class HuberLoss(_Loss):
-    """delta times SmoothL1Loss with beta = delta."""
+    """delta times SmoothL1Loss with beta = delta.
+
+    Shapes: input and target alike; a number, or theirs with reduction "none".
+
+    >>> nn.HuberLoss()(tn.tensor([3.0]), tn.tensor([0.0]))
+    tensor(2.5000)
+    """
 
     __constants__ = ["reduction", "delta"]
 
@@ -97,7 +121,14 @@ class HuberLoss(_Loss):
 
 
 class NLLLoss(_WeightedLoss):
-    """Negative log likelihood of classes; the input holds log probabilities."""
+    """Negative log likelihood of classes; the input holds log probabilities.
+
+    Shapes: input (N, C) or (N, C, d1, ...), target (N,) or (N, d1, ...) of int64; a number, or the
+        target's with reduction "none".
+
+    >>> nn.NLLLoss()(tn.zeros(2, 4).log_softmax(1), tn.tensor([1, 3]))
+    tensor(1.3863)
+    """
 
     __constants__ = ["ignore_index", "reduction"]
 
@@ -123,7 +154,14 @@ class NLLLoss(_WeightedLoss):
 
 
 class CrossEntropyLoss(_WeightedLoss):
-    """Negative log likelihood of classes under softmax of the input."""
+    """Negative log likelihood of classes under softmax of the input.
+
+    Shapes: input (N, C) or (N, C, d1, ...), target classes (N,) or (N, d1, ...) of int64, or
+        probabilities like the input; a number, or the target's with reduction "none".
+
+    >>> nn.CrossEntropyLoss()(tn.zeros(2, 4), tn.tensor([1, 3]))
+    tensor(1.3863)
+    """
 
     __constants__ = ["ignore_index", "reduction", "label_smoothing"]
 
@@ -152,7 +190,13 @@ class CrossEntropyLoss(_WeightedLoss):
 
 
 class BCELoss(_WeightedLoss):
-    """Cross entropy of probabilities against targets in [0, 1]."""
+    """Cross entropy of probabilities against targets in [0, 1].
+
+    Shapes: input and target alike, floating; a number, or theirs with reduction "none".
+
+    >>> nn.BCELoss()(tn.tensor([0.5]), tn.tensor([1.0]))
+    tensor(0.6931)
+    """
 
     __constants__ = ["reduction"]
 
@@ -161,7 +205,13 @@ class BCELoss(_WeightedLoss):
 
 
 class BCEWithLogitsLoss(_Loss):
-    """BCELoss of sigmoid(input), without overflow."""
+    """BCELoss of sigmoid(input), without overflow.
+
+    Shapes: input and target alike, floating; a number, or theirs with reduction "none".
+
+    >>> nn.BCEWithLogitsLoss()(tn.tensor([0.0]), tn.tensor([1.0]))
+    tensor(0.6931)
+    """
 
     def __init__(
         self,
@@ -188,7 +238,13 @@ class BCEWithLogitsLoss(_Loss):
 
 
 class KLDivLoss(_Loss):
-    """Kullback-Leibler divergence; the input holds log probabilities."""
+    """Kullback-Leibler divergence; the input holds log probabilities.
+
+    Shapes: input of log probabilities and target alike; a number, or theirs with reduction "none".
+
+    >>> nn.KLDivLoss(reduction="batchmean")(tn.zeros(1, 2), tn.ones(1, 2))
+    tensor(0.)
+    """
 
     __constants__ = ["reduction"]
 
@@ -207,7 +263,13 @@ class KLDivLoss(_Loss):
 
 
 class PoissonNLLLoss(_Loss):
-    """Negative log likelihood of Poisson counts."""
+    """Negative log likelihood of Poisson counts.
+
+    Shapes: input and target alike; a number, or theirs with reduction "none".
+
+    >>> nn.PoissonNLLLoss()(tn.zeros(2), tn.ones(2))
+    tensor(1.)
+    """
 
     __constants__ = ["log_input", "full", "eps", "reduction"]
 
@@ -237,7 +299,14 @@ class PoissonNLLLoss(_Loss):
 
 
 class GaussianNLLLoss(_Loss):
-    """Negative log likelihood of a normal distribution."""
+    """Negative log likelihood of a normal distribution.
+
+    Shapes: input and target alike, var like them or with one size less; a number, or theirs with
+        reduction "none".
+
+    >>> nn.GaussianNLLLoss()(tn.zeros(2), tn.ones(2), tn.ones(2))
+    tensor(0.5000)
+    """
 
     __constants__ = ["full", "eps", "reduction"]
 
@@ -268,7 +337,13 @@ class _MarginLoss(_Loss):
 
 
 class MarginRankingLoss(_MarginLoss):
-    """max(0, -target * (input1 - input2) + margin)."""
+    """max(0, -target * (input1 - input2) + margin).
+
+    Shapes: all alike, target of 1 and -1; a number, or theirs with reduction "none".
+
+    >>> nn.MarginRankingLoss()(tn.tensor([1.0]), tn.tensor([3.0]), tn.tensor([1.0]))
+    tensor(2.)
+    """
 
     def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
         return F.margin_ranking_loss(
@@ -277,7 +352,13 @@ class MarginRankingLoss(_MarginLoss):
 
 
 class HingeEmbeddingLoss(_MarginLoss):
-    """input where target is 1, max(0, margin - input) where it is -1."""
+    """input where target is 1, max(0, margin - input) where it is -1.
+
+    Shapes: input and target alike, target of 1 and -1; a number, or theirs with reduction "none".
+
+    >>> nn.HingeEmbeddingLoss()(tn.tensor([0.5, 0.5]), tn.tensor([1.0, -1.0]))
+    tensor(0.5000)
+    """
 
     _margin = 1.0
 
@@ -286,7 +367,14 @@ class HingeEmbeddingLoss(_MarginLoss):
 
 
 class CosineEmbeddingLoss(_MarginLoss):
-    """1 - cos where target is 1, max(0, cos - margin) where it is -1."""
+    """1 - cos where target is 1, max(0, cos - margin) where it is -1.
+
+    Shapes: input1 and input2 (N, D), target (N,) of 1 and -1; a number, or (N,) with reduction
+        "none".
+
+    >>> nn.CosineEmbeddingLoss()(tn.ones(1, 2), tn.ones(1, 2), tn.tensor([-1.0]))
+    tensor(1.)
+    """
 
     def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
         return F.cosine_embedding_loss(
@@ -295,7 +383,13 @@ class CosineEmbeddingLoss(_MarginLoss):
 
 
 class SoftMarginLoss(_Loss):
-    """log(1 + exp(-target * input))."""
+    """log(1 + exp(-target * input)).
+
+    Shapes: input and target alike, target of 1 and -1; a number, or theirs with reduction "none".
+
+    >>> nn.SoftMarginLoss()(tn.zeros(2), tn.ones(2))
+    tensor(0.6931)
+    """
 
     __constants__ = ["reduction"]
 
@@ -304,7 +398,13 @@ class SoftMarginLoss(_Loss):
 
 
 class MultiLabelSoftMarginLoss(_WeightedLoss):
-    """Mean over the classes of the logistic losses."""
+    """Mean over the classes of the logistic losses.
+
+    Shapes: input and target (N, C); a number, or (N,) with reduction "none".
+
+    >>> nn.MultiLabelSoftMarginLoss()(tn.zeros(1, 3), tn.ones(1, 3))
+    tensor(0.6931)
+    """
 
     __constants__ = ["reduction"]
 
@@ -315,7 +415,13 @@ class MultiLabelSoftMarginLoss(_WeightedLoss):
 
 
 class MultiMarginLoss(_WeightedLoss):
-    """Mean over the other classes of max(0, margin - input[target] + input) ** p."""
+    """Mean over the other classes of max(0, margin - input[target] + input) ** p.
+
+    Shapes: input (N, C), target (N,); a number, or (N,) with reduction "none".
+
+    >>> nn.MultiMarginLoss()(tn.zeros(1, 4), tn.tensor([2]))
+    tensor(0.7500)
+    """
 
     __constants__ = ["p", "margin", "reduction"]
 
@@ -348,7 +454,13 @@ class MultiMarginLoss(_WeightedLoss):
 
 
 class TripletMarginLoss(_Loss):
-    """max(0, d(anchor, positive) - d(anchor, negative) + margin)."""
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin).
+
+    Shapes: three (N, D); a number, or (N,) with reduction "none".
+
+    >>> nn.TripletMarginLoss()(tn.zeros(1, 2), tn.zeros(1, 2), tn.zeros(1, 2))
+    tensor(1.)
+    """
 
     __constants__ = ["margin", "p", "eps", "swap", "reduction"]
 
@@ -386,7 +498,13 @@ class TripletMarginLoss(_Loss):
 
 
 class TripletMarginWithDistanceLoss(_Loss):
-    """TripletMarginLoss with a distance of the caller's choice."""
+    """TripletMarginLoss with a distance of the caller's choice.
+
+    Shapes: three (N, D); a number, or (N,) with reduction "none".
+
+    >>> nn.TripletMarginWithDistanceLoss()(tn.zeros(1, 2), tn.zeros(1, 2), tn.ones(1, 2)).shape
+    tenon.Size([])
+    """
 
     __constants__ = ["margin", "swap", "reduction"]
 
@@ -421,7 +539,14 @@ class TripletMarginWithDistanceLoss(_Loss):
 
 
 class MultiLabelMarginLoss(_Loss):
-    """Margin of every target class over every other one."""
+    """Margin of every target class over every other one.
+
+    Shapes: input and target (N, C), targets are classes up to the first -1; a number, or (N,) with
+        reduction "none".
+
+    >>> nn.MultiLabelMarginLoss()(tn.zeros(1, 3), tn.tensor([[2, -1, 0]]))
+    tensor(0.6667)
+    """
 
     __constants__ = ["reduction"]
 
@@ -430,7 +555,14 @@ class MultiLabelMarginLoss(_Loss):
 
 
 class CTCLoss(_Loss):
-    """-log of the probability of all alignments of a sequence of labels."""
+    """-log of the probability of all alignments of a sequence of labels.
+
+    Shapes: log_probs (T, N, C), targets (N, S) or all in one row, lengths (N,); a number, or (N,)
+        with reduction "none".
+
+    >>> nn.CTCLoss()(tn.zeros(4, 1, 2).log_softmax(2), tn.tensor([[1]]), (4,), (1,))
+    tensor(0.4700)
+    """
 
     __constants__ = ["blank", "reduction"]
 
@@ -456,7 +588,13 @@ class CTCLoss(_Loss):
 
 
 class LinearCrossEntropyLoss(_WeightedLoss):
-    """CrossEntropyLoss behind a Linear of its own."""
+    """CrossEntropyLoss behind a Linear of its own.
+
+    Shapes: input (N, in_features), target (N,); a number, or (N,) with reduction "none".
+
+    >>> nn.LinearCrossEntropyLoss(8, 4)(tn.rand(2, 8), tn.tensor([1, 3])).shape
+    tenon.Size([])
+    """
 
     __constants__ = [
         "num_classes",

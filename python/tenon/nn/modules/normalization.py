@@ -13,7 +13,13 @@ from tenon.nn.parameter import Parameter
 
 
 class LayerNorm(Module):
-    """Normalises the last dimensions, those of normalized_shape."""
+    """Normalises the last dimensions, those of normalized_shape.
+
+    Shapes: (*, *normalized_shape); the result has the same.
+
+    >>> nn.LayerNorm(4)(tn.rand(2, 3, 4)).shape
+    tenon.Size([2, 3, 4])
+    """
 
     __constants__ = ["normalized_shape", "eps", "elementwise_affine"]
 
@@ -56,7 +62,13 @@ class LayerNorm(Module):
 
 
 class GroupNorm(Module):
-    """Normalises groups of channels of each sample."""
+    """Normalises groups of channels of each sample.
+
+    Shapes: (N, num_channels, *); the result has the same.
+
+    >>> nn.GroupNorm(2, 6)(tn.rand(4, 6, 5)).shape
+    tenon.Size([4, 6, 5])
+    """
 
     __constants__ = ["num_groups", "num_channels", "eps", "affine"]
 
@@ -106,7 +118,13 @@ class GroupNorm(Module):
 
 
 class RMSNorm(Module):
-    """Divides the last dimensions by their root mean square."""
+    """Divides the last dimensions by their root mean square.
+
+    Shapes: (*, *normalized_shape); the result has the same.
+
+    >>> nn.RMSNorm(4)(tn.rand(2, 3, 4)).shape
+    tenon.Size([2, 3, 4])
+    """
 
     __constants__ = ["normalized_shape", "eps", "elementwise_affine"]
 
@@ -144,7 +162,13 @@ class RMSNorm(Module):
 
 
 class LocalResponseNorm(Module):
-    """Divides by a power of the mean square of neighbouring channels."""
+    """Divides by a power of the mean square of neighbouring channels.
+
+    Shapes: (N, C, *); the result has the same.
+
+    >>> nn.LocalResponseNorm(2)(tn.rand(1, 4, 3)).shape
+    tenon.Size([1, 4, 3])
+    """
 
     __constants__ = ["size", "alpha", "beta", "k"]
 

@@ -56,21 +56,39 @@ class _MaxPoolNd(Module):
 
 
 class MaxPool1d(_MaxPoolNd):
-    """The largest value of each window of (N, C, L)."""
+    """The largest value of each window of (N, C, L).
+
+    Shapes: (N, C, L) to (N, C, (L + 2 padding - dilation (kernel_size - 1) - 1) // stride + 1).
+
+    >>> nn.MaxPool1d(2)(tn.tensor([[1.0, 3.0, 5.0, 9.0]]))
+    tensor([[3., 9.]])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return self._pool(F.max_pool1d, input)
 
 
 class MaxPool2d(_MaxPoolNd):
-    """The largest value of each window of (N, C, H, W)."""
+    """The largest value of each window of (N, C, H, W).
+
+    Shapes: (N, C, H, W); sizes as those of MaxPool1d.
+
+    >>> nn.MaxPool2d(2)(tn.rand(1, 3, 8, 8)).shape
+    tenon.Size([1, 3, 4, 4])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return self._pool(F.max_pool2d, input)
 
 
 class AvgPool1d(Module):
-    """The mean of each window of (N, C, L)."""
+    """The mean of each window of (N, C, L).
+
+    Shapes: (N, C, L) to (N, C, (L + 2 padding - kernel_size) // stride + 1).
+
+    >>> nn.AvgPool1d(2)(tn.tensor([[1.0, 3.0, 5.0, 9.0]]))
+    tensor([[2., 7.]])
+    """
 
     __constants__ = ["kernel_size", "stride", "padding", "ceil_mode", "count_include_pad"]
 
@@ -108,7 +126,13 @@ class AvgPool1d(Module):
 
 
 class AvgPool2d(Module):
-    """The mean of each window of (N, C, H, W)."""
+    """The mean of each window of (N, C, H, W).
+
+    Shapes: (N, C, H, W); sizes as those of AvgPool1d.
+
+    >>> nn.AvgPool2d(2)(tn.rand(1, 3, 8, 8)).shape
+    tenon.Size([1, 3, 4, 4])
+    """
 
     __constants__ = [
         "kernel_size",
@@ -163,14 +187,26 @@ class _AdaptiveAvgPoolNd(Module):
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
-    """Means of windows chosen so that the result has output_size elements."""
+    """Means of windows chosen so that the result has output_size elements.
+
+    Shapes: (N, C, L) to (N, C, output_size).
+
+    >>> nn.AdaptiveAvgPool1d(4)(tn.rand(2, 3, 10)).shape
+    tenon.Size([2, 3, 4])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.adaptive_avg_pool1d(input, self.output_size)
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
-    """Means of windows chosen so that the result has output_size."""
+    """Means of windows chosen so that the result has output_size.
+
+    Shapes: (N, C, H, W) to (N, C, *output_size); None keeps a size.
+
+    >>> nn.AdaptiveAvgPool2d((4, None))(tn.rand(2, 3, 10, 7)).shape
+    tenon.Size([2, 3, 4, 7])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.adaptive_avg_pool2d(input, self.output_size)
@@ -189,28 +225,52 @@ class _AdaptiveMaxPoolNd(Module):
 
 
 class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
-    """Largest values of windows chosen so that the result has output_size elements."""
+    """Largest values of windows chosen so that the result has output_size elements.
+
+    Shapes: (N, C, L) to (N, C, output_size).
+
+    >>> nn.AdaptiveMaxPool1d(4)(tn.rand(2, 3, 10)).shape
+    tenon.Size([2, 3, 4])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.adaptive_max_pool1d(input, self.output_size, self.return_indices)
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
-    """Largest values of windows chosen so that the result has output_size."""
+    """Largest values of windows chosen so that the result has output_size.
+
+    Shapes: (N, C, H, W) to (N, C, *output_size); None keeps a size.
+
+    >>> nn.AdaptiveMaxPool2d(4)(tn.rand(2, 3, 10, 7)).shape
+    tenon.Size([2, 3, 4, 4])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.adaptive_max_pool2d(input, self.output_size, self.return_indices)
 
 
 class MaxPool3d(_MaxPoolNd):
-    """The largest value of each window of (N, C, D, H, W)."""
+    """The largest value of each window of (N, C, D, H, W).
+
+    Shapes: (N, C, D, H, W); sizes as those of MaxPool1d.
+
+    >>> nn.MaxPool3d(2)(tn.rand(1, 3, 4, 8, 8)).shape
+    tenon.Size([1, 3, 2, 4, 4])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return self._pool(F.max_pool3d, input)
 
 
 class AvgPool3d(Module):
-    """The mean of each window of (N, C, D, H, W)."""
+    """The mean of each window of (N, C, D, H, W).
+
+    Shapes: (N, C, D, H, W); sizes as those of AvgPool1d.
+
+    >>> nn.AvgPool3d(2)(tn.rand(1, 3, 4, 8, 8)).shape
+    tenon.Size([1, 3, 2, 4, 4])
+    """
 
     __constants__ = [
         "kernel_size",
@@ -254,14 +314,26 @@ class AvgPool3d(Module):
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
-    """Means that make (N, C, D, H, W) the wanted size."""
+    """Means that make (N, C, D, H, W) the wanted size.
+
+    Shapes: (N, C, D, H, W) to (N, C, *output_size); None keeps a size.
+
+    >>> nn.AdaptiveAvgPool3d(2)(tn.rand(1, 3, 4, 6, 8)).shape
+    tenon.Size([1, 3, 2, 2, 2])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.adaptive_avg_pool3d(input, self.output_size)
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
-    """Maxima that make (N, C, D, H, W) the wanted size."""
+    """Maxima that make (N, C, D, H, W) the wanted size.
+
+    Shapes: (N, C, D, H, W) to (N, C, *output_size); None keeps a size.
+
+    >>> nn.AdaptiveMaxPool3d(2)(tn.rand(1, 3, 4, 6, 8)).shape
+    tenon.Size([1, 3, 2, 2, 2])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.adaptive_max_pool3d(input, self.output_size, self.return_indices)
@@ -290,21 +362,39 @@ class _LPPoolNd(Module):
 
 
 class LPPool1d(_LPPoolNd):
-    """The p-norm of each window of (N, C, L)."""
+    """The p-norm of each window of (N, C, L).
+
+    Shapes: (N, C, L); sizes as those of AvgPool1d.
+
+    >>> nn.LPPool1d(2, 2)(tn.tensor([[3.0, 4.0]]))
+    tensor([[5.]])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return self._pool(F.lp_pool1d, input)
 
 
 class LPPool2d(_LPPoolNd):
-    """The p-norm of each window of (N, C, H, W)."""
+    """The p-norm of each window of (N, C, H, W).
+
+    Shapes: (N, C, H, W); sizes as those of AvgPool1d.
+
+    >>> nn.LPPool2d(2, 2)(tn.rand(1, 3, 8, 8)).shape
+    tenon.Size([1, 3, 4, 4])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return self._pool(F.lp_pool2d, input)
 
 
 class LPPool3d(_LPPoolNd):
-    """The p-norm of each window of (N, C, D, H, W)."""
+    """The p-norm of each window of (N, C, D, H, W).
+
+    Shapes: (N, C, D, H, W); sizes as those of AvgPool1d.
+
+    >>> nn.LPPool3d(2, 2)(tn.rand(1, 3, 4, 8, 8)).shape
+    tenon.Size([1, 3, 2, 4, 4])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return self._pool(F.lp_pool3d, input)
@@ -325,7 +415,13 @@ class _MaxUnpoolNd(Module):
 
 
 class MaxUnpool1d(_MaxUnpoolNd):
-    """Puts maxima back where MaxPool1d found them."""
+    """Puts maxima back where MaxPool1d found them.
+
+    Shapes: maxima and their places (N, C, L) to (N, C, output_size).
+
+    >>> nn.MaxUnpool1d(2)(tn.tensor([[[5.0, 7.0]]]), tn.tensor([[[1, 2]]]))
+    tensor([[[0., 5., 7., 0.]]])
+    """
 
     _tuple = staticmethod(_single)
 
@@ -334,7 +430,13 @@ class MaxUnpool1d(_MaxUnpoolNd):
 
 
 class MaxUnpool2d(_MaxUnpoolNd):
-    """Puts maxima back where MaxPool2d found them."""
+    """Puts maxima back where MaxPool2d found them.
+
+    Shapes: maxima and their places (N, C, H, W) to (N, C, *output_size).
+
+    >>> nn.MaxUnpool2d(2)(*nn.MaxPool2d(2, return_indices=True)(tn.rand(1, 3, 8, 8))).shape
+    tenon.Size([1, 3, 8, 8])
+    """
 
     _tuple = staticmethod(_pair)
 
@@ -343,7 +445,13 @@ class MaxUnpool2d(_MaxUnpoolNd):
 
 
 class MaxUnpool3d(_MaxUnpoolNd):
-    """Puts maxima back where MaxPool3d found them."""
+    """Puts maxima back where MaxPool3d found them.
+
+    Shapes: maxima and their places (N, C, D, H, W) to (N, C, *output_size).
+
+    >>> nn.MaxUnpool3d(2)(*nn.MaxPool3d(2, return_indices=True)(tn.rand(1, 3, 4, 8, 8))).shape
+    tenon.Size([1, 3, 4, 8, 8])
+    """
 
     _tuple = staticmethod(_triple)
 
@@ -392,12 +500,24 @@ class _FractionalMaxPool(Module):
 
 
 class FractionalMaxPool2d(_FractionalMaxPool):
-    """The largest value of each window; the places of windows are drawn at every call."""
+    """The largest value of each window; the places of windows are drawn at every call.
+
+    Shapes: (N, C, H, W) to (N, C, *output_size).
+
+    >>> nn.FractionalMaxPool2d(2, output_size=3)(tn.rand(1, 3, 8, 8)).shape
+    tenon.Size([1, 3, 3, 3])
+    """
 
     _axes = 2
 
 
 class FractionalMaxPool3d(_FractionalMaxPool):
-    """FractionalMaxPool2d of volumes."""
+    """FractionalMaxPool2d of volumes.
+
+    Shapes: (N, C, D, H, W) to (N, C, *output_size).
+
+    >>> nn.FractionalMaxPool3d(2, output_size=3)(tn.rand(1, 3, 8, 8, 8)).shape
+    tenon.Size([1, 3, 3, 3, 3])
+    """
 
     _axes = 3

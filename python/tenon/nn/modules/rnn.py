@@ -223,7 +223,15 @@ class RNNBase(Module):
 
 
 class RNN(RNNBase):
-    """tanh or relu of products of input and state."""
+    """tanh or relu of products of input and state.
+
+    Shapes: input (L, N, input_size), or (N, L, input_size) with batch_first, and a state
+        (num_layers * directions, N, hidden_size); gives outputs (L, N, directions * hidden_size)
+        and the last state.
+
+    >>> nn.RNN(8, 16, batch_first=True)(tn.rand(4, 5, 8))[0].shape
+    tenon.Size([4, 5, 16])
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if "proj_size" in kwargs:
@@ -248,7 +256,15 @@ class RNN(RNNBase):
 
 
 class LSTM(RNNBase):
-    """Long short-term memory."""
+    """Long short-term memory.
+
+    Shapes: input (L, N, input_size), or (N, L, input_size) with batch_first, and states
+        (num_layers * directions, N, hidden_size); gives outputs (L, N, directions * hidden_size)
+        and (h, c).
+
+    >>> nn.LSTM(8, 16, batch_first=True)(tn.rand(4, 5, 8))[0].shape
+    tenon.Size([4, 5, 16])
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__("LSTM", *args, **kwargs)
@@ -261,7 +277,15 @@ class LSTM(RNNBase):
 
 
 class GRU(RNNBase):
-    """Gated recurrent unit."""
+    """Gated recurrent unit.
+
+    Shapes: input (L, N, input_size), or (N, L, input_size) with batch_first, and a state
+        (num_layers * directions, N, hidden_size); gives outputs (L, N, directions * hidden_size)
+        and the last state.
+
+    >>> nn.GRU(8, 16, batch_first=True)(tn.rand(4, 5, 8))[0].shape
+    tenon.Size([4, 5, 16])
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if "proj_size" in kwargs:
@@ -336,7 +360,13 @@ class RNNCellBase(Module):
 
 
 class RNNCell(RNNCellBase):
-    """One step of RNN."""
+    """One step of RNN.
+
+    Shapes: input (N, input_size), state (N, hidden_size); gives the next state.
+
+    >>> nn.RNNCell(8, 16)(tn.rand(4, 8)).shape
+    tenon.Size([4, 16])
+    """
 
     __constants__ = ["input_size", "hidden_size", "bias", "nonlinearity"]
 
@@ -363,7 +393,13 @@ class RNNCell(RNNCellBase):
 
 
 class LSTMCell(RNNCellBase):
-    """One step of LSTM: returns (h, c)."""
+    """One step of LSTM: returns (h, c).
+
+    Shapes: input (N, input_size), states (N, hidden_size); gives the next (h, c).
+
+    >>> nn.LSTMCell(8, 16)(tn.rand(4, 8))[0].shape
+    tenon.Size([4, 16])
+    """
 
     def __init__(
         self,
@@ -384,7 +420,13 @@ class LSTMCell(RNNCellBase):
 
 
 class GRUCell(RNNCellBase):
-    """One step of GRU."""
+    """One step of GRU.
+
+    Shapes: input (N, input_size), state (N, hidden_size); gives the next state.
+
+    >>> nn.GRUCell(8, 16)(tn.rand(4, 8)).shape
+    tenon.Size([4, 16])
+    """
 
     def __init__(
         self,

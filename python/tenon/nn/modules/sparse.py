@@ -13,7 +13,13 @@ from tenon.nn.parameter import Parameter
 
 
 class Embedding(Module):
-    """A table of vectors that integers pick from."""
+    """A table of vectors that integers pick from.
+
+    Shapes: integers of any shape (*) to (*, embedding_dim).
+
+    >>> nn.Embedding(10, 4)(tn.tensor([[1, 2, 9]])).shape
+    tenon.Size([1, 3, 4])
+    """
 
     __constants__ = [
         "num_embeddings",
@@ -123,7 +129,13 @@ class Embedding(Module):
 
 
 class EmbeddingBag(Module):
-    """Sum, mean or maximum of table rows for bags of indices."""
+    """Sum, mean or maximum of table rows for bags of indices.
+
+    Shapes: integers (N, L), or (L,) with offsets (N,), to (N, embedding_dim).
+
+    >>> nn.EmbeddingBag(10, 4, mode="sum")(tn.tensor([1, 2, 9]), tn.tensor([0, 2])).shape
+    tenon.Size([2, 4])
+    """
 
     __constants__ = [
         "num_embeddings",

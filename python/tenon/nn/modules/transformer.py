@@ -72,7 +72,13 @@ class _Layer(Module):
 
 
 class TransformerEncoderLayer(_Layer):
-    """Self-attention and a feed-forward block, each with a residual."""
+    """Self-attention and a feed-forward block, each with a residual.
+
+    Shapes: (S, N, d_model), or N first with batch_first; the result has the same.
+
+    >>> nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)(tn.rand(2, 5, 8)).shape
+    tenon.Size([2, 5, 8])
+    """
 
     def __init__(
         self,
@@ -135,7 +141,13 @@ class TransformerEncoderLayer(_Layer):
 
 
 class TransformerDecoderLayer(_Layer):
-    """Self-attention, attention to a memory, and a feed-forward block."""
+    """Self-attention, attention to a memory, and a feed-forward block.
+
+    Shapes: tgt (T, N, d_model) and memory (S, N, d_model), or N first with batch_first, to tgt's.
+
+    >>> nn.TransformerDecoderLayer(8, 2, 16)(tn.rand(3, 2, 8), tn.rand(5, 2, 8)).shape
+    tenon.Size([3, 2, 8])
+    """
 
     def __init__(
         self,
@@ -214,7 +226,14 @@ class TransformerDecoderLayer(_Layer):
 
 
 class TransformerEncoder(Module):
-    """Several encoder layers and a last norm."""
+    """Several encoder layers and a last norm.
+
+    Shapes: (S, N, d_model), or N first with batch_first; the result has the same.
+
+    >>> layer = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2)
+    >>> layer(tn.rand(2, 5, 8)).shape
+    tenon.Size([2, 5, 8])
+    """
 
     __constants__ = ["norm"]
 
@@ -251,7 +270,14 @@ class TransformerEncoder(Module):
 
 
 class TransformerDecoder(Module):
-    """Several decoder layers and a last norm."""
+    """Several decoder layers and a last norm.
+
+    Shapes: tgt (T, N, d_model) and memory (S, N, d_model), or N first with batch_first, to tgt's.
+
+    >>> layer = nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2, 16), 2)
+    >>> layer(tn.rand(3, 2, 8), tn.rand(5, 2, 8)).shape
+    tenon.Size([3, 2, 8])
+    """
 
     __constants__ = ["norm"]
 
@@ -295,7 +321,13 @@ class TransformerDecoder(Module):
 
 
 class Transformer(Module):
-    """An encoder and a decoder that attends to what the encoder made."""
+    """An encoder and a decoder that attends to what the encoder made.
+
+    Shapes: src (S, N, d_model) and tgt (T, N, d_model), or N first with batch_first, to tgt's.
+
+    >>> nn.Transformer(8, 2, 1, 1, 16)(tn.rand(5, 2, 8), tn.rand(3, 2, 8)).shape
+    tenon.Size([3, 2, 8])
+    """
 
     def __init__(
         self,

@@ -10,7 +10,13 @@ from tenon.nn.modules.module import Module
 
 
 class PixelShuffle(Module):
-    """(..., C r r, H, W) -> (..., C, H r, W r)."""
+    """(..., C r r, H, W) -> (..., C, H r, W r).
+
+    Shapes: (*, C r r, H, W) to (*, C, H r, W r).
+
+    >>> nn.PixelShuffle(2)(tn.rand(1, 12, 3, 3)).shape
+    tenon.Size([1, 3, 6, 6])
+    """
 
     __constants__ = ["upscale_factor"]
 
@@ -26,7 +32,13 @@ class PixelShuffle(Module):
 
 
 class PixelUnshuffle(Module):
-    """(..., C, H r, W r) -> (..., C r r, H, W)."""
+    """(..., C, H r, W r) -> (..., C r r, H, W).
+
+    Shapes: (*, C, H r, W r) to (*, C r r, H, W).
+
+    >>> nn.PixelUnshuffle(2)(tn.rand(1, 3, 6, 6)).shape
+    tenon.Size([1, 12, 3, 3])
+    """
 
     __constants__ = ["downscale_factor"]
 
@@ -42,7 +54,13 @@ class PixelUnshuffle(Module):
 
 
 class Upsample(Module):
-    """Resizes images to `size` or by `scale_factor`."""
+    """Resizes images to `size` or by `scale_factor`.
+
+    Shapes: (N, C, *), one to three sizes behind, to (N, C, *size).
+
+    >>> nn.Upsample(scale_factor=2)(tn.tensor([[[1.0, 2.0]]]))
+    tensor([[[1., 1., 2., 2.]]])
+    """
 
     __constants__ = [
         "size",
@@ -89,21 +107,39 @@ class Upsample(Module):
 
 
 class UpsamplingNearest2d(Upsample):
-    """Upsample that repeats pixels."""
+    """Upsample that repeats pixels.
+
+    Shapes: (N, C, H, W) to (N, C, *size).
+
+    >>> nn.UpsamplingNearest2d(scale_factor=2)(tn.rand(1, 3, 4, 4)).shape
+    tenon.Size([1, 3, 8, 8])
+    """
 
     def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
         super().__init__(size, scale_factor, mode="nearest")
 
 
 class UpsamplingBilinear2d(Upsample):
-    """Upsample that interpolates, with aligned corners."""
+    """Upsample that interpolates, with aligned corners.
+
+    Shapes: (N, C, H, W) to (N, C, *size).
+
+    >>> nn.UpsamplingBilinear2d(scale_factor=2)(tn.rand(1, 3, 4, 4)).shape
+    tenon.Size([1, 3, 8, 8])
+    """
 
     def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
         super().__init__(size, scale_factor, mode="bilinear", align_corners=True)
 
 
 class Unfold(Module):
-    """Every window of an image as a column."""
+    """Every window of an image as a column.
+
+    Shapes: (N, C, H, W) to (N, C * kh * kw, windows).
+
+    >>> nn.Unfold(2)(tn.rand(1, 3, 4, 4)).shape
+    tenon.Size([1, 12, 9])
+    """
 
     __constants__ = ["kernel_size", "dilation", "padding", "stride"]
 
@@ -127,7 +163,13 @@ class Unfold(Module):
 
 
 class CosineSimilarity(Module):
-    """The cosine of the angle between two tensors along dim."""
+    """The cosine of the angle between two tensors along dim.
+
+    Shapes: two alike, to theirs without dim.
+
+    >>> nn.CosineSimilarity(dim=0)(tn.tensor([1.0, 0.0]), tn.tensor([0.0, 2.0]))
+    tensor(0.)
+    """
 
     __constants__ = ["dim", "eps"]
 
@@ -141,7 +183,13 @@ class CosineSimilarity(Module):
 
 
 class PairwiseDistance(Module):
-    """The p-norm of the difference of two tensors along the last dimension."""
+    """The p-norm of the difference of two tensors along the last dimension.
+
+    Shapes: two (N, D) to (N,).
+
+    >>> nn.PairwiseDistance()(tn.zeros(1, 2), tn.ones(1, 2)).shape
+    tenon.Size([1])
+    """
 
     __constants__ = ["norm", "eps", "keepdim"]
 
@@ -156,7 +204,13 @@ class PairwiseDistance(Module):
 
 
 class ChannelShuffle(Module):
-    """Takes channels from `groups` groups in turn."""
+    """Takes channels from `groups` groups in turn.
+
+    Shapes: (N, C, *); the result has the same.
+
+    >>> nn.ChannelShuffle(2)(tn.arange(4.0).reshape(1, 4, 1, 1)).flatten()
+    tensor([0., 2., 1., 3.])
+    """
 
     __constants__ = ["groups"]
 
@@ -172,7 +226,13 @@ class ChannelShuffle(Module):
 
 
 class Fold(Module):
-    """Adds up the windows that Unfold took apart."""
+    """Adds up the windows that Unfold took apart.
+
+    Shapes: (N, C * kh * kw, windows) to (N, C, *output_size).
+
+    >>> nn.Fold((4, 4), 2, stride=2)(tn.rand(1, 3 * 4, 4)).shape
+    tenon.Size([1, 3, 4, 4])
+    """
 
     __constants__ = ["output_size", "kernel_size", "dilation", "padding", "stride"]
 
