@@ -119,6 +119,28 @@ print(torch.load(file, weights_only=False))
 """
 
 
+PLACES = """
+import torch
+print(torch.utils.dlpack.from_dlpack, torch.optim.adam.Adam, torch.nn.modules.pooling.MaxPool2d)
+print(torch.fx.passes.shape_prop.ShapeProp, torch.distributed.checkpoint.save)
+from torch.optim.sgd import SGD
+from torch.optim.sparse_adam import SparseAdam
+from torch.functional import einsum
+from torch.amp.grad_scaler import GradScaler
+from torch.cuda.amp.autocast_mode import autocast
+from torch.profiler.profiler import schedule
+print(SGD is torch.optim.SGD, SparseAdam is torch.optim.SparseAdam, einsum is torch.einsum)
+print(GradScaler is torch.amp.GradScaler, schedule is torch.profiler.schedule)
+print(hasattr(torch.nn, "no_such"), hasattr(torch.utils, "no_such"))
+"""
+
+
+def test_submodules_are_there_without_an_import_of_their_own(tmp_path):
+    out = run(tmp_path, PLACES)
+    assert not out.stderr
+    assert out.stdout.split()[-7:] == ["True"] * 5 + ["False"] * 2
+
+
 def test_classes_say_the_names_that_programs_print(tmp_path):
     places = ["Tensor", "nn.modules.linear.Linear", "nn.parameter.Parameter"]
     places += ["autograd.function.Function", "utils.data.dataloader.DataLoader"]

@@ -33,7 +33,17 @@ INSIDE = "_torch"  # our package of modules that stand for their private ones
 VERSION = "2.13.0+tenon"
 
 # Modules that stand elsewhere here.
-_ELSEWHERE = {"torch.jit.annotations": f"{OURS}.{INSIDE}.jit_annotations"}
+_ELSEWHERE = {
+    "torch.jit.annotations": f"{OURS}.{INSIDE}.jit_annotations",
+    "torch.functional": OURS,
+    "torch.amp.autocast_mode": f"{OURS}.amp",
+    "torch.amp.grad_scaler": f"{OURS}.amp",
+    "torch.cuda.amp.autocast_mode": f"{OURS}.cuda.amp",
+    "torch.cuda.amp.grad_scaler": f"{OURS}.cuda.amp",
+    "torch.cuda.amp.common": f"{OURS}.cuda.amp",
+    "torch.optim.sparse_adam": f"{OURS}.optim",
+    "torch.profiler.profiler": f"{OURS}.profiler",
+}
 
 # The packages that this process imports from here, with the releases that they seem to be.
 _SERVED: dict[str, str] = {}

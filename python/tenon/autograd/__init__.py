@@ -8,6 +8,7 @@ from typing import Any
 
 from tenon import _C, Tensor, stack
 from tenon._C import enable_grad, inference_mode, no_grad, set_grad_enabled
+from tenon._submodules import on_demand
 from tenon.autograd import forward_ad, function, functional, graph
 from tenon.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
 from tenon.autograd.function import Function
@@ -143,3 +144,6 @@ def grad(
     if materialize_grads:
         results = tuple(x.new_zeros(x.shape) if g is None else g for g, x in zip(results, wanted))
     return tuple(results)
+
+
+on_demand(globals())

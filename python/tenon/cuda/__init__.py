@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tenon._C import OutOfMemoryError, Tensor
+from tenon._submodules import on_demand
 from tenon.cuda import _base, amp, memory, nvtx, profiler, random
 from tenon.cuda._base import device_count, is_available
 from tenon.cuda._graphed import make_graphed_callables
@@ -207,3 +208,6 @@ def fallback_count(op: str) -> tuple[int, int]:
     """How many calls of an operator ran in a wider dtype, and on the CPU."""
     _base.require("fallback_count")
     return _base.module.fallback_count(op)
+
+
+on_demand(globals())

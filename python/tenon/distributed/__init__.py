@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from tenon._submodules import on_demand
 from tenon.distributed._collectives import (
     P2POp,
     ReduceOp,
@@ -115,3 +116,6 @@ def __getattr__(name: str) -> Any:
     if name in _SUBMODULES:
         return importlib.import_module(f"tenon.distributed.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+on_demand(globals())

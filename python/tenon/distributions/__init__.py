@@ -5,6 +5,7 @@ made of Gamma and Poisson numbers, which have the right distribution but other v
 """
 
 # ruff: noqa: F401, F403
+from tenon._submodules import on_demand
 from tenon.distributions import constraints, kl, transforms
 from tenon.distributions.bernoulli import Bernoulli
 from tenon.distributions.beta import Beta
@@ -104,3 +105,5 @@ __all__ = [
     "transform_to",
 ]
 __all__ += transforms.__all__
+
+on_demand(globals())

@@ -17,6 +17,7 @@ import tenon
 from tenon import _program, jit
 from tenon._program import BUFFER, COMMON, DEAD, FOLD, PARAMETER, Program
 from tenon._program.traced import Recording, free_size
+from tenon._submodules import on_demand
 from tenon.nn import Module
 from tenon.utils import _pytree
 
@@ -323,3 +324,6 @@ def register_dataclass(cls: type, *, serialized_type_name: str | None = None) ->
         to_dumpable_context=lambda c: c,
         from_dumpable_context=lambda c: c,
     )
+
+
+on_demand(globals())

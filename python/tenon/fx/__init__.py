@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tenon._submodules import on_demand
 from tenon.fx._symbolic_trace import PH, Tracer, symbolic_trace, wrap
 from tenon.fx.graph import CodeGen, Graph
 from tenon.fx.graph_module import GraphModule
@@ -14,3 +15,5 @@ __all__ = [
     "PH", "CodeGen", "Graph", "GraphModule", "Interpreter", "Node", "Proxy", "TraceError", "Tracer",
     "Transformer", "map_arg", "replace_pattern", "symbolic_trace", "wrap",
 ]  # fmt: skip
+
+on_demand(globals())

@@ -1,5 +1,6 @@
 """Networks: modules, functions without state, initial values, and helpers around them."""
 
+from tenon._submodules import on_demand
 from tenon.nn import _plans as _plans
 from tenon.nn import functional, init, modules, parallel, parameter, utils
 from tenon.nn.modules import *  # noqa: F403
@@ -21,3 +22,5 @@ __all__ = [
     "parameter",
     "utils",
 ]
+
+on_demand(globals())

@@ -1,6 +1,7 @@
 """Optimizers and schedules of learning rates."""
 
 from tenon._help import describe
+from tenon._submodules import on_demand
 from tenon.optim import lr_scheduler, swa_utils
 from tenon.optim._adafactor import Adafactor
 from tenon.optim._muon import Muon
@@ -32,3 +33,5 @@ __all__ = [
 ]
 describe(*(globals()[name] for name in __all__))
 describe(*vars(lr_scheduler).values())
+
+on_demand(globals())

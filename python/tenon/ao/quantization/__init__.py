@@ -4,6 +4,7 @@
 `prepare_qat(model)`, training, `convert`; or weights alone, by `quantize_(model, config)`.
 """
 
+from tenon._submodules import on_demand
 from tenon.ao.quantization import fake_quantize, observer, qconfig, stubs
 from tenon.ao.quantization._grids import (
     per_channel_affine,
@@ -90,3 +91,5 @@ __all__ = [
     "quantize", "quantize_", "quantize_dynamic", "quantize_qat", "quint8", "stubs",
     "weight_observer_range_neg_127_to_127",
 ]  # fmt: skip
+
+on_demand(globals())

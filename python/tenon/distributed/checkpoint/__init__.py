@@ -1,5 +1,6 @@
 """Checkpoints of several processes: each writes its parts, and any number reads them."""
 
+from tenon._submodules import on_demand
 from tenon.distributed._absent import absent
 from tenon.distributed.checkpoint.api import CheckpointException
 from tenon.distributed.checkpoint.default_planner import (
@@ -36,3 +37,5 @@ __all__ = [
     "async_save", "load", "load_sharded_optimizer_state_dict", "load_state_dict", "save",
     "save_state_dict",
 ]  # fmt: skip
+
+on_demand(globals())

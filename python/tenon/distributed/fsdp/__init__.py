@@ -1,5 +1,6 @@
 """Models whose parameters are cut among processes."""
 
+from tenon._submodules import on_demand
 from tenon.distributed.fsdp._fully_shard import (
     FSDPModule,
     UnshardHandle,
@@ -36,3 +37,5 @@ __all__ = [
     "ShardedStateDictConfig", "ShardingStrategy", "StateDictConfig", "StateDictSettings",
     "StateDictType", "UnshardHandle", "fully_shard", "register_fsdp_forward_method",
 ]  # fmt: skip
+
+on_demand(globals())

@@ -1,5 +1,6 @@
 """Optimizers of several processes."""
 
+from tenon._submodules import on_demand
 from tenon.distributed._absent import absent
 from tenon.distributed.optim.post_localSGD_optimizer import PostLocalSGDOptimizer
 from tenon.distributed.optim.zero_redundancy_optimizer import ZeroRedundancyOptimizer
@@ -9,3 +10,5 @@ DistributedOptimizer = absent(
 )
 
 __all__ = ["DistributedOptimizer", "PostLocalSGDOptimizer", "ZeroRedundancyOptimizer"]
+
+on_demand(globals())

@@ -1,1 +1,5 @@
 """Passes over graphs."""
+
+from tenon._submodules import on_demand
+
+on_demand(globals())

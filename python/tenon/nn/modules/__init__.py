@@ -1,6 +1,7 @@
 """All module classes, by the files they stand in."""
 
 from tenon._help import describe
+from tenon._submodules import on_demand
 from tenon.nn._linear_loss import LinearCrossEntropyOptions
 from tenon.nn.modules.activation import (
     CELU,
@@ -336,3 +337,5 @@ __all__ = [
     "ZeroPad3d",
 ]
 describe(*(globals()[name] for name in __all__))
+
+on_demand(globals())

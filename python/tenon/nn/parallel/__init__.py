@@ -1,6 +1,9 @@
 """Wrappers for training on several devices and in several processes."""
 
+from tenon._submodules import on_demand
 from tenon.nn.parallel.data_parallel import DataParallel
 from tenon.nn.parallel.distributed import DistributedDataParallel
 
 __all__ = ["DataParallel", "DistributedDataParallel"]
+
+on_demand(globals())

@@ -1,5 +1,6 @@
 """Helpers around networks: gradient clipping, parameters as vectors, sequences, weight norm."""
 
+from tenon._submodules import on_demand
 from tenon.nn.utils import (
     clip_grad,
     convert_parameters,
@@ -48,3 +49,5 @@ __all__ = [
     "vector_to_parameters",
     "weight_norm",
 ]
+
+on_demand(globals())

@@ -1,5 +1,6 @@
 """Datasets, samplers, and loaders that make batches."""
 
+from tenon._submodules import on_demand
 from tenon.utils.data._collate import collate, default_collate, default_convert
 from tenon.utils.data._worker import WorkerInfo, get_worker_info
 from tenon.utils.data.dataloader import DataLoader
@@ -46,3 +47,5 @@ __all__ = [
     "get_worker_info",
     "random_split",
 ]
+
+on_demand(globals())

@@ -11,6 +11,7 @@ from typing import Any
 import tenon
 from tenon import Tensor, nn
 from tenon._C import _ops
+from tenon._submodules import on_demand
 from tenon.ao.nn.quantized import dynamic
 from tenon.ao.nn.quantized._weights import Packed
 
@@ -172,3 +173,6 @@ class QFunctional(FloatFunctional):
 
     def _get_name(self) -> str:
         return "QFunctional"
+
+
+on_demand(globals())

@@ -6,6 +6,7 @@ from enum import Enum
 from functools import partial
 from typing import Any
 
+from tenon._submodules import on_demand
 from tenon.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 
 __all__ = ["DDPCommHookType", "register_ddp_comm_hook"]
@@ -23,3 +24,6 @@ class DDPCommHookType(Enum):
 def register_ddp_comm_hook(comm_hook_type: DDPCommHookType, model: Any, state: Any = None) -> None:
     """Registers a hook by its name."""
     model.register_comm_hook(state, comm_hook_type.value)
+
+
+on_demand(globals())

@@ -1,1 +1,5 @@
 """Processes of a launcher."""
+
+from tenon._submodules import on_demand
+
+on_demand(globals())
