@@ -25,7 +25,7 @@ static tn_status lookup(tn_infer *inf, const tn_view *weight, const tn_view *ind
     TN_TRY(check_indices(indices));
     if (weight->ndim != 2) return tn_fail(TN_E_SHAPE, 0, "'weight' must be 2-D");
     if (indices->ndim + 1 > TN_MAX_DIMS) {
-        return tn_fail(TN_E_VALUE, 1, "a tensor has at most 64 dimensions");
+        return tn_fail(TN_E_SHAPE, 1, "a tensor has at most 64 dimensions");
     }
     int64_t shape[TN_MAX_DIMS + 1];
     memcpy(shape, indices->shape, (size_t)indices->ndim * sizeof(int64_t));
@@ -35,10 +35,6 @@ static tn_status lookup(tn_infer *inf, const tn_view *weight, const tn_view *ind
 
 tn_status tni_infer_embedding(tn_infer *inf, const void *args) {
     const tn_embedding_args *a = args;
-    if (a->sparse && a->scale_grad_by_freq)
-        return tn_fail(
-            TN_E_STATE, 3,
-            "embedding_backward: scale_grad_by_freq not supported with sparse gradients");
     return lookup(inf, a->weight, a->indices);
 }
 
@@ -119,6 +115,10 @@ tn_status tni_composite__embedding_backward(const void *args, tn_tensor **rets) 
 tn_status tni_composite__embedding_sparse_backward(const void *args, tn_tensor **rets) {
     const tn__embedding_sparse_backward_args *a = args;
     tni_scope s = {0};
+    if (a->scale_grad_by_freq)
+        return tn_fail(
+            TN_E_STATE, 4,
+            "embedding_backward: scale_grad_by_freq not supported with sparse gradients");
     int64_t width = a->grad->ndim > 0 ? a->grad->shape[a->grad->ndim - 1] : 1;
     int64_t n = a->indices->numel;
     tn_tensor *flat = scope_convert(&s, scope_reshape(&s, tni_t(a->indices), TN_INTS(n)), TN_I64);

@@ -17,23 +17,20 @@
 static tn_status check_classes(int32_t ndim, const int64_t *shape, const tn_view *target,
                                const tn_view *weight) {
     if (ndim < 1) return tn_fail(TN_E_SHAPE, 0, "Expected 1 or more dimensions (got 0)");
+    if (ndim > 1 && target->ndim > 0 && target->shape[0] != shape[0])
+        return tn_fail(TN_E_VALUE, 1,
+                       "Expected input batch_size (%lld) to match target batch_size (%lld).",
+                       (long long)shape[0], (long long)target->shape[0]);
     if (ndim == 1 ? target->ndim > 1 || target->numel != 1 : target->ndim != ndim - 1) {
         return tn_fail(TN_E_SHAPE, 1,
                        "Expected target of shape %s to have the dimensions of input %s without the "
                        "class dimension",
                        tni_shape_text_of(target), tni_shape_text(ndim, shape));
     }
-    for (int32_t d = 0; ndim > 1 && d < target->ndim; d++) {
-        int64_t want = shape[d == 0 ? 0 : d + 1];
-        if (target->shape[d] == want) continue;
-        if (d == 0) {
-            return tn_fail(TN_E_VALUE, 1,
-                           "Expected input batch_size (%lld) to match target batch_size (%lld).",
-                           (long long)want, (long long)target->shape[0]);
-        }
-        return tn_fail(TN_E_SHAPE, 1, "Expected target size %s, got input of shape %s",
-                       tni_shape_text_of(target), tni_shape_text(ndim, shape));
-    }
+    for (int32_t d = 1; ndim > 1 && d < target->ndim; d++)
+        if (target->shape[d] != shape[d + 1])
+            return tn_fail(TN_E_SHAPE, 1, "Expected target size %s, got input of shape %s",
+                           tni_shape_text_of(target), tni_shape_text(ndim, shape));
     if (tn_view_dtype(target) != TN_I64) {
         return tn_fail(TN_E_DTYPE, 1, "expected target dtype to be Long or Byte, but got %s",
                        tni_type_text(tn_view_dtype(target)));
@@ -367,4 +364,21 @@ tn_status tni_grad__cross_entropy(tn_gctx *c) {
         r = scope_take(&s, st, r);
     }
     return scope_finish(&s, r, &c->ret[0]);
+}
+
+/* ---- Margins of classes --------------------------------------------------------------------------*/
+
+tn_status tni_check_multi_margin_loss(const void *args) {
+    const tn_multi_margin_loss_args *a = args;
+    if (a->weight && a->weight->ndim != 1)
+        return tn_fail(TN_E_VALUE, 4, "weight must be one-dimensional");
+    if (a->input->ndim < 1 || a->input->ndim > 2) return TN_OK; /* the parts say it */
+    int64_t classes = a->input->shape[a->input->ndim - 1];
+    if (tn_view_dtype(a->target) != TN_I64)
+        return tn_fail(TN_E_DTYPE, 1, "expected scalar type Long but found %s",
+                       tni_type_text(tn_view_dtype(a->target)));
+    if (a->weight && a->weight->shape[0] != classes)
+        return tn_fail(TN_E_SHAPE, 4, "inconsistent weight size, expected %lld but got %s",
+                       (long long)classes, tni_shape_text_of(a->weight));
+    return TN_OK;
 }

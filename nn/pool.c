@@ -136,9 +136,17 @@ tn_status tni_composite_max_pool2d(const void *args, tn_tensor **rets) {
 /* One-dimensional windows are two-dimensional ones of height 1. */
 #define WIDE(list, fill) ((list).n > 0 ? TN_INTS((fill), (list).v[0]) : tn_ints_none())
 
+static tn_status fail_line(const char *op, const tn_view *x) {
+    return tn_fail(TN_E_SHAPE, 0,
+                   "%s: Expected 2D or 3D (batch mode) tensor with optional 0 dim batch size for "
+                   "input, but got:%s",
+                   op, tni_shape_text_of(x));
+}
+
 tn_status tni_composite_max_pool1d(const void *args, tn_tensor **rets) {
     const tn_max_pool1d_args *a = args;
     tni_scope s = {0};
+    if (a->input->ndim != 2 && a->input->ndim != 3) return fail_line("max_pool1d", a->input);
     tn_tensor *x = scope_unsqueeze(&s, tni_t(a->input), -2), *y = NULL;
     if (s.st == TN_OK) {
         tn_status st = tn_max_pool2d(x, WIDE(a->kernel_size, 1), WIDE(a->stride, 1),
@@ -151,6 +159,7 @@ tn_status tni_composite_max_pool1d(const void *args, tn_tensor **rets) {
 tn_status tni_composite_avg_pool1d(const void *args, tn_tensor **rets) {
     const tn_avg_pool1d_args *a = args;
     tni_scope s = {0};
+    if (a->input->ndim != 2 && a->input->ndim != 3) return fail_line("avg_pool1d", a->input);
     tn_tensor *x = scope_unsqueeze(&s, tni_t(a->input), -2), *y = NULL;
     if (s.st == TN_OK) {
         tn_status st =
@@ -176,11 +185,10 @@ tn_status tni_composite_adaptive_avg_pool2d(const void *args, tn_tensor **rets) 
     }
     int64_t size[2] = {a->output_size.v[0], a->output_size.v[1]};
     for (int i = 0; i < 2; i++) {
-        if (size[i] == -1) size[i] = a->input->shape[n - 2 + i];
         if (size[i] < 0) {
             return tn_fail(TN_E_SHAPE, 1,
-                           "adaptive_avg_pool2d(): elements of output_size must not be negative, "
-                           "but received (%lld, %lld)",
+                           "adaptive_avg_pool2d(): elements of output_size must be greater than or "
+                           "equal to 0 but received {%lld, %lld}",
                            (long long)a->output_size.v[0], (long long)a->output_size.v[1]);
         }
     }
@@ -191,6 +199,8 @@ tn_status tni_composite_adaptive_avg_pool2d(const void *args, tn_tensor **rets) 
 tn_status tni_composite_adaptive_avg_pool1d(const void *args, tn_tensor **rets) {
     const tn_adaptive_avg_pool1d_args *a = args;
     tni_scope s = {0};
+    if (a->input->ndim != 2 && a->input->ndim != 3)
+        return fail_line("adaptive_avg_pool1d", a->input);
     tn_tensor *x = scope_unsqueeze(&s, tni_t(a->input), -2), *y = NULL;
     if (s.st == TN_OK) {
         tn_status st = tn_adaptive_avg_pool2d(x, WIDE(a->output_size, 1), &y);

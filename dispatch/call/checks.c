@@ -69,6 +69,33 @@ tn_status tni_check_writable(const tn_op *op, const tn_tensor *out, int32_t resu
     return TN_OK;
 }
 
+tn_status tni_fail_overlap(void) {
+    return tn_fail(TN_E_STATE, -1,
+                   "unsupported operation: some elements of the input tensor and the written-to "
+                   "tensor refer to a single memory location. Please clone() the tensor before "
+                   "performing the operation.");
+}
+
+tn_status tni_check_out(const tn_op *op, const void *args, const tn_tensor *out, int32_t result) {
+    bool apart = op->flags & TNI_OP_OUT_APART, whole = op->flags & TNI_OP_OUT_WHOLE;
+    bool inplace = op->nin > 0 && !(op->flags & TNI_OP_NO_INPLACE) &&
+                   !tni_is_list(tni_in_field(op, 0)) && out == tni_in_slot(op, args, 0);
+    if ((op->flags & TNI_OP_OUT_EXACT) && !inplace && tn_view_dtype(&out->v) != result)
+        return tn_fail(TN_E_DTYPE, -1,
+                       "%s(): Expected out tensor to have dtype %s, but got %s instead",
+                       op->info.name, tni_type_text(result), tni_type_text(tn_view_dtype(&out->v)));
+    for (int i = 0; i < op->nin && (apart || whole); i++) {
+        tni_span in = tni_in_span(op, args, i);
+        for (int64_t k = 0; k < in.n; k++) {
+            if (!in.v[k] || (inplace && in.v[k] == out)) continue;
+            tni_overlap rel = tni_overlap_of(out, in.v[k]);
+            if (rel == TNI_OVERLAP_PARTIAL || (apart && rel == TNI_OVERLAP_FULL))
+                return tni_fail_overlap();
+        }
+    }
+    return TN_OK;
+}
+
 static void warn_resized(const tn_tensor *out, int32_t ndim, const int64_t *shape) {
     if (out->v.numel == 0) return;
     tni_host_log(2,

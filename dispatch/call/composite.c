@@ -26,8 +26,10 @@ uint64_t tni_input_words(const tn_op *op, const void *args) {
 
 /* The in-place form of a composite: its result is written over the first input, and recorded as the
  * copy that it is. */
-static tn_status take_inplace(const tn_op *op, tn_tensor *given, tn_tensor **rets) {
+static tn_status take_inplace(const tn_op *op, const void *args, tn_tensor *given,
+                              tn_tensor **rets) {
     TN_TRY(tni_check_writable(op, given, tn_view_dtype(&rets[0]->v)));
+    TN_TRY(tni_check_out(op, args, given, tn_view_dtype(&rets[0]->v)));
     if (!tni_shape_is(given, rets[0]->v.ndim, rets[0]->v.shape))
         return tn_fail(TN_E_SHAPE, -1, "output with shape %s doesn't match the broadcast shape %s",
                        tni_shape_text_of(&given->v), tni_shape_text_of(&rets[0]->v));
@@ -50,6 +52,7 @@ static tn_status take_out(const tn_op *op, const void *args, tn_tensor *given, t
     const tn_view *v = &(*ret)->v;
     TN_TRY(tni_check_given(op, args, given, false, v->word));
     TN_TRY(tni_check_writable(op, given, tn_view_dtype(v)));
+    TN_TRY(tni_check_out(op, args, given, tn_view_dtype(v)));
     TN_TRY(tni_check_no_internal_overlap(given));
     TN_TRY(tni_give(given, *ret));
     tni_bump_version(given);
@@ -76,7 +79,7 @@ ALWAYS tn_status run_made(const tn_op *op, void *args, tn_tensor *given, bool in
     if (st != TN_OK) return st;
     if (own) st = tni_record_call(op, args, any, rets);
     if (st == TN_OK && inplace)
-        st = take_inplace(op, given, rets);
+        st = take_inplace(op, args, given, rets);
     else
         for (int i = 0; i < ntargets && st == TN_OK; i++)
             st = take_out(op, args, targets[i], &rets[i]);
@@ -100,10 +103,25 @@ ALWAYS tn_status run_on_copy(const tn_op *op, void *args, tn_tensor *given, uint
     return st;
 }
 
+/* What makes a tensor out of numbers makes it in the dtype of out=. */
+static tn_status take_dtype(const tn_op *op, void *args, const tn_tensor *given) {
+    for (int i = 0; i < op->nfields; i++) {
+        int64_t *dtype = tni_field_at(&op->fields[i], args), have = tn_view_dtype(&given->v);
+        if (op->fields[i].kind != TN_F_DTYPE) continue;
+        if (*dtype >= 0 && *dtype != have)
+            return tn_fail(TN_E_DTYPE, -1, "dtype %s does not match dtype of out parameter (%s)",
+                           tni_type_text((int32_t)*dtype), tni_type_text((int32_t)have));
+        *dtype = have;
+    }
+    return TN_OK;
+}
+
 ALWAYS tn_status run(const tn_op *op, void *args, tn_tensor **rets, tni_composer make) {
     TN_TRY(check_inputs(op, args));
+    if (op->check) TN_TRY(op->check(args));
     tni_span outs = tni_given(op, args);
     tn_tensor *given = outs.n > 0 ? outs.v[0] : NULL;
+    if (given && op->nin == 0) TN_TRY(take_dtype(op, args, given));
     uint64_t any = tni_input_words(op, args);
     if (TN_UNLIKELY(any & TN_W_LAYOUT) && !(op->flags & TNI_OP_SPARSE)) return TN_DECLINE;
     if (op->flags & TNI_OP_INPLACE_ONLY)

@@ -150,6 +150,7 @@ static tn_status make_output(call *c, int32_t ndim, const int64_t *shape) {
 static tn_status use_given(call *c, int32_t ndim, const int64_t *shape) {
     tn_tensor *o = c->given;
     TN_TRY(tni_check_writable(c->op, o, c->result));
+    TN_TRY(tni_check_out(c->op, c->args, o, c->result));
     bool fits = tni_shape_is(o, ndim, shape);
     if (!fits && c->inplace)
         return tn_fail(TN_E_SHAPE, -1, "output with shape %s doesn't match the broadcast shape %s",
@@ -159,11 +160,7 @@ static tn_status use_given(call *c, int32_t ndim, const int64_t *shape) {
     for (int i = 0; i < c->nin && fits; i++) {
         tni_overlap rel = tni_overlap_of(o, c->in[i]);
         if (rel == TNI_OVERLAP_NONE && tni_may_meet(o, c->in[i])) through_copy = true;
-        if (rel == TNI_OVERLAP_PARTIAL)
-            return tn_fail(TN_E_STATE, -1,
-                           "unsupported operation: some elements of the input tensor and the "
-                           "written-to tensor refer to a single memory location. Please clone() "
-                           "the tensor before performing the operation.");
+        if (rel == TNI_OVERLAP_PARTIAL) return tni_fail_overlap();
     }
     if (through_copy) return tni_tensor_new_fast(c->result, c->device, ndim, shape, &c->out);
     c->out = tn_tensor_ref(o);
@@ -255,6 +252,7 @@ static tn_status general(const tn_op *op, void *args, tn_tensor **rets) {
         if (!c.in[i]) return tni_fail_null(op, i);
         c.any |= c.in[i]->v.word;
     }
+    if (op->check) TN_TRY(op->check(args));
     c.given = *tni_out_slot(op, args, 0);
     c.inplace = c.given == c.in[0];
     if (c.given) TN_TRY(tni_check_given(op, args, c.given, c.inplace, c.any));

@@ -152,6 +152,7 @@ static tn_status make_outputs(structured *s) {
                 (op->flags & TNI_OP_INPLACE_ONLY) || given == tni_in_slot(op, s->args, 0);
             TN_TRY(tni_check_given(op, s->args, given, inplace, s->any));
             TN_TRY(tni_check_writable(op, given, m->dtype));
+            TN_TRY(tni_check_out(op, s->args, given, m->dtype));
             TN_TRY(tni_check_no_internal_overlap(given));
         }
         bool direct =

@@ -282,6 +282,8 @@ struct tn_op {
      * registers a kernel for it (call/composed.c). */
     tn_status (*_Atomic run)(const tn_op *op, void *args, tn_tensor **rets);
     tn_status (*infer)(tn_infer *inf, const void *args); /* structured, reduction */
+    /* What a pointwise or composite operator asks of its arguments before it runs; NULL: nothing. */
+    tn_status (*check)(const void *args);
     /* How many results a list has, and their shapes (free them). */
     tn_status (*infer_list)(const tn_infer *inf, const void *args, tn_out_shape **ret_shapes,
                             int64_t *ret_n);

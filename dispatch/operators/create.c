@@ -100,7 +100,7 @@ static tn_status sized(tn_ints size, int64_t dtype, int64_t device, int64_t form
     int32_t type = dtype < 0 ? fallback : (int32_t)dtype;
     tn_device dev = tni_device_given(device, cpu);
     if (size.n > TN_MAX_DIMS)
-        return tn_fail(TN_E_VALUE, 0, "a tensor has at most %d dimensions, not %lld", TN_MAX_DIMS,
+        return tn_fail(TN_E_SHAPE, 0, "a tensor has at most %d dimensions, not %lld", TN_MAX_DIMS,
                        (long long)size.n);
     int32_t ndim = (int32_t)(size.n > 0 ? size.n : 0);
     if (format == TN_FORMAT_CONTIGUOUS || format == TN_FORMAT_PRESERVE)
@@ -171,7 +171,7 @@ static tn_status strided(tn_ints size, tn_ints stride, int32_t dtype, tn_device 
                        "dimensionality of sizes (%lld) must match dimensionality of strides (%lld)",
                        (long long)size.n, (long long)stride.n);
     if (size.n > TN_MAX_DIMS)
-        return tn_fail(TN_E_VALUE, 0, "a tensor has at most %d dimensions", TN_MAX_DIMS);
+        return tn_fail(TN_E_SHAPE, 0, "a tensor has at most %d dimensions", TN_MAX_DIMS);
     return tn_tensor_new_strided(dtype, device, (int32_t)size.n, size.v, stride.v, ret);
 }
 

@@ -43,7 +43,7 @@ static tn_status read_term(const char **text, int32_t ndim, int32_t dots, operan
         if (*s == ' ') continue;
         if (*s == '.') {
             if (ellipsis || s[1] != '.' || s[2] != '.') {
-                return tn_fail(TN_E_VALUE, 0,
+                return tn_fail(TN_E_STATE, 0,
                                "einsum(): found '.' that is not part of any ellipsis");
             }
             ellipsis = true;
@@ -52,12 +52,12 @@ static tn_status read_term(const char **text, int32_t ndim, int32_t dots, operan
         }
         int label = letter_of(*s);
         if (label < 0) {
-            return tn_fail(TN_E_VALUE, 0,
+            return tn_fail(TN_E_STATE, 0,
                            "einsum(): invalid subscript given at index %d in the equation string, "
                            "subscripts must be in [a-zA-Z]",
                            (int)(s - *text));
         }
-        if (nb + na == TN_MAX_DIMS) return tn_fail(TN_E_VALUE, 0, "einsum(): too many subscripts");
+        if (nb + na == TN_MAX_DIMS) return tn_fail(TN_E_STATE, 0, "einsum(): too many subscripts");
         if (ellipsis) {
             after[na++] = (uint8_t)label;
         } else {
@@ -68,13 +68,13 @@ static tn_status read_term(const char **text, int32_t ndim, int32_t dots, operan
     if (dots < 0) dots = ellipsis ? ndim - nb - na : 0;
     if (!ellipsis) dots = 0;
     if (dots < 0 || (ndim >= 0 && nb + na + dots != ndim)) {
-        return tn_fail(TN_E_VALUE, 1,
+        return tn_fail(TN_E_STATE, 1,
                        "einsum(): the number of subscripts in the equation (%d) does not match the "
                        "number of dimensions (%d) for an operand%s",
                        (int)(nb + na), (int)ndim, ellipsis ? " with an ellipsis" : "");
     }
     if (nb + na + dots > TN_MAX_DIMS)
-        return tn_fail(TN_E_VALUE, 0, "einsum(): too many dimensions");
+        return tn_fail(TN_E_STATE, 0, "einsum(): too many dimensions");
     ret->n = 0;
     for (int32_t i = 0; i < nb; i++) ret->label[ret->n++] = before[i];
     for (int32_t i = 0; i < dots; i++) ret->label[ret->n++] = (uint8_t)(LABELS - dots + i);
@@ -216,7 +216,7 @@ static tn_status contract(operand *a, operand *b, const bool *keep) {
         if (find(a, b->label[d]) < 0) right[nright++] = b->label[d];
     }
     if (nbatch + nleft + nright > TN_MAX_DIMS) {
-        return tn_fail(TN_E_VALUE, 1, "einsum(): too many dimensions");
+        return tn_fail(TN_E_STATE, 1, "einsum(): too many dimensions");
     }
     operand res = {NULL, 0, {0}};
     int64_t shape[TN_MAX_DIMS];
@@ -247,22 +247,22 @@ static tn_status contract(operand *a, operand *b, const bool *keep) {
 /* The labels of the result: what stands behind "->", else every label used once, in order. */
 static tn_status read_output(const char *s, const int32_t *count, int32_t dots, operand *ret) {
     if (*s == '-') {
-        if (s[1] != '>') return tn_fail(TN_E_VALUE, 0, "einsum(): '-' is not followed by '>'");
+        if (s[1] != '>') return tn_fail(TN_E_STATE, 0, "einsum(): '-' is not followed by '>'");
         s += 2;
         int32_t unused;
         TN_TRY(read_term(&s, -1, dots, ret, &unused));
         if (*s != '\0')
-            return tn_fail(TN_E_VALUE, 0, "einsum(): text follows the output subscripts");
+            return tn_fail(TN_E_STATE, 0, "einsum(): text follows the output subscripts");
         for (int32_t d = 0; d < ret->n; d++) {
             if (count[ret->label[d]] == 0) {
-                return tn_fail(TN_E_VALUE, 0,
+                return tn_fail(TN_E_STATE, 0,
                                "einsum(): an output subscript does not appear in the equation for "
                                "any input operand");
             }
             for (int32_t e = 0; e < d; e++) {
                 if (ret->label[e] == ret->label[d]) {
                     return tn_fail(
-                        TN_E_VALUE, 0,
+                        TN_E_STATE, 0,
                         "einsum(): output subscript appears more than once in the output");
                 }
             }
@@ -306,13 +306,13 @@ tn_status tni_composite_einsum(const void *args, tn_tensor **rets) {
         ops[i].t = tn_tensor_ref(tni_t(a->operands.v[i]));
         if ((st = diagonals(&ops[i]))) goto out;
         if (i + 1 < n && *s++ != ',') {
-            st = tn_fail(TN_E_VALUE, 1,
+            st = tn_fail(TN_E_STATE, 1,
                          "einsum(): more operands were provided than specified in the equation");
             goto out;
         }
     }
     if (*s == ',') {
-        st = tn_fail(TN_E_VALUE, 1,
+        st = tn_fail(TN_E_STATE, 1,
                      "einsum(): fewer operands were provided than specified in the equation");
         goto out;
     }

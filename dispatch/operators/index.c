@@ -42,7 +42,7 @@ static tn_status indexed_shape(const tn_infer *inf, const tn_view *v, tn_views i
         TN_TRY(tni_infer_expect(inf, 1, indices.v[i], index->ndim, index->shape, TN_I64));
     }
     if (v->ndim - (int32_t)indices.n + index->ndim > TN_MAX_DIMS)
-        return tn_fail(TN_E_VALUE, 1, "a tensor has at most %d dimensions", TN_MAX_DIMS);
+        return tn_fail(TN_E_SHAPE, 1, "a tensor has at most %d dimensions", TN_MAX_DIMS);
     for (int32_t d = 0; d < first; d++) shape[n++] = v->shape[d];
     for (int32_t d = 0; d < index->ndim; d++) shape[n++] = index->shape[d];
     for (int32_t d = (int32_t)(first + indices.n); d < v->ndim; d++) shape[n++] = v->shape[d];
@@ -236,7 +236,7 @@ static tn_status place_self(prepared *p, const tn_view *self, int32_t index_ndim
     int32_t n = 0;
     p->first = adjacent ? p->dims[0] : 0;
     if (self->ndim - (int32_t)p->count + index_ndim > TN_MAX_DIMS)
-        return tn_fail(TN_E_VALUE, 1, "a tensor has at most %d dimensions", TN_MAX_DIMS);
+        return tn_fail(TN_E_SHAPE, 1, "a tensor has at most %d dimensions", TN_MAX_DIMS);
     for (int64_t i = 0; !adjacent && i < p->count; i++, n++) {
         shape[n] = self->shape[p->dims[i]];
         strides[n] = self->strides[p->dims[i]];
@@ -475,7 +475,7 @@ static tn_status expand_both(tn_tensor *x, tn_tensor *mask, tn_tensor **ret_x,
 tn_status tni_composite_masked_select(const void *args, tn_tensor **rets) {
     const tn_masked_select_args *a = args;
     tn_tensor *x = NULL, *mask = NULL, *flat_x = NULL, *flat_mask = NULL;
-    if (!is_mask(a->mask))
+    if (tn_view_dtype(a->mask) != TN_BOOL)
         return tn_fail(TN_E_DTYPE, 1, "masked_select: expected BoolTensor for mask");
     tn_status st = expand_both(tni_t(a->input), tni_t(a->mask), &x, &mask);
     if (st) goto out;
@@ -495,7 +495,7 @@ tn_status tni_composite_masked_scatter(const void *args, tn_tensor **rets) {
     const tn_masked_scatter_args *a = args;
     tn_tensor *x = NULL, *mask = NULL, *copy = NULL, *places = NULL, *flat = NULL, *some = NULL;
     tn_tensor *line = NULL, *flat_mask = NULL, *put_to = NULL;
-    if (!is_mask(a->mask))
+    if (tn_view_dtype(a->mask) != TN_BOOL)
         return tn_fail(TN_E_DTYPE, 1,
                        "masked_scatter_ only supports boolean masks, but got mask with "
                        "dtype %s",

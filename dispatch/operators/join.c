@@ -207,7 +207,7 @@ tn_status tni_composite_stack(const void *args, tn_tensor **rets) {
                 tni_shape_text_of(first), tni_shape_text_of(v), (long long)i);
     }
     if (first->ndim >= TN_MAX_DIMS)
-        return tn_fail(TN_E_VALUE, 0, "a tensor has at most %d dimensions", TN_MAX_DIMS);
+        return tn_fail(TN_E_SHAPE, 0, "a tensor has at most %d dimensions", TN_MAX_DIMS);
     for (int32_t d = 0; d <= first->ndim; d++)
         shape[d] = d == dim ? a->tensors.n : first->shape[d < dim ? d : d - 1];
     TN_TRY(list_dtype(a->tensors, &dtype));
@@ -391,7 +391,7 @@ static tn_status repeated(tn_tensor *x, int64_t n, const int64_t *counts, tn_ten
                        "Number of dimensions of repeat dims can not be smaller than number of "
                        "dimensions of tensor");
     if (n > TN_MAX_DIMS)
-        return tn_fail(TN_E_VALUE, 1, "a tensor has at most %d dimensions", TN_MAX_DIMS);
+        return tn_fail(TN_E_SHAPE, 1, "a tensor has at most %d dimensions", TN_MAX_DIMS);
     for (int64_t i = 0; i < n; i++) {
         int64_t own = i - (n - x->v.ndim), size = own >= 0 ? x->v.shape[own] : 1;
         if (counts[i] < 0)
@@ -433,7 +433,7 @@ tn_status tni_composite_tile(const void *args, tn_tensor **rets) {
     const tn_tile_args *a = args;
     int64_t counts[TN_MAX_DIMS], n = a->dims.n, ndim = a->input->ndim;
     if (n > TN_MAX_DIMS)
-        return tn_fail(TN_E_VALUE, 1, "a tensor has at most %d dimensions", TN_MAX_DIMS);
+        return tn_fail(TN_E_SHAPE, 1, "a tensor has at most %d dimensions", TN_MAX_DIMS);
     int64_t total = n > ndim ? n : ndim;
     for (int64_t i = 0; i < total; i++) counts[i] = i < total - n ? 1 : a->dims.v[i - (total - n)];
     return repeated(tni_t(a->input), total, counts, rets);

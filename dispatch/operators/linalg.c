@@ -209,7 +209,7 @@ static tn_status batched(tn_tensor *x, tn_tensor *y, tn_tensor **ret) {
     int64_t shape[TN_MAX_DIMS + 2], total;
     TN_TRY(
         tni_broadcast_shapes(nx - 2, tn_tensor_shape(x), ny - 2, tn_tensor_shape(y), &nb, shape));
-    if (nb + 2 > TN_MAX_DIMS) return tn_fail(TN_E_VALUE, 0, "a tensor has at most 64 dimensions");
+    if (nb + 2 > TN_MAX_DIMS) return tn_fail(TN_E_SHAPE, 0, "a tensor has at most 64 dimensions");
     TN_TRY(tni_numel(nb, shape, 1, &total));
     tn_tensor *a = NULL, *b = NULL, *prod = NULL;
     tn_status st = as_batch(x, nb, shape, total, &a);
@@ -289,7 +289,7 @@ static tn_status as_matrix(tn_tensor *t, tn_ints dims, bool front, int64_t *size
     int32_t at = front ? (int32_t)dims.n : 0;
     for (int32_t d = 0; d < ndim; d++) {
         if (mask >> d & 1) continue;
-        if (*n == TN_MAX_DIMS) return tn_fail(TN_E_VALUE, 0, "a tensor has at most 64 dimensions");
+        if (*n == TN_MAX_DIMS) return tn_fail(TN_E_SHAPE, 0, "a tensor has at most 64 dimensions");
         perm[at + kept++] = d;
         outer *= shape[d];
         sizes[(*n)++] = shape[d];

@@ -168,6 +168,25 @@ static tn_tensor *observations(tni_scope *s, const tn_view *x) {
     return scope_reshape(s, tni_t(x), TN_INTS(1, x->numel));
 }
 
+/* Of a matrix of covariances: counts are integers, other weights are not, and none is negative. */
+static tn_status check_weights(const tn_view *w, bool counts) {
+    const char *name = counts ? "fweights" : "aweights";
+    int32_t category = tn_dtype_category(tn_view_dtype(w));
+    if (category != (counts ? TN_CAT_INT : TN_CAT_FLOAT))
+        return tn_fail(
+            TN_E_DTYPE, -1, "cov(): expected %s to have %s dtype but got %s with %s dtype", name,
+            counts ? "integral" : "floating point", name, tni_type_text(tn_view_dtype(w)));
+    if (w->numel == 0 || tni_is_meta(w)) return TN_OK;
+    tn_tensor *least = NULL;
+    tn_scalar value = {0};
+    tn_status st = tn_amin(tni_t(w), tn_ints_none(), 0, &least);
+    if (st == TN_OK) st = tn_tensor_item(least, &value);
+    tn_tensor_unref(&least);
+    if (st != TN_OK) return st;
+    bool negative = counts ? value.i < 0 : value.re < 0;
+    return negative ? tn_fail(TN_E_STATE, -1, "cov(): %s cannot be negative", name) : TN_OK;
+}
+
 tn_status tni_composite_cov(const void *args, tn_tensor **rets) {
     const tn_cov_args *a = args;
     tni_scope s = {0};
@@ -178,6 +197,8 @@ tn_status tni_composite_cov(const void *args, tn_tensor **rets) {
     if (tn_dtype_category(tn_view_dtype(a->input)) < TN_CAT_FLOAT)
         x = scope_convert(&s, x, tn_dtype_default());
     const tn_view *const weights[] = {a->fweights, a->aweights};
+    for (int i = 0; i < 2 && s.st == TN_OK; i++)
+        if (weights[i]) s.st = check_weights(weights[i], i == 0);
     for (int i = 0; i < 2 && s.st == TN_OK; i++)
         if (weights[i] && (weights[i]->ndim != 1 || weights[i]->shape[0] != tni_size_at(x, 1)))
             s.st = tn_fail(TN_E_STATE, -1,

@@ -439,7 +439,7 @@ tn_status tni_composite_one_hot(const void *args, tn_tensor **rets) {
     if (x->v.numel == 0 && classes <= 0)
         return tn_fail(TN_E_SHAPE, 1, "Can not infer total number of classes from empty tensor.");
     if (x->v.ndim >= TN_MAX_DIMS)
-        return tn_fail(TN_E_VALUE, 0, "a tensor has at most %d dimensions", TN_MAX_DIMS);
+        return tn_fail(TN_E_SHAPE, 0, "a tensor has at most %d dimensions", TN_MAX_DIMS);
     bool told = tni_is_meta(&x->v) && classes > 0;
     if (x->v.numel && !told) TN_TRY(extent(x, &low, &high));
     if (low < 0) return tn_fail(TN_E_STATE, 0, "Class values must be non-negative.");

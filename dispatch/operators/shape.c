@@ -61,7 +61,7 @@ tn_status tni_composite_unflatten(const void *args, tn_tensor **rets) {
     int64_t whole = v->ndim ? v->shape[a->dim] : 1;
     if (a->sizes.n <= 0) return tn_fail(TN_E_SHAPE, 2, "unflatten: sizes must be non-empty");
     if (a->sizes.n + v->ndim - 1 > TN_MAX_DIMS)
-        return tn_fail(TN_E_VALUE, 2, "a tensor has at most %d dimensions", TN_MAX_DIMS);
+        return tn_fail(TN_E_SHAPE, 2, "a tensor has at most %d dimensions", TN_MAX_DIMS);
     if (tni_infer_sizes(a->sizes, whole, parts) != TN_OK)
         return tn_fail(
             TN_E_SHAPE, 2,
@@ -213,6 +213,16 @@ out:
 }
 
 /* ---- Parts -------------------------------------------------------------------------------------*/
+
+tn_status tni_composite_narrow_tensor(const void *args, tn_tensor **rets) {
+    const tn_narrow_tensor_args *a = args;
+    int32_t dtype = tn_view_dtype(a->start);
+    tn_scalar start;
+    if (a->start->ndim != 0 || dtype == TN_BOOL || tn_dtype_category(dtype) != TN_CAT_INT)
+        return tn_fail(TN_E_STATE, 2, "start must be an 0-dim integral Tensor.");
+    TN_TRY(tn_tensor_item(tni_t(a->start), &start));
+    return tn_narrow(tni_t(a->input), a->dim, start.i, a->length, &rets[0]);
+}
 
 tn_status tni_composite_narrow(const void *args, tn_tensor **rets) {
     const tn_narrow_args *a = args;

@@ -47,7 +47,7 @@ static tn_status wrap_plus(int64_t dim, int32_t ndim, int64_t *ret_dim) {
 tn_status tni_infer_sizes(tn_ints size, int64_t numel, int64_t *ret_shape) {
     int64_t known = 1, hole = -1;
     if (size.n > TN_MAX_DIMS)
-        return tn_fail(TN_E_VALUE, -1, "a tensor has at most %d dimensions, not %lld", TN_MAX_DIMS,
+        return tn_fail(TN_E_SHAPE, -1, "a tensor has at most %d dimensions, not %lld", TN_MAX_DIMS,
                        (long long)size.n);
     for (int64_t i = 0; i < size.n; i++) {
         ret_shape[i] = size.v[i];
@@ -207,7 +207,7 @@ tn_status tni_composite_unsqueeze(const void *args, tn_tensor **rets) {
     int64_t dim = 0;
     TN_TRY(wrap_plus(a->dim, v->ndim, &dim));
     if (v->ndim >= TN_MAX_DIMS)
-        return tn_fail(TN_E_VALUE, 0, "a tensor has at most %d dimensions", TN_MAX_DIMS);
+        return tn_fail(TN_E_SHAPE, 0, "a tensor has at most %d dimensions", TN_MAX_DIMS);
     geometry g = {.ndim = v->ndim + 1};
     for (int32_t i = 0; i < g.ndim; i++) {
         int32_t from = i < dim ? i : i - 1;
@@ -280,7 +280,7 @@ tn_status tni_composite_expand(const void *args, tn_tensor **rets) {
                        tni_shape_text((int32_t)a->size.n, a->size.v), (long long)a->size.n,
                        (int)v->ndim);
     if (a->size.n > TN_MAX_DIMS)
-        return tn_fail(TN_E_VALUE, 1, "a tensor has at most %d dimensions", TN_MAX_DIMS);
+        return tn_fail(TN_E_SHAPE, 1, "a tensor has at most %d dimensions", TN_MAX_DIMS);
     geometry g = {.ndim = (int32_t)a->size.n};
     for (int32_t i = g.ndim - 1; i >= 0; i--) {
         int32_t from = i - (g.ndim - v->ndim);
@@ -400,7 +400,7 @@ tn_status tni_composite_unfold(const void *args, tn_tensor **rets) {
     if (a->step <= 0)
         return tn_fail(TN_E_SHAPE, 3, "step is %lld but must be > 0", (long long)a->step);
     if (v->ndim >= TN_MAX_DIMS)
-        return tn_fail(TN_E_VALUE, 0, "a tensor has at most %d dimensions", TN_MAX_DIMS);
+        return tn_fail(TN_E_SHAPE, 0, "a tensor has at most %d dimensions", TN_MAX_DIMS);
     geometry g;
     geometry_of(v, &g);
     if (v->ndim) {
@@ -425,7 +425,7 @@ tn_status tni_composite__as_strided(const void *args, tn_tensor **rets) {
                            "strides: %s",
                            tni_shape_text((int32_t)a->stride.n, a->stride.v));
     if (a->size.n > TN_MAX_DIMS)
-        return tn_fail(TN_E_VALUE, 1, "a tensor has at most %d dimensions", TN_MAX_DIMS);
+        return tn_fail(TN_E_SHAPE, 1, "a tensor has at most %d dimensions", TN_MAX_DIMS);
     return tn_tensor_alias(tni_t(a->input), tn_view_dtype(a->input), (int32_t)a->size.n, a->size.v,
                            a->stride.v, a->offset, rets);
 }
@@ -510,7 +510,7 @@ tn_status tni_composite_view_as_real(const void *args, tn_tensor **rets) {
     if (tn_dtype_category(tn_view_dtype(v)) != TN_CAT_COMPLEX)
         return tn_fail(TN_E_DTYPE, 0, "view_as_real is only supported for complex tensors");
     if (v->ndim >= TN_MAX_DIMS)
-        return tn_fail(TN_E_VALUE, 0, "a tensor has at most %d dimensions", TN_MAX_DIMS);
+        return tn_fail(TN_E_SHAPE, 0, "a tensor has at most %d dimensions", TN_MAX_DIMS);
     geometry g;
     geometry_of(v, &g);
     for (int32_t i = 0; i < g.ndim; i++) g.strides[i] *= 2;

@@ -21,7 +21,7 @@ def check(op: Op) -> None:
         raise op.fail("vmap 'fold' has the rank of one sample behind it")
     if rest and word != "fold" and rest not in {a.name for a in op.args}:
         raise op.fail(f"vmap names '{rest}', which is no argument")
-    if word == "parts" and not is_formula(op):
+    if word == "parts" and op.entry.get("forward", "custom") == "custom":
         raise op.fail("vmap 'parts' goes with a formula")
 
 

@@ -253,6 +253,8 @@ def by_hand(op: Op) -> list[str]:
         protos.append(f"tn_status tni_infer_{op.name}(tn_infer *inf, const void *args);")
     if composite and op.entry.get("forward", "custom") == "custom":
         protos.append(f"tn_status tni_composite_{op.name}(const void *args, tn_tensor **rets);")
+    if "check" in op.entry:
+        protos.append(f"tn_status tni_check_{op.name}(const void *args);")
     if op.grads == "custom":
         protos.append(f"tn_status tni_grad_{op.name}(tn_gctx *c);")
     return protos
@@ -400,6 +402,7 @@ def op_flags(op: Op) -> str:
         flags.append("TNI_OP_NO_INPLACE")
     if not has_form(op, "out"):
         flags.append("TNI_OP_NO_OUT")
+    flags += [f"TNI_OP_OUT_{word.upper()}" for word in e.get("out", "").split()]
     if not e.get("zeros", True):
         flags.append("TNI_OP_NO_ZEROS")
     if e.get("wide"):
@@ -418,7 +421,7 @@ def op_flags(op: Op) -> str:
         flags.append("TNI_OP_HAS_DIM")
     if any(a.is_list or a.type.startswith(("int[", "Dims", "str")) for a in op.args):
         flags.append("TNI_OP_POINTERS")
-    if op.kind == "pointwise" and "TNI_OP_BOOL_INPUT" not in flags:
+    if op.kind == "pointwise" and not (op.entry.get("inputs") or op.entry.get("check")):
         if e["dtype"] != "bool" and e.get("result", "compute") in ("compute", "bool"):
             flags.append("TNI_OP_PACKED")
         if e["dtype"] == "float":
@@ -568,6 +571,8 @@ def descriptor(op: Op, nparts: int) -> list[str]:
         first = result[0] if isinstance(result, list) else result
         lines.append(f"    .compute_rule = TNI_COMPUTE_{rule_name(e['dtype'])},")
         lines.append(f"    .result_rule = {result_name(op, first)},")
+    if "check" in e:
+        lines.append(f"    .check = tni_check_{op.name},")
     if op.kind == "structured":
         lines.append(f"    .infer = infer_{op.name},")
     if rule := sparse_rule(op):

@@ -18,7 +18,7 @@ KEYS = {
     "tests", "via", "doc",
     "tol", "dynamic", "random", "cast", "takes_out", "node", "version", "parts", "choices",
     "autocast", "zeros", "wide", "fits", "size_average", "warn", "vmap", "numbers",
-    "sparse", "unsigned",
+    "sparse", "unsigned", "out", "check",
 }  # fmt: skip
 KINDS = ("pointwise", "reduction", "structured", "composite", "view")
 WHERE = ("torch", "method", "nn.functional", "inplace", "out", "def", "inplace=")
@@ -31,6 +31,7 @@ DTYPE_SETS = {
 ALL_DTYPES = [name for names in DTYPE_SETS.values() for name in names]
 COMPUTE_RULES = ("promote", "float", "first", "sum", "bool", "number")
 AUTOCAST = ("low", "float32", "widest")
+OUT = {"exact", "whole", "apart"}
 RESULTS = ("compute", "bool", "real", "int64")
 
 # schema type -> (field kind, C type in the argument struct, C parameter type)
@@ -288,6 +289,10 @@ def check_forms(op: Op) -> None:
     """Keys of the functions that Python writes around an operator."""
     if "inplace=" in op.where and not {"nn.functional", "inplace"} <= set(op.where):
         raise op.fail("'inplace=' chooses between the forms 'nn.functional' and 'inplace'")
+    if "out" in op.entry and ("out" not in op.where or set(op.entry["out"].split()) - OUT):
+        raise op.fail(f"out holds words of {', '.join(sorted(OUT))}, and goes with a form 'out'")
+    if "out" in op.entry and op.entry.get("takes_out"):
+        raise op.fail("out is checked for an operator that leaves out= to its caller")
     if "size_average" in op.entry:
         names = [a.name for a in op.args]
         if op.entry["size_average"] not in names or "reduction" not in names:
@@ -354,6 +359,8 @@ def check(op: Op) -> None:
     if e.get("wide") and (op.kind != "composite" or op.list_out or e.get("takes_out") or
                           any(a.is_list for a in op.args)):  # fmt: skip
         raise op.fail("wide is for a composite without lists that leaves out= to its caller")
+    if "check" in e and (e["check"] != "custom" or op.kind not in ("pointwise", "composite")):
+        raise op.fail("check is 'custom', for pointwise and composite operators")
     if "fits" in e and op.kind != "pointwise":
         raise op.fail("fits is for pointwise operators")
     for p in e.get("params", []):

@@ -120,7 +120,14 @@ def _result(value: Tensor, out: Tensor | None) -> Tensor:
     return value if out is None else _ops._given(value, out=out)
 
 
-def _writes_out(function: Callable[..., _R]) -> Callable[..., _R]:
+def _result_as(value: Tensor, out: Tensor | None) -> Tensor:
+    """The result where PyTorch takes an out= of another dtype that holds the values."""
+    return value if out is None else _ops._given_as(value, out=out)
+
+
+def _writes_out(
+    function: Callable[..., _R], give: Callable[[Tensor, Tensor | None], Tensor] = _result
+) -> Callable[..., _R]:
     """The function with `out=`: a tensor, or as many as there are results."""
 
     @functools.wraps(function)
@@ -129,10 +136,14 @@ def _writes_out(function: Callable[..., _R]) -> Callable[..., _R]:
         if out is None:
             return value
         if isinstance(value, Tensor):
-            return _result(value, out)
-        return type(value)(*map(_result, value, out))
+            return give(value, out)
+        return type(value)(*map(give, value, out))
 
     return call
+
+
+def _writes_out_as(function: Callable[..., _R]) -> Callable[..., _R]:
+    return _writes_out(function, _result_as)
 
 
 def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
@@ -147,8 +158,7 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     return (first * y).sum(dim)
 
 
-@_writes_out
-def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
+def cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Tensor | None = None) -> Tensor:
     """Cross products of vectors of three elements along dim."""
     if input.ndim != other.ndim:
         raise RuntimeError("linalg.cross: inputs must have the same number of dimensions.")
@@ -157,9 +167,7 @@ def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
             f"linalg.cross: inputs dimension {dim} must have length 3. "
             f"Got {input.shape[dim]} and {other.shape[dim]}"
         )
-    a, b = input.unbind(dim), other.unbind(dim)
-    parts = [a[(i + 1) % 3] * b[(i + 2) % 3] - a[(i + 2) % 3] * b[(i + 1) % 3] for i in range(3)]
-    return _ops.stack(parts, dim if dim < 0 else min(dim, parts[0].ndim))
+    return _ops.cross(input, other, dim, out=out)
 
 
 def _order(sizes: Sequence[int], first: int, last: int, memo: dict[Any, Any]) -> tuple[int, int]:
@@ -336,13 +344,13 @@ def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
     return _ops._linalg_eigh(A, _is_upper(UPLO))[0]
 
 
-@_writes_out
+@_writes_out_as
 def eig(A: Tensor) -> Eig:
     """Complex eigenvalues and eigenvectors of square matrices."""
     return Eig(*_ops._linalg_eig(A))
 
 
-@_writes_out
+@_writes_out_as
 def eigvals(A: Tensor) -> Tensor:
     """The complex eigenvalues of square matrices."""
     return _ops._linalg_eig(A)[0]
@@ -512,7 +520,7 @@ def tensorinv(A: Tensor, ind: int = 2, *, out: Tensor | None = None) -> Tensor:
             f"prod(self.shape[:ind]), but got {math.prod(columns)} != {math.prod(rows)}"
         )
     square = A.reshape(math.prod(rows), math.prod(columns))
-    return _result(inv(square).reshape(*columns, *rows), out)
+    return _result_as(inv(square).reshape(*columns, *rows), out)
 
 
 def tensorsolve(
@@ -527,7 +535,7 @@ def tensorsolve(
             f"prod(self.shape[:other.ndim]), but got {math.prod(unknown)} != {B.numel()}"
         )
     X = solve(A.reshape(B.numel(), math.prod(unknown)), B.reshape(-1))
-    return _result(X.reshape(unknown), out)
+    return _result_as(X.reshape(unknown), out)
 
 
 def vander(x: Tensor, N: int | None = None) -> Tensor:
@@ -565,7 +573,7 @@ def solve_triangular(
     return _result(_ops._linalg_solve_triangular(A, B, upper, unitriangular), out)
 
 
-@_writes_out
+@_writes_out_as
 def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> LstSq:
     """The smallest X of those that minimise the norm of A X - B."""
     if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
@@ -617,7 +625,7 @@ def pinv(
         raise RuntimeError("linalg.pinv: The input tensor must have at least 2 dimensions.")
     if hermitian:
         A = _ops._from_lower(A)
-    return _result(_ops._linalg_pinv(A, *_cut(A, atol, _rcond(rtol, rcond))), out)
+    return _result_as(_ops._linalg_pinv(A, *_cut(A, atol, _rcond(rtol, rcond))), out)
 
 
 def matrix_rank(
@@ -633,11 +641,11 @@ def matrix_rank(
     if tol is not None:
         atol, rtol = tol, 0.0
     if A.numel() == 0:
-        return _result(A.new_zeros(A.shape[:-2], dtype=_C.int64), out)
+        return _result_as(A.new_zeros(A.shape[:-2], dtype=_C.int64), out)
     absolute, relative = _cut(A, atol, rtol)
     values = eigvalsh(A.detach()).abs() if hermitian else svdvals(A.detach())
     limit = (values.amax(-1, keepdim=True) * relative).clamp(min=absolute)
-    return _result((values > limit).sum(-1), out)
+    return _result_as((values > limit).sum(-1), out)
 
 
 def matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
@@ -664,7 +672,7 @@ def cond(A: Tensor, p: float | str | None = None, *, out: Tensor | None = None) 
     if p is None or p in (2, -2):
         values = svdvals(A)
         largest, least = values[..., 0], values[..., -1]
-        return _result(least / largest if p == -2 else largest / least, out)
+        return _result_as(least / largest if p == -2 else largest / least, out)
     inverse, info = inv_ex(A)
     product = matrix_norm(A, p) * matrix_norm(inverse, p)
-    return _result(product.masked_fill(info != 0, math.inf), out)
+    return _result_as(product.masked_fill(info != 0, math.inf), out)

@@ -351,3 +351,14 @@ def test_singular_vectors_have_lapacks_signs() -> None:
                 tn.linalg.svd(tn.from_numpy(a), full), np.linalg.svd(a, full), strict=True
             ):
                 np.testing.assert_allclose(mine.numpy(), theirs, atol=1e-12)
+
+
+def test_what_out_takes_a_wider_dtype() -> None:
+    """PyTorch's functions by one result each; the others want the result's own dtype."""
+    A = tn.tensor([[2.0, 1.0], [1.0, 3.0]])
+    wide = tn.empty(2, 2, dtype=tn.float64)
+    assert tn.linalg.pinv(A, out=wide) is wide
+    assert tn._C._ops._given_as(A, out=wide) is wide and wide.tolist() == A.tolist()
+    for function in (tn.linalg.inv, tn.linalg.cholesky, tn._C._ops._given):
+        with pytest.raises(RuntimeError, match="Expected out tensor to have dtype Float"):
+            function(A, out=wide)

@@ -123,9 +123,78 @@ def test_out_of_another_shape_that_is_an_input() -> None:
     y = x.clone()
     tn.mm(y, x.t(), out=y)
     np.testing.assert_array_equal(y.numpy(), x.numpy() @ x.numpy().T)
-    y = x.clone()
-    tn.cat([x, y], 0, out=y)
-    np.testing.assert_array_equal(y.numpy(), np.concatenate([x.numpy(), x.numpy()]))
+
+
+WIDER = {
+    "float32": "float64", "float64": "complex128", "int64": "float64", "bool": "int64",
+    "complex64": "complex128",
+}  # fmt: skip
+
+
+def with_contract(word: str) -> list[dict[str, Any]]:
+    return [row for row in with_out() if word in row["out"].split()]
+
+
+def contract_cases(row: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any], Any]]:
+    """Samples, and their results, of calls that are fine with an out= of their own."""
+    for case in cases(row):
+        args = table.tensor_args(case)
+        try:
+            plain = table.call(row, args)
+            table.call(row, args, out=tn.empty(0, dtype=plain.dtype))
+        except (*REFUSED, AttributeError, IndexError):
+            continue
+        if isinstance(plain, tn.Tensor):
+            yield case.label(), args, plain
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+@pytest.mark.parametrize("row", with_contract("exact"), ids=lambda row: row["name"])
+def test_out_of_another_dtype_is_refused(row: dict[str, Any]) -> None:
+    for label, args, plain in contract_cases(row):
+        wide = str(plain.dtype).split(".")[-1]
+        out = tn.zeros(plain.shape, dtype=getattr(tn, WIDER[wide]))
+        with pytest.raises(RuntimeError, match="Expected out tensor to have dtype"):
+            table.call(row, args, out=out)
+        assert not out.any(), label
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+@pytest.mark.parametrize(
+    "row", with_contract("whole") + with_contract("apart"), ids=lambda row: row["name"]
+)
+def test_out_that_is_part_of_an_input_is_refused(row: dict[str, Any]) -> None:
+    refused = 0
+    for label, args, plain in contract_cases(row):
+        for place in inputs_of(args):
+            name, i = place
+            t = args[name] if i < 0 else args[name][i]
+            if t.dtype != plain.dtype or min(t.numel(), plain.numel()) < 2:
+                continue
+            copy, out = shifted(t, plain)
+            before = out.clone()
+            with pytest.raises(RuntimeError, match="refer to a single memory location"):
+                table.call(row, replaced(args, place, copy), out=out)
+            np.testing.assert_array_equal(out.numpy(), before.numpy(), err_msg=label)
+            refused += 1
+            if "apart" in row["out"] and (
+                i >= 0 or "inplace" not in row["where"] or place != inputs_of(args)[0]
+            ):
+                whole = t.clone()
+                with pytest.raises(RuntimeError, match="refer to a single memory location"):
+                    table.call(row, replaced(args, place, whole), out=whole)
+    assert refused or row["name"] in ("masked_select", "nonzero", "normal")
+
+
+def test_what_makes_a_tensor_takes_the_dtype_of_out() -> None:
+    """Values are computed in it, and a dtype that is asked for has to be it."""
+    out = tn.empty(4, dtype=tn.float64)
+    np.testing.assert_allclose(tn.linspace(0, 1, 4, out=out), np.linspace(0, 1, 4), rtol=1e-15)
+    assert tn.full((2,), 0.1, out=tn.empty(2, dtype=tn.float64)).tolist() == [0.1, 0.1]
+    assert tn.zeros(2, out=tn.empty(2, dtype=tn.int64)).dtype is tn.int64
+    assert tn.rand(3, out=tn.empty(3, dtype=tn.float64)).dtype is tn.float64
+    with pytest.raises(RuntimeError, match="does not match dtype of out parameter"):
+        tn.ones(2, dtype=tn.float32, out=tn.empty(2, dtype=tn.int64))
 
 
 def test_two_outputs_that_share_memory() -> None:

@@ -353,3 +353,11 @@ def test_slice(cut: tuple[Any, ...]) -> None:
         want = np.zeros_like(x)
         want[tuple(index)] = 8 * x[tuple(index)] * w * w
         np.testing.assert_allclose(h.numpy(), want, rtol=1e-12)
+
+
+def test_narrow_from_where_a_tensor_says() -> None:
+    x = tn.arange(6).reshape(2, 3)
+    assert x.narrow(1, tn.tensor(1), 2).tolist() == [[1, 2], [4, 5]]
+    for start in (tn.tensor([1]), tn.tensor(True), tn.tensor(1.0)):
+        with pytest.raises(RuntimeError, match="start must be an 0-dim integral Tensor"):
+            x.narrow(1, start, 2)

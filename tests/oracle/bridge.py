@@ -22,14 +22,22 @@ def dtype_to_tenon(dtype: torch.dtype) -> Any:
     return getattr(tn, name)
 
 
-def tensor_to_tenon(t: torch.Tensor) -> tn.Tensor:
-    """A leaf with t's values, dtype, strides and requires_grad, in memory of its own."""
-    dtype_to_tenon(t.dtype)
+def tensor_to_tenon(t: torch.Tensor, known: dict[Any, Any] | None = None) -> tn.Tensor:
+    """A leaf with t's values, dtype, strides and requires_grad, in memory of its own, or of those
+    known tensors that share theirs with t."""
+    dtype = dtype_to_tenon(t.dtype)
+    if t.is_meta:
+        return tn.empty_strided(tuple(t.shape), t.stride(), dtype=dtype, device="meta")
     plain = t.detach().resolve_conj().resolve_neg()
     if t.layout is not torch.strided:
         return sparse_to_tenon(plain).requires_grad_(t.requires_grad)
     memory = plain.as_strided((plain.untyped_storage().nbytes() // plain.itemsize,), (1,), 0)
-    out = tn.from_dlpack(memory.clone()).clone()
+    key = (plain.untyped_storage().data_ptr(), t.dtype)
+    out = None if known is None else known.get(key)
+    if out is None:
+        out = tn.from_dlpack(memory.clone()).clone()
+        if known is not None and memory.numel():
+            known[key] = out
     out = out.as_strided(tuple(plain.shape), tuple(plain.stride()), plain.storage_offset())
     return out.requires_grad_(t.requires_grad)
 
@@ -45,12 +53,12 @@ def sparse_to_tenon(t: torch.Tensor) -> tn.Tensor:
     return tn.sparse_compressed_tensor(*given, tuple(t.shape), layout=layout)
 
 
-def to_tenon(value: Any, known: dict[int, Any] | None = None) -> Any:
+def to_tenon(value: Any, known: dict[Any, Any] | None = None) -> Any:
     """Arguments of PyTorch as those of Tenon; what both share stays, and one tensor stays one."""
     known = {} if known is None else known
     if isinstance(value, torch.Tensor):
         if id(value) not in known:
-            made = tensor_to_tenon(value)
+            made = tensor_to_tenon(value, known)
             if isinstance(value, torch.nn.Parameter):
                 made = tn.nn.Parameter(made.detach(), requires_grad=value.requires_grad)
             known[id(value)] = made

@@ -63,7 +63,10 @@ def samples(info: Any, dtype: torch.dtype, requires_grad: bool = False) -> Itera
 
 
 def arguments(sample: Any) -> tuple[list[Any], dict[str, Any]]:
-    return [to_tenon(v) for v in (sample.input, *sample.args)], to_tenon(sample.kwargs)
+    known: dict[Any, Any] = {}
+    return [to_tenon(v, known) for v in (sample.input, *sample.args)], to_tenon(
+        sample.kwargs, known
+    )
 
 
 def both_seeds() -> None:

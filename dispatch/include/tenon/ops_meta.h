@@ -86,6 +86,10 @@ typedef struct tn_field {
 #define TNI_OP_BITS 0x100000u    /* right on the bits of unsigned numbers, taken for signed ones */
 #define TNI_OP_ORDER 0x200000u   /* compares its arguments: see [Unsigned 64 bits] in fallback.c */
 #define TNI_OP_NO_ZEROS 0x10000u /* its gradient takes NULL for results that no gradient came to */
+/* What out= tensors must be: of the result's dtype; apart from the inputs in part, or at all. */
+#define TNI_OP_OUT_EXACT 0x400000u
+#define TNI_OP_OUT_WHOLE 0x800000u
+#define TNI_OP_OUT_APART 0x2000000u
 
 typedef struct tn_op_meta {
     const tn_op_info *info;

@@ -49,7 +49,7 @@ static void bad_value(const tnp_overload *o, const char *name, const tnp_mismatc
                      "%s(): argument '%s'%U must be %s, but found element of type %U at pos %lld",
                      name, f->name, where, kind_name(f), got, (long long)why->element);
     else
-        PyErr_Format(PyExc_ValueError, "%s(): argument '%s'%U must hold %d ints, not %lld", name,
+        PyErr_Format(PyExc_RuntimeError, "%s(): argument '%s'%U must hold %d ints, not %lld", name,
                      f->name, where, (int)f->fixed, (long long)why->element);
 out:
     Py_XDECREF(where);

@@ -109,7 +109,7 @@ static tn_tensor *construct(PyObject *args) {
     }
     int64_t shape[TN_MAX_DIMS] = {0};
     if (n > TN_MAX_DIMS) {
-        PyErr_Format(PyExc_ValueError, "a tensor has at most %d dimensions", TN_MAX_DIMS);
+        PyErr_Format(PyExc_RuntimeError, "a tensor has at most %d dimensions", TN_MAX_DIMS);
         return NULL;
     }
     for (Py_ssize_t i = 0; i < n; i++) {

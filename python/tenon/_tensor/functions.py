@@ -209,6 +209,11 @@ def einsum(equation: Any, *operands: Any) -> Tensor:
     >>> tn.einsum("ij,jk->ik", tn.ones(2, 3), tn.ones(3, 4)).shape
     tenon.Size([2, 4])
     """
+    if not operands:
+        raise ValueError(
+            "einsum(): must specify the equation string and at least one operand, "
+            "or at least one operand and its subscripts list"
+        )
     if not isinstance(equation, str):
         equation, operands = _einsum_text((equation, *operands))
     if len(operands) == 1 and isinstance(operands[0], list | tuple):
@@ -220,6 +225,10 @@ def _einsum_text(parts: Sequence[Any]) -> tuple[str, tuple[Tensor, ...]]:
     """The equation of `einsum(a, [0, 1], b, [1, 2], [0, 2])`."""
 
     def letters(axes: Sequence[Any]) -> str:
+        if any(a is not ... and not 0 <= a < 52 for a in axes):
+            raise ValueError(
+                "einsum(): subscript in subscript list is not within the valid range [0, 52)"
+            )
         return "".join(
             "..." if a is ... else chr(a + (ord("A") if a < 26 else ord("a") - 26)) for a in axes
         )

@@ -12,7 +12,7 @@ from typing import Any
 import tenon
 from tenon import Tensor
 from tenon._C import _nn
-from tenon.nn._vision import adaptive_max_pool2d, avg_pool1d, avg_pool2d
+from tenon.nn._vision import _check_adaptive, adaptive_max_pool2d, avg_pool1d, avg_pool2d
 from tenon.nn.modules.utils import _list_with_default, _pair, _single, _triple
 
 
@@ -20,16 +20,21 @@ def _volume(input: Tensor, name: str) -> Tensor:
     """(N, D, H, W) out of (N, C, D, H, W) or (C, D, H, W)."""
     if input.dim() not in (4, 5):
         raise RuntimeError(f"{name}: Expected 4D or 5D input tensor, but got: {list(input.size())}")
+    if 0 in input.shape[-4:]:
+        raise RuntimeError(
+            f"{name}: Expected input's non-batch dimensions to have positive length, but input has "
+            f"a shape of {list(input.shape)}"
+        )
     return input.reshape(-1, *input.shape[-3:])
 
 
 def _in_two_steps(
     input: Tensor, plane: Callable[[Tensor], Tensor], depth: Callable[[Tensor], Tensor]
 ) -> Tensor:
-    """`plane` on (n, d, h, w), then `depth` on (n, d, h * w)."""
+    """`plane` on (n, d, h, w), then `depth` on (n, 1, d, h * w)."""
     x = plane(_volume(input, "pool3d"))
     rows, cols = x.shape[-2:]
-    x = depth(x.flatten(-2))
+    x = depth(x.flatten(-2).unsqueeze(1))
     return x.reshape(*input.shape[:-3], x.size(-2), rows, cols)
 
 
@@ -43,7 +48,7 @@ def _with_places(
     area = x.size(-2) * x.size(-1)
     values, inner = plane(x)
     rows, cols = values.shape[-2:]
-    values, outer = depth(values.flatten(-2))
+    values, outer = (t.squeeze(1) for t in depth(values.flatten(-2).unsqueeze(1)))
     inner = inner.reshape(x.size(0), -1).gather(-1, outer.reshape(x.size(0), -1))
     places = (outer // (rows * cols)) * area + inner.view_as(outer)
     shape = (*input.shape[:-3], values.size(-2), rows, cols)
@@ -141,6 +146,7 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     >>> F.adaptive_avg_pool3d(tn.rand(1, 3, 4, 6, 8), 2).shape
     tenon.Size([1, 3, 2, 2, 2])
     """
+    _check_adaptive(input, output_size, 3, "adaptive_avg_pool3d")
     size = _triple(_list_with_default(output_size, input.shape))
     return _in_two_steps(
         input,
@@ -157,6 +163,7 @@ def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = 
     >>> F.adaptive_max_pool3d(tn.rand(1, 3, 4, 6, 8), 2).shape
     tenon.Size([1, 3, 2, 2, 2])
     """
+    _check_adaptive(input, output_size, 3, "adaptive_max_pool3d")
     size = _triple(_list_with_default(output_size, input.shape))
     values, places = _with_places(
         input,

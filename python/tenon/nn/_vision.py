@@ -47,6 +47,11 @@ def max_pool1d_with_indices(
     >>> F.max_pool1d_with_indices(tn.tensor([[1.0, 3.0, 5.0, 9.0]]), 2)[1]
     tensor([[1, 3]])
     """
+    if input.dim() not in (2, 3):
+        raise RuntimeError(
+            "max_pool1d: Expected 2D or 3D (batch mode) tensor with optional 0 dim batch size for "
+            f"input, but got:{list(input.shape)}"
+        )
     (kernel,) = _single(kernel_size)
     (step,) = _single(kernel if stride is None else stride)
     values, indices = _nn.max_pool2d_with_indices(
@@ -161,6 +166,7 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     >>> F.adaptive_avg_pool2d(tn.rand(2, 3, 10, 7), (4, None)).shape
     tenon.Size([2, 3, 4, 7])
     """
+    _check_adaptive(input, output_size, 2, "adaptive_avg_pool2d")
     return _nn.adaptive_avg_pool2d(input, _pair(_list_with_default(output_size, input.shape)))
 
 
@@ -172,6 +178,23 @@ def _taps(input: Tensor, size: int, count: int) -> Tensor:
     return (begin + tenon.arange(most, device=input.device)).minimum(end - 1)
 
 
+def _check_adaptive(input: Tensor, output_size: Any, count: int, name: str) -> None:
+    """Refuses shapes, and sizes of the result, that are not of `count` dimensions."""
+    size = (output_size,) if isinstance(output_size, int) else output_size
+    if not isinstance(output_size, int) and len(size) != count:
+        raise RuntimeError(f"{name}(): output_size must hold {count} ints, not {len(size)}")
+    _list_with_default(output_size, input.shape)
+    if input.dim() not in (count + 1, count + 2):
+        raise RuntimeError(
+            f"{name}(): Expected {count + 1}D or {count + 2}D tensor, but got: {list(input.shape)}"
+        )
+    if any(n is not None and n < 0 for n in size):
+        raise RuntimeError(
+            f"{name}(): elements of output_size must be greater than or equal to 0 but received "
+            f"{list(size)}"
+        )
+
+
 def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Tensor:
     """Largest values of windows chosen so that the result has `output_size`.
 
@@ -180,6 +203,7 @@ def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = 
     >>> F.adaptive_max_pool2d(tn.rand(2, 3, 10, 7), 4).shape
     tenon.Size([2, 3, 4, 4])
     """
+    _check_adaptive(input, output_size, 2, "adaptive_max_pool2d")
     rows, cols = _pair(_list_with_default(output_size, input.shape))
     height, width = input.shape[-2:]
     input.new_empty((*input.shape[:-2], rows, cols))  # refuses what no memory holds
@@ -200,6 +224,7 @@ def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = 
     >>> F.adaptive_max_pool1d(tn.rand(2, 3, 10), 4).shape
     tenon.Size([2, 3, 4])
     """
+    _check_adaptive(input, output_size, 1, "adaptive_max_pool1d")
     size = (1, *_single(output_size))
     values, indices = adaptive_max_pool2d(input.unsqueeze(-2), size, True)
     values, indices = values.squeeze(-2), indices.squeeze(-2)

@@ -52,6 +52,17 @@ class SparseAdam(Optimizer):
             raise ValueError(
                 f"Sparse params at indices {sparse}: SparseAdam requires dense parameter tensors"
             )
+        imaginary = [
+            [i, j]
+            for i, group in enumerate(self.param_groups)
+            for j, p in enumerate(group["params"])
+            if p.is_complex()
+        ]
+        if imaginary:
+            raise ValueError(
+                f"Complex params at indices {imaginary}: SparseAdam does not support complex "
+                "parameters"
+            )
 
     @step_with_closure
     def step(self) -> None:
