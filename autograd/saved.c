@@ -18,7 +18,7 @@ tn_status tni_check_version(const tn_tensor *t, uint32_t version, const tn_node 
     return tn_fail(
         TN_E_STATE, -1,
         "one of the variables needed for gradient computation has been modified by an "
-        "inplace operation: [%sTensor %s]%s is at version %u; expected version %u "
+        "inplace operation: [torch.%sTensor %s]%s is at version %u; expected version %u "
         "instead. Hint: %s",
         tni_type_text(tn_view_dtype(&t->v)), tni_shape_text_of(&t->v), of, (unsigned)now,
         (unsigned)version,
@@ -50,11 +50,13 @@ void tn_saved_hooks_pop(void) {
     tni_hook_set_unref(s);
 }
 
-/* What pack itself computes is not packed again. */
+/* What pack itself computes is not packed again, and not recorded. */
 static tn_status call_pack(tni_hook_set *s, tn_tensor *t, void **ret_handle) {
     tni_hook_set *active = tni_agt.saved_hooks;
     tni_agt.saved_hooks = NULL;
+    tni_grad_off();
     tn_status st = s->cb.pack(s->cb.ctx, t, ret_handle);
+    tni_grad_on();
     tni_agt.saved_hooks = active;
     return st;
 }

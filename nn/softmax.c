@@ -83,6 +83,10 @@ tn_status tni_composite_logsumexp(const void *args, tn_tensor **rets) {
         st = tn_detach(x, &plain);
         plain = scope_take(&s, st, plain);
     }
+    if (s.st == TN_OK && tn_dtype_category(tn_tensor_dtype(plain)) == TN_CAT_COMPLEX) {
+        st = tn_real(plain, &m); /* by the size of exp(x) */
+        plain = scope_take(&s, st, m);
+    }
     if (s.st == TN_OK) {
         st = tn_amax(plain, a->dim, 1, &m);
         m = scope_take(&s, st, m);

@@ -3,6 +3,7 @@
  * into one mm. */
 #include <tenon/args_linalg.h>
 #include <tenon/ops_linalg.h>
+#include <tenon/ops_reduce.h>
 #include <tenon/ops_pointwise.h>
 #include <tenon/ops_shape.h>
 
@@ -306,6 +307,21 @@ static tn_status as_matrix(tn_tensor *t, tn_ints dims, bool front, int64_t *size
     return st;
 }
 
+/* A contracted dimension of size 1 stands for as many as the other tensor has: that one is summed. */
+static tn_status summed(tn_tensor *t, tn_ints dims, const tn_tensor *other, tn_ints theirs,
+                        tn_tensor **ret) {
+    int64_t over[TN_MAX_DIMS], d, e;
+    int32_t n = 0;
+    for (int64_t i = 0; i < dims.n && i < TN_MAX_DIMS; i++) {
+        TN_TRY(tni_wrap_dim(dims.v[i], t->v.ndim, &d));
+        TN_TRY(tni_wrap_dim(theirs.v[i], other->v.ndim, &e));
+        if (t->v.shape[d] != 1 && other->v.shape[e] == 1) over[n++] = d;
+    }
+    if (n > 0) return tn_sum(t, tn_ints_of(over, n), 1, -1, ret);
+    *ret = tn_tensor_ref(t);
+    return TN_OK;
+}
+
 tn_status tni_composite_tensordot(const void *args, tn_tensor **rets) {
     const tn_tensordot_args *a = args;
     if (a->dims_a.n != a->dims_b.n) {
@@ -315,7 +331,8 @@ tn_status tni_composite_tensordot(const void *args, tn_tensor **rets) {
         int64_t da, db;
         TN_TRY(tni_wrap_dim(a->dims_a.v[i], a->a->ndim, &da));
         TN_TRY(tni_wrap_dim(a->dims_b.v[i], a->b->ndim, &db));
-        if (a->a->ndim == 0 || a->b->ndim == 0 || a->a->shape[da] != a->b->shape[db]) {
+        if (a->a->ndim == 0 || a->b->ndim == 0 ||
+            (a->a->shape[da] != a->b->shape[db] && a->a->shape[da] != 1 && a->b->shape[db] != 1)) {
             return tn_fail(TN_E_SHAPE, 1,
                            "contracted dimensions need to match, but first has size "
                            "%lld in dim %lld and second has size %lld in dim %lld",
@@ -325,11 +342,15 @@ tn_status tni_composite_tensordot(const void *args, tn_tensor **rets) {
     }
     int64_t sizes[TN_MAX_DIMS];
     int32_t n = 0;
-    tn_tensor *x = NULL, *y = NULL, *prod = NULL;
-    tn_status st = as_matrix(tni_t(a->a), a->dims_a, false, sizes, &n, &x);
-    if (!st) st = as_matrix(tni_t(a->b), a->dims_b, true, sizes, &n, &y);
+    tn_tensor *left = NULL, *right = NULL, *x = NULL, *y = NULL, *prod = NULL;
+    tn_status st = summed(tni_t(a->a), a->dims_a, tni_t(a->b), a->dims_b, &left);
+    if (!st) st = summed(tni_t(a->b), a->dims_b, tni_t(a->a), a->dims_a, &right);
+    if (!st) st = as_matrix(left, a->dims_a, false, sizes, &n, &x);
+    if (!st) st = as_matrix(right, a->dims_b, true, sizes, &n, &y);
     if (!st) st = tn_mm(x, y, &prod);
     if (!st) st = tn_reshape(prod, tn_ints_of(sizes, n), &rets[0]);
+    tn_tensor_unref(&left);
+    tn_tensor_unref(&right);
     tn_tensor_unref(&x);
     tn_tensor_unref(&y);
     tn_tensor_unref(&prod);

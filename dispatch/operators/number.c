@@ -34,6 +34,23 @@ tn_status tni_composite_float_power(const void *args, tn_tensor **rets) {
     return scope_finish(&s, scope_binary(&s, tn_pow, x, y), rets);
 }
 
+/* The power has the dtype of the result: an integer exponent does not widen a half. */
+tn_status tni_composite_ldexp(const void *args, tn_tensor **rets) {
+    const tn_ldexp_args *a = args;
+    tni_scope s = {0};
+    tn_tensor *both[] = {tni_t(a->input), tni_t(a->other)}, *power = NULL;
+    int32_t dtype = tni_result_dtype(both, 2);
+    if (dtype == TN_NO_DTYPE) return tni_fail_promotions(both, 2);
+    if (tn_dtype_category(dtype) < TN_CAT_FLOAT) dtype = tn_dtype_default();
+    tn_tensor *exponent = widened(&s, a->other, TN_F64);
+    if (s.st == TN_OK) {
+        tn_status st = tn_pow_scalar(tn_scalar_float(2.0), exponent, &power);
+        power = scope_take(&s, st, power);
+    }
+    tn_tensor *factor = scope_convert(&s, power, dtype);
+    return scope_finish(&s, scope_mul(&s, tni_t(a->input), factor), rets);
+}
+
 tn_status tni_composite_frexp(const void *args, tn_tensor **rets) {
     const tn_frexp_args *a = args;
     tni_scope s = {0};

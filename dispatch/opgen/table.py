@@ -289,10 +289,6 @@ def check_forms(op: Op) -> None:
     """Keys of the functions that Python writes around an operator."""
     if "inplace=" in op.where and not {"nn.functional", "inplace"} <= set(op.where):
         raise op.fail("'inplace=' chooses between the forms 'nn.functional' and 'inplace'")
-    if "out" in op.entry and ("out" not in op.where or set(op.entry["out"].split()) - OUT):
-        raise op.fail(f"out holds words of {', '.join(sorted(OUT))}, and goes with a form 'out'")
-    if "out" in op.entry and op.entry.get("takes_out"):
-        raise op.fail("out is checked for an operator that leaves out= to its caller")
     if "size_average" in op.entry:
         names = [a.name for a in op.args]
         if op.entry["size_average"] not in names or "reduction" not in names:
@@ -430,6 +426,7 @@ def load(paths: list[Path], root: Path) -> list[Op]:
     ops: list[Op] = []
     seen: dict[str, Op] = {}
     rules: dict[str, list[str]] = {}
+    outs: dict[str, list[str]] = {}
     texts: dict[str, str] = {}
     for path in paths:
         text = path.read_text(encoding="utf-8")
@@ -443,6 +440,7 @@ def load(paths: list[Path], root: Path) -> list[Op]:
         except tomllib.TOMLDecodeError as err:
             raise TableError(f"{rel}: {err}") from err
         rules |= data.pop("sparse_rules", {})
+        outs |= data.pop("out_rules", {})
         for key, entry in data.items():
             if key not in lines or not isinstance(entry, dict):
                 raise TableError(f"{rel}: '{key}' is not an entry [name]")
@@ -454,16 +452,28 @@ def load(paths: list[Path], root: Path) -> list[Op]:
             check(op)
             check_tests(op, root, texts)
             ops.append(op)
-    set_sparse_rules(rules, {op.key: op for op in ops})
+    by_key = {op.key: op for op in ops}
+    set_rules("sparse", rules, by_key)
+    set_rules("out", outs, by_key)
+    for op in ops:
+        check_out(op)
     return ops
 
 
-def set_sparse_rules(rules: dict[str, list[str]], ops: dict[str, Op]) -> None:
-    """The key `sparse` of the entries that a table [sparse_rules] names."""
+def set_rules(word: str, rules: dict[str, list[str]], ops: dict[str, Op]) -> None:
+    """The key `sparse` or `out` of the entries that a table [sparse_rules] or [out_rules] names."""
     for rule, keys in rules.items():
         for key in keys:
             if key not in ops:
-                raise TableError(f"sparse_rules.{rule} names '{key}', which is no operator")
-            if "sparse" in ops[key].entry:
-                raise ops[key].fail("has two rules for sparse tensors")
-            ops[key].entry["sparse"] = rule
+                raise TableError(f"{word}_rules.{rule} names '{key}', which is no operator")
+            if word in ops[key].entry:
+                raise ops[key].fail(f"has two rules for '{word}'")
+            ops[key].entry[word] = rule
+
+
+def check_out(op: Op) -> None:
+    words = set(op.entry.get("out", "").split())
+    if words and ("out" not in op.where or words - OUT):
+        raise op.fail(f"out holds words of {', '.join(sorted(OUT))}, and goes with a form 'out'")
+    if words and op.entry.get("takes_out"):
+        raise op.fail("out is checked for an operator that leaves out= to its caller")

@@ -114,7 +114,8 @@ _SUBMODULES = frozenset({
     "hub", "jit", "linalg", "multiprocessing", "nn", "onnx", "ops", "optim",
     "overrides", "profiler", "random", "serialization", "signal", "sparse",
     "special", "testing", "types", "utils", "version", "compiler", "cpu",
-    "fx", "futures", "__config__", "export", "library", "ffi", "storage", "ao", "quantization",
+    "fx", "futures",
+    "masked", "__config__", "export", "library", "ffi", "storage", "ao", "quantization",
 })  # fmt: skip
 
 # Names of submodules that are functions of the package.
@@ -163,6 +164,7 @@ _LATER = {
         "result_type", "split", "tensor_split", "tensordot", "typename",
     ), "_tensor.functions"),
     **dict.fromkeys(("stft", "istft"), "_tensor.signal"),
+    **dict.fromkeys(("histogramdd", "nonzero_static", "segment_reduce"), "_tensor.segments"),
     **dict.fromkeys((
         "adaptive_max_pool1d", "alpha_dropout", "alpha_dropout_", "batch_norm", "celu_",
         "channel_shuffle", "cosine_embedding_loss", "ctc_loss", "feature_alpha_dropout",

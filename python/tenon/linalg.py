@@ -588,7 +588,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     m, n = A.shape[-2:]
     cut = max(m, n) * finfo(A.dtype).eps if rcond is None else float(rcond)
     X, rank, values = _ops._linalg_lstsq(A, right, cut)
-    residuals = A.new_empty(0)
+    residuals = X.reshape(-1)[:0].abs()
     if m > n and driver != "gelsy" and bool((rank == n).all()):
         residuals = (A @ X - right).abs().square().sum(-2)
         residuals = residuals.squeeze(-1) if vector else residuals
@@ -596,7 +596,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
         X.squeeze(-1) if vector else X,
         residuals,
         A.new_empty(0, dtype=_C.int64) if driver == "gels" else rank,
-        values if driver in ("gelsd", "gelss") else A.new_empty(0),
+        values.detach() if driver in ("gelsd", "gelss") else A.new_empty(0),
     )
 
 
@@ -628,13 +628,20 @@ def pinv(
     return _result_as(_ops._linalg_pinv(A, *_cut(A, atol, _rcond(rtol, rcond))), out)
 
 
+def _as_tensor(value: float | Tensor | None, like: Tensor) -> Tensor:
+    """A tolerance, or those of matrices, as a tensor."""
+    if isinstance(value, Tensor):
+        return value.to(like.dtype)
+    return like.new_full((), value or 0.0)
+
+
 def matrix_rank(
     A: Tensor,
-    tol: float | None = None,
+    tol: float | Tensor | None = None,
     hermitian: bool = False,
     *,
-    atol: float | None = None,
-    rtol: float | None = None,
+    atol: float | Tensor | None = None,
+    rtol: float | Tensor | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """How many singular values are larger than max(atol, rtol * the largest)."""
@@ -642,9 +649,15 @@ def matrix_rank(
         atol, rtol = tol, 0.0
     if A.numel() == 0:
         return _result_as(A.new_zeros(A.shape[:-2], dtype=_C.int64), out)
-    absolute, relative = _cut(A, atol, rtol)
     values = eigvalsh(A.detach()).abs() if hermitian else svdvals(A.detach())
-    limit = (values.amax(-1, keepdim=True) * relative).clamp(min=absolute)
+    largest = values.amax(-1, keepdim=True)
+    if isinstance(atol, Tensor) or isinstance(rtol, Tensor):
+        if rtol is None:
+            rtol = _ops.where(atol > 0, 0.0, max(A.shape[-2:]) * finfo(A.dtype).eps)
+        least, share = (_ops.unsqueeze(_as_tensor(t, values), -1) for t in (atol, rtol))
+        return _result_as((values > largest.mul(share).maximum(least)).sum(-1), out)
+    absolute, relative = _cut(A, atol, rtol)
+    limit = (largest * relative).clamp(min=absolute)
     return _result_as((values > limit).sum(-1), out)
 
 

@@ -249,7 +249,7 @@ static void test_version(void **state) {
     tn_tensor *y = mul(a, b), *s = total(y), *c = mul(a, a);
     OK(tn_add_(b, b, tn_scalar_int(1)));
     expect_failure(tn_backward(&s, NULL, 1, NULL, 0, 0, 0), TN_E_STATE,
-                   "[FloatTensor [2]] is at version 1; expected version 0 instead");
+                   "[torch.FloatTensor [2]] is at version 1; expected version 0 instead");
     tn_tensor *e = NULL, *s2;
     OK(tn_exp(c, &e));
     OK(tn_add_(e, b, tn_scalar_int(1)));

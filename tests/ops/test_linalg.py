@@ -362,3 +362,22 @@ def test_what_out_takes_a_wider_dtype() -> None:
     for function in (tn.linalg.inv, tn.linalg.cholesky, tn._C._ops._given):
         with pytest.raises(RuntimeError, match="Expected out tensor to have dtype Float"):
             function(A, out=wide)
+
+
+def test_a_contracted_size_of_one_stands_for_many() -> None:
+    a, b = np.ones((1, 1, 2)) * 3, np.arange(6.0).reshape(2, 1, 3)
+    got = tn.tensordot(tn.tensor(a), tn.tensor(b), dims=([0], [0]))
+    np.testing.assert_allclose(got.numpy(), np.tensordot(a, b.sum(0, keepdims=True), ([0], [0])))
+
+
+def test_matrix_rank_with_a_tolerance_for_each() -> None:
+    A = np.stack([np.diag([1.0, 0.1, 0.01])] * 2)
+    t = tn.tensor(A)
+    assert tn.linalg.matrix_rank(t, rtol=tn.tensor([0.5, 0.05])).tolist() == [1, 2]
+    assert tn.linalg.matrix_rank(t, atol=tn.tensor([0.005, 0.5])).tolist() == [3, 1]
+
+
+def test_logsumexp_of_complex_numbers() -> None:
+    x = np.array([1 + 1j, 2 - 1j, -3j, 400 + 2j])
+    got = tn.logsumexp(tn.tensor(x), 0).item()
+    assert got == pytest.approx(400 + np.log(np.exp(x - 400).sum()))

@@ -152,3 +152,10 @@ def test_an_extreme_of_nothing() -> None:
             f(tn.zeros(5, 0, 5), 1)
         with pytest.raises(IndexError, match="dim 0"):
             f(tn.zeros(0), 0)
+
+
+def test_ldexp_keeps_the_dtype_of_the_number() -> None:
+    x = tn.tensor([1.0, 3.0], dtype=tn.float16)
+    y = tn.ldexp(x, tn.tensor([2, -1]))
+    assert y.dtype is tn.float16 and y.tolist() == [4.0, 1.5]
+    assert tn.ldexp(tn.tensor([1, 2]), tn.tensor([1, 1])).dtype is tn.float32

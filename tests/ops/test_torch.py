@@ -28,7 +28,6 @@ GAPS = {
     "logaddexp": COMPLEX,
     "addr": "bool",
     "relu6": "uint8",
-    "logsumexp": COMPLEX,
     "native_layer_norm": "float16 bfloat16",
     "native_batch_norm": "float16 bfloat16",
     **dict.fromkeys(("conv1d", "conv2d", "conv3d"), INTEGERS),

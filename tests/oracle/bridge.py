@@ -166,6 +166,8 @@ def operator(info: Any) -> Callable[..., Any]:
     name = info.name.removeprefix("torch.")
     if name.startswith("ops."):
         raise Absent(f"{name} is PyTorch's own")
+    if name.startswith("_"):  # a public function by the name of its schema
+        name = getattr(info.op, "__name__", name)
     method = getattr(tn.Tensor, name, None)
     try:
         function = find(name)

@@ -7,6 +7,7 @@ import gc
 import weakref
 from typing import Any
 
+import numpy as np
 import pytest
 import tenon as tn
 from tenon.autograd import Function, graph
@@ -391,3 +392,19 @@ def test_what_is_in_use_is_not_collected() -> None:
     assert ref() is not None and ref().result.tolist() == [2, 4]
     z.sum().backward()
     assert z.tolist() == [6, 12]
+
+
+def test_pack_hooks_run_without_recording() -> None:
+    """So that they can hand a tensor to NumPy; its history is there when it comes back."""
+    x = tn.tensor([2.0, 3.0], requires_grad=True)
+    seen = []
+
+    def pack(t: tn.Tensor) -> np.ndarray:
+        seen.append(tn.is_grad_enabled())
+        return t.numpy().copy()
+
+    with graph.saved_tensors_hooks(pack, lambda a: tn.tensor(a)):
+        y = (x * x).exp()
+    (g,) = tn.autograd.grad(y.sum(), x)
+    np.testing.assert_allclose(g.numpy(), 2 * x.detach().numpy() * y.detach().numpy(), rtol=1e-6)
+    assert seen and not any(seen)

@@ -288,3 +288,14 @@ def test_against_torch(name: str) -> None:
         for m in (torch, tn)
     )
     np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-9)
+
+
+def test_each_element_draws_its_own_numbers() -> None:
+    """What makes a tensor of random numbers out of sizes, too."""
+    x = tn.zeros(3)
+    for draw in (lambda: tn.rand(4), lambda: tn.randn(4), lambda: tn.randint(0, 9**9, (4,)),
+                 lambda: tn.randperm(50)):  # fmt: skip
+        different = tn.vmap(lambda t, draw=draw: t + draw(), randomness="different")(x)
+        assert len({tuple(row) for row in different.tolist()}) == 3
+        same = tn.vmap(lambda t, draw=draw: t + draw(), randomness="same")(x)
+        assert len({tuple(row) for row in same.tolist()}) == 1

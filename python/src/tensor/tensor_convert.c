@@ -130,6 +130,9 @@ static PyObject *to_float(PyObject *self, PyObject *args, PyObject *kwargs) {
 static PyObject *to_double(PyObject *self, PyObject *args, PyObject *kwargs) {
     return cast(self, args, kwargs, TN_F64);
 }
+static PyObject *to_chalf(PyObject *self, PyObject *args, PyObject *kwargs) {
+    return cast(self, args, kwargs, TN_C32);
+}
 static PyObject *to_cfloat(PyObject *self, PyObject *args, PyObject *kwargs) {
     return cast(self, args, kwargs, TN_C64);
 }
@@ -185,6 +188,7 @@ PyMethodDef tnp_conversion_methods[] = {
     {"bfloat16", TNP_CFUNC(to_bfloat16), KEYWORDS, "to(bfloat16)"},
     {"float", TNP_CFUNC(to_float), KEYWORDS, "to(float32)"},
     {"double", TNP_CFUNC(to_double), KEYWORDS, "to(float64)"},
+    {"chalf", TNP_CFUNC(to_chalf), KEYWORDS, "to(complex32)"},
     {"cfloat", TNP_CFUNC(to_cfloat), KEYWORDS, "to(complex64)"},
     {"cdouble", TNP_CFUNC(to_cdouble), KEYWORDS, "to(complex128)"},
     {"cpu", TNP_CFUNC(cpu), KEYWORDS, "The tensor in the memory of the CPU."},

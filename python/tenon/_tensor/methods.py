@@ -64,6 +64,13 @@ def tensor_split(self: Tensor, indices_or_sections: Any, dim: int = 0) -> Any:
     return functions.tensor_split(self, indices_or_sections, dim)
 
 
+def nonzero_static(self: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
+    """See tenon.nonzero_static."""
+    from tenon._tensor import segments
+
+    return segments.nonzero_static(self, size=size, fill_value=fill_value)
+
+
 def histogram(self: Tensor, *args: Any, **kwargs: Any) -> Any:
     """See tenon.histogram."""
     from tenon._tensor import functions
@@ -177,7 +184,8 @@ for _name in ("to_sparse", "to_sparse_coo", "to_sparse_csr", "to_sparse_csc", "t
     setattr(Tensor, _name, _later("sparse", _name))
 del _name
 for _method in (__array_wrap__, __rdiv__, __reversed__, new_tensor, new, apply_, histogram,
-                record_stream, resize_, resize_as_, tensor_split, __dir__):  # fmt: skip
+                nonzero_static, record_stream, resize_, resize_as_, tensor_split,
+                __dir__):  # fmt: skip
     setattr(Tensor, _method.__name__, _method)
 type_or_convert.__name__ = "type"  # a name that this file needs itself
 Tensor.type = type_or_convert

@@ -13,11 +13,13 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import tenon
 from tenon import _C
+from tenon._tape.call_modes import BaseTorchFunctionMode
 from tenon._transform import vmap_rules
 from tenon.overrides import DisableTorchFunctionSubclass
 
@@ -361,12 +363,31 @@ def map_once(
     ])  # fmt: skip
     keyed = mapped(lambda v: batched(v, level.number) if isinstance(v, tenon.Tensor) else v, kwargs)
     levels().append(level)
+    drawn = _Draws(level) if randomness == "different" else nullcontext()
     try:
-        out = func(*mapped(lambda v: next(values), args), **keyed)
+        with drawn:
+            out = func(*mapped(lambda v: next(values), args), **keyed)
         places = iter(list(flat(_out_dims_of(out, out_dims))))
         return mapped(lambda v: _take_out(v, level, next(places)), out)
     finally:
         levels().pop()
+
+
+class _Draws(BaseTorchFunctionMode):
+    """What makes tensors of random numbers out of sizes makes one for each element."""
+
+    def __init__(self, level: Level) -> None:
+        self.level = level
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        keywords = kwargs or {}
+        known = any(isinstance(v, tenon.Tensor) for v in flat((args, keywords)))
+        if known or not vmap_rules.is_random(getattr(func, "__name__", "")):
+            return func(*args, **keywords)
+        draws = [func(*args, **keywords) for _ in range(self.level.size)]
+        return batched(tenon.stack(draws), self.level.number)
 
 
 def _joined(parts: list[Any], out_dims: Any) -> Any:

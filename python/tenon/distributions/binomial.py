@@ -9,7 +9,7 @@ import tenon
 from tenon import Size, Tensor
 from tenon.distributions import constraints
 from tenon.distributions.distribution import Distribution
-from tenon.distributions.utils import broadcast_all, lazy_property
+from tenon.distributions.utils import broadcast_all, lazy_property, probs_to_logits
 
 __all__ = ["Binomial"]
 
@@ -35,7 +35,7 @@ class Binomial(Distribution):
     @lazy_property
     def logits(self) -> Tensor:
         """log(probs / (1 - probs))."""
-        return tenon.logit(self.probs)
+        return probs_to_logits(self.probs, is_binary=True)
 
     @lazy_property
     def probs(self) -> Tensor:
