@@ -13,6 +13,7 @@ typedef struct run {
     const char *args;
     tni_incoming g;
     int32_t nints, nlisted;
+    uint64_t ran; /* the steps that did, as a mask */
     tni_value reg[TNI_MAX_STEPS];
     int64_t ints[MAX_INTS];
     tn_view *listed[MAX_LISTED]; /* elements of lists that the formula makes */
@@ -213,6 +214,8 @@ static tn_status combine_number(char sign, tn_scalar a, tn_scalar b, tn_scalar *
     return TN_OK;
 }
 
+bool tni_number_true(tn_scalar s) { return is_whole(&s) ? s.i != 0 : s.re != 0 || s.im != 0; }
+
 tn_status tni_number_compute(char sign, tn_scalar a, tn_scalar b, tn_scalar *ret) {
     if (a.kind == TN_SCALAR_NONE || b.kind == TN_SCALAR_NONE)
         return tn_fail(TN_E_VALUE, -1, "a formula needs a number that was not given");
@@ -237,6 +240,7 @@ tn_status tni_number_compute(char sign, tn_scalar a, tn_scalar b, tn_scalar *ret
     case 'g':
     case '=':
     case '!': *ret = tn_scalar_bool(compare_number(sign, a, b)); break;
+    case 'n': *ret = tn_scalar_bool(!tni_number_true(a)); break;
     default: *ret = whole ? tn_scalar_int((int64_t)(0 - x)) : tn_scalar_float(-a.re); break;
     }
     return TN_OK;
@@ -281,6 +285,41 @@ static tn_status make_list(run *r, const tni_step *s, tn_ints *ret) {
     return TN_OK;
 }
 
+/* A new reference to a formula's value. */
+static tn_status hand_over(const run *r, const tni_term *t, tn_tensor **ret) {
+    tni_value v = load(r, t);
+    if (t->kind == TNI_V_NONE) v.t = NULL;
+    if (t->kind == TNI_V_NUMBER) return tni_scalar_heap(v.number, ret);
+    if (v.t && (v.t->flags & TNI_T_STACK)) { /* a number that was given for an Operand */
+        tn_scalar s;
+        tni_scalar_load(tn_view_dtype(&v.t->v), v.t->v.data, &s);
+        return tni_scalar_heap(s, ret);
+    }
+    *ret = tn_tensor_ref(v.t);
+    return TN_OK;
+}
+
+static bool is_absent(tni_value v, const tni_term *t) {
+    switch (t->kind) {
+    case TNI_V_NUMBER: return v.number.kind == TN_SCALAR_NONE;
+    case TNI_V_INTS: return v.ints.n < 0;
+    default: return v.pointer == NULL; /* a tensor, a text, a generator */
+    }
+}
+
+/* b if a else c: the one that was computed. */
+static tn_status choose(run *r, const tni_step *s, tni_value *ret) {
+    tn_scalar which = load(r, &s->operands[0].term).number;
+    if (which.kind == TN_SCALAR_NONE)
+        return tn_fail(TN_E_VALUE, -1, "a formula needs a number that was not given");
+    const tni_term *t = &s->operands[tni_number_true(which) ? 1 : 2].term;
+    if (s->what == TNI_STEP_CHOSEN) return hand_over(r, t, &ret->t);
+    *ret = load(r, t);
+    return TN_OK;
+}
+
+static bool same_texts(const char *a, const char *b) { return a && b && strcmp(a, b) == 0; }
+
 static tn_status ask_tensor(const tni_step *s, const tn_tensor *t, tni_value *ret) {
     if (!t) return tn_fail(TN_E_VALUE, -1, "a formula looks at a tensor that was not given");
     switch (s->what) {
@@ -288,6 +327,7 @@ static tn_status ask_tensor(const tni_step *s, const tn_tensor *t, tni_value *re
     case TNI_STEP_NDIM: ret->number = tn_scalar_int(t->v.ndim); break;
     case TNI_STEP_NUMEL: ret->number = tn_scalar_int(t->v.numel); break;
     case TNI_STEP_DTYPE: ret->code = tn_view_dtype(&t->v); break;
+    case TNI_STEP_COMPLEX: ret->number = tn_scalar_bool(tni_is_complex(t)); break;
     default: ret->code = tni_device_of(t); break;
     }
     return TN_OK;
@@ -299,29 +339,28 @@ static tn_status run_step(run *r, const tni_step *s) {
     case TNI_STEP_CALL: return call(r, s);
     case TNI_STEP_LIST: return make_list(r, s, &to->ints);
     case TNI_STEP_TENSORS: return list_tensors(r, s, &to->list);
+    case TNI_STEP_EITHER:
+    case TNI_STEP_CHOSEN: return choose(r, s, to);
+    case TNI_STEP_ABSENT: {
+        const tni_term *t = &s->operands[0].term;
+        to->number = tn_scalar_bool(is_absent(load(r, t), t));
+        return TN_OK;
+    }
     case TNI_STEP_NUMBER:
+    case TNI_STEP_TEXTS:
     case TNI_STEP_PICK:
     case TNI_STEP_ITEM: {
         tni_value a = load(r, &s->operands[0].term), b = load(r, &s->operands[1].term);
         if (s->what == TNI_STEP_ITEM) return pick_item(a.ints, b.number.i, &to->number);
         if (s->what == TNI_STEP_PICK) return pick_tensor(a.list, b.number.i, &to->t);
+        if (s->what == TNI_STEP_TEXTS) {
+            to->number = tn_scalar_bool(same_texts(a.pointer, b.pointer) == (s->sign == '='));
+            return TN_OK;
+        }
         return tni_number_compute(s->sign, a.number, b.number, &to->number);
     }
     default: return ask_tensor(s, load(r, &s->operands[0].term).t, to);
     }
-}
-
-/* A new reference to a formula's value. */
-static tn_status hand_over(const run *r, const tni_term *t, tn_tensor **ret) {
-    tni_value v = load(r, t);
-    if (t->kind == TNI_V_NUMBER) return tni_scalar_heap(v.number, ret);
-    if (v.t && (v.t->flags & TNI_T_STACK)) { /* a number that was given for an Operand */
-        tn_scalar s;
-        tni_scalar_load(tn_view_dtype(&v.t->v), v.t->v.data, &s);
-        return tni_scalar_heap(s, ret);
-    }
-    *ret = tn_tensor_ref(v.t);
-    return TN_OK;
 }
 
 static tn_status hand_over_list(const run *r, const tni_term *t, tn_tensor_list *ret) {
@@ -333,9 +372,11 @@ static tn_status hand_over_list(const run *r, const tni_term *t, tn_tensor_list 
     return TN_OK;
 }
 
-/* Drops the tensors that a call made. */
-static void drop_call(run *r, const tni_step *s) {
+/* Drops the tensors that a step made. */
+static void drop_step(run *r, const tni_step *s) {
     tni_value *made = &r->reg[s->reg];
+    if (s->what == TNI_STEP_CHOSEN) tn_tensor_unref(&made->t);
+    if (s->what != TNI_STEP_CALL) return;
     if (s->op->flags & TNI_OP_LIST_OUT) {
         tn_tensor_list list = {(tn_tensor **)(uintptr_t)made->list.v, made->list.n};
         tn_tensor_list_free(&list);
@@ -354,30 +395,36 @@ void tni_formula_drop(const tni_formula *f, uint64_t wanted, tni_result *rets) {
     }
 }
 
+/* Whether the branch is taken, and those around it. */
+static bool holds(const run *r, uint16_t guard) {
+    if (!guard) return true;
+    const tni_guard *g = &r->f->guard[guard];
+    return holds(r, g->outer) && tni_number_true(load(r, &g->number).number) == g->want;
+}
+
 tn_status tni_formula_run(const tni_formula *f, const void *args, tni_incoming g, uint64_t wanted,
                           tni_result *rets) {
     run r;
     tn_status st = TN_OK;
-    int32_t done = 0;
     r.f = f;
+    r.ran = 0;
     r.args = args;
     r.g = g;
     r.nints = r.nlisted = 0;
     memset(rets, 0, sizeof *rets * TN_MAX_OPERANDS);
-    for (; done < f->nsteps && st == TN_OK; done++) {
-        const tni_step *s = &f->step[done];
-        if (s->readers & wanted) st = run_step(&r, s);
-        if (st != TN_OK) break;
+    for (int32_t i = 0; i < f->nsteps && st == TN_OK; i++) {
+        const tni_step *s = &f->step[i];
+        if (!(s->readers & wanted) || !holds(&r, s->guard)) continue;
+        st = run_step(&r, s);
+        if (st == TN_OK) r.ran |= UINT64_C(1) << i;
     }
     for (uint64_t left = f->given & wanted; left && st == TN_OK; left &= left - 1) {
         int i = __builtin_ctzll(left);
         st = f->lists >> i & 1u ? hand_over_list(&r, &f->value[i], &rets[i].list)
                                 : hand_over(&r, &f->value[i], &rets[i].t);
     }
-    for (int32_t i = 0; i < done; i++) {
-        const tni_step *s = &f->step[i];
-        if (s->what == TNI_STEP_CALL && (s->readers & wanted)) drop_call(&r, s);
-    }
+    for (uint64_t left = r.ran; left; left &= left - 1)
+        drop_step(&r, &f->step[__builtin_ctzll(left)]);
     if (st != TN_OK) tni_formula_drop(f, wanted, rets);
     return st;
 }

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from expr import KIND_OF_TYPE, Formula, Value
+from language import GRADIENTS, words_inc
 from table import DTYPE_SETS, TYPES, Arg, Op
 
 HEAD = "/* Generated from dispatch/ops by dispatch/opgen. */\n"
@@ -27,6 +28,7 @@ def emit(ops: list[Op]) -> dict[str, str]:
         "op_list.c": list_c(families),
         "pointwise_ops.inc": pointwise_inc(ops),
         "pointwise_rows.inc": pointwise_rows(ops),
+        "formula_words.inc": words_inc(),
     }
     for name, group in families.items():
         files[f"tenon/ops_{name}.h"] = family_api_h(name, group)
@@ -647,10 +649,11 @@ def gradient_function(
     names = scope(op, "tni_t(a->{})")
     for o in op.outs:
         names[o] = Value("tensor", f"tni_t(a->{o})")
-    if len(op.outs) == 1:
-        names["g"] = Value("tensor", "c->g[0]")
-    for i, o in enumerate(op.outs):
-        names[f"g_{o}"] = Value("tensor", f"c->g[{i}]")
+    for g in GRADIENTS:
+        mine = {f"{g}_{o}": f"c->g[{i}]" for i, o in enumerate(op.outs)}
+        if len(op.outs) == 1:
+            mine[g] = "c->g[0]"
+        names |= {n: Value("tensor", c) for n, c in mine.items() if n not in names}
     f = Formula(op, table, names)
     for i, a in enumerate(op.tensors):
         text = grads.get(a.name, "none")

@@ -9,19 +9,13 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
+from language import ATTRIBUTES, COMPARE, CONSTANTS, FUNCTIONS, SIGNS
 from table import Arg, Op
 
-BINARY = {
-    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "true_divide", ast.Pow: "pow",
-    ast.FloorDiv: "floor_divide", ast.Mod: "remainder",
-}  # fmt: skip
-COMPARE = {
-    ast.Gt: "gt", ast.GtE: "ge", ast.Lt: "lt", ast.LtE: "le", ast.Eq: "eq", ast.NotEq: "ne",
-}  # fmt: skip
-C_BINARY = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Mod: "%"}
-C_COMPARE = {
-    ast.Gt: ">", ast.GtE: ">=", ast.Lt: "<", ast.LtE: "<=", ast.Eq: "==", ast.NotEq: "!=",
-}  # fmt: skip
+BINARY = {s.node: s.op for s in SIGNS if s.level != COMPARE}
+OF_TENSORS = {s.node: s.op for s in SIGNS if s.level == COMPARE}
+C_BINARY = {s.node: s.c for s in SIGNS if s.level != COMPARE and s.c}
+C_COMPARE = {s.node: s.c for s in SIGNS if s.level == COMPARE}
 
 NUMBERS = ("scalar", "float", "int", "bool")
 
@@ -47,6 +41,14 @@ FORMATS = {
     "contiguous_format": "TN_FORMAT_CONTIGUOUS", "preserve_format": "TN_FORMAT_PRESERVE",
     "channels_last": "TN_FORMAT_CHANNELS_LAST", "channels_last_3d": "TN_FORMAT_CHANNELS_LAST_3D",
 }  # fmt: skip
+
+
+def is_constant(e: ast.expr) -> bool:
+    """Whether it is made of numbers alone."""
+    parts = (ast.Constant, ast.UnaryOp, ast.BinOp, ast.operator, ast.unaryop, ast.expr_context)
+    return all(
+        isinstance(x, parts) or (isinstance(x, ast.Name) and x.id in CONSTANTS) for x in ast.walk(e)
+    )
 
 
 class Formula:
@@ -178,6 +180,8 @@ class Formula:
                     return self.op_call("neg", [v], {})
                 kind = "float" if v.kind == "scalar" else v.kind
                 return Value(kind, f"(-{self.as_number(v)})")
+            case ast.UnaryOp(op=ast.Invert(), operand=x):
+                return self.op_call("bitwise_not", [self.value(x)], {})
             case ast.UnaryOp(op=ast.Not(), operand=x):
                 return Value("bool", f"!({self.as_number(self.value(x))})")
             case ast.BinOp(left=left, op=op, right=right):
@@ -193,12 +197,27 @@ class Formula:
             case ast.List(elts=elts) | ast.Tuple(elts=elts):
                 items = [self.as_number(self.value(x)) for x in elts]
                 return Value("ints", f"TN_INTS({', '.join(items)})")
-            case ast.Call(func=ast.Name(id=name), args=args, keywords=kws):
-                given = [self.value(a) for a in args]
-                return self.op_call(name, given, {k.arg or "": self.value(k.value) for k in kws})
+            case ast.Subscript(value=ast.Call() as call, slice=ast.Constant(value=int(i))):
+                return self.call_of(call, i)
+            case ast.Call(func=ast.Name(id=name), args=[x], keywords=[]) if (
+                name in FUNCTIONS and is_constant(x)
+            ):
+                return Value("float", f"{name}({self.as_number(self.value(x))})")
+            case ast.Call() as call:
+                return self.call_of(call)
         raise self.fail(f"the formula language has no '{ast.unparse(e)}'")
 
+    def call_of(self, e: ast.Call, pick: int | None = None) -> Value:
+        """A call, or result `pick` of one that has several."""
+        if not isinstance(e.func, ast.Name):
+            raise self.fail(f"the formula language has no '{ast.unparse(e)}'")
+        args = [self.value(a) for a in e.args]
+        kws = {k.arg or "": self.value(k.value) for k in e.keywords}
+        return self.op_call(e.func.id, args, kws, pick)
+
     def name(self, name: str) -> Value:
+        if name in CONSTANTS and name not in self.names:
+            return Value("float", CONSTANTS[name])
         if name not in self.names:
             raise self.fail(f"the formula names '{name}', which is not in scope")
         v = self.names[name]
@@ -216,14 +235,7 @@ class Formula:
         if isinstance(base, ast.Name) and self.names.get(base.id, Value("", "")).kind == "none":
             raise self.fail(f"'{base.id}' has no attributes")
         t = self.shape_of(base)
-        known = {
-            "shape": Value("ints", f"tni_shape_ints({t})"),
-            "ndim": Value("int", f"tn_tensor_ndim({t})"),
-            "numel": Value("int", f"tn_tensor_numel({t})"),
-            "dtype": Value("dtype", f"tn_tensor_dtype({t})"),
-            "device": Value("device", f"tni_device_of({t})"),
-            "is_complex": Value("bool", f"tni_is_complex({t})"),
-        }
+        known = {a.name: Value(a.kind, a.c.format(t)) for a in ATTRIBUTES}
         if attr not in known:
             raise self.fail(f"the formula language has no attribute '.{attr}'")
         return known[attr]
@@ -244,8 +256,8 @@ class Formula:
         return Value("int" if ints else "float", f"({a} {C_BINARY[op]} {b})")
 
     def compare(self, op: type, x: Value, y: Value) -> Value:
-        if "tensor" in (x.kind, y.kind) and op in COMPARE:
-            return self.op_call(COMPARE[op], [x, y], {})
+        if "tensor" in (x.kind, y.kind) and op in OF_TENSORS:
+            return self.op_call(OF_TENSORS[op], [x, y], {})
         if op in (ast.Is, ast.IsNot) and y.kind == "none":
             sign = "==" if op is ast.Is else "!="
             if x.kind in ("optint", "optfloat"):
@@ -306,12 +318,15 @@ class Formula:
         else:
             self.emit(f"{target} = tn_tensor_ref({v.c});")
 
-    def op_call(self, name: str, args: list[Value], kws: dict[str, Value]) -> Value:
+    def op_call(
+        self, name: str, args: list[Value], kws: dict[str, Value], pick: int | None = None
+    ) -> Value:
         op = self.ops.get(name)
         if op is None:
             raise self.fail(f"the formula calls '{name}', which is no operator of the table")
-        if op.list_out or len(op.outs) > 1:
-            raise self.fail(f"the formula calls '{name}', which has several results")
+        several = len(op.outs) > 1
+        if op.list_out or several != (pick is not None) or (pick or 0) >= max(len(op.outs), 1):
+            raise self.fail(f"the formula calls '{name}', which has {len(op.outs)} results")
         params = op.args
         if len(args) > len(params):
             raise self.fail(f"'{name}' takes {len(params)} arguments")
@@ -324,9 +339,9 @@ class Formula:
         c = [
             self.convert(chosen[p.name] if p.name in chosen else self.default(p), p) for p in params
         ]
-        t = self.temp()
-        self.call(f"tn_{name}({', '.join([*c, '&' + t])})")
-        return Value("tensor", t, True)
+        made = [self.temp() for _ in range(len(op.outs) if several else 1)]
+        self.call(f"tn_{name}({', '.join([*c, *('&' + t for t in made)])})")
+        return Value("tensor", made[pick or 0], True)
 
     # -- whole functions -----------------------------------------------------------------------
 

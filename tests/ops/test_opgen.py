@@ -15,7 +15,7 @@ OPGEN = Path(__file__).resolve().parents[2] / "dispatch" / "opgen"
 
 def generator() -> tuple[Any, ...]:
     """The generator's modules, whose names other modules of the tests have too."""
-    names = ("table", "expr", "batching", "emit_c", "emit_py")
+    names = ("table", "language", "expr", "batching", "emit_c", "emit_py")
     before = {name: sys.modules.pop(name, None) for name in names}
     sys.path.insert(0, str(OPGEN))
     try:

@@ -158,6 +158,11 @@ BAD = {
         "leads back to the operator itself",
     ),
     "brackets": (COMPOSITE + '"{n}::f(Tensor x) -> Tensor", .formula = "(x + 1"', "')' is"),
+    "else": (COMPOSITE + '"{n}::f(Tensor x) -> Tensor", .formula = "x if x.ndim"', "'else' is"),
+    "condition": (
+        COMPOSITE + '"{n}::f(Tensor x) -> Tensor", .formula = "x if x else -x"',
+        "a condition is a number, not a tensor",
+    ),
     "rest": (COMPOSITE + '"{n}::f(Tensor x) -> Tensor", .formula = "x 1"', "ends here"),
     "chain": (
         COMPOSITE + '"{n}::f(Tensor x) -> Tensor", .formula = "0 < x < 1"',
@@ -414,6 +419,17 @@ FORMULAS = {
     "max(x, 2 * x)": lambda x: np.maximum(x, 2 * x),
     "max(x) * sum(x, 0)": lambda x: x.max() * x.sum(0),
     "cat([x, split(x, 2)[0]], dim=0)": lambda x: np.concatenate([x, x[:2]]),
+    "x if k == 3 else nonzero(x)": lambda x: x,
+    "nonzero(x) if k > 3 else 2 * x if n < 1 else x": lambda x: 2 * x,
+    "x * (2 if x.ndim == 2 and x.shape[1] == 4 else 3)": lambda x: 2 * x,
+    "x if not x.is_complex or x.shape[9] == 1 else -x": lambda x: x,
+    "(x * 2 if x.ndim == 3 and x.shape[2] == 4 else x) + (x if k is not None else 0)": (
+        lambda x: 2 * x
+    ),
+    "(exp(x) if k > 3 else x) * (1 if n < 1 else 0) + (exp(x) if k == 3 else x)": (
+        lambda x: x + np.exp(x)
+    ),
+    "x * sqrt(4.0) + real(x + 1j)": lambda x: 3 * x,
 }
 
 
