@@ -1,6 +1,6 @@
-"""The words of the formula language, for both of its compilers: expr.py, which turns formulas of the
-op table into C, and dispatch/added/formula.c, which reads those of plugins at run time and gets
-these tables as `formula_words.inc`.
+"""The words of the formula language, for both of its compilers: expr.py makes C of the op table's
+formulas; dispatch/added/formula.c reads plugins' at run time, and gets these tables as
+`formula_words.inc`.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ from table import make_case, tensor_args
 pytestmark = pytest.mark.skipif(not as_user.HAVE_CC, reason="there is no C compiler")
 
 TABLE = json.loads((Path(tn.__file__).parent / "ops.json").read_text(encoding="utf-8"))
-# What a plugin's operator cannot have: absent members of a list, and arguments that are written; and
-# its formulas call no operator that writes to its first argument, which is what these do to a copy.
+# What a plugin's operator cannot have: absent members of a list, arguments that are written. Its
+# formulas call no operator that writes to its first argument, which is what these do to a copy.
 OUTSIDE = ("Tensor?[]", "!")
 WRITE = {
     "scatter", "scatter_add", "scatter_value", "scatter_value_reduce", "scatter_with_reduce",
