@@ -126,8 +126,10 @@ def test_both_compute_the_same_bits(twice: Any, number: int) -> None:
 
 
 def test_what_is_compared() -> None:
-    """Nearly all of the table's formulas, of which most have samples."""
-    texts = [len(formulas(r)) + has_forward(r) for r in TABLE]
-    compared = [len(formulas(r)) + has_forward(r) for r in ROWS if r["samples"]]
-    assert sum(compared) > 400
-    assert sum(len(formulas(r)) + has_forward(r) for r in ROWS) > 0.95 * sum(texts)
+    """Of the table's formulas nine in ten compile at run time too, and most of them have samples;
+    backward operators, which have none, run in the gradients of the others."""
+    count = [
+        sum(len(formulas(r)) + has_forward(r) for r in rows)
+        for rows in (TABLE, ROWS, [r for r in ROWS if r["samples"]])
+    ]
+    assert count[1] > 0.9 * count[0] and count[2] > 0.6 * count[1], count
