@@ -19,8 +19,8 @@ _dtype: TypeAlias = dtype
 _device: TypeAlias = device
 _layout: TypeAlias = layout
 _Place: TypeAlias = (
-    SupportsIndex | slice[Any, Any, Any] | EllipsisType | Tensor | SupportsArray | Sequence[SupportsIndex]
-    | Sequence[Sequence[SupportsIndex]] | None
+    SupportsIndex | slice[Any, Any, Any] | EllipsisType | Tensor | SupportsArray
+    | Sequence[SupportsIndex] | Sequence[Sequence[SupportsIndex]] | None
 )  # fmt: skip
 _Index: TypeAlias = _Place | tuple[_Place, ...]
 

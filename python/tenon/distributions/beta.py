@@ -11,7 +11,7 @@ from tenon import Tensor
 from tenon.distributions import constraints
 from tenon.distributions.dirichlet import sample_dirichlet
 from tenon.distributions.distribution import ExponentialFamily
-from tenon.distributions.utils import broadcast_all, shape_of
+from tenon.distributions.utils import broadcast_all
 
 __all__ = ["Beta"]
 
@@ -29,9 +29,8 @@ class Beta(ExponentialFamily):
     def __init__(
         self, concentration1: Any, concentration0: Any, validate_args: bool | None = None
     ) -> None:
-        shape = shape_of(concentration1 + concentration0)
         self.concentration1, self.concentration0 = broadcast_all(concentration1, concentration0)
-        super().__init__(shape, (), validate_args)
+        super().__init__(self.concentration1.size(), (), validate_args)
 
     @property
     def mean(self) -> Tensor:

@@ -9,7 +9,7 @@ import tenon
 from tenon import Tensor
 from tenon.distributions import constraints
 from tenon.distributions.distribution import ExponentialFamily
-from tenon.distributions.utils import broadcast_all, shape_of
+from tenon.distributions.utils import broadcast_all
 
 __all__ = ["Gamma"]
 
@@ -22,9 +22,8 @@ class Gamma(ExponentialFamily):
     has_rsample = True
 
     def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None) -> None:
-        shape = shape_of(concentration + rate)
         self.concentration, self.rate = broadcast_all(concentration, rate)
-        super().__init__(shape, (), validate_args)
+        super().__init__(self.concentration.size(), (), validate_args)
 
     @property
     def mean(self) -> Tensor:

@@ -10,7 +10,7 @@ import tenon
 from tenon import Tensor
 from tenon.distributions import constraints
 from tenon.distributions.distribution import Distribution
-from tenon.distributions.utils import broadcast_all, shape_of
+from tenon.distributions.utils import broadcast_all
 
 __all__ = ["GeneralizedPareto"]
 
@@ -27,7 +27,7 @@ class GeneralizedPareto(Distribution):
         self, loc: Any, scale: Any, concentration: Any, validate_args: bool | None = None
     ) -> None:
         self.loc, self.scale, self.concentration = broadcast_all(loc, scale, concentration)
-        super().__init__(shape_of(loc + scale + concentration), (), validate_args)
+        super().__init__(self.loc.size(), (), validate_args)
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> constraints.Constraint:

@@ -10,7 +10,7 @@ import tenon
 from tenon import Tensor
 from tenon.distributions import constraints
 from tenon.distributions.distribution import Distribution
-from tenon.distributions.utils import broadcast_all, euler_constant, shape_of
+from tenon.distributions.utils import broadcast_all, euler_constant
 
 __all__ = ["Gumbel"]
 
@@ -23,9 +23,8 @@ class Gumbel(Distribution):
     has_rsample = True
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
-        shape = shape_of(loc + scale)
         self.loc, self.scale = broadcast_all(loc, scale)
-        super().__init__(shape, (), validate_args)
+        super().__init__(self.loc.size(), (), validate_args)
 
     @property
     def mean(self) -> Tensor:

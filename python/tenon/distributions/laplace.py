@@ -9,7 +9,7 @@ import tenon
 from tenon import Tensor
 from tenon.distributions import constraints
 from tenon.distributions.distribution import Distribution
-from tenon.distributions.utils import broadcast_all, shape_of
+from tenon.distributions.utils import broadcast_all
 
 __all__ = ["Laplace"]
 
@@ -22,9 +22,8 @@ class Laplace(Distribution):
     has_rsample = True
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
-        shape = shape_of(loc + scale)
         self.loc, self.scale = broadcast_all(loc, scale)
-        super().__init__(shape, (), validate_args)
+        super().__init__(self.loc.size(), (), validate_args)
 
     @property
     def mean(self) -> Tensor:

@@ -9,7 +9,7 @@ import tenon
 from tenon import Tensor
 from tenon.distributions import constraints
 from tenon.distributions.distribution import ExponentialFamily
-from tenon.distributions.utils import broadcast_all, shape_of
+from tenon.distributions.utils import broadcast_all
 
 __all__ = ["Poisson"]
 
@@ -22,7 +22,7 @@ class Poisson(ExponentialFamily):
 
     def __init__(self, rate: Any, validate_args: bool | None = None) -> None:
         (self.rate,) = broadcast_all(rate)
-        super().__init__(shape_of(rate), (), validate_args)
+        super().__init__(self.rate.size(), (), validate_args)
 
     @property
     def mean(self) -> Tensor:

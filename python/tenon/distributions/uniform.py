@@ -10,7 +10,7 @@ import tenon
 from tenon import Tensor
 from tenon.distributions import constraints
 from tenon.distributions.distribution import Distribution
-from tenon.distributions.utils import broadcast_all, shape_of
+from tenon.distributions.utils import broadcast_all
 
 __all__ = ["Uniform"]
 
@@ -22,9 +22,8 @@ class Uniform(Distribution):
     arg_constraints = {"low": constraints.dependent, "high": constraints.dependent}
 
     def __init__(self, low: Any, high: Any, validate_args: bool | None = None) -> None:
-        shape = shape_of(low + high)
         self.low, self.high = broadcast_all(low, high)
-        super().__init__(shape, (), validate_args)
+        super().__init__(self.low.size(), (), validate_args)
         if self._validate_args and not tenon.lt(self.low, self.high).all():
             raise ValueError("Uniform is not defined when low>= high")
 

@@ -40,6 +40,8 @@ Net()(x, factor=2.0)  # wrong: scale
 nn.Linear(4)  # wrong: out_features is missing
 nn.Linear(4, "2")  # wrong: no int
 nn.Conv2d(1, 2)  # wrong: kernel_size is missing
+nn.LeakyReLU(slope=0.1)  # wrong: negative_slope
+nn.Flatten("1")  # wrong: no int
 nn.Sequential(3)  # wrong: no module
 nn.Liner(4, 2)  # wrong: no such module
 net.weight.requires_grad = "yes"  # wrong: no bool

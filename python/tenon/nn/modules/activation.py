@@ -9,23 +9,17 @@ import tenon
 from tenon import Tensor
 from tenon.nn import functional as F
 from tenon.nn import init
+from tenon.nn.modules._options import options
 from tenon.nn.modules.linear import NonDynamicallyQuantizableLinear
 from tenon.nn.modules.module import Module
 from tenon.nn.parameter import Parameter
 
 
+@options
 class _Inplace(Module):
     """A function without other options that may write its input."""
 
-    __constants__ = ["inplace"]
-    inplace: bool
-
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
-
-    def extra_repr(self) -> str:
-        return "inplace=True" if self.inplace else ""
+    inplace: bool = False
 
 
 class ReLU(_Inplace):
@@ -177,16 +171,10 @@ class Tanhshrink(Module):
         return F.tanhshrink(input)
 
 
+@options
 class _WithAlpha(Module):
-    __constants__ = ["alpha", "inplace"]
-
-    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
-        super().__init__()
-        self.alpha = alpha
-        self.inplace = inplace
-
-    def extra_repr(self) -> str:
-        return f"alpha={self.alpha}" + (", inplace=True" if self.inplace else "")
+    alpha: float = 1.0
+    inplace: bool = False
 
 
 class ELU(_WithAlpha):
@@ -215,6 +203,7 @@ class CELU(_WithAlpha):
         return F.celu(input, self.alpha, self.inplace)
 
 
+@options
 class LeakyReLU(Module):
     """input where it is positive, else negative_slope * input.
 
@@ -226,19 +215,14 @@ class LeakyReLU(Module):
 
     __constants__ = ["inplace", "negative_slope"]
 
-    def __init__(self, negative_slope: float = 1e-2, inplace: bool = False) -> None:
-        super().__init__()
-        self.negative_slope = negative_slope
-        self.inplace = inplace
+    negative_slope: float = 0.01
+    inplace: bool = False
 
     def forward(self, input: Tensor) -> Tensor:
         return F.leaky_relu(input, self.negative_slope, self.inplace)
 
-    def extra_repr(self) -> str:
-        mark = ", inplace=True" if self.inplace else ""
-        return f"negative_slope={self.negative_slope}{mark}"
 
-
+@options
 class Threshold(Module):
     """input where it is above the threshold, else value.
 
@@ -248,20 +232,12 @@ class Threshold(Module):
     tensor([20.,  3.])
     """
 
-    __constants__ = ["threshold", "value", "inplace"]
-
-    def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
-        super().__init__()
-        self.threshold = threshold
-        self.value = value
-        self.inplace = inplace
+    threshold: float
+    value: float
+    inplace: bool = False
 
     def forward(self, input: Tensor) -> Tensor:
         return F.threshold(input, self.threshold, self.value, self.inplace)
-
-    def extra_repr(self) -> str:
-        mark = ", inplace=True" if self.inplace else ""
-        return f"threshold={self.threshold}, value={self.value}{mark}"
 
 
 class Hardtanh(Module):
@@ -323,6 +299,7 @@ class ReLU6(Hardtanh):
         return "inplace=True" if self.inplace else ""
 
 
+@options
 class GLU(Module):
     """The first half of input times the sigmoid of the second.
 
@@ -332,19 +309,13 @@ class GLU(Module):
     tenon.Size([2, 3])
     """
 
-    __constants__ = ["dim"]
-
-    def __init__(self, dim: int = -1) -> None:
-        super().__init__()
-        self.dim = dim
+    dim: int = -1
 
     def forward(self, input: Tensor) -> Tensor:
         return F.glu(input, self.dim)
 
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}"
 
-
+@options
 class GELU(Module):
     """input times the normal distribution function of input; "tanh" for the approximation.
 
@@ -354,19 +325,13 @@ class GELU(Module):
     tensor([  0., 100.])
     """
 
-    __constants__ = ["approximate"]
-
-    def __init__(self, approximate: str = "none") -> None:
-        super().__init__()
-        self.approximate = approximate
+    approximate: str = "none"
 
     def forward(self, input: Tensor) -> Tensor:
         return F.gelu(input, approximate=self.approximate)
 
-    def extra_repr(self) -> str:
-        return f"approximate={self.approximate!r}"
 
-
+@options
 class Softplus(Module):
     """log(1 + exp(beta * input)) / beta; linear above the threshold.
 
@@ -376,26 +341,16 @@ class Softplus(Module):
     tensor([0.6931])
     """
 
-    __constants__ = ["beta", "threshold"]
-
-    def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
-        super().__init__()
-        self.beta = beta
-        self.threshold = threshold
+    beta: float = 1.0
+    threshold: float = 20.0
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softplus(input, self.beta, self.threshold)
 
-    def extra_repr(self) -> str:
-        return f"beta={self.beta}, threshold={self.threshold}"
 
-
+@options
 class _Shrink(Module):
-    __constants__ = ["lambd"]
-
-    def __init__(self, lambd: float = 0.5) -> None:
-        super().__init__()
-        self.lambd = lambd
+    lambd: float = 0.5
 
     def extra_repr(self) -> str:
         return str(self.lambd)
@@ -457,15 +412,9 @@ class PReLU(Module):
         return f"num_parameters={self.num_parameters}"
 
 
+@options
 class _AlongDim(Module):
-    __constants__ = ["dim"]
-
-    def __init__(self, dim: int | None = None) -> None:
-        super().__init__()
-        self.dim = dim
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}"
+    dim: int | None = None
 
 
 class Softmax(_AlongDim):
@@ -657,6 +606,7 @@ class MultiheadAttention(Module):
         return (result.transpose(1, 0) if swap else result), weights
 
 
+@options
 class RReLU(Module):
     """Leaky ReLU with slopes drawn anew for every element while training.
 
@@ -666,19 +616,9 @@ class RReLU(Module):
     tensor([3.])
     """
 
-    __constants__ = ["lower", "upper", "inplace"]
-
-    def __init__(
-        self, lower: float = 1.0 / 8, upper: float = 1.0 / 3, inplace: bool = False
-    ) -> None:
-        super().__init__()
-        self.lower = lower
-        self.upper = upper
-        self.inplace = inplace
+    lower: float = 1.0 / 8
+    upper: float = 1.0 / 3
+    inplace: bool = False
 
     def forward(self, input: Tensor) -> Tensor:
         return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
-
-    def extra_repr(self) -> str:
-        text = f"lower={self.lower}, upper={self.upper}"
-        return text + ", inplace=True" if self.inplace else text

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from tenon import Tensor
+from tenon.nn.modules._options import options
 from tenon.nn.modules.module import Module
 
 
+@options
 class Flatten(Module):
     """Joins the dimensions start_dim .. end_dim into one.
 
@@ -17,18 +19,11 @@ class Flatten(Module):
     tenon.Size([8, 12])
     """
 
-    __constants__ = ["start_dim", "end_dim"]
-
-    def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
-        super().__init__()
-        self.start_dim = start_dim
-        self.end_dim = end_dim
+    start_dim: int = 1
+    end_dim: int = -1
 
     def forward(self, input: Tensor) -> Tensor:
         return input.flatten(self.start_dim, self.end_dim)
-
-    def extra_repr(self) -> str:
-        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
 
 
 class Unflatten(Module):

@@ -8,6 +8,7 @@ import tenon
 from tenon import Tensor
 from tenon.nn import functional as F
 from tenon.nn import init
+from tenon.nn.modules._options import options
 from tenon.nn.modules.module import Module
 from tenon.nn.parameter import Parameter
 
@@ -161,6 +162,7 @@ class RMSNorm(Module):
         )
 
 
+@options
 class LocalResponseNorm(Module):
     """Divides by a power of the mean square of neighbouring channels.
 
@@ -170,14 +172,10 @@ class LocalResponseNorm(Module):
     tenon.Size([1, 4, 3])
     """
 
-    __constants__ = ["size", "alpha", "beta", "k"]
-
-    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
-        super().__init__()
-        self.size = size
-        self.alpha = alpha
-        self.beta = beta
-        self.k = k
+    size: int
+    alpha: float = 0.0001
+    beta: float = 0.75
+    k: float = 1.0
 
     def forward(self, input: Tensor) -> Tensor:
         return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)

@@ -6,6 +6,7 @@ from typing import Any
 
 from tenon import Tensor
 from tenon.nn import functional as F
+from tenon.nn.modules._options import options
 from tenon.nn.modules.module import Module
 from tenon.nn.modules.utils import _ntuple, _pair, _single, _triple
 
@@ -175,15 +176,9 @@ class AvgPool2d(Module):
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
+@options
 class _AdaptiveAvgPoolNd(Module):
-    __constants__ = ["output_size"]
-
-    def __init__(self, output_size: Any) -> None:
-        super().__init__()
-        self.output_size = output_size
-
-    def extra_repr(self) -> str:
-        return f"output_size={self.output_size}"
+    output_size: Any
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
@@ -212,16 +207,10 @@ class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
         return F.adaptive_avg_pool2d(input, self.output_size)
 
 
+@options
 class _AdaptiveMaxPoolNd(Module):
-    __constants__ = ["output_size", "return_indices"]
-
-    def __init__(self, output_size: Any, return_indices: bool = False) -> None:
-        super().__init__()
-        self.output_size = output_size
-        self.return_indices = return_indices
-
-    def extra_repr(self) -> str:
-        return f"output_size={self.output_size}"
+    output_size: Any
+    return_indices: bool = False
 
 
 class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
@@ -339,23 +328,12 @@ class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
         return F.adaptive_max_pool3d(input, self.output_size, self.return_indices)
 
 
+@options
 class _LPPoolNd(Module):
-    __constants__ = ["norm_type", "kernel_size", "stride", "ceil_mode"]
-
-    def __init__(
-        self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
-    ) -> None:
-        super().__init__()
-        self.norm_type = norm_type
-        self.kernel_size = kernel_size
-        self.stride = stride
-        self.ceil_mode = ceil_mode
-
-    def extra_repr(self) -> str:
-        return (
-            f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, "
-            f"stride={self.stride}, ceil_mode={self.ceil_mode}"
-        )
+    norm_type: float
+    kernel_size: Any
+    stride: Any = None
+    ceil_mode: bool = False
 
     def _pool(self, pool: Any, input: Tensor) -> Tensor:
         return pool(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)

@@ -6,9 +6,11 @@ from typing import Any
 
 from tenon import Tensor
 from tenon.nn import functional as F
+from tenon.nn.modules._options import options
 from tenon.nn.modules.module import Module
 
 
+@options
 class PixelShuffle(Module):
     """(..., C r r, H, W) -> (..., C, H r, W r).
 
@@ -18,19 +20,13 @@ class PixelShuffle(Module):
     tenon.Size([1, 3, 6, 6])
     """
 
-    __constants__ = ["upscale_factor"]
-
-    def __init__(self, upscale_factor: int) -> None:
-        super().__init__()
-        self.upscale_factor = upscale_factor
+    upscale_factor: int
 
     def forward(self, input: Tensor) -> Tensor:
         return F.pixel_shuffle(input, self.upscale_factor)
 
-    def extra_repr(self) -> str:
-        return f"upscale_factor={self.upscale_factor}"
 
-
+@options
 class PixelUnshuffle(Module):
     """(..., C, H r, W r) -> (..., C r r, H, W).
 
@@ -40,17 +36,10 @@ class PixelUnshuffle(Module):
     tenon.Size([1, 12, 3, 3])
     """
 
-    __constants__ = ["downscale_factor"]
-
-    def __init__(self, downscale_factor: int) -> None:
-        super().__init__()
-        self.downscale_factor = downscale_factor
+    downscale_factor: int
 
     def forward(self, input: Tensor) -> Tensor:
         return F.pixel_unshuffle(input, self.downscale_factor)
-
-    def extra_repr(self) -> str:
-        return f"downscale_factor={self.downscale_factor}"
 
 
 class Upsample(Module):
@@ -132,6 +121,7 @@ class UpsamplingBilinear2d(Upsample):
         super().__init__(size, scale_factor, mode="bilinear", align_corners=True)
 
 
+@options
 class Unfold(Module):
     """Every window of an image as a column.
 
@@ -141,25 +131,13 @@ class Unfold(Module):
     tenon.Size([1, 12, 9])
     """
 
-    __constants__ = ["kernel_size", "dilation", "padding", "stride"]
-
-    def __init__(
-        self, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
-    ) -> None:
-        super().__init__()
-        self.kernel_size = kernel_size
-        self.dilation = dilation
-        self.padding = padding
-        self.stride = stride
+    kernel_size: Any
+    dilation: Any = 1
+    padding: Any = 0
+    stride: Any = 1
 
     def forward(self, input: Tensor) -> Tensor:
         return F.unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)
-
-    def extra_repr(self) -> str:
-        return (
-            f"kernel_size={self.kernel_size}, dilation={self.dilation}, "
-            f"padding={self.padding}, stride={self.stride}"
-        )
 
 
 class CosineSimilarity(Module):
@@ -203,6 +181,7 @@ class PairwiseDistance(Module):
         return F.pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)
 
 
+@options
 class ChannelShuffle(Module):
     """Takes channels from `groups` groups in turn.
 
@@ -212,19 +191,13 @@ class ChannelShuffle(Module):
     tensor([0., 2., 1., 3.])
     """
 
-    __constants__ = ["groups"]
-
-    def __init__(self, groups: int) -> None:
-        super().__init__()
-        self.groups = groups
+    groups: int
 
     def forward(self, input: Tensor) -> Tensor:
         return F.channel_shuffle(input, self.groups)
 
-    def extra_repr(self) -> str:
-        return f"groups={self.groups}"
 
-
+@options
 class Fold(Module):
     """Adds up the windows that Unfold took apart.
 
@@ -234,30 +207,13 @@ class Fold(Module):
     tenon.Size([1, 3, 4, 4])
     """
 
-    __constants__ = ["output_size", "kernel_size", "dilation", "padding", "stride"]
-
-    def __init__(
-        self,
-        output_size: Any,
-        kernel_size: Any,
-        dilation: Any = 1,
-        padding: Any = 0,
-        stride: Any = 1,
-    ) -> None:
-        super().__init__()
-        self.output_size = output_size
-        self.kernel_size = kernel_size
-        self.dilation = dilation
-        self.padding = padding
-        self.stride = stride
+    output_size: Any
+    kernel_size: Any
+    dilation: Any = 1
+    padding: Any = 0
+    stride: Any = 1
 
     def forward(self, input: Tensor) -> Tensor:
         return F.fold(
             input, self.output_size, self.kernel_size, self.dilation, self.padding, self.stride
-        )
-
-    def extra_repr(self) -> str:
-        return (
-            f"output_size={self.output_size}, kernel_size={self.kernel_size}, "
-            f"dilation={self.dilation}, padding={self.padding}, stride={self.stride}"
         )
