@@ -14,6 +14,8 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+import numerics
+
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("dispatch", "autograd", "backends", "plugins", "nn", "optim", "python")
 # Programs beside the library: they print, end, call the system, and know the public headers alone.
@@ -397,11 +399,17 @@ def system_calls_in_one_file() -> Iterator[str]:
                 yield at(path, n, "operating-system calls belong into dispatch/ground/os.c")
 
 
+def no_numerics_in_python() -> Iterator[str]:
+    tables = sorted(ROOT.glob("dispatch/ops/*.toml"))
+    for path, line, message in numerics.complaints(ROOT / "python" / "tenon", tables):
+        yield at(path, line, message)
+
+
 RULES = (
     file_length, head_comment, banned_calls, macro_length, bare_products, room_includes,
     rooms_look_down, calls_look_down,
     small_circles, undone_work, no_generated_files, room_readmes, unique_operators,
-    unique_test_files, whitespace, system_calls_in_one_file,
+    unique_test_files, whitespace, system_calls_in_one_file, no_numerics_in_python,
 )  # fmt: skip
 
 
