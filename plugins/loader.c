@@ -4,7 +4,7 @@
  * separated by ':'; never the current folder), in `plugins` beside libtenon, in the plugins.d of
  * the installation, the user and the system, and what the host language's packages declare. A
  * library is mapped when its device is first asked for. A plugin that cannot be used keeps a line
- * that says which file, why, and what to do; everything else works on.
+ * that says which file, why, and what to do; everything else works on. See note [Shortages].
  *
  * One lock covers this file, and is held while a plugin activates. What the plugin logs meanwhile is
  * shown when the lock is free again. */
@@ -38,6 +38,8 @@ typedef struct found {
     bool ours;    /* from the folder beside libtenon: whoever writes there could replace libtenon */
     bool tried;   /* its library was mapped, or that failed */
     bool retired; /* after that, with success */
+    bool passing; /* its problem is none of the plugin's: the next use tries again */
+    bool half_read; /* such a problem came when its manifest was read */
     struct found *next;
 } found;
 
@@ -52,10 +54,23 @@ static tni_os_mutex lock = TNI_OS_MUTEX_INIT;
 static found *all; /* in the order of discovery */
 static text_block *texts;
 static bool discovered;
+static TN_TLS tn_status lack;  /* TN_OK, or what this thread's search or load ran into */
 static TN_TLS int32_t loading; /* a plugin's entry or activate function runs on this thread */
 static atomic_bool host_asked;
 static const char *own_folder; /* `plugins` beside libtenon */
 static char no_memory[] = "out of memory";
+
+/* Note [Shortages]
+ * A lack of memory or of file descriptors, and an exception of the host, say nothing about a plugin.
+ * Whoever runs into one sets `lack`. The search is then not over, and the problem of the plugin at hand
+ * is `passing`: it is told, and the next use begins anew. What the caller gets is TN_E_MEMORY, or
+ * whatever was lacking, and never the sentence about a plugin that cannot be used. */
+static void note_status(tn_status st) {
+    if (st == TN_E_MEMORY || st == TN_E_IO || st == TN_E_HOST || st == TN_E_INTERRUPTED) lack = st;
+}
+
+/* After a function of the system has failed. */
+static void note_shortage(void) { note_status(tni_os_shortage()); }
 
 static void enter(void) {
     tni_host_log_hold();
@@ -73,7 +88,10 @@ static char *copy_text(const char *s) {
     for (text_block *block = texts; block; block = block->next)
         if (strcmp(block->text, s) == 0) return block->text;
     text_block *block = malloc(sizeof *block + n);
-    if (!block) return no_memory;
+    if (!block) {
+        lack = TN_E_MEMORY;
+        return no_memory;
+    }
     memcpy(block->text, s, n);
     block->next = texts;
     texts = block;
@@ -92,6 +110,7 @@ static char *format_text(const char *fmt, ...) {
 
 static found *append(const char *name, const char *library) {
     found *f = calloc(1, sizeof *f), **at = &all;
+    if (!f) lack = TN_E_MEMORY;
     if (!f) return NULL;
     f->name = copy_text(name);
     f->library = copy_text(library);
@@ -130,6 +149,7 @@ static bool left_out(const char *name) {
 static char *trust_problem(const char *path, const char *verb) {
     const char *why = tni_os_untrusted(path);
     if (!why) return NULL;
+    note_shortage();
     return format_text(
         "%s was not %s: %s; make the file and the folders on its path yours or root's "
         "and not writable by others",
@@ -160,12 +180,14 @@ static char *lock_problem(const char *library) {
     if (path[0] != '/') return copy_text("TENON_PLUGINS_LOCK must be an absolute path");
     why = tni_os_untrusted(path);
     char *text = why ? NULL : tni_os_read_file(path, LOCK_BYTES, &why);
+    if (!text) note_shortage();
     if (!text) return format_text("%s was not loaded: lock file %s: %s", library, path, why);
     bool listed = false, read = tni_sha256_file(library, hash, &why);
     for (const char *line = text; read && line && !listed; line = strchr(line, '\n')) {
         line += *line == '\n';
         listed = strncmp(line, hash, TNI_SHA256_TEXT - 1) == 0;
     }
+    if (!read) note_shortage();
     free(text);
     if (!read) return format_text("%s could not be read: %s", library, why);
     if (listed) return NULL;
@@ -192,6 +214,7 @@ static const char *visit_text(found *f, const char *path, const char *text) {
     for (int i = 0; i < TN_COUNT(offer_lists); i++) {
         if (strcmp(path, offer_lists[i].path) != 0) continue;
         offer *o = malloc(sizeof *o);
+        if (!o) lack = TN_E_MEMORY;
         if (!o) return no_memory;
         *o = (offer){offer_lists[i].kind, copy_text(text), f->offers};
         f->offers = o;
@@ -253,6 +276,7 @@ static char *read_manifest(found *f, const char *folder, const char *path) {
     char *problem = trust_problem(path, "read");
     if (problem) return problem;
     char *text = tni_os_read_file(path, MANIFEST_BYTES, &why);
+    if (!text) note_shortage();
     if (!text) return format_text("%s was not read: %s", path, why);
     char *file = f->name;
     f->name = f->library = NULL;
@@ -277,6 +301,33 @@ static char *read_manifest(found *f, const char *folder, const char *path) {
                                                 : version_problem(path, f->major, f->min_minor);
 }
 
+/* What an earlier try to read a manifest left behind. */
+static void forget(found *f, const char *file) {
+    while (f->offers) {
+        offer *o = f->offers;
+        f->offers = o->next;
+        free(o);
+    }
+    f->name = copy_text(file);
+    f->version = f->summary = copy_text("");
+    f->major = f->min_minor = f->format = -1;
+    f->problem = NULL;
+    f->passing = false;
+}
+
+/* Finds the manifest again whose reading ran into a shortage, or makes room for a new one; NULL: it is
+ * known, or there is no room. */
+static found *unread(const char *file, const char *path) {
+    for (found *f = all; f; f = f->next) {
+        if (!f->manifest || strcmp(f->manifest, path) != 0) continue;
+        return f->half_read ? f : NULL;
+    }
+    char *manifest = copy_text(path);
+    found *f = lack ? NULL : append(file, path);
+    if (f) f->manifest = manifest;
+    return f;
+}
+
 static void find_manifest(void *ctx, const char *file) {
     const char *folder = ctx;
     size_t n = strlen(file);
@@ -285,20 +336,24 @@ static void find_manifest(void *ctx, const char *file) {
     if (strcmp(file, "compile_commands.json") == 0)
         return; /* Meson's and CMake's, in build folders */
     if (snprintf(path, sizeof path, "%s/%s", folder, file) >= (int)sizeof path) return;
-    for (const found *other = all; other; other = other->next)
-        if (other->manifest && strcmp(other->manifest, path) == 0) return;
-    found *f = append(file, path);
-    if (!f) return;
-    f->manifest = copy_text(path);
-    f->ours = own_folder && strcmp(folder, own_folder) == 0;
-    f->plugin.ours = f->ours;
-    f->problem = read_manifest(f, folder, path);
-    if (!f->problem && !f->ours && serves(f, TNI_OFFER_DEVICE, "cpu"))
-        f->problem = format_text("%s: device 'cpu' is Tenon's own and cannot be offered", path);
-    for (const found *other = all; other != f && !f->problem; other = other->next)
-        if (!other->problem && strcmp(other->name, f->name) == 0)
-            f->problem = format_text("%s is hidden by %s, which has the same name", path,
-                                     other->manifest ? other->manifest : other->library);
+    tn_status before = lack;
+    lack = TN_OK;
+    found *f = unread(file, path);
+    if (f) {
+        forget(f, file);
+        f->ours = own_folder && strcmp(folder, own_folder) == 0;
+        f->plugin.ours = f->ours;
+        f->problem = read_manifest(f, folder, path);
+        if (!f->problem && !f->ours && serves(f, TNI_OFFER_DEVICE, "cpu"))
+            f->problem = format_text("%s: device 'cpu' is Tenon's own and cannot be offered", path);
+        for (const found *other = all; other != f && !f->problem; other = other->next)
+            if ((!other->problem || other->passing) && strcmp(other->name, f->name) == 0)
+                f->problem = format_text("%s is hidden by %s, which has the same name", path,
+                                         other->manifest ? other->manifest : other->library);
+        f->half_read = f->passing = lack != TN_OK;
+        if (f->passing && !f->problem) f->problem = no_memory;
+    }
+    if (!lack) lack = before;
 }
 
 /* Calls fn for a folder whose name is put together; leaves out what is too long. */
@@ -325,7 +380,8 @@ static void each_folder(void (*fn)(const char *folder, char *note), char *note) 
     if (tni_os_own_folder(folder, sizeof folder - sizeof "/plugins")) {
         size_t n = strlen(folder);
         memcpy(folder + n, "/plugins", sizeof "/plugins");
-        own_folder = copy_text(folder);
+        if (!own_folder || own_folder == no_memory) own_folder = copy_text(folder);
+        if (own_folder == no_memory) return; /* what lies there would not be known as ours */
         fn(folder, note);
         /* The prefix of the installation is what stands before lib, lib64 or lib/<target>. */
         while (n > 0 && strncmp(folder + n, "/lib/", 5) != 0 &&
@@ -341,13 +397,15 @@ static void each_folder(void (*fn)(const char *folder, char *note), char *note) 
 
 static void search(const char *folder, char *note) {
     (void)note;
-    (void)tni_os_list(folder, find_manifest, (void *)(uintptr_t)folder);
+    if (!tni_os_list(folder, find_manifest, (void *)(uintptr_t)folder)) note_shortage();
 }
 
+/* At the beginning of whatever looks for a plugin. */
 static void discover(void) {
+    lack = TN_OK;
     if (discovered) return;
-    discovered = true;
     each_folder(search, NULL);
+    discovered = lack == TN_OK;
 }
 
 tn_status tn_plugin_add(const char *path) {
@@ -367,14 +425,18 @@ tn_status tn_plugin_add(const char *path) {
     } else {
         search(folder, NULL);
     }
+    tn_status st = lack;
     leave();
-    return TN_OK;
+    return st == TN_OK ? TN_OK : tn_fail(st, -1, "folder '%s' could not be searched now", path);
 }
 
 /* The host's packages, once; with the lock free, because the host hands them over by tn_plugin_add.
  */
-static void ask_host(void) {
-    if (!atomic_load(&host_asked) && tni_host_find_plugins()) atomic_store(&host_asked, true);
+static tn_status ask_host(void) {
+    bool asked = false;
+    tn_status st = atomic_load(&host_asked) ? TN_OK : tni_host_find_plugins(&asked);
+    if (asked && st == TN_OK) atomic_store(&host_asked, true);
+    return st;
 }
 
 /* ---- Activation --------------------------------------------------------------------------------*/
@@ -392,6 +454,7 @@ static char *activate(tni_plugin *p, const char *path) {
     char *problem = trust_problem(path, "loaded");
     if (problem) return problem;
     p->library = tni_os_library_open(path, &why);
+    if (!p->library) note_shortage();
     if (!p->library)
         return format_text(
             "%s could not be loaded: %s; reinstall the plugin, or install what it needs", path,
@@ -403,9 +466,10 @@ static char *activate(tni_plugin *p, const char *path) {
                            path);
     memcpy(&entry, &symbol, sizeof entry);
     theirs.table.struct_size = sizeof theirs.table;
-    if (tni_error_of_plugin(tni_caught(entry(tni_check_host(), &theirs.table)),
-                            "its entry function", path) != TN_OK)
-        return format_text("%s refused to start: %s", path, tn_error_last()->message);
+    tn_status st = tni_error_of_plugin(tni_caught(entry(tni_check_host(), &theirs.table)),
+                                       "its entry function", path);
+    note_status(st);
+    if (st != TN_OK) return format_text("%s refused to start: %s", path, tn_error_last()->message);
     uint32_t size = theirs.table.struct_size;
     p->table = (tn_plugin){0};
     memcpy(&p->table, &theirs, size < sizeof p->table ? size : sizeof p->table);
@@ -418,35 +482,44 @@ static char *activate(tni_plugin *p, const char *path) {
     p->version = copy_text(p->table.version ? p->table.version : "");
     p->summary = copy_text(p->table.summary ? p->table.summary : "");
     p->path = copy_text(path);
-    if (tni_txn_begin(p, &txn) != TN_OK) return no_memory;
-    tn_status st = tni_caught(p->table.activate(tni_check_host(), txn));
-    if (tni_error_of_plugin(st, "its activate function", p->name) != TN_OK) {
+    if (lack) return no_memory;
+    st = tni_txn_begin(p, &txn);
+    note_status(st);
+    if (st != TN_OK) return no_memory;
+    st = tni_caught(p->table.activate(tni_check_host(), txn));
+    st = tni_error_of_plugin(st, "its activate function", p->name);
+    note_status(st);
+    if (st != TN_OK) {
         tni_txn_rollback(txn);
         return format_text("%s could not activate: %s", path, tn_error_last()->message);
     }
-    if (tni_txn_commit(txn) != TN_OK)
+    st = tni_txn_commit(txn);
+    note_status(st);
+    if (st != TN_OK)
         return format_text("%s could not activate: %s", path, tn_error_last()->message);
     p->active = 1;
     return NULL;
 }
 
-/* Maps f's library, once; f->problem says why it is not active. The lock is free while the host is
- * asked, so another thread may have been faster. */
-static void load(found *f) {
+/* Asks the host, then maps f's library. The lock is free while the host is asked, so another thread may
+ * have been faster. A refusal of the host may be another one the next time. */
+static void try_to_load(found *f) {
     static uint32_t order;
-    if (f->tried || f->problem) return;
     /* Before a process that tries it maps it. */
     if ((f->problem = trust_problem(f->library, "loaded"))) return;
     leave();
     tn_status st = tni_host_admit_plugin(f->name, f->library, f->ours);
     enter();
     if (f->tried || f->problem) return;
-    if (st != TN_OK)
+    note_status(st);
+    if (st != TN_OK) {
         f->problem = format_text("%s was not loaded: %s", f->library, tn_error_last()->message);
-    else if (!f->manifest && left_out(NULL))
+        f->passing = true;
+    } else if (!f->manifest && left_out(NULL)) {
         f->problem = format_text("%s was not loaded: TENON_PLUGINS is none", f->library);
-    else if (!f->ours)
+    } else if (!f->ours) {
         f->problem = lock_problem(f->library);
+    }
     if (f->problem) return;
     f->tried = true;
     f->plugin.order = ++order;
@@ -455,6 +528,24 @@ static void load(found *f) {
     f->problem = activate(&f->plugin, f->library);
     tni_check_enter(before);
     loading--;
+}
+
+/* Maps f's library, once; f->problem says why it is not active. */
+static void load(found *f) {
+    if (f->passing && !f->half_read) {
+        f->passing = f->tried = false;
+        f->problem = NULL;
+    }
+    if (f->tried || f->problem) return;
+    try_to_load(f);
+    if (f->problem && lack) f->passing = true;
+}
+
+/* What is told instead of a problem when something was lacking; `what`: device 'acme', say. */
+static tn_status shortage(tn_status st, const char *what, const char *why) {
+    if (st == TN_E_HOST || st == TN_E_INTERRUPTED) return st; /* its exception is pending */
+    return tn_fail(st, -1, "%s could not be used now%s%s", what, why && why[0] ? ": " : "",
+                   why ? why : "");
 }
 
 tn_status tn_plugin_load(const char *path) {
@@ -473,7 +564,9 @@ tn_status tn_plugin_load(const char *path) {
     }
     if (f) load(f);
     const char *problem = f ? f->problem : no_memory;
+    tn_status st = problem ? lack : TN_OK;
     leave();
+    if (st != TN_OK) return shortage(st, path, problem);
     return problem ? tn_fail(TN_E_PLUGIN, -1, "%s", problem) : TN_OK;
 }
 
@@ -515,19 +608,26 @@ static tn_status load_for(tni_offer kind, const char *name) {
     enter();
     discover();
     bool served = load_one(kind, name, &known, note);
-    if (!served && !atomic_load(&host_asked)) {
+    if (!served && !lack && !atomic_load(&host_asked)) {
         leave();
-        ask_host();
+        tn_status st = ask_host();
         enter();
+        note_status(st);
         note[0] = '\0';
         served = load_one(kind, name, &known, note);
     }
+    tn_status lacked = lack;
     /* A manifest that could not be understood may be the one that was meant. */
     for (found *f = all; f && !known; f = f->next)
         if (f->manifest && f->problem && !f->offers) add_note(f->problem, note);
     if (!known && !note[0]) each_folder(add_note, note);
     leave();
     if (served) return TN_OK;
+    if (lacked != TN_OK) {
+        char what[NOTE_BYTES];
+        snprintf(what, sizeof what, "%s '%s'", word, name);
+        return shortage(lacked, what, known ? note : NULL);
+    }
     tn_status st = kind == TNI_OFFER_DEVICE ? TN_E_DEVICE : TN_E_PLUGIN;
     if (known) return tn_fail(st, -1, "%s '%s' cannot be used: %s", word, name, note);
     return tn_fail(st, -1,
@@ -585,7 +685,7 @@ static char *rival_problem(const found *f) {
 tn_status tn_plugin_at(int32_t i, tn_plugin_status *ret_status) {
     if (!ret_status) return tn_fail(TN_E_VALUE, 1, "a plugin's status needs a place to be put");
     int32_t left = i;
-    ask_host();
+    TN_TRY(ask_host());
     enter();
     discover();
     found *f = i < 0 ? NULL : all;

@@ -120,7 +120,7 @@ void tni_host_log_release(void);
 /* Whether a plugin's library may be mapped, and the search for what the host's packages bring: both
  * may wait for the host language's lock, so nothing is locked meanwhile. False: there is no host. */
 tn_status tni_host_admit_plugin(const char *name, const char *path, int32_t ours);
-bool tni_host_find_plugins(void);
+tn_status tni_host_find_plugins(bool *ret_asked);
 /* The host language's current source line; NULL when there is none; free with tn_free. */
 char *tni_host_where(void);
 /* Whether the user wants to stop: asked now and then by what runs long. */

@@ -78,9 +78,9 @@ tn_status tni_host_admit_plugin(const char *name, const char *path, int32_t ours
     return hooks.admit_plugin ? hooks.admit_plugin(name, path, ours) : TN_OK;
 }
 
-bool tni_host_find_plugins(void) {
-    if (hooks.find_plugins) hooks.find_plugins();
-    return hooks.find_plugins != NULL;
+tn_status tni_host_find_plugins(bool *ret_asked) {
+    *ret_asked = hooks.find_plugins != NULL;
+    return hooks.find_plugins ? hooks.find_plugins() : TN_OK;
 }
 
 /* ---- Others -----------------------------------------------------------------------------------*/

@@ -214,18 +214,20 @@ static int open_regular(const char *path, struct stat *ret_info, const char **re
     if (fstat(fd, ret_info) == 0 && S_ISREG(ret_info->st_mode)) return fd;
     *ret_why = not_regular;
     close(fd);
+    errno = EINVAL;
     return -1;
 }
 
 char *tni_os_read_file(const char *path, size_t limit, const char **ret_why) {
     char *text = NULL;
     struct stat info;
-    int fd = open_regular(path, &info, ret_why);
+    int fd = open_regular(path, &info, ret_why), failed = EINVAL;
     if (fd < 0) return NULL;
     if ((uint64_t)info.st_size > limit) {
         *ret_why = "it is too large";
     } else if (!(text = malloc((size_t)info.st_size + 1))) {
         *ret_why = "out of memory";
+        failed = ENOMEM;
     } else {
         ssize_t n = read(fd, text, (size_t)info.st_size);
         if (n != info.st_size) {
@@ -237,6 +239,7 @@ char *tni_os_read_file(const char *path, size_t limit, const char **ret_why) {
         }
     }
     close(fd);
+    if (!text) errno = failed;
     return text;
 }
 
@@ -301,6 +304,11 @@ bool tni_os_read_blocks(const char *path, void (*fn)(void *ctx, const void *bloc
     if (n < 0) *ret_why = strerror(errno);
     close(fd);
     return n == 0;
+}
+
+tn_status tni_os_shortage(void) {
+    bool files = errno == EMFILE || errno == ENFILE;
+    return errno == ENOMEM || errno == EAGAIN ? TN_E_MEMORY : files ? TN_E_IO : TN_OK;
 }
 
 bool tni_os_exists(const char *path) { return access(path, F_OK) == 0; }
@@ -414,6 +422,7 @@ static const char *step(walk *w, struct stat *ret_info, bool *ret_known) {
 
 const char *tni_os_untrusted(const char *path) {
     walk w = {.done = ""};
+    errno = EINVAL;
     struct stat info = {0};
     bool known;
     if (path[0] != '/') return "its path is not absolute";
@@ -438,14 +447,13 @@ const char *tni_os_untrusted(const char *path) {
 bool tni_os_own_folder(char *dst, size_t size) {
     Dl_info info;
     if (!dladdr((void *)(uintptr_t)tni_os_own_folder, &info) || !info.dli_fname) return false;
-    char *real = realpath(info.dli_fname, NULL);
-    char *slash = real ? strrchr(real, '/') : NULL;
+    char real[PATH_MAX];
+    char *slash = realpath(info.dli_fname, real) ? strrchr(real, '/') : NULL;
     bool ok = slash && (size_t)(slash - real) < size;
     if (ok) {
         memcpy(dst, real, (size_t)(slash - real));
         dst[slash - real] = '\0';
     }
-    free(real);
     return ok;
 }
 
@@ -463,11 +471,22 @@ void *tni_os_library_open(const char *path, const char **ret_why) {
     struct stat info;
     if (path && strchr(path, '/') && stat(path, &info) == 0 && !S_ISREG(info.st_mode)) {
         *ret_why = not_regular; /* the dynamic loader would wait for a pipe */
+        errno = EINVAL;
         return NULL;
     }
+    errno = 0;
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (!library) *ret_why = dlerror();
-    return library;
+    if (library) return library;
+    int failed = errno;
+    const char *why = dlerror();
+    *ret_why = why ? why : "out of memory";
+    /* What glibc says when it has no room for its own tables; it does not always set errno. */
+    static const char *const words[] = {"annot allocate", "annot create", "out of memory",
+                                        "cannot enlarge", "cannot make",  "cannot load any more"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strstr(*ret_why, words[i])) failed = ENOMEM;
+    errno = failed;
+    return NULL;
 }
 
 void *tni_os_library_present(const char *name) { return dlopen(name, RTLD_LAZY | RTLD_NOLOAD); }

@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <tenon/status.h>
+
 /* ---- Threads -----------------------------------------------------------------------------------*/
 typedef pthread_mutex_t tni_os_mutex;
 #define TNI_OS_MUTEX_INIT PTHREAD_MUTEX_INITIALIZER
@@ -76,6 +78,9 @@ void tni_os_unmap(void *data, uint64_t bytes);
 bool tni_os_replace_file(const char *path, const void *bytes, size_t n, const char **ret_why);
 /* Whether there is such a file or folder. */
 bool tni_os_exists(const char *path);
+/* Right after a function of this section has failed: TN_E_MEMORY or TN_E_IO when the system lacked memory
+ * or file descriptors, so that the same call may succeed later. */
+tn_status tni_os_shortage(void);
 /* Calls fn for every entry of a folder, in sorted order; false when it cannot be read. */
 bool tni_os_list(const char *folder, void (*fn)(void *ctx, const char *name), void *ctx);
 /* NULL when nobody but root, the user and the owner of libtenon can change a regular file or what its

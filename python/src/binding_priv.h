@@ -99,7 +99,7 @@ extern PyMethodDef tnp_autograd_methods[];   /* autograd_py.c */
 /* ---- plugins.c ---------------------------------------------------------------------------------*/
 /* Hooks of the core; see tn_host_hooks. */
 tn_status tnp_admit_plugin(const char *name, const char *path, int32_t ours);
-void tnp_find_plugins(void);
+tn_status tnp_find_plugins(void);
 
 /* ---- error.c -----------------------------------------------------------------------------------*/
 /* Turns the thread's error record into an exception; NULL always. */
@@ -191,6 +191,8 @@ tn_tensor *tnp_detached(tn_tensor *t);
 /* ---- dlpack.c ----------------------------------------------------------------------------------*/
 tn_tensor *tnp_from_buffer(PyObject *o, bool copy);
 tn_tensor *tnp_from_dlpack(PyObject *o);
+/* Whether an object has __dlpack__; -1: exception. */
+int tnp_speaks_dlpack(PyObject *o);
 PyObject *tnp_to_dlpack(PyObject *self, PyObject *args, PyObject *kwargs);
 PyObject *tnp_dlpack_device(PyObject *self, PyObject *unused);
 int tnp_getbuffer(PyObject *self, Py_buffer *view, int flags);

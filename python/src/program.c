@@ -14,6 +14,7 @@ static void drop(PyObject *capsule) {
 /* Takes over p. */
 static PyObject *wrap(tn_program *p) {
     PyObject *capsule = PyCapsule_New(p, CAPSULE, drop);
+    if (!capsule) tn_program_cancel(p); /* if it records */
     if (!capsule) tn_program_unref(&p);
     return capsule;
 }
@@ -50,7 +51,8 @@ static PyObject *begin(PyObject *unused, PyObject *none) {
     tn_program *p;
     (void)unused, (void)none;
     tn_status st = tn_program_begin(&p);
-    return st == TN_OK ? wrap(p) : tnp_raise(st);
+    if (st != TN_OK) return tnp_raise(st);
+    return wrap(p);
 }
 
 static PyObject *is_recording(PyObject *unused, PyObject *none) {

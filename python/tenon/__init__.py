@@ -227,6 +227,8 @@ def __getattr__(name: str) -> Any:
             pass
         try:
             _C._device_count(name)
+        except MemoryError:
+            raise
         except RuntimeError:
             pass
         else:

@@ -26,6 +26,8 @@ def is_autocast_available(device_type: str) -> bool:
     """Whether a device of that kind is there."""
     try:
         _C._autocast_set(device_type)
+    except MemoryError:
+        raise
     except RuntimeError:
         return False
     return True

@@ -218,6 +218,8 @@ def _free_batch(recording: Recording, fn: Any, example: tuple[Any, ...]) -> None
         return
     try:
         free_size(recording, fn, tensors, chosen, "batch", 1, _ANY_SIZE)
+    except MemoryError:
+        raise
     except Exception:
         # The function does not take other sizes: those that were traced stay. A failed check
         # leaves a program with a free size behind.

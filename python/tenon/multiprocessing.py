@@ -11,7 +11,6 @@ from __future__ import annotations
 import multiprocessing as _standard
 import os
 import weakref
-from contextlib import suppress
 from multiprocessing import *  # noqa: F403
 from multiprocessing import connection, reduction
 from multiprocessing.context import get_spawning_popen
@@ -92,8 +91,12 @@ def _reduce(tensor: Tensor) -> Any:
         )
     if not tensor._storage_bytes():
         return tensor.__reduce_ex__(2)
-    with suppress(RuntimeError):  # other tensors look at the memory: a copy is sent
+    try:
         tensor.share_memory_()
+    except MemoryError:
+        raise
+    except RuntimeError:
+        pass  # other tensors look at the memory: a copy is sent
     handle, number = _C._share(tensor)
     file = _sent_file(number) if number >= 0 else None
     geometry = (tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset())

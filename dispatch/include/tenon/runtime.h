@@ -181,8 +181,8 @@ typedef struct tn_host_hooks {
      * it out. `ours`: it came with Tenon. Two threads may ask about one library. */
     tn_status (*admit_plugin)(const char *name, const char *path, int32_t ours);
     /* Asked once, before a name is said to be unknown and before plugins are listed: hands over
-     * what the host's packages bring, by tn_plugin_add. */
-    void (*find_plugins)(void);
+     * what the host's packages bring, by tn_plugin_add. After a failure it is asked again. */
+    tn_status (*find_plugins)(void);
 } tn_host_hooks;
 TN_API void tn_host_set_hooks(const tn_host_hooks *hooks);
 

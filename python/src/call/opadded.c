@@ -110,7 +110,7 @@ static PyObject *added_op(PyObject *unused, PyObject *arg) {
     const char *name = PyUnicode_AsUTF8AndSize(arg, NULL);
     if (!name) return NULL;
     tn_status st = tn_op_meta_find(name, &meta);
-    if (st == TN_E_PLUGIN) return tnp_raise(st);
+    if (st != TN_OK && st != TN_E_VALUE) return tnp_raise(st);
     if (st != TN_OK || !(meta.flags & TNI_OP_ADDED)) Py_RETURN_NONE;
     const char *short_name = strstr(meta.info->name, "::") + 2;
     PyObject *space =

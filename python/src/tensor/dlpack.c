@@ -415,8 +415,18 @@ static PyObject *ask(PyObject *o) {
     return capsule;
 }
 
+int tnp_speaks_dlpack(PyObject *o) {
+    PyObject *method = PyObject_GetAttrString(o, "__dlpack__");
+    if (!method && !PyErr_ExceptionMatches(PyExc_AttributeError)) return -1;
+    if (!method) PyErr_Clear();
+    Py_XDECREF(method);
+    return method != NULL;
+}
+
 tn_tensor *tnp_from_dlpack(PyObject *o) {
-    if (PyCapsule_CheckExact(o) || !PyObject_HasAttrString(o, "__dlpack__")) return from_capsule(o);
+    int speaks = PyCapsule_CheckExact(o) ? 0 : tnp_speaks_dlpack(o);
+    if (speaks < 0) return NULL;
+    if (!speaks) return from_capsule(o);
     PyObject *capsule = ask(o);
     if (!capsule) return NULL;
     tn_tensor *t = from_capsule(capsule);

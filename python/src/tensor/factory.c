@@ -359,8 +359,9 @@ static PyObject *py_asarray(PyObject *unused, PyObject *args, PyObject *kwargs) 
         return NULL;
     int how = copy == Py_None ? -1 : PyObject_IsTrue(copy);
     if (how < 0 && copy != Py_None) return NULL;
-    bool foreign = !tnp_is_tensor(data) && !is_sequence(data) && !PyObject_CheckBuffer(data) &&
-                   PyObject_HasAttrString(data, "__dlpack__");
+    bool ours = tnp_is_tensor(data) || is_sequence(data) || PyObject_CheckBuffer(data);
+    int foreign = ours ? 0 : tnp_speaks_dlpack(data);
+    if (foreign < 0) return NULL;
     if (!foreign) return finish(tnp_tensor_from(data, slot, how), device, requires_grad != 0);
     tn_tensor *t = tnp_from_dlpack(data);
     tn_tensor *r = t ? tnp_to(t, slot, NULL, how == 1, TN_FORMAT_PRESERVE) : NULL;

@@ -63,6 +63,8 @@ class DeviceModule(ModuleType):
         """Whether there is such a device and its plugin works."""
         try:
             return self.device_count() > 0
+        except MemoryError:
+            raise
         except RuntimeError:
             return False
 

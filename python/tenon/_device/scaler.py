@@ -189,6 +189,8 @@ def _gradients(optimizer: Any) -> dict[Any, list[Any]]:
 def _is_there(device: str) -> bool:
     try:
         _C._autocast_set(device)
+    except MemoryError:
+        raise
     except RuntimeError:
         warnings.warn(
             f"GradScaler is enabled, but there is no device '{device}'. Disabling.", stacklevel=3

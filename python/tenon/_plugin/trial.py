@@ -83,6 +83,13 @@ def _verdict_file(path: str) -> Path:
     return Path(cache) / "probe" / f"{name}.json"
 
 
+def _is_passing(problem: str) -> bool:
+    """Whether a trial ended for a reason that is none of the plugin's: memory was lacking."""
+    return any(
+        words in problem for words in ("out of memory", "MemoryError", "annot allocate", "SIGKILL")
+    )
+
+
 def judge(path: str, seconds: float, *, again: bool = False) -> tuple[bool, str]:
     """`try_out`, once per library: the verdict is kept until the file or libtenon changes."""
     if not os.path.isfile(path):
@@ -97,6 +104,8 @@ def judge(path: str, seconds: float, *, again: bool = False) -> tuple[bool, str]
     lived, problem = try_out(path, seconds)
     if not lived and (before := _active()):  # it may rely on what they registered
         lived, problem = try_out(path, seconds, *before)
+    if _is_passing(problem):
+        return lived, problem
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         fresh = file.with_suffix(f".{os.getpid()}")

@@ -118,6 +118,8 @@ class Compiled:
             return self.fn(*args, **kwargs)
         try:
             call = self._take_apart(args, kwargs)
+        except MemoryError:
+            raise
         except RuntimeError as err:
             return self._as_python(str(err), args, kwargs)
         for entry in self.entries:
@@ -225,6 +227,8 @@ class Compiled:
             layout, flat = Layout.of(kept[0], "results")
             looks = _C._program_looks(program)
             _C._program_end(program, tuple(flat))
+        except MemoryError:
+            raise
         except (RuntimeError, NotImplementedError) as err:
             if not kept:
                 raise
@@ -345,6 +349,8 @@ class Compiled:
             try:
                 with unchanged(owner):
                     second, reason, _, _ = self._record(args, kwargs, other)
+            except MemoryError:
+                raise
             except Exception:  # noqa: BLE001, S112 - the function does not take the size
                 continue
             if second is not None and reason is None:
@@ -358,6 +364,8 @@ class Compiled:
 def _generalize(program: Any, other: Any, inputs: Iterable[int], dim: int) -> bool:
     try:
         program.generalize(other, inputs, dim, 2, _ANY, f"s{len(program.data['symbols'])}")
+    except MemoryError:
+        raise
     except (RuntimeError, ValueError):
         return False
     return True

@@ -57,6 +57,8 @@ class Calls:
         try:
             layout, tensors = Layout.of((args, kwargs), "arguments")
             takes = [_C._program_value(self.program, t) for t in tensors]
+        except MemoryError:
+            raise
         except RuntimeError as err:
             self.reason = self.reason or f"{_name(fn)} at {where}: {err}"
         position = self.position()
@@ -68,6 +70,8 @@ class Calls:
         try:
             results, tensors = Layout.of(result, "results")
             gives = [self._declare(t) for t in tensors]
+        except MemoryError:
+            raise
         except RuntimeError as err:
             self.reason = self.reason or f"{_name(fn)} at {where}: {err}"
             return result

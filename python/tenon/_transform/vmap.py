@@ -46,11 +46,9 @@ class Info:
 _running = threading.local()
 
 
-def levels() -> list[Level]:
+def levels() -> tuple[Level, ...]:
     """The vmaps of this thread, the outermost first."""
-    if not hasattr(_running, "levels"):
-        _running.levels = []
-    return _running.levels
+    return getattr(_running, "levels", ())
 
 
 def flat(value: Any) -> Iterator[Any]:
@@ -357,20 +355,21 @@ def map_once(
     func: Callable[..., Any], args: Any, kwargs: Any, dims: Any, out_dims: Any, size: int,
     randomness: str,
 ) -> Any:  # fmt: skip
-    level = Level(levels()[-1].number + 1 if levels() else 1, size, randomness)
+    outer = levels()
+    level = Level(outer[-1].number + 1 if outer else 1, size, randomness)
     values = iter([
         v if d is None else batched(v.movedim(d, 0), level.number) for v, d in _pairs(args, dims)
     ])  # fmt: skip
     keyed = mapped(lambda v: batched(v, level.number) if isinstance(v, tenon.Tensor) else v, kwargs)
-    levels().append(level)
     drawn = _Draws(level) if randomness == "different" else nullcontext()
+    _running.levels = (*outer, level)
     try:
         with drawn:
             out = func(*mapped(lambda v: next(values), args), **keyed)
         places = iter(list(flat(_out_dims_of(out, out_dims))))
         return mapped(lambda v: _take_out(v, level, next(places)), out)
     finally:
-        levels().pop()
+        _running.levels = outer  # needs no memory
 
 
 class _Draws(BaseTorchFunctionMode):

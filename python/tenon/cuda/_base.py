@@ -18,6 +18,8 @@ def device_count() -> int:
     """How many GPUs there are."""
     try:
         return _C._device_count("cuda:0")
+    except MemoryError:
+        raise
     except (RuntimeError, ImportError):
         return 0
 
@@ -31,6 +33,8 @@ def require(what: str) -> None:
     """Raises why there is no GPU, unless there is one."""
     try:
         _C._device_count("cuda:0")
+    except MemoryError:
+        raise
     except (RuntimeError, ImportError) as err:
         raise RuntimeError(f"cuda.{what}: no CUDA device is available: {err}") from None
 

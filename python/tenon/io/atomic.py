@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import hashlib
+import io
 import os
 import secrets
 import stat
@@ -34,10 +35,11 @@ def open_to_read(path: Path) -> BinaryIO:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
         if not stat.S_ISREG(mode):
             raise OSError(errno.ESPIPE, "it is no regular file", os.fspath(path))
-        return os.fdopen(fd, "rb")
+        raw = io.FileIO(fd, "r")
     except BaseException:
         os.close(fd)
         raise
+    return io.BufferedReader(raw)
 
 
 @contextmanager

@@ -141,6 +141,8 @@ def _meta_tensor(kind: Any, size: Any, stride: Any, requires_grad: Any) -> Any:
         raise FileFormatError("a tensor without elements that has no dtype or no strides")
     try:
         t = tenon.empty_strided(shape, strides, dtype=kind, device="meta")
+    except MemoryError:
+        raise
     except (RuntimeError, ValueError) as error:
         raise FileFormatError(f"a tensor without elements: {error}") from None
     return t.requires_grad_() if requires_grad is True else t
@@ -173,6 +175,8 @@ def _sparse_tensor(layout: Any, parts: Any) -> Any:
         return sparse.sparse_coo_tensor(
             *tensors, size, is_coalesced=coalesced, check_invariants=True
         )
+    except MemoryError:
+        raise
     except (RuntimeError, ValueError, TypeError, IndexError) as error:
         raise FileFormatError(f"a sparse tensor: {error}") from None
 
@@ -373,6 +377,8 @@ class Checkpoint:
             return tenon.device("cpu")
         try:
             where = tenon.device(location)
+        except MemoryError:
+            raise
         except (RuntimeError, ValueError):
             raise FileFormatError(f"the device {shown(location)} is not known here") from None
         if not tenon._C._device_count(where.type):

@@ -113,7 +113,7 @@ def construct(budget: Budget, target: Any, args: Any) -> Any:
     budget.charge(sum(len(a) for a in args if type(a) in _COPIED))
     try:
         return target.call(budget, args)
-    except FileFormatError:
+    except (FileFormatError, MemoryError):
         raise
     except (TypeError, ValueError, ArithmeticError, LookupError, RuntimeError) as err:
         raise FileFormatError(f"bad arguments of {target.name}: {err}") from err

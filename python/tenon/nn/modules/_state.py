@@ -202,6 +202,8 @@ class StateMixin:
             try:
                 with tenon.no_grad():
                     self._load_entry(name, key, param, value, assign)
+            except MemoryError:
+                raise
             except Exception as error:
                 error_msgs.append(
                     f'While copying the parameter named "{key}", whose dimensions in the model '

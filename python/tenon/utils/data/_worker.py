@@ -259,6 +259,8 @@ class Workers:
     def _send_to(self, worker: int, index: Any) -> None:
         try:
             data = bytes(ForkingPickler.dumps(index))
+        except MemoryError:
+            raise
         except Exception as err:
             raise RuntimeError(
                 f"DataLoader cannot send {_samples(index)} to worker {worker}: "
@@ -341,6 +343,8 @@ class Workers:
         self.waiting.popleft()
         try:
             return unpacked(self.arrived.pop(task.number))
+        except MemoryError:
+            raise
         except Exception as err:
             raise RuntimeError(
                 f"DataLoader cannot read what worker {task.worker} sent for "

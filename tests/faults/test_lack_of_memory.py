@@ -1,0 +1,96 @@
+"""Memory runs out at one allocation of a scenario: MemoryError, and afterwards the process
+computes. heap.py says how."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import heap
+import pytest
+
+PLUGINS = Path(__file__).resolve().parents[1] / "plugins"
+sys.path.insert(0, str(PLUGINS))
+
+import as_user  # noqa: E402 - the folder of the tests of plugins
+
+pytestmark = [
+    pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler"),
+    pytest.mark.skipif("TENON_TEST_SANITIZE" in os.environ, reason="it brings its own allocator"),
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's allocator"),
+]
+
+
+@pytest.fixture(scope="module")
+def surroundings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of a scenario: the allocator, and two plugins that nobody has used yet."""
+    folder = tmp_path_factory.mktemp("heap")
+    plugins = folder / "plugins"
+    plugins.mkdir()
+    for source, manifest in ("device/acme.c", "tenon_acme"), ("ops/gelu.c", "tenon_example"):
+        path = as_user.EXAMPLES / source
+        as_user.build(path, path.with_name(f"{manifest}.json"), plugins)
+    return {
+        **os.environ,
+        "LD_PRELOAD": str(heap.build(folder)),
+        "TENON_PLUGIN_PATH": str(plugins),
+        "XDG_CACHE_HOME": str(folder / "cache"),
+    }
+
+
+def swept(env: dict[str, str], name: str, *options: str) -> int:
+    """Runs heap.py and checks what it says; how many allocations failed."""
+    command = [sys.executable, heap.__file__, name, *options]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
+    found = re.search(rf"{name}: (\d+) allocations failed, 0 faults", done.stdout)
+    assert found is not None
+    return int(found[1])
+
+
+# How many allocations lie between two that fail: the first use of the CPU has some thousand.
+STRIDES = {
+    "first_use": 211, "first_product": 607, "plugin_device": 307, "graph": 17, "compiled": 17,
+    "plugin_operator": 5, "plugin_path": 5, "saved": 2, "safetensors": 2, "workers": 2,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", heap.SCENARIOS)
+def test_one_allocation_fails(surroundings: dict[str, str], name: str) -> None:
+    tried = swept(surroundings, name, "--every", str(STRIDES.get(name, 1)))
+    assert tried > 0 or name == "loader"  # Python has memory for that at hand
+
+
+PYTHONS = {"function": 3, "step": 41, "graph": 211, "saved": 7, "loader": 7, "transforms": 17}
+
+
+@pytest.mark.parametrize("name", PYTHONS)
+def test_one_of_pythons_allocations_fails(surroundings: dict[str, str], name: str) -> None:
+    env = {**surroundings, "PYTHONMALLOC": "malloc"}
+    assert swept(env, name, "--every", str(PYTHONS[name])) > 3
+
+
+def test_the_last_memory_is_gone(surroundings: dict[str, str]) -> None:
+    """From one allocation on there is no more, until the scenario has given up."""
+    assert swept(surroundings, "first_use", "--every", "997", "--lasting") > 3
+
+
+def test_a_use_that_fails_is_a_lack_of_memory(surroundings: dict[str, str]) -> None:
+    """The first use of a device that cannot be had now names it."""
+    code = (
+        "import heap, tenon as tn\n"
+        "a = heap.Allocator(); a.arm(1500, 1500, False)\n"
+        "try: tn.ones(3)\n"
+        "except MemoryError as err: a.disarm(); print(err)\n"
+        "print(tn.ones(3).sum().item())\n"
+    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(
+        command, env=surroundings, capture_output=True, text=True, cwd=Path(heap.__file__).parent
+    )
+    assert "device 'cpu' could not be used now" in done.stdout and "out of memory" in done.stdout
+    assert done.stdout.endswith("3.0\n"), done.stdout + done.stderr
