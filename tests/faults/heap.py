@@ -315,8 +315,10 @@ class Allocator:
 
 
 def is_lack(err: BaseException) -> bool:
-    # A function in Python for whose frame the interpreter has no room may end without an exception.
-    if isinstance(err, SystemError) and str(err).startswith("<function "):
+    """Whether memory was lacking. Where it has none for a frame or a parser, Python itself may end
+    a call without an exception."""
+    ends = ("<function ", "<built-in function compile>")
+    if isinstance(err, SystemError) and str(err).startswith(ends):
         return True
     return any(words in str(err) for words in OTHER_WORDS)
 
