@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
-import random
 import subprocess
 import sys
 import time
@@ -73,7 +73,9 @@ def chosen(found: list[Mutant], opts: argparse.Namespace) -> list[Mutant]:
         before = json.loads(opts.again.read_text(encoding="utf-8"))["results"]
         mutants = [m for m in mutants if before.get(m.id, "killed") != "killed"]
     if opts.sample:
-        mutants = random.Random(opts.seed).sample(mutants, min(opts.sample, len(mutants)))
+        # What changes in the tree adds and removes few of the chosen.
+        mutants.sort(key=lambda m: hashlib.sha256(f"{opts.seed} {m.id}".encode()).digest())
+        mutants = mutants[: opts.sample]
     return mutants
 
 
@@ -109,7 +111,7 @@ def main() -> int:
         print("\n".join(f"{m.kind}: {m.id}" for m in mutants))
         return 0
     began = time.monotonic()
-    site = build.make(mutants, tests)
+    site = build.make(mutants, tests, may_live)
     print(f"mutate: built in {time.monotonic() - began:.0f} s", file=sys.stderr)
     one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TENON_NUM_THREADS"), "1")
     env = {**os.environ, **one, "PYTHONPATH": str(site)}

@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 import subprocess
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
@@ -311,7 +312,7 @@ class Build:
 
     # -- all of it -----------------------------------------------------------------------------
 
-    def make(self, mutants: list[Mutant], tests: list[str] | None = None) -> Path:
+    def make(self, mutants: list[Mutant], tests: list[str], may_live: Collection[str]) -> Path:
         """Builds, numbers the mutants, leaves out those that are no C; writes mutants.json, with
         the tests to collect where mutants belong to no entry."""
         self.out.mkdir(parents=True, exist_ok=True)
@@ -329,9 +330,13 @@ class Build:
         if any(self.in_plugin(m) for m in mutants):
             made.append(self.link(CPU, objects, self.state("cpu", len(reached), mutants)))
         site = self.site(made)
-        rows = [{k: v for k, v in asdict(m).items() if k != "code"} | {"id": m.id} for m in mutants]
+        rows = [
+            {k: v for k, v in asdict(m).items() if k != "code"}
+            | {"id": m.id, "listed": m.id in may_live}
+            for m in mutants
+        ]
         plan = {"mutants": rows, "callers": points.callers(self.sources(), points.read_table())}
-        plan["tests"] = tests or []
+        plan["tests"] = tests
         (self.out / "mutants.json").write_text(json.dumps(plan, indent=1), encoding="utf-8")
         return site
 

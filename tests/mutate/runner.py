@@ -1,8 +1,8 @@
 """Runs the tests once for each mutant, in forks of one process that has collected them.
 
 Started by __main__.py with the package of build/mutate/site: `runner.py FOLDER JOBS [far]`; reads
-mutants.json and writes results.json there. `far`: mutants that the tests of their entries let live
-meet all quick tests that reach them, those of the Python package too.
+mutants.json and writes results.json there. Mutants that the tests of their entries let live meet
+all collected tests that reach them; `far`: those of the whole Python package are collected, too.
 """
 
 from __future__ import annotations
@@ -139,16 +139,20 @@ class Runner:
         self.facts = self.unchanged(sorted({i for many in asked.values() for i in many}))
         self.say(f"{len(self.facts)} tests unchanged in {time.monotonic() - started:.0f} s")
         self.run_mutants(asked)
-        if self.far:
-            self.run_far()
+        self.run_far()
         failing = [self.items[i].nodeid for i, f in self.facts.items() if f["how"] == "failed"]
         out = {"results": self.results, "failing": failing}
         (self.folder / "results.json").write_text(json.dumps(out, indent=1), encoding="utf-8")
         return True
 
     def run_far(self) -> None:
-        """All tests, for what still lives; descriptors say nothing about who reaches them."""
-        left = [m for m in self.mutants if self.results[m["id"]] != "killed" and m["seen"] >= 0]
+        """All collected tests, for what still lives and is not known to; descriptors say nothing
+        about who reaches them."""
+        left = [
+            m
+            for m in self.mutants
+            if self.results[m["id"]] != "killed" and m["seen"] >= 0 and not m["listed"]
+        ]
         if not left:
             return
         every = list(range(len(self.items)))
