@@ -381,3 +381,26 @@ def test_logsumexp_of_complex_numbers() -> None:
     x = np.array([1 + 1j, 2 - 1j, -3j, 400 + 2j])
     got = tn.logsumexp(tn.tensor(x), 0).item()
     assert got == pytest.approx(400 + np.log(np.exp(x - 400).sum()))
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes"),
+    [("addmv", [(3, 4), (4,)]), ("addmm", [(3, 4), (4, 2)]), ("addr", [(3,), (4,)]),
+     ("baddbmm", [(2, 3, 4), (2, 4, 5)]), ("addbmm", [(2, 3, 4), (2, 4, 5)])],
+)  # fmt: skip
+def test_what_beta_zero_hides(name: str, shapes: list[tuple[int, ...]]) -> None:
+    """With beta 0 the summand is not read, so that its NaN do not matter."""
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(s) for s in shapes)
+    want = np.outer(a, b) if name == "addr" else a @ b
+    want = want.sum(0) if name == "addbmm" else want
+    summand = tn.full(want.shape, np.nan, dtype=tn.float64)
+    got = getattr(tn, name)(summand, tn.from_numpy(a), tn.from_numpy(b), beta=0, alpha=2.5)
+    np.testing.assert_allclose(got.numpy(), 2.5 * want, rtol=1e-13)
+
+
+def test_products_of_bytes_are_summed_as_integers() -> None:
+    a = np.arange(-60, 60, dtype=np.int8).reshape(10, 12)
+    got = tn._int_mm(tn.from_numpy(a), tn.from_numpy(np.ascontiguousarray(a.T)))
+    assert got.dtype == tn.int32
+    assert got.tolist() == (a.astype(np.int32) @ a.T.astype(np.int32)).tolist()

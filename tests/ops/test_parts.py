@@ -259,6 +259,11 @@ def test_copies_of_parts(name: str, args: tuple[Any, ...], view: Any) -> None:
     assert x.grad.sum().item() == 2 * got[0].numel()
 
 
+def test_parts_of_nothing() -> None:
+    for each in (1, 2):
+        assert [p.shape for p in numbers(0).split(each)] == [(0,)]
+
+
 def test_positive_is_its_input() -> None:
     x = numbers(3)
     assert x.positive().data_ptr() == x.data_ptr()
