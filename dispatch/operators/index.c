@@ -15,6 +15,7 @@
 #include "op_index.h"
 #include "plan_priv.h"
 #include "rule_priv.h"
+#include "scope_priv.h"
 #include "shape_priv.h"
 
 /* ---- Shape rules ------------------------------------------------------------------------------*/
@@ -493,8 +494,7 @@ out:
 
 tn_status tni_composite_masked_scatter(const void *args, tn_tensor **rets) {
     const tn_masked_scatter_args *a = args;
-    tn_tensor *x = NULL, *mask = NULL, *copy = NULL, *places = NULL, *flat = NULL, *some = NULL;
-    tn_tensor *line = NULL, *flat_mask = NULL, *put_to = NULL;
+    tn_tensor *x = NULL, *mask = NULL;
     if (tn_view_dtype(a->mask) != TN_BOOL)
         return tn_fail(TN_E_DTYPE, 1,
                        "masked_scatter_ only supports boolean masks, but got mask with "
@@ -505,35 +505,21 @@ tn_status tni_composite_masked_scatter(const void *args, tn_tensor **rets) {
             TN_E_DTYPE, 2,
             "masked_scatter: expected self and source to have same dtypes but got %s and %s",
             tni_type_text(tn_view_dtype(a->input)), tni_type_text(tn_view_dtype(a->source)));
-    tn_status st = expand_both(tni_t(a->input), tni_t(a->mask), &x, &mask);
-    if (st) goto out;
-    if ((st = tn_clone(x, TN_FORMAT_CONTIGUOUS, &copy))) goto out;
-    if (tni_is_meta(&copy->v)) {
-        rets[0] = tn_tensor_ref(copy);
-        goto out;
-    }
-    if ((st = tn_reshape(copy, TN_INTS(-1), &line))) goto out;
-    if ((st = tn_reshape(mask, TN_INTS(-1), &flat_mask))) goto out;
-    if ((st = tn_nonzero(flat_mask, &places))) goto out;
-    if ((st = tn_reshape(tni_t(a->source), TN_INTS(-1), &flat))) goto out;
-    int64_t n = tn_tensor_shape(places)[0];
-    if (n > a->source->numel) {
-        st = tn_fail(TN_E_SHAPE, 2, "Number of elements of source < number of ones in mask");
-        goto out;
-    }
-    if ((st = tn_narrow(flat, 0, 0, n, &some))) goto out;
-    tn_tensor *const list[] = {flat_mask};
-    if ((st = tn_index_put(line, (tn_tensors){list, 1}, some, 0, &put_to))) goto out;
-    st = tn_reshape(put_to, tn_ints_of(tn_tensor_shape(x), tn_tensor_ndim(x)), rets);
-out:
-    tn_tensor_unref(&x);
-    tn_tensor_unref(&mask);
-    tn_tensor_unref(&copy);
-    tn_tensor_unref(&places);
-    tn_tensor_unref(&flat);
-    tn_tensor_unref(&some);
-    tn_tensor_unref(&line);
-    tn_tensor_unref(&flat_mask);
-    tn_tensor_unref(&put_to);
-    return st;
+    tni_scope s = {0};
+    s.st = expand_both(tni_t(a->input), tni_t(a->mask), &x, &mask);
+    scope_take(&s, TN_OK, x);
+    scope_take(&s, TN_OK, mask);
+    tn_tensor *copy = SCOPE(&s, tn_clone(x, TN_FORMAT_CONTIGUOUS, scope_slot(&s)));
+    if (s.st != TN_OK || tni_is_meta(&copy->v)) return scope_finish(&s, copy, rets);
+    tn_tensor *line = scope_reshape(&s, copy, TN_INTS(-1));
+    tn_tensor *flat_mask = scope_reshape(&s, mask, TN_INTS(-1));
+    tn_tensor *places = scope_unary(&s, tn_nonzero, flat_mask);
+    tn_tensor *flat = scope_reshape(&s, tni_t(a->source), TN_INTS(-1));
+    int64_t n = s.st == TN_OK ? tn_tensor_shape(places)[0] : 0;
+    if (n > a->source->numel)
+        s.st = tn_fail(TN_E_SHAPE, 2, "Number of elements of source < number of ones in mask");
+    tn_tensor *some = scope_narrow(&s, flat, 0, 0, n);
+    tn_tensors where = {&flat_mask, 1};
+    tn_tensor *put_to = SCOPE(&s, tn_index_put(line, where, some, 0, scope_slot(&s)));
+    return scope_finish(&s, scope_reshape(&s, put_to, tni_shape_ints(x)), rets);
 }

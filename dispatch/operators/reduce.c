@@ -13,6 +13,7 @@
 #include "ask_priv.h"
 #include "infer_priv.h"
 #include "op_reduce.h"
+#include "scope_priv.h"
 
 /* ---- Gradients ---------------------------------------------------------------------------------*/
 
@@ -37,38 +38,22 @@ tn_status tni_composite__expand_reduced(const void *args, tn_tensor **rets) {
 }
 
 /* Along dim, the product of all elements before each one. */
-static tn_status products_before(tn_tensor *x, int64_t dim, tn_tensor **ret) {
-    tn_tensor *first = NULL, *one = NULL, *most = NULL, *shifted = NULL;
-    tn_status st = tn_narrow(x, dim, 0, 1, &first);
-    if (st) goto out;
-    if ((st = tn_ones_like(first, -1, -1, TN_FORMAT_PRESERVE, &one))) goto out;
-    if ((st = tn_narrow(x, dim, 0, tn_tensor_shape(x)[dim] - 1, &most))) goto out;
-    tn_tensor *const both[] = {one, most};
-    if ((st = tn_cat((tn_tensors){both, 2}, dim, &shifted))) goto out;
-    st = tn_cumprod(shifted, dim, -1, ret);
-out:
-    tn_tensor_unref(&first);
-    tn_tensor_unref(&one);
-    tn_tensor_unref(&most);
-    tn_tensor_unref(&shifted);
-    return st;
+static tn_tensor *products_before(tni_scope *s, tn_tensor *x, int64_t dim) {
+    tn_tensor *first = scope_narrow(s, x, dim, 0, 1);
+    tn_tensor *one = SCOPE(s, tn_ones_like(first, -1, -1, TN_FORMAT_PRESERVE, scope_slot(s)));
+    tn_tensor *both[] = {one, scope_narrow(s, x, dim, 0, tn_tensor_shape(x)[dim] - 1)};
+    tn_tensor *shifted = SCOPE(s, tn_cat((tn_tensors){both, 2}, dim, scope_slot(s)));
+    return SCOPE(s, tn_cumprod(shifted, dim, -1, scope_slot(s)));
 }
 
 /* Along dim, the product of all other elements: those before times those after. */
-static tn_status products_of_others(tn_tensor *x, int64_t dim, tn_tensor **ret) {
-    tn_tensor *before = NULL, *turned = NULL, *later = NULL, *after = NULL;
-    tn_status st = products_before(x, dim, &before);
-    if (st) goto out;
-    if ((st = tn_flip(x, TN_INTS(dim), &turned))) goto out;
-    if ((st = products_before(turned, dim, &later))) goto out;
-    if ((st = tn_flip(later, TN_INTS(dim), &after))) goto out;
-    st = tn_mul(before, after, ret);
-out:
-    tn_tensor_unref(&before);
-    tn_tensor_unref(&turned);
-    tn_tensor_unref(&later);
-    tn_tensor_unref(&after);
-    return st;
+static tn_tensor *products_of_others(tni_scope *s, tn_tensor *x, int64_t dim) {
+    if (s->st != TN_OK) return NULL;
+    tn_tensor *before = products_before(s, x, dim);
+    tn_tensor *turned = SCOPE(s, tn_flip(x, TN_INTS(dim), scope_slot(s)));
+    tn_tensor *later = turned ? products_before(s, turned, dim) : NULL;
+    tn_tensor *after = SCOPE(s, tn_flip(later, TN_INTS(dim), scope_slot(s)));
+    return scope_mul(s, before, after);
 }
 
 static tn_status has_zero(tn_tensor *t, bool *ret) {
@@ -85,42 +70,34 @@ static tn_status has_zero(tn_tensor *t, bool *ret) {
     return st;
 }
 
+/* t, which has the result's shape, over the input's. */
+static tn_tensor *scope_widened(tni_scope *s, tn_tensor *t, const tn__prod_backward_args *a) {
+    tn_ints size = tni_shape_ints(tni_t(a->input));
+    return SCOPE(s, tn__expand_reduced(t, size, a->dim, a->keepdim, scope_slot(s)));
+}
+
 /* Without zeros every other element's product is result / input. With them it is made of two
  * running products, along dim or over the flattened tensor. */
 tn_status tni_composite__prod_backward(const void *args, tn_tensor **rets) {
     const tn__prod_backward_args *a = args;
-    tn_tensor *x = tni_t(a->input), *g = NULL, *r = NULL, *flat = NULL, *others = NULL,
-              *back = NULL;
+    tn_tensor *x = tni_t(a->input), *others;
     tn_ints size = tni_shape_ints(x);
     bool zero = false;
-    tn_status st = tn__expand_reduced(tni_t(a->grad), size, a->dim, a->keepdim, &g);
-    if (st) goto out;
-    if (a->input->numel == 0 || a->input->ndim == 0) {
-        rets[0] = g;
-        g = NULL;
-        goto out;
-    }
-    if ((st = has_zero(tni_t(a->result), &zero))) goto out;
+    int64_t dim = 0;
+    tni_scope s = {0};
+    tn_tensor *g = scope_widened(&s, tni_t(a->grad), a);
+    if (a->input->numel == 0 || a->input->ndim == 0) return scope_finish(&s, g, rets);
+    if (s.st == TN_OK) s.st = has_zero(tni_t(a->result), &zero);
     if (!zero) {
-        if ((st = tn__expand_reduced(tni_t(a->result), size, a->dim, a->keepdim, &r))) goto out;
-        if ((st = tn_true_divide(r, x, &others))) goto out;
+        others = scope_true_divide(&s, scope_widened(&s, tni_t(a->result), a), x);
     } else if (a->dim.n == 1) {
-        int64_t dim = 0;
-        if ((st = tni_wrap_dim(a->dim.v[0], a->input->ndim, &dim))) goto out;
-        if ((st = products_of_others(x, dim, &others))) goto out;
+        if (s.st == TN_OK) s.st = tni_wrap_dim(a->dim.v[0], a->input->ndim, &dim);
+        others = products_of_others(&s, x, dim);
     } else {
-        if ((st = tn_reshape(x, TN_INTS(-1), &flat))) goto out;
-        if ((st = products_of_others(flat, 0, &back))) goto out;
-        if ((st = tn_reshape(back, size, &others))) goto out;
+        others = products_of_others(&s, scope_reshape(&s, x, TN_INTS(-1)), 0);
+        others = scope_reshape(&s, others, size);
     }
-    st = tn__mul_conj(g, others, rets);
-out:
-    tn_tensor_unref(&g);
-    tn_tensor_unref(&r);
-    tn_tensor_unref(&flat);
-    tn_tensor_unref(&others);
-    tn_tensor_unref(&back);
-    return st;
+    return scope_finish(&s, scope_binary(&s, tn__mul_conj, g, others), rets);
 }
 
 tn_status tni_composite__scatter_reduced(const void *args, tn_tensor **rets) {

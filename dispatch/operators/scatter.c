@@ -15,6 +15,7 @@
 #include "op_index.h"
 #include "plan_priv.h"
 #include "rule_priv.h"
+#include "scope_priv.h"
 #include "shape_priv.h"
 
 /* ---- gather, scatter ---------------------------------------------------------------------------*/
@@ -198,218 +199,153 @@ tn_status tni_composite_scatter_reduce(const void *args, tn_tensor **rets) {
     const tn_scatter_reduce_args *a = args;
     static const int64_t kernel[] = {TN_SCATTER_ADD, TN_SCATTER_MULTIPLY, TN_SCATTER_ADD,
                                      TN_SCATTER_AMAX, TN_SCATTER_AMIN};
-    tn_tensor *t = NULL, *same = NULL, *n = NULL;
     tn_tensor *index = tni_t(a->index), *src = tni_t(a->src);
     int how = SUM;
     TN_TRY(reduction_of(a->reduce, &how));
-    tn_status st = tn_clone(tni_t(a->input), TN_FORMAT_PRESERVE, &t);
-    if (st) goto out;
-    if (!a->include_self && (st = start_anew(t, a->dim, index, src, how))) goto out;
-    if ((st = tn__scatter_(t, a->dim, index, src, kernel[how], &same))) goto out;
+    tni_scope s = {0};
+    tn_tensor *t = SCOPE(&s, tn_clone(tni_t(a->input), TN_FORMAT_PRESERVE, scope_slot(&s)));
+    if (s.st == TN_OK && !a->include_self) s.st = start_anew(t, a->dim, index, src, how);
+    SCOPE(&s, tn__scatter_(t, a->dim, index, src, kernel[how], scope_slot(&s)));
     if (how == MEAN) {
         bool whole = tn_dtype_category(tn_view_dtype(a->input)) < TN_CAT_FLOAT;
-        if ((st = counts(tni_t(a->input), a->dim, index, a->include_self != 0, &n))) goto out;
-        st = whole ? tn_floor_divide(t, n, rets) : tn_true_divide(t, n, rets);
-        goto out;
+        bool self = a->include_self != 0;
+        tn_tensor *n = SCOPE(&s, counts(tni_t(a->input), a->dim, index, self, scope_slot(&s)));
+        t = scope_binary(&s, whole ? tn_floor_divide : tn_true_divide, t, n);
     }
-    rets[0] = t;
-    t = NULL;
-out:
-    tn_tensor_unref(&t);
-    tn_tensor_unref(&same);
-    tn_tensor_unref(&n);
-    return st;
+    return scope_finish(&s, t, rets);
+}
+
+static tn_tensor *scope_gather(tni_scope *s, tn_tensor *t, int64_t dim, tn_tensor *index) {
+    return SCOPE(s, tn_gather(t, dim, index, 0, scope_slot(s)));
+}
+
+/* The product that the call makes of self and src, of these. */
+static tn_tensor *scope_product(tni_scope *s, const tn__scatter_reduce_backward_args *a,
+                                tn_tensor *self, tn_tensor *src) {
+    return SCOPE(s, tn_scatter_reduce(self, a->dim, tni_t(a->index), src, "prod", a->include_self,
+                                      scope_slot(s)));
 }
 
 /* g shared among the elements that are the extreme: self where it is, and those of src. */
 static tn_status extreme_backward(const tn__scatter_reduce_backward_args *a, tn_tensor **rets) {
     tn_tensor *input = tni_t(a->input), *index = tni_t(a->index), *src = tni_t(a->src);
-    tn_tensor *result = tni_t(a->result), *value = NULL, *self_is = NULL, *src_is = NULL;
-    tn_tensor *self_n = NULL, *src_n = NULL, *n = NULL, *share = NULL, *there = NULL;
+    tn_tensor *result = tni_t(a->result);
     int64_t dtype = tn_view_dtype(a->grad);
-    tn_status st = tn_gather(result, a->dim, index, 0, &value);
-    if (st) goto out;
-    if ((st = tn_eq(input, result, &self_is))) goto out;
-    if ((st = tn_eq(src, value, &src_is))) goto out;
-    if ((st = tn__move(self_is, dtype, -1, &self_n))) goto out;
-    if ((st = tn__move(src_is, dtype, -1, &src_n))) goto out;
-    if ((st = tn_scatter_add(self_n, a->dim, index, src_n, &n))) goto out;
-    if ((st = tn_true_divide(tni_t(a->grad), n, &share))) goto out;
-    if (!a->for_src) {
-        st = tn_mul(share, self_n, rets);
-        goto out;
-    }
-    if ((st = tn_gather(share, a->dim, index, 0, &there))) goto out;
-    st = tn_mul(there, src_n, rets);
-out:
-    tn_tensor_unref(&value);
-    tn_tensor_unref(&self_is);
-    tn_tensor_unref(&src_is);
-    tn_tensor_unref(&self_n);
-    tn_tensor_unref(&src_n);
-    tn_tensor_unref(&n);
-    tn_tensor_unref(&share);
-    tn_tensor_unref(&there);
-    return st;
+    tni_scope s = {0};
+    tn_tensor *value = scope_gather(&s, result, a->dim, index);
+    tn_tensor *self_is = scope_binary(&s, tn_eq, input, result);
+    tn_tensor *src_is = scope_binary(&s, tn_eq, src, value);
+    tn_tensor *self_n = scope_convert(&s, self_is, dtype);
+    tn_tensor *src_n = scope_convert(&s, src_is, dtype);
+    tn_tensor *n = SCOPE(&s, tn_scatter_add(self_n, a->dim, index, src_n, scope_slot(&s)));
+    tn_tensor *share = scope_true_divide(&s, tni_t(a->grad), n);
+    if (!a->for_src) return scope_finish(&s, scope_mul(&s, share, self_n), rets);
+    tn_tensor *there = scope_gather(&s, share, a->dim, index);
+    return scope_finish(&s, scope_mul(&s, there, src_n), rets);
 }
 
 /* d(product)/d(self): the product with self taken as 1 where it is 0, divided by self. */
 static tn_status prod_backward_self(const tn__scatter_reduce_backward_args *a, tn_tensor **rets) {
-    tn_tensor *filled = NULL, *product = NULL, *scaled = NULL;
-    tn_status st = without_zeros(tni_t(a->input), NULL, &filled);
-    if (st) goto out;
-    st = tn_scatter_reduce(filled, a->dim, tni_t(a->index), tni_t(a->src), "prod", a->include_self,
-                           &product);
-    if (st) goto out;
-    if ((st = tn_mul(tni_t(a->grad), product, &scaled))) goto out;
-    st = tn_true_divide(scaled, filled, rets);
-out:
-    tn_tensor_unref(&filled);
-    tn_tensor_unref(&product);
-    tn_tensor_unref(&scaled);
-    return st;
+    tni_scope s = {0};
+    tn_tensor *filled = SCOPE(&s, without_zeros(tni_t(a->input), NULL, scope_slot(&s)));
+    tn_tensor *product = scope_product(&s, a, filled, tni_t(a->src));
+    tn_tensor *scaled = scope_mul(&s, tni_t(a->grad), product);
+    return scope_finish(&s, scope_true_divide(&s, scaled, filled), rets);
 }
 
 /* A zero of src that is alone at its place takes the product of the others; elsewhere it is the
  * product divided by the element. */
 static tn_status prod_backward_src(const tn__scatter_reduce_backward_args *a, tn_tensor **rets) {
     tn_tensor *input = tni_t(a->input), *index = tni_t(a->index), *src = tni_t(a->src);
-    tn_tensor *zero = NULL, *zero_n = NULL, *blank = NULL, *sums = NULL, *met = NULL,
-              *lonely = NULL;
-    tn_tensor *alone = NULL, *filled = NULL, *others = NULL, *others_at = NULL, *g_at = NULL;
-    tn_tensor *with_zero = NULL, *gr = NULL, *gr_at = NULL, *no_zero = NULL, *usual = NULL;
-    tn_status st = tn_eq_scalar(src, tn_scalar_int(0), &zero);
-    if (st) goto out;
-    if ((st = tn__move(zero, tn_view_dtype(a->input), -1, &zero_n))) goto out;
-    if ((st = tn_zeros_like(input, -1, -1, TN_FORMAT_PRESERVE, &blank))) goto out;
-    if ((st = tn_scatter_add(blank, a->dim, index, zero_n, &sums))) goto out;
-    if ((st = tn_gather(sums, a->dim, index, 0, &met))) goto out;
-    if ((st = tn_eq_scalar(met, tn_scalar_int(1), &lonely))) goto out;
-    if ((st = tn_logical_and(zero, lonely, &alone))) goto out;
-    if ((st = without_zeros(src, alone, &filled))) goto out;
-    st = tn_scatter_reduce(input, a->dim, index, filled, "prod", a->include_self, &others);
-    if (st) goto out;
-    if ((st = tn_gather(others, a->dim, index, 0, &others_at))) goto out;
-    if ((st = tn_gather(tni_t(a->grad), a->dim, index, 0, &g_at))) goto out;
-    if ((st = tn_mul(g_at, others_at, &with_zero))) goto out;
-    if ((st = tn_mul(tni_t(a->grad), tni_t(a->result), &gr))) goto out;
-    if ((st = tn_gather(gr, a->dim, index, 0, &gr_at))) goto out;
-    if ((st = without_zeros(src, NULL, &no_zero))) goto out;
-    if ((st = tn_true_divide(gr_at, no_zero, &usual))) goto out;
-    st = tn_where(alone, with_zero, usual, rets);
-out:
-    tn_tensor_unref(&zero);
-    tn_tensor_unref(&zero_n);
-    tn_tensor_unref(&blank);
-    tn_tensor_unref(&sums);
-    tn_tensor_unref(&met);
-    tn_tensor_unref(&lonely);
-    tn_tensor_unref(&alone);
-    tn_tensor_unref(&filled);
-    tn_tensor_unref(&others);
-    tn_tensor_unref(&others_at);
-    tn_tensor_unref(&g_at);
-    tn_tensor_unref(&with_zero);
-    tn_tensor_unref(&gr);
-    tn_tensor_unref(&gr_at);
-    tn_tensor_unref(&no_zero);
-    tn_tensor_unref(&usual);
-    return st;
+    tn_tensor *g = tni_t(a->grad);
+    tn_scalar one = tn_scalar_int(1), none = tn_scalar_int(0);
+    tni_scope s = {0};
+    tn_tensor *zero = SCOPE(&s, tn_eq_scalar(src, none, scope_slot(&s)));
+    tn_tensor *zero_n = scope_convert(&s, zero, tn_view_dtype(a->input));
+    tn_tensor *blank = SCOPE(&s, tn_zeros_like(input, -1, -1, TN_FORMAT_PRESERVE, scope_slot(&s)));
+    tn_tensor *sums = SCOPE(&s, tn_scatter_add(blank, a->dim, index, zero_n, scope_slot(&s)));
+    tn_tensor *met = scope_gather(&s, sums, a->dim, index);
+    tn_tensor *lonely = SCOPE(&s, tn_eq_scalar(met, one, scope_slot(&s)));
+    tn_tensor *alone = scope_binary(&s, tn_logical_and, zero, lonely);
+    tn_tensor *filled = SCOPE(&s, without_zeros(src, alone, scope_slot(&s)));
+    tn_tensor *others = scope_product(&s, a, input, filled);
+    tn_tensor *others_at = scope_gather(&s, others, a->dim, index);
+    tn_tensor *g_at = scope_gather(&s, g, a->dim, index);
+    tn_tensor *with_zero = scope_mul(&s, g_at, others_at);
+    tn_tensor *gr_at = scope_gather(&s, scope_mul(&s, g, tni_t(a->result)), a->dim, index);
+    tn_tensor *no_zero = SCOPE(&s, without_zeros(src, NULL, scope_slot(&s)));
+    tn_tensor *usual = scope_true_divide(&s, gr_at, no_zero);
+    return scope_finish(&s, scope_where(&s, alone, with_zero, usual), rets);
 }
 
 tn_status tni_composite__scatter_reduce_backward(const void *args, tn_tensor **rets) {
     const tn__scatter_reduce_backward_args *a = args;
-    tn_tensor *g = tn_tensor_ref(tni_t(a->grad)), *n = NULL, *scaled = NULL, *whole = NULL;
-    tn_tensor *index = tni_t(a->index);
+    tn_tensor *g = tni_t(a->grad), *index = tni_t(a->index), *whole = NULL;
     int how = SUM;
-    tn_status st = reduction_of(a->reduce, &how);
-    if (st) goto out;
+    TN_TRY(reduction_of(a->reduce, &how));
+    tni_scope s = {0};
     if (how == MEAN) {
-        if ((st = counts(tni_t(a->input), a->dim, index, a->include_self != 0, &n))) goto out;
-        if ((st = tn_true_divide(g, n, &scaled))) goto out;
-        tn_tensor_unref(&g);
-        g = scaled;
-        scaled = NULL;
+        bool self = a->include_self != 0;
+        tn_tensor *n = SCOPE(&s, counts(tni_t(a->input), a->dim, index, self, scope_slot(&s)));
+        g = scope_true_divide(&s, g, n);
     }
     if (how == LARGEST || how == SMALLEST)
-        st = extreme_backward(a, &whole);
+        whole = SCOPE(&s, extreme_backward(a, scope_slot(&s)));
+    else if (how == PROD && a->for_src)
+        whole = SCOPE(&s, prod_backward_src(a, scope_slot(&s)));
     else if (how == PROD)
-        st = a->for_src ? prod_backward_src(a, &whole) : prod_backward_self(a, &whole);
-    else if (a->for_src)
-        st = tn_gather(g, a->dim, index, 0, &whole);
+        whole = SCOPE(&s, prod_backward_self(a, scope_slot(&s)));
     else
-        whole = tn_tensor_ref(g);
-    if (st) goto out;
-    if (!a->for_src && !a->include_self) {
-        st = tn__scatter_cleared(whole, a->dim, index, rets);
-        goto out;
-    }
-    rets[0] = whole;
-    whole = NULL;
-out:
-    tn_tensor_unref(&g);
-    tn_tensor_unref(&n);
-    tn_tensor_unref(&scaled);
-    tn_tensor_unref(&whole);
-    return st;
+        whole = a->for_src ? scope_gather(&s, g, a->dim, index) : g;
+    if (!a->for_src && !a->include_self)
+        whole = SCOPE(&s, tn__scatter_cleared(whole, a->dim, index, scope_slot(&s)));
+    return scope_finish(&s, whole, rets);
 }
 
 /* ---- take_along_dim ----------------------------------------------------------------------------*/
 
 /* Negative indices count from the end. */
-static tn_status wrapped(tn_tensor *index, int64_t n, tn_tensor **ret) {
-    if (n == 0) {
-        *ret = tn_tensor_ref(index);
-        return TN_OK;
+static tn_tensor *scope_wrapped(tni_scope *s, tn_tensor *index, int64_t n) {
+    if (n == 0) return index;
+    return SCOPE(s, tn_remainder_scalar(index, tn_scalar_int(n), scope_slot(s)));
+}
+
+/* The common shape of x and index, but along dim that of t. */
+static tn_status shape_along(const tn_tensor *x, const tn_tensor *index, const tn_tensor *t,
+                             int64_t dim, int64_t *ret_shape) {
+    int32_t n = 0;
+    TN_TRY(tni_broadcast_shapes(x->v.ndim, x->v.shape, 0, NULL, &n, ret_shape));
+    for (int32_t d = 0; d < x->v.ndim; d++) {
+        int64_t p = x->v.shape[d], q = index->v.shape[d];
+        if (d != dim) TN_TRY(tni_broadcast_shapes(1, &p, 1, &q, &n, &ret_shape[d]));
+        if (d == dim) ret_shape[d] = t->v.shape[d];
     }
-    return tn_remainder_scalar(index, tn_scalar_int(n), ret);
+    return TN_OK;
 }
 
 tn_status tni_composite_take_along_dim(const void *args, tn_tensor **rets) {
     const tn_take_along_dim_args *a = args;
-    tn_tensor *x = tni_t(a->input), *index = tni_t(a->indices), *flat = NULL, *flat_index = NULL;
-    tn_tensor *wide = NULL, *wide_index = NULL, *from_end = NULL;
-    int64_t shape[TN_MAX_DIMS], dim = 0;
-    tn_status st = TN_OK;
+    tn_tensor *x = tni_t(a->input), *index = tni_t(a->indices);
+    int64_t shape[TN_MAX_DIMS], index_shape[TN_MAX_DIMS], dim = 0;
+    tni_scope s = {0};
     if (!a->dim.has) {
-        if ((st = tn_reshape(x, TN_INTS(-1), &flat))) goto out;
-        if ((st = tn_reshape(index, TN_INTS(-1), &flat_index))) goto out;
-        if ((st = wrapped(flat_index, x->v.numel, &from_end))) goto out;
-        st = tn_gather(flat, 0, from_end, 0, rets);
-        goto out;
+        tn_tensor *flat = scope_reshape(&s, x, TN_INTS(-1));
+        tn_tensor *flat_index = scope_reshape(&s, index, TN_INTS(-1));
+        tn_tensor *from_end = scope_wrapped(&s, flat_index, x->v.numel);
+        return scope_finish(&s, scope_gather(&s, flat, 0, from_end), rets);
     }
-    if (x->v.ndim != index->v.ndim) {
-        st = tn_fail(TN_E_SHAPE, 1,
-                     "torch.take_along_dim(): input and indices should have the same number of "
-                     "dimensions, but got %d dimensions for input, and %d dimensions for indices",
-                     (int)x->v.ndim, (int)index->v.ndim);
-        goto out;
-    }
-    if ((st = tni_wrap_dim(a->dim.value, x->v.ndim, &dim))) goto out;
-    for (int pass = 0; pass < 2; pass++) { /* the common shape, but along dim each its own */
-        tn_tensor *t = pass ? index : x;
-        int32_t n = 0;
-        st = tni_broadcast_shapes(x->v.ndim, x->v.shape, 0, NULL, &n, shape);
-        for (int32_t d = 0; d < x->v.ndim && st == TN_OK; d++) {
-            int64_t p = x->v.shape[d], q = index->v.shape[d];
-            if (d == dim)
-                shape[d] = t->v.shape[d];
-            else
-                st = tni_broadcast_shapes(1, &p, 1, &q, &n, &shape[d]);
-        }
-        if (st) goto out;
-        st = tn_expand(t, tn_ints_of(shape, x->v.ndim), 0, pass ? &wide_index : &wide);
-        if (st) goto out;
-    }
-    if ((st = wrapped(wide_index, x->v.shape[dim], &from_end))) goto out;
-    st = tn_gather(wide, dim, from_end, 0, rets);
-out:
-    tn_tensor_unref(&flat);
-    tn_tensor_unref(&flat_index);
-    tn_tensor_unref(&wide);
-    tn_tensor_unref(&wide_index);
-    tn_tensor_unref(&from_end);
-    return st;
+    if (x->v.ndim != index->v.ndim)
+        return tn_fail(TN_E_SHAPE, 1,
+                       "torch.take_along_dim(): input and indices should have the same number of "
+                       "dimensions, but got %d dimensions for input, and %d dimensions for indices",
+                       (int)x->v.ndim, (int)index->v.ndim);
+    TN_TRY(tni_wrap_dim(a->dim.value, x->v.ndim, &dim));
+    TN_TRY(shape_along(x, index, x, dim, shape));
+    TN_TRY(shape_along(x, index, index, dim, index_shape));
+    tn_tensor *wide = scope_expand(&s, x, tn_ints_of(shape, x->v.ndim));
+    tn_tensor *wide_index = scope_expand(&s, index, tn_ints_of(index_shape, x->v.ndim));
+    tn_tensor *from_end = scope_wrapped(&s, wide_index, x->v.shape[dim]);
+    return scope_finish(&s, scope_gather(&s, wide, dim, from_end), rets);
 }
 
 /* ---- Counting ----------------------------------------------------------------------------------*/
@@ -494,62 +430,45 @@ out:
 /* Elements outside of [low, high] fall away; high itself belongs to the last bin. */
 tn_status tni_composite_histc(const void *args, tn_tensor **rets) {
     const tn_histc_args *a = args;
-    tn_tensor *x = tni_t(a->input), *flat = NULL, *above = NULL, *below = NULL, *in = NULL;
-    tn_tensor *kept = NULL, *moved = NULL, *scaled = NULL, *capped = NULL, *bins = NULL, *n = NULL;
+    tn_tensor *x = tni_t(a->input);
     tn_scalar low = a->min, high = a->max;
     tn_scalar_box b1, b2;
     if (a->bins <= 0)
         return tn_fail(TN_E_STATE, 1, "torch.histc(): bins must be > 0, got %lld",
                        (long long)a->bins);
-    tn_status st = tn_reshape(x, TN_INTS(-1), &flat);
-    if (st) goto out;
+    tni_scope s = {0};
+    tn_tensor *flat = scope_reshape(&s, x, TN_INTS(-1));
     if (low.re == high.re && x->v.numel && !tni_is_meta(&x->v)) {
-        if ((st = tn_amin(flat, tn_ints_none(), 0, &above))) goto out;
-        if ((st = tn_amax(flat, tn_ints_none(), 0, &below))) goto out;
-        if ((st = tn_tensor_item(above, &low))) goto out;
-        if ((st = tn_tensor_item(below, &high))) goto out;
-        tn_tensor_unref(&above);
-        tn_tensor_unref(&below);
+        tn_tensor *least = SCOPE(&s, tn_amin(flat, tn_ints_none(), 0, scope_slot(&s)));
+        tn_tensor *most = SCOPE(&s, tn_amax(flat, tn_ints_none(), 0, scope_slot(&s)));
+        low = scope_item(&s, least);
+        high = scope_item(&s, most);
     }
     if (low.re == high.re) {
         low = tn_scalar_float(low.re - 1.0);
         high = tn_scalar_float(high.re + 1.0);
     }
-    if (!(low.re < high.re) || high.re - low.re > 1e308) {
-        st = low.re > high.re
-                 ? tn_fail(TN_E_STATE, 2, "torch.histc: max must be larger than min")
-                 : tn_fail(TN_E_STATE, 2, "torch.histc: range of [%g, %g] is not finite", low.re,
-                           high.re);
-        goto out;
-    }
+    if (s.st == TN_OK && low.re > high.re)
+        s.st = tn_fail(TN_E_STATE, 2, "torch.histc: max must be larger than min");
+    else if (s.st == TN_OK && (!(low.re < high.re) || high.re - low.re > 1e308))
+        s.st =
+            tn_fail(TN_E_STATE, 2, "torch.histc: range of [%g, %g] is not finite", low.re, high.re);
     if (tni_is_meta(&x->v)) {
-        st = tn_new_empty(x, TN_INTS(a->bins), -1, -1, rets);
-        goto out;
+        tn_tensor *n = SCOPE(&s, tn_new_empty(x, TN_INTS(a->bins), -1, -1, scope_slot(&s)));
+        return scope_finish(&s, n, rets);
     }
-    if ((st = tn_ge_scalar(flat, low, &above))) goto out;
-    if ((st = tn_le_scalar(flat, high, &below))) goto out;
-    if ((st = tn_logical_and(above, below, &in))) goto out;
-    if ((st = tn_masked_select(flat, in, &kept))) goto out;
-    if ((st = tn_sub_scalar(kept, low, tn_scalar_int(1), &moved))) goto out;
+    tn_tensor *above = SCOPE(&s, tn_ge_scalar(flat, low, scope_slot(&s)));
+    tn_tensor *below = SCOPE(&s, tn_le_scalar(flat, high, scope_slot(&s)));
+    tn_tensor *in = scope_binary(&s, tn_logical_and, above, below);
+    tn_tensor *kept = scope_binary(&s, tn_masked_select, flat, in);
+    tn_tensor *moved = SCOPE(&s, tn_sub_scalar(kept, low, tn_scalar_int(1), scope_slot(&s)));
     double factor = (double)a->bins / (high.re - low.re);
-    if ((st = tn_mul(moved, tn_scalar_box_init(&b1, tn_scalar_float(factor)), &scaled))) goto out;
-    st = tn_clamp_max(scaled, tn_scalar_box_init(&b2, tn_scalar_int(a->bins - 1)), &capped);
-    if (st) goto out;
-    if ((st = tn__move(capped, TN_I64, -1, &bins))) goto out;
-    if ((st = tn_bincount(bins, NULL, a->bins, &n))) goto out;
-    st = tn__move(n, tn_tensor_dtype(x), -1, rets);
-out:
-    tn_tensor_unref(&flat);
-    tn_tensor_unref(&above);
-    tn_tensor_unref(&below);
-    tn_tensor_unref(&in);
-    tn_tensor_unref(&kept);
-    tn_tensor_unref(&moved);
-    tn_tensor_unref(&scaled);
-    tn_tensor_unref(&capped);
-    tn_tensor_unref(&bins);
-    tn_tensor_unref(&n);
-    return st;
+    tn_tensor *scaled = scope_mul(&s, moved, tn_scalar_box_init(&b1, tn_scalar_float(factor)));
+    tn_tensor *last = tn_scalar_box_init(&b2, tn_scalar_int(a->bins - 1));
+    tn_tensor *capped = scope_binary(&s, tn_clamp_max, scaled, last);
+    tn_tensor *bins = scope_convert(&s, capped, TN_I64);
+    tn_tensor *n = SCOPE(&s, tn_bincount(bins, NULL, a->bins, scope_slot(&s)));
+    return scope_finish(&s, scope_convert(&s, n, tn_tensor_dtype(x)), rets);
 }
 
 /* ---- repeat_interleave by counts ---------------------------------------------------------------*/
@@ -558,9 +477,7 @@ out:
  * that are <= a place is the element that stands there. */
 tn_status tni_composite_repeat_interleave_counts(const void *args, tn_tensor **rets) {
     const tn_repeat_interleave_counts_args *a = args;
-    tn_tensor *repeats = tni_t(a->repeats), *wide = NULL, *sums = NULL, *last = NULL,
-              *places = NULL;
-    tn_scalar total = {0};
+    tn_tensor *repeats = tni_t(a->repeats);
     int64_t low = 0, high = 0;
     int32_t dtype = tn_tensor_dtype(repeats);
     if (repeats->v.ndim != 1)
@@ -574,59 +491,33 @@ tn_status tni_composite_repeat_interleave_counts(const void *args, tn_tensor **r
     TN_TRY(extent(repeats, &low, &high));
     if (low < 0) return tn_fail(TN_E_STATE, 0, "repeats can not be negative");
     tn_device device = tn_tensor_device(repeats);
-    tn_status st = tn__move(repeats, TN_I64, -1, &wide);
-    if (st) goto out;
-    if ((st = tn_cumsum(wide, 0, -1, &sums))) goto out;
-    if ((st = tn_select(sums, 0, -1, &last))) goto out;
-    if ((st = tn_tensor_item(last, &total))) goto out;
-    if (a->output_size.has && a->output_size.value != total.i) {
-        st = tn_fail(TN_E_STATE, 1, "allocated size does not match required size");
-        goto out;
-    }
-    st = tn_arange(tn_scalar_int(total.i), TN_I64, (int64_t)device.slot << 8 | device.index,
-                   &places);
-    if (st) goto out;
-    st = tn__searchsorted(sums, places, 1, rets);
-out:
-    tn_tensor_unref(&wide);
-    tn_tensor_unref(&sums);
-    tn_tensor_unref(&last);
-    tn_tensor_unref(&places);
-    return st;
+    tni_scope s = {0};
+    tn_tensor *wide = scope_convert(&s, repeats, TN_I64);
+    tn_tensor *sums = SCOPE(&s, tn_cumsum(wide, 0, -1, scope_slot(&s)));
+    tn_scalar total = scope_item(&s, scope_select(&s, sums, 0, -1));
+    if (s.st == TN_OK && a->output_size.has && a->output_size.value != total.i)
+        s.st = tn_fail(TN_E_STATE, 1, "allocated size does not match required size");
+    int64_t where = (int64_t)device.slot << 8 | device.index;
+    tn_tensor *places = SCOPE(&s, tn_arange(total, TN_I64, where, scope_slot(&s)));
+    return scope_finish(&s, SCOPE(&s, tn__searchsorted(sums, places, 1, scope_slot(&s))), rets);
 }
 
 tn_status tni_composite_repeat_interleave_tensor(const void *args, tn_tensor **rets) {
     const tn_repeat_interleave_tensor_args *a = args;
-    tn_tensor *x = tn_tensor_ref(tni_t(a->input)), *flat = NULL, *counts_of = NULL, *index = NULL;
+    tn_tensor *x = tni_t(a->input), *repeats = tni_t(a->repeats);
     int64_t dim = 0;
-    tn_status st = TN_OK;
-    if (!a->dim.has || x->v.ndim == 0) {
-        if ((st = tn_reshape(x, TN_INTS(-1), &flat))) goto out;
-        tn_tensor_unref(&x);
-        x = flat;
-        flat = NULL;
-    }
-    if (a->dim.has && (st = tni_wrap_dim(a->dim.value, x->v.ndim, &dim))) goto out;
-    int64_t size = x->v.shape[dim];
-    if (a->repeats->numel == 1)
-        st = tn_expand(tni_t(a->repeats), tn_ints_of(&size, 1), 0, &counts_of);
-    else
-        counts_of = tn_tensor_ref(tni_t(a->repeats));
-    if (st) goto out;
-    if (counts_of->v.ndim == 1 && counts_of->v.numel != size) {
-        st =
+    tni_scope s = {0};
+    if (!a->dim.has || x->v.ndim == 0) x = scope_reshape(&s, x, TN_INTS(-1));
+    if (s.st == TN_OK && a->dim.has) s.st = tni_wrap_dim(a->dim.value, x->v.ndim, &dim);
+    int64_t size = s.st == TN_OK ? x->v.shape[dim] : 0;
+    if (repeats->v.numel == 1) repeats = scope_expand(&s, repeats, tn_ints_of(&size, 1));
+    if (s.st == TN_OK && repeats->v.ndim == 1 && repeats->v.numel != size)
+        s.st =
             tn_fail(TN_E_SHAPE, 1,
                     "repeats must have the same size as input along dim, but got repeats.size(0) = "
                     "%lld and input.size(%lld) = %lld",
-                    (long long)counts_of->v.numel, (long long)dim, (long long)size);
-        goto out;
-    }
-    if ((st = tn_repeat_interleave_counts(counts_of, a->output_size, &index))) goto out;
-    st = tn_index_select(x, dim, index, rets);
-out:
-    tn_tensor_unref(&x);
-    tn_tensor_unref(&flat);
-    tn_tensor_unref(&counts_of);
-    tn_tensor_unref(&index);
-    return st;
+                    (long long)repeats->v.numel, (long long)dim, (long long)size);
+    tn_tensor *index =
+        SCOPE(&s, tn_repeat_interleave_counts(repeats, a->output_size, scope_slot(&s)));
+    return scope_finish(&s, SCOPE(&s, tn_index_select(x, dim, index, scope_slot(&s))), rets);
 }

@@ -23,7 +23,7 @@
 typedef struct tni_scope {
     tn_status st;
     int32_t n;
-    tn_tensor *t[TNI_SCOPE_MAX]; /* owned */
+    tn_tensor *t[TNI_SCOPE_MAX + 1]; /* owned */
 } tni_scope;
 
 /* Takes over t, which a call that returned `st` has made; NULL when it failed. */
@@ -39,6 +39,22 @@ static inline tn_tensor *scope_take(tni_scope *s, tn_status st, tn_tensor *t) {
     }
     s->t[s->n++] = t;
     return t;
+}
+
+/* Any operator: SCOPE(&s, tn_gather(x, dim, index, 0, scope_slot(&s))). Calls are not nested. */
+#define SCOPE(s, call) ((s)->st == TN_OK ? scope_made(s, call) : NULL)
+static inline tn_tensor **scope_slot(tni_scope *s) {
+    s->t[s->n] = NULL;
+    return &s->t[s->n];
+}
+static inline tn_tensor *scope_made(tni_scope *s, tn_status st) {
+    return scope_take(s, st, s->t[s->n]);
+}
+/* The number that a tensor of one element holds; 0 after a failure. */
+static inline tn_scalar scope_item(tni_scope *s, const tn_tensor *t) {
+    tn_scalar number = {0};
+    if (s->st == TN_OK) s->st = tn_tensor_item(t, &number);
+    return number;
 }
 
 /* Operators of one tensor and of two, by their C functions: scope_unary(&s, tn_sqrt, a). */
