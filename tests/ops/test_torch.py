@@ -39,7 +39,6 @@ GAPS = {
     "avg_pool1d": "int64",
     "interpolate": "uint8",
     "affine_grid_generator": INTEGERS,
-    "ldexp": "float16 bfloat16",
     "lstm_cell": COMPLEX,
     "gru_cell": COMPLEX,
     "rnn_tanh_cell": f"{INTEGERS} {COMPLEX}",
