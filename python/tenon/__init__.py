@@ -152,6 +152,7 @@ _LATER = {
         "lu_unpack", "matrix_power", "nuclear_norm", "pinverse", "qr", "svd", "triangular_solve",
         "vander",
     ), "_tensor.matrix"),
+    "convolution": "_tensor.convolution",
     "pca_lowrank": "_tensor.lowrank", "svd_lowrank": "_tensor.lowrank",
     **dict.fromkeys((
         "sparse_coo_tensor", "sparse_compressed_tensor", "sparse_csr_tensor", "sparse_csc_tensor",
@@ -174,6 +175,14 @@ _LATER = {
         "sigmoid_", "tanh_",
         "threshold_", "triplet_margin_loss",
     ), "_tensor.twins"),
+    **dict.fromkeys((
+        "_assert", "embedding_bag", "get_deterministic_debug_mode",
+        "get_device", "is_autocast_cache_enabled", "is_conj", "is_inference", "is_neg",
+        "is_same_size", "is_signed", "is_warn_always_enabled",
+        "orgqr", "resolve_neg", "saddmm",
+        "set_anomaly_enabled", "set_deterministic_debug_mode", "set_warn_always", "sym_float",
+        "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sum",
+    ), "_tensor.names"),
     **dict.fromkeys((
         "set_fallback_policy", "get_fallback_policy",
         "set_float32_matmul_precision", "get_float32_matmul_precision",

@@ -24,6 +24,7 @@ __all__ = [
 ]  # fmt: skip
 
 _NAMING = "tenon._tensor.pickled"
+DEFAULT_PROTOCOL = 2  # of pickled structures
 MAP_LOCATION = MapLocation  # PyTorch's name
 File = str | os.PathLike[str] | IO[bytes]
 

@@ -246,3 +246,20 @@ def test_programs_as_python_takes_them(tmp_path):
     assert tenon("folder") == "__main__ True"
     bare = subprocess.run([sys.executable, "-m", "tenon", "run"], capture_output=True, text=True)
     assert bare.returncode == 1 and "which program" in bare.stderr
+
+
+def test_hints_of_types_are_found(tmp_path: Path) -> None:
+    """Names in annotations are looked up in the module that a class says it is of."""
+    program = """
+import typing, torch
+from torch.jit.annotations import BroadcastingList2
+hints = typing.get_type_hints(torch.nn.Module)
+assert hints["_parameters"] and typing.get_type_hints(torch.nn.Linear)
+print(torch.nn.Module.__module__)
+"""
+    path = tmp_path / "hints.py"
+    path.write_text(program)
+    done = subprocess.run(
+        [sys.executable, "-m", "tenon", "run", str(path)], capture_output=True, text=True
+    )
+    assert done.stdout == "torch.nn.modules.module\n", done.stderr

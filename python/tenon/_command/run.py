@@ -71,8 +71,6 @@ class _Alias:
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
         module = importlib.import_module(_ours(spec.name) or OURS)
-        if any(name.startswith(spec.name + ".") for name in _ELSEWHERE):
-            module.__dict__.setdefault("__path__", [])  # or nobody asks for what is inside
         # The import system writes the alias's spec into the module; exec_module puts this back.
         spec.loader_state = module.__spec__
         return module
@@ -116,8 +114,14 @@ def _is_public(module: str) -> bool:
 
 
 def _rename_classes(module: ModuleType) -> None:
-    """The classes of a module, and those of private ones that it shows, are named as theirs."""
+    """The classes of a module, and those of private ones that it shows, are named as theirs; the
+    module is found by the name that they say, where `typing.get_type_hints` looks for names."""
     names = vars(module)
+    alias = THEIRS + module.__name__.removeprefix(OURS)
+    if module.__name__ != THEIRS:
+        sys.modules.setdefault(alias, module)
+    if any(name.startswith(alias + ".") for name in _ELSEWHERE):
+        names.setdefault("__path__", [])  # or nobody asks for what is inside
     shown = names.get("__all__", ()) if _is_public(module.__name__) else ()
     for name, value in list(names.items()):
         if not isinstance(value, type):
@@ -126,7 +130,19 @@ def _rename_classes(module: ModuleType) -> None:
             value.__module__ = THEIRS + value.__module__.removeprefix(OURS)
         place = value.__module__
         if name in shown and place.startswith(THEIRS) and not _is_public(place):
+            _resolve_annotations(value, vars(sys.modules.get(place, module)))
             value.__module__ = THEIRS + module.__name__.removeprefix(OURS)
+
+
+def _resolve_annotations(cls: type, names: dict[str, Any]) -> None:
+    """Makes types of the texts that annotate a class, while it is known where their names are."""
+    annotations = vars(cls).get("__annotations__", {})
+    for name, text in annotations.items():
+        if isinstance(text, str):
+            try:
+                annotations[name] = eval(text, names)
+            except (NameError, AttributeError, TypeError):
+                continue  # of a module that is imported for those who check types
 
 
 def _ours(fullname: str) -> str | None:

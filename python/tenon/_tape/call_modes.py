@@ -121,6 +121,20 @@ _REVERSED = {
     "__ror__": "bitwise_or", "__rxor__": "bitwise_xor",
 }  # fmt: skip
 
+# Operators whose sizes may be written out, `x.view(2, 3)`: how many arguments come before them.
+_SPREAD = dict.fromkeys(
+    ("view", "reshape", "permute", "expand", "repeat", "tile", "flip", "sum_to_size", "new_empty",
+     "new_zeros", "new_ones", "permute_copy"), 1,
+) | dict.fromkeys(("empty", "ones", "rand", "randn", "zeros"), 0)  # fmt: skip
+
+
+def _gathered(name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments with sizes that are written out in a list, as `ops.aten` takes them."""
+    before = _SPREAD.get(name, len(args))
+    if before < len(args) and all(isinstance(a, int) for a in args[before:]):
+        return (*args[:before], list(args[before:]))
+    return args
+
 
 def dispatched(
     name: str, form: int, public: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -133,6 +147,7 @@ def dispatched(
         name += "_"
     from tenon._tensor.aten import overload_for
 
+    args = _gathered(name, args)
     func = overload_for(name, args, kwargs)
     with outside(_stacks.dispatch) as mode:
         if func is None:  # what is no operator of the table, indexing for one

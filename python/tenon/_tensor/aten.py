@@ -7,6 +7,7 @@ takes follows from its arguments, here as everywhere; the name of the form says 
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import tenon
@@ -43,12 +44,24 @@ def _slice(
     return x[(slice(None),) * (dim % x.dim()) + (slice(start, end, step),)]
 
 
+def _in(module: str, name: str) -> Callable[..., Any]:
+    """A function of a module that is imported when it is called."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return getattr(import_module(f"tenon._tensor.{module}"), name)(*args, **kwargs)
+
+    call.__doc__ = f"See tenon._tensor.{module}.{name}."
+    return call
+
+
 # Operators that have no name of their own here.
 _PARTS: dict[str, Callable[..., Any]] = {
     "alias": lambda x: x.view_as(x),
     "_to_copy": _to_copy,
     "_pin_memory": lambda x, device=None: x.pin_memory(),
     "slice": _slice,
+    "convolution": _in("convolution", "convolution"),
+    "convolution_backward": _in("convolution", "convolution_backward"),
     "index": lambda x, indices: x[tuple(slice(None) if i is None else i for i in indices)],
 }
 

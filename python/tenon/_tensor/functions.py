@@ -218,7 +218,24 @@ def einsum(equation: Any, *operands: Any) -> Tensor:
         equation, operands = _einsum_text((equation, *operands))
     if len(operands) == 1 and isinstance(operands[0], list | tuple):
         operands = tuple(operands[0])
+    if len(operands) > 2:
+        from tenon.backends import opt_einsum
+
+        if opt_einsum.enabled and opt_einsum.is_available():
+            return _in_order(opt_einsum, equation, operands)
     return _C._ops.einsum(equation, operands)
+
+
+def _in_order(settings: Any, equation: str, operands: tuple[Tensor, ...]) -> Tensor:
+    """einsum of several operands, two at a time as opt_einsum plans it."""
+    package = settings.get_opt_einsum()
+    shapes = tuple(tuple(t.shape) for t in operands)
+    _, plan = package.contract_path(equation, *shapes, optimize=settings.strategy, shapes=True)
+    left = list(operands)
+    for places, _, step, *_ in plan.contraction_list:
+        taken = [left.pop(i) for i in sorted(places, reverse=True)]
+        left.append(_C._ops.einsum(step, tuple(taken)))
+    return left[0]
 
 
 def _einsum_text(parts: Sequence[Any]) -> tuple[str, tuple[Tensor, ...]]:

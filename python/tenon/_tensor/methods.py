@@ -176,6 +176,8 @@ def _later(module: str, name: str) -> Any:
 for _name in ("cholesky_inverse", "cholesky_solve", "lu", "lu_solve", "matrix_power", "pinverse",
               "qr", "svd", "triangular_solve"):  # fmt: skip
     setattr(Tensor, _name, _later("matrix", _name))
+for _name in ("is_conj", "is_neg", "is_same_size", "map_", "map2_", "orgqr"):
+    setattr(Tensor, _name, _later("names", _name))
 Tensor._repr_html_ = _later("html", "_repr_html_")
 for _name in ("stft", "istft"):
     setattr(Tensor, _name, _later("signal", _name))

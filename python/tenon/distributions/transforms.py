@@ -100,6 +100,12 @@ class PowerTransform(Transform):
     inverse_shape = forward_shape
 
 
+def _clipped_sigmoid(x: Tensor) -> Tensor:
+    """sigmoid(x) inside of (0, 1)."""
+    info = tenon.finfo(x.dtype)
+    return x.sigmoid().clamp(min=info.tiny, max=1.0 - info.eps)
+
+
 class SigmoidTransform(Transform):
     """sigmoid(x)."""
 
@@ -112,8 +118,7 @@ class SigmoidTransform(Transform):
     __hash__ = object.__hash__
 
     def _call(self, x: Tensor) -> Tensor:
-        info = tenon.finfo(x.dtype)
-        return x.sigmoid().clamp(min=info.tiny, max=1.0 - info.eps)
+        return _clipped_sigmoid(x)
 
     def _inverse(self, y: Tensor) -> Tensor:
         info = tenon.finfo(y.dtype)

@@ -7,6 +7,7 @@ live in _losses.py, _vision.py, _grid.py and _attention.py beside this file, and
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import tenon
@@ -560,3 +561,14 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     """
     x1, x2 = tenon.broadcast_tensors(x1, x2)
     return _nn.cosine_similarity(x1, x2, dim, eps)
+
+
+def __getattr__(name: str) -> Any:
+    """Names of other modules that PyTorch's has inside."""
+    if name == "grad":
+        return importlib.import_module("tenon.nn.grad")
+    if name.removesuffix("_unary").removesuffix("_variadic") == "has_torch_function" or (
+        name == "handle_torch_function"
+    ):
+        return getattr(importlib.import_module("tenon.overrides"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -242,3 +242,8 @@ kaiming_uniform = _old_name(kaiming_uniform_)
 kaiming_normal = _old_name(kaiming_normal_)
 orthogonal = _old_name(orthogonal_)
 sparse = _old_name(sparse_)
+
+
+# Names that packages import: these draw without recording, as all of this module does.
+_no_grad_uniform_, _no_grad_normal_, _no_grad_trunc_normal_ = uniform_, normal_, trunc_normal_
+_no_grad_fill_, _no_grad_zero_ = constant_, zeros_

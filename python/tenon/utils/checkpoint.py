@@ -9,7 +9,7 @@ function again and starts a backward pass of its own.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
@@ -311,3 +311,23 @@ def checkpoint_sequential(
             preserve_rng_state=preserve_rng_state,
         )
     return part(steps[checkpointed:])(input)
+
+
+def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments with leaves over the same memory in place of their tensors."""
+    if not isinstance(inputs, tuple):
+        raise RuntimeError(
+            "Only tuple of tensors is supported. Got Unsupported input type: ",
+            type(inputs).__name__,
+        )
+    return tuple(
+        x.detach().requires_grad_(x.requires_grad) if isinstance(x, Tensor) else x for x in inputs
+    )
+
+
+def check_backward_validity(inputs: Iterable[Any]) -> None:
+    """Warns where no argument needs a gradient, so that none will come."""
+    if not any(x.requires_grad for x in inputs if isinstance(x, Tensor)):
+        warnings.warn(
+            "None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2
+        )

@@ -109,7 +109,13 @@ from tenon.nn.modules.loss import (
     TripletMarginWithDistanceLoss,
 )
 from tenon.nn.modules.module import Module
-from tenon.nn.modules.normalization import GroupNorm, LayerNorm, LocalResponseNorm, RMSNorm
+from tenon.nn.modules.normalization import (
+    CrossMapLRN2d,
+    GroupNorm,
+    LayerNorm,
+    LocalResponseNorm,
+    RMSNorm,
+)
 from tenon.nn.modules.padding import (
     CircularPad1d,
     CircularPad2d,
@@ -210,6 +216,7 @@ __all__ = [
     "CosineEmbeddingLoss",
     "CosineSimilarity",
     "CrossEntropyLoss",
+    "CrossMapLRN2d",
     "Dropout",
     "Dropout1d",
     "Dropout2d",

@@ -114,11 +114,29 @@ def is_hooked(module: Any) -> bool:
 _C._module_hooks(_global_any)
 
 
+class _CallSignature:
+    """`inspect.signature` of a module, which a base class in C calls: any arguments, or those of a
+    `__call__` of its own. Of a class it is that of the constructor."""
+
+    def __get__(self, module: Any, cls: type) -> Any:
+        if module is None:
+            raise AttributeError("__signature__")
+        import inspect
+
+        if cls.__call__ is not _C._ModuleCall.__call__:
+            return inspect.signature(cls.__call__.__get__(module))
+        kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        names = zip(("args", "kwargs"), kinds, strict=True)
+        return inspect.Signature([inspect.Parameter(name, kind) for name, kind in names])
+
+
 class CallMixin(_C._ModuleCall):
     """The part of Module that is called: forward and the hooks around it.
 
     A call without hooks never comes here: the base class goes to forward itself.
     """
+
+    __signature__ = _CallSignature()
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the module computes; every subclass defines it."""

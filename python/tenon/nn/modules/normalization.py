@@ -182,3 +182,37 @@ class LocalResponseNorm(Module):
 
     def extra_repr(self) -> str:
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
+
+
+class CrossMapLRN2d(Module):
+    """Divides by a power of the mean square of the neighbouring channels of images.
+
+    The sums are PyTorch's: (size - 1) // 2 channels count on both sides, and the first channel goes
+    on counting for all that are farther away. The gradient is that of these sums; PyTorch's takes
+    other channels.
+
+    Shapes: (N, C, H, W) -> (N, C, H, W)
+
+    >>> nn.CrossMapLRN2d(3)(tn.rand(1, 4, 2, 2)).shape
+    tenon.Size([1, 4, 2, 2])
+    """
+
+    def __init__(self, size: int, alpha: float = 0.0001, beta: float = 0.75, k: float = 1) -> None:
+        super().__init__()
+        self.size = size
+        self.alpha = alpha
+        self.beta = beta
+        self.k = k
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.dim() != 4:
+            raise ValueError(f"CrossMapLRN2d: Expected input to be 4D, got {input.dim()}D instead.")
+        side = (self.size - 1) // 2
+        squares = F.pad(input * input, (0, 0, 0, 0, side, side))
+        sums = squares.unfold(1, 2 * side + 1, 1).sum(-1)
+        far = (tenon.arange(input.shape[1], device=input.device) > side).view(-1, 1, 1)
+        sums = sums + input[:, :1] ** 2 * far
+        return input * (sums * (self.alpha / self.size) + self.k) ** -self.beta
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"

@@ -19,7 +19,7 @@ from tenon.nn.modules.module import Module
 from tenon.nn.modules.normalization import LayerNorm
 
 
-def _activation(activation: str | Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+def _get_activation_fn(activation: str | Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
     if callable(activation):
         return activation
     if activation == "relu":
@@ -107,7 +107,7 @@ class TransformerEncoderLayer(_Layer):
         self.norm2 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **place)
         self.dropout1 = Dropout(dropout)
         self.dropout2 = Dropout(dropout)
-        self.activation = _activation(activation)
+        self.activation = _get_activation_fn(activation)
 
     def _attend(
         self, x: Tensor, mask: Tensor | None, padding: Tensor | None, is_causal: bool
@@ -178,7 +178,7 @@ class TransformerDecoderLayer(_Layer):
         self.dropout1 = Dropout(dropout)
         self.dropout2 = Dropout(dropout)
         self.dropout3 = Dropout(dropout)
-        self.activation = _activation(activation)
+        self.activation = _get_activation_fn(activation)
 
     def forward(
         self,

@@ -25,6 +25,7 @@ from tenon.nn.utils.fusion import (
     fuse_linear_bn_eval,
     fuse_linear_bn_weights,
 )
+from tenon.nn.utils.init import skip_init
 
 __all__ = [
     "clip_grad",
@@ -45,6 +46,7 @@ __all__ = [
     "remove_spectral_norm",
     "remove_weight_norm",
     "rnn",
+    "skip_init",
     "spectral_norm",
     "vector_to_parameters",
     "weight_norm",

@@ -50,18 +50,30 @@ class VGG(nn.Module):
         return self.classifier(tenon.flatten(self.avgpool(self.features(x)), 1))
 
 
-def _features(depth: int, norm: bool) -> nn.Sequential:
+cfgs: dict[str, list[Any]] = {
+    letter: [w for n, width in zip(plan, _WIDTHS, strict=True) for w in [width] * n + ["M"]]
+    for letter, plan in zip("ABDE", _PLANS.values(), strict=True)
+}
+
+
+def make_layers(cfg: list[Any], batch_norm: bool = False) -> nn.Sequential:
+    """Convolutions of these widths; where it says "M", pooling."""
     layers: list[nn.Module] = []
     size = 3
-    for count, width in zip(_PLANS[depth], _WIDTHS, strict=True):
-        for _ in range(count):
-            layers.append(nn.Conv2d(size, width, 3, padding=1))
-            if norm:
-                layers.append(nn.BatchNorm2d(width))
-            layers.append(nn.ReLU(inplace=True))
-            size = width
-        layers.append(nn.MaxPool2d(2, 2))
+    for width in cfg:
+        if width == "M":
+            layers.append(nn.MaxPool2d(2, 2))
+            continue
+        layers.append(nn.Conv2d(size, width, 3, padding=1))
+        if batch_norm:
+            layers.append(nn.BatchNorm2d(width))
+        layers.append(nn.ReLU(inplace=True))
+        size = width
     return nn.Sequential(*layers)
+
+
+def _features(depth: int, norm: bool) -> nn.Sequential:
+    return make_layers(cfgs["ABDE"[list(_PLANS).index(depth)]], norm)
 
 
 def _builder(depth: int, norm: bool) -> Any:

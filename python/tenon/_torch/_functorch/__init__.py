@@ -1,0 +1,1 @@
+"""The modules behind `torch.func`, as packages import them."""

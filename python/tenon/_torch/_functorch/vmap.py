@@ -1,0 +1,5 @@
+"""vmap."""
+
+from tenon.func import vmap
+
+__all__ = ["vmap"]

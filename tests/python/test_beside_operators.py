@@ -1,0 +1,233 @@
+"""Names of PyTorch that stand beside its operators: what they compute, by PyTorch 2.13's answers,
+and what the settings do."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import namedtuple
+from typing import Any
+
+import pytest
+import tenon as tn
+from tenon import nn
+
+
+def test_cross_map_lrn() -> None:
+    x = tn.arange(1.0, 9).view(1, 4, 1, 2)
+    found = nn.CrossMapLRN2d(3, alpha=0.5, beta=0.6, k=2)(x)
+    want = [0.4586, 0.73254, 0.87248, 0.93206, 0.94732, 0.93907, 1.40695, 1.35303]
+    assert found.flatten().tolist() == pytest.approx(want, abs=1e-5)
+    want = [0.999813, 1.99925, 2.998033, 3.995805, 4.992139, 5.986535, 6.990172, 7.984436]
+    assert nn.CrossMapLRN2d(4)(x).flatten().tolist() == pytest.approx(want, abs=1e-5)
+    assert tn.autograd.gradcheck(
+        nn.CrossMapLRN2d(3), [tn.rand(1, 3, 2, 2, dtype=tn.float64).requires_grad_()]
+    )
+    with pytest.raises(ValueError, match="Expected input to be 4D, got 3D"):
+        nn.CrossMapLRN2d(3)(tn.ones(1, 2, 3))
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_gradients_of_convolutions(dims: int) -> None:
+    x = tn.randn(2, 4, *[7] * dims).requires_grad_()
+    w = tn.randn(6, 2, *[3] * dims).requires_grad_()
+    options: dict[str, Any] = {"stride": 2, "padding": 1, "dilation": 1, "groups": 2}
+    out = getattr(nn.functional, f"conv{dims}d")(x, w, None, *options.values())
+    g = tn.randn_like(out)
+    by_x, by_w = tn.autograd.grad(out, (x, w), g)
+    grads = tn.nn.grad
+    assert getattr(grads, f"conv{dims}d_input")(x.shape, w, g, **options).equal(by_x)
+    assert getattr(grads, f"conv{dims}d_weight")(x, w.shape, g, **options).equal(by_w)
+    with pytest.raises(ValueError, match="requires specifying an input_size"):
+        getattr(grads, f"conv{dims}d_input")(None, w, g)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_one_convolution(transposed: bool) -> None:
+    x, w, b = tn.randn(2, 4, 5, 5), tn.randn(4, 3, 3, 3), tn.randn(3 if transposed else 4)
+    if not transposed:
+        x = x[:, :3]
+    settings = ([2, 1], [1, 0], [1, 1], transposed, [1, 0] if transposed else [0, 0], 1)
+    out = tn.convolution(x, w, b, *settings)
+    leaves = [t.clone().requires_grad_() for t in (x, w, b)]
+    if transposed:
+        want = nn.functional.conv_transpose2d(*leaves, (2, 1), (1, 0), (1, 0))
+    else:
+        want = nn.functional.conv2d(*leaves, (2, 1), (1, 0))
+    assert out.equal(want)
+    g = tn.randn_like(out)
+    found = tn.ops.aten.convolution_backward(g, x, w, [3], *settings, [True, True, True])
+    for a, b in zip(found, tn.autograd.grad(want, leaves, g), strict=True):
+        assert tn.allclose(a, b, atol=1e-5)
+    assert tn.ops.aten.convolution_backward(g, x, w, None, *settings, [False] * 3) == (None,) * 3
+
+
+def test_bags_with_their_facts() -> None:
+    table, indices, starts = tn.eye(5)[:, :3], tn.tensor([1, 2, 4, 3]), tn.tensor([0, 2, 2])
+    rows = [[0, 1, 1], [0, 0, 0], [0, 0, 0]]
+    found = tn.embedding_bag(table, indices, starts, False, 0)
+    assert [t.tolist() for t in found] == [rows, [], [0, 0, 0], [0, 0, 0]]
+    found = tn.embedding_bag(table, indices, starts, mode=1)
+    assert found[0].tolist() == [[0, 0.5, 0.5], [0, 0, 0], [0, 0, 0]]
+    assert [t.tolist() for t in found[1:]] == [[0, 0, 2, 2], [2, 0, 2], [2, 0, 2]]
+    found = tn.embedding_bag(table, indices, starts, mode=2)
+    assert found[0].tolist() == rows
+    assert found[3].tolist() == [[1, 1, 2], [0, 0, 0], [4, 4, 4]]
+
+
+def test_facts() -> None:
+    x = tn.tensor([1 + 2j])
+    assert not x.is_conj() and not tn.is_conj(x.conj()) and not tn.is_neg(x.imag)
+    assert tn.resolve_neg(x) is x
+    assert tn.is_signed(x) and not tn.is_signed(tn.ones(1, dtype=tn.uint8))
+    assert tn.is_same_size(tn.ones(2), tn.zeros(2)) and not tn.ones(2).is_same_size(tn.ones(1, 2))
+    with tn.inference_mode():
+        assert tn.is_inference(tn.ones(1))
+    assert not tn.is_inference(x) and tn.get_device(x) == -1
+    assert tn.ones(2).map_(tn.tensor([2.0]), lambda a, b: a + b).tolist() == [3, 3]
+    assert tn.ones(2).map2_(tn.arange(2), tn.arange(2), lambda a, b, c: a + b * c).tolist() == [
+        1,
+        2,
+    ]
+
+
+def test_assertions() -> None:
+    tn._assert(tn.tensor(True), "holds")
+    with pytest.raises(AssertionError, match="does not hold"):
+        tn._assert(1 > 2, "does not hold")
+
+
+def test_deterministic_levels() -> None:
+    try:
+        for level, name in enumerate(("default", "warn", "error")):
+            tn.set_deterministic_debug_mode(name)
+            assert tn.get_deterministic_debug_mode() == level
+            tn.set_deterministic_debug_mode(level)
+            assert tn.are_deterministic_algorithms_enabled() is (level > 0)
+        with pytest.raises(RuntimeError, match="invalid value of debug_mode"):
+            tn.set_deterministic_debug_mode(3)
+    finally:
+        tn.set_deterministic_debug_mode(0)
+
+
+def test_modules_without_initialisation() -> None:
+    made = nn.utils.skip_init(nn.Linear, 3, 2, dtype=tn.float64)
+    assert made.weight.shape == (2, 3) and made.weight.dtype is tn.float64
+    assert made.weight.device.type == "cpu"
+    with pytest.raises(RuntimeError, match="must support a 'device' arg"):
+        nn.utils.skip_init(nn.ReLU)
+    with pytest.raises(RuntimeError, match="Expected a Module"):
+        nn.utils.skip_init(dict)
+
+
+def test_stateless() -> None:
+    model, x = nn.Linear(2, 1), tn.ones(1, 2)
+    from tenon.nn.utils import stateless
+
+    with pytest.warns(FutureWarning, match=r"func\.functional_call"):
+        found = stateless.functional_call(
+            model, {"weight": tn.ones(1, 2), "bias": tn.zeros(1)}, (x,)
+        )
+    assert found.item() == 2
+
+
+Pair = namedtuple("Pair", "a b")
+
+
+def test_scattered_arguments() -> None:
+    from tenon.nn.parallel import scatter_gather as sg
+
+    x, places = tn.arange(4), ["cpu", "cpu"]
+    rows = sg.scatter((x, {"k": [x, 3]}, Pair(x, None)), places)
+    assert len(rows) == 2 and rows[1][0].tolist() == [2, 3]
+    assert rows[0][1]["k"][0].tolist() == [0, 1] and rows[0][1]["k"][1] == 3
+    assert type(rows[1][2]) is Pair and rows[1][2].a.tolist() == [2, 3]
+    args, kwargs = sg.scatter_kwargs((x,), {}, places)
+    assert [a[0].tolist() for a in args] == [[0, 1], [2, 3]] and kwargs == ({}, {})
+    outs = [{"y": Pair(r[0], None)} for r in rows]
+    assert sg.gather(outs, "cpu")["y"].a.tolist() == [0, 1, 2, 3]
+    assert sg.gather([tn.tensor(1.0), tn.tensor(2.0)], "cpu").tolist() == [1, 2]
+    with pytest.raises(ValueError, match="same number of keys"):
+        sg.gather([{"a": x}, {}], "cpu")
+
+
+def test_order_of_products() -> None:
+    from tenon.backends import opt_einsum
+
+    a, b, c = tn.randn(2, 3), tn.randn(3, 4), tn.randn(4, 5)
+    with opt_einsum.flags(enabled=False):
+        assert opt_einsum.enabled is False
+        want = tn.einsum("ij,jk,kl->il", a, b, c)
+    assert tn.allclose(tn.einsum("ij,jk,kl->il", a, b, c), want, atol=1e-5)
+    if opt_einsum.is_available():
+        with opt_einsum.flags(enabled=True, strategy="optimal"):
+            found = tn.einsum("...ij,jk,kl", a, b, c)
+        assert tn.allclose(found, want, atol=1e-5)
+
+
+def test_modules_as_functions() -> None:
+    program = """
+import torch
+from torch._functorch.apis import chunk_vmap, vmap
+from torch._functorch.make_functional import make_functional, make_functional_with_buffers
+from torch._functorch.eager_transforms import jacrev
+from torch import _VF
+model, x = torch.nn.Linear(3, 2), torch.ones(3)
+f, params = make_functional(model)
+assert f(params, x).equal(model(x))
+assert jacrev(f)(params, x)[0].shape == (2, 2, 3)
+assert vmap(f, (None, 0))(params, torch.ones(4, 3)).shape == (4, 2)
+twice = chunk_vmap(lambda a, b: a * b, (0, None), chunks=3)
+assert twice(torch.arange(4), 2).tolist() == [0, 2, 4, 6]
+f, params, buffers = make_functional_with_buffers(torch.nn.BatchNorm1d(3), True)
+assert not params[0].requires_grad and f(params, buffers, torch.randn(4, 3)).shape == (4, 3)
+try:
+    make_functional(torch.nn.BatchNorm1d(3))
+except RuntimeError as err:
+    assert "has buffers" in str(err)
+assert _VF.lstm is not None and _VF.relu(-x).sum() == 0
+from torch.autograd.grad_mode import set_multithreading_enabled
+from torch.autograd.variable import Variable
+assert isinstance(x, Variable)
+with set_multithreading_enabled(False):
+    pass
+from torch.nn.common_types import _size_2_t
+print("well")
+"""
+    done = subprocess.run(
+        [sys.executable, "-m", "tenon", "run", "-c", program], capture_output=True, text=True
+    )
+    assert done.stdout == "well\n", done.stderr
+
+
+def test_the_environment() -> None:
+    from tenon.utils import collect_env
+
+    text = collect_env.get_pretty_env_info()
+    assert f"Tenon version: {tn.__version__}" in text and sys.version.split()[0] in text
+    assert "[pip3] numpy==" in text
+
+
+def test_signatures_of_modules() -> None:
+    import inspect
+
+    assert str(inspect.signature(nn.Linear(2, 1))) == "(*args, **kwargs)"
+    assert list(inspect.signature(nn.Linear).parameters)[:3] == [
+        "in_features", "out_features", "bias"
+    ]  # fmt: skip
+
+    class Own(nn.Module):
+        def __call__(self, x: int) -> int:
+            return x
+
+    assert list(inspect.signature(Own()).parameters) == ["x"]
+
+
+def test_layers_of_vgg() -> None:
+    from tenon.vision.models import vgg
+
+    layers = vgg.make_layers([4, "M", 8], batch_norm=True)
+    assert [type(m).__name__ for m in layers] == [
+        "Conv2d", "BatchNorm2d", "ReLU", "MaxPool2d", "Conv2d", "BatchNorm2d", "ReLU"
+    ]  # fmt: skip
+    assert vgg.cfgs["A"] == [64, "M", 128, "M", 256, 256, "M", 512, 512, "M", 512, 512, "M"]
