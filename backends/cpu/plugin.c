@@ -7,6 +7,7 @@
 #include "cpu_priv.h"
 #include "cpu_rows_list.h"
 #include "gemm.h"
+#include "map.h"
 
 /* ---- Rows --------------------------------------------------------------------------------------*/
 
@@ -58,6 +59,7 @@ static const void *query(void *ctx, const char *iface) {
     (void)ctx;
     if (strcmp(iface, "tn.memory/1") == 0) return &cpu_memory_iface;
     if (strcmp(iface, "tn.threads/1") == 0) return &cpu_threads_iface;
+    if (strcmp(iface, "tn.codegen/2") == 0) return &cpu_codegen_iface;
     return NULL;
 }
 

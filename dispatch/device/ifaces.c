@@ -16,11 +16,11 @@ typedef struct iface_kind {
     const char *members;          /* the functions, in order */
 } iface_kind;
 
-#define KIND(field, functions)                                                                     \
+#define KIND(field, functions) KIND_OF(field, "tn." #field "/1", tn_##field##_iface, functions)
+#define KIND_OF(field, text, table, functions)                                                     \
     {                                                                                              \
-        .name = "tn." #field "/1", .bytes = sizeof(tn_##field##_iface),                            \
-        .at_copy = offsetof(tni_ifaces, copies.field), .at_pointer = offsetof(tni_ifaces, field),  \
-        .members = functions                                                                       \
+        .name = (text), .bytes = sizeof(table), .at_copy = offsetof(tni_ifaces, copies.field),     \
+        .at_pointer = offsetof(tni_ifaces, field), .members = functions                            \
     }
 
 static const iface_kind kinds[] = {
@@ -36,6 +36,7 @@ static const iface_kind kinds[] = {
     KIND(collectives, "unique_id create destroy all_reduce all_gather reduce_scatter broadcast"),
     KIND(profiler, "push pop mark"),
     KIND(codegen, "compile run destroy"),
+    KIND_OF(codegen2, "tn.codegen/2", tn_codegen_iface, "compile run destroy"),
     KIND(threads, "get set parallel"),
 };
 

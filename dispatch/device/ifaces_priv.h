@@ -17,6 +17,7 @@ typedef struct tni_ifaces {
     const tn_collectives_iface *collectives;
     const tn_profiler_iface *profiler;
     const tn_codegen_iface *codegen;
+    const tn_codegen_iface *codegen2; /* "tn.codegen/2" */
     const tn_threads_iface *threads;
     /* What the pointers above lead to; all zeroes where they are NULL. */
     struct tni_iface_copies {
@@ -30,7 +31,7 @@ typedef struct tni_ifaces {
         tn_ipc_iface ipc;
         tn_collectives_iface collectives;
         tn_profiler_iface profiler;
-        tn_codegen_iface codegen;
+        tn_codegen_iface codegen, codegen2;
         tn_threads_iface threads;
     } copies;
 } tni_ifaces;

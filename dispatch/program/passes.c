@@ -12,12 +12,6 @@ bool tni_p_shares(const tn_tensor *a, const tn_tensor *b) {
     return a && b && a->storage && a->storage == b->storage && a->storage->bytes > 0;
 }
 
-bool tni_p_is_random(const tn_op *op) {
-    for (int i = 0; i < op->nfields; i++)
-        if (op->fields[i].kind == TN_F_GENERATOR) return true;
-    return op->flags & TNI_OP_RANDOM;
-}
-
 static int64_t numel_of(const tni_pvalue *v) {
     int64_t n = 1;
     for (int32_t d = 0; d < v->ndim; d++) n *= v->shape[d] < 0 ? 1 : v->shape[d];

@@ -39,6 +39,7 @@ void tni_p_node_clear(tni_pnode *n) {
 }
 
 static void free_all(tn_program *p) {
+    tni_p_fused_forget(p);
     for (int32_t i = 0; i < p->nnodes; i++) tni_p_node_clear(&p->node[i]);
     for (int32_t i = 0; i < p->nvalues; i++) {
         tn_tensor_unref(&p->value[i].t);
@@ -151,6 +152,7 @@ tn_status tni_p_settle(tn_program *p) {
             if (n->given[i] >= 0) last[n->given[i]] = k;
     }
     for (int32_t i = 0; i < p->noutputs; i++) last[p->output[i]] = p->nnodes;
+    tni_p_fused_forget(p);
     free(p->last_use);
     p->last_use = last;
     return TN_OK;

@@ -78,6 +78,7 @@ struct tn_program {
     char *read_where;
     tni_plook *look;
     int32_t nlooks, look_room;
+    _Atomic(struct tni_pfused *) fused; /* fuse.c; NULL: not looked for yet */
 };
 
 /* ---- program.c ---------------------------------------------------------------------------------*/
@@ -98,13 +99,43 @@ void tni_p_each_written(const tni_pnode *n, void (*fn)(void *ctx, int32_t id), v
 
 /* Results that may look at the memory of an input, whatever the layout of the inputs. */
 bool tni_p_may_share(const tn_program *p, const tni_pnode *n, int32_t out, int32_t in);
-bool tni_p_is_random(const tn_op *op);
+static inline bool tni_p_is_random(const tn_op *op) {
+    for (int i = 0; i < op->nfields; i++)
+        if (op->fields[i].kind == TN_F_GENERATOR) return true;
+    return op->flags & TNI_OP_RANDOM;
+}
 bool tni_p_shares(const tn_tensor *a, const tn_tensor *b);
 
 /* ---- run.c -------------------------------------------------------------------------------------*/
 /* One node, on tensors by value; its results are new references there. */
 tn_status tni_p_run_node(const tn_program *p, const tni_pnode *n, const int64_t *sizes,
                          tn_tensor **tensors);
+
+/* ---- fuse.c: pointwise nodes that run as one ---------------------------------------------------*/
+enum { TNI_P_GROUP_VALUES = TN_MAX_OPERANDS, TNI_P_GROUP_NODES = 48 };
+/* Nodes that stand one after the other; a value that only they use is never made. */
+typedef struct tni_pgroup {
+    int32_t first, count;
+    int32_t nin, nout;
+    int32_t value[TNI_P_GROUP_VALUES]; /* outputs, then inputs */
+    int32_t ndrops;
+    int32_t drop[TNI_P_GROUP_VALUES]; /* inputs that nobody needs afterwards */
+    const tni_device *dev;
+    void *code;
+    int32_t nreach;
+    uint8_t reach[TNI_P_GROUP_NODES]; /* inputs that decide on a node's shape, one each as bits */
+    const tn_cell *cell[TNI_P_GROUP_NODES];
+    int32_t compute[TNI_P_GROUP_NODES];
+} tni_pgroup;
+typedef struct tni_pfused {
+    int32_t n;
+    tni_pgroup group[];
+} tni_pfused;
+/* The groups of a program, found at the first call; NULL: out of memory, or there are none. */
+const tni_pfused *tni_p_fused(const tn_program *p);
+void tni_p_fused_forget(tn_program *p);
+/* TN_DECLINE: its nodes have to run one by one. */
+tn_status tni_p_run_group(const tn_program *p, const tni_pgroup *g, tn_tensor **tensors);
 
 /* ---- text.c: a text or file that grows ---------------------------------------------------------*/
 typedef struct tni_sink {

@@ -7,7 +7,8 @@
 
 #include "infer_priv.h"
 
-enum { SMALL = 32 }; /* tensors in lists without a block of their own */
+enum { SMALL = 32 };          /* tensors in lists without a block of their own */
+enum { FEW = 8, MANY = 128 }; /* free sizes and values of a run without one */
 
 /* ---- Inputs ------------------------------------------------------------------------------------*/
 
@@ -262,41 +263,63 @@ static bool is_casting(void) {
     return false;
 }
 
+static tn_status run_one(const tn_program *p, int32_t k, const int64_t *sizes,
+                         tn_tensor **tensors) {
+    const tni_pnode *n = &p->node[k];
+    TN_TRY(tni_p_run_node(p, n, sizes, tensors));
+    /* parameters are converted once in a region, which ends with its last call */
+    bool last = n->cast && (k + 1 == p->nnodes || !p->node[k + 1].cast);
+    if (last && !is_casting()) tn_autocast_clear();
+    for (int32_t i = 0; i < n->nin; i++) drop(p, n->in[i], k, tensors);
+    for (int32_t i = 0; i < n->op->nout; i++) drop(p, n->given[i], k, tensors);
+    for (int32_t i = 0; i < n->nout; i++) drop(p, n->out[i], k, tensors);
+    return TN_OK;
+}
+
 static tn_status run_nodes(const tn_program *p, const int64_t *sizes, tn_tensor **tensors) {
+    const tni_pfused *f = tni_p_fused(p);
+    int32_t at = 0; /* the next group */
     for (int32_t k = 0; k < p->nnodes; k++) {
-        const tni_pnode *n = &p->node[k];
-        TN_TRY(tni_p_run_node(p, n, sizes, tensors));
-        /* parameters are converted once in a region, which ends with its last call */
-        bool last = n->cast && (k + 1 == p->nnodes || !p->node[k + 1].cast);
-        if (last && !is_casting()) tn_autocast_clear();
-        for (int32_t i = 0; i < n->nin; i++) drop(p, n->in[i], k, tensors);
-        for (int32_t i = 0; i < n->op->nout; i++) drop(p, n->given[i], k, tensors);
-        for (int32_t i = 0; i < n->nout; i++) drop(p, n->out[i], k, tensors);
+        const tni_pgroup *g = f && at < f->n && f->group[at].first == k ? &f->group[at++] : NULL;
+        tn_status st = g ? tni_p_run_group(p, g, tensors) : TN_DECLINE;
+        if (st == TN_OK)
+            k += g->count - 1;
+        else
+            TN_TRY(run_one(p, k, sizes, tensors));
     }
     return TN_OK;
 }
 
+static tn_status run(const tn_program *p, tn_tensor *const *inputs, int32_t n, tn_tensor **outputs,
+                     int32_t m, int64_t *sizes, tn_tensor **tensors) {
+    TN_TRY(check_inputs(p, inputs, n, sizes));
+    for (int32_t i = 0; i < p->nvalues; i++)
+        tensors[i] = p->value[i].role == TNI_P_WEIGHT ? p->value[i].t : NULL;
+    for (int32_t i = 0; i < n; i++) tensors[p->input[i]] = inputs[i];
+    tn_status st = run_nodes(p, sizes, tensors);
+    for (int32_t i = 0; i < m && st == TN_OK; i++)
+        outputs[i] = tn_tensor_ref(tensors[p->output[i]]);
+    for (int32_t i = 0; i < p->nvalues; i++)
+        if (p->value[i].role == TNI_P_NODE) tn_tensor_unref(&tensors[i]);
+    return st;
+}
+
 tn_status tn_program_run(const tn_program *p, tn_tensor *const *inputs, int32_t n,
                          tn_tensor **outputs, int32_t m) {
+    int64_t few_sizes[FEW];
+    tn_tensor *few_tensors[MANY];
     if (!p || n < 0 || m < 0 || (n && !inputs) || (m && !outputs))
         return tn_fail(TN_E_TYPE, -1, "program_run() needs a program, its inputs and a place");
     if (!p->recorded) return tn_fail(TN_E_STATE, 0, "the program is still being recorded");
     if (m != p->noutputs)
         return tn_fail(TN_E_VALUE, 3, "the program has %d outputs, not %d", (int)p->noutputs,
                        (int)m);
+    if (p->nsymbols <= FEW && p->nvalues <= MANY)
+        return run(p, inputs, n, outputs, m, few_sizes, few_tensors);
     int64_t *sizes = malloc(sizeof *sizes * (size_t)(p->nsymbols + 1));
-    tn_tensor **tensors = calloc((size_t)p->nvalues + 1, sizeof(tn_tensor *));
-    tn_status st = sizes && tensors ? check_inputs(p, inputs, n, sizes) : tni_p_memory();
-    if (st == TN_OK) {
-        for (int32_t i = 0; i < p->nvalues; i++)
-            if (p->value[i].role == TNI_P_WEIGHT) tensors[i] = p->value[i].t;
-        for (int32_t i = 0; i < n; i++) tensors[p->input[i]] = inputs[i];
-        st = run_nodes(p, sizes, tensors);
-        for (int32_t i = 0; i < m && st == TN_OK; i++)
-            outputs[i] = tn_tensor_ref(tensors[p->output[i]]);
-        for (int32_t i = 0; i < p->nvalues; i++)
-            if (p->value[i].role == TNI_P_NODE) tn_tensor_unref(&tensors[i]);
-    }
+    tn_tensor **tensors = malloc(sizeof *tensors * ((size_t)p->nvalues + 1));
+    tn_status st =
+        sizes && tensors ? run(p, inputs, n, outputs, m, sizes, tensors) : tni_p_memory();
     free(sizes);
     free(tensors);
     return st;

@@ -94,6 +94,7 @@ static const struct {
      sizeof(tn_collectives_iface)},
     {"tn.profiler/1", "push pop mark", sizeof(tn_profiler_iface)},
     {"tn.codegen/1", "compile run destroy", sizeof(tn_codegen_iface)},
+    {"tn.codegen/2", "compile run destroy", sizeof(tn_codegen_iface)},
     {"tn.threads/1", "get set parallel", sizeof(tn_threads_iface)},
 };
 

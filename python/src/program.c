@@ -294,6 +294,20 @@ static PyObject *optimize(PyObject *unused, PyObject *args) {
     return none_or_raise(st);
 }
 
+static PyObject *fused(PyObject *unused, PyObject *o) {
+    tn_program *p;
+    int32_t first, count;
+    (void)unused;
+    if (!program_of(o, &p)) return NULL;
+    PyObject *list = PyList_New(0);
+    for (int32_t i = 0; list && tn_program_fused_at(p, i, &first, &count) == TN_OK; i++) {
+        PyObject *row = Py_BuildValue("ii", (int)first, (int)count);
+        if (!row || PyList_Append(list, row) < 0) Py_CLEAR(list);
+        Py_XDECREF(row);
+    }
+    return list;
+}
+
 static PyObject *note(PyObject *unused, PyObject *args) {
     tn_program *p;
     const char *text = NULL;
@@ -361,6 +375,7 @@ static PyMethodDef functions[] = {
     {"_program_weights", weights, METH_O, "A list of (name, kind, tensor)."},
     {"_program_set_weight", set_weight, METH_VARARGS, "(program, i, tensor)"},
     {"_program_optimize", optimize, METH_VARARGS, "(program, passes)"},
+    {"_program_fused", fused, METH_O, "Groups that run as one kernel: (first node, nodes) each."},
     {"_program_note", note, METH_VARARGS, "(program[, text])"},
     {"_program_load", load, METH_O, "The program of a .tng file."},
     {"_program_parse", parse, METH_O, "The program of a .tng file's bytes."},

@@ -32,4 +32,7 @@ typedef struct cpu_map_op {
 tn_status cpu_map_run(const tn_plan *plan, const cpu_map_op *op, const cpu_param *params);
 tn_status cpu_map_zero_division(void);
 
+/* ---- fuse.c: expressions of pointwise operators ------------------------------------------------*/
+extern const tn_codegen_iface cpu_codegen_iface;
+
 #endif

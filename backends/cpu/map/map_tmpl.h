@@ -85,9 +85,9 @@ static int MAP_NAME(flat)(int64_t n, void *out, const void *const *in, const cpu
 }
 
 /* A number as second or first operand is the rule in scripts; half-width and complex types go
- * through a block of copies instead. */
+ * through a block of copies instead, and so do formulas of whole vectors, whose last bits would differ. */
 #if OP_NIN == 2 && !TMPL_IS_HALF && !TMPL_IS_COMPLEX && !TMPL_PASTE2(SLOW, OP) &&                  \
-    !defined(OP_IN0_BOOL) && !defined(OP_IN1_BOOL) && OP_NPARAMS < 2
+    !TMPL_PASTE2(WIDE, OP) && !defined(OP_IN0_BOOL) && !defined(OP_IN1_BOOL) && OP_NPARAMS < 2
 #define MAP_SCALARS 1
 static int MAP_NAME(scalar_b)(int64_t n, void *out, const void *const *in,
                               const cpu_param *params) {

@@ -35,6 +35,11 @@ TN_API void tn_program_unref(tn_program **p);
 TN_API tn_status tn_program_run(const tn_program *p, tn_tensor *const *inputs, int32_t n,
                                 tn_tensor **outputs, int32_t m);
 
+/* Groups of nodes that run as one kernel where nothing is recorded for gradients: 0 .. until
+ * TN_E_INDEX. */
+TN_API tn_status tn_program_fused_at(const tn_program *p, int32_t i, int32_t *ret_first,
+                                     int32_t *ret_count);
+
 /* What goes in and comes out. A size of -1 may differ from run to run. */
 typedef struct tn_program_slot {
     const char *name; /* lives as long as the program */

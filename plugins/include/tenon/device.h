@@ -201,6 +201,12 @@ typedef struct tn_expr_node {
     int32_t noperands;
     int32_t operand[TN_EXPR_OPERANDS];
     const struct tn_scalar *value;
+    /* From here on for "tn.codegen/2" alone. */
+    const void *args;    /* the operator's argument struct; of a number: one element of `dtype` */
+    uint64_t args_bytes; /* of the struct, or the element */
+    uint64_t sig;        /* TN_SIG_<op> */
+    int32_t compute;     /* slot of the dtype that the kernel would be looked up with */
+    int32_t reserved;
 } tn_expr_node;
 typedef struct tn_expr {
     uint32_t struct_size;
@@ -219,6 +225,11 @@ typedef struct tn_codegen_iface {
                      void *stream);
     void (*destroy)(void *ctx, int32_t device, void *code);
 } tn_codegen_iface;
+
+/* "tn.codegen/2": the same table, and nodes as core records them in programs. `args` has every
+ * argument but the plan and the tensors, which compile copies if it needs them later; operator "_cast"
+ * is a conversion to the node's dtype; there may be several outputs. A run that fails has computed
+ * nothing: core calls operator by operator, which gives the failure its name. */
 
 /* ---- "tn.threads/1": the device's worker pool ---------------------------------------------------
  * Without it: one thread. */

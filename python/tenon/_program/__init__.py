@@ -68,6 +68,11 @@ class Program:
         """How often computed values were looked at while it was recorded, and where first."""
         return _C._program_reads(self._program)
 
+    @property
+    def fused(self) -> list[tuple[int, int]]:
+        """Nodes that run as one kernel: the first one and how many, of each group."""
+        return _C._program_fused(self._program)
+
     def optimize(self, passes: int = DEAD | COMMON | FOLD) -> None:
         _C._program_optimize(self._program, passes)
         self.__dict__.pop("data", None)

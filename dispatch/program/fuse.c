@@ -1,0 +1,448 @@
+/* fuse.c: runs of pointwise nodes as one kernel of a device that makes such ("tn.codegen/2").
+ *
+ * Groups follow from the program alone. Whether one runs as such is seen in each call: recording, layers,
+ * graphs that are captured and memory that is not packed leave its nodes to the dispatcher, and so does a
+ * kernel that fails, so that failures are those of the nodes. */
+#include "program_priv.h"
+
+#include <stdlib.h>
+
+#include <tenon/args_pointwise.h>
+
+#include "infer_priv.h"
+#include "memory_priv.h"
+#include "op_pointwise.h"
+#include "os_priv.h"
+#include "plan_priv.h"
+
+enum { MAX_NODES = 64, MAX_VALUES = TNI_P_GROUP_VALUES + MAX_NODES };
+
+static tni_os_mutex lock = TNI_OS_MUTEX_INIT;
+static tni_pfused none;
+
+/* ---- Which nodes fit ---------------------------------------------------------------------------*/
+
+typedef struct fit {
+    int32_t compute, result;
+    int32_t want[TN_EXPR_OPERANDS]; /* dtype of each operand in the kernel */
+    const tn_cell *cell;
+} fit;
+
+static int32_t number_dtype(const tn_scalar *s) {
+    static const int32_t dtypes[] = {TN_BOOL, TN_I64, TN_F64, TN_C128};
+    return s->kind >= TN_CAT_BOOL && s->kind <= TN_CAT_COMPLEX ? dtypes[s->kind] : -1;
+}
+
+static bool is_plain(const tn_program *p, const tni_pnode *n) {
+    const tn_op *op = n->op;
+    if (op->info.kind != TN_OP_POINTWISE || op->nout != 1 || n->nout != 1 || n->nin != op->nin ||
+        n->nin > TN_EXPR_OPERANDS || n->out[0] < 0 || n->given[0] != TNI_P_NONE || n->nderived ||
+        n->cast || (op->flags & (TNI_OP_INPLACE_ONLY | TNI_OP_WRITES)) || tni_p_is_random(op) ||
+        p->value[n->out[0]].device.slot != 0)
+        return false;
+    bool tensors = false;
+    for (int32_t i = 0; i < n->nin; i++) {
+        if (tni_is_list(tni_in_field(op, i)) || (n->wrote && n->wrote[i])) return false;
+        if (n->in[i] < 0 && !(n->in[i] == TNI_P_NUMBER && n->number)) return false;
+        if (n->in[i] >= 0 && p->value[n->in[i]].device.slot != 0) return false;
+        tensors |= n->in[i] >= 0;
+    }
+    return tensors;
+}
+
+static const tn_cell *own_cell(const tn_op *op, const tni_device *dev, int32_t dtype) {
+    const tn_cell *cell = tni_cell(op, 0, dtype);
+    return cell && cell->plugin == dev->plugin ? cell : NULL;
+}
+
+/* The dtypes of a node by its operator's rules, as in call/pointwise.c. */
+static bool find_fit(const tn_program *p, const tni_pnode *n, const tni_device *dev, fit *ret) {
+    const tn_op *op = n->op;
+    tn_view like[TN_EXPR_OPERANDS];
+    const tn_view *of[TN_EXPR_OPERANDS];
+    int count = 0;
+    bool mask[TN_EXPR_OPERANDS];
+    if (!is_plain(p, n)) return false;
+    memset(like, 0, sizeof like);
+    for (int32_t i = 0; i < n->nin; i++) {
+        bool number = n->in[i] < 0;
+        int32_t dtype = number ? number_dtype(&n->number[i]) : p->value[n->in[i]].dtype;
+        if (dtype < 0 || dtype >= TN_DTYPE_BUILTIN_COUNT) return false;
+        like[i].word = (uint64_t)dtype | (number ? TN_W_SCALAR : 0);
+        like[i].ndim = number ? 0 : p->value[n->in[i]].ndim;
+        mask[i] = op->fields[op->in_field[i]].flags & TNI_FIELD_BOOL_INPUT;
+        if (!mask[i]) of[count++] = &like[i];
+    }
+    if (op->compute_rule == TNI_COMPUTE_FIRST && count > 1) count = 1;
+    tn_infer inf = {.op = op};
+    if (tni_infer_dtype(&inf, op->compute_rule, of, count) != TN_OK) return false;
+    ret->compute = inf.compute;
+    ret->result = tni_result_of(inf.compute, op->result_rule);
+    int category = tni_category(inf.compute);
+    bool same = false; /* some operand is of the category that is computed in */
+    for (int i = 0; i < count; i++) same |= tni_category(tn_view_dtype(of[i])) >= category;
+    if (!same || (category < TN_CAT_FLOAT && (op->flags & TNI_OP_NUMBERS))) return false;
+    if (ret->compute >= TN_DTYPE_BUILTIN_COUNT || ret->result != p->value[n->out[0]].dtype)
+        return false;
+    for (int32_t i = 0; i < n->nin; i++) {
+        ret->want[i] = mask[i] ? TN_BOOL : inf.compute;
+        int32_t has = tn_view_dtype(&like[i]);
+        bool converts = n->in[i] >= 0 && has != ret->want[i];
+        if (converts && !own_cell(&tni_op__cast, dev, has)) return false;
+    }
+    ret->cell = own_cell(op, dev, inf.compute);
+    return ret->cell != NULL;
+}
+
+/* ---- An expression -----------------------------------------------------------------------------*/
+
+typedef struct builder {
+    const tn_program *p;
+    tni_pgroup *g;
+    int32_t nnodes, nvalues;   /* of the expression; nvalues: inputs */
+    int32_t input[MAX_VALUES]; /* values that the group is given */
+    int32_t dtype[MAX_VALUES];
+    tn_expr_node node[MAX_NODES];
+    uint8_t reach[MAX_NODES];
+    _Alignas(16) unsigned char number[MAX_NODES][16];
+    tn_scalar scalar[MAX_NODES];
+    int32_t *made; /* by value of the program: its node + 1, or 0 */
+    int32_t nkernels;
+} builder;
+
+/* While a group grows, nodes have numbers from MAX_VALUES on, as inputs still come. */
+enum { NODE = MAX_VALUES };
+
+static int32_t find_input(builder *b, int32_t value) {
+    for (int32_t i = 0; i < b->nvalues; i++)
+        if (b->input[i] == value) return i;
+    if (b->nvalues == TNI_P_GROUP_VALUES - 1) return -1;
+    b->input[b->nvalues] = value;
+    b->dtype[b->nvalues] = b->p->value[value].dtype;
+    return b->nvalues++;
+}
+
+static int32_t add_number(builder *b, const tn_scalar *s, int32_t dtype) {
+    if (b->nnodes == MAX_NODES) return -1;
+    int32_t at = b->nnodes++;
+    b->scalar[at] = *s;
+    tni_scalar_store(s, dtype, b->number[at]);
+    b->node[at] = (tn_expr_node){
+        .dtype = dtype,
+        .value = &b->scalar[at],
+        .args = b->number[at],
+        .args_bytes = (uint64_t)tn_dtype_size(dtype),
+        .compute = dtype,
+    };
+    b->reach[at] = 0;
+    return NODE + at;
+}
+
+static uint8_t reach_of(const builder *b, int32_t operand) {
+    return operand < NODE ? (uint8_t)(1u << operand) : b->reach[operand - NODE];
+}
+
+static int32_t dtype_at(const builder *b, int32_t operand) {
+    return operand < NODE ? b->dtype[operand] : b->node[operand - NODE].dtype;
+}
+
+static const tn__cast_args cast_args;
+
+static int32_t add_cast(builder *b, int32_t operand, int32_t dtype) {
+    if (b->nnodes == MAX_NODES) return -1;
+    b->reach[b->nnodes] = reach_of(b, operand);
+    b->node[b->nnodes] = (tn_expr_node){
+        .op = tni_op__cast.info.name,
+        .dtype = dtype,
+        .noperands = 1,
+        .operand = {operand},
+        .args = &cast_args,
+        .args_bytes = sizeof cast_args,
+        .sig = tni_op__cast.info.sig,
+        .compute = dtype_at(b, operand),
+    };
+    return NODE + b->nnodes++;
+}
+
+static bool add_kernel(builder *b, const tn_cell *cell, int32_t compute) {
+    tni_pgroup *g = b->g;
+    for (int32_t i = 0; i < b->nkernels; i++)
+        if (g->cell[i] == cell) return true;
+    if (b->nkernels == TNI_P_GROUP_NODES) return false;
+    g->cell[b->nkernels] = cell;
+    g->compute[b->nkernels++] = compute;
+    return true;
+}
+
+/* Adds a node of the program; false: the group is full, and as it was but for things nobody uses. */
+static bool add_node(builder *b, const tni_pnode *n, const tni_device *dev) {
+    fit f;
+    tn_expr_node e;
+    if (!find_fit(b->p, n, dev, &f)) return false;
+    memset(&e, 0, sizeof e);
+    uint8_t reach = 0;
+    for (int32_t i = 0; i < n->nin; i++) {
+        int32_t id = n->in[i], x;
+        if (id < 0)
+            x = add_number(b, &n->number[i], f.want[i]);
+        else
+            x = b->made[id] ? NODE + b->made[id] - 1 : find_input(b, id);
+        if (x >= 0 && id >= 0 && dtype_at(b, x) != f.want[i]) {
+            if (!add_kernel(b, own_cell(&tni_op__cast, dev, dtype_at(b, x)), dtype_at(b, x)))
+                return false;
+            x = add_cast(b, x, f.want[i]);
+        }
+        if (x < 0) return false;
+        e.operand[i] = x;
+        reach |= reach_of(b, x);
+    }
+    if (b->nnodes == MAX_NODES || !add_kernel(b, f.cell, f.compute)) return false;
+    e.op = n->op->info.name;
+    e.dtype = f.result;
+    e.noperands = n->nin;
+    e.args = n->args;
+    e.args_bytes = n->op->args_bytes;
+    e.sig = n->op->info.sig;
+    e.compute = f.compute;
+    b->reach[b->nnodes] = reach;
+    b->node[b->nnodes] = e;
+    b->made[n->out[0]] = ++b->nnodes;
+    return true;
+}
+
+static bool same_shape(const tni_pvalue *a, const tni_pvalue *b) {
+    return a->ndim == b->ndim &&
+           (a->ndim <= 0 || memcmp(a->shape, b->shape, sizeof *a->shape * (size_t)a->ndim) == 0);
+}
+
+/* ---- A group -----------------------------------------------------------------------------------*/
+
+/* Values that somebody needs after node `end`. */
+static int32_t find_outputs(const builder *b, int32_t first, int32_t end, int32_t *ret_value) {
+    int32_t n = 0;
+    for (int32_t k = first; k < end; k++) {
+        int32_t id = b->p->node[k].out[0];
+        if (b->p->last_use[id] < end) continue;
+        if (n == TNI_P_GROUP_VALUES) return n + 1;
+        ret_value[n++] = id;
+    }
+    return n;
+}
+
+static tn_status compile(builder *b, const tni_device *dev) {
+    tni_pgroup *g = b->g;
+    int32_t outputs[TNI_P_GROUP_VALUES];
+    for (int32_t i = 0; i < b->nnodes; i++)
+        for (int32_t k = 0; k < b->node[i].noperands; k++)
+            if (b->node[i].operand[k] >= NODE) b->node[i].operand[k] += b->nvalues - NODE;
+    for (int32_t i = 0; i < g->nout; i++) outputs[i] = b->nvalues + b->made[g->value[i]] - 1;
+    tn_expr e = {sizeof e, sizeof b->node[0], b->nvalues, b->nnodes, g->nout,
+                 0,        b->dtype,          b->node,    outputs};
+    tn_status st = tni_caught(dev->ifaces.codegen2->compile(dev->desc.ctx, 0, &e, &g->code));
+    if (st == TN_OK && !g->code) st = TN_DECLINE;
+    return st;
+}
+
+static void note_reach(builder *b, tni_pgroup *g) {
+    for (int32_t i = 0; i < b->nnodes; i++) {
+        bool known = b->reach[i] == 0 || b->node[i].args == &cast_args;
+        for (int32_t k = 0; k < g->nreach && !known; k++) known = g->reach[k] == b->reach[i];
+        if (!known) g->reach[g->nreach++] = b->reach[i];
+    }
+}
+
+/* Nodes from `first` on that fit and have one shape. */
+static int32_t grow(builder *b, int32_t first, const tni_device *dev) {
+    const tn_program *p = b->p;
+    int32_t k = first;
+    for (; k < p->nnodes; k++) {
+        const tni_pnode *n = &p->node[k];
+        if (k > first && (n->nout != 1 || n->out[0] < 0 ||
+                          !same_shape(&p->value[n->out[0]], &p->value[p->node[first].out[0]])))
+            break;
+        if (!add_node(b, n, dev)) break;
+    }
+    return k - first;
+}
+
+static void forget_made(builder *b, int32_t first, int32_t end) {
+    for (int32_t k = first; k < end; k++) b->made[b->p->node[k].out[0]] = 0;
+}
+
+static void begin(builder *b, const tn_program *p, tni_pgroup *g, int32_t *made) {
+    memset(g, 0, sizeof *g);
+    b->p = p;
+    b->g = g;
+    b->made = made;
+    b->nnodes = b->nvalues = b->nkernels = 0;
+}
+
+/* The group that begins at node `first`, as long as it may be; false: there is none. */
+static bool make_group(builder *b, tni_pgroup *g, const tn_program *p, int32_t first,
+                       const tni_device *dev, int32_t *made) {
+    begin(b, p, g, made);
+    int32_t count = grow(b, first, dev);
+    forget_made(b, first, first + count);
+    for (bool fits = false; count > 1 && !fits; count -= !fits) {
+        begin(b, p, g, made);
+        for (int32_t k = 0; k < count; k++) add_node(b, &p->node[first + k], dev);
+        g->nout = find_outputs(b, first, first + count, g->value);
+        fits = g->nout > 0 && g->nout + b->nvalues <= TNI_P_GROUP_VALUES;
+        if (fits) break;
+        forget_made(b, first, first + count);
+    }
+    if (count < 2) return false;
+    g->first = first;
+    g->count = count;
+    g->nin = b->nvalues;
+    g->dev = dev;
+    memcpy(g->value + g->nout, b->input, sizeof *g->value * (size_t)g->nin);
+    for (int32_t i = 0; i < g->nin; i++) {
+        int32_t last = p->last_use[b->input[i]];
+        if (last < first + count && p->value[b->input[i]].role == TNI_P_NODE)
+            g->drop[g->ndrops++] = b->input[i];
+    }
+    note_reach(b, g);
+    tn_status st = compile(b, dev);
+    forget_made(b, first, first + count);
+    return st == TN_OK;
+}
+
+static tni_pfused *find_groups(const tn_program *p) {
+    const tni_device *dev = tni_device_at(0);
+    tni_pfused *f = NULL;
+    builder *b = malloc(sizeof *b);
+    int32_t *made = calloc((size_t)p->nvalues + 1, sizeof *made), room = 0;
+    for (int32_t k = 0; b && made && k < p->nnodes;) {
+        tni_pgroup g;
+        if (!make_group(b, &g, p, k, dev, made)) {
+            k++;
+            continue;
+        }
+        if (!f || f->n == room) {
+            int32_t n = f ? f->n : 0;
+            room = room ? room * 2 : 4;
+            tni_pfused *more = realloc(f, sizeof *f + sizeof g * (size_t)room);
+            if (!more) break;
+            f = more;
+            f->n = n;
+        }
+        f->group[f->n++] = g;
+        k += g.count;
+    }
+    free(b);
+    free(made);
+    return f ? f : &none;
+}
+
+const tni_pfused *tni_p_fused(const tn_program *program) {
+    tn_program *p = (tn_program *)(uintptr_t)program;
+    tni_pfused *f = atomic_load_explicit(&p->fused, memory_order_acquire);
+    if (f) return f;
+    if (tni_device_ready(0) != TN_OK || !tni_device_at(0)->ifaces.codegen2) return &none;
+    tni_os_lock(&lock);
+    f = atomic_load_explicit(&p->fused, memory_order_relaxed);
+    if (!f) {
+        f = find_groups(p);
+        atomic_store_explicit(&p->fused, f, memory_order_release);
+    }
+    tni_os_unlock(&lock);
+    return f;
+}
+
+void tni_p_fused_forget(tn_program *p) {
+    tni_pfused *f = atomic_exchange(&p->fused, NULL);
+    if (!f || f == &none) return;
+    for (int32_t i = 0; i < f->n; i++) {
+        const tni_pgroup *g = &f->group[i];
+        g->dev->ifaces.codegen2->destroy(g->dev->desc.ctx, 0, g->code);
+    }
+    free(f);
+}
+
+/* ---- Running -----------------------------------------------------------------------------------*/
+
+/* The shape of all nodes; false: some have another one, or an input is not packed. */
+static bool find_shape(const tni_pgroup *g, tn_tensor *const *in, int32_t *ret_ndim,
+                       int64_t *shape) {
+    const tn_view *first = &in[0]->v;
+    uint32_t full = 0;
+    bool alike = true;
+    for (int32_t i = 1; i < g->nin && alike; i++) {
+        const tn_view *v = &in[i]->v;
+        alike = v->ndim == first->ndim;
+        for (int32_t d = 0; d < first->ndim && alike; d++) alike = v->shape[d] == first->shape[d];
+    }
+    *ret_ndim = first->ndim;
+    for (int32_t d = 0; d < first->ndim; d++) shape[d] = first->shape[d];
+    for (int32_t i = 1; i < g->nin && !alike; i++)
+        if (tni_broadcast_shapes(*ret_ndim, shape, in[i]->v.ndim, in[i]->v.shape, ret_ndim,
+                                 shape) != TN_OK)
+            return false;
+    for (int32_t i = 0; i < g->nin; i++) {
+        if (!alike && !tni_shape_is(in[i], *ret_ndim, shape)) continue;
+        full |= 1u << i;
+        if ((in[i]->v.word & (TN_W_CONTIGUOUS | TN_W_CHANNELS_LAST)) != TN_W_CONTIGUOUS)
+            return false;
+    }
+    for (int32_t i = 0; i < g->nreach; i++)
+        if (!(g->reach[i] & full)) return false;
+    return true;
+}
+
+static bool kernels_changed(const tni_pgroup *g) {
+    for (int32_t i = 0; i < TNI_P_GROUP_NODES && g->cell[i]; i++)
+        if (tni_cell(g->cell[i]->op, 0, g->compute[i]) != g->cell[i]) return true;
+    return false;
+}
+
+static tn_status run_code(const tn_program *p, const tni_pgroup *g, tn_tensor **ts, int32_t ndim,
+                          const int64_t *shape) {
+    const tn_device device = {0, 0};
+    tn_status st = TN_OK;
+    tn_plan plan;
+    for (int32_t i = 0; i < g->nout && st == TN_OK; i++)
+        st = tni_tensor_new_fast(p->value[g->value[i]].dtype, device, ndim, shape, &ts[i]);
+    if (st != TN_OK) return st;
+    tni_plan_build(&plan, g->nout + g->nin, g->nout, ts, 0, NULL, ndim, shape, 0);
+    if (plan.numel == 0) return TN_OK;
+    return tni_caught(g->dev->ifaces.codegen2->run(g->dev->desc.ctx, 0, g->code, &plan, NULL));
+}
+
+tn_status tni_p_run_group(const tn_program *p, const tni_pgroup *g, tn_tensor **tensors) {
+    const uint64_t special = TN_W_SCALAR | TN_W_LAYOUT | TN_W_SPECIAL;
+    tn_tensor *ts[TNI_P_GROUP_VALUES] = {NULL};
+    int64_t shape[TN_MAX_DIMS];
+    int32_t ndim;
+    uint64_t any = 0;
+    if (tni_tls.layers | (uint64_t)(tni_tls.watcher != NULL)) return TN_DECLINE;
+    for (int32_t i = 0; i < g->nin; i++) {
+        tn_tensor *t = ts[g->nout + i] = tensors[g->value[g->nout + i]];
+        if (!t) return TN_DECLINE;
+        any |= t->v.word;
+    }
+    if ((any & special) || tni_recording(any) || kernels_changed(g)) return TN_DECLINE;
+    if (!find_shape(g, ts + g->nout, &ndim, shape)) return TN_DECLINE;
+    tn_status st = run_code(p, g, ts, ndim, shape);
+    for (int32_t i = 0; i < g->nout; i++) {
+        if (st != TN_OK)
+            tn_tensor_unref(&ts[i]);
+        else
+            tensors[g->value[i]] = ts[i];
+    }
+    for (int32_t i = 0; i < g->ndrops && st == TN_OK; i++) tn_tensor_unref(&tensors[g->drop[i]]);
+    return st == TN_OK ? TN_OK : TN_DECLINE;
+}
+
+tn_status tn_program_fused_at(const tn_program *p, int32_t i, int32_t *ret_first,
+                              int32_t *ret_count) {
+    if (!p || !ret_first || !ret_count)
+        return tn_fail(TN_E_TYPE, -1, "program_fused_at() needs a program and places");
+    if (!p->recorded) return tn_fail(TN_E_STATE, 0, "the program is still being recorded");
+    const tni_pfused *f = tni_p_fused(p);
+    if (!f || i < 0 || i >= f->n)
+        return tn_fail(TN_E_INDEX, 1, "the program has %d groups", f ? (int)f->n : 0);
+    *ret_first = f->group[i].first;
+    *ret_count = f->group[i].count;
+    return TN_OK;
+}
