@@ -195,7 +195,8 @@ import sys
 import tenon as tn
 before = set(sys.modules)
 assert not hasattr(tn, "zeors")
-assert set(sys.modules) - before <= {"tenon._plugin.installed"}, set(sys.modules) - before
+fresh = set(sys.modules) - before
+assert fresh <= {"tenon._plugin", "tenon._plugin.installed"}, fresh
 """
     done = tenon("-S", "-c", script, PYTHONPATH=str(PACKAGES))
     assert done.returncode == 0, done.stderr
