@@ -1,5 +1,7 @@
 /* plugin.c: the entry of the CUDA plugin: opens the driver, registers the devices with the six functions
  * that core asks of every device, and the kernels. */
+#define TN_ABI_TARGET 0 /* an older core does not ask for what came later */
+
 #include "tables.h"
 
 #include <pthread.h>

@@ -16,7 +16,7 @@ from table import call, make_case, rows, tensor_args
 # What they return depends on the values of their arguments.
 NEED_VALUES = {
     "argwhere", "bincount", "linspace_tensors", "logspace_tensors", "equal", "is_nonzero",
-    "masked_select", "nonzero", "repeat_interleave_counts",
+    "masked_select", "narrow_tensor", "nonzero", "repeat_interleave_counts",
     "repeat_interleave_tensor", "unique", "unique_consecutive", "_unique",
     "_unique_consecutive", "_nonzero_tuple", "where_condition",
 }  # fmt: skip

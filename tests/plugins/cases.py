@@ -71,7 +71,8 @@ def add(
     if isinstance(source, bytes):
         library.write_bytes(source)
     elif source is not None:
-        compile_text(source.replace('"acme"', f'"{name}"'), library, *flags)
+        text = source.replace('"acme"', f'"{name}"')
+        compile_text(text, library, "-DTN_ABI_TARGET=0", *flags)
     return library
 
 

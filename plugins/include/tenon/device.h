@@ -210,7 +210,7 @@ typedef struct tn_expr_node {
 } tn_expr_node;
 typedef struct tn_expr {
     uint32_t struct_size;
-    uint32_t node_size; /* sizeof(tn_expr_node) */
+    uint32_t node_size; /* from one of `nodes` to the next: later minors have more members */
     int32_t ninputs, nnodes, noutputs;
     int32_t reserved;
     const int32_t *input_dtypes; /* slots */
