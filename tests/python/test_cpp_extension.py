@@ -81,8 +81,10 @@ def test_what_does_not_compile(tmp_path: Path) -> None:
 
 def test_a_plugin(tmp_path: Path) -> None:
     before = {p["name"] for p in tn.plugins()}
+    source = tmp_path / "op.c"  # under a name of its own: others load the example, too
+    source.write_text(PLUGIN.read_text(encoding="utf-8").replace("example", "extension_test"))
     path = cpp_extension.load(
-        "tn_ext_plugin", [str(PLUGIN)], build_directory=str(tmp_path), is_python_module=False,
+        "tn_ext_plugin", [str(source)], build_directory=str(tmp_path), is_python_module=False,
         extra_ldflags=["-lm"],
     )  # fmt: skip
     (plugin,) = [p for p in tn.plugins() if p["path"] == path]
