@@ -522,9 +522,7 @@ static tn_status root_gradient(tn_tensor *root, tn_tensor *given, int64_t i, tn_
                            tn_dtype_name(tn_view_dtype(&root->v)));
         return tni_constant(1.0, root->v.word, root->v.ndim, root->v.shape, ret_grad);
     }
-    bool same = given->v.ndim == root->v.ndim;
-    for (int32_t d = 0; same && d < root->v.ndim; d++) same = given->v.shape[d] == root->v.shape[d];
-    if (!same)
+    if (!tni_same_shape(&given->v, &root->v))
         return tn_fail(
             TN_E_STATE, 1,
             "Mismatch in shape: grad_output[%lld] has a shape of %s and output[%lld] has a "

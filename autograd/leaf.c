@@ -90,9 +90,7 @@ static tn_status check_grad(const tn_tensor *t, const tn_tensor *grad) {
             "attempting to assign a gradient with dtype '%s' to a tensor with dtype '%s'. "
             "The gradient must match the tensor's dtype.",
             tn_dtype_name(tn_view_dtype(&grad->v)), tn_dtype_name(tn_view_dtype(&t->v)));
-    bool same = grad->v.ndim == t->v.ndim;
-    for (int32_t i = 0; same && i < t->v.ndim; i++) same = grad->v.shape[i] == t->v.shape[i];
-    if (!same)
+    if (!tni_same_shape(&grad->v, &t->v))
         return tn_fail(
             TN_E_STATE, 1,
             "attempting to assign a gradient of size '%s' to a tensor of size '%s'. Please "

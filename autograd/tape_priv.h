@@ -49,6 +49,11 @@ static inline const tni_recipe *tni_recipe_of(const tn_op *op) {
     return TN_LIKELY(r != NULL) ? r : tni_recipe_make(op);
 }
 
+static inline bool tni_same_shape(const tn_view *a, const tn_view *b) {
+    bool same = a->ndim == b->ndim;
+    for (int32_t i = 0; same && i < a->ndim; i++) same = a->shape[i] == b->shape[i];
+    return same;
+}
 /* Its dtype can carry a gradient. */
 static inline bool tni_is_differentiable(const tn_view *v) {
     int32_t dtype = tn_view_dtype(v);

@@ -208,16 +208,17 @@ def is_warn_always_enabled() -> bool:
 
 def map_(self: Tensor, tensor: Tensor, callable: Any) -> Tensor:
     """Tensor.map_: each element becomes callable(element, that of the other tensor)."""
-    pairs = zip(self.flatten().tolist(), tensor.expand_as(self).flatten().tolist(), strict=True)
-    values = _C.tensor([callable(*pair) for pair in pairs], dtype=self.dtype)
-    with _C.no_grad():
-        return self.copy_(values.view(self.shape))
+    return _mapped(self, (tensor,), callable)
 
 
 def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Any) -> Tensor:
     """Tensor.map2_: the same with the elements of two other tensors."""
-    others = [t.expand_as(self).flatten().tolist() for t in (x, y)]
-    rows = zip(self.flatten().tolist(), *others, strict=True)
-    values = _C.tensor([callable(*row) for row in rows], dtype=self.dtype)
+    return _mapped(self, (x, y), callable)
+
+
+def _mapped(self: Tensor, others: tuple[Tensor, ...], function: Any) -> Tensor:
+    columns = [t.expand_as(self).flatten().tolist() for t in (self, *others)]
+    rows = zip(*columns, strict=True)
+    values = _C.tensor([function(*row) for row in rows], dtype=self.dtype)
     with _C.no_grad():
         return self.copy_(values.view(self.shape))

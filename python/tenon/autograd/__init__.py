@@ -35,8 +35,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("grad_mode", "profiler", "variable"):
-        return importlib.import_module(f"tenon.autograd.{name}")
     if name == "set_multithreading_enabled":
         return importlib.import_module("tenon.autograd.grad_mode").set_multithreading_enabled
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,9 +6,6 @@ no engine is needed.
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
-
 from tenon._submodules import on_demand
 from tenon.distributed._collectives import (
     P2POp,
@@ -82,10 +79,6 @@ from tenon.distributed._store import FileStore, HashStore, PrefixStore, Store, T
 from tenon.distributed.constants import default_pg_timeout
 from tenon.distributed.device_mesh import DeviceMesh, init_device_mesh
 
-_SUBMODULES = frozenset((
-    "algorithms", "checkpoint", "constants", "device_mesh", "distributed_c10d", "elastic", "fsdp",
-    "launch", "launcher", "nn", "optim", "pipelining", "rpc", "run", "tensor", "utils",
-))  # fmt: skip
 group = GroupMember
 reduce_op = ReduceOp
 # Names of earlier releases.
@@ -110,12 +103,5 @@ __all__ = [
     "reduce_scatter", "reduce_scatter_tensor", "scatter", "scatter_object_list", "send",
     "send_object_list",
 ]  # fmt: skip
-
-
-def __getattr__(name: str) -> Any:
-    if name in _SUBMODULES:
-        return importlib.import_module(f"tenon.distributed.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
 
 on_demand(globals())

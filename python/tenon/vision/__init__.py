@@ -6,12 +6,9 @@ installed. Pictures are tensors or Pillow's images.
 
 from __future__ import annotations
 
-import importlib
-from types import ModuleType
+from tenon._submodules import on_demand
 
 __version__ = "0.28.0+tenon"
-
-_SUBMODULES = ("datasets", "io", "models", "ops", "transforms", "utils")
 
 
 def get_image_backend() -> str:
@@ -29,7 +26,4 @@ def disable_beta_transforms_warning() -> None:
     """There is no such warning."""
 
 
-def __getattr__(name: str) -> ModuleType:
-    if name in _SUBMODULES:
-        return importlib.import_module(f"tenon.vision.{name}")
-    raise AttributeError(f"module 'tenon.vision' has no attribute {name!r}")
+on_demand(globals())
