@@ -103,6 +103,32 @@ def test_submodules_are_the_same_objects(tmp_path):
     assert out.stdout == "2.13.0+tenon torch.float32 torch.FloatTensor\n", out.stderr
 
 
+ALL_MODULES = """
+import importlib, pkgutil, sys
+import torch
+names = [m.name for m in pkgutil.walk_packages(torch.__path__, "tenon.") if "._" not in m.name]
+absent = 0
+for name in names:
+    if name.endswith("__main__"):
+        continue
+    alias = "torch" + name.removeprefix("tenon")
+    try:
+        theirs = importlib.import_module(alias)
+    except ImportError:
+        absent += 1  # a library that is no module, a package that is not installed
+        continue
+    assert sys.modules[alias] is theirs is sys.modules[name], (alias, theirs)
+print(len(names) > 150, absent < 10)
+"""
+
+
+def test_every_module_is_found_by_both_names(tmp_path):
+    out = run(tmp_path, ALL_MODULES)
+    assert out.stdout == "True True\n", out.stderr
+    first = "from torch.nn.functional import relu\nfrom torch.nn import functional as F\n"
+    assert run(tmp_path, first + "print(relu is F.relu)").stdout == "True\n"
+
+
 CLASSES = """
 import io, pickle
 import torch

@@ -118,7 +118,8 @@ def _rename_classes(module: ModuleType) -> None:
     module is found by the name that they say, where `typing.get_type_hints` looks for names."""
     names = vars(module)
     alias = THEIRS + module.__name__.removeprefix(OURS)
-    if module.__name__ != THEIRS:
+    # A module whose names are known by another one's name is not that other module.
+    if module.__spec__ is not None and module.__spec__.name == module.__name__:
         sys.modules.setdefault(alias, module)
     if any(name.startswith(alias + ".") for name in _ELSEWHERE):
         names.setdefault("__path__", [])  # or nobody asks for what is inside
