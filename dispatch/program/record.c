@@ -29,6 +29,7 @@ typedef struct recorder {
 } recorder;
 
 static TN_TLS recorder *active;
+static TN_TLS uint64_t turns; /* recordings that have ended */
 static int32_t layer_id = -1;
 
 /* ---- Which value a tensor is -------------------------------------------------------------------*/
@@ -343,8 +344,9 @@ static tn_status call(void *ctx, tn_layer_call *next, const tn_op_info *info, vo
     tn_status st = freeze(r, op, args, &n);
     if (st == TN_OK && (st = versions_of(r, &n, &versions)) != TN_OK) tni_p_node_clear(&n);
     if (st == TN_OK) {
+        uint64_t turn = turns;
         st = tn_layer_next(next, info, args, rets);
-        if (st != TN_OK) {
+        if (st != TN_OK || turn != turns) { /* the recording may have been given up meanwhile */
             tni_p_node_clear(&n);
             free(versions);
             return st; /* the program goes on as if the call had not been */
@@ -374,6 +376,7 @@ static void stop(void) {
     recorder *r = active;
     active = NULL;
     if (!r) return;
+    turns++;
     tn_layer_enable(layer_id, 0);
     for (int32_t i = 0; i < r->nheld; i++) tn_tensor_unref(&r->held[i]);
     r->p->recording = false;

@@ -304,6 +304,11 @@ static tn_status run(const tn_program *p, tn_tensor *const *inputs, int32_t n, t
     return st;
 }
 
+int tn_program_modes(void) {
+    if (tni_tls.layers || tni_tls.watcher) return -1;
+    return (tni_tls.no_grad == 0) | (tn_inference_enabled() != 0) << 1 | tn_dtype_default() << 2;
+}
+
 tn_status tn_program_run(const tn_program *p, tn_tensor *const *inputs, int32_t n,
                          tn_tensor **outputs, int32_t m) {
     int64_t few_sizes[FEW];

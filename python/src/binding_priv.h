@@ -146,6 +146,7 @@ bool tnp_size_init(PyObject *module);
 bool tnp_generator_init(PyObject *module);
 bool tnp_memory_init(PyObject *module);
 bool tnp_program_init(PyObject *module);
+bool tnp_quick_init(PyObject *module);
 
 /* ---- convert.c ---------------------------------------------------------------------------------*/
 /* A number: float, int, bool, complex, NumPy scalar or 0-d tensor. 1: done; 0: not a number, no

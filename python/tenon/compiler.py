@@ -1,8 +1,8 @@
 """compile: functions and modules for which a compiler may stand in.
 
-The named backends run the function as it is. A backend that is a function gets what was called as
-an fx.GraphModule with example inputs (docs/graphs.md), and what it returns stands for the function
-as long as nothing that the call depended on has changed.
+A call is recorded, and its program stands for the function as long as nothing that it depended
+on has changed. A backend that is a function gets an fx.GraphModule with example inputs instead
+(docs/graphs.md), and what it returns stands for the function.
 """
 
 from __future__ import annotations
@@ -11,9 +11,13 @@ import functools
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from tenon._C import _quick_call, _quick_stop
 from tenon.nn import Module
+
+if TYPE_CHECKING:
+    from tenon._program.compiled import Compiled
 
 __all__ = [
     "OptimizedModule", "allow_in_graph", "assume_constant_result", "compile",
@@ -23,6 +27,7 @@ __all__ = [
 ]  # fmt: skip
 
 _BACKENDS = ("aot_eager", "cudagraphs", "eager", "inductor")
+_AS_PYTHON = ("aot_eager", "eager")  # what they are given runs as it is
 _MODES = ("default", "max-autotune", "max-autotune-no-cudagraphs", "reduce-overhead")
 _state = threading.local()
 _registered: dict[str, Callable[..., Any]] = {}
@@ -83,10 +88,11 @@ class OptimizedModule(Module):
 
     _orig_mod: Module
 
-    def __init__(self, mod: Module, call: Callable[..., Any] | None) -> None:
+    def __init__(self, mod: Module, call: Compiled | None) -> None:
         super().__init__()
         self.__dict__.pop("training", None)  # the module's own is asked
         self._modules["_orig_mod"] = mod
+        self.__dict__["_ways"] = [] if call is None else call.ways
         self.__dict__["_call"] = _chooser(mod, call)
 
     @property
@@ -100,7 +106,8 @@ class OptimizedModule(Module):
             modules["_orig_mod"].training = value
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._call(*args, **kwargs)
+        result = _quick_call(self._ways, args, kwargs)
+        return self._call(*args, **kwargs) if result is NotImplemented else result
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self._call(*args, **kwargs)
@@ -192,27 +199,35 @@ def compile(
         return model
     call = None
     backend = _registered.get(backend, backend) if isinstance(backend, str) else backend
-    if not isinstance(backend, str):
+    if backend not in _AS_PYTHON:
         from tenon._program.compiled import Compiled
 
-        call = Compiled(model, backend, fullgraph, options, dynamic)
+        own = isinstance(backend, str)
+        call = Compiled(model, None if own else backend, fullgraph and not own, options, dynamic)
         _compiled.add(call)
     if isinstance(model, Module):
         return OptimizedModule(model, call)
     return _function(model, call)
 
 
-def _chooser(fn: Callable[..., Any], call: Callable[..., Any] | None) -> Callable[..., Any]:
+def _chooser(fn: Callable[..., Any], call: Compiled | None) -> Callable[..., Any]:
     """Calls what was compiled, or the function itself where that is asked for."""
+    if call is None:
+        return lambda *args, **kwargs: fn(*args, **kwargs)
+    ways = call.ways
 
     def chosen(*args: Any, **kwargs: Any) -> Any:
-        eager = call is None or _stance() == "force_eager"
-        return fn(*args, **kwargs) if eager else call(*args, **kwargs)
+        result = _quick_call(ways, args, kwargs)
+        if result is not NotImplemented:
+            return result
+        if call.given_up or _stance() == "force_eager":
+            return fn(*args, **kwargs)
+        return call(*args, **kwargs)
 
     return chosen
 
 
-def _function(fn: Callable[..., Any], call: Callable[..., Any] | None) -> Callable[..., Any]:
+def _function(fn: Callable[..., Any], call: Compiled | None) -> Callable[..., Any]:
     compiled = functools.wraps(fn)(_chooser(fn, call))
     compiled._torchdynamo_orig_callable = fn  # type: ignore[attr-defined]
     compiled._compiled = call  # type: ignore[attr-defined]
@@ -271,14 +286,19 @@ class set_stance:  # noqa: N801 - PyTorch's name
             raise RuntimeError(
                 f"invalid torch.compile stance '{stance}': one of {', '.join(known)}"
             )
-        self.before = getattr(_state, "stance", "default")
-        _state.stance = stance
+        self.before = _stance()
+        _set_stance(stance)
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, *_: object) -> None:
-        _state.stance = self.before
+        _set_stance(self.before)
+
+
+def _set_stance(stance: str) -> None:
+    _state.stance = stance
+    _quick_stop(stance == "force_eager")
 
 
 def _stance() -> str:

@@ -206,6 +206,10 @@ def compare(seed: int) -> int:
     assert len(got) == len(wanted), f"seed {seed}\n{text}"
     for i, (a, b) in enumerate(zip(got, wanted, strict=True)):
         assert same(a, b), f"seed {seed}, value {i}: {a} and not {b}\n{text}"
+    got = history(text, lambda f: tn.compile(f, dynamic=dynamic), seed)
+    assert len(got) == len(wanted), f"seed {seed}, compiled by default\n{text}"
+    for i, (a, b) in enumerate(zip(got, wanted, strict=True)):
+        assert same(a, b), f"seed {seed}, by default, value {i}: {a} and not {b}\n{text}"
     return len(graphs)
 
 

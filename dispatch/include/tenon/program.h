@@ -112,6 +112,10 @@ TN_API tn_status tn_program_look_at(const tn_program *p, int32_t i, tn_program_l
 TN_API tn_status tn_program_generalize(tn_program *p, const tn_program *other, uint64_t inputs,
                                        int32_t dim, int64_t low, int64_t high, const char *name);
 
+/* The calling thread's modes on which a recording depends, as one number; -1: something looks at its
+ * calls (autocast, a recording, a profiler, a layer), or captures them. */
+TN_API int tn_program_modes(void);
+
 /* ---- Changing and looking ----------------------------------------------------------------------*/
 #define TN_PROGRAM_DEAD 0x1u   /* drops what no output and no write needs */
 #define TN_PROGRAM_COMMON 0x2u /* computes equal things once */

@@ -14,12 +14,15 @@ from typing import Any
 
 import tenon
 from tenon import _C, _program
-from tenon._program import foreign, guards, parts
-from tenon._program.parts import Recorded, Unfit
+from tenon._program import foreign, guards, parts, quick
+from tenon._program.guards import Unfit
+from tenon._program.parts import Recorded
 from tenon._program.traced import Layout, input_names, resized, unchanged, weights_of
 from tenon._program.watch import Watch
 
 _MOST = 8  # graphs of one function; beyond that it runs as Python
+_MISSED = 16  # calls that take the long way though a short one stands for them
+_REFUSED = 4  # calls whose arguments cannot be taken apart
 _ANY = (1 << 62) - 1
 _busy = threading.local()  # .on: a call is being recorded
 
@@ -31,7 +34,8 @@ class Entry:
     static: Any
     shapes: list[list[Any]]  # a text: a free size
     own: Any
-    globals: list[tuple[dict[str, Any], str, Any]]
+    names: list[tuple[dict[str, Any], str, Any]]
+    globals: Any  # what the names stood for
     program: Any
     weights: dict[int, Any]
     ids: list[int]
@@ -40,6 +44,8 @@ class Entry:
     sized: bool
     held: dict[int, int]  # memory of a weight: which
     inside: list[int]  # what `shared` said of the first call
+    way: Any = None  # the short one (python/src/quick.c)
+    missed: int = 0  # calls that it did not serve
 
     def holds(self, static: Any, shapes: Sequence[Any], own: Any, places: Sequence[int]) -> bool:
         return (
@@ -47,7 +53,7 @@ class Entry:
             and self._fits(shapes)
             and self.own == own
             and self.inside == self.shared(places)
-            and all(guards.token(g.get(n)) == t for g, n, t in self.globals)
+            and guards.of_names(self.names) == self.globals
         )
 
     def _fits(self, shapes: Sequence[Any]) -> bool:
@@ -92,12 +98,13 @@ class Call:
 
 
 class Compiled:
-    """Calls of one function by graphs that a backend has seen."""
+    """Calls of one function by graphs that a backend has seen; without a backend, by programs that
+    the short way serves, or as Python."""
 
     def __init__(
         self,
         fn: Callable[..., Any],
-        backend: Callable[..., Any],
+        backend: Callable[..., Any] | None,
         fullgraph: bool,
         options: Any,
         dynamic: bool | None = None,
@@ -105,27 +112,40 @@ class Compiled:
         self.fn, self.backend, self.fullgraph, self.options = fn, backend, fullgraph, options
         self.dynamic = dynamic
         self.entries: list[Entry] = []
+        self.ways: list[Any] = []
         self.report = Report()
-        self.given_up = False
+        self.given_up, self.refused = False, 0
 
     def reset(self) -> None:
         self.entries.clear()
+        self.ways.clear()
         self.report = Report()
-        self.given_up = False
+        self.given_up, self.refused = False, 0
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.given_up or getattr(_busy, "on", False) or _C._program_is_recording():
+            return self.fn(*args, **kwargs)
+        if self.backend is None and _C._quick_seen():
             return self.fn(*args, **kwargs)
         try:
             call = self._take_apart(args, kwargs)
         except MemoryError:
             raise
         except RuntimeError as err:
+            self.refused += 1
+            self.given_up = self.backend is None and self.refused == _REFUSED
             return self._as_python(str(err), args, kwargs)
         for entry in self.entries:
-            if entry.holds(call.static, call.shapes, call.own, call.places):
+            if self._holds(entry, call):
                 return self._replay(entry, call)
         return self._first(call)
+
+    @staticmethod
+    def _holds(entry: Entry, call: Call) -> bool:
+        try:
+            return entry.holds(call.static, call.shapes, call.own, call.places)
+        except Unfit:  # a name stands for something that cannot be seen through
+            return False
 
     def _take_apart(self, args: Any, kwargs: Any) -> Call:
         layout, found = Layout.of((args, kwargs), "arguments")
@@ -158,6 +178,8 @@ class Compiled:
     # ---- Later calls -----------------------------------------------------------------------------
 
     def _replay(self, entry: Entry, call: Call) -> Any:
+        if self.backend is None:
+            self._renew(entry, call)
         values = dict(zip(entry.ids, call.tensors, strict=True))
         try:
             result = parts.walk(entry.steps, values, entry.weights)
@@ -208,6 +230,8 @@ class Compiled:
         kept: list[Any] = []
         watch = Watch()
         program = _C._program_begin()
+        watch.stop = lambda: _C._program_cancel(program)
+        watch.count = lambda: _C._program_position(program)
         calls = foreign.Calls(program, watch)
         try:
             names = input_names(self.fn, args, kwargs)
@@ -224,6 +248,8 @@ class Compiled:
             with watch:
                 kept.append(self.fn(*args, **kwargs))
             foreign.state.calls = None
+            if watch.reason is not None:
+                return None, watch.reason, watch, kept[0]
             layout, flat = Layout.of(kept[0], "results")
             looks = _C._program_looks(program)
             _C._program_end(program, tuple(flat))
@@ -250,7 +276,10 @@ class Compiled:
         why = rec.acts_before(max(ends)) if ends else None
         if why is not None:
             raise Unfit(f"a value was looked at after {why}: {cuts[0]}")
-        around = [call.own, *(guards.token(g.get(n)) for g, n, _ in watch.values())]
+        if self.backend is None and (cuts or rec.calls):
+            raise Unfit(f"the graph ends at {cuts[0] if cuts else rec.calls[0].where}")
+        around = [call.own, guards.of_names(watch.values())]
+        rec.check_outputs({id(t) for t in guards.tensors_in(around)})
         if {guards.memory(t) for t in guards.tensors_in(around)} & (set(call.places) - {0}):
             self._refuse("an argument is a weight, too")
             return rec.result
@@ -266,11 +295,20 @@ class Compiled:
         self._compile(rec, fresh, call.tensors, entry is None)
         if entry is None:
             entry = self._add(call, rec, watch, steps, shapes)
+        if self.backend is None:
+            if not self._shorten(entry, call):
+                raise Unfit("no short way serves such calls")
+            return rec.result
         if entry.acts or cuts or rec.calls:
             return rec.result
         return parts.walk(steps, dict(zip(entry.ids, call.tensors, strict=True)), entry.weights)
 
     def _compile(self, rec: Recorded, steps: Any, tensors: Sequence[Any], begins: bool) -> None:
+        if self.backend is None:
+            self.report.graphs.append(rec.program)
+            self.report.op_count += len(rec.program.data["nodes"])
+            parts.run_as_one(steps, rec.program, tensors)
+            return
         options = {"options": self.options} if self.options else {}
 
         def backend(gm: Any, inputs: list[Any]) -> Any:
@@ -292,13 +330,31 @@ class Compiled:
         weights = dict(zip(ids, (t for _, _, t in rec.program.weights), strict=True))
         entry = Entry(
             call.static, shapes, call.own,
-            [(g, n, guards.token(g.get(n))) for g, n, _ in watch.values()], rec.program, weights,
+            watch.values(), guards.of_names(watch.values()), rec.program, weights,
             data["inputs"][: len(call.tensors)], steps, parts.acts(rec.program) or bool(rec.calls),
             watch.sized, {guards.memory(t): i for i, t in weights.items()}, [],
         )  # fmt: skip
         entry.inside = entry.shared(call.places)
         self.entries.append(entry)
         return entry
+
+    # ---- The short way ---------------------------------------------------------------------------
+
+    def _shorten(self, entry: Entry, call: Call) -> bool:
+        """Makes the short way for calls like this one; whether there is one."""
+        if entry.way in self.ways:
+            self.ways.remove(entry.way)
+        entry.way = quick.find(self.fn, entry, call)
+        if entry.way is not None:
+            self.ways.append(entry.way)
+        return entry.way is not None
+
+    def _renew(self, entry: Entry, call: Call) -> None:
+        """A call went the long way: what it depends on is equal, and not the very same."""
+        entry.missed += 1
+        if entry.missed > _MISSED or not self._shorten(entry, call):
+            self.given_up = True
+            self.ways.clear()
 
     # ---- Sizes that differ -----------------------------------------------------------------------
 

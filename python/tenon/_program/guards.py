@@ -2,15 +2,47 @@
 
 from __future__ import annotations
 
+import enum
+import functools
+import gc
+import re
+import sys
+import types
 from collections.abc import Callable, Iterator, Sequence
-from types import FunctionType, ModuleType
+from pathlib import PurePath
 from typing import Any
 
 import tenon
+from tenon._tape import call_modes
 from tenon.nn import Module
 
 _PLAIN = (bool, int, str, bytes, type(None))
 _MEMBERS = ("_parameters", "_buffers", "_modules")
+_UNSEEN = {
+    *_MEMBERS, "_non_persistent_buffers_set", "_state_dict_hooks", "_state_dict_pre_hooks",
+    "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks",
+}  # fmt: skip # of a module: what no call asks for
+_MOST = 4000  # objects that a call may depend on
+# Nothing in these changes, or nothing that a call can see.
+_FIXED = (
+    types.ModuleType, types.BuiltinFunctionType, types.MethodDescriptorType, types.CodeType,
+    types.WrapperDescriptorType, types.MethodWrapperType, types.GetSetDescriptorType,
+    types.MemberDescriptorType, types.ClassMethodDescriptorType, types.GenericAlias, range, slice,
+    type(...), type(NotImplemented), re.Pattern, enum.Enum, PurePath, tenon.dtype, tenon.device,
+    tenon.Generator,
+)  # fmt: skip
+OURS = ("tenon", "torch")
+_ASIDE = {
+    "__abstractmethods__", "__annotations__", "__dict__", "__doc__", "__firstlineno__",
+    "__module__", "__orig_bases__", "__parameters__", "__qualname__", "__slotnames__", "__slots__",
+    "__static_attributes__", "__weakref__", "_abc_impl",
+}  # fmt: skip
+# Kinds of checks in C (python/src/quick.c).
+ITEM, ATTRIBUTE, DICT, LIST, TENSOR, EMPTY = range(6)
+
+
+class Unfit(RuntimeError):
+    """A recording that cannot stand for later calls."""
 
 
 class Same:
@@ -28,57 +60,178 @@ class Same:
         return id(self.it)
 
 
-def token(value: Any, depth: int = 4) -> Any:
-    """Something that is equal for values with which a call takes the same course."""
-    if isinstance(value, _PLAIN):
-        return type(value), value
-    if isinstance(value, (float, complex)):
-        return type(value), repr(value)  # tells 0.0 from -0.0, and knows nan
-    if isinstance(value, tenon.Tensor):
-        return Same(value), value.dtype, tuple(value.shape), value.requires_grad
-    if isinstance(value, (ModuleType, type)) or depth == 0:
-        return Same(value)
-    if isinstance(value, (tuple, list)):
-        return type(value), tuple(token(v, depth - 1) for v in value)
-    if isinstance(value, dict):
-        return type(value), tuple((token(k, 1), token(v, depth - 1)) for k, v in value.items())
-    if isinstance(value, Module):
-        return tuple(_of_module(m, depth - 1) for m in value.modules())
-    if isinstance(value, FunctionType):
-        cells = tuple(_cell(c, depth - 1) for c in value.__closure__ or ())
-        defaults = token(value.__defaults__, depth - 1), token(value.__kwdefaults__, depth - 1)
-        return Same(value.__code__), cells, defaults
-    fields = getattr(value, "__dict__", None)
-    if isinstance(fields, dict) and not callable(value):
-        return Same(value), token(fields, depth - 1)
-    return Same(value)
+def _top(module: Any) -> str:
+    return str(module or "").partition(".")[0]
 
 
-def _cell(cell: Any, depth: int) -> Any:
-    try:
-        return token(cell.cell_contents, depth)
-    except ValueError:  # not filled yet
-        return None
+def is_ours(it: Any) -> bool:
+    """Whether a function or class belongs to the package, which nobody changes."""
+    return _top(getattr(it, "__module__", "")) in OURS
 
 
-def _of_module(module: Module, depth: int) -> Any:
-    own = {k: v for k, v in module.__dict__.items() if k not in _MEMBERS}
-    held = [(k, token(v)) for kind in _MEMBERS[:2] for k, v in getattr(module, kind).items()]
-    return Same(module), token(own, depth), tuple(held)
+class Walk:
+    """One look at all that is reached from a value. Beside tokens it gathers the checks that say
+    the same by the identity of objects; `exact`: there are such checks for everything."""
+
+    def __init__(self) -> None:
+        self.seen: dict[int, Any] = {}
+        self.rows: list[tuple[int, Any, Any, Any]] = []
+        self.empty: list[Any] = []  # dicts without items
+        self.exact = True
+
+    def checks(self) -> tuple[Any, ...]:
+        """Rows for `_C._quick`."""
+        return (*self.rows, (EMPTY, None, None, tuple(self.empty)))
+
+    def token(self, value: Any) -> Any:
+        """Something that is equal for values with which a call takes the same course."""
+        if isinstance(value, _PLAIN):
+            return type(value), value
+        if isinstance(value, (float, complex)):
+            return type(value), repr(value)  # tells 0.0 from -0.0, and knows nan
+        if isinstance(value, tenon.Tensor):
+            if self._enter(value):
+                self.rows.append((TENSOR, value, tuple(value.shape), None))
+            return Same(value), value.dtype, tuple(value.shape), value.requires_grad
+        if isinstance(value, _FIXED) or type(value) is object or not self._enter(value):
+            return Same(value)
+        return self._inside(value)
+
+    def item(self, of: dict[str, Any], key: str) -> Any:
+        """A name of a module."""
+        self.rows.append((ITEM, of, key, of.get(key)))
+        return self.token(of.get(key))
+
+    def _enter(self, value: Any) -> bool:
+        """Whether the value is looked into for the first time."""
+        if id(value) in self.seen:
+            return False
+        if len(self.seen) == _MOST:
+            raise Unfit(f"the call may depend on more than {_MOST} objects")
+        self.seen[id(value)] = value
+        return True
+
+    def _inside(self, value: Any) -> Any:
+        if isinstance(value, (tuple, list)):
+            if isinstance(value, list):
+                self.rows.append((LIST, value, None, tuple(value)))
+            return type(value), tuple(map(self.token, value))
+        if isinstance(value, dict):
+            return type(value), self._dict(value)
+        if isinstance(value, (set, frozenset)):
+            self.exact = self.exact and isinstance(value, frozenset)
+            return type(value), frozenset(map(self.token, value))
+        if isinstance(value, type):
+            return self._class(value)
+        if isinstance(value, types.FunctionType):
+            return self._function(value)
+        if isinstance(value, types.MethodType):
+            return self.token(value.__self__), self.token(value.__func__)
+        if isinstance(value, Module):
+            return self._module(value)
+        return self._object(value)
+
+    def _dict(self, value: dict[Any, Any]) -> Any:
+        if value:
+            self.rows.append((DICT, value, tuple(value), tuple(value.values())))
+        else:
+            self.empty.append(value)
+        return tuple((self.token(k), self.token(v)) for k, v in value.items())
+
+    def _module(self, module: Module) -> Any:
+        own = {k: v for k, v in module.__dict__.items() if k not in _UNSEEN}
+        self.rows.append((DICT, module.__dict__, tuple(module.__dict__),
+                          tuple(module.__dict__.values())))  # fmt: skip
+        held = [self._dict(getattr(module, kind)) for kind in _MEMBERS]
+        return (
+            Same(module), tuple((k, self.token(v)) for k, v in own.items()), tuple(held),
+            self.token(type(module)),
+        )  # fmt: skip
+
+    def _class(self, cls: type) -> Any:
+        """The attributes of a class that the program wrote, and of those that it is made of."""
+        found: list[Any] = [Same(cls)]
+        for c in cls.__mro__:
+            if is_ours(c) or _top(c.__module__) in sys.stdlib_module_names:
+                continue
+            behind = gc.get_referents(c.__dict__)
+            if len(behind) == 1 and isinstance(behind[0], dict):
+                self.rows.append((DICT, behind[0], tuple(behind[0]), tuple(behind[0].values())))
+            else:
+                self.exact = False
+            found += [(k, self.token(v)) for k, v in vars(c).items() if k not in _ASIDE]
+        return tuple(found)
+
+    def _function(self, fn: types.FunctionType) -> Any:
+        if _top(fn.__globals__.get("__name__")) in OURS:  # a decorator's has the function's names
+            return Same(fn), self.token(fn.__dict__.get("__wrapped__"))
+        for name in ("__code__", "__defaults__", "__kwdefaults__"):
+            self.rows.append((ATTRIBUTE, fn, name, getattr(fn, name)))
+        cells = tuple(map(self._cell, fn.__closure__ or ()))
+        more = self._dict(fn.__dict__) if fn.__dict__ else None
+        return (
+            Same(fn.__code__), cells, self.token(fn.__defaults__), self.token(fn.__kwdefaults__),
+            more,
+        )  # fmt: skip
+
+    def _cell(self, cell: Any) -> Any:
+        try:
+            held = cell.cell_contents
+        except ValueError:  # not filled yet
+            self.exact = False
+            return None
+        self.rows.append((ATTRIBUTE, cell, "cell_contents", held))
+        return self.token(held)
+
+    def _object(self, value: Any) -> Any:
+        if isinstance(value, functools.partial):
+            return self.token(value.func), self.token(value.args), self.token(value.keywords)
+        if isinstance(value, (classmethod, staticmethod)):
+            return self.token(value.__func__)
+        if isinstance(value, property):
+            return tuple(map(self.token, (value.fget, value.fset, value.fdel)))
+        kind, fields = type(value), getattr(value, "__dict__", None)
+        slots = [n for c in kind.__mro__ for n in _names(vars(c).get("__slots__", ()))]
+        if kind.__module__ == "typing" or (is_ours(kind) and callable(value)):
+            return Same(value)
+        if not slots and not isinstance(fields, dict):
+            raise Unfit(f"what a {kind.__module__}.{kind.__qualname__} holds cannot be seen")
+        found: list[Any] = [Same(value), self.token(kind)]
+        for name in slots:
+            if name not in ("__dict__", "__weakref__") and hasattr(value, name):
+                self.rows.append((ATTRIBUTE, value, name, getattr(value, name)))
+                found.append((name, self.token(getattr(value, name))))
+        if isinstance(fields, dict):
+            found.append(self._dict(fields))
+        return tuple(found)
 
 
-def of_function(fn: Callable[..., Any]) -> Any:
+def _names(slots: Any) -> tuple[str, ...]:
+    return (slots,) if isinstance(slots, str) else tuple(slots)
+
+
+def token(value: Any) -> Any:
+    """What a value is, as something that can be compared with what it is later."""
+    return Walk().token(value)
+
+
+def of_function(fn: Callable[..., Any], walk: Walk | None = None) -> Any:
     """What a function or method holds by itself, and what is called around every module."""
-    owner = getattr(fn, "__self__", None)
-    inner = getattr(fn, "__func__", fn)
-    return token(owner), token(inner), _global_hooks()
-
-
-def _global_hooks() -> Any:
     from tenon.nn.modules import _calls
 
-    held = {n: v for n, v in vars(_calls).items() if n.startswith("_global")}
-    return token(held, 3)
+    walk = walk or Walk()
+    found = walk.token(getattr(fn, "__self__", None)), walk.token(getattr(fn, "__func__", fn))
+    names = [n for n in vars(_calls) if n.startswith("_global")]
+    if not _calls._global_any:  # nobody has hooked all modules
+        walk.empty.append(_calls._global_any)
+        return *found, None
+    return *found, [walk.item(vars(_calls), n) for n in names]
+
+
+def of_names(names: Sequence[tuple[dict[str, Any], str, Any]], walk: Walk | None = None) -> Any:
+    """What names of modules stand for."""
+    walk = walk or Walk()
+    return [walk.item(g, n) for g, n, _ in names]
 
 
 def of_modes(tensors: Sequence[Any]) -> Any:
@@ -90,6 +243,8 @@ def of_modes(tensors: Sequence[Any]) -> Any:
         tenon.is_inference_mode_enabled(),
         casts,
         tenon.get_default_dtype(),
+        tenon.get_default_device(),
+        tuple(map(Same, (*call_modes.functions(), *call_modes.dispatch()))),
     )
 
 
@@ -111,7 +266,7 @@ def sharing(places: Sequence[int]) -> tuple[int, ...]:
 
 def tensors_in(found: Any) -> Iterator[Any]:
     """The tensors that a token is about."""
-    if isinstance(found, (tuple, list)):
+    if isinstance(found, (tuple, list, frozenset)):
         for part in found:
             yield from tensors_in(part)
     elif isinstance(found, Same) and isinstance(found.it, tenon.Tensor):

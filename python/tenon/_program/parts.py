@@ -15,6 +15,7 @@ import tenon
 from tenon._program import Program
 from tenon._program.as_fx import part_module
 from tenon._program.foreign import Call
+from tenon._program.guards import Unfit
 from tenon._program.traced import Layout
 
 MOST_VALUES = 64  # of a tensor that decides where a call goes on
@@ -26,10 +27,6 @@ _SIZED = {
 }  # fmt: skip
 _INDEXING = {"index"}
 _NOWHERE = "an unknown place"
-
-
-class Unfit(RuntimeError):
-    """A recording that cannot stand for later calls."""
 
 
 @dataclass
@@ -107,6 +104,17 @@ class Recorded:
                 where = f"the result of {node['op']}, whose size depends on values"
                 found.append((k + 1, Look(None, value, shape, where, True)))
         return found
+
+    def check_outputs(self, known: set[int]) -> None:
+        """A tensor that the call made without an operator is another one each time."""
+        data, roots = self.program.data, self.roots()
+        places = [i for i, v in enumerate(data["values"]) if v["role"] == "weight"]
+        made = {
+            i: name for i, (name, _, t) in zip(places, self.program.weights, strict=True)
+            if not name and id(t) not in known
+        }  # fmt: skip
+        if any(not roots[i].isdisjoint(made) for i in data["outputs"]):
+            raise Unfit("a result lies in memory that the call made without an operator")
 
     def acts_before(self, end: int) -> str | None:
         """What the first nodes do that must not be done again; None: nothing."""
@@ -238,6 +246,13 @@ def compile_path(
         begins = False
         step = step.follow
     return found
+
+
+def run_as_one(step: Step | None, program: Program, tensors: Sequence[Any]) -> None:
+    """Lets a chain without looks run as the program that it is of."""
+    if isinstance(step, Graph):
+        step.takes = program.data["inputs"][: len(tensors)]
+        step.gives, step.run, step.module = program.data["outputs"], program, None
 
 
 def _like(fact: dict[str, Any]) -> Any:

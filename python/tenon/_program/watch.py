@@ -16,16 +16,18 @@ import operator
 import sys
 import sysconfig
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from types import CodeType, FrameType
+from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 import tenon
+from tenon._program.guards import OURS
 
 PACKAGE = str(Path(tenon.__file__).parent)
+_MOST = 20000  # operators of a call: while it is recorded, all their results are kept
 _LIBRARY = sysconfig.get_path("stdlib")
 _ASIDE = ("<frozen importlib", linecache.__file__, traceback.__file__)
 
@@ -142,6 +144,9 @@ class Watch:
         self.reason: str | None = None
         self.sized = False  # the course, or a number, may depend on sizes
         self.read: dict[tuple[int, str], tuple[Any, str, Any]] = {}
+        self.stop: Callable[[], None] | None = None  # called when there is a reason
+        self.count: Callable[[], int] | None = None  # of operators so far
+        self._events = 0
         self._codes: set[CodeType] = set()
         self._before: Any = None
 
@@ -168,6 +173,13 @@ class Watch:
             self._look(frame, event, arg)
             if self.reason is not None and self._is_aside(frame):
                 self.reason = None
+            self._events += 1
+            if self._events % 1024 == 0 and self.count is not None and self.count() > _MOST:
+                self.reason = f"more than {_MOST} operators at {self._user(frame)}"
+        if self.reason is not None and self.stop is not None:
+            sys.setprofile(self._before)
+            stop, self.stop = self.stop, None
+            stop()
 
     @staticmethod
     def _is_aside(frame: FrameType | None) -> bool:
@@ -237,9 +249,17 @@ class Watch:
             self._codes.add(code)
             self.reason = _write_in(code)
             self.sized = self.sized or _depends_on_sizes(code)
-        for name in code.co_names:
-            if name in frame.f_globals:
-                self.read[id(frame.f_globals), name] = (frame.f_globals, name, None)
+        self._names(code.co_names, frame.f_globals)
+
+    def _names(self, names: tuple[str, ...], space: dict[str, Any]) -> None:
+        """Which of the names are read from there; those of modules found on the way, too."""
+        for name in names:
+            if name not in space or (id(space), name) in self.read:
+                continue
+            self.read[id(space), name] = (space, name, None)
+            found = space[name]
+            if isinstance(found, ModuleType) and found.__name__.partition(".")[0] not in OURS:
+                self._names(names, vars(found))
 
     def values(self) -> list[tuple[Any, str, Any]]:
         return list(self.read.values())

@@ -1,0 +1,407 @@
+/* quick.c: the short way into a recorded call (tenon/_program/compiled.py): whether all that it depended
+ * on is as it was, seen without taking the call apart, and then its program.
+ *
+ * Note [Same objects]
+ * A check holds where objects are the very same ones, and numbers of arguments equal ones. That is more
+ * than the tokens of _program/guards.py ask for, which decide where a check does not hold. */
+#include "binding_priv.h"
+
+#include <tenon/program.h>
+
+enum { MAX_ARGUMENTS = 24, MAX_OUTPUTS = 16, MAX_DIMS = 8, MAX_SIZES = 8 };
+
+/* What a tensor must be like. */
+typedef struct fact {
+    uint64_t word;
+    int32_t ndim;
+    bool leaf;
+    int64_t dim[MAX_DIMS]; /* -1 - i: the free size i */
+} fact;
+
+typedef struct argument {
+    PyObject *key;   /* of a keyword argument, or NULL */
+    PyObject *value; /* what is no tensor, or NULL */
+    fact fact;
+} argument;
+
+typedef enum check_kind {
+    CHECK_ITEM,      /* of[key] is value */
+    CHECK_ATTRIBUTE, /* of.key is value */
+    CHECK_DICT,      /* the dict `of` has these keys and values, in this order */
+    CHECK_LIST,      /* the list `of` has these items */
+    CHECK_TENSOR,    /* the tensor `of` is as it was */
+    CHECK_EMPTY      /* the dicts `value` have no items */
+} check_kind;
+typedef struct check {
+    check_kind kind;
+    PyObject *of, *key, *value;
+    fact *fact;      /* of a tensor */
+    PyObject **held; /* of a dict its keys and values in turn, of others the items; borrowed */
+    Py_ssize_t n;    /* of them */
+} check;
+
+typedef struct quick {
+    PyObject_HEAD tn_program *program;
+    PyObject *capsule; /* of the program */
+    PyObject *build;   /* makes the result of a list of tensors; None: a single one is the result */
+    int modes;
+    bool acts; /* a second run would change something again */
+    int32_t narguments, nchecks, nheld;
+    tn_tensor **held; /* weights of the program */
+    argument *arguments;
+    check *checks;
+} quick;
+
+static const uint64_t looked_at = TN_W_ALIKE | TN_W_CONTIGUOUS | TN_W_GRAD | TN_W_SCALAR |
+                                  TN_W_LAYOUT | TN_W_SPECIAL | TN_W_INFERENCE;
+static PyTypeObject *quick_type;
+static _Thread_local bool stopped; /* by compiler.set_stance */
+
+static quick *quick_of(PyObject *o) { return (quick *)(void *)o; }
+
+/* ---- The object --------------------------------------------------------------------------------*/
+
+static int quick_traverse(PyObject *self, visitproc visit, void *arg) {
+    quick *q = quick_of(self);
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(q->build);
+    for (int32_t i = 0; i < q->narguments; i++) Py_VISIT(q->arguments[i].value);
+    for (int32_t i = 0; i < q->nchecks; i++) {
+        Py_VISIT(q->checks[i].of);
+        Py_VISIT(q->checks[i].key);
+        Py_VISIT(q->checks[i].value);
+    }
+    return 0;
+}
+
+static int quick_clear(PyObject *self) {
+    quick *q = quick_of(self);
+    Py_CLEAR(q->build);
+    for (int32_t i = 0; i < q->narguments; i++) {
+        Py_CLEAR(q->arguments[i].key);
+        Py_CLEAR(q->arguments[i].value);
+    }
+    q->narguments = 0;
+    int32_t n = q->nchecks;
+    q->nchecks = 0;
+    for (int32_t i = 0; i < n; i++) {
+        Py_CLEAR(q->checks[i].of);
+        Py_CLEAR(q->checks[i].key);
+        Py_CLEAR(q->checks[i].value);
+        PyMem_Free(q->checks[i].fact);
+        PyMem_Free(q->checks[i].held);
+    }
+    return 0;
+}
+
+static void quick_dealloc(PyObject *self) {
+    quick *q = quick_of(self);
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    quick_clear(self);
+    for (int32_t i = 0; i < q->nheld; i++) tn_tensor_unref(&q->held[i]);
+    Py_XDECREF(q->capsule);
+    PyMem_Free(q->held);
+    PyMem_Free(q->arguments);
+    PyMem_Free(q->checks);
+    PyObject_GC_Del(self);
+    Py_DECREF(type);
+}
+
+/* ---- Making ------------------------------------------------------------------------------------*/
+
+static bool note_fact(fact *f, PyObject *o, PyObject *shape) {
+    const tn_view *v = tn_tensor_view(tnp_of(o));
+    f->word = v->word & looked_at;
+    f->ndim = v->ndim;
+    f->leaf = tn_is_leaf(tnp_of(o));
+    if (v->ndim > MAX_DIMS || PyTuple_Size(shape) != v->ndim) return false;
+    for (int32_t d = 0; d < v->ndim; d++) f->dim[d] = PyLong_AsLongLong(PyTuple_GetItem(shape, d));
+    return !PyErr_Occurred();
+}
+
+static bool take_argument(argument *a, PyObject *row) {
+    PyObject *key, *value, *shape;
+    if (!PyArg_ParseTuple(row, "OOO", &key, &value, &shape)) return false;
+    if (key != Py_None) a->key = Py_NewRef(key);
+    if (shape == Py_None) {
+        a->value = Py_NewRef(value);
+        return true;
+    }
+    return tnp_is_plain(value) && note_fact(&a->fact, value, shape) &&
+           (a->fact.word & TN_W_CONTIGUOUS);
+}
+
+/* What the tuples of a check hold, side by side. */
+static bool hold_items(check *c) {
+    Py_ssize_t n = PyTuple_Size(c->value), keys = c->kind == CHECK_DICT;
+    c->held = PyMem_Calloc((size_t)n * 2 + 1, sizeof *c->held);
+    if (!c->held) return PyErr_NoMemory() != NULL;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        if (keys) c->held[c->n++] = PyTuple_GetItem(c->key, i);
+        c->held[c->n++] = PyTuple_GetItem(c->value, i);
+    }
+    return !PyErr_Occurred();
+}
+
+static bool take_check(check *c, PyObject *row) {
+    int kind;
+    PyObject *of, *key, *value;
+    if (!PyArg_ParseTuple(row, "iOOO", &kind, &of, &key, &value)) return false;
+    c->kind = (check_kind)kind;
+    c->of = Py_NewRef(of);
+    c->key = Py_NewRef(key);
+    c->value = Py_NewRef(value);
+    if (c->kind == CHECK_DICT || c->kind == CHECK_LIST || c->kind == CHECK_EMPTY)
+        return hold_items(c);
+    if (c->kind != CHECK_TENSOR) return true;
+    c->fact = PyMem_Calloc(1, sizeof *c->fact);
+    return c->fact && tnp_is_tensor(of) && note_fact(c->fact, of, key);
+}
+
+static bool take_held(quick *q) {
+    tn_program_slot slot;
+    int32_t n = 0;
+    while (tn_program_weight_at(q->program, n, &slot, NULL) == TN_OK) n++;
+    q->held = PyMem_Calloc((size_t)n + 1, sizeof *q->held);
+    if (!q->held) return PyErr_NoMemory() != NULL;
+    while (tn_program_weight_at(q->program, q->nheld, &slot, &q->held[q->nheld]) == TN_OK)
+        q->nheld++;
+    return true;
+}
+
+static bool take_rows(quick *q, PyObject *arguments, PyObject *checks) {
+    Py_ssize_t n = PyTuple_Size(arguments), m = PyTuple_Size(checks);
+    q->arguments = PyMem_Calloc((size_t)n + 1, sizeof *q->arguments);
+    q->checks = PyMem_Calloc((size_t)m + 1, sizeof *q->checks);
+    if (!q->arguments || !q->checks) return PyErr_NoMemory() != NULL;
+    if (n > MAX_ARGUMENTS) return false;
+    for (Py_ssize_t i = 0; i < n; i++)
+        if (!take_argument(&q->arguments[q->narguments++], PyTuple_GetItem(arguments, i)))
+            return false;
+    for (Py_ssize_t i = 0; i < m; i++)
+        if (!take_check(&q->checks[q->nchecks++], PyTuple_GetItem(checks, i))) return false;
+    return true;
+}
+
+/* What the thread's calls depend on beside their arguments; -1: something looks at them. */
+static int modes(void) { return tnp.plain && !tnp.new_device_set ? tn_program_modes() : -1; }
+
+static PyObject *make(PyObject *unused, PyObject *args) {
+    PyObject *capsule, *arguments, *checks, *build;
+    int acts;
+    (void)unused;
+    if (!PyArg_ParseTuple(args, "OO!O!Op:_quick", &capsule, &PyTuple_Type, &arguments,
+                          &PyTuple_Type, &checks, &build, &acts))
+        return NULL;
+    tn_program *p = PyCapsule_GetPointer(capsule, "tenon.program");
+    quick *q = p ? PyObject_GC_New(quick, quick_type) : NULL;
+    if (!q) return NULL;
+    memset((char *)q + sizeof(PyObject), 0, sizeof *q - sizeof(PyObject));
+    q->program = p;
+    q->capsule = Py_NewRef(capsule);
+    q->build = Py_NewRef(build);
+    q->modes = modes();
+    q->acts = acts;
+    bool fits = tn_program_outputs(p) <= MAX_OUTPUTS && q->modes >= 0 &&
+                (build != Py_None || tn_program_outputs(p) == 1) && take_held(q) &&
+                take_rows(q, arguments, checks);
+    PyObject_GC_Track((PyObject *)q);
+    if (fits) return (PyObject *)q;
+    Py_DECREF((PyObject *)q);
+    if (PyErr_Occurred()) return NULL;
+    Py_RETURN_NONE;
+}
+
+/* ---- A call ------------------------------------------------------------------------------------*/
+
+static bool is_like(const fact *f, tn_tensor *t, int64_t *sizes) {
+    const tn_view *v = tn_tensor_view(t);
+    if ((v->word & looked_at) != f->word || v->ndim != f->ndim) return false;
+    for (int32_t d = 0; d < v->ndim; d++) {
+        int64_t wanted = f->dim[d], has = v->shape[d];
+        if (wanted < 0) {
+            int64_t *size = &sizes[-1 - wanted];
+            if (has < 2) return false;
+            if (*size < 0) *size = has;
+            wanted = *size;
+        }
+        if (wanted != has) return false;
+    }
+    return !(v->word & TN_W_GRAD) || tn_is_leaf(t) == f->leaf;
+}
+
+/* Numbers and texts that are equal to the last bit. */
+static bool is_same(PyObject *a, PyObject *b) {
+    if (a == b) return true;
+    if (Py_TYPE(a) != Py_TYPE(b)) return false;
+    if (Py_TYPE(a) == &PyFloat_Type) {
+        double x = PyFloat_AsDouble(a), y = PyFloat_AsDouble(b);
+        return memcmp(&x, &y, sizeof x) == 0;
+    }
+    if (Py_TYPE(a) != &PyLong_Type && Py_TYPE(a) != &PyUnicode_Type) return false;
+    return PyObject_RichCompareBool(a, b, Py_EQ) == 1;
+}
+
+/* Memory of its own each: no argument shares it with another one or with what the program holds. */
+static bool lie_apart(const quick *q, tn_tensor *const *in, int32_t n) {
+    for (int32_t i = 0; i < n; i++) {
+        for (int32_t k = 0; k < i; k++)
+            if (tn_tensor_same_storage(in[i], in[k])) return false;
+        for (int32_t k = 0; k < q->nheld; k++)
+            if (tn_tensor_same_storage(in[i], q->held[k])) return false;
+    }
+    return true;
+}
+
+static PyObject *nth_argument(const argument *a, int32_t i, PyObject *args, PyObject *kwargs) {
+    if (!a->key) return PyTuple_GetItem(args, i);
+    return kwargs ? PyDict_GetItemWithError(kwargs, a->key) : NULL;
+}
+
+/* The tensors among the arguments; -1: they are others than those that were recorded. */
+static int32_t take_arguments(const quick *q, PyObject *args, PyObject *kwargs, tn_tensor **in,
+                              int64_t *ret_numel) {
+    int64_t sizes[MAX_SIZES];
+    int32_t n = 0;
+    for (int i = 0; i < MAX_SIZES; i++) sizes[i] = -1;
+    *ret_numel = 0;
+    Py_ssize_t given = PyTuple_Size(args), named = kwargs ? PyDict_Size(kwargs) : 0;
+    if (given + named != q->narguments || (named && !q->arguments[given].key)) return -1;
+    if (given && q->arguments[given - 1].key) return -1;
+    for (int32_t i = 0; i < q->narguments; i++) {
+        const argument *a = &q->arguments[i];
+        PyObject *o = nth_argument(a, i, args, kwargs);
+        if (!o || (a->value && !is_same(o, a->value))) return -1;
+        if (a->value) continue;
+        if (!tnp_is_plain(o) || !is_like(&a->fact, tnp_of(o), sizes)) return -1;
+        in[n++] = tnp_of(o);
+        *ret_numel += tn_tensor_numel(tnp_of(o));
+    }
+    return lie_apart(q, in, n) ? n : -1;
+}
+
+static bool is_same_dict(const check *c) {
+    Py_ssize_t at = 0, i = 0;
+    PyObject *key, *value;
+    if (PyDict_Size(c->of) * 2 != c->n) return false;
+    for (; i < c->n && PyDict_Next(c->of, &at, &key, &value); i += 2)
+        if (key != c->held[i] || value != c->held[i + 1]) return false;
+    return i == c->n;
+}
+
+static bool is_same_list(const check *c) {
+    if (PyList_Size(c->of) != c->n) return false;
+    for (Py_ssize_t i = 0; i < c->n; i++)
+        if (PyList_GetItem(c->of, i) != c->held[i]) return false;
+    return true;
+}
+
+static bool are_empty(const check *c) {
+    for (Py_ssize_t i = 0; i < c->n; i++)
+        if (PyDict_Size(c->held[i]) != 0) return false;
+    return true;
+}
+
+static bool is_same_attribute(const check *c) {
+    PyObject *now = PyObject_GetAttr(c->of, c->key);
+    bool same = now == c->value;
+    Py_XDECREF(now); /* whoever has the attribute holds it */
+    return same;
+}
+
+static bool holds(const check *c) {
+    switch (c->kind) {
+    case CHECK_ITEM: return PyDict_GetItemWithError(c->of, c->key) == c->value;
+    case CHECK_ATTRIBUTE: return is_same_attribute(c);
+    case CHECK_DICT: return is_same_dict(c);
+    case CHECK_LIST: return is_same_list(c);
+    case CHECK_TENSOR: return is_like(c->fact, tnp_of(c->of), NULL);
+    case CHECK_EMPTY: return are_empty(c);
+    default: return false;
+    }
+}
+
+static PyObject *result_of(const quick *q, tn_tensor **out, int32_t n) {
+    if (q->build == Py_None) return tnp_wrap(out[0]);
+    PyObject *list = PyList_New(n);
+    for (int32_t i = 0; i < n; i++) {
+        PyObject *o = tnp_wrap(out[i]);
+        if (list && o)
+            PyList_SetItem(list, i, o);
+        else
+            Py_CLEAR(list);
+    }
+    PyObject *result = list ? PyObject_CallFunctionObjArgs(q->build, list, NULL) : NULL;
+    Py_XDECREF(list);
+    return result;
+}
+
+/* NULL without an exception: the call has to go another way. */
+static PyObject *run(quick *q, PyObject *args, PyObject *kwargs) {
+    tn_tensor *in[MAX_ARGUMENTS], *out[MAX_OUTPUTS];
+    int64_t numel;
+    int32_t n = modes() == q->modes ? take_arguments(q, args, kwargs, in, &numel) : -1;
+    bool fits = n >= 0;
+    for (int32_t i = 0; i < q->nchecks && fits; i++) fits = holds(&q->checks[i]);
+    if (!fits) {
+        PyErr_Clear();
+        return NULL;
+    }
+    int32_t m = tn_program_outputs(q->program);
+    PyThreadState *state = numel > TNP_LOCK_FREE_NUMEL ? PyEval_SaveThread() : NULL;
+    tn_status st = tn_program_run(q->program, in, n, out, m);
+    if (state) PyEval_RestoreThread(state);
+    if (st == TN_OK) return result_of(q, out, m);
+    /* else Python runs, so that the error comes out of the program's own lines */
+    return q->acts ? tnp_raise(st) : NULL;
+}
+
+static PyObject *call(PyObject *unused, PyObject *const *args, Py_ssize_t n) {
+    (void)unused;
+    if (n != 3 || !PyList_Check(args[0]) || !PyTuple_Check(args[1]) || !PyDict_Check(args[2])) {
+        PyErr_SetString(PyExc_TypeError, "a list of ways, a tuple and a dict");
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; i < PyList_Size(args[0]) && !stopped; i++) {
+        PyObject *way = Py_NewRef(PyList_GetItem(args[0], i)), *result = NULL;
+        if (Py_TYPE(way) == quick_type) result = run(quick_of(way), args[1], args[2]);
+        Py_DECREF(way);
+        if (result || PyErr_Occurred()) return result;
+    }
+    Py_RETURN_NOTIMPLEMENTED;
+}
+
+static PyObject *is_seen(PyObject *unused, PyObject *none) {
+    (void)unused, (void)none;
+    return PyBool_FromLong(modes() < 0);
+}
+
+static PyObject *stop(PyObject *unused, PyObject *on) {
+    (void)unused;
+    stopped = PyObject_IsTrue(on) == 1;
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef functions[] = {
+    {"_quick", make, METH_VARARGS, "(program, arguments, checks, build, acts); None: impossible."},
+    {"_quick_call", TNP_CFUNC(call), METH_FASTCALL, "(ways, args, kwargs), or NotImplemented."},
+    {"_quick_seen", is_seen, METH_NOARGS, "Whether something sees the thread's calls."},
+    {"_quick_stop", stop, METH_O, "(on): whether this thread goes no short way."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot slots[] = {
+    TNP_SLOT(Py_tp_dealloc, quick_dealloc),
+    TNP_SLOT(Py_tp_traverse, quick_traverse),
+    TNP_SLOT(Py_tp_clear, quick_clear),
+    {0, NULL},
+};
+
+bool tnp_quick_init(PyObject *module) {
+    PyType_Spec spec = {"tenon._C.Quick", sizeof(quick), 0,
+                        Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                        slots};
+    quick_type = (PyTypeObject *)PyType_FromSpec(&spec);
+    return quick_type && PyModule_AddFunctions(module, functions) == 0;
+}

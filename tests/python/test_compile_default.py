@@ -1,0 +1,526 @@
+"""compile without a backend: programs stand for calls, and nobody can tell but by the time."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import types
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import tenon as tn
+from tenon import nn
+from tenon.overrides import TorchFunctionMode
+
+SCALE = 2.0
+SPACE = types.ModuleType("space")
+SPACE.scale, SPACE.inner = 2.0, types.ModuleType("inner")  # type: ignore[attr-defined]
+SPACE.inner.scale = 2.0  # type: ignore[attr-defined]
+
+
+def ways(fast: Any) -> int:
+    """In how many short ways a compiled function can be called."""
+    if isinstance(fast, tn.compiler.OptimizedModule):
+        return len(fast._ways)
+    return len(fast._compiled.ways)
+
+
+def net() -> nn.Module:
+    tn.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.GELU(), nn.Linear(8, 2))
+
+
+# ---- A program stands for calls ------------------------------------------------------------------
+
+
+def test_a_program_runs() -> None:
+    def fn(a: tn.Tensor, b: tn.Tensor, k: float, *, c: tn.Tensor) -> Any:
+        return {"y": (tn.relu(a * b + c) * k - a, None), "z": a}
+
+    fast = tn.compile(fn)
+    for n in (5, 5, 7, 9, 7):
+        a, b, c = tn.randn(3, n, 4)
+        out, wanted = fast(a, b, 1.5, c=c), fn(a, b, 1.5, c=c)
+        assert tn.equal(out["y"][0], wanted["y"][0]) and out["y"][1] is None and out["z"] is a
+    assert ways(fast) == 2  # one size, and any
+    assert [e.program.fused for e in fast._compiled.entries] == [[(0, 5)], [(0, 5)]]
+    assert tn.equal(fast(a, b, 2.5, c=c)["y"][0], fn(a, b, 2.5, c=c)["y"][0])
+    assert tn.equal(fast(a, b, c=c, k=2.5)["y"][0], fn(a, b, 2.5, c=c)["y"][0])
+
+
+def test_python_is_left_out() -> None:
+    ran: list[str] = []
+
+    class Noisy(nn.Module):
+        def forward(self, x: tn.Tensor) -> tn.Tensor:
+            return helper(x) * 2
+
+    def helper(x: tn.Tensor) -> tn.Tensor:
+        return x + 1
+
+    fast, x = tn.compile(Noisy()), tn.ones(3)
+    fast(x)
+    code = helper.__code__
+    import sys
+
+    sys.setprofile(lambda frame, event, arg: ran.append(frame.f_code.co_name)
+                   if frame.f_code is code else None)  # fmt: skip
+    try:
+        assert fast(x).tolist() == [4.0, 4.0, 4.0]
+    finally:
+        sys.setprofile(None)
+    assert not ran and ways(fast) == 1
+
+
+def test_training() -> None:
+    results = []
+    for wrap in (lambda m: m, tn.compile):
+        model = wrap(net())
+        opt = tn.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        tn.manual_seed(7)
+        for _ in range(6):
+            loss = model(tn.randn(6, 4)).square().mean()
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+        results.append([p.detach().clone() for p in model.parameters()] + [loss])
+        results[-1].append(getattr(model, "_orig_mod", model)[1].running_mean)
+    assert ways(model) == 1
+    assert all(tn.equal(a, b) for a, b in zip(*results, strict=True))
+
+
+def test_gradients_of_inputs() -> None:
+    fast = tn.compile(lambda x: (x * x).sin())
+    for wants in (True, False, True):
+        x = tn.randn(4, requires_grad=wants)
+        y = fast(x)
+        assert y.requires_grad is wants
+        if wants:
+            (grad,) = tn.autograd.grad(y.sum(), x)
+            assert tn.allclose(grad, 2 * x * (x * x).cos())
+    assert ways(fast) == 2
+
+
+# ---- What a call depends on ----------------------------------------------------------------------
+
+
+class Plain:
+    def __init__(self) -> None:
+        self.scale = 2.0
+
+
+class Slotted:
+    __slots__ = ("scale",)
+
+    def __init__(self) -> None:
+        self.scale = 2.0
+
+
+class Act:
+    scale = 2.0
+
+    def __call__(self, x: tn.Tensor) -> tn.Tensor:
+        return x * self.scale
+
+
+class Net(nn.Module):
+    scale = 2.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin = nn.Linear(3, 3)
+        self.act = Act()
+
+    def forward(self, x: tn.Tensor) -> tn.Tensor:
+        return self.act(self.lin(x)) * self.scale
+
+
+def _global() -> Any:
+    def change() -> None:
+        globals()["SCALE"] += 1.0
+
+    return lambda x: x * SCALE, change
+
+
+def _of_a_module() -> Any:
+    def change() -> None:
+        SPACE.scale += 1.0  # type: ignore[attr-defined]
+
+    return lambda x: x * SPACE.scale, change  # type: ignore[attr-defined]
+
+
+def _of_an_inner_module() -> Any:
+    def change() -> None:
+        SPACE.inner.scale += 1.0  # type: ignore[attr-defined]
+
+    return lambda x: x * SPACE.inner.scale, change  # type: ignore[attr-defined]
+
+
+def _of_a_class() -> Any:
+    class Config:
+        scale = 2.0
+
+    def change() -> None:
+        Config.scale += 1.0
+
+    return lambda x: x * Config.scale, change
+
+
+def _class_of_a_module() -> Any:
+    class Own(Net):
+        pass
+
+    return Own(), lambda: setattr(Own, "scale", Own.scale + 1.0)
+
+
+def _forward_of_a_class() -> Any:
+    class Own(Net):
+        pass
+
+    return Own(), lambda: setattr(Own, "forward", lambda self, x: x - 1)
+
+
+def _class_of_a_callable() -> Any:
+    class Own(Act):
+        pass
+
+    own = Own()
+    return lambda x: own(x), lambda: setattr(Own, "scale", Own.scale + 1.0)
+
+
+def _attribute(kind: type) -> Any:
+    own = kind()
+    return lambda x: x * own.scale, lambda: setattr(own, "scale", own.scale + 1.0)
+
+
+def _deep() -> Any:
+    table = {"a": [[{"b": ([[2.0]],)}]]}
+
+    def change() -> None:
+        table["a"][0][0]["b"][0][0][0] += 1.0
+
+    return lambda x: x * table["a"][0][0]["b"][0][0][0], change
+
+
+def _cell() -> Any:
+    scale = 2.0
+
+    def change() -> None:
+        nonlocal scale
+        scale += 1.0
+
+    return lambda x: x * scale, change
+
+
+def _default() -> Any:
+    def fn(x: tn.Tensor, scale: float = 2.0) -> tn.Tensor:
+        return x * scale
+
+    return fn, lambda: setattr(fn, "__defaults__", (5.0,))
+
+
+def _default_of_a_helper() -> Any:
+    def helper(x: tn.Tensor, scale: float = 2.0) -> tn.Tensor:
+        return x * scale
+
+    return lambda x: helper(x), lambda: setattr(helper, "__defaults__", (5.0,))
+
+
+def _decorated() -> Any:
+    scale = [2.0]
+
+    @tn.no_grad()
+    def helper(x: tn.Tensor) -> tn.Tensor:
+        return x * scale[0]
+
+    return lambda x: helper(x), lambda: scale.append(scale.pop() + 1.0)
+
+
+def _attribute_of_a_function() -> Any:
+    def helper() -> None:
+        pass
+
+    helper.scale = 2.0  # type: ignore[attr-defined]
+    return lambda x: x * helper.scale, lambda: setattr(helper, "scale", 5.0)  # type: ignore[attr-defined]
+
+
+def _partial() -> Any:
+    scale = [2.0]
+    part = functools.partial(lambda s, x: x * s[0], scale)
+    return lambda x: part(x), lambda: scale.append(scale.pop() + 1.0)
+
+
+def _set() -> Any:
+    on = {"a"}
+    return lambda x: x * (2 if "b" in on else 3), lambda: on.add("b")
+
+
+def _array() -> Any:
+    array = np.ones(3, dtype=np.float32)
+
+    def change() -> None:
+        array[0] += 1.0
+
+    return lambda x: x * tn.tensor(array), change
+
+
+def _iterator() -> Any:
+    stream = [iter([1.0] * 2 + [2.0] * 20)]
+
+    def fn(x: tn.Tensor) -> tn.Tensor:
+        for value in stream[0]:
+            return x * value
+        return x
+
+    return fn, lambda: stream.append(iter([1.0] * 2 + [2.0] * 20)) or stream.pop(0)
+
+
+def _parameter() -> Any:
+    own = Net()
+    return own, lambda: setattr(own.lin, "weight", nn.Parameter(tn.randn(3, 3)))
+
+
+def _data() -> Any:
+    own = Net()
+    return own, lambda: setattr(own.lin.weight, "data", tn.randn(3, 3))
+
+
+def _submodule() -> Any:
+    own = nn.Sequential(nn.Linear(3, 3), nn.ReLU())
+    return own, lambda: own.__setitem__(1, nn.Tanh())
+
+
+def _hook() -> Any:
+    own = Net()
+    return own, lambda: own.lin.register_forward_hook(lambda m, args, out: out + 1)
+
+
+def _hook_of_all() -> Any:
+    own, handles = Net(), []
+
+    def change() -> None:
+        hook = tn.nn.modules.module.register_module_forward_hook
+        handles.append(hook(lambda m, args, out: out + 1))
+
+    change.undo = lambda: [h.remove() for h in handles]  # type: ignore[attr-defined]
+    return own, change
+
+
+def _train() -> Any:
+    own = net()
+    own[0] = nn.Linear(3, 8)
+    return own, own.eval
+
+
+_cases = [
+    _global, _of_a_module, _of_an_inner_module, _of_a_class, _class_of_a_module,
+    _forward_of_a_class, _class_of_a_callable, lambda: _attribute(Plain),
+    lambda: _attribute(Slotted), _deep, _cell, _default, _default_of_a_helper, _decorated,
+    _attribute_of_a_function, _partial, _set, _array, _iterator, _parameter, _data, _submodule,
+    _hook, _hook_of_all, _train,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("make", _cases, ids=lambda f: getattr(f, "__name__", "attribute"))
+def test_changes_are_seen(make: Callable[[], Any]) -> None:
+    """A twin that nobody compiled goes through the same changes."""
+    before = SCALE, SPACE.scale, SPACE.inner.scale  # type: ignore[attr-defined]
+    histories = []
+    for wrap in (lambda f: f, tn.compile):
+        globals()["SCALE"], SPACE.scale, SPACE.inner.scale = before  # type: ignore[attr-defined]
+        tn.manual_seed(0)
+        fn, change = make()
+        fast = wrap(fn)
+        tn.manual_seed(1)
+        seen = []
+        for step in range(5):
+            seen += [fast(tn.full((3, 3), 1.0 + step)).detach().clone() for _ in range(3)]
+            change()
+        getattr(change, "undo", lambda: None)()
+        histories.append(seen)
+    assert all(tn.equal(a, b) for a, b in zip(*histories, strict=True))
+
+
+def test_modes() -> None:
+    seen: list[Any] = []
+
+    class Spy(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None):  # noqa: ANN204
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    model, x = net().eval(), tn.randn(2, 4)
+    fast = tn.compile(model)
+    wanted = model(x)
+
+    def check(requires: bool = True) -> None:
+        for _ in range(2):
+            y = fast(x)
+            assert tn.equal(y.detach(), wanted.detach()) and y.requires_grad is requires
+
+    check()
+    with tn.no_grad():
+        check(False)
+    with tn.inference_mode():
+        check(False)
+        assert fast(x).is_inference()
+    with tn.autocast("cpu", dtype=tn.bfloat16):
+        assert fast(x).dtype is tn.bfloat16
+    with Spy():
+        check()
+        assert seen
+    check()
+    fill = tn.compile(lambda x: x + tn.ones(2))
+    assert fill(tn.ones(2)).dtype is tn.float32
+    tn.set_default_dtype(tn.float64)
+    try:
+        assert fill(tn.ones(2, dtype=tn.float32)).dtype is tn.float64
+    finally:
+        tn.set_default_dtype(tn.float32)
+    made = tn.compile(lambda x: (x, tn.ones(2)))
+    made(x), made(x)
+    with tn.device("meta"):
+        assert made(x)[1].is_meta
+    with tn.compiler.set_stance("force_eager"), Spy():
+        fast(x)
+
+
+def test_arguments() -> None:
+    def fn(x: tn.Tensor, y: tn.Tensor) -> tn.Tensor:
+        x.mul_(2)
+        return y + x
+
+    fast = tn.compile(fn)
+
+    def check(make: Callable[[], tuple[Any, Any]]) -> None:
+        for _ in range(2):
+            assert tn.equal(fast(*make()), fn(*make()))
+
+    base = tn.arange(8.0)
+    check(lambda: (base[:4].clone(), base[4:].clone()))
+    check(lambda: (base.clone(),) * 2)
+    check(lambda: (lambda b: (b[:4], b[2:6]))(base.clone()))
+    check(lambda: (base.clone().view(2, 4).t(), tn.ones(4, 2)))
+    check(lambda: (tn.ones(4, dtype=tn.float64), tn.ones(4)))
+    check(lambda: (tn.ones(1), tn.ones(4)))
+    check(lambda: (tn.ones(0), tn.ones(0)))
+    weight = nn.Parameter(tn.ones(3))
+    fast = tn.compile(lambda x: x * weight)
+    assert tn.equal(fast(tn.ones(3)), weight) and tn.equal(fast(weight), weight * weight)
+    for bad in (tn.ones(2), tn.ones(3, 2)):
+        with pytest.raises(RuntimeError):
+            fast(bad)
+    assert fast(tn.ones(3)).requires_grad
+
+
+def test_numbers_among_arguments() -> None:
+    fast = tn.compile(lambda x, k, flag: x * k if flag else x - k)
+    x = tn.ones(1)
+    for k in (0.0, -0.0, 2, 2.0, float("nan"), 1, True):
+        for flag in (True, False, 1):
+            for _ in range(2):
+                got, wanted = fast(x, k, flag), x * k if flag else x - k
+                assert repr(got.tolist()) == repr(wanted.tolist())
+
+
+# ---- What it leaves behind -----------------------------------------------------------------------
+
+
+def test_results_are_new() -> None:
+    """Memory that the call makes is made in each call."""
+
+    def fn(x: tn.Tensor) -> Any:
+        return tn.tensor([1.0, 2.0]).view(2, 1), x + 1
+
+    fast = tn.compile(fn)
+    for _ in range(3):
+        made, _ = fast(tn.ones(1))
+        assert made.tolist() == [[1.0], [2.0]]
+        made.zero_()
+
+
+def test_errors() -> None:
+    def fn(x: tn.Tensor, n: int) -> tn.Tensor:
+        x.add_(1)
+        return x.reshape(-1, n)
+
+    fast = tn.compile(fn)
+    for _ in range(3):
+        x = tn.zeros(6)
+        assert fast(x, 3).shape == (2, 3) and x[0] == 1
+    x = tn.zeros(7)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="reshape|shape"):
+            fast(x, 3)
+    assert x[0] == 2
+    index = tn.compile(lambda x, i: x[i] * 2)
+    assert index(tn.arange(3), tn.tensor([1])).tolist() == [2]
+    for _ in range(2):
+        with pytest.raises(IndexError) as err:
+            index(tn.arange(3), tn.tensor([5]))
+        assert any("test_compile_default" in str(e.path) for e in err.traceback[1:])
+
+
+def test_modules_are_freed() -> None:
+    class Own(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lin = nn.Linear(2, 2)
+            self.fast = tn.compile(self.work)
+
+        def work(self, x: tn.Tensor) -> tn.Tensor:
+            return self.lin(x)
+
+    own = Own()
+    for _ in range(3):
+        own.fast(tn.ones(1, 2))
+    assert ways(own.fast) == 1
+    gone = weakref.ref(own)
+    del own
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_recording_that_fails_keeps_nothing() -> None:
+    gone: list[Any] = []
+
+    def fn(x: tn.Tensor) -> int:
+        print("", end="")
+        for _ in range(4):
+            x = x + 1
+            gone.append(weakref.ref(x))
+        return sum(g() is not None for g in gone)
+
+    assert tn.compile(fn)(tn.ones(2)) == 1
+
+
+def test_functions_that_are_no_graph_run_as_python() -> None:
+    calls: list[int] = []
+
+    def fn(x: tn.Tensor) -> tn.Tensor:
+        calls.append(1)
+        return x + 1 if x.sum() > 0 else x - 1
+
+    fast = tn.compile(fn, fullgraph=True)
+    for i in range(3):
+        assert fast(tn.ones(1)).item() == 2 and fast(-tn.ones(1)).item() == -2
+        assert len(calls) == 2 * i + 2
+    assert ways(fast) == 0
+
+
+def test_generators_and_views() -> None:
+    def rows() -> Iterator[int]:
+        yield from range(3)
+
+    def fn(x: tn.Tensor) -> tn.Tensor:
+        out = tn.zeros(3)
+        out[1:].add_(x[0])
+        return sum((out * i for i in rows()), x)
+
+    fast = tn.compile(fn)
+    for i in range(4):
+        x = tn.arange(3.0) + i
+        assert tn.equal(fast(x), fn(x))
