@@ -278,6 +278,7 @@ bool cf_run_probe(const cf_options *o, const cf_data *d, char **argv, cf_device_
                   cf_text *why);
 /* Runs what is pending in worker processes. */
 bool cf_run_plan(const cf_options *o, char **argv, cf_plan *p, cf_text *why);
+const char *cf_signal_name(int number); /* "SIGSEGV" */
 bool cf_journal_open(const cf_options *o, cf_plan *p, cf_text *why);
 void cf_journal_add(const cf_row *r);
 

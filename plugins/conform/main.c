@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine.h"
 #include "facts.h"
 
 static int complain(const cf_text *why, int status) {
@@ -53,6 +54,7 @@ int main(int argc, char **argv) {
     static cf_data d; /* these live as long as the process */
     static cf_plan p;
     cf_text why = {0};
+    if (argc > 1 && strncmp(argv[1], "--engine", 8) == 0) return cf_engine_main(argc, argv);
     int done = cf_options_read(argc, argv, &o);
     if (done >= 0) return done;
     if (!cf_data_read(cf_data_path(), &d, &why)) return complain(&why, 2);

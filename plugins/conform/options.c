@@ -12,6 +12,7 @@ static const char usage[] =
     "usage: tenon-conform DEVICE[:INDEX] [options]\n"
     "\n"
     "Says what works on a device, what is slow and what is wrong, with the CPU as reference.\n"
+    "tenon-conform --engine NAME tests what processes exchange data through.\n"
     "\n"
     "  --op GLOB          only these operators; repeatable\n"
     "  --dtype NAME       only these dtypes; repeatable\n"

@@ -69,7 +69,7 @@ static char **worker_argv(char **argv) {
     return with;
 }
 
-static const char *signal_name(int number) {
+const char *cf_signal_name(int number) {
     static const struct {
         int number;
         const char *name;
@@ -91,7 +91,7 @@ static void reap(worker *w, const cf_options *o, cf_text *how) {
     if (w->hung)
         cf_add(how, "hangs: no answer within %g s", o->timeout);
     else if (WIFSIGNALED(status))
-        cf_add(how, "crashed: killed by %s", signal_name(WTERMSIG(status)));
+        cf_add(how, "crashed: killed by %s", cf_signal_name(WTERMSIG(status)));
     else
         cf_add(how, "ended the process with exit status %d", WEXITSTATUS(status));
 }
