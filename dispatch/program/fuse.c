@@ -33,21 +33,31 @@ static int32_t number_dtype(const tn_scalar *s) {
     return s->kind >= TN_CAT_BOOL && s->kind <= TN_CAT_COMPLEX ? dtypes[s->kind] : -1;
 }
 
-static bool is_plain(const tn_program *p, const tni_pnode *n) {
+/* One new result of tensors on the CPU, which are read. */
+static bool is_simple(const tn_program *p, const tni_pnode *n) {
     const tn_op *op = n->op;
-    if (op->info.kind != TN_OP_POINTWISE || op->nout != 1 || n->nout != 1 || n->nin != op->nin ||
-        n->nin > TN_EXPR_OPERANDS || n->out[0] < 0 || n->given[0] != TNI_P_NONE || n->nderived ||
-        n->cast || (op->flags & (TNI_OP_INPLACE_ONLY | TNI_OP_WRITES)) || tni_p_is_random(op) ||
-        p->value[n->out[0]].device.slot != 0)
+    if (op->nout != 1 || n->nout != 1 || n->out[0] < 0 || n->given[0] != TNI_P_NONE ||
+        n->nderived || n->cast || p->value[n->out[0]].device.slot != 0)
         return false;
     bool tensors = false;
     for (int32_t i = 0; i < n->nin; i++) {
-        if (tni_is_list(tni_in_field(op, i)) || (n->wrote && n->wrote[i])) return false;
-        if (n->in[i] < 0 && !(n->in[i] == TNI_P_NUMBER && n->number)) return false;
+        if (n->wrote && n->wrote[i]) return false;
         if (n->in[i] >= 0 && p->value[n->in[i]].device.slot != 0) return false;
         tensors |= n->in[i] >= 0;
     }
     return tensors;
+}
+
+static bool is_pointwise(const tni_pnode *n) {
+    const tn_op *op = n->op;
+    if (op->info.kind != TN_OP_POINTWISE || n->nin != op->nin || n->nin > TN_EXPR_OPERANDS ||
+        (op->flags & (TNI_OP_INPLACE_ONLY | TNI_OP_WRITES)) || tni_p_is_random(op))
+        return false;
+    for (int32_t i = 0; i < n->nin; i++) {
+        if (tni_is_list(tni_in_field(op, i))) return false;
+        if (n->in[i] < 0 && !(n->in[i] == TNI_P_NUMBER && n->number)) return false;
+    }
+    return true;
 }
 
 static const tn_cell *own_cell(const tn_op *op, const tni_device *dev, int32_t dtype) {
@@ -62,7 +72,7 @@ static bool find_fit(const tn_program *p, const tni_pnode *n, const tni_device *
     const tn_view *of[TN_EXPR_OPERANDS];
     int count = 0;
     bool mask[TN_EXPR_OPERANDS];
-    if (!is_plain(p, n)) return false;
+    if (!is_simple(p, n) || !is_pointwise(n)) return false;
     memset(like, 0, sizeof like);
     for (int32_t i = 0; i < n->nin; i++) {
         bool number = n->in[i] < 0;
@@ -96,6 +106,12 @@ static bool find_fit(const tn_program *p, const tni_pnode *n, const tni_device *
 
 /* ---- An expression -----------------------------------------------------------------------------*/
 
+/* What composites consist of, by node; kept while groups are looked for. */
+typedef struct parts {
+    bool known;
+    tn_program *of; /* owned; NULL: it is no composite, or is not taken apart */
+} parts;
+
 typedef struct builder {
     const tn_program *p;
     tni_pgroup *g;
@@ -106,8 +122,10 @@ typedef struct builder {
     uint8_t reach[MAX_NODES];
     _Alignas(16) unsigned char number[MAX_NODES][16];
     tn_scalar scalar[MAX_NODES];
-    int32_t *made; /* by value of the program: its node + 1, or 0 */
+    int32_t *made; /* by value of the program: its operand + 1, or 0 */
     int32_t nkernels;
+    int32_t nops; /* nodes that are neither numbers nor conversions */
+    parts *parts;
 } builder;
 
 /* While a group grows, nodes have numbers from MAX_VALUES on, as inputs still come. */
@@ -174,24 +192,32 @@ static bool add_kernel(builder *b, const tn_cell *cell, int32_t compute) {
     return true;
 }
 
-/* Adds a node of the program; false: the group is full, and as it was but for things nobody uses. */
-static bool add_node(builder *b, const tni_pnode *n, const tni_device *dev) {
+/* Where a node's tensors come from: the program itself, or what a composite consists of. */
+typedef struct scope {
+    const tn_program *p;
+    int32_t *made; /* as in builder */
+    bool inner;    /* all its inputs are made already */
+} scope;
+
+static int32_t find_operand(builder *b, const scope *s, const tni_pnode *n, int32_t i, int32_t want,
+                            const tni_device *dev) {
+    int32_t id = n->in[i], x;
+    if (id < 0) return add_number(b, &n->number[i], want);
+    if (!s->made[id] && s->inner) return -1; /* a constant of the composite */
+    x = s->made[id] ? s->made[id] - 1 : find_input(b, id);
+    if (x < 0 || dtype_at(b, x) == want) return x;
+    int32_t dtype = dtype_at(b, x);
+    return add_kernel(b, own_cell(&tni_op__cast, dev, dtype), dtype) ? add_cast(b, x, want) : -1;
+}
+
+static bool add_kernel_node(builder *b, const scope *s, const tni_pnode *n, const tni_device *dev) {
     fit f;
     tn_expr_node e;
-    if (!find_fit(b->p, n, dev, &f)) return false;
+    if (!find_fit(s->p, n, dev, &f)) return false;
     memset(&e, 0, sizeof e);
     uint8_t reach = 0;
     for (int32_t i = 0; i < n->nin; i++) {
-        int32_t id = n->in[i], x;
-        if (id < 0)
-            x = add_number(b, &n->number[i], f.want[i]);
-        else
-            x = b->made[id] ? NODE + b->made[id] - 1 : find_input(b, id);
-        if (x >= 0 && id >= 0 && dtype_at(b, x) != f.want[i]) {
-            if (!add_kernel(b, own_cell(&tni_op__cast, dev, dtype_at(b, x)), dtype_at(b, x)))
-                return false;
-            x = add_cast(b, x, f.want[i]);
-        }
+        int32_t x = find_operand(b, s, n, i, f.want[i], dev);
         if (x < 0) return false;
         e.operand[i] = x;
         reach |= reach_of(b, x);
@@ -206,8 +232,50 @@ static bool add_node(builder *b, const tni_pnode *n, const tni_device *dev) {
     e.compute = f.compute;
     b->reach[b->nnodes] = reach;
     b->node[b->nnodes] = e;
-    b->made[n->out[0]] = ++b->nnodes;
+    s->made[n->out[0]] = NODE + b->nnodes++ + 1;
+    b->nops++;
     return true;
+}
+
+static bool note_whole(tni_pgroup *g, const tn_op *op) {
+    for (int32_t i = 0; i < g->nwholes; i++)
+        if (g->whole[i] == op) return true;
+    if (g->nwholes == TNI_P_GROUP_WHOLES) return false;
+    g->whole[g->nwholes++] = op;
+    return true;
+}
+
+/* The operators that a composite calls, if all of them fit. */
+static bool add_parts(builder *b, const tni_pnode *n, const tn_program *m, const tni_device *dev) {
+    scope s = {m, calloc((size_t)m->nvalues + 1, sizeof *s.made), true};
+    bool fits = s.made && m->noutputs == 1 && m->nnodes > 0 && note_whole(b->g, n->op);
+    int32_t taken = 0; /* inputs of m, which are the node's tensors in order, each once */
+    for (int32_t i = 0; i < n->nin && fits; i++) {
+        bool before = n->in[i] < 0;
+        for (int32_t k = 0; k < i && !before; k++) before = n->in[k] == n->in[i];
+        if (before) continue;
+        int32_t x = b->made[n->in[i]] ? b->made[n->in[i]] - 1 : find_input(b, n->in[i]);
+        fits = x >= 0 && taken < m->ninputs;
+        if (fits) s.made[m->input[taken++]] = x + 1;
+    }
+    for (int32_t k = 0; k < m->nnodes && fits; k++) fits = add_kernel_node(b, &s, &m->node[k], dev);
+    int32_t x = fits ? s.made[m->output[0]] - 1 : -1;
+    fits = x >= NODE && dtype_at(b, x) == b->p->value[n->out[0]].dtype;
+    if (fits) b->made[n->out[0]] = x + 1;
+    free(s.made);
+    return fits;
+}
+
+/* Adds a node of the program; false: the group is full, and as it was but for things nobody uses. */
+static bool add_node(builder *b, int32_t k, const tni_device *dev) {
+    const tni_pnode *n = &b->p->node[k];
+    scope s = {b->p, b->made, false};
+    if (n->op->info.kind != TN_OP_COMPOSITE) return add_kernel_node(b, &s, n, dev);
+    if (!is_simple(b->p, n)) return false;
+    parts *of = &b->parts[k];
+    if (!of->known) of->of = tni_p_expand(b->p, n);
+    of->known = true;
+    return of->of && add_parts(b, n, of->of, dev);
 }
 
 static bool same_shape(const tni_pvalue *a, const tni_pvalue *b) {
@@ -235,7 +303,7 @@ static tn_status compile(builder *b, const tni_device *dev) {
     for (int32_t i = 0; i < b->nnodes; i++)
         for (int32_t k = 0; k < b->node[i].noperands; k++)
             if (b->node[i].operand[k] >= NODE) b->node[i].operand[k] += b->nvalues - NODE;
-    for (int32_t i = 0; i < g->nout; i++) outputs[i] = b->nvalues + b->made[g->value[i]] - 1;
+    for (int32_t i = 0; i < g->nout; i++) outputs[i] = b->nvalues + b->made[g->value[i]] - 1 - NODE;
     tn_expr e = {sizeof e, sizeof b->node[0], b->nvalues, b->nnodes, g->nout,
                  0,        b->dtype,          b->node,    outputs};
     tn_status st = tni_caught(dev->ifaces.codegen2->compile(dev->desc.ctx, 0, &e, &g->code));
@@ -260,7 +328,7 @@ static int32_t grow(builder *b, int32_t first, const tni_device *dev) {
         if (k > first && (n->nout != 1 || n->out[0] < 0 ||
                           !same_shape(&p->value[n->out[0]], &p->value[p->node[first].out[0]])))
             break;
-        if (!add_node(b, n, dev)) break;
+        if (!add_node(b, k, dev)) break;
     }
     return k - first;
 }
@@ -274,7 +342,7 @@ static void begin(builder *b, const tn_program *p, tni_pgroup *g, int32_t *made)
     b->p = p;
     b->g = g;
     b->made = made;
-    b->nnodes = b->nvalues = b->nkernels = 0;
+    b->nnodes = b->nvalues = b->nkernels = b->nops = 0;
 }
 
 /* The group that begins at node `first`, as long as it may be; false: there is none. */
@@ -283,15 +351,15 @@ static bool make_group(builder *b, tni_pgroup *g, const tn_program *p, int32_t f
     begin(b, p, g, made);
     int32_t count = grow(b, first, dev);
     forget_made(b, first, first + count);
-    for (bool fits = false; count > 1 && !fits; count -= !fits) {
+    for (bool fits = false; count > 0 && !fits; count -= !fits) {
         begin(b, p, g, made);
-        for (int32_t k = 0; k < count; k++) add_node(b, &p->node[first + k], dev);
+        for (int32_t k = 0; k < count; k++) add_node(b, first + k, dev);
         g->nout = find_outputs(b, first, first + count, g->value);
-        fits = g->nout > 0 && g->nout + b->nvalues <= TNI_P_GROUP_VALUES;
+        fits = g->nout > 0 && g->nout + b->nvalues <= TNI_P_GROUP_VALUES && b->nops > 1;
         if (fits) break;
         forget_made(b, first, first + count);
     }
-    if (count < 2) return false;
+    if (count < 1) return false;
     g->first = first;
     g->count = count;
     g->nin = b->nvalues;
@@ -311,9 +379,10 @@ static bool make_group(builder *b, tni_pgroup *g, const tn_program *p, int32_t f
 static tni_pfused *find_groups(const tn_program *p) {
     const tni_device *dev = tni_device_at(0);
     tni_pfused *f = NULL;
-    builder *b = malloc(sizeof *b);
+    builder *b = calloc(1, sizeof *b);
+    if (b) b->parts = calloc((size_t)p->nnodes + 1, sizeof *b->parts);
     int32_t *made = calloc((size_t)p->nvalues + 1, sizeof *made), room = 0;
-    for (int32_t k = 0; b && made && k < p->nnodes;) {
+    for (int32_t k = 0; b && b->parts && made && k < p->nnodes;) {
         tni_pgroup g;
         if (!make_group(b, &g, p, k, dev, made)) {
             k++;
@@ -330,6 +399,8 @@ static tni_pfused *find_groups(const tn_program *p) {
         f->group[f->n++] = g;
         k += g.count;
     }
+    for (int32_t k = 0; b && b->parts && k < p->nnodes; k++) tn_program_unref(&b->parts[k].of);
+    if (b) free(b->parts);
     free(b);
     free(made);
     return f ? f : &none;
@@ -339,6 +410,7 @@ const tni_pfused *tni_p_fused(const tn_program *program) {
     tn_program *p = (tn_program *)(uintptr_t)program;
     tni_pfused *f = atomic_load_explicit(&p->fused, memory_order_acquire);
     if (f) return f;
+    if (tni_tls.layers | (uint64_t)(tni_tls.watcher != NULL)) return &none; /* not now */
     if (tni_device_ready(0) != TN_OK || !tni_device_at(0)->ifaces.codegen2) return &none;
     tni_os_lock(&lock);
     f = atomic_load_explicit(&p->fused, memory_order_relaxed);
@@ -393,6 +465,8 @@ static bool find_shape(const tni_pgroup *g, tn_tensor *const *in, int32_t *ret_n
 static bool kernels_changed(const tni_pgroup *g) {
     for (int32_t i = 0; i < TNI_P_GROUP_NODES && g->cell[i]; i++)
         if (tni_cell(g->cell[i]->op, 0, g->compute[i]) != g->cell[i]) return true;
+    for (int32_t i = 0; i < g->nwholes; i++)
+        if (tni_p_has_kernels(g->whole[i])) return true;
     return false;
 }
 

@@ -111,8 +111,18 @@ bool tni_p_shares(const tn_tensor *a, const tn_tensor *b);
 tn_status tni_p_run_node(const tn_program *p, const tni_pnode *n, const int64_t *sizes,
                          tn_tensor **tensors);
 
+/* The composite's own function, on tensors by value: what it calls goes through the dispatcher. */
+tn_status tni_p_compose_node(const tni_pnode *n, tn_tensor **tensors, tn_tensor **ret_tensor);
+
+/* ---- expand.c ----------------------------------------------------------------------------------*/
+/* The operators that a composite calls, whose inputs are the node's tensors, each once; NULL: it is
+ * not to be taken apart. The thread has no layers on. */
+/* Whether a kernel may compute the composite as a whole. */
+bool tni_p_has_kernels(const tn_op *op);
+tn_program *tni_p_expand(const tn_program *p, const tni_pnode *n);
+
 /* ---- fuse.c: pointwise nodes that run as one ---------------------------------------------------*/
-enum { TNI_P_GROUP_VALUES = TN_MAX_OPERANDS, TNI_P_GROUP_NODES = 48 };
+enum { TNI_P_GROUP_VALUES = TN_MAX_OPERANDS, TNI_P_GROUP_NODES = 48, TNI_P_GROUP_WHOLES = 12 };
 /* Nodes that stand one after the other; a value that only they use is never made. */
 typedef struct tni_pgroup {
     int32_t first, count;
@@ -126,6 +136,8 @@ typedef struct tni_pgroup {
     uint8_t reach[TNI_P_GROUP_NODES]; /* inputs that decide on a node's shape, one each as bits */
     const tn_cell *cell[TNI_P_GROUP_NODES];
     int32_t compute[TNI_P_GROUP_NODES];
+    int32_t nwholes;
+    const tn_op *whole[TNI_P_GROUP_WHOLES]; /* composites that it computes by their parts */
 } tni_pgroup;
 typedef struct tni_pfused {
     int32_t n;

@@ -247,6 +247,16 @@ tn_status tni_p_run_node(const tn_program *p, const tni_pnode *n, const int64_t 
     return st;
 }
 
+tn_status tni_p_compose_node(const tni_pnode *n, tn_tensor **tensors, tn_tensor **ret_tensor) {
+    frame f;
+    f.more[0] = NULL;
+    memcpy(f.args, n->args, n->op->args_bytes);
+    tn_status st = fill_inputs(n, tensors, &f, n->number);
+    if (st == TN_OK) st = tni_compose(n->op, f.args, ret_tensor);
+    free(f.more[0]);
+    return st;
+}
+
 /* ---- A run -------------------------------------------------------------------------------------*/
 
 static void drop(const tn_program *p, int32_t id, int32_t k, tn_tensor **tensors) {

@@ -316,10 +316,13 @@ class Explanation:
         self.graphs, self.break_reasons = report.graphs, report.breaks
         self.graph_count, self.graph_break_count = len(report.graphs), len(report.breaks)
         self.op_count = report.op_count
+        whole = len(report.programs) == 1 and not report.breaks
+        self.fused: list[str] = report.programs[0].groups() if whole else []
 
     def __str__(self) -> str:
         lines = [f"Graph Count: {self.graph_count}", f"Graph Break Count: {self.graph_break_count}"]
         lines.append(f"Op Count: {self.op_count}")
+        lines += [f"  runs as {f}" for f in self.fused]
         return "\n".join(lines + [f"  runs as Python: {r}" for r in self.break_reasons])
 
 

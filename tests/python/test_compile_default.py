@@ -524,3 +524,17 @@ def test_generators_and_views() -> None:
     for i in range(4):
         x = tn.arange(3.0) + i
         assert tn.equal(fast(x), fn(x))
+
+
+def test_explain_says_what_is_fused() -> None:
+    def fn(x: tn.Tensor) -> tn.Tensor:
+        return (nn.functional.gelu(x) * 2 + 1).sum(0) * 3 - 1
+
+    said = tn.compiler.explain(fn)(tn.ones(4, 3))
+    assert said.fused == [
+        "one kernel: gelu, mul, add; then sum, which has the shape [3]", "one kernel: mul, sub",
+    ]  # fmt: skip
+    assert "runs as one kernel: mul, sub" in str(said)
+    said = tn.compiler.explain(lambda x: (x * 2 + 1).add_(1))(tn.ones(3))
+    assert said.fused == ["one kernel: mul, add; then add, which writes to memory that is there"]
+    assert tn.compiler.explain(lambda x: x * 2 if x.sum() > 0 else x)(tn.ones(3)).fused == []

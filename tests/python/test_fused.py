@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tenon as tn
+import tenon.nn.functional as F  # noqa: N812
 from tenon import _program
 
 FLOATS = (tn.float32, tn.float64, tn.float16, tn.bfloat16)
@@ -139,6 +140,52 @@ def test_arguments_beside_the_operands() -> None:
     program = record(fn, a, b)
     assert program.fused
     agree(program, fn, a, b)
+
+
+COMPOSITES = {
+    "gelu": lambda x: F.gelu(x),
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "selu": lambda x: F.selu(x),
+    "relu6": lambda x: F.relu6(x),
+    "softsign": lambda x: F.softsign(x),
+    "tanhshrink": lambda x: F.tanhshrink(x),
+    "clamp": lambda x: x.clamp(-0.5, 0.5),
+    "clip_by_tensors": lambda x: tn.clamp(x, x - 1, x.abs()),
+    "nan_to_num": lambda x: (x / 0.0).nan_to_num(1.0, 2.0, -3.0),
+    "twice": lambda x: tn.clamp(x, x, x),
+}
+
+
+@pytest.mark.parametrize("name", COMPOSITES)
+def test_composites_are_part_of_groups(name: str) -> None:
+    def fn(x: tn.Tensor, y: tn.Tensor) -> tn.Tensor:
+        return COMPOSITES[name](x * 3) + y
+
+    for dtype in FLOATS:
+        for shape in ((3000,), (7, 5), (1,), ()):
+            x, y = (tn.randn(2, *shape) * 2).to(dtype)
+            program = record(fn, x, y)
+            half = dtype in (tn.float16, tn.bfloat16)
+            count = len(program.data["nodes"])
+            assert half or program.fused == [(0, count)], (dtype, shape)
+            agree(program, fn, x, y)
+
+
+def test_a_composite_alone_is_one_kernel() -> None:
+    x = tn.randn(5000)
+    program = record(F.softsign, x)
+    assert program.fused == [(0, 1)]
+    agree(program, F.softsign, x)
+    assert record(F.gelu, x).fused == []  # one operator: nothing to join
+
+
+def test_groups_are_not_looked_for_under_autocast() -> None:
+    x = tn.randn(64)
+    program = record(lambda x: F.gelu(x) * 2 + 1, x)
+    with tn.autocast("cpu", dtype=tn.bfloat16):
+        assert program.fused == []
+        program(x)
+    assert program.fused == [(0, 3)]
 
 
 def test_gradients_are_recorded() -> None:

@@ -73,6 +73,33 @@ class Program:
         """Nodes that run as one kernel: the first one and how many, of each group."""
         return _C._program_fused(self._program)
 
+    def groups(self) -> list[str]:
+        """In words, which operators run as one kernel, and what ends each group."""
+        data = self.data
+        nodes, values = data["nodes"], data["values"]
+
+        def shape(node: dict[str, Any]) -> Any:
+            out = node["outs"][0] if len(node["outs"]) == 1 else -1
+            return values[out]["shape"] if out >= 0 else None
+
+        found = []
+        for first, count in self.fused:
+            names = ", ".join(n["op"] for n in nodes[first : first + count])
+            text = f"one kernel: {names}"
+            if first + count < len(nodes):
+                after = nodes[first + count]
+                if after["in_place"] or after["wrote"] or any(g >= 0 for g in after["given"]):
+                    why = "writes to memory that is there"
+                elif after["random"]:
+                    why = "draws random numbers"
+                elif shape(after) != shape(nodes[first]):
+                    why = f"has the shape {shape(after)}"
+                else:
+                    why = "does not fit in"
+                text += f"; then {after['op']}, which {why}"
+            found.append(text)
+        return found
+
     def optimize(self, passes: int = DEAD | COMMON | FOLD) -> None:
         _C._program_optimize(self._program, passes)
         self.__dict__.pop("data", None)

@@ -77,6 +77,7 @@ class Report:
     graphs: list[Any] = field(default_factory=list)
     breaks: list[str] = field(default_factory=list)
     op_count: int = 0
+    programs: list[Any] = field(default_factory=list)
 
     def broke(self, reason: str) -> None:
         if reason not in self.breaks:
@@ -304,6 +305,7 @@ class Compiled:
         return parts.walk(steps, dict(zip(entry.ids, call.tensors, strict=True)), entry.weights)
 
     def _compile(self, rec: Recorded, steps: Any, tensors: Sequence[Any], begins: bool) -> None:
+        self.report.programs.append(rec.program)
         if self.backend is None:
             self.report.graphs.append(rec.program)
             self.report.op_count += len(rec.program.data["nodes"])
