@@ -18,7 +18,7 @@
 enum { MAX_NODES = 64, MAX_VALUES = TNI_P_GROUP_VALUES + MAX_NODES };
 
 static tni_os_mutex lock = TNI_OS_MUTEX_INIT;
-static tni_pfused none;
+static tni_pfused none = {.fixed = true};
 
 /* ---- Which nodes fit ---------------------------------------------------------------------------*/
 
@@ -395,6 +395,7 @@ static tni_pfused *find_groups(const tn_program *p) {
             if (!more) break;
             f = more;
             f->n = n;
+            f->fixed = false;
         }
         f->group[f->n++] = g;
         k += g.count;
@@ -420,16 +421,6 @@ const tni_pfused *tni_p_fused(const tn_program *program) {
     }
     tni_os_unlock(&lock);
     return f;
-}
-
-void tni_p_fused_forget(tn_program *p) {
-    tni_pfused *f = atomic_exchange(&p->fused, NULL);
-    if (!f || f == &none) return;
-    for (int32_t i = 0; i < f->n; i++) {
-        const tni_pgroup *g = &f->group[i];
-        g->dev->ifaces.codegen2->destroy(g->dev->desc.ctx, 0, g->code);
-    }
-    free(f);
 }
 
 /* ---- Running -----------------------------------------------------------------------------------*/

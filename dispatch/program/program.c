@@ -65,6 +65,16 @@ static void free_all(tn_program *p) {
     free(p);
 }
 
+void tni_p_fused_forget(tn_program *p) {
+    tni_pfused *f = atomic_exchange(&p->fused, NULL);
+    if (!f || f->fixed) return;
+    for (int32_t i = 0; i < f->n; i++) {
+        const tni_pgroup *g = &f->group[i];
+        g->dev->ifaces.codegen2->destroy(g->dev->desc.ctx, 0, g->code);
+    }
+    free(f);
+}
+
 void tn_program_unref(tn_program **program) {
     tn_program *p = program ? *program : NULL;
     if (!p) return;

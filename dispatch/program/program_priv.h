@@ -104,9 +104,11 @@ static inline bool tni_p_is_random(const tn_op *op) {
         if (op->fields[i].kind == TN_F_GENERATOR) return true;
     return op->flags & TNI_OP_RANDOM;
 }
+/* Groups are looked for anew when the program runs next. */
+void tni_p_fused_forget(tn_program *p);
 bool tni_p_shares(const tn_tensor *a, const tn_tensor *b);
 
-/* ---- run.c -------------------------------------------------------------------------------------*/
+/* ---- node.c ------------------------------------------------------------------------------------*/
 /* One node, on tensors by value; its results are new references there. */
 tn_status tni_p_run_node(const tn_program *p, const tni_pnode *n, const int64_t *sizes,
                          tn_tensor **tensors);
@@ -140,12 +142,12 @@ typedef struct tni_pgroup {
     const tn_op *whole[TNI_P_GROUP_WHOLES]; /* composites that it computes by their parts */
 } tni_pgroup;
 typedef struct tni_pfused {
+    bool fixed; /* nobody frees it */
     int32_t n;
     tni_pgroup group[];
 } tni_pfused;
 /* The groups of a program, found at the first call; NULL: out of memory, or there are none. */
 const tni_pfused *tni_p_fused(const tn_program *p);
-void tni_p_fused_forget(tn_program *p);
 /* TN_DECLINE: its nodes have to run one by one. */
 tn_status tni_p_run_group(const tn_program *p, const tni_pgroup *g, tn_tensor **tensors);
 

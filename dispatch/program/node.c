@@ -1,0 +1,197 @@
+/* node.c: runs one node of a program through the dispatcher. */
+#include "program_priv.h"
+
+#include <stdlib.h>
+
+#include <tenon/runtime.h>
+
+#include "infer_priv.h"
+
+enum { SMALL = 32 }; /* tensors in lists without a block of their own */
+
+static tn_status derive(const tn_program *p, const tni_pderived *d, const int64_t *sizes,
+                        int64_t *ret_value) {
+    int64_t v;
+    if (!sizes || __builtin_mul_overflow(sizes[d->symbol], d->num, &v) || v % d->den != 0 ||
+        __builtin_add_overflow(v / d->den, d->add, &v))
+        return tn_fail(TN_E_SHAPE, -1, "the program cannot run with %s = %lld",
+                       p->symbol[d->symbol].name, sizes ? (long long)sizes[d->symbol] : -1LL);
+    *ret_value = v;
+    return TN_OK;
+}
+
+/* Memory of one call. */
+typedef struct frame {
+    _Alignas(16) unsigned char args[TNI_MAX_ARGS_BYTES];
+    tn_scalar_box box[TN_MAX_OPERANDS];
+    tn_view *list[SMALL];
+    int64_t ints[TN_MAX_DIMS];
+    void *more[2]; /* blocks in their place */
+} frame;
+
+static tn_status fill_derived(const tn_program *p, const tni_pnode *n, const int64_t *sizes,
+                              frame *f, tn_scalar *numbers) {
+    int32_t copied = -1; /* the list that f->ints holds */
+    int64_t used = 0;
+    for (int32_t i = 0; i < n->nderived; i++) {
+        const tni_pderived *d = &n->derived[i];
+        const tn_field *field = &n->op->fields[d->field];
+        void *at = f->args + field->offset;
+        int64_t v = 0;
+        TN_TRY(derive(p, d, sizes, &v));
+        if (field->kind == TN_F_INTS || field->kind == TN_F_DIMS) {
+            tn_ints *list = at;
+            if (copied != d->field) {
+                if (list->n > TN_MAX_DIMS - used)
+                    return tn_fail(TN_E_UNSUPPORTED, -1, "%s: too many free sizes",
+                                   n->op->info.name);
+                memcpy(f->ints + used, list->v, sizeof *list->v * (size_t)list->n);
+                list->v = f->ints + used;
+                used += list->n;
+                copied = d->field;
+            }
+            f->ints[list->v - f->ints + d->index] = v;
+        } else if (field->kind == TN_F_OPERAND) {
+            numbers[d->index] = tn_scalar_int(v);
+        } else if (field->kind == TN_F_SCALAR || field->kind == TN_F_SCALAR_OPT) {
+            *(tn_scalar *)at = tn_scalar_int(v);
+        } else if (field->kind == TN_F_FLOAT) {
+            *(double *)at = (double)v;
+        } else {
+            *(int64_t *)at = v; /* the first word of an optional one, too */
+        }
+    }
+    return TN_OK;
+}
+
+static tn_status fill_inputs(const tni_pnode *n, tn_tensor *const *tensors, frame *f,
+                             const tn_scalar *numbers) {
+    const tn_op *op = n->op;
+    tn_view **list = f->list;
+    int32_t at = 0, boxes = 0;
+    if (n->nin > SMALL) {
+        list = f->more[0] = malloc(sizeof *list * (size_t)n->nin);
+        if (!list) return tni_p_memory();
+    }
+    for (int i = 0; i < op->nin; i++) {
+        const tn_field *field = &op->fields[op->in_field[i]];
+        void *slot = f->args + field->offset;
+        bool several = field->kind == TN_F_TENSORS;
+        int64_t count = several ? ((tn_views *)slot)->n : 1;
+        if (several) ((tn_views *)slot)->v = list + at;
+        for (int64_t k = 0; k < count; k++, at++) {
+            tn_tensor *t = n->in[at] >= 0 ? tensors[n->in[at]] : NULL;
+            if (n->in[at] >= 0 && !t)
+                return tn_fail(TN_E_STATE, -1, "%s: an operand was not computed", op->info.name);
+            if (n->in[at] == TNI_P_NUMBER && boxes < TN_MAX_OPERANDS)
+                t = tn_scalar_box_init(&f->box[boxes++], numbers[at]);
+            if (several)
+                list[at] = t ? &t->v : NULL;
+            else
+                *(tn_view **)slot = t ? &t->v : NULL;
+        }
+    }
+    return TN_OK;
+}
+
+/* What the results must be like; a size that follows from values shows here. */
+static tn_status check_result(const tn_program *p, const tni_pnode *n, int32_t i,
+                              const tn_tensor *t) {
+    const tni_pvalue *v = &p->value[n->out[i]];
+    bool same = t && t->v.ndim == v->ndim && tn_view_dtype(&t->v) == v->dtype;
+    for (int32_t d = 0; same && d < v->ndim; d++)
+        same = v->shape[d] < 0 || v->shape[d] == t->v.shape[d];
+    if (same) return TN_OK;
+    return tn_fail(TN_E_SHAPE, -1,
+                   "%s gives %s %s where it gave %s %s when the program was recorded: record it "
+                   "with such inputs",
+                   n->op->info.name, t ? tn_dtype_name(tn_view_dtype(&t->v)) : "no",
+                   t ? tni_shape_text_of(&t->v) : "tensor", tn_dtype_name(v->dtype),
+                   tni_shape_text(v->ndim, v->shape));
+}
+
+static tn_status take_results(const tn_program *p, const tni_pnode *n, tn_tensor *const *outs,
+                              int32_t count, tn_tensor **tensors) {
+    tn_status st = TN_OK;
+    if (count != n->nout)
+        st = tn_fail(TN_E_SHAPE, -1, "%s gives %d tensors, and gave %d when it was recorded",
+                     n->op->info.name, (int)count, (int)n->nout);
+    for (int32_t i = 0; i < count; i++) {
+        tn_tensor *t = outs[i];
+        int32_t id = i < n->nout ? n->out[i] : TNI_P_NONE;
+        if (st == TN_OK && id >= 0) st = check_result(p, n, i, t);
+        if (st == TN_OK && id >= 0)
+            tensors[id] = t;
+        else
+            tn_tensor_unref(&t);
+    }
+    return st;
+}
+
+static tn_status call_node(const tn_program *p, const tni_pnode *n, frame *f, tn_tensor **tensors) {
+    const tn_op *op = n->op;
+    tn_tensor *rets[TNI_MAX_OUTS] = {NULL};
+    tn_tensor_list list = {0};
+    bool several = op->flags & TNI_OP_LIST_OUT;
+    for (int i = 0; i < op->nout && !several; i++)
+        if (n->given[i] >= 0)
+            *(tn_tensor **)(void *)(f->args + op->out_offset[i]) = tensors[n->given[i]];
+    TN_TRY(tn_op_invoke(&op->info, f->args, several ? (tn_tensor **)(void *)&list : rets));
+    if (!several) return take_results(p, n, rets, op->nout, tensors);
+    tn_status st = take_results(p, n, list.v, (int32_t)list.n, tensors);
+    list.n = 0; /* they are taken */
+    tn_tensor_list_free(&list);
+    return st;
+}
+
+/* The modes that the call was recorded in. */
+static tn_status call_in_modes(const tn_program *p, const tni_pnode *n, frame *f,
+                               tn_tensor **tensors) {
+    int32_t slot = n->nin > 0 && n->in[0] >= 0 ? tn_view_device(&tensors[n->in[0]]->v) : 0;
+    tn_autocast old = {0}, region = {.enabled = 1, .dtype = n->cast - 1, .cache = 1};
+    if (n->cast) {
+        TN_TRY(tn_autocast_get(slot, &old));
+        TN_TRY(tn_autocast_set(slot, &region));
+    }
+    tni_tls.no_grad += n->no_grad;
+    tn_status st = call_node(p, n, f, tensors);
+    tni_tls.no_grad -= n->no_grad;
+    if (n->cast) tn_autocast_set(slot, &old);
+    return st;
+}
+
+tn_status tni_p_run_node(const tn_program *p, const tni_pnode *n, const int64_t *sizes,
+                         tn_tensor **tensors) {
+    frame f;
+    tn_status st = TN_OK;
+    tn_scalar *numbers = n->number;
+    f.more[0] = f.more[1] = NULL;
+    memcpy(f.args, n->args, n->op->args_bytes);
+    if (n->nderived && numbers) {
+        size_t bytes = sizeof *numbers * (size_t)n->nin;
+        numbers = f.more[1] = malloc(bytes);
+        if (numbers)
+            memcpy(numbers, n->number, bytes);
+        else
+            st = tni_p_memory();
+    }
+    if (st == TN_OK && n->nderived) st = fill_derived(p, n, sizes, &f, numbers);
+    if (st == TN_OK) st = fill_inputs(n, tensors, &f, numbers);
+    if (st == TN_OK && (n->no_grad | n->cast))
+        st = call_in_modes(p, n, &f, tensors);
+    else if (st == TN_OK)
+        st = call_node(p, n, &f, tensors);
+    free(f.more[0]);
+    free(f.more[1]);
+    return st;
+}
+
+tn_status tni_p_compose_node(const tni_pnode *n, tn_tensor **tensors, tn_tensor **ret_tensor) {
+    frame f;
+    f.more[0] = NULL;
+    memcpy(f.args, n->args, n->op->args_bytes);
+    tn_status st = fill_inputs(n, tensors, &f, n->number);
+    if (st == TN_OK) st = tni_compose(n->op, f.args, ret_tensor);
+    free(f.more[0]);
+    return st;
+}
