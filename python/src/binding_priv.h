@@ -273,6 +273,8 @@ PyObject *tnp_call(tnp_group *g, enum tnp_form form, PyObject *self, PyObject *c
 bool tnp_added_init(PyObject *module);
 /* ffi_scope.c: C functions; ffi_priv.h has the rest. */
 bool tnp_ffi_init(PyObject *module);
+/* The type of an operator's results, by its name in Python: None where they have no names. */
+PyObject *tnp_result_type(PyObject *unused, PyObject *name);
 /* An in-place form called as a function: the first argument is what a method's self is. */
 PyObject *tnp_group_call_inplace(int32_t group, PyObject *const *args, Py_ssize_t nargs,
                                  PyObject *kwnames);

@@ -245,6 +245,7 @@ static PyObject *device_count(PyObject *unused, PyObject *name) {
 
 static PyMethodDef functions[] = {
     {"_set_prefix", set_prefix, METH_O, "Sets the name in reprs; returns the old one."},
+    {"_result_type", tnp_result_type, METH_O, "The type of an operator's named results, or None."},
     {"get_default_dtype", get_default_dtype, METH_NOARGS, "The dtype of new floating tensors."},
     {"set_default_dtype", set_default_dtype, METH_O, "Sets the dtype of new floating tensors."},
     {"_set_default_device", set_default_device, METH_O, "Where new tensors are made."},

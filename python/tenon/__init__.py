@@ -114,7 +114,7 @@ _SUBMODULES = frozenset({
     "hub", "jit", "linalg", "multiprocessing", "nn", "onnx", "ops", "optim",
     "overrides", "profiler", "random", "serialization", "signal", "sparse",
     "special", "testing", "types", "utils", "version", "compiler", "cpu",
-    "fx", "futures",
+    "fx", "futures", "return_types",
     "masked", "__config__", "export", "library", "ffi", "storage", "ao", "quantization",
 })  # fmt: skip
 
@@ -137,6 +137,8 @@ _LATER = {
     ), "ao.quantization._grids"),
     "set_printoptions": "_tensor.print", "get_printoptions": "_tensor.print",
     **dict.fromkeys(("Stream", "Event", "stream", "current_stream"), "_device.streams"),
+    "Future": "futures",
+    "DisableTorchFunctionSubclass": "overrides",
     "SymInt": "types", "SymFloat": "types", "SymBool": "types", "ScriptModule": "jit",
     "Graph": "_device.capture", "graph": "_device.capture",
     "vmap": "_transform.vmap", "cond": "_program.control",
@@ -144,6 +146,8 @@ _LATER = {
         "is_autocast_available", "is_autocast_enabled", "set_autocast_enabled",
         "get_autocast_dtype", "set_autocast_dtype", "get_autocast_gpu_dtype",
         "get_autocast_cpu_dtype", "is_autocast_cpu_enabled", "clear_autocast_cache",
+        "set_autocast_cpu_dtype", "set_autocast_cpu_enabled", "set_autocast_gpu_dtype",
+        "set_autocast_cache_enabled", "autocast_increment_nesting", "autocast_decrement_nesting",
     ), "amp"),
     "is_anomaly_enabled": "autograd.anomaly_mode",
     "is_anomaly_check_nan_enabled": "autograd.anomaly_mode",
@@ -169,14 +173,16 @@ _LATER = {
     **dict.fromkeys((
         "adaptive_max_pool1d", "alpha_dropout", "alpha_dropout_", "batch_norm", "celu_",
         "channel_shuffle", "cosine_embedding_loss", "ctc_loss", "feature_alpha_dropout",
-        "feature_alpha_dropout_", "instance_norm", "kl_div", "max_pool1d_with_indices",
+        "feature_alpha_dropout_", "feature_dropout", "feature_dropout_", "instance_norm",
+        "kl_div", "max_pool1d_with_indices", "max_pool3d",
         "native_channel_shuffle", "pairwise_distance", "pixel_shuffle", "pixel_unshuffle",
         "poisson_nll_loss", "prelu", "relu_", "resize_as_", "rrelu", "rrelu_", "selu_",
         "sigmoid_", "tanh_",
         "threshold_", "triplet_margin_loss",
     ), "_tensor.twins"),
     **dict.fromkeys((
-        "_assert", "embedding_bag", "get_deterministic_debug_mode",
+        "_assert", "_softmax_backward_data", "conv_tbc", "embedding_bag", "set_flush_denormal",
+        "get_deterministic_debug_mode",
         "get_device", "is_autocast_cache_enabled", "is_conj", "is_inference", "is_neg",
         "is_same_size", "is_signed", "is_warn_always_enabled",
         "orgqr", "resolve_neg", "saddmm",
@@ -239,7 +245,8 @@ def __getattr__(name: str) -> Any:
         except MemoryError:
             raise
         except RuntimeError:
-            pass
+            if name in ("mps", "mtia", "xpu"):  # kinds that programs ask for, served or not
+                return importlib.import_module(f"{_HOME}._device.devices").AbsentModule(name)
         else:
             globals()[name] = importlib.import_module(f"{_HOME}._device.devices").DeviceModule(name)
             return globals()[name]

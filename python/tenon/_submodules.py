@@ -7,7 +7,7 @@ from typing import Any
 
 
 def on_demand(names: dict[str, Any]) -> None:
-    """Gives a package (its `globals()`) a `__getattr__` that imports its public submodules.
+    """Gives a package (its `globals()`) a `__getattr__` that imports its submodules.
 
     It is set and not written down as a function, so that type checkers go on to report names that
     a package does not have.
@@ -16,7 +16,7 @@ def on_demand(names: dict[str, Any]) -> None:
     before = names.get("__getattr__")
 
     def look_up(name: str) -> Any:
-        if not name.startswith("_"):
+        if not name.startswith("__"):
             try:
                 return importlib.import_module(f"{package}.{name}")
             except ModuleNotFoundError as err:

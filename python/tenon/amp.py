@@ -75,6 +75,42 @@ def set_autocast_dtype(device_type: str, dtype: Any) -> None:
     _C._autocast_set(device_type, enabled, dtype, cache)
 
 
+def set_autocast_cpu_dtype(dtype: Any) -> None:
+    """See set_autocast_dtype."""
+    set_autocast_dtype("cpu", dtype)
+
+
+def set_autocast_gpu_dtype(dtype: Any) -> None:
+    """See set_autocast_dtype."""
+    set_autocast_dtype("cuda", dtype)
+
+
+def set_autocast_cpu_enabled(enabled: bool) -> None:
+    """See set_autocast_enabled."""
+    set_autocast_enabled("cpu", enabled)
+
+
+def set_autocast_cache_enabled(enabled: bool) -> None:
+    """Copies of weights are not kept between calls; nothing changes."""
+
+
+_nesting = 0
+
+
+def autocast_increment_nesting() -> int:
+    """Counts a region that a program keeps itself."""
+    global _nesting
+    _nesting += 1
+    return _nesting
+
+
+def autocast_decrement_nesting() -> int:
+    """Counts the end of such a region."""
+    global _nesting
+    _nesting -= 1
+    return _nesting
+
+
 class autocast:  # noqa: N801 - PyTorch's name
     """A with statement, or a decorator, inside which operators choose the dtype they compute in.
 

@@ -50,6 +50,15 @@ def set_dir(d: str | os.PathLike[str]) -> None:
     _directory = os.path.expanduser(os.fspath(d))
 
 
+def __getattr__(name: str) -> Any:
+    """`tqdm`, for programs that take it from here."""
+    if name != "tqdm":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from tqdm import tqdm
+
+    return tqdm
+
+
 def _bar(total: int, shown: bool) -> Any:
     """A progress bar where one is wanted and tqdm is there; else something that takes updates."""
     try:

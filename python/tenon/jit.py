@@ -28,7 +28,7 @@ from tenon.utils import _pytree
 __all__ = [
     "Final", "NotSupportedError", "RecursiveScriptModule", "ScriptFunction", "ScriptModule",
     "TopLevelTracedModule", "TracedModule", "TracerWarning", "UnsupportedNodeError", "annotate",
-    "export", "fork", "freeze", "ignore", "is_scripting", "is_tracing", "load",
+    "export", "fork", "freeze", "ignore", "interface", "is_scripting", "is_tracing", "load",
     "optimize_for_inference", "save", "script", "script_if_tracing", "script_method", "trace",
     "trace_module", "unused", "wait",
 ]  # fmt: skip
@@ -517,6 +517,13 @@ def script_method(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Marks a method of a ScriptModule, whose source is looked through."""
     _script.Source(_script.function_of(fn)).check()
     return fn
+
+
+def interface(obj: type) -> type:
+    """Marks a class that says which methods others have: nothing is checked."""
+    if not isinstance(obj, type):
+        raise RuntimeError("interface must be applied to a class")
+    return obj
 
 
 def script_if_tracing(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -10,11 +10,25 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from tenon import _C
 from tenon._C import Tensor
 from tenon._tensor.functions import finfo
+from tenon.return_types import (
+    linalg_cholesky_ex,
+    linalg_eig,
+    linalg_eigh,
+    linalg_ldl_factor,
+    linalg_ldl_factor_ex,
+    linalg_lstsq,
+    linalg_lu,
+    linalg_lu_factor,
+    linalg_lu_factor_ex,
+    linalg_qr,
+    linalg_solve_ex,
+    linalg_svd,
+)
 
 _ops = _C._ops
 _R = TypeVar("_R")
@@ -24,96 +38,6 @@ matmul = _ops.matmul
 vector_norm = _ops.linalg_vector_norm
 inv_ex = _ops.linalg_inv_ex
 householder_product = _ops.linalg_householder_product
-
-
-class CholeskyEx(NamedTuple):
-    """Factors, and 0 or the order of the first minor that is not positive."""
-
-    L: Tensor
-    info: Tensor
-
-
-class QR(NamedTuple):
-    """A = Q R."""
-
-    Q: Tensor
-    R: Tensor
-
-
-class SVD(NamedTuple):
-    """A = U diag(S) Vh."""
-
-    U: Tensor
-    S: Tensor
-    Vh: Tensor
-
-
-class Eigh(NamedTuple):
-    """A = V diag(L) V^T for eigenvalues L and eigenvectors V."""
-
-    eigenvalues: Tensor
-    eigenvectors: Tensor
-
-
-class Eig(NamedTuple):
-    """A V = V diag(L) for complex eigenvalues L and eigenvectors V."""
-
-    eigenvalues: Tensor
-    eigenvectors: Tensor
-
-
-class LUFactor(NamedTuple):
-    """L below the diagonal and U from it on in one matrix, and the exchanges of rows, from 1."""
-
-    LU: Tensor
-    pivots: Tensor
-
-
-class LUFactorEx(NamedTuple):
-    """LUFactor, and 0 or the number of a zero on the diagonal of U."""
-
-    LU: Tensor
-    pivots: Tensor
-    info: Tensor
-
-
-class LU(NamedTuple):
-    """A = P L U."""
-
-    P: Tensor
-    L: Tensor
-    U: Tensor
-
-
-class LDL(NamedTuple):
-    """L below the diagonal and D on it in one matrix, and the exchanges, from 1."""
-
-    LD: Tensor
-    pivots: Tensor
-
-
-class LDLEx(NamedTuple):
-    """LDL, and 0 or the number of a zero on the diagonal of D."""
-
-    LD: Tensor
-    pivots: Tensor
-    info: Tensor
-
-
-class SolveEx(NamedTuple):
-    """The solution, and 0 or the number of a zero on the diagonal of U."""
-
-    result: Tensor
-    info: Tensor
-
-
-class LstSq(NamedTuple):
-    """Solutions, sums of squared residuals of full-rank systems, ranks, singular values."""
-
-    solution: Tensor
-    residuals: Tensor
-    rank: Tensor
-    singular_values: Tensor
 
 
 def _result(value: Tensor, out: Tensor | None) -> Tensor:
@@ -291,10 +215,12 @@ def inv(A: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 @_writes_out
-def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> CholeskyEx:
+def cholesky_ex(
+    A: Tensor, *, upper: bool = False, check_errors: bool = False
+) -> linalg_cholesky_ex:
     """cholesky that reports in info where a matrix is not positive-definite, without raising."""
     factor, info = _ops._linalg_cholesky(A.adjoint() if upper else A, check_errors)
-    return CholeskyEx(factor.adjoint() if upper else factor, info)
+    return linalg_cholesky_ex(factor.adjoint() if upper else factor, info)
 
 
 def cholesky(A: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Tensor:
@@ -303,7 +229,7 @@ def cholesky(A: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Te
 
 
 @_writes_out
-def qr(A: Tensor, mode: str = "reduced") -> QR:
+def qr(A: Tensor, mode: str = "reduced") -> linalg_qr:
     """Q with orthogonal columns and upper triangular R; mode: 'reduced', 'complete' or 'r'."""
     if mode not in ("reduced", "complete", "r"):
         raise RuntimeError(
@@ -311,13 +237,13 @@ def qr(A: Tensor, mode: str = "reduced") -> QR:
             "'r', or 'complete'"
         )
     Q, R = _ops._linalg_qr(A, mode == "complete")
-    return QR(A.new_empty(0) if mode == "r" else Q, R)
+    return linalg_qr(A.new_empty(0) if mode == "r" else Q, R)
 
 
 @_writes_out
-def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> SVD:
+def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> linalg_svd:
     """(U, S, Vh) with A = U diag(S) Vh and S descending."""
-    return SVD(*_ops._linalg_svd(A, full_matrices))
+    return linalg_svd(*_ops._linalg_svd(A, full_matrices))
 
 
 @_writes_out
@@ -333,9 +259,9 @@ def _is_upper(UPLO: str) -> bool:
 
 
 @_writes_out
-def eigh(A: Tensor, UPLO: str = "L") -> Eigh:
+def eigh(A: Tensor, UPLO: str = "L") -> linalg_eigh:
     """Ascending eigenvalues and eigenvectors of symmetric matrices, from one triangle."""
-    return Eigh(*_ops._linalg_eigh(A, _is_upper(UPLO)))
+    return linalg_eigh(*_ops._linalg_eigh(A, _is_upper(UPLO)))
 
 
 @_writes_out
@@ -345,9 +271,9 @@ def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
 
 
 @_writes_out_as
-def eig(A: Tensor) -> Eig:
+def eig(A: Tensor) -> linalg_eig:
     """Complex eigenvalues and eigenvectors of square matrices."""
-    return Eig(*_ops._linalg_eig(A))
+    return linalg_eig(*_ops._linalg_eig(A))
 
 
 @_writes_out_as
@@ -356,22 +282,24 @@ def eigvals(A: Tensor) -> Tensor:
     return _ops._linalg_eig(A)[0]
 
 
-def _lu(A: Tensor, pivot: bool, check: bool) -> LUFactorEx:
+def _lu(A: Tensor, pivot: bool, check: bool) -> linalg_lu_factor_ex:
     if not pivot:
         raise RuntimeError("linalg.lu_factor: LU without pivoting is not implemented on the CPU")
-    return LUFactorEx(*_ops._linalg_lu_factor(A, check))
+    return linalg_lu_factor_ex(*_ops._linalg_lu_factor(A, check))
 
 
 @_writes_out
-def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> LUFactorEx:
+def lu_factor_ex(
+    A: Tensor, *, pivot: bool = True, check_errors: bool = False
+) -> linalg_lu_factor_ex:
     """lu_factor that reports in info where U has a zero on its diagonal, without raising."""
     return _lu(A, pivot, check_errors)
 
 
 @_writes_out
-def lu_factor(A: Tensor, *, pivot: bool = True) -> LUFactor:
+def lu_factor(A: Tensor, *, pivot: bool = True) -> linalg_lu_factor:
     """L and U with A = P L U in one matrix, and the exchanges of rows that make P."""
-    return LUFactor(*_lu(A, pivot, True)[:2])
+    return linalg_lu_factor(*_lu(A, pivot, True)[:2])
 
 
 def lu_parts(factors: Tensor) -> tuple[Tensor, Tensor]:
@@ -393,10 +321,10 @@ def lu_rows(factors: Tensor, pivots: Tensor, name: str) -> Tensor:
 
 
 @_writes_out
-def lu(A: Tensor, *, pivot: bool = True) -> LU:
+def lu(A: Tensor, *, pivot: bool = True) -> linalg_lu:
     """P, L and U with A = P L U."""
     factors, pivots, _ = _lu(A, pivot, False)
-    return LU(permutation(lu_rows(factors, pivots, "linalg.lu"), A), *lu_parts(factors))
+    return linalg_lu(permutation(lu_rows(factors, pivots, "linalg.lu"), A), *lu_parts(factors))
 
 
 def permutation(order: Tensor, like: Tensor) -> Tensor:
@@ -432,15 +360,17 @@ def lu_solve(
 
 
 @_writes_out
-def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = False) -> LDLEx:
+def ldl_factor_ex(
+    A: Tensor, *, hermitian: bool = False, check_errors: bool = False
+) -> linalg_ldl_factor_ex:
     """ldl_factor that reports in info where D has a zero on its diagonal, without raising."""
-    return LDLEx(*_ops._linalg_ldl_factor(A, hermitian, check_errors))
+    return linalg_ldl_factor_ex(*_ops._linalg_ldl_factor(A, hermitian, check_errors))
 
 
 @_writes_out
-def ldl_factor(A: Tensor, *, hermitian: bool = False) -> LDL:
+def ldl_factor(A: Tensor, *, hermitian: bool = False) -> linalg_ldl_factor:
     """L and D with A = L D L^T for symmetric A, or L D L^H for Hermitian A, from its lower half."""
-    return LDL(*_ops._linalg_ldl_factor(A, hermitian, True)[:2])
+    return linalg_ldl_factor(*_ops._linalg_ldl_factor(A, hermitian, True)[:2])
 
 
 def ldl_solve(
@@ -497,16 +427,18 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True, out: Tensor | None = None)
 
 
 @_writes_out
-def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> SolveEx:
+def solve_ex(
+    A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False
+) -> linalg_solve_ex:
     """solve, and in info the number of a zero on the diagonal of U, without raising."""
     if check_errors:
-        return SolveEx(solve(A, B, left=left), A.new_zeros(A.shape[:-2], dtype=_C.int32))
+        return linalg_solve_ex(solve(A, B, left=left), A.new_zeros(A.shape[:-2], dtype=_C.int32))
     if A.ndim < 2:
         raise RuntimeError("linalg.solve: The input tensor A must have at least 2 dimensions.")
     vector = _is_vector(A, B)
     factors, pivots, info = _lu(A, True, False)
     X = lu_solve(factors, pivots, B.unsqueeze(-1) if vector else B, left=left or vector)
-    return SolveEx(X.squeeze(-1) if vector else X, info)
+    return linalg_solve_ex(X.squeeze(-1) if vector else X, info)
 
 
 def tensorinv(A: Tensor, ind: int = 2, *, out: Tensor | None = None) -> Tensor:
@@ -574,7 +506,9 @@ def solve_triangular(
 
 
 @_writes_out_as
-def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> LstSq:
+def lstsq(
+    A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None
+) -> linalg_lstsq:
     """The smallest X of those that minimise the norm of A X - B."""
     if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
         raise RuntimeError(
@@ -592,7 +526,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     if m > n and driver != "gelsy" and bool((rank == n).all()):
         residuals = (A @ X - right).abs().square().sum(-2)
         residuals = residuals.squeeze(-1) if vector else residuals
-    return LstSq(
+    return linalg_lstsq(
         X.squeeze(-1) if vector else X,
         residuals,
         A.new_empty(0, dtype=_C.int64) if driver == "gels" else rank,

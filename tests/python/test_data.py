@@ -29,7 +29,7 @@ from tenon.utils.data import (
     get_worker_info,
     random_split,
 )
-from tenon.utils.data._channel import Channel
+from tenon.utils.data._utils.channel import Channel
 
 try:
     import torch

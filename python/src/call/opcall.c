@@ -171,6 +171,20 @@ PyObject *tnp_call(tnp_group *g, enum tnp_form form, PyObject *self, PyObject *c
     return tnp_bind_error(g, name, form, args, nargs, kwnames, &why);
 }
 
+PyObject *tnp_result_type(PyObject *unused, PyObject *name) {
+    (void)unused;
+    for (int32_t i = 0; i < group_count; i++) {
+        tnp_group *g = &groups[i];
+        if (PyUnicode_CompareWithASCIIString(name, g->name) != 0) continue;
+        for (int32_t k = 0; k < g->n; k++) {
+            tnp_overload *o = &g->overloads[k];
+            if (!o->ready && !tnp_overload_prepare(o)) return NULL;
+            if (o->result) return Py_NewRef((PyObject *)o->result);
+        }
+    }
+    Py_RETURN_NONE;
+}
+
 PyObject *tnp_group_call_inplace(int32_t group, PyObject *const *args, Py_ssize_t nargs,
                                  PyObject *kwnames) {
     if (nargs < 1 || !tnp_is_tensor(args[0])) {

@@ -109,13 +109,16 @@ static bool make_result(tnp_overload *o) {
     PyStructSequence_Field *fields = PyMem_Calloc((size_t)m->nout + 1, sizeof *fields);
     char *name = PyMem_Malloc(strlen(o->op_name) + 24);
     if (!fields || !name) return PyErr_NoMemory() != NULL;
-    memcpy(name, "tenon.return_types.", 19);
-    memcpy(name + 19, o->op_name, strlen(o->op_name) + 1);
+    static const char module[] = "tenon.return_types.";
+    memcpy(name, module, sizeof module - 1);
+    memcpy(name + sizeof module - 1, o->op_name, strlen(o->op_name) + 1);
     for (int32_t i = 0; i < m->nout; i++) fields[i].name = m->fields[m->out_field[i]].name;
     PyStructSequence_Desc desc = {name, NULL, fields, m->nout};
     o->result = PyStructSequence_NewType(&desc);
-    PyObject *repr = o->result ? tnp_helper("_tensor.print", "named_result_repr") : NULL;
-    return repr && PyObject_SetAttrString((PyObject *)o->result, "__repr__", repr) == 0;
+    PyObject *add = o->result ? tnp_helper("return_types", "add_type") : NULL;
+    PyObject *none = add ? PyObject_CallFunction(add, "O", o->result) : NULL;
+    Py_XDECREF(none);
+    return none != NULL;
 }
 
 /* Functions whose tensors may be listed without a tuple: einsum("ij,jk", a, b). */

@@ -130,7 +130,7 @@ def _reached(program: Path) -> Iterator[_Source]:
             theirs = [_asks_for_theirs(owner) for owner in owners.get(top, [])]
             followed[top] = (
                 top not in sys.stdlib_module_names
-                and top not in (run.THEIRS, run.OURS, run.VISION)
+                and top not in (run.THEIRS, run.OURS, *run.BESIDE)
                 and (any(theirs) or not theirs)
             )
         return followed[top]

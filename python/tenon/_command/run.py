@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from importlib.metadata import Distribution, DistributionFinder
 
 THEIRS, OURS = "torch", "tenon"
-VISION = "torchvision"  # a package beside theirs, which ours has inside
+# Packages beside theirs, and where ours has them inside.
+BESIDE = {"torchvision": ".vision", "functorch": "._torch.functorch"}
 SPAWN = "multiprocessing.spawn"
 INSIDE = "_torch"  # our package of modules that stand for their private ones
 
@@ -36,6 +37,7 @@ VERSION = "2.13.0+tenon"
 _ELSEWHERE = {
     "torch.jit.annotations": f"{OURS}.{INSIDE}.jit_annotations",
     "torch.functional": OURS,
+    "torch._C._functorch": f"{OURS}.{INSIDE}._functorch._C_functorch",
     "torch.amp.autocast_mode": f"{OURS}.amp",
     "torch.amp.grad_scaler": f"{OURS}.amp",
     "torch.cuda.amp.autocast_mode": f"{OURS}.cuda.amp",
@@ -43,6 +45,7 @@ _ELSEWHERE = {
     "torch.cuda.amp.common": f"{OURS}.cuda.amp",
     "torch.optim.sparse_adam": f"{OURS}.optim",
     "torch.profiler.profiler": f"{OURS}.profiler",
+    "torch.multiprocessing.spawn": f"{OURS}.{INSIDE}.mp_spawn",
 }
 
 # The packages that this process imports from here, with the releases that they seem to be.
@@ -151,8 +154,8 @@ def _ours(fullname: str) -> str | None:
     if fullname in _ELSEWHERE:
         return _ELSEWHERE[fullname]
     top, dot, rest = fullname.partition(".")
-    rest = (".vision" if top == VISION else "") + dot + rest
-    inside = rest.startswith("._") and rest != "._C"
+    rest = BESIDE.get(top, "") + dot + rest
+    inside = rest.startswith("._") and rest != "._C" and top not in BESIDE
     for name in [f"{OURS}.{INSIDE}{rest}"] * inside + [OURS + rest]:
         try:
             if name in sys.modules or importlib.util.find_spec(name) is not None:
@@ -216,8 +219,9 @@ def install() -> None:
     package.set_rng(THEIRS)
     package._C._set_prefix(THEIRS)
     _SERVED[THEIRS] = VERSION
-    if importlib.util.find_spec(VISION) is None:
-        _SERVED[VISION] = importlib.import_module(f"{OURS}.vision").__version__
+    _SERVED["functorch"] = VERSION  # a part of their distribution
+    if importlib.util.find_spec("torchvision") is None:
+        _SERVED["torchvision"] = importlib.import_module(f"{OURS}.vision").__version__
     package.__version__ = VERSION
     importlib.import_module(f"{OURS}.{INSIDE}._C_names").add()
     _name_what_is_missing(package)

@@ -195,3 +195,28 @@ class DeviceModule(ModuleType):
     def fallback_count(self, op: str) -> tuple[int, int]:
         """How many calls of an operator ran in a wider dtype, and on the CPU."""
         return _library.fallback_count(op, self._kind)
+
+
+class AbsentModule(DeviceModule):
+    """A kind of device that PyTorch names and that no plugin serves: there are none, and what is
+    asked of all of them is done."""
+
+    def is_available(self) -> bool:
+        """False."""
+        return False
+
+    def device_count(self) -> int:
+        """0."""
+        return 0
+
+    def manual_seed(self, seed: int) -> None:
+        """Seeds the generators of no device."""
+
+    manual_seed_all = manual_seed
+
+    def get_rng_state_all(self) -> list[Tensor]:
+        """The states of no generators."""
+        return []
+
+    def empty_cache(self) -> None:
+        """Frees nothing."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from tenon import _C
+from tenon import _C, return_types
 from tenon._C import Size, Tensor, dtype
 
 __all__ = [
@@ -341,13 +341,6 @@ def get_device_module(device: Any = None) -> Any:
     return getattr(tenon, "cpu" if device is None else _C.device(device).type)
 
 
-class Histogram(NamedTuple):
-    """What `histogram` returns."""
-
-    hist: Tensor
-    bin_edges: Tensor
-
-
 # ---- Samples -------------------------------------------------------------------------------------
 
 
@@ -399,7 +392,9 @@ def histogram(
         low, high = (None, None) if range is None else range
         edges = _C._ops._histogram_edges(input, bins, low, high)
     hist = _C._ops._histogram(input, edges, weight, density)
-    result = Histogram(hist, edges)
+    result = return_types.histogram(hist, edges)
     if out is None:
         return result
-    return Histogram(*(_C._ops._given(r, out=o) for r, o in zip(result, out, strict=True)))
+    return return_types.histogram(
+        *(_C._ops._given(r, out=o) for r, o in zip(result, out, strict=True))
+    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tenon import _C
 from tenon._C import Tensor
-from tenon._tensor.matrix import SVD
 from tenon.linalg import qr
 
 __all__ = ["pca_lowrank", "svd_lowrank"]
@@ -22,7 +21,7 @@ def _basis(A: Tensor, q: int, niter: int) -> Tensor:
 
 def svd_lowrank(
     A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor | None = None
-) -> SVD:
+) -> tuple[Tensor, Tensor, Tensor]:
     """The q largest singular values of A, or of A - M, with their vectors: U diag(S) V^H."""
     if M is not None:
         A = A - M
@@ -33,10 +32,12 @@ def svd_lowrank(
     Q = _basis(A, q, 2 if niter is None else niter)
     U, S, Vh = _C._ops._linalg_svd(Q.mH @ A, False)
     U, V = Q @ U, Vh.mH
-    return SVD(V, S, U) if wide else SVD(U, S, V)
+    return (V, S, U) if wide else (U, S, V)
 
 
-def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int = 2) -> SVD:
+def pca_lowrank(
+    A: Tensor, q: int | None = None, center: bool = True, niter: int = 2
+) -> tuple[Tensor, Tensor, Tensor]:
     """The q principal components of the rows of A, less their mean where `center` says so."""
     m, n = A.shape[-2:]
     q = min(6, m, n) if q is None else q

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
-from tenon import _C, linalg
+from tenon import _C, linalg, return_types
 from tenon._C import Tensor
 from tenon.linalg import (
-    QR,
     _broadcast,
     _result,
     _writes_out,
@@ -32,23 +31,8 @@ __all__ = [
 _ops = _C._ops
 
 
-class SVD(NamedTuple):
-    """input = U diag(S) V^T."""
-
-    U: Tensor
-    S: Tensor
-    V: Tensor
-
-
-class TriangularSolve(NamedTuple):
-    """The solution and the coefficients that were used."""
-
-    solution: Tensor
-    cloned_coefficient: Tensor
-
-
 @_writes_out
-def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> SVD:
+def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> return_types.svd:
     """linalg.svd with V in place of its adjoint.
 
     Shapes: (..., m, n) to (..., m, k), (..., k) and (..., n, k).
@@ -60,12 +44,12 @@ def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> SVD:
     if not compute_uv:
         m, n = input.shape[-2:]
         batch = input.shape[:-2]
-        return SVD(input.new_zeros(*batch, m, m), S, input.new_zeros(*batch, n, n))
-    return SVD(U, S, Vh.mH)
+        return return_types.svd(input.new_zeros(*batch, m, m), S, input.new_zeros(*batch, n, n))
+    return return_types.svd(U, S, Vh.mH)
 
 
 @_writes_out
-def qr(input: Tensor, some: bool = True) -> QR:
+def qr(input: Tensor, some: bool = True) -> return_types.qr:
     """linalg.qr, reduced or complete.
 
     Shapes: (..., m, n) to (..., m, k) and (..., k, n).
@@ -73,7 +57,7 @@ def qr(input: Tensor, some: bool = True) -> QR:
     >>> tn.qr(tn.rand(3, 2))[0].shape
     tenon.Size([3, 2])
     """
-    return QR(*_ops._linalg_qr(input, not some))
+    return return_types.qr(*_ops._linalg_qr(input, not some))
 
 
 @_writes_out
@@ -134,7 +118,7 @@ def triangular_solve(
     upper: bool = True,
     transpose: bool = False,
     unitriangular: bool = False,
-) -> TriangularSolve:
+) -> return_types.triangular_solve:
     """X with A X = b for a triangular A, or its transpose; and A.
 
     Shapes: b (..., n, k), A (..., n, n) to b's.
@@ -144,7 +128,7 @@ def triangular_solve(
     """
     matrix, is_upper = (A.mT, not upper) if transpose else (A, upper)
     X = solve_triangular(matrix, b, upper=is_upper, unitriangular=unitriangular)
-    return TriangularSolve(X, A.clone())
+    return return_types.triangular_solve(X, A.clone())
 
 
 def nuclear_norm(input: Tensor, dim: Any = (-2, -1), keepdim: bool = False) -> Tensor:
@@ -182,25 +166,17 @@ def lu(
     return factors if out is None else tuple(map(_result, factors, out))
 
 
-class LUParts(NamedTuple):
-    """A = P L U; empty what was not asked for."""
-
-    P: Tensor
-    L: Tensor
-    U: Tensor
-
-
 @_writes_out
 def lu_unpack(
     LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True
-) -> LUParts:
+) -> return_types.lu_unpack:
     """P, L and U of what linalg.lu_factor gives."""
     P = L = U = LU_data.new_empty(0)
     if unpack_pivots:
         P = permutation(lu_rows(LU_data, LU_pivots, "lu_unpack"), LU_data)
     if unpack_data:
         L, U = lu_parts(LU_data)
-    return LUParts(P, L, U)
+    return return_types.lu_unpack(P, L, U)
 
 
 def lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | None = None) -> Tensor:

@@ -29,6 +29,28 @@ def new_tensor(
     )
 
 
+def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
+    """The dimensions from the one whose steps in memory are the longest to the shortest."""
+    strides = self.stride()
+    order = tuple(sorted(range(self.dim()), key=lambda d: (-strides[d], d)))
+    wide = [strides[d] for d in order if self.shape[d] > 1]
+    if ambiguity_check and len(set(wide)) < len(wide):
+        raise RuntimeError("The tensor does not have unique dim order, or cannot map to exact one")
+    return order
+
+
+def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
+    """What a parameter of this name becomes when `load_state_dict` finds `other` for it."""
+    return other.detach() if assign else self.copy_(other).detach()
+
+
+def prelu(self: Tensor, weight: Tensor) -> Tensor:
+    """See nn.functional.prelu."""
+    from tenon.nn import functional
+
+    return functional.prelu(self, weight)
+
+
 def apply_(self: Tensor, callable: Any) -> Tensor:
     """Replaces every element by what `callable` makes of it."""
     values = [callable(v) for v in self.detach().reshape(-1).tolist()]
@@ -185,9 +207,9 @@ for _name in ("to_sparse", "to_sparse_coo", "to_sparse_csr", "to_sparse_csc", "t
               "to_sparse_bsc"):  # fmt: skip
     setattr(Tensor, _name, _later("sparse", _name))
 del _name
-for _method in (__array_wrap__, __rdiv__, __reversed__, new_tensor, new, apply_, histogram,
-                nonzero_static, record_stream, resize_, resize_as_, tensor_split,
-                __dir__):  # fmt: skip
+for _method in (__array_wrap__, __rdiv__, __reversed__, new_tensor, new, apply_, dim_order,
+                histogram, module_load, nonzero_static, prelu, record_stream, resize_, resize_as_,
+                tensor_split, __dir__):  # fmt: skip
     setattr(Tensor, _method.__name__, _method)
 type_or_convert.__name__ = "type"  # a name that this file needs itself
 Tensor.type = type_or_convert

@@ -66,6 +66,32 @@ def saddmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: A
     return tenon.sparse.addmm(input, mat1, mat2, beta=beta, alpha=alpha)
 
 
+def set_flush_denormal(mode: bool) -> bool:
+    """Whether the CPU now flushes denormal numbers to 0: False, it never does."""
+    return False
+
+
+def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
+    """A convolution along time of (time, batch, channels), with weights of (width, channels in,
+    channels out)."""
+    if input.dim() != 3 or weight.dim() != 3 or bias.dim() != 1:
+        raise RuntimeError(
+            "conv_tbc: Input must have 3 dims: time, batch, in_channel; weight must have 3 dims: "
+            "kernel_width, in_channels, out_channels; bias must be 1-D"
+        )
+    from tenon.nn import functional as F
+
+    moved = F.conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad)
+    return moved.permute(2, 0, 1).contiguous()
+
+
+def _softmax_backward_data(
+    grad_output: Tensor, output: Tensor, dim: int, input_dtype: Any
+) -> Tensor:
+    """The gradient of softmax's input, of that dtype, from its output and its gradient."""
+    return _C._ops._softmax_backward(grad_output, output, dim).to(input_dtype)
+
+
 _MODES = ("sum", "mean", "max")
 
 

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from tenon import _C
+from tenon import _C, return_types
 from tenon._C import Tensor
 
 _ops = _C._ops
-
-
-class HistogramDD(NamedTuple):
-    """What `histogramdd` returns."""
-
-    hist: Tensor
-    bin_edges: tuple[Tensor, ...]
 
 
 def _edges(points: Tensor, bins: Any, range: Sequence[float] | None) -> tuple[Tensor, ...]:
@@ -46,7 +39,7 @@ def histogramdd(
     range: Sequence[float] | None = None,
     weight: Tensor | None = None,
     density: bool = False,
-) -> HistogramDD:
+) -> return_types.histogramdd:
     """(hist, bin_edges): how many points lie in each bin. The last dimension of input holds their
     coordinates; bins: numbers of bins, or edges, by coordinate."""
     if input.dim() < 2:
@@ -68,7 +61,7 @@ def histogramdd(
         hist = hist / hist.sum()
         for i, e in enumerate(edges):
             hist = hist / e.diff().reshape([-1 if k == i else 1 for k, _ in enumerate(shape)])
-    return HistogramDD(hist, edges)
+    return return_types.histogramdd(hist, edges)
 
 
 def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:

@@ -20,7 +20,7 @@ pairwise_distance, pixel_shuffle, pixel_unshuffle = (
     F.pixel_shuffle,
     F.pixel_unshuffle,
 )
-prelu = F.prelu
+prelu, max_pool3d = F.prelu, F.max_pool3d
 
 _REDUCTIONS = ("none", "mean", "sum")
 
@@ -133,6 +133,16 @@ def feature_alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
 def feature_alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
     """See nn.functional.feature_alpha_dropout."""
     return F.feature_alpha_dropout(input, p, train, True)
+
+
+def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
+    """See nn.functional.dropout2d."""
+    return F.dropout2d(input, p, train)
+
+
+def feature_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
+    """See nn.functional.dropout2d."""
+    return F.dropout2d(input, p, train, True)
 
 
 def rrelu(

@@ -3,7 +3,6 @@ the extension module `tenon._C`, where it has none of that name."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 from tenon import _C
@@ -88,13 +87,6 @@ class _AutoDispatchBelowAutograd:
         self._mode.__exit__(*exc)
 
 
-_functorch = SimpleNamespace(
-    is_legacy_batchedtensor=lambda tensor: False,
-    is_batchedtensor=lambda tensor: False,
-    is_functorch_wrapped_tensor=lambda tensor: False,
-)
-
-
 def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
     """What `Module.to` was asked for: device, dtype, non_blocking, memory_format."""
     from tenon.nn.modules import module
@@ -102,9 +94,23 @@ def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
     return module._parse_to(*args, **kwargs)
 
 
+def _is_alias_of(tensor: Any, other: Any) -> bool:
+    """Whether both show the same memory."""
+    return bool(tensor.untyped_storage().data_ptr() == other.untyped_storage().data_ptr())
+
+
 def add() -> None:
-    """Adds the names above to the extension module."""
+    """Adds the names above, and the types of the script language, to the extension module."""
+    import tenon
+    from tenon._torch import jit_types
+    from tenon._torch._functorch import _C_functorch
+
     _C._nn._parse_to = _parse_to
+    _C._functorch = _C_functorch
+    for name, value in jit_types.TYPES.items():
+        value.__module__ = "torch"
+        setattr(_C, name, value)
+        setattr(tenon, name, value)
     for name, value in list(globals().items()):
         ours = getattr(value, "__module__", __name__) == __name__
         ours = ours or name == "_TensorMeta"

@@ -87,3 +87,14 @@ def _rebuild_parameter(
     """A parameter, as pickles of PyTorch tell it."""
     del backward_hooks
     return tenon.nn.Parameter(data, requires_grad)
+
+
+def _get_available_device_type() -> str | None:
+    """The kind of device that computes beside the CPU, None without one."""
+    found = tenon.accelerator.current_accelerator(check_available=True)
+    return None if found is None else found.type
+
+
+def _get_device_module(device_type: str) -> Any:
+    """`torch.cuda` for "cuda"."""
+    return getattr(tenon, device_type)

@@ -9,7 +9,7 @@ from typing import Any
 import tenon
 from tenon import Size, Tensor
 from tenon.distributions import constraints
-from tenon.distributions._transform import (
+from tenon.distributions._transform import (  # noqa: F401 - _InverseTransform is found here
     CatTransform,
     ComposeTransform,
     IndependentTransform,
@@ -17,6 +17,7 @@ from tenon.distributions._transform import (
     StackTransform,
     Transform,
     _as_events,
+    _InverseTransform,
     identity_transform,
 )
 from tenon.distributions.utils import (

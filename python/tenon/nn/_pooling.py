@@ -12,7 +12,13 @@ from typing import Any
 import tenon
 from tenon import Tensor
 from tenon._C import _nn
-from tenon.nn._vision import _check_adaptive, adaptive_max_pool2d, avg_pool1d, avg_pool2d
+from tenon.nn._vision import (
+    _check_adaptive,
+    adaptive_max_pool1d,
+    adaptive_max_pool2d,
+    avg_pool1d,
+    avg_pool2d,
+)
 from tenon.nn.modules.utils import _list_with_default, _pair, _single, _triple
 
 
@@ -477,3 +483,36 @@ def fractional_max_pool3d(
         input, kernel_size, output_size, output_ratio, return_indices, _random_samples
     )
     return both if return_indices else both[0]
+
+
+def adaptive_max_pool1d_with_indices(
+    input: Tensor, output_size: Any, return_indices: bool = False
+) -> tuple[Tensor, Tensor]:
+    """adaptive_max_pool1d and the places of its values.
+
+    >>> F.adaptive_max_pool1d_with_indices(tn.rand(2, 3, 10), 2)[1].dtype
+    tenon.int64
+    """
+    return adaptive_max_pool1d(input, output_size, True)
+
+
+def adaptive_max_pool2d_with_indices(
+    input: Tensor, output_size: Any, return_indices: bool = False
+) -> tuple[Tensor, Tensor]:
+    """adaptive_max_pool2d and the places of its values.
+
+    >>> F.adaptive_max_pool2d_with_indices(tn.rand(2, 3, 10, 7), 2)[1].dtype
+    tenon.int64
+    """
+    return adaptive_max_pool2d(input, output_size, True)
+
+
+def adaptive_max_pool3d_with_indices(
+    input: Tensor, output_size: Any, return_indices: bool = False
+) -> tuple[Tensor, Tensor]:
+    """adaptive_max_pool3d and the places of its values.
+
+    >>> F.adaptive_max_pool3d_with_indices(tn.rand(1, 3, 4, 6, 8), 2)[1].dtype
+    tenon.int64
+    """
+    return adaptive_max_pool3d(input, output_size, True)

@@ -430,6 +430,24 @@ def upsample(
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
+def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """The older name of interpolate with mode="nearest".
+
+    >>> F.upsample_nearest(tn.ones(1, 1, 2, 2), scale_factor=2).shape
+    tenon.Size([1, 1, 4, 4])
+    """
+    return interpolate(input, size, scale_factor, "nearest")
+
+
+def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """The older name of interpolate with mode="bilinear", align_corners=True.
+
+    >>> F.upsample_bilinear(tn.ones(1, 1, 2, 2), size=(3, 4)).shape
+    tenon.Size([1, 1, 3, 4])
+    """
+    return interpolate(input, size, scale_factor, "bilinear", True)
+
+
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """(..., C r r, H, W) -> (..., C, H r, W r).
 

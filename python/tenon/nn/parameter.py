@@ -8,6 +8,8 @@ from typing import Any
 import tenon
 from tenon import _C, Tensor
 
+_ParameterMeta = type(Tensor)
+
 
 class Parameter(Tensor):
     """A tensor that becomes a module's parameter when it is assigned to one of its attributes.
@@ -67,7 +69,7 @@ class Buffer(Tensor, metaclass=_BufferMeta):
         return buffer
 
 
-class _Uninitialized:
+class UninitializedTensorMixin:
     """A tensor that gets its shape later, and stays the same object when it does."""
 
     def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
@@ -86,7 +88,7 @@ class _Uninitialized:
         return memo[id(self)]
 
 
-class UninitializedParameter(_Uninitialized, Parameter):
+class UninitializedParameter(UninitializedTensorMixin, Parameter):
     """A parameter whose shape is not known yet; see LazyLinear."""
 
     cls_to_become = Parameter
@@ -98,7 +100,7 @@ class UninitializedParameter(_Uninitialized, Parameter):
         return Tensor._make_subclass(cls, empty, requires_grad)
 
 
-class UninitializedBuffer(_Uninitialized, Tensor):
+class UninitializedBuffer(UninitializedTensorMixin, Tensor):
     """A buffer whose shape is not known yet."""
 
     cls_to_become = Tensor
@@ -112,4 +114,4 @@ class UninitializedBuffer(_Uninitialized, Tensor):
 
 def is_lazy(param: object) -> bool:
     """Whether a parameter or buffer has no shape yet."""
-    return isinstance(param, _Uninitialized)
+    return isinstance(param, UninitializedTensorMixin)

@@ -158,8 +158,23 @@ def _dict_unflatten(values: Iterable[Any], context: Context) -> dict[Any, Any]:
     return dict(zip(context, values, strict=True))
 
 
+def _list_flatten(d: list[Any]) -> tuple[list[Any], Context]:
+    """A list's values; it needs nothing else."""
+    return list(d), None
+
+
+def _list_flatten_with_keys(d: list[Any]) -> tuple[list[tuple[Any, Any]], Context]:
+    """A list's values with the paths to them."""
+    return [(SequenceKey(i), v) for i, v in enumerate(d)], None
+
+
+def _list_unflatten(values: Iterable[Any], context: Context) -> list[Any]:
+    """The list of these values."""
+    return list(values)
+
+
 _add(tuple, "tuple", lambda x: (list(x), None), lambda v, _: tuple(v), _positions, _same, _same)
-_add(list, "list", lambda x: (list(x), None), lambda v, _: list(v), _positions, _same, _same)
+_add(list, "list", _list_flatten, _list_unflatten, _positions, _same, _same)
 _add(
     dict,
     "dict",
@@ -219,6 +234,11 @@ def is_namedtuple(obj: Any) -> bool:
 def is_structseq_class(cls: type) -> bool:
     """Whether it is a type of results such as those of max(dim)."""
     return isinstance(cls, type) and issubclass(cls, tuple) and hasattr(cls, "n_sequence_fields")
+
+
+def is_structseq_instance(obj: object) -> bool:
+    """Whether it is a result such as those of max(dim)."""
+    return is_structseq_class(type(obj))
 
 
 # What operators with several results return; in files it is a tuple.
@@ -372,6 +392,26 @@ def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> Any:
             f"refers to a pytree that holds {treespec.num_leaves} items ({treespec})."
         )
     return _unflatten(iter(leaves), treespec)
+
+
+def _broadcast_to_and_flatten(
+    tree: Any, treespec: TreeSpec, is_leaf: IsLeaf = None
+) -> list[Any] | None:
+    """A leaf of `tree` for each leaf of the shape; a leaf that stands where the shape has a node
+    serves all below. None: the shapes do not fit."""
+    node = None if is_leaf is not None and is_leaf(tree) else _node_of(tree)
+    if treespec.is_leaf() or node is None:
+        return [tree] * treespec.num_leaves if node is None else None
+    parts, context = node.flatten_fn(tree)
+    if (type(tree), context, len(parts)) != (
+        treespec.type, treespec.context, treespec.num_children
+    ):  # fmt: skip
+        return None
+    found = [
+        _broadcast_to_and_flatten(part, spec, is_leaf)
+        for part, spec in zip(parts, treespec.children_specs, strict=True)
+    ]
+    return None if None in found else [leaf for leaves in found for leaf in leaves]
 
 
 def tree_leaves(tree: Any, is_leaf: IsLeaf = None) -> list[Any]:

@@ -3,48 +3,87 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+import tenon
 from tenon import Tensor
 from tenon.func import functional_call
 from tenon.nn import Module
 
-__all__ = ["make_functional", "make_functional_with_buffers"]
+__all__ = [
+    "FunctionalModule", "FunctionalModuleWithBuffers", "combine_state_for_ensemble",
+    "make_functional", "make_functional_with_buffers",
+]  # fmt: skip
 
 
 def _values(tensors: Any, detached: bool) -> tuple[Tensor, ...]:
     return tuple(t.detach() if detached else t for t in tensors)
 
 
-def make_functional_with_buffers(
-    model: Module, disable_autograd_tracking: bool = False
-) -> tuple[Callable[..., Any], tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """A function of (parameters, buffers, *args), and the two."""
-    parameters, buffers = dict(model.named_parameters()), dict(model.named_buffers())
-    stateless = copy.deepcopy(model).to("meta")
+class FunctionalModuleWithBuffers(Module):
+    """A module without values: a function of (parameters, buffers, *args)."""
 
-    def function(
-        params: Sequence[Tensor], state: Sequence[Tensor], *args: Any, **kwargs: Any
+    def __init__(self, model: Module) -> None:
+        super().__init__()
+        self.stateless_model = copy.deepcopy(model).to("meta")
+        self.param_names = [name for name, _ in model.named_parameters()]
+        self.buffer_names = [name for name, _ in model.named_buffers()]
+
+    def forward(
+        self, params: Sequence[Tensor], buffers: Sequence[Tensor], *args: Any, **kwargs: Any
     ) -> Any:
         given = {
-            **dict(zip(parameters, params, strict=True)),
-            **dict(zip(buffers, state, strict=True)),
+            **dict(zip(self.param_names, params, strict=True)),
+            **dict(zip(self.buffer_names, buffers, strict=True)),
         }
-        return functional_call(stateless, given, args, kwargs)
+        return functional_call(self.stateless_model, given, args, kwargs)
 
-    detached = disable_autograd_tracking
-    return function, _values(parameters.values(), detached), tuple(buffers.values())
+
+class FunctionalModule(FunctionalModuleWithBuffers):
+    """The same of a module without buffers: a function of (parameters, *args)."""
+
+    def forward(self, params: Sequence[Tensor], *args: Any, **kwargs: Any) -> Any:
+        return super().forward(params, (), *args, **kwargs)
+
+
+def make_functional_with_buffers(
+    model: Module, disable_autograd_tracking: bool = False
+) -> tuple[FunctionalModuleWithBuffers, tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """A function of (parameters, buffers, *args), and the two."""
+    params = _values(model.parameters(), disable_autograd_tracking)
+    return FunctionalModuleWithBuffers(model), params, tuple(model.buffers())
+
+
+def _refuse_buffers(name: str, model: Module) -> None:
+    if any(True for _ in model.buffers()):
+        raise RuntimeError(
+            f"{name}(model): `model` has buffers. Please use {name}_with_buffers(model) instead."
+        )
 
 
 def make_functional(
     model: Module, disable_autograd_tracking: bool = False
-) -> tuple[Callable[..., Any], tuple[Tensor, ...]]:
+) -> tuple[FunctionalModule, tuple[Tensor, ...]]:
     """A function of (parameters, *args), and these; for modules without buffers."""
-    if any(True for _ in model.buffers()):
+    _refuse_buffers("make_functional", model)
+    return FunctionalModule(model), _values(model.parameters(), disable_autograd_tracking)
+
+
+def combine_state_for_ensemble(
+    models: Sequence[Module],
+) -> tuple[FunctionalModuleWithBuffers, tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """A function of modules of one class, and their parameters and buffers, each stacked."""
+    if not models:
+        raise RuntimeError("combine_state_for_ensemble: Expected at least one model, got 0.")
+    if len({m.training for m in models}) > 1 or len({type(m) for m in models}) > 1:
         raise RuntimeError(
-            "make_functional(model): `model` has buffers. Please use "
-            "make_functional_with_buffers(model) instead."
+            "combine_state_for_ensemble: Expected all models to be of the same class and have "
+            "the same training/eval mode."
         )
-    function, parameters, _ = make_functional_with_buffers(model, disable_autograd_tracking)
-    return lambda params, *args, **kwargs: function(params, (), *args, **kwargs), parameters
+    made = [make_functional_with_buffers(m) for m in models]
+    params, buffers = (
+        tuple(tenon.stack(column) for column in zip(*columns, strict=True))
+        for columns in ([m[1] for m in made], [m[2] for m in made])
+    )
+    return made[0][0], params, buffers

@@ -8,9 +8,9 @@ from typing import Any
 
 from tenon._tape.hooks import RemovableHandle, add_hook
 
-_parameter_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
-_buffer_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
-_module_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+_global_parameter_registration_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+_global_buffer_registration_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+_global_module_registration_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
 
 
 def _registered(
@@ -25,29 +25,29 @@ def _registered(
 
 def registered_parameter(module: Any, name: str, param: Any) -> Any:
     """The parameter that is to be kept, after the hooks have seen it."""
-    return _registered(_parameter_hooks, module, name, param)
+    return _registered(_global_parameter_registration_hooks, module, name, param)
 
 
 def registered_buffer(module: Any, name: str, buffer: Any) -> Any:
     """The buffer that is to be kept, after the hooks have seen it."""
-    return _registered(_buffer_hooks, module, name, buffer)
+    return _registered(_global_buffer_registration_hooks, module, name, buffer)
 
 
 def registered_module(module: Any, name: str, child: Any) -> Any:
     """The child that is to be kept, after the hooks have seen it."""
-    return _registered(_module_hooks, module, name, child)
+    return _registered(_global_module_registration_hooks, module, name, child)
 
 
 def register_module_parameter_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """hook(module, name, param) runs at every registration and may return a replacement."""
-    return add_hook(_parameter_hooks, hook)
+    return add_hook(_global_parameter_registration_hooks, hook)
 
 
 def register_module_buffer_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """hook(module, name, buffer) runs at every registration and may return a replacement."""
-    return add_hook(_buffer_hooks, hook)
+    return add_hook(_global_buffer_registration_hooks, hook)
 
 
 def register_module_module_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """hook(module, name, child) runs at every registration and may return a replacement."""
-    return add_hook(_module_hooks, hook)
+    return add_hook(_global_module_registration_hooks, hook)

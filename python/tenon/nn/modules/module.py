@@ -21,7 +21,10 @@ from tenon.nn.modules._calls import (
     register_module_full_backward_hook,
     register_module_full_backward_pre_hook,
 )
-from tenon.nn.modules._registration import (
+from tenon.nn.modules._registration import (  # noqa: F401 - PyTorch's names are found here
+    _global_buffer_registration_hooks,
+    _global_module_registration_hooks,
+    _global_parameter_registration_hooks,
     register_module_buffer_registration_hook,
     register_module_module_registration_hook,
     register_module_parameter_registration_hook,

@@ -13,6 +13,7 @@ from tenon.nn.utils import (
 from tenon.nn.utils._spectral_norm import remove_spectral_norm, spectral_norm
 from tenon.nn.utils._weight_norm import remove_weight_norm, weight_norm
 from tenon.nn.utils.clip_grad import (
+    clip_grad_norm,
     clip_grad_norm_,
     clip_grad_value_,
     clip_grads_with_norm_,
@@ -29,6 +30,7 @@ from tenon.nn.utils.init import skip_init
 
 __all__ = [
     "clip_grad",
+    "clip_grad_norm",
     "clip_grad_norm_",
     "clip_grad_value_",
     "clip_grads_with_norm_",

@@ -1,8 +1,8 @@
 """Datasets, samplers, and loaders that make batches."""
 
 from tenon._submodules import on_demand
-from tenon.utils.data._collate import collate, default_collate, default_convert
-from tenon.utils.data._worker import WorkerInfo, get_worker_info
+from tenon.utils.data._utils.collate import collate, default_collate, default_convert
+from tenon.utils.data._utils.worker import WorkerInfo, get_worker_info
 from tenon.utils.data.dataloader import DataLoader
 from tenon.utils.data.dataset import (
     ChainDataset,

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import tenon
-from tenon.utils.data._collate import default_collate, default_convert
-from tenon.utils.data._pin import pin_memory
-from tenon.utils.data._worker import Workers
+from tenon.utils.data._utils.collate import default_collate, default_convert
+from tenon.utils.data._utils.pin_memory import pin_memory
+from tenon.utils.data._utils.worker import Workers
 from tenon.utils.data.dataset import Dataset, IterableDataset, Subset, TensorDataset
 from tenon.utils.data.sampler import BatchSampler, RandomSampler, SequentialSampler
 

@@ -23,8 +23,8 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any, NamedTuple
 
 import tenon
-from tenon.utils.data._channel import Channel, Closed, Message
-from tenon.utils.data._shared import packed, unpacked
+from tenon.utils.data._utils.channel import Channel, Closed, Message
+from tenon.utils.data._utils.shared import packed, unpacked
 
 _CHECK_SECONDS = 1.0  # how often a waiting side looks whether the other is alive
 _NEW_PASS, _STOP = -1, -2  # in the place of a task's number
@@ -102,14 +102,21 @@ class _End:
     """The stream of a worker is at its end."""
 
 
+def _generate_state(base_seed: int, worker_id: int) -> list[int]:
+    """Four words of 32 bits that seed NumPy in a worker."""
+    import numpy
+
+    entropy = [worker_id, base_seed & 0xFFFFFFFF, base_seed >> 32, 0]
+    return numpy.random.SeedSequence(entropy).generate_state(4).tolist()
+
+
 def _seed(base_seed: int, worker: int) -> int:
     seed = base_seed + worker
     random.seed(seed)
     tenon.manual_seed(seed)
     numpy = sys.modules.get("numpy")
     if numpy is not None:
-        entropy = [worker, base_seed & 0xFFFFFFFF, base_seed >> 32, 0]
-        numpy.random.seed(numpy.random.SeedSequence(entropy).generate_state(4))
+        numpy.random.seed(_generate_state(base_seed, worker))
     return seed
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tenon
 from tenon import Tensor
 
+np_str_obj_array_pattern = re.compile(r"[SaUO]")  # dtypes of NumPy that are no numbers
 _Map = dict[Any, Callable[..., Any]]
 
 
@@ -48,24 +50,49 @@ def _arrays(batch: Sequence[Any]) -> Any:
     return tenon.stack([tenon.as_tensor(item) for item in batch])
 
 
+def collate_tensor_fn(batch: Any, *, collate_fn_map: _Map | None = None) -> Tensor:
+    """Tensors of one shape, stacked."""
+    return tenon.stack(list(batch))
+
+
+def collate_float_fn(batch: Any, *, collate_fn_map: _Map | None = None) -> Tensor:
+    """Numbers as float64."""
+    return tenon.tensor(batch, dtype=tenon.float64)
+
+
+def collate_int_fn(batch: Any, *, collate_fn_map: _Map | None = None) -> Tensor:
+    """Whole numbers as int64."""
+    return tenon.tensor(batch)
+
+
+def collate_str_fn(batch: Any, *, collate_fn_map: _Map | None = None) -> Any:
+    """Texts stay a list."""
+    return batch
+
+
+# What default_collate does with a sample's type; programs add their own.
+default_collate_fn_map: _Map = {
+    Tensor: collate_tensor_fn,
+    float: collate_float_fn,
+    int: collate_int_fn,
+    str: collate_str_fn,
+    bytes: collate_str_fn,
+}
+
+
 def collate(batch: Any, *, collate_fn_map: _Map | None = None) -> Any:
-    """A batch of a list of samples; collate_fn_map says how other types are put together."""
+    """A batch of a list of samples; collate_fn_map says how types are put together, in its order,
+    what it does not name is put together as default_collate does."""
     batch = batch if isinstance(batch, (list, tuple)) else list(batch)
     first = batch[0]
-    if collate_fn_map is not None:
-        for kind, fn in collate_fn_map.items():
-            if type(first) is kind or isinstance(first, kind):
+    for table in (collate_fn_map or {}, default_collate_fn_map):
+        if type(first) in table:
+            return table[type(first)](batch, collate_fn_map=collate_fn_map)
+        if table is default_collate_fn_map and _from_numpy(first):
+            return _arrays(batch)
+        for kind, fn in table.items():
+            if isinstance(first, kind):
                 return fn(batch, collate_fn_map=collate_fn_map)
-    if isinstance(first, Tensor):
-        return tenon.stack(batch)
-    if _from_numpy(first):
-        return _arrays(batch)
-    if isinstance(first, float):
-        return tenon.tensor(batch, dtype=tenon.float64)
-    if isinstance(first, int):
-        return tenon.tensor(batch)
-    if isinstance(first, (str, bytes)):
-        return batch
     if isinstance(first, Mapping):
         columns = {
             key: collate([sample[key] for sample in batch], collate_fn_map=collate_fn_map)
@@ -92,4 +119,4 @@ def collate(batch: Any, *, collate_fn_map: _Map | None = None) -> Any:
 
 def default_collate(batch: Any) -> Any:
     """Stacks tensors, arrays and numbers; goes into lists, tuples and dictionaries."""
-    return collate(batch)
+    return collate(batch, collate_fn_map=default_collate_fn_map)

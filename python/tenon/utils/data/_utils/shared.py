@@ -15,7 +15,7 @@ from typing import Any
 
 import tenon
 from tenon import Tensor
-from tenon.utils.data._channel import MAX_FILES, Message
+from tenon.utils.data._utils.channel import MAX_FILES, Message
 
 LEAST = 1 << 16  # bytes; a socket takes less than this at once
 
