@@ -189,6 +189,28 @@ def check_differentiable() -> None:
     same(x.grad, np.full(2, SIZE * (RANK + 1.0)))
 
 
+def check_meshes() -> None:
+    from torch.distributed.device_mesh import init_device_mesh
+
+    mesh = init_device_mesh("cpu", (SIZE, 1), mesh_dim_names=("rows", "columns"))
+    assert mesh.get_coordinate() == (RANK, 0)
+    assert mesh["columns"]._flatten("alone").size() == 1
+    flat = mesh._flatten()
+    assert flat.mesh_dim_names == ("rows_columns",) and flat.get_local_rank() == RANK
+    t = torch.ones(1)
+    dist.all_reduce(t, group=flat.get_group())
+    assert t.item() == SIZE
+
+
+def check_default_store() -> None:
+    if sys.argv[1] == "mpi":
+        return  # whose processes meet elsewhere
+    store = dist.distributed_c10d._get_default_store()
+    store.set(f"from {RANK}", str(RANK))
+    assert [store.get(f"from {r}") for r in RANKS] == [str(r).encode() for r in RANKS]
+    dist.barrier()
+
+
 def expect(kind: type[Exception], text: str, call) -> None:
     try:
         call()

@@ -2,6 +2,7 @@
 for itself; `test_sharding.py` starts it."""
 
 import copy
+import functools
 import sys
 
 import numpy as np
@@ -22,7 +23,11 @@ from torch.distributed.fsdp import (
     fully_shard,
 )
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
-from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+from torch.distributed.fsdp.wrap import (
+    ModuleWrapPolicy,
+    size_based_auto_wrap_policy,
+    transformer_auto_wrap_policy,
+)
 from torch.distributed.tensor import DTensor, Shard
 
 dist.init_process_group(sys.argv[1])
@@ -201,6 +206,16 @@ def check_flat_parameters() -> None:
             x, _ = batch(1)
             with torch.no_grad():
                 close(cut(x), alone(x))
+
+
+def check_policies_that_are_functions() -> None:
+    by_size = functools.partial(size_based_auto_wrap_policy, min_num_params=60)
+    by_class = functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={Layer})
+    want = FSDP(net(), auto_wrap_policy=ModuleWrapPolicy({Layer}))
+    for policy in (by_size, by_class):
+        cut = FSDP(net(), auto_wrap_policy=policy, ignored_modules=[])
+        units = sum(isinstance(m, FSDP) for m in cut.modules())
+        assert units > 1 and (policy is by_size or units == len(FSDP.fsdp_modules(want)))
 
 
 def check_states() -> None:

@@ -38,3 +38,4 @@ def test_engines_agree() -> None:
 def test_processes_with_different_numbers_of_inputs() -> None:
     digest, _ = weights(3, "join")
     assert len(digest) == 64
+    assert run("gloo", 3, "joins.py").count("ok") == 3

@@ -12,6 +12,7 @@ from typing import Any
 
 from tenon import Tensor
 from tenon._plugin import native
+from tenon.distributed._errors import DistBackendError
 
 BARRIER, BROADCAST, ALL_REDUCE, REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, SEND, RECV = range(
     9
@@ -79,6 +80,8 @@ _LOOK_SECONDS = 0.3
 
 def _told_who_is_gone(err: BaseException) -> BaseException:
     """An error of a group that was lost, with the processes that have ended."""
+    if isinstance(err, OSError):
+        err = DistBackendError(str(err))
     if who_is_gone is None:
         return err
     deadline = time.monotonic() + _LOOK_SECONDS

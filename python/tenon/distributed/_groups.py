@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from tenon.distributed import _engine, _place
-from tenon.distributed._store import meeting_url
+from tenon.distributed._store import FileStore, HashStore, meeting_url
 
 DEFAULT_TIMEOUT = timedelta(minutes=30)
 
@@ -70,6 +70,7 @@ class _State:
     def __init__(self) -> None:
         self.meeting: _place.Meeting | None = None
         self.groups: list[ProcessGroup] = []
+        self.store: Any = None  # that the processes share
         self.joined = 0  # how often this process has joined others
 
 
@@ -254,11 +255,28 @@ def init_process_group(
             raise
     elif name == "nccl" and not is_nccl_available():
         _library(name)
+    _state.store = store
     GroupMember.WORLD = ProcessGroup(world, list(range(size)), name, seconds, "default_pg")
     _state.groups.append(GroupMember.WORLD)
 
 
+def default_store() -> Any:
+    """A store of all processes: that of init_process_group, or one in their meeting place."""
+    if _state.store is None:
+        if _state.meeting is not None:
+            _state.store = FileStore(_state.meeting.folder / "store")
+        elif _group(None).size() == 1:
+            _state.store = HashStore()
+        else:
+            raise NotImplementedError(
+                "_get_default_store: processes that meet through MPI share no store; pass "
+                "init_process_group one"
+            )
+    return _state.store
+
+
 def _leave_meeting() -> None:
+    _state.store = None
     if _state.meeting is not None:
         _engine.who_is_gone = None
         _state.meeting.leave()

@@ -29,7 +29,7 @@ class DeviceMesh:
         if not distributed.is_initialized():
             distributed.init_process_group()
         found = (self.mesh == distributed.get_rank()).nonzero()
-        self._coordinate = found[0].tolist() if len(found) else None
+        self._coordinate = tuple(found[0].tolist()) if len(found) else None
         self._groups = self._make_groups() if _groups is None else _groups
 
     def _make_groups(self) -> list[Any]:
@@ -68,7 +68,7 @@ class DeviceMesh:
         """The number of this process among all."""
         return distributed.get_rank()
 
-    def get_coordinate(self) -> list[int] | None:
+    def get_coordinate(self) -> tuple[int, ...] | None:
         """The place of this process; None where it is not in the mesh."""
         return self._coordinate
 
@@ -100,6 +100,21 @@ class DeviceMesh:
         part = part.permute([order.index(d) for d in dims]) if len(dims) > 1 else part
         return DeviceMesh(
             self.device_type, part, mesh_dim_names=wanted, _groups=[self._groups[d] for d in dims]
+        )
+
+    def _flatten(self, mesh_dim_name: str | None = None) -> DeviceMesh:
+        """The mesh of all its ranks in one dimension; all processes of the run call it."""
+        if self.mesh_dim_names is None:
+            raise RuntimeError("Cannot flatten a DeviceMesh without mesh_dim_names!")
+        name = mesh_dim_name or "_".join(self.mesh_dim_names)
+        if self.mesh.numel() == distributed.get_world_size():
+            return DeviceMesh(self.device_type, self.mesh.flatten(), mesh_dim_names=(name,))
+        everyone: list[Any] = [None] * distributed.get_world_size()
+        distributed.all_gather_object(everyone, self.mesh.flatten().tolist())
+        lists = sorted({tuple(ranks) for ranks in everyone})
+        group = distributed.new_subgroups_by_enumeration([list(ranks) for ranks in lists])[0]
+        return DeviceMesh(
+            self.device_type, self.mesh.flatten(), mesh_dim_names=(name,), _groups=[group]
         )
 
     def _key(self) -> Any:

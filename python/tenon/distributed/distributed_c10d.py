@@ -11,6 +11,7 @@ from tenon.distributed._groups import (
     GroupMember,
     ProcessGroup,
     _group,
+    default_store,
     is_xccl_available,  # noqa: F401 - packages look for it here
 )
 from tenon.distributed.constants import default_pg_timeout  # noqa: F401
@@ -23,6 +24,11 @@ _rank_not_in_group = _outside
 def _get_default_group() -> ProcessGroup:
     """The group of all processes."""
     return _group(None)
+
+
+def _get_default_store() -> Any:
+    """A store that all processes share."""
+    return default_store()
 
 
 def _get_pg_default_device(group: Any = None) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 from tenon.nn import MultiheadAttention
@@ -193,7 +194,8 @@ def _wrap_by_policy(
             if child in chosen:
                 setattr(parent, name, wrapper(child, **chosen[child]))
         return
-    _recursive_wrap(root, policy, wrapper, ignored, set(), only_wrap_children=True, **options)
+    unit = partial(wrapper, **options)  # of whose arguments some have names of those below
+    _recursive_wrap(root, policy, unit, ignored, set(), only_wrap_children=True)
 
 
 def _recursive_wrap(

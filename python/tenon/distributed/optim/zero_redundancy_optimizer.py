@@ -8,12 +8,23 @@ from typing import Any
 
 from tenon import Tensor, distributed
 from tenon.distributed._groups import _group, get_global_rank
+from tenon.distributed.algorithms.join import Join, Joinable, JoinHook
 from tenon.optim import Optimizer
 
 __all__ = ["ZeroRedundancyOptimizer"]
 
 
-class ZeroRedundancyOptimizer(Optimizer):
+class _Steps(JoinHook):
+    """Steps along with the processes that still have inputs, after the model's averages."""
+
+    def __init__(self, optimizer: ZeroRedundancyOptimizer) -> None:
+        self._optimizer = optimizer
+
+    def main_hook(self) -> None:
+        self._optimizer.step()
+
+
+class ZeroRedundancyOptimizer(Optimizer, Joinable):
     """Another optimizer whose state is divided among the processes of a group.
 
     Every process makes it with the same parameters, whose gradients are alike in all of them, as
@@ -39,7 +50,8 @@ class ZeroRedundancyOptimizer(Optimizer):
         self._owner: dict[int, int] = {}  # by id of the parameter
         self._all_state_dicts: list[dict[str, Any]] = []
         self.optim: Any = None
-        super().__init__(params, defaults)
+        Optimizer.__init__(self, params, defaults)
+        Joinable.__init__(self)
         self._check_alike()
         self._make_local()
 
@@ -106,6 +118,7 @@ class ZeroRedundancyOptimizer(Optimizer):
 
     def step(self, closure: Callable[[], Any] | None = None, **kwargs: Any) -> Any:
         """A step of the part of this process, then the parameters of all."""
+        Join.notify_join_context(self)
         self._copy_options(self.param_groups, self.optim.param_groups)
         result = (
             self.optim.step(**kwargs) if closure is None else self.optim.step(closure, **kwargs)
@@ -123,6 +136,22 @@ class ZeroRedundancyOptimizer(Optimizer):
     def state(self, value: Any) -> None:
         if self.optim is not None:
             self.optim.state = value
+
+    # ---- Processes with different numbers of inputs ----
+
+    def join_hook(self, **kwargs: Any) -> JoinHook:
+        """What a process without inputs does for it: `Join([model, optimizer])`, in this order."""
+        return _Steps(self)
+
+    @property
+    def join_device(self) -> Any:
+        """Where its parameters are."""
+        return self.param_groups[0]["params"][0].device
+
+    @property
+    def join_process_group(self) -> Any:
+        """The group that shares the steps."""
+        return self.process_group
 
     # ---- State ----
 

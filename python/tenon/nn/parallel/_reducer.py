@@ -223,14 +223,13 @@ class Reducer:
     # ---- A process that has no more inputs ----
 
     def shadow(self) -> None:
-        """Takes part in what the others reduce, with zeros."""
+        """Takes part in what the others reduce, with zeros; gradients are the averages."""
         for bucket in self.buckets:
             bucket._buffer.zero_()
             self._start(bucket)
-            bucket.future.wait()
         if self.finds_unused:
-            used = tenon.zeros(len(self.names), dtype=tenon.uint8)
-            distributed.all_reduce(used, distributed.ReduceOp.MAX, self.group)
+            self._used = tenon.zeros(len(self.names), dtype=tenon.uint8)
+        self._finish()
 
     def detach(self) -> None:
         """Forgets the parameters."""

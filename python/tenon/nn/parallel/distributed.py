@@ -8,6 +8,8 @@ from typing import Any
 
 import tenon
 from tenon import Tensor, distributed
+from tenon.distributed._groups import _group
+from tenon.distributed.algorithms.join import Join, Joinable, JoinHook
 from tenon.nn.modules.module import Module
 from tenon.nn.parallel._reducer import GradBucket, Reducer
 
@@ -29,7 +31,7 @@ def _tensors(obj: Any) -> Iterator[Tensor]:
             yield from _tensors(getattr(obj, name))
 
 
-class DistributedDataParallel(Module):
+class DistributedDataParallel(Module, Joinable):
     """Calls its module; backward averages the gradients over the processes of the group.
 
     Every process makes it with the same module, whose parameters and buffers are those of rank 0
@@ -60,7 +62,8 @@ class DistributedDataParallel(Module):
         device_mesh: Any = None,
         skip_all_reduce_unused_params: bool = False,
     ) -> None:
-        super().__init__()
+        Module.__init__(self)
+        Joinable.__init__(self)
         del check_reduction, skip_all_reduce_unused_params
         for name, value in (
             ("delay_all_reduce_named_params", delay_all_reduce_named_params),
@@ -99,7 +102,7 @@ class DistributedDataParallel(Module):
         self._buffers_to_share = [
             b for n, b in module.named_buffers() if b is not None and n not in ignored
         ]
-        self._join: _Join | None = None
+        self._divides_by_active = False  # inside join()
         self._reducer: Reducer | None = None
         if distributed.get_world_size(process_group) == 1:
             return
@@ -137,6 +140,13 @@ class DistributedDataParallel(Module):
             )
             raise RuntimeError(f"DistributedDataParallel: the modules are not alike: {what}")
 
+    def _count_active(self, mine: int) -> None:
+        """Sums are divided by the number of processes that still have inputs."""
+        number = tenon.tensor([mine], dtype=tenon.int64)
+        distributed.all_reduce(number, group=self.process_group)
+        if self._reducer is not None:
+            self._reducer.divisor = int(number.item())
+
     def _share(self, tensors: list[Tensor]) -> None:
         """All processes get the tensors of rank 0."""
         works = [
@@ -151,8 +161,10 @@ class DistributedDataParallel(Module):
         if self._reducer is None:
             return self.module(*inputs, **kwargs)
         syncs = self.require_backward_grad_sync and tenon.is_grad_enabled()
-        if self._join is not None and syncs:
-            self._join.tell_active(self)
+        if syncs and self._join_config.enable:
+            Join.notify_join_context(self)
+            if self._divides_by_active:
+                self._count_active(1)
         if self.broadcast_buffers and self.require_forward_param_sync and self._buffers_to_share:
             if tenon.is_grad_enabled():
                 self._share(self._buffers_to_share)
@@ -175,11 +187,10 @@ class DistributedDataParallel(Module):
         finally:
             self.require_backward_grad_sync = old
 
-    @contextmanager
     def join(
         self, divide_by_initial_world_size: bool = True, enable: bool = True,
         throw_on_early_termination: bool = False,
-    ) -> Iterator[None]:  # fmt: skip
+    ) -> Join:  # fmt: skip
         """Processes may have different numbers of inputs: one that has no more takes part in what
         the others reduce, with zeros, until all have ended. In the end every process has the
         parameters of the one that went on longest.
@@ -187,16 +198,24 @@ class DistributedDataParallel(Module):
         divide_by_initial_world_size: sums are divided by the number of all processes, else by that
         of those that still have inputs.
         """
-        if not enable or self._reducer is None:
-            yield
-            return
-        self._join = _Join(divide_by_initial_world_size, throw_on_early_termination)
-        try:
-            yield
-            self._join.shadow(self)
-        finally:
-            self._reducer.divisor = distributed.get_world_size(self.process_group)
-            self._join = None
+        return Join(
+            [self], enable, throw_on_early_termination,
+            divide_by_initial_world_size=divide_by_initial_world_size,
+        )  # fmt: skip
+
+    def join_hook(self, **kwargs: Any) -> JoinHook:
+        """What a process without inputs does for it."""
+        return _Shadow(self, kwargs.get("divide_by_initial_world_size", True))
+
+    @property
+    def join_device(self) -> Any:
+        """Where its parameters are."""
+        return self._named[0][1].device
+
+    @property
+    def join_process_group(self) -> Any:
+        """The group that averages."""
+        return _group(self.process_group)
 
     def register_comm_hook(self, state: Any, hook: Callable[[Any, GradBucket], Any]) -> None:
         """hook(state, bucket) -> Future of the average of the bucket's flat tensor, in place of
@@ -220,46 +239,35 @@ class DistributedDataParallel(Module):
         module._ddp_params_and_buffers_to_ignore = list(names)  # type: ignore[assignment]
 
 
-class _Join:
-    """Who still has inputs, asked before each pass that synchronises."""
+class _Shadow(JoinHook):
+    """Takes part in the passes of other processes, with gradients that are zero."""
 
-    def __init__(self, by_initial_size: bool, throws: bool) -> None:
-        self.by_initial_size, self.throws = by_initial_size, throws
+    def __init__(self, ddp: DistributedDataParallel, by_initial_size: bool) -> None:
+        self._ddp = ddp
+        ddp._divides_by_active = not by_initial_size
 
-    def _count(self, ddp: DistributedDataParallel, active: int) -> int:
-        number = tenon.tensor([active], dtype=tenon.int64)
-        distributed.all_reduce(number, group=ddp.process_group)
-        found = int(number)
-        if self.throws and found < distributed.get_world_size(ddp.process_group):
-            raise RuntimeError(
-                "Detected at least one rank that exhausted inputs. Throwing across all ranks."
-            )
-        return found
+    def main_hook(self) -> None:
+        ddp = self._ddp
+        if ddp._reducer is None:
+            return
+        if ddp._divides_by_active:
+            ddp._count_active(0)
+        if ddp.broadcast_buffers and ddp._buffers_to_share:
+            ddp._share(ddp._buffers_to_share)
+        ddp._reducer.shadow()
 
-    def tell_active(self, ddp: DistributedDataParallel) -> None:
-        active = self._count(ddp, 1)
-        if not self.by_initial_size and ddp._reducer is not None:
-            ddp._reducer.divisor = active
-
-    def shadow(self, ddp: DistributedDataParallel) -> None:
-        reducer = ddp._reducer
-        assert reducer is not None
-        last = distributed.get_rank(ddp.process_group)
-        first_time = True
-        while True:
-            active = self._count(ddp, 0)
-            if active == 0:
-                break
-            first_time = False
-            if not self.by_initial_size:
-                reducer.divisor = active
-            if ddp.broadcast_buffers and ddp._buffers_to_share:
-                ddp._share(ddp._buffers_to_share)
-            reducer.shadow()
-        # The process with the highest rank of those that ended last has the final parameters.
-        ended_last = tenon.tensor([last if first_time else -1], dtype=tenon.int64)
-        distributed.all_reduce(ended_last, distributed.ReduceOp.MAX, ddp.process_group)
-        source = int(ended_last)
+    def post_hook(self, is_last_joiner: bool) -> None:
+        """The process with the highest rank of those that ended last has the final parameters."""
+        ddp = self._ddp
+        if ddp._reducer is None:
+            return
+        ddp._divides_by_active = False
+        ddp._reducer.divisor = distributed.get_world_size(ddp.process_group)
+        rank = distributed.get_rank(ddp.process_group) if is_last_joiner else -1
+        last = tenon.tensor([rank], dtype=tenon.int64)
+        distributed.all_reduce(last, distributed.ReduceOp.MAX, ddp.process_group)
         with tenon.no_grad():
             for tensor in [*(p for _, p in ddp._named), *ddp._buffers_to_share]:
-                distributed.broadcast(tensor.detach(), None, ddp.process_group, False, source)
+                distributed.broadcast(
+                    tensor.detach(), None, ddp.process_group, False, int(last.item())
+                )
