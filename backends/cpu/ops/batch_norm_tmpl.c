@@ -27,8 +27,10 @@ typedef struct job {
     T *gw, *gb; /* NULL: not wanted */
 } job;
 
-/* Channels of one work item. */
-static int64_t width_of(const job *j) { return j->planes ? 1 : 4 * VL; }
+/* Channels of one work item, where they lie side by side: four lines of the cache. */
+enum { LINE_CHANNELS = 256 / sizeof(A) };
+
+static int64_t width_of(const job *j) { return j->planes ? 1 : LINE_CHANNELS; }
 
 static A pick(const T *p, int64_t i, A otherwise) { return p ? LOAD(p[i]) : otherwise; }
 
@@ -37,48 +39,52 @@ static A pick(const T *p, int64_t i, A otherwise) { return p ? LOAD(p[i]) : othe
     for (int64_t e_ = 0; e_ < (j)->n && ((ptr) = (base) + (e_ * (j)->c + (ch)) * (j)->s, 1); e_++)
 
 static A plane_sum(const T *x, int64_t n) {
-    vec s = vec_all(0), t = s;
+    vec s[VEC_TURN] = {0};
     int64_t i = 0;
-    for (; i + 2 * VL <= n; i += 2 * VL) {
-        s += vec_load_t(x + i);
-        t += vec_load_t(x + i + VL);
+    for (; i + VEC_TURN * VL <= n; i += VEC_TURN * VL) {
+        TMPL_UNROLL
+        for (int k = 0; k < VEC_TURN; k++) s[k] += vec_load_t(x + i + k * VL);
     }
-    for (; i < n; i += VL) s += vec_load_t_n(x + i, n - i, 0);
-    return vec_sum(s + t);
+    for (; i < n; i += VL) s[0] += vec_load_t_n(x + i, n - i, 0);
+    return vec_sum_turns(s);
 }
 
 static A plane_square(const T *x, int64_t n, A mean) {
-    vec s = vec_all(0);
+    vec s[VEC_TURN] = {0};
     int64_t i = 0;
-    for (; i + VL <= n; i += VL) {
-        vec d = vec_load_t(x + i) - mean;
-        s += d * d;
+    for (; i + VEC_TURN * VL <= n; i += VEC_TURN * VL) {
+        TMPL_UNROLL
+        for (int k = 0; k < VEC_TURN; k++) {
+            vec d = vec_load_t(x + i + k * VL) - mean;
+            s[k] += d * d;
+        }
     }
-    if (i < n) {
+    for (; i < n; i += VL) {
         vec d = vec_load_t_n(x + i, n - i, mean) - mean;
-        s += d * d;
+        s[0] += d * d;
     }
-    return vec_sum(s);
+    return vec_sum_turns(s);
 }
 
 /* Adds the sum of g to ret[0] and that of g (x - mean) to ret[1]. */
 static void plane_products(const T *g, const T *x, int64_t n, A mean, double *ret) {
-    vec s = vec_all(0), t = s, s2 = s, t2 = s;
+    vec s[VEC_TURN] = {0}, t[VEC_TURN] = {0};
     int64_t i = 0;
-    for (; i + 2 * VL <= n; i += 2 * VL) {
-        vec a = vec_load_t(g + i), b = vec_load_t(g + i + VL);
-        s += a;
-        s2 += b;
-        t += a * (vec_load_t(x + i) - mean);
-        t2 += b * (vec_load_t(x + i + VL) - mean);
+    for (; i + VEC_TURN * VL <= n; i += VEC_TURN * VL) {
+        TMPL_UNROLL
+        for (int k = 0; k < VEC_TURN; k++) {
+            vec a = vec_load_t(g + i + k * VL);
+            s[k] += a;
+            t[k] += a * (vec_load_t(x + i + k * VL) - mean);
+        }
     }
     for (; i < n; i += VL) {
         vec a = vec_load_t_n(g + i, n - i, 0);
-        s += a;
-        t += a * (vec_load_t_n(x + i, n - i, mean) - mean);
+        s[0] += a;
+        t[0] += a * (vec_load_t_n(x + i, n - i, mean) - mean);
     }
-    ret[0] += (double)vec_sum(s + s2);
-    ret[1] += (double)vec_sum(t + t2);
+    ret[0] += (double)vec_sum_turns(s);
+    ret[1] += (double)vec_sum_turns(t);
 }
 
 /* y = x * a + b */
@@ -119,7 +125,7 @@ static void sums(const job *j, int what, int64_t c, int64_t w, const A *mean, do
     int64_t rows = j->n * j->s;
     for (int64_t k = 0; k < w; k++) ret[k] = 0.0;
     for (int64_t r0 = 0; r0 < rows; r0 += ROWS) {
-        A acc[4 * VL] = {0};
+        A acc[LINE_CHANNELS] = {0};
         int64_t r1 = r0 + ROWS < rows ? r0 + ROWS : rows;
         for (int64_t r = r0; r < r1; r++) {
             const T *p = from + r * j->c + c, *g = j->g ? j->g + r * j->c + c : p;
@@ -135,7 +141,7 @@ static void sums(const job *j, int what, int64_t c, int64_t w, const A *mean, do
 /* ---- Forward ----------------------------------------------------------------------------------*/
 
 static void statistics(const job *j, int64_t c, int64_t w) {
-    double sum[4 * VL], count = (double)(j->n * j->s);
+    double sum[LINE_CHANNELS], count = (double)(j->n * j->s);
     A *mean = j->mean + c;
     sums(j, SUM_X, c, w, NULL, sum);
     for (int64_t k = 0; k < w; k++) mean[k] = (A)(sum[k] / count);
@@ -160,7 +166,7 @@ static tn_status forward_channels(void *arg, int64_t begin, int64_t end) {
     for (int64_t item = begin; item < end; item++) {
         int64_t w = width_of(j), c = item * w;
         if (w > j->c - c) w = j->c - c;
-        A a[4 * VL], b[4 * VL];
+        A a[LINE_CHANNELS], b[LINE_CHANNELS];
         if (j->training) statistics(j, c, w);
         for (int64_t k = 0; k < w; k++) {
             if (!j->training) {
@@ -250,8 +256,8 @@ static tn_status backward_channels(void *arg, int64_t begin, int64_t end) {
     for (int64_t item = begin; item < end; item++) {
         int64_t w = width_of(j), c = item * w;
         if (w > j->c - c) w = j->c - c;
-        double sum_g[4 * VL], dot[4 * VL];
-        A fg[4 * VL], fx[4 * VL], f1[4 * VL];
+        double sum_g[LINE_CHANNELS], dot[LINE_CHANNELS];
+        A fg[LINE_CHANNELS], fx[LINE_CHANNELS], f1[LINE_CHANNELS];
         if (j->planes) {
             double both[2] = {0.0, 0.0};
             const T *p;

@@ -29,25 +29,27 @@ static const A *widen(const T *x, int64_t n, A *room) {
 #endif
 
 static void row_stats(const A *x, int64_t n, double eps, A *ret_mean, A *ret_rstd) {
-    vec s = vec_all(0), s2 = s, q = s, q2 = s;
+    vec s[VEC_TURN] = {0}, q[VEC_TURN] = {0};
     int64_t i = 0;
-    for (; i + 2 * VL <= n; i += 2 * VL) {
-        s += vec_load(x + i);
-        s2 += vec_load(x + i + VL);
+    for (; i + VEC_TURN * VL <= n; i += VEC_TURN * VL) {
+        TMPL_UNROLL
+        for (int k = 0; k < VEC_TURN; k++) s[k] += vec_load(x + i + k * VL);
     }
-    for (; i < n; i += VL) s += vec_load_n(x + i, n - i, 0);
-    A mean = vec_sum(s + s2) / (A)n;
-    for (i = 0; i + 2 * VL <= n; i += 2 * VL) {
-        vec d = vec_load(x + i) - mean, e = vec_load(x + i + VL) - mean;
-        q += d * d;
-        q2 += e * e;
+    for (; i < n; i += VL) s[0] += vec_load_n(x + i, n - i, 0);
+    A mean = vec_sum_turns(s) / (A)n;
+    for (i = 0; i + VEC_TURN * VL <= n; i += VEC_TURN * VL) {
+        TMPL_UNROLL
+        for (int k = 0; k < VEC_TURN; k++) {
+            vec d = vec_load(x + i + k * VL) - mean;
+            q[k] += d * d;
+        }
     }
     for (; i < n; i += VL) {
         vec d = vec_load_n(x + i, n - i, mean) - mean;
-        q += d * d;
+        q[0] += d * d;
     }
     *ret_mean = mean;
-    *ret_rstd = (A)(1.0 / sqrt((double)vec_sum(q + q2) / (double)n + eps));
+    *ret_rstd = (A)(1.0 / sqrt((double)vec_sum_turns(q) / (double)n + eps));
 }
 
 /* ---- Forward ----------------------------------------------------------------------------------*/
@@ -153,20 +155,24 @@ typedef struct backward_job {
 static void backward_row(const backward_job *j, int64_t r, const A *g, const A *x) {
     int64_t n = j->n, i = 0;
     A mean = j->mean[r], rstd = j->rstd[r];
-    vec s = vec_all(0), t = s;
-    for (; i + VL <= n; i += VL) {
-        vec gw = vec_load(g + i);
-        if (j->weight) gw *= vec_load(j->weight + i);
-        s += gw;
-        t += gw * (vec_load(x + i) - mean);
+    vec s[VEC_TURN] = {0}, t[VEC_TURN] = {0};
+    for (; i + VEC_TURN * VL <= n; i += VEC_TURN * VL) {
+        TMPL_UNROLL
+        for (int k = 0; k < VEC_TURN; k++) {
+            vec gw = vec_load(g + i + k * VL);
+            if (j->weight) gw *= vec_load(j->weight + i + k * VL);
+            s[k] += gw;
+            t[k] += gw * (vec_load(x + i + k * VL) - mean);
+        }
     }
-    if (i < n) {
+    for (; i < n; i += VL) {
         vec gw = vec_load_n(g + i, n - i, 0);
         if (j->weight) gw *= vec_load_n(j->weight + i, n - i, 0);
-        s += gw;
-        t += gw * (vec_load_n(x + i, n - i, 0) - mean);
+        s[0] += gw;
+        t[0] += gw * (vec_load_n(x + i, n - i, 0) - mean);
     }
-    A a = rstd, b = -rstd * rstd * rstd * vec_sum(t) / (A)n, c = -rstd * vec_sum(s) / (A)n;
+    A a = rstd, b = -rstd * rstd * rstd * vec_sum_turns(t) / (A)n;
+    A c = -rstd * vec_sum_turns(s) / (A)n;
     T *gx = j->gx + r * n;
     for (i = 0; i + VL <= n; i += VL) {
         vec gw = vec_load(g + i);

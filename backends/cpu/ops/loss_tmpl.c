@@ -182,10 +182,10 @@ static tn_status nll_gather(const tn_call *call, const void *args) {
 
 /* log(sum(exp(x))) of c elements with stride s, reading each once: a block's maximum rescales
  * the sum so far. A block's elements are in cache for the second look. */
-#define BLOCK (64 * VL)
+#define BLOCK ((int)(4096 / sizeof(A)))
 static A logsumexp(const T *x, int64_t c, int64_t s, A *room) {
     A max = -(A)INFINITY;
-    vec sum = vec_all(0);
+    vec sum[VEC_TURN] = {0};
     for (int64_t at = 0; at < c; at += BLOCK) {
         int64_t n = c - at < BLOCK ? c - at : BLOCK, i = 0;
         const A *b = room;
@@ -209,19 +209,18 @@ static A logsumexp(const T *x, int64_t c, int64_t s, A *room) {
             continue;
         }
         if (max != top) {
-            sum *= (A)exp((double)(max - top));
+            for (int k = 0; k < VEC_TURN; k++) sum[k] *= (A)exp((double)(max - top));
             max = top;
         }
-        vec e = vec_all(0), shift = vec_all(max);
-        for (i = 0; i + 2 * VL <= n; i += 2 * VL) {
-            sum += vec_exp(vec_load(b + i) - shift);
-            e += vec_exp(vec_load(b + i + VL) - shift);
+        vec shift = vec_all(max);
+        for (i = 0; i + VEC_TURN * VL <= n; i += VEC_TURN * VL) {
+            TMPL_UNROLL
+            for (int k = 0; k < VEC_TURN; k++) sum[k] += vec_exp(vec_load(b + i + k * VL) - shift);
         }
-        for (; i + VL <= n; i += VL) sum += vec_exp(vec_load(b + i) - shift);
-        if (i < n) e += vec_exp(vec_load_n(b + i, n - i, -(A)INFINITY) - shift);
-        sum += e;
+        for (; i + VL <= n; i += VL) sum[0] += vec_exp(vec_load(b + i) - shift);
+        if (i < n) sum[0] += vec_exp(vec_load_n(b + i, n - i, -(A)INFINITY) - shift);
     }
-    return max == -(A)INFINITY ? max : max + (A)log((double)vec_sum(sum));
+    return max == -(A)INFINITY ? max : max + (A)log((double)vec_sum_turns(sum));
 }
 
 static tn_status entropy_rows(void *arg, int64_t begin, int64_t end) {

@@ -1,8 +1,8 @@
 /* softmax_tmpl.c: softmax, log_softmax and their gradients for one element type.
  *
  * Rows that lie in memory one element after the other are worked on in place. Where instead
- * neighbouring rows lie side by side (softmax over a leading dimension), VL rows are computed at
- * once, one per vector lane. Anything else is gathered into a row first.
+ * neighbouring rows lie side by side (softmax over a leading dimension), SIDE of them are computed in
+ * vectors, one per lane. Anything else is gathered into a row first.
  *
  * family: softmax; types: float; isa: each; fused */
 #include <tenon/args_norm.h>
@@ -14,6 +14,7 @@
 #include "vec.h"
 
 enum { SOFTMAX, LOG_SOFTMAX, SOFTMAX_BACKWARD, LOG_SOFTMAX_BACKWARD };
+enum { SIDE = 64 / sizeof(A) }; /* rows side by side that make a line of the cache */
 
 typedef struct job {
     axis ax;
@@ -25,28 +26,29 @@ typedef struct job {
 /* ---- One row, packed --------------------------------------------------------------------------*/
 
 static A row_max(const A *x, int64_t n) {
-    vec m = vec_all(-(A)INFINITY), m2 = m;
+    vec m = vec_all(-(A)INFINITY), m2 = m, m3 = m, m4 = m;
     int64_t i = 0;
-    for (; i + 2 * VL <= n; i += 2 * VL) {
+    for (; i + 4 * VL <= n; i += 4 * VL) {
         m = vec_max(vec_load(x + i), m);
         m2 = vec_max(vec_load(x + i + VL), m2);
+        m3 = vec_max(vec_load(x + i + 2 * VL), m3);
+        m4 = vec_max(vec_load(x + i + 3 * VL), m4);
     }
     for (; i + VL <= n; i += VL) m = vec_max(vec_load(x + i), m);
     if (i < n) m2 = vec_max(vec_load_n(x + i, n - i, -(A)INFINITY), m2);
-    return vec_max_of(vec_max(m, m2));
+    return vec_max_of(vec_max(vec_max(m, m2), vec_max(m3, m4)));
 }
 
 /* Sum of exp(x - m); stores the terms in y unless it is NULL. */
 static A row_exp_sum(const A *x, A m, A *y, int64_t n) {
-    vec s = vec_all(0), s2 = s, shift = vec_all(m);
+    vec s[VEC_TURN] = {0}, shift = vec_all(m);
     int64_t i = 0;
-    for (; i + 2 * VL <= n; i += 2 * VL) {
-        vec e = vec_exp(vec_load(x + i) - shift), f = vec_exp(vec_load(x + i + VL) - shift);
-        s += e;
-        s2 += f;
-        if (y) {
-            vec_store(y + i, e);
-            vec_store(y + i + VL, f);
+    for (; i + VEC_TURN * VL <= n; i += VEC_TURN * VL) {
+        TMPL_UNROLL
+        for (int k = 0; k < VEC_TURN; k++) {
+            vec e = vec_exp(vec_load(x + i + k * VL) - shift);
+            s[k] += e;
+            if (y) vec_store(y + i + k * VL, e);
         }
     }
     for (; i < n; i += VL) {
@@ -58,31 +60,32 @@ static A row_exp_sum(const A *x, A m, A *y, int64_t n) {
             if (y) y[i + k] = t[k];
         }
         for (int64_t k = left; k < VL; k++) t[k] = 0;
-        s += vec_load(t);
+        s[0] += vec_load(t);
     }
-    return vec_sum(s + s2);
+    return vec_sum_turns(s);
 }
 
 static A row_sum(const A *x, int64_t n) {
-    vec s = vec_all(0), s2 = s;
+    vec s[VEC_TURN] = {0};
     int64_t i = 0;
-    for (; i + 2 * VL <= n; i += 2 * VL) {
-        s += vec_load(x + i);
-        s2 += vec_load(x + i + VL);
+    for (; i + VEC_TURN * VL <= n; i += VEC_TURN * VL) {
+        TMPL_UNROLL
+        for (int k = 0; k < VEC_TURN; k++) s[k] += vec_load(x + i + k * VL);
     }
-    for (; i < n; i += VL) s += vec_load_n(x + i, n - i, 0);
-    return vec_sum(s + s2);
+    for (; i < n; i += VL) s[0] += vec_load_n(x + i, n - i, 0);
+    return vec_sum_turns(s);
 }
 
 static A row_dot(const A *x, const A *y, int64_t n) {
-    vec s = vec_all(0), s2 = s;
+    vec s[VEC_TURN] = {0};
     int64_t i = 0;
-    for (; i + 2 * VL <= n; i += 2 * VL) {
-        s += vec_load(x + i) * vec_load(y + i);
-        s2 += vec_load(x + i + VL) * vec_load(y + i + VL);
+    for (; i + VEC_TURN * VL <= n; i += VEC_TURN * VL) {
+        TMPL_UNROLL
+        for (int k = 0; k < VEC_TURN; k++)
+            s[k] += vec_load(x + i + k * VL) * vec_load(y + i + k * VL);
     }
-    for (; i < n; i += VL) s += vec_load_n(x + i, n - i, 0) * vec_load_n(y + i, n - i, 0);
-    return vec_sum(s + s2);
+    for (; i < n; i += VL) s[0] += vec_load_n(x + i, n - i, 0) * vec_load_n(y + i, n - i, 0);
+    return vec_sum_turns(s);
 }
 
 static void row_packed(int kind, const A *x, const A *y, A *out, int64_t n) {
@@ -108,7 +111,7 @@ static void row_packed(int kind, const A *x, const A *y, A *out, int64_t n) {
     }
 }
 
-/* ---- VL rows side by side ---------------------------------------------------------------------*/
+/* ---- VL rows of SIDE side by side -------------------------------------------------------------*/
 
 static void columns(const job *j, const T *x, const T *y, T *out) {
     int64_t n = j->ax.n, sx = j->ax.step[0], sy = j->ax.step[1], so = j->ax.step[j->ax.count - 1];
@@ -181,9 +184,11 @@ static tn_status rows_of(void *arg, int64_t begin, int64_t end) {
     if (st) return st;
     for (int64_t r = begin; r < end;) {
         axis_offset(ax, r, at);
-        if (side && end - r >= VL && ax->run - r % ax->run >= VL) {
-            columns(j, j->in[0] + at[0], j->in[1] ? j->in[1] + at[1] : NULL, j->out + at[last]);
-            r += VL;
+        if (side && end - r >= SIDE && ax->run - r % ax->run >= SIDE) {
+            for (int k = 0; k < SIDE; k += VL)
+                columns(j, j->in[0] + at[0] + k, j->in[1] ? j->in[1] + at[1] + k : NULL,
+                        j->out + at[last] + k);
+            r += SIDE;
         } else {
             one_row(j, at, room);
             r++;
@@ -200,7 +205,7 @@ static tn_status run(int kind, const tn_view *x, const tn_view *y, const tn_view
     job j = {.kind = kind, .in = {x->data, y ? y->data : NULL}, .out = out->data};
     axis_init(&j.ax, y ? 3 : 2, views, dim);
     int64_t grain = 1 + 8192 / j.ax.n;
-    if (grain < j.ax.rows && j.ax.step[0] != 1) grain = (grain + VL - 1) / VL * VL;
+    if (grain < j.ax.rows && j.ax.step[0] != 1) grain = (grain + SIDE - 1) / SIDE * SIDE;
     return cpu_parallel(j.ax.rows, grain, rows_of, &j);
 }
 

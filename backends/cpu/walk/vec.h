@@ -1,7 +1,7 @@
 /* vec.h: vectors of the computing type A for kernels that are written once per element type.
  *
- * A vec holds VL elements in 64 bytes whatever the instruction set; compilers split it where the
- * registers are narrower. Include after common/tmpl.h, in files where A is float or double.
+ * A vec holds VL elements and is as wide as the registers of the instruction set: compilers keep wider
+ * ones in memory. Include after common/tmpl.h, in files where A is float or double.
  * Functions carry no type in their names: they are static and exist once per file. */
 #ifndef TENON_CPU_VEC_H
 #define TENON_CPU_VEC_H
@@ -10,19 +10,29 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(__AVX512F__)
+#if defined(__AVX__)
 #include <immintrin.h>
 #endif
 
-#if TMPL_DTYPE == TMPL_F64
-#define VL 8
-typedef int64_t vec_int;
+#if defined(__AVX512F__)
+#define VEC_BYTES 64
+#elif defined(__AVX2__)
+#define VEC_BYTES 32
 #else
-#define VL 16
-typedef int32_t vec_int;
+#define VEC_BYTES 16
 #endif
-typedef A vec __attribute__((vector_size(64)));
-typedef vec_int vec_mask __attribute__((vector_size(64)));
+
+#if TMPL_DTYPE == TMPL_F64
+typedef int64_t vec_int;
+typedef uint64_t vec_uint;
+#else
+typedef int32_t vec_int;
+typedef uint32_t vec_uint;
+#endif
+#define VL (VEC_BYTES / (int)sizeof(A))
+typedef A vec __attribute__((vector_size(VEC_BYTES)));
+typedef vec_int vec_mask __attribute__((vector_size(VEC_BYTES)));
+typedef vec_uint vec_bits __attribute__((vector_size(VEC_BYTES)));
 
 #define VEC_INLINE static inline __attribute__((always_inline, unused))
 
@@ -54,6 +64,10 @@ VEC_INLINE vec vec_max(vec a, vec b) {
     return (vec)_mm512_max_pd((__m512d)a, (__m512d)b);
 #elif defined(__AVX512F__)
     return (vec)_mm512_max_ps((__m512)a, (__m512)b);
+#elif defined(__AVX2__) && TMPL_DTYPE == TMPL_F64
+    return (vec)_mm256_max_pd((__m256d)a, (__m256d)b);
+#elif defined(__AVX2__)
+    return (vec)_mm256_max_ps((__m256)a, (__m256)b);
 #else
     return vec_select(a > b, a, b);
 #endif
@@ -64,20 +78,30 @@ VEC_INLINE vec vec_min(vec a, vec b) {
     return (vec)_mm512_min_pd((__m512d)a, (__m512d)b);
 #elif defined(__AVX512F__)
     return (vec)_mm512_min_ps((__m512)a, (__m512)b);
+#elif defined(__AVX2__) && TMPL_DTYPE == TMPL_F64
+    return (vec)_mm256_min_pd((__m256d)a, (__m256d)b);
+#elif defined(__AVX2__)
+    return (vec)_mm256_min_ps((__m256)a, (__m256)b);
 #else
     return vec_select(a < b, a, b);
 #endif
 }
-/* a * 2^k, right for denormal results. */
+#if TMPL_DTYPE == TMPL_F64
+#define VEC_ROUND 0x1.8p52 /* added and taken away, it leaves the nearest whole number */
+#else
+#define VEC_ROUND 0x1.8p23f
+#endif
+/* a * 2^k for whole k of [-252, 254] (double: [-2044, 2046]), right for denormal results. */
 VEC_INLINE vec vec_scale(vec a, vec k) {
 #if defined(__AVX512F__) && TMPL_DTYPE == TMPL_F64
     return (vec)_mm512_scalef_pd((__m512d)a, (__m512d)k);
 #elif defined(__AVX512F__)
     return (vec)_mm512_scalef_ps((__m512)a, (__m512)k);
 #else
-    const vec_int bias = VL == 8 ? 1023 : 127, mantissa = VL == 8 ? 52 : 23;
-    vec_mask e = __builtin_convertvector(k, vec_mask), half = e >> 1; /* in two steps */
-    return a * (vec)((half + bias) << mantissa) * (vec)((e - half + bias) << mantissa);
+    const vec_uint bias = sizeof(A) == 8 ? 1023 : 127, mantissa = sizeof(A) == 8 ? 52 : 23;
+    /* Twice the bias lies between e and 0; the rest comes in two steps. */
+    vec_bits e = (vec_bits)(k + VEC_ROUND) - (vec_bits)vec_all(VEC_ROUND) + 2 * bias, half = e >> 1;
+    return a * (vec)(half << mantissa) * (vec)((e - half) << mantissa);
 #endif
 }
 VEC_INLINE A vec_sum(vec v) {
@@ -88,6 +112,17 @@ VEC_INLINE A vec_sum(vec v) {
         for (int i = 0; i < w; i++) t[i] += t[i + w];
     }
     return t[0];
+}
+/* Sums in turns: VEC_TURN vectors take turns, so that a long sum has as many partial sums whatever the
+ * instruction set, and adding does not wait for the last addition. */
+#define VEC_TURN (128 / VEC_BYTES)
+VEC_INLINE A vec_sum_turns(vec *s) {
+    TMPL_UNROLL
+    for (int w = VEC_TURN / 2; w > 0; w /= 2) {
+        TMPL_UNROLL
+        for (int k = 0; k < w; k++) s[k] += s[k + w];
+    }
+    return vec_sum(s[0]);
 }
 VEC_INLINE A vec_max_of(vec v) {
     A t[VL];
@@ -102,7 +137,7 @@ VEC_INLINE A vec_max_of(vec v) {
  * is 0; NaN stays NaN. */
 VEC_INLINE vec vec_exp(vec x) {
 #if TMPL_DTYPE == TMPL_F64
-    const A lo = -746.0, hi = 709.9, round = 6755399441055744.0;
+    const A lo = -746.0, hi = 709.9;
     const A ln2_hi = 0x1.62e42fefa0000p-1, ln2_lo = 0x1.cf79abc9e3b39p-40,
             log2e = 0x1.71547652b82fep+0;
     static const A c[] = {1.0 / 6227020800.0,
@@ -120,14 +155,14 @@ VEC_INLINE vec vec_exp(vec x) {
                           1.0,
                           1.0};
 #else
-    const A lo = -104.0f, hi = 88.8f, round = 12582912.0f;
+    const A lo = -104.0f, hi = 88.8f;
     const A ln2_hi = 0x1.62e400p-1f, ln2_lo = 0x1.7f7d1cp-20f, log2e = 0x1.715476p+0f;
     static const A c[] = {1.0f / 5040.0f, 1.0f / 720.0f, 1.0f / 120.0f, 1.0f / 24.0f,
                           1.0f / 6.0f,    0.5f,          1.0f,          1.0f};
 #endif
     x = vec_max(vec_all(lo), x);
     x = vec_min(vec_all(hi), x);
-    vec k = x * log2e + round - round;
+    vec k = x * log2e + VEC_ROUND - VEC_ROUND;
     vec r = x - k * ln2_hi - k * ln2_lo;
     vec p = vec_all(c[0]);
     for (int i = 1; i < (int)(sizeof c / sizeof c[0]); i++) p = p * r + c[i];

@@ -1,0 +1,93 @@
+"""Kernels that read rows by whole vectors: every length up to some vectors of any instruction set,
+long rows, and the ends of the exponential's range, against NumPy in double."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tenon as tn
+import tenon.nn.functional as tn_f
+
+LENGTHS = [*range(1, 72), 127, 128, 129, 1000, 4099, 50257]
+DTYPES = {tn.float32: 2.0**-24, tn.float64: 2.0**-53}
+
+
+def same(got: tn.Tensor, expected: np.ndarray, bound: float) -> None:
+    """Within `bound` of the largest element, by row."""
+    scale = np.abs(expected).max(-1, keepdims=True) + 1e-30
+    worst = np.max(np.abs(got.detach().double().numpy() - expected) / scale)
+    assert worst <= bound, (worst, bound)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_softmax_and_losses(dtype: tn.dtype) -> None:
+    eps = DTYPES[dtype]
+    for n in LENGTHS:
+        rng = np.random.default_rng(n)
+        x, g = rng.normal(0, 3, (3, n)), rng.normal(0, 1, (3, n))
+        t, tg = tn.tensor(x, dtype=dtype), tn.tensor(g, dtype=dtype)
+        x, g = t.double().numpy(), tg.double().numpy()
+        e = np.exp(x - x.max(1, keepdims=True))
+        total = e.sum(1, keepdims=True)
+        p, logs = e / total, x - x.max(1, keepdims=True) - np.log(total)
+        t.requires_grad_()
+        for axis in (1, 0):
+            a = t if axis else t.detach().T.contiguous().requires_grad_()
+            b = tg if axis else tg.T.contiguous()
+            y, z = tn.softmax(a, axis), tn.log_softmax(a, axis)
+            to_p, to_logs = tn.autograd.grad(y, a, b), tn.autograd.grad(z, a, b)
+            turn = (lambda v: v) if axis else (lambda v: v.T)
+            same(turn(y), p, 12 * eps)
+            same(turn(z), logs, 12 * eps)
+            both = np.maximum(np.abs(p * g), 1e-3).max()
+            expected = p * (g - (p * g).sum(1, keepdims=True))
+            assert np.abs(turn(to_p[0]).numpy() - expected).max() <= 60 * eps * both
+            sums = np.abs(g).sum(1).max()
+            expected = g - p * g.sum(1, keepdims=True)
+            assert np.abs(turn(to_logs[0]).numpy() - expected).max() <= 12 * eps * sums
+        target = tn.tensor(rng.integers(0, n, 3))
+        loss = tn_f.cross_entropy(t, target, reduction="none")
+        expected = -logs[np.arange(3), target.numpy()]
+        assert np.abs(loss.detach().numpy() - expected).max() <= 60 * eps
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_layer_and_batch_norm(dtype: tn.dtype) -> None:
+    eps = DTYPES[dtype]
+    for n in LENGTHS[1:]:
+        rng = np.random.default_rng(n)
+        t, g = (tn.tensor(rng.normal(1, 2, (3, n)), dtype=dtype) for _ in range(2))
+        x = t.double().numpy()
+        centred = x - x.mean(1, keepdims=True)
+        expected = centred / np.sqrt(centred.var(1, keepdims=True) + 1e-5)
+        same(tn_f.layer_norm(t, (n,)), expected, 40 * eps)
+        # Each row is a channel with n positions.
+        planes = t.reshape(1, 3, n).requires_grad_()
+        y = tn_f.batch_norm(planes, None, None, training=True)
+        same(y[0], expected, 40 * eps)
+        rows = t.detach().requires_grad_()
+        a = tn.autograd.grad(tn_f.layer_norm(rows, (n,)), rows, g)[0]
+        b = tn.autograd.grad(y, planes, g.reshape(1, 3, n))[0][0]
+        dy = g.double().numpy()
+        spread = np.sqrt(x.var(1, keepdims=True) + 1e-5)
+        slope = dy - dy.mean(1, keepdims=True)
+        slope = (slope - expected * (dy * expected).mean(1, keepdims=True)) / spread
+        bound = 40 * eps * np.max(np.abs(dy) / spread)
+        assert np.abs(a.double().numpy() - slope).max() <= bound
+        assert np.abs(b.double().numpy() - slope).max() <= bound
+
+
+def test_exponentials_that_vanish() -> None:
+    """Where the results are denormal they keep the places that those have; then they are zero."""
+    for dtype, low, least in (
+        (tn.float32, 110.0, 2.0**-149),
+        (tn.float64, 760.0, 2.0**-1074),
+    ):
+        x = tn.cat([tn.zeros(1, dtype=dtype), -tn.linspace(low * 0.7, low, 4001, dtype=dtype)])
+        for y in (tn.softmax(x, 0), tn.softmax(x.reshape(-1, 1).expand(-1, 32), 0)[:, 7]):
+            exact = np.exp(x.numpy().astype(np.longdouble))
+            wrong = np.abs(y.numpy() - exact)
+            relative = exact * np.longdouble(4 * DTYPES[dtype])
+            assert np.all(wrong <= np.maximum(relative, 0.75 * np.longdouble(least)))
+            assert y[-1] == 0
+        assert tn.isnan(tn.softmax(tn.tensor([1.0, float("nan")] * 20, dtype=dtype), 0)).all()
