@@ -7,10 +7,12 @@
 
 #include <stdlib.h>
 
+#include <tenon/args_create.h>
 #include <tenon/args_pointwise.h>
 
 #include "infer_priv.h"
 #include "memory_priv.h"
+#include "op_create.h"
 #include "op_pointwise.h"
 #include "os_priv.h"
 #include "plan_priv.h"
@@ -164,9 +166,9 @@ static int32_t dtype_at(const builder *b, int32_t operand) {
     return operand < NODE ? b->dtype[operand] : b->node[operand - NODE].dtype;
 }
 
-static const tn__cast_args cast_args;
+static const tn__cast_args cast_args, copy_args; /* of a conversion; of one that is a node */
 
-static int32_t add_cast(builder *b, int32_t operand, int32_t dtype) {
+static int32_t add_cast(builder *b, int32_t operand, int32_t dtype, const tn__cast_args *args) {
     if (b->nnodes == MAX_NODES) return -1;
     b->reach[b->nnodes] = reach_of(b, operand);
     b->node[b->nnodes] = (tn_expr_node){
@@ -174,7 +176,7 @@ static int32_t add_cast(builder *b, int32_t operand, int32_t dtype) {
         .dtype = dtype,
         .noperands = 1,
         .operand = {operand},
-        .args = &cast_args,
+        .args = args,
         .args_bytes = sizeof cast_args,
         .sig = tni_op__cast.info.sig,
         .compute = dtype_at(b, operand),
@@ -207,7 +209,9 @@ static int32_t find_operand(builder *b, const scope *s, const tni_pnode *n, int3
     x = s->made[id] ? s->made[id] - 1 : find_input(b, id);
     if (x < 0 || dtype_at(b, x) == want) return x;
     int32_t dtype = dtype_at(b, x);
-    return add_kernel(b, own_cell(&tni_op__cast, dev, dtype), dtype) ? add_cast(b, x, want) : -1;
+    return add_kernel(b, own_cell(&tni_op__cast, dev, dtype), dtype)
+               ? add_cast(b, x, want, &cast_args)
+               : -1;
 }
 
 static bool add_kernel_node(builder *b, const scope *s, const tni_pnode *n, const tni_device *dev) {
@@ -266,12 +270,32 @@ static bool add_parts(builder *b, const tni_pnode *n, const tn_program *m, const
     return fits;
 }
 
+/* `float()`: a copy in another real dtype. */
+static bool add_copy(builder *b, const tni_pnode *n, const tni_device *dev) {
+    const tn__to_copy_args *a = (const void *)n->args;
+    int32_t from = b->p->value[n->in[0]].dtype, to = b->p->value[n->out[0]].dtype;
+    const tn_cell *cell = own_cell(&tni_op__cast, dev, from);
+    if (a->memory_format != TN_FORMAT_PRESERVE || a->non_blocking || from == to || !cell)
+        return false;
+    if (from >= TN_DTYPE_BUILTIN_COUNT || to >= TN_DTYPE_BUILTIN_COUNT || to == TN_BOOL ||
+        tni_category(from) > TN_CAT_FLOAT || tni_category(to) > TN_CAT_FLOAT ||
+        (tni_category(from) == TN_CAT_FLOAT && tni_category(to) != TN_CAT_FLOAT))
+        return false;
+    int32_t x = b->made[n->in[0]] ? b->made[n->in[0]] - 1 : find_input(b, n->in[0]);
+    if (x < 0 || !add_kernel(b, cell, from) || !note_whole(b->g, n->op)) return false;
+    x = add_cast(b, x, to, &copy_args);
+    if (x >= 0) b->made[n->out[0]] = x + 1;
+    b->nops += x >= 0;
+    return x >= 0;
+}
+
 /* Adds a node of the program; false: the group is full, and as it was but for things nobody uses. */
 static bool add_node(builder *b, int32_t k, const tni_device *dev) {
     const tni_pnode *n = &b->p->node[k];
     scope s = {b->p, b->made, false};
     if (n->op->info.kind != TN_OP_COMPOSITE) return add_kernel_node(b, &s, n, dev);
     if (!is_simple(b->p, n)) return false;
+    if (n->op == &tni_op__to_copy) return add_copy(b, n, dev);
     parts *of = &b->parts[k];
     if (!of->known) of->of = tni_p_expand(b->p, n);
     of->known = true;
@@ -289,6 +313,7 @@ static bool same_shape(const tni_pvalue *a, const tni_pvalue *b) {
 static int32_t find_outputs(const builder *b, int32_t first, int32_t end, int32_t *ret_value) {
     int32_t n = 0;
     for (int32_t k = first; k < end; k++) {
+        if (b->g->before >> (k - first) & 1u) continue;
         int32_t id = b->p->node[k].out[0];
         if (b->p->last_use[id] < end) continue;
         if (n == TNI_P_GROUP_VALUES) return n + 1;
@@ -319,22 +344,67 @@ static void note_reach(builder *b, tni_pgroup *g) {
     }
 }
 
-/* Nodes from `first` on that fit and have one shape. */
-static int32_t grow(builder *b, int32_t first, const tni_device *dev) {
+/* A view of values that are there before the group: it may run before it. */
+static bool runs_before(const builder *b, const tni_pnode *n) {
+    if (n->op->info.kind != TN_OP_VIEW || n->cast || n->nderived || n->nin < 1) return false;
+    for (int32_t i = 0; i < n->nin; i++)
+        if (n->in[i] < 0 || b->made[n->in[i]] >= NODE || (n->wrote && n->wrote[i])) return false;
+    return true;
+}
+
+static bool has_shape_of(const tn_program *p, const tni_pnode *n, const tni_pnode *first) {
+    return n->nout == 1 && n->out[0] >= 0 &&
+           same_shape(&p->value[n->out[0]], &p->value[first->out[0]]);
+}
+
+/* Nodes from `first` on that fit and have one shape, and views between them; how many. */
+static int32_t grow(builder *b, int32_t first, int32_t most, const tni_device *dev) {
     const tn_program *p = b->p;
-    int32_t k = first;
-    for (; k < p->nnodes; k++) {
+    int32_t count = 0; /* up to the last one that is no view */
+    uint64_t views = 0;
+    for (int32_t k = first; k < p->nnodes && k - first < most; k++) {
         const tni_pnode *n = &p->node[k];
-        if (k > first && (n->nout != 1 || n->out[0] < 0 ||
-                          !same_shape(&p->value[n->out[0]], &p->value[p->node[first].out[0]])))
-            break;
+        if (k > first && runs_before(b, n)) {
+            views |= UINT64_C(1) << (k - first);
+            continue;
+        }
+        if (k > first && !has_shape_of(p, n, &p->node[first])) break;
         if (!add_node(b, k, dev)) break;
+        count = k - first + 1;
+        b->g->before = views;
     }
-    return k - first;
+    return count;
 }
 
 static void forget_made(builder *b, int32_t first, int32_t end) {
-    for (int32_t k = first; k < end; k++) b->made[b->p->node[k].out[0]] = 0;
+    for (int32_t k = first; k < end; k++)
+        for (int32_t i = 0; i < b->p->node[k].nout; i++)
+            if (b->p->node[k].out[i] >= 0) b->made[b->p->node[k].out[i]] = 0;
+}
+
+/* What nobody needs after the group, but for what is within it; false: too much. */
+static bool add_drop(builder *b, int32_t value, int32_t end) {
+    tni_pgroup *g = b->g;
+    if (value < 0 || b->p->last_use[value] >= end || b->p->value[value].role != TNI_P_NODE ||
+        b->made[value] >= NODE)
+        return true;
+    for (int32_t i = 0; i < g->ndrops; i++)
+        if (g->drop[i] == value) return true;
+    if (g->ndrops == TNI_P_GROUP_DROPS) return false;
+    g->drop[g->ndrops++] = value;
+    return true;
+}
+
+static bool find_drops(builder *b, int32_t first, int32_t end) {
+    bool fits = true;
+    for (int32_t i = 0; i < b->nvalues; i++) fits &= add_drop(b, b->input[i], end);
+    for (int32_t k = first; k < end; k++) {
+        const tni_pnode *n = &b->p->node[k];
+        if (!(b->g->before >> (k - first) & 1u)) continue;
+        for (int32_t i = 0; i < n->nin; i++) fits &= add_drop(b, n->in[i], end);
+        for (int32_t i = 0; i < n->nout; i++) fits &= add_drop(b, n->out[i], end);
+    }
+    return fits;
 }
 
 static void begin(builder *b, const tn_program *p, tni_pgroup *g, int32_t *made) {
@@ -348,16 +418,15 @@ static void begin(builder *b, const tn_program *p, tni_pgroup *g, int32_t *made)
 /* The group that begins at node `first`, as long as it may be; false: there is none. */
 static bool make_group(builder *b, tni_pgroup *g, const tn_program *p, int32_t first,
                        const tni_device *dev, int32_t *made) {
-    begin(b, p, g, made);
-    int32_t count = grow(b, first, dev);
-    forget_made(b, first, first + count);
+    int32_t count = MAX_NODES;
     for (bool fits = false; count > 0 && !fits; count -= !fits) {
         begin(b, p, g, made);
-        for (int32_t k = 0; k < count; k++) add_node(b, first + k, dev);
+        count = grow(b, first, count, dev);
         g->nout = find_outputs(b, first, first + count, g->value);
-        fits = g->nout > 0 && g->nout + b->nvalues <= TNI_P_GROUP_VALUES && b->nops > 1;
+        fits = count > 0 && g->nout > 0 && g->nout + b->nvalues <= TNI_P_GROUP_VALUES &&
+               b->nops > 1 && find_drops(b, first, first + count);
         if (fits) break;
-        forget_made(b, first, first + count);
+        forget_made(b, first, first + count + 1 < p->nnodes ? first + count + 1 : p->nnodes);
     }
     if (count < 1) return false;
     g->first = first;
@@ -365,11 +434,6 @@ static bool make_group(builder *b, tni_pgroup *g, const tn_program *p, int32_t f
     g->nin = b->nvalues;
     g->dev = dev;
     memcpy(g->value + g->nout, b->input, sizeof *g->value * (size_t)g->nin);
-    for (int32_t i = 0; i < g->nin; i++) {
-        int32_t last = p->last_use[b->input[i]];
-        if (last < first + count && p->value[b->input[i]].role == TNI_P_NODE)
-            g->drop[g->ndrops++] = b->input[i];
-    }
     note_reach(b, g);
     tn_status st = compile(b, dev);
     forget_made(b, first, first + count);
@@ -445,8 +509,10 @@ static bool find_shape(const tni_pgroup *g, tn_tensor *const *in, int32_t *ret_n
     for (int32_t i = 0; i < g->nin; i++) {
         if (!alike && !tni_shape_is(in[i], *ret_ndim, shape)) continue;
         full |= 1u << i;
-        if ((in[i]->v.word & (TN_W_CONTIGUOUS | TN_W_CHANNELS_LAST)) != TN_W_CONTIGUOUS)
-            return false;
+        uint64_t word = in[i]->v.word;
+        if ((word & (TN_W_CONTIGUOUS | TN_W_CHANNELS_LAST)) == TN_W_CONTIGUOUS) continue;
+        /* of its order the results would be; with gaps it has none that they would take over */
+        if (word & (TN_W_CONTIGUOUS | TN_W_DENSE)) return false;
     }
     for (int32_t i = 0; i < g->nreach; i++)
         if (!(g->reach[i] & full)) return false;
@@ -472,6 +538,17 @@ static tn_status run_code(const tn_program *p, const tni_pgroup *g, tn_tensor **
     tni_plan_build(&plan, g->nout + g->nin, g->nout, ts, 0, NULL, ndim, shape, 0);
     if (plan.numel == 0) return TN_OK;
     return tni_caught(g->dev->ifaces.codegen2->run(g->dev->desc.ctx, 0, g->code, &plan, NULL));
+}
+
+bool tni_p_group_ready(const tn_program *p, const tni_pgroup *g, tn_tensor *const *tensors) {
+    uint64_t any = 0;
+    if (tni_tls.layers | (uint64_t)(tni_tls.watcher != NULL)) return false;
+    for (int32_t i = 0; i < g->count; i++)
+        for (int32_t k = 0; k < p->node[g->first + i].nin; k++) {
+            int32_t id = p->node[g->first + i].in[k];
+            any |= id >= 0 && tensors[id] ? tensors[id]->v.word : 0;
+        }
+    return !tni_recording(any);
 }
 
 tn_status tni_p_run_group(const tn_program *p, const tni_pgroup *g, tn_tensor **tensors) {

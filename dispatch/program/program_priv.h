@@ -124,14 +124,21 @@ bool tni_p_has_kernels(const tn_op *op);
 tn_program *tni_p_expand(const tn_program *p, const tni_pnode *n);
 
 /* ---- fuse.c: pointwise nodes that run as one ---------------------------------------------------*/
-enum { TNI_P_GROUP_VALUES = TN_MAX_OPERANDS, TNI_P_GROUP_NODES = 48, TNI_P_GROUP_WHOLES = 12 };
+enum {
+    TNI_P_GROUP_VALUES = TN_MAX_OPERANDS,
+    TNI_P_GROUP_NODES = 48,
+    TNI_P_GROUP_WHOLES = 12,
+    TNI_P_GROUP_DROPS = 32
+};
 /* Nodes that stand one after the other; a value that only they use is never made. */
 typedef struct tni_pgroup {
     int32_t first, count;
     int32_t nin, nout;
+    uint64_t
+        before; /* nodes among them, as bits: views of what is there already, which run first */
     int32_t value[TNI_P_GROUP_VALUES]; /* outputs, then inputs */
     int32_t ndrops;
-    int32_t drop[TNI_P_GROUP_VALUES]; /* inputs that nobody needs afterwards */
+    int32_t drop[TNI_P_GROUP_DROPS]; /* values that nobody needs afterwards */
     const tni_device *dev;
     void *code;
     int32_t nreach;
@@ -148,6 +155,8 @@ typedef struct tni_pfused {
 } tni_pfused;
 /* The groups of a program, found at the first call; NULL: out of memory, or there are none. */
 const tni_pfused *tni_p_fused(const tn_program *p);
+/* Whether the group may run as one, as far as is known before its views have run. */
+bool tni_p_group_ready(const tn_program *p, const tni_pgroup *g, tn_tensor *const *tensors);
 /* TN_DECLINE: its nodes have to run one by one. */
 tn_status tni_p_run_group(const tn_program *p, const tni_pgroup *g, tn_tensor **tensors);
 

@@ -83,6 +83,14 @@ static bool is_casting(void) {
     return false;
 }
 
+/* What nobody needs after node k. */
+static void drop_after(const tn_program *p, int32_t k, tn_tensor **tensors) {
+    const tni_pnode *n = &p->node[k];
+    for (int32_t i = 0; i < n->nin; i++) drop(p, n->in[i], k, tensors);
+    for (int32_t i = 0; i < n->op->nout; i++) drop(p, n->given[i], k, tensors);
+    for (int32_t i = 0; i < n->nout; i++) drop(p, n->out[i], k, tensors);
+}
+
 static tn_status run_one(const tn_program *p, int32_t k, const int64_t *sizes,
                          tn_tensor **tensors) {
     const tni_pnode *n = &p->node[k];
@@ -90,9 +98,23 @@ static tn_status run_one(const tn_program *p, int32_t k, const int64_t *sizes,
     /* parameters are converted once in a region, which ends with its last call */
     bool last = n->cast && (k + 1 == p->nnodes || !p->node[k + 1].cast);
     if (last && !is_casting()) tn_autocast_clear();
-    for (int32_t i = 0; i < n->nin; i++) drop(p, n->in[i], k, tensors);
-    for (int32_t i = 0; i < n->op->nout; i++) drop(p, n->given[i], k, tensors);
-    for (int32_t i = 0; i < n->nout; i++) drop(p, n->out[i], k, tensors);
+    drop_after(p, k, tensors);
+    return TN_OK;
+}
+
+/* A group with views between its nodes: those run first. */
+static tn_status run_with_views(const tn_program *p, const tni_pgroup *g, const int64_t *sizes,
+                                tn_tensor **tensors) {
+    if (!tni_p_group_ready(p, g, tensors)) return TN_DECLINE;
+    for (int32_t i = 0; i < g->count; i++)
+        if (g->before >> i & 1u) TN_TRY(tni_p_run_node(p, &p->node[g->first + i], sizes, tensors));
+    if (tni_p_run_group(p, g, tensors) == TN_OK) return TN_OK;
+    for (int32_t i = 0; i < g->count; i++) {
+        if (g->before >> i & 1u)
+            drop_after(p, g->first + i, tensors);
+        else
+            TN_TRY(run_one(p, g->first + i, sizes, tensors));
+    }
     return TN_OK;
 }
 
@@ -101,7 +123,10 @@ static tn_status run_nodes(const tn_program *p, const int64_t *sizes, tn_tensor 
     int32_t at = 0; /* the next group */
     for (int32_t k = 0; k < p->nnodes; k++) {
         const tni_pgroup *g = f && at < f->n && f->group[at].first == k ? &f->group[at++] : NULL;
-        tn_status st = g ? tni_p_run_group(p, g, tensors) : TN_DECLINE;
+        tn_status st = TN_DECLINE;
+        if (g)
+            st = g->before ? run_with_views(p, g, sizes, tensors) : tni_p_run_group(p, g, tensors);
+        if (st != TN_OK && st != TN_DECLINE) return st;
         if (st == TN_OK)
             k += g->count - 1;
         else

@@ -26,7 +26,7 @@ typedef struct argument {
 
 typedef enum check_kind {
     CHECK_ITEM,      /* of[key] is value */
-    CHECK_ATTRIBUTE, /* of.key is value */
+    CHECK_ATTRIBUTE, /* what the descriptor `key` gets of `of` is value */
     CHECK_DICT,      /* the dict `of` has these keys and values, in this order */
     CHECK_LIST,      /* the list `of` has these items */
     CHECK_TENSOR,    /* the tensor `of` is as it was */
@@ -35,9 +35,10 @@ typedef enum check_kind {
 typedef struct check {
     check_kind kind;
     PyObject *of, *key, *value;
-    fact *fact;      /* of a tensor */
-    PyObject **held; /* of a dict its keys and values in turn, of others the items; borrowed */
-    Py_ssize_t n;    /* of them */
+    descrgetfunc get; /* of an attribute's descriptor */
+    fact *fact;       /* of a tensor */
+    PyObject **held;  /* of a dict its keys and values in turn, of others the items; borrowed */
+    Py_ssize_t n;     /* of them */
 } check;
 
 typedef struct quick {
@@ -154,6 +155,8 @@ static bool take_check(check *c, PyObject *row) {
     c->value = Py_NewRef(value);
     if (c->kind == CHECK_DICT || c->kind == CHECK_LIST || c->kind == CHECK_EMPTY)
         return hold_items(c);
+    c->get = __extension__(descrgetfunc) PyType_GetSlot(Py_TYPE(key), Py_tp_descr_get);
+    if (c->kind == CHECK_ATTRIBUTE) return c->get != NULL;
     if (c->kind != CHECK_TENSOR) return true;
     c->fact = PyMem_Calloc(1, sizeof *c->fact);
     return c->fact && tnp_is_tensor(of) && note_fact(c->fact, of, key);
@@ -304,7 +307,7 @@ static bool are_empty(const check *c) {
 }
 
 static bool is_same_attribute(const check *c) {
-    PyObject *now = PyObject_GetAttr(c->of, c->key);
+    PyObject *now = c->get(c->key, c->of, (PyObject *)Py_TYPE(c->of));
     bool same = now == c->value;
     Py_XDECREF(now); /* whoever has the attribute holds it */
     return same;

@@ -32,7 +32,7 @@ def same(a: tn.Tensor, b: tn.Tensor) -> bool:
         return False
     if a.dtype == tn.bfloat16:
         a, b = a.view(tn.int16), b.view(tn.int16)
-    return a.numpy().tobytes() == b.numpy().tobytes()
+    return a.detach().numpy().tobytes() == b.detach().numpy().tobytes()
 
 
 def agree(program: _program.Program, fn: Callable[..., Any], *inputs: tn.Tensor) -> None:
@@ -277,3 +277,158 @@ def test_random_programs() -> None:
         except RuntimeError:
             continue  # such as neg of a bool
         agree(record(fn, *xs), fn, *xs)
+
+
+# ---- Views and copies between pointwise operators ------------------------------------------------
+
+
+def test_views_between_the_nodes() -> None:
+    def fn(x: tn.Tensor, y: tn.Tensor) -> tuple[tn.Tensor, tn.Tensor]:
+        a = x * 2
+        b = a + y[:, :1].expand(6, 8) * 3
+        c, d = y.t().contiguous().t(), y.chunk(2, 1)[0]
+        return b - y.select(0, 2), c.sum() + d.sum()
+
+    x, y = tn.randn(6, 8), tn.randn(6, 8)
+    program = record(fn, x, y)
+    assert [n["op"] for n in program.data["nodes"]][:6] == ["mul", "slice", "slice", "expand",
+    "mul",
+                                                            "add"]  # fmt: skip
+    assert program.fused[0] == (0, 6)
+    agree(program, fn, x, y)
+    for wants in (x, y):  # recorded calls run one by one, in order
+        wants.requires_grad_(True)
+        agree(program, fn, x, y)
+
+
+def test_a_view_that_is_used_last_by_the_group_is_freed() -> None:
+    def fn(x: tn.Tensor) -> tn.Tensor:
+        y = tn.flip(x, (0,))  # no part of a group
+        a = x * 2
+        return (a + y[1:2]) * y[:1] - a
+
+    x = tn.randn(5, 4)
+    program = record(fn, x)
+    assert program.fused and program.fused[-1][1] >= 4
+    agree(program, fn, x)
+    agree(program, fn, x.t().contiguous().t())
+
+
+def test_operands_with_gaps() -> None:
+    def fn(a: tn.Tensor, b: tn.Tensor) -> tn.Tensor:
+        return tn.relu(a * b + 1) - a
+
+    wide = tn.randn(30, 20)
+    program = record(fn, tn.randn(30, 10), tn.randn(30, 10))
+    for a, b in [(wide[:, ::2], wide[:, 10:]), (wide[:, 3:13], tn.randn(30, 10)),
+                 (tn.randn(30, 10), wide[:, 5:15]), (wide.t()[:10].t(), wide[:, :10]),
+                 (tn.randn(10, 30).t(), wide[:, :10]), (tn.randn(1, 10).expand(30, 10), wide[:,
+                 :10]),
+                 (tn.randn(30, 20).flip(0)[:, :10], tn.randn(60, 10)[::2])]:  # fmt: skip
+        agree(program, fn, a, b)
+
+
+def test_copies_in_another_dtype() -> None:
+    values = [0.0, -0.0, 1.5, -2.5, 1e-40, 1e30, -1e30, 65504.0, 1e5, 3e38, float("inf"),
+              float("nan"), 1 + 2**-24, 2**31 + 0.5]  # fmt: skip
+    for one in (tn.float32, tn.float64, tn.float16, tn.bfloat16, tn.int32, tn.uint8, tn.bool):
+        for two in (tn.float32, tn.float64, tn.float16, tn.bfloat16):
+
+            def fn(x: tn.Tensor, two: Any = two) -> tuple[tn.Tensor, tn.Tensor]:
+                y = (-(x.to(two) + 1)).to(tn.float64)
+                return y * 3, x.to(two)
+
+            x = (tn.tensor(values * 100) if one.is_floating_point else tn.arange(0, 200)).to(one)
+            program = record(fn, x)
+            agree(program, fn, x)
+            agree(program, fn, x.repeat_interleave(2)[::2])
+    square = tn.randn(9, 9)
+    twice = record(lambda x: (x.double() + 1).float(), square)
+    assert twice.fused == [(0, 3)]
+    agree(twice, lambda x: (x.double() + 1).float(), square.t())
+
+
+class Drawn:
+    """A program of pointwise operators, composites, views, copies, writes and reductions."""
+
+    def __init__(self, seed: int) -> None:
+        r = self.r = random.Random(seed)
+        self.lines: list[str] = []
+        names = ["x", "y", "z"]
+        own: list[str] = []
+        for i in range(r.randint(3, 18)):
+            a, b, c, new = (*(r.choice(names[-5:] + names[:3]) for _ in range(3)), f"v{i}")
+            line = r.choice([
+                f"{a} * {b} + {c}", f"F.gelu({a})", f"F.gelu({a}, approximate='tanh') - {b}",
+                f"F.selu({a}) * {r.choice(['2', '0.3', '-1'])}", f"{a}.clamp(-1, 0.75) / 3",
+                f"F.softsign({a} - {b})", f"tn.where({a} > {b}, {c}, {a})",
+                f"{a}.tanh().double().float()",
+                f"{a} + {b}[:1]", f"{a} * {b}[:, 1:2]", f"{a} - {b}.t().contiguous().t()",
+                f"{a} + {b}[2].expand(4, 6)", f"({a} > 0).float() * {b}",
+                f"F.silu({a}) * {b}.select(1, 0).unsqueeze(1)",
+                f"{a} - {b}.mean(1, keepdim=True)", f"tn.cat([{a}[:2], {b}[2:]])",
+                f"{a}.softmax(-1) * {b}",
+                f"tn.cat([{a}, {b}], 1)[:, ::2] + {c}", f"tn.flip({a}, (1,)).nan_to_num(1, 2, 3)",
+                f"{a} * {b}.sum()", f"{a}.reshape(6, 4).t() + {b}.reshape(-1)[:6]",
+            ])  # fmt: skip
+            self.lines.append(f"{new} = {line}")
+            names.append(new)
+            own.append(new)
+            if r.random() < 0.15:
+                target = r.choice(own)
+                self.lines.append(r.choice([f"{target}.add_(0.5)", f"{target}[:, 1].mul_(2)",
+
+                                                                                       f"w = {target}[1:]; w.sub_({a}[1:].clone())"]))  # fmt: skip
+        self.lines.append(f"return {names[-1]}, {r.choice(names[3:])}, {r.choice(names)}")
+
+    def function(self) -> Any:
+        text = "def fn(x, y, z):\n" + "".join(f"    {line}\n" for line in self.lines)
+        space: dict[str, Any] = {"tn": tn, "F": F}
+        exec(compile(text, "<drawn>", "exec"), space)
+        return space["fn"]
+
+
+def inputs_of(seed: int) -> list[tn.Tensor]:
+    r = random.Random(seed)
+    tn.manual_seed(seed)
+    forms = [lambda: tn.randn(4, 6), lambda: tn.randn(4, 12)[:, ::2], lambda: tn.randn(6, 4).t(),
+             lambda: tn.randn(8, 6)[1:5], lambda: tn.randn(1, 6).expand(4, 6).clone()]  # fmt: skip
+    return [r.choice(forms)() for _ in range(3)]
+
+
+def compare_drawn(seed: int) -> bool:
+    """A program in all ways in which it can run; whether something was fused."""
+    drawn = Drawn(seed)
+    fn, text = drawn.function(), "\n".join(drawn.lines)
+    wanted = fn(*inputs_of(seed))
+    program = record(drawn.function(), *inputs_of(seed))
+    stored, fast = _program.load(program.to_bytes()), tn.compile(drawn.function())
+    for form in (program, stored, fast, fast):
+        have = form(*inputs_of(seed))
+        assert all(same(a, b) for a, b in zip(have, wanted, strict=True)), f"{seed}\n{text}"
+    grads = []
+    for form in (fn, program, tn.compile(fn), fast):
+        xs = [x.requires_grad_(i != seed % 3) for i, x in enumerate(inputs_of(seed))]
+        if form is not fn and form is not program:
+            form(*xs)
+        try:
+            sum((t.sum() for t in form(*xs) if t.requires_grad), tn.zeros(())).backward()
+        except RuntimeError as err:  # what a gradient needs was written to
+            grads.append([str(err)])
+        else:
+            grads.append([x.grad for x in xs if x.requires_grad])
+    for have in grads[1:]:
+        for a, b in zip(have, grads[0], strict=True):
+            equal = same(a, b) if isinstance(a, tn.Tensor) and isinstance(b, tn.Tensor) else a == b
+            assert equal, f"{seed}\n{text}"
+    return bool(program.fused)
+
+
+def test_drawn_programs() -> None:
+    assert sum(map(compare_drawn, range(60))) > 40
+
+
+@pytest.mark.slow
+def test_many_drawn_programs() -> None:
+    for seed in range(1000, 5000):
+        compare_drawn(seed)

@@ -23,9 +23,11 @@ typedef struct fused_node {
     tn_kernel_fn fn[KERNELS]; /* fn[0] NULL: a number */
     int32_t operand[TN_EXPR_OPERANDS];
     int32_t noperands;
-    uint32_t at;  /* of its argument struct, or of a number's element */
-    int32_t slot; /* the buffer of its result; NOWHERE: an output's memory, or a number */
+    uint32_t at;          /* of its argument struct, or of a number's element */
+    int32_t slot;         /* the buffer of its result; NOWHERE: an output's memory, or a number */
+    uint32_t scalar_mask; /* of its plan, as the next two */
     uint8_t dtype, compute, size, is_cast;
+    uint8_t dtypes[1 + TN_EXPR_OPERANDS], strides[1 + TN_EXPR_OPERANDS];
 } fused_node;
 
 typedef struct fused {
@@ -80,6 +82,20 @@ static int32_t dtype_of(const fused *f, int32_t value) {
     return value < f->ninputs ? f->input_dtype[value] : f->node[value - f->ninputs].dtype;
 }
 
+/* What the plan of a node's kernel is like, whatever the tile. */
+static void note_plan(const fused *f, fused_node *n) {
+    n->dtypes[0] = n->dtype;
+    n->strides[0] = n->size;
+    for (int32_t k = 0; k < n->noperands; k++) {
+        int32_t x = n->operand[k];
+        const fused_node *by = x < f->ninputs ? NULL : &f->node[x - f->ninputs];
+        bool number = by && !by->fn[0];
+        n->dtypes[k + 1] = by ? by->dtype : f->input_dtype[x];
+        n->strides[k + 1] = number ? 0 : by ? by->size : f->input_size[x];
+        n->scalar_mask |= (uint32_t)number << (k + 1);
+    }
+}
+
 static bool take_node(fused *f, const tn_expr_node *from, fused_node *n) {
     n->dtype = (uint8_t)from->dtype;
     n->compute = (uint8_t)from->compute;
@@ -90,6 +106,7 @@ static bool take_node(fused *f, const tn_expr_node *from, fused_node *n) {
     if (!n->size || !keep(f, from, n)) return false;
     if (!from->op) return from->args_bytes == n->size;
     n->is_cast = strcmp(from->op, "_cast") == 0;
+    note_plan(f, n);
     int32_t by = n->is_cast ? dtype_of(f, n->operand[0]) : from->compute;
     return find_kernels(from->op, from->sig, by, n->fn);
 }
@@ -241,18 +258,12 @@ static tn_status compute(const fused *f, const fused_node *n, tiles *t, char *ou
     const tn_call call = {.host = cpu_host, .dtype = n->compute};
     if (n->is_cast) return convert(f, n, t, &call, out);
     p->noperands = n->noperands + 1;
-    p->scalar_mask = 0;
+    p->scalar_mask = n->scalar_mask;
     p->data[0] = out;
-    p->dtype[0] = n->dtype;
-    p->stride[0][0] = n->size;
-    for (int32_t k = 0; k < n->noperands; k++) {
-        int32_t x = n->operand[k];
-        const fused_node *by = x < f->ninputs ? NULL : &f->node[x - f->ninputs];
-        bool number = by && !by->fn[0];
-        p->data[k + 1] = t->at[x];
-        p->dtype[k + 1] = by ? by->dtype : f->input_dtype[x];
-        p->stride[0][k + 1] = number ? 0 : by ? by->size : f->input_size[x];
-        p->scalar_mask |= (uint32_t)number << (k + 1);
+    for (int32_t k = 0; k < n->noperands; k++) p->data[k + 1] = t->at[n->operand[k]];
+    for (int32_t k = 0; k <= n->noperands; k++) {
+        p->dtype[k] = n->dtypes[k];
+        p->stride[0][k] = n->strides[k];
     }
     const tn_plan **plan = (void *)(t->args + n->at);
     *plan = p;

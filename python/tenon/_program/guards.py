@@ -102,6 +102,10 @@ class Walk:
         self.rows.append((ITEM, of, key, of.get(key)))
         return self.token(of.get(key))
 
+    def _attribute(self, of: Any, name: str) -> None:
+        """One that a descriptor of the class gets."""
+        self.rows.append((ATTRIBUTE, of, getattr(type(of), name), getattr(of, name)))
+
     def _enter(self, value: Any) -> bool:
         """Whether the value is looked into for the first time."""
         if id(value) in self.seen:
@@ -166,7 +170,7 @@ class Walk:
         if _top(fn.__globals__.get("__name__")) in OURS:  # a decorator's has the function's names
             return Same(fn), self.token(fn.__dict__.get("__wrapped__"))
         for name in ("__code__", "__defaults__", "__kwdefaults__"):
-            self.rows.append((ATTRIBUTE, fn, name, getattr(fn, name)))
+            self._attribute(fn, name)
         cells = tuple(map(self._cell, fn.__closure__ or ()))
         more = self._dict(fn.__dict__) if fn.__dict__ else None
         return (
@@ -180,7 +184,7 @@ class Walk:
         except ValueError:  # not filled yet
             self.exact = False
             return None
-        self.rows.append((ATTRIBUTE, cell, "cell_contents", held))
+        self._attribute(cell, "cell_contents")
         return self.token(held)
 
     def _object(self, value: Any) -> Any:
@@ -199,7 +203,7 @@ class Walk:
         found: list[Any] = [Same(value), self.token(kind)]
         for name in slots:
             if name not in ("__dict__", "__weakref__") and hasattr(value, name):
-                self.rows.append((ATTRIBUTE, value, name, getattr(value, name)))
+                self._attribute(value, name)
                 found.append((name, self.token(getattr(value, name))))
         if isinstance(fields, dict):
             found.append(self._dict(fields))
