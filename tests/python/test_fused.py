@@ -376,9 +376,9 @@ class Drawn:
             own.append(new)
             if r.random() < 0.15:
                 target = r.choice(own)
-                self.lines.append(r.choice([f"{target}.add_(0.5)", f"{target}[:, 1].mul_(2)",
-
-                                                                                       f"w = {target}[1:]; w.sub_({a}[1:].clone())"]))  # fmt: skip
+                write = [f"{target}.add_(0.5)", f"{target}[:, 1].mul_(2)"]
+                write.append(f"w = {target}[1:]; w.sub_({a}[1:].clone())")
+                self.lines.append(r.choice(write))
         self.lines.append(f"return {names[-1]}, {r.choice(names[3:])}, {r.choice(names)}")
 
     def function(self) -> Any:
