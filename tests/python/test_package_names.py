@@ -328,3 +328,20 @@ def test_names_of_optimizers_are_there() -> None:
         warnings.simplefilter("error")
         from tenon.optim.optimizer import ParamsT, _default_to_fused_or_foreach
     assert ParamsT is not None and _default_to_fused_or_foreach([], False) == (False, False)
+
+
+@pytest.mark.parametrize(("queries", "keys"), [(3, 5), (5, 3), (4, 4)])
+def test_causal_masks_of_both_kinds(queries, keys):
+    from tenon.nn.attention.bias import CausalBias, causal_lower_right, causal_upper_left
+
+    q, k = tn.rand(2, queries, 4), tn.rand(2, keys, 4)
+    at, to = np.arange(queries)[:, None], np.arange(keys)[None]
+    for make, mask in ((causal_upper_left, to <= at),
+                       (causal_lower_right, to <= at + keys - queries)):  # fmt: skip
+        bias = make(queries, keys)
+        assert isinstance(bias, CausalBias) and bias._materialize().tolist() == mask.tolist()
+        got = F.scaled_dot_product_attention(q, k, k, attn_mask=bias)
+        want = F.scaled_dot_product_attention(q, k, k, attn_mask=tn.tensor(mask))
+        assert type(got) is tn.Tensor and got.equal(want) or bool(got.isnan().any())
+    with pytest.raises(AssertionError, match="2D"):
+        causal_lower_right(1, 2, 3)
