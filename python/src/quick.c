@@ -8,7 +8,7 @@
 
 #include <tenon/program.h>
 
-enum { MAX_ARGUMENTS = 24, MAX_OUTPUTS = 16, MAX_DIMS = 8, MAX_SIZES = 8 };
+enum { MAX_ARGUMENTS = 24, MAX_OUTPUTS = 16, MAX_DIMS = 8, MAX_SIZES = 8, MAX_DEPTH = 8 };
 
 /* What a tensor must be like. */
 typedef struct fact {
@@ -16,11 +16,14 @@ typedef struct fact {
     int32_t ndim;
     bool leaf;
     int64_t dim[MAX_DIMS]; /* -1 - i: the free size i */
+    int64_t stride[MAX_DIMS];
 } fact;
 
+/* One argument, or part of one. What a container holds stands behind it. */
 typedef struct argument {
-    PyObject *key;   /* of a keyword argument, or NULL */
-    PyObject *value; /* what is no tensor, or NULL */
+    PyObject *key;   /* where it stands in a dict, or NULL */
+    PyObject *value; /* what is no tensor, or NULL; of a container its class */
+    int32_t items;   /* of a container; -1: it is none */
     fact fact;
 } argument;
 
@@ -47,6 +50,7 @@ typedef struct quick {
     PyObject *build;   /* makes the result of a list of tensors; None: a single one is the result */
     int modes;
     bool acts; /* a second run would change something again */
+    int32_t npositional, nnamed;
     int32_t narguments, nchecks, nheld;
     tn_tensor **held; /* weights of the program */
     argument *arguments;
@@ -117,20 +121,24 @@ static bool note_fact(fact *f, PyObject *o, PyObject *shape) {
     f->ndim = v->ndim;
     f->leaf = tn_is_leaf(tnp_of(o));
     if (v->ndim > MAX_DIMS || PyTuple_Size(shape) != v->ndim) return false;
-    for (int32_t d = 0; d < v->ndim; d++) f->dim[d] = PyLong_AsLongLong(PyTuple_GetItem(shape, d));
+    for (int32_t d = 0; d < v->ndim; d++) {
+        f->dim[d] = PyLong_AsLongLong(PyTuple_GetItem(shape, d));
+        f->stride[d] = v->strides[d];
+    }
     return !PyErr_Occurred();
 }
 
 static bool take_argument(argument *a, PyObject *row) {
     PyObject *key, *value, *shape;
-    if (!PyArg_ParseTuple(row, "OOO", &key, &value, &shape)) return false;
+    int items;
+    if (!PyArg_ParseTuple(row, "OOOi", &key, &value, &shape, &items)) return false;
+    a->items = items;
     if (key != Py_None) a->key = Py_NewRef(key);
     if (shape == Py_None) {
         a->value = Py_NewRef(value);
         return true;
     }
-    return tnp_is_plain(value) && note_fact(&a->fact, value, shape) &&
-           (a->fact.word & TN_W_CONTIGUOUS);
+    return tnp_is_plain(value) && note_fact(&a->fact, value, shape);
 }
 
 /* What the tuples of a check hold, side by side. */
@@ -192,10 +200,10 @@ static int modes(void) { return tnp.plain && !tnp.new_device_set ? tn_program_mo
 
 static PyObject *make(PyObject *unused, PyObject *args) {
     PyObject *capsule, *arguments, *checks, *build;
-    int acts;
+    int acts, positional, named;
     (void)unused;
-    if (!PyArg_ParseTuple(args, "OO!O!Op:_quick", &capsule, &PyTuple_Type, &arguments,
-                          &PyTuple_Type, &checks, &build, &acts))
+    if (!PyArg_ParseTuple(args, "OO!(ii)O!Op:_quick", &capsule, &PyTuple_Type, &arguments,
+                          &positional, &named, &PyTuple_Type, &checks, &build, &acts))
         return NULL;
     tn_program *p = PyCapsule_GetPointer(capsule, "tenon.program");
     quick *q = p ? PyObject_GC_New(quick, quick_type) : NULL;
@@ -206,6 +214,8 @@ static PyObject *make(PyObject *unused, PyObject *args) {
     q->build = Py_NewRef(build);
     q->modes = modes();
     q->acts = acts;
+    q->npositional = positional;
+    q->nnamed = named;
     bool fits = tn_program_outputs(p) <= MAX_OUTPUTS && q->modes >= 0 &&
                 (build != Py_None || tn_program_outputs(p) == 1) && take_held(q) &&
                 take_rows(q, arguments, checks);
@@ -230,6 +240,7 @@ static bool is_like(const fact *f, tn_tensor *t, int64_t *sizes) {
             wanted = *size;
         }
         if (wanted != has) return false;
+        if (!(v->word & TN_W_CONTIGUOUS) && v->strides[d] != f->stride[d]) return false;
     }
     return !(v->word & TN_W_GRAD) || tn_is_leaf(t) == f->leaf;
 }
@@ -257,31 +268,59 @@ static bool lie_apart(const quick *q, tn_tensor *const *in, int32_t n) {
     return true;
 }
 
-static PyObject *nth_argument(const argument *a, int32_t i, PyObject *args, PyObject *kwargs) {
-    if (!a->key) return PyTuple_GetItem(args, i);
-    return kwargs ? PyDict_GetItemWithError(kwargs, a->key) : NULL;
+/* The tensors that were taken from the arguments so far. */
+typedef struct taken {
+    int32_t at; /* the next argument to compare */
+    int32_t n;
+    tn_tensor **in;
+    int64_t numel;
+    int64_t sizes[MAX_SIZES];
+} taken;
+
+static bool take_one(const quick *q, taken *t, PyObject *o, int depth);
+
+/* The items of a dict in their order. */
+static bool take_named(const quick *q, taken *t, PyObject *dict, int depth) {
+    Py_ssize_t at = 0;
+    PyObject *key, *value;
+    while (PyDict_Next(dict, &at, &key, &value))
+        if (key != q->arguments[t->at].key || !take_one(q, t, value, depth)) return false;
+    return true;
+}
+
+static bool take_items(const quick *q, taken *t, PyObject *o, int depth) {
+    const argument *a = &q->arguments[t->at++];
+    if ((PyObject *)Py_TYPE(o) != a->value || depth == 0) return false;
+    if (PyDict_Check(o)) return PyDict_Size(o) == a->items && take_named(q, t, o, depth - 1);
+    bool tuple = PyTuple_Check(o), fits = true;
+    if ((tuple ? PyTuple_Size(o) : PyList_Size(o)) != a->items) return false;
+    for (int32_t i = 0; i < a->items && fits; i++)
+        fits = take_one(q, t, tuple ? PyTuple_GetItem(o, i) : PyList_GetItem(o, i), depth - 1);
+    return fits;
+}
+
+static bool take_one(const quick *q, taken *t, PyObject *o, int depth) {
+    const argument *a = &q->arguments[t->at];
+    if (a->items >= 0) return take_items(q, t, o, depth);
+    t->at++;
+    if (a->value) return is_same(o, a->value);
+    if (!tnp_is_plain(o) || !is_like(&a->fact, tnp_of(o), t->sizes)) return false;
+    t->in[t->n++] = tnp_of(o);
+    t->numel += tn_tensor_numel(tnp_of(o));
+    return true;
 }
 
 /* The tensors among the arguments; -1: they are others than those that were recorded. */
 static int32_t take_arguments(const quick *q, PyObject *args, PyObject *kwargs, tn_tensor **in,
                               int64_t *ret_numel) {
-    int64_t sizes[MAX_SIZES];
-    int32_t n = 0;
-    for (int i = 0; i < MAX_SIZES; i++) sizes[i] = -1;
-    *ret_numel = 0;
-    Py_ssize_t given = PyTuple_Size(args), named = kwargs ? PyDict_Size(kwargs) : 0;
-    if (given + named != q->narguments || (named && !q->arguments[given].key)) return -1;
-    if (given && q->arguments[given - 1].key) return -1;
-    for (int32_t i = 0; i < q->narguments; i++) {
-        const argument *a = &q->arguments[i];
-        PyObject *o = nth_argument(a, i, args, kwargs);
-        if (!o || (a->value && !is_same(o, a->value))) return -1;
-        if (a->value) continue;
-        if (!tnp_is_plain(o) || !is_like(&a->fact, tnp_of(o), sizes)) return -1;
-        in[n++] = tnp_of(o);
-        *ret_numel += tn_tensor_numel(tnp_of(o));
-    }
-    return lie_apart(q, in, n) ? n : -1;
+    taken t = {.in = in};
+    for (int i = 0; i < MAX_SIZES; i++) t.sizes[i] = -1;
+    if (PyTuple_Size(args) != q->npositional || PyDict_Size(kwargs) != q->nnamed) return -1;
+    for (int32_t i = 0; i < q->npositional; i++)
+        if (!take_one(q, &t, PyTuple_GetItem(args, i), MAX_DEPTH)) return -1;
+    if (q->nnamed && !take_named(q, &t, kwargs, MAX_DEPTH)) return -1;
+    *ret_numel = t.numel;
+    return lie_apart(q, in, t.n) ? t.n : -1;
 }
 
 static bool is_same_dict(const check *c) {
@@ -387,7 +426,8 @@ static PyObject *stop(PyObject *unused, PyObject *on) {
 }
 
 static PyMethodDef functions[] = {
-    {"_quick", make, METH_VARARGS, "(program, arguments, checks, build, acts); None: impossible."},
+    {"_quick", make, METH_VARARGS,
+     "(program, arguments, (positional, named), checks, build, acts); None: impossible."},
     {"_quick_call", TNP_CFUNC(call), METH_FASTCALL, "(ways, args, kwargs), or NotImplemented."},
     {"_quick_seen", is_seen, METH_NOARGS, "Whether something sees the thread's calls."},
     {"_quick_stop", stop, METH_O, "(on): whether this thread goes no short way."},

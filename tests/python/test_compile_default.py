@@ -416,6 +416,56 @@ def test_arguments() -> None:
     assert fast(tn.ones(3)).requires_grad
 
 
+def test_arguments_that_are_not_contiguous() -> None:
+    base = tn.arange(96.0)
+    forms = [base[:24].view(4, 6), base[:24].view(6, 4).t(), base[:48].view(4, 12)[:, ::2],
+             base.view(8, 12)[::2, :6], base[:24].view(4, 6)]  # fmt: skip
+    fast = tn.compile(lambda x: (x + 1) * x)
+    for _ in range(3):
+        for x in forms:
+            y, wanted = fast(x), (x + 1) * x
+            assert tn.equal(y, wanted) and y.stride() == wanted.stride()
+    assert ways(fast) == 4
+    image = tn.randn(2, 3, 4, 5).to(memory_format=tn.channels_last)
+    conv = tn.compile(nn.Conv2d(3, 2, 3))
+    for _ in range(3):
+        y, wanted = conv(image), conv._orig_mod(image)
+        assert tn.equal(y, wanted) and y.stride() == wanted.stride()
+    assert ways(conv) == 1
+
+
+def test_containers_among_arguments() -> None:
+    def fn(batch: Any, rows: Any = (), **more: Any) -> tn.Tensor:
+        total = batch["x"] * batch["k"]
+        for row, factor in rows:
+            total = total - row * factor
+        for i, name in enumerate(more):
+            total = total + more[name] * (i + 1)
+        return total
+
+    x, y, z, v, w = tn.randn(5, 3, 2)
+    y, z, v, w = (t.clone() for t in (y, z, v, w))
+    x = x.clone()
+    fast = tn.compile(fn)
+    calls: list[Any] = [
+        (({"x": x, "k": 2.0},), {}), (({"x": x, "k": 3.0},), {}),
+        (({"k": 2.0, "x": x}, [(y, 1), (z, 2)]), {}), (({"x": x, "k": 2.0}, ((y, 1), (z, 2))), {}),
+        (({"x": x, "k": 2.0}, [(y, 1), (z, 3)]), {"a": v, "b": w}),
+        (({"x": x, "k": 2.0}, [(y, 1), (z, 3)]), {"b": w, "a": v}),
+        (({"x": x, "k": 2.0}, [(y, 1), (z, 3)]), {"a": w, "b": v}),
+        (({"x": x, "k": 2.0}, [(x, 1)]), {}), (({"x": x, "k": 2.0}, []), {}),
+    ]  # fmt: skip
+    for _ in range(3):
+        for args, kwargs in calls:
+            assert tn.equal(fast(*args, **kwargs), fn(*args, **kwargs))
+    assert 6 <= ways(fast) <= 8
+    deep: Any = x
+    for _ in range(12):
+        deep = [deep]
+    nested = tn.compile(lambda t: tn.utils._pytree.tree_leaves(t)[0] + 1)
+    assert tn.equal(nested(deep), x + 1) and tn.equal(nested(deep), x + 1)
+
+
 def test_numbers_among_arguments() -> None:
     fast = tn.compile(lambda x, k, flag: x * k if flag else x - k)
     x = tn.ones(1)

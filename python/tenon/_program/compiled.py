@@ -22,7 +22,7 @@ from tenon._program.watch import Watch
 
 _MOST = 8  # graphs of one function; beyond that it runs as Python
 _MISSED = 16  # calls that take the long way though a short one stands for them
-_REFUSED = 4  # calls whose arguments cannot be taken apart
+_REFUSED = 4  # calls whose arguments cannot be taken apart, or that no short way serves
 _ANY = (1 << 62) - 1
 _busy = threading.local()  # .on: a call is being recorded
 
@@ -134,7 +134,7 @@ class Compiled:
             raise
         except RuntimeError as err:
             self.refused += 1
-            self.given_up = self.backend is None and self.refused == _REFUSED
+            self.given_up = self.backend is None and self.refused >= _REFUSED
             return self._as_python(str(err), args, kwargs)
         for entry in self.entries:
             if self._holds(entry, call):
@@ -298,7 +298,7 @@ class Compiled:
             entry = self._add(call, rec, watch, steps, shapes)
         if self.backend is None:
             if not self._shorten(entry, call):
-                raise Unfit("no short way serves such calls")
+                self._miss(entry)
             return rec.result
         if entry.acts or cuts or rec.calls:
             return rec.result
@@ -350,6 +350,14 @@ class Compiled:
         if entry.way is not None:
             self.ways.append(entry.way)
         return entry.way is not None
+
+    def _miss(self, entry: Entry) -> None:
+        """No short way serves such calls. After some of them nothing is recorded any more."""
+        self.entries.remove(entry)
+        self.refused += 1
+        if self.refused >= _REFUSED:
+            raise Unfit("no short way serves such calls")
+        self._refuse("no short way serves such calls")
 
     def _renew(self, entry: Entry, call: Call) -> None:
         """A call went the long way: what it depends on is equal, and not the very same."""

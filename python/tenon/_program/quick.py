@@ -31,7 +31,8 @@ def find(fn: Any, entry: Entry, call: Call) -> Any:
     single = layout.tensors == [0] and len(layout.fixed) == 1 and layout.spec.is_leaf()
     build = None if single else layout.build
     program = entry.program._program
-    return _C._quick(program, arguments, walk.checks(), build, entry.acts)
+    counts = len(call.args), len(call.kwargs)
+    return _C._quick(program, arguments, counts, walk.checks(), build, entry.acts)
 
 
 def _steps(step: Any) -> Any:
@@ -41,26 +42,44 @@ def _steps(step: Any) -> Any:
 
 
 def _arguments(call: Call, shapes: Sequence[Any]) -> Any:
-    """A row (keyword, value, shape or None) for each argument; None: some is a container."""
-    sizes: dict[str, int] = {}
-    at = {id(t): i for i, t in enumerate(call.tensors)}
+    """A row (key, value, shape or None, items or -1) for each argument, what a container holds
+    behind it; None: the short way does not know what is there."""
     if len(call.static[3]) != len(call.tensors):
         return None  # one tensor comes twice
-    rows: list[Any] = []
-    order: list[int] = []
-    for key, value in [*((None, a) for a in call.args), *call.kwargs.items()]:
+    found = _Rows(call.tensors, shapes)
+    for value in call.args:
+        found.add(None, value)
+    for key, value in call.kwargs.items():
+        found.add(key, value)
+    in_order = found.order == list(range(len(call.tensors)))
+    return tuple(found.rows) if found.fits and in_order and len(found.sizes) <= _SIZES else None
+
+
+class _Rows:
+    def __init__(self, tensors: Sequence[Any], shapes: Sequence[Any]) -> None:
+        self.rows: list[Any] = []
+        self.order: list[int] = []
+        self.sizes: dict[str, int] = {}
+        self.fits = True
+        self.shapes = shapes
+        self.at = {id(t): i for i, t in enumerate(tensors)}
+
+    def add(self, key: Any, value: Any) -> None:
         if isinstance(value, tenon.Tensor):
-            order.append(at[id(value)])
-            if not guards.memory(value):
-                return None
+            self.fits = self.fits and guards.memory(value) != 0
+            self.order.append(self.at[id(value)])
             shape = tuple(
-                -1 - sizes.setdefault(s, len(sizes)) if isinstance(s, str) else s
-                for s in shapes[order[-1]]
+                -1 - self.sizes.setdefault(s, len(self.sizes)) if isinstance(s, str) else s
+                for s in self.shapes[self.order[-1]]
             )
-            rows.append((key, value, shape))
+            self.rows.append((key, value, shape, -1))
         elif value is None or isinstance(value, (bool, int, float, str)):
-            rows.append((key, value, None))
+            self.rows.append((key, value, None, -1))
+        elif type(value) in (tuple, list, dict):
+            self.rows.append((key, type(value), None, len(value)))
+            named = value.items() if isinstance(value, dict) else ((None, v) for v in value)
+            for k, v in named:
+                self.fits = self.fits and (k is None or isinstance(k, str))
+                self.add(k, v)
         else:
-            return None
-    fits = order == list(range(len(call.tensors))) and len(sizes) <= _SIZES
-    return tuple(rows) if fits else None
+            self.fits = False
