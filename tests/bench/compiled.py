@@ -8,6 +8,7 @@ busy machine matters little. Without PyTorch its columns are empty.
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -98,7 +99,7 @@ def calls_of(name: str) -> list[Callable[[], Any]]:
                 found.append(step_of(lib, *TRAINED[name], wrap))
                 continue
             fn, inputs = ROWS[name](lib)
-            found.append(lambda call=wrap(fn), inputs=inputs: call(*inputs))
+            found.append(functools.partial(wrap(fn), *inputs))
     return found
 
 
