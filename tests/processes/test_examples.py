@@ -31,6 +31,20 @@ def test_digits() -> None:
 
 
 @pytest.mark.slow
+def test_hogwild() -> None:
+    """Without a group, as its processes only share memory."""
+    job = subprocess.run(
+        [sys.executable, "-m", "tenon", "run", str(EXAMPLES / "hogwild.py"), "--epochs", "1",
+         "--images", "2000"], capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert job.returncode == 0, job.stderr
+    found = re.search(
+        r"^hogwild: ([\d.]+) % of 1500 images never seen are right$", job.stdout, re.M
+    )
+    assert found and float(found[1]) > 50, job.stdout
+
+
+@pytest.mark.slow
 def test_shakespeare_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     first = run("shakespeare_fsdp.py", "--steps", "6", "--every", "3", "--folder", str(tmp_path))
     assert re.search(r"from step 0: \d+ of \d+ parameters in each of 2 processes", first)

@@ -202,3 +202,55 @@ def test_a_killed_launcher_takes_its_processes_along(tmp_path: Path) -> None:
     while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+INTERRUPTED = """
+import os, signal, sys, time
+import torch, torch.distributed as dist
+
+if sys.argv[1] == "deaf":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+dist.init_process_group()
+dist.all_reduce(torch.ones(1000))
+open(f"{sys.argv[2]}/{dist.get_rank()}", "w").write(str(os.getpid()))
+if dist.get_rank() == 0:
+    time.sleep(100)
+while True:  # waits for rank 0
+    dist.all_reduce(torch.ones(1000))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ears", ["hearing", "deaf"])
+def test_a_launcher_that_is_interrupted_leaves_nothing_behind(tmp_path: Path, ears: str) -> None:
+    """Ctrl-C, which a terminal sends to the launcher and its processes."""
+    need("gloo")
+    program, meet = tmp_path / "program.py", tmp_path / "meet"
+    program.write_text(INTERRUPTED)
+    meet.mkdir(mode=0o700)
+    shared = set(os.listdir("/dev/shm"))
+    job = subprocess.Popen(
+        [sys.executable, "-m", "tenon", "launch", "-n", "3", str(program), ears, str(tmp_path)],
+        env={**os.environ, "XDG_RUNTIME_DIR": str(meet)}, start_new_session=True,
+        stderr=subprocess.PIPE,
+    )  # fmt: skip
+    files = [tmp_path / str(rank) for rank in range(3)]
+    deadline = time.monotonic() + 60
+    while not all(f.exists() and f.read_text() for f in files) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    pids = [int(f.read_text()) for f in files]
+    start = time.monotonic()
+    os.killpg(job.pid, signal.SIGINT)
+    job.communicate(timeout=30)
+    assert job.returncode == 130 and time.monotonic() - start < 10
+    assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+    assert set(os.listdir("/dev/shm")) <= shared
+    # What killed processes have left, the next run at that place removes.
+    left = [p for p in meet.rglob("*") if p.is_file()]
+    assert ears == "deaf" or not left, left
+
+
+def test_a_start_that_fails_leaves_no_processes(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tenon", "launch", "-n", "2", "--no-python"]
+    job = subprocess.run([*command, str(tmp_path / "none")], capture_output=True, text=True)
+    assert job.returncode == 1 and "none" in job.stderr and "Traceback" not in job.stderr

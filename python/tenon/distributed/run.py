@@ -95,9 +95,12 @@ class Job:
             environment = {**os.environ, **{k: str(v) for k, v in place.items()}}
             if size > 1:
                 environment.setdefault("TENON_NUM_THREADS", "1")
-            self.processes.append(
-                subprocess.Popen(command, env=environment, preexec_fn=_die_with_parent)
-            )
+            try:
+                process = subprocess.Popen(command, env=environment, preexec_fn=_die_with_parent)
+            except OSError as err:
+                self.stop()
+                raise SystemExit(f"launch: rank {rank} cannot be started: {err}") from None
+            self.processes.append(process)
 
     def wait(self) -> tuple[int, int] | None:
         """Until all have ended well (None), or one has not: its rank and exit code."""
