@@ -574,6 +574,10 @@ def test_generators_and_views() -> None:
     for i in range(4):
         x = tn.arange(3.0) + i
         assert tn.equal(fast(x), fn(x))
+    assert ways(fast) == 1
+    twos = (2.0 for _ in range(3))  # ends while calls go on
+    used = tn.compile(lambda x: x * sum(next(iter([t])) for t in twos))
+    assert [used(tn.ones(1)).item() for _ in range(3)] == [6.0, 0.0, 0.0]
 
 
 def test_explain_says_what_is_fused() -> None:

@@ -22,7 +22,7 @@ _UNSEEN = {
     *_MEMBERS, "_non_persistent_buffers_set", "_state_dict_hooks", "_state_dict_pre_hooks",
     "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks",
 }  # fmt: skip # of a module: what no call asks for
-_MOST = 4000  # objects that a call may depend on
+_MOST = 20000  # objects that a call may depend on
 # Nothing in these changes, or nothing that a call can see.
 _FIXED = (
     types.ModuleType, types.BuiltinFunctionType, types.MethodDescriptorType, types.CodeType,

@@ -84,7 +84,7 @@ _SIZES = {"shape", "size", "len", "numel", "nelement", "__len__"}
 # What changes more than a local variable.
 _WRITES = {
     "STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", "STORE_SUBSCR", "DELETE_SUBSCR",
-    "STORE_SLICE", "IMPORT_NAME", "YIELD_VALUE", "ASYNC_GEN_WRAP", "SETUP_WITH", "BEFORE_WITH",
+    "STORE_SLICE", "IMPORT_NAME", "ASYNC_GEN_WRAP", "SETUP_WITH", "BEFORE_WITH",
 }  # fmt: skip
 
 
