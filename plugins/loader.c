@@ -40,6 +40,7 @@ typedef struct found {
     bool retired; /* after that, with success */
     bool passing; /* its problem is none of the plugin's: the next use tries again */
     bool half_read; /* such a problem came when its manifest was read */
+    char *variable; /* NAME=value, in the environment while its library is mapped; ours alone */
     struct found *next;
 } found;
 
@@ -211,6 +212,7 @@ static const char *visit_text(found *f, const char *path, const char *text) {
     if (strcmp(path, "version") == 0) f->version = copy_text(text);
     if (strcmp(path, "summary") == 0) f->summary = copy_text(text);
     if (strcmp(path, "library") == 0) f->library = copy_text(text);
+    if (strcmp(path, "load_with") == 0) f->variable = copy_text(text);
     for (int i = 0; i < TN_COUNT(offer_lists); i++) {
         if (strcmp(path, offer_lists[i].path) != 0) continue;
         offer *o = malloc(sizeof *o);
@@ -224,8 +226,9 @@ static const char *visit_text(found *f, const char *path, const char *text) {
 
 /* Unknown names are skipped, so that a manifest may say more to newer versions. */
 static const char *visit(void *ctx, const char *path, const tni_json_value *value) {
-    static const char *const text_names[] = {"name",      "version",  "summary", "library",
-                                             "devices[]", "dtypes[]", "ops[]",   "layers[]"};
+    static const char *const text_names[] = {"name",     "version",   "summary",
+                                             "library",  "load_with", "devices[]",
+                                             "dtypes[]", "ops[]",     "layers[]"};
     static const char *const int_names[] = {"manifest", "abi.major", "abi.min_minor"};
     found *f = ctx;
     int64_t *const ints[] = {&f->format, &f->major, &f->min_minor};
@@ -442,7 +445,7 @@ static tn_status ask_host(void) {
 /* ---- Activation --------------------------------------------------------------------------------*/
 
 /* NULL, or why the plugin cannot be used. Everything a plugin hands over is copied here. */
-static char *activate(tni_plugin *p, const char *path) {
+static char *activate(tni_plugin *p, const char *path, const char *variable) {
     /* A newer plugin may fill the whole table that its header knows, which is longer than ours. */
     union {
         unsigned char room[TABLE_BYTES];
@@ -453,7 +456,7 @@ static char *activate(tni_plugin *p, const char *path) {
     const char *why = NULL;
     char *problem = trust_problem(path, "loaded");
     if (problem) return problem;
-    p->library = tni_os_library_open(path, &why);
+    p->library = tni_os_library_open(path, variable, &why);
     if (!p->library) note_shortage();
     if (!p->library)
         return format_text(
@@ -525,7 +528,7 @@ static void try_to_load(found *f) {
     f->plugin.order = ++order;
     loading++;
     tni_check_at before = tni_check_enter((tni_check_at){f->library, "which was to start"});
-    f->problem = activate(&f->plugin, f->library);
+    f->problem = activate(&f->plugin, f->library, f->ours ? f->variable : NULL);
     tni_check_enter(before);
     loading--;
 }

@@ -467,7 +467,20 @@ bool tni_os_config_folder(char *dst, size_t size) {
     return n > 0 && (size_t)n < size;
 }
 
-void *tni_os_library_open(const char *path, const char **ret_why) {
+/* The environment with one more variable; NULL: no memory. Readers on other threads may hold it for ever. */
+static char **environment_with(const char *variable) {
+    size_t n = 0, at = 1, name = strcspn(variable, "=") + 1;
+    while (environ && environ[n]) n++;
+    char **all = calloc(n + 2, sizeof *all);
+    if (!all) return NULL;
+    all[0] = (char *)(uintptr_t)variable;
+    for (size_t i = 0; i < n; i++)
+        if (strncmp(environ[i], variable, name) != 0) all[at++] = environ[i];
+    all[at] = NULL;
+    return all;
+}
+
+void *tni_os_library_open(const char *path, const char *variable, const char **ret_why) {
     struct stat info;
     if (path && strchr(path, '/') && stat(path, &info) == 0 && !S_ISREG(info.st_mode)) {
         *ret_why = not_regular; /* the dynamic loader would wait for a pipe */
@@ -475,9 +488,14 @@ void *tni_os_library_open(const char *path, const char **ret_why) {
         return NULL;
     }
     errno = 0;
+    static char **changed;
+    char **before = environ;
+    if (variable && !changed) changed = environment_with(variable);
+    if (variable && changed) environ = changed;
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (library) return library;
     int failed = errno;
+    if (variable && changed && environ == changed) environ = before;
+    if (library) return library;
     const char *why = dlerror();
     *ret_why = why ? why : "out of memory";
     /* What glibc says when it has no room for its own tables; it does not always set errno. */
@@ -485,6 +503,8 @@ void *tni_os_library_open(const char *path, const char **ret_why) {
                                         "cannot enlarge", "cannot make",  "cannot load any more"};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if (strstr(*ret_why, words[i])) failed = ENOMEM;
+    bool refused = failed == EPERM || failed == EACCES; /* a file system without executables */
+    if (strstr(*ret_why, "failed to map segment") && !refused) failed = ENOMEM;
     errno = failed;
     return NULL;
 }

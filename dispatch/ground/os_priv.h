@@ -91,8 +91,8 @@ bool tni_os_own_folder(char *dst, size_t size);
 /* The user's folder for settings, $XDG_CONFIG_HOME or ~/.config; false when unknown. */
 bool tni_os_config_folder(char *dst, size_t size);
 /* Maps a library for good, path NULL: the program itself; NULL and a text (valid until the next call)
- * on failure. */
-void *tni_os_library_open(const char *path, const char **ret_why);
+ * on failure. `variable`, NAME=value or NULL, stands in the environment meanwhile; one for all calls. */
+void *tni_os_library_open(const char *path, const char *variable, const char **ret_why);
 /* A library that is in the process already, by its SONAME; NULL: it is not. */
 void *tni_os_library_present(const char *name);
 void *tni_os_library_symbol(void *library, const char *name);

@@ -21,7 +21,7 @@ static const char *missing_in(const tn_engine *e) {
 tn_status tni_engine_find(const char *path, const tn_engine **ret_engine) {
     const char *why = tni_os_untrusted(path);
     if (why) return fail_engine(path, why);
-    void *library = tni_os_library_open(path, &why);
+    void *library = tni_os_library_open(path, NULL, &why);
     if (!library) return fail_engine(path, why);
     void *symbol = tni_os_library_symbol(library, "tn_engine_main");
     if (!symbol || !tni_os_is_code(symbol)) return fail_engine(path, "has no tn_engine_main");

@@ -21,7 +21,7 @@ static void load_engine(void) {
     void *library = NULL, *symbol = NULL;
     if (tni_os_own_folder(path, sizeof path - sizeof file)) {
         memcpy(path + strlen(path), file, sizeof file);
-        library = tni_os_exists(path) ? tni_os_library_open(path, &why) : NULL;
+        library = tni_os_exists(path) ? tni_os_library_open(path, NULL, &why) : NULL;
         if (!tni_os_exists(path)) why = "this Tenon was built without libffi";
     }
     if (library) symbol = tni_os_library_symbol(library, TNI_FFI_ENGINE);
@@ -57,7 +57,7 @@ tn_status tn_ffi_scope_new(const char *library, tn_ffi_scope *parent, tn_ffi_sco
     s->path = tni_arena_text(&s->arena, library ? library : "the program",
                              strlen(library ? library : "the program"));
     /* A library stays mapped: pointers into it may be anywhere. */
-    s->library = s->path ? tni_os_library_open(library, &why) : NULL;
+    s->library = s->path ? tni_os_library_open(library, NULL, &why) : NULL;
     if (s->library) {
         *ret_scope = s;
         return TN_OK;

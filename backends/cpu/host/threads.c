@@ -36,6 +36,7 @@ static struct pool {
     int32_t started; /* workers that run */
     uint64_t ids[MAX_THREADS];
     bool fork_hook;
+    bool refused; /* the system refused a thread: said once */
 } pool;
 
 static CPU_TLS bool inside;    /* this thread runs a chunk */
@@ -196,6 +197,10 @@ static void start_workers(int32_t count) {
     while (pool.started < count &&
            cpu_os_thread_start(worker, epoch, &pool.ids[pool.started]) == TN_OK)
         pool.started++;
+    if (pool.started == count || pool.refused) return;
+    pool.refused = true;
+    cpu_host->log(2, "the system refused a thread: the CPU computes with %d of %d",
+                  (int)pool.started + 1, (int)count + 1);
 }
 
 static bool take_pool(void) {

@@ -5,6 +5,8 @@
 #ifndef TENON_CPU_BLAS_H
 #define TENON_CPU_BLAS_H
 
+#include "cpu_priv.h"
+
 #ifndef TN_BLAS_PREFIX
 #define TN_BLAS_PREFIX
 #endif
@@ -35,5 +37,13 @@ float BLAS(cblas_sdot)(int n, const float *x, int incx, const float *y, int incy
 double BLAS(cblas_ddot)(int n, const double *x, int incx, const double *y, int incy);
 void BLAS(openblas_set_num_threads)(int threads);
 char *BLAS(openblas_get_corename)(void);
+
+/* Around calls of the BLAS and of LAPACK on one thread: TN_E_MEMORY where they would wait for memory for
+ * ever (blas_room.c). cpu_blas_room: cpu_room for a body that makes such calls until it ends. */
+void cpu_blas_room_init(void);
+tn_status cpu_blas_enter(void);
+void cpu_blas_leave(void);
+tn_status cpu_blas_room(int64_t count, size_t item, uint64_t *ret_bytes, void **ret_room);
+void cpu_blas_room_end(void *room, uint64_t bytes);
 
 #endif

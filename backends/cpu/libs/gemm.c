@@ -17,7 +17,7 @@
 #define TILE_MIN_FLOPS 2e6
 #define TILE_MAX_COUNT 16
 /* Longer tiles would make interrupts wait. */
-#define TILE_MAX_FLOPS 8e9
+#define TILE_MAX_FLOPS 4e9
 /* Narrow tiles would pack an operand that they hardly use. */
 #define TILE_MIN_SIDE 64
 /* A half precision operand that meets at most this many rows becomes f32 panel by panel. */
@@ -163,7 +163,8 @@ static int64_t cut(int64_t size, int64_t parts, int64_t i) {
 
 static void choose_grid(plan *p) {
     const gemm_args *g = p->g;
-    double flops = 2.0 * (double)g->m * (double)g->n * (double)g->k;
+    bool is_complex = g->dtype == TN_C64 || g->dtype == TN_C128;
+    double flops = (is_complex ? 8.0 : 2.0) * (double)g->m * (double)g->n * (double)g->k;
     p->gm = p->gn = 1;
     double chunk = flops > 0 ? BATCH_CHUNK_FLOPS / flops : BATCH_CHUNK_FLOPS;
     p->batch_chunk = chunk < 1 ? 1 : chunk > (double)g->batch ? g->batch : (int64_t)chunk;
@@ -186,11 +187,14 @@ static tn_status run_chunk(void *arg, int64_t begin, int64_t end) {
     const plan *p = arg;
     const gemm_args *g = p->g;
     int64_t tiles = p->gm * p->gn;
+    tn_status st = cpu_blas_enter();
+    if (st != TN_OK) return st;
     for (int64_t t = begin; t < end; t++) {
         int64_t e = t / tiles, i = t % tiles / p->gn, j = t % p->gn;
         run_tile(p, e, cut(g->m, p->gm, i), cut(g->m, p->gm, i + 1), cut(g->n, p->gn, j),
                  cut(g->n, p->gn, j + 1));
     }
+    cpu_blas_leave();
     return TN_OK;
 }
 
@@ -347,6 +351,7 @@ tn_status cpu_gemm(const tn_call *call, const gemm_args *g) {
 
 void cpu_blas_init(void) {
     BLAS(openblas_set_num_threads)(1);
+    cpu_blas_room_init();
     cpu_row_init(cpu_isa_pick());
 }
 

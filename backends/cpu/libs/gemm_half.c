@@ -71,7 +71,8 @@ static tn_status run_panels(void *arg, int64_t begin, int64_t end) {
     const gemm_args *g = j->g;
     uint64_t bytes;
     void *room;
-    tn_status st = cpu_room(room_mul(room_add(j->kb, g->m), j->nb), sizeof(float), &bytes, &room);
+    tn_status st =
+        cpu_blas_room(room_mul(room_add(j->kb, g->m), j->nb), sizeof(float), &bytes, &room);
     if (st) return st;
     float *panel = room, *sum = panel + j->kb * j->nb;
     for (int64_t t = begin; t < end; t++) {
@@ -91,7 +92,7 @@ static tn_status run_panels(void *arg, int64_t begin, int64_t end) {
                             n);
         }
     }
-    cpu_free(NULL, 0, room, bytes);
+    cpu_blas_room_end(room, bytes);
     return TN_OK;
 }
 

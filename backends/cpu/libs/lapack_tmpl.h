@@ -117,11 +117,16 @@ static inline tn_status some(void *arg, int64_t begin, int64_t end) {
     const job *j = arg;
     char *room = malloc((size_t)j->room + 1);
     if (!room) return cpu_host->fail(TN_E_MEMORY, -1, "out of memory");
-    tn_status st = TN_OK;
+    tn_status st = cpu_blas_enter();
+    if (st != TN_OK) {
+        free(room);
+        return st;
+    }
     for (int64_t i = begin; i < end && st == TN_OK; i++) {
         j->info[i] = j->one(j, i, room);
         st = cpu_poll();
     }
+    cpu_blas_leave();
     free(room);
     return st;
 }

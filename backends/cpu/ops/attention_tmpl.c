@@ -12,6 +12,7 @@
 #include "common/tmpl.h"
 
 #include "cpu_priv.h"
+#include "blas.h"
 #include "gemm.h"
 #include "vec.h"
 
@@ -185,13 +186,13 @@ static tn_status forward_items(void *arg, int64_t begin, int64_t end) {
     int64_t w = j->q.w + j->v.w;
     uint64_t bytes;
     void *room;
-    tn_status st = cpu_room(room_add(BQ * BK, room_mul(BQ + BK, w)), sizeof(A), &bytes, &room);
+    tn_status st = cpu_blas_room(room_add(BQ * BK, room_mul(BQ + BK, w)), sizeof(A), &bytes, &room);
     if (st) return st;
     for (int64_t i = begin; i < end; i++) {
         int64_t bh = i / j->blocks;
         forward_block(j, bh / j->q.h, bh % j->q.h, i % j->blocks * BQ, room);
     }
-    cpu_free(NULL, 0, room, bytes);
+    cpu_blas_room_end(room, bytes);
     return TN_OK;
 }
 
@@ -322,7 +323,7 @@ static tn_status backward_items(void *arg, int64_t begin, int64_t end) {
     backward_room r;
     uint64_t bytes;
     void *room;
-    tn_status st = cpu_room(backward_parts(j, NULL, &r), sizeof(A), &bytes, &room);
+    tn_status st = cpu_blas_room(backward_parts(j, NULL, &r), sizeof(A), &bytes, &room);
     if (st) return st;
     backward_parts(j, room, &r);
     int64_t share = j->q.h / j->k.h;
@@ -334,7 +335,7 @@ static tn_status backward_items(void *arg, int64_t begin, int64_t end) {
         rows_out(&j->gk, b, kh, 0, j->k.l, r.gk);
         rows_out(&j->gv, b, kh, 0, j->k.l, r.gv);
     }
-    cpu_free(NULL, 0, room, bytes);
+    cpu_blas_room_end(room, bytes);
     return TN_OK;
 }
 

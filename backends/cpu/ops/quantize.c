@@ -11,6 +11,7 @@
 
 #include "common/tmpl.h"
 #include "cpu_priv.h"
+#include "blas.h"
 #include "gemm.h"
 #include "pack.h"
 
@@ -489,7 +490,8 @@ static tn_status run_few(void *arg, int64_t begin, int64_t end) {
     const few *j = arg;
     uint64_t bytes;
     void *room;
-    tn_status st = cpu_room(room_mul(TILE, room_add(j->k, j->m)), sizeof(float), &bytes, &room);
+    tn_status st =
+        cpu_blas_room(room_mul(TILE, room_add(j->k, j->m)), sizeof(float), &bytes, &room);
     if (st) return st;
     for (int64_t panel = begin; panel < end; panel++) {
         int64_t row = panel * TILE, n = j->n - row < TILE ? j->n - row : TILE;
@@ -505,7 +507,7 @@ static tn_status run_few(void *arg, int64_t begin, int64_t end) {
             for (int64_t r = 0; r < n; r++)
                 j->out[i * j->n + row + r] = part[i * n + r] * (j->bytes ? j->scale[row + r] : 1);
     }
-    cpu_free(NULL, 0, room, bytes);
+    cpu_blas_room_end(room, bytes);
     return TN_OK;
 }
 
