@@ -1,21 +1,23 @@
-/* map_wide.h: formulas on whole vectors of float that compilers do not find by themselves, for
- * AVX-512, where one instruction picks from a table of 32 floats: sigmoid, gelu and their kin, and
- * the exponential. WIDE_<op> tells map_tmpl.h that wide_<op> takes the place of f_<op>. Largest
+/* map_wide.h: formulas on whole vectors of float that compilers do not find by themselves: gelu, where
+ * one instruction picks from a table of 32 (AVX-512) or 8 floats (AVX2), and for AVX-512 sigmoid, its
+ * kin and the exponential. WIDE_<op> tells map_tmpl.h that wide_<op> takes the place of f_<op>. Largest
  * errors as in scalar_f32.h, of gelu 2.2 ulp. An element's result does not depend on its neighbours. */
 #ifndef CPU_MAP_WIDE_H
 #define CPU_MAP_WIDE_H
 
-#if TMPL_IS_FLOAT && TMPL_DTYPE != TMPL_F64 && defined(__AVX512F__)
+#if TMPL_IS_FLOAT && TMPL_DTYPE != TMPL_F64 && defined(__AVX2__)
 #include "vec.h"
 
 #include "map_pieces.inc"
 
+#define WIDE__gelu 1
+#define WIDE__gelu_backward 1
+
+#if defined(__AVX512F__)
 #define WIDE_exp 1
 #define WIDE_sigmoid 1
 #define WIDE_silu 1
 #define WIDE__silu_backward 1
-#define WIDE__gelu 1
-#define WIDE__gelu_backward 1
 #define WIDE__gelu_tanh 1
 
 /* Of a table's row the element that the low five bits of t name. */
@@ -87,9 +89,46 @@ VEC_INLINE vec wide__gelu_tanh(vec x) {
     return x * wide_sigmoid(2 * GELU_K * (x + GELU_C * x * x * x));
 }
 
+VEC_INLINE vec wide_abs(vec x) { return (vec)_mm512_abs_ps((__m512)x); }
+
+#else
+VEC_INLINE vec wide_fma(vec a, vec b, vec c) {
+    return (vec)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+}
+
+VEC_INLINE vec wide_abs(vec x) { return (vec)_mm256_andnot_ps(_mm256_set1_ps(-0.0f), (__m256)x); }
+
+VEC_INLINE vec wide_pick(const float *row, __m256i t) {
+    return (vec)_mm256_permutevar8x32_ps(_mm256_loadu_ps(row), t);
+}
+
+/* The function of a table of pieces at x in [0, 15): the intervals widen with x + 1. */
+VEC_INLINE vec wide_pieces(const float (*table)[8], vec x) {
+    __m256i bits = (__m256i)(x + 1.0f), t = _mm256_srli_epi32(bits, 22);
+    vec d = x - ((vec)_mm256_and_si256(bits, _mm256_set1_epi32(0x7fc00000)) - 1.0f);
+    vec p = wide_pick(table[9], t);
+    for (int i = 8; i > 1; i--) p = wide_fma(p, d, wide_pick(table[i], t));
+    return wide_fma(p, d, wide_pick(table[0], t)) + wide_pick(table[1], t);
+}
+
+/* y * e^(-a*a/2) for a in [0, 14.4]. What rounding took from the square is put right. */
+VEC_INLINE vec wide_fall(vec y, vec a) {
+    vec square = a * a, lost = wide_fma(a, a, -square), x = square * -0.5f;
+    vec k = wide_fma(x, vec_all(0x1.715476p+0f), vec_all(VEC_ROUND)) - VEC_ROUND;
+    vec r = wide_fma(k, vec_all(-0x1.62ep-1f), x);
+    r = wide_fma(lost, vec_all(-0.5f), wide_fma(k, vec_all(-0x1.0bfbe8p-15f), r));
+    vec q = vec_all(0x1.6dbc4ep-10f);
+    q = wide_fma(q, r, vec_all(0x1.124138p-7f));
+    q = wide_fma(q, r, vec_all(0x1.555454p-5f));
+    q = wide_fma(q, r, vec_all(0x1.555488p-3f));
+    q = wide_fma(q, r, vec_all(0.5f));
+    return vec_scale(wide_fma(y, wide_fma(r * r, q, r), y), k);
+}
+#endif
+
 /* Below zero gelu falls like the normal distribution's tail, and both sides come from that, so that no
  * element costs more than another. */
-VEC_INLINE vec wide_size(vec x) { return vec_min(vec_all(14.4f), (vec)_mm512_abs_ps((__m512)x)); }
+VEC_INLINE vec wide_size(vec x) { return vec_min(vec_all(14.4f), wide_abs(x)); }
 
 VEC_INLINE vec wide__gelu(vec x) {
     vec a = wide_size(x);

@@ -1,7 +1,8 @@
 /* transpose.c: moves a rectangle between memory that is packed along the one dimension and memory
  * that is packed along the other. Compiled per instruction set: with AVX-512 squares of 64 bytes by
  * 64 bytes turn around in registers, so that each cache line is touched once; strides that are
- * powers of two would otherwise drive the lines of a square out of the first cache.
+ * powers of two would otherwise drive the lines of a square out of the first cache. With AVX2 their
+ * quarters do, and each cache line is touched twice.
  *
  * isa: each */
 #include "copy.h"
@@ -10,9 +11,11 @@
 
 #include "common/tmpl.h"
 
-#if defined(__AVX512F__)
+#if defined(__AVX2__)
 #include <immintrin.h>
+#endif
 
+#if defined(__AVX512F__)
 /* Step `s` of turning a square of 16 items of 4 bytes around: exchanges the upper right with the
  * lower left quarter in each square of 2 * s items. */
 TMPL_INLINE void exchange32(__m512i *row, int s) {
@@ -61,6 +64,56 @@ static void square64(char *dst, int64_t ds, const char *src, int64_t ss) {
     exchange64(row, 1);
     for (int i = 0; i < 8; i++) _mm512_storeu_si512(dst + i * ds, row[i]);
 }
+#elif defined(__AVX2__)
+TMPL_INLINE void quarter32(char *dst, int64_t ds, const char *src, int64_t ss) {
+    __m256 row[8], pair[8], four[8];
+    for (int i = 0; i < 8; i++)
+        row[i] = _mm256_loadu_ps((const float *)(const void *)(src + i * ss));
+    for (int i = 0; i < 8; i += 2) {
+        pair[i] = _mm256_unpacklo_ps(row[i], row[i + 1]);
+        pair[i + 1] = _mm256_unpackhi_ps(row[i], row[i + 1]);
+    }
+    for (int i = 0; i < 8; i += 4) {
+        for (int k = 0; k < 2; k++) {
+            __m256d a = _mm256_castps_pd(pair[i + k]), b = _mm256_castps_pd(pair[i + k + 2]);
+            four[i + 2 * k] = _mm256_castpd_ps(_mm256_unpacklo_pd(a, b));
+            four[i + 2 * k + 1] = _mm256_castpd_ps(_mm256_unpackhi_pd(a, b));
+        }
+    }
+    for (int i = 0; i < 4; i++) {
+        float *low = (float *)(void *)(dst + i * ds), *high = (float *)(void *)(dst + (i + 4) * ds);
+        _mm256_storeu_ps(low, _mm256_permute2f128_ps(four[i], four[i + 4], 0x20));
+        _mm256_storeu_ps(high, _mm256_permute2f128_ps(four[i], four[i + 4], 0x31));
+    }
+}
+
+TMPL_INLINE void quarter64(char *dst, int64_t ds, const char *src, int64_t ss) {
+    __m256d row[4], pair[4];
+    for (int i = 0; i < 4; i++)
+        row[i] = _mm256_loadu_pd((const double *)(const void *)(src + i * ss));
+    for (int i = 0; i < 4; i += 2) {
+        pair[i] = _mm256_unpacklo_pd(row[i], row[i + 1]);
+        pair[i + 1] = _mm256_unpackhi_pd(row[i], row[i + 1]);
+    }
+    for (int i = 0; i < 2; i++) {
+        double *low = (double *)(void *)(dst + i * ds),
+               *high = (double *)(void *)(dst + (i + 2) * ds);
+        _mm256_storeu_pd(low, _mm256_permute2f128_pd(pair[i], pair[i + 2], 0x20));
+        _mm256_storeu_pd(high, _mm256_permute2f128_pd(pair[i], pair[i + 2], 0x31));
+    }
+}
+
+static void square32(char *dst, int64_t ds, const char *src, int64_t ss) {
+    for (int c = 0; c < 16; c += 8)
+        for (int r = 0; r < 16; r += 8)
+            quarter32(dst + r * ds + c * 4, ds, src + r * 4 + c * ss, ss);
+}
+
+static void square64(char *dst, int64_t ds, const char *src, int64_t ss) {
+    for (int c = 0; c < 8; c += 4)
+        for (int r = 0; r < 8; r += 4)
+            quarter64(dst + r * ds + c * 8, ds, src + r * 8 + c * ss, ss);
+}
 #endif
 
 void ISA_(cpu_transpose)(char *dst, int64_t ds, const char *src, int64_t ss, int64_t rows,
@@ -72,7 +125,7 @@ void ISA_(cpu_transpose)(char *dst, int64_t ds, const char *src, int64_t ss, int
             int64_t n = cols - c < side ? cols - c : side;
             char *d = dst + r * ds + c * size;
             const char *s = src + r * size + c * ss;
-#if defined(__AVX512F__)
+#if defined(__AVX2__)
             if (m == side && n == side && size == 4) {
                 square32(d, ds, s, ss);
                 continue;

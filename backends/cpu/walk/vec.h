@@ -178,6 +178,9 @@ VEC_INLINE vec vec_load_t(const T *p) {
 #elif TMPL_DTYPE == TMPL_BF16 && defined(__AVX512F__)
     __m256i x = _mm256_loadu_si256((const __m256i *)(const void *)p);
     return (vec)_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16);
+#elif TMPL_DTYPE == TMPL_BF16 && defined(__AVX2__)
+    __m128i x = _mm_loadu_si128((const __m128i *)(const void *)p);
+    return (vec)_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16);
 #else
     A t[VL];
     for (int i = 0; i < VL; i++) t[i] = LOAD(p[i]);
