@@ -189,6 +189,28 @@ def check_differentiable() -> None:
     same(x.grad, np.full(2, SIZE * (RANK + 1.0)))
 
 
+def check_methods_of_a_group() -> None:
+    world = dist.group.WORLD
+    t = torch.ones(2)
+    world.allreduce([t]).wait()
+    same(t, np.full(2, SIZE))
+    t = torch.full((2,), float(RANK))
+    world.allreduce(t, dist.ReduceOp.MAX).wait()
+    same(t, np.full(2, SIZE - 1))
+    t.fill_(RANK)
+    world.broadcast([t], 1).wait()
+    same(t, np.ones(2))
+    world.barrier().wait()
+    first, second = torch.ones(2), torch.full((3,), float(RANK))
+    with dist._coalescing_manager(async_ops=True) as together:
+        dist.all_reduce(first)
+        dist.all_reduce(second)
+    together.wait()
+    same(first, np.full(2, SIZE))
+    same(second, np.full(3, sum(RANKS)))
+    assert dist.get_backend_config().startswith(f"cpu:{dist.get_backend()}")
+
+
 def check_meshes() -> None:
     from torch.distributed.device_mesh import init_device_mesh
 

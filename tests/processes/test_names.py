@@ -69,3 +69,17 @@ def test_absent_names_say_so_when_they_are_used() -> None:
         rpc.init_rpc("worker", rank=0)
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = rpc.nonsense
+
+
+def test_debug_levels(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tenon import distributed
+
+    assert distributed.get_debug_level() is distributed.DebugLevel.OFF
+    monkeypatch.setenv("TORCH_DISTRIBUTED_DEBUG", "detail")
+    assert distributed.get_debug_level() is distributed.DebugLevel.DETAIL
+    monkeypatch.setenv("TORCH_DISTRIBUTED_DEBUG", "much")
+    with pytest.raises(RuntimeError, match="OFF, INFO, DETAIL"):
+        distributed.get_debug_level()
+    monkeypatch.setattr("tenon.distributed._debug._level", None)
+    distributed.set_debug_level(distributed.DebugLevel.INFO)
+    assert distributed.get_debug_level() is distributed.DebugLevel.INFO

@@ -32,6 +32,13 @@ from tenon.distributed._collectives import (
     scatter,
     send,
 )
+from tenon.distributed._debug import (
+    DebugLevel,
+    _coalescing_manager,  # noqa: F401 - packages use it
+    get_debug_level,
+    set_debug_level,
+    set_debug_level_from_env,
+)
 from tenon.distributed._errors import (
     DistBackendError,
     DistError,
@@ -45,6 +52,7 @@ from tenon.distributed._groups import (
     ProcessGroup,
     destroy_process_group,
     get_backend,
+    get_backend_config,
     get_default_backend_for_device,
     get_global_rank,
     get_group_rank,
@@ -86,22 +94,22 @@ _all_gather_base = all_gather_into_tensor
 _reduce_scatter_base = reduce_scatter_tensor
 
 __all__ = [
-    "Backend", "DeviceMesh", "DistBackendError", "DistError", "DistNetworkError", "DistStoreError",
-    "FileStore", "GroupMember", "HashStore", "P2POp", "PrefixStore", "ProcessGroup",
-    "QueueEmptyError", "ReduceOp", "Store", "TCPStore", "Work",
-    "all_gather", "all_gather_coalesced", "all_gather_into_tensor", "all_gather_object",
-    "all_reduce", "all_reduce_coalesced", "all_to_all", "all_to_all_single", "barrier",
-    "batch_isend_irecv", "broadcast", "broadcast_object_list", "default_pg_timeout",
-    "destroy_process_group", "gather",
-    "gather_object", "get_backend", "get_default_backend_for_device", "get_global_rank",
-    "get_group_rank", "get_node_local_rank", "get_pg_count", "get_process_group_ranks",
-    "get_rank", "get_world_size", "group", "init_device_mesh", "init_process_group", "irecv",
-    "is_available", "is_backend_available", "is_gloo_available", "is_initialized",
-    "is_mpi_available", "is_nccl_available", "is_torchelastic_launched", "is_ucc_available",
-    "is_xccl_available", "isend", "monitored_barrier", "new_group", "new_subgroups",
-    "new_subgroups_by_enumeration", "recv", "recv_object_list", "reduce", "reduce_op",
-    "reduce_scatter", "reduce_scatter_tensor", "scatter", "scatter_object_list", "send",
-    "send_object_list",
+    "Backend", "DebugLevel", "DeviceMesh", "DistBackendError", "DistError", "DistNetworkError",
+    "DistStoreError", "FileStore", "GroupMember", "HashStore", "P2POp", "PrefixStore",
+    "ProcessGroup", "QueueEmptyError", "ReduceOp", "Store", "TCPStore", "Work", "all_gather",
+    "all_gather_coalesced", "all_gather_into_tensor", "all_gather_object", "all_reduce",
+    "all_reduce_coalesced", "all_to_all", "all_to_all_single", "barrier", "batch_isend_irecv",
+    "broadcast", "broadcast_object_list", "default_pg_timeout", "destroy_process_group", "gather",
+    "gather_object", "get_backend", "get_backend_config", "get_debug_level",
+    "get_default_backend_for_device", "get_global_rank", "get_group_rank", "get_node_local_rank",
+    "get_pg_count", "get_process_group_ranks", "get_rank", "get_world_size", "group",
+    "init_device_mesh", "init_process_group", "irecv", "is_available", "is_backend_available",
+    "is_gloo_available", "is_initialized", "is_mpi_available", "is_nccl_available",
+    "is_torchelastic_launched", "is_ucc_available", "is_xccl_available", "isend",
+    "monitored_barrier", "new_group", "new_subgroups", "new_subgroups_by_enumeration", "recv",
+    "recv_object_list", "reduce", "reduce_op", "reduce_scatter", "reduce_scatter_tensor",
+    "scatter", "scatter_object_list", "send", "send_object_list", "set_debug_level",
+    "set_debug_level_from_env",
 ]  # fmt: skip
 
 on_demand(globals())

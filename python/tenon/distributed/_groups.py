@@ -31,6 +31,15 @@ class Backend(str):
         return super().__new__(cls, name.lower())
 
 
+def _only(tensors: Any) -> Any:
+    """A tensor, or the only one of a list."""
+    if isinstance(tensors, (list, tuple)):
+        if len(tensors) != 1:
+            raise ValueError(f"expected one tensor, got {len(tensors)}")
+        return tensors[0]
+    return tensors
+
+
 class ProcessGroup:
     """Processes that exchange data. `ranks` are their ranks in the default group, in order."""
 
@@ -52,6 +61,28 @@ class ProcessGroup:
     def name(self) -> str:
         """The engine."""
         return self._backend
+
+    # The operations of `distributed` by the names of its class in PyTorch.
+
+    def allreduce(self, tensors: Any, op: Any = None) -> Any:
+        """all_reduce of a tensor, or of the only one of a list; returns a work."""
+        from tenon import distributed
+
+        return distributed.all_reduce(
+            _only(tensors), distributed.ReduceOp.SUM if op is None else op, self, async_op=True
+        )
+
+    def broadcast(self, tensors: Any, root: int = 0) -> Any:
+        """broadcast from a rank of the group; returns a work."""
+        from tenon import distributed
+
+        return distributed.broadcast(_only(tensors), None, self, async_op=True, group_src=root)
+
+    def barrier(self) -> Any:
+        """barrier; returns a work."""
+        from tenon import distributed
+
+        return distributed.barrier(self, async_op=True)
 
     def __repr__(self) -> str:
         return f"<ProcessGroup {self.group_name!r}: {self.size()} ranks over {self._backend}>"
@@ -384,6 +415,12 @@ def get_world_size(group: Any = None) -> int:
 def get_backend(group: Any = None) -> Backend:
     """The engine of the group."""
     return Backend(_group(group)._backend)
+
+
+def get_backend_config(group: Any = None) -> str:
+    """The engine of the group by kind of device: "cpu:gloo,cuda:gloo"."""
+    name = _group(group)._backend
+    return f"cpu:{name},cuda:{name}"
 
 
 def get_process_group_ranks(group: Any) -> list[int]:
