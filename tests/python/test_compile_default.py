@@ -344,6 +344,25 @@ def test_changes_are_seen(make: Callable[[], Any]) -> None:
     assert all(tn.equal(a, b) for a, b in zip(*histories, strict=True))
 
 
+_held = nn.Parameter(tn.ones(2))
+
+
+@pytest.mark.parametrize("fn", [
+    lambda x: x + _held.grad, lambda x: x + x._version, lambda x: x + _held.grad.mul(2),
+    lambda x: x + tn.get_num_threads(), lambda x: x if _held.grad[0] > 2 else x * 2,
+])  # fmt: skip
+def test_what_nobody_compares_is_looked_at_each_time(fn: Any) -> None:
+    fast, threads = tn.compile(fn), tn.get_num_threads()
+    for step in range(1, 5):
+        _held.grad = tn.full((2,), float(step))
+        tn.set_num_threads(1 + step % 2)
+        x = tn.zeros(2)
+        for _ in range(step):
+            x.add_(1)
+        assert tn.equal(fast(x), fn(x))
+    tn.set_num_threads(threads)
+
+
 def test_modes() -> None:
     seen: list[Any] = []
 

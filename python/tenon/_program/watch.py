@@ -88,13 +88,23 @@ _WRITES = {
 }  # fmt: skip
 
 
+# What a tensor or the thread is beside values and facts that guards compare.
+_UNSEEN = {
+    "grad", "grad_fn", "_grad", "_version", "_backward_hooks", "get_num_threads",
+    "get_num_interop_threads", "get_rng_state", "initial_seed",
+}  # fmt: skip
+
+
 def _line(code: CodeType, line: int | None) -> str:
     return f"{code.co_filename}:{line or code.co_firstlineno}, in {code.co_name}"
 
 
 def _write_in(code: CodeType) -> str | None:
-    """Why the code may change what outlives it; None: it does not."""
+    """Why the code may change what outlives it, or look at what nobody compares; None: neither."""
     line = code.co_firstlineno
+    named = {c for c in code.co_consts if isinstance(c, str)} if "getattr" in code.co_names else ()
+    for name in _UNSEEN.intersection((*code.co_names, *named)):
+        return f"a look at {name} at {_line(code, line)}"
     for step in dis.get_instructions(code):
         # From 3.13 on `starts_line` says whether, and `line_number` which.
         line = getattr(step, "line_number", None) or int(step.starts_line or 0) or line
