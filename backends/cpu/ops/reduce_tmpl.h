@@ -14,7 +14,7 @@ TMPL_INLINE void RED_NAME(take)(A *a, const T *x, int64_t n, A center) {
         for (int j = 0; j < LANES; j++) {
             A v = LOAD(x[i + j]);
             a[j] = RED_PICK(a[j], v);
-            bad[j] |= v != v;
+            bad[j] |= v != v ? ~(red_mask)0 : 0; /* what the comparison gives */
         }
     }
     for (int j = 0; j < LANES; j++) a[j] = bad[j] ? (A)NAN : a[j];
