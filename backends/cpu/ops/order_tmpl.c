@@ -49,6 +49,13 @@ static void insertion(item *v, int64_t n) {
     }
 }
 
+/* Where a loop over n looks for an interrupt next: it asks goes_on(i, n) there. */
+static inline int64_t stretch_end(int64_t i, int64_t n) {
+    return n - i < STRETCH ? n : i + STRETCH;
+}
+
+static inline bool goes_on(int64_t i, int64_t n) { return i >= n || cpu_poll() == TN_OK; }
+
 /* Byte b of a key, from the lowest. */
 static inline uint32_t digit(K key, size_t b) { return (uint32_t)((uint64_t)key >> 8 * b & 255u); }
 
@@ -57,8 +64,11 @@ static inline uint32_t digit(K key, size_t b) { return (uint32_t)((uint64_t)key 
 static item *radix(item *v, item *spare, int64_t n) {
     uint32_t counts[sizeof(K)][DIGITS];
     memset(counts, 0, sizeof counts);
-    for (int64_t i = 0; i < n; i++)
-        for (size_t b = 0; b < sizeof(K); b++) counts[b][digit(v[i].key, b)]++;
+    for (int64_t i = 0; i < n;) {
+        for (int64_t stop = stretch_end(i, n); i < stop; i++)
+            for (size_t b = 0; b < sizeof(K); b++) counts[b][digit(v[i].key, b)]++;
+        if (!goes_on(i, n)) return NULL;
+    }
     for (size_t b = 0; b < sizeof(K); b++) {
         uint32_t *c = counts[b], sum = 0;
         if (c[digit(v[0].key, b)] == (uint32_t)n) continue;
@@ -68,9 +78,9 @@ static item *radix(item *v, item *spare, int64_t n) {
             sum += here;
         }
         for (int64_t i = 0; i < n;) {
-            int64_t stop = n - i < STRETCH ? n : i + STRETCH;
-            for (; i < stop; i++) spare[c[digit(v[i].key, b)]++] = v[i];
-            if (i < n && cpu_poll() != TN_OK) return NULL;
+            for (int64_t stop = stretch_end(i, n); i < stop; i++)
+                spare[c[digit(v[i].key, b)]++] = v[i];
+            if (!goes_on(i, n)) return NULL;
         }
         item *t = v;
         v = spare;
@@ -85,14 +95,17 @@ static item *sort_items(item *v, item *spare, int64_t n) {
     return v;
 }
 
-/* Merging runs of twice the length each time: for items whose positions are in no order. */
+/* Merging runs of twice the length each time: for items whose positions are in no order. NULL: interrupted. */
 static item *merge_items(item *v, item *spare, int64_t n) {
     for (int64_t i = 0; i < n; i += SMALL) insertion(v + i, n - i < SMALL ? n - i : SMALL);
     for (int64_t run = SMALL; run < n; run *= 2) {
         for (int64_t i = 0; i < n; i += 2 * run) {
             int64_t mid = i + run < n ? i + run : n, end = i + 2 * run < n ? i + 2 * run : n;
-            for (int64_t a = i, b = mid, k = i; k < end; k++)
-                spare[k] = b == end || (a < mid && before(v[a], v[b])) ? v[a++] : v[b++];
+            for (int64_t a = i, b = mid, k = i; k < end;) {
+                for (int64_t stop = stretch_end(k, end); k < stop; k++)
+                    spare[k] = b == end || (a < mid && before(v[a], v[b])) ? v[a++] : v[b++];
+                if (!goes_on(k, end)) return NULL;
+            }
         }
         item *t = v;
         v = spare;
@@ -101,9 +114,9 @@ static item *merge_items(item *v, item *spare, int64_t n) {
     return v;
 }
 
-/* Brings the k smallest items to the front, the k-th of them to v[k - 1]. */
-static void select_items(item *v, int64_t n, int64_t k) {
-    int64_t lo = 0, hi = n - 1, at = k - 1;
+/* Brings the k smallest items to the front, the k-th of them to v[k - 1]; false: interrupted. */
+static bool select_items(item *v, int64_t n, int64_t k) {
+    int64_t lo = 0, hi = n - 1, at = k - 1, swaps = 0;
     while (hi - lo > SMALL) {
         int64_t mid = lo + (hi - lo) / 2;
         item a = v[lo], b = v[mid], c = v[hi];
@@ -121,15 +134,17 @@ static void select_items(item *v, int64_t n, int64_t k) {
             item t = v[i];
             v[i++] = v[j];
             v[j--] = t;
+            if (++swaps % STRETCH == 0 && cpu_poll() != TN_OK) return false;
         }
         if (at <= j)
             hi = j;
         else if (at >= i)
             lo = i;
         else
-            return;
+            return true;
     }
     insertion(v + lo, hi - lo + 1);
+    return true;
 }
 
 /* ---- Rows --------------------------------------------------------------------------------------*/
@@ -155,16 +170,20 @@ typedef struct target {
     int64_t step_v, step_i;
 } target;
 
-static void fill(const job *j, const T *x, item *v) {
-    int64_t step = j->ax.step[0];
+static bool fill(const job *j, const T *x, item *v) {
+    int64_t step = j->ax.step[0], n = j->ax.n;
     K flip = j->reversed ? KEY_LAST : 0;
-    for (int64_t i = 0; i < j->ax.n; i++) {
-        v[i].key = (K)(key_of(x[i * step]) ^ flip);
-        v[i].at = (uint32_t)i;
+    for (int64_t i = 0; i < n;) {
+        for (int64_t stop = stretch_end(i, n); i < stop; i++) {
+            v[i].key = (K)(key_of(x[i * step]) ^ flip);
+            v[i].at = (uint32_t)i;
+        }
+        if (!goes_on(i, n)) return false;
     }
+    return true;
 }
 
-/* For few of many: the items among which the k smallest are, at the front; returns how many. They gather
+/* For few of many: the items among which the k smallest are, at the front; returns how many, 0 when interrupted. They gather
  * until there is no more room; then the k smallest of them stay, and what follows must be smaller than the
  * last of these, so most elements only meet that one, and none is moved often. */
 static int64_t keep_few(const job *j, const T *x, item *v) {
@@ -173,7 +192,7 @@ static int64_t keep_few(const job *j, const T *x, item *v) {
     K flip = j->reversed ? KEY_LAST : 0;
     for (; i < room; i++) v[kept++] = (item){(K)(key_of(x[i * step]) ^ flip), (uint32_t)i};
     while (kept == room) {
-        select_items(v, kept, j->k);
+        if (!select_items(v, kept, j->k)) return 0;
         K limit = v[j->k - 1].key;
         for (kept = j->k; i < n && kept < room; i++) {
             K key = (K)(key_of(x[i * step]) ^ flip);
@@ -187,6 +206,14 @@ static int64_t keep_few(const job *j, const T *x, item *v) {
 static void store(const job *j, const T *x, const target *to, int64_t i, uint32_t at) {
     to->values[i * to->step_v] = x[(int64_t)at * j->ax.step[0]];
     to->indices[i * to->step_i] = at;
+}
+
+static bool store_all(const job *j, const T *x, const target *to, const item *v, int64_t n) {
+    for (int64_t i = 0; i < n;) {
+        for (int64_t stop = stretch_end(i, n); i < stop; i++) store(j, x, to, i, v[i].at);
+        if (!goes_on(i, n)) return false;
+    }
+    return true;
 }
 
 /* The longest run of equal keys; of runs of one length the first, and its last item. */
@@ -203,46 +230,53 @@ static uint32_t most_frequent(const item *v, int64_t n) {
     return at;
 }
 
-static uint32_t median_of(const job *j, const T *x, item *v) {
+/* Where the median is, -1 when interrupted. */
+static int64_t median_of(const job *j, const T *x, item *v) {
     int64_t n = j->ax.n, numbers = n;
     for (int64_t i = 0; i < n; i++) {
         if (!is_nan(x[i * j->ax.step[0]])) continue;
-        if (j->what == MEDIAN) return (uint32_t)i;
+        if (j->what == MEDIAN) return i;
         numbers--;
     }
     if (numbers == 0) return 0;
-    select_items(v, n, (numbers - 1) / 2 + 1);
+    if (!select_items(v, n, (numbers - 1) / 2 + 1)) return -1;
     return v[(numbers - 1) / 2].at;
 }
 
 static tn_status one_row(const job *j, const T *x, const target *to, item *v, item *spare) {
     int64_t n = j->ax.n;
-    bool few = j->what == TOPK && j->k > 0 && j->k <= n / 8 && n >= FEW_ROOM;
+    bool few = j->what == TOPK && j->k > 0 && j->k <= n / 8 && n >= FEW_ROOM, done;
+    int64_t median;
     if (few)
-        n = keep_few(j, x, v);
+        done = (n = keep_few(j, x, v)) > 0;
     else
-        fill(j, x, v);
+        done = fill(j, x, v);
+    if (!done) return TN_E_INTERRUPTED;
     switch (j->what) {
     case SORT:
         v = sort_items(v, spare, n);
-        for (int64_t i = 0; v && i < n; i++) store(j, x, to, i, v[i].at);
+        done = v && store_all(j, x, to, v, n);
         break;
     case TOPK:
-        if (j->k < n) select_items(v, n, j->k);
-        if (j->sorted) v = merge_items(v, spare, j->k);
-        for (int64_t i = 0; i < j->k; i++) store(j, x, to, i, v[i].at);
+        if (j->k < n) done = select_items(v, n, j->k);
+        if (done && j->sorted) v = merge_items(v, spare, j->k);
+        done = done && v && store_all(j, x, to, v, j->k);
         break;
     case KTH:
-        select_items(v, n, j->k);
-        store(j, x, to, 0, v[j->k - 1].at);
+        done = select_items(v, n, j->k);
+        if (done) store(j, x, to, 0, v[j->k - 1].at);
         break;
     case MODE:
         v = sort_items(v, spare, n);
-        if (v) store(j, x, to, 0, most_frequent(v, n));
+        done = v != NULL;
+        if (done) store(j, x, to, 0, most_frequent(v, n));
         break;
-    default: store(j, x, to, 0, median_of(j, x, v));
+    default:
+        median = median_of(j, x, v);
+        done = median >= 0;
+        if (done) store(j, x, to, 0, (uint32_t)median);
     }
-    return v ? TN_OK : TN_E_INTERRUPTED;
+    return done ? TN_OK : TN_E_INTERRUPTED;
 }
 
 static tn_status some_rows(void *arg, int64_t begin, int64_t end) {
