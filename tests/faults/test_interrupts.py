@@ -20,6 +20,7 @@ CALLS = {
     "median": "x = tn.rand(1 << 26); call = lambda: tn.median(x)",
     "cumsum": "x = tn.rand(1, 1).expand(1 << 14, 1 << 14); call = lambda: tn.cumsum(x, 0)",
     "gemm": "x = tn.rand(3500, 3500).to(tn.complex128); call = lambda: x @ x",
+    "cat": "x = tn.rand(1 << 26); call = lambda: tn.cat([x] * 8)",
     "cdist": "x = tn.rand(6000, 64); call = lambda: tn.cdist(x, x, p=1.5)",
 }
 BOUND = 3.0
