@@ -13,7 +13,14 @@
 #include "nn_priv.h"
 #include "op_norm.h"
 
-/* ---- Shape rules ------------------------------------------------------------------------------*/
+/* ---- Shape rules ------------------------------------------------------------------------------
+ *
+ * Results are packed by rows, whatever the order of the input: so are PyTorch's, and what is drawn
+ * for their elements follows. */
+
+static tn_status packed_like(tn_infer *inf, const tn_view *x) {
+    return tni_infer_set(inf, 0, x->ndim, x->shape);
+}
 
 static tn_status float_result(tn_infer *inf, const tn_view *x, int64_t dtype, const char *kernel) {
     int32_t d = dtype >= 0 ? (int32_t)dtype : tn_view_dtype(x);
@@ -22,8 +29,7 @@ static tn_status float_result(tn_infer *inf, const tn_view *x, int64_t dtype, co
                        tni_type_text(d));
     }
     inf->compute = inf->out[0].dtype = d;
-    tni_infer_same(inf, 0, x);
-    return TN_OK;
+    return packed_like(inf, x);
 }
 
 tn_status tni_infer_softmax(tn_infer *inf, const void *args) {
@@ -38,13 +44,13 @@ tn_status tni_infer_log_softmax(tn_infer *inf, const void *args) {
 
 tn_status tni_infer__softmax_backward(tn_infer *inf, const void *args) {
     const tn__softmax_backward_args *a = args;
-    tni_infer_same(inf, 0, a->y);
+    TN_TRY(packed_like(inf, a->y));
     return tni_infer_expect(inf, 0, a->grad, a->y->ndim, a->y->shape, -1);
 }
 
 tn_status tni_infer__log_softmax_backward(tn_infer *inf, const void *args) {
     const tn__log_softmax_backward_args *a = args;
-    tni_infer_same(inf, 0, a->y);
+    TN_TRY(packed_like(inf, a->y));
     return tni_infer_expect(inf, 0, a->grad, a->y->ndim, a->y->shape, -1);
 }
 
@@ -52,8 +58,7 @@ static tn_status scan(tn_infer *inf, const tn_view *x, int64_t dtype) {
     int32_t d = dtype >= 0 ? (int32_t)dtype : tn_view_dtype(x);
     if (dtype < 0 && tn_dtype_category(d) < TN_CAT_FLOAT) d = TN_I64;
     inf->compute = inf->out[0].dtype = d;
-    tni_infer_same(inf, 0, x);
-    return TN_OK;
+    return packed_like(inf, x);
 }
 
 tn_status tni_infer_cumsum(tn_infer *inf, const void *args) {

@@ -200,7 +200,8 @@ static tn_status bring_back(const elsewhere *c, tn_tensor *near, int32_t dtype,
         return TN_OK;
     }
     TN_TRY(tni_tensor_new_fast(dtype, c->device, near->v.ndim, near->v.shape, &far));
-    if (near->v.word & TN_W_DENSE) tni_like_layout(far, &near->v);
+    const tn_view *like = &near->v;
+    if (like->word & TN_W_DENSE) tni_like_layout(far, &like, 1);
     tn_status st = copy_back(c, far, near);
     if (st != TN_OK)
         tn_tensor_unref(&far);

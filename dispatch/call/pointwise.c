@@ -132,18 +132,18 @@ static tn_status find_device(call *c) {
     return TN_OK;
 }
 
-/* The output of a call without out=: the layout of the first operand of full shape. */
+/* The output of a call without out=: Note [Order of a result] in tensor.c. Operands that are packed
+ * by rows agree on rows. */
 static tn_status make_output(call *c, int32_t ndim, const int64_t *shape) {
+    const tn_view *like[TN_MAX_OPERANDS];
+    uint64_t odd = 0;
     for (int i = 0; i < c->nin; i++) {
-        const tn_view *v = &c->in[i]->v;
-        if (v->ndim != ndim || memcmp(v->shape, shape, sizeof *shape * (size_t)ndim) != 0) continue;
-        if ((v->word & TN_W_CONTIGUOUS) && !(v->word & TN_W_CHANNELS_LAST)) break;
-        if (!(v->word & TN_W_DENSE)) continue;
-        TN_TRY(tni_tensor_new_fast(c->result, c->device, ndim, shape, &c->out));
-        tni_like_layout(c->out, v);
-        return TN_OK;
+        like[i] = &c->in[i]->v;
+        odd |= (like[i]->word & TN_W_CHANNELS_LAST) | (~like[i]->word & TN_W_CONTIGUOUS);
     }
-    return tni_tensor_new_fast(c->result, c->device, ndim, shape, &c->out);
+    TN_TRY(tni_tensor_new_fast(c->result, c->device, ndim, shape, &c->out));
+    if (odd) tni_like_layout(c->out, like, c->nin);
+    return TN_OK;
 }
 
 /* Checks out= or the in-place target and says where the kernel writes. */

@@ -36,7 +36,7 @@ void tni_infer_same(tn_infer *inf, int i, const tn_view *x) {
     tn_out_meta *m = &inf->out[i];
     m->ndim = x->ndim;
     memcpy(m->shape, x->shape, sizeof *m->shape * (size_t)x->ndim);
-    m->strided = !(x->word & TN_W_CONTIGUOUS) && (x->word & TN_W_DENSE);
+    m->strided = !(x->word & TN_W_CONTIGUOUS);
     if (m->strided) tni_format_strides(TN_FORMAT_PRESERVE, x, x->ndim, x->shape, m->strides);
 }
 

@@ -148,36 +148,59 @@ static tn_status sum_out(operand *o, const bool *keep) {
     return TN_OK;
 }
 
-/* A dimension of size 1 beside a larger one of the same label broadcasts: it is dropped. */
-static tn_status drop_ones(operand *a, const operand *b) {
+/* Takes a dimension of size 1 out of o. */
+static tn_status drop_one(operand *o, int32_t d) {
+    tn_tensor *t = NULL;
+    TN_TRY(tn_select(o->t, d, 0, &t));
+    replace(o, t);
+    drop_label(o, d);
+    return TN_OK;
+}
+
+/* Takes dimensions of size 1 out of a: they broadcast beside b's. Labels that b does not have at a
+ * larger size, and that are needed, are noted in `ones`. */
+static tn_status drop_ones(operand *a, const operand *b, const bool *keep, bool *ones) {
     for (int32_t d = a->n - 1; d >= 0; d--) {
-        int32_t e = find(b, a->label[d]);
-        if (e < 0) continue;
-        int64_t x = tn_tensor_shape(a->t)[d], y = tn_tensor_shape(b->t)[e];
-        if (x == y) continue;
-        if (x != 1 && y != 1) {
+        uint8_t l = a->label[d];
+        int32_t e = find(b, l);
+        int64_t x = tn_tensor_shape(a->t)[d], y = e < 0 ? 1 : tn_tensor_shape(b->t)[e];
+        if (e >= 0 && x != y && x != 1 && y != 1) {
             return tn_fail(TN_E_SHAPE, 1,
                            "einsum(): operands do not broadcast with remapped shapes: a dimension "
                            "has sizes %lld and %lld",
                            (long long)x, (long long)y);
         }
         if (x != 1) continue;
-        tn_tensor *t = NULL;
-        TN_TRY(tn_select(a->t, d, 0, &t));
-        replace(a, t);
-        drop_label(a, d);
+        if (y == 1 && keep[l]) ones[l] = true;
+        TN_TRY(drop_one(a, d));
     }
     return TN_OK;
 }
 
+/* Labels in the order of the result: those of the equation's right side, then all others. */
+typedef struct ranked {
+    int32_t n;
+    uint8_t label[LABELS];
+} ranked;
+
+static ranked rank_labels(const operand *want) {
+    ranked r = {0, {0}};
+    for (int32_t d = 0; d < want->n; d++) r.label[r.n++] = want->label[d];
+    for (int l = LETTERS; l < LABELS; l++)
+        if (find(want, (uint8_t)l) < 0) r.label[r.n++] = (uint8_t)l;
+    for (int l = 0; l < LETTERS; l++)
+        if (find(want, (uint8_t)l) < 0) r.label[r.n++] = (uint8_t)l;
+    return r;
+}
+
 /* Permutes o to the labels of three groups and reshapes it to three dimensions. */
-static tn_status as_three(const operand *o, const uint8_t *const *group, const int32_t *n,
-                          tn_tensor **ret) {
+static tn_status as_three(const operand *o, const operand *const *group, tn_tensor **ret) {
     int64_t perm[TN_MAX_DIMS], shape[3] = {1, 1, 1};
     int32_t at = 0;
     for (int g = 0; g < 3; g++) {
-        for (int32_t i = 0; i < n[g]; i++) {
-            int32_t d = find(o, group[g][i]);
+        for (int32_t i = 0; i < group[g]->n; i++) {
+            int32_t d = find(o, group[g]->label[i]);
+            if (d < 0) continue; /* of size 1 */
             perm[at++] = d;
             shape[g] *= tn_tensor_shape(o->t)[d];
         }
@@ -189,55 +212,106 @@ static tn_status as_three(const operand *o, const uint8_t *const *group, const i
     return st;
 }
 
-/* a = a contracted with b; `keep` names the labels that are needed afterwards. */
-static tn_status contract(operand *a, operand *b, const bool *keep) {
-    TN_TRY(drop_ones(a, b));
-    TN_TRY(drop_ones(b, a));
-    uint8_t batch[TN_MAX_DIMS], summed[TN_MAX_DIMS], left[TN_MAX_DIMS], right[TN_MAX_DIMS];
-    int32_t nbatch = 0, nsum = 0, nleft = 0, nright = 0;
-    bool keep_a[LABELS], keep_b[LABELS];
+/* o with the dimensions of `all`, those that it does not have being of size 1. */
+static tn_status aligned(const operand *o, const operand *all, tn_tensor **ret) {
+    int64_t perm[TN_MAX_DIMS];
+    int32_t at = 0;
+    for (int32_t i = 0; i < all->n; i++) {
+        int32_t d = find(o, all->label[i]);
+        if (d >= 0) perm[at++] = d;
+    }
+    tn_tensor *t = NULL;
+    TN_TRY(tn_permute(o->t, tn_ints_of(perm, at), &t));
+    for (int32_t i = 0; i < all->n; i++) {
+        if (find(o, all->label[i]) >= 0) continue;
+        tn_tensor *wider = NULL;
+        tn_status st = tn_unsqueeze(t, i, &wider);
+        tn_tensor_unref(&t);
+        if (st) return st;
+        t = wider;
+    }
+    *ret = t;
+    return TN_OK;
+}
+
+static tn_status multiply(const operand *a, const operand *b, operand *ret) {
+    tn_tensor *x = NULL, *y = NULL;
+    tn_status st = aligned(a, ret, &x);
+    if (!st) st = aligned(b, ret, &y);
+    if (!st) st = tn_mul(x, y, &ret->t);
+    tn_tensor_unref(&x);
+    tn_tensor_unref(&y);
+    return st;
+}
+
+/* One batched product of (batch, left, summed) with (batch, summed, right). */
+static tn_status product(const operand *a, const operand *b, const operand *batch,
+                         const operand *left, const operand *summed, const operand *right,
+                         operand *ret) {
+    const operand *ga[3] = {batch, left, summed}, *gb[3] = {batch, summed, right};
+    const operand *all[3] = {batch, left, right};
+    int64_t shape[TN_MAX_DIMS];
+    ret->n = 0;
+    for (int g = 0; g < 3; g++) {
+        for (int32_t i = 0; i < all[g]->n; i++) {
+            uint8_t l = all[g]->label[i];
+            int32_t d = find(a, l), e = find(b, l);
+            shape[ret->n] = d >= 0   ? tn_tensor_shape(a->t)[d]
+                            : e >= 0 ? tn_tensor_shape(b->t)[e]
+                                     : 1;
+            ret->label[ret->n++] = l;
+        }
+    }
+    tn_tensor *x = NULL, *y = NULL, *prod = NULL;
+    tn_status st = as_three(a, ga, &x);
+    if (!st) st = as_three(b, gb, &y);
+    if (!st) st = tn_bmm(x, y, &prod);
+    if (!st) st = tn_reshape(prod, tn_ints_of(shape, ret->n), &ret->t);
+    tn_tensor_unref(&x);
+    tn_tensor_unref(&y);
+    tn_tensor_unref(&prod);
+    return st;
+}
+
+/* a = a contracted with b; `keep` names the labels that are needed afterwards. Groups are in the
+ * result's order, and the operand whose labels come first there is the left one, so that the
+ * product lies in memory as the result does where that can be (the strides are PyTorch's). */
+static tn_status contract(operand *a, operand *b, const bool *keep, const ranked *order) {
+    bool keep_a[LABELS], keep_b[LABELS], ones[LABELS] = {false};
     for (int l = 0; l < LABELS; l++) {
         keep_a[l] = keep[l] || find(b, (uint8_t)l) >= 0;
         keep_b[l] = keep[l] || find(a, (uint8_t)l) >= 0;
     }
     TN_TRY(sum_out(a, keep_a));
     TN_TRY(sum_out(b, keep_b));
-    for (int32_t d = 0; d < a->n; d++) {
-        uint8_t l = a->label[d];
-        if (find(b, l) < 0) {
-            left[nleft++] = l;
-        } else if (keep[l]) {
-            batch[nbatch++] = l;
-        } else {
-            summed[nsum++] = l;
-        }
+    TN_TRY(drop_ones(a, b, keep, ones));
+    TN_TRY(drop_ones(b, a, keep, ones));
+    for (int l = 0; l < LABELS; l++) { /* what broadcast against a 1 may have to be summed now */
+        keep_a[l] = keep[l] || find(b, (uint8_t)l) >= 0;
+        keep_b[l] = keep[l] || find(a, (uint8_t)l) >= 0;
     }
-    for (int32_t d = 0; d < b->n; d++) {
-        if (find(a, b->label[d]) < 0) right[nright++] = b->label[d];
+    TN_TRY(sum_out(a, keep_a));
+    TN_TRY(sum_out(b, keep_b));
+    operand batch = {NULL, 0, {0}}, summed = batch, left = batch, right = batch, all = batch;
+    for (int32_t i = 0; i < order->n; i++) {
+        uint8_t l = order->label[i];
+        bool in_a = find(a, l) >= 0, in_b = find(b, l) >= 0;
+        if (!in_a && !in_b && !ones[l]) continue;
+        operand *group = in_a && in_b ? (keep[l] ? &batch : &summed) : in_a ? &left : &right;
+        if (all.n == TN_MAX_DIMS) return tn_fail(TN_E_STATE, 1, "einsum(): too many dimensions");
+        all.label[all.n++] = l;
+        group->label[group->n++] = l;
     }
-    if (nbatch + nleft + nright > TN_MAX_DIMS) {
-        return tn_fail(TN_E_STATE, 1, "einsum(): too many dimensions");
+    operand res = all;
+    tn_status st;
+    if (summed.n == 0) {
+        st = multiply(a, b, &res);
+    } else if (left.n && right.n &&
+               find(&all, right.label[right.n - 1]) < find(&all, left.label[0])) {
+        st = product(b, a, &batch, &right, &summed, &left, &res);
+    } else {
+        st = product(a, b, &batch, &left, &summed, &right, &res);
     }
-    operand res = {NULL, 0, {0}};
-    int64_t shape[TN_MAX_DIMS];
-    for (int32_t i = 0; i < nbatch + nleft + nright; i++) {
-        uint8_t l = i < nbatch           ? batch[i]
-                    : i < nbatch + nleft ? left[i - nbatch]
-                                         : right[i - nbatch - nleft];
-        int32_t d = find(a, l);
-        shape[i] = d >= 0 ? tn_tensor_shape(a->t)[d] : tn_tensor_shape(b->t)[find(b, l)];
-        res.label[res.n++] = l;
-    }
-    const uint8_t *ga[3] = {batch, left, summed}, *gb[3] = {batch, summed, right};
-    int32_t na[3] = {nbatch, nleft, nsum}, nb[3] = {nbatch, nsum, nright};
-    tn_tensor *x = NULL, *y = NULL, *prod = NULL;
-    tn_status st = as_three(a, ga, na, &x);
-    if (!st) st = as_three(b, gb, nb, &y);
-    if (!st) st = nsum == 0 ? tn_mul(x, y, &prod) : tn_bmm(x, y, &prod);
-    if (!st) st = tn_reshape(prod, tn_ints_of(shape, res.n), &res.t);
-    tn_tensor_unref(&x);
-    tn_tensor_unref(&y);
-    tn_tensor_unref(&prod);
     if (st) return st;
     tn_tensor_unref(&a->t);
     *a = res;
@@ -317,6 +391,7 @@ tn_status tni_composite_einsum(const void *args, tn_tensor **rets) {
         goto out;
     }
     if ((st = read_output(s, count, dots, &want))) goto out;
+    const ranked order = rank_labels(&want);
     for (int64_t i = 0; i < n; i++) {
         for (int l = 0; l < LABELS; l++) keep[l] = find(&want, (uint8_t)l) >= 0;
         for (int64_t j = i + 1; j < n; j++) {
@@ -324,7 +399,9 @@ tn_status tni_composite_einsum(const void *args, tn_tensor **rets) {
                 keep[ops[j].label[d]] = true;
             }
         }
-        st = i > 0 ? contract(&ops[0], &ops[i], keep) : n == 1 ? sum_out(&ops[0], keep) : TN_OK;
+        st = i > 0    ? contract(&ops[0], &ops[i], keep, &order)
+             : n == 1 ? sum_out(&ops[0], keep)
+                      : TN_OK;
         if (st) goto out;
     }
     st = arrange(&ops[0], &want, &rets[0]);

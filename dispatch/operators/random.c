@@ -319,7 +319,7 @@ static tn_status dropped(tn_tensor *input, double p, tn_tensor **ret_output, tn_
     tn_tensor *dense;
     double scale = kept_scale(tn_tensor_dtype(input), p);
     if (input->v.word & TN_W_DENSE) return tn__dropout(input, p, scale, NULL, ret_output, ret_mask);
-    TN_TRY(tn_contiguous(input, TN_FORMAT_CONTIGUOUS, &dense));
+    TN_TRY(tn_clone(input, TN_FORMAT_PRESERVE, &dense));
     tn_status st = tn__dropout(dense, p, scale, NULL, ret_output, ret_mask);
     tn_tensor_unref(&dense);
     return st;

@@ -507,12 +507,11 @@ static bool find_shape(const tni_pgroup *g, tn_tensor *const *in, int32_t *ret_n
                                  shape) != TN_OK)
             return false;
     for (int32_t i = 0; i < g->nin; i++) {
-        if (!alike && !tni_shape_is(in[i], *ret_ndim, shape)) continue;
-        full |= 1u << i;
+        if (alike || tni_shape_is(in[i], *ret_ndim, shape)) full |= 1u << i;
         uint64_t word = in[i]->v.word;
         if ((word & (TN_W_CONTIGUOUS | TN_W_CHANNELS_LAST)) == TN_W_CONTIGUOUS) continue;
-        /* of its order the results would be; with gaps it has none that they would take over */
-        if (word & (TN_W_CONTIGUOUS | TN_W_DENSE)) return false;
+        if (!tni_rows_first(&in[i]->v, *ret_ndim, shape))
+            return false; /* results follow its order */
     }
     for (int32_t i = 0; i < g->nreach; i++)
         if (!(g->reach[i] & full)) return false;

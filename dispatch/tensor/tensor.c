@@ -153,18 +153,51 @@ static void strides_in_order(int32_t ndim, const int64_t *shape, const int8_t *o
     }
 }
 
-/* Dimension numbers by rising stride of `like`; ties keep the row-major order. */
-static void order_of(const tn_view *like, int8_t *order) {
-    int32_t n = like->ndim;
-    for (int32_t k = 0; k < n; k++) {
-        int8_t d = (int8_t)(n - 1 - k);
-        int32_t j = k;
-        while (j > 0 && like->strides[d] < like->strides[order[j - 1]] && like->shape[d] != 1) {
-            order[j] = order[j - 1];
-            j--;
-        }
-        order[j] = d;
+/* v's stride of dimension d of a result to which it broadcasts; 0: it repeats there. */
+static int64_t stride_within(const tn_view *v, int32_t ndim, const int64_t *shape, int32_t d) {
+    int32_t own = d - (ndim - v->ndim);
+    return own < 0 || (v->shape[own] == 1 && shape[d] != 1) ? 0 : v->strides[own];
+}
+
+/* 1: dimension a has the longer steps, -1: the shorter ones, 0: no operand says. The first operand
+ * that goes on in both decides; of equal steps the longer dimension lies outside. */
+static int compare_steps(const tn_view *const *like, int n, int32_t ndim, const int64_t *shape,
+                         int32_t a, int32_t b) {
+    for (int i = 0; i < n; i++) {
+        int64_t x = stride_within(like[i], ndim, shape, a);
+        int64_t y = stride_within(like[i], ndim, shape, b);
+        if (x == 0 || y == 0) continue;
+        if (x != y) return x > y ? 1 : -1;
+        if (shape[a] > shape[b]) return 1;
     }
+    return 0;
+}
+
+/* Note [Order of a result]: dimensions from the fastest, as the operands have them; what they leave
+ * open is row-major. PyTorch's TensorIterator sorts so, and with it what is drawn for a result's
+ * elements in memory order. */
+static void order_of(const tn_view *const *like, int n, int32_t ndim, const int64_t *shape,
+                     int8_t *order) {
+    for (int32_t k = 0; k < ndim; k++) order[k] = (int8_t)(ndim - 1 - k);
+    for (int32_t k = 1; k < ndim; k++) {
+        int32_t at = k;
+        for (int32_t j = k - 1; j >= 0; j--) {
+            int says = compare_steps(like, n, ndim, shape, order[j], order[at]);
+            if (says < 0) break;
+            if (says == 0) continue;
+            int8_t d = order[j];
+            order[j] = order[at];
+            order[at] = d;
+            at = j;
+        }
+    }
+}
+
+bool tni_rows_first(const tn_view *v, int32_t ndim, const int64_t *shape) {
+    for (int32_t d = 1; d < ndim; d++)
+        for (int32_t before = 0; before < d; before++)
+            if (compare_steps(&v, 1, ndim, shape, d, before) > 0) return false;
+    return true;
 }
 
 void tni_format_strides(int32_t format, const tn_view *like, int32_t ndim, const int64_t *shape,
@@ -173,9 +206,8 @@ void tni_format_strides(int32_t format, const tn_view *like, int32_t ndim, const
     for (int32_t k = 0; k < ndim; k++) order[k] = (int8_t)(ndim - 1 - k);
     if (format == TN_FORMAT_CHANNELS_LAST && ndim == 4) memcpy(order, nhwc, sizeof nhwc);
     if (format == TN_FORMAT_CHANNELS_LAST_3D && ndim == 5) memcpy(order, ndhwc, sizeof ndhwc);
-    if (format == TN_FORMAT_PRESERVE && like && like->ndim == ndim &&
-        !(like->word & TN_W_CONTIGUOUS) && (like->word & TN_W_DENSE))
-        order_of(like, order);
+    if (format == TN_FORMAT_PRESERVE && like && like->ndim == ndim)
+        order_of(&like, 1, ndim, shape, order);
     strides_in_order(ndim, shape, order, strides);
 }
 
@@ -514,8 +546,10 @@ bool tni_shape_is(const tn_tensor *t, int32_t ndim, const int64_t *shape) {
            (ndim == 0 || memcmp(t->v.shape, shape, sizeof *shape * (size_t)ndim) == 0);
 }
 
-void tni_like_layout(tn_tensor *t, const tn_view *like) {
-    tni_format_strides(TN_FORMAT_PRESERVE, like, t->v.ndim, t->v.shape, t->v.strides);
+void tni_like_layout(tn_tensor *t, const tn_view *const *like, int n) {
+    int8_t order[TN_MAX_DIMS];
+    order_of(like, n, t->v.ndim, t->v.shape, order);
+    strides_in_order(t->v.ndim, t->v.shape, order, t->v.strides);
     tni_tensor_refresh(t);
 }
 

@@ -43,8 +43,10 @@ tn_status tni_storage_foreign(tn_device device, void *data, uint64_t bytes, uint
 /* A number as a 0-d tensor on the heap. */
 tn_status tni_scalar_heap(tn_scalar s, tn_tensor **ret_tensor);
 bool tni_shape_is(const tn_tensor *t, int32_t ndim, const int64_t *shape);
-/* Gives a packed new tensor the dimension order of `like` (same shape). */
-void tni_like_layout(tn_tensor *t, const tn_view *like);
+/* Whether v, broadcast to that shape, leaves a result's dimensions in the order of rows. */
+bool tni_rows_first(const tn_view *v, int32_t ndim, const int64_t *shape);
+/* Gives a packed new tensor the dimension order of n operands that broadcast to it. */
+void tni_like_layout(tn_tensor *t, const tn_view *const *like, int n);
 
 /* ---- generator.c -------------------------------------------------------------------------------*/
 tn_status tni_rng_acquire(const tn_call *call, tn_generator *gen, uint64_t blocks, tn_rng *ret_rng);

@@ -1,0 +1,91 @@
+"""The order of a result's dimensions in memory, which is PyTorch's: numbers that are drawn for its
+elements, as dropout's, follow it. Strides are what PyTorch 2.13 gives; dimensions of size 1 are
+left out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import tenon as tn
+from tenon.nn import functional as F
+
+
+def operands() -> dict[str, tn.Tensor]:
+    last = tn.channels_last
+    return {
+        "gaps": tn.randn(6, 4, 5).permute(2, 0, 1)[:, ::2],  # (5, 3, 4)
+        "rows_with_gaps": tn.randn(3, 8)[:, ::2],
+        "turned_with_gaps": tn.randn(4, 6).t()[::2],
+        "expanded": tn.randn(3, 4, 1).expand(3, 4, 2).permute(2, 1, 0),
+        "channels_last": tn.randn(2, 3, 4, 5).to(memory_format=last),
+        "slice_of_channels": tn.randn(2, 6, 4, 5).to(memory_format=last)[:, ::2],
+        "turned": tn.randn(6, 4, 5).permute(1, 2, 0),
+    }
+
+
+KEPT = {
+    "gaps": (1, 20, 5), "rows_with_gaps": (4, 1), "turned_with_gaps": (1, 3),
+    "expanded": (12, 1, 4), "channels_last": (60, 1, 15, 3), "slice_of_channels": (60, 1, 15, 3),
+    "turned": (5, 1, 20),
+}  # fmt: skip
+KEEPING: dict[str, Any] = {
+    "exp": lambda x: x.exp(), "compare": lambda x: x > 0, "numbers": lambda x: 2 * x - 1,
+    "convert": lambda x: x.double(), "clone": lambda x: x.clone(), "like": tn.zeros_like,
+    "drawn": tn.rand_like, "dropout": lambda x: F.dropout(x, 0.5), "sort": lambda x: x.sort()[0],
+    "flip": lambda x: x.flip(0), "row": lambda x: tn.randn(x.shape[-1]) + x,
+    "column": lambda x: tn.randn(x.shape[0], *[1] * (x.dim() - 1)) * x,
+    "before a packed one": lambda x: x + x.clone(memory_format=tn.contiguous_format),
+    "three": lambda x: tn.addcmul(x, x, x), "gelu": F.gelu,
+}  # fmt: skip
+PACKING: dict[str, Any] = {
+    "softmax": lambda x: x.softmax(-1), "log_softmax": lambda x: x.log_softmax(0),
+    "cumsum": lambda x: x.cumsum(0), "cumprod": lambda x: x.cumprod(0),
+    "after a packed one": lambda x: x.clone(memory_format=tn.contiguous_format) + x,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("operand", KEPT)
+@pytest.mark.parametrize("name", KEEPING)
+def test_results_have_their_operands_order(name: str, operand: str) -> None:
+    x = operands()[operand]
+    assert KEEPING[name](x).stride() == KEPT[operand]
+
+
+@pytest.mark.parametrize("operand", KEPT)
+@pytest.mark.parametrize("name", PACKING)
+def test_results_are_packed_by_rows(name: str, operand: str) -> None:
+    assert PACKING[name](operands()[operand]).is_contiguous()
+
+
+def test_broadcast_operands_have_a_say_where_they_go_on() -> None:
+    turned = tn.randn(4, 4).t()
+    assert (tn.randn(2, 1, 1) * turned).stride() == (16, 1, 4)
+    assert (turned * tn.randn(2, 1, 1)).stride() == (16, 1, 4)
+    assert tn.where(tn.ones(2, 1, 1) > 0, turned, 0.0).stride() == (16, 1, 4)
+    assert (tn.randn(2, 1, 1, 1) + tn.randn(3, 4, 5).permute(2, 0, 1)).stride() == (60, 1, 20, 5)
+
+
+def test_gradients_of_softmax_are_packed() -> None:
+    x = tn.randn(6, 4, 5).permute(1, 2, 0).requires_grad_()
+    for f in (tn.softmax, tn.log_softmax):
+        (g,) = tn.autograd.grad(f(x, -1), x, tn.ones(4, 5, 6))
+        assert g.is_contiguous()
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes", "strides"),
+    [
+        ("bij,bjk->bki", [(2, 3, 4), (2, 4, 5)], (15, 3, 1)),
+        ("bn,nd->db", [(2, 3), (3, 4)], (2, 1)),
+        ("bhij,hg->bgij", [(2, 16, 3, 4), (16, 16)], (192, 1, 64, 16)),
+        ("ij,jk->ik", [(2, 3), (3, 4)], (4, 1)),
+        ("bhid,bhjd->bhij", [(2, 3, 4, 5), (2, 3, 6, 5)], (72, 24, 6, 1)),
+        ("bhst,bthd->bshd", [(2, 3, 5, 6), (2, 6, 3, 4)], (60, 4, 20, 1)),
+        ("ijk,kl->ilj", [(2, 3, 4), (4, 5)], (15, 1, 5)),
+        ("e,cd->ecd", [(2,), (4, 4)], (16, 4, 1)),
+        ("i,j->ij", [(3,), (4,)], (4, 1)),
+    ],
+)
+def test_products_of_einsum_lie_as_they_are_wanted(equation, shapes, strides) -> None:
+    assert tn.einsum(equation, *map(tn.randn, shapes)).stride() == strides
