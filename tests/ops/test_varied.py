@@ -28,13 +28,14 @@ LACKING = re.compile(
     r"implemented|supported|[Uu]nsupported|dtype|only supports|erivative|differentiable"
 )
 # What PyTorch refuses and Tenon computes: broadcasting losses, transforms of nothing, shapes that a
-# layer in Python refuses before the operator is called.
+# layer in Python refuses before the operator is called, zero points outside of their levels, whose
+# values would have to be looked at.
 MORE = {
     "conv_transpose1d", "max_pool1d", "avg_pool1d", "adaptive_avg_pool1d", "repeat_interleave",
     "addr", "cross", "cov", "rms_norm", "view_copy_as_type", "view_as_type", "view_as_complex",
     "binary_cross_entropy_with_logits", "soft_margin_loss", "margin_ranking_loss",
     "gaussian_nll_loss", "cosine_embedding_loss", "triplet_margin_loss", "multi_margin_loss",
-    "multilabel_margin_loss",
+    "multilabel_margin_loss", "fake_quantize_per_channel_affine",
 }  # fmt: skip
 # The other way round, and where PyTorch's numbers are not those of the definition, by calls: it
 # copies where a factor does not change a size, has no order of the bounds of logit, overflows.
