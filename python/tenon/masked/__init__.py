@@ -1,4 +1,4 @@
-"""tenon.masked: reductions and normalisations that leave elements out.
+"""tenon.masked: reductions and normalisations that leave elements out, and tensors with a mask.
 
 Where `mask` is False an element stands aside: it is replaced by what does not change the result.
 The mask is broadcast to the input; None takes every element. Slices of which nothing is left give
@@ -16,6 +16,7 @@ from tenon._C import Tensor
 from tenon._C import dtype as DType  # noqa: N812
 
 __all__ = [
+    "MaskedTensor", "as_masked_tensor", "is_masked_tensor", "masked_tensor",
     "amax", "amin", "argmax", "argmin", "cumprod", "cumsum", "log_softmax", "logaddexp",
     "logsumexp", "mean", "median", "norm", "normalize", "prod", "softmax", "softmin", "std", "sum",
     "var",
@@ -367,3 +368,11 @@ def normalize(
     kept = _filled(input, mask, 0, "normalize")
     size = norm(input, ord, dim, keepdim=True, dtype=dtype, mask=mask)
     return kept / size.clamp_min(eps)
+
+
+from tenon.masked._tensor import (  # noqa: E402 - it is made of the functions above
+    MaskedTensor,
+    as_masked_tensor,
+    is_masked_tensor,
+    masked_tensor,
+)
