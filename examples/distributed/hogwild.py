@@ -19,7 +19,9 @@ from digits import TRAINED, Net, evaluate, load
 from progress import Progress
 
 
-def train(rank: int, options: argparse.Namespace, model: Net, images, labels) -> None:
+def train(
+    rank: int, options: argparse.Namespace, model: Net, images: torch.Tensor, labels: torch.Tensor
+) -> None:
     """What one process does: its gradients are its own, the parameters those of all."""
     torch.set_num_threads(1)
     torch.manual_seed(1 + rank)

@@ -114,7 +114,7 @@ _SUBMODULES = frozenset({
     "hub", "jit", "linalg", "multiprocessing", "nn", "onnx", "ops", "optim",
     "overrides", "profiler", "random", "serialization", "signal", "sparse",
     "special", "testing", "types", "utils", "version", "compiler", "cpu",
-    "fx", "futures", "return_types",
+    "fx", "futures", "nested", "return_types",
     "masked", "__config__", "export", "library", "ffi", "storage", "ao", "quantization",
 })  # fmt: skip
 
@@ -137,7 +137,7 @@ _LATER = {
     ), "ao.quantization._grids"),
     "set_printoptions": "_tensor.print", "get_printoptions": "_tensor.print",
     **dict.fromkeys(("Stream", "Event", "stream", "current_stream"), "_device.streams"),
-    "Future": "futures",
+    "Future": "futures", "jagged": "nested._tensor",
     "DisableTorchFunctionSubclass": "overrides",
     "SymInt": "types", "SymFloat": "types", "SymBool": "types", "ScriptModule": "jit",
     "Graph": "_device.capture", "graph": "_device.capture",

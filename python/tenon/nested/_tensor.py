@@ -1,0 +1,465 @@
+"""The class of nested tensors, and how calls reach their components.
+
+Calls arrive in `run`. A rule is a name in one of the tables below; what has none is refused by
+name. Dimensions that a call names are counted past the list of components, plain tensors beside
+them go along whole, or row by row where they have a row for each component.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import tenon
+from tenon import _C, Tensor
+from tenon.overrides import DisableTorchFunctionSubclass
+
+_ELEMENTS = {
+    "abs", "acos", "add", "asin", "atan", "bernoulli", "celu", "celu_", "ceil", "clamp", "clone",
+    "contiguous", "cos", "cosh", "cpu", "cuda", "detach", "div", "divide", "double", "dropout",
+    "elu", "eq", "erf", "exp", "expm1", "float", "floor", "ge", "gelu", "gt", "half", "hardswish",
+    "hardtanh", "int", "bfloat16", "bool", "le", "leaky_relu", "log", "log1p", "logical_and",
+    "logical_not", "logical_or", "long", "lt", "masked_fill", "maximum", "minimum", "mish", "mul",
+    "multiply", "nan_to_num", "ne", "neg", "ones_like", "pow", "rand_like", "randn_like",
+    "reciprocal", "relu", "relu6", "round", "rsqrt", "rsub", "selu", "sgn", "sigmoid", "sign",
+    "silu", "sin", "sinh", "softplus", "sqrt", "square", "sub", "subtract", "tan", "tanh", "to",
+    "true_divide", "trunc", "type", "where", "zeros_like", "empty_like", "full_like", "isnan",
+    "isfinite", "isinf",
+    *(f"__{n}__" for n in (
+        "add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "pow", "rpow", "neg",
+        "abs", "eq", "ne", "lt", "le", "gt", "ge", "invert", "and", "or",
+    )),
+}  # fmt: skip
+# By rows where a plain tensor has one for each component; the others take it whole.
+_PRODUCTS = {"matmul", "bmm", "__matmul__", "__rmatmul__"}
+_WHOLE = {"linear", "layer_norm", "rms_norm", "embedding", "scaled_dot_product_attention",
+          "native_layer_norm", "normalize"}  # fmt: skip
+# Where their dimensions stand among the arguments, and by what names.
+_DIMS: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
+    "softmax": ((1,), ("dim",)), "log_softmax": ((1,), ("dim",)), "cumsum": ((1,), ("dim",)),
+    "transpose": ((1, 2), ("dim0", "dim1")), "swapaxes": ((1, 2), ("axis0", "axis1")),
+    "unsqueeze": ((1,), ("dim",)), "squeeze": ((1,), ("dim",)), "chunk": ((2,), ("dim",)),
+    "split": ((2,), ("dim",)), "select": ((1,), ("dim",)), "narrow": ((1,), ("dim",)),
+    "flip": ((1,), ("dims",)), "flatten": ((1, 2), ("start_dim", "end_dim")),
+    "unflatten": ((1,), ("dim",)), "sum": ((1,), ("dim",)), "mean": ((1,), ("dim",)),
+    "amax": ((1,), ("dim",)), "amin": ((1,), ("dim",)), "all": ((1,), ("dim",)),
+    "any": ((1,), ("dim",)), "std": ((1,), ("dim",)), "var": ((1,), ("dim",)),
+    "argmax": ((1,), ("dim",)), "argmin": ((1,), ("dim",)),
+}  # fmt: skip
+_REDUCING = {"sum", "mean", "amax", "amin", "all", "any", "std", "var", "argmax", "argmin"}
+_OWN = {
+    "as_subclass", "__new__", "__init__", "__init_subclass__", "__subclasshook__", "__class__",
+    "__getattribute__", "__setattr__", "__delattr__", "__dir__", "__sizeof__", "get_device",
+    "__torch_function__", "__class_getitem__", "is_floating_point", "is_complex", "is_signed",
+    "element_size",
+}  # fmt: skip
+
+_numbers = itertools.count(1)
+
+
+class _Jagged:
+    """The layout of components that lie one after the other."""
+
+    def __repr__(self) -> str:
+        return f"{repr(_C.float32).partition('.')[0]}.jagged"
+
+    def __reduce__(self) -> str:
+        return "jagged"
+
+
+jagged = _Jagged()
+
+
+class RaggedSize:
+    """The size of a dimension that differs from component to component."""
+
+    def __init__(self) -> None:
+        self._number = next(_numbers)
+
+    def __repr__(self) -> str:
+        return f"j{self._number}"
+
+
+def of_components(parts: list[Tensor], layout: Any = None) -> NestedTensor:
+    """A nested tensor of these components."""
+    layout = tenon.strided if layout is None else layout
+    if layout is not tenon.strided and layout is not jagged:
+        raise RuntimeError(f"nested tensors are strided or jagged, not {layout}")
+    for i, p in enumerate(parts):
+        if p.dim() != parts[0].dim():
+            raise RuntimeError(
+                "All Tensors given to nested_tensor must have the same dimension. Found dimension "
+                f"{p.dim()} for Tensor at index {i} and dimension {parts[0].dim()} for Tensor at "
+                "index 0."
+            )
+        if p.dtype is not parts[0].dtype or p.device != parts[0].device:
+            raise RuntimeError("nested tensors have components of one dtype on one device")
+    if layout is jagged:
+        _check_jagged(parts)
+    like = parts[0] if parts else tenon.empty(0)
+    with DisableTorchFunctionSubclass():
+        made = tenon.empty(0, dtype=like.dtype, device=like.device).as_subclass(NestedTensor)
+    made._parts, made._layout = list(parts), layout
+    made._ragged = None
+    return made
+
+
+def _check_jagged(parts: list[Tensor]) -> None:
+    if not parts or parts[0].dim() == 0:
+        raise RuntimeError("jagged: expected a list of tensors with at least one dimension")
+    if len({p.shape[1:] for p in parts}) > 1 and _ragged_dim(parts) is None:
+        raise RuntimeError("jagged: the components may differ in one dimension only")
+
+
+def _ragged_dim(parts: list[Tensor]) -> int | None:
+    """The one dimension, counted in components, in which they differ; 0 where they do not."""
+    ranks = range(parts[0].dim())
+    apart = [d for d in ranks if len({p.shape[d] for p in parts}) > 1]
+    return None if len(apart) > 1 else apart[0] if apart else 0
+
+
+def _past(dim: Any, rank: int, name: str) -> Any:
+    """A dimension of a nested tensor of that rank, in its components."""
+    if isinstance(dim, list | tuple):
+        return type(dim)(_past(d, rank, name) for d in dim)
+    if not -rank <= dim < rank:
+        raise IndexError(
+            f"{name}: Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], "
+            f"but got {dim})"
+        )
+    if dim % rank == 0:
+        raise RuntimeError(f"{name}(): dimension 0 of a nested tensor is the list of components")
+    return dim % rank - 1
+
+
+def _count(args: Any, kwargs: dict[str, Any]) -> int:
+    found = {len(v._parts) for v in _nested_in((args, kwargs))}
+    if len(found) > 1:
+        raise RuntimeError(f"nested tensors of different lengths: {sorted(found)}")
+    return found.pop()
+
+
+def _nested_in(value: Any) -> list[NestedTensor]:
+    if isinstance(value, NestedTensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple) and not isinstance(value, tenon.Size):
+        return [n for v in value for n in _nested_in(v)]
+    return []
+
+
+def _component(value: Any, i: int, count: int, rank: int, by_rows: bool) -> Any:
+    """An argument of the call for component i."""
+    if isinstance(value, NestedTensor):
+        return value._parts[i]
+    if isinstance(value, list | tuple) and not isinstance(value, tenon.Size):
+        return type(value)(_component(v, i, count, rank, by_rows) for v in value)
+    if isinstance(value, Tensor) and by_rows and value.dim() == rank and rank > 0:
+        if value.shape[0] not in (1, count):
+            raise RuntimeError(
+                f"a tensor of {value.shape[0]} rows beside a nested tensor of {count} components"
+            )
+        return value[i if value.shape[0] == count else 0]
+    return value
+
+
+def _for_each(func: Any, args: Any, kwargs: Any, by_rows: bool) -> list[Any]:
+    count, rank = _count(args, kwargs), _nested_in((args, kwargs))[0].dim()
+    return [
+        func(
+            *(_component(v, i, count, rank, by_rows) for v in args),
+            **{k: _component(v, i, count, rank, by_rows) for k, v in kwargs.items()},
+        )
+        for i in range(count)
+    ]
+
+
+def _given(out: list[Any], like: NestedTensor) -> Any:
+    """The results of all components as one."""
+    if out and isinstance(out[0], list | tuple):
+        return type(out[0])(_given(list(column), like) for column in zip(*out, strict=True))
+    made = of_components(out, tenon.strided)
+    same = like._layout is jagged and out and out[0].dim() and _ragged_dim(out) is not None
+    if same:
+        made._layout = jagged
+        if [p.shape[0] for p in out] == [p.shape[0] for p in like._parts]:
+            made._ragged = like._symbol()
+    return made
+
+
+def _along(name: str, func: Any, args: Any, kwargs: Any) -> Any:
+    self, *rest = args
+    rank = self.dim() + (name == "unsqueeze")
+    places, names = _DIMS[name]
+    rest = [_past(v, rank, name) if i + 1 in places and v is not None else v
+            for i, v in enumerate(rest)]  # fmt: skip
+    keywords = {k: _past(v, rank, name) if k in names and v is not None else v
+                for k, v in kwargs.items()}  # fmt: skip
+    if (
+        name in ("chunk", "split", "flatten")
+        and len(rest) < places[0]
+        and not (set(names) & set(keywords))
+    ):
+        raise RuntimeError(f"{name}(): dimension 0 of a nested tensor is the list of components")
+    out = _for_each(func, [self, *rest], keywords, False)
+    named = [v for i, v in enumerate(rest) if i + 1 in places] + [keywords.get(n) for n in names]
+    whole = name in _REDUCING and all(v is None for v in named)
+    if whole:
+        return _over_all(name, func, self)
+    dense = name in _REDUCING and self._layout is jagged and len({o.shape for o in out}) == 1
+    return tenon.stack(out) if dense else _given(out, self)
+
+
+def _over_all(name: str, func: Any, self: NestedTensor) -> Tensor:
+    """A reduction of all elements of all components."""
+    return func(tenon.cat([p.reshape(-1) for p in self._parts]))
+
+
+def _reshaped(func: Any, args: Any) -> Any:
+    self, *sizes = args
+    sizes = list(sizes[0]) if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
+    if not sizes or sizes[0] not in (-1, len(self._parts)):
+        raise RuntimeError(
+            f"view: For now nested view cannot change the first dimension, {len(self._parts)}"
+        )
+    sizes = [-1 if isinstance(s, RaggedSize) else s for s in sizes[1:]]
+    return _given([func(p, sizes) for p in self._parts], self)
+
+
+def run(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A call with a nested tensor among its arguments."""
+    name = getattr(func, "__name__", "")
+    if "input" in kwargs and not args:
+        kwargs = dict(kwargs)
+        args = (kwargs.pop("input"),)
+    nested = _nested_in((args, kwargs))
+    with DisableTorchFunctionSubclass():
+        if name in ("view", "reshape"):
+            return _reshaped(func, args)
+        if name in _DIMS:
+            return _along(name, func, args, kwargs)
+        if name == "cat":
+            parts = [p for n in nested for p in n._parts]
+            if (args[1] if len(args) > 1 else kwargs.get("dim", 0)) == 0:
+                return of_components(parts, nested[0]._layout)
+            dims = _past(args[1] if len(args) > 1 else kwargs["dim"], nested[0].dim(), name)
+            return _given(_for_each(func, (args[0], dims), {}, False), nested[0])
+        inplace = name.endswith("_") and not name.endswith("__") and name not in _ELEMENTS
+        base = name[:-1] if inplace else name
+        if base in _ELEMENTS or base in _PRODUCTS:
+            out = _for_each(func, args, kwargs, base in _PRODUCTS or base in _ELEMENTS)
+        elif base in _WHOLE:
+            out = _for_each(func, args, kwargs, False)
+        else:
+            raise RuntimeError(
+                f"{name}() is not there for nested tensors; unbind() gives the components, "
+                "to_padded_tensor() one tensor"
+            )
+        return args[0] if inplace else _given(out, nested[0])
+
+
+class NestedTensor(Tensor):
+    """A batch of tensors whose sizes differ; see the package."""
+
+    _parts: list[Tensor]
+    _layout: Any
+    _ragged: RaggedSize | None
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return run(func, args, kwargs or {})
+
+    def _symbol(self) -> RaggedSize:
+        if self._ragged is None:
+            self._ragged = RaggedSize()
+        return self._ragged
+
+    @property
+    def is_nested(self) -> bool:  # type: ignore[override]
+        return True
+
+    @property
+    def layout(self) -> Any:  # type: ignore[override]
+        return self._layout
+
+    @property
+    def requires_grad(self) -> bool:  # type: ignore[override]
+        return any(p.requires_grad for p in self._parts)
+
+    @property
+    def is_leaf(self) -> bool:  # type: ignore[override]
+        return all(p.is_leaf for p in self._parts)
+
+    @property
+    def grad_fn(self) -> Any:  # type: ignore[override]
+        return self._parts[0].grad_fn if self._parts else None
+
+    @property
+    def grad(self) -> NestedTensor | None:  # type: ignore[override]
+        found = [p.grad for p in self._parts]
+        return None if any(g is None for g in found) else of_components(found, self._layout)
+
+    @property
+    def ndim(self) -> int:  # type: ignore[override]
+        return self.dim()
+
+    @property
+    def shape(self) -> Any:  # type: ignore[override]
+        return self.size()
+
+    def dim(self) -> int:
+        return 1 + (self._parts[0].dim() if self._parts else 0)
+
+    ndimension = dim
+
+    def size(self, dim: int | None = None) -> Any:
+        """One size; of a jagged tensor also all of them, a RaggedSize where they differ."""
+        if dim is None:
+            if self._layout is not jagged:
+                raise RuntimeError(
+                    "a nested tensor has no sizes; size(dim) tells those that are one number"
+                )
+            ragged = _ragged_dim(self._parts)
+            inner = [self._symbol() if d == ragged else s
+                     for d, s in enumerate(self._parts[0].shape)]  # fmt: skip
+            return (len(self._parts), *inner)
+        rank = self.dim()
+        if not -rank <= dim < rank:
+            raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, "
+                             f"{rank - 1}], but got {dim})")  # fmt: skip
+        if dim % rank == 0:
+            return len(self._parts)
+        sizes = {p.shape[dim % rank - 1] for p in self._parts}
+        if self._layout is jagged and dim % rank - 1 == _ragged_dim(self._parts):
+            return self._symbol()
+        if len(sizes) > 1:
+            raise RuntimeError(f"Given dimension {dim} is irregular and does not have a size.")
+        return sizes.pop()
+
+    def numel(self) -> int:
+        return sum(p.numel() for p in self._parts)
+
+    nelement = numel
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def __iter__(self) -> Any:
+        return iter(self._parts)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, tuple):
+            first, *rest = index
+            if isinstance(first, int):
+                return self._parts[first][tuple(rest)]
+            parts = [p[tuple(rest)] for p in self._parts[first]]
+            return _given(parts, self)
+        if isinstance(index, slice):
+            return of_components(self._parts[index], self._layout)
+        return self._parts[index]
+
+    def unbind(self, dim: int = 0) -> tuple[Tensor, ...]:
+        """The components."""
+        if dim % max(self.dim(), 1):
+            raise RuntimeError("NestedTensor can only be unbound along dimension 0")
+        return tuple(self._parts)
+
+    def values(self) -> Tensor:
+        """The components one after the other, along the dimension in which they differ."""
+        dim = _ragged_dim(self._parts) if self._parts else 0
+        if dim is None:
+            raise RuntimeError("values(): the components differ in more than one dimension")
+        return tenon.cat(self._parts, dim)
+
+    def offsets(self) -> Tensor:
+        """Where components begin in `values()`, and the end of the last."""
+        dim = _ragged_dim(self._parts) or 0
+        return tenon.tensor([0, *itertools.accumulate(p.shape[dim] for p in self._parts)])
+
+    def lengths(self) -> None:
+        """None: no component has more room than it needs."""
+
+    def is_contiguous(self, memory_format: Any = None) -> bool:
+        return all(p.is_contiguous() for p in self._parts)
+
+    def requires_grad_(self, requires_grad: bool = True) -> NestedTensor:
+        for p in self._parts:
+            p.requires_grad_(requires_grad)
+        return self
+
+    def backward(self, gradient: Any = None, *args: Any, **kwargs: Any) -> None:
+        """Gradients of what the components were made of."""
+        if not isinstance(gradient, NestedTensor):
+            raise RuntimeError("backward(): a nested tensor needs a nested gradient")
+        tenon.autograd.backward(self._parts, gradient._parts, *args, **kwargs)
+
+    def to_padded_tensor(self, padding: float, output_size: Any = None) -> Tensor:
+        """See nested.to_padded_tensor."""
+        return to_padded_tensor(self, padding, output_size)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> NestedTensor:
+        parts = [p.detach().clone().requires_grad_(p.requires_grad) for p in self._parts]
+        return memo.setdefault(id(self), of_components(parts, self._layout))
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return of_components, (self._parts, self._layout)
+
+    def __repr__(self, **options: Any) -> str:
+        if self._layout is jagged:
+            size = ", ".join(map(str, self.size()))
+            return (f"NestedTensor(size=({size}), offsets={self.offsets()}, "
+                    f"contiguous={self.is_contiguous()})")  # fmt: skip
+        body = ",\n".join("  " + repr(p.detach()).replace("\n", "\n  ") for p in self._parts)
+        return f"nested_tensor([\n{body}\n])"
+
+    __str__ = __repr__
+
+
+def to_padded_tensor(input: Any, padding: float, output_size: Any = None) -> Tensor:
+    """One tensor of all components, each in the corner of a box of the largest sizes, or of
+    `output_size`, with `padding` around it.
+
+    >>> nested.nested_tensor([tn.ones(1), tn.ones(2)]).to_padded_tensor(0.0).tolist()
+    [[1.0, 0.0], [1.0, 1.0]]
+    """
+    if not isinstance(input, NestedTensor):
+        raise TypeError(f"to_padded_tensor(): expected a nested tensor, not {type(input).__name__}")
+    parts = input._parts
+    if not parts:
+        raise RuntimeError("to_padded_tensor(): at least one component is needed")
+    sizes = [max(p.shape[d] for p in parts) for d in range(parts[0].dim())]
+    if output_size is not None:
+        given = list(output_size)[1:]
+        if len(given) != len(sizes) or any(a < b for a, b in zip(given, sizes, strict=True)):
+            raise RuntimeError("Value in output_size is less than NestedTensor padded size. "
+                               "Truncation is not supported.")  # fmt: skip
+        sizes = given
+    from tenon.nn.functional import pad
+
+    boxes = [
+        pad(p, [n for d in reversed(range(p.dim())) for n in (0, sizes[d] - p.shape[d])],
+            value=padding)
+        for p in parts
+    ]  # fmt: skip
+    return tenon.stack(boxes)
+
+
+def _method(name: str) -> Callable[..., Any]:
+    func = getattr(Tensor, name)
+
+    @functools.wraps(func)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return run(func, (self, *args), kwargs)
+
+    return method
+
+
+for _name in dir(Tensor):
+    if callable(getattr(Tensor, _name)) and _name not in _OWN | set(vars(NestedTensor)):
+        setattr(NestedTensor, _name, _method(_name))

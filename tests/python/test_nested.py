@@ -1,0 +1,212 @@
+"""Nested tensors: each component against NumPy, attention against masked padding."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+import tenon as tn
+from tenon import nested, nn
+from tenon.nested import NestedTensor
+from tenon.nn import functional as F
+
+RNG = np.random.default_rng(0)
+PARTS = [RNG.normal(size=(n, 6)) for n in (2, 4, 3)]
+LAYOUTS = pytest.mark.parametrize("layout", [tn.strided, tn.jagged], ids=str)
+
+
+def ours(layout: Any = tn.strided, **options: Any) -> NestedTensor:
+    return nested.nested_tensor(PARTS, layout=layout, **options)
+
+
+def check(got: Any, want: list[np.ndarray], atol: float = 1e-12) -> None:
+    assert isinstance(got, NestedTensor) and got.is_nested and len(got) == len(want)
+    for g, w in zip(got.unbind(), want, strict=True):
+        assert g.shape == w.shape and np.allclose(g.detach().numpy(), w, atol=atol)
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+ROW, EACH = RNG.normal(size=6), RNG.normal(size=(3, 1, 6))
+
+
+@LAYOUTS
+@pytest.mark.parametrize(
+    ("make", "want"),
+    [
+        (lambda x: x + x, lambda p, i: 2 * p), (lambda x: 1 - 2 * x, lambda p, i: 1 - 2 * p),
+        (lambda x: -x, lambda p, i: -p), (lambda x: x > 0, lambda p, i: p > 0),
+        (lambda x: tn.sin(x), lambda p, i: np.sin(p)), (F.relu, lambda p, i: np.maximum(p, 0)),
+        (lambda x: x * tn.tensor(ROW), lambda p, i: p * ROW),
+        (lambda x: x * tn.tensor(EACH), lambda p, i: p * EACH[i]),
+        (lambda x: x.softmax(-1), lambda p, i: softmax(p)),
+        (lambda x: F.softmax(x, dim=2), lambda p, i: softmax(p)),
+        (lambda x: x.transpose(1, 2), lambda p, i: p.T),
+        (lambda x: x.transpose(-1, -2), lambda p, i: p.T),
+        (lambda x: x @ x.transpose(1, 2), lambda p, i: p @ p.T),
+        (lambda x: tn.matmul(x, tn.tensor(EACH).transpose(1, 2)), lambda p, i: p @ EACH[i].T),
+        (lambda x: x.chunk(3, -1)[1], lambda p, i: p[:, 2:4]),
+        (lambda x: x.split(4, dim=2)[0], lambda p, i: p[:, :4]),
+        (lambda x: x.unflatten(-1, [2, 3]), lambda p, i: p.reshape(-1, 2, 3)),
+        (lambda x: x.view(3, -1, 3, 2), lambda p, i: p.reshape(-1, 3, 2)),
+        (lambda x: x.unsqueeze(-1), lambda p, i: p[..., None]),
+        (lambda x: x.unsqueeze(1).squeeze(1), lambda p, i: p),
+        (lambda x: x.unflatten(-1, [2, 3]).flatten(-2), lambda p, i: p),
+        (lambda x: x.sum(-1, keepdim=True), lambda p, i: p.sum(-1, keepdims=True)),
+        (lambda x: x.cumsum(1), lambda p, i: p.cumsum(0)),
+        (lambda x: x.float().double(), lambda p, i: p.astype("f4")),
+        (lambda x: x.clone().mul_(2), lambda p, i: 2 * p),
+        (lambda x: tn.ones_like(x), lambda p, i: np.ones_like(p)),
+        (lambda x: tn.cat([x, x], -1), lambda p, i: np.concatenate([p, p], -1)),
+        (lambda x: x[:, 1:], lambda p, i: p[1:]),
+    ],
+)  # fmt: skip
+def test_each_component(make: Any, want: Any, layout: Any) -> None:
+    check(make(ours(layout)), [want(p, i) for i, p in enumerate(PARTS)], 1e-6)
+
+
+@LAYOUTS
+def test_sizes(layout: Any) -> None:
+    x = ours(layout)
+    assert x.dim() == x.ndim == 3 and x.size(0) == len(x) == 3 and x.size(2) == x.size(-1) == 6
+    assert x.numel() == 54 and x.dtype is tn.float64 and x.layout is layout
+    assert not x.requires_grad and x.is_contiguous()
+    if layout is tn.strided:
+        with pytest.raises(RuntimeError, match="irregular"):
+            x.size(1)
+        with pytest.raises(RuntimeError, match="no sizes"):
+            x.shape  # noqa: B018
+    else:
+        assert repr(x.size(1)).startswith("j") and x.shape[0] == 3 and x.shape[2] == 6
+        assert x.shape[1] is x.size(1) is (x * 2).shape[1]
+        assert x.offsets().tolist() == [0, 2, 6, 9] and x.lengths() is None
+        assert np.array_equal(x.values().numpy(), np.concatenate(PARTS))
+    with pytest.raises(IndexError):
+        x.size(3)
+
+
+def test_parts_of_it() -> None:
+    x = ours()
+    assert np.array_equal(x[1].numpy(), PARTS[1]) and np.array_equal(x[1, 2].numpy(), PARTS[1][2])
+    assert [len(p) for p in x] == [2, 4, 3]
+    check(x[1:], PARTS[1:])
+    check(tn.cat([x, x]), PARTS + PARTS)
+    with pytest.raises(RuntimeError, match="along dimension 0"):
+        x.unbind(1)
+
+
+@LAYOUTS
+def test_padding(layout: Any) -> None:
+    x = ours(layout)
+    want = np.full((3, 4, 6), -1.0)
+    for i, p in enumerate(PARTS):
+        want[i, : len(p)] = p
+    assert np.array_equal(x.to_padded_tensor(-1.0).numpy(), want)
+    wide = nested.to_padded_tensor(x, 0.0, (3, 5, 7))
+    assert wide.shape == (3, 5, 7) and wide[:, 4].abs().sum() == 0
+    with pytest.raises(RuntimeError, match="Truncation"):
+        x.to_padded_tensor(0.0, (3, 3, 6))
+    with pytest.raises(TypeError, match="nested"):
+        nested.to_padded_tensor(tn.ones(2), 0.0)
+
+
+@LAYOUTS
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_is_that_of_padded_batches(layout: Any, causal: bool) -> None:
+    tn.manual_seed(0)
+    pack, out, norm = nn.Linear(6, 18).double(), nn.Linear(6, 6).double(), nn.LayerNorm(6).double()
+
+    def attend(x: Any, mask: Any) -> Any:
+        q, k, v = (t.unflatten(-1, [2, 3]).transpose(1, 2) for t in pack(norm(x)).chunk(3, dim=-1))
+        options = {"is_causal": causal} if mask is None else {"attn_mask": mask}
+        y = F.scaled_dot_product_attention(q, k, v, **options)
+        return out(y.transpose(1, 2).flatten(-2))
+
+    x = ours(layout)
+    padded, sizes = x.to_padded_tensor(0.0), [len(p) for p in PARTS]
+    seen = tn.stack([(tn.arange(4) < n).expand(4, 4) for n in sizes]).unsqueeze(1)
+    if causal:
+        seen = seen & tn.ones(4, 4, dtype=tn.bool).tril()
+    want = attend(padded, seen)
+    got = attend(x, None)
+    check(got, [want[i, :n].detach().numpy() for i, n in enumerate(sizes)], 1e-9)
+    got.to_padded_tensor(0.0).square().sum().backward()
+    mine = [p.grad.clone() for p in (pack.weight, out.weight, norm.weight)]
+    for p in (pack.weight, out.weight, norm.weight):
+        p.grad = None
+    sum(want[i, :n].square().sum() for i, n in enumerate(sizes)).backward()
+    theirs = [p.grad for p in (pack.weight, out.weight, norm.weight)]
+    assert all(a.allclose(b, atol=1e-9) for a, b in zip(mine, theirs, strict=True))
+
+
+def test_reductions_over_what_differs_are_plain_for_jagged() -> None:
+    got = ours(tn.jagged).sum(dim=1)
+    assert type(got) is tn.Tensor
+    assert np.allclose(got.numpy(), [p.sum(0) for p in PARTS])
+    assert np.isclose(ours().mean().item(), np.concatenate(PARTS).mean())
+
+
+def test_histories() -> None:
+    x = ours(requires_grad=True)
+    (x * x).to_padded_tensor(0.0).sum().backward()
+    check(x.grad, [2 * p for p in PARTS])
+    rows = tn.tensor(PARTS[1], requires_grad=True)
+    both = nested.as_nested_tensor([rows[:1], rows])
+    both.to_padded_tensor(0.0).sum().backward()
+    assert rows.grad.sum(1).tolist() == [12.0, 6.0, 6.0, 6.0]
+    assert both.requires_grad and not both.is_leaf and not both.detach().requires_grad
+
+
+def test_ways_to_make_one() -> None:
+    values = tn.arange(10).view(5, 2)
+    x = nested.nested_tensor_from_jagged(values, tn.tensor([0, 1, 5]))
+    assert [p.tolist() for p in x] == [[[0, 1]], [[2, 3], [4, 5], [6, 7], [8, 9]]]
+    assert x[0].data_ptr() == values.data_ptr()
+    x = nested.nested_tensor_from_jagged(values, lengths=tn.tensor([2, 3]))
+    assert x.offsets().tolist() == [0, 2, 5]
+    x = nested.narrow(tn.arange(12).view(2, 6), 1, tn.tensor([0, 2]), 3, tn.jagged)
+    assert [p.tolist() for p in x] == [[0, 1, 2], [8, 9, 10]]
+    x = nested.masked_select(tn.arange(4).view(2, 2), tn.tensor([[True, False], [True, True]]))
+    assert [p.tolist() for p in x] == [[0], [2, 3]]
+    x = nested.nested_tensor([[1, 2], [3]], dtype=tn.float32)
+    assert x.dtype is tn.float32 and x[1].tolist() == [3.0]
+    assert [p.tolist() for p in nested.as_nested_tensor(tn.eye(2))] == [[1, 0], [0, 1]]
+    for again in (copy.deepcopy(ours()), pickle.loads(pickle.dumps(ours()))):
+        check(again, PARTS)
+
+
+def test_text() -> None:
+    x = nested.nested_tensor([tn.ones(1), tn.ones(2)])
+    assert repr(x) == "nested_tensor([\n  tensor([1.]),\n  tensor([1., 1.])\n])"
+    x = nested.nested_tensor([tn.ones(1, 2), tn.ones(3, 2)], layout=tn.jagged)
+    assert str(x) == f"NestedTensor(size=(2, {x.size(1)}, 2), offsets=tensor([0, 1, 4]), " \
+                     "contiguous=True)"  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda x: x.softmax(0), RuntimeError, "list of components"),
+        (lambda x: x.softmax(3), IndexError, "out of range"),
+        (lambda x: tn.svd(x), RuntimeError, "svd.* is not there for nested tensors"),
+        (lambda x: x + nested.nested_tensor([tn.ones(2, 6)]), RuntimeError, "different lengths"),
+        (lambda x: x * tn.ones(2, 1, 6), RuntimeError, "2 rows beside"),
+        (lambda x: x.view(9, 6), RuntimeError, "first dimension"),
+        (lambda x: nested.nested_tensor([tn.ones(1), tn.ones(1, 1)]), RuntimeError,
+         "same dimension"),
+        (lambda x: nested.nested_tensor([tn.ones(1, 2), tn.ones(2, 3)], layout=tn.jagged),
+         RuntimeError, "one dimension only"),
+        (lambda x: nested.as_nested_tensor(5), TypeError, "list"),
+        (lambda x: nested.nested_tensor_from_jagged(tn.ones(3)), RuntimeError, "offsets or length"),
+        (lambda x: x.backward(), RuntimeError, "nested gradient"),
+    ],
+)  # fmt: skip
+def test_mistakes(call: Any, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        call(ours())
