@@ -135,6 +135,9 @@ _LATER = {
         "qint8", "quint8", "qint32", "quint4x2", "per_tensor_affine", "per_tensor_symmetric",
         "per_channel_affine", "per_channel_symmetric", "per_channel_affine_float_qparams",
     ), "ao.quantization._grids"),
+    **dict.fromkeys((
+        "dequantize", "quantize_per_channel", "quantize_per_tensor", "quantize_per_tensor_dynamic",
+    ), "ao.quantization._quantized"),
     "set_printoptions": "_tensor.print", "get_printoptions": "_tensor.print",
     **dict.fromkeys(("Stream", "Event", "stream", "current_stream"), "_device.streams"),
     "Future": "futures", "jagged": "nested._tensor",

@@ -51,6 +51,11 @@ def prelu(self: Tensor, weight: Tensor) -> Tensor:
     return functional.prelu(self, weight)
 
 
+def dequantize(self: Tensor) -> Tensor:
+    """The values as float32."""
+    return self.float()
+
+
 def apply_(self: Tensor, callable: Any) -> Tensor:
     """Replaces every element by what `callable` makes of it."""
     values = [callable(v) for v in self.detach().reshape(-1).tolist()]
@@ -207,9 +212,9 @@ for _name in ("to_sparse", "to_sparse_coo", "to_sparse_csr", "to_sparse_csc", "t
               "to_sparse_bsc"):  # fmt: skip
     setattr(Tensor, _name, _later("sparse", _name))
 del _name
-for _method in (__array_wrap__, __rdiv__, __reversed__, new_tensor, new, apply_, dim_order,
-                histogram, module_load, nonzero_static, prelu, record_stream, resize_, resize_as_,
-                tensor_split, __dir__):  # fmt: skip
+for _method in (__array_wrap__, __rdiv__, __reversed__, new_tensor, new, apply_, dequantize,
+                dim_order, histogram, module_load, nonzero_static, prelu, record_stream, resize_,
+                resize_as_, tensor_split, __dir__):  # fmt: skip
     setattr(Tensor, _method.__name__, _method)
 type_or_convert.__name__ = "type"  # a name that this file needs itself
 Tensor.type = type_or_convert

@@ -180,6 +180,11 @@ class StructureWriter:
         self.out += b"tR"
 
     def any_tensor(self, t: tenon.Tensor, path: str) -> None:
+        if t.is_quantized:
+            raise TypeError(
+                f"save(): {path} is quantized, which is not written: save its int_repr(), scale "
+                "and zero point"
+            )
         if _tensor.plugin_of(t.dtype) is not None and not _tensor.is_parameter(t):
             self.plugin_tensor(t, t.requires_grad and t.is_leaf)
             return
