@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -23,7 +24,7 @@ CALLS = {
     "cat": "x = tn.rand(1 << 26); call = lambda: tn.cat([x] * 8)",
     "cdist": "x = tn.rand(6000, 64); call = lambda: tn.cdist(x, x, p=1.5)",
 }
-BOUND = 3.0
+BOUND = 3.0 * len(os.sched_getaffinity(0))  # seconds of all threads: others may use the machine
 
 CODE = """
 import sys, time
@@ -33,12 +34,18 @@ import tenon as tn
 print("ready", flush=True)
 try:
     call()
-    print("finished", flush=True)
+    print("finished", time.process_time(), flush=True)
 except KeyboardInterrupt:
-    print("interrupted", flush=True)
+    print("interrupted", time.process_time(), flush=True)
 assert float((tn.ones(50, 50) @ tn.ones(50, 50)).sum()) == 125000.0
 assert tn.tensor([3, 1, 2]).sort()[0].tolist() == [1, 2, 3]
 """
+
+
+def worked(pid: int) -> float:
+    """The seconds for which a process has computed."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -49,10 +56,11 @@ def test_a_long_call_ends_soon(name: str) -> None:
         assert child.stdout is not None
         assert child.stdout.readline() == "ready\n"
         time.sleep(0.3)
-        sent = time.monotonic()
+        sent = worked(child.pid)
         child.send_signal(signal.SIGINT)
-        said, took = child.stdout.readline(), time.monotonic() - sent
+        said, _, at = child.stdout.readline().strip().partition(" ")
         assert child.wait(60) == 0
-    if said == "finished\n" and took < BOUND:
+    took = float(at) - sent
+    if said == "finished" and took < BOUND:
         pytest.skip("this machine is too fast for the size")
-    assert said == "interrupted\n" and took < BOUND, f"{said.strip()} after {took:.1f} s"
+    assert said == "interrupted" and took < BOUND, f"{said}: {took:.1f} s of work"

@@ -20,8 +20,7 @@ from tenon.utils.data import DataLoader, default_collate
 from tenon.utils.data._utils.collate import collate, default_collate_fn_map
 from tenon.utils.data._utils.worker import _generate_state
 from tenon.utils.weak import TensorWeakRef, WeakIdKeyDictionary, WeakTensorKeyDictionary
-
-from tests.python.test_run import run
+from test_run import run
 
 # ---- Results with names --------------------------------------------------------------------------
 
