@@ -193,3 +193,17 @@ def test_constants_become_attributes() -> None:
     gm = fx.symbolic_trace(lambda x: x + extra)
     assert tn.equal(gm(tn.ones(2)), tn.tensor([2.0, 3.0]))
     assert "_tensor_constant0" in gm.code
+
+
+def _kept(x):
+    return x + 1
+
+
+fx.wrap("_kept")
+
+
+def test_functions_of_programs_are_named_with_their_modules():
+    graph = fx.symbolic_trace(lambda x: _kept(x) * 2)
+    place = __name__.replace(".", "_")
+    assert f"kept = {place}__kept(x)" in graph.code
+    assert graph(tn.ones(2)).tolist() == [4.0, 4.0]

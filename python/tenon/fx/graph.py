@@ -340,8 +340,10 @@ class _Writer:
         """What stands for an object in the code."""
         name = qualified_name(fn)
         if name is None or (name in vars(builtins) and vars(builtins)[name] is not fn):
-            wanted = re.sub(r"\W", "_", getattr(fn, "__name__", type(fn).__name__))
-            return self.add_global(wanted, fn)
+            place = getattr(fn, "__module__", None)
+            wanted = getattr(fn, "__name__", type(fn).__name__)
+            wanted = f"{place}.{wanted}" if place else wanted
+            return self.add_global(re.sub(r"\W", "_", wanted), fn)
         head = name.split(".")[0]
         if "." in name:
             self.globals[head] = operator if head == "operator" else tenon
