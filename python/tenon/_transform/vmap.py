@@ -20,6 +20,7 @@ from typing import Any
 import tenon
 from tenon import _C
 from tenon._tape.call_modes import BaseTorchFunctionMode
+from tenon._tensor import routed
 from tenon._transform import vmap_rules
 from tenon.overrides import DisableTorchFunctionSubclass
 
@@ -149,32 +150,6 @@ class Batched(tenon.Tensor):
         return id(self)
 
 
-# Facts that an element tells by itself, and what the class defines above.
-_OWN = {
-    "size", "dim", "ndimension", "numel", "nelement", "element_size", "is_floating_point", "stride",
-    "is_complex", "is_signed", "get_device", "as_subclass", "backward", "requires_grad_",
-    "is_contiguous", "__len__", "__repr__", "__str__", "__format__", "__new__", "__init__",
-    "__init_subclass__", "__subclasshook__", "__getattribute__", "__setattr__", "__delattr__",
-    "__class__", "__dir__", "__reduce__", "__reduce_ex__", "__getstate__", "__sizeof__",
-    "__torch_function__", "__deepcopy__", "__dlpack__", "__dlpack_device__", "__class_getitem__",
-}  # fmt: skip
-
-
-def _method(name: str) -> Callable[..., Any]:
-    func = getattr(tenon.Tensor, name)
-
-    @functools.wraps(func)
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return run(func, (self, *args), kwargs)
-
-    return method
-
-
-for _name in dir(tenon.Tensor):
-    if callable(getattr(tenon.Tensor, _name)) and _name not in _OWN | set(vars(Batched)):
-        setattr(Batched, _name, _method(_name))
-
-
 def batched(batch: Any, level: int) -> Batched:
     """The tensor whose dimension 0 is mapped, as one element."""
     with DisableTorchFunctionSubclass(), _C.no_grad():
@@ -212,6 +187,13 @@ def run(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
     call.check_target()
     out = vmap_rules.apply(call)
     return one_by_one(call) if out is NotImplemented else out
+
+
+routed.route_methods(Batched, run, {
+    *routed.SIZES, *routed.KINDS, "backward", "requires_grad_", "__repr__", "__str__", "__format__",
+    "__reduce__", "__reduce_ex__", "__getstate__", "__deepcopy__", "__dlpack__",
+    "__dlpack_device__",
+})  # fmt: skip
 
 
 def call_of(name: str, func: Any, args: Any, kwargs: Any, level: Level) -> vmap_rules.Call:

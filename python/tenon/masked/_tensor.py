@@ -7,12 +7,12 @@ functions of tenon.masked, elementwise ones to the data, those that move element
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import tenon
 from tenon import Tensor, masked
+from tenon._tensor.routed import KINDS, SIZES, route_methods
 from tenon.overrides import DisableTorchFunctionSubclass
 
 __all__ = ["MaskedTensor", "as_masked_tensor", "is_masked_tensor", "masked_tensor"]
@@ -52,13 +52,6 @@ _MOVING = {
 _REDUCING = {
     "sum", "mean", "prod", "amax", "amin", "argmax", "argmin", "median", "var", "std", "norm",
     "logsumexp", "cumsum", "cumprod", "softmax", "log_softmax",
-}  # fmt: skip
-# What the object tells by itself.
-_OWN = {
-    "size", "dim", "ndimension", "numel", "nelement", "element_size", "is_floating_point", "stride",
-    "is_complex", "is_signed", "get_device", "as_subclass", "is_contiguous", "__len__", "__new__",
-    "__init__", "__init_subclass__", "__subclasshook__", "__getattribute__", "__setattr__",
-    "__delattr__", "__class__", "__dir__", "__sizeof__", "__torch_function__", "__class_getitem__",
 }  # fmt: skip
 
 
@@ -290,19 +283,7 @@ def _again(data: Tensor, mask: Tensor, requires_grad: bool) -> MaskedTensor:
     return MaskedTensor(data, mask, requires_grad)
 
 
-def _method(name: str) -> Callable[..., Any]:
-    func = getattr(Tensor, name)
-
-    @functools.wraps(func)
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return run(func, (self, *args), kwargs)
-
-    return method
-
-
-for _name in dir(Tensor):
-    if callable(getattr(Tensor, _name)) and _name not in _OWN | set(vars(MaskedTensor)):
-        setattr(MaskedTensor, _name, _method(_name))
+route_methods(MaskedTensor, run, SIZES | KINDS)
 
 
 def masked_tensor(data: Tensor, mask: Tensor, requires_grad: bool = False) -> MaskedTensor:

@@ -7,13 +7,13 @@ them go along whole, or row by row where they have a row for each component.
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Callable
 from typing import Any
 
 import tenon
 from tenon import _C, Tensor
+from tenon._tensor.routed import KINDS, route_methods
 from tenon.overrides import DisableTorchFunctionSubclass
 
 _ELEMENTS = {
@@ -49,13 +49,6 @@ _DIMS: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
     "argmax": ((1,), ("dim",)), "argmin": ((1,), ("dim",)),
 }  # fmt: skip
 _REDUCING = {"sum", "mean", "amax", "amin", "all", "any", "std", "var", "argmax", "argmin"}
-_OWN = {
-    "as_subclass", "__new__", "__init__", "__init_subclass__", "__subclasshook__", "__class__",
-    "__getattribute__", "__setattr__", "__delattr__", "__dir__", "__sizeof__", "get_device",
-    "__torch_function__", "__class_getitem__", "is_floating_point", "is_complex", "is_signed",
-    "element_size",
-}  # fmt: skip
-
 _numbers = itertools.count(1)
 
 
@@ -450,16 +443,4 @@ def to_padded_tensor(input: Any, padding: float, output_size: Any = None) -> Ten
     return tenon.stack(boxes)
 
 
-def _method(name: str) -> Callable[..., Any]:
-    func = getattr(Tensor, name)
-
-    @functools.wraps(func)
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return run(func, (self, *args), kwargs)
-
-    return method
-
-
-for _name in dir(Tensor):
-    if callable(getattr(Tensor, _name)) and _name not in _OWN | set(vars(NestedTensor)):
-        setattr(NestedTensor, _name, _method(_name))
+route_methods(NestedTensor, run, KINDS)

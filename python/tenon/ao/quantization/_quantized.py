@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import tenon
 from tenon import Tensor
 from tenon._tensor.print import add_suffixes, elements_text
+from tenon._tensor.routed import SIZES, route_methods
 from tenon.ao.quantization._grids import (
     QScheme,
     QType,
@@ -28,12 +28,6 @@ _MOVING = {
     "__getitem__", "chunk", "clone", "contiguous", "cpu", "cuda", "detach", "expand", "flatten",
     "flip", "index_select", "movedim", "narrow", "permute", "ravel", "repeat", "reshape", "select",
     "split", "squeeze", "swapaxes", "t", "transpose", "unbind", "unflatten", "unsqueeze", "view",
-}  # fmt: skip
-_OWN = {
-    "size", "dim", "ndimension", "numel", "nelement", "element_size", "stride", "get_device",
-    "as_subclass", "is_contiguous", "__len__", "__new__", "__init__", "__init_subclass__",
-    "__subclasshook__", "__getattribute__", "__setattr__", "__delattr__", "__class__", "__dir__",
-    "__sizeof__", "__torch_function__", "__class_getitem__", "storage_offset", "data_ptr",
 }  # fmt: skip
 
 
@@ -192,19 +186,7 @@ def run(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
 _SAME = {"clone", "contiguous", "cpu", "cuda", "detach"}  # leave the channels where they are
 
 
-def _method(name: str) -> Callable[..., Any]:
-    func = getattr(Tensor, name)
-
-    @functools.wraps(func)
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return run(func, (self, *args), kwargs)
-
-    return method
-
-
-for _name in dir(Tensor):
-    if callable(getattr(Tensor, _name)) and _name not in _OWN | set(vars(QuantizedTensor)):
-        setattr(QuantizedTensor, _name, _method(_name))
+route_methods(QuantizedTensor, run, {*SIZES, "data_ptr", "storage_offset"})
 
 
 # ---- Making --------------------------------------------------------------------------------------
