@@ -278,15 +278,9 @@ static tn_status product(const operand *a, const operand *b, const operand *batc
  * product lies in memory as the result does where that can be (the strides are PyTorch's). */
 static tn_status contract(operand *a, operand *b, const bool *keep, const ranked *order) {
     bool keep_a[LABELS], keep_b[LABELS], ones[LABELS] = {false};
-    for (int l = 0; l < LABELS; l++) {
-        keep_a[l] = keep[l] || find(b, (uint8_t)l) >= 0;
-        keep_b[l] = keep[l] || find(a, (uint8_t)l) >= 0;
-    }
-    TN_TRY(sum_out(a, keep_a));
-    TN_TRY(sum_out(b, keep_b));
     TN_TRY(drop_ones(a, b, keep, ones));
     TN_TRY(drop_ones(b, a, keep, ones));
-    for (int l = 0; l < LABELS; l++) { /* what broadcast against a 1 may have to be summed now */
+    for (int l = 0; l < LABELS; l++) {
         keep_a[l] = keep[l] || find(b, (uint8_t)l) >= 0;
         keep_b[l] = keep[l] || find(a, (uint8_t)l) >= 0;
     }

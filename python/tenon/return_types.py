@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 from tenon import _C
 from tenon._C import Tensor
-from tenon._tensor.print import named_result_repr
+from tenon._tensor.print import named_result_repr, package_name
 
 
 def add_type(made: type) -> None:
     """Takes the type of an operator's results, which the extension has made."""
     made.__repr__ = named_result_repr
-    made.__module__ = __name__.replace("tenon", repr(_C.float32).partition(".")[0])
+    made.__module__ = f"{package_name()}.return_types"
     globals()[made.__name__] = made
 
 

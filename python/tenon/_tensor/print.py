@@ -262,10 +262,14 @@ def tensor_repr(t: Tensor) -> str:
     return add_suffixes(prefix + body, suffixes + history(t), indent, t.is_sparse)
 
 
+def package_name() -> str:
+    """What the package calls itself in texts: the program may have imported it by another name."""
+    return repr(_C.float32).partition(".")[0]
+
+
 def named_result_repr(result: Any) -> str:
     """Text of results with names, as of `max(dim)`."""
     cls = type(result)
     names = [name for name in cls.__match_args__]
     lines = ",\n".join(f"{name}={item!r}" for name, item in zip(names, result))
-    prefix = repr(_C.float32).partition(".")[0]
-    return f"{prefix}.return_types.{cls.__name__}(\n{lines})"
+    return f"{package_name()}.return_types.{cls.__name__}(\n{lines})"

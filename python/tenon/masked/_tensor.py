@@ -141,6 +141,20 @@ def run(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
     raise TypeError(f"{base}() is not there for masked tensors; use get_data() or to_tensor(value)")
 
 
+def _check(data: Any, mask: Any) -> None:
+    for name, value in (("data", data), ("mask", mask)):
+        if not isinstance(value, Tensor) or isinstance(value, MaskedTensor):
+            raise TypeError(f"{name} must be a Tensor")
+        if value.layout is not tenon.strided:
+            raise TypeError(f"MaskedTensor: {name} must be strided, not {value.layout}")
+    if mask.dtype is not tenon.bool:
+        raise TypeError("mask must have dtype bool.")
+    if data.shape != mask.shape:
+        raise ValueError(
+            f"data.size() must equal mask.size(), got {tuple(data.shape)} and {tuple(mask.shape)}"
+        )
+
+
 class MaskedTensor(Tensor):
     """A tensor whose elements count where its mask is True."""
 
@@ -148,18 +162,7 @@ class MaskedTensor(Tensor):
     _mask: Tensor
 
     def __new__(cls, data: Tensor, mask: Tensor, requires_grad: bool = False) -> MaskedTensor:
-        for name, value in (("data", data), ("mask", mask)):
-            if not isinstance(value, Tensor) or isinstance(value, MaskedTensor):
-                raise TypeError(f"{name} must be a Tensor")
-            if value.layout is not tenon.strided:
-                raise TypeError(f"MaskedTensor: {name} must be strided, not {value.layout}")
-        if mask.dtype is not tenon.bool:
-            raise TypeError("mask must have dtype bool.")
-        if data.shape != mask.shape:
-            raise ValueError(
-                "data.size() must equal mask.size(), got "
-                f"{tuple(data.shape)} and {tuple(mask.shape)}"
-            )
+        _check(data, mask)
         return cls._of(data.detach().clone().requires_grad_(requires_grad), mask.clone())
 
     @classmethod
@@ -302,7 +305,7 @@ def as_masked_tensor(data: Tensor, mask: Tensor) -> MaskedTensor:
     >>> masked.as_masked_tensor(tn.tensor([1.0, 2.0]), tn.tensor([True, False])).mean().item()
     1.0
     """
-    MaskedTensor(data, mask)  # its checks
+    _check(data, mask)
     return MaskedTensor._of(data, mask)
 
 

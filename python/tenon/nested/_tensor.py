@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 import tenon
-from tenon import _C, Tensor
+from tenon import Tensor
+from tenon._tensor.print import package_name
 from tenon._tensor.routed import KINDS, route_methods
 from tenon.overrides import DisableTorchFunctionSubclass
 
@@ -56,7 +57,7 @@ class _Jagged:
     """The layout of components that lie one after the other."""
 
     def __repr__(self) -> str:
-        return f"{repr(_C.float32).partition('.')[0]}.jagged"
+        return f"{package_name()}.jagged"
 
     def __reduce__(self) -> str:
         return "jagged"
@@ -243,7 +244,7 @@ def run(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
         inplace = name.endswith("_") and not name.endswith("__") and name not in _ELEMENTS
         base = name[:-1] if inplace else name
         if base in _ELEMENTS or base in _PRODUCTS:
-            out = _for_each(func, args, kwargs, base in _PRODUCTS or base in _ELEMENTS)
+            out = _for_each(func, args, kwargs, True)
         elif base in _WHOLE:
             out = _for_each(func, args, kwargs, False)
         else:
