@@ -22,7 +22,7 @@ from points import KINDS, ROOT, Mutant
 HERE = Path(__file__).resolve().parent
 PYTHON = "tests/python/test_"
 LAYERS = [f"{PYTHON}{n}.py" for n in ("module", "layers", "module_call", "parametrize")]
-STEPS = [f"{PYTHON}{n}.py" for n in ("optim", "foreach", "amp")]
+STEPS = [f"{PYTHON}{n}.py" for n in ("optim", "optimizer", "schedules", "foreach", "amp", "fused")]
 # Which tests look at a room's code, the first that fits.
 ROOMS = {
     "optim": STEPS,

@@ -301,62 +301,6 @@ def test_unscaling_finds_what_is_not_finite(dtype):
         tenon._C._ops._unscale_([tenon.ones(3)], tenon.zeros(2), factor=1.0)
 
 
-SCHEDULES = [
-    "LambdaLR(o, lambda e: 0.95 ** e)",
-    "MultiplicativeLR(o, lambda e: 0.95)",
-    "StepLR(o, 3, 0.5)",
-    "MultiStepLR(o, [2, 4, 4, 9], 0.5)",
-    "ConstantLR(o, 0.5, 4)",
-    "LinearLR(o, 0.2, 0.9, 6)",
-    "ExponentialLR(o, 0.9)",
-    "PolynomialLR(o, 8, 2.0)",
-    "CosineAnnealingLR(o, 5, 0.01)",
-    "CosineAnnealingWarmRestarts(o, 3, 2, 0.01)",
-    "OneCycleLR(o, 0.5, 20)",
-    "OneCycleLR(o, 0.5, epochs=4, steps_per_epoch=5, three_phase=True, anneal_strategy='linear')",
-    "CyclicLR(o, 0.01, 0.2, 3, 4, mode='triangular2')",
-    "SequentialLR(o, [s.ConstantLR(o, 0.1, 2), s.ExponentialLR(o, 0.9)], [4])",
-    "ChainedScheduler([s.ConstantLR(o, 0.1, 4), s.ExponentialLR(o, 0.9)])",
-    "ReduceLROnPlateau(o, patience=1, cooldown=1)",
-    "swa.SWALR(o, [0.02, 0.5], 6)",
-    "swa.SWALR(o, 0.02, 4, 'linear')",
-]
-
-
-@pytest.mark.parametrize("text", SCHEDULES)
-def test_schedule(text):
-    def walk(lib):
-        p = lib.nn.Parameter(lib.ones(1))
-        o = lib.optim.SGD([{"params": [p]}, {"params": [], "lr": 0.3}], lr=0.1, momentum=0.9)
-        schedulers = lib.optim.lr_scheduler
-        home = "" if text.startswith("swa.") else "s."
-        scheduler = eval(home + text, {"s": schedulers, "o": o, "swa": lib.optim.swa_utils})
-        path = []
-        for i in range(20):
-            o.step()
-            args = (1.0 / min(i + 1, 5),) if "Plateau" in text else ()
-            scheduler.step(*args)
-            path.append([g["lr"] for g in o.param_groups] + [g["momentum"] for g in o.param_groups])
-            if i == 9:
-                state = copy.deepcopy(scheduler.state_dict())
-                scheduler.load_state_dict(state)
-        return [path, sorted(scheduler.state_dict()), scheduler.get_last_lr()]
-
-    stored.same(walk(tenon), stored.of_torch(walk), 1e-12, 0)
-
-
-def test_averaged_model():
-    net = tenon.nn.Linear(2, 1)
-    average = tenon.optim.swa_utils.AveragedModel(net)
-    values = []
-    for i in range(4):
-        with tenon.no_grad():
-            net.weight.fill_(float(i))
-        average.update_parameters(net)
-        values.append(float(i))
-    assert float(average.module.weight[0, 0]) == pytest.approx(sum(values) / 4)
-
-
 @pytest.mark.parametrize(
     "name",
     ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "NAdam", "RAdam", "Adamax", "Rprop",

@@ -278,6 +278,8 @@ class Adadelta(Rule):
 class _Moments(Rule):
     """Rules with Adam's two running means."""
 
+    _late_options = {**Rule._late_options, "decoupled_weight_decay": False}
+
     def _new_state(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         return {
             "step": _counter(p, group),

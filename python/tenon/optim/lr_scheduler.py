@@ -52,7 +52,6 @@ class _ByFunction(LRScheduler):
     """Schedules by functions of the epoch; functions are saved only where they are objects."""
 
     def __init__(self, optimizer: Optimizer, lr_lambda: Any, last_epoch: int = -1) -> None:
-        self.optimizer = optimizer
         if isinstance(lr_lambda, (list, tuple)):
             if len(lr_lambda) != len(optimizer.param_groups):
                 raise ValueError(
