@@ -158,7 +158,10 @@ def test_leaves_and_concrete_arguments() -> None:
     def fn(x: tn.Tensor, flag: bool) -> tn.Tensor:
         return x * 2 if flag else x * 3
 
-    assert fx.symbolic_trace(fn, {"flag": True})(x).tolist() == (x * 2).tolist()
+    twice = fx.symbolic_trace(fn, {"flag": True})
+    assert twice(x, True).tolist() == (x * 2).tolist()
+    with pytest.raises(AssertionError, match="flag has been specialized to have value True"):
+        twice(x, False)
 
 
 def test_what_cannot_be_traced() -> None:

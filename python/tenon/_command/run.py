@@ -279,11 +279,11 @@ def run(script: str, args: list[str], module: bool = False, text: bool = False) 
         elif named:
             sys.path[0:1] = [str(path.resolve().parent)]
             with io.open_code(str(path.resolve())) as file:
-                exec(compile(file.read(), script, "exec"), _main(script))
+                exec(compile(file.read(), script, "exec", dont_inherit=True), _main(script))
         else:
             sys.path[0:1] = [""]
             source, name = (script, "<string>") if text else (sys.stdin.read(), "<stdin>")
-            exec(compile(source, name, "exec"), _main(None))
+            exec(compile(source, name, "exec", dont_inherit=True), _main(None))
     except SystemExit:
         raise
     except BaseException as err:

@@ -186,3 +186,24 @@ def part_module(
     made.graph.eliminate_dead_code(set(stays).__contains__)
     made.recompile()
     return made
+
+
+def traced_module(fn: Callable[..., Any], args: tuple[Any, ...]) -> fx.GraphModule:
+    """The operators that a call runs, as a GraphModule that is called as the function is."""
+    from tenon._program.traced import Recording
+
+    recording = Recording(fn, args, {})
+    made = graph_module(recording.program)
+    takes, gives = recording.layout, recording.outputs
+    if len(takes.fixed) > len(takes.tensors):
+        raise NotImplementedError("make_fx: arguments are tensors, or containers of them")
+    names = [f"arg{i}" for i in range(len(args))]
+    info = fx.graph.PyTreeInfo(names, takes.spec.child(0), gives.spec)
+    values: list[Any] = list(gives.fixed)
+    result = made.graph.output_node()
+    for i, value in zip(gives.tensors, result.args[0], strict=True):
+        values[i] = value
+    result.args = (values,)
+    made.graph.set_codegen(fx.graph._PyTreeCodeGen(info))
+    made.recompile()
+    return made

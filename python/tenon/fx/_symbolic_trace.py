@@ -6,15 +6,17 @@ import builtins
 import contextlib
 import functools
 import inspect
+import itertools
 import sys
-from collections.abc import Callable, Iterator
-from types import ModuleType
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 import tenon
-from tenon.fx.graph import Graph
+from tenon.fx.graph import Graph, PyTreeInfo, _PyTreeCodeGen
 from tenon.fx.graph_module import GraphModule
-from tenon.fx.node import Argument
+from tenon.fx.node import BASE_TYPES, Argument
 from tenon.fx.proxy import Proxy, TracerBase
 from tenon.nn import Module, Sequential
 from tenon.nn.parameter import Parameter
@@ -48,6 +50,37 @@ def wrap(fn_or_name: str | Callable[..., Any]) -> Any:
         raise NotImplementedError("wrap must be called at the top level of a module")
     _wrapped.append((frame.f_globals, name))
     return fn_or_name
+
+
+def is_wrapped(fn: Any) -> bool:
+    """Whether a function was given to wrap."""
+    name = getattr(fn, "__name__", None)
+    return any(
+        n == name and (space[n] if n in space else getattr(builtins, n, None)) is fn
+        for space, n in _wrapped
+    )
+
+
+def _assert_is_none(value: Any, msg: str) -> Any:
+    """Of a proxy, a node; else an AssertionError unless the value is None."""
+    if isinstance(value, Proxy):
+        return value.tracer.create_proxy("call_function", _assert_is_none, (value, msg), {})
+    assert value is None, msg
+    return None
+
+
+def _positional(fn: Any) -> Callable[..., Any]:
+    """The function with `*args`, `**kwargs` and keywords as plain positional arguments."""
+    if isinstance(fn, MethodType):
+        return functools.partial(_positional(fn.__func__), fn.__self__)
+    code = fn.__code__
+    variadic = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
+    count = code.co_argcount + code.co_kwonlyargcount + (code.co_flags & variadic).bit_count()
+    made = code.replace(
+        co_argcount=count, co_kwonlyargcount=0, co_posonlyargcount=0,
+        co_flags=code.co_flags & ~variadic,
+    )  # fmt: skip
+    return FunctionType(made, fn.__globals__, fn.__name__, None, fn.__closure__)
 
 
 def is_fx_tracing() -> bool:
@@ -147,49 +180,69 @@ class Tracer(TracerBase):
             self.root, fn = Module(), root
         self.graph = Graph(tracer_cls=type(self))
         self.tensor_attrs: dict[Any, str] = {}
-        args, kwargs = self._arguments(fn, isinstance(root, Module), concrete_args or {})
-        with self._patched():
-            result = fn(*args, **kwargs)
-        self.graph.output(self.create_arg(result))
+        traced, kind = fn, getattr(inspect.unwrap(fn), "__annotations__", {}).get("return")
+        fn, args = self._arguments(fn, isinstance(root, Module), concrete_args or {})
+        with self._patched(traced):
+            result = fn(*args)
+        self.create_node("output", "output", (self.create_arg(result),), {}, type_expr=kind)
         return self.graph
 
     def _arguments(
         self, fn: Callable[..., Any], bound: bool, concrete: dict[str, Any]
-    ) -> tuple[list[Any], dict[str, Any]]:
-        parameters = list(inspect.signature(inspect.unwrap(fn)).parameters.values())
-        args: list[Any] = [self.root] if bound else []
-        kwargs: dict[str, Any] = {}
-        for p in parameters[1 if bound else 0 :]:
-            if p.kind is p.VAR_POSITIONAL:
-                args.append(self.create_proxy("placeholder", f"*{p.name}", (), {}))
-                if not isinstance(args[-1], (tuple, list)):
-                    args = [*args[:-1], *()]
-                    raise TypeError(
-                        f"'*{p.name}' cannot be traced: the number of its values is not known"
-                    )
-            if p.kind is p.VAR_KEYWORD:
-                continue
-            value = self._argument(p, concrete)
-            if p.kind is p.KEYWORD_ONLY:
-                kwargs[p.name] = value
-            else:
-                args.append(value)
-        return args, kwargs
+    ) -> tuple[Callable[..., Any], list[Any]]:
+        """What to call, and with which values."""
+        seen = inspect.unwrap(fn)
+        found = list(inspect.signature(seen).parameters.values())[1 if bound else 0 :]
+        stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+        plain = [p for p in found if p.kind not in stars]
+        names = [p.name for p in plain]
+        given = [self._argument(p, concrete) for p in plain]
+        own = [self.root] if bound else []
+        rest = [stars[p.kind] + p.name for p in found if p.kind in stars]
+        more = [self.create_proxy("placeholder", n, (), {}) for n in rest]
+        if rest or any(p.kind is p.KEYWORD_ONLY for p in plain):
+            fn = _positional(seen)
+        flat, in_spec = _pytree.tree_flatten(tuple(given))
+        if all(child.is_leaf() for child in in_spec.children_specs):
+            return fn, [*own, *given, *more]
+
+        def flattened(*args: Any) -> Any:
+            out, out_spec = _pytree.tree_flatten(fn(*args))
+            info = PyTreeInfo([*names, *rest], in_spec, out_spec)
+            self.graph.set_codegen(_PyTreeCodeGen(info))
+            return out
+
+        return flattened, [*own, *given, *more]
 
     def _argument(self, p: inspect.Parameter, concrete: dict[str, Any]) -> Any:
-        if p.name in concrete:
-            given = concrete[p.name]
-            leaves, spec = _pytree.tree_flatten(given)
-            made = [
-                self.create_proxy("placeholder", f"{p.name}_{i + 1}", (), {}) if v is PH else v
-                for i, v in enumerate(leaves)
-            ]
-            return spec.unflatten(made)
         default = () if p.default is p.empty else (p.default,)
-        return self.create_proxy("placeholder", p.name, default, {})
+        if p.name not in concrete:
+            kind = None if p.annotation is p.empty else p.annotation
+            return self.create_proxy("placeholder", p.name, default, {}, type_expr=kind)
+        count = itertools.count(1)
+
+        def part(v: Any) -> Any:
+            made = self.create_proxy("placeholder", f"{p.name}_{next(count)}", default, {})
+            if isinstance(v, PHBase):
+                return made
+            told = f"{p.name} has been specialized to have value {v} but got another value"
+            if v is None:
+                _assert_is_none(made, told)
+            elif isinstance(v, BASE_TYPES):
+                tenon._assert(made == v, told)
+            else:
+                warnings.warn(
+                    f"Was not able to add assertion to guarantee correct input {p.name} to "
+                    "specialized function. It is up to the user to make sure that your inputs "
+                    "match the inputs you specialized the function with.",
+                    stacklevel=2,
+                )
+            return v
+
+        return _pytree.tree_map(part, concrete[p.name])
 
     @contextlib.contextmanager
-    def _patched(self) -> Iterator[None]:
+    def _patched(self, fn: Callable[..., Any]) -> Iterator[None]:
         """Modules, attributes of modules and wrapped functions report to the tracer."""
         call, look = Module.__call__, Module.__getattr__
         cache: dict[str, Any] = {}
@@ -204,47 +257,102 @@ class Tracer(TracerBase):
         def module_getattr(mod: Module, name: str) -> Any:
             return self.getattr(name, look(mod, name), cache)
 
+        Module.__call__, Module.__getattr__ = module_call, module_getattr  # type: ignore
+        try:
+            with self._functions_patched([type(m).forward for m in self.root.modules()] + [fn]):
+                yield
+        finally:
+            Module.__call__, Module.__getattr__ = call, look  # type: ignore
+
+    @contextlib.contextmanager
+    def _functions_patched(self, callers: Iterable[Any]) -> Iterator[None]:
+        """Functions that are nodes by themselves report to the tracer when callers call them."""
         saved: list[tuple[dict[str, Any], str, bool, Any]] = []
-        for place, name in [*_wrapped, *self._autowrapped()]:
+        for place, name in [*_wrapped, *self._autowrapped(callers)]:
             known = name in place
             fn = place[name] if known else getattr(builtins, name)
             saved.append((place, name, known, fn))
             place[name] = self._recorded(fn)
-        Module.__call__, Module.__getattr__ = module_call, module_getattr  # type: ignore
         _Tracing.depth += 1
         try:
             yield
         finally:
             _Tracing.depth -= 1
-            Module.__call__, Module.__getattr__ = call, look  # type: ignore
             for place, name, known, fn in reversed(saved):
                 if known:
                     place[name] = fn
                 else:
                     del place[name]
 
-    def _autowrapped(self) -> list[tuple[dict[str, Any], str]]:
+    def _autowrapped(self, callers: Iterable[Any]) -> list[tuple[dict[str, Any], str]]:
+        """Where the functions stand that are nodes by themselves: asked for, or of the package."""
         found = [
             (vars(m), n)
             for m in self._modules_to_wrap
             for n, f in vars(m).items()
             if not n.startswith("_") and callable(f)
         ]
-        globals_of = [f.__globals__ for f in [getattr(self.root, "forward", None)] if f is not None
-                      and hasattr(f, "__globals__")]  # fmt: skip
-        for g in globals_of:
-            found += [(g, n) for n, f in g.items() if any(f is w for w in self._functions_to_wrap)]
-        return found
+        wanted = {id(f) for f in (*self._functions_to_wrap, *_library().values())}
+        for space in _spaces(callers):
+            found += [(space, n) for n, f in space.items() if id(f) in wanted]
+        return [(vars(place), n) for place, n in _library()] + found
 
     def _recorded(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        declared = isinstance(fn, FunctionType) and fn.__module__.startswith(_DECLARED)
+
         @functools.wraps(fn)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             leaves = _pytree.tree_leaves((args, kwargs))
             if not any(isinstance(a, Proxy) for a in leaves):
                 return fn(*args, **kwargs)
+            if declared:
+                args, kwargs = _named(fn, args, kwargs)
             return self.create_proxy("call_function", fn, args, kwargs)
 
         return wrapped
+
+
+def _spaces(callers: Iterable[Any]) -> list[dict[str, Any]]:
+    """Globals of functions, but for the package's own."""
+    spaces = {id(g): g for f in callers if (g := getattr(inspect.unwrap(f), "__globals__", None))}
+    ours = {id(vars(place)) for place, _ in _library()}
+    return [g for i, g in spaces.items() if i not in ours]
+
+
+_HOMES = tuple(f"tenon._tensor.{m}" for m in (
+    "convolution", "functions", "indexed", "lowrank", "matrix", "reduce", "signal",
+))  # fmt: skip
+
+
+# Functions that record all their arguments: PyTorch's of these names are Python, too.
+_DECLARED = ("tenon.nn.", "tenon._tensor.functions", "tenon._tensor.signal")
+
+
+@functools.cache
+def _library() -> dict[tuple[ModuleType, str], Callable[..., Any]]:
+    """Functions of the package that are Python: they would be traced through, and are nodes."""
+    later = [n for n, home in tenon._LATER.items() if f"tenon.{home}" in _HOMES]
+    names = [(tenon, n) for n in (*vars(tenon), *later)]
+    names += [(p, n) for p in (tenon.linalg, tenon.nn.functional) for n in vars(p)]
+    found = {(p, n): getattr(p, n, None) for p, n in names if not n.startswith("_")}
+    return {
+        (p, n): f for (p, n), f in found.items()
+        if isinstance(f, FunctionType) and (p is not tenon or f.__module__ in _HOMES)
+    }  # fmt: skip
+
+
+def _named(
+    fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments as the function declares them: those that have a default by name, and all."""
+    bound = inspect.signature(fn).bind(*args, **kwargs)
+    kinds = bound.signature.parameters
+    if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in kinds.values()):
+        return args, kwargs
+    bound.apply_defaults()
+    plain = [n for n, p in kinds.items() if p.default is p.empty]
+    rest = {n: v for n, v in bound.arguments.items() if n not in plain}
+    return tuple(bound.arguments[n] for n in plain), rest
 
 
 def symbolic_trace(

@@ -8,12 +8,15 @@ import keyword
 import math
 import operator
 import re
+import typing
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import tenon
+from tenon.fx import _pytree as fx_pytree
 from tenon.fx.node import Argument, Node, Target, map_arg, qualified_name, target_text
+from tenon.utils import _pytree
 
 _INFIX = {
     operator.add: "{} + {}", operator.sub: "{} - {}", operator.mul: "{} * {}",
@@ -41,11 +44,39 @@ class PythonCode:
     _lineno_map: dict[int, int | None] | None = None
 
 
-@dataclass
-class CodeGen:
-    """How signature and results are written."""
+class PyTreeInfo(NamedTuple):
+    """Names of a function's arguments, and the containers that they and its results are."""
 
-    names: list[str] = field(default_factory=list)
+    orig_args: list[str]
+    in_spec: _pytree.TreeSpec
+    out_spec: _pytree.TreeSpec | None
+
+
+class CodeGen:
+    """How signature and results are written: as they are."""
+
+    pytree_info: PyTreeInfo | None = None
+
+    def process_inputs(self, *args: Any) -> Any:
+        """Values of the placeholders."""
+        return args
+
+    def process_outputs(self, outputs: Any) -> Any:
+        """What a caller gets."""
+        return outputs
+
+
+class _PyTreeCodeGen(CodeGen):
+    """Placeholders are the leaves of arguments that are containers."""
+
+    def __init__(self, pytree_info: PyTreeInfo) -> None:
+        self.pytree_info: PyTreeInfo = pytree_info
+
+    def process_inputs(self, *args: Any) -> Any:
+        return _pytree.tree_leaves(args)
+
+    def process_outputs(self, outputs: Any) -> Any:
+        return _pytree.tree_unflatten(outputs, self.pytree_info.out_spec)
 
 
 class _Namespace:
@@ -55,7 +86,7 @@ class _Namespace:
         self.used: set[str] = set()
 
     def name(self, wanted: str) -> str:
-        wanted = re.sub(r"\W", "_", wanted) or "_"
+        wanted = re.sub(r"\W+", "_", wanted) or "_"
         if wanted[0].isdigit():
             wanted = f"_{wanted}"
         base, count = wanted, 0
@@ -70,6 +101,10 @@ class _Namespace:
 
 
 _RESERVED = {"self", "torch", "tenon", "inf", "nan", "operator"}
+
+
+def _plain(name: str) -> str:
+    return name[2:-2] if name.startswith("__") and name.endswith("__") else name
 
 
 def _snake(text: str) -> str:
@@ -109,6 +144,18 @@ class Graph:
         self._namespace = _Namespace()
         self.owning_module = owning_module
         self._tracer_cls = tracer_cls
+        self._codegen = CodeGen()
+
+    def set_codegen(self, codegen: CodeGen) -> None:
+        self._codegen = codegen
+
+    def process_inputs(self, *args: Any) -> Any:
+        """Values of the placeholders for a call's arguments."""
+        return self._codegen.process_inputs(*args)
+
+    def process_outputs(self, out: Any) -> Any:
+        """What a call returns, of the output's value."""
+        return self._codegen.process_outputs(out)
 
     @property
     def nodes(self) -> _Nodes:
@@ -151,14 +198,12 @@ class Graph:
 
     def _default_name(self, op: str, target: Target) -> str:
         if isinstance(target, str):
-            return _snake(target.replace("*", "").replace(".", "_"))
-        return _snake(getattr(target, "__name__", "call").strip("_"))
+            return _snake(_plain(target.replace(".", "_")))
+        return _snake(_plain(getattr(target, "__name__", "call")))
 
     def placeholder(self, name: str, type_expr: Any = None, default_value: Any = ...) -> Node:
         args = () if default_value is ... else (default_value,)
-        return self.create_node(
-            "placeholder", name, args, name=name.lstrip("*"), type_expr=type_expr
-        )
+        return self.create_node("placeholder", name, args, type_expr=type_expr)
 
     def get_attr(self, qualified_name: str, type_expr: Any = None) -> Node:
         return self.create_node("get_attr", qualified_name, type_expr=type_expr)
@@ -247,6 +292,7 @@ class Graph:
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Graph:
         copy = Graph(tracer_cls=self._tracer_cls)
+        copy._codegen = self._codegen
         values: dict[Node, Node] = {}
         for node in self.nodes:
             values[node] = copy.node_copy(node, lambda n: values[n])
@@ -322,15 +368,16 @@ class Graph:
 
     def python_code(self, root_module: str = "self", *, verbose: bool = False) -> PythonCode:
         """The forward function of a module with this graph."""
-        return _Writer(self, root_module).write()
+        return _Writer(self, root_module).write(verbose)
 
 
 class _Writer:
     """Writes one graph as a function."""
 
     def __init__(self, graph: Graph, root: str) -> None:
-        self.graph, self.root = graph, root
+        self.graph, self.root, self.tree = graph, root, graph._codegen.pytree_info
         self.globals: dict[str, Any] = {"inf": math.inf, "nan": math.nan}
+        self.wrapped: dict[str, None] = {}
         self.last_use: dict[Node, Node] = {}
         for node in graph.nodes:
             for used in node.all_input_nodes:
@@ -345,9 +392,32 @@ class _Writer:
             wanted = f"{place}.{wanted}" if place else wanted
             return self.add_global(re.sub(r"\W", "_", wanted), fn)
         head = name.split(".")[0]
+        if head == "operator":
+            return self.add_global(f"_{name.replace('.', '_')}", fn)
         if "." in name:
-            self.globals[head] = operator if head == "operator" else tenon
+            self.globals[head] = tenon
         return name
+
+    def called(self, fn: Any) -> str:
+        """What stands for a function; one that was wrapped is a node when the code is traced."""
+        name = self.named(fn)
+        if _is_wrapped(fn):
+            self.wrapped[name] = None
+        return name
+
+    def annotation(self, kind: Any) -> str:
+        if isinstance(kind, str):
+            return repr(kind)
+        origin = typing.get_origin(kind)
+        if origin is not None:
+            parts = [self.annotation(a) for a in typing.get_args(kind)]
+            return f"{self.annotation(origin)}[{', '.join(parts)}]"
+        if kind is type(None):
+            return "None"
+        return self.named(kind) if hasattr(kind, "__module__") else repr(kind)
+
+    def typed(self, node: Node) -> str:
+        return "" if node.type is None else f" : {self.annotation(node.type)}"
 
     def add_global(self, wanted: str, value: Any) -> str:
         name, count = wanted, 0
@@ -412,19 +482,22 @@ class _Writer:
         if node.target is getattr and len(node.args) == 2 and isinstance(node.args[1], str):
             if node.args[1].isidentifier() and isinstance(node.args[0], Node):
                 return f"{self.text(node.args[0])}.{node.args[1]}"
-        return f"{self.named(node.target)}({self.arguments(node)})"
+        return f"{self.called(node.target)}({self.arguments(node)})"
 
     def statement(self, node: Node) -> str | None:
         if node.op == "placeholder":
             raw = str(node.target).lstrip("*")
-            return None if raw == node.name else f"{node.name} = {raw}"
+            return None if raw == node.name or self.tree else f"{node.name} = {raw}"
         if node.op == "output":
-            return f"return {self.text(node.args[0])}"
+            value = self.text(node.args[0])
+            if self.tree:
+                value = f"pytree.tree_unflatten({value}, self._out_spec)"
+            return f"return {value}"
         sign = _IN_PLACE.get(node.target) if node.op == "call_function" else None
         if sign and len(node.args) == 2 and isinstance(node.args[0], Node):
             left, right = node.args[0].name, self.text(node.args[1])
             return f"{left} {sign} {right};  {node.name} = {left}"
-        return f"{node.name} = {self.call(node)}"
+        return f"{node.name}{self.typed(node)} = {self.call(node)}"
 
     def released(self, node: Node) -> list[str]:
         """Values that nobody needs after the node."""
@@ -434,19 +507,47 @@ class _Writer:
         return done if node.users else [*done, node.name]
 
     def parameter(self, node: Node) -> str:
-        name = str(node.target)
+        name = f"{node.target}{self.typed(node)}"
         return f"{name} = {self.text(node.args[0])}" if node.args else name
 
-    def write(self) -> PythonCode:
-        lines = []
+    def signature(self) -> tuple[list[str], list[str]]:
+        """Parameters, and the statements that take them apart."""
+        inputs = [n for n in self.graph.nodes if n.op == "placeholder"]
+        if self.tree is None:
+            return [self.parameter(n) for n in inputs], []
+        self.globals.update(fx_pytree=fx_pytree, pytree=_pytree)
+        names = self.tree.orig_args
+        leaves = "".join(f"{n.name}, " for n in inputs)
+        given = f"[{', '.join(names)}]"
+        return names, [f"    {leaves}= fx_pytree.tree_flatten_spec({given}, self._in_spec)"]
+
+    def write(self, comments: bool = False) -> PythonCode:
+        wanted, lines = self.signature()
+        result, told = "", not comments
         for node in self.graph.nodes:
+            if node.op == "output" and node.type is not None:
+                result = f" -> {self.annotation(node.type)}"
             line = self.statement(node)
+            if not told and node.op not in ("placeholder", "output"):
+                lines.append("    # No stacktrace found for following nodes")
+                told = True
             if line is None:
                 continue
             free = self.released(node)
             lines.append(f"    {line}" + (f";  {' = '.join(free)} = None" if free else ""))
         if not lines:
             lines.append("    pass")
-        wanted = [self.parameter(n) for n in self.graph.nodes if n.op == "placeholder"]
-        head = f"def forward({', '.join([self.root, *wanted])}):"
-        return PythonCode("\n\n\n" + "\n".join([head, *lines]) + "\n", self.globals)
+        wraps = "\n".join(f'{_MARK}.wrap("{name}")' for name in self.wrapped)
+        if wraps:
+            self.globals[_MARK.split(".")[0]] = tenon
+        head = f"def forward({', '.join([self.root, *wanted])}){result}:"
+        return PythonCode(f"\n{wraps}\n\n" + "\n".join([head, *lines, "    "]), self.globals)
+
+
+_MARK = f"{str(tenon.float32).split('.')[0]}.fx._symbolic_trace"
+
+
+def _is_wrapped(fn: Any) -> bool:
+    from tenon.fx._symbolic_trace import is_wrapped
+
+    return is_wrapped(fn)

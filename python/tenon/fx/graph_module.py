@@ -8,7 +8,7 @@ import linecache
 from typing import Any
 
 import tenon
-from tenon.fx.graph import Graph, PythonCode
+from tenon.fx.graph import CodeGen, Graph, PythonCode
 from tenon.nn import Module
 
 _count = itertools.count()
@@ -58,7 +58,7 @@ class GraphModule(Module):
         wanted = [str(n.target) for n in graph.nodes if n.op in ("get_attr", "call_module")]
         if isinstance(root, Module):
             self.training = root.training
-            for path in sorted(set(wanted), key=lambda p: p.count(".")):
+            for path in dict.fromkeys(wanted):
                 self._take(root, path)
         else:
             missing = sorted(set(wanted) - set(root))
@@ -66,7 +66,7 @@ class GraphModule(Module):
                 raise RuntimeError(
                     f"Node referenced target {missing[0]} but that target was not provided in root!"
                 )
-            for path in sorted(set(wanted), key=lambda p: p.count(".")):
+            for path in sorted(dict.fromkeys(wanted), key=lambda p: p.count(".")):
                 self._put(path, root[path])
         self.meta: dict[str, Any] = {}
         self.graph = graph
@@ -111,6 +111,9 @@ class GraphModule(Module):
 
     def recompile(self) -> PythonCode:
         """Makes forward of the graph as it is now."""
+        tree = self.graph._codegen.pytree_info
+        if tree is not None:
+            self.__dict__.update(_in_spec=tree.in_spec, _out_spec=tree.out_spec)
         code = self.graph.python_code()
         self.__dict__["_code"] = code.src
         type(self).forward = _compiled(code)
@@ -142,7 +145,8 @@ class GraphModule(Module):
                 self.delete_submodule(name)
 
     def print_readable(self, print_output: bool = True, **_: Any) -> str:
-        body = "".join(f"    {line}\n" for line in self.code.splitlines())
+        code = self.graph.python_code(verbose=True).src
+        body = "".join(f"    {s}\n" if s.strip() else "\n" for s in code.strip().split("\n"))
         text = f"class {type(self).__name__}(torch.nn.Module):\n{body}"
         if print_output:
             print(text)
@@ -169,11 +173,15 @@ class GraphModule(Module):
 
     def __reduce__(self) -> Any:
         state = {k: v for k, v in self.__dict__.items() if k not in ("_graph", "_code", "meta")}
-        code = self.graph.python_code()
-        return _restore, (state, code.src, _names_of(code.globals), type(self).__name__)
+        plain = copy.deepcopy(self.graph)
+        plain.set_codegen(CodeGen())
+        code = plain.python_code()
+        names = _names_of(code.globals)
+        return _restore, (state, code.src, names, type(self).__name__, self.graph._codegen)
 
     def __str__(self) -> str:
-        return f"{super().__str__()}\n\n\n{self.code}"
+        hint = "# To see more debug info, please use `graph_module.print_readable()`"
+        return f"{super().__str__()}\n{self.code}\n{hint}"
 
 
 def _names_of(space: dict[str, Any]) -> dict[str, Any]:
@@ -187,7 +195,7 @@ def _names_of(space: dict[str, Any]) -> dict[str, Any]:
 
 
 def _restore(
-    state: dict[str, Any], src: str, names: dict[str, Any], class_name: str
+    state: dict[str, Any], src: str, names: dict[str, Any], class_name: str, codegen: CodeGen
 ) -> GraphModule:
     """A pickled GraphModule: its code, traced again with modules as they are."""
     import importlib
@@ -204,4 +212,6 @@ def _restore(
     body = type(class_name, (Module,), {"forward": _compiled(PythonCode(src, space))})
     root = body()
     root.__dict__.update(state)
-    return GraphModule(root, KeepModules().trace(root), class_name)
+    graph = KeepModules().trace(root)
+    graph.set_codegen(codegen)
+    return GraphModule(root, graph, class_name)

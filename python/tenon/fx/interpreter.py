@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import FunctionType
 from typing import Any
 
 from tenon.fx._symbolic_trace import Tracer
@@ -158,7 +159,9 @@ class Transformer(Interpreter):
         return self.tracer.create_proxy("call_method", target, args, kwargs)
 
     def transform(self) -> GraphModule:
-        result = self.run(enable_io_processing=False)
+        own = [f for f in vars(type(self)).values() if isinstance(f, FunctionType)]
+        with self.tracer._functions_patched(own):
+            result = self.run(enable_io_processing=False)
         if result is not None:
             self.new_graph.output(map_proxies(result))
         return GraphModule(self.module, self.new_graph)

@@ -46,7 +46,9 @@ def qualified_name(fn: Any) -> str | None:
     for path, place in ((prefix, tenon), (f"{prefix}.nn.functional", tenon.nn.functional)):
         if getattr(place, name, None) is fn:
             return f"{path}.{name}"
-    module = getattr(fn, "__module__", None)
+    module = getattr(fn, "__module__", None) or ""
+    if module.startswith("tenon.fx."):
+        return f"{prefix}{module.removeprefix('tenon')}.{name}"
     if module in ("operator", "_operator"):
         return f"operator.{name}"
     return None
@@ -178,6 +180,15 @@ class Node:
 
     # ---- Facts -----------------------------------------------------------------------------------
 
+    @property
+    def stack_trace(self) -> str | None:
+        """Where the call stands in the user's program, if whoever made the node noted it."""
+        return self.meta.get("stack_trace")
+
+    @stack_trace.setter
+    def stack_trace(self, trace: str | None) -> None:
+        self.meta["stack_trace"] = trace
+
     def is_impure(self, impure_random: bool = True) -> bool:
         """Whether the node must stay though nobody uses it."""
         if self.op in ("placeholder", "output"):
@@ -216,9 +227,16 @@ class Node:
 
 
 def target_text(target: Any) -> str:
+    """A function with the module that it is from."""
     if isinstance(target, str):
         return target
-    return qualified_name(target) or getattr(target, "__qualname__", repr(target))
+    known = qualified_name(target)
+    if known is not None:
+        return known if "." in known else f"builtins.{known}"
+    name, place = getattr(target, "__name__", None), getattr(target, "__module__", None)
+    if name is None:
+        return repr(target)
+    return f"{place}.{name}" if place else str(name)
 
 
 def _text(a: Argument) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dis
 import operator
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -68,9 +70,15 @@ class TracerBase:
         raise TraceError("symbolically traced variables cannot be used as inputs to control flow")
 
     def iter(self, obj: Proxy) -> Iterator[Any]:
+        """The parts of a value that is unpacked into names: how many there are, the code says."""
+        frame = sys._getframe(2)
+        for instruction in dis.get_instructions(frame.f_code):
+            if instruction.offset == frame.f_lasti and instruction.opname == "UNPACK_SEQUENCE":
+                return iter([obj[i] for i in range(instruction.arg or 0)])
         raise TraceError(
             "Proxy object cannot be iterated. This can be attempted when the Proxy is used in a "
-            "loop or as a *args or **kwargs function argument."
+            "loop or as a *args or **kwargs function argument. How many parts there are is known "
+            "only where it is unpacked into names: a, b = x"
         )
 
     def keys(self, obj: Proxy) -> Any:
@@ -186,9 +194,7 @@ for _name in (
     _operator(f"__{_plain}__", getattr(operator, _name))
     _operator(f"__r{_plain}__", getattr(operator, _name), reflected=True)
 for _name in (
-    "lt", "le", "gt", "ge", "eq", "ne", "neg", "pos", "invert", "getitem", "setitem", "iadd",
-    "isub", "imul", "itruediv", "ifloordiv",
+    "lt", "le", "gt", "ge", "eq", "ne", "neg", "pos", "invert", "getitem", "abs",
 ):  # fmt: skip
     _operator(f"__{_name}__", getattr(operator, _name))
-_operator("__abs__", abs)
 Proxy.__hash__ = object.__hash__  # type: ignore[method-assign]

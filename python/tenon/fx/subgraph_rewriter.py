@@ -2,112 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tenon.fx._symbolic_trace import symbolic_trace
 from tenon.fx.graph import Graph
 from tenon.fx.graph_module import GraphModule, _copy_attribute
-from tenon.fx.node import Argument, Node
+from tenon.fx.node import Argument, Node, map_arg
+from tenon.fx.passes.utils.matcher_utils import InternalMatch, SubgraphMatcher
 from tenon.nn import Module
+
+__all__ = ["Match", "ReplacedPatterns", "replace_pattern", "replace_pattern_with_filters"]
+
+Filter = Callable[[InternalMatch, Graph, Graph], bool]
 
 
 class Match(NamedTuple):
-    """Where a pattern was found: its last node, and each of its nodes in the graph."""
+    """Where a pattern was found: its result, and what each of its nodes is in the graph."""
 
     anchor: Node
     nodes_map: dict[Node, Node]
 
 
 @dataclass
-class _Pattern:
-    graph: Graph
-    module: Any
-    result: Node
+class ReplacedPatterns:
+    """The same, and the nodes that were put in its place."""
 
-    def __init__(self, given: Any) -> None:
-        if isinstance(given, Graph):
-            self.graph, self.module = given, None
-        else:
-            traced = given if isinstance(given, GraphModule) else symbolic_trace(given)
-            self.graph, self.module = traced.graph, traced
-        result = self.graph.output_node().args[0]
-        if not isinstance(result, Node):
-            raise RuntimeError("a pattern returns one value")
-        self.result = result
+    anchor: Node
+    nodes_map: dict[Node, Node]
+    replacements: list[Node] = field(default_factory=list)
 
 
-class _Matcher:
-    def __init__(self, pattern: _Pattern, module: GraphModule) -> None:
-        self.pattern, self.module = pattern, module
-
-    def match(self, anchor: Node) -> dict[Node, Node] | None:
-        found: dict[Node, Node] = {}
-        if not self._same(self.pattern.result, anchor, found):
-            return None
-        return found if self._closed(found) else None
-
-    def _same(self, p: Node, n: Node, found: dict[Node, Node]) -> bool:
-        if p in found:
-            return found[p] is n
-        if p.op != "placeholder":
-            if p.op != n.op or not self._same_target(p, n):
-                return False
-            if len(p.args) != len(n.args) or set(p.kwargs) != set(n.kwargs):
-                return False
-        found[p] = n
-        if p.op == "placeholder":
-            return True
-        pairs = [*zip(p.args, n.args, strict=True), *((p.kwargs[k], n.kwargs[k]) for k in p.kwargs)]
-        return all(self._same_argument(a, b, found) for a, b in pairs)
-
-    def _same_target(self, p: Node, n: Node) -> bool:
-        if p.op == "call_module" and self.pattern.module is not None:
-            ours = self.module.get_submodule(str(n.target))
-            theirs = self.pattern.module.get_submodule(str(p.target))
-            return type(ours) is type(theirs)
-        return p.op == "get_attr" or p.target == n.target
-
-    def _same_argument(self, a: Argument, b: Argument, found: dict[Node, Node]) -> bool:
-        if isinstance(a, Node):
-            return isinstance(b, Node) and self._same(a, b, found)
-        if isinstance(a, (tuple, list)):
-            return (
-                isinstance(b, (tuple, list))
-                and len(a) == len(b)
-                and all(self._same_argument(x, y, found) for x, y in zip(a, b, strict=True))
-            )
-        return type(a) is type(b) and a == b
-
-    def _closed(self, found: dict[Node, Node]) -> bool:
-        """Nobody outside uses what lies inside."""
-        inside = {n for p, n in found.items() if p.op != "placeholder"}
-        result = found[self.pattern.result]
-        for p, n in found.items():
-            if p.op in ("placeholder", "get_attr") or n is result:
-                continue
-            if any(user not in inside for user in n.users):
-                return False
-        return True
+def _traced(given: Any) -> tuple[Graph, Any]:
+    """A pattern's graph, and the module that it is of."""
+    if isinstance(given, Graph):
+        return given, given.owning_module
+    traced = given if isinstance(given, GraphModule) else symbolic_trace(given)
+    return traced.graph, traced
 
 
-def _take_attributes(gm: GraphModule, replacement: _Pattern) -> None:
-    for node in replacement.graph.nodes:
-        if node.op in ("call_module", "get_attr") and replacement.module is not None:
-            try:
-                gm.get_submodule(str(node.target)) if node.op == "call_module" else _find(
-                    gm, str(node.target)
-                )
-            except AttributeError:
-                _copy_attribute(replacement.module, gm, str(node.target))
+def _take_attributes(gm: GraphModule, graph: Graph, module: Any) -> None:
+    """Gives gm what the replacement names."""
+    for node in graph.nodes:
+        if node.op in ("call_module", "get_attr") and module is not None:
+            if not _has(gm, str(node.target)):
+                _copy_attribute(module, gm, str(node.target))
 
 
-def _find(gm: Module, path: str) -> Any:
+def _has(gm: Module, path: str) -> bool:
     found: Any = gm
     for part in path.split("."):
+        if not hasattr(found, part):
+            return False
         found = getattr(found, part)
-    return found
+    return True
 
 
 def replace_pattern(
@@ -116,46 +65,83 @@ def replace_pattern(
     replacement: Callable[..., Any] | GraphModule | Graph,
 ) -> list[Match]:
     """Replaces what looks like `pattern`, without overlaps; arguments go by position."""
-    wanted, new = _Pattern(pattern), _Pattern(replacement)
-    holes = [n for n in wanted.graph.nodes if n.op == "placeholder"]
-    places = [n for n in new.graph.nodes if n.op == "placeholder"]
+    found = replace_pattern_with_filters(gm, pattern, replacement)
+    return [Match(m.anchor, m.nodes_map) for m in found]
+
+
+def replace_pattern_with_filters(
+    gm: GraphModule,
+    pattern: Callable[..., Any] | GraphModule | Graph,
+    replacement: Callable[..., Any] | GraphModule | Graph | None = None,
+    match_filters: Sequence[Filter] | None = None,
+    ignore_literals: bool = False,
+    replacement_callback: Callable[[InternalMatch, Graph, Graph], Graph] | None = None,
+    node_name_match: str = "",
+) -> list[ReplacedPatterns]:
+    """The same where all filters hold; replacement_callback makes a replacement for each match."""
+    wanted, _ = _traced(pattern)
+    matches = [
+        m for m in SubgraphMatcher(wanted, ignore_literals=ignore_literals).match(
+            gm.graph, node_name_match
+        )
+        if all(f(m, gm.graph, wanted) for f in match_filters or ())
+    ]  # fmt: skip
+    if replacement is None and replacement_callback is None:
+        raise AssertionError("Must provide either replacement GraphModule or callback")
+    fixed = None if replacement is None else _traced(replacement)
+    renamed: dict[Node, Node] = {}
+    done = []
+    for match in matches:
+        graph, module = fixed or (replacement_callback(match, gm.graph, wanted), None)  # type: ignore
+        _take_attributes(gm, graph, module)
+        added = _replace(gm.graph, match, wanted, graph, renamed)
+        done.append(ReplacedPatterns(match.anchors[0], match.nodes_map, added))
+    gm.recompile()
+    return done
+
+
+def _replace(
+    graph: Graph, match: InternalMatch, wanted: Graph, new: Graph, renamed: dict[Node, Node]
+) -> list[Node]:
+    places = [n for n in new.nodes if n.op == "placeholder"]
+    holes = [n for n in wanted.nodes if n.op == "placeholder"]
     if len(holes) != len(places):
         raise RuntimeError(
             f"the pattern takes {len(holes)} arguments, and its replacement {len(places)}"
         )
-    matcher, matches, taken = _Matcher(wanted, gm), [], set()
-    for node in list(gm.graph.nodes):
-        found = matcher.match(node) if node.op != "output" else None
-        if found is None:
-            continue
-        inside = {n for p, n in found.items() if p.op not in ("placeholder", "get_attr")}
-        if inside & taken or not inside:
-            continue
-        taken |= inside
-        matches.append(Match(node, found))
-    _take_attributes(gm, new)
-    renamed: dict[Node, Node] = {}
-    for match in matches:
-        _replace(gm.graph, match, (wanted, new, holes, places), renamed)
-    gm.recompile()
-    return matches
 
-
-def _replace(graph: Graph, match: Match, how: Any, renamed: dict[Node, Node]) -> None:
-    wanted, new, holes, places = how
-
-    def now(n: Node) -> Node:
-        while n in renamed:
+    def now(n: Argument) -> Argument:
+        while isinstance(n, Node) and n in renamed:
             n = renamed[n]
         return n
 
-    values = {p: now(match.nodes_map[h]) for h, p in zip(holes, places, strict=True)
-              if h in match.nodes_map}  # fmt: skip
-    with graph.inserting_before(match.anchor):
-        result = graph.graph_copy(new.graph, values)
-    match.anchor.replace_all_uses_with(result)
-    renamed[match.anchor] = result
-    for p in reversed(wanted.graph.nodes):
+    values = {
+        p: now(match.nodes_map[h]) for h, p in zip(holes, places, strict=True)
+        if h in match.nodes_map
+    }  # fmt: skip
+    given = set(values)
+    with graph.inserting_before(_begin(graph, match, values)):
+        made: list[Node] = []
+        map_arg((graph.graph_copy(new, values),), made.append)
+    if len(made) != len(match.returning_nodes):
+        raise RuntimeError(
+            f"the pattern returns {len(match.returning_nodes)} values, and its replacement "
+            f"{len(made)}"
+        )
+    for old, result in zip(match.returning_nodes, made, strict=True):
+        old.replace_all_uses_with(result)
+        renamed[old] = result
+    for p in reversed(wanted.nodes):
         n = match.nodes_map.get(p)
         if n is not None and p.op not in ("placeholder", "output") and not n.users:
             graph.erase_node(n)
+    return [n for p, n in values.items() if p not in given]
+
+
+def _begin(graph: Graph, match: InternalMatch, values: dict[Node, Argument]) -> Node:
+    """Where the replacement goes: before the results' first user, behind all that it needs."""
+    order = {n: i for i, n in enumerate(graph.nodes)}
+    users = [order[u] for n in match.returning_nodes for u in n.users]
+    behind = [order[n] + 1 for n in match.returning_nodes]
+    needed = [order[v] + 1 for v in values.values() if isinstance(v, Node)]
+    return list(order)[max([min(users or behind), *needed])]
