@@ -437,7 +437,7 @@ static tn_status run_node(pass *p, uint32_t at) {
         st = tni_node_apply(n, g, needs_of(p, n), ret);
         if (st == TN_OK && TN_UNLIKELY(tni_agt.check_nan)) st = check_nan(n, ret);
         if (st == TN_OK && n->extra) st = run_post_hooks(n, g, ret);
-        if (st != TN_OK) explain(n, st);
+        st = explain(n, st);
         if (st == TN_OK && !p->retain) tni_node_release_saved(n);
     }
     drop_gradients(&s);

@@ -29,8 +29,7 @@ static tn_status copy_in(void *ctx, int32_t device, void *dst, uint64_t dst_offs
     (void)ctx;
     (void)device;
     (void)stream;
-    cpu_copy_bytes((char *)dst + dst_offset, src, bytes);
-    return TN_OK;
+    return cpu_copy_bytes((char *)dst + dst_offset, src, bytes);
 }
 
 static tn_status copy_out(void *ctx, int32_t device, void *dst, const void *src,
@@ -38,8 +37,7 @@ static tn_status copy_out(void *ctx, int32_t device, void *dst, const void *src,
     (void)ctx;
     (void)device;
     (void)stream;
-    cpu_copy_bytes(dst, (const char *)src + src_offset, bytes);
-    return TN_OK;
+    return cpu_copy_bytes(dst, (const char *)src + src_offset, bytes);
 }
 
 static tn_status copy_within(void *ctx, int32_t device, void *dst, uint64_t dst_offset,

@@ -466,7 +466,7 @@ tn_status tni_capture_begin(tn_graph *g, tn_device device, tn_stream *stream) {
         st =
             tni_error_of_plugin(tni_caught(g->native->begin(dev->desc.ctx, device.index, c->queue)),
                                 "graph_begin", dev->name);
-        if (st != TN_OK) tn_stream_set_current(device, c->before);
+        if (st != TN_OK) (void)tn_stream_set_current(device, c->before);
     }
     if (st != TN_OK) {
         tni_graph_memory_end(g->memory);

@@ -69,7 +69,7 @@ static tn_status check_graph(const tn_graph *g) {
 static void give_up(void *unused) {
     tn_graph *g = tn_graph_ref(tni_capture_graph());
     (void)unused;
-    if (g) tn_graph_cancel(g);
+    if (g) (void)tn_graph_cancel(g); /* there is nobody to tell */
     tn_graph_unref(&g);
 }
 

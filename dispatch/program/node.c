@@ -156,8 +156,8 @@ static tn_status call_in_modes(const tn_program *p, const tni_pnode *n, frame *f
     tni_tls.no_grad += n->no_grad;
     tn_status st = call_node(p, n, f, tensors);
     tni_tls.no_grad -= n->no_grad;
-    if (n->cast) tn_autocast_set(slot, &old);
-    return st;
+    tn_status after = n->cast ? tn_autocast_set(slot, &old) : TN_OK;
+    return st ? st : after;
 }
 
 tn_status tni_p_run_node(const tn_program *p, const tni_pnode *n, const int64_t *sizes,

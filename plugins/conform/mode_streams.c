@@ -32,7 +32,8 @@ static tn_status bench_open(bench *m, cf_run *r) {
 }
 
 static void bench_close(bench *m, tn_status st) {
-    tn_stream_set_current(m->run->device, NULL);
+    tn_status back = tn_stream_set_current(m->run->device, NULL);
+    if (st == TN_OK) st = back;
     if (st != TN_OK) cf_fail(m->run, "raised: %s", cf_why());
     m->run->cases++;
     tn_tensor_unref(&m->x);

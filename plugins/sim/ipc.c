@@ -58,7 +58,7 @@ static int open_arena(const handle *h) {
                 h->at <= (uint64_t)info.st_size - h->bytes;
     if (same) return file;
     if (file >= 0) close(file);
-    refuse("it is no handle of this device, or the process is gone");
+    (void)refuse("it is no handle of this device, or the process is gone");
     return -1;
 }
 

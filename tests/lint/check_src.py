@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numerics
+import statuses
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("dispatch", "autograd", "backends", "plugins", "nn", "optim", "python")
@@ -405,11 +406,19 @@ def no_numerics_in_python() -> Iterator[str]:
         yield at(path, line, message)
 
 
+def no_status_thrown_away() -> Iterator[str]:
+    tables = [tomllib.loads(text_of(p)) for p in FILES if p.match("dispatch/ops/*.toml")]
+    made = {f"tn_{name.replace('.', '_')}" for table in tables for name in table}
+    for path, line, name in statuses.thrown_away(C_FILES, made):
+        yield at(path, line, f"nobody looks at what {name} answers")
+
+
 RULES = (
     file_length, head_comment, banned_calls, macro_length, bare_products, room_includes,
     rooms_look_down, calls_look_down,
     small_circles, undone_work, no_generated_files, room_readmes, unique_operators,
     unique_test_files, whitespace, system_calls_in_one_file, no_numerics_in_python,
+    no_status_thrown_away,
 )  # fmt: skip
 
 

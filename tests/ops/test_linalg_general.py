@@ -3,6 +3,7 @@ reconstruction in every dtype, gradients of both orders by finite differences, r
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,7 @@ import tenon as tn
 LA = tn.linalg
 RNG = np.random.default_rng(23)
 SHAPES = [(3, 3), (5, 3), (3, 5), (2, 4, 3), (2, 3, 4), (0, 3, 2), (0, 0), (3, 0), (0, 3), (40, 30)]
-SQUARES = [(3, 3), (2, 4, 4), (2, 3, 2, 2), (1, 1), (0, 0), (0, 2, 2), (30, 30)]
+SQUARES = [(3, 3), (2, 4, 4), (2, 3, 2, 2), (1, 1), (0, 0), (0, 2, 2), (30, 30), (8, 8), (9, 9)]
 DTYPES = [(tn.float32, 3e-4), (tn.float64, 1e-11), (tn.complex64, 3e-4), (tn.complex128, 1e-11)]
 
 
@@ -107,6 +108,23 @@ def test_exponential(shape: tuple[int, ...], scale: float, dtype: tn.dtype, tol:
     assert got.dtype == dtype
     size = max(1.0, float(np.abs(want).max(initial=0)))
     near(got / size, want / size, 100 * tol)
+
+
+def test_exponential_that_needs_pivots() -> None:
+    """The first element of the matrix that is divided by is zero, but for rounding."""
+    a = np.array([[1.0, 2.0, -1.0], [-2.0, 0.0, 1.0], [1.0, -1.0, 1.0]]) * 1.2627837529669748
+    near(tn.matrix_exp(tn.from_numpy(a)), scipy.linalg.expm(a))
+
+
+def test_exponentials_of_huge_matrices_end() -> None:
+    """A thousand squarings of each, unless it is seen that they change nothing."""
+    a = tn.zeros(4, 4, dtype=tn.float64)
+    a[0, 0] = -1e300
+    a = a.expand(1 << 18, 4, 4)
+    start = time.process_time()
+    got = tn.matrix_exp(a)
+    assert time.process_time() - start < 5.0
+    assert bool((got == tn.diag(tn.tensor([0.0, 1.0, 1.0, 1.0], dtype=tn.float64))).all())
 
 
 def test_exponential_of_nothing_finite() -> None:

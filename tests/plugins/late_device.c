@@ -44,7 +44,7 @@ static tn_status late_alloc(void *ctx, int32_t device, uint64_t bytes, void **re
 
 static void late_free(void *ctx, int32_t device, void *data, uint64_t bytes) {
     (void)bytes;
-    late_sync(ctx, device);
+    (void)late_sync(ctx, device);
     free(data);
 }
 
@@ -57,9 +57,9 @@ static tn_status late_copy_in(void *ctx, int32_t device, void *dst, uint64_t dst
 static tn_status late_copy_out(void *ctx, int32_t device, void *dst, const void *src,
                                uint64_t src_offset, uint64_t bytes, void *stream) {
     (void)stream;
-    late_sync(ctx, device);
+    tn_status st = late_sync(ctx, device);
     memcpy(dst, (const char *)src + src_offset, bytes);
-    return TN_OK;
+    return st;
 }
 
 static tn_status late_copy_within(void *ctx, int32_t device, void *dst, uint64_t dst_offset,

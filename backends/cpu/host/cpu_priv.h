@@ -41,6 +41,24 @@ typedef tn_status (*cpu_body)(void *arg, int64_t begin, int64_t end);
 tn_status cpu_parallel(int64_t n, int64_t grain, cpu_body body, void *arg);
 /* For long work inside one item, about once a millisecond: not TN_OK says that it is to stop. */
 tn_status cpu_poll(void);
+/* A loop over n, by stretches between which it is asked whether to go on; `cost` is that of an item, 1
+ * for a few instructions:
+ *     cpu_stretch s = {.n = n, .cost = 1};
+ *     while (cpu_next_stretch(&s))
+ *         for (int64_t i = s.begin; i < s.end; i++) ...
+ *     return s.st; */
+typedef struct cpu_stretch {
+    int64_t n, cost;
+    int64_t begin, end;
+    tn_status st;
+} cpu_stretch;
+static inline bool cpu_next_stretch(cpu_stretch *s) {
+    const int64_t most = 1 << 16, length = s->cost > 1 ? most / s->cost + 1 : most;
+    if (s->end > 0 && s->end < s->n) s->st = cpu_poll();
+    s->begin = s->end;
+    s->end = s->n - s->begin < length ? s->n : s->begin + length;
+    return s->st == TN_OK && s->begin < s->n;
+}
 int32_t cpu_threads_get(void);
 tn_status cpu_threads_set(int32_t threads);
 extern const tn_threads_iface cpu_threads_iface;
@@ -64,7 +82,7 @@ void cpu_warn_environment(void);
 
 /* ---- copy.c ------------------------------------------------------------------------------------*/
 /* dst[0 .. bytes) = src, past the caches when the block is far larger than them. */
-void cpu_copy_bytes(void *dst, const void *src, uint64_t bytes);
+tn_status cpu_copy_bytes(void *dst, const void *src, uint64_t bytes);
 
 /* ---- os.c: the only calls into the operating system ------------------------------------------- */
 void *cpu_os_map(uint64_t bytes, uint64_t align, bool huge); /* zeroed pages, NULL: no memory */

@@ -39,8 +39,9 @@ static struct pool {
     bool refused; /* the system refused a thread: said once */
 } pool;
 
-static CPU_TLS bool inside;    /* this thread runs a chunk */
-static CPU_TLS bool is_worker; /* this thread belongs to the pool */
+static CPU_TLS bool inside;     /* this thread runs a chunk */
+static CPU_TLS bool is_worker;  /* this thread belongs to the pool */
+static CPU_TLS uint64_t polled; /* when this thread last asked the host */
 
 static int32_t default_threads(void) {
     const char *text = cpu_os_getenv("TENON_NUM_THREADS");
@@ -79,6 +80,15 @@ static void note_failure(tn_status st) {
     atomic_compare_exchange_strong(&pool.failed, &none, st);
 }
 
+/* Workers look at what the others met, the thread that submitted the job asks the host. */
+tn_status cpu_poll(void) {
+    if (is_worker) return (tn_status)atomic_load_explicit(&pool.failed, memory_order_relaxed);
+    uint64_t now = cpu_os_now_ns();
+    if (now - polled <= POLL_NS) return TN_OK;
+    polled = now;
+    return cpu_host->poll();
+}
+
 static void work(void) {
     inside = true;
     while (atomic_load_explicit(&pool.failed, memory_order_relaxed) == TN_OK) {
@@ -86,43 +96,19 @@ static void work(void) {
         if (begin >= pool.n) break;
         int64_t end = pool.n - begin < pool.chunk ? pool.n : begin + pool.chunk;
         tn_status st = pool.body(pool.arg, begin, end);
+        if (st == TN_OK) st = cpu_poll();
         if (st != TN_OK) note_failure(st);
     }
     inside = false;
 }
 
-/* As work, on the thread that submitted the job: looks for interrupts between chunks. */
-static void work_and_poll(void) {
-    uint64_t last = cpu_os_now_ns();
-    inside = true;
-    while (atomic_load_explicit(&pool.failed, memory_order_relaxed) == TN_OK) {
-        int64_t begin = atomic_fetch_add_explicit(&pool.next, pool.chunk, memory_order_relaxed);
-        if (begin >= pool.n) break;
-        int64_t end = pool.n - begin < pool.chunk ? pool.n : begin + pool.chunk;
-        tn_status st = pool.body(pool.arg, begin, end);
-        uint64_t now = cpu_os_now_ns();
-        if (st == TN_OK && now - last > POLL_NS) {
-            st = cpu_host->poll();
-            last = now;
-        }
-        if (st != TN_OK) note_failure(st);
+static tn_status run_serially(int64_t n, int64_t chunk, cpu_body body, void *arg) {
+    tn_status st = TN_OK;
+    for (int64_t begin = 0; begin < n && st == TN_OK; begin += chunk) {
+        st = body(arg, begin, n - begin < chunk ? n : begin + chunk);
+        if (st == TN_OK) st = cpu_poll();
     }
-    inside = false;
-}
-
-static tn_status run_serially(int64_t n, int64_t chunk, cpu_body body, void *arg, bool polls) {
-    uint64_t last = polls ? cpu_os_now_ns() : 0;
-    for (int64_t begin = 0; begin < n; begin += chunk) {
-        tn_status st = body(arg, begin, n - begin < chunk ? n : begin + chunk);
-        if (st != TN_OK) return st;
-        if (!polls) continue;
-        uint64_t now = cpu_os_now_ns();
-        if (now - last <= POLL_NS) continue;
-        last = now;
-        st = cpu_host->poll();
-        if (st != TN_OK) return st;
-    }
-    return TN_OK;
+    return st;
 }
 
 /* ---- Workers -----------------------------------------------------------------------------------*/
@@ -226,23 +212,15 @@ static void await_workers(void) {
     }
 }
 
-tn_status cpu_poll(void) {
-    static CPU_TLS uint64_t last;
-    if (is_worker) return (tn_status)atomic_load_explicit(&pool.failed, memory_order_relaxed);
-    uint64_t now = cpu_os_now_ns();
-    if (now - last <= POLL_NS) return TN_OK;
-    last = now;
-    return cpu_host->poll();
-}
-
 tn_status cpu_parallel(int64_t n, int64_t grain, cpu_body body, void *arg) {
     if (n <= 0) return TN_OK;
     if (grain < 1) grain = 1;
     if (n <= grain) return body(arg, 0, n);
     int64_t chunk = chunk_of(n, grain);
-    if (inside) return run_serially(n, chunk, body, arg, false);
+    if (inside) return run_serially(n, chunk, body, arg);
     int32_t threads = cpu_threads_get();
-    if (threads == 1 || n <= chunk || !take_pool()) return run_serially(n, chunk, body, arg, true);
+    polled = cpu_os_now_ns(); /* a short job never asks */
+    if (threads == 1 || n <= chunk || !take_pool()) return run_serially(n, chunk, body, arg);
     if (pool.started != threads - 1) {
         if (pool.started > threads - 1) stop_workers();
         start_workers(threads - 1);
@@ -255,7 +233,7 @@ tn_status cpu_parallel(int64_t n, int64_t grain, cpu_body body, void *arg) {
     atomic_store_explicit(&pool.failed, TN_OK, memory_order_relaxed);
     __atomic_store_n(&pool.gate, GATE_OPEN, __ATOMIC_RELEASE);
     next_epoch();
-    work_and_poll();
+    work();
     await_workers();
     tn_status st = atomic_load_explicit(&pool.failed, memory_order_relaxed);
     drop_pool();

@@ -251,9 +251,73 @@ static const double PADE[14] = {64764752532480000.,
                                 1.};
 static const double PADE_NORM = 5.371920351148152;
 
-static void multiply(const T *x, const T *y, int n, T *to) {
+/* Up to this size a call of the BLAS costs more than the product. */
+enum { SMALL = 8 };
+
+static void multiply_small(const T *x, const T *y, int n, T *to) {
+    for (int r = 0; r < n; r++) {
+        T sum[SMALL] = {0};
+        for (int k = 0; k < n; k++)
+            for (int c = 0; c < n; c++) sum[c] += x[r * n + k] * y[k * n + c];
+        memcpy(to + r * n, sum, (size_t)n * sizeof(T));
+    }
+}
+
+/* to = x y, by so many rows that each product takes some milliseconds; false: stopped. */
+static bool multiply(const T *x, const T *y, int n, T *to) {
     T one = 1, zero = 0;
-    GEMM(BLAS_ROWS, BLAS_PLAIN, BLAS_PLAIN, n, n, n, FACTOR(one), x, n, y, n, FACTOR(zero), to, n);
+    int64_t rows = 1 + (INT64_C(1) << 26) / area(n, n);
+    if (n <= SMALL) {
+        multiply_small(x, y, n, to);
+        return true;
+    }
+    for (int64_t r = 0; r < n; r += rows) {
+        int m = (int)(n - r < rows ? n - r : rows);
+        if (r > 0 && cpu_poll() != TN_OK) return false;
+        GEMM(BLAS_ROWS, BLAS_PLAIN, BLAS_PLAIN, m, n, n, FACTOR(one), x + r * n, n, y, n,
+             FACTOR(zero), to + r * n, n);
+    }
+    return n < 128 || cpu_poll() == TN_OK;
+}
+
+static void solve_small(T *a, int n, T *b) {
+    for (int c = 0; c < n; c++) {
+        int p = c;
+        for (int r = c + 1; r < n; r++) p = size_of(a[r * n + c]) > size_of(a[p * n + c]) ? r : p;
+        for (int k = 0; k < n && p != c; k++) {
+            T t = a[c * n + k], u = b[c * n + k];
+            a[c * n + k] = a[p * n + k];
+            b[c * n + k] = b[p * n + k];
+            a[p * n + k] = t;
+            b[p * n + k] = u;
+        }
+        for (int r = c + 1; r < n; r++) {
+            T f = a[r * n + c] / a[c * n + c];
+            for (int k = c + 1; k < n; k++) a[r * n + k] -= f * a[c * n + k];
+            for (int k = 0; k < n; k++) b[r * n + k] -= f * b[c * n + k];
+        }
+    }
+    for (int r = n - 1; r >= 0; r--) {
+        for (int c = r + 1; c < n; c++)
+            for (int k = 0; k < n; k++) b[r * n + k] -= a[r * n + c] * b[c * n + k];
+        for (int k = 0; k < n; k++) b[r * n + k] /= a[r * n + r];
+    }
+}
+
+/* b = a^-1 b, where the two commute; a is lost. False: stopped. */
+static bool solve_in(T *a, int n, int *pivots, T *b) {
+    int info = 0, step = 1 + (int)((INT64_C(1) << 26) / area(n, n));
+    if (n <= SMALL) {
+        solve_small(a, n, b);
+        return true;
+    }
+    LAPACK(getrf)(&n, &n, a, &n, pivots, &info);
+    for (int c = 0; c < n; c += step) {
+        int columns = least(step, n - c);
+        if (c > 0 && cpu_poll() != TN_OK) return false;
+        LAPACK(getrs)("N", &n, &columns, a, &n, pivots, b + area(c, n), &n, &info, 1);
+    }
+    return true;
 }
 
 /* to = c[6] a6 + c[4] a4 + c[2] a2, + c[0] where that is added to the diagonal. */
@@ -277,7 +341,7 @@ static double norm_of(const T *a, int n) {
 }
 
 static int exponential_of(const job *j, int64_t i, char *room) {
-    int n = j->n, info = 0, times = 0;
+    int n = j->n, times = 0;
     int64_t size = area(n, n);
     int *pivots = (int *)(void *)room;
     T *a = (T *)(void *)(room + 8 * (size_t)n), *a2 = a + size, *a4 = a2 + size, *a6 = a4 + size;
@@ -290,27 +354,26 @@ static int exponential_of(const job *j, int64_t i, char *room) {
     }
     if (norm > PADE_NORM) frexp(norm / PADE_NORM, &times);
     for (int64_t e = 0; e < size; e++) a[e] = from[e] * (R)ldexp(1.0, -times);
-    multiply(a, a, n, a2);
-    multiply(a2, a2, n, a4);
-    multiply(a4, a2, n, a6);
+    if (!multiply(a, a, n, a2) || !multiply(a2, a2, n, a4) || !multiply(a4, a2, n, a6))
+        return STOPPED;
     combine(PADE + 7, a2, n, false, out); /* of degrees 13, 11, 9 */
-    multiply(a6, out, n, even);
+    if (!multiply(a6, out, n, even)) return STOPPED;
     combine(PADE + 1, a2, n, true, out);
     for (int64_t e = 0; e < size; e++) even[e] += out[e];
-    multiply(a, even, n, odd);
+    if (!multiply(a, even, n, odd)) return STOPPED;
     combine(PADE + 6, a2, n, false, out); /* of degrees 12, 10, 8 */
-    multiply(a6, out, n, even);
+    if (!multiply(a6, out, n, even)) return STOPPED;
     combine(PADE, a2, n, true, out);
     for (int64_t e = 0; e < size; e++) {
         T plus = even[e] + out[e];
         out[e] = plus + odd[e];
         even[e] = plus - odd[e];
     }
-    LAPACK(getrf)(&n, &n, even, &n, pivots, &info);
-    LAPACK(getrs)("N", &n, &n, even, &n, pivots, out, &n, &info, 1);
+    if (!solve_in(even, n, pivots, out)) return STOPPED;
     for (int t = 0; t < times; t++) {
         memcpy(a, out, (size_t)size * sizeof(T));
-        multiply(a, a, n, out);
+        if (!multiply(a, a, n, out)) return STOPPED;
+        if (memcmp(a, out, (size_t)size * sizeof(T)) == 0) break; /* for good: 0, 1 or no number */
     }
     return 0;
 }

@@ -87,6 +87,8 @@ struct job {
 
 /* info of a matrix with an infinity or a NaN, which LAPACK must not see: it may not return. */
 #define NOT_FINITE INT_MAX
+/* info of a matrix at which the call is to stop. */
+#define STOPPED INT_MIN
 
 static inline int least(int a, int b) { return a < b ? a : b; }
 static inline int most(int a, int b) { return a > b ? a : b; }
@@ -124,7 +126,7 @@ static inline tn_status some(void *arg, int64_t begin, int64_t end) {
     }
     for (int64_t i = begin; i < end && st == TN_OK; i++) {
         j->info[i] = j->one(j, i, room);
-        st = cpu_poll();
+        st = j->info[i] == STOPPED ? TN_E_INTERRUPTED : cpu_poll();
     }
     cpu_blas_leave();
     free(room);

@@ -145,7 +145,7 @@ static A max_row(const A *s, int64_t n, A max) {
 }
 
 /* One block of queries against all keys. room: scores, output rows, packed rows. */
-static void forward_block(const forward_job *j, int64_t b, int64_t h, int64_t q0, A *room) {
+static tn_status forward_block(const forward_job *j, int64_t b, int64_t h, int64_t q0, A *room) {
     const heads *q = &j->q, *k = &j->k, *v = &j->v;
     int64_t rows = smaller(BQ, q->l - q0), kh = h / (q->h / k->h), ldq, ldk, ldv, w = v->w;
     A *s = room, *y = s + BQ * BK, *qr = y + BQ * w, *kr = qr + BQ * q->w, *vr = kr + BK * q->w;
@@ -156,7 +156,8 @@ static void forward_block(const forward_job *j, int64_t b, int64_t h, int64_t q0
         max[i] = -(A)INFINITY;
         sum[i] = 0;
     }
-    for (int64_t k0 = 0; k0 < keys; k0 += BK) {
+    tn_status st = TN_OK;
+    for (int64_t k0 = 0; k0 < keys && st == TN_OK; k0 += BK) {
         int64_t cols = smaller(BK, keys - k0);
         const A *kp = rows_in(k, b, kh, k0, cols, kr, &ldk),
                 *vp = rows_in(v, b, kh, k0, cols, vr, &ldv);
@@ -172,6 +173,7 @@ static void forward_block(const forward_job *j, int64_t b, int64_t h, int64_t q0
             max[i] = m;
         }
         GEMM(0, 0, rows, w, cols, 1, s, BK, vp, ldv, k0 > 0, y, w);
+        st = cpu_poll();
     }
     for (int64_t i = 0; i < rows; i++) {
         A inverse = sum[i] == 0 ? (A)0 : 1 / sum[i]; /* 0: it has seen none, and is 0 */
@@ -179,6 +181,7 @@ static void forward_block(const forward_job *j, int64_t b, int64_t h, int64_t q0
         j->lse[(b * q->h + h) * q->l + q0 + i] = max[i] + (A)log((double)sum[i]);
     }
     rows_out(&j->y, b, h, q0, rows, y);
+    return st;
 }
 
 static tn_status forward_items(void *arg, int64_t begin, int64_t end) {
@@ -188,12 +191,12 @@ static tn_status forward_items(void *arg, int64_t begin, int64_t end) {
     void *room;
     tn_status st = cpu_blas_room(room_add(BQ * BK, room_mul(BQ + BK, w)), sizeof(A), &bytes, &room);
     if (st) return st;
-    for (int64_t i = begin; i < end; i++) {
+    for (int64_t i = begin; i < end && st == TN_OK; i++) {
         int64_t bh = i / j->blocks;
-        forward_block(j, bh / j->q.h, bh % j->q.h, i % j->blocks * BQ, room);
+        st = forward_block(j, bh / j->q.h, bh % j->q.h, i % j->blocks * BQ, room);
     }
     cpu_blas_room_end(room, bytes);
-    return TN_OK;
+    return st;
 }
 
 /* Items worth one hand-over. */
@@ -290,17 +293,19 @@ static void score_gradient(const backward_job *j, const backward_room *r, const 
     }
 }
 
-static void backward_head(const backward_job *j, int64_t b, int64_t h, const backward_room *r) {
+static tn_status backward_head(const backward_job *j, int64_t b, int64_t h,
+                               const backward_room *r) {
     const heads *q = &j->q, *k = &j->k, *v = &j->v;
     int64_t w = q->w, wv = v->w, kh = h / (q->h / k->h), ldq, ldk, ldv, ldg;
     const A *lse = j->lse + (b * q->h + h) * q->l;
+    tn_status st = TN_OK;
     row_products(j, b, h, r->d);
-    for (int64_t q0 = 0; q0 < q->l; q0 += BQ) {
+    for (int64_t q0 = 0; q0 < q->l && st == TN_OK; q0 += BQ) {
         int64_t rows = smaller(BQ, q->l - q0), keys = keys_of(k->l, j->causal, q0 + rows - 1);
         const A *qp = rows_in(q, b, h, q0, rows, r->q, &ldq);
         const A *gp = rows_in(&j->g, b, h, q0, rows, r->g, &ldg);
         A *gq = r->gq + q0 * w;
-        for (int64_t k0 = 0; k0 < keys; k0 += BK) {
+        for (int64_t k0 = 0; k0 < keys && st == TN_OK; k0 += BK) {
             int64_t cols = smaller(BK, keys - k0);
             const A *kp = rows_in(k, b, kh, k0, cols, r->k, &ldk);
             const A *vp = rows_in(v, b, kh, k0, cols, r->v, &ldv);
@@ -312,9 +317,11 @@ static void backward_head(const backward_job *j, int64_t b, int64_t h, const bac
             GEMM(1, 0, cols, wv, rows, 1, r->s, BK, gp, ldg, 1, r->gv + k0 * wv, wv);
             GEMM(1, 0, cols, w, rows, 1, r->ds, BK, qp, ldq, 1, r->gk + k0 * w, w);
             GEMM(0, 0, rows, w, cols, 1, r->ds, BK, kp, ldk, k0 > 0, gq, w);
+            st = cpu_poll();
         }
     }
     rows_out(&j->gq, b, h, 0, q->l, r->gq);
+    return st;
 }
 
 /* Items are the heads of keys, with all the query heads that share one. */
@@ -327,16 +334,17 @@ static tn_status backward_items(void *arg, int64_t begin, int64_t end) {
     if (st) return st;
     backward_parts(j, room, &r);
     int64_t share = j->q.h / j->k.h;
-    for (int64_t i = begin; i < end; i++) {
+    for (int64_t i = begin; i < end && st == TN_OK; i++) {
         int64_t b = i / j->k.h, kh = i % j->k.h;
         memset(r.gk, 0, (size_t)(j->k.l * j->q.w) * sizeof(A));
         memset(r.gv, 0, (size_t)(j->k.l * j->v.w) * sizeof(A));
-        for (int64_t h = kh * share; h < (kh + 1) * share; h++) backward_head(j, b, h, &r);
+        for (int64_t h = kh * share; h < (kh + 1) * share && st == TN_OK; h++)
+            st = backward_head(j, b, h, &r);
         rows_out(&j->gk, b, kh, 0, j->k.l, r.gk);
         rows_out(&j->gv, b, kh, 0, j->k.l, r.gv);
     }
     cpu_blas_room_end(room, bytes);
-    return TN_OK;
+    return st;
 }
 
 static tn_status flash_attention_backward(const tn_call *call, const void *args) {

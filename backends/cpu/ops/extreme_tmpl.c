@@ -118,13 +118,17 @@ static best best_packed(const T *x, int64_t n, bool largest) {
     return (best){LOAD(x[at]), at};
 }
 
-static best best_strided(const T *x, int64_t step, int64_t n, bool largest) {
+static tn_status best_strided(const T *x, int64_t step, int64_t n, bool largest, best *ret) {
     best b = {LOAD(x[0]), 0};
-    for (int64_t i = 1; i < n; i++) {
-        A v = LOAD(x[i * step]);
-        if (beats(v, b.value, largest)) b = (best){v, i};
+    cpu_stretch s = {.n = n, .cost = 1};
+    while (cpu_next_stretch(&s)) {
+        for (int64_t i = s.begin; i < s.end; i++) {
+            A v = LOAD(x[i * step]);
+            if (beats(v, b.value, largest)) b = (best){v, i};
+        }
     }
-    return b;
+    *ret = b;
+    return s.st;
 }
 
 /* ---- Along a dimension -------------------------------------------------------------------------*/
@@ -143,23 +147,27 @@ static void put_best(const job *j, int64_t row, best b) {
 }
 
 /* Rows that lie side by side go along the dimension together, so that memory is read in order. */
-static void abreast(const job *j, const T *x, int64_t row, int64_t count) {
+static tn_status abreast(const job *j, const T *x, int64_t row, int64_t count) {
     A value[ABREAST];
     int64_t at[ABREAST];
     for (int64_t c = 0; c < count; c++) {
         value[c] = LOAD(x[c]);
         at[c] = 0;
     }
-    for (int64_t i = 1; i < j->ax.n; i++) {
-        const T *line = x + i * j->ax.step[0];
-        for (int64_t c = 0; c < count; c++) {
-            A v = LOAD(line[c]);
-            bool better = beats(v, value[c], j->largest);
-            value[c] = better ? v : value[c];
-            at[c] = better ? i : at[c];
+    cpu_stretch s = {.n = j->ax.n, .cost = ABREAST};
+    while (cpu_next_stretch(&s)) {
+        for (int64_t i = s.begin > 0 ? s.begin : 1; i < s.end; i++) {
+            const T *line = x + i * j->ax.step[0];
+            for (int64_t c = 0; c < count; c++) {
+                A v = LOAD(line[c]);
+                bool better = beats(v, value[c], j->largest);
+                value[c] = better ? v : value[c];
+                at[c] = better ? i : at[c];
+            }
         }
     }
     for (int64_t c = 0; c < count; c++) put_best(j, row + c, (best){value[c], at[c]});
+    return s.st;
 }
 
 static tn_status some_rows(void *arg, int64_t begin, int64_t end) {
@@ -167,20 +175,25 @@ static tn_status some_rows(void *arg, int64_t begin, int64_t end) {
     const axis *ax = &j->ax;
     int64_t at[AXIS_MAX];
     bool side = ax->ndim > 0 && ax->next[0] == 1 && ax->step[0] != 1;
-    for (int64_t r = begin; r < end;) {
+    tn_status st = TN_OK;
+    for (int64_t r = begin; r < end && st == TN_OK;) {
         int64_t left = side ? ax->run - r % ax->run : 1, count = left < end - r ? left : end - r;
         if (count > ABREAST) count = ABREAST;
         axis_offset(ax, r, at);
         const T *x = j->x + at[0];
-        if (side)
-            abreast(j, x, r, count);
-        else if (ax->step[0] == 1)
-            put_best(j, r, best_packed(x, ax->n, j->largest));
-        else
-            put_best(j, r, best_strided(x, ax->step[0], ax->n, j->largest));
+        if (side) {
+            st = abreast(j, x, r, count);
+        } else {
+            best b;
+            if (ax->step[0] == 1)
+                b = best_packed(x, ax->n, j->largest);
+            else
+                st = best_strided(x, ax->step[0], ax->n, j->largest, &b);
+            put_best(j, r, b);
+        }
         r += count;
     }
-    return TN_OK;
+    return st;
 }
 
 static tn_status along(const tn_view *x, tn_view *values, tn_view *indices, int64_t dim,
@@ -295,24 +308,35 @@ typedef struct running {
     bool largest;
 } running;
 
-static tn_status running_rows(void *arg, int64_t begin, int64_t end) {
-    const running *j = arg;
-    const axis *ax = &j->ax;
-    for (int64_t r = begin; r < end; r++) {
-        int64_t at[AXIS_MAX], k = 0;
-        axis_offset(ax, r, at);
-        A m = LOAD(j->x[at[0]]);
-        for (int64_t i = 0; i < ax->n; i++) {
-            A v = LOAD(j->x[at[0] + i * ax->step[0]]);
+static tn_status running_row(const running *j, const T *x, T *values, int64_t *indices) {
+    const int64_t *step = j->ax.step;
+    A m = LOAD(x[0]);
+    int64_t k = 0;
+    cpu_stretch s = {.n = j->ax.n, .cost = 1};
+    while (cpu_next_stretch(&s)) {
+        for (int64_t i = s.begin; i < s.end; i++) {
+            A v = LOAD(x[i * step[0]]);
             if (i > 0 && (IS_NAN(v) || (!IS_NAN(m) && (j->largest ? v >= m : v <= m)))) {
                 m = v;
                 k = i;
             }
-            j->values[at[1] + i * ax->step[1]] = STORE(m);
-            j->indices[at[2] + i * ax->step[2]] = k;
+            values[i * step[1]] = STORE(m);
+            indices[i * step[2]] = k;
         }
     }
-    return TN_OK;
+    return s.st;
+}
+
+static tn_status running_rows(void *arg, int64_t begin, int64_t end) {
+    const running *j = arg;
+    const axis *ax = &j->ax;
+    tn_status st = TN_OK;
+    for (int64_t r = begin; r < end && st == TN_OK; r++) {
+        int64_t at[AXIS_MAX];
+        axis_offset(ax, r, at);
+        st = running_row(j, j->x + at[0], j->values + at[1], j->indices + at[2]);
+    }
+    return st;
 }
 
 static tn_status run_along(const tn_view *x, tn_view *values, tn_view *indices, int64_t dim,
@@ -343,22 +367,29 @@ static tn_status unique_consecutive(const tn_call *call, const void *args) {
     const tn__unique_consecutive_args *a = args;
     const T *x = a->input->data;
     int64_t n = a->input->numel, runs = 0, *inverse = a->inverse_indices->data;
-    for (int64_t i = 0; i < n; i++) {
-        runs += i == 0 || LOAD(x[i]) != LOAD(x[i - 1]);
-        inverse[i] = runs - 1;
+    cpu_stretch s = {.n = n, .cost = 1};
+    while (cpu_next_stretch(&s)) {
+        for (int64_t i = s.begin; i < s.end; i++) {
+            runs += i == 0 || LOAD(x[i]) != LOAD(x[i - 1]);
+            inverse[i] = runs - 1;
+        }
     }
-    tn_status st = call->host->resize_output(call, a->output, 1, &runs);
+    tn_status st = s.st;
+    if (st == TN_OK) st = call->host->resize_output(call, a->output, 1, &runs);
     if (st == TN_OK) st = call->host->resize_output(call, a->counts, 1, &runs);
     if (st != TN_OK) return st;
     T *out = a->output->data;
-    int64_t *counts = a->counts->data;
-    for (int64_t i = 0, begin = 0; i < n; i++) {
-        if (i + 1 < n && inverse[i + 1] == inverse[i]) continue;
-        out[inverse[i]] = x[begin];
-        counts[inverse[i]] = i + 1 - begin;
-        begin = i + 1;
+    int64_t *counts = a->counts->data, begin = 0;
+    s = (cpu_stretch){.n = n, .cost = 1};
+    while (cpu_next_stretch(&s)) {
+        for (int64_t i = s.begin; i < s.end; i++) {
+            if (i + 1 < n && inverse[i + 1] == inverse[i]) continue;
+            out[inverse[i]] = x[begin];
+            counts[inverse[i]] = i + 1 - begin;
+            begin = i + 1;
+        }
     }
-    return TN_OK;
+    return s.st;
 }
 
 /* ---- Binary search -----------------------------------------------------------------------------*/

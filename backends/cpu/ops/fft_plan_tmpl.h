@@ -58,6 +58,8 @@ static void unit(int64_t k, int64_t n, double *ret_re, double *ret_im) {
     *ret_im = im_sign * (swap ? cos(x) : sin(x));
 }
 
+enum { UNIT_COST = 16 };
+
 static void put_unit(T *to, int64_t k, int64_t n) {
     double re, im;
     unit(k, n, &re, &im);
@@ -325,17 +327,21 @@ static tn_status make_chirp(plan *p) {
     int64_t m = p->conv->n, square = 0;
     double scale = 1.0 / (double)m;
     memset(p->spectrum, 0, (size_t)m * 2 * sizeof(T));
-    for (int64_t j = 0; j < p->n; j++) {
-        double re, im;
-        unit(square, 2 * p->n, &re, &im);
-        p->chirp[2 * j] = (T)re;
-        p->chirp[2 * j + 1] = (T)im;
-        T *a = p->spectrum + 2 * j, *b = p->spectrum + 2 * (m - j);
-        a[0] = (T)(re * scale);
-        a[1] = (T)(-im * scale);
-        if (j > 0) memcpy(b, a, 2 * sizeof(T));
-        square = (square + 2 * j + 1) % (2 * p->n);
+    cpu_stretch s = {.n = p->n, .cost = UNIT_COST};
+    while (cpu_next_stretch(&s)) {
+        for (int64_t j = s.begin; j < s.end; j++) {
+            double re, im;
+            unit(square, 2 * p->n, &re, &im);
+            p->chirp[2 * j] = (T)re;
+            p->chirp[2 * j + 1] = (T)im;
+            T *a = p->spectrum + 2 * j, *b = p->spectrum + 2 * (m - j);
+            a[0] = (T)(re * scale);
+            a[1] = (T)(-im * scale);
+            if (j > 0) memcpy(b, a, 2 * sizeof(T));
+            square = (square + 2 * j + 1) % (2 * p->n);
+        }
     }
+    if (s.st != TN_OK) return s.st;
     p->rows = m;
     return p->conv->one ? line_run(p->conv, p->spectrum, p->spectrum, false, 1)
                         : one_column(p->conv, p->spectrum);
@@ -363,11 +369,13 @@ static tn_status make_line(plan *p) {
     if (st == TN_OK) st = plan_room(p, room_mul3(2, blocks, a), &p->edge);
     if (st == TN_OK) st = plan_room(p, room_mul3(2, a, LANES), &p->inner);
     if (st != TN_OK) return st;
-    for (int64_t i = 0; i < blocks; i++) {
-        for (int64_t k = 0; k < a; k++)
-            put_unit(p->edge + 2 * (i * a + k), k * (i * LANES) % p->n, p->n);
+    cpu_stretch s = {.n = blocks, .cost = room_mul(UNIT_COST, a)};
+    while (cpu_next_stretch(&s)) {
+        for (int64_t i = s.begin; i < s.end; i++)
+            for (int64_t k = 0; k < a; k++)
+                put_unit(p->edge + 2 * (i * a + k), k * (i * LANES) % p->n, p->n);
     }
-    for (int64_t k = 0; k < a; k++) {
+    for (int64_t k = 0; k < a && s.st == TN_OK; k++) {
         for (int64_t l = 0; l < LANES; l++) {
             double re, im;
             unit(k * l, p->n, &re, &im);
@@ -375,7 +383,7 @@ static tn_status make_line(plan *p) {
             p->inner[(2 * k + 1) * LANES + l] = (T)im;
         }
     }
-    return TN_OK;
+    return s.st;
 }
 
 /* From this length on a line is cut in two. */
@@ -387,8 +395,10 @@ static tn_status make_parts(plan *p) {
     tn_status st = cut ? make_line(p) : prime <= LARGEST_PRIME ? make_passes(p) : make_chirp(p);
     if (st != TN_OK || !p->real) return st;
     st = plan_room(p, p->n + 2, &p->half);
-    for (int64_t k = 0; st == TN_OK && k <= p->n / 2; k++) put_unit(p->half + 2 * k, k, 2 * p->n);
-    return st;
+    cpu_stretch s = {.n = p->n / 2 + 1, .cost = UNIT_COST};
+    while (st == TN_OK && cpu_next_stretch(&s))
+        for (int64_t k = s.begin; k < s.end; k++) put_unit(p->half + 2 * k, k, 2 * p->n);
+    return st ? st : s.st;
 }
 
 static tn_status plan_make(int64_t n, bool line, bool real, plan **ret) {
@@ -443,28 +453,41 @@ static int place_for(int64_t more) {
     }
 }
 
-/* A plan to be given back with plan_drop. One that finds no place among those kept is freed then. */
-static tn_status plan_take(int64_t n, bool line, bool real, plan **ret) {
-    plan *found = NULL;
-    tn_status st = TN_OK;
-    cpu_lock_take(&kept.lock);
-    for (int i = 0; i < KEEP && !found; i++) {
+/* Lock held. One that is kept, or NULL. */
+static plan *plan_find(int64_t n, bool line, bool real) {
+    for (int i = 0; i < KEEP; i++) {
         plan *p = kept.plan[i];
-        if (p && p->n == n && p->line == line && p->real == real) found = p;
+        if (p && p->n == n && p->line == line && p->real == real) return p;
     }
-    if (!found) {
-        st = plan_make(n, line, real, &found);
-        int place = st == TN_OK ? place_for(plan_bytes(found)) : -1;
-        if (place >= 0) kept.plan[place] = found;
-        if (st == TN_OK) found->kept = place >= 0;
+    return NULL;
+}
+
+/* Lock held. */
+static plan *plan_use(plan *p) {
+    if (p) {
+        p->users++;
+        p->last = ++kept.clock;
     }
-    if (found) {
-        found->users++;
-        found->last = ++kept.clock;
-    }
+    return p;
+}
+
+/* A plan to be given back with plan_drop. One that finds no place among those kept is freed then. It is
+ * made without the lock: that takes time, and whoever answers an interrupt may want a plan. */
+static tn_status plan_take(int64_t n, bool line, bool real, plan **ret) {
+    plan *made = NULL;
+    cpu_lock_take(&kept.lock);
+    *ret = plan_use(plan_find(n, line, real));
     cpu_lock_drop(&kept.lock);
-    *ret = found;
-    return st;
+    if (*ret) return TN_OK;
+    tn_status st = plan_make(n, line, real, &made);
+    if (st != TN_OK) return st;
+    cpu_lock_take(&kept.lock);
+    int place = plan_find(n, line, real) ? -1 : place_for(plan_bytes(made));
+    if (place >= 0) kept.plan[place] = made;
+    made->kept = place >= 0;
+    *ret = plan_use(made);
+    cpu_lock_drop(&kept.lock);
+    return TN_OK;
 }
 
 static void plan_drop(plan *p) {

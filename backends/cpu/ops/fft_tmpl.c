@@ -149,6 +149,19 @@ static tn_status rows_part(void *arg, int64_t begin, int64_t end) {
     return in_tiles(arg, rows_of, begin, end);
 }
 
+/* Every second number of (x, i) times scale and w, to every second of (re, im). */
+static tn_status chirped(const T *w, const T *x, const T *i, int64_t n, T scale, T *re, T *im) {
+    cpu_stretch all = {.n = n, .cost = 1};
+    while (cpu_next_stretch(&all)) {
+        for (int64_t k = all.begin; k < all.end; k++) {
+            T a = x[2 * k] * scale, b = i[2 * k] * scale, c = w[2 * k], s = w[2 * k + 1];
+            re[2 * k] = a * c - b * s;
+            im[2 * k] = a * s + b * c;
+        }
+    }
+    return all.st;
+}
+
 /* Bluestein's sum of one long line. */
 static tn_status line_by_chirp(const plan *p, const T *x, T *y, bool inverse, T scale) {
     int64_t m = p->conv->n, re = inverse, im = !inverse;
@@ -157,25 +170,12 @@ static tn_status line_by_chirp(const plan *p, const T *x, T *y, bool inverse, T 
     tn_status st = cpu_room(room_mul(2, m), sizeof(T), &bytes, &room);
     if (st != TN_OK) return st;
     T *z = room;
-    for (int64_t k = 0; k < p->n; k++) {
-        T a = x[2 * k + re], b = x[2 * k + im], c = p->chirp[2 * k], s = p->chirp[2 * k + 1];
-        z[2 * k] = a * c - b * s;
-        z[2 * k + 1] = a * s + b * c;
-    }
+    st = chirped(p->chirp, x + re, x + im, p->n, 1, z, z + 1);
     memset(z + 2 * p->n, 0, (size_t)(m - p->n) * 2 * sizeof(T));
-    st = line_run(p->conv, z, z, false, 1);
-    for (int64_t k = 0; k < m; k++) {
-        T a = z[2 * k], b = z[2 * k + 1], c = p->spectrum[2 * k], s = p->spectrum[2 * k + 1];
-        z[2 * k] = a * c - b * s;
-        z[2 * k + 1] = a * s + b * c;
-    }
+    if (st == TN_OK) st = line_run(p->conv, z, z, false, 1);
+    if (st == TN_OK) st = chirped(p->spectrum, z, z + 1, m, 1, z, z + 1);
     if (st == TN_OK) st = line_run(p->conv, z, z, true, 1);
-    for (int64_t k = 0; k < p->n; k++) {
-        T a = z[2 * k] * scale, b = z[2 * k + 1] * scale;
-        T c = p->chirp[2 * k], s = p->chirp[2 * k + 1];
-        y[2 * k + re] = a * c - b * s;
-        y[2 * k + im] = a * s + b * c;
-    }
+    if (st == TN_OK) st = chirped(p->chirp, z, z + 1, p->n, scale, y + re, y + im);
     cpu_free(NULL, 0, room, bytes);
     return st;
 }
@@ -445,18 +445,26 @@ static tn_status tiles_of(void *arg, int64_t begin, int64_t end) {
 }
 
 /* A line between strided memory and numbers in a row. */
-static void line_gather(const place *from, int64_t n, T *z) {
-    for (int64_t k = 0; k < n; k++) {
-        z[2 * k] = from->at[0][k * from->step];
-        z[2 * k + 1] = from->im ? from->at[0][k * from->step + from->im] : 0;
+static tn_status line_gather(const place *from, int64_t n, T *z) {
+    cpu_stretch s = {.n = n, .cost = 1};
+    while (cpu_next_stretch(&s)) {
+        for (int64_t k = s.begin; k < s.end; k++) {
+            z[2 * k] = from->at[0][k * from->step];
+            z[2 * k + 1] = from->im ? from->at[0][k * from->step + from->im] : 0;
+        }
     }
+    return s.st;
 }
 
-static void line_scatter(const place *to, int64_t n, const T *z) {
-    for (int64_t k = 0; k < n; k++) {
-        to->at[0][k * to->step] = z[2 * k];
-        if (to->im) to->at[0][k * to->step + to->im] = z[2 * k + 1];
+static tn_status line_scatter(const place *to, int64_t n, const T *z) {
+    cpu_stretch s = {.n = n, .cost = 1};
+    while (cpu_next_stretch(&s)) {
+        for (int64_t k = s.begin; k < s.end; k++) {
+            to->at[0][k * to->step] = z[2 * k];
+            if (to->im) to->at[0][k * to->step + to->im] = z[2 * k + 1];
+        }
     }
+    return s.st;
 }
 
 /* Number n - k is the conjugate of number k. */
@@ -474,7 +482,8 @@ static tn_status line_one(const fft_job *j, int64_t line, T *z) {
     bool direct = to.step == 2 && to.im == 1 && j->wave <= given(j);
     const T *x = near ? from.at[0] : z;
     T *y = direct ? to.at[0] : z;
-    if (!near) line_gather(&from, taken(j), z);
+    tn_status st = near ? TN_OK : line_gather(&from, taken(j), z);
+    if (st != TN_OK) return st;
     if (j->kind == TO_REAL) {
         if (in_pairs(j)) {
             line_halves(j->p, x, z, false);
@@ -485,12 +494,11 @@ static tn_status line_one(const fft_job *j, int64_t line, T *z) {
         }
         x = z;
     }
-    tn_status st = line_run(j->p, x, y, j->inverse, j->scale);
+    st = line_run(j->p, x, y, j->inverse, j->scale);
     if (st != TN_OK) return st;
     if (j->kind == FROM_REAL && in_pairs(j)) line_halves(j->p, y, y, true);
     if (j->mirrored) line_mirror(y, j->n);
-    if (!direct) line_scatter(&to, given(j), y);
-    return TN_OK;
+    return direct ? TN_OK : line_scatter(&to, given(j), y);
 }
 
 static tn_status lines_of(void *arg, int64_t begin, int64_t end) {

@@ -37,19 +37,22 @@ static tn_status add_positions(const tn_call *call, const tn_view *index, int64_
         walk_add(&w, index->shape[d], &s);
     }
     walk_seek(&w, 0, &p);
-    for (int64_t n = 0; n < index->numel; n++, walk_next(&w, &p)) {
-        int64_t i = index_load((const char *)index->data + p.offset[0], is32);
-        if (i < -size || i >= size)
-            return call->host->fail(TN_E_INDEX, 1,
-                                    "index %lld is out of bounds for dimension %lld with size %lld",
-                                    (long long)i, (long long)dim, (long long)size);
-        at[n] += (i < 0 ? i + size : i) * step;
+    cpu_stretch s = {.n = index->numel, .cost = 1};
+    while (cpu_next_stretch(&s)) {
+        for (int64_t n = s.begin; n < s.end; n++, walk_next(&w, &p)) {
+            int64_t i = index_load((const char *)index->data + p.offset[0], is32);
+            if (i < -size || i >= size)
+                return call->host->fail(
+                    TN_E_INDEX, 1, "index %lld is out of bounds for dimension %lld with size %lld",
+                    (long long)i, (long long)dim, (long long)size);
+            at[n] += (i < 0 ? i + size : i) * step;
+        }
     }
-    return TN_OK;
+    return s.st;
 }
 
 /* Offsets of b's index dimensions first .. first + ndim - 1, in row-major order. */
-static void offsets_of_dims(const tn_view *b, int64_t first, int32_t ndim, int64_t *at) {
+static tn_status offsets_of_dims(const tn_view *b, int64_t first, int32_t ndim, int64_t *at) {
     walk w;
     walk_at p;
     walk_init(&w, 1);
@@ -58,7 +61,10 @@ static void offsets_of_dims(const tn_view *b, int64_t first, int32_t ndim, int64
         walk_add(&w, b->shape[first + d], &s);
     }
     walk_seek(&w, 0, &p);
-    for (int64_t n = 0; n < w.numel; n++, walk_next(&w, &p)) at[n] = p.offset[0];
+    cpu_stretch s = {.n = w.numel, .cost = 1};
+    while (cpu_next_stretch(&s))
+        for (int64_t n = s.begin; n < s.end; n++, walk_next(&w, &p)) at[n] = p.offset[0];
+    return s.st;
 }
 
 static void add_dims(walk *w, const tn_view *a, int64_t from_a, const tn_view *b, int64_t from_b,
@@ -90,8 +96,8 @@ tn_status slices_of_indices(slices *s, const tn_call *call, const tn_view *a, co
     for (int64_t k = 0; k < indices.n && st == TN_OK; k++)
         st = add_positions(call, indices.v[k], a->shape[first + k], stride_bytes(a, first + k),
                            dims[k], s->at_a);
+    if (st == TN_OK) st = offsets_of_dims(b, first, index->ndim, s->at_b);
     if (st != TN_OK) return st;
-    offsets_of_dims(b, first, index->ndim, s->at_b);
     add_dims(&s->prefix, a, 0, b, 0, first);
     int64_t after = first + indices.n;
     add_dims(&s->suffix, a, after, b, first + index->ndim, a->ndim - after);
@@ -104,14 +110,18 @@ tn_status slices_of_vector(slices *s, const tn_call *call, const tn_view *a, con
     if (st != TN_OK) return st;
     int is32 = tn_view_dtype(index) == TN_I32;
     int64_t size = a->ndim ? a->shape[dim] : 1, step = index->ndim ? stride_bytes(index, 0) : 0;
-    for (int64_t n = 0; n < s->n; n++) {
-        int64_t i = index_load((const char *)index->data + n * step, is32);
-        if (i < 0 || i >= size)
-            return call->host->fail(TN_E_INDEX, 2, "index out of range in self");
-        s->at_a[n] = i * stride_bytes(a, dim);
-        s->at_b[n] = n * stride_bytes(b, dim);
+    int64_t step_a = stride_bytes(a, dim), step_b = stride_bytes(b, dim);
+    cpu_stretch all = {.n = s->n, .cost = 1};
+    while (cpu_next_stretch(&all)) {
+        for (int64_t n = all.begin; n < all.end; n++) {
+            int64_t i = index_load((const char *)index->data + n * step, is32);
+            if (i < 0 || i >= size)
+                return call->host->fail(TN_E_INDEX, 2, "index out of range in self");
+            s->at_a[n] = i * step_a;
+            s->at_b[n] = n * step_b;
+        }
     }
-    if (a->ndim == 0) return TN_OK;
+    if (a->ndim == 0 || all.st != TN_OK) return all.st;
     add_dims(&s->prefix, a, 0, b, 0, dim);
     add_dims(&s->suffix, a, dim + 1, b, dim + 1, a->ndim - dim - 1);
     return TN_OK;
@@ -119,8 +129,20 @@ tn_status slices_of_vector(slices *s, const tn_call *call, const tn_view *a, con
 
 /* ---- Running over slices -----------------------------------------------------------------------*/
 
-void slices_run(const slices *s, const walk_at *prefix, int64_t begin, int64_t end, slices_fn f,
-                const void *ctx) {
+/* One slice: `count` elements in each of its rows. */
+static tn_status slice_run(const walk *outer, int64_t rows, int64_t count, char *a, int64_t step_a,
+                           char *b, int64_t step_b, slices_fn f, const void *ctx) {
+    walk_at p;
+    walk_seek(outer, 0, &p);
+    cpu_stretch s = {.n = rows, .cost = count};
+    while (cpu_next_stretch(&s))
+        for (int64_t r = s.begin; r < s.end; r++, walk_next(outer, &p))
+            f(ctx, a + p.offset[0], step_a, b + p.offset[1], step_b, count);
+    return s.st;
+}
+
+tn_status slices_run(const slices *s, const walk_at *prefix, int64_t begin, int64_t end,
+                     slices_fn f, const void *ctx) {
     const walk *w = &s->suffix;
     int32_t last = w->ndim - 1;
     int64_t count = last >= 0 ? w->size[last] : 1, rows = w->numel / (count > 0 ? count : 1);
@@ -130,21 +152,25 @@ void slices_run(const slices *s, const walk_at *prefix, int64_t begin, int64_t e
         outer.ndim--;
         outer.numel = rows;
     }
-    for (int64_t n = begin; n < end; n++) {
-        char *a = s->a + prefix->offset[0] + s->at_a[n], *b = s->b + prefix->offset[1] + s->at_b[n];
-        if (rows == 1) {
+    char *a = s->a + prefix->offset[0], *b = s->b + prefix->offset[1];
+    tn_status st = TN_OK;
+    cpu_stretch all = {.n = end - begin, .cost = w->numel};
+    while (st == TN_OK && cpu_next_stretch(&all)) {
+        const int64_t *at_a = s->at_a + begin, *at_b = s->at_b + begin;
+        for (int64_t n = all.begin; n < all.end && st == TN_OK; n++) {
+            if (rows != 1) {
+                st = slice_run(&outer, rows, count, a + at_a[n], step_a, b + at_b[n], step_b, f,
+                               ctx);
+                continue;
+            }
 #if defined(__GNUC__)
             /* Positions lie anywhere, but they are known: the one to come is asked for in time. */
-            if (n + 16 < end) __builtin_prefetch(s->a + prefix->offset[0] + s->at_a[n + 16], 1);
+            if (n + 16 < all.n) __builtin_prefetch(a + at_a[n + 16], 1);
 #endif
-            f(ctx, a, step_a, b, step_b, count);
-            continue;
+            f(ctx, a + at_a[n], step_a, b + at_b[n], step_b, count);
         }
-        walk_at p;
-        walk_seek(&outer, 0, &p);
-        for (int64_t r = 0; r < rows; r++, walk_next(&outer, &p))
-            f(ctx, a + p.offset[0], step_a, b + p.offset[1], step_b, count);
     }
+    return st ? st : all.st;
 }
 
 typedef struct write_job {
@@ -156,10 +182,11 @@ typedef struct write_job {
 static tn_status write_prefixes(void *arg, int64_t begin, int64_t end) {
     const write_job *j = arg;
     walk_at p;
+    tn_status st = TN_OK;
     walk_seek(&j->s->prefix, begin, &p);
-    for (int64_t i = begin; i < end; i++, walk_next(&j->s->prefix, &p))
-        slices_run(j->s, &p, 0, j->s->n, j->f, j->ctx);
-    return TN_OK;
+    for (int64_t i = begin; i < end && st == TN_OK; i++, walk_next(&j->s->prefix, &p))
+        st = slices_run(j->s, &p, 0, j->s->n, j->f, j->ctx);
+    return st;
 }
 
 tn_status slices_write(const slices *s, slices_fn f, const void *ctx) {
@@ -212,7 +239,7 @@ tn_status slices_move_into_a(const slices *s) { return slices_write(s, into_a, &
     for (int64_t n = begin; n < end; n++) memcpy(b + s->at_b[n], a + s->at_a[n], sizeof(type))
 
 /* Single elements, as in x[i]: no suffix to walk. */
-static void pick_elements(const slices *s, const walk_at *p, int64_t begin, int64_t end) {
+static tn_status pick_elements(const slices *s, const walk_at *p, int64_t begin, int64_t end) {
     const char *a = s->a + p->offset[0];
     char *b = s->b + p->offset[1];
     switch (s->item) {
@@ -221,25 +248,27 @@ static void pick_elements(const slices *s, const walk_at *p, int64_t begin, int6
     case 4: PICK(uint32_t); break;
     case 8: PICK(uint64_t); break;
     case 16: PICK(pair16); break;
-    default: slices_run(s, p, begin, end, into_b, &s->item);
+    default: return slices_run(s, p, begin, end, into_b, &s->item);
     }
+    return TN_OK;
 }
 
 /* Prefixes and positions are one range: reading may be split anywhere. */
 static tn_status read_range(void *arg, int64_t begin, int64_t end) {
     const slices *s = arg;
-    while (begin < end) {
+    tn_status st = TN_OK;
+    while (begin < end && st == TN_OK) {
         int64_t i = begin / s->n, n = begin % s->n, stop = s->n - n;
         if (stop > end - begin) stop = end - begin;
         walk_at p;
         walk_seek(&s->prefix, i, &p);
         if (s->suffix.ndim == 0)
-            pick_elements(s, &p, n, n + stop);
+            st = pick_elements(s, &p, n, n + stop);
         else
-            slices_run(s, &p, n, n + stop, into_b, &s->item);
+            st = slices_run(s, &p, n, n + stop, into_b, &s->item);
         begin += stop;
     }
-    return TN_OK;
+    return st;
 }
 
 static tn_status slices_read(slices *s) {
@@ -323,6 +352,23 @@ static bool all_within(const int64_t *index, int64_t n, int64_t size) {
     return (int64_t)signs >= 0;
 }
 
+static tn_status check_row(const tn_call *call, const char *row, int64_t step, int is32,
+                           int64_t count, int64_t size, int64_t dim) {
+    cpu_stretch s = {.n = count, .cost = 1};
+    while (cpu_next_stretch(&s)) {
+        const int64_t *wide = (const int64_t *)(const void *)row;
+        if (!is32 && step == 8 && all_within(wide + s.begin, s.end - s.begin, size)) continue;
+        for (int64_t j = s.begin; j < s.end; j++) {
+            int64_t i = index_load(row + j * step, is32);
+            if (i < 0 || i >= size)
+                return call->host->fail(
+                    TN_E_SHAPE, 2, "index %lld is out of bounds for dimension %lld with size %lld",
+                    (long long)i, (long long)dim, (long long)size);
+        }
+    }
+    return s.st;
+}
+
 static tn_status check_places(const tn_call *call, const tn_view *index, int64_t size,
                               int64_t dim) {
     walk w;
@@ -339,19 +385,13 @@ static tn_status check_places(const tn_call *call, const tn_view *index, int64_t
     int64_t rows = w.numel / count;
     if (last >= 0) w.ndim--;
     walk_seek(&w, 0, &p);
-    for (int64_t r = 0; r < rows; r++, walk_next(&w, &p)) {
-        const char *row = (const char *)index->data + p.offset[0];
-        if (!is32 && step == 8 && all_within((const int64_t *)(const void *)row, count, size))
-            continue;
-        for (int64_t j = 0; j < count; j++) {
-            int64_t i = index_load(row + j * step, is32);
-            if (i < 0 || i >= size)
-                return call->host->fail(
-                    TN_E_SHAPE, 2, "index %lld is out of bounds for dimension %lld with size %lld",
-                    (long long)i, (long long)dim, (long long)size);
-        }
-    }
-    return TN_OK;
+    tn_status st = TN_OK;
+    cpu_stretch s = {.n = rows, .cost = count};
+    while (st == TN_OK && cpu_next_stretch(&s))
+        for (int64_t r = s.begin; r < s.end && st == TN_OK; r++, walk_next(&w, &p))
+            st = check_row(call, (const char *)index->data + p.offset[0], step, is32, count, size,
+                           dim);
+    return st ? st : s.st;
 }
 
 static void find_places(places *p, const tn_view *self, const tn_view *src, const tn_view *index,
@@ -393,50 +433,62 @@ typedef struct gather_job {
     bool check; /* each line of indices when it is read for the first time */
 } gather_job;
 
-/* A line of the result; inlined for every item size and index type. */
-static inline void gather_line(const places *p, int64_t item, int is32, char *out, const char *self,
-                               const char *index) {
+/* `count` elements of a line of the result; inlined for every item size and index type. */
+static inline void gather_some(const places *p, int64_t item, int is32, char *out, const char *self,
+                               const char *index, int64_t count) {
     int64_t along = p->last_step[0], step = p->step[0];
     if (!is32 && p->last_step[1] == item && p->last_step[2] == 8) {
         const int64_t *at = (const int64_t *)(const void *)index;
         if (along == 0 && step == item) { /* along packed rows: the address is one operand */
-            for (int64_t l = 0; l < p->last; l++)
+            for (int64_t l = 0; l < count; l++)
                 memcpy(out + l * item, self + at[l] * item, (size_t)item);
             return;
         }
-        for (int64_t l = 0; l < p->last; l++)
+        for (int64_t l = 0; l < count; l++)
             memcpy(out + l * item, self + l * along + at[l] * step, (size_t)item);
         return;
     }
-    for (int64_t l = 0; l < p->last; l++) {
+    for (int64_t l = 0; l < count; l++) {
         int64_t i = index_load(index + l * p->last_step[2], is32);
         memcpy(out + l * p->last_step[1], self + l * p->last_step[0] + i * p->step[0],
                (size_t)item);
     }
 }
 
+static tn_status gather_line(const gather_job *g, char *out, const char *self, const char *index) {
+    const places *p = &g->p;
+    cpu_stretch s = {.n = p->last, .cost = 1};
+    while (cpu_next_stretch(&s)) {
+        int64_t count = s.end - s.begin;
+        const char *from = self + s.begin * p->last_step[0],
+                   *at = index + s.begin * p->last_step[2];
+        char *to = out + s.begin * p->last_step[1];
+        if (g->check && !all_within((const int64_t *)(const void *)at, count, g->size))
+            return TN_E_INDEX;
+        if (g->item == 4 && !p->is32)
+            gather_some(p, 4, 0, to, from, at, count);
+        else if (g->item == 8 && !p->is32)
+            gather_some(p, 8, 0, to, from, at, count);
+        else if (g->item == 4)
+            gather_some(p, 4, 1, to, from, at, count);
+        else
+            gather_some(p, g->item, p->is32, to, from, at, count);
+    }
+    return s.st;
+}
+
 static tn_status gather_range(void *arg, int64_t begin, int64_t end) {
     const gather_job *g = arg;
     const places *p = &g->p;
     walk_at at;
-    for (int64_t r = begin; r < end; r++) {
+    tn_status st = TN_OK;
+    for (int64_t r = begin; r < end && st == TN_OK; r++) {
         int64_t j = r % p->n;
         walk_seek(&p->outer, r / p->n, &at);
-        const char *self = p->self + at.offset[0];
-        char *out = p->src + at.offset[1] + j * p->step[1];
-        const char *index = p->index + at.offset[2] + j * p->step[2];
-        if (g->check && !all_within((const int64_t *)(const void *)index, p->last, g->size))
-            return TN_E_INDEX;
-        if (g->item == 4 && !p->is32)
-            gather_line(p, 4, 0, out, self, index);
-        else if (g->item == 8 && !p->is32)
-            gather_line(p, 8, 0, out, self, index);
-        else if (g->item == 4)
-            gather_line(p, 4, 1, out, self, index);
-        else
-            gather_line(p, g->item, p->is32, out, self, index);
+        st = gather_line(g, p->src + at.offset[1] + j * p->step[1], p->self + at.offset[0],
+                         p->index + at.offset[2] + j * p->step[2]);
     }
-    return TN_OK;
+    return st;
 }
 
 static tn_status gather_any(const tn_call *call, const void *args) {

@@ -29,8 +29,8 @@ tn_status slices_of_vector(slices *s, const tn_call *call, const tn_view *a, con
  * `begin` to `end`, within one prefix. */
 typedef void (*slices_fn)(const void *ctx, char *a, int64_t step_a, char *b, int64_t step_b,
                           int64_t count);
-void slices_run(const slices *s, const walk_at *prefix, int64_t begin, int64_t end, slices_fn f,
-                const void *ctx);
+tn_status slices_run(const slices *s, const walk_at *prefix, int64_t begin, int64_t end,
+                     slices_fn f, const void *ctx);
 /* The same for all prefixes, in parallel over them; equal positions are met in order. */
 tn_status slices_write(const slices *s, slices_fn f, const void *ctx);
 /* a's elements = b's, of any dtype. */

@@ -98,9 +98,9 @@ static inline A combine(int64_t how, A old, A x) {
     }
 }
 
-TMPL_INLINE void scatter_line(const places *p, int64_t how, int is32, char *self, const char *src,
-                              const char *index) {
-    for (int64_t l = 0; l < p->last; l++) {
+TMPL_INLINE void scatter_some(const places *p, int64_t how, int is32, char *self, const char *src,
+                              const char *index, int64_t begin, int64_t end) {
+    for (int64_t l = begin; l < end; l++) {
         int64_t i = index_load(index + l * p->last_step[2], is32);
         T *to = (T *)(void *)(self + l * p->last_step[0] + i * p->step[0]);
         A x = LOAD(*(const T *)(const void *)(src + l * p->last_step[1]));
@@ -108,24 +108,35 @@ TMPL_INLINE void scatter_line(const places *p, int64_t how, int is32, char *self
     }
 }
 
+static tn_status scatter_line(const job *j, char *self, const char *src, const char *index) {
+    const places *p = &j->p;
+    cpu_stretch s = {.n = p->last, .cost = 1};
+    while (cpu_next_stretch(&s)) {
+        if (j->how == TN_SCATTER_ADD && !p->is32)
+            scatter_some(p, TN_SCATTER_ADD, 0, self, src, index, s.begin, s.end);
+        else
+            scatter_some(p, j->how, p->is32, self, src, index, s.begin, s.end);
+    }
+    return s.st;
+}
+
 /* Lines that differ in other dimensions never meet; within one, equal places are met in order. */
 static tn_status scatter_range(void *arg, int64_t begin, int64_t end) {
-    const job *s = arg;
-    const places *p = &s->p;
+    const job *j = arg;
+    const places *p = &j->p;
     walk_at at;
+    tn_status st = TN_OK;
     walk_seek(&p->outer, begin, &at);
-    for (int64_t r = begin; r < end; r++, walk_next(&p->outer, &at)) {
-        for (int64_t j = 0; j < p->n; j++) {
-            char *self = p->self + at.offset[0];
-            const char *src = p->src + at.offset[1] + j * p->step[1];
-            const char *index = p->index + at.offset[2] + j * p->step[2];
-            if (s->how == TN_SCATTER_ADD && !p->is32)
-                scatter_line(p, TN_SCATTER_ADD, 0, self, src, index);
-            else
-                scatter_line(p, s->how, p->is32, self, src, index);
-        }
+    for (int64_t r = begin; r < end && st == TN_OK; r++, walk_next(&p->outer, &at)) {
+        const char *src = p->src + at.offset[1], *index = p->index + at.offset[2];
+        cpu_stretch s = {.n = p->n, .cost = p->last};
+        while (st == TN_OK && cpu_next_stretch(&s))
+            for (int64_t n = s.begin; n < s.end && st == TN_OK; n++)
+                st = scatter_line(j, p->self + at.offset[0], src + n * p->step[1],
+                                  index + n * p->step[2]);
+        if (st == TN_OK) st = s.st;
     }
-    return TN_OK;
+    return st;
 }
 
 static tn_status TN_(scatter_)(const tn_call *call, const void *args) {

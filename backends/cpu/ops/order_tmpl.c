@@ -15,7 +15,7 @@
 #include "cpu_priv.h"
 
 enum { GRAIN = 1 << 12, SMALL = 40, DIGITS = 256, FEW_ROOM = 256 };
-enum { STRETCH = 1 << 17 }; /* elements between looks for an interrupt */
+enum { TURN = 1 << 17 }; /* steps between looks for an interrupt */
 
 /* ---- Items ------------------------------------------------------------------------------------*/
 
@@ -49,13 +49,6 @@ static void insertion(item *v, int64_t n) {
     }
 }
 
-/* Where a loop over n looks for an interrupt next: it asks goes_on(i, n) there. */
-static inline int64_t stretch_end(int64_t i, int64_t n) {
-    return n - i < STRETCH ? n : i + STRETCH;
-}
-
-static inline bool goes_on(int64_t i, int64_t n) { return i >= n || cpu_poll() == TN_OK; }
-
 /* Byte b of a key, from the lowest. */
 static inline uint32_t digit(K key, size_t b) { return (uint32_t)((uint64_t)key >> 8 * b & 255u); }
 
@@ -64,12 +57,11 @@ static inline uint32_t digit(K key, size_t b) { return (uint32_t)((uint64_t)key 
 static item *radix(item *v, item *spare, int64_t n) {
     uint32_t counts[sizeof(K)][DIGITS];
     memset(counts, 0, sizeof counts);
-    for (int64_t i = 0; i < n;) {
-        for (int64_t stop = stretch_end(i, n); i < stop; i++)
+    cpu_stretch s = {.n = n, .cost = 1};
+    while (cpu_next_stretch(&s))
+        for (int64_t i = s.begin; i < s.end; i++)
             for (size_t b = 0; b < sizeof(K); b++) counts[b][digit(v[i].key, b)]++;
-        if (!goes_on(i, n)) return NULL;
-    }
-    for (size_t b = 0; b < sizeof(K); b++) {
+    for (size_t b = 0; b < sizeof(K) && s.st == TN_OK; b++) {
         uint32_t *c = counts[b], sum = 0;
         if (c[digit(v[0].key, b)] == (uint32_t)n) continue;
         for (int d = 0; d < DIGITS; d++) {
@@ -77,16 +69,14 @@ static item *radix(item *v, item *spare, int64_t n) {
             c[d] = sum;
             sum += here;
         }
-        for (int64_t i = 0; i < n;) {
-            for (int64_t stop = stretch_end(i, n); i < stop; i++)
-                spare[c[digit(v[i].key, b)]++] = v[i];
-            if (!goes_on(i, n)) return NULL;
-        }
+        s = (cpu_stretch){.n = n, .cost = 1};
+        while (cpu_next_stretch(&s))
+            for (int64_t i = s.begin; i < s.end; i++) spare[c[digit(v[i].key, b)]++] = v[i];
         item *t = v;
         v = spare;
         spare = t;
     }
-    return v;
+    return s.st == TN_OK ? v : NULL;
 }
 
 static item *sort_items(item *v, item *spare, int64_t n) {
@@ -101,11 +91,12 @@ static item *merge_items(item *v, item *spare, int64_t n) {
     for (int64_t run = SMALL; run < n; run *= 2) {
         for (int64_t i = 0; i < n; i += 2 * run) {
             int64_t mid = i + run < n ? i + run : n, end = i + 2 * run < n ? i + 2 * run : n;
-            for (int64_t a = i, b = mid, k = i; k < end;) {
-                for (int64_t stop = stretch_end(k, end); k < stop; k++)
+            int64_t a = i, b = mid;
+            cpu_stretch s = {.n = end - i, .cost = 1};
+            while (cpu_next_stretch(&s))
+                for (int64_t k = i + s.begin; k < i + s.end; k++)
                     spare[k] = b == end || (a < mid && before(v[a], v[b])) ? v[a++] : v[b++];
-                if (!goes_on(k, end)) return NULL;
-            }
+            if (s.st != TN_OK) return NULL;
         }
         item *t = v;
         v = spare;
@@ -134,7 +125,7 @@ static bool select_items(item *v, int64_t n, int64_t k) {
             item t = v[i];
             v[i++] = v[j];
             v[j--] = t;
-            if (++swaps % STRETCH == 0 && cpu_poll() != TN_OK) return false;
+            if (++swaps % TURN == 0 && cpu_poll() != TN_OK) return false;
         }
         if (at <= j)
             hi = j;
@@ -173,14 +164,14 @@ typedef struct target {
 static bool fill(const job *j, const T *x, item *v) {
     int64_t step = j->ax.step[0], n = j->ax.n;
     K flip = j->reversed ? KEY_LAST : 0;
-    for (int64_t i = 0; i < n;) {
-        for (int64_t stop = stretch_end(i, n); i < stop; i++) {
+    cpu_stretch s = {.n = n, .cost = 1};
+    while (cpu_next_stretch(&s)) {
+        for (int64_t i = s.begin; i < s.end; i++) {
             v[i].key = (K)(key_of(x[i * step]) ^ flip);
             v[i].at = (uint32_t)i;
         }
-        if (!goes_on(i, n)) return false;
     }
-    return true;
+    return s.st == TN_OK;
 }
 
 /* For few of many: the items among which the k smallest are, at the front; returns how many, 0 when interrupted. They gather
@@ -194,10 +185,13 @@ static int64_t keep_few(const job *j, const T *x, item *v) {
     while (kept == room) {
         if (!select_items(v, kept, j->k)) return 0;
         K limit = v[j->k - 1].key;
-        for (kept = j->k; i < n && kept < room; i++) {
-            K key = (K)(key_of(x[i * step]) ^ flip);
-            if (CPU_LIKELY(key >= limit)) continue;
-            v[kept++] = (item){key, (uint32_t)i};
+        for (kept = j->k; i < n && kept < room;) {
+            for (int64_t stop = n - i < TURN ? n : i + TURN; i < stop && kept < room; i++) {
+                K key = (K)(key_of(x[i * step]) ^ flip);
+                if (CPU_LIKELY(key >= limit)) continue;
+                v[kept++] = (item){key, (uint32_t)i};
+            }
+            if (cpu_poll() != TN_OK) return 0;
         }
     }
     return kept;
@@ -209,35 +203,40 @@ static void store(const job *j, const T *x, const target *to, int64_t i, uint32_
 }
 
 static bool store_all(const job *j, const T *x, const target *to, const item *v, int64_t n) {
-    for (int64_t i = 0; i < n;) {
-        for (int64_t stop = stretch_end(i, n); i < stop; i++) store(j, x, to, i, v[i].at);
-        if (!goes_on(i, n)) return false;
-    }
-    return true;
+    cpu_stretch s = {.n = n, .cost = 1};
+    while (cpu_next_stretch(&s))
+        for (int64_t i = s.begin; i < s.end; i++) store(j, x, to, i, v[i].at);
+    return s.st == TN_OK;
 }
 
-/* The longest run of equal keys; of runs of one length the first, and its last item. */
-static uint32_t most_frequent(const item *v, int64_t n) {
-    int64_t best = 0;
-    uint32_t at = 0;
-    for (int64_t i = 0, run = 0; i < n; i++) {
-        run = i > 0 && v[i].key == v[i - 1].key ? run + 1 : 1;
-        if (run > best) {
-            best = run;
-            at = v[i].at;
+/* The longest run of equal keys; of runs of one length the first, and its last item. -1: interrupted. */
+static int64_t most_frequent(const item *v, int64_t n) {
+    int64_t best = 0, run = 0, at = 0;
+    cpu_stretch s = {.n = n, .cost = 1};
+    while (cpu_next_stretch(&s)) {
+        for (int64_t i = s.begin; i < s.end; i++) {
+            run = i > 0 && v[i].key == v[i - 1].key ? run + 1 : 1;
+            if (run > best) {
+                best = run;
+                at = v[i].at;
+            }
         }
     }
-    return at;
+    return s.st == TN_OK ? at : -1;
 }
 
 /* Where the median is, -1 when interrupted. */
 static int64_t median_of(const job *j, const T *x, item *v) {
     int64_t n = j->ax.n, numbers = n;
-    for (int64_t i = 0; i < n; i++) {
-        if (!is_nan(x[i * j->ax.step[0]])) continue;
-        if (j->what == MEDIAN) return i;
-        numbers--;
+    cpu_stretch s = {.n = n, .cost = 1};
+    while (cpu_next_stretch(&s)) {
+        for (int64_t i = s.begin; i < s.end; i++) {
+            if (!is_nan(x[i * j->ax.step[0]])) continue;
+            if (j->what == MEDIAN) return i;
+            numbers--;
+        }
     }
+    if (s.st != TN_OK) return -1;
     if (numbers == 0) return 0;
     if (!select_items(v, n, (numbers - 1) / 2 + 1)) return -1;
     return v[(numbers - 1) / 2].at;
@@ -246,7 +245,7 @@ static int64_t median_of(const job *j, const T *x, item *v) {
 static tn_status one_row(const job *j, const T *x, const target *to, item *v, item *spare) {
     int64_t n = j->ax.n;
     bool few = j->what == TOPK && j->k > 0 && j->k <= n / 8 && n >= FEW_ROOM, done;
-    int64_t median;
+    int64_t at;
     if (few)
         done = (n = keep_few(j, x, v)) > 0;
     else
@@ -268,13 +267,14 @@ static tn_status one_row(const job *j, const T *x, const target *to, item *v, it
         break;
     case MODE:
         v = sort_items(v, spare, n);
-        done = v != NULL;
-        if (done) store(j, x, to, 0, most_frequent(v, n));
+        at = v ? most_frequent(v, n) : -1;
+        done = at >= 0;
+        if (done) store(j, x, to, 0, (uint32_t)at);
         break;
     default:
-        median = median_of(j, x, v);
-        done = median >= 0;
-        if (done) store(j, x, to, 0, (uint32_t)median);
+        at = median_of(j, x, v);
+        done = at >= 0;
+        if (done) store(j, x, to, 0, (uint32_t)at);
     }
     return done ? TN_OK : TN_E_INTERRUPTED;
 }

@@ -52,62 +52,62 @@ static A step(int kind, A sum, A x) {
     return kind == CUMSUM ? plus(sum, x) : times(sum, x);
 }
 
-enum { STRETCH = 1 << 16 }; /* elements between looks for an interrupt */
-
 static tn_status one_row(const job *j, const T *x, T *y) {
-    int64_t sx = j->ax.step[0], sy = j->ax.step[1], n = j->ax.n;
+    int64_t sx = j->ax.step[0], sy = j->ax.step[1];
     A sum = LOAD(x[0]);
     y[0] = x[0];
-    for (int64_t i = 1; i < n;) {
-        int64_t stop = n - i < STRETCH ? n : i + STRETCH;
-        for (; i < stop; i++) {
+    cpu_stretch s = {.n = j->ax.n, .cost = 1};
+    while (cpu_next_stretch(&s)) {
+        for (int64_t i = s.begin > 0 ? s.begin : 1; i < s.end; i++) {
             sum = step(j->kind, sum, LOAD(x[i * sx]));
             y[i * sy] = STORE(sum);
         }
-        tn_status st = i < n ? cpu_poll() : TN_OK;
-        if (st != TN_OK) return st;
     }
-    return TN_OK;
+    return s.st;
 }
 
 /* `count` rows abreast; sums in A so that half precision does not round at every step. */
 enum { ABREAST = 64 };
-static void side_by_side(const job *j, const T *x, T *y, int64_t count) {
+static tn_status side_by_side(const job *j, const T *x, T *y, int64_t count) {
     int64_t sx = j->ax.step[0], sy = j->ax.step[1];
     A sum[ABREAST];
     for (int64_t c = 0; c < count; c++) {
         sum[c] = LOAD(x[c]);
         y[c] = x[c];
     }
-    for (int64_t i = 1; i < j->ax.n; i++) {
-        const T *from = x + i * sx;
-        T *to = y + i * sy;
-        for (int64_t c = 0; c < count; c++) {
-            sum[c] = step(j->kind, sum[c], LOAD(from[c]));
-            to[c] = STORE(sum[c]);
+    cpu_stretch s = {.n = j->ax.n, .cost = ABREAST};
+    while (cpu_next_stretch(&s)) {
+        for (int64_t i = s.begin > 0 ? s.begin : 1; i < s.end; i++) {
+            const T *from = x + i * sx;
+            T *to = y + i * sy;
+            for (int64_t c = 0; c < count; c++) {
+                sum[c] = step(j->kind, sum[c], LOAD(from[c]));
+                to[c] = STORE(sum[c]);
+            }
         }
     }
+    return s.st;
 }
 
 static tn_status rows_of(void *arg, int64_t begin, int64_t end) {
     const job *j = arg;
     const axis *ax = &j->ax;
     int64_t at[AXIS_MAX];
-    for (int64_t r = begin; r < end;) {
+    tn_status st = TN_OK;
+    for (int64_t r = begin; r < end && st == TN_OK;) {
         axis_offset(ax, r, at);
         int64_t count = ax->run - r % ax->run;
         if (count > end - r) count = end - r;
         if (count > ABREAST) count = ABREAST;
         if (count > 1 && ax->next[0] == 1 && ax->next[1] == 1) {
-            side_by_side(j, j->x + at[0], j->y + at[1], count);
+            st = side_by_side(j, j->x + at[0], j->y + at[1], count);
             r += count;
         } else {
-            tn_status st = one_row(j, j->x + at[0], j->y + at[1]);
-            if (st != TN_OK) return st;
+            st = one_row(j, j->x + at[0], j->y + at[1]);
             r++;
         }
     }
-    return TN_OK;
+    return st;
 }
 
 static tn_status run(int kind, const tn_view *x, const tn_view *y, int64_t dim) {

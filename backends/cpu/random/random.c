@@ -186,18 +186,20 @@ static void normal_draw_blocks(const rnd_job *j, tn_rng *rng, int64_t at, int64_
 /* Packed tensors of sixteen elements or more: whole blocks; then the last sixteen elements are
  * drawn once more where they do not end a block. Only f32 and f64 draw the uniform numbers of an
  * unfinished block before that. */
-static void normal_draw_packed(rnd_job *j, tn_rng *rng) {
+static tn_status normal_draw_packed(const tn_call *call, tn_generator *gen, rnd_job *j,
+                                    tn_rng *rng) {
     double numbers[RND_BATCH];
     int64_t n = j->walk.numel, rest = n % 16;
     j->draw = normal_draw_blocks;
     j->walk.numel = n - rest;
-    rnd_draw_batches(j, rng);
+    tn_status st = rnd_draw_batches(call, gen, j, rng);
     j->walk.numel = n;
-    if (rest == 0) return;
+    if (rest == 0 || st != TN_OK) return st;
     if (!j->half && j->draw_kind == RND_F32) mt_f32(rng, rest, (float *)(void *)numbers);
     if (!j->half && j->draw_kind == RND_F64) mt_f64(rng, rest, numbers);
     normal_draw_blocks(j, rng, 0, 16, numbers);
     rnd_store(&j->walk, n - 16, 16, j->draw_kind, numbers);
+    return TN_OK;
 }
 
 static tn_status normal(const tn_call *call, const void *args) {
@@ -225,9 +227,9 @@ static tn_status normal(const tn_call *call, const void *args) {
     if (rng.kind == TN_RNG_PHILOX)
         return cpu_parallel((n + RND_BATCH - 1) / RND_BATCH, 16, rnd_fill_batches, &j);
     j.draw_kind = wide ? RND_F64 : RND_F32;
-    normal_draw_packed(&j, &rng);
-    call->host->rng_release(call, a->generator, &rng);
-    return TN_OK;
+    st = normal_draw_packed(call, a->generator, &j, &rng);
+    if (st == TN_OK) call->host->rng_release(call, a->generator, &rng);
+    return st;
 }
 
 static void log_normal_fill(const rnd_job *j, int64_t at, int64_t n, void *numbers) {

@@ -191,6 +191,8 @@ static tn_status check(const tn_call *call, const tn_view *v, const char *text) 
     rnd_walk_init(&w, v, v, false);
     for (int64_t at = 0; at < v->numel; at += RND_BATCH) {
         int64_t left = v->numel - at, n = left < RND_BATCH ? left : RND_BATCH;
+        tn_status st = at % (128 * RND_BATCH) == 0 ? cpu_poll() : TN_OK;
+        if (st != TN_OK) return st;
         rnd_load_other(&w, at, n, x);
         for (int64_t i = 0; i < n; i++)
             if (!(x[i] >= 0)) return call->host->fail(TN_E_STATE, 1, "%s", text);

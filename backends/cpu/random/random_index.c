@@ -15,26 +15,35 @@ __extension__ typedef unsigned __int128 u128;
 
 /* ---- Two-word numbers one after the other ------------------------------------------------------*/
 
-/* Philox numbers by index, or the stream of mt19937. */
+/* Philox numbers by index, or the stream of mt19937: its numbers are drawn between source_take and
+ * source_drop, and interrupts are heard outside, since whoever answers may want to draw. */
 typedef struct source {
+    const tn_call *call;
+    tn_generator *gen;
     tn_rng rng;
     rnd_job job;
     int64_t at; /* index of the next number */
     uint64_t words[32];
 } source;
 
-static tn_status open_source(const tn_call *call, tn_generator *gen, int64_t n, source *s) {
+static tn_status source_open(const tn_call *call, tn_generator *gen, int64_t n, source *s) {
+    s->call = call;
+    s->gen = gen;
     s->at = 0;
     tn_status st = call->host->rng_acquire(call, gen, rnd_blocks(n, 2), &s->rng);
-    if (st != TN_OK || s->rng.kind == TN_RNG_MT19937) return st;
+    if (st != TN_OK) return st;
     s->job.seed = s->rng.seed;
     s->job.offset = s->rng.offset;
     call->host->rng_release(call, gen, &s->rng);
     return TN_OK;
 }
 
-static void close_source(const tn_call *call, tn_generator *gen, source *s) {
-    if (s->rng.kind == TN_RNG_MT19937) call->host->rng_release(call, gen, &s->rng);
+static tn_status source_take(source *s) {
+    return s->rng.kind == TN_RNG_MT19937 ? rnd_mt_take(s->call, s->gen, &s->rng) : TN_OK;
+}
+
+static void source_drop(source *s) {
+    if (s->rng.kind == TN_RNG_MT19937) s->call->host->rng_release(s->call, s->gen, &s->rng);
 }
 
 static uint64_t next_philox(source *s) {
@@ -62,20 +71,12 @@ static double next_exponential(source *s) {
 /* Exchanges whose places are drawn, and asked of the memory, ahead of time. */
 #define AHEAD 32
 
-static tn_status randperm(const tn_call *call, const void *args) {
-    const tn__randperm__args *a = args;
-    int64_t n = a->self->numel, *p = a->self->data;
-    source s;
-    if (!tn_view_is_contiguous(a->self)) return TN_DECLINE;
-    tn_status st = open_source(call, a->generator, n, &s);
-    if (st != TN_OK) return st;
-    for (int64_t i = 0; i < n; i++) p[i] = i;
+static void exchange(source *s, int64_t *p, int64_t n, int64_t begin, int64_t end) {
     int64_t place[AHEAD];
-    for (int64_t i = 0; i < n - 1 && st == TN_OK; i += AHEAD) {
-        int64_t count = n - 1 - i < AHEAD ? n - 1 - i : AHEAD;
-        if (i % 65536 == 0) st = cpu_poll();
+    for (int64_t i = begin; i < end; i += AHEAD) {
+        int64_t count = end - i < AHEAD ? end - i : AHEAD;
         for (int64_t j = 0; j < count; j++) {
-            place[j] = i + j + (int64_t)next_below(&s, (uint64_t)(n - i - j));
+            place[j] = i + j + (int64_t)next_below(s, (uint64_t)(n - i - j));
             __builtin_prefetch(&p[place[j]], 1);
         }
         for (int64_t j = 0; j < count; j++) {
@@ -84,8 +85,23 @@ static tn_status randperm(const tn_call *call, const void *args) {
             p[place[j]] = t;
         }
     }
-    close_source(call, a->generator, &s);
-    return st;
+}
+
+static tn_status randperm(const tn_call *call, const void *args) {
+    const tn__randperm__args *a = args;
+    int64_t n = a->self->numel, *p = a->self->data;
+    source s;
+    if (!tn_view_is_contiguous(a->self)) return TN_DECLINE;
+    tn_status st = source_open(call, a->generator, n, &s);
+    for (int64_t i = 0; i < n; i++) p[i] = i;
+    cpu_stretch all = {.n = n - 1, .cost = 1};
+    while (st == TN_OK && cpu_next_stretch(&all)) {
+        st = source_take(&s);
+        if (st != TN_OK) break;
+        exchange(&s, p, n, all.begin, all.end);
+        source_drop(&s);
+    }
+    return st ? st : all.st;
 }
 
 /* ---- multinomial -------------------------------------------------------------------------------*/
@@ -115,12 +131,13 @@ static double rounded(int32_t dtype, double x) {
     }
 }
 
-static tn_status check_weights(const tn_call *call, const tn_view *v, int64_t rows, int64_t columns,
-                               bool search) {
-    for (int64_t r = 0; r < rows; r++) {
-        double sum = 0.0;
-        for (int64_t c = 0; c < columns; c++) {
-            double w = element(v, r * columns + c);
+static tn_status check_row(const tn_call *call, const tn_view *v, int64_t row, int64_t columns,
+                           bool search) {
+    double sum = 0.0;
+    cpu_stretch s = {.n = columns, .cost = 1};
+    while (cpu_next_stretch(&s)) {
+        for (int64_t c = s.begin; c < s.end; c++) {
+            double w = element(v, row * columns + c);
             sum += w;
             if (w >= 0.0 && w < (double)INFINITY) continue;
             if (!search)
@@ -132,27 +149,42 @@ static tn_status check_weights(const tn_call *call, const tn_view *v, int64_t ro
                                     "entry %s)",
                                     w < 0.0 ? "< 0" : "= infinity or NaN");
         }
-        if (!(sum > 0.0))
-            return call->host->fail(TN_E_STATE, 0,
-                                    "invalid multinomial distribution (sum of probabilities <= 0)");
     }
-    return TN_OK;
+    if (s.st != TN_OK || sum > 0.0) return s.st;
+    return call->host->fail(TN_E_STATE, 0,
+                            "invalid multinomial distribution (sum of probabilities <= 0)");
+}
+
+static tn_status check_weights(const tn_call *call, const tn_view *v, int64_t rows, int64_t columns,
+                               bool search) {
+    tn_status st = TN_OK;
+    cpu_stretch s = {.n = rows, .cost = columns};
+    while (st == TN_OK && cpu_next_stretch(&s))
+        for (int64_t r = s.begin; r < s.end && st == TN_OK; r++)
+            st = check_row(call, v, r, columns, search);
+    return st ? st : s.st;
 }
 
 /* Sums run in the precision of the weights (float for the halves), as PyTorch's do. */
-static void sum_up(const tn_view *v, int64_t row, int64_t columns, double *dst) {
+static tn_status sum_up(const tn_view *v, int64_t row, int64_t columns, double *dst) {
     bool wide = tn_view_dtype(v) == TN_F64;
     double sum = 0.0;
-    for (int64_t c = 0; c < columns; c++) {
-        sum += element(v, row * columns + c);
-        if (!wide) sum = (double)(float)sum;
-        dst[c] = sum;
+    cpu_stretch up = {.n = columns, .cost = 1}, down = up;
+    while (cpu_next_stretch(&up)) {
+        for (int64_t c = up.begin; c < up.end; c++) {
+            sum += element(v, row * columns + c);
+            if (!wide) sum = (double)(float)sum;
+            dst[c] = sum;
+        }
     }
-    for (int64_t c = 0; c < columns; c++) {
-        dst[c] /= sum;
-        if (!wide) dst[c] = (double)(float)dst[c];
+    while (up.st == TN_OK && cpu_next_stretch(&down)) {
+        for (int64_t c = down.begin; c < down.end; c++) {
+            dst[c] /= sum;
+            if (!wide) dst[c] = (double)(float)dst[c];
+        }
     }
     dst[columns - 1] = 1.0;
+    return up.st ? up.st : down.st;
 }
 
 /* Order of the results: heavier first, of equal ones the first column. */
@@ -171,27 +203,55 @@ static void sift_down(pick *heap, int64_t n, int64_t i) {
     }
 }
 
+/* Column c joins the heap of the k that come first. */
+static void offer(pick *heap, int64_t k, double weight, int64_t c) {
+    pick p = {weight, c};
+    if (c < k) {
+        heap[c] = p;
+        if (c == k - 1)
+            for (int64_t i = k / 2; i-- > 0;) sift_down(heap, k, i);
+    } else if (before(&p, &heap[0])) {
+        heap[0] = p;
+        sift_down(heap, k, 0);
+    }
+}
+
 /* Weights divided by exponential numbers: the largest are a draw without replacement. */
-static void pick_largest(const tn_view *v, int64_t row, int64_t columns, int64_t k, source *s,
-                         pick *heap, int64_t *dst) {
+static tn_status pick_largest(const tn_view *v, int64_t row, int64_t columns, int64_t k, source *s,
+                              pick *heap, int64_t *dst) {
     int32_t dtype = tn_view_dtype(v);
-    for (int64_t c = 0; c < columns; c++) {
-        double q = rounded(dtype, next_exponential(s));
-        pick p = {rounded(dtype, element(v, row * columns + c) / q), c};
-        if (c < k) {
-            heap[c] = p;
-            if (c == k - 1)
-                for (int64_t i = k / 2; i-- > 0;) sift_down(heap, k, i);
-        } else if (before(&p, &heap[0])) {
-            heap[0] = p;
-            sift_down(heap, k, 0);
+    cpu_stretch in = {.n = columns, .cost = 1}, out = {.n = k, .cost = 1};
+    while (cpu_next_stretch(&in)) {
+        tn_status st = source_take(s);
+        if (st != TN_OK) return st;
+        for (int64_t c = in.begin; c < in.end; c++) {
+            double q = rounded(dtype, next_exponential(s));
+            offer(heap, k, rounded(dtype, element(v, row * columns + c) / q), c);
+        }
+        source_drop(s);
+    }
+    while (in.st == TN_OK && cpu_next_stretch(&out)) {
+        for (int64_t i = out.begin; i < out.end; i++) {
+            int64_t n = k - 1 - i;
+            dst[n] = heap[0].column;
+            heap[0] = heap[n];
+            sift_down(heap, n, 0);
         }
     }
-    for (int64_t n = k; n-- > 0;) {
-        dst[n] = heap[0].column;
-        heap[0] = heap[n];
-        sift_down(heap, n, 0);
+    return in.st ? in.st : out.st;
+}
+
+static tn_status search_sums(const double *sums, int64_t columns, int64_t k, source *s,
+                             int64_t *dst) {
+    cpu_stretch all = {.n = k, .cost = 1};
+    while (cpu_next_stretch(&all)) {
+        tn_status st = source_take(s);
+        if (st != TN_OK) return st;
+        for (int64_t i = all.begin; i < all.end; i++)
+            dst[i] = draw_find(sums, columns, next_uniform(s));
+        source_drop(s);
     }
+    return all.st;
 }
 
 static tn_status multinomial(const tn_call *call, const void *args) {
@@ -211,18 +271,16 @@ static tn_status multinomial(const tn_call *call, const void *args) {
     else
         st = room_scratch(call, k, sizeof *heap, (void **)(void *)&heap);
     if (st != TN_OK) return st;
-    st = open_source(call, a->generator, rows * (search ? k : columns), &s);
-    if (st != TN_OK) return st;
-    for (int64_t r = 0; r < rows; r++, dst += k) {
-        if (!search) {
-            pick_largest(v, r, columns, k, &s, heap, dst);
-            continue;
+    st = source_open(call, a->generator, rows * (search ? k : columns), &s);
+    cpu_stretch all = {.n = rows, .cost = search ? columns + k : columns};
+    while (st == TN_OK && cpu_next_stretch(&all)) {
+        for (int64_t r = all.begin; r < all.end && st == TN_OK; r++, dst += k) {
+            st = search ? sum_up(v, r, columns, sums)
+                        : pick_largest(v, r, columns, k, &s, heap, dst);
+            if (search && st == TN_OK) st = search_sums(sums, columns, k, &s, dst);
         }
-        sum_up(v, r, columns, sums);
-        for (int64_t i = 0; i < k; i++) dst[i] = draw_find(sums, columns, next_uniform(&s));
     }
-    close_source(call, a->generator, &s);
-    return TN_OK;
+    return st ? st : all.st;
 }
 
 static const tn_kernel_row rows[] = {

@@ -271,6 +271,8 @@ static tn_status bernoulli_each(const tn_call *call, const void *args) {
     rnd_walk_init(&j.walk, a->p, a->p, false);
     for (int64_t at = 0; at < a->p->numel; at += RND_BATCH) {
         int64_t left = a->p->numel - at, n = left < RND_BATCH ? left : RND_BATCH;
+        tn_status st = at % (128 * RND_BATCH) == 0 ? cpu_poll() : TN_OK;
+        if (st != TN_OK) return st;
         rnd_load_other(&j.walk, at, n, p);
         for (int64_t i = 0; i < n; i++)
             if (!(p[i] >= 0.0 && p[i] <= 1.0))
@@ -358,7 +360,8 @@ static tn_status dropout(const tn_call *call, const void *args) {
     if (rng.kind == TN_RNG_PHILOX)
         return cpu_parallel((n + RND_BATCH - 1) / RND_BATCH, 16, drop_batches, &d);
     rnd_walk_init(&d.toss.walk, a->mask, NULL, true);
-    rnd_draw_batches(&d.toss, &rng);
+    st = rnd_draw_batches(call, a->generator, &d.toss, &rng);
+    if (st != TN_OK) return st;
     call->host->rng_release(call, a->generator, &rng);
     return cpu_parallel(n, 16384, apply_range, &d);
 }

@@ -60,7 +60,10 @@ tn_status rnd_run(const tn_call *call, tn_generator *gen, rnd_job *j, const tn_v
 tn_status rnd_begin(const tn_call *call, tn_generator *gen, rnd_job *j, const tn_view *self,
                     tn_rng *ret_rng);
 tn_status rnd_fill_batches(void *job, int64_t begin, int64_t end);
-void rnd_draw_batches(const rnd_job *j, tn_rng *rng);
+/* Takes the mt19937 of a draw once more, after its release. */
+tn_status rnd_mt_take(const tn_call *call, tn_generator *gen, tn_rng *rng);
+/* Draws from an mt19937 that is held, and stays so only where this succeeds. */
+tn_status rnd_draw_batches(const tn_call *call, tn_generator *gen, const rnd_job *j, tn_rng *rng);
 
 /* ---- mt19937 -----------------------------------------------------------------------------------*/
 uint32_t rnd_mt_word(tn_rng *rng);

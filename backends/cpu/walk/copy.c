@@ -159,14 +159,12 @@ static tn_status copy_chunk(void *arg, int64_t begin, int64_t end) {
     return TN_OK;
 }
 
-static tn_status copy_bytes(void *dst, const void *src, uint64_t bytes) {
+tn_status cpu_copy_bytes(void *dst, const void *src, uint64_t bytes) {
     bytes_job j = {dst, src, bytes >= cpu_os_l3_bytes() / 2};
     if (bytes > 65536) return cpu_parallel((int64_t)bytes, 65536, copy_chunk, &j);
     memcpy(dst, src, bytes);
     return TN_OK;
 }
-
-void cpu_copy_bytes(void *dst, const void *src, uint64_t bytes) { copy_bytes(dst, src, bytes); }
 
 /* ---- Tiles -------------------------------------------------------------------------------------*/
 
@@ -246,7 +244,7 @@ tn_status cpu_copy_plan(const tn_plan *p, int32_t item) {
     if (p->numel == 0) return TN_OK;
     int64_t size = j.size, n0 = p->shape[0], rows = p->numel / n0;
     if (p->ndim == 1 && p->stride[0][0] == size && p->stride[0][1] == size)
-        return copy_bytes(p->data[0], p->data[1], (uint64_t)(p->numel * size));
+        return cpu_copy_bytes(p->data[0], p->data[1], (uint64_t)(p->numel * size));
     if (p->stride[0][0] == size && p->stride[0][1] != size && p->stride[0][1] != 0)
         for (int32_t d = 1; d < p->ndim; d++)
             if (p->stride[d][1] == size && p->shape[d] >= 8 && n0 >= 8 && move_of(item))

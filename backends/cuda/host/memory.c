@@ -253,7 +253,7 @@ static uint64_t give_back(cuda_memory *m) {
 static tn_status fail_full(cuda_memory *m, uint64_t bytes, uint64_t freed) {
     size_t left = 0, total = 0;
     m->failures++;
-    cuda.memory_info(&left, &total);
+    (void)cuda.memory_info(&left, &total); /* for the message alone */
     if (m->limit)
         return cuda_host->fail(TN_E_MEMORY, -1,
                                "cuda:%d: out of memory: the program limits itself to %llu bytes",
