@@ -20,22 +20,45 @@ from libraries import Build
 from points import KINDS, ROOT, Mutant
 
 HERE = Path(__file__).resolve().parent
-PYTHON = "tests/python/test_"
-LAYERS = [f"{PYTHON}{n}.py" for n in ("module", "layers", "module_call", "parametrize")]
-STEPS = [f"{PYTHON}{n}.py" for n in ("optim", "optimizer", "schedules", "foreach", "amp", "fused")]
+
+
+def python(names: str) -> list[str]:
+    """Files of tests/python by the words in their names."""
+    return [f"tests/python/test_{name}.py" for name in names.split()]
+
+
+LAYERS = python("module layers module_call parametrize")
+STEPS = python("optim optimizer schedules foreach amp fused")
 # Which tests look at a room's code, the first that fits.
 ROOMS = {
     "optim": STEPS,
-    "nn": ["tests/ops", *LAYERS, f"{PYTHON}init.py"],
-    "autograd": [f"{PYTHON}{n}.py" for n in
-                 ("tensor", "gradcheck", "graph", "forward_ad", "call_modes", "meta")],
-    "dispatch/operators/sparse": [f"{PYTHON}sparse.py"],
-    "dispatch": ["tests/ops", f"{PYTHON}tensor.py", f"{PYTHON}index.py", f"{PYTHON}random.py"],
-    "backends/cpu": ["tests/ops", *STEPS, f"{PYTHON}random.py", f"{PYTHON}sparse.py"],
+    "nn": ["tests/ops", *LAYERS, *python("init")],
+    "autograd": python("tensor gradcheck graph forward_ad call_modes meta"),
+    "dispatch/operators/sparse": python("sparse"),
+    "dispatch": ["tests/ops", *python("tensor index random")],
+    "backends/cpu": ["tests/ops", *STEPS, *python("random sparse")],
     "python/tenon/optim": STEPS,
-    "python/tenon/distributions": [f"{PYTHON}distributions.py"],
-    "python/tenon/vision": [f"{PYTHON}vision.py", "tests/ops/test_vision_ops.py"],
-    "python/tenon/utils/data": [f"{PYTHON}data.py"],
+    "python/tenon/distributions": python(
+        "distributions distribution_facts distribution_details"),
+    "python/tenon/vision": [*python("vision"), "tests/ops/test_vision_ops.py"],
+    "python/tenon/utils/data": python("data distributed_sampler"),
+    "python/tenon/utils/tensorboard": python("tensorboard"),
+    "python/tenon/utils": python("pytree flops graph gradcheck small_modules call_modes tensor "
+                                 "beside_operators fx"),
+    "python/tenon/io": python("serialization gguf hostile_files old_files arrays storage"),
+    "python/tenon/masked": python("masked masked_tensor"),
+    "python/tenon/nested": python("nested"),
+    "python/tenon/ao": python("quantization quantized_tensors"),
+    "python/tenon/_transform": python("vmap forward_ad"),
+    "python/tenon/autograd": python("autograd gradcheck graph forward_ad call_modes"),
+    "python/tenon/_tape": python("autograd gradcheck graph forward_ad call_modes"),
+    "python/tenon/testing": python("testing"),
+    "python/tenon/onnx": python("onnx onnx_load"),
+    "python/tenon/fx": python("fx compile"),
+    "python/tenon/export": python("export"),
+    "python/tenon/jit": python("jit script"),
+    "python/tenon/_program": python("compile compile_default compile_graphs compile_random export "
+                                    "fx jit script"),
     "python/tenon/nn": [*LAYERS, "tests/ops/test_nn_ops.py", "tests/ops/test_rnn.py"],
     "python/tenon": ["tests/python"],
 }  # fmt: skip

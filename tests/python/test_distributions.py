@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import stored
 import tenon
 from tenon import distributions as D
 
@@ -82,8 +83,19 @@ def test_against_scipy(ours, theirs, values):
 @pytest.mark.parametrize(("ours", "theirs", "values"), CONTINUOUS)
 def test_draws_have_the_distribution(ours, theirs, values):
     tenon.manual_seed(0)
-    draws = eval("D." + ours).sample((4000,)).numpy()
-    assert stats.kstest(draws, eval("stats." + theirs).cdf).pvalue > 1e-3
+    d = eval("D." + ours)
+    for draws in (d.sample((4000,)), d.rsample((4000,)), d.expand((4000,)).sample()):
+        assert stats.kstest(draws.numpy(), eval("stats." + theirs).cdf).pvalue > 1e-3
+
+
+@pytest.mark.parametrize(("ours", "theirs", "values"), CONTINUOUS + DISCRETE)
+def test_what_is_no_value_is_refused(ours, theirs, values):
+    d, nan = eval("D." + ours), tenon.tensor(float("nan"))
+    with pytest.raises(ValueError, match="support"):
+        d.log_prob(nan)
+    if _or_none(lambda: d.cdf(tenon.tensor(values[0]))) is not None:
+        with pytest.raises(ValueError, match="support"):
+            d.cdf(nan)
 
 
 def test_classes():
@@ -206,24 +218,27 @@ DRAWS = [
     "Multinomial(5, lib.tensor([0.2, 0.7, 0.1])).sample((2,))",
     "LogNormal(lib.tensor([0.2, 0.7]), 1.0).sample((4,))",
     "Gumbel(lib.tensor([0.2, 0.7]), 1.0).sample((4,))",
+    "OneHotCategorical(lib.tensor([[0.2, 0.7, 0.1], [0.1, 0.1, 0.8]])).sample((2, 2))",
+    "RelaxedOneHotCategorical(0.7, lib.tensor([[0.2, 0.8], [0.9, 0.1]])).rsample((3,))",
+    "MultivariateNormal(lib.ones(2), scale_tril=lib.tensor([[2.0, 0.0], [1.0, 0.5]])).sample((3,))",
 ]
 
 
 @pytest.mark.parametrize("text", DRAWS)
 def test_draws_are_those_of_pytorch(text):
-    torch = pytest.importorskip("torch", reason="no PyTorch to compare with")
+    def drawn(lib):
+        lib.manual_seed(7)
+        return eval("lib.distributions." + text, {"lib": lib})
+
+    want = stored.of_torch(drawn)
     before = tenon.get_rng_state()
     tenon.set_default_dtype(tenon.float32)
     tenon.set_rng("torch")
     try:
-        results = []
-        for lib in (tenon, torch):
-            lib.manual_seed(7)
-            results.append(eval("lib.distributions." + text, {"lib": lib}).numpy())
+        stored.same(drawn(tenon), want, 2e-6, 1e-6)
     finally:
         tenon.set_rng("philox")
         tenon.set_rng_state(before)
-    np.testing.assert_allclose(results[0], results[1], rtol=2e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("ours", [row[0] for row in DISCRETE])
@@ -476,14 +491,16 @@ VECTOR_PAIRS = [
 
 @pytest.mark.parametrize(("p", "q"), VECTOR_PAIRS)
 def test_divergences_are_those_of_pytorch(p, q):
-    torch = pytest.importorskip("torch", reason="no PyTorch to compare with")
-    results = []
-    torch.set_default_dtype(torch.float64)
-    try:
-        for lib in (tenon, torch):
-            names = {n: getattr(lib, n) for n in ("zeros", "ones", "eye", "tensor")}
-            names |= vars(lib.distributions)
-            results.append(lib.distributions.kl_divergence(eval(p, names), eval(q, names)).numpy())
-    finally:
-        torch.set_default_dtype(torch.float32)
-    np.testing.assert_allclose(results[0], results[1], rtol=1e-7)
+    def divergence(lib):
+        names = {n: getattr(lib, n) for n in ("zeros", "ones", "eye", "tensor")}
+        names |= vars(lib.distributions)
+        return lib.distributions.kl_divergence(eval(p, names), eval(q, names))
+
+    def of_torch(torch):
+        torch.set_default_dtype(torch.float64)
+        try:
+            return divergence(torch)
+        finally:
+            torch.set_default_dtype(torch.float32)
+
+    stored.same(divergence(tenon), stored.of_torch(of_torch), 1e-7)

@@ -8,7 +8,7 @@ import tenon
 from tenon import Size, Tensor
 from tenon.distributions import constraints
 from tenon.distributions.distribution import Distribution, ExponentialFamily
-from tenon.distributions.utils import broadcast_all, clamp_probs, lazy_property, one_of, shape_of
+from tenon.distributions.utils import broadcast_all, clamp_probs, lazy_property, one_of
 
 
 class _Binary(ExponentialFamily):
@@ -26,7 +26,7 @@ class _Binary(ExponentialFamily):
             self.logits = value
         else:
             self.probs = value
-        super().__init__(shape_of(given), (), validate_args)
+        super().__init__(value.size(), (), validate_args)
 
     @property
     def _param(self) -> Tensor:

@@ -240,11 +240,6 @@ class ComposeTransform(Transform):
             x = part(x)
         return x
 
-    def _inv_call(self, y: Tensor) -> Tensor:
-        for part in reversed(self.parts):
-            y = part.inv(y)
-        return y
-
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         if not self.parts:
             return tenon.zeros_like(x)

@@ -187,15 +187,6 @@ class _IntegerGreaterThan(_GreaterThan):
         return (value % 1 == 0) & (value >= self.lower_bound)
 
 
-class _IntegerLessThan(_LessThan):
-    """Whole numbers up to a bound."""
-
-    is_discrete = True
-
-    def check(self, value: Tensor) -> Tensor:
-        return (value % 1 == 0) & (value <= self.upper_bound)
-
-
 # ---- Vectors and matrices ------------------------------------------------------------------------
 
 

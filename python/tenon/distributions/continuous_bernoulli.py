@@ -17,7 +17,6 @@ from tenon.distributions.utils import (
     logits_to_probs,
     one_of,
     probs_to_logits,
-    shape_of,
 )
 
 __all__ = ["ContinuousBernoulli"]
@@ -47,7 +46,7 @@ class ContinuousBernoulli(ExponentialFamily):
                 raise ValueError("The parameter probs has invalid values")
             self.probs = clamp_probs(value)
         self._lims = lims
-        super().__init__(shape_of(given), (), validate_args)
+        super().__init__(value.size(), (), validate_args)
 
     def _expand_rest(self, new: Any) -> None:
         new._lims = self._lims

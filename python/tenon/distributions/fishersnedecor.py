@@ -10,7 +10,7 @@ from tenon import Tensor
 from tenon.distributions import constraints
 from tenon.distributions.distribution import Distribution
 from tenon.distributions.gamma import Gamma
-from tenon.distributions.utils import broadcast_all, shape_of
+from tenon.distributions.utils import broadcast_all
 
 __all__ = ["FisherSnedecor"]
 
@@ -26,7 +26,7 @@ class FisherSnedecor(Distribution):
         self.df1, self.df2 = broadcast_all(df1, df2)
         self._gamma1 = Gamma(self.df1 * 0.5, self.df1)
         self._gamma2 = Gamma(self.df2 * 0.5, self.df2)
-        super().__init__(shape_of(df1 + df2), (), validate_args)
+        super().__init__(self.df1.size(), (), validate_args)
 
     def _expand_rest(self, new: Any) -> None:
         new._gamma1 = Gamma(new.df1 * 0.5, new.df1)

@@ -69,19 +69,16 @@ class GeneralizedPareto(Distribution):
         heavy = -self.scale.log() - (1 / c + 1) * (c * y).log1p()
         return tenon.where(self._flat(), -self.scale.log() - y, heavy)
 
-    def _log_survival(self, value: Tensor) -> Tensor:
-        y, c = (value - self.loc) / self.scale, self._tail()
-        return tenon.where(self._flat(), -y, -(c * y).log1p() / c)
-
     def log_survival_function(self, value: Tensor) -> Tensor:
         """log of the share of draws beyond a value."""
         if self._validate_args:
             self._validate_sample(value)
-        return self._log_survival(value)
+        y, c = (value - self.loc) / self.scale, self._tail()
+        return tenon.where(self._flat(), -y, -(c * y).log1p() / c)
 
     def log_cdf(self, value: Tensor) -> Tensor:
         """log of the share of draws up to a value."""
-        return (-self._log_survival(value).exp()).log1p()
+        return (-self.log_survival_function(value).exp()).log1p()
 
     def cdf(self, value: Tensor) -> Tensor:
         return self.log_cdf(value).exp()

@@ -55,5 +55,13 @@ class Gumbel(Distribution):
         y = (self.loc - value) / self.scale
         return (y - y.exp()) - self.scale.log()
 
+    def cdf(self, value: Tensor) -> Tensor:
+        if self._validate_args:
+            self._validate_sample(value)
+        return (-((self.loc - value) / self.scale).exp()).exp()
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return self.loc - self.scale * (-value.log()).log()
+
     def entropy(self) -> Tensor:
         return self.scale.log() + (1 + euler_constant)

@@ -36,8 +36,7 @@ class Multinomial(_Classes):
 
     @constraints.dependent_property(is_discrete=True, event_dim=1)
     def support(self) -> constraints.Constraint:
-        counts = constraints.integer_interval(0, self.total_count)
-        return constraints.independent(counts, 1)
+        return constraints.multinomial(self.total_count)
 
     @property
     def mean(self) -> Tensor:

@@ -18,7 +18,6 @@ from tenon.distributions.utils import (
     logits_to_probs,
     one_of,
     probs_to_logits,
-    shape_of,
 )
 
 __all__ = ["LogitRelaxedBernoulli", "RelaxedBernoulli"]
@@ -43,7 +42,7 @@ class LogitRelaxedBernoulli(Distribution):
             self.logits = value
         else:
             self.probs = value
-        super().__init__(shape_of(given), (), validate_args)
+        super().__init__(value.size(), (), validate_args)
 
     def _expand_rest(self, new: Any) -> None:
         new.temperature = self.temperature

@@ -11,7 +11,7 @@ from tenon import Tensor
 from tenon.distributions import constraints
 from tenon.distributions.chi2 import Chi2
 from tenon.distributions.distribution import Distribution
-from tenon.distributions.utils import broadcast_all, shape_of
+from tenon.distributions.utils import broadcast_all
 
 __all__ = ["StudentT"]
 
@@ -30,7 +30,7 @@ class StudentT(Distribution):
     ) -> None:
         self.df, self.loc, self.scale = broadcast_all(df, loc, scale)
         self._chi2 = Chi2(self.df)
-        super().__init__(shape_of(df + loc + scale), (), validate_args)
+        super().__init__(self.df.size(), (), validate_args)
 
     def _expand_rest(self, new: Any) -> None:
         new._chi2 = Chi2(new.df)

@@ -37,7 +37,7 @@ class Uniform(Distribution):
 
     @property
     def mode(self) -> Tensor:
-        return math.nan * self.high
+        return tenon.full_like(self.high, math.nan)
 
     @property
     def stddev(self) -> Tensor:

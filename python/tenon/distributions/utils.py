@@ -9,7 +9,7 @@ from numbers import Number
 from typing import Any
 
 import tenon
-from tenon import Size, Tensor
+from tenon import Tensor
 
 __all__ = [
     "broadcast_all", "clamp_probs", "lazy_property", "logits_to_probs", "probs_to_logits",
@@ -35,11 +35,6 @@ def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
         for v in values
     ]
     return tuple(tenon.broadcast_tensors(*tensors))
-
-
-def shape_of(*values: Any) -> Size:
-    """The shape of one parameter: of all of them when they are plain numbers, ()."""
-    return values[0].size() if isinstance(values[0], Tensor) else Size()
 
 
 def one_of(probs: Any, logits: Any) -> None:

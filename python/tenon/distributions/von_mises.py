@@ -10,7 +10,7 @@ import tenon
 from tenon import Tensor
 from tenon.distributions import constraints
 from tenon.distributions.distribution import Distribution
-from tenon.distributions.utils import broadcast_all, lazy_property, shape_of
+from tenon.distributions.utils import broadcast_all, lazy_property
 
 __all__ = ["VonMises"]
 
@@ -53,7 +53,7 @@ class VonMises(Distribution):
 
     def __init__(self, loc: Any, concentration: Any, validate_args: bool | None = None) -> None:
         self.loc, self.concentration = broadcast_all(loc, concentration)
-        super().__init__(shape_of(self.loc), (), validate_args)
+        super().__init__(self.loc.size(), (), validate_args)
 
     def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:
