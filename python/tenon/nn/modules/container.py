@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
@@ -15,7 +16,7 @@ from tenon.nn.parameter import Parameter
 
 def _place(index: Any, size: int) -> int:
     """index wrapped into [0, size)."""
-    index = index.__index__()
+    index = operator.index(index)
     if not -size <= index < size:
         raise IndexError(f"index {index} is out of range")
     return index % size
@@ -466,7 +467,9 @@ class ParameterDict(Module):
 
     def popitem(self) -> tuple[str, Any]:
         """Takes the last key and value out."""
-        key = next(reversed(list(self._keys)))
+        if not self._keys:
+            raise KeyError("popitem(): dictionary is empty")
+        key = next(reversed(self))
         return key, self.pop(key)
 
     def get(self, key: str, default: Any = None) -> Any:

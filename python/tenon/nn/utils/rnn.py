@@ -26,17 +26,72 @@ class PackedSequence(_Packed):
             unsorted_indices = invert_permutation(sorted_indices)
         return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
 
-    def to(self, *args: Any, **kwargs: Any) -> PackedSequence:
-        """The same rows on another device or in another dtype."""
-        data = self.data.to(*args, **kwargs)
+    def _with(self, data: Tensor) -> PackedSequence:
+        """The same sequences of other rows, with the order of the rows beside them."""
         if data is self.data:
             return self
-        return type(self)(data, self.batch_sizes, self.sorted_indices, self.unsorted_indices)
+        order = (
+            None if t is None else t.to(data.device)
+            for t in (self.sorted_indices, self.unsorted_indices)
+        )  # fmt: skip
+        return type(self)(data, self.batch_sizes, *order)
+
+    def to(self, *args: Any, **kwargs: Any) -> PackedSequence:
+        """The same rows on another device or in another dtype."""
+        return self._with(self.data.to(*args, **kwargs))
+
+    def cpu(self) -> PackedSequence:
+        """The same rows in the host's memory."""
+        return self._with(self.data.cpu())
+
+    def cuda(self, *args: Any, **kwargs: Any) -> PackedSequence:
+        """The same rows on a GPU."""
+        return self._with(self.data.cuda(*args, **kwargs))
+
+    def pin_memory(self) -> PackedSequence:
+        """The same rows in page-locked memory."""
+        return self._with(self.data.pin_memory())
+
+    def double(self) -> PackedSequence:
+        """The same rows as float64."""
+        return self.to(tenon.float64)
+
+    def float(self) -> PackedSequence:
+        """The same rows as float32."""
+        return self.to(tenon.float32)
+
+    def half(self) -> PackedSequence:
+        """The same rows as float16."""
+        return self.to(tenon.float16)
+
+    def long(self) -> PackedSequence:
+        """The same rows as int64."""
+        return self.to(tenon.int64)
+
+    def int(self) -> PackedSequence:
+        """The same rows as int32."""
+        return self.to(tenon.int32)
+
+    def short(self) -> PackedSequence:
+        """The same rows as int16."""
+        return self.to(tenon.int16)
+
+    def char(self) -> PackedSequence:
+        """The same rows as int8."""
+        return self.to(tenon.int8)
+
+    def byte(self) -> PackedSequence:
+        """The same rows as uint8."""
+        return self.to(tenon.uint8)
 
     @property
     def is_cuda(self) -> bool:
         """Whether the rows are on a GPU."""
         return self.data.is_cuda
+
+    def is_pinned(self) -> bool:
+        """Whether the rows are in page-locked memory."""
+        return self.data.is_pinned()
 
 
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:
