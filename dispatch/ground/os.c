@@ -92,6 +92,10 @@ void tni_os_at_thread_exit(void (*fn)(void *arg), void *arg) {
     if (pthread_setspecific(exit_key, e) != 0) free(e);
 }
 
+bool tni_os_at_fork(void (*before)(void), void (*in_parent)(void), void (*in_child)(void)) {
+    return pthread_atfork(before, in_parent, in_child) == 0;
+}
+
 /* ---- Environment, randomness, time -------------------------------------------------------------*/
 
 const char *tni_os_getenv(const char *name) { return secure_getenv(name); }
@@ -117,7 +121,7 @@ uint64_t tni_os_random_seed(void) {
 /* ---- Memory that processes share ---------------------------------------------------------------*/
 
 /* Pages past the end of a file end the process that touches them, so the size is fixed. */
-static const int SEALS = F_SEAL_SHRINK | F_SEAL_GROW;
+static const int SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 static void *map_shared(int file, uint64_t bytes) {
     void *p = mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
@@ -160,7 +164,8 @@ int32_t tni_os_shared_open(const tni_os_file *of, int32_t file, uint64_t bytes, 
     snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)of->process, (int)of->number);
     int own = file >= 0 ? fcntl(file, F_DUPFD_CLOEXEC, 3) : open(path, O_RDWR | O_CLOEXEC);
     if (own < 0) {
-        *ret_why = file >= 0 ? strerror(errno) : "the process that shared it is gone or not ours";
+        bool ours = file >= 0 || errno == EMFILE || errno == ENFILE;
+        *ret_why = ours ? strerror(errno) : "the process that shared it is gone or not ours";
         return -1;
     }
     *ret_why = unfit(own, of, bytes);

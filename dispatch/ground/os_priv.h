@@ -23,6 +23,8 @@ void tni_os_wait(tni_os_cond *c, tni_os_mutex *m);
 void tni_os_wake(tni_os_cond *c);
 /* Runs fn(arg) in a thread of its own, which nobody joins; false: there is none to be had. */
 bool tni_os_thread_start(void (*fn)(void *arg), void *arg);
+/* Calls the three around every fork from now on; false: out of memory. */
+bool tni_os_at_fork(void (*before)(void), void (*in_parent)(void), void (*in_child)(void));
 void tni_os_yield(void);
 void tni_os_sleep_ns(int64_t ns);
 

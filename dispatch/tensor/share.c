@@ -1,21 +1,21 @@
-/* share.c: memory that other processes open ("tn.ipc/1"). The host's lies in files without a name, which
- * go with the last process that maps them; a device that has no such memory sends a copy in one. */
+/* share.c: memory that other processes open ("tn.ipc/1"). The host's comes from pieces.c; a device that has
+ * no such memory sends a copy in it. */
 #include <stddef.h>
 #include <stdlib.h>
 
 #include <tenon/device_ext.h>
 
+#include "pieces_priv.h"
 #include "catch_priv.h"
 #include "memory_priv.h"
 #include "move_priv.h"
-#include "os_priv.h"
 #include "tensor_priv.h"
 
 enum {
     MAPPED,
     COPIED,
     NATIVE
-}; /* a file that is the memory, one that holds a copy, the device's */
+}; /* a piece that is the memory, one that holds a copy, the device's */
 
 /* What goes to the other process. */
 typedef struct handle {
@@ -24,7 +24,7 @@ typedef struct handle {
     int32_t index;
     char device[32];
     uint64_t bytes;
-    tni_os_file file; /* MAPPED, COPIED */
+    tni_piece_name piece; /* MAPPED, COPIED */
     unsigned char native[TN_IPC_HANDLE_BYTES];
     uint64_t check; /* of what stands above */
 } handle;
@@ -48,47 +48,22 @@ static tn_status bad_handle(const char *why) {
 
 /* ---- Shared memory of the host -----------------------------------------------------------------*/
 
-typedef struct mapping {
-    void *data;
-    uint64_t bytes;
-    int32_t file;
-} mapping;
-
-static void unmap(void *ctx) {
-    mapping *m = ctx;
-    tni_os_shared_unmap(m->data, m->bytes);
-    tni_os_close(m->file);
-    free(m);
-}
-
-/* A storage over a mapped file, which it takes over, also when it fails. */
-static tn_status storage_of(int32_t file, void *data, uint64_t bytes, tn_storage **ret_storage) {
-    mapping *m = malloc(sizeof *m);
-    tn_status st = m ? TN_OK : tn_fail(TN_E_MEMORY, -1, "out of memory");
-    if (st == TN_OK) {
-        *m = (mapping){data, bytes, file};
-        st = tni_storage_foreign(cpu, data, bytes, TNI_ST_SHARED, unmap, m, ret_storage);
-    }
-    if (st != TN_OK) {
-        tni_os_shared_unmap(data, bytes);
-        tni_os_close(file);
-        free(m);
-    }
+/* A storage over a piece, which it takes over, also when it fails. */
+static tn_status storage_of(tni_piece *p, uint64_t bytes, tn_storage **ret_storage) {
+    void *data = tni_piece_data(p);
+    tn_status st =
+        tni_storage_foreign(cpu, data, bytes, TNI_ST_SHARED, tni_piece_free, p, ret_storage);
+    if (st != TN_OK) tni_piece_free(p);
     return st;
 }
 
 static tn_status new_shared(uint64_t bytes, tn_storage **ret_storage) {
-    const char *why = NULL;
-    void *data;
-    int32_t file = tni_os_shared_new(bytes, &data, &why);
-    if (file < 0)
-        return tn_fail(TN_E_MEMORY, -1, "%llu bytes of shared memory cannot be had: %s",
-                       (unsigned long long)bytes, why);
-    return storage_of(file, data, bytes, ret_storage);
+    tni_piece *p;
+    TN_TRY(tni_piece_new(bytes, &p));
+    return storage_of(p, bytes, ret_storage);
 }
 
 static bool is_shared(const tn_storage *s) { return s && (s->flags & TNI_ST_SHARED); }
-static int32_t file_of(const tn_storage *s) { return ((const mapping *)s->ctx)->file; }
 
 int tn_tensor_in_shared_memory(const tn_tensor *t) { return t && is_shared(t->storage); }
 
@@ -132,20 +107,14 @@ tn_status tn_tensor_share_memory(tn_tensor *t) {
 
 /* ---- Handles -----------------------------------------------------------------------------------*/
 
-static tn_status finish(handle *h, int32_t file, void *ret_handle, int32_t *ret_file) {
-    if (file >= 0 && !tni_os_file_name(file, &h->file)) {
-        tni_os_close(file);
-        return tn_fail(TN_E_IO, -1, "share(): the shared file cannot be looked at");
-    }
+static void finish(handle *h, void *ret_handle) {
     h->check = check_of(h);
     memset(ret_handle, 0, TN_SHARE_HANDLE_BYTES);
     memcpy(ret_handle, h, sizeof *h);
-    *ret_file = file;
-    return TN_OK;
 }
 
-/* A file with what a storage holds now. */
-static tn_status copy_to_file(tn_storage *from, int32_t *ret_file) {
+/* A piece with what a storage holds now, that is kept for the other process alone. */
+static tn_status send_copy(tn_storage *from, tni_piece_name *ret_name, int32_t *ret_file) {
     tn_storage *to, *spare = NULL;
     TN_TRY(new_shared(from->bytes, &to));
     tn_status st = TN_OK;
@@ -153,10 +122,7 @@ static tn_status copy_to_file(tn_storage *from, int32_t *ret_file) {
         memcpy(to->data, from->data, from->bytes);
     else
         st = tni_move_bytes(&(tni_move){to, from, 0, 0, from->bytes});
-    if (st == TN_OK) {
-        *ret_file = tni_os_dup(file_of(to));
-        if (*ret_file < 0) st = tn_fail(TN_E_IO, -1, "share(): there are too many open files");
-    }
+    if (st == TN_OK) st = tni_piece_send(to->ctx, ret_name, ret_file);
     tni_storage_unref(to, &spare);
     free(spare);
     return st;
@@ -181,18 +147,18 @@ tn_status tn_tensor_share(const tn_tensor *t, void *ret_handle, int32_t *ret_fil
     handle h = {.index = s->device.index, .bytes = s->bytes};
     memcpy(h.magic, magic, sizeof magic);
     strncpy(h.device, tn_device_name(s->device.slot), sizeof h.device - 1);
+    tn_status st;
+    *ret_file = -1;
     if (is_shared(s)) {
         h.kind = MAPPED;
-        int32_t file = tni_os_dup(file_of(s));
-        if (file < 0) return tn_fail(TN_E_IO, -1, "share(): there are too many open files");
-        return finish(&h, file, ret_handle, ret_file);
+        st = tni_piece_send(s->ctx, &h.piece, ret_file);
+    } else {
+        st = share_native(s, h.native);
+        h.kind = st == TN_OK ? NATIVE : COPIED;
+        if (st == TN_DECLINE) st = send_copy(s, &h.piece, ret_file);
     }
-    tn_status st = share_native(s, h.native);
-    h.kind = st == TN_OK ? NATIVE : COPIED;
-    if (st == TN_OK) return finish(&h, -1, ret_handle, ret_file);
-    int32_t file = -1;
-    if (st == TN_DECLINE) st = copy_to_file(s, &file);
-    return st == TN_OK ? finish(&h, file, ret_handle, ret_file) : st;
+    if (st == TN_OK) finish(&h, ret_handle);
+    return st;
 }
 
 static tn_status read_handle(const void *bytes, handle *ret, tn_device *ret_device) {
@@ -215,18 +181,17 @@ static tn_status read_handle(const void *bytes, handle *ret, tn_device *ret_devi
     return tn_device_parse(text, ret_device);
 }
 
-static tn_status open_file(const handle *h, int32_t file, tn_storage **ret_storage) {
-    const char *why = NULL;
-    void *data;
-    int32_t own = tni_os_shared_open(&h->file, file, h->bytes, &data, &why);
-    return own < 0 ? bad_handle(why) : storage_of(own, data, h->bytes, ret_storage);
+static tn_status open_piece(const handle *h, int32_t file, tn_storage **ret_storage) {
+    const char *why = "it is damaged";
+    tni_piece *p = h->piece.bytes == h->bytes ? tni_piece_open(&h->piece, file, &why) : NULL;
+    return p ? storage_of(p, h->bytes, ret_storage) : bad_handle(why);
 }
 
 /* Onto the device that the copy was made of. */
 static tn_status open_copy(const handle *h, int32_t file, tn_device device,
                            tn_storage **ret_storage) {
     tn_storage *near, *spare = NULL;
-    TN_TRY(open_file(h, file, &near));
+    TN_TRY(open_piece(h, file, &near));
     if (device.slot == 0) {
         *ret_storage = near;
         return TN_OK;
@@ -281,7 +246,7 @@ static tn_status open_storage(const void *bytes, int32_t file, tn_storage **ret_
     TN_TRY(read_handle(bytes, &h, &device));
     if (h.kind == NATIVE) return open_native(&h, device, ret_storage);
     if (h.kind == COPIED) return open_copy(&h, file, device, ret_storage);
-    return device.slot == 0 ? open_file(&h, file, ret_storage) : bad_handle("it is damaged");
+    return device.slot == 0 ? open_piece(&h, file, ret_storage) : bad_handle("it is damaged");
 }
 
 tn_status tn_tensor_open_shared(const void *handle_bytes, int32_t file, tn_tensor **ret_bytes) {

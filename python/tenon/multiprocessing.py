@@ -3,7 +3,9 @@
 A CPU tensor that is sent moves into shared memory, with its views, and the receiver sees the same
 memory. Where others look at that memory, such as detached tensors, a copy is sent. Tensors of a
 device are shared where the device can do so ("tn.ipc/1"), and then must live in the sender until
-they were received; else they are copied. A process must live until what it sent was received.
+they were received; else they are copied. A process must live until what it sent was received, and
+not be hidden from the receiver. Small tensors share files: who receives one could read its
+neighbours. What lies next to a tensor that a process keeps is free again when that one is.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ def get_sharing_strategy() -> str:
 
 
 def set_sharing_strategy(new_strategy: str) -> None:
-    """Takes PyTorch's names. Both send open files without a name, so that nothing is left over."""
+    """Takes PyTorch's names. Both share files without a name, so that nothing is left over."""
     global _strategy
     if new_strategy not in _STRATEGIES:
         raise ValueError(

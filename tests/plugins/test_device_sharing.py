@@ -74,7 +74,7 @@ def test_handles_that_lie(folder: Path) -> None:
 import os, signal, subprocess, sys
 x = tn.ones(8, device="sim")
 handle, _ = tn._C._share(x)
-for at in range(216):
+for at in range(232):
     damaged = bytearray(handle)
     damaged[at] ^= 0x55
     try:

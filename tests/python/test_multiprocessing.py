@@ -175,9 +175,12 @@ def test_a_producer_that_dies_leaves_nothing() -> None:
         tn._C._open_shared(handle, -1, tn.float32, (1,), (1,), 0)
 
 
-def test_handles_that_lie() -> None:
-    x = tn.ones(8).share_memory_()
+@pytest.mark.parametrize("numel", [8, 1 << 17])
+def test_handles_that_lie(numel: int) -> None:
+    """Of a small tensor, which lies among others, and of one that has a file of its own."""
+    x = tn.ones(numel).share_memory_()
     handle, file = tn._C._share(x)
+    assert (file >= 0) == (numel > 8)
 
     def opened(
         data: bytes, number: int = -1, shape: tuple = (8,), strides: tuple = (1,), offset: int = 0
@@ -188,7 +191,7 @@ def test_handles_that_lie() -> None:
         y = opened(handle)
         y[0] = 5
         assert x[0].item() == 5 and opened(handle, file)[0].item() == 5
-        for at in range(216):
+        for at in range(232):
             damaged = bytearray(handle)
             damaged[at] ^= 0x41
             with pytest.raises((ValueError, RuntimeError)):
@@ -196,17 +199,21 @@ def test_handles_that_lie() -> None:
         for wrong in (b"", handle[:-1], b"\0" * 256, bytes(range(256))):
             with pytest.raises(ValueError):
                 opened(wrong)
-        for geometry in (((9,), (1,), 0), ((8,), (1,), 1), ((8,), (2,), 0), ((8,), (-1,), 0)):
+        n = (numel,)
+        for geometry in (((numel + 1,), (1,), 0), (n, (1,), 1), (n, (2,), 0), (n, (-1,), 0)):
             with pytest.raises((ValueError, RuntimeError)):
                 opened(handle, -1, *geometry)
         with pytest.raises(ValueError, match="strides"):
             opened(handle, -1, (2, 4), (1,))
+        if file < 0:
+            return
         with open(__file__, "rb") as other, pytest.raises(ValueError, match="handle"):
             opened(handle, other.fileno())
         with pytest.raises(ValueError, match="handle"):
             opened(handle, 1 << 20)
     finally:
-        os.close(file)
+        if file >= 0:
+            os.close(file)
 
 
 def test_files_are_closed() -> None:
@@ -215,12 +222,13 @@ def test_files_are_closed() -> None:
 
     tn.ones(2).share_memory_()
     before = count()
-    for _ in range(20):
-        x = tn.ones(100).share_memory_()
+    for n in [100, 1 << 17] * 10:
+        x = tn.ones(n).share_memory_()
         handle, file = tn._C._share(x)
-        y = tn._C._open_shared(handle, file, tn.float32, (100,), (1,), 0)
-        os.close(file)
-        assert y.sum().item() == 100
+        y = tn._C._open_shared(handle, file, tn.float32, (n,), (1,), 0)
+        if file >= 0:
+            os.close(file)
+        assert y.sum().item() == n
     del x, y
     assert count() == before
 

@@ -63,7 +63,8 @@ TN_API int tn_tensor_in_shared_memory(const tn_tensor *t);
 /* Writes TN_SHARE_HANDLE_BYTES of plain data by which another process of the same user opens the memory
  * of t. Both see the same memory where t is in shared memory or its device has "tn.ipc/1", and must not
  * outlive it there; else the other gets a copy.
- * *ret_file: an open file that the caller closes when the other has opened it, or -1. */
+ * *ret_file: an open file that the caller closes when the other has opened it, or -1. Shared memory and
+ * copies are kept until the handle was opened once, whatever becomes of t. */
 #define TN_SHARE_HANDLE_BYTES 256
 TN_API tn_status tn_tensor_share(const tn_tensor *t, void *ret_handle, int32_t *ret_file);
 /* All bytes of that memory, as uint8; tn_tensor_alias makes a tensor of them. file: the one of
