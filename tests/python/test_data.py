@@ -365,3 +365,24 @@ def test_workers_of_one_loader_leave_those_of_another_alone():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("[0, 1, 2, 3]\n[0, 1, 2]\n", "")
+
+
+class Drawing(Dataset):
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, i):
+        return tenon.rand(3, dtype=tenon.float64)
+
+
+def drawn(rank):
+    """The random numbers of four workers in three epochs."""
+    tenon.manual_seed(rank)
+    loader = DataLoader(Drawing(), batch_size=2, num_workers=4)
+    return [x for _ in range(3) for batch in loader for x in batch.reshape(-1).tolist()]
+
+
+def test_random_numbers_of_workers():
+    ranks = [drawn(rank) for rank in (0, 1)]
+    assert len({x for rank in ranks for x in rank}) == 2 * 3 * 8 * 3
+    assert ranks == [drawn(rank) for rank in (0, 1)]
