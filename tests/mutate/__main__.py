@@ -41,11 +41,12 @@ ROOMS = {
     "python/tenon/distributions": python(
         "distributions distribution_facts distribution_details"),
     "python/tenon/vision": [*python("vision"), "tests/ops/test_vision_ops.py"],
-    "python/tenon/utils/data": python("data distributed_sampler"),
+    "python/tenon/utils/data": python("data datasets distributed_sampler"),
     "python/tenon/utils/tensorboard": python("tensorboard"),
     "python/tenon/utils": python("pytree flops graph gradcheck small_modules call_modes tensor "
                                  "beside_operators fx"),
-    "python/tenon/io": python("serialization gguf hostile_files old_files arrays storage"),
+    "python/tenon/io": python("serialization gguf hostile_files old_files arrays storage sparse "
+                              "pickle_streams meta whole_objects"),
     "python/tenon/masked": python("masked masked_tensor"),
     "python/tenon/nested": python("nested"),
     "python/tenon/ao": python("quantization quantized_tensors"),

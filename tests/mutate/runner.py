@@ -205,7 +205,8 @@ class Runner:
                 codes[frame.f_code] = True
                 name = os.path.realpath(frame.f_code.co_filename)
                 if name in self.modules:
-                    found.add(f"{name}:{frame.f_code.co_qualname}")
+                    # What a function defines is a part of it.
+                    found.add(f"{name}:{frame.f_code.co_qualname.partition('.<locals>')[0]}")
 
         if self.modules:
             sys.setprofile(note)
@@ -218,12 +219,12 @@ class Runner:
     # -- with one ------------------------------------------------------------------------------
 
     def tests_of(self, mutant: dict[str, Any], asked: list[int]) -> list[int]:
-        """Those that pass without the mutant and reach it, shortest first."""
+        """Those that do not fail without the mutant and reach it, shortest first."""
         facts = self.facts
         seen = mutant["seen"]
         if mutant["span"][2]:
             seen = f"{mutant['file']}:{mutant['function']}"
-        able = [i for i in asked if facts[i]["how"] == "passed"
+        able = [i for i in asked if facts[i]["how"] != "failed"  # skipped ones may do much before
                 and (seen == -1 or seen in facts[i]["reached"])]  # fmt: skip
         return sorted(able, key=lambda i: facts[i]["seconds"])
 

@@ -11,6 +11,7 @@ from collections import namedtuple
 
 import numpy as np
 import pytest
+import stored
 import tenon
 from tenon.utils.data import (
     BatchSampler,
@@ -30,14 +31,6 @@ from tenon.utils.data import (
     random_split,
 )
 from tenon.utils.data._utils.channel import Channel
-
-try:
-    import torch
-    import torch.utils.data
-except ImportError:
-    torch = None
-
-needs_torch = pytest.mark.skipif(torch is None, reason="no PyTorch to compare with")
 
 
 @pytest.fixture(autouse=True)
@@ -81,39 +74,33 @@ def flat(batch):
     return [batch.numpy()]
 
 
-@needs_torch
 @pytest.mark.parametrize("text", LOADERS)
 def test_batches_are_pytorchs(text):
-    epochs = []
-    for lib in (tenon, torch):
+    def two_passes(lib):
         lib.manual_seed(3)
         g = lib.Generator()
         g.manual_seed(5)
         names = {"u": lib.utils.data, "d": columns(lib), "g": g}
         loader = eval("u." + text, names)
         got = [flat(batch) for _ in range(2) for batch in loader]
-        epochs.append((len(loader), got, float(lib.rand(1))))
-    (n, ours, after), (m, theirs, after_theirs) = epochs
-    assert n == m and len(ours) == len(theirs)
-    for a, b in zip(ours, theirs):
-        assert len(a) == len(b)
-        for x, y in zip(a, b):
-            np.testing.assert_array_equal(x, y)
-    assert after == after_theirs, "as many random numbers were drawn"
+        return {"length": len(loader), "batches": got, "number drawn after": float(lib.rand(1))}
+
+    stored.same(two_passes(tenon), stored.of_torch(two_passes), 0, 0)
 
 
-@needs_torch
-def test_distributed_sampler():
-    for options in ({}, {"drop_last": True}, {"shuffle": False}, {"seed": 4}):
+@pytest.mark.parametrize(
+    "options", [{}, {"drop_last": True}, {"shuffle": False}, {"seed": 4}], ids=repr
+)
+def test_distributed_sampler(options):
+    def orders(lib):
+        found = []
         for rank in range(3):
-            orders = []
-            for lib in (tenon, torch):
-                sampler = lib.utils.data.distributed.DistributedSampler(
-                    list(range(11)), 3, rank, **options
-                )
-                sampler.set_epoch(2)
-                orders.append(list(sampler))
-            assert orders[0] == orders[1]
+            sampler = lib.utils.data.distributed.DistributedSampler(range(11), 3, rank, **options)
+            sampler.set_epoch(2)
+            found.append(list(sampler))
+        return found
+
+    assert orders(tenon) == stored.of_torch(orders)
 
 
 Pair = namedtuple("Pair", "a b")
@@ -131,20 +118,21 @@ SAMPLES = [
 ]
 
 
-@needs_torch
 @pytest.mark.parametrize("batch", SAMPLES, ids=repr)
 def test_collate(batch):
     def plain(value):
         if hasattr(value, "tolist"):
-            return str(value.dtype).split(".")[-1], value.tolist()
+            return [str(value.dtype).split(".")[-1], value.tolist()]
         if isinstance(value, dict):
             return {k: plain(v) for k, v in value.items()}
         if isinstance(value, tuple) and hasattr(value, "_fields"):
-            return type(value)(*map(plain, value))
+            return [type(value).__name__, *map(plain, value)]
         return [plain(v) for v in value] if isinstance(value, (list, tuple)) else value
 
-    theirs = torch.utils.data.default_collate(batch)
-    assert plain(default_collate(batch)) == plain(theirs)
+    def collated(lib):
+        return plain(lib.utils.data.default_collate(batch))
+
+    stored.same(collated(tenon), stored.of_torch(collated))
 
 
 def test_collate_errors():
@@ -321,17 +309,16 @@ WRONG = [
 ]
 
 
-@needs_torch
 @pytest.mark.parametrize("options", WRONG, ids=repr)
 def test_errors_read_like_pytorch(options):
-    texts = []
-    for lib in (tenon, torch):
+    def said(lib):
         try:
             lib.utils.data.DataLoader([1, 2, 3], **options)
-            texts.append("no error")
+            return "no error"
         except Exception as error:
-            texts.append(f"{type(error).__name__}: {error}")
-    assert texts[0] == texts[1]
+            return f"{type(error).__name__}: {error}"
+
+    assert said(tenon) == stored.of_torch(said)
 
 
 def test_datasets():

@@ -182,7 +182,12 @@ def test_a_tar_archive(tmp_path: Path) -> None:
     found["a"][1, 1] = 9
     assert found["b"][0] == 9
     assert tn.load(path, weights_only=False)["b"].tolist() == [3, 5]
+
+
+def test_pytorch_reads_the_same_tar_archive(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
+    path = tmp_path / "old.pt"
+    path.write_bytes(tar())
     theirs = torch.load(path, weights_only=False)
     assert theirs["a"].tolist() == [[0, 2, 4], [1, 3, 5]] and theirs["b"].tolist() == [3, 5]
 

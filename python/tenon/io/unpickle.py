@@ -514,6 +514,7 @@ def plain_globals(key_types: tuple[type, ...]) -> dict[str, Global]:
             Filled(
                 f"{module}.frozenset", lambda budget, items=(): frozenset(members(budget, items))
             ),
+            Global(f"{module}.bytes", lambda: b""),  # how protocol 2 writes those without any
             Global(f"{module}.complex", _complex),
             Global(f"{module}.bytearray", _bytearray),
         ]
