@@ -470,14 +470,19 @@ static tn_status triangle(bool lower, int64_t rows, int64_t cols, int64_t offset
     TN_TRY(sized(TN_INTS(2, n), TN_I64, -1, TN_FORMAT_CONTIGUOUS, TN_I64, &t));
     int64_t *row = t->v.data, *col = n ? row + n : row;
     int64_t begin = lower && offset < 0 ? -offset : 0; /* rows before have nothing */
-    for (int64_t r = begin, i = 0; r < rows && i < n; r++) {
+    int64_t asked = 0;                                 /* element at which it was asked to stop */
+    tn_status st = TN_OK;
+    for (int64_t r = begin, i = 0; r < rows && i < n && st == TN_OK; r++) {
         int64_t k = lower_columns(r, cols, offset);
         for (int64_t c = lower ? 0 : k; c < (lower ? k : cols); c++, i++) {
             row[i] = r;
             col[i] = c;
         }
+        if (i - asked < 1 << 22) continue;
+        asked = i;
+        st = tni_host_poll();
     }
-    tn_status st = tn__move(t, dtype < 0 ? TN_I64 : dtype, device, rets);
+    if (st == TN_OK) st = tn__move(t, dtype < 0 ? TN_I64 : dtype, device, rets);
     tn_tensor_unref(&t);
     return st;
 }

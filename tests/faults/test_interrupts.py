@@ -1,4 +1,7 @@
-"""Ctrl-C while a long operator runs: KeyboardInterrupt comes soon, and the process computes on."""
+"""Ctrl-C while a long operator runs: KeyboardInterrupt comes soon, and the process computes on.
+
+Kernels hear of it between chunks, and in rows that are long, between stretches: a family that does
+not is found by the longest time in which no signal was answered."""
 
 from __future__ import annotations
 
@@ -7,9 +10,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import tenon as tn
 
 pytestmark = pytest.mark.skipif("TENON_TEST_SANITIZE" in os.environ, reason="takes its time")
 
@@ -64,3 +70,87 @@ def test_a_long_call_ends_soon(name: str) -> None:
     if said == "finished" and took < BOUND:
         pytest.skip("this machine is too fast for the size")
     assert said == "interrupted" and took < BOUND, f"{said}: {took:.1f} s of work"
+
+
+# ---- Every family of kernels ---------------------------------------------------------------------
+
+F = tn.nn.functional
+M = 1 << 20
+
+
+def ints(n: int, end: int) -> tn.Tensor:
+    return tn.randint(0, end, (n,))
+
+
+def heads(length: int, needs_grad: bool) -> tuple[tn.Tensor, ...]:
+    return tuple(tn.rand(1, 1, length, 64).requires_grad_(needs_grad) for _ in range(3))
+
+
+# What makes the arguments, and a call that takes some tenths of a second in one row or item.
+ROWS: dict[str, tuple[Callable[[], Any], Callable[..., Any]]] = {
+    "multinomial": (lambda: [tn.rand(M)], lambda x: tn.multinomial(x, M // 2)),
+    "multinomial, again": (
+        lambda: [tn.rand(M)], lambda x: tn.multinomial(x, 2 * M, replacement=True)),
+    "randperm": (lambda: [8 * M], tn.randperm),
+    "index_put": (
+        lambda: [tn.zeros(9), ints(8 * M, 9), tn.rand(8 * M)],
+        lambda x, i, v: x.index_put_((i,), v, accumulate=True)),
+    "index_add": (
+        lambda: [tn.zeros(9), ints(8 * M, 9), tn.rand(8 * M)],
+        lambda x, i, v: x.index_add_(0, i, v)),
+    "index_copy": (
+        lambda: [tn.zeros(8 * M, 2), tn.arange(8 * M), tn.rand(8 * M, 2)],
+        lambda x, i, v: x.index_copy_(0, i, v)),
+    "scatter_add": (
+        lambda: [tn.zeros(9), ints(16 * M, 9), tn.rand(16 * M)],
+        lambda x, i, v: x.scatter_add_(0, i, v)),
+    "scatter_reduce": (
+        lambda: [tn.zeros(9), ints(16 * M, 9), tn.rand(16 * M)],
+        lambda x, i, v: x.scatter_reduce_(0, i, v, "amax")),
+    "gather": (lambda: [tn.rand(16 * M), ints(16 * M, 16 * M)], lambda x, i: x.gather(0, i)),
+    "cummax": (lambda: [tn.rand(16 * M)], lambda x: tn.cummax(x, 0)),
+    "logcumsumexp": (lambda: [tn.rand(8 * M)], lambda x: tn.logcumsumexp(x, 0)),
+    "logcumsumexp, abreast": (lambda: [tn.rand(M, 8)], lambda x: tn.logcumsumexp(x, 0)),
+    "argmax, abreast": (lambda: [tn.rand(8 * M, 8)], lambda x: tn.argmax(x, 0)),
+    "sort, abreast": (lambda: [tn.rand(2 * M, 2)], lambda x: tn.sort(x, 0)),
+    "mode": (lambda: [ints(4 * M, 9)], tn.mode),
+    "unique_consecutive": (lambda: [ints(16 * M, 3)], tn.unique_consecutive),
+    "softmax": (lambda: [tn.rand(32 * M)], lambda x: tn.softmax(x, 0)),
+    "softmax, abreast": (lambda: [tn.rand(M, 16)], lambda x: tn.softmax(x, 0)),
+    "softmax, its gradient": (
+        lambda: [tn.rand(M, 16).requires_grad_()], lambda x: tn.softmax(x, 0).sum().backward()),
+    "attention": (lambda: heads(4000, False), F.scaled_dot_product_attention),
+    "attention, its gradient": (
+        lambda: heads(3000, True),
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v).sum().backward()),
+    "fft of a prime length": (lambda: [tn.rand(1000003).to(tn.complex64)], tn.fft.fft),
+    "matrix_exp": (lambda: [tn.rand(700, 700)], tn.matrix_exp),
+    "matrix_exp of many": (lambda: [tn.rand(M // 4, 4, 4)], tn.matrix_exp),
+    "matmul of integers": (lambda: [ints(8 * M, 9).reshape(1, -1), ints(32 * M, 9).reshape(-1, 4)],
+                           tn.matmul),
+    "matmul of halves": (lambda: [tn.rand(4, 8 * M).half(), tn.rand(8 * M, 4).half()], tn.matmul),
+    "tril_indices": (lambda: [3000, 3000], tn.tril_indices),
+}  # fmt: skip
+
+
+def longest_silence(call: Callable[[], Any]) -> tuple[float, float]:
+    """The seconds of work between two answers to a signal that comes every few milliseconds, and
+    those of the whole call."""
+    heard = [time.process_time()]
+    before = signal.signal(signal.SIGALRM, lambda *_: heard.append(time.process_time()))
+    signal.setitimer(signal.ITIMER_REAL, 0.005, 0.005)
+    try:
+        call()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        heard.append(time.process_time())
+        signal.signal(signal.SIGALRM, before)
+    return max(b - a for a, b in zip(heard, heard[1:], strict=False)), heard[-1] - heard[0]
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_long_row_is_no_silence(name: str) -> None:
+    make, call = ROWS[name]
+    args = make()
+    silence, whole = longest_silence(lambda: call(*args))
+    assert silence < max(whole / 2, 0.1), f"{silence:.2f} s of {whole:.2f} s"

@@ -75,16 +75,17 @@ static tn_status run_panels(void *arg, int64_t begin, int64_t end) {
         cpu_blas_room(room_mul(room_add(j->kb, g->m), j->nb), sizeof(float), &bytes, &room);
     if (st) return st;
     float *panel = room, *sum = panel + j->kb * j->nb;
-    for (int64_t t = begin; t < end; t++) {
+    for (int64_t t = begin; t < end && st == TN_OK; t++) {
         int64_t e = t / j->panels, j0 = t % j->panels * j->nb;
         int64_t n = g->n - j0 < j->nb ? g->n - j0 : j->nb;
         const float *a = (const float *)j->a.data + e * j->a.bs;
         const uint16_t *b = (const uint16_t *)g->b.data + e * g->b.bs;
         take_init(g, e, j0, n, sum);
-        for (int64_t k0 = 0; k0 < g->k; k0 += j->kb) {
+        for (int64_t k0 = 0; k0 < g->k && st == TN_OK; k0 += j->kb) {
             int64_t k = g->k - k0 < j->kb ? g->k - k0 : j->kb;
             take_panel(j, b, k0, k, j0, n, panel);
             add_panel(j, g->m, n, k, a + k0 * j->a.cs, panel, sum);
+            st = cpu_poll();
         }
         for (int64_t i = 0; i < g->m; i++) {
             uint16_t *row = (uint16_t *)g->c + e * g->c_bs + i * g->c_rs + j0 * g->c_cs;
@@ -93,7 +94,7 @@ static tn_status run_panels(void *arg, int64_t begin, int64_t end) {
         }
     }
     cpu_blas_room_end(room, bytes);
-    return TN_OK;
+    return st;
 }
 
 tn_status cpu_gemm_half(const gemm_args *g, const gemm_mat *a) {

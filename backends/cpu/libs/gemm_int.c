@@ -34,19 +34,19 @@ static tn_status run_rows(void *arg, int64_t begin, int64_t end) {
     void *acc;
     tn_status st = cpu_room(g->n, sizeof(uint64_t), &bytes, &acc);
     if (st) return st;
-    for (int64_t r = begin; r < end; r++) {
+    for (int64_t r = begin; r < end && st == TN_OK; r++) {
         int64_t e = r / g->m, i = r % g->m;
         switch (g->dtype) {
         case TN_BOOL:
-        case TN_U8: row_u8(g, e, i, acc); break;
-        case TN_I8: row_i8(g, e, i, acc); break;
-        case TN_I16: row_i16(g, e, i, acc); break;
-        case TN_I32: row_i32(g, e, i, acc); break;
-        default: row_i64(g, e, i, acc); break;
+        case TN_U8: st = row_u8(g, e, i, acc); break;
+        case TN_I8: st = row_i8(g, e, i, acc); break;
+        case TN_I16: st = row_i16(g, e, i, acc); break;
+        case TN_I32: st = row_i32(g, e, i, acc); break;
+        default: st = row_i64(g, e, i, acc); break;
         }
     }
     cpu_free(NULL, 0, acc, bytes);
-    return TN_OK;
+    return st;
 }
 
 tn_status cpu_gemm_int(const gemm_args *g) {

@@ -25,9 +25,9 @@ static int64_t stride_bytes(const tn_view *v, int64_t d) {
     return v->ndim ? v->strides[d] * tn_view_itemsize(v) : 0;
 }
 
-/* at[n] += index[n] * step, wrapped and checked. */
+/* at[n] = (the first time) or += index[n] * step, wrapped and checked. */
 static tn_status add_positions(const tn_call *call, const tn_view *index, int64_t size,
-                               int64_t step, int64_t dim, int64_t *at) {
+                               int64_t step, int64_t dim, bool first, int64_t *at) {
     walk w;
     walk_at p;
     int is32 = tn_view_dtype(index) == TN_I32;
@@ -45,7 +45,7 @@ static tn_status add_positions(const tn_call *call, const tn_view *index, int64_
                 return call->host->fail(
                     TN_E_INDEX, 1, "index %lld is out of bounds for dimension %lld with size %lld",
                     (long long)i, (long long)dim, (long long)size);
-            at[n] += (i < 0 ? i + size : i) * step;
+            at[n] = (first ? 0 : at[n]) + (i < 0 ? i + size : i) * step;
         }
     }
     return s.st;
@@ -92,10 +92,9 @@ tn_status slices_of_indices(slices *s, const tn_call *call, const tn_view *a, co
     const tn_view *index = indices.v[0];
     tn_status st = slices_start(s, call, a, b, index->numel);
     if (st != TN_OK) return st;
-    memset(s->at_a, 0, (size_t)s->n * sizeof *s->at_a);
     for (int64_t k = 0; k < indices.n && st == TN_OK; k++)
         st = add_positions(call, indices.v[k], a->shape[first + k], stride_bytes(a, first + k),
-                           dims[k], s->at_a);
+                           dims[k], k == 0, s->at_a);
     if (st == TN_OK) st = offsets_of_dims(b, first, index->ndim, s->at_b);
     if (st != TN_OK) return st;
     add_dims(&s->prefix, a, 0, b, 0, first);

@@ -93,8 +93,10 @@ static tn_status randperm(const tn_call *call, const void *args) {
     source s;
     if (!tn_view_is_contiguous(a->self)) return TN_DECLINE;
     tn_status st = source_open(call, a->generator, n, &s);
-    for (int64_t i = 0; i < n; i++) p[i] = i;
-    cpu_stretch all = {.n = n - 1, .cost = 1};
+    cpu_stretch in = {.n = n, .cost = 1}, all = {.n = n - 1, .cost = 1};
+    while (st == TN_OK && cpu_next_stretch(&in))
+        for (int64_t i = in.begin; i < in.end; i++) p[i] = i;
+    if (st == TN_OK) st = in.st;
     while (st == TN_OK && cpu_next_stretch(&all)) {
         st = source_take(&s);
         if (st != TN_OK) break;
