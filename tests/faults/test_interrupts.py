@@ -82,6 +82,10 @@ def ints(n: int, end: int) -> tn.Tensor:
     return tn.randint(0, end, (n,))
 
 
+def plane(side: int) -> tn.Tensor:
+    return tn.rand(1, 1, side, side)
+
+
 def heads(length: int, needs_grad: bool) -> tuple[tn.Tensor, ...]:
     return tuple(tn.rand(1, 1, length, 64).requires_grad_(needs_grad) for _ in range(3))
 
@@ -129,6 +133,32 @@ ROWS: dict[str, tuple[Callable[[], Any], Callable[..., Any]]] = {
     "matmul of integers": (lambda: [ints(8 * M, 9).reshape(1, -1), ints(32 * M, 9).reshape(-1, 4)],
                            tn.matmul),
     "matmul of halves": (lambda: [tn.rand(4, 8 * M).half(), tn.rand(8 * M, 4).half()], tn.matmul),
+    "max_pool1d": (lambda: [tn.rand(1, 1, 8 * M)], lambda x: F.max_pool1d(x, 9, 1)),
+    "max_pool2d": (lambda: [plane(2000)], lambda x: F.max_pool2d(x, 9, 1)),
+    "max_pool2d, two by two": (lambda: [plane(7000)], lambda x: F.max_pool2d(x, 2)),
+    "max_unpool2d": (lambda: F.max_pool2d(plane(5000), 2, return_indices=True),
+                     lambda x, i: F.max_unpool2d(x, i, 2)),
+    "avg_pool2d": (lambda: [plane(2000)], lambda x: F.avg_pool2d(x, 9, 1)),
+    "avg_pool2d, side by side": (lambda: [plane(7000)], lambda x: F.avg_pool2d(x, 3)),
+    "avg_pool2d, its gradient": (
+        lambda: [plane(1500).requires_grad_()], lambda x: F.avg_pool2d(x, 9, 1).sum().backward()),
+    "interpolate": (lambda: [plane(2500)], lambda x: F.interpolate(x, scale_factor=2)),
+    "interpolate, its gradient": (
+        lambda: [plane(1500).requires_grad_()],
+        lambda x: F.interpolate(x, scale_factor=2, mode="bilinear").sum().backward()),
+    "pad": (lambda: [plane(6000)], lambda x: F.pad(x, (3, 3, 3, 3), mode="reflect")),
+    "pad, its gradient": (
+        lambda: [plane(4000).requires_grad_()],
+        lambda x: F.pad(x, (3, 3, 3, 3), mode="circular").sum().backward()),
+    "grid_sample, its gradient": (
+        lambda: [plane(500).requires_grad_(), tn.rand(1, 1500, 1500, 2)],
+        lambda x, g: F.grid_sample(x, g, align_corners=False).sum().backward()),
+    "conv2d, its gradients": (
+        lambda: [plane(700).requires_grad_(), tn.rand(2, 1, 15, 15).requires_grad_()],
+        lambda x, w: F.conv2d(x, w).sum().backward()),
+    "conv2d, depthwise": (
+        lambda: [tn.rand(1, 2, 800, 800).requires_grad_(), tn.rand(2, 1, 15, 15).requires_grad_()],
+        lambda x, w: F.conv2d(x, w, groups=2).sum().backward()),
     "tril_indices": (lambda: [3000, 3000], tn.tril_indices),
 }  # fmt: skip
 

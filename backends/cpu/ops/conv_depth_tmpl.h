@@ -112,8 +112,10 @@ static void depth_list(depth_pass *p, const depth_plane *from, const int64_t *co
     for (int r = 0; r < R && i > 0; r++) p->base[i + r] = p->base[i - 1];
 }
 
-static void depth_vectors(const depth_pass *p, const A *x, const A *w, A bias, T *y) {
-    for (int64_t i = 0; i < p->vectors; i += R) {
+/* Vectors begin .. end, R at a time. */
+static void depth_some(const depth_pass *p, const A *x, const A *w, A bias, T *y, int64_t begin,
+                       int64_t end) {
+    for (int64_t i = begin; i < end; i += R) {
         vector s[R];
         const A *q[R];
         for (int r = 0; r < R; r++) {
@@ -125,7 +127,7 @@ static void depth_vectors(const depth_pass *p, const A *x, const A *w, A bias, T
             int64_t at = p->red[k];
             for (int r = 0; r < R; r++) s[r] += load(q[r] + at) * v;
         }
-        for (int r = 0; r < R && i + r < p->vectors; r++) {
+        for (int r = 0; r < R && i + r < end; r++) {
             T *to = y + p->place[i + r];
             vector sum = s[r] + bias;
             if (sizeof(T) == sizeof(A) && p->step == 1 && p->lanes[i + r] == W) {
@@ -137,6 +139,15 @@ static void depth_vectors(const depth_pass *p, const A *x, const A *w, A bias, T
             for (int64_t c = 0; c < p->lanes[i + r]; c++) to[c * p->step] = STORE(lane[c]);
         }
     }
+}
+
+static tn_status depth_vectors(const depth_pass *p, const A *x, const A *w, A bias, T *y) {
+    cpu_stretch s = {.n = (p->vectors + R - 1) / R, .cost = room_mul(p->sums + 1, R * W)};
+    while (cpu_next_stretch(&s)) {
+        int64_t end = s.end * R < p->vectors ? s.end * R : p->vectors;
+        depth_some(p, x, w, bias, y, s.begin * R, end);
+    }
+    return s.st;
 }
 
 /* Room of a chunk: zeroed planes with a vector behind them, then `more` elements. */
@@ -158,24 +169,24 @@ static tn_status depth_items(void *arg, int64_t begin, int64_t end) {
     tn_status st = depth_room(j, j->from, j->most_sums, &bytes, &room);
     if (st) return st;
     A *weight = room + j->from * j->plane.elements + W;
-    for (int64_t item = begin; item < end; item++) {
+    for (int64_t item = begin; item < end && st == TN_OK; item++) {
         int64_t group = item % j->g.groups;
         for (int64_t i = 0; i < j->from; i++) {
             depth_take(&j->plane, j->x + (item * j->from + i) * j->in_size,
                        room + i * j->plane.elements);
         }
-        for (int64_t c = 0; c < j->to; c++) {
+        for (int64_t c = 0; c < j->to && st == TN_OK; c++) {
             const T *w = j->w + (group * j->g.co + c) * j->g.taps;
             A bias = j->bias ? LOAD(j->bias[group * j->to + c]) : (A)0;
-            for (int64_t i = 0; i < j->passes; i++) {
+            for (int64_t i = 0; i < j->passes && st == TN_OK; i++) {
                 const depth_pass *p = j->pass + i;
                 for (int64_t k = 0; k < p->sums; k++) weight[k] = LOAD(w[p->tap[k]]);
-                depth_vectors(p, room, weight, bias, j->y + (item * j->to + c) * j->out_size);
+                st = depth_vectors(p, room, weight, bias, j->y + (item * j->to + c) * j->out_size);
             }
         }
     }
     cpu_free(NULL, 0, room, bytes);
-    return TN_OK;
+    return st;
 }
 
 static tn_status depth_run(const depth_job *j) {
@@ -270,10 +281,11 @@ static tn_status depth_weights(void *arg, int64_t begin, int64_t end) {
                 const T *row = from + p->place[i];
                 for (int64_t c = 0; c < p->lanes[i]; c++) grad[i * W + c] = LOAD(row[c]);
             }
-            for (int64_t k = 0; k < sums; k += R) {
-                depth_taps(p, room, grad, tail, p->red + k, sum + k);
-            }
-            st = cpu_poll();
+            cpu_stretch s = {.n = sums / R, .cost = room_mul(p->vectors, R * W)};
+            while (cpu_next_stretch(&s))
+                for (int64_t k = s.begin * R; k < s.end * R; k += R)
+                    depth_taps(p, room, grad, tail, p->red + k, sum + k);
+            st = s.st ? s.st : cpu_poll();
         }
         for (int64_t k = 0; k < p->sums; k++) j->y[o * p->sums + k] = STORE(sum[k]);
     }

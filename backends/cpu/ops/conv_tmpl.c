@@ -550,21 +550,25 @@ static tn_status weight_items(void *arg, int64_t begin, int64_t end) {
     const weight_job *j = arg;
     const geometry *g = &j->g;
     int64_t panels = g->groups * j->blocks;
-    for (int64_t item = begin; item < end; item++) {
+    tn_status st = TN_OK;
+    for (int64_t item = begin; item < end && st == TN_OK; item++) {
         int64_t chunk = item / panels, gb = item % panels, group = gb / j->blocks;
         int64_t last = (chunk + 1) * j->chunk < g->n ? (chunk + 1) * j->chunk : g->n;
         A *part = j->part + item * j->rows * PW;
         product_fn *product = product_of(g->co - gb % j->blocks * PW);
-        for (int64_t image = chunk * j->chunk; image < last; image++) {
+        for (int64_t image = chunk * j->chunk; image < last && st == TN_OK; image++) {
             const A *x = j->im.data + image * j->im.image + group * g->ci * j->im.plane;
             const A *panel = j->panels + (image * panels + gb) * g->out_size * PW;
-            for (int64_t r = 0; r < j->rows; r += R) {
-                product(x, j->row + r, j->red, g->out_size, panel, part + r * PW,
-                        image > chunk * j->chunk);
+            cpu_stretch s = {.n = j->rows / R, .cost = room_mul(g->out_size, R)};
+            while (cpu_next_stretch(&s)) {
+                for (int64_t r = s.begin * R; r < s.end * R; r += R)
+                    product(x, j->row + r, j->red, g->out_size, panel, part + r * PW,
+                            image > chunk * j->chunk);
             }
+            st = s.st;
         }
     }
-    return TN_OK;
+    return st;
 }
 
 /* Adds the chunks' sums in order. */

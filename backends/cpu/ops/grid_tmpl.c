@@ -201,12 +201,14 @@ static int64_t groups_of(const grid_job *j) { return (j->channels + ABREAST - 1)
 static tn_status spread(void *arg, int64_t begin, int64_t end) {
     const grid_job *j = arg;
     block b;
-    for (int64_t i = begin; i < end; i++) {
+    tn_status st = TN_OK;
+    for (int64_t i = begin; i < end && st == TN_OK; i++) {
         int64_t n = i / groups_of(j), from = i % groups_of(j) * ABREAST;
         int64_t to = from + ABREAST < j->channels ? from + ABREAST : j->channels;
         memset(j->to + (n * j->channels + from) * j->plane, 0,
                (size_t)(to - from) * (size_t)j->plane * sizeof(T));
-        for (int64_t first = 0; first < j->points; first += BLOCK) {
+        for (int64_t first = 0; first < j->points && st == TN_OK; first += BLOCK) {
+            if (first % (16 * BLOCK) == 0) st = cpu_poll();
             prepare(j, n, first, false, &b);
             for (int64_t c = n * j->channels + from; c < n * j->channels + to; c++) {
                 const T *g = j->grad + c * j->points + first;
@@ -217,10 +219,8 @@ static tn_status spread(void *arg, int64_t begin, int64_t end) {
                 }
             }
         }
-        tn_status st = cpu_poll();
-        if (st != TN_OK) return st;
     }
-    return TN_OK;
+    return st;
 }
 
 /* How the places move: sums over the channels of gradient times image, tap by tap. */

@@ -84,22 +84,30 @@ static void next_row(const pad_job *j, int64_t *index) {
     for (int32_t d = j->ndim - 2; d >= j->first && ++index[d] == j->wide[d]; d--) index[d] = 0;
 }
 
+static tn_status pad_row(const pad_job *j, const T *from, int64_t at, T *to) {
+    const int64_t *map = j->map[j->ndim - 1];
+    cpu_stretch s = {.n = j->wide[j->ndim - 1], .cost = 1};
+    while (cpu_next_stretch(&s))
+        for (int64_t i = s.begin; i < s.end; i++)
+            to[i] = at < 0 || map[i] < 0 ? j->value : from[at + map[i]];
+    return s.st;
+}
+
 static tn_status pad_leads(void *arg, int64_t begin, int64_t end) {
     const pad_job *j = arg;
     int64_t n = j->wide[j->ndim - 1];
-    const int64_t *map = j->map[j->ndim - 1];
-    for (int64_t l = begin; l < end; l++) {
+    tn_status st = TN_OK;
+    for (int64_t l = begin; l < end && st == TN_OK; l++) {
         int64_t index[TN_MAX_DIMS] = {0};
         const T *from = j->from + l * j->narrow_size;
         T *to = j->to + l * j->wide_size;
-        for (int64_t r = 0; r < j->wide_size / n; r++, to += n, next_row(j, index)) {
-            int64_t at = row_source(j, index);
-            for (int64_t i = 0; i < n; i++) {
-                to[i] = at < 0 || map[i] < 0 ? j->value : from[at + map[i]];
-            }
-        }
+        cpu_stretch s = {.n = j->wide_size / n, .cost = n};
+        while (st == TN_OK && cpu_next_stretch(&s))
+            for (int64_t r = s.begin; r < s.end && st == TN_OK; r++, to += n, next_row(j, index))
+                st = pad_row(j, from, row_source(j, index), to);
+        if (st == TN_OK) st = s.st;
     }
-    return TN_OK;
+    return st;
 }
 
 static tn_status pad_run(const tn_call *call, const tn_view *x, const tn_view *out, tn_ints pad,
@@ -135,25 +143,35 @@ static tn_status pad_mode(const tn_call *call, const void *args) {
 }
 
 #if TMPL_IS_FLOAT || TMPL_IS_COMPLEX
+static tn_status pad_backward_row(const pad_job *j, const T *from, int64_t at, T *to) {
+    const int64_t *map = j->map[j->ndim - 1];
+    cpu_stretch s = {.n = at < 0 ? 0 : j->wide[j->ndim - 1], .cost = 1};
+    while (cpu_next_stretch(&s)) {
+        for (int64_t i = s.begin; i < s.end; i++) {
+            if (map[i] < 0) continue;
+            A sum = LOAD(to[at + map[i]]) + LOAD(from[i]);
+            to[at + map[i]] = STORE(sum);
+        }
+    }
+    return s.st;
+}
+
 static tn_status pad_backward_leads(void *arg, int64_t begin, int64_t end) {
     const pad_job *j = arg;
     int64_t n = j->wide[j->ndim - 1];
-    const int64_t *map = j->map[j->ndim - 1];
-    for (int64_t l = begin; l < end; l++) {
+    tn_status st = TN_OK;
+    for (int64_t l = begin; l < end && st == TN_OK; l++) {
         int64_t index[TN_MAX_DIMS] = {0};
         const T *from = j->from + l * j->wide_size;
         T *to = j->to + l * j->narrow_size;
         memset(to, 0, (size_t)j->narrow_size * sizeof(T));
-        for (int64_t r = 0; r < j->wide_size / n; r++, from += n, next_row(j, index)) {
-            int64_t at = row_source(j, index);
-            for (int64_t i = 0; at >= 0 && i < n; i++) {
-                if (map[i] < 0) continue;
-                A sum = LOAD(to[at + map[i]]) + LOAD(from[i]);
-                to[at + map[i]] = STORE(sum);
-            }
-        }
+        cpu_stretch s = {.n = j->wide_size / n, .cost = n};
+        while (st == TN_OK && cpu_next_stretch(&s))
+            for (int64_t r = s.begin; r < s.end && st == TN_OK; r++, from += n, next_row(j, index))
+                st = pad_backward_row(j, from, row_source(j, index), to);
+        if (st == TN_OK) st = s.st;
     }
-    return TN_OK;
+    return st;
 }
 
 static tn_status pad_backward(const tn_call *call, const void *args) {

@@ -52,6 +52,12 @@ static int64_t planes_of(const tn_view *v) {
     return n;
 }
 
+/* About how many elements a window reads. */
+static int64_t window_cost(const job *j) {
+    if (j->adaptive) return 1 + j->h * j->w / (j->oh * j->ow);
+    return room_mul(j->kh, j->kw);
+}
+
 /* ---- Maximum ----------------------------------------------------------------------------------*/
 
 /* Whether v takes the place of best: larger, or the first NaN. */
@@ -86,14 +92,17 @@ static void max_range(int64_t o, int64_t k, int64_t stride, int64_t pad, int64_t
 
 /* Windows of two by two that neither overlap nor leave the plane. Each step compares and selects in
  * loops without branches, which become vector code. */
-static void max_plane_2x2(const job *j, const T *x, T *y, int64_t *index) {
+static tn_status max_plane_2x2(const job *j, const T *x, T *y, int64_t *index) {
     enum { RUN = 64 };
     A best[RUN];
     int32_t tap[RUN];
-    for (int64_t oy = 0; oy < j->oh; oy++, y += j->ow, index += j->ow) {
-        const T *top = x + 2 * oy * j->w, *low = top + j->w;
-        for (int64_t o = 0; o < j->ow; o += RUN, top += 2 * RUN, low += 2 * RUN) {
-            int64_t n = j->ow - o < RUN ? j->ow - o : RUN, at = 2 * oy * j->w + 2 * o;
+    int64_t runs = (j->ow + RUN - 1) / RUN;
+    cpu_stretch s = {.n = j->oh * runs, .cost = 4 * RUN};
+    while (cpu_next_stretch(&s)) {
+        for (int64_t r = s.begin; r < s.end; r++) {
+            int64_t oy = r / runs, o = r % runs * RUN, n = j->ow - o < RUN ? j->ow - o : RUN;
+            int64_t at = 2 * oy * j->w + 2 * o;
+            const T *top = x + at, *low = top + j->w;
             for (int64_t i = 0; i < n; i++) {
                 A a = LOAD(top[2 * i]), b = LOAD(top[2 * i + 1]);
                 int better = beats(b, a);
@@ -108,35 +117,49 @@ static void max_plane_2x2(const job *j, const T *x, T *y, int64_t *index) {
                 best[i] = better ? m : best[i];
                 tap[i] = better ? (int)j->w + right : tap[i];
             }
+            o += oy * j->ow;
             for (int64_t i = 0; i < n; i++) y[o + i] = STORE(best[i]);
             for (int64_t i = 0; i < n; i++) index[o + i] = at + 2 * i + tap[i];
         }
     }
+    return s.st;
+}
+
+static tn_status max_row(const job *j, int64_t oy, const T *x, T *y, int64_t *index) {
+    int64_t ys[2], xs[2];
+    cpu_stretch s = {.n = j->ow, .cost = window_cost(j)};
+    max_range(oy, j->kh, j->sh, j->ph, j->dh, j->h, ys);
+    while (cpu_next_stretch(&s)) {
+        for (int64_t ox = s.begin; ox < s.end; ox++) {
+            int64_t i = oy * j->ow + ox;
+            max_range(ox, j->kw, j->sw, j->pw, j->dw, j->w, xs);
+            max_window(x, j->w, ys, xs, j->dh, j->dw, y + i, index + i);
+        }
+    }
+    return s.st;
+}
+
+static tn_status max_plane(const job *j, const T *x, T *y, int64_t *index) {
+    tn_status st = TN_OK;
+    cpu_stretch s = {.n = j->oh, .cost = room_mul(j->ow, window_cost(j))};
+    while (st == TN_OK && cpu_next_stretch(&s))
+        for (int64_t oy = s.begin; oy < s.end && st == TN_OK; oy++)
+            st = max_row(j, oy, x, y, index);
+    return st ? st : s.st;
 }
 
 static tn_status max_planes(void *arg, int64_t begin, int64_t end) {
     const job *j = arg;
     int simple = j->kh == 2 && j->kw == 2 && j->sh == 2 && j->sw == 2 && j->ph == 0 && j->pw == 0 &&
                  j->dh == 1 && j->dw == 1 && 2 * j->oh <= j->h && 2 * j->ow <= j->w;
-    for (int64_t p = begin; p < end; p++) {
+    tn_status st = TN_OK;
+    for (int64_t p = begin; p < end && st == TN_OK; p++) {
         const T *x = j->x + p * j->h * j->w;
         T *y = j->y + p * j->oh * j->ow;
         int64_t *index = j->index + p * j->oh * j->ow;
-        if (simple) {
-            max_plane_2x2(j, x, y, index);
-            continue;
-        }
-        for (int64_t oy = 0; oy < j->oh; oy++) {
-            int64_t ys[2], xs[2];
-            max_range(oy, j->kh, j->sh, j->ph, j->dh, j->h, ys);
-            for (int64_t ox = 0; ox < j->ow; ox++) {
-                int64_t i = oy * j->ow + ox;
-                max_range(ox, j->kw, j->sw, j->pw, j->dw, j->w, xs);
-                max_window(x, j->w, ys, xs, j->dh, j->dw, y + i, index + i);
-            }
-        }
+        st = simple ? max_plane_2x2(j, x, y, index) : max_plane(j, x, y, index);
     }
-    return TN_OK;
+    return st;
 }
 
 static tn_status max_pool2d(const tn_call *call, const void *args) {
@@ -184,16 +207,19 @@ static tn_status max_backward_planes(void *arg, int64_t begin, int64_t end) {
     tn_status st = plane_room(j, &bytes, &room);
     if (st) return st;
     A *sum = room;
-    for (int64_t p = begin; p < end; p++) {
+    for (int64_t p = begin; p < end && st == TN_OK; p++) {
         const T *g = j->x + p * n;
         const int64_t *index = j->index_in + p * n;
+        cpu_stretch s = {.n = n, .cost = 1};
         if (!places_fit(index, n, size)) {
             st = TN_E_INDEX;
             break;
         }
         memset(sum, 0, (size_t)size * sizeof(A));
-        for (int64_t i = 0; i < n; i++) sum[index[i]] += LOAD(g[i]);
+        while (cpu_next_stretch(&s))
+            for (int64_t i = s.begin; i < s.end; i++) sum[index[i]] += LOAD(g[i]);
         plane_done(j, sum, j->y + p * size);
+        st = s.st;
     }
     cpu_free(NULL, 0, room, bytes);
     return st;
@@ -216,10 +242,12 @@ static tn_status gather_planes(void *arg, int64_t begin, int64_t end) {
     const job *j = arg;
     int64_t n = j->oh * j->ow;
     if (!places_fit(j->index_in + begin * n, (end - begin) * n, j->h * j->w)) return TN_E_INDEX;
-    for (int64_t i = begin * n; i < end * n; i++) {
-        j->y[i] = j->x[i / n * j->h * j->w + j->index_in[i]];
+    cpu_stretch s = {.n = (end - begin) * n, .cost = 1};
+    while (cpu_next_stretch(&s)) {
+        for (int64_t i = begin * n + s.begin; i < begin * n + s.end; i++)
+            j->y[i] = j->x[i / n * j->h * j->w + j->index_in[i]];
     }
-    return TN_OK;
+    return s.st;
 }
 
 static tn_status max_pool2d_gather(const tn_call *call, const void *args) {
@@ -284,33 +312,29 @@ TMPL_INLINE void average_strip(const T *x, int64_t w, int64_t kh, int64_t kw, in
     for (int64_t o = 0; o < n; o++) y[o] = STORE(sum[o] * scale);
 }
 
-static void average_side_by_side(const job *j, const T *x, T *y) {
+static tn_status average_side_by_side(const job *j, const T *x, T *y) {
     A scale = (A)1 / (A)(j->divisor ? j->divisor : j->kh * j->kw);
-    for (int64_t oy = 0; oy < j->oh; oy++) {
-        const T *row = x + oy * j->sh * j->w;
-        for (int64_t ox = 0; ox < j->ow; ox += STRIP) {
+    int64_t strips = (j->ow + STRIP - 1) / STRIP;
+    cpu_stretch s = {.n = j->oh * strips, .cost = room_mul(STRIP, window_cost(j))};
+    while (cpu_next_stretch(&s)) {
+        for (int64_t i = s.begin; i < s.end; i++) {
+            int64_t oy = i / strips, ox = i % strips * STRIP;
             int64_t n = j->ow - ox < STRIP ? j->ow - ox : STRIP;
+            const T *row = x + oy * j->sh * j->w;
             if (j->kw == 2 && j->kh == 2)
                 average_strip(row + ox * 2, j->w, 2, 2, n, scale, y + oy * j->ow + ox);
             else
                 average_strip(row + ox * j->kw, j->w, j->kh, j->kw, n, scale, y + oy * j->ow + ox);
         }
     }
+    return s.st;
 }
 
-static tn_status average_planes(void *arg, int64_t begin, int64_t end) {
-    const job *j = arg;
+static tn_status average_plane(const job *j, const T *x, T *y) {
     int64_t at[4];
-    bool whole = !j->adaptive && !j->ph && !j->pw && j->sw == j->kw &&
-                 (j->oh - 1) * j->sh + j->kh <= j->h && j->ow * j->kw <= j->w;
-    for (int64_t p = begin; p < end; p++) {
-        if (whole) {
-            average_side_by_side(j, j->x + p * j->h * j->w, j->y + p * j->oh * j->ow);
-            continue;
-        }
-        const T *x = j->x + p * j->h * j->w;
-        T *y = j->y + p * j->oh * j->ow;
-        for (int64_t i = 0; i < j->oh * j->ow; i++) {
+    cpu_stretch s = {.n = j->oh * j->ow, .cost = window_cost(j)};
+    while (cpu_next_stretch(&s)) {
+        for (int64_t i = s.begin; i < s.end; i++) {
             A scale = average_window(j, i / j->ow, i % j->ow, at), sum = 0;
             for (int64_t iy = at[0]; iy < at[1]; iy++) {
                 for (int64_t ix = at[2]; ix < at[3]; ix++) sum += LOAD(x[iy * j->w + ix]);
@@ -318,7 +342,20 @@ static tn_status average_planes(void *arg, int64_t begin, int64_t end) {
             y[i] = STORE(sum * scale);
         }
     }
-    return TN_OK;
+    return s.st;
+}
+
+static tn_status average_planes(void *arg, int64_t begin, int64_t end) {
+    const job *j = arg;
+    tn_status st = TN_OK;
+    bool whole = !j->adaptive && !j->ph && !j->pw && j->sw == j->kw &&
+                 (j->oh - 1) * j->sh + j->kh <= j->h && j->ow * j->kw <= j->w;
+    for (int64_t p = begin; p < end && st == TN_OK; p++) {
+        const T *x = j->x + p * j->h * j->w;
+        T *y = j->y + p * j->oh * j->ow;
+        st = whole ? average_side_by_side(j, x, y) : average_plane(j, x, y);
+    }
+    return st;
 }
 
 static tn_status average_backward_planes(void *arg, int64_t begin, int64_t end) {
@@ -329,19 +366,23 @@ static tn_status average_backward_planes(void *arg, int64_t begin, int64_t end) 
     tn_status st = plane_room(j, &bytes, &room);
     if (st) return st;
     A *sum = room;
-    for (int64_t p = begin; p < end; p++) {
+    for (int64_t p = begin; p < end && st == TN_OK; p++) {
         const T *g = j->x + p * j->oh * j->ow;
+        cpu_stretch s = {.n = j->oh * j->ow, .cost = window_cost(j)};
         memset(sum, 0, (size_t)size * sizeof(A));
-        for (int64_t i = 0; i < j->oh * j->ow; i++) {
-            A scale = average_window(j, i / j->ow, i % j->ow, at), v = LOAD(g[i]) * scale;
-            for (int64_t iy = at[0]; iy < at[1]; iy++) {
-                for (int64_t ix = at[2]; ix < at[3]; ix++) sum[iy * j->w + ix] += v;
+        while (cpu_next_stretch(&s)) {
+            for (int64_t i = s.begin; i < s.end; i++) {
+                A scale = average_window(j, i / j->ow, i % j->ow, at), v = LOAD(g[i]) * scale;
+                for (int64_t iy = at[0]; iy < at[1]; iy++) {
+                    for (int64_t ix = at[2]; ix < at[3]; ix++) sum[iy * j->w + ix] += v;
+                }
             }
         }
         plane_done(j, sum, j->y + p * size);
+        st = s.st;
     }
     cpu_free(NULL, 0, room, bytes);
-    return TN_OK;
+    return st;
 }
 
 static tn_status average(const tn_call *call, job *j, const tn_view *x, const tn_view *y) {

@@ -67,28 +67,38 @@ static void linear_taps(int64_t in, int64_t out, int corners, tn_opt_float scale
     }
 }
 
-static tn_status up_planes(void *arg, int64_t begin, int64_t end) {
-    const resample_job *j = arg;
-    for (int64_t p = begin; p < end; p++) {
-        const T *x = j->x + p * j->h * j->w;
-        T *y = j->y + p * j->oh * j->ow;
-        for (int64_t oy = 0; oy < j->oh; oy++) {
-            const T *a = x + j->ty[oy].lo * j->w, *b = x + j->ty[oy].hi * j->w;
-            A wy = (A)j->ty[oy].w;
-            for (int64_t ox = 0; ox < j->ow; ox++) {
-                const tap *t = &j->tx[ox];
-                if (wy == 0 && t->w == 0.0) {
-                    y[oy * j->ow + ox] = a[t->lo];
-                    continue;
-                }
-                A wx = (A)t->w;
-                A top = LOAD(a[t->lo]) * (1 - wx) + LOAD(a[t->hi]) * wx;
-                A low = LOAD(b[t->lo]) * (1 - wx) + LOAD(b[t->hi]) * wx;
-                y[oy * j->ow + ox] = STORE((A)(top * (1 - wy) + low * wy));
+static tn_status up_row(const resample_job *j, int64_t oy, const T *x, T *y) {
+    const T *a = x + j->ty[oy].lo * j->w, *b = x + j->ty[oy].hi * j->w;
+    A wy = (A)j->ty[oy].w;
+    cpu_stretch s = {.n = j->ow, .cost = 1};
+    while (cpu_next_stretch(&s)) {
+        for (int64_t ox = s.begin; ox < s.end; ox++) {
+            const tap *t = &j->tx[ox];
+            if (wy == 0 && t->w == 0.0) {
+                y[ox] = a[t->lo];
+                continue;
             }
+            A wx = (A)t->w;
+            A top = LOAD(a[t->lo]) * (1 - wx) + LOAD(a[t->hi]) * wx;
+            A low = LOAD(b[t->lo]) * (1 - wx) + LOAD(b[t->hi]) * wx;
+            y[ox] = STORE((A)(top * (1 - wy) + low * wy));
         }
     }
-    return TN_OK;
+    return s.st;
+}
+
+/* Rows of all planes. */
+static tn_status up_planes(void *arg, int64_t begin, int64_t end) {
+    const resample_job *j = arg;
+    tn_status st = TN_OK;
+    for (int64_t p = begin; p < end && st == TN_OK; p++) {
+        cpu_stretch s = {.n = j->oh, .cost = j->ow};
+        while (st == TN_OK && cpu_next_stretch(&s))
+            for (int64_t oy = s.begin; oy < s.end && st == TN_OK; oy++)
+                st = up_row(j, oy, j->x + p * j->h * j->w, j->y + (p * j->oh + oy) * j->ow);
+        if (st == TN_OK) st = s.st;
+    }
+    return st;
 }
 
 static tn_status taps_for(const tn_call *call, const tn_view *small, const tn_view *large,
@@ -128,6 +138,23 @@ static tn_status upsample_nearest2d(const tn_call *call, const void *args) {
     return up_run(call, &j, a->input, a->out, up_planes);
 }
 
+static tn_status down_row(const resample_job *j, int64_t oy, const T *g, A *sum) {
+    A *a = sum + j->ty[oy].lo * j->w, *b = sum + j->ty[oy].hi * j->w;
+    A wy = (A)j->ty[oy].w;
+    cpu_stretch s = {.n = j->ow, .cost = 1};
+    while (cpu_next_stretch(&s)) {
+        for (int64_t ox = s.begin; ox < s.end; ox++) {
+            const tap *t = &j->tx[ox];
+            A v = LOAD(g[ox]), wx = (A)t->w;
+            a[t->lo] += v * (1 - wy) * (1 - wx);
+            a[t->hi] += v * (1 - wy) * wx;
+            b[t->lo] += v * wy * (1 - wx);
+            b[t->hi] += v * wy * wx;
+        }
+    }
+    return s.st;
+}
+
 static tn_status down_planes(void *arg, int64_t begin, int64_t end) {
     const resample_job *j = arg;
     int64_t size = room_mul(j->h, j->w);
@@ -136,26 +163,18 @@ static tn_status down_planes(void *arg, int64_t begin, int64_t end) {
     tn_status st = cpu_room(size, sizeof(A), &bytes, &room);
     if (st) return st;
     A *sum = room;
-    for (int64_t p = begin; p < end; p++) {
-        const T *g = j->x + p * j->oh * j->ow;
+    for (int64_t p = begin; p < end && st == TN_OK; p++) {
         T *y = j->y + p * size;
+        cpu_stretch s = {.n = j->oh, .cost = j->ow};
         memset(sum, 0, (size_t)size * sizeof(A));
-        for (int64_t oy = 0; oy < j->oh; oy++) {
-            A *a = sum + j->ty[oy].lo * j->w, *b = sum + j->ty[oy].hi * j->w;
-            A wy = (A)j->ty[oy].w;
-            for (int64_t ox = 0; ox < j->ow; ox++) {
-                const tap *t = &j->tx[ox];
-                A v = LOAD(g[oy * j->ow + ox]), wx = (A)t->w;
-                a[t->lo] += v * (1 - wy) * (1 - wx);
-                a[t->hi] += v * (1 - wy) * wx;
-                b[t->lo] += v * wy * (1 - wx);
-                b[t->hi] += v * wy * wx;
-            }
-        }
+        while (st == TN_OK && cpu_next_stretch(&s))
+            for (int64_t oy = s.begin; oy < s.end && st == TN_OK; oy++)
+                st = down_row(j, oy, j->x + (p * j->oh + oy) * j->ow, sum);
         for (int64_t i = 0; i < size; i++) y[i] = STORE(sum[i]);
+        if (st == TN_OK) st = s.st;
     }
     cpu_free(NULL, 0, room, bytes);
-    return TN_OK;
+    return st;
 }
 
 static tn_status upsample_nearest2d_backward(const tn_call *call, const void *args) {
