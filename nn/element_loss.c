@@ -246,6 +246,8 @@ tn_status tni_composite_l1_loss(const void *args, tn_tensor **rets) {
 
 tn_status tni_composite_smooth_l1_loss(const void *args, tn_tensor **rets) {
     const tn_smooth_l1_loss_args *a = args;
+    if (a->beta < 0.0)
+        return tn_fail(TN_E_STATE, 3, "smooth_l1_loss does not support negative values for beta.");
     int64_t how = a->beta == 0.0 ? TN_ELEMENT_LOSS_ABSOLUTE : TN_ELEMENT_LOSS_SMOOTH;
     comparison c = {how, a->beta, a->input, a->target, NULL, NULL};
     return reduce(&c, a->reduction, NULL, rets);

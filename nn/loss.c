@@ -382,3 +382,40 @@ tn_status tni_check_multi_margin_loss(const void *args) {
                        (long long)classes, tni_shape_text_of(a->weight));
     return TN_OK;
 }
+
+/* ---- Distances of pairs --------------------------------------------------------------------------*/
+
+tn_status tni_check_margin_ranking_loss(const void *args) {
+    const tn_margin_ranking_loss_args *a = args;
+    if (a->input1->ndim == a->target->ndim && a->input2->ndim == a->target->ndim) return TN_OK;
+    return tn_fail(TN_E_SHAPE, 2,
+                   "margin_ranking_loss : All input tensors should have same dimension but got "
+                   "sizes: input1: %s, input2: %s, target: %s",
+                   tni_shape_text_of(a->input1), tni_shape_text_of(a->input2),
+                   tni_shape_text_of(a->target));
+}
+
+tn_status tni_check_cosine_embedding_loss(const void *args) {
+    const tn_cosine_embedding_loss_args *a = args;
+    int32_t ndim = a->target->ndim;
+    if (ndim > 1)
+        return tn_fail(TN_E_SHAPE, 2,
+                       "0D or 1D target tensor expected, multi-target not supported");
+    if (a->input1->ndim == ndim + 1 && a->input2->ndim == ndim + 1) return TN_OK;
+    return tn_fail(TN_E_SHAPE, 0,
+                   "%dD target tensor expects %dD input tensors, but found inputs with sizes %s "
+                   "and %s.",
+                   (int)ndim, (int)ndim + 1, tni_shape_text_of(a->input1),
+                   tni_shape_text_of(a->input2));
+}
+
+tn_status tni_check_triplet_margin_loss(const void *args) {
+    const tn_triplet_margin_loss_args *a = args;
+    int32_t ndim = a->anchor->ndim;
+    if (a->positive->ndim == ndim && a->negative->ndim == ndim) return TN_OK;
+    return tn_fail(TN_E_SHAPE, 0,
+                   "The anchor, positive, and negative tensors are expected to have the same "
+                   "number of dimensions, but got: anchor %dD, positive %dD, and negative %dD "
+                   "inputs",
+                   (int)ndim, (int)a->positive->ndim, (int)a->negative->ndim);
+}

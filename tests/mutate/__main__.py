@@ -27,7 +27,7 @@ def python(names: str) -> list[str]:
     return [f"tests/python/test_{name}.py" for name in names.split()]
 
 
-LAYERS = python("module layers layer_tools containers module_call parametrize prune")
+LAYERS = python("module layers layer_errors layer_tools containers module_call parametrize prune")
 STEPS = python("optim optimizer schedules foreach amp fused")
 # Which tests look at a room's code, the first that fits.
 ROOMS = {

@@ -438,7 +438,10 @@ class MultiMarginLoss(_WeightedLoss):
         if p not in (1, 2):
             raise ValueError("only p == 1 and p == 2 supported")
         if weight is not None and weight.dim() != 1:
-            raise AssertionError(f"weight must be 1-dimensional, got {weight.dim()} dimensions")
+            raise ValueError(
+                "MultiMarginLoss: expected weight to be None or 1D tensor, "
+                f"got {weight.dim()}D instead"
+            )
         self.p = p
         self.margin = margin
 

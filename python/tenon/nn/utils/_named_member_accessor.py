@@ -125,3 +125,7 @@ class NamedMemberAccessor:
         """Both."""
         yield from self.named_parameters(remove_duplicate)
         yield from self.named_buffers(remove_duplicate)
+
+    def named_modules(self, remove_duplicate: bool = True) -> Iterable[tuple[str, Module]]:
+        """The module itself and all below it, and their paths."""
+        return self.module.named_modules(remove_duplicate=remove_duplicate)

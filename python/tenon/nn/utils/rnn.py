@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tenon
@@ -111,6 +111,11 @@ def pad_sequence(
     """Stacks sequences (L_i, *) into (max L, B, *), or (B, max L, *) with batch_first."""
     if isinstance(sequences, Tensor):
         sequences = sequences.unbind(0)
+    elif not isinstance(sequences, Iterable):
+        raise RuntimeError(
+            "pad_sequence: Expected iterable for input sequences, but got arg of type: "
+            f"{type(sequences)}"
+        )
     sequences = list(sequences)
     if not sequences:
         raise RuntimeError("received an empty list of sequences")
