@@ -48,6 +48,7 @@ typedef struct tni_pnode {
     int32_t *given;    /* op->nout: the value that result i is written into, or TNI_P_NONE */
     tni_pderived *derived;
     int32_t nderived;
+    int32_t scope;   /* tn_program_set_scope's number when it was recorded; files have none */
     uint8_t no_grad; /* ran with gradients off, in a recording that began with them on */
     uint8_t cast;    /* dtype + 1 of autocast, 0: off */
     uint8_t fresh;   /* no result shared memory with an input when it was recorded */

@@ -23,6 +23,7 @@ typedef struct recorder {
     tn_tensor **held;
     int32_t nheld, held_room;
     bool no_grad; /* gradients were off when it began */
+    int32_t scope;
     bool tolerant, paused;
     tn_status broken;
     char *why; /* owned */
@@ -166,7 +167,7 @@ static void set_modes(const recorder *r, tni_pnode *n, const void *args) {
 
 /* Appends the node of a call that is about to run; its results come later. */
 static tn_status freeze(recorder *r, const tn_op *op, const void *args, tni_pnode *ret_node) {
-    tni_pnode n = {.op = op};
+    tni_pnode n = {.op = op, .scope = r->scope};
     bool list = op->flags & TNI_OP_LIST_OUT;
     if (op->args_bytes > TNI_MAX_ARGS_BYTES)
         return tn_fail(TN_E_UNSUPPORTED, -1, "%s has more arguments than a program can hold",
@@ -423,6 +424,12 @@ int tn_program_is_recording(void) { return active && !active->paused; }
 static tn_status check_recording(const tn_program *p) {
     if (p && active && active->p == p) return TN_OK;
     return tn_fail(TN_E_STATE, 0, "the calling thread does not record this program");
+}
+
+tn_status tn_program_set_scope(tn_program *p, int32_t scope) {
+    TN_TRY(check_recording(p));
+    active->scope = scope;
+    return TN_OK;
 }
 
 tn_status tn_program_tolerate(tn_program *p) {

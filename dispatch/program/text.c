@@ -419,7 +419,7 @@ static void put_json_node(printer *w, const tni_pnode *n) {
     put_quoted(&w->s, n->op->info.name);
     tni_sink_text(&w->s, ", \"version\": %d, \"list\": ", (int)n->op->version);
     put_bool(w, list);
-    tni_sink_text(&w->s, ", \"no_grad\": ");
+    tni_sink_text(&w->s, ", \"scope\": %d, \"no_grad\": ", (int)n->scope);
     put_bool(w, n->no_grad);
     tni_sink_text(&w->s, ", \"fresh\": ");
     put_bool(w, n->fresh);

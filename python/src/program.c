@@ -117,6 +117,14 @@ static PyObject *tolerate(PyObject *unused, PyObject *o) {
     return program_of(o, &p) ? none_or_raise(tn_program_tolerate(p)) : NULL;
 }
 
+static PyObject *set_scope(PyObject *unused, PyObject *args) {
+    tn_program *p;
+    int scope;
+    (void)unused;
+    if (!PyArg_ParseTuple(args, "O&i:_program_set_scope", program_of, &p, &scope)) return NULL;
+    return none_or_raise(tn_program_set_scope(p, scope));
+}
+
 static PyObject *pause_(PyObject *unused, PyObject *args) {
     tn_program *p;
     int on;
@@ -362,6 +370,7 @@ static PyMethodDef functions[] = {
     {"_program_cancel", cancel, METH_O, "Gives the recording up."},
     {"_program_reads", reads, METH_O, "How often values were looked at, and where first."},
     {"_program_tolerate", tolerate, METH_O, "What cannot be recorded runs all the same."},
+    {"_program_set_scope", set_scope, METH_VARARGS, "(program, number)"},
     {"_program_pause", pause_, METH_VARARGS, "(program, on)"},
     {"_program_value", value, METH_VARARGS, "(program, tensor): which value it is."},
     {"_program_position", position, METH_O, "How many nodes there are so far."},

@@ -81,6 +81,10 @@ class _Runs:
         self.__dict__["_names"] = note.get("arguments", [])
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
+        return self._outputs.build(self.program(*self._tensors(args, kwargs)))
+
+    def _tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        """The tensors of a call's arguments, which are like those of the recording."""
         layout, tensors = Layout.of(self._arguments(args, kwargs), "inputs of a program")
         if not layout.matches(self._inputs):
             wanted = _pytree.treespec_pprint(self._inputs.spec)
@@ -89,7 +93,7 @@ class _Runs:
                 f"a tensor or {[v for v in self._inputs.fixed if v is not None]}), and was called "
                 f"with {_pytree.treespec_pprint(layout.spec)}"
             )
-        return self._outputs.build(self.program(*tensors))
+        return tensors
 
     def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Named arguments go where they were when the program was recorded."""

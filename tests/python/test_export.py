@@ -45,7 +45,8 @@ def test_free_batch_in_modes_and_files() -> None:
         args = example(n)
         for runs in (ep.module(), again.module()):
             assert_same(runs(*args), net(*args))
-        flat = ep.graph_module(args[0], args[1]["y"])
+        weights = [ep.state_dict[n] for n in ("fc.weight", "fc.bias", "shift")]
+        flat = ep.graph_module(*weights, args[0], args[1]["y"])
         assert tn.equal(flat[0], net(*args)["flat"])
     with pytest.raises(RuntimeError, match=r"batch \(1 to 64\)"):
         ep.module()(*example(65))
@@ -124,14 +125,14 @@ def test_what_is_refused() -> None:
 def test_graphs_are_changed_and_run() -> None:
     """A graph module of an export is one like any other."""
     net = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
-    gm = export(net, (tn.randn(2, 4),), dynamic_shapes=({0: Dim("n")},)).graph_module
+    gm = export(net, (tn.randn(2, 4),), dynamic_shapes=({0: Dim("n")},)).module()
     for node in gm.graph.nodes:
         if node.op == "call_function" and node.target.__name__ == "relu":
             node.target = tn.tanh
     gm.graph.lint()
     gm.recompile()
     x = tn.randn(5, 4)
-    assert tn.allclose(gm(x)[0], net[2](tn.tanh(net[0](x))))
+    assert tn.allclose(gm(x), net[2](tn.tanh(net[0](x))))
 
 
 def test_graphs_with_writes_and_modes() -> None:

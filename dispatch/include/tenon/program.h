@@ -83,6 +83,8 @@ TN_API int tn_program_is_recording(void); /* on the calling thread; not while it
 TN_API tn_status tn_program_tolerate(tn_program *p);
 /* Whether operators are left out for a while: their results may be declared as inputs afterwards. */
 TN_API tn_status tn_program_pause(tn_program *p, int on);
+/* A number of the caller's that the nodes recorded from here on bear; 0 at first. JSON shows it. */
+TN_API tn_status tn_program_set_scope(tn_program *p, int32_t scope);
 /* Which value t is, as JSON counts them. */
 TN_API tn_status tn_program_value(tn_program *p, tn_tensor *t, int32_t *ret_value);
 /* Somebody is about to look at t's values: counted when they depend on inputs or random numbers. */

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
+from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property, partial
 from typing import Any
 
 from tenon import _C
@@ -127,15 +128,21 @@ def record(
     fn: Callable[[], Sequence[Any]],
     inputs: Mapping[str, Any],
     weights: Iterable[tuple[str, int, Any]] = (),
+    around: Callable[[Callable[[int], None]], AbstractContextManager[Any]] | None = None,
 ) -> tuple[Program, Sequence[Any]]:
-    """Calls `fn`, whose results are tensors; the program that it ran, and its results."""
+    """Calls `fn`, whose results are tensors; the program that it ran, and its results.
+
+    `around(set_scope)` is open meanwhile: set_scope gives the nodes that follow a number.
+    """
     program = _C._program_begin()
     try:
         for name, tensor in inputs.items():
             _C._program_input(program, tensor, name)
         for name, kind, tensor in weights:
             _C._program_weight(program, tensor, name, kind)
-        results = fn()
+        set_scope = partial(_C._program_set_scope, program)
+        with around(set_scope) if around is not None else nullcontext():
+            results = fn()
         _C._program_end(program, tuple(results))
     finally:
         _C._program_cancel(program)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import islice
 from typing import Any
 
 import tenon
 from tenon import _C, fx
 from tenon._program import Program
 from tenon._program.foreign import Call
+from tenon._tensor import aten
 
+_FORMS = {"max_dim": "max", "min_dim": "min"}  # operators whose name here is a form's there
 _FORMATS = ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d")
 
 
@@ -53,7 +56,20 @@ def value(data: Any, special: Callable[[str, dict[str, Any]], Any]) -> Any:
     return float(data["f"])
 
 
+def _overload(name: str, args: Any, kwargs: Any) -> Any:
+    """`ops.aten`'s name of an operator of the table, None: it has none."""
+    if name in _FORMS:
+        return getattr(aten.namespace, _FORMS[name]).dim
+    known = hasattr(tenon.Tensor if name.endswith("_") else _C._ops, name)
+    if not known and not hasattr(_C._nn, name):
+        return None
+    shown = [tenon.empty(0, device="meta") if isinstance(a, fx.Node) else a for a in args]
+    return aten.overload_for(name, tuple(shown), kwargs)
+
+
 class _Builder:
+    aten = False  # nodes call `ops.aten.add.Tensor` where that is an operator's name
+
     def __init__(self, program: Program) -> None:
         self.data, self.graph = program.data, fx.Graph()
         self.nodes: dict[int, fx.Node] = {}
@@ -104,6 +120,8 @@ class _Builder:
         if any(g is not None for g in given) and not node["in_place"] and not in_place:
             kwargs["out"] = given[0] if len(given) == 1 else tuple(given)
         fn: Any = getattr(tenon.Tensor, own) if in_place else op(node["op"])
+        if self.aten:
+            fn = _overload(own if in_place else node["op"], args, kwargs) or fn
         if node["no_grad"] or node["autocast"]:
             dtype = getattr(tenon, node["autocast"]) if node["autocast"] else None
             args, fn = (node["no_grad"], dtype, fn, *args), call_in_modes
@@ -160,7 +178,11 @@ class _Builder:
                 if call.position == position:
                     self.call(call)
             if position < end:
+                before = len(self.graph.nodes)
                 self.node(self.data["nodes"][position])
+                made = len(self.graph.nodes) - before
+                for node in islice(reversed(self.graph.nodes), made):
+                    node.meta["position"] = position
         self.graph.output(tuple(self.nodes[i] for i in gives))
         return fx.GraphModule(self.root, self.graph)
 

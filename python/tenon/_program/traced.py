@@ -90,6 +90,25 @@ def weights_of(module: Any) -> list[tuple[str, int, Any]]:
     return found + [(n, BUFFER, b) for n, b in module.named_buffers()]
 
 
+def write_back(module: Any, weights: Sequence[tuple[str, int, Any]]) -> None:
+    """A buffer that a call has replaced keeps its tensor and gets the values of the new one."""
+    for name, kind, before in weights:
+        owner = module.get_submodule(name.rpartition(".")[0]) if kind == BUFFER else None
+        now = None if owner is None else owner._buffers.get(name.rpartition(".")[2])
+        if now is None or now is before:
+            continue
+        if now.shape != before.shape or now.dtype != before.dtype:
+            raise RuntimeError(f"the call gives the buffer '{name}' another shape or dtype")
+        with tenon.no_grad():
+            before.copy_(now)
+        owner._buffers[name.rpartition(".")[2]] = before
+
+
+def key_text(key: Any) -> str:
+    """A step of the way to a leaf, in words."""
+    return str(getattr(key, "idx", getattr(key, "key", getattr(key, "name", ""))))
+
+
 def input_names(fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:
     """A name for each tensor among the arguments, from the function's own."""
     target = fn.forward if isinstance(fn, tenon.nn.Module) else fn
@@ -102,22 +121,24 @@ def input_names(fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, A
     for name, value in top:
         for path, leaf in _pytree.tree_leaves_with_path(value):
             if isinstance(leaf, tenon.Tensor):
-                text = name + "".join(f"_{getattr(k, 'idx', getattr(k, 'key', ''))}" for k in path)
-                names.append(text)
+                names.append("_".join([name, *map(key_text, path)]))
     return [n if names.count(n) == 1 else f"{n}_{i}" for i, n in enumerate(names)]
 
 
 @contextlib.contextmanager
 def unchanged(module: Any) -> Iterator[None]:
     """What a call changes in a module's buffers, and the random numbers it draws, is taken back."""
-    saved = [(b, b.detach().clone()) for _, kind, b in weights_of(module) if kind == BUFFER]
+    buffers = [(n, b) for n, kind, b in weights_of(module) if kind == BUFFER]
+    saved = [(n, b, b.detach().clone()) for n, b in buffers]
     state = tenon.get_rng_state()
     try:
         yield
     finally:
         tenon.set_rng_state(state)
         with tenon.no_grad():
-            for buffer, before in saved:
+            for name, buffer, before in saved:
+                owner, _, last = name.rpartition(".")
+                module.get_submodule(owner)._buffers[last] = buffer
                 buffer.copy_(before)
 
 
@@ -125,7 +146,11 @@ class Recording:
     """One call as a program, with what it took and gave."""
 
     def __init__(
-        self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        around: Callable[[Callable[[int], None]], Any] | None = None,
     ) -> None:
         self.layout, tensors = Layout.of((args, kwargs), "inputs of a trace")
         names = input_names(fn, args, kwargs)
@@ -136,12 +161,16 @@ class Recording:
         own = [t.detach().requires_grad_(t.requires_grad) for t in tensors]
         args, kwargs = self.layout.build(own)
 
+        weights = weights_of(fn)
+
         def call() -> list[Any]:
-            self.outputs, flat = Layout.of(fn(*args, **kwargs), "outputs of a trace")
+            given = fn(*args, **kwargs)
+            write_back(fn, weights)
+            self.outputs, flat = Layout.of(given, "outputs of a trace")
             return flat
 
         self.program, self.results = _program.record(
-            call, dict(zip(names, own, strict=True)), weights_of(fn)
+            call, dict(zip(names, own, strict=True)), weights, around
         )
         if not self.outputs.tensors:
             raise RuntimeError("a trace needs a tensor among its outputs")
@@ -173,14 +202,19 @@ def free_size(
     name: str,
     low: int,
     high: int,
+    rule: tuple[int, int] = (1, 0),
 ) -> None:
     """Makes one size of a recording free: that of each (tensor, dimension).
 
     The function is called with other sizes: one to see what follows from it, two to check. They
     lie apart, so that what is divided or cut off shows. RuntimeError says why it cannot be free.
+    `rule`: sizes are times * n + plus.
     """
     seen = tensors[chosen[0][0]].shape[chosen[0][1]]
-    wanted = (2 * seen + 1, seen + 1, max(seen // 2, low), 3 * seen + 2, seen + 2)
+    times, plus = rule
+    n, least = (seen - plus) // times, -((plus - low) // times)
+    counts = (2 * n + 1, n + 1, max(n // 2, least), 3 * n + 2, n + 2)
+    wanted = [times * count + plus for count in counts]
     sizes = [s for s in dict.fromkeys(wanted) if max(low, 1) <= s <= high and s != seen][:3]
     if len(sizes) < 2:
         raise RuntimeError(f"{name}: two sizes from {low} to {high} that are not {seen} are needed")

@@ -29,6 +29,12 @@ _ARITHMETIC = frozenset(
 )  # fmt: skip
 _COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "floor_divide"))
 _REDUCED = {"sum": "dim_IntList", "mean": "dim", "prod": "dim_int", "any": "dim", "all": "dim"}
+# Operators of which PyTorch calls one form alone.
+_ONE_FORM = {
+    "flatten": "using_ints", "softmax": "int", "log_softmax": "int", "transpose": "int",
+    "select": "int", "unbind": "int", "unflatten": "int", "split": "Tensor", "slice": "Tensor",
+    "index": "Tensor", "where": "self", "std": "correction", "var": "correction",
+}  # fmt: skip
 
 
 def _to_copy(x: Tensor, *, dtype: Any = None, device: Any = None, **kwargs: Any) -> Tensor:
@@ -184,6 +190,12 @@ def overload_for(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Op
         return packet.Tensor if isinstance(other, Tensor) else packet.Scalar
     if name == "pow":
         return packet.Tensor_Tensor if isinstance(other, Tensor) else packet.Tensor_Scalar
+    if name in _ONE_FORM:
+        return getattr(packet, _ONE_FORM[name])
+    if name in ("max", "min") and isinstance(other, Tensor):
+        return packet.other
+    if name in ("max", "min", "squeeze") and (other is not None or "dim" in kwargs):
+        return packet.dim
     if name in _REDUCED and (other is not None or "dim" in kwargs):
         return getattr(packet, _REDUCED[name])
     return packet.default

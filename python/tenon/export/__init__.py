@@ -6,234 +6,155 @@ returns an ExportedProgram. Files are those of `jit.save`: C programs run both.
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import json
 import os
-from dataclasses import dataclass
-from enum import Enum
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import tenon
 from tenon import _program, jit
-from tenon._program import BUFFER, COMMON, DEAD, FOLD, PARAMETER, Program
-from tenon._program.traced import Recording, free_size
+from tenon._program import COMMON, DEAD, FOLD
+from tenon._program.traced import Recording, free_size, unchanged
 from tenon._submodules import on_demand
+from tenon.export import exported_program, graph_signature
+from tenon.export.dynamic_shapes import (
+    AdditionalInputs,
+    Dim,
+    FreeSize,
+    ShapesCollection,
+    dims,
+    free_sizes,
+)
+from tenon.export.exported_program import (
+    ExportedProgram,
+    ModuleCallEntry,
+    ModuleCallSignature,
+)
+from tenon.export.graph_signature import ExportGraphSignature
+from tenon.export.unflatten import InterpreterModule, UnflattenedModule, unflatten
 from tenon.nn import Module
 from tenon.utils import _pytree
 
 __all__ = [
-    "Dim", "ExportGraphSignature", "ExportedProgram", "ModuleCallSignature", "dims", "export",
-    "load", "save",
+    "AdditionalInputs", "Dim", "ExportGraphSignature", "ExportedProgram", "InterpreterModule",
+    "ModuleCallEntry", "ModuleCallSignature", "ShapesCollection", "UnflattenedModule", "dims",
+    "export", "export_for_training", "exported_program", "graph_signature", "load",
+    "register_dataclass", "save", "unflatten",
 ]  # fmt: skip
 
-_ANY = (1 << 62) - 1
+
+# ---- Recording -----------------------------------------------------------------------------------
 
 
-class _Hint(Enum):
-    AUTO = 1
-    STATIC = 2
-    DYNAMIC = 3
+class _Scopes:
+    """Which module each node was called in: ways from the root, each step a path and which call."""
+
+    def __init__(self, root: Module) -> None:
+        self.paths = {id(m): n for n, m in root.named_modules() if n}
+        self.known: list[tuple[tuple[str, int], ...]] = [()]
+
+    @contextlib.contextmanager
+    def __call__(self, set_scope: Callable[[int], None]) -> Iterator[None]:
+        plain, inside, counts = Module.__call__, [0], dict.fromkeys(self.paths, 0)
+
+        def called(module: Module, *args: Any, **kwargs: Any) -> Any:
+            path = self.paths.get(id(module))
+            if path is None:
+                return plain(module, *args, **kwargs)
+            self.known.append((*self.known[inside[-1]], (path, counts[id(module)])))
+            counts[id(module)] += 1
+            inside.append(len(self.known) - 1)
+            set_scope(inside[-1])
+            try:
+                return plain(module, *args, **kwargs)
+            finally:
+                inside.pop()
+                set_scope(inside[-1])
+
+        Module.__call__ = called  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            Module.__call__ = plain  # type: ignore[method-assign]
 
 
-class Dim:
-    """A size that may differ, by name, within bounds."""
-
-    AUTO, STATIC, DYNAMIC = _Hint.AUTO, _Hint.STATIC, _Hint.DYNAMIC
-
-    def __init__(self, name: str, *, min: int | None = None, max: int | None = None) -> None:
-        if not str(name).isidentifier():
-            raise ValueError(f"Dim name must be a valid identifier, got {name}")
-        self.__name__ = name
-        self.min, self.max = 0 if min is None else min, _ANY if max is None else max
-        if self.max <= self.min:
-            raise ValueError(f"Cannot create Dim with inconsistent min={min}, max={max}")
-
-    def __repr__(self) -> str:
-        return f"Dim('{self.__name__}', min={self.min}, max={self.max})"
-
-
-def dims(*names: str, min: int | None = None, max: int | None = None) -> tuple[Dim, ...]:
-    """Several of them."""
-    return tuple(Dim(name, min=min, max=max) for name in names)
-
-
-# ---- Which sizes are free ------------------------------------------------------------------------
-
-
-def _of_tensor(given: Any, rank: int, where: str) -> dict[int, Any]:
-    """Dimension -> Dim or hint, for one tensor."""
-    if given is None:
-        return {}
-    if isinstance(given, (tuple, list)):
-        if len(given) != rank:
-            raise ValueError(f"dynamic_shapes{where}: {len(given)} sizes for {rank} dimensions")
-        given = dict(enumerate(given))
-    if not isinstance(given, dict):
-        raise ValueError(f"dynamic_shapes{where} is a dict, a tuple or None, not {given!r}")
-    found = {}
-    for dim, free in given.items():
-        if not isinstance(dim, int) or not -rank <= dim < rank:
-            raise ValueError(f"dynamic_shapes{where}: there is no dimension {dim} of {rank}")
-        if isinstance(free, int) or free is None or free is Dim.STATIC:
-            continue
-        if not isinstance(free, (Dim, _Hint)):
-            raise ValueError(f"dynamic_shapes{where}[{dim}] is a Dim, not {free!r}")
-        found[dim % rank] = free
+def _ties(mod: Module) -> dict[str, str]:
+    """Other names of parameters and buffers, and the ones that they are recorded under."""
+    found: dict[str, str] = {}
+    for members in (mod.named_parameters, mod.named_buffers):
+        first = {id(t): n for n, t in members()}
+        found |= {n: first[id(t)] for n, t in members(remove_duplicate=False)
+                  if first[id(t)] != n}  # fmt: skip
     return found
 
 
-def _match(example: Any, given: Any, where: str, out: list[dict[int, Any]]) -> None:
-    """Walks arguments and dynamic_shapes together; one entry for each tensor."""
-    if isinstance(example, tenon.Tensor):
-        out.append(_of_tensor(given, example.ndim, where))
-    elif isinstance(example, dict):
-        for key, part in example.items():
-            _match(part, (given or {}).get(key), f"{where}[{key!r}]", out)
-    elif isinstance(example, (tuple, list)):
-        parts = given if given is not None else [None] * len(example)
-        if not isinstance(parts, (tuple, list)) or len(parts) != len(example):
-            raise ValueError(f"dynamic_shapes{where} has another structure than the argument")
-        for i, (a, b) in enumerate(zip(example, parts, strict=True)):
-            _match(a, b, f"{where}[{i}]", out)
+def _transient(mod: Module) -> list[str]:
+    """Buffers that are no part of a state_dict."""
+    return [
+        f"{path}.{name}".lstrip(".")
+        for path, m in mod.named_modules()
+        for name in sorted(m._non_persistent_buffers_set)
+    ]
 
 
-def _free_sizes(
-    fn: Module, args: tuple[Any, ...], kwargs: dict[str, Any], given: Any
-) -> dict[str, tuple[Dim, list[tuple[int, int]]]]:
-    """Name -> the Dim and where it stands: (tensor, dimension)."""
-    if given is None:
-        return {}
-    import inspect
-
-    bound = inspect.signature(fn.forward).bind(*args, **kwargs).arguments
-    if isinstance(given, (tuple, list)):
-        if len(given) != len(bound):
-            raise ValueError(f"dynamic_shapes has {len(given)} entries for {len(bound)} arguments")
-        given = dict(zip(bound, given, strict=True))
-    unknown = set(given) - set(bound)
-    if unknown:
-        raise ValueError(
-            f"dynamic_shapes names '{sorted(unknown)[0]}', and the arguments are "
-            f"{', '.join(map(repr, bound))}"
-        )
-    found: list[dict[int, Any]] = []
-    for name, example in bound.items():
-        _match(example, given.get(name), f"['{name}']", found)
-    sizes: dict[str, tuple[Dim, list[tuple[int, int]]]] = {}
-    for i, free in enumerate(found):
-        for dim, wanted in free.items():
-            if isinstance(wanted, _Hint):
-                wanted = Dim(f"s{i}_{dim}", min=1)
-            sizes.setdefault(wanted.__name__, (wanted, []))[1].append((i, dim))
-    return sizes
+def _record(mod: Module, args: Any, kwargs: Any, scopes: Any = None) -> Recording:
+    with unchanged(mod):
+        return Recording(mod, args, kwargs, scopes)
 
 
-# ---- The exported program ------------------------------------------------------------------------
+def _free(recording: Recording, mod: Module, tensors: list[Any], size: FreeSize) -> None:
+    dim = size.dim
+    rule = (getattr(dim, "times", 1), getattr(dim, "plus", 0))
+    free_size(recording, mod, tensors, size.places, dim.__name__, max(dim.min, 0), dim.max, rule)
 
 
-@dataclass
-class ExportGraphSignature:
-    """Names of what goes into and comes out of a graph."""
-
-    user_inputs: tuple[str, ...]
-    user_outputs: tuple[str, ...]
-    parameters: tuple[str, ...]
-    buffers: tuple[str, ...]
-
-
-@dataclass
-class ModuleCallSignature:
-    """The structure of arguments and results."""
-
-    in_spec: _pytree.TreeSpec
-    out_spec: _pytree.TreeSpec
+def _together(size: FreeSize, hints: list[FreeSize], tensors: list[Any]) -> FreeSize:
+    """A hinted size with all others of the same value in the same dimension."""
+    (i, dim), made = size.places[0], FreeSize(size.dim, size.hint)
+    for other in hints:
+        for j, d in other.places:
+            if d == dim and tensors[j].shape[d] == tensors[i].shape[dim]:
+                made.places.append((j, d))
+    return made
 
 
-class ExportedProgram:
-    """A module's call as a graph, with its weights."""
+def _free_hints(
+    again: Callable[[], Recording], mod: Module, tensors: list[Any], sizes: list[FreeSize]
+) -> Recording:
+    """Frees sizes that must be free, and of those that may all that can. A size that is not free
+    alone may be so together with its equals; a failed attempt costs a recording."""
+    done = [s for s in sizes if s.hint is None]
+    hints = [s for s in sizes if s.hint is not None]
 
-    def __init__(self, program: Program, example_inputs: Any = None) -> None:
-        self.program = program
-        self.example_inputs = example_inputs
-        self._note = json.loads(program.note)
-        self._graph_module: Any = None
+    def attempt(wanted: list[FreeSize]) -> Recording:
+        recording = again()
+        for size in wanted:
+            _free(recording, mod, tensors, size)
+        return recording
 
-    @property
-    def graph_module(self) -> Any:
-        """The program as a GraphModule that takes its tensors and gives a tuple."""
-        if self._graph_module is None:
-            from tenon._program.as_fx import graph_module
-
-            self._graph_module = graph_module(self.program)
-        return self._graph_module
-
-    @property
-    def graph(self) -> Any:
-        return self.graph_module.graph
-
-    @property
-    def code(self) -> str:
-        return str(self.program)
-
-    def named_parameters(self) -> Any:
-        return ((n, t) for n, kind, t in self.program.weights if kind == PARAMETER)
-
-    def parameters(self) -> Any:
-        return (t for _, t in self.named_parameters())
-
-    def named_buffers(self) -> Any:
-        return ((n, t) for n, kind, t in self.program.weights if kind == BUFFER)
-
-    def buffers(self) -> Any:
-        return (t for _, t in self.named_buffers())
-
-    @property
-    def state_dict(self) -> dict[str, Any]:
-        return {**dict(self.named_parameters()), **dict(self.named_buffers())}
-
-    @property
-    def constants(self) -> dict[str, Any]:
-        plain = [t for _, kind, t in self.program.weights if kind not in (PARAMETER, BUFFER)]
-        return {f"constant{i}": t for i, t in enumerate(plain)}
-
-    @property
-    def graph_signature(self) -> ExportGraphSignature:
-        return ExportGraphSignature(
-            tuple(s[0] for s in self.program.inputs),
-            tuple(n.name for n in self.graph.output_node().args[0]),
-            tuple(n for n, _ in self.named_parameters()),
-            tuple(n for n, _ in self.named_buffers()),
-        )
-
-    @property
-    def call_spec(self) -> ModuleCallSignature:
-        note = self._note
-        return ModuleCallSignature(
-            _pytree.treespec_loads(note["inputs"]["spec"]),
-            _pytree.treespec_loads(note["outputs"]["spec"]),
-        )
-
-    @property
-    def range_constraints(self) -> dict[str, tuple[int, int]]:
-        """The bounds of each free size."""
-        return {s["name"]: (s["low"], s["high"]) for s in self.program.data["symbols"]}
-
-    def module(self) -> Module:
-        """What runs the program, called as the module was."""
-        made = jit._of_program(self.program)
-        wanted = set(self._note.get("grads", ()))
-        for name, p in made.named_parameters():
-            p.requires_grad_(name in wanted)
-        return made
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise RuntimeError(
-            "Unable to call ExportedProgram directly. You should use `exported_program.module()` "
-            "instead."
-        )
-
-    def __str__(self) -> str:
-        return f"ExportedProgram:\n{self.program}"
+    recording = attempt(done)
+    for size in hints:
+        taken = {place for s in done for place in s.places}
+        if set(size.places) <= taken:
+            continue
+        rest = [h for h in hints if not set(h.places) <= taken]
+        for wanted in (size, _together(size, rest, tensors)):
+            try:
+                recording = attempt([*done, wanted])
+            except MemoryError:
+                raise
+            except Exception as err:
+                failed = err
+                continue
+            done.append(wanted)
+            break
+        else:
+            if size.hint is Dim.DYNAMIC:
+                raise failed
+    return recording
 
 
 def export(
@@ -253,22 +174,47 @@ def export(
         raise ValueError("Exporting a ScriptModule is not supported: export the module itself")
     if not isinstance(args, tuple):
         raise TypeError(f"Expecting `args` to be a tuple of example inputs, got {type(args)}")
-    kwargs = kwargs or {}
-    sizes = _free_sizes(mod, args, kwargs, dynamic_shapes)
-    recording = Recording(mod, args, kwargs)
-    count, where = recording.program.reads
-    if count:
-        raise RuntimeError(
-            "export: the module looks at values of tensors, so that its course or a constant may "
-            "depend on them: use tenon.where, or compute it outside"
-            + (f"\n{where}" if where else "")
-        )
+    kwargs = _in_order(mod, args, kwargs or {})
+    sizes = free_sizes(mod, args, kwargs, dynamic_shapes)
     tensors = [t for t in _pytree.tree_leaves((args, kwargs)) if isinstance(t, tenon.Tensor)]
-    for name, (dim, chosen) in sizes.items():
-        free_size(recording, mod, tensors, chosen, name, max(dim.min, 0), dim.max)
+
+    def again() -> Recording:
+        nonlocal scopes
+        scopes = _Scopes(mod)
+        recording = _record(mod, args, kwargs, scopes)
+        count, where = recording.program.reads
+        if count:
+            raise RuntimeError(
+                "export: the module looks at values of tensors, so that its course or a constant "
+                "may depend on them: use tenon.where, or compute it outside"
+                + (f"\n{where}" if where else "")
+            )
+        return recording
+
+    scopes = _Scopes(mod)
+    recording = _free_hints(again, mod, tensors, sizes)
     recording.program.optimize(FOLD | COMMON | DEAD)
     jit._wrap(mod, recording)
+    note = json.loads(recording.program.note)
+    note["ties"], note["transient"] = _ties(mod), _transient(mod)
+    used = [n["scope"] for n in recording.program.data["nodes"]]
+    numbers = {scope: i for i, scope in enumerate(dict.fromkeys(used))}
+    note["scopes"] = [scopes.known[s] for s in numbers]
+    note["scope_of"] = [numbers[s] for s in used]
+    recording.program.note = json.dumps(note, sort_keys=True)
     return ExportedProgram(recording.program, (args, kwargs))
+
+
+def _in_order(mod: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Named arguments in the order of the signature."""
+    try:
+        bound = inspect.signature(mod.forward).bind(*args, **kwargs).arguments
+    except (TypeError, ValueError):
+        return kwargs
+    return {k: kwargs[k] for k in dict.fromkeys([*bound, *kwargs]) if k in kwargs}
+
+
+export_for_training = export
 
 
 # ---- Files ---------------------------------------------------------------------------------------
@@ -321,6 +267,10 @@ def register_dataclass(cls: type, *, serialized_type_name: str | None = None) ->
         lambda x: ([getattr(x, n) for n in names], None),
         lambda parts, _: cls(**dict(zip(names, parts, strict=True))),
         serialized_type_name=serialized_type_name,
+        flatten_with_keys_fn=lambda x: (
+            [(_pytree.GetAttrKey(n), getattr(x, n)) for n in names],
+            None,
+        ),
         to_dumpable_context=lambda c: c,
         from_dumpable_context=lambda c: c,
     )

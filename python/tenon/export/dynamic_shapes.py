@@ -1,0 +1,245 @@
+"""Which sizes of an exported program are free."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import tenon
+from tenon.nn import Module
+from tenon.utils import _pytree
+
+__all__ = ["AdditionalInputs", "Dim", "ShapesCollection", "dims"]
+
+_ANY = (1 << 62) - 1
+
+
+class _Hint(Enum):
+    AUTO = 1
+    STATIC = 2
+    DYNAMIC = 3
+
+
+class Dim:
+    """A size that may differ, by name, within bounds. `2 * dim + 1` is another one, of a rule."""
+
+    AUTO, STATIC, DYNAMIC = _Hint.AUTO, _Hint.STATIC, _Hint.DYNAMIC
+
+    def __init__(self, name: str, *, min: int | None = None, max: int | None = None) -> None:
+        if not str(name).isidentifier():
+            raise ValueError(f"Dim name must be a valid identifier, got {name}")
+        self.__name__ = name
+        self.min, self.max = 0 if min is None else min, _ANY if max is None else max
+        if self.max <= self.min:
+            raise ValueError(f"Cannot create Dim with inconsistent min={min}, max={max}")
+
+    def __add__(self, other: int) -> _DerivedDim:
+        return _DerivedDim(self, 1, _whole(other))
+
+    __radd__ = __add__
+
+    def __sub__(self, other: int) -> _DerivedDim:
+        return _DerivedDim(self, 1, -_whole(other))
+
+    def __mul__(self, other: int) -> _DerivedDim:
+        if _whole(other) < 1:
+            raise NotImplementedError(f"a Dim is multiplied by positive numbers, not {other}")
+        return _DerivedDim(self, other, 0)
+
+    __rmul__ = __mul__
+
+    def __repr__(self) -> str:
+        bounds = [f"min={self.min}"] if self.min else []
+        bounds += [f"max={self.max}"] if self.max != _ANY else []
+        return f"Dim({', '.join([repr(self.__name__), *bounds])})"
+
+
+def _whole(n: Any) -> int:
+    if type(n) is not int:
+        raise NotImplementedError(f"a rule of a Dim has whole numbers, not {n!r}")
+    return n
+
+
+class _DerivedDim(Dim):
+    """root * times + plus."""
+
+    def __init__(self, root: Dim, times: int, plus: int) -> None:
+        if isinstance(root, _DerivedDim):
+            root, times, plus = root.root, root.times * times, root.plus * times + plus
+        self.root, self.times, self.plus = root, times, plus
+        self.__name__ = root.__name__ if times == 1 else f"{times}*{root.__name__}"
+        self.__name__ += f" {'-' if plus < 0 else '+'} {abs(plus)}" if plus else ""
+        self.min = root.min * times + plus
+        self.max = _ANY if root.max == _ANY else root.max * times + plus
+        if self.min < 0:
+            raise ValueError(
+                f"Expected derived min value of {self.__name__} to be >= 0. Please specify an "
+                f"appropriate min value for {root.__name__} (currently {root.min})."
+            )
+
+    def __repr__(self) -> str:
+        return self.__name__
+
+
+def dims(*names: str, min: int | None = None, max: int | None = None) -> tuple[Dim, ...]:
+    """Several of them."""
+    return tuple(Dim(name, min=min, max=max) for name in names)
+
+
+class ShapesCollection:
+    """dynamic_shapes by tensor: `shapes[x] = {0: batch}` whatever container x stands in."""
+
+    def __init__(self) -> None:
+        self._shapes: dict[int, tuple[Any, Any]] = {}
+
+    def __setitem__(self, t: Any, shape: Any) -> None:
+        if not isinstance(t, tenon.Tensor):
+            raise AssertionError(f"Cannot assign shape to non-tensor of type {type(t)}")
+        self._shapes[id(t)] = (t, shape)
+
+    def __getitem__(self, t: Any) -> Any:
+        return self._shapes.setdefault(id(t), (t, {}))[1]
+
+    def __len__(self) -> int:
+        return len(self._shapes)
+
+    def dynamic_shapes(self, m: Any, args: Any, kwargs: Any = None) -> Any:
+        """The same in the structure of a call's arguments."""
+        bound = _bound(m, args, kwargs or {})
+        given = _pytree.tree_map(lambda t: self._shapes.get(id(t), (t, None))[1], bound)
+        missing = {i for i in self._shapes if i not in map(id, _pytree.tree_leaves(bound))}
+        if missing:
+            raise ValueError("ShapesCollection has a shape for a tensor that is no argument")
+        return given
+
+
+class AdditionalInputs:
+    """Other arguments that the module takes: sizes that differ among them are free."""
+
+    def __init__(self) -> None:
+        self._examples: list[tuple[Any, Any]] = []
+
+    def add(self, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
+        if type(args) is not tuple:
+            raise AssertionError(f"Representation of args should be a tuple, got {type(args)}")
+        self._examples.append((args, kwargs))
+
+    def dynamic_shapes(self, m: Any, args: Any, kwargs: Any = None) -> Any:
+        """The sizes that differ, in the structure of a call's arguments."""
+        calls = [(args, kwargs), *self._examples]
+        trees = [_bound(m, a, k or {}) for a, k in calls]
+        leaves = [_pytree.tree_leaves(t) for t in trees]
+        if len({len(found) for found in leaves}) != 1:
+            raise ValueError("AdditionalInputs: all calls have the same structure")
+
+        def free(*same: Any) -> Any:
+            if not isinstance(same[0], tenon.Tensor):
+                return None
+            sizes = zip(*(t.shape for t in same), strict=True)
+            return tuple(Dim.DYNAMIC if len(set(s)) > 1 else Dim.STATIC for s in sizes)
+
+        found = [free(*same) for same in zip(*leaves, strict=True)]
+        return _pytree.tree_unflatten(found, _pytree.tree_structure(trees[0]))
+
+
+def _bound(m: Any, args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+    target = m.forward if isinstance(m, Module) else m
+    return dict(inspect.signature(target).bind(*args, **kwargs).arguments)
+
+
+def _of_tensor(given: Any, rank: int, where: str) -> dict[int, Any]:
+    """Dimension -> Dim or hint, for one tensor."""
+    if given is None:
+        return {}
+    if isinstance(given, (tuple, list)):
+        if len(given) != rank:
+            raise ValueError(f"dynamic_shapes{where}: {len(given)} sizes for {rank} dimensions")
+        given = dict(enumerate(given))
+    if not isinstance(given, dict):
+        raise ValueError(f"dynamic_shapes{where} is a dict, a tuple or None, not {given!r}")
+    found = {}
+    for dim, free in given.items():
+        if not isinstance(dim, int) or not -rank <= dim < rank:
+            raise ValueError(f"dynamic_shapes{where}: there is no dimension {dim} of {rank}")
+        if isinstance(free, int) or free is None or free is Dim.STATIC:
+            continue
+        if not isinstance(free, (Dim, _Hint)):
+            raise ValueError(f"dynamic_shapes{where}[{dim}] is a Dim, not {free!r}")
+        found[dim % rank] = free
+    return found
+
+
+def _match(example: Any, given: Any, where: str, out: list[dict[int, Any]]) -> None:
+    """Walks arguments and dynamic_shapes together; one entry for each tensor."""
+    if isinstance(example, tenon.Tensor):
+        out.append(_of_tensor(given, example.ndim, where))
+    elif isinstance(example, dict):
+        for key, part in example.items():
+            _match(part, (given or {}).get(key), f"{where}[{key!r}]", out)
+    elif not _pytree.tree_structure(example).is_leaf():
+        parts, _ = _pytree.tree_flatten(example, is_leaf=lambda x: x is not example)
+        if given is None:
+            given = [None] * len(parts)
+        elif type(given) is type(example):
+            given, _ = _pytree.tree_flatten(given, is_leaf=lambda x: x is not given)
+        if not isinstance(given, (tuple, list)) or len(given) != len(parts):
+            raise ValueError(f"dynamic_shapes{where} has another structure than the argument")
+        for i, (a, b) in enumerate(zip(parts, given, strict=True)):
+            _match(a, b, f"{where}[{i}]", out)
+
+
+@dataclass
+class FreeSize:
+    """A size that is to be free: the Dim, and where it stands, as (tensor, dimension)."""
+
+    dim: Dim
+    hint: _Hint | None = None
+    places: list[tuple[int, int]] = field(default_factory=list)
+
+    def allows(self, size: int) -> bool:
+        """Whether the Dim's rule gives a size."""
+        if not isinstance(self.dim, _DerivedDim):
+            return True
+        return (size - self.dim.plus) % self.dim.times == 0
+
+
+def free_sizes(
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], given: Any
+) -> list[FreeSize]:
+    """The sizes that dynamic_shapes names."""
+    if isinstance(given, (ShapesCollection, AdditionalInputs)):
+        given = given.dynamic_shapes(fn, args, kwargs)
+    if given is None:
+        return []
+    bound = _bound(fn, args, kwargs)
+    if isinstance(given, (tuple, list)):
+        if len(given) != len(bound):
+            raise ValueError(f"dynamic_shapes has {len(given)} entries for {len(bound)} arguments")
+        given = dict(zip(bound, given, strict=True))
+    unknown = set(given) - set(bound)
+    if unknown:
+        raise ValueError(
+            f"dynamic_shapes names '{sorted(unknown)[0]}', and the arguments are "
+            f"{', '.join(map(repr, bound))}"
+        )
+    found: list[dict[int, Any]] = []
+    for name, example in bound.items():
+        _match(example, given.get(name), f"['{name}']", found)
+    sizes: dict[str, FreeSize] = {}
+    for i, free in enumerate(found):
+        for dim, wanted in free.items():
+            hint = wanted if isinstance(wanted, _Hint) else None
+            if hint is not None:
+                wanted = Dim(f"s{i}_{dim}", min=1)
+            size = sizes.setdefault(wanted.__name__, FreeSize(wanted, hint))
+            size.places.append((i, dim))
+    roots = [s.dim.root for s in sizes.values() if isinstance(s.dim, _DerivedDim)]
+    for root in roots:
+        if root.__name__ in sizes or sum(r.__name__ == root.__name__ for r in roots) > 1:
+            raise NotImplementedError(
+                f"dynamic_shapes: sizes of several inputs that follow from one, {root.__name__}"
+            )
+    return list(sizes.values())

@@ -1,0 +1,359 @@
+"""Programs with their contract: names, kinds, bounds, and what runs them."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import tenon
+from tenon import _program, fx, jit
+from tenon._program import BUFFER, PARAMETER, Program, as_fx
+from tenon._program.traced import Layout, key_text
+from tenon.export.graph_signature import (
+    ConstantArgument,
+    ExportGraphSignature,
+    InputKind,
+    InputSpec,
+    OutputKind,
+    OutputSpec,
+    TensorArgument,
+)
+from tenon.nn import Module
+from tenon.nn.parameter import Parameter
+from tenon.utils import _pytree
+
+__all__ = ["ExportedProgram", "ModuleCallEntry", "ModuleCallSignature", "ValueRanges"]
+
+
+@dataclass
+class ModuleCallSignature:
+    """The structure of arguments and results."""
+
+    in_spec: _pytree.TreeSpec
+    out_spec: _pytree.TreeSpec
+
+
+@dataclass
+class ModuleCallEntry:
+    """A module that the program calls; the signature is kept for the outermost one."""
+
+    fqn: str
+    signature: ModuleCallSignature | None = None
+
+
+class ValueRanges(NamedTuple):
+    """The bounds of a free size."""
+
+    lower: int
+    upper: int
+
+
+_KINDS = {
+    PARAMETER: (InputKind.PARAMETER, "p_"),
+    BUFFER: (InputKind.BUFFER, "b_"),
+    _program.CONSTANT: (InputKind.CONSTANT_TENSOR, "c_"),
+}
+
+
+class ExportedProgram:
+    """A module's call as a graph, with its weights."""
+
+    def __init__(self, program: Program, example_inputs: Any = None) -> None:
+        self.program = program
+        self.example_inputs = example_inputs
+        self._note = json.loads(program.note)
+        self._lifted: tuple[fx.GraphModule, ExportGraphSignature] | None = None
+
+    @property
+    def graph_module(self) -> fx.GraphModule:
+        """The program as a GraphModule that takes weights and inputs and gives a tuple."""
+        return self._graph()[0]
+
+    @property
+    def graph(self) -> fx.Graph:
+        return self.graph_module.graph
+
+    @property
+    def graph_signature(self) -> ExportGraphSignature:
+        """What the placeholders and outputs of the graph are."""
+        return self._graph()[1]
+
+    def _graph(self) -> tuple[fx.GraphModule, ExportGraphSignature]:
+        if self._lifted is None:
+            self._lifted = _lifted(self)
+        return self._lifted
+
+    @property
+    def code(self) -> str:
+        return str(self.program)
+
+    # ---- Weights ---------------------------------------------------------------------------------
+
+    def _weights(self, kind: int) -> dict[str, Any]:
+        """By name, and by the other names that the module has for them."""
+        found = {n: t for n, k, t in self.program.weights if k == kind}
+        return {n: found[o] for n, o in self._names(kind) if o in found}
+
+    def _names(self, kind: int) -> list[tuple[str, str]]:
+        own = [n for n, k, _ in self.program.weights if k == kind]
+        return [*((n, n) for n in own), *sorted(self._note.get("ties", {}).items())]
+
+    def named_parameters(self) -> Iterator[tuple[str, Any]]:
+        yield from self._weights(PARAMETER).items()
+
+    def parameters(self) -> Iterator[Any]:
+        yield from self._weights(PARAMETER).values()
+
+    def named_buffers(self) -> Iterator[tuple[str, Any]]:
+        yield from self._weights(BUFFER).items()
+
+    def buffers(self) -> Iterator[Any]:
+        yield from self._weights(BUFFER).values()
+
+    @property
+    def state_dict(self) -> dict[str, Any]:
+        found = {**self._weights(PARAMETER), **self._weights(BUFFER)}
+        return {n: t for n, t in found.items() if n not in self._transient}
+
+    @property
+    def _transient(self) -> list[str]:
+        return self._note.get("transient", [])
+
+    @property
+    def constants(self) -> dict[str, Any]:
+        """Tensors that are no parameters, and buffers that a state_dict leaves out."""
+        plain = [t for _, kind, t in self.program.weights if kind not in (PARAMETER, BUFFER)]
+        buffers = self._weights(BUFFER)
+        return {
+            **{n: buffers[n] for n in self._transient if n in buffers},
+            **{f"lifted_tensor_{i}": t for i, t in enumerate(plain)},
+        }
+
+    @property
+    def tensor_constants(self) -> dict[str, Any]:
+        return self.constants
+
+    # ---- The contract ----------------------------------------------------------------------------
+
+    @property
+    def call_spec(self) -> ModuleCallSignature:
+        note = self._note
+        return ModuleCallSignature(
+            _pytree.treespec_loads(note["inputs"]["spec"]),
+            _pytree.treespec_loads(note["outputs"]["spec"]),
+        )
+
+    @property
+    def module_call_graph(self) -> list[ModuleCallEntry]:
+        """Modules in the order of their first call."""
+        first = ModuleCallEntry("", self.call_spec)
+        paths = [path for scope in self._note.get("scopes", []) for path, _ in scope]
+        return [first, *(ModuleCallEntry(p) for p in dict.fromkeys(paths))]
+
+    @property
+    def range_constraints(self) -> dict[str, ValueRanges]:
+        """The bounds of each free size."""
+        return {s["name"]: ValueRanges(s["low"], s["high"]) for s in self.program.data["symbols"]}
+
+    def run_decompositions(self, decomp_table: Any = None) -> ExportedProgram:
+        """The program with the same weights. Every operator runs on every device as it is, so that
+        nothing is taken apart; a table of a program's own is refused."""
+        if decomp_table:
+            raise NotImplementedError("run_decompositions: no table takes operators apart")
+        return ExportedProgram(self.program, self.example_inputs)
+
+    @property
+    def dialect(self) -> str:
+        """PyTorch's name of programs that hold every operator as it was called."""
+        return "TRAINING"
+
+    def validate(self) -> None:
+        """RuntimeError when the graph is not well formed."""
+        self.graph.lint()
+
+    def module(self, check_guards: bool = True) -> ExportedModule:
+        """What runs the program, called as the module was."""
+        return ExportedModule(self.program)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(
+            "Unable to call ExportedProgram directly. You should use `exported_program.module()` "
+            "instead."
+        )
+
+    def __str__(self) -> str:
+        return f"ExportedProgram:\n{self.program}"
+
+
+class ExportedModule(fx.GraphModule):
+    """A module that runs a program; its graph can be changed, and runs after `recompile()`."""
+
+    def __init__(self, program: Program) -> None:
+        note = json.loads(program.note)
+        self.__dict__["_runs"] = False
+        made = as_fx.graph_module(program)
+        self.__dict__.update(_program=program, _note=note)
+        self.__dict__["_takes"], self.__dict__["_gives"] = jit._Runs(), Layout.load(note["outputs"])
+        self._takes._adopt(program, note)
+        for i, (_, kind, t) in enumerate(program.weights):
+            if kind == PARAMETER and not isinstance(t, Parameter):
+                program.set_weight(i, Parameter(t))
+        weights = {n: t for n, _, t in program.weights if n}
+        constants = {
+            n.target: getattr(made, n.target) for n in made.graph.nodes
+            if n.op == "get_attr" and n.target not in weights
+        }  # fmt: skip
+        super().__init__({**weights, **constants}, made.graph)
+        for name, tensor in (*weights.items(), *constants.items()):
+            self._hold(name, tensor)
+        for name, other in sorted(note.get("ties", {}).items()):
+            if other in weights:
+                self._hold(name, weights[other])
+        wanted = set(note.get("grads", ()))
+        for name, p in self.named_parameters():
+            p.requires_grad_(name in wanted)
+        self.train(note.get("training", False))
+        slots = [(*self._slot(n), t) for n, _, t in program.weights if n]
+        self.__dict__.update(_slots=slots, _runs=True)
+        type(self).forward = ExportedModule._call
+
+    def _slot(self, path: str) -> tuple[dict[str, Any], str]:
+        owner, _, name = path.rpartition(".")
+        module = self.get_submodule(owner)
+        return module._parameters if name in module._parameters else module._buffers, name
+
+    def _hold(self, path: str, tensor: Any) -> None:
+        owner, _, name = path.rpartition(".")
+        module: Module = self
+        for part in filter(None, owner.split(".")):
+            if part not in module._modules:
+                module.add_module(part, Module())
+            module = module._modules[part]
+        if isinstance(tensor, Parameter):
+            module.register_parameter(name, tensor)
+        else:
+            kept = path not in self._note.get("transient", ()) and not path.startswith("_constant")
+            module.register_buffer(name, tensor, persistent=kept)
+
+    def recompile(self) -> Any:
+        code = super().recompile()
+        self.__dict__["_body"] = type(self).forward
+        self.__dict__["_runs"] = False
+        type(self).forward = ExportedModule._call
+        return code
+
+    def _call(self, *args: Any, **kwargs: Any) -> Any:
+        """The program while the module holds its weights and graph, else the graph."""
+        tensors = self._takes._tensors(args, kwargs)
+        if self._runs and all(slots.get(name) is t for slots, name, t in self._slots):
+            return self._gives.build(self._program(*tensors))
+        return self._gives.build(self._body(self, *tensors))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ExportedModule:
+        made = _restored(self._program.to_bytes(), self.training)
+        if not self._runs:
+            made.graph = copy.deepcopy(self.graph)
+        made.load_state_dict(self.state_dict())
+        memo[id(self)] = made
+        return made
+
+    def __copy__(self) -> ExportedModule:
+        return copy.deepcopy(self)
+
+    def __reduce__(self) -> Any:
+        if not self._runs:
+            raise TypeError("a changed module of an exported program cannot be pickled")
+        return _restored, (self._program.to_bytes(), self.training)
+
+
+ExportedModule.__name__ = "GraphModule"
+
+
+def _restored(data: bytes, training: bool) -> ExportedModule:
+    made = ExportedModule(_program.load(data))
+    return made.train(training)
+
+
+class _Lifted(as_fx._Builder):
+    """A graph whose weights are placeholders."""
+
+    aten, constants = True, 0
+
+    def lift(self, i: int, name: str, kind: int) -> str:
+        """A placeholder for a weight; the name that the weight has."""
+        if not name:
+            self.constants += 1
+            name = f"lifted_tensor_{self.constants - 1}"
+        self.nodes[i] = self.graph.placeholder(_KINDS[kind][1] + name.replace(".", "_"))
+        self.note(self.nodes[i], i)
+        return name
+
+
+def _lifted(ep: ExportedProgram) -> tuple[fx.GraphModule, ExportGraphSignature]:
+    builder = _Lifted(ep.program)
+    data, values = builder.data, builder.data["values"]
+    specs: list[InputSpec] = []
+    places = [i for i, v in enumerate(values) if v["role"] == "weight"]
+    order = {PARAMETER: 0, BUFFER: 1, _program.CONSTANT: 2}
+    pairs = sorted(zip(places, builder.weights, strict=True), key=lambda p: order[p[1][1]])
+    for i, (name, kind, _) in pairs:
+        target = builder.lift(i, name, kind)
+        kept = name not in ep._transient if kind == BUFFER else None
+        arg = TensorArgument(builder.nodes[i].name)
+        specs.append(InputSpec(_KINDS[kind][0], arg, target, kept))
+    given = Layout.load(ep._note["inputs"])
+    inputs = iter(data["inputs"])
+    tree = given.spec.unflatten(list(range(len(given.fixed))))
+    paths = {i: path for path, i in _pytree.tree_leaves_with_path(tree)}
+    names = ep._note.get("arguments", [])
+    for at, fixed in enumerate(given.fixed):
+        if at in given.tensors:
+            i = next(inputs)
+            builder.nodes[i] = builder.graph.placeholder(values[i]["name"])
+            builder.note(builder.nodes[i], i)
+            arg: Any = TensorArgument(builder.nodes[i].name)
+        else:
+            side, first, *rest = (key_text(k) for k in paths[at])
+            own = names[int(first)] if side == "0" and int(first) < len(names) else first
+            arg = ConstantArgument(builder.graph.placeholder("_".join([own, *rest])).name, fixed)
+        specs.append(InputSpec(InputKind.USER_INPUT, arg, None))
+    for node in data["nodes"]:
+        builder.node(node)
+    shown: list[Any] = list(Layout.load(ep._note["outputs"]).fixed)
+    for at, i in zip(Layout.load(ep._note["outputs"]).tensors, data["outputs"], strict=True):
+        shown[at] = builder.nodes[i]
+    builder.graph.output(tuple(shown))
+    outputs = [
+        OutputSpec(
+            OutputKind.USER_OUTPUT,
+            TensorArgument(v.name) if isinstance(v, fx.Node) else ConstantArgument("", v),
+            None,
+        )
+        for v in shown
+    ]
+    _note_values(ep, builder.graph, specs)
+    return fx.GraphModule({}, builder.graph), ExportGraphSignature(specs, outputs)
+
+
+def _note_values(ep: ExportedProgram, graph: fx.Graph, specs: list[InputSpec]) -> None:
+    """Gives nodes a tensor without data like the example's, `meta["val"]`."""
+    if ep.example_inputs is None:
+        return
+    given = iter(_pytree.tree_leaves(ep.example_inputs))
+    weights = {**dict(ep.named_parameters()), **dict(ep.named_buffers()), **ep.constants}
+    known = [
+        next(given) if s.kind is InputKind.USER_INPUT else weights[str(s.target)] for s in specs
+    ]
+    values = _pytree.tree_map_only(tenon.Tensor, lambda t: t.detach().to("meta"), known)
+
+    class Noting(fx.Interpreter):
+        def run_node(self, n: fx.Node) -> Any:
+            n.meta["val"] = super().run_node(n)
+            return n.meta["val"]
+
+    with contextlib.suppress(RuntimeError, TypeError, ValueError), tenon.no_grad():
+        Noting(Module(), graph=graph).run(*values)

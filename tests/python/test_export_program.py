@@ -1,0 +1,391 @@
+"""Exported programs: signatures, hints and rules of sizes, modules that change, unflatten."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import io
+import pickle
+from typing import Any
+
+import pytest
+import tenon as tn
+from tenon import fx, nn
+from tenon.export import (
+    AdditionalInputs,
+    Dim,
+    ExportedProgram,
+    InterpreterModule,
+    ShapesCollection,
+    dims,
+    export,
+    load,
+    register_dataclass,
+    save,
+    unflatten,
+)  # fmt: skip
+from tenon.utils import _pytree
+
+
+class Counts(nn.Module):
+    """Keyword arguments, a buffer that is written, one that is replaced and in no state_dict."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin = nn.Linear(4, 3)
+        self.register_buffer("count", tn.zeros(()))
+        self.register_buffer("mean", tn.zeros(4), persistent=False)
+        self.shift = tn.ones(3)
+
+    def forward(self, x: Any, flag: bool, *, scale: float = 1.0, more: Any = None) -> Any:
+        self.count.add_(1)
+        self.mean = self.mean * 0.5 + x.mean(0)
+        out = self.lin(x) * scale + self.count + (self.shift if flag else 0)
+        return (out if more is None else out + more), 7
+
+
+def again(ep: ExportedProgram) -> ExportedProgram:
+    file = io.BytesIO()
+    save(ep, file)
+    file.seek(0)
+    return load(file)
+
+
+def test_signature_and_graph() -> None:
+    net = Counts()
+    x, more = tn.ones(3, 4), tn.ones(3)
+    batch = Dim("batch", min=2, max=32)
+    shapes = {"x": {0: batch}, "flag": None, "scale": None, "more": None}
+    ep = export(net, (x, True), {"more": more, "scale": 2.0}, dynamic_shapes=shapes)
+    assert net.count.item() == 0 and net.mean.sum().item() == 0  # as before
+    sig = ep.graph_signature
+    assert sig.parameters == ("lin.weight", "lin.bias") and sig.buffers == ("count", "mean")
+    assert sig.user_inputs == ("x", True, 2.0, "more")
+    assert sig.non_persistent_buffers == ("mean",)
+    assert sig.lifted_tensor_constants == ("lifted_tensor_0",)
+    assert sig.inputs_to_parameters == {"p_lin_weight": "lin.weight", "p_lin_bias": "lin.bias"}
+    assert sig.inputs_to_buffers == {"b_count": "count", "b_mean": "mean"}
+    assert [s.kind.name for s in sig.input_specs] == [
+        "PARAMETER", "PARAMETER", "BUFFER", "BUFFER", "CONSTANT_TENSOR", *["USER_INPUT"] * 4,
+    ]  # fmt: skip
+    assert sig.user_outputs[1] == 7 and sig.buffers_to_mutate == {}
+    placeholders = ep.graph.find_nodes(op="placeholder")
+    assert [n.name for n in placeholders] == [s.arg.name for s in sig.input_specs]
+    assert [n.name for n in placeholders[-4:]] == ["x", "flag", "scale", "more"]
+    called = {n.target for n in ep.graph.nodes if n.op == "call_function"}
+    assert {tn.ops.aten.linear.default, tn.ops.aten.add.Tensor} <= called
+    first = next(n for n in ep.graph.nodes if n.name == "linear")
+    assert first.meta["val"].shape == (3, 3) and first.meta["val"].device.type == "meta"
+    assert set(ep.state_dict) == {"lin.weight", "lin.bias", "count"}
+    assert set(ep.constants) == {"mean", "lifted_tensor_0"}
+    bounds = ep.range_constraints["batch"]
+    assert (bounds.lower, bounds.upper) == (2, 32)
+    ep.validate()
+    runs, other = ep.module(), copy.deepcopy(net)
+    for n in (2, 5):
+        wanted = other(tn.ones(n, 4), True, scale=2.0, more=more)
+        got = runs(tn.ones(n, 4), True, more=more, scale=2.0)
+        assert tn.equal(got[0], wanted[0]) and got[1] == 7
+    assert runs.count.item() == 2 and tn.equal(runs.mean, other.mean)
+    assert set(runs.state_dict()) == set(ep.state_dict)
+    with pytest.raises(RuntimeError, match="recorded for arguments"):
+        runs(x, False, scale=2.0, more=more)
+
+
+def test_modules_that_run_can_be_changed() -> None:
+    net = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
+    x = tn.randn(3, 4)
+    ep = export(net, (x,), dynamic_shapes=({0: Dim.AUTO},))
+    runs = ep.module()
+    assert isinstance(runs, fx.GraphModule)
+    copied = copy.deepcopy(runs)
+    for made in (runs, copied, pickle.loads(pickle.dumps(runs)), again(ep).module()):
+        assert tn.equal(made(tn.cat([x, x])), net(tn.cat([x, x])))
+        assert dict(made.named_parameters()).keys() == dict(net.named_parameters()).keys()
+    with tn.no_grad():
+        net[0].weight.add_(1)
+    assert tn.equal(runs(x), net(x)) and not tn.equal(copied(x), net(x))  # shared, and not
+    getattr(runs, "0").bias = nn.Parameter(tn.full((4,), 9.0))
+    with_bias = copy.deepcopy(net)
+    with_bias[0].bias = nn.Parameter(tn.full((4,), 9.0))
+    assert tn.allclose(runs(x), with_bias(x))
+    node = next(n for n in copied.graph.nodes if n.name == "relu")
+    node.target = tn.tanh
+    copied.recompile()
+    wanted = copied.get_submodule("2").bias + 0
+    assert tn.allclose(
+        copied(x),
+        tn.tanh(x @ getattr(copied, "0").weight.T + getattr(copied, "0").bias)
+        @ getattr(copied, "2").weight.T + wanted,
+    )  # fmt: skip
+    assert tn.equal(copy.deepcopy(copied)(x), copied(x))
+    with pytest.raises(TypeError, match="changed"):
+        pickle.dumps(copied)
+    assert copied.double()(x.double()).dtype == tn.float64
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.emb, self.out = nn.Embedding(10, 4), nn.Linear(4, 10, bias=False)
+        self.out.weight = self.emb.weight
+
+    def forward(self, i: Any) -> Any:
+        return self.out(self.emb(i))
+
+
+def test_tied_weights_have_both_names() -> None:
+    net, i = Tied(), tn.tensor([1, 2])
+    for ep in (export(net, (i,)), again(export(net, (i,)))):
+        assert sorted(ep.state_dict) == sorted(dict(ep.named_parameters())) == [
+            "emb.weight", "out.weight",
+        ]  # fmt: skip
+        for made in (ep.module(), unflatten(ep)):
+            assert made.emb.weight is made.out.weight
+            assert set(made.state_dict()) == set(net.state_dict())
+            made(i).sum().backward()
+            assert made.emb.weight.grad is not None and len(list(made.parameters())) == 1
+    trained = export(net, (i,)).module()
+    tn.optim.SGD(trained.parameters(), 0.1).step()
+    assert tn.equal(trained(i), net(i))
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        {"x": (Dim.AUTO, Dim.STATIC), "y": None},
+        {"x": {0: Dim.DYNAMIC}, "y": {0: Dim.AUTO}},
+        ({0: Dim("a")}, {0: Dim("b")}),
+        {"x": [Dim.AUTO, None], "y": [Dim.AUTO]},
+    ],
+)
+def test_hints(shapes: Any) -> None:
+    class Sum(nn.Module):
+        def forward(self, x: Any, y: Any) -> Any:
+            return x + y.sum(), {"a": x * 2}
+
+    ep = export(Sum(), (tn.randn(3, 4), tn.randn(5)), dynamic_shapes=shapes)
+    x, y = tn.randn(7, 4), tn.randn(5)
+    assert tn.equal(ep.module()(x, y)[0], x + y.sum())
+
+
+def test_hinted_sizes_that_are_equal_or_fixed() -> None:
+    class Plus(nn.Module):
+        def forward(self, x: Any, y: Any) -> Any:
+            return x + y
+
+    ep = export(Plus(), (tn.ones(3), tn.ones(3)), dynamic_shapes=((Dim.AUTO,), (Dim.AUTO,)))
+    assert ep.module()(tn.ones(5), tn.ones(5)).tolist() == [2.0] * 5
+    with pytest.raises(RuntimeError, match="s0_0"):
+        ep.module()(tn.ones(5), tn.ones(4))
+
+    class Loop(nn.Module):
+        def forward(self, x: Any) -> Any:
+            for i in range(x.shape[0]):
+                x = x + i
+            return x
+
+    fixed = export(Loop(), (tn.ones(3),), dynamic_shapes=((Dim.AUTO,),))
+    assert fixed.module()(tn.ones(3)).tolist() == [4.0] * 3 and not fixed.range_constraints
+    with pytest.raises(NotImplementedError, match="course"):
+        export(Loop(), (tn.ones(3),), dynamic_shapes=((Dim.DYNAMIC,),))
+
+
+def test_rules_of_sizes() -> None:
+    class Pairs(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x.reshape(x.shape[0] // 2, 2, -1).sum(1)
+
+    b = Dim("b", min=2, max=10)
+    ep = export(Pairs(), (tn.ones(4, 3),), dynamic_shapes=({0: 2 * b},))
+    assert ep.module()(tn.ones(8, 3)).tolist() == [[2.0] * 3] * 4
+    assert ep.range_constraints == {"2*b": (4, 20)}
+    for n in (7, 22):
+        with pytest.raises(RuntimeError):
+            ep.module()(tn.ones(n, 3))
+    assert [repr(d) for d in (b, 2 * b, b - 1, 3 * (2 * b + 1))] == [
+        "Dim('b', min=2, max=10)", "2*b", "b - 1", "6*b + 3",
+    ]  # fmt: skip
+    assert ((b + 1).min, (b + 1).max) == (3, 11)
+    assert [d.min for d in dims("p", "q", min=2)] == [2, 2]
+    with pytest.raises(ValueError, match="derived min"):
+        Dim("c") - 1
+    with pytest.raises(NotImplementedError, match="whole"):
+        b * 0.5  # type: ignore[operator]
+    with pytest.raises(NotImplementedError, match="follow from one, b"):
+        given = {"x": {0: b}, "y": {0: b + 1}}
+        export(Both(), (tn.ones(4), tn.ones(5)), dynamic_shapes=given)
+
+
+class Both(nn.Module):
+    def forward(self, x: Any, y: Any) -> Any:
+        return x.sum() + y.sum()
+
+
+def test_sizes_by_tensor_and_by_example() -> None:
+    x, y = tn.ones(4), tn.ones(5)
+    shapes = ShapesCollection()
+    shapes[x] = {0: Dim("n")}
+    more = AdditionalInputs()
+    more.add((tn.ones(9), y))
+    for given in (shapes, more):
+        ep = export(Both(), (x, y), dynamic_shapes=given)
+        assert ep.module()(tn.ones(7), y).item() == 12
+        with pytest.raises(RuntimeError, match="y"):
+            ep.module()(x, tn.ones(6))
+    shapes[tn.ones(1)] = {0: Dim("m")}
+    with pytest.raises(ValueError, match="no argument"):
+        export(Both(), (x, y), dynamic_shapes=shapes)
+
+
+@dataclasses.dataclass
+class Pair:
+    a: tn.Tensor
+    b: tn.Tensor
+
+
+register_dataclass(Pair)
+
+
+def test_dataclasses_and_variadic_arguments() -> None:
+    class Adds(nn.Module):
+        def forward(self, p: Pair, d: Any, *rest: Any, k: Any = None) -> Any:
+            return p.a + p.b + d["x"][0] + rest[0] * 2 - k
+
+    a = tn.arange(3.0)
+    ep = export(Adds(), (Pair(a, a), {"x": [a]}, a), {"k": a})
+    assert ep.graph_signature.user_inputs == ("p_a", "p_b", "d_x_0", "rest_0", "k")
+    assert ep.module()(Pair(a, a), {"x": [a]}, a, k=a).tolist() == [0.0, 4.0, 8.0]
+    assert ep.module()(Pair(a, a), {"x": [a]}, a, k=a * 0).tolist() == [0.0, 5.0, 10.0]
+    leaves = {"p": Pair({0: Dim("n")}, {0: Dim("n")})}  # type: ignore[arg-type]
+
+    class Sum(nn.Module):
+        def forward(self, p: Pair) -> Any:
+            return p.a + p.b
+
+    free = export(Sum(), (Pair(a, a),), dynamic_shapes=leaves)
+    assert free.module()(Pair(tn.ones(5), tn.ones(5))).tolist() == [2.0] * 5
+
+
+class Block(nn.Module):
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        self.a, self.b, self.half = nn.Linear(n, n), nn.LayerNorm(n), tn.tensor([0.5])
+
+    def forward(self, x: Any) -> Any:
+        return self.b(tn.relu(self.a(x)) + x + self.half)
+
+
+class Deep(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList([Block(4), Block(4)])
+        self.pair, self.head = Splits(), nn.Linear(4, 2)
+
+    def forward(self, x: Any, d: dict[str, Any]) -> dict[str, Any]:
+        for block in self.blocks:
+            x = block(x)
+        x = self.blocks[0](x)
+        low, high = self.pair(x + d["y"])
+        return {"h": self.head(x) * low, "high": high}
+
+
+class Twice(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.part = Rows()
+
+    def forward(self, x: Any) -> Any:
+        return self.part(x), self.part(x[:1])
+
+
+class Rows(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.p, self.shift = nn.Parameter(tn.ones(2)), tn.ones(2)
+
+    def forward(self, x: Any) -> Any:
+        return (x * self.p + self.shift).reshape(x.shape[0] * 2)
+
+
+def test_a_second_call_that_differs_is_another_module() -> None:
+    net, x = Twice(), tn.randn(3, 2)
+    tree = unflatten(export(net, (x,)))
+    assert [n for n, _ in tree.named_children()] == ["part", "part@1"]
+    assert set(tree.state_dict()) == set(net.state_dict())
+    with tn.no_grad():
+        tree.part.p.mul_(2)
+    for a, b in zip(tree(x), net(x), strict=True):
+        assert tn.equal(a, b)
+
+
+class Splits(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return x.amin(), x.max(dim=0).values
+
+
+def test_programs_are_modules_again() -> None:
+    net = Deep().eval()
+    x, d = tn.randn(3, 4), {"y": tn.randn(3, 4)}
+    made = export(net, (x, d), dynamic_shapes={"x": {0: Dim.AUTO}, "d": {"y": {0: Dim.AUTO}}})
+    for ep in (made, again(made), made.run_decompositions()):
+        tree = unflatten(ep)
+        assert [n for n, _ in tree.named_children()] == ["blocks", "pair", "head"]
+        assert set(tree.state_dict()) == set(net.state_dict())
+        assert isinstance(tree.blocks, InterpreterModule)
+        assert [n for n, _ in tree.blocks.named_children()] == ["0", "1"]
+        for n in (3, 6):
+            x, d = tn.randn(n, 4), {"y": tn.randn(n, 4)}
+            got, wanted = tree(x, d), net(x, d)
+            assert tn.equal(got["h"], wanted["h"]) and tn.equal(got["high"], wanted["high"])
+        first = getattr(tree.blocks, "0")
+        assert tn.equal(first(x), net.blocks[0](x))
+        assert tn.equal(tree.pair(x)[1], net.pair(x)[1])
+        tree(x, d)["h"].sum().backward()
+        assert first.a.weight.grad is not None
+    tree.head = nn.Linear(4, 5)
+    assert tree(x, d)["h"].shape == (6, 5)
+    paths = [e.fqn for e in made.module_call_graph]
+    assert paths[:4] == ["", "blocks.0", "blocks.0.a", "blocks.0.b"] and paths[-1] == "head"
+    with pytest.raises(RuntimeError, match="traced"):
+        file = io.BytesIO()
+        tn.jit.trace(Splits(), (x,)).save(file)
+        file.seek(0)
+        unflatten(load(file))
+    assert _pytree.tree_leaves(tree(x, d))[0].shape == (6, 5)
+
+
+def test_calls_one_behind_the_other() -> None:
+    class Chain(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.part = nn.Linear(3, 3)
+
+        def forward(self, x: Any) -> Any:
+            return self.part(self.part(x)).flatten(0, 1).max(0).values.softmax(-1)
+
+    net, x = Chain(), tn.randn(2, 2, 3)
+    ep = export(net, (x,))
+    tree = unflatten(ep)
+    assert tn.equal(tree(x), net(x)) and tn.equal(tree.part(x), net.part(x))
+    assert [n.target for n in tree.graph.nodes if n.op == "call_module"] == ["part", "part"]
+    named = [n.target for n in ep.graph.nodes if n.op == "call_function"]
+    aten = tn.ops.aten
+    for form in (aten.flatten.using_ints, aten.max.dim, aten.softmax.int):
+        assert form in named
+
+
+def test_replaced_buffers_keep_their_shape() -> None:
+    class Grows(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("all", tn.zeros(1))
+
+        def forward(self, x: Any) -> Any:
+            self.all = tn.cat([self.all, x])
+            return self.all
+
+    net = Grows()
+    with pytest.raises(RuntimeError, match="'all' another shape"):
+        export(net, (tn.ones(2),))
+    assert net.all.tolist() == [0.0]
