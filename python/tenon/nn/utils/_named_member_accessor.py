@@ -101,10 +101,10 @@ class NamedMemberAccessor:
                         raise
                     before[name] = self.swap_tensor(name, value, True)
                     absent.append(name)
-        except Exception:
+        except Exception as err:
             for name, value in before.items():
                 self.swap_tensor(name, value, True)
-            raise
+            raise RuntimeError("Failed to swap parameters and buffers") from err
         return before, absent
 
     def check_keys(self, keys: Iterable[str]) -> tuple[list[str], list[str]]:
