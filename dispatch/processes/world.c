@@ -12,6 +12,8 @@ struct tn_work {
     tn_exchange x;
     int64_t *counts;    /* copies of in_counts and out_counts, or NULL */
     int64_t offset;     /* elements that are done, where one exchange cannot do all */
+    int64_t moving;     /* those of the exchange that runs; 0: all */
+    char *parts;        /* of all ranks, on their way; or NULL */
     int64_t started_ns; /* of the comparison or the exchange */
     void *request;
     state at;
@@ -45,6 +47,7 @@ void tn_work_unref(tn_work *k) {
     if (!k || atomic_fetch_sub(&k->refs, 1) != 1) return;
     tn_world *w = k->world;
     free(k->counts);
+    if (!k->lost) free(k->parts);
     free(k);
     world_unref(w);
 }
@@ -92,18 +95,68 @@ static tn_status start_request(tn_work *k, const tn_exchange *x) {
     return st;
 }
 
+/* ---- Exchanges of more elements than an engine moves at once -----------------------------------*/
+
+static bool has_part_of_each(const tn_exchange *x) {
+    return x->kind == TN_EXCHANGE_ALL_GATHER || x->kind == TN_EXCHANGE_REDUCE_SCATTER;
+}
+
+/* How many elements of one rank can be moved at once. */
+static int64_t most_of(const tn_work *k) {
+    int64_t most = k->world->use->most;
+    if (k->x.kind == TN_EXCHANGE_ALL_TO_ALL) return INT64_MAX; /* never divided */
+    if (has_part_of_each(&k->x)) most /= k->world->size;
+    return most ? most : 1;
+}
+
+/* Copies elements of each rank between where the caller has them, k->x.count apart, and `near`. */
+static void move_parts(const tn_work *k, char *far, char *near, int64_t offset, bool to_far) {
+    size_t size = (size_t)tn_dtype_size(k->x.dtype), bytes = (size_t)k->moving * size;
+    for (int32_t i = 0; i < k->world->size; i++) {
+        char *one = far + ((size_t)i * (size_t)k->x.count + (size_t)offset) * size;
+        char *other = near + (size_t)i * bytes;
+        memcpy(to_far ? one : other, to_far ? other : one, bytes);
+    }
+}
+
+/* The next elements of an exchange that is made in several. */
+static tn_status next_part(tn_work *k, int64_t most, tn_exchange *ret_part) {
+    size_t size = (size_t)tn_dtype_size(k->x.dtype), bytes = (size_t)k->offset * size;
+    int64_t left = k->x.count - k->offset;
+    *ret_part = k->x;
+    ret_part->count = k->moving = left < most ? left : most;
+    if (ret_part->in) ret_part->in = (const char *)ret_part->in + bytes;
+    if (ret_part->out) ret_part->out = (char *)ret_part->out + bytes;
+    if (!has_part_of_each(&k->x)) return TN_OK;
+    if (!k->parts) k->parts = malloc((size_t)most * size * (size_t)k->world->size);
+    if (!k->parts) return TN_E_MEMORY;
+    if (k->x.kind == TN_EXCHANGE_ALL_GATHER) {
+        ret_part->out = k->parts;
+    } else {
+        move_parts(k, (char *)k->x.in, k->parts, k->offset, false);
+        ret_part->in = k->parts;
+    }
+    return TN_OK;
+}
+
 /* Starts the exchange, or its next part. */
 static void start_exchange(tn_work *k) {
     tn_exchange part = k->x;
-    if (part.count > TN_ENGINE_MAX_COUNT) {
-        size_t bytes = (size_t)k->offset * (size_t)tn_dtype_size(part.dtype);
-        part.count = k->x.count - k->offset;
-        if (part.count > TN_ENGINE_MAX_COUNT) part.count = TN_ENGINE_MAX_COUNT;
-        if (part.in) part.in = (const char *)part.in + bytes;
-        if (part.out) part.out = (char *)part.out + bytes;
-    }
+    int64_t most = most_of(k);
     k->at = RUNNING;
-    if (start_request(k, &part) == TN_OK) k->offset += part.count;
+    if (part.count > most && next_part(k, most, &part) != TN_OK)
+        lose(k, TN_E_MEMORY, "out of memory");
+    else
+        (void)start_request(k, &part); /* where it fails, k has ended */
+}
+
+/* A part has been moved; whether it was the last one. */
+static bool was_last(tn_work *k) {
+    if (k->moving == 0) return true;
+    if (k->x.kind == TN_EXCHANGE_ALL_GATHER)
+        move_parts(k, k->x.out, k->parts, k->offset, true);
+    k->offset += k->moving;
+    return k->offset == k->x.count;
 }
 
 static void begin(tn_work *k) {
@@ -136,10 +189,10 @@ static void ended_part(tn_work *k) {
             finish(k, TN_E_STATE, why);
         else
             start_exchange(k);
-    } else if (k->x.count > TN_ENGINE_MAX_COUNT && k->offset < k->x.count) {
-        start_exchange(k);
-    } else {
+    } else if (was_last(k)) {
         finish(k, TN_OK, NULL);
+    } else {
+        start_exchange(k);
     }
 }
 
@@ -301,9 +354,7 @@ static tn_status check_exchange(const tn_world *w, const tn_exchange *x) {
     if (has_peer && (x->peer < 0 || x->peer >= w->size))
         return tn_fail(TN_E_VALUE, 1, "world_start(): rank %d of a group of %d", (int)x->peer,
                        (int)w->size);
-    bool parts = x->kind == TN_EXCHANGE_ALL_GATHER || x->kind == TN_EXCHANGE_REDUCE_SCATTER ||
-                 x->kind == TN_EXCHANGE_ALL_TO_ALL;
-    if (parts && x->count > TN_ENGINE_MAX_COUNT / w->size)
+    if (x->kind == TN_EXCHANGE_ALL_TO_ALL && x->count > TN_ENGINE_MAX_COUNT / w->size)
         return tn_fail(
             TN_E_UNSUPPORTED, 1,
             "world_start(): parts of %lld elements are more than an engine moves at once",
@@ -383,6 +434,14 @@ static void link_world(tn_world *w) {
     w->use->worlds = w;
 }
 
+/* What an engine is asked for at once: less where the environment, which is the same on all ranks,
+ * says so. */
+static int64_t most_at_once(void) {
+    const char *text = tni_os_getenv("TENON_EXCHANGE_ELEMENTS");
+    int64_t most = text ? strtoll(text, NULL, 10) : 0;
+    return most > 0 && most < TN_ENGINE_MAX_COUNT ? most : TN_ENGINE_MAX_COUNT;
+}
+
 tn_status tn_world_open(const char *path, const tn_engine_place *place, int32_t check,
                         tn_world **ret_world) {
     if (!path || !place || !ret_world)
@@ -399,6 +458,7 @@ tn_status tn_world_open(const char *path, const tn_engine_place *place, int32_t 
         return tn_fail(TN_E_MEMORY, -1, "out of memory");
     }
     use->engine = engine;
+    use->most = most_at_once();
     tni_os_mutex_init(&use->driver);
     tni_os_mutex_init(&use->lock);
     tni_os_cond_init(&use->posted);

@@ -21,6 +21,7 @@ typedef struct tni_fingerprint {
 /* One engine of this process, and all groups that go through it. Never freed. */
 typedef struct tni_engine_use {
     const tn_engine *engine;
+    int64_t most;            /* elements of all ranks in one exchange */
     tni_os_mutex driver;     /* held by the thread that calls the engine; taken before `lock` */
     struct tn_world *worlds; /* the driver's, as all that follows up to `lock` */
     bool lost;               /* the engine has failed: why */

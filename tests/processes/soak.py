@@ -1,0 +1,53 @@
+"""Many operations: memory, descriptors and threads stay as they are. `test_soak.py` starts it:
+ENGINE ROUNDS."""
+
+import gc
+import os
+import sys
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+rounds = int(sys.argv[2])
+dist.init_process_group(sys.argv[1])
+RANK, SIZE = dist.get_rank(), dist.get_world_size()
+pair = dist.new_group([0, 1])
+
+
+def used() -> tuple[int, int, int]:
+    """KiB of our own, descriptors, threads."""
+    gc.collect()
+    status = dict(
+        line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines()
+    )
+    memory = int(status["RssAnon"].split()[0])
+    return memory, len(os.listdir("/proc/self/fd")), int(status["Threads"])
+
+
+def step(i: int) -> None:
+    t = torch.full((64,), 1.0)
+    dist.all_reduce(t)
+    later = dist.all_reduce(t, async_op=True)
+    if RANK < 2:
+        dist.all_reduce(t.clone(), group=pair)
+    got = torch.empty(8)
+    sent = dist.isend(t[:8].clone(), (RANK + 1) % SIZE)
+    dist.recv(got, (RANK - 1) % SIZE)
+    sent.wait()
+    later.wait()
+    assert t[0].item() == SIZE * SIZE
+    if i % 50 == 0:
+        dist.broadcast_object_list(["x" * 1000] if RANK == 0 else [None])
+        dist.all_gather([torch.empty(64) for _ in range(SIZE)], t)
+
+
+for i in range(rounds // 3):
+    step(i)
+before = used()
+for i in range(rounds):
+    step(i)
+after = used()
+assert after[0] - before[0] < 1024 and after[1:] == before[1:], (before, after)
+print("ok", flush=True)
+dist.destroy_process_group()
