@@ -1,14 +1,18 @@
 // gloo.cpp: Gloo as an engine (tenon/engine.h), for programs that start without a launcher of MPI.
 // Ranks find each other by files in the folder that they are given, then talk over TCP, on the
-// loopback interface unless another one is named. Exchanges of all ranks are done when they were
-// started, as Gloo's calls wait; a message between two ranks has a thread that waits for it.
+// loopback interface unless another one is named. Gloo's calls wait, so that a group has a thread for
+// its exchanges, one after the other, and a message between two ranks has one that waits for it: what
+// waits in one group never keeps another from going on.
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <cstring>
+#include <deque>
 #include <exception>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -38,22 +42,42 @@ struct Meeting {
     std::shared_ptr<gloo::transport::Device> device;
 };
 
+// An exchange of all ranks, or a message of two. The thread that waits for it holds it, too, so that
+// it may be given up.
+struct Exchange {
+    tn_exchange x;
+    std::vector<int64_t> counts;                            // those of x, of all_to_all
+    std::unique_ptr<gloo::transport::UnboundBuffer> buffer; // of a message
+    tn_status status = TN_OK;
+    char why[TN_ENGINE_WHY] = "";
+    std::atomic<bool> done{false};
+};
+
 struct Group {
     std::shared_ptr<gloo::rendezvous::Context> context;
     std::shared_ptr<Meeting> meeting;
     std::string name;
-    uint32_t calls = 0; // tells exchanges apart that follow each other
-};
+    uint32_t calls = 0; // the thread's: tells exchanges apart that follow each other
+    std::thread thread; // from the first exchange on
+    std::atomic<int> asked{0};
+    std::mutex lock; // guards what follows
+    std::condition_variable more;
+    std::deque<std::shared_ptr<Exchange>> queue;
+    bool ends = false;
 
-// A message on its way. The waiting thread holds it, too, so that it may be given up.
-struct Message {
-    std::unique_ptr<gloo::transport::UnboundBuffer> buffer;
-    std::atomic<bool> done{false};
-    std::string why;
+    ~Group() {
+        if (!thread.joinable()) return;
+        {
+            std::lock_guard<std::mutex> held(lock);
+            ends = true;
+        }
+        more.notify_one();
+        thread.join();
+    }
 };
 
 struct Request {
-    std::shared_ptr<Message> message; // none: the exchange is done
+    std::shared_ptr<Exchange> exchange; // none: it is done
 };
 
 void say(char *why, const char *text) { std::snprintf(why, TN_ENGINE_WHY, "%s", text); }
@@ -271,44 +295,82 @@ void run(Group *g, const tn_exchange *x) {
 // Slots of messages lie beside those of exchanges, whose tags go through the same numbers.
 uint64_t slot_of(int32_t tag) { return (uint64_t{1} << 40) + static_cast<uint64_t>(tag); }
 
-std::shared_ptr<Message> start_message(Group *g, const tn_exchange *x) {
-    auto message = std::make_shared<Message>();
+// Runs what waits for other ranks, and says how it ended.
+template <typename F> void finish(Exchange &e, F fn) {
+    e.status = guarded(e.why, fn);
+    e.done.store(true, std::memory_order_release);
+}
+
+void start_message(Group *g, const std::shared_ptr<Exchange> &e) {
+    const tn_exchange *x = &e->x;
     bool sends = x->kind == TN_EXCHANGE_SEND;
     void *data = sends ? const_cast<void *>(x->in) : x->out;
     size_t bytes = static_cast<size_t>(x->count) * bytes_of(x->dtype);
-    message->buffer = g->context->createUnboundBuffer(data, bytes);
+    e->buffer = g->context->createUnboundBuffer(data, bytes);
     if (sends)
-        message->buffer->send(x->peer, slot_of(x->tag));
+        e->buffer->send(x->peer, slot_of(x->tag));
     else
-        message->buffer->recv(x->peer, slot_of(x->tag));
+        e->buffer->recv(x->peer, slot_of(x->tag));
     auto timeout = Milliseconds(x->timeout_ms);
-    auto context = g->context;
-    std::thread([message, sends, timeout, context] {
-        char why[TN_ENGINE_WHY] = "";
-        tn_status st = guarded(why, [&] {
+    std::thread([e, sends, timeout, context = g->context] {
+        finish(*e, [&] {
             if (sends)
-                message->buffer->waitSend(timeout);
+                e->buffer->waitSend(timeout);
             else
-                message->buffer->waitRecv(timeout);
+                e->buffer->waitRecv(timeout);
         });
-        if (st != TN_OK) message->why = why;
-        message->done.store(true, std::memory_order_release);
     }).detach();
-    return message;
+}
+
+// Looks for the next exchange before the thread sleeps: many come soon after the last one.
+constexpr int LOOKS = 200;
+
+void attend(Group *g) {
+    for (;;) {
+        for (int i = 0; i < LOOKS && g->asked == 0; i++) std::this_thread::yield();
+        std::shared_ptr<Exchange> e;
+        {
+            std::unique_lock<std::mutex> held(g->lock);
+            g->more.wait(held, [g] { return g->ends || !g->queue.empty(); });
+            if (g->queue.empty()) return;
+            e = std::move(g->queue.front());
+            g->queue.pop_front();
+        }
+        g->asked--;
+        g->calls = (g->calls + 1) & 0xffffff;
+        finish(*e, [&] { run(g, &e->x); });
+    }
+}
+
+void start_exchange(Group *g, const std::shared_ptr<Exchange> &e) {
+    tn_exchange &x = e->x;
+    if (x.kind == TN_EXCHANGE_ALL_TO_ALL) { // the caller's go when the exchange is given up
+        size_t ranks = static_cast<size_t>(g->context->size);
+        e->counts.assign(x.in_counts, x.in_counts + ranks);
+        e->counts.insert(e->counts.end(), x.out_counts, x.out_counts + ranks);
+        x.in_counts = e->counts.data();
+        x.out_counts = e->counts.data() + ranks;
+    }
+    if (!g->thread.joinable()) g->thread = std::thread(attend, g);
+    {
+        std::lock_guard<std::mutex> held(g->lock);
+        g->queue.push_back(e);
+    }
+    g->asked++;
+    g->more.notify_one();
 }
 
 tn_status start(void *group, const tn_exchange *x, void **ret_request, char *why) {
     auto *g = static_cast<Group *>(group);
     return guarded(why, [&] {
         auto request = std::make_unique<Request>();
-        if (x->kind == TN_EXCHANGE_SEND || x->kind == TN_EXCHANGE_RECV) {
-            request->message = start_message(g, x);
-        } else {
-            g->calls = (g->calls + 1) & 0xffffff;
-            if (g->context->size > 1)
-                run(g, x);
-            else if (x->in && x->out && x->in != x->out)
-                std::memcpy(x->out, x->in, static_cast<size_t>(x->count) * bytes_of(x->dtype));
+        if (g->context->size > 1) {
+            request->exchange = std::make_shared<Exchange>();
+            request->exchange->x = *x;
+            bool is_message = x->kind == TN_EXCHANGE_SEND || x->kind == TN_EXCHANGE_RECV;
+            (is_message ? start_message : start_exchange)(g, request->exchange);
+        } else if (x->in && x->out && x->in != x->out) {
+            std::memcpy(x->out, x->in, static_cast<size_t>(x->count) * bytes_of(x->dtype));
         }
         *ret_request = request.release();
     });
@@ -317,12 +379,12 @@ tn_status start(void *group, const tn_exchange *x, void **ret_request, char *why
 tn_status test(void *group, void *request, int32_t *ret_done, char *why) {
     (void)group;
     auto *r = static_cast<Request *>(request);
-    *ret_done = !r->message || r->message->done.load(std::memory_order_acquire);
+    *ret_done = !r->exchange || r->exchange->done.load(std::memory_order_acquire);
     if (!*ret_done) return TN_OK;
     std::unique_ptr<Request> ended(r);
-    if (!r->message || r->message->why.empty()) return TN_OK;
-    say(why, r->message->why.c_str());
-    return TN_E_IO;
+    if (!r->exchange || r->exchange->status == TN_OK) return TN_OK;
+    say(why, r->exchange->why);
+    return r->exchange->status;
 }
 
 const tn_engine table = {

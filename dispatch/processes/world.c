@@ -128,7 +128,7 @@ static tn_status next_part(tn_work *k, int64_t most, tn_exchange *ret_part) {
     if (ret_part->in) ret_part->in = (const char *)ret_part->in + bytes;
     if (ret_part->out) ret_part->out = (char *)ret_part->out + bytes;
     if (!has_part_of_each(&k->x)) return TN_OK;
-    if (!k->parts) k->parts = malloc((size_t)most * size * (size_t)k->world->size);
+    if (!k->parts) k->parts = calloc((size_t)(most * k->world->size), size);
     if (!k->parts) return TN_E_MEMORY;
     if (k->x.kind == TN_EXCHANGE_ALL_GATHER) {
         ret_part->out = k->parts;
@@ -153,8 +153,7 @@ static void start_exchange(tn_work *k) {
 /* A part has been moved; whether it was the last one. */
 static bool was_last(tn_work *k) {
     if (k->moving == 0) return true;
-    if (k->x.kind == TN_EXCHANGE_ALL_GATHER)
-        move_parts(k, k->x.out, k->parts, k->offset, true);
+    if (k->x.kind == TN_EXCHANGE_ALL_GATHER) move_parts(k, k->x.out, k->parts, k->offset, true);
     k->offset += k->moving;
     return k->offset == k->x.count;
 }

@@ -1,5 +1,5 @@
-"""A training that goes on from its last checkpoint. `test_recovery.py` starts it: ENGINE FOLDER KILLS,
-where KILLS are STEP.RANK.PLACE of each run, with commas between; prints a digest of its end."""
+"""A training that goes on from its last checkpoint; prints a digest of its end. `test_recovery.py`
+starts it: ENGINE FOLDER KILLS, where KILLS are STEP.RANK.PLACE of each run, with commas between."""
 
 import hashlib
 import os

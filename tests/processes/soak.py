@@ -4,6 +4,7 @@ ENGINE ROUNDS."""
 import gc
 import os
 import sys
+import time
 from pathlib import Path
 
 import torch
@@ -18,9 +19,8 @@ pair = dist.new_group([0, 1])
 def used() -> tuple[int, int, int]:
     """KiB of our own, descriptors, threads."""
     gc.collect()
-    status = dict(
-        line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines()
-    )
+    time.sleep(0.3)  # threads that are done end
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     memory = int(status["RssAnon"].split()[0])
     return memory, len(os.listdir("/proc/self/fd")), int(status["Threads"])
 
@@ -48,6 +48,7 @@ before = used()
 for i in range(rounds):
     step(i)
 after = used()
-assert after[0] - before[0] < 1024 and after[1:] == before[1:], (before, after)
+assert after[0] < before[0] + 1024, (before, after)
+assert after[1] <= before[1] and after[2] <= before[2], (before, after)
 print("ok", flush=True)
 dist.destroy_process_group()

@@ -21,7 +21,10 @@ def train(folder: Path, *kills: str) -> list[str]:
     command = [sys.executable, "-m", "tenon", "launch", "-n", "3", "--max-restarts", "2"]
     job = subprocess.run(
         [*command, str(HERE / "recovery.py"), "gloo", str(folder), ",".join(kills)],
-        env={**os.environ, "TENON_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=120,
+        env={**os.environ, "TENON_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert job.returncode == 0, job.stderr
     assert job.stderr.count("killed by SIGKILL") == len(kills), job.stderr
