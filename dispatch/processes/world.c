@@ -119,7 +119,7 @@ static void move_parts(const tn_work *k, char *far, char *near, int64_t offset, 
     }
 }
 
-/* The next elements of an exchange that is made in several. */
+/* The next elements of an exchange that is made in several, `most` of each rank. */
 static tn_status next_part(tn_work *k, int64_t most, tn_exchange *ret_part) {
     size_t size = (size_t)tn_dtype_size(k->x.dtype), bytes = (size_t)k->offset * size;
     int64_t left = k->x.count - k->offset;
@@ -128,7 +128,9 @@ static tn_status next_part(tn_work *k, int64_t most, tn_exchange *ret_part) {
     if (ret_part->in) ret_part->in = (const char *)ret_part->in + bytes;
     if (ret_part->out) ret_part->out = (char *)ret_part->out + bytes;
     if (!has_part_of_each(&k->x)) return TN_OK;
-    if (!k->parts) k->parts = calloc((size_t)(most * k->world->size), size);
+    int64_t room = k->world->use->most; /* of `most` elements of each rank */
+    if (room < k->world->size) room = k->world->size;
+    if (!k->parts) k->parts = calloc((size_t)room, size);
     if (!k->parts) return TN_E_MEMORY;
     if (k->x.kind == TN_EXCHANGE_ALL_GATHER) {
         ret_part->out = k->parts;
