@@ -141,6 +141,14 @@ class ScriptModule(_Runs, Module):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self._run(*args, **kwargs)
 
+    def _set_children(self, kinds: dict[str, str]) -> None:
+        """The modules that were traced through, those without weights too."""
+        for path, kind in kinds.items():
+            owner, _, name = path.rpartition(".")
+            child = Module()
+            child.__dict__["original_name"] = kind
+            self.get_submodule(owner).add_module(name, child)
+
     def _set_weights(self, program: Program) -> None:
         for i, (name, kind, tensor) in enumerate(program.weights):
             if not name:
@@ -291,6 +299,10 @@ def _argument_names(func: Any) -> list[str]:
         return []
 
 
+def _kind(module: Module) -> str:
+    return getattr(module, "original_name", type(module).__name__)
+
+
 def _wrap(func: Any, recording: Recording) -> Any:
     is_module = isinstance(func, Module)
     name = type(func).__name__ if is_module else getattr(func, "__name__", type(func).__name__)
@@ -299,6 +311,7 @@ def _wrap(func: Any, recording: Recording) -> Any:
         name=name,
         arguments=_argument_names(func),
         training=bool(getattr(func, "training", False)),
+        modules=[(n, _kind(m)) for n, m in func.named_modules() if n] if is_module else [],
         grads=[n for n, p in func.named_parameters() if p.requires_grad] if is_module else [],
         extra={},
     )
@@ -315,6 +328,7 @@ def _of_program(program: Program) -> Any:
     made = ScriptModule() if kind == "module" else ScriptFunction()
     made._adopt(program, note)
     if isinstance(made, ScriptModule):
+        made._set_children(dict(note.get("modules", ())))
         made._set_weights(program)
         made.train(note.get("training", False))
     return made

@@ -275,6 +275,19 @@ def test_a_file_of_the_mapping_is_not_changed(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
+def test_children_keep_names_and_kinds() -> None:
+    net = nn.Sequential(nn.Linear(2, 3), nn.Sequential(nn.ReLU(), nn.Linear(3, 1)))
+    traced = jit.trace(net, tn.ones(1, 2))
+    file = io.BytesIO()
+    traced.save(file)
+    file.seek(0)
+    for made in (traced, jit.load(file)):
+        assert [n for n, _ in made.named_modules()] == ["", "0", "1", "1.0", "1.1"]
+        assert made.get_submodule("1.0").original_name == "ReLU"
+        assert made.original_name == "Sequential" and not made.eval().get_submodule("1.0").training
+        assert set(made.state_dict()) == set(net.state_dict())
+
+
 def test_freeze() -> None:
     model = cnn()
     traced = jit.trace(model, tn.randn(2, 1, 8, 8))
