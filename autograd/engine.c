@@ -570,7 +570,10 @@ static tn_status run_pass(pass *p, tn_tensor *const *roots, tn_tensor *const *gr
             tn_tensor_unref(&g);
         TN_TRY(st);
     }
-    while (p->nready) TN_TRY(run_node(p, pop(p)));
+    while (p->nready) {
+        TN_TRY(run_node(p, pop(p)));
+        TN_TRY(tni_poll());
+    }
     return TN_OK;
 }
 

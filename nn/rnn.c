@@ -332,6 +332,7 @@ static tn_status run_direction(const rnn *r, const weights *w, bool backward, tn
     for (int64_t i = 0; i < r->steps && st == TN_OK; i++) {
         int64_t t = backward ? r->steps - 1 - i : i;
         st = advance(&k, steps.v[t], r->sizes[t]);
+        if (st == TN_OK) st = tni_poll();
     }
     if (st == TN_OK) st = finish_walk(&k, backward, ret_y, ret);
     walk_drop(&k);

@@ -125,6 +125,8 @@ tn_status tni_host_find_plugins(bool *ret_asked);
 char *tni_host_where(void);
 /* Whether the user wants to stop: asked now and then by what runs long. */
 tn_status tni_host_poll(void);
+/* The same for loops over calls of operators, at every turn: the host is asked every 10 ms. */
+tn_status tni_poll(void);
 /* Tells the host language that a tensor with a dormant header goes away. */
 void tni_host_tensor_dying(tn_tensor *t);
 

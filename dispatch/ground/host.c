@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "core_priv.h"
+#include "os_priv.h"
 
 tni_offer_hooks tni_offers;
 void (*tni_note_read)(const tn_tensor *t);
@@ -86,6 +87,16 @@ tn_status tni_host_find_plugins(bool *ret_asked) {
 /* ---- Others -----------------------------------------------------------------------------------*/
 
 tn_status tni_host_poll(void) { return hooks.poll ? hooks.poll() : TN_OK; }
+
+tn_status tni_poll(void) {
+    static TN_TLS uint32_t turn;
+    static TN_TLS int64_t asked;
+    if (++turn % 64 != 0) return TN_OK;
+    int64_t now = tni_os_clock_ns();
+    if (now - asked < 10000000) return TN_OK;
+    asked = now;
+    return tni_host_poll();
+}
 
 void tn_free(void *p) { free(p); }
 

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <tenon/plugin.h>
 
@@ -58,6 +59,12 @@ static inline bool cpu_next_stretch(cpu_stretch *s) {
     s->begin = s->end;
     s->end = s->n - s->begin < length ? s->n : s->begin + length;
     return s->st == TN_OK && s->begin < s->n;
+}
+/* Memory that is new is given its pages here, which takes time. */
+static inline tn_status cpu_clear(void *p, int64_t bytes) {
+    cpu_stretch s = {.n = bytes, .cost = 1};
+    while (cpu_next_stretch(&s)) memset((char *)p + s.begin, 0, (size_t)(s.end - s.begin));
+    return s.st;
 }
 int32_t cpu_threads_get(void);
 tn_status cpu_threads_set(int32_t threads);

@@ -110,7 +110,10 @@ static tn_status prepare(const tn_call *call, const tn_view *x, const tn_view *t
 static tn_status forward_one(const job *j, int64_t sample) {
     int64_t steps = j->times[sample], places = 2 * j->lengths[sample] + 1;
     T *alpha = j->alpha + sample * j->steps * j->width;
-    for (int64_t i = 0; i < j->steps * j->width; i++) alpha[i] = STORE(NEVER);
+    cpu_stretch all = {.n = j->steps * j->width, .cost = 1};
+    while (cpu_next_stretch(&all))
+        for (int64_t i = all.begin; i < all.end; i++) alpha[i] = STORE(NEVER);
+    if (all.st != TN_OK) return all.st;
     if (steps == 0) {
         j->loss[sample] = STORE(places == 1 ? (A)0 : -NEVER);
         return TN_OK;

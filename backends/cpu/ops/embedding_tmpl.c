@@ -111,7 +111,7 @@ static tn_status sum_rows(void *arg, int64_t begin, int64_t end) {
     void *room;
     tn_status st = cpu_room(width, sizeof(A), &bytes, &room);
     if (st) return st;
-    for (int64_t r = begin; r < end; r++) {
+    for (int64_t r = begin; r < end && st == TN_OK; r++) {
         int64_t first = j->start[r], last = r == j->padding ? first : j->start[r + 1];
         T *d = j->to + r * width;
         if (first == last) {
@@ -125,14 +125,18 @@ static tn_status sum_rows(void *arg, int64_t begin, int64_t end) {
         }
         A *sum = room;
         memset(sum, 0, (size_t)bytes);
-        for (int64_t i = first; i < last; i++) {
-            const T *s = j->from + j->order[i] * width;
-            for (int64_t k = 0; k < width; k++) sum[k] += LOAD(s[k]);
+        cpu_stretch all = {.n = last - first, .cost = width};
+        while (cpu_next_stretch(&all)) {
+            for (int64_t i = first + all.begin; i < first + all.end; i++) {
+                const T *s = j->from + j->order[i] * width;
+                for (int64_t k = 0; k < width; k++) sum[k] += LOAD(s[k]);
+            }
         }
+        st = all.st;
         for (int64_t k = 0; k < width; k++) d[k] = STORE(sum[k] * scale);
     }
     cpu_free(NULL, 0, room, bytes);
-    return TN_OK;
+    return st;
 }
 
 static tn_status embedding_backward(const tn_call *call, const void *args) {
@@ -154,9 +158,13 @@ static tn_status embedding_backward(const tn_call *call, const void *args) {
     int64_t *start = room, *order = start + j.rows + 2;
     memset(start, 0, (size_t)(j.rows + 2) * sizeof(int64_t));
     /* Counting sort with the counts shifted by two: filling moves each start to its place. */
-    for (int64_t i = 0; i < j.n; i++) start[j.index[i] + 2]++;
+    cpu_stretch count = {.n = j.n, .cost = 1}, fill = count;
+    while (cpu_next_stretch(&count))
+        for (int64_t i = count.begin; i < count.end; i++) start[j.index[i] + 2]++;
     for (int64_t r = 0; r < j.rows; r++) start[r + 2] += start[r + 1];
-    for (int64_t i = 0; i < j.n; i++) order[start[j.index[i] + 1]++] = i;
+    while (count.st == TN_OK && cpu_next_stretch(&fill))
+        for (int64_t i = fill.begin; i < fill.end; i++) order[start[j.index[i] + 1]++] = i;
+    if (count.st != TN_OK || fill.st != TN_OK) return count.st ? count.st : fill.st;
     j.from = g;
     j.start = start;
     j.order = order;

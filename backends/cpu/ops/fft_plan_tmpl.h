@@ -326,9 +326,9 @@ static tn_status make_chirp(plan *p) {
     if (st != TN_OK) return st;
     int64_t m = p->conv->n, square = 0;
     double scale = 1.0 / (double)m;
-    memset(p->spectrum, 0, (size_t)m * 2 * sizeof(T));
+    st = cpu_clear(p->spectrum, m * 2 * (int64_t)sizeof(T));
     cpu_stretch s = {.n = p->n, .cost = UNIT_COST};
-    while (cpu_next_stretch(&s)) {
+    while (st == TN_OK && cpu_next_stretch(&s)) {
         for (int64_t j = s.begin; j < s.end; j++) {
             double re, im;
             unit(square, 2 * p->n, &re, &im);
@@ -341,7 +341,7 @@ static tn_status make_chirp(plan *p) {
             square = (square + 2 * j + 1) % (2 * p->n);
         }
     }
-    if (s.st != TN_OK) return s.st;
+    if (st != TN_OK || s.st != TN_OK) return st ? st : s.st;
     p->rows = m;
     return p->conv->one ? line_run(p->conv, p->spectrum, p->spectrum, false, 1)
                         : one_column(p->conv, p->spectrum);

@@ -171,7 +171,7 @@ static tn_status line_by_chirp(const plan *p, const T *x, T *y, bool inverse, T 
     if (st != TN_OK) return st;
     T *z = room;
     st = chirped(p->chirp, x + re, x + im, p->n, 1, z, z + 1);
-    memset(z + 2 * p->n, 0, (size_t)(m - p->n) * 2 * sizeof(T));
+    if (st == TN_OK) st = cpu_clear(z + 2 * p->n, (m - p->n) * 2 * (int64_t)sizeof(T));
     if (st == TN_OK) st = line_run(p->conv, z, z, false, 1);
     if (st == TN_OK) st = chirped(p->spectrum, z, z + 1, m, 1, z, z + 1);
     if (st == TN_OK) st = line_run(p->conv, z, z, true, 1);

@@ -205,8 +205,8 @@ static tn_status spread(void *arg, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end && st == TN_OK; i++) {
         int64_t n = i / groups_of(j), from = i % groups_of(j) * ABREAST;
         int64_t to = from + ABREAST < j->channels ? from + ABREAST : j->channels;
-        memset(j->to + (n * j->channels + from) * j->plane, 0,
-               (size_t)(to - from) * (size_t)j->plane * sizeof(T));
+        st = cpu_clear(j->to + (n * j->channels + from) * j->plane,
+                       (to - from) * j->plane * (int64_t)sizeof(T));
         for (int64_t first = 0; first < j->points && st == TN_OK; first += BLOCK) {
             if (first % (16 * BLOCK) == 0) st = cpu_poll();
             prepare(j, n, first, false, &b);

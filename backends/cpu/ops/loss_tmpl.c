@@ -80,11 +80,11 @@ static void finish(const job *j, T *y, T *total) {
 
 /* ---- nll_loss ---------------------------------------------------------------------------------*/
 
-static tn_status nll_rows(void *arg, int64_t begin, int64_t end) {
-    const job *j = arg;
-    for (int64_t i = begin; i < end; i++) {
-        double loss = 0.0, weight = 0.0;
-        for (int64_t k = 0; k < j->s; k++) {
+static tn_status nll_row(const job *j, int64_t i) {
+    double loss = 0.0, weight = 0.0;
+    cpu_stretch s = {.n = j->s, .cost = 1};
+    while (cpu_next_stretch(&s)) {
+        for (int64_t k = s.begin; k < s.end; k++) {
             int64_t t = j->target[i * j->s + k];
             A v = 0;
             if (t != j->ignore) {
@@ -95,10 +95,16 @@ static tn_status nll_rows(void *arg, int64_t begin, int64_t end) {
             }
             if (j->reduction == REDUCE_NONE) j->y[i * j->s + k] = STORE(v);
         }
-        j->sums[2 * i] = loss;
-        j->sums[2 * i + 1] = weight;
     }
-    return TN_OK;
+    j->sums[2 * i] = loss;
+    j->sums[2 * i + 1] = weight;
+    return s.st;
+}
+
+static tn_status nll_rows(void *arg, int64_t begin, int64_t end) {
+    tn_status st = TN_OK;
+    for (int64_t i = begin; i < end && st == TN_OK; i++) st = nll_row(arg, i);
+    return st;
 }
 
 static tn_status nll_loss(const tn_call *call, const void *args) {
@@ -223,12 +229,12 @@ static A logsumexp(const T *x, int64_t c, int64_t s, A *room) {
     return max == -(A)INFINITY ? max : max + (A)log((double)vec_sum_turns(sum));
 }
 
-static tn_status entropy_rows(void *arg, int64_t begin, int64_t end) {
-    const job *j = arg;
+static tn_status entropy_row(const job *j, int64_t i) {
     A room[BLOCK];
-    for (int64_t i = begin; i < end; i++) {
-        double loss = 0.0, count = 0.0;
-        for (int64_t k = 0; k < j->s; k++) {
+    double loss = 0.0, count = 0.0;
+    cpu_stretch s = {.n = j->s, .cost = j->c};
+    while (cpu_next_stretch(&s)) {
+        for (int64_t k = s.begin; k < s.end; k++) {
             const T *x = j->x + i * j->c * j->s + k;
             int64_t t = j->target[i * j->s + k];
             A lse = logsumexp(x, j->c, j->s, room), v = 0;
@@ -240,10 +246,16 @@ static tn_status entropy_rows(void *arg, int64_t begin, int64_t end) {
             }
             if (j->reduction == REDUCE_NONE) j->y[i * j->s + k] = STORE(v);
         }
-        j->sums[2 * i] = loss;
-        j->sums[2 * i + 1] = count;
     }
-    return TN_OK;
+    j->sums[2 * i] = loss;
+    j->sums[2 * i + 1] = count;
+    return s.st;
+}
+
+static tn_status entropy_rows(void *arg, int64_t begin, int64_t end) {
+    tn_status st = TN_OK;
+    for (int64_t i = begin; i < end && st == TN_OK; i++) st = entropy_row(arg, i);
+    return st;
 }
 
 static tn_status cross_entropy(const tn_call *call, const void *args) {
@@ -283,11 +295,13 @@ static void entropy_row_backward(const T *x, A lse, A g, int64_t c, T *y) {
 static tn_status entropy_backward_rows(void *arg, int64_t begin, int64_t end) {
     const job *j = arg;
     int64_t c = j->c, s = j->s;
-    for (int64_t i = begin; i < end; i++) {
+    tn_status st = TN_OK;
+    for (int64_t i = begin; i < end && st == TN_OK; i++) {
         const T *x = j->x + i * c * s;
         T *y = j->y + i * c * s;
-        for (int64_t k = 0; k < s; k++) {
+        for (int64_t k = 0; k < s && st == TN_OK; k++) {
             int64_t t = j->target[i * s + k];
+            if (k % 1024 == 1023) st = cpu_poll();
             A lse = j->lse_in[i * s + k];
             A g = j->reduction == REDUCE_NONE ? LOAD(j->g[i * s + k]) : j->scale;
             if (t == j->ignore) {
@@ -306,7 +320,7 @@ static tn_status entropy_backward_rows(void *arg, int64_t begin, int64_t end) {
             y[t * s + k] = STORE(v);
         }
     }
-    return TN_OK;
+    return st;
 }
 
 static tn_status cross_entropy_backward(const tn_call *call, const void *args) {

@@ -164,7 +164,7 @@ static tn_status pad_backward_leads(void *arg, int64_t begin, int64_t end) {
         int64_t index[TN_MAX_DIMS] = {0};
         const T *from = j->from + l * j->wide_size;
         T *to = j->to + l * j->narrow_size;
-        memset(to, 0, (size_t)j->narrow_size * sizeof(T));
+        st = cpu_clear(to, j->narrow_size * (int64_t)sizeof(T));
         cpu_stretch s = {.n = j->wide_size / n, .cost = n};
         while (st == TN_OK && cpu_next_stretch(&s))
             for (int64_t r = s.begin; r < s.end && st == TN_OK; r++, from += n, next_row(j, index))

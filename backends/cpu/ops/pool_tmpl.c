@@ -215,11 +215,11 @@ static tn_status max_backward_planes(void *arg, int64_t begin, int64_t end) {
             st = TN_E_INDEX;
             break;
         }
-        memset(sum, 0, (size_t)size * sizeof(A));
-        while (cpu_next_stretch(&s))
+        st = cpu_clear(sum, size * (int64_t)sizeof(A));
+        while (st == TN_OK && cpu_next_stretch(&s))
             for (int64_t i = s.begin; i < s.end; i++) sum[index[i]] += LOAD(g[i]);
         plane_done(j, sum, j->y + p * size);
-        st = s.st;
+        if (st == TN_OK) st = s.st;
     }
     cpu_free(NULL, 0, room, bytes);
     return st;
@@ -369,8 +369,8 @@ static tn_status average_backward_planes(void *arg, int64_t begin, int64_t end) 
     for (int64_t p = begin; p < end && st == TN_OK; p++) {
         const T *g = j->x + p * j->oh * j->ow;
         cpu_stretch s = {.n = j->oh * j->ow, .cost = window_cost(j)};
-        memset(sum, 0, (size_t)size * sizeof(A));
-        while (cpu_next_stretch(&s)) {
+        st = cpu_clear(sum, size * (int64_t)sizeof(A));
+        while (st == TN_OK && cpu_next_stretch(&s)) {
             for (int64_t i = s.begin; i < s.end; i++) {
                 A scale = average_window(j, i / j->ow, i % j->ow, at), v = LOAD(g[i]) * scale;
                 for (int64_t iy = at[0]; iy < at[1]; iy++) {
@@ -379,7 +379,7 @@ static tn_status average_backward_planes(void *arg, int64_t begin, int64_t end) 
             }
         }
         plane_done(j, sum, j->y + p * size);
-        st = s.st;
+        if (st == TN_OK) st = s.st;
     }
     cpu_free(NULL, 0, room, bytes);
     return st;

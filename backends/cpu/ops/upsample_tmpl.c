@@ -166,7 +166,7 @@ static tn_status down_planes(void *arg, int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end && st == TN_OK; p++) {
         T *y = j->y + p * size;
         cpu_stretch s = {.n = j->oh, .cost = j->ow};
-        memset(sum, 0, (size_t)size * sizeof(A));
+        st = cpu_clear(sum, size * (int64_t)sizeof(A));
         while (st == TN_OK && cpu_next_stretch(&s))
             for (int64_t oy = s.begin; oy < s.end && st == TN_OK; oy++)
                 st = down_row(j, oy, j->x + (p * j->oh + oy) * j->ow, sum);
