@@ -374,80 +374,72 @@ static tn_tensor *bias_sum(tni_scope *s, tn_tensor *g) {
     return scope_sum(s, g, tn_ints_of(dims, n), 0);
 }
 
+/* A convolution and its two gradients, each of which has the other two for gradients; all with the
+ * same options. */
+typedef struct faces {
+    tni_scope s;
+    tn_ints stride, padding, dilation;
+    int64_t groups;
+} faces;
+
+#define FACES(a)                                                                                   \
+    { {0}, (a)->stride, (a)->padding, (a)->dilation, (a)->groups }
+
+static tn_tensor *conj_of(faces *f, const tn_view *v) {
+    return scope_unary(&f->s, tn_conj, tni_t(v));
+}
+
+static tn_tensor *product(faces *f, tn_tensor *input, tn_tensor *weight) {
+    tn_tensor *r = NULL;
+    if (f->s.st != TN_OK) return NULL;
+    tn_status st = tn__conv(input, weight, NULL, f->stride, f->padding, f->dilation, f->groups, &r);
+    return scope_take(&f->s, st, r);
+}
+
+static tn_tensor *by_input(faces *f, tn_tensor *g, tn_tensor *weight, const tn_view *input) {
+    tn_tensor *r = NULL;
+    if (f->s.st != TN_OK) return NULL;
+    tn_status st = tn__conv_backward_input(g, weight, NULL, tni_shape_ints(tni_t(input)), f->stride,
+                                           f->padding, f->dilation, f->groups, &r);
+    return scope_take(&f->s, st, r);
+}
+
+static tn_tensor *by_weight(faces *f, tn_tensor *g, tn_tensor *input, const tn_view *weight) {
+    tn_tensor *r = NULL;
+    if (f->s.st != TN_OK) return NULL;
+    tn_status st = tn__conv_backward_weight(g, input, tni_shape_ints(tni_t(weight)), f->stride,
+                                            f->padding, f->dilation, f->groups, &r);
+    return scope_take(&f->s, st, r);
+}
+
 tn_status tni_grad__conv(tn_gctx *c) {
     const tn__conv_args *a = c->args;
-    tni_scope s = {0};
+    faces f = FACES(a);
     tn_tensor *g = c->g[0], *grads[3] = {NULL};
-    if (TN_GNEEDS(c, 0)) {
-        tn_tensor *w = scope_unary(&s, tn_conj, tni_t(a->weight));
-        if (s.st == TN_OK) {
-            tn_status st =
-                tn__conv_backward_input(g, w, NULL, tni_shape_ints(tni_t(a->input)), a->stride,
-                                        a->padding, a->dilation, a->groups, &grads[0]);
-            grads[0] = scope_take(&s, st, grads[0]);
-        }
-    }
-    if (TN_GNEEDS(c, 1)) {
-        tn_tensor *x = scope_unary(&s, tn_conj, tni_t(a->input));
-        if (s.st == TN_OK) {
-            tn_status st =
-                tn__conv_backward_weight(g, x, tni_shape_ints(tni_t(a->weight)), a->stride,
-                                         a->padding, a->dilation, a->groups, &grads[1]);
-            grads[1] = scope_take(&s, st, grads[1]);
-        }
-    }
-    if (TN_GNEEDS(c, 2)) grads[2] = bias_sum(&s, g);
-    return scope_give(&s, c, grads, 3);
+    if (TN_GNEEDS(c, 0)) grads[0] = by_input(&f, g, conj_of(&f, a->weight), a->input);
+    if (TN_GNEEDS(c, 1)) grads[1] = by_weight(&f, g, conj_of(&f, a->input), a->weight);
+    if (TN_GNEEDS(c, 2)) grads[2] = bias_sum(&f.s, g);
+    return scope_give(&f.s, c, grads, 3);
 }
 
 /* y = the input gradient of a convolution (or a transposed convolution), inputs grad, weight,
  * bias */
 tn_status tni_grad__conv_backward_input(tn_gctx *c) {
     const tn__conv_backward_input_args *a = c->args;
-    tni_scope s = {0};
+    faces f = FACES(a);
     tn_tensor *g = c->g[0], *grads[3] = {NULL};
-    if (TN_GNEEDS(c, 0)) {
-        tn_tensor *w = scope_unary(&s, tn_conj, tni_t(a->weight));
-        if (s.st == TN_OK) {
-            tn_status st =
-                tn__conv(g, w, NULL, a->stride, a->padding, a->dilation, a->groups, &grads[0]);
-            grads[0] = scope_take(&s, st, grads[0]);
-        }
-    }
-    if (TN_GNEEDS(c, 1)) {
-        tn_tensor *from = scope_unary(&s, tn_conj, tni_t(a->grad));
-        if (s.st == TN_OK) {
-            tn_status st =
-                tn__conv_backward_weight(from, g, tni_shape_ints(tni_t(a->weight)), a->stride,
-                                         a->padding, a->dilation, a->groups, &grads[1]);
-            grads[1] = scope_take(&s, st, grads[1]);
-        }
-    }
-    if (TN_GNEEDS(c, 2)) grads[2] = bias_sum(&s, g);
-    return scope_give(&s, c, grads, 3);
+    if (TN_GNEEDS(c, 0)) grads[0] = product(&f, g, conj_of(&f, a->weight));
+    if (TN_GNEEDS(c, 1)) grads[1] = by_weight(&f, conj_of(&f, a->grad), g, a->weight);
+    if (TN_GNEEDS(c, 2)) grads[2] = bias_sum(&f.s, g);
+    return scope_give(&f.s, c, grads, 3);
 }
 
 /* y = the weight gradient of a convolution, inputs grad, input */
 tn_status tni_grad__conv_backward_weight(tn_gctx *c) {
     const tn__conv_backward_weight_args *a = c->args;
-    tni_scope s = {0};
-    tn_tensor *g = c->g[0], *grads[3] = {NULL};
-    if (TN_GNEEDS(c, 0)) {
-        tn_tensor *x = scope_unary(&s, tn_conj, tni_t(a->input));
-        if (s.st == TN_OK) {
-            tn_status st =
-                tn__conv(x, g, NULL, a->stride, a->padding, a->dilation, a->groups, &grads[0]);
-            grads[0] = scope_take(&s, st, grads[0]);
-        }
-    }
-    if (TN_GNEEDS(c, 1)) {
-        tn_tensor *from = scope_unary(&s, tn_conj, tni_t(a->grad));
-        if (s.st == TN_OK) {
-            tn_status st =
-                tn__conv_backward_input(from, g, NULL, tni_shape_ints(tni_t(a->input)), a->stride,
-                                        a->padding, a->dilation, a->groups, &grads[1]);
-            grads[1] = scope_take(&s, st, grads[1]);
-        }
-    }
-    return scope_give(&s, c, grads, 3);
+    faces f = FACES(a);
+    tn_tensor *g = c->g[0], *grads[2] = {NULL};
+    if (TN_GNEEDS(c, 0)) grads[0] = product(&f, conj_of(&f, a->input), g);
+    if (TN_GNEEDS(c, 1)) grads[1] = by_input(&f, conj_of(&f, a->grad), g, a->input);
+    return scope_give(&f.s, c, grads, 2);
 }
