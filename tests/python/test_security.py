@@ -21,7 +21,7 @@ def test_what_stands_behind_each_promise() -> None:
         file, tests = [], 0
         for piece in re.findall(r"`([^`]+)`", row):
             name, _, test = piece.partition("::")
-            if re.search(r"\.(py|c)$", name):
+            if re.search(r"\.(py|c|h)$", name):
                 file = found(name)
                 assert file, f"there is no {name}: {row}"
                 tests += "test" in name or "fuzz" in name
