@@ -41,7 +41,34 @@ static inline tn_status finish(const tn_op *op, void *args, uint64_t any, tn_ten
     return TN_OK;
 }
 
-/* Numbers that an integer dtype cannot hold, and factors that are no integers, as PyTorch refuses them. */
+/* Factors of another kind than what they scale, as PyTorch refuses them. */
+static tn_status check_alpha(const tn_scalar *alpha, int32_t dtype, int argument) {
+    int32_t to = tn_dtype_category(dtype);
+    if (alpha->kind == TN_CAT_BOOL && to != TN_CAT_BOOL)
+        return tn_fail(TN_E_STATE, argument, "Boolean alpha only supported for Boolean results.");
+    if (alpha->kind >= TN_CAT_FLOAT && to < TN_CAT_FLOAT)
+        return tn_fail(TN_E_STATE, argument,
+                       "For integral input tensors, argument alpha must not be a floating point "
+                       "number.");
+    if (alpha->kind == TN_CAT_COMPLEX && to == TN_CAT_FLOAT)
+        return tn_fail(TN_E_STATE, argument,
+                       "For non-complex input tensors, argument alpha must not be a complex "
+                       "number.");
+    return TN_OK;
+}
+
+/* Is there a number that a kernel for this dtype might not take as it is? */
+static inline bool numbers_in_doubt(const tn_op *op, const void *args, int32_t dtype) {
+    if (TN_UNLIKELY(tni_category(dtype) < TN_CAT_FLOAT)) return op->flags & TNI_OP_NUMBERS;
+    bool plain = true;
+    for (int i = 0; i < op->nnumbers; i++) {
+        const tn_scalar *s = (const void *)((const char *)args + op->number_offset[i]);
+        plain = plain && (s->kind == TN_CAT_INT || s->kind == TN_CAT_FLOAT);
+    }
+    return !plain;
+}
+
+/* Numbers that a dtype cannot hold, as PyTorch refuses them. */
 static tn_status check_numbers(const tn_op *op, const void *args, int32_t dtype) {
     bool operands = op->flags & TNI_OP_FITS;
     for (int i = 0; i < op->nfields; i++) {
@@ -50,10 +77,8 @@ static tn_status check_numbers(const tn_op *op, const void *args, int32_t dtype)
         tn_scalar s;
         if (f->kind == TN_F_SCALAR && (f->flags & TNI_FIELD_PARAM)) {
             s = *(const tn_scalar *)p;
-            if (s.kind >= TN_CAT_FLOAT && strcmp(f->name, "alpha") == 0)
-                return tn_fail(TN_E_STATE, i,
-                               "For integral input tensors, argument alpha must not be a floating "
-                               "point number.");
+            if ((f->flags & TNI_FIELD_KWONLY) && strcmp(f->name, "alpha") == 0)
+                TN_TRY(check_alpha(&s, dtype, i));
         } else if (operands && f->kind == TN_F_OPERAND && !(f->flags & TNI_FIELD_BOOL_INPUT)) {
             const tn_tensor *t = *(tn_tensor *const *)p;
             if (!t || !(t->v.word & TN_W_SCALAR)) continue;
@@ -61,7 +86,8 @@ static tn_status check_numbers(const tn_op *op, const void *args, int32_t dtype)
         } else {
             continue;
         }
-        TN_TRY(tni_check_scalar_fits(&s, dtype));
+        if (tn_dtype_category(dtype) < TN_CAT_FLOAT || s.kind == TN_CAT_COMPLEX)
+            TN_TRY(tni_check_scalar_fits(&s, dtype));
     }
     return TN_OK;
 }
@@ -220,7 +246,7 @@ static tn_status compute(call *c, tn_tensor **rets) {
     _Alignas(16) unsigned char numbers[TN_MAX_OPERANDS][16];
     void *scalar_ptrs[TN_MAX_OPERANDS + 1] = {NULL};
     TN_TRY(find_dtypes(c));
-    if ((c->op->flags & TNI_OP_NUMBERS) && tni_category(c->compute) < TN_CAT_FLOAT)
+    if (numbers_in_doubt(c->op, c->args, c->compute))
         TN_TRY(check_numbers(c->op, c->args, c->compute));
     TN_TRY(find_device(c));
     for (int i = 0; i < c->nin; i++) {
@@ -317,8 +343,7 @@ static inline __attribute__((always_inline)) tn_status packed(const tn_op *op, v
     }
     const tn_cell *cell = tni_cell(op, tn_view_device(a), dtype);
     if (TN_UNLIKELY(!cell)) return general(op, args, rets);
-    if (TN_UNLIKELY(tni_category(dtype) < TN_CAT_FLOAT) && (op->flags & TNI_OP_NUMBERS))
-        TN_TRY(check_numbers(op, args, dtype));
+    if (TN_UNLIKELY(numbers_in_doubt(op, args, dtype))) TN_TRY(check_numbers(op, args, dtype));
 
     int32_t result = op->result_rule == TNI_RESULT_BOOL ? TN_BOOL : dtype;
     if (TN_UNLIKELY(given != NULL)) {

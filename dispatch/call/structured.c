@@ -196,6 +196,14 @@ static tn_status finish_structured(structured *s, tn_tensor **rets) {
     return TN_OK;
 }
 
+/* A complex number among real ones would lose its imaginary part in the kernel. */
+static inline tn_status check_number(const structured *s, uint16_t offset) {
+    const tn_scalar *number = (const void *)((const char *)s->args + offset);
+    return TN_LIKELY(number->kind != TN_CAT_COMPLEX)
+               ? TN_OK
+               : tni_check_scalar_fits(number, s->inf.compute);
+}
+
 static tn_status structured_steps(structured *s, tn_tensor **rets) {
     const tn_op *op = s->op;
     s->inf.op = op;
@@ -204,6 +212,7 @@ static tn_status structured_steps(structured *s, tn_tensor **rets) {
     if (op->flags & TNI_OP_INPLACE_ONLY)
         *tni_out_slot(op, s->args, 0) = tni_in_slot(op, s->args, 0);
     TN_TRY(op->infer(&s->inf, s->args));
+    for (int i = 0; i < op->nnumbers; i++) TN_TRY(check_number(s, op->number_offset[i]));
     const tn_cell *cell = tni_cell(op, s->inf.device.slot, s->inf.compute);
     if (!cell) cell = tni_kernel_find(op, s->inf.device.slot, s->inf.compute);
     if (!cell) return TN_DECLINE;

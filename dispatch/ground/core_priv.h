@@ -204,6 +204,7 @@ int32_t tni_dtype_wider(int32_t dtype);
 
 /* ---- Operators: the descriptor the generator emits ---------------------------------------------*/
 #define TNI_MAX_OUTS 6
+#define TNI_MAX_NUMBERS 4
 #define TNI_MAX_ARGS_BYTES 768
 /* What a shape rule fills: one entry per output. */
 typedef struct tn_out_meta {
@@ -309,6 +310,8 @@ struct tn_op {
     uint8_t out_field[TNI_MAX_OUTS];
     uint16_t in_offset[TN_MAX_OPERANDS]; /* the same, as offsets in the argument struct */
     uint16_t out_offset[TNI_MAX_OUTS];
+    uint8_t nnumbers; /* its parameters of type Scalar, of a pointwise or structured operator */
+    uint16_t number_offset[TNI_MAX_NUMBERS];
     uint32_t flags; /* TNI_OP_* */
     uint16_t line;
     uint16_t version;    /* from 1 */

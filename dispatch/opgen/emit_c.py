@@ -573,6 +573,10 @@ def descriptor(op: Op, nparts: int) -> list[str]:
         first = result[0] if isinstance(result, list) else result
         lines.append(f"    .compute_rule = TNI_COMPUTE_{rule_name(e['dtype'])},")
         lines.append(f"    .result_rule = {result_name(op, first)},")
+    numbers = [a.name for a in op.args if a.type == "Scalar"]
+    if op.kind in ("pointwise", "structured") and numbers:
+        lines.append(f"    .nnumbers = {len(numbers)},")
+        lines.append(f"    .number_offset = {{{offsets(op, numbers)}}},")
     if "check" in e:
         lines.append(f"    .check = tni_check_{op.name},")
     if op.kind == "structured":

@@ -35,7 +35,8 @@ def grouped(ops: list[Op]) -> dict[str, list[Op]]:
 
 
 def rows_inc(ops: list[Op]) -> str:
-    """TN_PY_ROW(python name, forms, numbers, C name): in file order, overloads of a name together.
+    """TN_PY_ROW(python name, forms, numbers, C name, old orders): in file order, overloads of a
+    name together.
     Bit i of numbers: argument i may be given as a number; bit 31: all of them in one call."""
     lines = []
     for name, overloads in grouped(ops).items():
@@ -43,7 +44,8 @@ def rows_inc(ops: list[Op]) -> str:
             flags = " | ".join(FLAGS[w] for w in op.where if w in FLAGS) or "0"
             numbers = sum(1 << i for i, a in enumerate(op.args) if a.name in op.numbers)
             numbers |= (op.entry.get("numbers") == "all") << 31
-            lines.append(f'TN_PY_ROW("{name}", {flags}, {numbers}u, "{op.name}")')
+            old = c_string("|".join(op.entry.get("old", [])) or None)
+            lines.append(f'TN_PY_ROW("{name}", {flags}, {numbers}u, "{op.name}", {old})')
     return HEAD + "\n".join(lines) + "\n"
 
 

@@ -18,7 +18,7 @@ KEYS = {
     "tests", "via", "doc",
     "tol", "dynamic", "random", "cast", "takes_out", "node", "version", "parts", "choices",
     "autocast", "zeros", "wide", "fits", "size_average", "warn", "vmap", "numbers",
-    "sparse", "unsigned", "out", "check",
+    "sparse", "unsigned", "out", "check", "old",
 }  # fmt: skip
 KINDS = ("pointwise", "reduction", "structured", "composite", "view")
 WHERE = ("torch", "method", "nn.functional", "inplace", "out", "def", "inplace=")
@@ -289,6 +289,10 @@ def check_forms(op: Op) -> None:
     """Keys of the functions that Python writes around an operator."""
     if "inplace=" in op.where and not {"nn.functional", "inplace"} <= set(op.where):
         raise op.fail("'inplace=' chooses between the forms 'nn.functional' and 'inplace'")
+    for order in op.entry.get("old", []):
+        strange = set(order.split(" ")) - {a.name for a in op.args}
+        if strange:
+            raise op.fail(f"old: there is no argument {', '.join(sorted(strange))}")
     if "size_average" in op.entry:
         names = [a.name for a in op.args]
         if op.entry["size_average"] not in names or "reduction" not in names:

@@ -229,6 +229,7 @@ typedef struct tnp_overload {
     int32_t spread[2];    /* as function, as method: the parameter that may be spread, or -1 */
     uint32_t forms;       /* TN_PY_* */
     uint32_t numbers;     /* bit i: parameter i may be a number; bit 31: all tensors may be */
+    const char *old;      /* orders of its arguments that were given up: opold.c; or NULL */
     bool creates;         /* takes requires_grad=, layout=, pin_memory= */
     bool ready;           /* defaults and names have been prepared */
     unsigned char *image; /* the argument struct filled with defaults */
@@ -328,6 +329,10 @@ int tnp_bind(tnp_overload *o, enum tnp_form form, PyObject *self, PyObject *cons
 void *tnp_bind_error(const tnp_group *g, const char *name, enum tnp_form form,
                      PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames,
                      const tnp_mismatch *why);
+/* opold.c. 1: the arguments stand in an order that was given up, *ret_result is the call's result; 0:
+ * they do not; -1: exception, *ret_result is NULL. */
+int tnp_call_old(tnp_group *g, enum tnp_form form, PyObject *self, PyObject *const *args,
+                 Py_ssize_t nargs, PyObject *kwnames, PyObject **ret_result);
 /* One value into its field. Results as tnp_bind. */
 int tnp_convert(const tnp_param *param, PyObject *value, tnp_frame *f, tnp_mismatch *why);
 

