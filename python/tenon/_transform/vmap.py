@@ -185,8 +185,21 @@ def run(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
         )
     call = call_of(name, func, args, kwargs, level)
     call.check_target()
+    if name in _VIEWS_IN_PLACE:
+        return view_in_place(func, args, kwargs)
     out = vmap_rules.apply(call)
     return one_by_one(call) if out is NotImplemented else out
+
+
+_VIEWS_IN_PLACE = {"squeeze_", "swapaxes_", "swapdims_", "t_", "transpose_", "unsqueeze_"}
+
+
+def view_in_place(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Batched:
+    """Another shape for a mapped tensor: of the element to look at, and of all behind it."""
+    x: Batched = args[0]
+    x._batch = run(getattr(tenon.Tensor, func.__name__[:-1]), args, kwargs)._batch
+    with DisableTorchFunctionSubclass():
+        return func(*args, **kwargs)
 
 
 routed.route_methods(Batched, run, {

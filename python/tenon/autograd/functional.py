@@ -149,7 +149,9 @@ def jacobian(
 ) -> Any:
     """The Jacobian: for each output and input a tensor of shape output.shape + input.shape."""
     if strategy not in ("reverse-mode", "forward-mode"):
-        raise ValueError(f'Expected strategy to be "forward-mode" or "reverse-mode": {strategy}')
+        raise AssertionError(
+            f'Expected strategy to be "forward-mode" or "reverse-mode": {strategy}'
+        )
     with tenon.enable_grad():
         several, xs = _fresh(inputs, create_graph)
         many, ys = _outputs(func(*xs), strict)
@@ -163,7 +165,7 @@ def jacobian(
                     rows[k].append(g)
             blocks.append(
                 tuple(
-                    tenon.stack(row).view(*y.shape, *x.shape)
+                    tenon.stack(row).view((*y.shape, *x.shape))
                     if row
                     else x.new_zeros((*y.shape, *x.shape))
                     for row, x in zip(rows, xs)

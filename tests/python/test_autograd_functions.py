@@ -1,0 +1,364 @@
+"""The functions and decorators of autograd: products with Jacobians and Hessians in closed form,
+what strict mode refuses, Functions of one's own, modes around classes and generators."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections import OrderedDict
+from collections.abc import Generator, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import tenon
+from tenon.autograd import Function, functional, graph
+from tenon.autograd.function import InplaceFunction, once_differentiable
+from tenon.overrides import BaseTorchFunctionMode, TorchFunctionMode
+from tenon.utils.hooks import RemovableHandle
+
+
+@pytest.fixture(autouse=True)
+def double() -> Iterator[None]:
+    tenon.set_default_dtype(tenon.float64)
+    yield
+    tenon.set_default_dtype(tenon.float32)
+
+
+A, B = 1.5, -0.75
+
+
+def pair(x: Any, y: Any) -> Any:
+    """(x^2 y, x + y^3): rows [2xy, x^2] and [1, 3y^2] of the Jacobian."""
+    return x**2 * y, x + y**3
+
+
+def cube(x: Any, y: Any) -> Any:
+    """x^3 y^2: its Hessian is [[6x y^2, 6x^2 y], [6x^2 y, 2x^3]]."""
+    return x**3 * y**2
+
+
+JACOBIAN = np.array([[2 * A * B, A * A], [1, 3 * B * B]])
+HESSIAN = np.array([[6 * A * B**2, 6 * A * A * B], [6 * A * A * B, 2 * A**3]])
+
+
+def numbers(values: Any) -> np.ndarray:
+    return np.array([float(v.detach()) for v in values])
+
+
+@pytest.mark.parametrize("recording", [True, False])
+@pytest.mark.parametrize("create_graph", [True, False])
+def test_products_with_jacobians(create_graph: bool, recording: bool) -> None:
+    xs = tuple(tenon.tensor(v, requires_grad=True) for v in (A, B))
+    v = (tenon.tensor(2.0), tenon.tensor(-1.0))
+    seed = np.array([2.0, -1.0])
+    with tenon.set_grad_enabled(recording):
+        for found, values, want in (
+            (functional.vjp(pair, xs, v, create_graph), pair(A, B), seed @ JACOBIAN),
+            (functional.jvp(pair, xs, v, create_graph), pair(A, B), JACOBIAN @ seed),
+            (functional.vhp(cube, xs, v, create_graph), (cube(A, B),), seed @ HESSIAN),
+            (functional.hvp(cube, xs, v, create_graph), (cube(A, B),), HESSIAN @ seed),
+        ):
+            outputs = found[0] if isinstance(found[0], tuple) else (found[0],)
+            np.testing.assert_allclose(numbers(outputs), values)
+            np.testing.assert_allclose(numbers(found[1]), want)
+            assert all(t.requires_grad is create_graph for t in (*outputs, *found[1]))
+        matrix = functional.jacobian(pair, xs, create_graph)
+        second = functional.hessian(cube, xs, create_graph)
+    np.testing.assert_allclose([numbers(row) for row in matrix], JACOBIAN)
+    np.testing.assert_allclose([numbers(row) for row in second], HESSIAN)
+    assert matrix[0][0].requires_grad is create_graph and not xs[0].grad
+    if create_graph:
+        (slope,) = tenon.autograd.grad(matrix[0][0], xs[1])  # of 2xy
+        assert float(slope) == 2 * A
+
+
+def test_shapes_of_jacobians() -> None:
+    x = tenon.arange(6.0).view(2, 3)
+    found = functional.jacobian(lambda x: x.sum(1), x)
+    np.testing.assert_array_equal(found.numpy(), np.eye(2)[:, :, None] * np.ones(3))
+    assert functional.jacobian(lambda x: x[:0], x).shape == (0, 3, 2, 3)
+    assert functional.hessian(lambda x: (x**2).sum().reshape(1, 1), x).shape == (2, 3, 2, 3)
+    one, slope = functional.vjp(lambda x: (x**2).sum(), x)  # no seed: the one element's is 1
+    assert float(one) == 55 and slope.tolist() == (2 * x).tolist()
+
+
+def test_what_does_not_depend_on_its_input() -> None:
+    x, y = tenon.ones(2), tenon.ones(2)
+    constant = tenon.zeros(2)
+    for fn, inputs in ((lambda x: constant, x), (lambda x, y: x * 2, (x, y))):
+        found = functional.jacobian(fn, inputs)
+        last = found[-1] if isinstance(found, tuple) else found
+        assert last.tolist() == [[0, 0], [0, 0]]
+        for product in (functional.vjp, functional.jvp):
+            v = inputs if product is functional.jvp else tenon.ones(2)
+            product(fn, inputs, v)
+            with pytest.raises(RuntimeError, match="strict mode"):
+                product(fn, inputs, v, strict=True)
+        with pytest.raises(RuntimeError, match="strict mode"):
+            functional.jacobian(fn, inputs, strict=True)
+    assert functional.hvp(lambda x: x.sum(), x, x)[1].tolist() == [0, 0]
+    with pytest.raises(RuntimeError, match="strict mode"):
+        functional.hvp(lambda x: constant.sum(), x, x, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "message"),
+    [
+        (lambda x: functional.vjp(lambda x: x, x), RuntimeError, "v can only be None"),
+        (lambda x: functional.vjp(lambda x: x, x, x[:1]), RuntimeError, "other sizes"),
+        (lambda x: functional.vjp(lambda x: x, x, (x, x)), RuntimeError, "different number"),
+        (lambda x: functional.vjp(lambda x: 1.0, x), TypeError, "outputs must be a Tensor"),
+        (lambda x: functional.vjp(lambda x: x, x, [1.0]), TypeError, "vector must be a Tensor"),
+        (lambda x: functional.vjp(lambda x: x, [x]), TypeError, "inputs must be a Tensor"),
+        (lambda x: functional.hessian(lambda x: (x,), x), RuntimeError, "return a single Tensor"),
+        (lambda x: functional.hvp(lambda x: x, x, x), RuntimeError, "contain a single"),
+        (
+            lambda x: functional.jacobian(lambda x: x, x, strategy="both"),
+            AssertionError,
+            "strategy",
+        ),
+    ],
+)
+def test_what_functional_refuses(call: Any, kind: type, message: str) -> None:
+    with pytest.raises(kind, match=message):
+        call(tenon.ones(2))
+
+
+def test_old_arguments_of_backward() -> None:
+    x = tenon.ones(2, requires_grad=True)
+    tenon.autograd.backward(x * 3, grad_variables=tenon.tensor([1.0, 2.0]))
+    assert x.grad.tolist() == [3, 6]
+    with pytest.raises(RuntimeError, match="both passed"):
+        tenon.autograd.backward(x * 3, tenon.ones(2), grad_variables=tenon.ones(2))
+    with pytest.raises(RuntimeError, match="got 1 tensors and 2 gradients"):
+        tenon.autograd.backward(x * 3, (tenon.ones(2), tenon.ones(2)))
+
+
+def test_anomaly_mode_is_switched_and_comes_back() -> None:
+    from tenon.autograd import anomaly_mode as a
+
+    assert not tenon.is_anomaly_enabled()
+    with tenon.autograd.set_detect_anomaly(True, check_nan=False):
+        assert tenon.is_anomaly_enabled() and not a.is_anomaly_check_nan_enabled()
+        with tenon.autograd.detect_anomaly():
+            assert a.is_anomaly_check_nan_enabled()
+        assert tenon.is_anomaly_enabled() and not a.is_anomaly_check_nan_enabled()
+    assert not tenon.is_anomaly_enabled()
+    switch = tenon.autograd.set_detect_anomaly(True)
+    assert tenon.is_anomaly_enabled() and a.is_anomaly_check_nan_enabled()
+    switch.__exit__(None, None, None)
+    assert not tenon.is_anomaly_enabled()
+
+
+def test_edges_of_the_graph() -> None:
+    x = tenon.ones(4, requires_grad=True)
+    parts = (x * 2).split(2)
+    assert graph.get_gradient_edge(parts[1])[:2] == (parts[1].grad_fn, 1)
+    end = graph.get_gradient_edge(x)
+    assert end.output_nr == 0 and end.node.variable is x
+    assert end.node == graph.AccumulateGrad(x) and end.node != graph.AccumulateGrad(parts[0])
+    with pytest.raises(RuntimeError, match="does not require"):
+        graph.get_gradient_edge(tenon.ones(1))
+
+
+@pytest.mark.parametrize("several", [True, False])
+def test_versions_of_one_and_of_several(several: bool) -> None:
+    x = tenon.ones(2, requires_grad=True)
+    weight = tenon.ones(2)
+    y = (x * weight).sum()
+    graph.increment_version([weight] if several else weight)
+    assert weight._version == 1
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.backward()
+
+
+def test_saved_hooks_are_refused_inside_only() -> None:
+    hooks = graph.saved_tensors_hooks(lambda t: t, lambda t: t)
+    with graph.disable_saved_tensors_hooks("not here"):
+        with graph.disable_saved_tensors_hooks("nor there"):
+            with pytest.raises(RuntimeError, match="nor there"), hooks:
+                pass
+        with pytest.raises(RuntimeError, match="not here"), hooks:
+            pass
+    with hooks:
+        pass
+
+
+# ---- Functions of one's own ----------------------------------------------------------------------
+
+
+class Scaled(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, by: float = 3.0, *, plus: float = 1.0) -> Any:
+        ctx.by = by
+        return x * by + plus
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return grad * ctx.by, None, None
+
+
+class Apart(Function):
+    @staticmethod
+    def forward(x: Any, by: float = 3.0) -> Any:
+        return x * by
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.by = inputs[1]
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return grad * ctx.by, None
+
+
+def test_arguments_by_name() -> None:
+    x = tenon.ones(1, requires_grad=True)
+    for call, want in (
+        (lambda: Apart.apply(x, by=2.0), 2), (lambda: Apart.apply(by=4.0, x=x), 4),
+        (lambda: Apart.apply(x=x), 3), (lambda: Scaled.apply(x, by=5.0), 5),
+    ):  # fmt: skip
+        (slope,) = tenon.autograd.grad(call(), x)
+        assert float(slope) == want
+
+
+def test_functions_that_say_too_little_or_too_much() -> None:
+    x = tenon.ones(1, requires_grad=True)
+
+    class Nothing(Function):
+        pass
+
+    class Forward(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 2
+
+    class Both(Forward):
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            return grad
+
+        @staticmethod
+        def vjp(ctx: Any, grad: Any) -> Any:
+            return grad
+
+    with pytest.raises(NotImplementedError, match="implement the forward"):
+        Nothing.apply(x)
+    with pytest.raises(NotImplementedError, match="either the backward or vjp"):
+        Forward.apply(x).backward()
+    with pytest.raises(RuntimeError, match="Implementing both 'backward' and 'vjp'"):
+        Both.apply(x).backward()
+    assert type(Forward.apply(x).grad_fn).__name__ == "ForwardBackward"
+    assert InplaceFunction(True).inplace is True and InplaceFunction().inplace is False
+
+
+@pytest.mark.parametrize("several", [True, False])
+def test_a_backward_that_runs_once(several: bool) -> None:
+    class Square(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any, y: Any) -> Any:
+            ctx.save_for_backward(x)
+            return x**2 + y
+
+        @staticmethod
+        @once_differentiable
+        def backward(ctx: Any, grad: Any) -> Any:
+            assert not tenon.is_grad_enabled()
+            return (2 * ctx.saved_tensors[0] * grad, None) if several else (grad * 2, grad)
+
+    x = tenon.tensor(3.0, requires_grad=True)
+    y = tenon.tensor(1.0, requires_grad=True)
+    want = 6.0 if several else 2.0
+    assert float(tenon.autograd.grad(Square.apply(x, y), x)[0]) == want
+    seed = tenon.tensor(1.0, requires_grad=True)
+    (slope,) = tenon.autograd.grad(Square.apply(x, y), x, seed, create_graph=True)
+    assert float(slope) == want
+    with pytest.raises(RuntimeError, match="marked with @once_differentiable"):
+        slope.backward()
+
+    class Twice(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 2
+
+        @staticmethod
+        @once_differentiable
+        def backward(ctx: Any, grad: Any) -> Any:
+            return grad * 2
+
+    (slope,) = tenon.autograd.grad(Twice.apply(x), x, seed, create_graph=True)
+    with pytest.raises(RuntimeError, match="marked with @once_differentiable"):
+        slope.backward()
+
+
+# ---- Modes ---------------------------------------------------------------------------------------
+
+
+def test_a_mode_around_the_steps_of_a_generator() -> None:
+    seen: list[Any] = []
+
+    @tenon.no_grad()
+    def steps(n: int) -> Generator[Any, Any, str]:
+        try:
+            for i in range(n):
+                try:
+                    seen.append((yield i, tenon.is_grad_enabled()))
+                except KeyError as err:
+                    seen.append((err.args[0], tenon.is_grad_enabled()))
+        finally:
+            seen.append(("closed", tenon.is_grad_enabled()))
+        return "end"
+
+    running = steps(3)
+    assert next(running) == (0, False) and tenon.is_grad_enabled()
+    assert running.send("sent") == (1, False)
+    assert running.throw(KeyError("thrown")) == (2, False) and tenon.is_grad_enabled()
+    with pytest.raises(StopIteration) as end:
+        next(running)
+    assert end.value.value == "end"
+    assert seen == ["sent", ("thrown", False), None, ("closed", False)]
+    seen.clear()
+    running = steps(3)
+    next(running)
+    running.close()
+    assert seen == [("closed", False)] and tenon.is_grad_enabled()
+    assert list(steps(0)) == []
+
+
+def test_a_mode_around_a_class() -> None:
+    @tenon.no_grad()
+    class Made:
+        def __init__(self) -> None:
+            self.recorded = tenon.is_grad_enabled()
+
+    assert Made().recorded is False and tenon.is_grad_enabled()
+
+
+def test_modes_that_see_calls() -> None:
+    x = tenon.ones(2)
+    with TorchFunctionMode(), pytest.raises(NotImplementedError):
+        x.sum()
+    with BaseTorchFunctionMode():
+        assert float(x.sum()) == 2 and x.sum(dim=0, keepdim=True).shape == (1,)
+
+
+def test_handles_of_hooks() -> None:
+    hooks: dict[int, str] = OrderedDict()
+    more: dict[int, str] = OrderedDict()
+    handle = RemovableHandle(hooks, extra_dict=more)
+    hooks[handle.id] = more[handle.id] = "hook"
+    copied = pickle.loads(pickle.dumps(handle))
+    assert copied.id == handle.id and RemovableHandle(hooks).id > handle.id
+    with copy.copy(handle):
+        assert hooks and more
+    assert not hooks and not more
+    handle.remove()  # which is gone already
+
+
+def test_the_older_profiler() -> None:
+    for enabled in (True, False):
+        with tenon.autograd.profiler.profile(enabled) as found:
+            tenon.ones(3).sum()
+        names = {event.key for event in found.key_averages()} if enabled else set()
+        assert ("sum" in names) is enabled

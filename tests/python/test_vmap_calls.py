@@ -1,0 +1,161 @@
+"""vmap of single calls is the loop over the elements that it stands for: arguments by name or by
+place, dimensions from the end, elements without any, mapped operands in any place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import tenon as tn
+from tenon.nn import functional as F
+
+G = tn.Generator().manual_seed(4)
+CUBE = tn.randn(3, 2, 4, 5, dtype=tn.float64, generator=G)
+MATRIX = tn.randn(3, 4, 4, dtype=tn.float64, generator=G)
+ROW = tn.randn(3, 4, dtype=tn.float64, generator=G)
+ONE = tn.randn(3, dtype=tn.float64, generator=G)
+LEFT = tn.randn(4, 4, dtype=tn.float64, generator=G)
+WORDS = tn.tensor([[0, 3, 1, 2], [2, 2, 0, 1], [3, 1, 0, 0]])
+
+CALLS: dict[str, tuple[Callable[..., Any], Any]] = {
+    "T": (lambda x: x.T, MATRIX), "mT": (lambda x: x.mT, CUBE), "mH": (lambda x: x.mH, CUBE),
+    "iterate": (lambda x: tn.stack([row * i for i, row in enumerate(x)]), CUBE),
+    "length": (lambda x: x * len(x), CUBE), "sum": (lambda x: x.sum(), CUBE),
+    "sum of one": (lambda x: x.sum(), ONE), "sum of one along": (lambda x: x.sum(0), ONE),
+    "sum from the end": (lambda x: x.sum(-1), CUBE), "sum of two": (lambda x: x.sum((0, -1)), CUBE),
+    "sum kept": (lambda x: x.sum(1, keepdim=True), CUBE),
+    "sum of all kept": (lambda x: x.mean(keepdim=True, dim=None), CUBE),
+    "sum of none": (lambda x: x.sum(()), CUBE), "sum as": (lambda x: x.sum(dtype=tn.float32), CUBE),
+    "max": (lambda x: x.max(), CUBE), "max along": (lambda x: x.max(1)[0], CUBE),
+    "max index": (lambda x: x.max(dim=-2).indices, CUBE), "argmin": (lambda x: x.argmin(), CUBE),
+    "std": (lambda x: x.std(), CUBE), "var": (lambda x: tn.var(x, (0, 1), correction=0), CUBE),
+    "norm": (lambda x: x.norm(), CUBE), "any": (lambda x: (x > 2).any(), CUBE),
+    "logsumexp": (lambda x: x.logsumexp((0, 2)), CUBE), "prod": (lambda x: x.prod(0), CUBE),
+    "softmax": (lambda x: x.softmax(0), CUBE), "softmax end": (lambda x: x.softmax(-3), CUBE),
+    "softmax of one": (lambda x: x.softmax(0), ONE), "cumsum": (lambda x: x.cumsum(dim=1), CUBE),
+    "sort": (lambda x: x.sort()[0], CUBE), "sort along": (lambda x: x.sort(0).values, CUBE),
+    "topk": (lambda x: x.topk(2, 1)[0], CUBE), "flip": (lambda x: x.flip(0, -1), CUBE),
+    "roll": (lambda x: x.roll(1, 0), CUBE), "rolled flat": (lambda x: x.roll(3), CUBE),
+    "unsqueeze": (lambda x: x.unsqueeze(0), CUBE),
+    "unsqueeze end": (lambda x: x.unsqueeze(-1), CUBE),
+    "unsqueeze of one": (lambda x: x.unsqueeze(-1), ONE),
+    "squeeze": (lambda x: x[:1].squeeze(0), CUBE), "squeeze all": (lambda x: x[:1].squeeze(), CUBE),
+    "select": (lambda x: x.select(1, -1), CUBE), "narrow": (lambda x: x.narrow(-1, 1, 2), CUBE),
+    "split": (lambda x: x.split(2, 1)[1], CUBE), "chunk": (lambda x: x.chunk(2)[1], CUBE),
+    "unbind": (lambda x: x.unbind(-1)[2], CUBE), "diagonal": (lambda x: x.diagonal(), MATRIX),
+    "diagonal of": (lambda x: x.diagonal(1, -2, -1), CUBE), "tril": (lambda x: x.tril(-1), CUBE),
+    "permute": (lambda x: x.permute(2, 0, 1), CUBE),
+    "permute end": (lambda x: x.permute(-1, 0, -2), CUBE),
+    "permute list": (lambda x: x.permute([1, 2, 0]), CUBE),
+    "permute by name": (lambda x: x.permute(dims=(1, 0, 2)), CUBE),
+    "permute function": (lambda x: tn.permute(x, (1, 0, 2)), CUBE),
+    "transpose": (lambda x: x.transpose(0, -1), CUBE), "t": (lambda x: x.t(), MATRIX),
+    "t of a row": (lambda x: x.t(), ROW), "movedim": (lambda x: x.movedim(0, -1), CUBE),
+    "movedim lists": (lambda x: x.movedim((0, 1), (1, 2)), CUBE),
+    "transpose by name": (lambda x: x.transpose(dim0=0, dim1=2), CUBE),
+    "transpose of one": (lambda x: x.transpose(0, 0), ONE),
+    "reshape": (lambda x: x.reshape(4, -1), CUBE),
+    "reshape list": (lambda x: x.reshape([10, 4]), CUBE),
+    "reshape by name": (lambda x: tn.reshape(x, shape=(40,)), CUBE),
+    "view": (lambda x: x.view(-1), CUBE), "reshape of one": (lambda x: x.reshape(1, 1), ONE),
+    "expand": (lambda x: x.expand(2, 4), ROW), "expand one": (lambda x: x.expand(2, 3), ONE),
+    "flatten": (lambda x: x.flatten(), CUBE), "flatten from": (lambda x: x.flatten(1), CUBE),
+    "flatten some": (lambda x: x.flatten(0, -2), CUBE), "flatten one": (lambda x: x.flatten(), ONE),
+    "flatten by name": (lambda x: x.flatten(start_dim=-2, end_dim=-1), CUBE),
+    "cat": (lambda x: tn.cat([x, x]), CUBE), "cat end": (lambda x: tn.cat([x, x * 2], -1), CUBE),
+    "cat with a plain one": (lambda x: tn.cat([LEFT, x], dim=1), MATRIX),
+    "stack": (lambda x: tn.stack([x, x], 1), CUBE), "stack ones": (lambda x: tn.stack([x, x]), ONE),
+    "item": (lambda x: x[1], CUBE), "items": (lambda x: x[..., 1:3, None], CUBE),
+    "item of items": (lambda x: x[0, :, -1], CUBE), "item by list": (lambda x: x[[1, 0]], CUBE),
+    "item by truth": (lambda x: x[True], CUBE), "item by tensor": (lambda x: LEFT[x], WORDS),
+    "as_strided": (lambda x: x.as_strided((2, 2), (1, 4)), MATRIX),
+    "as_strided from": (lambda x: x.as_strided((2,), (2,), 3), MATRIX),
+    "as_strided named": (lambda x: tn.as_strided(x, size=(3,), stride=(1,), storage_offset=1), ROW),
+    "as_strided inside": (lambda x: x[1:].as_strided((2,), (1,)), MATRIX),
+    "matmul": (lambda x: x @ LEFT, MATRIX), "rmatmul": (lambda x: LEFT @ x, MATRIX),
+    "row matmul": (lambda x: x @ LEFT, ROW), "matmul row": (lambda x: LEFT @ x, ROW),
+    "dot": (lambda x: x @ x, ROW), "batch matmul": (lambda x: x @ x[0].t(), CUBE),
+    "row by batch": (lambda x: tn.ones(4, dtype=tn.float64) @ x, CUBE),
+    "mm": (tn.mm, (MATRIX, MATRIX)),
+    "linear": (lambda x: F.linear(x, LEFT), CUBE[..., :4]),
+    "linear bias": (lambda x, b: F.linear(x, LEFT, b), (MATRIX, ROW)),
+    "linear weight": (lambda w, b: F.linear(LEFT, w, bias=b), (MATRIX, ROW)),
+    "add": (lambda x, y: x + y, (MATRIX, ONE)), "radd": (lambda x: 1 - x, ONE),
+    "where": (lambda x: tn.where(x > 0, x, 0.5), CUBE), "lerp": (tn.lerp, (MATRIX, MATRIX, ROW)),
+    "clamp": (lambda x: x.clamp(min=-0.5, max=0.5), CUBE), "gelu": (F.gelu, CUBE),
+    "to": (lambda x: x.to(tn.float32), ROW), "int": (lambda x: x.int(), CUBE),
+    "neg": (lambda x: -x, ONE),
+    "gather": (lambda x, i: x.gather(0, i), (ROW, WORDS)),
+    "embedding": (lambda i: F.embedding(i, LEFT), WORDS),
+    "layer_norm": (lambda x: F.layer_norm(x, (5,)), CUBE),
+    "pad": (lambda x: F.pad(x, (1, 2)), CUBE),
+    "conv": (lambda x: F.conv1d(x, tn.ones(2, 4, 3, dtype=tn.float64)), CUBE),
+    "conv of several": (lambda x: F.conv1d(x[0], tn.ones(2, 4, 3, dtype=tn.float64)), CUBE),
+    "pool": (lambda x: F.max_pool1d(x, 2), CUBE), "fft": (lambda x: tn.fft.fft(x).abs(), CUBE),
+    "fft of two": (lambda x: tn.fft.fft2(x).abs(), CUBE),
+    "fftn": (lambda x: tn.fft.fftn(x).abs(), CUBE),
+    "fftn of sizes": (lambda x: tn.fft.fftn(x, s=(4, 3)).abs(), CUBE),
+    "fft along": (lambda x: tn.fft.fft(x, dim=0).real, CUBE), "inverse": (tn.linalg.inv, MATRIX),
+    "det": (lambda x: x.det(), MATRIX), "solve": (tn.linalg.solve, (MATRIX, ROW)),
+    "kron": (lambda x: tn.kron(x, LEFT), ROW), "outer": (lambda x: tn.outer(x, x), ROW),
+    "einsum": (lambda x, y: tn.einsum("ij,j->i", x, y), (MATRIX, ROW)), "cross": (
+        lambda x: tn.linalg.cross(x[:3], x[1:]), MATRIX[..., :3]),
+}  # fmt: skip
+for _loss in (F.mse_loss, F.l1_loss, F.smooth_l1_loss):
+    for _how in ("mean", "sum", "none"):
+        CALLS[f"{_loss.__name__} {_how}"] = (
+            partial(_loss, reduction=_how), (MATRIX, LEFT.expand(3, 4, 4)),
+        )  # fmt: skip
+CALLS["mse_loss plain"] = (lambda x: F.mse_loss(LEFT, x), MATRIX)
+CALLS["mse_loss of ones"] = (lambda x: F.mse_loss(x, x * 2), ONE)
+CALLS["cross_entropy"] = (lambda x, i: F.cross_entropy(x, i), (MATRIX, WORDS))
+CALLS["cross_entropy sum"] = (lambda x, i: F.cross_entropy(x, i, reduction="sum"), (MATRIX, WORDS))
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_is_the_loop(name: str) -> None:
+    fn, given = CALLS[name]
+    args = given if isinstance(given, tuple) else (given,)
+    # Copies, because some offsets count from the beginning of the memory.
+    want = tn.stack([fn(*(a[i].clone() for a in args)) for i in range(3)])
+    for out in (0, -1):
+        found = tn.vmap(fn, out_dims=out)(*args)
+        assert found.dtype == want.dtype
+        np.testing.assert_allclose(
+            found.movedim(out, 0).numpy(), want.numpy(), rtol=1e-9, atol=1e-12
+        )
+    inner = tn.vmap(lambda *xs: tn.vmap(fn)(*xs))(*(tn.stack([a, a.flip(0)]) for a in args))
+    twice = tn.stack([want, want.flip(0)])
+    np.testing.assert_allclose(inner.numpy(), twice.numpy(), rtol=1e-9, atol=1e-12)
+
+
+WRITTEN: dict[str, Callable[[Any], Any]] = {
+    "values": lambda y: y[0].fill_(7.0), "an item": lambda y: y.__setitem__((0, 0), 7.0),
+    "transpose": lambda y: y.mul_(2).transpose_(0, 1),
+    "squeeze": lambda y: y.squeeze_(0), "unsqueeze": lambda y: y.unsqueeze_(-1).add_(1),
+    "swapaxes": lambda y: y.swapaxes_(0, -1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_an_element_that_is_written(name: str) -> None:
+    def fn(x: Any) -> Any:
+        y = x.clone()
+        WRITTEN[name](y)
+        assert y.shape == (y + 0).shape
+        return y
+
+    batch = CUBE[:, :1]
+    want = tn.stack([fn(m) for m in batch])
+    np.testing.assert_array_equal(tn.vmap(fn)(batch).numpy(), want.numpy())
+
+
+def test_where_results_are_put() -> None:
+    for dim in range(-4, 4):
+        assert tn.vmap(lambda x: x, out_dims=dim)(CUBE).shape[dim] == 3
+    first, rest = tn.vmap(lambda x: (x, {"y": x}), out_dims=(1, {"y": 2}))(CUBE)
+    assert first.shape == (2, 3, 4, 5) and rest["y"].shape == (2, 4, 3, 5)
+    assert tn.vmap(lambda x: x + 1)(tn.zeros(2, 0)).shape == (2, 0)
