@@ -50,9 +50,11 @@ ROOMS = {
     "python/tenon/masked": python("masked masked_tensor"),
     "python/tenon/nested": python("nested"),
     "python/tenon/ao": python("quantization quantized_tensors"),
-    "python/tenon/_transform": python("vmap forward_ad"),
-    "python/tenon/autograd": python("autograd gradcheck graph forward_ad call_modes"),
-    "python/tenon/_tape": python("autograd gradcheck graph forward_ad call_modes"),
+    "python/tenon/_transform": python("vmap vmap_calls forward_ad"),
+    "python/tenon/autograd": python("autograd autograd_functions gradcheck graph "
+                                    "forward_ad call_modes"),
+    "python/tenon/_tape": python("autograd autograd_functions gradcheck graph "
+                                    "forward_ad call_modes"),
     "python/tenon/testing": python("testing"),
     "python/tenon/onnx": python("onnx onnx_load"),
     "python/tenon/fx": python("fx compile"),
