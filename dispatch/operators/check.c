@@ -25,7 +25,23 @@ static tn_status check_order(const tn_scalar *ord) {
 
 tn_status tni_check_linalg_vector_norm(const void *args) {
     const tn_linalg_vector_norm_args *a = args;
+    bool complex = tn_dtype_category(tn_view_dtype(a->input)) == TN_CAT_COMPLEX;
+    if (a->dtype >= 0 && (tn_dtype_category((int32_t)a->dtype) == TN_CAT_COMPLEX) != complex)
+        return tn_fail(TN_E_DTYPE, 4,
+                       "linalg.vector_norm: dtype should be %s for %s inputs, but got %s",
+                       complex ? "complex" : "real", complex ? "complex" : "real",
+                       tni_type_text((int32_t)a->dtype));
     return check_order(&a->ord);
+}
+
+tn_status tni_check_cdist(const void *args) {
+    const tn_cdist_args *a = args;
+    const char *mode = a->compute_mode;
+    return !mode || strcmp(mode, "use_mm_for_euclid_dist_if_necessary") == 0 ||
+                   strcmp(mode, "use_mm_for_euclid_dist") == 0 ||
+                   strcmp(mode, "donot_use_mm_for_euclid_dist") == 0
+               ? TN_OK
+               : tn_fail(TN_E_VALUE, 3, "%s is not a valid value for compute_mode", mode);
 }
 
 tn_status tni_check_norm(const void *args) {

@@ -339,6 +339,8 @@ tn_status tni_composite_meshgrid(const void *args, tn_tensor **rets) {
                 TN_E_SHAPE, 0,
                 "torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: %s",
                 tni_shape_text_of(v));
+        if (tn_view_dtype(v) != tn_view_dtype(a->tensors.v[0]))
+            return tn_fail(TN_E_DTYPE, 0, "meshgrid expects all tensors to have the same dtype");
         shape[i] = v->numel;
     }
     TN_TRY(tni_list_new(n, list));

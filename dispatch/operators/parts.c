@@ -194,7 +194,7 @@ static tn_status unravelled(const tn_view *indices, tn_ints shape, tn_tensor **r
     tn_tensor_list *list = (tn_tensor_list *)(void *)rets;
     int64_t step = 1;
     if (tn_dtype_category(tn_view_dtype(indices)) != TN_CAT_INT)
-        return tn_fail(TN_E_VALUE, 0, "expected 'indices' to be integer dtype, but got %s",
+        return tn_fail(TN_E_TYPE, 0, "expected 'indices' to be integer dtype, but got %s",
                        tn_dtype_name(tn_view_dtype(indices)));
     for (int64_t d = 0; d < shape.n; d++)
         if (shape.v[d] < 0)

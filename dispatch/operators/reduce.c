@@ -283,8 +283,11 @@ static tn_status nuclear(const tn_norm_str_args *a, tn_tensor **rets) {
     static const int64_t last[2] = {-2, -1};
     tn_tensor *x = NULL, *u = NULL, *s = NULL, *vh = NULL, *sum = NULL;
     if (a->dim.n == 2) memcpy(from, a->dim.v, sizeof from);
-    if (a->dim.n != 2 && a->input->ndim != 2)
-        return tn_fail(TN_E_STATE, 2, "norm: the nuclear norm is of two dimensions");
+    if (a->input->ndim < 2)
+        return tn_fail(TN_E_STATE, 0,
+                       "linalg.matrix_norm: The input tensor A must have at least 2 dimensions.");
+    if (a->dim.n < 0 ? a->input->ndim != 2 : a->dim.n != 2)
+        return tn_fail(TN_E_STATE, 2, "linalg.matrix_norm: dim must be a 2-tuple.");
     tn_status st = tn_movedim(tni_t(a->input), tn_ints_of(from, 2), tn_ints_of(last, 2), &x);
     if (st == TN_OK) st = tn__linalg_svd(x, 0, &u, &s, &vh);
     if (st == TN_OK) st = tn_sum(s, TN_INTS(-1), 0, a->dtype, &sum);
@@ -311,8 +314,7 @@ tn_status tni_composite_norm_str(const void *args, tn_tensor **rets) {
     const tn_norm_str_args *a = args;
     if (a->p && strcmp(a->p, "nuc") == 0) return nuclear(a, rets);
     if (!a->p || strcmp(a->p, "fro") != 0)
-        return tn_fail(TN_E_UNSUPPORTED, 1,
-                       "norm: only the norms 'fro' and 'nuc' have names, got '%s'",
+        return tn_fail(TN_E_STATE, 1, "linalg.matrix_norm: Order %s not supported.",
                        a->p ? a->p : "None");
     return tn_linalg_vector_norm(tni_t(a->input), tn_scalar_float(2.0), a->dim, a->keepdim,
                                  a->dtype, rets);

@@ -152,9 +152,20 @@ def matrix_norm(
     dtype: Any = None,
 ) -> Tensor:
     """Norm of matrices: 'fro', 'nuc', 1, -1, 2, -2, inf or -inf."""
-    A = A if dtype is None else A.to(dtype)
+    if A.ndim < 2:
+        raise RuntimeError(
+            "linalg.matrix_norm: The input tensor A must have at least 2 dimensions."
+        )
+    if isinstance(dim, int) or len(dim) != 2:
+        raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {dim}")
     if ord == "fro":
-        return vector_norm(A, 2, tuple(dim), keepdim)
+        return vector_norm(A, 2, tuple(dim), keepdim, dtype=dtype)
+    if dtype is not None and dtype.is_complex != A.is_complex():
+        kind = "complex" if A.is_complex() else "real"
+        raise RuntimeError(
+            f"linalg.matrix_norm: dtype should be {kind} for {kind} inputs, but got {dtype}"
+        )
+    A = A if dtype is None else A.to(dtype)
     if ord != "nuc" and (isinstance(ord, str) or abs(ord) not in (1, 2, math.inf)):
         raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
     rows, columns = (d % A.ndim for d in dim)
@@ -188,7 +199,7 @@ def norm(
     dims = (dim,) if isinstance(dim, int) else dim
     if dims is None and (A.ndim == 2 or isinstance(ord, str)):
         dims = (-2, -1)
-    if dims is not None and len(dims) == 2:
+    if isinstance(ord, str) or (dims is not None and len(dims) == 2):
         return matrix_norm(A, ord, dims, keepdim, dtype=dtype)
     return vector_norm(A, ord, dims, keepdim, dtype=dtype)
 

@@ -143,7 +143,7 @@ def test_unravel_index() -> None:
     ]
     with pytest.raises(ValueError, match="more places"):
         tn.unravel_index(flat, (2, 4, most))
-    with pytest.raises(ValueError, match="integer"):
+    with pytest.raises(TypeError, match="integer"):
         tn.unravel_index(tn.tensor([1.0]), (2,))
     with pytest.raises(ValueError, match="negative"):
         tn.unravel_index(flat, (2, -1))

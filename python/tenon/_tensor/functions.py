@@ -129,7 +129,7 @@ def result_type(tensor1: Any, tensor2: Any) -> dtype:
 
 def _raise_category(low: dtype, high: dtype) -> dtype:
     """A dimensionless operand of a higher category gives the category, not its width."""
-    return _C.promote_types(low, high) if low.is_floating_point and high.is_complex else high
+    return low.to_complex() if low.is_floating_point and high.is_complex else high
 
 
 def can_cast(from_: dtype, to: dtype) -> builtins.bool:
@@ -267,17 +267,14 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) ->
     """
     if isinstance(dims, Tensor):
         dims = dims.tolist()
-    if isinstance(dims, list | tuple) and dims and isinstance(dims[0], list | tuple):
+    if isinstance(dims, list | tuple):
         ours, theirs = dims
-    elif isinstance(dims, list | tuple) and len(dims) == 2:
-        ours, theirs = [dims[0]], [dims[1]]
     else:
-        count = dims[0] if isinstance(dims, list | tuple) else dims
-        if count < 0:
-            raise RuntimeError(f"tensordot expects dims >= 0, but got dims={count}")
-        if count > min(a.dim(), b.dim()):
-            raise RuntimeError(f"tensordot expects dims < ndim_a or ndim_b, but got dims={count}")
-        ours, theirs = list(range(a.dim() - count, a.dim())), list(range(count))
+        if dims < 0:
+            raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")
+        if dims > min(a.dim(), b.dim()):
+            raise RuntimeError(f"tensordot expects dims < ndim_a or ndim_b, but got dims={dims}")
+        ours, theirs = list(range(a.dim() - dims, a.dim())), list(range(dims))
     return _C._ops.tensordot(a, b, ours, theirs, out=out)
 
 

@@ -30,12 +30,21 @@ def new_tensor(
 
 
 def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
-    """The dimensions from the one whose steps in memory are the longest to the shortest."""
+    """The dimensions from the one whose steps in memory are the longest to the shortest.
+    ambiguity_check: whether there must be one order only, or memory formats of which the tensor
+    must then have one."""
+    formats = [] if isinstance(ambiguity_check, bool) else ambiguity_check
+    if not isinstance(formats, list) or any(not isinstance(f, _C.memory_format) for f in formats):
+        raise TypeError("The ambiguity_check argument must be a bool or a list of memory formats.")
     strides = self.stride()
     order = tuple(sorted(range(self.dim()), key=lambda d: (-strides[d], d)))
-    wide = [strides[d] for d in order if self.shape[d] > 1]
-    if ambiguity_check and len(set(wide)) < len(wide):
-        raise RuntimeError("The tensor does not have unique dim order, or cannot map to exact one")
+    if ambiguity_check is False or (len(set(strides)) == self.dim() and 1 not in self.shape):
+        return order
+    if sum(self.is_contiguous(memory_format=f) for f in formats) != 1:
+        raise RuntimeError(
+            "The tensor does not have unique dim order, or cannot map to exact one of the given "
+            "memory formats."
+        )
     return order
 
 

@@ -101,8 +101,8 @@ def embedding_bag(
     include_last_offset: bool = False, padding_idx: int | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """nn.functional.embedding_bag, and of which bag each index is, how many count in each bag, and
-    with mode 2 the row that each element of a bag's maximum comes from. Sums without padding have
-    no need of the others, which are empty or 0 as PyTorch's are."""
+    with mode 2 the row that each element of a bag's maximum comes from. Sums have no need of the
+    others, which are empty or 0 as PyTorch's are."""
     from tenon.nn import functional as F
 
     result = F.embedding_bag(
@@ -110,12 +110,14 @@ def embedding_bag(
         per_sample_weights, include_last_offset, padding_idx,
     )  # fmt: skip
     starts = offsets[:-1] if include_last_offset else offsets
+    none = tenon.zeros_like(starts)
     if mode == 0 and padding_idx is None and weight.dtype is not tenon.float64:
-        none = tenon.zeros_like(starts)
         return result, offsets.new_empty(0), none, none
     ends = tenon.cat([starts[1:], offsets[-1:] if include_last_offset
                       else starts.new_full((1,), len(indices))])  # fmt: skip
     bags = tenon.arange(len(starts)).to(indices).repeat_interleave(ends - starts)
+    if mode == 0:
+        return result, bags, none, none
     counted = tenon.ones_like(indices)
     if padding_idx is not None:
         counted = (indices != padding_idx % len(weight)).to(indices.dtype)

@@ -43,9 +43,10 @@ def set_printoptions(
     profile: str | None = None,
     sci_mode: bool | None = None,
 ) -> None:
-    """Sets how tensors are printed; `profile` is 'default', 'short' or 'full'."""
-    if profile is not None:
-        start = PROFILES[profile]
+    """Sets how tensors are printed; `profile` is 'default', 'short' or 'full',
+    another changes nothing."""
+    start = PROFILES.get(profile) if profile is not None else None
+    if start is not None:
         OPTIONS.precision, OPTIONS.threshold = start.precision, start.threshold
         OPTIONS.edgeitems, OPTIONS.linewidth = start.edgeitems, start.linewidth
     if precision is not None:

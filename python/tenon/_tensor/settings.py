@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from typing import Any
 
 from tenon import _C
@@ -52,8 +53,16 @@ def set_float32_matmul_precision(precision: str) -> None:
     from tenon.backends import cuda
 
     global _precision
+    if not isinstance(precision, str):
+        kind = type(precision).__name__
+        raise RuntimeError(f"set_float32_matmul_precision expects a str, but got {kind}")
     if precision not in ("highest", "high", "medium"):
-        raise RuntimeError(f"unknown float32 matmul precision: {precision}")
+        warnings.warn(
+            f"{precision} is not one of 'highest', 'high', and 'medium'; the precision of float32 "
+            "matrix products stays as it is.",
+            stacklevel=2,
+        )
+        return
     _precision = precision
     cuda.matmul.allow_tf32 = precision != "highest"
 
@@ -72,9 +81,13 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
     from tenon.backends import _options
 
     global _warn_only
-    _warn_only = bool(warn_only)
+    for name, value in (("mode", mode), ("warn_only", warn_only)):
+        if not isinstance(value, bool):
+            kind = type(value).__name__
+            raise TypeError(f"use_deterministic_algorithms(): {name} must be bool, not {kind}")
+    _warn_only = warn_only
     _C._set_deterministic(mode)
-    _options.put("deterministic", "TENON_CUDA_DETERMINISTIC", bool(mode))
+    _options.put("deterministic", "TENON_CUDA_DETERMINISTIC", mode)
 
 
 def are_deterministic_algorithms_enabled() -> bool:

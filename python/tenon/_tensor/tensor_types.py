@@ -48,19 +48,20 @@ class TensorType(type):
         device = cls.kind if device is None else device
         if _C.device(device).type != cls.kind:
             raise RuntimeError(
-                f"{cls}: expected a device of the kind '{cls.kind}', got device='{device}'"
+                f"{cls.text()}: expected a device of the kind '{cls.kind}', got device='{device}'"
             )
         return make(data, cls.dtype, device)
 
     def __instancecheck__(cls, obj: object) -> bool:
         return isinstance(obj, Tensor) and obj.dtype is cls.dtype and obj.device.type == cls.kind
 
-    def __str__(cls) -> str:
+    def text(cls) -> str:
+        """What `tensor.type()` says."""
         place = "" if cls.kind == "cpu" else f".{cls.kind}"
         return f"{_package()}{place}.{cls.__name__}"
 
     def __repr__(cls) -> str:
-        return f"<class '{cls}'>"
+        return f"<class '{cls.text()}'>"
 
 
 _known: dict[tuple[str, str], TensorType] = {}
@@ -97,7 +98,8 @@ def type_of(tensor: Tensor) -> str:
     """What `tensor.type()` says."""
     for element, dtype in ELEMENTS.items():
         if dtype is tensor.dtype:
-            return str(find(f"{element}Tensor", tensor.device.type))
+            found = find(f"{element}Tensor", tensor.device.type)
+            return str(dtype) if found is None else found.text()
     return str(tensor.dtype)
 
 
@@ -108,6 +110,8 @@ def convert(tensor: Tensor, dtype: Any, non_blocking: bool) -> Tensor:
         here = tensor.device.type == wanted.kind
         place = tensor.device if here else wanted.kind
         return tensor.to(place, wanted.dtype, non_blocking=non_blocking)
-    if not isinstance(wanted, _C.dtype):
+    if wanted is None:
         raise ValueError(f"invalid type: {dtype!r}")
+    if not isinstance(wanted, _C.dtype):
+        raise TypeError(f"dtype must be a type, str, or dtype object, not {dtype!r}")
     return tensor.to(wanted, non_blocking=non_blocking)

@@ -1,7 +1,7 @@
 """Functions of the package whose twins in nn.functional have other arguments, as in PyTorch.
 
-Here a loss takes its reduction as a number, a normalisation its statistics behind its weights, and
-pooling always answers with its indices.
+Here a loss takes its reduction as a number, 0 for none where it is not given, a normalisation its
+statistics behind its weights, and pooling always answers with its indices.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _reduction(number: int) -> str:
 
 
 def cosine_embedding_loss(
-    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 1
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 0
 ) -> Tensor:
     """See nn.functional.cosine_embedding_loss."""
     return F.cosine_embedding_loss(input1, input2, target, margin, reduction=_reduction(reduction))
@@ -44,7 +44,7 @@ def ctc_loss(
     input_lengths: Any,
     target_lengths: Any,
     blank: int = 0,
-    reduction: int = 1,
+    reduction: int = 0,
     zero_infinity: bool = False,
 ) -> Tensor:
     """See nn.functional.ctc_loss."""
@@ -53,7 +53,7 @@ def ctc_loss(
 
 
 def kl_div(
-    input: Tensor, target: Tensor, reduction: int = 1, *, log_target: bool = False
+    input: Tensor, target: Tensor, reduction: int = 0, *, log_target: bool = False
 ) -> Tensor:
     """See nn.functional.kl_div."""
     return F.kl_div(input, target, reduction=_reduction(reduction), log_target=log_target)
@@ -76,7 +76,7 @@ def triplet_margin_loss(
     p: float = 2.0,
     eps: float = 1e-6,
     swap: bool = False,
-    reduction: int = 1,
+    reduction: int = 0,
 ) -> Tensor:
     """See nn.functional.triplet_margin_loss."""
     how = _reduction(reduction)

@@ -1,0 +1,77 @@
+"""Functions of the package that are no operators: what they give and refuse, beside PyTorch.
+
+Each line of `expressions/ROOM.txt` is an expression that both libraries are asked, as `lib`;
+`names` says what else it may use. An error counts by its class.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import stored
+import tenon
+
+FOLDER = Path(__file__).parent / "expressions"
+TEXTS = [
+    (file.stem, text)
+    for file in sorted(FOLDER.glob("*.txt"))
+    for text in file.read_text(encoding="utf-8").splitlines()
+]
+
+
+def names(lib: Any) -> dict[str, Any]:
+    """What the texts may use."""
+
+    def x(*shape: int) -> Any:
+        return (lib.arange(math.prod(shape), dtype=lib.float64) * 1.7).sin().reshape(shape) * 3
+
+    def set_and_get(give: Any, get: Any, values: Any) -> Any:
+        return [(give(v), get())[1] for v in values]
+
+    floats = "float16 bfloat16 float32 float64 float8_e4m3fn float8_e5m2 float8_e4m3fnuz"
+    floats += " float8_e5m2fnuz float8_e8m0fnu"
+    ints = "uint8 int8 int16 int32 int64 uint16 uint32 uint64"
+    kinds = "bool uint8 int32 int64 float16 bfloat16 float32 float64 complex64 complex128"
+    return {
+        "lib": lib, "x": x, "t": lib.tensor, "math": math, "set_and_get": set_and_get,
+        "MINE": lib is tenon, "FLOATS": [getattr(lib, n) for n in floats.split()],
+        "INTS": [getattr(lib, n) for n in ints.split()],
+        "KINDS": [lib.ones(1, dtype=getattr(lib, n)) for n in kinds.split()],
+        "LIMITS": ("bits", "eps", "max", "min", "tiny", "smallest_normal", "resolution", "dtype"),
+        "REDUCED": ("sum", "mean", "max", "min", "prod"),
+        "L": lib.tensor([[2.0, 0, 0], [0.5, 1, 0], [-1, 0.25, 3]], dtype=lib.float64),
+        "M": lib.tensor([[1, 1, 2, 1], [3, 3, 0, 3], [3, 3, 0, 3], [1, 1, 2, 1]]),
+    }  # fmt: skip
+
+
+def plain(value: Any) -> Any:
+    """An answer that can be stored."""
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    if value is None or isinstance(value, (bool, int, float)) or hasattr(value, "detach"):
+        return value.to_dense() if getattr(value, "is_sparse", False) else value
+    return (
+        str(value).replace("torch.", "tenon.") if isinstance(value, str) else type(value).__name__
+    )
+
+
+def answer(lib: Any, text: str) -> Any:
+    """What the text gives, or the name of what it raises."""
+    for module in ("nn", "sparse", "linalg"):
+        importlib.import_module(f"{lib.__name__}.{module}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return plain(eval(text, names(lib)))
+        except Exception as err:
+            return f"{type(err).__name__} raised"
+
+
+@pytest.mark.parametrize(("room", "text"), TEXTS)
+def test_as_pytorch(room: str, text: str) -> None:
+    stored.same(answer(tenon, text), stored.of_torch(lambda lib: answer(lib, text)), 1e-6, 1e-7)
