@@ -432,7 +432,7 @@ tn_status tni_view_new(const tn_tensor *t, int32_t dtype, int32_t ndim, const in
     TN_TRY(tni_header_new(dtype, tn_tensor_device(t), ndim, shape, strides, &r));
     if (t->storage) {
         tni_storage_ref(t->storage);
-        uint64_t skip = (uint64_t)offset * (uint64_t)tn_view_itemsize(&t->v);
+        uint64_t skip = (uint64_t)offset * (uint64_t)tn_view_itemsize(&r->v);
         tni_attach(r, t->storage, tni_offset_bytes(t) + skip);
     }
     r->flags = t->flags & TNI_T_NO_VERSION;

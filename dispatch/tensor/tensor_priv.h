@@ -16,7 +16,7 @@ static inline tn_storage *tni_storage_ref(tn_storage *s) {
 /* A tensor header without storage: geometry set, flags of the word computed. strides NULL: packed. */
 tn_status tni_header_new(int32_t dtype, tn_device device, int32_t ndim, const int64_t *shape,
                          const int64_t *strides, tn_tensor **ret_tensor);
-/* A view header over t's storage; offset in elements relative to t's element 0. Not recorded. */
+/* A view header over t's storage; offset in elements of dtype, from t's element 0. Not recorded. */
 tn_status tni_view_new(const tn_tensor *t, int32_t dtype, int32_t ndim, const int64_t *shape,
                        const int64_t *strides, int64_t offset, tn_tensor **ret_tensor);
 /* The same data without history (shares the version counter). */

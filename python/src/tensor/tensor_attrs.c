@@ -126,6 +126,20 @@ ATTR(get_imag) {
     return f ? PyObject_CallMethod(f, "imag", "O", self) : NULL;
 }
 
+/* x.imag = value writes into the view, as x.imag[...] = value does. */
+static int set_part(PyObject *view, PyObject *value) {
+    if (view && !value) PyErr_SetString(PyExc_AttributeError, "a part cannot be deleted");
+    int st = view && value ? PyObject_SetItem(view, Py_Ellipsis, value) : -1;
+    Py_XDECREF(view);
+    return st;
+}
+static int set_real(PyObject *self, PyObject *value, void *unused) {
+    return set_part(get_real(self, unused), value);
+}
+static int set_imag(PyObject *self, PyObject *value, void *unused) {
+    return set_part(get_imag(self, unused), value);
+}
+
 /* ---- Gradient ----------------------------------------------------------------------------------*/
 
 ATTR(get_requires_grad) {
@@ -247,8 +261,8 @@ PyGetSetDef tnp_tensor_getset[] = {
     {"mT", get_mT, NULL, "View with the last two dimensions swapped.", NULL},
     {"H", get_H, NULL, "A matrix, transposed and conjugated.", NULL},
     {"mH", get_mH, NULL, "The last two dimensions swapped and conjugated.", NULL},
-    {"real", get_real, NULL, "View of the real parts.", NULL},
-    {"imag", get_imag, NULL, "View of the imaginary parts.", NULL},
+    {"real", get_real, set_real, "View of the real parts.", NULL},
+    {"imag", get_imag, set_imag, "View of the imaginary parts.", NULL},
     {"requires_grad", get_requires_grad, set_requires_grad,
      "True when operators on it are recorded.", NULL},
     {"is_leaf", get_is_leaf, NULL, "True when no recorded operator made it.", NULL},
