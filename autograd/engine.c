@@ -8,6 +8,7 @@
 #include <tenon/ops_create.h>
 #include <tenon/ops_pointwise.h>
 
+#include "layers_priv.h"
 #include "sparse_priv.h"
 #include "tape_priv.h"
 
@@ -49,7 +50,8 @@ typedef struct pass {
     bool restricted; /* only what leads to a target runs */
     bool capture;    /* targets are handed back instead of added to .grad */
     bool retain;
-    target *targets; /* one per input */
+    uint64_t deferred; /* the thread's layer bit, which is off during the pass */
+    target *targets;   /* one per input */
     int64_t ntargets;
     tn_tensor **captured; /* one per input */
     frame *frames;
@@ -461,6 +463,8 @@ static void begin(pass *p) {
     p->frames = p->few_frames;
     p->frames_room = FEW;
     p->restricted = p->capture = p->retain = false;
+    p->deferred = tni_tls.layers & TNI_LAYER_DEFERRED;
+    tni_tls.layers &= ~TNI_LAYER_DEFERRED;
     p->targets = NULL;
     p->ntargets = 0;
     p->captured = NULL;
@@ -468,6 +472,7 @@ static void begin(pass *p) {
 }
 
 static void end(pass *p) {
+    tni_tls.layers |= p->deferred;
     for (uint32_t i = 0; i < p->nstops; i++) drop_gradients(&p->stops[i]);
     for (uint32_t i = 0; i < p->nstops; i++) {
         tni_edge e = {p->stops[i].held ? p->stops[i].key : 0, 0, 0};
@@ -583,6 +588,7 @@ static tn_status checked_pass(pass *p, tn_tensor *const *roots, tn_tensor *const
     uint32_t no_grad = tni_tls.no_grad;
     const pass *outer = current;
     if (n > 0 && !roots) return tn_fail(TN_E_VALUE, 0, "roots is NULL");
+    if (TN_UNLIKELY(p->deferred)) TN_TRY(tni_late.settle_all());
     tni_tls.no_grad = create_graph ? 0 : 1;
     p->id = atomic_fetch_add_explicit(&passes, 1, memory_order_relaxed) + 1;
     current = p;

@@ -34,7 +34,7 @@ static tn_status check_one(const tni_multi *m, const tni_role *r, int64_t i) {
     const tn_view *p = m->role[0].in.v[i], *t = r->in.v[i];
     if (!t || !p)
         return tn_fail(TN_E_TYPE, -1, "%s: %s[%lld] is missing", m->op, r->name, (long long)i);
-    if (r->written && (t->word & TN_W_READONLY))
+    if (r->written && tni_is_readonly(tni_t(t)))
         return tn_fail(TN_E_VALUE, -1, "%s: the memory of %s[%lld] is read-only", m->op, r->name,
                        (long long)i);
     if (r->counter) return check_counter(m, r, p, t);

@@ -121,6 +121,10 @@ tn_status tni_no_derivative(tn_gctx *c);
 bool tni_has_sparse(const tn_op *op, const void *args);
 tn_status tni_run_sparse(const tn_op *op, void *args, tn_tensor **rets);
 
+/* Late tensors (core_priv.h) among those of the call, and memory for them. */
+bool tni_has_late(const tn_op *op, const void *args);
+tn_status tni_settle_args(const tn_op *op, const void *args);
+
 /* ---- fallback.c --------------------------------------------------------------------------------*/
 /* Whether the operator's composite serves calls of a device that has no kernel for it. Where the
  * table knows what it is made of (`parts`, operators with kernels), the device must have these for

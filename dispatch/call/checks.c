@@ -47,7 +47,8 @@ tn_status tni_check_given(const tn_op *op, const void *args, tn_tensor *out, boo
         TN_TRY(tni_ag.check_inplace(op, args, out));
     }
     if (TN_LIKELY(!(out->v.word & (TN_W_INFERENCE | TN_W_LAYOUT)))) return TN_OK;
-    return tni_is_sparse(out) && !(op->flags & TNI_OP_SPARSE) ? TN_DECLINE : check_inference(out);
+    if (tni_is_late(out) || (tni_is_sparse(out) && !(op->flags & TNI_OP_SPARSE))) return TN_DECLINE;
+    return check_inference(out);
 }
 
 tn_status tni_check_given_sparse(const tn_op *op, const void *args, tn_tensor *out, bool inplace,
@@ -58,7 +59,7 @@ tn_status tni_check_given_sparse(const tn_op *op, const void *args, tn_tensor *o
 
 tn_status tni_check_writable(const tn_op *op, const tn_tensor *out, int32_t result) {
     int32_t have = tn_view_dtype(&out->v);
-    if (out->v.word & TN_W_READONLY)
+    if (tni_is_readonly(out))
         return tn_fail(TN_E_VALUE, -1, "%s: the output's memory is read-only", op->info.name);
     if (out->flags & TNI_T_STACK)
         return tn_fail(TN_E_TYPE, -1, "%s: a number cannot be written", op->info.name);

@@ -124,7 +124,7 @@ static bool asks_for_more(const composed *c) {
 
 static bool find_kernel(composed *c) {
     const tn_op *op = c->op;
-    if (tni_tls.layers & ~TNI_LAYER_PROFILER) return false;
+    if (tni_tls.layers & ~(TNI_LAYER_PROFILER | TNI_LAYER_DEFERRED)) return false;
     if (!find_device(c) || !find_dtype(c) || asks_for_more(c)) return false;
     if (tni_way_of(op, c->wanted.device, c->wanted.dtype) != TN_WAY_KERNEL) return false;
     c->cell = tni_kernel_find(op, c->wanted.device.slot, c->wanted.dtype);

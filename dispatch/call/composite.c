@@ -123,7 +123,8 @@ ALWAYS tn_status run(const tn_op *op, void *args, tn_tensor **rets, tni_composer
     tn_tensor *given = outs.n > 0 ? outs.v[0] : NULL;
     if (given && op->nin == 0) TN_TRY(take_dtype(op, args, given));
     uint64_t any = tni_input_words(op, args);
-    if (TN_UNLIKELY(any & TN_W_LAYOUT) && !(op->flags & TNI_OP_SPARSE)) return TN_DECLINE;
+    if (TN_UNLIKELY(any & TN_W_LAYOUT) && (!(op->flags & TNI_OP_SPARSE) || tni_has_late(op, args)))
+        return TN_DECLINE;
     if (op->flags & TNI_OP_INPLACE_ONLY)
         TN_TRY(tni_check_given(op, args, tni_in_slot(op, args, 0), true, any));
     bool inplace = given && given == tni_in_slot(op, args, 0);
@@ -145,7 +146,8 @@ tn_status tni_run_view(const tn_op *op, void *args, tn_tensor **rets) {
     tn_tensor *base = tni_in_slot(op, args, 0);
     if (base->flags & TNI_T_STACK) return tni_fail_null(op, 0);
     bool sparse = base->v.word & TN_W_LAYOUT;
-    if (TN_UNLIKELY(sparse) && !(op->flags & TNI_OP_SPARSE)) return TN_DECLINE;
+    if (TN_UNLIKELY(sparse) && (!(op->flags & TNI_OP_SPARSE) || tni_has_late(op, args)))
+        return TN_DECLINE;
     TN_TRY(op->composite(args, rets));
     tn_status st = tni_record_call(op, args, base->v.word, rets);
     tni_span outs = tni_results(op, rets);

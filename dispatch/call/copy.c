@@ -141,10 +141,20 @@ static tn_status fail_sparse(const tn_tensor *dst, const tn_tensor *src) {
                    tn_layout_name(tn_tensor_layout(src)), tn_layout_name(tn_tensor_layout(dst)));
 }
 
+/* A tensor with a layout: late, or sparse. */
+static tn_status have_memory(const tn_tensor *t) {
+    TN_TRY(tni_settle(t));
+    return t->v.word & TN_W_LAYOUT ? fail_sparse(t, t) : TN_OK;
+}
+
 static tn_status copy_into(tn_tensor *dst, const tn_tensor *src, bool queued) {
     int64_t shape[TN_MAX_DIMS], strides[TN_MAX_DIMS];
     int32_t n, skip;
-    if (TN_UNLIKELY((dst->v.word | src->v.word) & TN_W_LAYOUT)) return fail_sparse(dst, src);
+    if (TN_UNLIKELY((dst->v.word | src->v.word) & TN_W_LAYOUT)) {
+        TN_TRY(tni_settle(dst));
+        TN_TRY(tni_settle(src));
+        if ((dst->v.word | src->v.word) & TN_W_LAYOUT) return fail_sparse(dst, src);
+    }
     if (src->v.word & TN_W_SCALAR) { /* a number may live on the stack */
         tn_scalar s;
         tn_tensor *heap;
@@ -223,7 +233,7 @@ tn_status tni_fill(tn_tensor *t, tn_scalar value) {
     tn_tensor *ts[2] = {t, t};
     void *numbers[2] = {NULL, number};
     int32_t dtype = tn_view_dtype(&t->v);
-    if (t->v.word & TN_W_LAYOUT) return fail_sparse(t, t);
+    if (TN_UNLIKELY(t->v.word & TN_W_LAYOUT)) TN_TRY(have_memory(t));
     if (t->v.numel == 0) return TN_OK;
     const tn_cell *cell = tni_kernel_find(op, tn_view_device(&t->v), dtype);
     if (!cell) return fill_from_host(t, value);
@@ -253,7 +263,7 @@ static tn_status to_host(const tn_tensor *t, tn_tensor **ret_tensor) {
 
 tn_status tn_tensor_item(const tn_tensor *t, tn_scalar *ret_value) {
     if (!t) return tn_fail(TN_E_TYPE, 0, "item: the tensor is NULL");
-    if (TN_UNLIKELY(t->v.word & TN_W_LAYOUT)) return fail_sparse(t, t);
+    if (TN_UNLIKELY(t->v.word & TN_W_LAYOUT)) TN_TRY(have_memory(t));
     if (t->v.numel != 1)
         return tn_fail(TN_E_STATE, 0, "a Tensor with %lld elements cannot be converted to Scalar",
                        (long long)t->v.numel);
@@ -273,7 +283,7 @@ tn_status tn_tensor_item(const tn_tensor *t, tn_scalar *ret_value) {
 
 static tn_status check_bytes(const tn_tensor *t, const void *p, uint64_t bytes) {
     if (!t) return tn_fail(TN_E_TYPE, 0, "the tensor is NULL");
-    if (t->v.word & TN_W_LAYOUT) return fail_sparse(t, t);
+    if (TN_UNLIKELY(t->v.word & TN_W_LAYOUT)) TN_TRY(have_memory(t));
     uint64_t want = (uint64_t)(t->v.numel * tn_view_itemsize(&t->v));
     if (bytes != want)
         return tn_fail(TN_E_VALUE, 2, "the tensor has %llu bytes, the buffer %llu",
@@ -295,7 +305,7 @@ tn_status tn_tensor_read(const tn_tensor *t, void *dst, uint64_t bytes) {
 tn_status tn_tensor_write(tn_tensor *t, const void *src, uint64_t bytes) {
     tn_tensor *h;
     TN_TRY(check_bytes(t, src, bytes));
-    if (t->v.word & TN_W_READONLY)
+    if (tni_is_readonly(t))
         return tn_fail(TN_E_VALUE, 0, "write: the tensor's memory is read-only");
     TN_TRY(tni_check_no_internal_overlap(t));
     TN_TRY(tn_tensor_from_data(tn_view_dtype(&t->v), t->v.ndim, t->v.shape, src, &h));

@@ -342,6 +342,10 @@ static tn_status wanted_of(const tn_op *op, const void *args, tni_wanted *ret_wa
 
 tn_status tni_run_fallback(const tn_op *op, void *args, tn_tensor **rets) {
     tni_wanted wanted;
+    if (tni_has_late(op, args)) {
+        TN_TRY(tni_settle_args(op, args));
+        return tni_op_run(op, args, rets);
+    }
     if (tni_has_sparse(op, args)) return tni_run_sparse(op, args, rets);
     TN_TRY(wanted_of(op, args, &wanted));
     TN_TRY(tni_device_ready(wanted.device.slot));

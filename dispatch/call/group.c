@@ -129,6 +129,7 @@ static tn_status check_side(const exchange *e, const char *side, tn_tensor *cons
     for (int32_t i = 0; i < e->group->n; i++) {
         const tn_tensor *t = ts[i];
         tn_device d = e->group->devices[i], have = tn_tensor_device(t);
+        TN_TRY(tni_settle(t));
         if (d.slot != have.slot || d.index != have.index)
             return tn_fail(TN_E_DEVICE, -1, "%s(): %s %d must be on %s:%d, the device of its rank",
                            name, side, (int)i, tn_device_name(d.slot), (int)d.index);
@@ -136,7 +137,7 @@ static tn_status check_side(const exchange *e, const char *side, tn_tensor *cons
             return tn_fail(TN_E_VALUE, -1,
                            "%s(): %s %d must be a contiguous tensor of %s with %lld elements", name,
                            side, (int)i, tn_dtype_name(dtype), (long long)numel);
-        if (ts == e->dst && (t->v.word & TN_W_READONLY))
+        if (ts == e->dst && tni_is_readonly(t))
             return tn_fail(TN_E_VALUE, -1, "%s(): %s %d is read-only", name, side, (int)i);
     }
     return TN_OK;

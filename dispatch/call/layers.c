@@ -127,16 +127,22 @@ tn_status tn_layer_next(tn_layer_call *next, const tn_op_info *op, void *args, t
 }
 
 static tn_status call_layers(const tn_op *op, void *args, tn_tensor **rets) {
-    tn_layer_call first = {.left = tni_tls.layers & ~TNI_LAYER_PROFILER};
+    const uint64_t others = TNI_LAYER_PROFILER | TNI_LAYER_DEFERRED;
+    uint64_t before = tni_tls.layers;
+    tn_layer_call first = {.left = before & ~others};
     tni_results_clear(op, rets);
     /* what a layer itself computes is not seen by the layers again */
     tni_tls.layers &= TNI_LAYER_PROFILER;
     tn_status st = tn_layer_next(&first, &op->info, args, rets);
-    tni_tls.layers = first.left | (tni_tls.layers & TNI_LAYER_PROFILER);
+    tni_tls.layers = (before & ~TNI_LAYER_PROFILER) | (tni_tls.layers & TNI_LAYER_PROFILER);
     return st;
 }
 
 tn_status tni_call_layered(const tn_op *op, void *args, tn_tensor **rets) {
+    if (tni_tls.layers & TNI_LAYER_DEFERRED) {
+        tn_status st = tni_late.put_off(op, args, rets);
+        if (st != TN_DECLINE) return st;
+    }
     bool profiled = tni_tls.layers & TNI_LAYER_PROFILER;
     return profiled ? tni_profiled(op, args, rets, call_layers) : call_layers(op, args, rets);
 }

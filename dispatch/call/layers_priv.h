@@ -12,6 +12,7 @@ tn_status tni_call_layered(const tn_op *op, void *args, tn_tensor **rets);
 
 /* In tni_thread.layers; layers have the low bits. */
 #define TNI_LAYER_PROFILER (UINT64_C(1) << 63)
+#define TNI_LAYER_DEFERRED (UINT64_C(1) << 62) /* program/defer.c is asked first */
 /* call(op, args, rets), recorded as a span. */
 tn_status tni_profiled(const tn_op *op, void *args, tn_tensor **rets,
                        tn_status (*call)(const tn_op *op, void *args, tn_tensor **rets));

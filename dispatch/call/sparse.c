@@ -26,6 +26,27 @@ static const tn_tensor *find(const tn_op *op, const void *args, const char **ret
     return sparse_of(tni_given(op, (void *)(uintptr_t)args));
 }
 
+/* Calls fn for the tensors of a call until it says something. */
+static tn_status each_tensor(const tn_op *op, const void *args,
+                             tn_status (*fn)(const tn_tensor *t)) {
+    for (int i = 0; i <= op->nin; i++) {
+        tni_span s =
+            i < op->nin ? tni_in_span(op, args, i) : tni_given(op, (void *)(uintptr_t)args);
+        for (int64_t k = 0; k < s.n; k++)
+            if (s.v[k]) TN_TRY(fn(s.v[k]));
+    }
+    return TN_OK;
+}
+
+static tn_status decline_late(const tn_tensor *t) { return tni_is_late(t) ? TN_DECLINE : TN_OK; }
+bool tni_has_late(const tn_op *op, const void *args) {
+    return each_tensor(op, args, decline_late) != TN_OK;
+}
+
+tn_status tni_settle_args(const tn_op *op, const void *args) {
+    return each_tensor(op, args, tni_settle);
+}
+
 bool tni_has_sparse(const tn_op *op, const void *args) {
     const char *name;
     return find(op, args, &name) != NULL;

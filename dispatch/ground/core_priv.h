@@ -49,6 +49,9 @@ struct tn_storage {
 #define TNI_ST_BLOCK 0x4u   /* ctx is a tni_block (memory_priv.h) */
 #define TNI_ST_SHARED 0x8u  /* mapped by other processes, too */
 #define TNI_ST_PINNED 0x10u /* ctx is a tni_pinned (pinned_priv.h) */
+/* Atomic, as any thread may set them: a deferred call has read it; its address was given out. */
+#define TNI_ST_LENT 0x20u
+#define TNI_ST_SHOWN 0x40u
 
 /* ---- Tensor ------------------------------------------------------------------------------------*/
 #define TNI_INLINE_DIMS 6
@@ -352,6 +355,30 @@ typedef struct tni_offer_hooks {
                       int32_t *ret_id);
 } tni_offer_hooks;
 extern tni_offer_hooks tni_offers;
+
+/* Deferred calls (program/defer.c). A result that is not computed yet is a header without memory that has
+ * all bits of TN_W_LAYOUT set and none of those of a dense one, so nobody takes it for a strided tensor:
+ * run functions say TN_DECLINE to it as to a sparse one. What a deferred call will read is marked read-only
+ * until then, and its storage as lent, so that whoever writes comes by. */
+typedef struct tni_late_hooks {
+    /* The call is put off; TN_DECLINE: it runs now, and its arguments are there. */
+    tn_status (*put_off)(const tn_op *op, void *args, tn_tensor **rets);
+    /* Gives t its memory: runs what it waits for. */
+    tn_status (*settle)(tn_tensor *t);
+    /* Runs everything that would read what is lent. */
+    tn_status (*settle_all)(void);
+} tni_late_hooks;
+extern tni_late_hooks tni_late;
+static inline bool tni_is_late(const tn_tensor *t) {
+    return (t->v.word & TN_W_LAYOUT) == TN_W_LAYOUT;
+}
+static inline tn_status tni_settle(const tn_tensor *t) {
+    return TN_UNLIKELY(tni_is_late(t)) ? tni_late.settle((tn_tensor *)(uintptr_t)t) : TN_OK;
+}
+/* For whoever is about to write to t or to replace its memory: whether nobody may. */
+bool tni_is_readonly(const tn_tensor *t);
+/* t's memory is there, and no deferred call reads it later. */
+tn_status tni_release(tn_tensor *t);
 
 /* A program that is recorded sees which values are read (program/record.c). */
 extern void (*tni_note_read)(const tn_tensor *t);

@@ -9,6 +9,21 @@
 tni_offer_hooks tni_offers;
 void (*tni_note_read)(const tn_tensor *t);
 tn_host tni_host;
+tni_late_hooks tni_late;
+
+bool tni_is_readonly(const tn_tensor *t) {
+    if (TN_LIKELY(!(t->v.word & TN_W_READONLY))) return false;
+    if (!t->storage || !(t->storage->flags & TNI_ST_LENT)) return true;
+    if (tni_late.settle_all() != TN_OK) return true;
+    ((tn_tensor *)(uintptr_t)t)->v.word &= ~TN_W_READONLY; /* a view has its base's */
+    return false;
+}
+
+tn_status tni_release(tn_tensor *t) {
+    TN_TRY(tni_settle(t));
+    bool lent = (t->v.word & TN_W_READONLY) && t->storage && (t->storage->flags & TNI_ST_LENT);
+    return lent && tni_is_readonly(t) ? TN_E_STATE : TN_OK;
+}
 
 static tn_host_hooks hooks;
 

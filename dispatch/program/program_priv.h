@@ -117,6 +117,17 @@ tn_status tni_p_run_node(const tn_program *p, const tni_pnode *n, const int64_t 
 /* The composite's own function, on tensors by value: what it calls goes through the dispatcher. */
 tn_status tni_p_compose_node(const tni_pnode *n, tn_tensor **tensors, tn_tensor **ret_tensor);
 
+/* ---- record.c ----------------------------------------------------------------------------------*/
+typedef struct tni_recorder tni_recorder;
+/* One that nobody's calls go to by themselves. */
+tn_status tni_recorder_new(tni_recorder **ret_recorder);
+void tni_recorder_free(tni_recorder **r);
+tn_program *tni_recorder_program(const tni_recorder *r);
+/* Which value t is, or TNI_P_NONE. */
+tn_status tni_recorder_find(tni_recorder *r, const tn_tensor *t, int32_t *ret_id);
+/* A call whose one result will be `out`. */
+tn_status tni_recorder_add(tni_recorder *r, const tn_op *op, const void *args, tn_tensor *out);
+
 /* ---- expand.c ----------------------------------------------------------------------------------*/
 /* The operators that a composite calls, whose inputs are the node's tensors, each once; NULL: it is
  * not to be taken apart. The thread has no layers on. */

@@ -13,7 +13,7 @@
 #include "os_priv.h"
 #include "tensor_priv.h"
 
-typedef struct recorder {
+struct tni_recorder {
     tn_program *p;
     struct {
         const tn_tensor *t;
@@ -27,7 +27,8 @@ typedef struct recorder {
     bool tolerant, paused;
     tn_status broken;
     char *why; /* owned */
-} recorder;
+};
+typedef tni_recorder recorder;
 
 static TN_TLS recorder *active;
 static TN_TLS uint64_t turns; /* recordings that have ended */
@@ -371,6 +372,47 @@ static void add_layer(void) {
     if (tn_layer_register(&layer, &layer_id) != TN_OK) layer_id = -1;
 }
 
+/* ---- Without a layer (defer.c) -----------------------------------------------------------------*/
+
+void tni_recorder_free(tni_recorder **r) {
+    recorder *x = *r;
+    *r = NULL;
+    if (!x) return;
+    for (int32_t i = 0; i < x->nheld; i++) tn_tensor_unref(&x->held[i]);
+    tn_program_unref(&x->p);
+    free(x->held);
+    free(x->place);
+    free(x->why);
+    free(x);
+}
+
+tn_status tni_recorder_new(tni_recorder **ret_recorder) {
+    recorder *r = calloc(1, sizeof *r);
+    if (!r) return tni_p_memory();
+    r->no_grad = true; /* whoever runs it says whether gradients are recorded */
+    tn_status st = tni_p_new(&r->p);
+    if (st == TN_OK) st = make_room(r);
+    if (st != TN_OK)
+        tni_recorder_free(&r);
+    else
+        *ret_recorder = r;
+    return st;
+}
+
+tn_program *tni_recorder_program(const tni_recorder *r) { return r->p; }
+
+tn_status tni_recorder_find(tni_recorder *r, const tn_tensor *t, int32_t *ret_id) {
+    TN_TRY(make_room(r));
+    *ret_id = *find(r, t);
+    return TN_OK;
+}
+
+tn_status tni_recorder_add(tni_recorder *r, const tn_op *op, const void *args, tn_tensor *out) {
+    tni_pnode n;
+    TN_TRY(freeze(r, op, args, &n));
+    return append(r, &n, &out, 1);
+}
+
 /* ---- Beginning and end -------------------------------------------------------------------------*/
 
 static void stop(void) {
@@ -379,13 +421,8 @@ static void stop(void) {
     if (!r) return;
     turns++;
     tn_layer_enable(layer_id, 0);
-    for (int32_t i = 0; i < r->nheld; i++) tn_tensor_unref(&r->held[i]);
     r->p->recording = false;
-    tn_program_unref(&r->p);
-    free(r->held);
-    free(r->place);
-    free(r->why);
-    free(r);
+    tni_recorder_free(&r);
 }
 
 static void stop_at_exit(void *unused) {
@@ -400,16 +437,9 @@ tn_status tn_program_begin(tn_program **ret_program) {
     if (active) return tn_fail(TN_E_STATE, -1, "program_begin(): the thread is recording already");
     tni_os_call_once(&once, add_layer);
     if (layer_id < 0) return tn_fail(TN_E_STATE, -1, "program_begin(): too many layers are there");
-    recorder *r = calloc(1, sizeof *r);
-    if (!r) return tni_p_memory();
+    recorder *r = NULL;
+    TN_TRY(tni_recorder_new(&r));
     r->no_grad = tni_tls.no_grad != 0;
-    tn_status st = tni_p_new(&r->p);
-    if (st == TN_OK) st = make_room(r);
-    if (st != TN_OK) {
-        tn_program_unref(&r->p);
-        free(r);
-        return st;
-    }
     if (!hooked) tni_os_at_thread_exit(stop_at_exit, NULL);
     hooked = true;
     r->p->recording = true;

@@ -87,6 +87,7 @@ static void visit(void *ctx, tn_tensor *t) {
 tn_status tn_tensor_share_memory(tn_tensor *t) {
     tn_storage *spare = NULL;
     if (!t || !t->storage) return tn_fail(TN_E_TYPE, 0, "share_memory(): the tensor has no memory");
+    TN_TRY(tn_tensor_show(t));
     if (tni_is_meta(&t->v))
         return tn_fail(TN_E_STATE, 0, "share_memory(): a tensor on 'meta' has no memory");
     if (is_shared(t->storage) || tn_view_device(&t->v) != 0) return TN_OK;

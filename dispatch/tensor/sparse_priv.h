@@ -17,7 +17,9 @@ typedef struct tni_sparse {
     int32_t sparse_dim, dense_dim, batch_dim;
 } tni_sparse;
 
-static inline bool tni_is_sparse(const tn_tensor *t) { return (t->v.word & TN_W_LAYOUT) != 0; }
+static inline bool tni_is_sparse(const tn_tensor *t) {
+    return (t->v.word & TN_W_LAYOUT) != 0 && !tni_is_late(t);
+}
 static inline const tni_sparse *tni_sparse_of(const tn_tensor *t) { return t->storage->ctx; }
 /* Compressed layouts: rows are compressed; elements are blocks. */
 static inline bool tni_by_rows(int32_t layout) {

@@ -442,6 +442,7 @@ tn_status tni_view_new(const tn_tensor *t, int32_t dtype, int32_t ndim, const in
 }
 
 tn_status tni_detach(const tn_tensor *t, tn_tensor **ret_tensor) {
+    TN_TRY(tni_settle(t));
     if (TN_UNLIKELY(t->v.word & TN_W_LAYOUT)) return tni_sparse_alias(t, ret_tensor);
     return tni_view_new(t, tn_view_dtype(&t->v), t->v.ndim, t->v.shape, t->v.strides, 0,
                         ret_tensor);
@@ -452,6 +453,7 @@ tn_status tn_tensor_alias(const tn_tensor *t, int32_t dtype, int32_t ndim, const
     int64_t numel, lo, hi, first, last, size = tn_dtype_size(dtype);
     tn_tensor *r;
     if (!t || !t->storage) return tn_fail(TN_E_VALUE, 0, "the tensor has no storage");
+    TN_TRY(tni_settle(t));
     if (tni_is_sparse(t))
         return tn_fail(TN_E_UNSUPPORTED, 0,
                        "a tensor of layout %s has no memory of its own to look at",
@@ -486,6 +488,7 @@ tn_status tn_tensor_set_data(tn_tensor *t, const tn_tensor *src) {
     const uint64_t keep = TN_W_GRAD | TN_W_OVERRIDE | TN_W_LEAFVIEW;
     tn_tensor *copy;
     if (!t || !src || !src->storage) return tn_fail(TN_E_VALUE, -1, "set_data needs two tensors");
+    TN_TRY(tni_release(t));
     TN_TRY(tni_detach(src, &copy)); /* makes the failing allocations first */
     free_dims(t);
     if (t->storage) tni_storage_unref(t->storage, &t->spare);
@@ -565,7 +568,18 @@ int tn_tensor_same_storage(const tn_tensor *a, const tn_tensor *b) {
     return a && b && a->storage && a->storage == b->storage;
 }
 void *tn_tensor_storage_data(const tn_tensor *t) {
-    return t && t->storage ? t->storage->data : NULL;
+    if (!t || !t->storage || tn_tensor_show((tn_tensor *)(uintptr_t)t) != TN_OK) return NULL;
+    return t->storage->data;
+}
+tn_status tn_tensor_settle(const tn_tensor *t) {
+    return t ? tni_settle(t) : tn_fail(TN_E_TYPE, 0, "the tensor is NULL");
+}
+tn_status tn_tensor_show(tn_tensor *t) {
+    if (!t) return tn_fail(TN_E_TYPE, 0, "the tensor is NULL");
+    TN_TRY(tni_release(t));
+    if (t->storage && !(t->storage->flags & TNI_ST_SHOWN))
+        __atomic_fetch_or(&t->storage->flags, TNI_ST_SHOWN, __ATOMIC_RELAXED);
+    return TN_OK;
 }
 uint64_t tn_tensor_storage_id(const tn_tensor *t) {
     return t ? (uint64_t)(uintptr_t)t->storage : 0;

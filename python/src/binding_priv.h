@@ -125,6 +125,11 @@ PyObject *tnp_device_object_of(tn_device device);
 /* ---- tensor_sparse.c ---------------------------------------------------------------------------*/
 /* The error for a sparse tensor where its memory was asked for; NULL. */
 PyObject *tnp_no_memory(PyObject *self, const char *what);
+/* A result of a deferred call gets its memory, before anybody asks for its layout; -1: an exception. */
+int tnp_settle_late(const tn_tensor *t);
+static inline int tnp_settle(const tn_tensor *t) {
+    return TNP_UNLIKELY(tn_tensor_view(t)->word & TN_W_LAYOUT) ? tnp_settle_late(t) : 0;
+}
 /* The same elements without history, of any layout. */
 tn_status tnp_alias_of(tn_tensor *t, tn_tensor **ret_tensor);
 PyObject *tnp_nnz(PyObject *self, PyObject *unused);

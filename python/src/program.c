@@ -361,7 +361,25 @@ static PyObject *to_bytes(PyObject *unused, PyObject *o) {
     return r;
 }
 
+static PyObject *deferred_begin(PyObject *unused, PyObject *none) {
+    (void)unused, (void)none;
+    return none_or_raise(tn_deferred_begin());
+}
+
+static PyObject *deferred_end(PyObject *unused, PyObject *none) {
+    (void)unused, (void)none;
+    return none_or_raise(tn_deferred_end());
+}
+
+static PyObject *deferred_calls(PyObject *unused, PyObject *none) {
+    (void)unused, (void)none;
+    return PyLong_FromLong(tn_deferred_calls());
+}
+
 static PyMethodDef functions[] = {
+    {"_deferred_begin", deferred_begin, METH_NOARGS, "The thread's calls wait from now on."},
+    {"_deferred_end", deferred_end, METH_NOARGS, "Runs what waits."},
+    {"_deferred_calls", deferred_calls, METH_NOARGS, "How many calls of the thread wait."},
     {"_program_begin", begin, METH_NOARGS, "Starts recording the thread's operators."},
     {"_program_is_recording", is_recording, METH_NOARGS, "Whether the thread records."},
     {"_program_input", add_input, METH_VARARGS, "(program, tensor, name)"},

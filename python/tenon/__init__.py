@@ -144,7 +144,7 @@ _LATER = {
     "DisableTorchFunctionSubclass": "overrides",
     "SymInt": "types", "SymFloat": "types", "SymBool": "types", "ScriptModule": "jit",
     "Graph": "_device.capture", "graph": "_device.capture",
-    "vmap": "_transform.vmap", "cond": "_program.control",
+    "vmap": "_transform.vmap", "cond": "_program.control", "deferred": "_program.deferred",
     **dict.fromkeys((
         "is_autocast_available", "is_autocast_enabled", "set_autocast_enabled",
         "get_autocast_dtype", "set_autocast_dtype", "get_autocast_gpu_dtype",

@@ -118,6 +118,16 @@ TN_API tn_status tn_program_generalize(tn_program *p, const tn_program *other, u
  * calls (autocast, a recording, a profiler, a layer), or captures them. */
 TN_API int tn_program_modes(void);
 
+/* ---- Deferring ---------------------------------------------------------------------------------
+ * Between the two (they nest) the calling thread's pointwise calls on larger tensors wait, and run
+ * together when something needs one of their results; results have their dtype, shape and strides at
+ * once. Bits are those of a program's run. */
+TN_API tn_status tn_deferred_begin(void);
+/* Runs what waits. */
+TN_API tn_status tn_deferred_end(void);
+/* How many calls of this thread wait. */
+TN_API int32_t tn_deferred_calls(void);
+
 /* ---- Changing and looking ----------------------------------------------------------------------*/
 #define TN_PROGRAM_DEAD 0x1u   /* drops what no output and no write needs */
 #define TN_PROGRAM_COMMON 0x2u /* computes equal things once */

@@ -165,6 +165,12 @@ TN_API void tn_tensor_note_write(tn_tensor *t);
 TN_API int tn_tensor_same_storage(const tn_tensor *a, const tn_tensor *b);
 /* Storage: address of its first byte, its size in bytes, offset of element 0 in elements. */
 TN_API void *tn_tensor_storage_data(const tn_tensor *t);
+/* The tensor's memory is there from now on: what a deferred call would have put there is computed. */
+TN_API tn_status tn_tensor_settle(const tn_tensor *t);
+/* For programs that read or write memory by address: the tensor's memory is there from now on, and no
+ * deferred call (tn_deferred_begin) will read it later. Call it before the address is taken out of a
+ * view where somebody may defer calls. */
+TN_API tn_status tn_tensor_show(tn_tensor *t);
 /* The same for tensors of one memory, and for no others while they live; 0: it has none. */
 TN_API uint64_t tn_tensor_storage_id(const tn_tensor *t);
 TN_API uint64_t tn_tensor_storage_bytes(const tn_tensor *t);

@@ -235,6 +235,7 @@ static int point_at_tensor(const tnp_ffi_place *at, const tn_ffi_type *to, PyObj
                            tnp_ffi_target *ret) {
     tn_tensor *t = ret->t = tnp_of(o);
     const tn_view *v = (const tn_view *)(const void *)t;
+    if (tnp_check(tn_tensor_show(t)) < 0) return -1;
     bool far = tn_view_device(v) != 0, strided = !tn_view_is_contiguous(v);
     if (!dtype_fits(to, tn_view_dtype(v)))
         return tnp_ffi_error(PyExc_TypeError, at, "must be %s, not of %s", wanted(to),

@@ -53,6 +53,10 @@ static int refuse(Py_buffer *view, const char *why) {
 int tnp_getbuffer(PyObject *self, Py_buffer *view, int flags) {
     tn_tensor *t = tnp_of(self);
     const tn_view *v = tn_tensor_view(t);
+    if (tnp_check(tn_tensor_show(t)) < 0) {
+        view->obj = NULL;
+        return -1;
+    }
     int32_t dtype = tn_view_dtype(v);
     bool packed = tn_view_is_contiguous(v);
     tn_program_note_read(t);
@@ -271,6 +275,7 @@ PyObject *tnp_to_dlpack(PyObject *self, PyObject *args, PyObject *kwargs) {
         return NULL;
     tn_tensor *t = tnp_of(self);
     const tn_view *v = tn_tensor_view(t);
+    if (tnp_check(tn_tensor_show(t)) < 0) return NULL;
     if (v->word & TN_W_LAYOUT) {
         PyErr_SetString(PyExc_BufferError,
                         "Can't export a sparse tensor, use tensor.to_dense() or its components");

@@ -84,6 +84,7 @@ static PyObject *list_level(const tn_view *v, int32_t dim, const char *p) {
 
 PyObject *tnp_tolist(const tn_tensor *t) {
     const tn_view *v = tn_tensor_view(t);
+    if (tnp_settle(t) < 0) return NULL;
     if (v->word & TN_W_LAYOUT) {
         return PyErr_Format(PyExc_RuntimeError,
                             "tolist() is not defined for a tensor of layout %s; to_dense() first",

@@ -24,6 +24,7 @@ ATTR(get_device) {
 }
 ATTR(get_layout) {
     (void)unused;
+    if (tnp_settle(tnp_of(self)) < 0) return NULL;
     return tnp_layout_object(tn_tensor_layout(tnp_of(self)));
 }
 ATTR(get_itemsize) {
@@ -33,8 +34,10 @@ ATTR(get_itemsize) {
 ATTR(get_nbytes) {
     (void)unused;
     const tn_view *v = tn_tensor_view(tnp_of(self));
-    if (TNP_UNLIKELY(tn_tensor_layout(tnp_of(self)) != TN_LAYOUT_STRIDED))
-        return tnp_no_memory(self, "nbytes");
+    if (TNP_UNLIKELY(v->word & TN_W_LAYOUT)) {
+        if (tnp_settle(tnp_of(self)) < 0) return NULL;
+        if (v->word & TN_W_LAYOUT) return tnp_no_memory(self, "nbytes");
+    }
     return PyLong_FromLongLong(v->numel * tn_view_itemsize(v));
 }
 ATTR(get_is_cuda) {

@@ -48,6 +48,7 @@ static PyObject *stride(PyObject *self, PyObject *args, PyObject *kwargs) {
     const tn_tensor *t = tnp_of(self);
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:stride", names, &dim)) return NULL;
     if (dim != Py_None) return one_dim(self, dim, tn_tensor_strides(t), "stride");
+    if (tnp_settle(t) < 0) return NULL;
     if (tn_tensor_layout(t) > TN_LAYOUT_COO) return tnp_no_memory(self, "stride()");
     int32_t n = tn_tensor_ndim(t);
     PyObject *tuple = PyTuple_New(n);
@@ -74,6 +75,7 @@ METHOD(storage_offset) {
 }
 METHOD(data_ptr) {
     (void)unused;
+    if (tnp_check(tn_tensor_show(tnp_of(self))) < 0) return NULL;
     if (tn_tensor_layout(tnp_of(self)) != TN_LAYOUT_STRIDED)
         return tnp_no_memory(self, "data_ptr()");
     return PyLong_FromVoidPtr(tn_tensor_view(tnp_of(self))->data);
@@ -105,6 +107,7 @@ static PyObject *is_contiguous(PyObject *self, PyObject *args, PyObject *kwargs)
     PyObject *format = NULL;
     const tn_view *v = tn_tensor_view(tnp_of(self));
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:is_contiguous", names, &format)) return NULL;
+    if (tnp_settle(tnp_of(self)) < 0) return NULL;
     int32_t want = format ? tnp_format_value(format) : TN_FORMAT_CONTIGUOUS;
     if (want < 0) return tnp_type_error("memory_format must be a memory_format, not %U", format);
     if (want == TN_FORMAT_CHANNELS_LAST)
@@ -116,6 +119,7 @@ static PyObject *is_contiguous(PyObject *self, PyObject *args, PyObject *kwargs)
 
 static PyObject *is_set_to(PyObject *self, PyObject *other) {
     if (!tnp_is_tensor(other)) return tnp_type_error("is_set_to() takes a Tensor, not %U", other);
+    if (tnp_settle(tnp_of(self)) < 0 || tnp_settle(tnp_of(other)) < 0) return NULL;
     const tn_view *a = tn_tensor_view(tnp_of(self)), *b = tn_tensor_view(tnp_of(other));
     bool same = a->data == b->data && a->ndim == b->ndim &&
                 tn_tensor_same_storage(tnp_of(self), tnp_of(other));
@@ -175,6 +179,7 @@ static PyObject *format(PyObject *self, PyObject *spec) {
 
 static PyObject *array_of(PyObject *self) {
     const tn_view *v = tn_tensor_view(tnp_of(self));
+    if (tnp_settle(tnp_of(self)) < 0) return NULL;
     if (v->word & TN_W_LAYOUT)
         return PyErr_Format(PyExc_TypeError,
                             "can't convert a tensor of layout %s to numpy. Use Tensor.to_dense() "
@@ -233,6 +238,7 @@ static PyObject *array_protocol(PyObject *self, PyObject *args, PyObject *kwargs
 
 METHOD(untyped_storage) {
     (void)unused;
+    if (tnp_settle(tnp_of(self)) < 0) return NULL;
     if (tn_tensor_layout(tnp_of(self)) != TN_LAYOUT_STRIDED) {
         PyErr_Format(PyExc_NotImplementedError, "a tensor of layout %s has no storage of its own",
                      tn_layout_name(tn_tensor_layout(tnp_of(self))));
@@ -349,6 +355,7 @@ static PyObject *reduce_ex(PyObject *self, PyObject *protocol) {
 METHOD(to_bytes) {
     (void)unused;
     const tn_view *v = tn_tensor_view(tnp_of(self));
+    if (tnp_settle(tnp_of(self)) < 0) return NULL;
     if (v->word & TN_W_LAYOUT) return tnp_no_memory(self, "_to_bytes()");
     int64_t n = v->numel * tn_view_itemsize(v);
     PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)n);

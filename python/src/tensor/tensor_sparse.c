@@ -10,6 +10,8 @@ PyObject *tnp_no_memory(PyObject *self, const char *what) {
                         what, tn_layout_name(tn_tensor_layout(tnp_of(self))));
 }
 
+int tnp_settle_late(const tn_tensor *t) { return tnp_check(tn_tensor_settle(t)); }
+
 tn_status tnp_alias_of(tn_tensor *t, tn_tensor **ret_tensor) {
     if (tn_tensor_layout(t) != TN_LAYOUT_STRIDED) return tn_detach(t, ret_tensor);
     return tn_tensor_alias(t, tn_tensor_dtype(t), tn_tensor_ndim(t), tn_tensor_shape(t),

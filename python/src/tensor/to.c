@@ -22,6 +22,8 @@ tn_tensor *tnp_to_target(tn_tensor *t, const tnp_target *to) {
     tn_device here = tn_tensor_device(t), there = to->device;
     bool moves = to->moves && (there.slot != here.slot || there.index != here.index);
     bool converts = to->dtype >= 0 && to->dtype != tn_tensor_dtype(t);
+    bool asks = to->format == TN_FORMAT_CONTIGUOUS || to->format >= TN_FORMAT_CHANNELS_LAST;
+    if (asks && tnp_settle(t) < 0) return NULL;
     uint64_t word = tn_tensor_view(t)->word;
     bool formats = (to->format == TN_FORMAT_CONTIGUOUS && !(word & TN_W_CONTIGUOUS)) ||
                    (to->format >= TN_FORMAT_CHANNELS_LAST && !(word & TN_W_CHANNELS_LAST));
