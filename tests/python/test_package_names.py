@@ -322,6 +322,37 @@ def test_what_packages_import(tmp_path: Path) -> None:
     assert out.stdout == "well <class 'torch.DeviceObjType'>\n", out.stderr
 
 
+C_NAMES = """
+import torch
+from tenon._torch import _C_names
+from torch._C._distributed_c10d import ProcessGroup, ReduceOp, Store
+from torch._tensor import Tensor, _rebuild_from_type_v2
+
+for name in _C_names._ELSEWHERE:
+    assert getattr(torch._C, name) is not None, name
+x = torch.ones(2, 2)
+assert isinstance(x, torch._C._TensorBase) and Tensor is torch.Tensor
+try:
+    torch._C._linalg.linalg_inv(x)
+except torch._C._LinAlgError as err:
+    assert "singular" in str(err)
+assert torch._C._special.special_erf(x).equal(torch.erf(x))
+assert torch._C._fft.fft_fft(x).equal(torch.fft.fft(x))
+assert torch._C._VariableFunctions.sum(x) == 4
+assert torch._C._infer_size(torch.Size([2, 1]), torch.Size([3])) == (2, 3)
+assert ReduceOp is torch.distributed.ReduceOp
+try:
+    torch._C.no_such_name
+except AttributeError as err:
+    print("well", err)
+"""
+
+
+def test_names_of_the_extension_module(tmp_path: Path) -> None:
+    out = run(tmp_path, C_NAMES)
+    assert out.stdout == "well module 'torch._C' has no attribute 'no_such_name'\n", out.stderr
+
+
 def test_names_of_optimizers_are_there() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -38,6 +38,7 @@ _ELSEWHERE = {
     "torch.jit.annotations": f"{OURS}.{INSIDE}.jit_annotations",
     "torch.functional": OURS,
     "torch._C._functorch": f"{OURS}.{INSIDE}._functorch._C_functorch",
+    "torch._C._distributed_c10d": f"{OURS}.distributed.distributed_c10d",
     "torch.amp.autocast_mode": f"{OURS}.amp",
     "torch.amp.grad_scaler": f"{OURS}.amp",
     "torch.cuda.amp.autocast_mode": f"{OURS}.cuda.amp",

@@ -18,17 +18,20 @@ from typing import Any, BinaryIO
 
 import tenon
 from tenon import Tensor
+from tenon._tensor import reduce
 from tenon._tensor import storage as storages
 from tenon._torch import _utils
 from tenon.io import _tensor, pt_old, pt_reader, pt_writer
 from tenon.io.errors import FileFormatError, UnsafeContentError
 from tenon.io.pt_writer import ROOT
 from tenon.io.zip_writer import ArchiveWriter
+from tenon.nn.parameter import _rebuild_parameter
 
 OURS, THEIRS = "tenon", "torch"
-_NAMED = {
-    _utils._rebuild_tensor_v2: "_rebuild_tensor_v2",
-    _utils._rebuild_parameter: "_rebuild_parameter",
+_NAMED: dict[Any, str] = {
+    _utils._rebuild_tensor_v2: "torch._utils\n_rebuild_tensor_v2",
+    _rebuild_parameter: "torch._utils\n_rebuild_parameter",
+    reduce._rebuild_from_type_v2: "torch._tensor\n_rebuild_from_type_v2",
 }
 
 # ---- Writing -------------------------------------------------------------------------------------
@@ -38,6 +41,18 @@ def _their_module(module: str) -> str:
     """The name of one of our modules in PyTorch; `tenon run` has given some classes theirs."""
     rest = module.removeprefix(OURS).removeprefix(THEIRS)
     return THEIRS + rest.removeprefix("._torch").removeprefix("._tensor.storage")
+
+
+def _form(t: Tensor) -> tuple[Any, ...]:
+    """What a checkpoint keeps of a tensor whose class does not say it otherwise."""
+    own, state = type(t) is not Tensor, t.__dict__
+    plain = t.detach().as_subclass(Tensor) if own else t
+    memory = plain.storage(), t.storage_offset(), tuple(t.shape), tuple(t.stride())
+    leaf = t.requires_grad and t.is_leaf
+    parts = _utils._rebuild_tensor_v2, (*memory, leaf, OrderedDict())
+    if not own and not state:
+        return parts
+    return reduce._rebuild_from_type_v2, (parts[0], type(t), parts[1], state)
 
 
 class _Pickler(pickle._Pickler):  # the one in Python: names of classes are changed on their way
@@ -57,17 +72,15 @@ class _Pickler(pickle._Pickler):  # the one in Python: names of classes are chan
         return (*reference, None) if self.old else reference
 
     def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, tenon.nn.Parameter):
-            return _utils._rebuild_parameter, (obj.data, obj.requires_grad, OrderedDict())
-        if type(obj) is Tensor:
-            memory = obj.storage(), obj.storage_offset(), tuple(obj.shape), tuple(obj.stride())
-            leaf = obj.requires_grad and obj.is_leaf
-            return _utils._rebuild_tensor_v2, (*memory, leaf, OrderedDict())
         if isinstance(obj, tenon.device):
             return tenon.device, (obj.type,) if obj.index is None else (obj.type, obj.index)
         return NotImplemented
 
     def save_global(self, obj: Any, name: str | None = None) -> None:
+        if isinstance(obj, FunctionType) and obj in _NAMED:
+            self.write(b"c" + f"{_NAMED[obj]}\n".encode())
+            self.memoize(obj)
+            return
         found = name or getattr(obj, "__qualname__", None) or obj.__name__
         module = pickle.whichmodule(obj, found)
         if isinstance(obj, type) and issubclass(obj, storages.TypedStorage):
@@ -89,7 +102,8 @@ def write(value: Any, file: BinaryIO, old: bool = False) -> None:
     """Writes any object that pickle takes."""
     text = io.BytesIO()
     pickler = _Pickler(text, old)
-    pickler.dump(value)
+    with reduce.reducing(_form):
+        pickler.dump(value)
     if old:
         rows = [
             (place, unit, _tensor.bytes_of(_tensor.elements_of(row)))

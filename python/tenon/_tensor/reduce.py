@@ -8,6 +8,9 @@ among themselves.
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tenon import _C
@@ -68,6 +71,20 @@ def rebuild_subclass(cls: type, t: Tensor, requires_grad: bool, state: dict[str,
     return result
 
 
+def _rebuild_from_type_v2(
+    func: Callable[..., Tensor], new_type: type, args: tuple[Any, ...], state: Any
+) -> Tensor:
+    """A tensor with attributes or of a class of its own, as checkpoints tell it."""
+    result = func(*args)
+    if type(result) is not new_type:
+        result = Tensor._make_subclass(new_type, result, result.requires_grad)
+    if hasattr(new_type, "__setstate__"):
+        result.__setstate__(state)
+    elif state:
+        result.__dict__.update(state)
+    return result
+
+
 def _seen(t: Tensor) -> Tensor:
     """The memory from a tensor's first element to its last, as a row."""
     span = 1 + sum((n - 1) * step for n, step in zip(t.shape, t.stride(), strict=True))
@@ -75,9 +92,26 @@ def _seen(t: Tensor) -> Tensor:
     return row.set_(t, t.storage_offset(), (span if t.numel() else 0,), (1,))
 
 
+_here = threading.local()
+
+
+@contextmanager
+def reducing(form: Callable[[Tensor], Any]) -> Iterator[None]:
+    """Within the block `form` says what pickles of this thread keep of tensors."""
+    before = getattr(_here, "form", None)
+    _here.form = form
+    try:
+        yield
+    finally:
+        _here.form = before
+
+
 def reduce_tensor(t: Tensor, protocol: int) -> tuple[Any, ...]:
     """`Tensor.__reduce_ex__`."""
     del protocol
+    form = getattr(_here, "form", None)
+    if form is not None:
+        return form(t)
     requires_grad = t.requires_grad and type(t) is Tensor
     if t.layout is not _C.strided:
         return _reduced(t, rebuild_sparse, _sparse_parts(t, requires_grad))

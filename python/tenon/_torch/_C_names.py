@@ -3,6 +3,7 @@ the extension module `tenon._C`, where it has none of that name."""
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from tenon import _C
@@ -99,6 +100,64 @@ def _is_alias_of(tensor: Any, other: Any) -> bool:
     return bool(tensor.untyped_storage().data_ptr() == other.untyped_storage().data_ptr())
 
 
+# Names that are the package's own under another name: looked up when they are asked for.
+_ELSEWHERE = {
+    "_TensorBase": "Tensor", "TensorBase": "Tensor", "_VariableFunctions": "_C._ops",
+    "_LinAlgError": "linalg.LinAlgError", "_OutOfMemoryError": "OutOfMemoryError",
+    "_linalg": "linalg", "_special": "special", "_fft": "fft", "_sparse": "sparse",
+    "_distributed_c10d": "distributed.distributed_c10d", "Future": "futures.Future",
+    "ScriptModule": "jit.ScriptModule", "ScriptFunction": "jit.ScriptFunction",
+    "Stream": "Stream", "Event": "Event", "_infer_size": "broadcast_shapes",
+    "DisableTorchFunction": "_C.DisableTorchFunctionSubclass",
+    "_from_dlpack": "utils.dlpack.from_dlpack", "_to_dlpack": "utils.dlpack.to_dlpack",
+    "_has_torch_function": "overrides.has_torch_function",
+    "_set_grad_enabled": "autograd.grad_mode.set_grad_enabled",
+    "_get_cpu_capability": "backends.cpu.get_cpu_capability",
+    "_get_deterministic_algorithms": "are_deterministic_algorithms_enabled",
+    "_set_deterministic_algorithms": "use_deterministic_algorithms",
+    "_get_float32_matmul_precision": "get_float32_matmul_precision",
+    "_set_float32_matmul_precision": "set_float32_matmul_precision",
+    "_get_default_dtype": "get_default_dtype", "_set_default_dtype": "set_default_dtype",
+    "_set_default_tensor_type": "set_default_tensor_type",
+    "_get_warnAlways": "is_warn_always_enabled", "_set_warnAlways": "set_warn_always",
+    "_show_config": "__config__.show", "_parallel_info": "__config__.parallel_info",
+}  # fmt: skip
+_PREFIXED = ("_linalg", "_special", "_fft")  # whose functions are called linalg_inv there
+
+
+class _Functions:
+    """The functions of one of the package's modules, called linalg_inv for linalg.inv."""
+
+    def __init__(self, prefix: str, module: Any) -> None:
+        self._prefix, self._module = prefix, module
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name.removeprefix(self._prefix))
+
+
+def _find(path: str) -> Any:
+    import tenon
+
+    found: Any = tenon
+    for part in path.split("."):
+        if hasattr(found, "__path__") and not hasattr(found, part):
+            found = importlib.import_module(f"tenon.{path.rpartition('.')[0]}")
+        else:
+            found = getattr(found, part)
+    return found
+
+
+def _look_up(name: str) -> Any:
+    """What the extension module answers for names that it has not."""
+    if name not in _ELSEWHERE:
+        raise AttributeError(f"module 'torch._C' has no attribute '{name}'", name=name, obj=_C)
+    found = _find(_ELSEWHERE[name])
+    if name in _PREFIXED:
+        found = _Functions(name.removeprefix("_") + "_", found)
+    setattr(_C, name, found)
+    return found
+
+
 def add() -> None:
     """Adds the names above, and the types of the script language, to the extension module."""
     import tenon
@@ -106,6 +165,7 @@ def add() -> None:
     from tenon._torch._functorch import _C_functorch
 
     _C._nn._parse_to = _parse_to
+    _C.__getattr__ = _look_up
     _C._functorch = _C_functorch
     for name, value in jit_types.TYPES.items():
         value.__module__ = "torch"

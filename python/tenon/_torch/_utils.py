@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import tenon
 from tenon import Tensor
+from tenon.nn import parameter
+
+_rebuild_parameter = parameter._rebuild_parameter
 
 
 def _flatten_dense_tensors(tensors: Sequence[Tensor]) -> Tensor:
@@ -79,14 +82,6 @@ def _rebuild_tensor_v2(
     """A tensor over a storage, as pickles of PyTorch tell it."""
     del backward_hooks, metadata
     return _rebuild_tensor(storage, offset, size, stride).requires_grad_(requires_grad)
-
-
-def _rebuild_parameter(
-    data: Tensor, requires_grad: bool, backward_hooks: OrderedDict[Any, Any]
-) -> Tensor:
-    """A parameter, as pickles of PyTorch tell it."""
-    del backward_hooks
-    return tenon.nn.Parameter(data, requires_grad)
 
 
 def _get_available_device_type() -> str | None:

@@ -188,6 +188,13 @@ def is_parameter(t: Tensor) -> bool:
     return isinstance(t, Parameter)
 
 
+def is_plain_class(t: Tensor) -> bool:
+    """Is it a tensor, parameter or buffer, and no subclass of a program's own?"""
+    from tenon.nn.parameter import Buffer, Parameter
+
+    return type(t) in (Tensor, Parameter) or isinstance(t, Buffer)
+
+
 def make_parameter(t: Tensor, requires_grad: bool) -> Tensor:
     from tenon.nn.parameter import Parameter
 

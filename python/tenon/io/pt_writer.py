@@ -185,6 +185,8 @@ class StructureWriter:
                 f"save(): {path} is quantized, which is not written: save its int_repr(), scale "
                 "and zero point"
             )
+        if not _tensor.is_plain_class(t):
+            raise NotPlainError(f"save(): {path} is a tensor of a class of its own")
         if _tensor.plugin_of(t.dtype) is not None and not _tensor.is_parameter(t):
             self.plugin_tensor(t, t.requires_grad and t.is_leaf)
             return
