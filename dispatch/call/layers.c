@@ -143,6 +143,12 @@ tn_status tni_call_layered(const tn_op *op, void *args, tn_tensor **rets) {
         tn_status st = tni_late.put_off(op, args, rets);
         if (st != TN_DECLINE) return st;
     }
+    if (tni_tls.layers == TNI_LAYER_DEFERRED) { /* parts of a call do not wait */
+        tni_tls.layers = 0;
+        tn_status st = tni_op_run(op, args, rets);
+        tni_tls.layers = TNI_LAYER_DEFERRED;
+        return st;
+    }
     bool profiled = tni_tls.layers & TNI_LAYER_PROFILER;
     return profiled ? tni_profiled(op, args, rets, call_layers) : call_layers(op, args, rets);
 }

@@ -27,7 +27,7 @@
 enum {
     MOST = 48,       /* calls that wait */
     MOST_LENT = 96,  /* tensors that they read */
-    FEWEST = 1 << 17 /* elements: below, a call costs less than to put it off */
+    FEWEST = 1 << 18 /* elements: below, a call costs less than to put it off */
 };
 /* Inputs that only the queue keeps alive. */
 static const int64_t MOST_BYTES = INT64_C(1) << 26;
@@ -68,6 +68,91 @@ static tn_status queue_new(queue **ret_queue) {
     queues = q;
     *ret_queue = q;
     return TN_OK;
+}
+
+/* ---- Programs that have run: with the lock -----------------------------------------------------
+ * Loops queue the same calls again and again, and to find and compile the groups of a program takes
+ * longer than to run them. These programs hold no tensors. */
+
+enum { KNOWN = 32 };
+static tn_program *known[KNOWN];
+static int32_t next_known;
+
+/* All bytes of two argument structs but addresses, whose contents are compared. */
+static bool same_args(const tni_pnode *a, const tni_pnode *b) {
+    _Alignas(16) unsigned char x[TNI_MAX_ARGS_BYTES], y[TNI_MAX_ARGS_BYTES];
+    memcpy(x, a->args, a->op->args_bytes);
+    memcpy(y, b->args, a->op->args_bytes);
+    for (int i = 0; i < a->op->nfields; i++) {
+        const tn_field *f = &a->op->fields[i];
+        void *u = x + f->offset, *v = y + f->offset;
+        if (f->kind == TN_F_INTS || f->kind == TN_F_DIMS) {
+            tn_ints *m = u, *n = v;
+            if (m->n != n->n) return false;
+            if (m->n > 0 && memcmp(m->v, n->v, sizeof *m->v * (size_t)m->n) != 0) return false;
+            m->v = n->v = NULL;
+        } else if (f->kind == TN_F_STR) {
+            const char **m = u, **n = v;
+            if (!*m != !*n || (*m && strcmp(*m, *n) != 0)) return false;
+            *m = *n = NULL;
+        }
+    }
+    return memcmp(x, y, a->op->args_bytes) == 0;
+}
+
+static bool same_ids(const int32_t *a, const int32_t *b, int32_t n) {
+    return memcmp(a, b, sizeof *a * (size_t)n) == 0;
+}
+
+static bool same_node(const tni_pnode *a, const tni_pnode *b) {
+    if (a->op != b->op || a->nin != b->nin || a->nout != b->nout || a->fresh != b->fresh ||
+        !same_ids(a->in, b->in, a->nin) || !same_ids(a->out, b->out, a->nout) ||
+        !a->number != !b->number)
+        return false;
+    if (a->number && memcmp(a->number, b->number, sizeof *a->number * (size_t)a->nin) != 0)
+        return false;
+    return same_args(a, b);
+}
+
+static bool same_value(const tni_pvalue *a, const tni_pvalue *b) {
+    return a->role == b->role && a->place == b->place && a->dtype == b->dtype &&
+           a->ndim == b->ndim &&
+           memcmp(a->shape, b->shape, sizeof *a->shape * (size_t)a->ndim) == 0;
+}
+
+static bool same_program(const tn_program *a, const tn_program *b) {
+    if (a->nnodes != b->nnodes || a->nvalues != b->nvalues || a->noutputs != b->noutputs ||
+        !same_ids(a->output, b->output, a->noutputs))
+        return false;
+    for (int32_t i = 0; i < a->nnodes; i++)
+        if (!same_node(&a->node[i], &b->node[i])) return false;
+    for (int32_t i = 0; i < a->nvalues; i++)
+        if (!same_value(&a->value[i], &b->value[i])) return false;
+    return true;
+}
+
+/* The program that has run in place of an equal one, or NULL. */
+static tn_program *find_known(const tn_program *p) {
+    for (int32_t i = 0; i < KNOWN; i++)
+        if (known[i] && same_program(known[i], p)) return known[i];
+    return NULL;
+}
+
+/* Gives the tensors of one program to another. */
+static void hand_over(tn_program *from, tn_program *to) {
+    for (int32_t i = 0; i < from->nvalues; i++) {
+        tn_tensor *t = from->value[i].t;
+        from->value[i].t = to->value[i].t;
+        to->value[i].t = t;
+    }
+}
+
+/* The queue has references to what the program lets go of. */
+static void keep_known(tn_program *p) {
+    for (int32_t i = 0; i < p->nvalues; i++) tn_tensor_unref(&p->value[i].t);
+    tn_program_unref(&known[next_known]);
+    known[next_known] = tn_program_ref(p);
+    next_known = (next_known + 1) % KNOWN;
 }
 
 /* ---- Running: with the lock --------------------------------------------------------------------*/
@@ -156,12 +241,16 @@ static tn_status run_program(const tn_program *p, tn_tensor **ret_tensors, int32
 static tn_status compute(queue *q) {
     tn_tensor *made[MOST] = {NULL};
     if (q->nout == 0) return TN_OK;
-    tn_status st = run_program(q->program, made, q->nout);
+    tn_program *p = find_known(q->program);
+    if (p) hand_over(q->program, p);
+    tn_status st = run_program(p ? p : q->program, made, q->nout);
+    if (p) hand_over(p, q->program);
     for (int32_t i = 0; i < q->nout && st == TN_OK; i++) st = fit(q->out[i], &made[i]);
     for (int32_t i = 0; i < q->nout; i++) {
         if (st == TN_OK) take_over(q->out[i], made[i]);
         tn_tensor_unref(&made[i]);
     }
+    if (st == TN_OK && !p) keep_known(q->program);
     return st;
 }
 
@@ -406,8 +495,21 @@ static tn_status try_add(const tn_op *op, const void *args, const tn_tensor *lik
     return st;
 }
 
+/* No late tensor is among its arguments either, since none is smaller than what it is computed from. */
+static bool is_small(const tn_op *op, const void *args) {
+    for (int i = 0; i < op->nin; i++) {
+        const tn_tensor *t = tni_is_list(tni_in_field(op, i)) ? NULL : tni_in_slot(op, args, i);
+        if (tni_is_list(tni_in_field(op, i)) || (t && t->v.numel >= FEWEST)) return false;
+    }
+    tni_span given = tni_given(op, (void *)(uintptr_t)args);
+    for (int64_t i = 0; i < given.n; i++)
+        if (given.v[i]) return false;
+    return true;
+}
+
 static tn_status put_off(const tn_op *op, void *args, tn_tensor **rets) {
     tn_tensor *like = NULL;
+    if (is_small(op, args)) return TN_DECLINE;
     if (!can_wait(op, args)) {
         TN_TRY(tni_settle_args(op, args));
         return TN_DECLINE;
@@ -418,6 +520,7 @@ static tn_status put_off(const tn_op *op, void *args, tn_tensor **rets) {
     }
     /* what fails fails in the call itself, which says why */
     tn_status st = infer(op, args, &like);
+    if (st == TN_OK && like->v.numel < FEWEST) st = TN_DECLINE;
     if (st == TN_OK) st = try_add(op, args, like, rets);
     tn_tensor_unref(&like);
     if (st == TN_OK) return TN_OK;

@@ -1,9 +1,10 @@
 """What compile brings: eager, compiled, and PyTorch's two, one after the other in turns.
 
-    python tests/bench/compiled.py [name ...]
+    python tests/bench/compiled.py [--deferred] [name ...]
 
 Times are the calling thread's processor time with one thread, the least of many turns, so that a
-busy machine matters little. Without PyTorch its columns are empty.
+busy machine matters little. Without PyTorch its columns are empty. --deferred: eager against calls
+in `with tn.deferred():`, which are looked at when the block ends.
 """
 
 from __future__ import annotations
@@ -122,8 +123,21 @@ def measure(calls: list[Callable[[], Any]], seconds: float = 1.5) -> list[float]
     return [b * 1e6 for b in best]
 
 
+def put_off(names: Sequence[str]) -> None:
+    print("| program | eager | deferred | of eager |")
+    print("|---|---|---|---|")
+    for name in names or ROWS:
+        fn, inputs = ROWS[name](tn)
+        with tn.no_grad():
+            a, b = measure([functools.partial(f, *inputs) for f in (fn, tn.deferred()(fn))])
+        print(f"| {name} | {a:.1f} | {b:.1f} | {b / a:.2f} |", flush=True)
+
+
 def main() -> None:
     tn.set_num_threads(1)
+    if sys.argv[1:2] == ["--deferred"]:
+        put_off(sys.argv[2:])
+        return
     if torch:
         torch.set_num_threads(1)
     print("| program | eager | compiled | PyTorch | torch.compile | of eager | of torch.compile |")
