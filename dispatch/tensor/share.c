@@ -144,6 +144,7 @@ tn_status tn_tensor_share(const tn_tensor *t, void *ret_handle, int32_t *ret_fil
         return tn_fail(TN_E_TYPE, -1,
                        "share(): a tensor with memory and places for the results "
                        "must be given");
+    TN_TRY(tn_tensor_show((tn_tensor *)(uintptr_t)t));
     tn_storage *s = t->storage;
     handle h = {.index = s->device.index, .bytes = s->bytes};
     memcpy(h.magic, magic, sizeof magic);

@@ -347,6 +347,39 @@ static void test_tolerance(void **state) {
     tn_program_unref(&p);
 }
 
+/* The address of a result is NULL until it is settled; that of an operand is shown before it is written. */
+static void test_deferred(void **state) {
+    int64_t n = 1 << 18;
+    tn_tensor *x = NULL, *y = NULL, *z = NULL, *w = NULL;
+    (void)state;
+    assert_int_equal(tn_ones(tn_ints_of(&n, 1), TN_F32, 0, &x), TN_OK);
+    assert_int_equal(tn_deferred_end(), TN_E_STATE);
+    assert_int_equal(tn_deferred_begin(), TN_OK);
+    assert_int_equal(tn_add(x, x, tn_scalar_int(1), &y), TN_OK);
+    assert_int_equal(tn_mul(y, y, &z), TN_OK);
+    assert_int_equal(tn_deferred_calls(), 2);
+    assert_true(tn_tensor_numel(z) == n && !tn_tensor_view(z)->data);
+    assert_int_equal(tn_tensor_settle(z), TN_OK);
+    assert_int_equal(tn_deferred_calls(), 0);
+    assert_true(((const float *)tn_tensor_view(z)->data)[n - 1] == 4);
+    assert_true(((const float *)tn_tensor_view(y)->data)[0] == 2);
+    assert_int_equal(tn_add(x, x, tn_scalar_int(1), &w), TN_OK);
+    assert_int_equal(tn_deferred_calls(), 1);
+    assert_int_equal(tn_tensor_show(x), TN_OK);
+    assert_int_equal(tn_deferred_calls(), 0);
+    ((float *)tn_tensor_view(x)->data)[0] = 7;
+    assert_true(((const float *)tn_tensor_view(w)->data)[0] == 2);
+    tn_tensor_unref(&w);
+    assert_int_equal(tn_add(x, x, tn_scalar_int(1), &w), TN_OK);
+    assert_int_equal(tn_deferred_calls(), 0);
+    assert_true(((const float *)tn_tensor_view(w)->data)[0] == 14);
+    assert_int_equal(tn_deferred_end(), TN_OK);
+    assert_int_equal(tn_tensor_settle(NULL), TN_E_TYPE);
+    assert_int_equal(tn_tensor_show(NULL), TN_E_TYPE);
+    tn_tensor *all[] = {x, y, z, w};
+    for (int i = 0; i < 4; i++) tn_tensor_unref(&all[i]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_record_and_run),
@@ -360,6 +393,7 @@ int main(void) {
         cmocka_unit_test(test_versions_and_names),
         cmocka_unit_test(test_looks_and_pauses),
         cmocka_unit_test(test_tolerance),
+        cmocka_unit_test(test_deferred),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

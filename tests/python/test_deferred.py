@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import io
+import pickle
 import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import numpy as np
@@ -120,6 +122,8 @@ looks: dict[str, Callable[[tn.Tensor], Any]] = {
     "sort": lambda t: t.sort(),
     "cat": lambda t: tn.cat([t, t]),
     "save": lambda t: saved(t),
+    "pickle": lambda t: pickle.loads(pickle.dumps(t)),
+    "sent": lambda t: len(ForkingPickler.dumps(t)) > 0,
     "storage": lambda t: t.untyped_storage().nbytes(),
     "stride": lambda t: t.stride(),
     "is_contiguous": lambda t: t.is_contiguous(),
