@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from tenon import _C
 from tenon._C import Tensor
+from tenon._tape import overridable
 from tenon._tensor.functions import finfo
 from tenon.return_types import (
     linalg_cholesky_ex,
@@ -634,3 +635,6 @@ def cond(A: Tensor, p: float | str | None = None, *, out: Tensor | None = None) 
     inverse, info = inv_ex(A)
     product = matrix_norm(A, p) * matrix_norm(inverse, p)
     return _result_as(product.masked_fill(info != 0, math.inf), out)
+
+
+overridable.make_overridable(globals())

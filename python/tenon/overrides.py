@@ -7,6 +7,7 @@ results instances of the subclass. A mode (TorchFunctionMode) sees every call wh
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable
 from functools import cache, wraps
 from typing import Any
@@ -111,6 +112,9 @@ def handle_torch_function(
     )
 
 
+_OF_NN = ("group_norm", "layer_norm", "rms_norm")  # called there more than by their other name
+
+
 @cache
 def _public(name: str, form: int) -> Callable[..., Any]:
     """What a program calls the operator by: the `func` that classes see."""
@@ -120,7 +124,8 @@ def _public(name: str, form: int) -> Callable[..., Any]:
         return getattr(tenon.Tensor, f"{name}_")
     if form == _METHOD:
         return getattr(tenon.Tensor, name)
-    for place in (tenon, tenon.nn.functional, _C._ops, _C._nn):
+    first = (tenon.nn.functional,) if name in _OF_NN else ()
+    for place in (*first, tenon, tenon.nn.functional, _C._ops, _C._nn):
         # A function of Python that folds arguments would misread those of the operator.
         if hasattr(place, name) and not hasattr(getattr(place, name), "_folds"):
             return getattr(place, name)
@@ -148,7 +153,7 @@ _LEGACY = ("size_average", "reduce")  # of losses, which no operator has
 @cache
 def _named_behind(function: Callable[..., Any]) -> tuple[int, list[str]] | None:
     """How many arguments come before PyTorch's former ones, and the names of the others."""
-    code = getattr(function, "__code__", None)
+    code = getattr(inspect.unwrap(function), "__code__", None)
     names = list(code.co_varnames[: code.co_argcount]) if code is not None else []
     if _LEGACY[0] not in names:
         return None

@@ -183,7 +183,7 @@ def test_examples_of_operators_run(where: str) -> None:
         text = getattr(module, name).__doc__
         assert "\nArguments:\n" in text or "()" in text.splitlines()[0], name
         assert "\nDtypes: " in text, name
-        if getattr(home, name) is getattr(module, name):
+        if getattr(home, name) in (getattr(module, name), getattr(tn._C._ops, name, None)):
             ran += run_examples(name, text) > 0
     assert ran > (500 if where == "ops" else 30)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from tenon import _C, return_types
 from tenon._C import Size, Tensor, dtype
+from tenon._tape import overridable
 
 __all__ = [
     "broadcast_shapes", "can_cast", "einsum", "finfo", "get_device_module", "iinfo",
@@ -395,3 +396,9 @@ def histogram(
     return return_types.histogram(
         *(_C._ops._given(r, out=o) for r, o in zip(result, out, strict=True))
     )
+
+
+overridable.make_overridable(
+    globals(),
+    ("typename", "is_storage", "get_device_module", "broadcast_shapes", "result_type", "can_cast"),
+)

@@ -10,6 +10,7 @@ from typing import Any
 
 from tenon import _C
 from tenon._C import Tensor
+from tenon._tape import overridable
 
 _ops = _C._ops
 
@@ -207,3 +208,6 @@ for _name, _method in {
 }.items():  # fmt: skip
     setattr(Tensor, _name, _method)
 del _name, _method
+
+
+overridable.make_overridable(globals())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tenon import _C
 from tenon._C import Tensor
+from tenon._tape import overridable
 from tenon.linalg import qr
 
 __all__ = ["pca_lowrank", "svd_lowrank"]
@@ -48,3 +49,6 @@ def pca_lowrank(
     if niter < 0:
         raise ValueError(f"niter(={niter}) must be non-negative integer")
     return svd_lowrank(A - A.mean(dim=-2, keepdim=True) if center else A, q, niter)
+
+
+overridable.make_overridable(globals())

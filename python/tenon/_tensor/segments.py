@@ -8,6 +8,7 @@ from typing import Any
 
 from tenon import _C, return_types
 from tenon._C import Tensor
+from tenon._tape import overridable
 
 _ops = _C._ops
 
@@ -125,3 +126,6 @@ def segment_reduce(
     number = counts.reshape(*lead, runs, *rest)
     empty = math.nan if initial is None else initial
     return _ops.where(number == 0, empty, result / number.clamp(min=1).to(data.dtype))
+
+
+overridable.make_overridable(globals())

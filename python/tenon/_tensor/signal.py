@@ -6,6 +6,7 @@ import warnings
 
 from tenon import _C
 from tenon._C import Tensor
+from tenon._tape import overridable
 
 _ops = _C._ops
 
@@ -37,7 +38,7 @@ def stft(
         warnings.warn(
             "A window was not provided. A rectangular window will be applied, which is known to "
             "cause spectral leakage. Other windows such as tenon.hann_window cause less of it.",
-            stacklevel=2,
+            stacklevel=overridable.users_level(),
         )
     wave = input.is_complex() or (window is not None and window.is_complex())
     if return_complex is None and not wave:
@@ -85,3 +86,6 @@ def istft(
         length,
         return_complex,
     )
+
+
+overridable.make_overridable(globals())

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from tenon._C import Tensor
+from tenon._tape import overridable
 from tenon.nn import functional as F
 
 # The same arguments in both places.
@@ -181,3 +182,6 @@ def max_pool1d_with_indices(
 for _value in list(globals().values()):
     if getattr(_value, "__module__", None) == __name__:
         _value._folds = {}
+
+
+overridable.make_overridable(globals())

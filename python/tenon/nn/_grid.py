@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import tenon
 from tenon import Tensor
+from tenon._tape import overridable
 
 __all__ = ["affine_grid", "grid_sample"]
 
@@ -20,7 +21,7 @@ def _corners(given: bool | None) -> bool:
             "Default grid_sample and affine_grid behavior has changed to align_corners=False since "
             "1.3.0. Please specify align_corners=True if the old behavior is desired. See the "
             "documentation of grid_sample for details.",
-            stacklevel=3,
+            stacklevel=overridable.users_level(),
         )
     return bool(given)
 
@@ -81,3 +82,6 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     if min(size) <= 0:
         raise ValueError(f"Expected non-zero, positive output size. Got {tuple(size)}")
     return tenon.affine_grid_generator(theta, list(size), corners)
+
+
+overridable.make_overridable(globals())

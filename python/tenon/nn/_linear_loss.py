@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from tenon import Tensor, _forms, dtype
 from tenon._C import _nn
+from tenon._tape import overridable
 
 __all__ = ["linear_cross_entropy"]
 
@@ -92,3 +93,6 @@ def linear_cross_entropy(
         reduction=reduction,
         label_smoothing=label_smoothing,
     )
+
+
+overridable.make_overridable(globals())

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import tenon
 from tenon import Tensor
 from tenon._C import _nn
+from tenon._tape import overridable
 from tenon.nn._reduction import legacy_get_string, warn_sizes
 
 
@@ -169,7 +170,7 @@ def kl_div(
             "size. 'batchmean' divides only by the batch size, and aligns with the KL div math "
             "definition. 'mean' will be changed to behave the same as 'batchmean' in the next "
             "major release.",
-            stacklevel=2,
+            stacklevel=overridable.users_level(),
         )
     return _nn.kl_div(input, target, reduction=reduction, log_target=log_target)
 
@@ -301,3 +302,6 @@ def ctc_loss(
     times = tenon.as_tensor(input_lengths, dtype=tenon.int64, device=place)
     lengths = tenon.as_tensor(target_lengths, dtype=tenon.int64, device=place)
     return _nn.ctc_loss(log_probs, targets, times, lengths, blank, reduction, zero_infinity)
+
+
+overridable.make_overridable(globals())

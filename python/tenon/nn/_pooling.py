@@ -12,6 +12,7 @@ from typing import Any
 import tenon
 from tenon import Tensor
 from tenon._C import _nn
+from tenon._tape import overridable
 from tenon.nn._vision import (
     _check_adaptive,
     adaptive_max_pool1d,
@@ -516,3 +517,6 @@ def adaptive_max_pool3d_with_indices(
     tenon.int64
     """
     return adaptive_max_pool3d(input, output_size, True)
+
+
+overridable.make_overridable(globals())

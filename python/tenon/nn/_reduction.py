@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 
 from tenon import Tensor
+from tenon._tape import overridable
 
 
 def legacy_get_string(
@@ -18,7 +19,7 @@ def legacy_get_string(
         warnings.warn(
             "size_average and reduce args will be deprecated, "
             f"please use reduction='{reduction}' instead.",
-            stacklevel=3,
+            stacklevel=overridable.users_level(),
         )
     return reduction
 
@@ -30,5 +31,5 @@ def warn_sizes(input: Tensor, target: Tensor) -> None:
             f"Using a target size ({target.size()}) that is different to the input size "
             f"({input.size()}). This will likely lead to incorrect results due to broadcasting. "
             "Please ensure they have the same size.",
-            stacklevel=3,
+            stacklevel=overridable.users_level(),
         )

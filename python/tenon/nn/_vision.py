@@ -7,6 +7,7 @@ from typing import Any
 import tenon
 from tenon import Tensor
 from tenon._C import _nn
+from tenon._tape import overridable
 from tenon.nn.modules.utils import _list_with_default, _pair, _single
 
 
@@ -504,3 +505,6 @@ def unfold(
     n, c, rows, columns = picked.shape[:4]
     result = picked.permute(0, 1, 4, 5, 2, 3).reshape(n, c * kh * kw, rows * columns)
     return result if input.dim() == 4 else result[0]
+
+
+overridable.make_overridable(globals())

@@ -13,9 +13,17 @@ from typing import Any
 import tenon
 from tenon import Tensor
 from tenon._C import _nn
+from tenon._tape import overridable
 
 # What is plain comes first, so that everything below may replace an operator of the same name.
 globals().update({name: getattr(_nn, name) for name in dir(_nn) if not name.startswith("__")})
+
+# Functions that are the package's own too are the same objects.
+_SHARED = (
+    "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
+    "hardshrink", "pdist",
+)  # fmt: skip
+globals().update({name: getattr(tenon, name) for name in _SHARED})
 
 from tenon._forms import *  # noqa: E402, F403
 from tenon.nn._attention import *  # noqa: E402, F403
@@ -572,3 +580,8 @@ def __getattr__(name: str) -> Any:
     ):
         return getattr(importlib.import_module("tenon.overrides"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+overridable.make_overridable(
+    globals(), ("relu", "dropout", "softmax", "log_softmax", "embedding", "mse_loss")
+)

@@ -1,0 +1,75 @@
+"""Functions of the package that classes with `__torch_function__` may take over whole.
+
+Operators ask the classes of their arguments by themselves; a function of Python that is made of
+several would show them its parts. What the package's own classes do is said operator by operator,
+so that only classes of programs are asked here.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterable
+from types import FunctionType
+from typing import Any
+
+from tenon import _C
+
+_PLAIN = {_C.Tensor, _C.dtype, _C.device, _C.Size, int, float, bool, str, type(None)}
+_OFF = _C._disabled_torch_function_impl
+
+
+@functools.cache
+def _takes_over(cls: type) -> bool:
+    protocol = getattr(cls, "__torch_function__", None)
+    if protocol is None or protocol is _OFF:
+        return False
+    return not str(getattr(protocol, "__module__", "")).startswith("tenon.")
+
+
+def _askable(values: Iterable[Any]) -> list[Any]:
+    """Those among the values, and in the lists among them, whose class is to be asked."""
+    found = []
+    for value in values:
+        if isinstance(value, (list, tuple)):
+            found += [v for v in value if _takes_over(type(v))]
+        elif _takes_over(type(value)):
+            found.append(value)
+    return found
+
+
+def users_level() -> int:
+    """The stacklevel with which a warning of the caller points at the program's line."""
+    level, frame = 1, sys._getframe(1)
+    while str(frame.f_globals.get("__name__")).startswith("tenon.") and frame.f_back is not None:
+        level, frame = level + 1, frame.f_back
+    return level
+
+
+def overridable(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which asks classes of programs among its arguments first."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        for arg in args:
+            if type(arg) not in _PLAIN:
+                break
+        else:
+            if not kwargs:
+                return function(*args)
+        relevant = _askable((*args, *kwargs.values()))
+        if relevant and _C._disable_overrides(0) == 0:
+            from tenon.overrides import handle_torch_function
+
+            return handle_torch_function(call, relevant, *args, **kwargs)
+        return function(*args, **kwargs)
+
+    return call
+
+
+def make_overridable(namespace: dict[str, Any], leave: Iterable[str] = ()) -> None:
+    """Makes the public functions that a module defines overridable, but those named."""
+    for name, value in list(namespace.items()):
+        mine = isinstance(value, FunctionType) and value.__module__ == namespace["__name__"]
+        if mine and not name.startswith("_") and name not in leave:
+            namespace[name] = overridable(value)
