@@ -6,6 +6,7 @@
 #include <tenon/runtime.h>
 
 #include "infer_priv.h"
+#include "layers_priv.h"
 
 enum { FEW = 8, MANY = 128 }; /* free sizes and values of a run without one */
 
@@ -140,8 +141,14 @@ static tn_status run(const tn_program *p, tn_tensor *const *inputs, int32_t n, t
     TN_TRY(check_inputs(p, inputs, n, sizes));
     for (int32_t i = 0; i < p->nvalues; i++)
         tensors[i] = p->value[i].role == TNI_P_WEIGHT ? p->value[i].t : NULL;
-    for (int32_t i = 0; i < n; i++) tensors[p->input[i]] = inputs[i];
+    for (int32_t i = 0; i < n; i++) {
+        TN_TRY(tni_settle(inputs[i]));
+        tensors[p->input[i]] = inputs[i];
+    }
+    uint64_t deferred = tni_tls.layers & TNI_LAYER_DEFERRED; /* it has groups of its own */
+    tni_tls.layers &= ~deferred;
     tn_status st = run_nodes(p, sizes, tensors);
+    tni_tls.layers |= deferred;
     for (int32_t i = 0; i < m && st == TN_OK; i++)
         outputs[i] = tn_tensor_ref(tensors[p->output[i]]);
     for (int32_t i = 0; i < p->nvalues; i++)

@@ -429,6 +429,17 @@ def test_empty_results() -> None:
     assert z.tolist() == []
 
 
+def test_programs_run_with_their_own_groups() -> None:
+    x = large()
+    program = tn.jit.trace(lambda t: tn.relu(t * 2 + 1), (x,))
+    with tn.deferred():
+        y = program(x * 3)
+        assert waiting() == 0
+        z = x + 1
+        assert waiting() == 1
+    assert tn.equal(y, program(x * 3)) and tn.equal(z, x + 1)
+
+
 def test_it_is_a_decorator() -> None:
     counts: list[int] = []
 
