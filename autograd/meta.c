@@ -38,15 +38,24 @@ static void lock_views(tn_agmeta *m) {
 }
 static void unlock_views(tn_agmeta *m) { atomic_store_explicit(&m->lock, 0, memory_order_release); }
 
+static void unlink_view(tn_agmeta *m) {
+    tn_agmeta *b = m->base->meta;
+    lock_views(b);
+    *m->link = m->next_view;
+    if (m->next_view) m->next_view->link = m->link;
+    unlock_views(b);
+    tn_tensor_unref(&m->base);
+}
+
+void tni_meta_own(tn_tensor *t) {
+    tn_agmeta *m = tni_meta_seen(t);
+    if (!m || !m->base || atomic_load_explicit(&m->base->refs, memory_order_acquire) != 1) return;
+    unlink_view(m);
+    t->v.word &= ~TN_W_LEAFVIEW;
+}
+
 void tni_meta_free(tn_agmeta *m) {
-    if (m->base) {
-        tn_agmeta *b = m->base->meta;
-        lock_views(b);
-        *m->link = m->next_view;
-        if (m->next_view) m->next_view->link = m->link;
-        unlock_views(b);
-        tn_tensor_unref(&m->base);
-    }
+    if (m->base) unlink_view(m);
     tn_tensor_unref(&m->grad);
     if (m->cell) tni_cell_unref(m->cell);
     if (m->cell_node) tni_node_unref(m->cell_node);

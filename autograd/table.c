@@ -7,6 +7,7 @@ __attribute__((constructor)) static void fill_hooks(void) {
     tni_ag.recompute = tni_recompute;
     tni_ag.check_inplace = tni_check_inplace;
     tni_ag.copy_original = tni_copy_original;
+    tni_ag.own = tni_meta_own;
     tni_ag.note_view = tni_note_view;
     tni_ag.each_alias = tni_each_alias;
     tni_ag.node_unref = tni_node_unref;

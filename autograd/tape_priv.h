@@ -257,6 +257,8 @@ static inline tn_agmeta *tni_meta_seen(const tn_tensor *t) {
 void tni_meta_free(tn_agmeta *m);
 /* Makes `view` a tracked view of `base`, which is none itself. */
 tn_status tni_meta_link(tn_tensor *base, tn_tensor *view);
+/* A view whose base nobody else has is a view no longer. */
+void tni_meta_own(tn_tensor *t);
 /* The base has a history now: so have its views. */
 void tni_meta_mark_views(tn_agmeta *base_meta);
 /* fn for t, its base if it is a view, and that one's other views. */

@@ -394,6 +394,8 @@ typedef struct tni_autograd_hooks {
     /* A view was made of `base` (recorded too when grad is on): keep the relation. */
     tn_status (*note_view)(const tn_op *op, const void *args, tn_tensor *base, tn_tensor *view);
     /* Calls fn for t, the tensor that it is a view of, and that one's other views. */
+    /* A result that only looks at memory which nobody else has is a tensor of its own. */
+    void (*own)(tn_tensor *t);
     void (*each_alias)(tn_tensor *t, void (*fn)(void *ctx, tn_tensor *alias), void *ctx);
     /* The gradient of a composite that is not recorded through its parts: it runs again. */
     tn_status (*recompute)(tn_gctx *c);

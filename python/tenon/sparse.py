@@ -6,6 +6,7 @@ from typing import Any
 
 from tenon import Tensor
 from tenon._C import _ops
+from tenon._tensor import tensor_types
 from tenon._tensor.sparse import check_sparse_tensor_invariants, to_sparse
 
 __all__ = [
@@ -18,6 +19,11 @@ __all__ = [
     "spdiags",
     "sum",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`FloatTensor` and its kin: types of sparse tensors."""
+    return tensor_types.member(__name__, name, tensor_types.SPARSE)
 
 
 def mm(sparse: Tensor, dense: Tensor) -> Tensor:

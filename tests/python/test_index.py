@@ -20,7 +20,7 @@ BASIC = [
     "np.int64(2)", "(slice(3, 3), 0)",
 ]  # fmt: skip
 ADVANCED = [
-    "[0, 2]", "[[0, 1], [2, 3]]", "np.array([3, 0, 0])", "(slice(None), [0, 2])",
+    "[0, 2]", "np.array([[0, 1], [2, 3]])", "np.array([3, 0, 0])", "(slice(None), [0, 2])",
     "(slice(None), slice(None), [1, 0, 1])", "([0, 1], [1, 2])", "([0, 1], slice(None), [1, 2])",
     "(slice(None), [0, 1], [2, 3])", "([[0], [1]], [0, 1, 2])", "(..., [0, 1])",
     "(None, [0, 1])", "([0, 1], None)", "np.array([True, False, True, True])",
@@ -177,7 +177,7 @@ def test_gradient_of_assignment():
         (slice(None, None, 0), ValueError),
         (slice(1.5), TypeError),
         (2**70, (IndexError, OverflowError)),
-        ([[1], [2, 3]], (ValueError, TypeError)),
+        (([[1], [2, 3]],), (ValueError, TypeError)),
         (np.array([True, False]), IndexError),
         (np.array([0.5]), IndexError),
     ],

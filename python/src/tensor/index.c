@@ -297,21 +297,60 @@ static bool apply(plan *p, PyObject *const *parts, Py_ssize_t n) {
     return true;
 }
 
+static bool is_sequence(PyObject *o) {
+    return PySequence_Check(o) && !PyUnicode_Check(o) && !PyBytes_Check(o);
+}
+
+/* A list that is no tuple and means one: NumPy's old rule, which PyTorch keeps. It is short, and some
+ * item of it is a slice, None, an ellipsis, a tensor or a sequence. New reference, NULL without an
+ * exception where the list is an index itself. */
+static PyObject *tuple_meant(PyObject *key) {
+    enum { SHORT = 32 };
+    bool means = false;
+    if (tnp_is_tensor(key) || !is_sequence(key) || tnp_is_numpy_array(key)) return NULL;
+    Py_ssize_t n = PySequence_Size(key);
+    if (n < 0) PyErr_Clear();
+    if (n < 0 || n >= SHORT) return NULL;
+    PyObject *items = PySequence_Tuple(key);
+    for (Py_ssize_t i = 0; items && !means && i < PyTuple_Size(items); i++) {
+        PyObject *item = PyTuple_GetItem(items, i);
+        means = item == Py_None || item == Py_Ellipsis || PySlice_Check(item) ||
+                tnp_is_tensor(item) || is_sequence(item);
+    }
+    if (items && means &&
+        PyErr_WarnEx(PyExc_UserWarning,
+                     "Using a non-tuple sequence for multidimensional indexing is deprecated: "
+                     "x[[a, b]] is taken as x[a, b] here; use x[tuple(seq)] for that, and "
+                     "x[tensor(seq)] where the list is an index itself.",
+                     1) == 0)
+        return items;
+    Py_XDECREF(items);
+    return NULL;
+}
+
 static bool plan_init(plan *p, PyObject *self, PyObject *key, bool writing) {
-    PyObject *parts[TN_MAX_DIMS + 8];
+    PyObject *parts[TN_MAX_DIMS + 8], *meant = NULL;
     Py_ssize_t n = 1;
     p->t = tn_tensor_ref(tnp_of(self));
     p->nadv = 0;
     p->covered = p->dim = 0;
     p->writing = writing;
     if (!PyTuple_Check(key)) {
+        meant = tuple_meant(key);
+        if (PyErr_Occurred()) return false;
+    }
+    PyObject *tuple = meant ? meant : key;
+    bool ok = true;
+    if (!PyTuple_Check(tuple)) {
         parts[0] = key;
     } else {
-        n = PyTuple_Size(key);
-        if (n > TNP_COUNT(parts)) return too_many(p->t);
-        for (Py_ssize_t i = 0; i < n; i++) parts[i] = PyTuple_GetItem(key, i);
+        n = PyTuple_Size(tuple);
+        if (n > TNP_COUNT(parts)) ok = too_many(p->t);
+        for (Py_ssize_t i = 0; ok && i < n; i++) parts[i] = PyTuple_GetItem(tuple, i);
     }
-    return apply(p, parts, n);
+    ok = ok && apply(p, parts, n);
+    Py_XDECREF(meant);
+    return ok;
 }
 
 static void plan_free(plan *p) {

@@ -19,6 +19,7 @@ ELEMENTS = {
     "Float8_e4m3fnuz": _C.float8_e4m3fnuz, "Float8_e5m2fnuz": _C.float8_e5m2fnuz,
     "Float8_e8m0fnu": _C.float8_e8m0fnu,
 }  # fmt: skip
+SPARSE = "sparse"
 
 
 def _package() -> str:
@@ -53,7 +54,7 @@ class TensorType(type):
         return make(data, cls.dtype, device)
 
     def __instancecheck__(cls, obj: object) -> bool:
-        return isinstance(obj, Tensor) and obj.dtype is cls.dtype and obj.device.type == cls.kind
+        return isinstance(obj, Tensor) and obj.dtype is cls.dtype and _kind_of(obj) == cls.kind
 
     def text(cls) -> str:
         """What `tensor.type()` says."""
@@ -62,6 +63,26 @@ class TensorType(type):
 
     def __repr__(cls) -> str:
         return f"<class '{cls.text()}'>"
+
+
+class SparseType(TensorType):
+    """The types of sparse_coo tensors on the CPU: sparse.FloatTensor(indices, values, size)."""
+
+    def __call__(cls, *data: Any, device: Any = None) -> Tensor:
+        from tenon._tensor.sparse import sparse_coo_tensor
+
+        if data and isinstance(data[0], Tensor):
+            return sparse_coo_tensor(*data, device=device)
+        sizes = data[0] if len(data) == 1 and not isinstance(data[0], int) else data or (0,)
+        row = _C._ops.empty((len(sizes), 0), dtype=_C.int64, device=device)
+        values = _C._ops.empty(0, dtype=cls.dtype, device=device)
+        return sparse_coo_tensor(row, values, tuple(sizes))
+
+
+def _kind_of(tensor: Tensor) -> str:
+    """Where a tensor lies: the kind of device; "sparse" of a sparse one on the CPU."""
+    kind = tensor.device.type
+    return SPARSE if kind == "cpu" and tensor.layout is _C.sparse_coo else kind
 
 
 _known: dict[tuple[str, str], TensorType] = {}
@@ -75,7 +96,7 @@ def find(name: str, kind: str) -> TensorType | None:
     if (name, kind) not in _known:
         doc = f"Tensors of dtype {dtype} on devices of the kind '{kind}'."
         fields = {"dtype": dtype, "kind": kind, "__doc__": doc, "__module__": __name__}
-        _known[name, kind] = TensorType(name, (), fields)
+        _known[name, kind] = (SparseType if kind == SPARSE else TensorType)(name, (), fields)
     return _known[name, kind]
 
 
@@ -98,7 +119,7 @@ def type_of(tensor: Tensor) -> str:
     """What `tensor.type()` says."""
     for element, dtype in ELEMENTS.items():
         if dtype is tensor.dtype:
-            found = find(f"{element}Tensor", tensor.device.type)
+            found = find(f"{element}Tensor", _kind_of(tensor))
             return str(dtype) if found is None else found.text()
     return str(tensor.dtype)
 
@@ -107,7 +128,7 @@ def convert(tensor: Tensor, dtype: Any, non_blocking: bool) -> Tensor:
     """What `tensor.type(dtype)` gives: `dtype` is one, or a type of tensors, or its name."""
     wanted = parse(dtype) if isinstance(dtype, str) else dtype
     if isinstance(wanted, TensorType):
-        here = tensor.device.type == wanted.kind
+        here = _kind_of(tensor) == wanted.kind
         place = tensor.device if here else wanted.kind
         return tensor.to(place, wanted.dtype, non_blocking=non_blocking)
     if wanted is None:
