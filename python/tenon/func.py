@@ -32,6 +32,10 @@ def stack_module_state(models: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         raise RuntimeError("stack_module_state: Expected at least one model, got 0.")
     if any(type(m) is not type(models[0]) for m in models):
         raise RuntimeError("stack_module_state: Expected all models to be of the same class.")
+    if len({m.training for m in models}) > 1:
+        raise RuntimeError(
+            "stack_module_state: Expected all models to have the same training/eval mode."
+        )
     params, buffers = (
         {name: tenon.stack([dict(getattr(m, kind)())[name] for m in models]).detach()
          for name, _ in getattr(models[0], kind)()}
@@ -70,6 +74,11 @@ def functional_call(
     """
     given: dict[str, Tensor] = {}
     single = isinstance(parameter_and_buffer_dicts, dict)
+    if not single and not isinstance(parameter_and_buffer_dicts, list | tuple):
+        raise ValueError(
+            "Expected parameter_and_buffer_dicts to be a dict, or a list/tuple of dicts, but got "
+            f"{type(parameter_and_buffer_dicts)}"
+        )
     for part in [parameter_and_buffer_dicts] if single else parameter_and_buffer_dicts:
         twice = given.keys() & part.keys()
         if twice:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tenon
-from tenon._transform.vmap import flat, levels, lift, lower, mapped
+from tenon._transform.vmap import RANDOMNESS, flat, levels, lift, lower, mapped
 
 
 def _recorded(value: Any) -> bool:
@@ -25,7 +25,7 @@ def _variables(value: Any) -> tuple[Any, list[Any]]:
 
     def fresh(t: Any) -> Any:
         if not isinstance(t, tenon.Tensor):
-            return t
+            raise ValueError(f"Thing passed to transform API must be Tensor, got {type(t)}")
         whole = lift(t, levels())
         # a view of what an outer gradient looks at stays connected with it
         whole = whole.view_as(whole) if whole.requires_grad else whole.detach().requires_grad_()
@@ -48,10 +48,33 @@ def _gradients(outs: list[Any], variables: list[Any], seeds: Any, keep: bool) ->
 
 def _refilled(like: Any, values: list[Any]) -> Any:
     rest = iter(values)
-    return mapped(lambda t: next(rest) if isinstance(t, tenon.Tensor) else None, like)
+    return mapped(lambda t: next(rest), like)
+
+
+def _split(out: Any, has_aux: bool, name: str) -> tuple[Any, Any]:
+    """A function's result, and what it returns beside."""
+    if not has_aux:
+        return out, None
+    if not isinstance(out, tuple) or len(out) != 2:
+        raise RuntimeError(
+            f"{name}: output of function f should be a tuple: (output, aux) if has_aux is True"
+        )
+    return out
+
+
+def _tensors(value: Any, name: str) -> list[Any]:
+    """The tensors of a function's result, which holds nothing else."""
+    for t in flat(value):
+        if not isinstance(t, tenon.Tensor):
+            raise RuntimeError(f"{name}: Expected f to return only tensors, got {type(t)}")
+    return list(flat(value))
 
 
 def _chosen(args: tuple[Any, ...], argnums: Any) -> Any:
+    if not isinstance(argnums, int | tuple):
+        raise RuntimeError(f"argnum must be int or tuple of ints, got: {type(argnums)}")
+    if argnums == ():
+        raise RuntimeError("argnums must be non-empty")
     for n in (argnums,) if isinstance(argnums, int) else argnums:
         if not -len(args) <= n < len(args):
             raise RuntimeError(
@@ -86,7 +109,7 @@ def grad_and_value(
         with tenon.enable_grad():
             fresh, variables = _variables(chosen)
             out = func(*_replaced(args, argnums, fresh), **kwargs)
-            value, aux = out if has_aux else (out, None)
+            value, aux = _split(out, has_aux, "grad_and_value(f)(*args)")
             if not isinstance(value, tenon.Tensor) or value.dim() != 0:
                 shape = list(value.shape) if isinstance(value, tenon.Tensor) else type(value)
                 raise RuntimeError(f"grad: Expected func to return a scalar tensor, got {shape}")
@@ -118,10 +141,21 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     with tenon.enable_grad():
         fresh, variables = _variables(primals)
         out = func(*fresh)
-    value, aux = out if has_aux else (out, None)
-    outs = [lift(t, some) for t in flat(value)]
+    value, aux = _split(out, has_aux, "vjp(f, *primals)")
+    outs = [lift(t, some) for t in _tensors(value, "vjp(f, *primals)")]
+    for o in outs:
+        if not (o.is_floating_point() or o.is_complex()):
+            raise RuntimeError(
+                "vjp(f, ...): All outputs of f must be floating-point or complex Tensors, got "
+                f"Tensor with dtype {o.dtype}"
+            )
 
     def vjp_fn(cotangents: Any) -> Any:
+        if len(list(flat(cotangents))) != len(outs):
+            raise RuntimeError(
+                "Expected pytree structure of cotangents to be the same as pytree structure of "
+                f"outputs to the function: {len(outs)} tensors"
+            )
         seeds = [lift(t, some).expand_as(o) for t, o in zip(flat(cotangents), outs, strict=True)]
         with tenon.enable_grad():
             found = _gradients(outs, variables, seeds, keep or _recorded(cotangents))
@@ -136,47 +170,86 @@ def jvp(
     has_aux: bool = False,
 ) -> Any:  # fmt: skip
     """func's value and its directional derivative, by two backward passes; it nests."""
-    rest: list[Any] = []
-
-    def value(*args: Any) -> Any:
-        out = func(*args)
-        rest[:] = out[1:] if has_aux else []
-        return out[0] if has_aux else out
-
-    found = tenon.autograd.functional.jvp(
-        value, tuple(primals), tuple(tangents), create_graph=_recorded(primals), strict=strict
-    )
-    return (*found, _plain(rest[0], _recorded(primals))) if has_aux else found
+    if not isinstance(primals, tuple) or not isinstance(tangents, tuple) or not primals:
+        raise RuntimeError("jvp(f, primals, tangents): Expected primals and tangents to be tuples")
+    pairs = list(zip(flat(primals), flat(tangents), strict=False))
+    alike = len(list(flat(primals))) == len(list(flat(tangents)))
+    if not alike or any(not isinstance(v, tenon.Tensor) for pair in pairs for v in pair):
+        raise RuntimeError(
+            "jvp(f, primals, tangents): Expected primals and tangents to have the same structure, "
+            "of tensors only"
+        )
+    if any(p.shape != t.shape for p, t in pairs):
+        raise RuntimeError(
+            "jvp(f, primals, tangents): Expected primals and tangents to have the same shapes"
+        )
+    value, aux, push, depends = _linear(func, primals, has_aux, "jvp(f, primals, tangents)")
+    if strict and not depends:
+        raise RuntimeError(
+            "jvp(f, primals, tangents, strict=True): The output of f is independent of the inputs. "
+            "This is not allowed with strict=True."
+        )
+    tangent = push(*tangents)
+    return (value, tangent, aux) if has_aux else (value, tangent)
 
 
 def linearize(func: Callable[..., Any], *primals: Any) -> Any:
     """func's value and its derivative there, a function of tangents that may be called often."""
+    value, _, push, _ = _linear(func, primals, False, "linearize(f, *primals)")
+    return value, push
+
+
+def _linear(func: Callable[..., Any], primals: Any, has_aux: bool, name: str) -> Any:
+    """func's value, what it returns beside, its derivative, whether all of it has one."""
     keep = _recorded(primals)
     some = list(levels())
     with tenon.enable_grad():
         fresh, variables = _variables(primals)
-        value = func(*fresh)
-        outs = [lift(t, some) for t in flat(value)]
-        seeds = [tenon.ones_like(o).requires_grad_() for o in outs]
+        value, aux = _split(func(*fresh), has_aux, name)
+        outs = [lift(t, some) for t in _tensors(value, name)]
+        smooth = [o.is_floating_point() or o.is_complex() for o in outs]
+        seeds = [tenon.ones_like(o).requires_grad_(s) for o, s in zip(outs, smooth, strict=True)]
         rows = _gradients(outs, variables, seeds, True)
+    wanted = [s for s in seeds if s.requires_grad]
 
     def push(*tangents: Any) -> Any:
         given = [lift(t, some).expand_as(r) for t, r in zip(flat(tangents), rows, strict=True)]
-        pairs = [(r, t) for r, t in zip(rows, given) if r.requires_grad]
-        found: Any = [None] * len(seeds)
+        pairs = [(r, t) for r, t in zip(rows, given, strict=True) if r.requires_grad]
+        found: Any = [None] * len(wanted)
         if pairs:
             found = tenon.autograd.grad(
-                [r for r, _ in pairs], seeds, [t for _, t in pairs], retain_graph=True,
+                [r for r, _ in pairs], wanted, [t for _, t in pairs], retain_graph=True,
                 create_graph=keep or _recorded(tangents), allow_unused=True,
             )  # fmt: skip
-        filled = [tenon.zeros_like(o) if f is None else f for o, f in zip(outs, found)]
+        slopes = iter(found)
+        pushed = [next(slopes) if s.requires_grad else None for s in seeds]
+        filled = [tenon.zeros_like(o) if f is None else f
+                  for o, f in zip(outs, pushed, strict=True)]  # fmt: skip
         return _refilled(value, [lower(f, some) for f in filled])
 
-    return _plain(value, keep), push
+    depends = all(o.requires_grad for o in outs)
+    return _plain(value, keep), _plain(aux, keep), push, depends
 
 
-def jacrev(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> Callable[..., Any]:
-    """A function that returns all derivatives of func's result: its shape, then the argument's."""
+def _check_chunks(chunk_size: int | None) -> None:
+    if chunk_size is not None and chunk_size <= 0:
+        raise ValueError("jacrev: `chunk_size` should be greater than 0.")
+
+
+def _unit(like: list[Any], place: int, element: int) -> list[Any]:
+    """Zeros like these tensors, with one 1."""
+    made = [tenon.zeros(tuple(t.shape), dtype=t.dtype, device=t.device) for t in like]
+    made[place].view(-1)[element] = 1
+    return made
+
+
+def jacrev(
+    func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, *,
+    chunk_size: int | None = None,
+) -> Callable[..., Any]:  # fmt: skip
+    """A function that returns all derivatives of func's result: its shape, then the argument's.
+    They are computed row by row, whatever chunk_size."""
+    _check_chunks(chunk_size)
 
     @functools.wraps(func)
     def wrapped(*args: Any) -> Any:
@@ -187,59 +260,60 @@ def jacrev(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) ->
 
         found = vjp(of_chosen, chosen, has_aux=has_aux)
         value, back = found[:2]
-        if not isinstance(value, tenon.Tensor):
-            raise RuntimeError(f"jacrev: Expected func to return a Tensor, got {type(value)}")
-        rows = []
-        for i in range(value.numel()):
-            seed = tenon.zeros(value.numel(), dtype=value.dtype, device=value.device)
-            seed[i] = 1
-            rows.append(back(seed.reshape(value.shape))[0])
-        columns = zip(*[list(flat(r)) for r in rows], strict=True)
-        stacked = [tenon.stack(list(c)).reshape(*value.shape, *c[0].shape) for c in columns]
-        jacobian = _refilled(chosen, stacked)
+        outs, leaves = list(flat(value)), list(flat(chosen))
+
+        def block(k: int) -> Any:
+            rows = [list(flat(back(_unit(outs, k, i))[0])) for i in range(outs[k].numel())]
+            shapes = [(*outs[k].shape, *leaf.shape) for leaf in leaves]
+            if not rows:
+                empty = [leaf.new_zeros(s) for leaf, s in zip(leaves, shapes, strict=True)]
+                return _refilled(chosen, empty)
+            columns = zip(zip(*rows, strict=True), shapes, strict=True)
+            return _refilled(chosen, [tenon.stack(list(c)).reshape(s) for c, s in columns])
+
+        jacobian = _refilled(value, [block(k) for k in range(len(outs))])
         return (jacobian, found[2]) if has_aux else jacobian
 
     return wrapped
 
 
-def jacfwd(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> Callable[..., Any]:
+def jacfwd(
+    func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, *,
+    chunk_size: int | None = None, randomness: str = "error",
+) -> Callable[..., Any]:  # fmt: skip
     """jacrev's result, column by column: fewer steps where the result is larger than the
-    arguments."""
+    arguments. func runs once, so that randomness makes no difference."""
+    _check_chunks(chunk_size)
+    if randomness not in RANDOMNESS:
+        raise RuntimeError(
+            f"Only allowed values for randomness are 'error', 'different', or 'same'. Got "
+            f"{randomness}"
+        )
 
     @functools.wraps(func)
     def wrapped(*args: Any) -> Any:
         if levels():
             return jacrev(func, argnums, has_aux)(*args)
         chosen = _chosen(args, argnums)
-        rest: list[Any] = []
 
-        def of_chosen(*values: Any) -> Any:
-            given = values if isinstance(argnums, tuple) else values[0]
-            out = func(*_replaced(args, argnums, given))
-            rest[:] = out[1:] if has_aux else []
-            return out[0] if has_aux else out
+        def of_chosen(value: Any) -> Any:
+            return func(*_replaced(args, argnums, value))
 
-        primals = chosen if isinstance(argnums, tuple) else (chosen,)
-        value, push = linearize(of_chosen, *primals)
-        blocks = [_columns(value, push, primals, k) for k in range(len(primals))]
-        jacobian = tuple(blocks) if isinstance(argnums, tuple) else blocks[0]
-        return (jacobian, _plain(rest[0], _recorded(args))) if has_aux else jacobian
+        value, aux, push, _ = _linear(of_chosen, (chosen,), has_aux, "jvp(f, primals, tangents)")
+        outs, leaves = list(flat(value)), list(flat(chosen))
+        blocks: list[list[Any]] = [[] for _ in outs]
+        for j, leaf in enumerate(leaves):
+            columns = [list(flat(push(*_unit(leaves, j, i)))) for i in range(leaf.numel())]
+            for k, out in enumerate(outs):
+                shape = (*out.shape, *leaf.shape)
+                whole = [c[k] for c in columns]
+                blocks[k].append(
+                    tenon.stack(whole, -1).reshape(shape) if whole else out.new_zeros(shape)
+                )
+        jacobian = _refilled(value, [_refilled(chosen, block) for block in blocks])
+        return (jacobian, aux) if has_aux else jacobian
 
     return wrapped
-
-
-def _columns(value: Any, push: Any, primals: Any, k: int) -> Any:
-    """The derivatives by the elements of argument k, one pushed tangent for each."""
-    if not isinstance(value, tenon.Tensor):
-        raise RuntimeError(f"jacfwd: Expected func to return a Tensor, got {type(value)}")
-    columns = []
-    for i in range(primals[k].numel()):
-        tangents = [tenon.zeros_like(p) for p in primals]
-        tangents[k].view(-1)[i] = 1
-        columns.append(push(*tangents))
-    if not columns:
-        return value.new_zeros((*value.shape, *primals[k].shape))
-    return tenon.stack(columns, -1).reshape(*value.shape, *primals[k].shape)
 
 
 def hessian(func: Callable[..., Any], argnums: Any = 0) -> Callable[..., Any]:

@@ -281,7 +281,7 @@ def _dims_of(args: Any, in_dims: Any, name: str = "in_dims") -> Any:
         return mapped(lambda v: in_dims, args)
     if isinstance(args, dict) and isinstance(in_dims, dict) and args.keys() == in_dims.keys():
         return {k: _dims_of(args[k], in_dims[k]) for k in args}
-    same = isinstance(args, list | tuple) and isinstance(in_dims, list | tuple)
+    same = isinstance(args, list | tuple) and isinstance(in_dims, type(args))
     if same and len(args) == len(in_dims):
         return type(args)(_dims_of(a, d) for a, d in zip(args, in_dims, strict=True))
     raise ValueError(
@@ -337,13 +337,12 @@ def _take_out(value: Any, level: Level, dim: Any) -> Any:
         batch = value._batch
     else:
         batch = value.expand(level.size, *value.shape)
-    return batch.movedim(0, dim) if dim % max(batch.dim(), 1) else batch
+    return batch.movedim(0, dim) if dim else batch
 
 
 def _out_dims_of(out: Any, out_dims: Any) -> Any:
-    if out_dims is None or isinstance(out_dims, int):
-        return mapped(lambda v: out_dims, out)
-    return _dims_of(out, out_dims, "out_dims")
+    single = isinstance(out, tenon.Tensor) and isinstance(out_dims, tuple) and len(out_dims) == 1
+    return _dims_of(out, out_dims[0] if single else out_dims, "out_dims")
 
 
 def map_once(
@@ -355,12 +354,11 @@ def map_once(
     values = iter([
         v if d is None else batched(v.movedim(d, 0), level.number) for v, d in _pairs(args, dims)
     ])  # fmt: skip
-    keyed = mapped(lambda v: batched(v, level.number) if isinstance(v, tenon.Tensor) else v, kwargs)
     drawn = _Draws(level) if randomness == "different" else nullcontext()
     _running.levels = (*outer, level)
     try:
         with drawn:
-            out = func(*mapped(lambda v: next(values), args), **keyed)
+            out = func(*mapped(lambda v: next(values), args), **kwargs)
         places = iter(list(flat(_out_dims_of(out, out_dims))))
         return mapped(lambda v: _take_out(v, level, next(places)), out)
     finally:
@@ -403,8 +401,8 @@ def vmap(
     """A function like func for inputs that have one dimension more, which func never sees.
 
     in_dims: which dimension of each input is mapped; None: the input is the same for all. out_dims:
-    where it goes in the results. chunk_size: so many elements at a time. Keyword arguments are
-    mapped along dimension 0. Operators without a rule run for each element.
+    where it goes in the results. chunk_size: so many elements at a time. Keyword arguments are the
+    same for all. Operators without a rule run for each element.
     """
     if randomness not in RANDOMNESS:
         raise RuntimeError(
@@ -416,22 +414,16 @@ def vmap(
 
     @functools.wraps(func)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        dims = _dims_of(args, tuple(in_dims) if isinstance(in_dims, list) else in_dims)
-        keyed = {k: mapped(lambda v: 0 if isinstance(v, tenon.Tensor) else None, v)
-                 for k, v in kwargs.items()}  # fmt: skip
-        size = _check([args, kwargs], [dims, keyed])
+        dims = _dims_of(args, in_dims)
+        size = _check(args, dims)
         if chunk_size is None or size <= chunk_size:
             return map_once(func, args, kwargs, dims, out_dims, size, randomness)
         parts = []
         for at in range(0, size, chunk_size):
             n = min(chunk_size, size - at)
             some = iter([v if d is None else v.narrow(d, at, n) for v, d in _pairs(args, dims)])
-            rest = mapped(
-                lambda v, at=at, n=n: v.narrow(0, at, n) if isinstance(v, tenon.Tensor) else v,
-                kwargs,
-            )
             now = mapped(lambda v, some=some: next(some), args)
-            parts.append(map_once(func, now, rest, dims, out_dims, n, randomness))
+            parts.append(map_once(func, now, kwargs, dims, out_dims, n, randomness))
         return _joined(parts, out_dims)
 
     return wrapped
