@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 
 import pytest
 import stored
@@ -143,3 +144,28 @@ def test_copies_are_their_own(name):
     for p, q in zip(first.parameters(), again.parameters(), strict=True):
         q.data.fill_(5.0)
         assert p is not q and 5.0 not in p.flatten().tolist()
+
+
+class Reassigned(tenon.nn.Module):
+    """Restores itself by giving itself another dictionary."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = tenon.nn.Parameter(tenon.ones(2))
+        self.register_buffer("b", tenon.zeros(1))
+        self.inner = tenon.nn.Linear(2, 2)
+        self.kind = 5
+
+    def __setstate__(self, state):
+        self.__dict__ = state
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+def test_a_module_that_sets_its_own_dictionary(again):
+    first = Reassigned()
+    m = again(first)
+    assert list(m.state_dict()) == ["w", "b", "inner.weight", "inner.bias"] and m.kind == 5
+    m.w = tenon.nn.Parameter(tenon.zeros(2))
+    assert m._parameters["w"] is m.w and first.w.tolist() == [1, 1]
+    del m.inner
+    assert not hasattr(m, "inner") and list(m._modules) == []

@@ -197,6 +197,24 @@ def test_what_is_wrong_is_said():
     D.Normal(0.0, -1.0, validate_args=False)
 
 
+INVALID = (
+    "HalfCauchy(-1.0)", "HalfNormal(-1.0)", "LogNormal(0.0, -1.0)", "Gumbel(0.0, -1.0)",
+    "Weibull(-1.0, 1.0)", "Weibull(1.0, -1.0)", "Pareto(-1.0, 1.0)", "Kumaraswamy(-1.0, 1.0)",
+    "InverseGamma(-1.0, 1.0)", "Chi2(-1.0)",
+    "VonMises(0.0, -1.0)", "Laplace(0.0, -1.0)", "Poisson(-1.0)", "Exponential(-1.0)",
+    "GeneralizedPareto(0.0, -1.0, 1.0)", "Gamma(1.0, -1.0)", "Beta(-1.0, 1.0)", "Cauchy(0.0, -1.0)",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", INVALID)
+def test_parameters_outside_their_set(text):
+    places = {name: getattr(D, name) for name in D.__all__}
+    with pytest.raises(ValueError, match="Expected parameter"):
+        eval(text, places)
+    made = eval(f"{text[:-1]}, validate_args=False)", places)
+    assert isinstance(made, D.Distribution)
+
+
 def test_expand():
     d = D.Categorical(tenon.tensor([0.25, 0.75])).expand((5, 2))
     assert d.batch_shape == (5, 2) and d.sample().shape == (5, 2)

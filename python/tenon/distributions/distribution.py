@@ -9,6 +9,7 @@ from typing import Any
 import tenon
 from tenon import Size, Tensor
 from tenon.distributions import constraints
+from tenon.distributions.utils import lazy_property
 
 
 class Distribution:
@@ -52,7 +53,8 @@ class Distribution:
             return
         for name, constraint in sets.items():
             # What is computed from another parameter on demand is right if that one is.
-            lazy = name not in self.__dict__ and hasattr(type(self), name)
+            on_demand = isinstance(getattr(type(self), name, None), lazy_property)
+            lazy = name not in self.__dict__ and on_demand
             if lazy or constraints.is_dependent(constraint):
                 continue
             value = getattr(self, name)

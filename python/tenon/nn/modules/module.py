@@ -284,7 +284,7 @@ class Module(StateMixin, CallMixin, SlotsMixin):
             return
         object.__setattr__(self, name, value)
         if name == "__dict__":
-            self.__setstate__({})
+            Module.__setstate__(self, {})
         elif name == "__class__":  # which may read attributes in another way
             for slot in SLOT_NAMES.intersection(own):
                 self._replace_slots(slot, own[slot])
