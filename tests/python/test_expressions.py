@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 import math
 import warnings
+import zlib
+from collections import OrderedDict, defaultdict, deque, namedtuple
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,21 @@ TEXTS = [
     for file in sorted(FOLDER.glob("*.txt"))
     for text in file.read_text(encoding="utf-8").splitlines()
 ]
+Point, Pair = namedtuple("Point", "x y"), namedtuple("Pair", "x y")
+
+
+def box(pytree: Any, **options: Any) -> Any:
+    """A class that is registered as a node: its parts, and a letter that goes with them."""
+
+    class Box:
+        def __init__(self, parts: Any, letter: str = "c") -> None:
+            self.parts, self.letter = parts, letter
+
+    def apart(b: Any) -> tuple[Any, str]:
+        return list(b.parts), b.letter
+
+    pytree.register_pytree_node(Box, apart, Box, **options)
+    return Box
 
 
 def names(lib: Any) -> dict[str, Any]:
@@ -38,7 +55,9 @@ def names(lib: Any) -> dict[str, Any]:
     ints = "uint8 int8 int16 int32 int64 uint16 uint32 uint64"
     kinds = "bool uint8 int32 int64 float16 bfloat16 float32 float64 complex64 complex128"
     return {
-        "lib": lib, "x": x, "t": lib.tensor, "math": math, "set_and_get": set_and_get,
+        "lib": lib, "p": lib.utils._pytree, "box": box, "Point": Point, "Pair": Pair,
+        "OrderedDict": OrderedDict, "defaultdict": defaultdict, "deque": deque,
+        "namedtuple": namedtuple, "x": x, "t": lib.tensor, "math": math, "set_and_get": set_and_get,
         "MINE": lib is tenon, "FLOATS": [getattr(lib, n) for n in floats.split()],
         "INTS": [getattr(lib, n) for n in ints.split()],
         "KINDS": [lib.ones(1, dtype=getattr(lib, n)) for n in kinds.split()],
@@ -53,6 +72,8 @@ def plain(value: Any) -> Any:
     """An answer that can be stored."""
     if isinstance(value, (list, tuple)):
         return [plain(v) for v in value]
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
     if value is None or isinstance(value, (bool, int, float)) or hasattr(value, "detach"):
         return value.to_dense() if getattr(value, "is_sparse", False) else value
     return (
@@ -62,7 +83,7 @@ def plain(value: Any) -> Any:
 
 def answer(lib: Any, text: str) -> Any:
     """What the text gives, or the name of what it raises."""
-    for module in ("nn", "sparse", "linalg"):
+    for module in ("nn", "sparse", "linalg", "utils._pytree"):
         importlib.import_module(f"{lib.__name__}.{module}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -72,6 +93,12 @@ def answer(lib: Any, text: str) -> Any:
             return f"{type(err).__name__} raised"
 
 
-@pytest.mark.parametrize(("room", "text"), TEXTS)
+def label(room: str, text: str) -> str:
+    """A name that stays when other lines come or go."""
+    short = text if len(text) < 90 else f"{text[:80]}~{zlib.crc32(text.encode()):08x}"
+    return f"{room}-{short}"
+
+
+@pytest.mark.parametrize(("room", "text"), TEXTS, ids=[label(*t) for t in TEXTS])
 def test_as_pytorch(room: str, text: str) -> None:
     stored.same(answer(tenon, text), stored.of_torch(lambda lib: answer(lib, text)), 1e-6, 1e-7)

@@ -266,7 +266,7 @@ def register_dataclass(cls: type, *, serialized_type_name: str | None = None) ->
         cls,
         lambda x: ([getattr(x, n) for n in names], None),
         lambda parts, _: cls(**dict(zip(names, parts, strict=True))),
-        serialized_type_name=serialized_type_name,
+        serialized_type_name=serialized_type_name or f"{cls.__module__}.{cls.__qualname__}",
         flatten_with_keys_fn=lambda x: (
             [(_pytree.GetAttrKey(n), getattr(x, n)) for n in names],
             None,

@@ -77,9 +77,9 @@ class NodeDef(NamedTuple):
     flatten_fn: Callable[[Any], tuple[list[Any], Context]]
     unflatten_fn: Callable[[Iterable[Any], Context], Any]
     keys_fn: Callable[[Any, Context], list[Any]] | None
-    name: str
-    to_dumpable: Callable[[Context], Any] | None
-    from_dumpable: Callable[[Any], Context] | None
+    name: str | None
+    to_dumpable: Callable[[Context], Any]
+    from_dumpable: Callable[[Any], Context]
 
 
 SUPPORTED_NODES: dict[type, NodeDef] = {}
@@ -105,14 +105,13 @@ def register_pytree_node(
         )
 
     def keys(obj: Any, context: Context) -> list[Any]:
-        if flatten_with_keys_fn is None:
-            return [SequenceKey(i) for i in range(len(flatten_fn(obj)[0]))]
         return [k for k, _ in flatten_with_keys_fn(obj)[0]]
 
-    name = serialized_type_name or f"{cls.__module__}.{cls.__qualname__}"
     SUPPORTED_NODES[cls] = NodeDef(
-        cls, flatten_fn, unflatten_fn, keys, name, to_dumpable_context, from_dumpable_context
-    )
+        cls, flatten_fn, unflatten_fn, None if flatten_with_keys_fn is None else keys,
+        serialized_type_name,
+        to_dumpable_context or json.dumps, from_dumpable_context or json.loads,
+    )  # fmt: skip
 
 
 def _add(
@@ -125,22 +124,39 @@ def _positions(obj: Any, context: Context) -> list[Any]:
     return [SequenceKey(i) for i in range(len(obj))]
 
 
-def _same(context: Context) -> Any:
-    return context
-
-
 def _path_of(cls: type) -> str:
     return f"{cls.__module__}:{cls.__qualname__}"
 
 
-def _class_at(path: str) -> type:
-    module, _, names = path.partition(":")
+def _found_at(module: str, names: str) -> type:
     found: Any = importlib.import_module(module)
     for name in names.split("."):
         found = getattr(found, name)
+    if not isinstance(found, type):
+        raise TypeError(f"{names} of {module} is no class")
+    return found
+
+
+def _class_at(path: str) -> type:
+    module, _, names = path.partition(":")
+    found = _found_at(module, names)
     if not is_namedtuple_class(found):
         raise TypeError(f"{path} is no named tuple")
     return found
+
+
+def _default_dump(context: Context) -> Any:
+    factory, keys = context
+    return {
+        "default_factory_module": factory.__module__,
+        "default_factory_name": factory.__qualname__,
+        "dict_context": keys,
+    }
+
+
+def _default_load(data: Any) -> Context:
+    factory = _found_at(data["default_factory_module"], data["default_factory_name"])
+    return [factory, data["dict_context"]]
 
 
 def _dict_flatten(d: dict[Any, Any]) -> tuple[list[Any], Context]:
@@ -173,50 +189,36 @@ def _list_unflatten(values: Iterable[Any], context: Context) -> list[Any]:
     return list(values)
 
 
-_add(tuple, "tuple", lambda x: (list(x), None), lambda v, _: tuple(v), _positions, _same, _same)
-_add(list, "list", _list_flatten, _list_unflatten, _positions, _same, _same)
-_add(
-    dict,
-    "dict",
-    _dict_flatten,
-    _dict_unflatten,
-    lambda x, keys: [MappingKey(k) for k in keys],
-    _same,
-    _same,
-)
-_add(
+def _text(cls: type, flatten: Any, unflatten: Any, keys: Any) -> None:
+    """Adds a kind of nodes whose contexts are written as texts."""
+    _add(cls, f"{cls.__module__}.{cls.__name__}", flatten, unflatten, keys, json.dumps, json.loads)
+
+
+_text(tuple, lambda x: (list(x), None), lambda v, _: tuple(v), _positions)
+_text(list, _list_flatten, _list_unflatten, _positions)
+_text(dict, _dict_flatten, _dict_unflatten, lambda x, keys: [MappingKey(k) for k in keys])
+_text(
     OrderedDict,
-    "OrderedDict",
     _dict_flatten,
     lambda v, keys: OrderedDict(zip(keys, v, strict=True)),
     lambda x, keys: [MappingKey(k) for k in keys],
-    _same,
-    _same,
 )
+_text(deque, lambda x: (list(x), x.maxlen), lambda v, n: deque(v, maxlen=n), _positions)
 _add(
     defaultdict,
-    "defaultdict",
+    "collections.defaultdict",
     lambda x: (list(x.values()), [x.default_factory, list(x)]),
     lambda v, c: defaultdict(c[0], zip(c[1], v, strict=True)),
     lambda x, c: [MappingKey(k) for k in c[1]],
-    None,
-    None,
-)
-_add(
-    deque,
-    "deque",
-    lambda x: (list(x), x.maxlen),
-    lambda v, n: deque(v, maxlen=n),
-    _positions,
-    _same,
-    _same,
+    _default_dump,
+    _default_load,
 )
 _NAMED = NodeDef(
     tuple,
     lambda x: (list(x), type(x)),
     lambda v, cls: cls(*v),
     lambda x, cls: [GetAttrKey(f) for f in cls._fields],
-    "namedtuple",
+    "collections.namedtuple",
     _path_of,
     _class_at,
 )
@@ -243,8 +245,8 @@ def is_structseq_instance(obj: object) -> bool:
 
 # What operators with several results return; in files it is a tuple.
 _RESULTS = NodeDef(
-    tuple, lambda x: (list(x), type(x)), lambda v, cls: cls(v), _positions, "tuple",
-    lambda cls: None, _same,
+    tuple, lambda x: (list(x), type(x)), lambda v, cls: cls(v), _positions, "builtins.tuple",
+    lambda cls: "null", json.loads,
 )  # fmt: skip
 
 
@@ -310,9 +312,12 @@ class TreeSpec:
         return hash((self.type, self.num_leaves, self.num_nodes))
 
     def __repr__(self) -> str:
+        return self._text("  ")
+
+    def _text(self, indent: str) -> str:
         if self.is_leaf():
             return "*"
-        inside = ", ".join(map(repr, self.children_specs))
+        inside = f",\n{indent}".join(c._text(indent + "  ") for c in self.children_specs)
         return f"TreeSpec({self.type.__name__}, {self.context}, [{inside}])"
 
     def unflatten(self, leaves: Iterable[Any]) -> Any:
@@ -322,14 +327,15 @@ class TreeSpec:
         """The parts of `tree` that stand where this shape has leaves; ValueError: it has others."""
         if self.is_leaf():
             return [tree]
-        node = _node_of(tree)
-        kind = type(tree) if node is not None else None
-        if node is None or kind is not self.type:
-            raise ValueError(f"expected a {self.type.__name__}, and got {type(tree)}: {tree!r}")
+        node, kind = _node_of(tree), type(tree)
+        dicts = self.type in _DICTS and kind in _DICTS
+        if node is None or (kind is not self.type and not dicts):
+            raise ValueError(f"expected a {self.type.__name__}, and got {kind}: {tree!r}")
         parts, context = node.flatten_fn(tree)
-        if isinstance(tree, dict) and set(tree) == set(_keys_of(self)):
-            parts = [tree[k] for k in _keys_of(self)]
-        elif context != self.context or len(parts) != self.num_children:
+        keys = _keys_of(self)
+        if dicts and set(tree) == set(keys):
+            parts = [tree[k] for k in keys]
+        elif dicts or len(parts) != self.num_children or (kind is not deque and context != keys):
             raise ValueError(f"expected {self}, and got another {kind.__name__}: {tree!r}")
         return [
             leaf
@@ -338,7 +344,10 @@ class TreeSpec:
         ]
 
 
-def _keys_of(spec: TreeSpec) -> list[Any]:
+_DICTS = (dict, OrderedDict, defaultdict)
+
+
+def _keys_of(spec: TreeSpec) -> Any:
     return spec.context[1] if spec.type is defaultdict else spec.context
 
 
@@ -444,6 +453,8 @@ def tree_map_(fn: Callable[..., Any], tree: Any, *rests: Any, is_leaf: IsLeaf = 
 def _tester(kind: Any) -> Callable[[Any], bool]:
     if isinstance(kind, type | tuple) or hasattr(kind, "__args__"):
         return lambda x: isinstance(x, kind)
+    if not callable(kind):
+        raise TypeError(f"Argument must be a type, a tuple of types, or a callable, not {kind!r}")
     return kind
 
 
@@ -490,6 +501,10 @@ def _walk(tree: Any, path: KeyPath, found: list[Any], is_leaf: IsLeaf) -> None:
         found.append((path, tree))
         return
     parts, context = node.flatten_fn(tree)
+    if node.keys_fn is None:
+        raise ValueError(
+            f"{type(tree)} has no paths: it is registered without flatten_with_keys_fn"
+        )
     for key, part in zip(node.keys_fn(tree, context), parts, strict=True):
         _walk(part, (*path, key), found, is_leaf)
 
@@ -519,39 +534,48 @@ def tree_map_with_path(
 
 def _dump(spec: TreeSpec) -> Any:
     if spec.is_leaf():
-        return None
+        return {"type": None, "context": None, "children_spec": []}
     node = _node_of_type(spec.type)
-    if node.to_dumpable is None:
+    if node.name is None:
         raise NotImplementedError(
             f"Serializing {spec.type} in pytree is not supported: register it with "
-            "to_dumpable_context and from_dumpable_context"
+            "a serialized_type_name"
         )
-    return [node.name, node.to_dumpable(spec.context), [_dump(c) for c in spec.children_specs]]
+    children = [_dump(c) for c in spec.children_specs]
+    return {
+        "type": node.name, "context": node.to_dumpable(spec.context), "children_spec": children
+    }  # fmt: skip
 
 
 def _load(data: Any) -> TreeSpec:
-    if data is None:
+    if data["type"] is None:
         return _LEAF
-    name, context, children = data
     nodes = {n.name: n for n in (*SUPPORTED_NODES.values(), _NAMED)}
-    if name not in nodes or nodes[name].from_dumpable is None:
-        raise NotImplementedError(f"'{name}' is not registered as a pytree node")
-    node = nodes[name]
-    context = node.from_dumpable(context)
+    if data["type"] not in nodes:
+        raise NotImplementedError(f"'{data['type']}' is not registered as a pytree node")
+    node = nodes[data["type"]]
+    context = node.from_dumpable(data["context"])
     kind = context if node is _NAMED else node.type
-    return TreeSpec(kind, context, [_load(c) for c in children])
+    return TreeSpec(kind, context, [_load(c) for c in data["children_spec"]])
 
 
 def treespec_dumps(treespec: TreeSpec, protocol: int | None = None) -> str:
     """A shape as text."""
-    return json.dumps([1 if protocol is None else protocol, _dump(treespec)])
+    if not isinstance(treespec, TreeSpec):
+        raise TypeError(f"treespec_dumps: a TreeSpec is expected, not {type(treespec)}")
+    return json.dumps([_known(1 if protocol is None else protocol), _dump(treespec)])
+
+
+def _known(protocol: int) -> int:
+    if protocol != 1:
+        raise ValueError(f"Unknown protocol {protocol} of a TreeSpec; known: 1")
+    return protocol
 
 
 def treespec_loads(serialized: str) -> TreeSpec:
     """The shape of a text."""
     protocol, data = json.loads(serialized)
-    if protocol != 1:
-        raise ValueError(f"Unknown protocol {protocol} of a TreeSpec")
+    _known(protocol)
     return _load(data)
 
 
