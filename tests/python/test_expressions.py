@@ -41,6 +41,36 @@ def box(pytree: Any, **options: Any) -> Any:
     return Box
 
 
+def family(lib: Any) -> Any:
+    """Waiting times that know only what every exponential family does."""
+
+    class Waits(lib.distributions.ExponentialFamily):
+        _mean_carrier_measure = 0.25
+
+        def __init__(self, rate: Any, events: int = 0) -> None:
+            self.rate, at = rate, rate.dim() - events
+            super().__init__(rate.shape[:at], rate.shape[at:], validate_args=False)
+
+        @property
+        def _natural_params(self) -> tuple[Any, ...]:
+            return (-self.rate,)
+
+        def _log_normalizer(self, natural: Any) -> Any:
+            dims = tuple(range(-len(self._event_shape), 0))
+            return -(-natural).log().sum(dims) if dims else -(-natural).log()
+
+    return Waits
+
+
+def refused(call: Any) -> str:
+    """What is an assertion there may be another error here."""
+    try:
+        call()
+    except (AssertionError, ValueError, IndexError):
+        return "refused"
+    return "taken"
+
+
 def names(lib: Any) -> dict[str, Any]:
     """What the texts may use."""
 
@@ -55,7 +85,9 @@ def names(lib: Any) -> dict[str, Any]:
     ints = "uint8 int8 int16 int32 int64 uint16 uint32 uint64"
     kinds = "bool uint8 int32 int64 float16 bfloat16 float32 float64 complex64 complex128"
     return {
-        "lib": lib, "p": lib.utils._pytree, "box": box, "Point": Point, "Pair": Pair,
+        "lib": lib, "p": lib.utils._pytree, "d": lib.distributions,
+        "c": lib.distributions.constraints, "u": lib.distributions.utils, "box": box, "refused": refused, "family": family,
+        "Point": Point, "Pair": Pair,
         "OrderedDict": OrderedDict, "defaultdict": defaultdict, "deque": deque,
         "namedtuple": namedtuple, "x": x, "t": lib.tensor, "math": math, "set_and_get": set_and_get,
         "MINE": lib is tenon, "FLOATS": [getattr(lib, n) for n in floats.split()],
@@ -83,7 +115,7 @@ def plain(value: Any) -> Any:
 
 def answer(lib: Any, text: str) -> Any:
     """What the text gives, or the name of what it raises."""
-    for module in ("nn", "sparse", "linalg", "utils._pytree"):
+    for module in ("nn", "sparse", "linalg", "utils._pytree", "distributions.utils"):
         importlib.import_module(f"{lib.__name__}.{module}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -338,13 +338,20 @@ class MixtureSameFamilyConstraint(Constraint):
         return f"{type(self).__name__}({self.base_constraint!r})"
 
 
+def _constraints(cseq: Any) -> list[Constraint]:
+    for c in cseq:
+        if not isinstance(c, Constraint):
+            raise ValueError(f"a constraint is expected, not {c!r}")
+    return list(cseq)
+
+
 class _Cat(Constraint):
     """Parts of one dimension, each with a set of its own."""
 
     def __init__(
         self, cseq: Sequence[Constraint], dim: int = 0, lengths: Sequence[int] | None = None
     ) -> None:
-        self.cseq = list(cseq)
+        self.cseq = _constraints(cseq)
         self.dim = dim
         self.lengths = [1] * len(self.cseq) if lengths is None else list(lengths)
         if len(self.lengths) != len(self.cseq):
@@ -369,7 +376,7 @@ class _Stack(Constraint):
     """Slices along one dimension, each with a set of its own."""
 
     def __init__(self, cseq: Sequence[Constraint], dim: int = 0) -> None:
-        self.cseq = list(cseq)
+        self.cseq = _constraints(cseq)
         self.dim = dim
 
     @property

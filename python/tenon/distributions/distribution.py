@@ -91,7 +91,12 @@ class Distribution:
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
         """The same distributions with their parameters expanded to another batch shape."""
-        new = type(self).__new__(type(self)) if _instance is None else _instance
+        # The class whose parameters these are: the nearest one that is no user's.
+        rooms = [(c, getattr(c, "__module__", "")) for c in type(self).__mro__]
+        cls = next(c for c, room in rooms if room.startswith("tenon."))
+        if cls in (Distribution, ExponentialFamily):
+            raise NotImplementedError(f"{type(self)} does not implement expand")
+        new = self._get_checked_instance(cls, _instance)
         for name in self.arg_constraints:
             if name in self.__dict__:
                 value = self.__dict__[name]

@@ -14,7 +14,7 @@ from tenon.distributions.categorical import Categorical
 from tenon.distributions.cauchy import Cauchy
 from tenon.distributions.continuous_bernoulli import ContinuousBernoulli
 from tenon.distributions.dirichlet import Dirichlet
-from tenon.distributions.distribution import Distribution
+from tenon.distributions.distribution import Distribution, ExponentialFamily
 from tenon.distributions.exponential import Exponential
 from tenon.distributions.gamma import Gamma
 from tenon.distributions.geometric import Geometric
@@ -249,6 +249,8 @@ def _mean_log(p: Any) -> Tensor:
     if isinstance(p, Beta):
         total = p.concentration1 + p.concentration0
         return p.concentration1.digamma() - total.digamma()
+    if isinstance(p, Uniform):
+        return (tenon.xlogy(p.high, p.high) - tenon.xlogy(p.low, p.low)) / (p.high - p.low) - 1
     return p.scale.log() + p.alpha.reciprocal()  # Pareto
 
 
@@ -273,18 +275,99 @@ def _normal_gumbel(p: Normal, q: Gumbel) -> Tensor:
     return q.scale.log() + distance + tail - p.entropy()
 
 
+def _falling(p: Any, speed: Tensor) -> Tensor:
+    """What p expects of exp(-speed * x)."""
+    if isinstance(p, Uniform):
+        ends = (-speed * p.low).exp() - (-speed * p.high).exp()
+        return ends / (speed * (p.high - p.low))
+    power = p.concentration if isinstance(p, Gamma) else 1.0  # of Exponential
+    return (p.rate / (p.rate + speed)).pow(power)
+
+
+def _to_gumbel(p: Any, q: Gumbel) -> Tensor:
+    speed = q.scale.reciprocal()
+    tail = (q.loc * speed).exp() * _falling(p, speed)
+    return q.scale.log() + (p.mean - q.loc) * speed + tail - p.entropy()
+
+
+def _to_continuous_bernoulli(p: Any, q: ContinuousBernoulli) -> Tensor:
+    base = tenon.log1p(-q.probs) + q._cont_bern_log_norm()
+    return _where_inside(p, 0, 1, -p.mean * q.logits - base - p.entropy())
+
+
+def _where_inside(p: Any, low: Any, high: Any, result: Tensor) -> Tensor:
+    """The result where all that p draws lies between these; elsewhere it is infinite."""
+    mine = p.support
+    outside = (mine.lower_bound < low) | (mine.upper_bound > high)
+    return tenon.where(tenon.as_tensor(outside, device=result.device), float("inf"), result)
+
+
+def _to_uniform(p: Any, q: Uniform) -> Tensor:
+    return _where_inside(p, q.low, q.high, (q.high - q.low).log() - p.entropy())
+
+
+@register_kl(Uniform, Beta)
+def _uniform_beta(p: Uniform, q: Beta) -> Tensor:
+    a, b = q.concentration1, q.concentration0
+    norm = a.lgamma() + b.lgamma() - (a + b).lgamma()
+    turned = Uniform(1 - p.high, 1 - p.low, validate_args=False)
+    logs = (a - 1) * _mean_log(p) + (b - 1) * _mean_log(turned)
+    return _where_inside(p, 0, 1, norm - logs - p.entropy())
+
+
+@register_kl(Uniform, Exponential)
+def _uniform_exponential(p: Uniform, q: Exponential) -> Tensor:
+    return _where_inside(p, 0, float("inf"), _to_exponential(p, q))
+
+
+@register_kl(Uniform, Gamma)
+def _uniform_gamma(p: Uniform, q: Gamma) -> Tensor:
+    return _where_inside(p, 0, float("inf"), _to_gamma(p, q))
+
+
+@register_kl(Uniform, Pareto)
+def _uniform_pareto(p: Uniform, q: Pareto) -> Tensor:
+    logs = (q.alpha + 1) * _mean_log(p) - q.alpha * q.scale.log() - q.alpha.log()
+    return _where_inside(p, q.scale, float("inf"), logs - p.entropy())
+
+
+@register_kl(ExponentialFamily, ExponentialFamily)
+def _families(p: Any, q: Any) -> Tensor:
+    """Two of one family: how far the normalizer lies above its tangent."""
+    if type(p) is not type(q):
+        raise NotImplementedError(
+            f"No KL(p || q) is implemented for p type {type(p).__name__} and q type "
+            f"{type(q).__name__}: the families differ"
+        )
+    own = [v.detach().requires_grad_() for v in p._natural_params]
+    normalizer = p._log_normalizer(*own)
+    slopes = tenon.autograd.grad(normalizer.sum(), own, create_graph=True)
+    result = q._log_normalizer(*q._natural_params) - normalizer
+    for mine, other, slope in zip(own, q._natural_params, slopes, strict=True):
+        result = result - _sum_rightmost((other - mine) * slope, len(q.event_shape))
+    return result
+
+
 def _infinite(p: Any, q: Any) -> Tensor:
     """p draws what q never does."""
     shape = tenon.broadcast_shapes(p.batch_shape, q.batch_shape)
     return tenon.full(shape, float("inf"), dtype=p.mean.dtype, device=p.mean.device)
 
 
-for _p in (Beta, Exponential, Gamma, Gumbel, Laplace, Pareto, Uniform):
+for _p in (Beta, ContinuousBernoulli, Exponential, Gamma, Gumbel, Laplace, Pareto, Uniform):
     register_kl(_p, Normal)(_to_normal)
-for _p in (Beta, Gamma, Pareto):
+for _p in (Beta, Gamma, ContinuousBernoulli, Pareto):
     register_kl(_p, Exponential)(_to_exponential)
 for _p in (Beta, Exponential, Pareto):
     register_kl(_p, Gamma)(_to_gamma)
+for _p in (Exponential, Gamma, Uniform):
+    register_kl(_p, Gumbel)(_to_gumbel)
+for _p in (Beta, Uniform):
+    register_kl(_p, ContinuousBernoulli)(_to_continuous_bernoulli)
+for _p in (Beta, ContinuousBernoulli):
+    register_kl(_p, Uniform)(_to_uniform)
+for _p in (Beta, ContinuousBernoulli, Exponential, Gamma):
+    register_kl(_p, Pareto)(_infinite)
 for _p in (Normal, Laplace, Gumbel, Exponential, Gamma, Pareto, Poisson):
     if _p is Poisson:
         _tighter: tuple[type, ...] = (Bernoulli, Binomial)

@@ -8,6 +8,7 @@ from typing import Any
 import tenon
 from tenon import Tensor
 from tenon.distributions import constraints
+from tenon.distributions.categorical import Categorical
 from tenon.distributions.distribution import Distribution
 
 __all__ = ["MixtureSameFamily"]
@@ -23,6 +24,10 @@ class MixtureSameFamily(Distribution):
         self, mixture_distribution: Any, component_distribution: Distribution,
         validate_args: bool | None = None,
     ) -> None:  # fmt: skip
+        if not isinstance(mixture_distribution, Categorical):
+            raise ValueError("The mixture distribution has to be an instance of Categorical")
+        if not isinstance(component_distribution, Distribution):
+            raise ValueError("The component distribution has to be an instance of Distribution")
         batch = component_distribution.batch_shape
         if not batch or mixture_distribution.probs.shape[-1] != batch[-1]:
             raise ValueError(

@@ -27,11 +27,12 @@ class TransformedDistribution(Distribution):
         transforms: Transform | list[Transform],
         validate_args: bool | None = None,
     ) -> None:
-        self.transforms = [transforms] if isinstance(transforms, Transform) else list(transforms)
-        if not all(isinstance(t, Transform) for t in self.transforms):
+        found = [transforms] if isinstance(transforms, Transform) else transforms
+        if not isinstance(found, list) or not all(isinstance(t, Transform) for t in found):
             raise ValueError(
                 f"transforms must be a Transform or list of Transforms, but was {transforms}"
             )
+        self.transforms = found
         # What a function makes of one event may need more of the base's dimensions.
         whole = ComposeTransform(self.transforms)
         base = base_distribution
