@@ -86,7 +86,8 @@ def names(lib: Any) -> dict[str, Any]:
     kinds = "bool uint8 int32 int64 float16 bfloat16 float32 float64 complex64 complex128"
     return {
         "lib": lib, "p": lib.utils._pytree, "d": lib.distributions,
-        "c": lib.distributions.constraints, "u": lib.distributions.utils, "box": box, "refused": refused, "family": family,
+        "c": lib.distributions.constraints, "u": lib.distributions.utils,
+        "m": lib.masked, "mt": lib.masked.masked_tensor, "box": box, "refused": refused, "family": family,
         "Point": Point, "Pair": Pair,
         "OrderedDict": OrderedDict, "defaultdict": defaultdict, "deque": deque,
         "namedtuple": namedtuple, "x": x, "t": lib.tensor, "math": math, "set_and_get": set_and_get,
@@ -115,7 +116,7 @@ def plain(value: Any) -> Any:
 
 def answer(lib: Any, text: str) -> Any:
     """What the text gives, or the name of what it raises."""
-    for module in ("nn", "sparse", "linalg", "utils._pytree", "distributions.utils"):
+    for module in ("nn", "sparse", "linalg", "utils._pytree", "distributions.utils", "masked"):
         importlib.import_module(f"{lib.__name__}.{module}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
