@@ -85,11 +85,10 @@ def names(lib: Any) -> dict[str, Any]:
     ints = "uint8 int8 int16 int32 int64 uint16 uint32 uint64"
     kinds = "bool uint8 int32 int64 float16 bfloat16 float32 float64 complex64 complex128"
     return {
-        "lib": lib, "p": lib.utils._pytree, "d": lib.distributions,
-        "c": lib.distributions.constraints, "u": lib.distributions.utils,
-        "m": lib.masked, "mt": lib.masked.masked_tensor, "box": box, "refused": refused, "family": family,
-        "Point": Point, "Pair": Pair,
-        "OrderedDict": OrderedDict, "defaultdict": defaultdict, "deque": deque,
+        "lib": lib, "p": lib.utils._pytree, "d": lib.distributions, "m": lib.masked,
+        "c": lib.distributions.constraints, "u": lib.distributions.utils, "family": family,
+        "mt": lib.masked.masked_tensor, "box": box, "refused": refused, "Point": Point,
+        "Pair": Pair, "OrderedDict": OrderedDict, "defaultdict": defaultdict, "deque": deque,
         "namedtuple": namedtuple, "x": x, "t": lib.tensor, "math": math, "set_and_get": set_and_get,
         "MINE": lib is tenon, "FLOATS": [getattr(lib, n) for n in floats.split()],
         "INTS": [getattr(lib, n) for n in ints.split()],
