@@ -250,3 +250,15 @@ def test_linear_cross_entropy() -> None:
                    {"batch_chunk_size": 0}, {"acc_dtype": tn.int32}):  # fmt: skip
         with pytest.raises(ValueError, match=next(iter(kwargs))):
             tn.nn.LinearCrossEntropyOptions(**kwargs)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+def test_what_lies_outside_of_an_image_is_zero_whatever_its_first_pixel_is(mode: str) -> None:
+    x = tn.ones(1, 2, 5, 5)
+    x[..., 0, 0] = np.nan
+    grid = tn.tensor([[5.0, 5.0], [-9.0, 4.0], [np.nan, 0.0]]).reshape(1, 1, 3, 2)
+    grid.requires_grad_()
+    y = F.grid_sample(x, grid, mode, align_corners=False)
+    assert (y == 0).all()
+    y.sum().backward()
+    assert (grid.grad == 0).all()

@@ -2,8 +2,8 @@
  *
  * A place has taps along each dimension: 1, 2 or 4 neighbours, their weights, and the first and second
  * derivatives of these. A block of places is prepared once, as offsets into a plane and weights of
- * products of taps, and then applied to every channel. What is outside has the offset -1 and counts as
- * zero. With `along` a weight is replaced by its change when the place moves that way.
+ * products of taps, and then applied to every channel. What is outside has the offset 0 and counts as
+ * zero, whatever is there. With `along` a weight is replaced by its change when the place moves that way.
  *
  * family: grid; types: f32 f64; isa: each; fused */
 #include <limits.h>
@@ -112,63 +112,110 @@ static void taps_of(const grid_job *j, T g, int64_t size, taps *ret) {
 
 /* ---- A block of places -------------------------------------------------------------------------*/
 
+#if TMPL_DTYPE == TMPL_F64
+typedef int64_t grid_flag; /* as wide as T, for vectors */
+#else
+typedef int32_t grid_flag;
+#endif
+
 typedef struct block {
     int64_t n;
     int32_t products;
     int32_t at[PRODUCTS][BLOCK];
-    T w[PRODUCTS][BLOCK];       /* of values */
-    T d[AXES][PRODUCTS][BLOCK]; /* of derivatives, where they are asked for */
+    grid_flag in[PRODUCTS][BLOCK]; /* 0 where it is outside */
+    T w[PRODUCTS][BLOCK];          /* of values */
+    T d[AXES][PRODUCTS][BLOCK];    /* of derivatives, where they are asked for */
 } block;
 
-/* The product of the axes' taps, of which those in `once` and `twice` are derivatives. */
-static T product(const grid_job *j, const taps *t, const int *tap, int once, int twice) {
-    T w = 1;
-    for (int a = 0; a < j->axes; a++) {
-        bool d = a == once, e = a == twice;
-        const taps *of = &t[a];
-        w *= d && e ? of->dd[tap[a]] : d || e ? of->d[tap[a]] : of->w[tap[a]];
+/* The taps of a block along one dimension; w by the order of the derivative. */
+typedef struct lines {
+    int32_t count, at[TAPS][BLOCK];
+    grid_flag in[TAPS][BLOCK];
+    T w[3][TAPS][BLOCK];
+} lines;
+
+/* Of places first .. of image n along dimension a. */
+static void lines_of(const grid_job *j, int64_t n, int64_t first, int a, const block *b,
+                     lines *ret) {
+    taps t;
+    for (int64_t p = 0; p < b->n; p++) {
+        taps_of(j, j->grid[(n * j->points + first + p) * j->axes + a], j->size[a], &t);
+        ret->count = t.count;
+        for (int32_t i = 0; i < t.count; i++) {
+            ret->in[i][p] = t.at[i] >= 0;
+            ret->at[i][p] = t.at[i] >= 0 ? t.at[i] : 0;
+            ret->w[0][i][p] = t.w[i];
+            ret->w[1][i][p] = t.d[i];
+            ret->w[2][i][p] = t.dd[i];
+        }
     }
-    return w;
+}
+
+/* The products of the axes' taps, of which those in `once` and `twice` are derivatives. */
+static void product(const grid_job *j, const lines *l, const int *tap, int once, int twice,
+                    const block *b, T *ret) {
+    for (int a = 0; a < j->axes; a++) {
+        const T *w = l[a].w[(a == once) + (a == twice)][tap[a]];
+        TMPL_VECTOR
+        for (int64_t p = 0; p < b->n; p++) ret[p] = a == 0 ? w[p] : ret[p] * w[p];
+    }
+}
+
+/* The same, or how it changes as the places move along. */
+static void weigh(const grid_job *j, const T *along, const lines *l, const int *tap, int once,
+                  const block *b, T *ret) {
+    T w[BLOCK];
+    if (!along) {
+        product(j, l, tap, once, -1, b, ret);
+        return;
+    }
+    memset(ret, 0, BLOCK * sizeof(T));
+    for (int a = 0; a < j->axes; a++) {
+        product(j, l, tap, a, once, b, w);
+        for (int64_t p = 0; p < b->n; p++) ret[p] += along[p * j->axes + a] * w[p];
+    }
 }
 
 /* Places first .. of image n. `slopes`: with derivatives. */
 static void prepare(const grid_job *j, int64_t n, int64_t first, bool slopes, block *b) {
-    taps t[AXES];
+    lines l[AXES];
+    const T *along = j->along ? j->along + (n * j->points + first) * j->axes : NULL;
     b->n = j->points - first < BLOCK ? j->points - first : BLOCK;
-    for (int64_t p = 0; p < b->n; p++) {
-        int64_t place = (n * j->points + first + p) * j->axes;
-        const T *v = j->along ? j->along + place : NULL;
-        b->products = 1;
+    b->products = 1;
+    for (int a = 0; a < j->axes; a++) {
+        lines_of(j, n, first, a, b, &l[a]);
+        b->products *= l[a].count;
+    }
+    for (int32_t k = 0; k < b->products; k++) {
+        int32_t rest = k, step = 1, *at = b->at[k];
+        int tap[AXES] = {0};
+        grid_flag *in = b->in[k];
         for (int a = 0; a < j->axes; a++) {
-            taps_of(j, j->grid[place + a], j->size[a], &t[a]);
-            b->products *= t[a].count;
-        }
-        for (int32_t k = 0; k < b->products; k++) {
-            int32_t rest = k;
-            int tap[AXES] = {0};
-            int64_t at = 0, step = 1;
-            bool out = false;
-            for (int a = 0; a < j->axes; a++) {
-                tap[a] = rest % t[a].count;
-                rest /= t[a].count;
-                out |= t[a].at[tap[a]] < 0;
-                at += t[a].at[tap[a]] * step;
-                step *= j->size[a];
+            tap[a] = rest % l[a].count;
+            rest /= l[a].count;
+            const int32_t *here = l[a].at[tap[a]];
+            const grid_flag *inner = l[a].in[tap[a]];
+            TMPL_VECTOR
+            for (int64_t p = 0; p < b->n; p++) {
+                at[p] = (a == 0 ? 0 : at[p]) + here[p] * step;
+                in[p] = (a == 0 ? 1 : in[p]) & inner[p];
             }
-            b->at[k][p] = out ? -1 : (int32_t)at;
-            T w = v ? 0 : product(j, t, tap, -1, -1);
-            for (int a = 0; v && a < j->axes; a++) w += v[a] * product(j, t, tap, a, -1);
-            b->w[k][p] = w;
-            for (int a = 0; slopes && a < j->axes; a++) {
-                T d = v ? 0 : product(j, t, tap, a, -1);
-                for (int e = 0; v && e < j->axes; e++) d += v[e] * product(j, t, tap, a, e);
-                b->d[a][k][p] = d;
-            }
+            step *= (int32_t)j->size[a];
         }
+        weigh(j, along, l, tap, -1, b, b->w[k]);
+        for (int a = 0; slopes && a < j->axes; a++) weigh(j, along, l, tap, a, b, b->d[a][k]);
     }
 }
 
 /* ---- Kernels -----------------------------------------------------------------------------------*/
+
+/* What tap k of every place of a block finds in a channel. Without a branch: places are as random as
+ * the grid is. */
+TMPL_INLINE void find(const block *b, int32_t k, const T *x, T *ret) {
+    const int32_t *at = b->at[k];
+    TMPL_UNROLL
+    for (int64_t p = 0; p < b->n; p++) ret[p] = x[at[p]];
+}
 
 static int64_t blocks_of(const grid_job *j) { return (j->points + BLOCK - 1) / BLOCK; }
 
@@ -181,12 +228,14 @@ static tn_status look(void *arg, int64_t begin, int64_t end) {
         prepare(j, n, first, false, &b);
         for (int64_t c = n * j->channels; c < (n + 1) * j->channels; c++) {
             const T *x = j->image + c * j->plane;
-            T *y = j->to + c * j->points + first, sum[BLOCK] = {0};
+            T *y = j->to + c * j->points + first, sum[BLOCK], found[BLOCK];
             for (int32_t k = 0; k < b.products; k++) {
-                const int32_t *at = b.at[k];
+                const grid_flag *in = b.in[k];
                 const T *w = b.w[k];
+                find(&b, k, x, found);
                 TMPL_VECTOR
-                for (int64_t p = 0; p < b.n; p++) sum[p] += w[p] * (at[p] < 0 ? 0 : x[at[p]]);
+                for (int64_t p = 0; p < b.n; p++)
+                    sum[p] = (k == 0 ? 0 : sum[p]) + w[p] * (in[p] ? found[p] : 0);
             }
             memcpy(y, sum, (size_t)b.n * sizeof(T));
         }
@@ -215,7 +264,7 @@ static tn_status spread(void *arg, int64_t begin, int64_t end) {
                 T *y = j->to + c * j->plane;
                 for (int32_t k = 0; k < b.products; k++) {
                     for (int64_t p = 0; p < b.n; p++)
-                        if (b.at[k][p] >= 0) y[b.at[k][p]] += b.w[k][p] * g[p];
+                        if (b.in[k][p]) y[b.at[k][p]] += b.w[k][p] * g[p];
                 }
             }
         }
@@ -227,7 +276,7 @@ static tn_status spread(void *arg, int64_t begin, int64_t end) {
 static tn_status move(void *arg, int64_t begin, int64_t end) {
     const grid_job *j = arg;
     block b;
-    T sum[PRODUCTS][BLOCK];
+    T sum[PRODUCTS][BLOCK], found[BLOCK];
     for (int64_t i = begin; i < end; i++) {
         int64_t n = i / blocks_of(j), first = i % blocks_of(j) * BLOCK;
         prepare(j, n, first, true, &b);
@@ -235,10 +284,11 @@ static tn_status move(void *arg, int64_t begin, int64_t end) {
         for (int64_t c = n * j->channels; c < (n + 1) * j->channels; c++) {
             const T *x = j->image + c * j->plane, *g = j->grad + c * j->points + first;
             for (int32_t k = 0; k < b.products; k++) {
-                const int32_t *at = b.at[k];
+                const grid_flag *in = b.in[k];
                 T *s = sum[k];
+                find(&b, k, x, found);
                 TMPL_VECTOR
-                for (int64_t p = 0; p < b.n; p++) s[p] += g[p] * (at[p] < 0 ? 0 : x[at[p]]);
+                for (int64_t p = 0; p < b.n; p++) s[p] += g[p] * (in[p] ? found[p] : 0);
             }
         }
         for (int64_t p = 0; p < b.n; p++) {
