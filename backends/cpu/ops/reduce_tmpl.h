@@ -8,7 +8,8 @@ TMPL_INLINE void RED_NAME(take)(A *a, const T *x, int64_t n, A center) {
     int64_t i = 0;
     (void)center;
 #ifdef RED_PICK
-    red_mask bad[LANES] = {0};
+    red_mask bad[LANES];
+    for (int j = 0; j < LANES; j++) bad[j] = a[j] != a[j] ? ~(red_mask)0 : 0;
     for (; i + LANES <= n; i += LANES) {
         TMPL_VECTOR
         for (int j = 0; j < LANES; j++) {
@@ -22,8 +23,10 @@ TMPL_INLINE void RED_NAME(take)(A *a, const T *x, int64_t n, A center) {
     while (i + LANES <= n) {
         A b[LANES];
         int64_t stop = n - i < TURNS * LANES ? n : i + TURNS * LANES;
-        for (int j = 0; j < LANES; j++) b[j] = RED_INIT;
-        for (; i + LANES <= stop; i += LANES) {
+        /* Not from RED_INIT alone: compilers clear arrays by a slow instruction. */
+        TMPL_VECTOR
+        for (int j = 0; j < LANES; j++) b[j] = RED_STEP(RED_INIT, LOAD(x[i + j]));
+        for (i += LANES; i + LANES <= stop; i += LANES) {
             TMPL_VECTOR
             for (int j = 0; j < LANES; j++) b[j] = RED_STEP(b[j], LOAD(x[i + j]));
         }
