@@ -15,6 +15,18 @@ def _top(img: Tensor) -> float:
     return 1.0 if img.is_floating_point() else float(tenon.iinfo(img.dtype).max)
 
 
+def _colors(img: Any, least: int = 2) -> None:
+    """Raises for what is no picture of one or three channels."""
+    check(img)
+    if is_pil(img):
+        return
+    if img.ndim < least:
+        raise TypeError(f"A picture should have at least {least} dimensions, not {img.ndim}")
+    channels = img.shape[-3] if img.ndim > 2 else 1
+    if channels not in (1, 3):
+        raise TypeError(f"A picture should have 1 or 3 channels here, not {channels}")
+
+
 def _blend(img: Tensor, other: Any, ratio: float) -> Tensor:
     """ratio of img, the rest of the other picture."""
     return (ratio * img + (1.0 - ratio) * other).clamp(0, _top(img)).to(img.dtype)
@@ -38,7 +50,7 @@ def _gray(img: Tensor) -> Tensor:
 
 def rgb_to_grayscale(img: Any, num_output_channels: int = 1) -> Any:
     """Without colors."""
-    check(img)
+    _colors(img, 3)
     if is_pil(img):
         return to_grayscale(img, num_output_channels)
     if num_output_channels not in (1, 3):
@@ -63,7 +75,7 @@ def to_grayscale(img: Any, num_output_channels: int = 1) -> Any:
 
 def adjust_brightness(img: Any, brightness_factor: float) -> Any:
     """0 gives black, 1 the picture."""
-    check(img)
+    _colors(img)
     if is_pil(img):
         return _enhanced(img, "Brightness", brightness_factor)
     _not_negative(brightness_factor, "brightness_factor")
@@ -72,7 +84,7 @@ def adjust_brightness(img: Any, brightness_factor: float) -> Any:
 
 def adjust_contrast(img: Any, contrast_factor: float) -> Any:
     """0 gives gray, 1 the picture."""
-    check(img)
+    _colors(img)
     if is_pil(img):
         return _enhanced(img, "Contrast", contrast_factor)
     _not_negative(contrast_factor, "contrast_factor")
@@ -84,7 +96,7 @@ def adjust_contrast(img: Any, contrast_factor: float) -> Any:
 
 def adjust_saturation(img: Any, saturation_factor: float) -> Any:
     """0 gives a picture without colors, 1 the picture."""
-    check(img)
+    _colors(img)
     if is_pil(img):
         return _enhanced(img, "Color", saturation_factor)
     _not_negative(saturation_factor, "saturation_factor")
@@ -93,7 +105,7 @@ def adjust_saturation(img: Any, saturation_factor: float) -> Any:
 
 def adjust_gamma(img: Any, gamma: float, gain: float = 1) -> Any:
     """gain * value ** gamma, for values in 0..1."""
-    check(img)
+    _colors(img)
     _not_negative(gamma, "gamma")
     if is_pil(img):
         table = [int((255 + 1 - 1e-3) * gain * pow(v / 255.0, gamma)) for v in range(256)]
@@ -109,7 +121,7 @@ def adjust_hue(img: Any, hue_factor: float) -> Any:
     """Colors turned by a part of a circle, -0.5 to 0.5."""
     if not -0.5 <= hue_factor <= 0.5:
         raise ValueError(f"hue_factor ({hue_factor}) is not in [-0.5, 0.5].")
-    check(img)
+    _colors(img, 3)
     if is_pil(img):
         if img.mode in ("L", "1", "I", "F"):
             return img
@@ -155,7 +167,7 @@ def _rgb(h: Tensor, s: Tensor, v: Tensor) -> Tensor:
 
 def invert(img: Any) -> Any:
     """Light and dark swapped."""
-    check(img)
+    _colors(img, 3)
     if is_pil(img):
         from PIL import ImageOps
 
@@ -165,7 +177,7 @@ def invert(img: Any) -> Any:
 
 def posterize(img: Any, bits: int) -> Any:
     """The first bits of each value."""
-    check(img)
+    _colors(img, 3)
     if is_pil(img):
         from PIL import ImageOps
 
@@ -177,17 +189,19 @@ def posterize(img: Any, bits: int) -> Any:
 
 def solarize(img: Any, threshold: float) -> Any:
     """Values from the threshold on inverted."""
-    check(img)
+    _colors(img, 3)
     if is_pil(img):
         from PIL import ImageOps
 
         return ImageOps.solarize(img, threshold)
+    if threshold > _top(img):
+        raise TypeError(f"The threshold should not exceed {_top(img)}, the largest value")
     return tenon.where(img >= threshold, invert(img), img)
 
 
 def autocontrast(img: Any) -> Any:
     """Each channel spread over all values."""
-    check(img)
+    _colors(img, 3)
     if is_pil(img):
         from PIL import ImageOps
 
@@ -204,7 +218,7 @@ def autocontrast(img: Any) -> Any:
 
 def equalize(img: Any) -> Any:
     """Each channel with as many of one value as of another."""
-    check(img)
+    _colors(img, 3)
     if is_pil(img):
         from PIL import ImageOps
 
@@ -227,7 +241,7 @@ def _equalized(channel: Tensor) -> Tensor:
 
 def adjust_sharpness(img: Any, sharpness_factor: float) -> Any:
     """0 gives a blurred picture, 1 the picture."""
-    check(img)
+    _colors(img)
     if is_pil(img):
         return _enhanced(img, "Sharpness", sharpness_factor)
     _not_negative(sharpness_factor, "sharpness_factor")
@@ -262,12 +276,18 @@ def gaussian_blur(img: Any, kernel_size: Any, sigma: Any = None) -> Any:
     from tenon.vision.transforms.functional import pad, pil_to_tensor, to_pil_image
 
     check(img)
+    if not isinstance(kernel_size, (int, list, tuple)):
+        raise TypeError(f"kernel_size should be one number or two, not {kernel_size!r}")
     sizes = [kernel_size] * 2 if isinstance(kernel_size, int) else list(kernel_size)
     if sigma is None:
         sigma = [k * 0.15 + 0.35 for k in sizes]
+    if not isinstance(sigma, (int, float, list, tuple)):
+        raise TypeError(f"sigma should be a number or two, not a {type(sigma).__name__}")
     sigmas = [float(sigma)] * 2 if isinstance(sigma, (int, float)) else [float(s) for s in sigma]
     sigmas = sigmas * 2 if len(sigmas) == 1 else sigmas
-    for k, s in zip(sizes, sigmas, strict=True):
+    if len(sizes) != 2 or len(sigmas) != 2:
+        raise ValueError(f"Two sizes and two sigmas are needed, not {sizes} and {sigmas}")
+    for k, s in zip(sizes, sigmas):
         if k % 2 == 0 or k < 0:
             raise ValueError(f"kernel_size should have odd and positive integers. Got {sizes}")
         if s <= 0.0:

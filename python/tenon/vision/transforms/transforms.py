@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 import random
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -36,15 +37,18 @@ def _setup_size(
     return size
 
 
-def _told(*names: str) -> Callable[[Any], str]:
-    """A __repr__ that says these attributes."""
+def _told(*names: str, between: str = ", ") -> Callable[[Any], str]:
+    """A __repr__ that says these attributes; of those with a ? only what is set."""
 
     def __repr__(self: Any) -> str:
         parts = []
         for name in names:
-            value = getattr(self, name)
+            value = getattr(self, name.rstrip("?"))
+            if name.endswith("?") and value in (None, 0, InterpolationMode.NEAREST):
+                continue
+            name = name.rstrip("?")
             parts.append(f"{name}={value.value if isinstance(value, InterpolationMode) else value}")
-        return f"{type(self).__name__}({', '.join(parts)})"
+        return f"{type(self).__name__}({between.join(parts)})"
 
     return __repr__
 
@@ -166,6 +170,14 @@ class Pad(nn.Module):
 
     def __init__(self, padding: Any, fill: Any = 0, padding_mode: str = "constant") -> None:
         super().__init__()
+        if not isinstance(padding, (numbers.Number, tuple, list)):
+            raise TypeError(f"padding should be numbers, not a {type(padding).__name__}")
+        if not isinstance(fill, (numbers.Number, tuple, list)):
+            raise TypeError(f"fill should be numbers, not a {type(fill).__name__}")
+        if padding_mode not in ("constant", "edge", "reflect", "symmetric"):
+            raise ValueError("Padding mode should be either constant, edge, reflect or symmetric")
+        if isinstance(padding, (tuple, list)) and len(padding) not in (1, 2, 4):
+            raise ValueError(f"padding should be 1, 2 or 4 numbers, not {len(padding)}")
         self.padding = padding
         self.fill = fill
         self.padding_mode = padding_mode
@@ -201,12 +213,23 @@ class LinearTransformation(nn.Module):
                 "transformation_matrix should be square, mean_vector of its size. Got "
                 f"{tuple(transformation_matrix.size())} and {tuple(mean_vector.size())}"
             )
+        if transformation_matrix.dtype != mean_vector.dtype:
+            raise ValueError(
+                f"One dtype is needed, not {transformation_matrix.dtype} and {mean_vector.dtype}"
+            )
         self.transformation_matrix = transformation_matrix
         self.mean_vector = mean_vector
 
     def forward(self, tensor: Tensor) -> Tensor:
-        flat = tensor.reshape(-1, self.mean_vector.size(0)) - self.mean_vector
-        return (flat @ self.transformation_matrix).reshape(tensor.shape)
+        size = self.transformation_matrix.size(0)
+        if math.prod(tensor.shape[-3:]) != size:
+            raise ValueError(f"The matrix takes {size} values, the picture is {tensor.shape[-3:]}")
+        flat = tensor.reshape(-1, size) - self.mean_vector
+        return (flat @ self.transformation_matrix.to(flat.dtype)).reshape(tensor.shape)
+
+    def __repr__(self) -> str:
+        matrix, mean = self.transformation_matrix.tolist(), self.mean_vector.tolist()
+        return f"{type(self).__name__}(transformation_matrix={matrix}, mean_vector={mean})"
 
 
 # ---- Chosen at random ----------------------------------------------------------------------------
@@ -232,11 +255,22 @@ class RandomApply(nn.Module):
         return f"{type(self).__name__}(\n    p={self.p}{lines}\n)"
 
 
-class RandomOrder:
-    """Transforms in a random order."""
+class RandomTransforms:
+    """Several transforms, of which something is drawn."""
 
     def __init__(self, transforms: Sequence[Callable[[Any], Any]]) -> None:
+        if not isinstance(transforms, Sequence):
+            raise TypeError("Argument transforms should be a sequence")
         self.transforms = transforms
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError
+
+    __repr__ = Compose.__repr__
+
+
+class RandomOrder(RandomTransforms):
+    """Transforms in a random order."""
 
     def __call__(self, img: Any) -> Any:
         order = list(range(len(self.transforms)))
@@ -246,15 +280,20 @@ class RandomOrder:
         return img
 
 
-class RandomChoice:
+class RandomChoice(RandomTransforms):
     """One of several transforms."""
 
     def __init__(self, transforms: Sequence[Callable[[Any], Any]], p: Any = None) -> None:
-        self.transforms = transforms
+        super().__init__(transforms)
+        if p is not None and not isinstance(p, Sequence):
+            raise TypeError("Argument p should be a sequence")
         self.p = p
 
     def __call__(self, *args: Any) -> Any:
         return random.choices(self.transforms, weights=self.p)[0](*args)
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()}(p={self.p})"
 
 
 class _Sometimes(nn.Module):
@@ -329,7 +368,7 @@ class RandomPosterize(_Sometimes):
     def changed(self, img: Any) -> Any:
         return F.posterize(img, self.bits)
 
-    __repr__ = _told("bits", "p")
+    __repr__ = _told("bits", "p", between=",")
 
 
 class RandomSolarize(_Sometimes):
@@ -342,7 +381,7 @@ class RandomSolarize(_Sometimes):
     def changed(self, img: Any) -> Any:
         return F.solarize(img, self.threshold)
 
-    __repr__ = _told("threshold", "p")
+    __repr__ = _told("threshold", "p", between=",")
 
 
 class RandomAdjustSharpness(_Sometimes):
@@ -355,7 +394,7 @@ class RandomAdjustSharpness(_Sometimes):
     def changed(self, img: Any) -> Any:
         return F.adjust_sharpness(img, self.sharpness_factor)
 
-    __repr__ = _told("sharpness_factor", "p")
+    __repr__ = _told("sharpness_factor", "p", between=",")
 
 
 class Grayscale(nn.Module):
@@ -547,11 +586,27 @@ class ColorJitter(nn.Module):
     __repr__ = _told("brightness", "contrast", "saturation", "hue")
 
 
-def _angles(value: Any, name: str) -> list[float]:
+def _numbers(value: Any, name: str, *counts: int) -> None:
+    """Raises unless the value is so many numbers."""
+    if not isinstance(value, Sequence):
+        raise TypeError(f"{name} should be a sequence of {' or '.join(map(str, counts))} numbers")
+    if len(value) not in counts:
+        raise ValueError(f"{name} should be {' or '.join(map(str, counts))} numbers")
+
+
+def _fill(fill: Any) -> Any:
+    """What a border shows: numbers."""
+    if not isinstance(fill, (Sequence, numbers.Number, type(None))):
+        raise TypeError("Fill should be either a sequence or a number.")
+    return 0 if fill is None else fill
+
+
+def _angles(value: Any, name: str, *counts: int) -> list[float]:
     if isinstance(value, numbers.Number):
         if value < 0:
             raise ValueError(f"If {name} is a single number, it must be positive.")
         return [-float(value), float(value)]
+    _numbers(value, name, *counts)
     return [float(v) for v in value]
 
 
@@ -567,11 +622,13 @@ class RandomRotation(nn.Module):
         fill: Any = 0,
     ) -> None:
         super().__init__()
-        self.degrees = _angles(degrees, "degrees")
+        self.degrees = _angles(degrees, "degrees", 2)
+        if center is not None:
+            _numbers(center, "center", 2)
         self.interpolation = mode_of(interpolation)
         self.expand = expand
         self.center = center
-        self.fill = fill
+        self.fill = _fill(fill)
 
     @staticmethod
     def get_params(degrees: Sequence[float]) -> float:
@@ -582,7 +639,7 @@ class RandomRotation(nn.Module):
         angle = self.get_params(self.degrees)
         return F.rotate(img, angle, self.interpolation, self.expand, self.center, self.fill)
 
-    __repr__ = _told("degrees", "interpolation", "expand", "fill")
+    __repr__ = _told("degrees", "interpolation", "expand", "center?", "fill")
 
 
 class RandomAffine(nn.Module):
@@ -599,12 +656,19 @@ class RandomAffine(nn.Module):
         center: Any = None,
     ) -> None:
         super().__init__()
-        self.degrees = _angles(degrees, "degrees")
+        self.degrees = _angles(degrees, "degrees", 2)
+        for name, given in (("translate", translate), ("scale", scale), ("center", center)):
+            if given is not None:
+                _numbers(given, name, 2)
+        if translate is not None and not all(0.0 <= t <= 1.0 for t in translate):
+            raise ValueError("translation values should be between 0 and 1")
+        if scale is not None and not all(s > 0 for s in scale):
+            raise ValueError("scale values should be positive")
         self.translate = translate
         self.scale = scale
-        self.shear = None if shear is None else _angles(shear, "shear")
+        self.shear = None if shear is None else _angles(shear, "shear", 2, 4)
         self.interpolation = mode_of(interpolation)
-        self.fill = fill
+        self.fill = _fill(fill)
         self.center = center
 
     @staticmethod
@@ -631,7 +695,9 @@ class RandomAffine(nn.Module):
             img, *drawn, interpolation=self.interpolation, fill=self.fill, center=self.center
         )
 
-    __repr__ = _told("degrees", "translate", "scale", "shear")
+    __repr__ = _told(
+        "degrees", "translate?", "scale?", "shear?", "interpolation?", "fill?", "center?"
+    )
 
 
 class RandomErasing(nn.Module):
@@ -646,8 +712,17 @@ class RandomErasing(nn.Module):
         inplace: bool = False,
     ) -> None:
         super().__init__()
+        if not isinstance(value, (numbers.Number, str, tuple, list)):
+            raise TypeError("Argument value should be either a number or str or a sequence")
         if isinstance(value, str) and value != "random":
             raise ValueError("If value is str, it should be 'random'")
+        for name, given in (("Scale", scale), ("Ratio", ratio)):
+            if not isinstance(given, Sequence):
+                raise TypeError(f"{name} should be a sequence")
+        if scale[0] > scale[1] or ratio[0] > ratio[1]:
+            warnings.warn("Scale and ratio should be of kind (min, max)", stacklevel=2)
+        if scale[0] < 0 or scale[1] > 1:
+            raise ValueError("Scale should be between 0 and 1")
         if not 0 <= p <= 1:
             raise ValueError("Random erasing probability should be between 0 and 1")
         self.p = p
