@@ -37,11 +37,8 @@ static tn_status infer_linear(tn_infer *inf, const tn_view *x, const tn_view *w,
     TN_TRY(tni_infer_set(inf, 0, x->ndim, shape));
     if (bias) {
         TN_TRY(rule_same_dtype(bias, w));
-        if (bias->ndim != 1) {
-            return tn_fail(TN_E_SHAPE, 2, "bias must be a vector, got %d-D tensor",
-                           (int)bias->ndim);
-        }
         TN_TRY(rule_expandable(bias, x->ndim, shape));
+        if (bias->ndim != 1) return TN_DECLINE; /* kernels add vectors: matmul and add serve it */
     }
     return TN_OK;
 }

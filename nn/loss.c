@@ -92,7 +92,8 @@ tn_status tni_infer__cross_entropy(tn_infer *inf, const void *args) {
     TN_TRY(check_classes(a->input->ndim, a->input->shape, a->target, NULL));
     TN_TRY(set_loss(inf, 0, a->reduction, a->target));
     TN_TRY(nn_infer_set_as(inf, 1, wide, a->target->ndim, a->target->shape));
-    return nn_infer_set_as(inf, 2, wide, 0, a->target->shape);
+    TN_TRY(nn_infer_set_as(inf, 2, wide, a->target->ndim, a->target->shape));
+    return nn_infer_set_as(inf, 3, wide, 0, a->target->shape);
 }
 
 tn_status tni_infer__cross_entropy_backward(tn_infer *inf, const void *args) {
@@ -102,8 +103,9 @@ tn_status tni_infer__cross_entropy_backward(tn_infer *inf, const void *args) {
     TN_TRY(check_classes(a->input->ndim, a->input->shape, target, NULL));
     TN_TRY(expect_loss(inf, a->grad, a->reduction, target));
     TN_TRY(tni_infer_expect(inf, 0, a->grad, a->grad->ndim, a->grad->shape, dtype));
-    TN_TRY(tni_infer_expect(inf, 3, a->lse, target->ndim, target->shape, wide));
-    TN_TRY(tni_infer_expect(inf, 4, a->count, 0, target->shape, wide));
+    TN_TRY(tni_infer_expect(inf, 3, a->most, target->ndim, target->shape, wide));
+    TN_TRY(tni_infer_expect(inf, 4, a->log_sum, target->ndim, target->shape, wide));
+    TN_TRY(tni_infer_expect(inf, 5, a->count, 0, target->shape, wide));
     return tni_infer_set(inf, 0, a->input->ndim, a->input->shape);
 }
 
@@ -269,10 +271,11 @@ tn_status tni_composite_cross_entropy(const void *args, tn_tensor **rets) {
     }
     if (a->label_smoothing > 0.0 && x->ndim > 0) return smoothed(a, kind, &rets[0]);
     if (a->weight) return weighted(a, &rets[0]);
-    tn_tensor *lse = NULL, *count = NULL;
-    TN_TRY(
-        tn__cross_entropy(tni_t(x), tni_t(target), kind, a->ignore_index, &rets[0], &lse, &count));
-    tn_tensor_unref(&lse);
+    tn_tensor *most = NULL, *log_sum = NULL, *count = NULL;
+    TN_TRY(tn__cross_entropy(tni_t(x), tni_t(target), kind, a->ignore_index, &rets[0], &most,
+                             &log_sum, &count));
+    tn_tensor_unref(&most);
+    tn_tensor_unref(&log_sum);
     tn_tensor_unref(&count);
     return TN_OK;
 }
@@ -294,16 +297,20 @@ tn_status tni_composite__cross_entropy(const void *args, tn_tensor **rets) {
         tn_status st = tn_gather(x, dim, index, 0, &picked);
         picked = scope_take(&s, st, picked);
     }
-    tn_tensor *lse = scope_reshape(&s, scope_log_sum(&s, x, dim), shape);
-    picked = scope_reshape(&s, picked, shape);
-    tn_tensor *loss = scope_only_where(&s, counts, scope_sub(&s, lse, picked), tn_scalar_float(0));
+    tn_tensor *most = NULL, *log_sum = scope_log_sum(&s, x, dim, &most);
+    most = scope_reshape(&s, most, shape);
+    log_sum = scope_reshape(&s, log_sum, shape);
+    picked = scope_sub(&s, scope_reshape(&s, picked, shape), most);
+    tn_tensor *loss =
+        scope_only_where(&s, counts, scope_sub(&s, log_sum, picked), tn_scalar_float(0));
     tn_tensor *count =
         scope_sum(&s, scope_convert(&s, counts, tn_view_dtype(a->input)), tn_ints_none(), 0);
     if (a->reduction != REDUCE_NONE) loss = scope_sum(&s, loss, tn_ints_none(), 0);
     if (a->reduction == REDUCE_MEAN) loss = scope_true_divide(&s, loss, count);
     if (s.st == TN_OK) {
-        rets[1] = tn_tensor_ref(lse);
-        rets[2] = tn_tensor_ref(count);
+        rets[1] = tn_tensor_ref(most);
+        rets[2] = tn_tensor_ref(log_sum);
+        rets[3] = tn_tensor_ref(count);
     }
     return scope_finish(&s, loss, rets);
 }
@@ -317,7 +324,8 @@ tn_status tni_composite__cross_entropy_backward(const void *args, tn_tensor **re
     int64_t dim = class_dim(a->input), shape[TN_MAX_DIMS];
     for (int32_t d = 0; d < a->input->ndim; d++) shape[d] = d == dim ? a->input->shape[d] : 1;
     tn_tensor *counts = scope_unsqueeze(&s, scope_differs(&s, target, a->ignore_index), dim);
-    tn_tensor *p = scope_exp(&s, scope_sub(&s, x, scope_unsqueeze(&s, tni_t(a->lse), dim)));
+    tn_tensor *below = scope_sub(&s, x, scope_unsqueeze(&s, tni_t(a->most), dim));
+    tn_tensor *p = scope_exp(&s, scope_sub(&s, below, scope_unsqueeze(&s, tni_t(a->log_sum), dim)));
     if (s.st == TN_OK) {
         tn_status st =
             tn_arange(tn_scalar_int(a->input->shape[dim]), TN_I64, tni_device_of(x), &classes);
@@ -339,11 +347,12 @@ tn_status tni_composite__cross_entropy_backward(const void *args, tn_tensor **re
 
 tn_status tni_grad__cross_entropy(tn_gctx *c) {
     const tn__cross_entropy_args *a = c->args;
-    if (!TN_GNEEDS(c, 0)) return TN_OK;
+    if (!TN_GNEEDS(c, 0) || !c->g[0]) return TN_OK;
     tn_tensor *x = tni_t(a->input), *target = tni_t(a->target), *g = c->g[0];
     if (!tn_grad_enabled()) {
-        return tn__cross_entropy_backward(g, x, target, tni_t(a->lse), tni_t(a->count),
-                                          a->reduction, a->ignore_index, &c->ret[0]);
+        return tn__cross_entropy_backward(g, x, target, tni_t(a->most), tni_t(a->log_sum),
+                                          tni_t(a->count), a->reduction, a->ignore_index,
+                                          &c->ret[0]);
     }
     tni_scope s = {0};
     tn_tensor *logp = NULL, *total = NULL, *gx = NULL, *r = NULL;

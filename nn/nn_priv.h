@@ -49,8 +49,10 @@ tn_tensor *scope_only_where(tni_scope *s, tn_tensor *condition, tn_tensor *input
 tn_tensor *scope_differs(tni_scope *s, tn_tensor *x, int64_t number);
 /* exp(x - max(x)) along dim, and the maximum (may be NULL). */
 tn_tensor *scope_shifted_exp(tni_scope *s, tn_tensor *x, int64_t dim, tn_tensor **ret_max);
-/* log(sum(exp(x))) along dim, which stays with size 1. */
-tn_tensor *scope_log_sum(tni_scope *s, tn_tensor *x, int64_t dim);
+/* log(sum(exp(x - max(x)))) along dim, which stays with size 1, and the maximum. Added up they are
+ * logsumexp; x less one and then the other is log_softmax to the last places, x less their sum is
+ * not: the sum of a large maximum and a small logarithm has lost the logarithm's last places. */
+tn_tensor *scope_log_sum(tni_scope *s, tn_tensor *x, int64_t dim, tn_tensor **ret_max);
 /* Ends a gradient: hands out those of n gradients that are wanted, in the order of the inputs. */
 tn_status scope_give(tni_scope *s, tn_gctx *c, tn_tensor *const *grads, int n);
 

@@ -569,6 +569,7 @@ tn_status tni_grad_native_layer_norm(tn_gctx *c) {
 tn_status tni_grad__rms_norm(tn_gctx *c) {
     const tn__rms_norm_args *a = c->args;
     tn_tensor *x = tni_t(a->input), *rstd = tni_t(a->rstd);
+    if (!c->g[0]) return TN_OK;
     if (!tn_grad_enabled())
         return tn__rms_norm_backward(c->g[0], x, a->normalized_shape, rstd, tni_t(a->weight),
                                      TN_GNEEDS(c, 0), TN_GNEEDS(c, 1), &c->ret[0], &c->ret[1]);

@@ -64,9 +64,9 @@ tn_tensor *scope_shifted_exp(tni_scope *s, tn_tensor *x, int64_t dim, tn_tensor 
     return scope_exp(s, scope_sub(s, x, max));
 }
 
-tn_tensor *scope_log_sum(tni_scope *s, tn_tensor *x, int64_t dim) {
-    tn_tensor *max = NULL, *e = scope_shifted_exp(s, x, dim, &max);
-    return scope_add(s, max, scope_log(s, scope_sum(s, e, TN_INTS(dim), 1)));
+tn_tensor *scope_log_sum(tni_scope *s, tn_tensor *x, int64_t dim, tn_tensor **ret_max) {
+    tn_tensor *e = scope_shifted_exp(s, x, dim, ret_max);
+    return scope_log(s, scope_sum(s, e, TN_INTS(dim), 1));
 }
 
 tn_status scope_give(tni_scope *s, tn_gctx *c, tn_tensor *const *grads, int n) {

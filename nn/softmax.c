@@ -54,21 +54,33 @@ tn_status tni_infer__log_softmax_backward(tn_infer *inf, const void *args) {
     return tni_infer_expect(inf, 0, a->grad, a->y->ndim, a->y->shape, -1);
 }
 
-static tn_status scan(tn_infer *inf, const tn_view *x, int64_t dtype) {
+static tn_status scan(tn_infer *inf, const tn_view *x, int64_t dtype, const tn_view *out) {
     int32_t d = dtype >= 0 ? (int32_t)dtype : tn_view_dtype(x);
     if (dtype < 0 && tn_dtype_category(d) < TN_CAT_FLOAT) d = TN_I64;
+    if (out && out != x && dtype >= 0 && d != tn_view_dtype(out))
+        return tn_fail(TN_E_DTYPE, -1, "Expected out tensor to have dtype %s, but got %s instead",
+                       tni_type_text(d), tni_type_text(tn_view_dtype(out)));
+    if (out && dtype < 0) d = tn_view_dtype(out);
+    if (d == TN_BOOL)
+        return tn_fail(TN_E_UNSUPPORTED, -1, "\"%s\" not implemented for 'Bool'",
+                       inf->op->info.name);
+    if (out == x && dtype >= 0 && d != tn_view_dtype(x))
+        return tn_fail(TN_E_DTYPE, -1,
+                       "Bad in-place call: input tensor dtype %s and output tensor dtype %s should "
+                       "match",
+                       tni_type_text(tn_view_dtype(x)), tni_type_text(d));
     inf->compute = inf->out[0].dtype = d;
     return packed_like(inf, x);
 }
 
 tn_status tni_infer_cumsum(tn_infer *inf, const void *args) {
     const tn_cumsum_args *a = args;
-    return scan(inf, a->input, a->dtype);
+    return scan(inf, a->input, a->dtype, a->out);
 }
 
 tn_status tni_infer_cumprod(tn_infer *inf, const void *args) {
     const tn_cumprod_args *a = args;
-    return scan(inf, a->input, a->dtype);
+    return scan(inf, a->input, a->dtype, a->out);
 }
 
 /* log(sum(exp(x - m))) + m, where m is the maximum, or 0 where that is infinite. m is a constant
@@ -92,8 +104,9 @@ tn_status tni_composite_logsumexp(const void *args, tn_tensor **rets) {
         st = tn_real(plain, &m); /* by the size of exp(x) */
         plain = scope_take(&s, st, m);
     }
-    if (s.st == TN_OK) {
-        st = tn_amax(plain, a->dim, 1, &m);
+    if (s.st == TN_OK) { /* a sum of nothing has no largest term */
+        bool empty = tn_tensor_numel(plain) == 0;
+        st = empty ? tn_sum(plain, a->dim, 1, -1, &m) : tn_amax(plain, a->dim, 1, &m);
         m = scope_take(&s, st, m);
     }
     if (s.st == TN_OK) {
@@ -169,7 +182,10 @@ tn_status tni_composite_log_softmax(const void *args, tn_tensor **rets) {
     const tn_log_softmax_args *a = args;
     tni_scope s = {0};
     tn_tensor *x = scope_convert(&s, tni_t(a->input), a->dtype), *y = x;
-    if (a->input->numel > 0) y = scope_sub(&s, x, scope_log_sum(&s, x, a->dim));
+    if (a->input->numel > 0) {
+        tn_tensor *max = NULL, *log_sum = scope_log_sum(&s, x, a->dim, &max);
+        y = scope_sub(&s, scope_sub(&s, x, max), log_sum);
+    }
     return scope_finish(&s, y, rets);
 }
 

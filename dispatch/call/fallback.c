@@ -347,7 +347,10 @@ tn_status tni_run_fallback(const tn_op *op, void *args, tn_tensor **rets) {
         return tni_op_run(op, args, rets);
     }
     if (tni_has_sparse(op, args)) return tni_run_sparse(op, args, rets);
-    TN_TRY(wanted_of(op, args, &wanted));
+    tn_status st = wanted_of(op, args, &wanted);
+    /* Its shape rule says that kernels do not take such operands. */
+    if (st == TN_DECLINE && tni_has_composite(op)) return tni_run_composite(op, args, rets);
+    TN_TRY(st);
     TN_TRY(tni_device_ready(wanted.device.slot));
     if (wanted.device.slot == TN_META_SLOT) return tni_meta_needs_values(op->info.name);
     int32_t way = way_around(op, wanted.device, wanted.dtype);

@@ -121,9 +121,39 @@ def test_addmm_activation() -> None:
     [
         (lambda t: _nn._linear_relu(t, tn.ones(3, 5)), "cannot be multiplied"),
         (lambda t: _nn._linear_gelu(t, t[0], None, True), "weight must be a matrix"),
-        (lambda t: _nn._linear_relu(t, t, tn.ones(2, 3)), "bias must be a vector"),
+        (lambda t: _nn._linear_relu(t, t, tn.ones(2, 3)), "expanded size"),
     ],
 )
 def test_bad_input_is_named(call: Callable[[tn.Tensor], Any], words: str) -> None:
     with pytest.raises(RuntimeError, match=words):
         call(tn.ones(3, 4))
+
+
+@pytest.mark.parametrize("bias", [(), (1,), (5,), (1, 5), (3, 1), (3, 5)])
+@pytest.mark.parametrize("dtype", [tn.float32, tn.float64])
+def test_a_bias_may_be_whatever_can_be_added(bias: tuple[int, ...], dtype: Any) -> None:
+    rng = np.random.default_rng(4)
+    arrays = [rng.standard_normal(s) for s in [(2, 3, 4), (5, 4), bias, (2, 3, 5)]]
+    x, w, b, g = (tn.tensor(a, dtype=dtype, requires_grad=True) for a in arrays)
+    y = F.linear(x, w, b)
+    want = arrays[0] @ arrays[1].T + arrays[2]
+    tol = 1e-5 if dtype == tn.float32 else 1e-12
+    np.testing.assert_allclose(y.detach().numpy(), want, rtol=tol, atol=tol)
+    gx, gw, gb = tn.autograd.grad(y, (x, w, b), g.detach())
+    np.testing.assert_allclose(gx.numpy(), arrays[3] @ arrays[1], rtol=tol, atol=tol)
+    rows = arrays[3].reshape(6, 5), arrays[0].reshape(6, 4)
+    np.testing.assert_allclose(gw.numpy(), rows[0].T @ rows[1], rtol=tol, atol=tol)
+    whole = arrays[3].reshape(2, 3, 5)
+    while whole.ndim > len(bias):
+        whole = whole.sum(0)
+    for d, n in enumerate(bias):
+        if n == 1:
+            whole = whole.sum(d, keepdims=True)
+    np.testing.assert_allclose(gb.numpy(), whole, rtol=tol, atol=tol)
+    assert F.linear(x.to("meta"), w.to("meta"), b.to("meta")).shape == (2, 3, 5)
+
+
+@pytest.mark.parametrize("bias", [(2, 5), (4,), (2, 3, 5)])
+def test_a_bias_that_does_not_fit_the_result(bias: tuple[int, ...]) -> None:
+    with pytest.raises(RuntimeError, match="expand"):
+        F.linear(tn.ones(3, 4), tn.ones(5, 4), tn.ones(bias))

@@ -2,7 +2,8 @@
  *
  * The input is seen as (n, c, s): n samples, c classes with stride s, s positions (1 for a
  * matrix of logits). _cross_entropy reads the logits once: maximum and sum of exponentials are
- * kept together, block by block, and the gradient needs the logits and the kept logsumexp only.
+ * kept together, block by block, and the gradient needs the logits and these two only. They are kept
+ * apart: a logarithm added to a large maximum would lose its last places.
  *
  * family: loss; types: float; isa: each; fused */
 #include <tenon/args_loss.h>
@@ -25,10 +26,10 @@ typedef struct job {
     const T *weight;       /* by class, or NULL */
     const T *g;            /* incoming gradient: one, or (n, s) without reduction */
     A scale;               /* of the gradient with a reduction */
-    const A *lse_in;
-    A *lse;       /* (n, s) */
-    T *y;         /* forward without reduction: (n, s); backward: like x */
-    double *sums; /* (n, 2): loss and weight of each sample */
+    const A *most_in, *log_sum_in;
+    A *most, *log_sum; /* (n, s) */
+    T *y;              /* forward without reduction: (n, s); backward: like x */
+    double *sums;      /* (n, 2): loss and weight of each sample */
 } job;
 
 static const char bad_target[] = "Target %lld is out of bounds.";
@@ -186,10 +187,10 @@ static tn_status nll_gather(const tn_call *call, const void *args) {
 
 /* ---- cross_entropy ----------------------------------------------------------------------------*/
 
-/* log(sum(exp(x))) of c elements with stride s, reading each once: a block's maximum rescales
- * the sum so far. A block's elements are in cache for the second look. */
+/* log(sum(exp(x - max))) of c elements with stride s, and their maximum, reading each once: a
+ * block's maximum rescales the sum so far. A block's elements are in cache for the second look. */
 #define BLOCK ((int)(4096 / sizeof(A)))
-static A logsumexp(const T *x, int64_t c, int64_t s, A *room) {
+static A log_sum_of(const T *x, int64_t c, int64_t s, A *room, A *ret_max) {
     A max = -(A)INFINITY;
     vec sum[VEC_TURN] = {0};
     for (int64_t at = 0; at < c; at += BLOCK) {
@@ -210,7 +211,7 @@ static A logsumexp(const T *x, int64_t c, int64_t s, A *room) {
         A top = vec_max_of(vec_max(m, m2));
         if (top == -(A)INFINITY) {
             for (i = 0; i < n; i++) {
-                if (b[i] != b[i]) return b[i];
+                if (b[i] != b[i]) return *ret_max = b[i];
             }
             continue;
         }
@@ -226,7 +227,8 @@ static A logsumexp(const T *x, int64_t c, int64_t s, A *room) {
         for (; i + VL <= n; i += VL) sum[0] += vec_exp(vec_load(b + i) - shift);
         if (i < n) sum[0] += vec_exp(vec_load_n(b + i, n - i, -(A)INFINITY) - shift);
     }
-    return max == -(A)INFINITY ? max : max + (A)log((double)vec_sum_turns(sum));
+    *ret_max = max;
+    return max == -(A)INFINITY ? max : (A)log((double)vec_sum_turns(sum));
 }
 
 static tn_status entropy_row(const job *j, int64_t i) {
@@ -237,10 +239,11 @@ static tn_status entropy_row(const job *j, int64_t i) {
         for (int64_t k = s.begin; k < s.end; k++) {
             const T *x = j->x + i * j->c * j->s + k;
             int64_t t = j->target[i * j->s + k];
-            A lse = logsumexp(x, j->c, j->s, room), v = 0;
-            j->lse[i * j->s + k] = lse;
+            A most, log_sum = log_sum_of(x, j->c, j->s, room, &most), v = 0;
+            j->most[i * j->s + k] = most;
+            j->log_sum[i * j->s + k] = log_sum;
             if (t != j->ignore) {
-                v = lse - LOAD(x[t * j->s]);
+                v = log_sum - (LOAD(x[t * j->s]) - most);
                 loss += (double)v;
                 count += 1.0;
             }
@@ -263,7 +266,8 @@ static tn_status cross_entropy(const tn_call *call, const void *args) {
     job j = {.ignore = a->ignore_index,
              .reduction = (int)a->reduction,
              .y = a->y->data,
-             .lse = a->lse->data};
+             .most = a->most->data,
+             .log_sum = a->log_sum->data};
     const void *x;
     void *sums;
     tn_status st = prepare(call, a->input->ndim, a->input->shape, a->target, NULL, &j);
@@ -282,15 +286,21 @@ static tn_status cross_entropy(const tn_call *call, const void *args) {
     return TN_OK;
 }
 
-/* gx = (exp(x - lse) - [class is the target]) * g, for a packed row. */
-static void entropy_row_backward(const T *x, A lse, A g, int64_t c, T *y) {
+/* exp(x - most - log_sum) * g, for a packed row. */
+static void entropy_row_backward(const T *x, A most, A log_sum, A g, int64_t c, T *y) {
     int64_t i = 0;
-    vec shift = vec_all(lse), scale = vec_all(g);
-    for (; i + VL <= c; i += VL) vec_store_t(y + i, vec_exp(vec_load_t(x + i) - shift) * scale);
+    vec top = vec_all(most), shift = vec_all(log_sum), scale = vec_all(g);
+    for (; i + VL <= c; i += VL) {
+        vec_store_t(y + i, vec_exp(vec_load_t(x + i) - top - shift) * scale);
+    }
     if (i < c) {
-        vec_store_t_n(y + i, vec_exp(vec_load_t_n(x + i, c - i, lse) - shift) * scale, c - i);
+        vec p = vec_exp(vec_load_t_n(x + i, c - i, most) - top - shift);
+        vec_store_t_n(y + i, p * scale, c - i);
     }
 }
+
+/* The probability of a class. */
+static A entropy_p(T x, A most, A log_sum) { return (A)exp((double)(LOAD(x) - most - log_sum)); }
 
 static tn_status entropy_backward_rows(void *arg, int64_t begin, int64_t end) {
     const job *j = arg;
@@ -302,21 +312,21 @@ static tn_status entropy_backward_rows(void *arg, int64_t begin, int64_t end) {
         for (int64_t k = 0; k < s && st == TN_OK; k++) {
             int64_t t = j->target[i * s + k];
             if (k % 1024 == 1023) st = cpu_poll();
-            A lse = j->lse_in[i * s + k];
+            A most = j->most_in[i * s + k], log_sum = j->log_sum_in[i * s + k];
             A g = j->reduction == REDUCE_NONE ? LOAD(j->g[i * s + k]) : j->scale;
             if (t == j->ignore) {
                 for (int64_t q = 0; q < c; q++) y[q * s + k] = STORE((A)0);
                 continue;
             }
             if (s == 1) {
-                entropy_row_backward(x, lse, g, c, y);
+                entropy_row_backward(x, most, log_sum, g, c, y);
             } else {
                 for (int64_t q = 0; q < c; q++) {
-                    A v = (A)exp((double)(LOAD(x[q * s + k]) - lse)) * g;
+                    A v = entropy_p(x[q * s + k], most, log_sum) * g;
                     y[q * s + k] = STORE(v);
                 }
             }
-            A v = ((A)exp((double)(LOAD(x[t * s + k]) - lse)) - 1) * g;
+            A v = (entropy_p(x[t * s + k], most, log_sum) - 1) * g;
             y[t * s + k] = STORE(v);
         }
     }
@@ -325,17 +335,18 @@ static tn_status entropy_backward_rows(void *arg, int64_t begin, int64_t end) {
 
 static tn_status cross_entropy_backward(const tn_call *call, const void *args) {
     const tn__cross_entropy_backward_args *a = args;
-    job j = {.ignore = a->ignore_index,
-             .reduction = (int)a->reduction,
-             .y = a->out->data,
-             .lse_in = a->lse->data};
-    const void *x, *g;
+    job j = {.ignore = a->ignore_index, .reduction = (int)a->reduction, .y = a->out->data};
+    const void *x, *g, *most, *log_sum;
     tn_status st = prepare(call, a->input->ndim, a->input->shape, a->target, NULL, &j);
     if (!st) st = cpu_packed(call, a->input, &x);
     if (!st) st = cpu_packed(call, a->grad, &g);
+    if (!st) st = cpu_packed(call, a->most, &most);
+    if (!st) st = cpu_packed(call, a->log_sum, &log_sum);
     if (st) return st;
     j.x = x;
     j.g = g;
+    j.most_in = most;
+    j.log_sum_in = log_sum;
     if (j.reduction != REDUCE_NONE) {
         j.scale = LOAD(*(const T *)g);
         if (j.reduction == REDUCE_MEAN) j.scale /= *(const A *)a->count->data;

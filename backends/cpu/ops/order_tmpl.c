@@ -336,11 +336,9 @@ static tn_status mode(const tn_call *call, const void *args) {
 #if !TMPL_IS_BOOL
 static tn_status topk(const tn_call *call, const void *args) {
     const tn_topk_args *a = args;
-    job j = {.what = TOPK,
-             .k = a->k,
-             .length = a->k,
-             .reversed = a->largest != 0,
-             .sorted = a->sorted != 0};
+    int64_t k = a->input->ndim ? a->k : 1; /* of a number there is always one */
+    job j = {
+        .what = TOPK, .k = k, .length = k, .reversed = a->largest != 0, .sorted = a->sorted != 0};
     return run(call, &j, a->input, a->values, a->indices, a->dim);
 }
 

@@ -423,6 +423,17 @@ static tn_status any(const tn_call *call, const void *args) {
     (void)call;
     return reduce_to(((const tn__any_args *)args)->plan, &op_any, AS_IS, 0);
 }
+
+/* In the arithmetic of bool: sums are "or", products "and". */
+static tn_status sum(const tn_call *call, const void *args) {
+    (void)call;
+    return reduce_to(((const tn_sum_args *)args)->plan, &op_any, AS_IS, 0);
+}
+
+static tn_status prod(const tn_call *call, const void *args) {
+    (void)call;
+    return reduce_to(((const tn__prod_args *)args)->plan, &op_all, AS_IS, 0);
+}
 #else
 static tn_status sum(const tn_call *call, const void *args) {
     (void)call;
@@ -465,10 +476,8 @@ static tn_status amin(const tn_call *call, const void *args) {
 static const tn_kernel_row rows[] = {
 #if TMPL_IS_BOOL
     ROW(_all, all),  ROW(_any, any),
-#else
-    ROW(sum, sum),
-    ROW(_prod, prod),
 #endif
+    ROW(sum, sum),   ROW(_prod, prod),
 #if TMPL_IS_FLOAT || TMPL_IS_COMPLEX
     ROW(mean, mean), ROW(_var, var),
 #endif

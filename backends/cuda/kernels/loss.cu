@@ -79,13 +79,14 @@ KERNEL(TN_(entropy_rows), cuda_loss_args) {
     sum = rows_join(room, sum, lanes, a.width, lane, rows_sum<A>());
     loss_pair mine = {0, 0};
     if (lane == 0 && row < a.rows) {
-        A lse = most == -(A)INFINITY ? most : most + M_(log)(sum), loss = 0;
+        A log_sum = most == -(A)INFINITY ? most : M_(log)(sum), loss = 0;
         int64_t t = a.target[row];
         if (loss_counts(a, t)) {
-            loss = lse - LOAD(x[t * step]);
+            loss = log_sum - (LOAD(x[t * step]) - most);
             mine = {(double)loss, 1};
         }
-        ((A *)a.lse)[row] = lse;
+        ((A *)a.most)[row] = most;
+        ((A *)a.log_sum)[row] = log_sum;
         if (a.reduction == CUDA_LOSS_NONE) ((T *)a.y)[row] = STORE(loss);
     }
     loss_sum_up(a, sums, mine);
@@ -143,11 +144,12 @@ KERNEL(TN_(nll_backward), cuda_loss_args) {
     ((T *)a.out)[e.i] = STORE(hit ? -loss_weight(a, e.target) * loss_grad(a, e.row) : (A)0);
 }
 
-/* gx = (exp(x - lse) - [class is the target]) * g */
+/* gx = (exp(x - most - log_sum) - [class is the target]) * g */
 KERNEL(TN_(entropy_backward), cuda_loss_args) {
     loss_element e;
     if (!loss_find(a, &e)) return;
     A x = LOAD(loss_row(a, e.row)[e.of_class * a.x_stride[1]]);
-    A v = M_(exp)(x - ((const A *)a.lse)[e.row]) - (A)(e.of_class == e.target);
+    A below = x - ((const A *)a.most)[e.row];
+    A v = M_(exp)(below - ((const A *)a.log_sum)[e.row]) - (A)(e.of_class == e.target);
     ((T *)a.out)[e.i] = STORE(e.target == a.ignore ? (A)0 : v * loss_grad(a, e.row));
 }

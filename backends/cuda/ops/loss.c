@@ -126,7 +126,8 @@ static tn_status cross_entropy(const tn_call *call, const void *args) {
     if (st == TN_OK) st = read_input(call, in->input, &a);
     if (st != TN_OK) return st;
     a.y = in->y->data;
-    a.lse = in->lse->data;
+    a.most = in->most->data;
+    a.log_sum = in->log_sum->data;
     a.total = in->count->data;
     a.wide = 1;
     a.reduction = (int32_t)in->reduction;
@@ -138,12 +139,14 @@ static tn_status cross_entropy(const tn_call *call, const void *args) {
 static tn_status cross_entropy_backward(const tn_call *call, const void *args) {
     const tn__cross_entropy_backward_args *in = args;
     cuda_loss_args a;
-    const void *lse = NULL;
+    const void *most = NULL, *log_sum = NULL;
     tn_status st = start(call, in->input->ndim, in->input->shape, in->target, NULL, &a);
     if (st == TN_OK) st = read_input(call, in->input, &a);
-    if (st == TN_OK) st = cuda_packed(call, in->lse, &lse);
+    if (st == TN_OK) st = cuda_packed(call, in->most, &most);
+    if (st == TN_OK) st = cuda_packed(call, in->log_sum, &log_sum);
     if (st != TN_OK) return st;
-    a.lse = (void *)(uintptr_t)lse;
+    a.most = (void *)(uintptr_t)most;
+    a.log_sum = (void *)(uintptr_t)log_sum;
     a.given = in->count->data;
     a.wide = 1;
     a.reduction = (int32_t)in->reduction;

@@ -12,12 +12,12 @@ enum { CUDA_LOSS_NONE, CUDA_LOSS_MEAN, CUDA_LOSS_SUM };
 typedef struct cuda_loss_args {
     const void *x, *weight, *grad;
     const int64_t *target;
-    void *y;           /* the loss, by row or one */
-    void *out;         /* the gradient of x */
-    void *lse;         /* log(sum(exp(x))) of rows */
-    void *total;       /* of weights: what the mean is divided by */
-    const void *given; /* the same, where it is known already */
-    double *partial;   /* (parts, 2) */
+    void *y;              /* the loss, by row or one */
+    void *out;            /* the gradient of x */
+    void *most, *log_sum; /* cross_entropy: of each row, kept for the gradient */
+    void *total;          /* of weights: what the mean is divided by */
+    const void *given;    /* the same, where it is known already */
+    double *partial;      /* (parts, 2) */
     int64_t rows, classes, positions, parts, ignore;
     int64_t x_stride[3];
     int32_t reduction, width;
