@@ -12,6 +12,7 @@ answers that test has had.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 from collections.abc import Callable
@@ -134,14 +135,14 @@ def _place() -> tuple[str, str, int]:
     return Path(file).stem, name, _count[test] - 1
 
 
-def of_torch(fn: Callable[[Any], Any], brief: bool = False) -> Any:
-    """What fn(torch) returns; where there is no PyTorch, what it returned where there was. `brief`:
-    of an array only one sum is stored."""
+def of_torch(fn: Callable[[Any], Any], brief: bool = False, package: str = "torch") -> Any:
+    """What fn(torch) returns; where there is no PyTorch (or no `package` beside it), what it
+    returned where there was. `brief`: of an array only one sum is stored."""
     file, test, nth = _place()
-    if torch is None:
+    if torch is None or importlib.util.find_spec(package) is None:
         rows = _kept(file).get(test, [])
         if nth >= len(rows):
-            pytest.skip("PyTorch is not installed, and no answer of it is stored")
+            pytest.skip(f"{package} is not installed, and no answer of it is stored")
         return _thawed(rows[nth])
     answer = fn(torch)
     if STORING:

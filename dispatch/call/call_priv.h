@@ -78,6 +78,9 @@ tn_status tni_fail_pointer(const tn_op *op);
 tn_status tni_fail_null(const tn_op *op, int input);
 tn_status tni_fail_devices(tn_device a, tn_device b);
 
+/* Refuses what the entry says (`refuses`) among the tensors of a call. */
+tn_status tni_check_kinds(const tn_op *op, const void *args);
+
 /* May `out` be given for this call? Leaves that require a gradient, out= with gradients, ... */
 tn_status tni_check_given(const tn_op *op, const void *args, tn_tensor *out, bool inplace,
                           uint64_t any_input_word);

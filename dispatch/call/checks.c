@@ -1,6 +1,7 @@
 /* checks.c: what several kinds of operators check before they run, and how a call is recorded. */
 #include "call_priv.h"
 #include "copy_priv.h"
+#include "infer_priv.h"
 #include "plan_priv.h"
 #include "sparse_priv.h"
 
@@ -26,6 +27,26 @@ tn_status tni_fail_devices(tn_device a, tn_device b) {
                    "Expected all tensors to be on the same device, but found at least two devices, "
                    "%s:%d and %s:%d!",
                    tn_device_name(a.slot), (int)a.index, tn_device_name(b.slot), (int)b.index);
+}
+
+tn_status tni_check_kinds(const tn_op *op, const void *args) {
+    int32_t first = -1;
+    for (int i = 0; i < op->nin; i++) {
+        tni_span in = tni_in_span(op, args, i);
+        for (int64_t k = 0; k < in.n; k++) {
+            if (!in.v[k]) continue;
+            int32_t dtype = tn_view_dtype(&in.v[k]->v);
+            TN_TRY(tni_check_kind(op, op->in_field[i], dtype));
+            if (!(op->refuses & TNI_REFUSES_MIXED) || (in.v[k]->v.word & TN_W_SCALAR)) continue;
+            if (first >= 0 && dtype != first)
+                return tn_fail(TN_E_DTYPE, op->in_field[i],
+                               "%s(): expected dtype %s for `%s` but got dtype %s", op->info.name,
+                               tni_type_text(first), op->fields[op->in_field[i]].name,
+                               tni_type_text(dtype));
+            first = dtype;
+        }
+    }
+    return TN_OK;
 }
 
 static tn_status check_inference(const tn_tensor *out) {

@@ -120,6 +120,7 @@ static tn_status take_dtype(const tn_op *op, void *args, const tn_tensor *given)
 
 ALWAYS tn_status run(const tn_op *op, void *args, tn_tensor **rets, tni_composer make) {
     TN_TRY(check_inputs(op, args));
+    if (TN_UNLIKELY(op->refuses)) TN_TRY(tni_check_kinds(op, args));
     if (op->check) TN_TRY(op->check(args));
     tni_span outs = tni_given(op, args);
     tn_tensor *given = outs.n > 0 ? outs.v[0] : NULL;

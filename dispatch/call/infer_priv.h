@@ -9,6 +9,8 @@
 tn_status tni_infer_dtype(tn_infer *inf, int rule, const tn_view *const *of, int n);
 /* compute -> result dtype by a TNI_RESULT_* rule. */
 int32_t tni_result_of(int32_t compute, int rule);
+/* Refuses the dtypes that the entry says (`refuses`). */
+tn_status tni_check_kind(const tn_op *op, int field, int32_t dtype);
 /* Output i has x's shape, and x's dense layout where it has one. */
 void tni_infer_same(tn_infer *inf, int i, const tn_view *x);
 /* Output i has this shape, packed. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "call_priv.h"
+#include "infer_priv.h"
 #include "memory_priv.h"
 #include "os_priv.h"
 
@@ -108,6 +109,7 @@ tn_status tni_kernel_special(const tn_op *op, const tn_cell *cell, tn_device dev
 tn_status tni_kernel_missing(const tn_op *op, tn_device device, int32_t dtype) {
     const char *name = op->info.name, *on = tn_device_name(device.slot);
     TN_TRY(tni_device_ready(device.slot));
+    TN_TRY(tni_check_kind(op, -1, dtype));
     if (device.slot == 0)
         return tn_fail(TN_E_UNSUPPORTED, -1, "\"%s\" not implemented for '%s' on device '%s'", name,
                        tni_type_text(dtype), on);

@@ -278,6 +278,7 @@ static tn_status general(const tn_op *op, void *args, tn_tensor **rets) {
         if (!c.in[i]) return tni_fail_null(op, i);
         c.any |= c.in[i]->v.word;
     }
+    if (op->refuses) TN_TRY(tni_check_kinds(op, args));
     if (op->check) TN_TRY(op->check(args));
     c.given = *tni_out_slot(op, args, 0);
     c.inplace = c.given == c.in[0];
@@ -335,7 +336,7 @@ static inline __attribute__((always_inline)) tn_status packed(const tn_op *op, v
         if (TN_LIKELY(((a->word ^ b->word) & alike) == 0)) {
             if (TN_UNLIKELY(!same_shape(a, b))) return general(op, args, rets);
         } else if ((b->word & TN_W_SCALAR) &&
-                   tni_category(tn_view_dtype(b)) <= tni_category(dtype)) {
+                   (uint32_t)tni_category(tn_view_dtype(b)) - 1 < (uint32_t)tni_category(dtype)) {
             scalars |= 1u << (i + 1);
         } else {
             return general(op, args, rets);

@@ -13,6 +13,20 @@ int32_t tni_result_of(int32_t compute, int rule) {
     }
 }
 
+tn_status tni_check_kind(const tn_op *op, int field, int32_t dtype) {
+    int32_t kind = tn_dtype_category(dtype);
+    uint8_t word = kind == TN_CAT_BOOL      ? TNI_REFUSES_BOOL
+                   : kind == TN_CAT_INT     ? TNI_REFUSES_INT
+                   : kind == TN_CAT_COMPLEX ? TNI_REFUSES_COMPLEX
+                                            : 0;
+    if (!(op->refuses & word)) return TN_OK;
+    return tn_fail(TN_E_DTYPE, field, "%s() does not support %s tensors (got %s)", op->info.name,
+                   kind == TN_CAT_BOOL      ? "bool"
+                   : kind == TN_CAT_COMPLEX ? "complex"
+                                            : "integer",
+                   tni_type_text(dtype));
+}
+
 tn_status tni_infer_dtype(tn_infer *inf, int rule, const tn_view *const *of, int n) {
     tn_tensor *const *ts = (tn_tensor *const *)(const void *)of;
     int32_t d = tni_result_dtype(ts, n);

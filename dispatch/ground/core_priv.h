@@ -315,7 +315,8 @@ struct tn_op {
     uint16_t out_offset[TNI_MAX_OUTS];
     uint8_t nnumbers; /* its parameters of type Scalar, of a pointwise or structured operator */
     uint16_t number_offset[TNI_MAX_NUMBERS];
-    uint32_t flags; /* TNI_OP_* */
+    uint32_t flags;  /* TNI_OP_* */
+    uint8_t refuses; /* TNI_REFUSES_* */
     uint16_t line;
     uint16_t version;    /* from 1 */
     uint8_t autocast[2]; /* TNI_AUTOCAST_*: on the CPU, elsewhere */
@@ -332,6 +333,12 @@ struct tn_op {
     _Atomic(tn_op *) recorded;              /* of a composite with kernels: see composed.c */
     _Atomic(const void *) recipe; /* autograd's digest of the fields, made at the first record */
 };
+/* Tensors that an operator does not compute with, though promotion or its parts could: of these kinds,
+ * or of more than one dtype. */
+#define TNI_REFUSES_BOOL 1u
+#define TNI_REFUSES_INT 2u
+#define TNI_REFUSES_COMPLEX 4u
+#define TNI_REFUSES_MIXED 8u
 static inline bool tni_has_composite(const tn_op *op) { return op->composite || op->compose; }
 extern tn_op *const tni_ops[]; /* generated: those of the table */
 extern const int tni_op_count;

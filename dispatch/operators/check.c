@@ -1,4 +1,6 @@
 /* check.c: what pointwise operators and composites ask of their arguments beyond what promotion says (`check`). */
+#include <math.h>
+
 #include <tenon/args_linalg.h>
 #include <tenon/args_math.h>
 #include <tenon/args_pointwise.h>
@@ -8,6 +10,7 @@
 #include "op_compare.h"
 #include "op_linalg.h"
 #include "op_math.h"
+#include "op_pointwise.h"
 #include "op_reduce.h"
 
 static tn_status fail_mask(const char *name, const char *argument, const tn_view *mask) {
@@ -23,6 +26,34 @@ static tn_status check_order(const tn_scalar *ord) {
                          "linalg.vector_norm: Expected a non-complex scalar as the order of norm.");
 }
 
+static tn_status check_norm_dtype(int32_t from, int32_t to) {
+    if (tn_dtype_category(to) < TN_CAT_FLOAT)
+        return tn_fail(TN_E_STATE, 4,
+                       "linalg.vector_norm: dtype should be floating point or complex, but got %s",
+                       tni_type_text(to));
+    return tn_dtype_promote(from, to) == to
+               ? TN_OK
+               : tn_fail(TN_E_STATE, 4,
+                         "linalg.vector_norm: the dtype of the input (%s) should be convertible "
+                         "without narrowing to the specified dtype (%s)",
+                         tni_type_text(from), tni_type_text(to));
+}
+
+/* The least of no magnitudes is none, nor is the greatest. */
+static tn_status check_not_empty(const tn_view *x, tn_ints dim, double ord) {
+    bool empty = false;
+    for (int32_t i = 0; i < (dim.n > 0 ? dim.n : x->ndim); i++) {
+        int64_t d = i;
+        if (dim.n > 0) TN_TRY(tni_wrap_dim(dim.v[i], x->ndim, &d));
+        empty = empty || (x->ndim > 0 && x->shape[d] == 0);
+    }
+    return !empty ? TN_OK
+                  : tn_fail(TN_E_STATE, 0,
+                            "linalg.vector_norm cannot compute the %g norm of no elements because "
+                            "the operation does not have an identity",
+                            ord);
+}
+
 tn_status tni_check_linalg_vector_norm(const void *args) {
     const tn_linalg_vector_norm_args *a = args;
     bool complex = tn_dtype_category(tn_view_dtype(a->input)) == TN_CAT_COMPLEX;
@@ -31,12 +62,25 @@ tn_status tni_check_linalg_vector_norm(const void *args) {
                        "linalg.vector_norm: dtype should be %s for %s inputs, but got %s",
                        complex ? "complex" : "real", complex ? "complex" : "real",
                        tni_type_text((int32_t)a->dtype));
-    return check_order(&a->ord);
+    if (a->dtype >= 0) TN_TRY(check_norm_dtype(tn_view_dtype(a->input), (int32_t)a->dtype));
+    TN_TRY(check_order(&a->ord));
+    return a->ord.re < 0 || isinf(a->ord.re) ? check_not_empty(a->input, a->dim, a->ord.re) : TN_OK;
 }
 
 tn_status tni_check_cdist(const void *args) {
     const tn_cdist_args *a = args;
+    if (a->x1->ndim < 2 || a->x2->ndim < 2)
+        return tn_fail(TN_E_STATE, a->x1->ndim < 2 ? 0 : 1,
+                       "cdist only supports at least 2D tensors, X%d got: %dD",
+                       a->x1->ndim < 2 ? 1 : 2, (int)(a->x1->ndim < 2 ? a->x1->ndim : a->x2->ndim));
+    if (!(a->p >= 0)) return tn_fail(TN_E_STATE, 2, "cdist only supports non-negative p values");
     const char *mode = a->compute_mode;
+    const tn_view *const points[] = {a->x1, a->x2};
+    for (int i = 0; i < 2; i++) {
+        if (tn_dtype_category(tn_view_dtype(points[i])) != TN_CAT_FLOAT)
+            return tn_fail(TN_E_DTYPE, i, "cdist only supports floating-point dtypes, X%d got: %s",
+                           i + 1, tni_type_text(tn_view_dtype(points[i])));
+    }
     return !mode || strcmp(mode, "use_mm_for_euclid_dist_if_necessary") == 0 ||
                    strcmp(mode, "use_mm_for_euclid_dist") == 0 ||
                    strcmp(mode, "donot_use_mm_for_euclid_dist") == 0
@@ -89,6 +133,42 @@ tn_status tni_check_addr(const void *args) {
         tn_dtype_promote(tn_view_dtype(a->vec1), tn_view_dtype(a->vec2)), tn_view_dtype(a->input));
     TN_TRY(check_factor(&a->beta, "beta", dtype));
     return check_factor(&a->alpha, "alpha", dtype);
+}
+
+static bool is_whole(const tn_view *v) {
+    return tn_dtype_category(tn_view_dtype(v)) < TN_CAT_FLOAT;
+}
+
+tn_status tni_check_addcdiv(const void *args) {
+    const tn_addcdiv_args *a = args;
+    return is_whole(a->tensor1) && is_whole(a->tensor2)
+               ? tn_fail(TN_E_DTYPE, 1,
+                         "addcdiv does not divide integers by integers. Convert tensor1 or tensor2 "
+                         "to a floating dtype, or use div(..., rounding_mode='trunc') for integer "
+                         "division.")
+               : TN_OK;
+}
+
+static tn_status check_like(const tn_view *input, const tn_view *other, const char *argument) {
+    int32_t want = tn_view_dtype(input), have = tn_view_dtype(other);
+    if (want == have || (other->word & TN_W_SCALAR)) return TN_OK;
+    return tn_fail(TN_E_DTYPE, -1, "expected dtype %s for `%s` but got dtype %s",
+                   tni_type_text(want), argument, tni_type_text(have));
+}
+
+/* A weight of no dimensions is a number here. */
+tn_status tni_check_lerp(const void *args) {
+    const tn_lerp_args *a = args;
+    TN_TRY(check_like(a->input, a->end, "end"));
+    return a->weight->ndim > 0 ? check_like(a->input, a->weight, "weight") : TN_OK;
+}
+
+tn_status tni_check_bucketize(const void *args) {
+    const tn_bucketize_args *a = args;
+    return a->boundaries->ndim == 1
+               ? TN_OK
+               : tn_fail(TN_E_SHAPE, 1, "boundaries tensor must be 1 dimension, but got dim(%d)",
+                         (int)a->boundaries->ndim);
 }
 
 /* As PyTorch has it, bytes are still a condition here, and nowhere else but in indices. */

@@ -283,6 +283,16 @@ static tn_status whole(tn_scalar *s, int32_t dtype) {
     return TN_OK;
 }
 
+static bool has_sequences(int32_t dtype) {
+    int32_t kind = tn_dtype_category(dtype);
+    return kind == TN_CAT_INT || kind == TN_CAT_FLOAT;
+}
+
+static tn_status fail_sequences(const char *name, int64_t dtype) {
+    return tn_fail(TN_E_UNSUPPORTED, -1, "\"%s\" not implemented for '%s'", name,
+                   tni_type_text((int32_t)dtype));
+}
+
 static tn_status sequence(tn_scalar start, tn_scalar end, tn_scalar step, bool closed,
                           int64_t dtype, int64_t device, tn_tensor **rets) {
     bool exact = start.kind < TN_CAT_FLOAT && end.kind < TN_CAT_FLOAT && step.kind < TN_CAT_FLOAT;
@@ -290,7 +300,8 @@ static tn_status sequence(tn_scalar start, tn_scalar end, tn_scalar step, bool c
     int64_t n = 0;
     tn_tensor *t, *same = NULL;
     if (start.kind == TN_CAT_COMPLEX || end.kind == TN_CAT_COMPLEX || step.kind == TN_CAT_COMPLEX)
-        return tn_fail(TN_E_TYPE, -1, "arange takes real numbers");
+        return tn_fail(TN_E_STATE, -1, "value cannot be converted to type double without overflow");
+    if (dtype >= 0 && !has_sequences((int32_t)dtype)) return fail_sequences("arange", dtype);
     /* As PyTorch: an integer sequence has whole ends and a whole step; int64 counts with these. */
     tn_scalar s = start, e = end, by = step;
     if (dtype >= 0 && tn_dtype_category((int32_t)dtype) <= TN_CAT_INT) {
@@ -341,6 +352,7 @@ tn_status tni_composite_linspace(const void *args, tn_tensor **rets) {
     tn_tensor *t, *same = NULL;
     if (a->steps < 0) return tn_fail(TN_E_STATE, 2, "number of steps must be non-negative");
     int32_t dtype = linspace_dtype(&a->start, &a->end, a->dtype);
+    if (dtype == TN_BOOL) return fail_sequences("linspace", dtype);
     TN_TRY(tni_check_scalar_fits(&a->start, dtype));
     TN_TRY(tni_check_scalar_fits(&a->end, dtype));
     TN_TRY(sized(tn_ints_of(&a->steps, 1), dtype, a->device, TN_FORMAT_CONTIGUOUS, 0, &t));
@@ -358,6 +370,7 @@ tn_status tni_composite_logspace(const void *args, tn_tensor **rets) {
     const tn_logspace_args *a = args;
     int32_t dtype = linspace_dtype(&a->start, &a->end, a->dtype);
     int64_t wide = tn_dtype_category(dtype) == TN_CAT_COMPLEX ? TN_C128 : TN_F64;
+    if (dtype == TN_BOOL) return fail_sequences("logspace", dtype);
     tn_tensor *exponents = NULL, *base = NULL, *powers = NULL;
     tn_scalar start = a->start, end = a->end;
     if (tn_dtype_category(dtype) <= TN_CAT_INT) {
@@ -454,6 +467,8 @@ static tn_status triangle(bool lower, int64_t rows, int64_t cols, int64_t offset
                           int64_t device, tn_tensor **rets) {
     int64_t n = 0, area, limit = INT64_C(1) << 61;
     tn_tensor *t = NULL;
+    if (dtype >= 0 && tn_dtype_category((int32_t)dtype) != TN_CAT_INT)
+        return fail_sequences(lower ? "tril_indices" : "triu_indices", dtype);
     if (rows < 0)
         return tn_fail(TN_E_STATE, 0, "row must be non-negative, got%lld", (long long)rows);
     if (cols < 0)

@@ -147,6 +147,10 @@ static tn_status fft_dim(int64_t dim, const tn_view *x, int64_t *ret) {
     return tni_wrap_dim(dim, x->ndim, ret);
 }
 
+static tn_status no_points(int64_t n) {
+    return tn_fail(TN_E_STATE, -1, "Invalid number of data points (%lld) specified", (long long)n);
+}
+
 /* What is transformed, and in which sizes: s and dim as they were given. */
 static tn_status sizes_of(const transform *t, const tn_view *x, tn_ints s, tn_ints dim,
                           sizes *ret) {
@@ -175,9 +179,7 @@ static tn_status sizes_of(const transform *t, const tn_view *x, tn_ints s, tn_in
         int64_t have = x->shape[ret->dim[i]];
         bool halved = t->kind == TO_REAL && i == ret->n - 1, given = s.n >= 0 && s.v[i] != -1;
         int64_t n = given ? s.v[i] : halved ? 2 * (have - 1) : have;
-        if (n < 1)
-            return tn_fail(TN_E_STATE, -1, "Invalid number of data points (%lld) specified",
-                           (long long)n);
+        if (n < 1) return no_points(n);
         ret->whole = n;
         ret->size[i] = halved && !given ? have : halved ? n / 2 + 1 : n;
     }
@@ -242,6 +244,12 @@ static tn_status run(const transform *t, const tn_view *x, tn_ints s, tn_ints di
     return scope_finish(&scope, r, rets);
 }
 
+static tn_status run_one(const transform *t, const tn_view *x, tn_opt_int n, int64_t dim,
+                         const char *norm, tn_tensor **rets) {
+    if (n.has && n.value < 1) return no_points(n.value);
+    return run(t, x, TNI_OPT_DIMS(n), TN_INTS(dim), norm, rets);
+}
+
 /* Of any dimensions, and of one. */
 #define OF_DIMS(name, kind, forward)                                                               \
     tn_status tni_composite_fft_##name(const void *args, tn_tensor **rets) {                       \
@@ -251,8 +259,8 @@ static tn_status run(const transform *t, const tn_view *x, tn_ints s, tn_ints di
 #define OF_ONE(name, kind, forward)                                                                \
     tn_status tni_composite_fft_##name(const void *args, tn_tensor **rets) {                       \
         const tn_fft_##name##_args *a = args;                                                      \
-        const tn_ints n = TNI_OPT_DIMS(a->n), dim = TN_INTS(a->dim);                               \
-        return run(&(transform){#name, kind, forward}, a->input, n, dim, a->norm, rets);           \
+        const transform t = {#name, kind, forward};                                                \
+        return run_one(&t, a->input, a->n, a->dim, a->norm, rets);                                 \
     }
 
 OF_ONE(fft, TO_COMPLEX, true)
@@ -295,8 +303,11 @@ static tn_status check_frequencies(int64_t dtype, int64_t *ret_dtype) {
 tn_status tni_composite_fft_fftfreq(const void *args, tn_tensor **rets) {
     const tn_fft_fftfreq_args *a = args;
     tni_scope s = {0};
-    int64_t dtype;
+    int64_t dtype = -1;
     tn_tensor *half[2], *r = NULL;
+    if (a->n < 0)
+        return tn_fail(TN_E_STATE, 0, "fftfreq: n is the number of points, not %lld",
+                       (long long)a->n);
     TN_TRY(check_frequencies(a->dtype, &dtype));
     half[0] = frequencies(&s, 0, (a->n + 1) / 2, dtype, a->device);
     half[1] = frequencies(&s, -(a->n / 2), 0, dtype, a->device);
@@ -310,7 +321,7 @@ tn_status tni_composite_fft_fftfreq(const void *args, tn_tensor **rets) {
 tn_status tni_composite_fft_rfftfreq(const void *args, tn_tensor **rets) {
     const tn_fft_rfftfreq_args *a = args;
     tni_scope s = {0};
-    int64_t dtype;
+    int64_t dtype = -1;
     TN_TRY(check_frequencies(a->dtype, &dtype));
     tn_tensor *r = frequencies(&s, 0, a->n / 2 + 1, dtype, a->device);
     return scope_finish(&s, scope_mul_number(&s, r, 1.0 / ((double)a->n * a->d)), rets);

@@ -116,9 +116,34 @@ tn_status tni_infer_index_add_(tn_infer *inf, const void *args) {
     return TN_OK;
 }
 
+/* As slices_match; PyTorch calls more of the faults of this operator those of an index. */
+static tn_status copied_match(const tn_index_copy__args *a) {
+    const tn_view *self = a->self, *source = a->source;
+    if (tn_view_dtype(a->index) != TN_I64)
+        return tn_fail(TN_E_DTYPE, 2, "index_copy_(): Expected a long tensor for index, but got %s",
+                       tni_type_text(tn_view_dtype(a->index)));
+    if (source->ndim == 0 && a->index->numel != 1)
+        return tn_fail(TN_E_INDEX, 2,
+                       "index_copy_(): When source is scalar, index should have one element "
+                       "(got %lld)",
+                       (long long)a->index->numel);
+    if (self->ndim > 0 && source->ndim > 0 && self->ndim != source->ndim)
+        return tn_fail(TN_E_INDEX, 3,
+                       "index_copy_(): When source and destination are not scalars, their "
+                       "dimensionality must match. Source dimensionality (%d), destination "
+                       "dimensionality (%d)",
+                       (int)source->ndim, (int)self->ndim);
+    if (source->ndim > 0 && a->index->numel != rule_size_at(source, a->dim))
+        return tn_fail(TN_E_INDEX, 2,
+                       "index_copy_(): Number of indices (%lld) should be equal to "
+                       "source.size(dim) (%lld)",
+                       (long long)a->index->numel, (long long)rule_size_at(source, a->dim));
+    return slices_match("index_copy_", self, a->dim, a->index, source);
+}
+
 tn_status tni_infer_index_copy_(tn_infer *inf, const void *args) {
     const tn_index_copy__args *a = args;
-    TN_TRY(slices_match("index_copy_", a->self, a->dim, a->index, a->source));
+    TN_TRY(copied_match(a));
     tni_infer_same(inf, 0, a->self);
     return TN_OK;
 }
@@ -293,13 +318,13 @@ tn_status tni_composite_index(const void *args, tn_tensor **rets) {
 }
 
 /* values in the dtype and shape of the places they go to, without memory of their own. */
-static tn_status fit_values(const prepared *p, const tn_view *self, tn_tensor *values,
+static tn_status fit_values(const prepared *p, const tn_view *self, tn_tensor *values, bool fills,
                             tn_tensor **ret) {
     int64_t strides[TN_MAX_DIMS];
     tn_tensor *same = NULL;
     tn_device device = tn_tensor_device(tni_t(self));
     int32_t want = tn_view_dtype(self), lead = 0, n = values->v.ndim;
-    if (tn_view_dtype(&values->v) != want && n > 0)
+    if (tn_view_dtype(&values->v) != want && !fills && !(values->v.word & TN_W_SCALAR))
         return tn_fail(TN_E_DTYPE, 2,
                        "Index put requires the source and destination dtypes match, got %s for the "
                        "destination and %s for the source.",
@@ -322,9 +347,21 @@ static tn_status fit_values(const prepared *p, const tn_view *self, tn_tensor *v
     return st;
 }
 
+/* One value for all that a mask shows: as with masked_fill_, it may be of any dtype. */
+static bool is_fill(tn_views indices, const tn_tensor *values, int64_t accumulate) {
+    int masks = 0;
+    for (int64_t i = 0; i < indices.n; i++) {
+        if (!indices.v[i]) continue;
+        if (!is_mask(indices.v[i])) return false;
+        masks++;
+    }
+    return masks == 1 && !accumulate && values->v.numel == 1;
+}
+
 static tn_status put(tn_tensor *self, tn_views indices, tn_tensor *values, int64_t accumulate) {
     prepared p;
     tn_tensor *fit = NULL, *same = NULL;
+    bool fills = is_fill(indices, values, accumulate);
     /* Where a mask puts them is not known on meta, and nothing is to be written there */
     for (int64_t i = 0; tni_is_meta(&self->v) && i < indices.n; i++)
         if (indices.v[i] && is_mask(indices.v[i])) return TN_OK;
@@ -335,7 +372,7 @@ static tn_status put(tn_tensor *self, tn_views indices, tn_tensor *values, int64
             accumulate ? tn_add_(self, values, tn_scalar_int(1)) : tn_copy_(self, values, 0, &same);
         goto out;
     }
-    if ((st = fit_values(&p, &self->v, values, &fit))) goto out;
+    if ((st = fit_values(&p, &self->v, values, fills, &fit))) goto out;
     /* values that look at self are read while it is written */
     if (tni_overlap_of(self, values) != TNI_OVERLAP_NONE ||
         (self->storage && self->storage == values->storage)) {
@@ -403,6 +440,9 @@ tn_status tni_composite_index_fill_(const void *args, tn_tensor **rets) {
     const tn_index_fill__args *a = args;
     tn_tensor *self = tni_t(a->self), *value = NULL, *wide = NULL;
     int64_t shape[TN_MAX_DIMS];
+    if (tn_view_dtype(a->index) != TN_I64)
+        return tn_fail(TN_E_INDEX, 2, "index_fill_(): Expected dtype int64 for index.");
+    if (a->index->ndim > 1) return tn_fail(TN_E_SHAPE, 2, "Index has to be a vector/scalar");
     if (a->value->ndim != 0)
         return tn_fail(
             TN_E_SHAPE, 3,

@@ -161,6 +161,17 @@ static tn_status cat_shape(const tn_cat_args *a, int32_t *ret_ndim, int64_t *ret
     return TN_OK;
 }
 
+/* PyTorch calls it a fault of the types where the given tensor cannot hold the parts. */
+static tn_status cat_into(const tn_cat_args *a) {
+    int32_t to = a->out ? tn_dtype_category(tn_view_dtype(a->out)) : TN_CAT_COMPLEX;
+    for (int64_t i = 0; i < a->tensors.n; i++)
+        if (tn_dtype_category(tn_view_dtype(a->tensors.v[i])) > to)
+            return tn_fail(TN_E_TYPE, 0,
+                           "torch.cat(): input types can't be cast to the desired output type %s",
+                           tni_type_text(tn_view_dtype(a->out)));
+    return TN_OK;
+}
+
 tn_status tni_composite_cat(const void *args, tn_tensor **rets) {
     const tn_cat_args *a = args;
     int64_t shape[TN_MAX_DIMS], dim = 0;
@@ -170,6 +181,7 @@ tn_status tni_composite_cat(const void *args, tn_tensor **rets) {
     if (a->tensors.n == 0)
         return tn_fail(TN_E_VALUE, 0, "torch.cat(): expected a non-empty list of Tensors");
     TN_TRY(check_list("cat", a->tensors));
+    TN_TRY(cat_into(a));
     TN_TRY(cat_shape(a, &ndim, &dim, shape, &channels_last));
     TN_TRY(list_dtype(a->tensors, &dtype));
     TN_TRY(same_devices(a->tensors));
@@ -654,6 +666,10 @@ tn_status tni_composite_diff(const void *args, tn_tensor **rets) {
     if (a->n < 0)
         return tn_fail(TN_E_SHAPE, 1, "order must be non-negative but got %lld", (long long)a->n);
     if (a->n == 0) return tn_clone(tni_t(a->input), TN_FORMAT_PRESERVE, rets);
+    if ((a->prepend && a->prepend->ndim != a->input->ndim) ||
+        (a->append && a->append->ndim != a->input->ndim))
+        return tn_fail(TN_E_SHAPE, 0,
+                       "diff expects prepend or append to be the same dimension as input");
     TN_TRY(with_ends(a, &x));
     bool is_bool = tn_view_dtype(&x->v) == TN_BOOL;
     for (int64_t i = 0; i < a->n && x->v.shape[a->dim] > 0; i++) {

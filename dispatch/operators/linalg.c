@@ -136,6 +136,7 @@ tn_status tni_composite_conj(const void *args, tn_tensor **rets) {
 tn_status tni_composite_adjoint(const void *args, tn_tensor **rets) {
     const tn_adjoint_args *a = args;
     tn_tensor *x = tni_t(a->input), *t = NULL;
+    if (a->input->ndim == 0) return tn_conj(x, &rets[0]);
     if (a->input->ndim < 2) {
         return tn_fail(TN_E_SHAPE, 0,
                        "tensor.adjoint() is only supported on matrices or batches of "

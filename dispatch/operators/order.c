@@ -70,6 +70,7 @@ tn_status tni_infer_mode(tn_infer *inf, const void *args) {
 tn_status tni_infer_kthvalue(tn_infer *inf, const void *args) {
     const tn_kthvalue_args *a = args;
     int64_t n = rule_size_at(a->input, a->dim);
+    if (a->input->ndim > 0) TN_TRY(nonempty_row(inf, a->input, a->dim));
     if (a->k < 1 || a->k > n)
         return tn_fail(TN_E_SHAPE, 1,
                        "kthvalue(): selected number k out of range for dimension %lld",
@@ -226,6 +227,11 @@ static tn_status check_search(const tn_searchsorted_args *a, bool *ret_right) {
             "dimensions of boundaries tensor and input value tensor must match, but we got "
             "boundaries tensor %s and input value tensor %s",
             tni_shape_text_of(seq), tni_shape_text_of(x));
+    if (a->sorter && tn_view_dtype(a->sorter) != TN_I64)
+        return tn_fail(
+            TN_E_DTYPE, 5,
+            "torch.searchsorted(): sorter must be a tensor of long dtype but got dtype %s",
+            tni_type_text(tn_view_dtype(a->sorter)));
     return TN_OK;
 }
 

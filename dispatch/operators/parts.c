@@ -12,6 +12,7 @@
 #include "call_priv.h"
 #include "op_index.h"
 #include "op_parts.h"
+#include "rule_priv.h"
 #include "scope_priv.h"
 #include "shape_priv.h"
 
@@ -84,7 +85,7 @@ tn_status tni_composite_put(const void *args, tn_tensor **rets) {
             "= %s and source.dtype = %s",
             tni_type_text(tn_view_dtype(a->input)), tni_type_text(tn_view_dtype(a->source)));
     if (a->index->numel != a->source->numel)
-        return tn_fail(TN_E_SHAPE, 2,
+        return tn_fail(TN_E_INDEX, 2,
                        "put_(): Expected source and index to have the same number of elements, but "
                        "got source.numel() = %lld, index.numel() = %lld",
                        (long long)a->source->numel, (long long)a->index->numel);
@@ -106,6 +107,7 @@ tn_status tni_composite_index_reduce(const void *args, tn_tensor **rets) {
     tni_scope s = {0};
     int64_t shape[TN_MAX_DIMS];
     int32_t n = a->source->ndim;
+    TN_TRY(rule_index_dtype("index_reduce_", a->index));
     if (a->index->ndim > 1)
         return tn_fail(TN_E_SHAPE, 2,
                        "index_reduce_(): Index is supposed to be a vector, but got dim: %d",

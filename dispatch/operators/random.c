@@ -54,6 +54,23 @@ tn_status tni_composite_randint_low(const void *args, tn_tensor **rets) {
     return integers(a->size, a->low, a->high, a->generator, a->dtype, a->device, rets);
 }
 
+/* Can the dtype hold each number below n? */
+static tn_status check_counts(int64_t n, int32_t dtype) {
+    tn_scalar last = tn_scalar_int(n);
+    int64_t most = dtype == TN_F16    ? (1 << 11) + 1
+                   : dtype == TN_BF16 ? (1 << 8) + 1
+                   : dtype == TN_F32  ? (1 << 24) + 1
+                                      : INT64_MAX;
+    int32_t kind = tn_dtype_category(dtype);
+    if (kind == TN_CAT_BOOL || kind == TN_CAT_COMPLEX)
+        return tn_fail(TN_E_UNSUPPORTED, -1, "\"randperm\" not implemented for '%s'",
+                       tni_type_text(dtype));
+    if (n > most)
+        return tn_fail(TN_E_STATE, 0, "n cannot be greater than %lld for type %s", (long long)most,
+                       tni_type_text(dtype));
+    return tni_check_scalar_fits(&last, dtype);
+}
+
 tn_status tni_composite_randperm(const void *args, tn_tensor **rets) {
     const tn_randperm_args *a = args;
     tn_tensor *t, *same = NULL;
@@ -62,6 +79,7 @@ tn_status tni_composite_randperm(const void *args, tn_tensor **rets) {
         return tn_fail(TN_E_STATE, 0,
                        "Trying to create tensor with negative dimension %lld: [%lld]",
                        (long long)a->n, (long long)a->n);
+    TN_TRY(check_counts(a->n, (int32_t)dtype));
     TN_TRY(tn_empty(tn_ints_of(&a->n, 1), TN_I64, a->device, TN_FORMAT_CONTIGUOUS, &t));
     TN_TRY(drawn(tn__randperm_(t, a->generator, &same), t, &same, rets));
     if (dtype == TN_I64) return TN_OK;

@@ -339,6 +339,10 @@ tn_status tni_composite_take_along_dim(const void *args, tn_tensor **rets) {
                        "torch.take_along_dim(): input and indices should have the same number of "
                        "dimensions, but got %d dimensions for input, and %d dimensions for indices",
                        (int)x->v.ndim, (int)index->v.ndim);
+    if (tn_view_dtype(a->indices) != TN_I64)
+        return tn_fail(TN_E_DTYPE, 1,
+                       "torch.take_along_dim(): dtype of indices should be Long but got %s",
+                       tni_type_text(tn_view_dtype(a->indices)));
     TN_TRY(tni_wrap_dim(a->dim.value, x->v.ndim, &dim));
     TN_TRY(shape_along(x, index, x, dim, shape));
     TN_TRY(shape_along(x, index, index, dim, index_shape));

@@ -423,7 +423,7 @@ def op_flags(op: Op) -> str:
         flags.append("TNI_OP_HAS_DIM")
     if any(a.is_list or a.type.startswith(("int[", "Dims", "str")) for a in op.args):
         flags.append("TNI_OP_POINTERS")
-    if op.kind == "pointwise" and not (op.entry.get("inputs") or op.entry.get("check")):
+    if op.kind == "pointwise" and not (e.get("inputs") or e.get("check") == "custom"):
         if e["dtype"] != "bool" and e.get("result", "compute") in ("compute", "bool"):
             flags.append("TNI_OP_PACKED")
         if e["dtype"] == "float":
@@ -577,6 +577,8 @@ def descriptor(op: Op, nparts: int) -> list[str]:
     if op.kind in ("pointwise", "structured") and numbers:
         lines.append(f"    .nnumbers = {len(numbers)},")
         lines.append(f"    .number_offset = {{{offsets(op, numbers)}}},")
+    if words := e.get("refuses", "").split():
+        lines.append(f"    .refuses = {' | '.join(f'TNI_REFUSES_{w.upper()}' for w in words)},")
     if "check" in e:
         lines.append(f"    .check = tni_check_{op.name},")
     if op.kind == "structured":

@@ -18,7 +18,7 @@ KEYS = {
     "tests", "via", "doc",
     "tol", "dynamic", "random", "cast", "takes_out", "node", "version", "parts", "choices",
     "autocast", "zeros", "wide", "fits", "size_average", "warn", "vmap", "numbers",
-    "sparse", "unsigned", "out", "check", "old",
+    "sparse", "unsigned", "out", "check", "old", "refuses",
 }  # fmt: skip
 KINDS = ("pointwise", "reduction", "structured", "composite", "view")
 WHERE = ("torch", "method", "nn.functional", "inplace", "out", "def", "inplace=")
@@ -32,6 +32,8 @@ ALL_DTYPES = [name for names in DTYPE_SETS.values() for name in names]
 COMPUTE_RULES = ("promote", "float", "first", "sum", "bool", "number")
 AUTOCAST = ("low", "float32", "widest")
 OUT = {"exact", "whole", "apart"}
+REFUSES = {"bool", "int", "complex", "mixed"}
+CHECKS = (("pointwise", "custom"), ("composite", "custom"), ("pointwise", "unlike"))
 RESULTS = ("compute", "bool", "real", "int64")
 
 # schema type -> (field kind, C type in the argument struct, C parameter type)
@@ -359,8 +361,8 @@ def check(op: Op) -> None:
     if e.get("wide") and (op.kind != "composite" or op.list_out or e.get("takes_out") or
                           any(a.is_list for a in op.args)):  # fmt: skip
         raise op.fail("wide is for a composite without lists that leaves out= to its caller")
-    if "check" in e and (e["check"] != "custom" or op.kind not in ("pointwise", "composite")):
-        raise op.fail("check is 'custom', for pointwise and composite operators")
+    if "check" in e and (op.kind, e["check"]) not in CHECKS:
+        raise op.fail("check is 'custom', for pointwise and composite operators, or 'unlike'")
     if "fits" in e and op.kind != "pointwise":
         raise op.fail("fits is for pointwise operators")
     for p in e.get("params", []):
@@ -431,6 +433,7 @@ def load(paths: list[Path], root: Path) -> list[Op]:
     seen: dict[str, Op] = {}
     rules: dict[str, list[str]] = {}
     outs: dict[str, list[str]] = {}
+    refusals: dict[str, list[str]] = {}
     texts: dict[str, str] = {}
     for path in paths:
         text = path.read_text(encoding="utf-8")
@@ -445,6 +448,7 @@ def load(paths: list[Path], root: Path) -> list[Op]:
             raise TableError(f"{rel}: {err}") from err
         rules |= data.pop("sparse_rules", {})
         outs |= data.pop("out_rules", {})
+        refusals |= data.pop("refuse_rules", {})
         for key, entry in data.items():
             if key not in lines or not isinstance(entry, dict):
                 raise TableError(f"{rel}: '{key}' is not an entry [name]")
@@ -459,20 +463,25 @@ def load(paths: list[Path], root: Path) -> list[Op]:
     by_key = {op.key: op for op in ops}
     set_rules("sparse", rules, by_key)
     set_rules("out", outs, by_key)
+    set_rules("refuse", refusals, by_key, "refuses")
     for op in ops:
         check_out(op)
+        check_refuses(op)
     return ops
 
 
-def set_rules(word: str, rules: dict[str, list[str]], ops: dict[str, Op]) -> None:
-    """The key `sparse` or `out` of the entries that a table [sparse_rules] or [out_rules] names."""
+def set_rules(
+    word: str, rules: dict[str, list[str]], ops: dict[str, Op], entry_key: str = ""
+) -> None:
+    """The key of the entries that a table such as [sparse_rules] or [out_rules] names."""
+    entry_key = entry_key or word
     for rule, keys in rules.items():
         for key in keys:
             if key not in ops:
                 raise TableError(f"{word}_rules.{rule} names '{key}', which is no operator")
-            if word in ops[key].entry:
-                raise ops[key].fail(f"has two rules for '{word}'")
-            ops[key].entry[word] = rule
+            if entry_key in ops[key].entry:
+                raise ops[key].fail(f"has two rules for '{entry_key}'")
+            ops[key].entry[entry_key] = rule
 
 
 def check_out(op: Op) -> None:
@@ -481,3 +490,14 @@ def check_out(op: Op) -> None:
         raise op.fail(f"out holds words of {', '.join(sorted(OUT))}, and goes with a form 'out'")
     if words and op.entry.get("takes_out"):
         raise op.fail("out is checked for an operator that leaves out= to its caller")
+
+
+def check_refuses(op: Op) -> None:
+    words = set(op.entry.get("refuses", "").split())
+    if words - REFUSES:
+        raise op.fail(f"refuses holds words of {', '.join(sorted(REFUSES))}")
+    if "mixed" in words and op.kind not in ("pointwise", "composite"):
+        raise op.fail("refuses 'mixed' is for pointwise and composite operators")
+    kernels = {name for word in words - {"mixed"} for name in DTYPE_SETS[word]}
+    if op.kind != "composite" and (both := kernels & set(op.dtypes)):
+        raise op.fail(f"refuses {', '.join(sorted(both))}, which it has kernels for")

@@ -27,6 +27,7 @@ from tenon.return_types import (
     linalg_lu_factor,
     linalg_lu_factor_ex,
     linalg_qr,
+    linalg_slogdet,
     linalg_solve_ex,
     linalg_svd,
 )
@@ -79,6 +80,11 @@ def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> T
 @_writes_out
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     """Sum of products along dim, the first factor conjugated."""
+    if x.dtype is not y.dtype:
+        raise RuntimeError(
+            "linalg.vecdot: Expected x and y to have the same dtype, but found x of type "
+            f"{x.dtype} and y of type {y.dtype} instead"
+        )
     first = x.conj() if x.is_complex() else x
     return (first * y).sum(dim)
 
@@ -157,7 +163,9 @@ def matrix_norm(
         raise RuntimeError(
             "linalg.matrix_norm: The input tensor A must have at least 2 dimensions."
         )
-    if isinstance(dim, int) or len(dim) != 2:
+    if isinstance(dim, int):
+        raise TypeError("linalg.matrix_norm: dim must be a 2-tuple, not an int")
+    if len(dim) != 2:
         raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {dim}")
     if ord == "fro":
         return vector_norm(A, 2, tuple(dim), keepdim, dtype=dtype)
@@ -198,6 +206,17 @@ def norm(
     if ord is None:
         return vector_norm(A, 2, dim, keepdim, dtype=dtype)
     dims = (dim,) if isinstance(dim, int) else dim
+    if dims is None and A.ndim not in (1, 2):
+        raise RuntimeError(
+            "linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. "
+            f"Got {A.ndim}D."
+        )
+    if dims is not None and len(dims) not in (1, 2):
+        raise RuntimeError(
+            f"linalg.norm: If dim is specified, it must be of length 1 or 2. Got {list(dims)}"
+        )
+    if dims is not None and len(dims) == 1 and isinstance(ord, str):
+        raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {dim}")
     if dims is None and (A.ndim == 2 or isinstance(ord, str)):
         dims = (-2, -1)
     if isinstance(ord, str) or (dims is not None and len(dims) == 2):
@@ -215,7 +234,7 @@ def det(A: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 def slogdet(A: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> Any:
     """Signs of determinants and logarithms of their absolute values."""
-    return _ops.slogdet(A, out=out)
+    return linalg_slogdet(*_ops.slogdet(A, out=out))
 
 
 def inv(A: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -252,15 +271,25 @@ def qr(A: Tensor, mode: str = "reduced") -> linalg_qr:
     return linalg_qr(A.new_empty(0) if mode == "r" else Q, R)
 
 
+def _check_driver(name: str, A: Tensor, driver: str | None) -> None:
+    if driver is not None and A.device.type == "cpu":
+        raise RuntimeError(
+            f"torch.linalg.{name}: keyword argument `driver=` is only supported on CUDA inputs "
+            "with cuSOLVER backend."
+        )
+
+
 @_writes_out
 def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> linalg_svd:
     """(U, S, Vh) with A = U diag(S) Vh and S descending."""
+    _check_driver("svd", A, driver)
     return linalg_svd(*_ops._linalg_svd(A, full_matrices))
 
 
 @_writes_out
 def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
     """The singular values, descending."""
+    _check_driver("svdvals", A, driver)
     return _ops._linalg_svd(A, False)[1]
 
 
@@ -528,6 +557,13 @@ def lstsq(
         )
     if A.ndim < 2:
         raise RuntimeError("torch.linalg.lstsq: input must have at least 2 dimensions.")
+    if A.dtype is not B.dtype:
+        raise RuntimeError(
+            "torch.linalg.lstsq: Expected input and other to have the same dtype, but got input's "
+            f"dtype {A.dtype} and other's dtype {B.dtype}"
+        )
+    if not (A.is_floating_point() or A.is_complex()):
+        raise RuntimeError(f"torch.linalg.lstsq does not compute in {A.dtype}")
     vector = _is_vector(A, B)
     right = B.unsqueeze(-1) if vector else B
     A, right = _broadcast(A, right)
@@ -535,7 +571,7 @@ def lstsq(
     cut = max(m, n) * finfo(A.dtype).eps if rcond is None else float(rcond)
     X, rank, values = _ops._linalg_lstsq(A, right, cut)
     residuals = X.reshape(-1)[:0].abs()
-    if m > n and driver != "gelsy" and bool((rank == n).all()):
+    if m > n and driver not in (None, "gelsy") and bool((rank == n).all()):
         residuals = (A @ X - right).abs().square().sum(-2)
         residuals = residuals.squeeze(-1) if vector else residuals
     return linalg_lstsq(
@@ -553,25 +589,29 @@ def _cut(A: Tensor, atol: float | None, rtol: float | None) -> tuple[float, floa
     return float(atol or 0.0), float(rtol)
 
 
-def _rcond(rtol: float | None, rcond: float | None) -> float | None:
-    return rtol if rcond is None else rcond
-
-
 def pinv(
     A: Tensor,
-    rtol: float | None = None,
+    rtol: float | Tensor | None = None,
     hermitian: bool = False,
     *,
-    atol: float | None = None,
-    rcond: float | None = None,
+    atol: float | Tensor | None = None,
+    rcond: float | Tensor | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """Pseudo-inverses; singular values up to max(atol, rtol * the largest) count as zero."""
-    if A.ndim < 2:
-        raise RuntimeError("linalg.pinv: The input tensor must have at least 2 dimensions.")
+    if A.ndim < 2 or not (A.is_floating_point() or A.is_complex()):
+        raise RuntimeError(
+            f"linalg.pinv: expected a floating point or complex tensor of 2 or more dimensions, "
+            f"but got one of {A.ndim} and dtype {A.dtype}"
+        )
     if hermitian:
         A = _ops._from_lower(A)
-    return _result_as(_ops._linalg_pinv(A, *_cut(A, atol, _rcond(rtol, rcond))), out)
+    rtol = rtol if rcond is None else rcond
+    if not isinstance(atol, Tensor) and not isinstance(rtol, Tensor):
+        return _result_as(_ops._linalg_pinv(A, *_cut(A, atol, rtol)), out)
+    U, S, Vh = _ops._linalg_svd(A, False)
+    inverse = S.reciprocal().masked_fill(S <= _limits(S, A, atol, rtol), 0.0)
+    return _result_as(Vh.mH @ (inverse.unsqueeze(-1) * U.mH), out)
 
 
 def _as_tensor(value: float | Tensor | None, like: Tensor) -> Tensor:
@@ -579,6 +619,20 @@ def _as_tensor(value: float | Tensor | None, like: Tensor) -> Tensor:
     if isinstance(value, Tensor):
         return value.to(like.dtype)
     return like.new_full((), value or 0.0)
+
+
+def _limits(
+    values: Tensor, A: Tensor, atol: float | Tensor | None, rtol: float | Tensor | None
+) -> Tensor:
+    """Up to where the singular values of A count as zero, with a last dimension of size 1."""
+    largest = values.detach().amax(-1, keepdim=True)
+    if isinstance(atol, Tensor) or isinstance(rtol, Tensor):
+        if rtol is None:
+            rtol = _ops.where(atol > 0, 0.0, max(A.shape[-2:]) * finfo(A.dtype).eps)
+        least, share = (_ops.unsqueeze(_as_tensor(t, values), -1) for t in (atol, rtol))
+        return largest.mul(share).maximum(least)
+    absolute, relative = _cut(A, atol, rtol)
+    return (largest * relative).clamp(min=absolute)
 
 
 def matrix_rank(
@@ -596,15 +650,7 @@ def matrix_rank(
     if A.numel() == 0:
         return _result_as(A.new_zeros(A.shape[:-2], dtype=_C.int64), out)
     values = eigvalsh(A.detach()).abs() if hermitian else svdvals(A.detach())
-    largest = values.amax(-1, keepdim=True)
-    if isinstance(atol, Tensor) or isinstance(rtol, Tensor):
-        if rtol is None:
-            rtol = _ops.where(atol > 0, 0.0, max(A.shape[-2:]) * finfo(A.dtype).eps)
-        least, share = (_ops.unsqueeze(_as_tensor(t, values), -1) for t in (atol, rtol))
-        return _result_as((values > largest.mul(share).maximum(least)).sum(-1), out)
-    absolute, relative = _cut(A, atol, rtol)
-    limit = (largest * relative).clamp(min=absolute)
-    return _result_as((values > limit).sum(-1), out)
+    return _result_as((values > _limits(values, A, atol, rtol)).sum(-1), out)
 
 
 def matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
@@ -628,6 +674,10 @@ def matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
 
 def cond(A: Tensor, p: float | str | None = None, *, out: Tensor | None = None) -> Tensor:
     """The condition number in a norm; of the singular values by default."""
+    if A.ndim < 2:
+        raise RuntimeError("linalg.cond: The input tensor must have at least 2 dimensions.")
+    if A.numel() == 0:
+        return _result_as(A.abs().new_zeros(A.shape[:-2]), out)
     if p is None or p in (2, -2):
         values = svdvals(A)
         largest, least = values[..., 0], values[..., -1]

@@ -40,6 +40,13 @@ class linalg_qr(NamedTuple):
     R: Tensor
 
 
+class linalg_slogdet(NamedTuple):
+    """Signs of determinants, and logarithms of their absolute values."""
+
+    sign: Tensor
+    logabsdet: Tensor
+
+
 class linalg_svd(NamedTuple):
     """A = U diag(S) Vh."""
 

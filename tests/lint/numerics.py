@@ -26,7 +26,6 @@ ROOMS = {
 FUNCTIONS = {
     "_tensor/methods.py:__rdiv__": "rounds twice, as the name's users expect",
     "linalg.py:matrix_norm": "chooses among norms by a word or number",
-    "linalg.py:matrix_rank": "a bound out of two tolerances",
     "nn/_pooling.py:_root": "an entry could say lp_pool",
     "nn/_vision.py:_cubic_weights": "weights of bicubic interpolation; an entry could say them",
     "nn/attention/flex_attention.py:flex_attention": "around functions that the caller gives",

@@ -65,7 +65,7 @@ def test_put() -> None:
     assert y.tolist() == [[0, 13], [1, 3]]
     with pytest.raises(RuntimeError, match="same dtype"):
         y.put(tn.tensor([1]), tn.tensor([1.0]))
-    with pytest.raises(RuntimeError, match="number of elements"):
+    with pytest.raises(IndexError, match="number of elements"):
         y.put(tn.tensor([1, 0]), tn.ones(1, dtype=tn.float64))
     with pytest.raises(RuntimeError, match="long"):
         y.put(tn.tensor([1.0]), tn.ones(1, dtype=tn.float64))

@@ -486,12 +486,12 @@ def test_containers_among_arguments() -> None:
 
 
 def test_numbers_among_arguments() -> None:
-    fast = tn.compile(lambda x, k, flag: x * k if flag else x - k)
+    fast = tn.compile(lambda x, k, flag: x * k if flag else x + k)
     x = tn.ones(1)
     for k in (0.0, -0.0, 2, 2.0, float("nan"), 1, True):
         for flag in (True, False, 1):
             for _ in range(2):
-                got, wanted = fast(x, k, flag), x * k if flag else x - k
+                got, wanted = fast(x, k, flag), x * k if flag else x + k
                 assert repr(got.tolist()) == repr(wanted.tolist())
 
 

@@ -71,11 +71,66 @@ def refused(call: Any) -> str:
     return "taken"
 
 
+def optimizer(lib: Any) -> Any:
+    """Two groups with rates of their own."""
+    groups = [
+        {"params": [lib.ones(2, requires_grad=True)]},
+        {"params": [lib.ones(1, requires_grad=True)], "lr": 0.4},
+    ]
+    return lib.optim.SGD(groups, 0.2, 0.9)
+
+
+def schedules(lib: Any) -> dict[str, Any]:
+    """What is asked about schedules of rates."""
+
+    def rates(make: Any, steps: int = 8) -> Any:
+        o = optimizer(lib)
+        s, seen = make(lib.optim.lr_scheduler, lib.optim.swa_utils, o), []
+        for _ in range(steps):
+            seen.append([[g["lr"], g["momentum"]] for g in o.param_groups] + [s.get_last_lr()])
+            o.step()
+            s.step()
+        return seen
+
+    def plateau(make: Any, values: Any) -> Any:
+        o = optimizer(lib)
+        s, seen = make(lib.optim.lr_scheduler, o), []
+        for v in values:
+            s.step(v)
+            seen.append([[g["lr"] for g in o.param_groups], s.get_last_lr(), s.num_bad_epochs])
+        return seen
+
+    def states(make: Any) -> Any:
+        """What is saved, and how a second schedule goes on from it."""
+        o, parts = optimizer(lib), (lib.optim.lr_scheduler, lib.optim.swa_utils)
+        s = make(*parts, o)
+        for _ in range(3):
+            o.step()
+            s.step(0.5) if "Plateau" in type(s).__name__ else s.step()
+        saved = s.state_dict()
+        keys = sorted(saved)
+        other = optimizer(lib)
+        again = make(*parts, other)
+        again.load_state_dict(saved)
+        rates = [g["lr"] for g in o.param_groups]
+        for g, r in zip(other.param_groups, rates, strict=True):
+            g["lr"] = r
+        again.step(0.5) if "Plateau" in type(s).__name__ else again.step()
+        named = {k: v for k, v in saved.items() if not k.startswith("_") or k == "_last_lr"}
+        return keys, named, rates, [g["lr"] for g in other.param_groups]
+
+    return {"rates": rates, "plateau": plateau, "states": states}
+
+
 def names(lib: Any) -> dict[str, Any]:
     """What the texts may use."""
 
     def x(*shape: int) -> Any:
         return (lib.arange(math.prod(shape), dtype=lib.float64) * 1.7).sin().reshape(shape) * 3
+
+    def y(*shape: int) -> Any:
+        n = lib.arange(1, 1 + math.prod(shape), dtype=lib.float64)
+        return (n * n * 0.37).sin().reshape(shape) * 3
 
     def set_and_get(give: Any, get: Any, values: Any) -> Any:
         return [(give(v), get())[1] for v in values]
@@ -88,8 +143,10 @@ def names(lib: Any) -> dict[str, Any]:
         "lib": lib, "p": lib.utils._pytree, "d": lib.distributions, "m": lib.masked,
         "c": lib.distributions.constraints, "u": lib.distributions.utils, "family": family,
         "mt": lib.masked.masked_tensor, "box": box, "refused": refused, "Point": Point,
-        "Pair": Pair, "OrderedDict": OrderedDict, "defaultdict": defaultdict, "deque": deque,
-        "namedtuple": namedtuple, "x": x, "t": lib.tensor, "math": math, "set_and_get": set_and_get,
+        "Pair": Pair, **schedules(lib), "OrderedDict": OrderedDict,
+        "defaultdict": defaultdict, "deque": deque,
+        "namedtuple": namedtuple, "x": x, "y": y, "t": lib.tensor, "math": math,
+        "set_and_get": set_and_get,
         "MINE": lib is tenon, "FLOATS": [getattr(lib, n) for n in floats.split()],
         "INTS": [getattr(lib, n) for n in ints.split()],
         "KINDS": [lib.ones(1, dtype=getattr(lib, n)) for n in kinds.split()],
@@ -115,14 +172,15 @@ def plain(value: Any) -> Any:
 
 def answer(lib: Any, text: str) -> Any:
     """What the text gives, or the name of what it raises."""
-    for module in ("nn", "sparse", "linalg", "utils._pytree", "distributions.utils", "masked"):
+    rooms = "nn sparse linalg fft special masked utils._pytree distributions.utils optim.swa_utils"
+    for module in rooms.split():
         importlib.import_module(f"{lib.__name__}.{module}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             return plain(eval(text, names(lib)))
         except Exception as err:
-            return f"{type(err).__name__} raised"
+            return f"{type(err).__name__.lstrip('_')} raised"
 
 
 def label(room: str, text: str) -> str:

@@ -249,8 +249,19 @@ PyObject *tnp_ipow(PyObject *a, PyObject *b, PyObject *mod) {
 
 PyObject *tnp_neg(PyObject *a) { return call1(&ops[NEG], a); }
 PyObject *tnp_abs(PyObject *a) { return call1(&ops[ABS], a); }
-PyObject *tnp_invert(PyObject *a) { return call1(&ops[INVERT], a); }
+PyObject *tnp_invert(PyObject *a) {
+    PyObject *r = call1(&ops[INVERT], a);
+    if (!r && PyErr_ExceptionMatches(PyExc_NotImplementedError))
+        PyErr_SetString(
+            PyExc_TypeError,
+            "~ (operator.invert) is only implemented on integer and Boolean-type tensors");
+    return r;
+}
 PyObject *tnp_pos(PyObject *a) {
+    if (tn_tensor_dtype(tnp_of(a)) == TN_BOOL) {
+        PyErr_SetString(PyExc_RuntimeError, "The `+` operator, on a bool tensor is not supported.");
+        return NULL;
+    }
     Py_INCREF(a);
     return a;
 }

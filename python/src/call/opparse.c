@@ -129,7 +129,8 @@ static int to_ints(const tn_field *field, PyObject *const *items, PyObject *seq,
     }
     if (field->fixed && n == 1)
         for (; n < field->fixed; n++) v[n] = v[0];
-    bool may_be_empty = field->deflt && (field->deflt[0] == '(' || field->deflt[0] == '[');
+    bool may_be_empty = (field->flags & TNI_FIELD_OPTIONAL) ||
+                        (field->deflt && (field->deflt[0] == '(' || field->deflt[0] == '['));
     if ((field->fixed > 1 && n != field->fixed) ||
         (field->fixed && n == 0 && !may_be_empty)) { /* int[1]: an int or any list */
         why->kind = TNP_BAD_LENGTH;
@@ -142,7 +143,7 @@ static int to_ints(const tn_field *field, PyObject *const *items, PyObject *seq,
 
 static int to_int_list(const tn_field *field, PyObject *value, tnp_frame *f, tnp_mismatch *why) {
     bool empty = (PyTuple_Check(value) || PyList_Check(value)) && PyObject_Size(value) == 0;
-    if (empty && field->fixed && (field->flags & TNI_FIELD_OPTIONAL)) value = Py_None;
+    if (empty && field->fixed > 1 && (field->flags & TNI_FIELD_OPTIONAL)) value = Py_None;
     if (PyTuple_Check(value)) return to_ints(field, NULL, value, PyTuple_Size(value), f, why);
     if (PyList_Check(value)) return to_ints(field, NULL, value, PyList_Size(value), f, why);
     if (value == Py_None && (field->kind == TN_F_DIMS || (field->flags & TNI_FIELD_OPTIONAL))) {

@@ -1,6 +1,8 @@
 /* factory.c: tensors out of Python data: tensor(), as_tensor(), asarray(), from_numpy(), frombuffer().
  *
  * Nested sequences are walked twice: once for shape and dtype, once to store. */
+#include <math.h>
+
 #include "binding_priv.h"
 
 /* ---- Nested sequences --------------------------------------------------------------------------*/
@@ -163,7 +165,7 @@ static bool overflow(int32_t dtype) {
 static bool store_int(int32_t dtype, int64_t v, char *p) {
     static const struct {
         int64_t lo, hi;
-    } range[] = {[TN_U8] = {0, UINT8_MAX},
+    } range[] = {[TN_U8] = {-UINT8_MAX, UINT8_MAX},
                  [TN_I8] = {INT8_MIN, INT8_MAX},
                  [TN_I16] = {INT16_MIN, INT16_MAX},
                  [TN_I32] = {INT32_MIN, INT32_MAX},
@@ -189,13 +191,16 @@ static bool store(int32_t dtype, const tn_scalar *s, char *p) {
         PyErr_SetString(PyExc_TypeError, "must be real number, not complex");
         return false;
     }
+    bool strange = !(fabs(d[0]) <= 0x1p63) || (dtype == TN_U8 && d[0] < 0.0);
     switch (dtype) {
     case TN_BOOL: *p = s->kind >= TN_CAT_FLOAT ? s->re != 0.0 || s->im != 0.0 : s->i != 0; break;
     case TN_F32: memcpy(p, f, sizeof f[0]); break;
     case TN_F64: memcpy(p, d, sizeof d[0]); break;
     case TN_C64: memcpy(p, f, sizeof f); break;
     case TN_C128: memcpy(p, d, sizeof d); break;
-    default: return store_int(dtype, s->i, p);
+    default:
+        if (s->kind == TN_CAT_FLOAT && strange) return overflow(dtype);
+        return store_int(dtype, s->i, p);
     }
     return true;
 }

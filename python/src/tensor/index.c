@@ -459,7 +459,7 @@ static bool assign(plan *p, PyObject *value) {
     tn_tensor *v = value_tensor(p->t, value);
     if (!v) return false;
     if (!p->nadv) return write_tensor(p->t, v);
-    if (tn_tensor_dtype(v) != tn_tensor_dtype(p->t) && (number || tn_tensor_ndim(v) == 0)) {
+    if (number && tn_tensor_dtype(v) != tn_tensor_dtype(p->t)) {
         tn_tensor *same = tnp_to(v, tn_tensor_dtype(p->t), NULL, false, TN_FORMAT_PRESERVE);
         tn_tensor_unref(&v);
         v = same;

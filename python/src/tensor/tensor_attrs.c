@@ -79,6 +79,7 @@ ATTR(get_priority) {
 
 ATTR(get_mT) {
     (void)unused;
+    if (tn_tensor_ndim(tnp_of(self)) == 0) return Py_NewRef(self);
     if (tn_tensor_ndim(tnp_of(self)) < 2)
         return PyErr_Format(PyExc_RuntimeError,
                             "tensor.mT is only supported on matrices or batches of matrices. Got "

@@ -292,6 +292,16 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: builtins.int = 0)
     (tensor([0, 1, 2]), tensor([3, 4]))
     """
     if isinstance(indices_or_sections, Tensor):
+        if indices_or_sections.dtype is not _C.int64:
+            raise RuntimeError(
+                "tensor_split expected tensor_indices_or_sections to have dtype of long, "
+                f"but got {indices_or_sections.dtype}"
+            )
+        if indices_or_sections.ndim > 1:
+            raise RuntimeError(
+                "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or "
+                f"one-dimensional tensor, but got a tensor with {indices_or_sections.ndim} dims"
+            )
         indices_or_sections = indices_or_sections.tolist()
     return _C._ops.tensor_split(input, indices_or_sections, dim)
 
@@ -387,6 +397,11 @@ def histogram(
     if isinstance(bins, Tensor):
         edges = bins
     else:
+        if range is not None and len(range) != 2:
+            raise RuntimeError(
+                "torch.histogramdd: for a 1-dimensional histogram range should have 2 elements, "
+                f"but got {len(range)}"
+            )
         low, high = (None, None) if range is None else range
         edges = _C._ops._histogram_edges(input, bins, low, high)
     hist = _C._ops._histogram(input, edges, weight, density)

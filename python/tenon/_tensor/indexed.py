@@ -148,10 +148,15 @@ def isin(
 
 
 def _found(elements: Any, test_elements: Any, invert: builtins.bool) -> Tensor:
+    if not isinstance(elements, Tensor) and not isinstance(test_elements, Tensor):
+        raise TypeError("isin(): one of elements and test_elements must be a Tensor")
     if not isinstance(elements, Tensor):
         elements = _C.tensor(elements)
     if not isinstance(test_elements, Tensor):
         test_elements = _C.tensor(test_elements, device=elements.device)
+    for given in (elements, test_elements):
+        if given.dtype is _C.bool or given.is_complex():
+            raise RuntimeError(f"Unsupported input type encountered for isin(): {given.dtype}")
     dtype = _C.promote_types(elements.dtype, test_elements.dtype)
     table = test_elements.reshape(-1).to(dtype).sort()[0]
     elements = elements.to(dtype)
@@ -169,7 +174,12 @@ def block_diag(*tensors: Tensor) -> Tensor:
     tensor([[1., 0., 0.],
             [0., 1., 1.]])
     """
-    blocks = [_ops.atleast_2d(t) for t in tensors]
+    for i, t in enumerate(tensors):
+        if t.ndim > 2:
+            raise RuntimeError(
+                f"block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has {t.ndim}"
+            )
+    blocks = [_ops.atleast_2d(t) for t in tensors or [_ops.empty(0)]]
     rows, columns = sum(b.shape[0] for b in blocks), sum(b.shape[1] for b in blocks)
     dtype = blocks[0].dtype
     for b in blocks[1:]:

@@ -45,6 +45,8 @@ def histogramdd(
     coordinates; bins: numbers of bins, or edges, by coordinate."""
     if input.dim() < 2:
         raise RuntimeError("histogramdd(): input tensor should have at least 2 dimensions")
+    if not input.is_floating_point():
+        raise NotImplementedError(f'"histogramdd" not implemented for {input.dtype}')
     points = input.reshape(-1, input.shape[-1])
     edges = _edges(points, bins, range)
     shape = [e.numel() - 1 for e in edges]
