@@ -4,8 +4,10 @@
 // its exchanges, one after the other, and a message between two ranks has one that waits for it: what
 // waits in one group never keeps another from going on.
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <condition_variable>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <deque>
@@ -28,6 +30,7 @@
 #include <gloo/rendezvous/file_store.h>
 #include <gloo/rendezvous/prefix_store.h>
 #include <gloo/transport/tcp/device.h>
+#include <pthread.h>
 
 #include <tenon/dtype.h>
 #include <tenon/engine.h>
@@ -97,6 +100,32 @@ template <typename F> tn_status guarded(char *why, F fn) {
     }
     return TN_E_IO;
 }
+
+// Gloo writes to sockets as they come: to that of a rank which has died it is a SIGPIPE, whose usual
+// meaning is the end of the process. While this lives, the thread's are kept back, and gone at its end;
+// threads that are made meanwhile never take one.
+class NoPipeSignal {
+    sigset_t pipe, before;
+    bool waited; // before this began: it is another's
+
+  public:
+    NoPipeSignal() {
+        sigset_t pending;
+        sigemptyset(&pipe);
+        sigaddset(&pipe, SIGPIPE);
+        sigemptyset(&pending);
+        sigpending(&pending);
+        waited = sigismember(&pending, SIGPIPE) == 1;
+        pthread_sigmask(SIG_BLOCK, &pipe, &before);
+    }
+    ~NoPipeSignal() {
+        const timespec now = {0, 0};
+        while (!waited && sigtimedwait(&pipe, nullptr, &now) < 0 && errno == EINTR) continue;
+        pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    }
+    NoPipeSignal(const NoPipeSignal &) = delete;
+    NoPipeSignal &operator=(const NoPipeSignal &) = delete;
+};
 
 // ---- Types and reductions ----
 
@@ -178,6 +207,7 @@ Group *join(std::shared_ptr<Meeting> meeting, const std::string &name, int rank,
 }
 
 tn_status open_world(const tn_engine_place *place, void **ret_group, char *why) {
+    NoPipeSignal quiet;
     return guarded(why, [&] {
         auto meeting = std::make_shared<Meeting>();
         gloo::transport::tcp::attr where;
@@ -194,6 +224,7 @@ tn_status open_world(const tn_engine_place *place, void **ret_group, char *why) 
 tn_status part(void *group, const int32_t *ranks, int32_t n, uint32_t id, int64_t timeout_ms,
                void **ret_group, char *why) {
     auto *g = static_cast<Group *>(group);
+    NoPipeSignal quiet;
     return guarded(why, [&] {
         int rank = 0;
         for (int32_t i = 0; i < n; i++)
@@ -203,7 +234,10 @@ tn_status part(void *group, const int32_t *ranks, int32_t n, uint32_t id, int64_
     });
 }
 
-void close_group(void *group) { delete static_cast<Group *>(group); }
+void close_group(void *group) {
+    NoPipeSignal quiet;
+    delete static_cast<Group *>(group);
+}
 
 // Other ranks notice that this one's connections have ended.
 void abort_group(void *group, int32_t code) {
@@ -306,6 +340,7 @@ void start_message(Group *g, const std::shared_ptr<Exchange> &e) {
     bool sends = x->kind == TN_EXCHANGE_SEND;
     void *data = sends ? const_cast<void *>(x->in) : x->out;
     size_t bytes = static_cast<size_t>(x->count) * bytes_of(x->dtype);
+    NoPipeSignal quiet;
     e->buffer = g->context->createUnboundBuffer(data, bytes);
     if (sends)
         e->buffer->send(x->peer, slot_of(x->tag));
@@ -351,7 +386,10 @@ void start_exchange(Group *g, const std::shared_ptr<Exchange> &e) {
         x.in_counts = e->counts.data();
         x.out_counts = e->counts.data() + ranks;
     }
-    if (!g->thread.joinable()) g->thread = std::thread(attend, g);
+    if (!g->thread.joinable()) {
+        NoPipeSignal quiet;
+        g->thread = std::thread(attend, g);
+    }
     {
         std::lock_guard<std::mutex> held(g->lock);
         g->queue.push_back(e);

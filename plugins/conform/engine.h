@@ -42,7 +42,7 @@ const char *cf_exchange_text(const tn_exchange *x);
 typedef struct cf_engine_check {
     const char *name;
     void (*run)(cf_rank *r);
-    int32_t mortal; /* > 0: in processes of its own, as many of which may be killed */
+    int32_t mortal; /* > 0: in processes of its own; so many, the last ones, may be killed */
 } cf_engine_check;
 /* Until a NULL name: results, then what goes through core. */
 extern const cf_engine_check cf_engine_results[], cf_engine_faults[];

@@ -165,7 +165,7 @@ typedef struct parent {
     const cf_engine_options *o;
     child ranks[CF_RANKS];
     int from;
-    int32_t mortal, killed;
+    int32_t mortal;
     int32_t passed, failed; /* checks, of all processes */
     int64_t cases;
     char seen[32][32], bad[32][32]; /* names of checks that were begun, and that have failed */
@@ -253,6 +253,11 @@ static bool hear(parent *p, double patience) {
     return n > 0;
 }
 
+/* The last ranks of a check are those that may be killed, and only so: another signal is a crash. */
+static bool may_die(const parent *p, int32_t rank, int number) {
+    return number == SIGKILL && rank >= p->o->size - p->mortal;
+}
+
 static void bury(parent *p, int32_t rank, bool hangs) {
     child *c = &p->ranks[rank];
     char text[128] = "";
@@ -260,7 +265,7 @@ static void bury(parent *p, int32_t rank, bool hangs) {
     if (hangs) kill(c->pid, SIGKILL);
     while (waitpid(c->pid, &status, 0) < 0 && errno == EINTR) continue;
     bool killed = WIFSIGNALED(status);
-    if (killed && !hangs && p->killed++ < p->mortal) return;
+    if (killed && !hangs && may_die(p, rank, WTERMSIG(status))) return;
     if (hangs && killed)
         snprintf(text, sizeof text, "hangs");
     else if (killed)
@@ -286,7 +291,6 @@ static bool run_set(parent *p, const char *only, int32_t mortal) {
     if (!mkdtemp(folder) || pipe2(ends, O_CLOEXEC) != 0) return false;
     p->from = ends[0];
     p->mortal = mortal;
-    p->killed = 0;
     int32_t n = 0;
     while (n < p->o->size && spawn(p, n, folder, only, ends[1])) n++;
     close(ends[1]);

@@ -75,7 +75,7 @@ const char *cf_signal_name(int number) {
         const char *name;
     } names[] = {{SIGSEGV, "SIGSEGV"}, {SIGABRT, "SIGABRT"}, {SIGBUS, "SIGBUS"},
                  {SIGFPE, "SIGFPE"},   {SIGILL, "SIGILL"},   {SIGKILL, "SIGKILL"},
-                 {SIGTRAP, "SIGTRAP"}};
+                 {SIGTRAP, "SIGTRAP"}, {SIGPIPE, "SIGPIPE"}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (names[i].number == number) return names[i].name;
     return strsignal(number);

@@ -2,6 +2,7 @@
 ENGINE FAULT."""
 
 import os
+import signal
 import sys
 import time
 from datetime import timedelta
@@ -50,6 +51,20 @@ def die_while_sending() -> None:
         needs(text, "recv(6 x float32) from rank 1", "rank 1 (process", "has ended")
 
 
+def pipe() -> None:
+    """No thread of the engine ends the process where a rank's socket has gone."""
+    value = torch.ones(1000)
+    dist.all_reduce(value)
+    dist.send(value, 1) if RANK == 0 else dist.recv(value, 0)
+    threads = {int(name) for name in os.listdir("/proc/self/task")} - {os.getpid()}
+    assert len(threads) >= 2, threads
+    for thread in threads:
+        with open(f"/proc/self/task/{thread}/status", encoding="ascii") as lines:
+            blocked = next(int(line.split()[1], 16) for line in lines if "SigBlk" in line)
+        assert blocked >> (signal.SIGPIPE - 1) & 1, thread
+    assert signal.SIGPIPE not in signal.pthread_sigmask(signal.SIG_BLOCK, [])  # the caller's
+
+
 def hang() -> None:
     dist.barrier()
     if RANK == LAST:
@@ -80,7 +95,7 @@ def differ() -> None:
 
 globals()[fault]()
 print("ok", flush=True)
-if fault in ("differ",):
+if fault in ("differ", "pipe"):
     dist.destroy_process_group()
 else:
     os._exit(0)  # the group is lost
