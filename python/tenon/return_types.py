@@ -12,11 +12,12 @@ from tenon._C import Tensor
 from tenon._tensor.print import named_result_repr, package_name
 
 
-def add_type(made: type) -> None:
-    """Takes the type of an operator's results, which the extension has made."""
+def add_type(made: type) -> type:
+    """Takes the type of an operator's results, which the extension has made; gives the one to use,
+    which is the first of that name."""
     made.__repr__ = named_result_repr
     made.__module__ = f"{package_name()}.return_types"
-    globals()[made.__name__] = made
+    return globals().setdefault(made.__name__, made)
 
 
 def __getattr__(name: str) -> Any:

@@ -6,6 +6,8 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 
@@ -49,6 +51,30 @@ def test_results_are_named_by_their_operator_and_travel(make, name, fields):
     for again in (pickle.loads(pickle.dumps(result)), copy.deepcopy(result)):
         assert type(again) is kind
         assert all(getattr(again, f).equal(getattr(result, f)) for f in fields)
+
+
+def test_threads_that_call_first_get_one_type_of_results(tmp_path):
+    """Both are in the middle of making it: the second waits in the hook of the first."""
+    program = """
+import pickle, threading
+import tenon as tn
+from tenon import return_types
+add, both = return_types.add_type, threading.Barrier(2, timeout=20)
+def meet(made):
+    both.wait()
+    return add(made)
+return_types.add_type = meet
+found = []
+threads = [threading.Thread(target=lambda: found.append(tn.ones(3).sort())) for _ in range(2)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+kinds = {type(r) for r in [*found, tn.ones(2).sort(), pickle.loads(pickle.dumps(found[0]))]}
+print(kinds == {return_types.sort})
+"""
+    path = tmp_path / "first.py"
+    path.write_text(program)
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "True\n", done.stderr
 
 
 def test_a_type_of_results_is_found_before_its_operator_was_called(tmp_path):

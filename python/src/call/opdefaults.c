@@ -96,10 +96,12 @@ static bool fill_default(const tn_field *f, unsigned char *image, int64_t **ints
     return ok;
 }
 
-/* Results with names get a tuple type with these names, as in values, indices = t.max(0). */
+/* Results with names get a tuple type with these names, as in values, indices = t.max(0). Python
+ * code runs here, so another thread may be here too: both get the type that the module kept. */
 static bool make_result(tnp_overload *o) {
     const tn_op_meta *m = &o->meta;
-    if (m->nout < 2 || strcmp(m->fields[m->out_field[0]].name, "y") == 0 || o->op_name[0] == '_')
+    if (o->result || m->nout < 2 || strcmp(m->fields[m->out_field[0]].name, "y") == 0 ||
+        o->op_name[0] == '_')
         return true;
     const char *first = m->fields[m->out_field[0]].name, *second = m->fields[m->out_field[1]].name;
     if (strcmp(second, "indices") != 0 && strcmp(first, "min") != 0 &&
@@ -114,11 +116,15 @@ static bool make_result(tnp_overload *o) {
     memcpy(name + sizeof module - 1, o->op_name, strlen(o->op_name) + 1);
     for (int32_t i = 0; i < m->nout; i++) fields[i].name = m->fields[m->out_field[i]].name;
     PyStructSequence_Desc desc = {name, NULL, fields, m->nout};
-    o->result = PyStructSequence_NewType(&desc);
-    PyObject *add = o->result ? tnp_helper("return_types", "add_type") : NULL;
-    PyObject *none = add ? PyObject_CallFunction(add, "O", o->result) : NULL;
-    Py_XDECREF(none);
-    return none != NULL;
+    PyTypeObject *made = PyStructSequence_NewType(&desc);
+    PyObject *add = made ? tnp_helper("return_types", "add_type") : NULL;
+    PyObject *kept = add ? PyObject_CallFunction(add, "O", made) : NULL;
+    Py_XDECREF((PyObject *)made);
+    if (kept && !o->result)
+        o->result = (PyTypeObject *)kept;
+    else
+        Py_XDECREF(kept);
+    return kept != NULL;
 }
 
 /* Functions whose tensors may be listed without a tuple: einsum("ij,jk", a, b). */
@@ -147,6 +153,8 @@ static int32_t spread_param(const tnp_overload *o, bool method) {
 bool tnp_overload_prepare(tnp_overload *o) {
     const tn_op_meta *m = &o->meta;
     size_t nints = 0;
+    if (!make_result(o)) return false;
+    if (o->ready) return true; /* by another thread, meanwhile */
     for (int32_t i = 0; i < m->nfields; i++) nints += count_ints(&m->fields[i]);
     o->image = PyMem_Calloc(1, (size_t)m->args_bytes);
     o->image_ints = PyMem_Calloc(nints + 1, sizeof *o->image_ints);
@@ -172,7 +180,6 @@ bool tnp_overload_prepare(tnp_overload *o) {
         o->nparams++;
     }
     for (int method = 0; method < 2; method++) o->spread[method] = spread_param(o, method != 0);
-    if (!make_result(o)) return false;
     o->ready = true;
     return true;
 }
