@@ -238,7 +238,11 @@ static void put_field(printer *w, const tni_pnode *n, int32_t i) {
         else
             put_none(w);
         break;
-    default: put_none(w); /* a generator */
+    default: /* a generator */
+        if (!*(tn_generator *const *)at)
+            put_none(w);
+        else
+            tni_sink_text(&w->s, is_json(w) ? "{\"generator\": true}" : "generator");
     }
 }
 

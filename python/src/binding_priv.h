@@ -151,6 +151,8 @@ bool tnp_size_init(PyObject *module);
 bool tnp_generator_init(PyObject *module);
 bool tnp_memory_init(PyObject *module);
 bool tnp_program_init(PyObject *module);
+/* Somebody asks for what guards of a compiled function do not compare. -1: exception. */
+int tnp_program_look(const char *what);
 bool tnp_quick_init(PyObject *module);
 
 /* ---- convert.c ---------------------------------------------------------------------------------*/

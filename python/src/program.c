@@ -60,6 +60,17 @@ static PyObject *is_recording(PyObject *unused, PyObject *none) {
     return PyBool_FromLong(tn_program_is_recording());
 }
 
+int tnp_program_look(const char *what) {
+    if (TNP_LIKELY(!tn_program_is_recording())) return 0;
+    PyObject *module = PyImport_ImportModule("tenon._program.foreign");
+    PyObject *text = module ? PyUnicode_FromFormat("a look at %s", what) : NULL;
+    PyObject *done = text ? PyObject_CallMethod(module, "give_up", "O", text) : NULL;
+    Py_XDECREF(done);
+    Py_XDECREF(text);
+    Py_XDECREF(module);
+    return done ? 0 : -1;
+}
+
 static PyObject *add_input(PyObject *unused, PyObject *args) {
     tn_program *p;
     PyObject *t;

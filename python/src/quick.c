@@ -14,7 +14,7 @@ enum { MAX_ARGUMENTS = 24, MAX_OUTPUTS = 16, MAX_DIMS = 8, MAX_SIZES = 8, MAX_DE
 typedef struct fact {
     uint64_t word;
     int32_t ndim;
-    bool leaf;
+    bool leaf, named;      /* named: it has attributes of the program's own */
     int64_t dim[MAX_DIMS]; /* -1 - i: the free size i */
     int64_t stride[MAX_DIMS];
 } fact;
@@ -52,7 +52,7 @@ typedef struct quick {
     bool acts; /* a second run would change something again */
     int32_t npositional, nnamed;
     int32_t narguments, nchecks, nheld;
-    tn_tensor **held; /* weights of the program */
+    tn_tensor **held; /* weights of the program, and other tensors that guards compare */
     argument *arguments;
     check *checks;
 } quick;
@@ -115,11 +115,17 @@ static void quick_dealloc(PyObject *self) {
 
 /* ---- Making ------------------------------------------------------------------------------------*/
 
+static bool has_attributes(tn_tensor *t) {
+    PyObject *dict = tnp_host(t)->dict;
+    return dict && PyDict_Size(dict) > 0;
+}
+
 static bool note_fact(fact *f, PyObject *o, PyObject *shape) {
     const tn_view *v = tn_tensor_view(tnp_of(o));
     f->word = v->word & looked_at;
     f->ndim = v->ndim;
     f->leaf = tn_is_leaf(tnp_of(o));
+    f->named = has_attributes(tnp_of(o));
     if (v->ndim > MAX_DIMS || PyTuple_Size(shape) != v->ndim) return false;
     for (int32_t d = 0; d < v->ndim; d++) {
         f->dim[d] = PyLong_AsLongLong(PyTuple_GetItem(shape, d));
@@ -170,14 +176,23 @@ static bool take_check(check *c, PyObject *row) {
     return c->fact && tnp_is_tensor(of) && note_fact(c->fact, of, key);
 }
 
+/* Called when the checks are there. */
 static bool take_held(quick *q) {
     tn_program_slot slot;
-    int32_t n = 0;
-    while (tn_program_weight_at(q->program, n, &slot, NULL) == TN_OK) n++;
+    int32_t n = q->nchecks;
+    while (tn_program_weight_at(q->program, n - q->nchecks, &slot, NULL) == TN_OK) n++;
     q->held = PyMem_Calloc((size_t)n + 1, sizeof *q->held);
     if (!q->held) return PyErr_NoMemory() != NULL;
     while (tn_program_weight_at(q->program, q->nheld, &slot, &q->held[q->nheld]) == TN_OK)
         q->nheld++;
+    for (int32_t i = 0, weights = q->nheld; i < q->nchecks; i++) {
+        if (q->checks[i].kind != CHECK_TENSOR) continue;
+        tn_tensor *t = tnp_of(q->checks[i].of);
+        bool known = false;
+        for (int32_t k = 0; k < weights && !known; k++)
+            known = tn_tensor_same_storage(t, q->held[k]);
+        if (!known) q->held[q->nheld++] = tn_tensor_ref(t);
+    }
     return true;
 }
 
@@ -217,8 +232,8 @@ static PyObject *make(PyObject *unused, PyObject *args) {
     q->npositional = positional;
     q->nnamed = named;
     bool fits = tn_program_outputs(p) <= MAX_OUTPUTS && q->modes >= 0 &&
-                (build != Py_None || tn_program_outputs(p) == 1) && take_held(q) &&
-                take_rows(q, arguments, checks);
+                (build != Py_None || tn_program_outputs(p) == 1) &&
+                take_rows(q, arguments, checks) && take_held(q);
     PyObject_GC_Track((PyObject *)q);
     if (fits) return (PyObject *)q;
     Py_DECREF((PyObject *)q);
@@ -230,7 +245,8 @@ static PyObject *make(PyObject *unused, PyObject *args) {
 
 static bool is_like(const fact *f, tn_tensor *t, int64_t *sizes) {
     const tn_view *v = tn_tensor_view(t);
-    if ((v->word & looked_at) != f->word || v->ndim != f->ndim) return false;
+    if ((v->word & looked_at) != f->word || v->ndim != f->ndim || has_attributes(t) != f->named)
+        return false;
     for (int32_t d = 0; d < v->ndim; d++) {
         int64_t wanted = f->dim[d], has = v->shape[d];
         if (wanted < 0) {
@@ -419,6 +435,12 @@ static PyObject *is_seen(PyObject *unused, PyObject *none) {
     return PyBool_FromLong(modes() < 0);
 }
 
+static PyObject *attributes(PyObject *unused, PyObject *o) {
+    (void)unused;
+    PyObject *dict = tnp_is_tensor(o) ? tnp_host(tnp_of(o))->dict : NULL;
+    return Py_NewRef(dict ? dict : Py_None);
+}
+
 static PyObject *stop(PyObject *unused, PyObject *on) {
     (void)unused;
     stopped = PyObject_IsTrue(on) == 1;
@@ -429,6 +451,7 @@ static PyMethodDef functions[] = {
     {"_quick", make, METH_VARARGS,
      "(program, arguments, (positional, named), checks, build, acts); None: impossible."},
     {"_quick_call", TNP_CFUNC(call), METH_FASTCALL, "(ways, args, kwargs), or NotImplemented."},
+    {"_quick_attributes", attributes, METH_O, "A tensor's __dict__, or None."},
     {"_quick_seen", is_seen, METH_NOARGS, "Whether something sees the thread's calls."},
     {"_quick_stop", stop, METH_O, "(on): whether this thread goes no short way."},
     {NULL, NULL, 0, NULL},

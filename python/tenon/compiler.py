@@ -203,7 +203,7 @@ def compile(
         from tenon._program.compiled import Compiled
 
         own = isinstance(backend, str)
-        call = Compiled(model, None if own else backend, fullgraph and not own, options, dynamic)
+        call = Compiled(model, None if own else backend, fullgraph, options, dynamic)
         _compiled.add(call)
     if isinstance(model, Module):
         return OptimizedModule(model, call)

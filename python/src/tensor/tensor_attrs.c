@@ -68,6 +68,7 @@ ATTR(get_false) {
 }
 ATTR(get_version) {
     (void)unused;
+    if (tnp_program_look("_version") < 0) return NULL;
     return PyLong_FromUnsignedLong(tn_tensor_version(tnp_of(self)));
 }
 ATTR(get_priority) {
@@ -164,11 +165,13 @@ ATTR(get_is_leaf) {
 }
 ATTR(get_retains_grad) {
     (void)unused;
+    if (tnp_program_look("retains_grad") < 0) return NULL;
     return PyBool_FromLong(tn_retains_grad(tnp_of(self)));
 }
 ATTR(get_grad) {
     (void)unused;
     tn_tensor *t = tnp_of(self);
+    if (tnp_program_look("grad") < 0) return NULL;
     if (TNP_UNLIKELY(!tn_is_leaf(t) && !tn_retains_grad(t) && !tn_grad_get(t)) &&
         PyErr_WarnEx(PyExc_UserWarning,
                      "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. "
@@ -197,6 +200,7 @@ ATTR(get_grad_fn) {
     (void)unused;
     tn_node *node = NULL;
     int64_t nr;
+    if (tnp_program_look("grad_fn") < 0) return NULL;
     if (tnp_check(tn_grad_fn(tnp_of(self), &node, &nr)) < 0) return NULL;
     if (!node) Py_RETURN_NONE;
     tnp_track(self); /* hooks and metadata of the node may refer to the tensor */
@@ -206,11 +210,13 @@ ATTR(get_output_nr) {
     (void)unused;
     tn_node *node = NULL;
     int64_t nr = 0;
+    if (tnp_program_look("output_nr") < 0) return NULL;
     if (tnp_check(tn_grad_fn(tnp_of(self), &node, &nr)) < 0) return NULL;
     return PyLong_FromLongLong(node ? nr : 0);
 }
 ATTR(get_base) {
     (void)unused;
+    if (tnp_program_look("_base") < 0) return NULL;
     return tnp_wrap_opt(tn_tensor_ref(tn_view_base(tnp_of(self))));
 }
 ATTR(get_is_inference) {

@@ -12,6 +12,7 @@ import tenon
 from tenon import _C, fx
 from tenon._program import Program
 from tenon._program.foreign import Call
+from tenon._program.guards import Unfit
 from tenon._tensor import aten
 
 _FORMS = {"max_dim": "max", "min_dim": "min"}  # operators whose name here is a form's there
@@ -37,13 +38,13 @@ def call_in_modes(
 
 
 def value(data: Any, special: Callable[[str, dict[str, Any]], Any]) -> Any:
-    """An argument of a node as Python has it; special(kind, data) for tensors and sizes."""
+    """An argument of a node as Python has it; special(kind, data) for tensors, sizes, generators."""
     if isinstance(data, list):
         return [value(d, special) for d in data]
     if not isinstance(data, dict):
         return data
     kind = next(iter(data))
-    if kind in ("v", "s"):
+    if kind in ("v", "s", "generator"):
         return special(kind, data)
     if kind == "dtype":
         return getattr(tenon, data["dtype"])
@@ -103,6 +104,8 @@ class _Builder:
 
     def argument(self, data: Any) -> Any:
         def special(kind: str, data: dict[str, Any]) -> Any:
+            if kind == "generator":
+                raise Unfit("random numbers from a generator of the program's own")
             return self.nodes[data["v"]] if kind == "v" else self.size(data)
 
         return value(data, special)

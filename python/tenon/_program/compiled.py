@@ -42,7 +42,7 @@ class Entry:
     steps: Any
     acts: bool
     sized: bool
-    held: dict[int, int]  # memory of a weight: which
+    held: dict[int, int]  # memory of a weight, or of another tensor that guards compare: which
     inside: list[int]  # what `shared` said of the first call
     way: Any = None  # the short one (python/src/quick.c)
     missed: int = 0  # calls that it did not serve
@@ -66,7 +66,7 @@ class Entry:
         return True
 
     def shared(self, places: Sequence[int]) -> list[int]:
-        """For each input the weight in whose memory it lies, or -1."""
+        """For each input the tensor of these in whose memory it lies, or -1."""
         return [self.held.get(p, -1) if p else -1 for p in places]
 
 
@@ -169,8 +169,10 @@ class Compiled:
         self._refuse(reason)
         return self.fn(*args, **kwargs)
 
-    def _refuse(self, reason: str) -> None:
-        if self.fullgraph:
+    def _refuse(self, reason: str, ends: bool = False) -> None:
+        """Notes why there is no graph. fullgraph=True is an error where one ends, with a backend
+        of the program's own wherever Python has to run."""
+        if self.fullgraph and (ends or self.backend is not None):
             from tenon._torch._dynamo.exc import Unsupported
 
             raise Unsupported(f"fullgraph=True, and the function is no graph: {reason}")
@@ -249,6 +251,7 @@ class Compiled:
             with watch:
                 kept.append(self.fn(*args, **kwargs))
             foreign.state.calls = None
+            watch.check()
             if watch.reason is not None:
                 return None, watch.reason, watch, kept[0]
             layout, flat = Layout.of(kept[0], "results")
@@ -272,7 +275,7 @@ class Compiled:
         cuts = [lk[2] or "an unknown place" for lk in rec.looks] + [s.where for _, s in sizes]
         cuts += [c.where for c in rec.calls if c.fn is None]
         for where in cuts:
-            self._refuse(f"the graph ends at {where}")
+            self._refuse(f"the graph ends at {where}", ends=True)
         ends = [lk[0] for lk in rec.looks] + [at for at, _ in sizes]
         why = rec.acts_before(max(ends)) if ends else None
         if why is not None:
@@ -334,8 +337,11 @@ class Compiled:
             call.static, shapes, call.own,
             watch.values(), guards.of_names(watch.values()), rec.program, weights,
             data["inputs"][: len(call.tensors)], steps, parts.acts(rec.program) or bool(rec.calls),
-            watch.sized, {guards.memory(t): i for i, t in weights.items()}, [],
+            watch.sized, {}, [],
         )  # fmt: skip
+        seen = [*weights.values(), *guards.tensors_in([call.own, entry.globals])]
+        for t in seen:
+            entry.held.setdefault(guards.memory(t), len(entry.held))
         entry.inside = entry.shared(call.places)
         self.entries.append(entry)
         return entry

@@ -13,6 +13,7 @@ from pathlib import PurePath
 from typing import Any
 
 import tenon
+from tenon import _C
 from tenon._tape import call_modes
 from tenon.nn import Module
 
@@ -90,9 +91,12 @@ class Walk:
         if isinstance(value, (float, complex)):
             return type(value), repr(value)  # tells 0.0 from -0.0, and knows nan
         if isinstance(value, tenon.Tensor):
-            if self._enter(value):
+            own = _C._quick_attributes(value)
+            first = self._enter(value)
+            if first:
                 self.rows.append((TENSOR, value, tuple(value.shape), None))
-            return Same(value), value.dtype, tuple(value.shape), value.requires_grad
+            held = self._dict(own) if own and first else None
+            return Same(value), value.dtype, tuple(value.shape), value.requires_grad, held
         if isinstance(value, _FIXED) or type(value) is object or not self._enter(value):
             return Same(value)
         return self._inside(value)
@@ -255,7 +259,15 @@ def of_modes(tensors: Sequence[Any]) -> Any:
 def of_tensor(t: Any) -> Any:
     """All that is known of an input but its sizes."""
     order = None if t.is_contiguous() else t.stride()
-    return type(t), t.dtype, t.ndim, order, t.device, t.requires_grad, t.is_leaf
+    own = attributes(t)
+    held = token(own) if own else None
+    return type(t), t.dtype, t.ndim, order, t.device, t.requires_grad, t.is_leaf, held
+
+
+def attributes(t: Any) -> dict[str, Any]:
+    """Those that the program has given a tensor; marks of its sizes are none."""
+    own = _C._quick_attributes(t) or {}
+    return {k: v for k, v in own.items() if not k.startswith("_dynamo")}
 
 
 def memory(t: Any) -> int:

@@ -66,7 +66,7 @@ class _Rows:
 
     def add(self, key: Any, value: Any) -> None:
         if isinstance(value, tenon.Tensor):
-            self.fits = self.fits and guards.memory(value) != 0
+            self.fits = self.fits and guards.memory(value) != 0 and not guards.attributes(value)
             self.order.append(self.at[id(value)])
             shape = tuple(
                 -1 - self.sizes.setdefault(s, len(self.sizes)) if isinstance(s, str) else s

@@ -24,7 +24,7 @@ from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 import tenon
-from tenon._program.guards import OURS
+from tenon._program.guards import OURS, Unfit, token
 
 PACKAGE = str(Path(tenon.__file__).parent)
 _MOST = 20000  # operators of a call: while it is recorded, all their results are kept
@@ -35,9 +35,9 @@ _ASIDE = ("<frozen importlib", linecache.__file__, traceback.__file__)
 _PURE = {
     getattr(builtins, n)
     for n in (
-        "abs", "all", "any", "bin", "callable", "chr", "divmod", "getattr", "hasattr", "hash",
-        "id", "isinstance", "issubclass", "iter", "len", "max", "min", "ord", "pow", "repr",
-        "round", "sorted", "sum",
+        "abs", "all", "any", "bin", "callable", "chr", "divmod", "getattr", "hasattr",
+        "isinstance", "issubclass", "iter", "len", "max", "min", "ord", "pow", "repr", "round",
+        "sorted", "sum",
     )
 } | {f for m in (math, operator) for f in vars(m).values() if callable(f)}  # fmt: skip
 _PURE -= {
@@ -47,10 +47,11 @@ _PURE -= {
 }  # fmt: skip
 _PURE_METHODS = (str, bytes, tuple, int, float, frozenset, range, type(None))
 
-# Methods of tensors that change what no operator knows of: gradients, memory, hooks.
+# Methods of tensors that change, or tell, what no operator knows of: gradients, memory, hooks.
 _HIDDEN = {
-    "backward", "data", "pin_memory", "register_hook", "register_post_accumulate_grad_hook",
-    "requires_grad_", "retain_grad", "set_", "share_memory_",
+    "_is_view", "backward", "data", "data_ptr", "is_pinned", "is_set_to", "is_shared",
+    "pin_memory", "register_hook", "register_post_accumulate_grad_hook", "requires_grad_",
+    "retain_grad", "set_", "share_memory_", "storage_offset", "untyped_storage",
 }  # fmt: skip
 # Functions of the package that keep something from call to call, or differentiate.
 _KEEPERS = {"backward", "grad", "step", "zero_grad", "clip_grad_norm_"}
@@ -88,10 +89,13 @@ _WRITES = {
 }  # fmt: skip
 
 
-# What a tensor or the thread is beside values and facts that guards compare.
+# Settings of the thread or the process that guards do not compare.
 _UNSEEN = {
-    "grad", "grad_fn", "_grad", "_version", "_backward_hooks", "get_num_threads",
-    "get_num_interop_threads", "get_rng_state", "initial_seed",
+    "are_deterministic_algorithms_enabled", "backends", "get_deterministic_debug_mode",
+    "get_float32_matmul_precision", "get_num_interop_threads", "get_num_threads", "get_rng_state",
+    "initial_seed", "is_anomaly_check_nan_enabled", "is_anomaly_enabled",
+    "is_autocast_cache_enabled", "is_deterministic_algorithms_warn_only_enabled",
+    "is_warn_always_enabled",
 }  # fmt: skip
 
 
@@ -102,8 +106,7 @@ def _line(code: CodeType, line: int | None) -> str:
 def _write_in(code: CodeType) -> str | None:
     """Why the code may change what outlives it, or look at what nobody compares; None: neither."""
     line = code.co_firstlineno
-    named = {c for c in code.co_consts if isinstance(c, str)} if "getattr" in code.co_names else ()
-    for name in _UNSEEN.intersection((*code.co_names, *named)):
+    for name in _UNSEEN.intersection(code.co_names):
         return f"a look at {name} at {_line(code, line)}"
     for step in dis.get_instructions(code):
         # From 3.13 on `starts_line` says whether, and `line_number` which.
@@ -122,6 +125,15 @@ def _depends_on_sizes(code: CodeType) -> bool:
         "JUMP_IF" in step.opname
         or step.opname in ("COMPARE_OP", "CONTAINS_OP")
         or (step.opname.startswith("BINARY") and step.argrepr.rstrip("=") in _ROUNDS)
+        for step in dis.get_instructions(code)
+    )
+
+
+@cache
+def _adds_in_place(code: CodeType) -> bool:
+    """Whether the code has `a += b` or one of its kin, which writes to a list as to a tensor."""
+    return any(
+        step.opname == "BINARY_OP" and step.argrepr.endswith("=")
         for step in dis.get_instructions(code)
     )
 
@@ -154,6 +166,8 @@ class Watch:
         self.reason: str | None = None
         self.sized = False  # the course, or a number, may depend on sizes
         self.read: dict[tuple[int, str], tuple[Any, str, Any]] = {}
+        self._found: list[tuple[Any, Any, str]] = []  # what `+=` could write to, and how it was
+        self._remembered = 0  # of the names
         self.stop: Callable[[], None] | None = None  # called when there is a reason
         self.count: Callable[[], int] | None = None  # of operators so far
         self._events = 0
@@ -260,6 +274,24 @@ class Watch:
             self.reason = _write_in(code)
             self.sized = self.sized or _depends_on_sizes(code)
         self._names(code.co_names, frame.f_globals)
+        if self.reason is None and _adds_in_place(code):
+            self._remember(frame)
+
+    def _remember(self, frame: FrameType) -> None:
+        names = list(self.read.values())[self._remembered :]
+        self._remembered = len(self.read)
+        held = [*frame.f_locals.values(), *(space[name] for space, name, _ in names)]
+        where = _line(frame.f_code, frame.f_code.co_firstlineno)
+        try:
+            self._found.append((held, token(held), where))
+        except Unfit as err:
+            self.reason = f"an operator that may write in place at {where}: {err}"
+
+    def check(self) -> None:
+        """Called when the function has returned: whether containers are as they were."""
+        for held, before, where in self._found:
+            if self.reason is None and token(held) != before:
+                self.reason = f"something older than the call is written to at {where}"
 
     def _names(self, names: tuple[str, ...], space: dict[str, Any]) -> None:
         """Which of the names are read from there; those of modules found on the way, too."""

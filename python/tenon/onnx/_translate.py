@@ -169,6 +169,8 @@ class Writer:
 
     def argument(self, data: Any) -> Any:
         def special(kind: str, data: dict[str, Any]) -> Any:
+            if kind == "generator":  # an operator of ONNX has random numbers of its own
+                return None
             return self.names[data["v"]] if kind == "v" else self.size(data)
 
         return value(data, special)
