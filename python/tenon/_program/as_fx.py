@@ -38,7 +38,7 @@ def call_in_modes(
 
 
 def value(data: Any, special: Callable[[str, dict[str, Any]], Any]) -> Any:
-    """An argument of a node as Python has it; special(kind, data) for tensors, sizes, generators."""
+    """An argument of a node as Python has it; special(kind, data): tensors, sizes, generators."""
     if isinstance(data, list):
         return [value(d, special) for d in data]
     if not isinstance(data, dict):
