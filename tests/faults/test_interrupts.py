@@ -37,8 +37,8 @@ import sys, time
 import tenon as tn
 
 {make}
-print("ready", flush=True)
 try:
+    print("ready", flush=True)
     call()
     print("finished", time.process_time(), flush=True)
 except KeyboardInterrupt:

@@ -19,7 +19,7 @@ import tenon as tn
 from tenon.utils.data import DataLoader, Dataset, IterableDataset
 
 MAIN = os.getpid()
-SECONDS = 30  # after which a test has hung; what is tested takes less than 5
+SECONDS = 100  # after which a test has hung; what is tested takes less than 5 on an idle machine
 
 
 @pytest.fixture(autouse=True)
@@ -164,13 +164,17 @@ def test_a_worker_is_killed_while_it_sends() -> None:
     for _ in range(5):
         next(data)
     data.workers.send(data._next_index())
-    time.sleep(1.5)
+    data.workers.processes[0].join()
     with pytest.raises(RuntimeError, match="killed by SIGKILL; it was to make samples 5"):
         next(data)
 
 
 def test_a_worker_hangs() -> None:
-    text = fault_of(loader(lambda: time.sleep(1000), timeout=1))
+    data = iter(loader(lambda: time.sleep(1000), timeout=SECONDS))
+    batches = [next(data).flatten().tolist() for _ in range(2)]  # when the workers have started
+    assert batches == [[0, 1], [2, 3]]
+    data.workers.timeout = 1
+    text = fault_of(data)
     assert "timed out after 1 seconds: worker 0" in text and "[4, 5]" in text
 
 

@@ -4,16 +4,16 @@ ENGINE FAULT."""
 import os
 import signal
 import sys
-import time
 from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+from torch.distributed import distributed_c10d
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Shard
 
 fault = sys.argv[2]
-dist.init_process_group(sys.argv[1], timeout=timedelta(seconds=1.0 if fault == "hang" else 30))
+dist.init_process_group(sys.argv[1], timeout=timedelta(seconds=60))
 RANK, SIZE = dist.get_rank(), dist.get_world_size()
 LAST = SIZE - 1
 
@@ -68,8 +68,9 @@ def pipe() -> None:
 def hang() -> None:
     dist.barrier()
     if RANK == LAST:
-        time.sleep(2.0)
+        sys.stdin.read()  # until the others have said what they wait for
         return
+    distributed_c10d._set_pg_timeout(timedelta(seconds=1))
     text = said(lambda: dist.all_gather([torch.zeros(4)] * SIZE, torch.ones(4)))
     needs(text, f"rank {RANK} ", "all_gather(4 x float32)", "all ranks still run")
     assert "waited" in text or "Timed out" in text, text  # whoever notices first

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -41,6 +43,34 @@ def start(engine: str, size: int, program: str, *args: str, **variables: str) ->
     return subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
+
+
+def shared_memory() -> set[str]:
+    """Names in the memory file system."""
+    return set(os.listdir("/dev/shm"))
+
+
+def left_in_shared_memory(before: set[str]) -> set[str]:
+    """Names that have come and that no process has open or mapped: other tests run beside this."""
+    deadline = time.monotonic() + 20
+    while (left := _unused(shared_memory() - before)) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return left
+
+
+def _unused(names: set[str]) -> set[str]:
+    used = {_file(link) for link in Path("/proc").glob("[0-9]*/fd/*")} if names else set()
+    for maps in Path("/proc").glob("[0-9]*/maps") if names else ():
+        with contextlib.suppress(OSError):
+            used |= {line.split()[-1] for line in maps.read_text(errors="replace").splitlines()}
+    return {name for name in names if f"/dev/shm/{name}" not in used}
+
+
+def _file(link: Path) -> str:
+    try:
+        return os.readlink(link)
+    except OSError:  # closed meanwhile, or another user's
+        return ""
 
 
 def run(engine: str, size: int, program: str, *args: str, **variables: str) -> str:

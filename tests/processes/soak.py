@@ -16,10 +16,12 @@ RANK, SIZE = dist.get_rank(), dist.get_world_size()
 pair = dist.new_group([0, 1])
 
 
-def used() -> tuple[int, int, int]:
-    """KiB of our own, descriptors, threads."""
+def used(threads: int) -> tuple[int, int, int]:
+    """KiB of our own, descriptors, threads: no more than so many, after a while."""
     gc.collect()
-    time.sleep(0.3)  # threads that are done end
+    deadline = time.monotonic() + 20
+    while len(os.listdir("/proc/self/task")) > threads and time.monotonic() < deadline:
+        time.sleep(0.01)
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     memory = int(status["RssAnon"].split()[0])
     return memory, len(os.listdir("/proc/self/fd")), int(status["Threads"])
@@ -44,10 +46,11 @@ def step(i: int) -> None:
 
 for i in range(rounds // 3):
     step(i)
-before = used()
+time.sleep(0.3)  # threads that are done end
+before = used(len(os.listdir("/proc/self/task")))
 for i in range(rounds):
     step(i)
-after = used()
+after = used(before[2])
 assert after[0] < before[0] + 1024, (before, after)
 assert after[1] <= before[1] and after[2] <= before[2], (before, after)
 print("ok", flush=True)

@@ -35,8 +35,9 @@ def test_those_that_are_left_say_what_happened(fault: str, size: int, killed: in
                  "MASTER_PORT": port, "TENON_NUM_THREADS": "1"}  # fmt: skip
         jobs.append(subprocess.Popen(
             [sys.executable, "-m", "tenon", "run", str(HERE / "faults.py"), "gloo", fault],
-            env={**os.environ, **place}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, **place}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True,
         ))  # fmt: skip
     for rank, job in enumerate(jobs):
-        out, err = job.communicate(timeout=60)
+        out, err = job.communicate(timeout=120)
         assert (job.returncode, out) == ((-9, "") if rank == killed else (0, "ok\n")), err

@@ -29,7 +29,7 @@ NAMES = {
     "get_state_dict set_model_state_dict set_optimizer_state_dict set_state_dict",
     "checkpoint.state_dict_loader": "_load_state_dict load",
     "device_mesh": "DeviceMesh init_device_mesh",
-    "distributed_c10d": "_get_default_group is_xccl_available ProcessGroup",
+    "distributed_c10d": "_get_default_group _set_pg_timeout is_xccl_available ProcessGroup",
     "elastic.multiprocessing.errors": "ChildFailedError record",
     "fsdp": "BackwardPrefetch CPUOffload CPUOffloadPolicy FSDPModule FullStateDictConfig "
     "FullyShardedDataParallel MixedPrecision MixedPrecisionPolicy OffloadPolicy OptimStateKeyType "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from tenon import distributed
@@ -37,6 +38,13 @@ def _get_pg_default_device(group: Any = None) -> Any:
 
     _group(group)
     return tenon.device("cpu")
+
+
+def _set_pg_timeout(timeout: timedelta, group: ProcessGroup | None = None) -> None:
+    """How long the group's next operations may wait for its ranks."""
+    if not isinstance(timeout, timedelta):
+        raise TypeError(f"_set_pg_timeout: expected a timedelta, got {type(timeout).__name__}")
+    _group(group)._seconds = timeout.total_seconds()
 
 
 def _get_process_group_name(group: ProcessGroup) -> str:

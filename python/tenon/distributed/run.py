@@ -106,12 +106,17 @@ class Job:
         """Until all have ended well (None), or one has not: its rank and exit code."""
         while True:
             codes = [p.poll() for p in self.processes]
-            for rank, code in enumerate(codes):
-                if code:
-                    return rank, code
+            if any(codes):
+                return self._first_failure()
             if all(code == 0 for code in codes):
                 return None
             time.sleep(0.02)
+
+    def _first_failure(self) -> tuple[int, int]:
+        """A process that was killed before any other: those that miss it end with errors."""
+        codes = [(p.poll() or 0, rank) for rank, p in enumerate(self.processes)]
+        code, rank = min(failed for failed in codes if failed[0])
+        return rank, code
 
     def stop(self, first: int = signal.SIGTERM) -> None:
         """Ends those that still run."""

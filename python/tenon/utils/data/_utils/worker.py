@@ -27,6 +27,7 @@ from tenon.utils.data._utils.channel import Channel, Closed, Message
 from tenon.utils.data._utils.shared import packed, unpacked
 
 _CHECK_SECONDS = 1.0  # how often a waiting side looks whether the other is alive
+_EXIT_SECONDS = 5.0  # for the exit code of a worker that has closed its connection
 _NEW_PASS, _STOP = -1, -2  # in the place of a task's number
 
 
@@ -316,7 +317,7 @@ class Workers:
             self._take(task.worker)  # what it sent before it ended
             if task.number in self.arrived:
                 continue
-            process.join(_CHECK_SECONDS)
+            process.join(_EXIT_SECONDS)
             code = process.exitcode
             how = "closed its connection" if code is None else f"ended with exit code {code}"
             if code is not None and code < 0:
