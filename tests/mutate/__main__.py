@@ -140,7 +140,8 @@ def main() -> int:
     site = build.make(mutants, tests, may_live)
     print(f"mutate: built in {time.monotonic() - began:.0f} s", file=sys.stderr)
     one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TENON_NUM_THREADS"), "1")
-    env = {**os.environ, **one, "PYTHONPATH": str(site)}
+    # Mutants of kernels are compiled for the least instruction set alone.
+    env = {**os.environ, **one, "PYTHONPATH": str(site), "TENON_CPU_ISA": "baseline"}
     command = [sys.executable, str(HERE / "runner.py"), str(build.out), str(opts.jobs)]
     command += ["far"] if opts.far else []
     (build.out / "results.json").unlink(missing_ok=True)

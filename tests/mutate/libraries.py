@@ -283,9 +283,11 @@ class Build:
         return obj
 
     def link(self, library: str, objects: dict[str, str], state: str) -> Path:
-        done = subprocess.run(["ninja", "-t", "commands", library], cwd=self.folder, text=True,
-                              capture_output=True, check=True)  # fmt: skip
-        words = shlex.split(done.stdout.splitlines()[-1])
+        # With -x the words of a long command stand here, not the name of a file that holds them.
+        linkers = ["ninja", "-t", "compdb", "-x", "c_LINKER", "c_LINKER_RSP"]
+        done = subprocess.run(linkers, cwd=self.folder, text=True, capture_output=True, check=True)
+        rows = {row["output"]: row["command"] for row in json.loads(done.stdout)}
+        words = shlex.split(rows[library])
         made = self.out / Path(library).name
         words = [objects.get(w, w) for w in words]
         words[words.index("-o") + 1] = str(made)
