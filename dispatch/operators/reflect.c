@@ -91,6 +91,12 @@ tn_status tni_composite_ormqr(const void *args, tn_tensor **rets) {
     if (side != rows_of(x))
         return tn_fail(TN_E_SHAPE, 2,
                        "torch.ormqr: other.shape[%s] must be equal to input.shape[-2]", which);
+    int64_t most = side < columns_of(x) ? side : columns_of(x);
+    if (columns_of(a->tau) != most)
+        return tn_fail(TN_E_SHAPE, 1,
+                       "torch.ormqr: tau.shape[-1] must be equal to min(other.shape[%s], "
+                       "input.shape[-1])",
+                       which);
     if (!batch_is(x, other, 2))
         return tn_fail(TN_E_SHAPE, 2,
                        "torch.ormqr: Expected batch dimensions of other to be equal to those of "

@@ -308,6 +308,8 @@ def test_reflections_refusals() -> None:
         (lambda: tn.ormqr(x, tau, tn.ones(3, 2)), "equal to input.shape"),
         (lambda: tn.ormqr(x, tau, tn.ones(2, 3), left=False), "equal to input.shape"),
         (lambda: tn.ormqr(x, tau, tn.ones(2, 2)), "greater than or equal to"),
+        (lambda: tn.ormqr(x, tau[:2], tn.ones(4, 2)), "equal to min"),
+        (lambda: tn.ormqr(x, tau[:2], tn.ones(2, 4), left=False), "equal to min"),
         (lambda: tn.ormqr(x, tau, tn.ones(4)), "at least 2 dimensions"),
         (lambda: tn.ormqr(x, tau, tn.ones(2, 4, 2)), "batch dimensions"),
         (lambda: tn.ormqr(x, tau, tn.ones(4, 2).double()), "dtype"),

@@ -6,6 +6,7 @@ Without PyTorch the dtypes, shapes and sums of its results stand in (tests/store
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -37,7 +38,7 @@ GAPS = {
     "max_pool2d": INTEGERS,
     "avg_pool2d": "int64",
     "avg_pool1d": "int64",
-    "interpolate": "uint8",
+    **dict.fromkeys(("interpolate", "upsample_nearest2d", "upsample_bilinear2d"), "uint8"),
     "affine_grid_generator": INTEGERS,
     "lstm_cell": COMPLEX,
     "gru_cell": COMPLEX,
@@ -46,24 +47,29 @@ GAPS = {
     "matrix_exp": "float16 bfloat16",  # PyTorch's are NaN
 }
 
-# PyTorch's trigamma is good to 1e-9, its Bessel functions of the second kind to 1e-7.
-ROUGH = {"polygamma": 4, "special_bessel_y0": 1e3, "special_bessel_y1": 1e4}
+# PyTorch's trigamma is good to 1e-9, its Bessel functions of the second kind to 1e-7, Airy's to 1e-5.
+ROUGH = {"polygamma": 4, "special_bessel_y0": 1e3, "special_bessel_y1": 1e4, "special_airy_ai": 1e6}
 
 # Which of equal elements is meant is not said: their places may differ.
 TIES = {"topk", "kthvalue"}
 
 
-def torch_function(torch: Any, row: dict[str, Any]) -> Any:
-    """PyTorch's function of the same name and form."""
-    name = row["py_name"]
-    if "nn.functional" in row["where"]:
-        return getattr(torch.nn.functional, name)
-    if "torch" in row["where"]:
-        room, _, rest = name.partition("_")
-        if room in ("fft", "linalg", "special") and not hasattr(torch, name):
-            return getattr(getattr(torch, room), rest)
-        return getattr(torch, name)
-    return getattr(torch.Tensor, name)
+def torch_functions(torch: Any, row: dict[str, Any]) -> list[Any]:
+    """PyTorch's functions of the same name, or of another name of the operator's, and form."""
+    found = []
+    for name in (row["py_name"], *row["alias"]):
+        if "nn.functional" in row["where"]:
+            found.append(getattr(torch.nn.functional, name, None))
+        if "torch" in row["where"]:
+            room, _, rest = name.partition("_")
+            if room in ("fft", "linalg", "special") and not hasattr(torch, name):
+                found.append(getattr(getattr(torch, room), rest, None))
+            else:
+                found.append(getattr(torch, name, None))
+        if "method" in row["where"]:
+            found.append(getattr(torch.Tensor, name, None))
+        found.append(getattr(torch._C._nn, name, None))
+    return [f for f in found if f is not None]
 
 
 def to_torch(torch: Any, t: tn.Tensor) -> Any:
@@ -86,13 +92,36 @@ def torch_args(torch: Any, case: Case) -> dict[str, Any]:
     return {n: convert(v) for n, v in tensor_args(case).items()}
 
 
+def forms(row: dict[str, Any], args: dict[str, Any]) -> Iterator[tuple[list[Any], dict[str, Any]]]:
+    """A call by names; the same by places, since PyTorch's names of arguments may be others: the
+    first argument, or as many as are given; a list of tensors as arguments of their own."""
+    yield [], args
+    first = row["args"][0]["name"]
+    yield [args[first]], {n: v for n, v in args.items() if n != first}
+    places = []
+    for a in row["args"]:
+        if a["name"] not in args or a["kwonly"]:
+            break
+        places.append(a["name"])
+    named = {n: v for n, v in args.items() if n not in places}
+    yield [args[n] for n in places], named
+    if row["args"][0]["type"].endswith("[]"):
+        yield list(args[first]), {n: v for n, v in args.items() if n != first}
+
+
 def torch_call(torch: Any, row: dict[str, Any], args: dict[str, Any]) -> Any:
-    fn = torch_function(torch, row)
-    if "torch" in row["where"] or "nn.functional" in row["where"]:
-        return fn(**args)
-    rest = dict(args)
-    first = rest.pop(row["args"][0]["name"])
-    return fn(first, **rest)
+    """The first form of the call that PyTorch has."""
+    functions = torch_functions(torch, row)
+    if not functions:
+        raise AttributeError(f"PyTorch has no {row['py_name']}")
+    unfit = TypeError("no form")
+    for places, named in forms(row, args):
+        for fn in functions:
+            try:
+                return fn(*places, **named)
+            except TypeError as err:
+                unfit = err
+    raise unfit
 
 
 def answer(torch: Any, case: Case) -> Any:

@@ -29,16 +29,17 @@ LACKING = re.compile(
 )
 # What PyTorch refuses and Tenon computes: broadcasting losses, transforms of nothing, shapes that a
 # layer in Python refuses before the operator is called, zero points outside of their levels, whose
-# values would have to be looked at.
+# values would have to be looked at; a form of tensordot that it has not.
 MORE = {
     "conv_transpose1d", "max_pool1d", "avg_pool1d", "adaptive_avg_pool1d", "repeat_interleave",
     "addr", "cross", "cov", "rms_norm", "view_copy_as_type", "view_as_type", "view_as_complex",
     "binary_cross_entropy_with_logits", "soft_margin_loss", "margin_ranking_loss",
     "gaussian_nll_loss", "cosine_embedding_loss", "triplet_margin_loss", "multi_margin_loss",
-    "multilabel_margin_loss", "fake_quantize_per_channel_affine",
+    "multilabel_margin_loss", "fake_quantize_per_channel_affine", "tensordot",
 }  # fmt: skip
 # The other way round, and where PyTorch's numbers are not those of the definition, by calls: it
-# copies where a factor does not change a size, has no order of the bounds of logit, overflows.
+# copies where a factor does not change a size, and halves where it doubles one; has no order of the
+# bounds of logit, overflows.
 LESS = {
     "interpolate": r"scale_factor=1\.25|input\[2, 1, 2, 3, 4\]",
     "index_add": r"input\[0", "index_add_": r"self\[0",
@@ -49,9 +50,10 @@ LESS = {
     "logsumexp": r"input\[0",
     "prod": r"float16",
     "grid_sampler": r"mode=-1",
+    "upsample_nearest2d": r"scales_h=",
 }  # fmt: skip
 # PyTorch's numbers are good to this.
-ROUGH = {"special_bessel_y0": 1e-5, "special_bessel_y1": 1e-4}
+ROUGH = {"special_bessel_y0": 1e-5, "special_bessel_y1": 1e-4, "special_airy_ai": 1e-3}
 
 
 def dtype_of(row: dict[str, Any]) -> str:
