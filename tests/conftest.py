@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 import stored
 import tenon
 
+# NumPy's generators of test files, with what they were at their start.
+_generators: dict[int, tuple[np.random.Generator, Any]] = {}
+
 
 @pytest.fixture(autouse=True)
-def seeded() -> None:
+def seeded(request: pytest.FixtureRequest) -> None:
     tenon.manual_seed(0)
+    for value in vars(request.module).values():
+        if isinstance(value, np.random.Generator):
+            start = (value, value.bit_generator.state)
+            value.bit_generator.state = _generators.setdefault(id(value), start)[1]
 
 
 def pytest_sessionfinish() -> None:

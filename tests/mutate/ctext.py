@@ -74,6 +74,7 @@ def functions(text: str) -> list[Function]:
                 start += len(head) - len(head.lstrip())
                 params = parameter_names(h["params"])
                 calls = set(re.findall(r"\b(\w+)\s*\(", code[brace : m.end()]))
+                calls |= set(re.findall(r"\b(tn_\w+)\b", code[brace : m.end()]))  # handed on
                 calls |= {f"tn_{n}" for n in re.findall(r"&tni_op_(\w+)", code[brace : m.end()])}
                 found.append(
                     Function(h["name"], h["type"].strip(), params, start, brace, m.end(), calls)

@@ -184,6 +184,13 @@ def test_conv_int8() -> None:
         near(got, want, np.abs(want).max())
 
 
+@pytest.mark.parametrize("shape", [(1, 1, 2**31 + 1, 1), (1, 1, 1, 2**31 + 1)])
+def test_images_of_conv_int8_have_an_end(shape: tuple[int, ...]) -> None:
+    args = (tn.zeros(1, 1, 1, 1).expand(shape), tn.zeros(1, 1, 1, 1, dtype=tn.int8), tn.ones(1))
+    with pytest.raises(ValueError, match=r"at most 2\^31"):
+        _ops._conv_int8(*args, tn.ones(1), [1, 1], [0, 0], [1, 1], 1, 0.03, 70, 0, 127)
+
+
 def test_weights_of_whole_numbers() -> None:
     for m, n, k in ((1, 5, 64), (3, 70, 32), (9, 130, 96)):
         x = floats(m, k)

@@ -47,7 +47,8 @@ GAPS = {
     "matrix_exp": "float16 bfloat16",  # PyTorch's are NaN
 }
 
-# PyTorch's trigamma is good to 1e-9, its Bessel functions of the second kind to 1e-7, Airy's to 1e-5.
+# PyTorch's trigamma is good to 1e-9, its Bessel functions of the second kind to 1e-7, its Airy
+# function to 1e-5.
 ROUGH = {"polygamma": 4, "special_bessel_y0": 1e3, "special_bessel_y1": 1e4, "special_airy_ai": 1e6}
 
 # Which of equal elements is meant is not said: their places may differ.

@@ -86,6 +86,8 @@ WRONG = [
     ("orthogonal_(tenon.empty(3))", "2 or more dimensions"),
     ("eye_(tenon.empty(3))", "Only tensors with 2 dimensions"),
     ("sparse_(tenon.empty(3), 0.1)", "Only tensors with 2 dimensions"),
+    ("sparse_(tenon.empty(3, 2), 1.5)", "between 0 and 1"),
+    ("sparse_(tenon.empty(3, 2), -0.5)", "between 0 and 1"),
     ("dirac_(tenon.empty(3, 2))", "3, 4, or 5 dimensions"),
     ("dirac_(tenon.empty(3, 2, 2), groups=2)", "divisible by groups"),
 ]

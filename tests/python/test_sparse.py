@@ -551,6 +551,8 @@ def test_sampled_addmm():
     np.testing.assert_allclose(s.grad.to_dense().numpy(), 4 * expected)
     with pytest.raises(RuntimeError, match="sparse_csr"):
         tn.sparse.sampled_addmm(as_layout(a, "sparse_coo"), left, right)
+    whole = tn.ones(2, 2, dtype=tn.int64)
+    assert tn.sparse.sampled_addmm(whole.to_sparse_csr(), whole, whole).values().dtype == tn.int64
 
 
 # ---- Shapes --------------------------------------------------------------------------------------
