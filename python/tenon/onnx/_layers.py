@@ -56,6 +56,19 @@ def conv(c: Call) -> str:
                   dilations=c["dilation"], group=c["groups"])  # fmt: skip
 
 
+@translates("conv1d_padding", "conv2d_padding", "conv3d_padding")
+def conv_padding(c: Call) -> str:
+    _batched(c, len(c["stride"]))
+    spans = [0] * len(c["stride"])
+    if c["padding"] == "same":
+        kernel = c.shape("weight")[2:]
+        spans = [d * (k - 1) for d, k in zip(c["dilation"], kernel, strict=True)]
+    pads = [s // 2 for s in spans] + [s - s // 2 for s in spans]
+    inputs = [c["input"], c["weight"]] + ([c["bias"]] if c["bias"] is not None else [])
+    return c.emit("Conv", *inputs, strides=c["stride"], pads=pads, dilations=c["dilation"],
+                  group=c["groups"])  # fmt: skip
+
+
 @translates("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
 def conv_transpose(c: Call) -> str:
     _batched(c, len(c["stride"]))
@@ -65,7 +78,7 @@ def conv_transpose(c: Call) -> str:
                   output_padding=c["output_padding"])  # fmt: skip
 
 
-@translates("max_pool1d", "max_pool2d")
+@translates("max_pool1d", "max_pool2d", "max_pool3d")
 def max_pool(c: Call) -> str:
     size = c["kernel_size"]
     _batched(c, len(size))
@@ -74,7 +87,19 @@ def max_pool(c: Call) -> str:
                   ceil_mode=int(c["ceil_mode"]))  # fmt: skip
 
 
-@translates("avg_pool1d", "avg_pool2d")
+@translates("max_pool2d_with_indices")
+def max_pool_places(c: Call) -> list[str]:
+    size, plane = c["kernel_size"], c.shape("input")[2:]
+    _batched(c, len(size))
+    if any(not isinstance(s, int) or s < 0 for s in plane):
+        c.refuse("a size that is free")
+    best, at = c.emit("MaxPool", c["input"], kernel_shape=size, strides=c["stride"] or size,
+                      pads=c["padding"] * 2, dilations=c["dilation"],
+                      ceil_mode=int(c["ceil_mode"]), outputs=2)  # fmt: skip
+    return [best, c.emit("Mod", at, c.const(math.prod(plane), "int64"))]
+
+
+@translates("avg_pool1d", "avg_pool2d", "avg_pool3d")
 def avg_pool(c: Call) -> str:
     size = c["kernel_size"]
     _batched(c, len(size))
@@ -100,7 +125,7 @@ def adaptive_avg_pool(c: Call) -> str:
 
 @translates("interpolate")
 def interpolate(c: Call) -> str:
-    modes = {"nearest": "nearest", "bilinear": "linear"}
+    modes = {"nearest": "nearest", "bilinear": "linear", "linear": "linear"}
     if c["mode"] not in modes:
         c.refuse(f"mode {c['mode']}")
     sizes = c.outs[0]["shape"]
@@ -265,3 +290,43 @@ def recurrent(c: Call) -> list[str]:
             end.append(state)
     x = c.emit("Transpose", x, perm=[1, 0, 2]) if c["batch_first"] else x
     return [x, *[c.emit("Concat", *e, axis=0) for e in ends]]
+
+
+# ---- Cells ---------------------------------------------------------------------------------------
+
+
+def _parts_of(c: Call, kind: str, hidden: str, count: int) -> list[str]:
+    """What a cell makes of its input (`ih`) or of its state (`hh`), a part for each gate."""
+    turned = c.emit("Transpose", c[f"w_{kind}"], perm=[1, 0])
+    made = c.emit("MatMul", hidden, turned)
+    if c[f"b_{kind}"] is not None:
+        made = c.emit("Add", made, c[f"b_{kind}"])
+    if count == 1:
+        return [made]
+    size = c.shape("w_hh")[1]
+    return c.emit("Split", made, c.ints([size] * count), axis=-1, outputs=count)
+
+
+@translates("rnn_tanh_cell", "rnn_relu_cell")
+def rnn_cell(c: Call) -> str:
+    (a,), (b,) = _parts_of(c, "ih", c["input"], 1), _parts_of(c, "hh", c["hx"], 1)
+    return c.emit("Tanh" if "tanh" in c.node["op"] else "Relu", c.emit("Add", a, b))
+
+
+@translates("lstm_cell")
+def lstm_cell(c: Call) -> list[str]:
+    h, held = c["hx"]
+    parts = zip(_parts_of(c, "ih", c["input"], 4), _parts_of(c, "hh", h, 4), strict=True)
+    i, f, g, o = (c.emit("Add", a, b) for a, b in parts)
+    i, f, o = (c.emit("Sigmoid", x) for x in (i, f, o))
+    kept = c.emit("Mul", f, held)
+    new = c.emit("Add", kept, c.emit("Mul", i, c.emit("Tanh", g)))
+    return [c.emit("Mul", o, c.emit("Tanh", new)), new]
+
+
+@translates("gru_cell")
+def gru_cell(c: Call) -> str:
+    x, h = _parts_of(c, "ih", c["input"], 3), _parts_of(c, "hh", c["hx"], 3)
+    r, z = (c.emit("Sigmoid", c.emit("Add", x[k], h[k])) for k in (0, 1))
+    n = c.emit("Tanh", c.emit("Add", x[2], c.emit("Mul", r, h[2])))
+    return c.emit("Add", n, c.emit("Mul", z, c.emit("Sub", c["hx"], n)))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from tenon.onnx._translate import Call, Size, translates
 
 _UNARY = {
@@ -14,7 +16,7 @@ _UNARY = {
     "asinh": "Asinh", "acosh": "Acosh", "atanh": "Atanh", "erf": "Erf", "floor": "Floor",
     "ceil": "Ceil", "round": "Round", "reciprocal": "Reciprocal", "sign": "Sign",
     "softsign": "Softsign", "mish": "Mish", "hardswish": "HardSwish", "logical_not": "Not",
-    "bitwise_not": "Not", "isnan": "IsNaN",
+    "bitwise_not": "Not", "isnan": "IsNaN", "isinf": "IsInf", "det": "Det", "linalg_det": "Det",
 }  # fmt: skip
 
 
@@ -24,6 +26,8 @@ def unary(c: Call) -> str:
     if c.node["op"] == "logical_not":
         dtype = "bool"
     if c.node["op"] == "bitwise_not" and dtype != "bool":
+        return c.emit("BitwiseNot", c["input"])
+    if c.node["op"] in ("isnan", "isinf") and not dtype.startswith("float"):
         c.refuse("whole numbers")
     return c.emit(_UNARY[c.node["op"]], c.operand("input", dtype))
 
@@ -150,6 +154,58 @@ def near(c: Call) -> str:
     return c.emit("Div", c.emit("Log", x), c.number(math.log(int(op[3:])), c.dtype))
 
 
+@translates("isfinite")
+def isfinite(c: Call) -> str:
+    if not c.fact("input")["dtype"].startswith("float"):
+        c.refuse("whole numbers")
+    x = c["input"]
+    return c.emit("Not", c.emit("Or", c.emit("IsInf", x), c.emit("IsNaN", x)))
+
+
+@translates("nan_to_num")
+def nan_to_num(c: Call) -> str:
+    if not c.dtype.startswith("float"):
+        return c.emit("Identity", c["input"])
+    x, ends = c["input"], np.finfo(c.dtype)
+    high = float(ends.max) if c["posinf"] is None else c["posinf"]
+    low = float(ends.min) if c["neginf"] is None else c["neginf"]
+    made = c.emit("Where", c.emit("IsNaN", x), c["nan"] or 0.0, x)
+    made = c.emit("Where", c.emit("IsInf", x, detect_negative=0), high, made)
+    return c.emit("Where", c.emit("IsInf", x, detect_positive=0), low, made)
+
+
+def _truncated(c: Call, x: str) -> str:
+    return c.emit("Mul", c.emit("Sign", x), c.emit("Floor", c.emit("Abs", x)))
+
+
+@translates("trunc", "frac")
+def trunc(c: Call) -> str:
+    x = c["input"]
+    if not c.dtype.startswith("float"):
+        return c.emit("Identity", x)
+    made = _truncated(c, x)
+    return made if c.node["op"] == "trunc" else c.emit("Sub", x, made)
+
+
+@translates("exp2")
+def exp2(c: Call) -> str:
+    return c.emit("Pow", 2, c.operand("input", c.dtype))
+
+
+@translates("deg2rad", "rad2deg")
+def angle(c: Call) -> str:
+    by = math.pi / 180 if c.node["op"] == "deg2rad" else 180 / math.pi
+    return c.emit("Mul", c.operand("input", c.dtype), by)
+
+
+@translates("logit")
+def logit(c: Call) -> str:
+    x = c.operand("input", c.dtype)
+    if c["eps"] is not None:
+        x = c.emit("Clip", x, c["eps"], 1 - c["eps"])
+    return c.emit("Log", c.emit("Div", x, c.emit("Sub", 1, x)))
+
+
 # ---- Two operands --------------------------------------------------------------------------------
 
 _BINARY = {
@@ -190,20 +246,63 @@ def divide(c: Call) -> str:
     made = c.emit("Div", a, b)
     if mode is None:
         return made
-    if not c.dtype.startswith("float"):
-        c.refuse("whole numbers that are rounded")
-    if mode == "floor":
-        return c.emit("Floor", made)
-    return c.emit("Mul", c.emit("Sign", made), c.emit("Floor", c.emit("Abs", made)))
+    if not c.dtype.startswith("float"):  # the division of ONNX cuts off, its rest is the floor's
+        exact = c.emit("Sub", a, c.emit("Mod", a, b))
+        return c.emit("Div", exact, b) if mode == "floor" else made
+    return c.emit("Floor", made) if mode == "floor" else _truncated(c, made)
+
+
+@translates("remainder", "fmod")
+def remainder(c: Call) -> str:
+    a, b = c.operand("input", c.dtype), c.operand("other", c.dtype)
+    whole = not c.dtype.startswith("float")
+    if whole or c.node["op"] == "fmod":
+        return c.emit("Mod", a, b, fmod=int(c.node["op"] == "fmod"))
+    rest = c.emit("Mod", a, b, fmod=1)
+    signs = c.emit("Xor", c.emit("Less", rest, 0), c.emit("Less", b, 0))
+    other = c.emit("And", signs, c.emit("Not", c.emit("Equal", rest, 0)))
+    return c.emit("Where", other, c.emit("Add", rest, b), rest)
+
+
+@translates("lerp")
+def lerp(c: Call) -> str:
+    a, b, by = c["input"], c["end"], c.operand("weight", c.dtype)
+    way = c.emit("Sub", b, a)
+    near = c.emit("Add", a, c.emit("Mul", by, way))
+    far = c.emit("Sub", b, c.emit("Mul", c.emit("Sub", 1, by), way))
+    return c.emit("Where", c.emit("Less", c.emit("Abs", by), 0.5), near, far)
+
+
+@translates("addcmul", "addcdiv")
+def addc(c: Call) -> str:
+    a, b = c.operand("tensor1", c.dtype), c.operand("tensor2", c.dtype)
+    made = c.emit("Mul" if c.node["op"] == "addcmul" else "Div", a, b)
+    if c["value"] != 1:
+        made = c.emit("Mul", made, c["value"])
+    return c.emit("Add", c.operand("input", c.dtype), made)
+
+
+@translates("heaviside")
+def heaviside(c: Call) -> str:
+    x = c["input"]
+    step = c.cast(c.emit("Greater", x, 0), c.dtype)
+    return c.emit("Where", c.emit("Equal", x, 0), c["values"], step)
+
+
+@translates("xlogy")
+def xlogy(c: Call) -> str:
+    a, b = c.operand("input", c.dtype), c.operand("other", c.dtype)
+    none = c.emit("And", c.emit("Equal", a, 0), c.emit("Not", c.emit("IsNaN", b)))
+    return c.emit("Where", none, 0, c.emit("Mul", a, c.emit("Log", b)))
 
 
 @translates(*_COMPARED, "ne")
 def compare(c: Call) -> str:
     op = c.node["op"]
     dtype = "bool" if op.startswith("logical") else c.common("input", "other")
-    if op.startswith("bitwise") and dtype != "bool":
-        c.refuse("whole numbers")
     a, b = c.operand("input", dtype), c.operand("other", dtype)
+    if op.startswith("bitwise") and dtype != "bool":
+        return c.emit(f"Bitwise{_COMPARED[op]}", a, b)
     if op == "ne":
         return c.emit("Not", c.emit("Equal", a, b))
     return c.emit(_COMPARED[op], a, b)
@@ -243,6 +342,30 @@ def reduce(c: Call) -> str:
     return _reduce(c, op, c.operand("input", c.dtype), _dims(c), bool(c.args.get("keepdim")))
 
 
+@translates("prod", "prod_dim")
+def prod(c: Call) -> str:
+    x = c.operand("input", c.dtype)
+    return _reduce(c, "ReduceProd", x, _dims(c), bool(c.args.get("keepdim")))
+
+
+@translates("any", "all")
+def some(c: Call) -> str:
+    x = c.cast(c.operand("input", "bool"), "int32")
+    op = "ReduceMax" if c.node["op"] == "any" else "ReduceMin"
+    return c.cast(_reduce(c, op, x, _dims(c), bool(c["keepdim"])), "bool")
+
+
+@translates("count_nonzero")
+def count(c: Call) -> str:
+    return _reduce(c, "ReduceSum", c.cast(c.operand("input", "bool"), "int64"), _dims(c), False)
+
+
+@translates("aminmax")
+def aminmax(c: Call) -> list[str]:
+    axes, keep = _dims(c), bool(c["keepdim"])
+    return [_reduce(c, op, c["input"], axes, keep) for op in ("ReduceMin", "ReduceMax")]
+
+
 @translates("max_dim", "min_dim")
 def extreme(c: Call) -> list[str]:
     kind, keep = c.node["op"][:3].capitalize(), int(c["keepdim"])
@@ -262,9 +385,12 @@ def arg(c: Call) -> str:
 @translates("linalg_vector_norm", "norm")
 def norm(c: Call) -> str:
     order = c.args.get("ord", c.args.get("p", 2))
+    x = c.operand("input", c.dtype)
+    if order in (math.inf, -math.inf):
+        op = "ReduceMax" if order > 0 else "ReduceMin"
+        return _reduce(c, op, c.emit("Abs", x), _dims(c), bool(c.args.get("keepdim")))
     if order not in (1, 2):
         c.refuse(f"a norm of order {order}")
-    x = c.operand("input", c.dtype)
     return _reduce(c, f"ReduceL{int(order)}", x, _dims(c), bool(c.args.get("keepdim")))
 
 
@@ -286,6 +412,11 @@ def variance(c: Call) -> str:
     total = _reduce(c, "ReduceSumSquare", off, axes, bool(c.args.get("keepdim")))
     made = c.emit("Div", total, c.number(max(count - correction, 0), c.dtype))
     return c.emit("Sqrt", made) if c.node["op"].startswith("std") else made
+
+
+@translates("std_mean", "var_mean")
+def with_mean(c: Call) -> list[str]:
+    return [variance(c), _reduce(c, "ReduceMean", c["input"], _dims(c), bool(c["keepdim"]))]
 
 
 @translates("cumsum")
@@ -312,6 +443,42 @@ def addmm(c: Call) -> str:
     if c["beta"] != 1:
         plus = c.emit("Mul", plus, c.number(c["beta"], c.dtype))
     return c.emit("Add", made, plus)
+
+
+@translates("outer")
+def outer(c: Call) -> str:
+    a, b = c.operand("input", c.dtype), c.operand("vec2", c.dtype)
+    return c.emit("Mul", c.emit("Unsqueeze", a, c.ints([1])), c.emit("Unsqueeze", b, c.ints([0])))
+
+
+@translates("tensordot")
+def tensordot(c: Call) -> str:
+    free = iter("abcdefghijklmnopqrstuvwxyz")
+    a, b = ([next(free) for _ in range(c.rank(name))] for name in ("a", "b"))
+    for i, j in zip(c["dims_a"], c["dims_b"], strict=True):
+        b[j] = a[i]
+    kept = [x for x in a if x not in b] + [x for x in b if x not in a]
+    made = f"{''.join(a)},{''.join(b)}->{''.join(kept)}"
+    return c.emit("Einsum", c["a"], c["b"], equation=made)
+
+
+@translates("bilinear")
+def bilinear(c: Call) -> str:
+    made = c.emit("Einsum", c["input1"], c["weight"], c["input2"], equation="...i,oij,...j->...o")
+    return made if c["bias"] is None else c.emit("Add", made, c["bias"])
+
+
+@translates("addr", "addbmm")
+def plus_product(c: Call) -> str:
+    if c.node["op"] == "addr":
+        rows = c.emit("Unsqueeze", c["vec1"], c.ints([1]))
+        made = c.emit("Mul", rows, c.emit("Unsqueeze", c["vec2"], c.ints([0])))
+    else:
+        whole = c.emit("MatMul", c["batch1"], c["batch2"])
+        made = c.emit("ReduceSum", whole, c.ints([0]), keepdims=0)
+    if c["beta"] == 0:
+        return c.emit("Mul", made, c["alpha"])
+    return c.emit("Add", c.emit("Mul", c["input"], c["beta"]), c.emit("Mul", made, c["alpha"]))
 
 
 @translates("einsum")
@@ -388,7 +555,7 @@ def stack(c: Call) -> str:
 
 @translates(
     "chunk", "split", "split_sizes", "split_method", "split_method_sizes", "split_with_sizes",
-    "unbind",
+    "unbind", "tensor_split",
 )  # fmt: skip
 def split(c: Call) -> list[str]:
     x, dim = next(v for k, v in c.args.items() if c.is_tensor(k)), c["dim"]

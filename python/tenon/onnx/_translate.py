@@ -1,4 +1,4 @@
-"""Programs into ONNX models: a translation for each operator, in _operators.py and _layers.py."""
+"""Programs into ONNX models: a translation for each operator, in the files beside this one."""
 
 from __future__ import annotations
 
@@ -74,8 +74,10 @@ class Call:
 
     # ---- Nodes -----------------------------------------------------------------------------------
 
-    def emit(self, op: str, *inputs: str, outputs: int = 1, **attributes: Any) -> Any:
-        return self.writer.emit(op, inputs, outputs, attributes)
+    def emit(self, op: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> Any:
+        """A node; numbers among its inputs are constants in the result's dtype."""
+        named = [i if isinstance(i, str) else self.number(i, self.dtype) for i in inputs]
+        return self.writer.emit(op, named, outputs, attributes)
 
     def const(self, data: Any, dtype: str | None = None) -> str:
         return self.writer.const(np.asarray(data, dtype=dtype))
@@ -265,9 +267,9 @@ def translate(
     program: Program, opset: int, inputs: list[str] | None, outputs: list[str] | None
 ) -> Any:
     """The model of a program."""
-    from tenon.onnx import _layers, _operators
+    from tenon.onnx import _indexing, _layers, _losses, _operators
 
-    assert _layers and _operators  # they fill TRANSLATIONS
+    assert _indexing and _layers and _losses and _operators  # they fill TRANSLATIONS
     w = Writer(program)
     w.run(inputs)
     results = []
