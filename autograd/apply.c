@@ -72,7 +72,10 @@ static tn_status check_versions(const tn_node *n, const tn_node *owner) {
             const tn_tensor *t = list[k];
             if (!t || !t->storage || tn_tensor_version(t) == versions[at]) continue;
             tni_edge e = tni_node_edges(owner)[at];
-            TN_TRY(tni_check_version(t, versions[at], maker_of(owner, at), e.nr));
+            const tn_node *maker = maker_of(owner, at);
+            bool moved = t->grad_fn && t->grad_fn != maker; /* to what wrote in place */
+            TN_TRY(
+                tni_check_version(t, versions[at], moved ? t->grad_fn : maker, moved ? 0 : e.nr));
         }
     }
     if (op->flags & TNI_OP_LIST_OUT) return TN_OK;

@@ -26,7 +26,7 @@ tn_status tni_check_version(const tn_tensor *t, uint32_t version, const tn_node 
             ? "the operation named below failed to compute its gradient. The variable in "
               "question was changed in there or anywhere later."
             : "enable anomaly detection to find the operation that failed to compute its "
-              "gradient, with autograd.set_detect_anomaly(True).");
+              "gradient, with torch.autograd.set_detect_anomaly(True, check_nan=False).");
 }
 
 /* ---- Hooks -------------------------------------------------------------------------------------*/

@@ -174,10 +174,49 @@ static tn_status make_outputs(structured *s) {
     return TN_OK;
 }
 
+static tn_status lay_last(tn_tensor **slot) {
+    const tn_view *v = &(*slot)->v;
+    tn_tensor *last;
+    TN_TRY(
+        tni_tensor_new_fast(tn_view_dtype(v), tn_tensor_device(*slot), v->ndim, v->shape, &last));
+    tni_format_strides(v->ndim == 4 ? TN_FORMAT_CHANNELS_LAST : TN_FORMAT_CHANNELS_LAST_3D, NULL,
+                       v->ndim, v->shape, last->v.strides);
+    tni_tensor_refresh(last);
+    tn_status st = tni_copy_into(last, *slot);
+    if (st != TN_OK) {
+        tn_tensor_unref(&last);
+        return st;
+    }
+    tn_tensor_unref(slot);
+    *slot = last;
+    return TN_OK;
+}
+
+/* Results of operators on images lie as the images, or the filters, do. */
+static tn_status follow(structured *s) {
+    bool last = false;
+    for (int i = 0; i < s->op->nin; i++) {
+        const tn_tensor *t = tni_in_slot(s->op, s->args, i);
+        last |= t && (t->v.word & (TN_W_CHANNELS_LAST | TN_W_CONTIGUOUS)) == TN_W_CHANNELS_LAST;
+    }
+    for (int i = 0; last && i < s->op->nout; i++) {
+        tn_tensor *out = s->outs[i];
+        if (out && out != *tni_out_slot(s->op, s->args, i) &&
+            (out->v.ndim == 4 || out->v.ndim == 5))
+            TN_TRY(lay_last(&s->outs[i]));
+    }
+    return TN_OK;
+}
+
 /* Counts the writes, moves results into out= tensors, records, hands the results over. */
 static tn_status finish_structured(structured *s, tn_tensor **rets) {
     const tn_op *op = s->op;
-    if (op->flags & (TNI_OP_WRITES | TNI_OP_INPLACE_ONLY)) tni_bump_written(op, s->args);
+    if (op->flags & (TNI_OP_WRITES | TNI_OP_INPLACE_ONLY | TNI_OP_FOLLOWS)) {
+        if (op->flags & TNI_OP_FOLLOWS)
+            TN_TRY(follow(s));
+        else
+            tni_bump_written(op, s->args);
+    }
     for (int i = 0; i < op->nout; i++) {
         tn_tensor *given = *tni_out_slot(op, s->args, i);
         if (!given || !s->outs[i]) continue;

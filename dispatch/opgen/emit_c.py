@@ -385,6 +385,8 @@ def op_flags(op: Op) -> str:
     e, flags = op.entry, []
     if e.get("layout") == "contiguous":
         flags.append("TNI_OP_CONTIGUOUS")
+    if e.get("layout") == "follows":
+        flags.append("TNI_OP_FOLLOWS")
     if e.get("takes_out"):
         flags.append("TNI_OP_TAKES_OUT")
     if op.list_out:

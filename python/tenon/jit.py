@@ -177,7 +177,11 @@ class ScriptModule(_Runs, Module):
         return f"original_name={self.original_name}"
 
 
-RecursiveScriptModule = TracedModule = TopLevelTracedModule = ScriptModule
+RecursiveScriptModule = TracedModule = ScriptModule
+
+
+class TopLevelTracedModule(ScriptModule):
+    """What `trace` makes of a module."""
 
 
 # ---- Tracing -------------------------------------------------------------------------------------
@@ -316,16 +320,16 @@ def _wrap(func: Any, recording: Recording) -> Any:
         extra={},
     )
     recording.program.note = note
-    return _of_program(recording.program)
+    return _of_program(recording.program, TopLevelTracedModule)
 
 
-def _of_program(program: Program) -> Any:
+def _of_program(program: Program, kind_of_module: type[ScriptModule] = ScriptModule) -> Any:
     try:
         note = json.loads(program.note)
         kind = note["kind"]
     except (ValueError, KeyError, TypeError):
         raise RuntimeError("the file holds a program that jit has not made") from None
-    made = ScriptModule() if kind == "module" else ScriptFunction()
+    made = kind_of_module() if kind == "module" else ScriptFunction()
     made._adopt(program, note)
     if isinstance(made, ScriptModule):
         made._set_children(dict(note.get("modules", ())))
@@ -452,6 +456,9 @@ class _Script(ScriptFunction):
 
     def __deepcopy__(self, memo: Any) -> _Script:
         return self
+
+
+_Script.__name__ = _Script.__qualname__ = "ScriptFunction"
 
 
 class _ScriptedModule:

@@ -58,6 +58,55 @@ def test_results_are_packed_by_rows(name: str, operand: str) -> None:
     assert PACKING[name](operands()[operand]).is_contiguous()
 
 
+IMAGES: dict[str, Any] = {
+    "conv2d": lambda x: F.conv2d(x, tn.randn(4, 4, 3, 3)),
+    "grouped": lambda x: F.conv2d(x, tn.randn(4, 1, 3, 3), groups=4),
+    "conv_transpose2d": lambda x: F.conv_transpose2d(x, tn.randn(4, 4, 3, 3)),
+    "max_pool2d": lambda x: F.max_pool2d(x, 2),
+    "places": lambda x: F.max_pool2d(x, 2, return_indices=True)[1],
+    "avg_pool2d": lambda x: F.avg_pool2d(x, 2),
+    "adaptive_avg_pool2d": lambda x: F.adaptive_avg_pool2d(x, 2),
+    "nearest": lambda x: F.interpolate(x, scale_factor=2),
+    "bilinear": lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"),
+    "pad": lambda x: F.pad(x, (1, 1)),
+    "reflect": lambda x: F.pad(x, (1, 1, 1, 1), mode="reflect"),
+    "a filter": lambda x: F.conv2d(
+        x.contiguous(), tn.randn(4, 4, 3, 3).to(memory_format=tn.channels_last)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_results_of_images_lie_as_they_do(name: str) -> None:
+    x = tn.randn(2, 4, 6, 6).to(memory_format=tn.channels_last)
+    got, want = IMAGES[name](x), None
+    assert got.stride()[1] == 1
+    assert got.is_contiguous(memory_format=tn.channels_last)
+    tn.manual_seed(3)
+    got = IMAGES[name](x)
+    tn.manual_seed(3)
+    want = IMAGES[name](x.contiguous())
+    assert tn.equal(got, want)
+    assert name == "a filter" or want.is_contiguous()
+
+
+def test_volumes_lie_as_they_did_too() -> None:
+    x = tn.randn(2, 4, 5, 5, 5).to(memory_format=tn.channels_last_3d)
+    assert F.conv3d(x, tn.randn(4, 4, 3, 3, 3)).stride() == (108, 1, 36, 12, 4)
+
+
+def test_gradients_pass_through_channels_last() -> None:
+    x = tn.randn(2, 4, 6, 6, dtype=tn.float64)
+    w = tn.randn(3, 4, 3, 3, dtype=tn.float64)
+    found = []
+    for image in (x, x.to(memory_format=tn.channels_last)):
+        image = image.clone().requires_grad_()
+        out = F.max_pool2d(F.conv2d(image, w), 2)
+        assert type(F.conv2d(image, w).grad_fn).__name__ == "ConvolutionBackward0"
+        found.append(tn.autograd.grad(out.square().sum(), image)[0])
+    assert tn.allclose(*found)
+
+
 def test_broadcast_operands_have_a_say_where_they_go_on() -> None:
     turned = tn.randn(4, 4).t()
     assert (tn.randn(2, 1, 1) * turned).stride() == (16, 1, 4)

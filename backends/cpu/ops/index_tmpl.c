@@ -3,6 +3,7 @@
  *
  * family: indexed; types: all */
 #include <complex.h>
+#include <math.h>
 
 #include <tenon/args_create.h>
 #include <tenon/args_index.h>
@@ -183,7 +184,13 @@ static tn_status TN_(arange_)(const tn_call *call, const void *args) {
     return cpu_parallel(q.n, GRAIN, arange_range, &q);
 }
 
-/* Both halves count from their own end, so that the ends are exact and the sequence is symmetric. */
+/* Both halves count from their own end, so that the ends are exact. One rounding an element, as PyTorch's
+ * x86 builds have it: the middle of a sequence around zero is what the step was rounded by. */
+#if TMPL_IS_COMPLEX
+#define FUSED(a, b, c) ((a) * (b) + (c))
+#else
+#define FUSED(a, b, c) _Generic((A)0, float : fmaf, default : fma)(a, b, c)
+#endif
 static tn_status linspace_range(void *arg, int64_t begin, int64_t end) {
     const sequence *q = arg;
     int64_t n = q->n, gaps = n > 1 ? n - 1 : 1;
@@ -197,8 +204,8 @@ static tn_status linspace_range(void *arg, int64_t begin, int64_t end) {
 #else
     A first = number(q->start), last = number(q->step), step = (last - first) / (A)gaps;
     for (int64_t i = begin; i < end; i++) {
-        A x = i < n / 2 || n == 1 ? first + step * (A)i : last - step * (A)(n - 1 - i);
-        q->out[i] = STORE(x);
+        q->out[i] = STORE(i < n / 2 || n == 1 ? FUSED(step, (A)i, first)
+                                              : FUSED(-step, (A)(n - 1 - i), last));
     }
 #endif
     return TN_OK;

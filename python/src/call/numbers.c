@@ -291,9 +291,8 @@ static PyObject *item_of(PyObject *a) {
     const tn_tensor *t = tnp_of(a);
     tn_scalar s;
     if (tn_tensor_numel(t) != 1)
-        return PyErr_Format(PyExc_RuntimeError,
-                            "a Tensor with %lld elements cannot be converted to Scalar",
-                            (long long)tn_tensor_numel(t));
+        return PyErr_Format(PyExc_ValueError,
+                            "only one element tensors can be converted to Python scalars");
     return tnp_check(tn_tensor_item(t, &s)) == 0 ? tnp_scalar_to(&s) : NULL;
 }
 

@@ -86,6 +86,16 @@ static PyObject *save_for_backward(PyObject *self, PyObject *args) {
     Py_XDECREF(old);
     Py_RETURN_NONE;
 }
+/* Forward derivatives come from backward, which reads what it saved itself. */
+static PyObject *save_for_forward(PyObject *self, PyObject *args) {
+    (void)self;
+    for (Py_ssize_t i = 0; i < PyTuple_Size(args); i++) {
+        PyObject *t = PyTuple_GetItem(args, i);
+        if (t != Py_None && !tnp_is_tensor(t))
+            return tnp_type_error("save_for_forward can only save variables, not %U", t);
+    }
+    Py_RETURN_NONE;
+}
 static PyObject *mark(PyObject **slot, PyObject *args) {
     for (Py_ssize_t i = 0; i < PyTuple_Size(args); i++)
         if (!tnp_is_tensor(PyTuple_GetItem(args, i)))
@@ -162,6 +172,8 @@ static PyMemberDef ctx_members[] = {
 };
 static PyMethodDef ctx_methods[] = {
     {"save_for_backward", save_for_backward, METH_VARARGS, "Keeps tensors for backward."},
+    {"save_for_forward", save_for_forward, METH_VARARGS,
+     "Takes what jvp would read: forward derivatives come from backward here."},
     {"mark_dirty", mark_dirty, METH_VARARGS, "Says which arguments were changed in place."},
     {"mark_non_differentiable", mark_non_differentiable, METH_VARARGS,
      "Says which outputs have no gradient."},

@@ -202,8 +202,9 @@ static PyObject *array_of(PyObject *self) {
                             "copy the tensor to host memory first.",
                             tn_device_name(tn_view_device(v)), (int)tn_view_index(v));
     if (tn_view_dtype(v) == TN_BF16 || !tnp_is_element(tn_view_dtype(v)))
-        return PyErr_Format(PyExc_TypeError, "NumPy has no dtype for %s",
-                            tn_dtype_name(tn_view_dtype(v)));
+        return PyErr_Format(PyExc_TypeError, "Got unsupported ScalarType %s",
+                            tn_view_dtype(v) == TN_BF16 ? "BFloat16"
+                                                        : tn_dtype_name(tn_view_dtype(v)));
     PyObject *np = tnp_numpy("Tensor.numpy()");
     return np ? PyObject_CallMethod(np, "asarray", "O", self) : NULL;
 }

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tenon import _C
 from tenon._C import FunctionCtx
+from tenon._tensor.print import package_name
 
 __all__ = [
     "BackwardCFunction",
@@ -30,7 +31,7 @@ class FunctionMeta(type):
     """Gives every Function the class of its ctx: SquareBackward for Square."""
 
     def __init__(cls, name: str, bases: tuple[type, ...], attrs: dict[str, Any]) -> None:
-        names = {"_forward_cls": cls, "__module__": "tenon.autograd.function"}
+        names = {"_forward_cls": cls, "__module__": f"{package_name()}.autograd.function"}
         cls._backward_cls = type(f"{name}Backward", (BackwardCFunction,), names)
         super().__init__(name, bases, attrs)
 

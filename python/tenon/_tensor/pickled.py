@@ -187,6 +187,8 @@ def read(file: BinaryIO, map_location: Any, named_only: bool) -> Any:
     unpickler = _Unpickler(checkpoint.structure(), checkpoint, named_only)
     try:
         return unpickler.load()
+    except UnsafeContentError:
+        raise
     except pickle.UnpicklingError as err:
         raise FileFormatError(str(err)) from err
 

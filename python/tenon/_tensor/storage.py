@@ -12,6 +12,7 @@ from typing import Any
 
 import tenon
 from tenon._C import Tensor, device, dtype
+from tenon._tensor.print import package_name
 
 _KINDS = {
     "Double": "float64", "Float": "float32", "Half": "float16", "BFloat16": "bfloat16",
@@ -220,7 +221,9 @@ class UntypedStorage(_Memory):
         return _rebuild_untyped, (self._row.cpu()._to_bytes(), str(self.device))
 
     def __repr__(self) -> str:
-        return f"UntypedStorage(device={self.device}, size={self.nbytes()})"
+        lines = "".join(f" {v}\n" for v in self.tolist())
+        name = f"{package_name()}.storage.{type(self).__name__}"
+        return f"{lines}[{name}(device={self.device}) of size {self.nbytes()}]"
 
 
 def _rebuild_untyped(data: bytes, where: str) -> UntypedStorage:
@@ -288,7 +291,7 @@ class TypedStorage(_Memory):
 
     def __repr__(self) -> str:
         lines = "".join(f" {v}\n" for v in self.tolist())
-        name = f"{type(self).__module__}.TypedStorage"
+        name = f"{package_name()}.storage.TypedStorage"
         return f"{lines}[{name}(dtype={self.dtype}, device={self.device}) of size {self.size()}]"
 
 

@@ -110,9 +110,17 @@ def grad_and_value(
             fresh, variables = _variables(chosen)
             out = func(*_replaced(args, argnums, fresh), **kwargs)
             value, aux = _split(out, has_aux, "grad_and_value(f)(*args)")
-            if not isinstance(value, tenon.Tensor) or value.dim() != 0:
-                shape = list(value.shape) if isinstance(value, tenon.Tensor) else type(value)
-                raise RuntimeError(f"grad: Expected func to return a scalar tensor, got {shape}")
+            if not isinstance(value, tenon.Tensor):
+                raise RuntimeError(
+                    "grad_and_value(f)(*args): Expected f(*args) to return a tensor, got type "
+                    f"{type(value)}"
+                )
+            if value.dim() != 0:
+                raise RuntimeError(
+                    "grad_and_value(f)(*args): Expected f(*args) to return a scalar Tensor, got "
+                    f"tensor with {value.dim()} dims. Maybe you wanted to use the vjp or jacrev "
+                    "APIs instead?"
+                )
             whole = lift(value, levels())
             found = _gradients([whole], variables, [tenon.ones_like(whole)], keep)
         grads = _refilled(chosen, [lower(_plain(g, keep), levels()) for g in found])

@@ -11,6 +11,7 @@ the innermost level among its arguments.
 from __future__ import annotations
 
 import functools
+import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -100,7 +101,8 @@ class Batched(tenon.Tensor):
         return run(func, args, kwargs or {})
 
     def __repr__(self) -> str:
-        return f"Batched(level={self._level}, {self._batch!r})"
+        inside = textwrap.indent(repr(self._batch), "    ")
+        return f"BatchedTensor(lvl={self._level}, bdim=0, value=\n{inside}\n)"
 
     def __bool__(self) -> bool:
         raise RuntimeError(
@@ -165,6 +167,14 @@ def is_batched(value: Any, level: int) -> bool:
     return isinstance(value, Batched) and value._level == level
 
 
+def _no_draws() -> RuntimeError:
+    return RuntimeError(
+        "vmap: called random operation while in randomness error mode. Please either use the "
+        "'same' or 'different' randomness flags on vmap or perform the randomness operation out "
+        "of vmap"
+    )
+
+
 def run(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A call with a mapped tensor among its arguments."""
     numbers = [v._level for v in flat((args, kwargs)) if isinstance(v, Batched)]
@@ -178,11 +188,7 @@ def run(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
     if space.startswith("tenon.ops."):
         name = f"{space.removeprefix('tenon.ops.')}::{name}"
     if vmap_rules.is_random(name) and level.randomness == "error":
-        raise RuntimeError(
-            f"vmap: called random operation '{name}' while in randomness error mode. Please "
-            "either use the 'same' or 'different' randomness flags on vmap or perform the "
-            "randomness operation out of vmap"
-        )
+        raise _no_draws()
     call = call_of(name, func, args, kwargs, level)
     call.check_target()
     if name in _VIEWS_IN_PLACE:
@@ -354,7 +360,7 @@ def map_once(
     values = iter([
         v if d is None else batched(v.movedim(d, 0), level.number) for v, d in _pairs(args, dims)
     ])  # fmt: skip
-    drawn = _Draws(level) if randomness == "different" else nullcontext()
+    drawn = nullcontext() if randomness == "same" else _Draws(level)
     _running.levels = (*outer, level)
     try:
         with drawn:
@@ -366,7 +372,7 @@ def map_once(
 
 
 class _Draws(BaseTorchFunctionMode):
-    """What makes tensors of random numbers out of sizes makes one for each element."""
+    """What makes tensors of random numbers out of sizes makes one for each element, or none."""
 
     def __init__(self, level: Level) -> None:
         self.level = level
@@ -378,6 +384,8 @@ class _Draws(BaseTorchFunctionMode):
         known = any(isinstance(v, tenon.Tensor) for v in flat((args, keywords)))
         if known or not vmap_rules.is_random(getattr(func, "__name__", "")):
             return func(*args, **keywords)
+        if self.level.randomness == "error":
+            raise _no_draws()
         draws = [func(*args, **keywords) for _ in range(self.level.size)]
         return batched(tenon.stack(draws), self.level.number)
 

@@ -15,6 +15,7 @@ from typing import Any
 import tenon
 from tenon import Tensor
 from tenon.autograd import forward_ad
+from tenon.testing import make_tensor
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 
@@ -269,7 +270,9 @@ def gradgradcheck(
     if grad_outputs is None:
         seeds = []
         for output in outputs:
-            seed = tenon.randn(tuple(output.shape), dtype=output.dtype, device=output.device)
+            seed = make_tensor(
+                tuple(output.shape), dtype=output.dtype, device=output.device, low=-1, high=1
+            )
             if gen_non_contig_grad_outputs:
                 seed = tenon.stack([seed, seed], -1).select(-1, 0)
             seeds.append(seed.requires_grad_())

@@ -18,7 +18,11 @@ class Binomial(Distribution):
     """How many of total_count trials succeed."""
 
     has_enumerate_support = True
-    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
+    arg_constraints = {
+        "total_count": constraints.nonnegative_integer,
+        "probs": constraints.unit_interval,
+        "logits": constraints.real,
+    }
 
     def __init__(
         self, total_count: Any = 1, probs: Any = None, logits: Any = None,
@@ -41,10 +45,6 @@ class Binomial(Distribution):
     def probs(self) -> Tensor:
         """How probable it is that a trial succeeds."""
         return self.logits.sigmoid()
-
-    def _expand_rest(self, new: Any) -> None:
-        parameter = new.__dict__.get("probs", new.__dict__.get("logits"))
-        new.total_count = self.total_count.expand(parameter.shape)
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> constraints.Constraint:

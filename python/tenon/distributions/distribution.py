@@ -19,6 +19,7 @@ class Distribution:
     has_enumerate_support = False
     _validate_args = __debug__
     arg_constraints: dict[str, Any] = {}
+    _derived: Sequence[str] = ()  # parameters that the text leaves out
     support: Any = constraints.dependent
 
     @staticmethod
@@ -211,7 +212,7 @@ class Distribution:
     def __repr__(self) -> str:
         parts = []
         for name in self.arg_constraints:
-            if name in self.__dict__:
+            if name in self.__dict__ and name not in self._derived:
                 value = self.__dict__[name]
                 parts.append(f"{name}: {value if value.numel() == 1 else value.size()}")
         return f"{type(self).__name__}({', '.join(parts)})"

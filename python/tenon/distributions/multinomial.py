@@ -18,6 +18,8 @@ __all__ = ["Multinomial"]
 class Multinomial(_Classes):
     """How often each class comes up in a number of draws."""
 
+    _derived = ("probs", "logits")
+
     def __init__(
         self,
         total_count: int = 1,

@@ -35,6 +35,13 @@ def map_aggregate(a: Argument, fn: Callable[[Argument], Argument]) -> Argument:
     return fn(a)
 
 
+# Functions of nn.functional that PyTorch has in its extension module.
+_BUILT_IN = {
+    "avg_pool2d", "gelu", "linear", "logsigmoid", "one_hot", "scaled_dot_product_attention",
+    "softplus", "softshrink",
+}  # fmt: skip
+
+
 def qualified_name(fn: Any) -> str | None:
     """How a program names a function, None: it has no such name."""
     name = getattr(fn, "__name__", None)
@@ -43,6 +50,8 @@ def qualified_name(fn: Any) -> str | None:
     if getattr(builtins, name, None) is fn:
         return name
     prefix = str(tenon.float32).split(".")[0]
+    if name in _BUILT_IN and getattr(tenon.nn.functional, name) is fn:
+        return f"{prefix}._C._nn.{name}"
     for path, place in ((prefix, tenon), (f"{prefix}.nn.functional", tenon.nn.functional)):
         if getattr(place, name, None) is fn:
             return f"{path}.{name}"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from _pickle import UnpicklingError  # the module alone is light
+
 
 class FileFormatError(RuntimeError):
     """A file that is damaged, of another format, or asks for something that is refused."""
 
 
-class UnsafeContentError(FileFormatError):
+class UnsafeContentError(FileFormatError, UnpicklingError):
     """A file that wants to run code or build objects outside the list of plain data types."""
 
 

@@ -66,6 +66,11 @@ _HOOK_DICTS = (
 )
 
 
+def _kind(cls: type) -> str:
+    """By which name users write a class of the library."""
+    return f"{_typename(cls).partition('.')[0]}.nn.{cls.__name__}"
+
+
 def _typename(value: object) -> str:
     if isinstance(value, Tensor):
         return value.type()
@@ -204,7 +209,7 @@ class Module(StateMixin, CallMixin, SlotsMixin):
             if not isinstance(param, Parameter):
                 raise TypeError(
                     f"cannot assign '{_typename(param)}' object to parameter '{name}' "
-                    f"({_typename(Parameter)} or None required)"
+                    f"({_kind(Parameter)} or None required)"
                 )
             if param.grad_fn is not None:
                 raise ValueError(
@@ -251,7 +256,7 @@ class Module(StateMixin, CallMixin, SlotsMixin):
             if value is not None:
                 raise TypeError(
                     f"cannot assign '{_typename(value)}' as parameter '{name}' "
-                    f"({_typename(Parameter)} or None expected)"
+                    f"({_kind(Parameter)} or None expected)"
                 )
             self.register_parameter(name, value)
             return
@@ -267,7 +272,7 @@ class Module(StateMixin, CallMixin, SlotsMixin):
             if value is not None:
                 raise TypeError(
                     f"cannot assign '{_typename(value)}' as child module '{name}' "
-                    f"({_typename(Module)} or None expected)"
+                    f"({_kind(Module)} or None expected)"
                 )
             modules[name] = registered_module(self, name, value)
             return

@@ -188,6 +188,11 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         self.workers.close()
 
 
+_FIXED = {
+    "batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers",
+}  # fmt: skip
+
+
 class DataLoader:
     """Batches of a dataset: samples in an order, collated, from this process or from workers."""
 
@@ -261,6 +266,14 @@ class DataLoader:
         self.collate_fn = collate_fn
         self.persistent_workers = persistent_workers
         self._workers: Workers | None = None
+        self._is_set_up = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _FIXED and "_is_set_up" in self.__dict__:
+            raise ValueError(
+                f"{name} attribute should not be set after {type(self).__name__} is initialized"
+            )
+        super().__setattr__(name, value)
 
     @staticmethod
     def _check_workers(

@@ -1,0 +1,104 @@
+"""What programs written for PyTorch rely on beside numbers: classes of errors, guards, names."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import re
+
+import pytest
+import tenon as tn
+from tenon import nn
+from tenon.utils.data import DataLoader
+
+
+def test_a_file_that_is_refused_is_one_that_cannot_be_unpickled() -> None:
+    file = io.BytesIO()
+    tn.save(nn.Linear(2, 2), file)
+    file.seek(0)
+    with pytest.raises(pickle.UnpicklingError, match="weights_only"):
+        tn.load(file)
+    file.seek(0)
+    with tn.serialization.safe_globals([nn.ReLU]):
+        with pytest.raises(pickle.UnpicklingError, match="neither plain data nor named"):
+            tn.load(file)
+
+
+@pytest.mark.parametrize("name", ["batch_size", "sampler", "dataset", "drop_last"])
+def test_a_loader_stays_what_it_is(name: str) -> None:
+    loader = DataLoader(range(4), 2)
+    with pytest.raises(ValueError, match=f"{name} attribute should not be set after DataLoader"):
+        setattr(loader, name, None)
+    loader.collate_fn = list
+    assert list(loader) == [[0, 1], [2, 3]]
+    assert len(list(pickle.loads(pickle.dumps(loader)))) == 2
+
+
+class Exp(tn.autograd.Function):
+    @staticmethod
+    def forward(x: tn.Tensor) -> tn.Tensor:
+        return x.exp()
+
+    @staticmethod
+    def setup_context(ctx: tn.autograd.function.FunctionCtx, inputs, output) -> None:
+        ctx.save_for_backward(output)
+        ctx.save_for_forward(output)
+
+    @staticmethod
+    def backward(ctx: tn.autograd.function.FunctionCtx, g: tn.Tensor) -> tn.Tensor:
+        return g * ctx.saved_tensors[0]
+
+    @staticmethod
+    def jvp(ctx: tn.autograd.function.FunctionCtx, t: tn.Tensor) -> tn.Tensor:
+        return t * ctx.saved_tensors[0]
+
+
+def test_a_function_may_save_for_both_ways() -> None:
+    x = tn.tensor([0.0, 1.0], dtype=tn.float64)
+    out, tangent = tn.func.jvp(Exp.apply, (x,), (tn.ones_like(x),))
+    assert tn.allclose(out, tangent)
+    with pytest.raises(TypeError, match="save_for_forward"):
+        Exp.apply(x.requires_grad_()).grad_fn.save_for_forward(3)
+
+
+def test_a_change_in_place_names_who_made_it() -> None:
+    b = tn.ones(2, requires_grad=True) * 2
+    c = b * b
+    b.add_(1)
+    text = "output 0 of Add, is at version 1; expected version 0 instead"
+    with pytest.raises(RuntimeError, match=re.escape(text)):
+        c.sum().backward()
+
+
+def test_kinds_of_traced_and_scripted_programs_have_their_names() -> None:
+    traced = tn.jit.trace(nn.Linear(2, 2), tn.ones(1, 2))
+    assert type(traced).__name__ == "TopLevelTracedModule"
+    assert isinstance(traced, tn.jit.ScriptModule)
+    assert type(tn.jit.script(scripted)).__name__ == "ScriptFunction"
+    file = io.BytesIO()
+    tn.jit.save(traced, file)
+    file.seek(0)
+    assert isinstance(tn.jit.load(file), tn.jit.ScriptModule)
+
+
+def scripted(x: tn.Tensor) -> tn.Tensor:
+    return x + 1
+
+
+def test_wrong_attributes_of_modules_are_named_as_users_name_them() -> None:
+    module = nn.Sequential(nn.Linear(1, 1))
+    with pytest.raises(TypeError, match=r"\(tenon.nn.Parameter or None required\)"):
+        module.register_parameter("p", tn.ones(1))
+    with pytest.raises(TypeError, match=r"child module '0' \(tenon.nn.Module or None expected\)"):
+        setattr(module, "0", 3)
+
+
+def test_no_numpy_array_of_bfloat16() -> None:
+    with pytest.raises(TypeError, match="Got unsupported ScalarType BFloat16"):
+        tn.ones(1, dtype=tn.bfloat16).numpy()
+
+
+def test_code_of_graphs_names_functions_of_the_extension() -> None:
+    graph = tn.fx.symbolic_trace(lambda x: nn.functional.gelu(x))
+    assert "tenon._C._nn.gelu(x)" in graph.code
+    assert tn.equal(graph(tn.ones(2)), nn.functional.gelu(tn.ones(2)))
