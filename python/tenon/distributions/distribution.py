@@ -8,6 +8,7 @@ from typing import Any
 
 import tenon
 from tenon import Size, Tensor
+from tenon._tensor.print import package_name
 from tenon.distributions import constraints
 from tenon.distributions.utils import lazy_property
 
@@ -94,7 +95,8 @@ class Distribution:
         """The same distributions with their parameters expanded to another batch shape."""
         # The class whose parameters these are: the nearest one that is no user's.
         rooms = [(c, getattr(c, "__module__", "")) for c in type(self).__mro__]
-        cls = next(c for c, room in rooms if room.startswith("tenon."))
+        ours = tuple(f"{name}." for name in ("tenon", package_name()))
+        cls = next(c for c, room in rooms if room.startswith(ours))
         if cls in (Distribution, ExponentialFamily):
             raise NotImplementedError(f"{type(self)} does not implement expand")
         new = self._get_checked_instance(cls, _instance)
