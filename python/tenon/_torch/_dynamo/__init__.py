@@ -7,8 +7,9 @@ from typing import Any
 
 import tenon
 from tenon._program import foreign
+from tenon._torch._dynamo import config as config
 from tenon._torch._dynamo import eval_frame as eval_frame
-from tenon._torch._dynamo import config, exc, testing, utils
+from tenon._torch._dynamo import exc, testing, utils
 from tenon.compiler import (
     OptimizedModule,
     disable,
