@@ -186,7 +186,7 @@ static void ended_part(tn_work *k) {
     tn_world *w = k->world;
     char why[TN_ENGINE_WHY];
     if (k->at == COMPARING) {
-        if (!tni_fingerprints_agree(w->all, w->size, why))
+        if (!tni_fingerprints_agree(w->all, w->size, &k->x, why))
             finish(k, TN_E_STATE, why);
         else
             start_exchange(k);

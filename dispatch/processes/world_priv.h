@@ -16,6 +16,8 @@ typedef struct tni_fingerprint {
     uint32_t group, kind, op;
     int32_t dtype, peer;
     uint32_t reserved;
+    uint64_t
+        parts; /* of ALL_TO_ALL: the ranks' sum is 0 where each takes what the others give it */
 } tni_fingerprint;
 
 /* One engine of this process, and all groups that go through it. Never freed. */
@@ -51,8 +53,10 @@ struct tn_world {
 /* The fingerprint of an operation of a group. */
 tni_fingerprint tni_fingerprint_of(const tn_world *world, const tn_exchange *x);
 void tni_fingerprint_text(const tni_fingerprint *f, char *dst, size_t size);
-/* Whether all ranks are about to do the same; else `why` names one of each kind. */
-bool tni_fingerprints_agree(const tni_fingerprint *all, int32_t n, char *why);
+/* Whether all ranks are about to do the same; else `why` names one of each kind. `mine` is what this
+ * rank does. */
+bool tni_fingerprints_agree(const tni_fingerprint *all, int32_t n, const tn_exchange *mine,
+                            char *why);
 /* The table of the engine in a library. */
 tn_status tni_engine_find(const char *path, const tn_engine **ret_engine);
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import multiprocessing as _standard
 import os
+import signal
 import weakref
 from multiprocessing import *  # noqa: F403
 from multiprocessing import connection, reduction
@@ -194,10 +195,14 @@ class ProcessContext:
         if index in said:
             text = f"\n\n-- Process {index} terminated with the following error:\n{said[index]}"
             raise ProcessRaisedException(text, index, process.pid)
-        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        number = -code if code < 0 else 0
+        known = number in set(signal.Signals)
+        name = signal.Signals(number).name if known else f"<Unknown signal {number}>"
+        how = f"signal {name}" if number else f"exit code {code}"
         raise ProcessExitedException(
-            f"process {index} terminated with {how}", index, process.pid, code, None
-        )
+            f"process {index} terminated with {how}", index, process.pid, code,
+            name if number else None,
+        )  # fmt: skip
 
 
 def start_processes(

@@ -30,7 +30,7 @@ def conform(
 ) -> subprocess.CompletedProcess[str]:
     command = [*before, str(PROGRAM), "--engine", *args]
     env = {**os.environ, **_AS_ROOT, **variables}
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=100)
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=400)
 
 
 def test_the_simulated_engine_passes(folder: Path, tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def launch(
 ) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "TENON_ENGINE_PATH": str(folder), "TENON_NUM_THREADS": "1", **variables}
     command = [sys.executable, "-m", "tenon", "launch", "-n", str(size), *words]
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=100)
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=400)
 
 
 def test_operations_of_three_processes(folder: Path) -> None:

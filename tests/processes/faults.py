@@ -76,6 +76,25 @@ def hang() -> None:
     assert "waited" in text or "Timed out" in text, text  # whoever notices first
 
 
+def refuse() -> None:
+    """Arguments that do not fit each other are refused before anything is exchanged."""
+    short, wide, one = [torch.zeros(2)], [torch.zeros(3)] * SIZE, torch.zeros(2)
+    calls = (
+        lambda: dist.all_gather(short, one), lambda: dist.all_gather(wide, one),
+        lambda: dist.all_gather_into_tensor(torch.zeros(5), one),
+        lambda: dist.reduce_scatter(one, short),
+        lambda: dist.reduce_scatter_tensor(one, torch.zeros(5)),
+        lambda: dist.all_to_all(short, short),
+        lambda: dist.all_to_all_single(torch.zeros(4), torch.zeros(4), [1, 1], [4, 4]),
+        lambda: dist.gather(one, short, RANK), lambda: dist.gather(one, wide, RANK),
+        lambda: dist.scatter(one, short, RANK), lambda: dist.scatter(one, wide, RANK),
+    )  # fmt: skip
+    for call in calls:
+        said(call)
+    for names in (("a", "a"), ("a",)):
+        said(lambda names=names: dist.init_device_mesh("cpu", (1, SIZE), mesh_dim_names=names))
+
+
 def differ() -> None:
     """Parameters, parts of DTensors and orders that differ; the group goes on after each."""
     wide = torch.nn.Linear(4 + 2 * (RANK == LAST), 4)
@@ -89,14 +108,29 @@ def differ() -> None:
     first, second = torch.ones(2), torch.ones(3)
     for t in (first, second) if RANK else (second, first):
         needs(said(lambda t=t: dist.all_reduce(t)), "different operations", "x float32, sum")
+    for call in parts_that_differ():
+        needs(said(call), "do not take as many elements as they are given in all_to_all(float32)")
     value = torch.ones(1)
     dist.all_reduce(value)
     assert value.item() == SIZE
 
 
+def parts_that_differ():
+    """Calls in which a rank takes more, or less, than another gives it."""
+    size, own = 2 + (RANK == LAST), torch.ones(2 + (RANK == LAST))
+    places = [torch.zeros(2) for _ in range(SIZE)]
+    yield lambda: dist.gather(own, None if RANK else places)
+    root = LAST if RANK == LAST else 0
+    yield lambda: dist.gather(torch.ones(2), places if RANK == root else None, root)
+    yield lambda: dist.scatter(torch.zeros(size), None if RANK else places)
+    yield lambda: dist.all_to_all([torch.zeros(size)] * SIZE, places)
+    yield lambda: dist.all_to_all_single(torch.zeros(SIZE), torch.zeros(SIZE + RANK),
+                                         None, [1 + RANK] + [1] * (SIZE - 1))  # fmt: skip
+
+
 globals()[fault]()
 print("ok", flush=True)
-if fault in ("differ", "pipe"):
+if fault in ("differ", "pipe", "refuse"):
     dist.destroy_process_group()
 else:
     os._exit(0)  # the group is lost

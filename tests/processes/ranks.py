@@ -74,10 +74,10 @@ def _file(link: Path) -> str:
 
 
 def run(engine: str, size: int, program: str, *args: str, **variables: str) -> str:
-    """What the processes print, which end well within two minutes."""
+    """What the processes print, which end well within two minutes on an idle machine."""
     job = start(engine, size, program, *args, **variables)
     try:
-        out, err = job.communicate(timeout=120)
+        out, err = job.communicate(timeout=500)
     except subprocess.TimeoutExpired:
         job.kill()
         raise

@@ -17,6 +17,11 @@ def test_ranks_that_differ() -> None:
 
 
 @pytest.mark.slow
+def test_arguments_that_do_not_fit() -> None:
+    assert run("gloo", 2, "faults.py", "refuse").count("ok") == 2
+
+
+@pytest.mark.slow
 def test_a_socket_that_has_gone_is_no_signal() -> None:
     assert run("gloo", 2, "faults.py", "pipe").count("ok") == 2
 

@@ -173,7 +173,7 @@ def test_a_launcher_ends_and_restarts_its_processes(tmp_path: Path) -> None:
     )
     command = [sys.executable, "-m", "tenon", "launch", "-n", "3", "--max-restarts", "1"]
     job = subprocess.run(
-        [*command, "--min-ranks", "2", str(program)], capture_output=True, text=True, timeout=60
+        [*command, "--min-ranks", "2", str(program)], capture_output=True, text=True, timeout=300
     )
     assert job.returncode == 0, job.stderr
     assert "rank 1" in job.stderr and "killed by SIGKILL; restart 1 of 1" in job.stderr

@@ -24,7 +24,7 @@ def train(folder: Path, *kills: str) -> list[str]:
         env={**os.environ, "TENON_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=500,
     )
     assert job.returncode == 0, job.stderr
     assert job.stderr.count("killed by SIGKILL") == len(kills), job.stderr

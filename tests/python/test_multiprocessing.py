@@ -269,5 +269,6 @@ def test_processes_that_fail() -> None:
     with pytest.raises(mp.ProcessRaisedException, match="no such luck") as caught:
         mp.start_processes(work, (total, 1), nprocs=2, start_method="fork")
     assert caught.value.error_index == 1
-    with pytest.raises(mp.ProcessExitedException, match="signal 15"):
+    with pytest.raises(mp.ProcessExitedException, match="with signal SIGTERM") as ended:
         mp.start_processes(sleeper, nprocs=2, start_method="fork")
+    assert (ended.value.exit_code, ended.value.signal_name) == (-15, "SIGTERM")

@@ -276,7 +276,7 @@ def reduce_scatter_tensor(
     target, given = _checked("reduce_scatter", output, "output"), _checked("reduce_scatter", input)
     members, how = _group(group), _operation(op, given, "reduce_scatter")
     if given.numel() != target.numel() * members.size() or given.dtype != target.dtype:
-        raise ValueError(
+        raise RuntimeError(
             f"reduce_scatter_tensor(): expected an input of {members.size()} times the output's "
             f"{target.numel()} elements and of its dtype, got {given.numel()} of {given.dtype}"
         )
@@ -308,7 +308,7 @@ def reduce_scatter(
     if _outside(group):
         return None
     if len(input_list) != _group(group).size():
-        raise ValueError("reduce_scatter(): expected one tensor for each process")
+        raise RuntimeError("reduce_scatter(): expected one tensor for each process")
     sizes = [t.numel() for t in input_list]
     if len(set(sizes)) == 1:
         flat = tenon.cat([_checked("reduce_scatter", t).reshape(-1) for t in input_list])
@@ -355,7 +355,7 @@ def all_gather_into_tensor(
     target = _checked("all_gather_into_tensor", output_tensor, "output_tensor")
     given, members = _checked("all_gather_into_tensor", input_tensor), _group(group)
     if target.numel() != given.numel() * members.size() or target.dtype != given.dtype:
-        raise ValueError(
+        raise RuntimeError(
             f"all_gather_into_tensor(): expected an output of {members.size()} times the input's "
             f"{given.numel()} elements and of its dtype, got {target.numel()} of {target.dtype}"
         )
@@ -392,13 +392,14 @@ def all_gather(
     given, members = _checked("all_gather", tensor), _group(group)
     targets = [_checked("all_gather", t, "tensor_list") for t in tensor_list]
     if len(targets) != members.size():
-        raise ValueError("all_gather(): tensor list must have one tensor for each process")
+        raise RuntimeError("all_gather(): tensor list must have one tensor for each process")
     mine = targets[members.rank()]
-    if mine.numel() != given.numel() or any(t.dtype != given.dtype for t in targets):
+    if any(t.dtype != given.dtype for t in targets):
         raise ValueError(
-            f"all_gather(): place {members.rank()} of the list has {mine.numel()} elements of "
-            f"{mine.dtype}, the tensor {given.numel()} of {given.dtype}"
+            f"all_gather(): the list has tensors of {sorted({str(t.dtype) for t in targets})}, the "
+            f"tensor is of {given.dtype}"
         )
+    _same_sizes("all_gather", [mine], given, members.rank())
     if members._world is None:
         _copy(mine, given.view_as(mine))
         return Work([], list(tensor_list)) if async_op else None
@@ -477,10 +478,10 @@ def _part_bytes(tensor: Tensor, split: Sequence[int] | None, parts: int) -> list
     rows = tensor.shape[0] if tensor.ndim else 1
     if not split:
         if rows % parts:
-            raise ValueError(f"all_to_all_single(): {rows} rows are not {parts} equal parts")
+            raise RuntimeError(f"all_to_all_single(): {rows} rows are not {parts} equal parts")
         split = [rows // parts] * parts
     if len(split) != parts or sum(split) != rows or min(split) < 0:
-        raise ValueError(
+        raise RuntimeError(
             f"all_to_all_single(): split sizes {list(split)} are not {parts} parts of {rows} rows"
         )
     row = tensor.numel() // rows * tensor.element_size() if rows else 0
@@ -500,7 +501,7 @@ def all_to_all(
     outputs = [_checked("all_to_all", t, "output_tensor_list") for t in output_tensor_list]
     inputs = [_checked("all_to_all", t, "input_tensor_list") for t in input_tensor_list]
     if len(outputs) != members.size() or len(inputs) != members.size():
-        raise ValueError("all_to_all(): expected one tensor for each process in both lists")
+        raise RuntimeError("all_to_all(): expected one tensor for each process in both lists")
     if members._world is None:
         _copy(outputs[0], inputs[0])
         return Work([], list(output_tensor_list)) if async_op else None
@@ -509,6 +510,15 @@ def all_to_all(
     sizes = [[t.numel() * t.element_size() for t in ts] for ts in (inputs, outputs)]
     started = _exchange_parts(members, source, flat, *sizes, _spread(outputs, flat), async_op)
     return _finish(Work([started], list(output_tensor_list)), async_op)
+
+
+def _same_sizes(name: str, tensors: Sequence[Tensor], one: Tensor, first: int = 0) -> None:
+    for i, t in enumerate(tensors, first):
+        if t.numel() != one.numel() or t.dtype != one.dtype:
+            raise RuntimeError(
+                f"{name}(): place {i} of the list has {t.numel()} elements of {t.dtype}, the "
+                f"tensor {one.numel()} of {one.dtype}"
+            )
 
 
 def gather(
@@ -525,11 +535,14 @@ def gather(
     given, members = _checked("gather", tensor), _group(group)
     peer = _peer(members, 0 if dst is None and group_dst is None else dst, group_dst, "gather")
     mine = peer == members.rank()
-    if mine and (gather_list is None or len(gather_list) != members.size()):
+    if mine and not gather_list:
         raise ValueError("Argument ``gather_list`` must be specified on destination rank.")
+    if mine and len(gather_list) != members.size():
+        raise RuntimeError("gather(): expected one tensor for each process in the list")
     if not mine and gather_list:
         raise ValueError("Argument ``gather_list`` must NOT be specified on non-destination ranks.")
     targets = [_checked("gather", t, "gather_list") for t in gather_list or ()]
+    _same_sizes("gather", targets, given)
     if members._world is None:
         _copy(targets[0], given)
         return Work([], gather_list) if async_op else None
@@ -557,11 +570,14 @@ def scatter(
     target, members = _checked("scatter", tensor), _group(group)
     peer = _peer(members, 0 if src is None and group_src is None else src, group_src, "scatter")
     mine = peer == members.rank()
-    if mine and (scatter_list is None or len(scatter_list) != members.size()):
+    if mine and not scatter_list:
         raise ValueError("Argument ``scatter_list`` must be specified on source rank.")
+    if mine and len(scatter_list) != members.size():
+        raise RuntimeError("scatter(): expected one tensor for each process in the list")
     if not mine and scatter_list:
         raise ValueError("Argument ``scatter_list`` must NOT be specified on non-source ranks.")
     inputs = [_checked("scatter", t, "scatter_list") for t in scatter_list or ()]
+    _same_sizes("scatter", inputs, target)
     if members._world is None:
         _copy(target, inputs[0])
         return Work([], tensor) if async_op else None

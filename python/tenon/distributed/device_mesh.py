@@ -26,6 +26,8 @@ class DeviceMesh:
                 f"mesh_dim_names must have one name for each of {self.mesh.ndim} dimensions, got "
                 f"{mesh_dim_names}"
             )
+        if mesh_dim_names is not None and len(set(mesh_dim_names)) != len(mesh_dim_names):
+            raise RuntimeError(f"each name of mesh_dim_names must be unique, got {mesh_dim_names}")
         if not distributed.is_initialized():
             distributed.init_process_group()
         found = (self.mesh == distributed.get_rank()).nonzero()
