@@ -1,5 +1,5 @@
-/* vision.c: images looked at through a grid: shape rules, grids of affine maps; distances of pairs of rows;
- * pooling over windows that are drawn.
+/* vision.c: images looked at through a grid: shape rules, grids of affine maps; pooling over windows that are
+ * drawn.
  * The messages are PyTorch's. */
 #include <tenon/args_vision.h>
 #include <tenon/ops_index.h>
@@ -159,31 +159,6 @@ tn_status tni_composite_affine_grid_generator(const void *args, tn_tensor **rets
     for (int64_t d = 0; d < spatial; d++) shape[1 + d] = a->size.v[2 + d];
     shape[1 + spatial] = spatial;
     return scope_finish(&s, scope_reshape(&s, r, tn_ints_of(shape, spatial + 2)), rets);
-}
-
-/* ---- Distances ---------------------------------------------------------------------------------*/
-
-tn_status tni_composite_pdist(const void *args, tn_tensor **rets) {
-    const tn_pdist_args *a = args;
-    tni_scope s = {0};
-    tn_tensor *x = tni_t(a->input), *pairs = NULL, *row[2] = {NULL, NULL}, *r = NULL;
-    if (a->input->ndim != 2)
-        return tn_fail(TN_E_STATE, 0, "pdist only supports 2D tensors, got: %dD",
-                       (int)a->input->ndim);
-    if (!(a->p >= 0)) return tn_fail(TN_E_STATE, 1, "pdist only supports non-negative p values");
-    int64_t n = a->input->shape[0];
-    tn_status st = tn_triu_indices(n, n, 1, TN_I64, tni_device_of(x), &pairs);
-    pairs = scope_take(&s, st, pairs);
-    for (int i = 0; i < 2 && s.st == TN_OK; i++) {
-        tn_tensor *index = scope_select(&s, pairs, 0, i);
-        if (s.st != TN_OK) break;
-        st = tn_index_select(x, 0, index, &r);
-        row[i] = scope_take(&s, st, r);
-    }
-    tn_tensor *apart = scope_sub(&s, row[0], row[1]);
-    if (s.st != TN_OK) return scope_finish(&s, NULL, NULL);
-    st = tn_linalg_vector_norm(apart, tn_scalar_float(a->p), TN_INTS(1), 0, -1, &r);
-    return scope_finish(&s, scope_take(&s, st, r), rets);
 }
 
 /* ---- Pooling over windows that are drawn -------------------------------------------------------*/

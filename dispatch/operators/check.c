@@ -67,27 +67,6 @@ tn_status tni_check_linalg_vector_norm(const void *args) {
     return a->ord.re < 0 || isinf(a->ord.re) ? check_not_empty(a->input, a->dim, a->ord.re) : TN_OK;
 }
 
-tn_status tni_check_cdist(const void *args) {
-    const tn_cdist_args *a = args;
-    if (a->x1->ndim < 2 || a->x2->ndim < 2)
-        return tn_fail(TN_E_STATE, a->x1->ndim < 2 ? 0 : 1,
-                       "cdist only supports at least 2D tensors, X%d got: %dD",
-                       a->x1->ndim < 2 ? 1 : 2, (int)(a->x1->ndim < 2 ? a->x1->ndim : a->x2->ndim));
-    if (!(a->p >= 0)) return tn_fail(TN_E_STATE, 2, "cdist only supports non-negative p values");
-    const char *mode = a->compute_mode;
-    const tn_view *const points[] = {a->x1, a->x2};
-    for (int i = 0; i < 2; i++) {
-        if (tn_dtype_category(tn_view_dtype(points[i])) != TN_CAT_FLOAT)
-            return tn_fail(TN_E_DTYPE, i, "cdist only supports floating-point dtypes, X%d got: %s",
-                           i + 1, tni_type_text(tn_view_dtype(points[i])));
-    }
-    return !mode || strcmp(mode, "use_mm_for_euclid_dist_if_necessary") == 0 ||
-                   strcmp(mode, "use_mm_for_euclid_dist") == 0 ||
-                   strcmp(mode, "donot_use_mm_for_euclid_dist") == 0
-               ? TN_OK
-               : tn_fail(TN_E_VALUE, 3, "%s is not a valid value for compute_mode", mode);
-}
-
 tn_status tni_check_norm(const void *args) {
     const tn_norm_args *a = args;
     return check_order(&a->p);

@@ -115,7 +115,8 @@ _SUBMODULES = frozenset({
     "overrides", "profiler", "random", "serialization", "signal", "sparse",
     "special", "testing", "types", "utils", "version", "compiler", "cpu",
     "fx", "futures", "nested", "return_types",
-    "masked", "__config__", "export", "library", "ffi", "storage", "ao", "quantization",
+    "array_api", "masked", "__config__", "export", "library", "ffi", "storage", "ao",
+    "quantization",
 })  # fmt: skip
 
 # Names of submodules that are functions of the package.

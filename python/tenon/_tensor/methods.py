@@ -194,6 +194,24 @@ def from_array(o: Any) -> Any:
     return _C.from_numpy(o) if numpy is not None and isinstance(o, numpy.ndarray) else None
 
 
+def __array_namespace__(self: Tensor, /, *, api_version: str | None = None) -> Any:
+    """`tenon.array_api`, whose functions follow the array API standard."""
+    namespace = import_module("tenon.array_api")
+    if api_version not in (None, *namespace.VERSIONS):
+        raise ValueError(
+            f"__array_namespace__: api_version is one of {', '.join(namespace.VERSIONS)}, "
+            f"not {api_version!r}"
+        )
+    return namespace
+
+
+def to_device(self: Tensor, device: device | str, /, *, stream: Any = None) -> Tensor:
+    """The tensor on a device, by the name that the array API standard has for it."""
+    if stream is not None:
+        raise ValueError("to_device: copies are ordered by the current stream; stream is None")
+    return self.to(device)
+
+
 def __dir__(self: Tensor) -> list[str]:
     return sorted({*dir(type(self)), *self.__dict__})
 
@@ -221,9 +239,9 @@ for _name in ("to_sparse", "to_sparse_coo", "to_sparse_csr", "to_sparse_csc", "t
               "to_sparse_bsc"):  # fmt: skip
     setattr(Tensor, _name, _later("sparse", _name))
 del _name
-for _method in (__array_wrap__, __rdiv__, __reversed__, new_tensor, new, apply_, dequantize,
-                dim_order, histogram, module_load, nonzero_static, prelu, record_stream, resize_,
-                resize_as_, tensor_split, __dir__):  # fmt: skip
+for _method in (__array_namespace__, __array_wrap__, __rdiv__, __reversed__, new_tensor, new,
+                apply_, dequantize, dim_order, histogram, module_load, nonzero_static, prelu,
+                record_stream, resize_, resize_as_, tensor_split, to_device, __dir__):  # fmt: skip
     setattr(Tensor, _method.__name__, _method)
 type_or_convert.__name__ = "type"  # a name that this file needs itself
 Tensor.type = type_or_convert

@@ -1,0 +1,118 @@
+"""Functions of elements, by the names of the array API standard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tenon as tn
+from tenon import Tensor
+from tenon._C import _ops
+from tenon.array_api._dtypes import together
+
+# Names of the standard, and the operators behind them.
+UNARY = {
+    "abs": tn.abs, "acos": tn.acos, "acosh": tn.acosh, "asin": tn.asin, "asinh": tn.asinh,
+    "atan": tn.atan, "atanh": tn.atanh, "bitwise_invert": tn.bitwise_not, "ceil": tn.ceil,
+    "cos": tn.cos, "cosh": tn.cosh, "exp": tn.exp, "expm1": tn.expm1, "floor": tn.floor,
+    "isfinite": tn.isfinite, "isinf": tn.isinf, "isnan": tn.isnan, "log": tn.log,
+    "log10": tn.log10, "log1p": tn.log1p, "log2": tn.log2, "logical_not": tn.logical_not,
+    "negative": tn.negative, "reciprocal": tn.reciprocal, "round": tn.round,
+    "signbit": tn.signbit, "sin": tn.sin, "sinh": tn.sinh, "sqrt": tn.sqrt, "square": tn.square,
+    "tan": tn.tan, "tanh": tn.tanh, "trunc": tn.trunc,
+}  # fmt: skip
+BINARY = {
+    "add": tn.add, "atan2": tn.atan2, "bitwise_and": tn.bitwise_and,
+    "bitwise_left_shift": tn.bitwise_left_shift, "bitwise_or": tn.bitwise_or,
+    "bitwise_right_shift": tn.bitwise_right_shift, "bitwise_xor": tn.bitwise_xor,
+    "copysign": tn.copysign, "divide": tn.true_divide, "equal": tn.eq,
+    "greater": tn.gt, "greater_equal": tn.ge, "hypot": tn.hypot,
+    "less": tn.lt, "less_equal": tn.le, "logaddexp": tn.logaddexp,
+    "logical_and": tn.logical_and, "logical_or": tn.logical_or, "logical_xor": tn.logical_xor,
+    "maximum": tn.maximum, "minimum": tn.minimum, "multiply": tn.mul, "nextafter": tn.nextafter,
+    "not_equal": tn.ne, "pow": tn.pow, "subtract": tn.sub,
+}  # fmt: skip
+
+
+def _unary(name: str, op: Callable[..., Tensor]) -> Callable[[Tensor], Tensor]:
+    def function(x: Tensor, /) -> Tensor:
+        return op(x)
+
+    return _named(function, name, op)
+
+
+def _binary(name: str, op: Callable[..., Tensor]) -> Callable[[Any, Any], Tensor]:
+    def function(x1: Any, x2: Any, /) -> Tensor:
+        return op(*together(x1, x2))
+
+    return _named(function, name, op)
+
+
+def _named(function: Any, name: str, op: Callable[..., Tensor]) -> Any:
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = (
+        f"The standard's `{name}`, by `tenon.{op.__name__}`: dtypes promote as it says."
+    )
+    return function
+
+
+globals().update({name: _unary(name, op) for name, op in UNARY.items()})
+globals().update({name: _binary(name, op) for name, op in BINARY.items()})
+
+
+def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:
+    """The elements, those below min and above max replaced by these; the dtype stays."""
+    low, high = (b.to(x.dtype) if isinstance(b, Tensor) else b for b in (min, max))
+    if low is None and high is None:
+        return x.clone()
+    if isinstance(low, Tensor) or isinstance(high, Tensor):
+        low, high = (
+            tn.full((), b, dtype=x.dtype, device=x.device) if isinstance(b, (int, float)) else b
+            for b in (low, high)
+        )
+    return tn.clamp(x, low, high).to(x.dtype)
+
+
+def conj(x: Tensor, /) -> Tensor:
+    """Complex conjugates; real numbers stay."""
+    return tn.conj(x).resolve_conj()
+
+
+def floor_divide(x1: Any, x2: Any, /) -> Tensor:
+    """Quotients rounded down; infinite operands give the quotient as it is."""
+    x1, x2 = together(x1, x2)
+    if x1.is_floating_point():
+        return _ops._standard_floor_divide(x1, x2)
+    return tn.floor_divide(x1, x2)
+
+
+def imag(x: Tensor, /) -> Tensor:
+    """Imaginary parts; zeros of real numbers."""
+    return x.imag if x.is_complex() else tn.zeros_like(x)
+
+
+def positive(x: Tensor, /) -> Tensor:
+    """The elements as they are."""
+    return tn.positive(x).clone()
+
+
+def remainder(x1: Any, x2: Any, /) -> Tensor:
+    """What division leaves, with the sign of x2, zeros too."""
+    x1, x2 = together(x1, x2)
+    return _ops._standard_remainder(x1, x2) if x1.is_floating_point() else tn.remainder(x1, x2)
+
+
+def sign(x: Tensor, /) -> Tensor:
+    """-1, 0 or 1; x / |x| of complex numbers; NaN stays."""
+    return tn.where(tn.isnan(x), x, tn.sgn(x))
+
+
+def real(x: Tensor, /) -> Tensor:
+    """Real parts."""
+    return tn.real(x)
+
+
+__all__ = [
+    *UNARY, *BINARY, "clip", "conj", "floor_divide", "imag", "positive", "real", "remainder",
+    "sign",
+]  # fmt: skip
