@@ -75,7 +75,9 @@ def isdtype(dtype: tn.dtype, kind: Any) -> bool:
 def _promoted(a: tn.dtype, b: tn.dtype) -> tn.dtype:
     """The standard's table: integers of both kinds meet in the next signed one that holds them."""
     if a is b or not (isdtype(a, "integral") and isdtype(b, "integral")):
-        return a if a is b else tn.promote_types(a, b)
+        if a is b or tn.bool in (a, b):
+            return b if a is tn.bool else a
+        return tn.promote_types(*(tn.uint8 if d in UNSIGNED.values() else d for d in (a, b)))
     if (a in UNSIGNED.values()) == (b in UNSIGNED.values()):
         return a if a.itemsize > b.itemsize else b
     signed, other = (b, a) if a in UNSIGNED.values() else (a, b)
