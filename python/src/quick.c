@@ -331,7 +331,8 @@ static int32_t take_arguments(const quick *q, PyObject *args, PyObject *kwargs, 
                               int64_t *ret_numel) {
     taken t = {.in = in};
     for (int i = 0; i < MAX_SIZES; i++) t.sizes[i] = -1;
-    if (PyTuple_Size(args) != q->npositional || PyDict_Size(kwargs) != q->nnamed) return -1;
+    if (PyTuple_Size(args) != q->npositional) return -1;
+    if ((kwargs ? PyDict_Size(kwargs) : 0) != q->nnamed) return -1;
     for (int32_t i = 0; i < q->npositional; i++)
         if (!take_one(q, &t, PyTuple_GetItem(args, i), MAX_DEPTH)) return -1;
     if (q->nnamed && !take_named(q, &t, kwargs, MAX_DEPTH)) return -1;
@@ -415,19 +416,75 @@ static PyObject *run(quick *q, PyObject *args, PyObject *kwargs) {
     return q->acts ? tnp_raise(st) : NULL;
 }
 
+/* kwargs may be NULL. NULL without an exception: there is no short way. */
+static PyObject *try_ways(PyObject *ways, PyObject *args, PyObject *kwargs) {
+    for (Py_ssize_t i = 0; i < PyList_Size(ways) && !stopped; i++) {
+        PyObject *way = Py_NewRef(PyList_GetItem(ways, i)), *result = NULL;
+        if (Py_TYPE(way) == quick_type) result = run(quick_of(way), args, kwargs);
+        Py_DECREF(way);
+        if (result || PyErr_Occurred()) return result;
+    }
+    return NULL;
+}
+
 static PyObject *call(PyObject *unused, PyObject *const *args, Py_ssize_t n) {
     (void)unused;
     if (n != 3 || !PyList_Check(args[0]) || !PyTuple_Check(args[1]) || !PyDict_Check(args[2])) {
         PyErr_SetString(PyExc_TypeError, "a list of ways, a tuple and a dict");
         return NULL;
     }
-    for (Py_ssize_t i = 0; i < PyList_Size(args[0]) && !stopped; i++) {
-        PyObject *way = Py_NewRef(PyList_GetItem(args[0], i)), *result = NULL;
-        if (Py_TYPE(way) == quick_type) result = run(quick_of(way), args[1], args[2]);
-        Py_DECREF(way);
-        if (result || PyErr_Occurred()) return result;
-    }
+    PyObject *result = try_ways(args[0], args[1], args[2]);
+    if (result || PyErr_Occurred()) return result;
     Py_RETURN_NOTIMPLEMENTED;
+}
+
+/* ---- What is called in a function's place ------------------------------------------------------*/
+
+/* Without a frame of Python: that costs more than five small operators. */
+typedef struct chooser {
+    PyObject_HEAD PyObject *ways, *other;
+} chooser;
+
+static chooser *chooser_of(PyObject *o) { return (chooser *)(void *)o; }
+
+static PyObject *chooser_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    PyObject *ways, *other;
+    (void)kwargs;
+    if (!PyArg_ParseTuple(args, "O!O:_QuickFunction", &PyList_Type, &ways, &other)) return NULL;
+    allocfunc alloc = __extension__(allocfunc) PyType_GetSlot(type, Py_tp_alloc);
+    PyObject *self = alloc(type, 0);
+    if (!self) return NULL;
+    chooser_of(self)->ways = Py_NewRef(ways);
+    chooser_of(self)->other = Py_NewRef(other);
+    return self;
+}
+
+static PyObject *chooser_call(PyObject *self, PyObject *args, PyObject *kwargs) {
+    const chooser *c = chooser_of(self);
+    PyObject *result = try_ways(c->ways, args, kwargs);
+    return result || PyErr_Occurred() ? result : PyObject_Call(c->other, args, kwargs);
+}
+
+static int chooser_traverse(PyObject *self, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(chooser_of(self)->ways);
+    Py_VISIT(chooser_of(self)->other);
+    return 0;
+}
+
+static int chooser_clear(PyObject *self) {
+    Py_CLEAR(chooser_of(self)->ways);
+    Py_CLEAR(chooser_of(self)->other);
+    return 0;
+}
+
+static void chooser_dealloc(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    chooser_clear(self);
+    freefunc release = __extension__(freefunc) PyType_GetSlot(type, Py_tp_free);
+    release(self);
+    Py_DECREF(type);
 }
 
 static PyObject *is_seen(PyObject *unused, PyObject *none) {
@@ -464,10 +521,26 @@ static PyType_Slot slots[] = {
     {0, NULL},
 };
 
+static PyType_Slot chooser_slots[] = {
+    TNP_SLOT(Py_tp_new, chooser_new),         TNP_SLOT(Py_tp_call, chooser_call),
+    TNP_SLOT(Py_tp_dealloc, chooser_dealloc), TNP_SLOT(Py_tp_traverse, chooser_traverse),
+    TNP_SLOT(Py_tp_clear, chooser_clear),     {0, NULL},
+};
+
+static bool add_chooser(PyObject *module) {
+    PyType_Spec spec = {"tenon._C._QuickFunction", sizeof(chooser), 0,
+                        Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE,
+                        chooser_slots};
+    PyObject *type = PyType_FromSpec(&spec);
+    bool added = type && PyModule_AddObjectRef(module, "_QuickFunction", type) == 0;
+    Py_XDECREF(type);
+    return added;
+}
+
 bool tnp_quick_init(PyObject *module) {
     PyType_Spec spec = {"tenon._C.Quick", sizeof(quick), 0,
                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
                         slots};
     quick_type = (PyTypeObject *)PyType_FromSpec(&spec);
-    return quick_type && PyModule_AddFunctions(module, functions) == 0;
+    return quick_type && PyModule_AddFunctions(module, functions) == 0 && add_chooser(module);
 }

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import functools
 import threading
+import types
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tenon._C import _quick_call, _quick_stop
+from tenon._C import _quick_call, _quick_stop, _QuickFunction
 from tenon.nn import Module
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class OptimizedModule(Module):
         self.__dict__.pop("training", None)  # the module's own is asked
         self._modules["_orig_mod"] = mod
         self.__dict__["_ways"] = [] if call is None else call.ways
-        self.__dict__["_call"] = _chooser(mod, call)
+        self.__dict__["_call"] = mod if call is None else _long_way(mod, call)
 
     @property
     def training(self) -> bool:  # type: ignore[override]
@@ -203,23 +204,17 @@ def compile(
         from tenon._program.compiled import Compiled
 
         own = isinstance(backend, str)
-        call = Compiled(model, None if own else backend, fullgraph, options, dynamic)
+        call = Compiled(model, None if own else backend, fullgraph and not own, options, dynamic)
         _compiled.add(call)
     if isinstance(model, Module):
         return OptimizedModule(model, call)
     return _function(model, call)
 
 
-def _chooser(fn: Callable[..., Any], call: Compiled | None) -> Callable[..., Any]:
-    """Calls what was compiled, or the function itself where that is asked for."""
-    if call is None:
-        return lambda *args, **kwargs: fn(*args, **kwargs)
-    ways = call.ways
+def _long_way(fn: Callable[..., Any], call: Compiled) -> Callable[..., Any]:
+    """Calls what was compiled where no short way serves, or the function itself."""
 
     def chosen(*args: Any, **kwargs: Any) -> Any:
-        result = _quick_call(ways, args, kwargs)
-        if result is not NotImplemented:
-            return result
         if call.given_up or _stance() == "force_eager":
             return fn(*args, **kwargs)
         return call(*args, **kwargs)
@@ -227,10 +222,27 @@ def _chooser(fn: Callable[..., Any], call: Compiled | None) -> Callable[..., Any
     return chosen
 
 
+class CompiledFunction(_QuickFunction):
+    """A function for which a compiler may stand in."""
+
+    _torchdynamo_orig_callable: Callable[..., Any]
+    _compiled: Compiled | None
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __reduce__(self) -> str:
+        return self.__qualname__  # as a function's: where it is found
+
+    def __repr__(self) -> str:
+        return f"<compiled {self._torchdynamo_orig_callable!r}>"
+
+
 def _function(fn: Callable[..., Any], call: Compiled | None) -> Callable[..., Any]:
-    compiled = functools.wraps(fn)(_chooser(fn, call))
-    compiled._torchdynamo_orig_callable = fn  # type: ignore[attr-defined]
-    compiled._compiled = call  # type: ignore[attr-defined]
+    ways, other = ([], fn) if call is None else (call.ways, _long_way(fn, call))
+    compiled = functools.update_wrapper(CompiledFunction(ways, other), fn)
+    compiled._torchdynamo_orig_callable = fn
+    compiled._compiled = call
     return compiled
 
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import gc
+import inspect
+import pickle
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -189,12 +194,53 @@ def test_a_generator_of_the_functions_own(how: Made) -> None:
         assert wanted[0] == wanted[-1]
 
 
-def test_a_graph_that_ends_is_an_error_with_fullgraph() -> None:
+def test_a_graph_that_ends_is_an_error_with_a_backend() -> None:
     def fn(x: tn.Tensor) -> tn.Tensor:
         return x * 2 if x.sum() > 0 else x * 3
 
-    fast = tn.compile(fn, fullgraph=True)
+    fast = tn.compile(fn, fullgraph=True, backend=lambda gm, inputs: gm)
     for _ in range(2):
         with pytest.raises(dynamo.exc.Unsupported, match="test_compile_seen"):
             fast(tn.ones(2))
-    assert tn.compile(lambda x: x * 2, fullgraph=True)(tn.ones(1)).item() == 2
+    layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True).eval()
+    mask = tn.tensor([[False, True, True]])
+    whole = tn.compile(layer, fullgraph=True)
+    x = tn.ones(1, 3, 4)
+    wanted = layer(x, src_key_padding_mask=mask)
+    assert tn.equal(whole(x, src_key_padding_mask=mask), wanted)
+
+
+def test_what_stands_for_a_function_is_like_one() -> None:
+    class Scale:
+        by = 3.0
+
+        @tn.compile
+        def run(self, x: tn.Tensor) -> tn.Tensor:
+            """Scales."""
+            return x * self.by
+
+    def inner(x: tn.Tensor, k: float = 2.0) -> tn.Tensor:
+        return x * k
+
+    made = Scale()
+    assert made.run(tn.ones(1)).item() == made.run(tn.ones(1)).item() == 3
+    made.by = 4.0
+    assert made.run(tn.ones(1)).item() == 4 and Scale.run(made, tn.ones(1)).item() == 4
+    assert (Scale.run.__doc__, Scale.run.__name__) == ("Scales.", "run")
+    fast = tn.compile(inner)
+    outer = tn.compile(lambda x: fast(x) + 1)
+    for _ in range(3):
+        assert fast(tn.ones(1), k=3.0).item() == 3 and outer(tn.ones(1)).item() == 3
+    inner.__defaults__ = (5.0,)
+    assert fast(tn.ones(1)).item() == 5 and outer(tn.ones(1)).item() == 6
+    assert str(inspect.signature(fast)) == str(inspect.signature(inner))
+    assert copy.deepcopy(fast) is fast and weakref.ref(fast)() is fast
+    assert pickle.loads(pickle.dumps(at_the_top)) is at_the_top  # noqa: S301
+    gone = weakref.ref(tn.compile(lambda x: x))
+    gc.collect()
+    assert gone() is None
+
+
+@tn.compile
+def at_the_top(x: tn.Tensor) -> tn.Tensor:
+    return x + 1

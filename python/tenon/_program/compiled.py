@@ -169,10 +169,8 @@ class Compiled:
         self._refuse(reason)
         return self.fn(*args, **kwargs)
 
-    def _refuse(self, reason: str, ends: bool = False) -> None:
-        """Notes why there is no graph. fullgraph=True is an error where one ends, with a backend
-        of the program's own wherever Python has to run."""
-        if self.fullgraph and (ends or self.backend is not None):
+    def _refuse(self, reason: str) -> None:
+        if self.fullgraph:
             from tenon._torch._dynamo.exc import Unsupported
 
             raise Unsupported(f"fullgraph=True, and the function is no graph: {reason}")
@@ -275,7 +273,7 @@ class Compiled:
         cuts = [lk[2] or "an unknown place" for lk in rec.looks] + [s.where for _, s in sizes]
         cuts += [c.where for c in rec.calls if c.fn is None]
         for where in cuts:
-            self._refuse(f"the graph ends at {where}", ends=True)
+            self._refuse(f"the graph ends at {where}")
         ends = [lk[0] for lk in rec.looks] + [at for at, _ in sizes]
         why = rec.acts_before(max(ends)) if ends else None
         if why is not None:

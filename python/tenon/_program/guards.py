@@ -133,6 +133,8 @@ class Walk:
             return self._class(value)
         if isinstance(value, types.FunctionType):
             return self._function(value)
+        if isinstance(value, _C._QuickFunction):
+            return Same(value), self.token(value._torchdynamo_orig_callable)
         if isinstance(value, types.MethodType):
             return self.token(value.__self__), self.token(value.__func__)
         if isinstance(value, Module):
