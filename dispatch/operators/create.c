@@ -310,6 +310,9 @@ static tn_status sequence(tn_scalar start, tn_scalar end, tn_scalar step, bool c
         TN_TRY(whole(&step, (int32_t)dtype));
     }
     if (dtype == TN_I64) {
+        if (step.re == 0.0 && by.re != 0.0)
+            return tn_fail(TN_E_VALUE, 2, "step must be nonzero, but as a whole number %g is 0",
+                           by.re);
         s = start, e = end, by = step;
         exact = true;
     }

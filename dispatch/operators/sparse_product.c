@@ -321,6 +321,79 @@ tn_status tni_sparse_addmm(const tn_op *op, void *args, tn_tensor **rets) {
     return scope_finish(&s, scope_add(&s, weighted(&s, input, a->beta), r), rets);
 }
 
+/* ---- Sparse times strided, reduced otherwise ---------------------------------------------------*/
+
+/* One of the products of each row: the first that is the largest or smallest; zeros where a row has
+ * no element. Written with gather, so that its gradient goes to that product alone. */
+static tn_tensor *extreme_of_rows(tni_scope *s, const rows *r, tn_tensor *count, tn_tensor *each,
+                                  const char *how) {
+    int64_t n = each->v.shape[0], k = each->v.shape[1];
+    tn_ints size = TN_INTS(r->height, k), all = TN_INTS(n, k);
+    tn_tensor *row = rows_of(s, r->index, r->plain);
+    tn_tensor *at = scope_expand(s, scope_unsqueeze(s, row, 1), all);
+    tn_tensor *known = scope_unary(s, tn_detach, each);
+    tn_tensor *none = SCOPE(s, tn_new_zeros(each, size, -1, -1, scope_slot(s)));
+    tn_tensor *best = SCOPE(s, tn_scatter_reduce(none, 0, at, known, how, 0, scope_slot(s)));
+    tn_tensor *hit = scope_binary(s, tn_eq, known, sparse_pick(s, best, 0, row));
+    hit = scope_binary(s, tn_logical_or, hit, scope_unary(s, tn_isnan, known));
+    tn_tensor *place = scope_expand(s, scope_unsqueeze(s, sparse_arange(s, n, row), 1), all);
+    tn_scalar_box past, zero;
+    place = scope_where(s, hit, place, tn_scalar_box_init(&past, tn_scalar_int(n)));
+    tn_tensor *first = SCOPE(s, tn_new_zeros(row, size, -1, -1, scope_slot(s)));
+    first = SCOPE(s, tn_scatter_reduce(first, 0, at, place, "amin", 0, scope_slot(s)));
+    tn_tensor *taken = SCOPE(s, tn_gather(each, 0, first, 0, scope_slot(s)));
+    return scope_where(s, count, taken, tn_scalar_box_init(&zero, tn_scalar_int(0)));
+}
+
+static tn_status check_reduced(const tn_tensor *a, const tn_tensor *b) {
+    if (tn_tensor_layout(a) != TN_LAYOUT_CSR || tni_is_sparse(b))
+        return tn_fail(TN_E_UNSUPPORTED, 0,
+                       "sparse.mm: with reduce it takes a matrix of layout sparse_csr and a strided "
+                       "one, got %s and %s",
+                       tn_layout_name(tn_tensor_layout(a)), tn_layout_name(tn_tensor_layout(b)));
+    if (a->v.ndim != 2 || b->v.ndim != 2 || b->v.shape[0] != a->v.shape[1])
+        return tn_fail(TN_E_STATE, 1, "sparse.mm: shapes cannot be multiplied (%s and %s)",
+                       tni_shape_text_of(&a->v), tni_shape_text_of(&b->v));
+    if (tn_tensor_dtype(a) != tn_tensor_dtype(b))
+        return tn_fail(TN_E_STATE, 1, "sparse.mm: expected the dtype of sparse, %s, but got %s",
+                       tni_type_text(tn_tensor_dtype(a)), tni_type_text(tn_tensor_dtype(b)));
+    return TN_OK;
+}
+
+tn_status tni_composite__sparse_mm_reduce(const void *args, tn_tensor **rets) {
+    const tn__sparse_mm_reduce_args *a = args;
+    tn_tensor *t = tni_t(a->sparse), *dense = tni_t(a->dense), *out;
+    const char *how = a->reduce;
+    bool most = !strcmp(how, "amax") || !strcmp(how, "max");
+    bool least = !strcmp(how, "amin") || !strcmp(how, "min"), mean = !strcmp(how, "mean");
+    tni_scope s = {0};
+    rows r;
+    if (!most && !least && !mean && strcmp(how, "sum") != 0)
+        return tn_fail(TN_E_STATE, 2, "sparse.mm: reduce is sum, mean, amax or amin, not %s", how);
+    TN_TRY(check_reduced(t, dense));
+    open_rows(&s, t, &r);
+    if (s.st != TN_OK) return scope_finish(&s, NULL, rets);
+    tn_tensor *count = scope_sub(&s, scope_narrow(&s, r.index, 0, 1, r.height),
+                                 scope_narrow(&s, r.index, 0, 0, r.height));
+    count = scope_unsqueeze(&s, count, 1);
+    if (s.st == TN_OK && (most || least) && r.plain->v.numel > 0) {
+        tn_tensor *each = scope_mul(&s, scope_unsqueeze(&s, r.values, 1),
+                                    sparse_pick(&s, dense, 0, r.plain));
+        tn_scalar_box none;
+        tn_tensor *zero = tn_scalar_box_init(&none, tn_scalar_int(0));
+        tn_tensor *some = scope_binary(&s, tn_gt, count, zero);
+        out = s.st == TN_OK ? extreme_of_rows(&s, &r, some, each, most ? "amax" : "amin") : NULL;
+        return scope_finish(&s, out, rets);
+    }
+    out = spmm(&s, r.index, r.plain, r.values, dense);
+    if (mean && s.st == TN_OK) {
+        tn_scalar_box one;
+        count = scope_binary(&s, tn_maximum, count, tn_scalar_box_init(&one, tn_scalar_int(1)));
+        out = scope_true_divide(&s, out, count);
+    }
+    return scope_finish(&s, out, rets);
+}
+
 /* ---- Products at places ------------------------------------------------------------------------*/
 
 tn_status tni_composite__sampled_addmm(const void *args, tn_tensor **rets) {

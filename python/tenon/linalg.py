@@ -607,6 +607,8 @@ def pinv(
     if hermitian:
         A = _ops._from_lower(A)
     rtol = rtol if rcond is None else rcond
+    if A.numel() == 0:
+        return _result_as(_ops._linalg_pinv(A, 0.0, 0.0), out)
     if not isinstance(atol, Tensor) and not isinstance(rtol, Tensor):
         return _result_as(_ops._linalg_pinv(A, *_cut(A, atol, rtol)), out)
     U, S, Vh = _ops._linalg_svd(A, False)

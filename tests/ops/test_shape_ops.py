@@ -171,6 +171,11 @@ FAILURES: dict[str, tuple[Callable[..., Any], Any, str]] = {
         "upper bound and lower bound inconsistent with step",
     ),
     "arange_step": (lambda m, x: m.arange(0, 1, 0), V, "step must be nonzero"),
+    "arange_fraction": (
+        lambda m, x: m.arange(0, 64, 0.5, out=m.empty(0, dtype=m.int64)),
+        V,
+        "step must be nonzero",
+    ),
     "linspace": (lambda m, x: m.linspace(0, 1, -1), V, "number of steps must be non-negative"),
     "copy_shape": (lambda m, x: m.zeros(4).copy_(x), V, ""),
     "channels_last": (

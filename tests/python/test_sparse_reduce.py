@@ -1,0 +1,65 @@
+"""tenon.sparse.mm with reduce: products of a compressed matrix whose rows are reduced otherwise."""
+
+import numpy as np
+import pytest
+import tenon as tn
+
+rng = np.random.default_rng(11)
+
+
+def dense_array(shape, density=0.4):
+    """Mostly zeros."""
+    return rng.standard_normal(shape) * (rng.random(shape) < density) + 0.0
+
+
+def compressed(a):
+    return tn.tensor(a).to_sparse_csr()
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "amax", "amin"])
+def test_mm_reduce(reduce):
+    """What becomes of the products of a row's elements; those that are not there do not count."""
+    a, x = dense_array((5, 6)), dense_array((6, 3), density=1)
+    a[2], a[:, 1] = 0, 1.5  # a row with one element, ties below
+    a[4], x[5] = 0, x[1]
+    a[3], a[3, 1], a[3, 5] = 0, 2.0, 2.0
+    s = compressed(a).requires_grad_()
+    dense = tn.tensor(x, requires_grad=True)
+    weight = dense_array((5, 3), density=1)
+    want, grad_a, grad_x = np.zeros((5, 3)), np.zeros_like(a), np.zeros_like(x)
+    for i, k in np.ndindex(5, 3):
+        (at,) = np.nonzero(a[i])
+        if not len(at):
+            continue
+        each = a[i, at] * x[at, k]
+        if reduce in ("sum", "mean"):
+            share = np.full(len(at), 1.0 if reduce == "sum" else 1 / len(at))
+        else:
+            first = int(each.argmax() if reduce == "amax" else each.argmin())
+            share = (np.arange(len(at)) == first).astype(float)
+        want[i, k] = (each * share).sum()
+        grad_a[i, at] += weight[i, k] * share * x[at, k]
+        grad_x[at, k] += weight[i, k] * share * a[i, at]
+    r = tn.sparse.mm(s, dense, reduce)
+    np.testing.assert_allclose(r.detach().numpy(), want)
+    r.backward(tn.tensor(weight))
+    assert s.grad.layout is tn.sparse_csr
+    np.testing.assert_allclose(s.grad.to_dense().numpy(), grad_a)
+    np.testing.assert_allclose(dense.grad.numpy(), grad_x)
+
+
+def test_mm_reduce_edges():
+    s, x = compressed(np.eye(3)), tn.ones(3, 2, dtype=tn.float64)
+    empty = tn.zeros(3, 3, dtype=tn.float64).to_sparse_csr()
+    assert tn.sparse.mm(empty, x, "amax").tolist() == [[0, 0]] * 3
+    x[1, 0] = np.nan
+    lost = np.isnan(tn.sparse.mm(s, x, "amin").numpy())
+    assert lost.tolist() == [[False, False], [True, False], [False, False]]
+    with pytest.raises(RuntimeError, match="reduce is sum"):
+        tn.sparse.mm(s, x, "prod")
+    with pytest.raises(NotImplementedError, match="sparse_coo"):
+        tn.sparse.mm(tn.eye(3, dtype=tn.float64).to_sparse(), x, "sum")
+    with pytest.raises(RuntimeError, match="cannot be multiplied"):
+        tn.sparse.mm(s, x[:2], "sum")
+    with pytest.raises(RuntimeError, match="Double, but got Float"):
+        tn.sparse.mm(s, x.float(), "sum")
