@@ -282,6 +282,7 @@ static tn_status make_edges(recorder *r) {
 }
 
 static tn_status set_outputs(recorder *r, tn_tensor *const *outs, int nout) {
+    if (nout > 1 && (r->n->op->flags & TNI_OP_FIRST)) nout = 1;
     for (int i = 0; i < nout; i++) {
         tn_tensor *o = outs[i];
         if (!o || !tni_is_differentiable(&o->v)) continue;

@@ -192,6 +192,28 @@ static tn_tensor *convolve(tni_scope *s, const conv *c, tn_tensor *x, tn_tensor 
                            const int64_t *size) {
     tn_tensor *y = NULL;
     if (s->st != TN_OK) return NULL;
+    bool whole = tn_dtype_category(tn_tensor_dtype(x)) == TN_CAT_INT;
+    if (whole && size) {
+        tn__conv_backward_input_args back = {.grad = &x->v,
+                                             .weight = &w->v,
+                                             .bias = bias ? &bias->v : NULL,
+                                             .input_size = tn_ints_of(size, c->n + 2),
+                                             .stride = c->stride,
+                                             .padding = c->padding,
+                                             .dilation = c->dilation,
+                                             .groups = c->groups};
+        return nn_conv_whole_back(s, &back);
+    }
+    if (whole) {
+        tn__conv_args there = {.input = &x->v,
+                               .weight = &w->v,
+                               .bias = bias ? &bias->v : NULL,
+                               .stride = c->stride,
+                               .padding = c->padding,
+                               .dilation = c->dilation,
+                               .groups = c->groups};
+        return nn_conv_whole(s, &there);
+    }
     tn_status st = size ? tn__conv_backward_input(x, w, bias, tn_ints_of(size, c->n + 2), c->stride,
                                                   c->padding, c->dilation, c->groups, &y)
                         : tn__conv(x, w, bias, c->stride, c->padding, c->dilation, c->groups, &y);

@@ -2,6 +2,8 @@
 #ifndef TENON_NN_PRIV_H
 #define TENON_NN_PRIV_H
 
+#include <tenon/args_conv.h>
+
 #include "infer_priv.h"
 #include "scope_priv.h"
 
@@ -42,6 +44,10 @@ static inline tn_status nn_infer_set_as(tn_infer *inf, int i, int32_t dtype, int
     inf->out[i].dtype = dtype;
     return tni_infer_set(inf, i, ndim, shape);
 }
+
+/* ---- Convolutions of whole numbers (whole.c) ---------------------------------------------------*/
+tn_tensor *nn_conv_whole(tni_scope *s, const tn__conv_args *a);
+tn_tensor *nn_conv_whole_back(tni_scope *s, const tn__conv_backward_input_args *a);
 
 /* ---- Pieces of composites (parts.c) ------------------------------------------------------------*/
 /* input where the condition holds, else a number. */

@@ -358,6 +358,42 @@ tn_status tni_composite_batch_norm(const void *args, tn_tensor **rets) {
     return TN_OK;
 }
 
+tn_status tni_composite_native_group_norm(const void *args, tn_tensor **rets) {
+    const tn_native_group_norm_args *a = args;
+    const tn_view *x = a->input;
+    int64_t rows, n;
+    if (a->N < 0 || a->group <= 0 || a->C % a->group != 0)
+        return tn_fail(TN_E_STATE, 6,
+                       "Expected number of channels in input to be divisible by num_groups, but "
+                       "got %lld channels and num_groups=%lld",
+                       (long long)a->C, (long long)a->group);
+    bool fits = x->ndim >= 2 && x->shape[0] == a->N && x->shape[1] == a->C &&
+                (a->N * a->C == 0 || x->numel / (a->N * a->C) == a->HxW);
+    if (!fits)
+        return tn_fail(TN_E_STATE, 0, "native_group_norm: an input of shape %s is not N=%lld, C=%lld "
+                       "and HxW=%lld",
+                       tni_shape_text_of(x), (long long)a->N, (long long)a->C, (long long)a->HxW);
+    TN_TRY(tn_group_norm(tni_t(x), a->group, tni_t(a->weight), tni_t(a->bias), a->eps, &rets[0]));
+    tni_scope s = {0};
+    rows = a->N * a->group;
+    n = rows ? x->numel / rows : 0;
+    tn_tensor *flat = scope_unary(&s, tn_detach, tni_t(x)), *y = NULL, *mean = NULL, *rstd = NULL;
+    flat = scope_reshape(&s, flat, TN_INTS(rows, n));
+    if (s.st == TN_OK) {
+        s.st = tn_native_layer_norm(flat, TN_INTS(n), NULL, NULL, a->eps, &y, &mean, &rstd);
+        y = scope_take(&s, s.st, y);
+        mean = scope_take(&s, s.st, mean);
+        rstd = scope_take(&s, s.st, rstd);
+    }
+    tn_ints size = TN_INTS(a->N, a->group);
+    mean = scope_convert(&s, scope_reshape(&s, mean, size), tn_view_dtype(x));
+    rstd = scope_convert(&s, scope_reshape(&s, rstd, size), tn_view_dtype(x));
+    if (s.st == TN_OK) rets[1] = tn_tensor_ref(mean);
+    tn_status st = scope_finish(&s, rstd, &rets[2]);
+    if (st != TN_OK) tn_tensor_unref(&rets[0]);
+    return st;
+}
+
 /* Running statistics repeated for every sample; NULL stays NULL. */
 static tn_tensor *repeated(tni_scope *s, const tn_view *p, int64_t n) {
     if (!p) return NULL;

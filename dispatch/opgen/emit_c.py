@@ -409,6 +409,8 @@ def op_flags(op: Op) -> str:
     flags += [f"TNI_OP_OUT_{word.upper()}" for word in e.get("out", "").split()]
     if not e.get("zeros", True):
         flags.append("TNI_OP_NO_ZEROS")
+    if e.get("history"):
+        flags.append("TNI_OP_FIRST")
     if e.get("wide"):
         flags.append("TNI_OP_WIDE")
     if e.get("sparse") == "parts":

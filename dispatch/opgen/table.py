@@ -18,7 +18,7 @@ KEYS = {
     "tests", "via", "doc",
     "tol", "dynamic", "random", "cast", "takes_out", "node", "version", "parts", "choices",
     "autocast", "zeros", "wide", "fits", "size_average", "warn", "vmap", "numbers",
-    "sparse", "unsigned", "out", "check", "old", "refuses",
+    "sparse", "unsigned", "out", "check", "old", "refuses", "history",
 }  # fmt: skip
 KINDS = ("pointwise", "reduction", "structured", "composite", "view")
 WHERE = ("torch", "method", "nn.functional", "inplace", "out", "def", "inplace=")
@@ -354,6 +354,8 @@ def check(op: Op) -> None:
         raise op.fail("a structured operator needs a shape rule")
     if op.kind == "composite" and "forward" not in e:
         raise op.fail("a composite operator needs 'forward'")
+    if e.get("history", "first") != "first":
+        raise op.fail("history is 'first' where it is not that of all results")
     if "zeros" in e and e.get("grad") != "custom":
         raise op.fail("zeros goes with grad = 'custom'")
     if "parts" in e and (op.kind == "composite" or e.get("forward") != "custom"):

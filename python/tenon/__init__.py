@@ -161,6 +161,7 @@ _LATER = {
         "vander",
     ), "_tensor.matrix"),
     "convolution": "_tensor.convolution",
+    "lobpcg": "_tensor.lobpcg",
     "pca_lowrank": "_tensor.lowrank", "svd_lowrank": "_tensor.lowrank",
     **dict.fromkeys((
         "sparse_coo_tensor", "sparse_compressed_tensor", "sparse_csr_tensor", "sparse_csc_tensor",

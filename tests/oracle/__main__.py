@@ -94,6 +94,7 @@ def work(child: Child, todo: queue.Queue[Any], records: list[Any], quiet: bool) 
             records.append({
                 "group": group, "title": title, "tier": report.tier(group, name),
                 "section": section, "samples": len(verdicts), "failures": bad,
+                "other": sorted({v[2] for v in verdicts if len(v) > 2}),
             })  # fmt: skip
         if not quiet:
             print(f"\r{todo.qsize()} left   ", end="", file=sys.stderr, flush=True)

@@ -40,7 +40,7 @@ def serve(stream: Any) -> None:
             # What of a sample cannot be asked is the database's own fault, not an answer.
             kept = []
             try:
-                kept = [[what, wrong] for what, wrong in verdicts]
+                kept = list(map(list, verdicts))
             except Exception as e:
                 kept = [["the database", f"{type(e).__name__}: {e}"[:300]]]
             tell(stream, end=section, verdicts=kept)

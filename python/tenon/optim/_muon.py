@@ -32,12 +32,12 @@ def _orthogonal(grad: Tensor, coefficients: tuple[float, ...], steps: int, eps: 
     return x.t() if tall else x
 
 
-def _rate(lr: float, rule: str | None, shape: tuple[int, ...]) -> float:
-    """The learning rate of a matrix: all get updates of a like size."""
+def _ratio(rule: str | None, shape: tuple[int, ...]) -> float:
+    """What the learning rate of a matrix is multiplied by: all get updates of a like size."""
     rows, cols = shape
     if rule == "match_rms_adamw":
-        return lr * 0.2 * math.sqrt(max(rows, cols))
-    return lr * math.sqrt(max(1, rows / cols))
+        return 0.2 * math.sqrt(max(rows, cols))
+    return math.sqrt(max(1, rows / cols))
 
 
 class Muon(Optimizer):
@@ -97,7 +97,9 @@ class Muon(Optimizer):
     @step_with_closure
     def step(self) -> None:
         for group in self.param_groups:
-            lr, momentum = float(group["lr"]), group["momentum"]
+            lr, momentum = group["lr"], group["momentum"]
+            if isinstance(lr, Tensor):  # its products are rounded to its dtype, as PyTorch's are
+                lr = lr.squeeze()
             for p in group["params"]:
                 if p.grad is None:
                     continue
@@ -114,4 +116,5 @@ class Muon(Optimizer):
                     update, group["ns_coefficients"], group["ns_steps"], group["eps"]
                 )
                 p.mul_(1 - lr * group["weight_decay"])
-                p.add_(update, alpha=-_rate(lr, group["adjust_lr_fn"], tuple(p.shape)))
+                ratio = _ratio(group["adjust_lr_fn"], tuple(p.shape))
+                p.add_(update, alpha=-float(lr * ratio))

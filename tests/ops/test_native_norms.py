@@ -1,0 +1,45 @@
+"""Norms that return their statistics: values, and that statistics have no history."""
+
+import numpy as np
+import pytest
+import tenon as tn
+
+rng = np.random.default_rng(3)
+
+
+def test_group_norm():
+    a, w, b = rng.standard_normal((2, 6, 5)), rng.standard_normal(6), rng.standard_normal(6)
+    y, mean, rstd = tn.native_group_norm(
+        tn.tensor(a), tn.tensor(w), tn.tensor(b), 2, 6, 5, 3, 1e-3
+    )
+    rows = a.reshape(2, 3, 10)
+    np.testing.assert_allclose(mean.numpy(), rows.mean(-1))
+    np.testing.assert_allclose(rstd.numpy(), 1 / np.sqrt(rows.var(-1) + 1e-3))
+    hat = (rows - rows.mean(-1, keepdims=True)) / np.sqrt(rows.var(-1, keepdims=True) + 1e-3)
+    np.testing.assert_allclose(y.numpy(), hat.reshape(a.shape) * w[:, None] + b[:, None])
+
+
+def test_group_norm_refuses():
+    x = tn.ones(2, 4, 3)
+    with pytest.raises(RuntimeError, match="num_groups=3"):
+        tn.native_group_norm(x, None, None, 2, 4, 3, 3, 1e-5)
+    with pytest.raises(RuntimeError, match="HxW=2"):
+        tn.native_group_norm(x, None, None, 2, 4, 2, 2, 1e-5)
+
+
+def test_statistics_have_no_history():
+    """A gradient of theirs would be zero without a word; so there is none."""
+    x = tn.tensor(rng.standard_normal((3, 4, 2)), requires_grad=True)
+    ones = tn.ones(4, dtype=tn.float64)
+    for y, *statistics in (
+        tn.native_layer_norm(x, (2,), None, None, 1e-5),
+        tn.native_batch_norm(x, ones, ones, None, None, True, 0.1, 1e-5),
+        tn.native_group_norm(x, ones, ones, 3, 4, 2, 2, 1e-5),
+    ):
+        assert y.requires_grad and y.grad_fn is not None
+        for t in statistics:
+            assert not t.requires_grad and t.grad_fn is None
+            with pytest.raises(RuntimeError, match="does not require grad"):
+                t.sum().backward()
+        (grad,) = tn.autograd.grad((y * y.detach()).sum(), x)
+        assert np.isfinite(grad.numpy()).all()
