@@ -17,6 +17,7 @@ typedef struct unpacked {
     _Alignas(16) char args[TNI_MAX_ARGS_BYTES];
     tn_tensor **temps;
     uint32_t ntemps;
+    tn_tensor **members; /* of the lists in args; NULL: they are the node's own */
 } unpacked;
 
 static tn_status fail_used_up(void) {
@@ -116,9 +117,34 @@ static tn_status with_history(const tn_tensor *saved, tn_node *owner, uint32_t n
     return TN_OK;
 }
 
+/* Lists lie outside of the argument struct: what is unpacked into one goes into a copy of it. */
+static tn_status own_lists(const tn_op *op, unpacked *u) {
+    int64_t count = 0, at = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < op->nin; i++) {
+            const tn_field *f = &op->fields[op->in_field[i]];
+            tn_views *list = (void *)(u->args + f->offset);
+            if (f->kind != TN_F_TENSORS || list->n == 0) continue;
+            if (pass == 0) {
+                count += list->n;
+                continue;
+            }
+            size_t bytes = (size_t)list->n * sizeof *u->members;
+            memcpy(u->members + at, (const void *)list->v, bytes);
+            list->v = (tn_view *const *)(const void *)(u->members + at);
+            at += list->n;
+        }
+        if (count == 0) return TN_OK;
+        if (pass == 0 && !(u->members = calloc((size_t)count, sizeof *u->members)))
+            return tn_fail(TN_E_MEMORY, -1, "out of memory");
+    }
+    return TN_OK;
+}
+
 static tn_status unpack(tn_node *n, tn_node *owner, unpacked *u) {
     const tn_op *op = n->op;
     memcpy(u->args, tni_node_args(n), op->args_bytes);
+    if (n->extra && n->extra->npacked) TN_TRY(own_lists(op, u));
     for (uint32_t i = 0; n->extra && i < n->extra->npacked; i++) {
         tn_tensor *t;
         const tni_packed_tensor *p = &n->extra->packed[i];
@@ -174,13 +200,14 @@ static tn_status op_apply(tn_node *n, tn_node *owner, tn_tensor **g, uint64_t ne
     bool special = (n->flags & TNI_NODE_HAS_SAVED) && (!tni_tls.no_grad || n->extra);
     if (st == TN_OK && special) {
         unpacked u;
-        u.temps = NULL;
+        u.temps = u.members = NULL;
         u.ntemps = 0;
         st = unpack(n, owner, &u);
         c.args = u.args;
         if (st == TN_OK) st = op->grad(&c);
         for (uint32_t i = 0; i < u.ntemps; i++) tn_tensor_unref(&u.temps[i]);
         free(u.temps);
+        free(u.members);
     } else if (st == TN_OK) {
         st = op->grad(&c);
     }

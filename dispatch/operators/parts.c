@@ -232,14 +232,14 @@ tn_status tni_composite_unravel_index_size(const void *args, tn_tensor **rets) {
     return unravelled(a->indices, TN_INTS(a->shape), rets);
 }
 
-/* How many rows of r places out of n there are; false where no memory would hold them. */
+/* How many rows of r places out of n >= r there are; false where no memory would hold them. As many as
+ * of n - r places: with the fewer of the two each step doubles at least, so that few are taken. */
 static bool count_rows(int64_t n, int64_t r, int64_t *ret_rows) {
-    int64_t rows = 1;
-    for (int64_t k = 1; k <= r; k++) {
-        /* n - r + k over k, of which every step is whole */
-        if (__builtin_mul_overflow(rows, n - r + k, &rows)) return false;
+    int64_t rows = 1, few = r < n - r ? r : n - r;
+    for (int64_t k = 1; k <= few; k++) {
+        /* n - few + k over k, of which every step is whole */
+        if (__builtin_mul_overflow(rows, n - few + k, &rows)) return false;
         rows /= k;
-        if (rows == 0) break;
     }
     *ret_rows = rows;
     return rows <= (INT64_C(1) << 40) / (r > 0 ? r : 1);
@@ -268,8 +268,9 @@ tn_status tni_composite_combinations(const void *args, tn_tensor **rets) {
     if (r < 0)
         return tn_fail(TN_E_STATE, 1, "Expect a non-negative number, but got %lld", (long long)r);
     if (r == 0) return tn_empty(TN_INTS(0), tn_view_dtype(a->input), -1, 0, rets);
-    int64_t from = a->with_replacement ? n + r - 1 : n;
-    if (n > 0 && from >= r && !count_rows(from, r, &rows))
+    int64_t from = n;
+    bool beyond = a->with_replacement && n > 0 && __builtin_add_overflow(n - 1, r, &from);
+    if (beyond || (n > 0 && from >= r && !count_rows(from, r, &rows)))
         return tn_fail(TN_E_MEMORY, -1, "combinations: there are too many of %lld out of %lld",
                        (long long)r, (long long)n);
     const tn_device cpu = {0, 0};

@@ -269,6 +269,8 @@ static inline void tnp_frame_init(tnp_frame *f) {
     f->work = 0;
 }
 void tnp_frame_free(tnp_frame *f);
+/* Takes o over until the frame is freed; false with an exception. */
+bool tnp_hold(tnp_frame *f, PyObject *o);
 
 bool tnp_ops_init(PyObject *module);
 /* Method tables of all operators for the tensor type, after `extra`; kept for ever. */

@@ -1,5 +1,6 @@
 """Histories: which results of which operators carry one, that an operator without a gradient says
-so instead of giving zeros, and that in-place forms have the gradients of the plain ones.
+so instead of giving zeros, that in-place forms have the gradients of the plain ones, and that hooks
+of saved tensors change none.
 
 The tests walk the whole table: a new operator is covered without being named here.
 """
@@ -128,6 +129,28 @@ def test_in_place_gradients(row: dict[str, Any]) -> None:
         want = derivatives(tn, [plain], inputs, 2)
         for g, w in zip(derivatives(tn, [got], inputs, 2), want, strict=True):
             np.testing.assert_allclose(g, w, rtol=1e-10, atol=1e-12, err_msg=case.label())
+
+
+@pytest.mark.parametrize("row", apart(), ids=lambda row: row["name"])
+def test_gradients_of_what_hooks_unpack(row: dict[str, Any]) -> None:
+    """Hooks of saved tensors that hand back copies change no gradient, also of lists."""
+    for case in floating_cases(row):
+        args = tensor_args(case)
+        inputs = roots(tn, args)
+        if row["inplace_only"] or row["grad"] == "missing" or not inputs:
+            continue
+        plain = [r for r in flat(call(row, args)) if isinstance(r, tn.Tensor)]
+        hooks = tn.autograd.graph.saved_tensors_hooks(tn.clone, tn.clone)
+        with hooks:
+            packed = [r for r in flat(call(row, args)) if isinstance(r, tn.Tensor)]
+        try:
+            want = derivatives(tn, plain, inputs, 2)
+        except RuntimeError:  # without hooks there is none
+            continue
+        with hooks:
+            got = derivatives(tn, packed, inputs, 2)
+        for g, w in zip(got, want, strict=True):
+            np.testing.assert_array_equal(g, w, err_msg=case.label())
 
 
 # Where PyTorch has no gradient, zero, a weaker one, or none of this dtype, and Tenon has one;

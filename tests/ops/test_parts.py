@@ -149,6 +149,14 @@ def test_unravel_index() -> None:
         tn.unravel_index(flat, (2, -1))
 
 
+def test_combinations_are_counted_at_once() -> None:
+    """One row of 2^40 places has no memory; to find that takes no 2^40 steps."""
+    with pytest.raises((MemoryError, RuntimeError)):
+        tn.combinations(numbers(1), 2**44, True)
+    assert tn.combinations(numbers(300), 299).shape == (300, 299)
+    assert tn.combinations(numbers(2), 300, True).shape == (301, 300)
+
+
 def test_combinations_of_nothing_and_of_too_many() -> None:
     x = numbers(3)
     assert tn.combinations(x, 0).shape == (0,)
@@ -160,6 +168,8 @@ def test_combinations_of_nothing_and_of_too_many() -> None:
         tn.combinations(x, -1)
     with pytest.raises(RuntimeError, match="too many"):
         tn.combinations(numbers(1000), 300)
+    with pytest.raises(RuntimeError, match="too many"):
+        tn.combinations(numbers(2), 2**63 - 1, True)
 
 
 def test_empty_permuted() -> None:

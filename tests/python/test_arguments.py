@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+from typing import Any
+
 import numpy as np
 import pytest
 import tenon as tn
@@ -22,3 +25,89 @@ def test_a_list_that_shrinks_while_it_is_read() -> None:
     sizes = [Shrinks(), 2, 3]
     with pytest.raises(IndexError):
         tn.zeros(sizes)
+
+
+def emptying(held: list[Any]) -> Any:
+    """A number that empties a list when somebody asks what it is."""
+
+    class Number:
+        def emptied(self) -> None:
+            held.clear()
+            gc.collect()
+            self.more = [[object()] for _ in range(100)]  # takes the memory that came free
+
+        def __float__(self) -> float:
+            self.emptied()
+            return 1.0
+
+        def __index__(self) -> int:
+            self.emptied()
+            return 1
+
+    return Number()
+
+
+class Row(list):  # type: ignore[type-arg]
+    """A list that comes from no free list, so that its memory is given back when it goes."""
+
+
+@pytest.mark.parametrize("kind", [list, Row])
+@pytest.mark.parametrize("dtype", [None, tn.float32, tn.int64])
+def test_a_number_that_empties_its_list(kind: Any, dtype: Any) -> None:
+    for _ in range(20):
+        held: list[Any] = []
+        held += [kind([emptying(held), 1, 2]), kind([1, 2, 3])]
+        with pytest.raises((RuntimeError, TypeError, ValueError)):
+            tn.tensor(held, dtype=dtype)
+        held += [emptying(held), 1, 2]
+        with pytest.raises((RuntimeError, TypeError, ValueError, IndexError)):
+            tn.tensor(held, dtype=dtype)
+
+
+def test_sizes_that_empty_their_list() -> None:
+    for call in (tn.ones, tn.ones(3, 3).sum, tn.ones(3, 3).reshape, tn.zeros(3, 3).permute):
+        held: list[Any] = []
+        held += [emptying(held), 1, 2]
+        with pytest.raises((RuntimeError, TypeError, ValueError, IndexError)):
+            call(held)
+
+
+def test_a_class_that_empties_the_list() -> None:
+    """Whether a class overrides functions is asked of its attributes."""
+    held: list[Any] = []
+
+    class Meta(type):
+        def __getattribute__(cls, name: str) -> Any:
+            held.clear()
+            return super().__getattribute__(name)
+
+    class Odd(metaclass=Meta):
+        pass
+
+    for call in (tn.cat, tn.stack, tn.ones, tn.tensor):
+        held[:] = [Odd(), Odd(), tn.ones(2)]
+        with pytest.raises((IndexError, RuntimeError, TypeError, ValueError)):
+            call(held)
+
+
+def test_results_in_lists_that_lie() -> None:
+    """A list of results is read as it is, whatever its class says that it holds."""
+
+    class Other(list):  # type: ignore[type-arg]
+        def __getitem__(self, at: Any) -> Any:
+            return tn.zeros(3)
+
+    values, places = tn.zeros(3), tn.zeros(3, dtype=tn.int64)
+    tn.sort(tn.tensor([2.0, 3.0, 1.0]), out=Other([values, places]))
+    assert (values.tolist(), places.tolist()) == ([1, 2, 3], [2, 0, 1])
+    with pytest.raises(TypeError, match="out"):
+        tn.sort(tn.rand(3), out=Other([1, 2]))
+
+
+def test_a_length_that_is_none() -> None:
+    class Long(list):  # type: ignore[type-arg]
+        def __len__(self) -> int:
+            return -1
+
+    assert tn.zeros(2, 3).movedim(Long([0]), Long([1])).shape == (3, 2)
+    assert tn.zeros(6).as_strided(Long([2]), Long([3])).stride() == (3,)

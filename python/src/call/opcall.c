@@ -54,15 +54,14 @@ static PyObject *wrap_several(const tnp_overload *o, tn_tensor **rets) {
     return r;
 }
 
-/* Fills the result fields from out=. */
+/* Fills the result fields from out=. A list is copied, as those of arguments are. */
 static bool set_outs(const tnp_overload *o, PyObject *out, tnp_frame *f) {
     int32_t n = o->meta.nout;
-    bool several = PyTuple_Check(out) || PyList_Check(out);
+    if (PyList_Check(out) && (!(out = PyList_AsTuple(out)) || !tnp_hold(f, out))) return false;
+    bool several = PyTuple_Check(out);
     for (int32_t i = 0; i < n; i++) {
-        PyObject *item = several ? PySequence_GetItem(out, i) : out;
-        bool ok = item && tnp_is_tensor(item) && (!several || PySequence_Size(out) == n) &&
-                  (several || n == 1);
-        if (several) Py_XDECREF(item); /* the sequence holds it */
+        PyObject *item = several ? PyTuple_GetItem(out, i) : out;
+        bool ok = item && tnp_is_tensor(item) && (several ? PyTuple_Size(out) == n : n == 1);
         if (!ok) {
             PyErr_Clear();
             PyErr_Format(PyExc_TypeError, "%s(): argument 'out' must be %s, not %R", o->op_name,

@@ -26,7 +26,7 @@ static int too_many_things(void) {
     return -1;
 }
 
-static bool hold(tnp_frame *f, PyObject *o) {
+bool tnp_hold(tnp_frame *f, PyObject *o) {
     if (f->nheld == TNP_MAX_HELD) {
         Py_DECREF(o);
         return too_many_things() > 0;
@@ -102,7 +102,7 @@ static int to_tensors(const tn_field *field, PyObject *const *items, PyObject *s
 static int to_tensor_list(const tn_field *field, PyObject *value, tnp_frame *f, tnp_mismatch *why) {
     if (PyList_Check(value)) {
         value = PyList_AsTuple(value);
-        if (!value || !hold(f, value)) return -1;
+        if (!value || !tnp_hold(f, value)) return -1;
     }
     if (PyTuple_Check(value)) return to_tensors(field, NULL, value, PyTuple_Size(value), f, why);
     return bad_type(why, value);
@@ -142,7 +142,8 @@ static int to_ints(const tn_field *field, PyObject *const *items, PyObject *seq,
 }
 
 static int to_int_list(const tn_field *field, PyObject *value, tnp_frame *f, tnp_mismatch *why) {
-    bool empty = (PyTuple_Check(value) || PyList_Check(value)) && PyObject_Size(value) == 0;
+    bool empty = (PyTuple_Check(value) && PyTuple_Size(value) == 0) ||
+                 (PyList_Check(value) && PyList_Size(value) == 0);
     if (empty && field->fixed > 1 && (field->flags & TNI_FIELD_OPTIONAL)) value = Py_None;
     if (PyTuple_Check(value)) return to_ints(field, NULL, value, PyTuple_Size(value), f, why);
     if (PyList_Check(value)) return to_ints(field, NULL, value, PyList_Size(value), f, why);
@@ -158,7 +159,7 @@ static int to_int_list(const tn_field *field, PyObject *value, tnp_frame *f, tnp
     }
     if (tnp_is_numpy_array(value)) { /* sizes kept in arrays */
         PyObject *list = PyObject_CallMethod(value, "tolist", NULL);
-        if (!list || !hold(f, list)) return -1;
+        if (!list || !tnp_hold(f, list)) return -1;
         if (PyList_Check(list)) return to_ints(field, NULL, list, PyList_Size(list), f, why);
     }
     return bad_type(why, value);

@@ -34,9 +34,14 @@ static bool collect(PyObject *o, PyObject **found) {
         bool tuple = PyTuple_Check(o);
         Py_ssize_t n = tuple ? PyTuple_Size(o) : PyList_Size(o);
         for (Py_ssize_t i = 0; i < n; i++) {
+            /* What asks a class for its attributes may run code, which may empty the list. */
             PyObject *item = tuple ? PyTuple_GetItem(o, i) : PyList_GetItem(o, i);
+            if (!item) return false;
+            Py_INCREF(item);
             bool nested = PyTuple_Check(item) || PyList_Check(item);
-            if (!nested && !collect(item, found)) return false;
+            bool ok = nested || collect(item, found);
+            Py_DECREF(item);
+            if (!ok) return false;
         }
         return true;
     }

@@ -1,6 +1,7 @@
 /* factory.c: tensors out of Python data: tensor(), as_tensor(), asarray(), from_numpy(), frombuffer().
  *
- * Nested sequences are walked twice: once for shape and dtype, once to store. */
+ * Nested sequences are walked twice: once for shape and dtype, once to store. Reading an element may run
+ * code that empties the list which held it, so each is held while it is read. */
 #include <math.h>
 
 #include "binding_priv.h"
@@ -102,7 +103,11 @@ static bool scan_shape(PyObject *o, scan *s) {
         }
         Py_ssize_t n = length(o);
         s->shape[s->ndim++] = n;
-        return n == 0 || scan_shape(item(o, 0), s);
+        if (n == 0) return true;
+        PyObject *first = Py_NewRef(item(o, 0));
+        bool ok = scan_shape(first, s);
+        Py_DECREF(first);
+        return ok;
     }
     int r = number_of(o, s->want, &number);
     if (r) return r > 0;
@@ -148,8 +153,11 @@ static bool scan_numbers(PyObject *o, int32_t dim, scan *s) {
         /* A run of plain floats or ints says the same thing again. */
         bool plain = Py_TYPE(e) == &PyFloat_Type || Py_TYPE(e) == &PyLong_Type;
         if (plain && Py_TYPE(e) == seen) continue;
-        if (!scan_numbers(e, dim + 1, s)) return false;
-        seen = Py_TYPE(e);
+        Py_INCREF(e);
+        bool ok = scan_numbers(e, dim + 1, s);
+        Py_DECREF(e);
+        if (!ok) return false;
+        seen = plain ? Py_TYPE(e) : NULL;
     }
     return true;
 }
@@ -216,8 +224,12 @@ static bool store_all(PyObject *o, sink *k) {
     tn_scalar s;
     if (is_sequence(o)) {
         Py_ssize_t n = length(o);
-        for (Py_ssize_t i = 0; i < n && i < length(o); i++)
-            if (!store_all(item(o, i), k)) return false;
+        for (Py_ssize_t i = 0; i < n && i < length(o); i++) {
+            PyObject *e = Py_NewRef(item(o, i));
+            bool ok = store_all(e, k);
+            Py_DECREF(e);
+            if (!ok) return false;
+        }
         return true;
     }
     int r = number_of(o, k->dtype, &s);
