@@ -201,6 +201,20 @@ TMPL_INLINE double special_lgamma_1p(double a) {
     return a * (1 - BESSEL_GAMMA) - log1p(a) + a * a * BESSEL_POWERS(c, a);
 }
 
+/* The same for z > a, z > 40, from Q = 1 - P: relative to the density it is a sum of
+ * t(k) = (a-1)...(a-k) / z^k, whose terms decline until they are too small to add. */
+TMPL_INLINE double special_gamma_draw_slope_right(double a, double z) {
+    double t = 1, by_a = 0, sum = 1, sum_by_a = 0;
+    for (double k = 1; fabs(a - k) < z; k++) {
+        by_a = by_a * ((a - k) / z) + t / z;
+        t *= (a - k) / z;
+        sum += t;
+        sum_by_a += by_a;
+        if (fabs(t) < 1e-17 * sum && fabs(by_a) <= 1e-17 * fabs(sum_by_a)) break;
+    }
+    return (log(z) - special_digamma(a)) * sum + sum_by_a;
+}
+
 /* dz/da of z(a), the draw of the gamma distribution with shape a that keeps its share P(a, z) of smaller
  * ones: -(dP/da) / (dP/dz), with the series of P, the sum of z^(a+n) e^-z / Gamma(a+n+1), derived term by
  * term and taken relative to the density. For large shapes Cornish's and Fisher's expansion
@@ -211,6 +225,7 @@ TMPL_INLINE double special_gamma_draw_slope(double a, double z) {
         double root = sqrt(a), x = 3 * root * (cbrt(z / a) - 1 + 1 / (9 * a));
         return 1 + x / (2 * root) - (x * x - 7) * x / (72 * a * root);
     }
+    if (z > a && z > 40) return special_gamma_draw_slope_right(a, z);
     double term = z / a, slope = log(z) - special_digamma(a + 1), sum = 0;
     for (double n = 1;; n++) {
         double part = term * slope;

@@ -453,6 +453,20 @@ def test_slopes_of_waiting_times(a: float) -> None:
     np.testing.assert_allclose(got.numpy(), want, rtol=2e-6)
 
 
+@pytest.mark.parametrize("a", [0.3, 3.0, 80.0, 2e4, 9e5])
+def test_slopes_of_waiting_times_that_hardly_occur(a: float) -> None:
+    """Far above the shape, where the terms of the lower series overflow."""
+    share = np.array([1e-20, 1e-60, 1e-250])
+    z, h = scipy.special.gammainccinv(a, share), 1e-3 * math.sqrt(a) if a > 1 else 1e-5
+    above, below = (scipy.special.gammainccinv(a + d, share) for d in (h, -h))
+    got = tenon._standard_gamma_grad(tenon.tensor(a, dtype=tenon.float64), tenon.tensor(z))
+    np.testing.assert_allclose(got.numpy(), (above - below) / (2 * h), rtol=2e-6)
+    # dz/da goes to log(z) - digamma(a): the share of larger draws to their density.
+    far = np.array([2.0**40 * a, 2.0**62 * a])
+    got = tenon._standard_gamma_grad(tenon.tensor(a, dtype=tenon.float64), tenon.tensor(far))
+    np.testing.assert_allclose(got.numpy(), np.log(far) - scipy.special.digamma(a), rtol=1e-6)
+
+
 def test_counts_have_their_means_and_variances(philox: None) -> None:
     n = 40000
     for rate in (0.5, 7.0, 12.0, 300.0):
