@@ -370,7 +370,8 @@ tn_status tni_composite_native_group_norm(const void *args, tn_tensor **rets) {
     bool fits = x->ndim >= 2 && x->shape[0] == a->N && x->shape[1] == a->C &&
                 (a->N * a->C == 0 || x->numel / (a->N * a->C) == a->HxW);
     if (!fits)
-        return tn_fail(TN_E_STATE, 0, "native_group_norm: an input of shape %s is not N=%lld, C=%lld "
+        return tn_fail(TN_E_STATE, 0,
+                       "native_group_norm: an input of shape %s is not N=%lld, C=%lld "
                        "and HxW=%lld",
                        tni_shape_text_of(x), (long long)a->N, (long long)a->C, (long long)a->HxW);
     TN_TRY(tn_group_norm(tni_t(x), a->group, tni_t(a->weight), tni_t(a->bias), a->eps, &rets[0]));

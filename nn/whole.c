@@ -88,13 +88,13 @@ tn_tensor *nn_conv_whole_back(tni_scope *s, const tn__conv_backward_input_args *
     wide = SCOPE(s, tn_new_zeros(g, tn_ints_of(size, n + 2), -1, -1, scope_slot(s)));
     holes = wide;
     for (int64_t d = 0; d < n; d++)
-        holes = SCOPE(s, tn_slice(holes, d + 2, tn_no_int(), tn_no_int(), a->stride.v[d],
-                                  scope_slot(s)));
+        holes = SCOPE(
+            s, tn_slice(holes, d + 2, tn_no_int(), tn_no_int(), a->stride.v[d], scope_slot(s)));
     (void)SCOPE(s, tn_copy_(holes, g, 0, scope_slot(s)));
     w = scope_transpose(s, scope_reshape(s, w, tn_ints_of(parts, n + 3)), 1, 2);
     w = scope_reshape(s, w, tn_ints_of(joined, n + 2));
     w = SCOPE(s, tn_flip(w, tn_ints_of(dims, n), scope_slot(s)));
-    tn_tensor *seen = windows(s, padded(s, wide, pad, 2 * n), joined + 2, tn_ints_of(ones, n),
-                              a->dilation);
+    tn_tensor *seen =
+        windows(s, padded(s, wide, pad, 2 * n), joined + 2, tn_ints_of(ones, n), a->dilation);
     return with_bias(s, product(s, seen, w, a->groups), a->bias);
 }

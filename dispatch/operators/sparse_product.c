@@ -347,10 +347,11 @@ static tn_tensor *extreme_of_rows(tni_scope *s, const rows *r, tn_tensor *count,
 
 static tn_status check_reduced(const tn_tensor *a, const tn_tensor *b) {
     if (tn_tensor_layout(a) != TN_LAYOUT_CSR || tni_is_sparse(b))
-        return tn_fail(TN_E_UNSUPPORTED, 0,
-                       "sparse.mm: with reduce it takes a matrix of layout sparse_csr and a strided "
-                       "one, got %s and %s",
-                       tn_layout_name(tn_tensor_layout(a)), tn_layout_name(tn_tensor_layout(b)));
+        return tn_fail(
+            TN_E_UNSUPPORTED, 0,
+            "sparse.mm: with reduce it takes a matrix of layout sparse_csr and a strided "
+            "one, got %s and %s",
+            tn_layout_name(tn_tensor_layout(a)), tn_layout_name(tn_tensor_layout(b)));
     if (a->v.ndim != 2 || b->v.ndim != 2 || b->v.shape[0] != a->v.shape[1])
         return tn_fail(TN_E_STATE, 1, "sparse.mm: shapes cannot be multiplied (%s and %s)",
                        tni_shape_text_of(&a->v), tni_shape_text_of(&b->v));
@@ -377,8 +378,8 @@ tn_status tni_composite__sparse_mm_reduce(const void *args, tn_tensor **rets) {
                                  scope_narrow(&s, r.index, 0, 0, r.height));
     count = scope_unsqueeze(&s, count, 1);
     if (s.st == TN_OK && (most || least) && r.plain->v.numel > 0) {
-        tn_tensor *each = scope_mul(&s, scope_unsqueeze(&s, r.values, 1),
-                                    sparse_pick(&s, dense, 0, r.plain));
+        tn_tensor *each =
+            scope_mul(&s, scope_unsqueeze(&s, r.values, 1), sparse_pick(&s, dense, 0, r.plain));
         tn_scalar_box none;
         tn_tensor *zero = tn_scalar_box_init(&none, tn_scalar_int(0));
         tn_tensor *some = scope_binary(&s, tn_gt, count, zero);

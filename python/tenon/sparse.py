@@ -27,8 +27,8 @@ def __getattr__(name: str) -> Any:
 
 
 def mm(sparse: Tensor, dense: Tensor, reduce: str | None = None) -> Tensor:
-    """The product of two matrices of which at least one is sparse; with `reduce` ("sum", "mean",
-    "amax", "amin") what becomes of the products of a row's elements, where `sparse` is sparse_csr."""
+    """The product of two matrices of which at least one is sparse. `reduce` ("sum", "mean", "amax",
+    "amin") says what becomes of the products of a row's elements, where `sparse` is sparse_csr."""
     if reduce is not None:
         return _ops._sparse_mm_reduce(sparse, dense, reduce)
     return _ops.mm(sparse, dense)

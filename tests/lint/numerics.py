@@ -25,6 +25,7 @@ ROOMS = {
 # Functions elsewhere, each with the reason.
 FUNCTIONS = {
     "_tensor/methods.py:__rdiv__": "rounds twice, as the name's users expect",
+    "_tensor/lobpcg.py:_iterate": "ends by values that it has come to: no formula",
     "linalg.py:matrix_norm": "chooses among norms by a word or number",
     "nn/_pooling.py:_root": "an entry could say lp_pool",
     "nn/_vision.py:_cubic_weights": "weights of bicubic interpolation; an entry could say them",

@@ -9,9 +9,7 @@ rng = np.random.default_rng(3)
 
 def test_group_norm():
     a, w, b = rng.standard_normal((2, 6, 5)), rng.standard_normal(6), rng.standard_normal(6)
-    y, mean, rstd = tn.native_group_norm(
-        tn.tensor(a), tn.tensor(w), tn.tensor(b), 2, 6, 5, 3, 1e-3
-    )
+    y, mean, rstd = tn.native_group_norm(tn.tensor(a), tn.tensor(w), tn.tensor(b), 2, 6, 5, 3, 1e-3)
     rows = a.reshape(2, 3, 10)
     np.testing.assert_allclose(mean.numpy(), rows.mean(-1))
     np.testing.assert_allclose(rstd.numpy(), 1 / np.sqrt(rows.var(-1) + 1e-3))

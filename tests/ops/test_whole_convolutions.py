@@ -22,7 +22,7 @@ def numbers(*shape: int, dtype: Any = np.int64) -> np.ndarray:
 
 
 def taps(x: np.ndarray, w: np.ndarray, out: tuple[int, ...], o: dict[str, int]) -> Any:
-    """(where in the input, where in the output, tap) of every product that a convolution adds up."""
+    """(place in the input, place in the output, tap) of every product that is added up."""
     stride, pad, far = o.get("stride", 1), o.get("padding", 0), o.get("dilation", 1)
     for at in itertools.product(*map(range, out)):
         for tap in itertools.product(*map(range, w.shape[2:])):

@@ -23,8 +23,8 @@ TOLERANCE = {
 # The sample in words, what is wrong with Tenon's answer, and why another answer counts.
 Verdict = tuple[str, str | None] | tuple[str, None, str]
 
-# Vectors that are defined up to a factor of size 1, which LAPACK chooses: a result's number, and the
-# dimension that numbers its vectors. All of an operator's get the conjugate of the same factor or it.
+# Vectors that are defined up to a factor of size 1, which LAPACK chooses: a result's number, and
+# the dimension that numbers its vectors. All of an operator get the same factor, or its conjugate.
 FREE = {
     "linalg.eigh": {1: -1},
     "linalg.svd": {0: -1, 2: -2},

@@ -14,9 +14,7 @@ from typing import Any
 import tenon as tn
 import torch
 from bridge import operator, processed, rebound, tensor_to_tenon, tensors, to_tenon, variant
-from compare import (
-    FREE, Different, Verdict, check, check_values, nearer, refusal, turned, verdict,
-)  # fmt: skip
+from compare import FREE, Different, Verdict, check, check_values, nearer, refusal, turned, verdict
 from torch.testing._internal.common_methods_invocations import op_db
 
 MAIN = (torch.float32, torch.int64, torch.bool, torch.complex64)

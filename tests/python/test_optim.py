@@ -367,6 +367,15 @@ def test_muon(shape, options):
     np.testing.assert_allclose(array(opt.state[p]["momentum_buffer"]), buffer, atol=1e-6)
 
 
+def test_muon_rounds_with_a_rate_that_is_a_tensor():
+    """1 - lr weight_decay is computed in the dtype of lr, as PyTorch has it."""
+    p = tenon.nn.Parameter(tenon.ones(2, 2, dtype=tenon.float64))
+    p.grad = tenon.zeros(2, 2, dtype=tenon.float64)
+    tenon.optim.Muon([p], lr=tenon.tensor(1e-3), weight_decay=0.1).step()
+    rounded = np.float32(1) - np.float32(1e-3) * np.float32(0.1)
+    assert array(p)[0, 0] == float(rounded) != 1 - 1e-3 * 0.1
+
+
 @pytest.mark.parametrize(
     ("name", "option", "text"),
     [
