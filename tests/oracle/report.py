@@ -34,7 +34,8 @@ PREFACE = (
     "an error in PyTorch, too (`native_group_norm`), and where sums in another order are rounded",
     "otherwise: products in bfloat16 (`Muon`), saturated scores (`multi_head_attention_forward`),",
     "and squarings of a matrix (`matrix_exp`). In these last two Tenon's float32 samples are three",
-    "to four times as far from the float64 answer as PyTorch's: 2e-5 and 2e-6 of the largest element.",
+    "to four times as far from the float64 answer as PyTorch's: 2e-5 and 2e-6 of the largest",
+    "element.",
 )
 
 
