@@ -8,10 +8,33 @@
 #include <tenon/ops_linalg.h>
 #include <tenon/ops_math.h>
 
+#include <stdio.h>
+
 #include "nn_priv.h"
 #include "op_conv.h"
 
 /* ---- Shape rules ------------------------------------------------------------------------------*/
+
+/* "2 x 3": padded sizes, or those of a filter with its gaps. */
+static void sizes_text(const tn__conv_args *a, int32_t n, bool of_filter, char *text, size_t room) {
+    size_t at = 0;
+    text[0] = '\0';
+    for (int32_t d = 0; d < n && at < room; d++) {
+        int64_t size = of_filter ? a->dilation.v[d] * (a->weight->shape[d + 2] - 1) + 1
+                                 : a->input->shape[d + 2] + 2 * a->padding.v[d];
+        at += (size_t)snprintf(text + at, room - at, d ? " x %lld" : "%lld", (long long)size);
+    }
+}
+
+static tn_status fail_small(const tn__conv_args *a, int32_t n) {
+    char image[80], filter[80];
+    sizes_text(a, n, false, image, sizeof image);
+    sizes_text(a, n, true, filter, sizeof filter);
+    return tn_fail(TN_E_SHAPE, 1,
+                   "Calculated padded input size per channel: (%s). Kernel size: (%s). Kernel size "
+                   "can't be greater than actual input size",
+                   image, filter);
+}
 
 tn_status tni_infer__conv(tn_infer *inf, const void *args) {
     const tn__conv_args *a = args;
@@ -62,12 +85,7 @@ tn_status tni_infer__conv(tn_infer *inf, const void *args) {
         TN_TRY(nn_check_sides(x->shape[d + 2], w->shape[d + 2]));
         int64_t in = x->shape[d + 2] + 2 * a->padding.v[d];
         int64_t k = a->dilation.v[d] * (w->shape[d + 2] - 1) + 1;
-        if (w->shape[d + 2] < 1 || in < k) {
-            return tn_fail(TN_E_SHAPE, 1,
-                           "Calculated padded input size per channel: (%lld). Kernel size: (%lld). "
-                           "Kernel size can't be greater than actual input size",
-                           (long long)in, (long long)k);
-        }
+        if (w->shape[d + 2] < 1 || in < k) return fail_small(a, n);
         shape[d + 2] = (in - k) / a->stride.v[d] + 1;
     }
     return tni_infer_set(inf, 0, x->ndim, shape);
@@ -172,8 +190,8 @@ static tn_status check_rank(const conv *c) {
     if (c->x->ndim != c->n + 1 && c->x->ndim != c->n + 2) {
         return tn_fail(
             TN_E_SHAPE, 0,
-            "Expected %dD (unbatched) or %dD (batched) input to %s, but got %d dimensions",
-            (int)c->n + 1, (int)c->n + 2, c->name, (int)c->x->ndim);
+            "Expected %dD (unbatched) or %dD (batched) input to %s, but got input of size: %s",
+            (int)c->n + 1, (int)c->n + 2, c->name, tni_shape_text_of(c->x));
     }
     return TN_OK;
 }

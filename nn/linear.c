@@ -22,6 +22,7 @@ static tn_status infer_linear(tn_infer *inf, const tn_view *x, const tn_view *w,
     if (w->ndim != 2) {
         return tn_fail(TN_E_SHAPE, 1, "weight must be a matrix, got %d-D tensor", (int)w->ndim);
     }
+    if (bias) TN_TRY(rule_same_factors(x, w));
     int64_t k = x->shape[x->ndim - 1];
     if (k != w->shape[1]) {
         int64_t rows = 1;

@@ -21,6 +21,9 @@ static tn_status check_classes(int32_t ndim, const int64_t *shape, const tn_view
         return tn_fail(TN_E_VALUE, 1,
                        "Expected input batch_size (%lld) to match target batch_size (%lld).",
                        (long long)shape[0], (long long)target->shape[0]);
+    if (ndim == 2 && target->ndim > 1)
+        return tn_fail(TN_E_SHAPE, 1,
+                       "0D or 1D target tensor expected, multi-target not supported");
     if (ndim == 1 ? target->ndim > 1 || target->numel != 1 : target->ndim != ndim - 1) {
         return tn_fail(TN_E_SHAPE, 1,
                        "Expected target of shape %s to have the dimensions of input %s without the "

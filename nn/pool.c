@@ -50,12 +50,14 @@ static tn_status pool_shape(tn_infer *inf, int outs, const tn_view *x, tn_ints k
         }
         shape[d] = pooled(x->shape[d], kernel.v[i], stride.n > 0 ? stride.v[i] : kernel.v[i],
                           padding.v[i], dilation[i], ceil_mode);
-        if (shape[d] < 1) {
-            return tn_fail(TN_E_SHAPE, 0,
-                           "Given input size: %s. Calculated output size is too small",
-                           tni_shape_text_of(x));
-        }
     }
+    const int64_t *in = x->shape + x->ndim - 3, *out = shape + x->ndim - 3;
+    if (out[1] < 1 || out[2] < 1)
+        return tn_fail(TN_E_SHAPE, 0,
+                       "Given input size: (%lldx%lldx%lld). Calculated output size: "
+                       "(%lldx%lldx%lld). Output size is too small",
+                       (long long)in[0], (long long)in[1], (long long)in[2], (long long)out[0],
+                       (long long)out[1], (long long)out[2]);
     for (int i = 0; i < outs; i++) TN_TRY(tni_infer_set(inf, i, x->ndim, shape));
     return TN_OK;
 }

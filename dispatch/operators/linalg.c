@@ -39,6 +39,7 @@ tn_status tni_infer_mm(tn_infer *inf, const void *args) {
 
 tn_status tni_infer_addmm(tn_infer *inf, const void *args) {
     const tn_addmm_args *a = args;
+    TN_TRY(rule_same_factors(a->mat1, a->mat2));
     TN_TRY(product(inf, a->mat1, a->mat2, 1));
     TN_TRY(rule_same_dtype(a->input, a->mat1));
     return rule_expandable(a->input, 2, inf->out[0].shape);

@@ -17,11 +17,35 @@ static inline tn_status rule_index_dtype(const char *op, const tn_view *index) {
                    tni_type_text(d));
 }
 
+/* What the elements are in C, where messages say that. */
+static inline const char *rule_c_type(int32_t dtype) {
+    switch (dtype) {
+    case TN_F32: return "float";
+    case TN_F64: return "double";
+    case TN_I64: return "long int";
+    case TN_I32: return "int";
+    case TN_I16: return "short int";
+    case TN_I8: return "signed char";
+    case TN_U8: return "unsigned char";
+    case TN_F16: return "c10::Half";
+    case TN_BF16: return "c10::BFloat16";
+    default: return tn_dtype_name(dtype);
+    }
+}
+
 static inline tn_status rule_same_dtype(const tn_view *a, const tn_view *b) {
     int32_t x = tn_view_dtype(a), y = tn_view_dtype(b);
     if (x == y) return TN_OK;
     return tn_fail(TN_E_DTYPE, 1, "expected m1 and m2 to have the same dtype, but got: %s != %s",
-                   tn_dtype_name(x), tn_dtype_name(y));
+                   rule_c_type(x), rule_c_type(y));
+}
+
+/* The same of a product to which something is added. */
+static inline tn_status rule_same_factors(const tn_view *a, const tn_view *b) {
+    int32_t x = tn_view_dtype(a), y = tn_view_dtype(b);
+    if (x == y) return TN_OK;
+    return tn_fail(TN_E_DTYPE, 1, "mat1 and mat2 must have the same dtype, but got %s and %s",
+                   tni_type_text(x), tni_type_text(y));
 }
 
 /* `v` must broadcast to the result's shape. */

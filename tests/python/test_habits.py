@@ -102,3 +102,33 @@ def test_code_of_graphs_names_functions_of_the_extension() -> None:
     graph = tn.fx.symbolic_trace(lambda x: nn.functional.gelu(x))
     assert "tenon._C._nn.gelu(x)" in graph.code
     assert tn.equal(graph(tn.ones(2)), nn.functional.gelu(tn.ones(2)))
+
+
+MISTAKES = [
+    (lambda: tn.mm(tn.ones(2, 2).long(), tn.ones(2, 2)), "got: long int != float"),
+    (lambda: nn.Linear(2, 2)(tn.ones(2, 4).double()), "same dtype, but got Double and Float"),
+    (lambda: nn.Linear(2, 2, bias=False)(tn.ones(2, 2).half()), "got: c10::Half != float"),
+    (
+        lambda: tn.addmm(tn.ones(1), tn.ones(1, 1).long(), tn.ones(1, 1)),
+        "mat1 and mat2 must have the same dtype, but got Long and Float",
+    ),
+    (
+        lambda: nn.Conv2d(3, 8, (3, 2), dilation=2)(tn.ones(1, 3, 2, 9)),
+        "input size per channel: (2 x 9). Kernel size: (5 x 3). Kernel size can't be greater",
+    ),
+    (lambda: nn.Conv2d(3, 8, 3)(tn.ones(8, 8)), "conv2d, but got input of size: [8, 8]"),
+    (
+        lambda: nn.MaxPool2d(3)(tn.ones(1, 1, 2, 2)),
+        "Given input size: (1x2x2). Calculated output size: (1x0x0). Output size is too small",
+    ),
+    (
+        lambda: nn.functional.nll_loss(tn.ones(2, 4), tn.ones(2, 1).long()),
+        "0D or 1D target tensor expected, multi-target not supported",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "text"), MISTAKES)
+def test_common_mistakes_have_pytorchs_words(call, text: str) -> None:
+    with pytest.raises(RuntimeError, match=re.escape(text)):
+        call()
