@@ -91,3 +91,49 @@ def test_exponentials_that_vanish() -> None:
             assert np.all(wrong <= np.maximum(relative, 0.75 * np.longdouble(least)))
             assert y[-1] == 0
         assert tn.isnan(tn.softmax(tn.tensor([1.0, float("nan")] * 20, dtype=dtype), 0)).all()
+
+
+REDUCED = [*range(1, 72), 127, 128, 129, 255, 256, 257, 1000, 1025, 4099, 6144, 6145]
+
+
+@pytest.mark.parametrize(
+    "dtype", [tn.float32, tn.float64, tn.bfloat16, tn.int32, tn.int64, tn.uint8], ids=str
+)
+def test_reductions(dtype: tn.dtype) -> None:
+    """Of rows and of columns; sums and products of integers wrap, so they are small here."""
+    floating = dtype.is_floating_point
+    for n in REDUCED:
+        rng = np.random.default_rng(n)
+        for rows in (3, 21):
+            x = rng.normal(0, 1, (rows, n)) if floating else rng.integers(0, 100, (rows, n))
+            t = tn.tensor(x).to(dtype)
+            x = t.to(tn.float64).numpy() if floating else t.numpy()
+            for a, axis in ((t, 1), (t.T.contiguous(), 0), (t.T.contiguous().T, 1)):
+                assert np.array_equal(a.amax(axis).double().numpy(), x.max(1))
+                assert np.array_equal(a.amin(axis).double().numpy(), x.min(1))
+                if not floating:
+                    assert np.array_equal(a.sum(axis).numpy(), x.sum(1))
+                    continue
+                eps = tn.finfo(dtype).eps
+                bound = 4 * eps * np.abs(x).sum(1)
+                assert np.all(np.abs(a.sum(axis).double().numpy() - x.sum(1)) <= bound)
+                if n > 1:
+                    got, expected = a.var(axis).double().numpy(), x.var(1, ddof=1)
+                    assert np.allclose(got, expected, rtol=8 * eps, atol=4 * eps)
+                signs = a.sign().prod(axis).double().numpy()
+                assert np.array_equal(signs, np.sign(x).prod(1))
+
+
+@pytest.mark.parametrize("dtype", [tn.float32, tn.float64, tn.float16], ids=str)
+def test_extremes_with_nan(dtype: tn.dtype) -> None:
+    """One NaN at any place makes the extreme of its row NaN, and no other's; infinities count."""
+    for n in [*range(1, 72), 130, 300, 1100]:
+        x = np.full((n + 2, n), -np.inf)
+        x[range(n), range(n)] = np.nan
+        x[n] = np.inf
+        t = tn.tensor(x, dtype=dtype)
+        for a, axis in ((t, 1), (t.T.contiguous(), 0)):
+            for got in (a.amax(axis), -(-a).amin(axis)):
+                rows = got.double().numpy()
+                assert np.isnan(rows[:n]).all()
+                assert list(rows[n:]) == [np.inf, -np.inf]

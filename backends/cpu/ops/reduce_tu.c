@@ -16,29 +16,62 @@
 #include "common/scalar.h"
 #include "copy.h"
 #include "cpu_priv.h"
+#if TMPL_IS_FLOAT
+#include "vec.h"
+#endif
 
 #define LANES ((int)(256 / sizeof(A)))
-#define TURNS 16          /* of an accumulator before it moves up a level */
-#define FEED (LANES * 96) /* elements per call of lanes() */
+#define FEW_LANES (LANES / 4) /* of short rows: a vector */
+#define TURNS 16              /* of an accumulator before it moves up a level */
+#define FEED (LANES * 96)     /* elements per call of lanes() */
 #define LEVELS 4
 #define SPAN 65536                     /* elements per unit of work */
 #define TILE ((int)(2048 / sizeof(A))) /* columns per unit of work */
 
+/* As wide as an accumulator. */
 #if TMPL_DTYPE == TMPL_F64
 typedef uint64_t red_mask;
-#elif TMPL_IS_FLOAT
+#else
 typedef uint32_t red_mask;
 #endif
 
 typedef struct red_op {
     void (*lanes)(A *acc, const T *x, int64_t n, A center);
-    void (*columns)(A *acc, const T *x, int64_t n, const A *centers);
+    void (*columns)(A *acc, const T *x, int64_t rows, int64_t pitch, int64_t n, const A *centers);
     void (*join)(A *a, const A *b, int64_t n);
     A (*fold)(A *a);
-    A (*row)(const T *x, int64_t n, A center);
+    void (*rows)(A *out, const T *x, int64_t rows, int64_t pitch, int64_t n, const A *centers);
     A (*few)(const T *x, int64_t n, int64_t stride, A center);
     void (*clear)(A *a, int64_t n);
 } red_op;
+
+#if TMPL_IS_FLOAT
+/* The extreme of n >= VL packed elements. Smallest ones are the largest of the negatives; elements at
+ * the end may be taken in twice. */
+TMPL_INLINE A extreme_row(const T *x, int64_t n, bool largest) {
+    const vec sign = vec_all(largest ? (A)1 : (A)-1);
+    vec best[4];
+    vec_mask bad = {0};
+    red_mask any = 0, lane[VL];
+    for (int k = 0; k < 4; k++) best[k] = vec_load_t(x) * sign;
+    int64_t i = 0;
+    for (; i + 4 * VL <= n; i += 4 * VL) {
+        vec v[4];
+        for (int k = 0; k < 4; k++) v[k] = vec_load_t(x + i + k * VL);
+        for (int k = 0; k < 4; k++) best[k] = vec_max(v[k] * sign, best[k]);
+        for (int k = 0; k < 4; k++) bad |= v[k] != v[k];
+    }
+    for (; i < n; i += VL) {
+        vec v = vec_load_t(x + (i + VL <= n ? i : n - VL));
+        best[0] = vec_max(v * sign, best[0]);
+        bad |= v != v;
+    }
+    A r = vec_max_of(vec_max(vec_max(best[0], best[1]), vec_max(best[2], best[3])));
+    memcpy(lane, &bad, sizeof lane);
+    for (int j = 0; j < VL; j++) any |= lane[j];
+    return any ? (A)NAN : largest ? r : -r;
+}
+#endif
 
 #include "common/reduce.h"
 
@@ -126,8 +159,6 @@ static A reduce_span(const job *j, const char *at, int64_t begin, int64_t end, A
     c.op = j->op;
     c.center = center;
     c.used = 0;
-    if (g->n == 1 && stride == (int64_t)sizeof(T) && end - begin <= FEED)
-        return j->op->row((const T *)(const void *)(at + begin * stride), end - begin, center);
     _Alignas(64) T packed[FEED];
     int64_t fill = 0, col = begin % n0, row = begin / n0;
     bool direct = stride == (int64_t)sizeof(T) && (n0 >= LANES || g->n == 1);
@@ -157,6 +188,22 @@ static A reduce_span(const job *j, const char *at, int64_t begin, int64_t end, A
     return c.op->fold(c.level[0]);
 }
 
+/* Packed rows, each of which is one item. */
+static tn_status row_items(void *arg, int64_t begin, int64_t end) {
+    const job *j = arg;
+    const dims *k = &j->kept;
+    while (begin < end) {
+        int64_t col = begin % k->size[0], left = k->size[0] - col;
+        int64_t n = left < end - begin ? left : end - begin;
+        const char *at = j->in + offset_in(k, 0, begin);
+        j->op->rows(j->partial + begin, (const T *)(const void *)at, n,
+                    k->in[0] / (int64_t)sizeof(T), j->gone.count,
+                    j->centers ? j->centers + begin : NULL);
+        begin += n;
+    }
+    return TN_OK;
+}
+
 static tn_status span_items(void *arg, int64_t begin, int64_t end) {
     const job *j = arg;
     for (int64_t item = begin; item < end; item++) {
@@ -179,6 +226,7 @@ static void join_pairs(const red_op *op, A *rows, int64_t n, int64_t width) {
 
 /* ---- Columns: the fastest dimension stays ------------------------------------------------------*/
 
+/* Rows go by groups of TURNS; where there is but one group, its sums are the result. */
 static void run_columns(const job *j, const char *at, int64_t width, int64_t begin, int64_t end,
                         const A *centers, A *acc) {
     A level[2][TILE];
@@ -187,22 +235,32 @@ static void run_columns(const job *j, const char *at, int64_t width, int64_t beg
     T packed[TILE];
     int64_t stride = j->kept.in[0], in_first = 0, in_second = 0;
     int64_t i0 = begin % g->size[0], row = begin / g->size[0];
+    bool direct = stride == (int64_t)sizeof(T), one = end - begin <= TURNS;
     const char *base = at + offset_in(g, 1, row);
-    op->clear(acc, width);
-    op->clear(level[0], width);
-    op->clear(level[1], width);
-    for (; begin < end; begin++) {
+    A *first = one ? acc : level[0];
+    op->clear(first, width);
+    if (!one) op->clear(level[1], width);
+    if (!one) op->clear(acc, width);
+    while (begin < end) {
         const char *x = base + i0 * g->in[0];
-        if (stride != (int64_t)sizeof(T)) {
+        int64_t n = TURNS - in_first, left = g->size[0] - i0;
+        if (n > left) n = left;
+        if (n > end - begin) n = end - begin;
+        if (!direct) {
+            n = 1;
             cpu_gather(packed, x, width, stride, (int32_t)sizeof(T));
             x = (const char *)packed;
         }
-        op->columns(level[0], (const T *)(const void *)x, width, centers);
-        if (++i0 == g->size[0]) {
+        op->columns(first, (const T *)(const void *)x, n, g->in[0] / (int64_t)sizeof(T), width,
+                    centers);
+        begin += n;
+        i0 += n;
+        if (i0 == g->size[0]) {
             i0 = 0;
             base = at + offset_in(g, 1, ++row);
         }
-        if (++in_first < TURNS) continue;
+        in_first += n;
+        if (one || in_first < TURNS) continue;
         in_first = 0;
         op->join(level[1], level[0], width);
         op->clear(level[0], width);
@@ -211,6 +269,7 @@ static void run_columns(const job *j, const char *at, int64_t width, int64_t beg
         op->join(acc, level[1], width);
         op->clear(level[1], width);
     }
+    if (one) return;
     op->join(level[1], level[0], width);
     op->join(acc, level[1], width);
 }
@@ -287,7 +346,8 @@ static tn_status reduce_lanes(job *j, A *results) {
     if (j->spans > 1) st = cpu_room(items, sizeof(A), &bytes, &partial);
     if (st != TN_OK) return st;
     j->partial = partial;
-    st = cpu_parallel(items, SPAN / 4 / per_item + 1, span_items, j);
+    bool rows = j->gone.n == 1 && j->gone.in[0] == (int64_t)sizeof(T) && j->gone.count <= FEED;
+    st = cpu_parallel(items, SPAN / 4 / per_item + 1, rows ? row_items : span_items, j);
     if (j->spans == 1) return st;
     for (int64_t r = 0; r < j->kept.count && st == TN_OK; r++) {
         join_pairs(j->op, j->partial + r * j->spans, j->spans, 1);

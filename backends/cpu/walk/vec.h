@@ -125,6 +125,11 @@ VEC_INLINE A vec_sum_turns(vec *s) {
     return vec_sum(s[0]);
 }
 VEC_INLINE A vec_max_of(vec v) {
+#if defined(__AVX512F__) && TMPL_DTYPE == TMPL_F64
+    return _mm512_reduce_max_pd((__m512d)v);
+#elif defined(__AVX512F__)
+    return _mm512_reduce_max_ps((__m512)v);
+#else
     A t[VL];
     vec_store(t, v);
     TMPL_UNROLL
@@ -132,6 +137,7 @@ VEC_INLINE A vec_max_of(vec v) {
         for (int i = 0; i < w; i++) t[i] = t[i] > t[i + w] ? t[i] : t[i + w];
     }
     return t[0];
+#endif
 }
 /* exp(x) to about 1 ulp: 2^k * exp(r) with |r| <= ln(2) / 2. Below the smallest denormal the result
  * is 0; NaN stays NaN. */
