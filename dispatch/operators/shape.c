@@ -12,6 +12,7 @@
 #include "copy_priv.h"
 #include "op_shape.h"
 #include "plan_priv.h"
+#include "scope_priv.h"
 #include "shape_priv.h"
 
 /* ---- reshape -----------------------------------------------------------------------------------*/
@@ -173,10 +174,21 @@ tn_status tni_composite__diagonal_backward(const void *args, tn_tensor **rets) {
     return write_part(st, whole, part, a->grad, rets);
 }
 
-/* Windows may overlap, so the k-th elements of all windows, which do not, are added together. */
+/* Adds the k-th elements of all windows to what they were taken from. */
+static tn_status add_elements(tn_tensor *whole, const tn__unfold_backward_args *a, int64_t windows,
+                              int64_t k) {
+    tni_scope s = {0};
+    tn_opt_int first = tn_some_int(k), end = tn_some_int(k + (windows - 1) * a->step + 1);
+    tn_tensor *part =
+        SCOPE(&s, tn_slice(whole, a->dimension, first, end, a->step, scope_slot(&s)));
+    tn_tensor *from = SCOPE(&s, tn_select(tni_t(a->grad), -1, k, scope_slot(&s)));
+    if (s.st == TN_OK) s.st = tn_add_(part, from, tn_scalar_int(1));
+    return scope_finish(&s, NULL, NULL);
+}
+
+/* Windows may overlap, the k-th elements of all windows do not. */
 tn_status tni_composite__unfold_backward(const void *args, tn_tensor **rets) {
     const tn__unfold_backward_args *a = args;
-    tn_tensor *whole = NULL, *part = NULL, *from = NULL;
     bool fits = a->grad->ndim == (a->shape.n ? a->shape.n + 1 : 1) && a->step > 0 &&
                 a->grad->shape[a->grad->ndim - 1] == a->size && a->dimension >= 0 &&
                 a->dimension < (a->shape.n ? a->shape.n : 1);
@@ -184,32 +196,13 @@ tn_status tni_composite__unfold_backward(const void *args, tn_tensor **rets) {
         return tn_fail(TN_E_SHAPE, 0, "_unfold_backward(): gradient of size %s does not fit",
                        tni_shape_text_of(a->grad));
     int64_t windows = a->shape.n ? a->grad->shape[a->dimension] : 1;
-    tn_status st = zeros_for(a->grad, a->shape, &whole);
-    if (st) goto out;
-    if (a->shape.n == 0) { /* one window of at most one element */
-        if (a->size == 1) {
-            if ((st = tn_select(tni_t(a->grad), 0, 0, &from))) goto out;
-            if ((st = tni_copy_into(whole, from))) goto out;
-        }
-        goto done;
+    tni_scope s = {0};
+    tn_tensor *whole = SCOPE(&s, zeros_for(a->grad, a->shape, scope_slot(&s)));
+    tn_tensor *line = a->shape.n ? whole : scope_reshape(&s, whole, TN_INTS(1));
+    for (int64_t k = 0; s.st == TN_OK && k < a->size; k++) {
+        s.st = add_elements(line, a, windows, k);
     }
-    for (int64_t k = 0; k < a->size; k++) {
-        int64_t end = k + (windows - 1) * a->step + 1;
-        st = tn_slice(whole, a->dimension, tn_some_int(k), tn_some_int(end), a->step, &part);
-        if (st) goto out;
-        if ((st = tn_select(tni_t(a->grad), -1, k, &from))) goto out;
-        if ((st = tn_add_(part, from, tn_scalar_int(1)))) goto out;
-        tn_tensor_unref(&part);
-        tn_tensor_unref(&from);
-    }
-done:
-    rets[0] = whole;
-    whole = NULL;
-out:
-    tn_tensor_unref(&part);
-    tn_tensor_unref(&from);
-    tn_tensor_unref(&whole);
-    return st;
+    return scope_finish(&s, whole, rets);
 }
 
 /* ---- Parts -------------------------------------------------------------------------------------*/
