@@ -3,11 +3,15 @@ which a formula changes. Expected values are NumPy's, or PyTorch 2.13's where it
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 import pytest
 import tenon as tn
+from scipy.special import gammainc
+from scipy.stats import gamma
+from test_formulas import formulas
 
 
 @pytest.mark.parametrize(
@@ -106,3 +110,90 @@ def test_products_name_the_argument_that_does_not_fit() -> None:
         tn.ones(2, 3).mv(tn.ones(2))
     with pytest.raises(RuntimeError, match=r"1D|vector|1-D"):
         tn.ones(2, 3).mv(tn.ones(3, 1))
+
+
+def test_gradient_of_a_gamma_draw() -> None:
+    """With the draw's place among all draws held: -(dF/da) / (dF/dz)."""
+    a = tn.tensor([0.4, 1.0, 1.3, 4.0, 20.0], dtype=tn.float64, requires_grad=True)
+    z = tn._standard_gamma(a)
+    (got,) = tn.autograd.grad((z * tn.arange(1.0, 6.0)).sum(), a)
+    at, where, step = a.detach().numpy(), z.detach().numpy(), 1e-5
+    slope = gammainc(at + step, where) - gammainc(at - step, where)
+    want = -slope / (2 * step) / gamma.pdf(where, at) * np.arange(1, 6)
+    np.testing.assert_allclose(got.numpy(), want, rtol=1e-4)
+
+
+def test_what_is_put_into_has_no_second_slope_there() -> None:
+    x, v = tn.rand(5, dtype=tn.float64), tn.rand(2, dtype=tn.float64)
+    inputs, index = (x.requires_grad_(), v.requires_grad_()), (tn.tensor([3, 1]),)
+    assert tn.autograd.gradgradcheck(lambda a, b: a.index_put(index, b) ** 3, inputs)
+
+
+@pytest.mark.parametrize("p", [0.1, 0.3, 0.7])
+def test_what_dropout_keeps_is_divided_in_its_own_dtype(p: float) -> None:
+    for dtype, one in ((tn.float32, np.float32(1)), (tn.float64, np.float64(1))):
+        kept = tn.nn.functional.dropout(tn.ones(200, dtype=dtype), p).numpy()
+        assert set(kept.tolist()) == {0.0, float(one / type(one)(1 - p))}
+
+
+def test_unflatten_up_to_the_most_dimensions() -> None:
+    assert tn.ones(2).unflatten(0, [2] + [1] * 63).ndim == 64
+    with pytest.raises(RuntimeError, match="at most 64"):
+        tn.ones(2).unflatten(0, [2] + [1] * 64)
+
+
+@pytest.mark.parametrize(("beta", "alpha"), [(1, 1), (2, 1), (1, 3), (0.5, -2)])
+def test_factors_of_a_product_with_an_activation(beta: float, alpha: float) -> None:
+    rng = np.random.default_rng(2)
+    bias, x, w = rng.normal(size=4), rng.normal(size=(3, 5)), rng.normal(size=(5, 4))
+    got = tn._addmm_activation(*map(tn.from_numpy, (bias, x, w)), beta=beta, alpha=alpha)
+    np.testing.assert_allclose(got.numpy(), np.maximum(beta * bias + alpha * (x @ w), 0))
+
+
+def test_one_class_of_what_has_no_data() -> None:
+    places = tn.zeros(3, dtype=tn.int64, device="meta")
+    assert tn.nn.functional.one_hot(places, 1).shape == (3, 1)
+
+
+def test_kth_of_an_empty_row() -> None:
+    with pytest.raises((IndexError, RuntimeError)):
+        tn.zeros(0).kthvalue(1)
+
+
+def test_a_cell_whose_input_is_fixed_passes_its_state_s_gradient() -> None:
+    sizes = ((2, 3), (2, 4), (2, 4), (16, 3), (16, 4))
+    for fixed in ((), (0, 3), (1, 4)):
+        made = [tn.sin(tn.arange(float(a * b)).reshape(a, b)) for a, b in sizes]
+        x, h, c, w, u = (t.requires_grad_(i not in fixed) for i, t in enumerate(made))
+        new_h, new_c = tn.lstm_cell(x, (h, c), w, u)
+        (new_h.sum() + (new_c**2).sum()).backward()
+        if not fixed:
+            whole = [t.grad for t in made]
+        for i, t in enumerate(made):
+            assert (t.grad is None) == (i in fixed)
+            assert t.grad is None or tn.allclose(t.grad, whole[i])
+
+
+@pytest.mark.parametrize("decimals", [-2, -1, 1, 2])
+@pytest.mark.parametrize("dtype", [tn.float32, tn.float64], ids=str)
+def test_round_to_tens_and_tenths(dtype: tn.dtype, decimals: int) -> None:
+    x = np.array([1234.0, -1251.0, 15.0, 25.0, -4.0, 0.126, 51.0])
+    got = tn.tensor(x, dtype=dtype).round(decimals=decimals)
+    np.testing.assert_allclose(got.double().numpy(), np.round(x, decimals), rtol=1e-6)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 1.0])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_cross_entropy_with_probabilities_and_smoothing(smoothing: float, weighted: bool) -> None:
+    rng = np.random.default_rng(4)
+    x, p = rng.normal(size=(5, 3)), rng.dirichlet(np.ones(3), 5)
+    w = np.array([0.5, 1.0, 2.0])
+    logs = x - np.log(np.exp(x).sum(1, keepdims=True))
+    each = -(logs * (p * (1 - smoothing) + smoothing / 3) * (w if weighted else 1)).sum(1)
+    t = [tn.from_numpy(v) for v in (x, p, w)]
+    for hidden in (nullcontext, formulas):
+        with hidden():
+            got = tn.nn.functional.cross_entropy(
+                t[0], t[1], t[2] if weighted else None, label_smoothing=smoothing
+            )
+        np.testing.assert_allclose(got.item(), each.mean(), rtol=1e-12)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+
 import numpy as np
 import pytest
 import tenon as tn
@@ -93,3 +95,12 @@ def test_block_diag() -> None:
     want = np.zeros((4, 6), "float32")
     want[:2, :2], want[2, 2:4], want[3, 4] = 1, (3, 4), 5
     assert_same(got, want)
+
+
+@pytest.mark.parametrize("dtypes", list(permutations(("int16", "float32", "float64"))))
+def test_parts_of_several_dtypes(dtypes: tuple[str, ...]) -> None:
+    """The widest dtype holds all of them, wherever it stands."""
+    parts = [np.array([[1.0, 2.0], [3.0, k]], dtype=d) for k, d in enumerate(dtypes)]
+    given = [tn.from_numpy(p) for p in parts]
+    assert_same(tn.cat(given), np.concatenate(parts))
+    assert_same(tn.stack(given, 1), np.stack(parts, 1))

@@ -102,3 +102,13 @@ def test_value_of_a_fill_has_a_gradient() -> None:
     gx, gv = tn.autograd.grad((tn.masked_fill(x, mask, v) * w).sum(), [x, v])
     np.testing.assert_array_equal(gx.numpy(), np.where(mask.numpy(), 0, w.numpy()))
     assert gv.item() == w.numpy()[mask.numpy()].sum() and gv.shape == ()
+
+
+@pytest.mark.parametrize(("low", "high"), [("float32", "float64"), ("int64", "float32")])
+def test_products_of_rows_and_a_matrix_of_another_dtype(low: str, high: str) -> None:
+    rows, dense = np.array([[1, 0, 2], [0, 3, 0]]), np.array([[0.5, 1], [2, 0.25], [1, 4]])
+    for a, b in ((low, high), (high, low)):
+        x, y = rows.astype(a), (4 * dense).astype(b)
+        got = tn.from_numpy(x).to_sparse_csr() @ tn.from_numpy(y)
+        np.testing.assert_array_equal(got.numpy(), x @ y)
+        assert got.dtype == getattr(tn, high)

@@ -93,3 +93,19 @@ def test_a_factor_of_zero_leaves_the_input_out(row: dict[str, Any], beta: int, a
             case.args["input"] = np.full_like(case.args["input"], np.nan)
         for got in answers(case):
             np.testing.assert_allclose(got, want, rtol=1e-12)
+
+
+def floating(row: dict[str, Any]) -> bool:
+    """Whether integers become floats in it."""
+    plain = all(a["type"] in ("Tensor", "Operand") for a in row["args"])
+    return row["kind"] == "pointwise" and row["dtype"] == "float" and plain
+
+
+@pytest.mark.parametrize("row", [r for r in entries() if floating(r)], ids=lambda row: row["name"])
+def test_integers_become_floats(row: dict[str, Any]) -> None:
+    whole = {n: np.array([0, 1, 2, 3, 1]) for n in tensors(row)}
+    args = tensor_args(Case(row, "int64", whole))
+    want = call(row, {n: t.float() for n, t in args.items()})
+    got = call(row, args)
+    assert got.dtype == want.dtype
+    np.testing.assert_array_equal(as_array(got), as_array(want))
