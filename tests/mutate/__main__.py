@@ -78,6 +78,8 @@ def options() -> argparse.Namespace:
     parser.add_argument("--tests", nargs="+", metavar="PATH", help="with --code: what may kill")
     parser.add_argument("--kind", choices=KINDS, action="append", help="only such mutants")
     parser.add_argument("--sample", type=int, metavar="N", help="N mutants, drawn with --seed")
+    parser.add_argument("--one-in", type=int, metavar="K", help="those that a draw with --seed "
+                        "takes with a chance of 1 in K, whatever others there are")  # fmt: skip
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--each", type=int, default=2, help="mutants of a formula at most (2)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2)
@@ -98,10 +100,15 @@ def chosen(found: list[Mutant], opts: argparse.Namespace) -> list[Mutant]:
     if opts.again:
         before = json.loads(opts.again.read_text(encoding="utf-8"))["results"]
         mutants = [m for m in mutants if before.get(m.id, "killed") != "killed"]
+
+    def drawn(m: Mutant) -> int:
+        return int.from_bytes(hashlib.sha256(f"{opts.seed} {m.id}".encode()).digest())
+
+    # What changes in the tree adds and removes few of the chosen, and with --one-in no others.
+    if opts.one_in:
+        mutants = [m for m in mutants if drawn(m) % opts.one_in == 0]
     if opts.sample:
-        # What changes in the tree adds and removes few of the chosen.
-        mutants.sort(key=lambda m: hashlib.sha256(f"{opts.seed} {m.id}".encode()).digest())
-        mutants = mutants[: opts.sample]
+        mutants = sorted(mutants, key=drawn)[: opts.sample]
     return mutants
 
 
