@@ -179,8 +179,7 @@ static tn_status add_elements(tn_tensor *whole, const tn__unfold_backward_args *
                               int64_t k) {
     tni_scope s = {0};
     tn_opt_int first = tn_some_int(k), end = tn_some_int(k + (windows - 1) * a->step + 1);
-    tn_tensor *part =
-        SCOPE(&s, tn_slice(whole, a->dimension, first, end, a->step, scope_slot(&s)));
+    tn_tensor *part = SCOPE(&s, tn_slice(whole, a->dimension, first, end, a->step, scope_slot(&s)));
     tn_tensor *from = SCOPE(&s, tn_select(tni_t(a->grad), -1, k, scope_slot(&s)));
     if (s.st == TN_OK) s.st = tn_add_(part, from, tn_scalar_int(1));
     return scope_finish(&s, NULL, NULL);
