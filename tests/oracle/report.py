@@ -33,9 +33,9 @@ PREFACE = (
     "lacks (`sparse.sampled_addmm`), where statistics have no history, as a gradient of theirs is",
     "an error in PyTorch, too (`native_group_norm`), and where sums in another order are rounded",
     "otherwise: products in bfloat16 (`Muon`), saturated scores (`multi_head_attention_forward`),",
-    "and squarings of a matrix (`matrix_exp`). In these last two Tenon's float32 answer is the less",
-    "exact: it misses the float64 one by 2e-5 and 2e-6 of the largest element, PyTorch's by 8e-6 and",
-    "5e-7 at most.",
+    "and squarings of a matrix (`matrix_exp`). In these last two Tenon's float32 answer is the",
+    "less exact: it misses the float64 one by 2e-5 and 2e-6 of the largest element, PyTorch's by",
+    "8e-6 and 5e-7 at most.",
 )
 
 
