@@ -141,6 +141,17 @@ static tn_status own_lists(const tn_op *op, unpacked *u) {
     return TN_OK;
 }
 
+/* Gradients of sparse tensors read their parts. */
+static tn_status check_layout(const tni_packed_tensor *p, const tn_tensor *t) {
+    int32_t have = tni_packed_layout(t);
+    return have == p->layout
+               ? TN_OK
+               : tn_fail(TN_E_STATE, -1,
+                         "the unpack hook of a saved tensor returned a tensor of layout %s, but "
+                         "what was packed has layout %s",
+                         tn_layout_name(have), tn_layout_name(p->layout));
+}
+
 static tn_status unpack(tn_node *n, tn_node *owner, unpacked *u) {
     const tn_op *op = n->op;
     memcpy(u->args, tni_node_args(n), op->args_bytes);
@@ -149,12 +160,12 @@ static tn_status unpack(tn_node *n, tn_node *owner, unpacked *u) {
         tn_tensor *t;
         const tni_packed_tensor *p = &n->extra->packed[i];
         TN_TRY(tni_unpack(p, &t));
-        if (p->slot < n->nedges) {
-            tn_status st = tni_unpacked_history(tni_node_edges(owner)[p->slot], &t);
-            if (st != TN_OK) {
-                tn_tensor_unref(&t);
-                return st;
-            }
+        tn_status st = check_layout(p, t);
+        if (st == TN_OK && p->slot < n->nedges)
+            st = tni_unpacked_history(tni_node_edges(owner)[p->slot], &t);
+        if (st != TN_OK) {
+            tn_tensor_unref(&t);
+            return st;
         }
         TN_TRY(add_temp(u, t));
         *(tn_tensor **)slot_of(n, u->args, p->slot) = t;

@@ -63,7 +63,7 @@ static tn_status call_pack(tni_hook_set *s, tn_tensor *t, void **ret_handle) {
 
 tn_status tni_pack(tn_node *n, tni_hook_set *hooks, tn_tensor *t, uint32_t slot) {
     tni_extra *x = tni_node_extra(n);
-    tni_packed_tensor p = {hooks, NULL, slot, tn_tensor_version(t)};
+    tni_packed_tensor p = {hooks, NULL, slot, tn_tensor_version(t), tni_packed_layout(t)};
     if (!x) return TN_E_MEMORY;
     if (x->npacked == x->packed_room) {
         uint32_t room = x->packed_room ? 2 * x->packed_room : 4;

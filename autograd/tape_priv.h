@@ -182,7 +182,12 @@ typedef struct tni_packed_tensor { /* a saved tensor that went through them */
     void *handle;
     uint32_t slot; /* as for versions */
     uint32_t version;
+    int32_t layout;
 } tni_packed_tensor;
+/* The layout of what is packed; of a result that waits, the dense one that it will have. */
+static inline int32_t tni_packed_layout(const tn_tensor *t) {
+    return tni_is_late(t) ? TN_LAYOUT_STRIDED : tn_tensor_layout(t);
+}
 
 struct tni_extra {
     tn_hook *hooks;

@@ -187,3 +187,22 @@ def test_same_gradients_as_torch(row: dict[str, Any]) -> None:
         ours = flat(call(row, args))
         assert [r.requires_grad for r in ours] == want[0], case.label()
         stored.same(derivatives(tn, ours, inputs, 2), want[1], 1e-6, 1e-8, case.label())
+
+
+@pytest.mark.parametrize("kind", ["same", "ones", "expanded"])
+def test_hooks_keep_the_layout(kind: str) -> None:
+    """Gradients of sparse tensors read the parts of what was saved."""
+    unpack = {
+        "same": lambda t: t,
+        "ones": lambda t: tn.ones(t.shape),
+        "expanded": lambda t: tn.ones(()).expand(t.shape),
+    }[kind]
+    index, dense, values = tn.tensor([[0, 1, 2], [1, 2, 3]]), tn.rand(5, 4), tn.rand(3)
+    with tn.autograd.graph.saved_tensors_hooks(lambda t: t, unpack):
+        y = (tn.sparse_coo_tensor(index, values.requires_grad_(), (4, 5)) @ dense).sum()
+        if kind != "same":
+            with pytest.raises(RuntimeError, match="layout strided, but .* has layout sparse_coo"):
+                y.backward()
+            return
+        y.backward()
+    assert tn.allclose(values.grad, dense[1:4].sum(1))
