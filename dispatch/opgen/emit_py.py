@@ -179,7 +179,7 @@ def table_json(ops: list[Op]) -> str:
             "vmap": ways[op.name], "random": random, "autocast": op.autocast,
             "forward": e["forward"] if ways[op.name] == "parts" else None,
             "grad": e.get("grad"), "composite": "forward" in e, "inputs": e.get("inputs", {}),
-            "out": e.get("out", ""),
+            "out": e.get("out", ""), "history": e.get("history", "all"),
             "ref": e.get("ref"), "samples": e.get("samples", []), "domain": e.get("domain", {}),
             "grad_samples": e.get("grad_samples"), "tol": e.get("tol"), "tests": e.get("tests"),
             "doc": e.get("doc", ""), "file": op.file, "line": op.line,

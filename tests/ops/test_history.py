@@ -91,15 +91,18 @@ def apart() -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("row", apart(), ids=lambda row: row["name"])
 def test_every_floating_result_has_a_history(row: dict[str, Any]) -> None:
-    """A floating result of floating tensors is differentiable, or its entry says "none"."""
+    """A floating result of floating tensors is differentiable unless its entry says otherwise."""
     for case in floating_cases(row):
         args = tensor_args(case)
         inputs = roots(tn, args)
         if row["inplace_only"] or not inputs:
             continue
         results = [r for r in flat(call(row, args)) if isinstance(r, tn.Tensor)]
-        for r in results:
+        for i, r in enumerate(results):
             floating = r.dtype.is_floating_point or r.is_complex()
+            if row["history"] == "first" and i > 0:
+                assert not r.requires_grad, case.label()
+                continue
             known = row["grad"] != "none" and (row["grad"] or row["composite"])
             assert r.requires_grad == (floating and bool(known)), case.label()
         if row["grad"] == "missing":
@@ -150,14 +153,14 @@ def test_gradients_of_what_hooks_unpack(row: dict[str, Any]) -> None:
         with hooks:
             got = derivatives(tn, packed, inputs, 2)
         for g, w in zip(got, want, strict=True):
-            np.testing.assert_array_equal(g, w, err_msg=case.label())
+            np.testing.assert_allclose(g, w, rtol=1e-13, atol=1e-15, err_msg=case.label())
 
 
 # Where PyTorch has no gradient, zero, a weaker one, or none of this dtype, and Tenon has one;
 # PyTorch's of as_strided_scatter is at the elements that were replaced.
 BEYOND = {
-    "hardsigmoid", "ldexp", "native_layer_norm", "equal", "allclose", "as_strided_scatter",
-    "special_modified_bessel_i0", "special_modified_bessel_i1",
+    "hardsigmoid", "ldexp", "native_layer_norm", "native_group_norm", "equal", "allclose",
+    "as_strided_scatter", "special_modified_bessel_i0", "special_modified_bessel_i1",
 }  # fmt: skip
 
 
@@ -194,8 +197,8 @@ def test_hooks_keep_the_layout(kind: str) -> None:
     """Gradients of sparse tensors read the parts of what was saved."""
     unpack = {
         "same": lambda t: t,
-        "ones": lambda t: tn.ones(t.shape),
-        "expanded": lambda t: tn.ones(()).expand(t.shape),
+        "ones": lambda t: tn.ones(t.shape, dtype=tn.int64),
+        "expanded": lambda t: tn.ones((), dtype=t.dtype).expand(t.shape),
     }[kind]
     index, dense, values = tn.tensor([[0, 1, 2], [1, 2, 3]]), tn.rand(5, 4), tn.rand(3)
     with tn.autograd.graph.saved_tensors_hooks(lambda t: t, unpack):
