@@ -34,6 +34,10 @@ def _object(data: Tensor) -> Any:
     return pickle.loads(bytes(data.numpy()))
 
 
+def _padded(data: Tensor, size: int) -> Tensor:
+    return tenon.nn.functional.pad(data, (0, size - data.numel()))
+
+
 def _sizes(size: int, group: Any) -> list[int]:
     """The number of bytes that each process has."""
     found = [tenon.zeros(1, dtype=tenon.int64) for _ in range(_group(group).size())]
@@ -72,10 +76,11 @@ def gather_object(
         raise ValueError("Argument ``object_gather_list`` must be specified on destination rank.")
     data = _bytes(obj)
     sizes = _sizes(data.numel(), group)
-    parts = _room(sizes) if mine else None
-    gather(data, parts, None, group, False, peer)
+    most = max(sizes)
+    parts = _room([most] * len(sizes)) if mine else None
+    gather(_padded(data, most), parts, None, group, False, peer)
     if object_gather_list is not None and parts is not None:
-        object_gather_list[: len(parts)] = [_object(p) for p in parts]
+        object_gather_list[: len(parts)] = [_object(p[:n]) for p, n in zip(parts, sizes)]
 
 
 def _broadcast_sizes(sizes: list[int], peer: int, group: Any) -> list[int]:
@@ -126,7 +131,7 @@ def scatter_object_list(
     most = max((p.numel() for p in parts), default=0)
     sizes = _broadcast_sizes([most, *(p.numel() for p in parts)] if mine else
                              [0] * (members.size() + 1), peer, group)  # fmt: skip
-    padded = [tenon.nn.functional.pad(p, (0, sizes[0] - p.numel())) for p in parts]
+    padded = [_padded(p, sizes[0]) for p in parts]
     data = tenon.empty(sizes[0], dtype=tenon.uint8)
     scatter(data, padded if mine else None, None, group, False, peer)
     scatter_object_output_list[0] = _object(data[: sizes[1 + members.rank()]])
