@@ -167,14 +167,6 @@ def is_batched(value: Any, level: int) -> bool:
     return isinstance(value, Batched) and value._level == level
 
 
-def _no_draws() -> RuntimeError:
-    return RuntimeError(
-        "vmap: called random operation while in randomness error mode. Please either use the "
-        "'same' or 'different' randomness flags on vmap or perform the randomness operation out "
-        "of vmap"
-    )
-
-
 def run(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A call with a mapped tensor among its arguments."""
     numbers = [v._level for v in flat((args, kwargs)) if isinstance(v, Batched)]
@@ -188,7 +180,11 @@ def run(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
     if space.startswith("tenon.ops."):
         name = f"{space.removeprefix('tenon.ops.')}::{name}"
     if vmap_rules.is_random(name) and level.randomness == "error":
-        raise _no_draws()
+        raise RuntimeError(
+            "vmap: called random operation while in randomness error mode. Please either use the "
+            "'same' or 'different' randomness flags on vmap or perform the randomness operation "
+            "out of vmap"
+        )
     call = call_of(name, func, args, kwargs, level)
     call.check_target()
     if name in _VIEWS_IN_PLACE:
@@ -360,7 +356,7 @@ def map_once(
     values = iter([
         v if d is None else batched(v.movedim(d, 0), level.number) for v, d in _pairs(args, dims)
     ])  # fmt: skip
-    drawn = nullcontext() if randomness == "same" else _Draws(level)
+    drawn = _Draws(level) if randomness == "different" else nullcontext()
     _running.levels = (*outer, level)
     try:
         with drawn:
@@ -372,7 +368,7 @@ def map_once(
 
 
 class _Draws(BaseTorchFunctionMode):
-    """What makes tensors of random numbers out of sizes makes one for each element, or none."""
+    """What makes tensors of random numbers out of sizes makes one for each element."""
 
     def __init__(self, level: Level) -> None:
         self.level = level
@@ -384,8 +380,6 @@ class _Draws(BaseTorchFunctionMode):
         known = any(isinstance(v, tenon.Tensor) for v in flat((args, keywords)))
         if known or not vmap_rules.is_random(getattr(func, "__name__", "")):
             return func(*args, **keywords)
-        if self.level.randomness == "error":
-            raise _no_draws()
         draws = [func(*args, **keywords) for _ in range(self.level.size)]
         return batched(tenon.stack(draws), self.level.number)
 
