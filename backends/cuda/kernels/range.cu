@@ -5,6 +5,12 @@
 
 #include "scalar.h"
 
+#if TMPL_DTYPE == TMPL_F64
+#define FUSED fma
+#else
+#define FUSED fmaf
+#endif
+
 KERNEL(TN_(range), cuda_range_args) {
     int64_t i = cuda_thread();
     if (i >= a.n) return;
@@ -17,7 +23,7 @@ KERNEL(TN_(range), cuda_range_args) {
 }
 
 /* n elements from `start` to `step`, which is the end. Both halves count from their own end, so that the
- * ends are exact and the sequence is symmetric. */
+ * ends are exact and the sequence is symmetric; floats are rounded once an element. */
 KERNEL(TN_(linspace), cuda_range_args) {
     int64_t i = cuda_thread(), gaps = a.n > 1 ? a.n - 1 : 1;
     if (i >= a.n) return;
@@ -28,10 +34,11 @@ KERNEL(TN_(linspace), cuda_range_args) {
 #endif
     number first = (number)a.start.d, last = (number)a.step.d, step = (last - first) / (number)gaps;
     bool rising = i < a.n / 2 || a.n == 1;
-    number x = rising ? first + step * (number)i : last - step * (number)(a.n - 1 - i);
+    number from = rising ? first : last, by = rising ? step : -step;
+    number at = (number)(rising ? i : a.n - 1 - i);
 #if TMPL_IS_FLOAT
-    ((T *)a.data)[i * a.stride] = STORE(x);
+    ((T *)a.data)[i * a.stride] = STORE(FUSED(by, at, from));
 #else
-    ((T *)a.data)[i * a.stride] = (T)(int64_t)x;
+    ((T *)a.data)[i * a.stride] = (T)(int64_t)(from + by * at);
 #endif
 }
