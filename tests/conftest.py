@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Any
 
 import numpy as np
 import pytest
 import stored
 import tenon
+
+# A shell starts what runs in the background without ears for Ctrl-C, which tests send.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # NumPy's generators of test files, with what they were at their start.
 _generators: dict[int, tuple[np.random.Generator, Any]] = {}
