@@ -75,6 +75,10 @@ def test_storages_look_at_the_memory():
             x.set_(bad)
     with pytest.raises((RuntimeError, ValueError)):
         y.set_(raw, 5, (2, 2), (2, 1))
+    for sizes in ((2**62, 4), (3, 2**62, 2**62), (2**63 - 1, 2)):
+        with pytest.raises((RuntimeError, ValueError)):
+            y.set_(raw, 0, sizes)
+    assert y.set_(raw, 0, (0, 2**62, 4)).numel() == 0
 
 
 def test_new_storages():

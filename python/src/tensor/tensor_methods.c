@@ -299,7 +299,8 @@ static PyObject *set_from(PyObject *self, const tn_tensor *src, bool whole, long
             PyObject *b = strides ? PySequence_GetItem(strides, i) : NULL;
             shape[i] = a ? PyLong_AsLongLong(a) : -1;
             steps[i] = strides ? (b ? PyLong_AsLongLong(b) : -1) : step;
-            step *= shape[i] > 1 ? shape[i] : 1;
+            /* sizes that do not fit are refused with the steps that they lead to */
+            if (__builtin_mul_overflow(step, shape[i] > 1 ? shape[i] : 1, &step)) step = INT64_MAX;
             Py_XDECREF(a);
             Py_XDECREF(b);
             if (PyErr_Occurred()) return NULL;
