@@ -160,6 +160,9 @@ bool tnp_quick_init(PyObject *module);
  * exception; -1: exception. */
 int tnp_scalar_from(PyObject *o, tn_scalar *ret_scalar);
 PyObject *tnp_scalar_to(const tn_scalar *s);
+/* The one element of t as a Python number; as a scalar, OverflowError where an int64 does not hold it. */
+PyObject *tnp_item_of(const tn_tensor *t);
+int tnp_read_item(const tn_tensor *t, tn_scalar *ret_scalar);
 /* An integer that is not a bool: int, NumPy integer, 0-d integer tensor. Results as above. */
 int tnp_int_from(PyObject *o, int64_t *ret_value);
 /* The generator in a Generator object, or NULL; borrowed, no exception. */

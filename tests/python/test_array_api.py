@@ -203,6 +203,17 @@ def test_arrays_know_their_namespace() -> None:
     assert inspect.signature(xp.sin).parameters["x"].kind is inspect.Parameter.POSITIONAL_ONLY
 
 
+def test_narrow_and_wide_integers() -> None:
+    large = tn.tensor([2**64 - 2], dtype=tn.uint64)
+    assert xp.abs(large).tolist() == [2**64 - 2] and xp.abs(tn.tensor([-3])).tolist() == [3]
+    assert xp.vecdot(ours(U), ours(U)).dtype is tn.uint8
+    assert (
+        xp.repeat(ours(I), tn.tensor([2, 0], dtype=tn.int8), axis=0).tolist() == [I[0].tolist()] * 2
+    )
+    with pytest.raises(ValueError, match="one length"):
+        xp.vecdot(tn.ones(2, 1), tn.ones(2, 3))
+
+
 def test_frequencies() -> None:
     got = xp.fft.rfftfreq(5, d=0.5, dtype=tn.float64)
     np.testing.assert_allclose(got.numpy(), np.fft.rfftfreq(5, 0.5))

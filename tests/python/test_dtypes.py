@@ -155,6 +155,22 @@ def test_all_floats_to_complex32() -> None:
     assert tn.ones(2, dtype=tn.chalf).abs().dtype is tn.float16
 
 
+def test_one_uint64_as_a_number() -> None:
+    """As Python's number of that value; where only 64 bits with a sign have room, an error."""
+    for value in (2**64 - 2, 2**63, 2**63 - 1, 5):
+        x = tn.tensor(value, dtype=tn.uint64)
+        assert x.item() == int(x) == value and float(x) == float(value)
+        assert complex(x) == complex(value) and f"{x}" == f"{x:d}" == str(value) and bool(x)
+    large = tn.tensor(2**64 - 2, dtype=tn.uint64)
+    for use in (
+        lambda: tn.clamp(tn.ones(1), max=large), lambda: tn.zeros(large),
+        lambda: tn.arange(3)[large], lambda: [1, 2][large],
+    ):  # fmt: skip
+        with pytest.raises((OverflowError, IndexError)):
+            use()
+    assert tn.arange(3)[tn.tensor(2, dtype=tn.uint64)].item() == 2
+
+
 def test_uint64_whole_range() -> None:
     values = [0, 1, 2**53 + 1, 2**63 - 1, 2**63, 2**63 + 1025, 2**64 - 1025, 2**64 - 1]
     x = tn.tensor(values, dtype=tn.uint64)

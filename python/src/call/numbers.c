@@ -288,12 +288,10 @@ int tnp_bool(PyObject *a) {
 }
 
 static PyObject *item_of(PyObject *a) {
-    const tn_tensor *t = tnp_of(a);
-    tn_scalar s;
-    if (tn_tensor_numel(t) != 1)
+    if (tn_tensor_numel(tnp_of(a)) != 1)
         return PyErr_Format(PyExc_ValueError,
                             "only one element tensors can be converted to Python scalars");
-    return tnp_check(tn_tensor_item(t, &s)) == 0 ? tnp_scalar_to(&s) : NULL;
+    return tnp_item_of(tnp_of(a));
 }
 
 PyObject *tnp_int(PyObject *a) {

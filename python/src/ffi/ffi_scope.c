@@ -128,9 +128,8 @@ static PyObject *operator_(PyObject *self, PyObject *args) {
 /* The tensor or the number that stands for one. */
 static PyObject *operand(const tn_view *v) {
     tn_tensor *t = (tn_tensor *)(uintptr_t)(const void *)v;
-    tn_scalar s;
     if (!(v->word & TN_W_SCALAR)) return tnp_wrap(tn_tensor_ref(t));
-    return tnp_check(tn_tensor_item(t, &s)) == 0 ? tnp_scalar_to(&s) : NULL;
+    return tnp_item_of(t);
 }
 
 static tn_tensor *tensor_of(PyObject *value) {

@@ -195,7 +195,7 @@ static bool put_tensor(plan *p, tn_tensor *index) {
     }
     if (tn_tensor_ndim(index) == 0 && p->dim < tn_tensor_ndim(p->t)) {
         tn_scalar s;
-        int failed = tnp_check(tn_tensor_item(index, &s));
+        int failed = tnp_read_item(index, &s);
         tn_tensor_unref(&index);
         return !failed && replace(p, step_select(p->t, p->dim, s.i));
     }

@@ -133,14 +133,11 @@ static PyObject *is_set_to(PyObject *self, PyObject *other) {
 METHOD(item) {
     (void)unused;
     const tn_tensor *t = tnp_of(self);
-    tn_scalar s;
     if (tn_tensor_numel(t) != 1)
         return PyErr_Format(PyExc_RuntimeError,
                             "a Tensor with %lld elements cannot be converted to Scalar",
                             (long long)tn_tensor_numel(t));
-    if (tnp_check(tn_tensor_item(t, &s)) < 0) return NULL;
-    if (tn_tensor_dtype(t) == TN_U64) return PyLong_FromUnsignedLongLong((uint64_t)s.i);
-    return tnp_scalar_to(&s);
+    return tnp_item_of(t);
 }
 
 METHOD(tolist) {

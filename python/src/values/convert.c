@@ -86,7 +86,7 @@ int tnp_scalar_from(PyObject *o, tn_scalar *ret_scalar) {
     if (tnp_is_tensor(o)) {
         const tn_tensor *t = tnp_of(o);
         if (tn_tensor_ndim(t) != 0) return 0;
-        return tnp_check(tn_tensor_item(t, ret_scalar)) == 0 ? 1 : -1;
+        return tnp_read_item(t, ret_scalar) == 0 ? 1 : -1;
     }
     if (tnp_is_numpy_scalar(o)) return through_item(o, scalar_from_void, ret_scalar);
     return 0;
@@ -101,13 +101,27 @@ PyObject *tnp_scalar_to(const tn_scalar *s) {
     }
 }
 
+PyObject *tnp_item_of(const tn_tensor *t) {
+    tn_scalar s;
+    if (tnp_check(tn_tensor_item(t, &s)) < 0) return NULL;
+    if (tn_tensor_dtype(t) == TN_U64) return PyLong_FromUnsignedLongLong((uint64_t)s.i);
+    return tnp_scalar_to(&s);
+}
+
+int tnp_read_item(const tn_tensor *t, tn_scalar *ret_scalar) {
+    if (tnp_check(tn_tensor_item(t, ret_scalar)) < 0) return -1;
+    if (tn_tensor_dtype(t) != TN_U64 || ret_scalar->i >= 0) return 0;
+    PyErr_SetString(PyExc_OverflowError, "int too large to convert to a 64-bit integer");
+    return -1;
+}
+
 int tnp_int_from(PyObject *o, int64_t *ret_value) {
     if (PyLong_Check(o)) return PyBool_Check(o) ? 0 : int_of_long(o, ret_value);
     if (tnp_is_tensor(o)) {
         const tn_tensor *t = tnp_of(o);
         tn_scalar s;
         if (tn_tensor_ndim(t) != 0 || tn_dtype_category(tn_tensor_dtype(t)) != TN_CAT_INT) return 0;
-        if (tnp_check(tn_tensor_item(t, &s)) < 0) return -1;
+        if (tnp_read_item(t, &s) < 0) return -1;
         *ret_value = s.i;
         return 1;
     }

@@ -8,11 +8,11 @@ from typing import Any
 import tenon as tn
 from tenon import Tensor
 from tenon._C import _ops
-from tenon.array_api._dtypes import together
+from tenon.array_api._dtypes import UNSIGNED, together
 
 # Names of the standard, and the operators behind them.
 UNARY = {
-    "abs": tn.abs, "acos": tn.acos, "acosh": tn.acosh, "asin": tn.asin, "asinh": tn.asinh,
+    "acos": tn.acos, "acosh": tn.acosh, "asin": tn.asin, "asinh": tn.asinh,
     "atan": tn.atan, "atanh": tn.atanh, "bitwise_invert": tn.bitwise_not, "ceil": tn.ceil,
     "cos": tn.cos, "cosh": tn.cosh, "exp": tn.exp, "expm1": tn.expm1, "floor": tn.floor,
     "isfinite": tn.isfinite, "isinf": tn.isinf, "isnan": tn.isnan, "log": tn.log,
@@ -58,6 +58,11 @@ def _named(function: Any, name: str, op: Callable[..., Tensor]) -> Any:
 
 globals().update({name: _unary(name, op) for name, op in UNARY.items()})
 globals().update({name: _binary(name, op) for name, op in BINARY.items()})
+
+
+def abs(x: Tensor, /) -> Tensor:
+    """Absolute values; unsigned integers are their own."""
+    return x.clone() if x.dtype in UNSIGNED.values() else tn.abs(x)
 
 
 def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:
@@ -113,6 +118,6 @@ def real(x: Tensor, /) -> Tensor:
 
 
 __all__ = [
-    *UNARY, *BINARY, "clip", "conj", "floor_divide", "imag", "positive", "real", "remainder",
+    *UNARY, *BINARY, "abs", "clip", "conj", "floor_divide", "imag", "positive", "real", "remainder",
     "sign",
 ]  # fmt: skip

@@ -66,6 +66,8 @@ def permute_dims(x: Tensor, /, axes: tuple[int, ...]) -> Tensor:
 
 def repeat(x: Tensor, repeats: Any, /, *, axis: int | None = None) -> Tensor:
     """Each element repeated, as often as repeats says."""
+    if isinstance(repeats, Tensor):
+        repeats = repeats.to(tn.int64)
     return tn.repeat_interleave(x, repeats, axis)
 
 

@@ -164,7 +164,11 @@ def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
     x1, x2 = together(x1, x2)
     if axis >= 0 or axis < -min(x1.ndim, x2.ndim):
         raise ValueError(f"vecdot: axis counts from the end of both arrays, and is not {axis}")
-    return linalg.vecdot(x1, x2, dim=axis)
+    if x1.shape[axis] != x2.shape[axis]:
+        raise ValueError(
+            f"vecdot: vectors of one length, not {x1.shape[axis]} and {x2.shape[axis]} elements"
+        )
+    return linalg.vecdot(x1, x2, dim=axis).to(x1.dtype)
 
 
 def vector_norm(x: Tensor, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Tensor:
