@@ -212,10 +212,8 @@ static tn_status follow(structured *s) {
 static tn_status finish_structured(structured *s, tn_tensor **rets) {
     const tn_op *op = s->op;
     if (op->flags & (TNI_OP_WRITES | TNI_OP_INPLACE_ONLY | TNI_OP_FOLLOWS)) {
-        if (op->flags & TNI_OP_FOLLOWS)
-            TN_TRY(follow(s));
-        else
-            tni_bump_written(op, s->args);
+        if (op->flags & TNI_OP_FOLLOWS) TN_TRY(follow(s));
+        if (op->flags & (TNI_OP_WRITES | TNI_OP_INPLACE_ONLY)) tni_bump_written(op, s->args);
     }
     for (int i = 0; i < op->nout; i++) {
         tn_tensor *given = *tni_out_slot(op, s->args, i);

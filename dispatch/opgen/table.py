@@ -450,7 +450,7 @@ def load(paths: list[Path], root: Path) -> list[Op]:
             raise TableError(f"{rel}: {err}") from err
         rules |= data.pop("sparse_rules", {})
         outs |= data.pop("out_rules", {})
-        refusals |= data.pop("refuse_rules", {})
+        refusals |= data.pop("refuses_rules", {})
         for key, entry in data.items():
             if key not in lines or not isinstance(entry, dict):
                 raise TableError(f"{rel}: '{key}' is not an entry [name]")
@@ -465,25 +465,22 @@ def load(paths: list[Path], root: Path) -> list[Op]:
     by_key = {op.key: op for op in ops}
     set_rules("sparse", rules, by_key)
     set_rules("out", outs, by_key)
-    set_rules("refuse", refusals, by_key, "refuses")
+    set_rules("refuses", refusals, by_key)
     for op in ops:
         check_out(op)
         check_refuses(op)
     return ops
 
 
-def set_rules(
-    word: str, rules: dict[str, list[str]], ops: dict[str, Op], entry_key: str = ""
-) -> None:
-    """The key of the entries that a table such as [sparse_rules] or [out_rules] names."""
-    entry_key = entry_key or word
+def set_rules(word: str, rules: dict[str, list[str]], ops: dict[str, Op]) -> None:
+    """The key `sparse`, `out` or `refuses` of the entries that a table [KEY_rules] names."""
     for rule, keys in rules.items():
         for key in keys:
             if key not in ops:
                 raise TableError(f"{word}_rules.{rule} names '{key}', which is no operator")
-            if entry_key in ops[key].entry:
-                raise ops[key].fail(f"has two rules for '{entry_key}'")
-            ops[key].entry[entry_key] = rule
+            if word in ops[key].entry:
+                raise ops[key].fail(f"has two rules for '{word}'")
+            ops[key].entry[word] = rule
 
 
 def check_out(op: Op) -> None:

@@ -25,12 +25,11 @@ SORTED = np.array([1.0, 2.0, 2.0, 5.0])
 
 CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     *((n, (F,), {}) for n in (
-        "abs", "asin", "asinh", "atan", "ceil", "cos", "cosh", "exp", "expm1", "floor", "isfinite",
+        "abs", "asinh", "atan", "ceil", "cos", "cosh", "exp", "expm1", "floor", "isfinite",
         "negative", "positive", "reciprocal", "round", "sign", "signbit", "sin", "sinh", "square",
         "tan", "tanh", "trunc", "matrix_transpose", "real",
-    ) if n != "asin"),
-    *((n, (POSITIVE,), {}) for n in ("log", "log10", "log1p", "log2", "sqrt",
-    "acosh") if n != "acosh"),
+    )),
+    *((n, (POSITIVE,), {}) for n in ("log", "log10", "log1p", "log2", "sqrt")),
     *((n, (POSITIVE / 4,), {}) for n in ("acos", "asin", "atanh")),
     ("acosh", (POSITIVE + 1,), {}),
     *((n, (EDGES,), {}) for n in ("sign", "isnan", "isinf", "round", "abs", "trunc", "sqrt")),
@@ -118,7 +117,7 @@ def test_calls(name: str, args: Any, options: Any) -> None:
         got = find(xp, name)(*map(ours, args), **options, **{k: v[0] for k, v in extra.items()})
         with np.errstate(all="ignore"):
             call = find(np, name)
-            want = reference(call, name, args, options | {k: v[1] for k, v in extra.items()})
+            want = reference(call, args, options | {k: v[1] for k, v in extra.items()})
     got, want = got.numpy(), np.asarray(want)
     assert got.shape == want.shape and got.dtype == want.dtype, (got.dtype, want.dtype)
     np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
@@ -126,13 +125,11 @@ def test_calls(name: str, args: Any, options: Any) -> None:
         assert (np.signbit(got) == np.signbit(want)).all()
 
 
-def reference(call: Any, name: str, args: Any, options: Any) -> Any:
-    """NumPy's answer; its sort has no descending, and clip says min and max by position."""
+def reference(call: Any, args: Any, options: Any) -> Any:
+    """NumPy's answer; its sort has no descending."""
     options = dict(options)
     if options.pop("descending", False):
         return np.flip(call(*args, **options), -1)
-    if name == "sum" and options.get("axis") == ():
-        return args[0]
     return call(*args, **options)
 
 

@@ -52,12 +52,12 @@ def _iterate(
 def _whole(A: Tensor, B: Tensor | None, n: int, largest: bool) -> tuple[Tensor, Tensor]:
     """By the decomposition of the whole matrix, through which gradients go."""
     A = A.to_dense()
+    eye = _C._ops.eye(A.shape[-1], dtype=A.dtype, device=A.device)
     if B is None:
-        return _best(A, _C._ops.eye(A.shape[-1], dtype=A.dtype, device=A.device), n, largest)
+        return _best(A, eye, n, largest)
     lower = cholesky(B.to_dense())
     inner = solve_triangular(lower, A, upper=False)
     inner = solve_triangular(lower.mT, inner, upper=True, left=False)
-    eye = _C._ops.eye(A.shape[-1], dtype=A.dtype, device=A.device)
     values, vectors = _best(inner, eye, n, largest)
     return values, solve_triangular(lower.mT, vectors, upper=True)
 
@@ -98,14 +98,10 @@ def lobpcg(
             f"3 x the number of requested eigenpairs (={n})"
         )
     if A.ndim > 2:
+        given = [[None] * A[..., 0, 0].numel() if t is None else t.flatten(0, -3) for t in (B, X)]
         each = [
             lobpcg(a, k, b, x, n, iK, niter, tol, largest)
-            for a, b, x in zip(
-                A.flatten(0, -3),
-                [None] * A[..., 0, 0].numel() if B is None else B.flatten(0, -3),
-                [None] * A[..., 0, 0].numel() if X is None else X.flatten(0, -3),
-                strict=True,
-            )
+            for a, b, x in zip(A.flatten(0, -3), *given, strict=True)
         ]
         lead = tuple(A.shape[:-2])
         values, vectors = (_C._ops.stack(list(part)) for part in zip(*each, strict=True))
