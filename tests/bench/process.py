@@ -26,12 +26,14 @@ ADD = "x = {0}.ones(8); x + x"
 
 # Memory of the process now and at its highest, in bytes.
 MEMORY = """
-import pathlib, resource
-def rss():
+import pathlib
+def status(name):
     text = pathlib.Path("/proc/self/status").read_text()
-    return int(text.split("VmRSS:")[1].split()[0]) * 1024
+    return int(text.split(name + ":")[1].split()[0]) * 1024
+def rss():
+    return status("VmRSS")
 def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return status("VmHWM")
 """
 
 TRAINING_STEP = """

@@ -183,11 +183,14 @@ ENDS = {
         "for _ in range(10):\n    g.replay()\n"
     ),
     "with streams and threads at work": (
-        "import threading\n"
+        # Modules first: CPython 3.11 crashes where a daemon imports while the process ends.
+        "import threading\ntn.cuda.synchronize()\nready = threading.Barrier(4)\n"
         "def work():\n"
+        "    ready.wait()\n"
         "    with tn.cuda.stream(tn.cuda.Stream()):\n"
         "        for _ in range(100):\n            y = x.exp().sum()\n"
         "[threading.Thread(target=work, daemon=True).start() for _ in range(3)]\n"
+        "ready.wait()\n"
     ),
     "with copies on their way": (
         "p = tn.ones(1 << 16).pin_memory()\n"
