@@ -221,6 +221,54 @@ def test_transforms() -> None:
         func.grad(lambda t: t)(x)
 
 
+TRANSFORMED = {
+    "grad": lambda f, x: func.grad(f)(x[0]),
+    "grad of each": lambda f, x: tn.vmap(func.grad(f))(x),
+    "grad of grad": lambda f, x: func.grad(lambda t: func.grad(f)(t).sum())(x[0]),
+    "vjp": lambda f, x: func.vjp(f, x[0])[1](tn.tensor(2.0, dtype=tn.float64))[0],
+    "value of vjp": lambda f, x: func.vjp(f, x[0])[0],
+    "jvp": lambda f, x: func.jvp(f, (x[0],), (x[1],))[1],
+    "linearize": lambda f, x: func.linearize(f, x[0])[1](x[1]),
+    "jacrev": lambda f, x: func.jacrev(f)(x[0]),
+    "jacfwd": lambda f, x: func.jacfwd(f)(x[0]),
+    "hessian of each": lambda f, x: tn.vmap(func.hessian(f))(x),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMED)
+def test_results_know_what_the_function_looked_at(name: str) -> None:
+    """A tensor that reaches the function from outside gets its gradient through a transform."""
+    x, w = rand(2, 3), rand(3).requires_grad_()
+
+    def through(w: Any) -> Any:
+        return TRANSFORMED[name](lambda t: (t * w).sin().sum() * t.dot(t), x)
+
+    assert tn.autograd.gradcheck(through, (w,))
+    with tn.no_grad():
+        assert not through(w).requires_grad
+    assert not through(w.detach()).requires_grad
+
+
+def test_inner_gradients_know_outer_variables() -> None:
+    fixed = rand(3)
+
+    def outer(a: Any) -> Any:
+        return func.grad(lambda b: (a * b**2).sum())(fixed).sum()
+
+    close(func.grad(outer)(rand(3)), 2 * fixed)
+    close(tn.vmap(func.grad(outer))(rand(2, 3))[1], 2 * fixed)
+
+
+def test_functions_of_modules() -> None:
+    net = func.replace_all_batch_norm_modules_(tn.nn.Sequential(tn.nn.BatchNorm1d(2)).double())
+    assert net[0].running_mean is None and not net[0].track_running_stats
+    x = rand(3, 4, 2)
+    close(tn.vmap(net)(x), tn.stack([net(t) for t in x]))
+    close(func.functionalize(lambda t: t.clone().add_(1))(x), x + 1)
+    with pytest.raises(RuntimeError, match="Valid options"):
+        func.functionalize(net, remove="views")
+
+
 def test_ensembles() -> None:
     nets = [tn.nn.Linear(3, 2).double() for _ in range(4)]
     params, buffers = func.stack_module_state(nets)
@@ -290,6 +338,32 @@ def test_against_torch(name: str) -> None:
         for m in (torch, tn)
     )
     np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-9)
+
+
+def test_error_mode_refuses_every_draw() -> None:
+    """Also where no mapped tensor takes part; dropout that is off draws nothing."""
+    x, w = tn.zeros(3, 4), tn.ones(4)
+    for draw in (lambda: tn.rand(4), lambda: tn.randperm(4), lambda: tn.rand_like(w),
+                 lambda: tn.empty(4).normal_(), lambda: F.dropout(w),
+                 lambda: tn.nn.Linear(4, 4).weight[0]):  # fmt: skip
+        with pytest.raises(RuntimeError, match="randomness error mode"):
+            tn.vmap(lambda t, draw=draw: t + draw())(x)
+    lstm, attention = tn.nn.LSTM(4, 4), tn.nn.MultiheadAttention(4, 2)
+    for quiet in (lambda t: t + F.dropout(w, training=False), lambda t: lstm(t[None])[0][0],
+                  lambda t: attention(t[None], t[None], t[None])[0][0]):  # fmt: skip
+        close(tn.vmap(quiet)(x), tn.stack([quiet(t) for t in x]))
+    with pytest.raises(RuntimeError, match="randomness error mode"):
+        tn.vmap(lambda t: F.scaled_dot_product_attention(t[None], t[None], t[None], None, 0.5))(x)
+
+
+def test_different_mode_draws_for_tensors_that_are_not_mapped() -> None:
+    x, w = tn.zeros(3, 40), tn.ones(40)
+    for draw in (lambda t: tn.rand_like(w), lambda t: F.dropout(w), lambda t: F.gumbel_softmax(t),
+                 lambda t: tn.empty_like(t).normal_(), lambda t: t.new_zeros(40).uniform_()):  # fmt: skip
+        got = tn.vmap(lambda t, draw=draw: t + draw(t), randomness="different")(x)
+        assert len({tuple(row) for row in got.tolist()}) == 3
+    with pytest.raises(RuntimeError, match="normal_: a tensor that is not mapped"):
+        tn.vmap(lambda t: t + w.clone().normal_(), randomness="different")(x)
 
 
 def test_each_element_draws_its_own_numbers() -> None:

@@ -247,7 +247,69 @@ static PyObject *note_write(PyObject *unused, PyObject *t) {
     Py_RETURN_NONE;
 }
 
+/* ---- What a history hangs on -------------------------------------------------------------------*/
+
+static bool is_one_of(const tensors *list, const tn_tensor *t) {
+    for (int64_t i = 0; i < list->n; i++)
+        if (list->v[i] == t) return true;
+    return false;
+}
+
+/* Puts a node on the list of those to look at, once. */
+static int push_node(PyObject *seen, PyObject *todo, tn_node *node) {
+    PyObject *key = PyLong_FromVoidPtr(node);
+    int had = key ? PySet_Contains(seen, key) : -1;
+    if (had == 0 && (PySet_Add(seen, key) < 0 || PyList_Append(todo, key) < 0)) had = -1;
+    Py_XDECREF(key);
+    return had < 0 ? -1 : 0;
+}
+
+/* 1: an edge of these nodes, or of what stands behind them, ends in a leaf that is not among `own`. */
+static int walk_nodes(PyObject *seen, PyObject *todo, const tensors *own) {
+    for (Py_ssize_t at = 0; at < PyList_Size(todo); at++) {
+        tn_node *node = PyLong_AsVoidPtr(PyList_GetItem(todo, at));
+        int64_t n = node ? tn_node_edge_count(node) : 0;
+        for (int64_t i = 0; i < n; i++) {
+            tn_edge e = tn_node_edge(node, i);
+            if (e.leaf && !is_one_of(own, e.leaf)) return 1;
+            if (e.node && push_node(seen, todo, e.node) < 0) return -1;
+        }
+    }
+    return 0;
+}
+
+static int hangs_on_others(const tensors *roots, const tensors *own) {
+    PyObject *seen = PySet_New(NULL), *todo = PyList_New(0);
+    int r = seen && todo ? 0 : -1;
+    for (int64_t i = 0; r == 0 && i < roots->n; i++) {
+        tn_node *node;
+        int64_t nr;
+        if (!tn_requires_grad(roots->v[i])) continue;
+        r = tnp_check(tn_grad_fn(roots->v[i], &node, &nr));
+        if (r == 0) r = node ? push_node(seen, todo, node) : !is_one_of(own, roots->v[i]);
+    }
+    if (r == 0) r = walk_nodes(seen, todo, own);
+    Py_XDECREF(seen);
+    Py_XDECREF(todo);
+    return r;
+}
+
+/* _hangs_on_others(tensors, leaves): whether the tensors' history ends in other leaves, too. */
+static PyObject *history_others(PyObject *unused, PyObject *args) {
+    PyObject *py_roots, *py_own;
+    tensors roots = {0}, own = {0};
+    (void)unused;
+    if (!PyArg_ParseTuple(args, "OO:_hangs_on_others", &py_roots, &py_own)) return NULL;
+    int r = -1;
+    if (tensors_of(py_roots, false, "tensors", &roots) && tensors_of(py_own, false, "leaves", &own))
+        r = hangs_on_others(&roots, &own);
+    tensors_free(&roots);
+    tensors_free(&own);
+    return r < 0 ? NULL : PyBool_FromLong(r);
+}
+
 static PyMethodDef functions[] = {
+    {"_hangs_on_others", history_others, METH_VARARGS, "Whether other leaves are in the history."},
     {"_current_pass", current_pass, METH_NOARGS, "(number or 0, for given tensors only)"},
     {"_pass_reaches", pass_reaches, METH_O, "Whether the running pass computes t's gradient."},
     {"_note_write", note_write, METH_O, "Counts a write that somebody else has made."},

@@ -3,6 +3,10 @@
 Note [Mapped gradients]: inside vmap an argument becomes one variable with all elements, also where
 it was the same for each, and the results of all elements are summed: no element depends on another,
 so that the gradient of the sum holds those of the elements.
+
+Note [Outer histories]: results stay connected with what is recorded outside of the transform: an
+argument, or a tensor that the function looks at without being given it, such as a module's
+parameters. Where nothing of that kind is in the history of func's result, the results have none.
 """
 
 from __future__ import annotations
@@ -16,7 +20,14 @@ from tenon._transform.vmap import RANDOMNESS, flat, levels, lift, lower, mapped
 
 
 def _recorded(value: Any) -> bool:
-    return any(isinstance(t, tenon.Tensor) and t.requires_grad for t in flat(value))
+    """Whether somebody outside looks at the history of what is computed from value."""
+    outside = tenon.is_grad_enabled()
+    return outside and any(isinstance(t, tenon.Tensor) and t.requires_grad for t in flat(value))
+
+
+def _captured(outs: list[Any], variables: list[Any]) -> bool:
+    """Whether outs were computed from recorded tensors that were not given as arguments."""
+    return tenon._C._hangs_on_others(outs, variables)
 
 
 def _variables(value: Any) -> tuple[Any, list[Any]]:
@@ -104,7 +115,7 @@ def grad_and_value(
 
     @functools.wraps(func)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        keep = _recorded((args, kwargs))
+        outside, keep = tenon.is_grad_enabled(), _recorded((args, kwargs))
         chosen = _chosen(args, argnums)
         with tenon.enable_grad():
             fresh, variables = _variables(chosen)
@@ -112,7 +123,7 @@ def grad_and_value(
             value, aux = _split(out, has_aux, "grad_and_value(f)(*args)")
             if not isinstance(value, tenon.Tensor):
                 raise RuntimeError(
-                    "grad_and_value(f)(*args): Expected f(*args) to return a tensor, got type "
+                    "grad_and_value(f)(*args): Expected f(*args) to return a Tensor, got "
                     f"{type(value)}"
                 )
             if value.dim() != 0:
@@ -122,6 +133,7 @@ def grad_and_value(
                     "APIs instead?"
                 )
             whole = lift(value, levels())
+            keep = keep or (outside and _captured([whole], variables))
             found = _gradients([whole], variables, [tenon.ones_like(whole)], keep)
         grads = _refilled(chosen, [lower(_plain(g, keep), levels()) for g in found])
         value, aux = _plain((value, aux), keep)
@@ -144,7 +156,7 @@ def grad(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> C
 
 def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """func's value and a function that takes gradients of it to gradients of the arguments."""
-    keep = _recorded(primals)
+    outside, keep = tenon.is_grad_enabled(), _recorded(primals)
     some = list(levels())
     with tenon.enable_grad():
         fresh, variables = _variables(primals)
@@ -157,6 +169,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
                 "vjp(f, ...): All outputs of f must be floating-point or complex Tensors, got "
                 f"Tensor with dtype {o.dtype}"
             )
+    keep = keep or (outside and _captured(outs, variables))
 
     def vjp_fn(cotangents: Any) -> Any:
         if len(list(flat(cotangents))) != len(outs):
@@ -165,8 +178,9 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
                 f"outputs to the function: {len(outs)} tensors"
             )
         seeds = [lift(t, some).expand_as(o) for t, o in zip(flat(cotangents), outs, strict=True)]
+        recorded = tenon.is_grad_enabled() and (keep or _recorded(cotangents))
         with tenon.enable_grad():
-            found = _gradients(outs, variables, seeds, keep or _recorded(cotangents))
+            found = _gradients(outs, variables, seeds, recorded)
         return _refilled(primals, [lower(g, some) for g in found])
 
     value = _plain(value, keep)
@@ -209,12 +223,13 @@ def linearize(func: Callable[..., Any], *primals: Any) -> Any:
 
 def _linear(func: Callable[..., Any], primals: Any, has_aux: bool, name: str) -> Any:
     """func's value, what it returns beside, its derivative, whether all of it has one."""
-    keep = _recorded(primals)
+    outside, keep = tenon.is_grad_enabled(), _recorded(primals)
     some = list(levels())
     with tenon.enable_grad():
         fresh, variables = _variables(primals)
         value, aux = _split(func(*fresh), has_aux, name)
         outs = [lift(t, some) for t in _tensors(value, name)]
+        keep = keep or (outside and _captured(outs, variables))
         smooth = [o.is_floating_point() or o.is_complex() for o in outs]
         seeds = [tenon.ones_like(o).requires_grad_(s) for o, s in zip(outs, smooth, strict=True)]
         rows = _gradients(outs, variables, seeds, True)

@@ -179,20 +179,24 @@ def run(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
     space = getattr(func, "__module__", None) or ""
     if space.startswith("tenon.ops."):
         name = f"{space.removeprefix('tenon.ops.')}::{name}"
-    if vmap_rules.is_random(name) and level.randomness == "error":
-        raise RuntimeError(
-            "vmap: called random operation while in randomness error mode. Please either use the "
-            "'same' or 'different' randomness flags on vmap or perform the randomness operation "
-            "out of vmap"
-        )
+    if level.randomness == "error" and vmap_rules.draws(name, args, kwargs):
+        raise RuntimeError(_NO_DRAWS)
     call = call_of(name, func, args, kwargs, level)
     call.check_target()
     if name in _VIEWS_IN_PLACE:
         return view_in_place(func, args, kwargs)
-    out = vmap_rules.apply(call)
-    return one_by_one(call) if out is NotImplemented else out
+    before, _running.inside = getattr(_running, "inside", False), True
+    try:
+        out = vmap_rules.apply(call)
+        return one_by_one(call) if out is NotImplemented else out
+    finally:
+        _running.inside = before
 
 
+_NO_DRAWS = (
+    "vmap: called random operation while in randomness error mode. Please either use the 'same' or "
+    "'different' randomness flags on vmap or perform the randomness operation out of vmap"
+)
 _VIEWS_IN_PLACE = {"squeeze_", "swapaxes_", "swapdims_", "t_", "transpose_", "unsqueeze_"}
 
 
@@ -356,7 +360,7 @@ def map_once(
     values = iter([
         v if d is None else batched(v.movedim(d, 0), level.number) for v, d in _pairs(args, dims)
     ])  # fmt: skip
-    drawn = _Draws(level) if randomness == "different" else nullcontext()
+    drawn = nullcontext() if randomness == "same" else _Draws(level)
     _running.levels = (*outer, level)
     try:
         with drawn:
@@ -368,7 +372,7 @@ def map_once(
 
 
 class _Draws(BaseTorchFunctionMode):
-    """What makes tensors of random numbers out of sizes makes one for each element."""
+    """What draws random numbers without mapped tensors does it for each element, or not at all."""
 
     def __init__(self, level: Level) -> None:
         self.level = level
@@ -376,10 +380,21 @@ class _Draws(BaseTorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        keywords = kwargs or {}
-        known = any(isinstance(v, tenon.Tensor) for v in flat((args, keywords)))
-        if known or not vmap_rules.is_random(getattr(func, "__name__", "")):
+        name, keywords = getattr(func, "__name__", ""), kwargs or {}
+        if (
+            getattr(_running, "inside", False)  # on behalf of a mapped tensor
+            or not vmap_rules.is_random(name)
+            or any(isinstance(v, Batched) for v in flat((args, keywords)))
+            or not vmap_rules.draws(name, args, keywords)
+        ):
             return func(*args, **keywords)
+        if self.level.randomness == "error":
+            raise RuntimeError(_NO_DRAWS)
+        if name.endswith("_"):
+            raise RuntimeError(
+                f"vmap: {name}: a tensor that is not mapped cannot take different random numbers "
+                "for each element. Make it from a mapped tensor, or use randomness='same'"
+            )
         draws = [func(*args, **keywords) for _ in range(self.level.size)]
         return batched(tenon.stack(draws), self.level.number)
 

@@ -171,6 +171,21 @@ def is_random(name: str) -> bool:
     return name in table().random
 
 
+def draws(name: str, args: Any, kwargs: Any) -> bool:
+    """Whether this call takes random numbers: not while its dropout is 0 or off."""
+    return is_random(name) and not any(_is_quiet(e, args, kwargs) for e in table().find(name))
+
+
+def _is_quiet(entry: Entry, args: Any, kwargs: Any) -> bool:
+    names = [a["name"] for a in entry.args]
+    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    if "dropout_p" in names:
+        return not given.get("dropout_p", 0.0)
+    train, rate = given.get("train"), given.get("dropout", given.get("p"))
+    fits = isinstance(train, bool) and isinstance(rate, int | float) and rate is not True
+    return fits and (not train or ("dropout" in names and not rate))
+
+
 # ---- Families ------------------------------------------------------------------------------------
 
 
