@@ -117,8 +117,8 @@ def test_nan_is_seen() -> None:
 
 
 def test_memory_is_that_of_the_result() -> None:
-    """4000 x 4000 distances of 64 numbers are 64 MB; all differences would be 4 GB. Asked of the kernel's page about this
-    process: the peak that getrusage tells begins as the parent's."""
+    """4000 x 4000 distances of 64 numbers are 64 MB; all differences would be 4 GB. Asked of the
+    kernel's page about this process: the peak that getrusage tells begins as the parent's."""
     code = (
         "import re, tenon as tn\n"
         "x = tn.rand(4000, 64, requires_grad=True); tn.cdist(x, x.detach()).sum()\n"

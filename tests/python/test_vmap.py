@@ -358,8 +358,14 @@ def test_error_mode_refuses_every_draw() -> None:
 
 def test_different_mode_draws_for_tensors_that_are_not_mapped() -> None:
     x, w = tn.zeros(3, 40), tn.ones(40)
-    for draw in (lambda t: tn.rand_like(w), lambda t: F.dropout(w), lambda t: F.gumbel_softmax(t),
-                 lambda t: tn.empty_like(t).normal_(), lambda t: t.new_zeros(40).uniform_()):  # fmt: skip
+    draws = [
+        lambda t: tn.rand_like(w),
+        lambda t: F.dropout(w),
+        F.gumbel_softmax,
+        lambda t: tn.empty_like(t).normal_(),
+        lambda t: t.new_zeros(40).uniform_(),
+    ]
+    for draw in draws:
         got = tn.vmap(lambda t, draw=draw: t + draw(t), randomness="different")(x)
         assert len({tuple(row) for row in got.tolist()}) == 3
     with pytest.raises(RuntimeError, match="normal_: a tensor that is not mapped"):
