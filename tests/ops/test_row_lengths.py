@@ -3,6 +3,8 @@ long rows, and the ends of the exponential's range, against NumPy in double."""
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import tenon as tn
@@ -137,3 +139,46 @@ def test_extremes_with_nan(dtype: tn.dtype) -> None:
                 rows = got.double().numpy()
                 assert np.isnan(rows[:n]).all()
                 assert list(rows[n:]) == [np.inf, -np.inf]
+
+
+INDEXED = [tn.float32, tn.float64, tn.float16, tn.uint8, tn.int8, tn.int64]
+
+
+@pytest.mark.parametrize("dtype", INDEXED, ids=str)
+def test_places_of_extremes(dtype: tn.dtype) -> None:
+    """Of equal elements and of NaN the first is named, however many lines are read as one."""
+    for n in (1, 2, 5, 20, 63, 126, 127, 128, 129, 300, 1000):
+        for width in (1, 2, 3, 7, 16, 33, 64, 65, 130):
+            rng = np.random.default_rng(n * width)
+            x = rng.integers(0, 30, (n, width)).astype(float)
+            if dtype.is_floating_point:
+                x[rng.random(x.shape) < 0.3 / n] = np.nan
+            t = tn.tensor(x).to(dtype)
+            wide = tn.cat([t, t], 1)
+            for a in (t, wide[:, :width], t.flip(0).flip(0), t.T.contiguous().T):
+                for name in ("max", "min"):
+                    want, at = getattr(np, name)(x, 0), getattr(np, "arg" + name)(x, 0)
+                    got = getattr(a, name)(0)
+                    assert np.array_equal(got.values.double().numpy(), want, equal_nan=True)
+                    assert np.array_equal(got.indices.numpy(), at)
+                    assert np.array_equal(getattr(a, "arg" + name)(0).numpy(), at)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_norms_along_dimensions(dtype: tn.dtype) -> None:
+    for n in (1, 3, 16, 31, 64, 65, 500, 4099):
+        x = np.random.default_rng(n).normal(0, 3, (5, n))
+        t = tn.tensor(x, dtype=dtype)
+        bound = 4 * DTYPES[dtype]
+        for a, dim in ((t, 1), (t.T.contiguous(), 0), (t, None), (t[:, ::2], 1)):
+            size = np.sqrt(np.square(a.double().numpy().astype(np.longdouble)).sum(dim))
+            got = tn.linalg.vector_norm(a, dim=dim).double().numpy()
+            assert np.all(np.abs(got - size) <= bound * size), (n, dim)
+            squares = tn._C._ops._sum_squares(a, [0, 1] if dim is None else [dim], False)
+            assert np.all(np.abs(squares.double().numpy() - size**2) <= 2 * bound * size**2)
+
+
+def test_gradient_of_sums_of_squares() -> None:
+    x = tn.tensor(np.random.default_rng(0).normal(0, 3, (3, 4)), requires_grad=True)
+    for dim, keep in (([1], True), ([0], False), ([0, 1], False)):
+        assert tn.autograd.gradcheck(partial(tn._C._ops._sum_squares, dim=dim, keepdim=keep), x)

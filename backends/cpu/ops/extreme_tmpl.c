@@ -18,7 +18,13 @@
 #include "cpu_priv.h"
 #include "walk.h"
 
-enum { GRAIN = 1 << 13, LANES = 256 / sizeof(A), ABREAST = 64 };
+enum {
+    GRAIN = 1 << 13,
+    LANES = 256 / sizeof(A),
+    ABREAST = 64,          /* rows that go along together */
+    LINE = 64 / sizeof(T), /* elements of a cache line */
+    TURNS = 127            /* that an int8 counts */
+};
 
 #if TMPL_IS_FLOAT
 #define IS_NAN(x) ((x) != (x))
@@ -146,35 +152,73 @@ static void put_best(const job *j, int64_t row, best b) {
     j->indices[row] = b.at;
 }
 
-/* Rows that lie side by side go along the dimension together, so that memory is read in order. */
+/* One line of `count` elements, the turn-th of a block, against the best so far. */
+TMPL_INLINE void take_line(A *value, mask *turn_of, const T *line, int64_t count, mask turn,
+                           const bool largest) {
+    TMPL_VECTOR
+    for (int64_t c = 0; c < count; c++) {
+        A v = LOAD(line[c]), m = value[c];
+        mask better = (mask)((largest ? v > m : v < m) | (IS_NAN(v) & !IS_NAN(m)));
+        value[c] = better ? v : m;
+        turn_of[c] = better ? turn : turn_of[c];
+    }
+}
+
+/* Rows that lie side by side go along the dimension together, so that memory is read in order, in
+ * blocks short enough that a place within one is as wide as an element. Where nothing lies between
+ * the lines, several short ones are taken as one, and each column's candidates compared at the end. */
 static tn_status abreast(const job *j, const T *x, int64_t row, int64_t count) {
     A value[ABREAST];
-    int64_t at[ABREAST];
-    for (int64_t c = 0; c < count; c++) {
+    mask turn_of[ABREAST];
+    int64_t at[ABREAST], n = j->ax.n, step = j->ax.step[0];
+    int64_t times = step == count && n >= ABREAST / count ? ABREAST / count : 1;
+    int64_t width = times * count, whole = n / times;
+    for (int64_t c = 0; c < width; c++) {
         value[c] = LOAD(x[c]);
-        at[c] = 0;
+        at[c] = c / count;
     }
-    cpu_stretch s = {.n = j->ax.n, .cost = ABREAST};
+    cpu_stretch s = {.n = whole, .cost = ABREAST};
     while (cpu_next_stretch(&s)) {
-        for (int64_t i = s.begin > 0 ? s.begin : 1; i < s.end; i++) {
-            const T *line = x + i * j->ax.step[0];
-            for (int64_t c = 0; c < count; c++) {
-                A v = LOAD(line[c]);
-                bool better = beats(v, value[c], j->largest);
-                value[c] = better ? v : value[c];
-                at[c] = better ? i : at[c];
+        for (int64_t i = s.begin; i < s.end; i += TURNS) {
+            mask turns = (mask)(s.end - i < TURNS ? s.end - i : TURNS);
+            const T *line = x + i * times * step;
+            for (int64_t c = 0; c < width; c++) turn_of[c] = -1;
+            for (mask t = 0; t < turns; t++, line += times * step) {
+                if (j->largest)
+                    take_line(value, turn_of, line, width, t, true);
+                else
+                    take_line(value, turn_of, line, width, t, false);
             }
+            for (int64_t c = 0; c < width; c++)
+                if (turn_of[c] >= 0) at[c] = (i + turn_of[c]) * times + c / count;
         }
     }
-    for (int64_t c = 0; c < count; c++) put_best(j, row + c, (best){value[c], at[c]});
+    for (int64_t c = 0; c < count; c++) {
+        best b = {value[c], at[c]};
+        for (int64_t k = c + count; k < width; k += count) {
+            bool tie = value[k] == b.value || (IS_NAN(value[k]) && IS_NAN(b.value));
+            if (beats(value[k], b.value, j->largest) || (tie && at[k] < b.at))
+                b = (best){value[k], at[k]};
+        }
+        for (int64_t i = whole * times; i < n; i++) {
+            A v = LOAD(x[i * step + c]);
+            if (beats(v, b.value, j->largest)) b = (best){v, i};
+        }
+        put_best(j, row + c, b);
+    }
     return s.st;
+}
+
+/* Whether neighbouring rows are neighbours in memory, and elements of a row are not. */
+static bool side_by_side(const axis *ax) {
+    return ax->ndim > 0 && ax->next[0] == 1 && ax->step[0] != 1;
 }
 
 static tn_status some_rows(void *arg, int64_t begin, int64_t end) {
     const job *j = arg;
     const axis *ax = &j->ax;
     int64_t at[AXIS_MAX];
-    bool side = ax->ndim > 0 && ax->next[0] == 1 && ax->step[0] != 1;
+    bool side = side_by_side(ax);
     tn_status st = TN_OK;
     for (int64_t r = begin; r < end && st == TN_OK;) {
         int64_t left = side ? ax->run - r % ax->run : 1, count = left < end - r ? left : end - r;
@@ -204,7 +248,9 @@ static tn_status along(const tn_view *x, tn_view *values, tn_view *indices, int6
              .largest = largest};
     axis_init(&j.ax, 1, &x, dim);
     if (x->numel == 0) return TN_OK;
-    return cpu_parallel(j.ax.rows, GRAIN / j.ax.n + 1, some_rows, &j);
+    int64_t grain = GRAIN / j.ax.n + 1;
+    if (side_by_side(&j.ax) && grain < LINE) grain = LINE;
+    return cpu_parallel(j.ax.rows, grain, some_rows, &j);
 }
 
 #if !TMPL_IS_BOOL

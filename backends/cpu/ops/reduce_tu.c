@@ -1,4 +1,5 @@
-/* reduce_tu.c: reductions of one element type: sum, mean, prod, amax, amin, all, any, var.
+/* reduce_tu.c: reductions of one element type: sum, mean, prod, amax, amin, all, any, var,
+ * sums of squares.
  *
  * Note [Order of summation]
  * The elements behind one result are cut into spans of fixed size. Within a span LANES accumulators
@@ -519,6 +520,13 @@ static tn_status var(const tn_call *call, const void *args) {
 }
 #endif
 
+#if TMPL_IS_FLOAT
+static tn_status sum_squares(const tn_call *call, const void *args) {
+    (void)call;
+    return reduce_to(((const tn__sum_squares_args *)args)->plan, &op_spread, AS_IS, 0);
+}
+#endif
+
 #if !TMPL_IS_COMPLEX
 static tn_status amax(const tn_call *call, const void *args) {
     (void)call;
@@ -535,14 +543,21 @@ static tn_status amin(const tn_call *call, const void *args) {
     { #op, TN_SIG_##op, fn, NULL, TMPL_DTYPE, 0, TN_K_CAPTURE_SAFE, 0 }
 static const tn_kernel_row rows[] = {
 #if TMPL_IS_BOOL
-    ROW(_all, all),  ROW(_any, any),
+    ROW(_all, all),
+    ROW(_any, any),
 #endif
-    ROW(sum, sum),   ROW(_prod, prod),
+    ROW(sum, sum),
+    ROW(_prod, prod),
 #if TMPL_IS_FLOAT || TMPL_IS_COMPLEX
-    ROW(mean, mean), ROW(_var, var),
+    ROW(mean, mean),
+    ROW(_var, var),
+#endif
+#if TMPL_IS_FLOAT
+    ROW(_sum_squares, sum_squares),
 #endif
 #if !TMPL_IS_COMPLEX
-    ROW(amax, amax), ROW(amin, amin),
+    ROW(amax, amax),
+    ROW(amin, amin),
 #endif
 };
 const cpu_rows TN_(cpu_reduce_rows) = CPU_ROWS_OF(rows);

@@ -32,6 +32,9 @@ static tn_status var(const tn_call *call, const void *args) {
     return cuda_reduce_var(call, a->plan, a->correction);
 }
 #endif
+#if TMPL_IS_FLOAT
+REDUCTION(_sum_squares, spread, NULL, false)
+#endif
 #if !TMPL_IS_COMPLEX
 REDUCTION(amax, amax, NULL, false)
 REDUCTION(amin, amin, NULL, false)
@@ -41,16 +44,19 @@ REDUCTION(amin, amin, NULL, false)
     { #op, TN_SIG_##op, fn, &op, TMPL_DTYPE, 0, TN_K_CAPTURE_SAFE, 0 }
 static const tn_kernel_row rows[] = {
 #if TMPL_IS_BOOL
-    ROW(_all, cuda_reduce), ROW(_any, cuda_reduce),
+    ROW(_all, cuda_reduce),         ROW(_any, cuda_reduce),
 #else
     ROW(sum, cuda_reduce),
     ROW(_prod, cuda_reduce),
 #endif
 #if TMPL_IS_FLOAT || TMPL_IS_COMPLEX
-    ROW(mean, cuda_reduce), ROW(_var, var),
+    ROW(mean, cuda_reduce),         ROW(_var, var),
+#endif
+#if TMPL_IS_FLOAT
+    ROW(_sum_squares, cuda_reduce),
 #endif
 #if !TMPL_IS_COMPLEX
-    ROW(amax, cuda_reduce), ROW(amin, cuda_reduce),
+    ROW(amax, cuda_reduce),         ROW(amin, cuda_reduce),
 #endif
 };
 const cuda_rows TN_(cuda_reduce_rows) = CUDA_ROWS_OF(rows);
