@@ -515,7 +515,15 @@ static tn_status lines_of(void *arg, int64_t begin, int64_t end) {
 /* ---- Operators ---------------------------------------------------------------------------------*/
 
 /* From this length on the columns of a tile leave the caches. */
-enum { LONG_TILE = 1 << 13 };
+enum { LONG_TILE = 1 << 13, LONG_FULL_TILE = 1 << 12 };
+
+/* Whether a line of n leaves lanes empty when it is cut in two, and a tile needs no sum of Bluestein's
+ * that its parts do without. Several such lines are done faster side by side. */
+static bool uneven(int64_t n) {
+    if (n > LONG_FULL_TILE || n % (LANES * LANES) == 0) return false;
+    int64_t prime = largest_prime(n);
+    return prime <= LARGEST_PRIME || prime > LARGEST_TILE_PRIME;
+}
 
 static tn_status along(fft_job *j, const tn_view *x, const tn_view *y, int64_t dim) {
     const tn_view *views[2] = {x, y};
@@ -526,7 +534,7 @@ static tn_status along(fft_job *j, const tn_view *x, const tn_view *y, int64_t d
     j->n = j->kind == TO_REAL ? y->shape[dim] : x->shape[dim];
     j->wave = j->kind != COMPLEX && j->n % 2 == 0 ? j->n / 2 : j->n;
     bool beside = j->ax.next[0] == 1 && j->ax.run >= LANES && j->wave <= LONG_TILE;
-    bool full = j->ax.rows >= LANES / 2 && j->wave < LANES * LANES;
+    bool full = j->ax.rows >= LANES / 2 && (j->wave < LANES * LANES || uneven(j->wave));
     bool line = j->wave > SHORT && !beside && !full;
     tn_status st = plan_take(j->wave, line, in_pairs(j), &p);
     if (st != TN_OK) return st;
