@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "text_priv.h"
+
 enum { MAX_DEPTH = 16, PATH_BYTES = 256, MAX_NAMES = 64 };
 
 typedef struct reader {
@@ -81,20 +83,6 @@ static char *put_utf8(char *out, uint32_t c) {
     return out;
 }
 
-/* Length of the valid UTF-8 sequence at p, or 0. */
-static size_t utf8_length(const char *p, const char *end) {
-    const unsigned char *u = (const unsigned char *)p;
-    size_t n = u[0] < 0x80 ? 1 : u[0] < 0xc2 ? 0 : u[0] < 0xe0 ? 2 : u[0] < 0xf0 ? 3 : 4;
-    if (n == 0 || u[0] > 0xf4 || (size_t)(end - p) < n) return 0;
-    for (size_t i = 1; i < n; i++)
-        if ((u[i] & 0xc0) != 0x80) return 0;
-    if (u[0] == 0xe0 && u[1] < 0xa0) return 0; /* longer than needed */
-    if (u[0] == 0xed && u[1] > 0x9f) return 0; /* a surrogate */
-    if (u[0] == 0xf0 && u[1] < 0x90) return 0;
-    if (u[0] == 0xf4 && u[1] > 0x8f) return 0;
-    return n;
-}
-
 static const char *unescape(reader *r, char **out) {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
     char c = r->at < r->end ? *r->at++ : '\0';
@@ -130,7 +118,7 @@ static const char *read_string(reader *r, char **ret_text) {
             if (fault) return fault;
             continue;
         }
-        size_t n = utf8_length(r->at, r->end);
+        size_t n = tni_utf8_length(r->at, r->end);
         if (n == 0) return "a string is not UTF-8";
         memmove(out, r->at, n);
         out += n;

@@ -17,6 +17,7 @@
 #include "json_priv.h"
 #include "os_priv.h"
 #include "sha256_priv.h"
+#include "text_priv.h"
 #include "txn_priv.h"
 
 enum { MANIFEST_BYTES = 64 << 10, LOCK_BYTES = 1 << 20, PATH_BYTES = 4096, TABLE_BYTES = 4096 };
@@ -73,9 +74,17 @@ static void note_status(tn_status st) {
 /* After a function of the system has failed. */
 static void note_shortage(void) { note_status(tni_os_shortage()); }
 
-static void enter(void) {
+static void enter_again(void) {
     tni_host_log_hold();
     tni_os_lock(&lock);
+}
+
+/* A plugin that starts has the lock: on its thread nobody else may. */
+static tn_status enter(const char *what) {
+    if (loading)
+        return tn_fail(TN_E_PLUGIN, -1, "%s, and nothing is loaded while a plugin starts", what);
+    enter_again();
+    return TN_OK;
 }
 
 static void leave(void) {
@@ -418,7 +427,7 @@ tn_status tn_plugin_add(const char *path) {
         return tn_fail(TN_E_PLUGIN, 0,
                        "a folder of plugins is named by its absolute path, not '%s'",
                        path ? path : "NULL");
-    enter();
+    TN_TRY(enter("this is a call to the loader of plugins"));
     discover();
     memcpy(folder, path, n + 1);
     if (n > 5 && strcmp(path + n - 5, ".json") == 0) {
@@ -481,6 +490,10 @@ static char *activate(tni_plugin *p, const char *path, const char *variable) {
     if (!p->table.name || !p->table.name[0] || !p->table.activate)
         return format_text("%s fills in no name or no activate function; reinstall the plugin",
                            path);
+    const char *const said[] = {p->table.name, p->table.version, p->table.summary};
+    for (int i = 0; i < TN_COUNT(said); i++)
+        if (said[i] && !tni_is_utf8(said[i]))
+            return format_text("%s fills in a text that is not UTF-8; reinstall the plugin", path);
     p->name = copy_text(p->table.name);
     p->version = copy_text(p->table.version ? p->table.version : "");
     p->summary = copy_text(p->table.summary ? p->table.summary : "");
@@ -512,7 +525,7 @@ static void try_to_load(found *f) {
     if ((f->problem = trust_problem(f->library, "loaded"))) return;
     leave();
     tn_status st = tni_host_admit_plugin(f->name, f->library, f->ours);
-    enter();
+    enter_again();
     if (f->tried || f->problem) return;
     note_status(st);
     if (st != TN_OK) {
@@ -555,7 +568,7 @@ tn_status tn_plugin_load(const char *path) {
     if (!path || path[0] != '/')
         return tn_fail(TN_E_PLUGIN, 0, "a plugin is loaded by its absolute path, not '%s'",
                        path ? path : "NULL");
-    enter();
+    TN_TRY(enter("this is a call to the loader of plugins"));
     discover();
     found *f = NULL; /* several manifests may name one library: one that works wins */
     for (found *at = all; at; at = at->next)
@@ -604,17 +617,15 @@ static tn_status load_for(tni_offer kind, const char *name) {
     char note[NOTE_BYTES] = "";
     const char *word = offer_lists[kind].word;
     bool known = false;
-    if (loading) /* a plugin that starts calls an operator: the lock is this thread's */
-        return tn_fail(TN_E_PLUGIN, -1,
-                       "%s '%s' is not there, and nothing is loaded while a plugin starts", word,
-                       name);
-    enter();
+    snprintf(note, sizeof note, "%s '%s' is not there", word, name);
+    TN_TRY(enter(note));
+    note[0] = '\0';
     discover();
     bool served = load_one(kind, name, &known, note);
     if (!served && !lack && !atomic_load(&host_asked)) {
         leave();
         tn_status st = ask_host();
-        enter();
+        enter_again();
         note_status(st);
         note[0] = '\0';
         served = load_one(kind, name, &known, note);
@@ -656,7 +667,7 @@ static tn_status find_offered(tni_offer kind, const char *name, int32_t (*find)(
 tn_status tn_plugin_retire(const char *name) {
     tn_status st = TN_OK;
     bool known = false;
-    enter();
+    TN_TRY(enter("this is a call to the loader of plugins"));
     for (found *f = all; name && f && !known; f = f->next) {
         tni_plugin *p = &f->plugin;
         if (!p->active || strcmp(p->name, name) != 0) continue;
@@ -689,7 +700,7 @@ tn_status tn_plugin_at(int32_t i, tn_plugin_status *ret_status) {
     if (!ret_status) return tn_fail(TN_E_VALUE, 1, "a plugin's status needs a place to be put");
     int32_t left = i;
     TN_TRY(ask_host());
-    enter();
+    TN_TRY(enter("this is a call to the loader of plugins"));
     discover();
     found *f = i < 0 ? NULL : all;
     while (f && left-- > 0) f = f->next;

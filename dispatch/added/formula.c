@@ -3,6 +3,7 @@
  * A recursive descent over the text that emits steps as it goes. Equal calls are one step, so that
  * two gradients may both name the backward operator that computes both. */
 #include <ctype.h>
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -221,10 +222,13 @@ static tn_status name(tni_compiler *c, const char *word, tni_term *ret_term) {
 static tn_status number(tni_compiler *c, tni_term *ret_term) {
     char *end;
     size_t digits = strspn(c->at, "0123456789");
+    errno = 0;
     if (digits > 0 && !strchr(".eEj", c->at[digits] ? c->at[digits] : ' '))
         *ret_term = tni_term_number(tn_scalar_int(strtoll(c->at, &end, 10)));
     else
         *ret_term = tni_term_number(tn_scalar_float(strtod(c->at, &end)));
+    if (errno == ERANGE && ret_term->constant.number.kind == TN_CAT_INT)
+        return tni_formula_fault(c, "the whole number is larger than int64 holds");
     if (*end == 'j') {
         double size = ret_term->constant.number.re;
         *ret_term = tni_term_number(tn_scalar_complex(0, size));

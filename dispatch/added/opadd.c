@@ -7,6 +7,7 @@
 #include "added_priv.h"
 #include "call_priv.h"
 #include "infer_priv.h"
+#include "text_priv.h"
 
 /* ---- Descriptors -------------------------------------------------------------------------------*/
 
@@ -28,6 +29,8 @@ static tn_status keep_texts(tni_added *o) {
                                   &d->gradient, &d->doc,   &d->autocast, &d->vmap};
     for (int i = 0; i < TN_COUNT(texts); i++) {
         if (!*texts[i]) continue;
+        if (!tni_is_utf8(*texts[i]))
+            return tn_fail(TN_E_PLUGIN, -1, "operator '%s': a text of it is not UTF-8", d->schema);
         *texts[i] = tni_arena_text(&o->arena, *texts[i], strlen(*texts[i]));
         if (!*texts[i]) return TN_E_MEMORY;
     }

@@ -3,6 +3,7 @@
  * The language and the layout are those of the op table (opgen/table.py, emit_c.py): a plan pointer,
  * the arguments in order, the results. */
 #include <ctype.h>
+#include <errno.h>
 #include <stdlib.h>
 
 #include "added_priv.h"
@@ -325,8 +326,9 @@ static tn_status bad_default(const tn_field *f) {
 
 static bool int_of(const char *s, int64_t *ret) {
     char *end;
+    errno = 0;
     *ret = strtoll(s, &end, 10);
-    return end != s && *end == '\0';
+    return end != s && *end == '\0' && errno == 0;
 }
 
 static bool bool_of(const char *s, int64_t *ret) {
@@ -370,8 +372,9 @@ static tn_status ints_of(const tn_field *f, tni_arena *arena, tn_ints *ret) {
     if (*s != '[' && *s != '(') return bad_default(f);
     for (s++; *s != ']' && *s != ')'; ret->n++) {
         char *end;
+        errno = 0;
         v[ret->n] = strtoll(s, &end, 10);
-        if (end == s) return bad_default(f);
+        if (end == s || errno != 0) return bad_default(f);
         s = end + strspn(end, ", ");
     }
     bool fits = !f->fixed || ret->n == f->fixed || ret->n == 0;

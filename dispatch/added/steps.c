@@ -176,6 +176,10 @@ static int64_t floor_divide(int64_t a, int64_t b) {
     return q - ((a % b != 0) && ((a < 0) != (b < 0)));
 }
 
+static tn_status fail_overflow(void) {
+    return tn_fail(TN_E_VALUE, -1, "a formula's whole number is larger than int64 holds");
+}
+
 /* Division of whole numbers that rounds down, and what it leaves; of others in floating point. */
 static tn_status divide_number(char sign, tn_scalar a, tn_scalar b, tn_scalar *ret) {
     if (!is_whole(&a) || !is_whole(&b)) {
@@ -185,6 +189,7 @@ static tn_status divide_number(char sign, tn_scalar a, tn_scalar b, tn_scalar *r
     }
     if (b.i == 0) return tn_fail(TN_E_VALUE, -1, "a formula divides a whole number by zero");
     /* the smallest number by -1 overflows in C */
+    if (b.i == -1 && a.i == INT64_MIN && sign == 'q') return fail_overflow();
     int64_t q = b.i == -1 ? (int64_t)(0 - (uint64_t)a.i) : floor_divide(a.i, b.i);
     *ret = tn_scalar_int(sign == 'q' ? q : b.i == -1 ? 0 : a.i - q * b.i);
     return TN_OK;
@@ -214,6 +219,17 @@ static tn_status combine_number(char sign, tn_scalar a, tn_scalar b, tn_scalar *
     return TN_OK;
 }
 
+static tn_status compute_whole(char sign, int64_t a, int64_t b, tn_scalar *ret) {
+    int64_t n;
+    bool over = sign == '+'   ? __builtin_add_overflow(a, b, &n)
+                : sign == '-' ? __builtin_sub_overflow(a, b, &n)
+                : sign == '*' ? __builtin_mul_overflow(a, b, &n)
+                              : __builtin_sub_overflow((int64_t)0, a, &n);
+    if (over) return fail_overflow();
+    *ret = tn_scalar_int(n);
+    return TN_OK;
+}
+
 bool tni_number_true(tn_scalar s) { return is_whole(&s) ? s.i != 0 : s.re != 0 || s.im != 0; }
 
 tn_status tni_number_compute(char sign, tn_scalar a, tn_scalar b, tn_scalar *ret) {
@@ -221,13 +237,12 @@ tn_status tni_number_compute(char sign, tn_scalar a, tn_scalar b, tn_scalar *ret
         return tn_fail(TN_E_VALUE, -1, "a formula needs a number that was not given");
     if (a.kind == TN_CAT_COMPLEX || b.kind == TN_CAT_COMPLEX)
         return tn_fail(TN_E_UNSUPPORTED, -1, "formulas do not compute with complex numbers");
-    bool whole = is_whole(&a) && is_whole(&b);
-    /* Unsigned, so that an overflow wraps. */
-    uint64_t x = (uint64_t)a.i, y = (uint64_t)b.i;
+    if (is_whole(&a) && is_whole(&b) && strchr("+-*_", sign))
+        return compute_whole(sign, a.i, b.i, ret);
     switch (sign) {
-    case '+': *ret = whole ? tn_scalar_int((int64_t)(x + y)) : tn_scalar_float(a.re + b.re); break;
-    case '-': *ret = whole ? tn_scalar_int((int64_t)(x - y)) : tn_scalar_float(a.re - b.re); break;
-    case '*': *ret = whole ? tn_scalar_int((int64_t)(x * y)) : tn_scalar_float(a.re * b.re); break;
+    case '+': *ret = tn_scalar_float(a.re + b.re); break;
+    case '-': *ret = tn_scalar_float(a.re - b.re); break;
+    case '*': *ret = tn_scalar_float(a.re * b.re); break;
     case '/': *ret = tn_scalar_float(a.re / b.re); break;
     case '^': *ret = tn_scalar_float(pow(a.re, b.re)); break;
     case 'q':
@@ -241,7 +256,7 @@ tn_status tni_number_compute(char sign, tn_scalar a, tn_scalar b, tn_scalar *ret
     case '=':
     case '!': *ret = tn_scalar_bool(compare_number(sign, a, b)); break;
     case 'n': *ret = tn_scalar_bool(!tni_number_true(a)); break;
-    default: *ret = whole ? tn_scalar_int((int64_t)(0 - x)) : tn_scalar_float(-a.re); break;
+    default: *ret = tn_scalar_float(-a.re); break;
     }
     return TN_OK;
 }

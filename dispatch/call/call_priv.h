@@ -65,9 +65,14 @@ static inline tn_status tni_kernel_run(const tn_op *op, const tn_cell *cell, tn_
 }
 /* The error for a call that no candidate takes; says what was tried. */
 tn_status tni_kernel_missing(const tn_op *op, tn_device device, int32_t dtype);
-/* Memory for the kernel that runs; all of it is released when the kernel returns. */
-tn_status tni_scratch_lend(tn_device device, uint64_t bytes, void **ret_data);
-void tni_scratch_release(void);
+/* Memory and generators for the kernel that runs; all of it is given back when the kernel returns. */
+tn_status tni_scratch_lend(const tn_call *call, uint64_t bytes, void **ret_data);
+tn_status tni_generator_lend(const tn_call *call, tn_generator *gen, uint64_t blocks,
+                             tn_rng *ret_rng);
+void tni_generator_return(const tn_call *call, tn_generator *gen);
+/* The kernel of `call` has returned with `st`: takes back what it borrowed; a generator that it kept makes
+ * success a failure. */
+tn_status tni_loans_end(const tn_call *call, const char *plugin, tn_status st);
 
 /* ---- checks.c ----------------------------------------------------------------------------------*/
 /* What the C functions of operators ask of their arguments before anything is done. */

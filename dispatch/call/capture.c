@@ -311,7 +311,7 @@ static tn_status run_kernel(const tni_graph_step *s) {
                        "retired",
                        op->info.name, s->cell->plugin->name);
     tn_status st = tni_caught(s->cell->fn(&call, s->args));
-    if (tni_tls.scratch) tni_scratch_release();
+    st = tni_loans_end(&call, s->cell->plugin->name, st);
     if (st == TN_DECLINE)
         st = tn_fail(TN_E_STATE, -1, "a kernel refuses what it did while it was captured");
     if (st != TN_OK)
@@ -383,7 +383,7 @@ static tn_status run(const tn_op *op, const tn_cell *cell, tn_call *call, const 
     tn_device device = {(int32_t)call->device_slot, call->device_index};
     TN_TRY(checked(save_written(op, args)));
     tn_status st = run_candidates(cell, call, args, is_native(device), &cell);
-    if (tni_tls.scratch) tni_scratch_release();
+    st = tni_loans_end(call, cell->plugin->name, st);
     if (st != TN_OK || (g->native && !is_native(device))) return st;
     return checked(record_kernel(g, cell, call, args));
 }

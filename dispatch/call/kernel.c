@@ -8,39 +8,116 @@
 #include "memory_priv.h"
 #include "os_priv.h"
 
-/* ---- Memory that a kernel borrows -------------------------------------------------------------*/
+/* ---- What a kernel borrows --------------------------------------------------------------------*/
 
-/* Memory lent to the running kernel; a list per thread, emptied when the kernel returns. */
+/* Memory or a generator, lent to a running kernel; a list per thread, the last loan first.
+ *
+ * A kernel may call operators, and so may a signal handler that runs while it polls: the kernels inside
+ * return first, and must leave what the one outside has borrowed. A loan of that one names a call on
+ * this thread's stack above theirs. Any other belongs to the kernel that returns, also where it named a
+ * copy of its call. */
 struct tni_scratch {
-    tn_storage *storage;
+    const tn_call *call;
+    tn_storage *storage;     /* NULL: it is a generator */
+    tn_generator *generator; /* NULL: it is memory */
     struct tni_scratch *next;
 };
 
-tn_status tni_scratch_lend(tn_device device, uint64_t bytes, void **ret_data) {
-    struct tni_scratch *s = malloc(sizeof *s);
+static TN_TLS struct tni_scratch first_generator; /* in the list while it has a generator */
+
+static void push(struct tni_scratch *s, const tn_call *call) {
+    s->call = call;
+    s->next = tni_tls.scratch;
+    tni_tls.scratch = s;
+}
+
+static tn_device device_of(const tn_call *call) {
+    return (tn_device){(int32_t)call->device_slot, call->device_index};
+}
+
+tn_status tni_scratch_lend(const tn_call *call, uint64_t bytes, void **ret_data) {
+    if (!call || !ret_data)
+        return tn_fail(TN_E_PLUGIN, -1, "scratch: the call or room for the result is NULL");
+    struct tni_scratch *s = calloc(1, sizeof *s);
     tn_storage *spare = NULL;
     if (!s) return tn_fail(TN_E_MEMORY, -1, "out of memory");
-    tn_status st = tni_storage_new(device, bytes ? bytes : 1, &spare, &s->storage);
+    tn_status st = tni_storage_new(device_of(call), bytes ? bytes : 1, &spare, &s->storage);
     free(spare);
     if (st != TN_OK) {
         free(s);
         return st;
     }
-    s->next = tni_tls.scratch;
-    tni_tls.scratch = s;
+    push(s, call);
     *ret_data = s->storage->data;
     return TN_OK;
 }
 
-void tni_scratch_release(void) {
-    while (tni_tls.scratch) {
-        struct tni_scratch *s = tni_tls.scratch;
-        tn_storage *spare = NULL;
-        tni_tls.scratch = s->next;
-        tni_storage_unref(s->storage, &spare);
-        free(spare);
+static tn_generator *generator_of(const tn_call *call, tn_generator *gen) {
+    return gen ? gen : tn_generator_default(device_of(call));
+}
+
+tn_status tni_generator_lend(const tn_call *call, tn_generator *gen, uint64_t blocks,
+                             tn_rng *ret_rng) {
+    if (!call || !ret_rng)
+        return tn_fail(TN_E_PLUGIN, -1, "rng_acquire: the call or room for the result is NULL");
+    gen = generator_of(call, gen);
+    for (const struct tni_scratch *s = tni_tls.scratch; s && gen; s = s->next)
+        if (s->generator == gen)
+            return tn_fail(TN_E_PLUGIN, 1, "rng_acquire: this kernel holds a generator%s",
+                           s->call == call ? "" : " that one around it has");
+    struct tni_scratch *s = first_generator.generator ? calloc(1, sizeof *s) : &first_generator;
+    if (!s) return tn_fail(TN_E_MEMORY, -1, "out of memory");
+    tn_status st = tni_rng_acquire(call, gen, blocks, ret_rng);
+    if (st == TN_OK) {
+        s->generator = gen;
+        push(s, call);
+    } else if (s != &first_generator) {
         free(s);
     }
+    return st;
+}
+
+static void give_back(struct tni_scratch *s) {
+    tn_storage *spare = NULL;
+    if (s->generator) tni_rng_release(s->generator);
+    if (s->storage) tni_storage_unref(s->storage, &spare);
+    free(spare);
+    s->generator = NULL;
+    if (s != &first_generator) free(s);
+}
+
+void tni_generator_return(const tn_call *call, tn_generator *gen) {
+    struct tni_scratch **at = &tni_tls.scratch;
+    if (call) gen = generator_of(call, gen);
+    while (*at && (!gen || (*at)->generator != gen)) at = &(*at)->next;
+    if (!*at) return; /* this thread holds no such generator */
+    struct tni_scratch *s = *at;
+    *at = s->next;
+    give_back(s);
+}
+
+static bool is_of_outer(const struct tni_scratch *s, const tn_call *call) {
+    const void *end = tni_os_stack_end();
+    return s->call > call && (const void *)s->call < end;
+}
+
+static bool take_back(const tn_call *call) {
+    bool held = false;
+    struct tni_scratch *s;
+    while ((s = tni_tls.scratch) && (s->call == call || !is_of_outer(s, call))) {
+        held |= s->generator != NULL;
+        tni_tls.scratch = s->next;
+        give_back(s);
+    }
+    return held;
+}
+
+tn_status tni_loans_end(const tn_call *call, const char *plugin, tn_status st) {
+    bool held = tni_tls.scratch && take_back(call);
+    if (!held || st != TN_OK) return st;
+    return tn_fail(TN_E_PLUGIN, -1,
+                   "%s: the kernel of plugin '%s' returned and still holds a generator",
+                   call->op->name, plugin);
 }
 
 /* ---- Flags ------------------------------------------------------------------------------------*/
@@ -59,11 +136,12 @@ void tn_set_deterministic(int on) {
 /* ---- Calls ------------------------------------------------------------------------------------*/
 
 tn_status tni_kernel_after(const tn_cell *cell, tn_call *call, const void *args, tn_status st) {
-    while (st == TN_DECLINE && (cell = tni_cell_next(cell)) != NULL) {
+    for (const tn_cell *next = cell; st == TN_DECLINE && (next = tni_cell_next(next)) != NULL;) {
+        cell = next;
         call->ctx = cell->ctx;
         st = tni_caught(cell->fn(call, args));
     }
-    if (tni_tls.scratch) tni_scratch_release();
+    st = tni_loans_end(call, cell->plugin->name, st);
     return st == TN_DECLINE ? st : tni_error_of_plugin(st, call->op->name, cell->plugin->name);
 }
 

@@ -57,8 +57,7 @@ typedef struct watch {
     tn_plan plan; /* what the kernel gets, when the call has one */
     const tn_plan *real_plan;
     uint64_t plan_hash;
-    int generators; /* that it holds */
-    tn_generator *held;
+    const tn_call *given; /* the call that `call` is a copy of */
     struct watch *outer;
 } watch;
 
@@ -241,10 +240,6 @@ static tn_status look_at_tensors(const watch *w) {
 static tn_status look(watch *w) {
     const char *what = unguard_results(w);
     const tn_op *op = w->kernel->op;
-    if (w->generators > 0) {
-        tni_rng_release(&w->call, w->held, NULL);
-        return fault(w, "returned and still holds a generator", NULL);
-    }
     if (what) return fault(w, what, NULL);
     if (memcmp(w->args, w->args_before, op->args_bytes) != 0)
         return fault(w, "changed its arguments", NULL);
@@ -258,6 +253,7 @@ static tn_status run_checked(const tn_call *call, const void *args) {
     watch *w = calloc(1, sizeof *w);
     if (!w) return tn_fail(TN_E_MEMORY, -1, "out of memory");
     w->kernel = k;
+    w->given = call;
     w->call = *call;
     w->call.host = &host;
     w->call.ctx = k->ctx;
@@ -296,7 +292,7 @@ static tn_status inside(const tn_call *call, const char *service) {
 
 static tn_status checked_scratch(const tn_call *call, uint64_t bytes, void **ret_data) {
     TN_TRY(inside(call, "scratch"));
-    return tni_host.scratch(call, bytes, ret_data);
+    return tni_host.scratch(running->given, bytes, ret_data);
 }
 
 static tn_status checked_resize(const tn_call *call, tn_view *out, int32_t ndim,
@@ -317,18 +313,11 @@ static tn_status checked_resize(const tn_call *call, tn_view *out, int32_t ndim,
 static tn_status checked_acquire(const tn_call *call, tn_generator *gen, uint64_t blocks,
                                  tn_rng *ret_rng) {
     TN_TRY(inside(call, "rng_acquire"));
-    if (running->generators > 0)
-        return tn_fail(TN_E_PLUGIN, 1, "rng_acquire: this kernel holds a generator (TENON_CHECK)");
-    TN_TRY(tni_host.rng_acquire(call, gen, blocks, ret_rng));
-    running->generators++;
-    running->held = gen;
-    return TN_OK;
+    return tni_host.rng_acquire(running->given, gen, blocks, ret_rng);
 }
 
 static void checked_release(const tn_call *call, tn_generator *gen, tn_rng *rng) {
-    if (inside(call, "rng_release") != TN_OK || running->generators == 0) return;
-    running->generators--;
-    tni_host.rng_release(call, gen, rng);
+    if (inside(call, "rng_release") == TN_OK) tni_host.rng_release(running->given, gen, rng);
 }
 
 /* ---- Switching on ------------------------------------------------------------------------------*/

@@ -30,16 +30,17 @@ static tn_device device_of_call(const tn_call *call) {
     return d;
 }
 
-static tn_status service_scratch(const tn_call *call, uint64_t bytes, void **ret_data) {
-    return tni_scratch_lend(device_of_call(call), bytes, ret_data);
+static void service_rng_release(const tn_call *call, tn_generator *gen, tn_rng *rng) {
+    (void)rng;
+    tni_generator_return(call, gen);
 }
 
 static tn_status service_resize_output(const tn_call *call, tn_view *out, int32_t ndim,
                                        const int64_t *shape) {
     int64_t numel;
     tn_tensor *t = tni_t(out), *fresh;
-    if (!out || (ndim > 0 && !shape))
-        return tn_fail(TN_E_PLUGIN, -1, "resize_output: the output or its shape is NULL");
+    if (!call || !out || (ndim > 0 && !shape))
+        return tn_fail(TN_E_PLUGIN, -1, "resize_output: the call, the output or its shape is NULL");
     TN_TRY(
         tni_forbid(device_of_call(call), "a result whose size depends on values", call->op->name));
     TN_TRY(tni_numel(ndim, shape, tn_view_itemsize(out), &numel));
@@ -124,10 +125,10 @@ __attribute__((constructor)) static void fill_table(void) {
         .register_kernels = tni_register_kernels,
         .register_layer = tni_register_layer,
         .poll = tni_host_poll,
-        .scratch = service_scratch,
+        .scratch = tni_scratch_lend,
         .resize_output = service_resize_output,
-        .rng_acquire = tni_rng_acquire,
-        .rng_release = tni_rng_release,
+        .rng_acquire = tni_generator_lend,
+        .rng_release = service_rng_release,
         .log = service_log,
         .query = service_query,
         .register_op = tni_register_op,

@@ -10,6 +10,7 @@
 #include "layers_priv.h"
 #include "memory_priv.h"
 #include "os_priv.h"
+#include "text_priv.h"
 #include "txn_priv.h"
 
 typedef struct pending {
@@ -132,11 +133,9 @@ static int32_t slot_for(const tn_txn *txn, const tni_device *fresh) {
 }
 
 static tn_status check_device_name(const char *name) {
-    static const char letters[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
     if (!name || !name[0] || strlen(name) >= sizeof((tni_device *)0)->name)
         return tn_fail(TN_E_PLUGIN, -1, "a device needs a name of at most 31 characters");
-    if (name[strspn(name, letters)])
+    if (name[strspn(name, TNI_NAME_LETTERS)])
         return tn_fail(TN_E_PLUGIN, -1,
                        "a device's name is letters, digits, '_', '-' and '.': not '%s'", name);
     return TN_OK;

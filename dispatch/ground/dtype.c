@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "core_priv.h"
+#include "text_priv.h"
 
 typedef struct dtype_row {
     const char *name;
@@ -93,6 +94,9 @@ const char *tn_dtype_plugin(int32_t dtype) { return known(dtype) ? rows[dtype].p
 tn_status tni_dtype_add(const tn_dtype_desc *desc, const char *plugin, int32_t *ret_slot) {
     if (!desc->name || desc->bits == 0 || desc->bits % 8 != 0 || desc->bits > 128)
         return tn_fail(TN_E_PLUGIN, -1, "a dtype needs a name and a multiple of 8 bits up to 128");
+    if (!desc->name[0] || desc->name[strspn(desc->name, TNI_NAME_LETTERS)])
+        return tn_fail(TN_E_PLUGIN, -1,
+                       "a dtype's name is letters, digits, '_', '-' and '.': not '%s'", desc->name);
     int32_t same = tn_dtype_find(desc->name);
     if (same >= TN_DTYPE_CORE_COUNT && is_again(&rows[same].desc, desc)) {
         *ret_slot = same; /* its plugin was retired and is loaded again */

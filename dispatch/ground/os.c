@@ -22,12 +22,24 @@
 /* ---- Threads -----------------------------------------------------------------------------------*/
 
 void tni_os_lock(tni_os_mutex *m) { pthread_mutex_lock(m); }
+bool tni_os_try_lock(tni_os_mutex *m) { return pthread_mutex_trylock(m) == 0; }
 void tni_os_unlock(tni_os_mutex *m) { pthread_mutex_unlock(m); }
 void tni_os_mutex_init(tni_os_mutex *m) { pthread_mutex_init(m, NULL); }
 void tni_os_cond_init(tni_os_cond *c) { pthread_cond_init(c, NULL); }
 void tni_os_wait(tni_os_cond *c, tni_os_mutex *m) { pthread_cond_wait(c, m); }
 void tni_os_wake(tni_os_cond *c) { pthread_cond_signal(c); }
 void tni_os_yield(void) { sched_yield(); }
+
+const void *tni_os_stack_end(void) {
+    static _Thread_local const char *end;
+    pthread_attr_t attr;
+    void *low;
+    size_t bytes;
+    if (end || pthread_getattr_np(pthread_self(), &attr) != 0) return end;
+    if (pthread_attr_getstack(&attr, &low, &bytes) == 0) end = (const char *)low + bytes;
+    pthread_attr_destroy(&attr);
+    return end;
+}
 
 void tni_os_sleep_ns(int64_t ns) {
     struct timespec t = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};

@@ -13,6 +13,8 @@
 typedef pthread_mutex_t tni_os_mutex;
 #define TNI_OS_MUTEX_INIT PTHREAD_MUTEX_INITIALIZER
 void tni_os_lock(tni_os_mutex *m);
+/* false: another thread has it, or this one. */
+bool tni_os_try_lock(tni_os_mutex *m);
 void tni_os_unlock(tni_os_mutex *m);
 
 void tni_os_mutex_init(tni_os_mutex *m);
@@ -26,6 +28,8 @@ bool tni_os_thread_start(void (*fn)(void *arg), void *arg);
 /* Calls the three around every fork from now on; false: out of memory. */
 bool tni_os_at_fork(void (*before)(void), void (*in_parent)(void), void (*in_child)(void));
 void tni_os_yield(void);
+/* The end of the calling thread's stack, which grows towards lower addresses; NULL: not known. */
+const void *tni_os_stack_end(void);
 void tni_os_sleep_ns(int64_t ns);
 
 typedef pthread_once_t tni_os_once;

@@ -362,6 +362,15 @@ tn_device tni_generator_stage(tn_device device) {
 
 /* ---- Host services -----------------------------------------------------------------------------*/
 
+/* Waits for the lock, and may be interrupted: the kernel that has it may be one that never ends. */
+static tn_status hold(tn_generator *gen) {
+    while (!tni_os_try_lock(&gen->lock)) {
+        TN_TRY(tni_host_poll());
+        tni_os_sleep_ns(20000);
+    }
+    return TN_OK;
+}
+
 static tn_status pick(const tn_call *call, tn_generator *gen, tn_generator **ret_gen) {
     tn_device device = {(int32_t)call->device_slot, call->device_index};
     bool of_staged = device.slot == 0 && gen && gen->device.slot == staged.slot;
@@ -392,7 +401,7 @@ tn_status tni_rng_acquire(const tn_call *call, tn_generator *gen, uint64_t block
     TN_TRY(pick(call, gen, &gen));
     if (tni_tls.watcher) TN_TRY(tni_tls.watcher->draw(gen));
     memset(ret_rng, 0, sizeof *ret_rng);
-    tni_os_lock(&gen->lock);
+    TN_TRY(hold(gen));
     ret_rng->kind = kind_of(gen);
     if (ret_rng->kind == TN_RNG_DEVICE && call->device_slot == 0) ret_rng->kind = TN_RNG_PHILOX;
     ret_rng->seed = gen->seed;
@@ -412,9 +421,4 @@ tn_status tni_rng_acquire(const tn_call *call, tn_generator *gen, uint64_t block
     return TN_OK;
 }
 
-void tni_rng_release(const tn_call *call, tn_generator *gen, tn_rng *rng) {
-    (void)rng;
-    if (!gen)
-        gen = tn_generator_default((tn_device){(int32_t)call->device_slot, call->device_index});
-    tni_os_unlock(&gen->lock);
-}
+void tni_rng_release(tn_generator *gen) { tni_os_unlock(&gen->lock); }

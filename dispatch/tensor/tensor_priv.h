@@ -50,7 +50,7 @@ void tni_like_layout(tn_tensor *t, const tn_view *const *like, int n);
 
 /* ---- generator.c -------------------------------------------------------------------------------*/
 tn_status tni_rng_acquire(const tn_call *call, tn_generator *gen, uint64_t blocks, tn_rng *ret_rng);
-void tni_rng_release(const tn_call *call, tn_generator *gen, tn_rng *rng);
+void tni_rng_release(tn_generator *gen);
 /* What a call of a device that runs on the CPU and names no generator draws from: the device's
  * default one where it has a method of its own, else NULL, the CPU's. */
 tn_generator *tni_generator_of_staged(tn_device device);

@@ -62,6 +62,7 @@ static void add_note(PyObject *exc, const tn_error *e) {
 
 void *tnp_raise(tn_status st) {
     if ((st == TN_E_HOST || st == TN_E_INTERRUPTED) && PyErr_Occurred()) return NULL;
+    PyErr_Clear(); /* an exception that somebody's kernel left behind is not what failed */
     const tn_error *e = tn_error_last();
     PyObject *cls = st > 0 && st < TNP_COUNT(classes) ? classes[st] : PyExc_RuntimeError;
     const char *text = e->code == st ? e->message : tn_status_text(st);

@@ -3,9 +3,15 @@
 
 /* ---- Hooks of the core -------------------------------------------------------------------------*/
 
+/* Other threads get their turn meanwhile: they may be what stops this one. A thread that Python does not
+ * know handles no signals, and must not wait for Python's lock, which the one that waits for it may hold. */
 static tn_status poll(void) {
-    if (!Py_IsInitialized()) return TN_OK;
+    if (!Py_IsInitialized() || !PyGILState_GetThisThreadState()) return TN_OK;
     PyGILState_STATE gil = PyGILState_Ensure();
+    if (gil == PyGILState_LOCKED) {
+        Py_BEGIN_ALLOW_THREADS;
+        Py_END_ALLOW_THREADS;
+    }
     tn_status st = PyErr_CheckSignals() < 0 ? TN_E_INTERRUPTED : TN_OK;
     PyGILState_Release(gil);
     return st;

@@ -8,16 +8,20 @@ hang or a SystemError is wrong.
     python tests/fuzz/ops.py --seed 7 --seconds 60 [--only NAME] [--log FILE]
 
 Case n of a seed is the same in every run. The log holds the case that is running, so that after a
-crash it says which one it was: `--seed S --first N --cases 1` repeats it.
+crash it says which one it was: `--seed S --first N --cases 1` repeats it. A call on few elements
+that takes longer than `--slow` seconds is a finding too: it is interrupted, told, and the run goes
+on; one that does not hear the interrupt either ends the run.
 """
 
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import json
 import os
 import random
 import resource
+import signal
 import sys
 import time
 import warnings
@@ -312,6 +316,28 @@ def run_case(pool: Pool, what: list[Any], note: Callable[[str], None]) -> None:
         return
 
 
+class SlowError(BaseException):
+    """A call takes too long; no `except Exception` takes it for an answer."""
+
+
+def interrupt(_signal: int, _frame: object) -> None:
+    raise SlowError
+
+
+def is_slow(pool: Pool, what: list[Any], note: Callable[[str], None], seconds: float) -> bool:
+    """Runs a case; the interrupt has five seconds to be heard."""
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    faulthandler.dump_traceback_later(seconds + 5, exit=True)
+    try:
+        run_case(pool, what, note)
+    except SlowError:
+        return True
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        faulthandler.cancel_dump_traceback_later()
+    return False
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seed", type=int, default=0)
@@ -320,6 +346,7 @@ def main() -> int:
     parser.add_argument("--cases", type=int, default=sys.maxsize)
     parser.add_argument("--only")
     parser.add_argument("--log")
+    parser.add_argument("--slow", type=float, default=5)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     if "asan" not in os.environ.get("LD_PRELOAD", ""):  # its shadow alone is larger than any limit
@@ -330,24 +357,25 @@ def main() -> int:
     what = targets(options.only)
     log = open(options.log, "wb", buffering=0) if options.log else None
     end = time.monotonic() + options.seconds
-    n = options.first
+    n, slow, text = options.first, 0, ""
+    signal.signal(signal.SIGALRM, interrupt)
     while n - options.first < options.cases and time.monotonic() < end:
         pool = Pool(random.Random(f"{options.seed}:{n}"))
 
-        def note(text: str, n: int = n) -> None:
+        def note(call: str, n: int = n) -> None:
+            nonlocal text
+            text = f"case {n}: {call}\n"
             if log:
                 log.seek(0)
                 log.truncate()
-                log.write(f"case {n}: {text}\n".encode())
+                log.write(text.encode())
 
-        started = time.monotonic()
-        run_case(pool, what, note)
-        if time.monotonic() - started > 5:
-            print(f"case {n} took {time.monotonic() - started:.0f} s")
-            return 1
+        if is_slow(pool, what, note, options.slow):
+            slow += 1
+            print(f"slower than {options.slow:g} s: {text}", end="", flush=True)
         n += 1
-    print(f"{n - options.first} cases")
-    return 0
+    print(f"{n - options.first} cases, {slow} slow")
+    return 1 if slow else 0
 
 
 if __name__ == "__main__":

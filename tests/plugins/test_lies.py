@@ -37,8 +37,10 @@ class Lie:
     call: str = CALL
 
 
-def kernel_lie(words: str, kernel: str, fields: str = POINTWISE, call: str = CALL) -> Lie:
-    return Lie(words, fields, kernel, activate=WITH_KERNEL, call=call)
+def kernel_lie(
+    words: str, kernel: str, fields: str = POINTWISE, call: str = CALL, before: str = ""
+) -> Lie:
+    return Lie(words, fields, kernel, before, WITH_KERNEL, call)
 
 
 def start_lie(words: str, activate: str, before: str = "") -> Lie:
@@ -74,6 +76,19 @@ ITSELF = """
     args.out = NULL;
     return i->invoke(i->find("lie::f"), &args, rets);
 """
+POLLS = """
+#include <pthread.h>
+static void *polls(void *call) { ((const tn_call *)call)->host->poll(); return NULL; }
+"""
+# Runs Python, as a plugin can that looks for the interpreter around it.
+PYTHON = (
+    'int (*take)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "PyGILState_Ensure"); '
+    'void (*drop)(int) = (void (*)(int))dlsym(RTLD_DEFAULT, "PyGILState_Release"); '
+    "void *(*eval)(const char *, int, void *, void *) = "
+    '(void *(*)(const char *, int, void *, void *))dlsym(RTLD_DEFAULT, "PyRun_String"); '
+    'void *(*fresh)(void) = (void *(*)(void))dlsym(RTLD_DEFAULT, "PyDict_New"); '
+    'int gil = take(); void *names = fresh(); eval("%s", 257, names, names); drop(gil);'
+)
 THREAD = """
 #include <pthread.h>
 static const tn_host *kept;
@@ -103,6 +118,41 @@ LIES = {
         "int64_t s[99] = {0}; return call->host->resize_output(call, "
         "((const unary *)args)->out, 99, s);",
         STRUCTURED,
+    ),
+    "scratch for no call": kernel_lie(
+        "scratch: the call or room", "void *p; return call->host->scratch(NULL, 8, &p);"
+    ),
+    "scratch for nobody": kernel_lie(
+        "scratch: the call or room", "return call->host->scratch(call, 8, NULL);"
+    ),
+    "a generator for nobody": kernel_lie(
+        "rng_acquire: the call or room",
+        "call->host->rng_release(call, NULL, NULL); call->host->rng_release(NULL, NULL, NULL);"
+        "return call->host->rng_acquire(call, NULL, 1, NULL);",
+    ),
+    "keeps a generator": kernel_lie(
+        "still holds a generator",
+        "tn_rng r; return call->host->rng_acquire(call, NULL, 1, &r);",
+        call=f"tn.rand(2)\ntry: {CALL}\nfinally: tn.rand(2)",
+    ),
+    "asks twice for a generator": kernel_lie(
+        "this kernel holds a generator",
+        "tn_rng r; tn_status st = call->host->rng_acquire(call, NULL, 1, &r);"
+        "return st ? st : call->host->rng_acquire(call, NULL, 1, &r);",
+        call=f"tn.rand(2)\ntry: {CALL}\nfinally: tn.rand(2)",
+    ),
+    "gives a generator back twice": kernel_lie(
+        "", "tn_rng r; tn_status st = call->host->rng_acquire(call, NULL, 1, &r);"
+        "call->host->rng_release(call, NULL, &r); call->host->rng_release(call, NULL, &r);"
+        "return st;", call=f"{CALL}; tn.rand(2)",
+    ),
+    "fails with another's exception": kernel_lie(
+        "its own", f'{PYTHON % "1 / 0"} return call->host->fail(TN_E_VALUE, -1, "its own");',
+        before="#include <dlfcn.h>\n",
+    ),
+    "polls on another thread": kernel_lie(
+        "", "pthread_t other; pthread_create(&other, NULL, polls, (void *)call);"
+        "pthread_join(other, NULL); return TN_OK;", before=POLLS,
     ),
     "too much scratch": kernel_lie(
         "memory", "void *p; return call->host->scratch(call, UINT64_MAX / 2, &p);"
@@ -141,6 +191,27 @@ LIES = {
         "plugin 'lie' returned status 100", before=LAYER % "return TN_DECLINE;",
         activate=ADD_LAYER, call=IN_LAYER,
     ),
+    # Texts and numbers
+    "a sentence that is no UTF-8": Lie("is not UTF-8", f'{POINTWISE}, .doc = "\\xff"', call=""),
+    "a default that no int holds": Lie(
+        "the default '99999999999999999999' of argument 'n' does not fit its type",
+        '.kind = TN_OP_POINTWISE, .schema = "lie::f(Tensor x, int n=99999999999999999999) '
+        '-> Tensor"', call="",
+    ),
+    "a number that no formula holds": Lie(
+        "larger than int64 holds", f'{POINTWISE}, .gradient = "x: grad * 9223372036854775808"',
+        call="",
+    ),
+    "a sum that no formula holds": kernel_lie(
+        "larger than int64 holds", "return copy(call, args);",
+        f'{POINTWISE}, .gradient = "x: grad * (9223372036854775807 + x.ndim)"',
+        "tn.ops.lie.f(tn.ones(3, requires_grad=True)).sum().backward()",
+    ),
+    "more zeros than there is memory": kernel_lie(
+        "out of memory", "return copy(call, args);",
+        f'{POINTWISE}, .gradient = "x: zeros([1000000000000])"',
+        "tn.ops.lie.f(tn.ones(3, requires_grad=True)).sum().backward()",
+    ),
     # Registrations
     "no function": start_lie("lacks", 'return kernel(h, t, "exp", 0, NULL, TN_F32, 0);'),
     "rows of 0 bytes": start_lie(
@@ -176,6 +247,18 @@ LIES = {
     "no layer": start_lie("is NULL", "return h->register_layer(t, NULL);"),
     "no dtype": start_lie("is NULL", "return h->register_dtype(t, NULL, NULL);"),
     "no txn": start_lie("the txn given", "return h->register_op(NULL, &op);"),
+    "dtype with a blank": start_lie(
+        "a dtype's name is letters",
+        "int32_t s; tn_dtype_desc d = {.struct_size = sizeof d, .bits = 8, .name = \"a b\"};"
+        "return h->register_dtype(t, &d, &s);",
+    ),
+    "loads a plugin": start_lie(
+        "nothing is loaded while a plugin starts",
+        "tn_status (*load)(const char *) = "
+        '(tn_status(*)(const char *))dlsym(dlopen("libtenon.so", RTLD_NOW | RTLD_NOLOAD), '
+        '"tn_plugin_load");'
+        'return load("/nowhere/x.so");', "#include <dlfcn.h>\n",
+    ),
     "device with a colon": start_lie(
         "a device's name is letters",
         "int32_t s; void *f = (void *)copy; tn_device_desc d = {.struct_size = sizeof d,"
@@ -256,16 +339,6 @@ CHECKED = {
     ),
     "changes its plan": kernel_lie(
         "changed its plan", f"{PLAN} ((tn_plan *)(uintptr_t)p)->numel = 0; return TN_OK;"
-    ),
-    "keeps a generator": kernel_lie(
-        "still holds a generator",
-        "tn_rng r; return call->host->rng_acquire(call, NULL, 1, &r);",
-    ),
-    "asks twice for a generator": kernel_lie(
-        "this kernel holds a generator",
-        "tn_rng r; tn_status st = call->host->rng_acquire(call, NULL, 1, &r);"
-        "tn_status twice = call->host->rng_acquire(call, NULL, 1, &r);"
-        "call->host->rng_release(call, NULL, &r); return st ? st : twice;",
     ),
     "asks for scratch on another thread": Lie(
         "plugin 'lie' failed", before=OTHER_THREAD, activate=WITH_KERNEL,
@@ -434,3 +507,45 @@ def test_truths_pass_check_mode() -> None:
         capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+
+
+BORROWS = """
+    const tn_call_iface *i = (const tn_call_iface *)call->host->query("tn.call/1");
+    const unary *own = (const unary *)args;
+    float *mine, *next;
+    tn_status st = call->host->scratch(call, 64, (void **)&mine);
+    for (int k = 0; k < 16; k++) mine[k] = 7;
+    struct { const tn_plan *plan; const tn_view *x; tn_view *out; } a = {NULL, own->x, NULL};
+    tn_view *r[1] = {NULL};
+    if (!st) st = i->invoke(i->find(INNER), &a, r);
+    i->release(r[0]);
+    if (!st) st = call->host->scratch(call, 64, (void **)&next);
+    for (int k = 0; !st && k < 16; k++) next[k] = 9;
+    if (!st) memcpy(own->out->data, mine, 12);
+    return st;
+"""
+
+
+@pytest.mark.parametrize("inner", ["exp", "lie::g"])
+@pytest.mark.parametrize("check", ["0", "1"])
+def test_borrowed_memory_outlives_calls_inside(inner: str, check: str, tmp_path: Path) -> None:
+    """A kernel that has borrowed memory calls an operator, whose kernel may borrow as well."""
+    inside = """static tn_status other(const tn_call *call, const void *args) {
+        float *p;
+        tn_call own = *call; /* what is borrowed for a copy of the call is given back as well */
+        tn_status st = call->host->scratch(CALL, 64, (void **)&p);
+        for (int k = 0; !st && k < 16; k++) p[k] = 5;
+        return st ? st : copy(call, args);
+    }""".replace("CALL", "call" if check == "1" else "&own")
+    fields = f".kind = TN_OP_POINTWISE, .schema = {F.replace('lie::f', 'lie::g')}"
+    activate = (
+        f"tn_op_desc g = {{.struct_size = sizeof g, {fields}}}; st = h->register_op(t, &g);"
+        'if (!st) st = kernel(h, t, "lie::g", 0, other, TN_F32, 0); if (st) return st;'
+    )
+    borrows = BORROWS.replace("INNER", f'"{inner}"')
+    lie = Lie("", STRUCTURED, borrows, inside, activate + WITH_KERNEL, CALLED_TWICE)
+    done = run(lie, tmp_path, TENON_CHECK=check)
+    assert done.returncode == 0, done.stderr
+
+
+CALLED_TWICE = "for _ in range(2): assert tn.ops.lie.f(tn.rand(3)).tolist() == [7.0, 7.0, 7.0]"

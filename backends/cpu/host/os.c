@@ -13,14 +13,24 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/sysinfo.h>
 #include <time.h>
 #include <unistd.h>
 
 /* ---- Memory ------------------------------------------------------------------------------------*/
 
+enum { ASKED_BYTES = 1 << 30 };
+
+/* The machine's memory and swap space. More can be mapped, and ends the process when it is filled. */
+static uint64_t all_memory(void) {
+    struct sysinfo is;
+    if (sysinfo(&is) != 0) return UINT64_MAX;
+    return ((uint64_t)is.totalram + is.totalswap) * is.mem_unit;
+}
+
 void *cpu_os_map(uint64_t bytes, uint64_t align, bool huge) {
     const int prot = PROT_READ | PROT_WRITE, flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-    if (bytes > UINT64_MAX / 2) return NULL;
+    if (bytes > UINT64_MAX / 2 || (bytes >= ASKED_BYTES && bytes > all_memory())) return NULL;
     char *p = mmap(NULL, bytes + align, prot, flags, -1, 0);
     if (p == MAP_FAILED) return NULL;
     /* Cuts the ends off, so that the block starts on the asked alignment. */
