@@ -207,12 +207,27 @@ static bool has_dims(const tn_node *n) {
     return false;
 }
 
-/* The name that the entry gives the node, NULL when it is the operator's: "SumBackward0 SumBackward1",
- * the second for calls along given dimensions. */
+/* The last argument is an optional tensor that was not given, or that needs no gradient. */
+static bool lacks_last(const tn_node *n) {
+    return n->nedges > 0 && !tni_node_edges(n)[n->nedges - 1].to;
+}
+
+/* The word at that place; the last one where there are fewer. */
+static const char *word_at(const char *words, int place) {
+    for (const char *next; place > 0 && (next = strchr(words, ' ')); place--) words = next + 1;
+    return words;
+}
+
+/* The name that the entry gives the node, NULL when it is the operator's; see `node` in op-table.md. */
 static const char *named(const tn_node *n) {
-    const char *name = n->op->node;
-    const char *second = name ? strchr(name, ' ') : NULL;
-    return second && has_dims(n) ? second + 1 : name;
+    const char *name = n->shown ? n->shown : n->op->node;
+    if (!name || n->shown || !strchr(name, ' ')) return name;
+    if (!strchr(strchr(name, ' ') + 1, ' ')) return word_at(name, has_dims(n));
+    return word_at(name, (tni_node_out(n, 0)->ndim > 2 ? 2 : 0) + lacks_last(n));
+}
+
+void tn_node_call(tn_node *n, const char *name) {
+    if (n && n->kind == TNI_NODE_OP) n->shown = name;
 }
 
 char *tn_node_short_name(const tn_node *n, char *dst, size_t size) {

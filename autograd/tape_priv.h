@@ -82,7 +82,10 @@ struct tn_node {
     const tn_op *op;
     uint32_t nedges, nouts;
     tni_extra *extra; /* hooks, packed tensors, anomaly text; NULL until something needs it */
-    tn_node *next;    /* in a free list, or among the nodes that are being freed */
+    union {
+        const char *shown; /* of a live node: a name that goes before the operator's, or NULL */
+        tn_node *next;     /* in a free list, or among the nodes that are being freed */
+    };
     uint32_t metas_at, args_at, versions_at;
     uint32_t
         owned; /* of a plain operator: bit i, input i is kept in the arguments; bit 8, the output */
@@ -364,6 +367,7 @@ static inline tn_node *tni_node_new(int kind, const tn_op *op, uint32_t nedges, 
     n->nedges = nedges;
     n->nouts = nouts;
     n->extra = NULL;
+    n->shown = NULL;
     n->metas_at = (uint32_t)metas_at;
     n->args_at = (uint32_t)args_at;
     n->versions_at = (uint32_t)versions_at;

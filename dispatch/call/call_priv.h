@@ -23,6 +23,8 @@ tn_status tni_run_composite(const tn_op *op, void *args, tn_tensor **rets);
 /* A composite for which somebody has registered kernels (composed.c): by one of them, or like this. */
 typedef tn_status (*tni_composer)(const tn_op *op, const void *args, tn_tensor **rets);
 tn_status tni_compose(const tn_op *op, const void *args, tn_tensor **rets);
+/* t, or channels last where `like` is an image that lies so. */
+tn_status tni_lay_as_image(const tn_tensor *like, tn_tensor *t, tn_tensor **ret);
 tn_status tni_run_composite_by(const tn_op *op, void *args, tn_tensor **rets, tni_composer make);
 tn_status tni_run_composed(const tn_op *op, void *args, tn_tensor **rets);
 /* Whether kernels for the operator can be called; why not. */

@@ -61,6 +61,41 @@ static tn_status take_out(const tn_op *op, const void *args, tn_tensor *given, t
     return TN_OK;
 }
 
+tn_status tni_lay_as_image(const tn_tensor *like, tn_tensor *t, tn_tensor **ret) {
+    uint64_t lies = like->v.word & (TN_W_CHANNELS_LAST | TN_W_CONTIGUOUS);
+    int32_t format = like->v.ndim == 4 ? TN_FORMAT_CHANNELS_LAST : TN_FORMAT_CHANNELS_LAST_3D;
+    if (lies == TN_W_CHANNELS_LAST && t->v.ndim == like->v.ndim)
+        return tn_contiguous(t, format, ret);
+    *ret = tn_tensor_ref(t);
+    return TN_OK;
+}
+
+/* Results of operators on images lie as the images do. */
+static tn_status follow_images(const tn_op *op, const void *args, tn_tensor **rets) {
+    for (int i = 0; i < op->nout; i++) {
+        tn_tensor *made = rets[i];
+        if (!made) continue;
+        rets[i] = NULL;
+        tn_status st = tni_lay_as_image(tni_in_slot(op, args, 0), made, &rets[i]);
+        tn_tensor_unref(&made);
+        if (st != TN_OK) return st;
+    }
+    return TN_OK;
+}
+
+static bool is_input(const tn_op *op, const void *args, const tn_tensor *t) {
+    for (int i = 0; i < op->nin; i++)
+        for (int64_t k = 0; k < tni_in_span(op, args, i).n; k++)
+            if (tni_in_span(op, args, i).v[k] == t) return true;
+    return false;
+}
+
+/* The nodes of the results go by the composite's name. An input that is handed back as it is keeps its own. */
+static void show_results(const tn_op *op, const void *args, int n, bool inplace, tn_tensor **rets) {
+    for (int i = 0; i < n; i++)
+        if (rets[i] && (inplace || !is_input(op, args, rets[i]))) tni_ag.show(op, rets[i]);
+}
+
 /* Each is compiled twice, for tni_compose and for what is not known before. */
 #define ALWAYS static inline __attribute__((always_inline))
 
@@ -75,6 +110,10 @@ ALWAYS tn_status run_made(const tn_op *op, void *args, tn_tensor *given, bool in
     if (own && (op->flags & TNI_OP_WRITES)) TN_TRY(tni_check_written(op, args, any));
     if (own) tni_grad_off();
     tn_status st = make(op, args, rets);
+    if (TN_UNLIKELY(op->flags & TNI_OP_FOLLOWS) && st == TN_OK) {
+        st = follow_images(op, args, rets);
+        if (st != TN_OK) tni_results_drop(op, rets);
+    }
     if (own) tni_grad_on();
     if (st != TN_OK) return st;
     if (own) st = tni_record_call(op, args, any, rets);
@@ -85,6 +124,8 @@ ALWAYS tn_status run_made(const tn_op *op, void *args, tn_tensor *given, bool in
     else
         for (int i = 0; i < ntargets && st == TN_OK; i++)
             st = take_out(op, args, targets[i], &rets[i]);
+    if (TN_UNLIKELY(op->node != NULL) && !own && tni_recording(any) && st == TN_OK)
+        show_results(op, args, ntargets, inplace, rets);
     if (st != TN_OK) tni_results_drop(op, rets);
     return st;
 }

@@ -400,6 +400,8 @@ typedef struct tni_autograd_hooks {
     tn_status (*copy_original)(tn_tensor *t, tn_tensor **ret_copy);
     /* A view was made of `base` (recorded too when grad is on): keep the relation. */
     tn_status (*note_view)(const tn_op *op, const void *args, tn_tensor *base, tn_tensor *view);
+    /* A composite that is recorded through its parts made t: t's node goes by the composite's name. */
+    void (*show)(const tn_op *op, tn_tensor *t);
     /* Calls fn for t, the tensor that it is a view of, and that one's other views. */
     /* A result that only looks at memory which nobody else has is a tensor of its own. */
     void (*own)(tn_tensor *t);

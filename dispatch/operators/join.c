@@ -556,8 +556,7 @@ tn_status tni_composite_roll(const void *args, tn_tensor **rets) {
         at = next;
         next = NULL;
     }
-    rets[0] = at;
-    at = NULL;
+    st = tni_lay_as_image(x, at, rets);
 out:
     tn_tensor_unref(&at);
     tn_tensor_unref(&next);
@@ -629,18 +628,6 @@ tn_status tni_composite_diag(const void *args, tn_tensor **rets) {
         return tn_fail(TN_E_SHAPE, 0, "diag(): Supports 1D or 2D tensors. Got %dD", (int)x->v.ndim);
     TN_TRY(tn_diagonal(x, a->diagonal, 0, 1, &line));
     tn_status st = tn_clone(line, TN_FORMAT_CONTIGUOUS, rets);
-    tn_tensor_unref(&line);
-    return st;
-}
-
-tn_status tni_composite_trace(const void *args, tn_tensor **rets) {
-    const tn_trace_args *a = args;
-    tn_tensor *line = NULL;
-    if (a->input->ndim != 2)
-        return tn_fail(TN_E_SHAPE, 0, "trace: expected a matrix, but got tensor with dim %d",
-                       (int)a->input->ndim);
-    TN_TRY(tn_diagonal(tni_t(a->input), 0, 0, 1, &line));
-    tn_status st = tn_sum(line, tn_ints_none(), 0, -1, rets);
     tn_tensor_unref(&line);
     return st;
 }

@@ -333,3 +333,15 @@ tn_status tni_composite_equal(const void *args, tn_tensor **rets) {
     tn_tensor_unref(&same);
     return st;
 }
+
+tn_status tni_composite_trace(const void *args, tn_tensor **rets) {
+    const tn_trace_args *a = args;
+    tn_tensor *line = NULL;
+    if (a->input->ndim != 2)
+        return tn_fail(TN_E_SHAPE, 0, "trace: expected a matrix, but got tensor with dim %d",
+                       (int)a->input->ndim);
+    TN_TRY(tn_diagonal(tni_t(a->input), 0, 0, 1, &line));
+    tn_status st = tn_sum(line, tn_ints_none(), 0, -1, rets);
+    tn_tensor_unref(&line);
+    return st;
+}

@@ -392,7 +392,8 @@ def check(op: Op) -> None:
     elif grads not in (None, "custom", "missing"):
         raise op.fail("grad must be a table of formulas, 'custom', 'none' or 'missing'")
     for name in e.get("node", "").split():
-        if not re.fullmatch(r"[A-Z]\w*Backward\w*", name):
+        renames = r"([A-Z]\w*Backward\w*=)?" if op.kind == "composite" else ""
+        if not re.fullmatch(renames + r"[A-Z]\w*Backward\w*", name):
             raise op.fail(f"node '{name}' is not of the form SumBackward1")
     if "grad" not in e and op.kind != "composite" and op.tensors and op.result_may_float:
         raise op.fail(

@@ -105,6 +105,8 @@ TN_API void tn_node_unref(tn_node **n);
 TN_API char *tn_node_name(const tn_node *n, char *dst, size_t size);
 /* The name as messages say it, without "Backward0". */
 TN_API char *tn_node_short_name(const tn_node *n, char *dst, size_t size);
+/* n goes by this name, which is not copied and must last as long as the process. */
+TN_API void tn_node_call(tn_node *n, const char *name);
 TN_API uint64_t tn_node_sequence(const tn_node *n);
 /* What a host language keeps with a node: its object for the node, which it sets and clears itself,
  * and data that is released with the node. NULL: out of memory. */

@@ -8,6 +8,7 @@ import tenon
 from tenon import Tensor
 from tenon._C import _nn
 from tenon._tape import overridable
+from tenon.nn._results import image, known_as, laid_as
 from tenon.nn.modules.utils import _list_with_default, _pair, _single
 
 
@@ -211,10 +212,11 @@ def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = 
     down, across = _taps(input, height, rows), _taps(input, width, cols)
     down, across = down[:, None, :, None], across[None, :, None, :]
     values, place = input[..., down, across].flatten(-2).max(-1)
+    values = image(values, input, "AdaptiveMaxPool2DBackward0")
     if not return_indices:
         return values
     places = (down * width + across).flatten(-2).expand(*values.shape, -1)
-    return values, places.gather(-1, place.unsqueeze(-1)).squeeze(-1)
+    return values, laid_as(places.gather(-1, place.unsqueeze(-1)).squeeze(-1), input)
 
 
 def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Tensor:
@@ -270,6 +272,8 @@ def interpolate(
     elif align_corners is None:
         align_corners = False
     spatial = input.dim() - 2
+    if spatial not in (1, 2, 3):
+        raise _no_such_resize(input, mode)
     if size is not None and scale_factor is not None:
         raise ValueError("only one of size or scale_factor should be defined")
     if size is None and scale_factor is None:
@@ -287,6 +291,28 @@ def interpolate(
         factors = None if recompute_scale_factor else [float(f) for f in listed]
     else:
         size = listed
+    resized = _resized(input, size, factors, mode, bool(align_corners), antialias)
+    if mode == "area":
+        return resized
+    kind = _KINDS.get(mode, mode.title()) + f"{spatial}D" + "Aa" * antialias
+    return image(resized, input, f"Upsample{kind}Backward0")
+
+
+_KINDS = {"nearest-exact": "NearestExact"}
+
+
+def _no_such_resize(input: Tensor, mode: str) -> NotImplementedError:
+    return NotImplementedError(
+        "Input Error: Only 3D, 4D and 5D input Tensors supported "
+        f"(got {input.dim()}D) for the modes: nearest | linear | bilinear | bicubic | trilinear | "
+        f"area | nearest-exact (got {mode})"
+    )
+
+
+def _resized(
+    input: Tensor, size: Any, factors: Any, mode: str, align_corners: bool, antialias: bool
+) -> Tensor:
+    spatial = input.dim() - 2
     if antialias:
         if mode not in _FILTERS or spatial != 2:
             raise ValueError(
@@ -294,14 +320,14 @@ def interpolate(
                 "tensor as input"
             )
         scales = factors or [None, None]
-        rows = _smooth_weights(input, -2, size[0], bool(align_corners), scales[0], mode)
-        cols = _smooth_weights(input, -1, size[1], bool(align_corners), scales[1], mode)
+        rows = _smooth_weights(input, -2, size[0], align_corners, scales[0], mode)
+        cols = _smooth_weights(input, -1, size[1], align_corners, scales[1], mode)
         return rows @ (input @ cols.t())
     if spatial < 3 and mode in ("nearest", "area", "linear" if spatial == 1 else "bilinear"):
         if factors is None or mode == "area":
-            return _nn.interpolate(input, size, None, mode, bool(align_corners))
+            return _nn.interpolate(input, size, None, mode, align_corners)
         if len(set(factors)) == 1:
-            return _nn.interpolate(input, None, factors[0], mode, bool(align_corners))
+            return _nn.interpolate(input, None, factors[0], mode, align_corners)
         return _upsample2d(mode, input, size, align_corners, factors)
     if mode == "area":
         from tenon.nn._pooling import adaptive_avg_pool3d
@@ -309,8 +335,8 @@ def interpolate(
         return adaptive_avg_pool3d(input, size)
     if mode == "bicubic" and spatial == 2:
         scales = factors or [None, None]
-        rows = _cubic_weights(input, -2, size[0], bool(align_corners), scales[0])
-        cols = _cubic_weights(input, -1, size[1], bool(align_corners), scales[1])
+        rows = _cubic_weights(input, -2, size[0], align_corners, scales[0])
+        cols = _cubic_weights(input, -1, size[1], align_corners, scales[1])
         return rows @ input @ cols.t()
     if mode == "trilinear" and spatial == 3:
         return _trilinear(input, size, align_corners, factors)
@@ -320,11 +346,7 @@ def interpolate(
             factor = factors[d] if factors else None
             input = input.index_select(d + 2, _nearest(input, d + 2, size[d], half, factor))
         return input
-    raise NotImplementedError(
-        "Input Error: Only 3D, 4D and 5D input Tensors supported "
-        f"(got {input.dim()}D) for the modes: nearest | linear | bilinear | bicubic | trilinear | "
-        f"area | nearest-exact (got {mode})"
-    )
+    raise _no_such_resize(input, mode)
 
 
 def _ratio(old: int, new: int, factor: float | None) -> float:
@@ -465,7 +487,8 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     split = input.reshape(*lead, channels // (r * r), r, r, height, width)
     n = len(lead)
     moved = split.permute(*range(n), n, n + 3, n + 1, n + 4, n + 2)
-    return moved.reshape(*lead, channels // (r * r), height * r, width * r)
+    result = moved.reshape(*lead, channels // (r * r), height * r, width * r)
+    return image(result, input, "PixelShuffleBackward0")
 
 
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
@@ -484,7 +507,8 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     split = input.reshape(*lead, channels, height // r, r, width // r, r)
     n = len(lead)
     moved = split.permute(*range(n), n, n + 2, n + 4, n + 1, n + 3)
-    return moved.reshape(*lead, channels * r * r, height // r, width // r)
+    result = moved.reshape(*lead, channels * r * r, height // r, width // r)
+    return image(result, input, "PixelUnshuffleBackward0")
 
 
 def unfold(
@@ -504,6 +528,7 @@ def unfold(
     picked = windows[..., ::dh, ::dw]  # (N, C, rows, columns, kh, kw)
     n, c, rows, columns = picked.shape[:4]
     result = picked.permute(0, 1, 4, 5, 2, 3).reshape(n, c * kh * kw, rows * columns)
+    result = known_as(result, "Im2ColBackward0")
     return result if input.dim() == 4 else result[0]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import tenon
 from tenon import Tensor
+from tenon.nn._results import known_as
 from tenon.nn.parameter import Parameter
 
 
@@ -15,6 +16,11 @@ def _norm_except(weight: Tensor, dim: int | None) -> Tensor:
         return weight.norm()
     others = [d for d in range(weight.dim()) if d != dim % weight.dim()]
     return weight.norm(2, others, keepdim=True)
+
+
+def scaled(v: Tensor, g: Tensor, dim: int | None) -> Tensor:
+    """v with the norm g."""
+    return known_as(v * (g / _norm_except(v, dim)), "WeightNormInterfaceBackward0")
 
 
 class _WeightNorm:
@@ -27,7 +33,7 @@ class _WeightNorm:
     def compute(self, module: Any) -> Tensor:
         v = getattr(module, self.name + "_v")
         g = getattr(module, self.name + "_g")
-        return v * (g / _norm_except(v, self.dim))
+        return scaled(v, g, self.dim)
 
     def __call__(self, module: Any, args: Any) -> None:
         setattr(module, self.name, self.compute(module))

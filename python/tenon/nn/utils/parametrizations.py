@@ -10,7 +10,7 @@ from tenon import Tensor
 from tenon.nn import functional as F
 from tenon.nn.modules.conv import _ConvTransposeNd
 from tenon.nn.modules.module import Module
-from tenon.nn.utils._weight_norm import _norm_except
+from tenon.nn.utils._weight_norm import _norm_except, scaled
 from tenon.nn.utils.parametrize import register_parametrization
 
 __all__ = ["orthogonal", "spectral_norm", "weight_norm"]
@@ -25,7 +25,7 @@ class _WeightNorm(Module):
         self._over = dim
 
     def forward(self, weight_g: Tensor, weight_v: Tensor) -> Tensor:
-        return weight_v * (weight_g / _norm_except(weight_v, self._over))
+        return scaled(weight_v, weight_g, self._over)
 
     def right_inverse(self, weight: Tensor) -> tuple[Tensor, Tensor]:
         return _norm_except(weight, self._over), weight
