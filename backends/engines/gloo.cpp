@@ -3,6 +3,7 @@
 // loopback interface unless another one is named. Gloo's calls wait, so that a group has a thread for
 // its exchanges, one after the other, and a message between two ranks has one that waits for it: what
 // waits in one group never keeps another from going on.
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -49,8 +50,13 @@ struct Meeting {
 // it may be given up.
 struct Exchange {
     tn_exchange x;
-    std::vector<int64_t> counts;                            // those of x, of all_to_all
-    std::unique_ptr<gloo::transport::UnboundBuffer> buffer; // of a message
+    std::vector<int64_t> counts; // those of x, of all_to_all
+    // Of a message: what goes ahead of it, and the message. Gloo ends the process where a message does
+    // not fit, so one of another size than is expected goes to `dropped`.
+    uint64_t bytes = 0;
+    std::array<uint64_t, 2> ahead{};
+    std::unique_ptr<gloo::transport::UnboundBuffer> ahead_buffer, buffer;
+    std::vector<char> dropped;
     tn_status status = TN_OK;
     char why[TN_ENGINE_WHY] = "";
     std::atomic<bool> done{false};
@@ -61,6 +67,7 @@ struct Group {
     std::shared_ptr<Meeting> meeting;
     std::string name;
     uint32_t calls = 0; // the thread's: tells exchanges apart that follow each other
+    uint32_t sent = 0;  // messages
     std::thread thread; // from the first exchange on
     std::atomic<int> asked{0};
     std::mutex lock; // guards what follows
@@ -85,6 +92,11 @@ struct Request {
 
 void say(char *why, const char *text) { std::snprintf(why, TN_ENGINE_WHY, "%s", text); }
 
+// What a rank called does not fit what another one did; the group is as it was.
+struct Mismatch : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
 // Runs fn; an exception becomes a status.
 template <typename F> tn_status guarded(char *why, F fn) {
     try {
@@ -93,6 +105,9 @@ template <typename F> tn_status guarded(char *why, F fn) {
     } catch (const std::bad_alloc &) {
         say(why, "out of memory");
         return TN_E_MEMORY;
+    } catch (const Mismatch &e) {
+        say(why, e.what());
+        return TN_E_VALUE;
     } catch (const std::exception &e) {
         say(why, e.what());
     } catch (...) {
@@ -326,8 +341,10 @@ void run(Group *g, const tn_exchange *x) {
     }
 }
 
-// Slots of messages lie beside those of exchanges, whose tags go through the same numbers.
+// Slots of messages lie beside those of exchanges, whose tags go through the same numbers. What goes
+// ahead has a slot for each tag, where it keeps its order; each message has one of its own.
 uint64_t slot_of(int32_t tag) { return (uint64_t{1} << 40) + static_cast<uint64_t>(tag); }
+uint64_t slot_of_message(uint64_t number) { return (uint64_t{1} << 41) + number; }
 
 // Runs what waits for other ranks, and says how it ended.
 template <typename F> void finish(Exchange &e, F fn) {
@@ -335,24 +352,48 @@ template <typename F> void finish(Exchange &e, F fn) {
     e.done.store(true, std::memory_order_release);
 }
 
+void wait_for_send(Exchange &e, Milliseconds timeout) {
+    e.ahead_buffer->waitSend(timeout);
+    e.buffer->waitSend(timeout);
+}
+
+void receive(gloo::Context &context, Exchange &e, Milliseconds timeout) {
+    e.ahead_buffer->waitRecv(timeout);
+    const uint64_t bytes = e.ahead[0], expected = e.bytes;
+    void *data = e.x.out;
+    if (bytes != expected) {
+        e.dropped.resize(bytes);
+        data = e.dropped.data();
+    }
+    e.buffer = context.createUnboundBuffer(data, bytes);
+    e.buffer->recv(e.x.peer, slot_of_message(e.ahead[1]));
+    e.buffer->waitRecv(timeout);
+    if (bytes != expected)
+        throw Mismatch("the message has " + std::to_string(bytes) + " bytes, " +
+                       std::to_string(expected) + " are expected");
+}
+
 void start_message(Group *g, const std::shared_ptr<Exchange> &e) {
     const tn_exchange *x = &e->x;
     bool sends = x->kind == TN_EXCHANGE_SEND;
-    void *data = sends ? const_cast<void *>(x->in) : x->out;
-    size_t bytes = static_cast<size_t>(x->count) * bytes_of(x->dtype);
     NoPipeSignal quiet;
-    e->buffer = g->context->createUnboundBuffer(data, bytes);
-    if (sends)
-        e->buffer->send(x->peer, slot_of(x->tag));
-    else
-        e->buffer->recv(x->peer, slot_of(x->tag));
+    e->bytes = static_cast<uint64_t>(x->count) * bytes_of(x->dtype);
+    e->ahead_buffer = g->context->createUnboundBuffer(e->ahead.data(), sizeof e->ahead);
+    if (sends) {
+        e->ahead = {e->bytes, g->sent++};
+        e->ahead_buffer->send(x->peer, slot_of(x->tag));
+        e->buffer = g->context->createUnboundBuffer(const_cast<void *>(x->in), e->bytes);
+        e->buffer->send(x->peer, slot_of_message(e->ahead[1]));
+    } else {
+        e->ahead_buffer->recv(x->peer, slot_of(x->tag));
+    }
     auto timeout = Milliseconds(x->timeout_ms);
     std::thread([e, sends, timeout, context = g->context] {
         finish(*e, [&] {
             if (sends)
-                e->buffer->waitSend(timeout);
+                wait_for_send(*e, timeout);
             else
-                e->buffer->waitRecv(timeout);
+                receive(*context, *e, timeout);
         });
     }).detach();
 }

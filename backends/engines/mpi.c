@@ -20,6 +20,8 @@ typedef struct mpi_group {
 typedef struct mpi_request {
     MPI_Request request;
     int *counts; /* four lists of ALL_TO_ALL, or NULL */
+    MPI_Datatype type;
+    int expected; /* elements of the message that is to come; -1: it is none */
 } mpi_request;
 
 static int was_aborted;
@@ -72,6 +74,9 @@ static tn_status init_once(char *why) {
     } else {
         int code = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level);
         if (code != MPI_SUCCESS) return fail(why, "MPI_Init_thread", code);
+        /* where a request has ended already, MPICH asks the handlers of these */
+        MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+        MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
         atexit(end_mpi);
     }
     if (level >= MPI_THREAD_SERIALIZED) return TN_OK;
@@ -208,6 +213,8 @@ static tn_status start(void *group, const tn_exchange *x, void **ret_request, ch
     mpi_request *r = calloc(1, sizeof *r);
     if (!r) return fail_memory(why);
     tn_status st = TN_OK;
+    r->type = type_of(x->dtype);
+    r->expected = x->kind == TN_EXCHANGE_RECV ? (int)x->count : -1;
     if (x->kind == TN_EXCHANGE_ALL_TO_ALL) {
         st = start_all_to_all(g, x, r, why);
     } else {
@@ -223,6 +230,25 @@ static tn_status start(void *group, const tn_exchange *x, void **ret_request, ch
     return TN_OK;
 }
 
+/* A message that is longer than expected is an error of MPI's; a shorter one leaves old elements. */
+static tn_status check_message(const mpi_request *r, const MPI_Status *status, int code,
+                               char *why) {
+    int class = MPI_SUCCESS, count = 0, size = 1;
+    MPI_Type_size(r->type, &size);
+    if (code != MPI_SUCCESS) MPI_Error_class(code, &class);
+    if (class != MPI_SUCCESS && class != MPI_ERR_TRUNCATE) return fail(why, "MPI", code);
+    if (class == MPI_ERR_TRUNCATE) {
+        snprintf(why, TN_ENGINE_WHY, "the message has more bytes than the %lld that are expected",
+                 (long long)size * r->expected);
+        return TN_E_VALUE;
+    }
+    MPI_Get_count(status, r->type, &count);
+    if (count == r->expected) return TN_OK;
+    snprintf(why, TN_ENGINE_WHY, "the message has %lld bytes, %lld are expected",
+             (long long)size * count, (long long)size * r->expected);
+    return TN_E_VALUE;
+}
+
 static tn_status test(void *group, void *request, int32_t *ret_done, char *why) {
     (void)group;
     mpi_request *r = request;
@@ -231,8 +257,10 @@ static tn_status test(void *group, void *request, int32_t *ret_done, char *why) 
     int code = MPI_Test(&r->request, &done, &status);
     *ret_done = done;
     if (code == MPI_SUCCESS && !done) return TN_OK;
+    const mpi_request ended = *r;
     free(r->counts);
     free(r);
+    if (ended.expected >= 0) return check_message(&ended, &status, code, why);
     return code == MPI_SUCCESS ? TN_OK : fail(why, "MPI", code);
 }
 

@@ -83,7 +83,10 @@ static void lose_by_engine(tn_work *k, tn_status st, const char *why) {
     tni_fingerprint_text(&f, what, sizeof what);
     snprintf(text, sizeof text, "rank %d of %d in %s: %.240s", (int)k->world->rank,
              (int)k->world->size, what, why[0] ? why : "the engine failed and did not say why");
-    lose(k, st, text);
+    if (st == TN_E_VALUE && is_between_two(&k->x))
+        finish(k, TN_E_STATE, text); /* the message has come, and is of another size */
+    else
+        lose(k, st, text);
 }
 
 static tn_status start_request(tn_work *k, const tn_exchange *x) {

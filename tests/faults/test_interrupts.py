@@ -28,6 +28,8 @@ CALLS = {
     "cumsum": "x = tn.rand(1, 1).expand(1 << 14, 1 << 14); call = lambda: tn.cumsum(x, 0)",
     "gemm": "x = tn.rand(3500, 3500).to(tn.complex128); call = lambda: x @ x",
     "cat": "x = tn.rand(1 << 26); call = lambda: tn.cat([x] * 8)",
+    "tolist": "x = tn.rand(1 << 14, 1 << 13); call = lambda: x.tolist()",
+    "lists": "x = [[0.5, 1] * (1 << 12)] * (1 << 15); call = lambda: tn.tensor(x)",
     "cdist": "x = tn.rand(6000, 64); call = lambda: tn.cdist(x, x, p=1.5)",
 }
 BOUND = 3.0 * len(os.sched_getaffinity(0))  # seconds of all threads: others may use the machine

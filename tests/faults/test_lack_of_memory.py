@@ -12,6 +12,7 @@ from pathlib import Path
 
 import heap
 import pytest
+import tenon as tn
 
 PLUGINS = Path(__file__).resolve().parents[1] / "plugins"
 sys.path.insert(0, str(PLUGINS))
@@ -94,3 +95,14 @@ def test_a_use_that_fails_is_a_lack_of_memory(surroundings: dict[str, str]) -> N
     )
     assert "device 'cpu' could not be used now" in done.stdout and "out of memory" in done.stdout
     assert done.stdout.endswith("3.0\n"), done.stdout + done.stderr
+
+
+def test_lists_that_hold_each_other() -> None:
+    """80 lists that stand for 2**40 numbers, and some that stand for a million."""
+    x: list[object] = [1.0]
+    for depth in range(40):
+        x = [x, x]
+        if depth == 19:
+            assert tn.tensor(x).shape == (2,) * 20 + (1,)
+    with pytest.raises(MemoryError):
+        tn.tensor(x)

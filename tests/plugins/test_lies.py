@@ -150,6 +150,11 @@ LIES = {
         "its own", f'{PYTHON % "1 / 0"} return call->host->fail(TN_E_VALUE, -1, "its own");',
         before="#include <dlfcn.h>\n",
     ),
+    "polls for ever": kernel_lie(
+        "stopped by a thread", "for (;;) { tn_status st = call->host->poll(); if (st) return st; }",
+        call="import os, threading\nthreading.Timer(0.2, os.kill, (os.getpid(), 2)).start()\n"
+        f"try: {CALL}\nexcept KeyboardInterrupt: raise RuntimeError('stopped by a thread')",
+    ),
     "polls on another thread": kernel_lie(
         "", "pthread_t other; pthread_create(&other, NULL, polls, (void *)call);"
         "pthread_join(other, NULL); return TN_OK;", before=POLLS,

@@ -128,9 +128,40 @@ def parts_that_differ():
                                          None, [1 + RANK] + [1] * (SIZE - 1))  # fmt: skip
 
 
+def sizes() -> None:
+    """Messages of another size than is expected; the group goes on, and so does the order."""
+    for many, few in ((6, 2), (2, 6), (0, 3), (3, 0), (10**6, 3), (3, 10**6)):
+        if RANK == 0:
+            for tag in (0, 7):
+                dist.send(torch.ones(many), 1, tag=tag)
+                dist.send(torch.full((4,), 5.0), 1, tag=tag)
+        if RANK == 1:
+            for tag in (0, 7):
+                text = said(lambda few=few, tag=tag: dist.recv(torch.zeros(few), 0, tag=tag))
+                needs(text, f"recv({few} x float32) from rank 0", "the message has", "are expected")
+                got = torch.zeros(4)
+                dist.recv(got, 0, tag=tag)
+                assert got.tolist() == [5.0] * 4
+    value = torch.ones(1)
+    dist.all_reduce(value)
+    assert value.item() == SIZE
+
+
+def order() -> None:
+    """Messages that wait under one tag come in the order in which they were sent."""
+    if RANK == 0:
+        for work in [dist.isend(torch.full((1 + i * 100,), float(i)), 1) for i in range(50)]:
+            work.wait()
+    if RANK == 1:
+        into = [torch.zeros(1 + i * 100) for i in range(50)]
+        for work in [dist.irecv(t, 0) for t in into]:
+            work.wait()
+        assert all((t == i).all() for i, t in enumerate(into))
+
+
 globals()[fault]()
 print("ok", flush=True)
-if fault in ("differ", "pipe", "refuse"):
+if fault in ("differ", "order", "pipe", "refuse", "sizes"):
     dist.destroy_process_group()
 else:
     os._exit(0)  # the group is lost

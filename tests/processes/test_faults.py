@@ -22,6 +22,13 @@ def test_arguments_that_do_not_fit() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("engine", ["gloo", "openmpi", "mpich"])
+@pytest.mark.parametrize("what", ["sizes", "order"])
+def test_messages_of_another_size(engine: str, what: str) -> None:
+    assert run(engine, 2, "faults.py", what).count("ok") == 2
+
+
+@pytest.mark.slow
 def test_a_socket_that_has_gone_is_no_signal() -> None:
     assert run("gloo", 2, "faults.py", "pipe").count("ok") == 2
 

@@ -367,3 +367,18 @@ def test_draws_of_batches() -> None:
     # Next to no concentration: all angles alike, whose mean direction is 0 within 4 / sqrt(2 n).
     angles = D.VonMises(t(0.0), t(1e-6)).sample((4000,))
     assert angles.cos().mean().abs() < 0.045 and angles.sin().mean().abs() < 0.045
+
+
+@pytest.mark.parametrize("concentration", [1e9, 1e30, float("inf"), float("nan")])
+def test_a_circle_that_is_concentrated_ends(concentration: float) -> None:
+    """The rejection of PyTorch's sampler accepts nothing where float64 has no digits left."""
+    d = tenon.distributions.VonMises(
+        tenon.zeros(2000, dtype=tenon.float64), tenon.tensor(concentration), validate_args=False
+    )
+    x = d.sample().numpy()
+    if math.isnan(concentration):
+        assert np.isnan(x).all()
+    elif concentration == 1e9:  # scipy.stats.vonmises(1e9).std() is 1 / sqrt(1e9)
+        assert 0.9 < x.std() * math.sqrt(concentration) < 1.1
+    else:
+        assert np.abs(x).max() < 1e-12

@@ -147,6 +147,7 @@ static bool scan_numbers(PyObject *o, int32_t dim, scan *s) {
     }
     Py_ssize_t n = length(o);
     if (n != s->shape[dim]) return bad_length(s->shape[dim], dim, n);
+    if (PyErr_CheckSignals() < 0) return false;
     PyTypeObject *seen = NULL;
     for (Py_ssize_t i = 0; i < n && i < length(o); i++) {
         PyObject *e = item(o, i);
@@ -224,6 +225,7 @@ static bool store_all(PyObject *o, sink *k) {
     tn_scalar s;
     if (is_sequence(o)) {
         Py_ssize_t n = length(o);
+        if (PyErr_CheckSignals() < 0) return false;
         for (Py_ssize_t i = 0; i < n && i < length(o); i++) {
             PyObject *e = Py_NewRef(item(o, i));
             bool ok = store_all(e, k);
@@ -250,11 +252,24 @@ static bool store_all(PyObject *o, sink *k) {
     return true;
 }
 
+/* Lists that hold each other may stand for more numbers than memory holds; looking at all of them to find
+ * their dtype would never end. */
+static bool has_room(const scan *s) {
+    tn_device cpu = {0, 0};
+    tn_tensor *bytes = NULL;
+    double n = 1;
+    for (int32_t d = 0; d < s->ndim; d++) n *= (double)s->shape[d];
+    if (n < 0x1p30) return true;
+    bool ok = tnp_check(tn_tensor_new(TN_U8, cpu, s->ndim, s->shape, &bytes)) >= 0;
+    tn_tensor_unref(&bytes);
+    return ok;
+}
+
 static tn_tensor *from_sequence(PyObject *data, int32_t dtype) {
     scan s = {.dtype = -1, .want = dtype};
     tn_device cpu = {0, 0};
     tn_tensor *t = NULL;
-    if (!scan_shape(data, &s) || !scan_numbers(data, 0, &s)) return NULL;
+    if (!scan_shape(data, &s) || !has_room(&s) || !scan_numbers(data, 0, &s)) return NULL;
     int32_t want = dtype >= 0 ? dtype : s.dtype >= 0 ? s.dtype : tn_dtype_default();
     bool direct = tnp_is_element(want) && want != TN_F16 && want != TN_BF16;
     bool complex_ = tn_dtype_category(want) == TN_CAT_COMPLEX;

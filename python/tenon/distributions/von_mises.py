@@ -74,8 +74,10 @@ class VonMises(Distribution):
         with tenon.no_grad():
             r = self._proposal_r.expand(shape)
             k = self.concentration.double().expand(shape)
-            x = tenon.empty(shape, dtype=tenon.float64, device=self.loc.device)
-            done = tenon.zeros(shape, dtype=tenon.bool, device=self.loc.device)
+            x = tenon.zeros(shape, dtype=tenon.float64, device=self.loc.device)
+            done = ~(k <= 1e8)  # there, as near as digits go, a normal distribution; or no number
+            if done.any():
+                x = tenon.where(done, tenon.randn_like(x) * k.rsqrt(), x)
             while not done.all():
                 u1, u2, u3 = tenon.rand((3, *shape), dtype=x.dtype, device=x.device).unbind()
                 f = (math.pi * u1).cos()
