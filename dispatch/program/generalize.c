@@ -181,10 +181,6 @@ static tn_status compare_values(comparison *c) {
     return TN_OK;
 }
 
-static int64_t size_at(const tn_program *p, const tni_pvalue *v, int32_t d) {
-    return v->shape[d] < 0 && v->symbol ? p->symbol[v->symbol[d]].seen : v->shape[d];
-}
-
 /* The size must be the only difference between the inputs. */
 static tn_status compare_inputs(comparison *c, uint64_t inputs, int32_t dim) {
     for (int32_t i = 0; i < c->p->ninputs; i++) {
@@ -195,7 +191,7 @@ static tn_status compare_inputs(comparison *c, uint64_t inputs, int32_t dim) {
             return tn_fail(TN_E_INDEX, 3, "input '%s' has no dimension %d", v->name, (int)dim);
         for (int32_t d = 0; d < v->ndim && v->ndim == w->ndim; d++) {
             bool freed = named && d == dim;
-            int64_t a = size_at(c->p, v, d), b = size_at(c->other, w, d);
+            int64_t a = tni_p_size_seen(c->p, v, d), b = tni_p_size_seen(c->other, w, d);
             if (freed && c->a < 0) {
                 c->a = a;
                 c->b = b;

@@ -231,6 +231,12 @@ tn_status tn_program_output_at(const tn_program *p, int32_t i, tn_program_slot *
     return slot_at(p, p ? p->output : NULL, tn_program_outputs(p), i, ret_slot);
 }
 
+int64_t tn_program_size_seen(const tn_program *p, int32_t i, int32_t dim) {
+    if (!p || i < 0 || i >= p->ninputs) return -1;
+    const tni_pvalue *v = &p->value[p->input[i]];
+    return dim < 0 || dim >= v->ndim ? -1 : tni_p_size_seen(p, v, dim);
+}
+
 /* The i-th weight, or NULL; *ret_count: how many there are. */
 static tni_pvalue *weight_at(const tn_program *p, int32_t i, int32_t *ret_count) {
     tni_pvalue *found = NULL;

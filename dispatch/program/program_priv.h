@@ -82,6 +82,11 @@ struct tn_program {
     _Atomic(struct tni_pfused *) fused; /* fuse.c; NULL: not looked for yet */
 };
 
+/* A size of an input as it was recorded. */
+static inline int64_t tni_p_size_seen(const tn_program *p, const tni_pvalue *v, int32_t d) {
+    return v->shape[d] < 0 && v->symbol ? p->symbol[v->symbol[d]].seen : v->shape[d];
+}
+
 /* ---- program.c ---------------------------------------------------------------------------------*/
 tn_status tni_p_memory(void); /* TN_E_MEMORY */
 tn_status tni_p_new(tn_program **ret_program);

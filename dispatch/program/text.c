@@ -466,8 +466,9 @@ static void print_json(printer *w) {
     for (int32_t i = 0; i < p->nsymbols; i++) {
         tni_sink_text(&w->s, "%s{\"name\": ", i ? ", " : "");
         put_quoted(&w->s, p->symbol[i].name);
-        tni_sink_text(&w->s, ", \"low\": %lld, \"high\": %lld}", (long long)p->symbol[i].low,
-                      (long long)p->symbol[i].high);
+        tni_sink_text(&w->s, ", \"low\": %lld, \"high\": %lld, \"seen\": %lld}",
+                      (long long)p->symbol[i].low, (long long)p->symbol[i].high,
+                      (long long)p->symbol[i].seen);
     }
     tni_sink_text(&w->s, "],\n");
     put_id_list(w, "inputs", p->input, p->ninputs);

@@ -4,7 +4,8 @@
  *     ./infer net.tng image.f32
  *
  * The second file holds the values of all inputs, one behind the other, row-major, as the machine
- * writes them. A size that is free is taken to be 1. Prints the outputs, one per line. */
+ * writes them. A first size that is free is taken to be 1, another one to be what it was when the
+ * network was exported. Prints the outputs, one per line. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +23,7 @@ static tn_status read_input(const tn_program *p, int32_t i, FILE *file, tn_tenso
     if (st) return st;
     bytes = tn_dtype_size(slot.dtype);
     for (int32_t d = 0; d < slot.ndim; d++) {
-        shape[d] = slot.shape[d] < 0 ? 1 : slot.shape[d];
+        shape[d] = slot.shape[0] < 0 && d == 0 ? 1 : tn_program_size_seen(p, i, d);
         if (__builtin_mul_overflow(bytes, shape[d], &bytes)) return TN_E_MEMORY;
     }
     void *data = malloc((size_t)bytes + 1);

@@ -19,7 +19,8 @@ from tenon import _C, _program
 from tenon._program import BUFFER, COMMON, DEAD, FOLD, FREEZE, PARAMETER, Program
 from tenon._program import script as _script
 from tenon._program.script import NotSupportedError, UnsupportedNodeError
-from tenon._program.traced import Layout, Recording, TracerWarning, free_size, unchanged
+from tenon._program.traced import Layout, Recording, TracerWarning, unchanged
+from tenon._program.widen import Origin
 from tenon.futures import Future
 from tenon.nn import Module
 from tenon.nn.parameter import Parameter
@@ -32,8 +33,6 @@ __all__ = [
     "optimize_for_inference", "save", "script", "script_if_tracing", "script_method", "trace",
     "trace_module", "unused", "wait",
 ]  # fmt: skip
-
-_ANY_SIZE = (1 << 62) - 1
 
 
 class TracingCheckError(RuntimeError):
@@ -72,16 +71,50 @@ class _Runs:
     _inputs: Layout
     _outputs: Layout
     original_name: str
+    _origin: Origin | None
 
     def _adopt(self, program: Program, note: dict[str, Any]) -> None:
         self.__dict__["program"] = program
+        self.__dict__["_origin"] = None
         self.__dict__["_inputs"] = Layout.load(note["inputs"])
         self.__dict__["_outputs"] = Layout.load(note["outputs"])
         self.__dict__["original_name"] = note.get("name", "")
         self.__dict__["_names"] = note.get("arguments", [])
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
-        return self._outputs.build(self.program(*self._tensors(args, kwargs)))
+        tensors = self._tensors(args, kwargs)
+        try:
+            results = self.program(*tensors)
+        except RuntimeError:
+            if not self._widen([t.shape for t in tensors]):
+                raise
+            results = self.program(*tensors)
+        return self._outputs.build(results)
+
+    def _widen(self, shapes: list[Any] | None = None) -> bool:
+        """Records anew with more sizes free: all that tensors of these shapes need, or all that
+        the function takes. False: it takes none more, or is no longer what was traced."""
+        origin = self._origin
+        if origin is None or is_tracing():
+            return False
+        if shapes and [len(s) for s in shapes] != [t.ndim for t in origin.tensors]:
+            return False
+        wanted = origin.fixed(shapes)
+        if not wanted or not origin.made(self.program):
+            return False
+        count = len(origin.free)
+        recording = origin.free_sizes(wanted, origin.record())
+        if len(origin.free) == count:
+            return False
+        program = recording.program
+        program.optimize(DEAD)
+        program.note = self.program.note
+        own = {name: t for name, _, t in self.program.weights if name}
+        for i, (name, _, _) in enumerate(program.weights):
+            if name in own:
+                program.set_weight(i, own[name])
+        self.__dict__["program"] = program
+        return not shapes or not origin.fixed(shapes)
 
     def _tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """The tensors of a call's arguments, which are like those of the recording."""
@@ -219,28 +252,13 @@ def _check(
             )
 
 
-def _free_batch(recording: Recording, fn: Any, example: tuple[Any, ...]) -> None:
+def _free_batch(origin: Origin, recording: Recording) -> Recording:
     """Makes the first size of the inputs free where they share it and the function allows it."""
-    _, tensors = Layout.of((example, {}), "inputs of a trace")
-    sizes = {t.shape[0] for t in tensors if t.ndim}
-    chosen = [(i, 0) for i, t in enumerate(tensors) if t.ndim]
+    sizes = {t.shape[0] for t in origin.tensors if t.ndim}
+    places = tuple((i, 0) for i, t in enumerate(origin.tensors) if t.ndim)
     if len(sizes) != 1 or 0 in sizes:
-        return
-    kept = recording.program
-    plain = kept.to_bytes
-    try:
-        before = plain()
-    except NotImplementedError:
-        return
-    try:
-        free_size(recording, fn, tensors, chosen, "batch", 1, _ANY_SIZE)
-    except MemoryError:
-        raise
-    except Exception:
-        # The function does not take other sizes: those that were traced stay. A failed check
-        # leaves a program with a free size behind.
-        if kept.to_bytes() != before:
-            recording.program = Recording(fn, *recording.layout.build(tensors)).program
+        return recording
+    return origin.free_sizes([places], recording)
 
 
 def trace(
@@ -260,7 +278,8 @@ def trace(
     """Calls `func` with the example inputs, and returns what runs the operators that it called.
 
     Python is left out from then on: its conditions and loops are what they were. The first size of
-    the inputs may differ where it is the same for all of them and the function takes another.
+    the inputs may differ where it is the same for all of them and the function takes another. A
+    call with other sizes, and `save`, record anew with the sizes free that the function takes.
     """
     if isinstance(func, _Runs) and not isinstance(func, (_Script, _ScriptedModule)):
         return func
@@ -268,7 +287,7 @@ def trace(
         raise RuntimeError("trace() needs example_inputs")
     args = () if example_inputs is None else _as_tuple(example_inputs)
     kwargs = example_kwarg_inputs or {}
-    recording = Recording(func, args, kwargs)
+    recording, origin = Recording(func, args, kwargs), None
     count, where = recording.program.reads
     if count:
         warnings.warn(
@@ -279,14 +298,16 @@ def trace(
             stacklevel=2,
         )
     elif check_trace and not kwargs:
-        with unchanged(func if isinstance(func, Module) else None):
-            _free_batch(recording, func, args)
+        origin = Origin(func, recording.layout, Layout.of((args, {}), "inputs of a trace")[1])
+        recording = _free_batch(origin, recording)
     if check_trace and not kwargs:
         _check(recording, func, args, check_tolerance)
         for more in check_inputs or ():
             _check(recording, func, _as_tuple(more), check_tolerance)
     recording.program.optimize(DEAD)
-    return _wrap(func, recording)
+    made = _wrap(func, recording)
+    made.__dict__["_origin"] = origin
+    return made
 
 
 def _argument_names(func: Any) -> list[str]:
@@ -355,6 +376,7 @@ def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
     if not isinstance(m, _Runs):
         what = getattr(m, "__name__", type(m).__name__)
         raise RuntimeError(f"jit.save: {what} was not traced: use jit.trace")
+    m._widen()
     note = json.loads(m.program.note)
     texts = {k: v.decode() if isinstance(v, bytes) else v for k, v in (_extra_files or {}).items()}
     m.program.note = json.dumps({**note, "extra": texts}, sort_keys=True)

@@ -188,13 +188,84 @@ def test_hidden_state_is_refused() -> None:
 
 
 def test_wrong_inputs_are_named() -> None:
-    traced = jit.trace(lambda image: image.mean((1, 2)), (tn.randn(2, 4, 4),))
-    with pytest.raises(RuntimeError, match=r"'image'.*\[batch.*4, 4\], not \[2, 5, 4\]"):
-        traced(tn.randn(2, 5, 4))
+    traced = jit.trace(lambda image: image @ tn.ones(4, 4), (tn.randn(2, 4, 4),))
+    with pytest.raises(RuntimeError, match=r"'image'.*\[batch.*4, 4\], not \[2, 4, 5\]"):
+        traced(tn.randn(2, 4, 5))
     with pytest.raises((RuntimeError, TypeError), match="'image'.*float32, not float64"):
         traced(tn.randn(2, 4, 4, dtype=tn.float64))
     with pytest.raises(RuntimeError, match="recorded for arguments"):
         traced(tn.randn(2, 4, 4), 1)
+
+
+class Pooled(tn.nn.Module):
+    """Takes images of any size; a number among its arguments follows from the height."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.head = tn.nn.Conv2d(3, 4, 3, padding=1), tn.nn.Linear(4, 2)
+        self.double = False
+
+    def forward(self, x: tn.Tensor) -> tn.Tensor:
+        y = self.conv(x)[:, :, : x.shape[2] - 2].relu().mean((2, 3))
+        return self.head(y * 2 if self.double else y)
+
+
+def test_other_sizes_than_the_first() -> None:
+    """A call that brings them records anew; the weights stay those of the traced module."""
+    net = Pooled()
+    traced = jit.trace(net, tn.randn(2, 3, 8, 8))
+    before = dict(traced.named_parameters())
+    for shape in ((2, 3, 10, 6), (5, 3, 4, 7), (1, 3, 8, 8)):
+        x = tn.randn(*shape)
+        assert tn.allclose(traced(x), net(x), atol=1e-6)
+    assert all(p is before[n] for n, p in traced.named_parameters())
+    with tn.no_grad():
+        net.head.bias.add_(1)
+    traced(tn.randn(1, 3, 12, 4)).sum().backward()
+    assert tn.allclose(traced(x), net(x), atol=1e-6)
+    assert traced.head.bias.grad.tolist() == [1, 1]
+    with pytest.raises(RuntimeError, match="'x'.*, 3, .* not"):
+        traced(tn.randn(1, 4, 8, 8))
+
+
+def test_a_file_has_all_sizes_free_that_the_function_takes(tmp_path: Path) -> None:
+    net = Pooled()
+    jit.trace(net, tn.randn(2, 3, 8, 8)).save(tmp_path / "net.tng")
+    loaded = jit.load(tmp_path / "net.tng")
+    for shape in ((2, 3, 8, 8), (4, 3, 6, 12)):
+        x = tn.randn(*shape)
+        assert tn.allclose(loaded(x), net(x), atol=1e-6)
+    shapes = [v["shape"] for v in loaded.program.data["values"] if v["role"] == "input"]
+    assert shapes == [["batch", 3, "x_2", "x_3"]]
+    assert [s["seen"] for s in loaded.program.data["symbols"]] == [2, 8, 8]
+
+
+def test_sizes_stay_where_the_function_is_another_by_now() -> None:
+    net = Pooled()
+    traced = jit.trace(net, tn.randn(2, 3, 8, 8))
+    net.double = True
+    with pytest.raises(RuntimeError, match="'x'"):
+        traced(tn.randn(2, 3, 10, 8))
+    net.double = False
+    assert traced(tn.randn(2, 3, 10, 8)).shape == (2, 2)
+
+
+def test_sizes_that_inputs_share() -> None:
+    """In two inputs a size is one, alone it cannot differ; and a function may take none."""
+    traced = jit.trace(lambda a, b: (a * b).sum(1) + a[:, 0], (tn.ones(2, 3), tn.ones(2, 3)))
+    assert traced(tn.ones(2, 5), tn.ones(2, 5)).tolist() == [6, 6]
+    calls = []
+
+    def fixed(x: tn.Tensor) -> tn.Tensor:
+        calls.append(x.shape)
+        return x.view(-1, 4, 6)
+
+    traced = jit.trace(fixed, tn.ones(2, 4, 6))
+    for _ in range(2):
+        count = len(calls)
+        with pytest.raises(RuntimeError, match="'x'"):
+            traced(tn.ones(2, 3, 8))
+    assert len(calls) == count  # what was refused once is not tried again
 
 
 def test_sizes_that_follow_from_values() -> None:
@@ -368,6 +439,16 @@ def test_c_runs_an_exported_network(programs: Path, tmp_path: Path) -> None:
     assert out.returncode == 0, out.stderr
     got = np.array(out.stdout.split(), dtype=np.float64)
     np.testing.assert_allclose(got, model(image).detach().numpy()[0], rtol=1e-6)
+    model, image = (
+        Pooled(),
+        tn.randn(1, 3, 6, 9),
+    )  # its sizes are free, and those it was traced with
+    jit.trace(model, image).save(tmp_path / "net.tng")
+    image.numpy().tofile(tmp_path / "image.f32")
+    out = subprocess.run(line, cwd=tmp_path, env={}, capture_output=True, text=True, timeout=60)
+    got = np.array(out.stdout.split(), dtype=np.float64)
+    np.testing.assert_allclose(got, model(image).detach().numpy()[0], rtol=1e-5)
+    assert "float32 [1, 2]" in tenon("graph", "run", str(tmp_path / "net.tng")).stdout
     (tmp_path / "net.tng").write_bytes((tmp_path / "net.tng").read_bytes()[:-70])
     out = subprocess.run(line, cwd=tmp_path, env={}, capture_output=True, text=True, timeout=60)
     assert out.returncode == 1 and "cut off" in out.stderr

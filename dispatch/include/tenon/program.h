@@ -55,6 +55,8 @@ TN_API int32_t tn_program_outputs(const tn_program *p);
 TN_API int32_t tn_program_nodes(const tn_program *p);
 TN_API tn_status tn_program_input_at(const tn_program *p, int32_t i, tn_program_slot *ret_slot);
 TN_API tn_status tn_program_output_at(const tn_program *p, int32_t i, tn_program_slot *ret_slot);
+/* The size of input i's dimension dim when the program was recorded, free or not; -1: there is none. */
+TN_API int64_t tn_program_size_seen(const tn_program *p, int32_t i, int32_t dim);
 
 /* Tensors that belong to the program, 0 .. until TN_E_INDEX; ret_tensor, a new reference, may be NULL. */
 #define TN_PROGRAM_CONSTANT 0 /* nobody changes it: may be computed with in advance */

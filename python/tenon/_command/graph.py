@@ -14,8 +14,11 @@ def _load(path: str) -> Any:
     return _program.load(path)
 
 
-def _inputs(program: Any, given: list[str], size: int) -> list[Any]:
-    """From .npy files, else drawn: numbers from a normal distribution, integers 0 and 1."""
+def _inputs(program: Any, given: list[str], size: int | None) -> list[Any]:
+    """From .npy files, else drawn: numbers from a normal distribution, integers 0 and 1.
+
+    A free size is `size`, or 1 where it is the first, else what it was in the recording.
+    """
     import tenon
     from tenon.io import npy
 
@@ -24,9 +27,12 @@ def _inputs(program: Any, given: list[str], size: int) -> list[Any]:
         raise ValueError(f"the program has {len(slots)} inputs, and {len(given)} files are given")
     if given:
         return [npy.load(name) for name in given]
-    drawn = []
-    for _, dtype, shape, device in slots:
-        sizes = [size if s < 0 else s for s in shape]
+    data, drawn = program.data, []
+    seen = {s["name"]: s["seen"] for s in data["symbols"]}
+    for (_, dtype, shape, device), value in zip(slots, data["inputs"], strict=True):
+        was = [seen.get(s, s) for s in data["values"][value]["shape"]]
+        free = [1 if size is None and not d else size or was[d] for d in range(len(was))]
+        sizes = [free[d] if s < 0 else s for d, s in enumerate(shape)]
         if dtype.is_floating_point or dtype.is_complex:
             drawn.append(tenon.randn(*sizes, dtype=dtype, device=device))
         else:
@@ -101,7 +107,9 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         verb = verbs.add_parser(name, help=text)
         verb.add_argument("file", metavar="FILE")
         verb.add_argument("inputs", nargs="*", metavar="INPUT.npy", help="default: drawn at random")
-        verb.add_argument("--size", type=int, default=1, help="of free sizes (default: 1)")
+        verb.add_argument(
+            "--size", type=int, help="of free sizes (default: the first 1, others as recorded)"
+        )
         verb.add_argument("--seed", type=int, default=0)
         if name == "time":
             verb.add_argument("--count", type=int, default=100, help="runs (default: 100)")

@@ -1,0 +1,83 @@
+"""Sizes of a traced program that become free: the first at once, others when a call or a file needs
+them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tenon
+from tenon._program import DEAD, Program
+from tenon._program.traced import Layout, Recording, free_size, unchanged
+
+ANY_SIZE = (1 << 62) - 1
+
+# A size in several inputs: (input, dimension) each, the same dimension in all.
+Places = tuple[tuple[int, int], ...]
+
+
+class Origin:
+    """What a program was traced from, to record it again with other sizes."""
+
+    def __init__(self, fn: Callable[..., Any], layout: Layout, tensors: Sequence[Any]) -> None:
+        self.fn, self.layout = fn, layout
+        # Copies, so that what the caller goes on with is held by nobody else.
+        self.tensors = [t.detach().clone().requires_grad_(t.requires_grad) for t in tensors]
+        self.free: list[Places] = []
+        self.refused: set[Places] = set()
+        self.module = fn if isinstance(fn, tenon.nn.Module) else getattr(fn, "__self__", None)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> None:
+        """A copy's weights are its own, and a recording would have those of the original."""
+
+    def record(self) -> Recording:
+        """The call once more, with the sizes free that are free."""
+        args, kwargs = self.layout.build(self.tensors)
+        with unchanged(self.module):
+            recording = Recording(self.fn, args, kwargs)
+        for places in self.free:
+            self._free_in(recording, places)
+        return recording
+
+    def made(self, program: Program) -> bool:
+        """Whether the function is still what `program` was recorded from."""
+        again = self.record().program
+        again.optimize(DEAD)
+        constants = [[t for name, _, t in p.weights if not name] for p in (program, again)]
+        return str(program) == str(again) and all(
+            a.shape == b.shape and a.dtype == b.dtype and tenon.equal(a, b)
+            for a, b in zip(*constants, strict=True)
+        )
+
+    def free_sizes(self, wanted: Sequence[Places], recording: Recording) -> Recording:
+        """Frees those that can be free; `self.free` names them. A failed attempt leaves a recording
+        as it was, or costs another."""
+        for places in wanted:
+            before = str(recording.program)
+            try:
+                self._free_in(recording, places)
+            except MemoryError:
+                raise
+            except Exception:  # noqa: BLE001 - whatever the function raises at another size
+                self.refused.add(places)
+                if str(recording.program) != before:
+                    recording = self.record()
+            else:
+                self.free.append(places)
+        return recording
+
+    def fixed(self, shapes: Sequence[Sequence[Any]] | None = None) -> list[Places]:
+        """Sizes that are not free: those in which `shapes` are others, or all from 2 on."""
+        found: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
+        free = {place for places in self.free for place in places}
+        for i, t in enumerate(self.tensors):
+            for d, size in enumerate(t.shape):
+                other = shapes[i][d] if shapes else 0
+                if (i, d) not in free and size != other and (shapes or size > 1):
+                    found.setdefault((d, size, other), []).append((i, d))
+        return [p for p in map(tuple, found.values()) if p not in self.refused]
+
+    def _free_in(self, recording: Recording, places: Places) -> None:
+        i, d = places[0]
+        name = "batch" if d == 0 else f"{recording.names[i]}_{d}"
+        free_size(recording, self.fn, self.tensors, places, name, 1, ANY_SIZE)
