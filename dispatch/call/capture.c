@@ -195,13 +195,17 @@ static tn_status transfer(tn_storage *s, void *bytes, bool back) {
     const tn_device_desc *d = &tni_device_at(s->device.slot)->desc;
     void *stream = tni_stream_of(s->device);
     if (is_host(s->device)) {
-        if (s->device.slot != 0) TN_TRY(tni_caught(d->sync(d->ctx, s->device.index)));
+        if (s->device.slot != 0)
+            TN_TRY(
+                tni_error_of_plugin(tni_caught(d->sync(d->ctx, s->device.index)), "sync", d->name));
         memcpy(back ? s->data : bytes, back ? bytes : s->data, s->bytes);
         return TN_OK;
     }
-    if (back)
-        return tni_caught(d->copy_in(d->ctx, s->device.index, s->data, 0, bytes, s->bytes, stream));
-    return tni_caught(d->copy_out(d->ctx, s->device.index, bytes, s->data, 0, s->bytes, stream));
+    tn_status st =
+        back
+            ? tni_caught(d->copy_in(d->ctx, s->device.index, s->data, 0, bytes, s->bytes, stream))
+            : tni_caught(d->copy_out(d->ctx, s->device.index, bytes, s->data, 0, s->bytes, stream));
+    return tni_error_of_plugin(st, back ? "copy_in" : "copy_out", d->name);
 }
 
 static tn_status save(tn_storage *s) {

@@ -79,7 +79,9 @@ static tn_status raise_kept(tni_launches *l) {
 
 tn_status tni_looked(tn_device device, tn_status st) {
     const tni_device *dev = tni_device_at(device.slot);
-    if (!dev->launches || (st != TN_OK && st != TN_ASYNC)) return st;
+    if (st != TN_OK && st != TN_ASYNC)
+        return tni_error_of_plugin(st, "a copy or a wait", dev->name);
+    if (!dev->launches) return st;
     tni_launches *l = &dev->launches[device.index];
     tni_keep_async(dev, device.index, st);
     return atomic_load(&l->failed) ? raise_kept(l) : TN_OK;

@@ -29,6 +29,11 @@ static const tn_stream_iface *iface_of(int32_t slot) { return tni_device_at(slot
 
 static void *ctx_of(tn_device d) { return tni_device_at(d.slot)->desc.ctx; }
 
+static tn_status said(tn_device d, tn_status st) {
+    if (st == TN_ASYNC) return st; /* has its text from whoever waits */
+    return tni_error_of_plugin(st, "a stream or an event", tn_device_name(d.slot));
+}
+
 static bool same(tn_device a, tn_device b) { return a.slot == b.slot && a.index == b.index; }
 
 /* ---- Streams -----------------------------------------------------------------------------------*/
@@ -40,7 +45,8 @@ tn_status tn_stream_new(tn_device device, int32_t priority, tn_stream **ret_stre
     tn_stream *s = calloc(1, sizeof *s);
     if (!s) return tn_fail(TN_E_MEMORY, -1, "out of memory");
     tn_status st =
-        f ? tni_caught(f->create(ctx_of(device), device.index, priority, &s->handle)) : TN_OK;
+        f ? said(device, tni_caught(f->create(ctx_of(device), device.index, priority, &s->handle)))
+          : TN_OK;
     if (st != TN_OK) {
         free(s);
         return st;
@@ -113,7 +119,8 @@ tn_status tn_stream_wait(const tn_stream *s, const tn_event *e) {
     if (!s || !e) return tn_fail(TN_E_TYPE, s ? 1 : 0, "stream and event must not be NULL");
     const tn_stream_iface *f = iface_of(s->device.slot);
     if (f && e->handle && s->device.slot == e->device.slot)
-        return tni_caught(f->wait_event(ctx_of(s->device), s->device.index, s->handle, e->handle));
+        return said(s->device, tni_caught(f->wait_event(ctx_of(s->device), s->device.index,
+                                                        s->handle, e->handle)));
     return tn_event_sync(e);
 }
 
@@ -191,7 +198,9 @@ tn_status tn_event_new(tn_device device, int timing, tn_event **ret_event) {
     if (!e) return tn_fail(TN_E_MEMORY, -1, "out of memory");
     uint32_t flags = timing ? TN_EVENT_TIMING : 0;
     tn_status st =
-        f ? tni_caught(f->event_create(ctx_of(device), device.index, flags, &e->handle)) : TN_OK;
+        f ? said(device,
+                 tni_caught(f->event_create(ctx_of(device), device.index, flags, &e->handle)))
+          : TN_OK;
     if (st != TN_OK) {
         free(e);
         return st;
@@ -219,7 +228,8 @@ tn_status tn_event_record(tn_event *e, const tn_stream *s) {
     const tn_stream_iface *f = iface_of(e->device.slot);
     if (!f) return tni_device_ready(e->device.slot);
     void *queue = s ? s->handle : tni_stream_of(e->device);
-    return tni_caught(f->event_record(ctx_of(e->device), e->device.index, e->handle, queue));
+    return said(e->device,
+                tni_caught(f->event_record(ctx_of(e->device), e->device.index, e->handle, queue)));
 }
 
 tn_status tn_event_sync(const tn_event *e) {
@@ -250,6 +260,7 @@ tn_status tn_event_elapsed(const tn_event *start, const tn_event *end, double *r
     if (!f || !same(start->device, end->device))
         return tn_fail(TN_E_UNSUPPORTED, -1, "device '%s' does not measure time between events",
                        tn_device_name(start->device.slot));
-    return tni_caught(f->event_elapsed(ctx_of(start->device), start->device.index, start->handle,
-                                       end->handle, ret_ms));
+    return said(start->device,
+                tni_caught(f->event_elapsed(ctx_of(start->device), start->device.index,
+                                            start->handle, end->handle, ret_ms)));
 }

@@ -142,6 +142,7 @@ static tn_status check_device_name(const char *name) {
 }
 
 static tn_status check_desc(const tn_device_desc *d) {
+    const uint32_t host = TN_DEV_HOST | TN_DEV_ADDRESSABLE;
     TN_TRY(check_device_name(d->name));
     if (!d->alloc || !d->free || !d->copy_in || !d->copy_out || !d->copy_within || !d->sync)
         return tn_fail(TN_E_PLUGIN, -1, "device '%s' lacks one of the six required functions",
@@ -149,6 +150,10 @@ static tn_status check_desc(const tn_device_desc *d) {
     if (d->count < 0 || d->count > 255)
         return tn_fail(TN_E_PLUGIN, -1, "device '%s' says it has %d devices", d->name,
                        (int)d->count);
+    if (d->dl_device == 1 && (d->flags & host) != host) /* others would read its handles */
+        return tn_fail(
+            TN_E_PLUGIN, -1,
+            "device '%s' says to DLPack that it is the CPU, which cannot read its memory", d->name);
     return TN_OK;
 }
 

@@ -13,8 +13,9 @@ static const tn_device_desc *desc_of(const tn_storage *s) {
 static tn_status copy_in(const tni_move *m) {
     const tn_device_desc *d = desc_of(m->dst);
     const char *src = (const char *)m->src->data + m->src_at;
-    return tni_caught(d->copy_in(d->ctx, m->dst->device.index, m->dst->data, m->dst_at, src,
-                                 m->bytes, tni_stream_of(m->dst->device)));
+    tn_status st = tni_caught(d->copy_in(d->ctx, m->dst->device.index, m->dst->data, m->dst_at, src,
+                                         m->bytes, tni_stream_of(m->dst->device)));
+    return tni_error_of_plugin(st, "copy_in", d->name);
 }
 
 static tn_status copy_out(const tni_move *m) {
@@ -32,9 +33,10 @@ static tn_status between_peers(const tni_move *m) {
     const tni_device *dev = tni_device_at(to.slot);
     const tn_peer_iface *peer = to.slot == from.slot ? dev->ifaces.peer : NULL;
     if (!peer) return TN_DECLINE;
-    return tni_caught(peer->copy(dev->desc.ctx, to.index, m->dst->data, m->dst_at,
-                                 tni_stream_of(to), from.index, m->src->data, m->src_at,
-                                 tni_stream_of(from), m->bytes));
+    tn_status st =
+        tni_caught(peer->copy(dev->desc.ctx, to.index, m->dst->data, m->dst_at, tni_stream_of(to),
+                              from.index, m->src->data, m->src_at, tni_stream_of(from), m->bytes));
+    return tni_device_said(dev, st, "a copy between peers");
 }
 
 static tn_status through_host(const tni_move *m) {

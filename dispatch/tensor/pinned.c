@@ -108,6 +108,9 @@ static tn_status allocate(tni_pinned *p) {
     const tni_device *dev = p->device;
     if (dev) {
         tn_status st = tni_caught(dev->ifaces.pinned->alloc(dev->desc.ctx, p->bytes, &p->data));
+        if (st == TN_OK && !p->data)
+            st = tn_fail(TN_E_PLUGIN, -1, "device '%s': its pinned memory is TN_OK and NULL",
+                         dev->name);
         return tni_error_of_plugin(st, "pin_memory", dev->name);
     }
     p->data = aligned_alloc(PAGE, (p->bytes + PAGE - 1) / PAGE * PAGE);

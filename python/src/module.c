@@ -188,7 +188,7 @@ static PyObject *describe(PyObject *unused, PyObject *device) {
     (void)unused;
     if (!tnp_device_from(device, &d)) return NULL;
     const char *text = tn_device_describe(d);
-    return PyUnicode_FromString(text ? text : "");
+    return PyUnicode_DecodeUTF8(text ? text : "", text ? (Py_ssize_t)strlen(text) : 0, "replace");
 }
 
 static PyObject *synchronize(PyObject *unused, PyObject *device) {
