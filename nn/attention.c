@@ -216,7 +216,7 @@ tn_status tni_composite_scaled_dot_product_attention(const void *args, tn_tensor
                        tn_dtype_name(tn_view_dtype(v)));
     }
     if (a->is_causal && a->attn_mask) {
-        return tn_fail(TN_E_VALUE, 5,
+        return tn_fail(TN_E_STATE, 5,
                        "scaled_dot_product_attention: Explicit attn_mask should not be "
                        "set when is_causal=True");
     }

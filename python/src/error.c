@@ -32,7 +32,7 @@ bool tnp_error_init(PyObject *module) {
     for (int i = 0; i < TNP_COUNT(classes); i++) {
         const char *name = class_name(i);
         if (i == TN_E_LINALG)
-            classes[i] = PyErr_NewException("tenon.linalg.LinAlgError", PyExc_RuntimeError, NULL);
+            classes[i] = PyErr_NewException("tenon._C._LinAlgError", PyExc_RuntimeError, NULL);
         else if (i == TN_E_MEMORY)
             classes[i] = new_memory_error();
         else
@@ -42,6 +42,7 @@ bool tnp_error_init(PyObject *module) {
     Py_DECREF(builtins);
     PyObject *linalg = classes[TN_E_LINALG], *memory = classes[TN_E_MEMORY];
     return linalg && PyModule_AddObjectRef(module, "LinAlgError", linalg) == 0 &&
+           PyModule_AddObjectRef(module, "_LinAlgError", linalg) == 0 &&
            PyModule_AddObjectRef(module, "OutOfMemoryError", memory) == 0;
 }
 

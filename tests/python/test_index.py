@@ -253,3 +253,25 @@ def test_reversed():
     assert list(reversed(tenon.arange(3))) == [2, 1, 0]
     assert reversed(tenon.tensor([[1, 2], [3, 4]])).tolist() == [[3, 4], [1, 2]]
     assert reversed(tenon.tensor(5)).item() == 5
+
+
+@pytest.mark.parametrize(
+    ("index", "words"),
+    [
+        ((2,), "index 2 is out of bounds for dimension 0 with size 2"),
+        ((0, 3), "index 3 is out of bounds for dimension 1 with size 3"),
+        ((0, 0, -5), "index -5 is out of bounds for dimension 2 with size 4"),
+        ((slice(None), 0, 9), "index 9 is out of bounds for dimension 2 with size 4"),
+        (
+            (tenon.tensor(0), tenon.tensor(5)),
+            "index 5 is out of bounds for dimension 1 with size 3",
+        ),
+    ],
+    ids=str,
+)
+def test_an_error_names_the_place_in_the_index(index: object, words: str) -> None:
+    x = tenon.zeros(2, 3, 4)
+    with pytest.raises(IndexError, match=words):
+        x[index]
+    with pytest.raises(IndexError, match=words):
+        x[index] = 1

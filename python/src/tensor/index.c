@@ -62,13 +62,14 @@ static tn_tensor *end(step_args *a, int op, int64_t work) {
     return TNP_LIKELY(st == TN_OK) ? ret[0] : tnp_raise(st);
 }
 
-static tn_tensor *step_select(tn_tensor *t, int64_t dim, int64_t i) {
+/* `place`: of the number in the index, which is what an error names. */
+static tn_tensor *step_select(tn_tensor *t, int64_t dim, int64_t i, int64_t place) {
     step_args a;
     int64_t n = tn_tensor_shape(t)[dim];
     if (TNP_UNLIKELY(i < -n || i >= n)) {
         PyErr_Format(PyExc_IndexError,
                      "index %lld is out of bounds for dimension %lld with size %lld", (long long)i,
-                     (long long)dim, (long long)n);
+                     (long long)place, (long long)n);
         return NULL;
     }
     begin(&a, SELECT, t);
@@ -128,6 +129,7 @@ typedef struct plan {
     int32_t nadv;                /* entries up to the last index tensor */
     int64_t covered;             /* dimensions that they stand for: a mask for all of its own */
     int64_t dim;                 /* the dimension that the next part applies to */
+    int64_t place;               /* of that part in the index */
     bool writing;
 } plan;
 
@@ -142,6 +144,10 @@ static bool replace(plan *p, tn_tensor *next) {
     tn_tensor_unref(&p->t);
     p->t = next;
     return true;
+}
+
+static bool select_at(plan *p, int64_t i) {
+    return replace(p, step_select(p->t, p->dim, i, p->place));
 }
 
 /* Takes over index. */
@@ -197,7 +203,7 @@ static bool put_tensor(plan *p, tn_tensor *index) {
         tn_scalar s;
         int failed = tnp_read_item(index, &s);
         tn_tensor_unref(&index);
-        return !failed && replace(p, step_select(p->t, p->dim, s.i));
+        return !failed && select_at(p, s.i);
     }
     pad_advanced(p);
     return put_advanced(p, index);
@@ -205,7 +211,7 @@ static bool put_tensor(plan *p, tn_tensor *index) {
 
 static bool put_int(plan *p, int64_t i) {
     if (p->dim >= tn_tensor_ndim(p->t)) return too_many(p->t);
-    return replace(p, step_select(p->t, p->dim, i));
+    return select_at(p, i);
 }
 
 static bool put_part(plan *p, PyObject *part) {
@@ -289,6 +295,7 @@ static bool apply(plan *p, PyObject *const *parts, Py_ssize_t n) {
     }
     int64_t skip = tn_tensor_ndim(p->t) - used;
     for (Py_ssize_t i = 0; i < n; i++) {
+        p->place = i;
         if (parts[i] == Py_Ellipsis)
             p->dim += skip;
         else if (p->nadv + tn_tensor_ndim(p->t) >= TN_MAX_DIMS || !put_part(p, parts[i]))
@@ -333,7 +340,7 @@ static bool plan_init(plan *p, PyObject *self, PyObject *key, bool writing) {
     Py_ssize_t n = 1;
     p->t = tn_tensor_ref(tnp_of(self));
     p->nadv = 0;
-    p->covered = p->dim = 0;
+    p->covered = p->dim = p->place = 0;
     p->writing = writing;
     if (!PyTuple_Check(key)) {
         meant = tuple_meant(key);
@@ -386,7 +393,7 @@ PyObject *tnp_getitem(PyObject *self, PyObject *key) {
         if (Py_TYPE(key) == &PyLong_Type) {
             int64_t i;
             if (tnp_int_from(key, &i) < 0) return NULL;
-            r = step_select(t, 0, i);
+            r = step_select(t, 0, i, 0);
             return r ? tnp_wrap(r) : NULL;
         }
         if (PySlice_Check(key)) {
@@ -421,7 +428,7 @@ static bool write_tensor(tn_tensor *t, tn_tensor *src) {
     step_args a;
     /* Leading sizes of one that the target lacks are dropped, as in x[0] = y[None]. */
     while (src && tn_tensor_ndim(src) > tn_tensor_ndim(t) && tn_tensor_shape(src)[0] == 1) {
-        tn_tensor *inner = step_select(src, 0, 0);
+        tn_tensor *inner = step_select(src, 0, 0, 0);
         tn_tensor_unref(&src);
         src = inner;
     }

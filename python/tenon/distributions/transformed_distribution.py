@@ -40,7 +40,7 @@ class TransformedDistribution(Distribution):
         if len(shape) < whole.domain.event_dim:
             raise ValueError(
                 "base_distribution needs to have shape with size at least "
-                f"{whole.domain.event_dim}, but got {tuple(shape)}."
+                f"{whole.domain.event_dim}, but got {shape}."
             )
         result = tuple(whole.forward_shape(shape))
         wide = tuple(whole.inverse_shape(result))

@@ -465,6 +465,21 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     return image(shuffled, input, "ChannelShuffleBackward0")
 
 
+def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
+    """A convolution along time, which comes first.
+
+    Shapes: input (T, B, C), weight (K, C, out), bias (out,) to (T + 2 pad - K + 1, B, out).
+
+    >>> F.conv_tbc(tn.ones(3, 1, 2), tn.ones(2, 2, 1), tn.zeros(1)).flatten()
+    tensor([4., 4.])
+    """
+    for what, t, dims in (("input", input, 3), ("weight", weight, 3), ("bias", bias, 1)):
+        if t.dim() != dims:
+            raise RuntimeError(f"conv_tbc: {what} must have {dims} dimensions, got {t.dim()}")
+    columns = tenon.conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad)
+    return columns.permute(2, 0, 1)
+
+
 def _checked_batch(shape: Any) -> None:
     values = shape[0]
     for size in shape[2:]:
