@@ -9,8 +9,8 @@ import tenon
 from tenon import Tensor
 from tenon._C import _nn
 from tenon._tape import overridable
+from tenon.nn import _results
 from tenon.nn._reduction import legacy_get_string, warn_sizes
-from tenon.nn._results import known_as
 
 
 def _reduction(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
@@ -174,7 +174,7 @@ def kl_div(
             stacklevel=overridable.users_level(),
         )
     result = _nn.kl_div(input, target, reduction=reduction, log_target=log_target)
-    return known_as(result, "DivBackward0") if reduction == "batchmean" else result
+    return _results.known_as(result, "DivBackward0") if reduction == "batchmean" else result
 
 
 def _spreads_over(var: Tensor, input: Tensor) -> bool:

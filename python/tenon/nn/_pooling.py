@@ -13,7 +13,7 @@ import tenon
 from tenon import Tensor
 from tenon._C import _nn
 from tenon._tape import overridable
-from tenon.nn._results import image, known_as, laid_as
+from tenon.nn import _results
 from tenon.nn._vision import (
     _check_adaptive,
     adaptive_max_pool1d,
@@ -89,11 +89,13 @@ def max_pool3d(
             lambda x: _nn.max_pool2d_with_indices(x, *face),
             lambda x: _nn.max_pool2d_with_indices(x, *flat),
         )
-        return image(values, input, "MaxPool3DWithIndicesBackward0"), laid_as(places, input)
+        return _results.image(values, input, "MaxPool3DWithIndicesBackward0"), _results.laid_as(
+            places, input
+        )
     values = _in_two_steps(
         input, lambda x: _nn.max_pool2d(x, *face), lambda x: _nn.max_pool2d(x, *flat)
     )
-    return image(values, input, "MaxPool3DWithIndicesBackward0")
+    return _results.image(values, input, "MaxPool3DWithIndicesBackward0")
 
 
 def max_pool3d_with_indices(
@@ -145,7 +147,7 @@ def avg_pool3d(
         lambda x: _nn.avg_pool2d(x, (k[0], 1), (s[0], 1), (p[0], 0), *rest),
     )
     result = result if divisor_override is None else result / divisor_override
-    result = known_as(result, "AvgPool3DBackward0")
+    result = _results.known_as(result, "AvgPool3DBackward0")
     return result if out is None else tenon._C._ops._given(result, out=out)
 
 
@@ -164,7 +166,7 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
         lambda x: _nn.adaptive_avg_pool2d(x, size[1:]),
         lambda x: _nn.adaptive_avg_pool2d(x, (size[0], x.size(-1))),
     )
-    return known_as(result, "AdaptiveAvgPool3DBackward0")
+    return _results.known_as(result, "AdaptiveAvgPool3DBackward0")
 
 
 def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Tensor:
@@ -182,7 +184,7 @@ def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = 
         lambda x: adaptive_max_pool2d(x, size[1:], True),
         lambda x: adaptive_max_pool2d(x, (size[0], x.size(-1)), True),
     )
-    values = known_as(values, "AdaptiveMaxPool3DBackward0")
+    values = _results.known_as(values, "AdaptiveMaxPool3DBackward0")
     return (values, places) if return_indices else values
 
 
@@ -381,7 +383,7 @@ def fold(
             top, left = i * dh, j * dw
             bottom, right = top + sh * (down - 1) + 1, left + sw * (across - 1) + 1
             result[:, :, top:bottom:sh, left:right:sw] += windows[:, :, i, j]
-    return known_as(result[:, :, ph : ph + rows, pw : pw + cols], "Col2ImBackward0")
+    return _results.known_as(result[:, :, ph : ph + rows, pw : pw + cols], "Col2ImBackward0")
 
 
 def _fractional(

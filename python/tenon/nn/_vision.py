@@ -8,7 +8,7 @@ import tenon
 from tenon import Tensor
 from tenon._C import _nn
 from tenon._tape import overridable
-from tenon.nn._results import image, known_as, laid_as
+from tenon.nn import _results
 from tenon.nn.modules.utils import _list_with_default, _pair, _single
 
 
@@ -212,11 +212,11 @@ def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = 
     down, across = _taps(input, height, rows), _taps(input, width, cols)
     down, across = down[:, None, :, None], across[None, :, None, :]
     values, place = input[..., down, across].flatten(-2).max(-1)
-    values = image(values, input, "AdaptiveMaxPool2DBackward0")
+    values = _results.image(values, input, "AdaptiveMaxPool2DBackward0")
     if not return_indices:
         return values
     places = (down * width + across).flatten(-2).expand(*values.shape, -1)
-    return values, laid_as(places.gather(-1, place.unsqueeze(-1)).squeeze(-1), input)
+    return values, _results.laid_as(places.gather(-1, place.unsqueeze(-1)).squeeze(-1), input)
 
 
 def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Tensor:
@@ -295,7 +295,7 @@ def interpolate(
     if mode == "area":
         return resized
     kind = _KINDS.get(mode, mode.title()) + f"{spatial}D" + "Aa" * antialias
-    return image(resized, input, f"Upsample{kind}Backward0")
+    return _results.image(resized, input, f"Upsample{kind}Backward0")
 
 
 _KINDS = {"nearest-exact": "NearestExact"}
@@ -488,7 +488,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     n = len(lead)
     moved = split.permute(*range(n), n, n + 3, n + 1, n + 4, n + 2)
     result = moved.reshape(*lead, channels // (r * r), height * r, width * r)
-    return image(result, input, "PixelShuffleBackward0")
+    return _results.image(result, input, "PixelShuffleBackward0")
 
 
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
@@ -508,7 +508,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     n = len(lead)
     moved = split.permute(*range(n), n, n + 2, n + 4, n + 1, n + 3)
     result = moved.reshape(*lead, channels * r * r, height // r, width // r)
-    return image(result, input, "PixelUnshuffleBackward0")
+    return _results.image(result, input, "PixelUnshuffleBackward0")
 
 
 def unfold(
@@ -528,7 +528,7 @@ def unfold(
     picked = windows[..., ::dh, ::dw]  # (N, C, rows, columns, kh, kw)
     n, c, rows, columns = picked.shape[:4]
     result = picked.permute(0, 1, 4, 5, 2, 3).reshape(n, c * kh * kw, rows * columns)
-    result = known_as(result, "Im2ColBackward0")
+    result = _results.known_as(result, "Im2ColBackward0")
     return result if input.dim() == 4 else result[0]
 
 

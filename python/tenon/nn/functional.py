@@ -14,7 +14,7 @@ import tenon
 from tenon import Tensor
 from tenon._C import _nn
 from tenon._tape import overridable
-from tenon.nn._results import image, known_as
+from tenon.nn import _results
 
 # What is plain comes first, so that everything below may replace an operator of the same name.
 globals().update({name: getattr(_nn, name) for name in dir(_nn) if not name.startswith("__")})
@@ -87,7 +87,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
         weight = weight.view([-1 if d == 1 else 1 for d in range(input.dim())])
     elif input.dim() == 0:
         weight = weight.reshape(())
-    return known_as(tenon.where(input > 0, input, weight * input), "PreluKernelBackward0")
+    return _results.known_as(tenon.where(input > 0, input, weight * input), "PreluKernelBackward0")
 
 
 def glu(input: Tensor, dim: int = -1) -> Tensor:
@@ -106,7 +106,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
             f"is size {input.size(dim)}"
         )
     first, second = input.chunk(2, dim)
-    return known_as(first * tenon.sigmoid(second), "GluBackward0")
+    return _results.known_as(first * tenon.sigmoid(second), "GluBackward0")
 
 
 def softshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Tensor:
@@ -326,7 +326,7 @@ def rrelu(
     below = x.detach() <= 0
     slopes = x.new_empty(int(below.sum()), dtype=tenon.float64).uniform_(lower, upper)
     factors = tenon.ones_like(x, requires_grad=False).masked_scatter(below, slopes.to(x.dtype))
-    return _give(input, known_as(x * factors, "RreluWithNoiseBackward0"), inplace)
+    return _give(input, _results.known_as(x * factors, "RreluWithNoiseBackward0"), inplace)
 
 
 # ---- Embedding, normalisation, distances ---------------------------------------------------------
@@ -445,7 +445,7 @@ def embedding_bag(
     if mode == "mean":
         counts = rows.new_zeros(size).index_add_(0, bags, rows.new_ones(len(bags)))
         result = result / counts.clamp(min=1).unsqueeze(1)
-    return known_as(result, "EmbeddingBagBackward0")
+    return _results.known_as(result, "EmbeddingBagBackward0")
 
 
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
@@ -462,7 +462,7 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
         )
     split = input.reshape(input.size(0), groups, channels // groups, *input.shape[2:])
     shuffled = split.transpose(1, 2).reshape(input.shape)
-    return image(shuffled, input, "ChannelShuffleBackward0")
+    return _results.image(shuffled, input, "ChannelShuffleBackward0")
 
 
 def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:

@@ -157,6 +157,8 @@ class NLLLoss(_WeightedLoss):
 class NLLLoss2d(NLLLoss):
     """The older name of NLLLoss for images.
 
+    Shapes: input (N, C, H, W), target (N, H, W); a number, or the target's with reduction "none".
+
     >>> nn.NLLLoss2d()(tn.zeros(2, 4, 1, 1).log_softmax(1), tn.tensor([[[1]], [[3]]]))
     tensor(1.3863)
     """
