@@ -251,3 +251,38 @@ def test_start_methods(method: str) -> None:
     data = tn.arange(40_000.0).reshape(2, 20_000)
     got = list(DataLoader(data, batch_size=1, num_workers=2, multiprocessing_context=method))
     assert all(a.equal(b[None]) for a, b in zip(got, data, strict=True))
+
+
+def test_threads_that_share_an_iterator() -> None:
+    data = iter(DataLoader(tn.arange(200), batch_size=None, num_workers=2))
+    got: list[int] = []
+    threads = [threading.Thread(target=lambda: got.extend(int(x) for x in data)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(got) == list(range(200))
+
+
+def test_a_forked_process_takes_nothing() -> None:
+    data = iter(DataLoader(tn.arange(20), batch_size=None, num_workers=2))
+    got = [int(next(data))]
+    child = os.fork()
+    if child == 0:
+        try:
+            next(data)
+        except RuntimeError as err:
+            os._exit(7 if "process that started them" in str(err) else 1)
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    assert got + [int(x) for x in data] == list(range(20))
+
+
+def test_stop_iteration_in_a_sample_is_an_error() -> None:
+    """It is no end: the batch would be missing without a word."""
+
+    def stop() -> None:
+        raise StopIteration
+
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        list(DataLoader(Each(stop), num_workers=2))

@@ -425,7 +425,7 @@ def use(value: Any) -> None:
         v = stack.pop()
         seen += 1
         if isinstance(v, tn.Tensor):
-            if v.numel() < 10_000:
+            if v.numel() < 10_000 and max(v.shape, default=0) < 10_000:  # [2**32, 0] has many lists
                 v.tolist()
         elif isinstance(v, dict):
             stack += [*v.keys(), *v.values()]

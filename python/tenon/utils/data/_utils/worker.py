@@ -15,6 +15,7 @@ import select
 import signal
 import socket
 import sys
+import threading
 import time
 import traceback
 from collections import deque
@@ -152,7 +153,7 @@ class _Link:
             self._wait(select.POLLOUT)
 
 
-def _made(fetch: Any, task: Message, worker: int) -> tuple[bytes, list[int]]:
+def _made(fetch: Any, task: Message, worker: int, ends: bool) -> tuple[bytes, list[int]]:
     """The answer to a task, in a form that certainly can be sent."""
     what = "its task"
     try:
@@ -160,8 +161,10 @@ def _made(fetch: Any, task: Message, worker: int) -> tuple[bytes, list[int]]:
         what = _samples(index)
         try:
             return packed(fetch(index))
-        except StopIteration:
-            return packed(_End())
+        except StopIteration as err:
+            if ends:
+                return packed(_End())
+            raise RuntimeError("a dataset with a length raised StopIteration") from err
     except Exception:
         return _Failure(worker, what).packed()
 
@@ -189,7 +192,11 @@ def _work(loader: Any, base_seed: int, worker: int, end: socket.socket) -> None:
                 except Exception:
                     failure = _Failure(worker, "itself ready for a pass")
                 continue
-            answer = failure.packed() if failure is not None else _made(fetch, task, worker)
+            answer = (
+                failure.packed()
+                if failure is not None
+                else _made(fetch, task, worker, loader._iterable)
+            )
             failure = None
             link.send(task.number, *answer)
 
@@ -219,6 +226,7 @@ class Workers:
         self.first = 0  # number of this pass's first task; earlier answers are thrown away
         self.closed = False
         self.parent = os.getpid()
+        self.taking = threading.Lock()
         try:
             for worker in range(loader.num_workers):
                 self._start(context, loader, base_seed, worker)
@@ -361,6 +369,12 @@ class Workers:
 
     def next(self, next_index: Any) -> Any:
         """The data of the next task; sends new tasks as there is room. StopIteration: all done."""
+        if self.parent != os.getpid():
+            raise RuntimeError("the workers of a DataLoader answer the process that started them")
+        with self.taking:
+            return self._next(next_index)
+
+    def _next(self, next_index: Any) -> Any:
         while True:
             while self.room():
                 try:
