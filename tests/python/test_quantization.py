@@ -81,6 +81,15 @@ def test_grids_of_observers() -> None:
     assert tq.MinMaxObserver(dtype=tn.qint8, reduce_range=True).quant_min == -64
 
 
+def test_zero_points_are_int64_but_those_that_are_computed() -> None:
+    """PyTorch's dtypes: what does not depend on the values is int64."""
+    for scheme, dtype in ((tn.per_tensor_symmetric, tn.int64), (tn.per_tensor_affine, tn.int32)):
+        observer = tq.MinMaxObserver(dtype=tn.quint8, qscheme=scheme)
+        assert observer.calculate_qparams()[1].dtype == tn.int64
+        observer(tn.tensor([-1.0, 2.0]))
+        assert observer.calculate_qparams()[1].dtype == dtype
+
+
 def test_a_histogram_leaves_out_what_is_rare() -> None:
     tn.manual_seed(1)
     seen, ends = (o(quant_min=0, quant_max=15) for o in (tq.HistogramObserver, tq.MinMaxObserver))

@@ -76,11 +76,11 @@ class UniformQuantizationObserverBase(ObserverBase):
             high = tenon.maximum(-low, high)
             scale = (high / (float(most - least) / 2)).clamp(min=self.eps)
             middle = (least + most) // 2 if self.has_customized_qrange else 128
-            zero = tenon.full_like(scale, 0 if self.dtype.low < 0 else middle)
+            zero = tenon.full_like(scale, 0 if self.dtype.low < 0 else middle).long()
         else:
             scale = ((high - low) / float(most - least)).clamp(min=self.eps)
-            zero = (least - tenon.round(low / scale)).clamp(least, most)
-        return scale.reshape(-1), zero.reshape(-1).to(tenon.int32)
+            zero = (least - tenon.round(low / scale)).clamp(least, most).to(tenon.int32)
+        return scale.reshape(-1), zero.reshape(-1)
 
     def reset_min_max_vals(self) -> None:
         raise NotImplementedError
@@ -121,7 +121,7 @@ class MinMaxObserver(UniformQuantizationObserverBase):
 
     def calculate_qparams(self, **kwargs: Any) -> tuple[Tensor, Tensor]:
         if not self.seen:
-            return tenon.tensor([1.0]), tenon.tensor([0], dtype=tenon.int32)
+            return tenon.tensor([1.0]), tenon.tensor([0])
         return self._calculate_qparams(self.min_val, self.max_val)
 
     def extra_repr(self) -> str:
