@@ -792,3 +792,12 @@ def test_volumes_without_batch_lose_whole_channels() -> None:
     assert (kept == kept[:, :1]).all() and 0 < (kept[:, 0] == 0).sum() < 64
     assert tn.linalg.matrix_power(tn.eye(2, requires_grad=True), 0).requires_grad
     assert len(tn.gradient(tn.arange(4.0), spacing=None)) == 1
+
+
+@pytest.mark.parametrize("pool", [tn_f.adaptive_avg_pool1d, tn_f.adaptive_avg_pool2d])
+def test_gradient_of_a_pool_without_results(pool: Callable[..., Any]) -> None:
+    """There is nothing to add up; a division by the number of windows ended the process."""
+    for size in (0, 1):
+        x = tn.ones(1, 2, 3, requires_grad=True)
+        pool(x, 0 if pool is tn_f.adaptive_avg_pool1d else (0, size)).sum().backward()
+        assert x.grad.tolist() == tn.zeros(1, 2, 3).tolist()

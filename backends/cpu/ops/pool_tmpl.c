@@ -54,7 +54,8 @@ static int64_t planes_of(const tn_view *v) {
 
 /* About how many elements a window reads. */
 static int64_t window_cost(const job *j) {
-    if (j->adaptive) return 1 + j->h * j->w / (j->oh * j->ow);
+    int64_t windows = j->oh * j->ow; /* 0: a gradient of nothing */
+    if (j->adaptive) return 1 + j->h * j->w / (windows ? windows : 1);
     return room_mul(j->kh, j->kw);
 }
 
