@@ -360,7 +360,7 @@ def map_once(
     values = iter([
         v if d is None else batched(v.movedim(d, 0), level.number) for v, d in _pairs(args, dims)
     ])  # fmt: skip
-    drawn = nullcontext() if randomness == "same" else _Draws(level)
+    drawn = _Draws(level) if randomness == "different" else nullcontext()
     _running.levels = (*outer, level)
     try:
         with drawn:
@@ -372,7 +372,7 @@ def map_once(
 
 
 class _Draws(BaseTorchFunctionMode):
-    """What draws random numbers without mapped tensors does it for each element, or not at all."""
+    """What draws random numbers without mapped tensors does it for each element."""
 
     def __init__(self, level: Level) -> None:
         self.level = level
@@ -388,8 +388,6 @@ class _Draws(BaseTorchFunctionMode):
             or not vmap_rules.draws(name, args, keywords)
         ):
             return func(*args, **keywords)
-        if self.level.randomness == "error":
-            raise RuntimeError(_NO_DRAWS)
         if name.endswith("_"):
             raise RuntimeError(
                 f"vmap: {name}: a tensor that is not mapped cannot take different random numbers "

@@ -48,9 +48,6 @@ print(both.shape, both.mean(1), both.std(0, correction=0))
 rows = vmap(jacrev(answer), (None, 0))({k: v[0].detach() for k, v in weights.items()}, places[:4])
 flat = torch.cat([r.flatten(1) for r in rows.values()], 1)
 print((flat @ flat.T).diagonal(), torch.linalg.eigvalsh(flat @ flat.T)[-1])
-for mode in ("different", "same", "error"):
-    try:
-        drawn = vmap(lambda p: p + torch.rand(2), randomness=mode)(places[:3] * 0)
-        print(mode, len(drawn.unique(dim=0)))
-    except RuntimeError as error:
-        print(mode, str(error).split(".")[0])
+for mode in ("different", "same"):
+    drawn = vmap(lambda p: p + torch.rand(2), randomness=mode)(places[:3] * 0)
+    print(mode, len(drawn.unique(dim=0)))
