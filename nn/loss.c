@@ -198,7 +198,7 @@ static tn_status with_probabilities(const tn_cross_entropy_args *a, int kind, tn
     return scope_finish(&s, scope_mul_number(&s, sum, -scale), ret);
 }
 
-/* 1 where the target is not ignored, as a number type. */
+/* Where the target is not ignored. */
 static tn_tensor *counted(tni_scope *s, const tn_cross_entropy_args *a) {
     tn_tensor *r = NULL;
     tn_scalar_box box;
@@ -223,7 +223,8 @@ static tn_status smoothed(const tn_cross_entropy_args *a, int kind, tn_tensor **
     if (w) terms = scope_mul(&s, terms, class_weights(&s, a->weight, x->ndim));
     tn_tensor *smooth = scope_neg(&s, scope_sum(&s, terms, TN_INTS(axis), 0)),
               *mask = counted(&s, a);
-    smooth = scope_mul(&s, smooth, mask);
+    tn_scalar_box nothing;
+    smooth = scope_where(&s, mask, smooth, tn_scalar_box_init(&nothing, tn_scalar_float(0)));
     if (kind != REDUCE_NONE) smooth = scope_sum(&s, smooth, tn_ints_none(), 0);
     if (kind == REDUCE_MEAN && w) {
         smooth = scope_true_divide(&s, smooth, total);

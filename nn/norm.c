@@ -155,7 +155,7 @@ tn_status tni_infer_native_batch_norm(tn_infer *inf, const void *args) {
     TN_TRY(check_channels(a->running_mean, c, 3, "running_mean", dtype));
     TN_TRY(check_channels(a->running_var, c, 4, "running_var", dtype));
     if (!a->training && (!a->running_mean || !a->running_var)) {
-        return tn_fail(TN_E_VALUE, 3,
+        return tn_fail(TN_E_STATE, 3,
                        "Expected running_mean and running_var to be defined when "
                        "training=False");
     }
@@ -212,15 +212,12 @@ static int32_t rms_dtype(const tn_rms_norm_args *a) {
     return both == TN_NO_DTYPE ? dtype : both;
 }
 
-/* Whether one kernel can do it all; weights have the normalized shape there. */
+/* Whether one kernel can do it all. */
 static bool has_rms_kernel(const tn_rms_norm_args *a) {
     const tn_view *x = a->input, *w = a->weight;
-    tn_ints shape = a->normalized_shape;
     int32_t dtype = rms_dtype(a);
     if (((w ? w->word : 0) | x->word) & TN_W_SPECIAL) return false;
     if (w && ((w->word ^ x->word) & (TN_W_DEVICE | TN_W_INDEX))) return false;
-    if (w && w->ndim != shape.n) return false;
-    if (w && memcmp(w->shape, shape.v, sizeof *shape.v * (size_t)shape.n) != 0) return false;
     return tn_dtype_category(dtype) == TN_CAT_FLOAT &&
            tni_kernel_find(&tni_op__rms_norm, tn_view_device(x), dtype);
 }
@@ -254,6 +251,13 @@ tn_status tni_composite_rms_norm(const void *args, tn_tensor **rets) {
                        "dimensions must be the same",
                        (long long)n);
     }
+    const tn_view *w = a->weight;
+    if (w &&
+        (w->ndim != n || memcmp(w->shape, a->normalized_shape.v, sizeof *w->shape * (size_t)n)))
+        return tn_fail(TN_E_SHAPE, 2,
+                       "Expected weight to be of same shape as normalized_shape, but got weight of "
+                       "shape %s and normalized_shape of %lld dimensions",
+                       tni_shape_text_of(w), (long long)n);
     double eps = a->eps.has ? a->eps.value : epsilon_of(dtype);
     if (has_rms_kernel(a)) return rms_norm_at_once(a, eps, rets);
     return tn__rms_scaled(x, tni_t(a->weight), tn_ints_of(dims, n), eps, rets);

@@ -197,7 +197,7 @@ tn_status tni_composite_pad(const void *args, tn_tensor **rets) {
     for (int i = 0; i < TN_COUNT(modes); i++) {
         if (strcmp(a->mode, modes[i]) != 0) continue;
         if (i > 0 && a->value.has && a->value.value != 0.0) {
-            return tn_fail(TN_E_VALUE, 3, "Padding mode \"%s\" doesn't take in value argument",
+            return tn_fail(TN_E_STATE, 3, "Padding mode \"%s\" doesn't take in value argument",
                            a->mode);
         }
         if (i > 0) return pad_by_mode(a, i, rets);

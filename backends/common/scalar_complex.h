@@ -64,8 +64,12 @@ TMPL_INLINE A f_log(A x) { return C_(clog)(x); }
 TMPL_INLINE A f_log2(A x) { return C_(clog)(x) * (RA)0x1.71547652b82fep+0; }
 TMPL_INLINE A f_log10(A x) { return C_(clog)(x) * (RA)0x1.bcb7b1526e50ep-2; }
 TMPL_INLINE A f_exp2(A x) { return C_(cexp)(complex_scale(x, (RA)0x1.62e42fefa39efp-1)); }
+/* At infinity as exp is in Annex G of C: zero times what is not finite is zero. */
 TMPL_INLINE A f_expm1(A x) {
     RA a = RE_(x), b = IM_(x), s = CR_(sin)(b / 2);
+    if (b == 0) return COMPLEX_(CR_(expm1)(a), b);
+    if (CR_(fabs)(a) == (RA)INFINITY && !(CR_(fabs)(b) < (RA)INFINITY))
+        return a < 0 ? COMPLEX_(-1, 0) : COMPLEX_(a, (RA)NAN);
     return COMPLEX_(CR_(expm1)(a) * CR_(cos)(b) - 2 * s * s, CR_(exp)(a) * CR_(sin)(b));
 }
 /* |1 + x| squared is 1 + a (2 + a) + b b, which keeps small a and b. */
@@ -74,6 +78,14 @@ TMPL_INLINE A f_log1p(A x) {
     RA near = CR_(log1p)(a * (2 + a) + b * b) / 2, far = CR_(log)(CR_(hypot)(1 + a, b));
     return COMPLEX_(CR_(fabs)(a) < (RA)0.5 && CR_(fabs)(b) < (RA)0.5 ? near : far,
                     CR_(atan2)(b, 1 + a));
+}
+/* The exponential of the smaller one, by its real part, in terms of the larger one's. */
+TMPL_INLINE A f_logaddexp(A x, A y) {
+    if (x != x || y != y) return x + y;
+    A low = RE_(x) < RE_(y) ? x : y, high = RE_(x) < RE_(y) ? y : x;
+    bool level = RE_(low) == RE_(high) && CR_(fabs)(RE_(low)) == (RA)INFINITY;
+    if (level) return RE_(low) < 0 ? low : f_log(f_exp(low) + f_exp(high));
+    return f_log1p(f_exp(low - high)) + high;
 }
 TMPL_INLINE A f_sin(A x) { return C_(csin)(x); }
 TMPL_INLINE A f_cos(A x) { return C_(ccos)(x); }

@@ -129,7 +129,7 @@ TMPL_INLINE A f_gcd(A x, A y) {
 }
 TMPL_INLINE A f_lcm(A x, A y) {
     A g = f_gcd(x, y);
-    return g == 0 ? 0 : f_abs((A)((U)f__trunc_divide(x, g) * (U)y));
+    return g == 0 ? 0 : (A)((U)f_abs(f__trunc_divide(x, g)) * (U)f_abs(y));
 }
 
 /* ---- Shifts ------------------------------------------------------------------------------------

@@ -134,7 +134,7 @@ TMPL_INLINE double special_digamma(double v) {
     double r = 0;
     if (v < 0) {
         if (v == floor(v)) return (double)NAN;
-        r = -0x1.921fb54442d18p+1 / tan(0x1.921fb54442d18p+1 * (v - floor(v)));
+        r = -0x1.921fb54442d18p+1 / tan(0x1.921fb54442d18p+1 * (v - nearbyint(v)));
         v = 1 - v;
     }
     for (; v < 10; v += 1) r -= 1 / v;

@@ -158,6 +158,18 @@ tn_status tni_check_where(const void *args) {
                                               : fail_mask("where", "condition", a->condition);
 }
 
+/* Before the number becomes one of an unsigned dtype. */
+tn_status tni_check_pow(const void *args) {
+    const tn_pow_args *a = args;
+    tn_scalar number;
+    if (!(a->exponent->word & TN_W_SCALAR)) return TN_OK;
+    if (tn_dtype_category(tn_view_dtype(a->input)) != TN_CAT_INT) return TN_OK;
+    tni_scalar_load(tn_view_dtype(a->exponent), a->exponent->data, &number);
+    bool negative = number.kind == TN_CAT_INT && number.i < 0;
+    return negative ? tn_fail(TN_E_STATE, 1, "Integers to negative integer powers are not allowed.")
+                    : TN_OK;
+}
+
 tn_status tni_check_masked_fill(const void *args) {
     const tn_masked_fill_args *a = args;
     int32_t dtype = tn_view_dtype(a->input);

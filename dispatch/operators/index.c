@@ -436,10 +436,21 @@ tn_status tni_composite__index_select_backward(const void *args, tn_tensor **ret
     return st;
 }
 
+/* Indices along a dimension of `size`, where negative ones count from the end. */
+static tn_tensor *from_the_start(tni_scope *s, tn_tensor *index, int64_t size) {
+    tn_scalar_box zero, all;
+    tn_tensor *none = tn_scalar_box_init(&zero, tn_scalar_int(0));
+    tn_tensor *negative = SCOPE(s, tn_lt(index, none, scope_slot(s)));
+    tn_tensor *moved = scope_add(s, index, tn_scalar_box_init(&all, tn_scalar_int(size)));
+    return scope_where(s, negative, moved, index);
+}
+
 tn_status tni_composite_index_fill_(const void *args, tn_tensor **rets) {
     const tn_index_fill__args *a = args;
-    tn_tensor *self = tni_t(a->self), *value = NULL, *wide = NULL;
+    tn_tensor *self = tni_t(a->self), *value;
     int64_t shape[TN_MAX_DIMS];
+    int32_t ndim = self->v.ndim;
+    tni_scope s = {0};
     if (tn_view_dtype(a->index) != TN_I64)
         return tn_fail(TN_E_INDEX, 2, "index_fill_(): Expected dtype int64 for index.");
     if (a->index->ndim > 1) return tn_fail(TN_E_SHAPE, 2, "Index has to be a vector/scalar");
@@ -454,17 +465,14 @@ tn_status tni_composite_index_fill_(const void *args, tn_tensor **rets) {
         tni_scalar_load(tn_view_dtype(a->value), a->value->data, &number);
         TN_TRY(tni_check_scalar_fits(&number, tn_view_dtype(&self->v)));
     }
-    memcpy(shape, self->v.shape, sizeof *shape * (size_t)self->v.ndim);
-    if (self->v.ndim) shape[a->dim] = a->index->numel;
-    tn_status st = tn_new_empty(self, (tn_ints){NULL, 0}, -1, -1, &value);
-    if (st) goto out;
-    if ((st = tni_copy_into(value, tni_t(a->value)))) goto out;
-    if ((st = tn_expand(value, tn_ints_of(shape, self->v.ndim), 0, &wide))) goto out;
-    st = tn_index_copy_(self, a->dim, tni_t(a->index), wide, rets);
-out:
-    tn_tensor_unref(&value);
-    tn_tensor_unref(&wide);
-    return st;
+    memcpy(shape, self->v.shape, sizeof *shape * (size_t)ndim);
+    tn_tensor *index = from_the_start(&s, tni_t(a->index), ndim ? shape[a->dim] : 1);
+    if (ndim) shape[a->dim] = a->index->numel;
+    value = SCOPE(&s, tn_new_empty(self, (tn_ints){NULL, 0}, -1, -1, scope_slot(&s)));
+    if (s.st == TN_OK) s.st = tni_copy_into(value, tni_t(a->value));
+    value = scope_expand(&s, value, tn_ints_of(shape, ndim));
+    if (s.st == TN_OK) s.st = tn_index_copy_(self, a->dim, index, value, rets);
+    return scope_finish(&s, NULL, NULL);
 }
 
 /* ---- Coordinates -------------------------------------------------------------------------------*/

@@ -229,3 +229,33 @@ def test_gradient_of_dropout_by_kernels_and_formulas() -> None:
             (slope,) = tn.autograd.grad(y.sum(), x, create_graph=True)
         np.testing.assert_allclose(slope.detach().numpy(), (y / x).detach().numpy(), rtol=1e-15)
         assert 0 < slope.count_nonzero() < 199
+
+
+@pytest.mark.parametrize("kind", ["avg", "max"])
+@pytest.mark.parametrize(
+    ("dims", "shape", "size"),
+    [(1, (2, 3, 7), 0), (2, (2, 3, 7, 6), (0, 2)), (3, (2, 3, 4, 5, 6), (2, 0, 2))],
+)
+def test_pools_to_nothing_have_a_gradient_of_zeros(
+    kind: str, dims: int, shape: tuple[int, ...], size: Any
+) -> None:
+    x = tn.ones(shape, requires_grad=True)
+    y = getattr(tn.nn.functional, f"adaptive_{kind}_pool{dims}d")(x, size)
+    assert y.numel() == 0
+    y.sum().backward()
+    assert x.grad is not None and x.grad.equal(tn.zeros(shape))
+
+
+@pytest.mark.parametrize("dtype", [tn.complex64, tn.complex128])
+def test_expm1_at_infinity_is_as_exp_in_annex_g(dtype: tn.dtype) -> None:
+    inf, nan = float("inf"), float("nan")
+    cases = [
+        ((inf, 0.0), (inf, 0.0)), ((inf, -0.0), (inf, -0.0)), ((-inf, inf), (-1, 0)),
+        ((-inf, nan), (-1, 0)), ((inf, inf), (inf, nan)), ((inf, nan), (inf, nan)),
+        ((nan, 0.0), (nan, 0)), ((-inf, 0.0), (-1, 0)), ((2.0, 0.0), (np.expm1(2.0), 0)),
+        ((inf, 1.0), (inf, inf)),
+    ]  # fmt: skip
+    got = tn.expm1(tn.tensor([complex(*z) for z, _ in cases], dtype=dtype)).numpy()
+    for z, (_, (re, im)) in zip(got, cases, strict=True):
+        np.testing.assert_allclose((z.real, z.imag), (re, im), rtol=1e-6)
+        assert im != 0 or np.signbit(z.imag) == np.signbit(im)

@@ -26,15 +26,10 @@ INTEGERS = "uint8 int8 int16 int32 int64"
 COMPLEX = "complex64 complex128"
 GAPS = {
     "complex": "float16",
-    "logaddexp": COMPLEX,
     "addr": "bool",
     "relu6": "uint8",
     "native_layer_norm": "float16 bfloat16",
     "native_batch_norm": "float16 bfloat16",
-    "max_pool2d_with_indices": INTEGERS,
-    "max_pool2d": INTEGERS,
-    "avg_pool2d": "int64",
-    "avg_pool1d": "int64",
     **dict.fromkeys(("interpolate", "upsample_nearest2d", "upsample_bilinear2d"), "uint8"),
     "affine_grid_generator": INTEGERS,
     "lstm_cell": COMPLEX,

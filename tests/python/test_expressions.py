@@ -14,6 +14,7 @@ from collections import OrderedDict, defaultdict, deque, namedtuple
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import stored
 import tenon
@@ -132,6 +133,18 @@ def names(lib: Any) -> dict[str, Any]:
         n = lib.arange(1, 1 + math.prod(shape), dtype=lib.float64)
         return (n * n * 0.37).sin().reshape(shape) * 3
 
+    def image(*shape: int) -> Any:
+        n = lib.arange(math.prod(shape))
+        return (n * n * 37 % 256).reshape(shape).to(lib.uint8)
+
+    def grad(f: Any, *values: Any, twice: bool = False) -> Any:
+        """The gradients of a weighted sum of what f gives, or those of their sizes."""
+        values = tuple(v.detach().clone().requires_grad_() for v in values)
+        result = f(*values)
+        weights = lib.arange(1, 1 + result.numel(), dtype=lib.float64).reshape(result.shape)
+        first = lib.autograd.grad((result * weights).abs().sum(), values, create_graph=twice)
+        return lib.autograd.grad(sum(v.abs().sum() for v in first), values) if twice else first
+
     def set_and_get(give: Any, get: Any, values: Any) -> Any:
         return [(give(v), get())[1] for v in values]
 
@@ -146,7 +159,9 @@ def names(lib: Any) -> dict[str, Any]:
         "Pair": Pair, **schedules(lib), "OrderedDict": OrderedDict,
         "defaultdict": defaultdict, "deque": deque,
         "namedtuple": namedtuple, "x": x, "y": y, "t": lib.tensor, "math": math,
-        "set_and_get": set_and_get,
+        "set_and_get": set_and_get, "F": lib.nn.functional, "image": image, "grad": grad,
+        "inf": math.inf, "nan": math.nan, "np": np,
+        "Z": [lib.tensor(z, dtype=lib.complex128) for z in (0, 1 + 2j, -3 + 0.5j, 400 - 1j)],
         "MINE": lib is tenon, "FLOATS": [getattr(lib, n) for n in floats.split()],
         "INTS": [getattr(lib, n) for n in ints.split()],
         "KINDS": [lib.ones(1, dtype=getattr(lib, n)) for n in kinds.split()],

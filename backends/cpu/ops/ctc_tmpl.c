@@ -186,7 +186,9 @@ static tn_status backward_one(const job *j, int64_t sample) {
         T *y = j->y + (t * j->batch + sample) * j->classes;
         for (int64_t c = 0; c < j->classes; c++) {
             A p = log_prob(j, t, sample, c);
-            A expected = sums[c] == NEVER ? (A)0 : exp(sums[c] + loss - p);
+            bool never =
+                sums[c] == NEVER && loss < -NEVER; /* NaN where no path leads to the target */
+            A expected = never ? (A)0 : exp(sums[c] + loss - p);
             A v = (exp(p) - expected) * g;
             y[c] = STORE(v);
         }

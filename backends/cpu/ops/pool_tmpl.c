@@ -1,8 +1,9 @@
 /* pool_tmpl.c: windows over planes: max_pool2d, avg_pool2d, adaptive_avg_pool2d and their
- * gradients, for one floating element type. Each plane (h, w) is one work item; gradients are
- * scattered inside a plane, so that planes never share memory.
+ * gradients, for one element type; of whole numbers the maxima, and of int64 the averages, cut to
+ * whole numbers. Each plane (h, w) is one work item; gradients are scattered inside a plane, so that
+ * planes never share memory.
  *
- * family: pool; types: float; isa: each; fused */
+ * family: pool; types: int float; isa: each; fused */
 #include <math.h>
 
 #include <tenon/args_conv.h>
@@ -11,6 +12,15 @@
 
 #include "cpu_priv.h"
 #include "pack.h"
+
+#define HAS_AVERAGE (TMPL_IS_FLOAT || TMPL_DTYPE == TMPL_I64)
+#if TMPL_IS_FLOAT
+#define LOWEST (-(A)INFINITY)
+#define MEAN(sum, count) ((sum) * ((A)1 / (A)(count)))
+#else
+#define LOWEST ((A)((A)-1 > 0 ? 0 : (uint64_t)1 << (8 * sizeof(A) - 1)))
+#define MEAN(sum, count) ((A)((sum) / (A)(count)))
+#endif
 
 typedef struct job {
     int64_t h, w, oh, ow; /* sizes of the input's and of the output's planes */
@@ -62,15 +72,21 @@ static int64_t window_cost(const job *j) {
 /* ---- Maximum ----------------------------------------------------------------------------------*/
 
 /* Whether v takes the place of best: larger, or the first NaN. */
-TMPL_INLINE int beats(A v, A best) { return (int)!(v <= best) & (int)(best == best); }
+TMPL_INLINE int beats(A v, A best) {
+#if TMPL_IS_FLOAT
+    return (int)!(v <= best) & (int)(best == best);
+#else
+    return v > best;
+#endif
+}
 
 /* One window: taps ys[0], ys[0] + dh, .. below ys[1], by the same for columns. One that is spread so wide
- * that all its taps lie in the padding has nothing to offer: -inf, from no place. */
+ * that all its taps lie in the padding has nothing to offer: the lowest number, from no place. */
 static void max_window(const T *x, int64_t w, const int64_t *ys, const int64_t *xs, int64_t dh,
                        int64_t dw, T *ret, int64_t *ret_at) {
     bool inside = ys[0] < ys[1] && xs[0] < xs[1];
     int64_t at = inside ? ys[0] * w + xs[0] : -1;
-    A best = inside ? LOAD(x[at]) : (A)-INFINITY;
+    A best = inside ? LOAD(x[at]) : LOWEST;
     for (int64_t iy = ys[0]; iy < ys[1]; iy += dh) {
         for (int64_t ix = xs[0]; ix < xs[1]; ix += dw) {
             A v = LOAD(x[iy * w + ix]);
@@ -177,6 +193,7 @@ static tn_status max_pool2d(const tn_call *call, const void *args) {
     return run(&j, planes_of(a->y), max_planes);
 }
 
+#if TMPL_IS_FLOAT
 /* Places in a plane as somebody gave them: none may lie outside. */
 static bool places_fit(const int64_t *index, int64_t n, int64_t size) {
     bool fit = true;
@@ -264,7 +281,11 @@ static tn_status max_pool2d_gather(const tn_call *call, const void *args) {
     return places_failed(run(&j, planes_of(a->out), gather_planes));
 }
 
+#endif
+
 /* ---- Averages ---------------------------------------------------------------------------------*/
+
+#if HAS_AVERAGE
 
 /* The part of window o that lies inside [0, size), and what the sum is divided by along this axis
  * when the padding counts. */
@@ -282,20 +303,21 @@ static void adaptive_window(int64_t o, int64_t from, int64_t to, int64_t *ret_be
     *ret_end = ((o + 1) * from + to - 1) / to;
 }
 
-/* The window of output (oy, ox) and the factor of its average. */
-static A average_window(const job *j, int64_t oy, int64_t ox, int64_t at[4]) {
+/* The window of output (oy, ox), and what its sum is divided by. */
+static int64_t average_window(const job *j, int64_t oy, int64_t ox, int64_t at[4]) {
     int64_t ch, cw;
     if (j->adaptive) {
         adaptive_window(oy, j->h, j->oh, &at[0], &at[1]);
         adaptive_window(ox, j->w, j->ow, &at[2], &at[3]);
-        return (A)1 / (A)((at[1] - at[0]) * (at[3] - at[2]));
+        return (at[1] - at[0]) * (at[3] - at[2]);
     }
     window(oy, j->kh, j->sh, j->ph, j->h, &at[0], &at[1], &ch);
     window(ox, j->kw, j->sw, j->pw, j->w, &at[2], &at[3], &cw);
     int64_t inside = (at[1] - at[0]) * (at[3] - at[2]);
-    return (A)1 / (A)(j->divisor ? j->divisor : j->count_pad ? ch * cw : inside);
+    return j->divisor ? j->divisor : j->count_pad ? ch * cw : inside;
 }
 
+#if TMPL_IS_FLOAT
 /* Windows that do not touch the padding and lie side by side: rows are added up as wholes, in the
  * order of a single window's sum, and then neighbours. */
 #define STRIP 256
@@ -330,17 +352,19 @@ static tn_status average_side_by_side(const job *j, const T *x, T *y) {
     }
     return s.st;
 }
+#endif
 
 static tn_status average_plane(const job *j, const T *x, T *y) {
     int64_t at[4];
     cpu_stretch s = {.n = j->oh * j->ow, .cost = window_cost(j)};
     while (cpu_next_stretch(&s)) {
         for (int64_t i = s.begin; i < s.end; i++) {
-            A scale = average_window(j, i / j->ow, i % j->ow, at), sum = 0;
+            int64_t count = average_window(j, i / j->ow, i % j->ow, at);
+            A sum = 0;
             for (int64_t iy = at[0]; iy < at[1]; iy++) {
                 for (int64_t ix = at[2]; ix < at[3]; ix++) sum += LOAD(x[iy * j->w + ix]);
             }
-            y[i] = STORE(sum * scale);
+            y[i] = STORE(MEAN(sum, count));
         }
     }
     return s.st;
@@ -349,16 +373,25 @@ static tn_status average_plane(const job *j, const T *x, T *y) {
 static tn_status average_planes(void *arg, int64_t begin, int64_t end) {
     const job *j = arg;
     tn_status st = TN_OK;
+#if TMPL_IS_FLOAT
     bool whole = !j->adaptive && !j->ph && !j->pw && j->sw == j->kw &&
                  (j->oh - 1) * j->sh + j->kh <= j->h && j->ow * j->kw <= j->w;
+#endif
     for (int64_t p = begin; p < end && st == TN_OK; p++) {
         const T *x = j->x + p * j->h * j->w;
         T *y = j->y + p * j->oh * j->ow;
-        st = whole ? average_side_by_side(j, x, y) : average_plane(j, x, y);
+#if TMPL_IS_FLOAT
+        if (whole) {
+            st = average_side_by_side(j, x, y);
+            continue;
+        }
+#endif
+        st = average_plane(j, x, y);
     }
     return st;
 }
 
+#if TMPL_IS_FLOAT
 static tn_status average_backward_planes(void *arg, int64_t begin, int64_t end) {
     const job *j = arg;
     int64_t at[4], size = j->h * j->w;
@@ -373,7 +406,7 @@ static tn_status average_backward_planes(void *arg, int64_t begin, int64_t end) 
         st = cpu_clear(sum, size * (int64_t)sizeof(A));
         while (st == TN_OK && cpu_next_stretch(&s)) {
             for (int64_t i = s.begin; i < s.end; i++) {
-                A scale = average_window(j, i / j->ow, i % j->ow, at), v = LOAD(g[i]) * scale;
+                A v = MEAN(LOAD(g[i]), average_window(j, i / j->ow, i % j->ow, at));
                 for (int64_t iy = at[0]; iy < at[1]; iy++) {
                     for (int64_t ix = at[2]; ix < at[3]; ix++) sum[iy * j->w + ix] += v;
                 }
@@ -385,6 +418,7 @@ static tn_status average_backward_planes(void *arg, int64_t begin, int64_t end) 
     cpu_free(NULL, 0, room, bytes);
     return st;
 }
+#endif
 
 static tn_status average(const tn_call *call, job *j, const tn_view *x, const tn_view *y) {
     const void *p;
@@ -396,6 +430,7 @@ static tn_status average(const tn_call *call, job *j, const tn_view *x, const tn
     return run(j, planes_of(y), average_planes);
 }
 
+#if TMPL_IS_FLOAT
 static tn_status average_backward(const tn_call *call, job *j, const tn_view *g, const tn_view *y) {
     const void *p;
     tn_status st = cpu_packed(call, g, &p);
@@ -405,6 +440,7 @@ static tn_status average_backward(const tn_call *call, job *j, const tn_view *g,
     plane_sizes(j, y, g);
     return run(j, planes_of(y), average_backward_planes);
 }
+#endif
 
 static tn_status avg_pool2d(const tn_call *call, const void *args) {
     const tn_avg_pool2d_args *a = args;
@@ -413,6 +449,7 @@ static tn_status avg_pool2d(const tn_call *call, const void *args) {
     return average(call, &j, a->input, a->out);
 }
 
+#if TMPL_IS_FLOAT
 static tn_status avg_pool2d_backward(const tn_call *call, const void *args) {
     const tn__avg_pool2d_backward_args *a = args;
     job j = {.count_pad = a->count_include_pad != 0, .divisor = a->divisor_override.value};
@@ -431,16 +468,22 @@ static tn_status adaptive_avg_pool2d_backward(const tn_call *call, const void *a
     job j = {.adaptive = 1};
     return average_backward(call, &j, a->grad, a->out);
 }
+#endif
+#endif
 
 #define ROW(op, fn)                                                                                \
     { #op, TN_SIG_##op, fn, NULL, TMPL_DTYPE, 0, TN_K_CAPTURE_SAFE, 0 }
 static const tn_kernel_row rows[] = {
     ROW(max_pool2d_with_indices, max_pool2d),
+#if HAS_AVERAGE
+    ROW(avg_pool2d, avg_pool2d),
+#endif
+#if TMPL_IS_FLOAT
     ROW(_max_pool2d_backward, max_pool2d_backward),
     ROW(_max_pool2d_gather, max_pool2d_gather),
-    ROW(avg_pool2d, avg_pool2d),
     ROW(_avg_pool2d_backward, avg_pool2d_backward),
     ROW(_adaptive_avg_pool2d, adaptive_avg_pool2d),
     ROW(_adaptive_avg_pool2d_backward, adaptive_avg_pool2d_backward),
+#endif
 };
 const cpu_rows TN_(cpu_pool_rows) = CPU_ROWS_OF(rows);

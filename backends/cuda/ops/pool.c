@@ -86,6 +86,7 @@ static tn_status max_pool_gather(const tn_call *call, const void *args) {
 enum { LARGE_WINDOW = 64 };
 
 static tn_status average(const tn_call *call, cuda_pool_args *a) {
+    if (a->numel == 0) return TN_OK;
     int64_t window = a->adaptive ? (a->size[0] / a->pooled[0] + 1) * (a->size[1] / a->pooled[1] + 1)
                                  : a->kernel[0] * a->kernel[1];
     if (window >= LARGE_WINDOW) a->lanes = 32;

@@ -78,6 +78,10 @@ def _unique_slices(
     input: Tensor, dim: builtins.int, in_order: builtins.bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     moved = input.movedim(dim, 0)
+    if input.numel() == 0 and moved.shape[0] > 0:
+        raise RuntimeError(
+            "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied"
+        )
     rows = moved.flatten(1) if moved.ndim > 1 else moved.unsqueeze(1)
     order = _ops.arange(rows.shape[0], device=input.device)
     for column in range(rows.shape[1] - 1, -1, -1) if in_order else ():

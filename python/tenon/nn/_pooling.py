@@ -6,6 +6,7 @@ divisors of means alike, so volumes are pooled in two steps by the operators for
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,8 @@ from tenon.nn._vision import (
     adaptive_max_pool2d,
     avg_pool1d,
     avg_pool2d,
+    max_pool1d,
+    max_pool2d,
 )
 from tenon.nn.modules.utils import _list_with_default, _pair, _single, _triple
 
@@ -139,14 +142,24 @@ def avg_pool3d(
     s = k if stride is None else _triple(stride)
     if divisor_override == 0:
         raise RuntimeError("divisor must be not zero")
-    # With a divisor of the caller's, both steps are plain sums.
-    rest = (ceil_mode, count_include_pad, None if divisor_override is None else 1)
-    result = _in_two_steps(
-        input,
-        lambda x: _nn.avg_pool2d(x, k[1:], s[1:], p[1:], *rest),
-        lambda x: _nn.avg_pool2d(x, (k[0], 1), (s[0], 1), (p[0], 0), *rest),
-    )
-    result = result if divisor_override is None else result / divisor_override
+
+    def means(volume: Tensor, divisor: int | None = None) -> Tensor:
+        rest = (ceil_mode, count_include_pad, divisor)
+        return _in_two_steps(
+            volume,
+            lambda x: _nn.avg_pool2d(x, k[1:], s[1:], p[1:], *rest),
+            lambda x: _nn.avg_pool2d(x, (k[0], 1), (s[0], 1), (p[0], 0), *rest),
+        )
+
+    # Divided by 1 both steps are plain sums.
+    whole = not input.is_floating_point()
+    result = means(input, 1) if whole or divisor_override is not None else means(input)
+    if whole:
+        ones = tenon.ones_like(input, dtype=tenon.float64)
+        counts = divisor_override or (means(ones, 1) / means(ones)).round().long()
+        result = tenon.div(result, counts, rounding_mode="trunc")
+    elif divisor_override is not None:
+        result = result / divisor_override
     result = _results.known_as(result, "AvgPool3DBackward0")
     return result if out is None else tenon._C._ops._given(result, out=out)
 
@@ -161,6 +174,8 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     """
     _check_adaptive(input, output_size, 3, "adaptive_avg_pool3d")
     size = _triple(_list_with_default(output_size, input.shape))
+    if 0 in size:
+        return input.sum((-3, -2, -1), True).expand(*input.shape[:-3], *size)
     result = _in_two_steps(
         input,
         lambda x: _nn.adaptive_avg_pool2d(x, size[1:]),
@@ -179,6 +194,9 @@ def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = 
     """
     _check_adaptive(input, output_size, 3, "adaptive_max_pool3d")
     size = _triple(_list_with_default(output_size, input.shape))
+    if 0 in size:
+        values = input.sum((-3, -2, -1), True).expand(*input.shape[:-3], *size)
+        return (values, values.long()) if return_indices else values
     values, places = _with_places(
         input,
         lambda x: adaptive_max_pool2d(x, size[1:], True),
@@ -189,6 +207,17 @@ def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = 
 
 
 # ---- Power means ---------------------------------------------------------------------------------
+
+
+def _largest(input: Tensor, norm_type: float, pool: Any, *options: Any) -> Tensor | None:
+    """The norm of order inf or -inf of each window; None of other orders."""
+    if norm_type not in (math.inf, -math.inf):
+        return None
+    kernel_size, stride, ceil_mode = options
+    size = input.abs()
+    if norm_type > 0:
+        return pool(size, kernel_size, stride, 0, 1, ceil_mode)
+    return pool(size.neg(), kernel_size, stride, 0, 1, ceil_mode).neg()
 
 
 def _root(mean: Tensor, count: int, norm_type: float) -> Tensor:
@@ -206,6 +235,9 @@ def lp_pool1d(
     >>> F.lp_pool1d(tn.tensor([[3.0, 4.0]]), 2, 2)
     tensor([[5.]])
     """
+    extreme = _largest(input, norm_type, max_pool1d, kernel_size, stride, ceil_mode)
+    if extreme is not None:
+        return extreme
     (count,) = _single(kernel_size)
     mean = avg_pool1d(input.pow(norm_type), kernel_size, stride, 0, ceil_mode)
     return _root(mean, count, norm_type)
@@ -221,6 +253,9 @@ def lp_pool2d(
     >>> F.lp_pool2d(tn.rand(1, 3, 8, 8), 2, 2).shape
     tenon.Size([1, 3, 4, 4])
     """
+    extreme = _largest(input, norm_type, max_pool2d, kernel_size, stride, ceil_mode)
+    if extreme is not None:
+        return extreme
     rows, cols = _pair(kernel_size)
     mean = avg_pool2d(input.pow(norm_type), kernel_size, stride, 0, ceil_mode)
     return _root(mean, rows * cols, norm_type)
@@ -236,6 +271,9 @@ def lp_pool3d(
     >>> F.lp_pool3d(tn.rand(1, 3, 4, 8, 8), 2, 2).shape
     tenon.Size([1, 3, 2, 4, 4])
     """
+    extreme = _largest(input, norm_type, max_pool3d, kernel_size, stride, ceil_mode)
+    if extreme is not None:
+        return extreme
     depth, rows, cols = _triple(kernel_size)
     mean = avg_pool3d(input.pow(norm_type), kernel_size, stride, 0, ceil_mode)
     return _root(mean, depth * rows * cols, norm_type)
@@ -383,7 +421,8 @@ def fold(
             top, left = i * dh, j * dw
             bottom, right = top + sh * (down - 1) + 1, left + sw * (across - 1) + 1
             result[:, :, top:bottom:sh, left:right:sw] += windows[:, :, i, j]
-    return _results.known_as(result[:, :, ph : ph + rows, pw : pw + cols], "Col2ImBackward0")
+    result = result[:, :, ph : ph + rows, pw : pw + cols].contiguous()
+    return _results.known_as(result, "Col2ImBackward0")
 
 
 def _fractional(

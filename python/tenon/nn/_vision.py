@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import tenon
@@ -291,6 +293,11 @@ def interpolate(
         factors = None if recompute_scale_factor else [float(f) for f in listed]
     else:
         size = listed
+    if mode != "area" and any(n < 1 for n in size):
+        raise RuntimeError(
+            "Input and output sizes should be greater than 0, but got input "
+            f"{list(input.shape[2:])} and output {size}"
+        )
     resized = _resized(input, size, factors, mode, bool(align_corners), antialias)
     if mode == "area":
         return resized
@@ -312,18 +319,22 @@ def _no_such_resize(input: Tensor, mode: str) -> NotImplementedError:
 def _resized(
     input: Tensor, size: Any, factors: Any, mode: str, align_corners: bool, antialias: bool
 ) -> Tensor:
-    spatial = input.dim() - 2
+    spatial, by_bytes = input.dim() - 2, input.dtype is tenon.uint8
+    if not (by_bytes or input.is_floating_point() or input.is_complex()):
+        raise NotImplementedError(f'"interpolate" ({mode}) not implemented for {input.dtype}')
     if antialias:
-        if mode not in _FILTERS or spatial != 2:
+        if mode not in _SMOOTH or spatial != 2:
             raise ValueError(
                 "Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D "
                 "tensor as input"
             )
-        scales = factors or [None, None]
-        rows = _smooth_weights(input, -2, size[0], align_corners, scales[0], mode)
-        cols = _smooth_weights(input, -1, size[1], align_corners, scales[1], mode)
-        return rows @ (input @ cols.t())
-    if spatial < 3 and mode in ("nearest", "area", "linear" if spatial == 1 else "bilinear"):
+        return _weighted(input, size, align_corners, factors, _SMOOTH[mode])
+    if mode == "bicubic" and spatial == 2:
+        return _weighted(input, size, align_corners, factors, _cubic_weights)
+    if by_bytes and mode == "bilinear" and spatial == 2:
+        return _weighted(input, size, align_corners, factors, _linear_weights)
+    flat = ["area", "linear" if spatial == 1 else "bilinear", *([] if by_bytes else ["nearest"])]
+    if spatial < 3 and mode in flat:
         if factors is None or mode == "area":
             return _nn.interpolate(input, size, None, mode, align_corners)
         if len(set(factors)) == 1:
@@ -333,14 +344,9 @@ def _resized(
         from tenon.nn._pooling import adaptive_avg_pool3d
 
         return adaptive_avg_pool3d(input, size)
-    if mode == "bicubic" and spatial == 2:
-        scales = factors or [None, None]
-        rows = _cubic_weights(input, -2, size[0], align_corners, scales[0])
-        cols = _cubic_weights(input, -1, size[1], align_corners, scales[1])
-        return rows @ input @ cols.t()
     if mode == "trilinear" and spatial == 3:
         return _trilinear(input, size, align_corners, factors)
-    if mode == "nearest-exact" or (mode == "nearest" and spatial == 3):
+    if mode in ("nearest", "nearest-exact"):
         half = 0.5 if mode == "nearest-exact" else 0.0
         for d in range(spatial):
             factor = factors[d] if factors else None
@@ -361,16 +367,56 @@ def _nearest(input: Tensor, dim: int, new: int, half: float, factor: float | Non
     return places.floor().long().clamp(max=old - 1).to(input.device)
 
 
-def _cubic_weights(
-    input: Tensor, dim: int, new: int, align_corners: bool, factor: float | None
+def _weighted(
+    input: Tensor, size: Any, align_corners: bool, factors: Any, weights: Callable[..., Tensor]
 ) -> Tensor:
-    """(new, old): what each element of the result takes of each element of a dimension."""
-    old, a = input.size(dim), -0.75
+    """An image whose columns, then rows, are sums of the input's."""
+    result = input
+    for dim in (-1, -2):
+        factor = factors[dim] if factors else None
+        if input.dtype is not tenon.uint8:
+            matrix = weights(input.size(dim), size[dim], align_corners, factor)
+            matrix = matrix.to(input.device, input.dtype)
+            result = result @ matrix.t() if dim == -1 else matrix @ result
+        elif size[dim] != input.size(dim):
+            matrix = weights(input.size(dim), size[dim], align_corners, factor)
+            result = _of_bytes(result, matrix.to(input.device), dim)
+    return result
+
+
+def _of_bytes(input: Tensor, weights: Tensor, dim: int) -> Tensor:
+    """Sums of bytes, as PyTorch rounds them: weights are 15-bit parts of a power of two."""
+    most, bits = weights.max().item(), 0
+    while bits < 22 and int(0.5 + most * 2 ** (bits + 1)) < 2**15:
+        bits += 1
+    parts = (weights * 2**bits + weights.sign() / 2).trunc()
+    wide = input.double()
+    sums = wide @ parts.t() if dim == -1 else parts @ wide
+    return (sums / 2**bits + 0.5).floor().clamp(0, 255).to(input.dtype)
+
+
+def _sources(old: int, new: int, align_corners: bool, factor: float | None) -> Tensor:
+    """Where in the dimension each element of the result lies."""
     step = tenon.arange(new, dtype=tenon.float64)
     if align_corners:
-        source = step * ((old - 1) / (new - 1) if new > 1 else 0.0)
-    else:
-        source = (step + 0.5) * _ratio(old, new, factor) - 0.5
+        return step * ((old - 1) / (new - 1) if new > 1 else 0.0)
+    return (step + 0.5) * _ratio(old, new, factor) - 0.5
+
+
+def _linear_weights(old: int, new: int, align_corners: bool, factor: float | None) -> Tensor:
+    """(new, old): what each element of the result takes of its two neighbours."""
+    source = _sources(old, new, align_corners, factor).clamp(min=0)
+    base = source.floor()
+    t = (source - base).unsqueeze(1)
+    weights = tenon.zeros(new, old, dtype=tenon.float64)
+    for offset, weight in ((0, 1 - t), (1, t)):
+        weights.scatter_add_(1, (base.long() + offset).clamp(max=old - 1).unsqueeze(1), weight)
+    return weights
+
+
+def _cubic_weights(old: int, new: int, align_corners: bool, factor: float | None) -> Tensor:
+    """(new, old): what each element of the result takes of each element of a dimension."""
+    a, source = -0.75, _sources(old, new, align_corners, factor)
     base = source.floor()
     t = source - base
     weights = tenon.zeros(new, old, dtype=tenon.float64)
@@ -380,7 +426,7 @@ def _cubic_weights(
         far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
         place = (base.long() + offset).clamp(0, old - 1).unsqueeze(1)
         weights.scatter_add_(1, place, tenon.where(x <= 1, near, far).unsqueeze(1))
-    return weights.to(input.device, input.dtype)
+    return weights
 
 
 def _cubic(x: Tensor) -> Tensor:
@@ -391,16 +437,15 @@ def _cubic(x: Tensor) -> Tensor:
     return tenon.where(x < 1, near, tenon.where(x < 2, far, 0.0))
 
 
-# Kernels of smoothing resizes, with how far they reach.
-_FILTERS = {"bilinear": (lambda x: (1 - x.abs()).clamp(min=0), 1.0), "bicubic": (_cubic, 2.0)}
-
-
 def _smooth_weights(
-    input: Tensor, dim: int, new: int, align_corners: bool, factor: float | None, mode: str
+    kernel: Callable[[Tensor], Tensor],
+    reach: float,
+    old: int,
+    new: int,
+    align_corners: bool,
+    factor: float | None,
 ) -> Tensor:
     """(new, old): the weights of a kernel that is as wide as an element of the smaller side."""
-    old = input.size(dim)
-    kernel, reach = _FILTERS[mode]
     if align_corners:
         scale = (old - 1) / (new - 1) if new > 1 else 0.0
     else:
@@ -412,8 +457,14 @@ def _smooth_weights(
     place = tenon.arange(old, dtype=tenon.float64)
     weights = kernel((place - center + 0.5) / wide)
     weights = tenon.where((place >= first) & (place < last), weights, 0.0)
-    weights = weights / weights.sum(1, keepdim=True)
-    return weights.to(input.device, input.dtype)
+    return weights / weights.sum(1, keepdim=True)
+
+
+# Weights of smoothing resizes: the kernel, and how far it reaches.
+_SMOOTH = {
+    "bilinear": partial(_smooth_weights, lambda x: (1 - x.abs()).clamp(min=0), 1.0),
+    "bicubic": partial(_smooth_weights, _cubic, 2.0),
+}
 
 
 def _trilinear(input: Tensor, size: Any, align_corners: bool | None, factors: Any) -> Tensor:
