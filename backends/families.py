@@ -2,15 +2,17 @@
 
 The first comment of a file may end with a line such as
 
-    family: softmax; types: float; isa: each; fused
+    family: softmax; types: float; isa: each; fused; small: f16 bf16
 
     family   the file ends with rows, <backend>_softmax_rows, which the plugin registers
     types    compiled once per element type: words and names of TYPES and SLOTS; without: once
     isa      `each`: compiled once per instruction set; rare element types for the baseline alone
     fused    sums of products may be contracted, which is faster and closer
+    small    element types whose code is kept small: vectors, but tails of rows without
 
     families.py lists FOLDER ISA...     for Meson, one thing a line:
-        unit;NAME;SLOT;ISA;FUSED;FILE,FILE   what is compiled; slot -1: no element type
+        unit;NAME;SLOT;ISA;HOW;FILE,FILE     what is compiled; slot -1: no element type;
+                                             HOW: fused, small, least (a better set is there)
         module;NAME;SLOT;FILE                CUDA C, in FOLDER/kernels
         header;FILE                          what that includes
         digest;HASH                          of all the lines before
@@ -30,7 +32,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 RARE = ("b8", "i8", "i16", "c64", "c128")
 BASELINE = "baseline"
-KEYS = {"family", "types", "isa", "fused"}
+KEYS = {"family", "types", "isa", "fused", "small"}
 
 
 def slots() -> dict[str, tuple[int, str]]:
@@ -64,6 +66,7 @@ class Source:
     types: list[str] = field(default_factory=list)
     each_isa: bool = False
     fused: bool = False
+    small: list[str] = field(default_factory=list)
 
 
 def chosen(path: Path, words: str) -> list[str]:
@@ -87,12 +90,14 @@ def read_head(path: Path) -> Source:
         key, _, value = part.partition(": ")
         if key not in KEYS or (key == "isa" and value != "each") or (key == "fused") == bool(value):
             raise Wrong(
-                f"{path}: `{part}` is none of: family: NAME, types: NAMES, isa: each, fused"
+                f"{path}: `{part}` is none of: family: NAME, types: NAMES, isa: each, fused, "
+                "small: NAMES"
             )
         source.family = value if key == "family" else source.family
         source.types = chosen(path, value) if key == "types" else source.types
         source.each_isa |= key == "isa"
         source.fused |= key == "fused"
+        source.small = chosen(path, value) if key == "small" else source.small
     return source
 
 
@@ -130,17 +135,26 @@ def variants(source: Source, isas: list[str]) -> list[tuple[str, str]]:
     return [(t, isa) for isa in sets for t in source.types if t not in RARE or isa == BASELINE]
 
 
+def how(source: Source, variant: tuple[str, str], isas: list[str]) -> list[str]:
+    """What the compiler is told: the least of code that serves where a better set is missing."""
+    dtype, isa = variant
+    told = ["fused"] if source.fused else []
+    if isa == BASELINE and sum(dtype == t for t, _ in variants(source, isas)) > 1:
+        return [*told, "least"]
+    return [*told, "small"] if dtype in source.small else told
+
+
 def units(folder: Path, isas: list[str]) -> list[str]:
-    files: dict[tuple[str, str, bool], list[str]] = {}
+    files: dict[tuple[str, ...], list[str]] = {}
     for source in sources(folder):
-        for dtype, isa in variants(source, isas):
+        for variant in variants(source, isas):
             name = str(source.path.relative_to(folder))
-            files.setdefault((dtype, isa, source.fused), []).append(name)
+            files.setdefault((*variant, *how(source, variant, isas)), []).append(name)
     lines = []
-    for (dtype, isa, fused), names in files.items():
-        name = "_".join(filter(None, (folder.name, dtype, isa, "fused" if fused else "")))
+    for (dtype, isa, *flags), names in files.items():
+        name = "_".join(filter(None, (folder.name, dtype, isa, *flags)))
         slot = SLOTS[dtype][0] if dtype else -1
-        lines.append(f"unit;{name};{slot};{isa};{'fused' if fused else ''};{','.join(names)}")
+        lines.append(f"unit;{name};{slot};{isa};{','.join(flags)};{','.join(names)}")
     return lines
 
 

@@ -17,7 +17,8 @@ ROWS = "const acme_rows {} = ROWS_OF(rows);\n"
 FILES = {
     "plugin.c": "/* plugin.c: the entry. */\n",
     "ops/join.c": "/* join.c: copies.\n *\n * family: join */\n" + ROWS.format("acme_join_rows"),
-    "ops/map.c": "/* map.c: loops.\n *\n * family: map; types: float b8; isa: each; fused */\n"
+    "ops/map.c": "/* map.c: loops.\n *\n"
+    " * family: map; types: float b8; isa: each; small: f16; fused */\n"
     + ROWS.format("TN_(acme_map_rows)"),
     "host/half.c": "/* half.c: no rows.\n *\n * isa: each */\n",
 }
@@ -48,9 +49,15 @@ def test_heads_become_lists(folder: Path) -> None:
     done = run(FAMILIES, "lists", folder, *ISAS)
     lines = done.stdout.splitlines()
     assert "unit;acme;-1;;;ops/join.c,plugin.c" in lines
-    assert "unit;acme_baseline;-1;baseline;;host/half.c" in lines
+    assert "unit;acme_baseline_least;-1;baseline;least;host/half.c" in lines
     assert "unit;acme_f32_advanced_fused;8;advanced;fused;ops/map.c" in lines
     assert "unit;acme_b8_baseline_fused;0;baseline;fused;ops/map.c" in lines
+    assert "unit;acme_f16_advanced_fused_small;6;advanced;fused,small;ops/map.c" in lines
+    # what a machine runs only without a better set is small, unless it is all that there is
+    assert "unit;acme_f32_baseline_fused_least;8;baseline;fused,least;ops/map.c" in lines
+    alone = run(FAMILIES, "lists", folder, "baseline").stdout
+    assert "unit;acme_f32_baseline_fused;8;baseline;fused;ops/map.c" in alone
+    assert "least" not in alone
     # rare element types are compiled once, whatever there are of instruction sets
     assert len([s for s in lines if "ops/map.c" in s]) == 2 * 4 + 1
     assert not any("b8_advanced" in s for s in lines)

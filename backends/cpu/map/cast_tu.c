@@ -1,6 +1,6 @@
 /* cast_tu.c: conversions from one element type to every other one (common/cast.h).
  *
- * family: cast; types: all; isa: each */
+ * family: cast; types: all; isa: each; small: all */
 #include "cpu_priv.h"
 
 #include <tenon/args_pointwise.h>

@@ -1,6 +1,6 @@
 /* map_tu.c: the pointwise kernels of one element type and instruction set, and their rows.
  *
- * family: map; types: all; isa: each */
+ * family: map; types: all; isa: each; small: f16 bf16 */
 #include "map.h"
 
 #include <tenon/args_pointwise.h>

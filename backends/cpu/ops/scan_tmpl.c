@@ -3,7 +3,7 @@
  * Where neighbouring rows lie side by side, the walk goes along the dimension with all of them
  * abreast, so that memory is read in order.
  *
- * family: scan; types: all; isa: each */
+ * family: scan; types: all; isa: each; small: all */
 #include <complex.h>
 #include <math.h>
 
