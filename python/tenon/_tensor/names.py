@@ -72,8 +72,13 @@ def set_flush_denormal(mode: bool) -> bool:
 
 
 def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
-    """A convolution along time of (time, batch, channels), with weights of (width, channels in,
-    channels out)."""
+    """A convolution along time, which comes first.
+
+    Shapes: input (T, B, C), weight (K, C, out), bias (out,) to (T + 2 pad - K + 1, B, out).
+
+    >>> tn.conv_tbc(tn.ones(3, 1, 2), tn.ones(2, 2, 1), tn.zeros(1)).flatten()
+    tensor([4., 4.])
+    """
     if input.dim() != 3 or weight.dim() != 3 or bias.dim() != 1:
         raise RuntimeError(
             "conv_tbc: Input must have 3 dims: time, batch, in_channel; weight must have 3 dims: "

@@ -14,6 +14,7 @@ import tenon
 from tenon import Tensor
 from tenon._C import _nn
 from tenon._tape import overridable
+from tenon._tensor.names import conv_tbc as conv_tbc
 from tenon.nn import _results
 
 # What is plain comes first, so that everything below may replace an operator of the same name.
@@ -463,21 +464,6 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     split = input.reshape(input.size(0), groups, channels // groups, *input.shape[2:])
     shuffled = split.transpose(1, 2).reshape(input.shape)
     return _results.image(shuffled, input, "ChannelShuffleBackward0")
-
-
-def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
-    """A convolution along time, which comes first.
-
-    Shapes: input (T, B, C), weight (K, C, out), bias (out,) to (T + 2 pad - K + 1, B, out).
-
-    >>> F.conv_tbc(tn.ones(3, 1, 2), tn.ones(2, 2, 1), tn.zeros(1)).flatten()
-    tensor([4., 4.])
-    """
-    for what, t, dims in (("input", input, 3), ("weight", weight, 3), ("bias", bias, 1)):
-        if t.dim() != dims:
-            raise RuntimeError(f"conv_tbc: {what} must have {dims} dimensions, got {t.dim()}")
-    columns = tenon.conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad)
-    return columns.permute(2, 0, 1)
 
 
 def _checked_batch(shape: Any) -> None:
