@@ -278,7 +278,10 @@ static tn_status forward_named(conv *c, const char *padding, tn_tensor **ret) {
             return tn_fail(TN_E_SHAPE, 3,
                            "padding='same' is not supported for strided convolutions");
         }
-        int64_t total = c->dilation.v[d] * (c->w->shape[d + 2] - 1);
+        int64_t total;
+        if (__builtin_mul_overflow(c->dilation.v[d], c->w->shape[d + 2] - 1, &total))
+            return tn_fail(TN_E_SHAPE, 5, "padding='same': dilation %lld is too large",
+                           (long long)c->dilation.v[d]);
         if (total < 0) continue;
         sides[d] = total / 2;
         extra[2 * (c->n - 1 - d) + 1] = total % 2;

@@ -17,8 +17,9 @@ tn_status tni_infer__rnn_room(tn_infer *inf, const void *args) {
 static tn_status check_rows(const tn_infer *inf, int32_t arg, const tn_view *x, const tn_view *h0,
                             tn_ints sizes) {
     int64_t rows = 0;
-    for (int64_t i = 0; i < sizes.n; i++) rows += sizes.v[i];
-    if (x->ndim == 2 && h0->ndim == 3 && sizes.n > 0 && x->shape[0] == rows) return TN_OK;
+    bool over = false;
+    for (int64_t i = 0; i < sizes.n; i++) over |= __builtin_add_overflow(rows, sizes.v[i], &rows);
+    if (!over && x->ndim == 2 && h0->ndim == 3 && sizes.n > 0 && x->shape[0] == rows) return TN_OK;
     return tn_fail(TN_E_SHAPE, arg, "%s(): argument '%s' must have a row for each step of a sample",
                    inf->op->info.name, inf->op->fields[arg].name);
 }

@@ -259,3 +259,21 @@ def test_expm1_at_infinity_is_as_exp_in_annex_g(dtype: tn.dtype) -> None:
     for z, (_, (re, im)) in zip(got, cases, strict=True):
         np.testing.assert_allclose((z.real, z.imag), (re, im), rtol=1e-6)
         assert im != 0 or np.signbit(z.imag) == np.signbit(im)
+
+
+@pytest.mark.parametrize("name", ["upsample_nearest2d", "upsample_bilinear2d"])
+@pytest.mark.parametrize("dtype", [tn.float32, tn.float64])
+def test_resizing_by_tiny_scales_stays_in_the_image(name: str, dtype: tn.dtype) -> None:
+    """Positions are infinite: the last element is named, or the first where they are no number."""
+    x = tn.ones(1, 1, 1, 1, dtype=dtype, requires_grad=True)
+    corners = {"align_corners": False} if "bilinear" in name else {}
+    y = getattr(tn._C._ops, name)(x, [3, 3], scales_h=1e-320, scales_w=1e-320, **corners)
+    y.backward(tn.ones_like(y))
+    nearest = "nearest" in name
+    assert y.shape == (1, 1, 3, 3) and (not nearest or (y == 1).all())
+    assert not nearest or x.grad.item() == 9
+
+
+def test_a_dilation_beyond_int64_is_refused() -> None:
+    with pytest.raises(RuntimeError, match="dilation .* is too large"):
+        tn.conv1d(tn.ones(1, 1, 4), tn.ones(1, 1, 3), padding="same", dilation=2**63 - 1)

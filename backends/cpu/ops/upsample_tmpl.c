@@ -36,12 +36,18 @@ typedef double index_real;
 typedef float index_real; /* positions are rounded as PyTorch rounds them */
 #endif
 
+/* The element at or below a position, which is infinite or no number where a scale is tiny. */
+static int64_t element_at(index_real at, int64_t in) {
+    int64_t i = at > 0 ? in - 1 : 0;
+    if (at > 0 && at < (index_real)in) i = (int64_t)at;
+    return i < in ? i : in - 1;
+}
+
 static void nearest_taps(int64_t in, int64_t out, tn_opt_float scale, tap *ret) {
     index_real s = scale.has && scale.value > 0 ? (index_real)(1.0 / scale.value)
                                                 : (index_real)in / (index_real)out;
     for (int64_t o = 0; o < out; o++) {
-        int64_t i = (int64_t)FLOOR((index_real)o * s);
-        ret[o].lo = ret[o].hi = i < in ? i : in - 1;
+        ret[o].lo = ret[o].hi = element_at(FLOOR((index_real)o * s), in);
         ret[o].w = 0.0;
     }
 }
@@ -59,8 +65,7 @@ static void linear_taps(int64_t in, int64_t out, int corners, tn_opt_float scale
         index_real at =
             corners ? s * (index_real)o : s * ((index_real)o + (index_real)0.5) - (index_real)0.5;
         if (at < 0) at = 0;
-        int64_t i = (int64_t)at;
-        if (i > in - 1) i = in - 1;
+        int64_t i = element_at(at, in);
         ret[o].lo = i;
         ret[o].hi = i < in - 1 ? i + 1 : i;
         ret[o].w = (double)(at - (index_real)i);

@@ -25,7 +25,9 @@ TMPL_INLINE upsample_tap upsample_find(const cuda_upsample_args &a, int d, int64
     upsample_tap t;
     if (a.linear && !a.corners) at = s * ((upsample_real)o + half) - half;
     if (at < 0) at = 0;
-    t.low = (int64_t)at; /* down: it is not negative */
+    /* Infinite, or no number, where a scale is tiny. */
+    t.low = at > 0 ? a.small[d] - 1 : 0;
+    if (at > 0 && at < (upsample_real)a.small[d]) t.low = (int64_t)at; /* down */
     if (t.low > a.small[d] - 1) t.low = a.small[d] - 1;
     t.high = a.linear && t.low < a.small[d] - 1 ? t.low + 1 : t.low;
     t.weight = a.linear ? (A)(at - (upsample_real)t.low) : (A)0;
