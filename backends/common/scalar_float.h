@@ -62,7 +62,7 @@ TMPL_INLINE A float_round_even(A x) {
 
 TMPL_INLINE A f_round(A x, int64_t decimals) {
     if (decimals == 0) return float_round_even(x);
-    A ten = C_(pow)(K_(10), (A)(decimals < 0 ? -decimals : decimals));
+    A ten = C_(pow)(K_(10), decimals < 0 ? -(A)decimals : (A)decimals);
     return decimals < 0 ? float_round_even(x / ten) * ten : float_round_even(x * ten) / ten;
 }
 

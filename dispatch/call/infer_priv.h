@@ -22,6 +22,8 @@ tn_status tni_infer_set_format(tn_infer *inf, int i, int32_t ndim, const int64_t
  * it: their users are other operators, but anybody may call them. */
 tn_status tni_infer_expect(const tn_infer *inf, int32_t arg, const tn_view *t, int32_t ndim,
                            const int64_t *shape, int32_t dtype);
+/* Argument `arg` must lie in a row, packed: its kernel writes it so. */
+tn_status tni_infer_packed(const tn_infer *inf, int32_t arg, const tn_view *t);
 /* Output i is not produced. */
 static inline void tni_infer_absent(tn_infer *inf, int i) { inf->out[i].absent = 1; }
 

@@ -87,3 +87,10 @@ tn_status tni_infer_expect(const tn_infer *inf, int32_t arg, const tn_view *t, i
                        op->fields[arg].name, tni_type_text(dtype), tni_type_text(tn_view_dtype(t)));
     return TN_OK;
 }
+
+tn_status tni_infer_packed(const tn_infer *inf, int32_t arg, const tn_view *t) {
+    const tn_op *op = inf->op;
+    if (t->word & TN_W_CONTIGUOUS) return TN_OK;
+    return tn_fail(TN_E_VALUE, arg, "%s(): argument '%s' must be contiguous", op->info.name,
+                   op->fields[arg].name);
+}

@@ -602,10 +602,11 @@ tn_status tni_composite_diag_embed(const void *args, tn_tensor **rets) {
     if (p == q)
         return tn_fail(TN_E_SHAPE, 2, "diagonal dimensions cannot be identical %lld, %lld",
                        (long long)a->dim1, (long long)a->dim2);
-    int64_t away = a->offset < 0 ? -a->offset : a->offset, side = v->shape[v->ndim - 1];
-    if (away > (INT64_C(1) << 61))
+    const int64_t most = INT64_C(1) << 61;
+    if (a->offset > most || a->offset < -most)
         return tn_fail(TN_E_VALUE, 1, "diag_embed: the offset %lld is too large",
                        (long long)a->offset);
+    int64_t away = a->offset < 0 ? -a->offset : a->offset, side = v->shape[v->ndim - 1];
     for (int32_t d = 0, k = 0; d <= v->ndim; d++)
         shape[d] = d == p || d == q ? side + away : v->shape[k++];
     tn_status st = tn_new_zeros(tni_t(v), tn_ints_of(shape, v->ndim + 1), -1, -1, &whole);

@@ -464,11 +464,14 @@ def infer_glue(op: Op) -> list[str]:
     if rule == "custom":
         lines.append(f"    return tni_infer_{op.name}(inf, args);")
     else:
-        m = re.fullmatch(r"same\((\w+)\)", rule)
+        m = re.fullmatch(r"(same|packed)\((\w+)\)", rule)
         if not m:
             raise op.fail(f"shape rule '{rule}' is unknown")
+        if m[1] == "packed":
+            field = next(k for k, a in enumerate(op.args) if a.name == m[2])
+            lines.append(f"    TN_TRY(tni_infer_packed(inf, {field}, a->{m[2]}));")
         for i in range(len(op.outs)):
-            lines.append(f"    tni_infer_same(inf, {i}, a->{m[1]});")
+            lines.append(f"    tni_infer_same(inf, {i}, a->{m[2]});")
         lines.append("    return TN_OK;")
     return [*lines, "}", ""]
 

@@ -65,8 +65,8 @@ def shapes(op: Op) -> str:
         return "any; the result lacks the dimensions that are reduced, or has them with size 1"
     if op.kind == "view":
         return "the result looks at the same memory, so that it changes with its source"
-    if rule.startswith("same("):
-        return f"any; the result has that of {rule[5:-1]}"
+    if rule.startswith(("same(", "packed(")):
+        return f"any; the result has that of {rule.partition('(')[2][:-1]}"
     return ""
 
 

@@ -233,3 +233,24 @@ def test_searches_splits_and_blocks() -> None:
     assert tn.kthvalue(tn.zeros(0, 3), 1).values.shape == (0,)
     number = tn.tensor(1 + 2j)
     assert number.mT.item() == 1 + 2j and number.adjoint().item() == 1 - 2j
+
+
+def test_sequences_are_written_in_a_row() -> None:
+    """The kernels of sequences write `numel` elements one after the other: into a view that shares
+    or skips elements they would write beyond it."""
+    ops = tn._C._ops
+    whole = tn.zeros(12, dtype=tn.int64)
+    for view in (whole[:1].expand(1000, 1000), whole[::2], whole.reshape(3, 4).t()):
+        for call in (
+            lambda v: ops._arange_(v, 0, 1), lambda v: ops._linspace_(v, 0, 1), ops._randperm_,
+        ):  # fmt: skip
+            with pytest.raises(ValueError, match="'self' must be contiguous"):
+                call(view)
+    assert whole.count_nonzero() == 0
+    assert ops._arange_(whole[2:6], 1, 2).tolist() == [1, 3, 5, 7]
+
+
+def test_offsets_as_far_as_int64() -> None:
+    for offset in (-(2**63), 2**63 - 1):
+        refused(ValueError, lambda at=offset: tn.diag_embed(f, at))
+    assert tn.round(f, decimals=-(2**63)).isnan().all()

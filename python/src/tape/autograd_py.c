@@ -308,50 +308,30 @@ static PyObject *history_others(PyObject *unused, PyObject *args) {
     return r < 0 ? NULL : PyBool_FromLong(r);
 }
 
-/* Names of results that functions written in Python make of several operators. */
-static const char *const made_names[] = {
-    "AdaptiveAvgPool3DBackward0",
-    "AdaptiveMaxPool2DBackward0",
-    "AdaptiveMaxPool3DBackward0",
-    "AvgPool3DBackward0",
-    "ChannelShuffleBackward0",
-    "Col2ImBackward0",
-    "DivBackward0",
-    "EmbeddingBagBackward0",
-    "GluBackward0",
-    "Im2ColBackward0",
-    "MaxPool3DWithIndicesBackward0",
-    "PermuteBackward0",
-    "PixelShuffleBackward0",
-    "PixelUnshuffleBackward0",
-    "PreluKernelBackward0",
-    "RreluWithNoiseBackward0",
-    "UpsampleBicubic2DAaBackward0",
-    "UpsampleBicubic2DBackward0",
-    "UpsampleBilinear2DAaBackward0",
-    "UpsampleLinear1DBackward0",
-    "UpsampleNearest1DBackward0",
-    "UpsampleNearest3DBackward0",
-    "UpsampleNearestExact1DBackward0",
-    "UpsampleNearestExact2DBackward0",
-    "UpsampleNearestExact3DBackward0",
-    "UpsampleTrilinear3DBackward0",
-    "WeightNormInterfaceBackward0",
-};
+/* The text of a name for as long as the process runs, since nodes do not copy theirs. */
+static const char *lasting(PyObject *name) {
+    static PyObject *names; /* each to itself */
+    if (!names && !(names = PyDict_New())) return NULL;
+    PyObject *known = PyDict_GetItemWithError(names, name);
+    if (!known && (PyErr_Occurred() || PyDict_SetItem(names, name, name) < 0)) return NULL;
+    return PyUnicode_AsUTF8AndSize(known ? known : name, NULL);
+}
 
 /* _known_as(result, name): the result, whose node goes by that name. */
 static PyObject *known_as(PyObject *unused, PyObject *args) {
-    PyObject *result;
-    const char *name;
+    PyObject *result, *name;
     tn_node *node = NULL;
     int64_t nr;
     (void)unused;
-    if (!PyArg_ParseTuple(args, "Os:_known_as", &result, &name)) return NULL;
+    if (!PyArg_ParseTuple(args, "OU:_known_as", &result, &name)) return NULL;
     if (tnp_is_tensor(result) && tn_requires_grad(tnp_of(result)) &&
         tnp_check(tn_grad_fn(tnp_of(result), &node, &nr)) < 0)
         return NULL;
-    for (size_t i = 0; node && i < sizeof made_names / sizeof *made_names; i++)
-        if (strcmp(made_names[i], name) == 0) tn_node_call(node, made_names[i]);
+    if (node) {
+        const char *text = lasting(name);
+        if (!text) return NULL;
+        tn_node_call(node, text);
+    }
     Py_INCREF(result);
     return result;
 }
