@@ -133,9 +133,10 @@ static const tn_autocast *region_of(const tn_op *op, const void *args, int32_t *
 
 /* The parts of a composite are operators of the program, to autocast. */
 static tn_status through_parts(const tn_op *op, void *args, tn_tensor **rets) {
-    tni_tls.layers = UINT64_C(1) << atomic_load_explicit(&layer_id, memory_order_relaxed);
+    const uint64_t own = UINT64_C(1) << atomic_load_explicit(&layer_id, memory_order_relaxed);
+    tni_tls.layers |= own; /* beside the profiler's */
     tn_status st = tni_op_run(op, args, rets);
-    tni_tls.layers = 0;
+    tni_tls.layers &= ~own;
     return st;
 }
 

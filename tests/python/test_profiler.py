@@ -178,3 +178,11 @@ def test_columns_that_are_not_measured() -> None:
     with tn.autograd.profiler.profile(enabled=False) as off:
         tn.ones(2).exp()
     assert off.function_events == []
+
+
+def test_a_composite_under_autocast_does_not_end_the_recording() -> None:
+    x = tn.randn(2, 8, requires_grad=True)
+    with profile() as p, tn.autocast("cpu", dtype=tn.bfloat16):
+        first, second = tn.nn.functional.linear(x, tn.ones(8, 8)).split(4, dim=1)
+        (first + second).sum().backward()
+    assert {"split_with_sizes", "add", "sum", "mm"} <= set(names(p)), names(p)
