@@ -16,10 +16,16 @@ enum { ARGS_MOST = 4096 }; /* bytes that a launch may pass */
 
 /* ---- Devices -----------------------------------------------------------------------------------*/
 
+/* How many of them the driver finds. */
+static int count_devices(void) {
+    const char *text = getenv("TENON_CUDA_HOST_DEVICES");
+    int n = text ? atoi(text) : HOST_DEVICES;
+    return n >= 0 && n < HOST_DEVICES ? n : HOST_DEVICES;
+}
+
 CUresult cuInit(unsigned flags) {
-    const char *devices = getenv("TENON_CUDA_HOST_DEVICES");
     (void)flags;
-    return devices && strcmp(devices, "0") == 0 ? CUDA_NO_DEVICE : CUDA_OK;
+    return count_devices() == 0 ? CUDA_NO_DEVICE : CUDA_OK;
 }
 
 CUresult cuDriverGetVersion(int *ret_version) {
@@ -43,13 +49,13 @@ CUresult cuGetErrorString(CUresult code, const char **ret_text) {
 }
 
 CUresult cuDeviceGetCount(int *ret_count) {
-    *ret_count = HOST_DEVICES;
+    *ret_count = count_devices();
     return CUDA_OK;
 }
 
 CUresult cuDeviceGet(CUdevice *ret_device, int index) {
     *ret_device = index;
-    return index < HOST_DEVICES ? CUDA_OK : CUDA_BAD_VALUE;
+    return index < count_devices() ? CUDA_OK : CUDA_BAD_VALUE;
 }
 
 CUresult cuDeviceGetName(char *ret_name, int room, CUdevice device) {

@@ -43,33 +43,44 @@ def device() -> tuple[str, int]:
     return name, int(count)
 
 
-def skip_on_gpu(args: tuple[str, ...], folder: Path | None, env: dict[str, str]) -> None:
+def most() -> int:
+    """How many devices there are for a test that takes one or two."""
+    return min(2, device()[1])
+
+
+def skip_on_gpu(
+    args: tuple[str, ...], folder: Path | None, env: dict[str, str], devices: int = 1
+) -> None:
     """Skips a test that a GPU cannot run: it wants libraries or settings that only the harness has,
-    or a second device."""
+    or more devices than there are."""
     name, count = device()
     knobs = sorted(key for key in env if "_HOST" in key and key != "TENON_CUDA_HOST_DELAY")
     text = "\n".join(args)
     if name != NAME and (folder != FOLDER or knobs or OWN.search(text) or NAME in text):
         pytest.skip(f"not on {name}: about the host harness")
-    if count < 2 and "cuda:1" in text:
+    if count < devices:
         pytest.skip(f"not on {name}: takes two devices")
 
 
-def run(*args: str, folder: Path | None = FOLDER, **env: str) -> subprocess.CompletedProcess[str]:
-    """Python with the harness in the loader's path; `folder` is another one, or None for none."""
+def run(
+    *args: str, folder: Path | None = FOLDER, devices: int = 1, **env: str
+) -> subprocess.CompletedProcess[str]:
+    """Python with the harness in the loader's path; `folder` is another one, or None for none. The
+    harness has as many devices as the test says, so that one that takes a second says so."""
     full = {**os.environ, "TENON_FALLBACK": "allow", **env}
     if ON_GPU:  # whose modules may have to be compiled: they stay in the cache
-        skip_on_gpu(args, folder, env)
+        skip_on_gpu(args, folder, env, devices)
         full = full if SWITCHES.search("\n".join(args)) else {**EXACT, **full}
     else:
         full.setdefault("TENON_CUDA_CACHE", "")
+        full.setdefault("TENON_CUDA_HOST_DEVICES", str(devices))
     if folder is not None and not (ON_GPU and folder == FOLDER):
         full["LD_LIBRARY_PATH"] = f"{folder}:{os.environ.get('LD_LIBRARY_PATH', '')}"
     command = [sys.executable, *args]
     return subprocess.run(command, env=full, capture_output=True, text=True, cwd=ROOT)
 
 
-def script(text: str, **env: str) -> str:
-    done = run("-c", "import tenon as tn\n" + text, **env)
+def script(text: str, devices: int = 1, **env: str) -> str:
+    done = run("-c", "import tenon as tn\n" + text, devices=devices, **env)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return done.stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -208,8 +209,8 @@ def work(device):
             a, b = x.to(device), w.to(device)
             check(F.conv2d(a * 2 + 1, b, padding=1) * 1, want, "float64")
     done.append(device)
-done = []
-threads = [threading.Thread(target=work, args=(f"cuda:{i % 2}",)) for i in range(4)]
+done, count = [], tn.cuda.device_count()
+threads = [threading.Thread(target=work, args=(f"cuda:{i % count}",)) for i in range(4)]
 for thread in threads:
     thread.start()
 for thread in threads:
@@ -218,7 +219,8 @@ assert len(done) == 4
 served()
 """
     )
-    harness.script(text, TENON_CUDNN=cudnn, TENON_CUDA_HOST_DELAY="500")
+    devices = harness.most()
+    harness.script(text, devices=devices, TENON_CUDNN=cudnn, TENON_CUDA_HOST_DELAY="500")
 
 
 @BOTH
@@ -388,13 +390,15 @@ convolve()  # by own kernels: the plan is given up
 
 
 def test_settings_reach_the_plugin() -> None:
-    harness.script("""
+    harness.script(
+        f"least = {90000 if harness.ON_GPU else 92800}\n"
+        + """
 cudnn = tn.backends.cudnn
 assert (cudnn.enabled, cudnn.benchmark, cudnn.benchmark_limit) == (True, False, 10)
 assert (cudnn.deterministic, cudnn.allow_tf32) == (False, True)
 cudnn.allow_tf32 = False
 cudnn.benchmark = True  # before the plugin is loaded
-assert cudnn.is_available() and cudnn.version() == 92800
+assert cudnn.is_available() and least <= cudnn.version() < least + 10000
 option = tn.cuda._settings().option
 assert option(b"cudnn_benchmark") == 1 and option(b"cudnn") == 1
 cudnn.enabled = False
@@ -404,12 +408,17 @@ with cudnn.flags(enabled=True, deterministic=True, benchmark_limit=3):
     assert option(b"cudnn_benchmark") == 0 and option(b"cudnn_benchmark_limit") == 3
 assert option(b"cudnn") == option(b"cudnn_deterministic") == option(b"cudnn_allow_tf32") == 0
 assert cudnn.benchmark and cudnn.benchmark_limit == 10
-""")
+"""
+    )
 
 
 def test_doctor_says_what_is_wrong() -> None:
     said = harness.run("-m", "tenon", "doctor").stdout
-    assert "cuDNN 9.28.0" in said
+    found = re.search(r"cuDNN (9\.\d+\.\d+)\n", said)
+    assert found and (harness.ON_GPU or found[1] == "9.28.0"), said
+
+
+def test_doctor_says_that_cudnn_is_old() -> None:
     said = harness.run("-m", "tenon", "doctor", TENON_CUDNN_HOST="old").stdout
     assert "cuDNN is older than 9.0" in said and "pip install nvidia-cudnn-cu13" in said
 

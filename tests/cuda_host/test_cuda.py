@@ -28,13 +28,16 @@ def test_every_operator() -> None:
 
 @needs_harness
 def test_the_device_has_its_name() -> None:
-    harness.script("""
+    harness.script(
+        """
 assert tn.cuda.is_available() and tn.cuda.device_count() == 2
 assert "Tenon CUDA host harness (no GPU)" in tn.cuda.get_device_name()
 x = tn.arange(6.0, device="cuda:1").reshape(2, 3)
 assert str(x.device) == "cuda:1"
 assert (x + x.t().contiguous().t()).tolist() == [[0, 2, 4], [6, 8, 10]]
-""")
+""",
+        devices=2,
+    )
 
 
 @needs_harness

@@ -9,8 +9,11 @@ pytestmark = pytest.mark.skipif(not harness.is_built(), reason="no C++ compiler:
 
 
 def test_numbers_are_those_of_the_cpu() -> None:
-    """Every distribution, dtype and layout, bit for bit, and the generator is left alike."""
-    harness.script("""
+    """Every distribution, dtype and layout, bit for bit, and the generator is left alike. On a GPU
+    float64 may differ in the last bits where it passes through a logarithm, a sine or a tangent."""
+    harness.script(
+        f"on_gpu = {harness.ON_GPU}\n"
+        + """
 import itertools
 floats = (tn.float16, tn.bfloat16, tn.float32, tn.float64)
 wholes = (tn.uint8, tn.int8, tn.int16, tn.int32, tn.int64)
@@ -29,7 +32,14 @@ cases = [(floats + (tn.complex64, tn.complex128),
            lambda t: t.bernoulli_(tn.full(t.shape, 0.25, dtype=tn.float64, device=t.device)),
            lambda t: t.bernoulli_(tn.tensor(0.75, device=t.device))))]
 layouts = (lambda t: t, lambda t: t.t(), lambda t: t[1:, ::2], lambda t: t[0, 3], lambda t: t[:0])
+rounded = (tn.float64, tn.complex128) if on_gpu else ()
+passing = ("normal_", "exponential_", "cauchy_", "log_normal_")
 draws = 0
+def same(got, want, dtype, fill):
+    if dtype not in rounded or not set(passing) & set(fill.__code__.co_names):
+        return tn.equal(got, want)
+    # Of a number near 0, what it was before the mean was added and a sine was taken.
+    return ((got - want).abs() <= 1e-15 * (8 + want.abs() * 8)).all()
 for dtypes, fills in cases:
     for dtype, fill, layout in itertools.product(dtypes, fills, layouts):
         results = []
@@ -40,12 +50,13 @@ for dtypes, fills in cases:
                 fill(layout(t))
             results.append(t.cpu())
         want, got = results
-        assert tn.equal(got, want), (dtype, draws)
+        assert same(got, want, dtype, fill), (dtype, draws)
         draws += 1
 for name in ("uniform_", "normal_", "exponential_", "cauchy_", "log_normal_", "geometric_",
              "random_", "random__from", "random__to", "bernoulli_", "bernoulli__tensor"):
     assert tn.cuda.fallback_count(name) == (0, 0), name
-""")
+"""
+    )
 
 
 def test_dropout_and_its_gradient() -> None:

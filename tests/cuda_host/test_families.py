@@ -17,19 +17,19 @@ def test_every_family_of_kernels_is_called() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "text", "env", "words"),
+    ("devices", "text", "env", "words"),
     [
-        (2, "tn.ones(2)", {"TENON_CUDA_HOST_MEMORY": "20000"}, "about the host harness"),
-        (2, "ctypes.CDLL('libcudnn.so.9').cudnnHostCount", {}, "about the host harness"),
-        (1, "tn.ones(2, device='cuda:1')", {}, "takes two devices"),
+        (1, "tn.ones(2)", {"TENON_CUDA_HOST_MEMORY": "20000"}, "about the host harness"),
+        (1, "ctypes.CDLL('libcudnn.so.9').cudnnHostCount", {}, "about the host harness"),
+        (2, "tn.ones(2, device='cuda:1')", {}, "takes two devices"),
     ],
 )
 def test_what_a_gpu_cannot_run_is_skipped_with_its_name(
-    monkeypatch: pytest.MonkeyPatch, count: int, text: str, env: dict[str, str], words: str
+    monkeypatch: pytest.MonkeyPatch, devices: int, text: str, env: dict[str, str], words: str
 ) -> None:
-    monkeypatch.setattr(harness, "device", lambda: ("Some GPU", count))
+    monkeypatch.setattr(harness, "device", lambda: ("Some GPU", 1))
     harness.skip_on_gpu(("-c", "tn.ones(2, device='cuda')"), harness.FOLDER, {})
     delay = {"TENON_CUDA_HOST_DELAY": "9"}  # only makes the harness slower
     harness.skip_on_gpu(("-c", "tn.ones(2)"), harness.FOLDER, delay)
     with pytest.raises(pytest.skip.Exception, match=f"not on Some GPU: {words}"):
-        harness.skip_on_gpu(("-c", text), harness.FOLDER, env)
+        harness.skip_on_gpu(("-c", text), harness.FOLDER, env, devices)
