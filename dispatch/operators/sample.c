@@ -161,7 +161,7 @@ tn_status tni_composite__histogram_edges(const void *args, tn_tensor **rets) {
     }
     if (low == high) low -= 0.5, high += 0.5;
     st = tn_linspace(tn_scalar_float(low), tn_scalar_float(high), a->bins + 1,
-                     tn_view_dtype(a->input), -1, rets);
+                     tn_view_dtype(a->input), tni_device_of(tni_t(a->input)), rets);
 out:
     tn_tensor_unref(&least);
     tn_tensor_unref(&most);

@@ -1,16 +1,18 @@
 """Calls every family of the CUDA device's kernels once or twice, with few elements: short enough to
 run under compute-sanitizer.
 
-    python tests/cuda_host/families.py
+    python tests/cuda_host/families.py [--own]
 
-A family is a file backends/cuda/kernels/*.cu; one that no function here serves is a failure.
+A family is a file backends/cuda/kernels/*.cu; one that no function here serves is a failure. What
+cuDNN may do in place of our kernels is called with it and without it; with --own only without: the
+tools' reports are about our kernels then.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +30,26 @@ def family(call: Callable[[], Any]) -> Callable[[], Any]:
     return call
 
 
+def by_both(call: Callable[[], Any]) -> Callable[[], Any]:
+    """With cuDNN, unless only our own kernels are asked for, and without."""
+
+    @wraps(call)
+    def calls() -> None:
+        for library in (False,) if "--own" in sys.argv[1:] else (True, False):
+            with tn.backends.cudnn.flags(enabled=library):
+                call()
+                tn.cuda.synchronize()
+
+    return calls
+
+
 def backward(result: Any) -> Any:
     result.backward(tn.ones_like(result))
     return result
 
 
 @family
+@by_both
 def call_attention() -> Any:
     for dtype in (tn.float32, tn.bfloat16):
         q, k, v = (randn(1, 2, 70, 16).to(dtype).requires_grad_() for _ in range(3))
@@ -46,9 +62,13 @@ def call_cast() -> Any:
 
 
 @family
+@by_both
 def call_conv() -> Any:
-    x, w = randn(2, 4, 9, 9).requires_grad_(), randn(4, 1, 3, 3).requires_grad_()
-    return backward(F.conv2d(x, w, padding=1, groups=4))
+    for dtype in (tn.float32, tn.bfloat16):
+        x, w = randn(2, 4, 9, 9).to(dtype).requires_grad_(), randn(4, 1, 3, 3).to(dtype)
+        backward(F.conv2d(x, w.requires_grad_(), padding=1, groups=4))
+        w = randn(6, 4, 3, 3).to(dtype).requires_grad_()
+        backward(F.conv2d(x, w, padding=1, stride=2))
 
 
 @family
@@ -109,12 +129,16 @@ def call_map() -> Any:
 
 
 @family
+@by_both
 def call_norm() -> Any:
     x = randn(4, 6, 50).requires_grad_()
     w, b = randn(50).requires_grad_(), randn(50).requires_grad_()
     backward(F.layer_norm(x, (50,), w, b))
     backward(F.rms_norm(x, (50,), w))
     w, b = randn(6).requires_grad_(), randn(6).requires_grad_()
+    backward(F.batch_norm(x, None, None, w, b, training=True))
+    x = randn(2, 8, 5, 6).to(memory_format=tn.channels_last).requires_grad_()
+    w, b = randn(8).requires_grad_(), randn(8).requires_grad_()
     return backward(F.batch_norm(x, None, None, w, b, training=True))
 
 
@@ -171,11 +195,11 @@ def call_reduce() -> Any:
 
 
 @family
+@by_both
 def call_rnn() -> Any:
     for kind in (tn.nn.LSTM, tn.nn.GRU):
         module = kind(5, 7).to("cuda")
         backward(module(randn(3, 2, 5))[0])
-    return module
 
 
 @family

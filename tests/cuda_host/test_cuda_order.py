@@ -130,3 +130,27 @@ nan = tn.tensor([1.0, float("nan"), float("nan")], device="cuda")
 assert tn.unique(nan).shape == (3,)
 assert tn.cuda.fallback_count("_unique_consecutive") == (0, 0)
 """)
+
+
+def test_histograms() -> None:
+    """PyTorch has none on CUDA; here they are made of what has kernels."""
+    harness.script(
+        """
+tn.manual_seed(0)
+x, w = tn.randn(60, 2, dtype=tn.float64), tn.rand(60, dtype=tn.float64)
+near = [tn.histogram(x, 5), tn.histogram(x[:, 0], 3, range=(-1.0, 0.5), weight=w, density=True),
+        tn.histogram(x, tn.tensor([-2.0, 0.0, 0.5, 3.0]).double()), x.histogram(2, range=(0, 0)),
+        tn.histogramdd(x, [2, 3]), tn.histogramdd(x, 2, weight=w, density=True)]
+x, w = x.cuda(), w.cuda()
+far = [tn.histogram(x, 5), tn.histogram(x[:, 0], 3, range=(-1.0, 0.5), weight=w, density=True),
+       tn.histogram(x, tn.tensor([-2.0, 0.0, 0.5, 3.0]).double().cuda()),
+       x.histogram(2, range=(0, 0)),
+       tn.histogramdd(x, [2, 3]), tn.histogramdd(x, 2, weight=w, density=True)]
+for got, want in zip(far, near):
+    edges = [got[1]] if isinstance(got[1], tn.Tensor) else got[1]
+    wanted = [want[1]] if isinstance(want[1], tn.Tensor) else want[1]
+    for g, v in zip([got[0], *edges], [want[0], *wanted], strict=True):
+        assert g.is_cuda and tn.allclose(g.cpu(), v, rtol=1e-12, atol=1e-12)
+""",
+        TENON_FALLBACK="error",
+    )

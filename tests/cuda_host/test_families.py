@@ -16,6 +16,14 @@ def test_every_family_of_kernels_is_called() -> None:
     assert f"{len(families.kernels())} passed, 0 failed" in done.stdout
 
 
+def test_our_own_kernels_are_called_alone() -> None:
+    """Where cuDNN fails whenever it is asked."""
+    broken = {"TENON_FALLBACK": "error", "TENON_CUDNN_HOST": "broken"}
+    assert harness.run("tests/cuda_host/families.py", **broken).returncode != 0
+    done = harness.run("tests/cuda_host/families.py", "--own", **broken)
+    assert done.returncode == 0, done.stdout + done.stderr[-4000:]
+
+
 @pytest.mark.parametrize(
     ("devices", "text", "env", "words"),
     [
