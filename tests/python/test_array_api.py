@@ -197,6 +197,9 @@ def test_arrays_know_their_namespace() -> None:
     with pytest.raises(ValueError, match="stream"):
         x.to_device("cpu", stream=1)
     assert list(inspect.signature(xp.add).parameters) == ["x1", "x2"]
+    assert list(inspect.signature(x.__dlpack__).parameters) == [
+        "stream", "max_version", "dl_device", "copy",
+    ]  # fmt: skip
     assert inspect.signature(xp.sin).parameters["x"].kind is inspect.Parameter.POSITIONAL_ONLY
 
 
@@ -209,6 +212,66 @@ def test_narrow_and_wide_integers() -> None:
     )
     with pytest.raises(ValueError, match="one length"):
         xp.vecdot(tn.ones(2, 1), tn.ones(2, 3))
+
+
+WIDE = [
+    0, 1, 2, 3, 63, 64, 65, 2**32 - 1, 2**53 + 1, 2**62, 2**63 - 1, 2**63, 2**63 + 1, 2**64 - 2,
+    2**64 - 1, 12345678901234567890,
+]  # fmt: skip
+
+
+def test_uint64_divided_shifted_and_to_powers() -> None:
+    """Against Python's integers, which end nowhere."""
+    rows, others, whole = tn.tensor(WIDE, dtype=tn.uint64)[:, None], WIDE[1:], 2**64
+    columns = tn.tensor(others, dtype=tn.uint64)
+    for name, exact in (
+        ("floor_divide", lambda a, b: a // b), ("remainder", lambda a, b: a % b),
+        ("pow", lambda a, b: pow(a, b, whole)),
+        ("bitwise_right_shift", lambda a, b: a >> b if b < 64 else 0),
+        ("bitwise_left_shift", lambda a, b: (a << b) % whole if b < 64 else 0),
+    ):  # fmt: skip
+        got = getattr(xp, name)(rows, columns)
+        assert got.dtype is tn.uint64, name
+        assert got.tolist() == [[exact(a, b) for b in others] for a in WIDE], name
+        for number in (7, 2**63 + 5):
+            got = getattr(xp, name)(rows[:, 0], number)
+            assert got.tolist() == [exact(a, number) for a in WIDE], (name, number)
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        xp.floor_divide(columns, columns - 1)
+
+
+def test_uint64_beyond_int64_as_numbers() -> None:
+    large = 2**64 - 3
+    x = tn.tensor(WIDE, dtype=tn.uint64)
+    assert xp.full((2,), large, dtype=xp.uint64).tolist() == [large] * 2
+    assert xp.full_like(x[:2], large).tolist() == [large] * 2
+    assert xp.clip(x, 5, large).tolist() == [min(max(v, 5), large) for v in WIDE]
+    assert xp.add(x, large).tolist() == [(v + large) % 2**64 for v in WIDE]
+    for name in ("floor", "ceil", "trunc", "round"):
+        assert getattr(xp, name)(x).tolist() == WIDE, name
+
+
+def test_round_of_complex_numbers() -> None:
+    z = np.array([1.5 - 2.5j, complex(-0.2, np.inf), complex(0.5, np.nan), complex(-3.7, -0.4)])
+    got, want = xp.round(ours(z)).numpy(), np.round(z)
+    np.testing.assert_array_equal(got, want)
+    assert (np.signbit(got.real) == np.signbit(want.real)).all()
+    assert (np.signbit(got.imag) == np.signbit(want.imag)).all()
+
+
+def test_unique_complex_numbers() -> None:
+    """In any order by the standard; every NaN for itself, zeros of both signs alike."""
+    z = np.array([[2 + 1j, complex(-0.0, 0.0), -1j], [2 + 1j, 0j, 2 - 1j], [5, -1j, 1j]])
+    got, want = xp.unique_all(ours(z)), np.unique_all(z)
+    for field in got._fields:
+        np.testing.assert_array_equal(getattr(got, field).numpy(), getattr(want, field), field)
+    assert xp.unique_values(ours(z)).equal(got.values)
+    nans = tn.tensor([complex(np.nan, 1), 1 + 1j, complex(1, np.nan), complex(np.nan, 1), 1 + 1j])
+    got = xp.unique_all(nans)
+    assert (
+        sorted(got.counts.tolist()) == [1, 1, 1, 2] and len(set(got.inverse_indices.tolist())) == 4
+    )
+    assert xp.unique_counts(nans[:0]).counts.tolist() == []
 
 
 def test_frequencies() -> None:

@@ -197,6 +197,12 @@ def test_uint64_whole_range() -> None:
     assert (x == other.flip(0)).all() and (~x).tolist() == (~as_numpy).tolist()
     with pytest.raises(NotImplementedError, match="floor_divide|div"):
         x // other.clamp_min(1)
+    for rounded in (tn.floor, tn.ceil, tn.trunc, tn.round):
+        assert rounded(x).tolist() == values
+    with pytest.raises(NotImplementedError, match="decimals < 0"):
+        tn.round(x, decimals=-1)
+    assert x.masked_fill(x > 5, 7).tolist() == [min(v, 7) for v in values]
+    assert tn.nansum(x[:3]).item() == 2**53 + 2
     assert tn.searchsorted(x, tn.tensor([2**63 + 1], dtype=tn.uint64)).item() == 5
 
 

@@ -219,6 +219,7 @@ def test_inplace_returns_the_same_object():
 def test_conversions():
     assert int(tenon.tensor(3.7)) == 3 and float(tenon.tensor([2])) == 2.0
     assert complex(tenon.tensor(2.0)) == 2 + 0j
+    assert str(complex(tenon.tensor(complex(1.5, -0.0)))) == "(1.5-0j)"  # signs of zeros stay
     assert [10, 20, 30][tenon.tensor(1)] == 20
     assert bool(tenon.tensor([0.0])) is False and bool(tenon.tensor(float("nan"))) is True
     assert tenon.tensor(5).item() == 5 and isinstance(tenon.tensor(True).item(), bool)

@@ -153,11 +153,10 @@ METHOD(is_nonzero) {
 
 METHOD(to_complex_number) {
     PyObject *value = item(self, unused);
-    PyObject *zero = value ? PyComplex_FromDoubles(0.0, 0.0) : NULL;
-    PyObject *r = zero ? PyNumber_Add(zero, value) : NULL;
-    Py_XDECREF(zero);
-    Py_XDECREF(value);
-    return r;
+    if (!value) return NULL;
+    double re = PyComplex_RealAsDouble(value), im = PyComplex_ImagAsDouble(value);
+    Py_DECREF(value);
+    return PyErr_Occurred() ? NULL : PyComplex_FromDoubles(re, im);
 }
 
 /* f"{t:.3f}" formats the number of a 0-d tensor; anything else is its text. */
@@ -455,7 +454,8 @@ PyMethodDef tnp_tensor_methods[] = {
     {"__format__", format, METH_O, NULL},
     {"numpy", TNP_CFUNC(numpy), KEYWORDS, "numpy(*, force=False): an array over the same memory."},
     {"__array__", TNP_CFUNC(array_protocol), KEYWORDS, NULL},
-    {"__dlpack__", TNP_CFUNC(tnp_to_dlpack), KEYWORDS, NULL},
+    {"__dlpack__", TNP_CFUNC(tnp_to_dlpack), KEYWORDS,
+     "__dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None): a DLPack capsule."},
     {"__dlpack_device__", tnp_dlpack_device, METH_NOARGS, NULL},
     {"untyped_storage", untyped_storage, METH_NOARGS, "The memory behind the tensor."},
     {"_storage_ptr", storage_ptr, METH_NOARGS, NULL},

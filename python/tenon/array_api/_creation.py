@@ -6,6 +6,7 @@ from typing import Any
 
 import tenon as tn
 from tenon import Tensor
+from tenon.array_api._dtypes import filled
 
 Shape = int | tuple[int, ...]
 
@@ -69,12 +70,12 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
 def full(shape: Shape, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
     """An array with one value everywhere."""
     size = (shape,) if isinstance(shape, int) else tuple(shape)
-    return tn.full(size, fill_value, dtype=dtype, device=device)
+    return filled(size, fill_value, dtype, device)
 
 
 def full_like(x: Tensor, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
     """As `full`, of another array's shape and dtype."""
-    return tn.full_like(x, fill_value, dtype=dtype, device=device)
+    return filled(x.shape, fill_value, dtype or x.dtype, device or x.device)
 
 
 def linspace(

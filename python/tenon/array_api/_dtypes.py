@@ -128,12 +128,19 @@ def astype(x: Tensor, dtype: tn.dtype, /, *, copy: bool = True, device: Any = No
     return x.to(device=device or x.device, dtype=dtype, copy=copy)
 
 
+def filled(shape: Any, value: Any, dtype: Any, device: Any) -> Tensor:
+    """`tn.full`, also of numbers that uint64 alone holds, which are no operands elsewhere."""
+    if isinstance(value, int) and value >= 2**63:
+        return tn.tensor(value, dtype=dtype, device=device).expand(shape).clone()
+    return tn.full(shape, value, dtype=dtype, device=device)
+
+
 def together(x1: Any, x2: Any) -> tuple[Tensor, Tensor]:
     """Both operands as arrays of the dtype that the standard's promotion gives."""
     dtype = result_type(x1, x2)
     like = x1 if isinstance(x1, Tensor) else x2
     return tuple(  # type: ignore[return-value]
-        x.to(dtype) if isinstance(x, Tensor) else tn.full((), x, dtype=dtype, device=like.device)
+        x.to(dtype) if isinstance(x, Tensor) else filled((), x, dtype, like.device)
         for x in (x1, x2)
     )
 

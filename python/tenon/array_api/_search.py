@@ -97,7 +97,23 @@ def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Tensor:
 
 
 def _unique(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    if x.is_complex():
+        return _unique_complex(x)
     return tn.unique(x, return_inverse=True, return_counts=True)
+
+
+def _unique_complex(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """In order of real parts, equal ones in order of imaginary parts; every NaN is another one."""
+    flat = x.flatten()
+    order = tn.argsort(flat.imag, stable=True)
+    order = order[tn.argsort(flat.real[order], stable=True)]
+    ordered = flat[order]
+    new = tn.ones(flat.shape, dtype=tn.bool, device=x.device)
+    new[1:] = ordered[1:] != ordered[:-1]
+    groups = tn.cumsum(new, 0) - 1
+    values = ordered[new]
+    inverse = tn.empty_like(groups).scatter_(0, order, groups)
+    return values, inverse.reshape(x.shape), tn.bincount(groups, minlength=values.numel())
 
 
 def unique_all(x: Tensor, /) -> unique_all_result:
@@ -123,7 +139,7 @@ def unique_inverse(x: Tensor, /) -> unique_inverse_result:
 
 def unique_values(x: Tensor, /) -> Tensor:
     """Different elements."""
-    return tn.unique(x)
+    return _unique_complex(x)[0] if x.is_complex() else tn.unique(x)
 
 
 def argsort(
