@@ -273,6 +273,9 @@ uint32_t cuda_rows_threads(int64_t n, int32_t width);
 /* Into how many parts `count` elements are cut that `lanes` threads of each of `blocks` blocks share:
  * one, unless the blocks are too few for a GPU. From sizes alone, so that bits are the same everywhere. */
 int64_t cuda_parts(int64_t count, int64_t lanes, int64_t blocks);
+/* Threads that share a packed row of `items` packs or elements (kernels/packs.h), a power of two of at
+ * least `least`: up to 32 take two each, more take up to `each`, or one where there are few rows. */
+int32_t cuda_pack_lanes(int64_t items, int64_t each, int64_t rows, int32_t least);
 /* Whether the dimensions of v from `first` on are one with one stride, in elements; 0: one element. */
 bool cuda_merge_dims(const tn_view *v, int32_t first, int64_t *ret_stride);
 

@@ -9,12 +9,12 @@
 TMPL_INLINE char *rows_data(const cuda_rows_args &a, int64_t row, int k) {
     int64_t at = 0;
     if (row >= a.rows) row = 0;
-    for (int d = 0; d < a.dims; d++) {
+    for (int d = 0; d < a.dims - 1; d++) {
         int64_t q = row / a.size[d];
         at += (row - q * a.size[d]) * a.stride[d][k];
         row = q;
     }
-    return (char *)a.data[k] + at;
+    return (char *)a.data[k] + at + (a.dims ? row * a.stride[a.dims - 1][k] : 0);
 }
 
 /* A thread's part of a row that `parts` blocks share, `span` elements each. */

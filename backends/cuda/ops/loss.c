@@ -12,9 +12,12 @@
 
 static cuda_float_kernels nll_rows = CUDA_FLOAT_KERNELS(loss, nll_rows),
                           entropy_rows = CUDA_FLOAT_KERNELS(loss, entropy_rows),
+                          entropy_packed = CUDA_FLOAT_KERNELS(loss, entropy_packed),
                           finishes = CUDA_FLOAT_KERNELS(loss, loss_finish),
                           nll_backwards = CUDA_FLOAT_KERNELS(loss, nll_backward),
-                          entropy_backwards = CUDA_FLOAT_KERNELS(loss, entropy_backward);
+                          entropy_backwards = CUDA_FLOAT_KERNELS(loss, entropy_backward),
+                          entropy_backwards_packed =
+                              CUDA_FLOAT_KERNELS(loss, entropy_backward_packed);
 
 /* ---- What the operators share ------------------------------------------------------------------*/
 
@@ -65,14 +68,20 @@ static tn_status run(const tn_call *call, cuda_float_kernels kernels, int32_t wi
     return cuda_launch(call, cuda_float_kernel(call, finishes), 1, CUDA_BLOCK, a);
 }
 
-static tn_status run_backward(const tn_call *call, cuda_float_kernels kernels, const tn_view *grad,
-                              const tn_view *out, cuda_loss_args *a) {
-    int64_t numel = a->rows * a->classes;
-    tn_status st = cuda_packed(call, grad, &a->grad);
-    a->out = out->data;
-    if (st != TN_OK || numel == 0) return st;
+/* A thread takes PER_THREAD classes of a row. */
+static tn_status run_backward(const tn_call *call, cuda_float_kernels kernels, cuda_loss_args *a) {
+    enum { PER_THREAD = 8 };
+    a->groups = (a->classes + PER_THREAD - 1) / PER_THREAD;
     return cuda_launch(call, cuda_float_kernel(call, kernels),
-                       (numel + CUDA_BLOCK - 1) / CUDA_BLOCK, CUDA_BLOCK, a);
+                       (a->rows * a->groups + CUDA_BLOCK - 1) / CUDA_BLOCK, CUDA_BLOCK, a);
+}
+
+/* The gradient's operands; *ret_any: whether it has elements. */
+static tn_status start_backward(const tn_call *call, const tn_view *grad, const tn_view *out,
+                                cuda_loss_args *a, bool *ret_any) {
+    a->out = out->data;
+    *ret_any = a->rows * a->classes > 0;
+    return cuda_packed(call, grad, &a->grad);
 }
 
 /* ---- nll_loss ----------------------------------------------------------------------------------*/
@@ -112,12 +121,29 @@ static tn_status nll_backward(const tn_call *call, const void *args) {
     a.given = in->total_weight->data;
     a.reduction = (int32_t)in->reduction;
     a.ignore = in->ignore_index;
-    return run_backward(call, nll_backwards, in->grad, in->out, &a);
+    bool any = false;
+    st = start_backward(call, in->grad, in->out, &a, &any);
+    return st == TN_OK && any ? run_backward(call, nll_backwards, &a) : st;
 }
 
 /* ---- cross_entropy -----------------------------------------------------------------------------*/
 
-enum { WIDTH = 32 }; /* rows of a block whose classes do not lie side by side */
+enum {
+    WIDTH = 32,     /* rows of a block whose classes do not lie side by side */
+    PER_LANE = 16,  /* packs of a row that a thread takes */
+    LEAST_PACKS = 8 /* of a row that is taken in packs, unless it has no edges */
+};
+
+/* How rows whose classes lie side by side are shared out. */
+static void share_packed(int64_t item, cuda_loss_args *a) {
+    int64_t pack = 16 / item, most = a->classes / pack;
+    bool edges = a->classes % pack || ((uintptr_t)a->x | (uint64_t)a->x_stride[0] * (uint64_t)item |
+                                       (uint64_t)a->x_stride[2] * (uint64_t)item) %
+                                          16;
+    a->whole = !edges || most >= LEAST_PACKS;
+    int32_t least = a->whole && edges ? (int32_t)(2 * pack) : 1;
+    a->lanes = cuda_pack_lanes(a->whole ? most : a->classes, PER_LANE, a->rows, least);
+}
 
 static tn_status cross_entropy(const tn_call *call, const void *args) {
     const tn__cross_entropy_args *in = args;
@@ -132,8 +158,26 @@ static tn_status cross_entropy(const tn_call *call, const void *args) {
     a.wide = 1;
     a.reduction = (int32_t)in->reduction;
     a.ignore = in->ignore_index;
-    int32_t width = a.x_stride[1] != 1 && a.rows >= WIDTH ? WIDTH : 1;
+    if (a.x_stride[1] == 1) {
+        share_packed(tn_view_itemsize(in->input), &a);
+        return run(call, entropy_packed, CUDA_BLOCK / a.lanes, CUDA_BLOCK, &a);
+    }
+    int32_t width = a.rows >= WIDTH ? WIDTH : 1;
     return run(call, entropy_rows, width, cuda_rows_threads(a.classes, width), &a);
+}
+
+/* Rows that lie alike in the input and in its gradient; false: there are none. */
+static bool share_backward(int64_t item, cuda_loss_args *a) {
+    uint64_t apart = ((uint64_t)a->x_stride[0] - (uint64_t)a->classes) * (uint64_t)item;
+    if (a->positions != 1 || a->x_stride[1] != 1) return false;
+    if (((uintptr_t)a->x - (uintptr_t)a->out) % 16 || (a->rows > 1 && apart % 16)) return false;
+    share_packed(item, a);
+    if (!a->whole) return false;
+    int64_t most = a->classes * item / 16;
+    a->width = CUDA_BLOCK / a->lanes;
+    a->parts = a->width > 1 ? 1 : cuda_parts(most, CUDA_BLOCK, a->rows);
+    a->groups = (most + a->parts - 1) / a->parts;
+    return true;
 }
 
 static tn_status cross_entropy_backward(const tn_call *call, const void *args) {
@@ -151,7 +195,14 @@ static tn_status cross_entropy_backward(const tn_call *call, const void *args) {
     a.wide = 1;
     a.reduction = (int32_t)in->reduction;
     a.ignore = in->ignore_index;
-    return run_backward(call, entropy_backwards, in->grad, in->out, &a);
+    bool any = false;
+    st = start_backward(call, in->grad, in->out, &a, &any);
+    if (st != TN_OK || !any) return st;
+    if (!share_backward(tn_view_itemsize(in->input), &a))
+        return run_backward(call, entropy_backwards, &a);
+    int64_t blocks = (a.rows + a.width - 1) / a.width * a.parts;
+    return cuda_launch(call, cuda_float_kernel(call, entropy_backwards_packed), blocks, CUDA_BLOCK,
+                       &a);
 }
 
 static const tn_kernel_row rows[] = {

@@ -4,9 +4,10 @@
 #include <string.h>
 
 enum {
-    WIDTH = 32,       /* columns of a block whose rows are not packed */
-    PER_LANE = 16,    /* elements that a lane takes at least before work is cut further */
-    MOST_BLOCKS = 512 /* more blocks than this need not be cut further */
+    WIDTH = 32,        /* columns of a block whose rows are not packed */
+    PER_LANE = 16,     /* elements that a lane takes at least before work is cut further */
+    MOST_BLOCKS = 512, /* more blocks than this need not be cut further */
+    MANY_ROWS = 2048   /* fewer rows than this get more threads each */
 };
 
 tn_status cuda_rows_read(const tn_view *const *views, int32_t n, int64_t dim,
@@ -24,10 +25,18 @@ tn_status cuda_rows_read(const tn_view *const *views, int32_t n, int64_t dim,
     }
     for (int32_t d = x->ndim - 1; d >= 0; d--) {
         if (d == dim || x->shape[d] == 1) continue;
+        a->rows *= x->shape[d];
+        bool merged = a->dims > 0;
+        for (int32_t k = 0; k < n && merged; k++)
+            merged =
+                views[k]->strides[d] * item[k] == a->stride[a->dims - 1][k] * a->size[a->dims - 1];
+        if (merged) {
+            a->size[a->dims - 1] *= x->shape[d];
+            continue;
+        }
         if (a->dims == CUDA_DIMS) return TN_DECLINE;
         a->size[a->dims] = x->shape[d];
         for (int32_t k = 0; k < n; k++) a->stride[a->dims][k] = views[k]->strides[d] * item[k];
-        a->rows *= x->shape[d];
         a->dims++;
     }
     a->width = a->step[0] != item[0] && a->rows >= WIDTH ? WIDTH : 1;
@@ -38,6 +47,13 @@ uint32_t cuda_rows_threads(int64_t n, int32_t width) {
     uint32_t threads = 32;
     while (threads < CUDA_BLOCK && (int64_t)(threads / (uint32_t)width) < n) threads *= 2;
     return threads;
+}
+
+int32_t cuda_pack_lanes(int64_t items, int64_t each, int64_t rows, int32_t least) {
+    int32_t lanes = least;
+    while (lanes < 32 && lanes * 2 < items) lanes *= 2;
+    while (lanes < CUDA_BLOCK && lanes * (rows < MANY_ROWS ? 1 : each) < items) lanes *= 2;
+    return lanes;
 }
 
 int64_t cuda_parts(int64_t count, int64_t lanes, int64_t blocks) {

@@ -20,9 +20,11 @@ typedef struct cuda_loss_args {
     double *partial;      /* (parts, 2) */
     int64_t rows, classes, positions, parts, ignore;
     int64_t x_stride[3];
+    int64_t groups; /* of gradients: how many threads share a row; or packs of a part */
     int32_t reduction, width;
-    int32_t wide;   /* totals are of the type computed in */
-    int32_t narrow; /* elements of x count in 32 bits */
+    int32_t lanes, whole; /* packed rows: threads of each; in packs of 16 bytes (packs.h) */
+    int32_t wide;         /* totals are of the type computed in */
+    int32_t narrow;       /* elements of x count in 32 bits */
     cuda_fault *fault;
     uint64_t op;
 } cuda_loss_args;

@@ -1,0 +1,166 @@
+/* packs.h: rows whose elements lie side by side, taken by `lanes` neighbouring threads in packs of 16
+ * bytes: thread t is lane t % lanes of the block's row t / lanes. A row may begin and end anywhere:
+ * what lies before its first whole pack and behind its last one, its edges, goes element by element.
+ * Rows that do not lie alike in all operands are taken in packs of W = 1, which have no edges.
+ *
+ * Which thread adds what depends on sizes, and on where in 16 bytes a row begins, alone. */
+#ifndef CUDA_PACKS_H
+#define CUDA_PACKS_H
+
+#include "rows.h"
+#include "scalar.h"
+
+enum { PACK = 16 / sizeof(T), PACK_WARPS = CUDA_BLOCK / 32 };
+
+template <int W> struct alignas(W == PACK ? 16 : sizeof(T)) packs_of { T of[W]; };
+
+/* A row, as one of its lanes sees it. */
+typedef struct packs_row {
+    int64_t count; /* of whole packs, which begin at element `head` */
+    int64_t edge;  /* the lane's element outside of them, or -1; there are less than 2 PACK */
+    int32_t head;
+    int32_t lane, lanes;
+} packs_row;
+
+template <int W> TMPL_INLINE packs_row packs_find(const void *row, int64_t n, int32_t lanes) {
+    packs_row r;
+    r.lanes = lanes;
+    r.lane = (int32_t)threadIdx.x & (lanes - 1);
+    int64_t head = W == 1 ? 0 : (int64_t)((0 - (uintptr_t)row) % 16 / sizeof(T));
+    r.head = (int32_t)(head < n ? head : n);
+    r.count = (n - r.head) / W;
+    int64_t edges = n - r.count * W;
+    r.edge = r.lane >= edges ? -1 : r.lane < r.head ? r.lane : n - edges + r.lane;
+    return r;
+}
+
+template <int W> TMPL_INLINE const packs_of<W> *packs_in(const packs_row &r, const T *row) {
+    return (const packs_of<W> *)(row + r.head);
+}
+template <int W> TMPL_INLINE packs_of<W> *packs_out(const packs_row &r, T *row) {
+    return (packs_of<W> *)(row + r.head);
+}
+
+/* Packs of N operands, loaded before any of them is computed with. */
+template <int W, int N, int COUNT> struct packs_some {
+    static constexpr int count = COUNT;
+    packs_of<W> of[COUNT][N];
+};
+
+/* f(some, at) for the lane's packs begin, begin + lanes, ... below end; `some` has those from `at` on. */
+template <int W, int N, typename F>
+TMPL_INLINE void packs_walk(const packs_of<W> *const (&in)[N], int64_t begin, int64_t end,
+                            int32_t lanes, F f) {
+    constexpr int count = (W == 1 ? 8 : 4) / (N > 1 ? 2 : 1);
+    int64_t at = begin;
+    for (; at + (count - 1) * lanes < end; at += count * lanes) {
+        packs_some<W, N, count> some;
+#pragma unroll
+        for (int u = 0; u < count; u++)
+#pragma unroll
+            for (int k = 0; k < N; k++) some.of[u][k] = in[k][at + u * lanes];
+        f(some, at);
+    }
+    for (; at < end; at += lanes) {
+        packs_some<W, N, 1> one;
+#pragma unroll
+        for (int k = 0; k < N; k++) one.of[0][k] = in[k][at];
+        f(one, at);
+    }
+}
+
+/* What all lanes of a row come to, in all of them; every thread of the block takes part. */
+template <typename V, typename F> TMPL_INLINE V packs_join(V *room, V mine, int32_t lanes, F join) {
+    for (int by = (lanes < 32 ? lanes : 32) / 2; by > 0; by /= 2)
+        mine = join(mine, __shfl_xor_sync(0xffffffffu, mine, by));
+    if (lanes <= 32) return mine;
+    int warp = (int)threadIdx.x / 32, warps = lanes / 32, first = warp & -warps;
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) room[warp] = mine;
+    __syncthreads();
+    mine = room[first];
+    for (int i = 1; i < warps; i++) mine = join(mine, room[first + i]);
+    return mine;
+}
+
+/* ---- Sums of exponentials ----------------------------------------------------------------------*/
+
+/* The GPU's own exponential: as exact as M_'s, in a fraction of its instructions. Half precision is
+ * content with an argument that is rounded once more. */
+TMPL_INLINE A packs_exp(A x) {
+#if TMPL_IS_HALF
+    return B_(exp2)(x * K_(0x1.715476p+0));
+#elif TMPL_DTYPE == TMPL_F32
+    return expf(x);
+#else
+    return M_(exp)(x);
+#endif
+}
+
+/* NaN is passed over: it shows in the sum. */
+struct packs_most {
+    CUDA_MEMBER A operator()(A a, A b) const { return B_(fmax)(a, b); }
+};
+
+/* The largest of some elements, and the sum of exp(x - most). */
+typedef struct packs_online {
+    A most, sum;
+} packs_online;
+
+template <int N> TMPL_INLINE void packs_take(packs_online *o, const A (&x)[N]) {
+    A most = o->most, part = 0;
+#pragma unroll
+    for (int i = 0; i < N; i++) most = packs_most()(most, x[i]);
+    if (most > o->most) {
+        o->sum *= packs_exp(o->most - most);
+        o->most = most;
+    }
+    A from = most == -(A)INFINITY ? (A)0 : most;
+#pragma unroll
+    for (int i = 0; i < N; i++) part += packs_exp(x[i] - from);
+    o->sum += part;
+}
+
+/* A lane's sum, on to the row's largest element. */
+TMPL_INLINE A packs_sum_from(const packs_online &o, A most) {
+    return o.most == most ? o.sum : o.sum * packs_exp(o.most - most);
+}
+
+/* The lane's part of a row. */
+template <int W> TMPL_INLINE packs_online packs_read_online(const packs_row &r, const T *row) {
+    packs_online o = {-(A)INFINITY, 0};
+    if (r.edge >= 0) packs_take<1>(&o, {LOAD(row[r.edge])});
+    const packs_of<W> *const in[] = {packs_in<W>(r, row)};
+    packs_walk<W>(in, r.lane, r.count, r.lanes, [&](const auto &some, int64_t) {
+        constexpr int count = sizeof some.of / sizeof some.of[0];
+        A x[count * W];
+#pragma unroll
+        for (int i = 0; i < count * W; i++) x[i] = LOAD(some.of[i / W][0].of[i % W]);
+        packs_take(&o, x);
+    });
+    return o;
+}
+
+TMPL_INLINE packs_online packs_join_online(A *room, const packs_online &mine, int32_t lanes) {
+    A most = packs_join(room, mine.most, lanes, packs_most());
+    return {most, packs_join(room, packs_sum_from(mine, most), lanes, rows_sum<A>())};
+}
+
+/* The same for rows whose elements are `step` apart: lane, lane + lanes, ... of n, and their join down
+ * a column of the block's threads (rows.h). */
+TMPL_INLINE packs_online packs_column_online(A *room, const T *x, int64_t n, int64_t step, int lane,
+                                             int lanes, int width) {
+    packs_online o = {-(A)INFINITY, 0};
+    int64_t i = lane;
+    for (; i + 3 * lanes < n; i += 4 * lanes) {
+        A four[4];
+#pragma unroll
+        for (int k = 0; k < 4; k++) four[k] = LOAD(x[(i + k * lanes) * step]);
+        packs_take(&o, four);
+    }
+    for (; i < n; i += lanes) packs_take<1>(&o, {LOAD(x[i * step])});
+    A most = rows_join(room, o.most, lanes, width, lane, packs_most());
+    return {most, rows_join(room, packs_sum_from(o, most), lanes, width, lane, rows_sum<A>())};
+}
+
+#endif
