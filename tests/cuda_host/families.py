@@ -120,7 +120,10 @@ def call_join() -> Any:
 @family
 def call_loss() -> Any:
     classes = tn.tensor([3, 0, 9], device="cuda")
-    return backward(F.cross_entropy(randn(3, 10).requires_grad_(), classes))
+    for n in (10, 1031, 9001):
+        backward(F.cross_entropy(randn(3, n).requires_grad_(), classes))
+    x, classes = randn(3, 10, 2).requires_grad_(), classes.view(3, 1).repeat(1, 2)
+    return backward(F.cross_entropy(x, classes))
 
 
 @family
@@ -220,8 +223,12 @@ def call_scan() -> Any:
 
 @family
 def call_softmax() -> Any:
-    x = randn(5, 300).requires_grad_()
-    return backward(tn.softmax(x, 1)), backward(tn.log_softmax(x, 0))
+    for n in (7, 300, 1031, 9001):
+        x = randn(5, n).requires_grad_()
+        backward(tn.softmax(x, 1))
+        backward(tn.log_softmax(x, 0))
+        backward(tn.log_softmax(randn(5 * n + 1)[1:].view(5, n).requires_grad_(), 1))
+    return x
 
 
 @family

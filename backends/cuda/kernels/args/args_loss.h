@@ -8,7 +8,7 @@ enum { CUDA_LOSS_NONE, CUDA_LOSS_MEAN, CUDA_LOSS_SUM };
 
 /* The input is (samples, classes, positions), strides in elements; each position of each sample is a
  * row. Everything that is by row or class is packed. Sums of losses and weights go by blocks, `width`
- * rows each, into `partial`. */
+ * rows each, into `partial`. Gradients of packed rows go by blocks too, `parts` for the same rows. */
 typedef struct cuda_loss_args {
     const void *x, *weight, *grad;
     const int64_t *target;
@@ -20,7 +20,7 @@ typedef struct cuda_loss_args {
     double *partial;      /* (parts, 2) */
     int64_t rows, classes, positions, parts, ignore;
     int64_t x_stride[3];
-    int64_t groups; /* of gradients: how many threads share a row; or packs of a part */
+    int64_t groups; /* of gradients: threads that share a row; of packed rows: packs of a part */
     int32_t reduction, width;
     int32_t lanes, whole; /* packed rows: threads of each; in packs of 16 bytes (packs.h) */
     int32_t wide;         /* totals are of the type computed in */
