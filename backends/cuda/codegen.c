@@ -150,13 +150,15 @@ static bool write_kernel(writer *w) {
     const tn_expr *e = w->e;
     int32_t result = e->outputs[0];
     put(w, "#define TMPL_DTYPE %d\n#include \"device.h\"\n#include \"scalar.h\"\n", (int)w->dtype);
-    put(w, "KERNEL(" CODEGEN_KERNEL ", cuda_plan) {\n    cuda_group g;\n"
-           "    if (!cuda_group_start(a, &g)) return;\n");
+    put(w, "KERNEL(" CODEGEN_KERNEL ", cuda_plan) {\n    enum { span = cuda_span<%s",
+        type_of(dtype_at(e, result)));
+    for (int32_t i = 0; i < e->ninputs; i++) put(w, ", %s", type_of(e->input_dtypes[i]));
+    put(w, ">::of };\n    cuda_group g;\n    if (!cuda_group_start<span>(a, &g)) return;\n");
     for (int32_t i = 0; i < e->ninputs; i++)
-        put(w, "    CUDA_ARRAY(%s, x%d);\n    cuda_load(a, g, %d, x%d);\n",
+        put(w, "    CUDA_SPAN_ARRAY(%s, x%d, span);\n    cuda_load(a, g, %d, x%d);\n",
             type_of(e->input_dtypes[i]), (int)i, (int)i + 1, (int)i);
     put(w,
-        "    CUDA_ARRAY(%s, y);\n#pragma unroll\n    for (int i = 0; i < CUDA_GROUP; i++) {\n"
+        "    CUDA_SPAN_ARRAY(%s, y, span);\n#pragma unroll\n    for (int i = 0; i < span; i++) {\n"
         "        if (i >= g.n) continue;\n",
         type_of(dtype_at(e, result)));
     for (int32_t i = 0; i < e->ninputs; i++)

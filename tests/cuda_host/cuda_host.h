@@ -97,6 +97,7 @@ template <typename... P> inline void host_call(void (*f)(P...), const void *args
 #define __syncwarp(mask) host_warp(mask)
 
 inline uint32_t __umulhi(uint32_t a, uint32_t b) { return (uint32_t)((uint64_t)a * b >> 32); }
+inline float __fdividef(float a, float b) { return a / b; }
 inline uint64_t __umul64hi(uint64_t a, uint64_t b) {
     return (uint64_t)((unsigned __int128)a * b >> 64);
 }

@@ -257,6 +257,8 @@ tn_status cuda_plan_add(cuda_plan *plan, int32_t noperands, int64_t size, const 
 void cuda_plan_end(cuda_plan *plan, int32_t noperands, const int32_t *bytes);
 /* One element for each thread, whose offsets are computed, packed or not. */
 void cuda_plan_by_element(cuda_plan *plan);
+/* How many groups of elements the plan has, one for each thread. */
+int64_t cuda_plan_groups(const cuda_plan *plan);
 /* Launches a kernel whose argument begins with a plan, a group of elements for each thread. */
 tn_status cuda_launch_plan(const tn_call *call, cuda_kernel *k, const cuda_plan *plan);
 

@@ -43,24 +43,45 @@ static void find_divisors(cuda_plan *p) {
     for (int32_t d = 0; d < p->ndim; d++) p->by[d] = divisor_of(p->size[d]);
 }
 
+/* Whether groups of dimension 0 can be moved at once: wherever they begin, operand k is aligned. */
+static bool has_row_vectors(const cuda_plan *p, int32_t k, int64_t bytes, uint64_t align) {
+    uint64_t begins = (uint64_t)(uintptr_t)p->data[k];
+    if (k > 0 && p->stride[0][k] == 0) return true;
+    for (int32_t d = 1; d < p->ndim; d++) begins |= (uint64_t)p->stride[d][k];
+    return p->stride[0][k] == bytes && begins % align == 0;
+}
+
 /* Sets the flags, once sizes, strides and data are there. */
 static void describe(cuda_plan *p, int32_t n, const int32_t *bytes) {
-    bool wide = p->numel > INT32_MAX, vectors = true;
+    bool wide = p->numel > INT32_MAX, vectors = true, rows;
+    int32_t widest = 1;
+    for (int32_t k = 0; k < n; k++) widest = bytes[k] > widest ? bytes[k] : widest;
+    p->span = CUDA_SPAN(widest);
+    rows = p->ndim > 0 && p->size[0] % p->span == 0;
     for (int32_t k = 0; k < n; k++) {
         if (p->values >> k & 1u) continue;
-        int64_t whole = (int64_t)bytes[k] * CUDA_GROUP;
+        uint64_t whole = (uint64_t)bytes[k] * (uint64_t)p->span, align = whole < 16 ? whole : 16;
         wide |= reach_of(p, k) > INT32_MAX;
         if (!is_packed(p, k, bytes[k])) p->flags |= CUDA_PLAN_STRIDED;
-        if ((uintptr_t)p->data[k] % (uintptr_t)(whole < 16 ? whole : 16)) vectors = false;
+        if ((uintptr_t)p->data[k] % align) vectors = false;
+        rows = rows && has_row_vectors(p, k, bytes[k], align);
     }
     if (wide) p->flags |= CUDA_PLAN_WIDE;
     if (vectors) p->flags |= CUDA_PLAN_VECTORS;
-    if (p->flags & CUDA_PLAN_STRIDED) find_divisors(p);
+    if (!(p->flags & CUDA_PLAN_STRIDED)) return;
+    if (rows) p->flags |= CUDA_PLAN_ROWS;
+    find_divisors(p);
 }
 
 void cuda_plan_by_element(cuda_plan *plan) {
     if (!(plan->flags & CUDA_PLAN_STRIDED)) find_divisors(plan);
-    plan->flags |= CUDA_PLAN_STRIDED;
+    plan->flags = (plan->flags | CUDA_PLAN_STRIDED) & ~(uint32_t)CUDA_PLAN_ROWS;
+}
+
+int64_t cuda_plan_groups(const cuda_plan *plan) {
+    bool apart = (plan->flags & (CUDA_PLAN_STRIDED | CUDA_PLAN_ROWS)) == CUDA_PLAN_STRIDED;
+    int64_t each = apart || plan->numel == 0 ? 1 : plan->span;
+    return (plan->numel + each - 1) / each;
 }
 
 tn_status cuda_plan_make(const tn_plan *plan, cuda_plan *ret_plan) {
@@ -132,8 +153,7 @@ tn_status cuda_plan_views(const tn_view *const *views, int32_t n, cuda_plan *ret
 }
 
 tn_status cuda_launch_plan(const tn_call *call, cuda_kernel *k, const cuda_plan *plan) {
-    int64_t each = plan->flags & CUDA_PLAN_STRIDED ? 1 : CUDA_GROUP;
-    int64_t threads = (plan->numel + each - 1) / each;
+    int64_t threads = cuda_plan_groups(plan);
     uint32_t block = threads >= CUDA_BLOCK ? CUDA_BLOCK : (uint32_t)(threads + 31) / 32 * 32;
     if (plan->numel == 0) return TN_OK;
     return cuda_launch(call, k, (threads + block - 1) / block, block, plan);

@@ -63,13 +63,18 @@ TMPL_INLINE cuda_draws cuda_find_draws(const cuda_draws &own, const cuda_draws *
 }
 
 /* ---- Walking a plan ----------------------------------------------------------------------------
- * A thread computes a group of elements, first .. first + n - 1; on a strided plan a single one, so
- * that neighbouring threads touch neighbouring addresses. */
+ * A thread computes a group of neighbouring elements, first .. first + n - 1; on a strided plan without
+ * rows a single one, so that neighbouring threads touch neighbouring addresses. */
 typedef struct cuda_group {
     int64_t first;
     int32_t n;
-    int64_t at[CUDA_OPERANDS]; /* byte offsets, of a strided plan */
+    int64_t at[CUDA_OPERANDS]; /* byte offsets of the first one, of a strided plan */
 } cuda_group;
+
+/* Elements of a group of operands of these types, all of the plan's; sizes are powers of two. */
+template <typename... V> struct cuda_span {
+    enum { of = CUDA_SPAN((sizeof(V) | ...)) };
+};
 
 /* Rare, and long: not repeated in every kernel. */
 static __device__ __noinline__ void cuda_find_wide(const cuda_plan &p, int64_t i, int64_t *at) {
@@ -94,69 +99,89 @@ TMPL_INLINE void cuda_find_narrow(const cuda_plan &p, uint32_t i, int64_t *at) {
 
 /* Byte offsets of element i of every operand. */
 TMPL_INLINE void cuda_find(const cuda_plan &p, int64_t i, int64_t *at) {
-    if (p.flags & CUDA_PLAN_WIDE)
-        cuda_find_wide(p, i, at);
-    else
+    if (p.flags & CUDA_PLAN_WIDE) {
+        int64_t wide[CUDA_OPERANDS]; /* `at` is to stay in registers */
+        cuda_find_wide(p, i, wide);
+        for (int k = 0; k < CUDA_OPERANDS; k++) at[k] = wide[k];
+    } else {
         cuda_find_narrow(p, (uint32_t)i, at);
+    }
 }
 
-/* Group number `at`; false when there is none. */
-TMPL_INLINE bool cuda_group_at(const cuda_plan &p, int64_t at, cuda_group *g) {
+/* Group number `at` of SPAN elements; false when there is none. */
+template <int SPAN> TMPL_INLINE bool cuda_group_at(const cuda_plan &p, int64_t at, cuda_group *g) {
     bool strided = p.flags & CUDA_PLAN_STRIDED;
-    g->first = strided ? at : at * CUDA_GROUP;
+    int64_t most = strided && !(p.flags & CUDA_PLAN_ROWS) ? 1 : SPAN;
+    g->first = at * most;
     if (g->first >= p.numel) return false;
-    int64_t left = p.numel - g->first, most = strided ? 1 : CUDA_GROUP;
+    int64_t left = p.numel - g->first;
     g->n = left < most ? (int32_t)left : (int32_t)most;
     if (strided) cuda_find(p, g->first, g->at);
     return true;
 }
 
 /* The calling thread's group; false when there is nothing for it to do. */
-TMPL_INLINE bool cuda_group_start(const cuda_plan &p, cuda_group *g) {
-    return cuda_group_at(p, cuda_thread(), g);
+template <int SPAN> TMPL_INLINE bool cuda_group_start(const cuda_plan &p, cuda_group *g) {
+    return cuda_group_at<SPAN>(p, cuda_thread(), g);
 }
 
-/* A whole group, moved at once. */
-template <typename V>
-struct alignas(sizeof(V) * CUDA_GROUP > 16 ? 16 : sizeof(V) * CUDA_GROUP) cuda_vector {
-    V of[CUDA_GROUP];
+/* Some elements, moved at once. */
+template <typename V, int N = CUDA_GROUP>
+struct alignas(sizeof(V) * N > 16 ? 16 : sizeof(V) * N) cuda_vector {
+    V of[N];
 };
 
-TMPL_INLINE bool cuda_is_whole(const cuda_plan &p, const cuda_group &g) {
-    return (p.flags & CUDA_PLAN_VECTORS) && g.n == CUDA_GROUP;
+template <int SPAN> TMPL_INLINE bool cuda_is_whole(const cuda_plan &p, const cuda_group &g) {
+    return (p.flags & CUDA_PLAN_VECTORS) && g.n == SPAN;
 }
 
-template <typename V>
-TMPL_INLINE void cuda_load(const cuda_plan &p, const cuda_group &g, int k, V *ret_x) {
+template <typename V, int SPAN>
+TMPL_INLINE void cuda_load(const cuda_plan &p, const cuda_group &g, int k, V (&ret_x)[SPAN]) {
+    typedef cuda_vector<V, SPAN> vector;
     const V *data = (const V *)p.data[k];
     if (p.values >> k & 1u) {
-        for (int i = 0; i < CUDA_GROUP; i++) ret_x[i] = *(const V *)(const void *)p.value[k];
+        for (int i = 0; i < SPAN; i++) ret_x[i] = *(const V *)(const void *)p.value[k];
     } else if (p.flags & CUDA_PLAN_STRIDED) {
-        ret_x[0] = *(const V *)((const char *)data + g.at[k]);
-    } else if (cuda_is_whole(p, g)) {
-        *(cuda_vector<V> *)ret_x = *(const cuda_vector<V> *)(data + g.first);
+        data = (const V *)((const char *)data + g.at[k]);
+        if (!(p.flags & CUDA_PLAN_ROWS)) {
+            ret_x[0] = *data;
+        } else if (p.stride[0][k] == 0) {
+            V one = *data;
+            for (int i = 0; i < SPAN; i++) ret_x[i] = one;
+        } else {
+            *(vector *)ret_x = *(const vector *)data;
+        }
+    } else if (cuda_is_whole<SPAN>(p, g)) {
+        *(vector *)ret_x = *(const vector *)(data + g.first);
     } else {
 #pragma unroll
-        for (int i = 0; i < CUDA_GROUP; i++)
+        for (int i = 0; i < SPAN; i++)
             if (i < g.n) ret_x[i] = data[g.first + i];
     }
 }
 
-template <typename V>
-TMPL_INLINE void cuda_store(const cuda_plan &p, const cuda_group &g, const V *y) {
+template <typename V, int SPAN>
+TMPL_INLINE void cuda_store(const cuda_plan &p, const cuda_group &g, const V (&y)[SPAN]) {
+    typedef cuda_vector<V, SPAN> vector;
     V *data = (V *)p.data[0];
     if (p.flags & CUDA_PLAN_STRIDED) {
-        *(V *)((char *)data + g.at[0]) = y[0];
-    } else if (cuda_is_whole(p, g)) {
-        *(cuda_vector<V> *)(data + g.first) = *(const cuda_vector<V> *)y;
+        data = (V *)((char *)data + g.at[0]);
+        if (p.flags & CUDA_PLAN_ROWS)
+            *(vector *)data = *(const vector *)y;
+        else
+            *data = y[0];
+    } else if (cuda_is_whole<SPAN>(p, g)) {
+        *(vector *)(data + g.first) = *(const vector *)y;
     } else {
 #pragma unroll
-        for (int i = 0; i < CUDA_GROUP; i++)
+        for (int i = 0; i < SPAN; i++)
             if (i < g.n) data[g.first + i] = y[i];
     }
 }
 
 /* An array that cuda_load and cuda_store may use. */
-#define CUDA_ARRAY(type, name) alignas(16) type name[CUDA_GROUP]
+#define CUDA_SPAN_ARRAY(type, name, span) alignas(16) type name[span]
+/* The same of a row's kernel. */
+#define CUDA_ARRAY(type, name) CUDA_SPAN_ARRAY(type, name, CUDA_GROUP)
 
 #endif

@@ -47,12 +47,14 @@ template <int HOW> TMPL_INLINE A compare_slope(const compared &e) {
     }
 }
 
+enum { COMPARED = cuda_span<T>::of };
+
 /* The inputs of a thread's group. */
 typedef struct compared_group {
-    CUDA_ARRAY(T, x);
-    CUDA_ARRAY(T, t);
-    CUDA_ARRAY(T, weight);
-    CUDA_ARRAY(T, pos);
+    CUDA_SPAN_ARRAY(T, x, COMPARED);
+    CUDA_SPAN_ARRAY(T, t, COMPARED);
+    CUDA_SPAN_ARRAY(T, weight, COMPARED);
+    CUDA_SPAN_ARRAY(T, pos, COMPARED);
 } compared_group;
 
 TMPL_INLINE void compare_load(const cuda_element_loss_args &a, const cuda_group &g,
@@ -76,10 +78,10 @@ template <int HOW> TMPL_INLINE A compare_sum(const cuda_element_loss_args &a) {
     for (int64_t at = begin + (int)threadIdx.x; at < end; at += (int)blockDim.x) {
         cuda_group g;
         compared_group in;
-        if (!cuda_group_at(a.plan, at, &g)) continue;
+        if (!cuda_group_at<COMPARED>(a.plan, at, &g)) continue;
         compare_load(a, g, &in);
 #pragma unroll
-        for (int i = 0; i < CUDA_GROUP; i++) {
+        for (int i = 0; i < COMPARED; i++) {
             if (i >= g.n) continue;
             A term = compare_term<HOW>(compare_element(a, in, i));
             sum = sum + (a.weight_at ? term * LOAD(in.weight[i]) : term);
@@ -128,12 +130,12 @@ KERNEL(TN_(element_loss_finish), cuda_element_loss_args) {
 template <int HOW> TMPL_INLINE void compare_backward(const cuda_element_loss_args &a) {
     cuda_group g;
     compared_group in;
-    if (!cuda_group_start(a.plan, &g)) return;
+    if (!cuda_group_start<COMPARED>(a.plan, &g)) return;
     const A grad = LOAD(*(const T *)a.grad) / (A)a.divisor;
-    CUDA_ARRAY(T, y);
+    CUDA_SPAN_ARRAY(T, y, COMPARED);
     compare_load(a, g, &in);
 #pragma unroll
-    for (int i = 0; i < CUDA_GROUP; i++) {
+    for (int i = 0; i < COMPARED; i++) {
         if (i >= g.n) continue;
         A slope = compare_slope<HOW>(compare_element(a, in, i)) * grad;
         y[i] = STORE(a.weight_at ? slope * LOAD(in.weight[i]) : slope);

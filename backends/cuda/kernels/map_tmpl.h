@@ -5,23 +5,34 @@
 
 #define MAP_NUMBER(k, n) TMPL_PASTE2(MAP_NUMBER, k)(n)
 
+/* The types of operands behind the first. */
+#undef MAP_OTHERS
+#if OP_NIN == 1
+#define MAP_OTHERS
+#elif OP_NIN == 2
+#define MAP_OTHERS , MAP_T1
+#else
+#define MAP_OTHERS , MAP_T1, T
+#endif
+
 KERNEL(TN_(TMPL_PASTE2(map, OP)), cuda_map_args) {
+    enum { span = cuda_span<MAP_OUT, MAP_T0 MAP_OTHERS>::of };
     const cuda_plan &p = a.plan;
     cuda_group g;
-    if (!cuda_group_start(p, &g)) return;
-    CUDA_ARRAY(MAP_OUT, y);
-    CUDA_ARRAY(MAP_T0, x0);
+    if (!cuda_group_start<span>(p, &g)) return;
+    CUDA_SPAN_ARRAY(MAP_OUT, y, span);
+    CUDA_SPAN_ARRAY(MAP_T0, x0, span);
     cuda_load(p, g, 1, x0);
 #if OP_NIN > 1
-    CUDA_ARRAY(MAP_T1, x1);
+    CUDA_SPAN_ARRAY(MAP_T1, x1, span);
     cuda_load(p, g, 2, x1);
 #endif
 #if OP_NIN > 2
-    CUDA_ARRAY(T, x2);
+    CUDA_SPAN_ARRAY(T, x2, span);
     cuda_load(p, g, 3, x2);
 #endif
 #if OP_NIN > 3
-    CUDA_ARRAY(T, x3);
+    CUDA_SPAN_ARRAY(T, x3, span);
     cuda_load(p, g, 4, x3);
 #endif
 #if OP_NPARAMS > 0
@@ -37,11 +48,11 @@ KERNEL(TN_(TMPL_PASTE2(map, OP)), cuda_map_args) {
     const MAP_KIND(OP_P3_KIND) p3 = MAP_NUMBER(OP_P3_KIND, a.number[3]);
 #endif
 #if TMPL_IS_INT && TMPL_PASTE2(CUDA_DIVIDES, OP)
-    for (int i = 0; i < CUDA_GROUP; i++)
+    for (int i = 0; i < span; i++)
         if (i < g.n && x1[i] == 0) cuda_report_kind(a.fault, CUDA_FAULT_DIVISION, a.op, 0, 0);
 #endif
 #pragma unroll
-    for (int i = 0; i < CUDA_GROUP; i++)
+    for (int i = 0; i < span; i++)
         if (i < g.n) y[i] = MAP_STORE(MAP_F(MAP_IN(i) MAP_P));
     cuda_store(p, g, y);
 }

@@ -17,7 +17,7 @@ template <typename V> TMPL_INLINE void put(const cuda_take_args &a) {
 KERNEL(take_offsets, cuda_take_args) {
     const cuda_plan &p = a.plan;
     cuda_group g;
-    if (!cuda_group_start(p, &g)) return;
+    if (!cuda_group_start<1>(p, &g)) return;
     int64_t offset = take_offset(a, (const char *)p.data[1] + g.at[1]);
     int64_t *made = (int64_t *)((char *)p.data[0] + g.at[0]);
     int64_t before = a.joins ? *made : g.at[2];

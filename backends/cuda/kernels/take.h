@@ -24,7 +24,7 @@ TMPL_INLINE int64_t take_offset(const cuda_take_args &a, const char *at) {
 TMPL_INLINE bool take_find(const cuda_take_args &a, char **ret_moved, char **ret_reached) {
     const cuda_plan &p = a.plan;
     cuda_group g;
-    if (!cuda_group_start(p, &g)) return false;
+    if (!cuda_group_start<1>(p, &g)) return false;
     int64_t offset = take_offset(a, (const char *)p.data[1] + g.at[1]);
     *ret_moved = (char *)p.data[0] + g.at[0];
     *ret_reached = (char *)p.data[2] + g.at[2] + offset;

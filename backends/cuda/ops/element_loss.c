@@ -39,8 +39,7 @@ static tn_status element_loss(const tn_call *call, const void *args) {
         .how = (int32_t)in->how, .number = in->number, .divisor = in->divisor, .y = in->out->data};
     tn_status st = plan(in->input, in->input, in->target, in->weight, in->pos_weight, &a);
     if (st != TN_OK) return st;
-    int64_t each = a.plan.flags & CUDA_PLAN_STRIDED ? 1 : CUDA_GROUP;
-    a.groups = (a.plan.numel + each - 1) / each;
+    a.groups = cuda_plan_groups(&a.plan);
     a.parts = (int32_t)cuda_parts(a.groups, CUDA_BLOCK, 1);
     a.span = (a.groups + a.parts - 1) / a.parts;
     if (a.parts > 1) {

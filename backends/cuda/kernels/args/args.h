@@ -8,9 +8,13 @@
 enum {
     CUDA_DIMS = 12,    /* most dimensions of a plan, after merging */
     CUDA_OPERANDS = 5, /* a result and up to four inputs */
-    CUDA_GROUP = 4,    /* elements that one thread of a pointwise kernel computes */
+    CUDA_GROUP = 4,    /* neighbouring elements that one thread of a row's kernel takes */
     CUDA_BLOCK = 256   /* most threads of a block */
 };
+
+/* Neighbouring elements that one thread of a plan's kernel computes, by the bytes of the widest operand:
+ * enough of them are on their way at a time to keep the memory busy. */
+#define CUDA_SPAN(bytes) ((bytes) < 8 ? 8 : 4)
 
 /* How a 32-bit index is divided by a size without a division: (high word of n * magic + n) >> shift,
  * for n below 2^31. */
@@ -21,7 +25,8 @@ typedef struct cuda_divisor {
 enum {
     CUDA_PLAN_WIDE = 1,    /* indices or offsets need 64 bits */
     CUDA_PLAN_STRIDED = 2, /* some operand is neither packed nor a number */
-    CUDA_PLAN_VECTORS = 4  /* packed operands allow loads of whole groups */
+    CUDA_PLAN_VECTORS = 4, /* packed operands allow loads of whole groups */
+    CUDA_PLAN_ROWS = 8 /* strided, but whole groups lie in dimension 0, packed or all one element */
 };
 
 /* Operands are the result, then the inputs. Dimension 0 is the fastest; strides in bytes. */
@@ -30,7 +35,7 @@ typedef struct cuda_plan {
     int32_t ndim;
     uint32_t flags;  /* CUDA_PLAN_* */
     uint32_t values; /* by operand: it is the number in `value` */
-    uint32_t reserved;
+    int32_t span;    /* CUDA_SPAN of its operands */
     void *data[CUDA_OPERANDS];
     int64_t value[CUDA_OPERANDS][2];
     int64_t size[CUDA_DIMS];
