@@ -308,6 +308,10 @@ tn_status tn_fallback_count(const char *name, int32_t device_slot, uint64_t *ret
 /* How a call runs that no kernel of the device takes. */
 static int32_t way_around(const tn_op *op, tn_device device, int32_t dtype) {
     if (op->info.kind == TN_OP_COMPOSITE) return TN_WAY_COMPOSITE;
+    /* A kernel of that dtype declined the operands, so its parts' kernels are asked for no less exact
+     * a result than its own. */
+    if (op->nparts == 0 && tni_has_composite(op) && tni_kernel_find(op, device.slot, dtype))
+        return TN_WAY_COMPOSITE;
     if (can_widen(op, device.slot, dtype)) return TN_WAY_WIDER;
     if (tni_composite_serves(op, device.slot, dtype)) return TN_WAY_COMPOSITE;
     bool host = device.slot != 0 && device.slot != TN_META_SLOT &&

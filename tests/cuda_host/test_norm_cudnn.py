@@ -10,6 +10,12 @@ import pytest
 
 pytestmark = pytest.mark.skipif(not harness.is_built(), reason="no C++ compiler: no CUDA harness")
 
+
+@pytest.fixture(autouse=True)
+def small_tensors_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TENON_CUDNN_NORM_LEAST", "0")
+
+
 START = """
 import ctypes
 import numpy as np
@@ -95,6 +101,14 @@ F.batch_norm(x, None, None, w, b, True).sum().backward()  # forward alone: no gr
 assert count("execute") == 1 and x.grad.abs().max().item() < 1e-4
 """
     )
+
+
+def test_small_tensors_make_no_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which takes half a second for each shape."""
+    text = START + "check((3, 8, 5, 7), 0)\ncheck((2, 8, 9, 9), most)"
+    harness.script("most = 2\n" + text, TENON_CUDNN_NORM_LEAST=str(2 * 8 * 9 * 9))
+    monkeypatch.delenv("TENON_CUDNN_NORM_LEAST")
+    harness.script("most = 0\n" + text)
 
 
 def test_running_statistics_of_layers() -> None:

@@ -124,7 +124,8 @@ tn_status cuda_fault_of(const tn_call *call, cuda_fault **ret_fault);
     X(CUDA_CUDNN_BENCHMARK_LIMIT, "cudnn_benchmark_limit", "TENON_CUDNN_BENCHMARK_LIMIT", 10)      \
     X(CUDA_CUDNN_DETERMINISTIC, "cudnn_deterministic", "TENON_CUDNN_DETERMINISTIC", 0)             \
     X(CUDA_CUDNN_TF32, "cudnn_allow_tf32", "TENON_CUDNN_TF32", 1)                                  \
-    X(CUDA_CUDNN_SDP, "cudnn_sdp", "TENON_CUDNN_SDP", 1)
+    X(CUDA_CUDNN_SDP, "cudnn_sdp", "TENON_CUDNN_SDP", 1)                                           \
+    X(CUDA_CUDNN_NORM_LEAST, "cudnn_norm_least", "TENON_CUDNN_NORM_LEAST", 1 << 20)
 #define CUDA_OPTION_ENUMERATOR(id, name, variable, value) id,
 typedef enum cuda_option { CUDA_OPTION_LIST(CUDA_OPTION_ENUMERATOR) CUDA_OPTIONS } cuda_option;
 #undef CUDA_OPTION_ENUMERATOR

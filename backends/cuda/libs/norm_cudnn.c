@@ -73,10 +73,12 @@ static cudnnBackendDescriptor_t describe(cuda_dnn_build *b, const cuda_dnn_key *
 
 /* ---- What cuDNN takes --------------------------------------------------------------------------*/
 
-/* A variance wants two elements of each channel, and not all engines count beyond 32 bits. */
+/* A variance wants two elements of each channel, and not all engines count beyond 32 bits. The library
+ * compiles a kernel for each plan, which takes half a second: small tensors do not earn that back. */
 static bool takes(const tn_call *call, const tn_view *x, const tn_view *weight) {
     return call->dtype == TN_F32 && weight && x->numel > x->shape[1] && x->numel <= INT32_MAX &&
-           x->shape[1] % GROUP == 0 && cuda_dnn_wanted();
+           x->numel >= cuda_option_value(CUDA_CUDNN_NORM_LEAST) && x->shape[1] % GROUP == 0 &&
+           cuda_dnn_wanted();
 }
 
 static bool is_last(const tn_view *v) { return (v->word & TN_W_CHANNELS_LAST) != 0; }
