@@ -92,6 +92,7 @@ static tn_status activate(const tn_host *host, tn_txn *txn) {
     cpu_host = host;
     cpu_warn_environment();
     cpu_blas_init();
+    cpu_blas_warn();
     cpu_copy_init(cpu_isa_pick());
     tn_status st = host->register_device(txn, &desc, &slot);
     if (st != TN_OK) return st;

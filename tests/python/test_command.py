@@ -40,6 +40,13 @@ def test_doctor_names_variables_that_matter() -> None:
     assert "OPENBLAS_CORETYPE=Haswell" in tenon("doctor", OPENBLAS_CORETYPE="Haswell").stdout
 
 
+def test_kernels_of_an_older_processor_are_named() -> None:
+    out = tenon("doctor", OPENBLAS_CORETYPE="Nehalem")
+    if "BLAS Nehalem" not in out.stdout or "avx" not in out.stdout:
+        pytest.skip("an OpenBLAS that does not listen, or an old processor")
+    assert "takes this processor for a Nehalem" in out.stderr
+
+
 def test_plugin_list_says_what_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "broken.json").write_text("{")
     out = tenon("plugin", "list", TENON_PLUGIN_PATH=str(tmp_path))

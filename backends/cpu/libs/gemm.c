@@ -356,3 +356,20 @@ void cpu_blas_init(void) {
 }
 
 const char *cpu_blas_core(void) { return BLAS(openblas_get_corename)(); }
+
+/* An OpenBLAS that is older than the processor may take it for one without fused multiply-adds. */
+void cpu_blas_warn(void) {
+    static const char *const old[] = {"Prescott", "Core2",    "Penryn",       "Dunnington",
+                                      "Nehalem",  "Opteron",  "Opteron_SSE3", "Barcelona",
+                                      "Bobcat",   "Atom",     "Nano",         "Generic",
+                                      "Athlon",   "Katmai",   "Sandybridge"};
+    const char *core = cpu_blas_core();
+    if (cpu_os_isa() < CPU_ISA_AVX2) return;
+    for (size_t i = 0; i < sizeof old / sizeof old[0]; i++)
+        if (strcmp(core, old[i]) == 0)
+            cpu_host->log(2,
+                          "OpenBLAS takes this processor for a %s, so that products are several "
+                          "times slower; a newer OpenBLAS knows it, and "
+                          "OPENBLAS_CORETYPE=Haswell or SkylakeX tells it",
+                          core);
+}

@@ -39,5 +39,7 @@ void cpu_dgemm(int ta, int tb, int64_t m, int64_t n, int64_t k, double alpha, co
 void cpu_blas_init(void);
 /* Name of the core that the BLAS was tuned for, for people. */
 const char *cpu_blas_core(void);
+/* Warns where OpenBLAS runs with kernels of processors that are much older. */
+void cpu_blas_warn(void);
 
 #endif
