@@ -4,13 +4,60 @@
 #include "device.h"
 
 #include "args_norm.h"
-#include "rows.h"
+#include "join_lanes.h"
 #include "scalar.h"
+
+enum {
+    NORM_VECTOR = 16 / sizeof(T), /* elements that are loaded at once */
+    NORM_HELD =
+        NORM_ROW_BYTES / (int)sizeof(A) / NORM_VECTOR, /* vectors of a row that a thread holds */
+    NORM_WARPS = CUDA_BLOCK / 32
+};
 
 TMPL_INLINE A norm_rstd(A square, double eps) { return (A)(1.0 / sqrt((double)square + eps)); }
 
+template <int V, typename N> struct alignas(V > 1 ? 16 : alignof(N)) norm_vector { N of[V]; };
+
+/* V elements from `x` on, `step` apart: at once where `whole` says that they may. */
+template <int V> TMPL_INLINE void norm_get(const T *x, int64_t step, bool whole, A *ret_x) {
+    norm_vector<V, T> v;
+    if (whole) {
+        v = *(const norm_vector<V, T> *)x;
+    } else {
+#pragma unroll
+        for (int k = 0; k < V; k++) v.of[k] = x[k * step];
+    }
+#pragma unroll
+    for (int k = 0; k < V; k++) ret_x[k] = LOAD(v.of[k]);
+}
+
+template <int V> TMPL_INLINE void norm_put(T *y, int64_t step, bool whole, const A *x) {
+    norm_vector<V, T> v;
+#pragma unroll
+    for (int k = 0; k < V; k++) v.of[k] = STORE(x[k]);
+    if (whole) {
+        *(norm_vector<V, T> *)y = v;
+    } else {
+#pragma unroll
+        for (int k = 0; k < V; k++) y[k * step] = v.of[k];
+    }
+}
+
+struct norm_pair {
+    A g, product;
+};
+struct norm_add {
+    CUDA_MEMBER A operator()(A p, A q) const { return p + q; }
+    CUDA_MEMBER norm_pair operator()(norm_pair p, norm_pair q) const {
+        return {p.g + q.g, p.product + q.product};
+    }
+};
+TMPL_INLINE norm_pair lanes_swap(norm_pair x, int by) {
+    return {lanes_swap(x.g, by), lanes_swap(x.product, by)};
+}
+
 /* ---- layer_norm: `lanes` neighbouring threads for each row -------------------------------------
- * Without `mean` it is rms_norm, whose rows are not centred. */
+ * Without `mean` it is rms_norm, whose rows are not centred. Long rows are read in three passes. */
 
 typedef struct norm_row {
     int64_t row, n;      /* n: 0 where there is no such row */
@@ -71,22 +118,6 @@ TMPL_INLINE void norm_parameter(const norm_row &r, const void *p, int32_t wide, 
     }
 }
 
-/* The sum over the threads of a row, in all of them. All threads of the block take part. */
-TMPL_INLINE A norm_sum(A *room, A x, int lanes) {
-    for (int by = (lanes < 32 ? lanes : 32) / 2; by > 0; by /= 2)
-        x = x + __shfl_xor_sync(0xffffffffu, x, by);
-    if (lanes <= 32) return x;
-    int warp = (int)threadIdx.x / 32, warps = lanes / 32, first = warp / warps * warps;
-    __syncthreads();
-    if (threadIdx.x % 32 == 0) room[warp] = x;
-    __syncthreads();
-    x = room[first];
-    for (int i = 1; i < warps; i++) x = x + room[first + i];
-    return x;
-}
-
-enum { NORM_WARPS = CUDA_BLOCK / 32 };
-
 KERNEL(TN_(layer_norm), cuda_layer_norm_args) {
     SHARED(A, room, NORM_WARPS);
     norm_row r = norm_find(a);
@@ -96,14 +127,14 @@ KERNEL(TN_(layer_norm), cuda_layer_norm_args) {
         norm_load(r, x, i, v);
         sum = sum + ((v[0] + v[1]) + (v[2] + v[3]));
     }
-    A mean = a.mean && a.n ? norm_sum(room, sum, a.lanes) / (A)a.n : (A)0;
+    A mean = a.mean && a.n ? lanes_join_row(room, sum, a.lanes, norm_add()) / (A)a.n : (A)0;
     for (int64_t i = r.first; i < r.n; i += r.next) {
         norm_load(r, x, i, v);
 #pragma unroll
         for (int k = 0; k < CUDA_GROUP; k++)
             if (i + k < r.n) square = square + (v[k] - mean) * (v[k] - mean);
     }
-    A rstd = norm_rstd(norm_sum(room, square, a.lanes) / (A)a.n, a.eps);
+    A rstd = norm_rstd(lanes_join_row(room, square, a.lanes, norm_add()) / (A)a.n, a.eps);
     for (int64_t i = r.first; i < r.n; i += r.next) {
         norm_load(r, x, i, v);
         norm_parameter(r, a.weight, a.wide_weight, i, 1, w);
@@ -140,8 +171,8 @@ KERNEL(TN_(layer_norm_input), cuda_layer_norm_args) {
             product = product + gw[k] * w[k] * (v[k] - mean);
         }
     }
-    sum = norm_sum(room, sum, a.lanes);
-    product = norm_sum(room, product, a.lanes);
+    sum = lanes_join_row(room, sum, a.lanes, norm_add());
+    product = lanes_join_row(room, product, a.lanes, norm_add());
     A by_x = -rstd * rstd * rstd * product / (A)a.n;
     A shift = a.mean ? -rstd * sum / (A)a.n : (A)0;
     for (int64_t i = r.first; i < r.n; i += r.next) {
@@ -155,57 +186,231 @@ KERNEL(TN_(layer_norm_input), cuda_layer_norm_args) {
     }
 }
 
-struct norm_pair {
-    A g, product;
-};
-struct norm_add_pairs {
-    CUDA_MEMBER norm_pair operator()(norm_pair p, norm_pair q) const {
-        return {p.g + q.g, p.product + q.product};
+/* ---- layer_norm of rows that their threads hold in registers -----------------------------------*/
+
+/* A thread holds vectors `lane`, `lane + lanes` ... of its row. */
+typedef struct norm_own {
+    int64_t row, at; /* the row, and where it begins */
+    int n, lane;     /* n: 0 where there is no such row */
+} norm_own;
+
+TMPL_INLINE norm_own norm_find_own(const cuda_layer_norm_args &a) {
+    norm_own r;
+    int in_block = (int)threadIdx.x >> a.shift, per_block = (int)blockDim.x >> a.shift;
+    r.row = (int64_t)blockIdx.x * per_block + in_block;
+    r.n = r.row < a.rows ? (int)a.n : 0;
+    r.at = r.n ? r.row * a.n : 0;
+    r.lane = (int)threadIdx.x & (a.lanes - 1);
+    return r;
+}
+
+/* Elements i .. of a row; `otherwise` behind its end. */
+TMPL_INLINE void norm_read(const norm_own &r, const T *row, int i, bool whole, A otherwise,
+                           A *ret_x) {
+#pragma unroll
+    for (int k = 0; k < NORM_VECTOR; k++) ret_x[k] = otherwise;
+    if (whole) {
+        if (i < r.n) norm_get<NORM_VECTOR>(row + i, 1, true, ret_x);
+    } else {
+#pragma unroll
+        for (int k = 0; k < NORM_VECTOR; k++)
+            if (i + k < r.n) ret_x[k] = LOAD(row[i + k]);
     }
-};
+}
+
+TMPL_INLINE void norm_read_parameter(const norm_own &r, const void *p, bool wide, int i, bool whole,
+                                     A otherwise, A *ret_p) {
+#if TMPL_IS_HALF
+    if (p && wide) {
+        const A *from = (const A *)p + i;
+#pragma unroll
+        for (int k = 0; k < NORM_VECTOR; k++) ret_p[k] = otherwise;
+        if (whole && i < r.n) {
+#pragma unroll
+            for (int k = 0; k < NORM_VECTOR; k += 4)
+                *(norm_vector<4, A> *)(ret_p + k) = *(const norm_vector<4, A> *)(from + k);
+        } else {
+#pragma unroll
+            for (int k = 0; k < NORM_VECTOR; k++)
+                if (i + k < r.n) ret_p[k] = from[k];
+        }
+        return;
+    }
+#else
+    (void)wide;
+#endif
+    if (p) {
+        norm_read(r, (const T *)p, i, whole, otherwise, ret_p);
+    } else {
+#pragma unroll
+        for (int k = 0; k < NORM_VECTOR; k++) ret_p[k] = otherwise;
+    }
+}
+
+TMPL_INLINE void norm_write(const norm_own &r, T *row, int i, bool whole, const A *x) {
+    if (whole) {
+        if (i < r.n) norm_put<NORM_VECTOR>(row + i, 1, true, x);
+    } else {
+#pragma unroll
+        for (int k = 0; k < NORM_VECTOR; k++)
+            if (i + k < r.n) row[i + k] = STORE(x[k]);
+    }
+}
+
+KERNEL(TN_(layer_norm_own), cuda_layer_norm_args) {
+    SHARED(A, room, NORM_WARPS);
+    norm_own r = norm_find_own(a);
+    const T *x = (const T *)a.x + r.at;
+    A v[NORM_HELD][NORM_VECTOR], sum = 0, square = 0;
+#pragma unroll
+    for (int h = 0; h < NORM_HELD; h++)
+        norm_read(r, x, (r.lane + h * a.lanes) * NORM_VECTOR, a.whole, 0, v[h]);
+    A mean = 0;
+    if (a.mean) {
+#pragma unroll
+        for (int h = 0; h < NORM_HELD; h++)
+#pragma unroll
+            for (int k = 0; k < NORM_VECTOR; k++) sum = sum + v[h][k];
+        mean = lanes_join_row(room, sum, a.lanes, norm_add()) / (A)a.n;
+    }
+#pragma unroll
+    for (int h = 0; h < NORM_HELD; h++) {
+#pragma unroll
+        for (int k = 0; k < NORM_VECTOR; k++) {
+            bool in = (r.lane + h * a.lanes) * NORM_VECTOR + k < r.n;
+            v[h][k] = in ? v[h][k] - mean : (A)0;
+            square = square + v[h][k] * v[h][k];
+        }
+    }
+    A rstd = norm_rstd(lanes_join_row(room, square, a.lanes, norm_add()) / (A)a.n, a.eps);
+#pragma unroll
+    for (int h = 0; h < NORM_HELD; h++) {
+        int i = (r.lane + h * a.lanes) * NORM_VECTOR;
+        alignas(16) A w[NORM_VECTOR], b[NORM_VECTOR];
+        if (i >= r.n) continue;
+        norm_read_parameter(r, a.weight, a.wide_weight, i, a.whole, 1, w);
+        norm_read_parameter(r, a.bias, a.wide_bias, i, a.whole, 0, b);
+#pragma unroll
+        for (int k = 0; k < NORM_VECTOR; k++) v[h][k] = v[h][k] * rstd * w[k] + b[k];
+        norm_write(r, (T *)a.y + r.at, i, a.whole, v[h]);
+    }
+    if (r.lane > 0 || r.row >= a.rows) return;
+    if (a.mean) ((A *)a.mean)[r.row] = mean;
+    ((A *)a.rstd)[r.row] = rstd;
+}
+
+/* layer_norm_input's formula. */
+KERNEL(TN_(layer_norm_input_own), cuda_layer_norm_args) {
+    SHARED(norm_pair, room, NORM_WARPS);
+    norm_own r = norm_find_own(a);
+    const T *x = (const T *)a.x + r.at, *g = (const T *)a.grad + r.at;
+    A v[NORM_HELD][NORM_VECTOR], gw[NORM_HELD][NORM_VECTOR];
+    norm_pair sum = {0, 0};
+#pragma unroll
+    for (int h = 0; h < NORM_HELD; h++) {
+        int i = (r.lane + h * a.lanes) * NORM_VECTOR;
+        norm_read(r, x, i, a.whole, 0, v[h]);
+        norm_read(r, g, i, a.whole, 0, gw[h]);
+    }
+    int64_t row = r.n ? r.row : 0;
+    A mean = norm_mean(a, row), rstd = ((const A *)a.rstd)[row];
+#pragma unroll
+    for (int h = 0; h < NORM_HELD; h++) {
+        int i = (r.lane + h * a.lanes) * NORM_VECTOR;
+        alignas(16) A w[NORM_VECTOR];
+        if (i >= r.n) continue;
+        norm_read_parameter(r, a.weight, a.wide_weight, i, a.whole, 1, w);
+#pragma unroll
+        for (int k = 0; k < NORM_VECTOR; k++) {
+            gw[h][k] = gw[h][k] * w[k];
+            v[h][k] = v[h][k] - mean;
+            if (i + k < r.n) sum = norm_add()(sum, {gw[h][k], gw[h][k] * v[h][k]});
+        }
+    }
+    sum = lanes_join_row(room, sum, a.lanes, norm_add());
+    A by_x = -rstd * rstd * rstd * sum.product / (A)a.n;
+    A shift = a.mean ? -rstd * sum.g / (A)a.n : (A)0;
+#pragma unroll
+    for (int h = 0; h < NORM_HELD; h++) {
+        int i = (r.lane + h * a.lanes) * NORM_VECTOR;
+#pragma unroll
+        for (int k = 0; k < NORM_VECTOR; k++) gw[h][k] = gw[h][k] * rstd + v[h][k] * by_x + shift;
+        norm_write(r, (T *)a.y + r.at, i, a.whole, gw[h]);
+    }
+}
+
+/* ---- layer_norm's weight and bias: sums down the columns ---------------------------------------*/
 
 TMPL_INLINE void norm_write_parameters(const cuda_layer_norm_args &a, int64_t i, norm_pair sum) {
     if (a.grad_weight) ((T *)a.grad_weight)[i] = STORE(sum.product);
     if (a.grad_bias) ((T *)a.grad_bias)[i] = STORE(sum.g);
 }
 
-/* Gradients of weight and bias, sums down the columns: a block adds up `span` rows of 32 columns. */
-KERNEL(TN_(layer_norm_columns), cuda_layer_norm_args) {
-    SHARED(norm_pair, room, CUDA_BLOCK);
-    int lane = (int)threadIdx.x / 32, lanes = (int)blockDim.x / 32;
+/* A block adds up `span` rows of 1 << shift vectors of columns, two rows of a thread at a time. */
+template <int V> TMPL_INLINE void norm_columns(const cuda_layer_norm_args &a) {
+    SHARED(norm_pair, room, CUDA_BLOCK * V);
+    enum { AHEAD = 2 };
+    int width = 1 << a.shift, lanes = (int)blockDim.x >> a.shift;
     int64_t part = blockIdx.x % (unsigned)a.parts;
-    int64_t column = (int64_t)(blockIdx.x / (unsigned)a.parts) * 32 + (int)threadIdx.x % 32;
+    int64_t first = (int64_t)(blockIdx.x / (unsigned)a.parts) * width * V;
+    int64_t column = first + (int64_t)((int)threadIdx.x & (width - 1)) * V;
     int64_t end = (part + 1) * a.span < a.rows ? (part + 1) * a.span : a.rows;
-    norm_pair sum = {0, 0};
-    for (int64_t row = part * a.span + lane; row < end && column < a.n; row += lanes) {
-        A g = LOAD(((const T *)a.grad)[row * a.n + column]);
-        A d = LOAD(((const T *)a.x)[row * a.n + column]) - norm_mean(a, row);
-        sum.g = sum.g + g;
-        sum.product = sum.product + g * d * ((const A *)a.rstd)[row];
+    norm_pair sums[V];
+#pragma unroll
+    for (int k = 0; k < V; k++) sums[k] = {0, 0};
+    for (int64_t row = part * a.span + ((int)threadIdx.x >> a.shift); row < end && column < a.n;
+         row += AHEAD * lanes) {
+        A g[AHEAD][V], x[AHEAD][V], mean[AHEAD], rstd[AHEAD];
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++) {
+            int64_t r = row + i * lanes < end ? row + i * lanes : row, at = r * a.n + column;
+            norm_get<V>((const T *)a.grad + at, 1, a.whole, g[i]);
+            norm_get<V>((const T *)a.x + at, 1, a.whole, x[i]);
+            mean[i] = norm_mean(a, r);
+            rstd[i] = ((const A *)a.rstd)[r];
+        }
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++)
+#pragma unroll
+            for (int k = 0; k < V; k++)
+                if (row + i * lanes < end)
+                    sums[k] =
+                        norm_add()(sums[k], {g[i][k], g[i][k] * (x[i][k] - mean[i]) * rstd[i]});
     }
-    sum = rows_join(room, sum, lanes, 32, lane, norm_add_pairs());
-    if (lane > 0 || column >= a.n) return;
-    if (a.parts > 1)
-        ((norm_pair *)a.partial)[part * a.n + column] = sum;
-    else
-        norm_write_parameters(a, column, sum);
+    lanes_put_columns<V>(room, sums, width, norm_add());
+    for (int c = (int)threadIdx.x; c < width * V && first + c < a.n; c += (int)blockDim.x) {
+        norm_pair sum = lanes_column<V>(room, c, width, norm_add());
+        if (a.parts > 1)
+            ((norm_pair *)a.partial)[part * a.n + first + c] = sum;
+        else
+            norm_write_parameters(a, first + c, sum);
+    }
 }
 
+KERNEL(TN_(layer_norm_columns), cuda_layer_norm_args) { norm_columns<NORM_VECTOR>(a); }
+KERNEL(TN_(layer_norm_odd_columns), cuda_layer_norm_args) { norm_columns<1>(a); }
+
+/* Joins the parts of 32 columns a block. */
 KERNEL(TN_(layer_norm_finish), cuda_layer_norm_args) {
-    int64_t column = cuda_thread();
+    SHARED(norm_pair, room, CUDA_BLOCK);
+    int64_t column = (int64_t)blockIdx.x * 32 + (int)threadIdx.x % 32;
     norm_pair sum = {0, 0};
-    if (column >= a.n) return;
-    for (int64_t part = 0; part < a.parts; part++)
-        sum = norm_add_pairs()(sum, ((const norm_pair *)a.partial)[part * a.n + column]);
-    norm_write_parameters(a, column, sum);
+#pragma unroll 4
+    for (int part = (int)threadIdx.x / 32; part < a.parts && column < a.n;
+         part += (int)blockDim.x / 32)
+        sum = norm_add()(sum, ((const norm_pair *)a.partial)[part * a.n + column]);
+    lanes_put_columns<1>(room, &sum, 32, norm_add());
+    sum = lanes_column<1>(room, (int)threadIdx.x % 32, 32, norm_add());
+    if (threadIdx.x < 32 && column < a.n) norm_write_parameters(a, column, sum);
 }
 
 /* ---- batch_norm --------------------------------------------------------------------------------
- * A block takes `span` elements of each of `width` neighbouring channels; `parts` blocks share a
- * channel. First they sum up, then each joins the sums of its channels and writes its elements. */
+ * A unit is a vector of V neighbouring positions of a channel. A block takes `span` units of each of
+ * `width` neighbouring channels; `parts` blocks share a channel. First they sum up, then each joins
+ * the sums of its channels and writes its elements. */
 
 typedef struct norm_channel {
-    int64_t c, part, begin, end; /* the lane's elements: begin, begin + lanes, ... below end */
+    int64_t c, part, begin, end; /* the lane's units: begin, begin + lanes, ... below end */
     int lane, lanes;
     bool any;
 } norm_channel;
@@ -217,22 +422,44 @@ TMPL_INLINE norm_channel norm_find_channel(const cuda_batch_norm_args &a) {
     p.part = blockIdx.x % (unsigned)a.parts;
     p.c = (int64_t)(blockIdx.x / (unsigned)a.parts) * a.width + (int)threadIdx.x % a.width;
     p.any = p.c < a.channels;
-    int64_t count = a.samples * a.positions, end = (p.part + 1) * a.span;
+    int64_t count = a.samples * a.units, end = (p.part + 1) * a.span;
     p.begin = p.part * a.span + p.lane;
     p.end = !p.any ? 0 : end < count ? end : count;
     if (!p.any) p.c = 0;
     return p;
 }
 
-/* The place of element e of channel c: strides of sample, channel and position. */
+/* The place of unit e of channel c: strides of sample, channel and position. */
+template <int V>
 TMPL_INLINE int64_t norm_at(const cuda_batch_norm_args &a, const int64_t *stride, int64_t c,
                             int64_t e) {
-    int64_t sample = e, position = 0;
-    if (a.positions > 1) {
-        sample = a.narrow ? (int64_t)((uint32_t)e / (uint32_t)a.positions) : e / a.positions;
-        position = e - sample * a.positions;
+    int64_t sample = e, unit = 0;
+    if (a.units > 1) {
+        sample = a.narrow ? (int64_t)((uint32_t)e / (uint32_t)a.units) : e / a.units;
+        unit = e - sample * a.units;
     }
-    return sample * stride[0] + c * stride[1] + position * stride[2];
+    return sample * stride[0] + c * stride[1] + unit * V * stride[2];
+}
+
+template <int V>
+TMPL_INLINE void norm_get_x(const cuda_batch_norm_args &a, int64_t c, int64_t e, A *ret_x) {
+    norm_get<V>((const T *)a.x + norm_at<V>(a, a.x_stride, c, e), a.x_stride[2], a.x_whole, ret_x);
+}
+template <int V>
+TMPL_INLINE void norm_get_grad(const cuda_batch_norm_args &a, int64_t c, int64_t e, A *ret_g) {
+    norm_get<V>((const T *)a.grad + norm_at<V>(a, a.grad_stride, c, e), a.grad_stride[2],
+                a.grad_whole, ret_g);
+}
+template <int V>
+TMPL_INLINE void norm_put_y(const cuda_batch_norm_args &a, int64_t c, int64_t e, const A *y) {
+    norm_put<V>((T *)a.y + norm_at<V>(a, a.y_stride, c, e), a.y_stride[2], a.y_whole, y);
+}
+
+/* What all lanes of a channel come to, in all of them; once in a kernel. */
+template <typename V, typename F>
+TMPL_INLINE V norm_join_channel(const cuda_batch_norm_args &a, V *room, V mine, F join) {
+    lanes_put_columns<1>(room, &mine, a.width, join);
+    return lanes_column<1>(room, (int)threadIdx.x % a.width, a.width, join);
 }
 
 /* Number, mean, and sum of squared distances from the mean, of some elements. */
@@ -246,29 +473,43 @@ struct norm_join_moments {
         return {count, p.mean + d * share, p.square + q.square + d * d * p.count * share};
     }
 };
+TMPL_INLINE norm_moments lanes_swap(norm_moments x, int by) {
+    return {lanes_swap(x.count, by), lanes_swap(x.mean, by), lanes_swap(x.square, by)};
+}
 
-KERNEL(TN_(batch_norm_moments), cuda_batch_norm_args) {
+/* Units that are loaded together: the others of a thread's last ones repeat its first one. */
+enum { NORM_AHEAD = 4, NORM_PAIRS_AHEAD = 2 };
+
+TMPL_INLINE int64_t norm_unit(const norm_channel &p, int64_t e, int ahead) {
+    return e + (int64_t)ahead * p.lanes < p.end ? e + (int64_t)ahead * p.lanes : e;
+}
+
+template <int V> TMPL_INLINE void norm_find_moments(const cuda_batch_norm_args &a) {
     SHARED(norm_moments, room, CUDA_BLOCK);
     norm_channel p = norm_find_channel(a);
     norm_moments sum = {0, 0, 0};
-    for (int64_t e = p.begin; e < p.end; e += (int64_t)CUDA_GROUP * p.lanes) {
+    for (int64_t e = p.begin; e < p.end; e += (int64_t)NORM_AHEAD * p.lanes) {
         norm_moments some = {0, 0, 0};
-        A v[CUDA_GROUP];
+        A v[NORM_AHEAD][V];
 #pragma unroll
-        for (int k = 0; k < CUDA_GROUP; k++) {
-            int64_t i = e + (int64_t)k * p.lanes;
-            v[k] = i < p.end ? LOAD(((const T *)a.x)[norm_at(a, a.x_stride, p.c, i)]) : (A)0;
-            some.count = some.count + (A)(i < p.end);
-            some.mean = some.mean + v[k];
+        for (int i = 0; i < NORM_AHEAD; i++) norm_get_x<V>(a, p.c, norm_unit(p, e, i), v[i]);
+#pragma unroll
+        for (int i = 0; i < NORM_AHEAD; i++) {
+            if (e + (int64_t)i * p.lanes >= p.end) continue;
+            some.count = some.count + (A)V;
+#pragma unroll
+            for (int k = 0; k < V; k++) some.mean = some.mean + v[i][k];
         }
         some.mean = some.mean / some.count;
 #pragma unroll
-        for (int k = 0; k < CUDA_GROUP; k++)
-            if (e + (int64_t)k * p.lanes < p.end)
-                some.square = some.square + (v[k] - some.mean) * (v[k] - some.mean);
+        for (int i = 0; i < NORM_AHEAD; i++)
+#pragma unroll
+            for (int k = 0; k < V; k++)
+                if (e + (int64_t)i * p.lanes < p.end)
+                    some.square = some.square + (v[i][k] - some.mean) * (v[i][k] - some.mean);
         sum = norm_join_moments()(sum, some);
     }
-    sum = rows_join(room, sum, p.lanes, a.width, p.lane, norm_join_moments());
+    sum = norm_join_channel(a, room, sum, norm_join_moments());
     if (p.lane == 0 && p.any) ((norm_moments *)a.partial)[p.c * a.parts + p.part] = sum;
 }
 
@@ -278,7 +519,7 @@ TMPL_INLINE V norm_join_parts(const cuda_batch_norm_args &a, const norm_channel 
                               F join) {
     for (int i = p.lane; i < a.parts && p.any; i += p.lanes)
         sum = join(sum, ((const V *)a.partial)[p.c * a.parts + i]);
-    return rows_join(room, sum, p.lanes, a.width, p.lane, join);
+    return norm_join_channel(a, room, sum, join);
 }
 
 TMPL_INLINE void norm_blend(void *running, int64_t c, double momentum, double x) {
@@ -286,7 +527,7 @@ TMPL_INLINE void norm_blend(void *running, int64_t c, double momentum, double x)
     if (running) *at = STORE((A)((1.0 - momentum) * (double)LOAD(*at) + momentum * x));
 }
 
-KERNEL(TN_(batch_norm), cuda_batch_norm_args) {
+template <int V> TMPL_INLINE void norm_batch(const cuda_batch_norm_args &a) {
     SHARED(norm_moments, room, CUDA_BLOCK);
     norm_channel p = norm_find_channel(a);
     bool writes = p.part == 0 && p.lane == 0 && p.any;
@@ -310,10 +551,16 @@ KERNEL(TN_(batch_norm), cuda_batch_norm_args) {
     }
     A scale = rstd * (a.weight ? LOAD(((const T *)a.weight)[p.c]) : (A)1);
     A shift = (a.bias ? LOAD(((const T *)a.bias)[p.c]) : (A)0) - mean * scale;
-#pragma unroll 4
-    for (int64_t e = p.begin; e < p.end; e += p.lanes) {
-        A x = LOAD(((const T *)a.x)[norm_at(a, a.x_stride, p.c, e)]);
-        ((T *)a.y)[norm_at(a, a.y_stride, p.c, e)] = STORE(x * scale + shift);
+    for (int64_t e = p.begin; e < p.end; e += (int64_t)NORM_AHEAD * p.lanes) {
+        A v[NORM_AHEAD][V];
+#pragma unroll
+        for (int i = 0; i < NORM_AHEAD; i++) norm_get_x<V>(a, p.c, norm_unit(p, e, i), v[i]);
+#pragma unroll
+        for (int i = 0; i < NORM_AHEAD; i++) {
+#pragma unroll
+            for (int k = 0; k < V; k++) v[i][k] = v[i][k] * scale + shift;
+            if (e + (int64_t)i * p.lanes < p.end) norm_put_y<V>(a, p.c, norm_unit(p, e, i), v[i]);
+        }
     }
 }
 
@@ -328,27 +575,35 @@ KERNEL(TN_(batch_norm_running), cuda_batch_norm_args) {
 }
 
 /* Sums of g and of g (x - mean). */
-KERNEL(TN_(batch_norm_products), cuda_batch_norm_args) {
+template <int V> TMPL_INLINE void norm_find_products(const cuda_batch_norm_args &a) {
     SHARED(norm_pair, room, CUDA_BLOCK);
     norm_channel p = norm_find_channel(a);
     A mean = ((const A *)a.mean)[p.c];
     norm_pair sum = {0, 0};
-#pragma unroll 4
-    for (int64_t e = p.begin; e < p.end; e += p.lanes) {
-        A g = LOAD(((const T *)a.grad)[norm_at(a, a.grad_stride, p.c, e)]);
-        A x = LOAD(((const T *)a.x)[norm_at(a, a.x_stride, p.c, e)]);
-        sum = norm_add_pairs()(sum, {g, g * (x - mean)});
+    for (int64_t e = p.begin; e < p.end; e += (int64_t)NORM_PAIRS_AHEAD * p.lanes) {
+        A g[NORM_PAIRS_AHEAD][V], x[NORM_PAIRS_AHEAD][V];
+#pragma unroll
+        for (int i = 0; i < NORM_PAIRS_AHEAD; i++) {
+            norm_get_grad<V>(a, p.c, norm_unit(p, e, i), g[i]);
+            norm_get_x<V>(a, p.c, norm_unit(p, e, i), x[i]);
+        }
+#pragma unroll
+        for (int i = 0; i < NORM_PAIRS_AHEAD; i++)
+#pragma unroll
+            for (int k = 0; k < V; k++)
+                if (e + (int64_t)i * p.lanes < p.end)
+                    sum = norm_add()(sum, {g[i][k], g[i][k] * (x[i][k] - mean)});
     }
-    sum = rows_join(room, sum, p.lanes, a.width, p.lane, norm_add_pairs());
+    sum = norm_join_channel(a, room, sum, norm_add());
     if (p.lane == 0 && p.any) ((norm_pair *)a.partial)[p.c * a.parts + p.part] = sum;
 }
 
 /* training: gx = w i (g - mean(g) - (x - m) i^2 mean(g (x - m))), else gx = w i g. */
-KERNEL(TN_(batch_norm_backward), cuda_batch_norm_args) {
+template <int V> TMPL_INLINE void norm_batch_backward(const cuda_batch_norm_args &a) {
     SHARED(norm_pair, room, CUDA_BLOCK);
     norm_channel p = norm_find_channel(a);
     norm_pair none = {0, 0};
-    norm_pair sum = norm_join_parts(a, p, room, none, norm_add_pairs());
+    norm_pair sum = norm_join_parts(a, p, room, none, norm_add());
     A mean = ((const A *)a.mean)[p.c], rstd = ((const A *)a.rstd)[p.c];
     A count = (A)(a.samples * a.positions);
     if (p.part == 0 && p.lane == 0 && p.any) {
@@ -359,10 +614,28 @@ KERNEL(TN_(batch_norm_backward), cuda_batch_norm_args) {
     A by_g = rstd * (a.weight ? LOAD(((const T *)a.weight)[p.c]) : (A)1);
     A by_x = a.training ? -by_g * rstd * rstd * (sum.product / count) : (A)0;
     A shift = a.training ? -by_g * (sum.g / count) - mean * by_x : (A)0;
-#pragma unroll 4
-    for (int64_t e = p.begin; e < p.end; e += p.lanes) {
-        A g = LOAD(((const T *)a.grad)[norm_at(a, a.grad_stride, p.c, e)]);
-        A x = LOAD(((const T *)a.x)[norm_at(a, a.x_stride, p.c, e)]);
-        ((T *)a.y)[norm_at(a, a.y_stride, p.c, e)] = STORE(g * by_g + x * by_x + shift);
+    for (int64_t e = p.begin; e < p.end; e += (int64_t)NORM_PAIRS_AHEAD * p.lanes) {
+        A g[NORM_PAIRS_AHEAD][V], x[NORM_PAIRS_AHEAD][V];
+#pragma unroll
+        for (int i = 0; i < NORM_PAIRS_AHEAD; i++) {
+            norm_get_grad<V>(a, p.c, norm_unit(p, e, i), g[i]);
+            norm_get_x<V>(a, p.c, norm_unit(p, e, i), x[i]);
+        }
+#pragma unroll
+        for (int i = 0; i < NORM_PAIRS_AHEAD; i++) {
+#pragma unroll
+            for (int k = 0; k < V; k++) g[i][k] = g[i][k] * by_g + x[i][k] * by_x + shift;
+            if (e + (int64_t)i * p.lanes < p.end) norm_put_y<V>(a, p.c, norm_unit(p, e, i), g[i]);
+        }
     }
 }
+
+/* By vectors, and element by element. */
+KERNEL(TN_(batch_norm_moments), cuda_batch_norm_args) { norm_find_moments<NORM_VECTOR>(a); }
+KERNEL(TN_(batch_norm_odd_moments), cuda_batch_norm_args) { norm_find_moments<1>(a); }
+KERNEL(TN_(batch_norm), cuda_batch_norm_args) { norm_batch<NORM_VECTOR>(a); }
+KERNEL(TN_(batch_norm_odd), cuda_batch_norm_args) { norm_batch<1>(a); }
+KERNEL(TN_(batch_norm_products), cuda_batch_norm_args) { norm_find_products<NORM_VECTOR>(a); }
+KERNEL(TN_(batch_norm_odd_products), cuda_batch_norm_args) { norm_find_products<1>(a); }
+KERNEL(TN_(batch_norm_backward), cuda_batch_norm_args) { norm_batch_backward<NORM_VECTOR>(a); }
+KERNEL(TN_(batch_norm_odd_backward), cuda_batch_norm_args) { norm_batch_backward<1>(a); }

@@ -1,12 +1,21 @@
-/* reduce.cu: reductions of one element type, in two stages (cuda_reduce_args).
+/* reduce.cu: reductions of one element type, in two stages (cuda_reduction_args).
  *
  * types: all */
 #include "device.h"
 
+#include "args_reduction.h"
+#include "join_lanes.h"
 #include "scalar.h"
 
+enum {
+    REDUCE_VECTOR = sizeof(T) < 16 ? 16 / sizeof(T) : 1, /* elements that are loaded at once */
+    REDUCE_AHEAD = 4                                     /* loads that are under way together */
+};
+
+template <int V> struct alignas(V > 1 ? 16 : alignof(T)) reduce_vector { T of[V]; };
+
 /* Writes a result, whole: by one thread. */
-TMPL_INLINE void reduce_write(const cuda_reduce_args &a, int64_t result, A x) {
+TMPL_INLINE void reduce_write(const cuda_reduction_args &a, int64_t result, A x) {
 #if TMPL_IS_FLOAT
     if (a.divide) x = x / (A)a.divisor;
 #elif TMPL_IS_COMPLEX
@@ -24,6 +33,169 @@ TMPL_INLINE void reduce_write(const cuda_reduce_args &a, int64_t result, A x) {
     }
 #endif
     *(T *)out = STORE(x);
+}
+
+TMPL_INLINE void reduce_write_part(const cuda_reduction_args &a, int64_t result, int64_t part,
+                                   A x) {
+    if (a.parts > 1)
+        ((A *)a.partial)[result * a.result_step + part * a.part_step] = x;
+    else
+        reduce_write(a, result, x);
+}
+
+/* Where unit i lies. */
+TMPL_INLINE int64_t reduce_unit(const cuda_reduction_args &a, int64_t i) {
+    int64_t outer = i / a.run;
+    return (i - outer * a.run) * a.step +
+           cuda_offset(outer, a.gone_dims - 1, a.gone_size + 1, a.gone_in + 1);
+}
+
+/* A thread's units: the next one is number `at`, `inner` in its run, and lies at `offset` if there are
+ * no more than two dimensions. It walks from one to the next without a division. */
+typedef struct reduce_walk {
+    int64_t at, end, inner, offset;
+    int lanes;
+} reduce_walk;
+
+TMPL_INLINE reduce_walk reduce_start(const cuda_reduction_args &a, int64_t part, int lane,
+                                     int lanes) {
+    reduce_walk w;
+    w.at = w.inner = part * a.span + lane;
+    w.end = (part + 1) * a.span < a.units ? (part + 1) * a.span : a.units;
+    w.offset = w.at * a.step;
+    w.lanes = lanes;
+    if (a.gone_dims > 1) {
+        w.inner = w.at - w.at / a.run * a.run;
+        w.offset = reduce_unit(a, w.at);
+    }
+    return w;
+}
+
+TMPL_INLINE void reduce_step(const cuda_reduction_args &a, reduce_walk *w) {
+    w->at += w->lanes;
+    w->offset += a.by_offset;
+    w->inner += a.by_inner;
+    if (w->inner >= a.run) {
+        w->inner -= a.run;
+        w->offset += a.by_run;
+    }
+}
+
+/* Takes in all units below `whole`, whose vectors are aligned, several at a time, then the others: `left`
+ * elements each or, of a row, what its run has left. f: one for each of the V sums, or one for all. */
+template <int V, int FS, typename F>
+TMPL_INLINE void reduce_take(const cuda_reduction_args &a, const char *in, reduce_walk w,
+                             int64_t whole, int64_t left, const F *f, A *sums) {
+    while (w.at + (REDUCE_AHEAD - 1) * w.lanes < whole) {
+        reduce_vector<V> x[REDUCE_AHEAD];
+#pragma unroll
+        for (int i = 0; i < REDUCE_AHEAD; i++) {
+            x[i] = *(const reduce_vector<V> *)(in + w.offset);
+            reduce_step(a, &w);
+        }
+#pragma unroll
+        for (int i = 0; i < REDUCE_AHEAD; i++)
+#pragma unroll
+            for (int k = 0; k < V; k++) sums[k] = f[k % FS].step(sums[k], LOAD(x[i].of[k]));
+    }
+    for (; w.at < w.end; reduce_step(a, &w)) {
+        const T *some = (const T *)(in + (a.gone_dims > 2 ? reduce_unit(a, w.at) : w.offset));
+        int64_t n = FS == 1 ? a.gone_size[0] - w.inner * V : left;
+        reduce_vector<V> x;
+        if (w.at < whole) {
+            x = *(const reduce_vector<V> *)some;
+        } else {
+#pragma unroll
+            for (int k = 0; k < V; k++) x.of[k] = some[k < n ? k : 0];
+        }
+#pragma unroll
+        for (int k = 0; k < V; k++)
+            if (k < n) sums[k] = f[k % FS].step(sums[k], LOAD(x.of[k]));
+    }
+}
+
+/* Results whose elements lie in runs: neighbouring threads take neighbouring vectors of a result. */
+template <int V, typename F> TMPL_INLINE void reduce_rows(const cuda_reduction_args &a) {
+    SHARED(A, room, CUDA_BLOCK / 32);
+    int lanes = 1 << a.shift, lane = (int)threadIdx.x & (lanes - 1);
+    int64_t part = blockIdx.x % (unsigned)a.parts;
+    int64_t result = (int64_t)(blockIdx.x / (unsigned)a.parts) * ((int)blockDim.x >> a.shift) +
+                     ((int)threadIdx.x >> a.shift);
+    A sums[V];
+    F f = {0};
+#pragma unroll
+    for (int k = 0; k < V; k++) sums[k] = F::none();
+    if (result < a.kept) {
+        const char *in =
+            (const char *)a.in + cuda_offset(result, a.kept_dims, a.kept_size, a.kept_in);
+        reduce_walk w = reduce_start(a, part, lane, lanes);
+        int64_t whole = a.whole ? w.end : 0;
+        if (a.centers) f.center = ((const A *)a.centers)[result];
+        if (V > 1 && a.gone_dims == 1 && (uintptr_t)in % alignof(reduce_vector<V>) == 0)
+            whole = a.gone / V < w.end ? a.gone / V : w.end;
+        reduce_take<V, 1>(a, in, w, whole, 0, &f, sums);
+    }
+#pragma unroll
+    for (int n = V / 2; n > 0; n /= 2)
+#pragma unroll
+        for (int k = 0; k < n; k++) sums[k] = f(sums[k], sums[k + n]);
+    A sum = lanes_join_row(room, sums[0], lanes, f);
+    if (lane == 0 && result < a.kept) reduce_write_part(a, result, part, sum);
+}
+
+/* The first column of a group of neighbouring results, and how many it has. */
+template <int V>
+TMPL_INLINE int64_t reduce_group(const cuda_reduction_args &a, int64_t group, int64_t *ret_n) {
+    int64_t outer = a.kept_dims > 1 ? group / a.groups : 0;
+    int64_t column = (group - outer * a.groups) * V, first = outer * a.kept_size[0] + column;
+    int64_t left = a.kept_size[0] - column;
+    *ret_n = first >= a.kept ? 0 : left < V ? left : V;
+    return first;
+}
+
+/* Results that lie side by side: neighbouring threads take vectors of neighbouring results. */
+template <int V, typename F> TMPL_INLINE void reduce_columns(const cuda_reduction_args &a) {
+    SHARED(A, room, CUDA_BLOCK * V);
+    int width = 1 << a.shift, lanes = (int)blockDim.x >> a.shift;
+    int64_t part = blockIdx.x % (unsigned)a.parts;
+    int64_t group = (int64_t)(blockIdx.x / (unsigned)a.parts) * width, n;
+    int64_t first = reduce_group<V>(a, group + ((int)threadIdx.x & (width - 1)), &n);
+    A sums[V];
+    F f[V] = {};
+#pragma unroll
+    for (int k = 0; k < V; k++) sums[k] = F::none();
+    if (n > 0) {
+        const char *in =
+            (const char *)a.in + cuda_offset(first, a.kept_dims, a.kept_size, a.kept_in);
+        reduce_walk w = reduce_start(a, part, (int)threadIdx.x >> a.shift, lanes);
+#pragma unroll
+        for (int k = 0; k < V; k++)
+            if (a.centers && k < n) f[k].center = ((const A *)a.centers)[first + k];
+        reduce_take<V, V>(a, in, w, a.whole && n == V ? w.end : 0, n, f, sums);
+    }
+    lanes_put_columns<V>(room, sums, width, f[0]);
+    for (int c = (int)threadIdx.x; c < width * V; c += (int)blockDim.x) {
+        int64_t result = reduce_group<V>(a, group + c / V, &n) + c % V;
+        A sum = lanes_column<V>(room, c, width, f[0]);
+        if (c % V < n) reduce_write_part(a, result, part, sum);
+    }
+}
+
+/* Joins the parts of 1 << shift results a block. */
+template <typename F> TMPL_INLINE void reduce_finish(const cuda_reduction_args &a) {
+    SHARED(A, room, CUDA_BLOCK);
+    int width = 1 << a.shift, lanes = (int)blockDim.x >> a.shift;
+    int of = (int)threadIdx.x & (width - 1);
+    int64_t result = (int64_t)blockIdx.x * width + of;
+    const A *partial = (const A *)a.partial + result * a.result_step;
+    F f = {0};
+    A sum = F::none();
+#pragma unroll 4
+    for (int i = (int)threadIdx.x >> a.shift; i < a.parts && result < a.kept; i += lanes)
+        sum = f(sum, partial[i * a.part_step]);
+    lanes_put_columns<1>(room, &sum, width, f);
+    sum = lanes_column<1>(room, of, width, f);
+    if ((int)threadIdx.x < width && result < a.kept) reduce_write(a, result, sum);
 }
 
 #include "reduce.h"

@@ -10,17 +10,38 @@
 /* Bytes of a number of the type computed in. */
 static uint64_t wide_item(const tn_call *call) { return call->dtype == TN_F64 ? 8 : 4; }
 
-enum { COLUMNS = 32 }; /* of a block that sums down columns */
+enum {
+    COLUMNS = 32,       /* most columns, or vectors of them, of a block */
+    VECTOR = 16,        /* bytes that a thread loads at once */
+    LEAST = 4,          /* vectors that a thread takes at least */
+    FEW = 8,            /* vectors of a row that neighbouring threads take, rather than one */
+    MOST_BLOCKS = 1024, /* more blocks than this need not be cut further */
+};
+
+/* Parts of `count` units each that `blocks` blocks of `lanes` lanes are cut into, from sizes alone. */
+static int64_t parts_of(int64_t count, int64_t lanes, int64_t blocks) {
+    int64_t parts = MOST_BLOCKS / blocks, most = count / (lanes * LEAST);
+    if (parts > most) parts = most;
+    return parts < 1 ? 1 : parts;
+}
+
+static bool is_aligned(const void *p) { return (uintptr_t)p % VECTOR == 0; }
 
 static void *data_of(const tn_view *v) { return v ? v->data : NULL; }
 
 /* ---- batch_norm --------------------------------------------------------------------------------*/
 
-static cuda_float_kernels batch_moments_kernels = CUDA_FLOAT_KERNELS(norm, batch_norm_moments),
-                          batch_norm_kernels = CUDA_FLOAT_KERNELS(norm, batch_norm),
-                          batch_running_kernels = CUDA_FLOAT_KERNELS(norm, batch_norm_running),
-                          batch_products_kernels = CUDA_FLOAT_KERNELS(norm, batch_norm_products),
-                          batch_backward_kernels = CUDA_FLOAT_KERNELS(norm, batch_norm_backward);
+/* By vectors, and element by element. */
+typedef struct batch_kernels {
+    cuda_float_kernels vectors, odd;
+} batch_kernels;
+#define BATCH_KERNELS(name, odd_name)                                                              \
+    { CUDA_FLOAT_KERNELS(norm, name), CUDA_FLOAT_KERNELS(norm, odd_name) }
+static batch_kernels batch_moments = BATCH_KERNELS(batch_norm_moments, batch_norm_odd_moments),
+                     batch_forward = BATCH_KERNELS(batch_norm, batch_norm_odd),
+                     batch_products = BATCH_KERNELS(batch_norm_products, batch_norm_odd_products),
+                     batch_backward = BATCH_KERNELS(batch_norm_backward, batch_norm_odd_backward);
+static cuda_float_kernels batch_running_kernels = CUDA_FLOAT_KERNELS(norm, batch_norm_running);
 
 /* Strides of sample, channel and position; false where positions do not lie one stride apart. */
 static bool read_strides(const tn_view *v, int64_t *ret_stride) {
@@ -44,13 +65,18 @@ static tn_status read_input(const tn_call *call, const tn_view *v, const void **
 
 /* How channels are cut, from sizes and the layout of x alone: those that lie side by side go to
  * neighbouring threads. */
-static void cut(cuda_batch_norm_args *a) {
-    int64_t count = a->samples * a->positions;
+static void cut(cuda_batch_norm_args *a, int64_t item) {
+    int64_t vector = VECTOR / item;
+    bool vectors = a->x_stride[2] == 1 && a->positions % vector == 0 &&
+                   a->x_stride[0] % vector == 0 && a->x_stride[1] % vector == 0;
+    a->vector = vectors ? (int32_t)vector : 1;
+    a->units = a->positions / a->vector;
+    int64_t count = a->samples * a->units;
     a->narrow = count <= INT32_MAX;
     for (a->width = 1; a->x_stride[1] == 1 && a->width < COLUMNS && a->width < a->channels;)
         a->width *= 2;
     int64_t blocks = (a->channels + a->width - 1) / a->width;
-    int64_t parts = cuda_parts(count, CUDA_BLOCK / a->width, blocks ? blocks : 1);
+    int64_t parts = parts_of(count, CUDA_BLOCK / a->width, blocks ? blocks : 1);
     a->span = (count + parts - 1) / parts;
     a->parts = (int32_t)parts;
 }
@@ -63,14 +89,26 @@ static tn_status read_channels(const tn_call *call, const tn_view *x, cuda_batch
     a->positions = 1;
     for (int32_t d = 2; d < x->ndim; d++) a->positions *= x->shape[d];
     tn_status st = read_input(call, x, &a->x, a->x_stride);
-    if (st == TN_OK) cut(a);
+    if (st == TN_OK) cut(a, tn_view_itemsize(x));
     return st;
 }
 
-static tn_status launch_channels(const tn_call *call, cuda_float_kernels kernels,
-                                 const cuda_batch_norm_args *a) {
-    int64_t blocks = (a->channels + a->width - 1) / a->width * a->parts;
-    return cuda_launch(call, cuda_float_kernel(call, kernels), blocks, CUDA_BLOCK, a);
+/* Whether an operand's units may be moved at once. */
+static bool is_whole(const cuda_batch_norm_args *a, const void *data, const int64_t *stride) {
+    return a->vector == 1 || (is_aligned(data) && stride[2] == 1 && stride[0] % a->vector == 0 &&
+                              stride[1] % a->vector == 0);
+}
+
+static tn_status launch_channels(const tn_call *call, batch_kernels *kernels,
+                                 const cuda_batch_norm_args *args) {
+    cuda_batch_norm_args a = *args;
+    int64_t blocks = (a.channels + a.width - 1) / a.width * a.parts;
+    a.x_whole = is_whole(&a, a.x, a.x_stride);
+    a.grad_whole = is_whole(&a, a.grad, a.grad_stride);
+    a.y_whole = is_whole(&a, a.y, a.y_stride);
+    cuda_kernel *kernel = a.vector > 1 ? cuda_float_kernel(call, kernels->vectors)
+                                       : cuda_float_kernel(call, kernels->odd);
+    return cuda_launch(call, kernel, blocks, CUDA_BLOCK, &a);
 }
 
 /* Room for `numbers` numbers of every part of every channel. */
@@ -81,14 +119,14 @@ static tn_status make_partial(const tn_call *call, cuda_batch_norm_args *a, uint
 
 static tn_status run_forward(const tn_call *call, cuda_batch_norm_args *a) {
     tn_status st = a->training ? make_partial(call, a, 3) : TN_OK;
-    if (st == TN_OK && a->training) st = launch_channels(call, batch_moments_kernels, a);
-    return st == TN_OK ? launch_channels(call, batch_norm_kernels, a) : st;
+    if (st == TN_OK && a->training) st = launch_channels(call, &batch_moments, a);
+    return st == TN_OK ? launch_channels(call, &batch_forward, a) : st;
 }
 
 static tn_status run_backward(const tn_call *call, cuda_batch_norm_args *a) {
     tn_status st = make_partial(call, a, 2);
-    if (st == TN_OK) st = launch_channels(call, batch_products_kernels, a);
-    return st == TN_OK ? launch_channels(call, batch_backward_kernels, a) : st;
+    if (st == TN_OK) st = launch_channels(call, &batch_products, a);
+    return st == TN_OK ? launch_channels(call, &batch_backward, a) : st;
 }
 
 /* After cuDNN, which need not count as we do: the variance of what runs is the unbiased one. */
@@ -153,8 +191,12 @@ static tn_status batch_norm_backward(const tn_call *call, const void *args) {
 /* ---- layer_norm: rows are packed, so says the operator's entry ---------------------------------*/
 
 static cuda_float_kernels layer_norm_kernels = CUDA_FLOAT_KERNELS(norm, layer_norm),
+                          layer_own_kernels = CUDA_FLOAT_KERNELS(norm, layer_norm_own),
                           layer_input_kernels = CUDA_FLOAT_KERNELS(norm, layer_norm_input),
+                          layer_input_own_kernels = CUDA_FLOAT_KERNELS(norm, layer_norm_input_own),
                           layer_columns_kernels = CUDA_FLOAT_KERNELS(norm, layer_norm_columns),
+                          layer_odd_columns_kernels =
+                              CUDA_FLOAT_KERNELS(norm, layer_norm_odd_columns),
                           layer_finish_kernels = CUDA_FLOAT_KERNELS(norm, layer_norm_finish);
 
 static bool is_wide(const tn_view *parameter, const tn_view *x) {
@@ -168,8 +210,24 @@ static cuda_layer_norm_args read_rows(const tn_view *x, const tn_view *rstd, tn_
     a.rows = rstd->numel;
     a.n = 1;
     for (int64_t i = 0; i < shape.n; i++) a.n *= shape.v[i];
-    for (a.lanes = 1; a.lanes < CUDA_BLOCK && a.lanes * CUDA_GROUP < a.n;) a.lanes *= 2;
     return a;
+}
+
+/* Elements of a row that its threads hold: as many as a thread holds, times `lanes`. */
+static int64_t held_by(const tn_call *call, int64_t lanes) {
+    return lanes * NORM_ROW_BYTES / (int64_t)wide_item(call);
+}
+
+static bool are_held(const tn_call *call, const cuda_layer_norm_args *a) {
+    return a->n <= held_by(call, CUDA_BLOCK);
+}
+
+static int64_t vector_of(const tn_call *call) { return VECTOR / cuda_item_bytes(call->dtype); }
+
+/* All vectors are whole and aligned. */
+static bool are_whole(const tn_call *call, const cuda_layer_norm_args *a) {
+    return a->n % vector_of(call) == 0 && is_aligned(a->x) && is_aligned(a->grad) &&
+           is_aligned(a->y) && is_aligned(a->weight) && is_aligned(a->bias);
 }
 
 /* Few long rows without weight and bias, as group_norm has them, are channels of one sample, which
@@ -178,7 +236,7 @@ static bool are_channels(const cuda_layer_norm_args *a) {
     return !a->weight && !a->bias && a->rows > 0 && cuda_parts(a->n, CUDA_BLOCK, a->rows) > 1;
 }
 
-static cuda_batch_norm_args as_channels(const cuda_layer_norm_args *a) {
+static cuda_batch_norm_args as_channels(const tn_call *call, const cuda_layer_norm_args *a) {
     cuda_batch_norm_args b = {.x = a->x,
                               .grad = a->grad,
                               .y = a->y,
@@ -192,15 +250,29 @@ static cuda_batch_norm_args as_channels(const cuda_layer_norm_args *a) {
                               .y_stride = {0, a->n, 1},
                               .training = 1,
                               .eps = a->eps};
-    cut(&b);
+    cut(&b, cuda_item_bytes(call->dtype));
     return b;
 }
 
+/* Rows that their threads hold have as few threads as can hold them, but some that load neighbouring
+ * vectors; others have one for each group of elements, up to a block. */
 static tn_status launch_rows(const tn_call *call, cuda_float_kernels kernels,
-                             const cuda_layer_norm_args *a) {
-    int64_t per_block = CUDA_BLOCK / a->lanes;
-    return cuda_launch(call, cuda_float_kernel(call, kernels),
-                       (a->rows + per_block - 1) / per_block, CUDA_BLOCK, a);
+                             cuda_float_kernels own, const cuda_layer_norm_args *args) {
+    cuda_layer_norm_args a = *args;
+    bool held = are_held(call, &a);
+    int64_t vectors = (a.n + vector_of(call) - 1) / vector_of(call);
+    a.lanes = 1;
+    if (held) {
+        while (a.lanes < FEW && a.lanes < vectors) a.lanes *= 2;
+        while (held_by(call, a.lanes) < a.n) a.lanes *= 2;
+    } else {
+        while (a.lanes < CUDA_BLOCK && a.lanes * CUDA_GROUP < a.n) a.lanes *= 2;
+    }
+    for (a.shift = 0; 1 << a.shift < a.lanes;) a.shift++;
+    a.whole = are_whole(call, &a);
+    int64_t per_block = CUDA_BLOCK / a.lanes;
+    return cuda_launch(call, cuda_float_kernel(call, held ? own : kernels),
+                       (a.rows + per_block - 1) / per_block, CUDA_BLOCK, &a);
 }
 
 static tn_status layer_norm(const tn_call *call, const void *args) {
@@ -215,30 +287,34 @@ static tn_status layer_norm(const tn_call *call, const void *args) {
     a.mean = in->mean->data;
     a.rstd = in->rstd->data;
     a.eps = in->eps;
-    if (!are_channels(&a)) return launch_rows(call, layer_norm_kernels, &a);
-    cuda_batch_norm_args b = as_channels(&a);
+    if (!are_channels(&a)) return launch_rows(call, layer_norm_kernels, layer_own_kernels, &a);
+    cuda_batch_norm_args b = as_channels(call, &a);
     return run_forward(call, &b);
 }
 
 /* Gradients of weight and bias; without rows they are zero. */
 static tn_status layer_norm_columns(const tn_call *call, cuda_layer_norm_args *a) {
-    int64_t blocks = (a->n + COLUMNS - 1) / COLUMNS;
-    int64_t parts = cuda_parts(a->rows, CUDA_BLOCK / COLUMNS, blocks);
+    bool vectors = a->n % vector_of(call) == 0;
+    int64_t groups = vectors ? a->n / vector_of(call) : a->n;
+    for (a->shift = 0; 1 << a->shift < COLUMNS && 1 << a->shift < groups;) a->shift++;
+    int64_t blocks = (groups + (1 << a->shift) - 1) >> a->shift;
+    int64_t parts = parts_of(a->rows, CUDA_BLOCK >> a->shift, blocks);
     tn_status st = TN_OK;
     a->span = (a->rows + parts - 1) / parts;
     a->parts = (int32_t)parts;
+    a->whole = !vectors || (is_aligned(a->x) && is_aligned(a->grad));
     if (parts > 1) st = room_scratch(call, room_mul(parts, a->n), 2 * wide_item(call), &a->partial);
-    if (st == TN_OK)
-        st = cuda_launch(call, cuda_float_kernel(call, layer_columns_kernels), blocks * parts,
-                         CUDA_BLOCK, a);
+    cuda_kernel *kernel = vectors ? cuda_float_kernel(call, layer_columns_kernels)
+                                  : cuda_float_kernel(call, layer_odd_columns_kernels);
+    if (st == TN_OK) st = cuda_launch(call, kernel, blocks * parts, CUDA_BLOCK, a);
     if (st != TN_OK || parts == 1) return st;
     return cuda_launch(call, cuda_float_kernel(call, layer_finish_kernels),
-                       (a->n + CUDA_BLOCK - 1) / CUDA_BLOCK, CUDA_BLOCK, a);
+                       (a->n + COLUMNS - 1) / COLUMNS, CUDA_BLOCK, a);
 }
 
 static tn_status layer_norm_input(const tn_call *call, const cuda_layer_norm_args *a) {
-    if (!are_channels(a)) return launch_rows(call, layer_input_kernels, a);
-    cuda_batch_norm_args b = as_channels(a);
+    if (!are_channels(a)) return launch_rows(call, layer_input_kernels, layer_input_own_kernels, a);
+    cuda_batch_norm_args b = as_channels(call, a);
     return run_backward(call, &b);
 }
 
@@ -271,7 +347,7 @@ static tn_status rms_norm(const tn_call *call, const void *args) {
     a.y = in->y->data;
     a.rstd = in->rstd->data;
     a.eps = in->eps;
-    return launch_rows(call, layer_norm_kernels, &a);
+    return launch_rows(call, layer_norm_kernels, layer_own_kernels, &a);
 }
 
 static tn_status rms_norm_backward(const tn_call *call, const void *args) {
@@ -285,7 +361,7 @@ static tn_status rms_norm_backward(const tn_call *call, const void *args) {
     a.rstd = in->rstd->data;
     a.y = in->need_input ? in->grad_input->data : NULL;
     a.grad_weight = in->need_weight ? in->grad_weight->data : NULL;
-    if (a.y && a.rows > 0) st = launch_rows(call, layer_input_kernels, &a);
+    if (a.y && a.rows > 0) st = launch_rows(call, layer_input_kernels, layer_input_own_kernels, &a);
     if (st != TN_OK || !a.grad_weight) return st;
     return layer_norm_columns(call, &a);
 }

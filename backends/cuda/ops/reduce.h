@@ -4,11 +4,13 @@
 
 #include "cuda_priv.h"
 
+enum { REDUCE_ROWS, REDUCE_COLUMNS, REDUCE_STRIDED_ROWS, REDUCE_STRIDED_COLUMNS, REDUCE_KERNELS };
+
 /* The ctx of a row. */
 typedef struct cuda_reduction {
-    cuda_kernel reduce, finish;
+    cuda_kernel kernel[REDUCE_KERNELS], finish;
     struct cuda_reduction *sum; /* of a spread: what its centers are computed with */
-    int32_t item;               /* bytes of the type that is computed in */
+    int32_t item, sum_item;     /* bytes of an element, and of the type that is computed in */
     bool mean;
 } cuda_reduction;
 

@@ -12,9 +12,12 @@
         .module = "reduce_" TMPL_TEXT(TMPL_NAME),                                                  \
         .name = #stage "_" #red "_" TMPL_TEXT(TMPL_NAME) "_cuda"                                   \
     }
+#define KERNELS(red)                                                                               \
+    {KERNEL(rows, red), KERNEL(columns, red), KERNEL(strided_rows, red),                           \
+     KERNEL(strided_columns, red)},                                                                \
+        KERNEL(finish, red)
 #define REDUCTION(op, red, of_sum, is_mean)                                                        \
-    static cuda_reduction op = {KERNEL(reduce, red), KERNEL(finish, red), of_sum, sizeof(A),       \
-                                is_mean};
+    static cuda_reduction op = {KERNELS(red), of_sum, sizeof(T), sizeof(A), is_mean};
 
 #if TMPL_IS_BOOL
 REDUCTION(_all, all, NULL, false)

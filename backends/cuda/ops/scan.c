@@ -93,11 +93,29 @@ static tn_status cummin(const tn_call *call, const void *args) {
 /* ---- Places of extremes ------------------------------------------------------------------------*/
 
 typedef struct extreme_kernels {
-    cuda_real_kernels rows, finish;
+    cuda_real_kernels rows, packed, finish;
 } extreme_kernels;
 #define EXTREME_KERNELS(name)                                                                      \
-    { CUDA_REAL_KERNELS(extreme, name##_rows), CUDA_REAL_KERNELS(extreme, name##_finish) }
+    {                                                                                              \
+        CUDA_REAL_KERNELS(extreme, name##_rows), CUDA_REAL_KERNELS(extreme, name##_packed),        \
+            CUDA_REAL_KERNELS(extreme, name##_finish)                                              \
+    }
 static extreme_kernels largest = EXTREME_KERNELS(max), smallest = EXTREME_KERNELS(min);
+
+/* How packed rows are cut, by vectors: so that a thread has a few of them. Returns the number of blocks. */
+static int64_t cut_packed(const tn_call *call, cuda_extreme_args *a) {
+    enum { VECTOR = 16, AHEAD = 4, WARP_UNITS = 512, MANY_ROWS = 4096, MOST_BLOCKS = 1024 };
+    int64_t in_unit = VECTOR / cuda_item_bytes(call->dtype), rows = a->rows.rows;
+    int64_t units = (a->rows.n + in_unit - 1) / in_unit, parts = 1;
+    int64_t most = units <= WARP_UNITS && rows >= MANY_ROWS ? 32 : CUDA_BLOCK, lanes = 1;
+    for (; lanes < most && lanes * AHEAD < units; lanes *= 2) a->shift++;
+    if (lanes == CUDA_BLOCK) parts = MOST_BLOCKS / rows;
+    if (parts > units / (CUDA_BLOCK * AHEAD)) parts = units / (CUDA_BLOCK * AHEAD);
+    if (parts < 1) parts = 1;
+    a->span = (units + parts - 1) / parts;
+    a->parts = (units + a->span - 1) / a->span;
+    return (rows * lanes + CUDA_BLOCK - 1) / CUDA_BLOCK * a->parts;
+}
 
 static tn_status extreme(const tn_call *call, extreme_kernels *kernels, const tn_view *x,
                          const tn_view *values, const tn_view *indices, int64_t dim) {
@@ -105,13 +123,14 @@ static tn_status extreme(const tn_call *call, extreme_kernels *kernels, const tn
     if (x->numel == 0) return TN_OK;
     tn_status st = cuda_rows_read(&x, 1, dim, &a.rows);
     if (st != TN_OK) return st;
-    uint32_t threads = cuda_rows_threads(a.rows.n, a.rows.width);
-    cut(&a.rows, threads, &a.parts, &a.span);
+    bool packed = a.rows.step[0] == cuda_item_bytes(call->dtype);
+    uint32_t threads = packed ? CUDA_BLOCK : cuda_rows_threads(a.rows.n, a.rows.width);
+    if (!packed) cut(&a.rows, threads, &a.parts, &a.span);
+    int64_t blocks = packed ? cut_packed(call, &a) : blocks_of(&a.rows, a.parts);
+    cuda_kernel *kernel = packed ? &kernels->packed[call->dtype] : &kernels->rows[call->dtype];
     if (a.parts > 1)
         st = room_scratch(call, room_mul(a.rows.rows, a.parts), PLACE_BYTES, &a.partial);
-    if (st == TN_OK)
-        st = cuda_launch(call, &kernels->rows[call->dtype], blocks_of(&a.rows, a.parts), threads,
-                         &a);
+    if (st == TN_OK) st = cuda_launch(call, kernel, blocks, threads, &a);
     if (st != TN_OK || a.parts == 1) return st;
     return cuda_launch(call, &kernels->finish[call->dtype], a.rows.rows,
                        cuda_rows_threads(a.parts, 1), &a);

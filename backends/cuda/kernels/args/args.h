@@ -75,26 +75,6 @@ typedef struct cuda_map_args {
 #define CUDA_DIVIDES_remainder 1
 #define CUDA_DIVIDES_fmod 1
 
-/* A reduction: `kept` results, each of `gone` elements, in two stages. A block takes in `width`
- * neighbouring results and, of each, `span` elements; `parts` blocks share a result. With one part it
- * is finished at once, else the partial results lie in `partial`, (kept, parts), for stage two. None of
- * this depends on the device, so neither do the bits of a result. Strides in bytes. */
-typedef struct cuda_reduce_args {
-    const void *in;
-    void *out;
-    void *partial;
-    const void *centers; /* of a spread: one per result; or NULL */
-    int64_t kept, gone, span;
-    int32_t parts, width, kept_dims, gone_dims;
-    int32_t divide; /* results are divided by `divisor` */
-    int32_t packed; /* results are written in the type computed in, one after the other */
-    int32_t real;   /* of a complex type: only real parts are written, in their type */
-    int32_t reserved;
-    double divisor;
-    int64_t kept_size[CUDA_DIMS], kept_in[CUDA_DIMS], kept_out[CUDA_DIMS];
-    int64_t gone_size[CUDA_DIMS], gone_in[CUDA_DIMS];
-} cuda_reduce_args;
-
 /* Where Philox numbers begin. In a graph that is told at each launch: there `launch` points to it, and
  * the kernel's own offset counts from there. */
 typedef struct cuda_draws {

@@ -12,13 +12,15 @@ typedef struct cuda_scan_args {
     int64_t span, parts;
 } cuda_scan_args;
 
-/* The operand is the input; results are packed, by row. */
+/* The operand is the input; results are packed, by row. Packed rows have 1 << shift threads each, and `span`
+ * counts vectors of 16 bytes. */
 typedef struct cuda_extreme_args {
     cuda_rows_args rows;
     void *values; /* or NULL */
     int64_t *indices;
     void *partial;
     int64_t span, parts;
+    int32_t shift;
 } cuda_extreme_args;
 
 #endif

@@ -1,0 +1,207 @@
+"""Reductions on the host harness: every length, layout and cut, against NumPy in float64."""
+
+from __future__ import annotations
+
+import harness
+import pytest
+
+pytestmark = pytest.mark.skipif(not harness.is_built(), reason="no C++ compiler: no CUDA harness")
+
+START = """
+import numpy as np
+rng = np.random.default_rng(0)
+DTYPES = {"float32": 1e-5, "float64": 1e-12, "float16": 4e-3, "bfloat16": 3e-2, "int8": 0,
+          "uint8": 0, "int16": 0, "int32": 0, "int64": 0, "bool": 0, "complex64": 1e-5,
+          "complex128": 1e-12}
+FLOATS = ["float32", "float64", "float16", "bfloat16"]
+def make(shape, name):
+    if name == "bool":
+        x = rng.random(shape) < 0.5
+    elif "int" in name:
+        x = rng.integers(0 if name == "uint8" else -99, 99, shape)
+    elif "complex" in name:
+        x = rng.standard_normal(shape) + 1j * rng.standard_normal(shape)
+    else:
+        x = rng.standard_normal(shape)
+    return tn.from_numpy(np.asarray(x)).to(getattr(tn, name)).to("cuda")
+def wide(t):
+    t = t.cpu()
+    return (t if not t.dtype.is_floating_point else t.to(tn.float64)).numpy()
+def check(got, want, tolerance, what, scale=1):
+    got = wide(got)
+    assert got.shape == want.shape, (what, got.shape, want.shape)
+    assert np.allclose(got, want, rtol=tolerance, atol=tolerance * scale, equal_nan=True), (
+        what, np.abs(got - want).max())
+def compare(x, dim, name):
+    h, tolerance = wide(x), DTYPES[name]
+    axis = tuple(range(x.ndim)) if dim is None else dim
+    n = max(1, int(np.prod([x.shape[d] for d in np.atleast_1d(axis)])))
+    what = (name, tuple(x.shape), x.stride(), dim)
+    if name == "bool":
+        check(x.sum(dim), h.sum(axis), 0, ("sum", *what))
+        if dim is None or isinstance(dim, int):
+            args = () if dim is None else (dim,)
+            check(x.all(*args), h.all(axis), 0, ("all", *what))
+            check(x.any(*args), h.any(axis), 0, ("any", *what))
+        return
+    whole = (lambda t: t.astype(np.int64)) if "int" in name else (lambda t: t)
+    check(x.sum(dim), whole(h).sum(axis), tolerance, ("sum", *what), n ** 0.5)
+    if "complex" not in name:
+        check(x.amax(dim if dim is not None else ()), h.max(axis), 0, ("amax", *what))
+        check(x.amin(dim if dim is not None else ()), h.min(axis), 0, ("amin", *what))
+    if "int" not in name:
+        check(x.mean(dim), h.mean(axis), tolerance, ("mean", *what))
+        if n > 1:
+            check(x.var(dim), h.var(axis, ddof=1), tolerance * 4, ("var", *what))
+"""
+
+
+@pytest.mark.parametrize("rows", [1, 2, 33])
+def test_rows(rows: int) -> None:
+    """Packed rows of every length, alone and as a view that begins one element further on."""
+    harness.script(
+        START
+        + f"""
+rows = {rows}
+LENGTHS = [1, 3, 7, 8, 31, 33, 127, 255, 256, 1000, 1024, 1025, 4097]
+for name in DTYPES:
+    for n in LENGTHS + [100003] * (rows == 2 and name in ("float32", "bfloat16", "int8")):
+        x = make((rows, n + 1), name)
+        compare(x[:, :n].contiguous(), 1, name)
+        if n in (7, 256, 1025, 100003):
+            compare(x[:, 1:], 1, name)
+            compare(x.flatten()[1:], None, name)
+for op in ("sum", "mean", "amax", "amin", "var"):
+    assert tn.cuda.fallback_count("_var" if op == "var" else op)[1] == 0, op
+"""
+    )
+
+
+def test_columns_and_layouts() -> None:
+    """Columns, middle and several dimensions, transposed, strided and expanded inputs."""
+    harness.script(
+        START
+        + """
+for name in DTYPES:
+    for shape, dims in (((33, 5), (0,)), ((200, 64), (0,)), ((40, 257), (0,)), ((1, 48), (0,)),
+                        ((3000, 3), (0,)), ((4, 6, 32), (1, (0, 1), (0, 2), 0)),
+                        ((3, 5, 7), (1, (0, 2), (0, 1, 2))), ((2, 3, 4, 16), ((0, 2), (1, 3))),
+                        ((2, 3, 2, 3, 8), ((0, 2, 4), (1, 3)))):
+        x = make(shape, name)
+        for dim in dims:
+            compare(x, dim, name)
+    x = make((36, 80), name)
+    for view in (x.t(), x[:, ::2], x[::3], x[:, 1:78], x[1:, 3:], x.t()[1:, ::5]):
+        for dim in (0, 1, None):
+            compare(view, dim, name)
+    compare(make((1, 40), name).expand(9, 40), 0, name)
+    compare(make((70, 1), name).expand(70, 50), 1, name)
+x = make((5000, 40), "float32")
+compare(x, 0, "float32")
+compare(make((2100, 272), "bfloat16"), 0, "bfloat16")
+compare(make((4100, 48), "float32"), 1, "float32")
+compare(make((4100, 7), "float16"), 1, "float16")
+compare(make((16, 6, 784), "float32"), (0, 2), "float32")
+compare(make((40, 4, 1100), "bfloat16"), (0, 2), "bfloat16")
+"""
+    )
+
+
+def test_special_values() -> None:
+    """NaN wins in amax and amin wherever it stands; nothing at all gives the neutral element."""
+    harness.script(
+        START
+        + """
+for name in FLOATS:
+    for n in (3, 64, 1025):
+        for at in (0, n // 2, n - 1):
+            x = make((5, n), name)
+            x[2, at] = float("nan")
+            for t, dim in ((x, 1), (x.t().contiguous(), 0)):
+                for got in (t.amax(dim), t.amin(dim), t.sum(dim), t.mean(dim)):
+                    assert wide(got.isnan()).tolist() == [False, False, True, False, False]
+            assert x.amax().isnan().item()
+    x = tn.full((70, 40), float("-inf"), dtype=getattr(tn, name), device="cuda")
+    assert (wide(x.amax(0)) == -np.inf).all() and (wide(x.amax(1)) == -np.inf).all()
+    for t, dim in ((tn.ones(0, 5, device="cuda"), 0), (tn.ones(5, 0, device="cuda"), 1)):
+        assert wide(t.to(getattr(tn, name)).sum(dim)).tolist() == [0.0] * 5
+        assert wide(t.to(getattr(tn, name)).prod(dim)).tolist() == [1.0] * 5
+assert tn.ones(0, device="cuda").mean().isnan().item()
+"""
+    )
+
+
+def test_products_and_norms() -> None:
+    harness.script(
+        START
+        + """
+for name in ("float32", "float64", "int64", "complex64"):
+    for shape, dim in (((9, 40), 1), ((40, 36), 0), ((3, 1030), 1), ((2, 6, 5), 1)):
+        x = make(shape, name)
+        if name == "int64":
+            x = x.remainder(2) * 2 - 1
+        else:
+            x = x / x.abs()
+        check(x.prod(dim), wide(x).prod(dim), DTYPES[name] * 40, (name, shape, dim))
+for name in FLOATS:
+    for shape, dim in (((9, 40), 1), ((40, 36), 0), ((3, 1030), 1), ((70000,), 0)):
+        x = make(shape, name)
+        check(tn.linalg.vector_norm(x, 2, dim), np.linalg.norm(wide(x), 2, dim), DTYPES[name] * 4,
+              (name, shape, dim))
+"""
+    )
+
+
+def test_bits_do_not_depend_on_alignment() -> None:
+    """The same numbers give the same bits wherever they lie, and in every row of a tensor."""
+    harness.script(
+        START
+        + """
+for name in FLOATS:
+    for n in (7, 64, 1000, 1025, 70001):
+        room = make((n + 9,), name)
+        x, sums = room[:n].clone(), set()
+        for at in range(8):
+            room[at : at + n] = x
+            sums.add(room[at : at + n].sum().item())
+        assert len(sums) == 1, (name, n, sums)
+    x = make((1, 1027), name).expand(6, 1027).contiguous()
+    assert len(set(x.sum(1).tolist())) == 1
+    x = make((300, 1), name).expand(300, 136).contiguous()
+    assert len(set(x.sum(0).tolist())) == 1
+    assert len(set(x[:, 1:].sum(0).tolist())) == 1
+"""
+    )
+
+
+def test_places_of_extremes() -> None:
+    """The first of equal elements and the first NaN, in rows of every length and alignment."""
+    harness.script(
+        START
+        + """
+for name in ("float32", "float64", "bfloat16", "uint8", "int16", "int64"):
+    for rows in (1, 5, 40):
+        for n in (1, 3, 7, 8, 33, 256, 1025) + (20001,) * (rows == 1):
+            x = make((rows, n + 1), name)
+            x = x.remainder(7) if "int" in name else x
+            if "float" in name and rows > 1:
+                x[1, n // 2 :] = float("nan")
+                x[2] = float("-inf")
+            for view in (x[:, :n].contiguous(), x[:, 1:], x.t().contiguous().t()[:, 1:]):
+                for tensor, dim in ((view, 1), (view.t(), 0)):
+                    h = wide(tensor)
+                    what = (name, tuple(tensor.shape), tensor.stride())
+                    check(tensor.argmax(dim), h.argmax(dim), 0, ("argmax", *what))
+                    check(tensor.argmin(dim), h.argmin(dim), 0, ("argmin", *what))
+                    values, at = tensor.max(dim)
+                    check(values, h.max(dim), 0, ("max", *what))
+                    check(at, h.argmax(dim), 0, ("max", *what))
+                check(view.argmax(), np.asarray(wide(view).argmax()), 0, what)
+x = make((4100, 65), "float32")
+check(x.argmax(1), wide(x).argmax(1), 0, "many rows")
+check(x.argmin(0), wide(x).argmin(0), 0, "many columns")
+x = make((300000,), "bfloat16")
+check(x.argmin(), np.asarray(wide(x).argmin()), 0, "parts")
+assert tn.cuda.fallback_count("argmax")[1] == 0 and tn.cuda.fallback_count("max_dim")[1] == 0
+"""
+    )
