@@ -139,6 +139,9 @@ def call_norm() -> Any:
     w, b = randn(50).requires_grad_(), randn(50).requires_grad_()
     backward(F.layer_norm(x, (50,), w, b))
     backward(F.rms_norm(x, (50,), w))
+    for width in (64, 9000):
+        leaves = [randn(*shape).requires_grad_() for shape in ((3, width), (width,), (width,))]
+        backward(F.layer_norm(leaves[0], (width,), *leaves[1:]))
     w, b = randn(6).requires_grad_(), randn(6).requires_grad_()
     backward(F.batch_norm(x, None, None, w, b, training=True))
     x = randn(2, 8, 5, 6).to(memory_format=tn.channels_last).requires_grad_()
@@ -195,7 +198,16 @@ def call_range() -> Any:
 
 @family
 def call_reduce() -> Any:
-    return randn(3, 40000).sum(1), randn(40000, 3).mean(0), randn(257, 300).amax()
+    x = randn(5, 6, 64)
+    inner = [x.sum(2), x[:, :, 1:].var(2), x[:, :, ::2].amax(2), x.to(tn.bfloat16).sum((0, 2))]
+    outer = [
+        x.mean(0),
+        x.to(tn.float16).var((0, 1)),
+        x[:, 1:, 3:].sum(1),
+        x.transpose(0, 2).amin(2),
+    ]
+    cut = [randn(3, 40000).sum(1), randn(40000, 3).mean(0), randn(257, 300).amax()]
+    return inner, outer, cut
 
 
 @family
