@@ -359,10 +359,10 @@ const char *cpu_blas_core(void) { return BLAS(openblas_get_corename)(); }
 
 /* An OpenBLAS that is older than the processor may take it for one without fused multiply-adds. */
 void cpu_blas_warn(void) {
-    static const char *const old[] = {"Prescott", "Core2",    "Penryn",       "Dunnington",
-                                      "Nehalem",  "Opteron",  "Opteron_SSE3", "Barcelona",
-                                      "Bobcat",   "Atom",     "Nano",         "Generic",
-                                      "Athlon",   "Katmai",   "Sandybridge"};
+    static const char *const old[] = {"Prescott", "Core2",   "Penryn",       "Dunnington",
+                                      "Nehalem",  "Opteron", "Opteron_SSE3", "Barcelona",
+                                      "Bobcat",   "Atom",    "Nano",         "Generic",
+                                      "Athlon",   "Katmai",  "Sandybridge"};
     const char *core = cpu_blas_core();
     if (cpu_os_isa() < CPU_ISA_AVX2) return;
     for (size_t i = 0; i < sizeof old / sizeof old[0]; i++)
