@@ -104,7 +104,7 @@ TMPL_INLINE double special_zeta_right(double s, double q) {
         v += 1;
         term = pow(v, -s);
     }
-    sum += term * (v / (s - 1) + 0.5);
+    sum += pow(v, 1 - s) / (s - 1) + 0.5 * term;
     rise = s / (2 * v);
     for (int j = 0; j < BESSEL_COUNT(bernoulli); j++) {
         part = bernoulli[j] * rise * term;
@@ -124,8 +124,8 @@ TMPL_INLINE double special_zeta(double s, double q) {
     if (q > 0) return special_zeta_right(s, q);
     if (q == floor(q)) return (double)INFINITY;
     if (s != floor(s)) return (double)NAN;
-    double part = q - floor(q), sign = fmod(s, 2.0) == 0 ? 1 : -1;
-    double all = special_zeta_right(s, part) + sign * special_zeta_right(s, 1 - part);
+    double right = q - floor(q), left = ceil(q) - q, sign = fmod(s, 2.0) == 0 ? 1 : -1;
+    double all = special_zeta_right(s, right) + sign * special_zeta_right(s, left);
     return all - sign * special_zeta_right(s, 1 - q);
 }
 

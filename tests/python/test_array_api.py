@@ -249,6 +249,7 @@ def test_uint64_beyond_int64_as_numbers() -> None:
     assert xp.add(x, large).tolist() == [(v + large) % 2**64 for v in WIDE]
     for name in ("floor", "ceil", "trunc", "round"):
         assert getattr(xp, name)(x).tolist() == WIDE, name
+    assert xp.sign(x).tolist() == [0] + [1] * (len(WIDE) - 1)
 
 
 def test_round_of_complex_numbers() -> None:

@@ -161,6 +161,8 @@ def round(x: Tensor, /) -> Tensor:
 
 def sign(x: Tensor, /) -> Tensor:
     """-1, 0 or 1; x / |x| of complex numbers; NaN stays."""
+    if x.dtype in UNSIGNED.values():
+        return (x != 0).to(x.dtype)
     return tn.where(tn.isnan(x), x, tn.sgn(x))
 
 
