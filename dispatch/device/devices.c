@@ -47,6 +47,10 @@ int32_t tn_device_count(int32_t slot) {
     return tn_device_name(slot) ? tni_device_at(slot)->desc.count : 0;
 }
 
+int32_t tn_device_dlpack(int32_t slot) {
+    return tn_device_name(slot) ? tni_device_at(slot)->desc.dl_device : 0;
+}
+
 const char *tn_device_describe(tn_device device) {
     if (!tn_device_name(device.slot) || tni_device_ready(device.slot) != TN_OK)
         return "not available";

@@ -214,6 +214,59 @@ typedef struct dl_versioned {
 } dl_versioned;
 _Static_assert(sizeof(tn_view) - offsetof(tn_view, data) == sizeof(dl_tensor), "a view is one");
 
+/* ---- DLPack: devices and their queues ----------------------------------------------------------
+ * A consumer says in which of its queues it goes on; where that is not the one that work is in, the
+ * producer's work is waited for. */
+
+enum { DL_CPU = 1, DL_CUDA = 2, DL_EXTENSION = 12 };
+enum { DL_OLD_DEFAULT = 1 }; /* CUDA's default stream, among the numbers of streams */
+
+/* Our device of a type of DLPack's; false: there is none. CUDA's plugin may have to be loaded. */
+static bool device_of(int32_t type, int32_t index, tn_device *ret_device) {
+    const char *name = type == DL_CUDA ? "cuda" : NULL;
+    *ret_device = (tn_device){0, 0};
+    if (type == DL_CPU) return true;
+    if (type == DL_EXTENSION) return false;
+    for (int32_t slot = 1; slot < TN_DEVICE_SLOTS && !name; slot++)
+        if (tn_device_dlpack(slot) == type) name = tn_device_name(slot);
+    if (!name || tn_device_parse(name, ret_device) != TN_OK) return false;
+    ret_device->index = index;
+    return index >= 0 && index < tn_device_count(ret_device->slot) &&
+           tn_device_dlpack(ret_device->slot) == type;
+}
+
+/* The number of the calling thread's stream of a CUDA device. */
+static uintptr_t stream_number(tn_device device) {
+    tn_stream *current = tn_stream_current(device);
+    uintptr_t handle = current ? (uintptr_t)tn_stream_handle(current) : 0;
+    return handle ? handle : DL_OLD_DEFAULT;
+}
+
+/* Waits for the calling thread's work on the device, unless it is in the stream of that number. */
+static tn_status settle(tn_device device, uintptr_t number) {
+    tn_stream *standard = NULL, *current = tn_stream_current(device);
+    tn_status st = TN_OK;
+    if (stream_number(device) == number) return TN_OK;
+    if (!current) st = tn_stream_default(device, &standard);
+    if (st == TN_OK) st = tn_stream_sync(current ? current : standard);
+    tn_stream_unref(&standard);
+    return st;
+}
+
+/* `asked` is what the consumer gave as its stream. */
+static int settle_for(const tn_view *v, PyObject *asked) {
+    tn_device device = {tn_view_device(v), v->dl_index};
+    uintptr_t number = DL_OLD_DEFAULT;
+    if (v->dl_device != DL_CUDA) return 0;
+    if (asked != Py_None) {
+        long long given = PyLong_AsLongLong(asked);
+        if (given == -1 && PyErr_Occurred()) return -1;
+        if (given == -1) return 0; /* it takes care of that itself */
+        if (given != 0) number = (uintptr_t)given;
+    }
+    return tnp_check(settle(device, number));
+}
+
 /* ---- DLPack out --------------------------------------------------------------------------------*/
 
 static void delete_managed(dl_managed *m) {
@@ -310,6 +363,7 @@ PyObject *tnp_to_dlpack(PyObject *self, PyObject *args, PyObject *kwargs) {
         return NULL;
     }
     tn_tensor *out = copy == Py_True ? tnp_to(t, -1, NULL, true, TN_FORMAT_PRESERVE) : alias_of(t);
+    if (out && settle_for(v, stream) < 0) tn_tensor_unref(&out);
     if (!out) return NULL;
     return versioned ? export_versioned(out, copy == Py_True) : export_plain(out);
 }
@@ -324,9 +378,17 @@ PyObject *tnp_dlpack_device(PyObject *self, PyObject *unused) {
 
 /* ---- DLPack in ---------------------------------------------------------------------------------*/
 
+/* The producer may use the memory again, in its own default stream. */
+static void leave(const dl_tensor *d) {
+    tn_device device;
+    if (d->device_type == DL_CUDA && device_of(d->device_type, d->device_id, &device))
+        (void)settle(device, DL_OLD_DEFAULT);
+}
+
 static void release_managed(void *ctx) {
     dl_managed *m = ctx;
     if (!Py_IsInitialized()) return; /* a deleter may touch Python objects */
+    leave(&m->tensor);
     PyGILState_STATE gil = PyGILState_Ensure();
     if (m->deleter) m->deleter(m);
     PyGILState_Release(gil);
@@ -334,6 +396,7 @@ static void release_managed(void *ctx) {
 static void release_versioned(void *ctx) {
     dl_versioned *m = ctx;
     if (!Py_IsInitialized()) return;
+    leave(&m->tensor);
     PyGILState_STATE gil = PyGILState_Ensure();
     if (m->deleter) m->deleter(m);
     PyGILState_Release(gil);
@@ -360,14 +423,14 @@ static int32_t dtype_of_dl(const dl_tensor *d) {
 
 static tn_tensor *import_dl(const dl_tensor *d, bool readonly, void (*release)(void *), void *ctx) {
     int32_t dtype = dtype_of_dl(d);
-    tn_device device = {0, 0};
+    tn_device device;
     tn_tensor *t = NULL;
     if (dtype < 0) {
         PyErr_Format(PyExc_BufferError, "no dtype for DLPack elements of code %d with %d bits",
                      (int)d->code, (int)d->bits);
         return NULL;
     }
-    if (d->device_type != 1 || d->ndim < 0 || d->ndim > TN_MAX_DIMS) {
+    if (!device_of(d->device_type, d->device_id, &device) || d->ndim < 0 || d->ndim > TN_MAX_DIMS) {
         PyErr_Format(PyExc_BufferError,
                      "cannot take over memory of DLPack device %d with %d "
                      "dimensions",
@@ -404,16 +467,36 @@ static tn_tensor *from_capsule(PyObject *capsule) {
     return NULL;
 }
 
+/* The keyword argument that tells the producer of CUDA memory our stream; else none. NULL: an error. */
+static PyObject *our_stream(PyObject *o) {
+    int type = DL_CPU, index = 0;
+    tn_device device;
+    PyObject *where = PyObject_CallMethod(o, "__dlpack_device__", NULL);
+    if (!where && !PyErr_ExceptionMatches(PyExc_Exception)) return NULL;
+    if (!where) PyErr_Clear(); /* what is wrong, __dlpack__ will say */
+    bool known = !where || PyArg_ParseTuple(where, "ii:__dlpack_device__", &type, &index);
+    Py_XDECREF(where);
+    if (!known) return NULL;
+    if (type != DL_CUDA || !device_of(type, index, &device)) return PyDict_New();
+    return Py_BuildValue("{sK}", "stream", (unsigned long long)stream_number(device));
+}
+
 /* Newer producers are told which version we know; older ones do not take the argument. */
 static PyObject *ask(PyObject *o) {
+    PyObject *version = NULL, *capsule = NULL, *none = NULL, *kwargs = NULL;
     PyObject *method = PyObject_GetAttrString(o, "__dlpack__");
-    PyObject *none = method ? PyTuple_New(0) : NULL;
-    PyObject *kwargs = none ? Py_BuildValue("{s(ii)}", "max_version", 1, 0) : NULL;
-    PyObject *capsule = kwargs ? PyObject_Call(method, none, kwargs) : NULL;
-    if (!capsule && kwargs && PyErr_ExceptionMatches(PyExc_TypeError)) {
-        PyErr_Clear();
-        capsule = PyObject_Call(method, none, NULL);
+    if (method) none = PyTuple_New(0);
+    if (none) kwargs = our_stream(o);
+    if (kwargs) version = Py_BuildValue("(ii)", 1, 0);
+    if (version && PyDict_SetItemString(kwargs, "max_version", version) == 0) {
+        capsule = PyObject_Call(method, none, kwargs);
+        if (!capsule && PyErr_ExceptionMatches(PyExc_TypeError)) {
+            PyErr_Clear();
+            if (PyDict_DelItemString(kwargs, "max_version") == 0)
+                capsule = PyObject_Call(method, none, kwargs);
+        }
     }
+    Py_XDECREF(version);
     Py_XDECREF(method);
     Py_XDECREF(none);
     Py_XDECREF(kwargs);
