@@ -265,5 +265,6 @@ int main(int argc, char **argv) {
     normalise("volumes", 5, (const int64_t[]){2, 12, 3, 5, 7});
     normalise("one position", 4, (const int64_t[]){16, 4, 1, 1});
     printf("searched %d, executed %d\n", searched, executed);
+    printf("cuDNN %d\n", cuda_cudnn_version());
     return 0;
 }

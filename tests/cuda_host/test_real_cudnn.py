@@ -97,13 +97,22 @@ def run(folder: Path, version: str, cache: Path) -> str:
     return done.stdout
 
 
+def newer(said: str) -> bool:
+    """Whether this cuDNN takes any number of keys going backward (OLDEST_ANY_KEYS)."""
+    found = re.search(r"cuDNN (\d+)", said)
+    assert found, said
+    return int(found[1]) >= 91501
+
+
 @pytest.mark.parametrize("version", DEVICES)
 def test_every_graph_has_a_plan(folder: Path, tmp_path: Path, version: str) -> None:
     """But for gradients that are to be the same every time, from 10.0 on; and plans are kept."""
     said = run(folder, version, tmp_path)
-    unordered = ["attention backward ordered"] if version == "10.0" else []
-    assert re.findall("(.*): (?:declined|failed)", said) == unordered, said
+    left = [] if newer(said) else ["odd", "shared heads", "narrow"]
+    left += ["ordered"] if version == "10.0" else []
+    found = re.findall("(.*): (?:declined|failed)", said)
+    assert found == [f"attention backward {name}" for name in left], said
     planned = said.count(": planned")
-    assert planned + len(unordered) == 2 * (6 + 3), said
+    assert planned + len(left) == 2 * (6 + 3), said
     assert f"searched {planned}, executed {planned}" in said
     assert f"searched 0, executed {planned}" in run(folder, version, tmp_path)
