@@ -205,3 +205,28 @@ check(x.argmin(), np.asarray(wide(x).argmin()), 0, "parts")
 assert tn.cuda.fallback_count("argmax")[1] == 0 and tn.cuda.fallback_count("max_dim")[1] == 0
 """
     )
+
+
+def test_of_nothing_along_several_dimensions() -> None:
+    """One of several dimensions that go has no elements: values and gradients as on the CPU."""
+    harness.script("""
+import itertools
+for shape in ((0, 3), (3, 0), (2, 0, 5), (0, 2, 4), (2, 4, 0), (2, 0, 3, 3)):
+    n = len(shape)
+    dims = [None, *range(n), *itertools.combinations(range(n), 2)]
+    ops = ("sum", "mean", "var", "any", "logsumexp")
+    for op, dim, turn in itertools.product(ops, dims, (0, 1)):
+        if op == "logsumexp" and dim is None:
+            continue
+        found = []
+        for device in ("cpu", "cuda"):
+            x = tn.ones(shape, device=device, requires_grad=op != "any")
+            t = x.transpose(0, -1) if turn else x
+            y = getattr(t, op)() if dim is None else getattr(t, op)(dim)
+            if y.requires_grad:
+                y.sum().backward()
+                found.append((repr(y.detach().cpu()), repr(x.grad.cpu())))
+            else:
+                found.append(repr(y.cpu()))
+        assert found[0] == found[1], (op, shape, dim, turn, found)
+""")

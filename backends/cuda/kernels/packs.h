@@ -7,6 +7,7 @@
 #ifndef CUDA_PACKS_H
 #define CUDA_PACKS_H
 
+#include "join_lanes.h"
 #include "rows.h"
 #include "scalar.h"
 
@@ -69,20 +70,6 @@ TMPL_INLINE void packs_walk(const packs_of<W> *const (&in)[N], int64_t begin, in
     }
 }
 
-/* What all lanes of a row come to, in all of them; every thread of the block takes part. */
-template <typename V, typename F> TMPL_INLINE V packs_join(V *room, V mine, int32_t lanes, F join) {
-    for (int by = (lanes < 32 ? lanes : 32) / 2; by > 0; by /= 2)
-        mine = join(mine, __shfl_xor_sync(0xffffffffu, mine, by));
-    if (lanes <= 32) return mine;
-    int warp = (int)threadIdx.x / 32, warps = lanes / 32, first = warp & -warps;
-    __syncthreads();
-    if (threadIdx.x % 32 == 0) room[warp] = mine;
-    __syncthreads();
-    mine = room[first];
-    for (int i = 1; i < warps; i++) mine = join(mine, room[first + i]);
-    return mine;
-}
-
 /* ---- Sums of exponentials ----------------------------------------------------------------------*/
 
 /* The GPU's own exponential: as exact as M_'s, in a fraction of its instructions. Half precision is
@@ -142,8 +129,8 @@ template <int W> TMPL_INLINE packs_online packs_read_online(const packs_row &r, 
 }
 
 TMPL_INLINE packs_online packs_join_online(A *room, const packs_online &mine, int32_t lanes) {
-    A most = packs_join(room, mine.most, lanes, packs_most());
-    return {most, packs_join(room, packs_sum_from(mine, most), lanes, rows_sum<A>())};
+    A most = lanes_join_row(room, mine.most, lanes, packs_most());
+    return {most, lanes_join_row(room, packs_sum_from(mine, most), lanes, rows_sum<A>())};
 }
 
 /* The same for rows whose elements are `step` apart: lane, lane + lanes, ... of n, and their join down

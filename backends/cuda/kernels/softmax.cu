@@ -143,7 +143,7 @@ template <int W, typename F> TMPL_INLINE void softmax_of_held(const cuda_softmax
             most = packs_most()(most, v[k][j]);
         }
     }
-    most = packs_join(room, most, r.lanes, packs_most());
+    most = lanes_join_row(room, most, r.lanes, packs_most());
     A e = packs_exp(edge - most);
     edge = F::keep(edge - most, e);
     sum = r.edge >= 0 ? e : (A)0;
@@ -160,7 +160,7 @@ template <int W, typename F> TMPL_INLINE void softmax_of_held(const cuda_softmax
         }
         sum += part;
     }
-    A total = F::total(packs_join(room, sum, r.lanes, rows_sum<A>()));
+    A total = F::total(lanes_join_row(room, sum, r.lanes, rows_sum<A>()));
     if (r.edge >= 0) out[r.edge] = STORE(F::finish(edge, total));
 #pragma unroll
     for (int k = 0; k < held.count; k++) {
@@ -214,7 +214,7 @@ template <int W, typename F> TMPL_INLINE void softmax_backward_of_held(const cud
         for (int j = 0; j < W; j++) part += F::term(LOAD(gs.of[k].of[j]), LOAD(ys.of[k].of[j]));
         sum += part;
     }
-    sum = packs_join(room, sum, r.lanes, rows_sum<A>());
+    sum = lanes_join_row(room, sum, r.lanes, rows_sum<A>());
     if (r.edge >= 0) out[r.edge] = STORE(F::finish(g_edge, y_edge, sum));
 #pragma unroll
     for (int k = 0; k < gs.count; k++) {
@@ -243,7 +243,7 @@ template <int W, typename F> TMPL_INLINE void softmax_backward_of_long(const cud
             part += F::term(LOAD(some.of[i / W][0].of[i % W]), LOAD(some.of[i / W][1].of[i % W]));
         sum += part;
     });
-    sum = packs_join(room, sum, r.lanes, rows_sum<A>());
+    sum = lanes_join_row(room, sum, r.lanes, rows_sum<A>());
     if (r.edge >= 0) out[r.edge] = STORE(F::finish(LOAD(g[r.edge]), LOAD(y[r.edge]), sum));
     packs_walk<W>(in, r.lane, r.count, r.lanes, [&](const auto &some, int64_t at) {
         constexpr int count = sizeof some.of / sizeof some.of[0];

@@ -39,6 +39,10 @@ static tn_status read_plan(const tn_plan *plan, cuda_reduction_args *ret_args) {
             a->kept_dims++;
         }
     }
+    if (a->gone == 0) { /* nothing to walk through */
+        a->gone_dims = 1;
+        a->gone_size[0] = 0;
+    }
     return TN_OK;
 }
 
