@@ -44,6 +44,7 @@ class Lent:
         self.asked = stream
         return self.t.__dlpack__(stream=stream)
 lent = Lent(tn.ones(100, device="cuda"))
+side.wait_stream(tn.cuda.current_stream())  # it was made in another one than it is lent in
 with tn.cuda.stream(side):
     y = tn.from_dlpack(lent)
     assert lent.asked == side.cuda_stream
