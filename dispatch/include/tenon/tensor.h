@@ -243,8 +243,8 @@ TN_API tn_status tn_dtype_set_default(int32_t dtype);
 TN_API tn_status tn_device_parse(const char *text, tn_device *ret_device);
 TN_API const char *tn_device_name(int32_t slot); /* NULL for a free slot */
 TN_API int32_t tn_device_count(int32_t slot);
-TN_API int32_t
-tn_device_dlpack(int32_t slot); /* its type in DLPack, 12 for one of its own; 0: free */
+/* Its type in DLPack, 12 for one that DLPack does not know; 0 for a free slot. */
+TN_API int32_t tn_device_dlpack(int32_t slot);
 TN_API tn_status tn_device_sync(tn_device device);
 /* One line: plugin, instruction set, libraries. */
 TN_API const char *tn_device_describe(tn_device device);
