@@ -9,6 +9,7 @@
 #include "catch_priv.h"
 #include "memory_priv.h"
 #include "move_priv.h"
+#include "sparse_priv.h"
 #include "tensor_priv.h"
 
 enum {
@@ -65,7 +66,20 @@ static tn_status new_shared(uint64_t bytes, tn_storage **ret_storage) {
 
 static bool is_shared(const tn_storage *s) { return s && (s->flags & TNI_ST_SHARED); }
 
-int tn_tensor_in_shared_memory(const tn_tensor *t) { return t && is_shared(t->storage); }
+/* A sparse tensor has no memory but that of its components. */
+static void components_of(const tn_tensor *t, tn_tensor *ret_parts[3]) {
+    const tni_sparse *s = tni_sparse_of(t);
+    ret_parts[0] = s->index, ret_parts[1] = s->values, ret_parts[2] = s->plain;
+}
+
+int tn_tensor_in_shared_memory(const tn_tensor *t) {
+    if (!t || !t->storage || !tni_is_sparse(t)) return t && is_shared(t->storage);
+    tn_tensor *parts[3];
+    components_of(t, parts);
+    for (int i = 0; i < 3; i++)
+        if (parts[i] && !is_shared(parts[i]->storage)) return 0;
+    return 1;
+}
 
 /* The tensors that look at one storage, counted and then moved to another. */
 typedef struct aliases {
@@ -90,6 +104,13 @@ tn_status tn_tensor_share_memory(tn_tensor *t) {
     TN_TRY(tn_tensor_show(t));
     if (tni_is_meta(&t->v))
         return tn_fail(TN_E_STATE, 0, "share_memory(): a tensor on 'meta' has no memory");
+    if (tni_is_sparse(t)) {
+        tn_tensor *parts[3];
+        components_of(t, parts);
+        for (int i = 0; i < 3; i++)
+            if (parts[i]) TN_TRY(tn_tensor_share_memory(parts[i]));
+        return TN_OK;
+    }
     if (is_shared(t->storage) || tn_view_device(&t->v) != 0) return TN_OK;
     aliases a = {.from = t->storage};
     tni_ag.each_alias(t, visit, &a);
@@ -145,6 +166,8 @@ tn_status tn_tensor_share(const tn_tensor *t, void *ret_handle, int32_t *ret_fil
                        "share(): a tensor with memory and places for the results "
                        "must be given");
     TN_TRY(tn_tensor_show((tn_tensor *)(uintptr_t)t));
+    if (tni_is_sparse(t))
+        return tn_fail(TN_E_TYPE, 0, "share(): a sparse tensor is sent by its components");
     tn_storage *s = t->storage;
     handle h = {.index = s->device.index, .bytes = s->bytes};
     memcpy(h.magic, magic, sizeof magic);

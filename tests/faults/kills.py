@@ -37,6 +37,14 @@ def kill_at_random(code: str, times: int, seed: int, *arguments: str) -> None:
         kill_after(start(code, *arguments), rng.random() * 0.05)
 
 
+def lives(pid: int) -> bool:
+    """Whether a process is there and has not ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 def shared_memory_names() -> set[str]:
     """What lies in the memory file system by name."""
     folder = Path("/dev/shm")

@@ -17,6 +17,7 @@ import kills
 import pytest
 import tenon as tn
 from tenon.utils.data import DataLoader, Dataset, IterableDataset
+from tenon.utils.data._utils.channel import Channel
 
 MAIN = os.getpid()
 SECONDS = 100  # after which a test has hung; what is tested takes less than 5 on an idle machine
@@ -220,6 +221,71 @@ def test_a_pass_that_was_left_leaves_nothing() -> None:
     del data
     gc.collect()
     assert len(os.listdir("/proc/self/fd")) <= before
+
+
+@pytest.mark.parametrize("at", [1, 2, 4, 7])
+@pytest.mark.parametrize("way", ["push", "pull"])
+def test_an_interrupted_talk(way: str, at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C when a message has gone or come, and nobody has noted it: what follows is no guess."""
+    data = loader(lambda: tn.full((1,), 5.0), persistent_workers=True)
+    real, calls = getattr(Channel, way), 0
+
+    def interrupted(channel: Channel) -> Any:
+        nonlocal calls
+        result = real(channel)
+        calls += 1
+        if calls == at:
+            raise KeyboardInterrupt
+        return result
+
+    found = iter(data)
+    before = [process.pid for process in data._workers.processes]
+    monkeypatch.setattr(Channel, way, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        list(found)
+    monkeypatch.undo()
+    with pytest.raises(RuntimeError, match="begin a new pass"):
+        next(found)
+    for _ in range(2):
+        assert [batch.flatten().tolist() for batch in data] == [[i, i + 1] for i in range(0, 12, 2)]
+    assert not any(kills.lives(pid) for pid in before)
+    data._workers.close()
+
+
+def test_an_interrupted_pass_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the first that is asked is the loader."""
+    data = loader(lambda: tn.full((1,), 5.0), persistent_workers=True)
+    assert len(list(data)) == 6
+    real = Channel.push
+
+    def interrupted(channel: Channel) -> Any:
+        real(channel)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Channel, "push", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        iter(data)
+    monkeypatch.undo()
+    assert [batch.flatten().tolist() for batch in data] == [[i, i + 1] for i in range(0, 12, 2)]
+    data._workers.close()
+
+
+def test_an_interrupted_close_ends_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = loader(lambda: time.sleep(100))
+    found = iter(data)
+    before = [process.pid for process in found.workers.processes]
+    processes = found.workers.processes
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(processes[0]), "join", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        found._shutdown_workers()
+    monkeypatch.undo()
+    for process in processes:
+        process.join(10)
+    assert not any(kills.lives(pid) for pid in before)
 
 
 GROUP = """

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tenon as tn
+import tenon.vision.transforms
 
 
 def test_sizes_in_an_array_of_floats_are_refused() -> None:
@@ -111,3 +112,23 @@ def test_a_length_that_is_none() -> None:
 
     assert tn.zeros(2, 3).movedim(Long([0]), Long([1])).shape == (3, 2)
     assert tn.zeros(6).as_strided(Long([2]), Long([3])).stride() == (3,)
+
+
+# What came out as a SystemError, or as a key alone, and the words that say more.
+SAYS_WHY: dict[str, tuple[type[Exception], str]] = {
+    "tn.device('cpu')(function=abs)": (TypeError, "no keywords"),
+    "tn.optim.SGD([{}])": (KeyError, "needs 'params'"),
+    "tn.optim.SGD([tn.ones(1)]).load_state_dict({'state': {}})": (KeyError, "'param_groups'"),
+    "tn.optim.SGD([tn.ones(1)]).load_state_dict({'state': {}, 'param_groups': [{}]})": (
+        KeyError, "'params'"),
+    "tn.nn.utils.spectral_norm(tn.nn.ReLU())": (KeyError, "ReLU has no parameter 'weight'"),
+    "tn.export.InterpreterModule(tn.nn.ReLU())": (AssertionError, "Expected a Graph"),
+    "tn.vision.transforms.Resize(2, -1)": (ValueError, "one of Pillow's"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", SAYS_WHY)
+def test_errors_say_why(text: str) -> None:
+    kind, words = SAYS_WHY[text]
+    with pytest.raises(kind, match=words):
+        eval(text, {"tn": tn})

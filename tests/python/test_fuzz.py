@@ -29,6 +29,10 @@ def test_operators(seed: int, tmp_path: Path) -> None:
         raise AssertionError(f"seed {seed}, {text}\n{e}") from None
 
 
+def test_python() -> None:
+    run(str(FUZZ / "python.py"), "--seed", "1", "--cases", "600")
+
+
 def test_files() -> None:
     run(str(FUZZ / "files.py"), "--seed", "1", "--seconds", "3")
 

@@ -32,6 +32,19 @@ def test_memory_moves_in_place() -> None:
     assert tn.empty(0, 3).share_memory_().is_shared()
 
 
+def test_components_move() -> None:
+    """A sparse tensor has no memory of its own."""
+    dense = tn.tensor([[0.0, 2.0], [3.0, 0.0]])
+    for x in (dense.to_sparse(), dense.to_sparse_csr(), dense.to_sparse_csc()):
+        assert not x.is_shared()
+        assert x.share_memory_() is x and x.is_shared()
+        assert tn.equal(x.to_dense(), dense) and tn.equal((x + x).to_dense(), 2 * dense)
+        with pytest.raises(TypeError, match="by its components"):
+            tn._C._share(x)
+    values = dense.to_sparse().share_memory_().values()
+    assert values.is_shared()
+
+
 def test_memory_that_others_look_at_stays() -> None:
     x = tn.zeros(4)
     y = x.detach()[1:]

@@ -303,9 +303,12 @@ static PyObject *device_exit(PyObject *self, PyObject *unused) {
 }
 /* @device: the function runs in such a block. */
 static PyObject *device_call(PyObject *self, PyObject *args, PyObject *kwargs) {
-    PyObject *function, *wrap = tnp_helper("_tensor.settings", "run_on_device");
-    if (kwargs || !PyArg_ParseTuple(args, "O:device", &function) || !wrap) return NULL;
-    return PyObject_CallFunctionObjArgs(wrap, self, function, NULL);
+    PyObject *function;
+    if (kwargs && PyDict_Size(kwargs) != 0)
+        return PyErr_Format(PyExc_TypeError, "a device as a decorator takes no keywords");
+    if (!PyArg_ParseTuple(args, "O:device", &function)) return NULL;
+    PyObject *wrap = tnp_helper("_tensor.settings", "run_on_device");
+    return wrap ? PyObject_CallFunctionObjArgs(wrap, self, function, NULL) : NULL;
 }
 
 static PyGetSetDef device_getset[] = {

@@ -12,6 +12,7 @@ from typing import Any
 
 import tenon
 from tenon import _C, Tensor
+from tenon._tensor.dims import wrapped_dim
 
 # Names that PyTorch gives to forms. Those of the op table come on top of them.
 _FORMS = frozenset((
@@ -47,7 +48,7 @@ def _slice(
     x: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Tensor:
     """Every step-th element of a dimension, from start up to end."""
-    return x[(slice(None),) * (dim % x.dim()) + (slice(start, end, step),)]
+    return x[(slice(None),) * wrapped_dim(dim, x.dim()) + (slice(start, end, step),)]
 
 
 def _in(module: str, name: str) -> Callable[..., Any]:

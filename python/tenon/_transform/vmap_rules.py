@@ -20,6 +20,7 @@ from typing import Any
 
 import tenon
 from tenon import _C
+from tenon._tensor.dims import wrapped_dim
 
 
 @dataclass
@@ -400,7 +401,7 @@ def permute(call: Call, entry: Entry | None = None) -> Any:
         dims = tuple(dims[0])
     dims = call.kwargs.get("dims", dims)
     rank = call.args[0].dim()
-    return call.wrap(call.args[0]._batch.permute(0, *(d % rank + 1 for d in dims)))
+    return call.wrap(call.args[0]._batch.permute(0, *(wrapped_dim(d, rank) + 1 for d in dims)))
 
 
 def transpose(call: Call, entry: Entry | None = None) -> Any:

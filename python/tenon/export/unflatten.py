@@ -24,7 +24,7 @@ class InterpreterModule(fx.GraphModule):
         Module.__init__(self)  # what the graph names is put in afterwards
         type(self).__name__ = name
         self.meta: dict[str, Any] = {}
-        self.graph = graph
+        fx.GraphModule.graph.fset(self, graph)  # a module would become a submodule of that name
 
     def _put_at(self, path: str, value: Any, persistent: bool = True) -> None:
         """Puts a parameter, buffer or module at a path."""

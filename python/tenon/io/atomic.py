@@ -82,12 +82,13 @@ class _Fresh:
                 if err.errno not in _NO_NAMELESS:
                     raise
         while self.fd < 0:
-            temporary = self._other_name()
+            # Noted before it is there: whatever is raised in between, close() finds it.
+            temporary = self.temporary = self._other_name()
             fd = os.open(temporary, flags | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=self.folder)
             with suppress(OSError):  # a file system without locks: leftovers stay
                 fcntl.flock(fd, fcntl.LOCK_EX)
             if os.fstat(fd).st_nlink:
-                self.fd, self.temporary = fd, temporary
+                self.fd = fd
             else:  # somebody took it for a leftover in the moment before it was locked
                 os.close(fd)
         with suppress(OSError):
@@ -110,9 +111,8 @@ class _Fresh:
                 self._link(self.name)
                 return self._settle()
         if self.temporary is None:
-            temporary = self._other_name()
-            self._link(temporary)
-            self.temporary = temporary
+            self.temporary = self._other_name()
+            self._link(self.temporary)
         os.rename(self.temporary, self.name, src_dir_fd=self.folder, dst_dir_fd=self.folder)
         self.temporary = None
         return self._settle()

@@ -13,6 +13,7 @@ from typing import Any
 
 import tenon
 from tenon import Tensor
+from tenon._tensor.dims import wrapped_dim
 from tenon._tensor.print import package_name
 from tenon._tensor.routed import KINDS, route_methods
 from tenon.overrides import DisableTorchFunctionSubclass
@@ -357,7 +358,7 @@ class NestedTensor(Tensor):
 
     def unbind(self, dim: int = 0) -> tuple[Tensor, ...]:
         """The components."""
-        if dim % max(self.dim(), 1):
+        if wrapped_dim(dim, self.dim()):
             raise RuntimeError("NestedTensor can only be unbound along dimension 0")
         return tuple(self._parts)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import tenon
+from tenon._tensor.dims import wrapped_dim
 from tenon.export import Dim, ExportedProgram
 from tenon.export import export as _export
 from tenon.nn import Module
@@ -63,7 +64,9 @@ def _shapes(
         pairs = given.items() if isinstance(given, dict) else ((d, f"{name}_{d}") for d in given)
         rank = tensors[names.index(name)].ndim
         for dim, label in pairs:
-            found.setdefault(name, {})[dim % rank] = made.setdefault(label, Dim(label, min=1))
+            found.setdefault(name, {})[wrapped_dim(dim, rank)] = made.setdefault(
+                label, Dim(label, min=1)
+            )
     return found
 
 

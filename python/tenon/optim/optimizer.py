@@ -129,6 +129,13 @@ def rate_of(lr: float | Tensor, counts_there: bool = True) -> dict[str, Any]:
     return {"lr": float(lr), "rate": None}
 
 
+def _need(given: dict[str, Any], *keys: str) -> None:
+    """Raises where options or states lack what all have."""
+    for key in keys:
+        if key not in given:
+            raise KeyError(f"an optimizer's parameter group or state needs {key!r}, and has none")
+
+
 class Optimizer:
     """The base of all optimizers. Subclasses define step()."""
 
@@ -283,11 +290,13 @@ class Optimizer:
             answer = hook(self, state_dict)
             if answer is not None:
                 state_dict = answer
+        _need(state_dict, "state", "param_groups")
         groups = self.param_groups
         saved_groups = deepcopy(state_dict["param_groups"])
         if len(groups) != len(saved_groups):
             raise ValueError("loaded state dict has a different number of parameter groups")
         for group, saved in zip(groups, saved_groups):
+            _need(saved, "params")
             if len(group["params"]) != len(saved["params"]):
                 raise ValueError(
                     "loaded state dict contains a parameter group "
@@ -339,6 +348,7 @@ class Optimizer:
         """Adds parameters with options of their own."""
         if not isinstance(param_group, dict):
             raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
+        _need(param_group, "params")
         params = param_group["params"]
         if isinstance(params, Tensor):
             params = [params]

@@ -8,6 +8,7 @@ import tenon
 from tenon import Tensor
 from tenon.nn import functional as F
 from tenon.nn.parameter import Parameter
+from tenon.nn.utils._weight_norm import parameter_of
 
 
 class SpectralNorm:
@@ -66,7 +67,7 @@ class SpectralNorm:
                     f"Cannot register two spectral_norm hooks on the same parameter {name}"
                 )
         norm = SpectralNorm(name, n_power_iterations, dim, eps)
-        weight = module._parameters[name]
+        weight = parameter_of(module, name)
         if weight is None:
             raise ValueError(f"`SpectralNorm` cannot be applied as parameter `{name}` is None")
         with tenon.no_grad():

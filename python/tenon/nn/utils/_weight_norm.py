@@ -6,15 +6,24 @@ from typing import Any
 
 import tenon
 from tenon import Tensor
+from tenon._tensor.dims import wrapped_dim
 from tenon.nn._results import known_as
 from tenon.nn.parameter import Parameter
 
 
+def parameter_of(module: Any, name: str) -> Any:
+    """The parameter of that name that a module itself has; it may be None."""
+    if name not in module._parameters:
+        raise KeyError(f"{type(module).__name__} has no parameter {name!r} of its own")
+    return module._parameters[name]
+
+
 def _norm_except(weight: Tensor, dim: int | None) -> Tensor:
-    """The norm over all dimensions but `dim`; None: over all of them."""
-    if dim is None:
+    """The norm over all dimensions but `dim`; None and -1: over all of them."""
+    kept = None if dim is None else wrapped_dim(dim, weight.dim())
+    if kept is None or dim == -1:
         return weight.norm()
-    others = [d for d in range(weight.dim()) if d != dim % weight.dim()]
+    others = [d for d in range(weight.dim()) if d != kept]
     return weight.norm(2, others, keepdim=True)
 
 
@@ -48,9 +57,10 @@ def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
             )
     norm = _WeightNorm(name, dim)
     weight = getattr(module, name)
-    del module._parameters[name]
+    parameter_of(module, name)
     with tenon.no_grad():
         length = _norm_except(weight, dim).clone()
+    del module._parameters[name]
     module.register_parameter(name + "_g", Parameter(length))
     module.register_parameter(name + "_v", Parameter(weight.data))
     setattr(module, name, norm.compute(module))

@@ -13,6 +13,7 @@ from typing import Any
 
 import tenon
 from tenon import Tensor
+from tenon._tensor.dims import wrapped_dim
 
 __all__ = [
     "BasePruningMethod", "CustomFromMask", "Identity", "L1Unstructured", "LnStructured",
@@ -153,7 +154,7 @@ class PruningContainer(BasePruningMethod):
         if method.PRUNING_TYPE == "unstructured":
             left: Any = mask == 1
         elif method.PRUNING_TYPE == "structured":
-            dim = method.dim % t.dim()  # type: ignore[attr-defined]
+            dim = wrapped_dim(method.dim, t.dim())  # type: ignore[attr-defined]
             others = [d for d in range(t.dim()) if d != dim]
             left = (slice(None),) * dim + (mask.sum(dim=others) != 0,)
         elif method.PRUNING_TYPE == "global":
@@ -235,7 +236,7 @@ class _ByChannel(_ByAmount):
         """Zeros but in the channels with the `count` highest scores."""
         kept = tenon.topk(scores, k=count, largest=True).indices
         mask = tenon.zeros_like(t)
-        mask[(slice(None),) * (self.dim % t.dim()) + (kept,)] = 1
+        mask[(slice(None),) * wrapped_dim(self.dim, t.dim()) + (kept,)] = 1
         return mask * default_mask.to(dtype=mask.dtype)
 
     def _channels(self, t: Tensor) -> tuple[int, int]:
@@ -262,7 +263,7 @@ class RandomStructured(_ByChannel):
         draws = tenon.rand(size)
         kept = draws > tenon.kthvalue(draws, k=count).values
         mask = tenon.zeros_like(t)
-        mask[(slice(None),) * (self.dim % t.dim()) + (kept,)] = 1
+        mask[(slice(None),) * wrapped_dim(self.dim, t.dim()) + (kept,)] = 1
         return mask * default_mask.to(dtype=mask.dtype)
 
 
@@ -278,7 +279,7 @@ class LnStructured(_ByChannel):
         size, count = self._channels(t)
         if not count:
             return default_mask
-        others = [d for d in range(t.dim()) if d != self.dim % t.dim()]
+        others = [d for d in range(t.dim()) if d != wrapped_dim(self.dim, t.dim())]
         return self._keep(t, default_mask, tenon.norm(t, p=self.n, dim=others), size - count)
 
 

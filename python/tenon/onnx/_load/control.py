@@ -97,16 +97,23 @@ def sequence_at(ctx: Context, items: Any, at: Any) -> Any:
     return items[int(number(at))]
 
 
+def _place(items: Any, at: int) -> int:
+    """The place in a sequence, counted from 0."""
+    if not -len(items) <= at < len(items):
+        raise IndexError(f"there is no place {at} in a sequence of {len(items)}")
+    return at % len(items)
+
+
 @op("SequenceInsert")
 def sequence_insert(ctx: Context, items: Any, item: Any, at: Any = None) -> Any:
     place = len(items) if at is None else int(number(at))
-    place = place + len(items) if place < 0 else place
+    place = place if place == len(items) else _place(items, place)
     return ([*items[:place], item, *items[place:]],)
 
 
 @op("SequenceErase")
 def sequence_erase(ctx: Context, items: Any, at: Any = None) -> Any:
-    place = int(number(at, -1)) % len(items)
+    place = _place(items, int(number(at, -1)))
     return ([*items[:place], *items[place + 1 :]],)
 
 

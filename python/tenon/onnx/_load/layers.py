@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import tenon as tn
+from tenon._tensor.dims import wrapped_dim
 from tenon.nn import functional as F
 from tenon.onnx._load.math import quantized
 from tenon.onnx._load.registry import Context, number, op
@@ -149,7 +150,7 @@ def instance_norm(ctx: Context, x: Any, scale: Any, bias: Any, epsilon: float = 
 @op("LayerNormalization")
 def layer_norm(ctx: Context, x: Any, scale: Any, bias: Any = None, axis: int = -1,
                epsilon: float = 1e-5, stash_type: int = 1) -> Any:  # fmt: skip
-    shape = tuple(x.shape[axis:] if axis < 0 else x.shape[axis:])
+    shape = tuple(x.shape[wrapped_dim(axis, x.ndim) :])
     dims = list(range(x.ndim - len(shape), x.ndim))
     wide = x.float() if x.dtype in (tn.float16, tn.bfloat16) else x
     mean = wide.mean(dims, keepdim=True)
@@ -165,7 +166,7 @@ def layer_norm(ctx: Context, x: Any, scale: Any, bias: Any = None, axis: int = -
 @op("RMSNormalization")
 def rms_norm(ctx: Context, x: Any, scale: Any, axis: int = -1, epsilon: float = 1e-5,
              stash_type: int = 1) -> Any:  # fmt: skip
-    dims = list(range(axis % x.ndim, x.ndim))
+    dims = list(range(wrapped_dim(axis, x.ndim), x.ndim))
     wide = x.float() if x.dtype in (tn.float16, tn.bfloat16) else x
     return (wide / (wide.square().mean(dims, keepdim=True) + epsilon).sqrt()).to(x.dtype) * scale
 
@@ -206,7 +207,7 @@ def _by_axis(fn: Any) -> Any:
     def run(ctx: Context, x: Any, axis: int | None = None) -> Any:
         if ctx.opset >= 13:
             return fn(x, -1 if axis is None else axis)
-        axis = 1 if axis is None else axis % x.ndim
+        axis = 1 if axis is None else wrapped_dim(axis, x.ndim)
         rows = x.reshape(math.prod(x.shape[:axis]), -1)
         return fn(rows, 1).reshape(x.shape)
 

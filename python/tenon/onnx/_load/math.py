@@ -8,6 +8,7 @@ from functools import reduce
 from typing import Any
 
 import tenon as tn
+from tenon._tensor.dims import wrapped_dim
 from tenon.nn import functional as F
 from tenon.onnx._load.registry import Context, dtype_of, ints, number, number_of, op
 
@@ -45,7 +46,7 @@ for _name, _fn in {**_PLAIN, **_PAIRS}.items():
 def _legacy(fn: Callable[..., Any]) -> Callable[..., Any]:
     def run(ctx: Context, a: Any, b: Any, axis: int | None = None, broadcast: int = 0) -> Any:
         if broadcast and axis is not None:
-            b = b.reshape(*b.shape, *[1] * (a.ndim - axis % a.ndim - b.ndim))
+            b = b.reshape(*b.shape, *[1] * (a.ndim - wrapped_dim(axis, a.ndim) - b.ndim))
         return fn(a, b)
 
     return run
@@ -228,7 +229,7 @@ def _reduction(fn: Callable[..., Any]) -> Callable[..., Any]:
         dims = ints(given) if given is not None else axes
         if not dims:
             dims = [] if noop_with_empty_axes else list(range(x.ndim))
-        return fn(x, [d % x.ndim for d in dims], bool(keepdims)) if dims else fn(
+        return fn(x, [wrapped_dim(d, x.ndim) for d in dims], bool(keepdims)) if dims else fn(
             x.unsqueeze(0), [0], False)  # fmt: skip
 
     return run
@@ -326,7 +327,8 @@ def _along(p: Any, x: Any, axis: int, block: int) -> Any:
         return p.reshape(())
     if block:
         return p.repeat_interleave(block, axis).narrow(axis, 0, x.shape[axis])
-    return p.reshape([-1 if d == axis % x.ndim else 1 for d in range(x.ndim)])
+    axis = wrapped_dim(axis, x.ndim)
+    return p.reshape([-1 if d == axis else 1 for d in range(x.ndim)])
 
 
 @op("QuantizeLinear")

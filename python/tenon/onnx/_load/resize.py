@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import tenon as tn
+from tenon._tensor.dims import wrapped_dim
 from tenon.onnx._load.registry import Context, op
 
 
@@ -83,7 +84,7 @@ def resize(ctx: Context, x: Any, roi: Any = None, scales: Any = None, sizes: Any
     early = ctx.opset < 11
     transform = coordinate_transformation_mode or ("asymmetric" if early else "half_pixel")
     rounding = nearest_mode or ("floor" if early else "round_prefer_floor")
-    dims = [d % x.ndim for d in axes] if axes else list(range(x.ndim))
+    dims = [wrapped_dim(d, x.ndim) for d in axes] if axes else list(range(x.ndim))
     by, to = _scales(x, dims, scales, sizes, keep_aspect_ratio_policy)
     crop = (
         roi.tolist() if roi is not None and roi.numel() else [0.0] * len(dims) + [1.0] * len(dims)

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import tenon as tn
+from tenon._tensor.dims import wrapped_dim
 from tenon.nn import functional as F
 from tenon.onnx._load.registry import Context, OnnxLoadError, dtype_of, ints, number, op
 
@@ -51,7 +52,7 @@ def reshape(ctx: Context, x: Any, wanted: Any = None, shape: Any = None,
 
 @op("Flatten")
 def flatten(ctx: Context, x: Any, axis: int = 1) -> Any:
-    axis = axis + x.ndim if axis < 0 else axis
+    axis = x.ndim if axis == x.ndim else wrapped_dim(axis, x.ndim)
     return x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))
 
 
@@ -65,7 +66,7 @@ def squeeze(ctx: Context, x: Any, given: Any = None, axes: Any = None) -> Any:
 def unsqueeze(ctx: Context, x: Any, given: Any = None, axes: Any = None) -> Any:
     dims = ints(given if given is not None else axes) or []
     rank = x.ndim + len(dims)
-    for d in sorted(d % rank for d in dims):
+    for d in sorted(wrapped_dim(d, rank) for d in dims):
         x = x.unsqueeze(d)
     return x
 
@@ -131,7 +132,7 @@ def _wrapped(at: Any, n: int) -> Any:
 
 @op("Gather")
 def gather(ctx: Context, x: Any, at: Any, axis: int = 0) -> Any:
-    axis = axis % x.ndim
+    axis = wrapped_dim(axis, x.ndim)
     at = _wrapped(at, x.shape[axis])
     picked = x.index_select(axis, at.reshape(-1))
     return picked.reshape([*x.shape[:axis], *at.shape, *x.shape[axis + 1 :]])
@@ -190,7 +191,7 @@ def scatter_nd(ctx: Context, x: Any, at: Any, updates: Any, reduction: str = "no
 @op("TensorScatter")
 def tensor_scatter(ctx: Context, cache: Any, update: Any, at: Any = None, axis: int = -2,
                    mode: str = "linear") -> Any:  # fmt: skip
-    axis, n = axis % cache.ndim, update.shape[axis]
+    axis, n = wrapped_dim(axis, cache.ndim), update.shape[axis]
     first = at if at is not None else tn.zeros(cache.shape[0], dtype=tn.int64)
     rows = []
     for row, new, begin in zip(cache, update, first.tolist(), strict=True):
@@ -204,7 +205,7 @@ def tensor_scatter(ctx: Context, cache: Any, update: Any, at: Any = None, axis: 
 def pad(ctx: Context, x: Any, given: Any = None, value: Any = None, axes: Any = None,
         mode: str = "constant", pads: Any = None, paddings: Any = None) -> Any:  # fmt: skip
     amounts = ints(given if given is not None else pads if pads is not None else paddings) or []
-    dims = [d % x.ndim for d in ints(axes)] if axes is not None else list(range(x.ndim))
+    dims = [wrapped_dim(d, x.ndim) for d in ints(axes)] if axes is not None else list(range(x.ndim))
     fill = number(value, 0)
     before, after = amounts[: len(dims)], amounts[len(dims) :]
     for d, a, b in zip(dims, before, after, strict=True):
@@ -261,7 +262,8 @@ def one_hot(ctx: Context, at: Any, depth: Any, values: Any, axis: int = -1) -> A
     n = int(number(depth))
     rank = at.ndim + 1
     at = _wrapped(at, n)
-    shape = [n if d == axis % rank else 1 for d in range(rank)]
+    axis = wrapped_dim(axis, rank)
+    shape = [n if d == axis else 1 for d in range(rank)]
     hot = at.unsqueeze(axis) == tn.arange(n).reshape(shape)
     return tn.where(hot, values[1], values[0])
 
@@ -280,7 +282,7 @@ def compress(ctx: Context, x: Any, condition: Any, axis: int | None = None) -> A
 @op("Unique")
 def unique(ctx: Context, x: Any, axis: int | None = None, sorted: int = 1) -> Any:
     flat = x.reshape(-1) if axis is None else x
-    dim = 0 if axis is None else axis % x.ndim
+    dim = 0 if axis is None else wrapped_dim(axis, x.ndim)
     kept, inverse, counts = tn.unique(flat, return_inverse=True, return_counts=True,
                                       dim=None if axis is None else dim)  # fmt: skip
     inverse = inverse.reshape(-1)
@@ -329,7 +331,7 @@ def space_to_depth(ctx: Context, x: Any, blocksize: int, mode: str = "DCR") -> A
 @op("CenterCropPad")
 def center_crop_pad(ctx: Context, x: Any, to: Any, axes: Any = None) -> Any:
     for d, n in zip(axes or range(x.ndim), ints(to) or [], strict=True):
-        d, have = d % x.ndim, x.shape[d]
+        d, have = wrapped_dim(d, x.ndim), x.shape[d]
         if have > n:
             x = x.narrow(d, (have - n) // 2, n)
         else:

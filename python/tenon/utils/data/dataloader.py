@@ -332,7 +332,11 @@ class DataLoader:
             return _SingleProcessDataLoaderIter(self)
         if not self.persistent_workers:
             return _MultiProcessingDataLoaderIter(self)
-        alive = self._workers if self._workers is not None and not self._workers.closed else None
+        alive = self._workers
+        if alive is not None and alive.torn:
+            alive.close()
+        if alive is not None and alive.closed:
+            alive = None
         iterator = _MultiProcessingDataLoaderIter(self, alive)
         self._workers = iterator.workers
         return iterator

@@ -32,6 +32,9 @@ def mode_of(interpolation: Any) -> InterpolationMode:
         return interpolation
     if isinstance(interpolation, int):
         numbers = {n: name for name, n in reversed(PILLOW.items())}
+        if interpolation not in numbers:
+            raise ValueError(f"interpolation is one of Pillow's {sorted(numbers)} or an "
+                             f"InterpolationMode, not {interpolation}")  # fmt: skip
         return InterpolationMode(numbers[int(interpolation)])
     return InterpolationMode(interpolation)
 

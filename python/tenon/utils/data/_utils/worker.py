@@ -204,6 +204,9 @@ def _work(loader: Any, base_seed: int, worker: int, end: socket.socket) -> None:
 # ---- In the parent -------------------------------------------------------------------------------
 
 
+_DONE = object()  # in the place of data: there is no more
+
+
 class _Task(NamedTuple):
     number: int
     worker: int
@@ -225,6 +228,9 @@ class Workers:
         self.sent = 0
         self.first = 0  # number of this pass's first task; earlier answers are thrown away
         self.closed = False
+        # While a call is on its way through here: an exception out of its middle (Ctrl-C, a lack of
+        # memory) may have taken half of a message with it, and nothing more can be asked.
+        self.torn = False
         self.parent = os.getpid()
         self.taking = threading.Lock()
         try:
@@ -241,11 +247,12 @@ class Workers:
             process = context.Process(
                 target=_work, args=(loader, base_seed, worker, other), daemon=True
             )
-            process.start()
             self.processes.append(process)
+            process.start()
 
     def begin(self, fresh: bool) -> None:
         """Starts a pass; what an unfinished one has left is thrown away."""
+        self.torn = True
         self.waiting.clear()
         for message in self.arrived.values():
             message.close()
@@ -256,6 +263,7 @@ class Workers:
         if not fresh:
             for worker in range(len(self.channels)):
                 self._tell(worker, _NEW_PASS, b"")
+        self.torn = False
 
     def _tell(self, worker: int, number: int, data: bytes) -> None:
         self.channels[worker].add(number, data)
@@ -278,6 +286,7 @@ class Workers:
         except MemoryError:
             raise
         except Exception as err:
+            self.torn = False
             raise RuntimeError(
                 f"DataLoader cannot send {_samples(index)} to worker {worker}: "
                 f"{type(err).__name__}: {err}"
@@ -339,6 +348,7 @@ class Workers:
 
     def _fail(self, task: _Task, what: str) -> None:
         self.close()
+        self.torn = False
         raise RuntimeError(f"{what}; it was to make {_samples(task.index)}")
 
     def _receive(self) -> Any:
@@ -362,6 +372,7 @@ class Workers:
         except MemoryError:
             raise
         except Exception as err:
+            self.torn = False
             raise RuntimeError(
                 f"DataLoader cannot read what worker {task.worker} sent for "
                 f"{_samples(task.index)}: {type(err).__name__}: {err}"
@@ -372,7 +383,20 @@ class Workers:
         if self.parent != os.getpid():
             raise RuntimeError("the workers of a DataLoader answer the process that started them")
         with self.taking:
-            return self._next(next_index)
+            if self.torn:
+                self.close()
+                raise RuntimeError(
+                    "a call of this DataLoader was interrupted while it talked to its workers; "
+                    "begin a new pass"
+                )
+            self.torn = True
+            data = self._next(next_index)
+            self.torn = False
+        if data is _DONE:
+            raise StopIteration
+        if isinstance(data, _Failure):
+            data.reraise()
+        return data
 
     def _next(self, next_index: Any) -> Any:
         while True:
@@ -381,25 +405,39 @@ class Workers:
                     index = next_index()
                 except StopIteration:
                     break
+                except BaseException:
+                    self.torn = False
+                    raise
                 if not self.send(index):
                     break
             if not self.waiting:
-                raise StopIteration
+                return _DONE
             worker = self.waiting[0].worker
             data = self._receive()
-            if isinstance(data, _End):
-                self.active[worker] = False
-                continue
-            if isinstance(data, _Failure):
-                data.reraise()
-            return data
+            if not isinstance(data, _End):
+                return data
+            self.active[worker] = False
 
     def close(self) -> None:
         """Ends the processes: asks, waits a little, terminates, kills."""
         if self.closed:
             return
         self.closed = True
-        for worker in range(len(self.processes)):
+        started = [process for process in self.processes if process.pid is not None]
+        try:
+            self._end(started)
+        finally:  # also of one that was interrupted
+            for process in started:
+                if process.is_alive():
+                    process.kill()
+            for message in self.arrived.values():
+                message.close()
+            self.arrived.clear()
+            for channel in self.channels:
+                channel.close()
+
+    def _end(self, started: list[Any]) -> None:
+        for worker in range(len(self.channels)):
             self._tell(worker, _STOP, b"")
         for end, seconds in (
             (None, 0.5),
@@ -407,16 +445,11 @@ class Workers:
             ("kill", 5.0),  # also what is stopped, or blocks the signal
         ):
             limit = time.monotonic() + seconds
-            for process in self.processes:
+            for process in started:
                 if end is not None and process.is_alive():
                     getattr(process, end)()
-            for process in self.processes:
+            for process in started:
                 process.join(max(0.0, limit - time.monotonic()))
-        for message in self.arrived.values():
-            message.close()
-        self.arrived.clear()
-        for channel in self.channels:
-            channel.close()
 
     def __del__(self) -> None:
         # A worker that was forked since has a copy of this; the processes are not its own.
