@@ -608,7 +608,8 @@ int tn_pass_reaches(tn_tensor *t) {
     if (!current || !tn_requires_grad(t) || tni_edge_of(t, &e) != TN_OK) return 0;
     uint32_t at = *table_slot(current, e.to);
     tni_edge_drop(&e);
-    return at != 0 && (!current->restricted || current->stops[at - 1].runs);
+    const stop *s = at ? &current->stops[at - 1] : NULL;
+    return s && (!current->restricted || s->runs || s->target);
 }
 
 tn_status tn_backward(tn_tensor *const *roots, tn_tensor *const *grads, int64_t nroots,

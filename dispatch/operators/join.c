@@ -308,7 +308,10 @@ tn_status tni_composite_broadcast_tensors(const void *args, tn_tensor **rets) {
     }
     TN_TRY(tni_list_new(a->tensors.n, list));
     for (int64_t i = 0; i < a->tensors.n; i++) {
-        tn_status st = tn_expand(tni_t(a->tensors.v[i]), tn_ints_of(shape, ndim), 0, &list->v[i]);
+        const tn_view *v = a->tensors.v[i];
+        bool same = v->ndim == ndim && memcmp(v->shape, shape, (size_t)ndim * sizeof *shape) == 0;
+        if (same) list->v[i] = tn_tensor_ref(tni_t(v)); /* as it is, for one tensor alone as well */
+        tn_status st = same ? TN_OK : tn_expand(tni_t(v), tn_ints_of(shape, ndim), 0, &list->v[i]);
         if (st != TN_OK) {
             tn_tensor_list_free(list);
             return st;

@@ -127,8 +127,6 @@ class autocast:  # noqa: N801 - PyTorch's name
     ) -> None:
         if not isinstance(device_type, str):
             raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
-        if dtype is not None and not dtype.is_floating_point:
-            raise TypeError(f"autocast(): dtype must be a floating dtype, not {dtype}")
         self.device = device_type
         self._enabled = enabled
         self._old: list[tuple[int, Any, int]] = []
@@ -145,6 +143,14 @@ class autocast:  # noqa: N801 - PyTorch's name
         self._there = True
         _, short, cache = _C._autocast_set(device_type)
         self.fast_dtype = short if dtype is None else dtype
+        if enabled and self.fast_dtype not in (_C.bfloat16, _C.float16):
+            name = device_type.upper()
+            warnings.warn(
+                f"In {name} autocast, but the target dtype is not supported. Disabling autocast.\n"
+                f"{name} Autocast only supports dtypes of {_C.bfloat16}, {_C.float16} currently.",
+                stacklevel=2,
+            )
+            self._enabled, self.fast_dtype = False, short
         self._cache = bool(cache) if cache_enabled is None else cache_enabled
 
     def __enter__(self) -> autocast:

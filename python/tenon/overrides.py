@@ -203,7 +203,8 @@ def get_default_nowrap_functions() -> set[Callable[..., Any]]:
 
 @cache
 def _members() -> set[Any]:
-    return {getattr(tenon.Tensor, n) for n in dir(tenon.Tensor) if n != "__hash__"}
+    members = (getattr(tenon.Tensor, n) for n in dir(tenon.Tensor) if n != "__hash__")
+    return {member for member in members if callable(member)}  # not __dict__, which has no hash
 
 
 def is_tensor_method_or_property(func: Callable[..., Any]) -> bool:

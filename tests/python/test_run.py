@@ -289,3 +289,21 @@ print(torch.nn.Module.__module__)
         [sys.executable, "-m", "tenon", "run", str(path)], capture_output=True, text=True
     )
     assert done.stdout == "torch.nn.modules.module\n", done.stderr
+
+
+VERSIONS = """
+import torch
+from torch.torch_version import TorchVersion
+v = torch.__version__
+print(v >= "2.9", v >= (2, 0), v < (3,), v == "2.13.0+tenon", isinstance(v, str), v.split(".")[0])
+a = TorchVersion
+print(a("1.10.0a") > "1.2", a("2.0.0") == "2.0", a("2.1.0.dev1") < "2.1.0a1", a("2.1rc1") < "2.1",
+      a("2.1.post1") > "2.1", a("2.1+cu1") > "2.1", a("1!0.1") > "2.1", a("parrot") > "b")
+print({v: 1}[str(v)], __builtins__.len("ab"))
+"""
+
+
+def test_the_version_compares_as_one(tmp_path):
+    ours = run(tmp_path, VERSIONS)
+    assert ours.returncode == 0, ours.stderr
+    assert set(ours.stdout.split()) == {"True", "1", "2"}, ours.stdout

@@ -379,6 +379,14 @@ static PyObject *py_as_tensor(PyObject *unused, PyObject *args, PyObject *kwargs
     return finish(tnp_tensor_from(data, slot, -1), device, false);
 }
 
+/* t, or its memory without its history; t is taken over. */
+static tn_tensor *cut(tn_tensor *t) {
+    if (!t || !tn_requires_grad(t)) return t;
+    tn_tensor *leaf = tnp_detached(t);
+    tn_tensor_unref(&t);
+    return leaf;
+}
+
 static PyObject *py_asarray(PyObject *unused, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"obj", "dtype", "device", "copy", "requires_grad", NULL};
     PyObject *data, *dtype = NULL, *device = NULL, *copy = Py_None;
@@ -394,7 +402,10 @@ static PyObject *py_asarray(PyObject *unused, PyObject *args, PyObject *kwargs) 
     bool ours = tnp_is_tensor(data) || is_sequence(data) || PyObject_CheckBuffer(data);
     int foreign = ours ? 0 : tnp_speaks_dlpack(data);
     if (foreign < 0) return NULL;
-    if (!foreign) return finish(tnp_tensor_from(data, slot, how), device, requires_grad != 0);
+    if (!foreign) {
+        tn_tensor *made = tnp_tensor_from(data, slot, how);
+        return finish(requires_grad ? made : cut(made), device, requires_grad != 0);
+    }
     tn_tensor *t = tnp_from_dlpack(data);
     tn_tensor *r = t ? tnp_to(t, slot, NULL, how == 1, TN_FORMAT_PRESERVE) : NULL;
     tn_tensor_unref(&t);

@@ -69,6 +69,10 @@ ATTR(get_false) {
 ATTR(get_version) {
     (void)unused;
     if (tnp_program_look("_version") < 0) return NULL;
+    if (tn_tensor_view(tnp_of(self))->word & TN_W_INFERENCE) {
+        PyErr_SetString(PyExc_RuntimeError, "Inference tensors do not track version counter.");
+        return NULL;
+    }
     return PyLong_FromUnsignedLong(tn_tensor_version(tnp_of(self)));
 }
 ATTR(get_priority) {

@@ -101,6 +101,8 @@ static tn_tensor *construct(PyObject *args) {
         tn_status st = tnp_alias_of(tnp_of(first), &t);
         return st == TN_OK ? t : tnp_raise(st);
     }
+    if (n == 1 && (PyFloat_Check(first) || PyComplex_Check(first)))
+        return (tn_tensor *)tnp_type_error("new(): data must be a sequence (got %U)", first);
     if (n == 1 && !PyLong_Check(first) && Py_TYPE(first) != tnp.size)
         return tnp_tensor_from(first, tn_dtype_default(), 1);
     if (n == 1 && Py_TYPE(first) == tnp.size) {

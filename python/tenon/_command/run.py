@@ -9,6 +9,7 @@ torch.float32. A name that is not there raises where the program uses it, and sa
 
 from __future__ import annotations
 
+import builtins
 import importlib
 import importlib.machinery
 import importlib.util
@@ -36,6 +37,7 @@ VERSION = "2.13.0+tenon"
 # Modules that stand elsewhere here.
 _ELSEWHERE = {
     "torch.jit.annotations": f"{OURS}.{INSIDE}.jit_annotations",
+    "torch.torch_version": f"{OURS}.{INSIDE}.torch_version",
     "torch.functional": OURS,
     "torch._C._functorch": f"{OURS}.{INSIDE}._functorch._C_functorch",
     "torch._C._distributed_c10d": f"{OURS}.distributed.distributed_c10d",
@@ -223,7 +225,9 @@ def install() -> None:
     _SERVED["functorch"] = VERSION  # a part of their distribution
     if importlib.util.find_spec("torchvision") is None:
         _SERVED["torchvision"] = importlib.import_module(f"{OURS}.vision").__version__
-    package.__version__ = VERSION
+    package.__version__ = importlib.import_module(_ELSEWHERE["torch.torch_version"]).TorchVersion(
+        VERSION
+    )
     importlib.import_module(f"{OURS}.{INSIDE}._C_names").add()
     _name_what_is_missing(package)
     for name, module in list(sys.modules.items()):
@@ -244,7 +248,7 @@ def _program_frames(tb: TracebackType | None) -> TracebackType | None:
 def _main(name: str | None) -> dict[str, Any]:
     """A fresh main module, whose names the program gets."""
     main = ModuleType("__main__")
-    main.__builtins__ = __builtins__
+    main.__builtins__ = builtins
     if name is not None:
         main.__file__ = name
     sys.modules["__main__"] = main

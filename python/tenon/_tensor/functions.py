@@ -174,9 +174,9 @@ def is_nonzero(input: Tensor) -> builtins.bool:
 
 def is_storage(obj: object) -> builtins.bool:
     """True for the memory behind a tensor."""
-    from tenon._tensor.storage import UntypedStorage
+    from tenon._tensor.storage import TypedStorage, UntypedStorage
 
-    return isinstance(obj, UntypedStorage)
+    return isinstance(obj, UntypedStorage | TypedStorage)
 
 
 def numel(input: Tensor) -> builtins.int:

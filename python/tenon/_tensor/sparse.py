@@ -108,6 +108,8 @@ def sparse_coo_tensor(
     if isinstance(values, Tensor):
         elements = elements.to(device=device or values.device, dtype=dtype or values.dtype)
     places = _index(indices, elements.device)
+    if places.numel() == 0 or not places.is_floating_point():
+        places = places.to(_C.int64)
     if places.ndim == 1 and places.numel() == 0:
         places = places.reshape(1 if size is None else len(size) - elements.ndim + 1, 0)
     if elements.ndim == 0:

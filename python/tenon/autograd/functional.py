@@ -22,9 +22,10 @@ def _fresh(inputs: Any, create_graph: bool) -> tuple[bool, tuple[Tensor, ...]]:
             raise TypeError(
                 f"The inputs must be a Tensor or a tuple of Tensors; number {i} is {type(x)}"
             )
-    if create_graph:
-        return several, tuple(x.view_as(x) for x in tensors)
-    return several, tuple(x.detach().requires_grad_() for x in tensors)
+    return several, tuple(
+        x.view_as(x) if create_graph and x.requires_grad else x.detach().requires_grad_()
+        for x in tensors
+    )
 
 
 def _tuple(values: Any, name: str) -> tuple[bool, tuple[Tensor, ...]]:

@@ -8,6 +8,7 @@ import functools
 import inspect
 import itertools
 import sys
+import typing
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from types import FunctionType, MethodType, ModuleType
@@ -67,6 +68,17 @@ def _assert_is_none(value: Any, msg: str) -> Any:
         return value.tracer.create_proxy("call_function", _assert_is_none, (value, msg), {})
     assert value is None, msg
     return None
+
+
+def _annotations(fn: Any) -> dict[str, Any]:
+    """What a function says of its arguments and result, as the program wrote it; of our own
+    modules, which say it in text, the types, and nothing where anything may be given."""
+    fn = inspect.unwrap(fn)
+    said = getattr(fn, "__annotations__", {})
+    if not (getattr(fn, "__module__", None) or "").startswith("tenon."):
+        return said
+    kinds = {name: kind for name, kind in typing.get_type_hints(fn).items() if kind is not Any}
+    return {} if said and next(iter(said)) not in kinds else kinds
 
 
 def _positional(fn: Any) -> Callable[..., Any]:
@@ -180,7 +192,7 @@ class Tracer(TracerBase):
             self.root, fn = Module(), root
         self.graph = Graph(tracer_cls=type(self))
         self.tensor_attrs: dict[Any, str] = {}
-        traced, kind = fn, getattr(inspect.unwrap(fn), "__annotations__", {}).get("return")
+        traced, kind = fn, _annotations(fn).get("return")
         fn, args = self._arguments(fn, isinstance(root, Module), concrete_args or {})
         with self._patched(traced):
             result = fn(*args)
@@ -196,7 +208,8 @@ class Tracer(TracerBase):
         stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
         plain = [p for p in found if p.kind not in stars]
         names = [p.name for p in plain]
-        given = [self._argument(p, concrete) for p in plain]
+        kinds = _annotations(fn)
+        given = [self._argument(p, concrete, kinds) for p in plain]
         own = [self.root] if bound else []
         rest = [stars[p.kind] + p.name for p in found if p.kind in stars]
         more = [self.create_proxy("placeholder", n, (), {}) for n in rest]
@@ -214,10 +227,12 @@ class Tracer(TracerBase):
 
         return flattened, [*own, *given, *more]
 
-    def _argument(self, p: inspect.Parameter, concrete: dict[str, Any]) -> Any:
+    def _argument(
+        self, p: inspect.Parameter, concrete: dict[str, Any], kinds: dict[str, Any]
+    ) -> Any:
         default = () if p.default is p.empty else (p.default,)
         if p.name not in concrete:
-            kind = None if p.annotation is p.empty else p.annotation
+            kind = kinds.get(p.name)
             return self.create_proxy("placeholder", p.name, default, {}, type_expr=kind)
         count = itertools.count(1)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tenon
+from tenon.fx.immutable_collections import immutable_dict, immutable_list
 
 # What may stand among a node's arguments beside nodes and containers of them.
 BASE_TYPES = (bool, int, float, complex, str, type(None), type(...), type(NotImplemented), range)
@@ -26,9 +27,9 @@ def map_aggregate(a: Argument, fn: Callable[[Argument], Argument]) -> Argument:
         items = [map_aggregate(x, fn) for x in a]
         return type(a)(*items) if hasattr(a, "_fields") else tuple(items)
     if isinstance(a, list):
-        return [map_aggregate(x, fn) for x in a]
+        return immutable_list([map_aggregate(x, fn) for x in a])
     if isinstance(a, dict):
-        return {k: map_aggregate(v, fn) for k, v in a.items()}
+        return immutable_dict((k, map_aggregate(v, fn)) for k, v in a.items())
     if isinstance(a, slice):
         parts = (a.start, a.stop, a.step)
         return slice(*(map_aggregate(x, fn) for x in parts))
@@ -96,7 +97,7 @@ class Node:
         self._erased = False
         self.meta: dict[str, Any] = {}
         self._args: tuple[Argument, ...] = ()
-        self._kwargs: dict[str, Argument] = {}
+        self._kwargs: dict[str, Argument] = immutable_dict()
         self._set(args, kwargs)
 
     # ---- Arguments -------------------------------------------------------------------------------
@@ -104,8 +105,13 @@ class Node:
     def _set(self, args: tuple[Argument, ...], kwargs: dict[str, Argument]) -> None:
         for old in self._input_nodes:
             old.users.pop(self, None)
-        self._args, self._kwargs, self._input_nodes = tuple(args), dict(kwargs), {}
-        map_arg((self._args, self._kwargs), lambda n: self._input_nodes.setdefault(n))
+        self._input_nodes = {}
+
+        def known(n: Node) -> Node:
+            self._input_nodes.setdefault(n)
+            return n
+
+        self._args, self._kwargs = map_arg((tuple(args), dict(kwargs)), known)
         for new in self._input_nodes:
             new.users.setdefault(self)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from _pickle import UnpicklingError  # the module alone is light
 
 
-class FileFormatError(RuntimeError):
+class FileFormatError(RuntimeError, UnpicklingError):
     """A file that is damaged, of another format, or asks for something that is refused."""
 
 
-class UnsafeContentError(FileFormatError, UnpicklingError):
+class UnsafeContentError(FileFormatError):
     """A file that wants to run code or build objects outside the list of plain data types."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import tenon
@@ -50,6 +51,77 @@ def _as_float_mask(mask: Tensor | None, name: str, dtype: Any) -> Tensor | None:
     if not mask.is_floating_point():
         raise AssertionError(f"only bool and floating types of {name} are supported")
     return mask
+
+
+def _check_dims(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    key_padding_mask: Tensor | None,
+    attn_mask: Tensor | None,
+    num_heads: int,
+) -> None:
+    """Everything belongs to one sequence or to a batch of them; masks would be broadcast else."""
+    if query.dim() not in (2, 3):
+        raise AssertionError(
+            f"query should be unbatched 2D or batched 3D tensor but received {query.dim()}-D "
+            "query tensor"
+        )
+    which, ndim = ("batched", 3) if query.dim() == 3 else ("unbatched", 2)
+    whose = f"For {which} ({ndim}-D) `query`, expected"
+    if key.dim() != ndim or value.dim() != ndim:
+        raise AssertionError(
+            f"{whose} `key` and `value` to be {ndim}-D but found {key.dim()}-D and "
+            f"{value.dim()}-D tensors respectively"
+        )
+    if key_padding_mask is not None and key_padding_mask.dim() != ndim - 1:
+        raise AssertionError(
+            f"{whose} `key_padding_mask` to be `None` or {ndim - 1}-D but found "
+            f"{key_padding_mask.dim()}-D tensor instead"
+        )
+    if attn_mask is None:
+        return
+    if attn_mask.dim() not in (2, 3):
+        raise AssertionError(
+            f"{whose} `attn_mask` to be `None`, 2-D or 3-D but found {attn_mask.dim()}-D tensor "
+            "instead"
+        )
+    expected = (num_heads, query.shape[0], key.shape[0])
+    if ndim == 2 and attn_mask.dim() == 3 and tuple(attn_mask.shape) != expected:
+        raise AssertionError(
+            f"Expected `attn_mask` shape to be {expected} but got {attn_mask.shape}"
+        )
+
+
+def _check_sizes(
+    keys: Tensor,
+    values: Tensor,
+    heads: int,
+    length: int,
+    padding: Tensor | None,
+    mask: Tensor | None,
+    separate: bool,
+) -> None:
+    """Keys, values and masks have the sizes of one another, (length, batch, width)."""
+    source, batch = keys.shape[:2]
+    if separate and keys.shape[:2] != values.shape[:2]:
+        raise AssertionError(
+            f"key's sequence and batch dims {keys.shape[:2]} do not match value's "
+            f"{values.shape[:2]}"
+        )
+    if not separate and keys.shape != values.shape:
+        raise AssertionError(f"key shape {keys.shape} does not match value shape {values.shape}")
+    if mask is not None:
+        expected = (length, source) if mask.dim() == 2 else (batch * heads, length, source)
+        if tuple(mask.shape) != expected:
+            raise RuntimeError(
+                f"The shape of the {mask.dim()}D attn_mask is {mask.shape}, but should be "
+                f"{expected}."
+            )
+    if padding is not None and tuple(padding.shape) != (batch, source):
+        raise AssertionError(
+            f"expecting key_padding_mask shape of {(batch, source)}, but got {padding.shape}"
+        )
 
 
 def _grown(mask: Tensor | None) -> Tensor | None:
@@ -112,13 +184,9 @@ def multi_head_attention_forward(
     >>> result.shape
     tenon.Size([5, 2, 8])
     """
+    _check_dims(query, key, value, key_padding_mask, attn_mask, num_heads)
     batched = query.dim() == 3
     if not batched:
-        if query.dim() != 2:
-            raise AssertionError(
-                f"query should be unbatched 2D or batched 3D tensor but received "
-                f"{query.dim()}-D query tensor"
-            )
         same_key, same_value = key is query, value is key
         query = query.unsqueeze(1)
         key = query if same_key else key.unsqueeze(1)
@@ -138,6 +206,16 @@ def multi_head_attention_forward(
             "Need attn_mask if specifying the is_causal hint. You may use the Transformer module "
             "method `generate_square_subsequent_mask` to create this mask."
         )
+    _check_sizes(
+        key, value, num_heads, length, key_padding_mask, attn_mask, use_separate_proj_weight
+    )
+    if key_padding_mask is not None and attn_mask is not None:
+        if key_padding_mask.dtype != attn_mask.dtype:
+            warnings.warn(
+                "Support for mismatched key_padding_mask and attn_mask is deprecated. Use same "
+                "type for both instead.",
+                stacklevel=2,
+            )
     padding = _as_float_mask(key_padding_mask, "key_padding_mask", query.dtype)
     use_causal = is_causal and padding is None and not need_weights
     mask = None if use_causal else _as_float_mask(attn_mask, "attn_mask", query.dtype)

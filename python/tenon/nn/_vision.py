@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -487,6 +488,13 @@ def _upsample2d(
     return _nn.upsample_bilinear2d(input, size, bool(align_corners), height, width)
 
 
+def _say_deprecated(name: str) -> None:
+    warnings.warn(
+        f"`nn.functional.{name}` is deprecated. Use `nn.functional.interpolate` instead.",
+        stacklevel=3,
+    )
+
+
 def upsample(
     input: Tensor,
     size: Any = None,
@@ -501,6 +509,7 @@ def upsample(
     >>> F.upsample(tn.tensor([[[1.0, 2.0]]]), scale_factor=2)
     tensor([[[1., 1., 2., 2.]]])
     """
+    _say_deprecated("upsample")
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
@@ -510,6 +519,7 @@ def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) 
     >>> F.upsample_nearest(tn.ones(1, 1, 2, 2), scale_factor=2).shape
     tenon.Size([1, 1, 4, 4])
     """
+    _say_deprecated("upsample_nearest")
     return interpolate(input, size, scale_factor, "nearest")
 
 
@@ -519,6 +529,7 @@ def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None)
     >>> F.upsample_bilinear(tn.ones(1, 1, 2, 2), size=(3, 4)).shape
     tenon.Size([1, 1, 3, 4])
     """
+    _say_deprecated("upsample_bilinear")
     return interpolate(input, size, scale_factor, "bilinear", True)
 
 

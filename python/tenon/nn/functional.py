@@ -8,6 +8,7 @@ live in _losses.py, _vision.py, _grid.py and _attention.py beside this file, and
 from __future__ import annotations
 
 import importlib
+import warnings
 from typing import Any
 
 import tenon
@@ -123,8 +124,13 @@ def softshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) 
     return _nn.softshrink(input, lambd, out=out)
 
 
-def _softmax_dim(ndim: int) -> int:
+def _softmax_dim(name: str, ndim: int, stacklevel: int) -> int:
     """The dimension that programs without `dim` have always got."""
+    warnings.warn(
+        f"Implicit dimension choice for {name} has been deprecated. Change the call to include "
+        "dim=X as an argument.",
+        stacklevel=stacklevel,
+    )
     return 0 if ndim in (0, 1, 3) else 1
 
 
@@ -138,7 +144,9 @@ def softmax(
     >>> F.softmax(tn.zeros(1, 2), dim=1)
     tensor([[0.5000, 0.5000]])
     """
-    return tenon.softmax(input, _softmax_dim(input.dim()) if dim is None else dim, dtype=dtype)
+    if dim is None:
+        dim = _softmax_dim("softmax", input.dim(), _stacklevel)
+    return tenon.softmax(input, dim, dtype=dtype)
 
 
 def softmin(
@@ -151,7 +159,9 @@ def softmin(
     >>> F.softmin(tn.zeros(1, 2), dim=1)
     tensor([[0.5000, 0.5000]])
     """
-    return _nn.softmin(input, _softmax_dim(input.dim()) if dim is None else dim, dtype)
+    if dim is None:
+        dim = _softmax_dim("softmin", input.dim(), _stacklevel)
+    return _nn.softmin(input, dim, dtype)
 
 
 def log_softmax(
@@ -164,7 +174,9 @@ def log_softmax(
     >>> F.log_softmax(tn.zeros(1, 2), dim=1)
     tensor([[-0.6931, -0.6931]])
     """
-    return tenon.log_softmax(input, _softmax_dim(input.dim()) if dim is None else dim, dtype=dtype)
+    if dim is None:
+        dim = _softmax_dim("log_softmax", input.dim(), _stacklevel)
+    return tenon.log_softmax(input, dim, dtype=dtype)
 
 
 def gumbel_softmax(

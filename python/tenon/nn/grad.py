@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tenon import Tensor, enable_grad
+from tenon import Tensor, enable_grad, is_grad_enabled
 from tenon.autograd import grad
 from tenon.nn import functional as F
 
@@ -20,12 +20,14 @@ def _by(
     options: tuple[Any, ...],
 ) -> Tensor:  # fmt: skip
     """The gradient by one of input and weight; of the one that is wanted only the size counts."""
+    other = tensors[1 - wanted]
+    recorded = is_grad_enabled() and (other.requires_grad or grad_output.requires_grad)
     with enable_grad():
         tensors[wanted] = tensors[wanted].detach().requires_grad_()
-        tensors[1 - wanted] = tensors[1 - wanted].detach()
+        tensors[1 - wanted] = other if recorded else other.detach()
         stride, padding, dilation, groups = options
         out = convolution(*tensors, None, stride, padding, dilation, groups)
-    return grad(out, tensors[wanted], grad_output)[0]
+    return grad(out, tensors[wanted], grad_output, create_graph=recorded)[0]
 
 
 def _input_gradient(convolution: Callable[..., Tensor], name: str) -> Callable[..., Tensor]:

@@ -8,13 +8,23 @@ from typing import Any
 import tenon
 from tenon import _C, Tensor
 
-_ParameterMeta = type(Tensor)
+_MARK = "_is_param"  # of a parameter that is of a class of its own
 
 
-class Parameter(Tensor):
+class _ParameterMeta(type(Tensor)):
+    """isinstance(t, Parameter) is true of tensors of classes of their own with Parameter's mark."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        if super().__instancecheck__(instance):
+            return True
+        return cls is Parameter and isinstance(instance, Tensor) and getattr(instance, _MARK, False)
+
+
+class Parameter(Tensor, metaclass=_ParameterMeta):
     """A tensor that becomes a module's parameter when it is assigned to one of its attributes.
 
-    It shares memory with `data` and requires a gradient unless told otherwise.
+    It shares memory with `data` and requires a gradient unless told otherwise. Of a tensor of a
+    class of its own it is one of that class, with a mark.
     """
 
     __torch_function__ = _C._disabled_torch_function_impl
@@ -27,7 +37,19 @@ class Parameter(Tensor):
         own = getattr(type(data), "_as_parameter", None)  # a class with parameters of its own
         if own is not None and cls is Parameter:
             return own(data, requires_grad)
-        return Tensor._make_subclass(cls, data, requires_grad)
+        if type(data) is Tensor or issubclass(type(data), Parameter):
+            return Tensor._make_subclass(cls, data, requires_grad)
+        marked = data.detach().requires_grad_(requires_grad)
+        if type(marked) is not type(data):
+            raise RuntimeError(
+                f"Creating a Parameter from an instance of type {type(data).__name__} requires "
+                "that detach() returns an instance of the same type, but return type "
+                f"{type(marked).__name__} was found instead. To use the type as a Parameter, "
+                "please correct the detach() semantics defined by its __torch_dispatch__() "
+                "implementation."
+            )
+        setattr(marked, _MARK, True)
+        return marked
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
         if id(self) in memo:
@@ -71,6 +93,15 @@ class Buffer(Tensor, metaclass=_BufferMeta):
 
 class UninitializedTensorMixin:
     """A tensor that gets its shape later, and stays the same object when it does."""
+
+    @property
+    def shape(self) -> Any:
+        raise RuntimeError(
+            "Can't access the shape of an uninitialized parameter or buffer. This error usually "
+            "happens in `load_state_dict` when trying to load an uninitialized parameter into an "
+            "initialized one. Call `forward` to initialize the parameters before accessing their "
+            "attributes."
+        )
 
     def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
         """Takes memory for a shape; values are left as they come."""

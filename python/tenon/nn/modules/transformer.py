@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ from tenon import Tensor
 from tenon.nn import functional as F
 from tenon.nn.init import xavier_uniform_
 from tenon.nn.modules import _fused
-from tenon.nn.modules.activation import MultiheadAttention
+from tenon.nn.modules.activation import GELU, MultiheadAttention, ReLU
 from tenon.nn.modules.container import ModuleList
 from tenon.nn.modules.dropout import Dropout
 from tenon.nn.modules.linear import Linear
@@ -225,6 +226,38 @@ class TransformerDecoderLayer(_Layer):
         return self.norm3(x + self._feed_forward(x, self.dropout3))
 
 
+def _why_not_nested(layer: Module) -> str:
+    """What of a layer keeps an encoder from leaving padding out; nothing: it does."""
+    name = "encoder_layer"
+    if not isinstance(layer, TransformerEncoderLayer):
+        return f"{name} was not TransformerEncoderLayer"
+    attention = layer.self_attn
+    checks = (
+        (layer.norm_first, f"{name}.norm_first was True"),
+        (
+            not attention.batch_first,
+            f"{name}.self_attn.batch_first was not True(use batch_first for better inference "
+            "performance)",
+        ),
+        (
+            not attention._qkv_same_embed_dim,
+            f"{name}.self_attn._qkv_same_embed_dim was not True",
+        ),
+        (attention.in_proj_bias is None, f"{name}.self_attn was passed bias=False"),
+        (
+            layer.activation not in (F.relu, F.gelu)
+            and not isinstance(layer.activation, ReLU | GELU),
+            f"{name}.activation_relu_or_gelu was not True",
+        ),
+        (
+            layer.norm1.eps != layer.norm2.eps,
+            f"{name}.norm1.eps was not equal to {name}.norm2.eps",
+        ),
+        (attention.num_heads % 2 == 1, f"{name}.self_attn.num_heads is odd"),
+    )
+    return next((why for bad, why in checks if bad), "")
+
+
 class TransformerEncoder(Module):
     """Several encoder layers and a last norm.
 
@@ -251,6 +284,13 @@ class TransformerEncoder(Module):
         self.norm = norm
         self.enable_nested_tensor = enable_nested_tensor
         self.mask_check = mask_check
+        why = _why_not_nested(encoder_layer)
+        self.use_nested_tensor = enable_nested_tensor and not why
+        if enable_nested_tensor and why:
+            warnings.warn(
+                f"enable_nested_tensor is True, but self.use_nested_tensor is False because {why}",
+                stacklevel=2,
+            )
 
     def forward(
         self,
@@ -266,7 +306,24 @@ class TransformerEncoder(Module):
         causal = _is_causal(mask, is_causal, length)
         for layer in self.layers:
             src = layer(src, src_mask=mask, is_causal=causal, src_key_padding_mask=padding)
+        if padding is not None and mask is None and self._forgets_padding(src, padding):
+            src = src.masked_fill((padding != 0).unsqueeze(-1), 0.0)
         return src if self.norm is None else self.norm(src)
+
+    def _forgets_padding(self, src: Tensor, padding: Tensor) -> bool:
+        """Whether what stands behind the end of a sequence is 0 in the result: it is in inference,
+        where PyTorch leaves it out of the sequences."""
+        if not getattr(self, "use_nested_tensor", False) or self.layers[0].training:
+            return False
+        trains = tenon.is_grad_enabled() and (
+            src.requires_grad or any(p.requires_grad for p in self.layers[0].parameters())
+        )
+        if trains or src.dim() != 3 or tenon.is_autocast_enabled():
+            return False
+        if not self.mask_check:
+            return True
+        kept = padding == 0
+        return not tenon.compiler.is_compiling() and not bool((kept[:, 1:] > kept[:, :-1]).any())
 
 
 class TransformerDecoder(Module):

@@ -1,9 +1,10 @@
-"""DataParallel: a module that is called on one device."""
+"""DataParallel: a module that is called on one device, or where there is no GPU as it is."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import tenon
 from tenon.nn.modules.module import Module
 
 __all__ = ["DataParallel"]
@@ -16,6 +17,8 @@ class DataParallel(Module):
         self, module: Module, device_ids: Any = None, output_device: Any = None, dim: int = 0
     ) -> None:
         super().__init__()
+        if not tenon.accelerator.is_available():
+            device_ids = None
         if device_ids is not None and len(device_ids) > 1:
             raise NotImplementedError(
                 "DataParallel over several devices is not there yet; give one device id"

@@ -1,0 +1,237 @@
+"""What PyTorch's own texts show, where we once gave something else: a small case of each kind.
+
+The expected values were worked out by hand or by NumPy.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+import tenon as tn
+import tenon.nn.functional as F
+from tenon import fx, nn
+from tenon.autograd import functional
+from tenon.autograd.graph import register_multi_grad_hook
+
+
+@pytest.mark.parametrize("trained", [False, True])
+def test_derivatives_with_a_graph_do_not_ask_for_inputs_that_require_one(trained: bool) -> None:
+    x = tn.tensor([1.0, 2.0, 3.0], requires_grad=trained)
+    v = tn.tensor([1.0, 0.5, 2.0])
+    cube = lambda a: (a**3).sum()  # noqa: E731
+    options: dict[str, Any] = {"create_graph": True}
+    got = {
+        "vjp": functional.vjp(lambda a: a**2, x, v, **options)[1],
+        "jvp": functional.jvp(lambda a: a**2, x, v, **options)[1],
+        "hvp": functional.hvp(cube, x, v, **options)[1],
+        "vhp": functional.vhp(cube, x, v, **options)[1],
+        "jacobian": functional.jacobian(lambda a: a**2, x, **options).diagonal() * v,
+        "hessian": functional.hessian(cube, x, **options).diagonal() * v,
+    }
+    once, twice = [2.0, 2.0, 12.0], [6.0, 6.0, 36.0]
+    for name, value in got.items():
+        assert value.tolist() == (twice if "h" in name else once), name
+        assert value.requires_grad, name
+    if trained:  # and the graph leads to the inputs: d/dx of 2 x v
+        assert tn.autograd.grad(got["vjp"].sum(), x)[0].tolist() == [2.0, 1.0, 4.0]
+
+
+def test_gradients_of_convolutions_can_be_differentiated() -> None:
+    weight = tn.arange(4.0).reshape(1, 1, 2, 2).requires_grad_()
+    seed = tn.ones(1, 1, 2, 2)
+    by_input = nn.grad.conv2d_input((1, 1, 3, 3), weight, seed)
+    (got,) = tn.autograd.grad(by_input[0, 0, 1, 1], weight)
+    assert got.flatten().tolist() == [1.0] * 4  # the middle sees every weight once
+    x = tn.arange(9.0).reshape(1, 1, 3, 3)
+    by_weight = nn.grad.conv2d_weight(x.requires_grad_(), (1, 1, 2, 2), seed)
+    (got,) = tn.autograd.grad(by_weight[0, 0, 0, 0], x)
+    assert got.flatten().tolist() == [1, 1, 0, 1, 1, 0, 0, 0, 0]
+    assert not nn.grad.conv2d_weight(x.detach(), (1, 1, 2, 2), seed).requires_grad
+
+
+def test_asarray_of_a_result_is_a_leaf() -> None:
+    x = tn.ones(2, requires_grad=True)
+    y = x + 2
+    leaf = tn.asarray(y, requires_grad=False)
+    assert leaf.is_leaf and not leaf.requires_grad and leaf.data_ptr() == y.data_ptr()
+    assert not tn.asarray(y).requires_grad
+    assert tn.asarray(y, requires_grad=True).grad_fn is y.grad_fn
+
+
+def test_what_has_the_common_shape_is_not_expanded() -> None:
+    x = tn.ones(2, 3, requires_grad=True) * 1
+    row, same = tn.broadcast_tensors(tn.ones(3), x)
+    assert same is x and row.shape == (2, 3) and row.stride() == (0, 1)
+    assert tn.broadcast_tensors(x)[0] is x
+
+
+def test_a_hook_on_several_gradients_waits_for_the_inputs_that_are_asked_for() -> None:
+    a = tn.tensor([0.0, 1.0], requires_grad=True)
+    b = tn.tensor([1.0], requires_grad=True)
+    c = a * b
+    seen: list[list[bool]] = []
+    register_multi_grad_hook((a, b, c), lambda g: seen.append([x is not None for x in g]))
+    c.sum().backward(inputs=(a,), retain_graph=True)
+    c.sum().backward(retain_graph=True)
+    tn.autograd.grad(c.sum(), b)
+    assert seen == [[True, False, True], [True, True, True], [False, True, True]]
+
+
+def test_autocast_to_a_dtype_that_is_none_of_its_own_is_off() -> None:
+    x = tn.ones(2, 2)
+    for dtype in (tn.float64, tn.float32, tn.int32):
+        with pytest.warns(UserWarning, match="CPU autocast, but the target dtype is not supp"):
+            region = tn.autocast("cpu", dtype=dtype)
+        with region:
+            assert (x @ x).dtype == tn.float32 and not tn.is_autocast_enabled("cpu")
+
+
+def test_softmax_without_a_dimension_says_so() -> None:
+    x = tn.tensor([[0.0, 0.0], [1.0, 1.0]])
+    for name in ("softmax", "log_softmax", "softmin"):
+        with pytest.warns(UserWarning, match=f"Implicit dimension choice for {name} has been"):
+            got = getattr(F, name)(x)
+        assert got.equal(getattr(F, name)(x, dim=1))
+    with pytest.warns(UserWarning, match="for softmax"):
+        nn.Softmax()(x)
+
+
+@pytest.mark.parametrize(
+    ("q", "k", "padding", "mask", "error"),
+    [
+        ((3, 4), (3, 1, 4), None, None, "For unbatched .2-D. `query`, expected `key`"),
+        ((3, 2, 4), (5, 4), None, None, "For batched .3-D. `query`, expected `key`"),
+        ((3, 2, 4), (5, 2, 4), (5,), None, "expected `key_padding_mask` to be `None` or 2-D"),
+        ((3, 2, 4), (5, 2, 4), (1, 5), None, "key_padding_mask shape of .2, 5., but got"),
+        ((3, 2, 4), (5, 2, 4), None, (5,), "expected `attn_mask` to be `None`, 2-D or 3-D"),
+        ((3, 2, 4), (5, 2, 4), None, (1, 5), "2D attn_mask is .*, but should be .3, 5."),
+        ((3, 2, 4), (5, 2, 4), None, (2, 3, 5), "3D attn_mask is .*, but should be .4, 3, 5."),
+        ((3, 4), (5, 4), None, (1, 3, 5), "Expected `attn_mask` shape to be .2, 3, 5."),
+    ],
+)
+def test_attention_takes_masks_of_its_sizes_alone(
+    q: Any, k: Any, padding: Any, mask: Any, error: str
+) -> None:
+    attention = nn.MultiheadAttention(4, 2)
+    masks = {
+        "key_padding_mask": None if padding is None else tn.zeros(padding),
+        "attn_mask": None if mask is None else tn.zeros(mask),
+    }
+    with pytest.raises((AssertionError, RuntimeError), match=error):
+        attention(tn.ones(q), tn.ones(k), tn.ones(k), **masks)
+
+
+def encoder(**options: Any) -> Any:
+    tn.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True)
+    return nn.TransformerEncoder(layer, 2, **options)
+
+
+def test_in_inference_an_encoder_leaves_zeros_behind_the_ends_of_sequences() -> None:
+    x = tn.arange(24.0).sin().reshape(2, 3, 4)
+    ends = tn.tensor([[False, False, False], [False, True, True]])
+    model = encoder().eval()
+    recorded = model(x, src_key_padding_mask=ends).detach()
+    assert recorded[1, 1:].abs().min() > 0
+    with tn.no_grad():
+        got = model(x, src_key_padding_mask=ends)
+        assert got[~ends].allclose(recorded[~ends], atol=1e-6) and (got[ends] == 0).all()
+        # Not where a sequence has a hole, a mask stands beside, or it was not wanted.
+        assert model(x, src_key_padding_mask=ends.flip(1)).abs().min() > 0
+        assert model(x, tn.zeros(3, 3), ends).abs().min() > 0
+        assert encoder(enable_nested_tensor=False).eval()(x, None, ends).abs().min() > 0
+        assert model.train()(x, src_key_padding_mask=ends).abs().min() > 0
+    with pytest.warns(UserWarning, match="self_attn.batch_first was not True"):
+        nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, 8), 1)
+
+
+class Labelled(tn.Tensor):
+    pass
+
+
+def test_a_parameter_of_a_class_of_its_own_keeps_it() -> None:
+    data = tn.ones(2).as_subclass(Labelled)
+    p = nn.Parameter(data)
+    assert type(p) is Labelled and isinstance(p, nn.Parameter) and p.requires_grad
+    assert not isinstance(data, nn.Parameter) and not isinstance(tn.ones(1), nn.Parameter)
+    module = nn.Module()
+    module.p = p
+    assert [name for name, _ in module.named_parameters()] == ["p"]
+    assert type(nn.Parameter(nn.Parameter(tn.ones(1)))) is nn.Parameter
+
+
+def test_a_parameter_without_a_shape_has_none() -> None:
+    lazy = nn.LazyLinear(3)
+    with pytest.raises(RuntimeError, match="Can't access the shape of an uninitialized param"):
+        _ = lazy.weight.shape
+    lazy(tn.ones(1, 2))
+    assert lazy.weight.shape == (3, 2)
+
+
+def test_without_a_gpu_data_parallel_takes_any_ids() -> None:
+    if tn.accelerator.is_available():
+        pytest.skip("there is a GPU")
+    net = nn.Linear(2, 1)
+    x = tn.ones(3, 2)
+    assert nn.DataParallel(net, device_ids=[0, 1])(x).equal(net(x))
+
+
+def test_what_is_no_checkpoint_cannot_be_unpickled() -> None:
+    with pytest.raises(pickle.UnpicklingError):
+        tn.load(io.BytesIO(b"garbage"))
+
+
+def test_arguments_of_a_node_change_by_assignment_only() -> None:
+    graph = fx.symbolic_trace(lambda x: tn.cat([x, x], dim=0))
+    node = list(graph.graph.nodes)[1]
+    with pytest.raises(TypeError, match="'immutable_list' object does not support mutation"):
+        node.args[0].append(1)
+    with pytest.raises(TypeError, match="'immutable_dict' object does not support mutation"):
+        node.kwargs["dim"] = 1
+    node.kwargs = {"dim": 1}
+    graph.recompile()
+    assert graph(tn.ones(1, 2)).shape == (1, 4)
+    assert type(pickle.loads(pickle.dumps(node.args[0][:0]))) is list
+
+
+def test_traced_modules_say_what_they_take() -> None:
+    assert "def forward(self, input : tenon.Tensor) -> tenon.Tensor:" in (
+        fx.symbolic_trace(nn.ReLU()).code
+    )
+    assert "def forward(self, input):" in fx.symbolic_trace(nn.Sequential(nn.ReLU())).code
+
+
+def test_numbers_are_no_data_of_a_tensor() -> None:
+    for number in (2.5, 1j):
+        with pytest.raises(TypeError, match="data must be a sequence"):
+            tn.Tensor(number)
+    assert tn.Tensor(2).shape == (2,) and tn.Tensor(np.array([2.5])).tolist() == [2.5]
+
+
+def test_tensors_of_inference_have_no_version() -> None:
+    with tn.inference_mode():
+        x = tn.ones(1)
+    with pytest.raises(RuntimeError, match="do not track version counter"):
+        _ = x._version
+
+
+def test_typed_storages_are_storages_and_properties_are_members() -> None:
+    assert tn.is_storage(tn.TypedStorage(2)) and tn.is_storage(tn.ones(1).untyped_storage())
+    assert tn.overrides.is_tensor_method_or_property(tn.Tensor.add)
+    assert tn.overrides.is_tensor_method_or_property(tn.Tensor.shape.__get__)
+    assert not tn.overrides.is_tensor_method_or_property(tn.add)
+
+
+def test_upsample_names_its_successor() -> None:
+    with pytest.warns(UserWarning, match="`nn.functional.upsample` is deprecated"):
+        F.upsample(tn.ones(1, 1, 2), scale_factor=2)
+
+
+def test_sparse_indices_may_be_of_any_integer_dtype_and_empty_ones_of_any() -> None:
+    assert tn.sparse_coo_tensor(tn.empty(1, 0), [], [1]).shape == (1,)
+    made = tn.sparse_coo_tensor(tn.tensor([[0, 2]], dtype=tn.int32), [1.0, 2.0], [3])
+    assert made.to_dense().tolist() == [1, 0, 2]
