@@ -56,6 +56,10 @@ tn_status tni_copy_original(tn_tensor *t, tn_tensor **ret_copy) {
 
 tn_status tni_check_inplace(const tn_op *op, const void *args, tn_tensor *out) {
     tn_tensor *base = tni_base(out);
+    if (!args) { /* not recorded: a write that the base's history would not know of */
+        bool silent = base && (base->v.word & TN_W_GRAD) && out->meta->origin == TNI_VIEW_NO_GRAD;
+        return silent ? check_origin(out) : TN_OK;
+    }
     tni_agt.original_of = NULL;
     tn_tensor_unref(&tni_agt.original);
     if (base) {

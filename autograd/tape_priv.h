@@ -287,6 +287,7 @@ tn_status tni_note_view(const tn_op *op, const void *args, tn_tensor *base, tn_t
 tn_status tni_view_refresh(tn_tensor *t);
 /* Makes node n, which has edges, the history of t after a change in place. */
 tn_status tni_rebase(tn_tensor *t, tn_node *n, uint32_t nr);
+/* Whether an operator may change out; args: those of a call that is recorded, else NULL. */
 tn_status tni_check_inplace(const tn_op *op, const void *args, tn_tensor *out);
 tn_status tni_copy_original(tn_tensor *t, tn_tensor **ret_copy);
 /* A header of t's dtype, device, shape and strides, without data. */

@@ -126,7 +126,7 @@ _LATER = {
     ),
     "save": "serialization", "load": "serialization", "compile": "compiler",
     "PyTorchFileReader": "io.zip_reader",
-    "autocast": "amp",
+    "autocast": "amp", "GradScaler": "amp",
     **dict.fromkeys((
         "Storage", "TypedStorage", "UntypedStorage", "from_file", "DoubleStorage", "FloatStorage",
         "HalfStorage", "BFloat16Storage", "LongStorage", "IntStorage", "ShortStorage",

@@ -307,6 +307,18 @@ class set_stance:  # noqa: N801 - PyTorch's name
     def __exit__(self, *_: object) -> None:
         _set_stance(self.before)
 
+    def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """Makes a function run in that stance; outside of it the former one is back."""
+        stance = _stance()
+        _set_stance(self.before)
+
+        @functools.wraps(fn)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            with set_stance(stance):
+                return fn(*args, **kwargs)
+
+        return wrapper
+
 
 def _set_stance(stance: str) -> None:
     _state.stance = stance

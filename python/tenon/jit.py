@@ -168,7 +168,19 @@ class ScriptFunction(_Runs):
         return f"<ScriptFunction {self.original_name}>"
 
 
-class ScriptModule(_Runs, Module):
+class _Named(Module):
+    """A module that prints as the one that it was traced from."""
+
+    original_name: str
+
+    def _get_name(self) -> str:
+        return self.original_name
+
+    def extra_repr(self) -> str:
+        return f"original_name={self.original_name}"
+
+
+class ScriptModule(_Runs, _Named):
     """A module that was traced: parameters and buffers have the names they had."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -178,7 +190,7 @@ class ScriptModule(_Runs, Module):
         """The modules that were traced through, those without weights too."""
         for path, kind in kinds.items():
             owner, _, name = path.rpartition(".")
-            child = Module()
+            child = _Named()
             child.__dict__["original_name"] = kind
             self.get_submodule(owner).add_module(name, child)
 
@@ -205,9 +217,6 @@ class ScriptModule(_Runs, Module):
             f"{self.original_name}: a program keeps the device and dtype it was recorded with; "
             "move the module and trace it again"
         )
-
-    def extra_repr(self) -> str:
-        return f"original_name={self.original_name}"
 
 
 RecursiveScriptModule = TracedModule = ScriptModule

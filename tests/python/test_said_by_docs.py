@@ -144,6 +144,9 @@ def test_in_inference_an_encoder_leaves_zeros_behind_the_ends_of_sequences() -> 
         assert model(x, src_key_padding_mask=ends.flip(1)).abs().min() > 0
         assert model(x, tn.zeros(3, 3), ends).abs().min() > 0
         assert encoder(enable_nested_tensor=False).eval()(x, None, ends).abs().min() > 0
+        tn.backends.mha.set_fastpath_enabled(False)
+        assert model(x, src_key_padding_mask=ends).abs().min() > 0
+        tn.backends.mha.set_fastpath_enabled(True)
         assert model.train()(x, src_key_padding_mask=ends).abs().min() > 0
     with pytest.warns(UserWarning, match="self_attn.batch_first was not True"):
         nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, 8), 1)
@@ -235,3 +238,96 @@ def test_sparse_indices_may_be_of_any_integer_dtype_and_empty_ones_of_any() -> N
     assert tn.sparse_coo_tensor(tn.empty(1, 0), [], [1]).shape == (1,)
     made = tn.sparse_coo_tensor(tn.tensor([[0, 2]], dtype=tn.int32), [1.0, 2.0], [3])
     assert made.to_dense().tolist() == [1, 0, 2]
+
+
+def test_views_of_no_grad_mode_are_not_written_behind_the_graph() -> None:
+    x = tn.ones(3, requires_grad=True)
+    with tn.no_grad():
+        whole, first = x.view(3), x[0]
+        whole.mul_(2)
+    writes = [
+        lambda: whole.mul_(2),
+        lambda: first.zero_(),
+        lambda: first.copy_(tn.ones(())),
+        lambda: whole.__setitem__(0, 5.0),
+    ]
+    for write in writes:
+        with pytest.raises(RuntimeError, match="A view was created in no_grad mode and is being"):
+            write()
+    assert x.tolist() == [2.0] * 3
+    plain = tn.ones(3)
+    with tn.no_grad():
+        part = plain[0]
+    assert part.mul_(2).item() == 2.0 and x.detach()[0].mul_(2).item() == 4.0
+
+
+def test_dual_tensors_show_their_tangent() -> None:
+    with tn.autograd.forward_ad.dual_level():
+        dual = tn.autograd.forward_ad.make_dual(tn.ones(2), tn.tensor([1.0, 2.0]))
+        assert repr(dual) == "tensor([1., 1.], tangent=tensor([1., 2.]))"
+        assert repr(tn.ones(1)) == "tensor([1.])"
+
+
+def test_saved_tensors_may_be_written_where_that_is_allowed() -> None:
+    a = tn.arange(3.0).requires_grad_()
+    with tn.autograd.graph.allow_mutation_on_saved_tensors():
+        b = a.clone()
+        out = (b**2).sum()
+        b.sin_()
+        (got,) = tn.autograd.grad(out, a, create_graph=True)
+        assert got.tolist() == [0.0, 2.0, 4.0]
+        assert tn.autograd.grad(got.sum(), a)[0].tolist() == [2.0] * 3
+
+
+def test_stances_decorate() -> None:
+    stances: list[str] = []
+
+    @tn.compiler.set_stance("force_eager")
+    def inside() -> None:
+        stances.append(tn.compiler._stance())
+
+    inside()
+    assert stances == ["force_eager"] and tn.compiler._stance() == "default"
+
+
+def test_parametrizations_move_to_another_module() -> None:
+    a, b = nn.Linear(2, 2), nn.Linear(2, 2)
+    nn.utils.parametrizations.weight_norm(a)
+    assert nn.utils.parametrize.type_before_parametrizations(a) is nn.Linear
+    assert nn.utils.parametrize.type_before_parametrizations(b) is nn.Linear
+    got = nn.utils.parametrize.transfer_parametrizations_and_params(a, b)
+    assert got is b and b.weight.equal(a.weight) and not b.bias.equal(a.bias)
+    assert b.parametrizations.weight.original0 is a.parametrizations.weight.original0
+
+
+def test_small_helpers() -> None:
+    assert tn.GradScaler is tn.amp.GradScaler
+    net = nn.Sequential(nn.Conv2d(2, 3, 3), nn.Conv3d(2, 3, 3), nn.Linear(2, 2))
+    nn.utils.convert_conv2d_weight_memory_format(net, tn.channels_last)
+    assert net[0].weight.is_contiguous(memory_format=tn.channels_last)
+    assert net[1].weight.is_contiguous() and isinstance(net[0].weight, nn.Parameter)
+    state = nn.ModuleDict({"module": nn.Linear(2, 1)}).state_dict()
+    nn.modules.utils.consume_prefix_in_state_dict_if_present(state, "module.")
+    assert sorted(state) == ["bias", "weight"]
+    nn.Linear(2, 1).load_state_dict(state)
+    assert repr(tn.jit.trace(nn.Linear(1, 1), tn.ones(1))) == "Linear(original_name=Linear)"
+
+
+def test_a_policy_of_what_is_saved_changes_no_gradient() -> None:
+    from functools import partial
+
+    from tenon.utils import checkpoint
+
+    x = tn.arange(4.0).reshape(2, 2).requires_grad_()
+
+    def policy(context: Any, op: Any, *args: Any, **kwargs: Any) -> Any:
+        keep = op == tn.ops.aten.mm.default
+        kinds = checkpoint.CheckpointPolicy
+        return kinds.MUST_SAVE if keep else kinds.PREFER_RECOMPUTE
+
+    contexts = partial(checkpoint.create_selective_checkpoint_contexts, policy)
+    fn = lambda a: (a @ a).sin().sum()  # noqa: E731
+    out = checkpoint.checkpoint(fn, x, use_reentrant=False, context_fn=contexts)
+    assert tn.autograd.grad(out, x)[0].equal(tn.autograd.grad(fn(x), x)[0])
+    with pytest.raises(TypeError):
+        checkpoint.create_selective_checkpoint_contexts(5)

@@ -7,6 +7,7 @@ everything after that is text.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -189,9 +190,12 @@ def usual_dtypes() -> tuple[Any, ...]:
 def history(t: Tensor) -> list[str]:
     """What the text says of gradients."""
     node = t.grad_fn
+    said = ["requires_grad=True"] if t.requires_grad else []
     if node is not None:
-        return [f"grad_fn=<{node.name()}>"]
-    return ["requires_grad=True"] if t.requires_grad else []
+        said = [f"grad_fn=<{node.name()}>"]
+    forward = sys.modules.get("tenon.autograd.forward_ad")  # without it nothing has a tangent
+    tangent = None if forward is None else forward.unpack_dual(t).tangent
+    return said if tangent is None else [*said, f"tangent={tangent}"]
 
 
 def elements_text(t: Tensor, indent: int) -> str:

@@ -17,6 +17,7 @@ __all__ = [
     "AccumulateGrad",
     "GradientEdge",
     "Node",
+    "allow_mutation_on_saved_tensors",
     "disable_saved_tensors_hooks",
     "get_gradient_edge",
     "increment_version",
@@ -138,3 +139,10 @@ def register_multi_grad_hook(
     if mode == "any":
         return Handles([t.register_hook(any_hook) for t in tensors])
     return Handles([t.register_hook(partial(all_hook, i)) for i, t in enumerate(tensors)])
+
+
+@contextmanager
+def allow_mutation_on_saved_tensors() -> Iterator[None]:
+    """What is saved for backward may be written meanwhile: a copy of it is kept."""
+    with saved_tensors_hooks(lambda t: t.detach().clone(), lambda kept: kept):
+        yield

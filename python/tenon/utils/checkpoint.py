@@ -8,6 +8,7 @@ function again and starts a backward pass of its own.
 
 from __future__ import annotations
 
+import enum
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -21,8 +22,10 @@ from tenon.utils._pytree import tree_leaves
 __all__ = [
     "CheckpointError",
     "CheckpointFunction",
+    "CheckpointPolicy",
     "checkpoint",
     "checkpoint_sequential",
+    "create_selective_checkpoint_contexts",
     "get_device_states",
     "set_device_states",
     "set_checkpoint_early_stop",
@@ -278,6 +281,26 @@ def checkpoint(
     slots = _Slots(run, early_stop and _early_stop, determinism_check == "default")
     with saved_tensors_hooks(slots.pack, slots.unpack):
         return run.call()
+
+
+class CheckpointPolicy(enum.Enum):
+    """What a policy says of an operator: whether its results are to be kept or computed again."""
+
+    MUST_SAVE = 0
+    PREFER_SAVE = 1
+    MUST_RECOMPUTE = 2
+    PREFER_RECOMPUTE = 3
+    MUST_CPU_OFFLOAD = 4
+
+
+def create_selective_checkpoint_contexts(
+    policy_fn_or_list: Callable[..., Any] | list[Any], allow_cache_entry_mutation: bool = False
+) -> tuple[Any, Any]:
+    """What `checkpoint(context_fn=...)` takes. A policy asks for less to be computed again; here
+    everything is, which gives the same gradients."""
+    if not callable(policy_fn_or_list) and not isinstance(policy_fn_or_list, list):
+        raise TypeError("policy_fn_or_list must be either a function or a list of ops.")
+    return nullcontext(), nullcontext()
 
 
 def checkpoint_sequential(

@@ -315,6 +315,8 @@ class TransformerEncoder(Module):
         where PyTorch leaves it out of the sequences."""
         if not getattr(self, "use_nested_tensor", False) or self.layers[0].training:
             return False
+        if not tenon.backends.mha.get_fastpath_enabled():
+            return False
         trains = tenon.is_grad_enabled() and (
             src.requires_grad or any(p.requires_grad for p in self.layers[0].parameters())
         )

@@ -33,3 +33,15 @@ def _list_with_default(out_size: Any, defaults: Sequence[int]) -> Any:
         raise ValueError(f"Input dimension should be at least {len(out_size) + 1}")
     tail = defaults[-len(out_size) :]
     return [d if v is None else v for v, d in zip(out_size, tail)]
+
+
+def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: str) -> None:
+    """Takes the prefix from the names of a state_dict that have it, and of its metadata."""
+    for key in list(state_dict):
+        if key.startswith(prefix):
+            state_dict[key[len(prefix) :]] = state_dict.pop(key)
+    metadata = getattr(state_dict, "_metadata", {})
+    for key in list(metadata):
+        # "" is the wrapper's own, "module" that of the model itself.
+        if key and (key == prefix.replace(".", "") or key.startswith(prefix)):
+            metadata[key[len(prefix) :]] = metadata.pop(key)

@@ -27,6 +27,10 @@ from tenon.nn.utils.fusion import (
     fuse_linear_bn_weights,
 )
 from tenon.nn.utils.init import skip_init
+from tenon.nn.utils.memory_format import (
+    convert_conv2d_weight_memory_format,
+    convert_conv3d_weight_memory_format,
+)
 
 __all__ = [
     "clip_grad",
@@ -34,6 +38,8 @@ __all__ = [
     "clip_grad_norm_",
     "clip_grad_value_",
     "clip_grads_with_norm_",
+    "convert_conv2d_weight_memory_format",
+    "convert_conv3d_weight_memory_format",
     "convert_parameters",
     "fuse_conv_bn_eval",
     "fuse_conv_bn_weights",

@@ -180,3 +180,25 @@ def remove_parametrizations(
         del module.parametrizations
     _keep(module, tensor_name, value, trained)
     return module
+
+
+def type_before_parametrizations(module: Module) -> type:
+    """The class that a module had before the first of its tensors was parametrized."""
+    return type(module).__bases__[0] if is_parametrized(module) else type(module)
+
+
+def transfer_parametrizations_and_params(
+    from_module: Module, to_module: Module, tensor_name: str | None = None
+) -> Module:
+    """Parametrizes tensors of to_module as those of from_module, with their originals."""
+    if not is_parametrized(from_module):
+        return to_module
+    every = from_module.parametrizations
+    for name in every if tensor_name is None else [tensor_name]:
+        if not hasattr(to_module, name):
+            setattr(to_module, name, Parameter(getattr(from_module, name)))
+        for parametrization in every[name]:
+            register_parametrization(to_module, name, parametrization)
+        for own, original in every[name].named_parameters(recurse=False):
+            setattr(to_module.parametrizations[name], own, original)
+    return to_module
