@@ -96,8 +96,11 @@ def test_softmax_without_a_dimension_says_so() -> None:
         with pytest.warns(UserWarning, match=f"Implicit dimension choice for {name} has been"):
             got = getattr(F, name)(x)
         assert got.equal(getattr(F, name)(x, dim=1))
-    with pytest.warns(UserWarning, match="for softmax"):
+    with pytest.warns(UserWarning, match="for softmax") as seen:
         nn.Softmax()(x)
+        F.softmax(x)
+        F.upsample(tn.ones(1, 1, 2), scale_factor=2)
+    assert [w.filename for w in seen] == [__file__] * 3
 
 
 @pytest.mark.parametrize(
