@@ -150,6 +150,7 @@ static tn_status have_memory(const tn_tensor *t) {
 static tn_status copy_into(tn_tensor *dst, const tn_tensor *src, bool queued) {
     int64_t shape[TN_MAX_DIMS], strides[TN_MAX_DIMS];
     int32_t n, skip;
+    if (TN_UNLIKELY(tni_tls.layers != 0)) tni_note_write();
     if (TN_UNLIKELY((dst->v.word | src->v.word) & TN_W_LAYOUT)) {
         TN_TRY(tni_settle(dst));
         TN_TRY(tni_settle(src));

@@ -387,8 +387,10 @@ bool tni_is_readonly(const tn_tensor *t);
 /* t's memory is there, and no deferred call reads it later. */
 tn_status tni_release(tn_tensor *t);
 
-/* A program that is recorded sees which values are read (program/record.c). */
+/* A program that is recorded sees which values are read, and that memory is written by no operator
+ * where the thread's layers would have seen one (program/record.c). */
 extern void (*tni_note_read)(const tn_tensor *t);
+extern void (*tni_note_write)(void);
 
 /* The tape (autograd/). */
 typedef struct tni_autograd_hooks {

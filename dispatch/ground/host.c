@@ -8,6 +8,7 @@
 
 tni_offer_hooks tni_offers;
 void (*tni_note_read)(const tn_tensor *t);
+void (*tni_note_write)(void);
 tn_host tni_host;
 tni_late_hooks tni_late;
 

@@ -38,15 +38,18 @@ void tni_p_node_clear(tni_pnode *n) {
     *n = (tni_pnode){0};
 }
 
+void tni_p_value_clear(tni_pvalue *v) {
+    tn_tensor_unref(&v->t);
+    free(v->name);
+    free(v->shape);
+    free(v->symbol);
+    *v = (tni_pvalue){0};
+}
+
 static void free_all(tn_program *p) {
     tni_p_fused_forget(p);
     for (int32_t i = 0; i < p->nnodes; i++) tni_p_node_clear(&p->node[i]);
-    for (int32_t i = 0; i < p->nvalues; i++) {
-        tn_tensor_unref(&p->value[i].t);
-        free(p->value[i].name);
-        free(p->value[i].shape);
-        free(p->value[i].symbol);
-    }
+    for (int32_t i = 0; i < p->nvalues; i++) tni_p_value_clear(&p->value[i]);
     for (int32_t i = 0; i < p->nsymbols; i++) free(p->symbol[i].name);
     for (int32_t i = 0; i < p->nlooks; i++) {
         tn_tensor_unref(&p->look[i].t);

@@ -96,6 +96,7 @@ tn_status tni_p_grow(void *array, int32_t n, int32_t *room, size_t item);
 tn_status tni_p_add_value(tn_program *p, tni_prole role, tn_tensor *t, bool keep, int32_t *ret_id);
 char *tni_p_text_copy(const char *text); /* NULL: out of memory */
 void tni_p_node_clear(tni_pnode *n);
+void tni_p_value_clear(tni_pvalue *v);
 tn_status tni_p_append(int32_t **list, int32_t *n, int32_t id);
 /* Computes last_use; whoever changes nodes or outputs calls it. */
 tn_status tni_p_settle(tn_program *p);
@@ -132,6 +133,8 @@ tn_program *tni_recorder_program(const tni_recorder *r);
 tn_status tni_recorder_find(tni_recorder *r, const tn_tensor *t, int32_t *ret_id);
 /* A call whose one result will be `out`. */
 tn_status tni_recorder_add(tni_recorder *r, const tn_op *op, const void *args, tn_tensor *out);
+/* Node k of a program is about to be called: the thread's recording may bear its number. */
+void tni_p_note_node(int32_t k);
 
 /* ---- expand.c ----------------------------------------------------------------------------------*/
 /* The operators that a composite calls, whose inputs are the node's tensors, each once; NULL: it is

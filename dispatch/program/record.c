@@ -24,7 +24,13 @@ struct tni_recorder {
     int32_t nheld, held_room;
     bool no_grad; /* gradients were off when it began */
     int32_t scope;
+    bool scope_by_node;
     bool tolerant, paused;
+    const tn_op **apart; /* composites that become their parts; owned */
+    int32_t napart;      /* -1: all */
+    int32_t inside;      /* how many of them are running */
+    bool whole;          /* the innermost of them stays a node */
+    bool no_grad_around; /* gradients were off where the outermost of them was called */
     tn_status broken;
     char *why; /* owned */
 };
@@ -85,10 +91,17 @@ static tn_status hold(recorder *r, tn_tensor *t) {
 
 static tn_status value_of(recorder *r, tn_tensor *t, int32_t *ret_id);
 
+/* A number of the call's, or one that a composite made of its arguments. */
+static bool is_number(recorder *r, const tn_tensor *t) {
+    if (t->flags & TNI_T_STACK) return true;
+    return r->inside && t->v.word & TN_W_SCALAR && t->v.ndim == 0 && *find(r, t) < 0;
+}
+
 static tn_status freeze_input(recorder *r, tni_pnode *n, int32_t at, tn_tensor *t) {
     n->in[at] = TNI_P_NONE;
     if (!t) return TN_OK;
-    if (!(t->flags & TNI_T_STACK)) return value_of(r, t, &n->in[at]);
+    TN_TRY(make_room(r));
+    if (!is_number(r, t)) return value_of(r, t, &n->in[at]);
     if (!n->number) n->number = calloc((size_t)n->nin, sizeof *n->number);
     if (!n->number) return tni_p_memory();
     tni_scalar_load(tn_view_dtype(&t->v), t->v.data, &n->number[at]);
@@ -160,7 +173,7 @@ static void refuse_write(void *ctx, int32_t id) {
 static void set_modes(const recorder *r, tni_pnode *n, const void *args) {
     tn_tensor *first = NULL;
     tn_autocast region = {0};
-    n->no_grad = tni_tls.no_grad != 0 && !r->no_grad;
+    n->no_grad = (r->inside ? r->no_grad_around : tni_tls.no_grad != 0) && !r->no_grad;
     if (tni_op_inputs(n->op, args, &first, 1) < 1 || !first || (first->flags & TNI_T_STACK)) return;
     if (tn_autocast_get(tn_view_device(&first->v), &region) == TN_OK && region.enabled)
         n->cast = (uint8_t)(region.dtype + 1);
@@ -283,6 +296,10 @@ static tn_status value_of(recorder *r, tn_tensor *t, int32_t *ret_id) {
     TN_TRY(make_room(r));
     *ret_id = *find(r, t);
     if (*ret_id >= 0) return TN_OK;
+    if (r->inside) {
+        r->whole = true;
+        return tn_fail(TN_E_UNSUPPORTED, -1, "a composite makes a tensor without an operator");
+    }
     for (int32_t i = p->nvalues - 1; i >= 0; i--)
         if (p->value[i].role != TNI_P_WEIGHT && tni_p_shares(p->value[i].t, t))
             return add_alias(r, t, i, ret_id);
@@ -328,6 +345,62 @@ static tn_status note_changes(recorder *r, tni_pnode *n, const uint32_t *version
     return r->broken;
 }
 
+/* ---- Composites as their parts -----------------------------------------------------------------*/
+
+static bool can_take_apart(const recorder *r, const tn_op *op, void *args) {
+    bool wanted = r->napart < 0;
+    for (int32_t i = 0; i < r->napart && !wanted; i++) wanted = r->apart[i] == op;
+    if (!wanted || op->info.kind != TN_OP_COMPOSITE) return false;
+    if (op->flags & (TNI_OP_WRITES | TNI_OP_INPLACE_ONLY)) return false;
+    tni_span given = tni_given(op, args);
+    for (int64_t i = 0; i < given.n; i++)
+        if (given.v[i]) return false;
+    return true;
+}
+
+/* Forgets the nodes from `nodes` on, and the values from `values` on. */
+static void cut(recorder *r, int32_t nodes, int32_t values) {
+    tn_program *p = r->p;
+    while (p->nnodes > nodes) tni_p_node_clear(&p->node[--p->nnodes]);
+    for (int32_t i = 0; i < r->places; i++)
+        if (r->place[i].id >= values) r->place[i].id = TNI_P_NONE;
+    for (int32_t i = 0; i < p->nlooks; i++) {
+        if (p->look[i].position > nodes) p->look[i].position = nodes;
+        if (p->look[i].value >= values) p->look[i].value = TNI_P_NONE;
+    }
+    while (p->nvalues > values) tni_p_value_clear(&p->value[--p->nvalues]);
+}
+
+/* Whether all results are values: what none of the parts made is none. */
+static bool are_known(recorder *r, const tn_op *op, tn_tensor **rets) {
+    tni_span s = tni_results(op, rets);
+    for (int64_t i = 0; i < s.n; i++)
+        if (s.v[i] && *find(r, s.v[i]) < 0) return false;
+    return true;
+}
+
+/* Runs a composite whose inputs are known, and whose parts the layer sees; *ret_apart: they are all
+ * that there is to it. Otherwise the program is as it was. */
+static tn_status run_apart(recorder *r, tn_layer_call *next, const tn_op *op, void *args,
+                           tn_tensor **rets, bool *ret_apart) {
+    int32_t nodes = r->p->nnodes, values = r->p->nvalues;
+    int64_t reads = r->p->reads;
+    uint64_t turn = turns;
+    bool around = r->whole;
+    if (r->inside++ == 0) r->no_grad_around = tni_tls.no_grad != 0;
+    r->whole = false;
+    int seen = tn_layer_enable(layer_id, 1);
+    tn_status st = tn_layer_next(next, &op->info, args, rets);
+    if (turn != turns) return st; /* there is no recorder any more */
+    (void)tn_layer_enable(layer_id, seen);
+    r->inside--;
+    bool followed = st == TN_OK && !r->whole && r->p->reads == reads;
+    *ret_apart = followed && make_room(r) == TN_OK && are_known(r, op, rets);
+    if (!*ret_apart) cut(r, nodes, values);
+    r->whole = around;
+    return st;
+}
+
 /* The recording failed: the first reason is what its end says. */
 static void keep_why(recorder *r, tn_status st) {
     if (!r->why && tn_error_last()) r->why = tni_p_text_copy(tn_error_last()->message);
@@ -340,15 +413,18 @@ static tn_status call(void *ctx, tn_layer_call *next, const tn_op_info *info, vo
     recorder *r = active;
     tni_pnode n;
     (void)ctx;
-    if (!r || r->paused || (r->tolerant && r->broken != TN_OK))
+    if (!r || r->paused || r->whole || (r->tolerant && r->broken != TN_OK))
         return tn_layer_next(next, info, args, rets);
+    bool apart = false;
     uint32_t *versions = NULL;
     tn_status st = freeze(r, op, args, &n);
     if (st == TN_OK && (st = versions_of(r, &n, &versions)) != TN_OK) tni_p_node_clear(&n);
     if (st == TN_OK) {
         uint64_t turn = turns;
-        st = tn_layer_next(next, info, args, rets);
-        if (st != TN_OK || turn != turns) { /* the recording may have been given up meanwhile */
+        st = can_take_apart(r, op, args) ? run_apart(r, next, op, args, rets, &apart)
+                                         : tn_layer_next(next, info, args, rets);
+        /* The recording may have been given up meanwhile. */
+        if (st != TN_OK || turn != turns || apart) {
             tni_p_node_clear(&n);
             free(versions);
             return st; /* the program goes on as if the call had not been */
@@ -357,6 +433,9 @@ static tn_status call(void *ctx, tn_layer_call *next, const tn_op_info *info, vo
         tn_status added = take(r, &n, rets);
         st = st != TN_OK ? st : added;
         if (st != TN_OK && !r->tolerant) drop_results(op, rets);
+    } else if (r->whole) { /* the composite around it has no such value either */
+        (void)tn_error_last();
+        return tn_layer_next(next, info, args, rets);
     } else if (r->tolerant) {
         keep_why(r, st);
         return tn_layer_next(next, info, args, rets);
@@ -381,6 +460,7 @@ void tni_recorder_free(tni_recorder **r) {
     for (int32_t i = 0; i < x->nheld; i++) tn_tensor_unref(&x->held[i]);
     tn_program_unref(&x->p);
     free(x->held);
+    free(x->apart);
     free(x->place);
     free(x->why);
     free(x);
@@ -458,7 +538,25 @@ static tn_status check_recording(const tn_program *p) {
 
 tn_status tn_program_set_scope(tn_program *p, int32_t scope) {
     TN_TRY(check_recording(p));
-    active->scope = scope;
+    active->scope_by_node = scope == TN_PROGRAM_SCOPE_NODE;
+    active->scope = active->scope_by_node ? 0 : scope;
+    return TN_OK;
+}
+
+void tni_p_note_node(int32_t k) {
+    if (active && active->scope_by_node) active->scope = k;
+}
+
+tn_status tn_program_take_apart(tn_program *p, const char *const *names, int32_t n) {
+    TN_TRY(check_recording(p));
+    if (n < -1 || (n > 0 && !names))
+        return tn_fail(TN_E_TYPE, 1, "program_take_apart(): a list of names is needed");
+    const tn_op **ops = n > 0 ? calloc((size_t)n, sizeof *ops) : NULL;
+    if (n > 0 && !ops) return tni_p_memory();
+    for (int32_t i = 0; i < n; i++) ops[i] = names[i] ? tni_op_find(names[i]) : NULL;
+    free(active->apart);
+    active->apart = ops;
+    active->napart = n;
     return TN_OK;
 }
 
@@ -588,5 +686,13 @@ void tn_program_note_read(const tn_tensor *t) {
     if (!p->read_where) p->read_where = tni_host_where();
 }
 
+/* A composite whose parts are recorded has written otherwise than by one of them. */
+static void note_write(void) {
+    if (active && active->inside) active->whole = true;
+}
+
 /* Runs when the library is mapped, before anybody reads a value. */
-__attribute__((constructor)) static void fill_hook(void) { tni_note_read = tn_program_note_read; }
+__attribute__((constructor)) static void fill_hooks(void) {
+    tni_note_read = tn_program_note_read;
+    tni_note_write = note_write;
+}

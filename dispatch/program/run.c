@@ -95,6 +95,7 @@ static void drop_after(const tn_program *p, int32_t k, tn_tensor **tensors) {
 static tn_status run_one(const tn_program *p, int32_t k, const int64_t *sizes,
                          tn_tensor **tensors) {
     const tni_pnode *n = &p->node[k];
+    tni_p_note_node(k);
     TN_TRY(tni_p_run_node(p, n, sizes, tensors));
     /* parameters are converted once in a region, which ends with its last call */
     bool last = n->cast && (k + 1 == p->nnodes || !p->node[k + 1].cast);

@@ -128,6 +128,28 @@ static PyObject *tolerate(PyObject *unused, PyObject *o) {
     return program_of(o, &p) ? none_or_raise(tn_program_tolerate(p)) : NULL;
 }
 
+/* (program, names) or (program, None): all composites. */
+static PyObject *take_apart(PyObject *unused, PyObject *args) {
+    tn_program *p;
+    PyObject *names;
+    (void)unused;
+    if (!PyArg_ParseTuple(args, "O&O:_program_take_apart", program_of, &p, &names)) return NULL;
+    if (names == Py_None) return none_or_raise(tn_program_take_apart(p, NULL, -1));
+    PyObject *list = PySequence_Tuple(names);
+    Py_ssize_t n = list ? PyTuple_Size(list) : 0;
+    const char **texts = list ? PyMem_Calloc((size_t)n + 1, sizeof *texts) : NULL;
+    if (list && !texts) PyErr_NoMemory();
+    bool ok = texts != NULL;
+    for (Py_ssize_t i = 0; i < n && ok; i++) {
+        texts[i] = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(list, i), NULL);
+        ok = texts[i] != NULL;
+    }
+    PyObject *made = ok ? none_or_raise(tn_program_take_apart(p, texts, (int32_t)n)) : NULL;
+    PyMem_Free((void *)texts);
+    Py_XDECREF(list);
+    return made;
+}
+
 static PyObject *set_scope(PyObject *unused, PyObject *args) {
     tn_program *p;
     int scope;
@@ -399,6 +421,7 @@ static PyMethodDef functions[] = {
     {"_program_cancel", cancel, METH_O, "Gives the recording up."},
     {"_program_reads", reads, METH_O, "How often values were looked at, and where first."},
     {"_program_tolerate", tolerate, METH_O, "What cannot be recorded runs all the same."},
+    {"_program_take_apart", take_apart, METH_VARARGS, "(program, names or None)"},
     {"_program_set_scope", set_scope, METH_VARARGS, "(program, number)"},
     {"_program_pause", pause_, METH_VARARGS, "(program, on)"},
     {"_program_value", value, METH_VARARGS, "(program, tensor): which value it is."},

@@ -347,6 +347,35 @@ static void test_tolerance(void **state) {
     tn_program_unref(&p);
 }
 
+/* A composite is recorded as its parts where it is named, and as one node otherwise. */
+static void test_taken_apart(void **state) {
+    const char *const names[] = {"no_such_operator", "kron"};
+    const int32_t nodes[] = {1, 4, 4};
+    (void)state;
+    for (int32_t which = 0; which < 3; which++) {
+        tn_tensor *x = pair(1, 2), *y = NULL, *again = NULL;
+        tn_program *p = NULL;
+        assert_int_equal(tn_program_take_apart(p, names, 2), TN_E_STATE);
+        assert_int_equal(tn_program_begin(&p), TN_OK);
+        assert_int_equal(tn_program_add_input(p, x, "x"), TN_OK);
+        assert_int_equal(tn_program_take_apart(p, NULL, 1), TN_E_TYPE);
+        assert_int_equal(tn_program_take_apart(p, names, -2), TN_E_TYPE);
+        assert_int_equal(tn_program_take_apart(p, names, which == 2 ? -1 : which + 1), TN_OK);
+        assert_int_equal(tn_kron(x, x, &y), TN_OK);
+        tn_tensors outputs = {&y, 1};
+        assert_int_equal(tn_program_end(p, outputs), TN_OK);
+        assert_int_equal(tn_program_nodes(p), nodes[which]);
+        assert_int_equal(tn_program_run(p, &x, 1, &again, 1), TN_OK);
+        float data[4];
+        assert_int_equal(tn_tensor_read(again, data, sizeof data), TN_OK);
+        assert_true(data[0] == 1 && data[1] == 2 && data[2] == 2 && data[3] == 4);
+        tn_tensor_unref(&x);
+        tn_tensor_unref(&y);
+        tn_tensor_unref(&again);
+        tn_program_unref(&p);
+    }
+}
+
 /* The address of a result is NULL until it is settled; that of an operand is shown before it is written. */
 static void test_deferred(void **state) {
     int64_t n = 1 << 18;
@@ -393,6 +422,7 @@ int main(void) {
         cmocka_unit_test(test_versions_and_names),
         cmocka_unit_test(test_looks_and_pauses),
         cmocka_unit_test(test_tolerance),
+        cmocka_unit_test(test_taken_apart),
         cmocka_unit_test(test_deferred),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

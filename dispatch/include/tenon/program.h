@@ -85,7 +85,13 @@ TN_API int tn_program_is_recording(void); /* on the calling thread; not while it
 TN_API tn_status tn_program_tolerate(tn_program *p);
 /* Whether operators are left out for a while: their results may be declared as inputs afterwards. */
 TN_API tn_status tn_program_pause(tn_program *p, int on);
-/* A number of the caller's that the nodes recorded from here on bear; 0 at first. JSON shows it. */
+/* From here on a call of one of these composite operators becomes the calls that it makes, and with
+ * n = -1 that of any composite. It stays one node where it writes to its arguments or into a given
+ * result, looks at values, or makes a tensor otherwise than by operators. Other names are passed over. */
+TN_API tn_status tn_program_take_apart(tn_program *p, const char *const *names, int32_t n);
+/* A number of the caller's that the nodes recorded from here on bear; 0 at first. JSON shows it.
+ * TN_PROGRAM_SCOPE_NODE: that of the node, in another program that runs, whose call it is. */
+#define TN_PROGRAM_SCOPE_NODE (-1)
 TN_API tn_status tn_program_set_scope(tn_program *p, int32_t scope);
 /* Which value t is, as JSON counts them. */
 TN_API tn_status tn_program_value(tn_program *p, tn_tensor *t, int32_t *ret_value);

@@ -129,10 +129,13 @@ def record(
     inputs: Mapping[str, Any],
     weights: Iterable[tuple[str, int, Any]] = (),
     around: Callable[[Callable[[int], None]], AbstractContextManager[Any]] | None = None,
+    apart: Sequence[str] | None = (),
+    scope: int = 0,
 ) -> tuple[Program, Sequence[Any]]:
     """Calls `fn`, whose results are tensors; the program that it ran, and its results.
 
-    `around(set_scope)` is open meanwhile: set_scope gives the nodes that follow a number.
+    `around(set_scope)` is open meanwhile: set_scope gives the nodes that follow a number, at first
+    `scope`. Composites that `apart` names become their parts, with None all do.
     """
     program = _C._program_begin()
     try:
@@ -140,7 +143,9 @@ def record(
             _C._program_input(program, tensor, name)
         for name, kind, tensor in weights:
             _C._program_weight(program, tensor, name, kind)
+        _C._program_take_apart(program, apart)
         set_scope = partial(_C._program_set_scope, program)
+        set_scope(scope)
         with around(set_scope) if around is not None else nullcontext():
             results = fn()
         _C._program_end(program, tuple(results))

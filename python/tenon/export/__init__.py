@@ -20,6 +20,7 @@ from tenon._program import COMMON, DEAD, FOLD
 from tenon._program.traced import Recording, free_size, unchanged
 from tenon._submodules import on_demand
 from tenon.export import exported_program, graph_signature
+from tenon.export.decompositions import default_decompositions
 from tenon.export.dynamic_shapes import (
     AdditionalInputs,
     Dim,
@@ -40,9 +41,9 @@ from tenon.utils import _pytree
 
 __all__ = [
     "AdditionalInputs", "Dim", "ExportGraphSignature", "ExportedProgram", "InterpreterModule",
-    "ModuleCallEntry", "ModuleCallSignature", "ShapesCollection", "UnflattenedModule", "dims",
-    "export", "export_for_training", "exported_program", "graph_signature", "load",
-    "register_dataclass", "save", "unflatten",
+    "ModuleCallEntry", "ModuleCallSignature", "ShapesCollection", "UnflattenedModule",
+    "default_decompositions", "dims", "export", "export_for_training", "exported_program",
+    "graph_signature", "load", "register_dataclass", "save", "unflatten",
 ]  # fmt: skip
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import copy
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import tenon
 from tenon import _program, fx, jit
 from tenon._program import BUFFER, PARAMETER, Program, as_fx
+from tenon._program.apart import take_apart
 from tenon._program.traced import Layout, key_text
+from tenon.export.decompositions import names_of
 from tenon.export.graph_signature import (
     ConstantArgument,
     ExportGraphSignature,
@@ -159,12 +161,22 @@ class ExportedProgram:
         """The bounds of each free size."""
         return {s["name"]: ValueRanges(s["low"], s["high"]) for s in self.program.data["symbols"]}
 
-    def run_decompositions(self, decomp_table: Any = None) -> ExportedProgram:
-        """The program with the same weights. Every operator runs on every device as it is, so that
-        nothing is taken apart; a table of a program's own is refused."""
-        if decomp_table:
-            raise NotImplementedError("run_decompositions: no table takes operators apart")
-        return ExportedProgram(self.program, self.example_inputs)
+    def run_decompositions(
+        self, decomp_table: Mapping[Any, Callable[..., Any]] | None = None
+    ) -> ExportedProgram:
+        """The program with operators that consist of others as those, with the same weights.
+
+        `decomp_table` has the operators to take apart (`default_decompositions()`, less what is to
+        stay), by default all. What writes, looks at values or makes tensors by no operator stays.
+        RuntimeError: the parts do not follow a free size.
+        """
+        names = None if decomp_table is None else names_of(decomp_table)
+        made = take_apart(self.program, names, self._examples())
+        return ExportedProgram(made, self.example_inputs)
+
+    def _examples(self) -> list[Any]:
+        """The tensors that the program was recorded with; none: it comes from a file."""
+        return [t for t in _pytree.tree_leaves(self.example_inputs) if isinstance(t, tenon.Tensor)]
 
     @property
     def dialect(self) -> str:

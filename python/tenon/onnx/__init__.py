@@ -96,7 +96,7 @@ def export(
         if dynamic_axes and dynamic_shapes is None:
             dynamic_shapes = _by_position(model, args, kwargs, input_names, dynamic_axes)
         model = _export(model, args, kwargs, dynamic_shapes=dynamic_shapes)
-    proto = translate(model.program, opset, input_names, output_names)
+    proto = translate(model, opset, input_names, output_names)
     made = ONNXProgram(proto, model)
     if isinstance(f, (str, os.PathLike)):
         made.save(f)

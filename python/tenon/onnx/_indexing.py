@@ -115,20 +115,35 @@ def places(c: Call) -> list[str]:
 # ---- Writes of parts -----------------------------------------------------------------------------
 
 
-@translates("scatter", "scatter_", "scatter_add", "scatter_add_")
+_KINDS = (None, "add", "mul", "max", "min")  # by the number of _scatter_
+
+
+def _kind(c: Call) -> str | None:
+    """How what is there and what is written become one; None: the new is taken."""
+    if "how" in c.args:
+        return _KINDS[c["how"]]
+    if "reduce" in c.args:
+        return {"add": "add", "multiply": "mul"}[c["reduce"]]
+    return "add" if "add" in c.node["op"] else None
+
+
+@translates(
+    "scatter", "scatter_", "scatter_add", "scatter_add_", "_scatter_", "scatter_with_reduce",
+    "scatter__with_reduce",
+)  # fmt: skip
 def scatter(c: Call) -> str:
     rank = c.rank("index")
     corner = c.emit("Slice", c["src"], c.ints([0] * rank), c.emit("Shape", c["index"]),
                     c.ints(list(range(rank))))  # fmt: skip
-    kind = "add" if "add" in c.node["op"] else None
     return c.emit("ScatterElements", c[_owner(c)], c["index"], corner, axis=c["dim"],
-                  reduction=kind)  # fmt: skip
+                  reduction=_kind(c))  # fmt: skip
 
 
-@translates("scatter_value", "scatter_value_")
+@translates("scatter_value", "scatter_value_", "scatter_value_reduce", "scatter__value_reduce")
 def scatter_value(c: Call) -> str:
     new = c.emit("Expand", c.operand("value", c.dtype), c.emit("Shape", c["index"]))
-    return c.emit("ScatterElements", c[_owner(c)], c["index"], new, axis=c["dim"])
+    return c.emit("ScatterElements", c[_owner(c)], c["index"], new, axis=c["dim"],
+                  reduction=_kind(c))  # fmt: skip
 
 
 @translates("scatter_reduce", "scatter_reduce_")

@@ -114,6 +114,10 @@ def avg_pool(c: Call) -> str:
 def adaptive_avg_pool(c: Call) -> str:
     wanted = c["output_size"]
     _batched(c, len(wanted))
+    return _mean_of_blocks(c, wanted)
+
+
+def _mean_of_blocks(c: Call, wanted: list[int]) -> str:
     if all(w == 1 for w in wanted):
         return c.emit("GlobalAveragePool", c["input"])
     have = c.shape("input")[2:]
@@ -126,18 +130,34 @@ def adaptive_avg_pool(c: Call) -> str:
 @translates("interpolate")
 def interpolate(c: Call) -> str:
     modes = {"nearest": "nearest", "bilinear": "linear", "linear": "linear"}
+    if c["mode"] == "area":
+        return _mean_of_blocks(c, c.outs[0]["shape"][2:])
     if c["mode"] not in modes:
         c.refuse(f"mode {c['mode']}")
+    return _resized(c, modes[c["mode"]], c["align_corners"])
+
+
+def _resized(c: Call, mode: str, align_corners: bool) -> str:
     sizes = c.outs[0]["shape"]
     if any(not isinstance(s, int) or s < 0 for s in sizes[1:]):
         c.refuse("a size that is free")
     batch = Size(c.emit("Shape", c["input"], start=0, end=1))
-    place = "align_corners" if c["align_corners"] else "half_pixel"
-    if c["mode"] == "nearest":
+    place = "align_corners" if align_corners else "half_pixel"
+    if mode == "nearest":
         place = "asymmetric"
-    return c.emit("Resize", c["input"], "", "", c.ints([batch, *sizes[1:]]), mode=modes[c["mode"]],
+    return c.emit("Resize", c["input"], "", "", c.ints([batch, *sizes[1:]]), mode=mode,
                   coordinate_transformation_mode=place,
-                  nearest_mode="floor" if c["mode"] == "nearest" else None)  # fmt: skip
+                  nearest_mode="floor" if mode == "nearest" else None)  # fmt: skip
+
+
+@translates("upsample_bilinear2d", "upsample_nearest2d")
+def upsample(c: Call) -> str:
+    for dim, name in ((2, "scales_h"), (3, "scales_w")):
+        scale, have = c.args.get(name), c.shape("input")[dim]
+        if scale is not None and have * scale != c.outs[0]["shape"][dim]:
+            c.refuse("scales that do not give the size")
+    linear = c.node["op"] == "upsample_bilinear2d"
+    return _resized(c, "linear" if linear else "nearest", bool(c.args.get("align_corners")))
 
 
 # ---- Norms ---------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tenon.onnx._operators import length
 from tenon.onnx._translate import Call, translates
 
 
@@ -96,29 +97,17 @@ def classes(c: Call) -> str:
 # ---- Distances -----------------------------------------------------------------------------------
 
 
-def _length(c: Call, x: str, p: float, keep: bool, dim: int = -1) -> str:
-    if p not in (1, 2):
-        c.refuse(f"a norm of order {p}")
-    return c.emit(f"ReduceL{int(p)}", x, c.ints([dim]), keepdims=int(keep))
-
-
 @translates("pairwise_distance")
 def pairwise(c: Call) -> str:
     off = c.emit("Add", c.emit("Sub", c["x1"], c["x2"]), c["eps"])
-    return _length(c, off, c["p"], c["keepdim"])
-
-
-@translates("cdist")
-def cdist(c: Call) -> str:
-    rows = c.emit("Unsqueeze", c["x1"], c.ints([-2])), c.emit("Unsqueeze", c["x2"], c.ints([-3]))
-    return _length(c, c.emit("Sub", *rows), c["p"], False)
+    return length(c, off, c["p"], c.ints([-1]), c["keepdim"])
 
 
 @translates("cosine_similarity")
 def cosine(c: Call) -> str:
     a, b, axes = c["x1"], c["x2"], c.ints([c["dim"]])
     lengths: list[Any] = [
-        c.emit("Max", _length(c, x, 2, False, c["dim"]), c["eps"]) for x in (a, b)
+        c.emit("Max", length(c, x, 2, axes, False), c["eps"]) for x in (a, b)
     ]  # fmt: skip
     dot = c.emit("ReduceSum", c.emit("Mul", a, b), axes, keepdims=0)
     return c.emit("Div", dot, c.emit("Mul", *lengths))

@@ -386,12 +386,21 @@ def arg(c: Call) -> str:
 def norm(c: Call) -> str:
     order = c.args.get("ord", c.args.get("p", 2))
     x = c.operand("input", c.dtype)
+    return length(c, x, order, _dims(c), bool(c.args.get("keepdim")))
+
+
+def length(c: Call, x: str, order: float, axes: str, keep: bool) -> str:
+    """Vectors' norms of any order."""
+    if order in (1, 2):
+        return _reduce(c, f"ReduceL{int(order)}", x, axes, keep)
+    size = c.emit("Abs", x)
     if order in (math.inf, -math.inf):
-        op = "ReduceMax" if order > 0 else "ReduceMin"
-        return _reduce(c, op, c.emit("Abs", x), _dims(c), bool(c.args.get("keepdim")))
-    if order not in (1, 2):
-        c.refuse(f"a norm of order {order}")
-    return _reduce(c, f"ReduceL{int(order)}", x, _dims(c), bool(c.args.get("keepdim")))
+        return _reduce(c, "ReduceMax" if order > 0 else "ReduceMin", size, axes, keep)
+    if order == 0:
+        some = c.emit("Where", c.emit("Equal", size, 0), 0, 1)
+        return _reduce(c, "ReduceSum", some, axes, keep)
+    total = _reduce(c, "ReduceSum", c.emit("Pow", size, order), axes, keep)
+    return c.emit("Pow", total, 1 / order)
 
 
 @translates("var", "std", "var_dim", "std_dim", "var_correction", "std_correction")
@@ -601,9 +610,9 @@ def expand_as(c: Call) -> str:
 def pad(c: Call) -> str:
     modes = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
     mode = modes[c.args.get("mode", "constant")]
-    if mode == "wrap":
-        c.refuse("circular padding")
     given, rank = c["pad"], c.rank("input")
+    if mode == "wrap":
+        return _wrapped(c, given, rank)
     low, high = [0] * rank, [0] * rank
     for i in range(len(given) // 2):
         low[rank - 1 - i], high[rank - 1 - i] = given[2 * i], given[2 * i + 1]
@@ -611,6 +620,22 @@ def pad(c: Call) -> str:
     if mode != "constant":
         return c.emit("Pad", c["input"], ends, mode=mode)
     return c.emit("Pad", c["input"], ends, c.number(c.args.get("value") or 0, c.dtype), mode=mode)
+
+
+def _wrapped(c: Call, given: list[Any], rank: int) -> str:
+    """What lies at the other end goes in front and behind; ONNX has no such Pad before opset 19."""
+    if any(not isinstance(n, int) or n < 0 for n in given):
+        c.refuse("circular padding below zero, or by a free size")
+    x = c["input"]
+    for i in range(len(given) // 2):
+        axis, low, high = c.ints([rank - 1 - i]), given[2 * i], given[2 * i + 1]
+        parts = [x]
+        if low:
+            parts.insert(0, c.emit("Slice", x, c.ints([-low]), c.ints([1 << 62]), axis))
+        if high:
+            parts.append(c.emit("Slice", x, c.ints([0]), c.ints([high]), axis))
+        x = c.emit("Concat", *parts, axis=rank - 1 - i)
+    return x
 
 
 @translates("tril", "triu")
@@ -641,6 +666,12 @@ def full(c: Call) -> str:
     fill = 0 if op.startswith("zeros") else 1 if op.startswith("ones") else c["fill_value"]
     shape = c.ints(c["size"]) if "size" in c.args else c.emit("Shape", c["input"])
     return c.emit("Expand", c.number(fill, c.dtype), shape)
+
+
+@translates("fill_", "zero_")
+def filled(c: Call) -> str:
+    value = c.operand("value", c.dtype) if "value" in c.args else c.number(0, c.dtype)
+    return c.emit("Expand", value, c.emit("Shape", c["self"]))
 
 
 @translates("arange", "arange_start")

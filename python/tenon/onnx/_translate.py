@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,9 @@ import numpy as np
 import tenon
 from tenon import onnx as _onnx
 from tenon._program import Program
+from tenon._program.apart import take_apart
 from tenon._program.as_fx import value
+from tenon.export import ExportedProgram
 
 try:
     import onnx
@@ -119,8 +121,8 @@ class Call:
 class Writer:
     """A graph in the making."""
 
-    def __init__(self, program: Program) -> None:
-        self.program, self.data = program, program.data
+    def __init__(self, program: Program, opset: int) -> None:
+        self.program, self.data, self.opset = program, program.data, opset
         self.values = self.data["values"]
         self.names: dict[int, str] = {}
         self.nodes: list[Any] = []
@@ -216,7 +218,7 @@ class Writer:
                 )
             sources = _tensors(node)
             for out in node["outs"]:
-                if out >= 0 and sources and (node["op"] in _SHARING or into):
+                if out >= 0 and sources and (into or not node["fresh"]):
                     base[out] = base[sources[0]]
 
     def run(self, inputs: list[str] | None) -> None:
@@ -226,7 +228,7 @@ class Writer:
         places = [i for i, v in enumerate(self.values) if v["role"] == "weight"]
         for i, (name, _, tensor) in zip(places, self.program.weights, strict=True):
             self.weight(i, name, tensor)
-        unknown = sorted({n["op"] for n in self.data["nodes"]} - set(TRANSLATIONS))
+        unknown = _unknown(self.program)
         if unknown:
             raise _onnx.OnnxExporterError(f"onnx.export has no translation of {', '.join(unknown)}")
         self.check_writes()
@@ -239,14 +241,6 @@ class Writer:
                     self.names[out] = name
 
 
-_SHARING = {
-    "view_size", "reshape", "flatten", "transpose", "permute", "unsqueeze", "squeeze", "t",
-    "squeeze_dim", "squeeze_dims", "select", "slice", "narrow", "expand", "expand_as", "chunk",
-    "split", "split_sizes", "split_method", "split_method_sizes", "split_with_sizes", "unbind",
-    "unflatten", "detach", "_alias", "contiguous", "_to_copy", "dropout", "_move", "broadcast_to",
-}  # fmt: skip
-
-
 def _tensors(node: dict[str, Any]) -> list[int]:
     found: list[int] = []
     for given in node["args"].values():
@@ -256,6 +250,28 @@ def _tensors(node: dict[str, Any]) -> list[int]:
     return found
 
 
+def _unknown(program: Program) -> list[str]:
+    return sorted({n["op"] for n in program.data["nodes"]} - set(TRANSLATIONS))
+
+
+def _in_known_parts(exported: ExportedProgram) -> Program:
+    """The program with composites that have no translation as their parts, and so on with those."""
+    names: list[str] = []
+    made = program = exported.program
+    unknown = _unknown(program)
+    while unknown and not set(unknown) <= set(names):
+        names += [n for n in unknown if n not in names]
+        try:
+            made = take_apart(program, names, exported._examples())
+        except RuntimeError as err:
+            listed = ", ".join(names)
+            raise _onnx.OnnxExporterError(
+                f"onnx.export has no translation of {listed}, and of the parts none: {err}"
+            ) from err
+        unknown = _unknown(made)
+    return made
+
+
 def _info(name: str, fact: dict[str, Any]) -> Any:
     if fact["dtype"] not in ELEMENT:
         raise _onnx.OnnxExporterError(f"onnx.export: '{name}' is {fact['dtype']}")
@@ -263,21 +279,30 @@ def _info(name: str, fact: dict[str, Any]) -> Any:
     return helper.make_tensor_value_info(name, ELEMENT[fact["dtype"]], shape)
 
 
+def _read(nodes: Any) -> Iterator[str]:
+    """The names that nodes read, those in their bodies too."""
+    for node in nodes:
+        yield from node.input
+        for attribute in node.attribute:
+            yield from _read(attribute.g.node)
+
+
 def translate(
-    program: Program, opset: int, inputs: list[str] | None, outputs: list[str] | None
+    exported: ExportedProgram, opset: int, inputs: list[str] | None, outputs: list[str] | None
 ) -> Any:
     """The model of a program."""
-    from tenon.onnx import _indexing, _layers, _losses, _operators
+    from tenon.onnx import _indexing, _layers, _losses, _numbers, _operators
 
-    assert _indexing and _layers and _losses and _operators  # they fill TRANSLATIONS
-    w = Writer(program)
+    # They fill TRANSLATIONS.
+    assert _indexing and _layers and _losses and _numbers and _operators
+    w = Writer(_in_known_parts(exported), opset)
     w.run(inputs)
     results = []
     for k, i in enumerate(w.data["outputs"]):
         name = outputs[k] if outputs and k < len(outputs) else f"output_{k}"
         w.nodes.append(helper.make_node("Identity", [w.names[i]], [name]))
         results.append(_info(name, w.values[i]))
-    used = {name for node in w.nodes for name in node.input}
+    used = set(_read(w.nodes))
     graph = helper.make_graph(
         w.nodes,
         "program",

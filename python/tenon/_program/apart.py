@@ -1,0 +1,140 @@
+"""Programs whose composite operators are the calls that they make."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import tenon
+from tenon._program import BUFFER, COMMON, DEAD, FOLD, Program, record
+
+_BY_NODE = -1  # each node bears the number of the one that it was a part of
+
+
+def take_apart(
+    program: Program, names: Iterable[str] | None = None, inputs: Sequence[Any] = ()
+) -> Program:
+    """The program with those composites as their parts, None: with all.
+
+    It runs on `inputs`, or made-up ones, and on other sizes where sizes are free, to be recorded
+    from inside. What a composite makes otherwise than by operators, and what writes, stays.
+    RuntimeError: the parts do not follow a free size by a rule that a program keeps.
+    """
+    chosen = None if names is None else tuple(names)
+    before = [t.detach().clone() for _, kind, t in program.weights if kind == BUFFER]
+    state = tenon.get_rng_state()
+    try:
+        given = [t.detach() for t in inputs] or _inputs(program, {})
+        made = _recorded(program, chosen, [t.clone() for t in given])
+        if not _same(made, given, program):
+            raise RuntimeError(f"the parts of {_listed(chosen)} do not give what the whole gives")
+        for symbol in program.data["symbols"]:
+            _free(program, chosen, made, symbol)
+    finally:
+        tenon.set_rng_state(state)
+        buffers = [t for _, kind, t in program.weights if kind == BUFFER]
+        with tenon.no_grad():
+            for buffer, old in zip(buffers, before, strict=True):
+                buffer.copy_(old)
+    made.optimize(FOLD | COMMON | DEAD)
+    made.note = _note(program, made)
+    return made
+
+
+def _inputs(program: Program, sizes: dict[str, int]) -> list[Any]:
+    """Inputs as the program wants them, with these free sizes or the recorded ones: zeros, which
+    any index may be, and small numbers."""
+    known = {s["name"]: s["seen"] for s in program.data["symbols"]} | sizes
+    facts = [program.data["values"][i] for i in program.data["inputs"]]
+    made = []
+    for fact in facts:
+        shape, dtype = [known.get(s, s) for s in fact["shape"]], getattr(tenon, fact["dtype"])
+        t = tenon.zeros(shape, dtype=dtype, device=fact["device"])
+        if dtype.is_floating_point:
+            t = (tenon.arange(t.numel(), device=fact["device"]) % 7 / 8).reshape(shape).to(dtype)
+        made.append(t)
+    return made
+
+
+def _recorded(program: Program, names: Sequence[str] | None, inputs: list[Any]) -> Program:
+    by_name = dict(zip((slot[0] for slot in program.inputs), inputs, strict=True))
+    weights = [w for w in program.weights if w[0]]
+
+    def run() -> tuple[Any, ...]:
+        return program(*inputs)
+
+    made, _ = record(run, by_name, weights, apart=names, scope=_BY_NODE)
+    return made
+
+
+def _sizes(symbol: dict[str, Any]) -> Iterator[int]:
+    """Other sizes, multiples first: a size may have to be one."""
+    seen, wanted = symbol["seen"], []
+    wanted += [seen * k for k in (2, 3)] + [seen + k for k in (1, 2, 3)] + [seen // 2, seen - 1]
+    for size in dict.fromkeys(wanted):
+        if max(symbol["low"], 1) <= size <= symbol["high"] and size != seen:
+            yield size
+
+
+def _free(
+    program: Program, names: Sequence[str] | None, made: Program, symbol: dict[str, Any]
+) -> None:
+    """Makes one size of `made` free, as it is in `program`."""
+    name, facts = symbol["name"], [program.data["values"][i] for i in program.data["inputs"]]
+    places = [
+        (i, fact["shape"].index(name)) for i, fact in enumerate(facts) if name in fact["shape"]
+    ]
+    known = False
+    for size in _sizes(symbol):
+        inputs = _inputs(program, {name: size})
+        try:
+            program(*inputs)
+        except MemoryError:
+            raise
+        except Exception:  # the program does not take this size
+            continue
+        if not known:
+            other = _recorded(program, names, inputs)
+            made.generalize(
+                other, [i for i, _ in places], places[0][1], symbol["low"], symbol["high"], name
+            )
+            known = True
+        elif not _same(made, inputs, program):
+            raise RuntimeError(f"{name}: the parts of {_listed(names)} follow from it by no rule")
+    if not known:
+        raise RuntimeError(f"{name}: there is no other size to find out what follows from it")
+
+
+def _same(made: Program, inputs: list[Any], program: Program) -> bool:
+    """Whether the parts give what the whole gives; random numbers, what has its shape."""
+    wanted = program(*[t.clone() for t in inputs])
+    try:
+        got = made(*[t.clone() for t in inputs])
+    except RuntimeError:
+        return False
+    drawn = any(n["random"] for n in made.data["nodes"])
+    return all(
+        a.shape == b.shape
+        and a.dtype == b.dtype
+        and (drawn or a.layout != tenon.strided or _close(a, b))
+        for a, b in zip(got, wanted, strict=True)
+    )
+
+
+def _close(a: Any, b: Any) -> bool:
+    if not (a.dtype.is_floating_point or a.dtype.is_complex):
+        return tenon.equal(a, b)
+    return tenon.allclose(a, b, rtol=1e-3, atol=1e-5, equal_nan=True)
+
+
+def _listed(names: Sequence[str] | None) -> str:
+    return "the composites" if names is None else ", ".join(names)
+
+
+def _note(program: Program, made: Program) -> str:
+    """The note, where it says which module each node is of."""
+    note = json.loads(program.note or "{}")
+    if "scope_of" in note:
+        note["scope_of"] = [note["scope_of"][n["scope"]] for n in made.data["nodes"]]
+    return json.dumps(note, sort_keys=True)

@@ -1,0 +1,151 @@
+"""export: programs whose operators are taken apart into those that they consist of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import tenon as tn
+from tenon import nn
+from tenon.export import Dim, default_decompositions, export, load, save, unflatten
+
+F = nn.functional
+
+
+def ops_of(program: Any) -> list[str]:
+    return [node["op"] for node in program.program.data["nodes"]]
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm = nn.Linear(3, 4), nn.BatchNorm1d(4)
+
+    def forward(self, x: tn.Tensor) -> tn.Tensor:
+        return tn.rot90(F.softplus(self.norm(self.first(x)))) + tn.sinc(x[:4, :1])
+
+
+def test_composites_are_their_parts() -> None:
+    net = Net().eval()
+    whole = export(net, (tn.randn(5, 3),))
+    parts = whole.run_decompositions()
+    assert {"rot90", "sinc"} <= set(ops_of(whole)) and not {"rot90", "sinc"} & set(ops_of(parts))
+    assert {"flip", "transpose", "sin"} <= set(ops_of(parts))
+    assert set(parts.state_dict) == set(net.state_dict())
+    x = tn.randn(5, 3)
+    assert tn.equal(parts.module()(x), net(x))
+    loss = parts.module()(x).square().sum()
+    wanted = tn.autograd.grad(net(x).square().sum(), net.first.weight)
+    tn.testing.assert_close(tn.autograd.grad(loss, net.first.weight), wanted)
+
+
+def test_a_table_says_which() -> None:
+    whole = export(Net().eval(), (tn.randn(5, 3),))
+    table = default_decompositions()
+    del table[tn.ops.aten.sinc.default]
+    kept = ops_of(whole.run_decompositions(table))
+    assert "sinc" in kept and "rot90" not in kept
+    assert ops_of(whole.run_decompositions({})) == ops_of(whole)
+    only = {tn.ops.aten.sinc.default: tn.ops.aten.sinc.default.op}
+    assert "rot90" in ops_of(whole.run_decompositions(only))
+    with pytest.raises(NotImplementedError, match="by no function of the caller's"):
+        whole.run_decompositions({tn.ops.aten.sinc.default: lambda x: x})
+
+
+def test_free_sizes_stay_free(tmp_path: Any) -> None:
+    class Halves(nn.Module):
+        def forward(self, x: tn.Tensor, y: tn.Tensor) -> tn.Tensor:
+            return tn.rot90(tn.cat([x, y])).reshape(x.shape[0], -1) * tn.trapezoid(y).sum()
+
+    d = Dim("d", min=2, max=100)
+    whole = export(Halves(), (tn.randn(4, 6), tn.randn(4, 6)), dynamic_shapes=({0: d}, {0: d}))
+    save(whole, tmp_path / "whole.tng")
+    for program in (whole, load(tmp_path / "whole.tng")):  # which has no example
+        parts = program.run_decompositions()
+        assert not {"rot90", "trapezoid"} & set(ops_of(parts))
+        for n in (2, 3, 17):
+            x, y = tn.randn(n, 6), tn.randn(n, 6)
+            assert tn.equal(parts.module()(x, y), Halves()(x, y))
+        with pytest.raises(RuntimeError, match="1"):
+            parts.module()(tn.randn(1, 6), tn.randn(1, 6))
+
+
+def test_a_size_without_a_rule_is_an_error() -> None:
+    class Square(nn.Module):
+        def forward(self, x: tn.Tensor) -> tn.Tensor:
+            return tn.kron(x, x)
+
+    d = Dim("d", min=2, max=100)
+    whole = export(Square(), (tn.randn(3),), dynamic_shapes=({0: d},))
+    with pytest.raises(RuntimeError, match=r"d: the parts of the composites follow from it by no"):
+        whole.run_decompositions()
+    fixed = export(Square(), (tn.randn(3),)).run_decompositions()
+    x = tn.randn(3)
+    assert tn.equal(fixed.module()(x), tn.kron(x, x))
+
+
+def test_what_stays_whole() -> None:
+    """Windows are made by no operator, diag_embed copies by none, and a write is one."""
+
+    class Odd(nn.Module):
+        def forward(self, x: tn.Tensor) -> tn.Tensor:
+            y = x * tn.hann_window(4)
+            y.zero_()
+            return y + tn.diag_embed(x)
+
+    whole = export(Odd(), (tn.randn(4),))
+    parts = whole.run_decompositions()
+    assert {"zero_", "diag_embed"} <= set(ops_of(parts))
+    x = tn.randn(4)
+    assert tn.equal(parts.module()(x), tn.diag_embed(x))
+
+
+def test_modules_and_statistics_are_kept() -> None:
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = Net(), nn.BatchNorm1d(4)
+
+        def forward(self, x: tn.Tensor) -> tn.Tensor:
+            return self.b(F.silu(self.a.first(x)))
+
+    net = Two().train()
+    whole = export(net, (tn.randn(6, 3),))
+    before = {n: t.clone() for n, t in net.state_dict().items()}
+    state = tn.get_rng_state()
+    parts = whole.run_decompositions()
+    assert tn.equal(tn.get_rng_state(), state)
+    for name, value in net.state_dict().items():
+        assert tn.equal(value, before[name]), name
+    tree = unflatten(parts)
+    assert [n for n, _ in tree.named_children()] == ["a", "b"]
+    x = tn.randn(6, 3)
+    assert tn.equal(tree(x), net(x))
+
+
+def test_random_operators_draw_what_the_whole_draws() -> None:
+    class Noisy(nn.Module):
+        def forward(self, x: tn.Tensor) -> tn.Tensor:
+            return F.gumbel_softmax(x) + tn.bernoulli(tn.full_like(x, 0.5))
+
+    x = tn.randn(3, 4)
+    whole = export(Noisy(), (x,))
+    parts = whole.run_decompositions()
+    tn.manual_seed(3)
+    wanted = whole.module()(x)
+    tn.manual_seed(3)
+    assert tn.equal(parts.module()(x), wanted)
+
+
+def test_gradients_that_are_off_stay_off() -> None:
+    class Half(nn.Module):
+        def forward(self, x: tn.Tensor) -> tn.Tensor:
+            with tn.no_grad():
+                y = tn.sinc(x)
+            return tn.rot90(x) + y
+
+    x = tn.randn(2, 2, requires_grad=True)
+    parts = export(Half(), (x,)).run_decompositions()
+    (got,) = tn.autograd.grad(parts.module()(x).square().sum(), x)
+    (wanted,) = tn.autograd.grad(Half()(x).square().sum(), x)
+    tn.testing.assert_close(got, wanted)

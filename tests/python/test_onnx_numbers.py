@@ -1,0 +1,140 @@
+"""ONNX: operators that need several nodes, and composites, which are exported as their parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tenon as tn
+from tenon import nn
+
+onnx = pytest.importorskip("onnx")
+from test_onnx import ALL, check, run_loaded, run_reference, run_runtime  # noqa: E402
+from test_onnx_operators import ODD, Of, normal  # noqa: E402
+
+F = nn.functional
+EVERY = ODD[0][:, None].expand(7, 7).contiguous(), ODD[0][None].expand(7, 7).contiguous()
+PAIR = normal(3, 4), normal(3, 4, seed=2)
+X, LINE = PAIR[:1], (normal(4),)
+IMAGES = normal(2, 3, 5, 6), normal(2, 4, 4, 2, seed=5)
+WHOLE = (tn.arange(12).reshape(4, 3) * 7 % 5,)
+AT = tn.tensor([[0, 1], [1, 2], [3, 3]])
+CASES: dict[str, tuple[Callable[..., Any], tuple[tn.Tensor, ...]]] = {
+    "atan2": (tn.atan2, EVERY),
+    "copysign": (tn.copysign, EVERY),
+    "hypot": (tn.hypot, EVERY),
+    "hypot of large": (lambda a, b: tn.hypot(a * 1e30, b * 1e30), PAIR),
+    "fmax": (tn.fmax, EVERY),
+    "fmin": (tn.fmin, EVERY),
+    "fmin whole": (lambda a: tn.fmin(a, 2 - a), WHOLE),
+    "logaddexp": (tn.logaddexp, EVERY),
+    "logaddexp2": (lambda a, b: tn.logaddexp2(a * 100, b), PAIR),
+    "angle": (tn.angle, ODD),
+    "sgn": (lambda a: tn.sgn(a[3:]), ODD),
+    "entr": (lambda a: tn.special.entr(a[2:]), ODD),
+    "xlog1py": (lambda a, b: tn.special.xlog1py(a * (b > 0), b.abs()), PAIR),
+    "isclose": (lambda a, b: tn.isclose(a, b + 1e-6), PAIR),
+    "isclose at ends": (tn.isclose, EVERY),
+    "isclose nan": (lambda a, b: tn.isclose(a, b, equal_nan=True), EVERY),
+    "shifts": (lambda a: (a << 2, (a - 3) >> 1), WHOLE),
+    "addmv": (lambda m, v, a: tn.addmv(a, m, v, beta=0.5, alpha=2), (*X, *LINE, normal(3))),
+    "cumprod": (lambda a: (a.cumprod(1), a.cumprod(0)), X),
+    "logcumsumexp": (lambda a: tn.logcumsumexp(a * 90, 1), X),
+    "cummax": (lambda a, b: tuple(tn.cummax(a + b, 1)), EVERY),
+    "cummin": (lambda a: tuple(tn.cummin(a, 1)), (normal(4, 3, 2),)),
+    "cummax whole": (lambda a: tuple(tn.cummax(a, 0)), WHOLE),
+    "diagonal": (lambda a: (a.diagonal(1, 1, 2), a.diagonal(-2, 2, 0)), (normal(2, 3, 4),)),
+    "diag": (lambda a, b: (tn.diag(a, 1), tn.diag(b, -1)), (*LINE, *X)),
+    "diag_embed": (lambda a: (tn.diag_embed(a, -1), tn.diag_embed(a, 1, 0, 2)), X),
+    "diag_embed in turn": (lambda a: tn.diag_embed(a, 0, 2, 0), X),
+    "diagflat": (lambda a: tn.diagflat(a, -2), (normal(2, 2),)),
+    "diagonal_scatter": (tn.diagonal_scatter, (*X, normal(3))),
+    "diagonal_scatter up": (lambda a, v: tn.diagonal_scatter(a, v, 1, 2, 0),
+                            (normal(4, 2, 3), normal(2, 3))),
+    "slice_scatter": (lambda a, b: tn.slice_scatter(a, b[:, :2], 1, 0, 4, 2), PAIR),
+    "select_scatter": (lambda a: tn.select_scatter(a, a[:, 1], 1, -1), X),
+    "scatter added": (lambda a, s: a.scatter(1, AT, s, reduce="add"), PAIR),
+    "scatter multiplied": (lambda a: a.scatter(1, AT, 2.5, reduce="multiply"), X),
+    "index_reduce": (
+        lambda a, s: a.index_reduce(0, tn.tensor([0, 2]), s[:2], "amax"), PAIR),
+    "circular pad": (lambda a: F.pad(a, (1, 2, 0, 1), mode="circular"), IMAGES[:1]),
+    "area": (lambda a: F.interpolate(a, scale_factor=0.5, mode="area"), (normal(1, 2, 4, 4),)),
+    "trilinear": (lambda a: F.interpolate(a, scale_factor=2.0, mode="trilinear"),
+                  (normal(1, 2, 3, 2, 3),)),
+    "cdist": (lambda a, b: [tn.cdist(a, b, p) for p in (2.0, 1.0, 3.0, float("inf"), 0.0)], PAIR),
+    "norms": (
+        lambda a: [a.norm(p, 1) for p in (0, 0.5, 3, float("inf"), -float("inf"))], X),
+    "pairwise_distance": (lambda a, b: F.pairwise_distance(a, b, 3.0), PAIR),
+    "filled": (lambda a: (a * 2).zero_() + (a + 1).fill_(2.5), X),
+    # Composites, which are their parts.
+    "kron": (lambda a, b: tn.kron(a, b[:2, :2]), PAIR),
+    "cross": (lambda a, b: tn.linalg.cross(a[:, :3], b[:, :3]), PAIR),
+    "trace": (lambda a: tn.trace(a[:, :3]), X),
+    "rot90": (tn.rot90, X),
+    "sinc": (tn.sinc, X),
+    "renorm": (lambda a: tn.renorm(a, 2, 0, 1.0), X),
+    "quantile": (lambda a: tn.quantile(a, 0.3), X),
+    "cov": (lambda a: (tn.cov(a), tn.corrcoef(a)), X),
+    "trapezoid": (tn.trapezoid, X),
+    "nansum": (lambda a: tn.nansum(a[[0, 3, 5]]), ODD),
+    "pdist": (F.pdist, X),
+    "vander": (tn.vander, LINE),
+    "masked_scatter": (lambda a, b: a.masked_scatter(a > 0, b), PAIR),
+    "triplet": (lambda a, b: F.triplet_margin_loss(a, b, a + 1), PAIR),
+    "poisson": (lambda a, b: F.poisson_nll_loss(a, b.abs(), full=True), PAIR),
+    "cosine embedding": (lambda a, b: F.cosine_embedding_loss(a, b, tn.ones(3)), PAIR),
+    "multi margin": (lambda a: F.multi_margin_loss(a, tn.tensor([1, 0, 3])), X),
+    "affine grid": (
+        lambda t: F.affine_grid(t, (2, 3, 4, 5), align_corners=False), (normal(2, 2, 3),)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.filterwarnings("ignore:invalid value|divide by zero:RuntimeWarning")
+def test_numbers(name: str) -> None:
+    fn, args = CASES[name]
+    check(Of(fn), *args, runs=ALL)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+def test_grids(mode: str, padding: str) -> None:
+    for corners in (False, True):
+        model = Of(lambda a, g, c=corners: F.grid_sample(a, g * 0.7, mode, padding, c))
+        check(model, *IMAGES, runs=(run_runtime, run_loaded))
+    # Until opset 20 the evaluator does not know the names that the standard has.
+    exported = tn.onnx.export(model, IMAGES, opset_version=20)
+    if mode != "bicubic":
+        names = [i.name for i in exported.model_proto.graph.input]
+        feeds = dict(zip(names, (t.numpy() for t in IMAGES), strict=True))
+        (got,) = run_reference(exported.model_proto, feeds)
+        tn.testing.assert_close(tn.from_numpy(got), model(*IMAGES), rtol=1e-4, atol=1e-4)
+
+
+def test_parts_with_free_sizes() -> None:
+    class Turn(nn.Module):
+        def forward(self, x: tn.Tensor) -> tn.Tensor:
+            return tn.rot90(tn.sinc(x)).cumprod(1)
+
+    exported = tn.onnx.export(Turn(), X, dynamic_axes={"x": {0: "n"}})
+    for n in (1, 5):
+        x = normal(n, 4)
+        for run in ALL:
+            (got,) = run(exported.model_proto, {"x": x.numpy()})
+            tn.testing.assert_close(tn.from_numpy(got), Turn()(x))
+
+
+def test_writes_into_diagonals_are_refused() -> None:
+    def write(x: tn.Tensor) -> tn.Tensor:
+        y = x.clone()
+        y.diagonal().fill_(1.0)
+        return y
+
+    with pytest.raises(tn.onnx.OnnxExporterError, match="memory that others look at"):
+        tn.onnx.export(Of(write), (normal(3, 3),))
+
+
+def test_operators_without_any_translation_are_named() -> None:
+    with pytest.raises(tn.onnx.OnnxExporterError, match=r"no translation of lgamma"):
+        tn.onnx.export(Of(lambda x: tn.special.multigammaln(x.abs() + 4, 2)), X)
