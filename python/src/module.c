@@ -113,6 +113,12 @@ static PyObject *set_num_threads(PyObject *unused, PyObject *value) {
     Py_RETURN_NONE;
 }
 
+/* What somebody else wrote, which need not be UTF-8. */
+static PyObject *told(const char *text) {
+    if (!text) text = "";
+    return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+}
+
 static PyObject *explain(PyObject *unused, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"op", "device", "dtype", NULL};
     const char *op;
@@ -127,7 +133,7 @@ static PyObject *explain(PyObject *unused, PyObject *args, PyObject *kwargs) {
     if (slot < 0) return tnp_type_error("explain(): dtype must be a dtype, not %U", dtype);
     tn_status st = tn_explain(op, d, slot, &text);
     if (st != TN_OK) return tnp_raise(st);
-    PyObject *r = PyUnicode_FromString(text);
+    PyObject *r = told(text);
     tn_free(text);
     return r;
 }
@@ -137,10 +143,10 @@ static PyObject *plugins(PyObject *unused, PyObject *none) {
     PyObject *list = PyList_New(0);
     tn_plugin_status p;
     for (int32_t i = 0; list && tn_plugin_at(i, &p) == TN_OK; i++) {
-        PyObject *row =
-            Py_BuildValue("{szszszszszsNsi}", "name", p.name, "version", p.version, "summary",
-                          p.summary, "path", p.path, "problem", p.problem, "active",
-                          PyBool_FromLong(p.active), "kernels", (int)p.kernels);
+        PyObject *row = Py_BuildValue(
+            "{sNsNsNsNsNsNsi}", "name", told(p.name), "version", told(p.version), "summary",
+            told(p.summary), "path", PyUnicode_DecodeFSDefault(p.path ? p.path : ""), "problem",
+            told(p.problem), "active", PyBool_FromLong(p.active), "kernels", (int)p.kernels);
         if (!row || PyList_Append(list, row) < 0) Py_CLEAR(list);
         Py_XDECREF(row);
     }
@@ -188,7 +194,7 @@ static PyObject *describe(PyObject *unused, PyObject *device) {
     (void)unused;
     if (!tnp_device_from(device, &d)) return NULL;
     const char *text = tn_device_describe(d);
-    return PyUnicode_DecodeUTF8(text ? text : "", text ? (Py_ssize_t)strlen(text) : 0, "replace");
+    return told(text);
 }
 
 static PyObject *synchronize(PyObject *unused, PyObject *device) {

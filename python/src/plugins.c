@@ -46,13 +46,16 @@ tn_status tnp_admit_plugin(const char *name, const char *path, int32_t ours) {
     PyErr_Fetch(&type, &value, &trace);
     PyObject *audit =
         PySys_GetObject("audit"); /* borrowed; PySys_Audit is not in this limited API */
-    PyObject *r =
-        audit ? PyObject_CallFunction(audit, "sss", "tenon.load_plugin", name, path) : NULL;
+    PyObject *where = PyUnicode_DecodeFSDefault(path); /* which need not be UTF-8 */
+    PyObject *r = audit && where
+                      ? PyObject_CallFunction(audit, "ssO", "tenon.load_plugin", name, where)
+                      : NULL;
     if (r && !ours) {
         PyObject *admit = tnp_helper("_plugin.trial", "admit");
         Py_DECREF(r);
-        r = admit ? PyObject_CallFunction(admit, "s", path) : NULL;
+        r = admit ? PyObject_CallFunctionObjArgs(admit, where, NULL) : NULL;
     }
+    Py_XDECREF(where);
     tn_status st = r ? TN_OK : refuse("a hook refused it");
     Py_XDECREF(r);
     give_back(st, type, value, trace);

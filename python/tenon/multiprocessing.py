@@ -62,7 +62,13 @@ def _rebuild(
     handle: bytes, file: Any, kind: Any, shape: tuple[int, ...], strides: tuple[int, ...],
     offset: int, requires_grad: bool, cls: type[Tensor], state: dict[str, Any],
 ) -> Tensor:  # fmt: skip
-    number = file.detach() if file is not None else -1
+    try:
+        number = file.detach() if file is not None else -1
+    except (ConnectionError, FileNotFoundError, EOFError) as err:
+        raise ConnectionError(
+            "a tensor cannot be received, because the process that sent it is gone: it must live "
+            "until then"
+        ) from err
     try:
         tensor = _C._open_shared(handle, number, kind, shape, strides, offset)
     finally:

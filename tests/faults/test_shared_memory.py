@@ -244,6 +244,53 @@ def test_the_memory_of_a_killed_process_is_free_again(who: str) -> None:
         assert gone_soon(numbers)
 
 
+def child_sends(queue: Any, ready: Any) -> None:
+    for n in (1, 900, 60_000, 1 << 20):
+        queue.put(tn.full((n,), 3.0))
+    ready.set()
+    time.sleep(100)
+
+
+def test_what_a_killed_process_has_sent_is_an_error_soon() -> None:
+    before = segments()
+    queue, ready = FORK.SimpleQueue(), FORK.Event()
+    child = FORK.Process(target=child_sends, args=(queue, ready))
+    child.start()
+    assert ready.wait(60)
+    os.kill(child.pid, signal.SIGKILL)
+    child.join()
+    for _ in range(4):
+        began = time.monotonic()
+        with pytest.raises((ValueError, ConnectionError), match="is gone"):
+            queue.get()
+        assert time.monotonic() - began < 20
+    assert not segments() - before
+
+
+def child_takes_one(queue: Any, ready: Any) -> None:
+    kept = queue.get()
+    ready.set()
+    time.sleep(100)
+    del kept
+
+
+def test_what_a_killed_process_has_not_taken_is_for_others() -> None:
+    """And its memory is free when it was taken."""
+    before = segments()
+    for _ in range(3):
+        queue, ready = FORK.SimpleQueue(), FORK.Event()
+        child = FORK.Process(target=child_takes_one, args=(queue, ready))
+        child.start()
+        for n in (1, 900, 60_000, 1 << 20):
+            queue.put(tn.full((n,), float(n)))
+        assert ready.wait(60)
+        os.kill(child.pid, signal.SIGKILL)
+        child.join()
+        for n in (900, 60_000, 1 << 20):
+            assert bool((queue.get() == n).all())
+    assert gone_soon(segments() - before)
+
+
 def test_what_was_sent_waits_for_its_receiver() -> None:
     """Also where the sender has freed it; then it goes without another call."""
     before = segments()

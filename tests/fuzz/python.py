@@ -671,7 +671,7 @@ def child(seed: int, first: int, last: int, what: list[Target], board: mmap.mmap
         if isinstance(e, SlowError):
             continue
         wrong = None
-        with contextlib.suppress(EvilError):
+        with contextlib.suppress(Exception):  # its text holds arguments, which may say anything
             wrong = complaint(e) if e is not None else None
         if isinstance(e, (KeyboardInterrupt, SystemExit)):
             wrong = "ends the program"
@@ -740,6 +740,10 @@ def run(options: argparse.Namespace, what: list[Target]) -> list[str]:
         if rc:
             case, _, call = board[:].partition(b"\0")[0].decode(errors="replace").partition(" ")
             how = "hangs" if rc == -signal.SIGALRM else f"ends with {rc}"
+            if options.cases > 1:
+                how += " " + " ".join(
+                    Path(options.errors).read_text(errors="replace").split()[-30:]
+                )
             found.append(f"case {case}: {how}: {call}")
             n = int(case) + 1
         for line in found[before:]:

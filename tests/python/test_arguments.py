@@ -123,6 +123,8 @@ SAYS_WHY: dict[str, tuple[type[Exception], str]] = {
         KeyError, "'params'"),
     "tn.nn.utils.spectral_norm(tn.nn.ReLU())": (KeyError, "ReLU has no parameter 'weight'"),
     "tn.export.InterpreterModule(tn.nn.ReLU())": (AssertionError, "Expected a Graph"),
+    "tn.set_printoptions(linewidth=iter([]))": (ValueError, "linewidth is a number"),
+    "tn.set_printoptions(edgeitems=-1)": (ValueError, "edgeitems is a number"),
     "tn.vision.transforms.Resize(2, -1)": (ValueError, "one of Pillow's"),
 }  # fmt: skip
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -133,7 +132,7 @@ def check_needs(path: Path) -> str:
 def check_manifest(path: Path) -> str:
     for file in sorted(path.parent.glob("*.json")):
         try:
-            named = json.loads(file.read_text(encoding="utf-8"))["library"]
+            named = manifest.load(file)["library"]
         except (OSError, ValueError, TypeError, KeyError):
             continue  # not a manifest of this library
         if named == path.name:

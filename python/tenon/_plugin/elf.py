@@ -7,6 +7,9 @@ import struct
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tenon._plugin.files import contents
+
+MAX_BYTES = 4 << 30
 DYNAMIC, DYNSYM, VERNEED = 6, 11, 0x6FFFFFFE  # section types
 NEEDED = 1  # tag in the dynamic section
 MACHINES = {"x86_64": 62, "aarch64": 183, "riscv64": 243, "ppc64le": 21, "s390x": 22}
@@ -26,7 +29,7 @@ class Elf:
 
 
 def read(path: Path) -> Elf:
-    return parse(path.read_bytes())
+    return parse(contents(path, MAX_BYTES))
 
 
 def parse(data: bytes) -> Elf:
@@ -38,7 +41,7 @@ def parse(data: bytes) -> Elf:
     order = "<" if data[5:6] == b"\x01" else ">"
     try:
         return _read(data, order)
-    except (struct.error, IndexError):
+    except (struct.error, IndexError, OverflowError):
         raise ValueError("it is cut off or damaged") from None
 
 

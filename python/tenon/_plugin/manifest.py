@@ -7,10 +7,13 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tenon._plugin import native
+from tenon._plugin.files import contents
 
 ABI_MAJOR = 1
+MAX_BYTES = 64 << 10  # of a manifest, as in plugins/loader.c
 KINDS = ("devices", "dtypes", "ops", "layers")
 
 
@@ -22,16 +25,25 @@ class Manifest:
     min_minor: int  # of the plugin ABI, the oldest that the plugin works with
 
 
-def read(path: Path) -> Manifest:
-    """Raises ValueError, with the file's name and what should be there."""
+def load(path: Path) -> Any:
+    """What the file holds; ValueError where it is no JSON, no regular file, or longer than the core
+    reads."""
+    data = contents(path, MAX_BYTES)
     try:
-        text = json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(data.decode())
     except ValueError as err:
         raise ValueError(f"{path.name} is no JSON: {err}") from None
+    except RecursionError:
+        raise ValueError(f"{path.name} is nested too deep") from None
+
+
+def read(path: Path) -> Manifest:
+    """Raises ValueError, with the file's name and what should be there."""
+    text = load(path)
     if not isinstance(text, dict) or text.get("manifest") != 1:
         raise ValueError(f'{path.name} is no plugin manifest: it must be {{"manifest": 1, ...}}')
     for key in ("name", "version", "library"):
-        if not isinstance(text.get(key), str) or not text[key]:
+        if not isinstance(text.get(key), str) or not text[key] or "\0" in text[key]:
             raise ValueError(f"{path.name}: '{key}' must be a text")
     if "/" in text["library"]:
         raise ValueError(f"{path.name}: 'library' is the name of a file beside the manifest")

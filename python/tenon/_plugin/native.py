@@ -7,6 +7,7 @@ extension does not load.
 from __future__ import annotations
 
 import ctypes as c
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -117,7 +118,7 @@ class Library:
         self.lib.tn_explain.argtypes = [c.c_char_p, _Device, c.c_int32, c.POINTER(c.c_void_p)]
 
     def error(self) -> str:
-        return self.lib.tn_error_last().contents.message.decode()
+        return self.lib.tn_error_last().contents.message.decode(errors="replace")
 
     def version(self) -> str:
         return self.lib.tn_version().decode()
@@ -126,11 +127,14 @@ class Library:
         found = []
         status = _PluginStatus()
         while self.lib.tn_plugin_at(len(found), c.byref(status)) == 0:
-            texts = [
-                (getattr(status, f) or b"").decode()
-                for f in ("name", "version", "summary", "path", "problem")
-            ]
-            found.append(Plugin(*texts, bool(status.active), status.kernels))
+            name, version, summary, problem = (
+                (getattr(status, f) or b"").decode(errors="replace")
+                for f in ("name", "version", "summary", "problem")
+            )
+            path = os.fsdecode(status.path or b"")
+            found.append(
+                Plugin(name, version, summary, path, problem, bool(status.active), status.kernels)
+            )
         return found
 
     def device(self, text: str) -> _Device:
@@ -148,7 +152,7 @@ class Library:
         self.check(self.lib.tn_device_set_current(self.device(text)))
 
     def describe(self, text: str) -> str:
-        return self.lib.tn_device_describe(self.device(text)).decode()
+        return self.lib.tn_device_describe(self.device(text)).decode(errors="replace")
 
     def devices(self) -> list[str]:
         names = (self.lib.tn_device_name(slot) for slot in range(32))
@@ -165,7 +169,7 @@ class Library:
         if self.lib.tn_explain(op.encode(), self.device(device), slot, c.byref(text)) != 0:
             raise RuntimeError(self.error())
         try:
-            return c.string_at(text.value or 0).decode()
+            return c.string_at(text.value or 0).decode(errors="replace")
         finally:
             self.lib.tn_free(text)
 

@@ -46,6 +46,13 @@ def set_printoptions(
 ) -> None:
     """Sets how tensors are printed; `profile` is 'default', 'short' or 'full',
     another changes nothing."""
+    counts = {"precision": precision, "edgeitems": edgeitems}
+    numbers = {"threshold": threshold, "linewidth": linewidth, **counts}
+    for name, value in numbers.items():
+        if value is None:
+            continue
+        if not isinstance(value, int if name in counts else (int, float)) or not value >= 0:
+            raise ValueError(f"set_printoptions: {name} is a number from 0 on, not {value!r}")
     start = PROFILES.get(profile) if profile is not None else None
     if start is not None:
         OPTIONS.precision, OPTIONS.threshold = start.precision, start.threshold
