@@ -15,11 +15,11 @@
 
 /* ---- Shape rules ------------------------------------------------------------------------------*/
 
-/* "2 x 3": padded sizes, or those of a filter with its gaps. */
+/* "2 x 3": up to three padded sizes, or those of a filter with its gaps. */
 static void sizes_text(const tn__conv_args *a, int32_t n, bool of_filter, char *text, size_t room) {
     size_t at = 0;
     text[0] = '\0';
-    for (int32_t d = 0; d < n && at < room; d++) {
+    for (int32_t d = 0; d < n; d++) {
         int64_t size = of_filter ? a->dilation.v[d] * (a->weight->shape[d + 2] - 1) + 1
                                  : a->input->shape[d + 2] + 2 * a->padding.v[d];
         at += (size_t)snprintf(text + at, room - at, d ? " x %lld" : "%lld", (long long)size);
@@ -301,6 +301,7 @@ static tn_status forward_named(conv *c, const char *padding, tn_tensor **ret) {
 
 static tn_status backward(const conv *c, tn_tensor **ret) {
     TN_TRY(check_rank(c));
+    TN_TRY(nn_check_list(c->output_padding, c->n, 0, 5, "output_padding"));
     int64_t size[5], further[6] = {0};
     bool reaches = false;
     tni_scope s = {0};
@@ -317,7 +318,7 @@ static tn_status backward(const conv *c, tn_tensor **ret) {
     for (int32_t d = 0; d < c->n; d++) {
         int64_t st = c->stride.v[d], di = c->dilation.v[d], op = c->output_padding.v[d];
         int64_t k = c->w->shape[d + 2], pad = c->padding.v[d], n = shape[d + 2];
-        if (st < 1 || di < 1 || op < 0 || (op >= st && op >= di)) {
+        if (st < 1 || di < 1 || (op >= st && op >= di)) {
             s.st = tn_fail(TN_E_SHAPE, 5,
                            "output padding must be smaller than either stride or dilation");
             break;

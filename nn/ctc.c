@@ -61,9 +61,8 @@ tn_status tni_infer__ctc_loss_backward(tn_infer *inf, const void *args) {
 
 /* Lengths and labels as kernels take them, whatever integers they came as. */
 static tn_tensor *whole(tni_scope *s, const tn_view *v, int32_t ndim) {
-    static const int64_t one[1] = {-1}, row[2] = {1, -1};
     tn_tensor *t = scope_convert(s, tni_t(v), TN_I64);
-    return scope_reshape(s, t, ndim == 1 ? tn_ints_of(one, 1) : tn_ints_of(row, 2));
+    return scope_reshape(s, t, ndim == 1 ? TN_INTS(-1) : TN_INTS(1, -1));
 }
 
 /* How many labels the longest target has room for. */

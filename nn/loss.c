@@ -16,7 +16,7 @@
 /* input (C), (N, C) or (N, C, d1, ...) and target without the class dimension. */
 static tn_status check_classes(int32_t ndim, const int64_t *shape, const tn_view *target,
                                const tn_view *weight) {
-    if (ndim < 1) return tn_fail(TN_E_SHAPE, 0, "Expected 1 or more dimensions (got 0)");
+    if (ndim < 1) return tn_fail(TN_E_VALUE, 0, "Expected 1 or more dimensions (got 0)");
     if (ndim > 1 && target->ndim > 0 && target->shape[0] != shape[0])
         return tn_fail(TN_E_VALUE, 1,
                        "Expected input batch_size (%lld) to match target batch_size (%lld).",

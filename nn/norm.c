@@ -582,15 +582,11 @@ static norm_grads norm_formula(tni_scope *s, const norm_parts *p) {
 tn_status tni_grad_native_layer_norm(tn_gctx *c) {
     const tn_native_layer_norm_args *a = c->args;
     if (!c->g[0]) return TN_OK;
-    if (!tn_grad_enabled()) {
-        tn_tensor *grads[3] = {NULL};
-        TN_TRY(tn__layer_norm_backward(c->g[0], tni_t(a->input), a->normalized_shape,
+    if (!tn_grad_enabled())
+        return tn__layer_norm_backward(c->g[0], tni_t(a->input), a->normalized_shape,
                                        tni_t(a->mean), tni_t(a->rstd), tni_t(a->weight),
-                                       TN_GNEEDS(c, 0), TN_GNEEDS(c, 1), TN_GNEEDS(c, 2), &grads[0],
-                                       &grads[1], &grads[2]));
-        for (int i = 0; i < 3; i++) c->ret[i] = grads[i];
-        return TN_OK;
-    }
+                                       TN_GNEEDS(c, 0), TN_GNEEDS(c, 1), TN_GNEEDS(c, 2),
+                                       &c->ret[0], &c->ret[1], &c->ret[2]);
     tni_scope s = {0};
     int64_t dims[TN_MAX_DIMS], lead[TN_MAX_DIMS], n = a->normalized_shape.n;
     int64_t nlead = a->input->ndim - n;
@@ -633,15 +629,11 @@ tn_status tni_grad__rms_norm(tn_gctx *c) {
 tn_status tni_grad_native_batch_norm(tn_gctx *c) {
     const tn_native_batch_norm_args *a = c->args;
     if (!c->g[0]) return TN_OK;
-    if (!tn_grad_enabled()) {
-        tn_tensor *grads[3] = {NULL};
-        TN_TRY(tn__batch_norm_backward(c->g[0], tni_t(a->input), tni_t(a->weight),
+    if (!tn_grad_enabled())
+        return tn__batch_norm_backward(c->g[0], tni_t(a->input), tni_t(a->weight),
                                        tni_t(a->save_mean), tni_t(a->save_invstd), a->training,
-                                       TN_GNEEDS(c, 0), TN_GNEEDS(c, 1), TN_GNEEDS(c, 2), &grads[0],
-                                       &grads[1], &grads[2]));
-        for (int i = 0; i < 3; i++) c->ret[i] = grads[i];
-        return TN_OK;
-    }
+                                       TN_GNEEDS(c, 0), TN_GNEEDS(c, 1), TN_GNEEDS(c, 2),
+                                       &c->ret[0], &c->ret[1], &c->ret[2]);
     tni_scope s = {0};
     int64_t dims[TN_MAX_DIMS];
     int32_t n = 0, ndim = a->input->ndim;

@@ -145,10 +145,22 @@ static tn_status fail_line(const char *op, const tn_view *x) {
                    op, tni_shape_text_of(x));
 }
 
+/* Lists that say something of the one dimension of a line have one number, or none. */
+static tn_status one_number(const char *op, const char *name, int32_t arg, tn_ints list) {
+    return list.n <= 1
+               ? TN_OK
+               : tn_fail(TN_E_STATE, arg, "%s() argument '%s' should contain one int (got %lld)",
+                         op, name, (long long)list.n);
+}
+
 tn_status tni_composite_max_pool1d(const void *args, tn_tensor **rets) {
     const tn_max_pool1d_args *a = args;
     tni_scope s = {0};
     if (a->input->ndim != 2 && a->input->ndim != 3) return fail_line("max_pool1d", a->input);
+    TN_TRY(one_number("max_pool1d", "kernel_size", 1, a->kernel_size));
+    TN_TRY(one_number("max_pool1d", "stride", 2, a->stride));
+    TN_TRY(one_number("max_pool1d", "padding", 3, a->padding));
+    TN_TRY(one_number("max_pool1d", "dilation", 4, a->dilation));
     tn_tensor *x = scope_unsqueeze(&s, tni_t(a->input), -2), *y = NULL;
     if (s.st == TN_OK) {
         tn_status st = tn_max_pool2d(x, WIDE(a->kernel_size, 1), WIDE(a->stride, 1),
@@ -162,6 +174,9 @@ tn_status tni_composite_avg_pool1d(const void *args, tn_tensor **rets) {
     const tn_avg_pool1d_args *a = args;
     tni_scope s = {0};
     if (a->input->ndim != 2 && a->input->ndim != 3) return fail_line("avg_pool1d", a->input);
+    TN_TRY(one_number("avg_pool1d", "kernel_size", 1, a->kernel_size));
+    TN_TRY(one_number("avg_pool1d", "stride", 2, a->stride));
+    TN_TRY(one_number("avg_pool1d", "padding", 3, a->padding));
     tn_tensor *x = scope_unsqueeze(&s, tni_t(a->input), -2), *y = NULL;
     if (s.st == TN_OK) {
         tn_status st =
@@ -203,6 +218,7 @@ tn_status tni_composite_adaptive_avg_pool1d(const void *args, tn_tensor **rets) 
     tni_scope s = {0};
     if (a->input->ndim != 2 && a->input->ndim != 3)
         return fail_line("adaptive_avg_pool1d", a->input);
+    TN_TRY(one_number("adaptive_avg_pool1d", "output_size", 1, a->output_size));
     tn_tensor *x = scope_unsqueeze(&s, tni_t(a->input), -2), *y = NULL;
     if (s.st == TN_OK) {
         tn_status st = tn_adaptive_avg_pool2d(x, WIDE(a->output_size, 1), &y);

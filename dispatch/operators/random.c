@@ -258,7 +258,7 @@ tn_status tni_composite_binomial(const void *args, tn_tensor **rets) {
     tn_tensor *t, *same = NULL;
     int32_t dtype = tn_view_dtype(a->count);
     if (dtype != tn_view_dtype(a->prob) || tn_dtype_category(dtype) != TN_CAT_FLOAT)
-        return tn_fail(TN_E_STATE, 1,
+        return tn_fail(TN_E_VALUE, 1,
                        "binomial only supports floating-point dtypes for count and prob, and one "
                        "for both, got: %s and %s",
                        tni_type_text(dtype), tni_type_text(tn_view_dtype(a->prob)));

@@ -29,14 +29,26 @@ def python(names: str) -> list[str]:
 
 LAYERS = python("module layers layer_errors layer_tools containers module_call parametrize prune")
 STEPS = python("optim optimizer schedules foreach amp fused")
+TAPE = python("autograd autograd_functions gradcheck graph forward_ad call_modes tensor vmap meta")
+PROGRAMS = python("compile compile_default compile_graphs compile_random export fx jit script")
+SPARSE = python("sparse sparse_reduce sparse_values")
 # Which tests look at a room's code, the first that fits.
 ROOMS = {
     "optim": STEPS,
-    "nn": ["tests/ops", *LAYERS, *python("init")],
-    "autograd": python("tensor gradcheck graph forward_ad call_modes meta"),
-    "dispatch/operators/sparse": python("sparse"),
-    "dispatch": ["tests/ops", *python("tensor index random")],
-    "backends/cpu": ["tests/ops", *STEPS, *python("random sparse")],
+    "nn": ["tests/ops", *LAYERS, *python("init flex_attention amp")],
+    "autograd": TAPE,
+    "dispatch/operators/sparse": SPARSE,
+    "dispatch/program": [*PROGRAMS, *python("fusion deferred capture programs")],
+    "dispatch/added": ["tests/plugins", *python("library cpp_extension compile fusion")],
+    "dispatch/call": ["tests/ops", *TAPE, *SPARSE, *python("profiler deferred amp capture arrays")],
+    "dispatch/operators": ["tests/ops", *python("tensor index random sparse arguments options")],
+    "dispatch": [*TAPE, *SPARSE, *python("index random storage dtypes arrays threads deferred run "
+                                        "complex_parts serialization capture library")],
+    "backends/cpu": ["tests/ops", *STEPS, *python("random sparse fusion compile")],
+    "plugins": ["tests/plugins", *python("library command run")],
+    "python/src": [*TAPE, *SPARSE, *python("index random storage dtypes arrays arguments options "
+        "overrides tensor_types print lists_as_indices module deferred library special "
+        "serialization vmap_calls saved_subclasses graph call_modes")],
     "python/tenon/optim": STEPS,
     "python/tenon/distributions": python(
         "distributions distribution_facts distribution_details"),
@@ -76,6 +88,13 @@ def options() -> argparse.Namespace:
                         help="not the table but these files, C of the library and the CPU plugin "
                         "or modules of Python")  # fmt: skip
     parser.add_argument("--tests", nargs="+", metavar="PATH", help="with --code: what may kill")
+    parser.add_argument(
+        "--most",
+        type=float,
+        default=1e9,
+        metavar="SECONDS",
+        help="the shortest tests of a mutant, together no longer than this",
+    )
     parser.add_argument("--kind", choices=KINDS, action="append", help="only such mutants")
     parser.add_argument("--sample", type=int, metavar="N", help="N mutants, drawn with --seed")
     parser.add_argument("--one-in", type=int, metavar="K", help="those that a draw with --seed "
@@ -144,7 +163,7 @@ def main() -> int:
         print("\n".join(f"{m.kind}: {m.id}" for m in mutants))
         return 0
     began = time.monotonic()
-    site = build.make(mutants, tests, may_live)
+    site = build.make(mutants, tests, opts.most, may_live)
     print(f"mutate: built in {time.monotonic() - began:.0f} s", file=sys.stderr)
     one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TENON_NUM_THREADS"), "1")
     # Mutants of kernels are compiled for the least instruction set alone.

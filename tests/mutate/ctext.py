@@ -146,7 +146,11 @@ def edits(text: str, fn: Function, kernel: bool) -> Iterator[Edit]:
         token, (at, end) = m[0], m.span()
         if token.isspace():
             continue
-        operand = bool(re.match(r"[\w)\]]", before[-1:])) and before not in ("return", "case")
+        operand = bool(re.match(r"[\w)\]]", before[-1:])) and before not in (
+            "return",
+            "case",
+            "sizeof",
+        )
         new = None
         if token in _FLIPS and (operand or len(token) == 2):
             pointer = token == "*" and re.fullmatch(r"(const|\w+_t|T|tn_\w+|void|char|int)", before)

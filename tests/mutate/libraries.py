@@ -20,6 +20,7 @@ from points import ROOT, Mutant, Source
 
 LIBTENON = "libtenon.so"
 CPU = "backends/cpu/tenon_cpu.so"
+MODULE = "python/_C.abi3.so"
 # One element type of each class has its kernels changed: bool, int64, float32, float64, complex128.
 SLOTS = ("0", "5", "8", "9", "11")
 
@@ -28,8 +29,10 @@ GROW = """
     float _Complex: (e) * 1.01f, double _Complex: (e) * 1.01, default: (e) + 1)
 #define MUTATE_NOT(e) (!(e))
 """
-# Both libraries get this; the plugin has no descriptors.
+# All libraries get this; only libtenon has descriptors. A process that a test starts is told by its
+# environment.
 STATE = """
+#include <stdlib.h>
 int tni_mutant;
 unsigned char tni_mutate_reached[{size}];
 __attribute__((visibility("default"))) unsigned char *tn_mutate_{name}_reached(void);
@@ -41,6 +44,10 @@ void tn_mutate_{name}(int number) {{
 {rules}
     default: break;
     }}
+}}
+static __attribute__((constructor)) void inherit(void) {{
+    const char *number = getenv("TN_MUTANT");
+    if (number) tn_mutate_{name}(atoi(number));
 }}
 """
 RESULTS = """
@@ -111,11 +118,15 @@ class Build:
     def in_plugin(self, mutant: Mutant) -> bool:
         return Path(mutant.file).is_relative_to(ROOT / "backends")
 
+    def in_module(self, mutant: Mutant) -> bool:
+        return bool(mutant.code) and Path(mutant.file).is_relative_to(ROOT / "python" / "src")
+
     def target(self, path: Path) -> Path:
         """Where the changed copy of a file goes."""
         if path.is_relative_to(ROOT / "backends"):
             return self.out / path.relative_to(ROOT)
-        return self.out / "core" / path.name
+        inside = path.is_relative_to(ROOT) and not path.is_relative_to(self.folder)
+        return self.out / "core" / ("_".join(path.relative_to(ROOT).parts) if inside else path.name)
 
     def changed(
         self, path: Path, mutants: list[Mutant], reached: dict[tuple[str, str], int], name: str
@@ -187,7 +198,7 @@ class Build:
                 skip = True
             elif w not in drop and not w.startswith("-W") and w != "-O3":
                 made.append(self.include(w))
-        level = "-O0" if output.startswith(LIBTENON) else "-O1"
+        level = "-O0" if output.startswith((LIBTENON, MODULE)) else "-O1"
         made += [level, "-w", "-fdiagnostics-color=never"]
         made += ["-iquote", str(source.parent), "-o", str(obj), "-c", str(target)]
         done = subprocess.run(made, cwd=self.folder, capture_output=True, text=True, check=False)
@@ -207,7 +218,7 @@ class Build:
         headers = {p for p in originals if p.suffix == ".h"}
         for output, row in self.units.items():
             path = self.path_of(row)
-            if output.startswith(LIBTENON + ".p/") and path in originals:
+            if output.startswith((LIBTENON + ".p/", MODULE + ".p/")) and path in originals:
                 found.append((output, path, self.target(path)))
             elif output.startswith("backends/cpu/") and (headers or path in originals):
                 slot = re.search(r"-DTMPL_DTYPE=(\d+)", row["command"])
@@ -246,8 +257,8 @@ class Build:
         return objects, bad
 
     def blamed(self, messages: str) -> set[int]:
-        """The mutants in whose text the errors are."""
-        found = set()
+        """The mutants in whose text the errors are; without a bracket a text does not end there."""
+        found = {int(n) for n in re.findall(r"In function .\w+_m(\d+)", messages)}
         for m in re.finditer(r"^([^\s:]+):(\d+):\d+: (?:fatal )?error", messages, re.M):
             name = os.path.normpath(self.folder / m[1])
             for first, last, mutant in self.ranges.get(name, []):
@@ -269,7 +280,7 @@ class Build:
         )
         path = self.out / f"state_{name}.c"
         path.write_text(text, encoding="utf-8")
-        prefix = LIBTENON + ".p/" if core else "backends/cpu/"
+        prefix = {"core": LIBTENON, "module": MODULE}.get(name, "backends/cpu/")
         like = next(o for o, r in self.units.items() if o.startswith(prefix)
                     and (not core or "operators" in o))  # fmt: skip
         obj = self.compile_as(like, path)
@@ -314,9 +325,11 @@ class Build:
 
     # -- all of it -----------------------------------------------------------------------------
 
-    def make(self, mutants: list[Mutant], tests: list[str], may_live: Collection[str]) -> Path:
+    def make(
+        self, mutants: list[Mutant], tests: list[str], most: float, may_live: Collection[str]
+    ) -> Path:
         """Builds, numbers the mutants, leaves out those that are no C; writes mutants.json, with
-        the tests to collect where mutants belong to no entry."""
+        the tests to collect where mutants belong to no entry and the seconds that one may cost."""
         self.out.mkdir(parents=True, exist_ok=True)
         reached: dict[tuple[str, str], int] = {}
         for number, m in enumerate(mutants, 1):
@@ -331,6 +344,8 @@ class Build:
         made = [self.link(LIBTENON, objects, core)]
         if any(self.in_plugin(m) for m in mutants):
             made.append(self.link(CPU, objects, self.state("cpu", len(reached), mutants)))
+        if any(self.in_module(m) for m in mutants):
+            made.append(self.link(MODULE, objects, self.state("module", len(reached), mutants)))
         site = self.site(made)
         rows = [
             {k: v for k, v in asdict(m).items() if k != "code"}
@@ -338,7 +353,7 @@ class Build:
             for m in mutants
         ]
         plan = {"mutants": rows, "callers": points.callers(self.sources(), points.read_table())}
-        plan["tests"] = tests
+        plan |= {"tests": tests, "most": most}
         (self.out / "mutants.json").write_text(json.dumps(plan, indent=1), encoding="utf-8")
         return site
 

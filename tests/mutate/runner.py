@@ -12,10 +12,13 @@ import json
 import os
 import resource
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,7 @@ import pycode
 
 ROOT = Path(__file__).resolve().parents[2]
 MEMORY = 6 << 30
+NAMES = (("core", "libtenon.so"), ("cpu", "tenon_cpu.so"), ("module", "_C.abi3.so"))
 VOID = 17  # what a child says of a mutant that cannot be switched on
 PATIENCE = 10.0  # seconds, and four times what the tests take unchanged
 
@@ -38,12 +42,12 @@ class NoTorch:
 
 
 class Libraries:
-    """The switches in libtenon and the CPU plugin."""
+    """The switches in libtenon, the CPU plugin and the Python module."""
 
     def __init__(self, site: Path, size: int) -> None:
         self.parts: list[tuple[Any, int]] = []
         self.size = max(size, 1)
-        for name, file in (("core", "libtenon.so"), ("cpu", "tenon_cpu.so")):
+        for name, file in NAMES:
             for path in site.rglob(file):
                 library = ctypes.CDLL(str(path))
                 if hasattr(library, f"tn_mutate_{name}"):
@@ -95,7 +99,7 @@ class Runner:
         self.folder, self.jobs, self.far = folder, jobs, far
         plan = json.loads((folder / "mutants.json").read_text(encoding="utf-8"))
         self.mutants, self.callers = plan["mutants"], plan["callers"]
-        self.tests = plan["tests"]
+        self.tests, self.most = plan["tests"], plan["most"]
         self.modules = {m["file"] for m in self.mutants if m["span"][2]}
         site = Path(tenon.__file__).parent
         self.rows = {r["name"]: r for r in json.loads((site / "ops.json").read_text("utf-8"))}
@@ -139,7 +143,10 @@ class Runner:
         self.facts = self.unchanged(sorted({i for many in asked.values() for i in many}))
         self.say(f"{len(self.facts)} tests unchanged in {time.monotonic() - started:.0f} s")
         self.run_mutants(asked)
-        self.run_far()
+        if self.tests:
+            self.run_programs()
+        else:
+            self.run_far()
         failing = [self.items[i].nodeid for i, f in self.facts.items() if f["how"] == "failed"]
         out = {"results": self.results, "failing": failing}
         (self.folder / "results.json").write_text(json.dumps(out, indent=1), encoding="utf-8")
@@ -160,6 +167,36 @@ class Runner:
         self.say(f"{len(left)} live and meet {len(every)} tests")
         self.mutants = left
         self.run_mutants({m["id"]: every for m in left})
+
+    def run_programs(self) -> None:
+        """The C tests, for what still lives of the library and the CPU plugin."""
+        site = self.folder / "site" / "tenon"
+        built = self.folder.parent / "tests"
+        env = {**os.environ, "LD_LIBRARY_PATH": f"{site}:{os.environ.get('LD_LIBRARY_PATH', '')}",
+               "TENON_TEST_PLUGINS": str(built / "plugins")}  # fmt: skip
+
+        def ends_well(program: Path, number: int) -> bool:
+            try:
+                done = subprocess.run([program], env=env | {"TN_MUTANT": str(number)}, timeout=60,
+                                      capture_output=True, check=False)  # fmt: skip
+            except subprocess.TimeoutExpired:
+                return False
+            return done.returncode == 0
+
+        every = [p for p in sorted(built.glob("test_*")) if p.is_file() and os.access(p, os.X_OK)]
+        programs = [p for p in every if ends_well(p, 0)]
+
+        def meets(mutant: dict[str, Any]) -> str:
+            well = all(ends_well(p, mutant["number"]) for p in programs)
+            return self.results[mutant["id"]] if well else "killed"
+
+        module = str(ROOT / "python")
+        left = [m for m in self.mutants if self.results[m["id"]] != "killed" and m["number"]
+                and not m["file"].startswith(module)]  # fmt: skip
+        self.say(f"{len(left)} live and meet {len(programs)} of {len(every)} C programs")
+        with ThreadPoolExecutor(self.jobs) as pool:
+            for mutant, how in zip(left, pool.map(meets, left), strict=True):
+                self.results[mutant["id"]] = how
 
     def say(self, text: str) -> None:
         print(f"mutate: {text}", file=sys.stderr, flush=True)
@@ -226,7 +263,9 @@ class Runner:
             seen = f"{mutant['file']}:{mutant['function']}"
         able = [i for i in asked if facts[i]["how"] != "failed"  # skipped ones may do much before
                 and (seen == -1 or seen in facts[i]["reached"])]  # fmt: skip
-        return sorted(able, key=lambda i: facts[i]["seconds"])
+        able.sort(key=lambda i: facts[i]["seconds"])
+        ends = accumulate(facts[i]["seconds"] for i in able)
+        return [i for i, end in zip(able, ends, strict=True) if end <= self.most]
 
     def run_mutants(self, asked: dict[str, list[int]]) -> None:
         running: dict[int, tuple[dict[str, Any], float]] = {}
@@ -255,6 +294,7 @@ class Runner:
                 os._exit(VOID)
         else:
             self.libraries.switch_on(mutant["number"])
+            os.environ["TN_MUTANT"] = str(mutant["number"])
         for i in tests:
             if run_item(self.items[i]) == "failed":
                 os._exit(1)

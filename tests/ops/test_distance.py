@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.spatial.distance as sp
 import tenon as tn
+from test_formulas import formulas
 
 RNG = np.random.default_rng(5)
 ORDERS = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, float("inf")]
@@ -107,6 +108,33 @@ def test_batches_broadcast_and_nothing_is_empty() -> None:
     assert tn.cdist(tn.ones(2, 0), tn.ones(3, 0)).tolist() == [[0.0] * 3] * 2
     assert tn.cdist(tn.ones(0, 2), tn.ones(3, 2)).shape == (0, 3)
     assert tn.cdist(tn.ones(4, 0, 2), tn.ones(4, 0, 2)).shape == (4, 0, 0)
+
+
+@pytest.mark.parametrize("p", ORDERS)
+def test_rows_of_no_numbers_are_equal_by_kernel_and_by_formula(p: float) -> None:
+    mode = "donot_use_mm_for_euclid_dist"
+    a, b = tn.ones(2, 0), tn.ones(3, 0)
+    assert tn.cdist(a, b, p, mode).tolist() == [[0.0] * 3] * 2
+    with formulas():
+        assert tn.cdist(a, b, p, mode).tolist() == [[0.0] * 3] * 2
+
+
+def test_internal_operators_take_rows_of_one_batch() -> None:
+    """cdist broadcasts before it calls them; what a plugin hands them is looked at, too."""
+    ops = tn._C._ops
+    row, rows, batch = tn.ones(4), tn.ones(3, 4), tn.ones(2, 3, 4)
+    for x1, x2 in ((row, row), (row, rows), (rows, row), (rows, batch), (batch, rows)):
+        with pytest.raises(RuntimeError, match="rows of matrices, or of batches of one shape"):
+            ops._cdist(x1, x2, 2.0)
+        with pytest.raises(RuntimeError, match="rows of matrices, or of batches of one shape"):
+            ops._cdist_backward(tn.ones(3, 3), x1, x2, 2.0, tn.ones(3, 3))
+    for x1, x2 in ((rows, tn.ones(3, 5)), (batch, tn.ones(3, 3, 4)), (rows, rows.double())):
+        with pytest.raises(RuntimeError):
+            ops._cdist(x1, x2, 2.0)
+    for grad, distance in ((tn.ones(3, 2), tn.ones(3, 5)), (tn.ones(3, 5), tn.ones(2, 5)),
+                           (tn.ones(3, 5).double(), tn.ones(3, 5))):  # fmt: skip
+        with pytest.raises(RuntimeError):
+            ops._cdist_backward(grad, rows, tn.ones(5, 4), 2.0, distance)
 
 
 def test_nan_is_seen() -> None:

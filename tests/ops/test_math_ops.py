@@ -86,3 +86,20 @@ def test_cross_takes_the_first_dimension_of_three() -> None:
 def test_failures(fn: Callable[..., Any], words: str) -> None:
     with pytest.raises((RuntimeError, TypeError, IndexError), match=words):
         fn(tn, tn.from_numpy(RNG.normal(size=4)))
+
+
+@pytest.mark.parametrize("mode", ["floor", "trunc"])
+def test_rounded_quotients_have_the_dtype_of_both(mode: str) -> None:
+    rounded = {"floor": np.floor, "trunc": np.trunc}[mode]
+    kinds = ["uint8", "int32", "int64", "float32", "float64"]
+    for mine in kinds:
+        for other in kinds:
+            a, b = np.array([7, 9, 250]).astype(mine), np.array([2, 4, 7]).astype(other)
+            if mine[0] != "u":
+                a = -a
+            want = rounded(a.astype(float) / b)
+            for x, y in ((tn.from_numpy(a), tn.from_numpy(b)), (tn.from_numpy(a), b[1].item())):
+                got = tn.div(x, y, rounding_mode=mode)
+                assert got.dtype is tn.result_type(x, y), (mine, other)
+                exact = want if isinstance(y, tn.Tensor) else rounded(a.astype(float) / b[1])
+                assert got.tolist() == exact.tolist(), (mine, other)

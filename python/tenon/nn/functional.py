@@ -384,7 +384,7 @@ def _bags(input: Tensor, offsets: Tensor, include_last_offset: bool) -> tuple[Te
     if offsets.dim() != 1:
         raise ValueError("offsets has to be a 1D Tensor")
     if int(offsets[0]) != 0:
-        raise ValueError(
+        raise RuntimeError(
             "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from "
             f"position 0. However, got {offsets[0]}"
         )

@@ -1,0 +1,112 @@
+"""What layers do at the side of their results: names, children, hooks, given outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tenon as tn
+import tenon.nn.functional as F
+from tenon import nn
+from tenon.nn.utils import parametrizations
+
+POOLS = [
+    (F.adaptive_max_pool1d, 1), (F.adaptive_max_pool2d, 2), (F.adaptive_max_pool3d, 3),
+    (F.adaptive_avg_pool1d, 1), (F.adaptive_avg_pool2d, 2), (F.adaptive_avg_pool3d, 3),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pool", "n"), POOLS)
+def test_adaptive_pools_take_their_dimensions_with_a_batch_or_without(
+    pool: Callable[..., tn.Tensor], n: int
+) -> None:
+    x = tn.arange(float(2 * 3**n)).view(2, *[3] * n)
+    assert pool(x, [2] * n).shape == pool(x, 2).shape == (2, *[2] * n)
+    assert tn.equal(pool(x[None], 2)[0], pool(x, 2))
+    for wrong in (x[0, ..., 0] if n > 1 else x[0], x[None, None]):
+        with pytest.raises(RuntimeError, match=f"Expected {n + 1}D or {n + 2}D"):
+            pool(wrong, 2)
+    for size in ([2] * (n + 1), [2] * (n - 1)):
+        with pytest.raises(RuntimeError):
+            pool(x, size)
+
+
+def test_max_pools_with_places() -> None:
+    x = tn.arange(16.0).view(1, 1, 4, 4).sin()
+    for pool, with_places, t in (
+        (F.max_pool1d, F.max_pool1d_with_indices, x[0]),
+        (F.max_pool2d, F.max_pool2d_with_indices, x),
+        (F.max_pool3d, F.max_pool3d_with_indices, x.view(1, 1, 4, 2, 2)),
+    ):
+        values, places = with_places(t, 2)
+        assert tn.equal(values, pool(t, 2))
+        numbers = t.flatten(2) if t.dim() > 3 else t
+        assert tn.equal(numbers.gather(2, places.flatten(2)).view(values.shape), values)
+
+
+def test_children_are_those_that_are_there_and_each_once() -> None:
+    net = nn.Module()
+    net.a = net.b = nn.ReLU()
+    net.register_module("c", None)
+    net.d = nn.Sequential(nn.Tanh())
+    assert [name for name, _ in net.named_children()] == ["a", "d"]
+    assert list(net.children()) == [net.a, net.d]
+    assert [name for name, _ in net.named_modules()] == ["", "a", "d", "d.0"]
+
+
+def test_the_dimension_that_weight_norm_remembers() -> None:
+    for dim, kept, length in ((None, -1, ()), (0, 0, (3, 1)), (1, 1, (1, 2)), (-1, -1, (1, 2))):
+        layer = nn.Linear(2, 3)
+        weight = layer.weight.detach().clone()
+        parametrizations.weight_norm(layer, dim=dim)
+        both = layer.parametrizations.weight
+        assert both[0].dim == kept and both.original0.shape == length
+        np.testing.assert_allclose(layer.weight.detach().numpy(), weight.numpy(), rtol=1e-6)
+
+
+def test_hooks_that_always_run_do_so_once() -> None:
+    calls: list[str] = []
+
+    def failing(*_: Any) -> None:
+        raise ValueError("stop")
+
+    layer = nn.ReLU()
+    layer.register_forward_hook(lambda *_: calls.append("first"), always_call=True)
+    layer.register_forward_hook(failing)
+    layer.register_forward_hook(lambda *_: calls.append("never"))
+    layer.register_forward_hook(lambda *_: calls.append("last"), always_call=True)
+    with pytest.raises(ValueError, match="stop"):
+        layer(tn.ones(2))
+    assert calls == ["first", "last"]
+
+
+def test_normalize_writes_where_it_is_told() -> None:
+    x = tn.tensor([[3.0, 4.0], [0.0, 0.0]])
+    out = tn.empty(0)
+    assert F.normalize(x, out=out) is out
+    assert out.tolist() == F.normalize(x).tolist()
+    np.testing.assert_allclose(out.numpy(), [[0.6, 0.8], [0, 0]], rtol=1e-6)
+
+
+def test_which_step_a_divergence_names_last() -> None:
+    x, t = tn.rand(2, 3).log().requires_grad_(), tn.rand(2, 3)
+    names = [F.kl_div(x, t, reduction=how).grad_fn.name() for how in ("batchmean", "sum", "mean")]
+    assert names[0] == "DivBackward0" and "DivBackward0" not in names[1:]
+
+
+def test_a_filter_larger_than_its_image_is_refused_with_both_sizes() -> None:
+    """An image with padding, a filter with gaps of its dilation; one that just fits is taken."""
+    text = r"per channel: \({}\). Kernel size: \({}\). Kernel size can't be greater than actual"
+    for sizes, filters, padding, dilation, image, kernel in (
+        ([4], [3], 0, 2, "4", "5"),
+        ([4, 7], [5, 2], [0, 1], 1, "4 x 9", "5 x 2"),
+        ([3, 4], [2, 3], [1, 0], [1, 2], "5 x 4", "2 x 5"),
+        ([2, 6, 3], [5, 1, 2], 1, [1, 1, 2], "4 x 8 x 5", "5 x 1 x 3"),
+    ):
+        x, w = tn.ones(1, 2, *sizes), tn.ones(3, 2, *filters)
+        conv = (F.conv1d, F.conv2d, F.conv3d)[len(sizes) - 1]
+        with pytest.raises(RuntimeError, match=text.format(image, kernel)):
+            conv(x, w, padding=padding, dilation=dilation)
+    assert F.conv1d(tn.ones(1, 2, 5), tn.ones(3, 2, 3), dilation=2).shape == (1, 3, 1)
