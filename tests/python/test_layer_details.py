@@ -57,7 +57,7 @@ def test_children_are_those_that_are_there_and_each_once() -> None:
 
 
 def test_the_dimension_that_weight_norm_remembers() -> None:
-    for dim, kept, length in ((None, -1, ()), (0, 0, (3, 1)), (1, 1, (1, 2)), (-1, -1, (1, 2))):
+    for dim, kept, length in ((None, -1, ()), (0, 0, (3, 1)), (1, 1, (1, 2)), (-1, -1, ())):
         layer = nn.Linear(2, 3)
         weight = layer.weight.detach().clone()
         parametrizations.weight_norm(layer, dim=dim)
