@@ -90,7 +90,6 @@ static tn_status activate(const tn_host *host, tn_txn *txn) {
         .query = query,
     };
     cpu_host = host;
-    cpu_warn_environment();
     cpu_blas_init();
     cpu_blas_warn();
     cpu_copy_init(cpu_isa_pick());

@@ -37,14 +37,17 @@ def test_doctor_is_content() -> None:
 
 
 def test_doctor_names_variables_that_matter() -> None:
-    assert "OPENBLAS_CORETYPE=Haswell" in tenon("doctor", OPENBLAS_CORETYPE="Haswell").stdout
+    out = tenon("doctor", OPENBLAS_CORETYPE="Haswell", OPENBLAS_L2_SIZE="1048576")
+    assert "OPENBLAS_CORETYPE=Haswell" in out.stdout
+    assert "OPENBLAS_CORETYPE" not in out.stderr  # the processors of today know its instructions
+    assert "OPENBLAS_L2_SIZE=1048576 is set" in out.stderr
 
 
 def test_kernels_of_an_older_processor_are_named() -> None:
     out = tenon("doctor", OPENBLAS_CORETYPE="Nehalem")
     if "BLAS Nehalem" not in out.stdout or "avx" not in out.stdout:
         pytest.skip("an OpenBLAS that does not listen, or an old processor")
-    assert "takes this processor for a Nehalem" in out.stderr
+    assert "OPENBLAS_CORETYPE=Nehalem is set: OpenBLAS runs as on a Nehalem" in out.stderr
 
 
 def test_plugin_list_says_what_is_wrong(tmp_path: Path) -> None:

@@ -85,7 +85,6 @@ extern const tn_memory_iface cpu_memory_iface;
 typedef enum cpu_isa { CPU_ISA_BASELINE, CPU_ISA_AVX2, CPU_ISA_AVX512 } cpu_isa;
 cpu_isa cpu_isa_pick(void); /* what runs here, or what TENON_CPU_ISA asks for if lower */
 const char *cpu_isa_name(cpu_isa isa);
-void cpu_warn_environment(void);
 
 /* ---- copy.c ------------------------------------------------------------------------------------*/
 /* dst[0 .. bytes) = src, past the caches when the block is far larger than them. */

@@ -29,15 +29,3 @@ cpu_isa cpu_isa_pick(void) {
     cpu_host->log(2, "TENON_CPU_ISA is '%s', none of baseline, avx2, avx512; ignored", asked);
     return best;
 }
-
-/* Variables that make OpenBLAS pick kernels for another CPU cost a factor and are easily forgotten
- * in a shell profile. */
-void cpu_warn_environment(void) {
-    static const char *const risky[] = {"OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"};
-    for (size_t i = 0; i < sizeof risky / sizeof risky[0]; i++) {
-        const char *value = cpu_os_getenv(risky[i]);
-        if (value && *value)
-            cpu_host->log(2, "%s=%s is set: OpenBLAS may run with kernels for another processor",
-                          risky[i], value);
-    }
-}

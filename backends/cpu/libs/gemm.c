@@ -357,19 +357,37 @@ void cpu_blas_init(void) {
 
 const char *cpu_blas_core(void) { return BLAS(openblas_get_corename)(); }
 
-/* An OpenBLAS that is older than the processor may take it for one without fused multiply-adds. */
-void cpu_blas_warn(void) {
+/* Whether the core is one without fused multiply-adds. */
+static bool is_old_core(const char *core) {
     static const char *const old[] = {"Prescott", "Core2",   "Penryn",       "Dunnington",
                                       "Nehalem",  "Opteron", "Opteron_SSE3", "Barcelona",
                                       "Bobcat",   "Atom",    "Nano",         "Generic",
                                       "Athlon",   "Katmai",  "Sandybridge"};
-    const char *core = cpu_blas_core();
-    if (cpu_os_isa() < CPU_ISA_AVX2) return;
     for (size_t i = 0; i < sizeof old / sizeof old[0]; i++)
-        if (strcmp(core, old[i]) == 0)
-            cpu_host->log(2,
-                          "OpenBLAS takes this processor for a %s, so that products are several "
-                          "times slower; a newer OpenBLAS knows it, and "
-                          "OPENBLAS_CORETYPE=Haswell or SkylakeX tells it",
-                          core);
+        if (strcmp(core, old[i]) == 0) return true;
+    return false;
+}
+
+/* OpenBLAS may take a processor that is newer than itself for an old one, and variables forgotten in
+ * a shell's profile may have it do so. */
+void cpu_blas_warn(void) {
+    const char *told = cpu_os_getenv("OPENBLAS_CORETYPE"),
+               *cache = cpu_os_getenv("OPENBLAS_L2_SIZE");
+    if (cache && *cache)
+        cpu_host->log(2,
+                      "OPENBLAS_L2_SIZE=%s is set: OpenBLAS may cut products for another processor",
+                      cache);
+    if (cpu_os_isa() < CPU_ISA_AVX2 || !is_old_core(cpu_blas_core())) return;
+    if (told && *told)
+        cpu_host->log(2,
+                      "OPENBLAS_CORETYPE=%s is set: OpenBLAS runs as on a %s, so that products are "
+                      "several times slower",
+                      told, cpu_blas_core());
+    else
+        cpu_host->log(
+            2,
+            "OpenBLAS takes this processor for a %s, so that products are several times "
+            "slower; a newer OpenBLAS knows it, and OPENBLAS_CORETYPE=Haswell or SkylakeX "
+            "tells it",
+            cpu_blas_core());
 }

@@ -273,12 +273,19 @@ tn_status cuda_rows_read(const tn_view *const *views, int32_t n, int64_t dim,
                          cuda_rows_args *ret_args);
 /* Threads of a block of `width` columns, a power of two: not many more than rows have elements. */
 uint32_t cuda_rows_threads(int64_t n, int32_t width);
-/* Into how many parts `count` elements are cut that `lanes` threads of each of `blocks` blocks share:
- * one, unless the blocks are too few for a GPU. From sizes alone, so that bits are the same everywhere. */
+/* Into how many parts, of `least` units or more each, `count` units of each of `blocks` blocks are cut:
+ * one, unless the blocks are too few for a GPU, to which more than `most_blocks` are of no use. From
+ * sizes alone, so that bits are the same everywhere. */
+int64_t cuda_cut(int64_t count, int64_t least, int64_t blocks, int64_t most_blocks);
+/* The same of elements that `lanes` threads of each block share. */
 int64_t cuda_parts(int64_t count, int64_t lanes, int64_t blocks);
 /* Threads that share a packed row of `items` packs or elements (kernels/packs.h), a power of two of at
  * least `least`: up to 32 take two each, more take up to `each`, or one where there are few rows. */
 int32_t cuda_pack_lanes(int64_t items, int64_t each, int64_t rows, int32_t least);
+/* log2 of the threads that share a row of `units`, each of which takes in CUDA_AHEAD at once: no more
+ * than a warp where rows are short and many. */
+int32_t cuda_row_shift(int64_t units, int64_t rows);
+enum { CUDA_AHEAD = 4 };
 /* Whether the dimensions of v from `first` on are one with one stride, in elements; 0: one element. */
 bool cuda_merge_dims(const tn_view *v, int32_t first, int64_t *ret_stride);
 

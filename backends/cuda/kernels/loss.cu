@@ -213,16 +213,8 @@ KERNEL(TN_(entropy_backward_packed), cuda_loss_args) {
     entropy_grad e = entropy_find(a, row);
     if (edge) out[r.edge] = entropy_of(e, LOAD(x[r.edge]), r.edge == t);
     const packs_of<PACK> *const in[] = {packs_in<PACK>(r, x)};
-    packs_walk<PACK>(in, begin, end, a.lanes, [&](const auto &some, int64_t at) {
-        constexpr int count = sizeof some.of / sizeof some.of[0];
-#pragma unroll
-        for (int u = 0; u < count; u++) {
-            packs_of<PACK> y;
-#pragma unroll
-            for (int k = 0; k < PACK; k++)
-                y.of[k] = entropy_of(e, LOAD(some.of[u][0].of[k]), false);
-            to[at + u * a.lanes] = y;
-        }
+    packs_write<PACK>(to, in, begin, end, a.lanes, [&](const packs_of<PACK> *p, int j) {
+        return entropy_of(e, LOAD(p[0].of[j]), false);
     });
     /* The target's element once more, by the lane that has written its pack. */
     int64_t hit = t < r.head ? -1 : (t - r.head) / PACK, from = hit - begin;

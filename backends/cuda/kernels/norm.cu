@@ -574,6 +574,17 @@ KERNEL(TN_(batch_norm_running), cuda_batch_norm_args) {
     norm_blend(a.running_var, c, a.momentum, (var < 0 ? 0.0 : var) * count / (count - 1.0));
 }
 
+/* The units that a thread takes in at once, from unit e on. */
+template <int V>
+TMPL_INLINE void norm_get_pairs(const cuda_batch_norm_args &a, const norm_channel &p, int64_t e,
+                                A (&ret_g)[NORM_PAIRS_AHEAD][V], A (&ret_x)[NORM_PAIRS_AHEAD][V]) {
+#pragma unroll
+    for (int i = 0; i < NORM_PAIRS_AHEAD; i++) {
+        norm_get_grad<V>(a, p.c, norm_unit(p, e, i), ret_g[i]);
+        norm_get_x<V>(a, p.c, norm_unit(p, e, i), ret_x[i]);
+    }
+}
+
 /* Sums of g and of g (x - mean). */
 template <int V> TMPL_INLINE void norm_find_products(const cuda_batch_norm_args &a) {
     SHARED(norm_pair, room, CUDA_BLOCK);
@@ -582,11 +593,7 @@ template <int V> TMPL_INLINE void norm_find_products(const cuda_batch_norm_args 
     norm_pair sum = {0, 0};
     for (int64_t e = p.begin; e < p.end; e += (int64_t)NORM_PAIRS_AHEAD * p.lanes) {
         A g[NORM_PAIRS_AHEAD][V], x[NORM_PAIRS_AHEAD][V];
-#pragma unroll
-        for (int i = 0; i < NORM_PAIRS_AHEAD; i++) {
-            norm_get_grad<V>(a, p.c, norm_unit(p, e, i), g[i]);
-            norm_get_x<V>(a, p.c, norm_unit(p, e, i), x[i]);
-        }
+        norm_get_pairs<V>(a, p, e, g, x);
 #pragma unroll
         for (int i = 0; i < NORM_PAIRS_AHEAD; i++)
 #pragma unroll
@@ -616,11 +623,7 @@ template <int V> TMPL_INLINE void norm_batch_backward(const cuda_batch_norm_args
     A shift = a.training ? -by_g * (sum.g / count) - mean * by_x : (A)0;
     for (int64_t e = p.begin; e < p.end; e += (int64_t)NORM_PAIRS_AHEAD * p.lanes) {
         A g[NORM_PAIRS_AHEAD][V], x[NORM_PAIRS_AHEAD][V];
-#pragma unroll
-        for (int i = 0; i < NORM_PAIRS_AHEAD; i++) {
-            norm_get_grad<V>(a, p.c, norm_unit(p, e, i), g[i]);
-            norm_get_x<V>(a, p.c, norm_unit(p, e, i), x[i]);
-        }
+        norm_get_pairs<V>(a, p, e, g, x);
 #pragma unroll
         for (int i = 0; i < NORM_PAIRS_AHEAD; i++) {
 #pragma unroll

@@ -70,6 +70,23 @@ TMPL_INLINE void packs_walk(const packs_of<W> *const (&in)[N], int64_t begin, in
     }
 }
 
+/* The same packs, each computed into `to` at its place: element j of it is f(in, j), where in[k] is
+ * the pack of operand k. */
+template <int W, int N, typename F>
+TMPL_INLINE void packs_write(packs_of<W> *to, const packs_of<W> *const (&in)[N], int64_t begin,
+                             int64_t end, int32_t lanes, F f) {
+    packs_walk<W>(in, begin, end, lanes, [&](const auto &some, int64_t at) {
+        constexpr int count = sizeof some.of / sizeof some.of[0];
+#pragma unroll
+        for (int u = 0; u < count; u++) {
+            packs_of<W> y;
+#pragma unroll
+            for (int j = 0; j < W; j++) y.of[j] = f(some.of[u], j);
+            to[at + u * lanes] = y;
+        }
+    });
+}
+
 /* ---- Sums of exponentials ----------------------------------------------------------------------*/
 
 /* The GPU's own exponential: as exact as M_'s, in a fraction of its instructions. Half precision is

@@ -185,17 +185,8 @@ template <int W, typename F> TMPL_INLINE void softmax_of_long(const cuda_softmax
     };
     if (r.edge >= 0) out[r.edge] = result(LOAD(x[r.edge]));
     const packs_of<W> *const in[] = {packs_in<W>(r, x)};
-    packs_of<W> *to = packs_out<W>(r, out);
-    packs_walk<W>(in, r.lane, r.count, r.lanes, [&](const auto &some, int64_t at) {
-        constexpr int count = sizeof some.of / sizeof some.of[0];
-#pragma unroll
-        for (int u = 0; u < count; u++) {
-            packs_of<W> y;
-#pragma unroll
-            for (int j = 0; j < W; j++) y.of[j] = result(LOAD(some.of[u][0].of[j]));
-            to[at + u * r.lanes] = y;
-        }
-    });
+    packs_write<W>(packs_out<W>(r, out), in, r.lane, r.count, r.lanes,
+                   [&](const packs_of<W> *p, int j) { return result(LOAD(p[0].of[j])); });
 }
 
 template <int W, typename F> TMPL_INLINE void softmax_backward_of_held(const cuda_softmax_args &a) {
@@ -233,7 +224,6 @@ template <int W, typename F> TMPL_INLINE void softmax_backward_of_long(const cud
     T *out = (T *)softmax_data(a, 2);
     packs_row r = softmax_lane<W>(a, g);
     const packs_of<W> *const in[] = {packs_in<W>(r, g), packs_in<W>(r, y)};
-    packs_of<W> *to = packs_out<W>(r, out);
     A sum = r.edge >= 0 ? F::term(LOAD(g[r.edge]), LOAD(y[r.edge])) : (A)0;
     packs_walk<W>(in, r.lane, r.count, r.lanes, [&](const auto &some, int64_t) {
         constexpr int count = sizeof some.of / sizeof some.of[0];
@@ -245,18 +235,10 @@ template <int W, typename F> TMPL_INLINE void softmax_backward_of_long(const cud
     });
     sum = lanes_join_row(room, sum, r.lanes, rows_sum<A>());
     if (r.edge >= 0) out[r.edge] = STORE(F::finish(LOAD(g[r.edge]), LOAD(y[r.edge]), sum));
-    packs_walk<W>(in, r.lane, r.count, r.lanes, [&](const auto &some, int64_t at) {
-        constexpr int count = sizeof some.of / sizeof some.of[0];
-#pragma unroll
-        for (int u = 0; u < count; u++) {
-            packs_of<W> d;
-#pragma unroll
-            for (int j = 0; j < W; j++)
-                d.of[j] =
-                    STORE(F::finish(LOAD(some.of[u][0].of[j]), LOAD(some.of[u][1].of[j]), sum));
-            to[at + u * r.lanes] = d;
-        }
-    });
+    packs_write<W>(packs_out<W>(r, out), in, r.lane, r.count, r.lanes,
+                   [&](const packs_of<W> *p, int j) {
+                       return STORE(F::finish(LOAD(p[0].of[j]), LOAD(p[1].of[j]), sum));
+                   });
 }
 
 #define SOFTMAX_PACKED(name, body, kind)                                                           \

@@ -18,11 +18,9 @@ enum {
     MOST_BLOCKS = 1024, /* more blocks than this need not be cut further */
 };
 
-/* Parts of `count` units each that `blocks` blocks of `lanes` lanes are cut into, from sizes alone. */
+/* Parts of `count` units each that `blocks` blocks of `lanes` lanes are cut into. */
 static int64_t parts_of(int64_t count, int64_t lanes, int64_t blocks) {
-    int64_t parts = MOST_BLOCKS / blocks, most = count / (lanes * LEAST);
-    if (parts > most) parts = most;
-    return parts < 1 ? 1 : parts;
+    return cuda_cut(count, lanes * LEAST, blocks, MOST_BLOCKS);
 }
 
 static bool is_aligned(const void *p) { return (uintptr_t)p % VECTOR == 0; }

@@ -8,11 +8,8 @@
 
 enum {
     VECTOR = 16,        /* bytes that a thread loads at once */
-    AHEAD = 4,          /* units that a thread takes in at once */
     WIDTH_SHIFT = 5,    /* log2 of the vectors of columns that a block takes at most */
     LINE_SHIFT = 3,     /* and of those that fill a line of memory */
-    WARP_UNITS = 512,   /* units of a row that a warp takes in by itself, */
-    MANY_ROWS = 4096,   /* where there are so many */
     PER_LANE = 16,      /* elements of a column that a thread takes at least */
     MOST_BLOCKS = 1024, /* more blocks than this need not be cut further */
 };
@@ -70,9 +67,7 @@ static void walk_by(cuda_reduction_args *a, int64_t lanes) {
 
 /* Cuts what `blocks` blocks take into parts of `least` units or more. */
 static int64_t cut_parts(cuda_reduction_args *a, int64_t blocks, int64_t least) {
-    int64_t parts = MOST_BLOCKS / blocks, most = a->units / least;
-    if (parts > most) parts = most;
-    if (parts < 1) parts = 1;
+    int64_t parts = cuda_cut(a->units, least, blocks, MOST_BLOCKS);
     a->span = (a->units + parts - 1) / parts;
     a->parts = a->units ? (int32_t)((a->units + a->span - 1) / a->span) : 1;
     return blocks * a->parts;
@@ -101,11 +96,11 @@ static reduce_launch cut_rows(cuda_reduction_args *a, int64_t item) {
     a->whole = !packed || (n % vector == 0 && (uintptr_t)a->in % VECTOR == 0 &&
                            are_aligned(a->gone_in, 1, a->gone_dims) &&
                            are_aligned(a->kept_in, 0, a->kept_dims));
-    int64_t most = a->units <= WARP_UNITS && a->kept >= MANY_ROWS ? 32 : CUDA_BLOCK, lanes = 1;
-    for (; lanes < most && lanes * AHEAD < a->units; lanes *= 2) a->shift++;
+    a->shift = cuda_row_shift(a->units, a->kept);
+    int64_t lanes = INT64_C(1) << a->shift;
     walk_by(a, lanes);
     l.threads = threads_for(room_mul(a->kept, lanes));
-    int64_t in_block = (int64_t)l.threads / lanes, least = CUDA_BLOCK * AHEAD;
+    int64_t in_block = (int64_t)l.threads / lanes, least = CUDA_BLOCK * CUDA_AHEAD;
     int64_t blocks = (a->kept + in_block - 1) / in_block;
     l.blocks = cut_parts(a, blocks, lanes < CUDA_BLOCK ? a->units + 1 : least);
     a->result_step = a->parts;

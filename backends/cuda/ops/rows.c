@@ -56,10 +56,22 @@ int32_t cuda_pack_lanes(int64_t items, int64_t each, int64_t rows, int32_t least
     return lanes;
 }
 
-int64_t cuda_parts(int64_t count, int64_t lanes, int64_t blocks) {
-    int64_t parts = MOST_BLOCKS / blocks, most = count / (lanes * PER_LANE);
+int32_t cuda_row_shift(int64_t units, int64_t rows) {
+    enum { WARP_UNITS = 512, MANY_WARPS = 4096 };
+    int64_t most = units <= WARP_UNITS && rows >= MANY_WARPS ? 32 : CUDA_BLOCK;
+    int32_t shift = 0;
+    while (INT64_C(1) << shift < most && (int64_t)CUDA_AHEAD << shift < units) shift++;
+    return shift;
+}
+
+int64_t cuda_cut(int64_t count, int64_t least, int64_t blocks, int64_t most_blocks) {
+    int64_t parts = most_blocks / blocks, most = count / least;
     if (parts > most) parts = most;
     return parts < 1 ? 1 : parts;
+}
+
+int64_t cuda_parts(int64_t count, int64_t lanes, int64_t blocks) {
+    return cuda_cut(count, lanes * PER_LANE, blocks, MOST_BLOCKS);
 }
 
 bool cuda_merge_dims(const tn_view *v, int32_t first, int64_t *ret_stride) {

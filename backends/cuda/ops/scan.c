@@ -104,14 +104,12 @@ static extreme_kernels largest = EXTREME_KERNELS(max), smallest = EXTREME_KERNEL
 
 /* How packed rows are cut, by vectors: so that a thread has a few of them. Returns the number of blocks. */
 static int64_t cut_packed(const tn_call *call, cuda_extreme_args *a) {
-    enum { VECTOR = 16, AHEAD = 4, WARP_UNITS = 512, MANY_ROWS = 4096, MOST_BLOCKS = 1024 };
+    enum { VECTOR = 16, MOST_BLOCKS = 1024 };
     int64_t in_unit = VECTOR / cuda_item_bytes(call->dtype), rows = a->rows.rows;
     int64_t units = (a->rows.n + in_unit - 1) / in_unit, parts = 1;
-    int64_t most = units <= WARP_UNITS && rows >= MANY_ROWS ? 32 : CUDA_BLOCK, lanes = 1;
-    for (; lanes < most && lanes * AHEAD < units; lanes *= 2) a->shift++;
-    if (lanes == CUDA_BLOCK) parts = MOST_BLOCKS / rows;
-    if (parts > units / (CUDA_BLOCK * AHEAD)) parts = units / (CUDA_BLOCK * AHEAD);
-    if (parts < 1) parts = 1;
+    a->shift = cuda_row_shift(units, rows);
+    int64_t lanes = INT64_C(1) << a->shift;
+    if (lanes == CUDA_BLOCK) parts = cuda_cut(units, CUDA_BLOCK * CUDA_AHEAD, rows, MOST_BLOCKS);
     a->span = (units + parts - 1) / parts;
     a->parts = (units + a->span - 1) / a->span;
     return (rows * lanes + CUDA_BLOCK - 1) / CUDA_BLOCK * a->parts;
