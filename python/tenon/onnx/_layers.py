@@ -110,7 +110,7 @@ def avg_pool(c: Call) -> str:
                   count_include_pad=int(c["count_include_pad"]))  # fmt: skip
 
 
-@translates("adaptive_avg_pool1d", "adaptive_avg_pool2d")
+@translates("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d")
 def adaptive_avg_pool(c: Call) -> str:
     wanted = c["output_size"]
     _batched(c, len(wanted))
@@ -121,10 +121,27 @@ def _mean_of_blocks(c: Call, wanted: list[int]) -> str:
     if all(w == 1 for w in wanted):
         return c.emit("GlobalAveragePool", c["input"])
     have = c.shape("input")[2:]
-    if any(not isinstance(h, int) or h < 0 or h % w for h, w in zip(have, wanted, strict=True)):
-        c.refuse("sizes that the result's do not divide")
+    if any(not isinstance(h, int) or h < 0 for h in have):
+        c.refuse("a size that is free")
+    if any(h % w for h, w in zip(have, wanted, strict=True)):
+        return _mean_of_unequal_blocks(c, have, wanted)
     size = [h // w for h, w in zip(have, wanted, strict=True)]
     return c.emit("AveragePool", c["input"], kernel_shape=size, strides=size)
+
+
+def _mean_of_unequal_blocks(c: Call, have: list[int], wanted: list[int]) -> str:
+    """Sums along one dimension after the other, over the number of elements of each block."""
+    made, counts = c["input"], np.ones([1] * len(have))
+    for d, (h, w) in enumerate(zip(have, wanted, strict=True)):
+        axis = c.ints([d + 2])
+        spans = [(i * h // w, -((i + 1) * h // -w)) for i in range(w)]
+        parts = [c.emit("Slice", made, c.ints([a]), c.ints([b]), axis) for a, b in spans]
+        sums = [c.emit("ReduceSum", part, axis, keepdims=1) for part in parts]
+        made = c.emit("Concat", *sums, axis=d + 2)
+        counts = counts * np.asarray([b - a for a, b in spans]).reshape(
+            [-1] + [1] * (len(have) - 1 - d)
+        )
+    return c.emit("Div", made, c.const(counts, c.dtype))
 
 
 @translates("interpolate")
