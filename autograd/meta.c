@@ -50,6 +50,7 @@ static void unlink_view(tn_agmeta *m) {
 void tni_meta_own(tn_tensor *t) {
     tn_agmeta *m = tni_meta_seen(t);
     if (!m || !m->base || atomic_load_explicit(&m->base->refs, memory_order_acquire) != 1) return;
+    if (tni_view_refresh(t) != TN_OK) return; /* its history is the base's until then */
     unlink_view(m);
     t->v.word &= ~TN_W_LEAFVIEW;
 }

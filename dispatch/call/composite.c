@@ -118,7 +118,9 @@ ALWAYS tn_status run_made(const tn_op *op, void *args, tn_tensor *given, bool in
     if (st != TN_OK) return st;
     if (own) st = tni_record_call(op, args, any, rets);
     for (int i = 0; i < ntargets; i++)
-        if (TN_UNLIKELY(rets[i] != NULL && rets[i]->v.word & TN_W_LEAFVIEW)) tni_ag.own(rets[i]);
+        if (TN_UNLIKELY(rets[i] != NULL && rets[i]->v.word & TN_W_LEAFVIEW) &&
+            !is_input(op, args, rets[i]))
+            tni_ag.own(rets[i]);
     if (st == TN_OK && inplace)
         st = take_inplace(op, args, given, rets);
     else

@@ -118,3 +118,32 @@ def test_hooks_see_and_change_gradients() -> None:
     y.sum().backward()
     assert seen == [[30, 30]]
     assert x.grad.tolist() == [30, 30]
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        lambda x: tn.dropout(x, 0.0, True),
+        lambda x: tn.dropout(x, 0.5, False),
+        tn.nn.Dropout(0.0),
+        tn.nn.Dropout(0.5).eval(),
+        tn.atleast_2d,
+        tn.real,
+        tn.conj,
+        tn.positive,
+        lambda x: x.flatten(0, 0),
+    ],
+)
+def test_a_changed_view_that_is_handed_back_keeps_its_history(
+    same: Callable[[tn.Tensor], tn.Tensor],
+) -> None:
+    """The view's base is held by nothing but the view, whose own node is made when asked for."""
+    a, b = leaf(3, 4), leaf(4, 3)
+    x = (a * 2).transpose(0, 1)
+    x += b
+    y = same(x)
+    assert y is x and x._base is not None
+    y.square().sum().backward()
+    want = 2 * (2 * a.detach().numpy().T + b.detach().numpy())
+    np.testing.assert_allclose(b.grad.numpy(), want)
+    np.testing.assert_allclose(a.grad.numpy(), 2 * want.T)
