@@ -334,3 +334,20 @@ def test_a_policy_of_what_is_saved_changes_no_gradient() -> None:
     assert tn.autograd.grad(out, x)[0].equal(tn.autograd.grad(fn(x), x)[0])
     with pytest.raises(TypeError):
         checkpoint.create_selective_checkpoint_contexts(5)
+
+
+def test_tensors_whose_method_would_not_be_called_are_not_made() -> None:
+    class Logged(tn.Tensor):
+        @classmethod
+        def __torch_dispatch__(
+            cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            return func(*args, **(kwargs or {}))
+
+    for make in (
+        lambda: tn.ones(2).as_subclass(Logged),
+        lambda: tn.Tensor._make_subclass(Logged, tn.ones(2)),
+        lambda: Logged([1.0]),
+    ):
+        with pytest.raises(NotImplementedError, match="__torch_dispatch__, which would not be"):
+            make()

@@ -65,6 +65,17 @@ PyObject *tnp_wrap_as(tn_tensor *t, PyTypeObject *type) {
 
 bool tnp_check_layout(PyTypeObject *type) {
     if (type == tnp.tensor) return true;
+    PyObject *asked = PyObject_GetAttrString((PyObject *)type, "__torch_dispatch__");
+    if (asked) { /* without its method its numbers would be others */
+        Py_DECREF(asked);
+        PyErr_Format(PyExc_NotImplementedError,
+                     "%R has a method __torch_dispatch__, which would not be called: classes of "
+                     "tensors see calls through __torch_function__, and modes through "
+                     "TorchDispatchMode",
+                     (PyObject *)type);
+        return false;
+    }
+    PyErr_Clear();
     PyObject *size = PyObject_GetAttrString((PyObject *)type, "__basicsize__");
     if (!size) return false;
     size_t bytes = PyLong_AsSize_t(size);
