@@ -351,3 +351,13 @@ def test_tensors_whose_method_would_not_be_called_are_not_made() -> None:
     ):
         with pytest.raises(NotImplementedError, match="__torch_dispatch__, which would not be"):
             make()
+
+
+def test_dropout_of_channels_says_what_it_takes_for_channels() -> None:
+    with pytest.warns(UserWarning, match="interpreted as shape .N, C, L."):
+        got = nn.Dropout2d()(tn.ones(8, 8, 5))
+    assert all(row.unique().numel() == 1 for row in got.flatten(0, 1))  # whole rows
+    with pytest.warns(UserWarning, match="Received a 2-D input to dropout3d"):
+        F.dropout3d(tn.ones(2, 3))
+    with pytest.warns(UserWarning, match="1-D"), pytest.raises(RuntimeError, match="at least 2"):
+        F.dropout2d(tn.ones(3))

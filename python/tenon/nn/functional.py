@@ -227,12 +227,27 @@ def _channel_dropout(
     _check_probability(p)
     if not training or p == 0.0:
         return input
+    if input.dim() < 2:
+        raise RuntimeError("Feature dropout requires at least 2 dimensions in the input")
     ones = [1] * (input.dim() - channel_dims)
     if p == 1.0:
         noise = input.new_zeros(())
     else:
         noise = input.new_empty([*input.shape[:channel_dims], *ones]).bernoulli_(1 - p).div_(1 - p)
     return _give(input, _source(input, inplace) * noise, inplace)
+
+
+def _say_unusual(name: str, sizes: int, ndim: int) -> None:
+    """Channels of an input without the usual dimensions are dropped as they have always been."""
+    if ndim not in (sizes + 1, sizes + 2):
+        warnings.warn(
+            f"{name}: Received a {ndim}-D input to {name}, which is deprecated and will result in "
+            "an error in a future release. To retain the behavior and silence this warning, please "
+            f"use dropout instead. Note that {name} exists to provide channel-wise dropout on "
+            f"inputs with {sizes} spatial dimensions, a channel dimension, and an optional batch "
+            f"dimension (i.e. {sizes + 1}D or {sizes + 2}D inputs).",
+            stacklevel=4,  # past what makes functions overridable
+        )
 
 
 def dropout1d(
@@ -256,6 +271,16 @@ def dropout2d(
     >>> F.dropout2d(tn.ones(2, 3, 4, 4)).shape
     tenon.Size([2, 3, 4, 4])
     """
+    _say_unusual("dropout2d", 2, input.dim())
+    if input.dim() == 3:
+        warnings.warn(
+            "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout "
+            "behavior is desired - input is interpreted as shape (N, C, L), where C is the channel "
+            "dim. This behavior will change in a future release to interpret the input as one "
+            "without a batch dimension, i.e. shape (C, H, W). To maintain the 1D channel-wise "
+            "dropout behavior, please switch to using dropout1d instead.",
+            stacklevel=3,
+        )
     return _channel_dropout(input, p, training, inplace, 2)
 
 
@@ -267,6 +292,7 @@ def dropout3d(
     >>> F.dropout3d(tn.ones(2, 3, 2, 4, 4)).shape
     tenon.Size([2, 3, 2, 4, 4])
     """
+    _say_unusual("dropout3d", 3, input.dim())
     return _channel_dropout(input, p, training, inplace, 1 if input.dim() == 4 else 2)
 
 
