@@ -4,6 +4,12 @@ from tenon._submodules import on_demand
 from tenon.utils.data._utils.collate import collate, default_collate, default_convert
 from tenon.utils.data._utils.worker import WorkerInfo, get_worker_info
 from tenon.utils.data.dataloader import DataLoader
+from tenon.utils.data.datapipes.datapipe import (
+    DataChunk,
+    IterDataPipe,
+    MapDataPipe,
+    functional_datapipe,
+)
 from tenon.utils.data.dataset import (
     ChainDataset,
     ConcatDataset,
@@ -28,10 +34,13 @@ __all__ = [
     "BatchSampler",
     "ChainDataset",
     "ConcatDataset",
+    "DataChunk",
     "DataLoader",
     "Dataset",
     "DistributedSampler",
+    "IterDataPipe",
     "IterableDataset",
+    "MapDataPipe",
     "RandomSampler",
     "Sampler",
     "SequentialSampler",
@@ -44,6 +53,7 @@ __all__ = [
     "collate",
     "default_collate",
     "default_convert",
+    "functional_datapipe",
     "get_worker_info",
     "random_split",
 ]
