@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -55,13 +57,15 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[tn.Tensor, ...]]] = {
     "slice_scatter": (lambda a, b: tn.slice_scatter(a, b[:, :2], 1, 0, 4, 2), PAIR),
     "select_scatter": (lambda a: tn.select_scatter(a, a[:, 1], 1, -1), X),
     "scatter added": (lambda a, s: a.scatter(1, AT, s, reduce="add"), PAIR),
+    "scatter in place": (lambda a: (a * 1).scatter_(1, AT, 2.5), X),
     "scatter multiplied": (lambda a: a.scatter(1, AT, 2.5, reduce="multiply"), X),
     "index_reduce": (
         lambda a, s: a.index_reduce(0, tn.tensor([0, 2]), s[:2], "amax"), PAIR),
     "circular pad": (lambda a: F.pad(a, (1, 2, 0, 1), mode="circular"), IMAGES[:1]),
     "area": (lambda a: F.interpolate(a, scale_factor=0.5, mode="area"), (normal(1, 2, 4, 4),)),
     "unequal averages": (lambda a: F.adaptive_avg_pool2d(a, (3, 7)), IMAGES[:1]),
-    "averages of volumes": (lambda a: F.adaptive_avg_pool3d(a, (2, 1, 3)), (normal(1, 2, 3, 2, 4),)),
+    "averages of volumes": (
+        lambda a: F.adaptive_avg_pool3d(a, (2, 1, 3)), (normal(1, 2, 3, 2, 4),)),
     "unequal area": (lambda a: F.interpolate(a, size=(4, 4), mode="area"), IMAGES[:1]),
     "trilinear": (lambda a: F.interpolate(a, scale_factor=2.0, mode="trilinear"),
                   (normal(1, 2, 3, 2, 3),)),
@@ -141,3 +145,10 @@ def test_writes_into_diagonals_are_refused() -> None:
 def test_operators_without_any_translation_are_named() -> None:
     with pytest.raises(tn.onnx.OnnxExporterError, match=r"no translation of lgamma"):
         tn.onnx.export(Of(lambda x: tn.special.multigammaln(x.abs() + 4, 2)), X)
+
+
+def test_every_translation_is_of_an_operator() -> None:
+    from tenon.onnx import _translate
+
+    rows = json.loads(Path(tn.__file__).with_name("ops.json").read_text(encoding="utf-8"))
+    assert not set(_translate.TRANSLATIONS) - {row["name"] for row in rows}

@@ -139,14 +139,14 @@ def scatter(c: Call) -> str:
                   reduction=_kind(c))  # fmt: skip
 
 
-@translates("scatter_value", "scatter_value_", "scatter_value_reduce", "scatter__value_reduce")
+@translates("scatter_value", "scatter__value", "scatter_value_reduce", "scatter__value_reduce")
 def scatter_value(c: Call) -> str:
     new = c.emit("Expand", c.operand("value", c.dtype), c.emit("Shape", c["index"]))
     return c.emit("ScatterElements", c[_owner(c)], c["index"], new, axis=c["dim"],
                   reduction=_kind(c))  # fmt: skip
 
 
-@translates("scatter_reduce", "scatter_reduce_")
+@translates("scatter_reduce")
 def scatter_reduce(c: Call) -> str:
     kinds = {"sum": ("add", 0), "prod": ("mul", 1), "amax": ("max", -1), "amin": ("min", 1)}
     if c["reduce"] not in kinds or not c.dtype.startswith("float"):

@@ -78,7 +78,7 @@ def conv_transpose(c: Call) -> str:
                   output_padding=c["output_padding"])  # fmt: skip
 
 
-@translates("max_pool1d", "max_pool2d", "max_pool3d")
+@translates("max_pool1d", "max_pool2d")
 def max_pool(c: Call) -> str:
     size = c["kernel_size"]
     _batched(c, len(size))
@@ -99,7 +99,7 @@ def max_pool_places(c: Call) -> list[str]:
     return [best, c.emit("Mod", at, c.const(math.prod(plane), "int64"))]
 
 
-@translates("avg_pool1d", "avg_pool2d", "avg_pool3d")
+@translates("avg_pool1d", "avg_pool2d")
 def avg_pool(c: Call) -> str:
     size = c["kernel_size"]
     _batched(c, len(size))
@@ -110,7 +110,7 @@ def avg_pool(c: Call) -> str:
                   count_include_pad=int(c["count_include_pad"]))  # fmt: skip
 
 
-@translates("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d")
+@translates("adaptive_avg_pool1d", "adaptive_avg_pool2d")
 def adaptive_avg_pool(c: Call) -> str:
     wanted = c["output_size"]
     _batched(c, len(wanted))

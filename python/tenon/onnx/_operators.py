@@ -16,7 +16,7 @@ _UNARY = {
     "asinh": "Asinh", "acosh": "Acosh", "atanh": "Atanh", "erf": "Erf", "floor": "Floor",
     "ceil": "Ceil", "round": "Round", "reciprocal": "Reciprocal", "sign": "Sign",
     "softsign": "Softsign", "mish": "Mish", "hardswish": "HardSwish", "logical_not": "Not",
-    "bitwise_not": "Not", "isnan": "IsNaN", "isinf": "IsInf", "det": "Det", "linalg_det": "Det",
+    "bitwise_not": "Not", "isnan": "IsNaN", "isinf": "IsInf", "det": "Det",
 }  # fmt: skip
 
 
