@@ -525,7 +525,7 @@ def asarray(
     dtype: DTypeLike | None = None,
     device: DeviceLike | None = None,
     copy: _bool | None = None,
-    requires_grad: _bool = False,
+    requires_grad: _bool | None = None,
 ) -> Tensor: ...
 def from_numpy(ndarray: SupportsArray, /) -> Tensor: ...
 def from_dlpack(

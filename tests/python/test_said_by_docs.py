@@ -58,7 +58,7 @@ def test_asarray_of_a_result_is_a_leaf() -> None:
     y = x + 2
     leaf = tn.asarray(y, requires_grad=False)
     assert leaf.is_leaf and not leaf.requires_grad and leaf.data_ptr() == y.data_ptr()
-    assert not tn.asarray(y).requires_grad
+    assert tn.asarray(y).grad_fn is y.grad_fn and not tn.asarray([1.0]).requires_grad
     assert tn.asarray(y, requires_grad=True).grad_fn is y.grad_fn
 
 
@@ -361,3 +361,27 @@ def test_dropout_of_channels_says_what_it_takes_for_channels() -> None:
         F.dropout3d(tn.ones(2, 3))
     with pytest.warns(UserWarning, match="1-D"), pytest.raises(RuntimeError, match="at least 2"):
         F.dropout2d(tn.ones(3))
+
+
+def test_states_of_lazy_layers_are_lazy() -> None:
+    lazy, other = nn.LazyLinear(3), nn.LazyLinear(3)
+    state = lazy.state_dict()
+    assert {type(v) for v in state.values()} == {nn.UninitializedParameter}
+    other.load_state_dict(pickle.loads(pickle.dumps(state)))
+    assert other.has_uninitialized_params()
+    lazy(tn.ones(1, 2))
+    other.load_state_dict(lazy.state_dict())
+    assert other.weight.equal(lazy.weight) and type(lazy.state_dict()["weight"]) is tn.Tensor
+    with pytest.raises(RuntimeError, match="load an uninitialized parameter into an initialized"):
+        lazy.load_state_dict(nn.LazyLinear(3).state_dict())
+
+
+def test_complex_numbers_follow_the_default_dtype() -> None:
+    wants = {tn.float16: tn.complex32, tn.float32: tn.complex64, tn.float64: tn.complex128}
+    for default, want in {**wants, tn.bfloat16: tn.complex64}.items():
+        before = tn.get_default_dtype()
+        tn.set_default_dtype(default)
+        try:
+            assert tn.tensor([1.5, 3j]).dtype == want
+        finally:
+            tn.set_default_dtype(before)

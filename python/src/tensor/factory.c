@@ -59,7 +59,7 @@ static int32_t number_dtype(PyObject *o, const tn_scalar *s) {
     case TN_CAT_BOOL: return TN_BOOL;
     case TN_CAT_INT: return TN_I64;
     case TN_CAT_FLOAT: return tn_dtype_default();
-    default: return wide ? TN_C128 : TN_C64;
+    default: return wide ? TN_C128 : tn_dtype_default() == TN_F16 ? TN_C32 : TN_C64;
     }
 }
 
@@ -389,27 +389,28 @@ static tn_tensor *cut(tn_tensor *t) {
 
 static PyObject *py_asarray(PyObject *unused, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"obj", "dtype", "device", "copy", "requires_grad", NULL};
-    PyObject *data, *dtype = NULL, *device = NULL, *copy = Py_None;
-    int requires_grad = 0;
+    PyObject *data, *dtype = NULL, *device = NULL, *copy = Py_None, *grad = NULL;
     int32_t slot;
     (void)unused;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOOp:asarray", names, &data, &dtype, &device,
-                                     &copy, &requires_grad) ||
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOOO:asarray", names, &data, &dtype, &device,
+                                     &copy, &grad) ||
         !dtype_arg(dtype, &slot))
         return NULL;
     int how = copy == Py_None ? -1 : PyObject_IsTrue(copy);
     if (how < 0 && copy != Py_None) return NULL;
+    int trained = grad && grad != Py_None ? PyObject_IsTrue(grad) : -1; /* -1: as the data is */
+    if (trained < 0 && PyErr_Occurred()) return NULL;
     bool ours = tnp_is_tensor(data) || is_sequence(data) || PyObject_CheckBuffer(data);
     int foreign = ours ? 0 : tnp_speaks_dlpack(data);
     if (foreign < 0) return NULL;
     if (!foreign) {
         tn_tensor *made = tnp_tensor_from(data, slot, how);
-        return finish(requires_grad ? made : cut(made), device, requires_grad != 0);
+        return finish(trained == 0 ? cut(made) : made, device, trained == 1);
     }
     tn_tensor *t = tnp_from_dlpack(data);
     tn_tensor *r = t ? tnp_to(t, slot, NULL, how == 1, TN_FORMAT_PRESERVE) : NULL;
     tn_tensor_unref(&t);
-    return finish(r, device, requires_grad != 0);
+    return finish(r, device, trained == 1);
 }
 
 static PyObject *py_from_numpy(PyObject *unused, PyObject *array) {
@@ -483,7 +484,7 @@ static PyMethodDef functions[] = {
     {"as_tensor", TNP_CFUNC(py_as_tensor), METH_VARARGS | METH_KEYWORDS,
      "as_tensor(data, dtype=None, device=None)\n\nShares memory with data where it can."},
     {"asarray", TNP_CFUNC(py_asarray), METH_VARARGS | METH_KEYWORDS,
-     "asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False)\n\n"
+     "asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=None)\n\n"
      "Any array, buffer, DLPack object or sequence as a tensor."},
     {"from_numpy", py_from_numpy, METH_O,
      "from_numpy(ndarray)\n\nA tensor over the array's memory."},

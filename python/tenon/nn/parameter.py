@@ -118,6 +118,9 @@ class UninitializedTensorMixin:
             memo[id(self)] = type(self)(device=self.device, dtype=self.dtype, **extra)
         return memo[id(self)]
 
+    def __reduce_ex__(self, protocol: int) -> tuple[Any, ...]:
+        return type(self), (self.requires_grad, self.device, self.dtype)
+
 
 class UninitializedParameter(UninitializedTensorMixin, Parameter):
     """A parameter whose shape is not known yet; see LazyLinear."""

@@ -10,7 +10,7 @@ from typing import Any
 import tenon
 from tenon import Tensor
 from tenon._tape.hooks import RemovableHandle, add_hook
-from tenon.nn.parameter import Parameter
+from tenon.nn.parameter import Parameter, is_lazy
 
 EXTRA_STATE = "_extra_state"
 
@@ -190,6 +190,8 @@ class StateMixin:
                     f'While copying the parameter named "{key}", expected {_tensor_name()} or '
                     f"Tensor-like object from checkpoint but received {type(value)}"
                 )
+                continue
+            if is_lazy(param) and is_lazy(value):
                 continue
             if param.dim() == 0 and tuple(value.shape) == (1,):
                 value = value[0]  # old files keep numbers as vectors of one element
