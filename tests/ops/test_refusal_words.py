@@ -228,8 +228,24 @@ SPARSE: list[Case] = [
     (R, "sampled_addmm: shapes", lambda: tn.sparse.sampled_addmm(csr, f, f[:, :2])),
     (R, "Diagonals must be vector or matrix", lambda: tn.sparse.spdiags(cube, at, (3, 3))),
 ]  # fmt: skip
+# Query, key and value that differ in one thing: dimensions, batch, heads, length or width.
+HEADS = [
+    ((2, 3, 4), (1, 2, 3, 4), (1, 2, 3, 4)), ((1, 2, 3, 4), (2, 3, 4), (1, 2, 3, 4)),
+    ((1, 2, 3, 4), (1, 2, 3, 4), (2, 3, 4)), ((2, 2, 3, 4), (1, 2, 3, 4), (1, 2, 3, 4)),
+    ((1, 2, 3, 4), (1, 2, 3, 4), (2, 2, 3, 4)), ((1, 3, 3, 4), (1, 2, 3, 4), (1, 2, 3, 4)),
+    ((1, 2, 3, 4), (1, 2, 3, 4), (1, 1, 3, 4)), ((1, 2, 3, 4), (1, 2, 5, 4), (1, 2, 3, 4)),
+    ((1, 2, 3, 4), (1, 2, 3, 5), (1, 2, 3, 4)), ((1, 2, 3, 4), (1, 0, 3, 4), (1, 0, 3, 4)),
+]  # fmt: skip
 y, filters = tn.ones(2, 3, 6), tn.ones(1, 3, 2)
 LAYERS: list[Case] = [
+    *[(R, "do not fit together", lambda shapes=shapes: ops._flash_attention(
+        *(tn.ones(*s) for s in shapes), None, False, 1.0)) for shapes in HEADS],
+    *[(R, "do not fit together", lambda shapes=shapes: ops._flash_attention_backward(
+        tn.ones(1, 2, 3, 4), *(tn.ones(*s) for s in shapes), None, tn.ones(1, 2, 3, 4),
+        tn.ones(1, 2, 3), False, 1.0)) for shapes in HEADS],
+    (R, "query, key and value must be of one dtype",
+     lambda: ops._flash_attention(tn.ones(1, 2, 3, 4), tn.ones(1, 2, 3, 4).double(),
+                                  tn.ones(1, 2, 3, 4), None, False, 1.0)),
     (R, "'kernel_size' should contain one int (got 2)", lambda: F.max_pool1d(y, [2, 2])),
     (R, "'stride' should contain one int (got 2)", lambda: F.max_pool1d(y, 2, [1, 1])),
     (R, "'padding' should contain one int (got 2)", lambda: F.max_pool1d(y, 2, 1, [0, 0])),

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import tenon as tn
+import tenon.fx
 import tenon.nn.functional as F
 from tenon import nn
 from tenon.nn.utils import parametrizations
 
+
+def helper(x: tn.Tensor) -> tn.Tensor:
+    """A node by itself where a trace meets it."""
+    return x.sin() if x.sum() > 0 else x.cos()
+
+
+tn.fx.wrap("helper")
 POOLS = [
     (F.adaptive_max_pool1d, 1), (F.adaptive_max_pool2d, 2), (F.adaptive_max_pool3d, 3),
     (F.adaptive_avg_pool1d, 1), (F.adaptive_avg_pool2d, 2), (F.adaptive_avg_pool3d, 3),
@@ -110,3 +119,61 @@ def test_a_filter_larger_than_its_image_is_refused_with_both_sizes() -> None:
         with pytest.raises(RuntimeError, match=text.format(image, kernel)):
             conv(x, w, padding=padding, dilation=dilation)
     assert F.conv1d(tn.ones(1, 2, 5), tn.ones(3, 2, 3), dilation=2).shape == (1, 3, 1)
+
+
+def test_results_of_another_dtype_say_so_to_other_libraries() -> None:
+    x = tn.tensor([[1.5, -2.5], [0.0, 3.0]])
+    for t, kind in (
+        (x.to(tn.int32), "int32"), (x.double(), "float64"), (x.half(), "float16"),
+        (x.argmax(1), "int64"), ((x > 0).to(tn.uint8), "uint8"), (x.to(tn.complex64), "complex64"),
+        ((x > 0).long(), "int64"), (x.int() + 1.5, "float32"),
+        (tn.zeros_like(x, dtype=tn.int8), "int8"),
+        (tn.empty_like(x, dtype=tn.int16).fill_(3), "int16"), (x > 0, "bool"), (x.isnan(), "bool"),
+    ):  # fmt: skip
+        got = np.from_dlpack(t)
+        assert got.dtype == kind and got.tolist() == t.tolist()
+
+
+def test_an_input_that_is_handed_back_keeps_the_name_of_its_node() -> None:
+    y = tn.ones(2, 3, requires_grad=True).exp()
+    handed = 0
+    for call in (
+        lambda: y.contiguous(), lambda: y.float(), lambda: y.to(tn.float32), lambda: y.type_as(y),
+        lambda: y.flatten(1), lambda: tn.atleast_1d(y), lambda: tn.atleast_2d(y), lambda: y.real,
+        lambda: y.reshape(2, 3), lambda: y.view_as(y), lambda: y.squeeze(), lambda: y.expand(2, 3),
+        lambda: F.dropout(y, training=False), lambda: y.sum_to_size(2, 3), lambda: y.resolve_conj(),
+        lambda: y.expand_as(y), lambda: y.cpu(), lambda: y.conj(), lambda: y.positive(),
+        lambda: F.alpha_dropout(y, training=False), lambda: y.moveaxis(0, 0),
+    ):  # fmt: skip
+        handed += call() is y
+        assert y.grad_fn.name() == "ExpBackward0"
+    assert handed > 5
+
+
+@pytest.mark.parametrize("layout", ["csr", "csc", "bsr", "bsc"])
+def test_compressed_tensors_take_their_parts_by_name(layout: str) -> None:
+    rows = layout in ("csr", "bsr")
+    names = ("crow_indices", "col_indices") if rows else ("ccol_indices", "row_indices")
+    values = tn.tensor([1.0, 2.0]) if layout[0] == "c" else tn.tensor([[[1.0]], [[2.0]]])
+    make = getattr(tn, f"sparse_{layout}_tensor")
+    ends, places = tn.tensor([0, 1, 2]), tn.tensor([1, 0])
+    want = tn.tensor([[0.0, 1.0], [2.0, 0.0]])
+    want = want if rows else want.t()
+    parts = {names[0]: ends, names[1]: places, "values": values, "size": (2, 2)}
+    assert tn.equal(make(**parts).to_dense(), want)
+    assert tn.equal(make(ends, places, values, (2, 2)).to_dense(), want)
+    with pytest.raises(TypeError):
+        make(
+            **{("ccol_indices" if rows else "crow_indices"): ends}, **dict(list(parts.items())[1:])
+        )
+
+
+def test_a_trace_puts_back_what_it_watched() -> None:
+    before = (math.sqrt, math.floor, vars(math).copy(), helper, nn.Module.__call__)
+
+    def traced(x: tn.Tensor) -> Any:
+        return helper(x) + 1
+
+    graph = tn.fx.symbolic_trace(traced).graph
+    assert any(node.target is helper for node in graph.nodes)
+    assert (math.sqrt, math.floor, vars(math).copy(), helper, nn.Module.__call__) == before

@@ -62,6 +62,12 @@ def weak_search() -> None:
 
 
 LINE = nn.Linear(2, 2)
+STATES = [
+    (nn.RNNCell, cube),
+    (nn.GRUCell, cube),
+    (nn.LSTMCell, (f, cube)),
+    (nn.LSTMCell, (cube, f)),
+]
 FUNCTIONS: list[Case] = [
     (T, "iinfo() requires an integer input type", lambda: tn.iinfo(tn.float32)),
     (T, '"bool" is not supported by iinfo', lambda: tn.iinfo(tn.bool)),
@@ -207,7 +213,10 @@ CALLS: list[Case] = [
     (V, "Unknown nonlinearity 'gelu'. Select from 'tanh' or 'relu'",
      lambda: nn.RNN(2, 3, nonlinearity="gelu")),
     (R, "Unknown nonlinearity: gelu", lambda: nn.RNNCell(3, 3, nonlinearity="gelu")(v)),
-    (V, "Expected hidden to be 1D or 2D, got 3D instead", lambda: nn.GRUCell(3, 3)(f, cube)),
+    *[(V, f"{cell.__name__}: Expected hidden to be 1D or 2D, got 3D instead",
+       lambda cell=cell, state=state: cell(3, 3)(f, state)) for cell, state in STATES],
+    *[(V, f"{cell.__name__}: Expected input to be 1D or 2D, got 3D instead",
+       lambda cell=cell: cell(4, 3)(cube)) for cell, _ in STATES],
     (R, "activation should be relu/gelu, not tanh",
      lambda: nn.TransformerEncoderLayer(4, 2, activation="tanh")),
 ]  # fmt: skip

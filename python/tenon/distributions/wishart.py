@@ -42,7 +42,7 @@ class Wishart(ExponentialFamily):
         given = dict(zip(_FORMS, (covariance_matrix, precision_matrix, scale_tril), strict=True))
         named = [(name, matrix) for name, matrix in given.items() if matrix is not None]
         if len(named) != 1:
-            raise ValueError(
+            raise AssertionError(
                 "Exactly one of covariance_matrix or precision_matrix or scale_tril may be "
                 "specified."
             )

@@ -34,7 +34,7 @@ class Dim:
         self.__name__ = name
         self.min, self.max = 0 if min is None else min, _ANY if max is None else max
         if self.max <= self.min:
-            raise ValueError(f"Cannot create Dim with inconsistent min={min}, max={max}")
+            raise AssertionError(f"Cannot create Dim with inconsistent min={min}, max={max}")
 
     def __add__(self, other: int) -> _DerivedDim:
         return _DerivedDim(self, 1, _whole(other))

@@ -81,7 +81,7 @@ class Node:
         return_type: Any = None,
     ) -> None:
         if op not in OPS:
-            raise ValueError(f"'{op}' is no kind of node; kinds are {', '.join(OPS)}")
+            raise AssertionError(f"'{op}' is no kind of node; kinds are {', '.join(OPS)}")
         if op == "call_function" and not callable(target):
             raise ValueError(
                 f"Node [graph = {graph}, name = '{name}'] target {target!r} has type "
