@@ -216,6 +216,7 @@ def custom_op(
     mutates_args: str | Iterable[str] = (),
     device_types: str | Iterable[str] | None = None,
     schema: str | None = None,
+    tags: Any = None,
 ) -> Any:
     """Makes an operator "namespace::name" of a function; `tenon.ops.namespace.name` calls it.
 
@@ -261,25 +262,45 @@ def register_autograd(
     /,
     *,
     setup_context: Callable[..., None] | None = None,
+    lib: Library | None = None,
 ) -> None:
-    """CustomOpDef.register_autograd, by name."""
+    """CustomOpDef.register_autograd, by name; `lib` is not needed."""
     _find(op).register_autograd(backward, setup_context=setup_context)
 
 
 def register_kernel(
-    op: str | CustomOpDef, device_types: str | Iterable[str], fn: Any = None, /
+    op: str | CustomOpDef,
+    device_types: str | Iterable[str],
+    fn: Any = None,
+    /,
+    *,
+    lib: Library | None = None,
 ) -> Any:
-    """CustomOpDef.register_kernel, by name."""
+    """CustomOpDef.register_kernel, by name; `lib` is not needed."""
     return _find(op).register_kernel(device_types, fn)
 
 
-def register_fake(op: str | CustomOpDef, fn: Callable[..., Any] | None = None, /) -> Any:
-    """CustomOpDef.register_fake, by name."""
+def register_fake(
+    op: str | CustomOpDef,
+    fn: Callable[..., Any] | None = None,
+    /,
+    *,
+    lib: Library | None = None,
+    _stacklevel: int = 1,
+    allow_override: bool = True,
+) -> Any:
+    """CustomOpDef.register_fake, by name; the last one counts, and `lib` is not needed."""
     return _find(op).register_fake if fn is None else _find(op).register_fake(fn)
 
 
-def register_vmap(op: str | CustomOpDef, fn: Callable[..., Any] | None = None, /) -> Any:
-    """CustomOpDef.register_vmap, by name."""
+def register_vmap(
+    op: str | CustomOpDef,
+    fn: Callable[..., Any] | None = None,
+    /,
+    *,
+    lib: Library | None = None,
+) -> Any:
+    """CustomOpDef.register_vmap, by name; `lib` is not needed."""
     return _find(op).register_vmap(fn)
 
 
@@ -360,7 +381,7 @@ class Library:
         dispatch_key: str = "",
         *,
         with_keyset: bool = False,
-        allow_override: bool = False,
+        allow_override: bool = True,
     ) -> None:
         """Adds a kernel to an operator of the namespace."""
         if with_keyset:

@@ -385,3 +385,27 @@ def test_complex_numbers_follow_the_default_dtype() -> None:
             assert tn.tensor([1.5, 3j]).dtype == want
         finally:
             tn.set_default_dtype(before)
+
+
+def test_lazy_norms_without_bias() -> None:
+    for make in (nn.LazyBatchNorm1d, nn.LazyInstanceNorm1d):
+        norm = make(affine=True, bias=False)
+        assert norm(tn.rand(2, 3, 4)).shape == (2, 3, 4)
+        assert norm.bias is None and norm.weight.shape == (3,)
+
+
+def test_operators_are_registered_in_a_library() -> None:
+    lib = tn.library.Library("said_by_docs", "FRAGMENT")
+
+    @tn.library.custom_op("said_by_docs::double", mutates_args=(), tags=())
+    def double(x: tn.Tensor) -> tn.Tensor:
+        return x * 2
+
+    tn.library.register_fake("said_by_docs::double", tn.empty_like, lib=lib)
+    tn.library.register_kernel("said_by_docs::double", "cpu", lambda x: x + x, lib=lib)
+    tn.library.register_autograd("said_by_docs::double", lambda ctx, g: g * 2, lib=lib)
+    tn.library.register_vmap("said_by_docs::double", lambda i, d, x: (x * 2, d[0]), lib=lib)
+    x = tn.ones(3, requires_grad=True)
+    double(x).sum().backward()
+    assert x.grad.tolist() == [2.0] * 3 and double(tn.ones(2, device="meta")).shape == (2,)
+    assert tn.vmap(double)(tn.ones(2, 3)).tolist() == [[2.0] * 3] * 2

@@ -182,6 +182,8 @@ class _LazyNorm(LazyModuleMixin):
         track_running_stats: bool = True,
         device: Any = None,
         dtype: Any = None,
+        *,
+        bias: bool = True,
     ) -> None:
         super().__init__(0, eps, momentum, False, False, device, dtype)
         place = {"device": device, "dtype": dtype}
@@ -189,7 +191,7 @@ class _LazyNorm(LazyModuleMixin):
         self.track_running_stats = track_running_stats
         if affine:
             self.weight = UninitializedParameter(**place)
-            self.bias = UninitializedParameter(**place)
+            self.bias = UninitializedParameter(**place) if bias else None
         if track_running_stats:
             self.running_mean = UninitializedBuffer(**place)
             self.running_var = UninitializedBuffer(**place)
