@@ -409,3 +409,33 @@ def test_operators_are_registered_in_a_library() -> None:
     double(x).sum().backward()
     assert x.grad.tolist() == [2.0] * 3 and double(tn.ones(2, device="meta")).shape == (2,)
     assert tn.vmap(double)(tn.ones(2, 3)).tolist() == [[2.0] * 3] * 2
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_recurrent_layers_of_ones_own_check_as_ours_do(batch_first: bool) -> None:
+    calls: list[Any] = []
+
+    class Own(nn.LSTM):
+        def check_forward_args(self, input: Any, hidden: Any, batch_sizes: Any) -> None:
+            calls.append((tuple(input.shape), [tuple(h.shape) for h in hidden], batch_sizes))
+            super().check_forward_args(input, hidden, batch_sizes)
+
+    own = Own(2, 4, proj_size=3, batch_first=batch_first)
+    x = tn.rand(5, 6, 2)  # samples and steps, or the other way round
+    samples = 5 if batch_first else 6
+    state = tn.zeros(1, samples, 3), tn.zeros(1, samples, 4)
+    own(x, state)
+    assert calls.pop() == ((5, 6, 2), [(1, samples, 3), (1, samples, 4)], None)
+    assert own.get_expected_hidden_size(x, None) == (1, samples, 3)
+    assert own.get_expected_cell_size(x, None) == (1, samples, 4)
+    with pytest.raises(RuntimeError, match=r"Expected hidden\[1\] size"):
+        own(x, (state[0], state[0]))
+    one = own(x[0], (tn.zeros(1, 3), tn.zeros(1, 4)))[0]  # without a batch
+    assert one.shape == (6, 3) and len(calls) == 2
+    packed = nn.utils.rnn.pack_sequence([tn.rand(2, 2), tn.rand(3, 2)], enforce_sorted=False)
+    hx = tn.rand(1, 2, 3), tn.rand(1, 2, 4)
+    assert own.permute_hidden(hx, packed.sorted_indices)[1].equal(hx[1].flip(1))
+    own(packed, hx)
+    assert calls[-1][2].tolist() == [2, 2, 1]
+    with pytest.raises(RuntimeError, match="input must have 3 dimensions, got 2"):
+        own.check_input(x[0], None)

@@ -142,11 +142,57 @@ class RNNBase(Module):
             text += f", bidirectional={self.bidirectional}"
         return text
 
-    def check_forward_args(self, input: Tensor, hidden: Tensor, width: int, name: str) -> None:
-        """The sizes of a state that the caller gave."""
-        expected = (self.num_layers * (2 if self.bidirectional else 1), input, width)
-        if tuple(hidden.shape) != expected:
-            raise RuntimeError(f"Expected {name} size {expected}, got {list(hidden.shape)}")
+    # ---- What programs with layers of their own call and override ------------------------------
+
+    def check_input(self, input: Tensor, batch_sizes: Tensor | None) -> None:
+        """Whether the layer takes such an input, that of a packed sequence with its sizes."""
+        dtype = getattr(self, self._all_weights[0][0]).dtype
+        if input.dtype != dtype and not tenon.is_autocast_enabled(input.device.type):
+            raise ValueError(
+                f"RNN input dtype ({input.dtype}) does not match weight dtype ({dtype}). Convert "
+                f"input: input.to({dtype}), or convert model: model.to({input.dtype})"
+            )
+        expected = 3 if batch_sizes is None else 2
+        if input.dim() != expected:
+            raise RuntimeError(f"input must have {expected} dimensions, got {input.dim()}")
+        if input.size(-1) != self.input_size:
+            raise RuntimeError(
+                "input.size(-1) must be equal to input_size. "
+                f"Expected {self.input_size}, got {input.size(-1)}"
+            )
+
+    def _state_size(
+        self, input: Tensor, batch_sizes: Tensor | None, width: int
+    ) -> tuple[int, int, int]:
+        samples = input.size(0 if self.batch_first else 1) if batch_sizes is None else None
+        if samples is None:
+            samples = int(batch_sizes[0])
+        return self.num_layers * (2 if self.bidirectional else 1), samples, width
+
+    def get_expected_hidden_size(
+        self, input: Tensor, batch_sizes: Tensor | None
+    ) -> tuple[int, int, int]:
+        """The sizes of the state h for an input."""
+        return self._state_size(input, batch_sizes, self.proj_size or self.hidden_size)
+
+    def check_hidden_size(
+        self,
+        hx: Tensor,
+        expected_hidden_size: tuple[int, int, int],
+        msg: str = "Expected hidden size {}, got {}",
+    ) -> None:
+        """Whether a state has the sizes that are expected."""
+        if tuple(hx.shape) != tuple(expected_hidden_size):
+            raise RuntimeError(msg.format(expected_hidden_size, list(hx.shape)))
+
+    def check_forward_args(self, input: Tensor, hidden: Any, batch_sizes: Tensor | None) -> None:
+        """Whether input and state fit the layer and each other."""
+        self.check_input(input, batch_sizes)
+        self.check_hidden_size(hidden, self.get_expected_hidden_size(input, batch_sizes))
+
+    def permute_hidden(self, hx: Any, permutation: Tensor | None) -> Any:
+        """The state with its samples in another order."""
+        return hx if permutation is None else _apply_permutation(hx, permutation)
 
     def _start(
         self, x: Tensor, hx: Any, samples: int, batched: bool, packed: PackedSequence | None
@@ -158,17 +204,13 @@ class RNNBase(Module):
         if hx is None:
             h0 = x.new_zeros((count, samples, width))
             return h0, x.new_zeros((count, samples, self.hidden_size)) if lstm else None
-        h0, c0 = hx if lstm else (hx, None)
         if not batched:
-            h0 = h0.unsqueeze(1)
-            c0 = c0.unsqueeze(1) if c0 is not None else None
-        if packed is not None and packed.sorted_indices is not None:
-            h0 = _apply_permutation(h0, packed.sorted_indices)
-            c0 = _apply_permutation(c0, packed.sorted_indices) if lstm else None
-        self.check_forward_args(samples, h0, width, "hidden[0]" if lstm else "hidden")
-        if c0 is not None:
-            self.check_forward_args(samples, c0, self.hidden_size, "hidden[1]")
-        return h0, c0
+            hx = tuple(s.unsqueeze(1) for s in hx) if lstm else hx.unsqueeze(1)
+            x = x.transpose(0, 1) if self.batch_first else x
+        if packed is not None:
+            hx = self.permute_hidden(hx, packed.sorted_indices)
+        self.check_forward_args(x, hx, None if packed is None else packed.batch_sizes)
+        return hx if lstm else (hx, None)
 
     def forward(self, input: Any, hx: Any = None) -> Any:
         packed = input if isinstance(input, PackedSequence) else None
@@ -186,17 +228,8 @@ class RNNBase(Module):
             batch_first = batched and self.batch_first
             x = input if batched else input.unsqueeze(1)
             samples = x.size(0 if batch_first else 1)
-        dtype = getattr(self, self._all_weights[0][0]).dtype
-        if x.dtype != dtype and not tenon.is_autocast_enabled(x.device.type):
-            raise ValueError(
-                f"RNN input dtype ({x.dtype}) does not match weight dtype ({dtype}). Convert "
-                f"input: input.to({dtype}), or convert model: model.to({x.dtype})"
-            )
-        if x.size(-1) != self.input_size:
-            raise RuntimeError(
-                "input.size(-1) must be equal to input_size. "
-                f"Expected {self.input_size}, got {x.size(-1)}"
-            )
+        if hx is None:
+            self.check_input(x, None if packed is None else packed.batch_sizes)
         h0, c0 = self._start(x, hx, samples, batched, packed)
         options = (
             [weight for weights in self.all_weights for weight in weights],
@@ -274,6 +307,27 @@ class LSTM(RNNBase):
         def forward(
             self, input: Tensor | PackedSequence, hx: tuple[Tensor, Tensor] | None = None
         ) -> tuple[Any, tuple[Tensor, Tensor]]: ...
+
+    def get_expected_cell_size(
+        self, input: Tensor, batch_sizes: Tensor | None
+    ) -> tuple[int, int, int]:
+        """The sizes of the state c for an input."""
+        return self._state_size(input, batch_sizes, self.hidden_size)
+
+    def check_forward_args(self, input: Tensor, hidden: Any, batch_sizes: Tensor | None) -> None:
+        self.check_input(input, batch_sizes)
+        expected = (
+            self.get_expected_hidden_size(input, batch_sizes),
+            self.get_expected_cell_size(input, batch_sizes),
+        )
+        h, c = hidden
+        self.check_hidden_size(h, expected[0], "Expected hidden[0] size {}, got {}")
+        self.check_hidden_size(c, expected[1], "Expected hidden[1] size {}, got {}")
+
+    def permute_hidden(self, hx: Any, permutation: Tensor | None) -> Any:
+        if permutation is None:
+            return hx
+        return tuple(_apply_permutation(s, permutation) for s in hx)
 
 
 class GRU(RNNBase):
