@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import tenon as tn
 from tenon import nn
 from tenon.export import Dim, default_decompositions, export, load, save, unflatten
+from test_run import run
 
 F = nn.functional
 
@@ -149,3 +151,34 @@ def test_gradients_that_are_off_stay_off() -> None:
     (got,) = tn.autograd.grad(parts.module()(x).square().sum(), x)
     (wanted,) = tn.autograd.grad(Half()(x).square().sum(), x)
     tn.testing.assert_close(got, wanted)
+
+
+TABLES = """
+import torch
+from torch._decomp import core_aten_decompositions, get_decompositions
+from torch._decomp import decomposition_table, remove_decompositions
+
+class M(torch.nn.Module):
+    def forward(self, x):
+        return torch.rot90(torch.sinc(x))
+
+ep = torch.export.export(M(), (torch.randn(2, 3),))
+table = get_decompositions([torch.ops.aten.sinc, torch.ops.aten.mm])
+print(table)
+targets = [n.target for n in ep.run_decompositions(table).graph.nodes]
+print(torch.ops.aten.rot90.default in targets, torch.ops.aten.sinc.default in targets)
+table = core_aten_decompositions()
+assert table == decomposition_table == torch.export.default_decompositions()
+remove_decompositions(table, [torch.ops.aten.rot90.default, torch.ops.aten.mm])
+print(len(decomposition_table) - len(table))
+"""
+
+
+def test_tables_of_pytorch_s_names(tmp_path: Path) -> None:
+    """Under `tenon run`: torch._decomp, and graphs of operators that have no public name."""
+    done = run(tmp_path, TABLES)
+    assert done.stdout.splitlines() == [
+        "{<OpOverload(op='aten.sinc', overload='default')>: <built-in function sinc>}",
+        "True False",
+        "1",
+    ], done.stderr

@@ -175,7 +175,7 @@ def _name_what_is_missing(package: ModuleType) -> None:
     def look_up(name: str) -> Any:
         if name == THEIRS:
             return package
-        if name.startswith("_") and not name.startswith("__"):
+        if name.startswith("_") and not name.startswith("__") and name.isidentifier():
             try:
                 return importlib.import_module(f"{OURS}.{INSIDE}.{name}")
             except ModuleNotFoundError as err:
