@@ -7,7 +7,6 @@ the op table (`autocast`); plugins say it of theirs.
 from __future__ import annotations
 
 import functools
-import threading
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -18,8 +17,6 @@ from tenon._device.scaler import GradScaler
 __all__ = [
     "GradScaler", "autocast", "custom_bwd", "custom_fwd", "is_autocast_available",
 ]  # fmt: skip
-
-_state = threading.local()  # depth: of regions of this thread
 
 
 def is_autocast_available(device_type: str) -> bool:
@@ -111,7 +108,7 @@ def autocast_decrement_nesting() -> int:
     return _nesting
 
 
-class autocast:  # noqa: N801 - PyTorch's name
+class autocast(_C._Region):  # noqa: N801 - PyTorch's name
     """A with statement, or a decorator, inside which operators choose the dtype they compute in.
 
     dtype: the short one, bfloat16 on the CPU and float16 elsewhere. Regions nest; one with
@@ -129,7 +126,6 @@ class autocast:  # noqa: N801 - PyTorch's name
             raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
         self.device = device_type
         self._enabled = enabled
-        self._old: list[tuple[int, Any, int]] = []
         if not is_autocast_available(device_type):
             if enabled:
                 warnings.warn(
@@ -153,19 +149,16 @@ class autocast:  # noqa: N801 - PyTorch's name
             self._enabled, self.fast_dtype = False, short
         self._cache = bool(cache) if cache_enabled is None else cache_enabled
 
-    def __enter__(self) -> autocast:
-        if self._there:
-            old = _C._autocast_set(self.device, int(self._enabled), self.fast_dtype, self._cache)
-            self._old.append(old)
-            _state.depth = getattr(_state, "depth", 0) + 1
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        if self._there:
-            _C._autocast_set(self.device, *self._old.pop())
-            _state.depth -= 1
-            if _state.depth == 0:
-                _C._autocast_clear()
+    def _region(self) -> tuple[Any, ...]:
+        if not self._there:
+            return _C._nothing, (), _C._nothing, ()
+        now = (self.device, int(self._enabled), self.fast_dtype, self._cache)
+        return (
+            _C._autocast_enter,
+            now,
+            _C._autocast_leave,
+            (self.device, *_C._autocast_set(self.device)),
+        )
 
     def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(fn)

@@ -112,6 +112,23 @@ def test_an_interrupted_writer(call: str, tmp_path: Path, monkeypatch: pytest.Mo
     assert value_in(path) in (1, 2) and alone(path)
 
 
+def test_an_interrupted_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A descriptor is closed once: another thread may have its number by then."""
+    path = tmp_path / "a.pt"
+    tn.save(tn.ones(3), path)
+    real = atomic.io.FileIO
+
+    def interrupted(*given: Any, **more: Any) -> None:
+        real(*given, **more)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(atomic.io, "FileIO", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            tn.load(path)
+    assert value_in(path) == 1
+
+
 def test_too_many_open_files(tmp_path: Path) -> None:
     path = tmp_path / "a.pt"
     tn.save(tn.ones(3), path)

@@ -195,15 +195,111 @@ static PyObject *autocast_set(PyObject *unused, PyObject *args) {
     return Py_BuildValue("iNi", (int)old.enabled, tnp_dtype_object(old.dtype), (int)old.cache);
 }
 
-static PyObject *autocast_clear(PyObject *unused, PyObject *none) {
+static _Thread_local int regions; /* of autocast, that this thread is in */
+
+static PyObject *autocast_enter(PyObject *unused, PyObject *args) {
+    PyObject *old = autocast_set(unused, args);
+    if (old) regions++;
+    return old;
+}
+
+/* Behind the last region, converted parameters are dropped. */
+static PyObject *autocast_leave(PyObject *unused, PyObject *args) {
+    if (--regions <= 0) {
+        regions = 0;
+        tn_autocast_clear();
+    }
+    return autocast_set(unused, args);
+}
+
+/* ---- Regions of Python classes ------------------------------------------------------------------
+ * Ctrl-C is raised between two steps of a Python function, the first of an __exit__ among them, and
+ * what that was to undo would stay. _Region has both methods here: _region() says in Python what is
+ * to be done and undone, (function, arguments) twice, and these are called without a step between. */
+
+static PyObject *region_enter(PyObject *self, PyObject *unused) {
+    PyObject *change, *args, *undo, *undo_args, *done = NULL;
+    (void)unused;
+    PyObject *plan = PyObject_CallMethod(self, "_region", NULL);
+    if (!plan) return NULL;
+    PyObject *open = PyObject_GetAttrString(self, "_undo");
+    if (!open) {
+        PyErr_Clear();
+        open = PyList_New(0);
+        if (!open || PyObject_SetAttrString(self, "_undo", open) < 0) goto out;
+    }
+    if (!PyArg_ParseTuple(plan, "OO!OO!:_region", &change, &PyTuple_Type, &args, &undo,
+                          &PyTuple_Type, &undo_args))
+        goto out;
+    PyObject *entry = PyTuple_Pack(2, undo, undo_args);
+    if (!entry || PyList_Append(open, entry) < 0) {
+        Py_XDECREF(entry);
+        goto out;
+    }
+    Py_DECREF(entry);
+    done = PyObject_CallObject(change, args);
+    if (!done) {
+        Py_ssize_t n = PyList_Size(open);
+        PyObject *type, *value, *trace;
+        PyErr_Fetch(&type, &value, &trace);
+        if (PyList_SetSlice(open, n - 1, n, NULL) < 0) PyErr_Clear();
+        PyErr_Restore(type, value, trace);
+    }
+out:
+    Py_DECREF(plan);
+    Py_XDECREF(open);
+    if (!done) return NULL;
+    Py_DECREF(done);
+    Py_INCREF(self);
+    return self;
+}
+
+static PyObject *region_leave(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+    PyObject *entry = NULL, *done = NULL;
+    (void)args, (void)nargs;
+    PyObject *open = PyObject_GetAttrString(self, "_undo");
+    Py_ssize_t n = open && PyList_Check(open) ? PyList_Size(open) : 0;
+    if (n == 0) {
+        Py_XDECREF(open);
+        return PyErr_Format(PyExc_RuntimeError, "a region was left that was not entered");
+    }
+    entry = PyList_GetItem(open, n - 1);
+    Py_INCREF(entry);
+    if (PyList_SetSlice(open, n - 1, n, NULL) == 0)
+        done = PyObject_CallObject(PyTuple_GetItem(entry, 0), PyTuple_GetItem(entry, 1));
+    Py_DECREF(entry);
+    Py_DECREF(open);
+    if (!done) return NULL;
+    Py_DECREF(done);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef region_methods[] = {
+    {"__enter__", region_enter, METH_NOARGS, NULL},
+    {"__exit__", TNP_CFUNC(region_leave), METH_FASTCALL, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static bool region_init(PyObject *module) {
+    PyType_Slot slots[] = {TNP_SLOT(Py_tp_methods, region_methods), {0, NULL}};
+    PyType_Spec spec = {"tenon._C._Region", 0, 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
+    PyObject *type = PyType_FromSpec(&spec);
+    bool good = type && PyModule_AddObjectRef(module, "_Region", type) == 0;
+    Py_XDECREF(type);
+    return good;
+}
+
+/* _nothing(): what a region does that changes nothing. */
+static PyObject *nothing(PyObject *unused, PyObject *none) {
     (void)unused, (void)none;
-    tn_autocast_clear();
     Py_RETURN_NONE;
 }
 
 static PyMethodDef functions[] = {
+    {"_nothing", nothing, METH_NOARGS, "Does nothing."},
+    {"_autocast_enter", autocast_enter, METH_VARARGS, "_autocast_set in a region more."},
+    {"_autocast_leave", autocast_leave, METH_VARARGS, "_autocast_set in a region less."},
     {"_autocast_set", autocast_set, METH_VARARGS, "Changes the autocast region of a device."},
-    {"_autocast_clear", autocast_clear, METH_NOARGS, "Drops converted parameters."},
     {"_layer_find", layer_find, METH_O, "The id of a layer; loads the plugin that offers it."},
     {"_layer_enable", layer_enable, METH_VARARGS, "Switches a layer of this thread."},
     {"is_grad_enabled", is_grad_enabled, METH_NOARGS, "True when operators are recorded."},
@@ -219,6 +315,6 @@ bool tnp_modes_init(PyObject *module) {
                     "set_grad_enabled(mode): switches recording on or off.");
     inference_type = make(module, "tenon.inference_mode", inference_new,
                           "inference_mode(mode=True): no recording and no version counting.");
-    return no_grad_type && enable_grad_type && set_type && inference_type &&
+    return region_init(module) && no_grad_type && enable_grad_type && set_type && inference_type &&
            PyModule_AddFunctions(module, functions) == 0;
 }

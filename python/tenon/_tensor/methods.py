@@ -153,14 +153,11 @@ def record_stream(self: Tensor, stream: Any) -> None:
     _C._record_stream(self, stream._stream.value)
 
 
-class DisableTorchFunctionSubclass:
+class DisableTorchFunctionSubclass(_C._Region):
     """Inside it, subclasses of Tensor are treated as Tensor."""
 
-    def __enter__(self) -> None:
-        _C._disable_overrides(1)
-
-    def __exit__(self, *exc: object) -> None:
-        _C._disable_overrides(-1)
+    def _region(self) -> tuple[Any, ...]:
+        return _C._disable_overrides, (1,), _C._disable_overrides, (-1,)
 
 
 _C.DisableTorchFunctionSubclass = DisableTorchFunctionSubclass

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tenon import _C
 
 _ON, _CHECK_NAN = 1, 2
@@ -30,14 +32,13 @@ class set_detect_anomaly:
         _C._set_anomaly(bool(self._old & _ON), bool(self._old & _CHECK_NAN))
 
 
-class detect_anomaly:
+class detect_anomaly(_C._Region):
     """Anomaly mode inside a with statement."""
 
     def __init__(self, check_nan: bool = True) -> None:
         self._check_nan = check_nan
 
-    def __enter__(self) -> None:
-        self._old = _C._set_anomaly(True, self._check_nan)
-
-    def __exit__(self, *exc: object) -> None:
-        _C._set_anomaly(bool(self._old & _ON), bool(self._old & _CHECK_NAN))
+    def _region(self) -> tuple[Any, ...]:
+        old = _C._get_anomaly()
+        before = (bool(old & _ON), bool(old & _CHECK_NAN))
+        return _C._set_anomaly, (True, self._check_nan), _C._set_anomaly, before

@@ -56,7 +56,7 @@ def increment_version(tensor: Tensor | Sequence[Tensor]) -> None:
 _state = threading.local()  # message: why hooks of saved tensors are switched off
 
 
-class saved_tensors_hooks:
+class saved_tensors_hooks(_C._Region):
     """Tensors saved for backward go through pack_hook, and when used through unpack_hook."""
 
     def __init__(
@@ -65,14 +65,11 @@ class saved_tensors_hooks:
         self.pack_hook = pack_hook
         self.unpack_hook = unpack_hook
 
-    def __enter__(self) -> None:
+    def _region(self) -> tuple[Any, ...]:
         message = getattr(_state, "message", None)
         if message is not None:
             raise RuntimeError(message)
-        _C._push_saved_hooks(self.pack_hook, self.unpack_hook)
-
-    def __exit__(self, *exc: object) -> None:
-        _C._pop_saved_hooks()
+        return _C._push_saved_hooks, (self.pack_hook, self.unpack_hook), _C._pop_saved_hooks, ()
 
 
 class save_on_cpu(saved_tensors_hooks):

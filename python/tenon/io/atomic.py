@@ -26,20 +26,20 @@ Path = str | os.PathLike[str]
 _NO_NAMELESS = (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL)
 
 
+def _opened(path: Path, _: int) -> int:
+    return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+
+
 def open_to_read(path: Path) -> BinaryIO:
     """An open regular file. A pipe or device, which may never end or never begin, is an OSError."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    raw = io.FileIO(path, "r", opener=_opened)  # which owns the descriptor from the start
     try:
-        mode = os.fstat(fd).st_mode
-        if stat.S_ISDIR(mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
-        if not stat.S_ISREG(mode):
+        if not stat.S_ISREG(os.fstat(raw.fileno()).st_mode):
             raise OSError(errno.ESPIPE, "it is no regular file", os.fspath(path))
-        raw = io.FileIO(fd, "r")
+        return io.BufferedReader(raw)
     except BaseException:
-        os.close(fd)
+        raw.close()
         raise
-    return io.BufferedReader(raw)
 
 
 @contextmanager
