@@ -348,3 +348,27 @@ def test_linear_cross_entropy():
         want = tenon.nn.functional.cross_entropy(logits, target, **rest)
         assert loss(x, target).item() == pytest.approx(want.item(), rel=1e-12)
         assert (loss.linear.bias is not None) == ("bias" in options)
+
+
+@pytest.mark.parametrize("name", ["max_pool3d", "avg_pool3d"])
+def test_sizes_of_volumes(name):
+    """One size is for all dimensions, also in a list; two say nothing about the third."""
+    pool, x = getattr(tenon.nn.functional, name), tenon.rand(1, 2, 4, 4, 4)
+    assert tenon.equal(pool(x, [2]), pool(x, 2)) and tenon.equal(pool(x, 2, []), pool(x, 2))
+    assert tenon.equal(pool(x, (2,), (1,), (1,)), pool(x, 2, 1, 1))
+    for sizes in ([2, 2], [2, 3], [1, 1, 1, 1], []):
+        with pytest.raises(RuntimeError, match=f"{name}: kernel_size must .*three ints"):
+            pool(x, sizes)
+        with pytest.raises(RuntimeError, match=f"{name}: padding must .*three ints"):
+            pool(x, 2, 2, sizes)
+        if sizes:
+            with pytest.raises(RuntimeError, match=f"{name}: stride must .*three ints"):
+                pool(x, 2, sizes)
+
+
+def test_sizes_of_unpooling():
+    F = tenon.nn.functional
+    for n in (1, 2, 3):
+        y, places = getattr(F, f"max_pool{n}d")(tenon.rand(1, 2, *[4] * n), 2, return_indices=True)
+        with pytest.raises(RuntimeError, match="kernel_size must be an int"):
+            getattr(F, f"max_unpool{n}d")(y, places, [2] * (n + 1))

@@ -39,6 +39,24 @@ def _volume(input: Tensor, name: str) -> Tensor:
     return input.reshape(-1, *input.shape[-3:])
 
 
+def _three(value: Any, name: str, what: str) -> tuple[int, ...]:
+    """A size for each dimension of a volume; a single one is for all of them."""
+    given = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+    if len(given) not in (1, 3):
+        raise RuntimeError(
+            f"{name}: {what} must either be a single int, or a tuple of three ints, not {given}"
+        )
+    return given * 3 if len(given) == 1 else given
+
+
+def _windows(kernel: Any, stride: Any, padding: Any, name: str) -> tuple[tuple[int, ...], ...]:
+    """Sizes, steps and paddings of the windows of a volume; no steps are the sizes."""
+    sizes = _three(kernel, name, "kernel_size")
+    same = stride is None or (isinstance(stride, (tuple, list)) and not stride)
+    steps = sizes if same else _three(stride, name, "stride")
+    return sizes, steps, _three(padding, name, "padding")
+
+
 def _in_two_steps(
     input: Tensor, plane: Callable[[Tensor], Tensor], depth: Callable[[Tensor], Tensor]
 ) -> Tensor:
@@ -82,8 +100,8 @@ def max_pool3d(
     >>> F.max_pool3d(tn.rand(1, 3, 4, 8, 8), 2).shape
     tenon.Size([1, 3, 2, 4, 4])
     """
-    k, p, d = _triple(kernel_size), _triple(padding), _triple(dilation)
-    s = k if stride is None else _triple(stride)
+    k, s, p = _windows(kernel_size, stride, padding, "max_pool3d")
+    d = _three(dilation, "max_pool3d", "dilation")
     flat = ((k[0], 1), (s[0], 1), (p[0], 0), (d[0], 1), ceil_mode)
     face = (k[1:], s[1:], p[1:], d[1:], ceil_mode)
     if return_indices:
@@ -138,8 +156,7 @@ def avg_pool3d(
     >>> F.avg_pool3d(tn.rand(1, 3, 4, 8, 8), 2).shape
     tenon.Size([1, 3, 2, 4, 4])
     """
-    k, p = _triple(kernel_size), _triple(padding)
-    s = k if stride is None else _triple(stride)
+    k, s, p = _windows(kernel_size, stride, padding, "avg_pool3d")
     if divisor_override == 0:
         raise RuntimeError("divisor must be not zero")
 
@@ -283,6 +300,7 @@ def lp_pool3d(
 
 
 def _unpool(
+    n: int,
     input: Tensor,
     indices: Tensor,
     kernel: tuple[int, ...],
@@ -290,7 +308,10 @@ def _unpool(
     padding: tuple[int, ...],
     output_size: Any,
 ) -> Tensor:
-    n = len(kernel)
+    if len(kernel) != n:
+        raise RuntimeError(
+            f"max_unpool{n}d: kernel_size must be an int or {n} of them, not {kernel}"
+        )
     steps = kernel if stride is None else stride
     sizes = input.shape[-n:]
     default = [(x - 1) * s - 2 * p + k for x, s, p, k in zip(sizes, steps, padding, kernel)]
@@ -336,7 +357,7 @@ def max_unpool1d(
     tensor([[[0., 5., 7., 0.]]])
     """
     step = None if stride is None else _single(stride)
-    return _unpool(input, indices, _single(kernel_size), step, _single(padding), output_size)
+    return _unpool(1, input, indices, _single(kernel_size), step, _single(padding), output_size)
 
 
 def max_unpool2d(
@@ -355,7 +376,7 @@ def max_unpool2d(
     tenon.Size([1, 3, 8, 8])
     """
     step = None if stride is None else _pair(stride)
-    return _unpool(input, indices, _pair(kernel_size), step, _pair(padding), output_size)
+    return _unpool(2, input, indices, _pair(kernel_size), step, _pair(padding), output_size)
 
 
 def max_unpool3d(
@@ -374,7 +395,7 @@ def max_unpool3d(
     tenon.Size([1, 3, 4, 8, 8])
     """
     step = None if stride is None else _triple(stride)
-    return _unpool(input, indices, _triple(kernel_size), step, _triple(padding), output_size)
+    return _unpool(3, input, indices, _triple(kernel_size), step, _triple(padding), output_size)
 
 
 def fold(
