@@ -632,7 +632,8 @@ tn_status tn_grad(tn_tensor *const *outputs, tn_tensor *const *grad_outputs, int
                   tn_tensor *const *inputs, int64_t ninputs, int retain_graph, int create_graph,
                   int allow_unused, tn_tensor **ret_grads) {
     pass p;
-    if (ninputs <= 0) return tn_fail(TN_E_VALUE, 3, "grad requires non-empty inputs.");
+    if (ninputs <= 0)
+        return tn_fail(TN_E_STATE, 3, "`inputs` argument to `grad()` cannot be empty.");
     if (!inputs || !ret_grads) return tn_fail(TN_E_TYPE, 3, "grad(): a list is NULL");
     begin(&p);
     p.retain = retain_graph != 0;

@@ -271,7 +271,7 @@ static tn_status forward_named(conv *c, const char *padding, tn_tensor **ret) {
     int64_t sides[3] = {0, 0, 0}, extra[6] = {0};
     bool same = strcmp(padding, "same") == 0, uneven = false;
     if (!same && strcmp(padding, "valid") != 0) {
-        return tn_fail(TN_E_VALUE, 4, "Invalid padding string: '%s'", padding);
+        return tn_fail(TN_E_STATE, 4, "Invalid padding string: '%s'", padding);
     }
     for (int32_t d = 0; same && d < c->n; d++) {
         if (c->stride.v[d] != 1) {

@@ -118,7 +118,7 @@ tn_status tni_composite_lstm_cell(const void *args, tn_tensor **rets) {
     weights w = {tni_t(a->w_ih), tni_t(a->w_hh), tni_t(a->b_ih), tni_t(a->b_hh), NULL};
     state to = {NULL, NULL};
     if (a->hx.n != 2)
-        return tn_fail(TN_E_VALUE, 1, "lstm_cell expects two hidden states, got %lld",
+        return tn_fail(TN_E_STATE, 1, "lstm_cell expects two hidden states, got %lld",
                        (long long)a->hx.n);
     TN_TRY(check_cell(RNN_LSTM, "lstm_cell", a->input, &w));
     for (int i = 0; i < 2; i++) TN_TRY(check_state("lstm_cell", a->input, a->hx.v[i], &w, i));
@@ -574,7 +574,7 @@ static tn_status check(const rnn *r, int64_t features) {
 static tn_status take_start(rnn *r, tn_views hx) {
     int64_t want = r->mode == RNN_LSTM ? 2 : 1;
     if (hx.n != want || !hx.v[0] || !hx.v[want - 1])
-        return tn_fail(TN_E_VALUE, 1, "lstm expects two hidden states, got %lld", (long long)hx.n);
+        return tn_fail(TN_E_STATE, 1, "lstm expects two hidden states, got %lld", (long long)hx.n);
     r->start.h = tni_t(hx.v[0]);
     r->start.c = want == 2 ? tni_t(hx.v[1]) : NULL;
     r->projects = want == 2 && hx.v[0]->ndim == 3 && hx.v[1]->ndim == 3 &&

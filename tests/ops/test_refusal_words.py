@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import tenon as tn
 import tenon.nn.functional as F
@@ -21,7 +22,7 @@ twice = tn.sparse_coo_tensor(tn.tensor([[0, 0]]), tn.tensor([1.0, 2.0]), (3,))
 csr = f.to_sparse_csr()
 pair = (tn.zeros(2, 2), tn.zeros(2, 2))
 ops = tn._C._ops
-R, V, X, N = RuntimeError, ValueError, IndexError, NotImplementedError
+R, V, X, E, N = RuntimeError, ValueError, IndexError, TypeError, NotImplementedError
 Case = tuple[type[Exception], str, Callable[[], Any]]
 
 INDICES: list[Case] = [
@@ -268,7 +269,7 @@ LAYERS: list[Case] = [
      lambda: F.conv_transpose1d(y, tn.ones(3, 1, 2), output_padding=-1)),
     (R, "output padding must be smaller than either stride or dilation",
      lambda: F.conv_transpose1d(y, tn.ones(3, 1, 2), stride=2, output_padding=2)),
-    (V, "Invalid padding string: 'full'",
+    (R, "Invalid padding string: 'full'",
      lambda: F.conv1d(tn.ones(1, 2, 5), tn.ones(3, 2, 2), padding="full")),
     (R, "padding='same' is not supported for strided convolutions",
      lambda: F.conv1d(tn.ones(1, 2, 5), tn.ones(3, 2, 2), stride=2, padding="same")),
@@ -317,9 +318,9 @@ LAYERS: list[Case] = [
      lambda: tn.fake_quantize_per_tensor_affine(f, 0.1, 300, 0, 255)),
     (R, "scale and zero_point should be 1-D tensors",
      lambda: tn.fake_quantize_per_channel_affine(f, f, at.int(), 0, 0, 255)),
-    (V, "lstm_cell expects two hidden states, got 1",
+    (R, "lstm_cell expects two hidden states, got 1",
      lambda: tn.lstm_cell(f, [f], tn.ones(12, 3), tn.ones(12, 3))),
-    (V, "lstm expects two hidden states, got 1",
+    (R, "lstm expects two hidden states, got 1",
      lambda: tn.lstm(cube, [f], [f], False, 1, 0.0, False, False, False)),
 ]  # fmt: skip
 TAPE: list[Case] = [
@@ -329,14 +330,86 @@ TAPE: list[Case] = [
      lambda: (tn.ones(3, requires_grad=True) * 1)[:2].detach_()),
     (R, "cannot be registered on non-leaf tensors",
      lambda: (tn.ones(3, requires_grad=True) * 1).register_post_accumulate_grad_hook(print)),
-    (V, "grad requires non-empty inputs",
+    (R, "`inputs` argument to `grad()` cannot be empty",
      lambda: tn.autograd.grad(tn.ones(1, requires_grad=True).sum(), [])),
+]  # fmt: skip
+
+
+def watched() -> tn.Tensor:
+    return tn.ones(3, requires_grad=True)
+
+
+def inferred() -> tn.Tensor:
+    with tn.inference_mode():
+        return tn.ones(3)
+
+
+class Keeper(tn.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: tn.Tensor) -> tn.Tensor:
+        ctx.save_for_backward(3)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, g: tn.Tensor) -> tn.Tensor:
+        return g
+
+
+GENERATED = tn.Generator().get_state()
+OBJECTS: list[Case] = [
+    (R, "functions with out=... arguments don't support automatic differentiation",
+     lambda: tn.add(watched(), 1.0, out=tn.ones(3))),
+    (E, "only floating-point types are supported as the default type",
+     lambda: tn.set_default_dtype(tn.int32)),
+    (R, "Expected a generator state of size", lambda: tn.Generator().set_state(GENERATED[:-1])),
+    (E, "RNG state must be a ByteTensor", lambda: tn.Generator().set_state(v)),
+    (V, "set_rng takes 'philox' or 'torch', not 'dice'", lambda: tn.set_rng("dice")),
+    (R, "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed",
+     lambda: inferred().requires_grad_()),
+    (R, "Inference tensors cannot be saved for backward", lambda: watched() * inferred()),
+    (E, "~ (operator.invert) is only implemented on integer and Boolean-type tensors", lambda: ~f),
+    (E, "save_for_backward can only save variables, but argument 0 is of type int",
+     lambda: Keeper.apply(watched())),
+    (X, "an index can only have a single ellipsis ('...')", lambda: f[..., 0, ...]),
+    (E, "can't convert a buffer with format '1w' (4 bytes each) to a tensor",
+     lambda: tn.from_numpy(np.array(["a"]))),
+    (BufferError, "Can't export tensors that require gradient, use tensor.detach()",
+     lambda: watched().__dlpack__()),
+    (V, "Unknown device type meta for Dlpack",
+     lambda: tn.ones(2, device="meta").__dlpack_device__()),
+    (R, "requires_grad must be a bool", lambda: setattr(tn.ones(2), "requires_grad", "yes")),
+    (R, "Tensor.__contains__ only supports Tensor or scalar, but you passed in a",
+     lambda: "a" in f),
+    (E, "Size() takes an iterable of 'int' (item 1 is", lambda: tn.Size([1, "a"])),
+    (E, "Size() takes no keyword arguments", lambda: tn.Size(a=3)),
+    (R, "must not include an index when an index is passed", lambda: tn.device("cpu:0", 1)),
+    (E, "frombuffer() missing required keyword argument 'dtype'", lambda: tn.frombuffer(bytes(8))),
+    (E, "pow() of tensors takes no modulus", lambda: pow(f, 2, 3)),
+    (V, "can't alias data: it has to be copied", lambda: tn.asarray([1.0, 2.0], copy=False)),
+    (R, "einsum(): too many subscripts", lambda: tn.einsum("i" * 70, f)),
+    (R, "einsum(): text follows the output subscripts", lambda: tn.einsum("ij->i->j", f)),
+    (V, "p has to be at most", lambda: tn.mvlgamma(v.abs() + 1e9, 1 << 31)),
+    (R, "combinations: there are too many", lambda: tn.combinations(tn.ones(500), 250)),
+    (R, "istft: expected length >= 0",
+     lambda: tn.istft(tn.ones(3, 5) * 1j, 4, 1, 4, window=tn.ones(4), length=-1)),
+    (R, "Complex windows are incompatible with return_complex=False",
+     lambda: tn.istft(tn.ones(4, 5) * 1j, 4, 1, 4, window=tn.ones(4) * (1 + 0j), onesided=False)),
+    (R, "Expected log_probs of shape (T, N, C) or (T, C)", lambda: F.ctc_loss(v, at, at, at)),
+    (R, "a tensor has at most", lambda: tn.ones(*[1] * 65)),
+    (R, "a tensor has at most", lambda: n0.expand(*[1] * 65)),
+    (V, "is larger than the address space",
+     lambda: tn.empty_strided((1 << 40, 1 << 40), (1 << 40, 1))),
+    (V, "grid_sampler(): interpolation_mode and padding_mode are 0, 1 or 2",
+     lambda: tn.grid_sampler(tn.ones(1, 1, 3, 3), tn.ones(1, 2, 2, 2), 3, 0, False)),
+    (V, "grid_sampler(): interpolation_mode and padding_mode are 0, 1 or 2",
+     lambda: tn.grid_sampler(tn.ones(1, 1, 3, 3), tn.ones(1, 2, 2, 2), 0, 3, False)),
 ]  # fmt: skip
 CASES = {
     f"{name} {k}": case
     for name, cases in (
         ("index", INDICES), ("shape", SHAPES), ("math", MATH), ("random", RANDOM), ("tape", TAPE),
         ("matrix", MATRICES), ("signal", SIGNALS), ("sparse", SPARSE), ("layer", LAYERS),
+        ("object", OBJECTS),
     )
     for k, case in enumerate(cases)
 }  # fmt: skip
