@@ -236,8 +236,9 @@ def custom_op(
 
 
 def _check_name(caller: str, name: str) -> None:
-    parts = name.split("::")
-    if len(parts) != 2 or not all(p.isidentifier() for p in parts):
+    space, colons, rest = name.partition("::")
+    parts = [space, *rest.split(".", 1)]  # a form of an operator is "namespace::name.form"
+    if not colons or not all(p.isidentifier() for p in parts):
         raise ValueError(f"{caller}: a name is of the form 'namespace::name', not {name!r}")
     if name in _C._added_names():
         raise ValueError(f"{caller}: a plugin has added the operator '{name}'")
@@ -245,7 +246,13 @@ def _check_name(caller: str, name: str) -> None:
 
 def _add(op: CustomOpDef) -> CustomOpDef:
     _defined[op._qualname] = op
-    ops.define(*op._qualname.split("::"), op)
+    space, name = op._qualname.split("::")
+    name, _, form = name.partition(".")
+    first = _defined.get(f"{space}::{name}", op)
+    if form:
+        setattr(first, form, op)
+    if first is op:
+        ops.define(space, name, op)
     return op
 
 

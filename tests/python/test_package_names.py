@@ -14,11 +14,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tenon as tn
-from tenon import nn, return_types
+from tenon import library, nn, return_types
+from tenon._torch._utils import ExceptionWrapper
 from tenon.nn import functional as F
 from tenon.nn.utils import _named_member_accessor as members
 from tenon.utils import _contextlib, _pytree
-from tenon.utils.data import DataLoader, default_collate
+from tenon.utils.data import DataLoader, dataloader, default_collate
 from tenon.utils.data._utils.collate import collate, default_collate_fn_map
 from tenon.utils.data._utils.worker import _generate_state
 from tenon.utils.weak import TensorWeakRef, WeakIdKeyDictionary, WeakTensorKeyDictionary
@@ -401,3 +402,66 @@ def test_causal_masks_of_both_kinds(queries, keys):
         assert type(got) is tn.Tensor and got.equal(want) or bool(got.isnan().any())
     with pytest.raises(AssertionError, match="2D"):
         causal_lower_right(1, 2, 3)
+
+
+# ---- Loaders of other packages -------------------------------------------------------------------
+
+
+def test_a_loader_is_generic_and_its_fetchers_make_batches() -> None:
+    """pykeen annotates with DataLoader[X]; torchdata, fastai and ignite ask for the kinds."""
+    kinds = dataloader._DatasetKind
+    assert DataLoader[int].__origin__ is DataLoader
+    rows = [tn.tensor([float(i)]) for i in range(5)]
+    fetcher = kinds.create_fetcher(kinds.Map, rows, True, default_collate, False)
+    assert fetcher.fetch([3, 1]).tolist() == [[3.0], [1.0]]
+    one = kinds.create_fetcher(kinds.Map, rows, False, lambda x: x, False)
+    assert one.fetch(2) is rows[2]
+    stream = kinds.create_fetcher(kinds.Iterable, rows, True, default_collate, True)
+    assert stream.fetch([None] * 4).shape == (4, 1)
+    with pytest.raises(StopIteration):
+        stream.fetch([None] * 4)
+    assert stream.ended
+
+
+def test_an_exception_is_raised_again_elsewhere() -> None:
+    for kind in (ValueError, KeyError):
+        try:
+            raise kind("why")
+        except kind:
+            wrapped = ExceptionWrapper(where="in a thread")
+        with pytest.raises(kind, match="Caught .* in a thread(.|\n)*why"):
+            wrapped.reraise()
+
+
+def test_a_form_of_an_operator_is_found_at_the_operator() -> None:
+    """bitsandbytes defines `int8_linear_matmul` and `int8_linear_matmul.out`."""
+    library.define("forms::twice", "(Tensor x) -> Tensor")
+    library.define("forms::twice.out", "(Tensor x, Tensor(a!) out) -> ()")
+
+    def write(x: tn.Tensor, out: tn.Tensor) -> None:
+        out.copy_(x * 2)
+
+    library.impl("forms::twice", "cpu", lambda x: x * 2)
+    library.impl("forms::twice.out", "cpu", write)
+    x, out = tn.ones(2), tn.zeros(2)
+    assert tn.ops.forms.twice(x).tolist() == [2, 2]
+    tn.ops.forms.twice.out(x, out)
+    assert out.tolist() == [2, 2]
+    with pytest.raises(ValueError, match="namespace::name"):
+        library.define("forms::twice.out.more", "(Tensor x) -> Tensor")
+
+
+def test_gumbel_softmax_draws_in_the_order_of_the_elements() -> None:
+    x = tn.zeros(3, 4)
+    tn.manual_seed(0)
+    plain = F.gumbel_softmax(x)
+    tn.manual_seed(0)
+    assert F.gumbel_softmax(tn.zeros(4, 3).t()).tolist() == plain.tolist()
+
+
+def test_modules_that_are_elsewhere_are_attributes_too(tmp_path: Path) -> None:
+    code = """
+import torch
+print(torch.functional.norm is torch.norm, torch.cuda.amp.common.amp_definitely_not_available())
+"""
+    assert run(tmp_path, code).split()[0] == "True"

@@ -175,6 +175,8 @@ def _name_what_is_missing(package: ModuleType) -> None:
     def look_up(name: str) -> Any:
         if name == THEIRS:
             return package
+        if f"{THEIRS}.{name}" in _ELSEWHERE:
+            return importlib.import_module(f"{THEIRS}.{name}")
         if name.startswith("_") and not name.startswith("__") and name.isidentifier():
             try:
                 return importlib.import_module(f"{OURS}.{INSIDE}.{name}")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+import traceback
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import tenon
 from tenon import Tensor
@@ -93,3 +95,34 @@ def _get_available_device_type() -> str | None:
 def _get_device_module(device_type: str) -> Any:
     """`torch.cuda` for "cuda"."""
     return getattr(tenon, device_type)
+
+
+class KeyErrorMessage(str):
+    """Text that KeyError shows as it is."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class ExceptionWrapper:
+    """An exception on its way to another thread or process, with its traceback as text."""
+
+    def __init__(self, exc_info: Any = None, where: str = "in background") -> None:
+        info = sys.exc_info() if exc_info is None else exc_info
+        self.exc_type = info[0]
+        self.exc_msg = "".join(traceback.format_exception(*info))
+        self.where = where
+
+    def reraise(self) -> NoReturn:
+        """Raises an exception of the same type that tells where it came up."""
+        name = self.exc_type.__name__
+        text = f"Caught {name} {self.where}.\nOriginal {self.exc_msg}"
+        if self.exc_type is KeyError:
+            text = KeyErrorMessage(text)
+        elif getattr(self.exc_type, "message", None):
+            raise self.exc_type(message=text)
+        try:
+            error = self.exc_type(text)
+        except Exception:  # its constructor wants other arguments
+            raise RuntimeError(text) from None
+        raise error

@@ -189,7 +189,8 @@ def gumbel_softmax(
     >>> F.gumbel_softmax(tn.zeros(2, 3), hard=True).sum(1)
     tensor([1., 1.])
     """
-    gumbels = -tenon.empty_like(logits).exponential_().log()
+    order = tenon.contiguous_format  # the draws follow it
+    gumbels = -tenon.empty_like(logits, memory_format=order).exponential_().log()
     soft = ((logits + gumbels) / tau).softmax(dim)
     if not hard:
         return soft

@@ -5,17 +5,39 @@ from __future__ import annotations
 import multiprocessing
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import tenon
 from tenon.utils.data._utils.collate import default_collate, default_convert
+from tenon.utils.data._utils.fetch import _IterableDatasetFetcher, _MapDatasetFetcher
 from tenon.utils.data._utils.pin_memory import pin_memory
-from tenon.utils.data._utils.worker import Workers
+from tenon.utils.data._utils.worker import Workers, get_worker_info
 from tenon.utils.data.dataset import Dataset, IterableDataset, Subset, TensorDataset
-from tenon.utils.data.sampler import BatchSampler, RandomSampler, SequentialSampler
+from tenon.utils.data.sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
+
+__all__ = ["DataLoader", "default_collate", "default_convert", "get_worker_info"]
+
+_T = TypeVar("_T")
+_T_co = TypeVar("_T_co", covariant=True)
+_worker_init_fn_t = Callable[[int], None]
+_collate_fn_t = Callable[[list[_T]], Any]
 
 
-class _Endless:
+class _DatasetKind:
+    """What a dataset is asked by: an index, or for what comes next."""
+
+    Map, Iterable = 0, 1
+
+    @staticmethod
+    def create_fetcher(
+        kind: int, dataset: Any, auto_collation: bool, collate_fn: Any, drop_last: bool
+    ) -> Any:
+        """What makes batches of a dataset."""
+        made = _MapDatasetFetcher if kind == _DatasetKind.Map else _IterableDatasetFetcher
+        return made(dataset, auto_collation, collate_fn, drop_last)
+
+
+class _InfiniteConstantSampler(Sampler[None]):
     """The sampler of a stream: there is always a next sample to ask for."""
 
     def __iter__(self) -> Iterator[None]:
@@ -193,7 +215,7 @@ _FIXED = {
 }  # fmt: skip
 
 
-class DataLoader:
+class DataLoader(Generic[_T_co]):
     """Batches of a dataset: samples in an order, collated, from this process or from workers."""
 
     def __init__(
@@ -249,7 +271,7 @@ class DataLoader:
             )
         if sampler is None:
             if self._iterable:
-                sampler = _Endless()
+                sampler = _InfiniteConstantSampler()
             elif shuffle:
                 sampler = RandomSampler(dataset, generator=generator)
             else:

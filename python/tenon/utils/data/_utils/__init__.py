@@ -1,5 +1,5 @@
 """Parts of DataLoader, by the names that packages import them from."""
 
-from tenon.utils.data._utils import collate, pin_memory, worker
+from tenon.utils.data._utils import collate, fetch, pin_memory, worker
 
-__all__ = ["collate", "pin_memory", "worker"]
+__all__ = ["collate", "fetch", "pin_memory", "worker"]
