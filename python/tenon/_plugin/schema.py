@@ -11,7 +11,8 @@ from typing import Any
 from tenon._tensor.methods import Tensor
 
 _ARGUMENT = re.compile(
-    r"(?P<type>[A-Za-z]+)(?:\((?P<alias>[a-z]\w*)(?P<written>!?)\))?(?P<rest>(?:\[\d*\]|\?)*)"
+    r"(?P<type>[A-Za-z]+)(?:\((?P<alias>[a-z]\w*)(?P<written>!?)\)|(?P<own>!))?"
+    r"(?P<rest>(?:\[\d*\]|\?)*)"
     r"\s+(?P<name>[A-Za-z_]\w*)(?:\s*=\s*(?P<default>.+))?$"
 )
 _TYPES = {
@@ -61,7 +62,7 @@ def parse(op: str, schema: str) -> tuple[inspect.Signature, set[str]]:
         a = _ARGUMENT.match(part)
         if not a or a["type"] not in _TYPES:
             raise ValueError(f"{op}: cannot read argument {part!r} of the schema")
-        if a["written"]:
+        if a["written"] or a["own"]:
             written.add(a["name"])
         try:
             default = inspect.Parameter.empty if a["default"] is None else _default(a["default"])
