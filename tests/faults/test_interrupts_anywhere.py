@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import subprocess
 import sys
@@ -83,7 +84,12 @@ def test_autocast_regions_nest() -> None:
         assert not tn.is_autocast_enabled("cpu")
         with region:
             assert tn.is_autocast_enabled("cpu")
+        other = copy.deepcopy(region)
     assert not tn.is_autocast_enabled("cpu")
+    with other:
+        assert tn.is_autocast_enabled("cpu")
+    with pytest.raises(RuntimeError, match="not entered"):
+        other.__exit__(None, None, None)
     with pytest.raises(RuntimeError, match="not entered"):
         region.__exit__(None, None, None)
 

@@ -217,72 +217,95 @@ static PyObject *autocast_leave(PyObject *unused, PyObject *args) {
  * what that was to undo would stay. _Region has both methods here: _region() says in Python what is
  * to be done and undone, (function, arguments) twice, and these are called without a step between. */
 
+typedef struct region_object {
+    PyObject ob_base;
+    PyObject *open; /* a list of (function, arguments), of each time that it was entered */
+} region_object;
+
+static PyObject *region_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    (void)args, (void)kwargs;
+    allocfunc make_object = (allocfunc)(uintptr_t)PyType_GetSlot(type, Py_tp_alloc);
+    region_object *r = (region_object *)make_object(type, 0);
+    if (!r) return NULL;
+    r->open = PyList_New(0);
+    if (r->open) return (PyObject *)r;
+    Py_DECREF(r);
+    return NULL;
+}
+
+static void region_dealloc(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    Py_CLEAR(((region_object *)self)->open);
+    ((freefunc)(uintptr_t)PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
 static PyObject *region_enter(PyObject *self, PyObject *unused) {
-    PyObject *change, *args, *undo, *undo_args, *done = NULL;
+    PyObject *change, *args, *undo, *undo_args, *open = ((region_object *)self)->open;
     (void)unused;
     PyObject *plan = PyObject_CallMethod(self, "_region", NULL);
     if (!plan) return NULL;
-    PyObject *open = PyObject_GetAttrString(self, "_undo");
-    if (!open) {
-        PyErr_Clear();
-        open = PyList_New(0);
-        if (!open || PyObject_SetAttrString(self, "_undo", open) < 0) goto out;
+    PyObject *entry = NULL, *done = NULL;
+    if (PyArg_ParseTuple(plan, "OO!OO!:_region", &change, &PyTuple_Type, &args, &undo,
+                         &PyTuple_Type, &undo_args))
+        entry = PyTuple_Pack(2, undo, undo_args);
+    if (entry && PyList_Append(open, entry) == 0) {
+        done = PyObject_CallObject(change, args);
+        if (!done) {
+            Py_ssize_t n = PyList_Size(open);
+            PyObject *type, *value, *trace;
+            PyErr_Fetch(&type, &value, &trace);
+            if (PyList_SetSlice(open, n - 1, n, NULL) < 0) PyErr_Clear();
+            PyErr_Restore(type, value, trace);
+        }
     }
-    if (!PyArg_ParseTuple(plan, "OO!OO!:_region", &change, &PyTuple_Type, &args, &undo,
-                          &PyTuple_Type, &undo_args))
-        goto out;
-    PyObject *entry = PyTuple_Pack(2, undo, undo_args);
-    if (!entry || PyList_Append(open, entry) < 0) {
-        Py_XDECREF(entry);
-        goto out;
-    }
-    Py_DECREF(entry);
-    done = PyObject_CallObject(change, args);
-    if (!done) {
-        Py_ssize_t n = PyList_Size(open);
-        PyObject *type, *value, *trace;
-        PyErr_Fetch(&type, &value, &trace);
-        if (PyList_SetSlice(open, n - 1, n, NULL) < 0) PyErr_Clear();
-        PyErr_Restore(type, value, trace);
-    }
-out:
+    Py_XDECREF(entry);
     Py_DECREF(plan);
-    Py_XDECREF(open);
     if (!done) return NULL;
     Py_DECREF(done);
     Py_INCREF(self);
     return self;
 }
 
+/* Needs no memory until what it calls does. */
 static PyObject *region_leave(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
-    PyObject *entry = NULL, *done = NULL;
+    PyObject *done = NULL, *open = ((region_object *)self)->open;
     (void)args, (void)nargs;
-    PyObject *open = PyObject_GetAttrString(self, "_undo");
-    Py_ssize_t n = open && PyList_Check(open) ? PyList_Size(open) : 0;
-    if (n == 0) {
-        Py_XDECREF(open);
-        return PyErr_Format(PyExc_RuntimeError, "a region was left that was not entered");
-    }
-    entry = PyList_GetItem(open, n - 1);
+    Py_ssize_t n = PyList_Size(open);
+    if (n <= 0) return PyErr_Format(PyExc_RuntimeError, "a region was left that was not entered");
+    PyObject *entry = PyList_GetItem(open, n - 1);
     Py_INCREF(entry);
     if (PyList_SetSlice(open, n - 1, n, NULL) == 0)
         done = PyObject_CallObject(PyTuple_GetItem(entry, 0), PyTuple_GetItem(entry, 1));
     Py_DECREF(entry);
-    Py_DECREF(open);
     if (!done) return NULL;
     Py_DECREF(done);
     Py_RETURN_NONE;
 }
 
+/* A copy has been entered nowhere. */
+static PyObject *region_state(PyObject *self, PyObject *unused) {
+    (void)unused;
+    PyObject *names = PyObject_GetAttrString(self, "__dict__");
+    PyObject *copy = names ? PyDict_Copy(names) : NULL;
+    Py_XDECREF(names);
+    return copy;
+}
+
 static PyMethodDef region_methods[] = {
+    {"__getstate__", region_state, METH_NOARGS, NULL},
     {"__enter__", region_enter, METH_NOARGS, NULL},
     {"__exit__", TNP_CFUNC(region_leave), METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };
 
 static bool region_init(PyObject *module) {
-    PyType_Slot slots[] = {TNP_SLOT(Py_tp_methods, region_methods), {0, NULL}};
-    PyType_Spec spec = {"tenon._C._Region", 0, 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
+    PyType_Slot slots[] = {TNP_SLOT(Py_tp_new, region_new),
+                           TNP_SLOT(Py_tp_dealloc, region_dealloc),
+                           TNP_SLOT(Py_tp_methods, region_methods),
+                           {0, NULL}};
+    PyType_Spec spec = {"tenon._C._Region", sizeof(region_object), 0,
+                        Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
     PyObject *type = PyType_FromSpec(&spec);
     bool good = type && PyModule_AddObjectRef(module, "_Region", type) == 0;
     Py_XDECREF(type);
