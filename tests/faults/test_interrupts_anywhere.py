@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -103,4 +104,6 @@ PROGRAMS = {"training": 0.05, "saving": 0.02, "compiling": 0.2, "hooks": 0.03, "
 def test_programs_go_on(name: str) -> None:
     command = [sys.executable, str(HERE / "interrupted.py"), name, "1", "12", str(PROGRAMS[name])]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-4000:]
+    # Python ends by SIGINT when one was raised within exec() of a text, whoever caught it.
+    assert done.stdout == "good\n", (done.returncode, done.stderr[-4000:])
+    assert done.returncode in (0, -signal.SIGINT)
