@@ -43,24 +43,25 @@ def in_use() -> tuple[int, int]:
 
 
 def grows(step: Callable[[], Any]) -> str:
-    """What is more in use after every few calls, one block a call at least; "" where nothing is,
-    at the latest when lists of free objects have their lengths."""
+    """What is more in use after calls, a block each at least; "" where nothing is. What lists of
+    free objects take until they have their lengths does not grow with the number of calls."""
     for _ in range(4):
         step()
-    more = [0, 0]
-    for once_more in (False, True, True, True, True, True):
-        if once_more:
+    more, times = [0, 0], 0
+    for turn in range(6):
+        times = TIMES << turn
+        if turn:
             gc.collect()
         before = in_use()
-        for _ in range(TIMES):
+        for _ in range(times):
             step()
-        if once_more:
+        if turn:
             gc.collect()
         after = in_use()
         more = [b - a for a, b in zip(before, after, strict=True)]
-        if more[0] < 16 * TIMES and more[1] < TIMES:
+        if more[0] < 16 * times and more[1] < times:
             return ""
-    return f"{more[0] / TIMES:.0f} bytes and {more[1] / TIMES:.1f} objects a call"
+    return f"{more[0] / times:.0f} bytes and {more[1] / times:.1f} objects a call"
 
 
 @pytest.fixture(autouse=True, scope="module")
