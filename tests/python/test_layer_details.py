@@ -177,3 +177,17 @@ def test_a_trace_puts_back_what_it_watched() -> None:
     graph = tn.fx.symbolic_trace(traced).graph
     assert any(node.target is helper for node in graph.nodes)
     assert (math.sqrt, math.floor, vars(math).copy(), helper, nn.Module.__call__) == before
+
+
+@pytest.mark.parametrize("name", ["exponential_", "normal_", "uniform_", "cauchy_", "log_normal_"])
+@pytest.mark.parametrize("stream", ["philox", "torch"])
+def test_draws_do_not_repeat_and_have_all_bits_of_their_dtype(name: str, stream: str) -> None:
+    tn.set_rng(stream)
+    try:
+        tn.manual_seed(5)
+        singles = getattr(tn.empty(40000), name)()
+        doubles = getattr(tn.empty(40000, dtype=tn.float64), name)()
+    finally:
+        tn.set_rng("philox")
+    assert len(singles.unique()) > 0.99 * 40000 and len(doubles.unique()) == 40000
+    assert (doubles.float().double() != doubles).sum() > 0.99 * 40000
