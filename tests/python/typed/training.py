@@ -81,7 +81,7 @@ def train(model: Net, steps: int, device: str = "cpu") -> list[float]:
     return [*losses, rate, float(len(parts[0]))]
 
 
-def evaluate(model: nn.Module, loader: DataLoader) -> float:
+def evaluate(model: nn.Module, loader: DataLoader[tuple[torch.Tensor, torch.Tensor]]) -> float:
     model.eval()
     right = total = 0
     with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):

@@ -220,7 +220,7 @@ class DataLoader(Generic[_T_co]):
 
     def __init__(
         self,
-        dataset: Dataset[Any],
+        dataset: Dataset[_T_co],
         batch_size: int | None = 1,
         shuffle: bool | None = None,
         sampler: Iterable[Any] | None = None,
