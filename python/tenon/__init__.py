@@ -186,6 +186,11 @@ _LATER = {
         "threshold_", "triplet_margin_loss",
     ), "_tensor.twins"),
     **dict.fromkeys((
+        "_assert_async", "_check", "_check_index", "_check_is_size", "_check_not_implemented",
+        "_check_tensor_all", "_check_tensor_all_with", "_check_type", "_check_value",
+        "_check_with",
+    ), "_tensor.checks"),
+    **dict.fromkeys((
         "_assert", "_softmax_backward_data", "conv_tbc", "embedding_bag", "set_flush_denormal",
         "get_deterministic_debug_mode",
         "get_device", "is_autocast_cache_enabled", "is_conj", "is_inference", "is_neg",

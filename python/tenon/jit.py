@@ -29,7 +29,8 @@ from tenon.utils import _pytree
 __all__ = [
     "Final", "NotSupportedError", "RecursiveScriptModule", "ScriptFunction", "ScriptModule",
     "TopLevelTracedModule", "TracedModule", "TracerWarning", "UnsupportedNodeError", "annotate",
-    "export", "fork", "freeze", "ignore", "interface", "is_scripting", "is_tracing", "load",
+    "export", "fork", "freeze", "ignore", "interface", "is_scripting", "is_tracing",
+    "isinstance", "load",
     "optimize_for_inference", "save", "script", "script_if_tracing", "script_method", "trace",
     "trace_module", "unused", "wait",
 ]  # fmt: skip
@@ -605,3 +606,11 @@ def _overload(fn: Any) -> Any:
 
 
 _overload_method = _overload
+
+
+def __getattr__(name: str) -> Any:
+    if name == "isinstance":  # whose name the functions here mean Python's by
+        from tenon._program.kinds import is_instance
+
+        return is_instance
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -7,10 +7,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import tenon
+from tenon._C import default_generator
 from tenon._tensor.random import get_rng_state, initial_seed, manual_seed, seed, set_rng_state
 
 __all__ = [
-    "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state",
+    "default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed",
+    "set_rng_state",
 ]  # fmt: skip
 
 

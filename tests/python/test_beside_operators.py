@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import typing
 from collections import namedtuple
 from typing import Any
 
@@ -231,3 +232,83 @@ def test_layers_of_vgg() -> None:
         "Conv2d", "BatchNorm2d", "ReLU", "MaxPool2d", "Conv2d", "BatchNorm2d", "ReLU"
     ]  # fmt: skip
     assert vgg.cfgs["A"] == [64, "M", 128, "M", 256, 256, "M", 512, 512, "M", 512, 512, "M"]
+
+
+CHECKS = {
+    "_check": RuntimeError, "_check_index": IndexError, "_check_value": ValueError,
+    "_check_type": TypeError, "_check_not_implemented": NotImplementedError,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_checks_raise_what_they_say(name: str) -> None:
+    check, error = getattr(tn, name), CHECKS[name]
+    assert check(True) is None and check(True, lambda: 1 / 0) is None
+    with pytest.raises(error, match=r"^Expected cond to be True, but got False"):
+        check(False)
+    with pytest.raises(error, match=r"^5$"):
+        check(False, lambda: 5)
+    with pytest.raises(TypeError, match="message must be a callable"):
+        check(False, "text")
+    with pytest.raises(TypeError, match="cond must be a bool, but got <class 'int'>"):
+        check(1)
+    with pytest.raises(TypeError, match=r"cond must be a bool, but got a Tensor"):
+        check(tn.tensor(True))
+
+
+def test_checks_of_tensors_and_sizes() -> None:
+    tn._check_tensor_all(tn.tensor([True, True]))
+    tn._check_tensor_all(tn.tensor([], dtype=tn.bool))
+    with pytest.raises(RuntimeError, match="Expected cond to be True"):
+        tn._check_tensor_all(tn.tensor([True, False]))
+    with pytest.raises(KeyError, match="k"):
+        tn._check_tensor_all_with(KeyError, tn.tensor([False]), lambda: "k")
+    with pytest.raises(KeyError, match="k"):
+        tn._check_with(KeyError, False, lambda: "k")
+    with pytest.raises(TypeError, match="cond must be a tensor, but got <class 'bool'>"):
+        tn._check_tensor_all(True)
+    with pytest.raises(TypeError, match=r"must have dtype torch.bool, but got \S*float32"):
+        tn._check_tensor_all(tn.ones(2))
+    with pytest.warns(FutureWarning, match="_check_is_size will be removed"):
+        tn._check_is_size(0, max=0)
+    with pytest.warns(FutureWarning), pytest.raises(RuntimeError, match="neg"):
+        tn._check_is_size(-1, lambda: "neg")
+    with pytest.warns(FutureWarning), pytest.raises(RuntimeError, match="Expected cond"):
+        tn._check_is_size(4, max=3)
+    tn._assert_async(tn.tensor(2))
+    with pytest.raises(RuntimeError, match="single nonzero value, but got zero"):
+        tn._assert_async(tn.tensor(0))
+    with pytest.raises(RuntimeError, match=r"^m$"):
+        tn._assert_async(tn.tensor(0.0), "m")
+    with pytest.raises(TypeError, match="must be Tensor, not bool"):
+        tn._assert_async(True)
+    assert tn.random.default_generator is tn.default_generator
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "wanted"),
+    [
+        (1, int, True), ([1], list[int], True), ([1.0], list[int], False),
+        ([1, 1.0], typing.List[int], False), ({"a": 1}, dict[str, int], True),  # noqa: UP006
+        ({"a": 1}, dict[str, str], False), ({1: [1]}, dict[int, list[int]], True),
+        ((1, "a"), tuple[int, str], True), ((1,), tuple[int, str], False),
+        ((1, 2, 3), tuple[int, ...], True), ((1, "a"), tuple[int, ...], False),
+        (None, typing.Optional[int], True),  # noqa: UP045
+        ("a", float | int, False), (1, int | None, True),
+        ([1], (int, list[int]), True), (tn.ones(1), tn.Tensor, True), ((1,), list[int], False),
+    ],
+)  # fmt: skip
+def test_types_with_parameters(value: Any, kind: Any, wanted: bool) -> None:
+    """As PyTorch 2.13 answers."""
+    assert tn.jit.isinstance(value, kind) is wanted
+
+
+def test_types_without_parameters_are_refused() -> None:
+    with pytest.raises(RuntimeError, match="list without a contained type"):
+        tn.jit.isinstance([1], list)
+    with pytest.raises(RuntimeError, match="Dict without a contained type"):
+        tn.jit.isinstance({}, typing.Dict)  # noqa: UP006
+    with pytest.warns(UserWarning, match="empty container"):
+        assert tn.jit.isinstance([], list[int])
+    with pytest.raises(AttributeError, match="no attribute 'is_instance'"):
+        tn.jit.is_instance  # noqa: B018
