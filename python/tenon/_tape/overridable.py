@@ -2,7 +2,7 @@
 
 Operators ask the classes of their arguments by themselves; a function of Python that is made of
 several would show them its parts. What the package's own classes do is said operator by operator,
-so that only classes of programs are asked here.
+so that only classes of programs are asked here, and those of ours with `takes_whole_functions`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ def _takes_over(cls: type) -> bool:
     protocol = getattr(cls, "__torch_function__", None)
     if protocol is None or protocol is _OFF:
         return False
-    return not str(getattr(protocol, "__module__", "")).startswith("tenon.")
+    ours = str(getattr(protocol, "__module__", "")).startswith("tenon.")
+    return not ours or getattr(cls, "takes_whole_functions", False)
 
 
 def _askable(values: Iterable[Any]) -> list[Any]:
@@ -46,6 +47,16 @@ def users_level() -> int:
     return level
 
 
+def ask(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What a class among the arguments makes of the call; NotImplemented where none is asked."""
+    relevant = _askable((*args, *kwargs.values()))
+    if not relevant or _C._disable_overrides(0) != 0:
+        return NotImplemented
+    from tenon.overrides import handle_torch_function
+
+    return handle_torch_function(function, relevant, *args, **kwargs)
+
+
 def overridable(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function, which asks classes of programs among its arguments first."""
 
@@ -57,12 +68,8 @@ def overridable(function: Callable[..., Any]) -> Callable[..., Any]:
         else:
             if not kwargs:
                 return function(*args)
-        relevant = _askable((*args, *kwargs.values()))
-        if relevant and _C._disable_overrides(0) == 0:
-            from tenon.overrides import handle_torch_function
-
-            return handle_torch_function(call, relevant, *args, **kwargs)
-        return function(*args, **kwargs)
+        made = ask(call, args, kwargs)
+        return function(*args, **kwargs) if made is NotImplemented else made
 
     return call
 

@@ -318,11 +318,13 @@ class Tracer(TracerBase):
         @functools.wraps(fn)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             leaves = _pytree.tree_leaves((args, kwargs))
-            if not any(isinstance(a, Proxy) for a in leaves):
+            proxy = next((a for a in leaves if isinstance(a, Proxy)), None)
+            if proxy is None:
                 return fn(*args, **kwargs)
             if declared:
                 args, kwargs = _named(fn, args, kwargs)
-            return self.create_proxy("call_function", fn, args, kwargs)
+            # Its tracer, not self: a module that is imported while this stands here keeps it.
+            return proxy.tracer.create_proxy("call_function", fn, args, kwargs)
 
         return wrapped
 
@@ -335,7 +337,7 @@ def _spaces(callers: Iterable[Any]) -> list[dict[str, Any]]:
 
 
 _HOMES = tuple(f"tenon._tensor.{m}" for m in (
-    "convolution", "functions", "indexed", "lowrank", "matrix", "reduce", "signal",
+    "convolution", "functions", "indexed", "lowrank", "matrix", "reduce", "signal", "twins",
 ))  # fmt: skip
 
 
@@ -350,9 +352,11 @@ def _library() -> dict[tuple[ModuleType, str], Callable[..., Any]]:
     names = [(tenon, n) for n in (*vars(tenon), *later)]
     names += [(p, n) for p in (tenon.linalg, tenon.nn.functional) for n in vars(p)]
     found = {(p, n): getattr(p, n, None) for p, n in names if not n.startswith("_")}
+    found.pop((tenon, "einsum"))  # which asks its operands itself, as it puts them in order first
     return {
         (p, n): f for (p, n), f in found.items()
-        if isinstance(f, FunctionType) and (p is not tenon or f.__module__ in _HOMES)
+        if isinstance(f, FunctionType)
+        and (p is not tenon or n in later or f.__module__ in _HOMES)
     }  # fmt: skip
 
 

@@ -95,6 +95,8 @@ class GraphAppendingTracer(TracerBase):
 class Proxy:
     """Stands for a value that is not there yet."""
 
+    takes_whole_functions = True  # those of Python are nodes, too (_tape/overridable.py)
+
     def __init__(self, node: Node, tracer: TracerBase | None = None) -> None:
         self.node = node
         self.tracer = GraphAppendingTracer(node.graph) if tracer is None else tracer

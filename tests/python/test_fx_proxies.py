@@ -1,0 +1,83 @@
+"""fx: functions of Python that are called on proxies are one node, whoever made the proxies."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tenon as tn
+from tenon import fx
+
+F = tn.nn.functional
+FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "einsum": lambda a: tn.einsum("ij,jk,kl->il", a, a, a),
+    "tensordot": lambda a: tn.tensordot(a, a, 1),
+    "meshgrid": lambda a: tn.meshgrid(a, a, indexing="ij"),
+    "gradient": tn.gradient,
+    "histogram": lambda a: tn.histogram(a, 3),
+    "histogramdd": lambda a: tn.histogramdd(a, [2, 2]),
+    "unique": tn.unique,
+    "lu": tn.lu,
+    "chain_matmul": lambda a: tn.chain_matmul(a, a),
+    "prelu": lambda a: tn.prelu(a, a),
+    "pixel_shuffle": lambda a: tn.pixel_shuffle(a, 2),
+    "stft": lambda a: tn.stft(a, 4, return_complex=True),
+    "svd": tn.svd,
+    "lobpcg": tn.lobpcg,
+    "multi_dot": lambda a: tn.linalg.multi_dot([a, a]),
+    "vander": tn.linalg.vander,
+    "interpolate": lambda a: F.interpolate(a, 2),
+    "normalize": F.normalize,
+    "fold": lambda a: F.fold(a, 2, 2),
+    "gumbel_softmax": F.gumbel_softmax,
+    "binary_cross_entropy": lambda a: F.binary_cross_entropy(a, a),
+    "lp_pool2d": lambda a: F.lp_pool2d(a, 2, 2),
+    "ctc_loss": lambda a: F.ctc_loss(a, a, a, a),
+    "embedding_bag": lambda a: F.embedding_bag(a, a),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_on_a_proxy_is_one_node(name: str) -> None:
+    """Of a graph in the making, and in symbolic_trace."""
+    by_hand = fx.Graph()
+    FUNCTIONS[name](fx.Proxy(by_hand.placeholder("a")))
+    for graph in (by_hand, fx.symbolic_trace(lambda a: FUNCTIONS[name](a)).graph):
+        (node,) = [n for n in graph.nodes if n.op.startswith("call")]
+        assert (getattr(node.target, "__name__", node.target), node.op) == (name, "call_function")
+
+
+def test_operands_of_einsum_are_put_in_order() -> None:
+    for given in (
+        lambda a, b: tn.einsum("ij,jk->ik", [a, b]),
+        lambda a, b: tn.einsum(a, [0, 1], b, [1, 2], [0, 2]),
+        lambda a, b: tn.einsum("ij,jk->ik", a, b),
+    ):
+        (node,) = fx.symbolic_trace(given).graph.find_nodes(op="call_function", target=tn.einsum)
+        assert [str(a) for a in node.args[1:]] == ["a", "b"] and "," in node.args[0]
+
+
+def test_made_graphs_compute() -> None:
+    graph = fx.Graph()
+    a = fx.Proxy(graph.placeholder("a"))
+    graph.output(tn.einsum("ij,jk,kl->il", a, a.T, a).node)
+    module, x = fx.GraphModule({}, graph), tn.randn(3, 4)
+    tn.testing.assert_close(module(x), x @ x.T @ x)
+
+
+LATE = """
+import tenon as tn
+from tenon import fx
+
+fx.symbolic_trace(lambda a: tn.pixel_shuffle(a, 2))  # whose module is imported in the trace
+graph = fx.symbolic_trace(lambda a: tn.prelu(a, a)).graph
+print([n.op for n in graph.nodes], tn.prelu(-tn.ones(1), tn.full((1,), 0.5)).item())
+"""
+
+
+def test_modules_that_are_imported_while_a_trace_runs() -> None:
+    done = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, check=False)
+    assert done.stdout == "['placeholder', 'call_function', 'output'] -0.5\n", done.stderr
