@@ -112,3 +112,11 @@ def test_same_gradients(row: dict[str, Any]) -> None:
                     assert "derivative" in str(error)
         if grads:
             assert facts(grads[1]) == facts(grads[0]), sample
+
+
+def test_norms_say_the_shape_of_what_they_keep() -> None:
+    """The reciprocal root mean square of each row, which the CPU computes by parts."""
+    for dtype, kept in ((tn.float32, tn.float32), (tn.float16, tn.float32)):
+        x = tn.empty(3, 4, 5, dtype=dtype, device="meta")
+        y, rstd = tn._C._ops._rms_norm(x, [4, 5], None, 1e-5)
+        assert (y.shape, y.dtype, rstd.shape, rstd.dtype) == (x.shape, dtype, (3, 1, 1), kept)

@@ -1,5 +1,8 @@
 """Norms that return their statistics: values, and that statistics have no history."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 import tenon as tn
@@ -41,3 +44,25 @@ def test_statistics_have_no_history():
                 t.sum().backward()
         (grad,) = tn.autograd.grad((y * y.detach()).sum(), x)
         assert np.isfinite(grad.numpy()).all()
+
+
+def test_norms_take_parameters_of_their_dtype_or_the_wide_one() -> None:
+    """As PyTorch: those of half precision may be float32, all others have the input's dtype."""
+    calls: list[Callable[[Any, Any], Any]] = [
+        lambda x, w: tn.nn.functional.layer_norm(x, (3,), w, w),
+        lambda x, w: tn._C._ops._rms_norm(x, [3], w, 1e-5),
+    ]
+    for call in calls:
+        for of_input, of_weight in (
+            (tn.float32, tn.float64),
+            (tn.float32, tn.float16),
+            (tn.float16, tn.float64),
+        ):
+            with pytest.raises(RuntimeError, match="expected weight of dtype"):
+                call(tn.ones(2, 3, dtype=of_input), tn.ones(3, dtype=of_weight))
+    x = tn.tensor([[1.0, 2.0, 4.5]], dtype=tn.float16)
+    got = calls[0](x, tn.tensor([1.0, 2.0, 3.0]))
+    flat = np.asarray([1.0, 2.0, 4.5])
+    want = (flat - flat.mean()) / np.sqrt(flat.var() + 1e-5) * [1, 2, 3] + [1, 2, 3]
+    assert got.dtype == tn.float16
+    np.testing.assert_allclose(got.numpy()[0].astype(float), want, atol=4e-3)
