@@ -182,3 +182,19 @@ def test_tables_of_pytorch_s_names(tmp_path: Path) -> None:
         "True False",
         "1",
     ], done.stderr
+
+
+def test_buffers_that_results_depend_on() -> None:
+    class Counts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("n", tn.ones(()))
+
+        def forward(self, x: tn.Tensor) -> Any:
+            self.n.add_(1)
+            return tn.sinc(x) * self.n, self.n
+
+    net, x = Counts(), tn.randn(3)
+    parts = export(net, (x,)).run_decompositions()
+    assert net.n.item() == 1 and "sinc" not in ops_of(parts)
+    assert tn.equal(parts.module()(x)[0], tn.sinc(x) * 2)

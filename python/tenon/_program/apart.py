@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import tenon
 from tenon._program import BUFFER, COMMON, DEAD, FOLD, Program, record
+from tenon._program.traced import restored
 
 _BY_NODE = -1  # each node bears the number of the one that it was a part of
 
@@ -22,21 +24,13 @@ def take_apart(
     RuntimeError: the parts do not follow a free size by a rule that a program keeps.
     """
     chosen = None if names is None else tuple(names)
-    before = [t.detach().clone() for _, kind, t in program.weights if kind == BUFFER]
-    state = tenon.get_rng_state()
-    try:
-        given = [t.detach() for t in inputs] or _inputs(program, {})
-        made = _recorded(program, chosen, [t.clone() for t in given])
-        if not _same(made, given, program):
-            raise RuntimeError(f"the parts of {_listed(chosen)} do not give what the whole gives")
-        for symbol in program.data["symbols"]:
-            _free(program, chosen, made, symbol)
-    finally:
-        tenon.set_rng_state(state)
-        buffers = [t for _, kind, t in program.weights if kind == BUFFER]
-        with tenon.no_grad():
-            for buffer, old in zip(buffers, before, strict=True):
-                buffer.copy_(old)
+    given = [t.detach() for t in inputs] or _inputs(program, {})
+    made, wanted = _recorded(program, chosen, given)
+    if not _gives(made, given, wanted):
+        listed = _listed(program, chosen)
+        raise RuntimeError(f"the parts of {listed} do not give what the whole gives")
+    for symbol in program.data["symbols"]:
+        _free(program, chosen, made, symbol)
     made.optimize(FOLD | COMMON | DEAD)
     made.note = _note(program, made)
     return made
@@ -57,15 +51,26 @@ def _inputs(program: Program, sizes: dict[str, int]) -> list[Any]:
     return made
 
 
-def _recorded(program: Program, names: Sequence[str] | None, inputs: list[Any]) -> Program:
-    by_name = dict(zip((slot[0] for slot in program.inputs), inputs, strict=True))
+def _undone(program: Program) -> AbstractContextManager[None]:
+    """Takes back what runs of the program write to its buffers, and draw."""
+    return restored(t for _, kind, t in program.weights if kind == BUFFER)
+
+
+def _values(results: Iterable[Any]) -> list[Any]:
+    """Copies: a result may be a buffer."""
+    return [t.detach().clone() for t in results]
+
+
+def _recorded(
+    program: Program, names: Sequence[str] | None, inputs: list[Any]
+) -> tuple[Program, list[Any]]:
+    """The parts that a run of the program consists of, and what it gives."""
+    own = _values(inputs)
+    by_name = dict(zip((slot[0] for slot in program.inputs), own, strict=True))
     weights = [w for w in program.weights if w[0]]
-
-    def run() -> tuple[Any, ...]:
-        return program(*inputs)
-
-    made, _ = record(run, by_name, weights, apart=names, scope=_BY_NODE)
-    return made
+    with _undone(program):
+        made, results = record(lambda: program(*own), by_name, weights, apart=names, scope=_BY_NODE)
+        return made, _values(results)
 
 
 def _sizes(symbol: dict[str, Any]) -> Iterator[int]:
@@ -89,30 +94,30 @@ def _free(
     for size in _sizes(symbol):
         inputs = _inputs(program, {name: size})
         try:
-            program(*inputs)
+            other, wanted = _recorded(program, names, inputs)
         except MemoryError:
             raise
         except Exception:  # the program does not take this size
             continue
         if not known:
-            other = _recorded(program, names, inputs)
             made.generalize(
                 other, [i for i, _ in places], places[0][1], symbol["low"], symbol["high"], name
             )
             known = True
-        elif not _same(made, inputs, program):
-            raise RuntimeError(f"{name}: the parts of {_listed(names)} follow from it by no rule")
+        elif not _gives(made, inputs, wanted):
+            listed = _listed(program, names)
+            raise RuntimeError(f"{name}: the parts of {listed} follow from it by no rule")
     if not known:
         raise RuntimeError(f"{name}: there is no other size to find out what follows from it")
 
 
-def _same(made: Program, inputs: list[Any], program: Program) -> bool:
-    """Whether the parts give what the whole gives; random numbers, what has its shape."""
-    wanted = program(*[t.clone() for t in inputs])
-    try:
-        got = made(*[t.clone() for t in inputs])
-    except RuntimeError:
-        return False
+def _gives(made: Program, inputs: list[Any], wanted: Sequence[Any]) -> bool:
+    """Whether the parts give what the whole gave; random numbers, what has its shape."""
+    with _undone(made):
+        try:
+            got = _values(made(*_values(inputs)))
+        except RuntimeError:
+            return False
     drawn = any(n["random"] for n in made.data["nodes"])
     return all(
         a.shape == b.shape
@@ -128,8 +133,10 @@ def _close(a: Any, b: Any) -> bool:
     return tenon.allclose(a, b, rtol=1e-3, atol=1e-5, equal_nan=True)
 
 
-def _listed(names: Sequence[str] | None) -> str:
-    return "the composites" if names is None else ", ".join(names)
+def _listed(program: Program, names: Sequence[str] | None) -> str:
+    if names is None:
+        return "the composites"
+    return ", ".join(sorted(set(names) & {n["op"] for n in program.data["nodes"]}))
 
 
 def _note(program: Program, made: Program) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import tenon
@@ -126,20 +126,30 @@ def input_names(fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, A
 
 
 @contextlib.contextmanager
-def unchanged(module: Any) -> Iterator[None]:
-    """What a call changes in a module's buffers, and the random numbers it draws, is taken back."""
-    buffers = [(n, b) for n, kind, b in weights_of(module) if kind == BUFFER]
-    saved = [(n, b, b.detach().clone()) for n, b in buffers]
+def restored(tensors: Iterable[Any]) -> Iterator[None]:
+    """What is written to these tensors, and the random numbers that are drawn, is taken back."""
+    saved = [(t, t.detach().clone()) for t in tensors]
     state = tenon.get_rng_state()
     try:
         yield
     finally:
         tenon.set_rng_state(state)
         with tenon.no_grad():
-            for name, buffer, before in saved:
+            for tensor, before in saved:
+                tensor.copy_(before)
+
+
+@contextlib.contextmanager
+def unchanged(module: Any) -> Iterator[None]:
+    """What a call changes in a module's buffers, and the random numbers it draws, is taken back."""
+    buffers = [(n, b) for n, kind, b in weights_of(module) if kind == BUFFER]
+    with restored(b for _, b in buffers):
+        try:
+            yield
+        finally:
+            for name, buffer in buffers:
                 owner, _, last = name.rpartition(".")
                 module.get_submodule(owner)._buffers[last] = buffer
-                buffer.copy_(before)
 
 
 class Recording:
