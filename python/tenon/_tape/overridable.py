@@ -47,18 +47,11 @@ def users_level() -> int:
     return level
 
 
-def ask(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What a class among the arguments makes of the call; NotImplemented where none is asked."""
-    relevant = _askable((*args, *kwargs.values()))
-    if not relevant or _C._disable_overrides(0) != 0:
-        return NotImplemented
-    from tenon.overrides import handle_torch_function
-
-    return handle_torch_function(function, relevant, *args, **kwargs)
-
-
-def overridable(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, which asks classes of programs among its arguments first."""
+def overridable(
+    function: Callable[..., Any], public: Callable[..., Any] | None = None
+) -> Callable[..., Any]:
+    """The function, which asks classes of programs among its arguments first. They are told that
+    `public` was called, or it itself."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -68,8 +61,12 @@ def overridable(function: Callable[..., Any]) -> Callable[..., Any]:
         else:
             if not kwargs:
                 return function(*args)
-        made = ask(call, args, kwargs)
-        return function(*args, **kwargs) if made is NotImplemented else made
+        relevant = _askable((*args, *kwargs.values()))
+        if relevant and _C._disable_overrides(0) == 0:
+            from tenon.overrides import handle_torch_function
+
+            return handle_torch_function(public or call, relevant, *args, **kwargs)
+        return function(*args, **kwargs)
 
     return call
 

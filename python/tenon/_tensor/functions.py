@@ -219,15 +219,20 @@ def einsum(equation: Any, *operands: Any) -> Tensor:
         equation, operands = _einsum_text((equation, *operands))
     if len(operands) == 1 and isinstance(operands[0], list | tuple):
         operands = tuple(operands[0])
-    made = overridable.ask(einsum, (equation, *operands), {})  # who are one by one from here on
-    if made is not NotImplemented:
-        return made
+    return _contracted(equation, *operands)
+
+
+def _contract(equation: str, *operands: Tensor) -> Tensor:
+    """einsum of operands in order."""
     if len(operands) > 2:
         from tenon.backends import opt_einsum
 
         if opt_einsum.enabled and opt_einsum.is_available():
             return _in_order(opt_einsum, equation, operands)
     return _C._ops.einsum(equation, operands)
+
+
+_contracted = overridable.overridable(_contract, einsum)
 
 
 def _in_order(settings: Any, equation: str, operands: tuple[Tensor, ...]) -> Tensor:
