@@ -9,18 +9,17 @@ more. What rules compute may itself be mapped by an outer vmap: they only call o
 from __future__ import annotations
 
 import ast
-import json
 import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import tenon
 from tenon import _C
 from tenon._tensor.dims import wrapped_dim
+from tenon._tensor.op_rows import op_rows
 
 
 @dataclass
@@ -143,11 +142,10 @@ class Table:
     """The entries by the names of Python and of C."""
 
     def __init__(self) -> None:
-        path = Path(tenon.__file__).parent / "ops.json"
         self.by_name: dict[str, list[Entry]] = {}
         self.by_c_name: dict[str, Entry] = {}
         self.random: set[str] = set()
-        for row in json.loads(path.read_text(encoding="utf-8")):
+        for row in op_rows():
             family, _, detail = row["vmap"].partition(" ")
             entry = Entry(
                 row["name"], row["py_name"], family, detail, tuple(row["args"]), row["forward"]

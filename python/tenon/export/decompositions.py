@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import tenon
+from tenon._tensor.op_rows import op_rows
 
-__all__ = ["default_decompositions", "names_of"]
+__all__ = ["composites", "default_decompositions", "names_of"]
 
 
 @cache
-def _composites() -> dict[str, list[str]]:
+def composites() -> dict[str, list[str]]:
     """The composite operators by their name in Python, of which there may be several forms."""
-    path = Path(tenon.__file__).with_name("ops.json")
     found: dict[str, list[str]] = {}
-    for row in json.loads(path.read_text(encoding="utf-8")):
+    for row in op_rows():
         if row["kind"] == "composite":
             found.setdefault(row["py_name"], []).append(row["name"])
     return found
@@ -29,7 +27,7 @@ def default_decompositions() -> dict[Any, Callable[..., Any]]:
 
     What is taken out of the table stays as it is.
     """
-    public = [n for n in _composites() if not n.startswith("_") and hasattr(tenon.ops.aten, n)]
+    public = [n for n in composites() if not n.startswith("_") and hasattr(tenon.ops.aten, n)]
     forms = [getattr(tenon.ops.aten, name).default for name in public]
     return {form: form.op for form in forms}
 
@@ -39,7 +37,7 @@ def names_of(table: Mapping[Any, Any]) -> list[str]:
     found: list[str] = []
     for op, by in table.items():
         packet = getattr(op, "overloadpacket", op)
-        names = _composites().get(getattr(packet, "__name__", str(op)), [])
+        names = composites().get(getattr(packet, "__name__", str(op)), [])
         if by is not getattr(packet, "op", None):
             raise NotImplementedError(
                 f"run_decompositions: {op} is taken apart as the operator table says, by no "

@@ -13,6 +13,7 @@ from tenon._program import Program
 from tenon._program.apart import take_apart
 from tenon._program.as_fx import value
 from tenon.export import ExportedProgram
+from tenon.export.decompositions import composites
 
 try:
     import onnx
@@ -255,21 +256,17 @@ def _unknown(program: Program) -> list[str]:
 
 
 def _in_known_parts(exported: ExportedProgram) -> Program:
-    """The program with composites that have no translation as their parts, and so on with those."""
-    names: list[str] = []
-    made = program = exported.program
-    unknown = _unknown(program)
-    while unknown and not set(unknown) <= set(names):
-        names += [n for n in unknown if n not in names]
-        try:
-            made = take_apart(program, names, exported._examples())
-        except RuntimeError as err:
-            listed = ", ".join(names)
-            raise _onnx.OnnxExporterError(
-                f"onnx.export has no translation of {listed}, and of the parts none: {err}"
-            ) from err
-        unknown = _unknown(made)
-    return made
+    """The program with composites that have no translation as their parts."""
+    unknown = _unknown(exported.program)
+    if not unknown:
+        return exported.program
+    names = [n for forms in composites().values() for n in forms if n not in TRANSLATIONS]
+    try:
+        return take_apart(exported.program, names, exported._examples())
+    except RuntimeError as err:
+        raise _onnx.OnnxExporterError(
+            f"onnx.export has no translation of {', '.join(unknown)}, and of the parts none: {err}"
+        ) from err
 
 
 def _info(name: str, fact: dict[str, Any]) -> Any:
