@@ -214,7 +214,7 @@ def multi_head_attention_forward(
             warnings.warn(
                 "Support for mismatched key_padding_mask and attn_mask is deprecated. Use same "
                 "type for both instead.",
-                stacklevel=2,
+                stacklevel=overridable.users_level(),
             )
     padding = _as_float_mask(key_padding_mask, "key_padding_mask", query.dtype)
     use_causal = is_causal and padding is None and not need_weights

@@ -491,7 +491,7 @@ def _upsample2d(
 def _say_deprecated(name: str) -> None:
     warnings.warn(
         f"`nn.functional.{name}` is deprecated. Use `nn.functional.interpolate` instead.",
-        stacklevel=4,  # past what makes functions overridable
+        stacklevel=overridable.users_level(),
     )
 
 

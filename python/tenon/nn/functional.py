@@ -247,7 +247,7 @@ def _say_unusual(name: str, sizes: int, ndim: int) -> None:
             f"use dropout instead. Note that {name} exists to provide channel-wise dropout on "
             f"inputs with {sizes} spatial dimensions, a channel dimension, and an optional batch "
             f"dimension (i.e. {sizes + 1}D or {sizes + 2}D inputs).",
-            stacklevel=4,  # past what makes functions overridable
+            stacklevel=overridable.users_level(),
         )
 
 
@@ -280,7 +280,7 @@ def dropout2d(
             "dim. This behavior will change in a future release to interpret the input as one "
             "without a batch dimension, i.e. shape (C, H, W). To maintain the 1D channel-wise "
             "dropout behavior, please switch to using dropout1d instead.",
-            stacklevel=3,
+            stacklevel=overridable.users_level(),
         )
     return _channel_dropout(input, p, training, inplace, 2)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import tenon
@@ -45,61 +46,6 @@ class _InfiniteConstantSampler(Sampler[None]):
             yield None
 
 
-def _stream_fetcher(loader: DataLoader) -> Callable[[Any], Any]:
-    """Fetches from a stream: index is a list whose length alone matters, or None."""
-    stream = iter(loader.dataset)
-    ended = False
-
-    def fetch(index: Any) -> Any:
-        nonlocal ended
-        if ended:
-            raise StopIteration
-        if not loader._auto_collation:
-            return loader.collate_fn(next(stream))
-        samples = []
-        for _ in index:
-            try:
-                samples.append(next(stream))
-            except StopIteration:
-                ended = True
-                break
-        if not samples or (loader.drop_last and len(samples) < len(index)):
-            raise StopIteration
-        return loader.collate_fn(samples)
-
-    return fetch
-
-
-def _map_fetcher(loader: DataLoader) -> Callable[[Any], Any]:
-    dataset, collate = loader.dataset, loader.collate_fn
-    if not loader._auto_collation:
-        return lambda index: collate(dataset[index])
-    columns = _columns(dataset) if collate is default_collate else None
-    if columns is not None:
-        tensors, chosen = columns
-
-        def gather(indices: list[int]) -> Any:
-            rows = tenon.tensor(indices if chosen is None else [chosen[i] for i in indices])
-            return [t.index_select(0, rows) for t in tensors]
-
-        return gather
-    many = getattr(dataset, "__getitems__", None)
-    if callable(many):
-        return lambda indices: collate(many(indices))
-
-    def each(indices: list[Any]) -> Any:
-        samples = []
-        for i in indices:
-            try:
-                samples.append(dataset[i])
-            except Exception as err:
-                err.add_note(f"It was raised by sample {i!r}.")
-                raise
-        return collate(samples)
-
-    return each
-
-
 def _columns(dataset: Any) -> tuple[tuple[Any, ...], Any] | None:
     """The tensors of a TensorDataset (or a Subset of one), whose batches are one gather each."""
     if type(dataset) is TensorDataset:
@@ -107,6 +53,11 @@ def _columns(dataset: Any) -> tuple[tuple[Any, ...], Any] | None:
     if type(dataset) is Subset and type(dataset.dataset) is TensorDataset:
         return dataset.dataset.tensors, dataset.indices
     return None
+
+
+def _gather(tensors: tuple[Any, ...], chosen: Any, indices: list[int]) -> list[Any]:
+    rows = tenon.tensor(indices if chosen is None else [chosen[i] for i in indices])
+    return [t.index_select(0, rows) for t in tensors]
 
 
 def _whole_batches(loader: DataLoader) -> Iterator[list[Any]] | None:
@@ -343,7 +294,15 @@ class DataLoader(Generic[_T_co]):
         return self.batch_sampler if self._auto_collation else self.sampler
 
     def _fetcher(self) -> Callable[[Any], Any]:
-        return _stream_fetcher(self) if self._iterable else _map_fetcher(self)
+        plain = self._auto_collation and self.collate_fn is default_collate
+        columns = _columns(self.dataset) if plain and not self._iterable else None
+        if columns is not None:
+            return partial(_gather, *columns)
+        kind = _DatasetKind.Iterable if self._iterable else _DatasetKind.Map
+        fetcher = _DatasetKind.create_fetcher(
+            kind, self.dataset, self._auto_collation, self.collate_fn, self.drop_last
+        )
+        return fetcher.fetch
 
     def __getstate__(self) -> dict[str, Any]:
         # A worker that is not forked gets a loader without its parent's processes.

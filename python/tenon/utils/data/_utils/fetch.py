@@ -1,4 +1,4 @@
-"""What makes batches of a dataset, for loaders of other packages that are built like ours."""
+"""What makes batches of a dataset: for our loader, and others that are built like it."""
 
 from __future__ import annotations
 
@@ -52,6 +52,13 @@ class _MapDatasetFetcher(_BaseDatasetFetcher):
         if not self.auto_collation:
             return self.collate_fn(self.dataset[possibly_batched_index])
         many = getattr(self.dataset, "__getitems__", None)
-        if many:
+        if callable(many):
             return self.collate_fn(many(possibly_batched_index))
-        return self.collate_fn([self.dataset[i] for i in possibly_batched_index])
+        samples = []
+        for i in possibly_batched_index:
+            try:
+                samples.append(self.dataset[i])
+            except Exception as err:
+                err.add_note(f"It was raised by sample {i!r}.")
+                raise
+        return self.collate_fn(samples)
