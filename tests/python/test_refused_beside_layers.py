@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import io
 import json
-import re
 import struct
 from collections import defaultdict
 from collections.abc import Callable
@@ -18,6 +17,7 @@ import tenon.distributions as D
 import tenon.utils._pytree as pytree
 import tenon.vision.transforms as T
 import tenon.vision.transforms.functional as TF
+from refusals import Refusal, by_name, check
 from tenon import fx, nn
 from tenon.io.safetensors import load
 from tenon.utils import data
@@ -29,7 +29,6 @@ image = tn.zeros(3, 4, 4)
 bytes_image = image.to(tn.uint8)
 R, V, X, E, K = RuntimeError, ValueError, IndexError, TypeError, KeyError
 A, N = AssertionError, NotImplementedError
-Case = tuple[type[Exception], str, Callable[[], Any]]
 
 
 class Stream(data.IterableDataset):
@@ -59,7 +58,7 @@ def loader(what: Any = (1, 2, 3), **given: Any) -> Callable[[], Any]:
     return lambda: data.DataLoader(what, **given)
 
 
-NUMBERS: list[Case] = [
+NUMBERS: list[Refusal] = [
     (V, "cache_size must be 0 or 1", lambda: D.ExpTransform(cache_size=2)),
     (V, "Shape mismatch: expected", lambda: D.ReshapeTransform((2, 3), (6,)).forward_shape((3, 2))),
     (V, "Expected value.dim() >= 1 but got 0",
@@ -106,7 +105,7 @@ NUMBERS: list[Case] = [
     (V, "`low` must be less than `high`, but got 2 >= 1",
      lambda: tn.testing.make_tensor(3, dtype=tn.float32, device="cpu", low=2, high=1)),
 ]  # fmt: skip
-LOADERS: list[Case] = [
+LOADERS: list[Refusal] = [
     (V, "sampler option is mutually exclusive with shuffle", loader(sampler=[0], shuffle=True)),
     (V, "batch_sampler option is mutually exclusive with batch_size, shuffle, sampler",
      loader(batch_sampler=[[0]], batch_size=2)),
@@ -137,7 +136,7 @@ LOADERS: list[Case] = [
     (V, "Passing `context_fn` or `debug` is only supported when use_reentrant=False",
      lambda: tn.utils.checkpoint.checkpoint(tn.sin, v, use_reentrant=True, debug=True)),
 ]  # fmt: skip
-GRAPHS: list[Case] = [
+GRAPHS: list[Refusal] = [
     (A, "Attempting to move a Node into a different Graph", moved_elsewhere),
     (R, "from wrong graph", lambda: traced().graph.erase_node(list(traced().graph.nodes)[-1])),
     (A, "is no kind of node", lambda: fx.Graph().create_node("jump", "x")),
@@ -162,7 +161,7 @@ GRAPHS: list[Case] = [
     (V, "isdtype: kind is one of",
      lambda: f.__array_namespace__().isdtype(tn.float32, "number")),
 ]  # fmt: skip
-PICTURES: list[Case] = [
+PICTURES: list[Refusal] = [
     (V, "Unsupported Bounding Box Conversions for given in_fmt abc and out_fmt xyxy",
      lambda: vision_ops.box_convert(tn.ones(1, 4), "abc", "xyxy")),
     (V, "Invalid Value for arg 'reduction': 'some",
@@ -202,7 +201,7 @@ PICTURES: list[Case] = [
     (V, "Invalid backend 'cv'. Options are 'PIL'", lambda: tn.vision.set_image_backend("cv")),
 ]  # fmt: skip
 ITEM = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
-FILES: list[Case] = [
+FILES: list[Refusal] = [
     (R, "safetensors: the header has a key twice",
      safetensors(b'{"a":%s,"a":%s}' % ((json.dumps(ITEM).encode(),) * 2), bytes(4))),
     (R, "has the unknown dtype 'F9'", safetensors({"a": ITEM | {"dtype": "F9"}}, bytes(4))),
@@ -219,18 +218,11 @@ FILES: list[Case] = [
     (E, "load(): expected a path or a file to read, not int", lambda: tn.load(3)),
     (V, "load(): mmap=True needs a path", lambda: tn.load(io.BytesIO(b""), mmap=True)),
 ]  # fmt: skip
-CASES = {
-    f"{name} {k}": case
-    for name, cases in (
-        ("number", NUMBERS), ("loader", LOADERS), ("graph", GRAPHS), ("picture", PICTURES),
-        ("file", FILES),
-    )
-    for k, case in enumerate(cases)
-}  # fmt: skip
+CASES = by_name(
+    number=NUMBERS, loader=LOADERS, graph=GRAPHS, picture=PICTURES, file=FILES,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_refused_by_the_check_that_is_meant(name: str) -> None:
-    kind, words, call = CASES[name]
-    with pytest.raises(kind, match=re.escape(words)):
-        call()
+    check(CASES[name])

@@ -3,13 +3,12 @@ this check says. Classes and most words are PyTorch 2.13's."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import tenon as tn
 import tenon.nn.functional as F
+from refusals import Refusal, by_name, check
 from tenon import nn, optim
 from tenon.nn.attention.bias import causal_lower_right, causal_upper_left
 from tenon.nn.utils import parametrizations, prune, rnn
@@ -21,7 +20,6 @@ at = tn.tensor([2, 0, 1])
 leaf = nn.Parameter(tn.ones(3))
 R, V, X, T, K = RuntimeError, ValueError, IndexError, TypeError, KeyError
 A, N, M = AssertionError, NotImplementedError, AttributeError
-Case = tuple[type[Exception], str, Callable[[], Any]]
 
 
 def sgd(**given: Any) -> optim.Optimizer:
@@ -68,7 +66,7 @@ STATES = [
     (nn.LSTMCell, (f, cube)),
     (nn.LSTMCell, (cube, f)),
 ]
-FUNCTIONS: list[Case] = [
+FUNCTIONS: list[Refusal] = [
     (T, "iinfo() requires an integer input type", lambda: tn.iinfo(tn.float32)),
     (T, '"bool" is not supported by iinfo', lambda: tn.iinfo(tn.bool)),
     (R, "expected spacing to be unspecified, a scalar, or a list of 2 entries",
@@ -114,7 +112,7 @@ FUNCTIONS: list[Case] = [
      lambda: tn.signal.windows.exponential(4, center=1.0)),
     (V, "Expected `device_type` of type `str`", lambda: tn.amp.autocast(3)),
 ]  # fmt: skip
-MATRICES: list[Case] = [
+MATRICES: list[Refusal] = [
     (R, "must have length 3. Got 2 and 2", lambda: tn.linalg.cross(f[:, :2], f[:, :2])),
     (R, "linalg.matrix_norm: dim must be a 2-tuple", lambda: tn.linalg.matrix_norm(f, "fro", (0,))),
     (R, "linalg.matrix_norm: Order abc not supported", lambda: tn.linalg.matrix_norm(f, "abc")),
@@ -136,7 +134,7 @@ MATRICES: list[Case] = [
      lambda: tn.linalg.lstsq(f, f, driver="abc")),
     (R, "multi_dot(): tensor 1 must be 2D but got 3D", lambda: tn.linalg.multi_dot([f, cube, f])),
 ]  # fmt: skip
-CALLS: list[Case] = [
+CALLS: list[Refusal] = [
     (A, "query should be unbatched 2D or batched 3D tensor but received 4-D query tensor",
      lambda: F.multi_head_attention_forward(
          cube[None], cube, cube, 4, 2, *[None] * 4, False, 0.0, f, None)),
@@ -220,7 +218,7 @@ CALLS: list[Case] = [
     (R, "activation should be relu/gelu, not tanh",
      lambda: nn.TransformerEncoderLayer(4, 2, activation="tanh")),
 ]  # fmt: skip
-MODULES: list[Case] = [
+MODULES: list[Refusal] = [
     (N, 'Module [Module] is missing the required "forward" function', lambda: nn.Module()(f)),
     (T, "buffer name should be a string. Got int", lambda: nn.Module().register_buffer(3, f)),
     (K, 'buffer name can', lambda: nn.Module().register_buffer("a.b", f)),
@@ -281,7 +279,7 @@ MODULES: list[Case] = [
     (R, "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True",
      lambda: rnn.pack_padded_sequence(cube, [1, 2, 2])),
 ]  # fmt: skip
-OPTIMIZERS: list[Case] = [
+OPTIMIZERS: list[Refusal] = [
     (T, "is not an Optimizer", lambda: optim.lr_scheduler.StepLR(3, 1)),
     (T, "is not an Optimizer", lambda: optim.lr_scheduler.OneCycleLR(3, 1.0, 3)),
     (T, "is not an Optimizer", lambda: optim.lr_scheduler.CyclicLR(3, 0.1, 1.0)),
@@ -337,7 +335,7 @@ OPTIMIZERS: list[Case] = [
     (V, "anneal_epochs must be equal or greater than 0, got -1",
      lambda: optim.swa_utils.SWALR(sgd(), 0.1, anneal_epochs=-1)),
 ]  # fmt: skip
-TAPE: list[Case] = [
+TAPE: list[Refusal] = [
     (R, "`inputs` argument to `backward()` cannot be empty",
      lambda: tn.autograd.backward(leaf.sum(), inputs=[])),
     (V, "Expected allow_unused to be True or not passed when materialize_grads=True",
@@ -372,18 +370,12 @@ TAPE: list[Case] = [
     (V, "appeared in multiple dictionaries",
      lambda: tn.func.functional_call(nn.Linear(1, 1), ({"bias": v[:1]}, {"bias": v[:1]}), v[:1])),
 ]  # fmt: skip
-CASES = {
-    f"{name} {k}": case
-    for name, cases in (
-        ("function", FUNCTIONS), ("matrix", MATRICES), ("call", CALLS), ("module", MODULES),
-        ("optimizer", OPTIMIZERS), ("tape", TAPE),
-    )
-    for k, case in enumerate(cases)
-}  # fmt: skip
+CASES = by_name(
+    function=FUNCTIONS, matrix=MATRICES, call=CALLS, module=MODULES, optimizer=OPTIMIZERS,
+    tape=TAPE,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_refused_by_the_check_that_is_meant(name: str) -> None:
-    kind, words, call = CASES[name]
-    with pytest.raises(kind, match=re.escape(words)):
-        call()
+    check(CASES[name])
