@@ -358,7 +358,9 @@ void wait_for_send(Exchange &e, Milliseconds timeout) {
 }
 
 void receive(gloo::Context &context, Exchange &e, Milliseconds timeout) {
-    e.ahead_buffer->waitRecv(timeout);
+    int from = e.x.peer;
+    e.ahead_buffer->waitRecv(&from, timeout);
+    e.x.peer = from;
     const uint64_t bytes = e.ahead[0], expected = e.bytes;
     void *data = e.x.out;
     if (bytes != expected) {
@@ -373,6 +375,13 @@ void receive(gloo::Context &context, Exchange &e, Milliseconds timeout) {
                        std::to_string(expected) + " are expected");
 }
 
+std::vector<int> others(const gloo::Context &context) {
+    std::vector<int> ranks;
+    for (int r = 0; r < context.size; r++)
+        if (r != context.rank) ranks.push_back(r);
+    return ranks;
+}
+
 void start_message(Group *g, const std::shared_ptr<Exchange> &e) {
     const tn_exchange *x = &e->x;
     bool sends = x->kind == TN_EXCHANGE_SEND;
@@ -384,6 +393,8 @@ void start_message(Group *g, const std::shared_ptr<Exchange> &e) {
         e->ahead_buffer->send(x->peer, slot_of(x->tag));
         e->buffer = g->context->createUnboundBuffer(const_cast<void *>(x->in), e->bytes);
         e->buffer->send(x->peer, slot_of_message(e->ahead[1]));
+    } else if (x->peer == TN_EXCHANGE_ANY) {
+        e->ahead_buffer->recv(others(*g->context), slot_of(x->tag));
     } else {
         e->ahead_buffer->recv(x->peer, slot_of(x->tag));
     }
@@ -455,20 +466,26 @@ tn_status start(void *group, const tn_exchange *x, void **ret_request, char *why
     });
 }
 
-tn_status test(void *group, void *request, int32_t *ret_done, char *why) {
+tn_status test_from(void *group, void *request, int32_t *ret_done, int32_t *ret_peer, char *why) {
     (void)group;
     auto *r = static_cast<Request *>(request);
     *ret_done = !r->exchange || r->exchange->done.load(std::memory_order_acquire);
     if (!*ret_done) return TN_OK;
     std::unique_ptr<Request> ended(r);
-    if (!r->exchange || r->exchange->status == TN_OK) return TN_OK;
-    say(why, r->exchange->why);
+    if (!r->exchange) return TN_OK;
+    *ret_peer = r->exchange->x.peer;
+    if (r->exchange->status != TN_OK) say(why, r->exchange->why);
     return r->exchange->status;
 }
 
+tn_status test(void *group, void *request, int32_t *ret_done, char *why) {
+    int32_t peer;
+    return test_from(group, request, ret_done, &peer, why);
+}
+
 const tn_engine table = {
-    sizeof(tn_engine), TN_ENGINE_VERSION, "gloo", open_world, part, start, test,
-    close_group,       abort_group,
+    sizeof(tn_engine), TN_ENGINE_VERSION, "gloo",    open_world, part, start, test,
+    close_group,       abort_group,       test_from,
 };
 
 } // namespace

@@ -200,7 +200,9 @@ static int start_plain(const mpi_group *g, const tn_exchange *x, MPI_Request *re
     case TN_EXCHANGE_REDUCE_SCATTER:
         return MPI_Ireduce_scatter_block(x->in, x->out, n, type, op, g->comm, ret);
     case TN_EXCHANGE_SEND: return MPI_Isend(x->in, n, type, x->peer, x->tag, g->comm, ret);
-    default: return MPI_Irecv(x->out, n, type, x->peer, x->tag, g->comm, ret);
+    default:
+        return MPI_Irecv(x->out, n, type, x->peer == TN_EXCHANGE_ANY ? MPI_ANY_SOURCE : x->peer,
+                         x->tag, g->comm, ret);
     }
 }
 
@@ -249,7 +251,8 @@ static tn_status check_message(const mpi_request *r, const MPI_Status *status, i
     return TN_E_VALUE;
 }
 
-static tn_status test(void *group, void *request, int32_t *ret_done, char *why) {
+static tn_status test_from(void *group, void *request, int32_t *ret_done, int32_t *ret_peer,
+                           char *why) {
     (void)group;
     mpi_request *r = request;
     int done = 0;
@@ -260,8 +263,14 @@ static tn_status test(void *group, void *request, int32_t *ret_done, char *why) 
     const mpi_request ended = *r;
     free(r->counts);
     free(r);
-    if (ended.expected >= 0) return check_message(&ended, &status, code, why);
-    return code == MPI_SUCCESS ? TN_OK : fail(why, "MPI", code);
+    if (ended.expected < 0) return code == MPI_SUCCESS ? TN_OK : fail(why, "MPI", code);
+    *ret_peer = status.MPI_SOURCE;
+    return check_message(&ended, &status, code, why);
+}
+
+static tn_status test(void *group, void *request, int32_t *ret_done, char *why) {
+    int32_t peer;
+    return test_from(group, request, ret_done, &peer, why);
 }
 
 static const tn_engine table = {
@@ -274,6 +283,7 @@ static const tn_engine table = {
     .test = test,
     .close = close_group,
     .abort = abort_group,
+    .test_from = test_from,
 };
 
 __attribute__((visibility("default"))) const tn_engine *tn_engine_main(uint32_t version);

@@ -57,9 +57,10 @@ void tni_fingerprint_text(const tni_fingerprint *f, char *dst, size_t size) {
     int64_t bytes = tn_dtype_size(f->dtype);
     if (!reduces(f->kind) && bytes > 0) count /= bytes; /* what is moved is counted in bytes */
     if (f->kind == TN_EXCHANGE_SEND || f->kind == TN_EXCHANGE_RECV) {
-        snprintf(dst, size, "%s(%" PRId64 " x %s) %s rank %" PRId32 " of group %" PRIu32, kind,
-                 count, dtype ? dtype : "?", f->kind == TN_EXCHANGE_SEND ? "to" : "from", f->peer,
-                 f->group);
+        char who[24] = "any rank";
+        if (f->peer != TN_EXCHANGE_ANY) snprintf(who, sizeof who, "rank %" PRId32, f->peer);
+        snprintf(dst, size, "%s(%" PRId64 " x %s) %s %s of group %" PRIu32, kind, count,
+                 dtype ? dtype : "?", f->kind == TN_EXCHANGE_SEND ? "to" : "from", who, f->group);
         return;
     }
     if (reduces(f->kind) && f->op < TN_EXCHANGE_OPS) snprintf(op, sizeof op, ", %s", ops[f->op]);

@@ -1,8 +1,12 @@
 /* library.c: finds an engine in a library, and sees that its table can be used. */
+#include <stddef.h>
+
 #include "world_priv.h"
 
-/* Version 1 of the door: whoever changes a table raises TN_ENGINE_VERSION. */
-_Static_assert(TN_ENGINE_VERSION == 1 && sizeof(tn_engine) == 64 && sizeof(tn_exchange) == 72 &&
+/* Version 1 of the door: the engine's table only grows at its end, and whoever changes what is there
+ * raises TN_ENGINE_VERSION. */
+enum { FIRST_SIZE = offsetof(tn_engine, test_from) };
+_Static_assert(TN_ENGINE_VERSION == 1 && FIRST_SIZE == 64 && sizeof(tn_exchange) == 72 &&
                    sizeof(tn_engine_place) == 40,
                "tables of tenon/engine.h have the sizes of their version");
 
@@ -11,11 +15,15 @@ static tn_status fail_engine(const char *path, const char *why) {
 }
 
 static const char *missing_in(const tn_engine *e) {
-    if (e->struct_size < sizeof *e) return "its table is shorter than tenon/engine.h's";
+    if (e->struct_size < FIRST_SIZE) return "its table is shorter than tenon/engine.h's";
     if (e->version != TN_ENGINE_VERSION) return "its table has another version";
     if (!e->name || !e->open || !e->part || !e->start || !e->test || !e->close || !e->abort)
         return "a function of its table is missing";
     return NULL;
+}
+
+tni_test_from tni_engine_test_from(const tn_engine *e) {
+    return e->struct_size >= sizeof *e ? e->test_from : NULL;
 }
 
 tn_status tni_engine_find(const char *path, const tn_engine **ret_engine) {

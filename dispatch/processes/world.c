@@ -28,6 +28,24 @@ static bool is_between_two(const tn_exchange *x) {
     return x->kind == TN_EXCHANGE_SEND || x->kind == TN_EXCHANGE_RECV;
 }
 
+static bool has_part_of_each(const tn_exchange *x) {
+    return x->kind == TN_EXCHANGE_ALL_GATHER || x->kind == TN_EXCHANGE_REDUCE_SCATTER;
+}
+
+/* How many elements of one rank can be moved at once. */
+static int64_t most_of(const tn_work *k) {
+    int64_t most = k->world->use->most;
+    if (k->x.kind == TN_EXCHANGE_ALL_TO_ALL) return INT64_MAX; /* never divided */
+    if (has_part_of_each(&k->x)) most /= k->world->size;
+    return most ? most : 1;
+}
+
+/* Whether it is made in several exchanges. Those of a message end with one that is not full, if need
+ * be without elements: a whole message is never mistaken for the first part of a longer one. */
+static bool has_parts(const tn_work *k) {
+    return k->x.count > most_of(k) || (is_between_two(&k->x) && k->x.count == most_of(k));
+}
+
 /* ---- Counting ----------------------------------------------------------------------------------*/
 
 static void world_unref(tn_world *w) {
@@ -83,10 +101,11 @@ static void lose_by_engine(tn_work *k, tn_status st, const char *why) {
     tni_fingerprint_text(&f, what, sizeof what);
     snprintf(text, sizeof text, "rank %d of %d in %s: %.240s", (int)k->world->rank,
              (int)k->world->size, what, why[0] ? why : "the engine failed and did not say why");
-    if (st == TN_E_VALUE && is_between_two(&k->x))
-        finish(k, TN_E_STATE, text); /* the message has come, and is of another size */
+    bool other_size = st == TN_E_VALUE && is_between_two(&k->x); /* and the message has come */
+    if (other_size && !has_parts(k))
+        finish(k, TN_E_STATE, text);
     else
-        lose(k, st, text);
+        lose(k, other_size ? TN_E_STATE : st, text);
 }
 
 static tn_status start_request(tn_work *k, const tn_exchange *x) {
@@ -99,18 +118,6 @@ static tn_status start_request(tn_work *k, const tn_exchange *x) {
 }
 
 /* ---- Exchanges of more elements than an engine moves at once -----------------------------------*/
-
-static bool has_part_of_each(const tn_exchange *x) {
-    return x->kind == TN_EXCHANGE_ALL_GATHER || x->kind == TN_EXCHANGE_REDUCE_SCATTER;
-}
-
-/* How many elements of one rank can be moved at once. */
-static int64_t most_of(const tn_work *k) {
-    int64_t most = k->world->use->most;
-    if (k->x.kind == TN_EXCHANGE_ALL_TO_ALL) return INT64_MAX; /* never divided */
-    if (has_part_of_each(&k->x)) most /= k->world->size;
-    return most ? most : 1;
-}
 
 /* Copies elements of each rank between where the caller has them, k->x.count apart, and `near`. */
 static void move_parts(const tn_work *k, char *far, char *near, int64_t offset, bool to_far) {
@@ -147,9 +154,8 @@ static tn_status next_part(tn_work *k, int64_t most, tn_exchange *ret_part) {
 /* Starts the exchange, or its next part. */
 static void start_exchange(tn_work *k) {
     tn_exchange part = k->x;
-    int64_t most = most_of(k);
     k->at = RUNNING;
-    if (part.count > most && next_part(k, most, &part) != TN_OK)
+    if (has_parts(k) && next_part(k, most_of(k), &part) != TN_OK)
         lose(k, TN_E_MEMORY, "out of memory");
     else
         (void)start_request(k, &part); /* where it fails, k has ended */
@@ -160,7 +166,7 @@ static bool was_last(tn_work *k) {
     if (k->moving == 0) return true;
     if (k->x.kind == TN_EXCHANGE_ALL_GATHER) move_parts(k, k->x.out, k->parts, k->offset, true);
     k->offset += k->moving;
-    return k->offset == k->x.count;
+    return k->offset == k->x.count && (!is_between_two(&k->x) || k->moving < most_of(k));
 }
 
 static void begin(tn_work *k) {
@@ -211,13 +217,30 @@ static void check_deadline(tn_work *k) {
     lose(k, TN_E_STATE, why);
 }
 
+/* Asks the engine; whose message has come is known from then on. */
+static tn_status test(tn_work *k, int32_t *ret_done, char *why) {
+    const tn_world *w = k->world;
+    const tn_engine *engine = w->use->engine;
+    if (k->x.peer != TN_EXCHANGE_ANY) return engine->test(w->group, k->request, ret_done, why);
+    int32_t from = TN_EXCHANGE_ANY;
+    tn_status st = tni_engine_test_from(engine)(w->group, k->request, ret_done, &from, why);
+    if (st == TN_OK && !*ret_done) return TN_OK;
+    if (from >= 0 && from < w->size) {
+        k->x.peer = from;
+    } else if (st == TN_OK) {
+        snprintf(why, TN_ENGINE_WHY, "a message has come of rank %d", (int)from);
+        return TN_E_PLUGIN;
+    }
+    return st;
+}
+
 /* Does what can be done now for an operation. */
 static void advance(tn_work *k) {
     if (k->at == QUEUED) begin(k);
     while (k->at == COMPARING || k->at == RUNNING) {
         char why[TN_ENGINE_WHY] = "";
         int32_t done = 0;
-        tn_status st = k->world->use->engine->test(k->world->group, k->request, &done, why);
+        tn_status st = test(k, &done, why);
         if (st != TN_OK) {
             lose_by_engine(k, st, why);
         } else if (done) {
@@ -278,9 +301,21 @@ static void sweep(tn_work **at, tn_work **ended) {
     }
 }
 
+/* Parts of two messages that could be taken for each other: the later message waits. */
+static bool must_wait(const tn_work *first, const tn_work *k) {
+    for (const tn_work *e = first; e != k; e = e->next) {
+        bool same_peer =
+            e->x.peer == k->x.peer || e->x.peer == TN_EXCHANGE_ANY || k->x.peer == TN_EXCHANGE_ANY;
+        bool same_slot = e->x.kind == k->x.kind && e->x.tag == k->x.tag && same_peer;
+        if (e->at != DONE && same_slot && (has_parts(e) || has_parts(k))) return true;
+    }
+    return false;
+}
+
 static void drive_world(tn_world *w, tn_work **ended) {
     take_posted(w);
-    for (tn_work *k = w->moving; k && !w->use->lost; k = k->next) advance(k);
+    for (tn_work *k = w->moving; k && !w->use->lost; k = k->next)
+        if (k->at != QUEUED || !must_wait(w->moving, k)) advance(k);
     for (tn_work *k = w->first; k && !w->use->lost; k = k->next) {
         advance(k);
         if (k->at != DONE) break; /* one after the other */
@@ -346,6 +381,17 @@ int32_t tn_work_done(tn_work *k) {
     return k && atomic_load_explicit(&k->done, memory_order_acquire);
 }
 
+void tn_work_give_up(tn_work *k, const char *why) {
+    if (!k || !why) return;
+    tni_engine_use *use = k->world->use;
+    tni_os_lock(&use->driver);
+    if (k->at != DONE) lose_by_engine(k, TN_E_STATE, why);
+    tni_os_unlock(&use->driver);
+    drive(use);
+}
+
+int32_t tn_work_peer(const tn_work *k) { return k ? k->x.peer : TN_EXCHANGE_ANY; }
+
 int32_t tn_work_lost(const tn_work *k) { return k && k->lost; }
 
 /* ---- Operations --------------------------------------------------------------------------------*/
@@ -355,7 +401,12 @@ static tn_status check_exchange(const tn_world *w, const tn_exchange *x) {
         is_between_two(x) || x->kind == TN_EXCHANGE_BROADCAST || x->kind == TN_EXCHANGE_REDUCE;
     if (x->kind >= TN_EXCHANGE_KINDS || x->op >= TN_EXCHANGE_OPS || x->count < 0)
         return tn_fail(TN_E_VALUE, 1, "world_start(): an exchange that there is not");
-    if (has_peer && (x->peer < 0 || x->peer >= w->size))
+    bool from_any = x->kind == TN_EXCHANGE_RECV && x->peer == TN_EXCHANGE_ANY;
+    if (from_any && !tni_engine_test_from(w->use->engine))
+        return tn_fail(TN_E_UNSUPPORTED, 1,
+                       "world_start(): the engine '%s' cannot receive from any rank",
+                       w->use->engine->name);
+    if (has_peer && !from_any && (x->peer < 0 || x->peer >= w->size))
         return tn_fail(TN_E_VALUE, 1, "world_start(): rank %d of a group of %d", (int)x->peer,
                        (int)w->size);
     if (x->kind == TN_EXCHANGE_ALL_TO_ALL && x->count > TN_ENGINE_MAX_COUNT / w->size)

@@ -57,6 +57,10 @@ void tni_fingerprint_text(const tni_fingerprint *f, char *dst, size_t size);
  * rank does. */
 bool tni_fingerprints_agree(const tni_fingerprint *all, int32_t n, const tn_exchange *mine,
                             char *why);
+typedef tn_status (*tni_test_from)(void *group, void *request, int32_t *ret_done, int32_t *ret_peer,
+                                   char *why);
+/* NULL: the engine's table ends before, or leaves it out. */
+tni_test_from tni_engine_test_from(const tn_engine *engine);
 /* The table of the engine in a library. */
 tn_status tni_engine_find(const char *path, const tn_engine **ret_engine);
 

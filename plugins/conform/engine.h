@@ -36,6 +36,11 @@ bool cf_rank_exchange(cf_rank *r, void *group, const tn_exchange *x);
 /* The same in two steps. NULL: it could not be started. */
 void *cf_rank_start(cf_rank *r, void *group, const tn_exchange *x);
 bool cf_rank_finish(cf_rank *r, void *group, void *request, const tn_exchange *x);
+/* Of a RECV from TN_EXCHANGE_ANY: whose message has come. */
+bool cf_rank_finish_any(cf_rank *r, void *group, void *request, const tn_exchange *x,
+                        int32_t *ret_peer);
+/* Whether the engine receives from any rank. */
+bool cf_engine_has_any(const tn_engine *e);
 /* "all_reduce float32 sum, 7 elements" */
 const char *cf_exchange_text(const tn_exchange *x);
 

@@ -2,6 +2,7 @@
  * standard output under a launcher of MPI. */
 #include <dlfcn.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -67,12 +68,16 @@ void *cf_rank_start(cf_rank *r, void *group, const tn_exchange *x) {
     return NULL;
 }
 
-bool cf_rank_finish(cf_rank *r, void *group, void *request, const tn_exchange *x) {
+/* ret_peer: NULL where the peer is known. */
+static bool finish(cf_rank *r, void *group, void *request, const tn_exchange *x,
+                   int32_t *ret_peer) {
     double end = cf_seconds() + r->options->timeout;
     int32_t done = 0;
     for (int32_t looks = 0; !done; looks++) {
         char why[TN_ENGINE_WHY] = "", text[64];
-        if (r->engine->test(group, request, &done, why) != TN_OK) {
+        tn_status st = ret_peer ? r->engine->test_from(group, request, &done, ret_peer, why)
+                                : r->engine->test(group, request, &done, why);
+        if (st != TN_OK) {
             lose(r, x, "fails: ", why);
             return false;
         }
@@ -84,6 +89,20 @@ bool cf_rank_finish(cf_rank *r, void *group, void *request, const tn_exchange *x
         if (!done) nanosleep(&(struct timespec){.tv_nsec = looks < 1000 ? 1000 : 100000}, NULL);
     }
     return true;
+}
+
+bool cf_rank_finish(cf_rank *r, void *group, void *request, const tn_exchange *x) {
+    return finish(r, group, request, x, NULL);
+}
+
+bool cf_rank_finish_any(cf_rank *r, void *group, void *request, const tn_exchange *x,
+                        int32_t *ret_peer) {
+    *ret_peer = TN_EXCHANGE_ANY;
+    return finish(r, group, request, x, ret_peer);
+}
+
+bool cf_engine_has_any(const tn_engine *e) {
+    return e->struct_size >= offsetof(tn_engine, test_from) + sizeof e->test_from && e->test_from;
 }
 
 bool cf_rank_exchange(cf_rank *r, void *group, const tn_exchange *x) {
@@ -108,9 +127,10 @@ static bool load(cf_rank *r) {
         return false;
     }
     r->cases += 3;
-    if (e->struct_size < sizeof *e || e->version != TN_ENGINE_VERSION) {
+    size_t least = offsetof(tn_engine, test_from);
+    if (e->struct_size < least || e->version != TN_ENGINE_VERSION) {
         cf_rank_fail(r, "the table has %u bytes and version %u, not %zu and %u", e->struct_size,
-                     e->version, sizeof *e, TN_ENGINE_VERSION);
+                     e->version, least, TN_ENGINE_VERSION);
         return false;
     }
     if (!e->name || !e->name[0] || !e->open || !e->part || !e->start || !e->test || !e->close ||

@@ -342,6 +342,36 @@ static void check_messages(cf_rank *r) {
     if (!r->lost) check_tags(r);
 }
 
+/* Every other rank sends to rank 0, which hears whose each message is, and gets those of one rank in
+ * their order. Other engines pass by. */
+static void check_any(cf_rank *r) {
+    int64_t value, next[CF_RANKS] = {0};
+    if (r->size == 1 || !cf_engine_has_any(r->engine)) return;
+    tn_exchange x = {.kind = r->rank ? TN_EXCHANGE_SEND : TN_EXCHANGE_RECV,
+                     .dtype = TN_I64,
+                     .element = TN_I64,
+                     .peer = r->rank ? 0 : TN_EXCHANGE_ANY,
+                     .tag = 3,
+                     .count = 1,
+                     .in = &value,
+                     .out = &value,
+                     .timeout_ms = timeout_ms(r)};
+    int32_t n = r->rank ? FLIGHT : FLIGHT * (r->size - 1), from = 0;
+    for (int32_t i = 0; i < n && !r->lost; i++) {
+        value = 1000 * r->rank + i;
+        void *request = cf_rank_start(r, r->world, &x);
+        if (r->lost) return;
+        if (r->rank && !cf_rank_finish(r, r->world, request, &x)) return;
+        if (r->rank) continue;
+        if (!cf_rank_finish_any(r, r->world, request, &x, &from)) return;
+        r->cases++;
+        if (from >= 1 && from < r->size && value == 1000 * from + next[from]++) continue;
+        cf_rank_fail(r, "any: message %d is %lld, said to be of rank %d", i, (long long)value,
+                     from);
+        r->lost = true;
+    }
+}
+
 /* ---- Time and order ----------------------------------------------------------------------------*/
 
 static void check_barrier(cf_rank *r) {
@@ -474,10 +504,17 @@ static void check_groups(cf_rank *r) {
 }
 
 const cf_engine_check cf_engine_results[] = {
-    {"barrier", check_barrier, 0},       {"all_reduce", check_all_reduce, 0},
-    {"reduce", check_reduce, 0},         {"reduce_scatter", check_reduce_scatter, 0},
-    {"broadcast", check_broadcast, 0},   {"all_gather", check_all_gather, 0},
-    {"all_to_all", check_all_to_all, 0}, {"messages", check_messages, 0},
-    {"order", check_order, 0},           {"bits", check_bits, 0},
-    {"groups", check_groups, 0},         {NULL, NULL, 0},
+    {"barrier", check_barrier, 0},
+    {"all_reduce", check_all_reduce, 0},
+    {"reduce", check_reduce, 0},
+    {"reduce_scatter", check_reduce_scatter, 0},
+    {"broadcast", check_broadcast, 0},
+    {"all_gather", check_all_gather, 0},
+    {"all_to_all", check_all_to_all, 0},
+    {"messages", check_messages, 0},
+    {"any", check_any, 0},
+    {"order", check_order, 0},
+    {"bits", check_bits, 0},
+    {"groups", check_groups, 0},
+    {NULL, NULL, 0},
 };

@@ -24,9 +24,20 @@ enum { RING = 1 << 16, RANKS = 64, FAULTS = 8 };
 
 /* ---- Switches ----------------------------------------------------------------------------------*/
 
-typedef enum fault_kind { LOSE, FLIP, SWAP, FAIL, HANG, DIE, EARLY, ORDER, FAULT_KINDS } fault_kind;
-static const char *const fault_names[FAULT_KINDS] = {"lose", "flip", "swap",  "fail",
-                                                     "hang", "die",  "early", "order"};
+typedef enum fault_kind {
+    LOSE,
+    FLIP,
+    SWAP,
+    FAIL,
+    HANG,
+    DIE,
+    EARLY,
+    ORDER,
+    STRANGER,
+    FAULT_KINDS
+} fault_kind;
+static const char *const fault_names[FAULT_KINDS] = {"lose", "flip",  "swap",  "fail",    "hang",
+                                                     "die",  "early", "order", "stranger"};
 
 typedef struct fault {
     fault_kind kind;
@@ -536,7 +547,8 @@ static bool place_of(const group *g, const request *q, int32_t from, unsigned ch
         *ret_place = out ? out + before : out;
         return true;
     case TN_EXCHANGE_SEND: return false;
-    case TN_EXCHANGE_RECV: return x->peer == from;
+    case TN_EXCHANGE_RECV:
+        return x->peer == from || (x->peer == TN_EXCHANGE_ANY && from != g->rank);
     default: return reduces(g, x);
     }
 }
@@ -615,6 +627,13 @@ static message *find_message(group *g, const request *q, int32_t from) {
     return NULL;
 }
 
+static bool is_time_to_look(net *n) {
+    int64_t now = now_ns();
+    if (now - n->looked_ns <= 50000000) return false;
+    n->looked_ns = now;
+    return true;
+}
+
 /* A rank that has ended cannot send any more. */
 static tn_status look_for(group *g, int32_t from, char *why) {
     net *n = g->net;
@@ -626,10 +645,21 @@ static tn_status look_for(group *g, int32_t from, char *why) {
     return TN_E_IO;
 }
 
+/* Copies what has come to where it belongs. */
+static tn_status put_down(const request *q, int32_t from, message *m, char *why) {
+    bool fits = m->h.bytes == q->bytes[from];
+    if (fits && m->h.bytes) memcpy(q->place[from], m->bytes, m->h.bytes);
+    if (!fits)
+        snprintf(why, TN_ENGINE_WHY, "rank %d has sent %llu bytes where %llu were expected", from,
+                 (unsigned long long)m->h.bytes, (unsigned long long)q->bytes[from]);
+    free(m);
+    if (fits) return TN_OK;
+    return q->x.kind == TN_EXCHANGE_RECV ? TN_E_VALUE : TN_E_IO;
+}
+
 static tn_status take_pieces(group *g, request *q, bool *ret_all, char *why) {
     *ret_all = true;
-    bool look = now_ns() - g->net->looked_ns > 50000000;
-    if (look) g->net->looked_ns = now_ns();
+    bool look = is_time_to_look(g->net);
     for (int32_t r = 0; r < g->size; r++) {
         if (q->taken[r] || (r == g->rank && q->x.kind != TN_EXCHANGE_RECV)) continue;
         message *m = find_message(g, q, r);
@@ -639,15 +669,32 @@ static tn_status take_pieces(group *g, request *q, bool *ret_all, char *why) {
             continue;
         }
         q->taken[r] = true;
-        bool fits = m->h.bytes == q->bytes[r];
-        if (fits && m->h.bytes) memcpy(q->place[r], m->bytes, m->h.bytes);
-        if (!fits)
-            snprintf(why, TN_ENGINE_WHY, "rank %d has sent %llu bytes where %llu were expected", r,
-                     (unsigned long long)m->h.bytes, (unsigned long long)q->bytes[r]);
-        free(m);
-        if (!fits) return TN_E_IO;
+        tn_status st = put_down(q, r, m, why);
+        if (st != TN_OK) return st;
     }
     return TN_OK;
+}
+
+/* The first message of any rank; those of the others stay where they are. */
+static tn_status take_any(group *g, request *q, bool *ret_all, char *why) {
+    int32_t others = 0, left = 0;
+    *ret_all = true;
+    for (int32_t r = 0; r < g->size; r++) {
+        message *m = q->taken[r] ? NULL : find_message(g, q, r);
+        if (!m) continue;
+        q->x.peer = strikes(g->net, STRANGER) ? g->rank : r;
+        return put_down(q, r, m, why);
+    }
+    *ret_all = false;
+    if (!is_time_to_look(g->net)) return TN_OK;
+    for (int32_t r = 0; r < g->size; r++) {
+        if (q->taken[r]) continue;
+        others++;
+        if (look_for(g, r, why) == TN_OK) continue;
+        if (atomic_load(&g->net->sea->here[g->ranks[r]]) != HERE_LEFT) return TN_E_IO;
+        left++;
+    }
+    return left == others ? TN_E_IO : TN_OK;
 }
 
 static void complete(group *g, request *q) {
@@ -660,15 +707,22 @@ static void complete(group *g, request *q) {
     if (n) memcpy(q->x.out, q->all, n);
 }
 
-static tn_status test(void *of, void *tested, int32_t *ret_done, char *why) {
+static tn_status test_from(void *of, void *tested, int32_t *ret_done, int32_t *ret_peer,
+                           char *why) {
     group *g = of;
     request *q = tested;
     bool all = false;
     *ret_done = q->early;
     if (q->early) return TN_OK; /* it stays, as parcels count in it */
     tn_status st = progress(g->net, why);
-    if (st == TN_OK) st = take_pieces(g, q, &all, why);
-    if (st != TN_OK) return st; /* the group is lost, and so is the request */
+    bool from_any = q->x.kind == TN_EXCHANGE_RECV && q->x.peer == TN_EXCHANGE_ANY;
+    if (st == TN_OK) st = (from_any ? take_any : take_pieces)(g, q, &all, why);
+    *ret_peer = q->x.peer;
+    if (st != TN_OK && st != TN_E_VALUE) return st; /* the group is lost, and so is the request */
+    if (st == TN_E_VALUE) {
+        free(q);
+        return st;
+    }
     *ret_done = all && q->sending == 0 && !q->hang;
     if (!*ret_done) return TN_OK;
     complete(g, q);
@@ -677,9 +731,14 @@ static tn_status test(void *of, void *tested, int32_t *ret_done, char *why) {
     return TN_OK;
 }
 
+static tn_status test(void *of, void *tested, int32_t *ret_done, char *why) {
+    int32_t peer;
+    return test_from(of, tested, ret_done, &peer, why);
+}
+
 static const tn_engine table = {
-    sizeof(tn_engine), TN_ENGINE_VERSION, "sim", open_world, part, start, test,
-    close_group,       abort_group,
+    sizeof(tn_engine), TN_ENGINE_VERSION, "sim",     open_world, part, start, test,
+    close_group,       abort_group,       test_from,
 };
 
 const tn_engine *tn_engine_main(uint32_t version);

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import as_user
 import pytest
 import simulated
 import tenon as tn
@@ -18,7 +19,7 @@ PROGRAM = Path(tn.__file__).parent / "tenon-conform"
 PROCESSES = Path(__file__).parents[1] / "processes"
 CHECKS = (
     "barrier", "all_reduce", "reduce", "reduce_scatter", "broadcast", "all_gather", "all_to_all",
-    "messages", "order", "bits", "groups", "compare", "deadline", "death", "abort",
+    "messages", "any", "order", "bits", "groups", "compare", "deadline", "death", "abort",
 )  # fmt: skip
 _AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
@@ -36,7 +37,7 @@ def conform(
 def test_the_simulated_engine_passes(folder: Path, tmp_path: Path) -> None:
     done = conform(str(folder / "tenon_sim.so"), "--timeout", "1", TMPDIR=str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "3 ranks: 18/18 checks, " in done.stdout
+    assert "3 ranks: 19/19 checks, " in done.stdout
     assert not list(tmp_path.iterdir())
 
 
@@ -77,6 +78,7 @@ def test_mpi_passes_under_its_launcher(engine: str, launcher: tuple[str, ...]) -
         ("die@1:1", "death", 1, "crashed: killed by SIGKILL"),  # only rank 2 may
         ("early@1:2", "barrier", 1, "barrier: done before rank 0 had come"),
         ("early@1:8", "all_reduce", 1, "all_reduce uint8 sum, 1 elements: element 0 is"),
+        ("stranger:5", "any", 0, "said to be of rank 0"),
         ("order:1", "groups", 0, "rank 0 of a group is rank 0 of its parent, not 2"),
         ("flip@2:1", "compare", 0, "different operations"),
         ("nonsense:1", "open", 2, "must be KIND:N or KIND@RANK:N"),
@@ -120,6 +122,91 @@ def test_operations_of_three_processes(folder: Path) -> None:
     program = str(PROCESSES / "collectives.py")
     done = launch(folder, 3, program, "sim", TENON_SIM_DELAY="500")
     assert done.stdout.count("ok") == 3, done.stderr
+
+
+def test_messages_of_anyone(folder: Path) -> None:
+    for size in (2, 3):
+        done = launch(folder, size, str(PROCESSES / "anyone.py"), "sim", TENON_SIM_DELAY="500")
+        assert done.stdout.count("ok") == size, done.stderr
+
+
+# An engine of before test_from was there, or one that names a rank of another world.
+WRAPPED = """
+#include <dlfcn.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tenon/engine.h>
+
+static const tn_engine *inner;
+static tn_engine table;
+
+static tn_status lie(void *group, void *request, int32_t *ret_done, int32_t *ret_peer, char *why) {
+    tn_status st = inner->test_from(group, request, ret_done, ret_peer, why);
+    *ret_peer = 99;
+    return st;
+}
+
+const tn_engine *tn_engine_main(uint32_t version) {
+    void *library = dlopen(getenv("WRAPPED"), RTLD_NOW | RTLD_LOCAL);
+    void *symbol = dlsym(library, "tn_engine_main");
+    tn_engine_main_fn enter;
+    memcpy(&enter, &symbol, sizeof enter);
+    inner = enter(version);
+    if (!inner) return NULL;
+    table = *inner;
+    table.test_from = lie;
+    if (getenv("OLD")) {
+        table.struct_size = offsetof(tn_engine, test_from);
+        table.test_from = (void *)8; /* lies beyond the table */
+    }
+    return &table;
+}
+"""
+ASKS = """
+import sys
+import torch
+import torch.distributed as dist
+dist.init_process_group("wrapped")
+if dist.get_rank():
+    dist.send(torch.ones(1), 0)
+else:
+    try:
+        dist.recv(torch.zeros(1))
+    except Exception as err:
+        print(type(err).__name__, err, flush=True)
+    if len(sys.argv) > 1:
+        assert dist.recv(torch.zeros(1), 1) == 1
+        print("goes on", flush=True)
+import os
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "said"),
+    [
+        (True, "NotImplementedError world_start(): the engine 'sim' cannot receive from any rank"),
+        (False, "a message has come of rank 99"),
+    ],
+)
+def test_engines_that_cannot_say_whose_a_message_is(
+    folder: Path, tmp_path: Path, old: bool, said: str
+) -> None:
+    source, program = tmp_path / "wrapped.c", tmp_path / "asks.py"
+    source.write_text(WRAPPED, encoding="utf-8")
+    program.write_text(ASKS, encoding="utf-8")
+    library = tmp_path / "tenon_wrapped.so"
+    command = ["cc", "-fPIC", "-shared", f"-I{as_user.SDK}", str(source), "-o", str(library)]
+    subprocess.run([*command, "-ldl"], check=True)
+    variables = {"WRAPPED": str(folder / "tenon_sim.so"), "TENON_ENGINE_PATH": str(tmp_path)}
+    if old:
+        variables["OLD"] = "1"
+    done = launch(folder, 2, str(program), *(["old"] if old else []), **variables)
+    assert said in done.stdout and ("goes on" in done.stdout) == old, done.stdout + done.stderr
+    if old:
+        kit = conform("wrapped", "--timeout", "1", "--check", "any", **variables)
+        assert kit.returncode == 0, kit.stdout + kit.stderr
 
 
 FAULTY = """

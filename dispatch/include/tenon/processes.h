@@ -44,6 +44,10 @@ TN_API tn_status tn_work_wait(tn_work *work, int64_t max_ms);
 TN_API int32_t tn_work_done(tn_work *work);
 /* 1: it ended while the engine may still use its memory, which must stay where it is. */
 TN_API int32_t tn_work_lost(const tn_work *work);
+/* Ends an operation that cannot end any more, as the caller knows: the group is lost. */
+TN_API void tn_work_give_up(tn_work *work, const char *why);
+/* The rank of whom a message is, once it has come: of a RECV from TN_EXCHANGE_ANY, too. */
+TN_API int32_t tn_work_peer(const tn_work *work);
 TN_API void tn_work_unref(tn_work *work);
 
 #ifdef __cplusplus

@@ -21,6 +21,8 @@ extern "C" {
 #define TN_ENGINE_WHY 512
 /* The largest number of elements that core asks for in one exchange of one rank. */
 #define TN_ENGINE_MAX_COUNT (INT64_C(1) << 30)
+/* As the `peer` of a RECV: whichever rank sends first. Of engines that have test_from. */
+#define TN_EXCHANGE_ANY (-1)
 
 /* `count` is that of one rank's part; `in` and `out` are host memory, packed, and may be the same
  * where both have one size. */
@@ -52,7 +54,7 @@ typedef struct tn_exchange {
     uint32_t kind;   /* tn_exchange_kind */
     uint32_t op;     /* tn_exchange_op, of reductions */
     int32_t dtype;   /* a slot of tenon/dtype.h: uint8, int8, int32, int64, float32 or float64 */
-    int32_t peer;    /* a rank of the group */
+    int32_t peer;    /* a rank of the group; or TN_EXCHANGE_ANY */
     int32_t tag;     /* of SEND and RECV, from 0 to 32767 */
     int32_t element; /* the slot that the caller's elements have, for the comparison of ranks */
     int64_t count;   /* elements of one rank's part */
@@ -91,6 +93,12 @@ typedef struct tn_engine {
     void (*close)(void *group);
     /* Ends the other processes, too, where the engine can. */
     void (*abort)(void *group, int32_t code);
+    /* What follows has been added since; struct_size of an engine that ends above says so, and each
+     * may be NULL. */
+    /* `test` of a RECV from TN_EXCHANGE_ANY. *ret_peer: the rank whose message has come, also where it
+     * is of another size than is expected. Other requests never get here. */
+    tn_status (*test_from)(void *group, void *request, int32_t *ret_done, int32_t *ret_peer,
+                           char *why);
 } tn_engine;
 
 /* NULL: this library serves no engine of that version. The table lives as long as the process. */

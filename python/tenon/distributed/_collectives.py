@@ -87,6 +87,11 @@ class Work:
         self.wait()
         return self._result
 
+    def _source_rank(self) -> int:
+        """The rank in the group of whom the message came."""
+        self.wait()
+        return self._operations[0].peer()
+
     def get_future(self) -> Any:
         """A future of the list of tensors that it writes, which waits when it is asked."""
         from tenon.futures import Future
@@ -609,17 +614,22 @@ def _message(
 ) -> Work:
     name = "send" if kind == _engine.SEND else "recv"
     given, members = _checked(name, tensor), _group(group)
-    peer = _peer(members, rank, group_rank, name)
-    if peer == members.rank():
+    if kind == _engine.RECV and rank is None and group_rank is None:
+        peer = _engine.ANY
+    else:
+        peer = _peer(members, rank, group_rank, name)
+    if peer == members.rank() or members.size() == 1:
         raise ValueError(f"{name}(): a process does not exchange messages with itself")
     if not 0 <= tag <= 32767:
         raise ValueError(f"{name}(): expected a tag from 0 to 32767, got {tag}")
     staged = _packed(given)
     sends = kind == _engine.SEND
+    others = [r for i, r in enumerate(members._ranks) if i != members.rank()]
     started = _start(
         members, kind, later, peer=peer, tag=tag, **_moved(staged),
         **({"input": staged} if sends else {"output": staged}),
         after=None if sends else _back(given, staged),
+        senders=others if peer == _engine.ANY else None,
     )  # fmt: skip
     return Work([started], tensor)
 
@@ -638,7 +648,7 @@ def irecv(
     tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0,
     group_src: int | None = None,
 ) -> Work | None:  # fmt: skip
-    """Starts to receive a tensor of process src."""
+    """Starts to receive a tensor of process src, or of any that sends one."""
     if _outside(group):
         return None
     return _message(_engine.RECV, tensor, src, group, tag, group_src, True)
@@ -657,17 +667,16 @@ def recv(
     tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0,
     group_src: int | None = None,
 ) -> int:  # fmt: skip
-    """Receives a tensor of process src; returns src."""
+    """Receives a tensor of process src, or of any that sends one; returns whose it was."""
     if _outside(group):
         return -1
-    if src is None and group_src is None:
-        raise NotImplementedError("recv(): say from which process; a message of any is not there")
-    _message(_engine.RECV, tensor, src, group, tag, group_src, False).wait()
-    return src if src is not None else _group(group)._ranks[int(group_src or 0)]
+    work = _message(_engine.RECV, tensor, src, group, tag, group_src, False)
+    return _group(group)._ranks[work._source_rank()]
 
 
 class P2POp:
-    """A message of batch_isend_irecv: op is isend or irecv."""
+    """A message of batch_isend_irecv: op is isend or irecv, which takes one of any process where
+    no peer is given."""
 
     def __init__(
         self, op: Any, tensor: Tensor, peer: int | None = None, group: Any = None, tag: int = 0,

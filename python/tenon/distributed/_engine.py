@@ -17,6 +17,7 @@ from tenon.distributed._errors import DistBackendError
 BARRIER, BROADCAST, ALL_REDUCE, REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, SEND, RECV = range(
     9
 )
+ANY = -1  # as the peer of RECV
 SUM, PRODUCT, MIN, MAX, BAND, BOR, BXOR = range(7)
 # Milliseconds between two looks for a signal such as Ctrl-C.
 _SLICE_MS = 100
@@ -54,9 +55,11 @@ def library() -> native.Library:
     ]  # fmt: skip
     for name in ("tn_world_rank", "tn_world_size", "tn_world_close"):
         getattr(lib, name).argtypes = [c.c_void_p]
+    lib.tn_work_give_up.argtypes = [c.c_void_p, c.c_char_p]
+    lib.tn_work_give_up.restype = None
     lib.tn_world_abort.argtypes = [c.c_void_p, c.c_int32]
     lib.tn_work_wait.argtypes = [c.c_void_p, c.c_int64]
-    for name in ("tn_work_done", "tn_work_lost", "tn_work_unref"):
+    for name in ("tn_work_done", "tn_work_lost", "tn_work_peer", "tn_work_unref"):
         getattr(lib, name).argtypes = [c.c_void_p]
     lib.tn_world_close.restype = lib.tn_work_unref.restype = None
     return found
@@ -74,6 +77,8 @@ def find(name: str) -> Path | None:
 
 # Says which processes have ended, where that can be known.
 who_is_gone: Callable[[], list[str]] | None = None
+# Why a message of none of some ranks of the default group can come, or can be waited for, any more.
+why_none_sends: Callable[[list[int]], str | None] | None = None
 # The kernel closes a process's connections a little before it lets go of its locks.
 _LOOK_SECONDS = 0.3
 
@@ -98,10 +103,18 @@ _running: set[Operation] = set()
 
 
 class Operation:
-    """One operation that was started. `after` runs once, when it was waited for."""
+    """One operation that was started. `after` runs once, when it was waited for. senders: where it
+    receives from any of these ranks of the default group, which an engine does not watch."""
 
-    def __init__(self, handle: c.c_void_p, keep: Any, after: Callable[[], None] | None) -> None:
+    def __init__(
+        self,
+        handle: c.c_void_p,
+        keep: Any,
+        after: Callable[[], None] | None,
+        senders: list[int] | None,
+    ) -> None:
         self._handle, self._keep, self._after = handle, keep, after
+        self._senders = senders
         self._error: BaseException | None = None
         self._ended = False
 
@@ -117,12 +130,20 @@ class Operation:
             status = library().lib.tn_work_wait(self._handle, span)
             if library().lib.tn_work_done(self._handle):
                 self._end(status)
-            elif left is not None:
+                continue
+            if self._senders and why_none_sends and (why := why_none_sends(self._senders)):
+                library().lib.tn_work_give_up(self._handle, why.encode())
+                continue
+            if left is not None:
                 left -= span
                 if left <= 0:
                     raise TimeoutError(f"the operation did not end within {seconds} s")
         if self._error is not None:
             raise self._error
+
+    def peer(self) -> int:
+        """The rank in the group whose message it was."""
+        return int(library().lib.tn_work_peer(self._handle))
 
     def error(self) -> BaseException | None:
         """What went wrong, of an operation that has ended."""
@@ -200,6 +221,7 @@ class World:
         out_counts: list[int] | None = None,
         later: bool = False,
         after: Callable[[], None] | None = None,
+        senders: list[int] | None = None,
     ) -> Operation:
         """Starts an operation on packed tensors of the CPU; count is that of one rank's part."""
         lists = [None if n is None else (c.c_int64 * len(n))(*n) for n in (in_counts, out_counts)]
@@ -213,7 +235,7 @@ class World:
             self._handle, c.byref(exchange), int(later), c.byref(handle)
         )
         library().check(status)
-        operation = Operation(handle, (input, output), after)
+        operation = Operation(handle, (input, output), after, senders)
         for ended in [o for o in _running if o.done()]:
             _running.discard(ended)
         if later:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 from datetime import timedelta
 from typing import Any
 
@@ -277,6 +278,7 @@ def init_process_group(
             _state.meeting = _place.Meeting(place, number, size, _state.joined, seconds)
             folder = str(_state.meeting.folder)
             _engine.who_is_gone = _state.meeting.gone
+            _engine.why_none_sends = _state.meeting.why_none_sends
         interface = os.environ.get("TENON_SOCKET_IFNAME") or os.environ.get("GLOO_SOCKET_IFNAME")
         check = int(os.environ.get("TENON_CHECK_COLLECTIVES", "1"))
         try:
@@ -306,15 +308,17 @@ def default_store() -> Any:
     return _state.store
 
 
-def _leave_meeting() -> None:
+def _leave_meeting(well: bool = True) -> None:
     _state.store = None
     if _state.meeting is not None:
-        _engine.who_is_gone = None
-        _state.meeting.leave()
+        _engine.who_is_gone = _engine.why_none_sends = None
+        _state.meeting.leave(well)
         _state.meeting = None
 
 
-atexit.register(_leave_meeting)
+@atexit.register
+def _leave_at_exit() -> None:
+    _leave_meeting(well=not hasattr(sys, "last_value"))  # the exception that ends the process
 
 
 def destroy_process_group(group: Any = None) -> None:

@@ -142,6 +142,8 @@ def send_object_list(
     group_dst: int | None = None,
 ) -> None:  # fmt: skip
     """Sends objects to process dst."""
+    if _outside(group):
+        return
     parts = [_bytes(o) for o in object_list]
     send(tenon.tensor([p.numel() for p in parts], dtype=tenon.int64), dst, group, 0, group_dst)
     send(tenon.cat(parts), dst, group, 0, group_dst)
@@ -151,10 +153,13 @@ def recv_object_list(
     object_list: list[Any], src: int | None = None, group: Any = None, device: Any = None,
     group_src: int | None = None,
 ) -> int:  # fmt: skip
-    """Receives objects of process src, as many as the list is long; returns src."""
+    """Receives objects of process src, or of any that sends some, as many as the list is long;
+    returns whose they are."""
+    if _outside(group):
+        return -1
     sizes = tenon.zeros(len(object_list), dtype=tenon.int64)
-    recv(sizes, src, group, 0, group_src)
+    rank = recv(sizes, src, group, 0, group_src)
     data = tenon.empty(int(sizes.sum()), dtype=tenon.uint8)
-    rank = recv(data, src, group, 0, group_src)
+    recv(data, rank, group)
     object_list[:] = [_object(p) for p in data.split([int(n) for n in sizes.tolist()])]
     return rank

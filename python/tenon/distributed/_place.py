@@ -177,13 +177,27 @@ class Meeting:
         """The ranks whose processes have ended or left the group."""
         if not self.folder.exists():
             return ["rank 0 has ended or left"]
-        found = []
-        for file in sorted(self.folder.glob("rank-*"), key=lambda p: int(p.name[5:])):
-            if not self._alive(self.folder, file.name):
-                found.append(
-                    f"{file.name.replace('-', ' ')} (process {file.read_text()}) has ended"
-                )
-        return found
+        files = sorted(self.folder.glob("rank-*"), key=lambda p: int(p.name[5:]))
+        return [text for file in files if (text := self._how_it_went(int(file.name[5:])))]
+
+    def _how_it_went(self, rank: int) -> str | None:
+        """That a rank has ended or left the group."""
+        if self._alive(self.folder, f"rank-{rank}"):
+            return None
+        try:
+            process, *left = (self.folder / f"rank-{rank}").read_text().split()
+        except OSError:
+            return None
+        return f"rank {rank} (process {process}) has {'left' if left else 'ended'}"
+
+    def why_none_sends(self, ranks: list[int]) -> str | None:
+        """Why nobody should wait for a message of any of these ranks: one of them has died, and it
+        may have been the one that sends; or all of them have left."""
+        if not self.folder.exists():
+            return "rank 0 has ended or left" if ranks == [0] else None
+        gone = [text for rank in ranks if (text := self._how_it_went(rank))]
+        died = [text for text in gone if text.endswith("ended")]
+        return ", ".join(died or gone) if died or len(gone) == len(ranks) else None
 
     @staticmethod
     def _alive(folder: Path, name: str = "owner") -> bool:
@@ -228,9 +242,11 @@ class Meeting:
             time.sleep(pause)
             pause = min(2 * pause, 0.05)
 
-    def leave(self) -> None:
-        """Removes the folder, on rank 0."""
+    def leave(self, well: bool = True) -> None:
+        """Removes the folder, on rank 0. The others see whether this process left well."""
         if self._own is not None:
+            if well:
+                os.write(self._own, b" left")
             os.close(self._own)
             self._own = None
         if self._lock is not None:
