@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import tenon as tn
 from tenon import nn
+from tenon._program import apart
 from tenon.export import Dim, default_decompositions, export, load, save, unflatten
 from test_run import run
 
@@ -123,6 +124,146 @@ def test_modules_and_statistics_are_kept() -> None:
     assert [n for n, _ in tree.named_children()] == ["a", "b"]
     x = tn.randn(6, 3)
     assert tn.equal(tree(x), net(x))
+    first, hidden = tree.a.first(x), F.silu(net.a.first(x))
+    assert tn.equal(first, net.a.first(x)) and tn.equal(tree.b(hidden), net.b(hidden))
+
+
+def test_parts_belong_to_the_modules_of_the_whole() -> None:
+    class Waves(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lin = nn.Linear(3, 3)
+
+        def forward(self, x: tn.Tensor) -> tn.Tensor:
+            return self.lin(tn.sinc(x)) + 1
+
+    class Whole(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second, self.last = Waves(), Waves(), nn.Linear(3, 2)
+
+        def forward(self, x: tn.Tensor) -> tn.Tensor:
+            return self.last(tn.rot90(self.second(tn.rot90(self.first(x)))))
+
+    net, x = Whole(), tn.randn(3, 3)
+    tree = unflatten(export(net, (x,)).run_decompositions())
+    assert tn.equal(tree(x), net(x))
+    for part in ("first", "second", "last", "first.lin", "second.lin"):
+        assert tn.equal(tree.get_submodule(part)(x), net.get_submodule(part)(x)), part
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        tn.sinc,
+        lambda w: tn.logit(w.sigmoid()),
+        lambda w: tn.flip(w, (0, 1)),
+        lambda w: tn.cat([w, w.square()]),
+        lambda w: tn.rot90(tn.sinc(w)),
+        lambda w: tn.sinc(w).logsumexp(0),
+    ],
+    ids=["sinc", "logit", "flip", "cat", "rot90", "logsumexp"],
+)
+def test_parts_have_the_gradient_of_the_whole(fn: Any) -> None:
+    """Of composites with a formula of their own, too, which compute without recording."""
+
+    class Weighted(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.w = nn.Parameter(tn.linspace(-1.5, 1.7, 6).reshape(2, 3))
+
+        def forward(self, x: tn.Tensor) -> tn.Tensor:
+            return (fn(self.w) * x).sum()
+
+    net, x = Weighted(), tn.tensor(1.25)
+    parts = export(net, (x,)).run_decompositions()
+    assert not {"sinc", "logit", "rot90", "logsumexp"} & set(ops_of(parts))
+    (got,) = tn.autograd.grad(parts.module()(x), net.w)
+    (wanted,) = tn.autograd.grad(net(x), net.w)
+    assert got.abs().sum() > 0
+    tn.testing.assert_close(got, wanted)
+
+
+def test_what_reads_its_values_stays_whole() -> None:
+    """The sizes and numbers that come of what was read are right for no other values."""
+
+    class Counts(nn.Module):
+        def forward(self, x: tn.Tensor, i: tn.Tensor) -> Any:
+            return tn.histc(x, 4), tn.bincount(i, minlength=3) + i.max()
+
+    net = Counts()
+    whole = export(net, (tn.tensor([0.0, 1.0, 4.0]), tn.tensor([0, 1, 1])))
+    parts = whole.run_decompositions()
+    assert {"histc", "bincount"} <= set(ops_of(parts))
+    x, i = tn.tensor([-8.0, 2.0, 9.0]), tn.tensor([2, 2, 1])
+    for got, wanted in zip(parts.module()(x, i), net(x, i), strict=True):
+        assert tn.equal(got, wanted)
+
+
+@pytest.mark.parametrize("change", [lambda t: t + 1, lambda t: t[:1], lambda t: t.double()])
+def test_parts_that_differ_are_an_error(monkeypatch: Any, change: Any) -> None:
+    record = apart.record
+
+    def recorded(*args: Any, **kwargs: Any) -> Any:
+        made, results = record(*args, **kwargs)
+        return made, [change(t) for t in results]
+
+    whole = export(Net().eval(), (tn.randn(5, 3),))
+    monkeypatch.setattr(apart, "record", recorded)
+    with pytest.raises(RuntimeError, match="^the parts of the composites do not give what the wh"):
+        whole.run_decompositions()
+    only = {tn.ops.aten.sinc.default: tn.ops.aten.sinc.default.op}
+    with pytest.raises(RuntimeError, match="^the parts of [a-z0-9_, ]*sinc.* do not give what the"):
+        whole.run_decompositions(only)
+    with pytest.raises(RuntimeError, match="^the parts of rot90 do not give what the whole gives"):
+        apart.take_apart(whole.program, ["rot90", "logit"])
+
+
+@pytest.mark.parametrize("fault", [ValueError("four"), MemoryError("full")], ids=["size", "memory"])
+def test_sizes_that_nothing_else_can_have(monkeypatch: Any, fault: Exception) -> None:
+    record = apart.record
+
+    def recorded(run: Any, by_name: dict[str, tn.Tensor], *args: Any, **kwargs: Any) -> Any:
+        if by_name["x"].shape[0] != 4:
+            raise fault
+        return record(run, by_name, *args, **kwargs)
+
+    class Free(nn.Module):
+        def forward(self, x: tn.Tensor) -> tn.Tensor:
+            return tn.sinc(x)
+
+    whole = export(Free(), (tn.ones(4),), dynamic_shapes=({0: Dim("d", min=2, max=9)},))
+    monkeypatch.setattr(apart, "record", recorded)
+    wanted = "^full$" if isinstance(fault, MemoryError) else "^d: there is no other size to find"
+    kind = MemoryError if isinstance(fault, MemoryError) else RuntimeError
+    with pytest.raises(kind, match=wanted):
+        whole.run_decompositions()
+
+
+def test_a_number_that_follows_from_a_size_is_an_error() -> None:
+    """The root of a free size is a number of the parts."""
+
+    class Attention(nn.Module):
+        def forward(self, q: tn.Tensor) -> tn.Tensor:
+            return F.scaled_dot_product_attention(q, q, q)
+
+    d = Dim("d", min=2, max=64)
+    whole = export(Attention(), (tn.randn(1, 3, 4),), dynamic_shapes=({2: d},))
+    with pytest.raises(NotImplementedError, match="size 4 cannot be made free: .*another number"):
+        whole.run_decompositions()
+
+
+def test_values_that_are_no_numbers_and_names() -> None:
+    class Roots(nn.Module):
+        def forward(self, left: tn.Tensor, right: tn.Tensor) -> Any:
+            return tn.sinc(left).sub(2).sqrt(), tn.rot90(right)
+
+    whole = export(Roots(), (tn.ones(3), tn.arange(4).reshape(2, 2)))
+    parts = whole.run_decompositions()
+    names = [slot[0] for slot in whole.program.inputs]
+    assert [slot[0] for slot in parts.program.inputs] == names == ["left", "right"]
+    got, turned = parts.module()(tn.ones(3), tn.tensor([[1, 2], [3, 4]]))
+    assert got.isnan().all() and tn.equal(turned, tn.tensor([[2, 4], [1, 3]]))
 
 
 def test_random_operators_draw_what_the_whole_draws() -> None:
