@@ -16,7 +16,7 @@ from tenon.io.errors import FileFormatError
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("writers", "readers"), [(2, 1), (1, 2), (2, 2)])
+@pytest.mark.parametrize(("writers", "readers"), [(2, 1), (1, 2), (2, 2), (3, 2), (2, 3)])
 def test_any_number_of_processes_reads_what_any_has_written(
     writers: int, readers: int, tmp_path: Path
 ) -> None:

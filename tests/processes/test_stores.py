@@ -124,6 +124,28 @@ def test_users_of_a_file_change_it_at_once(tmp_path: Path) -> None:
     assert not path.exists()
 
 
+def test_users_of_a_file_follow_what_another_takes_away(tmp_path: Path) -> None:
+    one, other = (FileStore(tmp_path / "log", 2) for _ in range(2))
+    one.set("first", "")
+    one.set("second", "2")
+    assert one.delete_key("second") and one.delete_key("first")
+    one.multi_set(["third", "fourth"], ["", "4"])
+    assert not other.check(["first"]) and not other.check(["second"])
+    assert other.multi_get(["third", "fourth"]) == [b"", b"4"]
+
+
+def test_what_a_killed_master_has_left_in_part_is_removed() -> None:
+    """Its data are gone already; the name that leads to them is not."""
+    port = TCPStore("localhost", 0, 1, True).port
+    left = _place.own_folder("localhost") / f"store-{port}"
+    left.write_text("store-of-nobody.log", encoding="utf-8")
+    again = TCPStore("localhost", port, 1, True, timedelta(seconds=20))
+    again.set("k", "v")
+    assert TCPStore("localhost", port).get("k") == b"v"
+    del again
+    assert not left.exists()
+
+
 _MASTER = """
 import sys, time
 from tenon.distributed import TCPStore

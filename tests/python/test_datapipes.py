@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import tenon as tn
+from refusals import by_name, check
 from tenon.utils.data import DataLoader, IterDataPipe, MapDataPipe, functional_datapipe
 from tenon.utils.data.datapipes.iter import (
     Collator,
@@ -161,3 +162,103 @@ def test_pipes_of_ones_own() -> None:
         numbers(1).never()
     with pytest.raises(Exception, match="already taken"):
         functional_datapipe("map")(Thrice)
+
+
+def indexed(n: int) -> Any:
+    return SequenceWrapper(list(range(n)))
+
+
+A, V, E, X = AssertionError, ValueError, TypeError, IndexError
+REFUSED = by_name(
+    elements=(
+        (A, "Batch size is required to be larger than 0!", lambda: numbers(2).batch(0)),
+        (V, "unbatch_level must be -1 or >= 0", lambda: list(numbers(2).unbatch(-2))),
+        (A, "group_size must be > 0 and <= buffer_size",
+         lambda: numbers(2).groupby(is_even, group_size=0)),
+        (A, "group_size must be > 0 and <= buffer_size",
+         lambda: numbers(2).groupby(is_even, group_size=3, buffer_size=2)),
+        (A, "guaranteed_group_size must be > 0 and <= group_size",
+         lambda: numbers(2).groupby(is_even, group_size=2, guaranteed_group_size=3)),
+        (A, "guaranteed_group_size must be > 0 and <= group_size",
+         lambda: numbers(2).groupby(is_even, group_size=2, guaranteed_group_size=0)),
+        (A, "group_size must be set", lambda: numbers(2).groupby(is_even, guaranteed_group_size=1)),
+        (RuntimeError, "Failed to group items", lambda: list(
+            numbers(4).groupby(abs, group_size=2, buffer_size=2))),
+        (V, "`output_col` must be a single-element list",
+         lambda: numbers(2).map(abs, input_col=0, output_col=[0, 1])),
+        (E, "conversion is a function", lambda: numbers(2).collate({"x": 1})),
+        (A, "buffer_size should be larger than 0", lambda: numbers(2).shuffle(buffer_size=0)),
+        (V, "instance_id(2) should be smaller than num_of_instances(2)",
+         lambda: numbers(2).sharding_filter().apply_sharding(2, 2)),
+    ),
+    several=(
+        (V, "Expected at least one DataPipe, but got 0",
+         lambda: type(numbers(1).zip(numbers(1)))()),
+        (V, "`num_instances` larger than 0, but 0 is", lambda: numbers(2).fork(0)),
+        (V, "Unknown copy method `none` requested", lambda: numbers(2).fork(2, copy="none")),
+        (V, "`num_instances` larger than 0, but -1 is", lambda: numbers(2).demux(-1, is_even)),
+        (V, "between 0 and 1. -1 is returned",
+         lambda: list(numbers(2).demux(2, lambda x: -1)[0])),
+        (V, "between 0 and 1. None is returned",
+         lambda: list(numbers(2).demux(2, lambda x: None)[0])),
+        (BufferError, "buffer overflow",
+         lambda: list(numbers(9).demux(2, lambda x: 1, buffer_size=3)[0])),
+    ),
+    indexed=(
+        (A, "Batch size is required to be larger than 0!", lambda: indexed(2).batch(0)),
+        (X, "Index 1 is out of bound.", lambda: indexed(2).batch(2)[1]),
+        (X, "Index -1 is out of bound.", lambda: indexed(2).batch(2)[-1]),
+        (X, "Index 4 is out of range.", lambda: indexed(2).concat(indexed(2))[4]),
+        (V, "Expected at least one DataPipe, but got nothing",
+         lambda: type(indexed(1).concat(indexed(1)))()),
+        (V, "Expected at least one DataPipe, but got nothing",
+         lambda: type(indexed(1).zip(indexed(1)))()),
+        (E, "Expected all inputs to be `MapDataPipe`", lambda: indexed(1).concat([1])),
+        (E, "Expected all inputs to be `MapDataPipe`", lambda: indexed(1).zip([1])),
+    ),
+    files=(
+        (V, "Invalid mode w", lambda: FileOpener(["a"], mode="w")),
+        (V, "binary mode doesn't take an encoding", lambda: FileOpener(["a"], "b", "utf-8")),
+        (E, "Expected string type for pathname, but got <class 'int'>",
+         lambda: list(FileOpener([3]))),
+        (E, "FileOpenerIterDataPipe instance doesn't have valid length",
+         lambda: len(FileOpener(["a"]))),
+        (E, "FileListerIterDataPipe instance doesn't have valid length",
+         lambda: len(FileLister("."))),
+    ),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_pipes_refuse(case: str) -> None:
+    check(REFUSED[case])
+
+
+def test_what_stands_at_the_bounds() -> None:
+    """The least that is not refused."""
+    assert list(numbers(2).batch(1)) == [[0], [1]] and list(numbers(2).unbatch(0)) == [0, 1]
+    assert list(indexed(2).batch(1)[1]) == [1] and len(indexed(2).batch(1)) == 2
+    assert list(numbers(2).groupby(abs, group_size=1)) == [[0], [1]]
+    full = numbers(4).groupby(is_even, group_size=2, buffer_size=2, drop_remaining=True)
+    assert list(full) == [[3]]
+    assert list(numbers(3).groupby(is_even, group_size=2, guaranteed_group_size=2)) == [[0, 2], [1]]
+    assert list(numbers(3).shuffle(buffer_size=1)) == [0, 1, 2]
+    assert [list(p) for p in numbers(2).fork(1)] == [[0, 1]]
+    assert [list(p) for p in numbers(2).demux(1, lambda x: 0)] == [[0, 1]]
+    share = numbers(5).sharding_filter()
+    share.apply_sharding(2, 1)
+    assert list(share) == [1, 3] and len(share) == 2
+    rows = IterableWrapper([(1, 2, 3)])
+    assert list(rows.map(lambda a: a + 4, 0, [2])) == [(1, 2, 5)]
+    assert list(rows.map(lambda a: a + 4, [1], -1)) == [(1, 2, 3, 6)]
+    assert list(IterableWrapper([[1, 2, 3]]).map(lambda a, b: a + b, [0, 2])) == [[4, 2]]
+    both = indexed(2).concat(indexed(3))
+    assert [both[i] for i in range(5)] == [0, 1, 0, 1, 2] and len(both) == 5
+    assert indexed(3).zip(indexed(2))[1] == (1, 1) and len(indexed(3).zip(indexed(2))) == 2
+
+
+def test_files_are_closed_when_they_were_read(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("abcde", encoding="utf-8")
+    opened = list(FileOpener([str(tmp_path / "a.txt")], mode="rt", encoding="utf-8", length=1))
+    assert [s for _, s in StreamReader(opened, chunk=2)] == ["ab", "cd", "e"]
+    assert opened[0][1].closed and len(FileOpener(["a"], length=3)) == 3

@@ -210,3 +210,88 @@ def test_functions_of_programs_are_named_with_their_modules():
     place = __name__.replace(".", "_")
     assert f"kept = {place}__kept(x)" in graph.code
     assert graph(tn.ones(2)).tolist() == [4.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    ("fn", "words"),
+    [
+        (lambda x: 3 in x, "'in' asks for a value"),
+        (lambda x: int(x), r"int\(\) cannot be traced"),
+        (lambda x: float(x), r"float\(\) cannot be traced"),
+        (lambda x: [1, 2][x], "cannot be used as an index"),
+    ],
+)
+def test_values_that_python_asks_for(fn: Any, words: str) -> None:
+    with pytest.raises(fx.TraceError, match=words):
+        fx.symbolic_trace(fn)
+
+
+def test_functions_on_proxies_outside_of_a_trace() -> None:
+    graph = fx.Graph()
+    x = fx.Proxy(graph.placeholder("x"))
+    graph.output((tn.sum(x, dim=1, keepdim=True) + x.sum(0)).node)
+    assert [(n.op, n.args[1:], n.kwargs) for n in graph.nodes][1:3] == [
+        ("call_function", (), {"dim": 1, "keepdim": True}), ("call_method", (0,), {}),
+    ]  # fmt: skip
+    made, value = fx.GraphModule(nn.Module(), graph), tn.arange(6.0).reshape(2, 3)
+    assert made(value).tolist() == [[6, 8, 10], [15, 17, 19]]
+
+
+def test_literals_of_a_pattern_are_of_their_type() -> None:
+    """1, 1.0 and True are equal and no replacement for each other."""
+    gm = fx.symbolic_trace(lambda x: tn.mul(x, 1) + tn.mul(x, 1.0) + tn.mul(x, 2))
+    assert len(fx.replace_pattern(gm, lambda v: tn.mul(v, 1), lambda v: tn.neg(v))) == 1
+    left = [n.args[1] for n in gm.graph.nodes if n.target is tn.mul]
+    assert [(type(k), k) for k in left] == [(float, 1.0), (int, 2)]
+    assert gm(tn.tensor([1.0])).tolist() == [2.0]
+    gm = fx.symbolic_trace(lambda x: x.sum((0, 1)) + x.sum((1, 0)))
+    assert len(fx.replace_pattern(gm, lambda v: v.sum((1, 0)), lambda v: v.amax((1, 0)))) == 1
+    assert gm(tn.tensor([[1.0, 2.0]])).item() == 5.0
+
+
+def test_a_graph_gets_its_attributes_from_a_dictionary() -> None:
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    weight, shift = graph.get_attr("layer.weight"), graph.get_attr("shift")
+    product = graph.call_function(tn.mul, (x, weight))
+    graph.output(graph.call_function(tn.add, (product, shift)))
+    given = {"layer.weight": nn.Parameter(tn.tensor([2.0])), "shift": tn.tensor([5.0])}
+    made = fx.GraphModule(given, graph)
+    assert made(tn.tensor([3.0])).tolist() == [11.0]
+    assert [n for n, _ in made.named_parameters()] == ["layer.weight"]
+    assert [n for n, _ in made.named_buffers()] == ["shift"]
+    assert sorted(made.state_dict()) == ["layer.weight", "shift"]
+
+
+def test_what_is_noted_of_tensors_and_texts_of_tuples() -> None:
+    from tenon.fx.passes.shape_prop import ShapeProp
+
+    gm = fx.symbolic_trace(lambda x: (x.t(), x.sum((1,)), x.sum((0, 1))))
+    ShapeProp(gm).propagate(tn.ones(2, 3, requires_grad=True))
+    turned, one = [n.meta["tensor_meta"] for n in list(gm.graph.nodes)[1:3]]
+    form = tn.contiguous_format
+    assert tuple(turned) == ((3, 2), tn.float32, True, (1, 3), None, False, {})
+    assert tuple(one) == ((2,), tn.float32, True, (1,), form, False, {})
+    text = str(gm.graph)
+    assert "args = (%x, (1,))" in text and "args = (%x, (0, 1))" in text
+
+
+def test_a_transformer_takes_tensors() -> None:
+    three = tn.tensor([3.0])
+
+    class Scaled(fx.Transformer):
+        def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+            return super().call_function(target, args, kwargs) * three + three
+
+    made = Scaled(fx.symbolic_trace(lambda x: tn.neg(x))).transform()
+    assert made(tn.tensor([2.0])).tolist() == [-3.0]
+    assert [n for n, _ in made.named_buffers()] == ["_tensor_constant0"]
+
+
+def test_types_of_the_package_s_own_functions() -> None:
+    text = fx.symbolic_trace(nn.Linear(2, 2)).code
+    assert "def forward(self, input : torch.Tensor) -> torch.Tensor:" in text.replace(
+        "tenon.", "torch."
+    )
+    plain = fx.symbolic_trace(lambda x: x + 1).code
+    assert "def forward(self, x):" in plain

@@ -259,6 +259,74 @@ def test_philox_known_words(philox: None) -> None:
     np.testing.assert_array_equal(got, np.array([(w >> 8) / 2**24 for w in words], np.float32))
 
 
+def philox_words(seed: int, blocks: np.ndarray) -> np.ndarray:
+    """(blocks, 4): Philox4x32-10 as Salmon and others published it, in NumPy."""
+    low = np.uint64(0xFFFFFFFF)
+    c = [blocks & low, blocks >> np.uint64(32), np.zeros_like(blocks), np.zeros_like(blocks)]
+    k0, k1 = seed & 0xFFFFFFFF, seed >> 32
+    for _ in range(10):
+        p0, p1 = c[0] * np.uint64(0xD2511F53), c[2] * np.uint64(0xCD9E8D57)
+        c = [
+            (p1 >> np.uint64(32)) ^ c[1] ^ np.uint64(k0), p1 & low,
+            (p0 >> np.uint64(32)) ^ c[3] ^ np.uint64(k1), p0 & low,
+        ]  # fmt: skip
+        k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
+    return np.stack(c, 1)
+
+
+def words_of(seed: int, n: int, first: int, wide: bool) -> tuple[np.ndarray, int]:
+    """The words of n numbers, from a block on; the block after them. Sixteen blocks are a group,
+    whose numbers take one word after the other of them all."""
+    per = 32 if wide else 64
+    groups = -(-n // per)
+    blocks = np.arange(groups * 16, dtype=np.uint64) + np.uint64(first)
+    w = philox_words(seed, blocks).reshape(groups, 16, 4).transpose(0, 2, 1)
+    if wide:
+        w = w[:, 1::2] << np.uint64(32) | w[:, ::2]
+    return w.reshape(-1)[:n], first + groups * 16
+
+
+def pairs(u: np.ndarray) -> np.ndarray:
+    """Box and Muller's normal numbers of uniform ones; the two of a pair lie 16 apart."""
+    whole = np.resize(u, -(-len(u) // 32) * 32).reshape(-1, 2, 16)
+    radius, angle = np.sqrt(-2 * np.log1p(-whole[:, 0])), 2 * np.pi * whole[:, 1]
+    return np.stack([radius * np.cos(angle), radius * np.sin(angle)], 1).reshape(-1)[: len(u)]
+
+
+# Draws, how many words a number takes, and what becomes of those words.
+OF_WORDS: dict[str, tuple[Callable[[Any], Any], bool, Callable[[np.ndarray], np.ndarray]]] = {
+    "uniform32": (lambda t: t.uniform_(-3, 5), False, lambda w: (w >> 8) / 2.0**24 * 8 - 3),
+    "uniform64": (lambda t: t.double().uniform_(-3, 5), True,
+                  lambda w: (w >> 11) / 2.0**53 * 8 - 3),
+    "normal32": (lambda t: t.normal_(2, 3), False, lambda w: 2 + 3 * pairs((w >> 8) / 2.0**24)),
+    "normal64": (lambda t: t.double().normal_(2, 3), True,
+                 lambda w: 2 + 3 * pairs((w >> 11) / 2.0**53)),
+    "log_normal": (lambda t: t.log_normal_(0.5, 0.25), True,
+                   lambda w: np.exp(0.5 + 0.25 * pairs((w >> 11) / 2.0**53))),
+    "exponential32": (lambda t: t.exponential_(1.75), False,
+                      lambda w: -np.log(((w >> 9) + 0.5) / 2.0**23) / 1.75),
+    "exponential64": (lambda t: t.double().exponential_(1.75), True,
+                      lambda w: -np.log(((w >> 12) + 0.5) / 2.0**52) / 1.75),
+    "cauchy": (lambda t: t.double().cauchy_(-1, 2), True,
+               lambda w: 2 * np.tan(np.pi * (((w >> 12) + 0.5) / 2.0**52 - 0.5)) - 1),
+    "geometric": (lambda t: t.double().geometric_(0.2), True,
+                  lambda w: np.ceil(np.log(((w >> 12) + 0.5) / 2.0**52) / np.log1p(-0.2))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("n", [1, 15, 16, 33, 64, 65, 511, 512, 513, 1500])
+@pytest.mark.parametrize("name", OF_WORDS)
+def test_philox_numbers_follow_from_words(philox: None, name: str, n: int) -> None:
+    draw, wide, of_words = OF_WORDS[name]
+    seed, block = (5 << 32) + 77, 0
+    tenon.manual_seed(seed)
+    for _ in range(2):
+        words, block = words_of(seed, 32 * -(-n // 32) if "normal" in name else n, block, wide)
+        got, want = draw(tenon.zeros(n)).numpy(), of_words(words)[:n]
+        near = 1e-11 if got.dtype == np.float64 else 3e-6
+        np.testing.assert_allclose(got, want, rtol=near, atol=near)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
 def test_philox_does_not_depend_on_threads(philox: None, dtype: str) -> None:
     results = []
